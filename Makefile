@@ -1,0 +1,56 @@
+# zklock: distributed locks through ZooKeeper, for PostgreSQL 15 to 19.
+#
+#   make, make install    build, install; PG_CONFIG selects the server
+#   make demo             see it work; KEEP=1 leaves the servers running
+#   make check            every test there is; PARTS= and TESTS= select (test/run)
+#   make lint             clang-format and cppcheck
+#   make warnings         gcc and clang with -Wall -Wextra -Werror
+#   make bench            latencies
+#
+# The last five install what they need and run in a sandbox (test/sandbox).
+
+EXTENSION = zklock
+MODULE_big = zklock
+OBJS = $(patsubst %.c,%.o,$(wildcard src/*.c))
+DATA = $(wildcard sql/zklock--*.sql)
+REGRESS = $(patsubst sql/%.sql,%,$(filter-out sql/zklock--%,$(sort $(wildcard sql/*.sql))))
+EXTRA_CLEAN = build
+
+PG_CONFIG ?= pg_config
+SHLIB_LINK += -lzookeeper_mt
+# As system headers, so that -Wextra speaks of this project's code only.
+PG_CPPFLAGS = -Isrc -isystem $(shell $(PG_CONFIG) --includedir-server)
+# Bitcode would need clang, and nothing here is worth inlining into a query.
+override with_llvm ?= no
+
+# PGXS has a "check" of its own, and a fresh machine has no PGXS yet: leave it
+# out when one of our own targets is asked for.
+ours = check demo lint warnings bench
+ifneq ($(filter $(ours),$(MAKECMDGOALS)),)
+
+.PHONY: $(MAKECMDGOALS)
+export PG_CONFIG KEEP PARTS TESTS
+check:
+	@test/sandbox --lint test/run
+demo:
+	@test/sandbox test/demo
+lint:
+	@test/sandbox --lint test/lint
+warnings:
+	@test/sandbox test/warnings
+bench:
+	@test/sandbox test/bench/latency
+$(filter-out $(ours),$(MAKECMDGOALS)):
+	@$(MAKE) $@
+
+else
+
+PGXS := $(shell $(PG_CONFIG) --pgxs 2>/dev/null)
+ifeq ($(wildcard $(PGXS)),)
+$(error $(PG_CONFIG) knows no PGXS: install postgresql-server-dev-NN, or set PG_CONFIG (test/setup does the former))
+endif
+include $(PGXS)
+
+$(OBJS): $(wildcard src/*.h)
+
+endif

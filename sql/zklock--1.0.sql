@@ -1,0 +1,94 @@
+/* sql/zklock--1.0.sql */
+
+-- complain if script is sourced in psql, rather than via CREATE EXTENSION
+\echo Use "CREATE EXTENSION zklock" to load this file. \quit
+
+CREATE FUNCTION zk_lock(name text, mode text DEFAULT 'exclusive', scope text DEFAULT 'transaction')
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'zk_lock'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_lock(text, text, text) IS
+'acquire a distributed lock, waiting its turn, and return its fencing token';
+
+CREATE FUNCTION zk_try_lock(name text, mode text DEFAULT 'exclusive', scope text DEFAULT 'transaction', timeout interval DEFAULT '0')
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zk_try_lock'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_try_lock(text, text, text, interval) IS
+'acquire a distributed lock if it is or becomes available within the timeout';
+
+CREATE FUNCTION zk_unlock(name text)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zk_unlock'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_unlock(text) IS
+'release the newest session-scope hold of a distributed lock';
+
+CREATE FUNCTION zk_unlock_all()
+RETURNS integer
+AS 'MODULE_PATHNAME', 'zk_unlock_all'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_unlock_all() IS
+'release all session-scope holds of distributed locks, and return how many there were';
+
+CREATE FUNCTION zk_token(name text)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'zk_token'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_token(text) IS
+'fencing token of the distributed lock that this session holds, or null';
+
+CREATE PROCEDURE zk_lock_session(name text, mode text DEFAULT 'exclusive', timeout interval DEFAULT NULL)
+AS 'MODULE_PATHNAME', 'zk_lock_session'
+LANGUAGE C;
+
+COMMENT ON PROCEDURE zk_lock_session(text, text, interval) IS
+'acquire a distributed lock in session scope, waiting without a snapshot';
+
+CREATE FUNCTION zk_locks(
+    OUT name text,
+    OUT mode text,
+    OUT scope text,
+    OUT granted boolean,
+    OUT pid integer,
+    OUT token bigint,
+    OUT wait_start timestamptz)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'zk_locks'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_locks() IS
+'distributed locks that this server holds or waits for';
+
+CREATE VIEW zk_locks AS
+    SELECT name, mode, scope, granted, pid, token, wait_start FROM zk_locks();
+
+COMMENT ON VIEW zk_locks IS
+'distributed locks that this server holds or waits for';
+
+CREATE FUNCTION zk_session(
+    OUT state text,
+    OUT server text,
+    OUT session_id text,
+    OUT session_timeout interval,
+    OUT last_error text,
+    OUT last_error_time timestamptz,
+    OUT worker_pid integer,
+    OUT hosts text)
+RETURNS record
+AS 'MODULE_PATHNAME', 'zk_session'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_session() IS
+'state of this server''s ZooKeeper session';
+
+CREATE VIEW zk_session AS
+    SELECT state, server, session_id, session_timeout, last_error, last_error_time, worker_pid, hosts FROM zk_session();
+
+COMMENT ON VIEW zk_session IS
+'state of this server''s ZooKeeper session';

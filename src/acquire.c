@@ -1,0 +1,431 @@
+/*-------------------------------------------------------------------------
+ *
+ * acquire.c
+ *	  Acquiring a lock at both levels.
+ *
+ * Level 1 is a heavyweight lock on the name: PostgreSQL's lock manager gives
+ * order, deadlock detection, timeouts and pg_locks among the backends of this
+ * server.  With it in hand, the backend looks at the name's entry in the lock
+ * table.  A usable grant it joins at once; else it states a wish, wakes the
+ * worker and sleeps until the worker says granted or failed.  Level 1 lets
+ * through one exclusive requester or a group of shared ones, so that is all
+ * that ever waits at level 2 for a name.
+ *
+ * A grant and a cancellation can meet.  Both change the entry under its lock,
+ * and the second sees what the first did: a backend that leaves takes its wish
+ * back whatever has become of it (zklock_request_end).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+#include "compat.h"
+
+#include "access/parallel.h"
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "replication/walsender.h"
+#include "storage/lmgr.h"
+#include "utils/builtins.h"
+
+#include "acquire.h"
+#include "hold.h"
+#include "settings.h"
+
+/* A backstop for a lost wake-up; also how often the connection is looked at. */
+#define LONGEST_SLEEP_MS 1000
+
+#define NS_PER_MS INT64CONST(1000000)
+
+static uint32 wait_event_acquire = 0;
+
+typedef struct Wait
+{
+	int64		start;			/* ns of CLOCK_BOOTTIME */
+	int64		until;			/* be content with "somebody else has it" from
+								 * then on; PG_INT64_MAX: never */
+	int64		lock_timeout;	/* raise 55P03; PG_INT64_MAX: never */
+} Wait;
+
+void
+zklock_check_callable(void)
+{
+	if (zklock_shared == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("zklock must be loaded via shared_preload_libraries"),
+				 errhint("Add zklock to \"shared_preload_libraries\" and restart the server.")));
+	if (IsParallelWorker())
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot use zklock in a parallel worker"),
+				 errdetail("A parallel worker shares the heavyweight locks of its leader."),
+				 errhint("Functions that call zklock must be marked PARALLEL UNSAFE.")));
+	if (am_walsender)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot use zklock in a replication connection"),
+				 errhint("Use an ordinary connection.")));
+}
+
+/* ------------------------------------------------------------------------
+ * Level 1
+ * ------------------------------------------------------------------------
+ */
+
+/* LockAcquire for the transaction rather than for the running portal, which
+ * would lose the lock when a cursor fails. */
+static bool
+lock_for_transaction(const LOCKTAG *tag, LOCKMODE mode, bool dont_wait)
+{
+	ResourceOwner save = CurrentResourceOwner;
+	LockAcquireResult result;
+
+	CurrentResourceOwner = CurTransactionResourceOwner;
+	PG_TRY();
+	{
+		result = LockAcquire(tag, mode, false, dont_wait);
+	}
+	PG_FINALLY();
+	{
+		CurrentResourceOwner = save;
+	}
+	PG_END_TRY();
+	return result != LOCKACQUIRE_NOT_AVAIL;
+}
+
+static void
+unlock_for_transaction(const LOCKTAG *tag, LOCKMODE mode)
+{
+	ResourceOwner save = CurrentResourceOwner;
+
+	CurrentResourceOwner = CurTransactionResourceOwner;
+	LockRelease(tag, mode, false);
+	CurrentResourceOwner = save;
+}
+
+/*
+ * Wait for level 1 for a limited time.  Only lock_timeout can end the sleep in
+ * the lock manager, and it does so by an error; a subtransaction takes that
+ * back, and is over before anything else happens.
+ */
+static bool
+lock_with_timeout(const LOCKTAG *tag, LOCKMODE mode, int64 ms)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	int			save = LockTimeout;
+	volatile bool acquired = false;
+
+	if (ms <= 0)
+		return false;
+	if (save > 0 && save <= ms)
+		return lock_for_transaction(tag, mode, false);	/* the user's limit comes first */
+
+	BeginInternalSubTransaction(NULL);
+	PG_TRY();
+	{
+		LockTimeout = (int) Min(ms, PG_INT32_MAX);
+		acquired = lock_for_transaction(tag, mode, false);
+		LockTimeout = save;
+		ReleaseCurrentSubTransaction(); /* the lock passes to the parent */
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		LockTimeout = save;
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(context);
+		CurrentResourceOwner = owner;
+		if (error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE)
+			ReThrowError(error);
+		FreeErrorData(error);
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	CurrentResourceOwner = owner;
+	return acquired;
+}
+
+static bool
+acquire_level1(const LOCKTAG *tag, LOCKMODE mode, const Wait *wait)
+{
+	if (wait->until == PG_INT64_MAX)
+		return lock_for_transaction(tag, mode, false);
+	return lock_for_transaction(tag, mode, true) ||
+		lock_with_timeout(tag, mode, (wait->until - zklock_clock() + NS_PER_MS - 1) / NS_PER_MS);
+}
+
+/* ------------------------------------------------------------------------
+ * Level 2
+ * ------------------------------------------------------------------------
+ */
+
+pg_noreturn static void
+raise_failure(const char *name, ZkLockFailure failure, int rc)
+{
+	const char *display = zklock_display_name(name);
+
+	switch (failure)
+	{
+		case ZKLOCK_FAIL_DEADLOCK:
+			ereport(ERROR,
+					(errcode(ERRCODE_T_R_DEADLOCK_DETECTED),
+					 errmsg("deadlock detected"),
+					 errdetail("This transaction holds lock \"%s\" in shared mode and requests it in exclusive mode; so does, or will, another server that is before it in the queue.", display),
+					 errhint("Acquire a lock in exclusive mode to begin with if it may be needed.")));
+			break;
+		case ZKLOCK_FAIL_SEQUENCE:
+			ereport(ERROR,
+					(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+					 errmsg("sequence numbers of lock \"%s\" are used up", display),
+					 errdetail("ZooKeeper numbers the contenders of a lock directory with 31 bits."),
+					 errhint("Delete the lock directory while nobody uses the lock; ZooKeeper then starts again at 0.")));
+			break;
+		case ZKLOCK_FAIL_NO_DIRECTORY:
+			ereport(ERROR,
+					(errcode(ERRCODE_SYSTEM_ERROR),
+					 errmsg("could not create the directory of lock \"%s\" in ZooKeeper", display),
+					 errhint("If \"zklock.hosts\" ends in a chroot path, that path must exist.")));
+			break;
+		case ZKLOCK_FAIL_REFUSED:
+			ereport(ERROR,
+					(errcode(ERRCODE_SYSTEM_ERROR),
+					 errmsg("ZooKeeper refused the request for lock \"%s\": %s", display,
+							rc != 0 ? zklock_client_strerror(rc) : "reason unknown"),
+					 errhint("Check the permissions of the znodes under \"zklock.root\".")));
+			break;
+	}
+	pg_unreachable();
+}
+
+/*
+ * Has the ensemble been out of reach for too long?  A request that was made
+ * while there was a connection keeps its place as long as the session may live,
+ * so it is given that time, too.
+ */
+static void
+check_connection(const Wait *wait)
+{
+	ZkSessionShared *s = zklock_session_lock(LW_SHARED);
+	int64		limit = (int64) zklock_connect_timeout * NS_PER_MS;
+	int64		since = Max(wait->start, s->not_connected_since);
+	bool		reachable = s->state == ZKLOCK_SESSION_CONNECTED;
+	int			worker_pid = s->worker_pid;
+	bool		closing = s->state == ZKLOCK_SESSION_CLOSING;
+
+	if (wait->start < s->not_connected_since)
+		limit = Max(limit, (int64) s->timeout_ms * NS_PER_MS);
+	zklock_session_unlock();
+
+	if (closing)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot acquire a lock while the server is shutting down")));
+	if (reachable || zklock_clock() - since < limit)
+		return;
+	if (worker_pid == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("zklock worker is not running"),
+				 errdetail("It owns the ZooKeeper session; without it no lock can be acquired."),
+				 errhint("See the server log for the reason. The worker needs a slot of \"max_worker_processes\".")));
+	else
+	{
+		ZkSessionShared copy;
+
+		zklock_session_read(&copy);
+		ereport(ERROR,
+				(errcode(ERRCODE_SYSTEM_ERROR),
+				 errmsg("could not reach ZooKeeper within %lld ms", (long long) (limit / NS_PER_MS)),
+				 errdetail("Connect string \"%s\": %s.", copy.hosts,
+						   copy.attempts[0] ? copy.attempts : "no answer"),
+				 errhint("Check that the ZooKeeper servers run, that this machine can reach them, and that \"zklock.hosts\" is right.")));
+	}
+}
+
+/* Does somebody else have what we ask for, as of the newest answer? */
+static bool
+is_blocked(const ZkLockQueue *queue, ZkLockMode mode)
+{
+	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
+	{
+		if (queue->contender[i].state == ZKLOCK_WAITING && queue->contender[i].mode == mode)
+			return true;
+	}
+	return false;
+}
+
+static bool
+acquire_level2(ZkHeldLock *held, int32 index, const Wait *wait, int64 *token)
+{
+	ZkLockRequest *request = zklock_request(index);
+	ZkLockEntry *entry = zklock_entry(request->entry);
+	ZkLockMode	mode = (ZkLockMode) request->mode;
+	bool		acquired = false;
+
+	ConditionVariablePrepareToSleep(&entry->cv);
+	for (;;)
+	{
+		int64		now = zklock_clock();
+		int64		wake = now + LONGEST_SLEEP_MS * NS_PER_MS;
+		bool		blocked;
+		bool		failed;
+
+		zklock_entry_lock(entry, LW_EXCLUSIVE);
+		failed = request->failed;
+		blocked = is_blocked(&entry->queue, mode);
+		if (!failed && entry->grant[mode].usable)
+		{
+			if (request->state == ZKLOCK_REQUEST_WANTED)
+				entry->want[mode]--;
+			request->state = ZKLOCK_REQUEST_HELD;
+			entry->held[mode]++;
+			*token = entry->grant[mode].token;
+			acquired = true;
+		}
+		else if (request->state == ZKLOCK_REQUEST_LOCAL)
+		{
+			request->state = ZKLOCK_REQUEST_WANTED;
+			entry->want[mode]++;
+			entry->last_pid = MyProcPid;
+			zklock_entry_set_dirty(entry);
+		}
+		zklock_entry_unlock(entry);
+
+		if (acquired)
+			break;
+		if (failed)
+		{
+			if (request->failure == ZKLOCK_FAIL_DEADLOCK && now >= wait->until)
+				break;			/* we were not to wait */
+			raise_failure(held->name, (ZkLockFailure) request->failure, request->failure_rc);
+		}
+		if (blocked && now >= wait->until)
+			break;
+		if (now >= wait->lock_timeout)
+			ereport(ERROR,
+					(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+					 errmsg("canceling statement due to lock timeout")));
+		check_connection(wait);
+
+		wake = Min(wake, wait->lock_timeout);
+		if (wait->until > now)
+			wake = Min(wake, wait->until);
+		if (wait->start + zklock_connect_timeout * NS_PER_MS > now)
+			wake = Min(wake, wait->start + zklock_connect_timeout * NS_PER_MS);
+		(void) ConditionVariableTimedSleep(&entry->cv, (long) ((wake - now + NS_PER_MS - 1) / NS_PER_MS),
+										   zklock_wait_event(&wait_event_acquire, "ZkLockAcquire"));
+	}
+	ConditionVariableCancelSleep();
+	return acquired;
+}
+
+/* ------------------------------------------------------------------------
+ * Both
+ * ------------------------------------------------------------------------
+ */
+
+/* A hold of this backend covers the request: count it in the mode held. */
+static void
+acquire_again(ZkHeldLock *held, ZkLockMode mode, ZkLockScope scope)
+{
+	LOCKMODE	lockmode = zklock_level1_mode(mode);
+
+	(void) zklock_hold_reserve(held->name);
+	if (scope == ZKLOCK_SESSION)
+		(void) LockAcquire(&held->tag, lockmode, true, false);
+	else
+		(void) lock_for_transaction(&held->tag, lockmode, false);
+	zklock_hold_add(held, mode, scope);
+}
+
+bool
+zklock_acquire(const char *name, ZkLockMode mode, ZkLockScope scope, int64 wait_ms, int64 *token)
+{
+	ZkHeldLock *volatile held;
+	volatile bool acquired = false;
+	volatile bool level1 = false;
+	int32		request;
+	LOCKMODE	lockmode;
+	Wait		wait;
+
+	zklock_check_callable();
+	zklock_hold_refresh();
+
+	held = zklock_held_find(name);
+	if (held != NULL && zklock_held_lost(held))
+	{
+		if (held->transaction_count > 0)
+			zklock_held_raise_lost(held);
+		(void) zklock_hold_end_session(held, true); /* acknowledged */
+		held = NULL;
+	}
+	if (held != NULL && (held->request[ZKLOCK_EXCLUSIVE] >= 0 || mode == ZKLOCK_SHARED))
+	{
+		mode = held->request[ZKLOCK_EXCLUSIVE] >= 0 ? ZKLOCK_EXCLUSIVE : ZKLOCK_SHARED;
+		acquire_again(held, mode, scope);
+		*token = held->token[mode];
+		return true;
+	}
+
+	wait.start = zklock_clock();
+	wait.until = wait_ms == ZKLOCK_WAIT_FOREVER ? PG_INT64_MAX : wait.start + wait_ms * NS_PER_MS;
+	wait.lock_timeout = LockTimeout > 0 ? wait.start + LockTimeout * NS_PER_MS : PG_INT64_MAX;
+	lockmode = zklock_level1_mode(mode);
+
+	held = zklock_hold_reserve(name);
+	request = zklock_request_make(name, mode, scope);
+	if (request < 0)
+	{
+		zklock_held_forget(held);
+		ereport(ERROR,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("zklock lock table is full"),
+				 errdetail("This server can hold or wait for %d names at a time.", zklock_max_locks),
+				 errhint("You might need to increase \"zklock.max_locks\".")));
+	}
+	zklock_hold_set_pending(request);
+
+	PG_TRY();
+	{
+		level1 = acquire_level1(&held->tag, lockmode, &wait);
+		acquired = level1 && acquire_level2(held, request, &wait, token);
+
+		/*
+		 * Session scope was transaction scope so far, so that an error on the
+		 * way leaves nothing.  The session lock is a local count now.
+		 */
+		if (acquired && scope == ZKLOCK_SESSION)
+		{
+			(void) LockAcquire(&held->tag, lockmode, true, false);
+			unlock_for_transaction(&held->tag, lockmode);
+		}
+	}
+	PG_CATCH();
+	{
+		ConditionVariableCancelSleep();
+		zklock_hold_set_pending(-1);
+		zklock_request_end(request);
+		zklock_held_forget(held);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+
+	zklock_hold_set_pending(-1);
+	if (!acquired)
+	{
+		zklock_request_end(request);
+		if (level1)
+			unlock_for_transaction(&held->tag, lockmode);
+		zklock_held_forget(held);
+		return false;
+	}
+	held->request[mode] = request;
+	held->token[mode] = *token;
+	zklock_hold_add(held, mode, scope);
+	return true;
+}

@@ -1,0 +1,38 @@
+/*-------------------------------------------------------------------------
+ *
+ * acquire.h
+ *	  Acquiring a lock at both levels.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_ACQUIRE_H
+#define ZKLOCK_ACQUIRE_H
+
+#include "table.h"
+
+/* Wait without limit. */
+#define ZKLOCK_WAIT_FOREVER (-1)
+
+/*
+ * Raise unless this process may call zklock at all: 55000 when the library is
+ * not preloaded, in a parallel worker and in a walsender.
+ */
+extern void zklock_check_callable(void);
+
+/*
+ * Acquire "name" (UTF-8, checked) for this backend.
+ *
+ * wait_ms: ZKLOCK_WAIT_FOREVER, or how long to wait while somebody else has
+ * it, in ms; 0 does not wait.
+ *
+ * Returns true and the fencing token, or false when somebody else has the lock
+ * and the time is up.  Raises 40P01 (deadlock), 55P03 (lock_timeout), 57014
+ * (cancel, statement_timeout), 58000 (no answer from ZooKeeper within
+ * zklock.connect_timeout, or refused by it), 53200 (lock table full), 54000
+ * (sequence numbers used up), 40001 and 55000 (a hold of the same name was
+ * lost, see zklock_held_raise_lost).  Nothing stays behind in any of them.
+ */
+extern bool zklock_acquire(const char *name, ZkLockMode mode, ZkLockScope scope,
+						   int64 wait_ms, int64 *token);
+
+#endif							/* ZKLOCK_ACQUIRE_H */

@@ -1,0 +1,1226 @@
+/*-------------------------------------------------------------------------
+ *
+ * client.c
+ *	  One ZooKeeper session, seen from a single-threaded program.
+ *
+ * Three threads meet here.  The main thread calls everything in client.h.
+ * libzookeeper_mt adds two of its own for each handle: the I/O thread owns
+ * the socket, the completion thread calls us back.  On those two nothing may
+ * run but malloc, pthread, write(2) and clock_gettime(2), so the callbacks
+ * only fill a ZkMessage and append it to the client's queue.
+ *
+ * Order.  Replies, watch events and session events all pass through one queue
+ * of the library (completions_to_process), filled by the I/O thread in wire
+ * order and emptied by the completion thread, which calls the watcher and the
+ * completions alike.  When a connection breaks, the I/O thread queues the
+ * session event first and then a ZCONNECTIONLOSS for each open request
+ * (cleanup() in zookeeper.c); both precede the next connection's event.  So
+ * the order in our queue is
+ *
+ *		DISCONNECTED, lost replies, CONNECTED, replies on the new connection.
+ *
+ * One hole is left, and closed here.  A request made after the library has
+ * seen the loss and before the main thread has read of it is kept by the
+ * library and goes out on the next connection, ahead of whatever the caller
+ * sends to find out what became of its older requests.  Its reply would come
+ * after CONNECTED, when a caller thinks that all its requests are answered.
+ * (The same can happen without any session event, when a wake-up of the I/O
+ * thread fails.)  zklock_client_receive therefore answers whatever is open
+ * with ZCONNECTIONLOSS before it returns CONNECTED, and drops the real reply.
+ * That is no lie: the request reaches the server, if at all, on this
+ * connection, and before anything that the caller sends from now on.
+ *
+ * Memory.  A request and its reply are allocated by the main thread when the
+ * request is made, so that no reply can be lost for want of memory.  Until it
+ * is answered, the request is in the client's pending list, since
+ * zookeeper_close may leave completions uncalled; closing frees that list.
+ * Our mutex is never held while the library is called.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#define THREADED
+
+#include "client.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <zookeeper/zookeeper.h>
+
+/* Log lines that may wait in the queue; further ones are only counted. */
+#define ZKLOCK_MAX_LOG_LINES	256
+
+/*
+ * Open requests.  Each may leave one byte in the library's non-blocking
+ * wake-up pipe (64 kB); if that is full, the calling thread closes the socket
+ * under the I/O thread.
+ */
+#define ZKLOCK_MAX_PENDING		32768
+
+/* Handles that may be open at once in a process (see log_slots). */
+#define ZKLOCK_MAX_CLIENTS		4
+
+/* A sequence number is at most 11 characters, "-2147483648". */
+#define ZKLOCK_SEQUENCE_ROOM	16
+
+#define ZKLOCK_SERVER_LEN		128
+#define ZKLOCK_ERROR_LEN		512
+
+_Static_assert(ZKLOCK_ZOK == ZOK, "ZOK");
+_Static_assert(ZKLOCK_ZCONNECTIONLOSS == ZCONNECTIONLOSS, "ZCONNECTIONLOSS");
+_Static_assert(ZKLOCK_ZOPERATIONTIMEOUT == ZOPERATIONTIMEOUT, "ZOPERATIONTIMEOUT");
+_Static_assert(ZKLOCK_ZNONODE == ZNONODE, "ZNONODE");
+_Static_assert(ZKLOCK_ZNOAUTH == ZNOAUTH, "ZNOAUTH");
+_Static_assert(ZKLOCK_ZNODEEXISTS == ZNODEEXISTS, "ZNODEEXISTS");
+_Static_assert(ZKLOCK_ZSESSIONEXPIRED == ZSESSIONEXPIRED, "ZSESSIONEXPIRED");
+_Static_assert(ZKLOCK_PASSWORD_LEN == sizeof(((clientid_t *) 0)->passwd), "passwd");
+
+/*
+ * A request that the library has and will complete: the completion's data.
+ * Allocated by the main thread; freed by the completion thread when the
+ * completion is called, or by zklock_client_close.
+ */
+typedef struct ZkRequest
+{
+	ZkClient   *client;
+	uint64_t	serial;			/* unique within the client */
+	ZkMessage  *reply;			/* NULL: answered already, drop the real one */
+	int			pathroom;		/* size of reply->path, 0 if none */
+	struct ZkRequest *prev;		/* pending list */
+	struct ZkRequest *next;
+} ZkRequest;
+
+struct ZkClient
+{
+	/* set by the main thread before the handle exists, then constant */
+	int			fd;				/* eventfd, readable while messages wait */
+	int			slot;			/* in log_slots */
+
+	/* of the main thread alone */
+	zhandle_t  *zh;
+	bool		up;				/* CONNECTED was the last session message that
+								 * zklock_client_receive returned */
+	uint64_t	last_serial;
+
+	/* set by the main thread, read by all */
+	atomic_bool closing;
+
+	/* protects the following fields only */
+	pthread_mutex_t mutex;
+	ZkMessage  *head;			/* messages, oldest first */
+	ZkMessage  *tail;
+	ZkRequest  *pending_head;	/* requests, oldest first */
+	ZkRequest  *pending_tail;
+	int			npending;
+	int			nlogs;			/* LOG messages in the queue */
+	unsigned long log_dropped;	/* lines dropped since the last note of it */
+	bool		opening;		/* zookeeper_init2 has not returned yet */
+	int			error_level;	/* of "error", 0 if none */
+	char		error[ZKLOCK_ERROR_LEN];	/* worst log line while opening */
+	bool		connected;		/* by the last session event */
+	ZkSessionId session;		/* as of the last connection; id 0: none yet */
+	int			timeout_ms;
+	char		server[ZKLOCK_SERVER_LEN];	/* connected to or tried last */
+};
+
+static void log_line(int slot, const char *line);
+
+/*
+ * The library's log callback has no context argument, so each client has one
+ * of these functions to itself.  A slot is filled before the library's threads
+ * start and emptied after they are joined, which is all the locking it needs.
+ */
+static ZkClient *log_slots[ZKLOCK_MAX_CLIENTS];
+
+static void
+log_line_0(const char *line)
+{
+	log_line(0, line);
+}
+
+static void
+log_line_1(const char *line)
+{
+	log_line(1, line);
+}
+
+static void
+log_line_2(const char *line)
+{
+	log_line(2, line);
+}
+
+static void
+log_line_3(const char *line)
+{
+	log_line(3, line);
+}
+
+static const log_callback_fn log_functions[ZKLOCK_MAX_CLIENTS] = {
+	log_line_0, log_line_1, log_line_2, log_line_3
+};
+
+int64_t
+zklock_clock(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_BOOTTIME, &ts);
+	return (int64_t) ts.tv_sec * 1000000000 + ts.tv_nsec;
+}
+
+/*-------------------------------------------------------------------------
+ * The queue: any thread.
+ *-------------------------------------------------------------------------
+ */
+
+/*
+ * Set or reset the descriptor.  Both happen under the mutex, so that it is
+ * readable if and only if there is something to receive.
+ */
+static void
+fd_set_readable(ZkClient *client)
+{
+	uint64_t	one = 1;
+
+	/* cannot block and cannot fail: the counter is 0 or 1 */
+	while (write(client->fd, &one, sizeof(one)) < 0 && errno == EINTR)
+		;
+}
+
+static void
+fd_reset(ZkClient *client)
+{
+	uint64_t	count;
+
+	while (read(client->fd, &count, sizeof(count)) < 0 && errno == EINTR)
+		;
+}
+
+/* Append, with the mutex held. */
+static void
+queue_append(ZkClient *client, ZkMessage *message)
+{
+	message->next = NULL;
+	if (client->tail != NULL)
+		client->tail->next = message;
+	else
+	{
+		client->head = message;
+		fd_set_readable(client);
+	}
+	client->tail = message;
+}
+
+static bool
+is_reply(const ZkMessage *message)
+{
+	return message->type >= ZKLOCK_MSG_CREATED &&
+		message->type <= ZKLOCK_MSG_SYNCED;
+}
+
+void
+zklock_client_free_message(ZkMessage *message)
+{
+	if (message == NULL)
+		return;
+	free(message->path);
+	free(message->data);
+	free(message->children);	/* one block, with the strings */
+	free(message);
+}
+
+/* Take a request out of the pending list, with the mutex held. */
+static void
+pending_remove(ZkClient *client, ZkRequest *request)
+{
+	if (request->prev != NULL)
+		request->prev->next = request->next;
+	else
+		client->pending_head = request->next;
+	if (request->next != NULL)
+		request->next->prev = request->prev;
+	else
+		client->pending_tail = request->prev;
+	client->npending--;
+}
+
+/*-------------------------------------------------------------------------
+ * Events: the completion thread.
+ *-------------------------------------------------------------------------
+ */
+
+/*
+ * Memory for an event, which unlike a reply was not asked for in advance.
+ * An event that is dropped would leave somebody waiting for ever.  Without
+ * memory the completion thread rather waits here until there is some: no
+ * acknowledgement arrives meanwhile, and the lease runs out, which is safe.
+ */
+static void *
+event_alloc(ZkClient *client, size_t size)
+{
+	void	   *block;
+
+	while ((block = calloc(1, size)) == NULL &&
+		   !atomic_load(&client->closing))
+	{
+		struct timespec pause = {0, 10 * 1000 * 1000};
+
+		nanosleep(&pause, NULL);
+	}
+	return block;
+}
+
+static void
+event_append(ZkClient *client, ZkMessageType type, const char *path)
+{
+	ZkMessage  *message = event_alloc(client, sizeof(ZkMessage));
+	size_t		len = path != NULL ? strlen(path) + 1 : 0;
+
+	if (message != NULL && path != NULL)
+	{
+		message->path = event_alloc(client, len);
+		if (message->path != NULL)
+			memcpy(message->path, path, len);
+	}
+	/* allocation gives up only when closing, and then nobody listens */
+	if (atomic_load(&client->closing))
+	{
+		zklock_client_free_message(message);
+		return;
+	}
+	message->type = type;
+	message->received_at = zklock_clock();
+
+	pthread_mutex_lock(&client->mutex);
+	queue_append(client, message);
+	pthread_mutex_unlock(&client->mutex);
+}
+
+static bool
+set_connected(ZkClient *client, bool connected)
+{
+	bool		was;
+
+	pthread_mutex_lock(&client->mutex);
+	was = client->connected;
+	client->connected = connected;
+	pthread_mutex_unlock(&client->mutex);
+	return was;
+}
+
+static void
+session_event(ZkClient *client, zhandle_t *zh, int state)
+{
+	if (state == ZOO_CONNECTED_STATE)
+	{
+		/* id, password and timeout are set before the event is queued */
+		const clientid_t *id = zoo_client_id(zh);
+
+		/* a connection that broke without an event (see above) */
+		if (set_connected(client, false))
+			event_append(client, ZKLOCK_MSG_DISCONNECTED, NULL);
+
+		pthread_mutex_lock(&client->mutex);
+		client->session.id = id->client_id;
+		memcpy(client->session.password, id->passwd, ZKLOCK_PASSWORD_LEN);
+		client->timeout_ms = zoo_recv_timeout(zh);
+		client->connected = true;
+		pthread_mutex_unlock(&client->mutex);
+		event_append(client, ZKLOCK_MSG_CONNECTED, NULL);
+	}
+	else if (state == ZOO_EXPIRED_SESSION_STATE)
+	{
+		set_connected(client, false);
+		event_append(client, ZKLOCK_MSG_EXPIRED, NULL);
+	}
+	else if (state == ZOO_AUTH_FAILED_STATE)
+	{
+		set_connected(client, false);
+		event_append(client, ZKLOCK_MSG_AUTH_FAILED, NULL);
+	}
+	else
+	{
+		/* CONNECTING, ASSOCIATING, NOTCONNECTED */
+		if (set_connected(client, false))
+			event_append(client, ZKLOCK_MSG_DISCONNECTED, NULL);
+	}
+}
+
+/*
+ * The one watcher.  There is also but one context: the library tells session
+ * events to every distinct pair of watcher and context once.
+ */
+static void
+watcher(zhandle_t *zh, int type, int state, const char *path, void *context)
+{
+	ZkClient   *client = context;
+
+	if (atomic_load(&client->closing))
+		return;
+	if (type == ZOO_SESSION_EVENT)
+		session_event(client, zh, state);
+	else if (type == ZOO_DELETED_EVENT)
+		event_append(client, ZKLOCK_MSG_NODE_DELETED, path);
+	else
+		event_append(client, ZKLOCK_MSG_NODE_CHANGED, path);
+}
+
+/*-------------------------------------------------------------------------
+ * Replies: the completion thread.
+ *
+ * Each completion fills the reply with reply_begin, a few fields and
+ * reply_end.  Between the two the message belongs to the completion thread.
+ *-------------------------------------------------------------------------
+ */
+
+/*
+ * The reply to fill, taken from the request; NULL if the caller was answered
+ * already or is closing.  Either way the request is out of the pending list.
+ */
+static ZkMessage *
+reply_begin(ZkRequest *request, int rc)
+{
+	ZkClient   *client = request->client;
+	ZkMessage  *reply;
+
+	pthread_mutex_lock(&client->mutex);
+	pending_remove(client, request);
+	reply = request->reply;
+	request->reply = NULL;
+	pthread_mutex_unlock(&client->mutex);
+
+	if (reply != NULL)
+	{
+		reply->rc = rc;
+		reply->received_at = zklock_clock();
+	}
+	return reply;
+}
+
+static void
+reply_end(ZkRequest *request, ZkMessage *reply)
+{
+	ZkClient   *client = request->client;
+
+	free(request);
+	if (reply == NULL)
+		return;
+	if (atomic_load(&client->closing))
+	{
+		zklock_client_free_message(reply);
+		return;
+	}
+	pthread_mutex_lock(&client->mutex);
+	queue_append(client, reply);
+	pthread_mutex_unlock(&client->mutex);
+}
+
+static void
+create_completion(int rc, const char *path, const struct Stat *stat,
+				  const void *data)
+{
+	ZkRequest  *request = (ZkRequest *) data;
+	int			room = request->pathroom;
+	ZkMessage  *reply = reply_begin(request, rc);
+
+	if (reply != NULL && rc != ZOK)
+	{
+		free(reply->path);
+		reply->path = NULL;
+	}
+	else if (reply != NULL)
+	{
+		size_t		len = path != NULL ? strlen(path) + 1 : 0;
+
+		/* the path we sent, plus a sequence number */
+		if (stat == NULL || len == 0 || len > (size_t) room)
+			reply->rc = ZSYSTEMERROR;
+		else
+		{
+			memcpy(reply->path, path, len);
+			reply->czxid = stat->czxid;
+			reply->ephemeral_owner = stat->ephemeralOwner;
+		}
+	}
+	reply_end(request, reply);
+}
+
+/* delete */
+static void
+void_completion(int rc, const void *data)
+{
+	ZkRequest  *request = (ZkRequest *) data;
+	ZkMessage  *reply = reply_begin(request, rc);
+
+	reply_end(request, reply);
+}
+
+/* set */
+static void
+stat_completion(int rc, const struct Stat *stat, const void *data)
+{
+	ZkRequest  *request = (ZkRequest *) data;
+	ZkMessage  *reply = reply_begin(request, rc);
+
+	if (reply != NULL && rc == ZOK && stat != NULL)
+	{
+		reply->czxid = stat->czxid;
+		reply->ephemeral_owner = stat->ephemeralOwner;
+	}
+	reply_end(request, reply);
+}
+
+/* sync */
+static void
+sync_completion(int rc, const char *path, const void *data)
+{
+	ZkRequest  *request = (ZkRequest *) data;
+	ZkMessage  *reply = reply_begin(request, rc);
+
+	(void) path;
+	reply_end(request, reply);
+}
+
+/* Copy a listing into one block: the pointers, then the strings. */
+static bool
+copy_children(ZkMessage *reply, const struct String_vector *children)
+{
+	int			n = children->count;
+	size_t		size;
+	char	   *next;
+
+	if (n <= 0)
+		return true;
+	size = (size_t) n * sizeof(char *);
+	for (int i = 0; i < n; i++)
+		size += strlen(children->data[i]) + 1;
+	reply->children = malloc(size);
+	if (reply->children == NULL)
+		return false;
+
+	next = (char *) (reply->children + n);
+	for (int i = 0; i < n; i++)
+	{
+		size_t		len = strlen(children->data[i]) + 1;
+
+		memcpy(next, children->data[i], len);
+		reply->children[i] = next;
+		next += len;
+	}
+	reply->nchildren = n;
+	return true;
+}
+
+static void
+list_completion(int rc, const struct String_vector *children, const void *data)
+{
+	ZkRequest  *request = (ZkRequest *) data;
+	ZkMessage  *reply = reply_begin(request, rc);
+
+	if (reply != NULL && rc == ZOK &&
+		(children == NULL || !copy_children(reply, children)))
+		reply->rc = ZSYSTEMERROR;
+	reply_end(request, reply);
+}
+
+static void
+get_completion(int rc, const char *value, int value_len,
+			   const struct Stat *stat, const void *data)
+{
+	ZkRequest  *request = (ZkRequest *) data;
+	ZkMessage  *reply = reply_begin(request, rc);
+
+	if (reply != NULL && rc == ZOK)
+	{
+		/* a node without data has length -1 */
+		int			len = (value != NULL && value_len > 0) ? value_len : 0;
+
+		reply->data = malloc((size_t) len + 1);
+		if (reply->data == NULL || stat == NULL)
+			reply->rc = ZSYSTEMERROR;
+		else
+		{
+			if (len > 0)
+				memcpy(reply->data, value, len);
+			reply->data[len] = '\0';
+			reply->datalen = len;
+			reply->czxid = stat->czxid;
+			reply->ephemeral_owner = stat->ephemeralOwner;
+		}
+	}
+	reply_end(request, reply);
+}
+
+/*-------------------------------------------------------------------------
+ * The library's log: any thread.
+ *
+ * The library calls this with locks of its own held; we call none of it.
+ *-------------------------------------------------------------------------
+ */
+
+/*
+ * The server's address, as the I/O thread last named it.  The library's own
+ * function for it takes a lock which the I/O thread holds while it resolves
+ * names, for seconds if it must.
+ */
+static void
+note_server(ZkClient *client, const char *text)
+{
+	static const char *const before[] = {
+		"Socket ",				/* ... zk retcode=%d, errno=%d(%s): %s */
+		"Initiated connection to server ",
+		"initiated connection to server ",
+		"session establishment complete on server "
+	};
+
+	for (size_t i = 0; i < sizeof(before) / sizeof(before[0]); i++)
+	{
+		size_t		len = strlen(before[i]);
+
+		if (strncmp(text, before[i], len) == 0)
+		{
+			size_t		n = strcspn(text + len, " ,");
+
+			if (n < sizeof(client->server))
+			{
+				memcpy(client->server, text + len, n);
+				client->server[n] = '\0';
+			}
+			return;
+		}
+	}
+}
+
+/* A line is "<time>:<pid>(0x<thread>):ZOO_<LEVEL>@<function>@<line>: <text>". */
+static void
+log_line(int slot, const char *line)
+{
+	ZkClient   *client = log_slots[slot];
+	const char *text = line;
+	const char *mark = strstr(line, "):ZOO_");
+	int			level = ZOO_LOG_LEVEL_INFO;
+	ZkMessage  *message;
+	size_t		len;
+
+	if (client == NULL || atomic_load(&client->closing))
+		return;
+	if (mark != NULL)
+	{
+		mark += strlen("):ZOO_");
+		if (strncmp(mark, "ERROR", 5) == 0)
+			level = ZOO_LOG_LEVEL_ERROR;
+		else if (strncmp(mark, "WARN", 4) == 0)
+			level = ZOO_LOG_LEVEL_WARN;
+		else if (strncmp(mark, "DEBUG", 5) == 0)
+			level = ZOO_LOG_LEVEL_DEBUG;
+		mark = strstr(mark, ": ");
+		if (mark != NULL)
+			text = mark + 2;
+	}
+	len = strlen(text);
+	while (len > 0 && (text[len - 1] == '\n' || text[len - 1] == ' '))
+		len--;
+
+	message = calloc(1, sizeof(ZkMessage));
+	if (message != NULL && (message->data = malloc(len + 1)) != NULL)
+	{
+		message->type = ZKLOCK_MSG_LOG;
+		message->level = level;
+		memcpy(message->data, text, len);
+		message->data[len] = '\0';
+		message->datalen = (int) len;
+		message->received_at = zklock_clock();
+	}
+	else
+	{
+		free(message);
+		message = NULL;
+	}
+
+	pthread_mutex_lock(&client->mutex);
+	note_server(client, text);
+	if (client->opening && level <= ZOO_LOG_LEVEL_WARN &&
+		(client->error_level == 0 || level <= client->error_level))
+	{
+		client->error_level = level;
+		snprintf(client->error, sizeof(client->error), "%.*s", (int) len, text);
+	}
+	if (message == NULL || client->nlogs >= ZKLOCK_MAX_LOG_LINES)
+		client->log_dropped++;
+	else
+	{
+		client->nlogs++;
+		queue_append(client, message);
+		message = NULL;
+	}
+	pthread_mutex_unlock(&client->mutex);
+	zklock_client_free_message(message);
+}
+
+/*-------------------------------------------------------------------------
+ * Open and close: the main thread.
+ *-------------------------------------------------------------------------
+ */
+
+static void *
+thread_nothing(void *argument)
+{
+	return argument;
+}
+
+/*
+ * Can two more threads be made?  The library asserts so, and an abort would
+ * take the whole server down.
+ */
+static bool
+threads_available(void)
+{
+	pthread_t	thread[2];
+	int			n;
+
+	for (n = 0; n < 2; n++)
+	{
+		int			error = pthread_create(&thread[n], NULL, thread_nothing, NULL);
+
+		if (error != 0)
+		{
+			errno = error;
+			break;
+		}
+	}
+	for (int i = 0; i < n; i++)
+		pthread_join(thread[i], NULL);
+	return n == 2;
+}
+
+/* Free what is left when no thread of the library exists (any more). */
+static void
+client_free(ZkClient *client)
+{
+	ZkMessage  *message;
+	ZkRequest  *request;
+
+	log_slots[client->slot] = NULL;
+	while ((message = client->head) != NULL)
+	{
+		client->head = message->next;
+		zklock_client_free_message(message);
+	}
+	while ((request = client->pending_head) != NULL)
+	{
+		client->pending_head = request->next;
+		zklock_client_free_message(request->reply);
+		free(request);
+	}
+	pthread_mutex_destroy(&client->mutex);
+	close(client->fd);
+	free(client);
+}
+
+ZkClient *
+zklock_client_open(const char *hosts, int timeout_ms, const ZkSessionId *resume,
+				   char *error, int errlen)
+{
+	ZkClient   *client;
+	clientid_t	id;
+	sigset_t	all;
+	sigset_t	saved;
+	int			slot;
+	int			save_errno;
+
+	for (slot = 0; slot < ZKLOCK_MAX_CLIENTS; slot++)
+		if (log_slots[slot] == NULL)
+			break;
+	if (slot == ZKLOCK_MAX_CLIENTS)
+	{
+		errno = EBUSY;
+		snprintf(error, errlen, "too many ZooKeeper sessions in one process");
+		return NULL;
+	}
+
+	client = calloc(1, sizeof(ZkClient));
+	if (client == NULL)
+	{
+		snprintf(error, errlen, "out of memory");
+		return NULL;
+	}
+	client->slot = slot;
+	client->opening = true;
+	atomic_init(&client->closing, false);
+	client->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (client->fd < 0)
+	{
+		save_errno = errno;
+		snprintf(error, errlen, "could not create event descriptor: %s",
+				 strerror(save_errno));
+		free(client);
+		errno = save_errno;
+		return NULL;
+	}
+	pthread_mutex_init(&client->mutex, NULL);
+	log_slots[slot] = client;
+
+	if (resume != NULL)
+	{
+		id.client_id = resume->id;
+		memcpy(id.passwd, resume->password, ZKLOCK_PASSWORD_LEN);
+	}
+
+	/* The library's threads inherit the mask, and must take no signal. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &saved);
+	if (threads_available())
+	{
+		zoo_set_debug_level(ZOO_LOG_LEVEL_INFO);
+		errno = 0;
+		client->zh = zookeeper_init2(hosts, watcher, timeout_ms,
+									 resume != NULL && resume->id != 0 ? &id : NULL,
+									 client, ZOO_NO_LOG_CLIENTENV,
+									 log_functions[slot]);
+	}
+	save_errno = errno;
+	pthread_sigmask(SIG_SETMASK, &saved, NULL);
+
+	/* The I/O thread may be logging already. */
+	pthread_mutex_lock(&client->mutex);
+	client->opening = false;
+	pthread_mutex_unlock(&client->mutex);
+
+	if (client->zh == NULL)
+	{
+		if (save_errno == 0)
+			save_errno = EINVAL;
+		snprintf(error, errlen, "%s", client->error_level != 0 ?
+				 client->error : strerror(save_errno));
+		client_free(client);
+		errno = save_errno;
+		return NULL;
+	}
+
+	/*
+	 * Do not resolve the names at each turn of the I/O loop, only before each
+	 * attempt to connect.
+	 */
+	zoo_set_servers_resolution_delay(client->zh, -1);
+	return client;
+}
+
+/*
+ * zookeeper_close joins both threads.  It sends a close request only when
+ * connected, and then waits for 3 s to send it and 1.5 s for the answer.
+ * What the library has to say meanwhile is not heard by anybody.
+ */
+void
+zklock_client_close(ZkClient *client)
+{
+	if (client == NULL)
+		return;
+	atomic_store(&client->closing, true);
+	zookeeper_close(client->zh);
+	client_free(client);
+}
+
+/*-------------------------------------------------------------------------
+ * State and messages: the main thread.
+ *-------------------------------------------------------------------------
+ */
+
+int
+zklock_client_fd(ZkClient *client)
+{
+	return client->fd;
+}
+
+bool
+zklock_client_connected(ZkClient *client)
+{
+	bool		connected;
+
+	pthread_mutex_lock(&client->mutex);
+	connected = client->connected;
+	pthread_mutex_unlock(&client->mutex);
+	return connected;
+}
+
+bool
+zklock_client_session(ZkClient *client, ZkSessionId *session, int *timeout_ms)
+{
+	bool		known;
+
+	pthread_mutex_lock(&client->mutex);
+	known = client->session.id != 0;
+	if (known && session != NULL)
+		*session = client->session;
+	if (known && timeout_ms != NULL)
+		*timeout_ms = client->timeout_ms;
+	pthread_mutex_unlock(&client->mutex);
+	return known;
+}
+
+void
+zklock_client_server(ZkClient *client, char *buf, int buflen)
+{
+	pthread_mutex_lock(&client->mutex);
+	snprintf(buf, buflen, "%s", client->server);
+	pthread_mutex_unlock(&client->mutex);
+}
+
+/*
+ * CONNECTED is at the head of the queue: put replies of ZCONNECTIONLOSS before
+ * it for all requests that have no reply before it.  Those are the ones whose
+ * replies stand behind it and the ones in the pending list, in this order of
+ * age.  Called with the mutex held.  No request can be made between this and
+ * the return of CONNECTED, since "up" is false.
+ */
+static void
+answer_open_requests(ZkClient *client)
+{
+	ZkMessage  *lost = NULL;
+	ZkMessage **lost_end = &lost;
+	ZkMessage **link = &client->head;
+	int64_t		now = 0;
+
+	client->tail = NULL;
+	while (*link != NULL)
+	{
+		ZkMessage  *message = *link;
+
+		if (is_reply(message))
+		{
+			*link = message->next;
+			*lost_end = message;
+			lost_end = &message->next;
+			message->next = NULL;
+		}
+		else
+		{
+			client->tail = message;
+			link = &message->next;
+		}
+	}
+	for (ZkRequest *request = client->pending_head; request != NULL;
+		 request = request->next)
+	{
+		if (request->reply != NULL)
+		{
+			*lost_end = request->reply;
+			lost_end = &request->reply->next;
+			request->reply = NULL;
+		}
+	}
+	if (lost == NULL)
+		return;
+
+	now = zklock_clock();
+	for (ZkMessage *message = lost; message != NULL; message = message->next)
+	{
+		free(message->path);
+		free(message->data);
+		free(message->children);
+		message->path = NULL;
+		message->data = NULL;
+		message->children = NULL;
+		message->datalen = 0;
+		message->nchildren = 0;
+		message->czxid = 0;
+		message->ephemeral_owner = 0;
+		message->rc = ZCONNECTIONLOSS;
+		message->received_at = now;
+	}
+	*lost_end = client->head;
+	client->head = lost;
+}
+
+/* Say how many lines were dropped, once those before them are out. */
+static ZkMessage *
+note_dropped(ZkClient *client)
+{
+	char		text[100];
+	ZkMessage  *message = calloc(1, sizeof(ZkMessage));
+
+	snprintf(text, sizeof(text), "%lu lines of the ZooKeeper library's log were dropped",
+			 client->log_dropped);
+	client->log_dropped = 0;
+	if (message != NULL)
+	{
+		message->type = ZKLOCK_MSG_LOG;
+		message->level = ZOO_LOG_LEVEL_WARN;
+		message->received_at = zklock_clock();
+		message->data = strdup(text);
+		message->datalen = message->data != NULL ? (int) strlen(text) : 0;
+	}
+	if (message != NULL && message->data == NULL)
+	{
+		free(message);
+		message = NULL;
+	}
+	return message;
+}
+
+ZkMessage *
+zklock_client_receive(ZkClient *client)
+{
+	ZkMessage  *message = NULL;
+
+	pthread_mutex_lock(&client->mutex);
+	if (client->log_dropped > 0 && client->nlogs == 0)
+		message = note_dropped(client);
+	if (message == NULL)
+	{
+		if (client->head != NULL && client->head->type == ZKLOCK_MSG_CONNECTED)
+			answer_open_requests(client);
+		message = client->head;
+		if (message != NULL)
+		{
+			client->head = message->next;
+			if (client->head == NULL)
+				client->tail = NULL;
+			message->next = NULL;
+			if (message->type == ZKLOCK_MSG_LOG)
+				client->nlogs--;
+		}
+	}
+	if (client->head == NULL && client->log_dropped == 0)
+		fd_reset(client);
+	pthread_mutex_unlock(&client->mutex);
+
+	if (message != NULL)
+	{
+		if (message->type == ZKLOCK_MSG_CONNECTED)
+			client->up = true;
+		else if (message->type == ZKLOCK_MSG_DISCONNECTED ||
+				 message->type == ZKLOCK_MSG_EXPIRED ||
+				 message->type == ZKLOCK_MSG_AUTH_FAILED)
+			client->up = false;
+	}
+	return message;
+}
+
+const char *
+zklock_client_strerror(int rc)
+{
+	return zerror(rc);
+}
+
+/*-------------------------------------------------------------------------
+ * Requests: the main thread.
+ *-------------------------------------------------------------------------
+ */
+
+/*
+ * Allocate a request and its reply and enter it into the pending list, before
+ * the library hears of it: the reply can come before the call returns.  On
+ * failure returns NULL and sets *rc.
+ */
+static ZkRequest *
+request_begin(ZkClient *client, ZkMessageType type, const ZkRequestTag *tag,
+			  size_t pathroom, int *rc)
+{
+	ZkRequest  *request;
+	ZkMessage  *reply;
+
+	/* a request made now could only go out on a connection not yet known */
+	if (!client->up)
+	{
+		*rc = ZCONNECTIONLOSS;
+		return NULL;
+	}
+
+	*rc = ZSYSTEMERROR;
+	request = calloc(1, sizeof(ZkRequest));
+	reply = calloc(1, sizeof(ZkMessage));
+	if (request == NULL || reply == NULL ||
+		(pathroom > 0 && (reply->path = calloc(1, pathroom)) == NULL))
+	{
+		free(request);
+		zklock_client_free_message(reply);
+		return NULL;
+	}
+	reply->type = type;
+	reply->tag = *tag;
+	reply->sent_at = zklock_clock();
+	request->client = client;
+	request->serial = ++client->last_serial;
+	request->reply = reply;
+	request->pathroom = (int) pathroom;
+
+	pthread_mutex_lock(&client->mutex);
+	if (client->npending >= ZKLOCK_MAX_PENDING)
+	{
+		pthread_mutex_unlock(&client->mutex);
+		free(request);
+		zklock_client_free_message(reply);
+		return NULL;
+	}
+	request->prev = client->pending_tail;
+	if (client->pending_tail != NULL)
+		client->pending_tail->next = request;
+	else
+		client->pending_head = request;
+	client->pending_tail = request;
+	client->npending++;
+	pthread_mutex_unlock(&client->mutex);
+
+	*rc = ZOK;
+	return request;
+}
+
+/*
+ * The library has answered the call with "rc".  If it refused, there will be
+ * no reply, and the request goes; except that after a ZMARSHALLINGERROR, which
+ * stands for any failure half way, the completion may be queued, and may even
+ * have been called and the request freed.  So look for it by its serial
+ * number.
+ */
+static int
+request_end(ZkClient *client, ZkRequest *request, uint64_t serial, int rc)
+{
+	ZkMessage  *reply = NULL;
+	ZkRequest  *found;
+
+	if (rc == ZOK)
+		return ZOK;
+
+	pthread_mutex_lock(&client->mutex);
+	for (found = client->pending_tail; found != NULL; found = found->prev)
+		if (found->serial == serial)
+			break;
+	if (found != NULL)
+	{
+		reply = found->reply;
+		found->reply = NULL;
+		if (rc != ZMARSHALLINGERROR)
+			pending_remove(client, found);
+	}
+	pthread_mutex_unlock(&client->mutex);
+
+	if (found == NULL)
+		return ZOK;				/* answered meanwhile */
+	zklock_client_free_message(reply);
+	if (rc != ZMARSHALLINGERROR)
+		free(request);
+	return rc;
+}
+
+int
+zklock_client_create(ZkClient *client, const char *path, const char *data,
+					 int datalen, ZkCreateMode mode, const ZkRequestTag *tag)
+{
+	ZkRequest  *request;
+	uint64_t	serial;
+	int			flags = ZOO_PERSISTENT;
+	int			rc;
+
+	switch (mode)
+	{
+		case ZKLOCK_CREATE_PERSISTENT:
+			break;
+		case ZKLOCK_CREATE_CONTAINER:
+			flags = ZOO_CONTAINER;
+			break;
+		case ZKLOCK_CREATE_EPHEMERAL:
+			flags = ZOO_EPHEMERAL;
+			break;
+		case ZKLOCK_CREATE_EPHEMERAL_SEQUENTIAL:
+			flags = ZOO_EPHEMERAL_SEQUENTIAL;
+			break;
+	}
+	request = request_begin(client, ZKLOCK_MSG_CREATED, tag,
+							strlen(path) + ZKLOCK_SEQUENCE_ROOM, &rc);
+	if (request == NULL)
+		return rc;
+	serial = request->serial;
+	rc = zoo_acreate2(client->zh, path, data, datalen, &ZOO_OPEN_ACL_UNSAFE,
+					  flags, create_completion, request);
+	return request_end(client, request, serial, rc);
+}
+
+int
+zklock_client_delete(ZkClient *client, const char *path,
+					 const ZkRequestTag *tag)
+{
+	ZkRequest  *request;
+	uint64_t	serial;
+	int			rc;
+
+	request = request_begin(client, ZKLOCK_MSG_DELETED, tag, 0, &rc);
+	if (request == NULL)
+		return rc;
+	serial = request->serial;
+	rc = zoo_adelete(client->zh, path, -1, void_completion, request);
+	return request_end(client, request, serial, rc);
+}
+
+int
+zklock_client_list(ZkClient *client, const char *path, const ZkRequestTag *tag)
+{
+	ZkRequest  *request;
+	uint64_t	serial;
+	int			rc;
+
+	request = request_begin(client, ZKLOCK_MSG_LISTED, tag, 0, &rc);
+	if (request == NULL)
+		return rc;
+	serial = request->serial;
+	rc = zoo_aget_children(client->zh, path, 0, list_completion, request);
+	return request_end(client, request, serial, rc);
+}
+
+int
+zklock_client_get(ZkClient *client, const char *path, bool watch,
+				  const ZkRequestTag *tag)
+{
+	ZkRequest  *request;
+	uint64_t	serial;
+	int			rc;
+
+	request = request_begin(client, ZKLOCK_MSG_GOT, tag, 0, &rc);
+	if (request == NULL)
+		return rc;
+	serial = request->serial;
+	rc = zoo_aget(client->zh, path, watch ? 1 : 0, get_completion, request);
+	return request_end(client, request, serial, rc);
+}
+
+int
+zklock_client_set(ZkClient *client, const char *path, const char *data,
+				  int datalen, const ZkRequestTag *tag)
+{
+	ZkRequest  *request;
+	uint64_t	serial;
+	int			rc;
+
+	request = request_begin(client, ZKLOCK_MSG_SET, tag, 0, &rc);
+	if (request == NULL)
+		return rc;
+	serial = request->serial;
+	rc = zoo_aset(client->zh, path, data, datalen, -1, stat_completion, request);
+	return request_end(client, request, serial, rc);
+}
+
+int
+zklock_client_sync(ZkClient *client, const char *path, const ZkRequestTag *tag)
+{
+	ZkRequest  *request;
+	uint64_t	serial;
+	int			rc;
+
+	request = request_begin(client, ZKLOCK_MSG_SYNCED, tag, 0, &rc);
+	if (request == NULL)
+		return rc;
+	serial = request->serial;
+	rc = zoo_async(client->zh, path, sync_completion, request);
+	return request_end(client, request, serial, rc);
+}

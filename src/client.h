@@ -1,0 +1,166 @@
+/*-------------------------------------------------------------------------
+ *
+ * client.h
+ *	  One ZooKeeper session, seen from a single-threaded program.
+ *
+ * libzookeeper_mt runs two threads of its own and calls back on them.  This
+ * module turns every callback into a message in a queue behind a mutex and
+ * writes an eventfd; the main thread waits on that descriptor and takes the
+ * messages.  client.c includes zookeeper.h and not postgres.h, so that the
+ * compiler sees to it that no PostgreSQL code runs on the library's threads.
+ * This header includes neither.
+ *
+ * All functions are for the main thread.  None blocks, except
+ * zklock_client_close (see there).  Strings passed in are copied.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_CLIENT_H
+#define ZKLOCK_CLIENT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct ZkClient ZkClient;
+
+#define ZKLOCK_PASSWORD_LEN 16
+
+/* Session id and password: what it takes to resume a session. */
+typedef struct ZkSessionId
+{
+	int64_t		id;				/* 0: no session */
+	char		password[ZKLOCK_PASSWORD_LEN];
+} ZkSessionId;
+
+typedef enum ZkMessageType
+{
+	/* the session's life */
+	ZKLOCK_MSG_CONNECTED,
+	ZKLOCK_MSG_DISCONNECTED,
+	ZKLOCK_MSG_EXPIRED,			/* the handle is dead: close it */
+	ZKLOCK_MSG_AUTH_FAILED,		/* the handle is dead: close it */
+	/* replies */
+	ZKLOCK_MSG_CREATED,			/* path (with the sequence number), czxid */
+	ZKLOCK_MSG_DELETED,
+	ZKLOCK_MSG_LISTED,			/* children, nchildren */
+	ZKLOCK_MSG_GOT,				/* czxid, ephemeral_owner, data, datalen */
+	ZKLOCK_MSG_SET,
+	ZKLOCK_MSG_SYNCED,
+	/* watches: path */
+	ZKLOCK_MSG_NODE_DELETED,
+	ZKLOCK_MSG_NODE_CHANGED,	/* any other event on a path */
+	/* a line of the library's log */
+	ZKLOCK_MSG_LOG				/* level, data = text */
+} ZkMessageType;
+
+/* Return codes the callers tell apart; the library's own numbers. */
+#define ZKLOCK_ZOK				0
+#define ZKLOCK_ZCONNECTIONLOSS	(-4)
+#define ZKLOCK_ZOPERATIONTIMEOUT (-7)
+#define ZKLOCK_ZNONODE			(-101)
+#define ZKLOCK_ZNOAUTH			(-102)
+#define ZKLOCK_ZNODEEXISTS		(-110)
+#define ZKLOCK_ZSESSIONEXPIRED	(-112)
+
+/* What a request hands over to be given back with its reply. */
+typedef struct ZkRequestTag
+{
+	uint32_t	kind;			/* the caller's */
+	uint32_t	entry;
+	uint32_t	generation;
+	int32_t		slot;
+	uint64_t	uuid;
+	uint64_t	hash;
+} ZkRequestTag;
+
+typedef struct ZkMessage
+{
+	ZkMessageType type;
+	int			rc;				/* replies: ZooKeeper's code */
+	ZkRequestTag tag;			/* replies */
+	int64_t		sent_at;		/* replies: ns of CLOCK_BOOTTIME at the call */
+	int64_t		received_at;	/* all: ns of CLOCK_BOOTTIME in the callback */
+	char	   *path;
+	int64_t		czxid;
+	int64_t		ephemeral_owner;
+	char	   *data;			/* NUL-terminated besides */
+	int			datalen;
+	char	  **children;
+	int			nchildren;
+	int			level;			/* LOG: 1 error, 2 warning, 3 info, 4 debug */
+	struct ZkMessage *next;		/* client.c's */
+} ZkMessage;
+
+typedef enum ZkCreateMode
+{
+	ZKLOCK_CREATE_PERSISTENT,
+	ZKLOCK_CREATE_CONTAINER,
+	ZKLOCK_CREATE_EPHEMERAL,
+	ZKLOCK_CREATE_EPHEMERAL_SEQUENTIAL
+} ZkCreateMode;
+
+/*
+ * Start connecting.  "resume" is a session to resume, or NULL for a new one.
+ * "timeout_ms" is the session timeout to ask for.  Returns NULL with errno
+ * set when the connect string is unusable or no name in it resolves; log
+ * lines up to then are lost, "error" (room errlen) says what happened.
+ */
+extern ZkClient *zklock_client_open(const char *hosts, int timeout_ms,
+									const ZkSessionId *resume,
+									char *error, int errlen);
+
+/* Readable while messages wait. */
+extern int	zklock_client_fd(ZkClient *client);
+
+/*
+ * The next message in order of arrival, or NULL, with the descriptor reset.
+ * The caller frees it.  Never returns a message of an earlier client.
+ */
+extern ZkMessage *zklock_client_receive(ZkClient *client);
+extern void zklock_client_free_message(ZkMessage *message);
+
+/* Is the connection up, as far as the library knows by now? */
+extern bool zklock_client_connected(ZkClient *client);
+
+/* The session, once connected; false before. */
+extern bool zklock_client_session(ZkClient *client, ZkSessionId *session,
+								  int *timeout_ms);
+
+/* "host:port" connected to, or being tried; "" if none. */
+extern void zklock_client_server(ZkClient *client, char *buf, int buflen);
+
+/*
+ * Requests.  Each returns ZKLOCK_ZOK and will be answered by exactly one
+ * reply message with the tag, or returns an error and will not.  Requests
+ * made one after the other go out, and are answered, in that order.
+ */
+extern int	zklock_client_create(ZkClient *client, const char *path,
+								 const char *data, int datalen,
+								 ZkCreateMode mode, const ZkRequestTag *tag);
+extern int	zklock_client_delete(ZkClient *client, const char *path,
+								 const ZkRequestTag *tag);
+extern int	zklock_client_list(ZkClient *client, const char *path,
+							   const ZkRequestTag *tag);
+extern int	zklock_client_get(ZkClient *client, const char *path, bool watch,
+							  const ZkRequestTag *tag);
+extern int	zklock_client_set(ZkClient *client, const char *path,
+							  const char *data, int datalen,
+							  const ZkRequestTag *tag);
+extern int	zklock_client_sync(ZkClient *client, const char *path,
+							   const ZkRequestTag *tag);
+
+/* ZooKeeper's text for a return code. */
+extern const char *zklock_client_strerror(int rc);
+
+/*
+ * Close the session and free the client: the ensemble deletes our ephemeral
+ * nodes at once.  Joins the library's threads, which can take about 4.5 s
+ * when the ensemble does not answer.  When not connected the session is left
+ * to time out.
+ */
+extern void zklock_client_close(ZkClient *client);
+
+/* ns of CLOCK_BOOTTIME: runs on while the machine sleeps. */
+extern int64_t zklock_clock(void);
+
+#endif							/* ZKLOCK_CLIENT_H */

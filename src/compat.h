@@ -1,0 +1,87 @@
+/*-------------------------------------------------------------------------
+ *
+ * compat.h
+ *	  Every difference between PostgreSQL 15, 16, 17, 18 and 19 that we meet,
+ *	  under the newest version's names.
+ *
+ * Include it right after postgres.h.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_COMPAT_H
+#define ZKLOCK_COMPAT_H
+
+#include "fmgr.h"
+#include "storage/latch.h"
+#include "storage/lock.h"
+#include "storage/proc.h"
+#include "utils/memutils.h"
+#include "utils/resowner.h"
+#include "utils/wait_event.h"
+#if PG_VERSION_NUM >= 180000
+#include "storage/waiteventset.h"
+#endif
+
+#if PG_VERSION_NUM < 150000
+#error "zklock needs PostgreSQL 15 or newer"
+#endif
+
+/* 17: the wait event set belongs to a resource owner, not a memory context */
+static inline WaitEventSet *
+zklock_create_wait_event_set(int nevents)
+{
+#if PG_VERSION_NUM >= 170000
+	return CreateWaitEventSet(NULL, nevents);
+#else
+	return CreateWaitEventSet(TopMemoryContext, nevents);
+#endif
+}
+
+/* 17: a third argument, whether a stronger mode will do */
+static inline bool
+zklock_lock_held_by_me(const LOCKTAG *tag, LOCKMODE mode)
+{
+#if PG_VERSION_NUM >= 170000
+	return LockHeldByMe(tag, mode, false);
+#else
+	return LockHeldByMe(tag, mode);
+#endif
+}
+
+/* 17: named wait events, made on first use, and not in the postmaster */
+static inline uint32
+zklock_wait_event(uint32 *cache, const char *name)
+{
+#if PG_VERSION_NUM >= 170000
+	if (*cache == 0)
+		*cache = WaitEventExtensionNew(name);
+	return *cache;
+#else
+	(void) cache;
+	(void) name;
+	return PG_WAIT_EXTENSION;
+#endif
+}
+
+/* 18: a module says its name and version */
+#if PG_VERSION_NUM >= 180000
+#define ZKLOCK_MODULE_MAGIC PG_MODULE_MAGIC_EXT(.name = "zklock", .version = "1.0")
+#else
+#define ZKLOCK_MODULE_MAGIC PG_MODULE_MAGIC
+#endif
+
+/* 18: pg_noreturn goes before the declaration */
+#if PG_VERSION_NUM < 180000
+#define pg_noreturn __attribute__((noreturn))
+#endif
+
+/* 17: intervals can be infinite */
+#if PG_VERSION_NUM >= 170000
+#define ZKLOCK_INTERVAL_IS_ENDLESS(i) INTERVAL_IS_NOEND(i)
+#define ZKLOCK_INTERVAL_IS_MINUS_ENDLESS(i) INTERVAL_IS_NOBEGIN(i)
+#else
+#define ZKLOCK_INTERVAL_IS_ENDLESS(i) false
+#define ZKLOCK_INTERVAL_IS_MINUS_ENDLESS(i) false
+#endif
+
+#endif							/* ZKLOCK_COMPAT_H */

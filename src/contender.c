@@ -1,0 +1,367 @@
+/*-------------------------------------------------------------------------
+ *
+ * contender.c
+ *	  Names on the wire: lock directories, contenders, sequence numbers.
+ *
+ * See contender.h for what the functions promise.  Two things here deserve
+ * a word:
+ *
+ * The encoding of lock names must be one-to-one in both directions, because
+ * two servers that encode one name differently would not exclude each other,
+ * and a directory that two names decode from would be listed under the wrong
+ * one.  zklock_decode_name therefore does not check the rules a second time:
+ * it decodes, encodes the result and compares.
+ *
+ * The sequence number of a child is not separated from what precedes it.
+ * The server appends "%010d" of a signed 32-bit counter, and foreign recipes
+ * end their prefixes in '-' or '_' or not at all, so a '-' before the digits
+ * may be the prefix's last character or a sign.  See parse_sequence.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "contender.h"
+
+#include <string.h>
+
+#define SEQUENCE_DIGITS		10	/* width of the server's "%010d" */
+#define SEQUENCE_MAX		INT64_C(2147483647)
+
+static const char contender_prefix[] = "_c_";
+static const char exclusive_suffix[] = "-lock-";
+static const char shared_suffix[] = "-read-lock-";
+
+/* ----------
+ * Lock names
+ * ----------
+ */
+
+/*
+ * The length in bytes of the UTF-8 character at "s", and the character
+ * itself.  0 for anything malformed: stray or missing continuation bytes,
+ * overlong forms, and values above U+10FFFF.  Surrogates are let through;
+ * needs_escape knows them.
+ */
+static int
+utf8_decode(const unsigned char *s, uint32_t *codepoint)
+{
+	static const uint32_t smallest[] = {0, 0, 0x80, 0x800, 0x10000};
+	uint32_t	c;
+	int			len;
+	int			i;
+
+	if (s[0] < 0x80)
+	{
+		*codepoint = s[0];
+		return 1;
+	}
+	if ((s[0] & 0xe0) == 0xc0)
+	{
+		len = 2;
+		c = s[0] & 0x1f;
+	}
+	else if ((s[0] & 0xf0) == 0xe0)
+	{
+		len = 3;
+		c = s[0] & 0x0f;
+	}
+	else if ((s[0] & 0xf8) == 0xf0)
+	{
+		len = 4;
+		c = s[0] & 0x07;
+	}
+	else
+		return 0;
+
+	/* The terminating NUL is no continuation byte, so this stops there. */
+	for (i = 1; i < len; i++)
+	{
+		if ((s[i] & 0xc0) != 0x80)
+			return 0;
+		c = (c << 6) | (s[i] & 0x3f);
+	}
+	if (c < smallest[len] || c > 0x10ffff)
+		return 0;
+
+	*codepoint = c;
+	return len;
+}
+
+/*
+ * The characters that ZooKeeper's PathUtils refuses, and those that are
+ * special here.  Java sees characters beyond the basic plane as surrogate
+ * pairs and refuses those, whatever they stand for.
+ */
+static bool
+needs_escape(uint32_t c)
+{
+	return c == '/' || c == '%' ||
+		c <= 0x1f ||
+		(c >= 0x7f && c <= 0x9f) ||
+		(c >= 0xd800 && c <= 0xf8ff) ||
+		c >= 0xfff0;
+}
+
+static char *
+escape_byte(char *out, unsigned char byte)
+{
+	static const char hex[] = "0123456789ABCDEF";
+
+	*out++ = '%';
+	*out++ = hex[byte >> 4];
+	*out++ = hex[byte & 0x0f];
+	return out;
+}
+
+size_t
+zklock_encode_name(const char *name, char *buf)
+{
+	const unsigned char *s = (const unsigned char *) name;
+	char	   *out = buf;
+	bool		dots = strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
+
+	while (*s != '\0')
+	{
+		uint32_t	c = 0;
+		int			len = utf8_decode(s, &c);
+		bool		escape = len == 0 || dots || needs_escape(c);
+
+		/* A malformed byte stands for itself. */
+		if (len == 0)
+			len = 1;
+
+		while (len-- > 0)
+		{
+			if (escape)
+				out = escape_byte(out, *s);
+			else
+				*out++ = (char) *s;
+			s++;
+		}
+	}
+	*out = '\0';
+	return (size_t) (out - buf);
+}
+
+/* Upper case only: lower case is not what zklock_encode_name writes. */
+static int
+upper_hex_value(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	if (c >= 'A' && c <= 'F')
+		return c - 'A' + 10;
+	return -1;
+}
+
+bool
+zklock_decode_name(const char *encoded, char *buf)
+{
+	char		again[ZKLOCK_ENCODED_MAX + 1];
+	const char *s = encoded;
+	size_t		len = 0;
+
+	while (*s != '\0')
+	{
+		if (len >= ZKLOCK_NAME_MAX)
+			return false;
+
+		if (*s == '%')
+		{
+			int			high = upper_hex_value(s[1]);
+			int			low = high < 0 ? -1 : upper_hex_value(s[2]);
+
+			if (low < 0 || (high == 0 && low == 0))
+				return false;
+			buf[len++] = (char) (high << 4 | low);
+			s += 3;
+		}
+		else
+			buf[len++] = *s++;
+	}
+	buf[len] = '\0';
+	if (len == 0)
+		return false;
+
+	zklock_encode_name(buf, again);
+	return strcmp(again, encoded) == 0;
+}
+
+/* ----------
+ * Contenders
+ * ----------
+ */
+
+void
+zklock_format_contender(char *buf, uint64_t uuid_hi, uint64_t uuid_lo,
+						ZkLockMode mode)
+{
+	static const char hex[] = "0123456789abcdef";
+	const char *suffix = mode == ZKLOCK_SHARED ? shared_suffix : exclusive_suffix;
+	char	   *out = buf;
+	int			i;
+
+	memcpy(out, contender_prefix, sizeof(contender_prefix) - 1);
+	out += sizeof(contender_prefix) - 1;
+
+	for (i = 0; i < 32; i++)
+	{
+		uint64_t	half = i < 16 ? uuid_hi : uuid_lo;
+
+		if (i == 8 || i == 12 || i == 16 || i == 20)
+			*out++ = '-';
+		*out++ = hex[(half >> (60 - 4 * (i % 16))) & 0x0f];
+	}
+
+	strcpy(out, suffix);
+}
+
+/* Read ZKLOCK_UUID_LEN characters of lower-case UUID. */
+static bool
+parse_uuid(const char *s, uint64_t *hi, uint64_t *lo)
+{
+	uint64_t	half[2] = {0, 0};
+	int			digits = 0;
+	int			i;
+
+	for (i = 0; i < ZKLOCK_UUID_LEN; i++)
+	{
+		unsigned	value;
+
+		if (i == 8 || i == 13 || i == 18 || i == 23)
+		{
+			if (s[i] != '-')
+				return false;
+			continue;
+		}
+		if (s[i] >= '0' && s[i] <= '9')
+			value = (unsigned) (s[i] - '0');
+		else if (s[i] >= 'a' && s[i] <= 'f')
+			value = (unsigned) (s[i] - 'a') + 10;
+		else
+			return false;
+		half[digits / 16] = half[digits / 16] << 4 | value;
+		digits++;
+	}
+
+	*hi = half[0];
+	*lo = half[1];
+	return true;
+}
+
+/* The value of "n" digits, or -1 if they are not all digits. */
+static int64_t
+parse_digits(const char *s, int n)
+{
+	int64_t		value = 0;
+
+	while (n-- > 0)
+	{
+		if (*s < '0' || *s > '9')
+			return -1;
+		value = value * 10 + (*s++ - '0');
+	}
+	return value;
+}
+
+/*
+ * Read the sequence number at the end of a name and say where it begins.
+ * False when there is none.
+ *
+ * "%010d" makes ten characters of everything but numbers up to -10^9, which
+ * take eleven.  So in the last ten characters a leading '-' is a sign.  Ten
+ * digits after a '-' are the hard case: "lock-1000000000" is a billion, but
+ * "lock--1000000000" and "__lock__-1000000000" are minus a billion.  No
+ * positive number exceeds 2^31 - 1, and a prefix that ends in a separator
+ * does not need another: hence the rule below.
+ */
+static bool
+parse_sequence(const char *name, size_t len, int64_t *sequence, size_t *start)
+{
+	const char *tail;
+	int64_t		value;
+
+	if (len < SEQUENCE_DIGITS)
+		return false;
+	*start = len - SEQUENCE_DIGITS;
+	tail = name + *start;
+
+	if (tail[0] == '-')
+	{
+		value = parse_digits(tail + 1, SEQUENCE_DIGITS - 1);
+		if (value <= 0)
+			return false;		/* there is no minus zero */
+		*sequence = -value;
+		return true;
+	}
+
+	value = parse_digits(tail, SEQUENCE_DIGITS);
+	if (value < 0)
+		return false;
+	if (*start > 0 && tail[-1] == '-' &&
+		(value > SEQUENCE_MAX ||
+		 (*start > 1 && (tail[-2] == '-' || tail[-2] == '_'))))
+	{
+		*start -= 1;
+		value = -value;
+	}
+
+	/* Only what fits 32 bits was made by the server's counter. */
+	if (value > SEQUENCE_MAX || value < -SEQUENCE_MAX - 1)
+		return false;
+	*sequence = value;
+	return true;
+}
+
+bool
+zklock_parse_child(const char *name, ZkLockChild *child)
+{
+	const size_t prefix_len = sizeof(contender_prefix) - 1;
+	size_t		start;
+	uint64_t	hi;
+	uint64_t	lo;
+
+	if (!parse_sequence(name, strlen(name), &child->sequence, &start))
+		return false;
+
+	child->name = name;
+	child->hash = zklock_hash_child(name);
+	child->uuid_hi = 0;
+	child->uuid_lo = 0;
+	child->mode = ZKLOCK_EXCLUSIVE;
+
+	if (start > prefix_len + ZKLOCK_UUID_LEN &&
+		memcmp(name, contender_prefix, prefix_len) == 0 &&
+		parse_uuid(name + prefix_len, &hi, &lo))
+	{
+		const char *suffix = name + prefix_len + ZKLOCK_UUID_LEN;
+		size_t		suffix_len = start - prefix_len - ZKLOCK_UUID_LEN;
+		bool		shared = suffix_len == sizeof(shared_suffix) - 1 &&
+			memcmp(suffix, shared_suffix, suffix_len) == 0;
+		bool		exclusive = suffix_len == sizeof(exclusive_suffix) - 1 &&
+			memcmp(suffix, exclusive_suffix, suffix_len) == 0;
+
+		if (shared || exclusive)
+		{
+			child->uuid_hi = hi;
+			child->uuid_lo = lo;
+		}
+		if (shared)
+			child->mode = ZKLOCK_SHARED;
+	}
+	return true;
+}
+
+uint64_t
+zklock_hash_child(const char *name)
+{
+	uint64_t	hash = UINT64_C(14695981039346656037);
+
+	for (; *name != '\0'; name++)
+	{
+		hash ^= (unsigned char) *name;
+		hash *= UINT64_C(1099511628211);
+	}
+
+	/* 0 means "no child" to those who keep a hash. */
+	return hash != 0 ? hash : 1;
+}

@@ -1,0 +1,83 @@
+/*-------------------------------------------------------------------------
+ *
+ * contender.h
+ *	  Names on the wire: lock directories, contenders, sequence numbers.
+ *
+ * Everything here is pure: no postgres.h, no zookeeper.h, no allocation, no
+ * clock.  The worker, the backends and the simulator link the same object.
+ *
+ * A lock's name is 1 to ZKLOCK_NAME_MAX bytes of UTF-8.  Its queue is the
+ * directory <root>/locks/<encoded name>; a contender is a child of it, named
+ * _c_<uuid>-lock-<sequence> (exclusive) or _c_<uuid>-read-lock-<sequence>
+ * (shared).  The high half of the UUID is the session's, the low half the
+ * contender's, so that a listing tells our own from everybody else's.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_CONTENDER_H
+#define ZKLOCK_CONTENDER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define ZKLOCK_NAME_MAX			255 /* bytes of UTF-8, without the NUL */
+#define ZKLOCK_ENCODED_MAX		(3 * ZKLOCK_NAME_MAX)	/* without the NUL */
+#define ZKLOCK_UUID_LEN			36	/* text form, without the NUL */
+#define ZKLOCK_CONTENDER_LEN	64	/* of our own names without the sequence
+									 * number, with the NUL */
+
+/*
+ * A directory whose counter comes near the end of its 31 bits is refused:
+ * at 2^31 - 1 the server hands out duplicates (interop facts in src/README).
+ */
+#define ZKLOCK_SEQUENCE_LIMIT	(INT64_C(2147483648) - (1 << 20))
+
+typedef enum ZkLockMode
+{
+	ZKLOCK_SHARED,
+	ZKLOCK_EXCLUSIVE
+} ZkLockMode;
+
+#define ZKLOCK_NMODES 2
+
+/* What a child's name in a lock directory says. */
+typedef struct ZkLockChild
+{
+	const char *name;			/* as listed; belongs to the listing */
+	uint64_t	hash;			/* zklock_hash_child(name) */
+	uint64_t	uuid_hi;		/* 0 and 0 unless the name has our form */
+	uint64_t	uuid_lo;
+	int64_t		sequence;		/* negative past the counter's end */
+	ZkLockMode	mode;			/* foreign names count as exclusive */
+} ZkLockChild;
+
+/*
+ * Percent-encode a lock name into a path element.  Encoded are '/', '%',
+ * every character ZooKeeper refuses in a path, and the names "." and ".." as
+ * a whole; all else stays readable.  "buf" has room for ZKLOCK_ENCODED_MAX
+ * bytes and a NUL.  Returns the length.
+ */
+extern size_t zklock_encode_name(const char *name, char *buf);
+
+/*
+ * The inverse.  False when "encoded" is not what zklock_encode_name makes
+ * (somebody else's directory) or the name would exceed ZKLOCK_NAME_MAX.
+ * "buf" has room for ZKLOCK_NAME_MAX bytes and a NUL.
+ */
+extern bool zklock_decode_name(const char *encoded, char *buf);
+
+/* Write "_c_<uuid>-lock-" or "_c_<uuid>-read-lock-"; room: ZKLOCK_CONTENDER_LEN. */
+extern void zklock_format_contender(char *buf, uint64_t uuid_hi, uint64_t uuid_lo,
+									ZkLockMode mode);
+
+/*
+ * Take a child's name apart.  False when it does not end in a sequence
+ * number: no contender.
+ */
+extern bool zklock_parse_child(const char *name, ZkLockChild *child);
+
+/* A 64-bit hash (FNV-1a) of a child's name; never 0. */
+extern uint64_t zklock_hash_child(const char *name);
+
+#endif							/* ZKLOCK_CONTENDER_H */

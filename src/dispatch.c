@@ -1,0 +1,517 @@
+/*-------------------------------------------------------------------------
+ *
+ * dispatch.c
+ *	  Between the lock table and the session: events in, actions out.
+ *
+ * Runs in the worker only.  A step of an entry's protocol happens under the
+ * entry's partition lock, and what it tells the table (granted, revoked,
+ * failed) takes effect in the same hold of the lock.  Requests to the ensemble
+ * are sent after the lock is released; the uuids they carry are in shared
+ * memory by then, so that a successor of this process can settle what it
+ * finds.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+#include "compat.h"
+
+#include <unistd.h>
+
+#include "lib/stringinfo.h"
+#include "miscadmin.h"
+#include "utils/json.h"
+
+#include "settings.h"
+#include "worker.h"
+
+/* What a request was for; ZkRequestTag.kind. */
+typedef enum RequestKind
+{
+	REQUEST_OTHER,				/* nobody waits for the reply */
+	REQUEST_MAKE_DIR,
+	REQUEST_CREATE,
+	REQUEST_LIST,				/* tag.hash is the listing's number */
+	REQUEST_WATCH_OWN,
+	REQUEST_WATCH,
+	REQUEST_DELETE
+} RequestKind;
+
+#define PATH_MAX_LEN 2048
+
+static void step(ZkLockEntry *entry, ZkLockEvent *event);
+
+/* ------------------------------------------------------------------------
+ * Actions
+ * ------------------------------------------------------------------------
+ */
+
+/* <root>/locks/<encoded name>, or that and a child. */
+static void
+lock_path(char *buf, const char *name, const char *child)
+{
+	char		encoded[ZKLOCK_ENCODED_MAX + 1];
+
+	zklock_encode_name(name, encoded);
+	snprintf(buf, PATH_MAX_LEN, "%s/%s%s%s", zklock_session_locks(), encoded,
+			 child ? "/" : "", child ? child : "");
+}
+
+/* The same of our own contender; "sequence" below 0: as for its creation. */
+static void
+contender_path(char *buf, const char *name, const ZkLockAction *action, uint64 uuid_hi,
+			   bool create)
+{
+	char		child[ZKLOCK_CONTENDER_LEN + 16];
+
+	zklock_format_contender(child, uuid_hi, action->uuid, action->mode);
+	if (!create)
+		snprintf(child + strlen(child), 16, "%010d", (int) action->sequence);
+	lock_path(buf, name, child);
+}
+
+/* Who is it?  For people who look into the ensemble. */
+static void
+contender_data(StringInfo buf, int pid)
+{
+	char		server[256];
+	char		host[256];
+
+	zklock_effective_server_name(server, sizeof(server));
+	if (gethostname(host, sizeof(host)) != 0)
+		host[0] = '\0';
+	host[sizeof(host) - 1] = '\0';
+	initStringInfo(buf);
+	appendStringInfoString(buf, "{\"server\": ");
+	escape_json(buf, server);
+	appendStringInfoString(buf, ", \"host\": ");
+	escape_json(buf, host);
+	appendStringInfo(buf, ", \"pid\": %d}", pid);
+}
+
+/*
+ * Make the lock directory.  At the second attempt in a row its ancestors have
+ * vanished, too.
+ */
+static void
+send_make_dir(ZkClient *client, const char *path, const ZkLockAction *action, const ZkRequestTag *tag)
+{
+	if (action->attempt > 1)
+	{
+		ZkRequestTag other = {.kind = REQUEST_OTHER};
+		char		ancestor[PATH_MAX_LEN];
+		const char *locks = zklock_session_locks();
+
+		for (const char *p = locks; p != NULL;)
+		{
+			p = strchr(p + 1, '/');
+			strlcpy(ancestor, locks, p ? (size_t) (p - locks + 1) : sizeof(ancestor));
+			(void) zklock_client_create(client, ancestor, "", 0, ZKLOCK_CREATE_PERSISTENT, &other);
+		}
+	}
+	(void) zklock_client_create(client, path, "", 0, ZKLOCK_CREATE_CONTAINER, tag);
+}
+
+/*
+ * Send one request.  A request that the library refuses to take gets its reply
+ * from us: it was never sent, which to the protocol is a lost connection; the
+ * session's end or next connection settles the rest.
+ */
+static void
+send_request(const ZkLockEntry *entry, const char *name, int pid, uint32 generation,
+			 uint64 uuid_hi, const ZkLockAction *action)
+{
+	ZkClient   *client = zklock_session_client();
+	char		path[PATH_MAX_LEN];
+	ZkRequestTag tag = {
+		.entry = (uint32) zklock_entry_index(entry),
+		.generation = generation,
+		.slot = action->slot,
+		.uuid = action->uuid,
+		.hash = action->hash,
+	};
+
+	if (client == NULL)
+		return;					/* its replies are annulled with it */
+
+	switch (action->type)
+	{
+		case ZKLOCK_ACT_MAKE_DIR:
+			tag.kind = REQUEST_MAKE_DIR;
+			lock_path(path, name, NULL);
+			send_make_dir(client, path, action, &tag);
+			break;
+
+		case ZKLOCK_ACT_CREATE:
+			{
+				StringInfoData data;
+
+				tag.kind = REQUEST_CREATE;
+				contender_path(path, name, action, uuid_hi, true);
+				contender_data(&data, pid);
+				(void) zklock_client_create(client, path, data.data, data.len,
+											ZKLOCK_CREATE_EPHEMERAL_SEQUENTIAL, &tag);
+				pfree(data.data);
+				break;
+			}
+
+		case ZKLOCK_ACT_LIST:
+			tag.kind = REQUEST_LIST;
+			tag.hash = action->list;
+			lock_path(path, name, NULL);
+			if (action->sync)
+			{
+				ZkRequestTag other = {.kind = REQUEST_OTHER};
+
+				(void) zklock_client_sync(client, zklock_session_locks(), &other);
+			}
+			(void) zklock_client_list(client, path, &tag);
+			break;
+
+		case ZKLOCK_ACT_WATCH_OWN:
+			tag.kind = REQUEST_WATCH_OWN;
+			contender_path(path, name, action, uuid_hi, false);
+			(void) zklock_client_get(client, path, true, &tag);
+			break;
+
+		case ZKLOCK_ACT_WATCH:
+			tag.kind = REQUEST_WATCH;
+			lock_path(path, name, action->name);
+			(void) zklock_client_get(client, path, true, &tag);
+			break;
+
+		case ZKLOCK_ACT_DELETE:
+			tag.kind = REQUEST_DELETE;
+			contender_path(path, name, action, uuid_hi, false);
+			(void) zklock_client_delete(client, path, &tag);
+			break;
+
+		case ZKLOCK_ACT_DELETE_ORPHAN:
+			tag.kind = REQUEST_OTHER;
+			lock_path(path, name, action->name);
+			ereport(LOG,
+					(errmsg("deleting orphaned contender \"%s\"", path)));
+			(void) zklock_client_delete(client, path, &tag);
+			break;
+
+		case ZKLOCK_ACT_GRANTED:
+		case ZKLOCK_ACT_BLOCKED:
+		case ZKLOCK_ACT_REVOKED:
+		case ZKLOCK_ACT_FAILED:
+			pg_unreachable();
+	}
+}
+
+/* Tell the table.  With the entry locked.  True if demand must be fed again. */
+static bool
+apply_to_table(ZkLockEntry *entry, const ZkLockAction *action)
+{
+	ZkLockMode	mode = action->mode;
+	ZkLockGrant *grant = &entry->grant[mode];
+
+	switch (action->type)
+	{
+		case ZKLOCK_ACT_GRANTED:
+			grant->token = action->token;
+			grant->usable = entry->want[mode] > 0;
+			return !grant->usable;	/* everybody has gone: give it back */
+
+		case ZKLOCK_ACT_BLOCKED:
+			return false;		/* zk_try_lock looks at the queue */
+
+		case ZKLOCK_ACT_REVOKED:
+			grant->usable = false;
+			entry->held[mode] = 0;
+			for (int32 i = entry->requests; i >= 0; i = zklock_request(i)->next)
+			{
+				ZkLockRequest *request = zklock_request(i);
+
+				if (request->mode == mode && request->state == ZKLOCK_REQUEST_HELD)
+					request->lost = true;
+			}
+			return true;
+
+		case ZKLOCK_ACT_FAILED:
+			entry->want[mode] = 0;
+			for (int32 i = entry->requests; i >= 0; i = zklock_request(i)->next)
+			{
+				ZkLockRequest *request = zklock_request(i);
+
+				if (request->mode == mode && request->state == ZKLOCK_REQUEST_WANTED &&
+					!request->failed)
+				{
+					request->failed = true;
+					request->failure = (uint8) action->failure;
+					request->failure_rc = entry->last_rc;
+				}
+			}
+			return false;
+
+		default:
+			pg_unreachable();
+	}
+}
+
+/* One event, and the demands that it entails. */
+static void
+step(ZkLockEntry *entry, ZkLockEvent *event)
+{
+	ZkLockActions actions;
+	ZkLockEvent demand = {0};
+	char		name[ZKLOCK_NAME_MAX + 1];
+	bool		again;
+
+	/* The worker alone writes these, so it may read them without the lock. */
+	uint64		uuid_hi = zklock_shared->session.uuid_hi;
+	bool		connected = zklock_session_client() != NULL;
+
+	do
+	{
+		bool		changed = false;
+		uint32		generation;
+		int			pid;
+
+		again = false;
+		zklock_entry_lock(entry, LW_EXCLUSIVE);
+		if (!entry->in_use)
+		{
+			zklock_entry_unlock(entry);
+			return;
+		}
+		if (event->type == ZKLOCK_EV_DEMAND)
+		{
+			if (zklock_queue_idle(&entry->queue))
+				entry->queue.connected = connected;
+			zklock_entry_demand(entry, event);
+		}
+		event->session = uuid_hi;
+		event->fresh_uuid = zklock_shared->session.next_uuid;
+		zklock_shared->session.next_uuid += ZKLOCK_NCONTENDERS;
+		zklock_step(&entry->queue, event, &actions);
+		for (int i = 0; i < actions.n; i++)
+		{
+			if (actions.action[i].type >= ZKLOCK_ACT_GRANTED)
+			{
+				again |= apply_to_table(entry, &actions.action[i]);
+				changed = true;
+			}
+		}
+		generation = entry->generation;
+		pid = entry->last_pid;
+		strlcpy(name, entry->name, sizeof(name));
+		if (changed)
+			ConditionVariableBroadcast(&entry->cv);
+		if (!again)
+			zklock_entry_release(entry);
+		zklock_entry_unlock(entry);
+
+		for (int i = 0; i < actions.n; i++)
+		{
+			if (actions.action[i].type < ZKLOCK_ACT_GRANTED)
+				send_request(entry, name, pid, generation, uuid_hi, &actions.action[i]);
+		}
+
+		demand.type = ZKLOCK_EV_DEMAND;
+		event = &demand;
+	} while (again);
+}
+
+/* ------------------------------------------------------------------------
+ * Events
+ * ------------------------------------------------------------------------
+ */
+
+void
+zklock_dispatch_dirty(void)
+{
+	int32		index;
+
+	while ((index = zklock_table_next_dirty()) >= 0)
+	{
+		ZkLockEvent event = {.type = ZKLOCK_EV_DEMAND};
+
+		step(zklock_entry(index), &event);
+	}
+}
+
+void
+zklock_dispatch_all(ZkLockEventType type)
+{
+	for (int i = 0; i < zklock_shared->nentries; i++)
+	{
+		ZkLockEntry *entry = zklock_entry(i);
+		ZkLockEvent event = {.type = type};
+
+		/*
+		 * Unlocked: an entry that comes into use meanwhile learns of the
+		 * connection when its first demand is fed.
+		 */
+		if (entry->in_use)
+			step(entry, &event);
+	}
+}
+
+bool
+zklock_dispatch_holds(void)
+{
+	for (int i = 0; i < zklock_shared->nentries; i++)
+	{
+		ZkLockEntry *entry = zklock_entry(i);
+		bool		held;
+
+		if (!entry->in_use)
+			continue;
+		zklock_entry_lock(entry, LW_SHARED);
+		held = entry->in_use && (entry->held[ZKLOCK_SHARED] > 0 || entry->held[ZKLOCK_EXCLUSIVE] > 0);
+		zklock_entry_unlock(entry);
+		if (held)
+			return true;
+	}
+	return false;
+}
+
+/* The entry that a request was made for, or NULL if it is history. */
+static ZkLockEntry *
+tagged_entry(const ZkRequestTag *tag)
+{
+	ZkLockEntry *entry;
+
+	if (tag->entry >= (uint32) zklock_shared->nentries)
+		return NULL;
+	entry = zklock_entry((int32) tag->entry);
+	/* only an entry with an idle queue is freed by others than us */
+	if (!entry->in_use || entry->generation != tag->generation)
+		return NULL;
+	return entry;
+}
+
+static ZkLockRc
+protocol_rc(int rc)
+{
+	switch (rc)
+	{
+		case ZKLOCK_ZOK:
+			return ZKLOCK_RC_OK;
+		case ZKLOCK_ZNONODE:
+			return ZKLOCK_RC_NO_NODE;
+		case ZKLOCK_ZNODEEXISTS:
+			return ZKLOCK_RC_EXISTS;
+		case ZKLOCK_ZCONNECTIONLOSS:
+		case ZKLOCK_ZOPERATIONTIMEOUT:
+		case ZKLOCK_ZSESSIONEXPIRED:
+			return ZKLOCK_RC_LOST;
+		default:
+			return ZKLOCK_RC_ERROR;
+	}
+}
+
+static void
+dispatch_listing(const ZkMessage *message, ZkLockEntry *entry, ZkLockEvent *event)
+{
+	ZkLockChild *children = palloc(sizeof(ZkLockChild) * Max(message->nchildren, 1));
+
+	for (int i = 0; i < message->nchildren; i++)
+	{
+		if (zklock_parse_child(message->children[i], &children[event->nchildren]))
+			event->nchildren++;
+	}
+	event->children = children;
+	step(entry, event);
+	pfree(children);
+}
+
+/* A watch fired: find the entry by the path. */
+static void
+dispatch_watch(const ZkMessage *message)
+{
+	const char *locks = zklock_session_locks();
+	size_t		len = strlen(locks);
+	const char *child;
+	char		encoded[ZKLOCK_ENCODED_MAX + 1];
+	char		name[ZKLOCK_NAME_MAX + 1];
+	ZkLockChild parsed;
+	ZkLockEntry *entry;
+	ZkLockEvent event = {0};
+
+	if (message->path == NULL || strncmp(message->path, locks, len) != 0 ||
+		message->path[len] != '/')
+		return;
+	child = strrchr(message->path, '/');
+	if (child <= message->path + len || (size_t) (child - message->path) - len - 1 > ZKLOCK_ENCODED_MAX)
+		return;
+	strlcpy(encoded, message->path + len + 1, (size_t) (child - message->path) - len);
+	child++;
+	if (!zklock_decode_name(encoded, name) || (entry = zklock_table_find(name)) == NULL)
+		return;
+
+	event.type = message->type == ZKLOCK_MSG_NODE_DELETED ? ZKLOCK_EV_NODE_DELETED : ZKLOCK_EV_NODE_CHANGED;
+	event.name = child;
+	event.hash = zklock_hash_child(child);
+	if (zklock_parse_child(child, &parsed) && parsed.uuid_hi == zklock_shared->session.uuid_hi)
+		event.uuid = parsed.uuid_lo;
+	step(entry, &event);
+}
+
+void
+zklock_dispatch_message(const ZkMessage *message)
+{
+	ZkLockEntry *entry;
+	ZkLockEvent event = {0};
+
+	if (message->type == ZKLOCK_MSG_NODE_DELETED || message->type == ZKLOCK_MSG_NODE_CHANGED)
+	{
+		dispatch_watch(message);
+		return;
+	}
+
+	if (message->tag.kind == REQUEST_OTHER || (entry = tagged_entry(&message->tag)) == NULL)
+		return;
+
+	event.rc = protocol_rc(message->rc);
+	event.slot = message->tag.slot;
+	event.uuid = message->tag.uuid;
+	event.hash = message->tag.hash;
+	event.token = message->czxid;
+	if (event.rc == ZKLOCK_RC_ERROR)
+	{
+		zklock_session_error("ZooKeeper refused a request for lock \"%s\": %s",
+							 entry->name, zklock_client_strerror(message->rc));
+		entry->last_rc = message->rc;	/* read by backends after a FAILED */
+	}
+
+	switch ((RequestKind) message->tag.kind)
+	{
+		case REQUEST_MAKE_DIR:
+			event.type = ZKLOCK_EV_MADE_DIR;
+			break;
+		case REQUEST_CREATE:
+			event.type = ZKLOCK_EV_CREATED;
+			if (event.rc == ZKLOCK_RC_OK)
+			{
+				const char *child = message->path ? strrchr(message->path, '/') : NULL;
+				ZkLockChild parsed;
+
+				if (child != NULL && zklock_parse_child(child + 1, &parsed))
+					event.sequence = parsed.sequence;
+				else
+					event.rc = ZKLOCK_RC_LOST;	/* exists, but where? settle it */
+			}
+			break;
+		case REQUEST_LIST:
+			event.type = ZKLOCK_EV_LISTED;
+			event.list = message->tag.hash;
+			dispatch_listing(message, entry, &event);
+			return;
+		case REQUEST_WATCH_OWN:
+			event.type = ZKLOCK_EV_WATCHED_OWN;
+			break;
+		case REQUEST_WATCH:
+			event.type = ZKLOCK_EV_WATCHED;
+			break;
+		case REQUEST_DELETE:
+			event.type = ZKLOCK_EV_DELETED;
+			break;
+		case REQUEST_OTHER:
+			return;
+	}
+	step(entry, &event);
+}

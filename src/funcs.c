@@ -1,0 +1,408 @@
+/*-------------------------------------------------------------------------
+ *
+ * funcs.c
+ *	  SQL-callable functions: arguments in, results out.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+#include "compat.h"
+
+#include "access/xact.h"
+#include "executor/spi.h"
+#include "funcapi.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+#include "acquire.h"
+#include "hold.h"
+#include "settings.h"
+
+PG_FUNCTION_INFO_V1(zk_lock);
+PG_FUNCTION_INFO_V1(zk_try_lock);
+PG_FUNCTION_INFO_V1(zk_unlock);
+PG_FUNCTION_INFO_V1(zk_unlock_all);
+PG_FUNCTION_INFO_V1(zk_token);
+PG_FUNCTION_INFO_V1(zk_lock_session);
+PG_FUNCTION_INFO_V1(zk_locks);
+PG_FUNCTION_INFO_V1(zk_session);
+
+/* ------------------------------------------------------------------------
+ * Arguments
+ * ------------------------------------------------------------------------
+ */
+
+/* A lock name in UTF-8; "buf" has room for ZKLOCK_NAME_MAX bytes and a NUL. */
+static void
+get_name(text *arg, char *buf)
+{
+	char	   *name = text_to_cstring(arg);
+	char	   *utf8 = pg_server_to_any(name, (int) strlen(name), PG_UTF8);
+	size_t		len = strlen(utf8);
+
+	if (len == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("lock name must not be empty"),
+				 errdetail("A lock name has 1 to %d bytes in UTF-8.", ZKLOCK_NAME_MAX)));
+	if (len > ZKLOCK_NAME_MAX)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("lock name is too long"),
+				 errdetail("The name has %zu bytes in UTF-8; a lock name has 1 to %d.", len, ZKLOCK_NAME_MAX)));
+	memcpy(buf, utf8, len + 1);
+}
+
+static ZkLockMode
+get_mode(text *arg)
+{
+	char	   *mode = text_to_cstring(arg);
+
+	if (strcmp(mode, "exclusive") == 0)
+		return ZKLOCK_EXCLUSIVE;
+	if (strcmp(mode, "shared") == 0)
+		return ZKLOCK_SHARED;
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("unrecognized lock mode \"%s\"", mode),
+			 errhint("Allowed modes are \"exclusive\" and \"shared\".")));
+}
+
+static ZkLockScope
+get_scope(text *arg)
+{
+	char	   *scope = text_to_cstring(arg);
+
+	if (strcmp(scope, "transaction") == 0)
+		return ZKLOCK_TRANSACTION;
+	if (strcmp(scope, "session") == 0)
+		return ZKLOCK_SESSION;
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("unrecognized lock scope \"%s\"", scope),
+			 errhint("Allowed scopes are \"transaction\" and \"session\".")));
+}
+
+/* A timeout in ms, rounded up; an infinite one is ZKLOCK_WAIT_FOREVER. */
+static int64
+get_timeout(const Interval *arg)
+{
+	int64		days;
+	int64		usecs;
+
+	if (ZKLOCK_INTERVAL_IS_ENDLESS(arg))
+		return ZKLOCK_WAIT_FOREVER;
+	/* no interval reaches beyond 64 bits of microseconds in days and months */
+	days = (int64) arg->month * DAYS_PER_MONTH + arg->day;
+	if (ZKLOCK_INTERVAL_IS_MINUS_ENDLESS(arg) ||
+		pg_mul_s64_overflow(days, USECS_PER_DAY, &usecs) ||
+		pg_add_s64_overflow(usecs, arg->time, &usecs) ||
+		usecs < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("timeout must not be negative or out of range"),
+				 errhint("Use an interval of zero or more, such as '5 s'.")));
+	/* a century is for ever, and leaves room for the clock */
+	if (usecs > INT64CONST(36525) * USECS_PER_DAY)
+		return ZKLOCK_WAIT_FOREVER;
+	return (usecs + 999) / 1000;
+}
+
+/* ------------------------------------------------------------------------
+ * Functions
+ * ------------------------------------------------------------------------
+ */
+
+/* zk_lock(name text, mode text, scope text) returns bigint */
+Datum
+zk_lock(PG_FUNCTION_ARGS)
+{
+	char		name[ZKLOCK_NAME_MAX + 1];
+	ZkLockMode	mode;
+	ZkLockScope scope;
+	int64		token = 0;
+
+	zklock_check_callable();
+	get_name(PG_GETARG_TEXT_PP(0), name);
+	mode = get_mode(PG_GETARG_TEXT_PP(1));
+	scope = get_scope(PG_GETARG_TEXT_PP(2));
+	(void) zklock_acquire(name, mode, scope, ZKLOCK_WAIT_FOREVER, &token);
+	PG_RETURN_INT64(token);
+}
+
+/* zk_try_lock(name text, mode text, scope text, timeout interval) returns boolean */
+Datum
+zk_try_lock(PG_FUNCTION_ARGS)
+{
+	char		name[ZKLOCK_NAME_MAX + 1];
+	ZkLockMode	mode;
+	ZkLockScope scope;
+	int64		timeout;
+	int64		token;
+
+	zklock_check_callable();
+	get_name(PG_GETARG_TEXT_PP(0), name);
+	mode = get_mode(PG_GETARG_TEXT_PP(1));
+	scope = get_scope(PG_GETARG_TEXT_PP(2));
+	timeout = get_timeout(PG_GETARG_INTERVAL_P(3));
+	PG_RETURN_BOOL(zklock_acquire(name, mode, scope, timeout, &token));
+}
+
+/* zk_unlock(name text) returns boolean */
+Datum
+zk_unlock(PG_FUNCTION_ARGS)
+{
+	char		name[ZKLOCK_NAME_MAX + 1];
+	ZkHeldLock *held;
+
+	zklock_check_callable();
+	get_name(PG_GETARG_TEXT_PP(0), name);
+	zklock_hold_refresh();
+	held = zklock_held_find(name);
+	if (held != NULL && zklock_hold_end_session(held, false) > 0)
+		PG_RETURN_BOOL(true);
+
+	ereport(WARNING,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("you do not hold lock \"%s\" in session scope", zklock_display_name(name)),
+			 held != NULL ?
+			 errhint("A hold in transaction scope ends with its transaction.") : 0));
+	PG_RETURN_BOOL(false);
+}
+
+/* zk_unlock_all() returns integer */
+Datum
+zk_unlock_all(PG_FUNCTION_ARGS)
+{
+	zklock_check_callable();
+	zklock_hold_refresh();
+	PG_RETURN_INT32(zklock_hold_end_all_sessions());
+}
+
+/* zk_token(name text) returns bigint */
+Datum
+zk_token(PG_FUNCTION_ARGS)
+{
+	char		name[ZKLOCK_NAME_MAX + 1];
+	ZkHeldLock *held;
+
+	zklock_check_callable();
+	get_name(PG_GETARG_TEXT_PP(0), name);
+	zklock_hold_refresh();
+	held = zklock_held_find(name);
+	if (held == NULL)
+		PG_RETURN_NULL();
+	if (zklock_held_lost(held))
+		zklock_held_raise_lost(held);
+	PG_RETURN_INT64(held->request[ZKLOCK_EXCLUSIVE] >= 0 ?
+					held->token[ZKLOCK_EXCLUSIVE] : held->token[ZKLOCK_SHARED]);
+}
+
+/*
+ * CALL zk_lock_session(name text, mode text, timeout interval)
+ *
+ * Waits without a snapshot, so that whoever holds the lock can run commands
+ * that wait for old snapshots to go, such as CREATE INDEX CONCURRENTLY.  That
+ * takes a transaction of its own: the one that CALL began is committed first,
+ * in which the arguments were evaluated under a snapshot.
+ */
+Datum
+zk_lock_session(PG_FUNCTION_ARGS)
+{
+	CallContext *call = (CallContext *) fcinfo->context;
+	char		name[ZKLOCK_NAME_MAX + 1];
+	ZkLockMode	mode;
+	int64		timeout = ZKLOCK_WAIT_FOREVER;
+	int64		token;
+
+	zklock_check_callable();
+	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("%s must not be null", PG_ARGISNULL(0) ? "lock name" : "lock mode")));
+	get_name(PG_GETARG_TEXT_PP(0), name);
+	mode = get_mode(PG_GETARG_TEXT_PP(1));
+	if (!PG_ARGISNULL(2))
+		timeout = get_timeout(PG_GETARG_INTERVAL_P(2));
+
+	if (call == NULL || !IsA(call, CallContext) || call->atomic)
+		ereport(ERROR,
+				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+				 errmsg("zk_lock_session cannot run inside a transaction block"),
+				 errhint("Call it on its own, or use zk_lock(name, mode, 'session').")));
+	/* a pipeline's earlier statements must not be committed by ours */
+	PreventInTransactionBlock(true, "zk_lock_session");
+
+	if (SPI_connect_ext(SPI_OPT_NONATOMIC) != SPI_OK_CONNECT)
+		elog(ERROR, "SPI_connect failed");
+	SPI_commit();
+	InvalidateCatalogSnapshot();
+
+	if (!zklock_acquire(name, mode, ZKLOCK_SESSION, timeout, &token))
+		ereport(ERROR,
+				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+				 errmsg("could not obtain lock \"%s\" within %lld ms",
+						zklock_display_name(name), (long long) timeout)));
+	SPI_finish();
+	PG_RETURN_VOID();
+}
+
+/* ------------------------------------------------------------------------
+ * Views
+ * ------------------------------------------------------------------------
+ */
+
+/* One request as zk_locks shows it. */
+typedef struct LockRow
+{
+	char		name[ZKLOCK_NAME_MAX + 1];
+	ZkLockRequest request;
+	int64		token;
+} LockRow;
+
+static void
+put_lock_row(ReturnSetInfo *rsinfo, const LockRow *row, ZkLockScope scope, bool granted)
+{
+	Datum		values[7];
+	bool		nulls[7] = {0};
+
+	values[0] = CStringGetTextDatum(zklock_display_name(row->name));
+	values[1] = CStringGetTextDatum(row->request.mode == ZKLOCK_EXCLUSIVE ? "exclusive" : "shared");
+	values[2] = CStringGetTextDatum(scope == ZKLOCK_SESSION ? "session" : "transaction");
+	values[3] = BoolGetDatum(granted);
+	values[4] = Int32GetDatum(row->request.pid);
+	values[5] = Int64GetDatum(row->token);
+	nulls[5] = !granted || row->request.lost;
+	values[6] = TimestampTzGetDatum(row->request.wait_start);
+	nulls[6] = granted;
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+}
+
+/*
+ * zk_locks() returns setof record: this server's holds and waiters.
+ *
+ * Entries are read one after the other, so the rows of one name fit together
+ * and those of two names need not.
+ */
+Datum
+zk_locks(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	LockRow    *rows = NULL;
+	int			nrows = 0;
+	int			room = 0;
+
+	zklock_check_callable();
+	InitMaterializedSRF(fcinfo, 0);
+
+	for (int i = 0; i < zklock_shared->nentries; i++)
+	{
+		ZkLockEntry *entry = zklock_entry(i);
+		bool		fits;
+
+		if (!entry->in_use)
+			continue;
+		do
+		{
+			int			n = 0;
+
+			/* no memory is allocated under the lock */
+			zklock_entry_lock(entry, LW_SHARED);
+			for (int32 r = entry->in_use ? entry->requests : -1; r >= 0; r = zklock_request(r)->next, n++)
+			{
+				if (nrows + n >= room)
+					continue;	/* count on */
+				rows[nrows + n].request = *zklock_request(r);
+				rows[nrows + n].token = entry->grant[zklock_request(r)->mode].token;
+				strlcpy(rows[nrows + n].name, entry->name, sizeof(rows->name));
+			}
+			zklock_entry_unlock(entry);
+
+			fits = nrows + n <= room;
+			if (fits)
+				nrows += n;
+			else
+			{
+				room = Max(2 * (nrows + n), 64);
+				rows = rows ? repalloc_huge(rows, sizeof(LockRow) * room) : palloc(sizeof(LockRow) * room);
+			}
+		} while (!fits);
+	}
+
+	for (int i = 0; i < nrows; i++)
+	{
+		const LockRow *row = &rows[i];
+
+		if (row->request.state != ZKLOCK_REQUEST_HELD)
+			put_lock_row(rsinfo, row, (ZkLockScope) row->request.scope, false);
+		else
+		{
+			for (int scope = 0; scope < ZKLOCK_NSCOPES; scope++)
+			{
+				if (row->request.count[scope] > 0)
+					put_lock_row(rsinfo, row, (ZkLockScope) scope, true);
+			}
+		}
+	}
+	return (Datum) 0;
+}
+
+static const char *
+session_state_name(ZkSessionState state)
+{
+	switch (state)
+	{
+		case ZKLOCK_SESSION_STARTING:
+			return "no worker";
+		case ZKLOCK_SESSION_CONNECTING:
+			return "connecting";
+		case ZKLOCK_SESSION_CONNECTED:
+			return "connected";
+		case ZKLOCK_SESSION_RECONNECTING:
+			return "reconnecting";
+		case ZKLOCK_SESSION_CLOSING:
+			return "closing";
+	}
+	return "unknown";
+}
+
+/* zk_session() returns record: the state of this server's ZooKeeper session */
+Datum
+zk_session(PG_FUNCTION_ARGS)
+{
+	ZkSessionShared s;
+	TupleDesc	desc;
+	Datum		values[8];
+	bool		nulls[8] = {0};
+
+	zklock_check_callable();
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	zklock_session_read(&s);
+
+	values[0] = CStringGetTextDatum(session_state_name(s.state));
+	values[1] = CStringGetTextDatum(s.server);
+	nulls[1] = s.server[0] == '\0';
+	values[2] = CStringGetTextDatum(psprintf("0x%llx", (unsigned long long) s.id.id));
+	nulls[2] = s.id.id == 0;
+	if (s.id.id != 0)
+	{
+		Interval   *timeout = palloc0(sizeof(Interval));
+
+		timeout->time = (TimeOffset) s.timeout_ms * 1000;
+		values[3] = IntervalPGetDatum(timeout);
+	}
+	nulls[3] = s.id.id == 0;
+	values[4] = CStringGetTextDatum(s.last_error);
+	nulls[4] = s.last_error[0] == '\0';
+	values[5] = TimestampTzGetDatum(s.last_error_at);
+	nulls[5] = nulls[4];
+	values[6] = Int32GetDatum(s.worker_pid);
+	nulls[6] = s.worker_pid == 0;
+	values[7] = CStringGetTextDatum(s.hosts);
+	nulls[7] = s.hosts[0] == '\0';
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
+}

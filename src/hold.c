@@ -1,0 +1,530 @@
+/*-------------------------------------------------------------------------
+ *
+ * hold.c
+ *	  The locks that this backend holds, and how they end.
+ *
+ * Level 2 ends first, then level 1: whoever gets level 1 next must find the
+ * grant free to use or gone, never in the hands of somebody who believes to
+ * have released it.  So transaction-scope holds end in the transaction
+ * callbacks, which run before PostgreSQL drops its heavyweight locks: at COMMIT
+ * after the commit is durable and visible, at ABORT, and at the abort of the
+ * subtransaction that took them.
+ *
+ * A session-scope hold lives as long as its session lock at level 1.  That can
+ * be taken away behind our back (pg_advisory_unlock_all, DISCARD ALL), and a
+ * backend that had lost level 1 and kept level 2 would be waited for, unseen,
+ * by one that has level 1.  So every end of a transaction and every call looks.
+ *
+ * Nothing in a callback throws, allocates, reads a catalog or waits.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+#include "compat.h"
+
+#include "access/xact.h"
+#include "catalog/namespace.h"
+#include "common/hashfn.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "utils/hsearch.h"
+
+#include "hold.h"
+
+/* User advisory locks are class 1 and 2, Citus uses 4 to 15. */
+#define LEVEL1_CLASS 31339
+
+struct ZkHold
+{
+	slist_node	session_node;	/* scope session: in the lock's list */
+	dlist_node	transaction_node;	/* scope transaction: in the list of all */
+	ZkHeldLock *held;
+	ZkLockMode	mode;
+	ZkLockScope scope;
+	int			level;			/* transaction nest level that took it */
+	uint32		count;
+};
+
+static HTAB *held_locks = NULL; /* of ZkHeldLock; NULL until the first */
+static MemoryContext hold_context = NULL;
+static ZkHold *reserved = NULL;
+
+/*
+ * Newest first, so that nest levels only fall along the list, and the end of a
+ * subtransaction concerns its head only.
+ */
+static dlist_head transaction_holds = DLIST_STATIC_INIT(transaction_holds);
+static int	session_holds = 0;	/* quick way out of the callbacks */
+static int32 pending_request = -1;
+
+static void on_transaction_end(XactEvent event, void *arg);
+static void on_subtransaction_end(SubXactEvent event, SubTransactionId mySubid,
+								  SubTransactionId parentSubid, void *arg);
+static void on_backend_exit(int code, Datum arg);
+
+/* ------------------------------------------------------------------------
+ * Level 1
+ * ------------------------------------------------------------------------
+ */
+
+void
+zklock_level1_tag(LOCKTAG *tag, const char *name)
+{
+	uint64		hash = hash_bytes_extended((const unsigned char *) name, (int) strlen(name), 0);
+
+	/* database 0: the name space is the ensemble's, not a database's */
+	SET_LOCKTAG_ADVISORY(*tag, 0, (uint32) (hash >> 32), (uint32) hash, LEVEL1_CLASS);
+}
+
+LOCKMODE
+zklock_level1_mode(ZkLockMode mode)
+{
+	return mode == ZKLOCK_EXCLUSIVE ? ExclusiveLock : ShareLock;
+}
+
+/* ------------------------------------------------------------------------
+ * Holds
+ * ------------------------------------------------------------------------
+ */
+
+ZkHeldLock *
+zklock_held_find(const char *name)
+{
+	if (held_locks == NULL)
+		return NULL;
+	return hash_search(held_locks, name, HASH_FIND, NULL);
+}
+
+ZkHeldLock *
+zklock_hold_reserve(const char *name)
+{
+	ZkHeldLock *held;
+	bool		found;
+
+	if (held_locks == NULL)
+	{
+		HASHCTL		ctl;
+
+		if (hold_context == NULL)
+		{
+			hold_context = AllocSetContextCreate(TopMemoryContext, "zklock holds", ALLOCSET_SMALL_SIZES);
+			RegisterXactCallback(on_transaction_end, NULL);
+			RegisterSubXactCallback(on_subtransaction_end, NULL);
+			before_shmem_exit(on_backend_exit, 0);
+		}
+		ctl.keysize = ZKLOCK_NAME_MAX + 1;
+		ctl.entrysize = sizeof(ZkHeldLock);
+		ctl.hcxt = hold_context;
+		held_locks = hash_create("zklock holds", 16, &ctl, HASH_ELEM | HASH_STRINGS | HASH_CONTEXT);
+	}
+	if (reserved == NULL)
+		reserved = MemoryContextAlloc(hold_context, sizeof(ZkHold));
+
+	held = hash_search(held_locks, name, HASH_ENTER, &found);
+	if (!found)
+	{
+		zklock_level1_tag(&held->tag, name);
+		for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
+		{
+			held->request[mode] = -1;
+			held->token[mode] = 0;
+			held->count[mode] = 0;
+		}
+		held->transaction_count = 0;
+		slist_init(&held->session);
+	}
+	return held;
+}
+
+void
+zklock_held_forget(ZkHeldLock *held)
+{
+	if (held->request[ZKLOCK_SHARED] < 0 && held->request[ZKLOCK_EXCLUSIVE] < 0)
+		hash_search(held_locks, held->name, HASH_REMOVE, NULL);
+}
+
+void
+zklock_hold_set_pending(int32 request)
+{
+	pending_request = request;
+}
+
+void
+zklock_hold_add(ZkHeldLock *held, ZkLockMode mode, ZkLockScope scope)
+{
+	int			level = GetCurrentTransactionNestLevel();
+	ZkHold	   *hold = NULL;
+
+	/* the newest hold is counted up if it is of the same kind */
+	if (scope == ZKLOCK_SESSION && !slist_is_empty(&held->session))
+		hold = slist_head_element(ZkHold, session_node, &held->session);
+	else if (scope == ZKLOCK_TRANSACTION && !dlist_is_empty(&transaction_holds))
+		hold = dlist_head_element(ZkHold, transaction_node, &transaction_holds);
+
+	if (hold != NULL && hold->held == held && hold->mode == mode &&
+		(scope == ZKLOCK_SESSION || hold->level == level))
+		hold->count++;
+	else
+	{
+		hold = reserved;
+		reserved = NULL;
+		hold->held = held;
+		hold->mode = mode;
+		hold->scope = scope;
+		hold->level = level;
+		hold->count = 1;
+		if (scope == ZKLOCK_SESSION)
+			slist_push_head(&held->session, &hold->session_node);
+		else
+			dlist_push_head(&transaction_holds, &hold->transaction_node);
+	}
+	held->count[mode]++;
+	if (scope == ZKLOCK_SESSION)
+		session_holds++;
+	else
+		held->transaction_count++;
+	/* for zk_locks only, which may see it a moment early or late */
+	zklock_request(held->request[mode])->count[scope]++;
+}
+
+/*
+ * Count "n" holds of "hold" down.  The last one of its mode ends level 2, the
+ * last one of the name the entry.  Level 1 is the caller's business.
+ */
+static void
+end_hold(ZkHold *hold, uint32 n)
+{
+	ZkHeldLock *held = hold->held;
+	ZkLockMode	mode = hold->mode;
+	ZkLockScope scope = hold->scope;
+
+	Assert(n <= hold->count && n <= held->count[mode]);
+	hold->count -= n;
+	held->count[mode] -= n;
+	if (scope == ZKLOCK_SESSION)
+		session_holds -= (int) n;
+	else
+		held->transaction_count -= n;
+	zklock_request(held->request[mode])->count[scope] -= n;
+
+	if (hold->count == 0)
+	{
+		if (scope == ZKLOCK_SESSION)
+			slist_delete(&held->session, &hold->session_node);
+		else
+			dlist_delete(&hold->transaction_node);
+		pfree(hold);
+	}
+	if (held->count[mode] == 0)
+	{
+		zklock_request_end(held->request[mode]);
+		held->request[mode] = -1;
+		held->token[mode] = 0;
+		zklock_held_forget(held);
+	}
+}
+
+int
+zklock_hold_end_session(ZkHeldLock *held, bool all)
+{
+	int			ended = 0;
+
+	while (!slist_is_empty(&held->session))
+	{
+		ZkHold	   *hold = slist_head_element(ZkHold, session_node, &held->session);
+		LOCKTAG		tag = held->tag;
+		LOCKMODE	lockmode = zklock_level1_mode(hold->mode);
+
+		/* afterwards the lock and its name may be history */
+		bool		last = held->count[ZKLOCK_SHARED] + held->count[ZKLOCK_EXCLUSIVE] == 1;
+
+		end_hold(hold, 1);
+		LockRelease(&tag, lockmode, true);
+		ended++;
+		if (!all || last)
+			break;
+	}
+	return ended;
+}
+
+int
+zklock_hold_end_all_sessions(void)
+{
+	HASH_SEQ_STATUS seq;
+	ZkHeldLock *held;
+	int			ended = 0;
+
+	if (session_holds == 0)
+		return 0;
+	/* removing the element just returned is allowed */
+	hash_seq_init(&seq, held_locks);
+	while ((held = hash_seq_search(&seq)) != NULL)
+		ended += zklock_hold_end_session(held, true);
+	return ended;
+}
+
+/* Level 1 of these session-scope holds is gone: so is their reason. */
+static void
+drop_session_holds(ZkHeldLock *held, ZkLockMode mode)
+{
+	slist_mutable_iter iter;
+	bool		again;
+
+	do
+	{
+		again = false;
+		slist_foreach_modify(iter, &held->session)
+		{
+			ZkHold	   *hold = slist_container(ZkHold, session_node, iter.cur);
+			bool		last = held->count[ZKLOCK_SHARED] + held->count[ZKLOCK_EXCLUSIVE] == hold->count;
+
+			if (hold->mode != mode)
+				continue;
+			end_hold(hold, hold->count);
+			if (last)
+				return;			/* "held" is freed */
+			again = true;
+			break;
+		}
+	} while (again);
+}
+
+void
+zklock_hold_refresh(void)
+{
+	HASH_SEQ_STATUS seq;
+	ZkHeldLock *held;
+
+	if (session_holds == 0)
+		return;
+	hash_seq_init(&seq, held_locks);
+	while ((held = hash_seq_search(&seq)) != NULL)
+	{
+		bool		gone[ZKLOCK_NMODES];
+		int			modes = 0;
+
+		for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
+		{
+			gone[mode] = held->request[mode] >= 0 && !slist_is_empty(&held->session) &&
+				!zklock_lock_held_by_me(&held->tag, zklock_level1_mode((ZkLockMode) mode));
+			modes += held->request[mode] >= 0;
+		}
+		for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
+		{
+			if (!gone[mode])
+				continue;
+			drop_session_holds(held, (ZkLockMode) mode);
+			if (--modes == 0)
+				break;			/* "held" is freed */
+		}
+	}
+}
+
+bool
+zklock_held_lost(const ZkHeldLock *held)
+{
+	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
+	{
+		/* set once, by the worker; read without the lock */
+		if (held->request[mode] >= 0 &&
+			((volatile ZkLockRequest *) zklock_request(held->request[mode]))->lost)
+			return true;
+	}
+	return false;
+}
+
+void
+zklock_held_raise_lost(const ZkHeldLock *held)
+{
+	if (held->transaction_count > 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("lock \"%s\" was lost", zklock_display_name(held->name)),
+				 errdetail("The ZooKeeper session ended while the transaction held the lock; another server may hold it by now."),
+				 errhint("The transaction might succeed if retried.")));
+	else
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("lock \"%s\" was lost", zklock_display_name(held->name)),
+				 errdetail("The ZooKeeper session ended while this session held the lock; another server may hold it by now."),
+				 errhint("Call zk_unlock to acknowledge the loss, or zk_lock to acquire the lock anew.")));
+}
+
+char *
+zklock_display_name(const char *name)
+{
+	int			len = (int) strlen(name);
+	int			encoding = GetDatabaseEncoding();
+	unsigned char *buf;
+	char		encoded[ZKLOCK_ENCODED_MAX + 1];
+
+	if (encoding == PG_UTF8 || encoding == PG_SQL_ASCII)
+		return pstrdup(name);
+	if (IsTransactionState())
+	{
+		Oid			proc = FindDefaultConversionProc(PG_UTF8, encoding);
+
+		if (OidIsValid(proc))
+		{
+			int			size = len * MAX_CONVERSION_GROWTH + 1;
+
+			buf = palloc((Size) size);
+			if (pg_do_encoding_conversion_buf(proc, PG_UTF8, encoding,
+											  (unsigned char *) unconstify(char *, name), len,
+											  buf, size, true) == len)
+				return (char *) buf;
+		}
+	}
+
+	/* the encoding lacks a character: show the name as ZooKeeper has it */
+	zklock_encode_name(name, encoded);
+	for (char *p = encoded; *p; p++)
+	{
+		if (IS_HIGHBIT_SET(*p))
+			*p = '?';
+	}
+	return pstrdup(encoded);
+}
+
+/* ------------------------------------------------------------------------
+ * How they end
+ * ------------------------------------------------------------------------
+ */
+
+static void
+end_pending(void)
+{
+	if (pending_request >= 0)
+	{
+		int32		request = pending_request;
+
+		pending_request = -1;
+		zklock_request_end(request);
+	}
+}
+
+/* All transaction-scope holds of this nest level and deeper. */
+static void
+end_transaction_holds(int level)
+{
+	while (!dlist_is_empty(&transaction_holds))
+	{
+		ZkHold	   *hold = dlist_head_element(ZkHold, transaction_node, &transaction_holds);
+		ZkHeldLock *held = hold->held;
+		uint32		count = hold->count;
+
+		if (hold->level < level)
+			break;
+
+		/*
+		 * Beside a session-scope hold we drop level 1 ourselves, for
+		 * LockHeldByMe to speak of the session's alone.  Only at the end of the
+		 * transaction: then its locks all belong to one resource owner.
+		 */
+		if (level == 1 && !slist_is_empty(&held->session))
+		{
+			ResourceOwner save = CurrentResourceOwner;
+
+			CurrentResourceOwner = TopTransactionResourceOwner;
+			for (uint32 i = 0; i < count; i++)
+				LockRelease(&held->tag, zklock_level1_mode(hold->mode), false);
+			CurrentResourceOwner = save;
+		}
+		end_hold(hold, count);
+	}
+}
+
+static void
+on_transaction_end(XactEvent event, void *arg)
+{
+	if (pending_request < 0 && session_holds == 0 && dlist_is_empty(&transaction_holds))
+		return;
+
+	switch (event)
+	{
+		case XACT_EVENT_PRE_COMMIT:
+			{
+				dlist_iter	iter;
+
+				dlist_foreach(iter, &transaction_holds)
+				{
+					ZkHold	   *hold = dlist_container(ZkHold, transaction_node, iter.cur);
+
+					if (zklock_held_lost(hold->held))
+						zklock_held_raise_lost(hold->held);
+				}
+				break;
+			}
+
+		case XACT_EVENT_PRE_PREPARE:
+			if (!dlist_is_empty(&transaction_holds))
+				ereport(ERROR,
+						(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						 errmsg("cannot PREPARE a transaction that holds a zklock lock in transaction scope"),
+						 errdetail("The lock could not be released when the prepared transaction ends."),
+						 errhint("Use session scope for locks around prepared transactions.")));
+			break;
+
+		case XACT_EVENT_COMMIT:
+		case XACT_EVENT_ABORT:
+			end_pending();
+			end_transaction_holds(1);
+			zklock_hold_refresh();
+			break;
+
+		case XACT_EVENT_PREPARE:
+		case XACT_EVENT_PARALLEL_PRE_COMMIT:
+		case XACT_EVENT_PARALLEL_COMMIT:
+		case XACT_EVENT_PARALLEL_ABORT:
+			break;
+	}
+}
+
+static void
+on_subtransaction_end(SubXactEvent event, SubTransactionId mySubid,
+					  SubTransactionId parentSubid, void *arg)
+{
+	int			level;
+	dlist_iter	iter;
+
+	if (dlist_is_empty(&transaction_holds))
+		return;
+	level = GetCurrentTransactionNestLevel();
+
+	switch (event)
+	{
+		case SUBXACT_EVENT_COMMIT_SUB:
+			/* the parent's from now on */
+			dlist_foreach(iter, &transaction_holds)
+			{
+				ZkHold	   *hold = dlist_container(ZkHold, transaction_node, iter.cur);
+
+				if (hold->level < level)
+					break;
+				hold->level = level - 1;
+			}
+			break;
+
+		case SUBXACT_EVENT_ABORT_SUB:
+			end_transaction_holds(level);
+			break;
+
+		case SUBXACT_EVENT_START_SUB:
+		case SUBXACT_EVENT_PRE_COMMIT_SUB:
+			break;
+	}
+}
+
+/*
+ * Registered after PostgreSQL's own callback, which aborts the transaction, and
+ * so called before it.  Holds must not end before the transaction does.
+ */
+static void
+on_backend_exit(int code, Datum arg)
+{
+	AbortOutOfAnyTransaction();
+	end_pending();
+	end_transaction_holds(1);
+	zklock_hold_end_all_sessions();
+}

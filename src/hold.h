@@ -1,0 +1,83 @@
+/*-------------------------------------------------------------------------
+ *
+ * hold.h
+ *	  The locks that this backend holds, and how they end.
+ *
+ * Local to the backend.  A hold has a mode and a scope and is counted; all
+ * holds of one name in one mode share one request in the lock table.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_HOLD_H
+#define ZKLOCK_HOLD_H
+
+#include "lib/ilist.h"
+#include "storage/lock.h"
+
+#include "table.h"
+
+typedef struct ZkHeldLock
+{
+	char		name[ZKLOCK_NAME_MAX + 1];	/* hash key; UTF-8 */
+	LOCKTAG		tag;			/* level 1 */
+	int32		request[ZKLOCK_NMODES]; /* -1: not held in this mode */
+	int64		token[ZKLOCK_NMODES];
+	uint32		count[ZKLOCK_NMODES];	/* of holds, both scopes */
+	uint32		transaction_count;	/* of holds in transaction scope, both modes */
+	slist_head	session;		/* ZkHold, newest first */
+} ZkHeldLock;
+
+typedef struct ZkHold ZkHold;
+
+/* Level 1's name for "name". */
+extern void zklock_level1_tag(LOCKTAG *tag, const char *name);
+
+/* Level 1's mode for "mode". */
+extern LOCKMODE zklock_level1_mode(ZkLockMode mode);
+
+/* What this backend holds of "name", or NULL. */
+extern ZkHeldLock *zklock_held_find(const char *name);
+
+/*
+ * Reserve all memory that a new hold of "name" needs, and see to it that holds
+ * end as they should.  May throw out-of-memory.  zklock_hold_add uses the
+ * reserved hold up; it does not throw.
+ */
+extern ZkHeldLock *zklock_hold_reserve(const char *name);
+extern void zklock_hold_add(ZkHeldLock *held, ZkLockMode mode, ZkLockScope scope);
+
+/* Forget a name that was reserved in vain.  Does not throw. */
+extern void zklock_held_forget(ZkHeldLock *held);
+
+/* The request that this backend waits with, or -1; ended when the wait is cut
+ * short by whatever means. */
+extern void zklock_hold_set_pending(int32 request);
+
+/*
+ * End the newest session-scope hold of "held", or all of them, at both levels.
+ * Return how many ended.
+ */
+extern int	zklock_hold_end_session(ZkHeldLock *held, bool all);
+extern int	zklock_hold_end_all_sessions(void);
+
+/*
+ * pg_advisory_unlock_all() and DISCARD ALL take level 1 away from session-scope
+ * holds: end those holds.  Called first by every SQL function and at every end
+ * of a transaction.  Does not throw.
+ */
+extern void zklock_hold_refresh(void);
+
+/* Has the ensemble taken the grant away under a hold of this name? */
+extern bool zklock_held_lost(const ZkHeldLock *held);
+
+/*
+ * Errors of a lost lock: SQLSTATE 40001 if the hold is the transaction's, so
+ * that retry loops retry it, else 55000.
+ */
+pg_noreturn extern void zklock_held_raise_lost(const ZkHeldLock *held);
+
+/* "name" in the database's encoding for a message; percent-encoded if it has
+ * characters that the encoding lacks.  palloc'd. */
+extern char *zklock_display_name(const char *name);
+
+#endif							/* ZKLOCK_HOLD_H */

@@ -1,0 +1,824 @@
+/*-------------------------------------------------------------------------
+ *
+ * protocol.c
+ *	  The lock protocol as a pure function: zklock_step(state, event).
+ *
+ * An event first changes what is known (one function per event below), then
+ * decide() compares what is known with what is needed and asks for whatever
+ * brings the two together.  decide() is the only place that asks for
+ * anything, so a fact that arrives late, twice or after its cause is gone
+ * needs no special case: it changes a fact or it does not.
+ *
+ * Why the requests are pipelined, and what makes that correct: a session's
+ * requests are executed in order.  A listing sent right behind a create shows
+ * the queue as of that create or later, so it holds every contender that is
+ * before us; one that it shows may be gone by the time it is watched, and
+ * then the read that was to set the watch says so.
+ *
+ * A contender is known to the ensemble by its name alone.  Replies and events
+ * are therefore matched by uuid (ours) or by the name's hash (others'), never
+ * by slot only: a slot is used again.
+ *
+ * ZKLOCK_MUTANT, if defined, breaks one rule on purpose.  The test of the
+ * simulator builds such mutants and expects each to be found out.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "protocol.h"
+
+#include <string.h>
+
+#ifndef ZKLOCK_MUTANT
+#define ZKLOCK_MUTANT 0
+#endif
+
+/* Creates in a row that may meet no directory before we give up. */
+#define MAX_ATTEMPTS	16
+#define ATTEMPTS_REFUSED UINT8_MAX
+
+/* list_needed: no listing before the next connection or TICK. */
+#define LIST_LATER		UINT64_MAX
+
+/* Room that orphans must leave in an action list. */
+#define ACTION_RESERVE	32
+
+static ZkLockAction *
+add_action(ZkLockActions *actions, ZkLockActionType type, const ZkLockQueue *queue,
+		   const ZkContender *c)
+{
+	ZkLockAction *a = &actions->action[actions->n++];
+
+	memset(a, 0, sizeof(*a));
+	a->type = type;
+	a->slot = -1;
+	a->sequence = -1;
+	if (c != NULL)
+	{
+		a->slot = (int) (c - queue->contender);
+		a->uuid = c->uuid;
+		a->mode = (ZkLockMode) c->mode;
+		a->sequence = c->sequence;
+		a->token = c->token;
+	}
+	return a;
+}
+
+/* Does the contender exist in the ensemble, as far as we know, and may stay? */
+static bool
+is_placed(const ZkContender *c)
+{
+	return c->state == ZKLOCK_QUEUED || c->state == ZKLOCK_WAITING || c->state == ZKLOCK_GRANTED;
+}
+
+static bool
+is_active(const ZkContender *c)
+{
+	return c->state != ZKLOCK_FREE && c->state != ZKLOCK_DELETING;
+}
+
+static ZkContender *
+find_contender(ZkLockQueue *queue, uint64_t uuid)
+{
+	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
+	{
+		ZkContender *c = &queue->contender[i];
+
+		if (c->state != ZKLOCK_FREE && c->uuid == uuid)
+			return c;
+	}
+	return NULL;
+}
+
+static void
+set_free(ZkContender *c)
+{
+	memset(c, 0, sizeof(*c));
+	c->state = ZKLOCK_FREE;
+	c->sequence = -1;
+}
+
+/* The position is not known any more: ask for a new listing. */
+static void
+set_queued(ZkContender *c)
+{
+	c->state = ZKLOCK_QUEUED;
+	c->blocker = 0;
+	c->blocker_watched = false;
+	c->blocker_last = false;
+	c->list_needed = 0;
+}
+
+/* A name not used before; the create goes out from decide(). */
+static void
+set_creating(const ZkLockQueue *queue, ZkContender *c, ZkLockMode mode,
+			 const ZkLockEvent *event)
+{
+	set_free(c);
+	c->state = ZKLOCK_CREATING;
+	c->mode = (uint8_t) mode;
+	c->uuid = event->fresh_uuid + (uint64_t) (c - queue->contender);
+}
+
+static void
+set_granted(ZkLockQueue *queue, ZkContender *c, ZkLockActions *actions)
+{
+	c->state = ZKLOCK_GRANTED;
+	c->blocker = 0;
+	add_action(actions, ZKLOCK_ACT_GRANTED, queue, c);
+}
+
+/* Tell the waiters; what exists in the ensemble must go. */
+static void
+fail(ZkLockQueue *queue, ZkContender *c, ZkLockFailure failure, ZkLockActions *actions)
+{
+	queue->needed[c->mode] = false;
+	add_action(actions, ZKLOCK_ACT_FAILED, queue, c)->failure = failure;
+	if (is_placed(c))
+		c->state = ZKLOCK_DELETING;
+	else
+		set_free(c);
+}
+
+/*
+ * Our node is gone without our doing.  A waiter loses its place and queues
+ * again; a grant is lost, and its holders are no reason to acquire anew.
+ */
+static void
+vanished(ZkLockQueue *queue, ZkContender *c, ZkLockActions *actions)
+{
+	if (c->state == ZKLOCK_GRANTED)
+	{
+		add_action(actions, ZKLOCK_ACT_REVOKED, queue, c);
+		queue->needed[c->mode] = false;
+	}
+	set_free(c);
+}
+
+/* What the connection carried is lost with it: watches, and positions. */
+static void
+forget_connection(ZkLockQueue *queue)
+{
+	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
+	{
+		ZkContender *c = &queue->contender[i];
+
+		c->own_watched = false;
+		c->own_requested = false;
+		if (c->state == ZKLOCK_WAITING || c->state == ZKLOCK_QUEUED)
+			set_queued(c);
+		else if (c->state == ZKLOCK_UNSETTLED)
+			c->list_needed = 0;
+		if (c->delete_refused)
+			c->delete_sent = c->delete_refused = false;
+	}
+}
+
+/* ------------------------------------------------------------------------
+ * Events
+ * ------------------------------------------------------------------------
+ */
+
+static void
+on_demand(ZkLockQueue *queue, const ZkLockEvent *event)
+{
+	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
+		queue->needed[mode] = event->needed[mode];
+
+	/* A grant whose last hold has ended is given up, whoever waits. */
+	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
+	{
+		ZkContender *c = &queue->contender[i];
+
+		if (c->state == ZKLOCK_GRANTED && event->spent[c->mode])
+			c->state = ZKLOCK_DELETING;
+	}
+}
+
+static void
+on_session_lost(ZkLockQueue *queue, ZkLockActions *actions)
+{
+	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
+	{
+		if (queue->contender[i].state != ZKLOCK_FREE)
+			vanished(queue, &queue->contender[i], actions);
+	}
+	queue->list_answered = queue->list_sent;
+	queue->list_synced = 0;
+	queue->connected = false;
+}
+
+/*
+ * A new process owns the session and has seen no zxid, so the server it reached
+ * may be behind all that its predecessor saw, our own nodes included.  It
+ * starts with a sync and a listing.  When the connection is lost before they
+ * are answered, the next connection has to start with them again.
+ */
+static void
+start_synced(ZkLockQueue *queue, ZkLockActions *actions)
+{
+	ZkLockAction *list = NULL;
+
+	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
+	{
+		ZkContender *c = &queue->contender[i];
+
+		if (is_placed(c) || c->state == ZKLOCK_UNSETTLED)
+		{
+			if (list == NULL)
+			{
+				list = add_action(actions, ZKLOCK_ACT_LIST, queue, NULL);
+				list->list = ++queue->list_sent;
+				list->sync = true;
+			}
+			c->list_needed = list->list;
+		}
+	}
+	queue->list_synced = list != NULL ? list->list : 0;
+}
+
+static void
+on_connected(ZkLockQueue *queue, ZkLockActions *actions)
+{
+	forget_connection(queue);
+	queue->connected = true;
+	if (queue->list_synced != 0)
+		start_synced(queue, actions);
+}
+
+static void
+on_resumed(ZkLockQueue *queue, ZkLockActions *actions)
+{
+	forget_connection(queue);
+	queue->connected = true;
+	queue->list_answered = queue->list_sent;
+	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
+	{
+		ZkContender *c = &queue->contender[i];
+
+		c->delete_sent = false;
+		if (c->state == ZKLOCK_CREATING && c->create_sent)
+		{
+			c->state = ZKLOCK_UNSETTLED;
+			c->create_sent = false;
+		}
+	}
+	start_synced(queue, actions);
+}
+
+static void
+on_tick(ZkLockQueue *queue)
+{
+	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
+	{
+		ZkContender *c = &queue->contender[i];
+
+		if (c->delete_refused)
+			c->delete_sent = c->delete_refused = false;
+		if (c->list_needed == LIST_LATER)
+			c->list_needed = 0;
+	}
+}
+
+static void
+on_created(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event, ZkLockActions *actions)
+{
+	if (c->state != ZKLOCK_CREATING)
+		return;
+	c->create_sent = false;
+	switch (event->rc)
+	{
+		case ZKLOCK_RC_OK:
+			c->state = ZKLOCK_QUEUED;
+			c->sequence = event->sequence;
+			c->token = event->token;
+			c->attempts = 0;
+			break;
+
+		case ZKLOCK_RC_NO_NODE:
+			/* The ensemble reaps empty lock directories at any time. */
+			if (c->attempts == ATTEMPTS_REFUSED)
+				fail(queue, c, ZKLOCK_FAIL_REFUSED, actions);
+			else if (++c->attempts > MAX_ATTEMPTS)
+				fail(queue, c, ZKLOCK_FAIL_NO_DIRECTORY, actions);
+			break;
+
+		case ZKLOCK_RC_LOST:
+#if ZKLOCK_MUTANT == 2
+			set_creating(queue, c, (ZkLockMode) c->mode, event);
+#else
+			c->state = ZKLOCK_UNSETTLED;
+			c->list_needed = 0;
+#endif
+			break;
+
+		case ZKLOCK_RC_EXISTS:
+			/* only a counter that is stuck at its end makes a name twice */
+			fail(queue, c, ZKLOCK_FAIL_SEQUENCE, actions);
+			break;
+
+		case ZKLOCK_RC_ERROR:
+			fail(queue, c, ZKLOCK_FAIL_REFUSED, actions);
+			break;
+	}
+}
+
+/*
+ * A listing that is recent enough for "c", which is QUEUED with its sequence
+ * number and token known: find our place.
+ */
+static void
+find_place(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event, ZkLockActions *actions)
+{
+	const ZkLockChild *blocker = NULL;
+	const ZkContender *shared = NULL;
+	int			nblockers = 0;
+	bool		deadlock = false;
+
+	if (c->mode == ZKLOCK_EXCLUSIVE)
+		shared = zklock_queue_grant(queue, ZKLOCK_SHARED);
+
+	for (int i = 0; i < event->nchildren; i++)
+	{
+		const ZkLockChild *child = &event->children[i];
+
+		if (child->sequence < 0 || child->sequence > ZKLOCK_SEQUENCE_LIMIT)
+		{
+			fail(queue, c, ZKLOCK_FAIL_SEQUENCE, actions);
+			return;
+		}
+		if (child->sequence >= c->sequence)
+			continue;
+		/* Our own never stand in our way: exclusion among local backends is
+		 * the table's business. */
+		if (child->uuid_hi == event->session && find_contender(queue, child->uuid_lo) != NULL)
+			continue;
+		if (c->mode == ZKLOCK_SHARED && child->mode == ZKLOCK_SHARED)
+			continue;
+
+		/*
+		 * The backend that asks for "c" holds "shared".  An exclusive
+		 * contender between the two waits for it, and we would wait for that
+		 * contender.
+		 */
+		if (shared != NULL && child->mode == ZKLOCK_EXCLUSIVE && child->sequence > shared->sequence)
+			deadlock = true;
+
+		nblockers++;
+#if ZKLOCK_MUTANT == 1
+		if (blocker == NULL || child->sequence < blocker->sequence)
+#else
+		if (blocker == NULL || child->sequence > blocker->sequence)
+#endif
+			blocker = child;
+	}
+
+	if (deadlock)
+		fail(queue, c, ZKLOCK_FAIL_DEADLOCK, actions);
+	else if (blocker == NULL)
+		set_granted(queue, c, actions);
+	else
+	{
+		ZkLockAction *watch;
+
+		c->state = ZKLOCK_WAITING;
+		c->blocker = blocker->hash;
+		c->blocker_watched = false;
+#if ZKLOCK_MUTANT == 1
+		c->blocker_last = true;
+#else
+		c->blocker_last = nblockers == 1;
+#endif
+		add_action(actions, ZKLOCK_ACT_BLOCKED, queue, c);
+
+		/*
+		 * The watch on our own node goes first: if it is silent when the
+		 * blocker's deletion arrives, our node was there at that moment.
+		 */
+		if (!c->own_watched && !c->own_requested)
+		{
+			add_action(actions, ZKLOCK_ACT_WATCH_OWN, queue, c);
+			c->own_requested = true;
+		}
+		watch = add_action(actions, ZKLOCK_ACT_WATCH, queue, c);
+		watch->name = blocker->name;
+		watch->hash = blocker->hash;
+	}
+}
+
+static void
+on_listed(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
+{
+	if (event->list > queue->list_answered)
+		queue->list_answered = event->list;
+	if (event->rc == ZKLOCK_RC_LOST)
+		return;					/* decide() asks again */
+	if (event->list >= queue->list_synced)
+		queue->list_synced = 0;
+
+	/* No directory (NO_NODE) means no contenders, ours included. */
+	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
+	{
+		ZkContender *c = &queue->contender[i];
+		const ZkLockChild *own = NULL;
+
+		if (!is_placed(c) && c->state != ZKLOCK_UNSETTLED)
+			continue;
+		if (c->list_needed > event->list || c->list_needed == 0)
+			continue;			/* older than our node */
+		if (event->rc == ZKLOCK_RC_ERROR)
+		{
+			if (c->state == ZKLOCK_UNSETTLED)
+				c->list_needed = LIST_LATER;
+			else if (c->state == ZKLOCK_QUEUED)
+				fail(queue, c, ZKLOCK_FAIL_REFUSED, actions);
+			continue;
+		}
+
+		for (int j = 0; j < event->nchildren && own == NULL; j++)
+		{
+			if (event->children[j].uuid_hi == event->session &&
+				event->children[j].uuid_lo == c->uuid)
+				own = &event->children[j];
+		}
+
+		if (c->state == ZKLOCK_UNSETTLED)
+		{
+			if (own != NULL)
+			{
+				/* Adopt it.  The token comes with the watch on it. */
+				c->sequence = own->sequence;
+				set_queued(c);
+			}
+			else if (queue->needed[c->mode])
+				set_creating(queue, c, (ZkLockMode) c->mode, event);
+			else
+				set_free(c);
+		}
+		else if (own == NULL)
+			vanished(queue, c, actions);
+		else if (c->state == ZKLOCK_QUEUED)
+		{
+			if (!queue->needed[c->mode])
+				continue;		/* decide() deletes it */
+			if (c->token == 0)
+				c->list_needed = 0;
+			else
+				find_place(queue, c, event, actions);
+		}
+	}
+
+	/*
+	 * What has our session's mark and no contender here is an orphan: a
+	 * create whose reply was lost and which a deposed leader hid from the
+	 * listing that settled it.
+	 */
+	for (int i = 0; i < event->nchildren; i++)
+	{
+		const ZkLockChild *child = &event->children[i];
+
+		if (child->uuid_hi == event->session && find_contender(queue, child->uuid_lo) == NULL &&
+			actions->n < ZKLOCK_MAX_ACTIONS - ACTION_RESERVE)
+			add_action(actions, ZKLOCK_ACT_DELETE_ORPHAN, queue, NULL)->name = child->name;
+	}
+}
+
+static void
+on_watched_own(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
+			   ZkLockActions *actions)
+{
+	c->own_requested = false;
+	if (!is_placed(c))
+		return;
+	switch (event->rc)
+	{
+		case ZKLOCK_RC_OK:
+			c->own_watched = true;
+			if (c->token == 0)
+				c->token = event->token;
+			break;
+		case ZKLOCK_RC_NO_NODE:
+			/* before the sync it means nothing */
+			if (queue->list_synced == 0)
+				vanished(queue, c, actions);
+			break;
+		case ZKLOCK_RC_LOST:
+			break;
+		case ZKLOCK_RC_EXISTS:
+		case ZKLOCK_RC_ERROR:
+			/* Not to be had on this connection: we list instead. */
+			c->own_requested = true;
+			if (c->token == 0)
+				fail(queue, c, ZKLOCK_FAIL_REFUSED, actions);
+			break;
+	}
+}
+
+static void
+on_watched(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event, ZkLockActions *actions)
+{
+	if (c->state != ZKLOCK_WAITING || c->blocker != event->hash)
+		return;
+	switch (event->rc)
+	{
+		case ZKLOCK_RC_OK:
+			c->blocker_watched = true;
+			break;
+		case ZKLOCK_RC_NO_NODE:
+		case ZKLOCK_RC_LOST:
+			set_queued(c);
+			break;
+		case ZKLOCK_RC_EXISTS:
+		case ZKLOCK_RC_ERROR:
+			fail(queue, c, ZKLOCK_FAIL_REFUSED, actions);
+			break;
+	}
+}
+
+static void
+on_deleted(ZkContender *c, const ZkLockEvent *event)
+{
+	if (c->state != ZKLOCK_DELETING)
+		return;
+	if (event->rc == ZKLOCK_RC_OK || event->rc == ZKLOCK_RC_NO_NODE)
+		set_free(c);
+	else if (event->rc == ZKLOCK_RC_LOST)
+		c->delete_sent = false;
+	else
+		c->delete_refused = true;
+}
+
+static void
+on_node_deleted(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
+{
+	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
+	{
+		ZkContender *c = &queue->contender[i];
+
+#if ZKLOCK_MUTANT != 3
+		if (event->uuid != 0 && c->uuid == event->uuid && is_placed(c))
+		{
+			vanished(queue, c, actions);
+			continue;
+		}
+#endif
+		if (c->state != ZKLOCK_WAITING || c->blocker != event->hash)
+			continue;
+
+		/*
+		 * Nobody was below the one that went, so nobody is before us, if we
+		 * are still in the queue ourselves.
+		 */
+#if ZKLOCK_MUTANT == 3
+		if (c->blocker_last)
+#else
+		if (c->blocker_last && c->blocker_watched && c->own_watched && queue->connected)
+#endif
+			set_granted(queue, c, actions);
+		else
+			set_queued(c);
+	}
+}
+
+static void
+on_node_changed(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
+{
+	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
+	{
+		ZkContender *c = &queue->contender[i];
+
+		if (event->uuid != 0 && c->uuid == event->uuid && is_placed(c))
+		{
+			c->own_watched = false; /* decide() sets it again */
+			c->own_requested = false;
+		}
+		else if (c->state == ZKLOCK_WAITING && c->blocker == event->hash)
+		{
+			ZkLockAction *watch;
+
+			c->blocker_watched = false;
+			if (!queue->connected)
+				continue;
+			watch = add_action(actions, ZKLOCK_ACT_WATCH, queue, c);
+			watch->name = event->name;
+			watch->hash = event->hash;
+		}
+	}
+}
+
+/* ------------------------------------------------------------------------
+ * Decisions
+ * ------------------------------------------------------------------------
+ */
+
+static void
+decide(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
+{
+	bool		list = false;
+	bool		sync = false;
+
+	/* What is not needed goes; what may exist unseen is settled first. */
+	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
+	{
+		ZkContender *c = &queue->contender[i];
+
+		if (!queue->needed[c->mode])
+		{
+			if (is_placed(c))
+				c->state = ZKLOCK_DELETING;
+			else if (c->state == ZKLOCK_CREATING && !c->create_sent)
+				set_free(c);
+		}
+	}
+
+	/* What is needed and not there is created. */
+	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
+	{
+		ZkContender *vacant = NULL;
+		bool		active = false;
+
+		for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
+		{
+			ZkContender *c = &queue->contender[i];
+
+			if (c->state == ZKLOCK_FREE)
+				vacant = c;
+			else if (is_active(c) && c->mode == mode)
+				active = true;
+		}
+		if (queue->needed[mode] && !active && vacant != NULL)
+			set_creating(queue, vacant, (ZkLockMode) mode, event);
+	}
+
+	if (!queue->connected)
+		return;
+
+	/* Deletes go first: somebody may be waiting for them. */
+	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
+	{
+		ZkContender *c = &queue->contender[i];
+
+		if (c->state == ZKLOCK_DELETING && !c->delete_sent)
+		{
+			add_action(actions, ZKLOCK_ACT_DELETE, queue, c);
+			c->delete_sent = true;
+		}
+	}
+
+	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
+	{
+		ZkContender *c = &queue->contender[i];
+
+		switch ((ZkContenderState) c->state)
+		{
+			case ZKLOCK_CREATING:
+				if (c->create_sent)
+					break;
+				if (c->attempts > 0)
+					add_action(actions, ZKLOCK_ACT_MAKE_DIR, queue, c)->attempt = c->attempts;
+				add_action(actions, ZKLOCK_ACT_CREATE, queue, c);
+				c->create_sent = true;
+				c->list_needed = queue->list_sent + 1;
+				list = true;
+				break;
+
+			case ZKLOCK_UNSETTLED:
+			case ZKLOCK_QUEUED:
+			case ZKLOCK_GRANTED:
+				/* A grant has a watch on its node, to hear of its loss. */
+				if (c->state != ZKLOCK_UNSETTLED && (c->state == ZKLOCK_GRANTED || c->token == 0) &&
+					!c->own_watched && !c->own_requested)
+				{
+					add_action(actions, ZKLOCK_ACT_WATCH_OWN, queue, c);
+					c->own_requested = true;
+				}
+				if (c->state != ZKLOCK_GRANTED && c->list_needed <= queue->list_answered)
+				{
+					c->list_needed = queue->list_sent + 1;
+					list = true;
+					if (c->state == ZKLOCK_UNSETTLED)
+						sync = true;
+				}
+				break;
+
+			case ZKLOCK_WAITING:
+				if (!c->own_watched && !c->own_requested)
+				{
+					add_action(actions, ZKLOCK_ACT_WATCH_OWN, queue, c);
+					c->own_requested = true;
+				}
+				break;
+
+			case ZKLOCK_FREE:
+			case ZKLOCK_DELETING:
+				break;
+		}
+	}
+
+	/* One listing, behind all that it has to show, serves them all. */
+	if (list)
+	{
+		ZkLockAction *a = add_action(actions, ZKLOCK_ACT_LIST, queue, NULL);
+
+		a->list = ++queue->list_sent;
+		a->sync = sync;
+	}
+}
+
+void
+zklock_step(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
+{
+	ZkContender *c = NULL;
+
+	actions->n = 0;
+
+	switch (event->type)
+	{
+		case ZKLOCK_EV_DEMAND:
+			on_demand(queue, event);
+			break;
+		case ZKLOCK_EV_DISCONNECTED:
+			forget_connection(queue);
+			queue->connected = false;
+			break;
+		case ZKLOCK_EV_CONNECTED:
+			on_connected(queue, actions);
+			break;
+		case ZKLOCK_EV_SESSION_LOST:
+			on_session_lost(queue, actions);
+			break;
+		case ZKLOCK_EV_RESUMED:
+			on_resumed(queue, actions);
+			break;
+		case ZKLOCK_EV_TICK:
+			on_tick(queue);
+			break;
+		case ZKLOCK_EV_LISTED:
+			on_listed(queue, event, actions);
+			break;
+		case ZKLOCK_EV_NODE_DELETED:
+			on_node_deleted(queue, event, actions);
+			break;
+		case ZKLOCK_EV_NODE_CHANGED:
+			on_node_changed(queue, event, actions);
+			break;
+
+		case ZKLOCK_EV_MADE_DIR:
+		case ZKLOCK_EV_CREATED:
+		case ZKLOCK_EV_WATCHED_OWN:
+		case ZKLOCK_EV_WATCHED:
+		case ZKLOCK_EV_DELETED:
+			c = find_contender(queue, event->uuid);
+			if (c == NULL)
+				break;			/* its contender is history */
+			if (event->type == ZKLOCK_EV_MADE_DIR)
+			{
+				/* The create behind it says the rest. */
+				if (event->rc == ZKLOCK_RC_ERROR && c->state == ZKLOCK_CREATING)
+					c->attempts = ATTEMPTS_REFUSED;
+			}
+			else if (event->type == ZKLOCK_EV_CREATED)
+				on_created(queue, c, event, actions);
+			else if (event->type == ZKLOCK_EV_WATCHED_OWN)
+				on_watched_own(queue, c, event, actions);
+			else if (event->type == ZKLOCK_EV_WATCHED)
+				on_watched(queue, c, event, actions);
+			else
+				on_deleted(c, event);
+			break;
+	}
+
+	decide(queue, event, actions);
+}
+
+void
+zklock_queue_init(ZkLockQueue *queue, bool connected)
+{
+	memset(queue, 0, sizeof(*queue));
+	queue->connected = connected;
+	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
+		set_free(&queue->contender[i]);
+}
+
+bool
+zklock_queue_idle(const ZkLockQueue *queue)
+{
+	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
+	{
+		if (queue->contender[i].state != ZKLOCK_FREE)
+			return false;
+	}
+	return !queue->needed[ZKLOCK_SHARED] && !queue->needed[ZKLOCK_EXCLUSIVE];
+}
+
+const ZkContender *
+zklock_queue_grant(const ZkLockQueue *queue, ZkLockMode mode)
+{
+	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
+	{
+		const ZkContender *c = &queue->contender[i];
+
+		if (c->state == ZKLOCK_GRANTED && c->mode == mode)
+			return c;
+	}
+	return NULL;
+}

@@ -1,0 +1,430 @@
+/*-------------------------------------------------------------------------
+ *
+ * session.c
+ *	  The worker's ZooKeeper session: opened, resumed, lost, closed.
+ *
+ * The session outlives the process.  Its id and password are in shared memory
+ * from the moment it exists; a worker that ends alone leaves it, and the
+ * grants that hang on it, to its successor, who resumes it.  Only the end of
+ * the server closes it.
+ *
+ *	 CONNECTING ---(connected, a new session)----> CONNECTED
+ *	 CONNECTING ---(connected, the old session)--> CONNECTED   (resumed)
+ *	 CONNECTED ----(connection lost)-------------> RECONNECTING
+ *	 RECONNECTING -(connected)-------------------> CONNECTED
+ *	 any ----------(expired)---------------------> CONNECTING  (grants are lost)
+ *	 any ----------(server stops)----------------> CLOSING
+ *
+ * Each new connection begins with a sync: whatever is read on it then is as
+ * new as anything that was written on an earlier one.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+#include "compat.h"
+
+#include "miscadmin.h"
+
+#include "settings.h"
+#include "sessionfile.h"
+#include "worker.h"
+
+#define RETRY_MS 1000
+
+/* What one host answered last; for the error that a waiter gets. */
+typedef struct Attempt
+{
+	char		host[64];
+	char		answer[96];
+} Attempt;
+
+#define MAX_ATTEMPTS 12
+
+static ZkClient *client = NULL;
+static bool connected = false;
+static bool resuming = false;	/* the first connection is to be the old session */
+static bool closing_stale = false;	/* ... only in order to close it */
+static int	opened = 0;
+static int64 retry_at = 0;		/* ns; 0: at once */
+static char locks_path[512];
+static Attempt attempts[MAX_ATTEMPTS];
+static int	nattempts = 0;
+
+int
+zklock_session_fd(void)
+{
+	return client ? zklock_client_fd(client) : -1;
+}
+
+int
+zklock_session_opened(void)
+{
+	return opened;
+}
+
+ZkClient *
+zklock_session_client(void)
+{
+	return connected ? client : NULL;
+}
+
+const char *
+zklock_session_locks(void)
+{
+	return locks_path;
+}
+
+long
+zklock_session_retry_in(void)
+{
+	int64		now = zklock_clock();
+
+	if (client != NULL)
+		return -1;
+	return retry_at <= now ? 0 : (long) ((retry_at - now) / 1000000 + 1);
+}
+
+void
+zklock_session_error(const char *fmt,...)
+{
+	char		text[sizeof(zklock_shared->session.last_error)];
+	va_list		args;
+	ZkSessionShared *s;
+
+	va_start(args, fmt);
+	vsnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+
+	ereport(LOG, (errmsg_internal("%s", text)));
+	s = zklock_session_lock(LW_EXCLUSIVE);
+	strlcpy(s->last_error, text, sizeof(s->last_error));
+	s->last_error_at = GetCurrentTimestamp();
+	zklock_session_unlock();
+}
+
+static void
+set_state(ZkSessionState state)
+{
+	ZkSessionShared *s = zklock_session_lock(LW_EXCLUSIVE);
+
+	if (s->state == ZKLOCK_SESSION_CONNECTED && state != ZKLOCK_SESSION_CONNECTED)
+		s->not_connected_since = zklock_clock();
+	s->state = state;
+	if (state == ZKLOCK_SESSION_CONNECTED)
+		s->attempts[0] = '\0';
+	else
+		s->server[0] = '\0';
+	zklock_session_unlock();
+	if (state == ZKLOCK_SESSION_CONNECTED)
+		nattempts = 0;
+}
+
+/* Forget the session, here and in the file. */
+static void
+forget_session(void)
+{
+	ZkSessionShared *s = zklock_session_lock(LW_EXCLUSIVE);
+
+	memset(&s->id, 0, sizeof(s->id));
+	s->timeout_ms = 0;
+	zklock_session_unlock();
+}
+
+void
+zklock_session_open(void)
+{
+	ZkSessionId id;
+	ZkSessionShared *s;
+	char		hosts[sizeof(s->hosts)];
+	char		error[256];
+	int			timeout;
+
+	if (client != NULL || zklock_session_retry_in() > 0)
+		return;
+
+	s = zklock_session_lock(LW_EXCLUSIVE);
+	id = s->id;
+	strlcpy(s->hosts, zklock_hosts, sizeof(s->hosts));
+	strlcpy(hosts, s->hosts, sizeof(hosts));
+	if (id.id == 0)
+	{
+		/* the root, like the timeout, belongs to the session */
+		strlcpy(s->root, zklock_root, sizeof(s->root));
+	}
+	snprintf(locks_path, sizeof(locks_path), "%s/locks", s->root);
+	zklock_session_unlock();
+
+	/*
+	 * A server that crashed or was stopped in a hurry left a session behind
+	 * that nobody can use: shared memory is new, and every backend of that
+	 * time is gone.  Its contenders would block everybody until it expires, so
+	 * it is closed before anything else is done.
+	 */
+	closing_stale = id.id == 0 && zklock_session_file_read(&id);
+	resuming = id.id != 0;
+	timeout = zklock_session_timeout;
+
+	set_state(ZKLOCK_SESSION_CONNECTING);
+	opened++;
+	client = zklock_client_open(hosts, timeout, resuming ? &id : NULL, error, sizeof(error));
+	if (client == NULL)
+	{
+		zklock_session_error("could not use ZooKeeper connect string \"%s\": %s", hosts, error);
+		s = zklock_session_lock(LW_EXCLUSIVE);
+		strlcpy(s->attempts, error, sizeof(s->attempts));
+		zklock_session_unlock();
+		retry_at = zklock_clock() + INT64CONST(1000000) * RETRY_MS;
+	}
+}
+
+/* Give up the handle; the session, if it lives, times out by itself. */
+static void
+drop_client(bool retry_now)
+{
+	ZkClient   *old = client;
+
+	client = NULL;
+	connected = false;
+	retry_at = retry_now ? 0 : zklock_clock() + INT64CONST(1000000) * RETRY_MS;
+	zklock_client_close(old);
+}
+
+/* A request whose reply nobody waits for. */
+static const ZkRequestTag no_tag = {0};
+
+/* Make the root and what lies under it.  What exists stays as it is. */
+static void
+make_root(void)
+{
+	char		path[sizeof(locks_path)];
+
+	for (const char *p = locks_path; p != NULL;)
+	{
+		p = strchr(p + 1, '/');
+		strlcpy(path, locks_path, p ? (size_t) (p - locks_path + 1) : sizeof(path));
+		(void) zklock_client_create(client, path, "", 0, ZKLOCK_CREATE_PERSISTENT, &no_tag);
+	}
+}
+
+static void
+on_connected(void)
+{
+	ZkSessionId id;
+	ZkSessionId known;
+	ZkSessionShared *s;
+	ZkLockEventType event = ZKLOCK_EV_CONNECTED;
+	int			timeout;
+	char		server[sizeof(s->server)];
+	const char *how = "reconnected";
+
+	if (!zklock_client_session(client, &id, &timeout))
+		return;
+	zklock_client_server(client, server, sizeof(server));
+
+	if (closing_stale)
+	{
+		ereport(LOG,
+				(errmsg("closing ZooKeeper session 0x%llx of this server's previous run",
+						(unsigned long long) id.id)));
+		closing_stale = false;
+		drop_client(true);		/* connected, so this closes the session */
+		zklock_session_file_remove();
+		return;
+	}
+
+	s = zklock_session_lock(LW_EXCLUSIVE);
+	known = s->id;
+	if (known.id != id.id)
+	{
+		how = "connected";
+		s->id = id;
+		if (!pg_strong_random(&s->uuid_hi, sizeof(s->uuid_hi)) ||
+			!pg_strong_random(&s->next_uuid, sizeof(s->next_uuid)))
+		{
+			zklock_session_unlock();
+			ereport(ERROR,
+					(errcode(ERRCODE_INTERNAL_ERROR),
+					 errmsg("could not generate random numbers")));
+		}
+		s->uuid_hi |= 1;		/* never 0 */
+	}
+	else if (resuming)
+	{
+		how = "resumed";
+		event = ZKLOCK_EV_RESUMED;
+	}
+	s->timeout_ms = timeout;
+	strlcpy(s->server, server, sizeof(s->server));
+	zklock_session_unlock();
+
+	resuming = false;
+	connected = true;
+	if (known.id != id.id)
+	{
+		zklock_session_file_write(&id);
+		make_root();
+	}
+	else
+		(void) zklock_client_sync(client, locks_path, &no_tag);
+
+	ereport(LOG,
+			(errmsg("%s to ZooKeeper server %s, session 0x%llx, timeout %d ms",
+					how, server, (unsigned long long) id.id, timeout)));
+	if (known.id != id.id && timeout > zklock_session_timeout)
+		ereport(WARNING,
+				(errmsg("ZooKeeper set the session timeout to %d ms instead of %d ms", timeout, zklock_session_timeout),
+				 errdetail("It is the least that the ensemble allows.")));
+
+	set_state(ZKLOCK_SESSION_CONNECTED);
+	s = zklock_session_lock(LW_EXCLUSIVE);
+	strlcpy(s->server, server, sizeof(s->server));
+	zklock_session_unlock();
+	zklock_dispatch_all(event);
+}
+
+static void
+on_disconnected(void)
+{
+	if (!connected)
+		return;
+	connected = false;
+	zklock_session_error("lost connection to ZooKeeper, reconnecting");
+	set_state(ZKLOCK_SESSION_RECONNECTING);
+	zklock_dispatch_all(ZKLOCK_EV_DISCONNECTED);
+}
+
+static void
+on_expired(bool auth_failed)
+{
+	ZkSessionId id = zklock_shared->session.id;
+	bool		stale = closing_stale;
+
+	closing_stale = resuming = false;
+	if (stale)
+		zklock_session_file_remove();	/* it is gone, which is what we want */
+	else if (auth_failed)
+		zklock_session_error("ZooKeeper refused our credentials");
+	else
+		zklock_session_error("ZooKeeper session 0x%llx expired", (unsigned long long) id.id);
+	drop_client(!auth_failed);
+	if (stale)
+		return;
+	forget_session();
+	zklock_session_file_remove();
+	set_state(ZKLOCK_SESSION_CONNECTING);
+	zklock_dispatch_all(ZKLOCK_EV_SESSION_LOST);
+}
+
+/*
+ * A line of the library's log.  The lines about a socket say what a host
+ * answered: "Socket HOST:PORT zk retcode=R, errno=N(TEXT): MESSAGE".
+ */
+static void
+on_log(const char *line, int level)
+{
+	const char *p = strstr(line, "Socket ");
+	const char *end;
+	const char *text;
+	int			i;
+	Attempt		a;
+
+	ereport(level <= 1 ? DEBUG1 : DEBUG2, (errmsg_internal("libzookeeper: %s", line)));
+
+	if (p == NULL || (end = strstr(p, " zk retcode=")) == NULL ||
+		(text = strstr(end, "errno=")) == NULL || (text = strchr(text, '(')) == NULL)
+		return;
+	p += strlen("Socket ");
+	if (*p == '[' && end[-1] == ']' && memchr(p, ':', (size_t) (end - p)) != NULL && strchr(p, ']') == end - 1)
+	{
+		p++;					/* "[host:port]" */
+		end--;
+	}
+	strlcpy(a.host, p, Min(sizeof(a.host), (size_t) (end - p + 1)));
+	text++;
+	end = strchr(text, ')');
+	if (end == NULL)
+		return;
+	if (strncmp(text, "Success", 7) == 0 && end[1] == ':')
+	{
+		text = end + 3;			/* no errno: the message says more */
+		end = text + strlen(text);
+	}
+	strlcpy(a.answer, text, Min(sizeof(a.answer), (size_t) (end - text + 1)));
+
+	for (i = 0; i < nattempts && strcmp(attempts[i].host, a.host) != 0; i++)
+		;
+	if (i == MAX_ATTEMPTS)
+		return;
+	attempts[i] = a;
+	nattempts = Max(nattempts, i + 1);
+
+	if (!connected)
+	{
+		char	   *to;
+		ZkSessionShared *s = zklock_session_lock(LW_EXCLUSIVE);
+		size_t		room = sizeof(s->attempts);
+
+		to = s->attempts;
+		for (i = 0; i < nattempts && room > 1; i++)
+		{
+			int			n = snprintf(to, room, "%s%s: %s", i ? "; " : "", attempts[i].host, attempts[i].answer);
+
+			n = Min(n, (int) room - 1);
+			to += n;
+			room -= (size_t) n;
+		}
+		zklock_session_unlock();
+	}
+}
+
+void
+zklock_session_receive(void)
+{
+	ZkMessage  *message;
+
+	while (client != NULL && (message = zklock_client_receive(client)) != NULL)
+	{
+		switch (message->type)
+		{
+			case ZKLOCK_MSG_CONNECTED:
+				on_connected();
+				break;
+			case ZKLOCK_MSG_DISCONNECTED:
+				on_disconnected();
+				break;
+			case ZKLOCK_MSG_EXPIRED:
+				on_expired(false);
+				break;
+			case ZKLOCK_MSG_AUTH_FAILED:
+				on_expired(true);
+				break;
+			case ZKLOCK_MSG_LOG:
+				on_log(message->data ? message->data : "", message->level);
+				break;
+			default:
+				zklock_dispatch_message(message);
+				break;
+		}
+		zklock_client_free_message(message);
+	}
+}
+
+void
+zklock_session_close(void)
+{
+	set_state(ZKLOCK_SESSION_CLOSING);
+	if (client == NULL)
+		return;
+	if (connected)
+	{
+		/* From here on nobody may resume it. */
+		forget_session();
+		drop_client(false);
+		zklock_session_file_remove();
+	}
+
+	/*
+	 * Otherwise the session times out, or our next start closes it.  We do not
+	 * wait for a library that cannot reach anybody.
+	 */
+}

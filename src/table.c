@@ -1,0 +1,475 @@
+/*-------------------------------------------------------------------------
+ *
+ * table.c
+ *	  The lock table in shared memory.
+ *
+ * Entries and requests are fixed arrays with free lists; buckets chain entries
+ * by index.  Everything is addressed by index: no pointer of one process means
+ * anything in another, and an index with a generation tells a late reply of
+ * the ensemble whether its entry is still the one that asked.
+ *
+ * Demand is level-triggered.  A backend changes the counters want and held
+ * under the partition lock and puts the entry on the list of dirty ones; the
+ * worker reads the counters whenever it gets there.  So a wish that comes and
+ * goes, or comes twice, costs nothing and cannot be lost; and a wish that is
+ * cancelled in the moment it is granted is seen as a grant that nobody wants,
+ * by whichever side holds the lock second.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+#include "compat.h"
+
+#include "common/hashfn.h"
+#include "miscadmin.h"
+#include "port/pg_bitutils.h"
+#include "storage/ipc.h"
+#include "storage/shmem.h"
+
+#include "settings.h"
+#include "table.h"
+
+ZkLockShared *zklock_shared = NULL;
+
+static ZkLockEntry *entries;
+static ZkLockRequest *requests;
+static int32 *buckets;
+
+#define SESSION_LOCK (&zklock_shared->locks[ZKLOCK_NPARTITIONS].lock)
+
+static int
+request_count(void)
+{
+	/* every name once, and room for many readers of few names */
+	return zklock_max_locks + 2 * MaxBackends;
+}
+
+static int
+bucket_count(void)
+{
+	return (int) pg_nextpower2_32(Max(zklock_max_locks, ZKLOCK_NPARTITIONS));
+}
+
+static Size
+table_size(void)
+{
+	Size		size = MAXALIGN(sizeof(ZkLockShared));
+
+	size = add_size(size, mul_size(MAXALIGN(sizeof(ZkLockEntry)), zklock_max_locks));
+	size = add_size(size, mul_size(MAXALIGN(sizeof(ZkLockRequest)), request_count()));
+	size = add_size(size, mul_size(sizeof(int32), bucket_count()));
+	return size;
+}
+
+void
+zklock_table_request(void)
+{
+	RequestAddinShmemSpace(table_size());
+	RequestNamedLWLockTranche("zklock", ZKLOCK_NPARTITIONS + 1);
+}
+
+/*
+ * Runs in the postmaster at start and after a crash of any child: then the
+ * memory is new, and nobody holds anything.
+ */
+void
+zklock_table_startup(void)
+{
+	bool		found;
+	char	   *p;
+
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	zklock_shared = ShmemInitStruct("zklock", table_size(), &found);
+	p = (char *) zklock_shared + MAXALIGN(sizeof(ZkLockShared));
+	entries = (ZkLockEntry *) p;
+	p += mul_size(sizeof(ZkLockEntry), zklock_max_locks);
+	p = (char *) MAXALIGN(p);
+	requests = (ZkLockRequest *) p;
+	p += mul_size(sizeof(ZkLockRequest), request_count());
+	p = (char *) MAXALIGN(p);
+	buckets = (int32 *) p;
+
+	if (!found)
+	{
+		ZkLockShared *s = zklock_shared;
+
+		memset(s, 0, sizeof(*s));
+		SpinLockInit(&s->mutex);
+		s->locks = GetNamedLWLockTranche("zklock");
+		s->nentries = zklock_max_locks;
+		s->nrequests = request_count();
+		s->nbuckets = bucket_count();
+		s->first_dirty = s->last_dirty = -1;
+		s->free_entry = s->nentries > 0 ? 0 : -1;
+		s->free_request = 0;
+		s->session.state = ZKLOCK_SESSION_STARTING;
+		s->session.not_connected_since = zklock_clock();
+		for (int i = 0; i < s->nentries; i++)
+		{
+			memset(&entries[i], 0, sizeof(entries[i]));
+			entries[i].next = i + 1 < s->nentries ? i + 1 : -1;
+			entries[i].requests = -1;
+			entries[i].next_dirty = -1;
+			ConditionVariableInit(&entries[i].cv);
+		}
+		for (int i = 0; i < s->nrequests; i++)
+		{
+			memset(&requests[i], 0, sizeof(requests[i]));
+			requests[i].next = i + 1 < s->nrequests ? i + 1 : -1;
+			requests[i].entry = -1;
+		}
+		for (int i = 0; i < s->nbuckets; i++)
+			buckets[i] = -1;
+	}
+	LWLockRelease(AddinShmemInitLock);
+}
+
+/* ------------------------------------------------------------------------
+ * Entries
+ * ------------------------------------------------------------------------
+ */
+
+ZkLockEntry *
+zklock_entry(int32 index)
+{
+	Assert(index >= 0 && index < zklock_shared->nentries);
+	return &entries[index];
+}
+
+int32
+zklock_entry_index(const ZkLockEntry *entry)
+{
+	return (int32) (entry - entries);
+}
+
+ZkLockRequest *
+zklock_request(int32 index)
+{
+	Assert(index >= 0 && index < zklock_shared->nrequests);
+	return &requests[index];
+}
+
+static LWLock *
+partition_lock(int partition)
+{
+	return &zklock_shared->locks[partition].lock;
+}
+
+static int
+hash_partition(uint32 hash)
+{
+	return (int) (hash % ZKLOCK_NPARTITIONS);
+}
+
+static int32 *
+hash_bucket(uint32 hash)
+{
+	/* a bucket belongs to one partition, as both are powers of 2 */
+	return &buckets[hash & (uint32) (zklock_shared->nbuckets - 1)];
+}
+
+static uint32
+hash_name(const char *name)
+{
+	return hash_bytes((const unsigned char *) name, (int) strlen(name));
+}
+
+void
+zklock_entry_lock(ZkLockEntry *entry, LWLockMode mode)
+{
+	for (;;)
+	{
+		int			partition = ((volatile ZkLockEntry *) entry)->partition;
+
+		LWLockAcquire(partition_lock(partition), mode);
+		if (entry->partition == partition)
+			return;
+		/* freed and used again for another name in between */
+		LWLockRelease(partition_lock(partition));
+	}
+}
+
+void
+zklock_entry_unlock(ZkLockEntry *entry)
+{
+	LWLockRelease(partition_lock(entry->partition));
+}
+
+static ZkLockEntry *
+find_locked(const char *name, uint32 hash)
+{
+	for (int32 i = *hash_bucket(hash); i >= 0; i = entries[i].next)
+	{
+		if (entries[i].hash == hash && strcmp(entries[i].name, name) == 0)
+			return &entries[i];
+	}
+	return NULL;
+}
+
+static ZkLockEntry *
+make_locked(const char *name, uint32 hash)
+{
+	ZkLockEntry *entry;
+	int32		index;
+
+	SpinLockAcquire(&zklock_shared->mutex);
+	index = zklock_shared->free_entry;
+	if (index >= 0)
+		zklock_shared->free_entry = entries[index].next;
+	SpinLockRelease(&zklock_shared->mutex);
+	if (index < 0)
+		return NULL;
+
+	entry = &entries[index];
+	entry->partition = hash_partition(hash);
+	entry->in_use = true;
+	entry->generation++;
+	entry->hash = hash;
+	entry->requests = -1;
+	entry->last_rc = 0;
+	entry->last_pid = 0;
+	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
+	{
+		entry->want[mode] = entry->held[mode] = 0;
+		entry->grant[mode].usable = false;
+		entry->grant[mode].token = 0;
+	}
+	/* the worker says otherwise when it first looks at the entry */
+	zklock_queue_init(&entry->queue, false);
+	strlcpy(entry->name, name, sizeof(entry->name));
+	entry->next = *hash_bucket(hash);
+	*hash_bucket(hash) = index;
+	return entry;
+}
+
+void
+zklock_entry_release(ZkLockEntry *entry)
+{
+	int32		index = zklock_entry_index(entry);
+	bool		dirty;
+	int32	   *link;
+
+	if (!entry->in_use || entry->requests >= 0 || !zklock_queue_idle(&entry->queue))
+		return;
+
+	for (link = hash_bucket(entry->hash); *link != index; link = &entries[*link].next)
+		;
+
+	SpinLockAcquire(&zklock_shared->mutex);
+	dirty = entry->dirty;
+	if (!dirty)
+	{
+		*link = entry->next;
+		entry->in_use = false;
+		entry->next = zklock_shared->free_entry;
+		zklock_shared->free_entry = index;
+	}
+	SpinLockRelease(&zklock_shared->mutex);
+	/* a dirty one is freed when the worker has looked at it */
+}
+
+void
+zklock_entry_set_dirty(ZkLockEntry *entry)
+{
+	Latch	   *latch;
+
+	SpinLockAcquire(&zklock_shared->mutex);
+	if (!entry->dirty)
+	{
+		int32		index = zklock_entry_index(entry);
+
+		entry->dirty = true;
+		entry->next_dirty = -1;
+		if (zklock_shared->last_dirty >= 0)
+			entries[zklock_shared->last_dirty].next_dirty = index;
+		else
+			zklock_shared->first_dirty = index;
+		zklock_shared->last_dirty = index;
+	}
+	latch = zklock_shared->worker_latch;
+	SpinLockRelease(&zklock_shared->mutex);
+	if (latch != NULL)
+		SetLatch(latch);
+}
+
+int32
+zklock_table_next_dirty(void)
+{
+	int32		index;
+
+	SpinLockAcquire(&zklock_shared->mutex);
+	index = zklock_shared->first_dirty;
+	if (index >= 0)
+	{
+		zklock_shared->first_dirty = entries[index].next_dirty;
+		if (zklock_shared->first_dirty < 0)
+			zklock_shared->last_dirty = -1;
+		entries[index].dirty = false;
+		entries[index].next_dirty = -1;
+	}
+	SpinLockRelease(&zklock_shared->mutex);
+	return index;
+}
+
+ZkLockEntry *
+zklock_table_find(const char *name)
+{
+	uint32		hash = hash_name(name);
+	LWLock	   *lock = partition_lock(hash_partition(hash));
+	ZkLockEntry *entry;
+
+	LWLockAcquire(lock, LW_SHARED);
+	entry = find_locked(name, hash);
+	LWLockRelease(lock);
+	return entry;
+}
+
+void
+zklock_entry_demand(const ZkLockEntry *entry, ZkLockEvent *event)
+{
+	event->type = ZKLOCK_EV_DEMAND;
+	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
+	{
+		event->needed[mode] = entry->want[mode] > 0 || entry->held[mode] > 0;
+		event->spent[mode] = !entry->grant[mode].usable;
+	}
+}
+
+/* ------------------------------------------------------------------------
+ * Requests
+ * ------------------------------------------------------------------------
+ */
+
+int32
+zklock_request_make(const char *name, ZkLockMode mode, ZkLockScope scope)
+{
+	uint32		hash = hash_name(name);
+	LWLock	   *lock = partition_lock(hash_partition(hash));
+	ZkLockEntry *entry;
+	ZkLockRequest *request;
+	int32		index;
+
+	SpinLockAcquire(&zklock_shared->mutex);
+	index = zklock_shared->free_request;
+	if (index >= 0)
+		zklock_shared->free_request = requests[index].next;
+	SpinLockRelease(&zklock_shared->mutex);
+	if (index < 0)
+		return -1;
+	request = &requests[index];
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	entry = find_locked(name, hash);
+	if (entry == NULL)
+		entry = make_locked(name, hash);
+	if (entry != NULL)
+	{
+		request->entry = zklock_entry_index(entry);
+		request->pid = MyProcPid;
+		request->mode = (uint8) mode;
+		request->state = ZKLOCK_REQUEST_LOCAL;
+		request->scope = (uint8) scope;
+		request->lost = request->failed = false;
+		request->failure_rc = 0;
+		request->count[ZKLOCK_TRANSACTION] = request->count[ZKLOCK_SESSION] = 0;
+		request->wait_start = GetCurrentTimestamp();
+		request->next = entry->requests;
+		entry->requests = index;
+	}
+	LWLockRelease(lock);
+
+	if (entry == NULL)
+	{
+		SpinLockAcquire(&zklock_shared->mutex);
+		request->next = zklock_shared->free_request;
+		zklock_shared->free_request = index;
+		SpinLockRelease(&zklock_shared->mutex);
+		return -1;
+	}
+	return index;
+}
+
+void
+zklock_request_end(int32 index)
+{
+	ZkLockRequest *request = zklock_request(index);
+	ZkLockEntry *entry = zklock_entry(request->entry);
+	ZkLockMode	mode = (ZkLockMode) request->mode;
+	bool		changed = false;
+	int32	   *link;
+
+	/* our request pins the entry, so the partition cannot change */
+	zklock_entry_lock(entry, LW_EXCLUSIVE);
+	if (request->state == ZKLOCK_REQUEST_WANTED && !request->failed)
+	{
+		entry->want[mode]--;
+		changed = true;
+	}
+	else if (request->state == ZKLOCK_REQUEST_HELD && !request->lost)
+	{
+		entry->held[mode]--;
+		changed = true;
+	}
+	Assert(entry->want[mode] >= 0 && entry->held[mode] >= 0);
+
+	/*
+	 * The last one out, or a waiter that is cancelled while the grant arrives
+	 * and leaves nobody behind: the grant has served.
+	 */
+	if (changed && entry->held[mode] == 0 &&
+		(request->state == ZKLOCK_REQUEST_HELD || entry->want[mode] == 0))
+		entry->grant[mode].usable = false;
+
+	for (link = &entry->requests; *link != index; link = &requests[*link].next)
+		;
+	*link = request->next;
+	request->entry = -1;
+
+	if (changed)
+		zklock_entry_set_dirty(entry);
+	else
+		zklock_entry_release(entry);
+	zklock_entry_unlock(entry);
+
+	SpinLockAcquire(&zklock_shared->mutex);
+	request->next = zklock_shared->free_request;
+	zklock_shared->free_request = index;
+	SpinLockRelease(&zklock_shared->mutex);
+}
+
+/* ------------------------------------------------------------------------
+ * The session
+ * ------------------------------------------------------------------------
+ */
+
+ZkSessionShared *
+zklock_session_lock(LWLockMode mode)
+{
+	LWLockAcquire(SESSION_LOCK, mode);
+	return &zklock_shared->session;
+}
+
+void
+zklock_session_unlock(void)
+{
+	LWLockRelease(SESSION_LOCK);
+}
+
+void
+zklock_session_read(ZkSessionShared *copy)
+{
+	*copy = *zklock_session_lock(LW_SHARED);
+	zklock_session_unlock();
+}
+
+void
+zklock_worker_wake(void)
+{
+	Latch	   *latch;
+
+	SpinLockAcquire(&zklock_shared->mutex);
+	latch = zklock_shared->worker_latch;
+	SpinLockRelease(&zklock_shared->mutex);
+	if (latch != NULL)
+		SetLatch(latch);
+}

@@ -1,0 +1,206 @@
+/*-------------------------------------------------------------------------
+ *
+ * table.h
+ *	  Shared memory: the lock table, and what everybody may know of the
+ *	  ZooKeeper session.
+ *
+ * The table has one entry a name that somebody on this server holds or waits
+ * for.  Backends state wishes in it (want, held); the worker alone moves the
+ * entry's queue and publishes its outcome (grant).  Who may touch what:
+ *
+ *	 the partition lock (an LWLock, by the name's hash) protects an entry's
+ *	 fields, its requests and the bucket chains of its partition;
+ *	 ZkLockShared.mutex (a spinlock) protects the free lists and the list of
+ *	 dirty entries; it is taken inside a partition lock, never around one;
+ *	 ZkLockShared.session_lock (an LWLock) protects the session's fields.
+ *
+ * No LWLock is held across a wait, and no two at once.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_TABLE_H
+#define ZKLOCK_TABLE_H
+
+#include "storage/condition_variable.h"
+#include "storage/latch.h"
+#include "storage/lwlock.h"
+#include "storage/spin.h"
+#include "utils/timestamp.h"
+
+#include "client.h"
+#include "protocol.h"
+
+/* A hold's scope. */
+typedef enum ZkLockScope
+{
+	ZKLOCK_TRANSACTION,
+	ZKLOCK_SESSION
+} ZkLockScope;
+
+#define ZKLOCK_NSCOPES 2
+
+typedef enum ZkRequestState
+{
+	ZKLOCK_REQUEST_LOCAL,		/* waits at level 1, or is about to */
+	ZKLOCK_REQUEST_WANTED,		/* counted in want[]: waits at level 2 */
+	ZKLOCK_REQUEST_HELD			/* counted in held[], unless lost */
+} ZkRequestState;
+
+/*
+ * One backend's part in one entry, in one mode.  It is made before the backend
+ * waits and freed when its last hold in the mode ends, so that nothing has to
+ * be allocated when a lock is granted or released.
+ */
+typedef struct ZkLockRequest
+{
+	int32		next;			/* of the same entry, or of the free list */
+	int32		entry;			/* -1: free */
+	int			pid;
+	uint8		mode;			/* ZkLockMode */
+	uint8		state;			/* ZkRequestState */
+	uint8		scope;			/* ZkLockScope waited for */
+	bool		lost;			/* held, and the grant is gone; by the worker */
+	bool		failed;			/* wanted, and refused; by the worker */
+	uint8		failure;		/* ZkLockFailure, if failed */
+	int			failure_rc;		/* ZooKeeper's code, or 0 */
+	uint32		count[ZKLOCK_NSCOPES];	/* holds, for zk_locks */
+	TimestampTz wait_start;
+} ZkLockRequest;
+
+/* What the worker has obtained, as backends see it. */
+typedef struct ZkLockGrant
+{
+	bool		usable;			/* holds may be taken on it.  The worker sets it,
+								 * the end of the last hold clears it */
+	int64		token;
+} ZkLockGrant;
+
+typedef struct ZkLockEntry
+{
+	int32		next;			/* of the same bucket, or of the free list */
+	int			partition;		/* never changes while in use */
+	bool		in_use;
+	uint32		generation;		/* of this slot: a late reply is recognised */
+	uint32		hash;
+	int32		requests;		/* first ZkLockRequest, or -1.  While there is
+								 * one, the entry stays */
+	int			want[ZKLOCK_NMODES];	/* requests in each state */
+	int			held[ZKLOCK_NMODES];
+	ZkLockGrant grant[ZKLOCK_NMODES];
+	ConditionVariable cv;		/* broadcast by the worker when grant, queue or
+								 * a request of the entry changed */
+	int			last_rc;		/* newest refusal by the ensemble; the worker's */
+	int			last_pid;		/* newest wish; goes into the contender's data */
+	ZkLockQueue queue;			/* written by the worker only */
+	char		name[ZKLOCK_NAME_MAX + 1];	/* UTF-8 */
+
+	/* protected by ZkLockShared.mutex */
+	bool		dirty;			/* on the worker's list */
+	int32		next_dirty;
+} ZkLockEntry;
+
+typedef enum ZkSessionState
+{
+	ZKLOCK_SESSION_STARTING,	/* no worker yet */
+	ZKLOCK_SESSION_CONNECTING,	/* no session, or not known whether it lives */
+	ZKLOCK_SESSION_CONNECTED,
+	ZKLOCK_SESSION_RECONNECTING,	/* connection lost, session may live */
+	ZKLOCK_SESSION_CLOSING		/* shutdown: nothing is granted any more */
+} ZkSessionState;
+
+/* The session.  Written by the worker only, under session_lock. */
+typedef struct ZkSessionShared
+{
+	ZkSessionState state;
+	int			worker_pid;		/* 0: none */
+	ZkSessionId id;				/* id.id 0: none to resume */
+	uint64		uuid_hi;		/* of this session's contenders */
+	uint64		next_uuid;
+	int			timeout_ms;		/* negotiated */
+	int64		not_connected_since;	/* ns of CLOCK_BOOTTIME */
+	int64		worker_started; /* the same clock */
+	char		server[128];	/* host:port */
+	char		hosts[1024];	/* connect string in use */
+	char		root[256];
+	char		attempts[1024]; /* what each host answered since the connection
+								 * was lost */
+	char		last_error[512];
+	TimestampTz last_error_at;
+} ZkSessionShared;
+
+#define ZKLOCK_NPARTITIONS 16
+
+typedef struct ZkLockShared
+{
+	slock_t		mutex;
+	int32		free_entry;
+	int32		free_request;
+	int32		first_dirty;
+	int32		last_dirty;
+	Latch	   *worker_latch;	/* NULL: no worker */
+
+	LWLockPadded *locks;		/* ZKLOCK_NPARTITIONS, then the session's */
+	ZkSessionShared session;
+
+	int			nentries;
+	int			nrequests;
+	int			nbuckets;		/* a power of 2 */
+	/* entries, requests and bucket heads follow */
+} ZkLockShared;
+
+/* NULL when not preloaded. */
+extern PGDLLIMPORT ZkLockShared *zklock_shared;
+
+/* For shmem_request_hook and shmem_startup_hook. */
+extern void zklock_table_request(void);
+extern void zklock_table_startup(void);
+
+/* --- entries ------------------------------------------------------------ */
+
+extern ZkLockEntry *zklock_entry(int32 index);
+extern int32 zklock_entry_index(const ZkLockEntry *entry);
+extern ZkLockRequest *zklock_request(int32 index);
+
+/*
+ * Make a request for "name" in "mode" by this backend, in state LOCAL, and the
+ * entry if there is none.  Returns the request's index, or -1 when the table
+ * is full.  Does not throw.
+ */
+extern int32 zklock_request_make(const char *name, ZkLockMode mode, ZkLockScope scope);
+
+/*
+ * Take the request out, whatever its state, and tell the worker what that
+ * changes.  Does not throw, wait for the network or allocate.
+ */
+extern void zklock_request_end(int32 request);
+
+/* Lock an entry that may be freed and used again at any time. */
+extern void zklock_entry_lock(ZkLockEntry *entry, LWLockMode mode);
+extern void zklock_entry_unlock(ZkLockEntry *entry);
+
+/* Put the entry on the worker's list and wake it.  With the entry locked. */
+extern void zklock_entry_set_dirty(ZkLockEntry *entry);
+
+/* --- for the worker ------------------------------------------------------ */
+
+/* Take one entry off the list of dirty ones; -1 if there is none. */
+extern int32 zklock_table_next_dirty(void);
+
+/* The entry of a name, or NULL.  The caller is the worker, which alone frees
+ * entries whose queue is not idle. */
+extern ZkLockEntry *zklock_table_find(const char *name);
+
+/* Free the entry if nothing refers to it any more.  With the entry locked. */
+extern void zklock_entry_release(ZkLockEntry *entry);
+
+/* Level-triggered demand of the entry, for ZKLOCK_EV_DEMAND.  Locked. */
+extern void zklock_entry_demand(const ZkLockEntry *entry, ZkLockEvent *event);
+
+/* --- the session ---------------------------------------------------------- */
+
+extern void zklock_session_read(ZkSessionShared *copy);
+extern ZkSessionShared *zklock_session_lock(LWLockMode mode);
+extern void zklock_session_unlock(void);
+extern void zklock_worker_wake(void);
+
+#endif							/* ZKLOCK_TABLE_H */

@@ -1,0 +1,278 @@
+/*-------------------------------------------------------------------------
+ *
+ * worker.c
+ *	  The background worker: the process around the session.
+ *
+ * It waits on its latch (backends changed the table), on the client's
+ * descriptor (the ensemble answered) and on the postmaster's death.
+ *
+ * How it ends matters more than how it runs:
+ *
+ *	 the postmaster is gone: leave at once and close nothing, since orphaned
+ *	 backends may still commit under their locks; the session times out;
+ *	 SIGTERM while the server stops: let the holds end, then close the session,
+ *	 so that other servers have our locks at once;
+ *	 SIGTERM otherwise (an administrator, a changed connect string), or an
+ *	 ERROR: leave the session to the successor, who resumes it.
+ *
+ * Interrupts are held for the whole life of the process.  Once SIGTERM has set
+ * ProcDiePending, even ereport(LOG) would act on it; here the main loop does.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+#include "compat.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "libpq/pqsignal.h"
+#include "miscadmin.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "storage/fd.h"
+#include "storage/ipc.h"
+#include "tcop/tcopprot.h"
+#include "utils/guc.h"
+#include "utils/pidfile.h"
+#include "utils/ps_status.h"
+
+#include "settings.h"
+#include "worker.h"
+
+/* A backstop: nothing should depend on it. */
+#define TICK_MS			1000
+
+/* How long the end of the server may wait for holds to end. */
+#define DRAIN_MS		60000
+
+/* A worker that ends sooner than this after its start had better not be
+ * followed at once. */
+#define RESTART_PAUSE_MS 1000
+
+static uint32 wait_event_main = 0;
+
+void
+zklock_worker_register(void)
+{
+	BackgroundWorker worker;
+
+	memset(&worker, 0, sizeof(worker));
+	worker.bgw_flags = BGWORKER_SHMEM_ACCESS;
+	worker.bgw_start_time = BgWorkerStart_PostmasterStart;
+	worker.bgw_restart_time = 0;
+	strlcpy(worker.bgw_library_name, "zklock", sizeof(worker.bgw_library_name));
+	strlcpy(worker.bgw_function_name, "zklock_worker_main", sizeof(worker.bgw_function_name));
+	strlcpy(worker.bgw_name, "zklock worker", sizeof(worker.bgw_name));
+	strlcpy(worker.bgw_type, "zklock worker", sizeof(worker.bgw_type));
+	RegisterBackgroundWorker(&worker);
+}
+
+/* Is the server on its way down?  The postmaster says so in its lock file. */
+static bool
+server_stopping(void)
+{
+	char		buf[1024];
+	int			fd = OpenTransientFile("postmaster.pid", O_RDONLY);
+	ssize_t		n;
+	char	   *line = buf;
+
+	if (fd < 0)
+		return false;
+	n = read(fd, buf, sizeof(buf) - 1);
+	CloseTransientFile(fd);
+	if (n <= 0)
+		return false;
+	buf[n] = '\0';
+	for (int i = 1; i < LOCK_FILE_LINE_PM_STATUS; i++)
+	{
+		line = strchr(line, '\n');
+		if (line == NULL)
+			return false;
+		line++;
+	}
+	return strncmp(line, PM_STATUS_STOPPING, strlen(PM_STATUS_STOPPING)) == 0;
+}
+
+/* Nobody shall wake us any more. */
+static void
+withdraw(int code, Datum arg)
+{
+	ZkSessionShared *s;
+
+	SpinLockAcquire(&zklock_shared->mutex);
+	zklock_shared->worker_latch = NULL;
+	SpinLockRelease(&zklock_shared->mutex);
+
+	s = zklock_session_lock(LW_EXCLUSIVE);
+	s->worker_pid = 0;
+	if (s->state == ZKLOCK_SESSION_CONNECTED)
+		s->not_connected_since = zklock_clock();
+	if (s->state != ZKLOCK_SESSION_CLOSING)
+		s->state = ZKLOCK_SESSION_STARTING;
+	zklock_session_unlock();
+}
+
+static void
+publish(void)
+{
+	ZkSessionShared *s = zklock_session_lock(LW_EXCLUSIVE);
+	int64		now = zklock_clock();
+	int64		pause = s->worker_started + INT64CONST(1000000) * RESTART_PAUSE_MS - now;
+
+	s->worker_pid = MyProcPid;
+	zklock_session_unlock();
+	before_shmem_exit(withdraw, 0);
+
+	SpinLockAcquire(&zklock_shared->mutex);
+	zklock_shared->worker_latch = MyLatch;
+	SpinLockRelease(&zklock_shared->mutex);
+
+	/* The predecessor did not live long. */
+	while (zklock_shared->session.worker_started != 0 && pause > 0 && !ProcDiePending)
+	{
+		int			rc = WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_POSTMASTER_DEATH,
+								   (long) (pause / 1000000 + 1), PG_WAIT_EXTENSION);
+
+		if (rc & WL_POSTMASTER_DEATH)
+			_exit(1);
+		ResetLatch(MyLatch);
+		pause -= zklock_clock() - now;
+		now = zklock_clock();
+	}
+
+	s = zklock_session_lock(LW_EXCLUSIVE);
+	s->worker_started = zklock_clock();
+	zklock_session_unlock();
+}
+
+static WaitEventSet *
+make_wait_set(void)
+{
+	WaitEventSet *set = zklock_create_wait_event_set(3);
+	int			fd = zklock_session_fd();
+
+	AddWaitEventToSet(set, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
+	AddWaitEventToSet(set, WL_POSTMASTER_DEATH, PGINVALID_SOCKET, NULL, NULL);
+	if (fd >= 0)
+		AddWaitEventToSet(set, WL_SOCKET_READABLE, fd, NULL, NULL);
+	return set;
+}
+
+static void
+reload(void)
+{
+	char		hosts[sizeof(zklock_shared->session.hosts)];
+
+	ProcessConfigFile(PGC_SIGHUP);
+	strlcpy(hosts, zklock_shared->session.hosts, sizeof(hosts));
+	if (strcmp(hosts, zklock_hosts) != 0)
+	{
+		/*
+		 * The library cannot change its servers safely (ZOOKEEPER-4699).  Our
+		 * successor resumes the session by the new connect string.
+		 */
+		ereport(LOG,
+				(errmsg("restarting to apply the new value of \"%s\"", "zklock.hosts")));
+		zklock_shared->session.worker_started = 0;	/* no pause: we meant it */
+		proc_exit(1);
+	}
+}
+
+/*
+ * SIGTERM.  Returns when the session is to be closed; does not return when it
+ * is left to a successor.
+ */
+static void
+begin_exit(void)
+{
+	if (!server_stopping())
+	{
+		ereport(LOG,
+				(errmsg("zklock worker terminated, leaving its ZooKeeper session to its successor")));
+		proc_exit(1);
+	}
+}
+
+void
+zklock_worker_main(Datum arg)
+{
+	WaitEventSet *set = NULL;
+	int			set_for = -1;
+	int64		drain_until = 0;
+	int64		next_tick = 0;
+	MemoryContext context;
+
+	HOLD_INTERRUPTS();
+	pqsignal(SIGTERM, die);
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	BackgroundWorkerUnblockSignals();
+
+	publish();
+	context = AllocSetContextCreate(TopMemoryContext, "zklock worker", ALLOCSET_DEFAULT_SIZES);
+	MemoryContextSwitchTo(context);
+
+	for (;;)
+	{
+		WaitEvent	event;
+		long		timeout = TICK_MS;
+		long		retry;
+		int			n;
+
+		MemoryContextReset(context);
+
+		if (ProcDiePending && drain_until == 0)
+		{
+			begin_exit();
+			drain_until = zklock_clock() + INT64CONST(1000000) * DRAIN_MS;
+		}
+		if (ConfigReloadPending)
+		{
+			ConfigReloadPending = false;
+			reload();
+		}
+
+		if (drain_until == 0)
+			zklock_session_open();
+		zklock_session_receive();
+		zklock_dispatch_dirty();
+
+		if (drain_until != 0)
+		{
+			bool		holds = zklock_dispatch_holds();
+
+			if (!holds || zklock_clock() > drain_until)
+			{
+				if (!holds)
+					zklock_session_close();
+				proc_exit(0);
+			}
+			timeout = 20;
+		}
+
+		if (set == NULL || set_for != zklock_session_opened() || zklock_session_fd() < 0)
+		{
+			if (set != NULL)
+				FreeWaitEventSet(set);
+			MemoryContextSwitchTo(TopMemoryContext);
+			set = make_wait_set();
+			MemoryContextSwitchTo(context);
+			set_for = zklock_session_opened();
+		}
+		retry = zklock_session_retry_in();
+		if (retry >= 0)
+			timeout = Min(timeout, retry);
+
+		n = WaitEventSetWait(set, timeout, &event, 1,
+							 zklock_wait_event(&wait_event_main, "ZkLockWorkerMain"));
+		if (n > 0 && (event.events & WL_POSTMASTER_DEATH))
+			_exit(1);
+		if (n > 0 && (event.events & WL_LATCH_SET))
+			ResetLatch(MyLatch);
+		if (zklock_clock() >= next_tick && zklock_session_client() != NULL)
+		{
+			zklock_dispatch_all(ZKLOCK_EV_TICK);
+			next_tick = zklock_clock() + INT64CONST(1000000) * TICK_MS;
+		}
+	}
+}

@@ -1,0 +1,65 @@
+/*-------------------------------------------------------------------------
+ *
+ * worker.h
+ *	  The background worker, which owns the ZooKeeper session.
+ *
+ * worker.c is the process: its start, loop, signals and end.  session.c opens,
+ * resumes, loses and closes the session.  dispatch.c carries protocol events
+ * and actions between the lock table and the session.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_WORKER_H
+#define ZKLOCK_WORKER_H
+
+#include "client.h"
+#include "protocol.h"
+#include "table.h"
+
+/* worker.c */
+extern void zklock_worker_register(void);
+extern PGDLLEXPORT void zklock_worker_main(Datum arg);
+
+/* session.c */
+
+/* Open the session, or resume the one in shared memory, unless it is open. */
+extern void zklock_session_open(void);
+
+/* Handle what the client has received. */
+extern void zklock_session_receive(void);
+
+/* Readable while messages wait; -1 while there is no client.  It changes when
+ * the session is opened anew: zklock_session_opened() counts that. */
+extern int	zklock_session_fd(void);
+extern int	zklock_session_opened(void);
+
+/* ms until zklock_session_open should be called (again). */
+extern long zklock_session_retry_in(void);
+
+/* End of the server: delete our contenders by closing the session. */
+extern void zklock_session_close(void);
+
+/* The client when requests may be sent, else NULL. */
+extern ZkClient *zklock_session_client(void);
+
+/* <root>/locks of the session. */
+extern const char *zklock_session_locks(void);
+
+/* Remember, and log, something that went wrong.  Shown in zk_session. */
+extern void zklock_session_error(const char *fmt,...) pg_attribute_printf(1, 2);
+
+/* dispatch.c */
+
+/* Look at every entry that backends have changed. */
+extern void zklock_dispatch_dirty(void);
+
+/* Feed a session event to every entry in use. */
+extern void zklock_dispatch_all(ZkLockEventType type);
+
+/* A reply or a watch event. */
+extern void zklock_dispatch_message(const ZkMessage *message);
+
+/* Does any backend of this server still hold a lock? */
+extern bool zklock_dispatch_holds(void);
+
+#endif							/* ZKLOCK_WORKER_H */

@@ -1,0 +1,60 @@
+/*-------------------------------------------------------------------------
+ *
+ * zklock.c
+ *	  Loading: hooks, settings, worker.
+ *
+ * Loaded without shared_preload_libraries (CREATE EXTENSION, pg_dump,
+ * pg_upgrade do that), the library defines its settings and nothing else; the
+ * SQL functions then say what is missing.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+#include "compat.h"
+
+#include "miscadmin.h"
+#include "storage/ipc.h"
+
+#include "settings.h"
+#include "table.h"
+#include "worker.h"
+
+ZKLOCK_MODULE_MAGIC;
+
+PGDLLEXPORT void _PG_init(void);
+
+static shmem_request_hook_type prev_shmem_request_hook = NULL;
+static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
+
+static void
+on_shmem_request(void)
+{
+	if (prev_shmem_request_hook)
+		prev_shmem_request_hook();
+	zklock_table_request();
+}
+
+static void
+on_shmem_startup(void)
+{
+	if (prev_shmem_startup_hook)
+		prev_shmem_startup_hook();
+	zklock_table_startup();
+}
+
+void
+_PG_init(void)
+{
+	zklock_define_settings(process_shared_preload_libraries_in_progress);
+	if (!process_shared_preload_libraries_in_progress)
+		return;
+
+	prev_shmem_request_hook = shmem_request_hook;
+	shmem_request_hook = on_shmem_request;
+	prev_shmem_startup_hook = shmem_startup_hook;
+	shmem_startup_hook = on_shmem_startup;
+
+	/* pg_upgrade's servers have no business in the ensemble */
+	if (!IsBinaryUpgrade)
+		zklock_worker_register();
+}

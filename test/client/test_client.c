@@ -1,0 +1,1098 @@
+/*-------------------------------------------------------------------------
+ *
+ * test_client.c
+ *	  Tests of client.c against a real ZooKeeper; TAP on standard output.
+ *
+ * The connect string comes from the environment variable ZK_HOSTS.  Where a
+ * test must hold, lose or cut what goes over the wire, the client connects
+ * through a small proxy in a process of its own, which is forked before the
+ * first thread exists.  A second process that leaves a session behind is this
+ * program again, with the argument "leave".
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "client.h"
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define SESSION_TIMEOUT		10000	/* ms */
+#define PATIENCE			20000	/* ms until a test gives up */
+
+static int	ntests = 0;
+static int	nfailed = 0;
+static char base[64];			/* directory of this run */
+
+/* ---------------------------------------------------------------------
+ * TAP
+ * ---------------------------------------------------------------------
+ */
+static bool
+__attribute__((format(printf, 2, 3)))
+ok(bool success, const char *format,...)
+{
+	va_list		args;
+
+	printf("%sok %d - ", success ? "" : "not ", ++ntests);
+	va_start(args, format);
+	vprintf(format, args);
+	va_end(args);
+	printf("\n");
+	fflush(stdout);
+	if (!success)
+		nfailed++;
+	return success;
+}
+
+static void
+bail_out(const char *why)
+{
+	printf("Bail out! %s\n", why);
+	exit(1);
+}
+
+/* ---------------------------------------------------------------------
+ * The proxy.  One connection at a time; commands on a socket pair, each
+ * answered when it is done by an int.
+ * ---------------------------------------------------------------------
+ */
+typedef enum ProxyCommand
+{
+	PROXY_HOLD = 'h',			/* keep what the client sends */
+	PROXY_HELD = 'n',			/* number of whole packets kept */
+	PROXY_PASS = 'p',			/* send what was kept, pass everything */
+	PROXY_MUTE = 'm',			/* throw away what the server sends */
+	PROXY_CUT = 'c'				/* close the connection, accept new ones */
+} ProxyCommand;
+
+static int	proxy_fd;
+static int	proxy_port;
+
+static bool
+send_all(int fd, const char *data, size_t len)
+{
+	while (len > 0)
+	{
+		ssize_t		n = send(fd, data, len, MSG_NOSIGNAL);
+
+		if (n <= 0)
+			return false;
+		data += n;
+		len -= (size_t) n;
+	}
+	return true;
+}
+
+static int
+count_packets(const char *data, size_t len)
+{
+	int			n = 0;
+
+	while (len >= 4)
+	{
+		uint32_t	size;
+
+		memcpy(&size, data, 4);
+		size = ntohl(size);
+		if (len < 4 + (size_t) size)
+			break;
+		data += 4 + size;
+		len -= 4 + size;
+		n++;
+	}
+	return n;
+}
+
+static void
+proxy_main(int listener, int control, const struct sockaddr *server,
+		   socklen_t server_len)
+{
+	static char held[1 << 20];
+	size_t		nheld = 0;
+	bool		hold = false;
+	bool		mute = false;
+	int			up = -1;
+	int			down = -1;
+
+	for (;;)
+	{
+		struct pollfd fds[4] = {
+			{control, POLLIN, 0},
+			{down < 0 ? listener : -1, POLLIN, 0},
+			{down, POLLIN, 0},
+			{up, POLLIN, 0}
+		};
+		char		buf[65536];
+		bool		close_both = false;
+
+		if (poll(fds, 4, -1) < 0)
+			_exit(1);
+		if (fds[2].revents)
+		{
+			ssize_t		n = recv(down, buf, sizeof(buf), 0);
+
+			if (n <= 0)
+				close_both = true;
+			else if (hold && nheld + (size_t) n <= sizeof(held))
+			{
+				memcpy(held + nheld, buf, (size_t) n);
+				nheld += (size_t) n;
+			}
+			else if (!send_all(up, buf, (size_t) n))
+				close_both = true;
+		}
+		if (fds[3].revents)
+		{
+			ssize_t		n = recv(up, buf, sizeof(buf), 0);
+
+			if (n <= 0)
+				close_both = true;
+			else if (!mute && !send_all(down, buf, (size_t) n))
+				close_both = true;
+		}
+		if (fds[1].revents)
+		{
+			int			one = 1;
+
+			down = accept(listener, NULL, NULL);
+			up = socket(server->sa_family, SOCK_STREAM, 0);
+			if (up < 0 || connect(up, server, server_len) < 0)
+				close_both = true;
+			else
+			{
+				setsockopt(up, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+				setsockopt(down, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+			}
+		}
+		if (fds[0].revents)
+		{
+			char		command;
+			int			answer = 0;
+
+			if (read(control, &command, 1) != 1)
+				_exit(0);
+			switch ((ProxyCommand) command)
+			{
+				case PROXY_HOLD:
+					hold = true;
+					break;
+				case PROXY_HELD:
+					answer = count_packets(held, nheld);
+					break;
+				case PROXY_PASS:
+					if (!send_all(up, held, nheld))
+						close_both = true;
+					nheld = 0;
+					hold = false;
+					mute = false;
+					break;
+				case PROXY_MUTE:
+					mute = true;
+					break;
+				case PROXY_CUT:
+					close_both = true;
+					break;
+			}
+			if (close_both)
+			{
+				close(up);
+				close(down);
+				up = down = -1;
+				close_both = false;
+				nheld = 0;
+				hold = mute = false;
+			}
+			if (write(control, &answer, sizeof(answer)) != sizeof(answer))
+				_exit(1);
+		}
+		if (close_both)
+		{
+			close(up);
+			close(down);
+			up = down = -1;
+			nheld = 0;
+			hold = mute = false;
+		}
+	}
+}
+
+/* Start the proxy in front of the first server of "hosts". */
+static void
+proxy_start(const char *hosts)
+{
+	char		host[256];
+	char	   *colon;
+	struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+	struct addrinfo *server;
+	struct sockaddr_in address = {.sin_family = AF_INET};
+	socklen_t	len = sizeof(address);
+	int			pair[2];
+	int			listener;
+
+	snprintf(host, sizeof(host), "%.*s", (int) strcspn(hosts, ",/"), hosts);
+	colon = strrchr(host, ':');
+	if (colon == NULL)
+		bail_out("no port in ZK_HOSTS");
+	*colon = '\0';
+	if (getaddrinfo(host, colon + 1, &hints, &server) != 0)
+		bail_out("cannot resolve ZK_HOSTS");
+
+	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	listener = socket(AF_INET, SOCK_STREAM, 0);
+	if (listener < 0 ||
+		bind(listener, (struct sockaddr *) &address, len) < 0 ||
+		listen(listener, 10) < 0 ||
+		getsockname(listener, (struct sockaddr *) &address, &len) < 0 ||
+		socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+		bail_out("cannot set up the proxy");
+	proxy_port = ntohs(address.sin_port);
+	proxy_fd = pair[0];
+	switch (fork())
+	{
+		case -1:
+			bail_out("cannot fork");
+			break;
+		case 0:
+			close(pair[0]);
+			proxy_main(listener, pair[1], server->ai_addr, server->ai_addrlen);
+			_exit(0);
+		default:
+			close(pair[1]);
+			close(listener);
+			freeaddrinfo(server);
+	}
+}
+
+static int
+proxy(ProxyCommand command)
+{
+	char		byte = (char) command;
+	int			answer = 0;
+
+	if (write(proxy_fd, &byte, 1) != 1 ||
+		read(proxy_fd, &answer, sizeof(answer)) != sizeof(answer))
+		bail_out("the proxy is gone");
+	return answer;
+}
+
+/* ---------------------------------------------------------------------
+ * Helpers
+ * ---------------------------------------------------------------------
+ */
+static void
+pause_ms(int ms)
+{
+	poll(NULL, 0, ms);
+}
+
+/* The next message, log lines too; NULL after "timeout" ms. */
+static ZkMessage *
+next_any(ZkClient *client, int timeout)
+{
+	int64_t		end = zklock_clock() + (int64_t) timeout * 1000000;
+
+	for (;;)
+	{
+		ZkMessage  *message = zklock_client_receive(client);
+		struct pollfd fd = {zklock_client_fd(client), POLLIN, 0};
+		int64_t		left = (end - zklock_clock()) / 1000000;
+
+		if (message != NULL)
+			return message;
+		if (left <= 0)
+			return NULL;
+		poll(&fd, 1, (int) left);
+	}
+}
+
+/* The next message that is no log line; NULL after PATIENCE. */
+static ZkMessage *
+next_message(ZkClient *client)
+{
+	int64_t		end = zklock_clock() + (int64_t) PATIENCE * 1000000;
+
+	for (;;)
+	{
+		int			left = (int) ((end - zklock_clock()) / 1000000);
+		ZkMessage  *message = left > 0 ? next_any(client, left) : NULL;
+
+		if (message == NULL)
+			return NULL;
+		if (message->type != ZKLOCK_MSG_LOG)
+			return message;
+		if (getenv("VERBOSE") != NULL)
+			printf("# log %d: %s\n", message->level, message->data);
+		zklock_client_free_message(message);
+	}
+}
+
+/* As above, and it must be of this type; else a failed test and NULL. */
+static ZkMessage *
+expect(ZkClient *client, ZkMessageType type, const char *what)
+{
+	ZkMessage  *message = next_message(client);
+
+	if (message == NULL)
+		ok(false, "%s: no message of type %d", what, type);
+	else if (message->type != type)
+	{
+		ok(false, "%s: expected type %d, got %d with code %d", what, type,
+		   message->type, message->rc);
+		zklock_client_free_message(message);
+		message = NULL;
+	}
+	return message;
+}
+
+/* A message of which only type and code matter. */
+static bool
+expect_rc(ZkClient *client, ZkMessageType type, int rc, const char *what)
+{
+	ZkMessage  *message = expect(client, type, what);
+	bool		good;
+
+	if (message == NULL)
+		return false;
+	good = ok(message->rc == rc, "%s (code %d)", what, message->rc);
+	zklock_client_free_message(message);
+	return good;
+}
+
+static ZkClient *
+open_client(const char *hosts, const ZkSessionId *resume, const char *what)
+{
+	char		error[200];
+	ZkClient   *client = zklock_client_open(hosts, SESSION_TIMEOUT, resume,
+											error, sizeof(error));
+
+	if (client == NULL)
+	{
+		printf("# %s: %s\n", what, error);
+		bail_out("cannot open");
+	}
+	return client;
+}
+
+static ZkClient *
+connect_client(const char *hosts, const ZkSessionId *resume, const char *what)
+{
+	ZkClient   *client = open_client(hosts, resume, what);
+
+	if (!expect_rc(client, ZKLOCK_MSG_CONNECTED, 0, what))
+		bail_out("cannot connect");
+	return client;
+}
+
+static ZkRequestTag
+tag(uint32_t kind)
+{
+	ZkRequestTag t = {
+		.kind = kind,
+		.entry = 0x80000000u + kind,
+		.generation = 0xfffffff0u + (kind & 15),
+		.slot = -(int32_t) kind,
+		.uuid = UINT64_C(0xfedcba9876543210) ^ kind,
+		.hash = UINT64_C(0x0123456789abcdef) + kind
+	};
+
+	return t;
+}
+
+static bool
+has_tag(const ZkMessage *message, uint32_t kind)
+{
+	ZkRequestTag t = tag(kind);
+
+	return message->tag.kind == t.kind && message->tag.entry == t.entry &&
+		message->tag.generation == t.generation &&
+		message->tag.slot == t.slot && message->tag.uuid == t.uuid &&
+		message->tag.hash == t.hash;
+}
+
+static bool
+listed(const ZkMessage *message, const char *name)
+{
+	for (int i = 0; i < message->nchildren; i++)
+		if (strcmp(message->children[i], name) == 0)
+			return true;
+	return false;
+}
+
+static const char *
+last_part(const char *path)
+{
+	return strrchr(path, '/') + 1;
+}
+
+/* Close within "limit" ms. */
+static void
+close_quickly(ZkClient *client, int limit, const char *what)
+{
+	int64_t		start = zklock_clock();
+	int			ms;
+
+	zklock_client_close(client);
+	ms = (int) ((zklock_clock() - start) / 1000000);
+	ok(ms < limit, "%s: closed in %d ms", what, ms);
+}
+
+/* ---------------------------------------------------------------------
+ * Tests
+ * ---------------------------------------------------------------------
+ */
+
+#define MAX_TASKS 64
+
+static int
+tasks(int *tid)
+{
+	DIR		   *dir = opendir("/proc/self/task");
+	struct dirent *entry;
+	int			n = 0;
+
+	while (dir != NULL && (entry = readdir(dir)) != NULL && n < MAX_TASKS)
+		if (atoi(entry->d_name) > 0)
+			tid[n++] = atoi(entry->d_name);
+	if (dir != NULL)
+		closedir(dir);
+	return n;
+}
+
+static void *
+thread_nothing(void *argument)
+{
+	return argument;
+}
+
+static void
+test_signals(const char *hosts)
+{
+	int			before[MAX_TASKS];
+	int			after[MAX_TASKS];
+	int			nbefore;
+	pthread_t	thread;
+	int			nafter;
+	int			nblocked = 0;
+	int			nnew = 0;
+	sigset_t	mask;
+	sigset_t	restored;
+	sigset_t	all;
+	unsigned long long want = 0;
+	ZkClient   *client;
+
+	/* the thread sanitizer starts a thread of its own with the first one */
+	if (pthread_create(&thread, NULL, thread_nothing, NULL) == 0)
+		pthread_join(thread, NULL);
+	nbefore = tasks(before);
+
+	/* what sigfillset means, without the two that cannot be blocked */
+	sigfillset(&all);
+	for (int sig = 1; sig <= 64; sig++)
+		if (sigismember(&all, sig) == 1 && sig != SIGKILL && sig != SIGSTOP)
+			want |= 1ULL << (sig - 1);
+
+	sigemptyset(&mask);
+	sigaddset(&mask, SIGUSR2);
+	pthread_sigmask(SIG_SETMASK, &mask, NULL);
+	client = connect_client(hosts, NULL, "open");
+	pthread_sigmask(SIG_SETMASK, NULL, &restored);
+	ok(sigismember(&restored, SIGUSR2) == 1 &&
+	   sigismember(&restored, SIGTERM) == 0,
+	   "the main thread's signal mask is as before");
+	sigemptyset(&mask);
+	pthread_sigmask(SIG_SETMASK, &mask, NULL);
+
+	nafter = tasks(after);
+	for (int i = 0; i < nafter; i++)
+	{
+		bool		old = false;
+		char		path[64];
+		char		line[256];
+		FILE	   *file;
+
+		for (int j = 0; j < nbefore; j++)
+			old = old || before[j] == after[i];
+		if (old)
+			continue;
+		nnew++;
+		snprintf(path, sizeof(path), "/proc/self/task/%d/status", after[i]);
+		file = fopen(path, "r");
+		while (file != NULL && fgets(line, sizeof(line), file) != NULL)
+			if (strncmp(line, "SigBlk:", 7) == 0 &&
+				(strtoull(line + 7, NULL, 16) & want) == want)
+				nblocked++;
+		if (file != NULL)
+			fclose(file);
+	}
+	ok(nnew == 2 && nblocked == 2,
+	   "%d threads of the library, %d with all signals blocked", nnew, nblocked);
+	close_quickly(client, 1000, "connected");
+	ok(tasks(after) == nbefore, "close has ended the threads");
+}
+
+static void
+test_session(const char *hosts)
+{
+	ZkClient   *client;
+	ZkSessionId session;
+	ZkRequestTag t = tag(1);
+	ZkMessage  *message;
+	char		server[128];
+	int			timeout = 0;
+	bool		known;
+	int			rc;
+
+	client = open_client(hosts, NULL, "session");
+	ok(!zklock_client_session(client, &session, &timeout),
+	   "no session before CONNECTED");
+	rc = zklock_client_sync(client, "/", &t);
+	ok(rc == ZKLOCK_ZCONNECTIONLOSS,
+	   "a request before CONNECTED is refused (%s)", zklock_client_strerror(rc));
+	expect_rc(client, ZKLOCK_MSG_CONNECTED, 0, "connected");
+	ok(zklock_client_connected(client), "and says so");
+	known = zklock_client_session(client, &session, &timeout);
+	ok(known && session.id != 0 && timeout == SESSION_TIMEOUT,
+	   "session %#llx, timeout %d ms", (unsigned long long) session.id, timeout);
+	zklock_client_server(client, server, sizeof(server));
+	ok(strchr(server, ':') != NULL, "server %s", server);
+
+	rc = zklock_client_create(client, "no slash", "", 0,
+							  ZKLOCK_CREATE_PERSISTENT, &t);
+	ok(rc < 0, "a bad path is refused (%s)", zklock_client_strerror(rc));
+	ok(zklock_client_sync(client, "/", &t) == ZKLOCK_ZOK, "sync");
+	message = expect(client, ZKLOCK_MSG_SYNCED, "and nothing before its reply");
+	if (message != NULL)
+		ok(message->rc == 0 && has_tag(message, 1) && message->sent_at > 0 &&
+		   message->received_at > message->sent_at,
+		   "synced in %d us", (int) ((message->received_at - message->sent_at) / 1000));
+	zklock_client_free_message(message);
+	zklock_client_close(client);
+}
+
+/* Directories, then contenders and listings pipelined. */
+static void
+test_requests(const char *proxied)
+{
+	enum
+	{
+		N = 100
+	};
+	ZkClient   *client = connect_client(proxied, NULL, "requests");
+	ZkSessionId session;
+	ZkRequestTag t;
+	ZkMessage  *created[N];
+	ZkMessage  *message;
+	char		dir[128];
+	char		path[256];
+	int			npackets = 0;
+	int			bad = 0;
+	int64_t		czxid = 0;
+	bool		good = true;
+
+	zklock_client_session(client, &session, NULL);
+
+	t = tag(1);
+	zklock_client_create(client, base, "", 0, ZKLOCK_CREATE_PERSISTENT, &t);
+	message = expect(client, ZKLOCK_MSG_CREATED, "persistent");
+	ok(message != NULL && message->rc == 0 && strcmp(message->path, base) == 0,
+	   "persistent directory");
+	zklock_client_free_message(message);
+
+	snprintf(dir, sizeof(dir), "%s/dir", base);
+	t = tag(2);
+	zklock_client_create(client, dir, "d\0ta", 4, ZKLOCK_CREATE_CONTAINER, &t);
+	message = expect(client, ZKLOCK_MSG_CREATED, "container");
+	ok(message != NULL && message->rc == 0 && has_tag(message, 2) &&
+	   strcmp(message->path, dir) == 0 && message->czxid > 0 &&
+	   message->ephemeral_owner != session.id,
+	   "container: path, czxid %#llx, owner %#llx",
+	   message != NULL ? (unsigned long long) message->czxid : 0,
+	   message != NULL ? (unsigned long long) message->ephemeral_owner : 0);
+	if (message != NULL)
+		czxid = message->czxid;
+	zklock_client_free_message(message);
+
+	zklock_client_create(client, dir, "", 0, ZKLOCK_CREATE_CONTAINER, &t);
+	expect_rc(client, ZKLOCK_MSG_CREATED, ZKLOCK_ZNODEEXISTS, "again: exists");
+
+	t = tag(3);
+	zklock_client_get(client, dir, false, &t);
+	message = expect(client, ZKLOCK_MSG_GOT, "get");
+	ok(message != NULL && message->rc == 0 && has_tag(message, 3) &&
+	   message->czxid == czxid && message->datalen == 4 &&
+	   memcmp(message->data, "d\0ta", 5) == 0,
+	   "get: data with a NUL in it, a NUL behind it, same czxid");
+	zklock_client_free_message(message);
+
+	/* The proxy has both packets before the first answer can exist. */
+	snprintf(path, sizeof(path), "%s/_c_x-lock-", dir);
+	proxy(PROXY_HOLD);
+	t = tag(4);
+	zklock_client_create(client, path, "{}", 2,
+						 ZKLOCK_CREATE_EPHEMERAL_SEQUENTIAL, &t);
+	t = tag(5);
+	zklock_client_list(client, dir, &t);
+	for (int i = 0; i < 500 && npackets < 2; i++)
+	{
+		pause_ms(10);
+		npackets = proxy(PROXY_HELD);
+	}
+	proxy(PROXY_PASS);
+	ok(npackets == 2, "create and listing leave together: %d packets", npackets);
+	created[0] = expect(client, ZKLOCK_MSG_CREATED, "pipelined create");
+	message = expect(client, ZKLOCK_MSG_LISTED, "pipelined listing");
+	ok(created[0] != NULL && created[0]->rc == 0 && has_tag(created[0], 4) &&
+	   strcmp(last_part(created[0]->path), "_c_x-lock-0000000000") == 0 &&
+	   created[0]->czxid > czxid && created[0]->ephemeral_owner == session.id,
+	   "contender: sequence number, later czxid, owner");
+	ok(message != NULL && message->rc == 0 && has_tag(message, 5) &&
+	   message->nchildren == 1 &&
+	   listed(message, "_c_x-lock-0000000000"),
+	   "the listing shows the contender created just before");
+	zklock_client_free_message(message);
+
+	for (int i = 1; i < N; i++)
+	{
+		t = tag(100 + (uint32_t) i);
+		zklock_client_create(client, path, "{}", 2,
+							 ZKLOCK_CREATE_EPHEMERAL_SEQUENTIAL, &t);
+		zklock_client_list(client, dir, &t);
+	}
+	for (int i = 1; i < N; i++)
+	{
+		created[i] = expect(client, ZKLOCK_MSG_CREATED, "one of many");
+		message = expect(client, ZKLOCK_MSG_LISTED, "its listing");
+		if (created[i] == NULL || created[i]->rc != 0 || message == NULL ||
+			created[i - 1] == NULL ||
+			!has_tag(created[i], 100 + (uint32_t) i) ||
+			!has_tag(message, 100 + (uint32_t) i) ||
+			message->nchildren != i + 1 ||
+			!listed(message, last_part(created[i]->path)) ||
+			created[i]->czxid <= created[i - 1]->czxid)
+			bad++;
+		zklock_client_free_message(message);
+	}
+	ok(bad == 0, "%d creates and listings, each with its tag, in order, "
+	   "czxids rising", N - 1);
+
+	/* a failed listing, and deletes */
+	t = tag(6);
+	snprintf(path, sizeof(path), "%s/absent", base);
+	zklock_client_list(client, path, &t);
+	expect_rc(client, ZKLOCK_MSG_LISTED, ZKLOCK_ZNONODE, "listing of nothing");
+	zklock_client_set(client, path, "", 0, &t);
+	expect_rc(client, ZKLOCK_MSG_SET, ZKLOCK_ZNONODE, "set of nothing");
+	for (int i = 0; i < N; i++)
+	{
+		t = tag((uint32_t) i);
+		if (created[i] != NULL)
+			zklock_client_delete(client, created[i]->path, &t);
+	}
+	for (int i = 0; i < N; i++)
+	{
+		if (created[i] == NULL)
+			continue;
+		message = expect(client, ZKLOCK_MSG_DELETED, "delete");
+		good = good && message != NULL && message->rc == 0 &&
+			has_tag(message, (uint32_t) i);
+		zklock_client_free_message(message);
+	}
+	ok(good, "deleted them all");
+	zklock_client_list(client, dir, &t);
+	message = expect(client, ZKLOCK_MSG_LISTED, "empty");
+	ok(message != NULL && message->rc == 0 && message->nchildren == 0,
+	   "empty listing");
+	zklock_client_free_message(message);
+	t = tag(7);
+	zklock_client_delete(client, created[0] ? created[0]->path : dir, &t);
+	expect_rc(client, ZKLOCK_MSG_DELETED, ZKLOCK_ZNONODE, "delete of nothing");
+
+	for (int i = 0; i < N; i++)
+		zklock_client_free_message(created[i]);
+	zklock_client_close(client);
+}
+
+static void
+test_watches(const char *hosts)
+{
+	ZkClient   *a = connect_client(hosts, NULL, "watcher");
+	ZkClient   *b = connect_client(hosts, NULL, "other");
+	ZkRequestTag t = tag(1);
+	ZkMessage  *message;
+	char		path[128];
+	char		absent[128];
+
+	snprintf(path, sizeof(path), "%s/watched", base);
+	snprintf(absent, sizeof(absent), "%s/absent", base);
+
+	zklock_client_create(b, path, "1", 1, ZKLOCK_CREATE_EPHEMERAL, &t);
+	expect_rc(b, ZKLOCK_MSG_CREATED, 0, "node");
+
+	zklock_client_get(a, path, true, &t);
+	expect_rc(a, ZKLOCK_MSG_GOT, 0, "get with watch");
+	zklock_client_set(b, path, "2", 1, &t);
+	expect_rc(b, ZKLOCK_MSG_SET, 0, "set by the other");
+	message = expect(a, ZKLOCK_MSG_NODE_CHANGED, "data change");
+	ok(message != NULL && strcmp(message->path, path) == 0,
+	   "data change seen, with its path");
+	zklock_client_free_message(message);
+
+	zklock_client_get(a, path, true, &t);
+	message = expect(a, ZKLOCK_MSG_GOT, "get again");
+	ok(message != NULL && message->datalen == 1 && message->data[0] == '2',
+	   "watch set again");
+	zklock_client_free_message(message);
+	zklock_client_get(a, absent, true, &t);
+	expect_rc(a, ZKLOCK_MSG_GOT, ZKLOCK_ZNONODE, "get with watch of nothing");
+	zklock_client_create(b, absent, "", 0, ZKLOCK_CREATE_EPHEMERAL, &t);
+	expect_rc(b, ZKLOCK_MSG_CREATED, 0, "which then appears");
+	zklock_client_delete(b, path, &t);
+	expect_rc(b, ZKLOCK_MSG_DELETED, 0, "delete by the other");
+	message = expect(a, ZKLOCK_MSG_NODE_DELETED, "deletion");
+	ok(message != NULL && strcmp(message->path, path) == 0,
+	   "deletion seen, with its path, and no event from the absent one");
+	zklock_client_free_message(message);
+
+	/* the end of a session deletes its nodes, and fires watches */
+	zklock_client_get(a, absent, true, &t);
+	expect_rc(a, ZKLOCK_MSG_GOT, 0, "watch on an ephemeral node");
+	zklock_client_close(b);
+	message = expect(a, ZKLOCK_MSG_NODE_DELETED, "close of the owner");
+	ok(message != NULL && strcmp(message->path, absent) == 0,
+	   "the owner's close is seen as a deletion");
+	zklock_client_free_message(message);
+	zklock_client_close(a);
+}
+
+/* What is open when the connection breaks is answered before CONNECTED. */
+static void
+test_loss(const char *proxied)
+{
+	ZkClient   *client = connect_client(proxied, NULL, "connection loss");
+	ZkRequestTag t;
+	ZkMessage  *message;
+	ZkSessionId before;
+	ZkSessionId after;
+	char		path[128];
+	char		line[64];
+
+	zklock_client_session(client, &before, NULL);
+
+	/* requests that never arrive */
+	proxy(PROXY_HOLD);
+	for (uint32_t i = 1; i <= 3; i++)
+	{
+		t = tag(i);
+		zklock_client_sync(client, "/", &t);
+	}
+	while (proxy(PROXY_HELD) < 3)
+		pause_ms(10);
+	proxy(PROXY_CUT);
+	expect_rc(client, ZKLOCK_MSG_DISCONNECTED, 0, "disconnected");
+	ok(zklock_client_sync(client, "/", &t) == ZKLOCK_ZCONNECTIONLOSS,
+	   "no request between DISCONNECTED and CONNECTED");
+	for (uint32_t i = 1; i <= 3; i++)
+	{
+		message = expect(client, ZKLOCK_MSG_SYNCED, "lost reply");
+		ok(message != NULL && message->rc == ZKLOCK_ZCONNECTIONLOSS &&
+		   has_tag(message, i), "lost request %u is answered", i);
+		zklock_client_free_message(message);
+	}
+	expect_rc(client, ZKLOCK_MSG_CONNECTED, 0, "then connected");
+	ok(zklock_client_session(client, &after, NULL) && after.id == before.id,
+	   "to the same session");
+
+	/* a create that arrives, and whose reply does not */
+	snprintf(path, sizeof(path), "%s/replylost-", base);
+	proxy(PROXY_MUTE);
+	t = tag(4);
+	zklock_client_create(client, path, "", 0,
+						 ZKLOCK_CREATE_EPHEMERAL_SEQUENTIAL, &t);
+	pause_ms(300);
+	proxy(PROXY_CUT);
+	expect_rc(client, ZKLOCK_MSG_DISCONNECTED, 0, "cut after a create");
+	expect_rc(client, ZKLOCK_MSG_CREATED, ZKLOCK_ZCONNECTIONLOSS, "reply lost");
+	expect_rc(client, ZKLOCK_MSG_CONNECTED, 0, "connected again");
+	zklock_client_sync(client, base, &t);
+	zklock_client_list(client, base, &t);
+	expect_rc(client, ZKLOCK_MSG_SYNCED, 0, "sync");
+	message = expect(client, ZKLOCK_MSG_LISTED, "list");
+	ok(message != NULL && message->nchildren == 2,
+	   "sync and listing find the node");
+	zklock_client_free_message(message);
+
+	/*
+	 * A request made after the library has reconnected, but before we have
+	 * read of it.  It is carried out, and answered as lost in time.
+	 */
+	proxy(PROXY_CUT);
+	while (zklock_client_connected(client))
+		pause_ms(1);
+	while (!zklock_client_connected(client))
+		pause_ms(1);
+	snprintf(path, sizeof(path), "%s/straddler", base);
+	t = tag(5);
+	ok(zklock_client_create(client, path, "", 0, ZKLOCK_CREATE_EPHEMERAL,
+							&t) == ZKLOCK_ZOK, "request between two connections");
+	pause_ms(200);
+	t = tag(6);
+	ok(zklock_client_sync(client, "/", &t) == ZKLOCK_ZOK, "and another");
+	expect_rc(client, ZKLOCK_MSG_DISCONNECTED, 0, "disconnected");
+	message = expect(client, ZKLOCK_MSG_CREATED, "straddler");
+	ok(message != NULL && message->rc == ZKLOCK_ZCONNECTIONLOSS &&
+	   has_tag(message, 5) && message->path == NULL, "first is answered as lost");
+	zklock_client_free_message(message);
+	message = expect(client, ZKLOCK_MSG_SYNCED, "straddler 2");
+	ok(message != NULL && message->rc == ZKLOCK_ZCONNECTIONLOSS &&
+	   has_tag(message, 6), "so is the second");
+	zklock_client_free_message(message);
+	expect_rc(client, ZKLOCK_MSG_CONNECTED, 0, "then connected");
+	t = tag(7);
+	zklock_client_get(client, path, false, &t);
+	message = expect(client, ZKLOCK_MSG_GOT, "no second answer");
+	ok(message != NULL && message->rc == 0 && has_tag(message, 7),
+	   "the node is there, and nothing is answered twice");
+	zklock_client_free_message(message);
+
+	/* close with requests open */
+	proxy(PROXY_HOLD);
+	for (int i = 0; i < 100; i++)
+		zklock_client_list(client, base, &t);
+	proxy(PROXY_CUT);
+	snprintf(line, sizeof(line), "cut, 100 requests open");
+	close_quickly(client, 5000, line);
+}
+
+/* Run as a second process: make a session with nodes, and leave. */
+static int
+leave_session(const char *hosts, const char *dir)
+{
+	ZkClient   *client = open_client(hosts, NULL, "leave");
+	ZkMessage  *message = next_message(client);
+	ZkSessionId session;
+	ZkRequestTag t = tag(1);
+	char		path[256];
+
+	snprintf(path, sizeof(path), "%s/left", dir);
+	if (message == NULL || message->type != ZKLOCK_MSG_CONNECTED)
+		return 1;
+	zklock_client_free_message(message);
+	zklock_client_create(client, path, "", 0, ZKLOCK_CREATE_EPHEMERAL, &t);
+	message = next_message(client);
+	if (message == NULL || message->rc != 0)
+		return 1;
+	zklock_client_free_message(message);
+	zklock_client_session(client, &session, NULL);
+	printf("%llx ", (unsigned long long) session.id);
+	for (int i = 0; i < ZKLOCK_PASSWORD_LEN; i++)
+		printf("%02x", (unsigned char) session.password[i]);
+	printf("\n");
+	fflush(stdout);
+	_exit(0);
+}
+
+static void
+test_resume(const char *hosts, const char *program)
+{
+	ZkSessionId left;
+	ZkSessionId now;
+	ZkClient   *client;
+	ZkMessage  *message;
+	ZkRequestTag t = tag(1);
+	unsigned long long id = 0;
+	char		password[64] = "";
+	char		command[1024];
+	char		path[256];
+	FILE	   *child;
+	int			n;
+
+	snprintf(command, sizeof(command), "'%s' leave '%s' '%s'", program, hosts, base);
+	child = popen(command, "r");
+	n = child != NULL ? fscanf(child, "%llx %63s", &id, password) : 0;
+	if (child != NULL)
+		pclose(child);
+	if (!ok(n == 2, "a process leaves session %#llx", id))
+		return;
+	left.id = (int64_t) id;
+	for (int i = 0; i < ZKLOCK_PASSWORD_LEN; i++)
+	{
+		unsigned int byte;
+
+		if (sscanf(password + 2 * i, "%2x", &byte) != 1)
+			bail_out("bad password");
+		left.password[i] = (char) byte;
+	}
+
+	client = connect_client(hosts, &left, "resume");
+	zklock_client_session(client, &now, NULL);
+	ok(now.id == left.id, "the same session");
+	snprintf(path, sizeof(path), "%s/left", base);
+	zklock_client_get(client, path, true, &t);
+	message = expect(client, ZKLOCK_MSG_GOT, "node left");
+	ok(message != NULL && message->rc == 0 && message->ephemeral_owner == left.id,
+	   "its ephemeral node lives on");
+	zklock_client_free_message(message);
+	close_quickly(client, 1000, "resumed");
+
+	client = connect_client(hosts, NULL, "new session");
+	zklock_client_session(client, &now, NULL);
+	ok(now.id != left.id, "a new session");
+	zklock_client_get(client, path, false, &t);
+	expect_rc(client, ZKLOCK_MSG_GOT, ZKLOCK_ZNONODE, "close has removed the node");
+	zklock_client_close(client);
+
+	client = open_client(hosts, &left, "resume what was closed");
+	expect_rc(client, ZKLOCK_MSG_EXPIRED, 0, "resuming it gives EXPIRED");
+	ok(!zklock_client_connected(client), "not connected");
+	ok(zklock_client_sync(client, "/", &t) != ZKLOCK_ZOK, "takes no request");
+	close_quickly(client, 1000, "expired");
+}
+
+static void
+test_unreachable(void)
+{
+	char		error[300] = "";
+	char		server[128];
+	ZkClient   *client;
+	ZkMessage  *message;
+	bool		found = false;
+	int			nlogs = 0;
+	int			nnotes = 0;
+	int			port;
+	char		hosts[64];
+	struct sockaddr_in address = {.sin_family = AF_INET};
+	socklen_t	len = sizeof(address);
+	int			sock = socket(AF_INET, SOCK_STREAM, 0);
+
+	/* a port that is bound and not listening refuses */
+	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	if (bind(sock, (struct sockaddr *) &address, len) < 0 ||
+		getsockname(sock, (struct sockaddr *) &address, &len) < 0)
+		bail_out("cannot bind");
+	port = ntohs(address.sin_port);
+	snprintf(hosts, sizeof(hosts), "127.0.0.1:%d", port);
+
+	client = open_client(hosts, NULL, "unreachable");
+	while (!found && (message = next_any(client, PATIENCE)) != NULL)
+	{
+		found = message->type == ZKLOCK_MSG_LOG && message->level == 1 &&
+			strstr(message->data, hosts) != NULL &&
+			strstr(message->data, "Connection refused") != NULL;
+		if (found)
+			ok(true, "log: %s", message->data);
+		zklock_client_free_message(message);
+	}
+	if (!found)
+		ok(false, "a log line names host and error");
+	zklock_client_server(client, server, sizeof(server));
+	ok(strcmp(server, hosts) == 0, "server tried is %s", server);
+	close_quickly(client, 1000, "unreachable");
+
+	/* many attempts, nobody reads the log */
+	client = zklock_client_open(hosts, 300, NULL, error, sizeof(error));
+	pause_ms(4000);
+	while ((message = next_any(client, 0)) != NULL)
+	{
+		if (message->type == ZKLOCK_MSG_LOG &&
+			strstr(message->data, "were dropped") != NULL)
+		{
+			printf("# after %d lines: %s\n", nlogs, message->data);
+			nnotes++;
+			zklock_client_free_message(message);
+			break;
+		}
+		nlogs++;
+		zklock_client_free_message(message);
+	}
+	ok(nnotes == 1 && nlogs >= 256 && nlogs < 300,
+	   "the log waits in %d lines and a note", nlogs);
+	zklock_client_close(client);
+	close(sock);
+
+	errno = 0;
+	client = zklock_client_open("nosuchhost.invalid:2181", 1000, NULL,
+								error, sizeof(error));
+	ok(client == NULL && errno != 0 && error[0] != '\0',
+	   "a name that does not resolve: \"%s\" (%s)", error, strerror(errno));
+	client = zklock_client_open("", 1000, NULL, error, sizeof(error));
+	ok(client == NULL && errno != 0 && error[0] != '\0',
+	   "an empty connect string: \"%s\" (%s)", error, strerror(errno));
+	client = zklock_client_open("127.0.0.1", 1000, NULL, error, sizeof(error));
+	ok(client == NULL && error[0] != '\0', "no port: \"%s\"", error);
+}
+
+static void
+clean_up(const char *hosts)
+{
+	ZkClient   *client = connect_client(hosts, NULL, "clean up");
+	ZkRequestTag t = tag(1);
+	ZkMessage  *message;
+	char		path[256];
+	int			n = 0;
+
+	/* ephemeral nodes too: the session closed while cut off lives on a while */
+	zklock_client_list(client, base, &t);
+	message = expect(client, ZKLOCK_MSG_LISTED, "clean up");
+	for (int i = 0; message != NULL && i < message->nchildren; i++, n++)
+	{
+		snprintf(path, sizeof(path), "%s/%s", base, message->children[i]);
+		zklock_client_delete(client, path, &t);
+	}
+	zklock_client_free_message(message);
+	while (n-- > 0)
+		zklock_client_free_message(next_message(client));
+	zklock_client_delete(client, base, &t);
+	expect_rc(client, ZKLOCK_MSG_DELETED, 0, "no node is left");
+	zklock_client_close(client);
+}
+
+int
+main(int argc, char **argv)
+{
+	const char *hosts = getenv("ZK_HOSTS");
+	char		proxied[300];
+	const char *chroot;
+
+	signal(SIGPIPE, SIG_IGN);
+	if (argc == 4 && strcmp(argv[1], "leave") == 0)
+		return leave_session(argv[2], argv[3]);
+
+	if (hosts == NULL || hosts[0] == '\0')
+	{
+		printf("1..0 # SKIP ZK_HOSTS is not set\n");
+		return 0;
+	}
+	snprintf(base, sizeof(base), "/zklock-test-client-%ld-%lld", (long) getpid(),
+			 (long long) (zklock_clock() / 1000000));
+	proxy_start(hosts);
+	chroot = strchr(hosts, '/');
+	snprintf(proxied, sizeof(proxied), "127.0.0.1:%d%s", proxy_port,
+			 chroot != NULL ? chroot : "");
+
+	test_signals(hosts);
+	test_session(hosts);
+	test_requests(proxied);
+	test_watches(hosts);
+	test_loss(proxied);
+	test_resume(hosts, argv[0]);
+	test_unreachable();
+	clean_up(hosts);
+
+	printf("1..%d\n", ntests);
+	close(proxy_fd);
+	return nfailed == 0 ? 0 : 1;
+}

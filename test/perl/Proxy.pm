@@ -1,0 +1,315 @@
+# Proxy - a stretch of bad network between one client and one ZooKeeper server.
+#
+#   my $proxy = Proxy->new($zk->host);
+#   ... zklock.hosts = $proxy->host ...
+#   $proxy->lose_reply('create', '/job/');    # the next such reply
+#   $proxy->hole;  ...;  $proxy->heal;
+#
+# The proxy is a process that serves until the test ends, however that ends: it
+# notices the end of its standard input.  Each method has taken effect when it
+# returns.
+package Proxy;
+
+use strict;
+use warnings;
+
+use Carp;
+use IO::Select;
+use IO::Socket::INET;
+use IPC::Open2;
+use Time::HiRes qw(time);
+use ZooKeeper;
+
+my %opcode_name = (
+	-11 => 'close', -10 => 'session',
+	1 => 'create', 2 => 'delete', 3 => 'exists', 4 => 'get', 5 => 'set',
+	8 => 'children', 9 => 'sync', 11 => 'ping', 12 => 'children',
+	15 => 'create', 19 => 'create', 101 => 'watches', 105 => 'watches');
+
+sub new
+{
+	my ($class, $target) = @_;
+	my $self = bless { port => ZooKeeper::free_port() }, $class;
+	# A program of its own, not a fork: it must not run the test's END blocks,
+	# nor hold the other end of any of its pipes.
+	$self->{pid} = open2(my $answers, my $commands, $^X, (map { "-I$_" } @INC), __FILE__, $self->{port}, $target);
+	@$self{qw(answers commands)} = ($answers, $commands);
+	$self->_tell('hello');
+	return $self;
+}
+
+sub host { my $self = shift; return "127.0.0.1:$self->{port}"; }
+sub port { my $self = shift; return $self->{port}; }
+
+sub _tell
+{
+	my ($self, @command) = @_;
+	local $SIG{PIPE} = 'IGNORE';
+	my $out = $self->{commands};
+	print $out join("\t", @command), "\n";
+	$out->flush;
+	my $answer = readline $self->{answers} // '';
+	croak "proxy: " . ($answer // 'gone') unless ($answer // '') =~ /^ok\t?(.*)$/;
+	return $1;
+}
+
+# Lose the reply of the next request of this kind (create, delete, set, get,
+# children, sync) whose path contains a string; the connection is cut instead.
+sub lose_reply
+{
+	my ($self, $kind, $path) = @_;
+	$self->_tell('lose', $kind, $path // '', 'reply');
+	return $self;
+}
+
+# Lose the next request itself; the connection is cut.
+sub lose_request
+{
+	my ($self, $kind, $path) = @_;
+	$self->_tell('lose', $kind, $path // '', 'request');
+	return $self;
+}
+
+# How many requests or replies have been lost so far.
+sub lost { my $self = shift; return $self->_tell('lost'); }
+
+# Requests passed on since the last call, as { create => 2, ... }.
+sub requests
+{
+	my $self = shift;
+	return { split /[= ]/, $self->_tell('requests') };
+}
+
+# Silence: connections stay open, new ones are accepted, nothing passes.
+# "up" (requests only) or "down" (replies only) make it one way.  As on a real
+# network, what was sent meanwhile arrives after "heal".
+sub hole
+{
+	my ($self, $direction) = @_;
+	$self->_tell('hole', $direction // 'both');
+	return $self;
+}
+
+# End of all troubles below and above, except connections that were cut.
+sub heal { my $self = shift; $self->_tell('heal'); return $self; }
+
+# New connections are refused; those that exist go on.
+sub refuse { my $self = shift; $self->_tell('refuse'); return $self; }
+
+# Cut all connections with a reset.
+sub cut { my $self = shift; $self->_tell('cut'); return $self; }
+
+# As if the server were switched off: cut, and refuse.
+sub down { my $self = shift; return $self->refuse->cut; }
+
+# Hold every packet back for so many ms, in each direction.
+sub delay
+{
+	my ($self, $ms) = @_;
+	$self->_tell('delay', $ms);
+	return $self;
+}
+
+# Number of connections.
+sub connections { my $self = shift; return $self->_tell('connections'); }
+
+sub stop
+{
+	my $self = shift;
+	return unless $self->{pid};
+	close $self->{commands};
+	# Not the test's exit status.
+	local $?;
+	waitpid delete $self->{pid}, 0;
+}
+
+sub DESTROY { my $self = shift; $self->stop; }
+
+#
+# The process.  A connection is { side => [client, server], ... }: index 0 is
+# the client's, so that bytes read from side 0 go "up".
+#
+package Proxy::Process;
+
+my ($port, $target, $listener);
+my (@connection, @loss, %passed);
+my $lost = 0;
+my $delay = 0;
+my %held = (up => 0, down => 0);
+my @direction = ('up', 'down');
+
+sub listen_again
+{
+	$listener //= IO::Socket::INET->new(
+		LocalAddr => '127.0.0.1',
+		LocalPort => $port,
+		Listen => 128,
+		ReuseAddr => 1) or die "proxy: could not listen on port $port: $@\n";
+}
+
+my %command = (
+	hello => sub { '' },
+	lose => sub { push @loss, { kind => $_[0], path => $_[1], what => $_[2] }; '' },
+	lost => sub { $lost },
+	requests => sub {
+		my $text = join ' ', map { "$_=$passed{$_}" } sort keys %passed;
+		%passed = ();
+		$text;
+	},
+	hole => sub { $held{$_} = $_[0] eq 'both' || $_[0] eq $_ for 'up', 'down'; '' },
+	heal => sub { %held = (up => 0, down => 0); $delay = 0; @loss = (); listen_again(); '' },
+	refuse => sub { undef $listener; '' },
+	cut => sub { end_connection($_) for @connection; '' },
+	delay => sub { $delay = $_[0] / 1000; '' },
+	connections => sub { scalar @connection });
+
+sub end_connection
+{
+	my $c = shift;
+	# Linger 0: a reset, not an orderly end.
+	setsockopt $_, Socket::SOL_SOCKET(), Socket::SO_LINGER(), pack 'ii', 1, 0 for @{ $c->{side} };
+	close $_ for @{ $c->{side} };
+	@connection = grep { $_ != $c } @connection;
+}
+
+sub new_connection
+{
+	my $client = $listener->accept or return;
+	my $server = IO::Socket::INET->new(PeerAddr => $target, Timeout => 5);
+	my $c = { side => [ grep { defined } $client, $server ], in => [ '', '' ], out => [ [], [] ], opened => [ 0, 0 ] };
+	push @connection, $c;
+	return end_connection($c) unless $server;
+	$_->blocking(0), setsockopt($_, Socket::IPPROTO_TCP(), Socket::TCP_NODELAY(), 1) for $client, $server;
+}
+
+# Look at a packet; false: it is lost and so is the connection.
+sub may_pass
+{
+	my ($c, $from, $packet) = @_;
+	# The first packet each way makes the session and has no header.
+	return 1 unless $c->{opened}[$from]++;
+	my ($xid, $op) = unpack 'l> l>', substr $packet, 4;
+	if ($from == 1)
+	{
+		return 1 unless delete $c->{doomed}{$xid};
+		$lost++;
+		return 0;
+	}
+
+	my $kind = $opcode_name{$op} // "op$op";
+	my $path = length $packet > 16 && $op > 0 && $op < 100 && $op != 11 ? unpack 'N/a', substr $packet, 12 : '';
+	for my $i (0 .. $#loss)
+	{
+		next unless $loss[$i]{kind} eq $kind && index($path, $loss[$i]{path}) >= 0;
+		my ($loss) = splice @loss, $i, 1;
+		if ($loss->{what} eq 'request')
+		{
+			$lost++;
+			return 0;
+		}
+		$c->{doomed}{$xid} = 1;
+		last;
+	}
+	$passed{$kind}++;
+	return 1;
+}
+
+sub take
+{
+	my ($c, $from) = @_;
+	my $n = sysread $c->{side}[$from], $c->{in}[$from], 65536, length $c->{in}[$from];
+	return if !defined $n && $!{EAGAIN};
+	if (!$n)
+	{
+		# Let pass what came before the end.
+		flush($c, 1 - $from, 1);
+		return end_connection($c);
+	}
+	while (length $c->{in}[$from] >= 4)
+	{
+		my $length = 4 + unpack 'N', $c->{in}[$from];
+		last if length $c->{in}[$from] < $length;
+		my $packet = substr $c->{in}[$from], 0, $length, '';
+		if (!may_pass($c, $from, $packet))
+		{
+			flush($c, $_, 1) for 0, 1;
+			return end_connection($c);
+		}
+		push @{ $c->{out}[ 1 - $from ] }, [ Time::HiRes::time() + $delay, $packet ];
+	}
+}
+
+# Write to one side what is due, or everything.
+sub flush
+{
+	my ($c, $to, $all) = @_;
+	my $out = $c->{out}[$to];
+	while (@$out && ($all || $out->[0][0] <= Time::HiRes::time()))
+	{
+		my $n = syswrite $c->{side}[$to], $out->[0][1];
+		return if !defined $n && $!{EAGAIN};
+		return end_connection($c) unless defined $n;
+		substr($out->[0][1], 0, $n) = '';
+		shift @$out unless length $out->[0][1];
+	}
+}
+
+sub serve
+{
+	($port, $target) = @_;
+	$SIG{PIPE} = 'IGNORE';
+	listen_again();
+	$| = 1;
+	my $commands = '';
+	for (;;)
+	{
+		my (%from, $soonest);
+		my $readers = IO::Select->new(\*STDIN, $listener // ());
+		my $writers = IO::Select->new;
+		my $now = Time::HiRes::time();
+		for my $c (@connection)
+		{
+			for my $side (0, 1)
+			{
+				my $socket = $c->{side}[$side];
+				$from{ fileno $socket } = [ $c, $side ];
+				$readers->add($socket) unless $held{ $direction[$side] };
+				# What goes to the server goes up.
+				my $due = $held{ $direction[ 1 - $side ] } ? undef : $c->{out}[$side][0] && $c->{out}[$side][0][0];
+				next unless defined $due;
+				$writers->add($socket) if $due <= $now;
+				$soonest = $due if $due > $now && (!defined $soonest || $due < $soonest);
+			}
+		}
+		my ($readable, $writable) =
+		  IO::Select->select($readers, $writers, undef, defined $soonest ? $soonest - $now : undef);
+
+		for (@{ $writable // [] })
+		{
+			my ($c, $side) = @{ $from{ fileno($_) // -1 } // next };
+			flush($c, $side);
+		}
+		for (@{ $readable // [] })
+		{
+			if ($_ == \*STDIN)
+			{
+				sysread STDIN, $commands, 4096, length $commands or exit 0;
+				while ($commands =~ s/^(.*)\n//)
+				{
+					my ($name, @arguments) = split /\t/, $1, -1;
+					print "ok\t", $command{$name}->(@arguments), "\n";
+				}
+			}
+			elsif ($listener && $_ == $listener) { new_connection(); }
+			else
+			{
+				my ($c, $side) = @{ $from{ fileno($_) // -1 } // next };
+				take($c, $side);
+			}
+		}
+	}
+}
+
+serve(@ARGV) unless caller;
+
+1;

@@ -1,0 +1,403 @@
+# ZooKeeper - a throw-away ZooKeeper ensemble for tests, in the manner of
+# PostgreSQL::Test::Cluster.
+#
+#   my $zk = ZooKeeper->new(servers => 3)->start;
+#   $node->append_conf('postgresql.conf', "zklock.hosts = '" . $zk->hosts . "'");
+#   is_deeply([ $zk->children('/zklock/locks/job') ], [], 'queue is empty');
+#
+# Servers are numbered from 1; methods that take servers mean all of them when
+# none is named.  They end with the test, even if that is killed with SIGKILL.
+#
+# Run by hand: perl -Itest/perl -MZooKeeper -e 'ZooKeeper->run(@ARGV)' COMMAND...
+# runs COMMAND with ZK_HOSTS set to a server of its own.
+package ZooKeeper;
+
+use strict;
+use warnings;
+
+use Carp;
+use File::Temp ();
+use IO::Socket::INET;
+use List::Util qw(first);
+use POSIX ();
+use Time::HiRes qw(sleep time);
+use ZooKeeper::Client;
+
+our @all;
+
+my $timeout = $ENV{PG_TEST_TIMEOUT_DEFAULT} || 60;
+
+# Java archives: what Debian's versions from 3.8.0 to 3.9.6 need.  Without
+# slf4j-simple there is no log.
+my $classpath = join ':',
+  map { "/usr/share/java/$_.jar" } qw(zookeeper slf4j-simple slf4j-api netty);
+
+# Options, all of them optional:
+#   name                 for messages and the directory
+#   servers              1 or 3
+#   tick_time            ms; a session lasts at least 2 ticks
+#   init_limit, sync_limit   ticks that a follower may lag
+#   container_check_ms   how often empty containers are reaped (default: 60000)
+#   dir                  instead of a temporary directory
+#   keep                 leave the servers running when the test ends
+#   conf                 more lines of zoo.cfg, as a hash
+sub new
+{
+	my ($class, %option) = @_;
+	my $self = bless {
+		name => 'zookeeper',
+		servers => 1,
+		tick_time => 500,
+		init_limit => 20,
+		sync_limit => 10,
+		owner => $$,
+		%option
+	}, $class;
+	$self->{dir} //= File::Temp::tempdir("$self->{name}-XXXXXX", TMPDIR => 1, CLEANUP => !$self->{keep});
+	$self->{server} = { map { $_ => { port => free_port() } } 1 .. $self->{servers} };
+	$self->_write_conf($_) for $self->servers;
+	push @all, $self;
+	return $self;
+}
+
+# A TCP port that nobody listens on, outside both the range of outgoing
+# connections and the one that PostgreSQL::Test::Cluster uses.
+my %port_given;
+
+sub free_port
+{
+	for (1 .. 1000)
+	{
+		my $port = 20000 + int(rand(12000));
+		next if $port_given{$port}++;
+		return $port
+		  if IO::Socket::INET->new(
+			LocalAddr => '127.0.0.1',
+			LocalPort => $port,
+			Listen => 1,
+			ReuseAddr => 1);
+	}
+	croak "no free port";
+}
+
+sub _write_conf
+{
+	my ($self, $i) = @_;
+	my $dir = "$self->{dir}/$i";
+	mkdir $_ or croak "could not create $_: $!" for $dir, "$dir/data";
+
+	my %conf = (
+		tickTime => $self->{tick_time},
+		initLimit => $self->{init_limit},
+		syncLimit => $self->{sync_limit},
+		# Foreign contenders of tests send no pings: let them ask for long sessions.
+		maxSessionTimeout => 3_600_000,
+		maxClientCnxns => 0,
+		dataDir => "$dir/data",
+		clientPort => $self->port($i),
+		clientPortAddress => '127.0.0.1',
+		'admin.enableServer' => 'false',
+		'4lw.commands.whitelist' => '*',
+		%{ $self->{conf} // {} });
+	if ($self->{servers} > 1)
+	{
+		$self->{quorum} //= { map { $_ => [ free_port(), free_port() ] } $self->servers };
+		$conf{"server.$_"} = join ':', '127.0.0.1', @{ $self->{quorum}{$_} } for $self->servers;
+		_write("$dir/data/myid", "$i\n");
+	}
+	_write("$dir/zoo.cfg", join '', map { "$_=$conf{$_}\n" } sort keys %conf);
+}
+
+sub _write
+{
+	my ($file, $text) = @_;
+	open my $fh, '>', $file or croak "could not write $file: $!";
+	print $fh $text;
+	close $fh or croak "could not write $file: $!";
+}
+
+#
+# Where they are
+#
+
+# All the servers' numbers.
+sub servers { my $self = shift; return sort keys %{ $self->{server} }; }
+
+sub port { my ($self, $i) = @_; return $self->{server}{ $i // 1 }{port}; }
+
+# "host:port" of one server.
+sub host { my ($self, $i) = @_; return '127.0.0.1:' . $self->port($i); }
+
+# The connect string, of all servers or those named.
+sub hosts
+{
+	my ($self, @which) = @_;
+	return join ',', map { $self->host($_) } @which ? @which : $self->servers;
+}
+
+sub pid { my ($self, $i) = @_; return $self->{server}{ $i // 1 }{pid}; }
+
+sub logfile { my ($self, $i) = @_; return "$self->{dir}/" . ($i // 1) . '/log'; }
+
+#
+# Their life
+#
+
+# Start servers that do not run, and wait until all of them serve.
+sub start
+{
+	my ($self, @which) = @_;
+	@which = $self->servers unless @which;
+	$self->_spawn($_) for grep { !$self->pid($_) } @which;
+	$self->wait_serving(@which);
+	return $self;
+}
+
+# Start without waiting: a server without a quorum does not serve.
+sub start_nowait
+{
+	my ($self, @which) = @_;
+	$self->_spawn($_) for grep { !$self->pid($_) } @which ? @which : $self->servers;
+	return $self;
+}
+
+sub _spawn
+{
+	my ($self, $i) = @_;
+	my $dir = "$self->{dir}/$i";
+	my @java = (
+		qw(java -Xmx128m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto),
+		# Nobody needs these data after a power failure, nor 64 MB of log at once.
+		qw(-Dzookeeper.forceSync=no -Dzookeeper.preAllocSize=1024),
+		'-Dznode.container.checkIntervalMs=' . ($self->{container_check_ms} // 60000),
+		'-cp', $classpath, 'org.apache.zookeeper.server.quorum.QuorumPeerMain', "$dir/zoo.cfg");
+	# Should the test be killed, the kernel kills the server.
+	unshift @java, qw(setpriv --pdeathsig KILL --) unless $self->{keep};
+
+	my $pid = fork() // croak "could not fork: $!";
+	if ($pid == 0)
+	{
+		# Here only exec or _exit: the parent's END blocks are not ours.
+		POSIX::setsid();
+		chdir $dir
+		  && open(STDIN, '<', '/dev/null')
+		  && open(STDOUT, '>>', "$dir/log")
+		  && open(STDERR, '>&', \*STDOUT)
+		  && exec @java;
+		POSIX::_exit(127);
+	}
+	$self->{server}{$i}{pid} = $pid;
+}
+
+# Wait until each answers requests.  "ruok" is answered too early; "srvr" says
+# its mode once the server serves.
+sub wait_serving
+{
+	my ($self, @which) = @_;
+	my $deadline = time + $timeout;
+	for my $i (@which ? @which : $self->servers)
+	{
+		until ($self->mode($i))
+		{
+			my $dead = $self->_reap($i);
+			next if !$dead && time < $deadline && sleep 0.02;
+			croak "$self->{name} server $i "
+			  . ($dead ? 'died' : 'does not serve') . ":\n" . `tail -n 20 @{[ $self->logfile($i) ]}`;
+		}
+	}
+	return $self;
+}
+
+# Did the server end by itself?
+sub _reap
+{
+	my ($self, $i) = @_;
+	my $pid = $self->pid($i) // return 1;
+	return 0 unless waitpid($pid, POSIX::WNOHANG()) == $pid;
+	delete $self->{server}{$i}{pid};
+	return 1;
+}
+
+sub _end
+{
+	my ($self, $signal, @which) = @_;
+	my @running = grep { $self->pid($_) } @which ? @which : $self->servers;
+	for my $i (@running)
+	{
+		kill $signal, $self->pid($i);
+		kill 'CONT', $self->pid($i);
+	}
+	for my $i (@running)
+	{
+		my $deadline = time + 10;
+		until ($self->_reap($i))
+		{
+			kill 'KILL', $self->pid($i) if time > $deadline;
+			sleep 0.01;
+		}
+	}
+	return $self;
+}
+
+sub stop { my ($self, @which) = @_; return $self->_end('TERM', @which); }
+
+# Without a goodbye to anyone; what clients see is a reset connection.
+sub kill9 { my ($self, @which) = @_; return $self->_end('KILL', @which); }
+
+sub restart { my ($self, @which) = @_; return $self->stop(@which)->start(@which); }
+
+# SIGSTOP: connections stay open and nothing answers.
+sub pause { my ($self, @which) = @_; return $self->_signal('STOP', @which); }
+
+sub resume { my ($self, @which) = @_; return $self->_signal('CONT', @which); }
+
+sub _signal
+{
+	my ($self, $signal, @which) = @_;
+	kill $signal, map { $self->pid($_) // () } @which ? @which : $self->servers;
+	return $self;
+}
+
+#
+# What they say
+#
+
+# A four-letter command's answer; empty if the server does not answer.
+sub four
+{
+	my ($self, $command, $i) = @_;
+	my $socket = IO::Socket::INET->new(PeerAddr => $self->host($i), Timeout => 5) or return '';
+	local $SIG{PIPE} = 'IGNORE';
+	print $socket $command;
+	$socket->flush;
+	local $/;
+	return readline($socket) // '';
+}
+
+# "standalone", "leader", "follower", or undef.
+sub mode { my ($self, $i) = @_; return $self->four('srvr', $i) =~ /^Mode: (\w+)/m ? $1 : undef; }
+
+sub leader
+{
+	my $self = shift;
+	return first { ($self->mode($_) // '') eq 'leader' } grep { $self->pid($_) } $self->servers;
+}
+
+sub followers
+{
+	my $self = shift;
+	return grep { ($self->mode($_) // '') eq 'follower' } grep { $self->pid($_) } $self->servers;
+}
+
+# One number of "mntr", such as zk_znode_count.
+sub monitor
+{
+	my ($self, $key, $i) = @_;
+	return $self->four('mntr', $i) =~ /^\Q$key\E\t(\S+)/m ? $1 : undef;
+}
+
+# Packets received from clients since the start, our own questions included.
+sub packets { my ($self, $i) = @_; return $self->monitor('zk_packets_received', $i); }
+
+# Ids of the sessions there are, as 0x... strings, and the paths of the
+# ephemeral nodes of each: { '0x1000...' => [ '/zklock/...' ] }.
+sub sessions
+{
+	my ($self) = @_;
+	# Only the leader knows all sessions.
+	my $dump = $self->four('dump', $self->{servers} > 1 ? $self->leader : 1);
+	my (%session, $id);
+	my ($ids, $ephemerals) = split /^ephemeral nodes dump:.*$/m, $dump;
+	$session{$_} = [] for ($ids // '') =~ /^(?:\t)?(0x[0-9a-f]+)$/mg;
+	for (split /\n/, $ephemerals // '')
+	{
+		if (/^(0x[0-9a-f]+):/) { $id = $1; }
+		elsif (/^\t(\/.*)/ && $id) { push @{ $session{$id} }, $1; }
+	}
+	return \%session;
+}
+
+# Paths watched at one server.
+sub watches { my ($self, $i) = @_; return $self->four('wchp', $i) =~ /^(\/.*)$/mg; }
+
+#
+# A look at the tree, and an administrator's hand on it
+#
+
+# A new client with a session of its own: somebody else.
+sub client { my ($self, %option) = @_; return ZooKeeper::Client->new($self->hosts, %option); }
+
+# The session that the methods below share.  It may have fallen with a server.
+sub admin
+{
+	my $self = shift;
+	$self->{admin} = undef if $self->{admin} && !$self->{admin}->alive;
+	return $self->{admin} //= $self->client;
+}
+
+# Children of a node, sorted, as of now at the leader; none if it is missing.
+sub children
+{
+	my ($self, $path) = @_;
+	my $admin = $self->admin;
+	$admin->sync($path) if $self->{servers} > 1;
+	return @{ $admin->children($path) // [] };
+}
+
+# A node's state as a hash (czxid, ephemeralOwner, version, ...), or undef.
+sub stat
+{
+	my ($self, $path) = @_;
+	my $admin = $self->admin;
+	$admin->sync($path) if $self->{servers} > 1;
+	return $admin->exists($path);
+}
+
+# A node's data, or undef.
+sub get
+{
+	my ($self, $path) = @_;
+	my $admin = $self->admin;
+	$admin->sync($path) if $self->{servers} > 1;
+	return scalar $admin->get($path);
+}
+
+sub set { my ($self, $path, $data) = @_; return $self->admin->set($path, $data); }
+
+sub create { my ($self, $path, %option) = @_; return $self->admin->create($path, %option); }
+
+sub delete { my ($self, $path) = @_; return $self->admin->delete($path); }
+
+# Wait until a lock directory, or any node, has so many children; returns them,
+# or dies.  0 is also true of a node that is missing.
+sub wait_children
+{
+	my ($self, $path, $count) = @_;
+	my $deadline = time + $timeout;
+	for (;;)
+	{
+		my @children = $self->children($path);
+		return @children if @children == $count;
+		croak "$path has " . @children . " children instead of $count: @children" if time > $deadline;
+		sleep 0.01;
+	}
+}
+
+# Run a command with ZK_HOSTS set; exit as it does.
+sub run
+{
+	my ($class, @command) = @_;
+	my $self = $class->new->start;
+	local $ENV{ZK_HOSTS} = $self->hosts;
+	my $status = system @command;
+	exit($status == -1 || $status & 127 ? 1 : $status >> 8);
+}
+
+END
+{
+	# stop() reaps children and with them would change the test's exit status.
+	local ($?, $!);
+	$_->kill9 for grep { $_->{owner} == $$ && !$_->{keep} } @all;
+}
+
+1;

@@ -1,0 +1,30 @@
+#!/bin/sh
+# Run the programs that "make" has built, each as a TAP subtest.
+# Environment: CHECK_SEEDS, MUTANTS (see Makefile).
+
+cd "$(dirname "$0")" || exit 2
+
+n=0
+failed=0
+
+subtest()
+{
+	name=$1
+	shift
+	n=$((n + 1))
+	# Keep the status of the program, not that of the pipe.
+	if output=$("$@" 2>&1); then verdict=ok; else
+		verdict="not ok"
+		failed=1
+	fi
+	echo "$output" | sed 's/^/    /'
+	echo "$verdict $n - $name"
+}
+
+subtest "names on the wire" build/test_contender
+subtest "simulated schedules" build/sim --seeds "${CHECK_SEEDS:-10000}"
+for mutant in ${MUTANTS:-1 2 3}; do
+	subtest "mutant $mutant dies" "build/sim-mutant$mutant" --seeds 2000 --mutant "mutant $mutant"
+done
+echo "1..$n"
+exit $failed

@@ -1,0 +1,61 @@
+/*-------------------------------------------------------------------------
+ *
+ * local.h
+ *	  One server's lock table and backends, for the simulator.
+ *
+ * This stands for table.c and the backends: a few backends a name that want,
+ * hold, upgrade, release and give up, excluded from each other as level 1
+ * (PostgreSQL's lock manager) does it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SIM_LOCAL_H
+#define SIM_LOCAL_H
+
+#include "protocol.h"
+
+#define NBACKENDS 3
+
+typedef enum BackendState
+{
+	BACKEND_IDLE,
+	BACKEND_WANTS,				/* "mode" */
+	BACKEND_HOLDS,				/* "mode" */
+	BACKEND_UPGRADES,			/* holds shared, wants exclusive */
+	BACKEND_HOLDS_BOTH
+} BackendState;
+
+typedef struct Backend
+{
+	BackendState state;
+	ZkLockMode	mode;
+	bool		must_release;	/* its upgrade met a deadlock */
+} Backend;
+
+typedef struct Table
+{
+	Backend		backend[NBACKENDS];
+	bool		usable[ZKLOCK_NMODES];	/* holds may be taken on the grant */
+	int64_t		token[ZKLOCK_NMODES];	/* of the newest grant */
+	int			node[ZKLOCK_NMODES];	/* ... and its node in the model */
+	bool		dirty;			/* the worker has not looked yet */
+} Table;
+
+extern int	table_want(const Table *table, ZkLockMode mode);
+extern int	table_held(const Table *table, ZkLockMode mode);
+extern bool table_quiet(const Table *table);
+
+/* What backends do.  False when it is not possible now. */
+extern bool table_start(Table *table, int backend, ZkLockMode mode);
+extern bool table_upgrade(Table *table, int backend);
+extern bool table_take(Table *table, int backend);
+extern bool table_withdraw(Table *table, int backend);
+extern bool table_release(Table *table, int backend, bool all);
+
+/* What the worker does. */
+extern void table_demand(const Table *table, ZkLockEvent *event);
+extern void table_granted(Table *table, ZkLockMode mode, int64_t token, int node);
+extern void table_revoked(Table *table, ZkLockMode mode);
+extern void table_failed(Table *table, ZkLockMode mode, ZkLockFailure failure);
+
+#endif							/* SIM_LOCAL_H */

@@ -1,0 +1,821 @@
+/*-------------------------------------------------------------------------
+ *
+ * model.c
+ *	  A model of a ZooKeeper ensemble and of libzookeeper, for the simulator.
+ *
+ * See model.h for the picture.  What is modelled, because a client can be
+ * hurt by it:
+ *
+ *	 - reads are answered by a follower that lags behind the leader, watch
+ *	   events come when that follower gets there, in the order of zxids, and
+ *	   before any reply that shows a newer state;
+ *	 - a write's reply brings the follower up to that write, sync up to the
+ *	   leader; a deposed leader answers sync all the same and writes never;
+ *	 - after a reconnect the follower may be behind what events told, not
+ *	   behind what replies told: an event carries no zxid for the library to
+ *	   keep (the library remembers that of replies only);
+ *	 - the library sets its watches again on a new connection, and the server
+ *	   fires at once those whose node has changed since;
+ *	 - a reply that is lost leaves a watch at the server only, and the library
+ *	   does not set it again.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "model.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+Ensemble	zk;
+long		coverage[NCOVERAGE];
+
+const char *const coverage_name[NCOVERAGE] = {
+	[COVER_GRANT_SHARED] = "shared grants",
+	[COVER_GRANT_EXCLUSIVE] = "exclusive grants",
+	[COVER_GRANT_UPGRADE] = "upgrades granted",
+	[COVER_GRANT_UNWANTED] = "grants that nobody wanted any more",
+	[COVER_DIRECT_HANDOVER] = "hand-overs without a listing",
+	[COVER_BLOCKED] = "waits behind somebody",
+	[COVER_WITHDRAWN_CREATING] = "wishes withdrawn during the create",
+	[COVER_WITHDRAWN_WAITING] = "wishes withdrawn in the queue",
+	[COVER_REVOKED] = "grants revoked",
+	[COVER_CREATE_LOST_DONE] = "creates done, reply lost",
+	[COVER_CREATE_LOST_NOT_DONE] = "creates lost",
+	[COVER_CREATE_LATE] = "creates done after the connection was lost",
+	[COVER_ADOPTED] = "contenders adopted",
+	[COVER_DELETE_LOST] = "deletes without reply",
+	[COVER_DELETE_REFUSED] = "deletes refused",
+	[COVER_ORPHAN_MADE] = "orphans made",
+	[COVER_ORPHAN_DELETED] = "orphans deleted",
+	[COVER_DEADLOCK] = "deadlocks",
+	[COVER_SEQUENCE_LIMIT] = "counters near their end refused",
+	[COVER_REFUSED] = "requests refused",
+	[COVER_NO_DIRECTORY_MET] = "creates that met no directory",
+	[COVER_NO_ANCESTORS_MET] = "directories that met no ancestors",
+	[COVER_DIR_EXISTED] = "directories that existed already",
+	[COVER_REAPED] = "directories reaped",
+	[COVER_ADMIN_DELETED] = "contenders of ours deleted by somebody",
+	[COVER_FOREIGN_EXCLUSIVE] = "foreign exclusive contenders",
+	[COVER_FOREIGN_SHARED] = "foreign shared contenders",
+	[COVER_NODE_CHANGED] = "watches used up by a change",
+	[COVER_WATCH_NO_NODE] = "blockers gone before the watch",
+	[COVER_WATCH_MISSED] = "watches fired on reconnecting",
+	[COVER_STALE_LISTING] = "listings behind the leader",
+	[COVER_RECONNECT_GRANTED] = "reconnects with a grant",
+	[COVER_RECONNECT_DEPOSED] = "reconnects to a deposed leader",
+	[COVER_LIMBO_CARRIED] = "requests carried to the next connection",
+	[COVER_LIMBO_LOST] = "requests lost between connections",
+	[COVER_EXPIRED_GRANTED] = "sessions expired with a grant",
+	[COVER_EXPIRED_CREATING] = "sessions expired during a create",
+	[COVER_SESSION_ABANDONED] = "sessions given up alive",
+	[COVER_RESUMED_GRANTED] = "new workers with a grant",
+	[COVER_RESUMED_CREATING] = "new workers during a create",
+	[COVER_FORGOTTEN] = "idle queues forgotten",
+};
+
+const char *
+request_name(ZkLockActionType type)
+{
+	static const char *const names[] = {
+		"MAKE_DIR", "CREATE", "LIST", "WATCH_OWN", "WATCH", "DELETE",
+		"DELETE_ORPHAN", "GRANTED", "BLOCKED", "REVOKED", "FAILED"
+	};
+
+	return names[type];
+}
+
+/* ------------------------------------------------------------------------
+ * The leader
+ * ------------------------------------------------------------------------
+ */
+
+void
+zk_reset(void)
+{
+	/* The nodes are not cleared: there are many, and few are used. */
+	zk.zxid = 100;
+	zk.ancestors = !once_in(4);
+	memset(zk.dir, 0, sizeof(zk.dir));
+	zk.nnodes = 0;
+	zk.nalive = 0;
+	zk.nsessions = 0;
+	zk.error_rate = 0;
+}
+
+int
+zk_new_session(void)
+{
+	Session    *session = &zk.session[zk.nsessions];
+
+	if (zk.nsessions == MAX_SESSIONS)
+		fail("simulator: too many sessions");
+	session->alive = true;
+	session->id = random_bits() | 1;
+	session->czxid = ++zk.zxid;
+	return zk.nsessions++;
+}
+
+static void
+remove_node(int node)
+{
+	for (int i = 0; i < zk.nalive; i++)
+	{
+		if (zk.alive[i] == node)
+		{
+			zk.alive[i] = zk.alive[--zk.nalive];
+			zk.node[node].dzxid = zk.zxid;
+			return;
+		}
+	}
+	fail("simulator: node %d is not alive", node);
+}
+
+void
+zk_expire(int session)
+{
+	zk.session[session].alive = false;
+	zk.zxid++;
+	for (int i = zk.nalive - 1; i >= 0; i--)
+	{
+		if (zk.node[zk.alive[i]].owner == session)
+			remove_node(zk.alive[i]);
+	}
+}
+
+/* Returns the node, or -1 when there is no directory. */
+int
+zk_create(int dir, const char *prefix, int owner)
+{
+	Dir		   *d = &zk.dir[dir];
+	Node	   *node = &zk.node[zk.nnodes];
+
+	zk.zxid++;
+	if (!d->exists)
+		return -1;
+	if (zk.nnodes == MAX_NODES || zk.nalive == MAX_ALIVE)
+		fail("simulator: too many nodes");
+
+	/* The server's counter sticks at its end. */
+	snprintf(node->name, sizeof(node->name), "%s%010" PRId32, prefix,
+			 (int32_t) d->next_sequence);
+	if (d->next_sequence < INT32_MAX)
+		d->next_sequence++;
+	if (!zklock_parse_child(node->name, &node->child))
+		fail("\"%s\" was not recognised as a contender", node->name);
+	node->dir = dir;
+	node->owner = owner;
+	node->czxid = zk.zxid;
+	node->mzxid = 0;
+	node->dzxid = NEVER;
+	node->orphan = false;
+	zk.alive[zk.nalive++] = zk.nnodes;
+	return zk.nnodes++;
+}
+
+void
+zk_delete(int node)
+{
+	zk.zxid++;
+	remove_node(node);
+}
+
+void
+zk_change(int node)
+{
+	zk.node[node].mzxid = ++zk.zxid;
+}
+
+int
+zk_find(int dir, const char *name)
+{
+	for (int i = 0; i < zk.nalive; i++)
+	{
+		const Node *node = &zk.node[zk.alive[i]];
+
+		if (node->dir == dir && strcmp(node->name, name) == 0)
+			return zk.alive[i];
+	}
+	return -1;
+}
+
+/* The node with this czxid, existing or not. */
+int
+zk_find_token(int64_t czxid)
+{
+	for (int i = zk.nnodes - 1; i >= 0; i--)
+	{
+		if (zk.node[i].czxid == czxid)
+			return i;
+	}
+	return -1;
+}
+
+void
+zk_make_dir(int dir)
+{
+	Dir		   *d = &zk.dir[dir];
+
+	if (d->nincarnations == MAX_INCARNATIONS)
+		fail("simulator: directory made too often");
+	d->exists = true;
+	d->container = !once_in(8);
+	d->next_sequence = 0;
+	d->made[d->nincarnations] = ++zk.zxid;
+	d->gone[d->nincarnations++] = NEVER;
+}
+
+bool
+zk_dir_empty(int dir)
+{
+	for (int i = 0; i < zk.nalive; i++)
+	{
+		if (zk.node[zk.alive[i]].dir == dir)
+			return false;
+	}
+	return true;
+}
+
+void
+zk_remove_dir(int dir)
+{
+	zk.dir[dir].exists = false;
+	zk.dir[dir].gone[zk.dir[dir].nincarnations - 1] = ++zk.zxid;
+}
+
+static bool
+dir_existed(int dir, int64_t zxid)
+{
+	for (int i = zk.dir[dir].nincarnations - 1; i >= 0; i--)
+	{
+		if (zk.dir[dir].made[i] <= zxid && zxid < zk.dir[dir].gone[i])
+			return true;
+	}
+	return false;
+}
+
+static bool
+node_existed(int node, int64_t zxid)
+{
+	return zk.node[node].czxid <= zxid && zxid < zk.node[node].dzxid;
+}
+
+/* ------------------------------------------------------------------------
+ * A connection, server side
+ * ------------------------------------------------------------------------
+ */
+
+static Message *
+add_message(Conn *conn, MessageType type)
+{
+	Message    *message = &conn->s2c[conn->ns2c];
+
+	if (conn->ns2c++ == MAX_WIRE)
+		fail("simulator: too many replies");
+	message->type = type;
+	message->rc = ZKLOCK_RC_OK;
+	message->node = -1;
+	message->deleted = false;
+	message->zxid = conn->view;
+	message->nchildren = 0;
+	return message;
+}
+
+static void
+add_request(Request *queue, int *n, const Request *request)
+{
+	if (*n == MAX_WIRE)
+		fail("simulator: too many requests");
+	queue[(*n)++] = *request;
+}
+
+static void
+remove_request(Request *queue, int *n)
+{
+	memmove(queue, queue + 1, (size_t) --*n * sizeof(Request));
+}
+
+static void
+add_watch(int *watches, int *n, int node)
+{
+	for (int i = 0; i < *n; i++)
+	{
+		if (watches[i] == node)
+			return;
+	}
+	if (*n == MAX_WATCHES)
+		fail("simulator: too many watches");
+	watches[(*n)++] = node;
+}
+
+static bool
+remove_watch(int *watches, int *n, int node)
+{
+	for (int i = 0; i < *n; i++)
+	{
+		if (watches[i] == node)
+		{
+			watches[i] = watches[--*n];
+			return true;
+		}
+	}
+	return false;
+}
+
+/*
+ * The first thing that happened to a node after zxid "since", or NEVER.
+ * Of several changes only the last is remembered.
+ */
+static int64_t
+first_event(int node, int64_t since, bool *deleted)
+{
+	const Node *n = &zk.node[node];
+
+	*deleted = n->mzxid <= since;
+	if (!*deleted)
+		return n->mzxid;
+	return n->dzxid;
+}
+
+/* The follower applies transactions up to "zxid"; its watches fire. */
+static void
+advance(Conn *conn, int64_t zxid)
+{
+	while (conn->view < zxid)
+	{
+		int64_t		next = zxid;
+		int			fired = -1;
+		bool		fired_deleted = false;
+
+		for (int i = 0; i < conn->nwatches; i++)
+		{
+			bool		deleted;
+			int64_t		when = first_event(conn->watch[i], conn->view, &deleted);
+
+			if (when <= next && (fired < 0 || when < next))
+			{
+				next = when;
+				fired = conn->watch[i];
+				fired_deleted = deleted;
+			}
+		}
+		if (fired < 0)
+		{
+			conn->view = zxid;
+			return;
+		}
+
+		/*
+		 * Others may fire at the very same zxid (an expiry deletes several
+		 * nodes): stay just before it until the last of them has.
+		 */
+		conn->view = next - 1;
+		if (remove_watch(conn->watch, &conn->nwatches, fired))
+		{
+			Message    *message = add_message(conn, MESSAGE_WATCH);
+
+			message->node = fired;
+			message->deleted = fired_deleted;
+			message->zxid = next;
+		}
+	}
+}
+
+static bool
+is_write(const Request *request)
+{
+	return request->type == ZKLOCK_ACT_MAKE_DIR || request->type == ZKLOCK_ACT_CREATE ||
+		request->type == ZKLOCK_ACT_DELETE || request->type == ZKLOCK_ACT_DELETE_ORPHAN;
+}
+
+/* Execute a write at the leader.  "node" is the node created or deleted. */
+static ZkLockRc
+execute_write(const Request *request, int session, int *node)
+{
+	char		prefix[ZKLOCK_CONTENDER_LEN];
+
+	*node = -1;
+	if (zk.error_rate > 0 && once_in(zk.error_rate))
+		return ZKLOCK_RC_ERROR;
+
+	switch (request->type)
+	{
+		case ZKLOCK_ACT_MAKE_DIR:
+			if (request->attempt > 1 && !zk.ancestors)
+			{
+				zk.ancestors = true;
+				zk.zxid++;
+			}
+			if (!zk.ancestors)
+			{
+				COVER(NO_ANCESTORS_MET);
+				return ZKLOCK_RC_NO_NODE;
+			}
+			if (zk.dir[request->dir].exists)
+			{
+				COVER(DIR_EXISTED);
+				return ZKLOCK_RC_EXISTS;
+			}
+			zk_make_dir(request->dir);
+			return ZKLOCK_RC_OK;
+
+		case ZKLOCK_ACT_CREATE:
+			zklock_format_contender(prefix, zk.session[session].id, request->uuid,
+									request->mode);
+			*node = zk_create(request->dir, prefix, session);
+			if (*node < 0)
+			{
+				COVER(NO_DIRECTORY_MET);
+				return ZKLOCK_RC_NO_NODE;
+			}
+			return ZKLOCK_RC_OK;
+
+		default:
+			*node = zk_find(request->dir, request->name);
+			if (*node < 0)
+				return ZKLOCK_RC_NO_NODE;
+			if (zk.node[*node].orphan)
+				COVER(ORPHAN_DELETED);
+			zk_delete(*node);
+			return ZKLOCK_RC_OK;
+	}
+}
+
+/* A request left over from an earlier connection: nobody hears of it. */
+static void
+execute_silently(Conn *conn, const Request *request)
+{
+	int			node;
+
+	if (!is_write(request) || !zk.session[conn->session].alive)
+		return;
+	trace("    late %s", request_name(request->type));
+	if (execute_write(request, conn->session, &node) == ZKLOCK_RC_OK &&
+		request->type == ZKLOCK_ACT_CREATE)
+	{
+		COVER(CREATE_LATE);
+		if (request->orphan)
+		{
+			zk.node[node].orphan = true;
+			COVER(ORPHAN_MADE);
+			trace("    orphan %s", zk.node[node].name);
+		}
+	}
+}
+
+static void
+answer_listing(Conn *conn, const Request *request)
+{
+	Message    *message;
+
+	if (request->sync && !conn->deposed)
+		advance(conn, zk.zxid);
+	message = add_message(conn, MESSAGE_REPLY);
+	message->request = *request;
+	if (zk.error_rate > 0 && once_in(zk.error_rate))
+	{
+		message->rc = ZKLOCK_RC_ERROR;
+		return;
+	}
+	if (conn->view < zk.zxid)
+		COVER(STALE_LISTING);
+
+	/* What a deposed leader does not know of, the client gives up. */
+	for (int i = 0; conn->deposed && i < zk.nalive; i++)
+	{
+		Node	   *node = &zk.node[zk.alive[i]];
+
+		if (node->dir == request->dir && node->owner == conn->session &&
+			node->czxid > conn->view && !node->orphan)
+		{
+			node->orphan = true;
+			COVER(ORPHAN_MADE);
+			trace("    orphan %s", node->name);
+		}
+	}
+	if (!dir_existed(request->dir, conn->view))
+	{
+		message->rc = ZKLOCK_RC_NO_NODE;
+		return;
+	}
+	for (int i = 0; i < zk.nnodes; i++)
+	{
+		if (zk.node[i].dir == request->dir && node_existed(i, conn->view))
+		{
+			if (message->nchildren == MAX_ALIVE)
+				fail("simulator: too many children");
+			message->children[message->nchildren++] = i;
+		}
+	}
+	/* The ensemble lists them in no order. */
+	for (int i = message->nchildren - 1; i > 0; i--)
+	{
+		int			j = random_below(i + 1);
+		int			swap = message->children[i];
+
+		message->children[i] = message->children[j];
+		message->children[j] = swap;
+	}
+}
+
+static void
+answer_get(Conn *conn, const Request *request)
+{
+	Message    *message = add_message(conn, MESSAGE_REPLY);
+
+	message->request = *request;
+	if (zk.error_rate > 0 && once_in(zk.error_rate))
+	{
+		message->rc = ZKLOCK_RC_ERROR;
+		return;
+	}
+	for (int i = zk.nnodes - 1; i >= 0; i--)
+	{
+		if (zk.node[i].dir == request->dir && node_existed(i, conn->view) &&
+			strcmp(zk.node[i].name, request->name) == 0)
+		{
+			message->node = i;
+			add_watch(conn->watch, &conn->nwatches, i);
+			return;
+		}
+	}
+	message->rc = ZKLOCK_RC_NO_NODE;
+	if (request->type == ZKLOCK_ACT_WATCH)
+		COVER(WATCH_NO_NODE);
+}
+
+/* The server takes the next request.  False if it cannot. */
+bool
+conn_apply(Conn *conn)
+{
+	Request		request;
+	Message    *message;
+	ZkLockRc	rc;
+	int			node;
+
+	if (!conn->up || conn->nc2s == 0)
+		return false;
+	request = conn->c2s[0];
+
+	if (is_write(&request))
+	{
+		if (conn->deposed)
+			return false;		/* waits for a quorum that is no more */
+		if (!zk.session[conn->session].alive)
+		{
+			conn_break(conn);
+			return true;
+		}
+	}
+	remove_request(conn->c2s, &conn->nc2s);
+	if (request.silent)
+	{
+		execute_silently(conn, &request);
+		if (is_write(&request))
+			advance(conn, zk.zxid);
+		return true;
+	}
+
+	trace("    executes %s%s", request_name(request.type),
+		  conn->deposed ? " by a deposed leader" : "");
+	if (request.type == ZKLOCK_ACT_LIST)
+		answer_listing(conn, &request);
+	else if (!is_write(&request))
+		answer_get(conn, &request);
+	else
+	{
+		rc = execute_write(&request, conn->session, &node);
+		advance(conn, zk.zxid);
+		message = add_message(conn, MESSAGE_REPLY);
+		message->request = request;
+		message->rc = rc;
+		message->node = node;
+	}
+	return true;
+}
+
+/* The old server passes on one more request of the lost connection. */
+bool
+conn_apply_zombie(Conn *conn)
+{
+	Request		request;
+
+	if (conn->nzombies == 0)
+		return false;
+	request = conn->zombie[0];
+	remove_request(conn->zombie, &conn->nzombies);
+	execute_silently(conn, &request);
+	return true;
+}
+
+bool
+conn_catch_up(Conn *conn, int64_t steps)
+{
+	if (!conn->up || conn->deposed || conn->view == zk.zxid)
+		return false;
+	advance(conn, conn->view + steps < zk.zxid ? conn->view + steps : zk.zxid);
+	return true;
+}
+
+/* ------------------------------------------------------------------------
+ * A connection, client side
+ * ------------------------------------------------------------------------
+ */
+
+/* The session and its first connection. */
+void
+conn_open(Conn *conn)
+{
+	conn->session = zk_new_session();
+	conn->up = true;
+	conn->deposed = false;
+	conn->view = conn->seen = zk.zxid;
+	conn->nwatches = conn->nregistered = 0;
+	conn->nc2s = conn->ns2c = conn->nzombies = conn->nlimbo = 0;
+	add_message(conn, MESSAGE_CONNECTED);
+}
+
+static void
+lose_request(Conn *conn, const Request *request)
+{
+	Message    *message = add_message(conn, MESSAGE_REPLY);
+
+	message->request = *request;
+	message->rc = ZKLOCK_RC_LOST;
+	message->zxid = 0;
+}
+
+/* A connection attempt fails, and what waited for it is lost. */
+static void
+lose_limbo(Conn *conn)
+{
+	for (int i = 0; i < conn->nlimbo; i++)
+	{
+		COVER(LIMBO_LOST);
+		lose_request(conn, &conn->limbo[i]);
+	}
+	conn->nlimbo = 0;
+}
+
+void
+conn_send(Conn *conn, const Request *request)
+{
+	if (conn->up)
+	{
+		add_request(conn->c2s, &conn->nc2s, request);
+		return;
+	}
+	add_request(conn->limbo, &conn->nlimbo, request);
+	if (once_in(2))
+		lose_limbo(conn);
+}
+
+/*
+ * The connection is lost.  Replies and events not yet received are gone, and
+ * the library answers every request that is open, in order, before or after
+ * it says that the connection is lost.
+ */
+void
+conn_break(Conn *conn)
+{
+	static Message old[MAX_WIRE];
+	int			nold = conn->ns2c;
+	bool		first = once_in(2);
+
+	memcpy(old, conn->s2c, (size_t) nold * sizeof(Message));
+	conn->ns2c = 0;
+	conn->up = false;
+	conn->nwatches = 0;
+
+	if (first)
+		add_message(conn, MESSAGE_DISCONNECTED);
+	for (int i = 0; i < nold; i++)
+	{
+		if (old[i].type == MESSAGE_REPLY)
+		{
+			if (old[i].request.type == ZKLOCK_ACT_CREATE && old[i].rc == ZKLOCK_RC_OK)
+				COVER(CREATE_LOST_DONE);
+			if (old[i].request.type == ZKLOCK_ACT_DELETE && old[i].rc == ZKLOCK_RC_OK)
+				COVER(DELETE_LOST);
+			lose_request(conn, &old[i].request);
+		}
+	}
+	for (int i = 0; i < conn->nc2s; i++)
+	{
+		Request    *request = &conn->c2s[i];
+
+		if (!request->silent)
+			lose_request(conn, request);
+		request->silent = true;
+		if (conn->deposed)
+			continue;			/* will never be executed */
+		if (request->type == ZKLOCK_ACT_CREATE)
+			COVER(CREATE_LOST_NOT_DONE);
+		add_request(conn->zombie, &conn->nzombies, request);
+	}
+	conn->nc2s = 0;
+	conn->deposed = false;
+	if (!first)
+		add_message(conn, MESSAGE_DISCONNECTED);
+}
+
+/* Put the connection to some server and do what the library does then. */
+static void
+connect_to(Conn *conn, ReconnectKind kind, int64_t oldest)
+{
+	int64_t		seen = conn->seen;
+
+	conn->up = true;
+	conn->deposed = kind == RECONNECT_DEPOSED;
+	conn->view = oldest + (int64_t) (random_bits() % (uint64_t) (zk.zxid - oldest + 1));
+	if (once_in(2))
+		conn->view = zk.zxid;
+
+	if (kind == RECONNECT_DEPOSED)
+	{
+		COVER(RECONNECT_DEPOSED);
+		for (int i = 0; i < conn->nzombies; i++)
+			conn->zombie[i].orphan = true;
+	}
+	else
+	{
+		if (kind == RECONNECT_SAME)
+		{
+			for (int i = 0; i < conn->nzombies; i++)
+				add_request(conn->c2s, &conn->nc2s, &conn->zombie[i]);
+		}
+		conn->nzombies = 0;
+	}
+
+	add_message(conn, MESSAGE_CONNECTED);
+
+	/* The library's watches: the server fires those that it missed. */
+	conn->nwatches = 0;
+	for (int i = 0; i < conn->nregistered; i++)
+	{
+		int			node = conn->registered[i];
+		bool		deleted = !node_existed(node, conn->view);
+
+		if (deleted || (zk.node[node].mzxid > seen && zk.node[node].mzxid <= conn->view))
+		{
+			Message    *message = add_message(conn, MESSAGE_WATCH);
+
+			COVER(WATCH_MISSED);
+			message->node = node;
+			message->deleted = deleted;
+		}
+		else
+			add_watch(conn->watch, &conn->nwatches, node);
+	}
+}
+
+void
+conn_reconnect(Conn *conn, ReconnectKind kind)
+{
+	if (once_in(3))
+		lose_limbo(conn);
+	connect_to(conn, kind, conn->seen);
+	for (int i = 0; i < conn->nlimbo; i++)
+	{
+		COVER(LIMBO_CARRIED);
+		add_request(conn->c2s, &conn->nc2s, &conn->limbo[i]);
+	}
+	conn->nlimbo = 0;
+}
+
+/*
+ * A new worker takes the session over.  It has no requests, no watches and
+ * has seen no zxid, so the follower may be behind all its predecessor saw.
+ */
+void
+conn_resume(Conn *conn, ReconnectKind kind)
+{
+	if (conn->up)
+		conn_break(conn);
+	conn->ns2c = conn->nlimbo = conn->nregistered = 0;
+	conn->seen = zk.session[conn->session].czxid;
+	connect_to(conn, kind, conn->seen);
+}
+
+/* The client takes the next message. */
+bool
+conn_receive(Conn *conn, Message *message)
+{
+	if (conn->ns2c == 0)
+		return false;
+	*message = conn->s2c[0];
+	memmove(conn->s2c, conn->s2c + 1, (size_t) --conn->ns2c * sizeof(Message));
+
+	if (message->type == MESSAGE_WATCH)
+		remove_watch(conn->registered, &conn->nregistered, message->node);
+	else if (message->type == MESSAGE_REPLY && message->rc != ZKLOCK_RC_LOST)
+	{
+		if (message->zxid > conn->seen)
+			conn->seen = message->zxid;
+		if (message->rc == ZKLOCK_RC_OK &&
+			(message->request.type == ZKLOCK_ACT_WATCH_OWN ||
+			 message->request.type == ZKLOCK_ACT_WATCH))
+			add_watch(conn->registered, &conn->nregistered, message->node);
+	}
+	return true;
+}

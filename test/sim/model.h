@@ -1,0 +1,238 @@
+/*-------------------------------------------------------------------------
+ *
+ * model.h
+ *	  A model of a ZooKeeper ensemble and of libzookeeper, for the simulator.
+ *
+ * The leader's state is a history: every node ever made stays in "nodes" with
+ * the zxids of its creation and its end, so that a follower which lags behind
+ * is no more than a zxid at which to look.  A connection is one server's (or
+ * rather its worker's) session as the wire sees it:
+ *
+ *	 requests --> c2s --(conn_apply)--> leader/follower --> s2c --> conn_receive
+ *
+ * Sending, applying and receiving are separate steps that the schedule picks
+ * at will; on each wire the order is kept.  When a connection breaks, what is
+ * in c2s may still be applied for a while ("zombies"), and all replies not
+ * received are replaced by ZKLOCK_RC_LOST.  Requests made while there is no
+ * connection wait in "limbo", as libzookeeper keeps them, until the next
+ * connection takes them or another failed attempt loses them.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SIM_MODEL_H
+#define SIM_MODEL_H
+
+#include "protocol.h"
+
+#define MAX_SERVERS		4
+#define MAX_DIRS		2
+#define MAX_NODES		4096
+#define MAX_ALIVE		64
+#define MAX_SESSIONS	256
+#define MAX_INCARNATIONS 256
+#define MAX_WATCHES		64
+#define MAX_WIRE		256
+#define NAME_LEN		96
+
+#define NEVER			INT64_MAX
+#define FOREIGN			(-1)	/* owner of a node that is nobody's of ours */
+
+typedef struct Node
+{
+	char		name[NAME_LEN];
+	ZkLockChild child;			/* parsed name */
+	int			dir;
+	int			owner;			/* session, or FOREIGN */
+	int64_t		czxid;
+	int64_t		mzxid;			/* newest setData, 0 if none */
+	int64_t		dzxid;			/* NEVER while it exists */
+	bool		orphan;			/* landed after a deposed leader's listing */
+} Node;
+
+typedef struct Dir
+{
+	bool		exists;
+	bool		container;		/* reaped when empty */
+	int			nincarnations;
+	int64_t		made[MAX_INCARNATIONS];
+	int64_t		gone[MAX_INCARNATIONS];
+	int64_t		next_sequence;
+} Dir;
+
+typedef struct Session
+{
+	bool		alive;
+	uint64_t	id;				/* high half of its contenders' UUIDs */
+	int64_t		czxid;
+} Session;
+
+typedef struct Ensemble
+{
+	int64_t		zxid;
+	bool		ancestors;		/* <root>/locks exists */
+	Dir			dir[MAX_DIRS];
+	int			nnodes;
+	int			nalive;
+	int			nsessions;
+	int			alive[MAX_ALIVE];
+	Session		session[MAX_SESSIONS];
+	Node		node[MAX_NODES];
+	int			error_rate;		/* one request in so many is refused; 0: none */
+} Ensemble;
+
+typedef struct Request
+{
+	ZkLockActionType type;
+	int			dir;
+	int			generation;		/* of the queue that asks */
+	int			slot;
+	uint64_t	uuid;
+	ZkLockMode	mode;
+	int			attempt;
+	bool		sync;
+	bool		silent;			/* from an earlier connection: no reply */
+	bool		orphan;			/* a deposed leader has answered since */
+	uint64_t	list;
+	uint64_t	hash;
+	char		name[NAME_LEN]; /* of the child, where one is meant */
+} Request;
+
+typedef enum MessageType
+{
+	MESSAGE_REPLY,
+	MESSAGE_WATCH,
+	MESSAGE_CONNECTED,
+	MESSAGE_DISCONNECTED
+} MessageType;
+
+typedef struct Message
+{
+	MessageType type;
+	Request		request;		/* REPLY */
+	ZkLockRc	rc;
+	int			node;			/* WATCH; REPLY to create and get */
+	bool		deleted;		/* WATCH: else changed */
+	int64_t		zxid;			/* state that the message tells of */
+	int			nchildren;		/* REPLY to list */
+	int			children[MAX_ALIVE];
+} Message;
+
+typedef struct Conn
+{
+	int			session;
+	bool		up;
+	bool		deposed;		/* talks to a leader that has been deposed */
+	int64_t		view;			/* follower's state */
+	int64_t		seen;			/* newest zxid in a reply, as the library keeps */
+	int			nwatches;		/* at the server */
+	int			watch[MAX_WATCHES];
+	int			nregistered;	/* in the library */
+	int			registered[MAX_WATCHES];
+	int			nc2s;
+	int			ns2c;
+	int			nzombies;
+	int			nlimbo;
+	Request		c2s[MAX_WIRE];
+	Request		zombie[MAX_WIRE];
+	Request		limbo[MAX_WIRE];
+	Message		s2c[MAX_WIRE];
+} Conn;
+
+typedef enum ReconnectKind
+{
+	RECONNECT_FENCED,			/* another server: old requests are refused */
+	RECONNECT_SAME,				/* the same server: old requests come first */
+	RECONNECT_DEPOSED			/* a deposed leader: old requests may follow */
+} ReconnectKind;
+
+/* What must have happened at least once in a run; see coverage_name. */
+typedef enum Coverage
+{
+	COVER_GRANT_SHARED,
+	COVER_GRANT_EXCLUSIVE,
+	COVER_GRANT_UPGRADE,
+	COVER_GRANT_UNWANTED,
+	COVER_DIRECT_HANDOVER,
+	COVER_BLOCKED,
+	COVER_WITHDRAWN_CREATING,
+	COVER_WITHDRAWN_WAITING,
+	COVER_REVOKED,
+	COVER_CREATE_LOST_DONE,
+	COVER_CREATE_LOST_NOT_DONE,
+	COVER_CREATE_LATE,
+	COVER_ADOPTED,
+	COVER_DELETE_LOST,
+	COVER_DELETE_REFUSED,
+	COVER_ORPHAN_MADE,
+	COVER_ORPHAN_DELETED,
+	COVER_DEADLOCK,
+	COVER_SEQUENCE_LIMIT,
+	COVER_REFUSED,
+	COVER_NO_DIRECTORY_MET,
+	COVER_NO_ANCESTORS_MET,
+	COVER_DIR_EXISTED,
+	COVER_REAPED,
+	COVER_ADMIN_DELETED,
+	COVER_FOREIGN_EXCLUSIVE,
+	COVER_FOREIGN_SHARED,
+	COVER_NODE_CHANGED,
+	COVER_WATCH_NO_NODE,
+	COVER_WATCH_MISSED,
+	COVER_STALE_LISTING,
+	COVER_RECONNECT_GRANTED,
+	COVER_RECONNECT_DEPOSED,
+	COVER_LIMBO_CARRIED,
+	COVER_LIMBO_LOST,
+	COVER_EXPIRED_GRANTED,
+	COVER_EXPIRED_CREATING,
+	COVER_SESSION_ABANDONED,
+	COVER_RESUMED_GRANTED,
+	COVER_RESUMED_CREATING,
+	COVER_FORGOTTEN,
+	NCOVERAGE
+} Coverage;
+
+extern Ensemble zk;
+extern long coverage[NCOVERAGE];
+extern const char *const coverage_name[NCOVERAGE];
+
+#define COVER(what) (coverage[COVER_##what]++)
+
+/* sim.c's: random numbers of the schedule, its trace, its end */
+extern uint64_t random_bits(void);
+extern bool tracing;
+extern void trace(const char *format,...)
+			__attribute__((format(printf, 1, 2)));
+extern void fail(const char *format,...)
+			__attribute__((format(printf, 1, 2), noreturn));
+
+/* A number below n; true once in n. */
+#define random_below(n) ((int) (random_bits() % (uint64_t) (n)))
+#define once_in(n) (random_below(n) == 0)
+
+/* the leader */
+extern void zk_reset(void);
+extern int	zk_new_session(void);
+extern void zk_expire(int session);
+extern int	zk_create(int dir, const char *prefix, int owner);
+extern void zk_delete(int node);
+extern void zk_change(int node);
+extern int	zk_find(int dir, const char *name);
+extern int	zk_find_token(int64_t czxid);
+extern void zk_make_dir(int dir);
+extern bool zk_dir_empty(int dir);
+extern void zk_remove_dir(int dir);
+
+/* one connection */
+extern void conn_open(Conn *conn);
+extern void conn_send(Conn *conn, const Request *request);
+extern bool conn_apply(Conn *conn);
+extern bool conn_apply_zombie(Conn *conn);
+extern bool conn_catch_up(Conn *conn, int64_t steps);
+extern void conn_break(Conn *conn);
+extern void conn_reconnect(Conn *conn, ReconnectKind kind);
+extern void conn_resume(Conn *conn, ReconnectKind kind);
+extern bool conn_receive(Conn *conn, Message *message);
+extern const char *request_name(ZkLockActionType type);
+
+#endif							/* SIM_MODEL_H */

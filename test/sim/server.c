@@ -1,0 +1,626 @@
+/*-------------------------------------------------------------------------
+ *
+ * server.c
+ *	  One simulated server, and the invariants.
+ *
+ * The ground truth is the model's leader.  A grant counts while its session
+ * is alive there and its node exists; what the lease adds in the product is
+ * not modelled.  A worker cannot know at once what the leader knows: an
+ * administrator may delete our node in the moment in which we are granted the
+ * lock.  So a grant of a node that is gone already is held against the
+ * protocol only if a message that it has received was sent after that.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "server.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+int			nservers;
+int			ndirs;
+Server		servers[MAX_SERVERS];
+bool		faults;
+bool		counter_jumped[MAX_DIRS];
+
+/* Newest token granted, by session. */
+static int64_t granted_token[MAX_SESSIONS][MAX_DIRS][ZKLOCK_NMODES];
+
+static void step(Server *server, int dir, ZkLockEvent *event);
+
+void
+reset_tokens(void)
+{
+	memset(granted_token, 0, sizeof(granted_token));
+}
+
+bool
+server_owns(const Server *server, int node)
+{
+	return !server->lost && zk.node[node].owner == server->conn.session;
+}
+
+static bool
+modes_conflict(ZkLockMode a, ZkLockMode b)
+{
+	return a == ZKLOCK_EXCLUSIVE || b == ZKLOCK_EXCLUSIVE;
+}
+
+static uint64_t
+session_id(const Server *server)
+{
+	return zk.session[server->conn.session].id;
+}
+
+static const ZkContender *
+find_contender(const ZkLockQueue *queue, uint64_t uuid)
+{
+	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
+	{
+		if (queue->contender[i].state != ZKLOCK_FREE && queue->contender[i].uuid == uuid)
+			return &queue->contender[i];
+	}
+	return NULL;
+}
+
+static int
+number_of(const Server *server)
+{
+	return (int) (server - servers);
+}
+
+/* ------------------------------------------------------------------------
+ * What the actions claim
+ * ------------------------------------------------------------------------
+ */
+
+static void
+check_granted(Server *server, int dir, const ZkLockAction *action)
+{
+	int			node = zk_find_token(action->token);
+	const Node *own;
+
+	if (node < 0 || zk.node[node].dir != dir || !server_owns(server, node) ||
+		zk.node[node].child.uuid_lo != action->uuid ||
+		zk.node[node].child.mode != action->mode)
+		fail("token %" PRId64 " is not our contender's czxid", action->token);
+	own = &zk.node[node];
+	if (own->dzxid <= server->told[dir])
+		fail("granted though our contender was gone before what we were told");
+	if (server->queue[dir].connected == false)
+		fail("granted without a connection");
+
+	if (own->dzxid == NEVER)
+	{
+		for (int i = 0; i < zk.nalive; i++)
+		{
+			const Node *other = &zk.node[zk.alive[i]];
+
+			if (other->dir == dir && other->owner != own->owner &&
+				other->child.sequence < own->child.sequence &&
+				modes_conflict(own->child.mode, other->child.mode))
+				fail("granted though %s is before us", other->name);
+		}
+		for (int i = 0; i < zk.nsessions; i++)
+		{
+			for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
+			{
+				if (i != own->owner && modes_conflict(action->mode, (ZkLockMode) mode) &&
+					granted_token[i][dir][mode] > action->token)
+					fail("token %" PRId64 " after token %" PRId64, action->token,
+						 granted_token[i][dir][mode]);
+			}
+		}
+		granted_token[own->owner][dir][action->mode] = action->token;
+	}
+
+	if (action->mode == ZKLOCK_SHARED)
+		COVER(GRANT_SHARED);
+	else
+		COVER(GRANT_EXCLUSIVE);
+	table_granted(&server->table[dir], action->mode, action->token, node);
+}
+
+/*
+ * 40P01 is right only if our own shared grant is there, somebody exclusive
+ * stands between it and our exclusive contender, and that was so by all that
+ * we could know.
+ */
+static void
+check_deadlock(Server *server, int dir, const ZkLockAction *action)
+{
+	const ZkContender *shared = zklock_queue_grant(&server->queue[dir], ZKLOCK_SHARED);
+	int			exclusive = zk_find_token(action->token);
+
+	COVER(DEADLOCK);
+	if (action->mode != ZKLOCK_EXCLUSIVE || shared == NULL || exclusive < 0)
+		fail("deadlock without an upgrade");
+	for (int i = 0; i < zk.nnodes; i++)
+	{
+		const Node *other = &zk.node[i];
+
+		if (other->dir == dir && other->owner != server->conn.session &&
+			other->child.mode == ZKLOCK_EXCLUSIVE && other->dzxid > server->told[dir] &&
+			other->czxid > shared->token && other->czxid < zk.node[exclusive].czxid)
+			return;
+	}
+	fail("deadlock reported where there is none");
+}
+
+static void
+check_failed(Server *server, int dir, const ZkLockAction *action)
+{
+	switch (action->failure)
+	{
+		case ZKLOCK_FAIL_DEADLOCK:
+			check_deadlock(server, dir, action);
+			break;
+		case ZKLOCK_FAIL_SEQUENCE:
+			COVER(SEQUENCE_LIMIT);
+			if (!counter_jumped[dir])
+				fail("sequence refused without reason");
+			break;
+		case ZKLOCK_FAIL_NO_DIRECTORY:
+			if (!faults)
+				fail("no directory, though nobody removes it");
+			break;
+		case ZKLOCK_FAIL_REFUSED:
+			COVER(REFUSED);
+			if (!server->refused[dir])
+				fail("refused, though the ensemble refused nothing");
+			break;
+	}
+	table_failed(&server->table[dir], action->mode, action->failure);
+}
+
+static void
+check_delete(Server *server, int dir, const Request *request)
+{
+	const Table *table = &server->table[dir];
+
+	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
+	{
+		if ((table->usable[mode] || table_held(table, (ZkLockMode) mode) > 0) &&
+			strcmp(zk.node[table->node[mode]].name, request->name) == 0)
+			fail("deletes a contender whose grant is in use");
+	}
+}
+
+/* ------------------------------------------------------------------------
+ * The worker
+ * ------------------------------------------------------------------------
+ */
+
+static void
+perform(Server *server, int dir, const ZkLockAction *action)
+{
+	Request		request = {.type = action->type, .dir = dir};
+
+	trace("    %s slot %d uuid %" PRIx64 " %s list %" PRIu64 " token %" PRId64 " %s%s",
+		  request_name(action->type), action->slot, action->uuid & 0xffff,
+		  action->mode == ZKLOCK_SHARED ? "shared" : "exclusive",
+		  action->list, action->token, action->name ? action->name : "",
+		  action->sync ? " (sync)" : "");
+
+	switch (action->type)
+	{
+		case ZKLOCK_ACT_GRANTED:
+			check_granted(server, dir, action);
+			return;
+		case ZKLOCK_ACT_BLOCKED:
+			COVER(BLOCKED);
+			return;
+		case ZKLOCK_ACT_REVOKED:
+			COVER(REVOKED);
+			table_revoked(&server->table[dir], action->mode);
+			return;
+		case ZKLOCK_ACT_FAILED:
+			check_failed(server, dir, action);
+			return;
+		default:
+			break;
+	}
+
+	if (!server->queue[dir].connected)
+		fail("%s without a connection", request_name(action->type));
+
+	request.generation = server->generation[dir];
+	request.slot = action->slot;
+	request.uuid = action->uuid;
+	request.mode = action->mode;
+	request.attempt = action->attempt;
+	request.sync = action->sync;
+	request.list = action->list;
+	request.hash = action->hash;
+	if (action->type == ZKLOCK_ACT_WATCH || action->type == ZKLOCK_ACT_DELETE_ORPHAN)
+		snprintf(request.name, sizeof(request.name), "%s", action->name);
+	else if (action->type == ZKLOCK_ACT_WATCH_OWN || action->type == ZKLOCK_ACT_DELETE)
+	{
+		size_t		len;
+
+		if (action->sequence < 0)
+			fail("%s of a contender whose name is not known", request_name(action->type));
+		zklock_format_contender(request.name, session_id(server), action->uuid, action->mode);
+		len = strlen(request.name);
+		snprintf(request.name + len, sizeof(request.name) - len, "%010" PRId64,
+				 action->sequence);
+	}
+	if (action->type == ZKLOCK_ACT_DELETE || action->type == ZKLOCK_ACT_DELETE_ORPHAN)
+		check_delete(server, dir, &request);
+	conn_send(&server->conn, &request);
+}
+
+/* Notice what is worth counting, by comparing before and after. */
+static void
+observe(const ZkLockEvent *event, const ZkLockQueue *before, const ZkLockQueue *after,
+		const ZkLockActions *actions)
+{
+	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
+	{
+		const ZkContender *old = &before->contender[i];
+		const ZkContender *new = &after->contender[i];
+
+		if (event->type == ZKLOCK_EV_LISTED && old->state == ZKLOCK_UNSETTLED &&
+			new->uuid == old->uuid && new->state > ZKLOCK_UNSETTLED)
+			COVER(ADOPTED);
+		if (event->type == ZKLOCK_EV_DEMAND && !event->needed[old->mode])
+		{
+			if (old->state == ZKLOCK_CREATING)
+				COVER(WITHDRAWN_CREATING);
+			if (old->state == ZKLOCK_WAITING)
+				COVER(WITHDRAWN_WAITING);
+		}
+		if (event->type == ZKLOCK_EV_CONNECTED && old->state == ZKLOCK_GRANTED)
+			COVER(RECONNECT_GRANTED);
+		if (event->type == ZKLOCK_EV_SESSION_LOST && old->state == ZKLOCK_GRANTED)
+			COVER(EXPIRED_GRANTED);
+		if (event->type == ZKLOCK_EV_SESSION_LOST &&
+			(old->state == ZKLOCK_CREATING || old->state == ZKLOCK_UNSETTLED))
+			COVER(EXPIRED_CREATING);
+		if (event->type == ZKLOCK_EV_RESUMED && old->state == ZKLOCK_GRANTED)
+			COVER(RESUMED_GRANTED);
+		if (event->type == ZKLOCK_EV_RESUMED && old->state == ZKLOCK_CREATING)
+			COVER(RESUMED_CREATING);
+
+		/*
+		 * The hand-over between servers: nobody else was before the one that
+		 * went, both watches stood.  This must not cost a listing.
+		 */
+		if (event->type == ZKLOCK_EV_NODE_DELETED && old->state == ZKLOCK_WAITING &&
+			old->blocker == event->hash && old->blocker_last && old->own_watched &&
+			old->blocker_watched && before->connected)
+		{
+			bool		granted = false;
+
+			for (int j = 0; j < actions->n; j++)
+			{
+				if (actions->action[j].type == ZKLOCK_ACT_LIST)
+					fail("a hand-over costs a listing");
+				if (actions->action[j].type == ZKLOCK_ACT_GRANTED &&
+					actions->action[j].uuid == old->uuid)
+					granted = true;
+			}
+			if (!granted)
+				fail("the last blocker has gone and nobody is granted the lock");
+			COVER(DIRECT_HANDOVER);
+		}
+	}
+}
+
+static void
+step(Server *server, int dir, ZkLockEvent *event)
+{
+	static const char *const names[] = {
+		"DEMAND", "DISCONNECTED", "CONNECTED", "SESSION_LOST", "RESUMED", "TICK",
+		"MADE_DIR", "CREATED", "LISTED", "WATCHED_OWN", "WATCHED", "DELETED",
+		"NODE_DELETED", "NODE_CHANGED"
+	};
+	static const char *const rcs[] = {"OK", "NO_NODE", "EXISTS", "LOST", "ERROR"};
+	ZkLockQueue before = server->queue[dir];
+	ZkLockActions actions;
+
+	event->session = session_id(server);
+	event->fresh_uuid = server->next_uuid;
+	server->next_uuid += ZKLOCK_NCONTENDERS;
+	if (tracing)
+	{
+		trace("  server %d lock %d: %s %s uuid %" PRIx64 " list %" PRIu64 " needed %d%d spent %d%d %s",
+			  number_of(server), dir, names[event->type], rcs[event->rc],
+			  event->uuid & 0xffff, event->list, event->needed[0], event->needed[1],
+			  event->spent[0], event->spent[1], event->name ? event->name : "");
+		for (int i = 0; i < event->nchildren; i++)
+			trace("      %s", event->children[i].name);
+	}
+	if (event->rc == ZKLOCK_RC_ERROR)
+		server->refused[dir] = true;
+
+	zklock_step(&server->queue[dir], event, &actions);
+	if (actions.n > ZKLOCK_MAX_ACTIONS)
+		fail("too many actions");
+	observe(event, &before, &server->queue[dir], &actions);
+	/* As dispatch.c: the table first, under its lock, then the requests. */
+	for (int i = 0; i < actions.n; i++)
+	{
+		if (actions.action[i].type >= ZKLOCK_ACT_GRANTED)
+			perform(server, dir, &actions.action[i]);
+	}
+	for (int i = 0; i < actions.n; i++)
+	{
+		if (actions.action[i].type < ZKLOCK_ACT_GRANTED)
+			perform(server, dir, &actions.action[i]);
+	}
+}
+
+/* The worker forgets a queue; replies to it find nobody. */
+static void
+forget(Server *server, int dir)
+{
+	zklock_queue_init(&server->queue[dir], server->connected);
+	server->generation[dir]++;
+	COVER(FORGOTTEN);
+}
+
+/* An event of the session goes to every queue that is not idle. */
+static void
+step_all(Server *server, ZkLockEventType type)
+{
+	for (int dir = 0; dir < ndirs; dir++)
+	{
+		ZkLockEvent event = {.type = type};
+
+		if (zklock_queue_idle(&server->queue[dir]))
+			forget(server, dir);
+		else
+			step(server, dir, &event);
+	}
+}
+
+void
+server_init(Server *server)
+{
+	memset(server, 0, sizeof(*server));
+	server->next_uuid = random_bits() & UINT64_C(0xffff000000000000);
+	conn_open(&server->conn);
+	for (int dir = 0; dir < MAX_DIRS; dir++)
+		zklock_queue_init(&server->queue[dir], false);
+}
+
+void
+server_tick(Server *server)
+{
+	if (!server->resuming)
+		step_all(server, ZKLOCK_EV_TICK);
+}
+
+/* Expired, closed or given up: the session's requests are annulled. */
+void
+server_session_lost(Server *server)
+{
+	server->lost = true;
+	server->connected = false;
+	server->resuming = false;
+	server->conn.up = false;
+	server->conn.ns2c = server->conn.nc2s = 0;
+	server->conn.nzombies = server->conn.nlimbo = 0;
+	step_all(server, ZKLOCK_EV_SESSION_LOST);
+}
+
+/* The worker looks at a table entry that has changed. */
+bool
+server_demand(Server *server, int dir)
+{
+	ZkLockEvent event = {0};
+
+	if (!server->table[dir].dirty || server->resuming)
+		return false;
+	server->table[dir].dirty = false;
+	table_demand(&server->table[dir], &event);
+	if (zklock_queue_idle(&server->queue[dir]))
+	{
+		if (once_in(2))
+			forget(server, dir);
+		server->queue[dir].connected = server->connected;
+	}
+	step(server, dir, &event);
+	return true;
+}
+
+static void
+receive_reply(Server *server, const Message *message)
+{
+	const Request *request = &message->request;
+	int			dir = request->dir;
+	ZkLockChild children[MAX_ALIVE];
+	ZkLockEvent event = {
+		.rc = message->rc,
+		.slot = request->slot,
+		.uuid = request->uuid,
+		.hash = request->hash,
+		.list = request->list,
+		.sequence = -1,
+	};
+
+	if (request->generation != server->generation[dir] ||
+		request->type == ZKLOCK_ACT_DELETE_ORPHAN)
+		return;
+	if (message->zxid > server->told[dir])
+		server->told[dir] = message->zxid;
+
+	switch (request->type)
+	{
+		case ZKLOCK_ACT_MAKE_DIR:
+			event.type = ZKLOCK_EV_MADE_DIR;
+			break;
+		case ZKLOCK_ACT_CREATE:
+			event.type = ZKLOCK_EV_CREATED;
+			break;
+		case ZKLOCK_ACT_LIST:
+			event.type = ZKLOCK_EV_LISTED;
+			break;
+		case ZKLOCK_ACT_WATCH_OWN:
+			event.type = ZKLOCK_EV_WATCHED_OWN;
+			break;
+		case ZKLOCK_ACT_WATCH:
+			event.type = ZKLOCK_EV_WATCHED;
+			break;
+		default:
+			event.type = ZKLOCK_EV_DELETED;
+			if (message->rc == ZKLOCK_RC_ERROR)
+				COVER(DELETE_REFUSED);
+			break;
+	}
+	if (message->rc == ZKLOCK_RC_OK && message->node >= 0)
+	{
+		event.sequence = zk.node[message->node].child.sequence;
+		event.token = zk.node[message->node].czxid;
+	}
+	for (int i = 0; i < message->nchildren; i++)
+		children[i] = zk.node[message->children[i]].child;
+	event.children = children;
+	event.nchildren = message->nchildren;
+	step(server, dir, &event);
+}
+
+static void
+receive_watch(Server *server, const Message *message)
+{
+	const Node *node = &zk.node[message->node];
+	bool		own = node->child.uuid_hi == session_id(server);
+	ZkLockEvent event = {
+		.type = message->deleted ? ZKLOCK_EV_NODE_DELETED : ZKLOCK_EV_NODE_CHANGED,
+		.hash = node->child.hash,
+		.uuid = own ? node->child.uuid_lo : 0,
+		.name = node->name,
+	};
+
+	if (!message->deleted)
+		COVER(NODE_CHANGED);
+	if (message->zxid > server->told[node->dir])
+		server->told[node->dir] = message->zxid;
+	step(server, node->dir, &event);
+
+	if (own && message->deleted)
+	{
+		const ZkContender *c = find_contender(&server->queue[node->dir], node->child.uuid_lo);
+
+		if (c != NULL && c->state != ZKLOCK_DELETING)
+			fail("our contender was deleted and we do not mind");
+	}
+}
+
+/* The worker takes one message.  False if there is none. */
+bool
+server_receive(Server *server)
+{
+	Message		message;
+
+	if (!conn_receive(&server->conn, &message))
+		return false;
+	switch (message.type)
+	{
+		case MESSAGE_REPLY:
+			receive_reply(server, &message);
+			break;
+		case MESSAGE_WATCH:
+			receive_watch(server, &message);
+			break;
+		case MESSAGE_CONNECTED:
+			server->connected = true;
+
+			/*
+			 * The new follower may be behind what events told, and a new
+			 * worker has been told nothing.
+			 */
+			for (int dir = 0; dir < ndirs; dir++)
+			{
+				if (server->resuming)
+					server->told[dir] = 0;
+				else if (server->told[dir] > server->conn.seen)
+					server->told[dir] = server->conn.seen;
+			}
+			step_all(server, server->resuming ? ZKLOCK_EV_RESUMED : ZKLOCK_EV_CONNECTED);
+			server->resuming = false;
+			break;
+		case MESSAGE_DISCONNECTED:
+			server->connected = false;
+			if (!server->resuming)
+				step_all(server, ZKLOCK_EV_DISCONNECTED);
+			break;
+	}
+	return true;
+}
+
+/* ------------------------------------------------------------------------
+ * Invariants
+ * ------------------------------------------------------------------------
+ */
+
+/* The grant is in use on this server, and counts. */
+static bool
+counts(const Server *server, int dir, int mode)
+{
+	const Table *table = &server->table[dir];
+
+	if (!table->usable[mode] && table_held(table, (ZkLockMode) mode) == 0)
+		return false;
+	return server_owns(server, table->node[mode]) &&
+		zk.session[server->conn.session].alive &&
+		zk.node[table->node[mode]].dzxid == NEVER;
+}
+
+/* No two servers hold conflicting grants of one name. */
+static void
+check_exclusion(int dir)
+{
+	for (int a = 0; a < nservers; a++)
+	{
+		if (!counts(&servers[a], dir, ZKLOCK_EXCLUSIVE))
+			continue;
+		for (int b = 0; b < nservers; b++)
+		{
+			if (b != a && (counts(&servers[b], dir, ZKLOCK_EXCLUSIVE) ||
+						   counts(&servers[b], dir, ZKLOCK_SHARED)))
+				fail("servers %d and %d hold lock %d", a, b, dir);
+		}
+	}
+}
+
+void
+check_invariants(void)
+{
+	for (int dir = 0; dir < ndirs; dir++)
+		check_exclusion(dir);
+
+	/* Every contender of ours is known to its queue. */
+	for (int i = 0; i < zk.nalive; i++)
+	{
+		const Node *node = &zk.node[zk.alive[i]];
+
+		for (int s = 0; s < nservers; s++)
+		{
+			if (server_owns(&servers[s], zk.alive[i]) && !node->orphan &&
+				find_contender(&servers[s].queue[node->dir], node->child.uuid_lo) == NULL)
+				fail("server %d does not know its contender %s", s, node->name);
+		}
+	}
+
+	/* A table and its queue agree on what is granted. */
+	for (int s = 0; s < nservers; s++)
+	{
+		for (int dir = 0; dir < ndirs; dir++)
+		{
+			const Table *table = &servers[s].table[dir];
+
+			for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
+			{
+				const ZkContender *grant =
+					zklock_queue_grant(&servers[s].queue[dir], (ZkLockMode) mode);
+
+				if ((table->usable[mode] || table_held(table, (ZkLockMode) mode) > 0) &&
+					(grant == NULL || grant->token != table->token[mode]))
+					fail("server %d: the table believes in a grant that is gone", s);
+			}
+		}
+	}
+}

@@ -1,0 +1,47 @@
+/*-------------------------------------------------------------------------
+ *
+ * server.h
+ *	  One simulated server: its table, its queues, its worker.
+ *
+ * The worker here does what dispatch.c and session.c do: it turns messages of
+ * the connection and demands of the table into events, and performs the
+ * protocol's actions.  On the way it checks what the actions claim.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SIM_SERVER_H
+#define SIM_SERVER_H
+
+#include "local.h"
+#include "model.h"
+
+typedef struct Server
+{
+	Conn		conn;
+	bool		lost;			/* no session at present */
+	bool		resuming;		/* new worker, not connected yet */
+	bool		connected;		/* as the worker was told */
+	uint64_t	next_uuid;
+	int			generation[MAX_DIRS];
+	ZkLockQueue queue[MAX_DIRS];
+	Table		table[MAX_DIRS];
+	int64_t		told[MAX_DIRS]; /* newest zxid that the queue heard of */
+	bool		refused[MAX_DIRS];	/* the ensemble has refused something */
+} Server;
+
+extern int	nservers;
+extern int	ndirs;
+extern Server servers[MAX_SERVERS];
+extern bool faults;				/* still happening */
+extern bool counter_jumped[MAX_DIRS];
+
+extern void server_init(Server *server);
+extern bool server_receive(Server *server);
+extern bool server_demand(Server *server, int dir);
+extern void server_tick(Server *server);
+extern void server_session_lost(Server *server);
+extern bool server_owns(const Server *server, int node);
+extern void check_invariants(void);
+extern void reset_tokens(void);
+
+#endif							/* SIM_SERVER_H */

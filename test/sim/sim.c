@@ -1,0 +1,811 @@
+/*-------------------------------------------------------------------------
+ *
+ * sim.c
+ *	  Plays seeded schedules of the lock protocol against a model of ZooKeeper.
+ *
+ * A schedule has three phases.  In the first, everything happens at random:
+ * backends want, hold and give up, connections break, sessions expire,
+ * workers die, directories are reaped, foreign contenders come and go.  In the
+ * second, faults have stopped and nobody gives up: everybody who waits must
+ * get the lock in turn, or be told of a deadlock.  In the third there is no
+ * demand any more, and nothing may be left.  The invariants are checked after
+ * every step (server.c).
+ *
+ * A schedule depends on its seed alone.  One that fails is played again with
+ * the trace on, and its last lines are printed.
+ *
+ * Usage: sim [--seeds N] [--first N] [--seed N] [--trace] [--mutant NAME]
+ * --mutant turns the verdict round: some seed must fail.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <inttypes.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "server.h"
+
+#define lengthof(array) (sizeof(array) / sizeof((array)[0]))
+
+#define CALM_STEPS		20000	/* everybody must have had his turn by then */
+#define TRACE_LINES		60
+#define TRACE_WIDTH		160
+
+typedef enum Phase
+{
+	PHASE_CHAOS,
+	PHASE_CALM,
+	PHASE_DRAIN
+} Phase;
+
+/* ------------------------------------------------------------------------
+ * Random numbers, trace, failure
+ * ------------------------------------------------------------------------
+ */
+
+static uint64_t random_state;
+static uint64_t present_seed;
+static jmp_buf failed;
+static char failure_text[256];
+
+bool		tracing;
+static bool trace_all;
+static char trace_line[TRACE_LINES][TRACE_WIDTH];
+static long trace_count;
+static long step_count;
+
+/* splitmix64: any seed is as good as any other */
+uint64_t
+random_bits(void)
+{
+	uint64_t	z = (random_state += UINT64_C(0x9e3779b97f4a7c15));
+
+	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+	z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+	return z ^ (z >> 31);
+}
+
+void
+trace(const char *format,...)
+{
+	va_list		args;
+
+	if (!tracing)
+		return;
+	va_start(args, format);
+	vsnprintf(trace_line[trace_count++ % TRACE_LINES], TRACE_WIDTH, format, args);
+	va_end(args);
+	if (trace_all)
+		printf("# %s\n", trace_line[(trace_count - 1) % TRACE_LINES]);
+}
+
+void
+fail(const char *format,...)
+{
+	va_list		args;
+
+	va_start(args, format);
+	vsnprintf(failure_text, sizeof(failure_text), format, args);
+	va_end(args);
+	longjmp(failed, 1);
+}
+
+/* A sanitizer's verdict or a crash must name the seed, too. */
+static void
+on_abort(int signo)
+{
+	char		text[80];
+	int			len = snprintf(text, sizeof(text), "# signal %d in seed %" PRIu64 "\n",
+							   signo, present_seed);
+
+	if (write(STDOUT_FILENO, text, (size_t) len) < 0)
+		_exit(2);
+	_exit(1);
+}
+
+/* ------------------------------------------------------------------------
+ * What can happen
+ * ------------------------------------------------------------------------
+ */
+
+static Phase phase;
+static int	calm_wishes;		/* that may still be made after the chaos */
+
+/* Each returns whether it did anything. */
+
+static bool
+do_receive(Server *server, int dir)
+{
+	(void) dir;
+	return server_receive(server);
+}
+
+static bool
+do_apply(Server *server, int dir)
+{
+	(void) dir;
+	return conn_apply(&server->conn);
+}
+
+static bool
+do_catch_up(Server *server, int dir)
+{
+	(void) dir;
+	return conn_catch_up(&server->conn, 1 + random_below(8));
+}
+
+static bool
+do_zombie(Server *server, int dir)
+{
+	(void) dir;
+	return conn_apply_zombie(&server->conn);
+}
+
+static bool
+do_demand(Server *server, int dir)
+{
+	return server_demand(server, dir);
+}
+
+static bool
+do_take(Server *server, int dir)
+{
+	return table_take(&server->table[dir], random_below(NBACKENDS));
+}
+
+static bool
+do_start(Server *server, int dir)
+{
+	if (phase == PHASE_CALM && calm_wishes-- <= 0)
+		return false;
+	return table_start(&server->table[dir], random_below(NBACKENDS),
+					   once_in(2) ? ZKLOCK_SHARED : ZKLOCK_EXCLUSIVE);
+}
+
+static bool
+do_upgrade(Server *server, int dir)
+{
+	if (phase == PHASE_CALM && calm_wishes-- <= 0)
+		return false;
+	return table_upgrade(&server->table[dir], random_below(NBACKENDS));
+}
+
+static bool
+do_release(Server *server, int dir)
+{
+	return table_release(&server->table[dir], random_below(NBACKENDS), !once_in(3));
+}
+
+static bool
+do_withdraw(Server *server, int dir)
+{
+	return table_withdraw(&server->table[dir], random_below(NBACKENDS));
+}
+
+static bool
+do_break(Server *server, int dir)
+{
+	(void) dir;
+	if (!server->conn.up)
+		return false;
+	conn_break(&server->conn);
+	return true;
+}
+
+/* What must happen even when no more faults do. */
+static bool
+do_break_useless(Server *server, int dir)
+{
+	if (!server->conn.up ||
+		(!server->conn.deposed && zk.session[server->conn.session].alive))
+		return false;
+	return do_break(server, dir);
+}
+
+static bool
+do_reconnect(Server *server, int dir)
+{
+	Conn	   *conn = &server->conn;
+
+	(void) dir;
+	if (server->lost || conn->up)
+		return false;
+	if (!zk.session[conn->session].alive)
+	{
+		/* The server says EXPIRED. */
+		server_session_lost(server);
+		return true;
+	}
+	conn_reconnect(conn, once_in(2) ? RECONNECT_FENCED :
+				   phase == PHASE_CHAOS && once_in(3) ? RECONNECT_DEPOSED : RECONNECT_SAME);
+	return true;
+}
+
+static bool
+do_open(Server *server, int dir)
+{
+	(void) dir;
+	if (!server->lost)
+		return false;
+	conn_open(&server->conn);
+	server->lost = false;
+	return true;
+}
+
+static bool
+do_expire(Server *server, int dir)
+{
+	(void) dir;
+	if (server->lost || !zk.session[server->conn.session].alive)
+		return false;
+	zk_expire(server->conn.session);
+	return true;
+}
+
+/* The worker gives a session up that it cannot resume; it lives on. */
+static bool
+do_abandon(Server *server, int dir)
+{
+	(void) dir;
+	if (server->lost || !zk.session[server->conn.session].alive)
+		return false;
+	COVER(SESSION_ABANDONED);
+	for (int i = random_below(8); i > 0; i--)
+		conn_apply(&server->conn);
+	server_session_lost(server);
+	return true;
+}
+
+/* Sessions that nobody owns any more time out. */
+static bool
+do_expire_abandoned(Server *server, int dir)
+{
+	(void) server;
+	(void) dir;
+	for (int i = 0; i < zk.nsessions; i++)
+	{
+		bool		owned = false;
+
+		for (int s = 0; s < nservers; s++)
+			owned |= !servers[s].lost && servers[s].conn.session == i;
+		if (zk.session[i].alive && !owned)
+		{
+			zk_expire(i);
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool
+do_worker_dies(Server *server, int dir)
+{
+	(void) dir;
+	if (server->lost || server->resuming || !zk.session[server->conn.session].alive)
+		return false;
+	server->resuming = true;
+	conn_resume(&server->conn, once_in(2) ? RECONNECT_FENCED : RECONNECT_SAME);
+	return true;
+}
+
+static bool
+do_tick(Server *server, int dir)
+{
+	(void) dir;
+	server_tick(server);
+	return true;
+}
+
+static bool
+do_foreign_come(Server *server, int dir)
+{
+	static const char *const forms[] = {
+		"_c_%08" PRIx32 "-1111-4222-8333-444455556666-lock-",
+		"_c_%08" PRIx32 "-1111-4222-8333-444455556666-read-lock-",
+		"_c_%08" PRIx32 "-1111-4222-8333-444455556666-__READ__",
+		"%08" PRIx32 "111142228333444455556666aaaabbbb__lock__",
+		"%08" PRIx32 "111142228333444455556666aaaabbbb__rlock__",
+		"x-%016" PRIx32 "-",
+		"n_",
+	};
+	char		prefix[80];
+	int			form = random_below(lengthof(forms));
+
+	(void) server;
+	if (zk.nalive > MAX_ALIVE / 2)
+		return false;
+	if (!zk.dir[dir].exists)
+	{
+		zk.ancestors = true;
+		zk_make_dir(dir);
+	}
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+#pragma GCC diagnostic ignored "-Wformat-extra-args"
+	snprintf(prefix, sizeof(prefix), forms[form], (uint32_t) random_bits());
+#pragma GCC diagnostic pop
+	if (zk.node[zk_create(dir, prefix, FOREIGN)].child.mode == ZKLOCK_SHARED)
+		COVER(FOREIGN_SHARED);
+	else
+		COVER(FOREIGN_EXCLUSIVE);
+	return true;
+}
+
+/* Some node of the directory, foreign or ours; -1 if there is none. */
+static int
+some_node(int dir, bool foreign)
+{
+	int			found = -1;
+	int			n = 0;
+
+	for (int i = 0; i < zk.nalive; i++)
+	{
+		const Node *node = &zk.node[zk.alive[i]];
+
+		if (node->dir == dir && (node->owner == FOREIGN) == foreign && once_in(++n))
+			found = zk.alive[i];
+	}
+	return found;
+}
+
+static bool
+do_foreign_go(Server *server, int dir)
+{
+	int			node = some_node(dir, true);
+
+	(void) server;
+	if (node < 0)
+		return false;
+	zk_delete(node);
+	return true;
+}
+
+static bool
+do_change(Server *server, int dir)
+{
+	int			node = some_node(dir, once_in(2));
+
+	(void) server;
+	if (node < 0)
+		return false;
+	zk_change(node);
+	return true;
+}
+
+static bool
+do_admin_delete(Server *server, int dir)
+{
+	int			node = some_node(dir, false);
+
+	(void) server;
+	if (node < 0)
+		return false;
+	COVER(ADMIN_DELETED);
+	zk_delete(node);
+	return true;
+}
+
+static bool
+do_reap(Server *server, int dir)
+{
+	(void) server;
+	if (!zk.dir[dir].exists || !zk.dir[dir].container || !zk_dir_empty(dir))
+		return false;
+	COVER(REAPED);
+	zk_remove_dir(dir);
+	return true;
+}
+
+static bool
+do_remove_ancestors(Server *server, int dir)
+{
+	(void) server;
+	(void) dir;
+	for (int i = 0; i < MAX_DIRS; i++)
+	{
+		if (zk.dir[i].exists)
+			return false;
+	}
+	if (!zk.ancestors)
+		return false;
+	zk.ancestors = false;
+	zk.zxid++;
+	return true;
+}
+
+static bool
+do_jump(Server *server, int dir)
+{
+	(void) server;
+	if (!zk.dir[dir].exists)
+		return false;
+	counter_jumped[dir] = true;
+	zk.dir[dir].next_sequence = once_in(2) ? INT32_MAX - random_below(4) :
+		ZKLOCK_SEQUENCE_LIMIT - random_below(8);
+	return true;
+}
+
+typedef struct Kind
+{
+	const char *name;
+	bool		(*function) (Server *server, int dir);
+	int			weight[3];		/* by phase */
+	bool		fault;			/* its weight varies from seed to seed */
+} Kind;
+
+static const Kind kinds[] = {
+	{"receives", do_receive, {300, 300, 300}, false},
+	{"request", do_apply, {300, 300, 300}, false},
+	{"catches up", do_catch_up, {60, 60, 60}, false},
+	{"late request", do_zombie, {40, 40, 40}, false},
+	{"worker looks", do_demand, {120, 120, 120}, false},
+	{"backend wakes up", do_take, {100, 100, 100}, false},
+	{"backend wants", do_start, {60, 20, 0}, false},
+	{"backend upgrades", do_upgrade, {20, 20, 0}, false},
+	{"backend releases", do_release, {30, 30, 60}, false},
+	{"backend gives up", do_withdraw, {10, 0, 60}, true},
+	{"connection breaks", do_break, {8, 0, 0}, true},
+	{"connection was no use", do_break_useless, {10, 60, 60}, false},
+	{"reconnects", do_reconnect, {60, 60, 60}, false},
+	{"new session", do_open, {60, 60, 60}, false},
+	{"session expires", do_expire, {2, 0, 0}, true},
+	{"session given up", do_abandon, {1, 0, 0}, true},
+	{"old session expires", do_expire_abandoned, {10, 60, 60}, false},
+	{"new worker", do_worker_dies, {3, 0, 0}, true},
+	{"tick", do_tick, {6, 0, 0}, true},
+	{"foreigner comes", do_foreign_come, {10, 0, 0}, true},
+	{"foreigner goes", do_foreign_go, {20, 30, 30}, false},
+	{"node is changed", do_change, {10, 0, 0}, true},
+	{"contender is deleted", do_admin_delete, {3, 0, 0}, true},
+	{"directory is reaped", do_reap, {20, 20, 20}, true},
+	{"ancestors vanish", do_remove_ancestors, {10, 0, 0}, true},
+	{"counter jumps", do_jump, {1, 0, 0}, true},
+};
+
+static int	weight[lengthof(kinds)];
+static int	total_weight;
+
+static void
+set_phase(Phase new_phase, const int *factor)
+{
+	phase = new_phase;
+	faults = phase == PHASE_CHAOS;
+	total_weight = 0;
+	for (size_t i = 0; i < lengthof(kinds); i++)
+	{
+		weight[i] = kinds[i].weight[phase];
+		if (kinds[i].fault && phase == PHASE_CHAOS)
+			weight[i] *= factor[i];
+		total_weight += weight[i];
+	}
+	trace("phase %d", phase);
+}
+
+static bool
+try_kind(size_t kind, Server *server, int dir)
+{
+	/* The line stands before what it causes, and is taken back if nothing. */
+	trace("%ld: server %d lock %d: %s", step_count, (int) (server - servers), dir,
+		  kinds[kind].name);
+	if (kinds[kind].function(server, dir))
+	{
+		step_count++;
+		check_invariants();
+		return true;
+	}
+	if (tracing && !trace_all)
+		trace_count--;
+	return false;
+}
+
+/* Do one thing at random.  False when nothing can be done at all. */
+static bool
+one_step(void)
+{
+	for (int attempt = 0; attempt < 100; attempt++)
+	{
+		int			r = random_below(total_weight);
+		size_t		kind = 0;
+
+		while (r >= weight[kind])
+			r -= weight[kind++];
+		if (try_kind(kind, &servers[random_below(nservers)], random_below(ndirs)))
+			return true;
+	}
+	for (size_t kind = 0; kind < lengthof(kinds); kind++)
+	{
+		for (int s = 0; weight[kind] > 0 && s < nservers; s++)
+		{
+			for (int dir = 0; dir < ndirs; dir++)
+			{
+				/* those of backends choose the backend at random */
+				for (int repeat = 0; repeat < 8 * NBACKENDS; repeat++)
+				{
+					if (try_kind(kind, &servers[s], dir))
+						return true;
+				}
+			}
+		}
+	}
+	return false;
+}
+
+/* ------------------------------------------------------------------------
+ * A schedule
+ * ------------------------------------------------------------------------
+ */
+
+static bool
+all_quiet(void)
+{
+	for (int s = 0; s < nservers; s++)
+	{
+		for (int dir = 0; dir < ndirs; dir++)
+		{
+			if (!table_quiet(&servers[s].table[dir]))
+				return false;
+		}
+	}
+	return true;
+}
+
+/*
+ * An orphan can outlive the reconnect that made it, where nobody on its
+ * server asks for the lock any more.  The worker's sweep finds it; here, a
+ * wish does, which lists the directory.
+ */
+static bool
+sweep_orphans(void)
+{
+	for (int i = 0; i < zk.nalive; i++)
+	{
+		const Node *node = &zk.node[zk.alive[i]];
+
+		for (int s = 0; node->orphan && s < nservers; s++)
+		{
+			if (server_owns(&servers[s], zk.alive[i]) &&
+				(table_start(&servers[s].table[node->dir], 0, ZKLOCK_EXCLUSIVE) ||
+				 !table_quiet(&servers[s].table[node->dir])))
+			{
+				trace("sweep of %s", node->name);
+				return true;
+			}
+		}
+	}
+	return false;
+}
+
+/* Until everybody has had his turn. */
+static void
+run_calm(void)
+{
+	int			idle_rounds = 0;
+
+	for (int i = 0; !all_quiet() || calm_wishes > 0; i++)
+	{
+		if (i == CALM_STEPS)
+			fail("somebody waits for ever");
+		if (one_step())
+		{
+			idle_rounds = 0;
+			continue;
+		}
+		if (calm_wishes > 0)
+			calm_wishes = 0;
+		else if (idle_rounds++ < 4)
+		{
+			for (int s = 0; s < nservers; s++)
+				server_tick(&servers[s]);
+			check_invariants();
+			if (idle_rounds > 1)
+				sweep_orphans();
+		}
+		else
+			fail("somebody waits, and nothing will happen");
+	}
+}
+
+/* Until nothing happens any more. */
+static void
+run_drain(void)
+{
+	for (int round = 0; round < 4; round++)
+	{
+		for (int i = 0; one_step(); i++)
+		{
+			if (i == CALM_STEPS)
+				fail("it never ends");
+		}
+		for (int s = 0; s < nservers; s++)
+			server_tick(&servers[s]);
+		check_invariants();
+		sweep_orphans();
+	}
+}
+
+static void
+check_nothing_left(void)
+{
+	if (zk.nalive > 0)
+		fail("%s is left", zk.node[zk.alive[0]].name);
+	for (int s = 0; s < nservers; s++)
+	{
+		for (int dir = 0; dir < ndirs; dir++)
+		{
+			if (!zklock_queue_idle(&servers[s].queue[dir]))
+				fail("server %d: queue %d is not idle", s, dir);
+		}
+	}
+}
+
+static void
+run_schedule(uint64_t seed)
+{
+	int			factor[lengthof(kinds)];
+	int			nsteps;
+
+	random_state = seed * UINT64_C(0xd1342543de82ef95) + 1;
+	step_count = 0;
+	trace_count = 0;
+
+	zk_reset();
+	reset_tokens();
+	memset(counter_jumped, 0, sizeof(counter_jumped));
+	nservers = 2 + random_below(MAX_SERVERS - 1);
+	ndirs = 1 + random_below(MAX_DIRS);
+	for (int s = 0; s < nservers; s++)
+		server_init(&servers[s]);
+
+	/* Each seed has its own mixture; one in eight has no faults at all. */
+	for (size_t i = 0; i < lengthof(kinds); i++)
+	{
+		static const int factors[] = {0, 0, 1, 1, 1, 3};
+
+		factor[i] = seed % 8 == 0 ? 0 : factors[random_below(lengthof(factors))];
+		if (kinds[i].function == do_jump && !once_in(10))
+			factor[i] = 0;
+	}
+	if (seed % 8 != 0 && once_in(5))
+		zk.error_rate = 30 + random_below(100);
+
+	set_phase(PHASE_CHAOS, factor);
+	nsteps = 100 + random_below(700);
+	for (int i = 0; i < nsteps; i++)
+		one_step();
+
+	zk.error_rate = 0;
+	calm_wishes = random_below(6);
+	set_phase(PHASE_CALM, factor);
+	run_calm();
+
+	set_phase(PHASE_DRAIN, factor);
+	run_drain();
+	check_nothing_left();
+}
+
+/* True if the schedule went well. */
+static bool
+play(uint64_t seed)
+{
+	present_seed = seed;
+	if (setjmp(failed) != 0)
+		return false;
+	run_schedule(seed);
+	return true;
+}
+
+static void
+explain_failure(const char *program, uint64_t seed)
+{
+	printf("# seed %" PRIu64 " failed at step %ld: %s\n", seed, step_count, failure_text);
+	if (!trace_all)
+	{
+		tracing = true;
+		if (play(seed))
+			printf("# ... and not when played again: the simulator is at fault\n");
+		for (long i = trace_count > TRACE_LINES ? trace_count - TRACE_LINES : 0;
+			 i < trace_count; i++)
+			printf("# %s\n", trace_line[i % TRACE_LINES]);
+		tracing = false;
+	}
+	printf("# replay: %s --seed %" PRIu64 " --trace\n", program, seed);
+}
+
+static double
+seconds(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (double) now.tv_sec + (double) now.tv_nsec / 1e9;
+}
+
+static int
+check_coverage(void)
+{
+	int			missing = 0;
+
+	for (int i = 0; i < NCOVERAGE; i++)
+	{
+		printf("# %10ld %s\n", coverage[i], coverage_name[i]);
+		if (coverage[i] == 0)
+			missing++;
+	}
+	return missing;
+}
+
+int
+main(int argc, char **argv)
+{
+	uint64_t	first = 1;
+	uint64_t	count = 10000;
+	const char *mutant = NULL;
+	bool		single = false;
+	double		start = seconds();
+	long		steps = 0;
+	int			missing;
+
+	for (int i = 1; i < argc; i++)
+	{
+		if (strcmp(argv[i], "--trace") == 0)
+			tracing = trace_all = true;
+		else if (i + 1 < argc && strcmp(argv[i], "--seeds") == 0)
+			count = strtoull(argv[++i], NULL, 10);
+		else if (i + 1 < argc && strcmp(argv[i], "--first") == 0)
+			first = strtoull(argv[++i], NULL, 10);
+		else if (i + 1 < argc && strcmp(argv[i], "--mutant") == 0)
+			mutant = argv[++i];
+		else if (i + 1 < argc && strcmp(argv[i], "--seed") == 0)
+		{
+			first = strtoull(argv[++i], NULL, 10);
+			count = 1;
+			single = true;
+		}
+		else
+		{
+			fprintf(stderr, "usage: %s [--seeds N] [--first N] [--seed N] [--trace] "
+					"[--mutant NAME]\n", argv[0]);
+			return 2;
+		}
+	}
+	signal(SIGABRT, on_abort);
+
+	printf("1..%d\n", mutant || single ? 1 : 2);
+	for (uint64_t seed = first; seed < first + count; seed++)
+	{
+		bool		good = play(seed);
+
+		steps += step_count;
+		if (good)
+			continue;
+		if (mutant)
+		{
+			printf("ok 1 - %s is found out by seed %" PRIu64 ": %s (%.1f s)\n",
+				   mutant, seed, failure_text, seconds() - start);
+			return EXIT_SUCCESS;
+		}
+		explain_failure(argv[0], seed);
+		printf("not ok 1 - seed %" PRIu64 "\n", seed);
+		return EXIT_FAILURE;
+	}
+
+	if (mutant)
+	{
+		printf("not ok 1 - %s survives %" PRIu64 " schedules\n", mutant, count);
+		return EXIT_FAILURE;
+	}
+	printf("ok 1 - %" PRIu64 " schedules, %ld steps (%.1f s)\n", count, steps,
+		   seconds() - start);
+	if (single)
+		return EXIT_SUCCESS;
+	missing = check_coverage();
+	printf("%s 2 - every path was taken%s\n", missing ? "not ok" : "ok",
+		   missing ? ", but for those with 0" : "");
+	return missing ? EXIT_FAILURE : EXIT_SUCCESS;
+}
