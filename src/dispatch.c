@@ -112,10 +112,19 @@ send_make_dir(ZkClient *client, const char *path, const ZkLockAction *action, co
 }
 
 /*
- * Send one request.  A request that the library refuses to take gets its reply
- * from us: it was never sent, which to the protocol is a lost connection; the
- * session's end or next connection settles the rest.
+ * The library took the request, or the session is at its end and so are all
+ * requests.  Otherwise (out of memory) the protocol would wait for a reply that
+ * never comes: our successor settles what we leave.
  */
+static void
+check_sent(int rc)
+{
+	if (rc != ZKLOCK_ZOK && zklock_client_connected(zklock_session_client()))
+		ereport(ERROR,
+				(errcode(ERRCODE_SYSTEM_ERROR),
+				 errmsg("could not send a request to ZooKeeper: %s", zklock_client_strerror(rc))));
+}
+
 static void
 send_request(const ZkLockEntry *entry, const char *name, int pid, uint32 generation,
 			 uint64 uuid_hi, const ZkLockAction *action)
@@ -148,8 +157,8 @@ send_request(const ZkLockEntry *entry, const char *name, int pid, uint32 generat
 				tag.kind = REQUEST_CREATE;
 				contender_path(path, name, action, uuid_hi, true);
 				contender_data(&data, pid);
-				(void) zklock_client_create(client, path, data.data, data.len,
-											ZKLOCK_CREATE_EPHEMERAL_SEQUENTIAL, &tag);
+				check_sent(zklock_client_create(client, path, data.data, data.len,
+												ZKLOCK_CREATE_EPHEMERAL_SEQUENTIAL, &tag));
 				pfree(data.data);
 				break;
 			}
@@ -164,25 +173,25 @@ send_request(const ZkLockEntry *entry, const char *name, int pid, uint32 generat
 
 				(void) zklock_client_sync(client, zklock_session_locks(), &other);
 			}
-			(void) zklock_client_list(client, path, &tag);
+			check_sent(zklock_client_list(client, path, &tag));
 			break;
 
 		case ZKLOCK_ACT_WATCH_OWN:
 			tag.kind = REQUEST_WATCH_OWN;
 			contender_path(path, name, action, uuid_hi, false);
-			(void) zklock_client_get(client, path, true, &tag);
+			check_sent(zklock_client_get(client, path, true, &tag));
 			break;
 
 		case ZKLOCK_ACT_WATCH:
 			tag.kind = REQUEST_WATCH;
 			lock_path(path, name, action->name);
-			(void) zklock_client_get(client, path, true, &tag);
+			check_sent(zklock_client_get(client, path, true, &tag));
 			break;
 
 		case ZKLOCK_ACT_DELETE:
 			tag.kind = REQUEST_DELETE;
 			contender_path(path, name, action, uuid_hi, false);
-			(void) zklock_client_delete(client, path, &tag);
+			check_sent(zklock_client_delete(client, path, &tag));
 			break;
 
 		case ZKLOCK_ACT_DELETE_ORPHAN:

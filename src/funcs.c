@@ -9,6 +9,7 @@
 #include "compat.h"
 
 #include "access/xact.h"
+#include "common/int.h"
 #include "executor/spi.h"
 #include "funcapi.h"
 #include "mb/pg_wchar.h"
@@ -16,6 +17,7 @@
 #include "utils/builtins.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
+#include "utils/tuplestore.h"
 
 #include "acquire.h"
 #include "hold.h"

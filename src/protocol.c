@@ -456,15 +456,25 @@ on_listed(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 		}
 		else if (own == NULL)
 			vanished(queue, c, actions);
-		else if (c->state == ZKLOCK_QUEUED)
-		{
-			if (!queue->needed[c->mode])
-				continue;		/* decide() deletes it */
-			if (c->token == 0)
-				c->list_needed = 0;
-			else
-				find_place(queue, c, event, actions);
-		}
+	}
+
+	/*
+	 * Places come second: whether an upgrade is a deadlock depends on our
+	 * shared contender, which may just have turned out to be gone.
+	 */
+	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
+	{
+		ZkContender *c = &queue->contender[i];
+
+		if (c->state != ZKLOCK_QUEUED || event->rc == ZKLOCK_RC_ERROR ||
+			c->list_needed > event->list || c->list_needed == 0)
+			continue;
+		if (!queue->needed[c->mode])
+			continue;			/* decide() deletes it */
+		if (c->token == 0)
+			c->list_needed = 0;
+		else
+			find_place(queue, c, event, actions);
 	}
 
 	/*

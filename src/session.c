@@ -31,6 +31,9 @@
 
 #define RETRY_MS 1000
 
+/* Messages handled before the main loop looks elsewhere. */
+#define MAX_MESSAGES 256
+
 /* What one host answered last; for the error that a waiter gets. */
 typedef struct Attempt
 {
@@ -382,7 +385,8 @@ zklock_session_receive(void)
 {
 	ZkMessage  *message;
 
-	while (client != NULL && (message = zklock_client_receive(client)) != NULL)
+	/* not without end: backends have wishes, too */
+	for (int i = 0; i < MAX_MESSAGES && client != NULL && (message = zklock_client_receive(client)) != NULL; i++)
 	{
 		switch (message->type)
 		{

@@ -174,16 +174,16 @@ zklock_define_settings(bool preloaded)
 							NULL, NULL, NULL);
 
 	/* Only the postmaster can define what is fixed at its start. */
-	if (preloaded)
-		DefineCustomIntVariable("zklock.max_locks",
-								"Number of lock names that this server can hold or wait for at a time.",
-								NULL,
-								&zklock_max_locks,
-								10000, 1, 10000000,
-								PGC_POSTMASTER,
-								0,
-								NULL, NULL, NULL);
-
+	if (!preloaded)
+		return;
+	DefineCustomIntVariable("zklock.max_locks",
+							"Number of lock names that this server can hold or wait for at a time.",
+							NULL,
+							&zklock_max_locks,
+							10000, 1, 10000000,
+							PGC_POSTMASTER,
+							0,
+							NULL, NULL, NULL);
 	MarkGUCPrefixReserved("zklock");
 }
 
