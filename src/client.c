@@ -61,13 +61,6 @@
 /* Log lines that may wait in the queue; further ones are only counted. */
 #define ZKLOCK_MAX_LOG_LINES	256
 
-/*
- * Open requests.  Each may leave one byte in the library's non-blocking
- * wake-up pipe (64 kB); if that is full, the calling thread closes the socket
- * under the I/O thread.
- */
-#define ZKLOCK_MAX_PENDING		32768
-
 /* Handles that may be open at once in a process (see log_slots). */
 #define ZKLOCK_MAX_CLIENTS		4
 
@@ -841,6 +834,22 @@ int
 zklock_client_fd(ZkClient *client)
 {
 	return client->fd;
+}
+
+/*
+ * The limit on them: each may leave one byte in the library's non-blocking
+ * wake-up pipe (64 kB), and if that is full, the calling thread closes the
+ * socket under the I/O thread.
+ */
+int
+zklock_client_pending(ZkClient *client)
+{
+	int			pending;
+
+	pthread_mutex_lock(&client->mutex);
+	pending = client->npending;
+	pthread_mutex_unlock(&client->mutex);
+	return pending;
 }
 
 bool

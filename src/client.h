@@ -101,10 +101,14 @@ typedef enum ZkCreateMode
 
 /*
  * Start connecting.  "resume" is a session to resume, or NULL for a new one.
- * "timeout_ms" is the session timeout to ask for.  Returns NULL with errno
+ * "timeout_ms" is the session timeout to ask for.  Names are resolved here, so
+ * this can block on the resolver.  At most 4 clients can be open in a process,
+ * each with ZKLOCK_CLIENT_FDS descriptors.  Returns NULL with errno
  * set when the connect string is unusable or no name in it resolves; log
  * lines up to then are lost, "error" (room errlen) says what happened.
  */
+#define ZKLOCK_CLIENT_FDS 4
+
 extern ZkClient *zklock_client_open(const char *hosts, int timeout_ms,
 									const ZkSessionId *resume,
 									char *error, int errlen);
@@ -133,7 +137,16 @@ extern void zklock_client_server(ZkClient *client, char *buf, int buflen);
  * Requests.  Each returns ZKLOCK_ZOK and will be answered by exactly one
  * reply message with the tag, or returns an error and will not.  Requests
  * made one after the other go out, and are answered, in that order.
+ *
+ * They are accepted from the moment zklock_client_receive has returned
+ * CONNECTED until it returns DISCONNECTED, EXPIRED or AUTH_FAILED; otherwise
+ * the result is ZKLOCK_ZCONNECTIONLOSS.  What is open at EXPIRED or
+ * AUTH_FAILED may stay unanswered.  No more than ZKLOCK_MAX_PENDING can be
+ * open at a time.
  */
+#define ZKLOCK_MAX_PENDING 32768
+
+extern int	zklock_client_pending(ZkClient *client);	/* open requests */
 extern int	zklock_client_create(ZkClient *client, const char *path,
 								 const char *data, int datalen,
 								 ZkCreateMode mode, const ZkRequestTag *tag);

@@ -38,6 +38,17 @@ typedef enum RequestKind
 
 #define PATH_MAX_LEN 2048
 
+/*
+ * With this many requests open we make no new ones until replies have come.  A
+ * step makes a few, so this stays well below ZKLOCK_MAX_PENDING.
+ */
+#define ENOUGH_PENDING	(ZKLOCK_MAX_PENDING / 4)
+
+/* A session event on its way through the entries; see zklock_dispatch_all. */
+static ZkLockEventType all_event;
+static int	all_next = -1;		/* the next entry to feed, -1: none */
+static bool resume_due = false; /* RESUMED was overtaken */
+
 static void step(ZkLockEntry *entry, ZkLockEvent *event);
 
 /* ------------------------------------------------------------------------
@@ -329,26 +340,21 @@ step(ZkLockEntry *entry, ZkLockEvent *event)
  * ------------------------------------------------------------------------
  */
 
-void
-zklock_dispatch_dirty(void)
+static bool
+enough_pending(void)
 {
-	int32		index;
+	ZkClient   *client = zklock_session_client();
 
-	while ((index = zklock_table_next_dirty()) >= 0)
-	{
-		ZkLockEvent event = {.type = ZKLOCK_EV_DEMAND};
-
-		step(zklock_entry(index), &event);
-	}
+	return client != NULL && zklock_client_pending(client) > ENOUGH_PENDING;
 }
 
-void
-zklock_dispatch_all(ZkLockEventType type)
+static void
+feed_all(void)
 {
-	for (int i = 0; i < zklock_shared->nentries; i++)
+	while (all_next >= 0 && !enough_pending())
 	{
-		ZkLockEntry *entry = zklock_entry(i);
-		ZkLockEvent event = {.type = type};
+		ZkLockEntry *entry = zklock_entry(all_next);
+		ZkLockEvent event = {.type = all_event};
 
 		/*
 		 * Unlocked: an entry that comes into use meanwhile learns of the
@@ -356,7 +362,53 @@ zklock_dispatch_all(ZkLockEventType type)
 		 */
 		if (entry->in_use)
 			step(entry, &event);
+		if (++all_next == zklock_shared->nentries)
+			all_next = -1;
 	}
+}
+
+bool
+zklock_dispatch_dirty(void)
+{
+	int32		index;
+
+	feed_all();
+	while (!enough_pending())
+	{
+		ZkLockEvent event = {.type = ZKLOCK_EV_DEMAND};
+
+		if ((index = zklock_table_next_dirty()) < 0)
+			return all_next < 0;
+		step(zklock_entry(index), &event);
+	}
+	return false;
+}
+
+void
+zklock_dispatch_all(ZkLockEventType type)
+{
+	/* A tick is nothing beside the rest. */
+	if (type == ZKLOCK_EV_TICK && all_next >= 0)
+		return;
+
+	/*
+	 * Any other event overtakes one that has not reached all entries: an entry
+	 * that missed a connection need not hear of its end.  Only our start must
+	 * not be missed, since it annuls the predecessor's requests; the next
+	 * connection does that instead.
+	 */
+	if (all_next >= 0 && all_event == ZKLOCK_EV_RESUMED)
+		resume_due = true;
+	if (type == ZKLOCK_EV_SESSION_LOST)
+		resume_due = false;
+	else if (type == ZKLOCK_EV_CONNECTED && resume_due)
+	{
+		type = ZKLOCK_EV_RESUMED;
+		resume_due = false;
+	}
+	all_event = type;
+	all_next = 0;
+	feed_all();
 }
 
 bool

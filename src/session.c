@@ -24,6 +24,7 @@
 #include "compat.h"
 
 #include "miscadmin.h"
+#include "storage/fd.h"
 
 #include "settings.h"
 #include "sessionfile.h"
@@ -133,6 +134,13 @@ forget_session(void)
 	zklock_session_unlock();
 }
 
+static void
+release_descriptors(void)
+{
+	for (int i = 0; i < ZKLOCK_CLIENT_FDS; i++)
+		ReleaseExternalFD();
+}
+
 void
 zklock_session_open(void)
 {
@@ -169,9 +177,12 @@ zklock_session_open(void)
 
 	set_state(ZKLOCK_SESSION_CONNECTING);
 	opened++;
+	for (int i = 0; i < ZKLOCK_CLIENT_FDS; i++)
+		ReserveExternalFD();
 	client = zklock_client_open(hosts, timeout, resuming ? &id : NULL, error, sizeof(error));
 	if (client == NULL)
 	{
+		release_descriptors();
 		zklock_session_error("could not use ZooKeeper connect string \"%s\": %s", hosts, error);
 		s = zklock_session_lock(LW_EXCLUSIVE);
 		strlcpy(s->attempts, error, sizeof(s->attempts));
@@ -190,6 +201,7 @@ drop_client(bool retry_now)
 	connected = false;
 	retry_at = retry_now ? 0 : zklock_clock() + INT64CONST(1000000) * RETRY_MS;
 	zklock_client_close(old);
+	release_descriptors();
 }
 
 /* A request whose reply nobody waits for. */

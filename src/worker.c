@@ -235,7 +235,7 @@ zklock_worker_main(Datum arg)
 		if (drain_until == 0)
 			zklock_session_open();
 		zklock_session_receive();
-		zklock_dispatch_dirty();
+		(void) zklock_dispatch_dirty();
 
 		if (drain_until != 0)
 		{

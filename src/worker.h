@@ -50,10 +50,14 @@ extern void zklock_session_error(const char *fmt,...) pg_attribute_printf(1, 2);
 
 /* dispatch.c */
 
-/* Look at every entry that backends have changed. */
-extern void zklock_dispatch_dirty(void);
+/*
+ * Look at every entry that backends have changed.  False if some are left
+ * because too many requests are open; replies will wake us.
+ */
+extern bool zklock_dispatch_dirty(void);
 
-/* Feed a session event to every entry in use. */
+/* Feed a session event to every entry in use; zklock_dispatch_dirty goes on
+ * with it if that would open too many requests at once. */
 extern void zklock_dispatch_all(ZkLockEventType type);
 
 /* A reply or a watch event. */
