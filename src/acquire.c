@@ -34,16 +34,16 @@
 /* A backstop for a lost wake-up; also how often the connection is looked at. */
 #define LONGEST_SLEEP_MS 1000
 
-#define NS_PER_MS INT64CONST(1000000)
+#define NS_PER_MS		 INT64CONST(1000000)
 
 static uint32 wait_event_acquire = 0;
 
 typedef struct Wait
 {
-	int64		start;			/* ns of CLOCK_BOOTTIME */
-	int64		until;			/* be content with "somebody else has it" from
-								 * then on; PG_INT64_MAX: never */
-	int64		lock_timeout;	/* raise 55P03; PG_INT64_MAX: never */
+	int64 start;		/* ns of CLOCK_BOOTTIME */
+	int64 until;		/* be content with "somebody else has it" from
+						 * then on; PG_INT64_MAX: never */
+	int64 lock_timeout; /* raise 55P03; PG_INT64_MAX: never */
 } Wait;
 
 void
@@ -53,7 +53,8 @@ zklock_check_callable(void)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("zklock must be loaded via shared_preload_libraries"),
-				 errhint("Add zklock to \"shared_preload_libraries\" and restart the server.")));
+				 errhint(
+					 "Add zklock to \"shared_preload_libraries\" and restart the server.")));
 	if (IsParallelWorker())
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -113,13 +114,13 @@ lock_with_timeout(const LOCKTAG *tag, LOCKMODE mode, int64 ms)
 {
 	MemoryContext context = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
-	int			save = LockTimeout;
+	int save = LockTimeout;
 	volatile bool acquired = false;
 
 	if (ms <= 0)
 		return false;
 	if (save > 0 && save <= ms)
-		return lock_for_transaction(tag, mode, false);	/* the user's limit comes first */
+		return lock_for_transaction(tag, mode, false); /* the user's limit comes first */
 
 	BeginInternalSubTransaction(NULL);
 	PG_TRY();
@@ -131,7 +132,7 @@ lock_with_timeout(const LOCKTAG *tag, LOCKMODE mode, int64 ms)
 	}
 	PG_CATCH();
 	{
-		ErrorData  *error;
+		ErrorData *error;
 
 		LockTimeout = save;
 		MemoryContextSwitchTo(context);
@@ -156,7 +157,8 @@ acquire_level1(const LOCKTAG *tag, LOCKMODE mode, const Wait *wait)
 	if (wait->until == PG_INT64_MAX)
 		return lock_for_transaction(tag, mode, false);
 	return lock_for_transaction(tag, mode, true) ||
-		lock_with_timeout(tag, mode, (wait->until - zklock_clock() + NS_PER_MS - 1) / NS_PER_MS);
+		lock_with_timeout(tag, mode,
+						  (wait->until - zklock_clock() + NS_PER_MS - 1) / NS_PER_MS);
 }
 
 /* ------------------------------------------------------------------------
@@ -173,23 +175,28 @@ raise_failure(const char *name, ZkLockFailure failure, int rc)
 	{
 		case ZKLOCK_FAIL_DEADLOCK:
 			ereport(ERROR,
-					(errcode(ERRCODE_T_R_DEADLOCK_DETECTED),
-					 errmsg("deadlock detected"),
-					 errdetail("This transaction holds lock \"%s\" in shared mode and requests it in exclusive mode; so does, or will, another server that is before it in the queue.", display),
-					 errhint("Acquire a lock in exclusive mode to begin with if it may be needed.")));
+					(errcode(ERRCODE_T_R_DEADLOCK_DETECTED), errmsg("deadlock detected"),
+					 errdetail("This transaction holds lock \"%s\" in shared mode and requests it in exclusive mode; so does, or will, another server that is before it in the queue.",
+							   display),
+					 errhint(
+						 "Acquire a lock in exclusive mode to begin with if it may be needed.")));
 			break;
 		case ZKLOCK_FAIL_SEQUENCE:
 			ereport(ERROR,
 					(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 					 errmsg("sequence numbers of lock \"%s\" are used up", display),
-					 errdetail("ZooKeeper numbers the contenders of a lock directory with 31 bits."),
-					 errhint("Delete the lock directory while nobody uses the lock; ZooKeeper then starts again at 0.")));
+					 errdetail(
+						 "ZooKeeper numbers the contenders of a lock directory with 31 bits."),
+					 errhint(
+						 "Delete the lock directory while nobody uses the lock; ZooKeeper then starts again at 0.")));
 			break;
 		case ZKLOCK_FAIL_NO_DIRECTORY:
 			ereport(ERROR,
 					(errcode(ERRCODE_SYSTEM_ERROR),
-					 errmsg("could not create the directory of lock \"%s\" in ZooKeeper", display),
-					 errhint("If \"zklock.hosts\" ends in a chroot path, that path must exist.")));
+					 errmsg("could not create the directory of lock \"%s\" in ZooKeeper",
+							display),
+					 errhint(
+						 "If \"zklock.hosts\" ends in a chroot path, that path must exist.")));
 			break;
 		case ZKLOCK_FAIL_REFUSED:
 			ereport(ERROR,
@@ -211,11 +218,11 @@ static void
 check_connection(const Wait *wait)
 {
 	ZkSessionShared *s = zklock_session_lock(LW_SHARED);
-	int64		limit = (int64) zklock_connect_timeout * NS_PER_MS;
-	int64		since = Max(wait->start, s->not_connected_since);
-	bool		reachable = s->state == ZKLOCK_SESSION_CONNECTED;
-	int			worker_pid = s->worker_pid;
-	bool		closing = s->state == ZKLOCK_SESSION_CLOSING;
+	int64 limit = (int64) zklock_connect_timeout * NS_PER_MS;
+	int64 since = Max(wait->start, s->not_connected_since);
+	bool reachable = s->state == ZKLOCK_SESSION_CONNECTED;
+	int worker_pid = s->worker_pid;
+	bool closing = s->state == ZKLOCK_SESSION_CLOSING;
 
 	if (wait->start < s->not_connected_since)
 		limit = Max(limit, (int64) s->timeout_ms * NS_PER_MS);
@@ -231,8 +238,10 @@ check_connection(const Wait *wait)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("zklock worker is not running"),
-				 errdetail("It owns the ZooKeeper session; without it no lock can be acquired."),
-				 errhint("See the server log for the reason. The worker needs a slot of \"max_worker_processes\".")));
+				 errdetail(
+					 "It owns the ZooKeeper session; without it no lock can be acquired."),
+				 errhint(
+					 "See the server log for the reason. The worker needs a slot of \"max_worker_processes\".")));
 	else
 	{
 		ZkSessionShared copy;
@@ -240,10 +249,12 @@ check_connection(const Wait *wait)
 		zklock_session_read(&copy);
 		ereport(ERROR,
 				(errcode(ERRCODE_SYSTEM_ERROR),
-				 errmsg("could not reach ZooKeeper within %lld ms", (long long) (limit / NS_PER_MS)),
+				 errmsg("could not reach ZooKeeper within %lld ms",
+						(long long) (limit / NS_PER_MS)),
 				 errdetail("Connect string \"%s\": %s.", copy.hosts,
 						   copy.attempts[0] ? copy.attempts : "no answer"),
-				 errhint("Check that the ZooKeeper servers run, that this machine can reach them, and that \"zklock.hosts\" is right.")));
+				 errhint(
+					 "Check that the ZooKeeper servers run, that this machine can reach them, and that \"zklock.hosts\" is right.")));
 	}
 }
 
@@ -264,16 +275,16 @@ acquire_level2(ZkHeldLock *held, int32 index, const Wait *wait, int64 *token)
 {
 	ZkLockRequest *request = zklock_request(index);
 	ZkLockEntry *entry = zklock_entry(request->entry);
-	ZkLockMode	mode = (ZkLockMode) request->mode;
-	bool		acquired = false;
+	ZkLockMode mode = (ZkLockMode) request->mode;
+	bool acquired = false;
 
 	ConditionVariablePrepareToSleep(&entry->cv);
 	for (;;)
 	{
-		int64		now = zklock_clock();
-		int64		wake = now + LONGEST_SLEEP_MS * NS_PER_MS;
-		bool		blocked;
-		bool		failed;
+		int64 now = zklock_clock();
+		int64 wake = now + LONGEST_SLEEP_MS * NS_PER_MS;
+		bool blocked;
+		bool failed;
 
 		zklock_entry_lock(entry, LW_EXCLUSIVE);
 		failed = request->failed;
@@ -301,8 +312,9 @@ acquire_level2(ZkHeldLock *held, int32 index, const Wait *wait, int64 *token)
 		if (failed)
 		{
 			if (request->failure == ZKLOCK_FAIL_DEADLOCK && now >= wait->until)
-				break;			/* we were not to wait */
-			raise_failure(held->name, (ZkLockFailure) request->failure, request->failure_rc);
+				break; /* we were not to wait */
+			raise_failure(held->name, (ZkLockFailure) request->failure,
+						  request->failure_rc);
 		}
 		if (blocked && now >= wait->until)
 			break;
@@ -317,8 +329,10 @@ acquire_level2(ZkHeldLock *held, int32 index, const Wait *wait, int64 *token)
 			wake = Min(wake, wait->until);
 		if (wait->start + zklock_connect_timeout * NS_PER_MS > now)
 			wake = Min(wake, wait->start + zklock_connect_timeout * NS_PER_MS);
-		(void) ConditionVariableTimedSleep(&entry->cv, (long) ((wake - now + NS_PER_MS - 1) / NS_PER_MS),
-										   zklock_wait_event(&wait_event_acquire, "ZkLockAcquire"));
+		(void) ConditionVariableTimedSleep(&entry->cv,
+										   (long) ((wake - now + NS_PER_MS - 1) / NS_PER_MS),
+										   zklock_wait_event(&wait_event_acquire,
+															 "ZkLockAcquire"));
 	}
 	ConditionVariableCancelSleep();
 	return acquired;
@@ -333,7 +347,7 @@ acquire_level2(ZkHeldLock *held, int32 index, const Wait *wait, int64 *token)
 static void
 acquire_again(ZkHeldLock *held, ZkLockMode mode, ZkLockScope scope)
 {
-	LOCKMODE	lockmode = zklock_level1_mode(mode);
+	LOCKMODE lockmode = zklock_level1_mode(mode);
 
 	(void) zklock_hold_reserve(held->name);
 	if (scope == ZKLOCK_SESSION)
@@ -344,14 +358,15 @@ acquire_again(ZkHeldLock *held, ZkLockMode mode, ZkLockScope scope)
 }
 
 bool
-zklock_acquire(const char *name, ZkLockMode mode, ZkLockScope scope, int64 wait_ms, int64 *token)
+zklock_acquire(const char *name, ZkLockMode mode, ZkLockScope scope, int64 wait_ms,
+			   int64 *token)
 {
 	ZkHeldLock *volatile held;
 	volatile bool acquired = false;
 	volatile bool level1 = false;
-	int32		request;
-	LOCKMODE	lockmode;
-	Wait		wait;
+	int32 request;
+	LOCKMODE lockmode;
+	Wait wait;
 
 	zklock_check_callable();
 	zklock_hold_refresh();
@@ -373,8 +388,10 @@ zklock_acquire(const char *name, ZkLockMode mode, ZkLockScope scope, int64 wait_
 	}
 
 	wait.start = zklock_clock();
-	wait.until = wait_ms == ZKLOCK_WAIT_FOREVER ? PG_INT64_MAX : wait.start + wait_ms * NS_PER_MS;
-	wait.lock_timeout = LockTimeout > 0 ? wait.start + LockTimeout * NS_PER_MS : PG_INT64_MAX;
+	wait.until =
+		wait_ms == ZKLOCK_WAIT_FOREVER ? PG_INT64_MAX : wait.start + wait_ms * NS_PER_MS;
+	wait.lock_timeout =
+		LockTimeout > 0 ? wait.start + LockTimeout * NS_PER_MS : PG_INT64_MAX;
 	lockmode = zklock_level1_mode(mode);
 
 	held = zklock_hold_reserve(name);
@@ -383,9 +400,9 @@ zklock_acquire(const char *name, ZkLockMode mode, ZkLockScope scope, int64 wait_
 	{
 		zklock_held_forget(held);
 		ereport(ERROR,
-				(errcode(ERRCODE_OUT_OF_MEMORY),
-				 errmsg("zklock lock table is full"),
-				 errdetail("This server can hold or wait for %d names at a time.", zklock_max_locks),
+				(errcode(ERRCODE_OUT_OF_MEMORY), errmsg("zklock lock table is full"),
+				 errdetail("This server can hold or wait for %d names at a time.",
+						   zklock_max_locks),
 				 errhint("You might need to increase \"zklock.max_locks\".")));
 	}
 	zklock_hold_set_pending(request);

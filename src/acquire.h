@@ -35,4 +35,4 @@ extern void zklock_check_callable(void);
 extern bool zklock_acquire(const char *name, ZkLockMode mode, ZkLockScope scope,
 						   int64 wait_ms, int64 *token);
 
-#endif							/* ZKLOCK_ACQUIRE_H */
+#endif /* ZKLOCK_ACQUIRE_H */

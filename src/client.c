@@ -59,16 +59,16 @@
 #include <zookeeper/zookeeper.h>
 
 /* Log lines that may wait in the queue; further ones are only counted. */
-#define ZKLOCK_MAX_LOG_LINES	256
+#define ZKLOCK_MAX_LOG_LINES 256
 
 /* Handles that may be open at once in a process (see log_slots). */
-#define ZKLOCK_MAX_CLIENTS		4
+#define ZKLOCK_MAX_CLIENTS 4
 
 /* A sequence number is at most 11 characters, "-2147483648". */
-#define ZKLOCK_SEQUENCE_ROOM	16
+#define ZKLOCK_SEQUENCE_ROOM 16
 
-#define ZKLOCK_SERVER_LEN		128
-#define ZKLOCK_ERROR_LEN		512
+#define ZKLOCK_SERVER_LEN	 128
+#define ZKLOCK_ERROR_LEN	 512
 
 _Static_assert(ZKLOCK_ZOK == ZOK, "ZOK");
 _Static_assert(ZKLOCK_ZCONNECTIONLOSS == ZCONNECTIONLOSS, "ZCONNECTIONLOSS");
@@ -86,45 +86,45 @@ _Static_assert(ZKLOCK_PASSWORD_LEN == sizeof(((clientid_t *) 0)->passwd), "passw
  */
 typedef struct ZkRequest
 {
-	ZkClient   *client;
-	uint64_t	serial;			/* unique within the client */
-	ZkMessage  *reply;			/* NULL: answered already, drop the real one */
-	int			pathroom;		/* size of reply->path, 0 if none */
-	struct ZkRequest *prev;		/* pending list */
+	ZkClient *client;
+	uint64_t serial;		/* unique within the client */
+	ZkMessage *reply;		/* NULL: answered already, drop the real one */
+	int pathroom;			/* size of reply->path, 0 if none */
+	struct ZkRequest *prev; /* pending list */
 	struct ZkRequest *next;
 } ZkRequest;
 
 struct ZkClient
 {
 	/* set by the main thread before the handle exists, then constant */
-	int			fd;				/* eventfd, readable while messages wait */
-	int			slot;			/* in log_slots */
+	int fd;	  /* eventfd, readable while messages wait */
+	int slot; /* in log_slots */
 
 	/* of the main thread alone */
-	zhandle_t  *zh;
-	bool		up;				/* CONNECTED was the last session message that
-								 * zklock_client_receive returned */
-	uint64_t	last_serial;
+	zhandle_t *zh;
+	bool up; /* CONNECTED was the last session message that
+			  * zklock_client_receive returned */
+	uint64_t last_serial;
 
 	/* set by the main thread, read by all */
 	atomic_bool closing;
 
 	/* protects the following fields only */
 	pthread_mutex_t mutex;
-	ZkMessage  *head;			/* messages, oldest first */
-	ZkMessage  *tail;
-	ZkRequest  *pending_head;	/* requests, oldest first */
-	ZkRequest  *pending_tail;
-	int			npending;
-	int			nlogs;			/* LOG messages in the queue */
-	unsigned long log_dropped;	/* lines dropped since the last note of it */
-	bool		opening;		/* zookeeper_init2 has not returned yet */
-	int			error_level;	/* of "error", 0 if none */
-	char		error[ZKLOCK_ERROR_LEN];	/* worst log line while opening */
-	bool		connected;		/* by the last session event */
-	ZkSessionId session;		/* as of the last connection; id 0: none yet */
-	int			timeout_ms;
-	char		server[ZKLOCK_SERVER_LEN];	/* connected to or tried last */
+	ZkMessage *head; /* messages, oldest first */
+	ZkMessage *tail;
+	ZkRequest *pending_head; /* requests, oldest first */
+	ZkRequest *pending_tail;
+	int npending;
+	int nlogs;					  /* LOG messages in the queue */
+	unsigned long log_dropped;	  /* lines dropped since the last note of it */
+	bool opening;				  /* zookeeper_init2 has not returned yet */
+	int error_level;			  /* of "error", 0 if none */
+	char error[ZKLOCK_ERROR_LEN]; /* worst log line while opening */
+	bool connected;				  /* by the last session event */
+	ZkSessionId session;		  /* as of the last connection; id 0: none yet */
+	int timeout_ms;
+	char server[ZKLOCK_SERVER_LEN]; /* connected to or tried last */
 };
 
 static void log_line(int slot, const char *line);
@@ -160,9 +160,8 @@ log_line_3(const char *line)
 	log_line(3, line);
 }
 
-static const log_callback_fn log_functions[ZKLOCK_MAX_CLIENTS] = {
-	log_line_0, log_line_1, log_line_2, log_line_3
-};
+static const log_callback_fn log_functions[ZKLOCK_MAX_CLIENTS] = {log_line_0, log_line_1,
+																  log_line_2, log_line_3};
 
 int64_t
 zklock_clock(void)
@@ -185,7 +184,7 @@ zklock_clock(void)
 static void
 fd_set_readable(ZkClient *client)
 {
-	uint64_t	one = 1;
+	uint64_t one = 1;
 
 	/* cannot block and cannot fail: the counter is 0 or 1 */
 	while (write(client->fd, &one, sizeof(one)) < 0 && errno == EINTR)
@@ -195,7 +194,7 @@ fd_set_readable(ZkClient *client)
 static void
 fd_reset(ZkClient *client)
 {
-	uint64_t	count;
+	uint64_t count;
 
 	while (read(client->fd, &count, sizeof(count)) < 0 && errno == EINTR)
 		;
@@ -219,8 +218,7 @@ queue_append(ZkClient *client, ZkMessage *message)
 static bool
 is_reply(const ZkMessage *message)
 {
-	return message->type >= ZKLOCK_MSG_CREATED &&
-		message->type <= ZKLOCK_MSG_SYNCED;
+	return message->type >= ZKLOCK_MSG_CREATED && message->type <= ZKLOCK_MSG_SYNCED;
 }
 
 void
@@ -230,7 +228,7 @@ zklock_client_free_message(ZkMessage *message)
 		return;
 	free(message->path);
 	free(message->data);
-	free(message->children);	/* one block, with the strings */
+	free(message->children); /* one block, with the strings */
 	free(message);
 }
 
@@ -263,10 +261,9 @@ pending_remove(ZkClient *client, ZkRequest *request)
 static void *
 event_alloc(ZkClient *client, size_t size)
 {
-	void	   *block;
+	void *block;
 
-	while ((block = calloc(1, size)) == NULL &&
-		   !atomic_load(&client->closing))
+	while ((block = calloc(1, size)) == NULL && !atomic_load(&client->closing))
 	{
 		struct timespec pause = {0, 10 * 1000 * 1000};
 
@@ -278,8 +275,8 @@ event_alloc(ZkClient *client, size_t size)
 static void
 event_append(ZkClient *client, ZkMessageType type, const char *path)
 {
-	ZkMessage  *message = event_alloc(client, sizeof(ZkMessage));
-	size_t		len = path != NULL ? strlen(path) + 1 : 0;
+	ZkMessage *message = event_alloc(client, sizeof(ZkMessage));
+	size_t len = path != NULL ? strlen(path) + 1 : 0;
 
 	if (message != NULL && path != NULL)
 	{
@@ -304,7 +301,7 @@ event_append(ZkClient *client, ZkMessageType type, const char *path)
 static bool
 set_connected(ZkClient *client, bool connected)
 {
-	bool		was;
+	bool was;
 
 	pthread_mutex_lock(&client->mutex);
 	was = client->connected;
@@ -358,7 +355,7 @@ session_event(ZkClient *client, zhandle_t *zh, int state)
 static void
 watcher(zhandle_t *zh, int type, int state, const char *path, void *context)
 {
-	ZkClient   *client = context;
+	ZkClient *client = context;
 
 	if (atomic_load(&client->closing))
 		return;
@@ -385,8 +382,8 @@ watcher(zhandle_t *zh, int type, int state, const char *path, void *context)
 static ZkMessage *
 reply_begin(ZkRequest *request, int rc)
 {
-	ZkClient   *client = request->client;
-	ZkMessage  *reply;
+	ZkClient *client = request->client;
+	ZkMessage *reply;
 
 	pthread_mutex_lock(&client->mutex);
 	pending_remove(client, request);
@@ -405,7 +402,7 @@ reply_begin(ZkRequest *request, int rc)
 static void
 reply_end(ZkRequest *request, ZkMessage *reply)
 {
-	ZkClient   *client = request->client;
+	ZkClient *client = request->client;
 
 	free(request);
 	if (reply == NULL)
@@ -421,12 +418,11 @@ reply_end(ZkRequest *request, ZkMessage *reply)
 }
 
 static void
-create_completion(int rc, const char *path, const struct Stat *stat,
-				  const void *data)
+create_completion(int rc, const char *path, const struct Stat *stat, const void *data)
 {
-	ZkRequest  *request = (ZkRequest *) data;
-	int			room = request->pathroom;
-	ZkMessage  *reply = reply_begin(request, rc);
+	ZkRequest *request = (ZkRequest *) data;
+	int room = request->pathroom;
+	ZkMessage *reply = reply_begin(request, rc);
 
 	if (reply != NULL && rc != ZOK)
 	{
@@ -435,7 +431,7 @@ create_completion(int rc, const char *path, const struct Stat *stat,
 	}
 	else if (reply != NULL)
 	{
-		size_t		len = path != NULL ? strlen(path) + 1 : 0;
+		size_t len = path != NULL ? strlen(path) + 1 : 0;
 
 		/* the path we sent, plus a sequence number */
 		if (stat == NULL || len == 0 || len > (size_t) room)
@@ -454,8 +450,8 @@ create_completion(int rc, const char *path, const struct Stat *stat,
 static void
 void_completion(int rc, const void *data)
 {
-	ZkRequest  *request = (ZkRequest *) data;
-	ZkMessage  *reply = reply_begin(request, rc);
+	ZkRequest *request = (ZkRequest *) data;
+	ZkMessage *reply = reply_begin(request, rc);
 
 	reply_end(request, reply);
 }
@@ -464,8 +460,8 @@ void_completion(int rc, const void *data)
 static void
 stat_completion(int rc, const struct Stat *stat, const void *data)
 {
-	ZkRequest  *request = (ZkRequest *) data;
-	ZkMessage  *reply = reply_begin(request, rc);
+	ZkRequest *request = (ZkRequest *) data;
+	ZkMessage *reply = reply_begin(request, rc);
 
 	if (reply != NULL && rc == ZOK && stat != NULL)
 	{
@@ -479,8 +475,8 @@ stat_completion(int rc, const struct Stat *stat, const void *data)
 static void
 sync_completion(int rc, const char *path, const void *data)
 {
-	ZkRequest  *request = (ZkRequest *) data;
-	ZkMessage  *reply = reply_begin(request, rc);
+	ZkRequest *request = (ZkRequest *) data;
+	ZkMessage *reply = reply_begin(request, rc);
 
 	(void) path;
 	reply_end(request, reply);
@@ -490,9 +486,9 @@ sync_completion(int rc, const char *path, const void *data)
 static bool
 copy_children(ZkMessage *reply, const struct String_vector *children)
 {
-	int			n = children->count;
-	size_t		size;
-	char	   *next;
+	int n = children->count;
+	size_t size;
+	char *next;
 
 	if (n <= 0)
 		return true;
@@ -506,7 +502,7 @@ copy_children(ZkMessage *reply, const struct String_vector *children)
 	next = (char *) (reply->children + n);
 	for (int i = 0; i < n; i++)
 	{
-		size_t		len = strlen(children->data[i]) + 1;
+		size_t len = strlen(children->data[i]) + 1;
 
 		memcpy(next, children->data[i], len);
 		reply->children[i] = next;
@@ -519,26 +515,25 @@ copy_children(ZkMessage *reply, const struct String_vector *children)
 static void
 list_completion(int rc, const struct String_vector *children, const void *data)
 {
-	ZkRequest  *request = (ZkRequest *) data;
-	ZkMessage  *reply = reply_begin(request, rc);
+	ZkRequest *request = (ZkRequest *) data;
+	ZkMessage *reply = reply_begin(request, rc);
 
-	if (reply != NULL && rc == ZOK &&
-		(children == NULL || !copy_children(reply, children)))
+	if (reply != NULL && rc == ZOK && (children == NULL || !copy_children(reply, children)))
 		reply->rc = ZSYSTEMERROR;
 	reply_end(request, reply);
 }
 
 static void
-get_completion(int rc, const char *value, int value_len,
-			   const struct Stat *stat, const void *data)
+get_completion(int rc, const char *value, int value_len, const struct Stat *stat,
+			   const void *data)
 {
-	ZkRequest  *request = (ZkRequest *) data;
-	ZkMessage  *reply = reply_begin(request, rc);
+	ZkRequest *request = (ZkRequest *) data;
+	ZkMessage *reply = reply_begin(request, rc);
 
 	if (reply != NULL && rc == ZOK)
 	{
 		/* a node without data has length -1 */
-		int			len = (value != NULL && value_len > 0) ? value_len : 0;
+		int len = (value != NULL && value_len > 0) ? value_len : 0;
 
 		reply->data = malloc((size_t) len + 1);
 		if (reply->data == NULL || stat == NULL)
@@ -571,20 +566,18 @@ get_completion(int rc, const char *value, int value_len,
 static void
 note_server(ZkClient *client, const char *text)
 {
-	static const char *const before[] = {
-		"Socket ",				/* ... zk retcode=%d, errno=%d(%s): %s */
-		"Initiated connection to server ",
-		"initiated connection to server ",
-		"session establishment complete on server "
-	};
+	static const char *const before[] = {"Socket ", /* ... zk retcode=%d, errno=%d(%s): %s */
+										 "Initiated connection to server ",
+										 "initiated connection to server ",
+										 "session establishment complete on server "};
 
 	for (size_t i = 0; i < sizeof(before) / sizeof(before[0]); i++)
 	{
-		size_t		len = strlen(before[i]);
+		size_t len = strlen(before[i]);
 
 		if (strncmp(text, before[i], len) == 0)
 		{
-			size_t		n = strcspn(text + len, " ,");
+			size_t n = strcspn(text + len, " ,");
 
 			if (n < sizeof(client->server))
 			{
@@ -600,12 +593,12 @@ note_server(ZkClient *client, const char *text)
 static void
 log_line(int slot, const char *line)
 {
-	ZkClient   *client = log_slots[slot];
+	ZkClient *client = log_slots[slot];
 	const char *text = line;
 	const char *mark = strstr(line, "):ZOO_");
-	int			level = ZOO_LOG_LEVEL_INFO;
-	ZkMessage  *message;
-	size_t		len;
+	int level = ZOO_LOG_LEVEL_INFO;
+	ZkMessage *message;
+	size_t len;
 
 	if (client == NULL || atomic_load(&client->closing))
 		return;
@@ -680,12 +673,12 @@ thread_nothing(void *argument)
 static bool
 threads_available(void)
 {
-	pthread_t	thread[2];
-	int			n;
+	pthread_t thread[2];
+	int n;
 
 	for (n = 0; n < 2; n++)
 	{
-		int			error = pthread_create(&thread[n], NULL, thread_nothing, NULL);
+		int error = pthread_create(&thread[n], NULL, thread_nothing, NULL);
 
 		if (error != 0)
 		{
@@ -702,8 +695,8 @@ threads_available(void)
 static void
 client_free(ZkClient *client)
 {
-	ZkMessage  *message;
-	ZkRequest  *request;
+	ZkMessage *message;
+	ZkRequest *request;
 
 	log_slots[client->slot] = NULL;
 	while ((message = client->head) != NULL)
@@ -726,12 +719,12 @@ ZkClient *
 zklock_client_open(const char *hosts, int timeout_ms, const ZkSessionId *resume,
 				   char *error, int errlen)
 {
-	ZkClient   *client;
-	clientid_t	id;
-	sigset_t	all;
-	sigset_t	saved;
-	int			slot;
-	int			save_errno;
+	ZkClient *client;
+	clientid_t id;
+	sigset_t all;
+	sigset_t saved;
+	int slot;
+	int save_errno;
 
 	for (slot = 0; slot < ZKLOCK_MAX_CLIENTS; slot++)
 		if (log_slots[slot] == NULL)
@@ -780,8 +773,7 @@ zklock_client_open(const char *hosts, int timeout_ms, const ZkSessionId *resume,
 		errno = 0;
 		client->zh = zookeeper_init2(hosts, watcher, timeout_ms,
 									 resume != NULL && resume->id != 0 ? &id : NULL,
-									 client, ZOO_NO_LOG_CLIENTENV,
-									 log_functions[slot]);
+									 client, ZOO_NO_LOG_CLIENTENV, log_functions[slot]);
 	}
 	save_errno = errno;
 	pthread_sigmask(SIG_SETMASK, &saved, NULL);
@@ -795,8 +787,8 @@ zklock_client_open(const char *hosts, int timeout_ms, const ZkSessionId *resume,
 	{
 		if (save_errno == 0)
 			save_errno = EINVAL;
-		snprintf(error, errlen, "%s", client->error_level != 0 ?
-				 client->error : strerror(save_errno));
+		snprintf(error, errlen, "%s",
+				 client->error_level != 0 ? client->error : strerror(save_errno));
 		client_free(client);
 		errno = save_errno;
 		return NULL;
@@ -844,7 +836,7 @@ zklock_client_fd(ZkClient *client)
 int
 zklock_client_pending(ZkClient *client)
 {
-	int			pending;
+	int pending;
 
 	pthread_mutex_lock(&client->mutex);
 	pending = client->npending;
@@ -855,7 +847,7 @@ zklock_client_pending(ZkClient *client)
 bool
 zklock_client_connected(ZkClient *client)
 {
-	bool		connected;
+	bool connected;
 
 	pthread_mutex_lock(&client->mutex);
 	connected = client->connected;
@@ -866,7 +858,7 @@ zklock_client_connected(ZkClient *client)
 bool
 zklock_client_session(ZkClient *client, ZkSessionId *session, int *timeout_ms)
 {
-	bool		known;
+	bool known;
 
 	pthread_mutex_lock(&client->mutex);
 	known = client->session.id != 0;
@@ -896,15 +888,15 @@ zklock_client_server(ZkClient *client, char *buf, int buflen)
 static void
 answer_open_requests(ZkClient *client)
 {
-	ZkMessage  *lost = NULL;
+	ZkMessage *lost = NULL;
 	ZkMessage **lost_end = &lost;
 	ZkMessage **link = &client->head;
-	int64_t		now = 0;
+	int64_t now = 0;
 
 	client->tail = NULL;
 	while (*link != NULL)
 	{
-		ZkMessage  *message = *link;
+		ZkMessage *message = *link;
 
 		if (is_reply(message))
 		{
@@ -919,8 +911,7 @@ answer_open_requests(ZkClient *client)
 			link = &message->next;
 		}
 	}
-	for (ZkRequest *request = client->pending_head; request != NULL;
-		 request = request->next)
+	for (ZkRequest *request = client->pending_head; request != NULL; request = request->next)
 	{
 		if (request->reply != NULL)
 		{
@@ -956,8 +947,8 @@ answer_open_requests(ZkClient *client)
 static ZkMessage *
 note_dropped(ZkClient *client)
 {
-	char		text[100];
-	ZkMessage  *message = calloc(1, sizeof(ZkMessage));
+	char text[100];
+	ZkMessage *message = calloc(1, sizeof(ZkMessage));
 
 	snprintf(text, sizeof(text), "%lu lines of the ZooKeeper library's log were dropped",
 			 client->log_dropped);
@@ -981,7 +972,7 @@ note_dropped(ZkClient *client)
 ZkMessage *
 zklock_client_receive(ZkClient *client)
 {
-	ZkMessage  *message = NULL;
+	ZkMessage *message = NULL;
 
 	pthread_mutex_lock(&client->mutex);
 	if (client->log_dropped > 0 && client->nlogs == 0)
@@ -1037,8 +1028,8 @@ static ZkRequest *
 request_begin(ZkClient *client, ZkMessageType type, const ZkRequestTag *tag,
 			  size_t pathroom, int *rc)
 {
-	ZkRequest  *request;
-	ZkMessage  *reply;
+	ZkRequest *request;
+	ZkMessage *reply;
 
 	/* a request made now could only go out on a connection not yet known */
 	if (!client->up)
@@ -1096,8 +1087,8 @@ request_begin(ZkClient *client, ZkMessageType type, const ZkRequestTag *tag,
 static int
 request_end(ZkClient *client, ZkRequest *request, uint64_t serial, int rc)
 {
-	ZkMessage  *reply = NULL;
-	ZkRequest  *found;
+	ZkMessage *reply = NULL;
+	ZkRequest *found;
 
 	if (rc == ZOK)
 		return ZOK;
@@ -1116,7 +1107,7 @@ request_end(ZkClient *client, ZkRequest *request, uint64_t serial, int rc)
 	pthread_mutex_unlock(&client->mutex);
 
 	if (found == NULL)
-		return ZOK;				/* answered meanwhile */
+		return ZOK; /* answered meanwhile */
 	zklock_client_free_message(reply);
 	if (rc != ZMARSHALLINGERROR)
 		free(request);
@@ -1124,13 +1115,13 @@ request_end(ZkClient *client, ZkRequest *request, uint64_t serial, int rc)
 }
 
 int
-zklock_client_create(ZkClient *client, const char *path, const char *data,
-					 int datalen, ZkCreateMode mode, const ZkRequestTag *tag)
+zklock_client_create(ZkClient *client, const char *path, const char *data, int datalen,
+					 ZkCreateMode mode, const ZkRequestTag *tag)
 {
-	ZkRequest  *request;
-	uint64_t	serial;
-	int			flags = ZOO_PERSISTENT;
-	int			rc;
+	ZkRequest *request;
+	uint64_t serial;
+	int flags = ZOO_PERSISTENT;
+	int rc;
 
 	switch (mode)
 	{
@@ -1151,18 +1142,17 @@ zklock_client_create(ZkClient *client, const char *path, const char *data,
 	if (request == NULL)
 		return rc;
 	serial = request->serial;
-	rc = zoo_acreate2(client->zh, path, data, datalen, &ZOO_OPEN_ACL_UNSAFE,
-					  flags, create_completion, request);
+	rc = zoo_acreate2(client->zh, path, data, datalen, &ZOO_OPEN_ACL_UNSAFE, flags,
+					  create_completion, request);
 	return request_end(client, request, serial, rc);
 }
 
 int
-zklock_client_delete(ZkClient *client, const char *path,
-					 const ZkRequestTag *tag)
+zklock_client_delete(ZkClient *client, const char *path, const ZkRequestTag *tag)
 {
-	ZkRequest  *request;
-	uint64_t	serial;
-	int			rc;
+	ZkRequest *request;
+	uint64_t serial;
+	int rc;
 
 	request = request_begin(client, ZKLOCK_MSG_DELETED, tag, 0, &rc);
 	if (request == NULL)
@@ -1175,9 +1165,9 @@ zklock_client_delete(ZkClient *client, const char *path,
 int
 zklock_client_list(ZkClient *client, const char *path, const ZkRequestTag *tag)
 {
-	ZkRequest  *request;
-	uint64_t	serial;
-	int			rc;
+	ZkRequest *request;
+	uint64_t serial;
+	int rc;
 
 	request = request_begin(client, ZKLOCK_MSG_LISTED, tag, 0, &rc);
 	if (request == NULL)
@@ -1188,12 +1178,11 @@ zklock_client_list(ZkClient *client, const char *path, const ZkRequestTag *tag)
 }
 
 int
-zklock_client_get(ZkClient *client, const char *path, bool watch,
-				  const ZkRequestTag *tag)
+zklock_client_get(ZkClient *client, const char *path, bool watch, const ZkRequestTag *tag)
 {
-	ZkRequest  *request;
-	uint64_t	serial;
-	int			rc;
+	ZkRequest *request;
+	uint64_t serial;
+	int rc;
 
 	request = request_begin(client, ZKLOCK_MSG_GOT, tag, 0, &rc);
 	if (request == NULL)
@@ -1204,12 +1193,12 @@ zklock_client_get(ZkClient *client, const char *path, bool watch,
 }
 
 int
-zklock_client_set(ZkClient *client, const char *path, const char *data,
-				  int datalen, const ZkRequestTag *tag)
+zklock_client_set(ZkClient *client, const char *path, const char *data, int datalen,
+				  const ZkRequestTag *tag)
 {
-	ZkRequest  *request;
-	uint64_t	serial;
-	int			rc;
+	ZkRequest *request;
+	uint64_t serial;
+	int rc;
 
 	request = request_begin(client, ZKLOCK_MSG_SET, tag, 0, &rc);
 	if (request == NULL)
@@ -1222,9 +1211,9 @@ zklock_client_set(ZkClient *client, const char *path, const char *data,
 int
 zklock_client_sync(ZkClient *client, const char *path, const ZkRequestTag *tag)
 {
-	ZkRequest  *request;
-	uint64_t	serial;
-	int			rc;
+	ZkRequest *request;
+	uint64_t serial;
+	int rc;
 
 	request = request_begin(client, ZKLOCK_MSG_SYNCED, tag, 0, &rc);
 	if (request == NULL)

@@ -28,8 +28,8 @@ typedef struct ZkClient ZkClient;
 /* Session id and password: what it takes to resume a session. */
 typedef struct ZkSessionId
 {
-	int64_t		id;				/* 0: no session */
-	char		password[ZKLOCK_PASSWORD_LEN];
+	int64_t id; /* 0: no session */
+	char password[ZKLOCK_PASSWORD_LEN];
 } ZkSessionId;
 
 typedef enum ZkMessageType
@@ -37,58 +37,58 @@ typedef enum ZkMessageType
 	/* the session's life */
 	ZKLOCK_MSG_CONNECTED,
 	ZKLOCK_MSG_DISCONNECTED,
-	ZKLOCK_MSG_EXPIRED,			/* the handle is dead: close it */
-	ZKLOCK_MSG_AUTH_FAILED,		/* the handle is dead: close it */
+	ZKLOCK_MSG_EXPIRED,		/* the handle is dead: close it */
+	ZKLOCK_MSG_AUTH_FAILED, /* the handle is dead: close it */
 	/* replies */
-	ZKLOCK_MSG_CREATED,			/* path (with the sequence number), czxid */
+	ZKLOCK_MSG_CREATED, /* path (with the sequence number), czxid */
 	ZKLOCK_MSG_DELETED,
-	ZKLOCK_MSG_LISTED,			/* children, nchildren */
-	ZKLOCK_MSG_GOT,				/* czxid, ephemeral_owner, data, datalen */
+	ZKLOCK_MSG_LISTED, /* children, nchildren */
+	ZKLOCK_MSG_GOT,	   /* czxid, ephemeral_owner, data, datalen */
 	ZKLOCK_MSG_SET,
 	ZKLOCK_MSG_SYNCED,
 	/* watches: path */
 	ZKLOCK_MSG_NODE_DELETED,
-	ZKLOCK_MSG_NODE_CHANGED,	/* any other event on a path */
+	ZKLOCK_MSG_NODE_CHANGED, /* any other event on a path */
 	/* a line of the library's log */
-	ZKLOCK_MSG_LOG				/* level, data = text */
+	ZKLOCK_MSG_LOG /* level, data = text */
 } ZkMessageType;
 
 /* Return codes the callers tell apart; the library's own numbers. */
-#define ZKLOCK_ZOK				0
-#define ZKLOCK_ZCONNECTIONLOSS	(-4)
+#define ZKLOCK_ZOK				 0
+#define ZKLOCK_ZCONNECTIONLOSS	 (-4)
 #define ZKLOCK_ZOPERATIONTIMEOUT (-7)
-#define ZKLOCK_ZNONODE			(-101)
-#define ZKLOCK_ZNOAUTH			(-102)
-#define ZKLOCK_ZNODEEXISTS		(-110)
-#define ZKLOCK_ZSESSIONEXPIRED	(-112)
+#define ZKLOCK_ZNONODE			 (-101)
+#define ZKLOCK_ZNOAUTH			 (-102)
+#define ZKLOCK_ZNODEEXISTS		 (-110)
+#define ZKLOCK_ZSESSIONEXPIRED	 (-112)
 
 /* What a request hands over to be given back with its reply. */
 typedef struct ZkRequestTag
 {
-	uint32_t	kind;			/* the caller's */
-	uint32_t	entry;
-	uint32_t	generation;
-	int32_t		slot;
-	uint64_t	uuid;
-	uint64_t	hash;
+	uint32_t kind; /* the caller's */
+	uint32_t entry;
+	uint32_t generation;
+	int32_t slot;
+	uint64_t uuid;
+	uint64_t hash;
 } ZkRequestTag;
 
 typedef struct ZkMessage
 {
 	ZkMessageType type;
-	int			rc;				/* replies: ZooKeeper's code */
-	ZkRequestTag tag;			/* replies */
-	int64_t		sent_at;		/* replies: ns of CLOCK_BOOTTIME at the call */
-	int64_t		received_at;	/* all: ns of CLOCK_BOOTTIME in the callback */
-	char	   *path;
-	int64_t		czxid;
-	int64_t		ephemeral_owner;
-	char	   *data;			/* NUL-terminated besides */
-	int			datalen;
-	char	  **children;
-	int			nchildren;
-	int			level;			/* LOG: 1 error, 2 warning, 3 info, 4 debug */
-	struct ZkMessage *next;		/* client.c's */
+	int rc;				 /* replies: ZooKeeper's code */
+	ZkRequestTag tag;	 /* replies */
+	int64_t sent_at;	 /* replies: ns of CLOCK_BOOTTIME at the call */
+	int64_t received_at; /* all: ns of CLOCK_BOOTTIME in the callback */
+	char *path;
+	int64_t czxid;
+	int64_t ephemeral_owner;
+	char *data; /* NUL-terminated besides */
+	int datalen;
+	char **children;
+	int nchildren;
+	int level;				/* LOG: 1 error, 2 warning, 3 info, 4 debug */
+	struct ZkMessage *next; /* client.c's */
 } ZkMessage;
 
 typedef enum ZkCreateMode
@@ -110,11 +110,10 @@ typedef enum ZkCreateMode
 #define ZKLOCK_CLIENT_FDS 4
 
 extern ZkClient *zklock_client_open(const char *hosts, int timeout_ms,
-									const ZkSessionId *resume,
-									char *error, int errlen);
+									const ZkSessionId *resume, char *error, int errlen);
 
 /* Readable while messages wait. */
-extern int	zklock_client_fd(ZkClient *client);
+extern int zklock_client_fd(ZkClient *client);
 
 /*
  * The next message in order of arrival, or NULL, with the descriptor reset.
@@ -127,8 +126,7 @@ extern void zklock_client_free_message(ZkMessage *message);
 extern bool zklock_client_connected(ZkClient *client);
 
 /* The session, once connected; false before. */
-extern bool zklock_client_session(ZkClient *client, ZkSessionId *session,
-								  int *timeout_ms);
+extern bool zklock_client_session(ZkClient *client, ZkSessionId *session, int *timeout_ms);
 
 /* "host:port" connected to, or being tried; "" if none. */
 extern void zklock_client_server(ZkClient *client, char *buf, int buflen);
@@ -146,21 +144,17 @@ extern void zklock_client_server(ZkClient *client, char *buf, int buflen);
  */
 #define ZKLOCK_MAX_PENDING 32768
 
-extern int	zklock_client_pending(ZkClient *client);	/* open requests */
-extern int	zklock_client_create(ZkClient *client, const char *path,
-								 const char *data, int datalen,
-								 ZkCreateMode mode, const ZkRequestTag *tag);
-extern int	zklock_client_delete(ZkClient *client, const char *path,
-								 const ZkRequestTag *tag);
-extern int	zklock_client_list(ZkClient *client, const char *path,
-							   const ZkRequestTag *tag);
-extern int	zklock_client_get(ZkClient *client, const char *path, bool watch,
-							  const ZkRequestTag *tag);
-extern int	zklock_client_set(ZkClient *client, const char *path,
-							  const char *data, int datalen,
-							  const ZkRequestTag *tag);
-extern int	zklock_client_sync(ZkClient *client, const char *path,
-							   const ZkRequestTag *tag);
+extern int zklock_client_pending(ZkClient *client); /* open requests */
+extern int zklock_client_create(ZkClient *client, const char *path, const char *data,
+								int datalen, ZkCreateMode mode, const ZkRequestTag *tag);
+extern int zklock_client_delete(ZkClient *client, const char *path,
+								const ZkRequestTag *tag);
+extern int zklock_client_list(ZkClient *client, const char *path, const ZkRequestTag *tag);
+extern int zklock_client_get(ZkClient *client, const char *path, bool watch,
+							 const ZkRequestTag *tag);
+extern int zklock_client_set(ZkClient *client, const char *path, const char *data,
+							 int datalen, const ZkRequestTag *tag);
+extern int zklock_client_sync(ZkClient *client, const char *path, const ZkRequestTag *tag);
 
 /* ZooKeeper's text for a return code. */
 extern const char *zklock_client_strerror(int rc);
@@ -176,4 +170,4 @@ extern void zklock_client_close(ZkClient *client);
 /* ns of CLOCK_BOOTTIME: runs on while the machine sleeps. */
 extern int64_t zklock_clock(void);
 
-#endif							/* ZKLOCK_CLIENT_H */
+#endif /* ZKLOCK_CLIENT_H */

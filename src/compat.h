@@ -77,11 +77,11 @@ zklock_wait_event(uint32 *cache, const char *name)
 
 /* 17: intervals can be infinite */
 #if PG_VERSION_NUM >= 170000
-#define ZKLOCK_INTERVAL_IS_ENDLESS(i) INTERVAL_IS_NOEND(i)
+#define ZKLOCK_INTERVAL_IS_ENDLESS(i)		INTERVAL_IS_NOEND(i)
 #define ZKLOCK_INTERVAL_IS_MINUS_ENDLESS(i) INTERVAL_IS_NOBEGIN(i)
 #else
-#define ZKLOCK_INTERVAL_IS_ENDLESS(i) false
+#define ZKLOCK_INTERVAL_IS_ENDLESS(i)		false
 #define ZKLOCK_INTERVAL_IS_MINUS_ENDLESS(i) false
 #endif
 
-#endif							/* ZKLOCK_COMPAT_H */
+#endif /* ZKLOCK_COMPAT_H */

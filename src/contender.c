@@ -23,8 +23,8 @@
 
 #include <string.h>
 
-#define SEQUENCE_DIGITS		10	/* width of the server's "%010d" */
-#define SEQUENCE_MAX		INT64_C(2147483647)
+#define SEQUENCE_DIGITS 10 /* width of the server's "%010d" */
+#define SEQUENCE_MAX	INT64_C(2147483647)
 
 static const char contender_prefix[] = "_c_";
 static const char exclusive_suffix[] = "-lock-";
@@ -45,9 +45,9 @@ static int
 utf8_decode(const unsigned char *s, uint32_t *codepoint)
 {
 	static const uint32_t smallest[] = {0, 0, 0x80, 0x800, 0x10000};
-	uint32_t	c;
-	int			len;
-	int			i;
+	uint32_t c;
+	int len;
+	int i;
 
 	if (s[0] < 0x80)
 	{
@@ -94,11 +94,8 @@ utf8_decode(const unsigned char *s, uint32_t *codepoint)
 static bool
 needs_escape(uint32_t c)
 {
-	return c == '/' || c == '%' ||
-		c <= 0x1f ||
-		(c >= 0x7f && c <= 0x9f) ||
-		(c >= 0xd800 && c <= 0xf8ff) ||
-		c >= 0xfff0;
+	return c == '/' || c == '%' || c <= 0x1f || (c >= 0x7f && c <= 0x9f) ||
+		(c >= 0xd800 && c <= 0xf8ff) || c >= 0xfff0;
 }
 
 static char *
@@ -116,14 +113,14 @@ size_t
 zklock_encode_name(const char *name, char *buf)
 {
 	const unsigned char *s = (const unsigned char *) name;
-	char	   *out = buf;
-	bool		dots = strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
+	char *out = buf;
+	bool dots = strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
 
 	while (*s != '\0')
 	{
-		uint32_t	c = 0;
-		int			len = utf8_decode(s, &c);
-		bool		escape = len == 0 || dots || needs_escape(c);
+		uint32_t c = 0;
+		int len = utf8_decode(s, &c);
+		bool escape = len == 0 || dots || needs_escape(c);
 
 		/* A malformed byte stands for itself. */
 		if (len == 0)
@@ -156,9 +153,9 @@ upper_hex_value(char c)
 bool
 zklock_decode_name(const char *encoded, char *buf)
 {
-	char		again[ZKLOCK_ENCODED_MAX + 1];
+	char again[ZKLOCK_ENCODED_MAX + 1];
 	const char *s = encoded;
-	size_t		len = 0;
+	size_t len = 0;
 
 	while (*s != '\0')
 	{
@@ -167,8 +164,8 @@ zklock_decode_name(const char *encoded, char *buf)
 
 		if (*s == '%')
 		{
-			int			high = upper_hex_value(s[1]);
-			int			low = high < 0 ? -1 : upper_hex_value(s[2]);
+			int high = upper_hex_value(s[1]);
+			int low = high < 0 ? -1 : upper_hex_value(s[2]);
 
 			if (low < 0 || (high == 0 && low == 0))
 				return false;
@@ -192,20 +189,19 @@ zklock_decode_name(const char *encoded, char *buf)
  */
 
 void
-zklock_format_contender(char *buf, uint64_t uuid_hi, uint64_t uuid_lo,
-						ZkLockMode mode)
+zklock_format_contender(char *buf, uint64_t uuid_hi, uint64_t uuid_lo, ZkLockMode mode)
 {
 	static const char hex[] = "0123456789abcdef";
 	const char *suffix = mode == ZKLOCK_SHARED ? shared_suffix : exclusive_suffix;
-	char	   *out = buf;
-	int			i;
+	char *out = buf;
+	int i;
 
 	memcpy(out, contender_prefix, sizeof(contender_prefix) - 1);
 	out += sizeof(contender_prefix) - 1;
 
 	for (i = 0; i < 32; i++)
 	{
-		uint64_t	half = i < 16 ? uuid_hi : uuid_lo;
+		uint64_t half = i < 16 ? uuid_hi : uuid_lo;
 
 		if (i == 8 || i == 12 || i == 16 || i == 20)
 			*out++ = '-';
@@ -219,13 +215,13 @@ zklock_format_contender(char *buf, uint64_t uuid_hi, uint64_t uuid_lo,
 static bool
 parse_uuid(const char *s, uint64_t *hi, uint64_t *lo)
 {
-	uint64_t	half[2] = {0, 0};
-	int			digits = 0;
-	int			i;
+	uint64_t half[2] = {0, 0};
+	int digits = 0;
+	int i;
 
 	for (i = 0; i < ZKLOCK_UUID_LEN; i++)
 	{
-		unsigned	value;
+		unsigned value;
 
 		if (i == 8 || i == 13 || i == 18 || i == 23)
 		{
@@ -252,7 +248,7 @@ parse_uuid(const char *s, uint64_t *hi, uint64_t *lo)
 static int64_t
 parse_digits(const char *s, int n)
 {
-	int64_t		value = 0;
+	int64_t value = 0;
 
 	while (n-- > 0)
 	{
@@ -278,7 +274,7 @@ static bool
 parse_sequence(const char *name, size_t len, int64_t *sequence, size_t *start)
 {
 	const char *tail;
-	int64_t		value;
+	int64_t value;
 
 	if (len < SEQUENCE_DIGITS)
 		return false;
@@ -289,7 +285,7 @@ parse_sequence(const char *name, size_t len, int64_t *sequence, size_t *start)
 	{
 		value = parse_digits(tail + 1, SEQUENCE_DIGITS - 1);
 		if (value <= 0)
-			return false;		/* there is no minus zero */
+			return false; /* there is no minus zero */
 		*sequence = -value;
 		return true;
 	}
@@ -298,8 +294,7 @@ parse_sequence(const char *name, size_t len, int64_t *sequence, size_t *start)
 	if (value < 0)
 		return false;
 	if (*start > 0 && tail[-1] == '-' &&
-		(value > SEQUENCE_MAX ||
-		 (*start > 1 && (tail[-2] == '-' || tail[-2] == '_'))))
+		(value > SEQUENCE_MAX || (*start > 1 && (tail[-2] == '-' || tail[-2] == '_'))))
 	{
 		*start -= 1;
 		value = -value;
@@ -316,9 +311,9 @@ bool
 zklock_parse_child(const char *name, ZkLockChild *child)
 {
 	const size_t prefix_len = sizeof(contender_prefix) - 1;
-	size_t		start;
-	uint64_t	hi;
-	uint64_t	lo;
+	size_t start;
+	uint64_t hi;
+	uint64_t lo;
 
 	if (!parse_sequence(name, strlen(name), &child->sequence, &start))
 		return false;
@@ -334,10 +329,10 @@ zklock_parse_child(const char *name, ZkLockChild *child)
 		parse_uuid(name + prefix_len, &hi, &lo))
 	{
 		const char *suffix = name + prefix_len + ZKLOCK_UUID_LEN;
-		size_t		suffix_len = start - prefix_len - ZKLOCK_UUID_LEN;
-		bool		shared = suffix_len == sizeof(shared_suffix) - 1 &&
+		size_t suffix_len = start - prefix_len - ZKLOCK_UUID_LEN;
+		bool shared = suffix_len == sizeof(shared_suffix) - 1 &&
 			memcmp(suffix, shared_suffix, suffix_len) == 0;
-		bool		exclusive = suffix_len == sizeof(exclusive_suffix) - 1 &&
+		bool exclusive = suffix_len == sizeof(exclusive_suffix) - 1 &&
 			memcmp(suffix, exclusive_suffix, suffix_len) == 0;
 
 		if (shared || exclusive)
@@ -354,7 +349,7 @@ zklock_parse_child(const char *name, ZkLockChild *child)
 uint64_t
 zklock_hash_child(const char *name)
 {
-	uint64_t	hash = UINT64_C(14695981039346656037);
+	uint64_t hash = UINT64_C(14695981039346656037);
 
 	for (; *name != '\0'; name++)
 	{

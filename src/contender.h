@@ -21,17 +21,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define ZKLOCK_NAME_MAX			255 /* bytes of UTF-8, without the NUL */
-#define ZKLOCK_ENCODED_MAX		(3 * ZKLOCK_NAME_MAX)	/* without the NUL */
-#define ZKLOCK_UUID_LEN			36	/* text form, without the NUL */
-#define ZKLOCK_CONTENDER_LEN	64	/* of our own names without the sequence
-									 * number, with the NUL */
+#define ZKLOCK_NAME_MAX	   255					 /* bytes of UTF-8, without the NUL */
+#define ZKLOCK_ENCODED_MAX (3 * ZKLOCK_NAME_MAX) /* without the NUL */
+#define ZKLOCK_UUID_LEN	   36					 /* text form, without the NUL */
+#define ZKLOCK_CONTENDER_LEN                                                             \
+	64 /* of our own names without the sequence                                          \
+		* number, with the NUL */
 
 /*
  * A directory whose counter comes near the end of its 31 bits is refused:
  * at 2^31 - 1 the server hands out duplicates (interop facts in src/README).
  */
-#define ZKLOCK_SEQUENCE_LIMIT	(INT64_C(2147483648) - (1 << 20))
+#define ZKLOCK_SEQUENCE_LIMIT (INT64_C(2147483648) - (1 << 20))
 
 typedef enum ZkLockMode
 {
@@ -44,12 +45,12 @@ typedef enum ZkLockMode
 /* What a child's name in a lock directory says. */
 typedef struct ZkLockChild
 {
-	const char *name;			/* as listed; belongs to the listing */
-	uint64_t	hash;			/* zklock_hash_child(name) */
-	uint64_t	uuid_hi;		/* 0 and 0 unless the name has our form */
-	uint64_t	uuid_lo;
-	int64_t		sequence;		/* negative past the counter's end */
-	ZkLockMode	mode;			/* foreign names count as exclusive */
+	const char *name; /* as listed; belongs to the listing */
+	uint64_t hash;	  /* zklock_hash_child(name) */
+	uint64_t uuid_hi; /* 0 and 0 unless the name has our form */
+	uint64_t uuid_lo;
+	int64_t sequence; /* negative past the counter's end */
+	ZkLockMode mode;  /* foreign names count as exclusive */
 } ZkLockChild;
 
 /*
@@ -80,4 +81,4 @@ extern bool zklock_parse_child(const char *name, ZkLockChild *child);
 /* A 64-bit hash (FNV-1a) of a child's name; never 0. */
 extern uint64_t zklock_hash_child(const char *name);
 
-#endif							/* ZKLOCK_CONTENDER_H */
+#endif /* ZKLOCK_CONTENDER_H */

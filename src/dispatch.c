@@ -27,10 +27,10 @@
 /* What a request was for; ZkRequestTag.kind. */
 typedef enum RequestKind
 {
-	REQUEST_OTHER,				/* nobody waits for the reply */
+	REQUEST_OTHER, /* nobody waits for the reply */
 	REQUEST_MAKE_DIR,
 	REQUEST_CREATE,
-	REQUEST_LIST,				/* tag.hash is the listing's number */
+	REQUEST_LIST, /* tag.hash is the listing's number */
 	REQUEST_WATCH_OWN,
 	REQUEST_WATCH,
 	REQUEST_DELETE
@@ -42,11 +42,11 @@ typedef enum RequestKind
  * With this many requests open we make no new ones until replies have come.  A
  * step makes a few, so this stays well below ZKLOCK_MAX_PENDING.
  */
-#define ENOUGH_PENDING	(ZKLOCK_MAX_PENDING / 4)
+#define ENOUGH_PENDING (ZKLOCK_MAX_PENDING / 4)
 
 /* A session event on its way through the entries; see zklock_dispatch_all. */
 static ZkLockEventType all_event;
-static int	all_next = -1;		/* the next entry to feed, -1: none */
+static int all_next = -1;		/* the next entry to feed, -1: none */
 static bool resume_due = false; /* RESUMED was overtaken */
 
 static void step(ZkLockEntry *entry, ZkLockEvent *event);
@@ -60,7 +60,7 @@ static void step(ZkLockEntry *entry, ZkLockEvent *event);
 static void
 lock_path(char *buf, const char *name, const char *child)
 {
-	char		encoded[ZKLOCK_ENCODED_MAX + 1];
+	char encoded[ZKLOCK_ENCODED_MAX + 1];
 
 	zklock_encode_name(name, encoded);
 	snprintf(buf, PATH_MAX_LEN, "%s/%s%s%s", zklock_session_locks(), encoded,
@@ -72,7 +72,7 @@ static void
 contender_path(char *buf, const char *name, const ZkLockAction *action, uint64 uuid_hi,
 			   bool create)
 {
-	char		child[ZKLOCK_CONTENDER_LEN + 16];
+	char child[ZKLOCK_CONTENDER_LEN + 16];
 
 	zklock_format_contender(child, uuid_hi, action->uuid, action->mode);
 	if (!create)
@@ -84,8 +84,8 @@ contender_path(char *buf, const char *name, const ZkLockAction *action, uint64 u
 static void
 contender_data(StringInfo buf, int pid)
 {
-	char		server[256];
-	char		host[256];
+	char server[256];
+	char host[256];
 
 	zklock_effective_server_name(server, sizeof(server));
 	if (gethostname(host, sizeof(host)) != 0)
@@ -104,19 +104,21 @@ contender_data(StringInfo buf, int pid)
  * vanished, too.
  */
 static void
-send_make_dir(ZkClient *client, const char *path, const ZkLockAction *action, const ZkRequestTag *tag)
+send_make_dir(ZkClient *client, const char *path, const ZkLockAction *action,
+			  const ZkRequestTag *tag)
 {
 	if (action->attempt > 1)
 	{
 		ZkRequestTag other = {.kind = REQUEST_OTHER};
-		char		ancestor[PATH_MAX_LEN];
+		char ancestor[PATH_MAX_LEN];
 		const char *locks = zklock_session_locks();
 
 		for (const char *p = locks; p != NULL;)
 		{
 			p = strchr(p + 1, '/');
 			strlcpy(ancestor, locks, p ? (size_t) (p - locks + 1) : sizeof(ancestor));
-			(void) zklock_client_create(client, ancestor, "", 0, ZKLOCK_CREATE_PERSISTENT, &other);
+			(void) zklock_client_create(client, ancestor, "", 0, ZKLOCK_CREATE_PERSISTENT,
+										&other);
 		}
 	}
 	(void) zklock_client_create(client, path, "", 0, ZKLOCK_CREATE_CONTAINER, tag);
@@ -133,15 +135,16 @@ check_sent(int rc)
 	if (rc != ZKLOCK_ZOK && zklock_client_connected(zklock_session_client()))
 		ereport(ERROR,
 				(errcode(ERRCODE_SYSTEM_ERROR),
-				 errmsg("could not send a request to ZooKeeper: %s", zklock_client_strerror(rc))));
+				 errmsg("could not send a request to ZooKeeper: %s",
+						zklock_client_strerror(rc))));
 }
 
 static void
 send_request(const ZkLockEntry *entry, const char *name, int pid, uint32 generation,
 			 uint64 uuid_hi, const ZkLockAction *action)
 {
-	ZkClient   *client = zklock_session_client();
-	char		path[PATH_MAX_LEN];
+	ZkClient *client = zklock_session_client();
+	char path[PATH_MAX_LEN];
 	ZkRequestTag tag = {
 		.entry = (uint32) zklock_entry_index(entry),
 		.generation = generation,
@@ -151,7 +154,7 @@ send_request(const ZkLockEntry *entry, const char *name, int pid, uint32 generat
 	};
 
 	if (client == NULL)
-		return;					/* its replies are annulled with it */
+		return; /* its replies are annulled with it */
 
 	switch (action->type)
 	{
@@ -162,17 +165,17 @@ send_request(const ZkLockEntry *entry, const char *name, int pid, uint32 generat
 			break;
 
 		case ZKLOCK_ACT_CREATE:
-			{
-				StringInfoData data;
+		{
+			StringInfoData data;
 
-				tag.kind = REQUEST_CREATE;
-				contender_path(path, name, action, uuid_hi, true);
-				contender_data(&data, pid);
-				check_sent(zklock_client_create(client, path, data.data, data.len,
-												ZKLOCK_CREATE_EPHEMERAL_SEQUENTIAL, &tag));
-				pfree(data.data);
-				break;
-			}
+			tag.kind = REQUEST_CREATE;
+			contender_path(path, name, action, uuid_hi, true);
+			contender_data(&data, pid);
+			check_sent(zklock_client_create(client, path, data.data, data.len,
+											ZKLOCK_CREATE_EPHEMERAL_SEQUENTIAL, &tag));
+			pfree(data.data);
+			break;
+		}
 
 		case ZKLOCK_ACT_LIST:
 			tag.kind = REQUEST_LIST;
@@ -208,8 +211,7 @@ send_request(const ZkLockEntry *entry, const char *name, int pid, uint32 generat
 		case ZKLOCK_ACT_DELETE_ORPHAN:
 			tag.kind = REQUEST_OTHER;
 			lock_path(path, name, action->name);
-			ereport(LOG,
-					(errmsg("deleting orphaned contender \"%s\"", path)));
+			ereport(LOG, (errmsg("deleting orphaned contender \"%s\"", path)));
 			(void) zklock_client_delete(client, path, &tag);
 			break;
 
@@ -225,7 +227,7 @@ send_request(const ZkLockEntry *entry, const char *name, int pid, uint32 generat
 static bool
 apply_to_table(ZkLockEntry *entry, const ZkLockAction *action)
 {
-	ZkLockMode	mode = action->mode;
+	ZkLockMode mode = action->mode;
 	ZkLockGrant *grant = &entry->grant[mode];
 
 	switch (action->type)
@@ -233,10 +235,10 @@ apply_to_table(ZkLockEntry *entry, const ZkLockAction *action)
 		case ZKLOCK_ACT_GRANTED:
 			grant->token = action->token;
 			grant->usable = entry->want[mode] > 0;
-			return !grant->usable;	/* everybody has gone: give it back */
+			return !grant->usable; /* everybody has gone: give it back */
 
 		case ZKLOCK_ACT_BLOCKED:
-			return false;		/* zk_try_lock looks at the queue */
+			return false; /* zk_try_lock looks at the queue */
 
 		case ZKLOCK_ACT_REVOKED:
 			grant->usable = false;
@@ -277,18 +279,18 @@ step(ZkLockEntry *entry, ZkLockEvent *event)
 {
 	ZkLockActions actions;
 	ZkLockEvent demand = {0};
-	char		name[ZKLOCK_NAME_MAX + 1];
-	bool		again;
+	char name[ZKLOCK_NAME_MAX + 1];
+	bool again;
 
 	/* The worker alone writes these, so it may read them without the lock. */
-	uint64		uuid_hi = zklock_shared->session.uuid_hi;
-	bool		connected = zklock_session_client() != NULL;
+	uint64 uuid_hi = zklock_shared->session.uuid_hi;
+	bool connected = zklock_session_client() != NULL;
 
 	do
 	{
-		bool		changed = false;
-		uint32		generation;
-		int			pid;
+		bool changed = false;
+		uint32 generation;
+		int pid;
 
 		again = false;
 		zklock_entry_lock(entry, LW_EXCLUSIVE);
@@ -343,7 +345,7 @@ step(ZkLockEntry *entry, ZkLockEvent *event)
 static bool
 enough_pending(void)
 {
-	ZkClient   *client = zklock_session_client();
+	ZkClient *client = zklock_session_client();
 
 	return client != NULL && zklock_client_pending(client) > ENOUGH_PENDING;
 }
@@ -370,7 +372,7 @@ feed_all(void)
 bool
 zklock_dispatch_dirty(void)
 {
-	int32		index;
+	int32 index;
 
 	feed_all();
 	while (!enough_pending())
@@ -417,12 +419,13 @@ zklock_dispatch_holds(void)
 	for (int i = 0; i < zklock_shared->nentries; i++)
 	{
 		ZkLockEntry *entry = zklock_entry(i);
-		bool		held;
+		bool held;
 
 		if (!entry->in_use)
 			continue;
 		zklock_entry_lock(entry, LW_SHARED);
-		held = entry->in_use && (entry->held[ZKLOCK_SHARED] > 0 || entry->held[ZKLOCK_EXCLUSIVE] > 0);
+		held = entry->in_use &&
+			(entry->held[ZKLOCK_SHARED] > 0 || entry->held[ZKLOCK_EXCLUSIVE] > 0);
 		zklock_entry_unlock(entry);
 		if (held)
 			return true;
@@ -485,10 +488,10 @@ static void
 dispatch_watch(const ZkMessage *message)
 {
 	const char *locks = zklock_session_locks();
-	size_t		len = strlen(locks);
+	size_t len = strlen(locks);
 	const char *child;
-	char		encoded[ZKLOCK_ENCODED_MAX + 1];
-	char		name[ZKLOCK_NAME_MAX + 1];
+	char encoded[ZKLOCK_ENCODED_MAX + 1];
+	char name[ZKLOCK_NAME_MAX + 1];
 	ZkLockChild parsed;
 	ZkLockEntry *entry;
 	ZkLockEvent event = {0};
@@ -497,17 +500,20 @@ dispatch_watch(const ZkMessage *message)
 		message->path[len] != '/')
 		return;
 	child = strrchr(message->path, '/');
-	if (child <= message->path + len || (size_t) (child - message->path) - len - 1 > ZKLOCK_ENCODED_MAX)
+	if (child <= message->path + len ||
+		(size_t) (child - message->path) - len - 1 > ZKLOCK_ENCODED_MAX)
 		return;
 	strlcpy(encoded, message->path + len + 1, (size_t) (child - message->path) - len);
 	child++;
 	if (!zklock_decode_name(encoded, name) || (entry = zklock_table_find(name)) == NULL)
 		return;
 
-	event.type = message->type == ZKLOCK_MSG_NODE_DELETED ? ZKLOCK_EV_NODE_DELETED : ZKLOCK_EV_NODE_CHANGED;
+	event.type = message->type == ZKLOCK_MSG_NODE_DELETED ? ZKLOCK_EV_NODE_DELETED
+														  : ZKLOCK_EV_NODE_CHANGED;
 	event.name = child;
 	event.hash = zklock_hash_child(child);
-	if (zklock_parse_child(child, &parsed) && parsed.uuid_hi == zklock_shared->session.uuid_hi)
+	if (zklock_parse_child(child, &parsed) &&
+		parsed.uuid_hi == zklock_shared->session.uuid_hi)
 		event.uuid = parsed.uuid_lo;
 	step(entry, &event);
 }
@@ -536,7 +542,7 @@ zklock_dispatch_message(const ZkMessage *message)
 	{
 		zklock_session_error("ZooKeeper refused a request for lock \"%s\": %s",
 							 entry->name, zklock_client_strerror(message->rc));
-		entry->last_rc = message->rc;	/* read by backends after a FAILED */
+		entry->last_rc = message->rc; /* read by backends after a FAILED */
 	}
 
 	switch ((RequestKind) message->tag.kind)
@@ -554,7 +560,7 @@ zklock_dispatch_message(const ZkMessage *message)
 				if (child != NULL && zklock_parse_child(child + 1, &parsed))
 					event.sequence = parsed.sequence;
 				else
-					event.rc = ZKLOCK_RC_LOST;	/* exists, but where? settle it */
+					event.rc = ZKLOCK_RC_LOST; /* exists, but where? settle it */
 			}
 			break;
 		case REQUEST_LIST:

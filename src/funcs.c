@@ -41,9 +41,9 @@ PG_FUNCTION_INFO_V1(zk_session);
 static void
 get_name(text *arg, char *buf)
 {
-	char	   *name = text_to_cstring(arg);
-	char	   *utf8 = pg_server_to_any(name, (int) strlen(name), PG_UTF8);
-	size_t		len = strlen(utf8);
+	char *name = text_to_cstring(arg);
+	char *utf8 = pg_server_to_any(name, (int) strlen(name), PG_UTF8);
+	size_t len = strlen(utf8);
 
 	if (len == 0)
 		ereport(ERROR,
@@ -52,16 +52,16 @@ get_name(text *arg, char *buf)
 				 errdetail("A lock name has 1 to %d bytes in UTF-8.", ZKLOCK_NAME_MAX)));
 	if (len > ZKLOCK_NAME_MAX)
 		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("lock name is too long"),
-				 errdetail("The name has %zu bytes in UTF-8; a lock name has 1 to %d.", len, ZKLOCK_NAME_MAX)));
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("lock name is too long"),
+				 errdetail("The name has %zu bytes in UTF-8; a lock name has 1 to %d.",
+						   len, ZKLOCK_NAME_MAX)));
 	memcpy(buf, utf8, len + 1);
 }
 
 static ZkLockMode
 get_mode(text *arg)
 {
-	char	   *mode = text_to_cstring(arg);
+	char *mode = text_to_cstring(arg);
 
 	if (strcmp(mode, "exclusive") == 0)
 		return ZKLOCK_EXCLUSIVE;
@@ -76,7 +76,7 @@ get_mode(text *arg)
 static ZkLockScope
 get_scope(text *arg)
 {
-	char	   *scope = text_to_cstring(arg);
+	char *scope = text_to_cstring(arg);
 
 	if (strcmp(scope, "transaction") == 0)
 		return ZKLOCK_TRANSACTION;
@@ -92,8 +92,8 @@ get_scope(text *arg)
 static int64
 get_timeout(const Interval *arg)
 {
-	int64		days;
-	int64		usecs;
+	int64 days;
+	int64 usecs;
 
 	if (ZKLOCK_INTERVAL_IS_ENDLESS(arg))
 		return ZKLOCK_WAIT_FOREVER;
@@ -101,8 +101,7 @@ get_timeout(const Interval *arg)
 	days = (int64) arg->month * DAYS_PER_MONTH + arg->day;
 	if (ZKLOCK_INTERVAL_IS_MINUS_ENDLESS(arg) ||
 		pg_mul_s64_overflow(days, USECS_PER_DAY, &usecs) ||
-		pg_add_s64_overflow(usecs, arg->time, &usecs) ||
-		usecs < 0)
+		pg_add_s64_overflow(usecs, arg->time, &usecs) || usecs < 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("timeout must not be negative or out of range"),
@@ -122,10 +121,10 @@ get_timeout(const Interval *arg)
 Datum
 zk_lock(PG_FUNCTION_ARGS)
 {
-	char		name[ZKLOCK_NAME_MAX + 1];
-	ZkLockMode	mode;
+	char name[ZKLOCK_NAME_MAX + 1];
+	ZkLockMode mode;
 	ZkLockScope scope;
-	int64		token = 0;
+	int64 token = 0;
 
 	zklock_check_callable();
 	get_name(PG_GETARG_TEXT_PP(0), name);
@@ -139,11 +138,11 @@ zk_lock(PG_FUNCTION_ARGS)
 Datum
 zk_try_lock(PG_FUNCTION_ARGS)
 {
-	char		name[ZKLOCK_NAME_MAX + 1];
-	ZkLockMode	mode;
+	char name[ZKLOCK_NAME_MAX + 1];
+	ZkLockMode mode;
 	ZkLockScope scope;
-	int64		timeout;
-	int64		token;
+	int64 timeout;
+	int64 token;
 
 	zklock_check_callable();
 	get_name(PG_GETARG_TEXT_PP(0), name);
@@ -157,7 +156,7 @@ zk_try_lock(PG_FUNCTION_ARGS)
 Datum
 zk_unlock(PG_FUNCTION_ARGS)
 {
-	char		name[ZKLOCK_NAME_MAX + 1];
+	char name[ZKLOCK_NAME_MAX + 1];
 	ZkHeldLock *held;
 
 	zklock_check_callable();
@@ -169,9 +168,10 @@ zk_unlock(PG_FUNCTION_ARGS)
 
 	ereport(WARNING,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("you do not hold lock \"%s\" in session scope", zklock_display_name(name)),
-			 held != NULL ?
-			 errhint("A hold in transaction scope ends with its transaction.") : 0));
+			 errmsg("you do not hold lock \"%s\" in session scope",
+					zklock_display_name(name)),
+			 held != NULL ? errhint("A hold in transaction scope ends with its transaction.")
+						  : 0));
 	PG_RETURN_BOOL(false);
 }
 
@@ -188,7 +188,7 @@ zk_unlock_all(PG_FUNCTION_ARGS)
 Datum
 zk_token(PG_FUNCTION_ARGS)
 {
-	char		name[ZKLOCK_NAME_MAX + 1];
+	char name[ZKLOCK_NAME_MAX + 1];
 	ZkHeldLock *held;
 
 	zklock_check_callable();
@@ -199,8 +199,8 @@ zk_token(PG_FUNCTION_ARGS)
 		PG_RETURN_NULL();
 	if (zklock_held_lost(held))
 		zklock_held_raise_lost(held);
-	PG_RETURN_INT64(held->request[ZKLOCK_EXCLUSIVE] >= 0 ?
-					held->token[ZKLOCK_EXCLUSIVE] : held->token[ZKLOCK_SHARED]);
+	PG_RETURN_INT64(held->request[ZKLOCK_EXCLUSIVE] >= 0 ? held->token[ZKLOCK_EXCLUSIVE]
+														 : held->token[ZKLOCK_SHARED]);
 }
 
 /*
@@ -215,16 +215,17 @@ Datum
 zk_lock_session(PG_FUNCTION_ARGS)
 {
 	CallContext *call = (CallContext *) fcinfo->context;
-	char		name[ZKLOCK_NAME_MAX + 1];
-	ZkLockMode	mode;
-	int64		timeout = ZKLOCK_WAIT_FOREVER;
-	int64		token;
+	char name[ZKLOCK_NAME_MAX + 1];
+	ZkLockMode mode;
+	int64 timeout = ZKLOCK_WAIT_FOREVER;
+	int64 token;
 
 	zklock_check_callable();
 	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("%s must not be null", PG_ARGISNULL(0) ? "lock name" : "lock mode")));
+				 errmsg("%s must not be null",
+						PG_ARGISNULL(0) ? "lock name" : "lock mode")));
 	get_name(PG_GETARG_TEXT_PP(0), name);
 	mode = get_mode(PG_GETARG_TEXT_PP(1));
 	if (!PG_ARGISNULL(2))
@@ -260,19 +261,20 @@ zk_lock_session(PG_FUNCTION_ARGS)
 /* One request as zk_locks shows it. */
 typedef struct LockRow
 {
-	char		name[ZKLOCK_NAME_MAX + 1];
+	char name[ZKLOCK_NAME_MAX + 1];
 	ZkLockRequest request;
-	int64		token;
+	int64 token;
 } LockRow;
 
 static void
 put_lock_row(ReturnSetInfo *rsinfo, const LockRow *row, ZkLockScope scope, bool granted)
 {
-	Datum		values[7];
-	bool		nulls[7] = {0};
+	Datum values[7];
+	bool nulls[7] = {0};
 
 	values[0] = CStringGetTextDatum(zklock_display_name(row->name));
-	values[1] = CStringGetTextDatum(row->request.mode == ZKLOCK_EXCLUSIVE ? "exclusive" : "shared");
+	values[1] = CStringGetTextDatum(row->request.mode == ZKLOCK_EXCLUSIVE ? "exclusive"
+																		  : "shared");
 	values[2] = CStringGetTextDatum(scope == ZKLOCK_SESSION ? "session" : "transaction");
 	values[3] = BoolGetDatum(granted);
 	values[4] = Int32GetDatum(row->request.pid);
@@ -293,9 +295,9 @@ Datum
 zk_locks(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-	LockRow    *rows = NULL;
-	int			nrows = 0;
-	int			room = 0;
+	LockRow *rows = NULL;
+	int nrows = 0;
+	int room = 0;
 
 	zklock_check_callable();
 	InitMaterializedSRF(fcinfo, 0);
@@ -303,20 +305,21 @@ zk_locks(PG_FUNCTION_ARGS)
 	for (int i = 0; i < zklock_shared->nentries; i++)
 	{
 		ZkLockEntry *entry = zklock_entry(i);
-		bool		fits;
+		bool fits;
 
 		if (!entry->in_use)
 			continue;
 		do
 		{
-			int			n = 0;
+			int n = 0;
 
 			/* no memory is allocated under the lock */
 			zklock_entry_lock(entry, LW_SHARED);
-			for (int32 r = entry->in_use ? entry->requests : -1; r >= 0; r = zklock_request(r)->next, n++)
+			for (int32 r = entry->in_use ? entry->requests : -1; r >= 0;
+				 r = zklock_request(r)->next, n++)
 			{
 				if (nrows + n >= room)
-					continue;	/* count on */
+					continue; /* count on */
 				rows[nrows + n].request = *zklock_request(r);
 				rows[nrows + n].token = entry->grant[zklock_request(r)->mode].token;
 				strlcpy(rows[nrows + n].name, entry->name, sizeof(rows->name));
@@ -329,7 +332,8 @@ zk_locks(PG_FUNCTION_ARGS)
 			else
 			{
 				room = Max(2 * (nrows + n), 64);
-				rows = rows ? repalloc_huge(rows, sizeof(LockRow) * room) : palloc(sizeof(LockRow) * room);
+				rows = rows ? repalloc_huge(rows, sizeof(LockRow) * room)
+							: palloc(sizeof(LockRow) * room);
 			}
 		} while (!fits);
 	}
@@ -376,9 +380,9 @@ Datum
 zk_session(PG_FUNCTION_ARGS)
 {
 	ZkSessionShared s;
-	TupleDesc	desc;
-	Datum		values[8];
-	bool		nulls[8] = {0};
+	TupleDesc desc;
+	Datum values[8];
+	bool nulls[8] = {0};
 
 	zklock_check_callable();
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
@@ -392,7 +396,7 @@ zk_session(PG_FUNCTION_ARGS)
 	nulls[2] = s.id.id == 0;
 	if (s.id.id != 0)
 	{
-		Interval   *timeout = palloc0(sizeof(Interval));
+		Interval *timeout = palloc0(sizeof(Interval));
 
 		timeout->time = (TimeOffset) s.timeout_ms * 1000;
 		values[3] = IntervalPGetDatum(timeout);

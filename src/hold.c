@@ -37,13 +37,13 @@
 
 struct ZkHold
 {
-	slist_node	session_node;	/* scope session: in the lock's list */
-	dlist_node	transaction_node;	/* scope transaction: in the list of all */
+	slist_node session_node;	 /* scope session: in the lock's list */
+	dlist_node transaction_node; /* scope transaction: in the list of all */
 	ZkHeldLock *held;
-	ZkLockMode	mode;
+	ZkLockMode mode;
 	ZkLockScope scope;
-	int			level;			/* transaction nest level that took it */
-	uint32		count;
+	int level; /* transaction nest level that took it */
+	uint32 count;
 };
 
 static HTAB *held_locks = NULL; /* of ZkHeldLock; NULL until the first */
@@ -55,7 +55,7 @@ static ZkHold *reserved = NULL;
  * subtransaction concerns its head only.
  */
 static dlist_head transaction_holds = DLIST_STATIC_INIT(transaction_holds);
-static int	session_holds = 0;	/* quick way out of the callbacks */
+static int session_holds = 0; /* quick way out of the callbacks */
 static int32 pending_request = -1;
 
 static void on_transaction_end(XactEvent event, void *arg);
@@ -71,7 +71,7 @@ static void on_backend_exit(int code, Datum arg);
 void
 zklock_level1_tag(LOCKTAG *tag, const char *name)
 {
-	uint64		hash = hash_bytes_extended((const unsigned char *) name, (int) strlen(name), 0);
+	uint64 hash = hash_bytes_extended((const unsigned char *) name, (int) strlen(name), 0);
 
 	/* database 0: the name space is the ensemble's, not a database's */
 	SET_LOCKTAG_ADVISORY(*tag, 0, (uint32) (hash >> 32), (uint32) hash, LEVEL1_CLASS);
@@ -100,15 +100,16 @@ ZkHeldLock *
 zklock_hold_reserve(const char *name)
 {
 	ZkHeldLock *held;
-	bool		found;
+	bool found;
 
 	if (held_locks == NULL)
 	{
-		HASHCTL		ctl;
+		HASHCTL ctl;
 
 		if (hold_context == NULL)
 		{
-			hold_context = AllocSetContextCreate(TopMemoryContext, "zklock holds", ALLOCSET_SMALL_SIZES);
+			hold_context = AllocSetContextCreate(TopMemoryContext, "zklock holds",
+												 ALLOCSET_SMALL_SIZES);
 			RegisterXactCallback(on_transaction_end, NULL);
 			RegisterSubXactCallback(on_subtransaction_end, NULL);
 			before_shmem_exit(on_backend_exit, 0);
@@ -116,7 +117,8 @@ zklock_hold_reserve(const char *name)
 		ctl.keysize = ZKLOCK_NAME_MAX + 1;
 		ctl.entrysize = sizeof(ZkHeldLock);
 		ctl.hcxt = hold_context;
-		held_locks = hash_create("zklock holds", 16, &ctl, HASH_ELEM | HASH_STRINGS | HASH_CONTEXT);
+		held_locks =
+			hash_create("zklock holds", 16, &ctl, HASH_ELEM | HASH_STRINGS | HASH_CONTEXT);
 	}
 	if (reserved == NULL)
 		reserved = MemoryContextAlloc(hold_context, sizeof(ZkHold));
@@ -153,8 +155,8 @@ zklock_hold_set_pending(int32 request)
 void
 zklock_hold_add(ZkHeldLock *held, ZkLockMode mode, ZkLockScope scope)
 {
-	int			level = GetCurrentTransactionNestLevel();
-	ZkHold	   *hold = NULL;
+	int level = GetCurrentTransactionNestLevel();
+	ZkHold *hold = NULL;
 
 	/* the newest hold is counted up if it is of the same kind */
 	if (scope == ZKLOCK_SESSION && !slist_is_empty(&held->session))
@@ -196,7 +198,7 @@ static void
 end_hold(ZkHold *hold, uint32 n)
 {
 	ZkHeldLock *held = hold->held;
-	ZkLockMode	mode = hold->mode;
+	ZkLockMode mode = hold->mode;
 	ZkLockScope scope = hold->scope;
 
 	Assert(n <= hold->count && n <= held->count[mode]);
@@ -228,16 +230,16 @@ end_hold(ZkHold *hold, uint32 n)
 int
 zklock_hold_end_session(ZkHeldLock *held, bool all)
 {
-	int			ended = 0;
+	int ended = 0;
 
 	while (!slist_is_empty(&held->session))
 	{
-		ZkHold	   *hold = slist_head_element(ZkHold, session_node, &held->session);
-		LOCKTAG		tag = held->tag;
-		LOCKMODE	lockmode = zklock_level1_mode(hold->mode);
+		ZkHold *hold = slist_head_element(ZkHold, session_node, &held->session);
+		LOCKTAG tag = held->tag;
+		LOCKMODE lockmode = zklock_level1_mode(hold->mode);
 
 		/* afterwards the lock and its name may be history */
-		bool		last = held->count[ZKLOCK_SHARED] + held->count[ZKLOCK_EXCLUSIVE] == 1;
+		bool last = held->count[ZKLOCK_SHARED] + held->count[ZKLOCK_EXCLUSIVE] == 1;
 
 		end_hold(hold, 1);
 		LockRelease(&tag, lockmode, true);
@@ -253,7 +255,7 @@ zklock_hold_end_all_sessions(void)
 {
 	HASH_SEQ_STATUS seq;
 	ZkHeldLock *held;
-	int			ended = 0;
+	int ended = 0;
 
 	if (session_holds == 0)
 		return 0;
@@ -269,21 +271,22 @@ static void
 drop_session_holds(ZkHeldLock *held, ZkLockMode mode)
 {
 	slist_mutable_iter iter;
-	bool		again;
+	bool again;
 
 	do
 	{
 		again = false;
 		slist_foreach_modify(iter, &held->session)
 		{
-			ZkHold	   *hold = slist_container(ZkHold, session_node, iter.cur);
-			bool		last = held->count[ZKLOCK_SHARED] + held->count[ZKLOCK_EXCLUSIVE] == hold->count;
+			ZkHold *hold = slist_container(ZkHold, session_node, iter.cur);
+			bool last =
+				held->count[ZKLOCK_SHARED] + held->count[ZKLOCK_EXCLUSIVE] == hold->count;
 
 			if (hold->mode != mode)
 				continue;
 			end_hold(hold, hold->count);
 			if (last)
-				return;			/* "held" is freed */
+				return; /* "held" is freed */
 			again = true;
 			break;
 		}
@@ -301,8 +304,8 @@ zklock_hold_refresh(void)
 	hash_seq_init(&seq, held_locks);
 	while ((held = hash_seq_search(&seq)) != NULL)
 	{
-		bool		gone[ZKLOCK_NMODES];
-		int			modes = 0;
+		bool gone[ZKLOCK_NMODES];
+		int modes = 0;
 
 		for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 		{
@@ -316,7 +319,7 @@ zklock_hold_refresh(void)
 				continue;
 			drop_session_holds(held, (ZkLockMode) mode);
 			if (--modes == 0)
-				break;			/* "held" is freed */
+				break; /* "held" is freed */
 		}
 	}
 }
@@ -341,38 +344,41 @@ zklock_held_raise_lost(const ZkHeldLock *held)
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 				 errmsg("lock \"%s\" was lost", zklock_display_name(held->name)),
-				 errdetail("The ZooKeeper session ended while the transaction held the lock; another server may hold it by now."),
+				 errdetail(
+					 "The ZooKeeper session ended while the transaction held the lock; another server may hold it by now."),
 				 errhint("The transaction might succeed if retried.")));
 	else
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("lock \"%s\" was lost", zklock_display_name(held->name)),
-				 errdetail("The ZooKeeper session ended while this session held the lock; another server may hold it by now."),
-				 errhint("Call zk_unlock to acknowledge the loss, or zk_lock to acquire the lock anew.")));
+				 errdetail(
+					 "The ZooKeeper session ended while this session held the lock; another server may hold it by now."),
+				 errhint(
+					 "Call zk_unlock to acknowledge the loss, or zk_lock to acquire the lock anew.")));
 }
 
 char *
 zklock_display_name(const char *name)
 {
-	int			len = (int) strlen(name);
-	int			encoding = GetDatabaseEncoding();
+	int len = (int) strlen(name);
+	int encoding = GetDatabaseEncoding();
 	unsigned char *buf;
-	char		encoded[ZKLOCK_ENCODED_MAX + 1];
+	char encoded[ZKLOCK_ENCODED_MAX + 1];
 
 	if (encoding == PG_UTF8 || encoding == PG_SQL_ASCII)
 		return pstrdup(name);
 	if (IsTransactionState())
 	{
-		Oid			proc = FindDefaultConversionProc(PG_UTF8, encoding);
+		Oid proc = FindDefaultConversionProc(PG_UTF8, encoding);
 
 		if (OidIsValid(proc))
 		{
-			int			size = len * MAX_CONVERSION_GROWTH + 1;
+			int size = len * MAX_CONVERSION_GROWTH + 1;
 
 			buf = palloc((Size) size);
 			if (pg_do_encoding_conversion_buf(proc, PG_UTF8, encoding,
-											  (unsigned char *) unconstify(char *, name), len,
-											  buf, size, true) == len)
+											  (unsigned char *) unconstify(char *, name),
+											  len, buf, size, true) == len)
 				return (char *) buf;
 		}
 	}
@@ -397,7 +403,7 @@ end_pending(void)
 {
 	if (pending_request >= 0)
 	{
-		int32		request = pending_request;
+		int32 request = pending_request;
 
 		pending_request = -1;
 		zklock_request_end(request);
@@ -410,9 +416,9 @@ end_transaction_holds(int level)
 {
 	while (!dlist_is_empty(&transaction_holds))
 	{
-		ZkHold	   *hold = dlist_head_element(ZkHold, transaction_node, &transaction_holds);
+		ZkHold *hold = dlist_head_element(ZkHold, transaction_node, &transaction_holds);
 		ZkHeldLock *held = hold->held;
-		uint32		count = hold->count;
+		uint32 count = hold->count;
 
 		if (hold->level < level)
 			break;
@@ -444,26 +450,28 @@ on_transaction_end(XactEvent event, void *arg)
 	switch (event)
 	{
 		case XACT_EVENT_PRE_COMMIT:
+		{
+			dlist_iter iter;
+
+			dlist_foreach(iter, &transaction_holds)
 			{
-				dlist_iter	iter;
+				ZkHold *hold = dlist_container(ZkHold, transaction_node, iter.cur);
 
-				dlist_foreach(iter, &transaction_holds)
-				{
-					ZkHold	   *hold = dlist_container(ZkHold, transaction_node, iter.cur);
-
-					if (zklock_held_lost(hold->held))
-						zklock_held_raise_lost(hold->held);
-				}
-				break;
+				if (zklock_held_lost(hold->held))
+					zklock_held_raise_lost(hold->held);
 			}
+			break;
+		}
 
 		case XACT_EVENT_PRE_PREPARE:
 			if (!dlist_is_empty(&transaction_holds))
 				ereport(ERROR,
 						(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 						 errmsg("cannot PREPARE a transaction that holds a zklock lock in transaction scope"),
-						 errdetail("The lock could not be released when the prepared transaction ends."),
-						 errhint("Use session scope for locks around prepared transactions.")));
+						 errdetail(
+							 "The lock could not be released when the prepared transaction ends."),
+						 errhint(
+							 "Use session scope for locks around prepared transactions.")));
 			break;
 
 		case XACT_EVENT_COMMIT:
@@ -485,8 +493,8 @@ static void
 on_subtransaction_end(SubXactEvent event, SubTransactionId mySubid,
 					  SubTransactionId parentSubid, void *arg)
 {
-	int			level;
-	dlist_iter	iter;
+	int level;
+	dlist_iter iter;
 
 	if (dlist_is_empty(&transaction_holds))
 		return;
@@ -498,7 +506,7 @@ on_subtransaction_end(SubXactEvent event, SubTransactionId mySubid,
 			/* the parent's from now on */
 			dlist_foreach(iter, &transaction_holds)
 			{
-				ZkHold	   *hold = dlist_container(ZkHold, transaction_node, iter.cur);
+				ZkHold *hold = dlist_container(ZkHold, transaction_node, iter.cur);
 
 				if (hold->level < level)
 					break;

@@ -18,13 +18,13 @@
 
 typedef struct ZkHeldLock
 {
-	char		name[ZKLOCK_NAME_MAX + 1];	/* hash key; UTF-8 */
-	LOCKTAG		tag;			/* level 1 */
-	int32		request[ZKLOCK_NMODES]; /* -1: not held in this mode */
-	int64		token[ZKLOCK_NMODES];
-	uint32		count[ZKLOCK_NMODES];	/* of holds, both scopes */
-	uint32		transaction_count;	/* of holds in transaction scope, both modes */
-	slist_head	session;		/* ZkHold, newest first */
+	char name[ZKLOCK_NAME_MAX + 1]; /* hash key; UTF-8 */
+	LOCKTAG tag;					/* level 1 */
+	int32 request[ZKLOCK_NMODES];	/* -1: not held in this mode */
+	int64 token[ZKLOCK_NMODES];
+	uint32 count[ZKLOCK_NMODES]; /* of holds, both scopes */
+	uint32 transaction_count;	 /* of holds in transaction scope, both modes */
+	slist_head session;			 /* ZkHold, newest first */
 } ZkHeldLock;
 
 typedef struct ZkHold ZkHold;
@@ -57,8 +57,8 @@ extern void zklock_hold_set_pending(int32 request);
  * End the newest session-scope hold of "held", or all of them, at both levels.
  * Return how many ended.
  */
-extern int	zklock_hold_end_session(ZkHeldLock *held, bool all);
-extern int	zklock_hold_end_all_sessions(void);
+extern int zklock_hold_end_session(ZkHeldLock *held, bool all);
+extern int zklock_hold_end_all_sessions(void);
 
 /*
  * pg_advisory_unlock_all() and DISCARD ALL take level 1 away from session-scope
@@ -80,4 +80,4 @@ pg_noreturn extern void zklock_held_raise_lost(const ZkHeldLock *held);
  * characters that the encoding lacks.  palloc'd. */
 extern char *zklock_display_name(const char *name);
 
-#endif							/* ZKLOCK_HOLD_H */
+#endif /* ZKLOCK_HOLD_H */

@@ -33,14 +33,14 @@
 #endif
 
 /* Creates in a row that may meet no directory before we give up. */
-#define MAX_ATTEMPTS	16
+#define MAX_ATTEMPTS	 16
 #define ATTEMPTS_REFUSED UINT8_MAX
 
 /* list_needed: no listing before the next connection or TICK. */
-#define LIST_LATER		UINT64_MAX
+#define LIST_LATER UINT64_MAX
 
 /* Room that orphans must leave in an action list. */
-#define ACTION_RESERVE	32
+#define ACTION_RESERVE 32
 
 static ZkLockAction *
 add_action(ZkLockActions *actions, ZkLockActionType type, const ZkLockQueue *queue,
@@ -67,7 +67,8 @@ add_action(ZkLockActions *actions, ZkLockActionType type, const ZkLockQueue *que
 static bool
 is_placed(const ZkContender *c)
 {
-	return c->state == ZKLOCK_QUEUED || c->state == ZKLOCK_WAITING || c->state == ZKLOCK_GRANTED;
+	return c->state == ZKLOCK_QUEUED || c->state == ZKLOCK_WAITING ||
+		c->state == ZKLOCK_GRANTED;
 }
 
 static bool
@@ -280,7 +281,8 @@ on_tick(ZkLockQueue *queue)
 }
 
 static void
-on_created(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event, ZkLockActions *actions)
+on_created(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
+		   ZkLockActions *actions)
 {
 	if (c->state != ZKLOCK_CREATING)
 		return;
@@ -327,12 +329,13 @@ on_created(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event, ZkLockA
  * number and token known: find our place.
  */
 static void
-find_place(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event, ZkLockActions *actions)
+find_place(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
+		   ZkLockActions *actions)
 {
 	const ZkLockChild *blocker = NULL;
 	const ZkContender *shared = NULL;
-	int			nblockers = 0;
-	bool		deadlock = false;
+	int nblockers = 0;
+	bool deadlock = false;
 
 	if (c->mode == ZKLOCK_EXCLUSIVE)
 		shared = zklock_queue_grant(queue, ZKLOCK_SHARED);
@@ -350,7 +353,8 @@ find_place(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event, ZkLockA
 			continue;
 		/* Our own never stand in our way: exclusion among local backends is
 		 * the table's business. */
-		if (child->uuid_hi == event->session && find_contender(queue, child->uuid_lo) != NULL)
+		if (child->uuid_hi == event->session &&
+			find_contender(queue, child->uuid_lo) != NULL)
 			continue;
 		if (c->mode == ZKLOCK_SHARED && child->mode == ZKLOCK_SHARED)
 			continue;
@@ -360,7 +364,8 @@ find_place(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event, ZkLockA
 		 * contender between the two waits for it, and we would wait for that
 		 * contender.
 		 */
-		if (shared != NULL && child->mode == ZKLOCK_EXCLUSIVE && child->sequence > shared->sequence)
+		if (shared != NULL && child->mode == ZKLOCK_EXCLUSIVE &&
+			child->sequence > shared->sequence)
 			deadlock = true;
 
 		nblockers++;
@@ -411,7 +416,7 @@ on_listed(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 	if (event->list > queue->list_answered)
 		queue->list_answered = event->list;
 	if (event->rc == ZKLOCK_RC_LOST)
-		return;					/* decide() asks again */
+		return; /* decide() asks again */
 	if (event->list >= queue->list_synced)
 		queue->list_synced = 0;
 
@@ -424,7 +429,7 @@ on_listed(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 		if (!is_placed(c) && c->state != ZKLOCK_UNSETTLED)
 			continue;
 		if (c->list_needed > event->list || c->list_needed == 0)
-			continue;			/* older than our node */
+			continue; /* older than our node */
 		if (event->rc == ZKLOCK_RC_ERROR)
 		{
 			if (c->state == ZKLOCK_UNSETTLED)
@@ -470,7 +475,7 @@ on_listed(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 			c->list_needed > event->list || c->list_needed == 0)
 			continue;
 		if (!queue->needed[c->mode])
-			continue;			/* decide() deletes it */
+			continue; /* decide() deletes it */
 		if (c->token == 0)
 			c->list_needed = 0;
 		else
@@ -486,7 +491,8 @@ on_listed(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 	{
 		const ZkLockChild *child = &event->children[i];
 
-		if (child->uuid_hi == event->session && find_contender(queue, child->uuid_lo) == NULL &&
+		if (child->uuid_hi == event->session &&
+			find_contender(queue, child->uuid_lo) == NULL &&
 			actions->n < ZKLOCK_MAX_ACTIONS - ACTION_RESERVE)
 			add_action(actions, ZKLOCK_ACT_DELETE_ORPHAN, queue, NULL)->name = child->name;
 	}
@@ -524,7 +530,8 @@ on_watched_own(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 }
 
 static void
-on_watched(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event, ZkLockActions *actions)
+on_watched(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
+		   ZkLockActions *actions)
 {
 	if (c->state != ZKLOCK_WAITING || c->blocker != event->hash)
 		return;
@@ -574,10 +581,10 @@ on_node_deleted(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *act
 		if (c->state != ZKLOCK_WAITING || c->blocker != event->hash)
 			continue;
 
-		/*
-		 * Nobody was below the one that went, so nobody is before us, if we
-		 * are still in the queue ourselves.
-		 */
+			/*
+			 * Nobody was below the one that went, so nobody is before us, if we
+			 * are still in the queue ourselves.
+			 */
 #if ZKLOCK_MUTANT == 3
 		if (c->blocker_last)
 #else
@@ -623,8 +630,8 @@ on_node_changed(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *act
 static void
 decide(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 {
-	bool		list = false;
-	bool		sync = false;
+	bool list = false;
+	bool sync = false;
 
 	/* What is not needed goes; what may exist unseen is settled first. */
 	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
@@ -644,7 +651,7 @@ decide(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 	{
 		ZkContender *vacant = NULL;
-		bool		active = false;
+		bool active = false;
 
 		for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
 		{
@@ -684,7 +691,8 @@ decide(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 				if (c->create_sent)
 					break;
 				if (c->attempts > 0)
-					add_action(actions, ZKLOCK_ACT_MAKE_DIR, queue, c)->attempt = c->attempts;
+					add_action(actions, ZKLOCK_ACT_MAKE_DIR, queue, c)->attempt =
+						c->attempts;
 				add_action(actions, ZKLOCK_ACT_CREATE, queue, c);
 				c->create_sent = true;
 				c->list_needed = queue->list_sent + 1;
@@ -695,8 +703,9 @@ decide(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 			case ZKLOCK_QUEUED:
 			case ZKLOCK_GRANTED:
 				/* A grant has a watch on its node, to hear of its loss. */
-				if (c->state != ZKLOCK_UNSETTLED && (c->state == ZKLOCK_GRANTED || c->token == 0) &&
-					!c->own_watched && !c->own_requested)
+				if (c->state != ZKLOCK_UNSETTLED &&
+					(c->state == ZKLOCK_GRANTED || c->token == 0) && !c->own_watched &&
+					!c->own_requested)
 				{
 					add_action(actions, ZKLOCK_ACT_WATCH_OWN, queue, c);
 					c->own_requested = true;
@@ -779,7 +788,7 @@ zklock_step(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions
 		case ZKLOCK_EV_DELETED:
 			c = find_contender(queue, event->uuid);
 			if (c == NULL)
-				break;			/* its contender is history */
+				break; /* its contender is history */
 			if (event->type == ZKLOCK_EV_MADE_DIR)
 			{
 				/* The create behind it says the rest. */

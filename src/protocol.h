@@ -36,46 +36,46 @@
 
 #include "contender.h"
 
-#define ZKLOCK_NCONTENDERS	4
+#define ZKLOCK_NCONTENDERS 4
 
 typedef enum ZkContenderState
 {
-	ZKLOCK_FREE,				/* slot not in use */
-	ZKLOCK_CREATING,			/* create sent, no reply yet */
-	ZKLOCK_UNSETTLED,			/* create's reply lost: may or may not exist */
-	ZKLOCK_QUEUED,				/* exists; position not known (any more) */
-	ZKLOCK_WAITING,				/* behind "blocker", watched or being so */
-	ZKLOCK_GRANTED,				/* ours */
-	ZKLOCK_DELETING				/* must go; stays until confirmed gone */
+	ZKLOCK_FREE,	  /* slot not in use */
+	ZKLOCK_CREATING,  /* create sent, no reply yet */
+	ZKLOCK_UNSETTLED, /* create's reply lost: may or may not exist */
+	ZKLOCK_QUEUED,	  /* exists; position not known (any more) */
+	ZKLOCK_WAITING,	  /* behind "blocker", watched or being so */
+	ZKLOCK_GRANTED,	  /* ours */
+	ZKLOCK_DELETING	  /* must go; stays until confirmed gone */
 } ZkContenderState;
 
 typedef struct ZkContender
 {
-	uint8_t		state;			/* ZkContenderState */
-	uint8_t		mode;			/* ZkLockMode */
-	uint8_t		attempts;		/* creates that met no directory, in a row */
-	bool		own_watched;	/* watch on our node confirmed on this
-								 * connection */
-	bool		own_requested;	/* ... or its reply outstanding */
-	bool		blocker_watched;	/* watch on blocker confirmed */
-	bool		blocker_last;	/* no other blocker is below it */
-	bool		create_sent;	/* create outstanding */
-	bool		delete_sent;	/* delete outstanding, or refused */
-	bool		delete_refused; /* ... try again at the next TICK */
-	uint64_t	list_needed;	/* first listing that shows our position */
-	int64_t		sequence;
-	int64_t		token;			/* czxid, 0 while not known */
-	uint64_t	uuid;			/* low half; the high half is the session's */
-	uint64_t	blocker;		/* hash of the watched child's name */
+	uint8_t state;		  /* ZkContenderState */
+	uint8_t mode;		  /* ZkLockMode */
+	uint8_t attempts;	  /* creates that met no directory, in a row */
+	bool own_watched;	  /* watch on our node confirmed on this
+						   * connection */
+	bool own_requested;	  /* ... or its reply outstanding */
+	bool blocker_watched; /* watch on blocker confirmed */
+	bool blocker_last;	  /* no other blocker is below it */
+	bool create_sent;	  /* create outstanding */
+	bool delete_sent;	  /* delete outstanding, or refused */
+	bool delete_refused;  /* ... try again at the next TICK */
+	uint64_t list_needed; /* first listing that shows our position */
+	int64_t sequence;
+	int64_t token;	  /* czxid, 0 while not known */
+	uint64_t uuid;	  /* low half; the high half is the session's */
+	uint64_t blocker; /* hash of the watched child's name */
 } ZkContender;
 
 typedef struct ZkLockQueue
 {
-	bool		connected;		/* requests may be sent */
-	bool		needed[ZKLOCK_NMODES];	/* local demand, last heard */
-	uint64_t	list_sent;		/* number of the newest listing asked for */
-	uint64_t	list_answered;	/* number of the newest one answered */
-	uint64_t	list_synced;	/* after RESUMED: no read before this listing's
+	bool connected;				/* requests may be sent */
+	bool needed[ZKLOCK_NMODES]; /* local demand, last heard */
+	uint64_t list_sent;			/* number of the newest listing asked for */
+	uint64_t list_answered;		/* number of the newest one answered */
+	uint64_t list_synced;		/* after RESUMED: no read before this listing's
 								 * sync is recent enough; 0 otherwise */
 	ZkContender contender[ZKLOCK_NCONTENDERS];
 } ZkLockQueue;
@@ -86,105 +86,105 @@ typedef enum ZkLockRc
 	ZKLOCK_RC_OK,
 	ZKLOCK_RC_NO_NODE,
 	ZKLOCK_RC_EXISTS,
-	ZKLOCK_RC_LOST,				/* connection lost: done or not, unknown */
-	ZKLOCK_RC_ERROR				/* the ensemble refused (e.g. no permission) */
+	ZKLOCK_RC_LOST, /* connection lost: done or not, unknown */
+	ZKLOCK_RC_ERROR /* the ensemble refused (e.g. no permission) */
 } ZkLockRc;
 
 typedef enum ZkLockEventType
 {
 	/* from the table */
-	ZKLOCK_EV_DEMAND,			/* needed[], spent[] */
+	ZKLOCK_EV_DEMAND, /* needed[], spent[] */
 	/* from the session; sent to every queue that is not idle */
 	ZKLOCK_EV_DISCONNECTED,
-	ZKLOCK_EV_CONNECTED,		/* the same session on a new connection, or a
-								 * new session after SESSION_LOST */
-	ZKLOCK_EV_SESSION_LOST,		/* expired or closed: all contenders are gone;
-								 * not connected until the next CONNECTED */
-	ZKLOCK_EV_RESUMED,			/* new worker, same session, connected */
-	ZKLOCK_EV_TICK,				/* now and then: retry refused deletes */
+	ZKLOCK_EV_CONNECTED,	/* the same session on a new connection, or a
+							 * new session after SESSION_LOST */
+	ZKLOCK_EV_SESSION_LOST, /* expired or closed: all contenders are gone;
+							 * not connected until the next CONNECTED */
+	ZKLOCK_EV_RESUMED,		/* new worker, same session, connected */
+	ZKLOCK_EV_TICK,			/* now and then: retry refused deletes */
 	/* replies; slot and uuid as in the action, rc */
 	ZKLOCK_EV_MADE_DIR,
-	ZKLOCK_EV_CREATED,			/* sequence, token */
-	ZKLOCK_EV_LISTED,			/* list, children, nchildren */
-	ZKLOCK_EV_WATCHED_OWN,		/* token */
-	ZKLOCK_EV_WATCHED,			/* hash of the child's name */
+	ZKLOCK_EV_CREATED,	   /* sequence, token */
+	ZKLOCK_EV_LISTED,	   /* list, children, nchildren */
+	ZKLOCK_EV_WATCHED_OWN, /* token */
+	ZKLOCK_EV_WATCHED,	   /* hash of the child's name */
 	ZKLOCK_EV_DELETED,
 	/* watch events: hash; uuid where the child is of this session, else 0 */
 	ZKLOCK_EV_NODE_DELETED,
-	ZKLOCK_EV_NODE_CHANGED		/* any other: the watch is used up; name */
+	ZKLOCK_EV_NODE_CHANGED /* any other: the watch is used up; name */
 } ZkLockEventType;
 
 typedef struct ZkLockEvent
 {
 	ZkLockEventType type;
-	bool		needed[ZKLOCK_NMODES];	/* DEMAND: somebody holds or waits */
-	bool		spent[ZKLOCK_NMODES];	/* DEMAND: the last hold of the present
-										 * grant has ended; it must be given up
-										 * even if others wait */
-	ZkLockRc	rc;
-	int			slot;
-	uint64_t	uuid;
-	uint64_t	hash;
-	const char *name;			/* NODE_CHANGED: the child */
-	int64_t		sequence;
-	int64_t		token;
-	uint64_t	list;			/* number of the listing answered */
-	const ZkLockChild *children;	/* contenders only, in any order */
-	int			nchildren;
-	uint64_t	session;		/* always: high half of our UUIDs */
-	uint64_t	fresh_uuid;		/* always: fresh_uuid .. + ZKLOCK_NCONTENDERS - 1
-								 * were never used in this session */
+	bool needed[ZKLOCK_NMODES]; /* DEMAND: somebody holds or waits */
+	bool spent[ZKLOCK_NMODES];	/* DEMAND: the last hold of the present
+								 * grant has ended; it must be given up
+								 * even if others wait */
+	ZkLockRc rc;
+	int slot;
+	uint64_t uuid;
+	uint64_t hash;
+	const char *name; /* NODE_CHANGED: the child */
+	int64_t sequence;
+	int64_t token;
+	uint64_t list;				 /* number of the listing answered */
+	const ZkLockChild *children; /* contenders only, in any order */
+	int nchildren;
+	uint64_t session;	 /* always: high half of our UUIDs */
+	uint64_t fresh_uuid; /* always: fresh_uuid .. + ZKLOCK_NCONTENDERS - 1
+						  * were never used in this session */
 } ZkLockEvent;
 
 typedef enum ZkLockActionType
 {
-	ZKLOCK_ACT_MAKE_DIR,		/* slot, uuid, attempt */
-	ZKLOCK_ACT_CREATE,			/* slot, uuid, mode */
-	ZKLOCK_ACT_LIST,			/* list, sync: sync first, pipelined */
-	ZKLOCK_ACT_WATCH_OWN,		/* slot, uuid: get with a watch */
-	ZKLOCK_ACT_WATCH,			/* slot, uuid, name, hash: get with a watch */
-	ZKLOCK_ACT_DELETE,			/* slot, uuid */
-	ZKLOCK_ACT_DELETE_ORPHAN,	/* name: no reply expected */
-	ZKLOCK_ACT_GRANTED,			/* mode, token: tell the table */
-	ZKLOCK_ACT_BLOCKED,			/* mode: somebody else has it */
-	ZKLOCK_ACT_REVOKED,			/* mode, token: a grant is lost; its holders are
-								 * no demand any more.  needed[mode] is false
-								 * until the next DEMAND, to be sent at once if
-								 * others wait */
-	ZKLOCK_ACT_FAILED			/* mode, failure: tell all waiters of the mode.
-								 * needed[mode] is false until the next DEMAND */
+	ZKLOCK_ACT_MAKE_DIR,	  /* slot, uuid, attempt */
+	ZKLOCK_ACT_CREATE,		  /* slot, uuid, mode */
+	ZKLOCK_ACT_LIST,		  /* list, sync: sync first, pipelined */
+	ZKLOCK_ACT_WATCH_OWN,	  /* slot, uuid: get with a watch */
+	ZKLOCK_ACT_WATCH,		  /* slot, uuid, name, hash: get with a watch */
+	ZKLOCK_ACT_DELETE,		  /* slot, uuid */
+	ZKLOCK_ACT_DELETE_ORPHAN, /* name: no reply expected */
+	ZKLOCK_ACT_GRANTED,		  /* mode, token: tell the table */
+	ZKLOCK_ACT_BLOCKED,		  /* mode: somebody else has it */
+	ZKLOCK_ACT_REVOKED,		  /* mode, token: a grant is lost; its holders are
+							   * no demand any more.  needed[mode] is false
+							   * until the next DEMAND, to be sent at once if
+							   * others wait */
+	ZKLOCK_ACT_FAILED		  /* mode, failure: tell all waiters of the mode.
+							   * needed[mode] is false until the next DEMAND */
 } ZkLockActionType;
 
 typedef enum ZkLockFailure
 {
-	ZKLOCK_FAIL_DEADLOCK,		/* upgrade behind another exclusive contender */
-	ZKLOCK_FAIL_SEQUENCE,		/* counter of the directory near its end */
-	ZKLOCK_FAIL_NO_DIRECTORY,	/* could not be made, or vanishes for ever */
-	ZKLOCK_FAIL_REFUSED			/* ensemble refused: see the worker's last error */
+	ZKLOCK_FAIL_DEADLOCK,	  /* upgrade behind another exclusive contender */
+	ZKLOCK_FAIL_SEQUENCE,	  /* counter of the directory near its end */
+	ZKLOCK_FAIL_NO_DIRECTORY, /* could not be made, or vanishes for ever */
+	ZKLOCK_FAIL_REFUSED		  /* ensemble refused: see the worker's last error */
 } ZkLockFailure;
 
 typedef struct ZkLockAction
 {
 	ZkLockActionType type;
-	int			slot;
-	uint64_t	uuid;
-	ZkLockMode	mode;
-	int			attempt;		/* MAKE_DIR: from 1; the ancestors, too, from 2 */
-	bool		sync;
-	uint64_t	list;
-	const char *name;			/* belongs to the event's listing */
-	uint64_t	hash;
-	int64_t		sequence;		/* DELETE, WATCH_OWN: where known, else -1 */
-	int64_t		token;
+	int slot;
+	uint64_t uuid;
+	ZkLockMode mode;
+	int attempt; /* MAKE_DIR: from 1; the ancestors, too, from 2 */
+	bool sync;
+	uint64_t list;
+	const char *name; /* belongs to the event's listing */
+	uint64_t hash;
+	int64_t sequence; /* DELETE, WATCH_OWN: where known, else -1 */
+	int64_t token;
 	ZkLockFailure failure;
 } ZkLockAction;
 
 /* Orphans found beyond the room here wait for the next listing. */
-#define ZKLOCK_MAX_ACTIONS	48
+#define ZKLOCK_MAX_ACTIONS 48
 
 typedef struct ZkLockActions
 {
-	int			n;
+	int n;
 	ZkLockAction action[ZKLOCK_MAX_ACTIONS];
 } ZkLockActions;
 
@@ -204,4 +204,4 @@ extern bool zklock_queue_idle(const ZkLockQueue *queue);
 /* The granted contender of this mode, or NULL. */
 extern const ZkContender *zklock_queue_grant(const ZkLockQueue *queue, ZkLockMode mode);
 
-#endif							/* ZKLOCK_PROTOCOL_H */
+#endif /* ZKLOCK_PROTOCOL_H */

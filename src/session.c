@@ -38,21 +38,21 @@
 /* What one host answered last; for the error that a waiter gets. */
 typedef struct Attempt
 {
-	char		host[64];
-	char		answer[96];
+	char host[64];
+	char answer[96];
 } Attempt;
 
 #define MAX_ATTEMPTS 12
 
 static ZkClient *client = NULL;
 static bool connected = false;
-static bool resuming = false;	/* the first connection is to be the old session */
-static bool closing_stale = false;	/* ... only in order to close it */
-static int	opened = 0;
-static int64 retry_at = 0;		/* ns; 0: at once */
+static bool resuming = false;	   /* the first connection is to be the old session */
+static bool closing_stale = false; /* ... only in order to close it */
+static int opened = 0;
+static int64 retry_at = 0; /* ns; 0: at once */
 static char locks_path[512];
 static Attempt attempts[MAX_ATTEMPTS];
-static int	nattempts = 0;
+static int nattempts = 0;
 
 int
 zklock_session_fd(void)
@@ -81,7 +81,7 @@ zklock_session_locks(void)
 long
 zklock_session_retry_in(void)
 {
-	int64		now = zklock_clock();
+	int64 now = zklock_clock();
 
 	if (client != NULL)
 		return -1;
@@ -89,10 +89,10 @@ zklock_session_retry_in(void)
 }
 
 void
-zklock_session_error(const char *fmt,...)
+zklock_session_error(const char *fmt, ...)
 {
-	char		text[sizeof(zklock_shared->session.last_error)];
-	va_list		args;
+	char text[sizeof(zklock_shared->session.last_error)];
+	va_list args;
 	ZkSessionShared *s;
 
 	va_start(args, fmt);
@@ -146,9 +146,9 @@ zklock_session_open(void)
 {
 	ZkSessionId id;
 	ZkSessionShared *s;
-	char		hosts[sizeof(s->hosts)];
-	char		error[256];
-	int			timeout;
+	char hosts[sizeof(s->hosts)];
+	char error[256];
+	int timeout;
 
 	if (client != NULL || zklock_session_retry_in() > 0)
 		return;
@@ -157,6 +157,7 @@ zklock_session_open(void)
 	id = s->id;
 	strlcpy(s->hosts, zklock_hosts, sizeof(s->hosts));
 	strlcpy(hosts, s->hosts, sizeof(hosts));
+	s->attempts[0] = '\0';
 	if (id.id == 0)
 	{
 		/* the root, like the timeout, belongs to the session */
@@ -179,23 +180,27 @@ zklock_session_open(void)
 	opened++;
 	for (int i = 0; i < ZKLOCK_CLIENT_FDS; i++)
 		ReserveExternalFD();
-	client = zklock_client_open(hosts, timeout, resuming ? &id : NULL, error, sizeof(error));
+	client =
+		zklock_client_open(hosts, timeout, resuming ? &id : NULL, error, sizeof(error));
 	if (client == NULL)
 	{
 		release_descriptors();
-		zklock_session_error("could not use ZooKeeper connect string \"%s\": %s", hosts, error);
+		zklock_session_error("could not use ZooKeeper connect string \"%s\": %s", hosts,
+							 error);
 		s = zklock_session_lock(LW_EXCLUSIVE);
 		strlcpy(s->attempts, error, sizeof(s->attempts));
 		zklock_session_unlock();
 		retry_at = zklock_clock() + INT64CONST(1000000) * RETRY_MS;
 	}
+	else
+		open_error[0] = '\0';
 }
 
 /* Give up the handle; the session, if it lives, times out by itself. */
 static void
 drop_client(bool retry_now)
 {
-	ZkClient   *old = client;
+	ZkClient *old = client;
 
 	client = NULL;
 	connected = false;
@@ -211,7 +216,7 @@ static const ZkRequestTag no_tag = {0};
 static void
 make_root(void)
 {
-	char		path[sizeof(locks_path)];
+	char path[sizeof(locks_path)];
 
 	for (const char *p = locks_path; p != NULL;)
 	{
@@ -228,8 +233,8 @@ on_connected(void)
 	ZkSessionId known;
 	ZkSessionShared *s;
 	ZkLockEventType event = ZKLOCK_EV_CONNECTED;
-	int			timeout;
-	char		server[sizeof(s->server)];
+	int timeout;
+	char server[sizeof(s->server)];
 	const char *how = "reconnected";
 
 	if (!zklock_client_session(client, &id, &timeout))
@@ -242,8 +247,13 @@ on_connected(void)
 				(errmsg("closing ZooKeeper session 0x%llx of this server's previous run",
 						(unsigned long long) id.id)));
 		closing_stale = false;
-		drop_client(true);		/* connected, so this closes the session */
-		zklock_session_file_remove();
+
+		/*
+		 * Connected, so this closes the session, unless the connection breaks
+		 * right now.  The file stays, and the next attempt to use it hears
+		 * that the session is gone (on_expired).
+		 */
+		drop_client(true);
 		return;
 	}
 
@@ -261,7 +271,7 @@ on_connected(void)
 					(errcode(ERRCODE_INTERNAL_ERROR),
 					 errmsg("could not generate random numbers")));
 		}
-		s->uuid_hi |= 1;		/* never 0 */
+		s->uuid_hi |= 1; /* never 0 */
 	}
 	else if (resuming)
 	{
@@ -283,11 +293,12 @@ on_connected(void)
 		(void) zklock_client_sync(client, locks_path, &no_tag);
 
 	ereport(LOG,
-			(errmsg("%s to ZooKeeper server %s, session 0x%llx, timeout %d ms",
-					how, server, (unsigned long long) id.id, timeout)));
+			(errmsg("%s to ZooKeeper server %s, session 0x%llx, timeout %d ms", how,
+					server, (unsigned long long) id.id, timeout)));
 	if (known.id != id.id && timeout > zklock_session_timeout)
 		ereport(WARNING,
-				(errmsg("ZooKeeper set the session timeout to %d ms instead of %d ms", timeout, zklock_session_timeout),
+				(errmsg("ZooKeeper set the session timeout to %d ms instead of %d ms",
+						timeout, zklock_session_timeout),
 				 errdetail("It is the least that the ensemble allows.")));
 
 	set_state(ZKLOCK_SESSION_CONNECTED);
@@ -312,15 +323,16 @@ static void
 on_expired(bool auth_failed)
 {
 	ZkSessionId id = zklock_shared->session.id;
-	bool		stale = closing_stale;
+	bool stale = closing_stale;
 
 	closing_stale = resuming = false;
 	if (stale)
-		zklock_session_file_remove();	/* it is gone, which is what we want */
+		zklock_session_file_remove(); /* it is gone, which is what we want */
 	else if (auth_failed)
 		zklock_session_error("ZooKeeper refused our credentials");
 	else
-		zklock_session_error("ZooKeeper session 0x%llx expired", (unsigned long long) id.id);
+		zklock_session_error("ZooKeeper session 0x%llx expired",
+							 (unsigned long long) id.id);
 	drop_client(!auth_failed);
 	if (stale)
 		return;
@@ -340,8 +352,11 @@ on_log(const char *line, int level)
 	const char *p = strstr(line, "Socket ");
 	const char *end;
 	const char *text;
-	int			i;
-	Attempt		a;
+	int i;
+	Attempt a;
+	ZkSessionShared *s;
+	char *to;
+	size_t room;
 
 	ereport(level <= 1 ? DEBUG1 : DEBUG2, (errmsg_internal("libzookeeper: %s", line)));
 
@@ -349,9 +364,10 @@ on_log(const char *line, int level)
 		(text = strstr(end, "errno=")) == NULL || (text = strchr(text, '(')) == NULL)
 		return;
 	p += strlen("Socket ");
-	if (*p == '[' && end[-1] == ']' && memchr(p, ':', (size_t) (end - p)) != NULL && strchr(p, ']') == end - 1)
+	if (*p == '[' && end[-1] == ']' && memchr(p, ':', (size_t) (end - p)) != NULL &&
+		strchr(p, ']') == end - 1)
 	{
-		p++;					/* "[host:port]" */
+		p++; /* "[host:port]" */
 		end--;
 	}
 	strlcpy(a.host, p, Min(sizeof(a.host), (size_t) (end - p + 1)));
@@ -361,44 +377,52 @@ on_log(const char *line, int level)
 		return;
 	if (strncmp(text, "Success", 7) == 0 && end[1] == ':')
 	{
-		text = end + 3;			/* no errno: the message says more */
+		text = end + 3; /* no errno: the message says more */
 		end = text + strlen(text);
 	}
 	strlcpy(a.answer, text, Min(sizeof(a.answer), (size_t) (end - text + 1)));
+
+	/*
+	 * What broke a connection that was up is no answer to an attempt, and a
+	 * session's expiry is reported by on_expired.
+	 */
+	if (connected || strstr(line, " zk retcode=-112,") != NULL)
+		return;
 
 	for (i = 0; i < nattempts && strcmp(attempts[i].host, a.host) != 0; i++)
 		;
 	if (i == MAX_ATTEMPTS)
 		return;
+	if (i == nattempts || strcmp(attempts[i].answer, a.answer) != 0)
+		zklock_session_error("could not connect to ZooKeeper server %s: %s", a.host,
+							 a.answer);
 	attempts[i] = a;
 	nattempts = Max(nattempts, i + 1);
 
-	if (!connected)
+	s = zklock_session_lock(LW_EXCLUSIVE);
+	room = sizeof(s->attempts);
+	to = s->attempts;
+	for (i = 0; i < nattempts && room > 1; i++)
 	{
-		char	   *to;
-		ZkSessionShared *s = zklock_session_lock(LW_EXCLUSIVE);
-		size_t		room = sizeof(s->attempts);
+		int n = snprintf(to, room, "%s%s: %s", i ? "; " : "", attempts[i].host,
+						 attempts[i].answer);
 
-		to = s->attempts;
-		for (i = 0; i < nattempts && room > 1; i++)
-		{
-			int			n = snprintf(to, room, "%s%s: %s", i ? "; " : "", attempts[i].host, attempts[i].answer);
-
-			n = Min(n, (int) room - 1);
-			to += n;
-			room -= (size_t) n;
-		}
-		zklock_session_unlock();
+		n = Min(n, (int) room - 1);
+		to += n;
+		room -= (size_t) n;
 	}
+	zklock_session_unlock();
 }
 
 void
 zklock_session_receive(void)
 {
-	ZkMessage  *message;
+	ZkMessage *message;
 
 	/* not without end: backends have wishes, too */
-	for (int i = 0; i < MAX_MESSAGES && client != NULL && (message = zklock_client_receive(client)) != NULL; i++)
+	for (int i = 0; i < MAX_MESSAGES && client != NULL &&
+		 (message = zklock_client_receive(client)) != NULL;
+		 i++)
 	{
 		switch (message->type)
 		{
@@ -433,10 +457,13 @@ zklock_session_close(void)
 		return;
 	if (connected)
 	{
-		/* From here on nobody may resume it. */
+		/*
+		 * From here on nobody may resume it.  The library does not say whether
+		 * the ensemble has heard of the end, so the file stays: our next start
+		 * looks.
+		 */
 		forget_session();
 		drop_client(false);
-		zklock_session_file_remove();
 	}
 
 	/*

@@ -26,19 +26,19 @@
 
 #include "sessionfile.h"
 
-#define SESSION_FILE		PG_STAT_TMP_DIR "/zklock.session"
-#define SESSION_FILE_MAGIC	0x7a6b6c31
+#define SESSION_FILE	   PG_STAT_TMP_DIR "/zklock.session"
+#define SESSION_FILE_MAGIC 0x7a6b6c31
 
 typedef struct SessionFile
 {
-	uint32		magic;
-	uint32		crc;			/* of all that follows */
+	uint32 magic;
+	uint32 crc; /* of all that follows */
 	ZkSessionId id;
-	char		boot_id[40];
-	uint64		directory_device;
-	uint64		directory_inode;
-	uint64		file_device;
-	uint64		file_inode;
+	char boot_id[40];
+	uint64 directory_device;
+	uint64 directory_inode;
+	uint64 file_device;
+	uint64 file_inode;
 } SessionFile;
 
 /* What binds the file to this place and boot.  False if it cannot be told. */
@@ -46,8 +46,8 @@ static bool
 fill_binding(SessionFile *file, int fd)
 {
 	struct stat st;
-	int			boot = OpenTransientFile("/proc/sys/kernel/random/boot_id", O_RDONLY);
-	ssize_t		n;
+	int boot = OpenTransientFile("/proc/sys/kernel/random/boot_id", O_RDONLY);
+	ssize_t n;
 
 	if (boot < 0)
 		return false;
@@ -68,7 +68,7 @@ fill_binding(SessionFile *file, int fd)
 static uint32
 checksum(const SessionFile *file)
 {
-	pg_crc32c	crc;
+	pg_crc32c crc;
 
 	INIT_CRC32C(crc);
 	COMP_CRC32C(crc, &file->id, sizeof(*file) - offsetof(SessionFile, id));
@@ -80,8 +80,8 @@ void
 zklock_session_file_write(const ZkSessionId *id)
 {
 	SessionFile file;
-	int			fd;
-	bool		ok;
+	int fd;
+	bool ok;
 
 	(void) unlink(SESSION_FILE);
 	fd = OpenTransientFilePerm(SESSION_FILE, O_CREAT | O_EXCL | O_RDWR, S_IRUSR | S_IWUSR);
@@ -114,8 +114,8 @@ zklock_session_file_read(ZkSessionId *id)
 {
 	SessionFile file;
 	SessionFile here;
-	int			fd = OpenTransientFile(SESSION_FILE, O_RDONLY);
-	bool		ok;
+	int fd = OpenTransientFile(SESSION_FILE, O_RDONLY);
+	bool ok;
 
 	if (fd < 0)
 		return false;

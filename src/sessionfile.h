@@ -23,4 +23,4 @@ extern bool zklock_session_file_read(ZkSessionId *id);
 
 extern void zklock_session_file_remove(void);
 
-#endif							/* ZKLOCK_SESSIONFILE_H */
+#endif /* ZKLOCK_SESSIONFILE_H */

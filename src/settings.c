@@ -20,12 +20,12 @@
 
 #include "settings.h"
 
-char	   *zklock_hosts;
-char	   *zklock_root;
-char	   *zklock_server_name;
-int			zklock_session_timeout;
-int			zklock_connect_timeout;
-int			zklock_max_locks;
+char *zklock_hosts;
+char *zklock_root;
+char *zklock_server_name;
+int zklock_session_timeout;
+int zklock_connect_timeout;
+int zklock_max_locks;
 
 /* A znode path as ZooKeeper takes it: "/a/b", no empty or relative element. */
 static bool
@@ -35,9 +35,10 @@ valid_path(const char *path)
 
 	while (*p == '/')
 	{
-		size_t		len = strcspn(p + 1, "/");
+		size_t len = strcspn(p + 1, "/");
 
-		if (len == 0 || (len == 1 && p[1] == '.') || (len == 2 && p[1] == '.' && p[2] == '.'))
+		if (len == 0 || (len == 1 && p[1] == '.') ||
+			(len == 2 && p[1] == '.' && p[2] == '.'))
 			return false;
 		for (size_t i = 1; i <= len; i++)
 		{
@@ -53,31 +54,32 @@ static bool
 check_hosts(char **newval, void **extra, GucSource source)
 {
 	const char *p = *newval;
-	size_t		len = strcspn(p, "/");
+	size_t len = strcspn(p, "/");
 
 	if (p[len] == '/' && !valid_path(p + len))
 	{
-		GUC_check_errdetail("The chroot suffix must be an absolute path such as \"/prod\", without a trailing slash.");
+		GUC_check_errdetail(
+			"The chroot suffix must be an absolute path such as \"/prod\", without a trailing slash.");
 		return false;
 	}
 
 	/* host:port[,host:port...]; the last colon counts, for IPv6 */
 	do
 	{
-		size_t		n = strcspn(p, ",/");
+		size_t n = strcspn(p, ",/");
 		const char *colon = NULL;
-		long		port = 0;
+		long port = 0;
 
 		for (size_t i = 0; i < n; i++)
 		{
 			if (p[i] == ':')
 				colon = p + i;
 			else if (isspace((unsigned char) p[i]))
-				colon = p;		/* no port can follow */
+				colon = p; /* no port can follow */
 		}
 		if (colon != NULL && colon != p)
 		{
-			char	   *end;
+			char *end;
 
 			port = isdigit((unsigned char) colon[1]) ? strtol(colon + 1, &end, 10) : 0;
 			if (port != 0 && end != p + n)
@@ -86,7 +88,8 @@ check_hosts(char **newval, void **extra, GucSource source)
 		if (port < 1 || port > 65535)
 		{
 			GUC_check_errdetail("\"%.*s\" is not of the form host:port.", (int) n, p);
-			GUC_check_errhint("Write host:port[,host:port]...[/chroot], for example \"zk1:2181,zk2:2181,zk3:2181/prod\".");
+			GUC_check_errhint(
+				"Write host:port[,host:port]...[/chroot], for example \"zk1:2181,zk2:2181,zk3:2181/prod\".");
 			return false;
 		}
 		p += n;
@@ -105,7 +108,8 @@ check_root(char **newval, void **extra, GucSource source)
 {
 	if (!valid_path(*newval) || strlen(*newval) > 200)
 	{
-		GUC_check_errdetail("The root must be an absolute path of at most 200 bytes, such as \"/zklock\", without a trailing slash.");
+		GUC_check_errdetail(
+			"The root must be an absolute path of at most 200 bytes, such as \"/zklock\", without a trailing slash.");
 		return false;
 	}
 	return true;
@@ -128,62 +132,40 @@ check_server_name(char **newval, void **extra, GucSource source)
 void
 zklock_define_settings(bool preloaded)
 {
-	DefineCustomStringVariable("zklock.hosts",
-							   "ZooKeeper servers to connect to.",
+	DefineCustomStringVariable("zklock.hosts", "ZooKeeper servers to connect to.",
 							   "A comma-separated list of host:port, with an optional chroot path behind it.",
-							   &zklock_hosts,
-							   "localhost:2181",
-							   PGC_SIGHUP,
-							   0,
+							   &zklock_hosts, "localhost:2181", PGC_SIGHUP, 0,
 							   check_hosts, NULL, NULL);
 
-	DefineCustomStringVariable("zklock.root",
-							   "Znode under which all locks live.",
+	DefineCustomStringVariable("zklock.root", "Znode under which all locks live.",
 							   "Servers that share locks must agree on it. It is created if missing.",
-							   &zklock_root,
-							   "/zklock",
-							   PGC_SIGHUP,
-							   0,
-							   check_root, NULL, NULL);
+							   &zklock_root, "/zklock", PGC_SIGHUP, 0, check_root, NULL,
+							   NULL);
 
 	DefineCustomStringVariable("zklock.server_name",
 							   "Name of this server for people who look into ZooKeeper.",
 							   "If empty, cluster_name is used, or else host name and port.",
-							   &zklock_server_name,
-							   "",
-							   PGC_SIGHUP,
-							   0,
-							   check_server_name, NULL, NULL);
+							   &zklock_server_name, "", PGC_SIGHUP, 0, check_server_name,
+							   NULL, NULL);
 
 	DefineCustomIntVariable("zklock.session_timeout",
 							"ZooKeeper session timeout to ask for.",
 							"The ensemble limits it, usually to between 2 and 20 of its ticks.",
-							&zklock_session_timeout,
-							10000, 100, 3600 * 1000,
-							PGC_SIGHUP,
-							GUC_UNIT_MS,
-							NULL, NULL, NULL);
+							&zklock_session_timeout, 10000, 100, 3600 * 1000, PGC_SIGHUP,
+							GUC_UNIT_MS, NULL, NULL, NULL);
 
 	DefineCustomIntVariable("zklock.connect_timeout",
 							"Longest time to wait for a connection to ZooKeeper before a lock request fails.",
-							NULL,
-							&zklock_connect_timeout,
-							10000, 1, INT_MAX,
-							PGC_USERSET,
-							GUC_UNIT_MS,
-							NULL, NULL, NULL);
+							NULL, &zklock_connect_timeout, 10000, 1, INT_MAX, PGC_USERSET,
+							GUC_UNIT_MS, NULL, NULL, NULL);
 
 	/* Only the postmaster can define what is fixed at its start. */
 	if (!preloaded)
 		return;
 	DefineCustomIntVariable("zklock.max_locks",
 							"Number of lock names that this server can hold or wait for at a time.",
-							NULL,
-							&zklock_max_locks,
-							10000, 1, 10000000,
-							PGC_POSTMASTER,
-							0,
-							NULL, NULL, NULL);
+							NULL, &zklock_max_locks, 10000, 1, 10000000, PGC_POSTMASTER,
+							0, NULL, NULL, NULL);
 	MarkGUCPrefixReserved("zklock");
 }
 
@@ -196,7 +178,7 @@ zklock_effective_server_name(char *buf, size_t size)
 		strlcpy(buf, cluster_name, size);
 	else
 	{
-		char		host[256];
+		char host[256];
 
 		if (gethostname(host, sizeof(host)) != 0)
 			strlcpy(host, "unknown", sizeof(host));

@@ -8,12 +8,12 @@
 #ifndef ZKLOCK_SETTINGS_H
 #define ZKLOCK_SETTINGS_H
 
-extern char *zklock_hosts;		/* connect string, maybe with a chroot suffix */
-extern char *zklock_root;		/* absolute znode path, no trailing slash */
-extern char *zklock_server_name;	/* "": see zklock_effective_server_name */
-extern int	zklock_session_timeout; /* ms, asked for */
-extern int	zklock_connect_timeout; /* ms */
-extern int	zklock_max_locks;	/* names; fixed at server start */
+extern char *zklock_hosts;		   /* connect string, maybe with a chroot suffix */
+extern char *zklock_root;		   /* absolute znode path, no trailing slash */
+extern char *zklock_server_name;   /* "": see zklock_effective_server_name */
+extern int zklock_session_timeout; /* ms, asked for */
+extern int zklock_connect_timeout; /* ms */
+extern int zklock_max_locks;	   /* names; fixed at server start */
 
 /* Called once, from _PG_init. */
 extern void zklock_define_settings(bool preloaded);
@@ -24,4 +24,4 @@ extern void zklock_define_settings(bool preloaded);
  */
 extern void zklock_effective_server_name(char *buf, size_t size);
 
-#endif							/* ZKLOCK_SETTINGS_H */
+#endif /* ZKLOCK_SETTINGS_H */

@@ -53,7 +53,7 @@ bucket_count(void)
 static Size
 table_size(void)
 {
-	Size		size = MAXALIGN(sizeof(ZkLockShared));
+	Size size = MAXALIGN(sizeof(ZkLockShared));
 
 	size = add_size(size, mul_size(MAXALIGN(sizeof(ZkLockEntry)), zklock_max_locks));
 	size = add_size(size, mul_size(MAXALIGN(sizeof(ZkLockRequest)), request_count()));
@@ -75,8 +75,8 @@ zklock_table_request(void)
 void
 zklock_table_startup(void)
 {
-	bool		found;
-	char	   *p;
+	bool found;
+	char *p;
 
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	zklock_shared = ShmemInitStruct("zklock", table_size(), &found);
@@ -179,7 +179,7 @@ zklock_entry_lock(ZkLockEntry *entry, LWLockMode mode)
 {
 	for (;;)
 	{
-		int			partition = ((volatile ZkLockEntry *) entry)->partition;
+		int partition = ((volatile ZkLockEntry *) entry)->partition;
 
 		LWLockAcquire(partition_lock(partition), mode);
 		if (entry->partition == partition)
@@ -210,7 +210,7 @@ static ZkLockEntry *
 make_locked(const char *name, uint32 hash)
 {
 	ZkLockEntry *entry;
-	int32		index;
+	int32 index;
 
 	SpinLockAcquire(&zklock_shared->mutex);
 	index = zklock_shared->free_entry;
@@ -245,9 +245,9 @@ make_locked(const char *name, uint32 hash)
 void
 zklock_entry_release(ZkLockEntry *entry)
 {
-	int32		index = zklock_entry_index(entry);
-	bool		dirty;
-	int32	   *link;
+	int32 index = zklock_entry_index(entry);
+	bool dirty;
+	int32 *link;
 
 	if (!entry->in_use || entry->requests >= 0 || !zklock_queue_idle(&entry->queue))
 		return;
@@ -271,12 +271,12 @@ zklock_entry_release(ZkLockEntry *entry)
 void
 zklock_entry_set_dirty(ZkLockEntry *entry)
 {
-	Latch	   *latch;
+	Latch *latch;
 
 	SpinLockAcquire(&zklock_shared->mutex);
 	if (!entry->dirty)
 	{
-		int32		index = zklock_entry_index(entry);
+		int32 index = zklock_entry_index(entry);
 
 		entry->dirty = true;
 		entry->next_dirty = -1;
@@ -295,7 +295,7 @@ zklock_entry_set_dirty(ZkLockEntry *entry)
 int32
 zklock_table_next_dirty(void)
 {
-	int32		index;
+	int32 index;
 
 	SpinLockAcquire(&zklock_shared->mutex);
 	index = zklock_shared->first_dirty;
@@ -314,8 +314,8 @@ zklock_table_next_dirty(void)
 ZkLockEntry *
 zklock_table_find(const char *name)
 {
-	uint32		hash = hash_name(name);
-	LWLock	   *lock = partition_lock(hash_partition(hash));
+	uint32 hash = hash_name(name);
+	LWLock *lock = partition_lock(hash_partition(hash));
 	ZkLockEntry *entry;
 
 	LWLockAcquire(lock, LW_SHARED);
@@ -343,11 +343,11 @@ zklock_entry_demand(const ZkLockEntry *entry, ZkLockEvent *event)
 int32
 zklock_request_make(const char *name, ZkLockMode mode, ZkLockScope scope)
 {
-	uint32		hash = hash_name(name);
-	LWLock	   *lock = partition_lock(hash_partition(hash));
+	uint32 hash = hash_name(name);
+	LWLock *lock = partition_lock(hash_partition(hash));
 	ZkLockEntry *entry;
 	ZkLockRequest *request;
-	int32		index;
+	int32 index;
 
 	SpinLockAcquire(&zklock_shared->mutex);
 	index = zklock_shared->free_request;
@@ -394,9 +394,9 @@ zklock_request_end(int32 index)
 {
 	ZkLockRequest *request = zklock_request(index);
 	ZkLockEntry *entry = zklock_entry(request->entry);
-	ZkLockMode	mode = (ZkLockMode) request->mode;
-	bool		changed = false;
-	int32	   *link;
+	ZkLockMode mode = (ZkLockMode) request->mode;
+	bool changed = false;
+	int32 *link;
 
 	/* our request pins the entry, so the partition cannot change */
 	zklock_entry_lock(entry, LW_EXCLUSIVE);
@@ -465,7 +465,7 @@ zklock_session_read(ZkSessionShared *copy)
 void
 zklock_worker_wake(void)
 {
-	Latch	   *latch;
+	Latch *latch;
 
 	SpinLockAcquire(&zklock_shared->mutex);
 	latch = zklock_shared->worker_latch;

@@ -41,9 +41,9 @@ typedef enum ZkLockScope
 
 typedef enum ZkRequestState
 {
-	ZKLOCK_REQUEST_LOCAL,		/* waits at level 1, or is about to */
-	ZKLOCK_REQUEST_WANTED,		/* counted in want[]: waits at level 2 */
-	ZKLOCK_REQUEST_HELD			/* counted in held[], unless lost */
+	ZKLOCK_REQUEST_LOCAL,  /* waits at level 1, or is about to */
+	ZKLOCK_REQUEST_WANTED, /* counted in want[]: waits at level 2 */
+	ZKLOCK_REQUEST_HELD	   /* counted in held[], unless lost */
 } ZkRequestState;
 
 /*
@@ -53,78 +53,78 @@ typedef enum ZkRequestState
  */
 typedef struct ZkLockRequest
 {
-	int32		next;			/* of the same entry, or of the free list */
-	int32		entry;			/* -1: free */
-	int			pid;
-	uint8		mode;			/* ZkLockMode */
-	uint8		state;			/* ZkRequestState */
-	uint8		scope;			/* ZkLockScope waited for */
-	bool		lost;			/* held, and the grant is gone; by the worker */
-	bool		failed;			/* wanted, and refused; by the worker */
-	uint8		failure;		/* ZkLockFailure, if failed */
-	int			failure_rc;		/* ZooKeeper's code, or 0 */
-	uint32		count[ZKLOCK_NSCOPES];	/* holds, for zk_locks */
+	int32 next;	 /* of the same entry, or of the free list */
+	int32 entry; /* -1: free */
+	int pid;
+	uint8 mode;					  /* ZkLockMode */
+	uint8 state;				  /* ZkRequestState */
+	uint8 scope;				  /* ZkLockScope waited for */
+	bool lost;					  /* held, and the grant is gone; by the worker */
+	bool failed;				  /* wanted, and refused; by the worker */
+	uint8 failure;				  /* ZkLockFailure, if failed */
+	int failure_rc;				  /* ZooKeeper's code, or 0 */
+	uint32 count[ZKLOCK_NSCOPES]; /* holds, for zk_locks */
 	TimestampTz wait_start;
 } ZkLockRequest;
 
 /* What the worker has obtained, as backends see it. */
 typedef struct ZkLockGrant
 {
-	bool		usable;			/* holds may be taken on it.  The worker sets it,
-								 * the end of the last hold clears it */
-	int64		token;
+	bool usable; /* holds may be taken on it.  The worker sets it,
+				  * the end of the last hold clears it */
+	int64 token;
 } ZkLockGrant;
 
 typedef struct ZkLockEntry
 {
-	int32		next;			/* of the same bucket, or of the free list */
-	int			partition;		/* never changes while in use */
-	bool		in_use;
-	uint32		generation;		/* of this slot: a late reply is recognised */
-	uint32		hash;
-	int32		requests;		/* first ZkLockRequest, or -1.  While there is
-								 * one, the entry stays */
-	int			want[ZKLOCK_NMODES];	/* requests in each state */
-	int			held[ZKLOCK_NMODES];
+	int32 next;	   /* of the same bucket, or of the free list */
+	int partition; /* never changes while in use */
+	bool in_use;
+	uint32 generation; /* of this slot: a late reply is recognised */
+	uint32 hash;
+	int32 requests;			 /* first ZkLockRequest, or -1.  While there is
+							  * one, the entry stays */
+	int want[ZKLOCK_NMODES]; /* requests in each state */
+	int held[ZKLOCK_NMODES];
 	ZkLockGrant grant[ZKLOCK_NMODES];
-	ConditionVariable cv;		/* broadcast by the worker when grant, queue or
-								 * a request of the entry changed */
-	int			last_rc;		/* newest refusal by the ensemble; the worker's */
-	int			last_pid;		/* newest wish; goes into the contender's data */
-	ZkLockQueue queue;			/* written by the worker only */
-	char		name[ZKLOCK_NAME_MAX + 1];	/* UTF-8 */
+	ConditionVariable cv;			/* broadcast by the worker when grant, queue or
+									 * a request of the entry changed */
+	int last_rc;					/* newest refusal by the ensemble; the worker's */
+	int last_pid;					/* newest wish; goes into the contender's data */
+	ZkLockQueue queue;				/* written by the worker only */
+	char name[ZKLOCK_NAME_MAX + 1]; /* UTF-8 */
 
 	/* protected by ZkLockShared.mutex */
-	bool		dirty;			/* on the worker's list */
-	int32		next_dirty;
+	bool dirty; /* on the worker's list */
+	int32 next_dirty;
 } ZkLockEntry;
 
 typedef enum ZkSessionState
 {
-	ZKLOCK_SESSION_STARTING,	/* no worker yet */
-	ZKLOCK_SESSION_CONNECTING,	/* no session, or not known whether it lives */
+	ZKLOCK_SESSION_STARTING,   /* no worker yet */
+	ZKLOCK_SESSION_CONNECTING, /* no session, or not known whether it lives */
 	ZKLOCK_SESSION_CONNECTED,
-	ZKLOCK_SESSION_RECONNECTING,	/* connection lost, session may live */
-	ZKLOCK_SESSION_CLOSING		/* shutdown: nothing is granted any more */
+	ZKLOCK_SESSION_RECONNECTING, /* connection lost, session may live */
+	ZKLOCK_SESSION_CLOSING		 /* shutdown: nothing is granted any more */
 } ZkSessionState;
 
 /* The session.  Written by the worker only, under session_lock. */
 typedef struct ZkSessionShared
 {
 	ZkSessionState state;
-	int			worker_pid;		/* 0: none */
-	ZkSessionId id;				/* id.id 0: none to resume */
-	uint64		uuid_hi;		/* of this session's contenders */
-	uint64		next_uuid;
-	int			timeout_ms;		/* negotiated */
-	int64		not_connected_since;	/* ns of CLOCK_BOOTTIME */
-	int64		worker_started; /* the same clock */
-	char		server[128];	/* host:port */
-	char		hosts[1024];	/* connect string in use */
-	char		root[256];
-	char		attempts[1024]; /* what each host answered since the connection
-								 * was lost */
-	char		last_error[512];
+	int worker_pid; /* 0: none */
+	ZkSessionId id; /* id.id 0: none to resume */
+	uint64 uuid_hi; /* of this session's contenders */
+	uint64 next_uuid;
+	int timeout_ms;			   /* negotiated */
+	int64 not_connected_since; /* ns of CLOCK_BOOTTIME */
+	int64 worker_started;	   /* the same clock */
+	char server[128];		   /* host:port */
+	char hosts[1024];		   /* connect string in use */
+	char root[256];
+	char attempts[1024]; /* what each host answered since the connection
+						  * was lost */
+	char last_error[512];
 	TimestampTz last_error_at;
 } ZkSessionShared;
 
@@ -132,20 +132,20 @@ typedef struct ZkSessionShared
 
 typedef struct ZkLockShared
 {
-	slock_t		mutex;
-	int32		free_entry;
-	int32		free_request;
-	int32		first_dirty;
-	int32		last_dirty;
-	Latch	   *worker_latch;	/* NULL: no worker */
+	slock_t mutex;
+	int32 free_entry;
+	int32 free_request;
+	int32 first_dirty;
+	int32 last_dirty;
+	Latch *worker_latch; /* NULL: no worker */
 
-	LWLockPadded *locks;		/* ZKLOCK_NPARTITIONS, then the session's */
+	LWLockPadded *locks; /* ZKLOCK_NPARTITIONS, then the session's */
 	ZkSessionShared session;
 
-	int			nentries;
-	int			nrequests;
-	int			nbuckets;		/* a power of 2 */
-	/* entries, requests and bucket heads follow */
+	int nentries;
+	int nrequests;
+	int nbuckets; /* a power of 2 */
+				  /* entries, requests and bucket heads follow */
 } ZkLockShared;
 
 /* NULL when not preloaded. */
@@ -203,4 +203,4 @@ extern ZkSessionShared *zklock_session_lock(LWLockMode mode);
 extern void zklock_session_unlock(void);
 extern void zklock_worker_wake(void);
 
-#endif							/* ZKLOCK_TABLE_H */
+#endif /* ZKLOCK_TABLE_H */

@@ -41,10 +41,10 @@
 #include "worker.h"
 
 /* A backstop: nothing should depend on it. */
-#define TICK_MS			1000
+#define TICK_MS 1000
 
 /* How long the end of the server may wait for holds to end. */
-#define DRAIN_MS		60000
+#define DRAIN_MS 60000
 
 /* A worker that ends sooner than this after its start had better not be
  * followed at once. */
@@ -62,7 +62,8 @@ zklock_worker_register(void)
 	worker.bgw_start_time = BgWorkerStart_PostmasterStart;
 	worker.bgw_restart_time = 0;
 	strlcpy(worker.bgw_library_name, "zklock", sizeof(worker.bgw_library_name));
-	strlcpy(worker.bgw_function_name, "zklock_worker_main", sizeof(worker.bgw_function_name));
+	strlcpy(worker.bgw_function_name, "zklock_worker_main",
+			sizeof(worker.bgw_function_name));
 	strlcpy(worker.bgw_name, "zklock worker", sizeof(worker.bgw_name));
 	strlcpy(worker.bgw_type, "zklock worker", sizeof(worker.bgw_type));
 	RegisterBackgroundWorker(&worker);
@@ -72,10 +73,10 @@ zklock_worker_register(void)
 static bool
 server_stopping(void)
 {
-	char		buf[1024];
-	int			fd = OpenTransientFile("postmaster.pid", O_RDONLY);
-	ssize_t		n;
-	char	   *line = buf;
+	char buf[1024];
+	int fd = OpenTransientFile("postmaster.pid", O_RDONLY);
+	ssize_t n;
+	char *line = buf;
 
 	if (fd < 0)
 		return false;
@@ -117,8 +118,8 @@ static void
 publish(void)
 {
 	ZkSessionShared *s = zklock_session_lock(LW_EXCLUSIVE);
-	int64		now = zklock_clock();
-	int64		pause = s->worker_started + INT64CONST(1000000) * RESTART_PAUSE_MS - now;
+	int64 now = zklock_clock();
+	int64 pause = s->worker_started + INT64CONST(1000000) * RESTART_PAUSE_MS - now;
 
 	s->worker_pid = MyProcPid;
 	zklock_session_unlock();
@@ -131,8 +132,8 @@ publish(void)
 	/* The predecessor did not live long. */
 	while (zklock_shared->session.worker_started != 0 && pause > 0 && !ProcDiePending)
 	{
-		int			rc = WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_POSTMASTER_DEATH,
-								   (long) (pause / 1000000 + 1), PG_WAIT_EXTENSION);
+		int rc = WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_POSTMASTER_DEATH,
+						   (long) (pause / 1000000 + 1), PG_WAIT_EXTENSION);
 
 		if (rc & WL_POSTMASTER_DEATH)
 			_exit(1);
@@ -150,7 +151,7 @@ static WaitEventSet *
 make_wait_set(void)
 {
 	WaitEventSet *set = zklock_create_wait_event_set(3);
-	int			fd = zklock_session_fd();
+	int fd = zklock_session_fd();
 
 	AddWaitEventToSet(set, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
 	AddWaitEventToSet(set, WL_POSTMASTER_DEATH, PGINVALID_SOCKET, NULL, NULL);
@@ -162,7 +163,7 @@ make_wait_set(void)
 static void
 reload(void)
 {
-	char		hosts[sizeof(zklock_shared->session.hosts)];
+	char hosts[sizeof(zklock_shared->session.hosts)];
 
 	ProcessConfigFile(PGC_SIGHUP);
 	strlcpy(hosts, zklock_shared->session.hosts, sizeof(hosts));
@@ -174,7 +175,7 @@ reload(void)
 		 */
 		ereport(LOG,
 				(errmsg("restarting to apply the new value of \"%s\"", "zklock.hosts")));
-		zklock_shared->session.worker_started = 0;	/* no pause: we meant it */
+		zklock_shared->session.worker_started = 0; /* no pause: we meant it */
 		proc_exit(1);
 	}
 }
@@ -189,7 +190,8 @@ begin_exit(void)
 	if (!server_stopping())
 	{
 		ereport(LOG,
-				(errmsg("zklock worker terminated, leaving its ZooKeeper session to its successor")));
+				(errmsg(
+					"zklock worker terminated, leaving its ZooKeeper session to its successor")));
 		proc_exit(1);
 	}
 }
@@ -198,9 +200,9 @@ void
 zklock_worker_main(Datum arg)
 {
 	WaitEventSet *set = NULL;
-	int			set_for = -1;
-	int64		drain_until = 0;
-	int64		next_tick = 0;
+	int set_for = -1;
+	int64 drain_until = 0;
+	int64 next_tick = 0;
 	MemoryContext context;
 
 	HOLD_INTERRUPTS();
@@ -209,15 +211,16 @@ zklock_worker_main(Datum arg)
 	BackgroundWorkerUnblockSignals();
 
 	publish();
-	context = AllocSetContextCreate(TopMemoryContext, "zklock worker", ALLOCSET_DEFAULT_SIZES);
+	context =
+		AllocSetContextCreate(TopMemoryContext, "zklock worker", ALLOCSET_DEFAULT_SIZES);
 	MemoryContextSwitchTo(context);
 
 	for (;;)
 	{
-		WaitEvent	event;
-		long		timeout = TICK_MS;
-		long		retry;
-		int			n;
+		WaitEvent event;
+		long timeout = TICK_MS;
+		long retry;
+		int n;
 
 		MemoryContextReset(context);
 
@@ -239,7 +242,7 @@ zklock_worker_main(Datum arg)
 
 		if (drain_until != 0)
 		{
-			bool		holds = zklock_dispatch_holds();
+			bool holds = zklock_dispatch_holds();
 
 			if (!holds || zklock_clock() > drain_until)
 			{
@@ -260,7 +263,7 @@ zklock_worker_main(Datum arg)
 			set_for = zklock_session_opened();
 		}
 		retry = zklock_session_retry_in();
-		if (retry >= 0)
+		if (retry >= 0 && drain_until == 0)
 			timeout = Min(timeout, retry);
 
 		n = WaitEventSetWait(set, timeout, &event, 1,

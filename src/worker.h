@@ -30,8 +30,8 @@ extern void zklock_session_receive(void);
 
 /* Readable while messages wait; -1 while there is no client.  It changes when
  * the session is opened anew: zklock_session_opened() counts that. */
-extern int	zklock_session_fd(void);
-extern int	zklock_session_opened(void);
+extern int zklock_session_fd(void);
+extern int zklock_session_opened(void);
 
 /* ms until zklock_session_open should be called (again). */
 extern long zklock_session_retry_in(void);
@@ -46,7 +46,7 @@ extern ZkClient *zklock_session_client(void);
 extern const char *zklock_session_locks(void);
 
 /* Remember, and log, something that went wrong.  Shown in zk_session. */
-extern void zklock_session_error(const char *fmt,...) pg_attribute_printf(1, 2);
+extern void zklock_session_error(const char *fmt, ...) pg_attribute_printf(1, 2);
 
 /* dispatch.c */
 
@@ -66,4 +66,4 @@ extern void zklock_dispatch_message(const ZkMessage *message);
 /* Does any backend of this server still hold a lock? */
 extern bool zklock_dispatch_holds(void);
 
-#endif							/* ZKLOCK_WORKER_H */
+#endif /* ZKLOCK_WORKER_H */
