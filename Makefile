@@ -14,12 +14,14 @@ MODULE_big = zklock
 OBJS = $(patsubst %.c,%.o,$(wildcard src/*.c))
 DATA = $(wildcard sql/zklock--*.sql)
 REGRESS = $(patsubst sql/%.sql,%,$(filter-out sql/zklock--%,$(sort $(wildcard sql/*.sql))))
-EXTRA_CLEAN = build
+EXTRA_CLEAN = build test/sim/build test/client/build test/bench/build
 
 PG_CONFIG ?= pg_config
 SHLIB_LINK += -lzookeeper_mt
 # As system headers, so that -Wextra speaks of this project's code only.
 PG_CPPFLAGS = -Isrc -isystem $(shell $(PG_CONFIG) --includedir-server)
+# Signatures of callbacks are PostgreSQL's; not every one needs all it is given.
+PG_CPPFLAGS += -Wno-unused-parameter
 # Bitcode would need clang, and nothing here is worth inlining into a query.
 override with_llvm ?= no
 

@@ -26,29 +26,28 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SESSION_TIMEOUT		10000	/* ms */
-#define PATIENCE			60000	/* ms until we give up on an answer */
-#define SETTLE				20	/* ms from a wait seen to a wait in the
-								 * ensemble's queue */
+#define SESSION_TIMEOUT 10000 /* ms */
+#define PATIENCE		60000 /* ms until we give up on an answer */
+#define SETTLE                                                                           \
+	20 /* ms from a wait seen to a wait in the                                           \
+		* ensemble's queue */
 
-#define LOCK_SQL		"SELECT zk_lock($1)"
-#define ADVISORY_SQL	"SELECT pg_advisory_xact_lock(hashtextextended($1, 0))"
+#define LOCK_SQL	 "SELECT zk_lock($1)"
+#define ADVISORY_SQL "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))"
 
 typedef struct Samples
 {
-	double	   *ms;
-	int			n;
+	double *ms;
+	int n;
 } Samples;
 
-static int	count = 200;
-static int	width = 100;		/* backends at once */
-static char run[64];			/* prefix of this run's names */
+static int count = 200;
+static int width = 100; /* backends at once */
+static char run[64];	/* prefix of this run's names */
 
-static void
-__attribute__((noreturn, format(printf, 1, 2)))
-fatal(const char *format,...)
+static void __attribute__((noreturn, format(printf, 1, 2))) fatal(const char *format, ...)
 {
-	va_list		args;
+	va_list args;
 
 	fflush(stdout);
 	fprintf(stderr, "latency: ");
@@ -75,8 +74,8 @@ now_ms(void)
 static int
 compare_doubles(const void *a, const void *b)
 {
-	double		x = *(const double *) a;
-	double		y = *(const double *) b;
+	double x = *(const double *) a;
+	double y = *(const double *) b;
 
 	return (x > y) - (x < y);
 }
@@ -84,7 +83,7 @@ compare_doubles(const void *a, const void *b)
 static Samples
 new_samples(void)
 {
-	Samples		samples = {calloc((size_t) count, sizeof(double)), 0};
+	Samples samples = {calloc((size_t) count, sizeof(double)), 0};
 
 	if (samples.ms == NULL)
 		fatal("out of memory");
@@ -101,7 +100,7 @@ add(Samples *samples, double ms)
 static double
 percentile(const Samples *samples, int percent)
 {
-	int			rank = (samples->n * percent + 99) / 100;
+	int rank = (samples->n * percent + 99) / 100;
 
 	return samples->ms[rank > 0 ? rank - 1 : 0];
 }
@@ -116,9 +115,8 @@ static void
 print_samples(const char *what, Samples *samples)
 {
 	qsort(samples->ms, (size_t) samples->n, sizeof(double), compare_doubles);
-	printf("%-52s %7d %10.3f %10.3f %10.3f\n", what, samples->n,
-		   percentile(samples, 50), percentile(samples, 99),
-		   samples->ms[samples->n - 1]);
+	printf("%-52s %7d %10.3f %10.3f %10.3f\n", what, samples->n, percentile(samples, 50),
+		   percentile(samples, 99), samples->ms[samples->n - 1]);
 	fflush(stdout);
 	free(samples->ms);
 }
@@ -139,11 +137,11 @@ print_total(const char *what, int n, double ms)
 static ZkMessage *
 next_message(ZkClient *client)
 {
-	double		end = now_ms() + PATIENCE;
+	double end = now_ms() + PATIENCE;
 
 	for (;;)
 	{
-		ZkMessage  *message = zklock_client_receive(client);
+		ZkMessage *message = zklock_client_receive(client);
 		struct pollfd fd = {zklock_client_fd(client), POLLIN, 0};
 
 		if (message != NULL && message->type != ZKLOCK_MSG_LOG)
@@ -164,7 +162,7 @@ next_message(ZkClient *client)
 static void
 expect(ZkClient *client, ZkMessageType type)
 {
-	ZkMessage  *message = next_message(client);
+	ZkMessage *message = next_message(client);
 
 	if (message->type != type || message->rc != ZKLOCK_ZOK)
 		fatal("ZooKeeper: message %d instead of %d: %s", message->type, type,
@@ -175,25 +173,25 @@ expect(ZkClient *client, ZkMessageType type)
 static void
 bench_writes(const char *hosts)
 {
-	char		error[300];
-	char		path[80];
+	char error[300];
+	char path[80];
 	ZkRequestTag tag = {.kind = 1};
-	ZkClient   *client = zklock_client_open(hosts, SESSION_TIMEOUT, NULL,
-											error, sizeof(error));
-	Samples		writes = new_samples();
+	ZkClient *client =
+		zklock_client_open(hosts, SESSION_TIMEOUT, NULL, error, sizeof(error));
+	Samples writes = new_samples();
 
 	if (client == NULL)
 		fatal("%s", error);
 	expect(client, ZKLOCK_MSG_CONNECTED);
 	snprintf(path, sizeof(path), "/%s", run);
-	if (zklock_client_create(client, path, "", 0, ZKLOCK_CREATE_EPHEMERAL,
-							 &tag) != ZKLOCK_ZOK)
+	if (zklock_client_create(client, path, "", 0, ZKLOCK_CREATE_EPHEMERAL, &tag) !=
+		ZKLOCK_ZOK)
 		fatal("cannot create %s", path);
 	expect(client, ZKLOCK_MSG_CREATED);
 
 	for (int i = 0; i < count; i++)
 	{
-		double		start = now_ms();
+		double start = now_ms();
 
 		if (zklock_client_set(client, path, "beat", 4, &tag) != ZKLOCK_ZOK)
 			fatal("cannot write %s", path);
@@ -211,7 +209,7 @@ bench_writes(const char *hosts)
 static PGconn *
 connect_server(const char *conninfo)
 {
-	PGconn	   *conn = PQconnectdb(conninfo);
+	PGconn *conn = PQconnectdb(conninfo);
 
 	if (PQstatus(conn) != CONNECTION_OK)
 		fatal("%s", PQerrorMessage(conn));
@@ -250,7 +248,7 @@ ask(PGconn *conn, const char *name)
 static void
 flush_out(PGconn *conn)
 {
-	int			left;
+	int left;
 
 	while ((left = PQflush(conn)) > 0)
 	{
@@ -283,8 +281,8 @@ send_sql(PGconn *conn, const char *sql)
 static void
 finish(PGconn *conn, const char *what)
 {
-	double		end = now_ms() + PATIENCE;
-	PGresult   *result;
+	double end = now_ms() + PATIENCE;
+	PGresult *result;
 
 	while (PQisBusy(conn))
 	{
@@ -304,8 +302,8 @@ finish(PGconn *conn, const char *what)
 static void
 wait_until_waiting(PGconn *conn, PGconn *monitor)
 {
-	double		end = now_ms() + PATIENCE;
-	char		sql[300];
+	double end = now_ms() + PATIENCE;
+	char sql[300];
 
 	snprintf(sql, sizeof(sql),
 			 "SELECT 1 FROM pg_stat_activity WHERE pid = %d AND "
@@ -313,8 +311,8 @@ wait_until_waiting(PGconn *conn, PGconn *monitor)
 			 PQbackendPID(conn));
 	for (;;)
 	{
-		PGresult   *result = PQexec(monitor, sql);
-		bool		waiting = PQntuples(result) > 0;
+		PGresult *result = PQexec(monitor, sql);
+		bool waiting = PQntuples(result) > 0;
 
 		check_result(monitor, result, "pg_stat_activity");
 		if (waiting)
@@ -331,17 +329,17 @@ wait_until_waiting(PGconn *conn, PGconn *monitor)
  * its own for each.
  */
 static void
-bench_acquire(const char *conninfo, const char *sql, const char *what,
-			  const char *prefix, bool fresh)
+bench_acquire(const char *conninfo, const char *sql, const char *what, const char *prefix,
+			  bool fresh)
 {
-	PGconn	   *conn = connect_server(conninfo);
-	Samples		samples = new_samples();
-	char		name[128];
+	PGconn *conn = connect_server(conninfo);
+	Samples samples = new_samples();
+	char name[128];
 
 	prepare(conn, sql);
 	for (int i = 0; i < count; i++)
 	{
-		double		start;
+		double start;
 
 		snprintf(name, sizeof(name), "%s-%s-%d", run, prefix, fresh ? i : 0);
 		start = now_ms();
@@ -357,18 +355,18 @@ static void
 bench_handover(const char *conninfo_a, const char *conninfo_b, const char *sql,
 			   const char *what, const char *prefix)
 {
-	PGconn	   *a = connect_server(conninfo_a);
-	PGconn	   *b = connect_server(conninfo_b);
-	PGconn	   *monitor = connect_server(conninfo_b);
-	Samples		samples = new_samples();
-	char		name[128];
+	PGconn *a = connect_server(conninfo_a);
+	PGconn *b = connect_server(conninfo_b);
+	PGconn *monitor = connect_server(conninfo_b);
+	Samples samples = new_samples();
+	char name[128];
 
 	prepare(a, sql);
 	prepare(b, sql);
 	snprintf(name, sizeof(name), "%s-%s", run, prefix);
 	for (int i = 0; i < count; i++)
 	{
-		double		start;
+		double start;
 
 		execute(a, "BEGIN");
 		ask(a, name);
@@ -395,13 +393,12 @@ bench_handover(const char *conninfo_a, const char *conninfo_b, const char *sql,
  * worker, little more than one if they are in flight together.
  */
 static void
-bench_many(const char *conninfo, const char *sql, const char *what,
-		   const char *prefix)
+bench_many(const char *conninfo, const char *sql, const char *what, const char *prefix)
 {
-	PGconn	  **conn = calloc((size_t) width, sizeof(PGconn *));
-	double		start;
-	double		end;
-	char		name[128];
+	PGconn **conn = calloc((size_t) width, sizeof(PGconn *));
+	double start;
+	double end;
+	char name[128];
 
 	if (conn == NULL)
 		fatal("out of memory");
@@ -429,9 +426,7 @@ bench_many(const char *conninfo, const char *sql, const char *what,
 	print_total(what, width, end - start);
 }
 
-static void
-__attribute__((noreturn))
-usage(void)
+static void __attribute__((noreturn)) usage(void)
 {
 	fprintf(stderr,
 			"usage: latency [--zk HOSTS] [--a CONNINFO] [--b CONNINFO]\n"
@@ -448,19 +443,17 @@ usage(void)
 int
 main(int argc, char **argv)
 {
-	static const struct option options[] = {
-		{"zk", required_argument, NULL, 'z'},
-		{"a", required_argument, NULL, 'a'},
-		{"b", required_argument, NULL, 'b'},
-		{"count", required_argument, NULL, 'n'},
-		{"width", required_argument, NULL, 'w'},
-		{NULL, 0, NULL, 0}
-	};
+	static const struct option options[] = {{"zk", required_argument, NULL, 'z'},
+											{"a", required_argument, NULL, 'a'},
+											{"b", required_argument, NULL, 'b'},
+											{"count", required_argument, NULL, 'n'},
+											{"width", required_argument, NULL, 'w'},
+											{NULL, 0, NULL, 0}};
 	const char *zk = NULL;
 	const char *a = NULL;
 	const char *b = NULL;
-	char		what[80];
-	int			c;
+	char what[80];
+	int c;
 
 	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1)
 	{
@@ -497,12 +490,9 @@ main(int argc, char **argv)
 	{
 		bench_acquire(a, "SELECT $1::text", "SELECT of a constant", "none", false);
 		bench_acquire(a, ADVISORY_SQL, "pg_advisory_xact_lock", "advisory", false);
-		bench_acquire(a, LOCK_SQL, "zk_lock, a new name each time (cold)",
-					  "cold", true);
-		bench_acquire(a, LOCK_SQL, "zk_lock, the same names once more",
-					  "cold", true);
-		bench_acquire(a, LOCK_SQL, "zk_lock, one name again and again",
-					  "warm", false);
+		bench_acquire(a, LOCK_SQL, "zk_lock, a new name each time (cold)", "cold", true);
+		bench_acquire(a, LOCK_SQL, "zk_lock, the same names once more", "cold", true);
+		bench_acquire(a, LOCK_SQL, "zk_lock, one name again and again", "warm", false);
 		bench_handover(a, a, ADVISORY_SQL,
 					   "pg_advisory_xact_lock, hand-over in one server", "advisory");
 		bench_handover(a, a, LOCK_SQL, "zk_lock, hand-over in one server", "local");
@@ -513,7 +503,8 @@ main(int argc, char **argv)
 	{
 		snprintf(what, sizeof(what), "pg_advisory_xact_lock, %d backends at once", width);
 		bench_many(a, ADVISORY_SQL, what, "advisory");
-		snprintf(what, sizeof(what), "zk_lock, %d backends at once, %d names", width, width);
+		snprintf(what, sizeof(what), "zk_lock, %d backends at once, %d names", width,
+				 width);
 		bench_many(a, LOCK_SQL, what, "many");
 	}
 	return 0;

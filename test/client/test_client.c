@@ -30,22 +30,20 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define SESSION_TIMEOUT		10000	/* ms */
-#define PATIENCE			20000	/* ms until a test gives up */
+#define SESSION_TIMEOUT 10000 /* ms */
+#define PATIENCE		20000 /* ms until a test gives up */
 
-static int	ntests = 0;
-static int	nfailed = 0;
-static char base[64];			/* directory of this run */
+static int ntests = 0;
+static int nfailed = 0;
+static char base[64]; /* directory of this run */
 
 /* ---------------------------------------------------------------------
  * TAP
  * ---------------------------------------------------------------------
  */
-static bool
-__attribute__((format(printf, 2, 3)))
-ok(bool success, const char *format,...)
+static bool __attribute__((format(printf, 2, 3))) ok(bool success, const char *format, ...)
 {
-	va_list		args;
+	va_list args;
 
 	printf("%sok %d - ", success ? "" : "not ", ++ntests);
 	va_start(args, format);
@@ -72,22 +70,22 @@ bail_out(const char *why)
  */
 typedef enum ProxyCommand
 {
-	PROXY_HOLD = 'h',			/* keep what the client sends */
-	PROXY_HELD = 'n',			/* number of whole packets kept */
-	PROXY_PASS = 'p',			/* send what was kept, pass everything */
-	PROXY_MUTE = 'm',			/* throw away what the server sends */
-	PROXY_CUT = 'c'				/* close the connection, accept new ones */
+	PROXY_HOLD = 'h', /* keep what the client sends */
+	PROXY_HELD = 'n', /* number of whole packets kept */
+	PROXY_PASS = 'p', /* send what was kept, pass everything */
+	PROXY_MUTE = 'm', /* throw away what the server sends */
+	PROXY_CUT = 'c'	  /* close the connection, accept new ones */
 } ProxyCommand;
 
-static int	proxy_fd;
-static int	proxy_port;
+static int proxy_fd;
+static int proxy_port;
 
 static bool
 send_all(int fd, const char *data, size_t len)
 {
 	while (len > 0)
 	{
-		ssize_t		n = send(fd, data, len, MSG_NOSIGNAL);
+		ssize_t n = send(fd, data, len, MSG_NOSIGNAL);
 
 		if (n <= 0)
 			return false;
@@ -100,11 +98,11 @@ send_all(int fd, const char *data, size_t len)
 static int
 count_packets(const char *data, size_t len)
 {
-	int			n = 0;
+	int n = 0;
 
 	while (len >= 4)
 	{
-		uint32_t	size;
+		uint32_t size;
 
 		memcpy(&size, data, 4);
 		size = ntohl(size);
@@ -118,32 +116,29 @@ count_packets(const char *data, size_t len)
 }
 
 static void
-proxy_main(int listener, int control, const struct sockaddr *server,
-		   socklen_t server_len)
+proxy_main(int listener, int control, const struct sockaddr *server, socklen_t server_len)
 {
 	static char held[1 << 20];
-	size_t		nheld = 0;
-	bool		hold = false;
-	bool		mute = false;
-	int			up = -1;
-	int			down = -1;
+	size_t nheld = 0;
+	bool hold = false;
+	bool mute = false;
+	int up = -1;
+	int down = -1;
 
 	for (;;)
 	{
-		struct pollfd fds[4] = {
-			{control, POLLIN, 0},
-			{down < 0 ? listener : -1, POLLIN, 0},
-			{down, POLLIN, 0},
-			{up, POLLIN, 0}
-		};
-		char		buf[65536];
-		bool		close_both = false;
+		struct pollfd fds[4] = {{control, POLLIN, 0},
+								{down < 0 ? listener : -1, POLLIN, 0},
+								{down, POLLIN, 0},
+								{up, POLLIN, 0}};
+		char buf[65536];
+		bool close_both = false;
 
 		if (poll(fds, 4, -1) < 0)
 			_exit(1);
 		if (fds[2].revents)
 		{
-			ssize_t		n = recv(down, buf, sizeof(buf), 0);
+			ssize_t n = recv(down, buf, sizeof(buf), 0);
 
 			if (n <= 0)
 				close_both = true;
@@ -157,7 +152,7 @@ proxy_main(int listener, int control, const struct sockaddr *server,
 		}
 		if (fds[3].revents)
 		{
-			ssize_t		n = recv(up, buf, sizeof(buf), 0);
+			ssize_t n = recv(up, buf, sizeof(buf), 0);
 
 			if (n <= 0)
 				close_both = true;
@@ -166,7 +161,7 @@ proxy_main(int listener, int control, const struct sockaddr *server,
 		}
 		if (fds[1].revents)
 		{
-			int			one = 1;
+			int one = 1;
 
 			down = accept(listener, NULL, NULL);
 			up = socket(server->sa_family, SOCK_STREAM, 0);
@@ -180,8 +175,8 @@ proxy_main(int listener, int control, const struct sockaddr *server,
 		}
 		if (fds[0].revents)
 		{
-			char		command;
-			int			answer = 0;
+			char command;
+			int answer = 0;
 
 			if (read(control, &command, 1) != 1)
 				_exit(0);
@@ -234,14 +229,14 @@ proxy_main(int listener, int control, const struct sockaddr *server,
 static void
 proxy_start(const char *hosts)
 {
-	char		host[256];
-	char	   *colon;
+	char host[256];
+	char *colon;
 	struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
 	struct addrinfo *server;
 	struct sockaddr_in address = {.sin_family = AF_INET};
-	socklen_t	len = sizeof(address);
-	int			pair[2];
-	int			listener;
+	socklen_t len = sizeof(address);
+	int pair[2];
+	int listener;
 
 	snprintf(host, sizeof(host), "%.*s", (int) strcspn(hosts, ",/"), hosts);
 	colon = strrchr(host, ':');
@@ -253,8 +248,7 @@ proxy_start(const char *hosts)
 
 	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	listener = socket(AF_INET, SOCK_STREAM, 0);
-	if (listener < 0 ||
-		bind(listener, (struct sockaddr *) &address, len) < 0 ||
+	if (listener < 0 || bind(listener, (struct sockaddr *) &address, len) < 0 ||
 		listen(listener, 10) < 0 ||
 		getsockname(listener, (struct sockaddr *) &address, &len) < 0 ||
 		socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
@@ -280,8 +274,8 @@ proxy_start(const char *hosts)
 static int
 proxy(ProxyCommand command)
 {
-	char		byte = (char) command;
-	int			answer = 0;
+	char byte = (char) command;
+	int answer = 0;
 
 	if (write(proxy_fd, &byte, 1) != 1 ||
 		read(proxy_fd, &answer, sizeof(answer)) != sizeof(answer))
@@ -303,13 +297,13 @@ pause_ms(int ms)
 static ZkMessage *
 next_any(ZkClient *client, int timeout)
 {
-	int64_t		end = zklock_clock() + (int64_t) timeout * 1000000;
+	int64_t end = zklock_clock() + (int64_t) timeout * 1000000;
 
 	for (;;)
 	{
-		ZkMessage  *message = zklock_client_receive(client);
+		ZkMessage *message = zklock_client_receive(client);
 		struct pollfd fd = {zklock_client_fd(client), POLLIN, 0};
-		int64_t		left = (end - zklock_clock()) / 1000000;
+		int64_t left = (end - zklock_clock()) / 1000000;
 
 		if (message != NULL)
 			return message;
@@ -323,12 +317,12 @@ next_any(ZkClient *client, int timeout)
 static ZkMessage *
 next_message(ZkClient *client)
 {
-	int64_t		end = zklock_clock() + (int64_t) PATIENCE * 1000000;
+	int64_t end = zklock_clock() + (int64_t) PATIENCE * 1000000;
 
 	for (;;)
 	{
-		int			left = (int) ((end - zklock_clock()) / 1000000);
-		ZkMessage  *message = left > 0 ? next_any(client, left) : NULL;
+		int left = (int) ((end - zklock_clock()) / 1000000);
+		ZkMessage *message = left > 0 ? next_any(client, left) : NULL;
 
 		if (message == NULL)
 			return NULL;
@@ -344,14 +338,14 @@ next_message(ZkClient *client)
 static ZkMessage *
 expect(ZkClient *client, ZkMessageType type, const char *what)
 {
-	ZkMessage  *message = next_message(client);
+	ZkMessage *message = next_message(client);
 
 	if (message == NULL)
 		ok(false, "%s: no message of type %d", what, type);
 	else if (message->type != type)
 	{
-		ok(false, "%s: expected type %d, got %d with code %d", what, type,
-		   message->type, message->rc);
+		ok(false, "%s: expected type %d, got %d with code %d", what, type, message->type,
+		   message->rc);
 		zklock_client_free_message(message);
 		message = NULL;
 	}
@@ -362,8 +356,8 @@ expect(ZkClient *client, ZkMessageType type, const char *what)
 static bool
 expect_rc(ZkClient *client, ZkMessageType type, int rc, const char *what)
 {
-	ZkMessage  *message = expect(client, type, what);
-	bool		good;
+	ZkMessage *message = expect(client, type, what);
+	bool good;
 
 	if (message == NULL)
 		return false;
@@ -375,9 +369,9 @@ expect_rc(ZkClient *client, ZkMessageType type, int rc, const char *what)
 static ZkClient *
 open_client(const char *hosts, const ZkSessionId *resume, const char *what)
 {
-	char		error[200];
-	ZkClient   *client = zklock_client_open(hosts, SESSION_TIMEOUT, resume,
-											error, sizeof(error));
+	char error[200];
+	ZkClient *client =
+		zklock_client_open(hosts, SESSION_TIMEOUT, resume, error, sizeof(error));
 
 	if (client == NULL)
 	{
@@ -390,7 +384,7 @@ open_client(const char *hosts, const ZkSessionId *resume, const char *what)
 static ZkClient *
 connect_client(const char *hosts, const ZkSessionId *resume, const char *what)
 {
-	ZkClient   *client = open_client(hosts, resume, what);
+	ZkClient *client = open_client(hosts, resume, what);
 
 	if (!expect_rc(client, ZKLOCK_MSG_CONNECTED, 0, what))
 		bail_out("cannot connect");
@@ -400,14 +394,12 @@ connect_client(const char *hosts, const ZkSessionId *resume, const char *what)
 static ZkRequestTag
 tag(uint32_t kind)
 {
-	ZkRequestTag t = {
-		.kind = kind,
-		.entry = 0x80000000u + kind,
-		.generation = 0xfffffff0u + (kind & 15),
-		.slot = -(int32_t) kind,
-		.uuid = UINT64_C(0xfedcba9876543210) ^ kind,
-		.hash = UINT64_C(0x0123456789abcdef) + kind
-	};
+	ZkRequestTag t = {.kind = kind,
+					  .entry = 0x80000000u + kind,
+					  .generation = 0xfffffff0u + (kind & 15),
+					  .slot = -(int32_t) kind,
+					  .uuid = UINT64_C(0xfedcba9876543210) ^ kind,
+					  .hash = UINT64_C(0x0123456789abcdef) + kind};
 
 	return t;
 }
@@ -418,9 +410,8 @@ has_tag(const ZkMessage *message, uint32_t kind)
 	ZkRequestTag t = tag(kind);
 
 	return message->tag.kind == t.kind && message->tag.entry == t.entry &&
-		message->tag.generation == t.generation &&
-		message->tag.slot == t.slot && message->tag.uuid == t.uuid &&
-		message->tag.hash == t.hash;
+		message->tag.generation == t.generation && message->tag.slot == t.slot &&
+		message->tag.uuid == t.uuid && message->tag.hash == t.hash;
 }
 
 static bool
@@ -442,8 +433,8 @@ last_part(const char *path)
 static void
 close_quickly(ZkClient *client, int limit, const char *what)
 {
-	int64_t		start = zklock_clock();
-	int			ms;
+	int64_t start = zklock_clock();
+	int ms;
 
 	zklock_client_close(client);
 	ms = (int) ((zklock_clock() - start) / 1000000);
@@ -460,9 +451,9 @@ close_quickly(ZkClient *client, int limit, const char *what)
 static int
 tasks(int *tid)
 {
-	DIR		   *dir = opendir("/proc/self/task");
+	DIR *dir = opendir("/proc/self/task");
 	struct dirent *entry;
-	int			n = 0;
+	int n = 0;
 
 	while (dir != NULL && (entry = readdir(dir)) != NULL && n < MAX_TASKS)
 		if (atoi(entry->d_name) > 0)
@@ -481,18 +472,18 @@ thread_nothing(void *argument)
 static void
 test_signals(const char *hosts)
 {
-	int			before[MAX_TASKS];
-	int			after[MAX_TASKS];
-	int			nbefore;
-	pthread_t	thread;
-	int			nafter;
-	int			nblocked = 0;
-	int			nnew = 0;
-	sigset_t	mask;
-	sigset_t	restored;
-	sigset_t	all;
+	int before[MAX_TASKS];
+	int after[MAX_TASKS];
+	int nbefore;
+	pthread_t thread;
+	int nafter;
+	int nblocked = 0;
+	int nnew = 0;
+	sigset_t mask;
+	sigset_t restored;
+	sigset_t all;
 	unsigned long long want = 0;
-	ZkClient   *client;
+	ZkClient *client;
 
 	/* the thread sanitizer starts a thread of its own with the first one */
 	if (pthread_create(&thread, NULL, thread_nothing, NULL) == 0)
@@ -510,8 +501,7 @@ test_signals(const char *hosts)
 	pthread_sigmask(SIG_SETMASK, &mask, NULL);
 	client = connect_client(hosts, NULL, "open");
 	pthread_sigmask(SIG_SETMASK, NULL, &restored);
-	ok(sigismember(&restored, SIGUSR2) == 1 &&
-	   sigismember(&restored, SIGTERM) == 0,
+	ok(sigismember(&restored, SIGUSR2) == 1 && sigismember(&restored, SIGTERM) == 0,
 	   "the main thread's signal mask is as before");
 	sigemptyset(&mask);
 	pthread_sigmask(SIG_SETMASK, &mask, NULL);
@@ -519,10 +509,10 @@ test_signals(const char *hosts)
 	nafter = tasks(after);
 	for (int i = 0; i < nafter; i++)
 	{
-		bool		old = false;
-		char		path[64];
-		char		line[256];
-		FILE	   *file;
+		bool old = false;
+		char path[64];
+		char line[256];
+		FILE *file;
 
 		for (int j = 0; j < nbefore; j++)
 			old = old || before[j] == after[i];
@@ -547,21 +537,20 @@ test_signals(const char *hosts)
 static void
 test_session(const char *hosts)
 {
-	ZkClient   *client;
+	ZkClient *client;
 	ZkSessionId session;
 	ZkRequestTag t = tag(1);
-	ZkMessage  *message;
-	char		server[128];
-	int			timeout = 0;
-	bool		known;
-	int			rc;
+	ZkMessage *message;
+	char server[128];
+	int timeout = 0;
+	bool known;
+	int rc;
 
 	client = open_client(hosts, NULL, "session");
-	ok(!zklock_client_session(client, &session, &timeout),
-	   "no session before CONNECTED");
+	ok(!zklock_client_session(client, &session, &timeout), "no session before CONNECTED");
 	rc = zklock_client_sync(client, "/", &t);
-	ok(rc == ZKLOCK_ZCONNECTIONLOSS,
-	   "a request before CONNECTED is refused (%s)", zklock_client_strerror(rc));
+	ok(rc == ZKLOCK_ZCONNECTIONLOSS, "a request before CONNECTED is refused (%s)",
+	   zklock_client_strerror(rc));
 	expect_rc(client, ZKLOCK_MSG_CONNECTED, 0, "connected");
 	ok(zklock_client_connected(client), "and says so");
 	known = zklock_client_session(client, &session, &timeout);
@@ -570,14 +559,13 @@ test_session(const char *hosts)
 	zklock_client_server(client, server, sizeof(server));
 	ok(strchr(server, ':') != NULL, "server %s", server);
 
-	rc = zklock_client_create(client, "no slash", "", 0,
-							  ZKLOCK_CREATE_PERSISTENT, &t);
+	rc = zklock_client_create(client, "no slash", "", 0, ZKLOCK_CREATE_PERSISTENT, &t);
 	ok(rc < 0, "a bad path is refused (%s)", zklock_client_strerror(rc));
 	ok(zklock_client_sync(client, "/", &t) == ZKLOCK_ZOK, "sync");
 	message = expect(client, ZKLOCK_MSG_SYNCED, "and nothing before its reply");
 	if (message != NULL)
 		ok(message->rc == 0 && has_tag(message, 1) && message->sent_at > 0 &&
-		   message->received_at > message->sent_at,
+			   message->received_at > message->sent_at,
 		   "synced in %d us", (int) ((message->received_at - message->sent_at) / 1000));
 	zklock_client_free_message(message);
 	zklock_client_close(client);
@@ -591,17 +579,17 @@ test_requests(const char *proxied)
 	{
 		N = 100
 	};
-	ZkClient   *client = connect_client(proxied, NULL, "requests");
+	ZkClient *client = connect_client(proxied, NULL, "requests");
 	ZkSessionId session;
 	ZkRequestTag t;
-	ZkMessage  *created[N];
-	ZkMessage  *message;
-	char		dir[128];
-	char		path[256];
-	int			npackets = 0;
-	int			bad = 0;
-	int64_t		czxid = 0;
-	bool		good = true;
+	ZkMessage *created[N];
+	ZkMessage *message;
+	char dir[128];
+	char path[256];
+	int npackets = 0;
+	int bad = 0;
+	int64_t czxid = 0;
+	bool good = true;
 
 	zklock_client_session(client, &session, NULL);
 
@@ -617,8 +605,8 @@ test_requests(const char *proxied)
 	zklock_client_create(client, dir, "d\0ta", 4, ZKLOCK_CREATE_CONTAINER, &t);
 	message = expect(client, ZKLOCK_MSG_CREATED, "container");
 	ok(message != NULL && message->rc == 0 && has_tag(message, 2) &&
-	   strcmp(message->path, dir) == 0 && message->czxid > 0 &&
-	   message->ephemeral_owner != session.id,
+		   strcmp(message->path, dir) == 0 && message->czxid > 0 &&
+		   message->ephemeral_owner != session.id,
 	   "container: path, czxid %#llx, owner %#llx",
 	   message != NULL ? (unsigned long long) message->czxid : 0,
 	   message != NULL ? (unsigned long long) message->ephemeral_owner : 0);
@@ -633,8 +621,8 @@ test_requests(const char *proxied)
 	zklock_client_get(client, dir, false, &t);
 	message = expect(client, ZKLOCK_MSG_GOT, "get");
 	ok(message != NULL && message->rc == 0 && has_tag(message, 3) &&
-	   message->czxid == czxid && message->datalen == 4 &&
-	   memcmp(message->data, "d\0ta", 5) == 0,
+		   message->czxid == czxid && message->datalen == 4 &&
+		   memcmp(message->data, "d\0ta", 5) == 0,
 	   "get: data with a NUL in it, a NUL behind it, same czxid");
 	zklock_client_free_message(message);
 
@@ -642,8 +630,7 @@ test_requests(const char *proxied)
 	snprintf(path, sizeof(path), "%s/_c_x-lock-", dir);
 	proxy(PROXY_HOLD);
 	t = tag(4);
-	zklock_client_create(client, path, "{}", 2,
-						 ZKLOCK_CREATE_EPHEMERAL_SEQUENTIAL, &t);
+	zklock_client_create(client, path, "{}", 2, ZKLOCK_CREATE_EPHEMERAL_SEQUENTIAL, &t);
 	t = tag(5);
 	zklock_client_list(client, dir, &t);
 	for (int i = 0; i < 500 && npackets < 2; i++)
@@ -656,20 +643,18 @@ test_requests(const char *proxied)
 	created[0] = expect(client, ZKLOCK_MSG_CREATED, "pipelined create");
 	message = expect(client, ZKLOCK_MSG_LISTED, "pipelined listing");
 	ok(created[0] != NULL && created[0]->rc == 0 && has_tag(created[0], 4) &&
-	   strcmp(last_part(created[0]->path), "_c_x-lock-0000000000") == 0 &&
-	   created[0]->czxid > czxid && created[0]->ephemeral_owner == session.id,
+		   strcmp(last_part(created[0]->path), "_c_x-lock-0000000000") == 0 &&
+		   created[0]->czxid > czxid && created[0]->ephemeral_owner == session.id,
 	   "contender: sequence number, later czxid, owner");
 	ok(message != NULL && message->rc == 0 && has_tag(message, 5) &&
-	   message->nchildren == 1 &&
-	   listed(message, "_c_x-lock-0000000000"),
+		   message->nchildren == 1 && listed(message, "_c_x-lock-0000000000"),
 	   "the listing shows the contender created just before");
 	zklock_client_free_message(message);
 
 	for (int i = 1; i < N; i++)
 	{
 		t = tag(100 + (uint32_t) i);
-		zklock_client_create(client, path, "{}", 2,
-							 ZKLOCK_CREATE_EPHEMERAL_SEQUENTIAL, &t);
+		zklock_client_create(client, path, "{}", 2, ZKLOCK_CREATE_EPHEMERAL_SEQUENTIAL, &t);
 		zklock_client_list(client, dir, &t);
 	}
 	for (int i = 1; i < N; i++)
@@ -677,17 +662,17 @@ test_requests(const char *proxied)
 		created[i] = expect(client, ZKLOCK_MSG_CREATED, "one of many");
 		message = expect(client, ZKLOCK_MSG_LISTED, "its listing");
 		if (created[i] == NULL || created[i]->rc != 0 || message == NULL ||
-			created[i - 1] == NULL ||
-			!has_tag(created[i], 100 + (uint32_t) i) ||
-			!has_tag(message, 100 + (uint32_t) i) ||
-			message->nchildren != i + 1 ||
+			created[i - 1] == NULL || !has_tag(created[i], 100 + (uint32_t) i) ||
+			!has_tag(message, 100 + (uint32_t) i) || message->nchildren != i + 1 ||
 			!listed(message, last_part(created[i]->path)) ||
 			created[i]->czxid <= created[i - 1]->czxid)
 			bad++;
 		zklock_client_free_message(message);
 	}
-	ok(bad == 0, "%d creates and listings, each with its tag, in order, "
-	   "czxids rising", N - 1);
+	ok(bad == 0,
+	   "%d creates and listings, each with its tag, in order, "
+	   "czxids rising",
+	   N - 1);
 
 	/* a failed listing, and deletes */
 	t = tag(6);
@@ -707,15 +692,14 @@ test_requests(const char *proxied)
 		if (created[i] == NULL)
 			continue;
 		message = expect(client, ZKLOCK_MSG_DELETED, "delete");
-		good = good && message != NULL && message->rc == 0 &&
-			has_tag(message, (uint32_t) i);
+		good =
+			good && message != NULL && message->rc == 0 && has_tag(message, (uint32_t) i);
 		zklock_client_free_message(message);
 	}
 	ok(good, "deleted them all");
 	zklock_client_list(client, dir, &t);
 	message = expect(client, ZKLOCK_MSG_LISTED, "empty");
-	ok(message != NULL && message->rc == 0 && message->nchildren == 0,
-	   "empty listing");
+	ok(message != NULL && message->rc == 0 && message->nchildren == 0, "empty listing");
 	zklock_client_free_message(message);
 	t = tag(7);
 	zklock_client_delete(client, created[0] ? created[0]->path : dir, &t);
@@ -729,12 +713,12 @@ test_requests(const char *proxied)
 static void
 test_watches(const char *hosts)
 {
-	ZkClient   *a = connect_client(hosts, NULL, "watcher");
-	ZkClient   *b = connect_client(hosts, NULL, "other");
+	ZkClient *a = connect_client(hosts, NULL, "watcher");
+	ZkClient *b = connect_client(hosts, NULL, "other");
 	ZkRequestTag t = tag(1);
-	ZkMessage  *message;
-	char		path[128];
-	char		absent[128];
+	ZkMessage *message;
+	char path[128];
+	char absent[128];
 
 	snprintf(path, sizeof(path), "%s/watched", base);
 	snprintf(absent, sizeof(absent), "%s/absent", base);
@@ -782,13 +766,13 @@ test_watches(const char *hosts)
 static void
 test_loss(const char *proxied)
 {
-	ZkClient   *client = connect_client(proxied, NULL, "connection loss");
+	ZkClient *client = connect_client(proxied, NULL, "connection loss");
 	ZkRequestTag t;
-	ZkMessage  *message;
+	ZkMessage *message;
 	ZkSessionId before;
 	ZkSessionId after;
-	char		path[128];
-	char		line[64];
+	char path[128];
+	char line[64];
 
 	zklock_client_session(client, &before, NULL);
 
@@ -808,8 +792,8 @@ test_loss(const char *proxied)
 	for (uint32_t i = 1; i <= 3; i++)
 	{
 		message = expect(client, ZKLOCK_MSG_SYNCED, "lost reply");
-		ok(message != NULL && message->rc == ZKLOCK_ZCONNECTIONLOSS &&
-		   has_tag(message, i), "lost request %u is answered", i);
+		ok(message != NULL && message->rc == ZKLOCK_ZCONNECTIONLOSS && has_tag(message, i),
+		   "lost request %u is answered", i);
 		zklock_client_free_message(message);
 	}
 	expect_rc(client, ZKLOCK_MSG_CONNECTED, 0, "then connected");
@@ -820,8 +804,7 @@ test_loss(const char *proxied)
 	snprintf(path, sizeof(path), "%s/replylost-", base);
 	proxy(PROXY_MUTE);
 	t = tag(4);
-	zklock_client_create(client, path, "", 0,
-						 ZKLOCK_CREATE_EPHEMERAL_SEQUENTIAL, &t);
+	zklock_client_create(client, path, "", 0, ZKLOCK_CREATE_EPHEMERAL_SEQUENTIAL, &t);
 	pause_ms(300);
 	proxy(PROXY_CUT);
 	expect_rc(client, ZKLOCK_MSG_DISCONNECTED, 0, "cut after a create");
@@ -831,8 +814,7 @@ test_loss(const char *proxied)
 	zklock_client_list(client, base, &t);
 	expect_rc(client, ZKLOCK_MSG_SYNCED, 0, "sync");
 	message = expect(client, ZKLOCK_MSG_LISTED, "list");
-	ok(message != NULL && message->nchildren == 2,
-	   "sync and listing find the node");
+	ok(message != NULL && message->nchildren == 2, "sync and listing find the node");
 	zklock_client_free_message(message);
 
 	/*
@@ -846,19 +828,20 @@ test_loss(const char *proxied)
 		pause_ms(1);
 	snprintf(path, sizeof(path), "%s/straddler", base);
 	t = tag(5);
-	ok(zklock_client_create(client, path, "", 0, ZKLOCK_CREATE_EPHEMERAL,
-							&t) == ZKLOCK_ZOK, "request between two connections");
+	ok(zklock_client_create(client, path, "", 0, ZKLOCK_CREATE_EPHEMERAL, &t) == ZKLOCK_ZOK,
+	   "request between two connections");
 	pause_ms(200);
 	t = tag(6);
 	ok(zklock_client_sync(client, "/", &t) == ZKLOCK_ZOK, "and another");
 	expect_rc(client, ZKLOCK_MSG_DISCONNECTED, 0, "disconnected");
 	message = expect(client, ZKLOCK_MSG_CREATED, "straddler");
-	ok(message != NULL && message->rc == ZKLOCK_ZCONNECTIONLOSS &&
-	   has_tag(message, 5) && message->path == NULL, "first is answered as lost");
+	ok(message != NULL && message->rc == ZKLOCK_ZCONNECTIONLOSS && has_tag(message, 5) &&
+		   message->path == NULL,
+	   "first is answered as lost");
 	zklock_client_free_message(message);
 	message = expect(client, ZKLOCK_MSG_SYNCED, "straddler 2");
-	ok(message != NULL && message->rc == ZKLOCK_ZCONNECTIONLOSS &&
-	   has_tag(message, 6), "so is the second");
+	ok(message != NULL && message->rc == ZKLOCK_ZCONNECTIONLOSS && has_tag(message, 6),
+	   "so is the second");
 	zklock_client_free_message(message);
 	expect_rc(client, ZKLOCK_MSG_CONNECTED, 0, "then connected");
 	t = tag(7);
@@ -881,11 +864,11 @@ test_loss(const char *proxied)
 static int
 leave_session(const char *hosts, const char *dir)
 {
-	ZkClient   *client = open_client(hosts, NULL, "leave");
-	ZkMessage  *message = next_message(client);
+	ZkClient *client = open_client(hosts, NULL, "leave");
+	ZkMessage *message = next_message(client);
 	ZkSessionId session;
 	ZkRequestTag t = tag(1);
-	char		path[256];
+	char path[256];
 
 	snprintf(path, sizeof(path), "%s/left", dir);
 	if (message == NULL || message->type != ZKLOCK_MSG_CONNECTED)
@@ -910,15 +893,15 @@ test_resume(const char *hosts, const char *program)
 {
 	ZkSessionId left;
 	ZkSessionId now;
-	ZkClient   *client;
-	ZkMessage  *message;
+	ZkClient *client;
+	ZkMessage *message;
 	ZkRequestTag t = tag(1);
 	unsigned long long id = 0;
-	char		password[64] = "";
-	char		command[1024];
-	char		path[256];
-	FILE	   *child;
-	int			n;
+	char password[64] = "";
+	char command[1024];
+	char path[256];
+	FILE *child;
+	int n;
 
 	snprintf(command, sizeof(command), "'%s' leave '%s' '%s'", program, hosts, base);
 	child = popen(command, "r");
@@ -965,18 +948,18 @@ test_resume(const char *hosts, const char *program)
 static void
 test_unreachable(void)
 {
-	char		error[300] = "";
-	char		server[128];
-	ZkClient   *client;
-	ZkMessage  *message;
-	bool		found = false;
-	int			nlogs = 0;
-	int			nnotes = 0;
-	int			port;
-	char		hosts[64];
+	char error[300] = "";
+	char server[128];
+	ZkClient *client;
+	ZkMessage *message;
+	bool found = false;
+	int nlogs = 0;
+	int nnotes = 0;
+	int port;
+	char hosts[64];
 	struct sockaddr_in address = {.sin_family = AF_INET};
-	socklen_t	len = sizeof(address);
-	int			sock = socket(AF_INET, SOCK_STREAM, 0);
+	socklen_t len = sizeof(address);
+	int sock = socket(AF_INET, SOCK_STREAM, 0);
 
 	/* a port that is bound and not listening refuses */
 	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -1007,8 +990,7 @@ test_unreachable(void)
 	pause_ms(4000);
 	while ((message = next_any(client, 0)) != NULL)
 	{
-		if (message->type == ZKLOCK_MSG_LOG &&
-			strstr(message->data, "were dropped") != NULL)
+		if (message->type == ZKLOCK_MSG_LOG && strstr(message->data, "were dropped") != NULL)
 		{
 			printf("# after %d lines: %s\n", nlogs, message->data);
 			nnotes++;
@@ -1018,14 +1000,14 @@ test_unreachable(void)
 		nlogs++;
 		zklock_client_free_message(message);
 	}
-	ok(nnotes == 1 && nlogs >= 256 && nlogs < 300,
-	   "the log waits in %d lines and a note", nlogs);
+	ok(nnotes == 1 && nlogs >= 256 && nlogs < 300, "the log waits in %d lines and a note",
+	   nlogs);
 	zklock_client_close(client);
 	close(sock);
 
 	errno = 0;
-	client = zklock_client_open("nosuchhost.invalid:2181", 1000, NULL,
-								error, sizeof(error));
+	client =
+		zklock_client_open("nosuchhost.invalid:2181", 1000, NULL, error, sizeof(error));
 	ok(client == NULL && errno != 0 && error[0] != '\0',
 	   "a name that does not resolve: \"%s\" (%s)", error, strerror(errno));
 	client = zklock_client_open("", 1000, NULL, error, sizeof(error));
@@ -1038,11 +1020,11 @@ test_unreachable(void)
 static void
 clean_up(const char *hosts)
 {
-	ZkClient   *client = connect_client(hosts, NULL, "clean up");
+	ZkClient *client = connect_client(hosts, NULL, "clean up");
 	ZkRequestTag t = tag(1);
-	ZkMessage  *message;
-	char		path[256];
-	int			n = 0;
+	ZkMessage *message;
+	char path[256];
+	int n = 0;
 
 	/* ephemeral nodes too: the session closed while cut off lives on a while */
 	zklock_client_list(client, base, &t);
@@ -1064,7 +1046,7 @@ int
 main(int argc, char **argv)
 {
 	const char *hosts = getenv("ZK_HOSTS");
-	char		proxied[300];
+	char proxied[300];
 	const char *chroot;
 
 	signal(SIGPIPE, SIG_IGN);

@@ -17,6 +17,7 @@ use warnings;
 
 use Carp;
 use File::Temp ();
+use IO::Select;
 use IO::Socket::INET;
 use List::Util qw(first);
 use POSIX ();
@@ -166,7 +167,7 @@ sub _spawn
 	my ($self, $i) = @_;
 	my $dir = "$self->{dir}/$i";
 	my @java = (
-		qw(java -Xmx128m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto),
+		qw(java -Xmx128m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData -Xshare:auto),
 		# Nobody needs these data after a power failure, nor 64 MB of log at once.
 		qw(-Dzookeeper.forceSync=no -Dzookeeper.preAllocSize=1024),
 		'-Dznode.container.checkIntervalMs=' . ($self->{container_check_ms} // 60000),
@@ -262,16 +263,21 @@ sub _signal
 # What they say
 #
 
-# A four-letter command's answer; empty if the server does not answer.
+# A four-letter command's answer; empty if the server does not answer.  One that
+# is just starting may accept a connection and forget it.
 sub four
 {
 	my ($self, $command, $i) = @_;
-	my $socket = IO::Socket::INET->new(PeerAddr => $self->host($i), Timeout => 5) or return '';
+	my $socket = IO::Socket::INET->new(PeerAddr => $self->host($i), Timeout => 1) or return '';
 	local $SIG{PIPE} = 'IGNORE';
-	print $socket $command;
-	$socket->flush;
-	local $/;
-	return readline($socket) // '';
+	syswrite $socket, $command;
+	my $answer = '';
+	my $select = IO::Select->new($socket);
+	while ($select->can_read(1))
+	{
+		sysread($socket, $answer, 65536, length $answer) or return $answer;
+	}
+	return '';
 }
 
 # "standalone", "leader", "follower", or undef.

@@ -1,0 +1,394 @@
+# ZkLock - PostgreSQL servers with zklock, sessions on them, and what to expect.
+#
+#   use ZkLock;
+#   my $zk = ZooKeeper->new->start;
+#   my $node = ZkLock::server('a', $zk, conf => "zklock.connect_timeout = '2s'");
+#   my $holder = ZkLock::session($node);
+#   $holder->query("BEGIN; SELECT zk_lock('job')");
+#   my $waiter = ZkLock::session($node)->send("SELECT zk_lock('job')");
+#   $waiter->wait_level(1);                  # behind the holder, in this server
+#   is($waiter->cancel->failure, '57014: canceling statement due to user request');
+#   $holder->query('COMMIT');
+#   ZkLock::ok_clean($zk, [$node], 'job');
+#
+# Functions (none is exported):
+#
+#   server(NAME, ZK, OPTIONS)   a PostgreSQL::Test::Cluster, started, with the
+#           extension in database postgres.  ZK: a ZooKeeper, a Proxy, or a
+#           connect string.  Options: conf (lines of postgresql.conf), init
+#           (a hash for Cluster's init), start => 0 (do not), extension => 0
+#   configure(NODE, ZK, CONF)   the same lines for a node made otherwise
+#   session(NODE, OPTIONS)      see below
+#   ask(NODE, SQL)              one answer, by a session that each node keeps for
+#           this (it comes back by itself after a restart)
+#   hang_up(NODE)               end that session (smart shutdown waits for it)
+#   wait_connected(NODE...)     until the worker has a ZooKeeper session
+#   wait_until(CODE, WHAT)      until CODE is true; dies naming WHAT
+#   wait_waiting(NODE, LEVEL, N)  until so many backends wait at level 1 (behind
+#           a backend of this server) or 2 (for ZooKeeper)
+#   directory(NAME)             of a lock, in ZooKeeper
+#   queue(ZK, NAME)             names of its contenders, in order
+#   wait_queue(ZK, NAME, N)     until there are so many; returns them
+#   ok_clean(ZK, [NODE...], NAME, [WHAT])  a test: nobody is left anywhere, no
+#           contender, no row in zk_locks, no level-1 lock
+#
+# A session is one psql.  One statement (or a few, separated by ;) at a time:
+#
+#   session(NODE, dbname => 'postgres', user => ..., host => ..., port => ...,
+#           env => { PGOPTIONS => ... }, options => 'replication=database')
+#   query(SQL)       its answer, unaligned, tuples only; dies if it fails
+#   fails(SQL)       'SQLSTATE: message' of its first error; '' if there was none
+#   notices          'WARNING SQLSTATE: message' and the like, details and hints
+#           included, of the last answer
+#   send(SQL)        do not wait; later
+#     result         ... as of query
+#     failure        ... as of fails
+#     busy           ... true until the answer is there
+#   pid              of the backend
+#   wait_level(N)    until it waits at level 1 or 2
+#   cancel, terminate   by pg_cancel_backend, pg_terminate_backend
+#   kill_client      SIGKILL for psql: the client is gone
+#   quit             end it and wait until the backend has gone
+# Methods without an answer return the session.  A connection that ends gives
+# its FATAL error, or 'lost: ...'.
+package ZkLock;
+
+use strict;
+use warnings;
+
+use Carp;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils ();
+use Test::More;
+use Time::HiRes qw(sleep time);
+use ZooKeeper;
+
+our $timeout = $ENV{PG_TEST_TIMEOUT_DEFAULT} || 60;
+
+# The class, in the lock tag's fourth field, of level-1 locks.
+our $level1 = "locktype = 'advisory' AND objsubid = 31339";
+
+#
+# Servers
+#
+
+sub configure
+{
+	my ($node, $zk, $conf) = @_;
+	my $hosts = !ref $zk ? $zk : $zk->can('hosts') ? $zk->hosts : $zk->host;
+	$node->append_conf('postgresql.conf', join "\n",
+		"shared_preload_libraries = 'zklock'",
+		"zklock.hosts = '$hosts'",
+		"zklock.session_timeout = '4s'",
+		"log_min_messages = log",
+		$conf // '');
+	return $node;
+}
+
+sub server
+{
+	my ($name, $zk, %option) = @_;
+	my $node = PostgreSQL::Test::Cluster->new($name);
+	$node->init(%{ $option{init} // {} });
+	configure($node, $zk, $option{conf});
+	return $node unless $option{start} // 1;
+	$node->start;
+	ask($node, 'CREATE EXTENSION zklock') if $option{extension} // 1;
+	return $node;
+}
+
+sub session { return ZkLock::Session->new(@_); }
+
+my %observer;
+
+sub ask
+{
+	my ($node, $sql) = @_;
+	my $name = $node->name;
+	$observer{$name} = session($node) unless $observer{$name} && $observer{$name}->alive;
+	return $observer{$name}->query($sql);
+}
+
+sub hang_up { my $node = shift; my $s = delete $observer{ $node->name }; $s->quit if $s; }
+
+#
+# Waiting for things to come true
+#
+
+sub wait_until
+{
+	my ($code, $what) = @_;
+	my $deadline = time + $timeout;
+	for (;;)
+	{
+		my $answer = $code->();
+		return $answer if $answer;
+		croak "waited in vain until $what" if time > $deadline;
+		sleep 0.01;
+	}
+}
+
+sub wait_connected
+{
+	for my $node (@_)
+	{
+		wait_until(sub { ask($node, 'SELECT state FROM zk_session') eq 'connected' },
+			$node->name . ' is connected to ZooKeeper');
+	}
+}
+
+sub _waiting_sql
+{
+	my $type = $_[0] == 1 ? 'Lock' : 'Extension';
+	return "FROM zk_locks l JOIN pg_stat_activity a USING (pid) "
+	  . "WHERE NOT l.granted AND a.wait_event_type = '$type'";
+}
+
+sub wait_waiting
+{
+	my ($node, $level, $n) = @_;
+	my $sql = 'SELECT count(*) ' . _waiting_sql($level);
+	wait_until(sub { ask($node, $sql) == $n }, "$n backends of " . $node->name . " wait at level $level");
+}
+
+#
+# ZooKeeper's side
+#
+
+sub directory
+{
+	my $name = shift;
+	utf8::decode($name) unless utf8::is_utf8($name);
+	my $escape = $name =~ /^\.\.?$/ ? qr/./ : qr{[/%\x00-\x1f\x7f-\x9f\x{fff0}-\x{10ffff}]};
+	$name =~ s{($escape)}{my $c = $1; utf8::encode($c); join '', map { sprintf '%%%02X', $_ } unpack 'C*', $c}ge;
+	utf8::encode($name);
+	return "/zklock/locks/$name";
+}
+
+sub _sorted { return sort { substr($a, -10) <=> substr($b, -10) } @_; }
+
+sub queue { my ($zk, $name) = @_; return _sorted($zk->children(directory($name))); }
+
+sub wait_queue { my ($zk, $name, $n) = @_; return _sorted($zk->wait_children(directory($name), $n)); }
+
+sub ok_clean
+{
+	my ($zk, $nodes, $name, $what) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $left;
+	# Contenders are deleted after the backend has gone on.
+	my $deadline = time + 10;
+	for (;;)
+	{
+		$left = join ' ', queue($zk, $name);
+		for my $node (@$nodes)
+		{
+			$left .= ask($node, "SELECT concat_ws(' ', ' zk_locks', pid, mode, scope, granted) FROM zk_locks");
+			$left .= ask($node, "SELECT concat_ws(' ', ' pg_locks', pid, mode, granted) FROM pg_locks WHERE $level1");
+		}
+		last if $left eq '' || time > $deadline;
+		sleep 0.01;
+	}
+	return is($left, '', ($what // $name) . ': nothing is left');
+}
+
+#
+# Sessions
+#
+package ZkLock::Session;
+
+use strict;
+use warnings;
+
+use Carp;
+use IO::Select;
+use IPC::Open2;
+use Time::HiRes qw(sleep time);
+
+sub new
+{
+	my ($class, $node, %option) = @_;
+	my $self = bless { node => $node, buffer => '', sent => 0, notices => '' }, $class;
+	my $conninfo = sprintf "host='%s' port=%s dbname='%s' %s",
+	  $option{host} // $node->host, $option{port} // $node->port, $option{dbname} // 'postgres', $option{options} // '';
+	$conninfo .= " user=$option{user}" if $option{user};
+	local %ENV = (%ENV, PGAPPNAME => 'zklock test', PGCLIENTENCODING => 'UTF8', %{ $option{env} // {} });
+	# psql speaks on one pipe, in the order of events
+	$self->{psql} = open2($self->{out}, $self->{in}, 'sh', '-c',
+		'exec psql -XAtq -v VERBOSITY=verbose -v SHOW_CONTEXT=never -d "$0" 2>&1', $conninfo);
+	return $self;
+}
+
+sub send
+{
+	my ($self, $sql) = @_;
+	croak 'the session is busy' if $self->busy;
+	unless (defined $self->{pid})
+	{
+		# now: later it may be waiting
+		$self->_transmit('SELECT pg_backend_pid()')->_wait;
+		$self->{pid} = $self->{error} eq '' ? $self->{answer} : 0;
+	}
+	return $self->_transmit($sql);
+}
+
+sub _transmit
+{
+	my ($self, $sql) = @_;
+	local $SIG{PIPE} = 'IGNORE';
+	my $in = $self->{in};
+	$self->{sent}++;
+	$self->{answered} = 0;
+	my $bytes = "$sql\n;\n\\echo <end $self->{sent}>\n";
+	utf8::encode($bytes) if utf8::is_utf8($bytes);
+	print $in $bytes;
+	$in->flush;
+	return $self;
+}
+
+# Read what there is, waiting so many seconds for it.
+sub _read
+{
+	my ($self, $seconds) = @_;
+	return 1 if $self->{answered};
+	if (!$self->{lost} && IO::Select->new($self->{out})->can_read($seconds))
+	{
+		sysread($self->{out}, $self->{buffer}, 65536, length $self->{buffer}) or $self->{lost} = 1;
+	}
+	return 0 unless $self->{buffer} =~ /^<end $self->{sent}>\n/m || $self->{lost};
+	$self->{answered} = 1;
+	my $text = $self->{buffer};
+	$self->{buffer} = '';
+	my $complete = $text =~ s/^<end $self->{sent}>\n//m;
+
+	# messages begin a line and may go on with a few kinds of others
+	my @answer;
+	my @notices;
+	my ($error, $in_message) = ('', 0);
+	for my $line (split /\n/, $text)
+	{
+		if ($line =~ /^(?:psql: error: .*)?(ERROR|FATAL|PANIC):  (?:(\w{5}): )?(.*)/)
+		{
+			$error ||= ($2 // 'lost') . ": $3";
+			push @notices, $line;
+		}
+		elsif ($line =~ /^(WARNING|NOTICE|INFO|LOG|DEBUG):  (\w{5}: .*)/) { push @notices, "$1 $2"; }
+		elsif ($line =~ /^(DETAIL|HINT|CONTEXT|QUERY):  /) { push @notices, $line; }
+		elsif ($line =~ /^(LOCATION:  |LINE \d+: |\s+\^$)/) { }
+		else { push @answer, $line; }
+	}
+	$error ||= "lost: $text" unless $complete;
+	@$self{qw(answer error notices)} = (join("\n", @answer), $error, join("\n", @notices));
+	return 1;
+}
+
+sub busy
+{
+	my $self = shift;
+	return 0 if !$self->{sent} || $self->{answered};
+	return !$self->_read(0);
+}
+
+sub _wait
+{
+	my $self = shift;
+	my $deadline = time + $ZkLock::timeout;
+	until ($self->_read(1))
+	{
+		croak "no answer: $self->{buffer}" if time > $deadline;
+	}
+}
+
+sub result
+{
+	my $self = shift;
+	$self->_wait;
+	croak "query failed: $self->{error}\n$self->{notices}" if $self->{error} ne '';
+	return $self->{answer};
+}
+
+sub failure
+{
+	my $self = shift;
+	$self->_wait;
+	return $self->{error};
+}
+
+sub notices { my $self = shift; return $self->{notices}; }
+
+sub query { my ($self, $sql) = @_; return $self->send($sql)->result; }
+
+sub fails { my ($self, $sql) = @_; return $self->send($sql)->failure; }
+
+# Does the connection still work?
+sub alive
+{
+	my $self = shift;
+	return !$self->{lost} && !$self->{quit} && eval { $self->fails('SELECT 1') eq '' };
+}
+
+sub pid
+{
+	my $self = shift;
+	$self->query('SELECT 1') unless defined $self->{pid};
+	return $self->{pid};
+}
+
+sub wait_level
+{
+	my ($self, $level) = @_;
+	my $sql = 'SELECT count(*) ' . ZkLock::_waiting_sql($level) . ' AND a.pid = ' . $self->pid;
+	ZkLock::wait_until(
+		sub {
+			croak "the session does not wait: $self->{error} $self->{answer}" unless $self->busy;
+			ZkLock::ask($self->{node}, $sql) > 0;
+		},
+		"the session waits at level $level");
+	return $self;
+}
+
+sub cancel { my $self = shift; ZkLock::ask($self->{node}, 'SELECT pg_cancel_backend(' . $self->pid . ')'); return $self; }
+
+sub terminate { my $self = shift; ZkLock::ask($self->{node}, 'SELECT pg_terminate_backend(' . $self->pid . ')'); return $self; }
+
+sub kill_client
+{
+	my $self = shift;
+	kill 'KILL', $self->{psql};
+	$self->_reap;
+	return $self;
+}
+
+sub _reap
+{
+	my $self = shift;
+	local $?;
+	$self->{quit} = 1;
+	close $self->{in};
+	waitpid delete $self->{psql}, 0 if $self->{psql};
+}
+
+sub quit
+{
+	my $self = shift;
+	return if $self->{quit};
+	my $pid = $self->{pid};
+	$self->_reap;
+	return unless $pid && !$self->{lost};
+	my $observer = $observer{ $self->{node}->name };
+	return if $observer && $observer == $self;
+	ZkLock::wait_until(sub { ZkLock::ask($self->{node}, "SELECT count(*) FROM pg_stat_activity WHERE pid = $pid") == 0 },
+		"backend $pid has gone");
+	return;
+}
+
+sub DESTROY
+{
+	my $self = shift;
+	return unless $self->{psql};
+	local ($?, $@, $!);
+	kill 'KILL', $self->{psql};
+	waitpid $self->{psql}, 0;
+}
+
+1;
