@@ -39,6 +39,13 @@
 /* list_needed: no listing before the next connection or TICK. */
 #define LIST_LATER UINT64_MAX
 
+/*
+ * list_needed of an UNSETTLED contender that no listing shows and nobody needs:
+ * it stays known until the next TICK.  Only a deposed leader can have hidden it,
+ * and then that connection ends without a write and the next one lists again.
+ */
+#define LIST_NOT_FOUND (UINT64_MAX - 1)
+
 /* Room that orphans must leave in an action list. */
 #define ACTION_RESERVE 32
 
@@ -277,6 +284,8 @@ on_tick(ZkLockQueue *queue)
 			c->delete_sent = c->delete_refused = false;
 		if (c->list_needed == LIST_LATER)
 			c->list_needed = 0;
+		else if (c->list_needed == LIST_NOT_FOUND)
+			set_free(c);
 	}
 }
 
@@ -410,13 +419,47 @@ find_place(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 	}
 }
 
+/*
+ * A free slot for an orphan, if the modes that have no contender now leave one;
+ * else it is deleted without waiting for the reply, and the next listing shows
+ * whether that was done.
+ */
+static void
+take_orphan(ZkLockQueue *queue, const ZkLockChild *child, ZkLockActions *actions)
+{
+	ZkContender *vacant = NULL;
+	int spare = -ZKLOCK_NMODES;
+
+	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
+	{
+		ZkContender *c = &queue->contender[i];
+
+		if (c->state == ZKLOCK_FREE)
+			vacant = c;
+		if (c->state == ZKLOCK_FREE || is_active(c))
+			spare++;
+	}
+	if (vacant != NULL && spare > 0)
+	{
+		vacant->state = ZKLOCK_DELETING;
+		vacant->mode = (uint8_t) child->mode;
+		vacant->uuid = child->uuid_lo;
+		vacant->sequence = child->sequence;
+	}
+	else if (actions->n < ZKLOCK_MAX_ACTIONS - ACTION_RESERVE)
+		add_action(actions, ZKLOCK_ACT_DELETE_ORPHAN, queue, NULL)->name = child->name;
+}
+
 static void
 on_listed(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 {
+	bool synced;
+
 	if (event->list > queue->list_answered)
 		queue->list_answered = event->list;
 	if (event->rc == ZKLOCK_RC_LOST)
 		return; /* decide() asks again */
+	synced = queue->list_synced != 0;
 	if (event->list >= queue->list_synced)
 		queue->list_synced = 0;
 
@@ -454,13 +497,36 @@ on_listed(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 				c->sequence = own->sequence;
 				set_queued(c);
 			}
-			else if (queue->needed[c->mode])
-				set_creating(queue, c, (ZkLockMode) c->mode, event);
 			else
-				set_free(c);
+				c->list_needed = LIST_NOT_FOUND;
 		}
 		else if (own == NULL)
+		{
+			ZkContender gone = *c;
+
 			vanished(queue, c, actions);
+			if (synced)
+			{
+				/* a new worker has only the server's word for it */
+				*c = gone;
+				c->state = ZKLOCK_UNSETTLED;
+				c->list_needed = LIST_NOT_FOUND;
+			}
+		}
+	}
+
+	/*
+	 * What has our session's mark and no contender here is an orphan: a create
+	 * whose reply was lost and which a deposed leader hid from the listing that
+	 * settled it.  It is taken up as a contender to be deleted.
+	 */
+	for (int i = 0; i < event->nchildren; i++)
+	{
+		const ZkLockChild *child = &event->children[i];
+
+		if (child->uuid_hi == event->session &&
+			find_contender(queue, child->uuid_lo) == NULL)
+			take_orphan(queue, child, actions);
 	}
 
 	/*
@@ -480,21 +546,6 @@ on_listed(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 			c->list_needed = 0;
 		else
 			find_place(queue, c, event, actions);
-	}
-
-	/*
-	 * What has our session's mark and no contender here is an orphan: a
-	 * create whose reply was lost and which a deposed leader hid from the
-	 * listing that settled it.
-	 */
-	for (int i = 0; i < event->nchildren; i++)
-	{
-		const ZkLockChild *child = &event->children[i];
-
-		if (child->uuid_hi == event->session &&
-			find_contender(queue, child->uuid_lo) == NULL &&
-			actions->n < ZKLOCK_MAX_ACTIONS - ACTION_RESERVE)
-			add_action(actions, ZKLOCK_ACT_DELETE_ORPHAN, queue, NULL)->name = child->name;
 	}
 }
 
@@ -645,6 +696,8 @@ decide(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 			else if (c->state == ZKLOCK_CREATING && !c->create_sent)
 				set_free(c);
 		}
+		else if (c->list_needed == LIST_NOT_FOUND)
+			set_creating(queue, c, (ZkLockMode) c->mode, event);
 	}
 
 	/* What is needed and not there is created. */

@@ -101,7 +101,10 @@ typedef enum ZkLockEventType
 	ZKLOCK_EV_SESSION_LOST, /* expired or closed: all contenders are gone;
 							 * not connected until the next CONNECTED */
 	ZKLOCK_EV_RESUMED,		/* new worker, same session, connected */
-	ZKLOCK_EV_TICK,			/* now and then: retry refused deletes */
+	ZKLOCK_EV_TICK,			/* now and then, while connected: retry what was
+							 * refused, forget what was not found.  Best sent
+							 * when a write has been acknowledged: a deposed
+							 * leader acknowledges none */
 	/* replies; slot and uuid as in the action, rc */
 	ZKLOCK_EV_MADE_DIR,
 	ZKLOCK_EV_CREATED,	   /* sequence, token */
@@ -179,7 +182,7 @@ typedef struct ZkLockAction
 	ZkLockFailure failure;
 } ZkLockAction;
 
-/* Orphans found beyond the room here wait for the next listing. */
+/* Orphans found beyond the room here and in the slots wait for the next listing. */
 #define ZKLOCK_MAX_ACTIONS 48
 
 typedef struct ZkLockActions

@@ -53,6 +53,7 @@ static int64 retry_at = 0; /* ns; 0: at once */
 static char locks_path[512];
 static Attempt attempts[MAX_ATTEMPTS];
 static int nattempts = 0;
+static char open_error[256]; /* of the latest zklock_session_open, if it failed */
 
 int
 zklock_session_fd(void)
@@ -185,8 +186,11 @@ zklock_session_open(void)
 	if (client == NULL)
 	{
 		release_descriptors();
-		zklock_session_error("could not use ZooKeeper connect string \"%s\": %s", hosts,
-							 error);
+		/* once, not at each retry */
+		if (strcmp(error, open_error) != 0)
+			zklock_session_error("could not use ZooKeeper connect string \"%s\": %s",
+								 hosts, error);
+		strlcpy(open_error, error, sizeof(open_error));
 		s = zklock_session_lock(LW_EXCLUSIVE);
 		strlcpy(s->attempts, error, sizeof(s->attempts));
 		zklock_session_unlock();
