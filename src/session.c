@@ -156,6 +156,8 @@ zklock_session_open(void)
 
 	s = zklock_session_lock(LW_EXCLUSIVE);
 	id = s->id;
+	/* resuming is no occasion to change the timeout */
+	timeout = s->timeout_ms > 0 ? s->timeout_ms : zklock_session_timeout;
 	strlcpy(s->hosts, zklock_hosts, sizeof(s->hosts));
 	strlcpy(hosts, s->hosts, sizeof(hosts));
 	s->attempts[0] = '\0';
@@ -175,7 +177,6 @@ zklock_session_open(void)
 	 */
 	closing_stale = id.id == 0 && zklock_session_file_read(&id);
 	resuming = id.id != 0;
-	timeout = zklock_session_timeout;
 
 	set_state(ZKLOCK_SESSION_CONNECTING);
 	opened++;
@@ -279,7 +280,7 @@ on_connected(void)
 	}
 	else if (resuming)
 	{
-		how = "resumed";
+		how = "session resumed: connected";
 		event = ZKLOCK_EV_RESUMED;
 	}
 	s->timeout_ms = timeout;

@@ -12,7 +12,7 @@
 int
 table_want(const Table *table, ZkLockMode mode)
 {
-	int			n = 0;
+	int n = 0;
 
 	for (int i = 0; i < NBACKENDS; i++)
 	{
@@ -28,7 +28,7 @@ table_want(const Table *table, ZkLockMode mode)
 int
 table_held(const Table *table, ZkLockMode mode)
 {
-	int			n = 0;
+	int n = 0;
 
 	for (int i = 0; i < NBACKENDS; i++)
 	{
@@ -73,7 +73,7 @@ admitted(const Table *table, int backend, ZkLockMode mode)
 bool
 table_start(Table *table, int backend, ZkLockMode mode)
 {
-	Backend    *b = &table->backend[backend];
+	Backend *b = &table->backend[backend];
 
 	if (b->state != BACKEND_IDLE || !admitted(table, backend, mode))
 		return false;
@@ -92,7 +92,7 @@ table_start(Table *table, int backend, ZkLockMode mode)
 bool
 table_upgrade(Table *table, int backend)
 {
-	Backend    *b = &table->backend[backend];
+	Backend *b = &table->backend[backend];
 
 	if (b->state != BACKEND_HOLDS || b->mode != ZKLOCK_SHARED || b->must_release ||
 		!admitted(table, backend, ZKLOCK_EXCLUSIVE))
@@ -108,7 +108,7 @@ table_upgrade(Table *table, int backend)
 bool
 table_take(Table *table, int backend)
 {
-	Backend    *b = &table->backend[backend];
+	Backend *b = &table->backend[backend];
 
 	if (b->state == BACKEND_WANTS && table->usable[b->mode])
 		b->state = BACKEND_HOLDS;
@@ -137,7 +137,7 @@ settle(Table *table, ZkLockMode mode, bool released)
 bool
 table_withdraw(Table *table, int backend)
 {
-	Backend    *b = &table->backend[backend];
+	Backend *b = &table->backend[backend];
 
 	if (b->state == BACKEND_WANTS)
 	{
@@ -158,7 +158,7 @@ table_withdraw(Table *table, int backend)
 bool
 table_release(Table *table, int backend, bool all)
 {
-	Backend    *b = &table->backend[backend];
+	Backend *b = &table->backend[backend];
 
 	if (b->state == BACKEND_HOLDS)
 	{
@@ -210,7 +210,7 @@ table_revoked(Table *table, ZkLockMode mode)
 {
 	for (int i = 0; i < NBACKENDS; i++)
 	{
-		Backend    *b = &table->backend[i];
+		Backend *b = &table->backend[i];
 
 		if (b->state == BACKEND_HOLDS && b->mode == mode)
 			b->state = BACKEND_IDLE;
@@ -234,7 +234,7 @@ table_failed(Table *table, ZkLockMode mode, ZkLockFailure failure)
 {
 	for (int i = 0; i < NBACKENDS; i++)
 	{
-		Backend    *b = &table->backend[i];
+		Backend *b = &table->backend[i];
 
 		if (b->state == BACKEND_WANTS && b->mode == mode)
 			b->state = BACKEND_IDLE;

@@ -19,30 +19,30 @@
 typedef enum BackendState
 {
 	BACKEND_IDLE,
-	BACKEND_WANTS,				/* "mode" */
-	BACKEND_HOLDS,				/* "mode" */
-	BACKEND_UPGRADES,			/* holds shared, wants exclusive */
+	BACKEND_WANTS,	  /* "mode" */
+	BACKEND_HOLDS,	  /* "mode" */
+	BACKEND_UPGRADES, /* holds shared, wants exclusive */
 	BACKEND_HOLDS_BOTH
 } BackendState;
 
 typedef struct Backend
 {
 	BackendState state;
-	ZkLockMode	mode;
-	bool		must_release;	/* its upgrade met a deadlock */
+	ZkLockMode mode;
+	bool must_release; /* its upgrade met a deadlock */
 } Backend;
 
 typedef struct Table
 {
-	Backend		backend[NBACKENDS];
-	bool		usable[ZKLOCK_NMODES];	/* holds may be taken on the grant */
-	int64_t		token[ZKLOCK_NMODES];	/* of the newest grant */
-	int			node[ZKLOCK_NMODES];	/* ... and its node in the model */
-	bool		dirty;			/* the worker has not looked yet */
+	Backend backend[NBACKENDS];
+	bool usable[ZKLOCK_NMODES];	  /* holds may be taken on the grant */
+	int64_t token[ZKLOCK_NMODES]; /* of the newest grant */
+	int node[ZKLOCK_NMODES];	  /* ... and its node in the model */
+	bool dirty;					  /* the worker has not looked yet */
 } Table;
 
-extern int	table_want(const Table *table, ZkLockMode mode);
-extern int	table_held(const Table *table, ZkLockMode mode);
+extern int table_want(const Table *table, ZkLockMode mode);
+extern int table_held(const Table *table, ZkLockMode mode);
 extern bool table_quiet(const Table *table);
 
 /* What backends do.  False when it is not possible now. */
@@ -58,4 +58,4 @@ extern void table_granted(Table *table, ZkLockMode mode, int64_t token, int node
 extern void table_revoked(Table *table, ZkLockMode mode);
 extern void table_failed(Table *table, ZkLockMode mode, ZkLockFailure failure);
 
-#endif							/* SIM_LOCAL_H */
+#endif /* SIM_LOCAL_H */

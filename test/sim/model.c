@@ -27,8 +27,8 @@
 #include <stdio.h>
 #include <string.h>
 
-Ensemble	zk;
-long		coverage[NCOVERAGE];
+Ensemble zk;
+long coverage[NCOVERAGE];
 
 const char *const coverage_name[NCOVERAGE] = {
 	[COVER_GRANT_SHARED] = "shared grants",
@@ -77,10 +77,10 @@ const char *const coverage_name[NCOVERAGE] = {
 const char *
 request_name(ZkLockActionType type)
 {
-	static const char *const names[] = {
-		"MAKE_DIR", "CREATE", "LIST", "WATCH_OWN", "WATCH", "DELETE",
-		"DELETE_ORPHAN", "GRANTED", "BLOCKED", "REVOKED", "FAILED"
-	};
+	static const char *const names[] = {"MAKE_DIR",		 "CREATE",	"LIST",
+										"WATCH_OWN",	 "WATCH",	"DELETE",
+										"DELETE_ORPHAN", "GRANTED", "BLOCKED",
+										"REVOKED",		 "FAILED"};
 
 	return names[type];
 }
@@ -106,7 +106,7 @@ zk_reset(void)
 int
 zk_new_session(void)
 {
-	Session    *session = &zk.session[zk.nsessions];
+	Session *session = &zk.session[zk.nsessions];
 
 	if (zk.nsessions == MAX_SESSIONS)
 		fail("simulator: too many sessions");
@@ -147,8 +147,8 @@ zk_expire(int session)
 int
 zk_create(int dir, const char *prefix, int owner)
 {
-	Dir		   *d = &zk.dir[dir];
-	Node	   *node = &zk.node[zk.nnodes];
+	Dir *d = &zk.dir[dir];
+	Node *node = &zk.node[zk.nnodes];
 
 	zk.zxid++;
 	if (!d->exists)
@@ -214,7 +214,7 @@ zk_find_token(int64_t czxid)
 void
 zk_make_dir(int dir)
 {
-	Dir		   *d = &zk.dir[dir];
+	Dir *d = &zk.dir[dir];
 
 	if (d->nincarnations == MAX_INCARNATIONS)
 		fail("simulator: directory made too often");
@@ -268,7 +268,7 @@ node_existed(int node, int64_t zxid)
 static Message *
 add_message(Conn *conn, MessageType type)
 {
-	Message    *message = &conn->s2c[conn->ns2c];
+	Message *message = &conn->s2c[conn->ns2c];
 
 	if (conn->ns2c++ == MAX_WIRE)
 		fail("simulator: too many replies");
@@ -292,7 +292,7 @@ add_request(Request *queue, int *n, const Request *request)
 static void
 remove_request(Request *queue, int *n)
 {
-	memmove(queue, queue + 1, (size_t) --*n * sizeof(Request));
+	memmove(queue, queue + 1, (size_t)-- * n * sizeof(Request));
 }
 
 static void
@@ -343,14 +343,14 @@ advance(Conn *conn, int64_t zxid)
 {
 	while (conn->view < zxid)
 	{
-		int64_t		next = zxid;
-		int			fired = -1;
-		bool		fired_deleted = false;
+		int64_t next = zxid;
+		int fired = -1;
+		bool fired_deleted = false;
 
 		for (int i = 0; i < conn->nwatches; i++)
 		{
-			bool		deleted;
-			int64_t		when = first_event(conn->watch[i], conn->view, &deleted);
+			bool deleted;
+			int64_t when = first_event(conn->watch[i], conn->view, &deleted);
 
 			if (when <= next && (fired < 0 || when < next))
 			{
@@ -372,7 +372,7 @@ advance(Conn *conn, int64_t zxid)
 		conn->view = next - 1;
 		if (remove_watch(conn->watch, &conn->nwatches, fired))
 		{
-			Message    *message = add_message(conn, MESSAGE_WATCH);
+			Message *message = add_message(conn, MESSAGE_WATCH);
 
 			message->node = fired;
 			message->deleted = fired_deleted;
@@ -392,7 +392,7 @@ is_write(const Request *request)
 static ZkLockRc
 execute_write(const Request *request, int session, int *node)
 {
-	char		prefix[ZKLOCK_CONTENDER_LEN];
+	char prefix[ZKLOCK_CONTENDER_LEN];
 
 	*node = -1;
 	if (zk.error_rate > 0 && once_in(zk.error_rate))
@@ -445,7 +445,7 @@ execute_write(const Request *request, int session, int *node)
 static void
 execute_silently(Conn *conn, const Request *request)
 {
-	int			node;
+	int node;
 
 	if (!is_write(request) || !zk.session[conn->session].alive)
 		return;
@@ -463,13 +463,32 @@ execute_silently(Conn *conn, const Request *request)
 	}
 }
 
+/* What a deposed leader does not know of, the client may give up. */
+static void
+mark_orphans(Conn *conn, const Request *request)
+{
+	for (int i = 0; conn->deposed && i < zk.nalive; i++)
+	{
+		Node *node = &zk.node[zk.alive[i]];
+
+		if (node->dir == request->dir && node->owner == conn->session &&
+			node->czxid > conn->view && !node->orphan)
+		{
+			node->orphan = true;
+			COVER(ORPHAN_MADE);
+			trace("    orphan %s", node->name);
+		}
+	}
+}
+
 static void
 answer_listing(Conn *conn, const Request *request)
 {
-	Message    *message;
+	Message *message;
 
 	if (request->sync && !conn->deposed)
 		advance(conn, zk.zxid);
+	mark_orphans(conn, request);
 	message = add_message(conn, MESSAGE_REPLY);
 	message->request = *request;
 	if (zk.error_rate > 0 && once_in(zk.error_rate))
@@ -480,19 +499,6 @@ answer_listing(Conn *conn, const Request *request)
 	if (conn->view < zk.zxid)
 		COVER(STALE_LISTING);
 
-	/* What a deposed leader does not know of, the client gives up. */
-	for (int i = 0; conn->deposed && i < zk.nalive; i++)
-	{
-		Node	   *node = &zk.node[zk.alive[i]];
-
-		if (node->dir == request->dir && node->owner == conn->session &&
-			node->czxid > conn->view && !node->orphan)
-		{
-			node->orphan = true;
-			COVER(ORPHAN_MADE);
-			trace("    orphan %s", node->name);
-		}
-	}
 	if (!dir_existed(request->dir, conn->view))
 	{
 		message->rc = ZKLOCK_RC_NO_NODE;
@@ -510,8 +516,8 @@ answer_listing(Conn *conn, const Request *request)
 	/* The ensemble lists them in no order. */
 	for (int i = message->nchildren - 1; i > 0; i--)
 	{
-		int			j = random_below(i + 1);
-		int			swap = message->children[i];
+		int j = random_below(i + 1);
+		int swap = message->children[i];
 
 		message->children[i] = message->children[j];
 		message->children[j] = swap;
@@ -521,8 +527,9 @@ answer_listing(Conn *conn, const Request *request)
 static void
 answer_get(Conn *conn, const Request *request)
 {
-	Message    *message = add_message(conn, MESSAGE_REPLY);
+	Message *message = add_message(conn, MESSAGE_REPLY);
 
+	mark_orphans(conn, request);
 	message->request = *request;
 	if (zk.error_rate > 0 && once_in(zk.error_rate))
 	{
@@ -548,10 +555,10 @@ answer_get(Conn *conn, const Request *request)
 bool
 conn_apply(Conn *conn)
 {
-	Request		request;
-	Message    *message;
-	ZkLockRc	rc;
-	int			node;
+	Request request;
+	Message *message;
+	ZkLockRc rc;
+	int node;
 
 	if (!conn->up || conn->nc2s == 0)
 		return false;
@@ -560,7 +567,7 @@ conn_apply(Conn *conn)
 	if (is_write(&request))
 	{
 		if (conn->deposed)
-			return false;		/* waits for a quorum that is no more */
+			return false; /* waits for a quorum that is no more */
 		if (!zk.session[conn->session].alive)
 		{
 			conn_break(conn);
@@ -598,7 +605,7 @@ conn_apply(Conn *conn)
 bool
 conn_apply_zombie(Conn *conn)
 {
-	Request		request;
+	Request request;
 
 	if (conn->nzombies == 0)
 		return false;
@@ -638,7 +645,7 @@ conn_open(Conn *conn)
 static void
 lose_request(Conn *conn, const Request *request)
 {
-	Message    *message = add_message(conn, MESSAGE_REPLY);
+	Message *message = add_message(conn, MESSAGE_REPLY);
 
 	message->request = *request;
 	message->rc = ZKLOCK_RC_LOST;
@@ -657,12 +664,40 @@ lose_limbo(Conn *conn)
 	conn->nlimbo = 0;
 }
 
+/*
+ * The client has not read yet that the connection was lost and made again.
+ * The request goes out all the same, but client.c says that it is lost before
+ * it says that there is a connection.
+ */
+static bool
+lose_unaware(Conn *conn, const Request *request)
+{
+	for (int i = 0; i < conn->ns2c; i++)
+	{
+		if (conn->s2c[i].type == MESSAGE_CONNECTED)
+		{
+			Message lost;
+
+			lose_request(conn, request);
+			lost = conn->s2c[conn->ns2c - 1];
+			memmove(conn->s2c + i + 1, conn->s2c + i,
+					(size_t) (conn->ns2c - 1 - i) * sizeof(Message));
+			conn->s2c[i] = lost;
+			return true;
+		}
+	}
+	return false;
+}
+
 void
 conn_send(Conn *conn, const Request *request)
 {
 	if (conn->up)
 	{
-		add_request(conn->c2s, &conn->nc2s, request);
+		Request sent = *request;
+
+		sent.silent = lose_unaware(conn, request);
+		add_request(conn->c2s, &conn->nc2s, &sent);
 		return;
 	}
 	add_request(conn->limbo, &conn->nlimbo, request);
@@ -679,8 +714,8 @@ void
 conn_break(Conn *conn)
 {
 	static Message old[MAX_WIRE];
-	int			nold = conn->ns2c;
-	bool		first = once_in(2);
+	int nold = conn->ns2c;
+	bool first = once_in(2);
 
 	memcpy(old, conn->s2c, (size_t) nold * sizeof(Message));
 	conn->ns2c = 0;
@@ -702,13 +737,13 @@ conn_break(Conn *conn)
 	}
 	for (int i = 0; i < conn->nc2s; i++)
 	{
-		Request    *request = &conn->c2s[i];
+		Request *request = &conn->c2s[i];
 
 		if (!request->silent)
 			lose_request(conn, request);
 		request->silent = true;
 		if (conn->deposed)
-			continue;			/* will never be executed */
+			continue; /* will never be executed */
 		if (request->type == ZKLOCK_ACT_CREATE)
 			COVER(CREATE_LOST_NOT_DONE);
 		add_request(conn->zombie, &conn->nzombies, request);
@@ -723,7 +758,7 @@ conn_break(Conn *conn)
 static void
 connect_to(Conn *conn, ReconnectKind kind, int64_t oldest)
 {
-	int64_t		seen = conn->seen;
+	int64_t seen = conn->seen;
 
 	conn->up = true;
 	conn->deposed = kind == RECONNECT_DEPOSED;
@@ -753,12 +788,12 @@ connect_to(Conn *conn, ReconnectKind kind, int64_t oldest)
 	conn->nwatches = 0;
 	for (int i = 0; i < conn->nregistered; i++)
 	{
-		int			node = conn->registered[i];
-		bool		deleted = !node_existed(node, conn->view);
+		int node = conn->registered[i];
+		bool deleted = !node_existed(node, conn->view);
 
 		if (deleted || (zk.node[node].mzxid > seen && zk.node[node].mzxid <= conn->view))
 		{
-			Message    *message = add_message(conn, MESSAGE_WATCH);
+			Message *message = add_message(conn, MESSAGE_WATCH);
 
 			COVER(WATCH_MISSED);
 			message->node = node;
@@ -774,6 +809,16 @@ conn_reconnect(Conn *conn, ReconnectKind kind)
 {
 	if (once_in(3))
 		lose_limbo(conn);
+
+	/*
+	 * The library lets the others go on the new connection and would answer
+	 * them late; client.c says before CONNECTED that they are lost.
+	 */
+	for (int i = 0; i < conn->nlimbo; i++)
+	{
+		lose_request(conn, &conn->limbo[i]);
+		conn->limbo[i].silent = true;
+	}
 	connect_to(conn, kind, conn->seen);
 	for (int i = 0; i < conn->nlimbo; i++)
 	{

@@ -24,77 +24,77 @@
 
 #include "protocol.h"
 
-#define MAX_SERVERS		4
-#define MAX_DIRS		2
-#define MAX_NODES		4096
-#define MAX_ALIVE		64
-#define MAX_SESSIONS	256
+#define MAX_SERVERS		 4
+#define MAX_DIRS		 2
+#define MAX_NODES		 4096
+#define MAX_ALIVE		 64
+#define MAX_SESSIONS	 256
 #define MAX_INCARNATIONS 256
-#define MAX_WATCHES		64
-#define MAX_WIRE		256
-#define NAME_LEN		96
+#define MAX_WATCHES		 64
+#define MAX_WIRE		 256
+#define NAME_LEN		 96
 
-#define NEVER			INT64_MAX
-#define FOREIGN			(-1)	/* owner of a node that is nobody's of ours */
+#define NEVER			 INT64_MAX
+#define FOREIGN			 (-1) /* owner of a node that is nobody's of ours */
 
 typedef struct Node
 {
-	char		name[NAME_LEN];
-	ZkLockChild child;			/* parsed name */
-	int			dir;
-	int			owner;			/* session, or FOREIGN */
-	int64_t		czxid;
-	int64_t		mzxid;			/* newest setData, 0 if none */
-	int64_t		dzxid;			/* NEVER while it exists */
-	bool		orphan;			/* landed after a deposed leader's listing */
+	char name[NAME_LEN];
+	ZkLockChild child; /* parsed name */
+	int dir;
+	int owner; /* session, or FOREIGN */
+	int64_t czxid;
+	int64_t mzxid; /* newest setData, 0 if none */
+	int64_t dzxid; /* NEVER while it exists */
+	bool orphan;   /* landed after a deposed leader's listing */
 } Node;
 
 typedef struct Dir
 {
-	bool		exists;
-	bool		container;		/* reaped when empty */
-	int			nincarnations;
-	int64_t		made[MAX_INCARNATIONS];
-	int64_t		gone[MAX_INCARNATIONS];
-	int64_t		next_sequence;
+	bool exists;
+	bool container; /* reaped when empty */
+	int nincarnations;
+	int64_t made[MAX_INCARNATIONS];
+	int64_t gone[MAX_INCARNATIONS];
+	int64_t next_sequence;
 } Dir;
 
 typedef struct Session
 {
-	bool		alive;
-	uint64_t	id;				/* high half of its contenders' UUIDs */
-	int64_t		czxid;
+	bool alive;
+	uint64_t id; /* high half of its contenders' UUIDs */
+	int64_t czxid;
 } Session;
 
 typedef struct Ensemble
 {
-	int64_t		zxid;
-	bool		ancestors;		/* <root>/locks exists */
-	Dir			dir[MAX_DIRS];
-	int			nnodes;
-	int			nalive;
-	int			nsessions;
-	int			alive[MAX_ALIVE];
-	Session		session[MAX_SESSIONS];
-	Node		node[MAX_NODES];
-	int			error_rate;		/* one request in so many is refused; 0: none */
+	int64_t zxid;
+	bool ancestors; /* <root>/locks exists */
+	Dir dir[MAX_DIRS];
+	int nnodes;
+	int nalive;
+	int nsessions;
+	int alive[MAX_ALIVE];
+	Session session[MAX_SESSIONS];
+	Node node[MAX_NODES];
+	int error_rate; /* one request in so many is refused; 0: none */
 } Ensemble;
 
 typedef struct Request
 {
 	ZkLockActionType type;
-	int			dir;
-	int			generation;		/* of the queue that asks */
-	int			slot;
-	uint64_t	uuid;
-	ZkLockMode	mode;
-	int			attempt;
-	bool		sync;
-	bool		silent;			/* from an earlier connection: no reply */
-	bool		orphan;			/* a deposed leader has answered since */
-	uint64_t	list;
-	uint64_t	hash;
-	char		name[NAME_LEN]; /* of the child, where one is meant */
+	int dir;
+	int generation; /* of the queue that asks */
+	int slot;
+	uint64_t uuid;
+	ZkLockMode mode;
+	int attempt;
+	bool sync;
+	bool silent; /* from an earlier connection: no reply */
+	bool orphan; /* a deposed leader has answered since */
+	uint64_t list;
+	uint64_t hash;
+	char name[NAME_LEN]; /* of the child, where one is meant */
 } Request;
 
 typedef enum MessageType
@@ -108,41 +108,41 @@ typedef enum MessageType
 typedef struct Message
 {
 	MessageType type;
-	Request		request;		/* REPLY */
-	ZkLockRc	rc;
-	int			node;			/* WATCH; REPLY to create and get */
-	bool		deleted;		/* WATCH: else changed */
-	int64_t		zxid;			/* state that the message tells of */
-	int			nchildren;		/* REPLY to list */
-	int			children[MAX_ALIVE];
+	Request request; /* REPLY */
+	ZkLockRc rc;
+	int node;	   /* WATCH; REPLY to create and get */
+	bool deleted;  /* WATCH: else changed */
+	int64_t zxid;  /* state that the message tells of */
+	int nchildren; /* REPLY to list */
+	int children[MAX_ALIVE];
 } Message;
 
 typedef struct Conn
 {
-	int			session;
-	bool		up;
-	bool		deposed;		/* talks to a leader that has been deposed */
-	int64_t		view;			/* follower's state */
-	int64_t		seen;			/* newest zxid in a reply, as the library keeps */
-	int			nwatches;		/* at the server */
-	int			watch[MAX_WATCHES];
-	int			nregistered;	/* in the library */
-	int			registered[MAX_WATCHES];
-	int			nc2s;
-	int			ns2c;
-	int			nzombies;
-	int			nlimbo;
-	Request		c2s[MAX_WIRE];
-	Request		zombie[MAX_WIRE];
-	Request		limbo[MAX_WIRE];
-	Message		s2c[MAX_WIRE];
+	int session;
+	bool up;
+	bool deposed; /* talks to a leader that has been deposed */
+	int64_t view; /* follower's state */
+	int64_t seen; /* newest zxid in a reply, as the library keeps */
+	int nwatches; /* at the server */
+	int watch[MAX_WATCHES];
+	int nregistered; /* in the library */
+	int registered[MAX_WATCHES];
+	int nc2s;
+	int ns2c;
+	int nzombies;
+	int nlimbo;
+	Request c2s[MAX_WIRE];
+	Request zombie[MAX_WIRE];
+	Request limbo[MAX_WIRE];
+	Message s2c[MAX_WIRE];
 } Conn;
 
 typedef enum ReconnectKind
 {
-	RECONNECT_FENCED,			/* another server: old requests are refused */
-	RECONNECT_SAME,				/* the same server: old requests come first */
-	RECONNECT_DEPOSED			/* a deposed leader: old requests may follow */
+	RECONNECT_FENCED, /* another server: old requests are refused */
+	RECONNECT_SAME,	  /* the same server: old requests come first */
+	RECONNECT_DEPOSED /* a deposed leader: old requests may follow */
 } ReconnectKind;
 
 /* What must have happened at least once in a run; see coverage_name. */
@@ -201,24 +201,22 @@ extern const char *const coverage_name[NCOVERAGE];
 /* sim.c's: random numbers of the schedule, its trace, its end */
 extern uint64_t random_bits(void);
 extern bool tracing;
-extern void trace(const char *format,...)
-			__attribute__((format(printf, 1, 2)));
-extern void fail(const char *format,...)
-			__attribute__((format(printf, 1, 2), noreturn));
+extern void trace(const char *format, ...) __attribute__((format(printf, 1, 2)));
+extern void fail(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 
 /* A number below n; true once in n. */
 #define random_below(n) ((int) (random_bits() % (uint64_t) (n)))
-#define once_in(n) (random_below(n) == 0)
+#define once_in(n)		(random_below(n) == 0)
 
 /* the leader */
 extern void zk_reset(void);
-extern int	zk_new_session(void);
+extern int zk_new_session(void);
 extern void zk_expire(int session);
-extern int	zk_create(int dir, const char *prefix, int owner);
+extern int zk_create(int dir, const char *prefix, int owner);
 extern void zk_delete(int node);
 extern void zk_change(int node);
-extern int	zk_find(int dir, const char *name);
-extern int	zk_find_token(int64_t czxid);
+extern int zk_find(int dir, const char *name);
+extern int zk_find_token(int64_t czxid);
 extern void zk_make_dir(int dir);
 extern bool zk_dir_empty(int dir);
 extern void zk_remove_dir(int dir);
@@ -235,4 +233,4 @@ extern void conn_resume(Conn *conn, ReconnectKind kind);
 extern bool conn_receive(Conn *conn, Message *message);
 extern const char *request_name(ZkLockActionType type);
 
-#endif							/* SIM_MODEL_H */
+#endif /* SIM_MODEL_H */

@@ -18,11 +18,11 @@
 #include <stdio.h>
 #include <string.h>
 
-int			nservers;
-int			ndirs;
-Server		servers[MAX_SERVERS];
-bool		faults;
-bool		counter_jumped[MAX_DIRS];
+int nservers;
+int ndirs;
+Server servers[MAX_SERVERS];
+bool faults;
+bool counter_jumped[MAX_DIRS];
 
 /* Newest token granted, by session. */
 static int64_t granted_token[MAX_SESSIONS][MAX_DIRS][ZKLOCK_NMODES];
@@ -78,7 +78,7 @@ number_of(const Server *server)
 static void
 check_granted(Server *server, int dir, const ZkLockAction *action)
 {
-	int			node = zk_find_token(action->token);
+	int node = zk_find_token(action->token);
 	const Node *own;
 
 	if (node < 0 || zk.node[node].dir != dir || !server_owns(server, node) ||
@@ -131,7 +131,7 @@ static void
 check_deadlock(Server *server, int dir, const ZkLockAction *action)
 {
 	const ZkContender *shared = zklock_queue_grant(&server->queue[dir], ZKLOCK_SHARED);
-	int			exclusive = zk_find_token(action->token);
+	int exclusive = zk_find_token(action->token);
 
 	COVER(DEADLOCK);
 	if (action->mode != ZKLOCK_EXCLUSIVE || shared == NULL || exclusive < 0)
@@ -195,13 +195,12 @@ check_delete(Server *server, int dir, const Request *request)
 static void
 perform(Server *server, int dir, const ZkLockAction *action)
 {
-	Request		request = {.type = action->type, .dir = dir};
+	Request request = {.type = action->type, .dir = dir};
 
 	trace("    %s slot %d uuid %" PRIx64 " %s list %" PRIu64 " token %" PRId64 " %s%s",
 		  request_name(action->type), action->slot, action->uuid & 0xffff,
-		  action->mode == ZKLOCK_SHARED ? "shared" : "exclusive",
-		  action->list, action->token, action->name ? action->name : "",
-		  action->sync ? " (sync)" : "");
+		  action->mode == ZKLOCK_SHARED ? "shared" : "exclusive", action->list,
+		  action->token, action->name ? action->name : "", action->sync ? " (sync)" : "");
 
 	switch (action->type)
 	{
@@ -237,18 +236,21 @@ perform(Server *server, int dir, const ZkLockAction *action)
 		snprintf(request.name, sizeof(request.name), "%s", action->name);
 	else if (action->type == ZKLOCK_ACT_WATCH_OWN || action->type == ZKLOCK_ACT_DELETE)
 	{
-		size_t		len;
+		size_t len;
 
 		if (action->sequence < 0)
 			fail("%s of a contender whose name is not known", request_name(action->type));
-		zklock_format_contender(request.name, session_id(server), action->uuid, action->mode);
+		zklock_format_contender(request.name, session_id(server), action->uuid,
+								action->mode);
 		len = strlen(request.name);
 		snprintf(request.name + len, sizeof(request.name) - len, "%010" PRId64,
 				 action->sequence);
 	}
 	if (action->type == ZKLOCK_ACT_DELETE || action->type == ZKLOCK_ACT_DELETE_ORPHAN)
 		check_delete(server, dir, &request);
-	conn_send(&server->conn, &request);
+	if (server->connected)
+		conn_send(&server->conn, &request);
+	/* else the worker has no client; a new connection annuls the reply */
 }
 
 /* Notice what is worth counting, by comparing before and after. */
@@ -262,7 +264,7 @@ observe(const ZkLockEvent *event, const ZkLockQueue *before, const ZkLockQueue *
 		const ZkContender *new = &after->contender[i];
 
 		if (event->type == ZKLOCK_EV_LISTED && old->state == ZKLOCK_UNSETTLED &&
-			new->uuid == old->uuid && new->state > ZKLOCK_UNSETTLED)
+			new->uuid == old->uuid &&new->state > ZKLOCK_UNSETTLED)
 			COVER(ADOPTED);
 		if (event->type == ZKLOCK_EV_DEMAND && !event->needed[old->mode])
 		{
@@ -291,11 +293,19 @@ observe(const ZkLockEvent *event, const ZkLockQueue *before, const ZkLockQueue *
 			old->blocker == event->hash && old->blocker_last && old->own_watched &&
 			old->blocker_watched && before->connected)
 		{
-			bool		granted = false;
+			bool granted = false;
+			bool alone = true;
 
+			for (int j = 0; j < ZKLOCK_NCONTENDERS; j++)
+			{
+				/* another one of ours may have reasons of its own to list */
+				if (j != i && before->contender[j].state != ZKLOCK_FREE &&
+					before->contender[j].state < ZKLOCK_GRANTED)
+					alone = false;
+			}
 			for (int j = 0; j < actions->n; j++)
 			{
-				if (actions->action[j].type == ZKLOCK_ACT_LIST)
+				if (alone && actions->action[j].type == ZKLOCK_ACT_LIST)
 					fail("a hand-over costs a listing");
 				if (actions->action[j].type == ZKLOCK_ACT_GRANTED &&
 					actions->action[j].uuid == old->uuid)
@@ -311,11 +321,11 @@ observe(const ZkLockEvent *event, const ZkLockQueue *before, const ZkLockQueue *
 static void
 step(Server *server, int dir, ZkLockEvent *event)
 {
-	static const char *const names[] = {
-		"DEMAND", "DISCONNECTED", "CONNECTED", "SESSION_LOST", "RESUMED", "TICK",
-		"MADE_DIR", "CREATED", "LISTED", "WATCHED_OWN", "WATCHED", "DELETED",
-		"NODE_DELETED", "NODE_CHANGED"
-	};
+	static const char *const names[] = {"DEMAND",		"DISCONNECTED", "CONNECTED",
+										"SESSION_LOST", "RESUMED",		"TICK",
+										"MADE_DIR",		"CREATED",		"LISTED",
+										"WATCHED_OWN",	"WATCHED",		"DELETED",
+										"NODE_DELETED", "NODE_CHANGED"};
 	static const char *const rcs[] = {"OK", "NO_NODE", "EXISTS", "LOST", "ERROR"};
 	ZkLockQueue before = server->queue[dir];
 	ZkLockActions actions;
@@ -325,7 +335,8 @@ step(Server *server, int dir, ZkLockEvent *event)
 	server->next_uuid += ZKLOCK_NCONTENDERS;
 	if (tracing)
 	{
-		trace("  server %d lock %d: %s %s uuid %" PRIx64 " list %" PRIu64 " needed %d%d spent %d%d %s",
+		trace("  server %d lock %d: %s %s uuid %" PRIx64 " list %" PRIu64
+			  " needed %d%d spent %d%d %s",
 			  number_of(server), dir, names[event->type], rcs[event->rc],
 			  event->uuid & 0xffff, event->list, event->needed[0], event->needed[1],
 			  event->spent[0], event->spent[1], event->name ? event->name : "");
@@ -361,19 +372,45 @@ forget(Server *server, int dir)
 	COVER(FORGOTTEN);
 }
 
-/* An event of the session goes to every queue that is not idle. */
+/*
+ * An event of the session goes to every queue that is not idle.  As in
+ * dispatch.c, it may take its time to reach them all while there is a
+ * connection, and a later one overtakes it.
+ */
+bool
+server_feed(Server *server)
+{
+	ZkLockEvent event = {.type = server->all_event};
+	int dir = server->all_next;
+
+	if (dir < 0)
+		return false;
+	server->all_next = dir + 1 < ndirs ? dir + 1 : -1;
+	if (zklock_queue_idle(&server->queue[dir]) && server->connected)
+		forget(server, dir);
+	else
+		step(server, dir, &event);
+	return true;
+}
+
 static void
 step_all(Server *server, ZkLockEventType type)
 {
-	for (int dir = 0; dir < ndirs; dir++)
+	if (type == ZKLOCK_EV_TICK && server->all_next >= 0)
+		return;
+	if (server->all_next >= 0 && server->all_event == ZKLOCK_EV_RESUMED)
+		server->resume_due = true;
+	if (type == ZKLOCK_EV_SESSION_LOST)
+		server->resume_due = false;
+	else if (type == ZKLOCK_EV_CONNECTED && server->resume_due)
 	{
-		ZkLockEvent event = {.type = type};
-
-		if (zklock_queue_idle(&server->queue[dir]))
-			forget(server, dir);
-		else
-			step(server, dir, &event);
+		type = ZKLOCK_EV_RESUMED;
+		server->resume_due = false;
 	}
+	server->all_event = type;
+	server->all_next = 0;
+	while ((!server->connected || !once_in(4)) && server_feed(server))
+		;
 }
 
 void
@@ -381,16 +418,29 @@ server_init(Server *server)
 {
 	memset(server, 0, sizeof(*server));
 	server->next_uuid = random_bits() & UINT64_C(0xffff000000000000);
+	server->all_next = -1;
 	conn_open(&server->conn);
 	for (int dir = 0; dir < MAX_DIRS; dir++)
 		zklock_queue_init(&server->queue[dir], false);
 }
 
+/*
+ * A tick, as it should be sent: when a write on the present connection has been
+ * acknowledged, which a deposed leader does not do.
+ */
 void
 server_tick(Server *server)
 {
-	if (!server->resuming)
-		step_all(server, ZKLOCK_EV_TICK);
+	const Conn *conn = &server->conn;
+
+	if (!server->connected || !conn->up || conn->deposed)
+		return;
+	for (int i = 0; i < conn->ns2c; i++)
+	{
+		if (conn->s2c[i].type == MESSAGE_CONNECTED)
+			return;
+	}
+	step_all(server, ZKLOCK_EV_TICK);
 }
 
 /* Expired, closed or given up: the session's requests are annulled. */
@@ -412,7 +462,7 @@ server_demand(Server *server, int dir)
 {
 	ZkLockEvent event = {0};
 
-	if (!server->table[dir].dirty || server->resuming)
+	if (!server->table[dir].dirty)
 		return false;
 	server->table[dir].dirty = false;
 	table_demand(&server->table[dir], &event);
@@ -430,7 +480,7 @@ static void
 receive_reply(Server *server, const Message *message)
 {
 	const Request *request = &message->request;
-	int			dir = request->dir;
+	int dir = request->dir;
 	ZkLockChild children[MAX_ALIVE];
 	ZkLockEvent event = {
 		.rc = message->rc,
@@ -486,7 +536,7 @@ static void
 receive_watch(Server *server, const Message *message)
 {
 	const Node *node = &zk.node[message->node];
-	bool		own = node->child.uuid_hi == session_id(server);
+	bool own = node->child.uuid_hi == session_id(server);
 	ZkLockEvent event = {
 		.type = message->deleted ? ZKLOCK_EV_NODE_DELETED : ZKLOCK_EV_NODE_CHANGED,
 		.hash = node->child.hash,
@@ -502,7 +552,8 @@ receive_watch(Server *server, const Message *message)
 
 	if (own && message->deleted)
 	{
-		const ZkContender *c = find_contender(&server->queue[node->dir], node->child.uuid_lo);
+		const ZkContender *c =
+			find_contender(&server->queue[node->dir], node->child.uuid_lo);
 
 		if (c != NULL && c->state != ZKLOCK_DELETING)
 			fail("our contender was deleted and we do not mind");
@@ -513,7 +564,7 @@ receive_watch(Server *server, const Message *message)
 bool
 server_receive(Server *server)
 {
-	Message		message;
+	Message message;
 
 	if (!conn_receive(&server->conn, &message))
 		return false;
@@ -579,9 +630,37 @@ check_exclusion(int dir)
 			continue;
 		for (int b = 0; b < nservers; b++)
 		{
-			if (b != a && (counts(&servers[b], dir, ZKLOCK_EXCLUSIVE) ||
-						   counts(&servers[b], dir, ZKLOCK_SHARED)))
+			if (b != a &&
+				(counts(&servers[b], dir, ZKLOCK_EXCLUSIVE) ||
+				 counts(&servers[b], dir, ZKLOCK_SHARED)))
 				fail("servers %d and %d hold lock %d", a, b, dir);
+		}
+	}
+}
+
+/*
+ * A server that has heard everything there is to hear believes in no grant
+ * whose contender is gone.  (Where a watch was refused it may.)
+ */
+static void
+check_belief(const Server *server)
+{
+	const Conn *conn = &server->conn;
+
+	if (!server->connected || server->all_next >= 0 || !conn->up || conn->deposed ||
+		conn->nc2s > 0 || conn->ns2c > 0 || conn->view < zk.zxid ||
+		!zk.session[conn->session].alive)
+		return;
+	for (int dir = 0; dir < ndirs; dir++)
+	{
+		for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
+		{
+			const ZkContender *grant =
+				zklock_queue_grant(&server->queue[dir], (ZkLockMode) mode);
+
+			if (grant != NULL && !server->refused[dir] &&
+				zk.node[zk_find_token(grant->token)].dzxid != NEVER)
+				fail("server %d has not noticed the loss of its grant", number_of(server));
 		}
 	}
 }
@@ -591,6 +670,8 @@ check_invariants(void)
 {
 	for (int dir = 0; dir < ndirs; dir++)
 		check_exclusion(dir);
+	for (int s = 0; s < nservers; s++)
+		check_belief(&servers[s]);
 
 	/* Every contender of ours is known to its queue. */
 	for (int i = 0; i < zk.nalive; i++)

@@ -17,26 +17,30 @@
 
 typedef struct Server
 {
-	Conn		conn;
-	bool		lost;			/* no session at present */
-	bool		resuming;		/* new worker, not connected yet */
-	bool		connected;		/* as the worker was told */
-	uint64_t	next_uuid;
-	int			generation[MAX_DIRS];
+	Conn conn;
+	bool lost;				   /* no session at present */
+	bool resuming;			   /* new worker, not connected yet */
+	bool connected;			   /* as the worker was told */
+	ZkLockEventType all_event; /* session event on its way to all queues */
+	int all_next;			   /* queue that hears of it next, or -1 */
+	bool resume_due;		   /* RESUMED has not reached all queues */
+	uint64_t next_uuid;
+	int generation[MAX_DIRS];
 	ZkLockQueue queue[MAX_DIRS];
-	Table		table[MAX_DIRS];
-	int64_t		told[MAX_DIRS]; /* newest zxid that the queue heard of */
-	bool		refused[MAX_DIRS];	/* the ensemble has refused something */
+	Table table[MAX_DIRS];
+	int64_t told[MAX_DIRS]; /* newest zxid that the queue heard of */
+	bool refused[MAX_DIRS]; /* the ensemble has refused something */
 } Server;
 
-extern int	nservers;
-extern int	ndirs;
+extern int nservers;
+extern int ndirs;
 extern Server servers[MAX_SERVERS];
-extern bool faults;				/* still happening */
+extern bool faults; /* still happening */
 extern bool counter_jumped[MAX_DIRS];
 
 extern void server_init(Server *server);
 extern bool server_receive(Server *server);
+extern bool server_feed(Server *server);
 extern bool server_demand(Server *server, int dir);
 extern void server_tick(Server *server);
 extern void server_session_lost(Server *server);
@@ -44,4 +48,4 @@ extern bool server_owns(const Server *server, int node);
 extern void check_invariants(void);
 extern void reset_tokens(void);
 
-#endif							/* SIM_SERVER_H */
+#endif /* SIM_SERVER_H */

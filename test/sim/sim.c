@@ -33,7 +33,7 @@
 
 #define lengthof(array) (sizeof(array) / sizeof((array)[0]))
 
-#define CALM_STEPS		20000	/* everybody must have had his turn by then */
+#define CALM_STEPS		20000 /* everybody must have had his turn by then */
 #define TRACE_LINES		60
 #define TRACE_WIDTH		160
 
@@ -54,9 +54,10 @@ static uint64_t present_seed;
 static jmp_buf failed;
 static char failure_text[256];
 
-bool		tracing;
+bool tracing;
 static bool trace_all;
 static char trace_line[TRACE_LINES][TRACE_WIDTH];
+static char trace_heading[TRACE_WIDTH];
 static long trace_count;
 static long step_count;
 
@@ -64,31 +65,49 @@ static long step_count;
 uint64_t
 random_bits(void)
 {
-	uint64_t	z = (random_state += UINT64_C(0x9e3779b97f4a7c15));
+	uint64_t z = (random_state += UINT64_C(0x9e3779b97f4a7c15));
 
 	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
 	z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
 	return z ^ (z >> 31);
 }
 
-void
-trace(const char *format,...)
+static void
+add_trace_line(const char *line)
 {
-	va_list		args;
-
-	if (!tracing)
-		return;
-	va_start(args, format);
-	vsnprintf(trace_line[trace_count++ % TRACE_LINES], TRACE_WIDTH, format, args);
-	va_end(args);
+	snprintf(trace_line[trace_count++ % TRACE_LINES], TRACE_WIDTH, "%s", line);
 	if (trace_all)
-		printf("# %s\n", trace_line[(trace_count - 1) % TRACE_LINES]);
+		printf("# %s\n", line);
+}
+
+/* The line that says what is tried stands before what comes of it, if any. */
+static void
+show_heading(void)
+{
+	if (trace_heading[0] != '\0')
+		add_trace_line(trace_heading);
+	trace_heading[0] = '\0';
 }
 
 void
-fail(const char *format,...)
+trace(const char *format, ...)
 {
-	va_list		args;
+	char line[TRACE_WIDTH];
+	va_list args;
+
+	if (!tracing)
+		return;
+	show_heading();
+	va_start(args, format);
+	vsnprintf(line, sizeof(line), format, args);
+	va_end(args);
+	add_trace_line(line);
+}
+
+void
+fail(const char *format, ...)
+{
+	va_list args;
 
 	va_start(args, format);
 	vsnprintf(failure_text, sizeof(failure_text), format, args);
@@ -100,9 +119,9 @@ fail(const char *format,...)
 static void
 on_abort(int signo)
 {
-	char		text[80];
-	int			len = snprintf(text, sizeof(text), "# signal %d in seed %" PRIu64 "\n",
-							   signo, present_seed);
+	char text[80];
+	int len = snprintf(text, sizeof(text), "# signal %d in seed %" PRIu64 "\n", signo,
+					   present_seed);
 
 	if (write(STDOUT_FILENO, text, (size_t) len) < 0)
 		_exit(2);
@@ -115,9 +134,19 @@ on_abort(int signo)
  */
 
 static Phase phase;
-static int	calm_wishes;		/* that may still be made after the chaos */
+static int deposed_rate; /* one reconnect in so many meets a deposed leader */
+static int calm_wishes;	 /* that may still be made after the chaos */
 
-/* Each returns whether it did anything. */
+static int scanned_backend = -1;
+
+/* A backend by chance, or the one whose turn it is in a scan of them all. */
+static int
+some_backend(void)
+{
+	return scanned_backend >= 0 ? scanned_backend : random_below(NBACKENDS);
+}
+
+/* Each of these returns whether it did anything. */
 
 static bool
 do_receive(Server *server, int dir)
@@ -148,6 +177,13 @@ do_zombie(Server *server, int dir)
 }
 
 static bool
+do_feed(Server *server, int dir)
+{
+	(void) dir;
+	return server_feed(server);
+}
+
+static bool
 do_demand(Server *server, int dir)
 {
 	return server_demand(server, dir);
@@ -156,36 +192,48 @@ do_demand(Server *server, int dir)
 static bool
 do_take(Server *server, int dir)
 {
-	return table_take(&server->table[dir], random_below(NBACKENDS));
+	return table_take(&server->table[dir], some_backend());
 }
+
+/* Where a call takes two random numbers, compilers disagree which is first. */
 
 static bool
 do_start(Server *server, int dir)
 {
-	if (phase == PHASE_CALM && calm_wishes-- <= 0)
+	int backend = some_backend();
+	ZkLockMode mode = once_in(2) ? ZKLOCK_SHARED : ZKLOCK_EXCLUSIVE;
+
+	if ((phase == PHASE_CALM && calm_wishes == 0) ||
+		!table_start(&server->table[dir], backend, mode))
 		return false;
-	return table_start(&server->table[dir], random_below(NBACKENDS),
-					   once_in(2) ? ZKLOCK_SHARED : ZKLOCK_EXCLUSIVE);
+	if (phase == PHASE_CALM)
+		calm_wishes--;
+	return true;
 }
 
 static bool
 do_upgrade(Server *server, int dir)
 {
-	if (phase == PHASE_CALM && calm_wishes-- <= 0)
+	if ((phase == PHASE_CALM && calm_wishes == 0) ||
+		!table_upgrade(&server->table[dir], some_backend()))
 		return false;
-	return table_upgrade(&server->table[dir], random_below(NBACKENDS));
+	if (phase == PHASE_CALM)
+		calm_wishes--;
+	return true;
 }
 
 static bool
 do_release(Server *server, int dir)
 {
-	return table_release(&server->table[dir], random_below(NBACKENDS), !once_in(3));
+	int backend = some_backend();
+
+	return table_release(&server->table[dir], backend, !once_in(3));
 }
 
 static bool
 do_withdraw(Server *server, int dir)
 {
-	return table_withdraw(&server->table[dir], random_below(NBACKENDS));
+	return table_withdraw(&server->table[dir], some_backend());
 }
 
 static bool
@@ -211,7 +259,7 @@ do_break_useless(Server *server, int dir)
 static bool
 do_reconnect(Server *server, int dir)
 {
-	Conn	   *conn = &server->conn;
+	Conn *conn = &server->conn;
 
 	(void) dir;
 	if (server->lost || conn->up)
@@ -222,8 +270,10 @@ do_reconnect(Server *server, int dir)
 		server_session_lost(server);
 		return true;
 	}
-	conn_reconnect(conn, once_in(2) ? RECONNECT_FENCED :
-				   phase == PHASE_CHAOS && once_in(3) ? RECONNECT_DEPOSED : RECONNECT_SAME);
+	if (phase == PHASE_CHAOS && once_in(deposed_rate))
+		conn_reconnect(conn, RECONNECT_DEPOSED);
+	else
+		conn_reconnect(conn, once_in(2) ? RECONNECT_FENCED : RECONNECT_SAME);
 	return true;
 }
 
@@ -270,7 +320,7 @@ do_expire_abandoned(Server *server, int dir)
 	(void) dir;
 	for (int i = 0; i < zk.nsessions; i++)
 	{
-		bool		owned = false;
+		bool owned = false;
 
 		for (int s = 0; s < nservers; s++)
 			owned |= !servers[s].lost && servers[s].conn.session == i;
@@ -290,7 +340,13 @@ do_worker_dies(Server *server, int dir)
 	if (server->lost || server->resuming || !zk.session[server->conn.session].alive)
 		return false;
 	server->resuming = true;
-	conn_resume(&server->conn, once_in(2) ? RECONNECT_FENCED : RECONNECT_SAME);
+	server->connected = false;
+	if (server->all_next >= 0 && server->all_event == ZKLOCK_EV_RESUMED)
+		server->all_next = -1; /* the successor's will do */
+	conn_resume(&server->conn,
+				once_in(2 * deposed_rate) ? RECONNECT_DEPOSED
+					: once_in(2)		  ? RECONNECT_FENCED
+										  : RECONNECT_SAME);
 	return true;
 }
 
@@ -314,8 +370,8 @@ do_foreign_come(Server *server, int dir)
 		"x-%016" PRIx32 "-",
 		"n_",
 	};
-	char		prefix[80];
-	int			form = random_below(lengthof(forms));
+	char prefix[80];
+	int form = random_below(lengthof(forms));
 
 	(void) server;
 	if (zk.nalive > MAX_ALIVE / 2)
@@ -341,8 +397,8 @@ do_foreign_come(Server *server, int dir)
 static int
 some_node(int dir, bool foreign)
 {
-	int			found = -1;
-	int			n = 0;
+	int found = -1;
+	int n = 0;
 
 	for (int i = 0; i < zk.nalive; i++)
 	{
@@ -357,7 +413,7 @@ some_node(int dir, bool foreign)
 static bool
 do_foreign_go(Server *server, int dir)
 {
-	int			node = some_node(dir, true);
+	int node = some_node(dir, true);
 
 	(void) server;
 	if (node < 0)
@@ -369,7 +425,7 @@ do_foreign_go(Server *server, int dir)
 static bool
 do_change(Server *server, int dir)
 {
-	int			node = some_node(dir, once_in(2));
+	int node = some_node(dir, once_in(2));
 
 	(void) server;
 	if (node < 0)
@@ -381,7 +437,7 @@ do_change(Server *server, int dir)
 static bool
 do_admin_delete(Server *server, int dir)
 {
-	int			node = some_node(dir, false);
+	int node = some_node(dir, false);
 
 	(void) server;
 	if (node < 0)
@@ -422,21 +478,23 @@ do_remove_ancestors(Server *server, int dir)
 static bool
 do_jump(Server *server, int dir)
 {
+	int64_t to = once_in(2) ? INT32_MAX - random_below(4)
+							: ZKLOCK_SEQUENCE_LIMIT - random_below(8);
+
 	(void) server;
-	if (!zk.dir[dir].exists)
+	if (!zk.dir[dir].exists || zk.dir[dir].next_sequence > to)
 		return false;
 	counter_jumped[dir] = true;
-	zk.dir[dir].next_sequence = once_in(2) ? INT32_MAX - random_below(4) :
-		ZKLOCK_SEQUENCE_LIMIT - random_below(8);
+	zk.dir[dir].next_sequence = to;
 	return true;
 }
 
 typedef struct Kind
 {
 	const char *name;
-	bool		(*function) (Server *server, int dir);
-	int			weight[3];		/* by phase */
-	bool		fault;			/* its weight varies from seed to seed */
+	bool (*function)(Server *server, int dir);
+	int weight[3]; /* by phase */
+	bool fault;	   /* its weight varies from seed to seed */
 } Kind;
 
 static const Kind kinds[] = {
@@ -444,12 +502,13 @@ static const Kind kinds[] = {
 	{"request", do_apply, {300, 300, 300}, false},
 	{"catches up", do_catch_up, {60, 60, 60}, false},
 	{"late request", do_zombie, {40, 40, 40}, false},
+	{"event goes on", do_feed, {100, 100, 100}, false},
 	{"worker looks", do_demand, {120, 120, 120}, false},
 	{"backend wakes up", do_take, {100, 100, 100}, false},
 	{"backend wants", do_start, {60, 20, 0}, false},
 	{"backend upgrades", do_upgrade, {20, 20, 0}, false},
 	{"backend releases", do_release, {30, 30, 60}, false},
-	{"backend gives up", do_withdraw, {10, 0, 60}, true},
+	{"backend gives up", do_withdraw, {15, 0, 60}, true},
 	{"connection breaks", do_break, {8, 0, 0}, true},
 	{"connection was no use", do_break_useless, {10, 60, 60}, false},
 	{"reconnects", do_reconnect, {60, 60, 60}, false},
@@ -468,8 +527,8 @@ static const Kind kinds[] = {
 	{"counter jumps", do_jump, {1, 0, 0}, true},
 };
 
-static int	weight[lengthof(kinds)];
-static int	total_weight;
+static int weight[lengthof(kinds)];
+static int total_weight;
 
 static void
 set_phase(Phase new_phase, const int *factor)
@@ -490,17 +549,17 @@ set_phase(Phase new_phase, const int *factor)
 static bool
 try_kind(size_t kind, Server *server, int dir)
 {
-	/* The line stands before what it causes, and is taken back if nothing. */
-	trace("%ld: server %d lock %d: %s", step_count, (int) (server - servers), dir,
-		  kinds[kind].name);
+	if (tracing)
+		snprintf(trace_heading, sizeof(trace_heading), "%ld: server %d lock %d: %s",
+				 step_count, (int) (server - servers), dir, kinds[kind].name);
 	if (kinds[kind].function(server, dir))
 	{
 		step_count++;
+		show_heading();
 		check_invariants();
 		return true;
 	}
-	if (tracing && !trace_all)
-		trace_count--;
+	trace_heading[0] = '\0';
 	return false;
 }
 
@@ -510,12 +569,14 @@ one_step(void)
 {
 	for (int attempt = 0; attempt < 100; attempt++)
 	{
-		int			r = random_below(total_weight);
-		size_t		kind = 0;
+		int server;
+		int r = random_below(total_weight);
+		size_t kind = 0;
 
 		while (r >= weight[kind])
 			r -= weight[kind++];
-		if (try_kind(kind, &servers[random_below(nservers)], random_below(ndirs)))
+		server = random_below(nservers);
+		if (try_kind(kind, &servers[server], random_below(ndirs)))
 			return true;
 	}
 	for (size_t kind = 0; kind < lengthof(kinds); kind++)
@@ -524,10 +585,14 @@ one_step(void)
 		{
 			for (int dir = 0; dir < ndirs; dir++)
 			{
-				/* those of backends choose the backend at random */
-				for (int repeat = 0; repeat < 8 * NBACKENDS; repeat++)
+				for (int b = 0; b < NBACKENDS; b++)
 				{
-					if (try_kind(kind, &servers[s], dir))
+					bool done;
+
+					scanned_backend = b;
+					done = try_kind(kind, &servers[s], dir);
+					scanned_backend = -1;
+					if (done)
 						return true;
 				}
 			}
@@ -555,27 +620,15 @@ all_quiet(void)
 	return true;
 }
 
-/*
- * An orphan can outlive the reconnect that made it, where nobody on its
- * server asks for the lock any more.  The worker's sweep finds it; here, a
- * wish does, which lists the directory.
- */
 static bool
-sweep_orphans(void)
+any_refused(void)
 {
-	for (int i = 0; i < zk.nalive; i++)
+	for (int s = 0; s < nservers; s++)
 	{
-		const Node *node = &zk.node[zk.alive[i]];
-
-		for (int s = 0; node->orphan && s < nservers; s++)
+		for (int dir = 0; dir < ndirs; dir++)
 		{
-			if (server_owns(&servers[s], zk.alive[i]) &&
-				(table_start(&servers[s].table[node->dir], 0, ZKLOCK_EXCLUSIVE) ||
-				 !table_quiet(&servers[s].table[node->dir])))
-			{
-				trace("sweep of %s", node->name);
+			if (servers[s].refused[dir])
 				return true;
-			}
 		}
 	}
 	return false;
@@ -585,7 +638,7 @@ sweep_orphans(void)
 static void
 run_calm(void)
 {
-	int			idle_rounds = 0;
+	int idle_rounds = 0;
 
 	for (int i = 0; !all_quiet() || calm_wishes > 0; i++)
 	{
@@ -596,15 +649,20 @@ run_calm(void)
 			idle_rounds = 0;
 			continue;
 		}
-		if (calm_wishes > 0)
-			calm_wishes = 0;
-		else if (idle_rounds++ < 4)
+		calm_wishes = 0;
+		if (all_quiet())
+			break;
+		if (idle_rounds++ < 4)
 		{
+			/*
+			 * Only what the ensemble refused may have to wait for a tick:
+			 * anything else is a lost wake-up.
+			 */
+			if (!any_refused())
+				fail("somebody waits, and nothing but a tick will happen");
 			for (int s = 0; s < nservers; s++)
 				server_tick(&servers[s]);
 			check_invariants();
-			if (idle_rounds > 1)
-				sweep_orphans();
 		}
 		else
 			fail("somebody waits, and nothing will happen");
@@ -625,7 +683,6 @@ run_drain(void)
 		for (int s = 0; s < nservers; s++)
 			server_tick(&servers[s]);
 		check_invariants();
-		sweep_orphans();
 	}
 }
 
@@ -647,12 +704,14 @@ check_nothing_left(void)
 static void
 run_schedule(uint64_t seed)
 {
-	int			factor[lengthof(kinds)];
-	int			nsteps;
+	int factor[lengthof(kinds)];
+	int nsteps;
 
 	random_state = seed * UINT64_C(0xd1342543de82ef95) + 1;
 	step_count = 0;
 	trace_count = 0;
+	scanned_backend = -1;
+	trace_heading[0] = '\0';
 
 	zk_reset();
 	reset_tokens();
@@ -673,14 +732,15 @@ run_schedule(uint64_t seed)
 	}
 	if (seed % 8 != 0 && once_in(5))
 		zk.error_rate = 30 + random_below(100);
+	deposed_rate = once_in(4) ? 2 : 8;
 
 	set_phase(PHASE_CHAOS, factor);
-	nsteps = 100 + random_below(700);
+	nsteps = once_in(2) ? 30 + random_below(120) : 100 + random_below(700);
 	for (int i = 0; i < nsteps; i++)
 		one_step();
 
 	zk.error_rate = 0;
-	calm_wishes = random_below(6);
+	calm_wishes = once_in(2) ? 0 : random_below(6);
 	set_phase(PHASE_CALM, factor);
 	run_calm();
 
@@ -729,7 +789,7 @@ seconds(void)
 static int
 check_coverage(void)
 {
-	int			missing = 0;
+	int missing = 0;
 
 	for (int i = 0; i < NCOVERAGE; i++)
 	{
@@ -743,13 +803,13 @@ check_coverage(void)
 int
 main(int argc, char **argv)
 {
-	uint64_t	first = 1;
-	uint64_t	count = 10000;
+	uint64_t first = 1;
+	uint64_t count = 10000;
 	const char *mutant = NULL;
-	bool		single = false;
-	double		start = seconds();
-	long		steps = 0;
-	int			missing;
+	bool single = false;
+	double start = seconds();
+	long steps = 0;
+	int missing;
 
 	for (int i = 1; i < argc; i++)
 	{
@@ -769,8 +829,10 @@ main(int argc, char **argv)
 		}
 		else
 		{
-			fprintf(stderr, "usage: %s [--seeds N] [--first N] [--seed N] [--trace] "
-					"[--mutant NAME]\n", argv[0]);
+			fprintf(stderr,
+					"usage: %s [--seeds N] [--first N] [--seed N] [--trace] "
+					"[--mutant NAME]\n",
+					argv[0]);
 			return 2;
 		}
 	}
@@ -779,15 +841,15 @@ main(int argc, char **argv)
 	printf("1..%d\n", mutant || single ? 1 : 2);
 	for (uint64_t seed = first; seed < first + count; seed++)
 	{
-		bool		good = play(seed);
+		bool good = play(seed);
 
 		steps += step_count;
 		if (good)
 			continue;
 		if (mutant)
 		{
-			printf("ok 1 - %s is found out by seed %" PRIu64 ": %s (%.1f s)\n",
-				   mutant, seed, failure_text, seconds() - start);
+			printf("ok 1 - %s is found out by seed %" PRIu64 ": %s (%.1f s)\n", mutant,
+				   seed, failure_text, seconds() - start);
 			return EXIT_SUCCESS;
 		}
 		explain_failure(argv[0], seed);

@@ -17,31 +17,32 @@
 
 #define lengthof(array) (sizeof(array) / sizeof((array)[0]))
 
-#define UUID_TEXT "01234567-89ab-cdef-fedc-ba9876543210"
-#define UUID_HI UINT64_C(0x0123456789abcdef)
-#define UUID_LO UINT64_C(0xfedcba9876543210)
+#define UUID_TEXT		"01234567-89ab-cdef-fedc-ba9876543210"
+#define UUID_HI			UINT64_C(0x0123456789abcdef)
+#define UUID_LO			UINT64_C(0xfedcba9876543210)
 
-static int	groups_done;
-static int	groups_failed;
-static int	failures;			/* of the present group */
-static int	checks;
+static int groups_done;
+static int groups_failed;
+static int failures; /* of the present group */
+static int checks;
 
-#define CHECK(condition, ...) \
-	do { \
-		checks++; \
-		if (!(condition) && failures++ < 10) \
-		{ \
-			printf("# line %d: %s: ", __LINE__, #condition); \
-			printf(__VA_ARGS__); \
-			printf("\n"); \
-		} \
+#define CHECK(condition, ...)                                                            \
+	do                                                                                   \
+	{                                                                                    \
+		checks++;                                                                        \
+		if (!(condition) && failures++ < 10)                                             \
+		{                                                                                \
+			printf("# line %d: %s: ", __LINE__, #condition);                             \
+			printf(__VA_ARGS__);                                                         \
+			printf("\n");                                                                \
+		}                                                                                \
 	} while (0)
 
 static void
 end_group(const char *name)
 {
-	printf("%s %d - %s (%d checks)\n", failures ? "not ok" : "ok",
-		   ++groups_done, name, checks);
+	printf("%s %d - %s (%d checks)\n", failures ? "not ok" : "ok", ++groups_done, name,
+		   checks);
 	if (failures)
 		groups_failed++;
 	failures = 0;
@@ -51,9 +52,9 @@ end_group(const char *name)
 static void
 check_encoding(const char *name, const char *encoded)
 {
-	char		buf[ZKLOCK_ENCODED_MAX + 1];
-	char		back[ZKLOCK_NAME_MAX + 1];
-	size_t		len = zklock_encode_name(name, buf);
+	char buf[ZKLOCK_ENCODED_MAX + 1];
+	char back[ZKLOCK_NAME_MAX + 1];
+	size_t len = zklock_encode_name(name, buf);
 
 	CHECK(strcmp(buf, encoded) == 0, "got \"%s\", expected \"%s\"", buf, encoded);
 	CHECK(len == strlen(buf), "%zu", len);
@@ -77,26 +78,31 @@ test_known_names(void)
 		{"a.", "a."},
 		{"\x01\x1f\x7f", "%01%1F%7F"},
 		{" ~", " ~"},
-		{"\xc2\x80\xc2\x9f", "%C2%80%C2%9F"},	/* U+0080, U+009F */
-		{"\xc2\xa0", "\xc2\xa0"},	/* U+00A0 */
-		{"\xed\x9f\xbf", "\xed\x9f\xbf"},	/* U+D7FF */
-		{"\xed\xa0\x80", "%ED%A0%80"},	/* U+D800 */
-		{"\xef\xa3\xbf", "%EF%A3%BF"},	/* U+F8FF */
-		{"\xef\xa4\x80", "\xef\xa4\x80"},	/* U+F900 */
-		{"\xef\xbf\xaf", "\xef\xbf\xaf"},	/* U+FFEF */
-		{"\xef\xbf\xb0", "%EF%BF%B0"},	/* U+FFF0 */
-		{"\xef\xbf\xbf", "%EF%BF%BF"},	/* U+FFFF */
-		{"\xf0\x90\x80\x80", "%F0%90%80%80"},	/* U+10000 */
-		{"\xf4\x8f\xbf\xbf", "%F4%8F%BF%BF"},	/* U+10FFFF */
-		{"\xf4\x90\x80\x80", "%F4%90%80%80"},	/* beyond */
-		{"\xc3", "%C3"},		/* cut short */
-		{"\xc3" "a", "%C3a"},
+		{"\xc2\x80\xc2\x9f", "%C2%80%C2%9F"}, /* U+0080, U+009F */
+		{"\xc2\xa0", "\xc2\xa0"},			  /* U+00A0 */
+		{"\xed\x9f\xbf", "\xed\x9f\xbf"},	  /* U+D7FF */
+		{"\xed\xa0\x80", "%ED%A0%80"},		  /* U+D800 */
+		{"\xef\xa3\xbf", "%EF%A3%BF"},		  /* U+F8FF */
+		{"\xef\xa4\x80", "\xef\xa4\x80"},	  /* U+F900 */
+		{"\xef\xbf\xaf", "\xef\xbf\xaf"},	  /* U+FFEF */
+		{"\xef\xbf\xb0", "%EF%BF%B0"},		  /* U+FFF0 */
+		{"\xef\xbf\xbf", "%EF%BF%BF"},		  /* U+FFFF */
+		{"\xf0\x90\x80\x80", "%F0%90%80%80"}, /* U+10000 */
+		{"\xf4\x8f\xbf\xbf", "%F4%8F%BF%BF"}, /* U+10FFFF */
+		{"\xf4\x90\x80\x80", "%F4%90%80%80"}, /* beyond */
+		{"\xc3", "%C3"},					  /* cut short */
+		{"\xc3"
+		 "a",
+		 "%C3a"},
 		{"\xe2\x82", "%E2%82"},
 		{"\xa9", "%A9"},		/* stray continuation */
 		{"\xc0\xaf", "%C0%AF"}, /* overlong '/' */
 		{"\xe0\x80\xaf", "%E0%80%AF"},
 		{"\xff\xfe", "%FF%FE"},
-		{"Gr\xc3\xbc\xc3\x9f""e", "Gr\xc3\xbc\xc3\x9f""e"},
+		{"Gr\xc3\xbc\xc3\x9f"
+		 "e",
+		 "Gr\xc3\xbc\xc3\x9f"
+		 "e"},
 	};
 
 	for (size_t i = 0; i < lengthof(pairs); i++)
@@ -108,8 +114,7 @@ static bool
 escape_expected(uint32_t c)
 {
 	return c == '/' || c == '%' || c <= 0x1f || (c >= 0x7f && c <= 0x9f) ||
-		(c >= 0xd800 && c <= 0xf8ff) || (c >= 0xfff0 && c <= 0xffff) ||
-		c >= 0x10000;
+		(c >= 0xd800 && c <= 0xf8ff) || (c >= 0xfff0 && c <= 0xffff) || c >= 0x10000;
 }
 
 static void
@@ -118,12 +123,12 @@ test_all_code_points(void)
 	for (uint32_t c = 1; c <= 0x10ffff; c++)
 	{
 		unsigned char name[8];
-		char		buf[ZKLOCK_ENCODED_MAX + 1];
-		char		back[ZKLOCK_NAME_MAX + 1];
-		int			n = 0;
-		size_t		len;
+		char buf[ZKLOCK_ENCODED_MAX + 1];
+		char back[ZKLOCK_NAME_MAX + 1];
+		int n = 0;
+		size_t len;
 
-		name[n++] = 'x';		/* so that "." is not the whole name */
+		name[n++] = 'x'; /* so that "." is not the whole name */
 		if (c < 0x80)
 			name[n++] = (unsigned char) c;
 		else if (c < 0x800)
@@ -159,15 +164,36 @@ static void
 test_refused(void)
 {
 	static const char *const bad[] = {
-		"", ".", "..", "%", "%2", "a%", "%2f", "%2G", "%00", "%41", "%20",
-		"%C3%A9",				/* needs no escape */
-		"%C3\xa9", "\xc3%A9",
-		"a/b", "\x01", "\x7f", "\xc3", "\xff", "\xc2\x80", "\xed\xa0\x80",
-		"\xf0\x90\x80\x80", "%2E.", ".%2E", "%2E%2E%2E", "x%2E",
+		"",
+		".",
+		"..",
+		"%",
+		"%2",
+		"a%",
+		"%2f",
+		"%2G",
+		"%00",
+		"%41",
+		"%20",
+		"%C3%A9", /* needs no escape */
+		"%C3\xa9",
+		"\xc3%A9",
+		"a/b",
+		"\x01",
+		"\x7f",
+		"\xc3",
+		"\xff",
+		"\xc2\x80",
+		"\xed\xa0\x80",
+		"\xf0\x90\x80\x80",
+		"%2E.",
+		".%2E",
+		"%2E%2E%2E",
+		"x%2E",
 		"%F0\x90\x80\x80",
 	};
-	char		buf[ZKLOCK_NAME_MAX + 1];
-	char		longest[ZKLOCK_ENCODED_MAX + 2];
+	char buf[ZKLOCK_NAME_MAX + 1];
+	char longest[ZKLOCK_ENCODED_MAX + 2];
 
 	for (size_t i = 0; i < lengthof(bad); i++)
 		CHECK(!zklock_decode_name(bad[i], buf), "\"%s\"", bad[i]);
@@ -203,25 +229,27 @@ next_random(void)
 static void
 test_random_round_trips(void)
 {
-	static const char alphabet[] = "./%25EeFfaA\x01\x7f\xc2\xc3\xa9\x80\xed\xef\xbf\xf0\x90";
+	static const char alphabet[] =
+		"./%25EeFfaA\x01\x7f\xc2\xc3\xa9\x80\xed\xef\xbf\xf0\x90";
 
 	for (int round = 0; round < 200000; round++)
 	{
-		char		name[ZKLOCK_NAME_MAX + 1];
-		char		encoded[ZKLOCK_ENCODED_MAX + 1];
-		char		back[ZKLOCK_NAME_MAX + 1];
-		size_t		len = 1 + next_random() % 12;
+		char name[ZKLOCK_NAME_MAX + 1];
+		char encoded[ZKLOCK_ENCODED_MAX + 1];
+		char back[ZKLOCK_NAME_MAX + 1];
+		size_t len = 1 + next_random() % 12;
 
 		for (size_t i = 0; i < len; i++)
-			name[i] = round % 2 ? alphabet[next_random() % (sizeof(alphabet) - 1)] :
-				(char) (1 + next_random() % 255);
+			name[i] = round % 2 ? alphabet[next_random() % (sizeof(alphabet) - 1)]
+								: (char) (1 + next_random() % 255);
 		name[len] = '\0';
 
 		zklock_encode_name(name, encoded);
-		CHECK(zklock_decode_name(encoded, back) && strcmp(back, name) == 0,
-			  "\"%s\"", encoded);
+		CHECK(zklock_decode_name(encoded, back) && strcmp(back, name) == 0, "\"%s\"",
+			  encoded);
 		CHECK(strcmp(encoded, ".") != 0 && strcmp(encoded, "..") != 0 &&
-			  strchr(encoded, '/') == NULL, "\"%s\"", encoded);
+				  strchr(encoded, '/') == NULL,
+			  "\"%s\"", encoded);
 
 		/* The other way round: the same bytes as somebody's directory. */
 		if (zklock_decode_name(name, back))
@@ -238,7 +266,7 @@ test_sequence_numbers(void)
 {
 	/* Every family of interop.md, as its prefix before the number. */
 	static const char *const families[] = {
-		"_c_" UUID_TEXT "-lock-",	/* Curator mutex; ours, exclusive */
+		"_c_" UUID_TEXT "-lock-", /* Curator mutex; ours, exclusive */
 		"_c_" UUID_TEXT "-__READ__",
 		"_c_" UUID_TEXT "-__WRIT__",
 		"_c_" UUID_TEXT "-lease-",
@@ -251,22 +279,21 @@ test_sequence_numbers(void)
 		"n_",
 		"qn-",
 	};
-	static const int64_t values[] = {
-		0, 1, 7, 999999999, 1000000000, INT32_MAX - 1, INT32_MAX,
-		INT32_MIN, INT32_MIN + 1, -1000000000, -999999999, -1
-	};
+	static const int64_t values[] = {0,			  1,		  7,
+									 999999999,	  1000000000, INT32_MAX - 1,
+									 INT32_MAX,	  INT32_MIN,  INT32_MIN + 1,
+									 -1000000000, -999999999, -1};
 
 	for (size_t f = 0; f < lengthof(families); f++)
 		for (size_t v = 0; v < lengthof(values); v++)
 		{
 			ZkLockChild child;
-			char		name[128];
+			char name[128];
 
-			snprintf(name, sizeof(name), "%s%010" PRId32, families[f],
-					 (int32_t) values[v]);
-			CHECK(zklock_parse_child(name, &child) &&
-				  child.sequence == values[v] && child.name == name &&
-				  child.hash == zklock_hash_child(name), "%s", name);
+			snprintf(name, sizeof(name), "%s%010" PRId32, families[f], (int32_t) values[v]);
+			CHECK(zklock_parse_child(name, &child) && child.sequence == values[v] &&
+					  child.name == name && child.hash == zklock_hash_child(name),
+				  "%s", name);
 		}
 	end_group("144 sequence numbers: families times values");
 
@@ -274,13 +301,14 @@ test_sequence_numbers(void)
 	for (size_t v = 0; v < lengthof(values); v++)
 	{
 		ZkLockChild child;
-		char		name[128];
+		char name[128];
 
 		snprintf(name, sizeof(name), "_c_" UUID_TEXT "-read-lock-%010" PRId32,
 				 (int32_t) values[v]);
 		CHECK(zklock_parse_child(name, &child) && child.sequence == values[v] &&
-			  child.mode == ZKLOCK_SHARED && child.uuid_hi == UUID_HI &&
-			  child.uuid_lo == UUID_LO, "%s", name);
+				  child.mode == ZKLOCK_SHARED && child.uuid_hi == UUID_HI &&
+				  child.uuid_lo == UUID_LO,
+			  "%s", name);
 
 		/*
 		 * Without a prefix the eleven characters of -1000000000 could be the
@@ -288,8 +316,8 @@ test_sequence_numbers(void)
 		 */
 		snprintf(name, sizeof(name), "%010" PRId32, (int32_t) values[v]);
 		if (strlen(name) == 10)
-			CHECK(zklock_parse_child(name, &child) &&
-				  child.sequence == values[v], "%s", name);
+			CHECK(zklock_parse_child(name, &child) && child.sequence == values[v], "%s",
+				  name);
 	}
 	end_group("our shared form and a bare number");
 }
@@ -298,17 +326,29 @@ static void
 test_no_contenders(void)
 {
 	static const char *const names[] = {
-		"", "0", "000000001", "lock-", "lock-00000001", "lock-000000001x",
-		"lock-00000000x1", "-000000000", "9999999999", "x2147483648",
-		"x-4294967296", "x-2147483649", "leases", "locks",
-		"0123456789abcdeffedcba9876543210",	/* kazoo semaphore */
-		"_c_" UUID_TEXT "-lock-", "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff",
+		"",
+		"0",
+		"000000001",
+		"lock-",
+		"lock-00000001",
+		"lock-000000001x",
+		"lock-00000000x1",
+		"-000000000",
+		"9999999999",
+		"x2147483648",
+		"x-4294967296",
+		"x-2147483649",
+		"leases",
+		"locks",
+		"0123456789abcdeffedcba9876543210", /* kazoo semaphore */
+		"_c_" UUID_TEXT "-lock-",
+		"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff",
 	};
 	ZkLockChild child;
 
 	for (size_t i = 0; i < lengthof(names); i++)
-		CHECK(!zklock_parse_child(names[i], &child), "\"%s\": %" PRId64,
-			  names[i], child.sequence);
+		CHECK(!zklock_parse_child(names[i], &child), "\"%s\": %" PRId64, names[i],
+			  child.sequence);
 	end_group("names without a sequence number are no contenders");
 }
 
@@ -334,29 +374,31 @@ test_our_form(void)
 
 	for (size_t i = 0; i < lengthof(others); i++)
 		CHECK(zklock_parse_child(others[i], &child) && child.uuid_hi == 0 &&
-			  child.uuid_lo == 0 && child.mode == ZKLOCK_EXCLUSIVE, "%s", others[i]);
+				  child.uuid_lo == 0 && child.mode == ZKLOCK_EXCLUSIVE,
+			  "%s", others[i]);
 
 	for (int round = 0; round < 1000; round++)
 	{
-		uint64_t	hi = next_random();
-		uint64_t	lo = next_random();
+		uint64_t hi = next_random();
+		uint64_t lo = next_random();
 
 		for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 		{
-			char		name[ZKLOCK_CONTENDER_LEN + 11];
+			char name[ZKLOCK_CONTENDER_LEN + 11];
 
 			memset(name, '#', sizeof(name));
 			zklock_format_contender(name, hi, lo, (ZkLockMode) mode);
 			CHECK(strlen(name) < ZKLOCK_CONTENDER_LEN, "%s", name);
 			strcat(name, "0000000042");
 			CHECK(zklock_parse_child(name, &child) && child.uuid_hi == hi &&
-				  child.uuid_lo == lo && child.mode == (ZkLockMode) mode &&
-				  child.sequence == 42, "%s", name);
+					  child.uuid_lo == lo && child.mode == (ZkLockMode) mode &&
+					  child.sequence == 42,
+				  "%s", name);
 		}
 	}
 
 	{
-		char		name[ZKLOCK_CONTENDER_LEN];
+		char name[ZKLOCK_CONTENDER_LEN];
 
 		zklock_format_contender(name, UUID_HI, UUID_LO, ZKLOCK_EXCLUSIVE);
 		CHECK(strcmp(name, "_c_" UUID_TEXT "-lock-") == 0, "%s", name);
