@@ -80,9 +80,8 @@ contender_path(char *buf, const char *name, const ZkLockAction *action, uint64 u
 	lock_path(buf, name, child);
 }
 
-/* Who is it?  For people who look into the ensemble. */
-static void
-contender_data(StringInfo buf, int pid)
+void
+zklock_describe_server(StringInfo buf, int pid)
 {
 	char server[256];
 	char host[256];
@@ -170,7 +169,7 @@ send_request(const ZkLockEntry *entry, const char *name, int pid, uint32 generat
 
 			tag.kind = REQUEST_CREATE;
 			contender_path(path, name, action, uuid_hi, true);
-			contender_data(&data, pid);
+			zklock_describe_server(&data, pid);
 			check_sent(zklock_client_create(client, path, data.data, data.len,
 											ZKLOCK_CREATE_EPHEMERAL_SEQUENTIAL, &tag));
 			pfree(data.data);

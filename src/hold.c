@@ -364,6 +364,8 @@ zklock_display_name(const char *name)
 	int encoding = GetDatabaseEncoding();
 	unsigned char *buf;
 	char encoded[ZKLOCK_ENCODED_MAX + 1];
+	char *display;
+	char *out;
 
 	if (encoding == PG_UTF8 || encoding == PG_SQL_ASCII)
 		return pstrdup(name);
@@ -383,14 +385,12 @@ zklock_display_name(const char *name)
 		}
 	}
 
-	/* the encoding lacks a character: show the name as ZooKeeper has it */
+	/* the encoding lacks a character: percent-encode all that is not ASCII */
 	zklock_encode_name(name, encoded);
-	for (char *p = encoded; *p; p++)
-	{
-		if (IS_HIGHBIT_SET(*p))
-			*p = '?';
-	}
-	return pstrdup(encoded);
+	display = out = palloc(3 * strlen(encoded) + 1);
+	for (const char *p = encoded; *p; p++)
+		out += sprintf(out, IS_HIGHBIT_SET(*p) ? "%%%02X" : "%c", (unsigned char) *p);
+	return display;
 }
 
 /* ------------------------------------------------------------------------

@@ -23,6 +23,7 @@
 #include "postgres.h"
 #include "compat.h"
 
+#include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "storage/fd.h"
 
@@ -51,6 +52,10 @@ static bool closing_stale = false; /* ... only in order to close it */
 static int opened = 0;
 static int64 retry_at = 0; /* ns; 0: at once */
 static char locks_path[512];
+static char member_path[1280]; /* our node under <root>/servers */
+static char member_data[1024]; /* what it says */
+static bool heartbeat_open;	   /* its reply is outstanding */
+static int64 heartbeat_at;	   /* ns: when the next one is due */
 static Attempt attempts[MAX_ATTEMPTS];
 static int nattempts = 0;
 static char open_error[256]; /* of the latest zklock_session_open, if it failed */
@@ -217,18 +222,76 @@ drop_client(bool retry_now)
 /* A request whose reply nobody waits for. */
 static const ZkRequestTag no_tag = {0};
 
-/* Make the root and what lies under it.  What exists stays as it is. */
+/* A path and its ancestors, persistent.  What exists stays as it is. */
 static void
-make_root(void)
+make_path(const char *whole)
 {
 	char path[sizeof(locks_path)];
 
-	for (const char *p = locks_path; p != NULL;)
+	for (const char *p = whole; p != NULL;)
 	{
 		p = strchr(p + 1, '/');
-		strlcpy(path, locks_path, p ? (size_t) (p - locks_path + 1) : sizeof(path));
+		strlcpy(path, whole, p ? (size_t) (p - whole + 1) : sizeof(path));
 		(void) zklock_client_create(client, path, "", 0, ZKLOCK_CREATE_PERSISTENT, &no_tag);
 	}
+}
+
+/*
+ * Our own ephemeral node: it tells people which servers there are, and takes
+ * the heartbeats.  Two servers of one name have a node each.
+ */
+static void
+make_member(void)
+{
+	char servers[sizeof(zklock_shared->session.root) + 16];
+	char name[256];
+	char encoded[ZKLOCK_ENCODED_MAX + 1];
+	StringInfoData data;
+
+	snprintf(servers, sizeof(servers), "%s/servers", zklock_shared->session.root);
+	make_path(servers);
+	zklock_effective_server_name(name, sizeof(name));
+	zklock_encode_name(name, encoded);
+	snprintf(member_path, sizeof(member_path), "%s/%s-%016llx", servers, encoded,
+			 (unsigned long long) zklock_shared->session.uuid_hi);
+	zklock_describe_server(&data, PostmasterPid);
+	strlcpy(member_data, data.data, sizeof(member_data));
+	pfree(data.data);
+	(void) zklock_client_create(client, member_path, member_data, (int) strlen(member_data),
+								ZKLOCK_CREATE_EPHEMERAL, &no_tag);
+}
+
+/*
+ * A heartbeat is a write: its acknowledgement proves that our server reaches a
+ * quorum, which no read and no ping does.
+ */
+long
+zklock_session_heartbeat(void)
+{
+	int64 now = zklock_clock();
+	int64 interval = INT64CONST(1000000) * zklock_shared->session.timeout_ms / 6;
+
+	if (!connected)
+		return -1;
+	if (now >= heartbeat_at && !heartbeat_open)
+	{
+		heartbeat_open =
+			zklock_client_set(client, member_path, member_data, (int) strlen(member_data),
+							  &no_tag) == ZKLOCK_ZOK;
+		heartbeat_at = now + interval;
+	}
+	return now >= heartbeat_at ? (long) (interval / 1000000)
+							   : (long) ((heartbeat_at - now) / 1000000 + 1);
+}
+
+static void
+on_heartbeat(const ZkMessage *message)
+{
+	heartbeat_open = false;
+	if (message->rc == ZKLOCK_ZOK)
+		zklock_dispatch_all(ZKLOCK_EV_TICK);
+	else if (message->rc == ZKLOCK_ZNONODE && connected)
+		make_member(); /* somebody deleted it */
 }
 
 static void
@@ -292,10 +355,15 @@ on_connected(void)
 	if (known.id != id.id)
 	{
 		zklock_session_file_write(&id);
-		make_root();
+		make_path(locks_path);
+		make_member();
 	}
 	else
 		(void) zklock_client_sync(client, locks_path, &no_tag);
+	if (event == ZKLOCK_EV_RESUMED)
+		make_member(); /* for its path; it should be there */
+	heartbeat_open = false;
+	heartbeat_at = 0;
 
 	ereport(LOG,
 			(errmsg("%s to ZooKeeper server %s, session 0x%llx, timeout %d ms", how,
@@ -442,6 +510,9 @@ zklock_session_receive(void)
 				break;
 			case ZKLOCK_MSG_AUTH_FAILED:
 				on_expired(true);
+				break;
+			case ZKLOCK_MSG_SET:
+				on_heartbeat(message);
 				break;
 			case ZKLOCK_MSG_LOG:
 				on_log(message->data ? message->data : "", message->level);

@@ -41,7 +41,7 @@
 #include "worker.h"
 
 /* A backstop: nothing should depend on it. */
-#define TICK_MS 1000
+#define LONGEST_SLEEP_MS 1000
 
 /* How long the end of the server may wait for holds to end. */
 #define DRAIN_MS 60000
@@ -202,7 +202,6 @@ zklock_worker_main(Datum arg)
 	WaitEventSet *set = NULL;
 	int set_for = -1;
 	int64 drain_until = 0;
-	int64 next_tick = 0;
 	MemoryContext context;
 
 	HOLD_INTERRUPTS();
@@ -218,8 +217,9 @@ zklock_worker_main(Datum arg)
 	for (;;)
 	{
 		WaitEvent event;
-		long timeout = TICK_MS;
+		long timeout = LONGEST_SLEEP_MS;
 		long retry;
+		long due;
 		int n;
 
 		MemoryContextReset(context);
@@ -239,6 +239,9 @@ zklock_worker_main(Datum arg)
 			zklock_session_open();
 		zklock_session_receive();
 		(void) zklock_dispatch_dirty();
+		due = zklock_session_heartbeat();
+		if (due >= 0)
+			timeout = Min(timeout, due);
 
 		if (drain_until != 0)
 		{
@@ -272,10 +275,5 @@ zklock_worker_main(Datum arg)
 			_exit(1);
 		if (n > 0 && (event.events & WL_LATCH_SET))
 			ResetLatch(MyLatch);
-		if (zklock_clock() >= next_tick && zklock_session_client() != NULL)
-		{
-			zklock_dispatch_all(ZKLOCK_EV_TICK);
-			next_tick = zklock_clock() + INT64CONST(1000000) * TICK_MS;
-		}
 	}
 }

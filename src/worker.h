@@ -12,6 +12,8 @@
 #ifndef ZKLOCK_WORKER_H
 #define ZKLOCK_WORKER_H
 
+#include "lib/stringinfo.h"
+
 #include "client.h"
 #include "protocol.h"
 #include "table.h"
@@ -35,6 +37,9 @@ extern int zklock_session_opened(void);
 
 /* ms until zklock_session_open should be called (again). */
 extern long zklock_session_retry_in(void);
+
+/* Send a heartbeat if one is due.  ms until the next, -1 if not connected. */
+extern long zklock_session_heartbeat(void);
 
 /* End of the server: delete our contenders by closing the session. */
 extern void zklock_session_close(void);
@@ -62,6 +67,10 @@ extern void zklock_dispatch_all(ZkLockEventType type);
 
 /* A reply or a watch event. */
 extern void zklock_dispatch_message(const ZkMessage *message);
+
+/* JSON for people who look into the ensemble: who made this node?  "pid" is the
+ * backend's or the postmaster's. */
+extern void zklock_describe_server(StringInfo buf, int pid);
 
 /* Does any backend of this server still hold a lock? */
 extern bool zklock_dispatch_holds(void);
