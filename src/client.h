@@ -71,6 +71,7 @@ typedef struct ZkRequestTag
 	int32_t slot;
 	uint64_t uuid;
 	uint64_t hash;
+	uint64_t path;
 } ZkRequestTag;
 
 typedef struct ZkMessage

@@ -17,8 +17,10 @@
 
 #include <unistd.h>
 
+#include "common/hashfn.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
+#include "utils/hsearch.h"
 #include "utils/json.h"
 
 #include "settings.h"
@@ -44,12 +46,80 @@ typedef enum RequestKind
  */
 #define ENOUGH_PENDING (ZKLOCK_MAX_PENDING / 4)
 
+/*
+ * On a new connection the library sets all watches in one packet, and the
+ * ensemble drops a connection that sends more than jute.maxbuffer (1 MB): the
+ * worker would then reconnect for ever.  Beyond this many bytes of watched
+ * paths grants go without a watch; waiters, one a backend, have the rest.
+ */
+#define ENOUGH_WATCHED (512 * 1024)
+
+/* Paths with a watch in the present client, by hash.  NULL: none yet. */
+static HTAB *watched = NULL;
+static int watched_for; /* zklock_session_opened() of that client */
+static size_t watched_bytes;
+
+typedef struct WatchedPath
+{
+	uint64 hash; /* key */
+	size_t bytes;
+} WatchedPath;
+
 /* A session event on its way through the entries; see zklock_dispatch_all. */
 static ZkLockEventType all_event;
 static int all_next = -1;		/* the next entry to feed, -1: none */
 static bool resume_due = false; /* RESUMED was overtaken */
 
 static void step(ZkLockEntry *entry, ZkLockEvent *event);
+
+static uint64
+hash_path(const char *path)
+{
+	return hash_bytes_extended((const unsigned char *) path, (int) strlen(path), 0);
+}
+
+/* A watch is set on a path.  Returns the path's hash. */
+static uint64
+watch_set(const char *path)
+{
+	uint64 hash = hash_path(path);
+	WatchedPath *w;
+	bool found;
+
+	if (watched == NULL || watched_for != zklock_session_opened())
+	{
+		HASHCTL ctl = {.keysize = sizeof(uint64), .entrysize = sizeof(WatchedPath)};
+
+		if (watched != NULL)
+			hash_destroy(watched);
+		watched = hash_create("zklock watches", 1024, &ctl, HASH_ELEM | HASH_BLOBS);
+		watched_for = zklock_session_opened();
+		watched_bytes = 0;
+	}
+	w = hash_search(watched, &hash, HASH_ENTER, &found);
+	if (!found)
+	{
+		w->bytes = strlen(path) + 4; /* as serialized */
+		watched_bytes += w->bytes;
+	}
+	return hash;
+}
+
+/* It has fired, or was not set after all. */
+static void
+watch_gone(uint64 hash)
+{
+	WatchedPath *w;
+
+	if (watched == NULL || watched_for != zklock_session_opened())
+		return;
+	w = hash_search(watched, &hash, HASH_FIND, NULL);
+	if (w != NULL)
+	{
+		watched_bytes -= w->bytes;
+		hash_search(watched, &hash, HASH_REMOVE, NULL);
+	}
+}
 
 /* ------------------------------------------------------------------------
  * Actions
@@ -192,12 +262,14 @@ send_request(const ZkLockEntry *entry, const char *name, int pid, uint32 generat
 		case ZKLOCK_ACT_WATCH_OWN:
 			tag.kind = REQUEST_WATCH_OWN;
 			contender_path(path, name, action, uuid_hi, false);
+			tag.path = watch_set(path);
 			check_sent(zklock_client_get(client, path, true, &tag));
 			break;
 
 		case ZKLOCK_ACT_WATCH:
 			tag.kind = REQUEST_WATCH;
 			lock_path(path, name, action->name);
+			tag.path = watch_set(path);
 			check_sent(zklock_client_get(client, path, true, &tag));
 			break;
 
@@ -305,6 +377,8 @@ step(ZkLockEntry *entry, ZkLockEvent *event)
 			zklock_entry_demand(entry, event);
 		}
 		event->session = uuid_hi;
+		event->spare_watches =
+			watched_for == zklock_session_opened() && watched_bytes > ENOUGH_WATCHED;
 		event->fresh_uuid = zklock_shared->session.next_uuid;
 		zklock_shared->session.next_uuid += ZKLOCK_NCONTENDERS;
 		zklock_step(&entry->queue, event, &actions);
@@ -495,6 +569,8 @@ dispatch_watch(const ZkMessage *message)
 	ZkLockEntry *entry;
 	ZkLockEvent event = {0};
 
+	if (message->path != NULL)
+		watch_gone(hash_path(message->path));
 	if (message->path == NULL || strncmp(message->path, locks, len) != 0 ||
 		message->path[len] != '/')
 		return;
@@ -529,6 +605,8 @@ zklock_dispatch_message(const ZkMessage *message)
 		return;
 	}
 
+	if (message->tag.path != 0 && message->rc != ZKLOCK_ZOK)
+		watch_gone(message->tag.path);
 	if (message->tag.kind == REQUEST_OTHER || (entry = tagged_entry(&message->tag)) == NULL)
 		return;
 

@@ -293,6 +293,11 @@ drop_session_holds(ZkHeldLock *held, ZkLockMode mode)
 	} while (again);
 }
 
+/*
+ * What takes level 1 away takes it from all session-scope holds at once, so the
+ * first one that has it speaks for the others, unless a hold in transaction
+ * scope keeps level 1 for it.
+ */
 void
 zklock_hold_refresh(void)
 {
@@ -306,12 +311,21 @@ zklock_hold_refresh(void)
 	{
 		bool gone[ZKLOCK_NMODES];
 		int modes = 0;
+		bool present = false;
 
+		if (slist_is_empty(&held->session))
+			continue;
 		for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 		{
-			gone[mode] = held->request[mode] >= 0 && !slist_is_empty(&held->session) &&
+			gone[mode] = held->request[mode] >= 0 &&
 				!zklock_lock_held_by_me(&held->tag, zklock_level1_mode((ZkLockMode) mode));
+			present |= held->request[mode] >= 0 && !gone[mode];
 			modes += held->request[mode] >= 0;
+		}
+		if (present && held->transaction_count == 0)
+		{
+			hash_seq_term(&seq);
+			break;
 		}
 		for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 		{

@@ -757,8 +757,9 @@ decide(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 			case ZKLOCK_GRANTED:
 				/* A grant has a watch on its node, to hear of its loss. */
 				if (c->state != ZKLOCK_UNSETTLED &&
-					(c->state == ZKLOCK_GRANTED || c->token == 0) && !c->own_watched &&
-					!c->own_requested)
+					((c->state == ZKLOCK_GRANTED && !event->spare_watches) ||
+					 c->token == 0) &&
+					!c->own_watched && !c->own_requested)
 				{
 					add_action(actions, ZKLOCK_ACT_WATCH_OWN, queue, c);
 					c->own_requested = true;

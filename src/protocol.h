@@ -134,6 +134,8 @@ typedef struct ZkLockEvent
 	uint64_t list;				 /* number of the listing answered */
 	const ZkLockChild *children; /* contenders only, in any order */
 	int nchildren;
+	bool spare_watches;	 /* always: too many paths are watched; do without
+						  * on grants, whose loss is then noticed later */
 	uint64_t session;	 /* always: high half of our UUIDs */
 	uint64_t fresh_uuid; /* always: fresh_uuid .. + ZKLOCK_NCONTENDERS - 1
 						  * were never used in this session */
