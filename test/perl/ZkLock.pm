@@ -109,7 +109,14 @@ sub ask
 	return $observer{$name}->query($sql);
 }
 
-sub hang_up { my $node = shift; my $s = delete $observer{ $node->name }; $s->quit if $s; }
+sub hang_up
+{
+	my $node = shift;
+	# quit would ask whether the backend has gone, and so need the next observer
+	my $s = $observer{ $node->name } or return;
+	$s->quit;
+	delete $observer{ $node->name };
+}
 
 #
 # Waiting for things to come true
@@ -165,7 +172,7 @@ sub directory
 	return "/zklock/locks/$name";
 }
 
-sub _sorted { return sort { substr($a, -10) <=> substr($b, -10) } @_; }
+sub _sorted { my @sorted = sort { substr($a, -10) <=> substr($b, -10) } @_; return @sorted; }
 
 sub queue { my ($zk, $name) = @_; return _sorted($zk->children(directory($name))); }
 
@@ -274,6 +281,10 @@ sub _read
 		}
 		elsif ($line =~ /^(WARNING|NOTICE|INFO|LOG|DEBUG):  (\w{5}: .*)/) { push @notices, "$1 $2"; }
 		elsif ($line =~ /^(DETAIL|HINT|CONTEXT|QUERY):  /) { push @notices, $line; }
+		elsif ($line =~ /^(?:psql: error: )?(server closed the connection|connection to server was lost|no connection to the server)/)
+		{
+			$error ||= "lost: $1";
+		}
 		elsif ($line =~ /^(LOCATION:  |LINE \d+: |\s+\^$)/) { }
 		else { push @answer, $line; }
 	}

@@ -1,0 +1,38 @@
+# Many names at once: the watches on them must fit into the one packet in which
+# the library sets them on a new connection.  The ensemble refuses packets above
+# jute.maxbuffer, 1 MB, and a worker that exceeds it reconnects for ever.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/../perl";
+use Proxy;
+use Test::More;
+use ZkLock;
+use ZooKeeper;
+
+my $names = 4000;
+my $zk = ZooKeeper->new->start;
+my $proxy = Proxy->new($zk->host);
+my $node = ZkLock::server('a', $proxy, conf => "zklock.session_timeout = '60s'\nmax_locks_per_transaction = 400");
+ZkLock::wait_connected($node);
+
+# Their paths are 1.3 MB together.
+my $holder = ZkLock::session($node);
+my $name = "repeat('x', 245) || i";
+is($holder->query("SELECT count(zk_lock($name, 'exclusive', 'session')) FROM generate_series(1, $names) i"),
+	$names, 'many names are held');
+my $session = ZkLock::ask($node, 'SELECT session_id FROM zk_session');
+
+$proxy->cut;
+ZkLock::wait_until(sub { ZkLock::ask($node, "SELECT last_error ~ 'lost connection' FROM zk_session") eq 't' },
+	'the cut is noticed');
+ZkLock::wait_connected($node);
+is($holder->query("SELECT count(zk_lock('after', 'exclusive', 'session'))"), 1, 'a new lock on the new connection');
+is(ZkLock::ask($node, 'SELECT session_id FROM zk_session'), $session, 'it is the same session');
+is($holder->query("SELECT count(zk_token($name)) FROM generate_series(1, $names) i"), $names, 'nothing is lost');
+
+is($holder->query('SELECT zk_unlock_all()'), $names + 1, 'all are given back');
+ZkLock::ok_clean($zk, [$node], 'x' x 245 . $_) for 1, $names;
+
+done_testing();
