@@ -92,3 +92,10 @@ CREATE VIEW zk_session AS
 
 COMMENT ON VIEW zk_session IS
 'state of this server''s ZooKeeper session';
+
+-- What pg_locks shows to everybody, zk_locks does too.  The session's id is
+-- enough to end the session from elsewhere.
+GRANT SELECT ON zk_locks TO PUBLIC;
+REVOKE ALL ON FUNCTION zk_session() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION zk_session() TO pg_monitor;
+GRANT SELECT ON zk_session TO pg_monitor;

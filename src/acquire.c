@@ -176,7 +176,7 @@ raise_failure(const char *name, ZkLockFailure failure, int rc)
 		case ZKLOCK_FAIL_DEADLOCK:
 			ereport(ERROR,
 					(errcode(ERRCODE_T_R_DEADLOCK_DETECTED), errmsg("deadlock detected"),
-					 errdetail("This transaction holds lock \"%s\" in shared mode and requests it in exclusive mode; so does, or will, another server that is before it in the queue.",
+					 errdetail("This transaction holds lock \"%s\" in shared mode and requests it in exclusive mode; another server's exclusive request stands before it in the queue and waits for this transaction.",
 							   display),
 					 errhint(
 						 "Acquire a lock in exclusive mode to begin with if it may be needed.")));
@@ -212,29 +212,35 @@ raise_failure(const char *name, ZkLockFailure failure, int rc)
 /*
  * Has the ensemble been out of reach for too long?  A request that was made
  * while there was a connection keeps its place as long as the session may live,
- * so it is given that time, too.
+ * so it is given that time, too.  The state alone is the worker's opinion, and
+ * a worker that is stopped has none: without heartbeats it counts for nothing.
  */
 static void
 check_connection(const Wait *wait)
 {
-	ZkSessionShared *s = zklock_session_lock(LW_SHARED);
-	int64 limit = (int64) zklock_connect_timeout * NS_PER_MS;
-	int64 since = Max(wait->start, s->not_connected_since);
-	bool reachable = s->state == ZKLOCK_SESSION_CONNECTED;
-	int worker_pid = s->worker_pid;
-	bool closing = s->state == ZKLOCK_SESSION_CLOSING;
+	ZkSessionShared s;
+	int64 now = zklock_clock();
+	int64 limit = zklock_connect_timeout * NS_PER_MS;
+	int64 lost;
+	bool silent;
 
-	if (wait->start < s->not_connected_since)
-		limit = Max(limit, (int64) s->timeout_ms * NS_PER_MS);
-	zklock_session_unlock();
-
-	if (closing)
+	zklock_session_read(&s);
+	if (s.state == ZKLOCK_SESSION_CLOSING)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("cannot acquire a lock while the server is shutting down")));
-	if (reachable || zklock_clock() - since < limit)
+
+	silent = s.state == ZKLOCK_SESSION_CONNECTED &&
+		now - s.last_write > 4 * zklock_heartbeat_interval(s.timeout_ms) * NS_PER_MS;
+	if (s.state == ZKLOCK_SESSION_CONNECTED && !silent)
 		return;
-	if (worker_pid == 0)
+	lost = silent ? s.last_write : s.not_connected_since;
+	if (wait->start < lost)
+		limit = Max(limit, s.timeout_ms * NS_PER_MS);
+	if (now - Max(wait->start, lost) < limit)
+		return;
+
+	if (s.worker_pid == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("zklock worker is not running"),
@@ -242,20 +248,22 @@ check_connection(const Wait *wait)
 					 "It owns the ZooKeeper session; without it no lock can be acquired."),
 				 errhint(
 					 "See the server log for the reason. The worker needs a slot of \"max_worker_processes\".")));
-	else
-	{
-		ZkSessionShared copy;
-
-		zklock_session_read(&copy);
+	if (silent)
 		ereport(ERROR,
 				(errcode(ERRCODE_SYSTEM_ERROR),
 				 errmsg("could not reach ZooKeeper within %lld ms",
 						(long long) (limit / NS_PER_MS)),
-				 errdetail("Connect string \"%s\": %s.", copy.hosts,
-						   copy.attempts[0] ? copy.attempts : "no answer"),
-				 errhint(
-					 "Check that the ZooKeeper servers run, that this machine can reach them, and that \"zklock.hosts\" is right.")));
-	}
+				 errdetail("The zklock worker (PID %d) has had no write acknowledged for %lld ms.",
+						   s.worker_pid, (long long) ((now - s.last_write) / NS_PER_MS)),
+				 errhint("Check whether that process is stopped or stuck.")));
+	ereport(ERROR,
+			(errcode(ERRCODE_SYSTEM_ERROR),
+			 errmsg("could not reach ZooKeeper within %lld ms",
+					(long long) (limit / NS_PER_MS)),
+			 errdetail("Connect string \"%s\": %s.", s.hosts,
+					   s.attempts[0] ? s.attempts : "no answer"),
+			 errhint(
+				 "Check that the ZooKeeper servers run, that this machine can reach them, and that \"zklock.hosts\" is right.")));
 }
 
 /* Does somebody else have what we ask for, as of the newest answer? */
@@ -265,6 +273,29 @@ is_blocked(const ZkLockQueue *queue, ZkLockMode mode)
 	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
 	{
 		if (queue->contender[i].state == ZKLOCK_WAITING && queue->contender[i].mode == mode)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Does another backend of this server hold what conflicts?  Level 1 excludes
+ * that, unless its holder has lost level 1 and not noticed yet
+ * (zklock_hold_refresh).  With the entry locked.
+ */
+static bool
+held_by_other(const ZkLockEntry *entry, ZkLockMode mode)
+{
+	if (entry->held[ZKLOCK_EXCLUSIVE] == 0 &&
+		(mode == ZKLOCK_SHARED || entry->held[ZKLOCK_SHARED] == 0))
+		return false;
+	for (int32 i = entry->requests; i >= 0; i = zklock_request(i)->next)
+	{
+		const ZkLockRequest *request = zklock_request(i);
+
+		if (request->state == ZKLOCK_REQUEST_HELD && !request->lost &&
+			request->pid != MyProcPid &&
+			(mode == ZKLOCK_EXCLUSIVE || request->mode == ZKLOCK_EXCLUSIVE))
 			return true;
 	}
 	return false;
@@ -288,8 +319,8 @@ acquire_level2(ZkHeldLock *held, int32 index, const Wait *wait, int64 *token)
 
 		zklock_entry_lock(entry, LW_EXCLUSIVE);
 		failed = request->failed;
-		blocked = is_blocked(&entry->queue, mode);
-		if (!failed && entry->grant[mode].usable)
+		blocked = is_blocked(&entry->queue, mode) || held_by_other(entry, mode);
+		if (!failed && entry->grant[mode].usable && !held_by_other(entry, mode))
 		{
 			if (request->state == ZKLOCK_REQUEST_WANTED)
 				entry->want[mode]--;

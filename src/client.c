@@ -74,7 +74,6 @@ _Static_assert(ZKLOCK_ZOK == ZOK, "ZOK");
 _Static_assert(ZKLOCK_ZCONNECTIONLOSS == ZCONNECTIONLOSS, "ZCONNECTIONLOSS");
 _Static_assert(ZKLOCK_ZOPERATIONTIMEOUT == ZOPERATIONTIMEOUT, "ZOPERATIONTIMEOUT");
 _Static_assert(ZKLOCK_ZNONODE == ZNONODE, "ZNONODE");
-_Static_assert(ZKLOCK_ZNOAUTH == ZNOAUTH, "ZNOAUTH");
 _Static_assert(ZKLOCK_ZNODEEXISTS == ZNODEEXISTS, "ZNODEEXISTS");
 _Static_assert(ZKLOCK_ZSESSIONEXPIRED == ZSESSIONEXPIRED, "ZSESSIONEXPIRED");
 _Static_assert(ZKLOCK_PASSWORD_LEN == sizeof(((clientid_t *) 0)->passwd), "passwd");
@@ -842,6 +841,12 @@ zklock_client_pending(ZkClient *client)
 	pending = client->npending;
 	pthread_mutex_unlock(&client->mutex);
 	return pending;
+}
+
+uint64_t
+zklock_client_requests(ZkClient *client)
+{
+	return client->last_serial;
 }
 
 bool

@@ -58,7 +58,6 @@ typedef enum ZkMessageType
 #define ZKLOCK_ZCONNECTIONLOSS	 (-4)
 #define ZKLOCK_ZOPERATIONTIMEOUT (-7)
 #define ZKLOCK_ZNONODE			 (-101)
-#define ZKLOCK_ZNOAUTH			 (-102)
 #define ZKLOCK_ZNODEEXISTS		 (-110)
 #define ZKLOCK_ZSESSIONEXPIRED	 (-112)
 
@@ -68,7 +67,6 @@ typedef struct ZkRequestTag
 	uint32_t kind; /* the caller's */
 	uint32_t entry;
 	uint32_t generation;
-	int32_t slot;
 	uint64_t uuid;
 	uint64_t hash;
 	uint64_t path;
@@ -145,7 +143,8 @@ extern void zklock_client_server(ZkClient *client, char *buf, int buflen);
  */
 #define ZKLOCK_MAX_PENDING 32768
 
-extern int zklock_client_pending(ZkClient *client); /* open requests */
+extern uint64_t zklock_client_requests(ZkClient *client); /* made so far */
+extern int zklock_client_pending(ZkClient *client);		  /* open requests */
 extern int zklock_client_create(ZkClient *client, const char *path, const char *data,
 								int datalen, ZkCreateMode mode, const ZkRequestTag *tag);
 extern int zklock_client_delete(ZkClient *client, const char *path,

@@ -217,7 +217,6 @@ send_request(const ZkLockEntry *entry, const char *name, int pid, uint32 generat
 	ZkRequestTag tag = {
 		.entry = (uint32) zklock_entry_index(entry),
 		.generation = generation,
-		.slot = action->slot,
 		.uuid = action->uuid,
 		.hash = action->hash,
 	};
@@ -352,6 +351,7 @@ step(ZkLockEntry *entry, ZkLockEvent *event)
 	ZkLockEvent demand = {0};
 	char name[ZKLOCK_NAME_MAX + 1];
 	bool again;
+	bool lost;
 
 	/* The worker alone writes these, so it may read them without the lock. */
 	uint64 uuid_hi = zklock_shared->session.uuid_hi;
@@ -363,7 +363,7 @@ step(ZkLockEntry *entry, ZkLockEvent *event)
 		uint32 generation;
 		int pid;
 
-		again = false;
+		again = lost = false;
 		zklock_entry_lock(entry, LW_EXCLUSIVE);
 		if (!entry->in_use)
 		{
@@ -386,6 +386,8 @@ step(ZkLockEntry *entry, ZkLockEvent *event)
 		{
 			if (actions.action[i].type >= ZKLOCK_ACT_GRANTED)
 			{
+				if (actions.action[i].type == ZKLOCK_ACT_REVOKED)
+					lost |= entry->held[actions.action[i].mode] > 0;
 				again |= apply_to_table(entry, &actions.action[i]);
 				changed = true;
 			}
@@ -399,6 +401,12 @@ step(ZkLockEntry *entry, ZkLockEvent *event)
 			zklock_entry_release(entry);
 		zklock_entry_unlock(entry);
 
+		if (lost)
+			ereport(LOG,
+					(errmsg("lock \"%s\" was lost while held", name),
+					 event->type == ZKLOCK_EV_SESSION_LOST
+						 ? errdetail("The ZooKeeper session ended.")
+						 : errdetail("Its contender was deleted by somebody else.")));
 		for (int i = 0; i < actions.n; i++)
 		{
 			if (actions.action[i].type < ZKLOCK_ACT_GRANTED)
@@ -611,7 +619,6 @@ zklock_dispatch_message(const ZkMessage *message)
 		return;
 
 	event.rc = protocol_rc(message->rc);
-	event.slot = message->tag.slot;
 	event.uuid = message->tag.uuid;
 	event.hash = message->tag.hash;
 	event.token = message->czxid;
@@ -619,7 +626,7 @@ zklock_dispatch_message(const ZkMessage *message)
 	{
 		zklock_session_error("ZooKeeper refused a request for lock \"%s\": %s",
 							 entry->name, zklock_client_strerror(message->rc));
-		entry->last_rc = message->rc; /* read by backends after a FAILED */
+		entry->last_rc = message->rc; /* goes to the requests with a FAILED */
 	}
 
 	switch ((RequestKind) message->tag.kind)

@@ -15,7 +15,8 @@
  * backend that had lost level 1 and kept level 2 would be waited for, unseen,
  * by one that has level 1.  So every end of a transaction and every call looks.
  *
- * Nothing in a callback throws, allocates, reads a catalog or waits.
+ * Nothing in a callback throws, allocates, reads a catalog or waits, except that
+ * PRE_COMMIT and PRE_PREPARE may throw.
  *
  *-------------------------------------------------------------------------
  */
@@ -359,14 +360,14 @@ zklock_held_raise_lost(const ZkHeldLock *held)
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 				 errmsg("lock \"%s\" was lost", zklock_display_name(held->name)),
 				 errdetail(
-					 "The ZooKeeper session ended while the transaction held the lock; another server may hold it by now."),
+					 "The ZooKeeper session ended, or the contender was deleted, while the transaction held the lock; another server may hold it by now."),
 				 errhint("The transaction might succeed if retried.")));
 	else
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("lock \"%s\" was lost", zklock_display_name(held->name)),
 				 errdetail(
-					 "The ZooKeeper session ended while this session held the lock; another server may hold it by now."),
+					 "The ZooKeeper session ended, or the contender was deleted, while this session held the lock; another server may hold it by now."),
 				 errhint(
 					 "Call zk_unlock to acknowledge the loss, or zk_lock to acquire the lock anew.")));
 }

@@ -94,7 +94,7 @@ typedef enum ZkLockEventType
 {
 	/* from the table */
 	ZKLOCK_EV_DEMAND, /* needed[], spent[] */
-	/* from the session; sent to every queue that is not idle */
+	/* from the session; sent to every queue */
 	ZKLOCK_EV_DISCONNECTED,
 	ZKLOCK_EV_CONNECTED,	/* the same session on a new connection, or a
 							 * new session after SESSION_LOST */
@@ -105,7 +105,7 @@ typedef enum ZkLockEventType
 							 * refused, forget what was not found.  Best sent
 							 * when a write has been acknowledged: a deposed
 							 * leader acknowledges none */
-	/* replies; slot and uuid as in the action, rc */
+	/* replies; uuid as in the action, rc */
 	ZKLOCK_EV_MADE_DIR,
 	ZKLOCK_EV_CREATED,	   /* sequence, token */
 	ZKLOCK_EV_LISTED,	   /* list, children, nchildren */
@@ -125,7 +125,6 @@ typedef struct ZkLockEvent
 								 * grant has ended; it must be given up
 								 * even if others wait */
 	ZkLockRc rc;
-	int slot;
 	uint64_t uuid;
 	uint64_t hash;
 	const char *name; /* NODE_CHANGED: the child */

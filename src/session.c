@@ -15,8 +15,8 @@
  *	 any ----------(expired)---------------------> CONNECTING  (grants are lost)
  *	 any ----------(server stops)----------------> CLOSING
  *
- * Each new connection begins with a sync: whatever is read on it then is as
- * new as anything that was written on an earlier one.
+ * A new connection of an old session begins with a sync: whatever is read on it then is
+ *as new as anything that was written on an earlier one.
  *
  *-------------------------------------------------------------------------
  */
@@ -50,7 +50,8 @@ static bool connected = false;
 static bool resuming = false;	   /* the first connection is to be the old session */
 static bool closing_stale = false; /* ... only in order to close it */
 static int opened = 0;
-static int64 retry_at = 0; /* ns; 0: at once */
+static int64 trying_since = 0; /* ns; while there is a client, but no connection */
+static int64 retry_at = 0;	   /* ns; 0: at once */
 static char locks_path[512];
 static char member_path[1280]; /* our node under <root>/servers */
 static char member_data[1024]; /* what it says */
@@ -119,9 +120,13 @@ set_state(ZkSessionState state)
 
 	if (s->state == ZKLOCK_SESSION_CONNECTED && state != ZKLOCK_SESSION_CONNECTED)
 		s->not_connected_since = zklock_clock();
-	s->state = state;
+	if (s->state != ZKLOCK_SESSION_CLOSING) /* which is for good */
+		s->state = state;
 	if (state == ZKLOCK_SESSION_CONNECTED)
+	{
 		s->attempts[0] = '\0';
+		s->last_write = zklock_clock(); /* the first heartbeat is on its way */
+	}
 	else
 		s->server[0] = '\0';
 	zklock_session_unlock();
@@ -129,7 +134,7 @@ set_state(ZkSessionState state)
 		nattempts = 0;
 }
 
-/* Forget the session, here and in the file. */
+/* Nobody shall resume the session. */
 static void
 forget_session(void)
 {
@@ -163,9 +168,10 @@ zklock_session_open(void)
 	id = s->id;
 	/* resuming is no occasion to change the timeout */
 	timeout = s->timeout_ms > 0 ? s->timeout_ms : zklock_session_timeout;
+	if (strcmp(s->hosts, zklock_hosts) != 0)
+		s->attempts[0] = '\0';
 	strlcpy(s->hosts, zklock_hosts, sizeof(s->hosts));
 	strlcpy(hosts, s->hosts, sizeof(hosts));
-	s->attempts[0] = '\0';
 	if (id.id == 0)
 	{
 		/* the root, like the timeout, belongs to the session */
@@ -203,7 +209,54 @@ zklock_session_open(void)
 		retry_at = zklock_clock() + INT64CONST(1000000) * RETRY_MS;
 	}
 	else
+	{
 		open_error[0] = '\0';
+		trying_since = zklock_clock();
+	}
+}
+
+/*
+ * Has the library tried for long enough?  It steps over every second address
+ * when an attempt fails (ZOOKEEPER-2466, open as of 3.9), so if their number is
+ * even it may never come back to one that answers, nor pause between attempts.
+ * And it never accepts an ensemble that has seen less than itself, one that
+ * was restored from a backup, say.  A new process begins with a fresh list and
+ * the same session.  (A new handle in this process would have to close the old
+ * one, which closes the session if it connects at that moment.)
+ *
+ * Each successor is given twice the time.
+ */
+bool
+zklock_session_stuck(void)
+{
+	ZkSessionShared *s = &zklock_shared->session; /* the worker alone writes */
+	int64 now = zklock_clock();
+	int64 timeout = s->timeout_ms > 0 ? s->timeout_ms : zklock_session_timeout;
+	int64 patience = Max(1000, Min(timeout / 4, 5000)) * INT64CONST(1000000);
+
+	if (client == NULL || connected)
+		return false;
+	patience =
+		Max(patience, Min((now - s->not_connected_since) / 2, INT64CONST(60000000000)));
+	if (now - trying_since < patience)
+		return false;
+	ereport(LOG,
+			(errmsg("no ZooKeeper server reached for %lld ms, starting anew",
+					(long long) ((now - s->not_connected_since) / 1000000))));
+	return true;
+}
+
+/*
+ * The library numbers requests with 32 bits, from the time of day on, and what
+ * happens at the end of them nobody has tried.
+ */
+bool
+zklock_session_worn(void)
+{
+	if (client == NULL || zklock_client_requests(client) < UINT64CONST(1000000000))
+		return false;
+	ereport(LOG, (errmsg("restarting after a thousand million requests")));
+	return true;
 }
 
 /* Give up the handle; the session, if it lives, times out by itself. */
@@ -269,7 +322,8 @@ long
 zklock_session_heartbeat(void)
 {
 	int64 now = zklock_clock();
-	int64 interval = INT64CONST(1000000) * zklock_shared->session.timeout_ms / 6;
+	int64 interval =
+		INT64CONST(1000000) * zklock_heartbeat_interval(zklock_shared->session.timeout_ms);
 
 	if (!connected)
 		return -1;
@@ -289,7 +343,11 @@ on_heartbeat(const ZkMessage *message)
 {
 	heartbeat_open = false;
 	if (message->rc == ZKLOCK_ZOK)
+	{
+		zklock_session_lock(LW_EXCLUSIVE)->last_write = message->sent_at;
+		zklock_session_unlock();
 		zklock_dispatch_all(ZKLOCK_EV_TICK);
+	}
 	else if (message->rc == ZKLOCK_ZNONODE && connected)
 		make_member(); /* somebody deleted it */
 }
@@ -375,9 +433,6 @@ on_connected(void)
 				 errdetail("It is the least that the ensemble allows.")));
 
 	set_state(ZKLOCK_SESSION_CONNECTED);
-	s = zklock_session_lock(LW_EXCLUSIVE);
-	strlcpy(s->server, server, sizeof(s->server));
-	zklock_session_unlock();
 	zklock_dispatch_all(event);
 }
 
@@ -387,6 +442,7 @@ on_disconnected(void)
 	if (!connected)
 		return;
 	connected = false;
+	trying_since = zklock_clock();
 	zklock_session_error("lost connection to ZooKeeper, reconnecting");
 	set_state(ZKLOCK_SESSION_RECONNECTING);
 	zklock_dispatch_all(ZKLOCK_EV_DISCONNECTED);
@@ -427,6 +483,7 @@ on_log(const char *line, int level)
 	const char *text;
 	int i;
 	Attempt a;
+	char news[sizeof(a.host) + sizeof(a.answer) + 2];
 	ZkSessionShared *s;
 	char *to;
 	size_t room;
@@ -466,9 +523,10 @@ on_log(const char *line, int level)
 		;
 	if (i == MAX_ATTEMPTS)
 		return;
-	if (i == nattempts || strcmp(attempts[i].answer, a.answer) != 0)
-		zklock_session_error("could not connect to ZooKeeper server %s: %s", a.host,
-							 a.answer);
+	snprintf(news, sizeof(news), "%s: %s", a.host, a.answer);
+	if ((i == nattempts || strcmp(attempts[i].answer, a.answer) != 0) &&
+		strstr(zklock_shared->session.attempts, news) == NULL)
+		zklock_session_error("could not connect to ZooKeeper server %s", news);
 	attempts[i] = a;
 	nattempts = Max(nattempts, i + 1);
 
@@ -526,9 +584,14 @@ zklock_session_receive(void)
 }
 
 void
-zklock_session_close(void)
+zklock_session_drain(void)
 {
 	set_state(ZKLOCK_SESSION_CLOSING);
+}
+
+void
+zklock_session_close(void)
+{
 	if (client == NULL)
 		return;
 	if (connected)

@@ -69,13 +69,14 @@ check_hosts(char **newval, void **extra, GucSource source)
 		size_t n = strcspn(p, ",/");
 		const char *colon = NULL;
 		long port = 0;
+		bool bad = false;
 
 		for (size_t i = 0; i < n; i++)
 		{
 			if (p[i] == ':')
 				colon = p + i;
 			else if (isspace((unsigned char) p[i]))
-				colon = p; /* no port can follow */
+				bad = true;
 		}
 		if (colon != NULL && colon != p)
 		{
@@ -85,7 +86,7 @@ check_hosts(char **newval, void **extra, GucSource source)
 			if (port != 0 && end != p + n)
 				port = 0;
 		}
-		if (port < 1 || port > 65535)
+		if (bad || port < 1 || port > 65535)
 		{
 			GUC_check_errdetail("\"%.*s\" is not of the form host:port.", (int) n, p);
 			GUC_check_errhint(

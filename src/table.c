@@ -426,7 +426,12 @@ zklock_request_end(int32 index)
 	request->entry = -1;
 
 	if (changed)
+	{
 		zklock_entry_set_dirty(entry);
+		/* somebody who is kept from the grant by us alone (acquire.c) */
+		if (entry->want[ZKLOCK_SHARED] > 0 || entry->want[ZKLOCK_EXCLUSIVE] > 0)
+			ConditionVariableBroadcast(&entry->cv);
+	}
 	else
 		zklock_entry_release(entry);
 	zklock_entry_unlock(entry);
@@ -460,16 +465,4 @@ zklock_session_read(ZkSessionShared *copy)
 {
 	*copy = *zklock_session_lock(LW_SHARED);
 	zklock_session_unlock();
-}
-
-void
-zklock_worker_wake(void)
-{
-	Latch *latch;
-
-	SpinLockAcquire(&zklock_shared->mutex);
-	latch = zklock_shared->worker_latch;
-	SpinLockRelease(&zklock_shared->mutex);
-	if (latch != NULL)
-		SetLatch(latch);
 }

@@ -10,8 +10,8 @@
  *
  *	 the partition lock (an LWLock, by the name's hash) protects an entry's
  *	 fields, its requests and the bucket chains of its partition;
- *	 ZkLockShared.mutex (a spinlock) protects the free lists and the list of
- *	 dirty entries; it is taken inside a partition lock, never around one;
+ *	 ZkLockShared.mutex (a spinlock) protects the free lists, the list of dirty
+ *	 entries and worker_latch; it is taken inside a partition lock, never around one;
  *	 ZkLockShared.session_lock (an LWLock) protects the session's fields.
  *
  * No LWLock is held across a wait, and no two at once.
@@ -63,7 +63,8 @@ typedef struct ZkLockRequest
 	bool failed;				  /* wanted, and refused; by the worker */
 	uint8 failure;				  /* ZkLockFailure, if failed */
 	int failure_rc;				  /* ZooKeeper's code, or 0 */
-	uint32 count[ZKLOCK_NSCOPES]; /* holds, for zk_locks */
+	uint32 count[ZKLOCK_NSCOPES]; /* holds, for zk_locks; by the backend, without
+								   * the lock */
 	TimestampTz wait_start;
 } ZkLockRequest;
 
@@ -108,6 +109,13 @@ typedef enum ZkSessionState
 	ZKLOCK_SESSION_CLOSING		 /* shutdown: nothing is granted any more */
 } ZkSessionState;
 
+/* ms between heartbeats in a session of this timeout */
+static inline int64
+zklock_heartbeat_interval(int64 timeout_ms)
+{
+	return Max(Min(timeout_ms / 6, 10000), 1);
+}
+
 /* The session.  Written by the worker only, under session_lock. */
 typedef struct ZkSessionShared
 {
@@ -118,6 +126,7 @@ typedef struct ZkSessionShared
 	uint64 next_uuid;
 	int timeout_ms;			   /* negotiated */
 	int64 not_connected_since; /* ns of CLOCK_BOOTTIME */
+	int64 last_write;		   /* ns: when a write was last acknowledged */
 	int64 worker_started;	   /* the same clock */
 	char server[128];		   /* host:port */
 	char hosts[1024];		   /* connect string in use */
@@ -201,6 +210,5 @@ extern void zklock_entry_demand(const ZkLockEntry *entry, ZkLockEvent *event);
 extern void zklock_session_read(ZkSessionShared *copy);
 extern ZkSessionShared *zklock_session_lock(LWLockMode mode);
 extern void zklock_session_unlock(void);
-extern void zklock_worker_wake(void);
 
 #endif /* ZKLOCK_TABLE_H */

@@ -95,6 +95,10 @@ server_stopping(void)
 	return strncmp(line, PM_STATUS_STOPPING, strlen(PM_STATUS_STOPPING)) == 0;
 }
 
+/* A successor is about to start, and takes over worker_pid and the state: nobody
+ * need be told that there is no worker. */
+static bool succeeded = false;
+
 /* Nobody shall wake us any more. */
 static void
 withdraw(int code, Datum arg)
@@ -105,6 +109,8 @@ withdraw(int code, Datum arg)
 	zklock_shared->worker_latch = NULL;
 	SpinLockRelease(&zklock_shared->mutex);
 
+	if (succeeded)
+		return;
 	s = zklock_session_lock(LW_EXCLUSIVE);
 	s->worker_pid = 0;
 	if (s->state == ZKLOCK_SESSION_CONNECTED)
@@ -227,6 +233,7 @@ zklock_worker_main(Datum arg)
 		if (ProcDiePending && drain_until == 0)
 		{
 			begin_exit();
+			zklock_session_drain();
 			drain_until = zklock_clock() + INT64CONST(1000000) * DRAIN_MS;
 		}
 		if (ConfigReloadPending)
@@ -238,6 +245,11 @@ zklock_worker_main(Datum arg)
 		if (drain_until == 0)
 			zklock_session_open();
 		zklock_session_receive();
+		if (drain_until == 0 && (zklock_session_stuck() || zklock_session_worn()))
+		{
+			succeeded = true;
+			proc_exit(1);
+		}
 		(void) zklock_dispatch_dirty();
 		due = zklock_session_heartbeat();
 		if (due >= 0)

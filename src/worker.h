@@ -30,6 +30,12 @@ extern void zklock_session_open(void);
 /* Handle what the client has received. */
 extern void zklock_session_receive(void);
 
+/* No connection for so long that a new process should try.  Says so in the log. */
+extern bool zklock_session_stuck(void);
+
+/* So many requests on one handle that their numbers would soon wrap around. */
+extern bool zklock_session_worn(void);
+
 /* Readable while messages wait; -1 while there is no client.  It changes when
  * the session is opened anew: zklock_session_opened() counts that. */
 extern int zklock_session_fd(void);
@@ -40,6 +46,9 @@ extern long zklock_session_retry_in(void);
 
 /* Send a heartbeat if one is due.  ms until the next, -1 if not connected. */
 extern long zklock_session_heartbeat(void);
+
+/* The server stops: nobody gets a new hold from here on. */
+extern void zklock_session_drain(void);
 
 /* End of the server: delete our contenders by closing the session. */
 extern void zklock_session_close(void);

@@ -397,7 +397,6 @@ tag(uint32_t kind)
 	ZkRequestTag t = {.kind = kind,
 					  .entry = 0x80000000u + kind,
 					  .generation = 0xfffffff0u + (kind & 15),
-					  .slot = -(int32_t) kind,
 					  .uuid = UINT64_C(0xfedcba9876543210) ^ kind,
 					  .hash = UINT64_C(0x0123456789abcdef) + kind};
 
@@ -410,8 +409,8 @@ has_tag(const ZkMessage *message, uint32_t kind)
 	ZkRequestTag t = tag(kind);
 
 	return message->tag.kind == t.kind && message->tag.entry == t.entry &&
-		message->tag.generation == t.generation && message->tag.slot == t.slot &&
-		message->tag.uuid == t.uuid && message->tag.hash == t.hash;
+		message->tag.generation == t.generation && message->tag.uuid == t.uuid &&
+		message->tag.hash == t.hash;
 }
 
 static bool

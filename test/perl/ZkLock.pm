@@ -80,7 +80,6 @@ sub configure
 		"shared_preload_libraries = 'zklock'",
 		"zklock.hosts = '$hosts'",
 		"zklock.session_timeout = '4s'",
-		"log_min_messages = log",
 		$conf // '');
 	return $node;
 }
@@ -89,7 +88,7 @@ sub server
 {
 	my ($name, $zk, %option) = @_;
 	my $node = PostgreSQL::Test::Cluster->new($name);
-	$node->init(%{ $option{init} // {} });
+	$node->init(extra => ['--encoding=UTF8'], %{ $option{init} // {} });
 	configure($node, $zk, $option{conf});
 	return $node unless $option{start} // 1;
 	$node->start;

@@ -85,7 +85,6 @@ typedef struct Request
 	ZkLockActionType type;
 	int dir;
 	int generation; /* of the queue that asks */
-	int slot;
 	uint64_t uuid;
 	ZkLockMode mode;
 	int attempt;

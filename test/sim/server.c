@@ -225,7 +225,6 @@ perform(Server *server, int dir, const ZkLockAction *action)
 		fail("%s without a connection", request_name(action->type));
 
 	request.generation = server->generation[dir];
-	request.slot = action->slot;
 	request.uuid = action->uuid;
 	request.mode = action->mode;
 	request.attempt = action->attempt;
@@ -484,7 +483,6 @@ receive_reply(Server *server, const Message *message)
 	ZkLockChild children[MAX_ALIVE];
 	ZkLockEvent event = {
 		.rc = message->rc,
-		.slot = request->slot,
 		.uuid = request->uuid,
 		.hash = request->hash,
 		.list = request->list,

@@ -1,0 +1,48 @@
+--
+-- zk_locks and zk_session
+--
+CREATE EXTENSION zklock;
+\d zk_locks
+\d zk_session
+
+SELECT * FROM zk_locks;
+BEGIN;
+SELECT zk_lock('job') AS token \gset
+SELECT zk_lock('job', 'exclusive', 'session') = :token AS same, zk_lock('readers', 'shared') AS shared \gset
+SELECT name, mode, scope, granted, pid = pg_backend_pid() AS mine, token = zk_token(name) AS same_token, wait_start
+	FROM zk_locks ORDER BY name, scope;
+-- level 1 is seen in pg_locks, without a database, and by nobody as an advisory lock of his own
+SELECT count(*), min(database), max(mode) FROM pg_locks
+	WHERE locktype = 'advisory' AND objsubid = 31339 AND pid = pg_backend_pid() AND granted;
+-- a function reads as it is, and the view can be used as any table
+SELECT l.name, a.backend_type FROM zk_locks l JOIN pg_stat_activity a USING (pid) WHERE l.scope = 'session';
+SELECT count(*) FROM zk_locks a, zk_locks b WHERE a.name = b.name;
+COMMIT;
+SELECT name, mode, scope, granted, token = :token AS same_token FROM zk_locks;
+SELECT zk_unlock_all();
+SELECT * FROM zk_locks;
+
+-- both modes by one session
+BEGIN;
+SELECT zk_lock('job', 'shared') AS t1, zk_lock('job') AS t2 \gset
+SELECT name, mode, token = :t1 AS older, token = :t2 AS newer FROM zk_locks ORDER BY mode;
+COMMIT;
+
+SELECT state, server = current_setting('zklock.hosts') AS server, hosts = current_setting('zklock.hosts') AS hosts,
+	session_id ~ '^0x[0-9a-f]{5,16}$' AS session_id, session_timeout,
+	(last_error IS NULL) = (last_error_time IS NULL) AS error, worker_pid <> pg_backend_pid() AS worker
+	FROM zk_session;
+-- the same session all the time
+SELECT session_id AS session, worker_pid AS worker FROM zk_session \gset
+BEGIN;
+SELECT zk_lock('job') > 0 AS locked;
+SELECT session_id = :'session' AS session, worker_pid = :worker AS worker FROM zk_session;
+COMMIT;
+SELECT count(*) FROM zk_session;
+
+-- there is a comment for everything
+SELECT p.oid::regprocedure FROM pg_proc p WHERE proname LIKE 'zk\_%' AND obj_description(oid, 'pg_proc') IS NULL;
+SELECT oid::regclass FROM pg_class WHERE relname LIKE 'zk\_%' AND obj_description(oid, 'pg_class') IS NULL;
+SELECT proname, proparallel, provolatile, proisstrict FROM pg_proc WHERE proname LIKE 'zk\_%' ORDER BY proname COLLATE "C";
+
+DROP EXTENSION zklock;

@@ -1,0 +1,197 @@
+# Requests and replies lost with the connection: everything is done once.
+use strict;
+use warnings;
+
+use Test::More;
+use Proxy;
+use ZkLock;
+
+my $zk = ZooKeeper->new->start;
+my $proxy = Proxy->new($zk->host);
+# The library waits 1/60 of this before it tries a host again.
+my $conf = "zklock.session_timeout = '15s'";
+my $a = ZkLock::server('a', $proxy, conf => $conf);
+my $b = ZkLock::server('b', $zk, conf => $conf);
+ZkLock::wait_connected($a, $b);
+my $sa = ZkLock::session($a);
+my $sb = ZkLock::session($b);
+my $session = ZkLock::ask($a, 'SELECT session_id FROM zk_session');
+
+sub czxid { my ($name, $child) = @_; return $zk->stat(ZkLock::directory($name) . "/$child")->{czxid}; }
+
+# Lose this, and wait until it has been lost.
+sub lose
+{
+	my ($part, $kind, $path) = @_;
+	my $method = "lose_$part";
+	$proxy->$method($kind, $path);
+	return $proxy->lost + 1;
+}
+
+sub lost
+{
+	my $n = shift;
+	ZkLock::wait_until(sub { $proxy->lost == $n }, "$n packets have been lost");
+}
+
+# Nothing else remembers an old name: each case has its own.
+my $n = 0;
+
+#
+# A lock that is free
+#
+for my $case (
+	[ 'reply of create', [ reply => 'create' ] ],
+	[ 'create', [ request => 'create' ] ],
+	[ 'reply of children', [ reply => 'children' ] ],
+	[ 'children', [ request => 'children' ] ],
+	[ 'replies of create and sync', [ reply => 'create' ], [ reply => 'sync' ] ],
+	[ 'replies of create and children', [ reply => 'create' ], [ reply => 'children' ] ],
+	[ 'replies of create and get', [ reply => 'create' ], [ reply => 'get' ] ],
+	[ 'create, then its reply', [ request => 'create' ], [ reply => 'create' ] ])
+{
+	my ($what, @losses) = @$case;
+	for my $directory ('known', 'new')
+	{
+		my $name = $directory . ++$n;
+		# A new directory's own creation goes wrong, too.
+		$zk->create("/zklock/locks/$name", mode => 'container') if $directory eq 'known';
+		for (@losses)
+		{
+			# The second is armed while the first keeps the library from
+			# reconnecting: armed at once, it would fall to the same connection.
+			my $count = lose(@$_, $_->[1] eq 'sync' ? '' : "/locks/$name");
+			$sa->send("BEGIN; SELECT zk_lock('$name')") if $_ == $losses[0];
+			lost($count);
+		}
+		my $token = $sa->result;
+		my @queue = ZkLock::queue($zk, $name);
+		is(@queue, 1, "$what lost, $directory directory: one contender");
+		is($token, czxid($name, $queue[0]), '... whose czxid is the token');
+		is($sb->query("SELECT zk_try_lock('$name')"), 'f', '... excludes');
+		$sa->query('COMMIT');
+		ZkLock::wait_queue($zk, $name, 0);
+		is($sb->query("SELECT zk_try_lock('$name', timeout => '20s')"), 't', '... and is given up');
+	}
+}
+
+#
+# A lock that another server has
+#
+for my $case ([ 'reply', 'create' ], [ 'reply', 'children' ], [ 'reply', 'get' ], [ 'request', 'create' ], [ 'request', 'get' ])
+{
+	my ($part, $kind) = @$case;
+	my $name = 'busy' . ++$n;
+	$sb->query("BEGIN; SELECT zk_lock('$name')");
+	my $count = lose($part, $kind, "/locks/$name");
+	$sa->send("BEGIN; SELECT zk_lock('$name')");
+	lost($count);
+	my @queue = ZkLock::wait_queue($zk, $name, 2);
+	ZkLock::wait_connected($a);
+	$sa->wait_level(2);
+	$sb->query('COMMIT');
+	is($sa->result, czxid($name, $queue[1]), "$part of $kind lost behind another: served in turn");
+	is_deeply([ ZkLock::queue($zk, $name) ], [ $queue[1] ], '... not doubled');
+	$sa->query('COMMIT');
+	ZkLock::wait_queue($zk, $name, 0);
+}
+
+#
+# The blocker goes while we are cut off
+#
+{
+	my $name = 'gone' . ++$n;
+	$sb->query("BEGIN; SELECT zk_lock('$name')");
+	$sa->send("BEGIN; SELECT zk_lock('$name')")->wait_level(2);
+	ZkLock::wait_queue($zk, $name, 2);
+	$proxy->down;
+	ZkLock::wait_until(sub { ZkLock::ask($a, 'SELECT state FROM zk_session') eq 'reconnecting' }, 'cut off');
+	$sb->query('COMMIT');
+	ZkLock::wait_queue($zk, $name, 1);
+	ok($sa->busy, 'cut off when the blocker goes');
+	$proxy->heal;
+	cmp_ok($sa->result, '>', 0, '... and granted when back');
+	$sa->query('COMMIT');
+	ZkLock::wait_queue($zk, $name, 0);
+}
+
+#
+# Withdrawn before anything is settled
+#
+for my $how ('cancel', 'terminate', 'timeout')
+{
+	my $name = 'withdrawn' . ++$n;
+	$sb->query("BEGIN; SELECT zk_lock('$name')");
+	my $s = ZkLock::session($a);
+	$s->query("SET zklock.connect_timeout = '60s'; SET lock_timeout = " . ($how eq 'timeout' ? "'500ms'" : 0));
+	my $count = lose('reply', 'create', "/locks/$name");
+	$proxy->refuse;
+	$s->send("SELECT zk_lock('$name')");
+	lost($count);
+	is(@{[ ZkLock::queue($zk, $name) ]}, 2, "$how while the reply of a create is lost: it was done");
+	$s->$how unless $how eq 'timeout';
+	like($s->failure, $how eq 'cancel' ? qr/^57014:/ : $how eq 'timeout' ? qr/^55P03:/ : qr/^57P01:/, '... the backend does not wait for it');
+	is(ZkLock::ask($a, "SELECT count(*) FROM zk_locks"), 0, '... and has left');
+	is(@{[ ZkLock::queue($zk, $name) ]}, 2, '... the contender is still there');
+	$proxy->heal;
+	ZkLock::wait_queue($zk, $name, 1);
+	$sb->query('COMMIT');
+	ZkLock::ok_clean($zk, [ $a, $b ], $name, "$how, after reconnecting");
+}
+{
+	# ... and wanted again by somebody else
+	my $name = 'withdrawn' . ++$n;
+	my $s = ZkLock::session($a);
+	my $count = lose('reply', 'create', "/locks/$name");
+	$proxy->refuse;
+	$s->send("SELECT zk_lock('$name')");
+	lost($count);
+	is($s->cancel->failure, '57014: canceling statement due to user request', 'cancelled and wanted again');
+	$sa->send("BEGIN; SELECT zk_lock('$name')");
+	$proxy->heal;
+	my $token = $sa->result;
+	my @queue = ZkLock::wait_queue($zk, $name, 1);
+	is($token, czxid($name, $queue[0]), '... one contender');
+	$sa->query('COMMIT');
+	ZkLock::ok_clean($zk, [ $a, $b ], $name);
+}
+
+#
+# Deletes
+#
+for my $part ('reply', 'request')
+{
+	my $name = 'deleted' . ++$n;
+	$sa->query("BEGIN; SELECT zk_lock('$name')");
+	$sb->send("BEGIN; SELECT zk_lock('$name')")->wait_level(2);
+	ZkLock::wait_queue($zk, $name, 2);
+	my $count = lose($part, 'delete', "/locks/$name");
+	$sa->query('COMMIT');
+	lost($count);
+	cmp_ok($sb->result, '>', 0, "$part of a delete lost: it is done in the end");
+	is($sa->fails("SET lock_timeout = '100ms'; SELECT zk_lock('$name')"), '55P03: canceling statement due to lock timeout', '... and nothing else is');
+	$sa->query('RESET lock_timeout');
+	ZkLock::wait_queue($zk, $name, 1);
+	$sb->query('COMMIT');
+	ZkLock::ok_clean($zk, [ $a, $b ], $name);
+}
+{
+	# Taken again while the delete's reply is lost
+	my $name = 'deleted' . ++$n;
+	my $token = $sa->query("BEGIN; SELECT zk_lock('$name')");
+	my $count = lose('request', 'delete', "/locks/$name");
+	$proxy->refuse;
+	$sa->query('COMMIT');
+	lost($count);
+	$sa->send("BEGIN; SELECT zk_lock('$name')");
+	$proxy->heal;
+	cmp_ok($sa->result, '>', $token, 'taken again while a delete is lost');
+	is(@{[ ZkLock::wait_queue($zk, $name, 1) ]}, 1, '... one contender');
+	$sa->query('COMMIT');
+	ZkLock::ok_clean($zk, [ $a, $b ], $name);
+}
+
+is(ZkLock::ask($a, 'SELECT session_id FROM zk_session'), $session, 'all in one session');
+unlike(PostgreSQL::Test::Utils::slurp_file($a->logfile), qr/orphan|PANIC|WARNING/, 'nothing odd in the log');
+
+done_testing();
