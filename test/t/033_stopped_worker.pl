@@ -1,0 +1,37 @@
+# A worker that is stopped says nothing, not even that it is out of reach: a
+# request must not wait for it without end, nor be told that somebody else has
+# the lock.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/../perl";
+use Test::More;
+use ZkLock;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new->start;
+my $node = ZkLock::server('a', $zk, conf => "zklock.session_timeout = '20s'\nzklock.connect_timeout = '1s'");
+ZkLock::wait_connected($node);
+my $worker = ZkLock::ask($node, 'SELECT worker_pid FROM zk_session');
+my $holder = ZkLock::session($node);
+my $token = $holder->query("SELECT zk_lock('held', 'exclusive', 'session')");
+
+kill 'STOP', $worker or die;
+my $waiter = ZkLock::session($node)->send("SELECT zk_lock('job')");
+$waiter->wait_level(2);
+my $error = '58000: could not reach ZooKeeper within';
+like(ZkLock::session($node)->fails("SELECT zk_try_lock('other')"), qr/^$error \d+ ms/,
+	'zk_try_lock fails while the worker is stopped');
+like($waiter->failure, qr/^$error \d+ ms/, 'so does a wait');
+like(join("\n", $waiter->notices), qr/worker \(PID $worker\) has had no write acknowledged/,
+	'and says that the worker is silent');
+is($holder->query("SELECT zk_token('held')"), $token, 'a hold goes on');
+
+kill 'CONT', $worker or die;
+ZkLock::wait_until(sub { ZkLock::session($node)->fails("SELECT zk_lock('job')") eq '' },
+	'a lock can be had again');
+is($holder->query("SELECT zk_unlock('held')"), 't', 'the hold ends as usual');
+ZkLock::ok_clean($zk, [$node], $_) for qw(job other held);
+
+done_testing();
