@@ -182,6 +182,7 @@ ALTER SYSTEM SET zklock.hosts = 'zk1:0';
 ALTER SYSTEM SET zklock.hosts = 'zk1:65536';
 ALTER SYSTEM SET zklock.hosts = 'zk1:-1';
 ALTER SYSTEM SET zklock.hosts = 'zk1:2181x';
+ALTER SYSTEM SET zklock.hosts = 'zk1:2181, zk2:2181';
 ALTER SYSTEM SET zklock.hosts = 'zk1:2181,';
 ALTER SYSTEM SET zklock.hosts = 'zk1:2181,,zk2:2181';
 ALTER SYSTEM SET zklock.hosts = 'zk1:2181/';

@@ -45,4 +45,18 @@ SELECT p.oid::regprocedure FROM pg_proc p WHERE proname LIKE 'zk\_%' AND obj_des
 SELECT oid::regclass FROM pg_class WHERE relname LIKE 'zk\_%' AND obj_description(oid, 'pg_class') IS NULL;
 SELECT proname, proparallel, provolatile, proisstrict FROM pg_proc WHERE proname LIKE 'zk\_%' ORDER BY proname COLLATE "C";
 
+-- who may look
+CREATE ROLE regress_zklock;
+SET ROLE regress_zklock;
+SELECT count(*) FROM zk_locks;
+SELECT count(*) FROM zk_session;
+\echo :LAST_ERROR_SQLSTATE
+SELECT zk_session();
+RESET ROLE;
+GRANT pg_monitor TO regress_zklock;
+SET ROLE regress_zklock;
+SELECT state FROM zk_session;
+RESET ROLE;
+DROP ROLE regress_zklock;
+
 DROP EXTENSION zklock;

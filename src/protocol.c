@@ -398,7 +398,7 @@ find_place(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 		c->blocker = blocker->hash;
 		c->blocker_watched = false;
 #if ZKLOCK_MUTANT == 1
-		c->blocker_last = true;
+		c->blocker_last = nblockers > 0;
 #else
 		c->blocker_last = nblockers == 1;
 #endif
