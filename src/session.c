@@ -152,6 +152,35 @@ release_descriptors(void)
 		ReleaseExternalFD();
 }
 
+/*
+ * The connect string to use.  A chroot is part of every path, so like the root
+ * it belongs to the session: one that lives keeps it.
+ */
+static void
+effective_hosts(char *buf, size_t size)
+{
+	const ZkSessionShared *s = &zklock_shared->session; /* the worker alone writes */
+	size_t len = strcspn(zklock_hosts, "/");
+
+	strlcpy(buf, zklock_hosts, size);
+	if (s->id.id != 0 && strcmp(buf + len, s->hosts + strcspn(s->hosts, "/")) != 0)
+		snprintf(buf, size, "%.*s%s", (int) len, zklock_hosts,
+				 s->hosts + strcspn(s->hosts, "/"));
+}
+
+bool
+zklock_session_hosts_changed(void)
+{
+	char hosts[sizeof(zklock_shared->session.hosts)];
+
+	effective_hosts(hosts, sizeof(hosts));
+	if (strcmp(hosts, zklock_hosts) != 0)
+		ereport(LOG,
+				(errmsg("the new chroot path in \"%s\" takes effect with the next ZooKeeper session",
+						"zklock.hosts")));
+	return strcmp(hosts, zklock_shared->session.hosts) != 0;
+}
+
 void
 zklock_session_open(void)
 {
@@ -164,14 +193,14 @@ zklock_session_open(void)
 	if (client != NULL || zklock_session_retry_in() > 0)
 		return;
 
+	effective_hosts(hosts, sizeof(hosts));
 	s = zklock_session_lock(LW_EXCLUSIVE);
 	id = s->id;
 	/* resuming is no occasion to change the timeout */
 	timeout = s->timeout_ms > 0 ? s->timeout_ms : zklock_session_timeout;
-	if (strcmp(s->hosts, zklock_hosts) != 0)
+	if (strcmp(s->hosts, hosts) != 0)
 		s->attempts[0] = '\0';
-	strlcpy(s->hosts, zklock_hosts, sizeof(s->hosts));
-	strlcpy(hosts, s->hosts, sizeof(hosts));
+	strlcpy(s->hosts, hosts, sizeof(s->hosts));
 	if (id.id == 0)
 	{
 		/* the root, like the timeout, belongs to the session */

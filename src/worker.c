@@ -169,11 +169,8 @@ make_wait_set(void)
 static void
 reload(void)
 {
-	char hosts[sizeof(zklock_shared->session.hosts)];
-
 	ProcessConfigFile(PGC_SIGHUP);
-	strlcpy(hosts, zklock_shared->session.hosts, sizeof(hosts));
-	if (strcmp(hosts, zklock_hosts) != 0)
+	if (zklock_session_hosts_changed())
 	{
 		/*
 		 * The library cannot change its servers safely (ZOOKEEPER-4699).  Our

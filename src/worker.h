@@ -27,6 +27,9 @@ extern PGDLLEXPORT void zklock_worker_main(Datum arg);
 /* Open the session, or resume the one in shared memory, unless it is open. */
 extern void zklock_session_open(void);
 
+/* Does zklock.hosts call for another connect string than the one in use? */
+extern bool zklock_session_hosts_changed(void);
+
 /* Handle what the client has received. */
 extern void zklock_session_receive(void);
 
