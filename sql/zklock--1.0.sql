@@ -43,6 +43,14 @@ LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION zk_token(text) IS
 'fencing token of the distributed lock that this session holds, or null';
 
+CREATE FUNCTION zk_assert(name text)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'zk_assert'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_assert(text) IS
+'prove by a round trip to a quorum that this session holds the lock, and return its fencing token';
+
 CREATE PROCEDURE zk_lock_session(name text, mode text DEFAULT 'exclusive', timeout interval DEFAULT NULL)
 AS 'MODULE_PATHNAME', 'zk_lock_session'
 LANGUAGE C;
@@ -92,6 +100,23 @@ CREATE VIEW zk_session AS
 
 COMMENT ON VIEW zk_session IS
 'state of this server''s ZooKeeper session';
+
+CREATE TABLE zk_fences (
+    resource text PRIMARY KEY,
+    token bigint NOT NULL);
+
+COMMENT ON TABLE zk_fences IS
+'largest fencing token that zk_fence has seen for each resource';
+
+SELECT pg_catalog.pg_extension_config_dump('zk_fences', '');
+
+CREATE FUNCTION zk_fence(resource text, token bigint)
+RETURNS void
+AS 'MODULE_PATHNAME', 'zk_fence'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE SECURITY DEFINER;
+
+COMMENT ON FUNCTION zk_fence(text, bigint) IS
+'refuse a fencing token that is older than the newest seen for the resource in this database';
 
 -- What pg_locks shows to everybody, zk_locks does too.  The session's id is
 -- enough to end the session from elsewhere.

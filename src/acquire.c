@@ -29,12 +29,16 @@
 
 #include "acquire.h"
 #include "hold.h"
+#include "loss.h"
 #include "settings.h"
 
 /* A backstop for a lost wake-up; also how often the connection is looked at. */
 #define LONGEST_SLEEP_MS 1000
 
-#define NS_PER_MS		 INT64CONST(1000000)
+/* How often a waiter looks whether a lapsed lease is back. */
+#define LEASE_SLEEP_MS 50
+
+#define NS_PER_MS	   INT64CONST(1000000)
 
 static uint32 wait_event_acquire = 0;
 
@@ -316,11 +320,13 @@ acquire_level2(ZkHeldLock *held, int32 index, const Wait *wait, int64 *token)
 		int64 wake = now + LONGEST_SLEEP_MS * NS_PER_MS;
 		bool blocked;
 		bool failed;
+		bool usable;
 
 		zklock_entry_lock(entry, LW_EXCLUSIVE);
 		failed = request->failed;
 		blocked = is_blocked(&entry->queue, mode) || held_by_other(entry, mode);
-		if (!failed && entry->grant[mode].usable && !held_by_other(entry, mode))
+		usable = entry->grant[mode].usable && !held_by_other(entry, mode);
+		if (!failed && usable && zklock_lease_valid())
 		{
 			if (request->state == ZKLOCK_REQUEST_WANTED)
 				entry->want[mode]--;
@@ -355,6 +361,8 @@ acquire_level2(ZkHeldLock *held, int32 index, const Wait *wait, int64 *token)
 					 errmsg("canceling statement due to lock timeout")));
 		check_connection(wait);
 
+		if (usable)
+			wake = now + LEASE_SLEEP_MS * NS_PER_MS; /* the lease lapsed */
 		wake = Min(wake, wait->lock_timeout);
 		if (wait->until > now)
 			wake = Min(wake, wait->until);
@@ -403,7 +411,7 @@ zklock_acquire(const char *name, ZkLockMode mode, ZkLockScope scope, int64 wait_
 	zklock_hold_refresh();
 
 	held = zklock_held_find(name);
-	if (held != NULL && zklock_held_lost(held))
+	if (held != NULL && (zklock_held_lost(held) || zklock_lease_lost()))
 	{
 		if (held->transaction_count > 0)
 			zklock_held_raise_lost(held);
@@ -413,6 +421,8 @@ zklock_acquire(const char *name, ZkLockMode mode, ZkLockScope scope, int64 wait_
 	if (held != NULL && (held->request[ZKLOCK_EXCLUSIVE] >= 0 || mode == ZKLOCK_SHARED))
 	{
 		mode = held->request[ZKLOCK_EXCLUSIVE] >= 0 ? ZKLOCK_EXCLUSIVE : ZKLOCK_SHARED;
+		if (!zklock_lease_valid())
+			zklock_loss_await_verdict();
 		acquire_again(held, mode, scope);
 		*token = held->token[mode];
 		return true;

@@ -63,6 +63,22 @@ zklock_wait_event(uint32 *cache, const char *name)
 #endif
 }
 
+/* 17: MyProcNumber instead of a field of MyProc */
+#if PG_VERSION_NUM >= 170000
+#define ZKLOCK_MY_PROC_NUMBER MyProcNumber
+#else
+#define ZKLOCK_MY_PROC_NUMBER (MyProc->pgprocno)
+#endif
+
+/* 18: ExecutorRun without "execute_once" */
+#if PG_VERSION_NUM >= 180000
+#define ZKLOCK_EXECUTE_ONCE_ARG
+#define ZKLOCK_EXECUTE_ONCE
+#else
+#define ZKLOCK_EXECUTE_ONCE_ARG , bool execute_once
+#define ZKLOCK_EXECUTE_ONCE		, execute_once
+#endif
+
 /* 18: a module says its name and version */
 #if PG_VERSION_NUM >= 180000
 #define ZKLOCK_MODULE_MAGIC PG_MODULE_MAGIC_EXT(.name = "zklock", .version = "1.0")

@@ -318,7 +318,10 @@ apply_to_table(ZkLockEntry *entry, const ZkLockAction *action)
 				ZkLockRequest *request = zklock_request(i);
 
 				if (request->mode == mode && request->state == ZKLOCK_REQUEST_HELD)
+				{
 					request->lost = true;
+					*zklock_loss_flag(request->proc_number) = 1;
+				}
 			}
 			return true;
 
@@ -406,7 +409,7 @@ step(ZkLockEntry *entry, ZkLockEvent *event)
 					(errmsg("lock \"%s\" was lost while held", name),
 					 event->type == ZKLOCK_EV_SESSION_LOST
 						 ? errdetail("The ZooKeeper session ended.")
-						 : errdetail("Its contender was deleted by somebody else.")));
+						 : errdetail("Its contender in ZooKeeper is gone.")));
 		for (int i = 0; i < actions.n; i++)
 		{
 			if (actions.action[i].type < ZKLOCK_ACT_GRANTED)

@@ -21,6 +21,7 @@
 
 #include "acquire.h"
 #include "hold.h"
+#include "loss.h"
 #include "settings.h"
 
 PG_FUNCTION_INFO_V1(zk_lock);
@@ -28,6 +29,7 @@ PG_FUNCTION_INFO_V1(zk_try_lock);
 PG_FUNCTION_INFO_V1(zk_unlock);
 PG_FUNCTION_INFO_V1(zk_unlock_all);
 PG_FUNCTION_INFO_V1(zk_token);
+PG_FUNCTION_INFO_V1(zk_assert);
 PG_FUNCTION_INFO_V1(zk_lock_session);
 PG_FUNCTION_INFO_V1(zk_locks);
 PG_FUNCTION_INFO_V1(zk_session);
@@ -184,6 +186,18 @@ zk_unlock_all(PG_FUNCTION_ARGS)
 	PG_RETURN_INT32(zklock_hold_end_all_sessions());
 }
 
+/* The token of a lock that we hold right now, or the error of its loss. */
+static int64
+claim(const ZkHeldLock *held)
+{
+	if (!zklock_lease_valid())
+		zklock_loss_await_verdict();
+	if (zklock_held_lost(held))
+		zklock_held_raise_lost(held);
+	return held->request[ZKLOCK_EXCLUSIVE] >= 0 ? held->token[ZKLOCK_EXCLUSIVE]
+												: held->token[ZKLOCK_SHARED];
+}
+
 /* zk_token(name text) returns bigint */
 Datum
 zk_token(PG_FUNCTION_ARGS)
@@ -197,10 +211,26 @@ zk_token(PG_FUNCTION_ARGS)
 	held = zklock_held_find(name);
 	if (held == NULL)
 		PG_RETURN_NULL();
-	if (zklock_held_lost(held))
-		zklock_held_raise_lost(held);
-	PG_RETURN_INT64(held->request[ZKLOCK_EXCLUSIVE] >= 0 ? held->token[ZKLOCK_EXCLUSIVE]
-														 : held->token[ZKLOCK_SHARED]);
+	PG_RETURN_INT64(claim(held));
+}
+
+/* zk_assert(name text) returns bigint */
+Datum
+zk_assert(PG_FUNCTION_ARGS)
+{
+	char name[ZKLOCK_NAME_MAX + 1];
+	ZkHeldLock *held;
+
+	zklock_check_callable();
+	get_name(PG_GETARG_TEXT_PP(0), name);
+	zklock_hold_refresh();
+	held = zklock_held_find(name);
+	if (held == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("you do not hold lock \"%s\"", zklock_display_name(name))));
+	zklock_loss_prove();
+	PG_RETURN_INT64(claim(held));
 }
 
 /*

@@ -32,6 +32,7 @@
 #include "utils/hsearch.h"
 
 #include "hold.h"
+#include "loss.h"
 
 /* User advisory locks are class 1 and 2, Citus uses 4 to 15. */
 #define LEVEL1_CLASS 31339
@@ -121,6 +122,7 @@ zklock_hold_reserve(const char *name)
 		held_locks =
 			hash_create("zklock holds", 16, &ctl, HASH_ELEM | HASH_STRINGS | HASH_CONTEXT);
 	}
+	zklock_loss_prepare();
 	if (reserved == NULL)
 		reserved = MemoryContextAlloc(hold_context, sizeof(ZkHold));
 
@@ -182,6 +184,7 @@ zklock_hold_add(ZkHeldLock *held, ZkLockMode mode, ZkLockScope scope)
 		else
 			dlist_push_head(&transaction_holds, &hold->transaction_node);
 	}
+	zklock_loss_arm();
 	held->count[mode]++;
 	if (scope == ZKLOCK_SESSION)
 		session_holds++;
@@ -352,6 +355,46 @@ zklock_held_lost(const ZkHeldLock *held)
 	return false;
 }
 
+bool
+zklock_hold_any(void)
+{
+	return session_holds > 0 || !dlist_is_empty(&transaction_holds);
+}
+
+ZkHeldLock *
+zklock_held_find_lost(bool all)
+{
+	HASH_SEQ_STATUS seq;
+	ZkHeldLock *held;
+	ZkHeldLock *lost = NULL;
+
+	if (held_locks == NULL)
+		return NULL;
+	hash_seq_init(&seq, held_locks);
+	while ((held = hash_seq_search(&seq)) != NULL)
+	{
+		/* one that is only being asked for is not held yet */
+		if (held->count[ZKLOCK_SHARED] + held->count[ZKLOCK_EXCLUSIVE] == 0 ||
+			!(all || zklock_held_lost(held)))
+			continue;
+		lost = held;
+		if (held->transaction_count > 0)
+		{
+			hash_seq_term(&seq);
+			break;
+		}
+	}
+	return lost;
+}
+
+void
+zklock_hold_callbacks_first(void)
+{
+	/* the one that was registered last is called first */
+	UnregisterXactCallback(on_transaction_end, NULL);
+	RegisterXactCallback(on_transaction_end, NULL);
+}
+
 void
 zklock_held_raise_lost(const ZkHeldLock *held)
 {
@@ -459,24 +502,18 @@ end_transaction_holds(int level)
 static void
 on_transaction_end(XactEvent event, void *arg)
 {
-	if (pending_request < 0 && session_holds == 0 && dlist_is_empty(&transaction_holds))
+	if (pending_request < 0 && !zklock_hold_any())
+	{
 		return;
+	}
 
 	switch (event)
 	{
 		case XACT_EVENT_PRE_COMMIT:
-		{
-			dlist_iter iter;
-
-			dlist_foreach(iter, &transaction_holds)
-			{
-				ZkHold *hold = dlist_container(ZkHold, transaction_node, iter.cur);
-
-				if (zklock_held_lost(hold->held))
-					zklock_held_raise_lost(hold->held);
-			}
+			/* DISCARD ALL has released session-scope holds by now */
+			zklock_hold_refresh();
+			zklock_loss_before_commit();
 			break;
-		}
 
 		case XACT_EVENT_PRE_PREPARE:
 			if (!dlist_is_empty(&transaction_holds))
@@ -494,9 +531,15 @@ on_transaction_end(XactEvent event, void *arg)
 			end_pending();
 			end_transaction_holds(1);
 			zklock_hold_refresh();
+			zklock_loss_after_transaction();
+			if (session_holds == 0)
+				zklock_loss_disarm();
 			break;
 
 		case XACT_EVENT_PREPARE:
+			zklock_loss_after_transaction();
+			break;
+
 		case XACT_EVENT_PARALLEL_PRE_COMMIT:
 		case XACT_EVENT_PARALLEL_COMMIT:
 		case XACT_EVENT_PARALLEL_ABORT:

@@ -67,6 +67,17 @@ extern int zklock_hold_end_all_sessions(void);
  */
 extern void zklock_hold_refresh(void);
 
+/* A lost lock of this backend, in transaction scope if there is one, or NULL.
+ * "all": all of them count as lost. */
+extern ZkHeldLock *zklock_held_find_lost(bool all);
+
+/* Does this backend hold anything? */
+extern bool zklock_hold_any(void);
+
+/* See to it that our transaction callback runs before those of modules that were
+ * loaded later; to be called whenever one may have been. */
+extern void zklock_hold_callbacks_first(void);
+
 /* Has the ensemble taken the grant away under a hold of this name? */
 extern bool zklock_held_lost(const ZkHeldLock *held);
 

@@ -52,10 +52,11 @@ static bool closing_stale = false; /* ... only in order to close it */
 static int opened = 0;
 static int64 trying_since = 0; /* ns; while there is a client, but no connection */
 static int64 retry_at = 0;	   /* ns; 0: at once */
+static int64 opened_at;		   /* ns; when the library was asked for the session */
 static char locks_path[512];
 static char member_path[1280]; /* our node under <root>/servers */
 static char member_data[1024]; /* what it says */
-static bool heartbeat_open;	   /* its reply is outstanding */
+static int heartbeats_open;	   /* replies outstanding */
 static int64 heartbeat_at;	   /* ns: when the next one is due */
 static Attempt attempts[MAX_ATTEMPTS];
 static int nattempts = 0;
@@ -134,6 +135,17 @@ set_state(ZkSessionState state)
 		nattempts = 0;
 }
 
+/* For everybody who makes a claim. */
+static void
+publish_lease(void)
+{
+	const ZkLease *lease = &zklock_shared->session.lease;
+
+	pg_atomic_write_u64(&zklock_shared->lease_end, (uint64) zklock_lease_end(lease));
+	pg_atomic_write_u64(&zklock_shared->lost_at, (uint64) zklock_lease_lost_at(lease));
+	pg_atomic_write_u64(&zklock_shared->last_write, (uint64) lease->last_write);
+}
+
 /* Nobody shall resume the session. */
 static void
 forget_session(void)
@@ -143,6 +155,8 @@ forget_session(void)
 	memset(&s->id, 0, sizeof(s->id));
 	s->timeout_ms = 0;
 	zklock_session_unlock();
+	zklock_lease_init(&zklock_shared->session.lease);
+	publish_lease();
 }
 
 static void
@@ -222,6 +236,7 @@ zklock_session_open(void)
 	opened++;
 	for (int i = 0; i < ZKLOCK_CLIENT_FDS; i++)
 		ReserveExternalFD();
+	opened_at = zklock_clock();
 	client =
 		zklock_client_open(hosts, timeout, resuming ? &id : NULL, error, sizeof(error));
 	if (client == NULL)
@@ -304,6 +319,17 @@ drop_client(bool retry_now)
 /* A request whose reply nobody waits for. */
 static const ZkRequestTag no_tag = {0};
 
+/* Any acknowledged write extends the lease, whoever wanted it. */
+static void
+count_write(const ZkMessage *message)
+{
+	if (message->rc != ZKLOCK_ZOK)
+		return;
+	zklock_lease_write(&zklock_shared->session.lease, message->sent_at,
+					   message->received_at);
+	publish_lease();
+}
+
 /* A path and its ancestors, persistent.  What exists stays as it is. */
 static void
 make_path(const char *whole)
@@ -356,11 +382,12 @@ zklock_session_heartbeat(void)
 
 	if (!connected)
 		return -1;
-	if (now >= heartbeat_at && !heartbeat_open)
+	if ((now >= heartbeat_at && heartbeats_open == 0) ||
+		pg_atomic_exchange_u32(&zklock_shared->write_wanted, 0) != 0)
 	{
-		heartbeat_open =
-			zklock_client_set(client, member_path, member_data, (int) strlen(member_data),
-							  &no_tag) == ZKLOCK_ZOK;
+		if (zklock_client_set(client, member_path, member_data, (int) strlen(member_data),
+							  &no_tag) == ZKLOCK_ZOK)
+			heartbeats_open++;
 		heartbeat_at = now + interval;
 	}
 	return now >= heartbeat_at ? (long) (interval / 1000000)
@@ -370,11 +397,12 @@ zklock_session_heartbeat(void)
 static void
 on_heartbeat(const ZkMessage *message)
 {
-	heartbeat_open = false;
+	heartbeats_open--;
 	if (message->rc == ZKLOCK_ZOK)
 	{
 		zklock_session_lock(LW_EXCLUSIVE)->last_write = message->sent_at;
 		zklock_session_unlock();
+		ConditionVariableBroadcast(&zklock_shared->write_cv);
 		zklock_dispatch_all(ZKLOCK_EV_TICK);
 	}
 	else if (message->rc == ZKLOCK_ZNONODE && connected)
@@ -440,6 +468,13 @@ on_connected(void)
 	resuming = false;
 	connected = true;
 	if (known.id != id.id)
+		zklock_lease_new_session(&zklock_shared->session.lease,
+								 INT64CONST(1000000) * timeout, opened_at);
+	else
+		zklock_lease_new_connection(&zklock_shared->session.lease,
+									INT64CONST(1000000) * timeout);
+	publish_lease();
+	if (known.id != id.id)
 	{
 		zklock_session_file_write(&id);
 		make_path(locks_path);
@@ -449,7 +484,7 @@ on_connected(void)
 		(void) zklock_client_sync(client, locks_path, &no_tag);
 	if (event == ZKLOCK_EV_RESUMED)
 		make_member(); /* for its path; it should be there */
-	heartbeat_open = false;
+	heartbeats_open = 0;
 	heartbeat_at = 0;
 
 	ereport(LOG,
@@ -599,7 +634,13 @@ zklock_session_receive(void)
 				on_expired(true);
 				break;
 			case ZKLOCK_MSG_SET:
+				count_write(message);
 				on_heartbeat(message);
+				break;
+			case ZKLOCK_MSG_CREATED:
+			case ZKLOCK_MSG_DELETED:
+				count_write(message);
+				zklock_dispatch_message(message);
 				break;
 			case ZKLOCK_MSG_LOG:
 				on_log(message->data ? message->data : "", message->level);

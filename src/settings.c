@@ -25,7 +25,14 @@ char *zklock_root;
 char *zklock_server_name;
 int zklock_session_timeout;
 int zklock_connect_timeout;
+int zklock_on_loss;
 int zklock_max_locks;
+
+static const struct config_enum_entry on_loss_options[] = {
+	{"abort", ZKLOCK_ON_LOSS_ABORT, false},
+	{"warn", ZKLOCK_ON_LOSS_WARN, false},
+	{NULL, 0, false},
+};
 
 /* A znode path as ZooKeeper takes it: "/a/b", no empty or relative element. */
 static bool
@@ -159,6 +166,12 @@ zklock_define_settings(bool preloaded)
 							"Longest time to wait for a connection to ZooKeeper before a lock request fails.",
 							NULL, &zklock_connect_timeout, 10000, 1, INT_MAX, PGC_USERSET,
 							GUC_UNIT_MS, NULL, NULL, NULL);
+
+	DefineCustomEnumVariable("zklock.on_loss",
+							 "What happens to a transaction or session whose lock is lost.",
+							 "\"abort\" raises an error, \"warn\" a warning.",
+							 &zklock_on_loss, ZKLOCK_ON_LOSS_ABORT, on_loss_options,
+							 PGC_USERSET, 0, NULL, NULL, NULL);
 
 	/* Only the postmaster can define what is fixed at its start. */
 	if (!preloaded)

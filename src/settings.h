@@ -13,7 +13,15 @@ extern char *zklock_root;		   /* absolute znode path, no trailing slash */
 extern char *zklock_server_name;   /* "": see zklock_effective_server_name */
 extern int zklock_session_timeout; /* ms, asked for */
 extern int zklock_connect_timeout; /* ms */
-extern int zklock_max_locks;	   /* names; fixed at server start */
+/* zklock.on_loss */
+typedef enum ZkOnLoss
+{
+	ZKLOCK_ON_LOSS_ABORT,
+	ZKLOCK_ON_LOSS_WARN
+} ZkOnLoss;
+
+extern int zklock_on_loss;	 /* ZkOnLoss */
+extern int zklock_max_locks; /* names; fixed at server start */
 
 /* Called once, from _PG_init. */
 extern void zklock_define_settings(bool preloaded);

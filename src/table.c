@@ -34,6 +34,7 @@ ZkLockShared *zklock_shared = NULL;
 static ZkLockEntry *entries;
 static ZkLockRequest *requests;
 static int32 *buckets;
+static volatile sig_atomic_t *loss_flags;
 
 #define SESSION_LOCK (&zklock_shared->locks[ZKLOCK_NPARTITIONS].lock)
 
@@ -58,6 +59,7 @@ table_size(void)
 	size = add_size(size, mul_size(MAXALIGN(sizeof(ZkLockEntry)), zklock_max_locks));
 	size = add_size(size, mul_size(MAXALIGN(sizeof(ZkLockRequest)), request_count()));
 	size = add_size(size, mul_size(sizeof(int32), bucket_count()));
+	size = add_size(size, mul_size(sizeof(sig_atomic_t), MaxBackends));
 	return size;
 }
 
@@ -88,6 +90,8 @@ zklock_table_startup(void)
 	p += mul_size(sizeof(ZkLockRequest), request_count());
 	p = (char *) MAXALIGN(p);
 	buckets = (int32 *) p;
+	p += mul_size(sizeof(int32), bucket_count());
+	loss_flags = (volatile sig_atomic_t *) p;
 
 	if (!found)
 	{
@@ -96,6 +100,14 @@ zklock_table_startup(void)
 		memset(s, 0, sizeof(*s));
 		SpinLockInit(&s->mutex);
 		s->locks = GetNamedLWLockTranche("zklock");
+		pg_atomic_init_u64(&s->lease_end, 0);
+		pg_atomic_init_u64(&s->lost_at, 0);
+		pg_atomic_init_u64(&s->last_write, 0);
+		pg_atomic_init_u32(&s->write_wanted, 0);
+		ConditionVariableInit(&s->write_cv);
+		s->nprocs = MaxBackends;
+		for (int i = 0; i < s->nprocs; i++)
+			loss_flags[i] = 0;
 		s->nentries = zklock_max_locks;
 		s->nrequests = request_count();
 		s->nbuckets = bucket_count();
@@ -366,6 +378,7 @@ zklock_request_make(const char *name, ZkLockMode mode, ZkLockScope scope)
 	{
 		request->entry = zklock_entry_index(entry);
 		request->pid = MyProcPid;
+		request->proc_number = ZKLOCK_MY_PROC_NUMBER;
 		request->mode = (uint8) mode;
 		request->state = ZKLOCK_REQUEST_LOCAL;
 		request->scope = (uint8) scope;
@@ -442,6 +455,13 @@ zklock_request_end(int32 index)
 	SpinLockRelease(&zklock_shared->mutex);
 }
 
+volatile sig_atomic_t *
+zklock_loss_flag(int proc_number)
+{
+	Assert(proc_number >= 0 && proc_number < zklock_shared->nprocs);
+	return &loss_flags[proc_number];
+}
+
 /* ------------------------------------------------------------------------
  * The session
  * ------------------------------------------------------------------------
@@ -465,4 +485,16 @@ zklock_session_read(ZkSessionShared *copy)
 {
 	*copy = *zklock_session_lock(LW_SHARED);
 	zklock_session_unlock();
+}
+
+void
+zklock_worker_wake(void)
+{
+	Latch *latch;
+
+	SpinLockAcquire(&zklock_shared->mutex);
+	latch = zklock_shared->worker_latch;
+	SpinLockRelease(&zklock_shared->mutex);
+	if (latch != NULL)
+		SetLatch(latch);
 }

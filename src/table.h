@@ -12,7 +12,8 @@
  *	 fields, its requests and the bucket chains of its partition;
  *	 ZkLockShared.mutex (a spinlock) protects the free lists, the list of dirty
  *	 entries and worker_latch; it is taken inside a partition lock, never around one;
- *	 ZkLockShared.session_lock (an LWLock) protects the session's fields.
+ *	 ZkLockShared.session_lock (an LWLock) protects the session's fields;
+ *	 lease_end, lost_at and loss are atomic: the worker writes, anybody reads.
  *
  * No LWLock is held across a wait, and no two at once.
  *
@@ -27,7 +28,10 @@
 #include "storage/spin.h"
 #include "utils/timestamp.h"
 
+#include "port/atomics.h"
+
 #include "client.h"
+#include "lease.h"
 #include "protocol.h"
 
 /* A hold's scope. */
@@ -56,6 +60,7 @@ typedef struct ZkLockRequest
 	int32 next;	 /* of the same entry, or of the free list */
 	int32 entry; /* -1: free */
 	int pid;
+	int proc_number;
 	uint8 mode;					  /* ZkLockMode */
 	uint8 state;				  /* ZkRequestState */
 	uint8 scope;				  /* ZkLockScope waited for */
@@ -127,6 +132,7 @@ typedef struct ZkSessionShared
 	int timeout_ms;			   /* negotiated */
 	int64 not_connected_since; /* ns of CLOCK_BOOTTIME */
 	int64 last_write;		   /* ns: when a write was last acknowledged */
+	ZkLease lease;			   /* as published in lease_end and lost_at */
 	int64 worker_started;	   /* the same clock */
 	char server[128];		   /* host:port */
 	char hosts[1024];		   /* connect string in use */
@@ -148,13 +154,23 @@ typedef struct ZkLockShared
 	int32 last_dirty;
 	Latch *worker_latch; /* NULL: no worker */
 
+	/* ns of CLOCK_BOOTTIME; see lease.h */
+	pg_atomic_uint64 lease_end;	   /* a claim is good before */
+	pg_atomic_uint64 lost_at;	   /* holds are lost from then on */
+	pg_atomic_uint64 last_write;   /* send time of the newest acknowledged write */
+	ConditionVariable write_cv;	   /* broadcast when a write was acknowledged that
+									* somebody waits for, and at a loss */
+	pg_atomic_uint32 write_wanted; /* a backend wants a write now: the worker
+									* resets it when it sends one */
+
 	LWLockPadded *locks; /* ZKLOCK_NPARTITIONS, then the session's */
 	ZkSessionShared session;
 
+	int nprocs;
 	int nentries;
 	int nrequests;
 	int nbuckets; /* a power of 2 */
-				  /* entries, requests and bucket heads follow */
+				  /* entries, requests, bucket heads and loss flags follow */
 } ZkLockShared;
 
 /* NULL when not preloaded. */
@@ -205,9 +221,36 @@ extern void zklock_entry_release(ZkLockEntry *entry);
 /* Level-triggered demand of the entry, for ZKLOCK_EV_DEMAND.  Locked. */
 extern void zklock_entry_demand(const ZkLockEntry *entry, ZkLockEvent *event);
 
+/* --- the lease ------------------------------------------------------------ */
+
+/* May this server believe in its grants?  True for an instant, which is why the
+ * one that makes a claim asks at the moment it makes it. */
+static inline bool
+zklock_lease_valid(void)
+{
+	return (uint64) zklock_clock() < pg_atomic_read_u64(&zklock_shared->lease_end);
+}
+
+/* Has no write been acknowledged for a whole session timeout? */
+static inline bool
+zklock_lease_lost(void)
+{
+	return (uint64) zklock_clock() >= pg_atomic_read_u64(&zklock_shared->lost_at);
+}
+
+/*
+ * A flag a backend, by proc number: the worker sets it when it marks one of the
+ * backend's requests lost; the backend clears it when it holds nothing.  It can
+ * be read in a signal handler.
+ */
+extern volatile sig_atomic_t *zklock_loss_flag(int proc_number);
+
 /* --- the session ---------------------------------------------------------- */
 
 extern void zklock_session_read(ZkSessionShared *copy);
+/* Wake the worker, if there is one. */
+extern void zklock_worker_wake(void);
+
 extern ZkSessionShared *zklock_session_lock(LWLockMode mode);
 extern void zklock_session_unlock(void);
 

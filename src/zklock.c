@@ -15,6 +15,7 @@
 #include "miscadmin.h"
 #include "storage/ipc.h"
 
+#include "loss.h"
 #include "settings.h"
 #include "table.h"
 #include "worker.h"
@@ -53,6 +54,8 @@ _PG_init(void)
 	shmem_request_hook = on_shmem_request;
 	prev_shmem_startup_hook = shmem_startup_hook;
 	shmem_startup_hook = on_shmem_startup;
+
+	zklock_loss_install_hooks();
 
 	/* pg_upgrade's servers have no business in the ensemble */
 	if (!IsBinaryUpgrade)

@@ -1,6 +1,6 @@
 # pg_advisory_unlock_all() takes level 1 away under a hold in session scope, and
-# its backend may go on for a while without noticing.  Level 2 must keep others
-# out by itself until it does, and then let them in.
+# its backend does not notice before its statement has ended.  Level 2 must keep
+# others out by itself until then, and then let them in.
 use strict;
 use warnings;
 
@@ -14,13 +14,19 @@ my $zk = ZooKeeper->new->start;
 my $node = ZkLock::server('a', $zk);
 ZkLock::wait_connected($node);
 
+# As long as this is held, so is a statement that wants it.
+my $brake = ZkLock::session($node);
+my $unlock = 'SELECT pg_advisory_unlock_all(), pg_advisory_xact_lock(1)';
+
 for my $mode ([qw(exclusive exclusive)], [qw(exclusive shared)], [qw(shared exclusive)])
 {
 	my ($held, $wanted) = @$mode;
+	$brake->query('SELECT pg_advisory_lock(1)');
 	my $holder = ZkLock::session($node);
 	my $token = $holder->query("SELECT zk_lock('job', '$held', 'session')");
-	$holder->query('BEGIN');
-	$holder->query('SELECT pg_advisory_unlock_all()');
+	$holder->send($unlock);
+	ZkLock::wait_until(sub { ZkLock::ask($node, 'SELECT wait_event FROM pg_stat_activity WHERE pid = ' . $holder->pid) eq 'advisory' },
+		'the holder has lost level 1 and goes on');
 
 	my $other = ZkLock::session($node);
 	is($other->query("SELECT zk_try_lock('job', '$wanted')"), 'f', "$wanted is kept out by $held without level 1");
@@ -28,8 +34,8 @@ for my $mode ([qw(exclusive exclusive)], [qw(exclusive shared)], [qw(shared excl
 	$other->wait_level(2);
 	is(ZkLock::ask($node, "SELECT count(*) FROM zk_locks WHERE granted"), 1, 'there is one holder');
 
-	# The end of the transaction looks.
-	$holder->query('COMMIT');
+	$brake->query('SELECT pg_advisory_unlock(1)');
+	$holder->result;
 	cmp_ok($other->result, '>', $token, "$wanted is granted, anew, when the holder notices");
 	is($holder->query("SELECT zk_token('job') IS NULL"), 't', 'who holds nothing any more');
 	ZkLock::ok_clean($zk, [$node], 'job');
@@ -39,16 +45,17 @@ for my $mode ([qw(exclusive exclusive)], [qw(exclusive shared)], [qw(shared excl
 # Neither waits for the other unseen: the holder notices before it queues.
 my ($a, $b) = map { ZkLock::session($node) } 1 .. 2;
 $a->query("SELECT zk_lock('job', 'exclusive', 'session')");
-$a->query('BEGIN');
-$a->query('SELECT pg_advisory_unlock_all()');
+$brake->query('SELECT pg_advisory_lock(1)');
+$a->send("$unlock, zk_lock('job')");
+ZkLock::wait_until(sub { ZkLock::ask($node, 'SELECT wait_event FROM pg_stat_activity WHERE pid = ' . $a->pid) eq 'advisory' },
+	'it has lost level 1');
 $b->query('BEGIN');
 $b->send("SELECT zk_lock('job')");
 $b->wait_level(2);
-$a->send("SELECT zk_lock('job')");
+$brake->query('SELECT pg_advisory_unlock(1)');
 like($b->result, qr/^\d+$/, 'the one that has level 1 gets the lock');
 $b->query('COMMIT');
-like($a->result, qr/^\d+$/, 'then the other');
-$a->query('COMMIT');
+like($a->result, qr/\d+$/, 'then the other');
 ZkLock::ok_clean($zk, [$node], 'job');
 
 done_testing();

@@ -1,0 +1,61 @@
+-- Fencing tokens: zk_assert and zk_fence
+\set VERBOSITY terse
+CREATE EXTENSION IF NOT EXISTS zklock;
+
+-- zk_assert proves a hold, and there must be one
+SELECT zk_assert(NULL);
+SELECT zk_assert('nobody holds this');
+\echo :LAST_ERROR_SQLSTATE
+BEGIN;
+SELECT zk_lock('fence') AS token \gset
+SELECT zk_assert('fence') = :token AS proven;
+COMMIT;
+
+-- zk_fence remembers the largest token of a resource
+SELECT zk_fence('report', NULL), zk_fence(NULL, 1);
+SELECT zk_fence('report', 10);
+SELECT zk_fence('report', 10);
+SELECT zk_fence('report', 12), zk_fence('other', 1);
+\set VERBOSITY default
+SELECT zk_fence('report', 11);
+\set VERBOSITY terse
+\echo :LAST_ERROR_SQLSTATE
+SELECT * FROM zk_fences ORDER BY resource;
+
+-- ... with its transaction
+BEGIN;
+SELECT zk_fence('report', 20);
+SAVEPOINT s;
+SELECT zk_fence('report', 30);
+ROLLBACK TO s;
+SELECT token FROM zk_fences WHERE resource = 'report';
+ROLLBACK;
+SELECT token FROM zk_fences WHERE resource = 'report';
+
+-- it needs no right on the table, and falls for no operator of its caller's
+CREATE ROLE regress_zklock_fence;
+CREATE SCHEMA regress_zklock_trap AUTHORIZATION regress_zklock_fence;
+SET ROLE regress_zklock_fence;
+CREATE FUNCTION regress_zklock_trap.never(bigint, bigint) RETURNS boolean LANGUAGE sql AS 'SELECT false';
+CREATE OPERATOR regress_zklock_trap.< (LEFTARG = bigint, RIGHTARG = bigint, FUNCTION = regress_zklock_trap.never);
+SET search_path = regress_zklock_trap, pg_catalog;
+SELECT public.zk_fence('report', 13);
+SELECT public.zk_fence('report', 11);
+SELECT * FROM public.zk_fences;
+RESET search_path;
+RESET ROLE;
+DROP SCHEMA regress_zklock_trap CASCADE;
+DROP ROLE regress_zklock_fence;
+
+-- a table of the extension, whose rows are dumped with the database
+SELECT extcondition FROM pg_extension WHERE extname = 'zklock' AND 'zk_fences'::regclass = ANY (extconfig);
+
+-- the extension may move
+CREATE SCHEMA elsewhere;
+ALTER EXTENSION zklock SET SCHEMA elsewhere;
+SELECT elsewhere.zk_fence('report', 14);
+SELECT * FROM elsewhere.zk_fences ORDER BY resource;
+ALTER EXTENSION zklock SET SCHEMA public;
+DROP SCHEMA elsewhere;
+SELECT zk_fence('report', 15);
+DELETE FROM zk_fences;

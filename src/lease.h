@@ -1,0 +1,76 @@
+/*-------------------------------------------------------------------------
+ *
+ * lease.h
+ *	  Until when this server may believe in its grants.
+ *
+ * Pure: no postgres.h, no zookeeper.h, no clock, no allocation.  The worker
+ * feeds it with what the ensemble acknowledged; the simulator (test/sim) links
+ * the same object.  All times are ns of CLOCK_BOOTTIME.
+ *
+ * The ensemble gives our locks to others when it has not heard of our session
+ * for the session timeout.  We do not hear of that while we are paused or cut
+ * off.  So a claim is good until
+ *
+ *		send time of acknowledged write m + 3/4 of the session timeout,
+ *
+ * m being the newest write for which a later write n, sent at least 1/4 of the
+ * timeout after m's acknowledgement arrived, has been acknowledged on the same
+ * connection.  Two writes, since one proves nothing about the time that is
+ * left: a write that is forwarded to the leader does not renew the session
+ * there; only the answer of our server to the leader's next ping does.  That n
+ * was acknowledged proves that such an answer, with m's touch, went before it.
+ *
+ * From the newest acknowledged write's send time plus a full timeout on,
+ * somebody else may have our locks, whatever else we know.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_LEASE_H
+#define ZKLOCK_LEASE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Writes that may yet be proven.  Taken no closer than 1/64 timeout apart. */
+#define ZKLOCK_LEASE_WRITES 32
+
+typedef struct ZkLeaseWrite
+{
+	int64_t sent;
+	int64_t acknowledged;
+} ZkLeaseWrite;
+
+typedef struct ZkLease
+{
+	int64_t timeout;	/* negotiated session timeout, ns; 0: no session */
+	int64_t proven;		/* send time of m; 0: none */
+	int64_t last_write; /* send time of the newest acknowledged write; 0: none */
+	int nwrites;		/* of this connection, oldest first */
+	ZkLeaseWrite write[ZKLOCK_LEASE_WRITES];
+} ZkLease;
+
+/* No session, no lease. */
+extern void zklock_lease_init(ZkLease *lease);
+
+/*
+ * A new session: its creation is a quorum write that sets the full timeout at
+ * the leader, so it is a lease by itself, counted from "opened", the moment at
+ * which we asked for it.
+ */
+extern void zklock_lease_new_session(ZkLease *lease, int64_t timeout, int64_t opened);
+
+/* A new connection of the same session, in this process or a successor's: a
+ * deposed leader may have answered.  What was proven stays so. */
+extern void zklock_lease_new_connection(ZkLease *lease, int64_t timeout);
+
+/* The ensemble acknowledged (ZOK) a create, delete or setData. */
+extern void zklock_lease_write(ZkLease *lease, int64_t sent, int64_t acknowledged);
+
+/* Claims are good before this time; 0: not at all. */
+extern int64_t zklock_lease_end(const ZkLease *lease);
+
+/* All grants count as lost from this time on, unless a write is acknowledged
+ * before; 0: they do now. */
+extern int64_t zklock_lease_lost_at(const ZkLease *lease);
+
+#endif /* ZKLOCK_LEASE_H */

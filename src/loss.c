@@ -1,0 +1,378 @@
+/*-------------------------------------------------------------------------
+ *
+ * loss.c
+ *	  What a holder does when its lock may be, or is, somebody else's.
+ *
+ * Each holder looks for itself.  No process tells another, since the one that
+ * would may be the one that is stopped: a timer of this backend reads the lease
+ * and the backend's loss flag in shared memory, and cancels its own statement.
+ * The hook around the outermost statement turns that cancel into an error that
+ * says what happened.  A handler in PL/pgSQL can swallow one shot; the timer
+ * fires again.
+ *
+ * The timer runs on for as long as there are holds, and every ERROR drops all
+ * timers, so each statement arms it again.  Once PRE_COMMIT has passed it does
+ * nothing: a cancel would end the wait for a synchronous standby.
+ *
+ * A loss in session scope is no business of a transaction: every statement and
+ * commit fails until zk_unlock, zk_unlock_all, a new zk_lock of the name, or
+ * DISCARD ALL acknowledges it.  Those are statements, too, so such a loss is
+ * looked for at a statement's end.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+#include "compat.h"
+
+#include <signal.h>
+
+#include "access/xact.h"
+#include "executor/executor.h"
+#include "miscadmin.h"
+#include "tcop/utility.h"
+#include "utils/timeout.h"
+
+#include "loss.h"
+#include "settings.h"
+
+#define NS_PER_MS INT64CONST(1000000)
+
+/* Seen by the timer's handler. */
+static volatile sig_atomic_t armed = false;		 /* there are holds */
+static volatile sig_atomic_t committing = false; /* PRE_COMMIT has passed */
+static volatile sig_atomic_t shot = false;		 /* the handler has cancelled */
+
+static TimeoutId timer = MAX_TIMEOUTS;
+static int nesting = 0;
+static uint32 wait_event_verdict = 0;
+
+static ExecutorStart_hook_type prev_ExecutorStart = NULL;
+static ExecutorRun_hook_type prev_ExecutorRun = NULL;
+static ExecutorFinish_hook_type prev_ExecutorFinish = NULL;
+static ExecutorEnd_hook_type prev_ExecutorEnd = NULL;
+static ProcessUtility_hook_type prev_ProcessUtility = NULL;
+
+/* ------------------------------------------------------------------------
+ * The timer
+ * ------------------------------------------------------------------------
+ */
+
+/* Is anything lost?  For a signal handler. */
+static bool
+anything_lost(void)
+{
+	return *zklock_loss_flag(ZKLOCK_MY_PROC_NUMBER) != 0 || zklock_lease_lost();
+}
+
+static int
+timer_interval(void)
+{
+	return Max(20, Min(500, zklock_shared->session.timeout_ms / 10));
+}
+
+/* In a signal handler. */
+static void
+on_timer(void)
+{
+	if (!armed)
+		return; /* and so it runs out */
+	if (!committing && zklock_on_loss == ZKLOCK_ON_LOSS_ABORT && anything_lost())
+	{
+		shot = true;
+		QueryCancelPending = true;
+		InterruptPending = true;
+		/* handle_sig_alrm has set the latch */
+	}
+	enable_timeout_after(timer, timer_interval());
+}
+
+void
+zklock_loss_prepare(void)
+{
+	if (timer == MAX_TIMEOUTS)
+		timer = RegisterTimeout(USER_TIMEOUT, on_timer);
+	if (!get_timeout_active(timer))
+		enable_timeout_after(timer, timer_interval());
+}
+
+void
+zklock_loss_arm(void)
+{
+	armed = true;
+}
+
+void
+zklock_loss_disarm(void)
+{
+	armed = false;
+	*zklock_loss_flag(ZKLOCK_MY_PROC_NUMBER) = 0;
+}
+
+/* ------------------------------------------------------------------------
+ * The verdict
+ * ------------------------------------------------------------------------
+ */
+
+ZkHeldLock *
+zklock_loss_find(void)
+{
+	volatile sig_atomic_t *flag = zklock_loss_flag(ZKLOCK_MY_PROC_NUMBER);
+	ZkHeldLock *held;
+
+	if (!armed || !anything_lost())
+		return NULL;
+
+	/*
+	 * What the flag was set for may have ended by now.  It is reset before we
+	 * look, since the worker sets it after it has marked a request.
+	 */
+	*flag = 0;
+	pg_memory_barrier();
+	held = zklock_held_find_lost(zklock_lease_lost());
+	if (held != NULL)
+		*flag = 1;
+	return held;
+}
+
+static void
+report_loss(ZkHeldLock *held)
+{
+	if (zklock_on_loss == ZKLOCK_ON_LOSS_WARN)
+		ereport(WARNING,
+				(errcode(ERRCODE_WARNING),
+				 errmsg("lock \"%s\" was lost", zklock_display_name(held->name)),
+				 errdetail("Another server may hold it by now.")));
+	else
+		zklock_held_raise_lost(held);
+}
+
+void
+zklock_loss_await_verdict(void)
+{
+	ZkHeldLock *held;
+
+	ConditionVariablePrepareToSleep(&zklock_shared->write_cv);
+	while ((held = zklock_loss_find()) == NULL && zklock_hold_any() && !zklock_lease_valid())
+		(void) ConditionVariableTimedSleep(&zklock_shared->write_cv, 50,
+										   zklock_wait_event(&wait_event_verdict,
+															 "ZkLockLease"));
+	ConditionVariableCancelSleep();
+	if (held != NULL)
+		report_loss(held);
+}
+
+void
+zklock_loss_prove(void)
+{
+	int64 start = zklock_clock();
+
+	pg_atomic_write_u32(&zklock_shared->write_wanted, 1);
+	zklock_worker_wake();
+	ConditionVariablePrepareToSleep(&zklock_shared->write_cv);
+	while (pg_atomic_read_u64(&zklock_shared->last_write) < (uint64) start)
+	{
+		ZkHeldLock *held = zklock_loss_find();
+
+		if (held != NULL)
+			zklock_held_raise_lost(held);
+		if (zklock_clock() - start > zklock_connect_timeout * NS_PER_MS)
+			ereport(ERROR,
+					(errcode(ERRCODE_SYSTEM_ERROR),
+					 errmsg("could not prove the lock within %d ms", zklock_connect_timeout),
+					 errdetail("ZooKeeper has not acknowledged a write in this time."),
+					 errhint(
+						 "The transaction may be retried when ZooKeeper answers again.")));
+		(void) ConditionVariableTimedSleep(&zklock_shared->write_cv, 50,
+										   zklock_wait_event(&wait_event_verdict,
+															 "ZkLockLease"));
+	}
+	ConditionVariableCancelSleep();
+	zklock_loss_await_verdict();
+}
+
+void
+zklock_loss_before_commit(void)
+{
+	if (!zklock_hold_any())
+		return;
+	zklock_loss_await_verdict();
+	committing = true;
+	if (shot)
+	{
+		/* ours, and not called for any more */
+		shot = false;
+		QueryCancelPending = false;
+	}
+}
+
+void
+zklock_loss_after_transaction(void)
+{
+	committing = false;
+	shot = false;
+}
+
+/* ------------------------------------------------------------------------
+ * Statements
+ * ------------------------------------------------------------------------
+ */
+
+/* In a PG_CATCH block: if the error is our own cancel, raise the loss instead. */
+static void
+convert_cancel(void)
+{
+	ZkHeldLock *held;
+
+	if (!shot || nesting > 0 || geterrcode() != ERRCODE_QUERY_CANCELED ||
+		(held = zklock_loss_find()) == NULL)
+		return;
+	shot = false;
+	FlushErrorState();
+	zklock_held_raise_lost(held);
+}
+
+/* Before a statement: no work for a transaction that cannot commit. */
+static void
+before_statement(void)
+{
+	ZkHeldLock *held;
+
+	if (nesting > 0 || !armed)
+		return;
+	zklock_loss_prepare();
+	held = zklock_loss_find();
+	if (held != NULL && held->transaction_count > 0)
+		report_loss(held);
+}
+
+/* After it: a loss in session scope that was not acknowledged. */
+static void
+after_statement(void)
+{
+	ZkHeldLock *held;
+
+	if (nesting > 0 || !armed)
+		return;
+	/* so that our PRE_COMMIT comes before that of postgres_fdw, which commits */
+	zklock_hold_callbacks_first();
+	zklock_hold_refresh();
+	held = zklock_loss_find();
+	if (held != NULL)
+		report_loss(held);
+}
+
+static void
+on_ExecutorStart(QueryDesc *queryDesc, int eflags)
+{
+	before_statement();
+	if (prev_ExecutorStart)
+		prev_ExecutorStart(queryDesc, eflags);
+	else
+		standard_ExecutorStart(queryDesc, eflags);
+}
+
+static void
+on_ExecutorRun(QueryDesc *queryDesc, ScanDirection direction,
+			   uint64 count ZKLOCK_EXECUTE_ONCE_ARG)
+{
+	nesting++;
+	PG_TRY();
+	{
+		if (prev_ExecutorRun)
+			prev_ExecutorRun(queryDesc, direction, count ZKLOCK_EXECUTE_ONCE);
+		else
+			standard_ExecutorRun(queryDesc, direction, count ZKLOCK_EXECUTE_ONCE);
+		nesting--;
+	}
+	PG_CATCH();
+	{
+		nesting--;
+		convert_cancel();
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+}
+
+static void
+on_ExecutorFinish(QueryDesc *queryDesc)
+{
+	nesting++;
+	PG_TRY();
+	{
+		if (prev_ExecutorFinish)
+			prev_ExecutorFinish(queryDesc);
+		else
+			standard_ExecutorFinish(queryDesc);
+		nesting--;
+	}
+	PG_CATCH();
+	{
+		nesting--;
+		convert_cancel();
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+}
+
+static void
+on_ExecutorEnd(QueryDesc *queryDesc)
+{
+	if (prev_ExecutorEnd)
+		prev_ExecutorEnd(queryDesc);
+	else
+		standard_ExecutorEnd(queryDesc);
+	after_statement();
+}
+
+/* These end a transaction or a hold; nobody shall be kept from that. */
+static bool
+is_exempt(const Node *statement)
+{
+	return IsA(statement, TransactionStmt) || IsA(statement, DiscardStmt);
+}
+
+static void
+on_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
+				  ProcessUtilityContext context, ParamListInfo params,
+				  QueryEnvironment *queryEnv, DestReceiver *dest, QueryCompletion *qc)
+{
+	bool exempt = is_exempt(pstmt->utilityStmt);
+
+	if (!exempt)
+		before_statement();
+	nesting++;
+	PG_TRY();
+	{
+		if (prev_ProcessUtility)
+			prev_ProcessUtility(pstmt, queryString, readOnlyTree, context, params,
+								queryEnv, dest, qc);
+		else
+			standard_ProcessUtility(pstmt, queryString, readOnlyTree, context, params,
+									queryEnv, dest, qc);
+		nesting--;
+	}
+	PG_CATCH();
+	{
+		nesting--;
+		convert_cancel();
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	if (!exempt)
+		after_statement();
+}
+
+void
+zklock_loss_install_hooks(void)
+{
+	prev_ExecutorStart = ExecutorStart_hook;
+	ExecutorStart_hook = on_ExecutorStart;
+	prev_ExecutorRun = ExecutorRun_hook;
+	ExecutorRun_hook = on_ExecutorRun;
+	prev_ExecutorFinish = ExecutorFinish_hook;
+	ExecutorFinish_hook = on_ExecutorFinish;
+	prev_ExecutorEnd = ExecutorEnd_hook;
+	ExecutorEnd_hook = on_ExecutorEnd;
+	prev_ProcessUtility = ProcessUtility_hook;
+	ProcessUtility_hook = on_ProcessUtility;
+}

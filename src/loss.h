@@ -1,0 +1,54 @@
+/*-------------------------------------------------------------------------
+ *
+ * loss.h
+ *	  What a holder does when its lock may be, or is, somebody else's.
+ *
+ * A claim is checked by the backend that makes it, when it makes it, against
+ * the lease in shared memory (table.h).  Past the lease the backend waits for
+ * the verdict: the lease comes back, or the lock is lost.  A lost lock cancels
+ * the statement that runs, and fails the next one, and the commit.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_LOSS_H
+#define ZKLOCK_LOSS_H
+
+#include "hold.h"
+
+/* From _PG_init, when preloaded: chain the executor and utility hooks. */
+extern void zklock_loss_install_hooks(void);
+
+/* A hold is about to be taken: start the timer.  May throw. */
+extern void zklock_loss_prepare(void);
+
+/* There is a hold, and there is none any more.  Neither throws. */
+extern void zklock_loss_arm(void);
+extern void zklock_loss_disarm(void);
+
+/*
+ * Is any hold of this backend lost, by the worker's word or by the clock?
+ * Returns one of them, in transaction scope if there is one, or NULL.
+ */
+extern ZkHeldLock *zklock_loss_find(void);
+
+/*
+ * Return when the lease is good; raise when the holds are lost (40001, 55000).
+ * Waits for as long as neither is known, which one session timeout from the
+ * newest acknowledged write bounds.  Can be cancelled.
+ */
+extern void zklock_loss_await_verdict(void);
+
+/* PRE_COMMIT: the last moment at which a commit can be refused. */
+extern void zklock_loss_before_commit(void);
+
+/* The transaction has ended, one way or the other. */
+extern void zklock_loss_after_transaction(void);
+
+/*
+ * Wait until a write that was sent from now on is acknowledged.  Raises 58000
+ * when that takes longer than zklock.connect_timeout, and the errors of
+ * zklock_loss_await_verdict.
+ */
+extern void zklock_loss_prove(void);
+
+#endif /* ZKLOCK_LOSS_H */

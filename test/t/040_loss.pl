@@ -1,0 +1,106 @@
+# Nobody is fooled: a worker is stopped for longer than the session timeout, the
+# ensemble gives its server's locks to another, and every kind of holder hears
+# of it in time, by its own clock.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/../perl";
+use Test::More;
+use Time::HiRes qw(time);
+use ZkLock;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new(servers => 1)->start;
+my ($a, $b) = map { ZkLock::server($_, $zk, conf => "zklock.session_timeout = '2s'") } qw(a b);
+ZkLock::wait_connected($a, $b);
+ZkLock::ask($a, 'CREATE TABLE t (i int); CREATE TABLE slow (i int);
+	CREATE FUNCTION slowly() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN PERFORM pg_sleep(60); RETURN NEW; END$$;
+	CREATE TRIGGER slow BEFORE INSERT ON slow FOR EACH ROW EXECUTE FUNCTION slowly()');
+my $sb = ZkLock::session($b);
+my $lost = sub { my ($state, $name) = @_; return "$state: lock \"$name\" was lost"; };
+
+# A name a holder, what it does while the lock is lost, and how it hears of it.
+my %running = (
+	sleep => 'SELECT pg_sleep(60)',
+	row => 'UPDATE t SET i = 2',
+	trigger => 'INSERT INTO slow VALUES (1)',
+	plpgsql => 'DO $$BEGIN PERFORM pg_sleep(60); EXCEPTION WHEN OTHERS THEN NULL; END$$',
+	handler => 'DO $$BEGIN BEGIN PERFORM pg_sleep(60); EXCEPTION WHEN query_canceled THEN NULL; END; PERFORM pg_sleep(60); END$$',
+	lock => "SELECT zk_lock('taken')",
+	copy => "COPY (SELECT i, pg_sleep(0.01) FROM generate_series(1, 10000) i) TO '/dev/null'",
+	procedure => 'CALL pause()',
+);
+ZkLock::ask($a, 'INSERT INTO t VALUES (1); CREATE PROCEDURE pause() LANGUAGE sql AS $$SELECT pg_sleep(60)$$');
+my $row = ZkLock::session($a);
+$row->query('BEGIN; UPDATE t SET i = 1');
+my $taken = ZkLock::session($a);
+$sb->query("SELECT zk_lock('taken', 'exclusive', 'session')");
+
+my (%session, %token);
+for my $name (sort(keys %running), 'idle', 'commit', 'token', 'again', 'rollback', 'warn')
+{
+	$session{$name} = ZkLock::session($a);
+	$session{$name}->query("SET zklock.on_loss = warn") if $name eq 'warn';
+	$session{$name}->query('BEGIN');
+	$token{$name} = $session{$name}->query("SELECT zk_lock('$name')");
+}
+my $session = ZkLock::session($a);
+$token{session} = $session->query("SELECT zk_lock('session', 'exclusive', 'session')");
+my $discard = ZkLock::session($a);
+$token{discard} = $discard->query("SELECT zk_lock('discard', 'exclusive', 'session')");
+my $waiter = ZkLock::session($a)->send("SELECT zk_lock('taken')");
+$waiter->wait_level(2);
+$session{$_}->send($running{$_}) for sort keys %running;
+
+my $worker = ZkLock::ask($a, 'SELECT worker_pid FROM zk_session');
+kill 'STOP', $worker or die;
+
+# The other server's clock starts with its own grant: by then every claim of the
+# first server must be false.  A commit is the claim that matters.
+for my $name (sort keys %token)
+{
+	my $new = $sb->query("SELECT zk_lock('$name', 'exclusive', 'session')");
+	cmp_ok($new, '>', $token{$name}, "$name: the other server has it, with a larger token");
+}
+my $before = time;
+is($session{commit}->fails('COMMIT'), $lost->('40001', 'commit'), 'COMMIT fails, the worker still stopped');
+is($session{token}->fails("SELECT zk_token('token')"), $lost->('40001', 'token'), 'so does zk_token');
+is($session{again}->fails("SELECT zk_lock('again')"), $lost->('40001', 'again'), 'and zk_lock of the same name');
+is($session{idle}->fails('SELECT 1'), $lost->('40001', 'idle'), 'an idle transaction hears of it at its next statement');
+is($session{rollback}->query('ROLLBACK; SELECT 1'), 1, 'ROLLBACK is always allowed');
+is($session{$_}->failure, $lost->('40001', $_), "$_: the running statement is cancelled") for sort keys %running;
+is($session{warn}->query('SELECT 1'), 1, 'zklock.on_loss = warn: the statement goes on');
+like(join("\n", $session{warn}->notices), qr/lock "warn" was lost/, '... with a warning');
+is($session{warn}->fails('COMMIT'), '', '... and so does the commit');
+is($session->fails('SELECT 1'), $lost->('55000', 'session'), 'session scope: the next statement fails');
+is($session->fails('SELECT 2'), $lost->('55000', 'session'), '... and the next');
+is($session->query("SELECT zk_unlock('session')"), 't', '... until it is acknowledged');
+is($session->query('SELECT 3'), '3', '... and then no more');
+is($discard->fails('SELECT 1'), $lost->('55000', 'discard'), 'session scope: the same');
+$discard->query('DISCARD ALL');
+is($discard->query('SELECT 4'), '4', '... DISCARD ALL acknowledges, too');
+ok($waiter->busy, 'a waiter waits on');
+
+kill 'CONT', $worker or die;
+ZkLock::wait_until(sub { ZkLock::ask($a, "SELECT state = 'connected' AND last_error ~ 'expired' FROM zk_session") eq 't' },
+	'the first server has a new session');
+$sb->query('SELECT zk_unlock_all()');
+like($waiter->result, qr/^\d+$/, '... and gets it in its turn, on the new session');
+like($session->query("SELECT zk_lock('session')"), qr/^\d+$/, 'the first server can lock again');
+$row->query('ROLLBACK');
+ZkLock::ok_clean($zk, [ $a, $b ], $_) for sort(keys %token), 'taken';
+
+# Shorter than the lease: a pause is nothing but a pause.  A commit that meets a
+# lapsed lease waits for the verdict, which here is a good one.
+my $holder = ZkLock::session($a);
+$holder->query("BEGIN; SELECT zk_lock('pause')");
+$zk->pause(1);
+ZkLock::wait_until(sub { ZkLock::ask($a, "SELECT state <> 'connected' FROM zk_session") eq 't' }, 'the ensemble is silent');
+$holder->send('COMMIT');
+$zk->resume(1);
+is($holder->result, '', 'a commit waits for the verdict');
+ZkLock::wait_connected($a, $b);
+ZkLock::ok_clean($zk, [ $a, $b ], 'pause');
+
+done_testing();
