@@ -216,7 +216,7 @@ raise_failure(const char *name, ZkLockFailure failure, int rc)
 /*
  * Has the ensemble been out of reach for too long?  A request that was made
  * while there was a connection keeps its place as long as the session may live,
- * so it is given that time, too.  The state alone is the worker's opinion, and
+ * so it is given that time, too, if it is to wait at all.  The state alone is the worker's opinion, and
  * a worker that is stopped has none: without heartbeats it counts for nothing.
  */
 static void
@@ -239,7 +239,7 @@ check_connection(const Wait *wait)
 	if (s.state == ZKLOCK_SESSION_CONNECTED && !silent)
 		return;
 	lost = silent ? s.last_write : s.not_connected_since;
-	if (wait->start < lost)
+	if (wait->start < lost && now < wait->until)
 		limit = Max(limit, s.timeout_ms * NS_PER_MS);
 	if (now - Max(wait->start, lost) < limit)
 		return;

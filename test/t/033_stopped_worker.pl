@@ -20,6 +20,9 @@ my $token = $holder->query("SELECT zk_lock('held', 'exclusive', 'session')");
 kill 'STOP', $worker or die;
 my $waiter = ZkLock::session($node)->send("SELECT zk_lock('job')");
 $waiter->wait_level(2);
+# It begins while all seems well, and still must not wait for the session's end.
+like(ZkLock::session($node)->fails("SET zklock.connect_timeout = '100ms'; SELECT zk_try_lock('other')"),
+	qr/^58000: could not reach ZooKeeper within 100 ms/, 'zk_try_lock waits for connect_timeout at most');
 my $error = '58000: could not reach ZooKeeper within';
 like(ZkLock::session($node)->fails("SELECT zk_try_lock('other')"), qr/^$error \d+ ms/,
 	'zk_try_lock fails while the worker is stopped');
