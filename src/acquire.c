@@ -216,10 +216,11 @@ raise_failure(const char *name, ZkLockFailure failure, int rc)
 /*
  * Has the ensemble been out of reach for too long?  A request that was made
  * while there was a connection keeps its place as long as the session may live,
- * so it is given that time, too, if it is to wait at all.  The state alone is the worker's opinion, and
- * a worker that is stopped has none: without heartbeats it counts for nothing.
+ * so it is given that time, too, if it is to wait at all.  The state alone is the
+ * worker's opinion, and a worker that is stopped has none: without heartbeats it counts
+ * for nothing. False while what the table says of other servers may be out of date.
  */
-static void
+static bool
 check_connection(const Wait *wait)
 {
 	ZkSessionShared s;
@@ -237,12 +238,12 @@ check_connection(const Wait *wait)
 	silent = s.state == ZKLOCK_SESSION_CONNECTED &&
 		now - s.last_write > 4 * zklock_heartbeat_interval(s.timeout_ms) * NS_PER_MS;
 	if (s.state == ZKLOCK_SESSION_CONNECTED && !silent)
-		return;
+		return true;
 	lost = silent ? s.last_write : s.not_connected_since;
 	if (wait->start < lost && now < wait->until)
 		limit = Max(limit, s.timeout_ms * NS_PER_MS);
 	if (now - Max(wait->start, lost) < limit)
-		return;
+		return false;
 
 	if (s.worker_pid == 0)
 		ereport(ERROR,
@@ -319,13 +320,17 @@ acquire_level2(ZkHeldLock *held, int32 index, const Wait *wait, int64 *token)
 		int64 now = zklock_clock();
 		int64 wake = now + LONGEST_SLEEP_MS * NS_PER_MS;
 		bool blocked;
+		bool conflict;
+		bool current;
 		bool failed;
 		bool usable;
+		LWLock *lock;
 
-		zklock_entry_lock(entry, LW_EXCLUSIVE);
+		lock = zklock_entry_lock(entry, LW_EXCLUSIVE); /* our request pins it */
 		failed = request->failed;
-		blocked = is_blocked(&entry->queue, mode) || held_by_other(entry, mode);
-		usable = entry->grant[mode].usable && !held_by_other(entry, mode);
+		blocked = is_blocked(&entry->queue, mode);
+		conflict = held_by_other(entry, mode);
+		usable = entry->grant[mode].usable && !conflict;
 		if (!failed && usable && zklock_lease_valid())
 		{
 			if (request->state == ZKLOCK_REQUEST_WANTED)
@@ -342,7 +347,7 @@ acquire_level2(ZkHeldLock *held, int32 index, const Wait *wait, int64 *token)
 			entry->last_pid = MyProcPid;
 			zklock_entry_set_dirty(entry);
 		}
-		zklock_entry_unlock(entry);
+		LWLockRelease(lock);
 
 		if (acquired)
 			break;
@@ -353,13 +358,13 @@ acquire_level2(ZkHeldLock *held, int32 index, const Wait *wait, int64 *token)
 			raise_failure(held->name, (ZkLockFailure) request->failure,
 						  request->failure_rc);
 		}
-		if (blocked && now >= wait->until)
+		current = check_connection(wait);
+		if ((conflict || (blocked && current)) && now >= wait->until)
 			break;
 		if (now >= wait->lock_timeout)
 			ereport(ERROR,
 					(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 					 errmsg("canceling statement due to lock timeout")));
-		check_connection(wait);
 
 		if (usable)
 			wake = now + LEASE_SLEEP_MS * NS_PER_MS; /* the lease lapsed */
@@ -442,8 +447,8 @@ zklock_acquire(const char *name, ZkLockMode mode, ZkLockScope scope, int64 wait_
 		zklock_held_forget(held);
 		ereport(ERROR,
 				(errcode(ERRCODE_OUT_OF_MEMORY), errmsg("zklock lock table is full"),
-				 errdetail("This server can hold or wait for %d names at a time.",
-						   zklock_max_locks),
+				 errdetail("It has room for %d names, and for %d sessions that hold or wait for one.",
+						   zklock_shared->nentries, zklock_shared->nrequests),
 				 errhint("You might need to increase \"zklock.max_locks\".")));
 	}
 	zklock_hold_set_pending(request);

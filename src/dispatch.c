@@ -70,8 +70,6 @@ static ZkLockEventType all_event;
 static int all_next = -1;		/* the next entry to feed, -1: none */
 static bool resume_due = false; /* RESUMED was overtaken */
 
-static void step(ZkLockEntry *entry, ZkLockEvent *event);
-
 static uint64
 hash_path(const char *path)
 {
@@ -346,79 +344,73 @@ apply_to_table(ZkLockEntry *entry, const ZkLockAction *action)
 	}
 }
 
-/* One event, and the demands that it entails. */
+/*
+ * Feed one event to an entry; "generation" is the one it is meant for, 0 for
+ * whichever it is.  What the event makes of the demand is fed later, as if by a
+ * backend: the list of dirty entries outlives us.
+ */
 static void
-step(ZkLockEntry *entry, ZkLockEvent *event)
+step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 {
 	ZkLockActions actions;
-	ZkLockEvent demand = {0};
 	char name[ZKLOCK_NAME_MAX + 1];
-	bool again;
-	bool lost;
+	bool changed = false;
+	bool lost = false;
+	int pid;
+	LWLock *lock;
 
 	/* The worker alone writes these, so it may read them without the lock. */
 	uint64 uuid_hi = zklock_shared->session.uuid_hi;
-	bool connected = zklock_session_client() != NULL;
 
-	do
+	lock = zklock_entry_lock(entry, LW_EXCLUSIVE);
+	if (lock == NULL)
+		return;
+	if (generation != 0 && generation != entry->generation)
 	{
-		bool changed = false;
-		uint32 generation;
-		int pid;
+		LWLockRelease(lock);
+		return; /* the one it was meant for is history */
+	}
+	if (event->type == ZKLOCK_EV_DEMAND)
+	{
+		if (zklock_queue_idle(&entry->queue))
+			entry->queue.connected = zklock_session_client() != NULL;
+		zklock_entry_demand(entry, event);
+	}
+	event->session = uuid_hi;
+	event->spare_watches =
+		watched_for == zklock_session_opened() && watched_bytes > ENOUGH_WATCHED;
+	event->fresh_uuid = zklock_shared->session.next_uuid;
+	zklock_shared->session.next_uuid += ZKLOCK_NCONTENDERS;
+	zklock_step(&entry->queue, event, &actions);
+	for (int i = 0; i < actions.n; i++)
+	{
+		if (actions.action[i].type < ZKLOCK_ACT_GRANTED)
+			continue;
+		if (actions.action[i].type == ZKLOCK_ACT_REVOKED)
+			lost |= entry->held[actions.action[i].mode] > 0;
+		if (apply_to_table(entry, &actions.action[i]))
+			zklock_entry_set_dirty(entry);
+		changed = true;
+	}
+	generation = entry->generation;
+	pid = entry->last_pid;
+	strlcpy(name, entry->name, sizeof(name));
+	if (changed)
+		ConditionVariableBroadcast(&entry->cv);
+	zklock_entry_release(entry);
+	LWLockRelease(lock);
 
-		again = lost = false;
-		zklock_entry_lock(entry, LW_EXCLUSIVE);
-		if (!entry->in_use)
-		{
-			zklock_entry_unlock(entry);
-			return;
-		}
-		if (event->type == ZKLOCK_EV_DEMAND)
-		{
-			if (zklock_queue_idle(&entry->queue))
-				entry->queue.connected = connected;
-			zklock_entry_demand(entry, event);
-		}
-		event->session = uuid_hi;
-		event->spare_watches =
-			watched_for == zklock_session_opened() && watched_bytes > ENOUGH_WATCHED;
-		event->fresh_uuid = zklock_shared->session.next_uuid;
-		zklock_shared->session.next_uuid += ZKLOCK_NCONTENDERS;
-		zklock_step(&entry->queue, event, &actions);
-		for (int i = 0; i < actions.n; i++)
-		{
-			if (actions.action[i].type >= ZKLOCK_ACT_GRANTED)
-			{
-				if (actions.action[i].type == ZKLOCK_ACT_REVOKED)
-					lost |= entry->held[actions.action[i].mode] > 0;
-				again |= apply_to_table(entry, &actions.action[i]);
-				changed = true;
-			}
-		}
-		generation = entry->generation;
-		pid = entry->last_pid;
-		strlcpy(name, entry->name, sizeof(name));
-		if (changed)
-			ConditionVariableBroadcast(&entry->cv);
-		if (!again)
-			zklock_entry_release(entry);
-		zklock_entry_unlock(entry);
-
-		if (lost)
-			ereport(LOG,
-					(errmsg("lock \"%s\" was lost while held", name),
-					 event->type == ZKLOCK_EV_SESSION_LOST
-						 ? errdetail("The ZooKeeper session ended.")
-						 : errdetail("Its contender in ZooKeeper is gone.")));
-		for (int i = 0; i < actions.n; i++)
-		{
-			if (actions.action[i].type < ZKLOCK_ACT_GRANTED)
-				send_request(entry, name, pid, generation, uuid_hi, &actions.action[i]);
-		}
-
-		demand.type = ZKLOCK_EV_DEMAND;
-		event = &demand;
-	} while (again);
+	if (lost)
+		ereport(LOG,
+				(errmsg("lock \"%s\" was lost while held", name),
+				 event->type == ZKLOCK_EV_SESSION_LOST
+					 ? errdetail("The ZooKeeper session ended.")
+					 : errdetail("Its contender in ZooKeeper is gone.")));
+	for (int i = 0; i < actions.n; i++)
+	{
+		if (actions.action[i].type < ZKLOCK_ACT_GRANTED)
+			send_request(entry, name, pid, generation, uuid_hi, &actions.action[i]);
+	}
 }
 
 /* ------------------------------------------------------------------------
@@ -447,7 +439,7 @@ feed_all(void)
 		 * connection when its first demand is fed.
 		 */
 		if (entry->in_use)
-			step(entry, &event);
+			step(entry, 0, &event);
 		if (++all_next == zklock_shared->nentries)
 			all_next = -1;
 	}
@@ -465,7 +457,7 @@ zklock_dispatch_dirty(void)
 
 		if ((index = zklock_table_next_dirty()) < 0)
 			return all_next < 0;
-		step(zklock_entry(index), &event);
+		step(zklock_entry(index), 0, &event);
 	}
 	return false;
 }
@@ -503,14 +495,13 @@ zklock_dispatch_holds(void)
 	for (int i = 0; i < zklock_shared->nentries; i++)
 	{
 		ZkLockEntry *entry = zklock_entry(i);
+		LWLock *lock = zklock_entry_lock(entry, LW_SHARED);
 		bool held;
 
-		if (!entry->in_use)
+		if (lock == NULL)
 			continue;
-		zklock_entry_lock(entry, LW_SHARED);
-		held = entry->in_use &&
-			(entry->held[ZKLOCK_SHARED] > 0 || entry->held[ZKLOCK_EXCLUSIVE] > 0);
-		zklock_entry_unlock(entry);
+		held = entry->held[ZKLOCK_SHARED] > 0 || entry->held[ZKLOCK_EXCLUSIVE] > 0;
+		LWLockRelease(lock);
 		if (held)
 			return true;
 	}
@@ -563,7 +554,7 @@ dispatch_listing(const ZkMessage *message, ZkLockEntry *entry, ZkLockEvent *even
 			event->nchildren++;
 	}
 	event->children = children;
-	step(entry, event);
+	step(entry, message->tag.generation, event);
 	pfree(children);
 }
 
@@ -601,7 +592,7 @@ dispatch_watch(const ZkMessage *message)
 	if (zklock_parse_child(child, &parsed) &&
 		parsed.uuid_hi == zklock_shared->session.uuid_hi)
 		event.uuid = parsed.uuid_lo;
-	step(entry, &event);
+	step(entry, 0, &event);
 }
 
 void
@@ -618,7 +609,13 @@ zklock_dispatch_message(const ZkMessage *message)
 
 	if (message->tag.path != 0 && message->rc != ZKLOCK_ZOK)
 		watch_gone(message->tag.path);
-	if (message->tag.kind == REQUEST_OTHER || (entry = tagged_entry(&message->tag)) == NULL)
+	if (message->tag.kind == REQUEST_OTHER)
+	{
+		if (protocol_rc(message->rc) == ZKLOCK_RC_ERROR)
+			zklock_session_refused(message);
+		return;
+	}
+	if ((entry = tagged_entry(&message->tag)) == NULL)
 		return;
 
 	event.rc = protocol_rc(message->rc);
@@ -667,5 +664,5 @@ zklock_dispatch_message(const ZkMessage *message)
 		case REQUEST_OTHER:
 			return;
 	}
-	step(entry, &event);
+	step(entry, message->tag.generation, &event);
 }

@@ -337,16 +337,15 @@ zk_locks(PG_FUNCTION_ARGS)
 		ZkLockEntry *entry = zklock_entry(i);
 		bool fits;
 
-		if (!entry->in_use)
-			continue;
 		do
 		{
 			int n = 0;
+			LWLock *lock = zklock_entry_lock(entry, LW_SHARED);
 
+			if (lock == NULL)
+				break;
 			/* no memory is allocated under the lock */
-			zklock_entry_lock(entry, LW_SHARED);
-			for (int32 r = entry->in_use ? entry->requests : -1; r >= 0;
-				 r = zklock_request(r)->next, n++)
+			for (int32 r = entry->requests; r >= 0; r = zklock_request(r)->next, n++)
 			{
 				if (nrows + n >= room)
 					continue; /* count on */
@@ -354,7 +353,7 @@ zk_locks(PG_FUNCTION_ARGS)
 				rows[nrows + n].token = entry->grant[zklock_request(r)->mode].token;
 				strlcpy(rows[nrows + n].name, entry->name, sizeof(rows->name));
 			}
-			zklock_entry_unlock(entry);
+			LWLockRelease(lock);
 
 			fits = nrows + n <= room;
 			if (fits)

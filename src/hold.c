@@ -110,11 +110,12 @@ zklock_hold_reserve(const char *name)
 
 		if (hold_context == NULL)
 		{
-			hold_context = AllocSetContextCreate(TopMemoryContext, "zklock holds",
-												 ALLOCSET_SMALL_SIZES);
+			/* last of all: should anything here fail, it is done again */
 			RegisterXactCallback(on_transaction_end, NULL);
 			RegisterSubXactCallback(on_subtransaction_end, NULL);
 			before_shmem_exit(on_backend_exit, 0);
+			hold_context = AllocSetContextCreate(TopMemoryContext, "zklock holds",
+												 ALLOCSET_SMALL_SIZES);
 		}
 		ctl.keysize = ZKLOCK_NAME_MAX + 1;
 		ctl.entrysize = sizeof(ZkHeldLock);
@@ -229,6 +230,8 @@ end_hold(ZkHold *hold, uint32 n)
 		held->token[mode] = 0;
 		zklock_held_forget(held);
 	}
+	if (!zklock_hold_any())
+		zklock_loss_disarm();
 }
 
 int
@@ -387,12 +390,18 @@ zklock_held_find_lost(bool all)
 	return lost;
 }
 
+/*
+ * The callback that was registered last is called first.  This one is a second
+ * registration, told apart by its argument; the first stays where it is, so that
+ * we are called come what may.
+ */
 void
 zklock_hold_callbacks_first(void)
 {
-	/* the one that was registered last is called first */
-	UnregisterXactCallback(on_transaction_end, NULL);
-	RegisterXactCallback(on_transaction_end, NULL);
+	static char first;
+
+	UnregisterXactCallback(on_transaction_end, &first);
+	RegisterXactCallback(on_transaction_end, &first);
 }
 
 void
@@ -503,9 +512,7 @@ static void
 on_transaction_end(XactEvent event, void *arg)
 {
 	if (pending_request < 0 && !zklock_hold_any())
-	{
 		return;
-	}
 
 	switch (event)
 	{
@@ -524,6 +531,7 @@ on_transaction_end(XactEvent event, void *arg)
 							 "The lock could not be released when the prepared transaction ends."),
 						 errhint(
 							 "Use session scope for locks around prepared transactions.")));
+			zklock_loss_before_commit();
 			break;
 
 		case XACT_EVENT_COMMIT:
@@ -532,8 +540,6 @@ on_transaction_end(XactEvent event, void *arg)
 			end_transaction_holds(1);
 			zklock_hold_refresh();
 			zklock_loss_after_transaction();
-			if (session_holds == 0)
-				zklock_loss_disarm();
 			break;
 
 		case XACT_EVENT_PREPARE:

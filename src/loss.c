@@ -74,7 +74,7 @@ timer_interval(void)
 static void
 on_timer(void)
 {
-	if (!armed)
+	if (!armed || MyProc == NULL)
 		return; /* and so it runs out */
 	if (!committing && zklock_on_loss == ZKLOCK_ON_LOSS_ABORT && anything_lost())
 	{
@@ -104,7 +104,7 @@ zklock_loss_arm(void)
 void
 zklock_loss_disarm(void)
 {
-	armed = false;
+	armed = shot = false;
 	*zklock_loss_flag(ZKLOCK_MY_PROC_NUMBER) = 0;
 }
 
@@ -254,7 +254,8 @@ after_statement(void)
 	if (nesting > 0 || !armed)
 		return;
 	/* so that our PRE_COMMIT comes before that of postgres_fdw, which commits */
-	zklock_hold_callbacks_first();
+	if (!committing)
+		zklock_hold_callbacks_first();
 	zklock_hold_refresh();
 	held = zklock_loss_find();
 	if (held != NULL)

@@ -55,7 +55,7 @@ static int64 retry_at = 0;	   /* ns; 0: at once */
 static int64 opened_at;		   /* ns; when the library was asked for the session */
 static char locks_path[512];
 static char member_path[1280]; /* our node under <root>/servers */
-static char member_data[1024]; /* what it says */
+static char member_data[2048]; /* what it says */
 static int heartbeats_open;	   /* replies outstanding */
 static int64 heartbeat_at;	   /* ns: when the next one is due */
 static Attempt attempts[MAX_ATTEMPTS];
@@ -112,6 +112,19 @@ zklock_session_error(const char *fmt, ...)
 	strlcpy(s->last_error, text, sizeof(s->last_error));
 	s->last_error_at = GetCurrentTimestamp();
 	zklock_session_unlock();
+}
+
+void
+zklock_session_refused(const ZkMessage *message)
+{
+	static int last_rc = 0;
+
+	if (message->rc == last_rc)
+		return;
+	last_rc = message->rc;
+	zklock_session_error("ZooKeeper refused a request of the worker%s%s: %s",
+						 message->path ? " on " : "", message->path ? message->path : "",
+						 zklock_client_strerror(message->rc));
 }
 
 static void
@@ -405,6 +418,8 @@ on_heartbeat(const ZkMessage *message)
 		ConditionVariableBroadcast(&zklock_shared->write_cv);
 		zklock_dispatch_all(ZKLOCK_EV_TICK);
 	}
+	else if (message->rc != ZKLOCK_ZNONODE && message->rc != ZKLOCK_ZCONNECTIONLOSS)
+		zklock_session_refused(message);
 	else if (message->rc == ZKLOCK_ZNONODE && connected)
 		make_member(); /* somebody deleted it */
 }
@@ -571,7 +586,7 @@ on_log(const char *line, int level)
 		return;
 	if (strncmp(text, "Success", 7) == 0 && end[1] == ':')
 	{
-		text = end + 3; /* no errno: the message says more */
+		text = end + (end[2] == ' ' ? 3 : 2); /* no errno: the message says more */
 		end = text + strlen(text);
 	}
 	strlcpy(a.answer, text, Min(sizeof(a.answer), (size_t) (end - text + 1)));

@@ -186,25 +186,26 @@ hash_name(const char *name)
 	return hash_bytes((const unsigned char *) name, (int) strlen(name));
 }
 
-void
+LWLock *
 zklock_entry_lock(ZkLockEntry *entry, LWLockMode mode)
 {
-	for (;;)
+	volatile ZkLockEntry *e = entry;
+
+	while (e->in_use)
 	{
-		int partition = ((volatile ZkLockEntry *) entry)->partition;
+		int partition = e->partition;
+		LWLock *lock = partition_lock(partition);
+		bool in_use;
 
-		LWLockAcquire(partition_lock(partition), mode);
-		if (entry->partition == partition)
-			return;
-		/* freed and used again for another name in between */
-		LWLockRelease(partition_lock(partition));
+		LWLockAcquire(lock, mode);
+		in_use = e->in_use;
+		pg_read_barrier(); /* pairs with make_locked */
+		if (in_use && e->partition == partition)
+			return lock; /* only the lock's owner could free it now */
+		/* freed, and perhaps used again for another name, in between */
+		LWLockRelease(lock);
 	}
-}
-
-void
-zklock_entry_unlock(ZkLockEntry *entry)
-{
-	LWLockRelease(partition_lock(entry->partition));
+	return NULL;
 }
 
 static ZkLockEntry *
@@ -234,7 +235,6 @@ make_locked(const char *name, uint32 hash)
 
 	entry = &entries[index];
 	entry->partition = hash_partition(hash);
-	entry->in_use = true;
 	entry->generation++;
 	entry->hash = hash;
 	entry->requests = -1;
@@ -251,6 +251,8 @@ make_locked(const char *name, uint32 hash)
 	strlcpy(entry->name, name, sizeof(entry->name));
 	entry->next = *hash_bucket(hash);
 	*hash_bucket(hash) = index;
+	pg_write_barrier(); /* pairs with zklock_entry_lock */
+	entry->in_use = true;
 	return entry;
 }
 
@@ -409,10 +411,11 @@ zklock_request_end(int32 index)
 	ZkLockEntry *entry = zklock_entry(request->entry);
 	ZkLockMode mode = (ZkLockMode) request->mode;
 	bool changed = false;
+	LWLock *lock;
 	int32 *link;
 
-	/* our request pins the entry, so the partition cannot change */
-	zklock_entry_lock(entry, LW_EXCLUSIVE);
+	/* our request pins the entry */
+	lock = zklock_entry_lock(entry, LW_EXCLUSIVE);
 	if (request->state == ZKLOCK_REQUEST_WANTED && !request->failed)
 	{
 		entry->want[mode]--;
@@ -447,7 +450,7 @@ zklock_request_end(int32 index)
 	}
 	else
 		zklock_entry_release(entry);
-	zklock_entry_unlock(entry);
+	LWLockRelease(lock);
 
 	SpinLockAcquire(&zklock_shared->mutex);
 	request->next = zklock_shared->free_request;

@@ -199,9 +199,12 @@ extern int32 zklock_request_make(const char *name, ZkLockMode mode, ZkLockScope 
  */
 extern void zklock_request_end(int32 request);
 
-/* Lock an entry that may be freed and used again at any time. */
-extern void zklock_entry_lock(ZkLockEntry *entry, LWLockMode mode);
-extern void zklock_entry_unlock(ZkLockEntry *entry);
+/*
+ * Lock an entry that may be freed and used again at any time.  Returns the lock,
+ * to be released by LWLockRelease, or NULL if the entry is not in use.  Whoever
+ * frees the entry must not look at it again: another partition's it may be.
+ */
+extern LWLock *zklock_entry_lock(ZkLockEntry *entry, LWLockMode mode);
 
 /* Put the entry on the worker's list and wake it.  With the entry locked. */
 extern void zklock_entry_set_dirty(ZkLockEntry *entry);

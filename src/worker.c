@@ -105,6 +105,9 @@ withdraw(int code, Datum arg)
 {
 	ZkSessionShared *s;
 
+	/* after an ERROR we may hold one */
+	LWLockReleaseAll();
+
 	SpinLockAcquire(&zklock_shared->mutex);
 	zklock_shared->worker_latch = NULL;
 	SpinLockRelease(&zklock_shared->mutex);
@@ -233,7 +236,7 @@ zklock_worker_main(Datum arg)
 			zklock_session_drain();
 			drain_until = zklock_clock() + INT64CONST(1000000) * DRAIN_MS;
 		}
-		if (ConfigReloadPending)
+		if (ConfigReloadPending && drain_until == 0)
 		{
 			ConfigReloadPending = false;
 			reload();

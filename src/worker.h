@@ -65,6 +65,9 @@ extern const char *zklock_session_locks(void);
 /* Remember, and log, something that went wrong.  Shown in zk_session. */
 extern void zklock_session_error(const char *fmt, ...) pg_attribute_printf(1, 2);
 
+/* A request that nobody waits for was refused: once, say so. */
+extern void zklock_session_refused(const ZkMessage *message);
+
 /* dispatch.c */
 
 /*
