@@ -1,0 +1,69 @@
+# The watch over a hold ends with the hold, and what the table says of others is
+# worth nothing while the worker is silent.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/../perl";
+use IPC::Run;
+use PostgreSQL::Test::Utils ();
+use Proxy;
+use Test::More;
+use ZkLock;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new(tick_time => 200)->start;
+my $proxy = Proxy->new($zk->host);
+my $conf = "zklock.session_timeout = '1s'\nzklock.connect_timeout = '1s'\nrestart_after_crash = on";
+my $a = ZkLock::server('a', $proxy, conf => $conf);
+my $b = ZkLock::server('b', $zk, conf => $conf);
+ZkLock::wait_connected($a, $b);
+
+# Backends that held something once are left alone when the ensemble goes away.
+my %session = map { $_ => ZkLock::session($a) } qw(unlock rollback commit discard never holder);
+$session{unlock}->query("SELECT zk_lock('job', scope => 'session')");
+$session{unlock}->query("SELECT zk_unlock('job')");
+$session{rollback}->query("BEGIN; SAVEPOINT s; SELECT zk_lock('job'); ROLLBACK TO s");
+$session{commit}->query("BEGIN; SELECT zk_lock('job'); COMMIT");
+$session{discard}->query("SELECT zk_lock('job', scope => 'session')");
+$session{discard}->query('DISCARD ALL');
+$session{holder}->query("BEGIN; SELECT zk_lock('job')");
+$proxy->down;
+$_->send('SELECT pg_sleep(3)') for values %session;
+is($session{holder}->failure, '40001: lock "job" was lost', 'a holder is told');
+is($session{$_}->failure, '', "$_: who holds nothing any more is not") for qw(unlock rollback commit discard never);
+$proxy->heal;
+ZkLock::wait_connected($a);
+$_->quit for values %session;
+
+# Nor does the timer outlive the process.
+my $script = PostgreSQL::Test::Utils::tempdir() . '/script';
+PostgreSQL::Test::Utils::append_to_file($script,
+	"\\set i random(1, 1000000)\nSELECT zk_lock('n' || :i, 'exclusive', 'session');\n\\sleep 40 ms\n");
+my $output;
+IPC::Run::run([ 'pgbench', '-n', '-C', '-h', $a->host, '-p', $a->port, '-t', 60, '-c', 8, '-f', $script, 'postgres' ],
+	'<', \'', '>&', \$output);
+like($output, qr{number of transactions actually processed: 480/480}, 'sessions that end while they hold');
+unlike(PostgreSQL::Test::Utils::slurp_file($a->logfile), qr/terminated by signal|reinitializing/, '... do not crash');
+
+# "False" is an answer about others.  One that was true before the worker was
+# stopped is none.
+my ($holder, $waiter, $trier) = (ZkLock::session($b), ZkLock::session($a), ZkLock::session($a));
+ZkLock::wait_connected($a, $b);
+$holder->query("BEGIN; SELECT zk_lock('job')");
+is($trier->query("SELECT zk_try_lock('job')"), 'f', 'false: the other server has it');
+$waiter->send("SELECT zk_lock('job')");
+$waiter->wait_level(2);
+my $worker = ZkLock::ask($a, 'SELECT worker_pid FROM zk_session');
+kill 'STOP', $worker or die;
+$waiter->cancel;
+$waiter->failure;
+$holder->query('COMMIT');
+# The stopped worker counts as silent after four heartbeats.
+ZkLock::wait_until(sub { $trier->fails("SELECT zk_try_lock('job')") =~ /^58000: / }, 'an old refusal is no answer');
+like($trier->fails("SELECT zk_try_lock('job')"), qr/^58000: could not reach ZooKeeper/, 'an old refusal is no answer');
+kill 'CONT', $worker or die;
+ZkLock::wait_until(sub { eval { $trier->query("SELECT zk_try_lock('job')") eq 't' } }, 'the lock is free');
+ZkLock::ok_clean($zk, [ $a, $b ], 'job');
+
+done_testing();
