@@ -447,8 +447,8 @@ zklock_acquire(const char *name, ZkLockMode mode, ZkLockScope scope, int64 wait_
 		zklock_held_forget(held);
 		ereport(ERROR,
 				(errcode(ERRCODE_OUT_OF_MEMORY), errmsg("zklock lock table is full"),
-				 errdetail("It has room for %d names, and for %d sessions that hold or wait for one.",
-						   zklock_shared->nentries, zklock_shared->nrequests),
+				 errdetail("It has room for %d names, and for a limited number of sessions that hold or wait for them.",
+						   zklock_shared->nentries),
 				 errhint("You might need to increase \"zklock.max_locks\".")));
 	}
 	zklock_hold_set_pending(request);
