@@ -6,8 +6,10 @@
 #   make lint             clang-format and cppcheck
 #   make warnings         gcc and clang with -Wall -Wextra -Werror
 #   make bench            latencies
+#   make chaos            faults of all kinds on six hosts; needs root; SECONDS= SEED=
 #
-# The last five install what they need and run in a sandbox (test/sandbox).
+# The last six install what they need; all but chaos run in a sandbox
+# (test/sandbox), chaos in namespaces of its own (test/chaos/run).
 
 EXTENSION = zklock
 MODULE_big = zklock
@@ -27,7 +29,7 @@ override with_llvm ?= no
 
 # PGXS has a "check" of its own, and a fresh machine has no PGXS yet: leave it
 # out when one of our own targets is asked for.
-ours = check demo lint warnings bench
+ours = check demo lint warnings bench chaos
 ifneq ($(filter $(ours),$(MAKECMDGOALS)),)
 
 .PHONY: $(MAKECMDGOALS)
@@ -42,6 +44,10 @@ warnings:
 	@test/sandbox test/warnings
 bench:
 	@test/sandbox test/bench/latency
+SECONDS ?= 60
+SEED ?= 1
+chaos:
+	@test/chaos/run $(SECONDS) $(SEED)
 $(filter-out $(ours),$(MAKECMDGOALS)):
 	@$(MAKE) $@
 

@@ -1,0 +1,195 @@
+# Chaos::Client - an application on one server that locks, checks, writes and
+# commits in a loop, as a process of its own.
+#
+# It reaches its server, and the database where the registers are, by Unix
+# sockets: nothing that is cut keeps it from going wrong.
+#
+# One line a transaction goes to standard output (Chaos::History reads it):
+#
+#   T client server workload name begun locked token proven ended outcome data
+#
+# Times are of CLOCK_BOOTTIME, which all processes of the machine share:
+#
+#   begun    before zk_lock was sent
+#   locked   when its answer was here
+#   proven   before the last statement was sent that confirmed the hold: zk_token or
+#            zk_assert that answered with our token, or COMMIT that committed
+#   ended    when the transaction was over
+#
+# What is claimed.  zk_lock's answer is a claim of the past.  zk_token, zk_assert
+# and COMMIT look, after they were sent, whether the very grant that zk_lock gave
+# still stands; if so it stood all the time in between, so from "locked" until
+# "proven" nobody else can have had the lock.  That is the interval of workload
+# "intervals" (and of the others), and no two of one name may overlap, whatever is
+# paused, cut or killed.  Nothing is claimed after "proven": between the check
+# within COMMIT and its effect somebody else may get the lock.  Nor is there an
+# interval without a second answer: a transaction whose first check fails, or
+# whose COMMIT is never answered, has claimed nothing.
+#
+# Workload "intervals" has its locks for a moment, "long" for up to three session
+# timeouts: only such a holder can outlive its session.  "register" and "fenced"
+# read a register in the fourth database, check, think, write it back, commit.
+# What lies between check and write is not protected by the lock; in "fenced" it
+# is by zk_fence: the token is shown to the fence before the register is read, in
+# a transaction of its own, and again with the write.  (All in one transaction is
+# simpler.  There the row lock alone would order the writers; here it is the token
+# that must.)
+package Chaos::Client;
+
+use strict;
+use warnings;
+
+use Time::HiRes qw(sleep);
+use Chaos::Postgres;
+
+my $stop = 0;
+
+sub now { return Chaos::Postgres::now(); }
+
+# Arguments as chaos.pl gives them.
+sub run
+{
+	my ($class, %option) = @_;
+	my $self = bless { %option, serial => 0 }, $class;
+	srand($self->{seed} * 1000 + $self->{id});
+	$| = 1;
+	$SIG{TERM} = sub { $stop = 1 };
+	until ($stop)
+	{
+		my $outcome = $self->transaction;
+		sleep($outcome eq 'ok' ? 0.01 + rand 0.06 : 0.1 + rand 0.1);
+	}
+}
+
+sub transaction
+{
+	my $self = shift;
+	my %t = (begun => now(), data => '-');
+	my $workload = $self->{workload};
+	eval { $self->$workload(\%t); 1 } or $t{outcome} = $@ =~ s/\n.*//sr;
+	$t{outcome} //= 'ok';
+	$t{ended} = now();
+	if ($t{outcome} ne 'ok' && $self->{pg})
+	{
+		$self->{pg}->query('ROLLBACK') if $self->{pg}->alive;
+		$self->{pg} = undef unless $self->{pg}->alive;
+	}
+	print join("\t", 'T', @$self{qw(id server workload)}, $t{name} // '-',
+		(map { $_ // '-' } @t{qw(begun locked token proven ended outcome data)})), "\n";
+	return $t{outcome};
+}
+
+# One answer of the server or of the database; dies with "what:SQLSTATE".
+sub ask
+{
+	my ($self, $where, $what, $sql, $wait) = @_;
+	$self->{$where} = undef if $self->{$where} && !$self->{$where}->alive;
+	my $pg = $self->{$where} //= Chaos::Postgres->new($self->{"${where}_dir"})
+	  // die "connect:$Chaos::Postgres::error\n";
+	my $answer = $pg->query($sql, $wait // 20);
+	die "$what:" . $pg->error . "\n" if $pg->error;
+	return $answer;
+}
+
+sub lock
+{
+	my ($self, $t, $name) = @_;
+	$t->{name} = $name;
+	# Some have little patience: their contenders must go.
+	my $timeout = rand() < 0.1 ? "SET LOCAL lock_timeout = '50ms';" : '';
+	$t->{token} = $self->ask('pg', 'lock', "BEGIN; $timeout SELECT zk_lock('$name')", 60);
+	$t->{locked} = now();
+}
+
+sub check
+{
+	my ($self, $t) = @_;
+	my $sent = now();
+	my $function = rand() < 0.8 ? 'zk_token' : 'zk_assert';
+	my $token = $self->ask('pg', 'check', "SELECT $function('$t->{name}')");
+	die "check:changed\n" unless defined $token && $token == $t->{token};
+	$t->{proven} = $sent;
+}
+
+sub commit
+{
+	my ($self, $t) = @_;
+	my $sent = now();
+	$self->ask('pg', 'commit', 'COMMIT');
+	die "commit:" . lc($self->{pg}->tag) . "\n" unless $self->{pg}->tag eq 'COMMIT';
+	$t->{proven} = $sent;
+}
+
+#
+# The workloads
+#
+sub intervals
+{
+	my ($self, $t) = @_;
+	# Mostly one that everybody wants; sometimes one that hardly anybody does.
+	$self->lock($t, rand() < 0.2 ? 'rare-' . int rand 50 : 'short');
+	for (1 .. rand 3)
+	{
+		sleep(rand 0.03);
+		$self->check($t);
+	}
+	sleep(rand 0.03);
+	$self->commit($t);
+}
+
+sub long
+{
+	my ($self, $t) = @_;
+	$self->lock($t, 'long-' . int rand 2);
+	my $until = now() + (0.1 + rand 2.9) * $self->{timeout};
+	# A third asks nothing until COMMIT.
+	my $checks = rand() < 0.67;
+	while (now() < $until && !$stop)
+	{
+		sleep(0.05 + rand 0.3);
+		$self->check($t) if $checks;
+	}
+	$self->commit($t);
+}
+
+sub register
+{
+	my ($self, $t) = @_;
+	my $name = $self->{workload};
+	$self->lock($t, $name);
+	my $value = $self->ask('data', 'read', "SELECT value FROM register WHERE name = '$name'");
+	$self->check($t);
+	$self->think;
+	$self->write($t, $value, '');
+	$self->commit($t);
+}
+
+sub fenced
+{
+	my ($self, $t) = @_;
+	my $name = $self->{workload};
+	$self->lock($t, $name);
+	my $fence = "SELECT zk_fence('$name', $t->{token})";
+	$self->ask('data', 'fence', $fence);
+	my $value = $self->ask('data', 'read', "SELECT value FROM register WHERE name = '$name'");
+	$self->check($t);
+	$self->think;
+	$self->write($t, $value, "$fence;");
+	$self->commit($t);
+}
+
+# Now and then for long: whoever is paused then writes late.
+sub think { sleep(rand() < 0.1 ? rand 1 : 0.01 + rand 0.05); }
+
+# Statements sent together are one transaction.
+sub write
+{
+	my ($self, $t, $previous, $fence) = @_;
+	my $name = $self->{workload};
+	my $value = $self->{id} * 1_000_000_000 + ++$self->{serial};
+	$self->ask('data', 'write', "$fence UPDATE register SET value = $value WHERE name = '$name';"
+		  . "INSERT INTO written VALUES ('$name', $value, $previous)");
+	$t->{data} = 'written';
+}
+
+1;

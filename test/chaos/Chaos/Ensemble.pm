@@ -1,0 +1,79 @@
+# Chaos::Ensemble - a ZooKeeper whose servers are hosts of their own.
+package Chaos::Ensemble;
+
+use strict;
+use warnings;
+
+use parent 'ZooKeeper';
+
+# Their patience with a silent peer, in ticks, differs.  The first gives up when
+# a session times out; the last one, cut off from its quorum as a follower, goes
+# on answering its clients while the leader expires their sessions.
+my %sync_limit = (1 => 4, 2 => 8, 3 => 14);
+
+# Options: hosts (Chaos::Host by number), dir, log, tick_time
+sub new
+{
+	my ($class, %option) = @_;
+	return $class->SUPER::new(
+		name => 'zk',
+		servers => scalar keys %{ $option{hosts} },
+		container_check_ms => 1000,
+		init_limit => 20,
+		keep => 1,
+		%option);
+}
+
+sub port { return 2181; }
+
+sub host { my ($self, $i) = @_; return $self->{hosts}{ $i // 1 }->address . ':' . $self->port($i); }
+
+sub logfile { my ($self, $i) = @_; return "$self->{log}/zk$i.log"; }
+
+sub _write_conf
+{
+	my ($self, $i) = @_;
+	my $dir = Chaos::Host::make_directory("$self->{dir}/zk$i");
+	my %conf = (
+		tickTime => $self->{tick_time},
+		initLimit => $self->{init_limit},
+		syncLimit => $sync_limit{$i},
+		maxSessionTimeout => 60_000,
+		maxClientCnxns => 0,
+		dataDir => $dir,
+		clientPort => $self->port,
+		clientPortAddress => $self->{hosts}{$i}->address,
+		'admin.enableServer' => 'false',
+		'4lw.commands.whitelist' => '*');
+	$conf{"server.$_"} = $self->{hosts}{$_}->address . ':2888:3888' for $self->servers;
+	ZooKeeper::_write("$dir/myid", "$i\n");
+	ZooKeeper::_write("$dir/zoo.cfg", join '', map { "$_=$conf{$_}\n" } sort keys %conf);
+}
+
+sub _spawn
+{
+	my ($self, $i) = @_;
+	my $dir = "$self->{dir}/zk$i";
+	my $classpath = join ':', map { "/usr/share/java/$_.jar" } qw(zookeeper slf4j-simple slf4j-api netty);
+	$self->{server}{$i}{pid} = $self->{hosts}{$i}->spawn(
+		$self->logfile($i), $dir,
+		qw(java -Xmx128m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData -Xshare:auto),
+		qw(-Dzookeeper.forceSync=no -Dzookeeper.preAllocSize=1024),
+		qw(-Dorg.slf4j.simpleLogger.showDateTime=true -Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS),
+		"-Dznode.container.checkIntervalMs=$self->{container_check_ms}",
+		'-cp', $classpath, 'org.apache.zookeeper.server.quorum.QuorumPeerMain', "$dir/zoo.cfg");
+}
+
+# What is left in the lock directories: paths.
+sub contenders
+{
+	my $self = shift;
+	my @left;
+	for my $directory ($self->children('/zklock/locks'))
+	{
+		push @left, map { "/zklock/locks/$directory/$_" } $self->children("/zklock/locks/$directory");
+	}
+	return @left;
+}
+
+1;

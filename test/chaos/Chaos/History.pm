@@ -1,0 +1,61 @@
+# Chaos::History - what the clients have written down, read while they write.
+package Chaos::History;
+
+use strict;
+use warnings;
+
+use Carp;
+
+my @field = qw(client server workload name begun locked token proven ended outcome data);
+
+# Arguments: the clients' files.
+sub new
+{
+	my ($class, @files) = @_;
+	my $self = bless { transactions => [], strange => [], last_lock => {}, open => {} }, $class;
+	$self->{open}{$_} = { rest => '' } for @files;
+	return $self;
+}
+
+# Read what has come.
+sub update
+{
+	my $self = shift;
+	for my $name (sort keys %{ $self->{open} })
+	{
+		my $file = $self->{open}{$name};
+		$file->{handle} // open($file->{handle}, '<', $name) // croak "could not open $name: $!";
+		# A file that grows: forget that its end was seen.
+		seek $file->{handle}, 0, 1;
+		local $/;
+		$file->{rest} .= readline($file->{handle}) // '';
+		$self->_line($1) while $file->{rest} =~ s/^(.*)\n//;
+	}
+	return $self;
+}
+
+sub _line
+{
+	my ($self, $line) = @_;
+	my ($kind, @value) = split /\t/, $line;
+	unless ($kind eq 'T' && @value == @field)
+	{
+		push @{ $self->{strange} }, $line;
+		return;
+	}
+	my %t;
+	@t{@field} = map { $_ eq '-' ? undef : $_ } @value;
+	push @{ $self->{transactions} }, \%t;
+	my $last = \$self->{last_lock}{ $t{server} };
+	$$last = $t{locked} if defined $t{locked} && $t{locked} > ($$last // 0);
+}
+
+sub transactions { my $self = shift; return @{ $self->{transactions} }; }
+
+# Lines that are no transactions: a client's last words.
+sub strange { my $self = shift; return @{ $self->{strange} }; }
+
+# When a server last gave a lock to a client; 0 if never.
+sub last_lock { my ($self, $server) = @_; return $self->{last_lock}{$server} // 0; }
+
+1;

@@ -1,0 +1,287 @@
+# Chaos::Nemesis - injects faults, one at a time and sometimes two, and heals them.
+#
+# All kinds come in turn, in an order that the seed gives; it also gives targets
+# and durations.  After most faults it waits until every server has given a lock
+# again: only then is the recovery time known.  After the others it strikes again
+# at once.
+package Chaos::Nemesis;
+
+use strict;
+use warnings;
+
+use List::Util qw(shuffle max);
+use POSIX ();
+use Time::HiRes qw(sleep);
+use Chaos::Postgres;
+
+# In the order of the table.  The duration is in session timeouts.
+our @kinds = (
+	[ 'cut: halves', \&cut_halves, 0.3, 3 ],
+	[ 'cut: one way', \&cut_one_way, 0.3, 3 ],
+	[ 'cut: follower from quorum', \&cut_follower, 0.5, 3 ],
+	[ 'cut: PostgreSQL host', \&cut_server, 0.3, 3 ],
+	[ 'kill -9: worker', \&kill_worker, 0, 0 ],
+	[ 'kill -9: backend', \&kill_backend, 0, 0 ],
+	[ 'kill -9: postmaster', \&kill_postmaster, 0.1, 1.5 ],
+	[ 'kill -9: ZooKeeper', \&kill_zookeeper, 0.1, 1.5 ],
+	[ 'pause: worker', \&pause_worker, 0.3, 3 ],
+	[ 'pause: backend', \&pause_backend, 0.3, 3 ],
+	[ 'pause: ZooKeeper follower', \&pause_follower, 0.3, 3 ],
+	[ 'pause: ZooKeeper leader', \&pause_leader, 0.3, 3 ],
+	[ 'pause: PostgreSQL host', \&pause_server, 0.3, 3 ]);
+
+# Seconds to wait for a recovery before the next fault.
+my $patience = 15;
+
+sub now { return Chaos::Postgres::now(); }
+
+# zk (Chaos::Ensemble), servers (Chaos::Server), clients (lists of pids by the
+# server's name), history, timeout (of sessions, s), log (a file)
+sub new
+{
+	my ($class, %option) = @_;
+	my $self = bless { faults => [], active => [], bag => [], %option }, $class;
+	open $self->{fh}, '>', $self->{log} or die "could not write $self->{log}: $!";
+	$self->{fh}->autoflush(1);
+	return $self;
+}
+
+sub say
+{
+	my ($self, $text) = @_;
+	my $now = Time::HiRes::time;
+	my $fraction = sprintf '%03d', 1000 * ($now - int $now);
+	printf { $self->{fh} } "%s.%s %.3f  %s\n", POSIX::strftime('%T', gmtime $now), $fraction, now(), $text;
+}
+
+# Every fault: kind, what, begin, heal (when it was healed or let go).
+sub faults { my $self = shift; return @{ $self->{faults} }; }
+
+sub run
+{
+	my ($self, $seconds) = @_;
+	my $end = now() + $seconds;
+	my $next = now() + 1;
+	my $second;    # when another one joins the first
+	my $wait_until = 0;
+	while (now() < $end)
+	{
+		my $busy = @{ $self->{active} };
+		$self->heal_due(0);
+		if (@{ $self->{active} })
+		{
+			if ($second && now() >= $second)
+			{
+				$second = undef;
+				$self->inject;
+			}
+		}
+		elsif ($busy)
+		{
+			# The last one is healed.
+			$second = undef;
+			$wait_until = now() + (rand() < 0.7 ? $patience : 0);
+			$next = now() + rand 0.7;
+		}
+		elsif (now() >= $next && (now() >= $wait_until || $self->recovered))
+		{
+			my $fault = $self->inject;
+			$second = now() + rand($fault->{due} - now()) if $fault && rand() < 0.3;
+		}
+		sleep 0.03;
+	}
+	$self->say('the end');
+}
+
+# Heal those whose time has come, or all.  A healing that is not done yet, such
+# as a server that does not start, is tried again the next time.
+sub heal_due
+{
+	my ($self, $all) = @_;
+	for my $fault (@{ $self->{active} })
+	{
+		next unless $all || now() >= $fault->{due};
+		$self->say("heal    $fault->{kind}: $fault->{what}") unless $fault->{heal};
+		$fault->{heal} //= now();
+		$fault->{healed} = $fault->{undo}->();
+	}
+	@{ $self->{active} } = grep { !$_->{healed} } @{ $self->{active} };
+	return !@{ $self->{active} };
+}
+
+sub heal_all
+{
+	my ($self, $wait) = @_;
+	my $deadline = now() + $wait;
+	until ($self->heal_due(1))
+	{
+		return 0 if now() > $deadline;
+		sleep 0.1;
+	}
+	return 1;
+}
+
+# Has every server given a lock since the last fault was healed?
+sub recovered
+{
+	my $self = shift;
+	my $last = max 0, map { $_->{heal} // 0 } $self->faults;
+	return $self->locked_since($last);
+}
+
+sub locked_since
+{
+	my ($self, $when) = @_;
+	$self->{history}->update;
+	return !grep { $self->{history}->last_lock($_->name) < $when } @{ $self->{servers} };
+}
+
+sub inject
+{
+	my $self = shift;
+	$self->{bag} = [ shuffle @kinds ] unless @{ $self->{bag} };
+	my ($kind, $code, $min, $max) = @{ shift @{ $self->{bag} } };
+	my $duration = $self->{timeout} * ($min + ($max - $min) * rand);
+	my $begin = now();
+	my ($what, $undo) = $self->$code;
+	unless (defined $what)
+	{
+		$self->say("skipped $kind: there is none now");
+		return;
+	}
+	my $fault = { kind => $kind, what => $what, begin => $begin, due => now() + $duration, undo => $undo // sub { 1 } };
+	push @{ $self->{faults} }, $fault;
+	push @{ $self->{active} }, $fault;
+	$self->say(sprintf 'inject  %s: %s, for %.1f s', $kind, $what, $duration);
+	return $fault;
+}
+
+#
+# Cuts
+#
+sub any { return $_[ rand @_ ]; }
+
+sub names { return join ' ', sort map { $_->name } @_; }
+
+sub addresses { return map { $_->address } @_; }
+
+# In a fixed order, for the seed.
+sub all_hosts
+{
+	my $self = shift;
+	my @hosts = sort { $a->name cmp $b->name } values %{ $self->{zk}{hosts} }, map { $_->host } @{ $self->{servers} };
+	return @hosts;
+}
+
+# Neither here nor there a packet from the other side.
+sub cut_halves
+{
+	my $self = shift;
+	my @hosts = shuffle $self->all_hosts;
+	my @half = splice @hosts, 0, 3;
+	my @heal = map { $_->cut('io', addresses(@hosts)) } @half;
+	return (names(@half) . ' | ' . names(@hosts), sub { $_->() for @heal; 1 });
+}
+
+sub cut_one_way
+{
+	my $self = shift;
+	my ($host, @others) = shuffle $self->all_hosts;
+	my $direction = any('i', 'o');
+	my $heal = $host->cut($direction, addresses(@others));
+	return ($host->name . ' ' . ($direction eq 'i' ? 'hears' : 'is heard by') . ' nobody', sub { $heal->(); 1 });
+}
+
+# It still reaches its clients.
+sub cut_follower
+{
+	my $self = shift;
+	my $i = any($self->{zk}->followers) // return;
+	my $hosts = $self->{zk}{hosts};
+	my $heal = $hosts->{$i}->cut('io', addresses(map { $hosts->{$_} } grep { $_ != $i } sort keys %$hosts));
+	return ("zk$i", sub { $heal->(); 1 });
+}
+
+sub cut_server
+{
+	my $self = shift;
+	my $host = any(@{ $self->{servers} })->host;
+	my $heal = $host->cut('io', addresses(grep { $_ != $host } $self->all_hosts));
+	return ($host->name, sub { $heal->(); 1 });
+}
+
+#
+# Kills
+#
+sub kill_one
+{
+	my ($server, $what, $pid) = @_;
+	return unless $pid && kill 'KILL', $pid;
+	return $server->name . " ($pid)";
+}
+
+# Either makes the postmaster start all of its processes anew.
+sub kill_worker { my $server = any(@{ $_[0]{servers} }); return kill_one($server, 'worker', $server->worker); }
+
+sub kill_backend { my $server = any(@{ $_[0]{servers} }); return kill_one($server, 'backend', any($server->backends)); }
+
+# Its children learn of it when they look.
+sub kill_postmaster
+{
+	my $self = shift;
+	my $server = any(grep { $_->running } @{ $self->{servers} }) // return;
+	$server->kill9;
+	return ($server->name, sub { $server->start(0) });
+}
+
+sub kill_zookeeper
+{
+	my $self = shift;
+	my $zk = $self->{zk};
+	my $i = any(grep { $zk->pid($_) } $zk->servers) // return;
+	my $mode = $zk->mode($i) // 'not serving';
+	$zk->kill9($i);
+	return ("zk$i ($mode)", sub { $zk->start_nowait($i); 1 });
+}
+
+#
+# Pauses
+#
+sub pause
+{
+	my ($what, $pid) = @_;
+	return unless $pid && kill 'STOP', $pid;
+	return ("$what ($pid)", sub { kill 'CONT', $pid; 1 });
+}
+
+sub pause_worker { my $server = any(@{ $_[0]{servers} }); return pause($server->name, $server->worker); }
+
+sub pause_backend { my $server = any(@{ $_[0]{servers} }); return pause($server->name, any($server->backends)); }
+
+sub pause_zookeeper
+{
+	my ($self, $i) = @_;
+	return unless defined $i;
+	return pause("zk$i", $self->{zk}->pid($i));
+}
+
+sub pause_follower { my $self = shift; return $self->pause_zookeeper(any($self->{zk}->followers)); }
+
+sub pause_leader { my $self = shift; return $self->pause_zookeeper($self->{zk}->leader); }
+
+# The server and its clients, as a virtual machine that stands still.  They go on
+# in any order.
+sub pause_server
+{
+	my $self = shift;
+	my $server = any(grep { $_->running } @{ $self->{servers} }) // return;
+	my @pids = ($server->pid, @{ $self->{clients}{ $server->name } });
+	kill 'STOP', @pids;
+	# Only now: a postmaster that is stopped starts no other.
+	my @children = $server->children(qr//);
+	kill 'STOP', @children;
+	push @pids, @children;
+	return ($server->name, sub { kill 'CONT', $_ for shuffle @pids; 1 });
+}
+
+1;

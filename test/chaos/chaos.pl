@@ -1,0 +1,258 @@
+#!/usr/bin/perl
+# chaos.pl SECONDS SEED LOGS - is the lock a lock when things break?
+#
+# Three ZooKeeper servers (zk1 to zk3) and three PostgreSQL servers (A, B, C) on
+# hosts of their own, clients on each server (Chaos::Client), a nemesis
+# (Chaos::Nemesis); a fourth database that nothing happens to.  At the end all is
+# healed, and what the clients have seen is judged (Chaos::Judge):
+#
+#   overlaps        two clients had one lock at a time                  must be 0
+#   token disorder  a later holder had a smaller token                  must be 0
+#   lost updates    of a register written under the lock; with zk_fence they
+#                   must be 0, without it a few are to be expected
+#   leaked          contenders in ZooKeeper, rows in zk_locks, or level-1 locks
+#                   that nobody asks for any more                       must be 0
+#
+# Everybody must be calm again within a minute, too, every statement must have
+# been answered, and errors must be of the kinds that README.md names for faults.  Exit status: 0 if so, 1 if
+# not, 2 if the run itself failed.  test/chaos/run starts it, as process 1 of a
+# PID namespace: what it leaves running ends with it.  SEED repeats the nemesis's
+# choices, though not their timing.
+use strict;
+use warnings;
+
+use POSIX ();
+use Time::HiRes qw(sleep);
+use ZooKeeper;
+use Chaos::Client;
+use Chaos::Ensemble;
+use Chaos::History;
+use Chaos::Host;
+use Chaos::Judge;
+use Chaos::Nemesis;
+use Chaos::Server;
+
+my ($seconds, $seed, $log) = @ARGV;
+my $work = '/run/chaos';
+my $session_timeout = 2;    # s
+my @workloads = qw(intervals long long register fenced);    # one client each, on each server
+
+$| = 1;
+# Process 1 gets no signal for which it has no handler.
+$SIG{$_} = sub { exit 130 } for qw(INT TERM HUP);
+
+sub now { return Chaos::Postgres::now(); }
+
+# Until it is true, at most so long.
+sub wait_for
+{
+	my ($wait, $code) = @_;
+	my $deadline = now() + $wait;
+	until ($code->())
+	{
+		return 0 if now() > $deadline;
+		sleep 0.1;
+	}
+	return 1;
+}
+
+#
+# The hosts and their servers
+#
+my ($zk, @servers, $data);
+
+sub set_up
+{
+	Chaos::Host::bridge();
+	my %zk_hosts = map { $_ => Chaos::Host->new("zk$_", "10.77.0.1$_") } 1 .. 3;
+	Chaos::Host::make_directory("$work/zookeeper");
+	$zk = Chaos::Ensemble->new(hosts => \%zk_hosts, dir => "$work/zookeeper", log => $log, tick_time => 500);
+	$zk->start_nowait;
+
+	my $hosts = $zk->hosts;
+	my $number = 0;
+	for my $name (qw(A B C))
+	{
+		my $host = Chaos::Host->new($name, '10.77.0.' . ++$number);
+		push @servers, Chaos::Server->new($name, $host, $work, $log, <<"CONF");
+shared_preload_libraries = 'zklock'
+zklock.hosts = '$hosts'
+zklock.session_timeout = '${session_timeout}s'
+zklock.connect_timeout = '${session_timeout}s'
+CONF
+	}
+	$data = Chaos::Server->new('data', undef, $work, $log, '');
+	$_->start(30) || die 'server ' . $_->name . " does not start\n" for @servers, $data;
+	$_->must('CREATE EXTENSION zklock') for @servers, $data;
+	$zk->wait_serving;
+	wait_connected(30) or die "the servers do not connect to ZooKeeper\n";
+	make_registers();
+}
+
+sub wait_connected
+{
+	my $wait = shift;
+	return wait_for($wait, sub { !grep { ($_->ask('SELECT state FROM zk_session') // '') ne 'connected' } @servers });
+}
+
+sub make_registers
+{
+	$data->must(<<'SQL');
+CREATE TABLE register (name text PRIMARY KEY, value bigint NOT NULL) WITH (fillfactor = 10);
+CREATE TABLE written (name text, value bigint, previous bigint, PRIMARY KEY (name, value));
+INSERT INTO register VALUES ('register', 0), ('fenced', 0);
+SQL
+}
+
+#
+# The clients
+#
+my %clients;    # lists of pids by server
+
+sub start_clients
+{
+	my $id = 0;
+	my @files;
+	for my $server (@servers)
+	{
+		for my $workload (@workloads)
+		{
+			$id++;
+			push @files, "$log/client-$id";
+			open my $touch, '>', $files[-1] or die "could not write $files[-1]: $!\n";
+			push @{ $clients{ $server->name } },
+			  Chaos::Host::spawn(undef, $files[-1], $work, $^X, (map { "-I$_" } @INC),
+				'-MChaos::Client', '-e', 'Chaos::Client->run(@ARGV)',
+				id => $id, server => $server->name, workload => $workload, seed => $seed,
+				timeout => $session_timeout, pg_dir => $server->dir, data_dir => $data->dir);
+		}
+	}
+	return Chaos::History->new(@files);
+}
+
+# Returns how many did not end by themselves.
+sub stop_clients
+{
+	my @left = map { @$_ } values %clients;
+	kill 'TERM', @left;
+	wait_for(90, sub { @left = grep { waitpid($_, POSIX::WNOHANG()) == 0 } @left; !@left });
+	kill 'KILL', @left;
+	return scalar @left;
+}
+
+#
+# Calm
+#
+
+# Everything heals, and every server gives a lock again.  Returns complaints.
+sub calm_down
+{
+	my $nemesis = shift;
+	my @wrong;
+	$nemesis->heal_all(60) or push @wrong, 'not everything could be healed';
+	eval { $zk->wait_serving; 1 } or push @wrong, "ZooKeeper: $@" =~ s/\n.*//sr;
+	wait_for(60, sub { $nemesis->recovered }) or push @wrong, 'a server gave no lock within a minute after all was healed';
+	wait_connected(30) or push @wrong, 'a server is not connected to ZooKeeper';
+	return @wrong;
+}
+
+# What is there although nobody wants it: paths, and rows of the servers.
+sub leaked
+{
+	my @left = eval { $zk->contenders };
+	push @left, "could not look: $@" if $@;
+	for my $server (@servers)
+	{
+		my $rows = $server->ask("SELECT string_agg(x, ', ') FROM ("
+			  . "SELECT format('zk_locks %s %s', name, pid) FROM zk_locks UNION ALL "
+			  . "SELECT format('pg_locks %s %s', objid, pid) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 31339) AS t(x)");
+		push @left, $server->name . ": $rows" if defined $rows;
+	}
+	return @left;
+}
+
+#
+# The run
+#
+
+# What clients may be told when something breaks: see README.md, Errors.
+my $expected = qr/^(ok|connect:.*|\w+:(lost|40001|57P0[123]|58000)|lock:(55000|55P03))$/;
+
+sub report
+{
+	my ($fh, $history, $nemesis, $wrong, $leaked, $drained) = @_;
+	my @transactions = $history->transactions;
+	my @faults = $nemesis->faults;
+	my @overlaps = Chaos::Judge::overlaps(@transactions);
+	my @disorders = Chaos::Judge::disorders(@transactions);
+	my %rows = map { $_ => { lost => Chaos::Judge::lost_updates($data, $_), writes => Chaos::Judge::writes($data, $_) } } qw(register fenced);
+
+	print $fh "chaos: $seconds s, seed $seed, session timeout $session_timeout s\n\n";
+	Chaos::Judge::print_faults($fh, [ map { $_->[0] } @Chaos::Nemesis::kinds ],
+		\@faults, Chaos::Judge::recovery(\@transactions, \@faults, map { $_->name } @servers));
+	Chaos::Judge::print_workloads($fh, \@transactions, \@overlaps, \%rows);
+	printf $fh "leaked contenders: %d%s\n", scalar @$leaked, @$leaked ? '' : sprintf ' (the last one was gone after %.1f s)', $drained;
+	print $fh "    $_\n" for @$leaked;
+
+	my $n = 0;
+	for (@overlaps)
+	{
+		my ($name, $one, $other, $length) = @$_;
+		last if ++$n > 20;
+		printf $fh "overlap of %.3f s at %.3f: %s of client %s (%s) and %s (%s); %s\n", $length, $other->{locked}, $name,
+		  (map { @$_{qw(client server)} } $one, $other),
+		  join(', ', Chaos::Judge::faults_at($other->{locked}, 2 * $session_timeout, @faults)) || 'no fault';
+	}
+	printf $fh "token disorder at %.3f: %s %s after %s\n", $_->[1]{locked}, @{ $_->[1] }{qw(name token)}, $_->[0]{token} for @disorders;
+	push @$wrong, 'a client says: ' . (($history->strange)[0]) if $history->strange;
+	my %unexpected = map { $_ => 1 } grep { !/$expected/ } map { $_->{outcome} } @transactions;
+	push @$wrong, join ' ', 'unexpected:', sort keys %unexpected if %unexpected;
+	push @$wrong, 'nothing was done' unless @overlaps || grep { $_->{outcome} eq 'ok' } @transactions;
+	push @$wrong, scalar(@overlaps) . ' overlaps' if @overlaps;
+	push @$wrong, scalar(@disorders) . ' tokens out of order' if @disorders;
+	push @$wrong, "$rows{fenced}{lost} updates lost in spite of the fence" if $rows{fenced}{lost};
+	push @$wrong, scalar(@$leaked) . ' contenders leaked' if @$leaked;
+	print $fh "\n", @$wrong ? 'FAILED: ' . join('; ', @$wrong) : 'passed', "\n";
+	return !@$wrong;
+}
+
+sub main
+{
+	print "chaos: starting ...\n";
+	set_up();
+	my $history = start_clients();
+	wait_for(20, sub { $history->update; !grep { !$history->last_lock($_->name) } @servers })
+	  or die "the clients get no locks\n";
+	wait_for(20, sub { scalar $zk->contenders }) or die "no contender is seen\n";
+	srand $seed;
+	my $nemesis = Chaos::Nemesis->new(
+		zk => $zk,
+		servers => \@servers,
+		clients => \%clients,
+		history => $history,
+		timeout => $session_timeout,
+		log => "$log/nemesis");
+	print "chaos: $seconds s of it ...\n";
+	$nemesis->run($seconds);
+	my @wrong = calm_down($nemesis);
+	my $stuck = stop_clients();
+	push @wrong, "$stuck clients did not come to an end" if $stuck;
+	# A session that was lost is counted out by ZooKeeper within its timeout.
+	my @leaked;
+	my $stopped = now();
+	wait_for(4 * $session_timeout + 5, sub { !(@leaked = leaked()) });
+	my $drained = now() - $stopped;
+	$history->update;
+
+	open my $fh, '>', "$log/report" or die "could not write $log/report: $!\n";
+	my $passed = report($fh, $history, $nemesis, \@wrong, \@leaked, $drained);
+	close $fh;
+	open $fh, '<', "$log/report" or die "$!\n";
+	print "\n", <$fh>;
+	print "logs: build/chaos\n" unless $passed;
+	return $passed ? 0 : 1;
+}
+
+my $status = eval { main() };
+print "chaos: $@" unless defined $status;
+exit($status // 2);
