@@ -4,8 +4,9 @@
  *	  Until when this server may believe in its grants.
  *
  * ZKLOCK_LEASE_MUTANT, if defined, breaks the rule on purpose, for the test of
- * the simulator: 1 counts from the receipt of the acknowledgement, 2 takes
- * reads for writes (the simulator feeds them), 3 is content with one write.
+ * the simulator: 1 counts from the receipt of the proof, 2 takes reads for
+ * writes (the simulator feeds them), 3 is content with one write, 4 with two
+ * and 3/4 of the timeout, which was the rule until the simulator broke it.
  *
  *-------------------------------------------------------------------------
  */
@@ -16,6 +17,8 @@
 #ifndef ZKLOCK_LEASE_MUTANT
 #define ZKLOCK_LEASE_MUTANT 0
 #endif
+
+#define WITNESSES (ZKLOCK_LEASE_MUTANT == 4 ? 1 : 2)
 
 void
 zklock_lease_init(ZkLease *lease)
@@ -47,43 +50,59 @@ zklock_lease_write(ZkLease *lease, int64_t sent, int64_t acknowledged)
 
 	if (lease->timeout == 0)
 		return;
-#if ZKLOCK_LEASE_MUTANT == 1
-	sent = acknowledged;
-#endif
 #if ZKLOCK_LEASE_MUTANT == 3
 	lease->proven = sent;
 #endif
 	if (sent > lease->last_write)
 		lease->last_write = sent;
 
-	/* This is an n; what was acknowledged long enough before it are m's. */
-	while (proven < lease->nwrites &&
-		   lease->write[proven].acknowledged + lease->timeout / 4 <= sent)
-		proven++;
+	/* Whatever was acknowledged long enough before has one witness more.  An
+	 * older write has never fewer than a newer one. */
+	for (int i = 0; i < lease->nwrites; i++)
+	{
+		ZkLeaseWrite *m = &lease->write[i];
+
+		if (m->next > sent)
+			continue;
+		m->next = acknowledged + lease->timeout / 16;
+		if (++m->witnesses == WITNESSES)
+			proven = i + 1;
+	}
 	if (proven > 0)
 	{
 		if (lease->write[proven - 1].sent > lease->proven)
 			lease->proven = lease->write[proven - 1].sent;
+#if ZKLOCK_LEASE_MUTANT == 1
+		lease->proven = acknowledged;
+#endif
 		lease->nwrites -= proven;
 		memmove(lease->write, lease->write + proven,
 				sizeof(ZkLeaseWrite) * (size_t) lease->nwrites);
 	}
 
-	/* It may become an m itself.  Without room it does not, which is safe. */
+	/* It may be proven itself.  Without room it is not, which is safe. */
 	if (lease->nwrites < ZKLOCK_LEASE_WRITES &&
 		(lease->nwrites == 0 ||
 		 sent >= lease->write[lease->nwrites - 1].sent + lease->timeout / 64))
 	{
-		lease->write[lease->nwrites].sent = sent;
-		lease->write[lease->nwrites].acknowledged = acknowledged;
-		lease->nwrites++;
+		ZkLeaseWrite *m = &lease->write[lease->nwrites++];
+
+		m->sent = sent;
+		m->next = acknowledged + lease->timeout / 4;
+		m->witnesses = 0;
 	}
 }
 
 int64_t
 zklock_lease_end(const ZkLease *lease)
 {
-	return lease->proven == 0 ? 0 : lease->proven + lease->timeout / 4 * 3;
+	if (lease->proven == 0)
+		return 0;
+#if ZKLOCK_LEASE_MUTANT == 4
+	return lease->proven + lease->timeout / 4 * 3;
+#else
+	return lease->proven + lease->timeout / 8 * 7;
+#endif
 }
 
 int64_t

@@ -11,14 +11,22 @@
  * for the session timeout.  We do not hear of that while we are paused or cut
  * off.  So a claim is good until
  *
- *		send time of acknowledged write m + 3/4 of the session timeout,
+ *		send time of acknowledged write m + 7/8 of the session timeout,
  *
- * m being the newest write for which a later write n, sent at least 1/4 of the
- * timeout after m's acknowledgement arrived, has been acknowledged on the same
- * connection.  Two writes, since one proves nothing about the time that is
- * left: a write that is forwarded to the leader does not renew the session
- * there; only the answer of our server to the leader's next ping does.  That n
- * was acknowledged proves that such an answer, with m's touch, went before it.
+ * m being the newest write for which two later writes have been acknowledged on
+ * the same connection: n, sent at least 1/4 of the timeout after m's
+ * acknowledgement arrived, and o, sent at least 1/16 after n's.
+ *
+ * Not one, since a write that is forwarded to the leader does not renew the
+ * session there; only the answer of our server to the leader's next ping does,
+ * and there is one every half tick, that is within 1/4 of the timeout.  Not two,
+ * since a leader that was paused has missed that ping, and acknowledges n as it
+ * resumes, before it pings again or even looks at the sessions that have expired
+ * meanwhile, of which ours may be one if we were silent before m.  The leader
+ * has run since then when it acknowledges o, and has pinged; and what our server
+ * answered, with m's touch, went before o.
+ *
+ * The last eighth is for clocks that run up to 5 % too fast or too slow.
  *
  * From the newest acknowledged write's send time plus a full timeout on,
  * somebody else may have our locks, whatever else we know.
@@ -37,7 +45,8 @@
 typedef struct ZkLeaseWrite
 {
 	int64_t sent;
-	int64_t acknowledged;
+	int64_t next; /* the next witness is a write sent no earlier than this */
+	int witnesses;
 } ZkLeaseWrite;
 
 typedef struct ZkLease

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Run the programs that "make" has built, each as a TAP subtest.
-# Environment: CHECK_SEEDS, MUTANTS (see Makefile).
+# Environment: CHECK_SEEDS, MUTANTS, LEASE_SEEDS, LEASE_MUTANTS (see Makefile).
 
 cd "$(dirname "$0")" || exit 2
 
@@ -25,6 +25,12 @@ subtest "names on the wire" build/test_contender
 subtest "simulated schedules" build/sim --seeds "${CHECK_SEEDS:-10000}"
 for mutant in ${MUTANTS:-1 2 3}; do
 	subtest "mutant $mutant dies" "build/sim-mutant$mutant" --seeds 2000 --mutant "mutant $mutant"
+done
+subtest "schedules of the lease" build/lease_sim --seeds "${LEASE_SEEDS:-200000}"
+subtest "the same, checked by sanitizers" build/lease_sim-checked --seeds 2000
+for mutant in ${LEASE_MUTANTS:-1 2 3 4}; do
+	subtest "lease mutant $mutant dies" "build/lease_sim-mutant$mutant" --seeds 200000 \
+		--mutant "lease mutant $mutant"
 done
 echo "1..$n"
 exit $failed

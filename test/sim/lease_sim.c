@@ -1,0 +1,811 @@
+/*-------------------------------------------------------------------------
+ *
+ * lease_sim.c
+ *	  Plays seeded schedules of time against the lease (src/lease.c).
+ *
+ * A schedule is a few session timeouts long.  zklock servers keep a lease on
+ * their sessions while threads, servers and machines are paused and resumed,
+ * links are cut or slow, leaders change and clocks run apart.  Faults start at
+ * random, or at a moment at which they hurt: right after a write has been
+ * committed, right before a ping.  Two or three go on at a time.  The invariant
+ * is that whenever a backend could claim, its session has not expired at the
+ * leader; for if it has, its locks are somebody else's.  In the end faults
+ * stop, and the leases must come back.
+ *
+ * Half of the schedules have faults of one kind only; the smallest margin
+ * between the end of a lease and the expiry of its session is reported by
+ * kind, in fractions of the session timeout.
+ *
+ * Usage: lease_sim [--seeds N] [--first N] [--seed N] [--trace] [--mutant NAME]
+ *		  [--skew PPM] [--survey] [--only KIND]
+ * --mutant turns the verdict round: some seed must fail.  --skew: how fast or
+ * slow clocks may be, in millionths.  --survey does not stop at a broken lease,
+ * but counts.  --only: faults of that kind, a number, only.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "lease_model.h"
+
+#define TRACE_LINES 80
+#define TRACE_WIDTH 120
+#define SEVERAL		NFAULT_KINDS /* index of that in the margins */
+#define COVERED		50000		 /* so many schedules see everything happen */
+
+typedef struct Fault
+{
+	enum
+	{
+		IDLE,
+		ARMED,
+		ACTIVE
+	} state;
+	FaultKind kind;
+	Point point;
+	int countdown;
+	Time duration;
+	int a; /* whom it hit */
+	int b;
+	Time extra;
+} Fault;
+
+typedef enum Phase
+{
+	PHASE_FAULTS,
+	PHASE_RECOVERY,
+	PHASE_SETTLE,
+	PHASE_CALM,
+	PHASE_OVER
+} Phase;
+
+static const char *const fault_name[NFAULT_KINDS + 1] =
+	{"leader paused",	 "follower paused",	  "client process paused",
+	 "library paused",	 "worker paused",	  "backend paused",
+	 "follower cut off", "leader cut off",	  "client cut off",
+	 "one-way cut",		 "slow links",		  "leader killed",
+	 "follower killed",	 "connection broken", "heartbeats lost",
+	 "worker died",		 "several kinds"};
+
+static const char *const point_name[NPOINTS] = {"any time",			  "heartbeat",
+												"write acknowledged", "lease published",
+												"write forwarded",	  "write proposed",
+												"write committed",	  "ping due",
+												"ping sent",		  "ping answered",
+												"session touched",	  "fault ended"};
+
+static const char *const coverage_name[NCOVERAGE] =
+	{"a lease was proven",
+	 "a lease lapsed and backends were refused before its session ended",
+	 "a lapsed lease came back",
+	 "a lease was over when it was proven",
+	 "claims",
+	 "claims refused",
+	 "claims on a lease read before it changed",
+	 "sessions expired",
+	 "expiries while a lease had ended less than 1/4 timeout ago",
+	 "expiries as a leader resumed",
+	 "expiries that the client's server had not heard of",
+	 "expiries by deposed leaders",
+	 "handovers to another server",
+	 "expiries with the touch still at the follower",
+	 "writes refused",
+	 "reads at a cut-off follower",
+	 "reads at a deposed leader",
+	 "reads in an expired session",
+	 "reconnects",
+	 "reconnects at a deposed leader",
+	 "new sessions",
+	 "leader changes",
+	 "leaders deposed unawares",
+	 "leaders that stepped down",
+	 "followers that left",
+	 "followers dropped",
+	 "clients of the leader",
+	 "recoveries",
+	 "heartbeats in calm conditions"};
+
+/* ------------------------------------------------------------------------
+ * Random numbers, trace, failure
+ * ------------------------------------------------------------------------
+ */
+
+long coverage[NCOVERAGE];
+bool tracing;
+
+static uint64_t random_state;
+static jmp_buf failed;
+static char failure_text[200];
+static bool trace_all;
+static char trace_line[TRACE_LINES][TRACE_WIDTH];
+static long trace_count;
+static long event_count;
+static bool survey;
+static long broken;
+
+/* splitmix64: any seed is as good as any other */
+uint64_t
+random_bits(void)
+{
+	uint64_t z = (random_state += UINT64_C(0x9e3779b97f4a7c15));
+
+	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+	z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+	return z ^ (z >> 31);
+}
+
+Time
+random_time(Time below)
+{
+	return below <= 0 ? 0 : (Time) (random_bits() % (uint64_t) below);
+}
+
+void
+trace(const char *format, ...)
+{
+	char *line = trace_line[trace_count++ % TRACE_LINES];
+	va_list args;
+	int n = snprintf(line, TRACE_WIDTH, "%8.4f ", (double) now / (double) timeout);
+
+	va_start(args, format);
+	vsnprintf(line + n, (size_t) (TRACE_WIDTH - n), format, args);
+	va_end(args);
+	if (trace_all)
+		printf("# %s\n", line);
+}
+
+void
+fail(const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(failure_text, sizeof(failure_text), format, args);
+	va_end(args);
+	longjmp(failed, 1);
+}
+
+/* ------------------------------------------------------------------------
+ * The invariant, and how near it came to being broken
+ * ------------------------------------------------------------------------
+ */
+
+static double margin[NFAULT_KINDS + 1];
+static uint64_t margin_seed[NFAULT_KINDS + 1];
+static long margin_count[NFAULT_KINDS + 1];
+static int margin_kind;
+static uint64_t present_seed;
+static bool broken_now;
+static int holder; /* session that has the lock; -1: none */
+
+static void
+note_margin(int s)
+{
+	int node = NSERVERS + session[s].client;
+	double m = (double) (session[s].expired - true_time(node, session[s].claim_end)) /
+		(double) timeout;
+
+	if (m < margin[margin_kind])
+	{
+		margin[margin_kind] = m;
+		margin_seed[margin_kind] = present_seed;
+	}
+	if (clock_of(node) >= session[s].claim_end)
+		return;
+	broken_now = true;
+	if (!survey)
+		fail("session %d of client %d has expired, its lease lasts another %.4f timeouts",
+			 s, session[s].client, -m);
+}
+
+static void
+grant_lock(void)
+{
+	for (int s = nsessions - 1; s >= 0 && holder < 0; s--)
+		if (session[s].made && session[s].expired == NEVER)
+			holder = s;
+}
+
+void
+session_expired(int s)
+{
+	int node = NSERVERS + session[s].client;
+
+	if (holder == s)
+	{
+		holder = -1;
+		grant_lock();
+		if (holder >= 0 && session[holder].client != session[s].client)
+			COVER(HANDOVER);
+	}
+	COVER(EXPIRED);
+	if (conn[session[s].client].attached && conn[session[s].client].session == s)
+		COVER(EXPIRED_UNHEARD);
+	if (session[s].claim_end == 0)
+		return;
+	margin_count[margin_kind]++;
+	if (clock_of(node) < session[s].claim_end + timeout / 4)
+		COVER(EXPIRED_LEASE_ENDING);
+	if (session[s].claim_end > 0 && lease_session[session[s].client] == s)
+		COVER(LEASE_LAPSED);
+	note_margin(s);
+}
+
+/* The end of a lease was published. */
+void
+claim_published(int s)
+{
+	grant_lock();
+	if (session[s].expired == NEVER)
+		return;
+	note_margin(s);
+}
+
+/* A backend has claimed a lock of the session. */
+void
+claim_made(int s)
+{
+	if (session[s].expired == NEVER)
+		return;
+	broken_now = true;
+	if (!survey)
+		fail("a backend of client %d claims, but session %d has expired",
+			 session[s].client, s);
+}
+
+/* ------------------------------------------------------------------------
+ * Faults
+ * ------------------------------------------------------------------------
+ */
+
+static Fault fault[NFAULTS];
+static long fault_count[NFAULT_KINDS];
+static long point_count[NPOINTS];
+static unsigned kinds; /* of this schedule */
+
+/* Some schedules play pairs: a fault, and on its heels a pause of a server. */
+#define NO_PAIRS NFAULT_KINDS
+static int pairing;
+static Phase phase;
+static int only = -1;
+
+static Time
+random_duration(void)
+{
+	switch (random_below(6))
+	{
+		case 0:
+			return random_time(timeout / 4);
+		case 1:
+		case 2:
+			return timeout / 5 + random_time(timeout / 5 * 3);
+		case 3:
+		case 4:
+			return timeout / 2 + random_time(timeout / 4 * 3);
+		default:
+			return random_time(timeout * 3);
+	}
+}
+
+static void
+cut_off(int node, int first, int last, bool heal)
+{
+	for (int i = first; i <= last; i++)
+	{
+		if (i == node)
+			continue;
+		(heal ? link_heal : link_cut)(node, i);
+		(heal ? link_heal : link_cut)(i, node);
+	}
+}
+
+static void
+fault_start(int i)
+{
+	Fault *f = &fault[i];
+	int leader = true_leader;
+	int c = once_in(8) ? NCLIENTS - 1 : 0;
+	int follower = conn[c].server >= 0 && conn[c].server != leader
+		? conn[c].server
+		: (leader + 1 + random_below(NSERVERS - 1)) % NSERVERS;
+
+	f->state = ACTIVE;
+	fault_count[f->kind]++;
+	point_count[f->point]++;
+	TRACE("-- %s, at: %s, for %.3f timeouts", fault_name[f->kind], point_name[f->point],
+		  (double) f->duration / (double) timeout);
+	switch (f->kind)
+	{
+		case FAULT_PAUSE_LEADER:
+			unit_pause(f->a = UNIT_SERVER + leader);
+			break;
+		case FAULT_PAUSE_FOLLOWER:
+			unit_pause(f->a = UNIT_SERVER + follower);
+			break;
+		case FAULT_PAUSE_PROCESS:
+			f->a = c;
+			unit_pause(UNIT_LIBRARY + c);
+			unit_pause(UNIT_WORKER + c);
+			break;
+		case FAULT_PAUSE_LIBRARY:
+			unit_pause(f->a = UNIT_LIBRARY + c);
+			break;
+		case FAULT_PAUSE_WORKER:
+			unit_pause(f->a = UNIT_WORKER + c);
+			break;
+		case FAULT_PAUSE_BACKEND:
+			unit_pause(f->a = UNIT_BACKEND + c);
+			break;
+		case FAULT_CUT_FOLLOWER:
+		case FAULT_CUT_LEADER:
+			f->a = f->kind == FAULT_CUT_LEADER ? leader : follower;
+			cut_off(f->a, 0, NSERVERS - 1, false);
+			break;
+		case FAULT_CUT_CLIENT:
+			f->a = NSERVERS + c;
+			cut_off(f->a, 0, NSERVERS - 1, false);
+			break;
+		case FAULT_ONE_WAY:
+			f->a = random_below(NSERVERS);
+			f->b = once_in(2) ? NSERVERS + c : (f->a + 1 + random_below(2)) % NSERVERS;
+			if (once_in(2))
+			{
+				int swap = f->a;
+
+				f->a = f->b;
+				f->b = swap;
+			}
+			link_cut(f->a, f->b);
+			break;
+		case FAULT_SLOW:
+			f->a = once_in(2) ? NSERVERS + c : random_below(NSERVERS);
+			f->extra = MS + random_time(timeout / (1 + random_below(16)));
+			for (int n = 0; n < NNODES; n++)
+			{
+				slow[f->a][n] += f->extra;
+				slow[n][f->a] += f->extra;
+			}
+			break;
+		case FAULT_KILL_LEADER:
+			zk_kill(f->a = leader, f->duration);
+			break;
+		case FAULT_KILL_FOLLOWER:
+			zk_kill(f->a = follower, f->duration);
+			break;
+		case FAULT_DISCONNECT:
+			if (conn[c].server >= 0)
+				zk_disconnect(c);
+			break;
+		case FAULT_NO_HEARTBEATS:
+			quiet[f->a = c]++;
+			break;
+		case FAULT_WORKER_DIES:
+			worker_dies(f->a = c, f->duration);
+			break;
+		case NFAULT_KINDS:
+			break;
+	}
+	timer_set(TIMER_FAULT + i, now + f->duration);
+}
+
+static void
+fault_arm(int i)
+{
+	Fault *f = &fault[i];
+
+	f->state = ARMED;
+	do
+		f->kind = (FaultKind) random_below(NFAULT_KINDS);
+	while (!(kinds & (1U << f->kind)));
+	f->duration = random_duration();
+	f->point = (Point) (once_in(3) ? POINT_TIME : random_below(NPOINTS));
+	f->countdown = 1 + random_below(once_in(2) ? 2 : 12);
+	timer_set(TIMER_FAULT + i,
+			  now + random_time(f->point == POINT_TIME ? timeout : timeout * 2));
+}
+
+/* Hit again while things are being put right. */
+static void
+fault_follow_up(int i)
+{
+	Fault *f = &fault[i];
+
+	if (f->state == ACTIVE || (pairing != NO_PAIRS && i == 0))
+		return;
+	fault_arm(i);
+	if (pairing != NO_PAIRS)
+		f->kind = (FaultKind) pairing;
+	f->point = (Point) (1 + random_below(NPOINTS - 2));
+	f->countdown = 1 + random_below(3);
+	f->duration = timeout / 5 + random_time(timeout / 5 * 3);
+}
+
+static void
+fault_end(int i)
+{
+	Fault *f = &fault[i];
+
+	f->state = IDLE;
+	TRACE("-- %s no more", fault_name[f->kind]);
+	switch (f->kind)
+	{
+		case FAULT_PAUSE_LEADER:
+		case FAULT_PAUSE_FOLLOWER:
+		case FAULT_PAUSE_LIBRARY:
+		case FAULT_PAUSE_WORKER:
+		case FAULT_PAUSE_BACKEND:
+			unit_resume(f->a);
+			break;
+		case FAULT_PAUSE_PROCESS:
+			unit_resume(UNIT_LIBRARY + f->a);
+			unit_resume(UNIT_WORKER + f->a);
+			break;
+		case FAULT_CUT_FOLLOWER:
+		case FAULT_CUT_LEADER:
+		case FAULT_CUT_CLIENT:
+			cut_off(f->a, 0, NSERVERS - 1, true);
+			break;
+		case FAULT_ONE_WAY:
+			link_heal(f->a, f->b);
+			break;
+		case FAULT_SLOW:
+			for (int n = 0; n < NNODES; n++)
+			{
+				slow[f->a][n] -= f->extra;
+				slow[n][f->a] -= f->extra;
+			}
+			break;
+		case FAULT_NO_HEARTBEATS:
+			quiet[f->a]--;
+			break;
+		case FAULT_KILL_LEADER:
+		case FAULT_KILL_FOLLOWER:
+			zk_restart(f->a);
+			break;
+		case FAULT_WORKER_DIES:
+			worker_restarts(f->a);
+			break;
+		default:
+			break;
+	}
+	point(POINT_RESUMED);
+
+	if (phase == PHASE_FAULTS && (pairing != NO_PAIRS || once_in(3)))
+		fault_follow_up((i + 1) % NFAULTS);
+}
+
+static void
+fault_timer(int i)
+{
+	switch (fault[i].state)
+	{
+		case IDLE:
+			if (pairing == NO_PAIRS || i == 0)
+				fault_arm(i);
+			break;
+		case ARMED:
+			fault_start(i);
+			break;
+		case ACTIVE:
+			fault_end(i);
+			timer_set(TIMER_FAULT + i,
+					  now + random_time(once_in(2) ? timeout / 50 : timeout * 2));
+			break;
+	}
+}
+
+/* Pauses start here; what changes more does so when the caller is done. */
+void
+point(Point where)
+{
+	if (phase != PHASE_FAULTS)
+		return;
+	for (int i = 0; i < NFAULTS; i++)
+	{
+		if (fault[i].state != ARMED || fault[i].point != where || --fault[i].countdown > 0)
+			continue;
+		if (fault[i].kind <= FAULT_PAUSE_BACKEND)
+			fault_start(i);
+		else
+			timer_set(TIMER_FAULT + i, now);
+	}
+}
+
+/* ------------------------------------------------------------------------
+ * A schedule
+ * ------------------------------------------------------------------------
+ */
+
+static Time phase_limit;
+
+static bool
+all_well(void)
+{
+	for (int c = 0; c < NCLIENTS; c++)
+		if (!client_has_lease(c))
+			return false;
+	return zk_quiet();
+}
+
+static void
+phase_timer(void)
+{
+	switch (phase)
+	{
+		case PHASE_FAULTS:
+			TRACE("---- faults end");
+			phase = PHASE_RECOVERY;
+			for (int i = 0; i < NFAULTS; i++)
+			{
+				timer_off(TIMER_FAULT + i);
+				if (fault[i].state == ACTIVE)
+					fault_end(i);
+				fault[i].state = IDLE;
+			}
+			phase_limit = now + 4 * timeout + 2 * sync_limit * tick;
+			timer_set(TIMER_PHASE, now + timeout / 4);
+			break;
+		case PHASE_RECOVERY:
+			if (all_well())
+			{
+				COVER(RECOVERED);
+				phase = once_in(4) ? PHASE_SETTLE : PHASE_OVER;
+				timer_set(TIMER_PHASE, now + timeout + sync_limit * tick * 5 / 4);
+			}
+			else if (now > phase_limit)
+				fail("no lease again long after the faults");
+			else
+				timer_set(TIMER_PHASE, now + timeout / 8);
+			break;
+		case PHASE_SETTLE:
+			TRACE("---- calm");
+			if (!all_well())
+				fail("no lasting recovery");
+			phase = PHASE_CALM;
+			calm = true;
+			timer_set(TIMER_PHASE, now + timeout);
+			break;
+		default:
+			phase = PHASE_OVER;
+	}
+}
+
+static void
+play(uint64_t seed, int skew)
+{
+	/* the timeout in ticks, times 2 */
+	static const int timeouts[] = {4, 4, 4, 4, 5, 6, 8, 10, 20};
+
+	random_state = seed * UINT64_C(0x2545f4914f6cdd1d) + 1;
+	present_seed = seed;
+	tick = (1 + random_below(3)) * 1000 * MS;
+	timeout = tick * timeouts[random_below(9)] / 2;
+	sync_limit = 2 + random_below(4);
+	race = once_in(2) ? timeout / 1000 : timeout / 200;
+	calm = false;
+	holder = -1;
+	broken_now = false;
+	phase = PHASE_FAULTS;
+
+	kinds = 1U << (only >= 0 ? only : random_below(NFAULT_KINDS));
+	pairing = NO_PAIRS;
+	if (only < 0)
+		switch (random_below(4))
+		{
+			case 0: /* some more */
+				kinds |= (unsigned) random_bits() & (unsigned) random_bits();
+				kinds &= (1U << NFAULT_KINDS) - 1;
+				break;
+			case 1: /* another, right after it */
+				pairing = once_in(3) ? FAULT_PAUSE_FOLLOWER : FAULT_PAUSE_LEADER;
+				break;
+			default:
+				break;
+		}
+	margin_kind = SEVERAL;
+	for (int i = 0; i < NFAULT_KINDS; i++)
+		if (kinds == 1U << i && (pairing == NO_PAIRS || pairing == i))
+			margin_kind = i;
+
+	time_reset(skew);
+	zk_reset();
+	client_reset();
+	for (int i = 0; i < NFAULTS; i++)
+	{
+		fault[i].state = IDLE;
+		if (i == 0 || once_in(2))
+			timer_set(TIMER_FAULT + i, random_time(timeout * 2));
+	}
+	timer_set(TIMER_PHASE, timeout * 2 + random_time(timeout * 6));
+	while (phase != PHASE_OVER)
+	{
+		int timer = timer_next();
+
+		event_count++;
+		if (timer < TIMER_PING)
+		{
+			Message m = stream_receive(timer);
+
+			if (timer < STREAM_S2C)
+				zk_message(timer, &m);
+			else
+				client_message(timer - STREAM_S2C, &m);
+		}
+		else if (timer < TIMER_EXPIRY)
+			zk_ping_timer(timer - TIMER_PING);
+		else if (timer < TIMER_PEER)
+			zk_expiry_timer(timer - TIMER_EXPIRY);
+		else if (timer < TIMER_LIBRARY)
+			zk_peer_timer(timer - TIMER_PEER);
+		else if (timer < TIMER_WORKER)
+			library_timer(timer - TIMER_LIBRARY);
+		else if (timer < TIMER_BACKEND)
+			worker_timer(timer - TIMER_WORKER);
+		else if (timer < TIMER_FAULT)
+			backend_timer(timer - TIMER_BACKEND);
+		else if (timer < TIMER_PHASE)
+			fault_timer(timer - TIMER_FAULT);
+		else
+			phase_timer();
+	}
+	if (broken_now)
+		broken++;
+}
+
+static bool
+run_seed(uint64_t seed, int skew)
+{
+	if (setjmp(failed) == 0)
+	{
+		play(seed, skew);
+		return true;
+	}
+	if (!tracing)
+	{
+		/* Again, with the trace. */
+		tracing = true;
+		trace_count = 0;
+		if (setjmp(failed) == 0)
+			play(seed, skew);
+		tracing = false;
+		for (long i = trace_count > TRACE_LINES ? trace_count - TRACE_LINES : 0;
+			 i < trace_count; i++)
+			printf("# %s\n", trace_line[i % TRACE_LINES]);
+	}
+	printf("# seed %" PRIu64 ": %s\n", seed, failure_text);
+	return false;
+}
+
+static void
+report(void)
+{
+	printf("# smallest margin between the end of a lease and its session's expiry:\n");
+	for (int i = 0; i <= NFAULT_KINDS; i++)
+		if (margin_count[i] > 0)
+			printf("# %8.4f timeouts, %-21s (%ld expiries, seed %" PRIu64 ")\n",
+				   margin[i], fault_name[i], margin_count[i], margin_seed[i]);
+	for (int i = 0; i < NFAULT_KINDS; i++)
+		printf("# %8ld times %s\n", fault_count[i], fault_name[i]);
+	for (int i = 0; i < NPOINTS; i++)
+		printf("# %8ld faults started at: %s\n", point_count[i], point_name[i]);
+	for (int i = 0; i < NCOVERAGE; i++)
+		printf("# %8ld %s\n", coverage[i], coverage_name[i]);
+	printf("# smallest lease in calm conditions: %.4f timeouts\n", calm_least);
+	if (survey)
+		printf("# %ld schedules broke the lease\n", broken);
+}
+
+static int
+missing_coverage(void)
+{
+	int missing = 0;
+
+	for (int i = 0; i < NCOVERAGE; i++)
+		missing += coverage[i] == 0;
+	for (int i = 0; i < NFAULT_KINDS; i++)
+		missing += fault_count[i] == 0;
+	for (int i = 0; i < NPOINTS; i++)
+		missing += point_count[i] == 0;
+	return missing;
+}
+
+static int
+usage(const char *program)
+{
+	fprintf(stderr,
+			"usage: %s [--seeds N] [--first N] [--seed N] [--trace] [--mutant NAME] "
+			"[--skew PPM] [--survey] [--only KIND]\n",
+			program);
+	return 2;
+}
+
+int
+main(int argc, char **argv)
+{
+	uint64_t first = 1;
+	uint64_t seeds = 10000;
+	uint64_t seed;
+	const char *mutant = NULL;
+	int skew = 50000;
+	bool ok = true;
+	int missing;
+	double seconds;
+	clock_t start = clock();
+
+	for (int i = 1; i < argc; i++)
+	{
+		const char *value = i + 1 < argc ? argv[i + 1] : "";
+
+		if (strcmp(argv[i], "--trace") == 0)
+			tracing = trace_all = true;
+		else if (strcmp(argv[i], "--survey") == 0)
+			survey = true;
+		else if (value[0] != '\0' && strcmp(argv[i], "--mutant") == 0)
+			mutant = argv[++i];
+		else if (value[0] < '0' || value[0] > '9')
+			return usage(argv[0]);
+		else
+		{
+			uint64_t number = strtoull(value, NULL, 10);
+
+			if (strcmp(argv[i], "--seeds") == 0)
+				seeds = number;
+			else if (strcmp(argv[i], "--first") == 0)
+				first = number;
+			else if (strcmp(argv[i], "--seed") == 0)
+			{
+				first = number;
+				seeds = 1;
+			}
+			else if (strcmp(argv[i], "--skew") == 0 && number <= 500000)
+				skew = (int) number;
+			else if (strcmp(argv[i], "--only") == 0 && number < NFAULT_KINDS)
+				only = (int) number;
+			else
+				return usage(argv[0]);
+			i++;
+		}
+	}
+
+	calm_least = 1;
+	for (int i = 0; i <= NFAULT_KINDS; i++)
+		margin[i] = 99;
+	for (seed = first; seed < first + seeds && ok; seed++)
+		ok = run_seed(seed, skew);
+
+	seconds = (double) (clock() - start) / CLOCKS_PER_SEC;
+	if (mutant != NULL)
+	{
+		if (ok)
+			printf("not ok 1 - %s survives %" PRIu64 " schedules\n1..1\n", mutant, seeds);
+		else
+			printf("ok 1 - %s is found out by seed %" PRIu64 ": %s (%.1f s)\n1..1\n",
+				   mutant, seed - 1, failure_text, seconds);
+		return ok ? EXIT_FAILURE : EXIT_SUCCESS;
+	}
+	if (!ok)
+		printf("# replay: %s --seed %" PRIu64
+			   " --skew %d --trace\nnot ok 1 - seed %" PRIu64 "\n1..1\n",
+			   argv[0], seed - 1, skew, seed - 1);
+	else
+		printf("ok 1 - %" PRIu64 " schedules of the lease, %ld events (%.1f s)\n", seeds,
+			   event_count, seconds);
+	if (!ok || seeds == 1)
+		return ok ? EXIT_SUCCESS : EXIT_FAILURE;
+	report();
+	if (seeds < COVERED)
+	{
+		printf("1..1\n");
+		return EXIT_SUCCESS;
+	}
+	missing = missing_coverage();
+	printf("%s 2 - every kind of thing happened%s\n1..2\n", missing ? "not ok" : "ok",
+		   missing ? ", but for those with 0" : "");
+	return missing ? EXIT_FAILURE : EXIT_SUCCESS;
+}
