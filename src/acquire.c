@@ -35,7 +35,7 @@
 /* A backstop for a lost wake-up; also how often the connection is looked at. */
 #define LONGEST_SLEEP_MS 1000
 
-/* How often a waiter looks whether a lapsed lease is back. */
+/* How often a waiter looks whether what is about to change has changed. */
 #define LEASE_SLEEP_MS 50
 
 #define NS_PER_MS	   INT64CONST(1000000)
@@ -355,6 +355,21 @@ acquire_level2(ZkHeldLock *held, int32 index, const Wait *wait, int64 *token)
 		{
 			if (request->failure == ZKLOCK_FAIL_DEADLOCK && now >= wait->until)
 				break; /* we were not to wait */
+			if (request->failure == ZKLOCK_FAIL_DEADLOCK && held->request[ZKLOCK_SHARED] < 0)
+			{
+				/*
+				 * The shared hold in the way is not ours: its backend has lost
+				 * level 1 and not noticed yet.  Ask again in a moment.
+				 */
+				lock = zklock_entry_lock(entry, LW_EXCLUSIVE);
+				request->failed = false;
+				request->state = ZKLOCK_REQUEST_LOCAL;
+				LWLockRelease(lock);
+				(void) ConditionVariableTimedSleep(&entry->cv, LEASE_SLEEP_MS,
+												   zklock_wait_event(&wait_event_acquire,
+																	 "ZkLockAcquire"));
+				continue;
+			}
 			raise_failure(held->name, (ZkLockFailure) request->failure,
 						  request->failure_rc);
 		}
