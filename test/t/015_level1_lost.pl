@@ -42,6 +42,27 @@ for my $mode ([qw(exclusive exclusive)], [qw(exclusive shared)], [qw(shared excl
 	$_->quit for $holder, $other;
 }
 
+# A shared hold that is void is no part of an upgrade: whoever asks for exclusive
+# behind another server's exclusive request waits, and is in no deadlock.
+{
+	$brake->query('SELECT pg_advisory_lock(1)');
+	my ($holder, $other) = map { ZkLock::session($node) } 1 .. 2;
+	$holder->query("SELECT zk_lock('job', 'shared', 'session')");
+	$holder->send($unlock);
+	ZkLock::wait_until(sub { ZkLock::ask($node, 'SELECT wait_event FROM pg_stat_activity WHERE pid = ' . $holder->pid) eq 'advisory' },
+		'the reader has lost level 1 and goes on');
+	my $foreign = $zk->admin->contend(ZkLock::directory('job'));
+	is($other->query("SELECT zk_try_lock('job')"), 'f', 'exclusive is kept out');
+	$other->send("SELECT zk_lock('job')");
+	$other->wait_level(2);
+	$brake->query('SELECT pg_advisory_unlock(1)');
+	$holder->result;
+	$zk->delete($foreign);
+	like($other->result, qr/^\d+$/, '... without a deadlock, until its turn comes');
+	ZkLock::ok_clean($zk, [$node], 'job');
+	$_->quit for $holder, $other;
+}
+
 # Neither waits for the other unseen: the holder notices before it queues.
 my ($a, $b) = map { ZkLock::session($node) } 1 .. 2;
 $a->query("SELECT zk_lock('job', 'exclusive', 'session')");
