@@ -410,7 +410,8 @@ zklock_session_heartbeat(void)
 static void
 on_heartbeat(const ZkMessage *message)
 {
-	heartbeats_open--;
+	if (heartbeats_open > 0)
+		heartbeats_open--;
 	if (message->rc == ZKLOCK_ZOK)
 	{
 		zklock_session_lock(LW_EXCLUSIVE)->last_write = message->sent_at;

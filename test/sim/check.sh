@@ -27,9 +27,9 @@ for mutant in ${MUTANTS:-1 2 3}; do
 	subtest "mutant $mutant dies" "build/sim-mutant$mutant" --seeds 2000 --mutant "mutant $mutant"
 done
 subtest "schedules of the lease" build/lease_sim --seeds "${LEASE_SEEDS:-200000}"
-subtest "the same, checked by sanitizers" build/lease_sim-checked --seeds 2000
+subtest "the same, checked by sanitizers" build/lease_sim-checked --seeds 10000
 for mutant in ${LEASE_MUTANTS:-1 2 3 4}; do
-	subtest "lease mutant $mutant dies" "build/lease_sim-mutant$mutant" --seeds 200000 \
+	subtest "lease mutant $mutant dies" "build/lease_sim-mutant$mutant" --seeds 1000000 \
 		--mutant "lease mutant $mutant"
 done
 echo "1..$n"

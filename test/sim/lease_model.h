@@ -250,7 +250,8 @@ extern Stream stream[NSTREAMS];
 extern int cut[NNODES][NNODES];
 extern Time slow[NNODES][NNODES];
 extern int paused[NUNITS];
-extern int quiet[NCLIENTS]; /* no heartbeats */
+extern Time resumed[NUNITS]; /* when last */
+extern int quiet[NCLIENTS];	 /* no heartbeats */
 
 extern void time_reset(int skew);
 extern Time clock_of(int node);

@@ -20,6 +20,7 @@ Stream stream[NSTREAMS];
 int cut[NNODES][NNODES];
 Time slow[NNODES][NNODES];
 int paused[NUNITS];
+Time resumed[NUNITS];
 int quiet[NCLIENTS];
 
 static Time delay[NNODES][NNODES];
@@ -53,6 +54,8 @@ time_reset(int skew)
 	memset(cut, 0, sizeof(cut));
 	memset(slow, 0, sizeof(slow));
 	memset(paused, 0, sizeof(paused));
+	for (int i = 0; i < NUNITS; i++)
+		resumed[i] = -timeout;
 	memset(quiet, 0, sizeof(quiet));
 
 	for (int i = 0; i < NNODES; i++)
@@ -195,6 +198,7 @@ unit_resume(int unit)
 {
 	if (--paused[unit] > 0)
 		return;
+	resumed[unit] = now;
 	for (int i = 0; i < NTIMERS; i++)
 		if (owner[i] == unit && deferred[i])
 			timer_set(i, now + random_time(race));
