@@ -175,19 +175,7 @@ send_make_dir(ZkClient *client, const char *path, const ZkLockAction *action,
 			  const ZkRequestTag *tag)
 {
 	if (action->attempt > 1)
-	{
-		ZkRequestTag other = {.kind = REQUEST_OTHER};
-		char ancestor[PATH_MAX_LEN];
-		const char *locks = zklock_session_locks();
-
-		for (const char *p = locks; p != NULL;)
-		{
-			p = strchr(p + 1, '/');
-			strlcpy(ancestor, locks, p ? (size_t) (p - locks + 1) : sizeof(ancestor));
-			(void) zklock_client_create(client, ancestor, "", 0, ZKLOCK_CREATE_PERSISTENT,
-										&other);
-		}
-	}
+		zklock_session_make_locks();
 	(void) zklock_client_create(client, path, "", 0, ZKLOCK_CREATE_CONTAINER, tag);
 }
 

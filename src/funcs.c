@@ -154,6 +154,16 @@ zk_try_lock(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(zklock_acquire(name, mode, scope, timeout, &token));
 }
 
+/* What this backend holds of a name now, or NULL; the name in UTF-8 to "name". */
+static ZkHeldLock *
+find_held(text *arg, char *name)
+{
+	zklock_check_callable();
+	get_name(arg, name);
+	zklock_hold_refresh();
+	return zklock_held_find(name);
+}
+
 /* zk_unlock(name text) returns boolean */
 Datum
 zk_unlock(PG_FUNCTION_ARGS)
@@ -161,10 +171,7 @@ zk_unlock(PG_FUNCTION_ARGS)
 	char name[ZKLOCK_NAME_MAX + 1];
 	ZkHeldLock *held;
 
-	zklock_check_callable();
-	get_name(PG_GETARG_TEXT_PP(0), name);
-	zklock_hold_refresh();
-	held = zklock_held_find(name);
+	held = find_held(PG_GETARG_TEXT_PP(0), name);
 	if (held != NULL && zklock_hold_end_session(held, false) > 0)
 		PG_RETURN_BOOL(true);
 
@@ -205,10 +212,7 @@ zk_token(PG_FUNCTION_ARGS)
 	char name[ZKLOCK_NAME_MAX + 1];
 	ZkHeldLock *held;
 
-	zklock_check_callable();
-	get_name(PG_GETARG_TEXT_PP(0), name);
-	zklock_hold_refresh();
-	held = zklock_held_find(name);
+	held = find_held(PG_GETARG_TEXT_PP(0), name);
 	if (held == NULL)
 		PG_RETURN_NULL();
 	PG_RETURN_INT64(claim(held));
@@ -221,10 +225,7 @@ zk_assert(PG_FUNCTION_ARGS)
 	char name[ZKLOCK_NAME_MAX + 1];
 	ZkHeldLock *held;
 
-	zklock_check_callable();
-	get_name(PG_GETARG_TEXT_PP(0), name);
-	zklock_hold_refresh();
-	held = zklock_held_find(name);
+	held = find_held(PG_GETARG_TEXT_PP(0), name);
 	if (held == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),

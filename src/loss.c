@@ -146,6 +146,15 @@ report_loss(ZkHeldLock *held)
 		zklock_held_raise_lost(held);
 }
 
+/* Until a write is acknowledged or the session is lost, or for a moment. */
+static void
+sleep_for_write(void)
+{
+	(void) ConditionVariableTimedSleep(&zklock_shared->write_cv, 50,
+									   zklock_wait_event(&wait_event_verdict,
+														 "ZkLockLease"));
+}
+
 void
 zklock_loss_await_verdict(void)
 {
@@ -153,9 +162,7 @@ zklock_loss_await_verdict(void)
 
 	ConditionVariablePrepareToSleep(&zklock_shared->write_cv);
 	while ((held = zklock_loss_find()) == NULL && zklock_hold_any() && !zklock_lease_valid())
-		(void) ConditionVariableTimedSleep(&zklock_shared->write_cv, 50,
-										   zklock_wait_event(&wait_event_verdict,
-															 "ZkLockLease"));
+		sleep_for_write();
 	ConditionVariableCancelSleep();
 	if (held != NULL)
 		report_loss(held);
@@ -182,9 +189,7 @@ zklock_loss_prove(void)
 					 errdetail("ZooKeeper has not acknowledged a write in this time."),
 					 errhint(
 						 "The transaction may be retried when ZooKeeper answers again.")));
-		(void) ConditionVariableTimedSleep(&zklock_shared->write_cv, 50,
-										   zklock_wait_event(&wait_event_verdict,
-															 "ZkLockLease"));
+		sleep_for_write();
 	}
 	ConditionVariableCancelSleep();
 	zklock_loss_await_verdict();

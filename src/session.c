@@ -357,6 +357,12 @@ make_path(const char *whole)
 	}
 }
 
+void
+zklock_session_make_locks(void)
+{
+	make_path(locks_path);
+}
+
 /*
  * Our own ephemeral node: it tells people which servers there are, and takes
  * the heartbeats.  Two servers of one name have a node each.
@@ -493,7 +499,7 @@ on_connected(void)
 	if (known.id != id.id)
 	{
 		zklock_session_file_write(&id);
-		make_path(locks_path);
+		zklock_session_make_locks();
 		make_member();
 	}
 	else

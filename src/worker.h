@@ -59,6 +59,9 @@ extern void zklock_session_close(void);
 /* The client when requests may be sent, else NULL. */
 extern ZkClient *zklock_session_client(void);
 
+/* Make <root>/locks and its ancestors, persistent.  What exists stays as it is. */
+extern void zklock_session_make_locks(void);
+
 /* <root>/locks of the session. */
 extern const char *zklock_session_locks(void);
 
