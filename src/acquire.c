@@ -273,34 +273,14 @@ check_connection(const Wait *wait)
 
 /* Does somebody else have what we ask for, as of the newest answer? */
 static bool
-is_blocked(const ZkLockQueue *queue, ZkLockMode mode)
+is_blocked(const ZkLockQueue *queue, const ZkLockRequest *request)
 {
+	if (request->blocked)
+		return true;
 	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
 	{
-		if (queue->contender[i].state == ZKLOCK_WAITING && queue->contender[i].mode == mode)
-			return true;
-	}
-	return false;
-}
-
-/*
- * Does another backend of this server hold what conflicts?  Level 1 excludes
- * that, unless its holder has lost level 1 and not noticed yet
- * (zklock_hold_refresh).  With the entry locked.
- */
-static bool
-held_by_other(const ZkLockEntry *entry, ZkLockMode mode)
-{
-	if (entry->held[ZKLOCK_EXCLUSIVE] == 0 &&
-		(mode == ZKLOCK_SHARED || entry->held[ZKLOCK_SHARED] == 0))
-		return false;
-	for (int32 i = entry->requests; i >= 0; i = zklock_request(i)->next)
-	{
-		const ZkLockRequest *request = zklock_request(i);
-
-		if (request->state == ZKLOCK_REQUEST_HELD && !request->lost &&
-			request->pid != MyProcPid &&
-			(mode == ZKLOCK_EXCLUSIVE || request->mode == ZKLOCK_EXCLUSIVE))
+		if (queue->contender[i].state == ZKLOCK_WAITING &&
+			queue->contender[i].mode == request->mode)
 			return true;
 	}
 	return false;
@@ -311,10 +291,9 @@ acquire_level2(ZkHeldLock *held, int32 index, const Wait *wait, int64 *token)
 {
 	ZkLockRequest *request = zklock_request(index);
 	ZkLockEntry *entry = zklock_entry(request->entry);
-	ZkLockMode mode = (ZkLockMode) request->mode;
+	bool prepared = false;
 	bool acquired = false;
 
-	ConditionVariablePrepareToSleep(&entry->cv);
 	for (;;)
 	{
 		int64 now = zklock_clock();
@@ -328,29 +307,22 @@ acquire_level2(ZkHeldLock *held, int32 index, const Wait *wait, int64 *token)
 
 		lock = zklock_entry_lock(entry, LW_EXCLUSIVE); /* our request pins it */
 		failed = request->failed;
-		blocked = is_blocked(&entry->queue, mode);
-		conflict = held_by_other(entry, mode);
-		usable = entry->grant[mode].usable && !conflict;
-		if (!failed && usable && zklock_lease_valid())
-		{
-			if (request->state == ZKLOCK_REQUEST_WANTED)
-				entry->want[mode]--;
-			request->state = ZKLOCK_REQUEST_HELD;
-			entry->held[mode]++;
-			*token = entry->grant[mode].token;
-			acquired = true;
-		}
-		else if (request->state == ZKLOCK_REQUEST_LOCAL)
-		{
-			request->state = ZKLOCK_REQUEST_WANTED;
-			entry->want[mode]++;
-			entry->last_pid = MyProcPid;
-			zklock_entry_set_dirty(entry);
-		}
+		acquired = zklock_request_take(index, prepared);
+		*token = entry->grant[request->mode].token;
+		blocked = is_blocked(&entry->queue, request);
+		conflict = zklock_request_conflicts(index);
+		usable = entry->grant[request->mode].usable && !conflict;
 		LWLockRelease(lock);
 
 		if (acquired)
 			break;
+		if (!prepared)
+		{
+			/* before the wish is stated, so that no answer is missed */
+			ConditionVariablePrepareToSleep(&entry->cv);
+			prepared = true;
+			continue;
+		}
 		if (failed)
 		{
 			if (request->failure == ZKLOCK_FAIL_DEADLOCK && now >= wait->until)
@@ -393,7 +365,8 @@ acquire_level2(ZkHeldLock *held, int32 index, const Wait *wait, int64 *token)
 										   zklock_wait_event(&wait_event_acquire,
 															 "ZkLockAcquire"));
 	}
-	ConditionVariableCancelSleep();
+	if (prepared)
+		ConditionVariableCancelSleep();
 	return acquired;
 }
 
@@ -401,6 +374,30 @@ acquire_level2(ZkHeldLock *held, int32 index, const Wait *wait, int64 *token)
  * Both
  * ------------------------------------------------------------------------
  */
+
+/*
+ * Make a request; if the table is full of names that are kept for nobody, wait
+ * until the worker has given some up.
+ */
+static int32
+make_request(const char *name, ZkLockMode mode, ZkLockScope scope, const Wait *wait)
+{
+	int64 until = wait->start + zklock_connect_timeout * NS_PER_MS;
+	int32 request;
+
+	while ((request = zklock_request_make(name, mode, scope, wait->until <= wait->start)) ==
+			   ZKLOCK_NO_ENTRY &&
+		   pg_atomic_read_u32(&zklock_shared->nidle) > 0 && zklock_clock() < until)
+	{
+		pg_atomic_write_u32(&zklock_shared->room_wanted, 1);
+		zklock_worker_wake();
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, 2,
+						 zklock_wait_event(&wait_event_acquire, "ZkLockAcquire"));
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+	}
+	return request;
+}
 
 /* A hold of this backend covers the request: count it in the mode held. */
 static void
@@ -456,7 +453,7 @@ zklock_acquire(const char *name, ZkLockMode mode, ZkLockScope scope, int64 wait_
 	lockmode = zklock_level1_mode(mode);
 
 	held = zklock_hold_reserve(name);
-	request = zklock_request_make(name, mode, scope);
+	request = make_request(name, mode, scope, &wait);
 	if (request < 0)
 	{
 		zklock_held_forget(held);

@@ -1168,7 +1168,7 @@ zklock_client_delete(ZkClient *client, const char *path, const ZkRequestTag *tag
 }
 
 int
-zklock_client_list(ZkClient *client, const char *path, const ZkRequestTag *tag)
+zklock_client_list(ZkClient *client, const char *path, bool watch, const ZkRequestTag *tag)
 {
 	ZkRequest *request;
 	uint64_t serial;
@@ -1178,7 +1178,7 @@ zklock_client_list(ZkClient *client, const char *path, const ZkRequestTag *tag)
 	if (request == NULL)
 		return rc;
 	serial = request->serial;
-	rc = zoo_aget_children(client->zh, path, 0, list_completion, request);
+	rc = zoo_aget_children(client->zh, path, watch ? 1 : 0, list_completion, request);
 	return request_end(client, request, serial, rc);
 }
 

@@ -149,7 +149,8 @@ extern int zklock_client_create(ZkClient *client, const char *path, const char *
 								int datalen, ZkCreateMode mode, const ZkRequestTag *tag);
 extern int zklock_client_delete(ZkClient *client, const char *path,
 								const ZkRequestTag *tag);
-extern int zklock_client_list(ZkClient *client, const char *path, const ZkRequestTag *tag);
+extern int zklock_client_list(ZkClient *client, const char *path, bool watch,
+							  const ZkRequestTag *tag);
 extern int zklock_client_get(ZkClient *client, const char *path, bool watch,
 							 const ZkRequestTag *tag);
 extern int zklock_client_set(ZkClient *client, const char *path, const char *data,

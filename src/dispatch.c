@@ -40,6 +40,8 @@ typedef enum RequestKind
 
 #define PATH_MAX_LEN 2048
 
+#define NS_PER_MS	 INT64CONST(1000000)
+
 /*
  * With this many requests open we make no new ones until replies have come.  A
  * step makes a few, so this stays well below ZKLOCK_MAX_PENDING.
@@ -53,6 +55,7 @@ typedef enum RequestKind
  * paths grants go without a watch; waiters, one a backend, have the rest.
  */
 #define ENOUGH_WATCHED (512 * 1024)
+#define FULL_WATCHED   (896 * 1024) /* ... waiters, too, look now and then instead */
 
 /* Paths with a watch in the present client, by hash.  NULL: none yet. */
 static HTAB *watched = NULL;
@@ -68,6 +71,7 @@ typedef struct WatchedPath
 /* A session event on its way through the entries; see zklock_dispatch_all. */
 static ZkLockEventType all_event;
 static int all_next = -1;		/* the next entry to feed, -1: none */
+static int tick_wanted;			/* queues for which a TICK does anything */
 static bool resume_due = false; /* RESUMED was overtaken */
 
 static uint64
@@ -241,7 +245,9 @@ send_request(const ZkLockEntry *entry, const char *name, int pid, uint32 generat
 
 				(void) zklock_client_sync(client, zklock_session_locks(), &other);
 			}
-			check_sent(zklock_client_list(client, path, &tag));
+			if (action->watch)
+				tag.path = watch_set(path);
+			check_sent(zklock_client_list(client, path, action->watch, &tag));
 			break;
 
 		case ZKLOCK_ACT_WATCH_OWN:
@@ -273,15 +279,53 @@ send_request(const ZkLockEntry *entry, const char *name, int pid, uint32 generat
 
 		case ZKLOCK_ACT_GRANTED:
 		case ZKLOCK_ACT_BLOCKED:
+		case ZKLOCK_ACT_DEMANDED:
 		case ZKLOCK_ACT_REVOKED:
 		case ZKLOCK_ACT_FAILED:
 			pg_unreachable();
 	}
 }
 
+/*
+ * May a grant of this name be kept when nobody uses it?  Not if that was of no use
+ * the last time, because another server wanted the lock first, until this server
+ * has had it three times in a row since.
+ */
+static bool
+may_keep(const ZkLockEntry *entry)
+{
+	const ZkLockHint *hint = zklock_entry_hint(entry);
+
+	return zklock_cache_time > 0 && zklock_cache_size > 0 &&
+		(!hint->bounced || hint->streak >= 2);
+}
+
+static void
+note_contender(const ZkLockEntry *entry, int64 sequence)
+{
+	ZkLockHint *hint = zklock_entry_hint(entry);
+
+	/* the directory counts the contenders, from 0 when it is new */
+	if (sequence != hint->sequence + 1 && sequence != 0)
+		hint->streak = 0;
+	else if (hint->streak < UINT8_MAX)
+		hint->streak++;
+	hint->sequence = (int32) sequence;
+}
+
+/* Somebody else wants a grant on which so many holds have been taken. */
+static void
+note_demand(const ZkLockEntry *entry, uint32 holds)
+{
+	ZkLockHint *hint = zklock_entry_hint(entry);
+
+	hint->bounced = holds < 3;
+	hint->streak = 0;
+}
+
 /* Tell the table.  With the entry locked.  True if demand must be fed again. */
 static bool
-apply_to_table(ZkLockEntry *entry, const ZkLockAction *action)
+apply_to_table(ZkLockEntry *entry, const ZkLockAction *action, bool keep)
 {
 	ZkLockMode mode = action->mode;
 	ZkLockGrant *grant = &entry->grant[mode];
@@ -290,14 +334,43 @@ apply_to_table(ZkLockEntry *entry, const ZkLockAction *action)
 	{
 		case ZKLOCK_ACT_GRANTED:
 			grant->token = action->token;
-			grant->usable = entry->want[mode] > 0;
-			return !grant->usable; /* everybody has gone: give it back */
+			grant->keep = keep;
+			grant->demanded = action->demanded;
+			grant->holds = 0;
+			/* all who wait now, or as many as if they had come one by one */
+			grant->handoffs = Max(zklock_handoff_limit + 1, entry->want[mode]);
+			grant->usable = entry->want[mode] > 0 || (keep && !grant->demanded);
+			if (keep && grant->demanded)
+				note_demand(entry, 0);
+			zklock_entry_hint(entry)->blocked = false;
+			/* if everybody has gone and it is not to be kept, give it back */
+			return zklock_entry_settle(entry) || !grant->usable;
+
+		case ZKLOCK_ACT_DEMANDED:
+			grant->demanded = true;
+			grant->handoffs = zklock_handoff_limit;
+			if (grant->handoffs == 0)
+				grant->usable = false;
+			if (keep)
+				note_demand(entry, grant->holds);
+			return zklock_entry_settle(entry) || !grant->usable;
 
 		case ZKLOCK_ACT_BLOCKED:
-			return false; /* zk_try_lock looks at the queue */
+			/* zk_try_lock looks at the queue, too */
+			zklock_entry_hint(entry)->blocked = true;
+			for (int32 i = entry->requests; i >= 0; i = zklock_request(i)->next)
+			{
+				ZkLockRequest *request = zklock_request(i);
+
+				if (request->mode == mode && request->state == ZKLOCK_REQUEST_WANTED &&
+					request->heard)
+					request->blocked = true;
+			}
+			return false;
 
 		case ZKLOCK_ACT_REVOKED:
 			grant->usable = false;
+			(void) zklock_entry_settle(entry);
 			entry->held[mode] = 0;
 			for (int32 i = entry->requests; i >= 0; i = zklock_request(i)->next)
 			{
@@ -344,6 +417,7 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 	char name[ZKLOCK_NAME_MAX + 1];
 	bool changed = false;
 	bool lost = false;
+	bool wanted_tick;
 	int pid;
 	LWLock *lock;
 
@@ -365,18 +439,28 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 		zklock_entry_demand(entry, event);
 	}
 	event->session = uuid_hi;
-	event->spare_watches =
-		watched_for == zklock_session_opened() && watched_bytes > ENOUGH_WATCHED;
+	if (event->type == ZKLOCK_EV_CREATED && event->rc == ZKLOCK_RC_OK)
+		note_contender(entry, event->sequence);
+	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
+		event->held[mode] = entry->held[mode] > 0;
+	if (watched_for == zklock_session_opened())
+	{
+		event->spare_watches = watched_bytes > ENOUGH_WATCHED;
+		event->no_watches = watched_bytes > FULL_WATCHED;
+	}
+	event->keep = !event->spare_watches && may_keep(entry);
 	event->fresh_uuid = zklock_shared->session.next_uuid;
 	zklock_shared->session.next_uuid += ZKLOCK_NCONTENDERS;
+	wanted_tick = zklock_queue_wants_tick(&entry->queue);
 	zklock_step(&entry->queue, event, &actions);
+	tick_wanted += zklock_queue_wants_tick(&entry->queue) - wanted_tick;
 	for (int i = 0; i < actions.n; i++)
 	{
 		if (actions.action[i].type < ZKLOCK_ACT_GRANTED)
 			continue;
 		if (actions.action[i].type == ZKLOCK_ACT_REVOKED)
 			lost |= entry->held[actions.action[i].mode] > 0;
-		if (apply_to_table(entry, &actions.action[i]))
+		if (apply_to_table(entry, &actions.action[i], event->keep))
 			zklock_entry_set_dirty(entry);
 		changed = true;
 	}
@@ -426,7 +510,8 @@ feed_all(void)
 		 * Unlocked: an entry that comes into use meanwhile learns of the
 		 * connection when its first demand is fed.
 		 */
-		if (entry->in_use)
+		if (entry->in_use &&
+			(all_event != ZKLOCK_EV_TICK || zklock_queue_wants_tick(&entry->queue)))
 			step(entry, 0, &event);
 		if (++all_next == zklock_shared->nentries)
 			all_next = -1;
@@ -453,8 +538,8 @@ zklock_dispatch_dirty(void)
 void
 zklock_dispatch_all(ZkLockEventType type)
 {
-	/* A tick is nothing beside the rest. */
-	if (type == ZKLOCK_EV_TICK && all_next >= 0)
+	/* A tick is nothing beside the rest, and mostly for nobody. */
+	if (type == ZKLOCK_EV_TICK && (all_next >= 0 || tick_wanted == 0))
 		return;
 
 	/*
@@ -475,6 +560,90 @@ zklock_dispatch_all(ZkLockEventType type)
 	all_event = type;
 	all_next = 0;
 	feed_all();
+}
+
+void
+zklock_dispatch_start(void)
+{
+	tick_wanted = 0;
+	for (int i = 0; i < zklock_shared->nentries; i++)
+	{
+		if (zklock_entry(i)->in_use)
+			tick_wanted += zklock_queue_wants_tick(&zklock_entry(i)->queue);
+	}
+}
+
+/* An entry with a grant that is kept for nobody. */
+typedef struct IdleEntry
+{
+	int64 since;
+	int32 index;
+} IdleEntry;
+
+static int
+older_first(const void *a, const void *b)
+{
+	int64 x = ((const IdleEntry *) a)->since;
+	int64 y = ((const IdleEntry *) b)->since;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Give the grant up, unless it was used meanwhile. */
+static void
+evict(const IdleEntry *idle)
+{
+	ZkLockEntry *entry = zklock_entry(idle->index);
+	LWLock *lock = zklock_entry_lock(entry, LW_EXCLUSIVE);
+
+	if (lock == NULL)
+		return;
+	if (entry->idle_since == idle->since)
+		zklock_entry_evict(entry);
+	LWLockRelease(lock);
+}
+
+long
+zklock_dispatch_sweep(void)
+{
+	static int64 sweep_at = 0;
+	int64 now = zklock_clock();
+	int64 age = zklock_cache_time * NS_PER_MS;
+	int64 interval = Min(Max(age / 8, 100 * NS_PER_MS), 10000 * NS_PER_MS);
+	uint32 nidle = pg_atomic_read_u32(&zklock_shared->nidle);
+	uint32 excess = nidle - Min(nidle, (uint32) zklock_cache_size);
+	uint32 n = 0;
+	IdleEntry *idle;
+
+	if (pg_atomic_exchange_u32(&zklock_shared->room_wanted, 0) != 0)
+		excess = Max(excess, nidle / 16 + 1);
+	else if (nidle == 0)
+		return -1;
+	else if (excess <= (uint32) zklock_cache_size / 16 && now < sweep_at)
+		return (long) ((Min(sweep_at - now, interval)) / NS_PER_MS + 1);
+	sweep_at = now + interval;
+
+	idle = palloc_extended(sizeof(IdleEntry) * (nidle + 1), MCXT_ALLOC_HUGE);
+	for (int i = 0; i < zklock_shared->nentries; i++)
+	{
+		IdleEntry e = {.since = zklock_entry(i)->idle_since, .index = i};
+
+		if (e.since == 0)
+			continue;
+		if (now - e.since >= age)
+		{
+			evict(&e);
+			excess -= Min(excess, 1);
+		}
+		else if (n <= nidle)
+			idle[n++] = e;
+	}
+	if (excess > 0)
+		qsort(idle, n, sizeof(IdleEntry), older_first);
+	for (uint32 i = 0; i < Min(excess, n); i++)
+		evict(&idle[i]);
+	pfree(idle);
+	return (long) (interval / NS_PER_MS);
 }
 
 bool
@@ -552,7 +721,9 @@ dispatch_watch(const ZkMessage *message)
 {
 	const char *locks = zklock_session_locks();
 	size_t len = strlen(locks);
+	const char *directory;
 	const char *child;
+	size_t encoded_len;
 	char encoded[ZKLOCK_ENCODED_MAX + 1];
 	char name[ZKLOCK_NAME_MAX + 1];
 	ZkLockChild parsed;
@@ -564,15 +735,21 @@ dispatch_watch(const ZkMessage *message)
 	if (message->path == NULL || strncmp(message->path, locks, len) != 0 ||
 		message->path[len] != '/')
 		return;
-	child = strrchr(message->path, '/');
-	if (child <= message->path + len ||
-		(size_t) (child - message->path) - len - 1 > ZKLOCK_ENCODED_MAX)
+	directory = message->path + len + 1;
+	encoded_len = strcspn(directory, "/");
+	if (encoded_len > ZKLOCK_ENCODED_MAX)
 		return;
-	strlcpy(encoded, message->path + len + 1, (size_t) (child - message->path) - len);
-	child++;
+	strlcpy(encoded, directory, encoded_len + 1);
 	if (!zklock_decode_name(encoded, name) || (entry = zklock_table_find(name)) == NULL)
 		return;
+	if (directory[encoded_len] == '\0')
+	{
+		event.type = ZKLOCK_EV_DIR_CHANGED;
+		step(entry, 0, &event);
+		return;
+	}
 
+	child = directory + encoded_len + 1;
 	event.type = message->type == ZKLOCK_MSG_NODE_DELETED ? ZKLOCK_EV_NODE_DELETED
 														  : ZKLOCK_EV_NODE_CHANGED;
 	event.name = child;

@@ -66,6 +66,7 @@ add_action(ZkLockActions *actions, ZkLockActionType type, const ZkLockQueue *que
 		a->mode = (ZkLockMode) c->mode;
 		a->sequence = c->sequence;
 		a->token = c->token;
+		a->demanded = c->demanded;
 	}
 	return a;
 }
@@ -113,6 +114,7 @@ set_queued(ZkContender *c)
 	c->blocker = 0;
 	c->blocker_watched = false;
 	c->blocker_last = false;
+	c->polled = false;
 	c->list_needed = 0;
 }
 
@@ -127,12 +129,32 @@ set_creating(const ZkLockQueue *queue, ZkContender *c, ZkLockMode mode,
 	c->uuid = event->fresh_uuid + (uint64_t) (c - queue->contender);
 }
 
+/* The first thing to do for a mode that is needed. */
 static void
-set_granted(ZkLockQueue *queue, ZkContender *c, ZkLockActions *actions)
+set_started(const ZkLockQueue *queue, ZkContender *c, ZkLockMode mode,
+			const ZkLockEvent *event)
+{
+	set_creating(queue, c, mode, event);
+	if (queue->probe[mode])
+		c->state = ZKLOCK_PROBING;
+}
+
+static void
+set_granted(ZkLockQueue *queue, ZkContender *c, bool demanded, ZkLockActions *actions)
 {
 	c->state = ZKLOCK_GRANTED;
 	c->blocker = 0;
+	c->polled = false;
+	c->demanded = demanded;
 	add_action(actions, ZKLOCK_ACT_GRANTED, queue, c);
+}
+
+/* For good: a grant that others want goes when its last holder does. */
+static void
+set_demanded(ZkLockQueue *queue, ZkContender *c, ZkLockActions *actions)
+{
+	c->demanded = true;
+	add_action(actions, ZKLOCK_ACT_DEMANDED, queue, c);
 }
 
 /* Tell the waiters; what exists in the ensemble must go. */
@@ -162,7 +184,12 @@ vanished(ZkLockQueue *queue, ZkContender *c, ZkLockActions *actions)
 	set_free(c);
 }
 
-/* What the connection carried is lost with it: watches, and positions. */
+/*
+ * What the connection carried is lost with it: watches, and positions.  The
+ * library sets watches again on the next one, and the server fires what has
+ * changed meanwhile; we trust in that for directories only, where being told
+ * too often does no harm.
+ */
 static void
 forget_connection(ZkLockQueue *queue)
 {
@@ -179,6 +206,7 @@ forget_connection(ZkLockQueue *queue)
 		if (c->delete_refused)
 			c->delete_sent = c->delete_refused = false;
 	}
+	queue->dir_list = 0;
 }
 
 /* ------------------------------------------------------------------------
@@ -190,15 +218,22 @@ static void
 on_demand(ZkLockQueue *queue, const ZkLockEvent *event)
 {
 	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
+	{
 		queue->needed[mode] = event->needed[mode];
+		queue->probe[mode] = event->probe[mode];
+	}
 
-	/* A grant whose last hold has ended is given up, whoever waits. */
 	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
 	{
 		ZkContender *c = &queue->contender[i];
 
+		/* A grant that has served is given up, whoever waits. */
 		if (c->state == ZKLOCK_GRANTED && event->spent[c->mode])
 			c->state = ZKLOCK_DELETING;
+
+		/* An answer is for those who asked before it, no others. */
+		if ((c->state == ZKLOCK_PROBING || c->state == ZKLOCK_BLOCKED))
+			set_started(queue, c, (ZkLockMode) c->mode, event);
 	}
 }
 
@@ -212,6 +247,8 @@ on_session_lost(ZkLockQueue *queue, ZkLockActions *actions)
 	}
 	queue->list_answered = queue->list_sent;
 	queue->list_synced = 0;
+	queue->dir_watched = false;
+	queue->dir_list = 0;
 	queue->connected = false;
 }
 
@@ -239,6 +276,11 @@ start_synced(ZkLockQueue *queue, ZkLockActions *actions)
 				list->sync = true;
 			}
 			c->list_needed = list->list;
+			if (c->state == ZKLOCK_GRANTED && !c->demanded && !list->watch)
+			{
+				list->watch = true;
+				queue->dir_list = list->list;
+			}
 		}
 	}
 	queue->list_synced = list != NULL ? list->list : 0;
@@ -259,6 +301,9 @@ on_resumed(ZkLockQueue *queue, ZkLockActions *actions)
 	forget_connection(queue);
 	queue->connected = true;
 	queue->list_answered = queue->list_sent;
+#if ZKLOCK_MUTANT != 5
+	queue->dir_watched = false; /* it went with the process */
+#endif
 	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
 	{
 		ZkContender *c = &queue->contender[i];
@@ -286,6 +331,8 @@ on_tick(ZkLockQueue *queue)
 			c->list_needed = 0;
 		else if (c->list_needed == LIST_NOT_FOUND)
 			set_free(c);
+		if (c->state == ZKLOCK_WAITING && c->polled)
+			set_queued(c);
 	}
 }
 
@@ -333,6 +380,51 @@ on_created(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 	}
 }
 
+static void
+watch_own(ZkLockQueue *queue, ZkContender *c, ZkLockActions *actions)
+{
+	if (c->own_watched || c->own_requested)
+		return;
+	add_action(actions, ZKLOCK_ACT_WATCH_OWN, queue, c);
+	c->own_requested = true;
+}
+
+/*
+ * Is it worth a watch on the directory to know whether others want the grant?  It
+ * is if the grant may be kept, and if readers may join one another on it.
+ */
+static bool
+watches_dir(const ZkContender *c, const ZkLockEvent *event)
+{
+	return (event->keep || c->mode == ZKLOCK_SHARED) && !event->spare_watches;
+}
+
+/*
+ * Do we have to wait for "child", or it for us?  Our own never stand in our way:
+ * exclusion among local backends is the table's business.
+ */
+static bool
+conflicts(ZkLockQueue *queue, const ZkContender *c, const ZkLockChild *child,
+		  const ZkLockEvent *event)
+{
+	if (child->uuid_hi == event->session && find_contender(queue, child->uuid_lo) != NULL)
+		return false;
+	return c->mode == ZKLOCK_EXCLUSIVE || child->mode == ZKLOCK_EXCLUSIVE;
+}
+
+/* Is there anybody else?  Our own orphans are about to go. */
+static bool
+any_conflicts(ZkLockQueue *queue, const ZkContender *c, const ZkLockEvent *event)
+{
+	for (int i = 0; i < event->nchildren; i++)
+	{
+		if (event->children[i].uuid_hi != event->session &&
+			conflicts(queue, c, &event->children[i], event))
+			return true;
+	}
+	return false;
+}
+
 /*
  * A listing that is recent enough for "c", which is QUEUED with its sequence
  * number and token known: find our place.
@@ -345,8 +437,9 @@ find_place(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 	const ZkContender *shared = NULL;
 	int nblockers = 0;
 	bool deadlock = false;
+	bool demanded = !watches_dir(c, event);
 
-	if (c->mode == ZKLOCK_EXCLUSIVE)
+	if (c->mode == ZKLOCK_EXCLUSIVE && event->held[ZKLOCK_SHARED])
 		shared = zklock_queue_grant(queue, ZKLOCK_SHARED);
 
 	for (int i = 0; i < event->nchildren; i++)
@@ -358,15 +451,13 @@ find_place(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 			fail(queue, c, ZKLOCK_FAIL_SEQUENCE, actions);
 			return;
 		}
-		if (child->sequence >= c->sequence)
+		if (child->sequence == c->sequence || !conflicts(queue, c, child, event))
 			continue;
-		/* Our own never stand in our way: exclusion among local backends is
-		 * the table's business. */
-		if (child->uuid_hi == event->session &&
-			find_contender(queue, child->uuid_lo) != NULL)
+		if (child->sequence > c->sequence)
+		{
+			demanded = true;
 			continue;
-		if (c->mode == ZKLOCK_SHARED && child->mode == ZKLOCK_SHARED)
-			continue;
+		}
 
 		/*
 		 * The backend that asks for "c" holds "shared".  An exclusive
@@ -389,7 +480,7 @@ find_place(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 	if (deadlock)
 		fail(queue, c, ZKLOCK_FAIL_DEADLOCK, actions);
 	else if (blocker == NULL)
-		set_granted(queue, c, actions);
+		set_granted(queue, c, demanded, actions);
 	else
 	{
 		ZkLockAction *watch;
@@ -403,16 +494,15 @@ find_place(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 		c->blocker_last = nblockers == 1;
 #endif
 		add_action(actions, ZKLOCK_ACT_BLOCKED, queue, c);
+		c->polled = event->no_watches;
+		if (c->polled)
+			return;
 
 		/*
 		 * The watch on our own node goes first: if it is silent when the
 		 * blocker's deletion arrives, our node was there at that moment.
 		 */
-		if (!c->own_watched && !c->own_requested)
-		{
-			add_action(actions, ZKLOCK_ACT_WATCH_OWN, queue, c);
-			c->own_requested = true;
-		}
+		watch_own(queue, c, actions);
 		watch = add_action(actions, ZKLOCK_ACT_WATCH, queue, c);
 		watch->name = blocker->name;
 		watch->hash = blocker->hash;
@@ -462,6 +552,11 @@ on_listed(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 	synced = queue->list_synced != 0;
 	if (event->list >= queue->list_synced)
 		queue->list_synced = 0;
+	if (event->list == queue->dir_list)
+	{
+		queue->dir_list = 0;
+		queue->dir_watched = event->rc == ZKLOCK_RC_OK;
+	}
 
 	/* No directory (NO_NODE) means no contenders, ours included. */
 	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
@@ -469,7 +564,7 @@ on_listed(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 		ZkContender *c = &queue->contender[i];
 		const ZkLockChild *own = NULL;
 
-		if (!is_placed(c) && c->state != ZKLOCK_UNSETTLED)
+		if (!is_placed(c) && c->state != ZKLOCK_UNSETTLED && c->state != ZKLOCK_PROBING)
 			continue;
 		if (c->list_needed > event->list || c->list_needed == 0)
 			continue; /* older than our node */
@@ -477,8 +572,21 @@ on_listed(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 		{
 			if (c->state == ZKLOCK_UNSETTLED)
 				c->list_needed = LIST_LATER;
-			else if (c->state == ZKLOCK_QUEUED)
+			else if (c->state == ZKLOCK_QUEUED || c->state == ZKLOCK_PROBING)
 				fail(queue, c, ZKLOCK_FAIL_REFUSED, actions);
+			else if (c->state == ZKLOCK_GRANTED && !c->demanded)
+				set_demanded(queue, c, actions); /* we cannot see who comes */
+			continue;
+		}
+		if (c->state == ZKLOCK_PROBING)
+		{
+			if (any_conflicts(queue, c, event))
+			{
+				c->state = ZKLOCK_BLOCKED;
+				add_action(actions, ZKLOCK_ACT_BLOCKED, queue, c);
+			}
+			else
+				set_creating(queue, c, (ZkLockMode) c->mode, event);
 			continue;
 		}
 
@@ -500,7 +608,12 @@ on_listed(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 			else
 				c->list_needed = LIST_NOT_FOUND;
 		}
-		else if (own == NULL)
+		else if (own != NULL)
+		{
+			if (c->state == ZKLOCK_GRANTED && !c->demanded && any_conflicts(queue, c, event))
+				set_demanded(queue, c, actions);
+		}
+		else
 		{
 			ZkContender gone = *c;
 
@@ -574,6 +687,7 @@ on_watched_own(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 		case ZKLOCK_RC_ERROR:
 			/* Not to be had on this connection: we list instead. */
 			c->own_requested = true;
+			c->polled = c->state == ZKLOCK_WAITING;
 			if (c->token == 0)
 				fail(queue, c, ZKLOCK_FAIL_REFUSED, actions);
 			break;
@@ -641,7 +755,8 @@ on_node_deleted(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *act
 #else
 		if (c->blocker_last && c->blocker_watched && c->own_watched && queue->connected)
 #endif
-			set_granted(queue, c, actions);
+			/* who came after us we were not told */
+			set_granted(queue, c, true, actions);
 		else
 			set_queued(c);
 	}
@@ -673,6 +788,25 @@ on_node_changed(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *act
 	}
 }
 
+/*
+ * An exclusive grant is wanted by whoever comes; we are alone with it, or others
+ * were seen before.  A shared one is wanted by writers only: decide() lists again.
+ */
+static void
+on_dir_changed(ZkLockQueue *queue, ZkLockActions *actions)
+{
+	if (ZKLOCK_MUTANT == 4)
+		return;
+	queue->dir_watched = false;
+	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
+	{
+		ZkContender *c = &queue->contender[i];
+
+		if (c->state == ZKLOCK_GRANTED && c->mode == ZKLOCK_EXCLUSIVE && !c->demanded)
+			set_demanded(queue, c, actions);
+	}
+}
+
 /* ------------------------------------------------------------------------
  * Decisions
  * ------------------------------------------------------------------------
@@ -683,6 +817,7 @@ decide(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 {
 	bool list = false;
 	bool sync = false;
+	bool watch = false;
 
 	/* What is not needed goes; what may exist unseen is settled first. */
 	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
@@ -693,7 +828,8 @@ decide(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 		{
 			if (is_placed(c))
 				c->state = ZKLOCK_DELETING;
-			else if (c->state == ZKLOCK_CREATING && !c->create_sent)
+			else if ((c->state == ZKLOCK_CREATING && !c->create_sent) ||
+					 c->state == ZKLOCK_PROBING || c->state == ZKLOCK_BLOCKED)
 				set_free(c);
 		}
 		else if (c->list_needed == LIST_NOT_FOUND)
@@ -716,7 +852,7 @@ decide(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 				active = true;
 		}
 		if (queue->needed[mode] && !active && vacant != NULL)
-			set_creating(queue, vacant, (ZkLockMode) mode, event);
+			set_started(queue, vacant, (ZkLockMode) mode, event);
 	}
 
 	if (!queue->connected)
@@ -752,36 +888,52 @@ decide(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 				list = true;
 				break;
 
+			case ZKLOCK_PROBING:
 			case ZKLOCK_UNSETTLED:
 			case ZKLOCK_QUEUED:
-			case ZKLOCK_GRANTED:
-				/* A grant has a watch on its node, to hear of its loss. */
-				if (c->state != ZKLOCK_UNSETTLED &&
-					((c->state == ZKLOCK_GRANTED && !event->spare_watches) ||
-					 c->token == 0) &&
-					!c->own_watched && !c->own_requested)
-				{
-					add_action(actions, ZKLOCK_ACT_WATCH_OWN, queue, c);
-					c->own_requested = true;
-				}
-				if (c->state != ZKLOCK_GRANTED && c->list_needed <= queue->list_answered)
+				if (c->state == ZKLOCK_QUEUED && c->token == 0)
+					watch_own(queue, c, actions);
+				if (c->list_needed <= queue->list_answered)
 				{
 					c->list_needed = queue->list_sent + 1;
 					list = true;
+					/* a probe must see what was released before it */
+#if ZKLOCK_MUTANT == 6
 					if (c->state == ZKLOCK_UNSETTLED)
+#else
+					if (c->state != ZKLOCK_QUEUED)
+#endif
 						sync = true;
 				}
 				break;
 
-			case ZKLOCK_WAITING:
-				if (!c->own_watched && !c->own_requested)
+			case ZKLOCK_GRANTED:
+
+				/*
+				 * The watch on the directory tells of demands and of our own loss;
+				 * where a demand is known, the watch on our node does.
+				 */
+				if (!c->demanded && !queue->dir_watched && queue->dir_list == 0)
 				{
-					add_action(actions, ZKLOCK_ACT_WATCH_OWN, queue, c);
-					c->own_requested = true;
+					if (watches_dir(c, event))
+					{
+						c->list_needed = queue->list_sent + 1;
+						list = watch = true;
+					}
+					else
+						set_demanded(queue, c, actions);
 				}
+				if (c->demanded && !event->spare_watches)
+					watch_own(queue, c, actions);
+				break;
+
+			case ZKLOCK_WAITING:
+				if (!c->polled)
+					watch_own(queue, c, actions);
 				break;
 
 			case ZKLOCK_FREE:
+			case ZKLOCK_BLOCKED:
 			case ZKLOCK_DELETING:
 				break;
 		}
@@ -794,6 +946,9 @@ decide(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 
 		a->list = ++queue->list_sent;
 		a->sync = sync;
+		a->watch = watch;
+		if (watch)
+			queue->dir_list = a->list;
 	}
 }
 
@@ -833,6 +988,9 @@ zklock_step(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions
 			break;
 		case ZKLOCK_EV_NODE_CHANGED:
 			on_node_changed(queue, event, actions);
+			break;
+		case ZKLOCK_EV_DIR_CHANGED:
+			on_dir_changed(queue, actions);
 			break;
 
 		case ZKLOCK_EV_MADE_DIR:
@@ -881,6 +1039,20 @@ zklock_queue_idle(const ZkLockQueue *queue)
 			return false;
 	}
 	return !queue->needed[ZKLOCK_SHARED] && !queue->needed[ZKLOCK_EXCLUSIVE];
+}
+
+bool
+zklock_queue_wants_tick(const ZkLockQueue *queue)
+{
+	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
+	{
+		const ZkContender *c = &queue->contender[i];
+
+		if (c->delete_refused || (c->state == ZKLOCK_WAITING && c->polled) ||
+			c->list_needed == LIST_LATER || c->list_needed == LIST_NOT_FOUND)
+			return true;
+	}
+	return false;
 }
 
 const ZkContender *

@@ -41,6 +41,8 @@
 typedef enum ZkContenderState
 {
 	ZKLOCK_FREE,	  /* slot not in use */
+	ZKLOCK_PROBING,	  /* no node: a listing is to say whether it is worth one */
+	ZKLOCK_BLOCKED,	  /* no node: it was not, at that moment */
 	ZKLOCK_CREATING,  /* create sent, no reply yet */
 	ZKLOCK_UNSETTLED, /* create's reply lost: may or may not exist */
 	ZKLOCK_QUEUED,	  /* exists; position not known (any more) */
@@ -59,6 +61,9 @@ typedef struct ZkContender
 	bool own_requested;	  /* ... or its reply outstanding */
 	bool blocker_watched; /* watch on blocker confirmed */
 	bool blocker_last;	  /* no other blocker is below it */
+	bool polled;		  /* WAITING without watches: list at each TICK */
+	bool demanded;		  /* GRANTED, and others want it or might, for all we
+						   * know: not to be kept for nobody */
 	bool create_sent;	  /* create outstanding */
 	bool delete_sent;	  /* delete outstanding, or refused */
 	bool delete_refused;  /* ... try again at the next TICK */
@@ -73,6 +78,10 @@ typedef struct ZkLockQueue
 {
 	bool connected;				/* requests may be sent */
 	bool needed[ZKLOCK_NMODES]; /* local demand, last heard */
+	bool probe[ZKLOCK_NMODES];	/* ... by those who will not wait */
+	bool dir_watched;			/* watch on the directory's children confirmed; the
+								 * library takes it to the next connection */
+	uint64_t dir_list;			/* listing that is to set it, 0 if none is out */
 	uint64_t list_sent;			/* number of the newest listing asked for */
 	uint64_t list_answered;		/* number of the newest one answered */
 	uint64_t list_synced;		/* after RESUMED: no read before this listing's
@@ -93,7 +102,7 @@ typedef enum ZkLockRc
 typedef enum ZkLockEventType
 {
 	/* from the table */
-	ZKLOCK_EV_DEMAND, /* needed[], spent[] */
+	ZKLOCK_EV_DEMAND, /* needed[], spent[], probe[] */
 	/* from the session; sent to every queue */
 	ZKLOCK_EV_DISCONNECTED,
 	ZKLOCK_EV_CONNECTED,	/* the same session on a new connection, or a
@@ -114,16 +123,19 @@ typedef enum ZkLockEventType
 	ZKLOCK_EV_DELETED,
 	/* watch events: hash; uuid where the child is of this session, else 0 */
 	ZKLOCK_EV_NODE_DELETED,
-	ZKLOCK_EV_NODE_CHANGED /* any other: the watch is used up; name */
+	ZKLOCK_EV_NODE_CHANGED, /* any other: the watch is used up; name */
+	ZKLOCK_EV_DIR_CHANGED	/* somebody came or went, or the directory has gone */
 } ZkLockEventType;
 
 typedef struct ZkLockEvent
 {
 	ZkLockEventType type;
-	bool needed[ZKLOCK_NMODES]; /* DEMAND: somebody holds or waits */
-	bool spent[ZKLOCK_NMODES];	/* DEMAND: the last hold of the present
-								 * grant has ended; it must be given up
-								 * even if others wait */
+	bool needed[ZKLOCK_NMODES]; /* DEMAND: somebody holds or waits, or the grant
+								 * is kept for the next one */
+	bool spent[ZKLOCK_NMODES];	/* DEMAND: the present grant has served; it must
+								 * be given up even if others wait */
+	bool probe[ZKLOCK_NMODES];	/* DEMAND: nobody would wait, and the lock was
+								 * somebody else's when we last looked */
 	ZkLockRc rc;
 	uint64_t uuid;
 	uint64_t hash;
@@ -133,24 +145,30 @@ typedef struct ZkLockEvent
 	uint64_t list;				 /* number of the listing answered */
 	const ZkLockChild *children; /* contenders only, in any order */
 	int nchildren;
-	bool spare_watches;	 /* always: too many paths are watched; do without
-						  * on grants, whose loss is then noticed later */
-	uint64_t session;	 /* always: high half of our UUIDs */
-	uint64_t fresh_uuid; /* always: fresh_uuid .. + ZKLOCK_NCONTENDERS - 1
-						  * were never used in this session */
+	bool held[ZKLOCK_NMODES]; /* always: backends hold the grant */
+	bool keep;				  /* always: a grant may be kept for the next one here
+							   * while nobody else wants it */
+	bool spare_watches;		  /* always: too many paths are watched; do without
+							   * on grants, whose loss is then noticed later */
+	bool no_watches;		  /* always: far too many; waiters do without, too */
+	uint64_t session;		  /* always: high half of our UUIDs */
+	uint64_t fresh_uuid;	  /* always: fresh_uuid .. + ZKLOCK_NCONTENDERS - 1
+							   * were never used in this session */
 } ZkLockEvent;
 
 typedef enum ZkLockActionType
 {
 	ZKLOCK_ACT_MAKE_DIR,	  /* slot, uuid, attempt */
 	ZKLOCK_ACT_CREATE,		  /* slot, uuid, mode */
-	ZKLOCK_ACT_LIST,		  /* list, sync: sync first, pipelined */
+	ZKLOCK_ACT_LIST,		  /* list, sync: sync first, pipelined; watch: on
+							   * the directory's children */
 	ZKLOCK_ACT_WATCH_OWN,	  /* slot, uuid: get with a watch */
 	ZKLOCK_ACT_WATCH,		  /* slot, uuid, name, hash: get with a watch */
 	ZKLOCK_ACT_DELETE,		  /* slot, uuid */
 	ZKLOCK_ACT_DELETE_ORPHAN, /* name: no reply expected */
-	ZKLOCK_ACT_GRANTED,		  /* mode, token: tell the table */
+	ZKLOCK_ACT_GRANTED,		  /* mode, token, demanded: tell the table */
 	ZKLOCK_ACT_BLOCKED,		  /* mode: somebody else has it */
+	ZKLOCK_ACT_DEMANDED,	  /* mode: somebody else wants what we were granted */
 	ZKLOCK_ACT_REVOKED,		  /* mode, token: a grant is lost; its holders are
 							   * no demand any more.  needed[mode] is false
 							   * until the next DEMAND, to be sent at once if
@@ -175,6 +193,8 @@ typedef struct ZkLockAction
 	ZkLockMode mode;
 	int attempt; /* MAKE_DIR: from 1; the ancestors, too, from 2 */
 	bool sync;
+	bool watch;
+	bool demanded;
 	uint64_t list;
 	const char *name; /* belongs to the event's listing */
 	uint64_t hash;
@@ -204,6 +224,9 @@ extern void zklock_step(ZkLockQueue *queue, const ZkLockEvent *event,
 
 /* No contender, no demand: the queue may be forgotten. */
 extern bool zklock_queue_idle(const ZkLockQueue *queue);
+
+/* Would a TICK do anything? */
+extern bool zklock_queue_wants_tick(const ZkLockQueue *queue);
 
 /* The granted contender of this mode, or NULL. */
 extern const ZkContender *zklock_queue_grant(const ZkLockQueue *queue, ZkLockMode mode);

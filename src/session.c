@@ -678,6 +678,7 @@ zklock_session_receive(void)
 void
 zklock_session_drain(void)
 {
+	zklock_table_drain();
 	set_state(ZKLOCK_SESSION_CLOSING);
 }
 

@@ -26,6 +26,9 @@ char *zklock_server_name;
 int zklock_session_timeout;
 int zklock_connect_timeout;
 int zklock_on_loss;
+int zklock_cache_time;
+int zklock_cache_size;
+int zklock_handoff_limit;
 int zklock_max_locks;
 
 static const struct config_enum_entry on_loss_options[] = {
@@ -172,6 +175,23 @@ zklock_define_settings(bool preloaded)
 							 "\"abort\" raises an error, \"warn\" a warning.",
 							 &zklock_on_loss, ZKLOCK_ON_LOSS_ABORT, on_loss_options,
 							 PGC_USERSET, 0, NULL, NULL, NULL);
+
+	DefineCustomIntVariable("zklock.cache_time",
+							"How long a lock is kept that nobody on this server uses and nobody else asks for.",
+							"A kept lock is granted again without asking ZooKeeper. 0 turns that off.",
+							&zklock_cache_time, 60 * 1000, 0, INT_MAX, PGC_SIGHUP,
+							GUC_UNIT_MS, NULL, NULL, NULL);
+
+	DefineCustomIntVariable("zklock.cache_size",
+							"Number of locks that are kept while nobody on this server uses them.",
+							"Those that have not been used for longest are given up first.",
+							&zklock_cache_size, 1000, 0, 10000000, PGC_SIGHUP, 0, NULL,
+							NULL, NULL);
+
+	DefineCustomIntVariable("zklock.handoff_limit",
+							"How many sessions of this server may have a lock in turn while another server waits for it.",
+							NULL, &zklock_handoff_limit, 16, 0, 1000000, PGC_SIGHUP, 0,
+							NULL, NULL, NULL);
 
 	/* Only the postmaster can define what is fixed at its start. */
 	if (!preloaded)

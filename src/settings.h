@@ -20,8 +20,11 @@ typedef enum ZkOnLoss
 	ZKLOCK_ON_LOSS_WARN
 } ZkOnLoss;
 
-extern int zklock_on_loss;	 /* ZkOnLoss */
-extern int zklock_max_locks; /* names; fixed at server start */
+extern int zklock_on_loss;		 /* ZkOnLoss */
+extern int zklock_cache_time;	 /* ms that a grant is kept for nobody; 0: not */
+extern int zklock_cache_size;	 /* grants kept so at a time */
+extern int zklock_handoff_limit; /* local waiters served after a demand */
+extern int zklock_max_locks;	 /* names; fixed at server start */
 
 /* Called once, from _PG_init. */
 extern void zklock_define_settings(bool preloaded);

@@ -34,6 +34,7 @@ ZkLockShared *zklock_shared = NULL;
 static ZkLockEntry *entries;
 static ZkLockRequest *requests;
 static int32 *buckets;
+static ZkLockHint *hints; /* one a bucket */
 static volatile sig_atomic_t *loss_flags;
 
 #define SESSION_LOCK (&zklock_shared->locks[ZKLOCK_NPARTITIONS].lock)
@@ -59,6 +60,7 @@ table_size(void)
 	size = add_size(size, mul_size(MAXALIGN(sizeof(ZkLockEntry)), zklock_max_locks));
 	size = add_size(size, mul_size(MAXALIGN(sizeof(ZkLockRequest)), request_count()));
 	size = add_size(size, mul_size(sizeof(int32), bucket_count()));
+	size = add_size(size, mul_size(sizeof(ZkLockHint), bucket_count()));
 	size = add_size(size, mul_size(sizeof(sig_atomic_t), MaxBackends));
 	return size;
 }
@@ -91,6 +93,8 @@ zklock_table_startup(void)
 	p = (char *) MAXALIGN(p);
 	buckets = (int32 *) p;
 	p += mul_size(sizeof(int32), bucket_count());
+	hints = (ZkLockHint *) p;
+	p += mul_size(sizeof(ZkLockHint), bucket_count());
 	loss_flags = (volatile sig_atomic_t *) p;
 
 	if (!found)
@@ -103,6 +107,8 @@ zklock_table_startup(void)
 		pg_atomic_init_u64(&s->lease_end, 0);
 		pg_atomic_init_u64(&s->lost_at, 0);
 		pg_atomic_init_u64(&s->last_write, 0);
+		pg_atomic_init_u32(&s->nidle, 0);
+		pg_atomic_init_u32(&s->room_wanted, 0);
 		pg_atomic_init_u32(&s->write_wanted, 0);
 		ConditionVariableInit(&s->write_cv);
 		s->nprocs = MaxBackends;
@@ -132,6 +138,7 @@ zklock_table_startup(void)
 		}
 		for (int i = 0; i < s->nbuckets; i++)
 			buckets[i] = -1;
+		memset(hints, 0, mul_size(sizeof(ZkLockHint), s->nbuckets));
 	}
 	LWLockRelease(AddinShmemInitLock);
 }
@@ -243,9 +250,9 @@ make_locked(const char *name, uint32 hash)
 	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 	{
 		entry->want[mode] = entry->held[mode] = 0;
-		entry->grant[mode].usable = false;
-		entry->grant[mode].token = 0;
+		memset(&entry->grant[mode], 0, sizeof(entry->grant[mode]));
 	}
+	entry->idle_since = 0;
 	/* the worker says otherwise when it first looks at the entry */
 	zklock_queue_init(&entry->queue, false);
 	strlcpy(entry->name, name, sizeof(entry->name));
@@ -338,14 +345,140 @@ zklock_table_find(const char *name)
 	return entry;
 }
 
-void
-zklock_entry_demand(const ZkLockEntry *entry, ZkLockEvent *event)
+ZkLockHint *
+zklock_entry_hint(const ZkLockEntry *entry)
 {
+	/* a bucket's partition is its entries' */
+	ZkLockHint *hint = &hints[entry->hash & (uint32) (zklock_shared->nbuckets - 1)];
+
+	if (hint->hash != entry->hash)
+	{
+		memset(hint, 0, sizeof(*hint));
+		hint->hash = entry->hash;
+		hint->sequence = -1;
+	}
+	return hint;
+}
+
+void
+zklock_entry_demand(ZkLockEntry *entry, ZkLockEvent *event)
+{
+	bool patient[ZKLOCK_NMODES] = {false, false};
+
+	for (int32 i = entry->requests; i >= 0; i = requests[i].next)
+	{
+		ZkLockRequest *request = &requests[i];
+
+		if (request->state != ZKLOCK_REQUEST_WANTED || request->failed)
+			continue;
+		request->heard = true;
+		if (!request->no_wait)
+			patient[request->mode] = true;
+	}
 	event->type = ZKLOCK_EV_DEMAND;
 	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 	{
-		event->needed[mode] = entry->want[mode] > 0 || entry->held[mode] > 0;
-		event->spent[mode] = !entry->grant[mode].usable;
+		bool usable = entry->grant[mode].usable;
+
+		event->needed[mode] = entry->want[mode] > 0 || entry->held[mode] > 0 || usable;
+		event->spent[mode] = entry->held[mode] == 0 && !usable;
+		event->probe[mode] =
+			entry->want[mode] > 0 && !patient[mode] && zklock_entry_hint(entry)->blocked;
+	}
+}
+
+/* ------------------------------------------------------------------------
+ * Grants
+ *
+ * A grant that nobody holds any more is kept, for whoever comes next on this
+ * server, as long as nobody else wants it: taking a hold on it costs no request to
+ * the ensemble.  Once somebody else does, it is given up when its last hold ends;
+ * or, if local backends wait for it, when a few more of them have had it.
+ * ------------------------------------------------------------------------
+ */
+
+/* Does a backend of this server wait for the mode at level 1? */
+static bool
+queued_locally(const ZkLockEntry *entry, int mode)
+{
+	for (int32 i = entry->requests; i >= 0; i = requests[i].next)
+	{
+		if (requests[i].mode == mode && requests[i].state == ZKLOCK_REQUEST_LOCAL)
+			return true;
+	}
+	return false;
+}
+
+/* Is a grant kept for nobody?  Counts the entry accordingly. */
+static void
+update_idle(ZkLockEntry *entry)
+{
+	bool idle = entry->requests < 0 &&
+		(entry->grant[ZKLOCK_SHARED].usable || entry->grant[ZKLOCK_EXCLUSIVE].usable);
+
+	if (idle && entry->idle_since == 0)
+	{
+		uint32 n = pg_atomic_add_fetch_u32(&zklock_shared->nidle, 1);
+
+		entry->idle_since = zklock_clock();
+		if (n > (uint32) zklock_cache_size + (uint32) zklock_cache_size / 16)
+			zklock_worker_wake();
+	}
+	else if (!idle && entry->idle_since != 0)
+	{
+		pg_atomic_sub_fetch_u32(&zklock_shared->nidle, 1);
+		entry->idle_since = 0;
+	}
+}
+
+bool
+zklock_entry_settle(ZkLockEntry *entry)
+{
+	bool spent = false;
+
+	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
+	{
+		ZkLockGrant *grant = &entry->grant[mode];
+		int other = ZKLOCK_NMODES - 1 - mode;
+
+		if (!grant->usable || entry->held[mode] > 0 || (grant->keep && !grant->demanded))
+			continue;
+		/*
+		 * Those who wait at level 1 behind one that asks for the other mode would
+		 * wait for whoever demands this grant.
+		 */
+		if (grant->handoffs > 0 &&
+			(entry->want[mode] > 0 ||
+			 (entry->want[other] == 0 && entry->held[other] == 0 &&
+			  queued_locally(entry, mode))))
+			continue;
+		grant->usable = false;
+		spent = true;
+	}
+	update_idle(entry);
+	return spent;
+}
+
+void
+zklock_entry_evict(ZkLockEntry *entry)
+{
+	if (entry->idle_since == 0)
+		return;
+	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
+		entry->grant[mode].usable = false;
+	update_idle(entry);
+	zklock_entry_set_dirty(entry);
+}
+
+void
+zklock_table_drain(void)
+{
+	zklock_shared->draining = true;
+	/* whoever has looked at it before is done */
+	for (int i = 0; i < ZKLOCK_NPARTITIONS; i++)
+	{
+		LWLockAcquire(partition_lock(i), LW_EXCLUSIVE);
+		LWLockRelease(partition_lock(i));
 	}
 }
 
@@ -355,7 +488,7 @@ zklock_entry_demand(const ZkLockEntry *entry, ZkLockEvent *event)
  */
 
 int32
-zklock_request_make(const char *name, ZkLockMode mode, ZkLockScope scope)
+zklock_request_make(const char *name, ZkLockMode mode, ZkLockScope scope, bool no_wait)
 {
 	uint32 hash = hash_name(name);
 	LWLock *lock = partition_lock(hash_partition(hash));
@@ -369,7 +502,7 @@ zklock_request_make(const char *name, ZkLockMode mode, ZkLockScope scope)
 		zklock_shared->free_request = requests[index].next;
 	SpinLockRelease(&zklock_shared->mutex);
 	if (index < 0)
-		return -1;
+		return ZKLOCK_NO_REQUEST;
 	request = &requests[index];
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
@@ -384,12 +517,14 @@ zklock_request_make(const char *name, ZkLockMode mode, ZkLockScope scope)
 		request->mode = (uint8) mode;
 		request->state = ZKLOCK_REQUEST_LOCAL;
 		request->scope = (uint8) scope;
+		request->no_wait = no_wait;
 		request->lost = request->failed = false;
 		request->failure_rc = 0;
 		request->count[ZKLOCK_TRANSACTION] = request->count[ZKLOCK_SESSION] = 0;
 		request->wait_start = GetCurrentTimestamp();
 		request->next = entry->requests;
 		entry->requests = index;
+		update_idle(entry);
 	}
 	LWLockRelease(lock);
 
@@ -399,9 +534,68 @@ zklock_request_make(const char *name, ZkLockMode mode, ZkLockScope scope)
 		request->next = zklock_shared->free_request;
 		zklock_shared->free_request = index;
 		SpinLockRelease(&zklock_shared->mutex);
-		return -1;
+		return ZKLOCK_NO_ENTRY;
 	}
 	return index;
+}
+
+/* Does another backend of this server hold what conflicts? */
+static bool
+held_by_other(const ZkLockEntry *entry, ZkLockMode mode)
+{
+	if (entry->held[ZKLOCK_EXCLUSIVE] == 0 &&
+		(mode == ZKLOCK_SHARED || entry->held[ZKLOCK_SHARED] == 0))
+		return false;
+	for (int32 i = entry->requests; i >= 0; i = requests[i].next)
+	{
+		const ZkLockRequest *request = &requests[i];
+
+		if (request->state == ZKLOCK_REQUEST_HELD && !request->lost &&
+			request->pid != MyProcPid &&
+			(mode == ZKLOCK_EXCLUSIVE || request->mode == ZKLOCK_EXCLUSIVE))
+			return true;
+	}
+	return false;
+}
+
+bool
+zklock_request_conflicts(int32 index)
+{
+	return held_by_other(&entries[requests[index].entry], requests[index].mode);
+}
+
+bool
+zklock_request_take(int32 index, bool wish)
+{
+	ZkLockRequest *request = &requests[index];
+	ZkLockEntry *entry = &entries[request->entry];
+	ZkLockGrant *grant = &entry->grant[request->mode];
+
+	if (grant->usable && !request->failed && !zklock_shared->draining &&
+		!held_by_other(entry, (ZkLockMode) request->mode) && zklock_lease_valid())
+	{
+		if (request->state == ZKLOCK_REQUEST_WANTED)
+			entry->want[request->mode]--;
+		request->state = ZKLOCK_REQUEST_HELD;
+		entry->held[request->mode]++;
+		grant->holds++;
+		if (grant->demanded && --grant->handoffs <= 0)
+			grant->usable = false;
+		/* a demanded grant in the other mode goes before it is waited for */
+		if (zklock_entry_settle(entry))
+			zklock_entry_set_dirty(entry);
+		return true;
+	}
+	if (wish && request->state == ZKLOCK_REQUEST_LOCAL)
+	{
+		request->state = ZKLOCK_REQUEST_WANTED;
+		request->heard = request->blocked = false;
+		entry->want[request->mode]++;
+		entry->last_pid = MyProcPid;
+		(void) zklock_entry_settle(entry);
+		zklock_entry_set_dirty(entry);
+	}
+	return false;
 }
 
 void
@@ -424,32 +618,24 @@ zklock_request_end(int32 index)
 	else if (request->state == ZKLOCK_REQUEST_HELD && !request->lost)
 	{
 		entry->held[mode]--;
-		changed = true;
+		/* while the grant is kept there is nothing for the worker to do */
+		changed = entry->held[mode] == 0 && !entry->grant[mode].usable;
 	}
 	Assert(entry->want[mode] >= 0 && entry->held[mode] >= 0);
-
-	/*
-	 * The last one out, or a waiter that is cancelled while the grant arrives
-	 * and leaves nobody behind: the grant has served.
-	 */
-	if (changed && entry->held[mode] == 0 &&
-		(request->state == ZKLOCK_REQUEST_HELD || entry->want[mode] == 0))
-		entry->grant[mode].usable = false;
 
 	for (link = &entry->requests; *link != index; link = &requests[*link].next)
 		;
 	*link = request->next;
 	request->entry = -1;
 
+	changed |= zklock_entry_settle(entry);
 	if (changed)
-	{
 		zklock_entry_set_dirty(entry);
-		/* somebody who is kept from the grant by us alone (acquire.c) */
-		if (entry->want[ZKLOCK_SHARED] > 0 || entry->want[ZKLOCK_EXCLUSIVE] > 0)
-			ConditionVariableBroadcast(&entry->cv);
-	}
-	else
+	else if (entry->requests < 0)
 		zklock_entry_release(entry);
+	/* somebody who is kept from the grant by us alone (held_by_other) */
+	if (entry->want[ZKLOCK_SHARED] > 0 || entry->want[ZKLOCK_EXCLUSIVE] > 0)
+		ConditionVariableBroadcast(&entry->cv);
 	LWLockRelease(lock);
 
 	SpinLockAcquire(&zklock_shared->mutex);

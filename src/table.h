@@ -64,7 +64,10 @@ typedef struct ZkLockRequest
 	uint8 mode;					  /* ZkLockMode */
 	uint8 state;				  /* ZkRequestState */
 	uint8 scope;				  /* ZkLockScope waited for */
+	bool no_wait;				  /* content to hear that others have the lock */
 	bool lost;					  /* held, and the grant is gone; by the worker */
+	bool heard;					  /* wanted, and the worker has looked since */
+	bool blocked;				  /* ... and says that others have it; by the worker */
 	bool failed;				  /* wanted, and refused; by the worker */
 	uint8 failure;				  /* ZkLockFailure, if failed */
 	int failure_rc;				  /* ZooKeeper's code, or 0 */
@@ -76,10 +79,28 @@ typedef struct ZkLockRequest
 /* What the worker has obtained, as backends see it. */
 typedef struct ZkLockGrant
 {
-	bool usable; /* holds may be taken on it.  The worker sets it,
-				  * the end of the last hold clears it */
+	bool usable;   /* holds may be taken on it.  The worker sets it.  It
+					* outlives its last hold while local backends wait ... */
+	bool keep;	   /* ... and it may be kept for nobody */
+	bool demanded; /* somebody else wants it, or may, for all we know */
+	int handoffs;  /* if demanded: holds that may still be taken */
+	uint32 holds;  /* taken so far */
 	int64 token;
 } ZkLockGrant;
+
+/*
+ * What is remembered of a name when its entry is gone: advice, never truth.  The
+ * partition lock protects it.
+ */
+typedef struct ZkLockHint
+{
+	uint32 hash;	/* whose; names that collide share one in turn */
+	int32 sequence; /* of our newest contender */
+	uint8 streak;	/* contenders that we have had since in a row, with nobody
+					 * else's between them */
+	bool bounced;	/* a grant was kept, and demanded before that was of use */
+	bool blocked;	/* somebody else had the lock when we last looked */
+} ZkLockHint;
 
 typedef struct ZkLockEntry
 {
@@ -95,6 +116,8 @@ typedef struct ZkLockEntry
 	ZkLockGrant grant[ZKLOCK_NMODES];
 	ConditionVariable cv;			/* broadcast by the worker when grant, queue or
 									 * a request of the entry changed */
+	int64 idle_since;				/* ns: since when a grant is kept for nobody; 0:
+									 * not so.  ZkLockShared.nidle counts these */
 	int last_rc;					/* newest refusal by the ensemble; the worker's */
 	int last_pid;					/* newest wish; goes into the contender's data */
 	ZkLockQueue queue;				/* written by the worker only */
@@ -160,6 +183,9 @@ typedef struct ZkLockShared
 	pg_atomic_uint64 last_write;   /* send time of the newest acknowledged write */
 	ConditionVariable write_cv;	   /* broadcast when a write was acknowledged that
 									* somebody waits for, and at a loss */
+	pg_atomic_uint32 nidle;		   /* entries with a grant that is kept for nobody */
+	pg_atomic_uint32 room_wanted;  /* a backend found the table full of them */
+	bool draining;				   /* no new holds: the server stops */
 	pg_atomic_uint32 write_wanted; /* a backend wants a write now: the worker
 									* resets it when it sends one */
 
@@ -170,7 +196,8 @@ typedef struct ZkLockShared
 	int nentries;
 	int nrequests;
 	int nbuckets; /* a power of 2 */
-				  /* entries, requests, bucket heads and loss flags follow */
+				  /* entries, requests, bucket heads, as many hints, and
+				   * loss flags follow */
 } ZkLockShared;
 
 /* NULL when not preloaded. */
@@ -188,10 +215,27 @@ extern ZkLockRequest *zklock_request(int32 index);
 
 /*
  * Make a request for "name" in "mode" by this backend, in state LOCAL, and the
- * entry if there is none.  Returns the request's index, or -1 when the table
- * is full.  Does not throw.
+ * entry if there is none.  Returns the request's index, ZKLOCK_NO_ENTRY when
+ * there is no room for another name, or ZKLOCK_NO_REQUEST.  Does not throw.
  */
-extern int32 zklock_request_make(const char *name, ZkLockMode mode, ZkLockScope scope);
+#define ZKLOCK_NO_ENTRY	  (-1)
+#define ZKLOCK_NO_REQUEST (-2)
+
+extern int32 zklock_request_make(const char *name, ZkLockMode mode, ZkLockScope scope,
+								 bool no_wait);
+
+/*
+ * Take a hold on the entry's grant, if there is one to be had and the lease is
+ * good; else, if "wish" is set, state the wish.  Returns whether the request is
+ * HELD.  With the entry locked.
+ */
+extern bool zklock_request_take(int32 request, bool wish);
+
+/*
+ * Is a backend of this server in the way, all the same?  Level 1 excludes that,
+ * unless its holder has lost level 1 and not noticed yet (zklock_hold_refresh).
+ */
+extern bool zklock_request_conflicts(int32 request);
 
 /*
  * Take the request out, whatever its state, and tell the worker what that
@@ -222,7 +266,20 @@ extern ZkLockEntry *zklock_table_find(const char *name);
 extern void zklock_entry_release(ZkLockEntry *entry);
 
 /* Level-triggered demand of the entry, for ZKLOCK_EV_DEMAND.  Locked. */
-extern void zklock_entry_demand(const ZkLockEntry *entry, ZkLockEvent *event);
+extern void zklock_entry_demand(ZkLockEntry *entry, ZkLockEvent *event);
+
+/* The entry's grants or their demand have changed: what is to become of those that
+ * nobody holds?  Locked.  True if one is to be given up. */
+extern bool zklock_entry_settle(ZkLockEntry *entry);
+
+/* The hint of the entry's name.  Locked. */
+extern ZkLockHint *zklock_entry_hint(const ZkLockEntry *entry);
+
+/* Give up the grants that are kept for nobody, if they still are.  Locked. */
+extern void zklock_entry_evict(ZkLockEntry *entry);
+
+/* No backend takes a hold from here on. */
+extern void zklock_table_drain(void);
 
 /* --- the lease ------------------------------------------------------------ */
 

@@ -216,6 +216,7 @@ zklock_worker_main(Datum arg)
 	BackgroundWorkerUnblockSignals();
 
 	publish();
+	zklock_dispatch_start();
 	context =
 		AllocSetContextCreate(TopMemoryContext, "zklock worker", ALLOCSET_DEFAULT_SIZES);
 	MemoryContextSwitchTo(context);
@@ -250,6 +251,9 @@ zklock_worker_main(Datum arg)
 			succeeded = true;
 			proc_exit(1);
 		}
+		due = zklock_dispatch_sweep();
+		if (due >= 0)
+			timeout = Min(timeout, due);
 		(void) zklock_dispatch_dirty();
 		due = zklock_session_heartbeat();
 		if (due >= 0)

@@ -631,7 +631,7 @@ test_requests(const char *proxied)
 	t = tag(4);
 	zklock_client_create(client, path, "{}", 2, ZKLOCK_CREATE_EPHEMERAL_SEQUENTIAL, &t);
 	t = tag(5);
-	zklock_client_list(client, dir, &t);
+	zklock_client_list(client, dir, false, &t);
 	for (int i = 0; i < 500 && npackets < 2; i++)
 	{
 		pause_ms(10);
@@ -654,7 +654,7 @@ test_requests(const char *proxied)
 	{
 		t = tag(100 + (uint32_t) i);
 		zklock_client_create(client, path, "{}", 2, ZKLOCK_CREATE_EPHEMERAL_SEQUENTIAL, &t);
-		zklock_client_list(client, dir, &t);
+		zklock_client_list(client, dir, false, &t);
 	}
 	for (int i = 1; i < N; i++)
 	{
@@ -676,7 +676,7 @@ test_requests(const char *proxied)
 	/* a failed listing, and deletes */
 	t = tag(6);
 	snprintf(path, sizeof(path), "%s/absent", base);
-	zklock_client_list(client, path, &t);
+	zklock_client_list(client, path, false, &t);
 	expect_rc(client, ZKLOCK_MSG_LISTED, ZKLOCK_ZNONODE, "listing of nothing");
 	zklock_client_set(client, path, "", 0, &t);
 	expect_rc(client, ZKLOCK_MSG_SET, ZKLOCK_ZNONODE, "set of nothing");
@@ -696,7 +696,7 @@ test_requests(const char *proxied)
 		zklock_client_free_message(message);
 	}
 	ok(good, "deleted them all");
-	zklock_client_list(client, dir, &t);
+	zklock_client_list(client, dir, false, &t);
 	message = expect(client, ZKLOCK_MSG_LISTED, "empty");
 	ok(message != NULL && message->rc == 0 && message->nchildren == 0, "empty listing");
 	zklock_client_free_message(message);
@@ -810,7 +810,7 @@ test_loss(const char *proxied)
 	expect_rc(client, ZKLOCK_MSG_CREATED, ZKLOCK_ZCONNECTIONLOSS, "reply lost");
 	expect_rc(client, ZKLOCK_MSG_CONNECTED, 0, "connected again");
 	zklock_client_sync(client, base, &t);
-	zklock_client_list(client, base, &t);
+	zklock_client_list(client, base, false, &t);
 	expect_rc(client, ZKLOCK_MSG_SYNCED, 0, "sync");
 	message = expect(client, ZKLOCK_MSG_LISTED, "list");
 	ok(message != NULL && message->nchildren == 2, "sync and listing find the node");
@@ -853,7 +853,7 @@ test_loss(const char *proxied)
 	/* close with requests open */
 	proxy(PROXY_HOLD);
 	for (int i = 0; i < 100; i++)
-		zklock_client_list(client, base, &t);
+		zklock_client_list(client, base, false, &t);
 	proxy(PROXY_CUT);
 	snprintf(line, sizeof(line), "cut, 100 requests open");
 	close_quickly(client, 5000, line);
@@ -1026,7 +1026,7 @@ clean_up(const char *hosts)
 	int n = 0;
 
 	/* ephemeral nodes too: the session closed while cut off lives on a while */
-	zklock_client_list(client, base, &t);
+	zklock_client_list(client, base, false, &t);
 	message = expect(client, ZKLOCK_MSG_LISTED, "clean up");
 	for (int i = 0; message != NULL && i < message->nchildren; i++, n++)
 	{

@@ -80,6 +80,9 @@ sub configure
 		"shared_preload_libraries = 'zklock'",
 		"zklock.hosts = '$hosts'",
 		"zklock.session_timeout = '4s'",
+		# One hold, one contender: most tests look at the queue.
+		'zklock.cache_time = 0',
+		'zklock.handoff_limit = 0',
 		$conf // '');
 	return $node;
 }

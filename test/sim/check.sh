@@ -23,7 +23,7 @@ subtest()
 
 subtest "names on the wire" build/test_contender
 subtest "simulated schedules" build/sim --seeds "${CHECK_SEEDS:-10000}"
-for mutant in ${MUTANTS:-1 2 3}; do
+for mutant in ${MUTANTS:-1 2 3 4 5 6}; do
 	subtest "mutant $mutant dies" "build/sim-mutant$mutant" --seeds 2000 --mutant "mutant $mutant"
 done
 subtest "schedules of the lease" build/lease_sim --seeds "${LEASE_SEEDS:-200000}"

@@ -61,7 +61,7 @@ admitted(const Table *table, int backend, ZkLockMode mode)
 	{
 		const Backend *b = &table->backend[i];
 
-		if (i == backend || b->state == BACKEND_IDLE)
+		if (i == backend || b->state == BACKEND_IDLE || b->state == BACKEND_QUEUES)
 			continue;
 		if (mode == ZKLOCK_EXCLUSIVE || b->state == BACKEND_UPGRADES ||
 			b->state == BACKEND_HOLDS_BOTH || b->mode == ZKLOCK_EXCLUSIVE)
@@ -70,22 +70,103 @@ admitted(const Table *table, int backend, ZkLockMode mode)
 	return true;
 }
 
-bool
-table_start(Table *table, int backend, ZkLockMode mode)
+/* Does a backend wait for this mode at level 1? */
+static bool
+queued(const Table *table, ZkLockMode mode)
 {
-	Backend *b = &table->backend[backend];
+	for (int i = 0; i < NBACKENDS; i++)
+	{
+		const Backend *b = &table->backend[i];
 
-	if (b->state != BACKEND_IDLE || !admitted(table, backend, mode))
-		return false;
-	b->mode = mode;
-	b->must_release = false;
-	if (table->usable[mode])
+		if (b->state == BACKEND_QUEUES && b->mode == mode)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * When nobody holds a grant any more it is kept, for the next one here, unless
+ * somebody else wants it; then it is kept for those who wait already, as long as
+ * they may have it and nothing keeps them at level 1.
+ */
+static void
+settle(Table *table)
+{
+	for (int i = 0; i < ZKLOCK_NMODES; i++)
+	{
+		ZkLockMode mode = (ZkLockMode) i;
+		ZkLockMode other = mode == ZKLOCK_SHARED ? ZKLOCK_EXCLUSIVE : ZKLOCK_SHARED;
+
+		bool waited_for = table_want(table, mode) > 0 ||
+			(queued(table, mode) && table_want(table, other) == 0 &&
+			 table_held(table, other) == 0);
+
+		if (table->usable[mode] && table_held(table, mode) == 0 && !waited_for &&
+			(table->demanded[mode] || !table->keep[mode]))
+			table->usable[mode] = false;
+	}
+	table->dirty = true;
+}
+
+/* A hold is taken on the grant. */
+static void
+count_hold(Table *table, ZkLockMode mode)
+{
+	if (table->demanded[mode])
+	{
+		if (--table->handoffs[mode] == 0)
+			table->usable[mode] = false;
+		else
+			COVER(HANDED_ON);
+	}
+}
+
+static void
+want(Table *table, Backend *b)
+{
+	if (table->usable[b->mode])
+	{
+		if (table_held(table, b->mode) == 0 && !table->demanded[b->mode])
+			COVER(CACHE_HIT);
 		b->state = BACKEND_HOLDS;
+		count_hold(table, b->mode);
+	}
 	else
 	{
 		b->state = BACKEND_WANTS;
-		table->dirty = true;
+		b->asked_at = zk.zxid;
+		b->heard = false;
 	}
+	settle(table);
+}
+
+bool
+table_start(Table *table, int backend, ZkLockMode mode, bool no_wait)
+{
+	Backend *b = &table->backend[backend];
+
+	if (b->state != BACKEND_IDLE)
+		return false;
+	b->mode = mode;
+	b->must_release = false;
+	b->no_wait = no_wait;
+	if (admitted(table, backend, mode))
+		want(table, b);
+	else if (no_wait)
+		return false;
+	else
+		b->state = BACKEND_QUEUES;
+	return true;
+}
+
+bool
+table_admit(Table *table, int backend)
+{
+	Backend *b = &table->backend[backend];
+
+	if (b->state != BACKEND_QUEUES || !admitted(table, backend, b->mode))
+		return false;
+	want(table, b);
 	return true;
 }
 
@@ -98,9 +179,16 @@ table_upgrade(Table *table, int backend)
 		!admitted(table, backend, ZKLOCK_EXCLUSIVE))
 		return false;
 	if (table->usable[ZKLOCK_EXCLUSIVE])
-		fail("an exclusive grant is usable though nobody holds it");
-	b->state = BACKEND_UPGRADES;
-	table->dirty = true;
+	{
+		b->state = BACKEND_HOLDS_BOTH;
+		count_hold(table, ZKLOCK_EXCLUSIVE);
+	}
+	else
+	{
+		b->state = BACKEND_UPGRADES;
+		b->no_wait = false;
+	}
+	settle(table);
 	return true;
 }
 
@@ -111,27 +199,20 @@ table_take(Table *table, int backend)
 	Backend *b = &table->backend[backend];
 
 	if (b->state == BACKEND_WANTS && table->usable[b->mode])
+	{
 		b->state = BACKEND_HOLDS;
+		count_hold(table, b->mode);
+	}
 	else if (b->state == BACKEND_UPGRADES && table->usable[ZKLOCK_EXCLUSIVE])
 	{
 		COVER(GRANT_UPGRADE);
 		b->state = BACKEND_HOLDS_BOTH;
+		count_hold(table, ZKLOCK_EXCLUSIVE);
 	}
 	else
 		return false;
+	settle(table);
 	return true;
-}
-
-/*
- * After the last one out, or a waiter that is cancelled while the grant
- * arrives and leaves nobody behind, the grant has served.
- */
-static void
-settle(Table *table, ZkLockMode mode, bool released)
-{
-	if (table_held(table, mode) == 0 && (released || table_want(table, mode) == 0))
-		table->usable[mode] = false;
-	table->dirty = true;
 }
 
 bool
@@ -139,18 +220,13 @@ table_withdraw(Table *table, int backend)
 {
 	Backend *b = &table->backend[backend];
 
-	if (b->state == BACKEND_WANTS)
-	{
+	if (b->state == BACKEND_WANTS || b->state == BACKEND_QUEUES)
 		b->state = BACKEND_IDLE;
-		settle(table, b->mode, false);
-	}
 	else if (b->state == BACKEND_UPGRADES)
-	{
 		b->state = BACKEND_HOLDS;
-		settle(table, ZKLOCK_EXCLUSIVE, false);
-	}
 	else
 		return false;
+	settle(table);
 	return true;
 }
 
@@ -161,48 +237,110 @@ table_release(Table *table, int backend, bool all)
 	Backend *b = &table->backend[backend];
 
 	if (b->state == BACKEND_HOLDS)
-	{
 		b->state = BACKEND_IDLE;
-		settle(table, b->mode, true);
-	}
 	else if (b->state == BACKEND_HOLDS_BOTH)
 	{
 		b->state = all ? BACKEND_IDLE : BACKEND_HOLDS;
 		b->mode = ZKLOCK_SHARED;
-		settle(table, ZKLOCK_EXCLUSIVE, true);
-		if (all)
-			settle(table, ZKLOCK_SHARED, true);
 	}
 	else
 		return false;
+	settle(table);
 	return true;
 }
 
 void
-table_demand(const Table *table, ZkLockEvent *event)
+table_demand(Table *table, ZkLockEvent *event)
 {
 	event->type = ZKLOCK_EV_DEMAND;
+	for (int i = 0; i < NBACKENDS; i++)
+		table->backend[i].heard = true;
 	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 	{
-		event->needed[mode] = table_want(table, (ZkLockMode) mode) > 0 ||
-			table_held(table, (ZkLockMode) mode) > 0;
-		event->spent[mode] = !table->usable[mode];
+		bool held = table_held(table, (ZkLockMode) mode) > 0;
+
+		event->needed[mode] =
+			table_want(table, (ZkLockMode) mode) > 0 || held || table->usable[mode];
+		event->spent[mode] = !table->usable[mode] && !held;
+		event->probe[mode] = table_want(table, (ZkLockMode) mode) > 0;
+		for (int i = 0; i < NBACKENDS; i++)
+		{
+			const Backend *b = &table->backend[i];
+
+			if (((b->state == BACKEND_WANTS && (int) b->mode == mode) ||
+				 (b->state == BACKEND_UPGRADES && mode == ZKLOCK_EXCLUSIVE)) &&
+				!b->no_wait)
+				event->probe[mode] = false;
+		}
 	}
 }
 
 void
-table_granted(Table *table, ZkLockMode mode, int64_t token, int node)
+table_granted(Table *table, ZkLockMode mode, int64_t token, int node, bool keep,
+			  bool demanded)
 {
+	int wanted = table_want(table, mode);
+
 	if (table->usable[mode] || table_held(table, mode) > 0)
 		fail("granted what is granted already");
 	table->token[mode] = token;
 	table->node[mode] = node;
-	table->usable[mode] = table_want(table, mode) > 0;
-	if (!table->usable[mode])
-	{
+	table->keep[mode] = keep;
+	table->demanded[mode] = demanded;
+	/* all who wait, or as many as if they had come one by one */
+	table->handoffs[mode] = wanted > HANDOFF_LIMIT + 1 ? wanted : HANDOFF_LIMIT + 1;
+	table->usable[mode] = wanted > 0 || (keep && !demanded);
+	if (wanted == 0)
 		COVER(GRANT_UNWANTED);
-		table->dirty = true;
+	settle(table);
+}
+
+void
+table_demanded(Table *table, ZkLockMode mode)
+{
+	if (table->demanded[mode])
+		fail("demanded what is demanded already");
+	table->demanded[mode] = true;
+	table->handoffs[mode] = HANDOFF_LIMIT;
+	if (table_held(table, mode) > 0)
+		COVER(DEMANDED_BUSY);
+	else if (table->usable[mode])
+		COVER(DEMANDED_IDLE);
+	settle(table);
+}
+
+/* Somebody else has it: those leave who would not wait, if the answer is theirs. */
+void
+table_blocked(Table *table, ZkLockMode mode)
+{
+	for (int i = 0; i < NBACKENDS; i++)
+	{
+		Backend *b = &table->backend[i];
+
+		if (b->state == BACKEND_WANTS && b->mode == mode && b->no_wait && b->heard)
+		{
+			b->state = BACKEND_IDLE;
+			settle(table);
+		}
 	}
+}
+
+/* A grant that nobody uses has been kept for long enough. */
+bool
+table_evict(Table *table)
+{
+	bool evicted = false;
+
+	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
+	{
+		if (table->usable[mode] && table_held(table, (ZkLockMode) mode) == 0 &&
+			table_want(table, (ZkLockMode) mode) == 0 && !queued(table, (ZkLockMode) mode))
+		{
+			table->usable[mode] = false;
+			table->dirty = evicted = true;
+		}
+	}
+	return evicted;
 }
 
 void

@@ -14,11 +14,13 @@
 
 #include "protocol.h"
 
-#define NBACKENDS 3
+#define NBACKENDS	  3
+#define HANDOFF_LIMIT 2 /* holds of local waiters after a demand */
 
 typedef enum BackendState
 {
 	BACKEND_IDLE,
+	BACKEND_QUEUES,	  /* for "mode", at level 1 */
 	BACKEND_WANTS,	  /* "mode" */
 	BACKEND_HOLDS,	  /* "mode" */
 	BACKEND_UPGRADES, /* holds shared, wants exclusive */
@@ -30,12 +32,18 @@ typedef struct Backend
 	BackendState state;
 	ZkLockMode mode;
 	bool must_release; /* its upgrade met a deadlock */
+	bool no_wait;	   /* leaves when it hears that others have the lock */
+	int64_t asked_at;  /* zxid when it began to want */
+	bool heard;		   /* the worker has looked since */
 } Backend;
 
 typedef struct Table
 {
 	Backend backend[NBACKENDS];
 	bool usable[ZKLOCK_NMODES];	  /* holds may be taken on the grant */
+	bool keep[ZKLOCK_NMODES];	  /* ... and it may be kept for nobody */
+	bool demanded[ZKLOCK_NMODES]; /* somebody else wants it */
+	int handoffs[ZKLOCK_NMODES];  /* then: holds that may still be taken */
 	int64_t token[ZKLOCK_NMODES]; /* of the newest grant */
 	int node[ZKLOCK_NMODES];	  /* ... and its node in the model */
 	bool dirty;					  /* the worker has not looked yet */
@@ -46,15 +54,20 @@ extern int table_held(const Table *table, ZkLockMode mode);
 extern bool table_quiet(const Table *table);
 
 /* What backends do.  False when it is not possible now. */
-extern bool table_start(Table *table, int backend, ZkLockMode mode);
+extern bool table_start(Table *table, int backend, ZkLockMode mode, bool no_wait);
+extern bool table_admit(Table *table, int backend);
 extern bool table_upgrade(Table *table, int backend);
 extern bool table_take(Table *table, int backend);
 extern bool table_withdraw(Table *table, int backend);
 extern bool table_release(Table *table, int backend, bool all);
 
 /* What the worker does. */
-extern void table_demand(const Table *table, ZkLockEvent *event);
-extern void table_granted(Table *table, ZkLockMode mode, int64_t token, int node);
+extern void table_demand(Table *table, ZkLockEvent *event);
+extern void table_granted(Table *table, ZkLockMode mode, int64_t token, int node,
+						  bool keep, bool demanded);
+extern void table_demanded(Table *table, ZkLockMode mode);
+extern void table_blocked(Table *table, ZkLockMode mode);
+extern bool table_evict(Table *table);
 extern void table_revoked(Table *table, ZkLockMode mode);
 extern void table_failed(Table *table, ZkLockMode mode, ZkLockFailure failure);
 

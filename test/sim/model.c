@@ -72,6 +72,15 @@ const char *const coverage_name[NCOVERAGE] = {
 	[COVER_RESUMED_GRANTED] = "new workers with a grant",
 	[COVER_RESUMED_CREATING] = "new workers during a create",
 	[COVER_FORGOTTEN] = "idle queues forgotten",
+	[COVER_CACHE_HIT] = "holds on a grant that was kept",
+	[COVER_CACHE_EVICTED] = "kept grants evicted",
+	[COVER_DEMANDED_IDLE] = "demands of a grant that was kept",
+	[COVER_DEMANDED_BUSY] = "demands of a grant in use",
+	[COVER_DEMAND_MISSED] = "demands heard of on reconnecting",
+	[COVER_HANDED_ON] = "holds of local waiters after a demand",
+	[COVER_PROBE_BLOCKED] = "probes that found somebody",
+	[COVER_PROBE_FREE] = "probes that found nobody",
+	[COVER_POLLED] = "waits without a watch",
 };
 
 const char *
@@ -80,7 +89,7 @@ request_name(ZkLockActionType type)
 	static const char *const names[] = {"MAKE_DIR",		 "CREATE",	"LIST",
 										"WATCH_OWN",	 "WATCH",	"DELETE",
 										"DELETE_ORPHAN", "GRANTED", "BLOCKED",
-										"REVOKED",		 "FAILED"};
+										"DEMANDED",		 "REVOKED", "FAILED"};
 
 	return names[type];
 }
@@ -323,14 +332,47 @@ remove_watch(int *watches, int *n, int node)
 }
 
 /*
- * The first thing that happened to a node after zxid "since", or NEVER.
- * Of several changes only the last is remembered.
+ * The first thing that happened to a node, or to the children of a directory,
+ * after zxid "since", or NEVER.  Of several changes of a node only the last is
+ * remembered.
  */
 static int64_t
-first_event(int node, int64_t since, bool *deleted)
+first_dir_event(int dir, int64_t since, bool *deleted)
 {
-	const Node *n = &zk.node[node];
+	const Dir *d = &zk.dir[dir];
+	int64_t first = NEVER;
 
+	*deleted = false;
+	for (int i = 0; i < zk.nnodes; i++)
+	{
+		const Node *n = &zk.node[i];
+
+		if (n->dir != dir)
+			continue;
+		if (n->czxid > since && n->czxid < first)
+			first = n->czxid;
+		if (n->dzxid > since && n->dzxid < first)
+			first = n->dzxid;
+	}
+	for (int i = 0; i < d->nincarnations; i++)
+	{
+		if (d->gone[i] > since && d->gone[i] < first)
+		{
+			first = d->gone[i];
+			*deleted = true;
+		}
+	}
+	return first;
+}
+
+static int64_t
+first_event(int watch, int64_t since, bool *deleted)
+{
+	const Node *n;
+
+	if (is_dir_watch(watch))
+		return first_dir_event(dir_of_watch(watch), since, deleted);
+	n = &zk.node[watch];
 	*deleted = n->mzxid <= since;
 	if (!*deleted)
 		return n->mzxid;
@@ -344,7 +386,8 @@ advance(Conn *conn, int64_t zxid)
 	while (conn->view < zxid)
 	{
 		int64_t next = zxid;
-		int fired = -1;
+		int fired = 0;
+		bool any = false;
 		bool fired_deleted = false;
 
 		for (int i = 0; i < conn->nwatches; i++)
@@ -352,14 +395,15 @@ advance(Conn *conn, int64_t zxid)
 			bool deleted;
 			int64_t when = first_event(conn->watch[i], conn->view, &deleted);
 
-			if (when <= next && (fired < 0 || when < next))
+			if (when <= next && (!any || when < next))
 			{
 				next = when;
 				fired = conn->watch[i];
+				any = true;
 				fired_deleted = deleted;
 			}
 		}
-		if (fired < 0)
+		if (!any)
 		{
 			conn->view = zxid;
 			return;
@@ -513,6 +557,8 @@ answer_listing(Conn *conn, const Request *request)
 			message->children[message->nchildren++] = i;
 		}
 	}
+	if (request->watch)
+		add_watch(conn->watch, &conn->nwatches, dir_watch(request->dir));
 	/* The ensemble lists them in no order. */
 	for (int i = message->nchildren - 1; i > 0; i--)
 	{
@@ -789,8 +835,23 @@ connect_to(Conn *conn, ReconnectKind kind, int64_t oldest)
 	for (int i = 0; i < conn->nregistered; i++)
 	{
 		int node = conn->registered[i];
-		bool deleted = !node_existed(node, conn->view);
+		bool deleted;
 
+		if (is_dir_watch(node))
+		{
+			if (first_event(node, seen, &deleted) <= conn->view)
+			{
+				Message *message = add_message(conn, MESSAGE_WATCH);
+
+				COVER(DEMAND_MISSED);
+				message->node = node;
+				message->deleted = !dir_existed(dir_of_watch(node), conn->view);
+			}
+			else
+				add_watch(conn->watch, &conn->nwatches, node);
+			continue;
+		}
+		deleted = !node_existed(node, conn->view);
 		if (deleted || (zk.node[node].mzxid > seen && zk.node[node].mzxid <= conn->view))
 		{
 			Message *message = add_message(conn, MESSAGE_WATCH);
@@ -861,6 +922,9 @@ conn_receive(Conn *conn, Message *message)
 			(message->request.type == ZKLOCK_ACT_WATCH_OWN ||
 			 message->request.type == ZKLOCK_ACT_WATCH))
 			add_watch(conn->registered, &conn->nregistered, message->node);
+		if (message->rc == ZKLOCK_RC_OK && message->request.watch)
+			add_watch(conn->registered, &conn->nregistered,
+					  dir_watch(message->request.dir));
 	}
 	return true;
 }

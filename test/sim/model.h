@@ -89,6 +89,7 @@ typedef struct Request
 	ZkLockMode mode;
 	int attempt;
 	bool sync;
+	bool watch;	 /* LIST: on the children, too */
 	bool silent; /* from an earlier connection: no reply */
 	bool orphan; /* a deposed leader has answered since */
 	uint64_t list;
@@ -109,12 +110,17 @@ typedef struct Message
 	MessageType type;
 	Request request; /* REPLY */
 	ZkLockRc rc;
-	int node;	   /* WATCH; REPLY to create and get */
+	int node;	   /* WATCH; REPLY to create and get; see dir_watch */
 	bool deleted;  /* WATCH: else changed */
 	int64_t zxid;  /* state that the message tells of */
 	int nchildren; /* REPLY to list */
 	int children[MAX_ALIVE];
 } Message;
+
+/* A watch on a directory's children, where watches on nodes are numbered by node. */
+#define dir_watch(dir)		(-1 - (dir))
+#define is_dir_watch(watch) ((watch) < 0)
+#define dir_of_watch(watch) (-1 - (watch))
 
 typedef struct Conn
 {
@@ -188,6 +194,15 @@ typedef enum Coverage
 	COVER_RESUMED_GRANTED,
 	COVER_RESUMED_CREATING,
 	COVER_FORGOTTEN,
+	COVER_CACHE_HIT,
+	COVER_CACHE_EVICTED,
+	COVER_DEMANDED_IDLE,
+	COVER_DEMANDED_BUSY,
+	COVER_DEMAND_MISSED,
+	COVER_HANDED_ON,
+	COVER_PROBE_BLOCKED,
+	COVER_PROBE_FREE,
+	COVER_POLLED,
 	NCOVERAGE
 } Coverage;
 

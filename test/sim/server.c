@@ -76,7 +76,7 @@ number_of(const Server *server)
  */
 
 static void
-check_granted(Server *server, int dir, const ZkLockAction *action)
+check_granted(Server *server, int dir, const ZkLockAction *action, bool keep)
 {
 	int node = zk_find_token(action->token);
 	const Node *own;
@@ -119,7 +119,8 @@ check_granted(Server *server, int dir, const ZkLockAction *action)
 		COVER(GRANT_SHARED);
 	else
 		COVER(GRANT_EXCLUSIVE);
-	table_granted(&server->table[dir], action->mode, action->token, node);
+	table_granted(&server->table[dir], action->mode, action->token, node, keep,
+				  action->demanded);
 }
 
 /*
@@ -146,6 +147,42 @@ check_deadlock(Server *server, int dir, const ZkLockAction *action)
 			return;
 	}
 	fail("deadlock reported where there is none");
+}
+
+/*
+ * Whoever is told at once that somebody else has the lock must have had a reason
+ * not to get it at some moment since he asked.
+ */
+static void
+check_blocked(Server *server, int dir, const ZkLockAction *action)
+{
+	Table *table = &server->table[dir];
+	int64_t asked_at = NEVER;
+
+	for (int i = 0; i < NBACKENDS; i++)
+	{
+		const Backend *b = &table->backend[i];
+
+		if (b->state == BACKEND_WANTS && b->mode == action->mode && b->no_wait &&
+			b->heard && b->asked_at < asked_at)
+			asked_at = b->asked_at;
+	}
+	if (server->queue[dir].contender[action->slot].state == ZKLOCK_BLOCKED)
+	{
+		bool found = false;
+
+		COVER(PROBE_BLOCKED);
+		for (int i = 0; i < zk.nnodes && !found; i++)
+		{
+			const Node *other = &zk.node[i];
+
+			found = other->dir == dir && other->owner != server->conn.session &&
+				modes_conflict(other->child.mode, action->mode) && other->dzxid > asked_at;
+		}
+		if (!found && asked_at != NEVER && !server->conn.deposed)
+			fail("told of somebody who had gone before the question");
+	}
+	table_blocked(table, action->mode);
 }
 
 static void
@@ -193,22 +230,27 @@ check_delete(Server *server, int dir, const Request *request)
  */
 
 static void
-perform(Server *server, int dir, const ZkLockAction *action)
+perform(Server *server, int dir, const ZkLockAction *action, bool keep)
 {
 	Request request = {.type = action->type, .dir = dir};
 
-	trace("    %s slot %d uuid %" PRIx64 " %s list %" PRIu64 " token %" PRId64 " %s%s",
+	trace("    %s slot %d uuid %" PRIx64 " %s list %" PRIu64 " token %" PRId64 " %s%s%s%s",
 		  request_name(action->type), action->slot, action->uuid & 0xffff,
 		  action->mode == ZKLOCK_SHARED ? "shared" : "exclusive", action->list,
-		  action->token, action->name ? action->name : "", action->sync ? " (sync)" : "");
+		  action->token, action->name ? action->name : "", action->sync ? " (sync)" : "",
+		  action->watch ? " (watch)" : "", action->demanded ? " (demanded)" : "");
 
 	switch (action->type)
 	{
 		case ZKLOCK_ACT_GRANTED:
-			check_granted(server, dir, action);
+			check_granted(server, dir, action, keep);
 			return;
 		case ZKLOCK_ACT_BLOCKED:
 			COVER(BLOCKED);
+			check_blocked(server, dir, action);
+			return;
+		case ZKLOCK_ACT_DEMANDED:
+			table_demanded(&server->table[dir], action->mode);
 			return;
 		case ZKLOCK_ACT_REVOKED:
 			COVER(REVOKED);
@@ -229,6 +271,7 @@ perform(Server *server, int dir, const ZkLockAction *action)
 	request.mode = action->mode;
 	request.attempt = action->attempt;
 	request.sync = action->sync;
+	request.watch = action->watch;
 	request.list = action->list;
 	request.hash = action->hash;
 	if (action->type == ZKLOCK_ACT_WATCH || action->type == ZKLOCK_ACT_DELETE_ORPHAN)
@@ -272,6 +315,11 @@ observe(const ZkLockEvent *event, const ZkLockQueue *before, const ZkLockQueue *
 			if (old->state == ZKLOCK_WAITING)
 				COVER(WITHDRAWN_WAITING);
 		}
+		if (event->type == ZKLOCK_EV_LISTED && old->state == ZKLOCK_PROBING &&
+			new->state == ZKLOCK_CREATING)
+			COVER(PROBE_FREE);
+		if (old->state != ZKLOCK_WAITING && new->polled)
+			COVER(POLLED);
 		if (event->type == ZKLOCK_EV_CONNECTED && old->state == ZKLOCK_GRANTED)
 			COVER(RECONNECT_GRANTED);
 		if (event->type == ZKLOCK_EV_SESSION_LOST && old->state == ZKLOCK_GRANTED)
@@ -324,12 +372,17 @@ step(Server *server, int dir, ZkLockEvent *event)
 										"SESSION_LOST", "RESUMED",		"TICK",
 										"MADE_DIR",		"CREATED",		"LISTED",
 										"WATCHED_OWN",	"WATCHED",		"DELETED",
-										"NODE_DELETED", "NODE_CHANGED"};
+										"NODE_DELETED", "NODE_CHANGED", "DIR_CHANGED"};
 	static const char *const rcs[] = {"OK", "NO_NODE", "EXISTS", "LOST", "ERROR"};
 	ZkLockQueue before = server->queue[dir];
 	ZkLockActions actions;
 
 	event->session = session_id(server);
+	event->spare_watches = event->no_watches = server->crowded;
+	event->keep =
+		!server->crowded && server->cache_rate > 0 && !once_in(server->cache_rate);
+	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
+		event->held[mode] = table_held(&server->table[dir], (ZkLockMode) mode) > 0;
 	event->fresh_uuid = server->next_uuid;
 	server->next_uuid += ZKLOCK_NCONTENDERS;
 	if (tracing)
@@ -353,12 +406,12 @@ step(Server *server, int dir, ZkLockEvent *event)
 	for (int i = 0; i < actions.n; i++)
 	{
 		if (actions.action[i].type >= ZKLOCK_ACT_GRANTED)
-			perform(server, dir, &actions.action[i]);
+			perform(server, dir, &actions.action[i], event->keep);
 	}
 	for (int i = 0; i < actions.n; i++)
 	{
 		if (actions.action[i].type < ZKLOCK_ACT_GRANTED)
-			perform(server, dir, &actions.action[i]);
+			perform(server, dir, &actions.action[i], event->keep);
 	}
 }
 
@@ -531,6 +584,14 @@ receive_reply(Server *server, const Message *message)
 }
 
 static void
+receive_dir_watch(Server *server, const Message *message)
+{
+	ZkLockEvent event = {.type = ZKLOCK_EV_DIR_CHANGED};
+
+	step(server, dir_of_watch(message->node), &event);
+}
+
+static void
 receive_watch(Server *server, const Message *message)
 {
 	const Node *node = &zk.node[message->node];
@@ -572,7 +633,10 @@ server_receive(Server *server)
 			receive_reply(server, &message);
 			break;
 		case MESSAGE_WATCH:
-			receive_watch(server, &message);
+			if (is_dir_watch(message.node))
+				receive_dir_watch(server, &message);
+			else
+				receive_watch(server, &message);
 			break;
 		case MESSAGE_CONNECTED:
 			server->connected = true;
@@ -645,8 +709,8 @@ check_belief(const Server *server)
 {
 	const Conn *conn = &server->conn;
 
-	if (!server->connected || server->all_next >= 0 || !conn->up || conn->deposed ||
-		conn->nc2s > 0 || conn->ns2c > 0 || conn->view < zk.zxid ||
+	if (!server->connected || server->crowded || server->all_next >= 0 || !conn->up ||
+		conn->deposed || conn->nc2s > 0 || conn->ns2c > 0 || conn->view < zk.zxid ||
 		!zk.session[conn->session].alive)
 		return;
 	for (int dir = 0; dir < ndirs; dir++)

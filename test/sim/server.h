@@ -30,6 +30,9 @@ typedef struct Server
 	Table table[MAX_DIRS];
 	int64_t told[MAX_DIRS]; /* newest zxid that the queue heard of */
 	bool refused[MAX_DIRS]; /* the ensemble has refused something */
+	int cache_rate;			/* grants may be kept, but for one in so many events;
+							 * 0: not at all */
+	bool crowded;			/* too many watches: does without */
 } Server;
 
 extern int nservers;

@@ -202,12 +202,28 @@ do_start(Server *server, int dir)
 {
 	int backend = some_backend();
 	ZkLockMode mode = once_in(2) ? ZKLOCK_SHARED : ZKLOCK_EXCLUSIVE;
+	bool no_wait = once_in(4);
 
 	if ((phase == PHASE_CALM && calm_wishes == 0) ||
-		!table_start(&server->table[dir], backend, mode))
+		!table_start(&server->table[dir], backend, mode, no_wait))
 		return false;
 	if (phase == PHASE_CALM)
 		calm_wishes--;
+	return true;
+}
+
+static bool
+do_admit(Server *server, int dir)
+{
+	return table_admit(&server->table[dir], some_backend());
+}
+
+static bool
+do_evict(Server *server, int dir)
+{
+	if (!table_evict(&server->table[dir]))
+		return false;
+	COVER(CACHE_EVICTED);
 	return true;
 }
 
@@ -506,6 +522,8 @@ static const Kind kinds[] = {
 	{"worker looks", do_demand, {120, 120, 120}, false},
 	{"backend wakes up", do_take, {100, 100, 100}, false},
 	{"backend wants", do_start, {60, 20, 0}, false},
+	{"backend is admitted", do_admit, {60, 60, 60}, false},
+	{"cache is swept", do_evict, {10, 0, 60}, true},
 	{"backend upgrades", do_upgrade, {20, 20, 0}, false},
 	{"backend releases", do_release, {30, 30, 60}, false},
 	{"backend gives up", do_withdraw, {15, 0, 60}, true},
@@ -627,7 +645,7 @@ any_refused(void)
 	{
 		for (int dir = 0; dir < ndirs; dir++)
 		{
-			if (servers[s].refused[dir])
+			if (servers[s].refused[dir] || servers[s].crowded)
 				return true;
 		}
 	}
@@ -719,7 +737,13 @@ run_schedule(uint64_t seed)
 	nservers = 2 + random_below(MAX_SERVERS - 1);
 	ndirs = 1 + random_below(MAX_DIRS);
 	for (int s = 0; s < nservers; s++)
+	{
+		static const int rates[] = {0, 1000, 1000, 1000, 4};
+
 		server_init(&servers[s]);
+		servers[s].cache_rate = rates[random_below(lengthof(rates))];
+		servers[s].crowded = once_in(16);
+	}
 
 	/* Each seed has its own mixture; one in eight has no faults at all. */
 	for (size_t i = 0; i < lengthof(kinds); i++)
