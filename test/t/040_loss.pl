@@ -28,6 +28,7 @@ my %running = (
 	plpgsql => 'DO $$BEGIN PERFORM pg_sleep(60); EXCEPTION WHEN OTHERS THEN NULL; END$$',
 	handler => 'DO $$BEGIN BEGIN PERFORM pg_sleep(60); EXCEPTION WHEN query_canceled THEN NULL; END; PERFORM pg_sleep(60); END$$',
 	lock => "SELECT zk_lock('taken')",
+	asking => q(DO $$BEGIN LOOP PERFORM zk_token('asking'), pg_sleep(0.01); END LOOP; END$$),
 	copy => "COPY (SELECT i, pg_sleep(0.01) FROM generate_series(1, 10000) i) TO '/dev/null'",
 	procedure => 'CALL pause()',
 );
@@ -45,6 +46,10 @@ for my $name (sort(keys %running), 'idle', 'commit', 'token', 'again', 'rollback
 	$session{$name}->query('BEGIN');
 	$token{$name} = $session{$name}->query("SELECT zk_lock('$name')");
 }
+# Many, their timers out of step: one may be the first to see the loss.
+my @doubter = map { ZkLock::session($a) } 1 .. 25;
+$doubter[$_]->send("BEGIN; DO 'BEGIN PERFORM pg_sleep($_ * 0.008); END'; SELECT zk_lock('doubt', 'shared')") for 0 .. $#doubter;
+$token{doubt} = $_->result for @doubter;
 my $session = ZkLock::session($a);
 $token{session} = $session->query("SELECT zk_lock('session', 'exclusive', 'session')");
 my $discard = ZkLock::session($a);
@@ -55,6 +60,10 @@ $session{$_}->send($running{$_}) for sort keys %running;
 
 my $worker = ZkLock::ask($a, 'SELECT worker_pid FROM zk_session');
 kill 'STOP', $worker or die;
+ZkLock::wait_until(
+	sub { ZkLock::ask($a, 'SELECT wait_event_type FROM pg_stat_activity WHERE pid = ' . $session{asking}->pid) eq 'Extension' },
+	'the lease lapses');
+$doubter[$_]->send("DO 'BEGIN PERFORM pg_sleep($_ * 0.002); END'; COMMIT") for 0 .. $#doubter;
 
 # The other server's clock starts with its own grant: by then every claim of the
 # first server must be false.  A commit is the claim that matters.
@@ -65,6 +74,7 @@ for my $name (sort keys %token)
 }
 my $before = time;
 is($session{commit}->fails('COMMIT'), $lost->('40001', 'commit'), 'COMMIT fails, the worker still stopped');
+is(join(', ', grep { $_ ne $lost->('40001', 'doubt') } map { $_->failure } @doubter), '', 'so does every one that waited for the verdict');
 is($session{token}->fails("SELECT zk_token('token')"), $lost->('40001', 'token'), 'so does zk_token');
 is($session{again}->fails("SELECT zk_lock('again')"), $lost->('40001', 'again'), 'and zk_lock of the same name');
 is($session{idle}->fails('SELECT 1'), $lost->('40001', 'idle'), 'an idle transaction hears of it at its next statement');
