@@ -11,8 +11,8 @@
  * fires again.
  *
  * The timer runs on for as long as there are holds, and every ERROR drops all
- * timers, so each statement arms it again.  Once PRE_COMMIT has passed it does
- * nothing: a cancel would end the wait for a synchronous standby.
+ * timers, so each statement arms it again.  From PRE_COMMIT on it does nothing:
+ * a cancel would end the wait for a synchronous standby.
  *
  * A loss in session scope is no business of a transaction: every statement and
  * commit fails until zk_unlock, zk_unlock_all, a new zk_lock of the name, or
@@ -39,7 +39,7 @@
 
 /* Seen by the timer's handler. */
 static volatile sig_atomic_t armed = false;		 /* there are holds */
-static volatile sig_atomic_t committing = false; /* PRE_COMMIT has passed */
+static volatile sig_atomic_t committing = false; /* PRE_COMMIT has come */
 static volatile sig_atomic_t shot = false;		 /* the handler has cancelled */
 
 static TimeoutId timer = MAX_TIMEOUTS;
@@ -200,7 +200,11 @@ zklock_loss_before_commit(void)
 {
 	if (!zklock_hold_any())
 		return;
-	zklock_loss_await_verdict();
+
+	/*
+	 * From here on we look for ourselves.  No hook is around a commit that would
+	 * turn our timer's cancel into the loss.
+	 */
 	committing = true;
 	if (shot)
 	{
@@ -208,6 +212,7 @@ zklock_loss_before_commit(void)
 		shot = false;
 		QueryCancelPending = false;
 	}
+	zklock_loss_await_verdict();
 }
 
 void
