@@ -1,4 +1,5 @@
-# Proxy - a stretch of bad network between one client and one ZooKeeper server.
+# Proxy - a stretch of bad network between one client and one ZooKeeper server,
+# or, with plain => 1, between whoever and whomever.
 #
 #   my $proxy = Proxy->new($zk->host);
 #   ... zklock.hosts = $proxy->host ...
@@ -28,11 +29,12 @@ my %opcode_name = (
 
 sub new
 {
-	my ($class, $target) = @_;
+	my ($class, $target, %option) = @_;
 	my $self = bless { port => ZooKeeper::free_port() }, $class;
 	# A program of its own, not a fork: it must not run the test's END blocks,
 	# nor hold the other end of any of its pipes.
-	$self->{pid} = open2(my $answers, my $commands, $^X, (map { "-I$_" } @INC), __FILE__, $self->{port}, $target);
+	$self->{pid} = open2(my $answers, my $commands, $^X, (map { "-I$_" } @INC), __FILE__, $self->{port}, $target,
+		$option{plain} // 0);
 	@$self{qw(answers commands)} = ($answers, $commands);
 	$self->_tell('hello');
 	return $self;
@@ -52,6 +54,8 @@ sub _tell
 	croak "proxy: " . ($answer // 'gone') unless ($answer // '') =~ /^ok\t?(.*)$/;
 	return $1;
 }
+
+# A plain proxy knows nothing of requests: the next three are not for it.
 
 # Lose the reply of the next request of this kind (create, delete, set, get,
 # children, sync) whose path contains a string; the connection is cut instead.
@@ -131,7 +135,7 @@ sub DESTROY { my $self = shift; $self->stop; }
 #
 package Proxy::Process;
 
-my ($port, $target, $listener);
+my ($port, $target, $plain, $listener);
 my (@connection, @loss, %passed);
 my $lost = 0;
 my $delay = 0;
@@ -176,6 +180,13 @@ sub new_connection
 {
 	my $client = $listener->accept or return;
 	my $server = IO::Socket::INET->new(PeerAddr => $target, Timeout => 5);
+	# A ZooKeeper leader may be elected before it listens.  Its followers try
+	# again when they are refused, but a connection that breaks ends their term.
+	for (my $tries = 0; $plain && !$server && $tries < 200; $tries++)
+	{
+		Time::HiRes::sleep(0.02);
+		$server = IO::Socket::INET->new(PeerAddr => $target, Timeout => 5);
+	}
 	my $c = { side => [ grep { defined } $client, $server ], in => [ '', '' ], out => [ [], [] ], opened => [ 0, 0 ] };
 	push @connection, $c;
 	return end_connection($c) unless $server;
@@ -225,12 +236,12 @@ sub take
 		flush($c, 1 - $from, 1);
 		return end_connection($c);
 	}
-	while (length $c->{in}[$from] >= 4)
+	while (length $c->{in}[$from] >= 4 || $plain && length $c->{in}[$from])
 	{
-		my $length = 4 + unpack 'N', $c->{in}[$from];
+		my $length = $plain ? length $c->{in}[$from] : 4 + unpack 'N', $c->{in}[$from];
 		last if length $c->{in}[$from] < $length;
 		my $packet = substr $c->{in}[$from], 0, $length, '';
-		if (!may_pass($c, $from, $packet))
+		if (!$plain && !may_pass($c, $from, $packet))
 		{
 			flush($c, $_, 1) for 0, 1;
 			return end_connection($c);
@@ -256,7 +267,7 @@ sub flush
 
 sub serve
 {
-	($port, $target) = @_;
+	($port, $target, $plain) = @_;
 	$SIG{PIPE} = 'IGNORE';
 	listen_again();
 	$| = 1;

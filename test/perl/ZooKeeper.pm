@@ -42,6 +42,8 @@ my $classpath = join ':',
 #   dir                  instead of a temporary directory
 #   keep                 leave the servers running when the test ends
 #   conf                 more lines of zoo.cfg, as a hash
+#   link                 sub (FROM, TO, PORT): the port by which server FROM finds
+#                        server TO when that leads, and listens on PORT
 sub new
 {
 	my ($class, %option) = @_;
@@ -103,7 +105,12 @@ sub _write_conf
 	if ($self->{servers} > 1)
 	{
 		$self->{quorum} //= { map { $_ => [ free_port(), free_port() ] } $self->servers };
-		$conf{"server.$_"} = join ':', '127.0.0.1', @{ $self->{quorum}{$_} } for $self->servers;
+		for my $j ($self->servers)
+		{
+			my ($port, $election) = @{ $self->{quorum}{$j} };
+			$port = $self->{link}->($i, $j, $port) if $self->{link} && $j != $i;
+			$conf{"server.$j"} = "127.0.0.1:$port:$election";
+		}
 		_write("$dir/data/myid", "$i\n");
 	}
 	_write("$dir/zoo.cfg", join '', map { "$_=$conf{$_}\n" } sort keys %conf);
