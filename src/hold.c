@@ -123,6 +123,8 @@ zklock_hold_reserve(const char *name)
 		held_locks =
 			hash_create("zklock holds", 16, &ctl, HASH_ELEM | HASH_STRINGS | HASH_CONTEXT);
 	}
+	/* taken by an expression in PL/pgSQL, no statement may end before the commit */
+	zklock_hold_callbacks_first();
 	zklock_loss_prepare();
 	if (reserved == NULL)
 		reserved = MemoryContextAlloc(hold_context, sizeof(ZkHold));

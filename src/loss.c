@@ -261,11 +261,17 @@ after_statement(void)
 {
 	ZkHeldLock *held;
 
-	if (nesting > 0 || !armed)
+	if (!armed)
 		return;
-	/* so that our PRE_COMMIT comes before that of postgres_fdw, which commits */
+
+	/*
+	 * So that our PRE_COMMIT comes before that of postgres_fdw, which commits.
+	 * After an inner statement, too: a procedure may COMMIT next.
+	 */
 	if (!committing)
 		zklock_hold_callbacks_first();
+	if (nesting > 0)
+		return;
 	zklock_hold_refresh();
 	held = zklock_loss_find();
 	if (held != NULL)
