@@ -6,6 +6,9 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::Bin/../perl";
+use IPC::Run;
+use POSIX ();
+use PostgreSQL::Test::Utils ();
 use Test::More;
 use Time::HiRes qw(time);
 use ZkLock;
@@ -31,15 +34,25 @@ my %running = (
 	asking => q(DO $$BEGIN LOOP PERFORM zk_token('asking'), pg_sleep(0.01); END LOOP; END$$),
 	copy => "COPY (SELECT i, pg_sleep(0.01) FROM generate_series(1, 10000) i) TO '/dev/null'",
 	procedure => 'CALL pause()',
+	expression => 'DO $$BEGIN IF pg_sleep(60) IS NULL THEN END IF; END$$',
+	table => 'LOCK TABLE locked',
+	behind => "SELECT zk_lock('held here')",
+	fetch => 'DECLARE c CURSOR FOR SELECT pg_sleep(60); FETCH c',
+	prepared => 'PREPARE p AS SELECT pg_sleep(60); EXECUTE p',
+	stdout => 'COPY (SELECT i, pg_sleep(0.01) FROM generate_series(1, 10000) i) TO STDOUT',
+	deferred => 'INSERT INTO deferred VALUES (1); COMMIT',
 );
 ZkLock::ask($a, 'INSERT INTO t VALUES (1); CREATE PROCEDURE pause() LANGUAGE sql AS $$SELECT pg_sleep(60)$$');
 my $row = ZkLock::session($a);
 $row->query('BEGIN; UPDATE t SET i = 1');
-my $taken = ZkLock::session($a);
+ZkLock::ask($a, 'CREATE TABLE locked (i int); CREATE TABLE deferred (i int); CREATE TABLE copied (i int);
+	CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON deferred DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION slowly()');
+my $neighbour = ZkLock::session($a);
+$neighbour->query("SELECT zk_lock('held here', scope => 'session'); BEGIN; LOCK TABLE locked");
 $sb->query("SELECT zk_lock('taken', 'exclusive', 'session')");
 
 my (%session, %token);
-for my $name (sort(keys %running), 'idle', 'commit', 'token', 'again', 'rollback', 'warn')
+for my $name (sort(keys %running), 'idle', 'commit', 'token', 'again', 'rollback', 'warn', 'copy sends', 'copy ends')
 {
 	$session{$name} = ZkLock::session($a);
 	$session{$name}->query("SET zklock.on_loss = warn") if $name eq 'warn';
@@ -54,9 +67,29 @@ my $session = ZkLock::session($a);
 $token{session} = $session->query("SELECT zk_lock('session', 'exclusive', 'session')");
 my $discard = ZkLock::session($a);
 $token{discard} = $discard->query("SELECT zk_lock('discard', 'exclusive', 'session')");
+# psql speaks the simple protocol only
+my $script = PostgreSQL::Test::Utils::tempdir() . '/script';
+PostgreSQL::Test::Utils::append_to_file($script, "BEGIN;\nSELECT zk_lock('extended');\nSELECT pg_sleep(60);\n");
+my $output = '';
+my $pgbench = IPC::Run::start([ qw(pgbench -n -M prepared -t 1 --verbose-errors -f), $script, '-h', $a->host, '-p', $a->port, 'postgres' ],
+	'<', \'', '>&', \$output);
+ZkLock::wait_until(sub { $token{extended} = ZkLock::ask($a, "SELECT token FROM zk_locks WHERE name = 'extended'") }, 'pgbench has a lock');
 my $waiter = ZkLock::session($a)->send("SELECT zk_lock('taken')");
 $waiter->wait_level(2);
 $session{$_}->send($running{$_}) for sort keys %running;
+
+# Clients that are silent in the middle of a COPY FROM STDIN: they wait for data
+# from a pipe of ours.
+my %pipe;
+for my $name ('copy sends', 'copy ends')
+{
+	my $file = PostgreSQL::Test::Utils::tempdir() . "/$name";
+	POSIX::mkfifo($file, 0600) or die "$file: $!";
+	$session{$name}->send("\\copy copied FROM '$file'");
+	open $pipe{$name}, '>', $file or die "$file: $!";
+	ZkLock::wait_until(sub { state_of($name) eq 'active ClientRead' }, 'the server waits for data');
+}
+sub state_of { return ZkLock::ask($a, "SELECT concat_ws(' ', state, wait_event) FROM pg_stat_activity WHERE pid = " . $session{ $_[0] }->pid); }
 
 my $worker = ZkLock::ask($a, 'SELECT worker_pid FROM zk_session');
 kill 'STOP', $worker or die;
@@ -80,6 +113,18 @@ is($session{again}->fails("SELECT zk_lock('again')"), $lost->('40001', 'again'),
 is($session{idle}->fails('SELECT 1'), $lost->('40001', 'idle'), 'an idle transaction hears of it at its next statement');
 is($session{rollback}->query('ROLLBACK; SELECT 1'), 1, 'ROLLBACK is always allowed');
 is($session{$_}->failure, $lost->('40001', $_), "$_: the running statement is cancelled") for sort keys %running;
+$pgbench->finish;
+like($output, qr/ERROR:  lock "extended" was lost/, 'extended: the running statement is cancelled');
+is(state_of($_), 'active ClientRead', "$_: a silent client is not disturbed") for sort keys %pipe;
+syswrite $pipe{'copy sends'}, "1\n" x 30000;
+ZkLock::wait_until(sub { state_of('copy sends') =~ /^idle in transaction \(aborted\)/ }, 'the data are refused');
+for my $name (sort keys %pipe)
+{
+	close $pipe{$name};
+	is($session{$name}->failure, $lost->('40001', $name), "$name: and hears of it");
+	is($session{$name}->query('ROLLBACK; SELECT pg_backend_pid()'), $session{$name}->pid, '... on a connection that goes on');
+}
+is(ZkLock::ask($a, 'SELECT count(*) FROM copied'), 0, '... and nothing was copied');
 is($session{warn}->query('SELECT 1'), 1, 'zklock.on_loss = warn: the statement goes on');
 like(join("\n", $session{warn}->notices), qr/lock "warn" was lost/, '... with a warning');
 is($session{warn}->fails('COMMIT'), '', '... and so does the commit');
@@ -99,6 +144,7 @@ $sb->query('SELECT zk_unlock_all()');
 like($waiter->result, qr/^\d+$/, '... and gets it in its turn, on the new session');
 like($session->query("SELECT zk_lock('session')"), qr/^\d+$/, 'the first server can lock again');
 $row->query('ROLLBACK');
+$neighbour->quit;
 ZkLock::ok_clean($zk, [ $a, $b ], $_) for sort(keys %token), 'taken';
 
 # Shorter than the lease: a pause is nothing but a pause.  A commit that meets a
