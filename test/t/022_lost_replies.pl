@@ -1,4 +1,5 @@
-# Requests and replies lost with the connection: everything is done once.
+# Requests and replies lost with the connection: everything is done once, and what
+# was done without anybody's knowledge is undone.
 use strict;
 use warnings;
 
@@ -193,5 +194,39 @@ for my $part ('reply', 'request')
 
 is(ZkLock::ask($a, 'SELECT session_id FROM zk_session'), $session, 'all in one session');
 unlike(PostgreSQL::Test::Utils::slurp_file($a->logfile), qr/orphan|PANIC|WARNING/, 'nothing odd in the log');
+
+#
+# Orphans: contenders with our session's mark that our server does not know, as
+# when a deposed leader hid one.  The next use of the directory shows and ends them.
+#
+for my $kind ('lock-', 'read-lock-')
+{
+	for my $orphans (1, 10)
+	{
+		my $name = 'orphan' . ++$n;
+		my $directory = ZkLock::directory($name);
+		$sa->query("BEGIN; SELECT zk_lock('$name')");
+		# The mark is the first half of the UUID.
+		my ($mark) = (ZkLock::queue($zk, $name))[0] =~ /^(_c_[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-)/ or die;
+		my $foreign = $zk->client;
+		my @orphan = map { $foreign->create(sprintf("%s/%s0000-%012x-%s", $directory, $mark, $_, $kind), mode => 'ephemeral_sequential') } 1 .. $orphans;
+		$sa->query('COMMIT');
+		ZkLock::wait_queue($zk, $name, $orphans);
+		$sb->send("BEGIN; SELECT zk_lock('$name')")->wait_level(2);
+		my ($next) = (ZkLock::wait_queue($zk, $name, $orphans + 1))[-1];
+		ok($sb->busy, "$orphans orphans ($kind): the other server waits behind them");
+		$sa->send("BEGIN; SELECT zk_lock('$name')");
+		is($sb->result, czxid($name, $next), '... until their server looks there');
+		is_deeply([ grep { $zk->stat($_) } @orphan ], [], '... and deletes them');
+		is((ZkLock::wait_queue($zk, $name, 2))[0], $next, '... and nobody else');
+		ok($sa->busy, '... but waits in its turn');
+		$sb->query('COMMIT');
+		cmp_ok($sa->result, '>', 0, '... and is served');
+		$sa->query('COMMIT');
+		ZkLock::ok_clean($zk, [ $a, $b ], $name);
+		$foreign->close;
+	}
+}
+is(ZkLock::ask($a, 'SELECT session_id FROM zk_session'), $session, 'still in one session');
 
 done_testing();
