@@ -26,6 +26,7 @@
 #include "access/xact.h"
 #include "catalog/namespace.h"
 #include "common/hashfn.h"
+#include "common/string.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
@@ -407,23 +408,52 @@ zklock_hold_callbacks_first(void)
 }
 
 void
-zklock_held_raise_lost(const ZkHeldLock *held)
+zklock_held_describe_loss(const ZkHeldLock *held, ZkLossText *text)
 {
 	if (held->transaction_count > 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-				 errmsg("lock \"%s\" was lost", zklock_display_name(held->name)),
-				 errdetail(
-					 "The ZooKeeper session ended, or the contender was deleted, while the transaction held the lock; another server may hold it by now."),
-				 errhint("The transaction might succeed if retried.")));
+	{
+		text->sqlstate = ERRCODE_T_R_SERIALIZATION_FAILURE;
+		text->detail =
+			"The ZooKeeper session ended, or the contender was deleted, while the transaction held the lock; another server may hold it by now.";
+		text->hint = "The transaction might succeed if retried.";
+	}
 	else
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("lock \"%s\" was lost", zklock_display_name(held->name)),
-				 errdetail(
-					 "The ZooKeeper session ended, or the contender was deleted, while this session held the lock; another server may hold it by now."),
-				 errhint(
-					 "Call zk_unlock to acknowledge the loss, or zk_lock to acquire the lock anew.")));
+	{
+		text->sqlstate = ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
+		text->detail =
+			"The ZooKeeper session ended, or the contender was deleted, while this session held the lock; another server may hold it by now.";
+		text->hint =
+			"Call zk_unlock to acknowledge the loss, or zk_lock to acquire the lock anew.";
+	}
+}
+
+void
+zklock_held_raise_lost(const ZkHeldLock *held)
+{
+	ZkLossText text;
+
+	zklock_held_describe_loss(held, &text);
+	ereport(ERROR,
+			(errcode(text.sqlstate),
+			 errmsg("lock \"%s\" was lost", zklock_display_name(held->name)),
+			 errdetail("%s", text.detail), errhint("%s", text.hint)));
+}
+
+char *
+zklock_plain_name(const char *name)
+{
+	int encoding = GetDatabaseEncoding();
+	char encoded[ZKLOCK_ENCODED_MAX + 1];
+	char *display;
+	char *out;
+
+	if (encoding == PG_UTF8 || encoding == PG_SQL_ASCII || pg_is_ascii(name))
+		return pstrdup(name);
+	zklock_encode_name(name, encoded);
+	display = out = palloc(3 * strlen(encoded) + 1);
+	for (const char *p = encoded; *p; p++)
+		out += sprintf(out, IS_HIGHBIT_SET(*p) ? "%%%02X" : "%c", (unsigned char) *p);
+	return display;
 }
 
 char *
@@ -431,35 +461,23 @@ zklock_display_name(const char *name)
 {
 	int len = (int) strlen(name);
 	int encoding = GetDatabaseEncoding();
-	unsigned char *buf;
-	char encoded[ZKLOCK_ENCODED_MAX + 1];
-	char *display;
-	char *out;
 
-	if (encoding == PG_UTF8 || encoding == PG_SQL_ASCII)
-		return pstrdup(name);
-	if (IsTransactionState())
+	if (encoding != PG_UTF8 && encoding != PG_SQL_ASCII && IsTransactionState())
 	{
 		Oid proc = FindDefaultConversionProc(PG_UTF8, encoding);
 
 		if (OidIsValid(proc))
 		{
 			int size = len * MAX_CONVERSION_GROWTH + 1;
+			unsigned char *buf = palloc((Size) size);
 
-			buf = palloc((Size) size);
 			if (pg_do_encoding_conversion_buf(proc, PG_UTF8, encoding,
 											  (unsigned char *) unconstify(char *, name),
 											  len, buf, size, true) == len)
 				return (char *) buf;
 		}
 	}
-
-	/* the encoding lacks a character: percent-encode all that is not ASCII */
-	zklock_encode_name(name, encoded);
-	display = out = palloc(3 * strlen(encoded) + 1);
-	for (const char *p = encoded; *p; p++)
-		out += sprintf(out, IS_HIGHBIT_SET(*p) ? "%%%02X" : "%c", (unsigned char) *p);
-	return display;
+	return zklock_plain_name(name);
 }
 
 /* ------------------------------------------------------------------------

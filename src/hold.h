@@ -85,10 +85,22 @@ extern bool zklock_held_lost(const ZkHeldLock *held);
  * Errors of a lost lock: SQLSTATE 40001 if the hold is the transaction's, so
  * that retry loops retry it, else 55000.
  */
+typedef struct ZkLossText
+{
+	int sqlstate;
+	const char *detail;
+	const char *hint;
+} ZkLossText;
+
+extern void zklock_held_describe_loss(const ZkHeldLock *held, ZkLossText *text);
 pg_noreturn extern void zklock_held_raise_lost(const ZkHeldLock *held);
 
 /* "name" in the database's encoding for a message; percent-encoded if it has
  * characters that the encoding lacks.  palloc'd. */
 extern char *zklock_display_name(const char *name);
+
+/* The same where no catalog may be read: percent-encoded if not ASCII, unless
+ * the database's encoding is UTF8. */
+extern char *zklock_plain_name(const char *name);
 
 #endif /* ZKLOCK_HOLD_H */

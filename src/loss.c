@@ -51,6 +51,7 @@ static ExecutorRun_hook_type prev_ExecutorRun = NULL;
 static ExecutorFinish_hook_type prev_ExecutorFinish = NULL;
 static ExecutorEnd_hook_type prev_ExecutorEnd = NULL;
 static ProcessUtility_hook_type prev_ProcessUtility = NULL;
+static emit_log_hook_type prev_emit_log = NULL;
 
 /* ------------------------------------------------------------------------
  * The timer
@@ -241,6 +242,34 @@ convert_cancel(void)
 	zklock_held_raise_lost(held);
 }
 
+/*
+ * A cancel of ours may strike where no hook of ours is around: in parse analysis,
+ * which waits for table locks, in the planner, or in a deferred trigger between
+ * its statements.  Then the error cannot be replaced, only its report: this is
+ * called before it goes to the log and to the client.  (Not while ERRORs are kept
+ * out of the log; then the client hears of a cancel.)
+ */
+static void
+on_emit_log(ErrorData *edata)
+{
+	ZkHeldLock *held;
+
+	if (shot && edata->elevel == ERROR && edata->sqlerrcode == ERRCODE_QUERY_CANCELED &&
+		(held = zklock_loss_find()) != NULL)
+	{
+		ZkLossText text;
+
+		shot = false;
+		zklock_held_describe_loss(held, &text);
+		edata->sqlerrcode = text.sqlstate;
+		edata->message = psprintf("lock \"%s\" was lost", zklock_plain_name(held->name));
+		edata->detail = pstrdup(text.detail);
+		edata->hint = pstrdup(text.hint);
+	}
+	if (prev_emit_log)
+		prev_emit_log(edata);
+}
+
 /* Before a statement: no work for a transaction that cannot commit. */
 static void
 before_statement(void)
@@ -392,4 +421,6 @@ zklock_loss_install_hooks(void)
 	ExecutorEnd_hook = on_ExecutorEnd;
 	prev_ProcessUtility = ProcessUtility_hook;
 	ProcessUtility_hook = on_ProcessUtility;
+	prev_emit_log = emit_log_hook;
+	emit_log_hook = on_emit_log;
 }

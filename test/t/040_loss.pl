@@ -41,12 +41,17 @@ my %running = (
 	prepared => 'PREPARE p AS SELECT pg_sleep(60); EXECUTE p',
 	stdout => 'COPY (SELECT i, pg_sleep(0.01) FROM generate_series(1, 10000) i) TO STDOUT',
 	deferred => 'INSERT INTO deferred VALUES (1); COMMIT',
+	interpreter => 'INSERT INTO deferred_too VALUES (1); COMMIT',
+	analysis => 'SELECT * FROM locked',
 );
 ZkLock::ask($a, 'INSERT INTO t VALUES (1); CREATE PROCEDURE pause() LANGUAGE sql AS $$SELECT pg_sleep(60)$$');
 my $row = ZkLock::session($a);
 $row->query('BEGIN; UPDATE t SET i = 1');
 ZkLock::ask($a, 'CREATE TABLE locked (i int); CREATE TABLE deferred (i int); CREATE TABLE copied (i int);
-	CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON deferred DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION slowly()');
+	CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON deferred DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION slowly();
+	CREATE TABLE deferred_too (i int);
+	CREATE FUNCTION slow_expression() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN IF pg_sleep(60) IS NULL THEN END IF; RETURN NEW; END$$;
+	CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON deferred_too DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION slow_expression()');
 my $neighbour = ZkLock::session($a);
 $neighbour->query("SELECT zk_lock('held here', scope => 'session'); BEGIN; LOCK TABLE locked");
 $sb->query("SELECT zk_lock('taken', 'exclusive', 'session')");
