@@ -161,6 +161,9 @@ zklock_loss_await_verdict(void)
 {
 	ZkHeldLock *held;
 
+	/* nearly always */
+	if (*zklock_loss_flag(ZKLOCK_MY_PROC_NUMBER) == 0 && zklock_lease_valid())
+		return;
 	ConditionVariablePrepareToSleep(&zklock_shared->write_cv);
 	while ((held = zklock_loss_find()) == NULL && zklock_hold_any() && !zklock_lease_valid())
 		sleep_for_write();
