@@ -140,7 +140,10 @@ report_loss(ZkHeldLock *held)
 	if (zklock_on_loss == ZKLOCK_ON_LOSS_WARN)
 		ereport(WARNING,
 				(errcode(ERRCODE_WARNING),
-				 errmsg("lock \"%s\" was lost", zklock_display_name(held->name)),
+				 held->kind == ZKLOCK_KIND_ELECTION
+					 ? errmsg("leadership of election \"%s\" was lost",
+							  zklock_display_name(held->name))
+					 : errmsg("lock \"%s\" was lost", zklock_display_name(held->name)),
 				 errdetail("Another server may hold it by now.")));
 	else
 		zklock_held_raise_lost(held);

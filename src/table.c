@@ -123,6 +123,7 @@ zklock_table_startup(void)
 			entries[i].requests = -1;
 			entries[i].next_dirty = -1;
 			ConditionVariableInit(&entries[i].cv);
+			pg_atomic_init_u64(&entries[i].election.leader, 0);
 		}
 		for (int i = 0; i < s->nrequests; i++)
 		{
@@ -181,9 +182,9 @@ hash_bucket(uint32 hash)
 }
 
 static uint32
-hash_name(const char *name)
+hash_name(ZkLockKind kind, const char *name)
 {
-	return hash_bytes((const unsigned char *) name, (int) strlen(name));
+	return hash_bytes((const unsigned char *) name, (int) strlen(name)) ^ (uint32) kind;
 }
 
 LWLock *
@@ -209,18 +210,19 @@ zklock_entry_lock(ZkLockEntry *entry, LWLockMode mode)
 }
 
 static ZkLockEntry *
-find_locked(const char *name, uint32 hash)
+find_locked(ZkLockKind kind, const char *name, uint32 hash)
 {
 	for (int32 i = *hash_bucket(hash); i >= 0; i = entries[i].next)
 	{
-		if (entries[i].hash == hash && strcmp(entries[i].name, name) == 0)
+		if (entries[i].hash == hash && entries[i].kind == kind &&
+			strcmp(entries[i].name, name) == 0)
 			return &entries[i];
 	}
 	return NULL;
 }
 
 static ZkLockEntry *
-make_locked(const char *name, uint32 hash)
+make_locked(ZkLockKind kind, const char *name, uint32 hash)
 {
 	ZkLockEntry *entry;
 	int32 index;
@@ -237,6 +239,7 @@ make_locked(const char *name, uint32 hash)
 	entry->partition = hash_partition(hash);
 	entry->generation++;
 	entry->hash = hash;
+	entry->kind = (uint8) kind;
 	entry->requests = -1;
 	entry->last_rc = 0;
 	entry->last_pid = 0;
@@ -246,6 +249,15 @@ make_locked(const char *name, uint32 hash)
 		entry->grant[mode].usable = false;
 		entry->grant[mode].token = 0;
 	}
+	entry->election.candidate = false;
+	entry->election.verdict = false;
+	entry->election.failed = false;
+	entry->election.given_up = 0;
+	entry->election.entered = 0;
+	entry->election.announced = 0;
+	entry->election.changes = 0;
+	entry->election.since = 0;
+	Assert(pg_atomic_read_u64(&entry->election.leader) == 0);
 	/* the worker says otherwise when it first looks at the entry */
 	zklock_queue_init(&entry->queue, false);
 	strlcpy(entry->name, name, sizeof(entry->name));
@@ -256,6 +268,23 @@ make_locked(const char *name, uint32 hash)
 	return entry;
 }
 
+ZkLockEntry *
+zklock_entry_find(ZkLockKind kind, const char *name, bool make, LWLockMode mode,
+				  LWLock **lock)
+{
+	uint32 hash = hash_name(kind, name);
+	ZkLockEntry *entry;
+
+	*lock = partition_lock(hash_partition(hash));
+	LWLockAcquire(*lock, mode);
+	entry = find_locked(kind, name, hash);
+	if (entry == NULL && make)
+		entry = make_locked(kind, name, hash);
+	if (entry == NULL)
+		LWLockRelease(*lock);
+	return entry;
+}
+
 void
 zklock_entry_release(ZkLockEntry *entry)
 {
@@ -263,7 +292,8 @@ zklock_entry_release(ZkLockEntry *entry)
 	bool dirty;
 	int32 *link;
 
-	if (!entry->in_use || entry->requests >= 0 || !zklock_queue_idle(&entry->queue))
+	if (!entry->in_use || entry->requests >= 0 || entry->election.candidate ||
+		!zklock_queue_idle(&entry->queue))
 		return;
 
 	for (link = hash_bucket(entry->hash); *link != index; link = &entries[*link].next)
@@ -326,15 +356,13 @@ zklock_table_next_dirty(void)
 }
 
 ZkLockEntry *
-zklock_table_find(const char *name)
+zklock_table_find(ZkLockKind kind, const char *name)
 {
-	uint32 hash = hash_name(name);
-	LWLock *lock = partition_lock(hash_partition(hash));
-	ZkLockEntry *entry;
+	LWLock *lock;
+	ZkLockEntry *entry = zklock_entry_find(kind, name, false, LW_SHARED, &lock);
 
-	LWLockAcquire(lock, LW_SHARED);
-	entry = find_locked(name, hash);
-	LWLockRelease(lock);
+	if (entry != NULL)
+		LWLockRelease(lock);
 	return entry;
 }
 
@@ -345,8 +373,11 @@ zklock_entry_demand(const ZkLockEntry *entry, ZkLockEvent *event)
 	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 	{
 		event->needed[mode] = entry->want[mode] > 0 || entry->held[mode] > 0;
-		event->spent[mode] = !entry->grant[mode].usable;
+		/* a leader that resigns keeps it until its guards have ended */
+		event->spent[mode] = !entry->grant[mode].usable && entry->held[mode] == 0;
 	}
+	if (zklock_election_stands(entry))
+		event->needed[ZKLOCK_EXCLUSIVE] = true;
 }
 
 /* ------------------------------------------------------------------------
@@ -355,9 +386,9 @@ zklock_entry_demand(const ZkLockEntry *entry, ZkLockEvent *event)
  */
 
 int32
-zklock_request_make(const char *name, ZkLockMode mode, ZkLockScope scope)
+zklock_request_make(ZkLockKind kind, const char *name, ZkLockMode mode, ZkLockScope scope)
 {
-	uint32 hash = hash_name(name);
+	uint32 hash = hash_name(kind, name);
 	LWLock *lock = partition_lock(hash_partition(hash));
 	ZkLockEntry *entry;
 	ZkLockRequest *request;
@@ -373,9 +404,9 @@ zklock_request_make(const char *name, ZkLockMode mode, ZkLockScope scope)
 	request = &requests[index];
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	entry = find_locked(name, hash);
+	entry = find_locked(kind, name, hash);
 	if (entry == NULL)
-		entry = make_locked(name, hash);
+		entry = make_locked(kind, name, hash);
 	if (entry != NULL)
 	{
 		request->entry = zklock_entry_index(entry);
@@ -430,9 +461,9 @@ zklock_request_end(int32 index)
 
 	/*
 	 * The last one out, or a waiter that is cancelled while the grant arrives
-	 * and leaves nobody behind: the grant has served.
+	 * and leaves nobody behind: the grant has served, unless it is a candidate's.
 	 */
-	if (changed && entry->held[mode] == 0 &&
+	if (changed && !zklock_election_stands(entry) && entry->held[mode] == 0 &&
 		(request->state == ZKLOCK_REQUEST_HELD || entry->want[mode] == 0))
 		entry->grant[mode].usable = false;
 
