@@ -10,7 +10,7 @@ use ZkLock;
 use ZooKeeper;
 
 my $zk = ZooKeeper->new(servers => 3)->start;
-my %node = map { $_ => ZkLock::server($_, $zk, conf => "zklock.session_timeout = '2s'\ncluster_name = '$_'") } qw(a b c);
+my %node = map { $_ => ZkLock::server($_, $zk, conf => "zklock.session_timeout = '2s'\ncluster_name = '$_'\nrestart_after_crash = on") } qw(a b c);
 my @nodes = @node{qw(a b c)};
 ZkLock::wait_connected(@nodes);
 
@@ -49,7 +49,7 @@ is(ZkLock::ask($node{b}, "SELECT election, is_leader, leader, candidates, token,
 	'job|f|a|{a,b,c}||t|0', '... and of another');
 is(ZkLock::ask($node{a}, "SELECT zk_leader('none') IS NULL, zk_candidates('none')"), 't|{}', 'nobody leads where nobody is');
 is(ZkLock::ask($node{a}, "SELECT count(*) FROM zk_elections WHERE election = 'none'"), 0, '... and asking makes no candidate');
-is($zk->get((map { "/zklock/elections/job/$_" } sort { substr($a, -10) <=> substr($b, -10) } $zk->children('/zklock/elections/job'))[0]), 'a',
+is($zk->get('/zklock/elections/job/' . (ZkLock::queue($zk, 'job', 'elections'))[0]), 'a',
 	"the contender's data is the server's name");
 wait_log('a', qr/became leader of election "job", token $token: first among the candidates/, 'the log of the leader says so');
 
@@ -124,7 +124,7 @@ wait_log('b', qr/is no longer leader of election "job", token \d+: server shutdo
 $node{b}->start;
 
 # Somebody deletes the contender.
-my ($first) = sort { substr($a, -10) <=> substr($b, -10) } $zk->children('/zklock/elections/job');
+my ($first) = ZkLock::queue($zk, 'job', 'elections');
 $zk->delete("/zklock/elections/job/$first");
 is(wait_leader('job', 'a'), 'a', 'the contender is deleted: the next in line leads');
 wait_log('c', qr/is no longer leader of election "job", token \d+: its contender in ZooKeeper is gone/, '... the log says why');
