@@ -45,7 +45,7 @@ PG_FUNCTION_INFO_V1(zk_elections);
  * What one call site has looked up, by the argument as it is, so that a million
  * rows need neither conversions nor locks.
  */
-#define NCACHED 64
+#define NCACHED 256
 
 typedef struct CachedElection
 {
