@@ -202,18 +202,18 @@ zk_resign(PG_FUNCTION_ARGS)
  */
 
 /*
- * A candidate's data is its name.  Other programs may have put anything there,
- * of which some would be no text here.
+ * A candidate's data, up to a NUL, is its name.  Other programs may have put
+ * anything there: what is no UTF-8 is percent-encoded.
  */
 static char *
 candidate_name(const ZkNode *node)
 {
+	int len = (int) strlen(node->data);
 	char *escaped;
 
-	if (strlen(node->data) == (size_t) node->datalen &&
-		pg_encoding_verifymbstr(PG_UTF8, node->data, node->datalen) == node->datalen)
+	if (pg_encoding_verifymbstr(PG_UTF8, node->data, len) == len)
 		return zklock_display_name(node->data);
-	escaped = palloc(3 * (Size) node->datalen + 1);
+	escaped = palloc(3 * (Size) len + 1);
 	zklock_encode_name(node->data, escaped);
 	return zklock_display_name(escaped);
 }
