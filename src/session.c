@@ -493,6 +493,13 @@ on_connected(void)
 	strlcpy(s->server, server, sizeof(s->server));
 	zklock_session_unlock();
 
+	/*
+	 * A predecessor that heard of its session's end may not have lived to tell
+	 * all entries.  Their grants must be gone before there is a lease again.
+	 */
+	if (known.id != id.id)
+		zklock_dispatch_all(ZKLOCK_EV_SESSION_LOST);
+
 	resuming = false;
 	connected = true;
 	if (known.id != id.id)
