@@ -104,7 +104,7 @@ COMMENT ON VIEW zk_session IS
 CREATE FUNCTION zk_is_leader(election text, wait interval DEFAULT '2 s')
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_is_leader'
-LANGUAGE C STRICT VOLATILE PARALLEL SAFE;
+LANGUAGE C VOLATILE PARALLEL SAFE;
 
 COMMENT ON FUNCTION zk_is_leader(text, interval) IS
 'does this server lead the election? the first call makes it a candidate';

@@ -33,7 +33,7 @@ PG_FUNCTION_INFO_V1(zk_leader);
 PG_FUNCTION_INFO_V1(zk_candidates);
 PG_FUNCTION_INFO_V1(zk_elections);
 
-/* How long zk_require_leader and zk_run_as_leader wait for the first verdict. */
+/* How long to wait for the first verdict, unless told otherwise: the default in SQL. */
 #define FIRST_VERDICT_MS 2000
 
 /* ------------------------------------------------------------------------
@@ -58,14 +58,19 @@ typedef struct CachedElection
 Datum
 zk_is_leader(PG_FUNCTION_ARGS)
 {
-	text *arg = PG_GETARG_TEXT_PP(0);
-	int len = (int) VARSIZE_ANY_EXHDR(arg);
+	text *arg;
+	int len;
+	int64 wait = FIRST_VERDICT_MS;
 	CachedElection **cache = fcinfo->flinfo->fn_extra;
 	CachedElection **place = NULL;
 	char name[ZKLOCK_NAME_MAX + 1];
 	ZkElectionRef ref;
 	int64 token;
 
+	if (PG_ARGISNULL(0))
+		PG_RETURN_BOOL(false); /* and never NULL, which NOT would not turn round */
+	arg = PG_GETARG_TEXT_PP(0);
+	len = (int) VARSIZE_ANY_EXHDR(arg);
 	if (cache == NULL)
 	{
 		zklock_check_preloaded();
@@ -83,7 +88,9 @@ zk_is_leader(PG_FUNCTION_ARGS)
 	}
 
 	zklock_get_name(ZKLOCK_KIND_ELECTION, arg, name);
-	token = zklock_election_lead(name, zklock_get_timeout(PG_GETARG_INTERVAL_P(1)), &ref);
+	if (!PG_ARGISNULL(1))
+		wait = zklock_get_timeout(PG_GETARG_INTERVAL_P(1));
+	token = zklock_election_lead(name, wait, &ref);
 	if (place != NULL)
 	{
 		if (*place == NULL)

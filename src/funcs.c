@@ -43,6 +43,7 @@ PG_FUNCTION_INFO_V1(zk_session);
 void
 zklock_get_name(ZkLockKind kind, text *arg, char *buf)
 {
+	bool election = kind == ZKLOCK_KIND_ELECTION;
 	char *name = text_to_cstring(arg);
 	char *utf8 = pg_server_to_any(name, (int) strlen(name), PG_UTF8);
 	size_t len = strlen(utf8);
@@ -50,16 +51,15 @@ zklock_get_name(ZkLockKind kind, text *arg, char *buf)
 	if (len == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 kind == ZKLOCK_KIND_ELECTION ? errmsg("election name must not be empty")
-											  : errmsg("lock name must not be empty"),
-				 errdetail("A name has 1 to %d bytes in UTF-8.", ZKLOCK_NAME_MAX)));
+				 errmsg("%s name must not be empty", election ? "election" : "lock"),
+				 errdetail("%s name has 1 to %d bytes in UTF-8.",
+						   election ? "An election" : "A lock", ZKLOCK_NAME_MAX)));
 	if (len > ZKLOCK_NAME_MAX)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 kind == ZKLOCK_KIND_ELECTION ? errmsg("election name is too long")
-											  : errmsg("lock name is too long"),
-				 errdetail("The name has %zu bytes in UTF-8; a name has 1 to %d.", len,
-						   ZKLOCK_NAME_MAX)));
+				 errmsg("%s name is too long", election ? "election" : "lock"),
+				 errdetail("The name has %zu bytes in UTF-8; %s name has 1 to %d.", len,
+						   election ? "an election" : "a lock", ZKLOCK_NAME_MAX)));
 	memcpy(buf, utf8, len + 1);
 }
 

@@ -174,7 +174,7 @@ send_changes(const char *server)
 
 	LWLockAcquire(shared->lock, LW_SHARED);
 	first = shared->sent;
-	while (n < lengthof(changes) && first + n < shared->added)
+	while (n < (int) lengthof(changes) && first + n < shared->added)
 	{
 		changes[n] = shared->ring[(first + n) % NCHANGES];
 		n++;
