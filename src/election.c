@@ -42,6 +42,18 @@
 
 static uint32 wait_event_election = 0;
 
+/* From now on this server is a candidate, if it is eligible.  Locked. */
+static void
+begin_candidacy(ZkLockEntry *entry)
+{
+	entry->election.candidate = true;
+	entry->election.verdict = entry->election.failed = false;
+	entry->election.entered = zklock_clock();
+	entry->election.since = GetCurrentTimestamp();
+	entry->last_rc = 0;
+	zklock_entry_set_dirty(entry);
+}
+
 /* The entry of an election in which this server is a candidate.  Its leadership
  * ends here and now.  Locked. */
 static void
@@ -74,14 +86,7 @@ enter(const char *name, ZkElectionRef *ref)
 		if (entry == NULL)
 			return false;
 		if (!entry->election.candidate)
-		{
-			entry->election.candidate = true;
-			entry->election.verdict = entry->election.failed = false;
-			entry->election.entered = zklock_clock();
-			entry->election.since = GetCurrentTimestamp();
-			entry->last_rc = 0;
-			zklock_entry_set_dirty(entry);
-		}
+			begin_candidacy(entry);
 	}
 	ref->entry = entry;
 	ref->generation = entry->generation;
@@ -385,10 +390,11 @@ shut_down(ZkLockEntry *entry, ZkElectionNews *news)
 	ConditionVariableBroadcast(&entry->cv);
 }
 
+/* The candidacy begins only now: its first verdict can be waited for. */
 static void
 stand(ZkLockEntry *entry, ZkElectionNews *news)
 {
-	zklock_entry_set_dirty(entry);
+	begin_candidacy(entry);
 }
 
 static bool draining = false;
