@@ -37,7 +37,7 @@ export PG_CONFIG KEEP PARTS TESTS
 check:
 	@test/sandbox --lint test/run
 demo:
-	@test/sandbox test/demo
+	@test/sandbox --demo test/demo
 lint:
 	@test/sandbox --lint test/lint
 warnings:

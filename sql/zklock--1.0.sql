@@ -101,6 +101,82 @@ CREATE VIEW zk_session AS
 COMMENT ON VIEW zk_session IS
 'state of this server''s ZooKeeper session';
 
+CREATE FUNCTION zk_is_leader(election text, wait interval DEFAULT '2 s')
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zk_is_leader'
+LANGUAGE C VOLATILE PARALLEL SAFE;
+
+COMMENT ON FUNCTION zk_is_leader(text, interval) IS
+'does this server lead the election? the first call makes it a candidate';
+
+CREATE FUNCTION zk_leader_token(election text)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'zk_leader_token'
+LANGUAGE C STRICT VOLATILE PARALLEL SAFE;
+
+COMMENT ON FUNCTION zk_leader_token(text) IS
+'fencing token of this server''s leadership, or null';
+
+CREATE FUNCTION zk_require_leader(election text)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'zk_require_leader'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_require_leader(text) IS
+'fail unless this server leads the election until the end of the transaction, and return the fencing token';
+
+CREATE PROCEDURE zk_run_as_leader(election text, command text)
+AS 'MODULE_PATHNAME', 'zk_run_as_leader'
+LANGUAGE C;
+
+COMMENT ON PROCEDURE zk_run_as_leader(text, text) IS
+'run a command if this server leads the election until the end of the transaction';
+
+CREATE FUNCTION zk_resign(election text)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zk_resign'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_resign(text) IS
+'give up this server''s leadership and candidacy';
+
+-- Stable, so that a query of zk_elections that needs neither does not ask.
+CREATE FUNCTION zk_leader(election text)
+RETURNS text
+AS 'MODULE_PATHNAME', 'zk_leader'
+LANGUAGE C STRICT STABLE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_leader(text) IS
+'name of the server that leads the election, or null';
+
+CREATE FUNCTION zk_candidates(election text)
+RETURNS text[]
+AS 'MODULE_PATHNAME', 'zk_candidates'
+LANGUAGE C STRICT STABLE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_candidates(text) IS
+'names of the candidates in the election, in the order in which they come to lead';
+
+CREATE FUNCTION zk_elections(
+    OUT election text,
+    OUT is_leader boolean,
+    OUT token bigint,
+    OUT since timestamptz,
+    OUT changes bigint)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'zk_elections'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_elections() IS
+'elections in which this server is a candidate, without the other candidates';
+
+CREATE VIEW zk_elections AS
+    SELECT election, is_leader, zk_leader(election) AS leader, zk_candidates(election) AS candidates, token, since, changes
+    FROM zk_elections();
+
+COMMENT ON VIEW zk_elections IS
+'elections in which this server is a candidate';
+
 CREATE TABLE zk_fences (
     resource text PRIMARY KEY,
     token bigint NOT NULL);
@@ -120,7 +196,10 @@ COMMENT ON FUNCTION zk_fence(text, bigint) IS
 
 -- What pg_locks shows to everybody, zk_locks does too.  The session's id is
 -- enough to end the session from elsewhere.
-GRANT SELECT ON zk_locks TO PUBLIC;
+GRANT SELECT ON zk_locks, zk_elections TO PUBLIC;
 REVOKE ALL ON FUNCTION zk_session() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_session() TO pg_monitor;
 GRANT SELECT ON zk_session TO pg_monitor;
+
+-- It takes the leadership from everybody on the server.
+REVOKE ALL ON FUNCTION zk_resign(text) FROM PUBLIC;

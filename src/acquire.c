@@ -51,7 +51,7 @@ typedef struct Wait
 } Wait;
 
 void
-zklock_check_callable(void)
+zklock_check_preloaded(void)
 {
 	if (zklock_shared == NULL)
 		ereport(ERROR,
@@ -59,6 +59,12 @@ zklock_check_callable(void)
 				 errmsg("zklock must be loaded via shared_preload_libraries"),
 				 errhint(
 					 "Add zklock to \"shared_preload_libraries\" and restart the server.")));
+}
+
+void
+zklock_check_callable(void)
+{
+	zklock_check_preloaded();
 	if (IsParallelWorker())
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -70,6 +76,16 @@ zklock_check_callable(void)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("cannot use zklock in a replication connection"),
 				 errhint("Use an ordinary connection.")));
+}
+
+void
+zklock_raise_table_full(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OUT_OF_MEMORY), errmsg("zklock lock table is full"),
+			 errdetail("It has room for %d names, and for a limited number of sessions that hold or wait for them.",
+					   zklock_shared->nentries),
+			 errhint("You might need to increase \"zklock.max_locks\".")));
 }
 
 /* ------------------------------------------------------------------------
@@ -271,6 +287,14 @@ check_connection(const Wait *wait)
 				 "Check that the ZooKeeper servers run, that this machine can reach them, and that \"zklock.hosts\" is right.")));
 }
 
+bool
+zklock_check_connection(int64 start)
+{
+	Wait wait = {.start = start, .until = start, .lock_timeout = PG_INT64_MAX};
+
+	return check_connection(&wait);
+}
+
 /* Does somebody else have what we ask for, as of the newest answer? */
 static bool
 is_blocked(const ZkLockQueue *queue, const ZkLockRequest *request)
@@ -385,8 +409,8 @@ make_request(const char *name, ZkLockMode mode, ZkLockScope scope, const Wait *w
 	int64 until = wait->start + zklock_connect_timeout * NS_PER_MS;
 	int32 request;
 
-	while ((request = zklock_request_make(name, mode, scope, wait->until <= wait->start)) ==
-			   ZKLOCK_NO_ENTRY &&
+	while ((request = zklock_request_make(ZKLOCK_KIND_LOCK, name, mode, scope,
+										  wait->until <= wait->start)) == ZKLOCK_NO_ENTRY &&
 		   pg_atomic_read_u32(&zklock_shared->nidle) > 0 && zklock_clock() < until)
 	{
 		pg_atomic_write_u32(&zklock_shared->room_wanted, 1);
@@ -405,7 +429,7 @@ acquire_again(ZkHeldLock *held, ZkLockMode mode, ZkLockScope scope)
 {
 	LOCKMODE lockmode = zklock_level1_mode(mode);
 
-	(void) zklock_hold_reserve(held->name);
+	(void) zklock_hold_reserve(ZKLOCK_KIND_LOCK, held->name);
 	if (scope == ZKLOCK_SESSION)
 		(void) LockAcquire(&held->tag, lockmode, true, false);
 	else
@@ -427,7 +451,7 @@ zklock_acquire(const char *name, ZkLockMode mode, ZkLockScope scope, int64 wait_
 	zklock_check_callable();
 	zklock_hold_refresh();
 
-	held = zklock_held_find(name);
+	held = zklock_held_find(ZKLOCK_KIND_LOCK, name);
 	if (held != NULL && (zklock_held_lost(held) || zklock_lease_lost()))
 	{
 		if (held->transaction_count > 0)
@@ -452,16 +476,12 @@ zklock_acquire(const char *name, ZkLockMode mode, ZkLockScope scope, int64 wait_
 		LockTimeout > 0 ? wait.start + LockTimeout * NS_PER_MS : PG_INT64_MAX;
 	lockmode = zklock_level1_mode(mode);
 
-	held = zklock_hold_reserve(name);
+	held = zklock_hold_reserve(ZKLOCK_KIND_LOCK, name);
 	request = make_request(name, mode, scope, &wait);
 	if (request < 0)
 	{
 		zklock_held_forget(held);
-		ereport(ERROR,
-				(errcode(ERRCODE_OUT_OF_MEMORY), errmsg("zklock lock table is full"),
-				 errdetail("It has room for %d names, and for a limited number of sessions that hold or wait for them.",
-						   zklock_shared->nentries),
-				 errhint("You might need to increase \"zklock.max_locks\".")));
+		zklock_raise_table_full();
 	}
 	zklock_hold_set_pending(request);
 

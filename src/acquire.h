@@ -15,9 +15,21 @@
 
 /*
  * Raise unless this process may call zklock at all: 55000 when the library is
- * not preloaded, in a parallel worker and in a walsender.
+ * not preloaded, in a parallel worker and in a walsender.  The first alone is
+ * what reading shared memory needs.
  */
 extern void zklock_check_callable(void);
+extern void zklock_check_preloaded(void);
+
+/* 53200: no room for another name or request. */
+pg_noreturn extern void zklock_raise_table_full(void);
+
+/*
+ * For one that waits for an answer of the ensemble since "start" (ns of
+ * CLOCK_BOOTTIME): true while the worker is connected.  Raises 55000 or 58000
+ * when it has not been for zklock.connect_timeout.
+ */
+extern bool zklock_check_connection(int64 start);
 
 /*
  * Acquire "name" (UTF-8, checked) for this backend.

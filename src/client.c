@@ -544,6 +544,8 @@ get_completion(int rc, const char *value, int value_len, const struct Stat *stat
 			reply->data[len] = '\0';
 			reply->datalen = len;
 			reply->czxid = stat->czxid;
+			reply->ctime = stat->ctime;
+			reply->nchildren = stat->numChildren;
 			reply->ephemeral_owner = stat->ephemeralOwner;
 		}
 	}
@@ -940,6 +942,7 @@ answer_open_requests(ZkClient *client)
 		message->datalen = 0;
 		message->nchildren = 0;
 		message->czxid = 0;
+		message->ctime = 0;
 		message->ephemeral_owner = 0;
 		message->rc = ZCONNECTIONLOSS;
 		message->received_at = now;

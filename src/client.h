@@ -43,7 +43,8 @@ typedef enum ZkMessageType
 	ZKLOCK_MSG_CREATED, /* path (with the sequence number), czxid */
 	ZKLOCK_MSG_DELETED,
 	ZKLOCK_MSG_LISTED, /* children, nchildren */
-	ZKLOCK_MSG_GOT,	   /* czxid, ephemeral_owner, data, datalen */
+	ZKLOCK_MSG_GOT,	   /* czxid, ctime, ephemeral_owner, nchildren (its number
+						* alone), data, datalen */
 	ZKLOCK_MSG_SET,
 	ZKLOCK_MSG_SYNCED,
 	/* watches: path */
@@ -81,6 +82,7 @@ typedef struct ZkMessage
 	int64_t received_at; /* all: ns of CLOCK_BOOTTIME in the callback */
 	char *path;
 	int64_t czxid;
+	int64_t ctime; /* ms since 1970 */
 	int64_t ephemeral_owner;
 	char *data; /* NUL-terminated besides */
 	int datalen;

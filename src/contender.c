@@ -29,6 +29,7 @@
 static const char contender_prefix[] = "_c_";
 static const char exclusive_suffix[] = "-lock-";
 static const char shared_suffix[] = "-read-lock-";
+static const char election_suffix[] = "-latch-";
 
 /* ----------
  * Lock names
@@ -189,10 +190,13 @@ zklock_decode_name(const char *encoded, char *buf)
  */
 
 void
-zklock_format_contender(char *buf, uint64_t uuid_hi, uint64_t uuid_lo, ZkLockMode mode)
+zklock_format_contender(char *buf, uint64_t uuid_hi, uint64_t uuid_lo, ZkLockKind kind,
+						ZkLockMode mode)
 {
 	static const char hex[] = "0123456789abcdef";
-	const char *suffix = mode == ZKLOCK_SHARED ? shared_suffix : exclusive_suffix;
+	const char *suffix = kind == ZKLOCK_KIND_ELECTION ? election_suffix
+		: mode == ZKLOCK_SHARED						  ? shared_suffix
+													  : exclusive_suffix;
 	char *out = buf;
 	int i;
 
@@ -334,8 +338,10 @@ zklock_parse_child(const char *name, ZkLockChild *child)
 			memcmp(suffix, shared_suffix, suffix_len) == 0;
 		bool exclusive = suffix_len == sizeof(exclusive_suffix) - 1 &&
 			memcmp(suffix, exclusive_suffix, suffix_len) == 0;
+		bool election = suffix_len == sizeof(election_suffix) - 1 &&
+			memcmp(suffix, election_suffix, suffix_len) == 0;
 
-		if (shared || exclusive)
+		if (shared || exclusive || election)
 		{
 			child->uuid_hi = hi;
 			child->uuid_lo = lo;

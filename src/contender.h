@@ -6,11 +6,13 @@
  * Everything here is pure: no postgres.h, no zookeeper.h, no allocation, no
  * clock.  The worker, the backends and the simulator link the same object.
  *
- * A lock's name is 1 to ZKLOCK_NAME_MAX bytes of UTF-8.  Its queue is the
+ * A name is 1 to ZKLOCK_NAME_MAX bytes of UTF-8.  A lock's queue is the
  * directory <root>/locks/<encoded name>; a contender is a child of it, named
  * _c_<uuid>-lock-<sequence> (exclusive) or _c_<uuid>-read-lock-<sequence>
- * (shared).  The high half of the UUID is the session's, the low half the
- * contender's, so that a listing tells our own from everybody else's.
+ * (shared).  An election's is <root>/elections/<encoded name>, its contenders
+ * are named _c_<uuid>-latch-<sequence>.  The high half of the UUID is the
+ * session's, the low half the contender's, so that a listing tells our own from
+ * everybody else's.
  *
  *-------------------------------------------------------------------------
  */
@@ -33,6 +35,15 @@
  * at 2^31 - 1 the server hands out duplicates (interop facts in src/README).
  */
 #define ZKLOCK_SEQUENCE_LIMIT (INT64_C(2147483648) - (1 << 20))
+
+/* What a name names.  Each kind has names, and a directory, of its own. */
+typedef enum ZkLockKind
+{
+	ZKLOCK_KIND_LOCK,
+	ZKLOCK_KIND_ELECTION /* exclusive only */
+} ZkLockKind;
+
+#define ZKLOCK_NKINDS 2
 
 typedef enum ZkLockMode
 {
@@ -68,9 +79,12 @@ extern size_t zklock_encode_name(const char *name, char *buf);
  */
 extern bool zklock_decode_name(const char *encoded, char *buf);
 
-/* Write "_c_<uuid>-lock-" or "_c_<uuid>-read-lock-"; room: ZKLOCK_CONTENDER_LEN. */
+/*
+ * Write "_c_<uuid>-lock-", "_c_<uuid>-read-lock-" or "_c_<uuid>-latch-"; room:
+ * ZKLOCK_CONTENDER_LEN.
+ */
 extern void zklock_format_contender(char *buf, uint64_t uuid_hi, uint64_t uuid_lo,
-									ZkLockMode mode);
+									ZkLockKind kind, ZkLockMode mode);
 
 /*
  * Take a child's name apart.  False when it does not end in a sequence

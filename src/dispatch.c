@@ -23,6 +23,7 @@
 #include "utils/hsearch.h"
 #include "utils/json.h"
 
+#include "election.h"
 #include "settings.h"
 #include "worker.h"
 
@@ -128,28 +129,28 @@ watch_gone(uint64 hash)
  * ------------------------------------------------------------------------
  */
 
-/* <root>/locks/<encoded name>, or that and a child. */
+/* <root>/locks/<encoded name> or the like of an election, or that and a child. */
 static void
-lock_path(char *buf, const char *name, const char *child)
+name_path(char *buf, ZkLockKind kind, const char *name, const char *child)
 {
 	char encoded[ZKLOCK_ENCODED_MAX + 1];
 
 	zklock_encode_name(name, encoded);
-	snprintf(buf, PATH_MAX_LEN, "%s/%s%s%s", zklock_session_locks(), encoded,
+	snprintf(buf, PATH_MAX_LEN, "%s/%s%s%s", zklock_session_directory(kind), encoded,
 			 child ? "/" : "", child ? child : "");
 }
 
 /* The same of our own contender; "sequence" below 0: as for its creation. */
 static void
-contender_path(char *buf, const char *name, const ZkLockAction *action, uint64 uuid_hi,
-			   bool create)
+contender_path(char *buf, ZkLockKind kind, const char *name, const ZkLockAction *action,
+			   uint64 uuid_hi, bool create)
 {
 	char child[ZKLOCK_CONTENDER_LEN + 16];
 
-	zklock_format_contender(child, uuid_hi, action->uuid, action->mode);
+	zklock_format_contender(child, uuid_hi, action->uuid, kind, action->mode);
 	if (!create)
 		snprintf(child + strlen(child), 16, "%010d", (int) action->sequence);
-	lock_path(buf, name, child);
+	name_path(buf, kind, name, child);
 }
 
 void
@@ -170,6 +171,23 @@ zklock_describe_server(StringInfo buf, int pid)
 	appendStringInfo(buf, ", \"pid\": %d}", pid);
 }
 
+/* A contender's data.  In an election it is the name of the candidate, as other
+ * programs (Curator's LeaderLatch) have it. */
+static void
+describe_contender(StringInfo buf, ZkLockKind kind, int pid)
+{
+	if (kind == ZKLOCK_KIND_ELECTION)
+	{
+		char server[256];
+
+		zklock_effective_server_name(server, sizeof(server));
+		initStringInfo(buf);
+		appendStringInfoString(buf, server);
+	}
+	else
+		zklock_describe_server(buf, pid);
+}
+
 /*
  * Make the lock directory.  At the second attempt in a row its ancestors have
  * vanished, too.
@@ -179,7 +197,7 @@ send_make_dir(ZkClient *client, const char *path, const ZkLockAction *action,
 			  const ZkRequestTag *tag)
 {
 	if (action->attempt > 1)
-		zklock_session_make_locks();
+		zklock_session_make_directories();
 	(void) zklock_client_create(client, path, "", 0, ZKLOCK_CREATE_CONTAINER, tag);
 }
 
@@ -199,8 +217,8 @@ check_sent(int rc)
 }
 
 static void
-send_request(const ZkLockEntry *entry, const char *name, int pid, uint32 generation,
-			 uint64 uuid_hi, const ZkLockAction *action)
+send_request(const ZkLockEntry *entry, ZkLockKind kind, const char *name, int pid,
+			 uint32 generation, uint64 uuid_hi, const ZkLockAction *action)
 {
 	ZkClient *client = zklock_session_client();
 	char path[PATH_MAX_LEN];
@@ -218,7 +236,7 @@ send_request(const ZkLockEntry *entry, const char *name, int pid, uint32 generat
 	{
 		case ZKLOCK_ACT_MAKE_DIR:
 			tag.kind = REQUEST_MAKE_DIR;
-			lock_path(path, name, NULL);
+			name_path(path, kind, name, NULL);
 			send_make_dir(client, path, action, &tag);
 			break;
 
@@ -227,8 +245,8 @@ send_request(const ZkLockEntry *entry, const char *name, int pid, uint32 generat
 			StringInfoData data;
 
 			tag.kind = REQUEST_CREATE;
-			contender_path(path, name, action, uuid_hi, true);
-			zklock_describe_server(&data, pid);
+			contender_path(path, kind, name, action, uuid_hi, true);
+			describe_contender(&data, kind, pid);
 			check_sent(zklock_client_create(client, path, data.data, data.len,
 											ZKLOCK_CREATE_EPHEMERAL_SEQUENTIAL, &tag));
 			pfree(data.data);
@@ -238,12 +256,12 @@ send_request(const ZkLockEntry *entry, const char *name, int pid, uint32 generat
 		case ZKLOCK_ACT_LIST:
 			tag.kind = REQUEST_LIST;
 			tag.hash = action->list;
-			lock_path(path, name, NULL);
+			name_path(path, kind, name, NULL);
 			if (action->sync)
 			{
 				ZkRequestTag other = {.kind = REQUEST_OTHER};
 
-				(void) zklock_client_sync(client, zklock_session_locks(), &other);
+				(void) zklock_client_sync(client, zklock_session_directory(kind), &other);
 			}
 			if (action->watch)
 				tag.path = watch_set(path);
@@ -252,27 +270,27 @@ send_request(const ZkLockEntry *entry, const char *name, int pid, uint32 generat
 
 		case ZKLOCK_ACT_WATCH_OWN:
 			tag.kind = REQUEST_WATCH_OWN;
-			contender_path(path, name, action, uuid_hi, false);
+			contender_path(path, kind, name, action, uuid_hi, false);
 			tag.path = watch_set(path);
 			check_sent(zklock_client_get(client, path, true, &tag));
 			break;
 
 		case ZKLOCK_ACT_WATCH:
 			tag.kind = REQUEST_WATCH;
-			lock_path(path, name, action->name);
+			name_path(path, kind, name, action->name);
 			tag.path = watch_set(path);
 			check_sent(zklock_client_get(client, path, true, &tag));
 			break;
 
 		case ZKLOCK_ACT_DELETE:
 			tag.kind = REQUEST_DELETE;
-			contender_path(path, name, action, uuid_hi, false);
+			contender_path(path, kind, name, action, uuid_hi, false);
 			check_sent(zklock_client_delete(client, path, &tag));
 			break;
 
 		case ZKLOCK_ACT_DELETE_ORPHAN:
 			tag.kind = REQUEST_OTHER;
-			lock_path(path, name, action->name);
+			name_path(path, kind, name, action->name);
 			ereport(LOG, (errmsg("deleting orphaned contender \"%s\"", path)));
 			(void) zklock_client_delete(client, path, &tag);
 			break;
@@ -296,8 +314,8 @@ may_keep(const ZkLockEntry *entry)
 {
 	const ZkLockHint *hint = zklock_entry_hint(entry);
 
-	return zklock_cache_time > 0 && zklock_cache_size > 0 &&
-		(!hint->bounced || hint->streak >= 2);
+	return entry->kind == ZKLOCK_KIND_LOCK && zklock_cache_time > 0 &&
+		zklock_cache_size > 0 && (!hint->bounced || hint->streak >= 2);
 }
 
 static void
@@ -339,7 +357,8 @@ apply_to_table(ZkLockEntry *entry, const ZkLockAction *action, bool keep)
 			grant->holds = 0;
 			/* all who wait now, or as many as if they had come one by one */
 			grant->handoffs = Max(zklock_handoff_limit + 1, entry->want[mode]);
-			grant->usable = entry->want[mode] > 0 || (keep && !grant->demanded);
+			grant->usable = entry->want[mode] > 0 || zklock_election_stands(entry) ||
+				(keep && !grant->demanded);
 			if (keep && grant->demanded)
 				note_demand(entry, 0);
 			zklock_entry_hint(entry)->blocked = false;
@@ -418,6 +437,8 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 	bool changed = false;
 	bool lost = false;
 	bool wanted_tick;
+	ZkLockKind kind;
+	ZkElectionNews news;
 	int pid;
 	LWLock *lock;
 
@@ -464,7 +485,10 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 			zklock_entry_set_dirty(entry);
 		changed = true;
 	}
+	if (entry->kind == ZKLOCK_KIND_ELECTION)
+		zklock_election_step(entry, event, &actions, &news);
 	generation = entry->generation;
+	kind = (ZkLockKind) entry->kind;
 	pid = entry->last_pid;
 	strlcpy(name, entry->name, sizeof(name));
 	if (changed)
@@ -472,7 +496,9 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 	zklock_entry_release(entry);
 	LWLockRelease(lock);
 
-	if (lost)
+	if (kind == ZKLOCK_KIND_ELECTION)
+		zklock_election_announce(name, &news);
+	else if (lost)
 		ereport(LOG,
 				(errmsg("lock \"%s\" was lost while held", name),
 				 event->type == ZKLOCK_EV_SESSION_LOST
@@ -481,7 +507,7 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 	for (int i = 0; i < actions.n; i++)
 	{
 		if (actions.action[i].type < ZKLOCK_ACT_GRANTED)
-			send_request(entry, name, pid, generation, uuid_hi, &actions.action[i]);
+			send_request(entry, kind, name, pid, generation, uuid_hi, &actions.action[i]);
 	}
 }
 
@@ -715,41 +741,55 @@ dispatch_listing(const ZkMessage *message, ZkLockEntry *entry, ZkLockEvent *even
 	pfree(children);
 }
 
+/* The entry in whose directory a node is, or NULL; the node's own name to "child". */
+static ZkLockEntry *
+entry_of_path(const char *path, const char **child)
+{
+	char encoded[ZKLOCK_ENCODED_MAX + 1];
+	char name[ZKLOCK_NAME_MAX + 1];
+
+	for (int kind = 0; kind < ZKLOCK_NKINDS; kind++)
+	{
+		const char *directory = zklock_session_directory((ZkLockKind) kind);
+		size_t len = strlen(directory);
+		const char *start = path + len + 1;
+		size_t encoded_len;
+
+		if (strncmp(path, directory, len) != 0 || path[len] != '/')
+			continue;
+		encoded_len = strcspn(start, "/");
+		if (encoded_len >= sizeof(encoded))
+			return NULL;
+		strlcpy(encoded, start, encoded_len + 1);
+		*child = start[encoded_len] == '/' ? start + encoded_len + 1 : NULL;
+		return zklock_decode_name(encoded, name)
+			? zklock_table_find((ZkLockKind) kind, name)
+			: NULL;
+	}
+	return NULL;
+}
+
 /* A watch fired: find the entry by the path. */
 static void
 dispatch_watch(const ZkMessage *message)
 {
-	const char *locks = zklock_session_locks();
-	size_t len = strlen(locks);
-	const char *directory;
 	const char *child;
-	size_t encoded_len;
-	char encoded[ZKLOCK_ENCODED_MAX + 1];
-	char name[ZKLOCK_NAME_MAX + 1];
 	ZkLockChild parsed;
 	ZkLockEntry *entry;
 	ZkLockEvent event = {0};
 
-	if (message->path != NULL)
-		watch_gone(hash_path(message->path));
-	if (message->path == NULL || strncmp(message->path, locks, len) != 0 ||
-		message->path[len] != '/')
+	if (message->path == NULL || message->path[0] != '/')
 		return;
-	directory = message->path + len + 1;
-	encoded_len = strcspn(directory, "/");
-	if (encoded_len > ZKLOCK_ENCODED_MAX)
+	watch_gone(hash_path(message->path));
+	if ((entry = entry_of_path(message->path, &child)) == NULL)
 		return;
-	strlcpy(encoded, directory, encoded_len + 1);
-	if (!zklock_decode_name(encoded, name) || (entry = zklock_table_find(name)) == NULL)
-		return;
-	if (directory[encoded_len] == '\0')
+	if (child == NULL)
 	{
 		event.type = ZKLOCK_EV_DIR_CHANGED;
 		step(entry, 0, &event);
 		return;
 	}
 
-	child = directory + encoded_len + 1;
 	event.type = message->type == ZKLOCK_MSG_NODE_DELETED ? ZKLOCK_EV_NODE_DELETED
 														  : ZKLOCK_EV_NODE_CHANGED;
 	event.name = child;
@@ -789,8 +829,11 @@ zklock_dispatch_message(const ZkMessage *message)
 	event.token = message->czxid;
 	if (event.rc == ZKLOCK_RC_ERROR)
 	{
-		zklock_session_error("ZooKeeper refused a request for lock \"%s\": %s",
-							 entry->name, zklock_client_strerror(message->rc));
+		/* a candidacy is tried again and again: say it once */
+		if (entry->kind == ZKLOCK_KIND_LOCK || entry->last_rc != message->rc)
+			zklock_session_error("ZooKeeper refused a request for %s \"%s\": %s",
+								 entry->kind == ZKLOCK_KIND_LOCK ? "lock" : "election",
+								 entry->name, zklock_client_strerror(message->rc));
 		entry->last_rc = message->rc; /* goes to the requests with a FAILED */
 	}
 

@@ -20,6 +20,7 @@
 #include "utils/tuplestore.h"
 
 #include "acquire.h"
+#include "funcs.h"
 #include "hold.h"
 #include "loss.h"
 #include "settings.h"
@@ -39,10 +40,10 @@ PG_FUNCTION_INFO_V1(zk_session);
  * ------------------------------------------------------------------------
  */
 
-/* A lock name in UTF-8; "buf" has room for ZKLOCK_NAME_MAX bytes and a NUL. */
-static void
-get_name(text *arg, char *buf)
+void
+zklock_get_name(ZkLockKind kind, text *arg, char *buf)
 {
+	bool election = kind == ZKLOCK_KIND_ELECTION;
 	char *name = text_to_cstring(arg);
 	char *utf8 = pg_server_to_any(name, (int) strlen(name), PG_UTF8);
 	size_t len = strlen(utf8);
@@ -50,14 +51,22 @@ get_name(text *arg, char *buf)
 	if (len == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("lock name must not be empty"),
-				 errdetail("A lock name has 1 to %d bytes in UTF-8.", ZKLOCK_NAME_MAX)));
+				 errmsg("%s name must not be empty", election ? "election" : "lock"),
+				 errdetail("%s name has 1 to %d bytes in UTF-8.",
+						   election ? "An election" : "A lock", ZKLOCK_NAME_MAX)));
 	if (len > ZKLOCK_NAME_MAX)
 		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("lock name is too long"),
-				 errdetail("The name has %zu bytes in UTF-8; a lock name has 1 to %d.",
-						   len, ZKLOCK_NAME_MAX)));
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s name is too long", election ? "election" : "lock"),
+				 errdetail("The name has %zu bytes in UTF-8; %s name has 1 to %d.", len,
+						   election ? "an election" : "a lock", ZKLOCK_NAME_MAX)));
 	memcpy(buf, utf8, len + 1);
+}
+
+static void
+get_name(text *arg, char *buf)
+{
+	zklock_get_name(ZKLOCK_KIND_LOCK, arg, buf);
 }
 
 static ZkLockMode
@@ -90,9 +99,8 @@ get_scope(text *arg)
 			 errhint("Allowed scopes are \"transaction\" and \"session\".")));
 }
 
-/* A timeout in ms, rounded up; an infinite one is ZKLOCK_WAIT_FOREVER. */
-static int64
-get_timeout(const Interval *arg)
+int64
+zklock_get_timeout(const Interval *arg)
 {
 	int64 days;
 	int64 usecs;
@@ -150,7 +158,7 @@ zk_try_lock(PG_FUNCTION_ARGS)
 	get_name(PG_GETARG_TEXT_PP(0), name);
 	mode = get_mode(PG_GETARG_TEXT_PP(1));
 	scope = get_scope(PG_GETARG_TEXT_PP(2));
-	timeout = get_timeout(PG_GETARG_INTERVAL_P(3));
+	timeout = zklock_get_timeout(PG_GETARG_INTERVAL_P(3));
 	PG_RETURN_BOOL(zklock_acquire(name, mode, scope, timeout, &token));
 }
 
@@ -161,7 +169,7 @@ find_held(text *arg, char *name)
 	zklock_check_callable();
 	get_name(arg, name);
 	zklock_hold_refresh();
-	return zklock_held_find(name);
+	return zklock_held_find(ZKLOCK_KIND_LOCK, name);
 }
 
 /* zk_unlock(name text) returns boolean */
@@ -260,7 +268,7 @@ zk_lock_session(PG_FUNCTION_ARGS)
 	get_name(PG_GETARG_TEXT_PP(0), name);
 	mode = get_mode(PG_GETARG_TEXT_PP(1));
 	if (!PG_ARGISNULL(2))
-		timeout = get_timeout(PG_GETARG_INTERVAL_P(2));
+		timeout = zklock_get_timeout(PG_GETARG_INTERVAL_P(2));
 
 	if (call == NULL || !IsA(call, CallContext) || call->atomic)
 		ereport(ERROR,
@@ -346,7 +354,8 @@ zk_locks(PG_FUNCTION_ARGS)
 			if (lock == NULL)
 				break;
 			/* no memory is allocated under the lock */
-			for (int32 r = entry->requests; r >= 0; r = zklock_request(r)->next, n++)
+			for (int32 r = entry->requests; r >= 0 && entry->kind == ZKLOCK_KIND_LOCK;
+				 r = zklock_request(r)->next, n++)
 			{
 				if (nrows + n >= room)
 					continue; /* count on */

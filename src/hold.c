@@ -91,16 +91,30 @@ zklock_level1_mode(ZkLockMode mode)
  * ------------------------------------------------------------------------
  */
 
-ZkHeldLock *
-zklock_held_find(const char *name)
+/* The beginning of a ZkHeldLock, which is the key. */
+#define KEY_SIZE (offsetof(ZkHeldLock, kind) + sizeof(uint8))
+
+static ZkHeldLock *
+search_held(ZkLockKind kind, const char *name, HASHACTION action, bool *found)
 {
-	if (held_locks == NULL)
-		return NULL;
-	return hash_search(held_locks, name, HASH_FIND, NULL);
+	ZkHeldLock key;
+
+	memset(&key, 0, KEY_SIZE);
+	strlcpy(key.name, name, sizeof(key.name));
+	key.kind = (uint8) kind;
+	return hash_search(held_locks, &key, action, found);
 }
 
 ZkHeldLock *
-zklock_hold_reserve(const char *name)
+zklock_held_find(ZkLockKind kind, const char *name)
+{
+	if (held_locks == NULL)
+		return NULL;
+	return search_held(kind, name, HASH_FIND, NULL);
+}
+
+ZkHeldLock *
+zklock_hold_reserve(ZkLockKind kind, const char *name)
 {
 	ZkHeldLock *held;
 	bool found;
@@ -118,11 +132,11 @@ zklock_hold_reserve(const char *name)
 			hold_context = AllocSetContextCreate(TopMemoryContext, "zklock holds",
 												 ALLOCSET_SMALL_SIZES);
 		}
-		ctl.keysize = ZKLOCK_NAME_MAX + 1;
+		ctl.keysize = KEY_SIZE;
 		ctl.entrysize = sizeof(ZkHeldLock);
 		ctl.hcxt = hold_context;
 		held_locks =
-			hash_create("zklock holds", 16, &ctl, HASH_ELEM | HASH_STRINGS | HASH_CONTEXT);
+			hash_create("zklock holds", 16, &ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	}
 	/* taken by an expression in PL/pgSQL, no statement may end before the commit */
 	zklock_hold_callbacks_first();
@@ -130,7 +144,7 @@ zklock_hold_reserve(const char *name)
 	if (reserved == NULL)
 		reserved = MemoryContextAlloc(hold_context, sizeof(ZkHold));
 
-	held = hash_search(held_locks, name, HASH_ENTER, &found);
+	held = search_held(kind, name, HASH_ENTER, &found);
 	if (!found)
 	{
 		zklock_level1_tag(&held->tag, name);
@@ -150,7 +164,7 @@ void
 zklock_held_forget(ZkHeldLock *held)
 {
 	if (held->request[ZKLOCK_SHARED] < 0 && held->request[ZKLOCK_EXCLUSIVE] < 0)
-		hash_search(held_locks, held->name, HASH_REMOVE, NULL);
+		hash_search(held_locks, held, HASH_REMOVE, NULL);
 }
 
 void
@@ -410,7 +424,16 @@ zklock_hold_callbacks_first(void)
 void
 zklock_held_describe_loss(const ZkHeldLock *held, ZkLossText *text)
 {
-	if (held->transaction_count > 0)
+	text->what = "lock";
+	if (held->kind == ZKLOCK_KIND_ELECTION)
+	{
+		text->what = "leadership of election";
+		text->sqlstate = ERRCODE_T_R_SERIALIZATION_FAILURE;
+		text->detail =
+			"The ZooKeeper session ended, or the contender was deleted, while the transaction required the leadership; another server may lead by now.";
+		text->hint = "Retry the transaction on the server that leads.";
+	}
+	else if (held->transaction_count > 0)
 	{
 		text->sqlstate = ERRCODE_T_R_SERIALIZATION_FAILURE;
 		text->detail =
@@ -435,7 +458,7 @@ zklock_held_raise_lost(const ZkHeldLock *held)
 	zklock_held_describe_loss(held, &text);
 	ereport(ERROR,
 			(errcode(text.sqlstate),
-			 errmsg("lock \"%s\" was lost", zklock_display_name(held->name)),
+			 errmsg("%s \"%s\" was lost", text.what, zklock_display_name(held->name)),
 			 errdetail("%s", text.detail), errhint("%s", text.hint)));
 }
 
@@ -529,6 +552,26 @@ end_transaction_holds(int level)
 }
 
 static void
+refuse_prepare(void)
+{
+	ZkHold *hold = dlist_head_element(ZkHold, transaction_node, &transaction_holds);
+
+	if (hold->held->kind == ZKLOCK_KIND_ELECTION)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot PREPARE a transaction that requires leadership"),
+				 errdetail(
+					 "Once prepared it could be committed when the leadership has passed on.")));
+	else
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot PREPARE a transaction that holds a zklock lock in transaction scope"),
+				 errdetail(
+					 "The lock could not be released when the prepared transaction ends."),
+				 errhint("Use session scope for locks around prepared transactions.")));
+}
+
+static void
 on_transaction_end(XactEvent event, void *arg)
 {
 	if (pending_request < 0 && !zklock_hold_any())
@@ -544,13 +587,7 @@ on_transaction_end(XactEvent event, void *arg)
 
 		case XACT_EVENT_PRE_PREPARE:
 			if (!dlist_is_empty(&transaction_holds))
-				ereport(ERROR,
-						(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-						 errmsg("cannot PREPARE a transaction that holds a zklock lock in transaction scope"),
-						 errdetail(
-							 "The lock could not be released when the prepared transaction ends."),
-						 errhint(
-							 "Use session scope for locks around prepared transactions.")));
+				refuse_prepare();
 			zklock_loss_before_commit();
 			break;
 

@@ -6,6 +6,10 @@
  * Local to the backend.  A hold has a mode and a scope and is counted; all
  * holds of one name in one mode share one request in the lock table.
  *
+ * A transaction that requires leadership in an election (election.c) holds that
+ * like an exclusive lock in transaction scope, but shares it with every other
+ * backend of the server, so that there is no level 1.
+ *
  *-------------------------------------------------------------------------
  */
 #ifndef ZKLOCK_HOLD_H
@@ -18,8 +22,9 @@
 
 typedef struct ZkHeldLock
 {
-	char name[ZKLOCK_NAME_MAX + 1]; /* hash key; UTF-8 */
-	LOCKTAG tag;					/* level 1 */
+	char name[ZKLOCK_NAME_MAX + 1]; /* UTF-8, padded with zeros */
+	uint8 kind;						/* ZkLockKind; with the name: hash key */
+	LOCKTAG tag;					/* level 1; a lock's only */
 	int32 request[ZKLOCK_NMODES];	/* -1: not held in this mode */
 	int64 token[ZKLOCK_NMODES];
 	uint32 count[ZKLOCK_NMODES]; /* of holds, both scopes */
@@ -36,14 +41,14 @@ extern void zklock_level1_tag(LOCKTAG *tag, const char *name);
 extern LOCKMODE zklock_level1_mode(ZkLockMode mode);
 
 /* What this backend holds of "name", or NULL. */
-extern ZkHeldLock *zklock_held_find(const char *name);
+extern ZkHeldLock *zklock_held_find(ZkLockKind kind, const char *name);
 
 /*
  * Reserve all memory that a new hold of "name" needs, and see to it that holds
  * end as they should.  May throw out-of-memory.  zklock_hold_add uses the
  * reserved hold up; it does not throw.
  */
-extern ZkHeldLock *zklock_hold_reserve(const char *name);
+extern ZkHeldLock *zklock_hold_reserve(ZkLockKind kind, const char *name);
 extern void zklock_hold_add(ZkHeldLock *held, ZkLockMode mode, ZkLockScope scope);
 
 /* Forget a name that was reserved in vain.  Does not throw. */
@@ -87,6 +92,7 @@ extern bool zklock_held_lost(const ZkHeldLock *held);
  */
 typedef struct ZkLossText
 {
+	const char *what; /* before the name */
 	int sqlstate;
 	const char *detail;
 	const char *hint;

@@ -141,7 +141,10 @@ report_loss(ZkHeldLock *held)
 	if (zklock_on_loss == ZKLOCK_ON_LOSS_WARN)
 		ereport(WARNING,
 				(errcode(ERRCODE_WARNING),
-				 errmsg("lock \"%s\" was lost", zklock_display_name(held->name)),
+				 held->kind == ZKLOCK_KIND_ELECTION
+					 ? errmsg("leadership of election \"%s\" was lost",
+							  zklock_display_name(held->name))
+					 : errmsg("lock \"%s\" was lost", zklock_display_name(held->name)),
 				 errdetail("Another server may hold it by now.")));
 	else
 		zklock_held_raise_lost(held);
@@ -265,7 +268,8 @@ on_emit_log(ErrorData *edata)
 		shot = false;
 		zklock_held_describe_loss(held, &text);
 		edata->sqlerrcode = text.sqlstate;
-		edata->message = psprintf("lock \"%s\" was lost", zklock_plain_name(held->name));
+		edata->message =
+			psprintf("%s \"%s\" was lost", text.what, zklock_plain_name(held->name));
 		edata->detail = pstrdup(text.detail);
 		edata->hint = pstrdup(text.hint);
 	}

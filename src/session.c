@@ -27,6 +27,7 @@
 #include "miscadmin.h"
 #include "storage/fd.h"
 
+#include "query.h"
 #include "settings.h"
 #include "sessionfile.h"
 #include "worker.h"
@@ -45,6 +46,8 @@ typedef struct Attempt
 
 #define MAX_ATTEMPTS 12
 
+const char *const zklock_kind_directory[ZKLOCK_NKINDS] = {"locks", "elections"};
+
 static ZkClient *client = NULL;
 static bool connected = false;
 static bool resuming = false;	   /* the first connection is to be the old session */
@@ -53,11 +56,11 @@ static int opened = 0;
 static int64 trying_since = 0; /* ns; while there is a client, but no connection */
 static int64 retry_at = 0;	   /* ns; 0: at once */
 static int64 opened_at;		   /* ns; when the library was asked for the session */
-static char locks_path[512];
-static char member_path[1280]; /* our node under <root>/servers */
-static char member_data[2048]; /* what it says */
-static int heartbeats_open;	   /* replies outstanding */
-static int64 heartbeat_at;	   /* ns: when the next one is due */
+static char directory_path[ZKLOCK_NKINDS][512]; /* <root>/locks and the like */
+static char member_path[1280];					/* our node under <root>/servers */
+static char member_data[2048];					/* what it says */
+static int heartbeats_open;						/* replies outstanding */
+static int64 heartbeat_at;						/* ns: when the next one is due */
 static Attempt attempts[MAX_ATTEMPTS];
 static int nattempts = 0;
 static char open_error[256]; /* of the latest zklock_session_open, if it failed */
@@ -81,9 +84,9 @@ zklock_session_client(void)
 }
 
 const char *
-zklock_session_locks(void)
+zklock_session_directory(ZkLockKind kind)
 {
-	return locks_path;
+	return directory_path[kind];
 }
 
 long
@@ -233,7 +236,9 @@ zklock_session_open(void)
 		/* the root, like the timeout, belongs to the session */
 		strlcpy(s->root, zklock_root, sizeof(s->root));
 	}
-	snprintf(locks_path, sizeof(locks_path), "%s/locks", s->root);
+	for (int kind = 0; kind < ZKLOCK_NKINDS; kind++)
+		snprintf(directory_path[kind], sizeof(directory_path[kind]), "%s/%s", s->root,
+				 zklock_kind_directory[kind]);
 	zklock_session_unlock();
 
 	/*
@@ -347,7 +352,7 @@ count_write(const ZkMessage *message)
 static void
 make_path(const char *whole)
 {
-	char path[sizeof(locks_path)];
+	char path[sizeof(directory_path[0])];
 
 	for (const char *p = whole; p != NULL;)
 	{
@@ -358,9 +363,10 @@ make_path(const char *whole)
 }
 
 void
-zklock_session_make_locks(void)
+zklock_session_make_directories(void)
 {
-	make_path(locks_path);
+	for (int kind = 0; kind < ZKLOCK_NKINDS; kind++)
+		make_path(directory_path[kind]);
 }
 
 /*
@@ -487,6 +493,13 @@ on_connected(void)
 	strlcpy(s->server, server, sizeof(s->server));
 	zklock_session_unlock();
 
+	/*
+	 * A predecessor that heard of its session's end may not have lived to tell
+	 * all entries.  Their grants must be gone before there is a lease again.
+	 */
+	if (known.id != id.id)
+		zklock_dispatch_all(ZKLOCK_EV_SESSION_LOST);
+
 	resuming = false;
 	connected = true;
 	if (known.id != id.id)
@@ -499,11 +512,11 @@ on_connected(void)
 	if (known.id != id.id)
 	{
 		zklock_session_file_write(&id);
-		zklock_session_make_locks();
+		zklock_session_make_directories();
 		make_member();
 	}
 	else
-		(void) zklock_client_sync(client, locks_path, &no_tag);
+		(void) zklock_client_sync(client, directory_path[ZKLOCK_KIND_LOCK], &no_tag);
 	if (event == ZKLOCK_EV_RESUMED)
 		make_member(); /* for its path; it should be there */
 	heartbeats_open = 0;
@@ -668,7 +681,10 @@ zklock_session_receive(void)
 				on_log(message->data ? message->data : "", message->level);
 				break;
 			default:
-				zklock_dispatch_message(message);
+				if (message->tag.kind == ZKLOCK_TAG_QUERY)
+					zklock_query_message(message);
+				else
+					zklock_dispatch_message(message);
 				break;
 		}
 		zklock_client_free_message(message);

@@ -14,10 +14,13 @@
 #include <limits.h>
 #include <unistd.h>
 
+#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "postmaster/postmaster.h"
 #include "utils/guc.h"
+#include "utils/varlena.h"
 
+#include "contender.h"
 #include "settings.h"
 
 char *zklock_hosts;
@@ -30,10 +33,19 @@ int zklock_cache_time;
 int zklock_cache_size;
 int zklock_handoff_limit;
 int zklock_max_locks;
+char *zklock_elections;
+int zklock_leader_eligible;
+char *zklock_notify_database;
 
 static const struct config_enum_entry on_loss_options[] = {
 	{"abort", ZKLOCK_ON_LOSS_ABORT, false},
 	{"warn", ZKLOCK_ON_LOSS_WARN, false},
+	{NULL, 0, false},
+};
+
+static const struct config_enum_entry leader_eligible_options[] = {
+	{"primary", ZKLOCK_LEADER_PRIMARY, false},
+	{"any", ZKLOCK_LEADER_ANY, false},
 	{NULL, 0, false},
 };
 
@@ -140,6 +152,34 @@ check_server_name(char **newval, void **extra, GucSource source)
 	return true;
 }
 
+static bool
+check_elections(char **newval, void **extra, GucSource source)
+{
+	char *list = pstrdup(*newval);
+	List *names;
+	ListCell *cell;
+	bool ok = SplitGUCList(list, ',', &names);
+
+	if (!ok)
+		GUC_check_errdetail("List syntax is invalid.");
+	foreach (cell, names)
+	{
+		const char *name = lfirst(cell);
+		int len = (int) strlen(name);
+
+		if (len >= 1 && len <= ZKLOCK_NAME_MAX &&
+			pg_encoding_verifymbstr(PG_UTF8, name, len) == len)
+			continue;
+		GUC_check_errdetail("\"%s\" is no name of 1 to %d bytes of UTF-8.", name,
+							ZKLOCK_NAME_MAX);
+		ok = false;
+		break;
+	}
+	list_free(names);
+	pfree(list);
+	return ok;
+}
+
 void
 zklock_define_settings(bool preloaded)
 {
@@ -192,6 +232,22 @@ zklock_define_settings(bool preloaded)
 							"How many sessions of this server may have a lock in turn while another server waits for it.",
 							NULL, &zklock_handoff_limit, 16, 0, 1000000, PGC_SIGHUP, 0,
 							NULL, NULL, NULL);
+	DefineCustomStringVariable("zklock.elections",
+							   "Elections in which this server is a candidate from its start.",
+							   "A comma-separated list of names.", &zklock_elections, "",
+							   PGC_SIGHUP, GUC_LIST_INPUT, check_elections, NULL, NULL);
+
+	DefineCustomEnumVariable("zklock.leader_eligible",
+							 "Which servers may be candidates in elections.",
+							 "\"primary\" excludes servers in recovery, \"any\" does not.",
+							 &zklock_leader_eligible, ZKLOCK_LEADER_PRIMARY,
+							 leader_eligible_options, PGC_SIGHUP, 0, NULL, NULL, NULL);
+
+	DefineCustomStringVariable("zklock.notify_database",
+							   "Database in which changes of leadership are notified.",
+							   "If empty, there are no notifications.",
+							   &zklock_notify_database, "", PGC_SIGHUP, 0, NULL, NULL,
+							   NULL);
 
 	/* Only the postmaster can define what is fixed at its start. */
 	if (!preloaded)

@@ -26,6 +26,17 @@ extern int zklock_cache_size;	 /* grants kept so at a time */
 extern int zklock_handoff_limit; /* local waiters served after a demand */
 extern int zklock_max_locks;	 /* names; fixed at server start */
 
+/* zklock.leader_eligible */
+typedef enum ZkLeaderEligible
+{
+	ZKLOCK_LEADER_PRIMARY,
+	ZKLOCK_LEADER_ANY
+} ZkLeaderEligible;
+
+extern char *zklock_elections;		 /* to enter at start: a list */
+extern int zklock_leader_eligible;	 /* ZkLeaderEligible */
+extern char *zklock_notify_database; /* "": none */
+
 /* Called once, from _PG_init. */
 extern void zklock_define_settings(bool preloaded);
 

@@ -129,6 +129,7 @@ zklock_table_startup(void)
 			entries[i].requests = -1;
 			entries[i].next_dirty = -1;
 			ConditionVariableInit(&entries[i].cv);
+			pg_atomic_init_u64(&entries[i].election.leader, 0);
 		}
 		for (int i = 0; i < s->nrequests; i++)
 		{
@@ -188,9 +189,9 @@ hash_bucket(uint32 hash)
 }
 
 static uint32
-hash_name(const char *name)
+hash_name(ZkLockKind kind, const char *name)
 {
-	return hash_bytes((const unsigned char *) name, (int) strlen(name));
+	return hash_bytes((const unsigned char *) name, (int) strlen(name)) ^ (uint32) kind;
 }
 
 LWLock *
@@ -216,18 +217,19 @@ zklock_entry_lock(ZkLockEntry *entry, LWLockMode mode)
 }
 
 static ZkLockEntry *
-find_locked(const char *name, uint32 hash)
+find_locked(ZkLockKind kind, const char *name, uint32 hash)
 {
 	for (int32 i = *hash_bucket(hash); i >= 0; i = entries[i].next)
 	{
-		if (entries[i].hash == hash && strcmp(entries[i].name, name) == 0)
+		if (entries[i].hash == hash && entries[i].kind == kind &&
+			strcmp(entries[i].name, name) == 0)
 			return &entries[i];
 	}
 	return NULL;
 }
 
 static ZkLockEntry *
-make_locked(const char *name, uint32 hash)
+make_locked(ZkLockKind kind, const char *name, uint32 hash)
 {
 	ZkLockEntry *entry;
 	int32 index;
@@ -244,6 +246,7 @@ make_locked(const char *name, uint32 hash)
 	entry->partition = hash_partition(hash);
 	entry->generation++;
 	entry->hash = hash;
+	entry->kind = (uint8) kind;
 	entry->requests = -1;
 	entry->last_rc = 0;
 	entry->last_pid = 0;
@@ -253,6 +256,15 @@ make_locked(const char *name, uint32 hash)
 		memset(&entry->grant[mode], 0, sizeof(entry->grant[mode]));
 	}
 	entry->idle_since = 0;
+	entry->election.candidate = false;
+	entry->election.verdict = false;
+	entry->election.failed = false;
+	entry->election.given_up = 0;
+	entry->election.entered = 0;
+	entry->election.announced = 0;
+	entry->election.changes = 0;
+	entry->election.since = 0;
+	Assert(pg_atomic_read_u64(&entry->election.leader) == 0);
 	/* the worker says otherwise when it first looks at the entry */
 	zklock_queue_init(&entry->queue, false);
 	strlcpy(entry->name, name, sizeof(entry->name));
@@ -263,6 +275,23 @@ make_locked(const char *name, uint32 hash)
 	return entry;
 }
 
+ZkLockEntry *
+zklock_entry_find(ZkLockKind kind, const char *name, bool make, LWLockMode mode,
+				  LWLock **lock)
+{
+	uint32 hash = hash_name(kind, name);
+	ZkLockEntry *entry;
+
+	*lock = partition_lock(hash_partition(hash));
+	LWLockAcquire(*lock, mode);
+	entry = find_locked(kind, name, hash);
+	if (entry == NULL && make)
+		entry = make_locked(kind, name, hash);
+	if (entry == NULL)
+		LWLockRelease(*lock);
+	return entry;
+}
+
 void
 zklock_entry_release(ZkLockEntry *entry)
 {
@@ -270,7 +299,8 @@ zklock_entry_release(ZkLockEntry *entry)
 	bool dirty;
 	int32 *link;
 
-	if (!entry->in_use || entry->requests >= 0 || !zklock_queue_idle(&entry->queue))
+	if (!entry->in_use || entry->requests >= 0 || entry->election.candidate ||
+		!zklock_queue_idle(&entry->queue))
 		return;
 
 	for (link = hash_bucket(entry->hash); *link != index; link = &entries[*link].next)
@@ -333,15 +363,13 @@ zklock_table_next_dirty(void)
 }
 
 ZkLockEntry *
-zklock_table_find(const char *name)
+zklock_table_find(ZkLockKind kind, const char *name)
 {
-	uint32 hash = hash_name(name);
-	LWLock *lock = partition_lock(hash_partition(hash));
-	ZkLockEntry *entry;
+	LWLock *lock;
+	ZkLockEntry *entry = zklock_entry_find(kind, name, false, LW_SHARED, &lock);
 
-	LWLockAcquire(lock, LW_SHARED);
-	entry = find_locked(name, hash);
-	LWLockRelease(lock);
+	if (entry != NULL)
+		LWLockRelease(lock);
 	return entry;
 }
 
@@ -385,6 +413,8 @@ zklock_entry_demand(ZkLockEntry *entry, ZkLockEvent *event)
 		event->probe[mode] =
 			entry->want[mode] > 0 && !patient[mode] && zklock_entry_hint(entry)->blocked;
 	}
+	if (zklock_election_stands(entry))
+		event->needed[ZKLOCK_EXCLUSIVE] = true;
 }
 
 /* ------------------------------------------------------------------------
@@ -413,7 +443,7 @@ queued_locally(const ZkLockEntry *entry, int mode)
 static void
 update_idle(ZkLockEntry *entry)
 {
-	bool idle = entry->requests < 0 &&
+	bool idle = entry->kind == ZKLOCK_KIND_LOCK && entry->requests < 0 &&
 		(entry->grant[ZKLOCK_SHARED].usable || entry->grant[ZKLOCK_EXCLUSIVE].usable);
 
 	if (idle && entry->idle_since == 0)
@@ -436,6 +466,8 @@ zklock_entry_settle(ZkLockEntry *entry)
 {
 	bool spent = false;
 
+	if (zklock_election_stands(entry))
+		return false;
 	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 	{
 		ZkLockGrant *grant = &entry->grant[mode];
@@ -488,9 +520,10 @@ zklock_table_drain(void)
  */
 
 int32
-zklock_request_make(const char *name, ZkLockMode mode, ZkLockScope scope, bool no_wait)
+zklock_request_make(ZkLockKind kind, const char *name, ZkLockMode mode, ZkLockScope scope,
+					bool no_wait)
 {
-	uint32 hash = hash_name(name);
+	uint32 hash = hash_name(kind, name);
 	LWLock *lock = partition_lock(hash_partition(hash));
 	ZkLockEntry *entry;
 	ZkLockRequest *request;
@@ -506,9 +539,9 @@ zklock_request_make(const char *name, ZkLockMode mode, ZkLockScope scope, bool n
 	request = &requests[index];
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	entry = find_locked(name, hash);
+	entry = find_locked(kind, name, hash);
 	if (entry == NULL)
-		entry = make_locked(name, hash);
+		entry = make_locked(kind, name, hash);
 	if (entry != NULL)
 	{
 		request->entry = zklock_entry_index(entry);

@@ -5,8 +5,8 @@
  *	  ZooKeeper session.
  *
  * The table has one entry a name that somebody on this server holds or waits
- * for.  Backends state wishes in it (want, held); the worker alone moves the
- * entry's queue and publishes its outcome (grant).  Who may touch what:
+ * for, or an election in which it is a candidate.  Backends state wishes in it (want, held);
+ *the worker alone moves the entry's queue and publishes its outcome (grant).  Who may touch what:
  *
  *	 the partition lock (an LWLock, by the name's hash) protects an entry's
  *	 fields, its requests and the bucket chains of its partition;
@@ -101,6 +101,20 @@ typedef struct ZkLockHint
 	bool bounced;	/* a grant was kept, and demanded before that was of use */
 	bool blocked;	/* somebody else had the lock when we last looked */
 } ZkLockHint;
+/* This server's part in an election; see election.c. */
+typedef struct ZkElection
+{
+	bool candidate;	 /* a standing wish of the server, which pins the entry */
+	bool verdict;	 /* the ensemble has said since then who leads */
+	bool failed;	 /* ... or refused to; by the worker, until it has not */
+	uint8 given_up;	 /* ZkLeaderEnd, of the latest leadership given up */
+	int64 entered;	 /* ns of CLOCK_BOOTTIME: a candidate from then on */
+	int64 announced; /* token of the leadership in the log, or 0; the worker's */
+	int64 changes;	 /* of "announced" */
+	TimestampTz since;
+	pg_atomic_uint64 leader; /* token while this server leads, else 0; good under
+							  * the lease only.  Read without the lock */
+} ZkElection;
 
 typedef struct ZkLockEntry
 {
@@ -109,6 +123,7 @@ typedef struct ZkLockEntry
 	bool in_use;
 	uint32 generation; /* of this slot: a late reply is recognised */
 	uint32 hash;
+	uint8 kind;				 /* ZkLockKind */
 	int32 requests;			 /* first ZkLockRequest, or -1.  While there is
 							  * one, the entry stays */
 	int want[ZKLOCK_NMODES]; /* requests in each state */
@@ -121,6 +136,7 @@ typedef struct ZkLockEntry
 	int last_rc;					/* newest refusal by the ensemble; the worker's */
 	int last_pid;					/* newest wish; goes into the contender's data */
 	ZkLockQueue queue;				/* written by the worker only */
+	ZkElection election;			/* of that kind */
 	char name[ZKLOCK_NAME_MAX + 1]; /* UTF-8 */
 
 	/* protected by ZkLockShared.mutex */
@@ -166,6 +182,14 @@ typedef struct ZkSessionShared
 	TimestampTz last_error_at;
 } ZkSessionShared;
 
+/* May this server be a candidate now?  See "zklock.leader_eligible". */
+typedef enum ZkEligibility
+{
+	ZKLOCK_ELIGIBLE_UNKNOWN, /* no worker yet */
+	ZKLOCK_ELIGIBLE_NO,
+	ZKLOCK_ELIGIBLE_YES
+} ZkEligibility;
+
 #define ZKLOCK_NPARTITIONS 16
 
 typedef struct ZkLockShared
@@ -192,6 +216,8 @@ typedef struct ZkLockShared
 	LWLockPadded *locks; /* ZKLOCK_NPARTITIONS, then the session's */
 	ZkSessionShared session;
 
+	ZkEligibility eligible; /* for leadership: by the worker, read without lock */
+
 	int nprocs;
 	int nentries;
 	int nrequests;
@@ -202,6 +228,9 @@ typedef struct ZkLockShared
 
 /* NULL when not preloaded. */
 extern PGDLLIMPORT ZkLockShared *zklock_shared;
+
+/* "locks" and "elections", under the root. */
+extern const char *const zklock_kind_directory[ZKLOCK_NKINDS];
 
 /* For shmem_request_hook and shmem_startup_hook. */
 extern void zklock_table_request(void);
@@ -221,8 +250,8 @@ extern ZkLockRequest *zklock_request(int32 index);
 #define ZKLOCK_NO_ENTRY	  (-1)
 #define ZKLOCK_NO_REQUEST (-2)
 
-extern int32 zklock_request_make(const char *name, ZkLockMode mode, ZkLockScope scope,
-								 bool no_wait);
+extern int32 zklock_request_make(ZkLockKind kind, const char *name, ZkLockMode mode,
+								 ZkLockScope scope, bool no_wait);
 
 /*
  * Take a hold on the entry's grant, if there is one to be had and the lease is
@@ -250,6 +279,13 @@ extern void zklock_request_end(int32 request);
  */
 extern LWLock *zklock_entry_lock(ZkLockEntry *entry, LWLockMode mode);
 
+/*
+ * The entry of a name, or if "make" a new one, with its lock in the given mode,
+ * exclusive to make one.  NULL, and no lock, if there is none or no room.
+ */
+extern ZkLockEntry *zklock_entry_find(ZkLockKind kind, const char *name, bool make,
+									  LWLockMode mode, LWLock **lock);
+
 /* Put the entry on the worker's list and wake it.  With the entry locked. */
 extern void zklock_entry_set_dirty(ZkLockEntry *entry);
 
@@ -260,7 +296,7 @@ extern int32 zklock_table_next_dirty(void);
 
 /* The entry of a name, or NULL.  The caller is the worker, which alone frees
  * entries whose queue is not idle. */
-extern ZkLockEntry *zklock_table_find(const char *name);
+extern ZkLockEntry *zklock_table_find(ZkLockKind kind, const char *name);
 
 /* Free the entry if nothing refers to it any more.  With the entry locked. */
 extern void zklock_entry_release(ZkLockEntry *entry);
@@ -280,6 +316,13 @@ extern void zklock_entry_evict(ZkLockEntry *entry);
 
 /* No backend takes a hold from here on. */
 extern void zklock_table_drain(void);
+
+/* Does this server want to lead, and may it?  With the entry locked. */
+static inline bool
+zklock_election_stands(const ZkLockEntry *entry)
+{
+	return entry->election.candidate && zklock_shared->eligible == ZKLOCK_ELIGIBLE_YES;
+}
 
 /* --- the lease ------------------------------------------------------------ */
 

@@ -37,6 +37,8 @@
 #include "utils/pidfile.h"
 #include "utils/ps_status.h"
 
+#include "election.h"
+#include "query.h"
 #include "settings.h"
 #include "worker.h"
 
@@ -184,6 +186,7 @@ reload(void)
 		zklock_shared->session.worker_started = 0; /* no pause: we meant it */
 		proc_exit(1);
 	}
+	zklock_election_enter_listed();
 }
 
 /*
@@ -220,6 +223,7 @@ zklock_worker_main(Datum arg)
 	context =
 		AllocSetContextCreate(TopMemoryContext, "zklock worker", ALLOCSET_DEFAULT_SIZES);
 	MemoryContextSwitchTo(context);
+	zklock_election_enter_listed();
 
 	for (;;)
 	{
@@ -235,6 +239,7 @@ zklock_worker_main(Datum arg)
 		{
 			begin_exit();
 			zklock_session_drain();
+			zklock_election_drain();
 			drain_until = zklock_clock() + INT64CONST(1000000) * DRAIN_MS;
 		}
 		if (ConfigReloadPending && drain_until == 0)
@@ -254,6 +259,8 @@ zklock_worker_main(Datum arg)
 		due = zklock_dispatch_sweep();
 		if (due >= 0)
 			timeout = Min(timeout, due);
+		timeout = Min(timeout, zklock_election_work());
+		zklock_query_work();
 		(void) zklock_dispatch_dirty();
 		due = zklock_session_heartbeat();
 		if (due >= 0)

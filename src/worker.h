@@ -59,11 +59,15 @@ extern void zklock_session_close(void);
 /* The client when requests may be sent, else NULL. */
 extern ZkClient *zklock_session_client(void);
 
-/* Make <root>/locks and its ancestors, persistent.  What exists stays as it is. */
-extern void zklock_session_make_locks(void);
+/* Make <root>/locks, <root>/elections and their ancestors, persistent.  What exists
+ * stays as it is. */
+extern void zklock_session_make_directories(void);
 
-/* <root>/locks of the session. */
-extern const char *zklock_session_locks(void);
+/* <root>/locks or <root>/elections of the session. */
+extern const char *zklock_session_directory(ZkLockKind kind);
+
+/* ZkRequestTag.kind of query.c; smaller ones are dispatch.c's, 0 is nobody's. */
+#define ZKLOCK_TAG_QUERY 100
 
 /* Remember, and log, something that went wrong.  Shown in zk_session. */
 extern void zklock_session_error(const char *fmt, ...) pg_attribute_printf(1, 2);

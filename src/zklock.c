@@ -16,6 +16,8 @@
 #include "storage/ipc.h"
 
 #include "loss.h"
+#include "notify.h"
+#include "query.h"
 #include "settings.h"
 #include "table.h"
 #include "worker.h"
@@ -33,6 +35,8 @@ on_shmem_request(void)
 	if (prev_shmem_request_hook)
 		prev_shmem_request_hook();
 	zklock_table_request();
+	zklock_query_request();
+	zklock_notify_request();
 }
 
 static void
@@ -41,6 +45,8 @@ on_shmem_startup(void)
 	if (prev_shmem_startup_hook)
 		prev_shmem_startup_hook();
 	zklock_table_startup();
+	zklock_query_startup();
+	zklock_notify_startup();
 }
 
 void

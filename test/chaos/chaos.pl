@@ -6,7 +6,8 @@
 # (Chaos::Nemesis); a fourth database that nothing happens to.  At the end all is
 # healed, and what the clients have seen is judged (Chaos::Judge):
 #
-#   overlaps        two clients had one lock at a time                  must be 0
+#   overlaps        two clients had one lock at a time, or two servers
+#                   led one election                                    must be 0
 #   token disorder  a later holder had a smaller token                  must be 0
 #   lost updates    of a register written under the lock; with zk_fence they
 #                   must be 0, without it a few are to be expected
@@ -35,7 +36,7 @@ use Chaos::Server;
 my ($seconds, $seed, $log) = @ARGV;
 my $work = '/run/chaos';
 my $session_timeout = 2;    # s
-my @workloads = qw(intervals long long register fenced);    # one client each, on each server
+my @workloads = qw(intervals long long register fenced election);    # one client each, on each server
 
 $| = 1;
 # Process 1 gets no signal for which it has no handler.

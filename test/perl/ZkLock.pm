@@ -26,8 +26,8 @@
 #   wait_until(CODE, WHAT)      until CODE is true; dies naming WHAT
 #   wait_waiting(NODE, LEVEL, N)  until so many backends wait at level 1 (behind
 #           a backend of this server) or 2 (for ZooKeeper)
-#   directory(NAME)             of a lock, in ZooKeeper
-#   queue(ZK, NAME)             names of its contenders, in order
+#   directory(NAME, KIND)       of a lock, in ZooKeeper; KIND 'elections': of one
+#   queue(ZK, NAME, KIND)       names of its contenders, in order
 #   wait_queue(ZK, NAME, N)     until there are so many; returns them
 #   ok_clean(ZK, [NODE...], NAME, [WHAT])  a test: nobody is left anywhere, no
 #           contender, no row in zk_locks, no level-1 lock
@@ -166,17 +166,18 @@ sub wait_waiting
 
 sub directory
 {
-	my $name = shift;
+	my ($name, $kind) = @_;
+	$kind //= 'locks';
 	utf8::decode($name) unless utf8::is_utf8($name);
 	my $escape = $name =~ /^\.\.?$/ ? qr/./ : qr{[/%\x00-\x1f\x7f-\x9f\x{fff0}-\x{10ffff}]};
 	$name =~ s{($escape)}{my $c = $1; utf8::encode($c); join '', map { sprintf '%%%02X', $_ } unpack 'C*', $c}ge;
 	utf8::encode($name);
-	return "/zklock/locks/$name";
+	return "/zklock/$kind/$name";
 }
 
 sub _sorted { my @sorted = sort { substr($a, -10) <=> substr($b, -10) } @_; return @sorted; }
 
-sub queue { my ($zk, $name) = @_; return _sorted($zk->children(directory($name))); }
+sub queue { my ($zk, $name, $kind) = @_; return _sorted($zk->children(directory($name, $kind))); }
 
 sub wait_queue { my ($zk, $name, $n) = @_; return _sorted($zk->wait_children(directory($name), $n)); }
 

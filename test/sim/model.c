@@ -465,7 +465,7 @@ execute_write(const Request *request, int session, int *node)
 
 		case ZKLOCK_ACT_CREATE:
 			zklock_format_contender(prefix, zk.session[session].id, request->uuid,
-									request->mode);
+									ZKLOCK_KIND_LOCK, request->mode);
 			*node = zk_create(request->dir, prefix, session);
 			if (*node < 0)
 			{

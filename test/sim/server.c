@@ -283,7 +283,7 @@ perform(Server *server, int dir, const ZkLockAction *action, bool keep)
 		if (action->sequence < 0)
 			fail("%s of a contender whose name is not known", request_name(action->type));
 		zklock_format_contender(request.name, session_id(server), action->uuid,
-								action->mode);
+								ZKLOCK_KIND_LOCK, action->mode);
 		len = strlen(request.name);
 		snprintf(request.name + len, sizeof(request.name) - len, "%010" PRId64,
 				 action->sequence);

@@ -366,7 +366,8 @@ test_our_form(void)
 		"_c_" UUID_TEXT "0000000001",
 		"xc_" UUID_TEXT "-lock-0000000001",
 		"_c_" UUID_TEXT "-__READ__0000000001",
-		"_c_" UUID_TEXT "-latch-0000000001",
+		"_c_" UUID_TEXT "-latch0000000001",
+		"_c_" UUID_TEXT "-read-latch-0000000001",
 		"_c_0123456789abcdeffedcba9876543210-lock-0000000001",
 		"a_c_" UUID_TEXT "-read-lock-0000000001",
 	};
@@ -387,7 +388,7 @@ test_our_form(void)
 			char name[ZKLOCK_CONTENDER_LEN + 11];
 
 			memset(name, '#', sizeof(name));
-			zklock_format_contender(name, hi, lo, (ZkLockMode) mode);
+			zklock_format_contender(name, hi, lo, ZKLOCK_KIND_LOCK, (ZkLockMode) mode);
 			CHECK(strlen(name) < ZKLOCK_CONTENDER_LEN, "%s", name);
 			strcat(name, "0000000042");
 			CHECK(zklock_parse_child(name, &child) && child.uuid_hi == hi &&
@@ -396,16 +397,28 @@ test_our_form(void)
 				  "%s", name);
 		}
 	}
+	{
+		char name[ZKLOCK_CONTENDER_LEN + 11];
+
+		zklock_format_contender(name, UUID_HI, UUID_LO, ZKLOCK_KIND_ELECTION,
+								ZKLOCK_EXCLUSIVE);
+		CHECK(strcmp(name, "_c_" UUID_TEXT "-latch-") == 0, "%s", name);
+		strcat(name, "0000000042");
+		CHECK(zklock_parse_child(name, &child) && child.uuid_hi == UUID_HI &&
+				  child.uuid_lo == UUID_LO && child.mode == ZKLOCK_EXCLUSIVE &&
+				  child.sequence == 42,
+			  "%s", name);
+	}
 
 	{
 		char name[ZKLOCK_CONTENDER_LEN];
 
-		zklock_format_contender(name, UUID_HI, UUID_LO, ZKLOCK_EXCLUSIVE);
+		zklock_format_contender(name, UUID_HI, UUID_LO, ZKLOCK_KIND_LOCK, ZKLOCK_EXCLUSIVE);
 		CHECK(strcmp(name, "_c_" UUID_TEXT "-lock-") == 0, "%s", name);
-		zklock_format_contender(name, UUID_HI, UUID_LO, ZKLOCK_SHARED);
+		zklock_format_contender(name, UUID_HI, UUID_LO, ZKLOCK_KIND_LOCK, ZKLOCK_SHARED);
 		CHECK(strcmp(name, "_c_" UUID_TEXT "-read-lock-") == 0, "%s", name);
 	}
-	end_group("uuid and mode are read from exactly our two forms");
+	end_group("uuid and mode are read from exactly our three forms");
 }
 
 static void

@@ -26,6 +26,11 @@
 # interval without a second answer: a transaction whose first check fails, or
 # whose COMMIT is never answered, has claimed nothing.
 #
+# Workload "election" asks whether its server leads, over and over, or has a
+# transaction require it.  The interval is from the first yes to the last one with
+# the same token.  One server's clients may well say so at once, so each server
+# has one.
+#
 # Workload "intervals" has its locks for a moment, "long" for up to three session
 # timeouts: only such a holder can outlive its session.  "register" and "fenced"
 # read a register in the fourth database, check, think, write it back, commit.
@@ -176,6 +181,36 @@ sub fenced
 	$self->think;
 	$self->write($t, $value, "$fence;");
 	$self->commit($t);
+}
+
+sub election
+{
+	my ($self, $t) = @_;
+	my $name = $t->{name} = 'election';
+	my $require = rand() < 0.3;
+	my $ask = $require ? "SELECT zk_require_leader('$name')"
+	  : "SELECT CASE WHEN zk_is_leader('$name') THEN zk_leader_token('$name') END";
+	my $until = now() + (0.05 + rand 1) * $self->{timeout};
+	$self->ask('pg', 'begin', 'BEGIN') if $require;
+	while (now() < $until && !$stop)
+	{
+		my $sent = now();
+		my $token = $self->ask('pg', 'lead', $ask);
+		if (!defined $t->{token})
+		{
+			@$t{qw(token locked)} = ($token, now()) if defined $token;
+		}
+		elsif (defined $token && $token == $t->{token}) { $t->{proven} = $sent; }
+		else
+		{
+			die "lead:changed\n" if $require;
+			last if defined $token;
+		}
+		sleep(0.005 + rand 0.03);
+	}
+	return $self->commit($t) if $require;
+	# Else hardly anybody else would ever lead.
+	$self->ask('pg', 'resign', "SELECT zk_resign('$name')") if rand() < 0.3;
 }
 
 # Now and then for long: whoever is paused then writes late.

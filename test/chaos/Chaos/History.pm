@@ -47,7 +47,7 @@ sub _line
 	@t{@field} = map { $_ eq '-' ? undef : $_ } @value;
 	push @{ $self->{transactions} }, \%t;
 	my $last = \$self->{last_lock}{ $t{server} };
-	$$last = $t{locked} if defined $t{locked} && $t{locked} > ($$last // 0);
+	$$last = $t{locked} if defined $t{locked} && $t{workload} ne 'election' && $t{locked} > ($$last // 0);
 }
 
 sub transactions { my $self = shift; return @{ $self->{transactions} }; }

@@ -57,7 +57,7 @@ sub recovery
 {
 	my ($transactions, $faults, @servers) = @_;
 	my %locks = map { $_ => [] } @servers;
-	push @{ $locks{ $_->{server} } }, $_->{locked} for grep { defined $_->{locked} } @$transactions;
+	push @{ $locks{ $_->{server} } }, $_->{locked} for grep { defined $_->{locked} && $_->{workload} ne 'election' } @$transactions;
 	@$_ = sort { $a <=> $b } @$_ for values %locks;
 	my %samples;
 	for my $fault (@$faults)
@@ -117,7 +117,7 @@ sub print_workloads
 	my ($fh, $transactions, $overlaps, $rows) = @_;
 	printf $fh "%-10s %12s %10s %10s %9s %8s %8s %13s\n", 'workload', 'operations', 'committed', 'intervals',
 	  'overlaps', 'writes', 'refused', 'lost updates';
-	for my $workload (qw(intervals long register fenced))
+	for my $workload (qw(intervals long register fenced election))
 	{
 		my @mine = grep { $_->{workload} eq $workload && $_->{name} } @$transactions;
 		printf $fh "%-10s %12d %10d %10d %9d %8s %8s %13s\n", $workload, scalar @mine,

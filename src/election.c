@@ -1,0 +1,460 @@
+/*-------------------------------------------------------------------------
+ *
+ * election.c
+ *	  Elections: which of the servers leads?
+ *
+ * An election is an entry of the lock table like a lock, with a queue of
+ * contenders in ZooKeeper of the same protocol.  What is different:
+ *
+ *	 The wish is the server's (candidate), not a backend's.  It stays until
+ *	 somebody resigns, counts as demand while the server is eligible, and pins the
+ *	 entry.  So a contender that is lost queues anew.
+ *
+ *	 The grant serves everybody, with no level 1, until it is given up.  While it
+ *	 is good, "leader" has its token, for all to read without a lock, under the
+ *	 lease.
+ *
+ *	 A transaction may hold on to the grant (a guard), by a request like that of
+ *	 a lock.  A leadership that is given up is false at once, but its contender
+ *	 is deleted only when no guard is left.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+#include "compat.h"
+
+#include "access/xlog.h"
+#include "miscadmin.h"
+#include "utils/timestamp.h"
+#include "utils/varlena.h"
+
+#include "acquire.h"
+#include "election.h"
+#include "hold.h"
+#include "loss.h"
+#include "notify.h"
+#include "settings.h"
+
+#define NS_PER_MS INT64CONST(1000000)
+
+/* A backstop for a lost wake-up */
+#define LONGEST_SLEEP 1000
+
+static uint32 wait_event_election = 0;
+
+/* From now on this server is a candidate, if it is eligible.  Locked. */
+static void
+begin_candidacy(ZkLockEntry *entry)
+{
+	entry->election.candidate = true;
+	entry->election.verdict = entry->election.failed = false;
+	entry->election.entered = zklock_clock();
+	entry->election.since = GetCurrentTimestamp();
+	entry->last_rc = 0;
+	zklock_entry_set_dirty(entry);
+}
+
+/* The entry of an election in which this server is a candidate.  Its leadership
+ * ends here and now.  Locked. */
+static void
+give_up(ZkLockEntry *entry, ZkLeaderEnd end)
+{
+	pg_atomic_write_u64(&entry->election.leader, 0);
+	entry->election.given_up = (uint8) end;
+	entry->grant[ZKLOCK_EXCLUSIVE].usable = false;
+	zklock_entry_set_dirty(entry);
+}
+
+/* ------------------------------------------------------------------------
+ * Backends
+ * ------------------------------------------------------------------------
+ */
+
+/* Make this server a candidate, unless it is one.  False: no room. */
+static bool
+enter(const char *name, ZkElectionRef *ref)
+{
+	LWLock *lock;
+	ZkLockEntry *entry;
+
+	entry = zklock_entry_find(ZKLOCK_KIND_ELECTION, name, false, LW_SHARED, &lock);
+	if (entry == NULL || !entry->election.candidate)
+	{
+		if (entry != NULL)
+			LWLockRelease(lock);
+		entry = zklock_entry_find(ZKLOCK_KIND_ELECTION, name, true, LW_EXCLUSIVE, &lock);
+		if (entry == NULL)
+			return false;
+		if (!entry->election.candidate)
+			begin_candidacy(entry);
+	}
+	ref->entry = entry;
+	ref->generation = entry->generation;
+	LWLockRelease(lock);
+	return true;
+}
+
+int64
+zklock_election_lead(const char *name, int64 wait_ms, ZkElectionRef *ref)
+{
+	ZkLockEntry *entry;
+	int64 until;
+	int64 token;
+
+	if (!enter(name, ref))
+		zklock_raise_table_full();
+	if (zklock_election_peek(ref, &token))
+		return token;
+
+	/* Should the entry be freed and used again, we wait in vain, but not long. */
+	entry = ref->entry;
+	until = wait_ms == ZKLOCK_WAIT_FOREVER ? PG_INT64_MAX
+										   : entry->election.entered + wait_ms * NS_PER_MS;
+	ConditionVariablePrepareToSleep(&entry->cv);
+	while (!zklock_election_peek(ref, &token))
+	{
+		int64 left = (until - zklock_clock() + NS_PER_MS - 1) / NS_PER_MS;
+		volatile ZkLockEntry *e = entry;
+
+		if (left <= 0 || !e->election.candidate || e->generation != ref->generation)
+			break;
+		(void) ConditionVariableTimedSleep(&entry->cv, (long) Min(left, LONGEST_SLEEP),
+										   zklock_wait_event(&wait_event_election,
+															 "ZkLockElection"));
+	}
+	ConditionVariableCancelSleep();
+	return token;
+}
+
+int64
+zklock_election_token(const char *name)
+{
+	LWLock *lock;
+	ZkLockEntry *entry;
+	ZkElectionRef ref;
+	int64 token;
+
+	entry = zklock_entry_find(ZKLOCK_KIND_ELECTION, name, false, LW_SHARED, &lock);
+	if (entry == NULL)
+		return 0;
+	ref.entry = entry;
+	ref.generation = entry->generation;
+	(void) zklock_election_peek(&ref, &token);
+	LWLockRelease(lock);
+	return token;
+}
+
+bool
+zklock_election_guard(const char *name, int64 *token)
+{
+	ZkHeldLock *held = zklock_held_find(ZKLOCK_KIND_ELECTION, name);
+	int32 index;
+	ZkLockRequest *request;
+	ZkLockEntry *entry;
+	LWLock *lock;
+	bool leader;
+
+	if (held != NULL)
+	{
+		/* it may have been given up since, but not to anybody else */
+		if (zklock_held_lost(held) || zklock_lease_lost())
+			zklock_held_raise_lost(held);
+		if (!zklock_lease_valid())
+			zklock_loss_await_verdict();
+		(void) zklock_hold_reserve(ZKLOCK_KIND_ELECTION, name);
+		zklock_hold_add(held, ZKLOCK_EXCLUSIVE, ZKLOCK_TRANSACTION);
+		*token = held->token[ZKLOCK_EXCLUSIVE];
+		return true;
+	}
+
+	held = zklock_hold_reserve(ZKLOCK_KIND_ELECTION, name);
+	index = zklock_request_make(ZKLOCK_KIND_ELECTION, name, ZKLOCK_EXCLUSIVE,
+								ZKLOCK_TRANSACTION, false);
+	if (index < 0)
+	{
+		zklock_held_forget(held);
+		zklock_raise_table_full();
+	}
+	request = zklock_request(index);
+	entry = zklock_entry(request->entry);
+
+	lock = zklock_entry_lock(entry, LW_EXCLUSIVE); /* our request pins it */
+	*token = (int64) pg_atomic_read_u64(&entry->election.leader);
+	leader = *token != 0 && zklock_lease_valid();
+	if (leader)
+	{
+		request->state = ZKLOCK_REQUEST_HELD;
+		entry->held[ZKLOCK_EXCLUSIVE]++;
+	}
+	LWLockRelease(lock);
+
+	if (!leader)
+	{
+		zklock_request_end(index);
+		zklock_held_forget(held);
+		return false;
+	}
+	held->request[ZKLOCK_EXCLUSIVE] = index;
+	held->token[ZKLOCK_EXCLUSIVE] = *token;
+	zklock_hold_add(held, ZKLOCK_EXCLUSIVE, ZKLOCK_TRANSACTION);
+	return true;
+}
+
+bool
+zklock_election_resign(const char *name)
+{
+	LWLock *lock;
+	ZkLockEntry *entry;
+	bool candidate;
+
+	entry = zklock_entry_find(ZKLOCK_KIND_ELECTION, name, false, LW_EXCLUSIVE, &lock);
+	if (entry == NULL)
+		return false;
+	candidate = entry->election.candidate;
+	if (candidate)
+	{
+		entry->election.candidate = false;
+		give_up(entry, ZKLOCK_END_RESIGNED);
+		/* one that waits for the verdict */
+		ConditionVariableBroadcast(&entry->cv);
+	}
+	LWLockRelease(lock);
+	return candidate;
+}
+
+/* ------------------------------------------------------------------------
+ * The worker
+ * ------------------------------------------------------------------------
+ */
+
+static const char *
+end_reason(ZkLeaderEnd end)
+{
+	switch (end)
+	{
+		case ZKLOCK_END_RESIGNED:
+			return "resigned";
+		case ZKLOCK_END_DEMOTED:
+			return "not eligible any more";
+		case ZKLOCK_END_SHUTDOWN:
+			return "server shutdown";
+	}
+	pg_unreachable();
+}
+
+/*
+ * Compare what zk_is_leader says with what was announced.  "event" is what has
+ * just happened to the entry, or NULL: to the lease.  Locked.
+ */
+static void
+find_news(ZkLockEntry *entry, const ZkLockEvent *event, bool revoked, ZkElectionNews *news)
+{
+	ZkElection *election = &entry->election;
+	uint64 leader = pg_atomic_read_u64(&election->leader);
+	int64 present = zklock_lease_valid() ? (int64) leader : 0;
+
+	memset(news, 0, sizeof(*news));
+	if (present == election->announced)
+		return;
+	news->gained = present;
+	news->lost = election->announced;
+	if (present != 0)
+		news->reason = event == NULL				? "the lease is good again"
+			: event->type == ZKLOCK_EV_NODE_DELETED ? "the candidate before it is gone"
+													: "first among the candidates";
+	else
+		news->reason = leader != 0 ? "the lease has lapsed"
+			: event != NULL && event->type == ZKLOCK_EV_SESSION_LOST
+			? "the ZooKeeper session ended"
+			: revoked ? "its contender in ZooKeeper is gone"
+					  : end_reason((ZkLeaderEnd) election->given_up);
+	election->announced = present;
+	election->changes++;
+	election->since = GetCurrentTimestamp();
+}
+
+void
+zklock_election_step(ZkLockEntry *entry, const ZkLockEvent *event,
+					 const ZkLockActions *actions, ZkElectionNews *news)
+{
+	ZkElection *election = &entry->election;
+	bool stands = zklock_election_stands(entry);
+	bool revoked = false;
+	const ZkLockAction *failed = NULL;
+
+	for (int i = 0; i < actions->n; i++)
+	{
+		const ZkLockAction *action = &actions->action[i];
+
+		switch (action->type)
+		{
+			case ZKLOCK_ACT_GRANTED:
+				if (stands)
+					pg_atomic_write_u64(&election->leader, (uint64) action->token);
+				election->verdict = true;
+				break;
+			case ZKLOCK_ACT_BLOCKED:
+				election->verdict = true;
+				break;
+			case ZKLOCK_ACT_REVOKED:
+				pg_atomic_write_u64(&election->leader, 0);
+				revoked = true;
+				break;
+			case ZKLOCK_ACT_FAILED:
+				failed = action;
+				break;
+			default:
+				break;
+		}
+	}
+	find_news(entry, event, revoked, news);
+
+	/* Refused: said once, and tried again with each heartbeat. */
+	if (failed != NULL)
+	{
+		news->failed = stands && !election->failed;
+		news->failure = failed->failure;
+		election->failed = true;
+	}
+	else if (zklock_queue_grant(&entry->queue, ZKLOCK_EXCLUSIVE) != NULL)
+		election->failed = false;
+	if (event->type == ZKLOCK_EV_TICK && stands && !entry->queue.needed[ZKLOCK_EXCLUSIVE])
+		zklock_entry_set_dirty(entry);
+}
+
+void
+zklock_election_announce(const char *name, const ZkElectionNews *news)
+{
+	if (news->lost != 0)
+	{
+		ereport(LOG,
+				(errmsg("is no longer leader of election \"%s\", token %lld: %s", name,
+						(long long) news->lost,
+						news->gained != 0 ? "there is a new one" : news->reason)));
+		zklock_notify_add(name, false);
+	}
+	if (news->gained != 0)
+	{
+		ereport(LOG,
+				(errmsg("became leader of election \"%s\", token %lld: %s", name,
+						(long long) news->gained, news->reason)));
+		zklock_notify_add(name, true);
+	}
+	if (news->failed)
+		ereport(LOG,
+				(errmsg("could not become a candidate in election \"%s\", trying on", name),
+				 news->failure == ZKLOCK_FAIL_SEQUENCE
+					 ? errdetail("The sequence numbers of its directory are used up.")
+					 : errdetail("ZooKeeper refused, or the directory could not be made.")));
+}
+
+/* Do something with every election in which this server is a candidate. */
+static void
+for_each_candidacy(void (*what)(ZkLockEntry *entry, ZkElectionNews *news))
+{
+	for (int i = 0; i < zklock_shared->nentries; i++)
+	{
+		ZkLockEntry *entry = zklock_entry(i);
+		ZkElectionNews news = {0};
+		char name[ZKLOCK_NAME_MAX + 1];
+		LWLock *lock;
+
+		if (entry->kind != ZKLOCK_KIND_ELECTION ||
+			(lock = zklock_entry_lock(entry, LW_EXCLUSIVE)) == NULL)
+			continue;
+		if (entry->kind == ZKLOCK_KIND_ELECTION && entry->election.candidate)
+			what(entry, &news);
+		strlcpy(name, entry->name, sizeof(name));
+		LWLockRelease(lock);
+		zklock_election_announce(name, &news);
+	}
+}
+
+static void
+look_at_lease(ZkLockEntry *entry, ZkElectionNews *news)
+{
+	find_news(entry, NULL, false, news);
+}
+
+static void
+demote(ZkLockEntry *entry, ZkElectionNews *news)
+{
+	give_up(entry, ZKLOCK_END_DEMOTED);
+	ConditionVariableBroadcast(&entry->cv);
+}
+
+static void
+shut_down(ZkLockEntry *entry, ZkElectionNews *news)
+{
+	give_up(entry, ZKLOCK_END_SHUTDOWN);
+	ConditionVariableBroadcast(&entry->cv);
+}
+
+/* The candidacy begins only now: its first verdict can be waited for. */
+static void
+stand(ZkLockEntry *entry, ZkElectionNews *news)
+{
+	begin_candidacy(entry);
+}
+
+static bool draining = false;
+
+void
+zklock_election_drain(void)
+{
+	draining = true;
+	zklock_shared->eligible = ZKLOCK_ELIGIBLE_NO;
+	for_each_candidacy(shut_down);
+}
+
+long
+zklock_election_work(void)
+{
+	static bool lease = false;
+	int64 left;
+
+	if (!draining)
+	{
+		bool may = zklock_leader_eligible == ZKLOCK_LEADER_ANY || !RecoveryInProgress();
+		ZkEligibility eligible = may ? ZKLOCK_ELIGIBLE_YES : ZKLOCK_ELIGIBLE_NO;
+
+		if (zklock_shared->eligible != eligible)
+		{
+			zklock_shared->eligible = eligible;
+			for_each_candidacy(may ? stand : demote);
+		}
+	}
+	if (zklock_lease_valid() != lease)
+	{
+		lease = !lease;
+		for_each_candidacy(look_at_lease);
+	}
+	zklock_notify_work();
+
+	left = (int64) pg_atomic_read_u64(&zklock_shared->lease_end) - zklock_clock();
+	return lease ? (long) Max(left / NS_PER_MS + 1, 1) : PG_INT32_MAX;
+}
+
+void
+zklock_election_enter_listed(void)
+{
+	char *list = pstrdup(zklock_elections);
+	List *names;
+	ListCell *cell;
+
+	if (!SplitGUCList(list, ',', &names))
+		return; /* the setting's check refuses that */
+	foreach (cell, names)
+	{
+		const char *name = lfirst(cell);
+		ZkElectionRef ref;
+
+		if (!enter(name, &ref))
+		{
+			ereport(LOG,
+					(errmsg("could not enter election \"%s\": the lock table is full", name),
+					 errhint("You might need to increase \"zklock.max_locks\".")));
+			break;
+		}
+	}
+}

@@ -1,0 +1,313 @@
+/*-------------------------------------------------------------------------
+ *
+ * electionfuncs.c
+ *	  SQL-callable functions of elections: arguments in, results out.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+#include "compat.h"
+
+#include "common/hashfn.h"
+#include "executor/spi.h"
+#include "funcapi.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+#include "utils/tuplestore.h"
+
+#include "acquire.h"
+#include "election.h"
+#include "funcs.h"
+#include "hold.h"
+#include "query.h"
+
+PG_FUNCTION_INFO_V1(zk_is_leader);
+PG_FUNCTION_INFO_V1(zk_leader_token);
+PG_FUNCTION_INFO_V1(zk_require_leader);
+PG_FUNCTION_INFO_V1(zk_run_as_leader);
+PG_FUNCTION_INFO_V1(zk_resign);
+PG_FUNCTION_INFO_V1(zk_leader);
+PG_FUNCTION_INFO_V1(zk_candidates);
+PG_FUNCTION_INFO_V1(zk_elections);
+
+/* How long to wait for the first verdict, unless told otherwise: the default in SQL. */
+#define FIRST_VERDICT_MS 2000
+
+/* ------------------------------------------------------------------------
+ * This server
+ * ------------------------------------------------------------------------
+ */
+
+/*
+ * What one call site has looked up, by the argument as it is, so that a million
+ * rows need neither conversions nor locks.
+ */
+#define NCACHED 256
+
+typedef struct CachedElection
+{
+	int len; /* of the argument */
+	char arg[ZKLOCK_NAME_MAX + 1];
+	ZkElectionRef ref;
+} CachedElection;
+
+/* zk_is_leader(election text, wait interval) returns boolean */
+Datum
+zk_is_leader(PG_FUNCTION_ARGS)
+{
+	text *arg;
+	int len;
+	int64 wait = FIRST_VERDICT_MS;
+	CachedElection **cache = fcinfo->flinfo->fn_extra;
+	CachedElection **place = NULL;
+	char name[ZKLOCK_NAME_MAX + 1];
+	ZkElectionRef ref;
+	int64 token;
+
+	if (PG_ARGISNULL(0))
+		PG_RETURN_BOOL(false); /* and never NULL, which NOT would not turn round */
+	arg = PG_GETARG_TEXT_PP(0);
+	len = (int) VARSIZE_ANY_EXHDR(arg);
+	if (cache == NULL)
+	{
+		zklock_check_preloaded();
+		cache = MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt,
+									   NCACHED * sizeof(CachedElection *));
+		fcinfo->flinfo->fn_extra = cache;
+	}
+	if (len <= ZKLOCK_NAME_MAX)
+	{
+		place = &cache[hash_bytes((unsigned char *) VARDATA_ANY(arg), len) % NCACHED];
+		if (*place != NULL && (*place)->len == len &&
+			memcmp((*place)->arg, VARDATA_ANY(arg), (size_t) len) == 0 &&
+			zklock_election_peek(&(*place)->ref, &token))
+			PG_RETURN_BOOL(token != 0);
+	}
+
+	zklock_get_name(ZKLOCK_KIND_ELECTION, arg, name);
+	if (!PG_ARGISNULL(1))
+		wait = zklock_get_timeout(PG_GETARG_INTERVAL_P(1));
+	token = zklock_election_lead(name, wait, &ref);
+	if (place != NULL)
+	{
+		if (*place == NULL)
+			*place = MemoryContextAlloc(fcinfo->flinfo->fn_mcxt, sizeof(CachedElection));
+		(*place)->len = len;
+		memcpy((*place)->arg, VARDATA_ANY(arg), (size_t) len);
+		(*place)->ref = ref;
+	}
+	PG_RETURN_BOOL(token != 0);
+}
+
+/* zk_leader_token(election text) returns bigint */
+Datum
+zk_leader_token(PG_FUNCTION_ARGS)
+{
+	char name[ZKLOCK_NAME_MAX + 1];
+	int64 token;
+
+	zklock_check_preloaded();
+	zklock_get_name(ZKLOCK_KIND_ELECTION, PG_GETARG_TEXT_PP(0), name);
+	token = zklock_election_token(name);
+	if (token == 0)
+		PG_RETURN_NULL();
+	PG_RETURN_INT64(token);
+}
+
+/* Have the transaction depend on the leadership, if this server has it. */
+static bool
+guard(text *arg, int64 *token)
+{
+	char name[ZKLOCK_NAME_MAX + 1];
+	ZkElectionRef ref;
+
+	zklock_check_callable();
+	zklock_get_name(ZKLOCK_KIND_ELECTION, arg, name);
+	zklock_hold_refresh();
+	if (zklock_held_find(ZKLOCK_KIND_ELECTION, name) == NULL &&
+		zklock_election_lead(name, FIRST_VERDICT_MS, &ref) == 0)
+		return false;
+	return zklock_election_guard(name, token);
+}
+
+/* zk_require_leader(election text) returns bigint */
+Datum
+zk_require_leader(PG_FUNCTION_ARGS)
+{
+	text *arg = PG_GETARG_TEXT_PP(0);
+	int64 token;
+
+	if (!guard(arg, &token))
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("this server is not the leader of election \"%s\"",
+						text_to_cstring(arg)),
+				 errhint("Run the transaction on the server that zk_leader names.")));
+	PG_RETURN_INT64(token);
+}
+
+/*
+ * CALL zk_run_as_leader(election text, command text)
+ *
+ * The command runs with the rights of the caller, in one transaction: one that
+ * could end it would end the dependence on the leadership, too.
+ */
+Datum
+zk_run_as_leader(PG_FUNCTION_ARGS)
+{
+	int64 token;
+	int rc;
+
+	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 PG_ARGISNULL(0) ? errmsg("election name must not be null")
+								 : errmsg("command must not be null")));
+	if (!guard(PG_GETARG_TEXT_PP(0), &token))
+	{
+		ereport(NOTICE,
+				(errmsg("this server is not the leader of election \"%s\", skipping",
+						text_to_cstring(PG_GETARG_TEXT_PP(0)))));
+		PG_RETURN_VOID();
+	}
+
+	if (SPI_connect() != SPI_OK_CONNECT)
+		elog(ERROR, "SPI_connect failed");
+	rc = SPI_execute(text_to_cstring(PG_GETARG_TEXT_PP(1)), false, 0);
+	if (rc == SPI_ERROR_TRANSACTION)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_TRANSACTION_TERMINATION),
+				 errmsg("the command of zk_run_as_leader must not end the transaction")));
+	if (rc == SPI_ERROR_COPY)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg(
+					 "the command of zk_run_as_leader cannot COPY to or from the client")));
+	if (rc < 0)
+		elog(ERROR, "SPI_execute failed: %s", SPI_result_code_string(rc));
+	SPI_finish();
+	PG_RETURN_VOID();
+}
+
+/* zk_resign(election text) returns boolean */
+Datum
+zk_resign(PG_FUNCTION_ARGS)
+{
+	char name[ZKLOCK_NAME_MAX + 1];
+
+	zklock_check_callable();
+	zklock_get_name(ZKLOCK_KIND_ELECTION, PG_GETARG_TEXT_PP(0), name);
+	PG_RETURN_BOOL(zklock_election_resign(name));
+}
+
+/* ------------------------------------------------------------------------
+ * All servers
+ * ------------------------------------------------------------------------
+ */
+
+/*
+ * A candidate's data, up to a NUL, is its name.  Other programs may have put
+ * anything there: what is no UTF-8 is percent-encoded.
+ */
+static char *
+candidate_name(const ZkNode *node)
+{
+	int len = (int) strlen(node->data);
+	char *escaped;
+
+	if (pg_encoding_verifymbstr(PG_UTF8, node->data, len) == len)
+		return zklock_display_name(node->data);
+	escaped = palloc(3 * (Size) len + 1);
+	zklock_encode_name(node->data, escaped);
+	return zklock_display_name(escaped);
+}
+
+/* The first "limit" candidates of an election, all with 0. */
+static int
+ask_candidates(text *arg, int limit, ZkNode **nodes)
+{
+	ZkQuery query = {
+		.kind = ZKLOCK_KIND_ELECTION,
+		.contenders = true,
+		.limit = limit,
+	};
+
+	zklock_check_callable();
+	zklock_get_name(ZKLOCK_KIND_ELECTION, arg, query.name);
+	return zklock_query(&query, nodes);
+}
+
+/* zk_leader(election text) returns text */
+Datum
+zk_leader(PG_FUNCTION_ARGS)
+{
+	ZkNode *nodes;
+
+	if (ask_candidates(PG_GETARG_TEXT_PP(0), 1, &nodes) < 1)
+		PG_RETURN_NULL();
+	PG_RETURN_TEXT_P(cstring_to_text(candidate_name(nodes)));
+}
+
+/* zk_candidates(election text) returns text[] */
+Datum
+zk_candidates(PG_FUNCTION_ARGS)
+{
+	ZkNode *nodes;
+	int n = ask_candidates(PG_GETARG_TEXT_PP(0), 0, &nodes);
+	ArrayBuildState *names = initArrayResult(TEXTOID, CurrentMemoryContext, false);
+
+	for (int i = 0; i < n; i++)
+		names = accumArrayResult(names, CStringGetTextDatum(candidate_name(&nodes[i])),
+								 false, TEXTOID, CurrentMemoryContext);
+	PG_RETURN_DATUM(makeArrayResult(names, CurrentMemoryContext));
+}
+
+/*
+ * zk_elections() returns setof record: this server's candidacies, as it knows
+ * them by itself.
+ */
+Datum
+zk_elections(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+
+	zklock_check_callable();
+	InitMaterializedSRF(fcinfo, 0);
+
+	for (int i = 0; i < zklock_shared->nentries; i++)
+	{
+		ZkLockEntry *entry = zklock_entry(i);
+		LWLock *lock = zklock_entry_lock(entry, LW_SHARED);
+		char name[ZKLOCK_NAME_MAX + 1];
+		ZkElection election;
+		bool candidate;
+		ZkElectionRef ref;
+		int64 token;
+		Datum values[5];
+		bool nulls[5] = {0};
+
+		if (lock == NULL)
+			continue;
+		candidate = entry->kind == ZKLOCK_KIND_ELECTION && entry->election.candidate;
+		election = entry->election;
+		strlcpy(name, entry->name, sizeof(name));
+		ref.entry = entry;
+		ref.generation = entry->generation;
+		(void) zklock_election_peek(&ref, &token);
+		LWLockRelease(lock);
+		if (!candidate)
+			continue;
+
+		values[0] = CStringGetTextDatum(zklock_display_name(name));
+		values[1] = BoolGetDatum(token != 0);
+		values[2] = Int64GetDatum(token);
+		nulls[2] = token == 0;
+		values[3] = TimestampTzGetDatum(election.since);
+		values[4] = Int64GetDatum(election.changes);
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	}
+	return (Datum) 0;
+}

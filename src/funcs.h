@@ -1,0 +1,22 @@
+/*-------------------------------------------------------------------------
+ *
+ * funcs.h
+ *	  Arguments of SQL functions.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_FUNCS_H
+#define ZKLOCK_FUNCS_H
+
+#include "utils/timestamp.h"
+
+#include "contender.h"
+
+/* A name in UTF-8; "buf" has room for ZKLOCK_NAME_MAX bytes and a NUL.  Raises
+ * 22023 for one that is empty or too long. */
+extern void zklock_get_name(ZkLockKind kind, text *arg, char *buf);
+
+/* A timeout in ms, rounded up; an infinite one is ZKLOCK_WAIT_FOREVER. */
+extern int64 zklock_get_timeout(const Interval *arg);
+
+#endif /* ZKLOCK_FUNCS_H */

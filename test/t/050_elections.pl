@@ -1,0 +1,133 @@
+# Elections: one leader among three servers, through whatever ends a leadership.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/../perl";
+use Test::More;
+use Time::HiRes qw(sleep time);
+use ZkLock;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new(servers => 3)->start;
+my %node = map { $_ => ZkLock::server($_, $zk, conf => "zklock.session_timeout = '2s'\ncluster_name = '$_'\nrestart_after_crash = on") } qw(a b c);
+my @nodes = @node{qw(a b c)};
+ZkLock::wait_connected(@nodes);
+
+sub is_leader { my ($name, $election) = @_; return ZkLock::ask($node{$name}, "SELECT zk_is_leader('$election')"); }
+
+# Which of these servers say that they lead?
+sub leaders { my ($election, @names) = @_; return join ' ', grep { is_leader($_, $election) eq 't' } @names; }
+
+sub wait_leader
+{
+	my ($election, @names) = @_;
+	return ZkLock::wait_until(sub { leaders($election, @names) }, "somebody of @names leads $election");
+}
+
+sub wait_log
+{
+	my ($name, $pattern, $what) = @_;
+	ok(eval { ZkLock::wait_until(sub { slurp($node{$name}->logfile) =~ $pattern }, $what) }, $what);
+}
+
+sub slurp { open my $fh, '<', $_[0] or die; local $/; return <$fh>; }
+
+# The first call makes a server a candidate and knows the answer at once.
+my $start = time;
+is(is_leader('a', 'job'), 't', 'the first candidate leads');
+is(is_leader('b', 'job'), 'f', '... and the second does not');
+is(is_leader('c', 'job'), 'f', '... nor the third');
+cmp_ok(time - $start, '<', 1.5, '... and nobody waited for that longer than needed');
+is(ZkLock::ask($_, "SELECT zk_leader('job'), zk_candidates('job')"), 'a|{a,b,c}', $_->name . ' knows all of them') for @nodes;
+is(ZkLock::ask($node{b}, "SELECT zk_leader_token('job') IS NULL"), 't', 'no token for who does not lead');
+my $token = ZkLock::ask($node{a}, "SELECT zk_leader_token('job')");
+like($token, qr/^\d+$/, 'a token for who leads');
+is(ZkLock::ask($node{a}, "SELECT election, is_leader, leader, candidates, token = $token, since < now(), changes FROM zk_elections"),
+	'job|t|a|{a,b,c}|t|t|1', 'zk_elections of the leader');
+is(ZkLock::ask($node{b}, "SELECT election, is_leader, leader, candidates, token, since < now(), changes FROM zk_elections"),
+	'job|f|a|{a,b,c}||t|0', '... and of another');
+is(ZkLock::ask($node{a}, "SELECT zk_leader('none') IS NULL, zk_candidates('none')"), 't|{}', 'nobody leads where nobody is');
+is(ZkLock::ask($node{a}, "SELECT count(*) FROM zk_elections WHERE election = 'none'"), 0, '... and asking makes no candidate');
+is($zk->get('/zklock/elections/job/' . (ZkLock::queue($zk, 'job', 'elections'))[0]), 'a',
+	"the contender's data is the server's name");
+wait_log('a', qr/became leader of election "job", token $token: first among the candidates/, 'the log of the leader says so');
+
+# A lock of the same name is something else.
+is(ZkLock::ask($node{b}, "SELECT zk_try_lock('job')"), 't', 'a lock of the same name is another matter');
+is(ZkLock::ask($node{a}, 'SELECT count(*) FROM zk_locks'), 0, 'an election is none in zk_locks');
+
+# Resign: the next in line, within a round trip.
+is(ZkLock::ask($node{b}, "SELECT zk_resign('none')"), 'f', 'nothing to resign from');
+$start = time;
+is(ZkLock::ask($node{a}, "SELECT zk_resign('job'), zk_leader_token('job') IS NULL"), 't|t', 'resign: false at once');
+is(wait_leader('job', 'b', 'c'), 'b', '... the next in line leads');
+cmp_ok(time - $start, '<', 1, '... at once');
+cmp_ok(ZkLock::ask($node{b}, "SELECT zk_leader_token('job')"), '>', $token, '... with a larger token');
+wait_log('a', qr/is no longer leader of election "job", token $token: resigned/, '... the log of the old leader says why');
+wait_log('b', qr/became leader of election "job", token \d+: the candidate before it is gone/, '... and that of the new one');
+is(is_leader('a', 'job'), 'f', 'whoever asks again is a candidate again');
+is(ZkLock::ask($node{a}, "SELECT zk_candidates('job')"), '{b,c,a}', '... as the last');
+
+# The worker dies: nothing changes.
+my $worker = ZkLock::ask($node{b}, 'SELECT worker_pid FROM zk_session');
+kill 'TERM', $worker;
+ZkLock::wait_until(sub { ZkLock::ask($node{b}, "SELECT worker_pid IS DISTINCT FROM $worker AND state = 'connected' FROM zk_session") eq 't' }, 'a new worker');
+is(leaders('job', qw(a b c)), 'b', 'a leader keeps its leadership over its worker');
+
+# A ZooKeeper server dies, the leader of the ensemble: the same.
+my $dead = $zk->leader;
+$zk->kill9($dead);
+sleep 0.3;
+my %seen;
+for (1 .. 50)
+{
+	my @l = split / /, leaders('job', qw(a b c));
+	cmp_ok(scalar @l, '<=', 1, 'never two') if @l > 1;
+	$seen{$_}++ for @l;
+	sleep 0.05;
+}
+$zk->start($dead);
+ZkLock::wait_connected(@nodes);
+my $leader = wait_leader('job', qw(a b c));
+is(join(' ', sort keys %seen, $leader) =~ s/\b(\w)( \1)+\b/$1/r, 'b', 'a leader keeps its leadership over a server of the ensemble');
+
+# A backend dies by SIGKILL: the whole server restarts, and the old session is closed.
+my $backend = ZkLock::session($node{b});
+$start = time;
+kill 'KILL', $backend->pid;
+is(wait_leader('job', 'c', 'a'), 'c', 'a crash: the next in line leads');
+wait_log('c', qr/became leader/, '... and says so');
+ZkLock::wait_until(sub { eval { is_leader('b', 'job') eq 'f' } }, 'b is back, and a candidate');
+
+# The worker dies by SIGKILL: the same.
+kill 'KILL', ZkLock::ask($node{c}, 'SELECT worker_pid FROM zk_session');
+is(wait_leader('job', 'a', 'b'), 'a', 'the worker crashes: the next in line leads');
+ZkLock::wait_until(sub { eval { is_leader('c', 'job') eq 'f' } }, 'c is back, and a candidate');
+
+# The postmaster dies by SIGKILL: after the session timeout.
+ZkLock::hang_up($node{a});
+$node{a}->kill9;
+$start = time;
+is(wait_leader('job', 'b', 'c'), 'b', 'the postmaster is killed: the next in line leads');
+cmp_ok(time - $start, '<', 4, '... when the session has expired');
+ZkLock::wait_until(sub { !grep { -e "/proc/$_" } map { /^(\d+)/ ? $1 : () } slurp($node{a}->data_dir . '/postmaster.pid') }, 'it has gone') if -e $node{a}->data_dir . '/postmaster.pid';
+$node{a}->start;
+ZkLock::wait_until(sub { eval { is_leader('a', 'job') eq 'f' } }, 'a is back');
+
+# Fast shutdown: at once.
+is(ZkLock::ask($node{b}, "SELECT zk_candidates('job')"), '{b,c,a}', 'in order');
+ZkLock::hang_up($node{b});
+$node{b}->stop('fast');
+is(wait_leader('job', 'a', 'c'), 'c', 'shutdown: the next in line leads');
+wait_log('b', qr/is no longer leader of election "job", token \d+: server shutdown/, '... and the log says why');
+$node{b}->start;
+
+# Somebody deletes the contender.
+my ($first) = ZkLock::queue($zk, 'job', 'elections');
+$zk->delete("/zklock/elections/job/$first");
+is(wait_leader('job', 'a'), 'a', 'the contender is deleted: the next in line leads');
+wait_log('c', qr/is no longer leader of election "job", token \d+: its contender in ZooKeeper is gone/, '... the log says why');
+ZkLock::wait_until(sub { ZkLock::ask($node{a}, "SELECT zk_candidates('job')") eq '{a,c}' }, 'it queues anew');
+
+done_testing();

@@ -1,0 +1,76 @@
+# Questions to the ensemble: answers of any size, several at a time, through
+# whatever happens to the worker, the connection and those who ask.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/../perl";
+use Test::More;
+use Time::HiRes qw(sleep time);
+use ZkLock;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new->start;
+my $node = ZkLock::server('node', $zk, conf => "zklock.connect_timeout = '5s'");
+ZkLock::wait_connected($node);
+
+# Foreigners, whose names and data are what they are
+my $client = $zk->client;
+my $dir = ZkLock::directory('big', 'elections');
+my $n = 3000;
+$client->contend($dir, kind => 'latch-', data => 'n1');
+$client->create("$dir/_c_foreign-latch-", mode => 'ephemeral_sequential', data => "n$_") for 2 .. $n;
+$client->create("$dir/no contender");
+my $odd = ZkLock::directory('odd', 'elections');
+$client->contend($odd, kind => 'latch-', data => $_) for 'x' x 3000, "\xff%\x00a", '', "n\xc3\xa4me";
+
+my @sessions = map { ZkLock::session($node) } 1 .. 8;
+my $sql = "SELECT array_length(c, 1), c[1], c[2], c[$n] FROM zk_candidates('big') c";
+my $answer = "$n|n1|n2|n$n";
+is($sessions[0]->query($sql), $answer, "$n candidates in order");
+is($sessions[0]->query("SELECT zk_leader('big')"), 'n1', '... of which the first leads');
+is($sessions[0]->query("SELECT length(c[1]), c[2:4] FROM zk_candidates('odd') c"), '1024|{%FF%25,"",näme}', 'odd data are shown as text');
+$client->create(ZkLock::directory('none', 'elections'), mode => 'container');
+is($sessions[0]->query("SELECT zk_candidates('none'), zk_leader('none') IS NULL"), '{}|t', 'an empty directory');
+
+# Several at a time
+$_->send($sql) for @sessions;
+is(join(' ', map { $_->result } @sessions), join(' ', ($answer) x @sessions), 'more questions than slots');
+
+# Killed in the middle
+$_->send($sql) for @sessions;
+$_->cancel for @sessions[0, 2, 4, 6];
+$_->terminate for @sessions[1, 3, 5, 7];
+$_->failure for @sessions;
+@sessions = map { ZkLock::session($node) } 1 .. 8;
+is($sessions[0]->query($sql), $answer, 'those who are cancelled or terminated leave their slots');
+
+# New workers, and new connections, meanwhile
+my $repeat = "DO \$\$BEGIN FOR i IN 1 .. 10 LOOP IF array_length(zk_candidates('big'), 1) <> $n THEN RAISE 'wrong'; END IF; END LOOP; END\$\$";
+$_->send($repeat) for @sessions[0 .. 4];
+for (1 .. 3)
+{
+	sleep 0.4;
+	kill 'TERM', ZkLock::ask($node, 'SELECT worker_pid FROM zk_session') || next;
+}
+sleep 0.5;
+$zk->restart(1);
+is(join(' ', map { $_->failure } @sessions[0 .. 4]), '    ', 'answers are complete through new workers and connections');
+
+# A worker that is stopped; ZooKeeper away
+$_->query("SET zklock.connect_timeout = '500ms'") for @sessions;
+ZkLock::wait_connected($node);
+my $worker = ZkLock::ask($node, 'SELECT worker_pid FROM zk_session');
+kill 'STOP', $worker or die;
+like($sessions[$_]->send($sql)->failure, qr/^58000: could not reach ZooKeeper within 500 ms/, 'a stopped worker is no reason to wait for ever') for 0;
+$_->send($sql) for @sessions;
+is(join(' ', map { substr $_->failure, 0, 5 } @sessions), join(' ', ('58000') x 8), '... for however many');
+kill 'CONT', $worker or die;
+ZkLock::wait_until(sub { $sessions[0]->fails($sql) eq '' }, 'answers again');
+is($sessions[0]->query($sql), $answer, '... and all is well again when it goes on');
+$zk->stop(1);
+ZkLock::wait_until(sub { ZkLock::ask($node, 'SELECT state FROM zk_session') ne 'connected' }, 'disconnected');
+like($sessions[0]->fails($sql), qr/^58000: could not reach ZooKeeper within 500 ms/, 'ZooKeeper is away');
+$zk->start(1);
+
+done_testing();

@@ -1,0 +1,95 @@
+# An election with Java programs in it, by Curator's LeaderLatch: both ways.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/../perl";
+use IO::Select;
+use IPC::Open2;
+use Test::More;
+use Time::HiRes qw(sleep time);
+use ZkLock;
+use ZooKeeper;
+
+my @jars = map { "/usr/share/java/$_.jar" } qw(curator-recipes curator-framework curator-client zookeeper zookeeper-jute slf4j-api slf4j-nop guava netty);
+plan skip_all => 'no Curator, or no JDK'
+  unless -e $jars[0] && system('command -v javac >/dev/null') == 0;
+
+my $zk = ZooKeeper->new->start;
+my %node = map { $_ => ZkLock::server($_, $zk, conf => "zklock.session_timeout = '2s'\ncluster_name = '$_'") } qw(p q);
+ZkLock::wait_connected(values %node);
+sub is_leader { my $name = shift; return ZkLock::ask($node{$name}, "SELECT zk_is_leader('job')"); }
+sub candidates { return ZkLock::ask($node{p}, "SELECT zk_candidates('job')"); }
+sub wait_for { my ($code, $what) = @_; return ok(eval { ZkLock::wait_until($code, $what); 1 }, $what); }
+
+# A program of this kind, and its answer to a line
+my %java;
+
+sub start
+{
+	my $id = shift;
+	$java{$id}{pid} = open2($java{$id}{out}, $java{$id}{in}, 'java', '-Xmx64m', '-cp', join(':', @jars),
+		"$FindBin::Bin/../java/Latch.java", $zk->hosts, '/zklock/elections/job', $id);
+}
+
+sub ask_java
+{
+	my ($id, $line) = @_;
+	local $SIG{PIPE} = 'IGNORE';
+	print { $java{$id}{in} } "$line\n";
+	$java{$id}{in}->flush;
+	my $answer = '';
+	until ($answer =~ s/\n$//)
+	{
+		die "no answer to $line" unless IO::Select->new($java{$id}{out})->can_read($ZkLock::timeout);
+		sysread($java{$id}{out}, $answer, 4096, length $answer) or die "program has ended";
+	}
+	return $answer;
+}
+
+sub kill_program { my $id = shift; kill 'KILL', $java{$id}{pid}; waitpid $java{$id}{pid}, 0; }
+
+END
+{
+	local $?;
+	kill 'KILL', map { $_->{pid} } values %java;
+}
+
+# A server leads, a program waits.
+is(is_leader('p'), 't', 'a server leads');
+start('java');
+wait_for(sub { candidates() eq '{p,java}' }, 'a program queues behind it');
+is(ask_java('java', 'has'), 'false', '... and does not lead');
+is(ask_java('java', 'leader'), 'p', '... and knows who does');
+is(is_leader('q'), 'f', 'another server queues behind the program');
+is(ask_java('java', 'participants'), 'p java q', 'the program knows all of them');
+is(candidates(), '{p,java,q}', '... and so do the servers');
+
+ZkLock::ask($node{p}, "SELECT zk_resign('job')");
+wait_for(sub { ask_java('java', 'has') eq 'true' }, 'the server resigns: the program leads');
+is(ZkLock::ask($node{p}, "SELECT zk_leader('job')"), 'java', '... as the servers see');
+is(is_leader('p') . is_leader('q'), 'ff', '... of which none leads');
+is(candidates(), '{java,q,p}', '... the first being the last now');
+
+is(ask_java('java', 'close'), 'closed', 'the program ends');
+wait_for(sub { is_leader('q') eq 't' }, '... and the next server leads');
+is(is_leader('p'), 'f', '... and only that');
+
+# The program crashes while it leads; a server does.
+kill_program('java');
+start('java2');
+wait_for(sub { candidates() eq '{q,p,java2}' }, 'a new program is the last');
+ZkLock::ask($node{$_}, "SELECT zk_resign('job')") for qw(q p);
+wait_for(sub { ask_java('java2', 'has') eq 'true' }, '... and leads when the servers resign');
+is(is_leader('p'), 'f', 'a server is a candidate again');
+kill_program('java2');
+my $start = time;
+wait_for(sub { is_leader('p') eq 't' }, 'the program is killed: the server leads');
+cmp_ok(time - $start, '<', 4, '... when its session has expired');
+start('java3');
+wait_for(sub { candidates() eq '{p,java3}' }, 'a third program');
+ZkLock::hang_up($node{p});
+$node{p}->kill9;
+wait_for(sub { ask_java('java3', 'has') eq 'true' }, 'the server is killed: the program leads');
+
+done_testing();
