@@ -1042,6 +1042,17 @@ zklock_queue_idle(const ZkLockQueue *queue)
 }
 
 bool
+zklock_queue_knows(const ZkLockQueue *queue, uint64_t uuid)
+{
+	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
+	{
+		if (queue->contender[i].state != ZKLOCK_FREE && queue->contender[i].uuid == uuid)
+			return true;
+	}
+	return false;
+}
+
+bool
 zklock_queue_wants_tick(const ZkLockQueue *queue)
 {
 	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)

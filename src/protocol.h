@@ -225,6 +225,9 @@ extern void zklock_step(ZkLockQueue *queue, const ZkLockEvent *event,
 /* No contender, no demand: the queue may be forgotten. */
 extern bool zklock_queue_idle(const ZkLockQueue *queue);
 
+/* Does the queue know of a contender, in whatever state? */
+extern bool zklock_queue_knows(const ZkLockQueue *queue, uint64_t uuid);
+
 /* Would a TICK do anything? */
 extern bool zklock_queue_wants_tick(const ZkLockQueue *queue);
 

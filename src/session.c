@@ -430,6 +430,7 @@ on_heartbeat(const ZkMessage *message)
 		zklock_session_unlock();
 		ConditionVariableBroadcast(&zklock_shared->write_cv);
 		zklock_dispatch_all(ZKLOCK_EV_TICK);
+		zklock_orphans_work();
 	}
 	else if (message->rc != ZKLOCK_ZNONODE && message->rc != ZKLOCK_ZCONNECTIONLOSS)
 		zklock_session_refused(message);
@@ -532,6 +533,7 @@ on_connected(void)
 				 errdetail("It is the least that the ensemble allows.")));
 
 	set_state(ZKLOCK_SESSION_CONNECTED);
+	zklock_orphans_start();
 	zklock_dispatch_all(event);
 }
 
@@ -683,6 +685,8 @@ zklock_session_receive(void)
 			default:
 				if (message->tag.kind == ZKLOCK_TAG_QUERY)
 					zklock_query_message(message);
+				else if (message->tag.kind == ZKLOCK_TAG_ORPHANS)
+					zklock_orphans_message(message);
 				else
 					zklock_dispatch_message(message);
 				break;

@@ -67,7 +67,8 @@ extern void zklock_session_make_directories(void);
 extern const char *zklock_session_directory(ZkLockKind kind);
 
 /* ZkRequestTag.kind of query.c; smaller ones are dispatch.c's, 0 is nobody's. */
-#define ZKLOCK_TAG_QUERY 100
+#define ZKLOCK_TAG_QUERY   100
+#define ZKLOCK_TAG_ORPHANS 101 /* orphans.c's */
 
 /* Remember, and log, something that went wrong.  Shown in zk_session. */
 extern void zklock_session_error(const char *fmt, ...) pg_attribute_printf(1, 2);
@@ -106,5 +107,11 @@ extern long zklock_dispatch_sweep(void);
 
 /* Does any backend of this server still hold a lock? */
 extern bool zklock_dispatch_holds(void);
+
+/* orphans.c: a new connection; a heartbeat was acknowledged; a reply that is tagged
+ * ZKLOCK_TAG_ORPHANS. */
+extern void zklock_orphans_start(void);
+extern void zklock_orphans_work(void);
+extern void zklock_orphans_message(const ZkMessage *message);
 
 #endif /* ZKLOCK_WORKER_H */

@@ -227,6 +227,32 @@ for my $kind ('lock-', 'read-lock-')
 		$foreign->close;
 	}
 }
+
+#
+# Where nobody here uses the directory any more, the worker looks after each new
+# connection.
+#
+{
+	my $foreign = $zk->client;
+	$sa->query("BEGIN; SELECT zk_lock('orphanage')");
+	my ($mark) = (ZkLock::queue($zk, 'orphanage'))[0] =~ /^(_c_[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-)/ or die;
+	my @orphan;
+	for my $i (1 .. 40)
+	{
+		my $directory = ZkLock::directory("unused $i");
+		$foreign->create($directory);
+		push @orphan, $foreign->create(sprintf('%s/%s0000-%012x-lock-', $directory, $mark, $i), mode => 'ephemeral_sequential');
+		$foreign->create(sprintf('%s/_c_00000000-0000-0000-0000-%012x-lock-', $directory, $i), mode => 'ephemeral_sequential') if $i == 7;
+	}
+	is(scalar(grep { $zk->stat($_) } @orphan), 40, 'orphans in directories that nobody uses');
+	$proxy->cut;
+	ZkLock::wait_until(sub { !grep { $zk->stat($_) } @orphan }, 'the orphans to go');
+	is(scalar(grep { $zk->stat($_) } @orphan), 0, '... are swept after a new connection');
+	is(scalar($zk->children(ZkLock::directory('unused 7'))), 1, '... and nobody else');
+	ok($sa->query("SELECT zk_assert('orphanage')"), '... not what is in use, either');
+	$sa->query('COMMIT');
+	$foreign->close;
+}
 is(ZkLock::ask($a, 'SELECT session_id FROM zk_session'), $session, 'still in one session');
 
 done_testing();
