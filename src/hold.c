@@ -645,6 +645,26 @@ on_subtransaction_end(SubXactEvent event, SubTransactionId mySubid,
 	}
 }
 
+/* The client is gone, and has not been told that its holds end. */
+static void
+abandon_holds(void)
+{
+	HASH_SEQ_STATUS seq;
+	ZkHeldLock *held;
+
+	if (!zklock_hold_any())
+		return;
+	hash_seq_init(&seq, held_locks);
+	while ((held = hash_seq_search(&seq)) != NULL)
+	{
+		for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
+		{
+			if (held->request[mode] >= 0)
+				zklock_request_abandon(held->request[mode]);
+		}
+	}
+}
+
 /*
  * Registered after PostgreSQL's own callback, which aborts the transaction, and
  * so called before it.  Holds must not end before the transaction does.
@@ -652,6 +672,7 @@ on_subtransaction_end(SubXactEvent event, SubTransactionId mySubid,
 static void
 on_backend_exit(int code, Datum arg)
 {
+	abandon_holds();
 	AbortOutOfAnyTransaction();
 	end_pending();
 	end_transaction_holds(1);

@@ -677,6 +677,19 @@ zklock_request_end(int32 index)
 	SpinLockRelease(&zklock_shared->mutex);
 }
 
+void
+zklock_request_abandon(int32 index)
+{
+	ZkLockRequest *request = zklock_request(index);
+	ZkLockEntry *entry = zklock_entry(request->entry);
+	LWLock *lock = zklock_entry_lock(entry, LW_EXCLUSIVE); /* our request pins it */
+
+	if (request->state == ZKLOCK_REQUEST_HELD && !request->lost &&
+		entry->kind == ZKLOCK_KIND_LOCK)
+		entry->grant[request->mode].usable = false;
+	LWLockRelease(lock);
+}
+
 volatile sig_atomic_t *
 zklock_loss_flag(int proc_number)
 {

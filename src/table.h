@@ -273,6 +273,13 @@ extern bool zklock_request_conflicts(int32 request);
 extern void zklock_request_end(int32 request);
 
 /*
+ * The grant of a request that is HELD goes with its last hold, whoever waits: the
+ * client is gone and may still use the token elsewhere, so that the next holder
+ * must have another.
+ */
+extern void zklock_request_abandon(int32 request);
+
+/*
  * Lock an entry that may be freed and used again at any time.  Returns the lock,
  * to be released by LWLockRelease, or NULL if the entry is not in use.  Whoever
  * frees the entry must not look at it again: another partition's it may be.
