@@ -6,7 +6,7 @@
 #   make lint             clang-format and cppcheck
 #   make warnings         gcc and clang with -Wall -Wextra -Werror
 #   make bench            latencies
-#   make chaos            faults of all kinds on six hosts; needs root; SECONDS= SEED=
+#   make chaos            faults of all kinds on six hosts; SECONDS= SEED=
 #
 # The last six install what they need; all but chaos run in a sandbox
 # (test/sandbox), chaos in namespaces of its own (test/chaos/run).
@@ -44,10 +44,9 @@ warnings:
 	@test/sandbox test/warnings
 bench:
 	@test/sandbox test/bench/latency
-SECONDS ?= 60
-SEED ?= 1
+SECONDS ?= 300
 chaos:
-	@test/chaos/run $(SECONDS) $(SEED)
+	@setpriv --pdeathsig TERM test/chaos/run $(SECONDS) $(SEED)
 $(filter-out $(ours),$(MAKECMDGOALS)):
 	@$(MAKE) $@
 

@@ -36,6 +36,14 @@
  * zookeeper_close may leave completions uncalled; closing frees that list.
  * Our mutex is never held while the library is called.
  *
+ * Attempts.  The library pauses between attempts to connect only where it sees
+ * the end of its list of hosts; by ZOOKEEPER-2466 it never does if their number
+ * is even, and else its pause is a sixtieth of the session timeout.  So servers
+ * that accept and hang up, as those without a quorum do, would be asked some
+ * hundred or many thousand times a second.  It has no setting for that.  But its
+ * I/O thread logs each failure before it goes on to the next attempt, and there,
+ * in the log callback, it is made to wait (pause_attempts).
+ *
  *-------------------------------------------------------------------------
  */
 #ifndef _GNU_SOURCE
@@ -70,6 +78,13 @@
 #define ZKLOCK_SERVER_LEN	 128
 #define ZKLOCK_ERROR_LEN	 512
 
+/* ms to wait when all hosts have failed once; twice as long each time after. */
+#define ZKLOCK_FIRST_PAUSE	 50
+#define ZKLOCK_LONGEST_PAUSE 1000
+
+/* ms: a connection that lived for less was none. */
+#define ZKLOCK_SHORT_LIFE 1000
+
 _Static_assert(ZKLOCK_ZOK == ZOK, "ZOK");
 _Static_assert(ZKLOCK_ZCONNECTIONLOSS == ZCONNECTIONLOSS, "ZCONNECTIONLOSS");
 _Static_assert(ZKLOCK_ZOPERATIONTIMEOUT == ZOPERATIONTIMEOUT, "ZOPERATIONTIMEOUT");
@@ -96,8 +111,9 @@ typedef struct ZkRequest
 struct ZkClient
 {
 	/* set by the main thread before the handle exists, then constant */
-	int fd;	  /* eventfd, readable while messages wait */
-	int slot; /* in log_slots */
+	int fd;		/* eventfd, readable while messages wait */
+	int slot;	/* in log_slots */
+	int nhosts; /* in the connect string */
 
 	/* of the main thread alone */
 	zhandle_t *zh;
@@ -105,8 +121,13 @@ struct ZkClient
 			  * zklock_client_receive returned */
 	uint64_t last_serial;
 
+	/* of the I/O thread alone */
+	int failures;			/* attempts in a row that came to nothing */
+	int64_t established_at; /* ns; 0: no session on this connection */
+
 	/* set by the main thread, read by all */
 	atomic_bool closing;
+	pthread_cond_t closing_cond; /* with the mutex */
 
 	/* protects the following fields only */
 	pthread_mutex_t mutex;
@@ -590,6 +611,75 @@ note_server(ZkClient *client, const char *text)
 	}
 }
 
+/*
+ * Sleep so many ms, or until the client is closed.
+ */
+static void
+pause_unless_closing(ZkClient *client, int ms)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_nsec += (long) (ms % 1000) * 1000000;
+	until.tv_sec += ms / 1000 + until.tv_nsec / 1000000000;
+	until.tv_nsec %= 1000000000;
+
+	pthread_mutex_lock(&client->mutex);
+	while (!atomic_load(&client->closing) &&
+		   pthread_cond_timedwait(&client->closing_cond, &client->mutex, &until) == 0)
+		;
+	pthread_mutex_unlock(&client->mutex);
+}
+
+/*
+ * The I/O thread says what has become of a connection: "session establishment
+ * complete on server ...", or "Socket ... zk retcode=...".  When all hosts have
+ * failed, wait; the more often the longer, and not all servers equally long.
+ * A sixth of the session timeout must do: a session shall not end for that.
+ *
+ * The end of a connection that has worked is told at once.  That of one which
+ * hardly lived may be told late, which looks like a slow network.
+ */
+static void
+pause_attempts(ZkClient *client, const char *text)
+{
+	const char *failure =
+		strncmp(text, "Socket ", 7) == 0 ? strstr(text, " zk retcode=") : NULL;
+	int64_t now = zklock_clock();
+	int64_t lived;
+	int longest;
+	int ms = ZKLOCK_FIRST_PAUSE;
+
+	if (strncmp(text, "session establishment complete", 30) == 0)
+		client->established_at = now;
+	if (failure == NULL)
+		return;
+
+	lived = client->established_at != 0 ? now - client->established_at : 0;
+	client->established_at = 0;
+	if (lived >= INT64_C(1000000) * ZKLOCK_SHORT_LIFE)
+	{
+		client->failures = 0;
+		return;
+	}
+	/* silence has taken its time already, and expiry cannot wait */
+	if (atoi(failure + strlen(" zk retcode=")) != ZCONNECTIONLOSS)
+		return;
+	if (++client->failures % client->nhosts != 0)
+		return;
+
+	pthread_mutex_lock(&client->mutex);
+	longest = client->timeout_ms / 6;
+	pthread_mutex_unlock(&client->mutex);
+	if (longest > ZKLOCK_LONGEST_PAUSE)
+		longest = ZKLOCK_LONGEST_PAUSE;
+	for (int i = client->failures / client->nhosts; i > 1 && ms < longest; i--)
+		ms *= 2;
+	if (ms > longest)
+		ms = longest;
+	pause_unless_closing(client, ms / 2 + (int) (now / 1000 % (ms / 2 + 1)));
+}
+
 /* A line is "<time>:<pid>(0x<thread>):ZOO_<LEVEL>@<function>@<line>: <text>". */
 static void
 log_line(int slot, const char *line)
@@ -654,6 +744,7 @@ log_line(int slot, const char *line)
 	}
 	pthread_mutex_unlock(&client->mutex);
 	zklock_client_free_message(message);
+	pause_attempts(client, text);
 }
 
 /*-------------------------------------------------------------------------
@@ -711,6 +802,7 @@ client_free(ZkClient *client)
 		zklock_client_free_message(request->reply);
 		free(request);
 	}
+	pthread_cond_destroy(&client->closing_cond);
 	pthread_mutex_destroy(&client->mutex);
 	close(client->fd);
 	free(client);
@@ -722,6 +814,7 @@ zklock_client_open(const char *hosts, int timeout_ms, const ZkSessionId *resume,
 {
 	ZkClient *client;
 	clientid_t id;
+	pthread_condattr_t attributes;
 	sigset_t all;
 	sigset_t saved;
 	int slot;
@@ -757,6 +850,14 @@ zklock_client_open(const char *hosts, int timeout_ms, const ZkSessionId *resume,
 		return NULL;
 	}
 	pthread_mutex_init(&client->mutex, NULL);
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(&client->closing_cond, &attributes);
+	pthread_condattr_destroy(&attributes);
+	client->timeout_ms = timeout_ms;
+	client->nhosts = 1;
+	for (const char *p = hosts; *p != '\0' && *p != '/'; p++)
+		client->nhosts += *p == ',';
 	log_slots[slot] = client;
 
 	if (resume != NULL)
@@ -813,7 +914,10 @@ zklock_client_close(ZkClient *client)
 {
 	if (client == NULL)
 		return;
+	pthread_mutex_lock(&client->mutex);
 	atomic_store(&client->closing, true);
+	pthread_cond_signal(&client->closing_cond);
+	pthread_mutex_unlock(&client->mutex);
 	zookeeper_close(client->zh);
 	client_free(client);
 }

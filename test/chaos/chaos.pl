@@ -15,10 +15,11 @@
 #                   that nobody asks for any more                       must be 0
 #
 # Everybody must be calm again within a minute, too, every statement must have
-# been answered, and errors must be of the kinds that README.md names for faults.  Exit status: 0 if so, 1 if
-# not, 2 if the run itself failed.  test/chaos/run starts it, as process 1 of a
-# PID namespace: what it leaves running ends with it.  SEED repeats the nemesis's
-# choices, though not their timing.
+# been answered, and errors must be of the kinds that README.md names for faults.
+# It prints one table, then an "ok" or "not ok" for each of these.  Exit status: 0
+# if all is well, 1 if not, 2 if the run itself failed.  test/chaos/run starts it,
+# as process 1 of a PID namespace: what it leaves running ends with it.  SEED
+# repeats the nemesis's choices, though not their timing.
 use strict;
 use warnings;
 
@@ -179,22 +180,28 @@ sub leaked
 # What clients may be told when something breaks: see README.md, Errors.
 my $expected = qr/^(ok|connect:.*|\w+:(lost|40001|57P0[123]|58000)|lock:(55000|55P03))$/;
 
+# So long a run has every kind of fault in it, even on a slow machine.
+my $long_run = 300;    # s
+
 sub report
 {
-	my ($fh, $history, $nemesis, $wrong, $leaked, $drained) = @_;
+	my ($fh, $history, $nemesis, %seen) = @_;
 	my @transactions = $history->transactions;
 	my @faults = $nemesis->faults;
+	my @kinds = map { $_->[0] } @Chaos::Nemesis::kinds;
+	my @leaked = @{ $seen{leaked} };
 	my @overlaps = Chaos::Judge::overlaps(@transactions);
 	my @disorders = Chaos::Judge::disorders(@transactions);
 	my %rows = map { $_ => { lost => Chaos::Judge::lost_updates($data, $_), writes => Chaos::Judge::writes($data, $_) } } qw(register fenced);
 
 	print $fh "chaos: $seconds s, seed $seed, session timeout $session_timeout s\n\n";
-	Chaos::Judge::print_faults($fh, [ map { $_->[0] } @Chaos::Nemesis::kinds ],
-		\@faults, Chaos::Judge::recovery(\@transactions, \@faults, map { $_->name } @servers));
+	Chaos::Judge::print_faults($fh, \@kinds, \@faults,
+		Chaos::Judge::recovery(\@transactions, \@faults, map { $_->name } @servers));
 	Chaos::Judge::print_workloads($fh, \@transactions, \@overlaps, \%rows);
-	printf $fh "leaked contenders: %d%s\n", scalar @$leaked, @$leaked ? '' : sprintf ' (the last one was gone after %.1f s)', $drained;
-	print $fh "    $_\n" for @$leaked;
+	printf $fh "leaked contenders: %d%s\n\n", scalar @leaked, @leaked ? '' : sprintf ' (the last one was gone after %.1f s)', $seen{drained};
+	Chaos::Judge::print_outcomes($fh, \@transactions);
 
+	print $fh "leaked: $_\n" for @leaked;
 	my $n = 0;
 	for (@overlaps)
 	{
@@ -205,16 +212,30 @@ sub report
 		  join(', ', Chaos::Judge::faults_at($other->{locked}, 2 * $session_timeout, @faults)) || 'no fault';
 	}
 	printf $fh "token disorder at %.3f: %s %s after %s\n", $_->[1]{locked}, @{ $_->[1] }{qw(name token)}, $_->[0]{token} for @disorders;
-	push @$wrong, 'a client says: ' . (($history->strange)[0]) if $history->strange;
+
+	# What is wrong, if anything is.
+	my %injected = map { $_->{kind} => 1 } @faults;
+	my @idle = grep { my $workload = $_; !grep { $_->{workload} eq $workload && $_->{outcome} eq 'ok' } @transactions } qw(intervals long register fenced election);
 	my %unexpected = map { $_ => 1 } grep { !/$expected/ } map { $_->{outcome} } @transactions;
-	push @$wrong, join ' ', 'unexpected:', sort keys %unexpected if %unexpected;
-	push @$wrong, 'nothing was done' unless @overlaps || grep { $_->{outcome} eq 'ok' } @transactions;
-	push @$wrong, scalar(@overlaps) . ' overlaps' if @overlaps;
-	push @$wrong, scalar(@disorders) . ' tokens out of order' if @disorders;
-	push @$wrong, "$rows{fenced}{lost} updates lost in spite of the fence" if $rows{fenced}{lost};
-	push @$wrong, scalar(@$leaked) . ' contenders leaked' if @$leaked;
-	print $fh "\n", @$wrong ? 'FAILED: ' . join('; ', @$wrong) : 'passed', "\n";
-	return !@$wrong;
+	my @strange = $history->strange;
+	my @checks = (
+		[ 'no lock was held twice', @overlaps ? scalar(@overlaps) . ' overlaps' : () ],
+		[ 'a later holder had a larger token', @disorders ? scalar(@disorders) . ' tokens out of order' : () ],
+		[ 'no update was lost behind the fence', $rows{fenced}{lost} ? "$rows{fenced}{lost} lost" : () ],
+		[ 'no contender leaked', @leaked ? scalar(@leaked) . ' leaked' : () ],
+		[ 'every server gave locks again', @{ $seen{wrong} } ],
+		[ 'every client came to an end', $seen{stuck} ? "$seen{stuck} did not" : (), @strange ? "one says: $strange[0]" : () ],
+		[ 'every error was one to be expected', sort keys %unexpected ],
+		[ 'every workload committed', map { "not $_" } @idle ]);
+	push @checks, [ 'every kind of fault was injected', map { "not $_" } grep { !$injected{$_} } @kinds ] if $seconds >= $long_run;
+	my $passed = 1;
+	for (@checks)
+	{
+		my ($what, @wrong) = @$_;
+		print $fh @wrong ? "not ok - $what: " . join('; ', @wrong) : "ok - $what", "\n";
+		$passed = 0 if @wrong;
+	}
+	return $passed;
 }
 
 sub main
@@ -233,11 +254,10 @@ sub main
 		history => $history,
 		timeout => $session_timeout,
 		log => "$log/nemesis");
-	print "chaos: $seconds s of it ...\n";
+	print "chaos: $seconds s of it, seed $seed ...\n";
 	$nemesis->run($seconds);
 	my @wrong = calm_down($nemesis);
 	my $stuck = stop_clients();
-	push @wrong, "$stuck clients did not come to an end" if $stuck;
 	# A session that was lost is counted out by ZooKeeper within its timeout.
 	my @leaked;
 	my $stopped = now();
@@ -246,11 +266,11 @@ sub main
 	$history->update;
 
 	open my $fh, '>', "$log/report" or die "could not write $log/report: $!\n";
-	my $passed = report($fh, $history, $nemesis, \@wrong, \@leaked, $drained);
+	my $passed = report($fh, $history, $nemesis, wrong => \@wrong, stuck => $stuck, leaked => \@leaked, drained => $drained);
 	close $fh;
 	open $fh, '<', "$log/report" or die "$!\n";
 	print "\n", <$fh>;
-	print "logs: build/chaos\n" unless $passed;
+	print "logs: build/chaos; to repeat: make chaos SECONDS=$seconds SEED=$seed\n" unless $passed;
 	return $passed ? 0 : 1;
 }
 

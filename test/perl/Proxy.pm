@@ -114,8 +114,14 @@ sub delay
 	return $self;
 }
 
+# Cut each connection after the server's first packet, which makes the session.
+sub brief { my $self = shift; $self->_tell('brief'); return $self; }
+
 # Number of connections.
 sub connections { my $self = shift; return $self->_tell('connections'); }
+
+# How many have been accepted so far.
+sub accepted { my $self = shift; return $self->_tell('accepted'); }
 
 sub stop
 {
@@ -139,6 +145,8 @@ my ($port, $target, $plain, $listener);
 my (@connection, @loss, %passed);
 my $lost = 0;
 my $delay = 0;
+my $accepted = 0;
+my $brief = 0;
 my %held = (up => 0, down => 0);
 my @direction = ('up', 'down');
 
@@ -161,11 +169,13 @@ my %command = (
 		$text;
 	},
 	hole => sub { $held{$_} = $_[0] eq 'both' || $_[0] eq $_ for 'up', 'down'; '' },
-	heal => sub { %held = (up => 0, down => 0); $delay = 0; @loss = (); listen_again(); '' },
+	heal => sub { %held = (up => 0, down => 0); $delay = $brief = 0; @loss = (); listen_again(); '' },
 	refuse => sub { undef $listener; '' },
 	cut => sub { end_connection($_) for @connection; '' },
 	delay => sub { $delay = $_[0] / 1000; '' },
-	connections => sub { scalar @connection });
+	brief => sub { $brief = 1; '' },
+	connections => sub { scalar @connection },
+	accepted => sub { $accepted });
 
 sub end_connection
 {
@@ -179,6 +189,7 @@ sub end_connection
 sub new_connection
 {
 	my $client = $listener->accept or return;
+	$accepted++;
 	my $server = IO::Socket::INET->new(PeerAddr => $target, Timeout => 5);
 	# A ZooKeeper leader may be elected before it listens.  Its followers try
 	# again when they are refused, but a connection that breaks ends their term.
@@ -199,6 +210,7 @@ sub may_pass
 	my ($c, $from, $packet) = @_;
 	# The first packet each way makes the session and has no header.
 	return 1 unless $c->{opened}[$from]++;
+	return 0 if $brief && $from == 1;
 	my ($xid, $op) = unpack 'l> l>', substr $packet, 4;
 	if ($from == 1)
 	{

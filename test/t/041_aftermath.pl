@@ -9,6 +9,7 @@ use IPC::Run;
 use PostgreSQL::Test::Utils ();
 use Proxy;
 use Test::More;
+use Time::HiRes qw(sleep);
 use ZkLock;
 use ZooKeeper;
 
@@ -65,5 +66,27 @@ like($trier->fails("SELECT zk_try_lock('job')"), qr/^58000: could not reach ZooK
 kill 'CONT', $worker or die;
 ZkLock::wait_until(sub { eval { $trier->query("SELECT zk_try_lock('job')") eq 't' } }, 'the lock is free');
 ZkLock::ok_clean($zk, [ $a, $b ], 'job');
+
+# A commit that waits for the verdict, while time runs out, says that the lock was
+# lost, and not that somebody has cancelled it: the timer is not to interfere.
+# Some commit before the lease has lapsed, some after the loss, some in between,
+# where the timer's and the waiter's next looks are 40 and 50 ms away.
+my $c = ZkLock::server('c', $zk, conf => "zklock.session_timeout = '400ms'");
+ZkLock::wait_connected($c);
+my %commit = map { $_ => ZkLock::session($c) } map { sprintf 'c%02d', $_ } 1 .. 30;
+$commit{$_}->fails("BEGIN; SELECT zk_lock('$_')") for sort keys %commit;
+$worker = ZkLock::ask($c, 'SELECT worker_pid FROM zk_session');
+kill 'STOP', $worker or die;
+for (sort keys %commit)
+{
+	sleep 0.01;
+	$commit{$_}->send('COMMIT');
+}
+my %end = map { $_ => $commit{$_}->failure } sort keys %commit;
+kill 'CONT', $worker or die;
+note join ' ', map { substr($end{$_}, 0, 5) || 'ok' } sort keys %end;
+is(join("\n", grep { !/^40001: lock "c\d\d" was lost$/ && $_ ne '' } values %end), '', 'a commit succeeds, or says that its lock was lost');
+$_->quit for values %commit;
+ZkLock::ok_clean($zk, [$c], $_) for 'c01', 'c30';
 
 done_testing();

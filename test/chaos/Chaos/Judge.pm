@@ -51,8 +51,9 @@ sub faults_at
 	return map { $_->{kind} } grep { $_->{begin} <= $time && $time <= $_->{heal} + $since } @faults;
 }
 
-# By kind: seconds from the healing to the next lock that each server gave.  One
-# sample a fault and server, where no other fault has come in between.
+# By kind: seconds from the healing until every server has given a lock.  A fault
+# is left out if another one has come in between.  (Workers and backends that are
+# killed count as healed at once.)
 sub recovery
 {
 	my ($transactions, $faults, @servers) = @_;
@@ -63,13 +64,11 @@ sub recovery
 	for my $fault (@$faults)
 	{
 		my $heal = $fault->{heal};
-		for my $server (@servers)
-		{
-			my $lock = first { $_ >= $heal } @{ $locks{$server} };
-			next unless defined $lock;
-			next if grep { $_ != $fault && $_->{begin} < $lock && $_->{heal} > $heal } @$faults;
-			push @{ $samples{ $fault->{kind} } }, $lock - $heal;
-		}
+		my @first = grep { defined } map { first { $_ >= $heal } @{ $locks{$_} } } @servers;
+		next unless @first == @servers;
+		my $recovered = max @first;
+		next if grep { $_ != $fault && $_->{begin} < $recovered && $_->{heal} > $heal } @$faults;
+		push @{ $samples{ $fault->{kind} } }, $recovered - $heal;
 	}
 	return \%samples;
 }
@@ -98,38 +97,44 @@ sub writes { my ($data, $name) = @_; return $data->must("SELECT count(*) FROM wr
 sub print_faults
 {
 	my ($fh, $kinds, $faults, $recovery) = @_;
-	printf $fh "%-28s %8s   %s\n", 'fault', 'injected', 'recovery:   p50       max   (of)';
-	for my $kind (@$kinds)
-	{
-		my @samples = @{ $recovery->{$kind} // [] };
-		my $injected = grep { $_->{kind} eq $kind } @$faults;
-		printf $fh "%-28s %8d   %13s %9s   %4s\n", $kind, $injected,
-		  @samples ? (sprintf('%.2f s', median(@samples)), sprintf('%.2f s', max @samples), scalar @samples) : ('-', '-', '');
-	}
-	my @all = map { @$_ } values %$recovery;
-	printf $fh "%-28s %8d   %13s %9s   %4d\n\n", 'all', scalar @$faults,
-	  @all ? (sprintf('%.2f s', median(@all)), sprintf('%.2f s', max @all)) : ('-', '-'), scalar @all;
+	my $row = sub {
+		my ($kind, $injected, @samples) = @_;
+		printf $fh "%-28s %8d %14s %9s %8d\n", $kind, $injected,
+		  @samples ? (sprintf('%.2f s', median(@samples)), sprintf('%.2f s', max @samples)) : ('-', '-'), scalar @samples;
+	};
+	printf $fh "%-28s %8s %14s %9s %8s\n", 'fault', 'injected', 'recovery p50', 'max', 'of';
+	for my $kind (@$kinds) { $row->($kind, scalar(grep { $_->{kind} eq $kind } @$faults), @{ $recovery->{$kind} // [] }); }
+	$row->('all', scalar @$faults, map { @$_ } values %$recovery);
 }
 
 # Rows: workload => { lost, writes }
 sub print_workloads
 {
 	my ($fh, $transactions, $overlaps, $rows) = @_;
-	printf $fh "%-10s %12s %10s %10s %9s %8s %8s %13s\n", 'workload', 'operations', 'committed', 'intervals',
-	  'overlaps', 'writes', 'refused', 'lost updates';
+	my $format = "%-10s %10s %10s %10s %9s %8s %8s %13s\n";
+	my @done = grep { $_->{name} } @$transactions;
+	my $row = sub {
+		my ($title, $refused, $row, $of) = @_;
+		my @mine = grep { $of->($_) } @done;
+		printf $fh $format, $title, scalar @mine, scalar(grep { $_->{outcome} eq 'ok' } @mine), scalar claims(@mine),
+		  scalar(grep { $of->($_->[2]) } @$overlaps), $row->{writes} // '-', $refused, $row->{lost} // '-';
+	};
+	printf $fh "\n$format", 'workload', 'operations', 'committed', 'intervals', 'overlaps', 'writes', 'refused', 'lost updates';
+	my $refused = grep { $_->{outcome} =~ /^(fence|write):40001/ } @done;
 	for my $workload (qw(intervals long register fenced election))
 	{
-		my @mine = grep { $_->{workload} eq $workload && $_->{name} } @$transactions;
-		printf $fh "%-10s %12d %10d %10d %9d %8s %8s %13s\n", $workload, scalar @mine,
-		  scalar(grep { $_->{outcome} eq 'ok' } @mine), scalar claims(@mine),
-		  scalar(grep { $_->[2]{workload} eq $workload } @$overlaps),
-		  $rows->{$workload}{writes} // '-',
-		  $workload eq 'fenced' ? scalar(grep { $_->{outcome} =~ /^(fence|write):40001/ } @mine) : '-',
-		  $rows->{$workload}{lost} // '-';
+		$row->($workload, $workload eq 'fenced' ? $refused : '-', $rows->{$workload}, sub { $_[0]{workload} eq $workload });
 	}
+	$row->('all', '', { writes => '', lost => '' }, sub { 1 });
+}
+
+# How the transactions ended, the commonest first.
+sub print_outcomes
+{
+	my ($fh, $transactions) = @_;
 	my %outcome;
 	$outcome{ $_->{outcome} }++ for @$transactions;
-	print $fh "\noutcomes: ", join(', ', map { "$_ $outcome{$_}" } sort { $outcome{$b} <=> $outcome{$a} } keys %outcome), "\n";
+	print $fh "outcomes: ", join(', ', map { "$_ $outcome{$_}" } sort { $outcome{$b} <=> $outcome{$a} || $a cmp $b } keys %outcome), "\n\n";
 }
 
 1;

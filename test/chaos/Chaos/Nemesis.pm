@@ -26,6 +26,7 @@ our @kinds = (
 	[ 'kill -9: ZooKeeper', \&kill_zookeeper, 0.1, 1.5 ],
 	[ 'pause: worker', \&pause_worker, 0.3, 3 ],
 	[ 'pause: backend', \&pause_backend, 0.3, 3 ],
+	[ 'pause: postmaster', \&pause_postmaster, 0.3, 3 ],
 	[ 'pause: ZooKeeper follower', \&pause_follower, 0.3, 3 ],
 	[ 'pause: ZooKeeper leader', \&pause_leader, 0.3, 3 ],
 	[ 'pause: PostgreSQL host', \&pause_server, 0.3, 3 ]);
@@ -257,6 +258,9 @@ sub pause
 sub pause_worker { my $server = any(@{ $_[0]{servers} }); return pause($server->name, $server->worker); }
 
 sub pause_backend { my $server = any(@{ $_[0]{servers} }); return pause($server->name, any($server->backends)); }
+
+# Its children go on; nobody new gets in, and nobody who dies is replaced.
+sub pause_postmaster { my $server = any(@{ $_[0]{servers} }); return pause($server->name, $server->pid); }
 
 sub pause_zookeeper
 {
