@@ -77,7 +77,7 @@ is($sa->query('SELECT count(*) FROM t'), 4, '... and commit');
 is($sa->fails("CALL zk_run_as_leader('job', 'SELECT 1/0')"), '22012: division by zero', '... or fail');
 is($sa->fails("CALL zk_run_as_leader('job', 'COMMIT')"), '2D000: the command of zk_run_as_leader must not end the transaction', 'COMMIT is refused');
 is($sa->fails("CALL zk_run_as_leader('job', 'DO \$\$BEGIN COMMIT; END\$\$')"), '2D000: invalid transaction termination', '... also within');
-is($sa->fails("CALL zk_run_as_leader('job', 'VACUUM t')"), '25001: VACUUM cannot be executed from a function', '... and VACUUM');
+like($sa->fails("CALL zk_run_as_leader('job', 'VACUUM t')"), qr/^25001: VACUUM cannot be executed from a function/, '... and VACUUM');
 is($sa->fails("CALL zk_run_as_leader('job', 'COPY t TO STDOUT')"), '0A000: the command of zk_run_as_leader cannot COPY to or from the client', '... and COPY to the client');
 is($sa->fails("CALL zk_run_as_leader(NULL, 'SELECT 1')"), '22004: election name must not be null', 'NULL is refused');
 is($sa->fails("CALL zk_run_as_leader('job', NULL)"), '22004: command must not be null', '... as a command, too');
