@@ -275,51 +275,57 @@ forget_rows(Answer *answer)
 	answer->n = 0;
 }
 
+/* Read until all is there.  Returns ZooKeeper's code. */
+static int
+read_answer(QuerySlot *slot, int64 start, Answer *answer)
+{
+	char *page = palloc(PAGE_SIZE);
+	QueryState state;
+	int used;
+	int rc;
+
+	ConditionVariablePrepareToSleep(&slot->cv);
+	while ((state = read_slot(slot, page, &used, &rc)) != QUERY_DONE)
+	{
+		switch (state)
+		{
+			case QUERY_PAGE:
+				zklock_worker_wake();
+				add_rows(answer, page, used);
+				CHECK_FOR_INTERRUPTS();
+				break;
+			case QUERY_RESTART:
+				forget_rows(answer);
+				(void) ConditionVariableTimedSleep(&slot->cv, RESTART_PAUSE,
+												   zklock_wait_event(&wait_event_query,
+																	 "ZkLockQuery"));
+				zklock_worker_wake();
+				break;
+			default:
+				wait_for_worker(&slot->cv, start);
+		}
+	}
+	ConditionVariableCancelSleep();
+	add_rows(answer, page, used);
+	pfree(page);
+	return rc;
+}
+
 int
 zklock_query(const ZkQuery *query, ZkNode **nodes)
 {
 	int64 start = zklock_clock();
 	Answer answer = {.context = CurrentMemoryContext};
-	char *page = palloc(PAGE_SIZE);
+	volatile int taken = take_slot(query, start);
 	volatile int rc = ZKLOCK_ZOK;
-	int taken = take_slot(query, start);
 
+	zklock_worker_wake();
 	PG_ENSURE_ERROR_CLEANUP(free_slot, Int32GetDatum(taken));
 	{
-		QuerySlot *slot = &shared->slot[taken];
-		QueryState state;
-		int used;
-		int said;
-
-		zklock_worker_wake();
-		ConditionVariablePrepareToSleep(&slot->cv);
-		while ((state = read_slot(slot, page, &used, &said)) != QUERY_DONE)
-		{
-			switch (state)
-			{
-				case QUERY_PAGE:
-					zklock_worker_wake();
-					add_rows(&answer, page, used);
-					CHECK_FOR_INTERRUPTS();
-					break;
-				case QUERY_RESTART:
-					forget_rows(&answer);
-					(void) ConditionVariableTimedSleep(&slot->cv, RESTART_PAUSE,
-													   zklock_wait_event(&wait_event_query,
-																		 "ZkLockQuery"));
-					zklock_worker_wake();
-					break;
-				default:
-					wait_for_worker(&slot->cv, start);
-			}
-		}
-		ConditionVariableCancelSleep();
-		add_rows(&answer, page, used);
-		rc = said;
+		rc = read_answer(&shared->slot[taken], start, &answer);
 	}
 	PG_END_ENSURE_ERROR_CLEANUP(free_slot, Int32GetDatum(taken));
 	free_slot(0, Int32GetDatum(taken));
-	pfree(page);
 
 	if (rc == ZKLOCK_ZNONODE)
 		return -1;
