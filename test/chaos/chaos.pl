@@ -73,6 +73,8 @@ sub set_up
 
 	my $hosts = $zk->hosts;
 	my $number = 0;
+	# Two that keep locks, and one that does not.
+	my %cache = (A => '', B => '', C => "zklock.cache_time = 0\nzklock.handoff_limit = 0");
 	for my $name (qw(A B C))
 	{
 		my $host = Chaos::Host->new($name, '10.77.0.' . ++$number);
@@ -81,6 +83,7 @@ shared_preload_libraries = 'zklock'
 zklock.hosts = '$hosts'
 zklock.session_timeout = '${session_timeout}s'
 zklock.connect_timeout = '${session_timeout}s'
+$cache{$name}
 CONF
 	}
 	$data = Chaos::Server->new('data', undef, $work, $log, '');
