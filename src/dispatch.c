@@ -639,14 +639,16 @@ zklock_dispatch_sweep(void)
 	uint32 nidle = pg_atomic_read_u32(&zklock_shared->nidle);
 	uint32 excess = nidle - Min(nidle, (uint32) zklock_cache_size);
 	uint32 n = 0;
+	bool room = pg_atomic_exchange_u32(&zklock_shared->room_wanted, 0) != 0;
 	IdleEntry *idle;
 
-	if (pg_atomic_exchange_u32(&zklock_shared->room_wanted, 0) != 0)
+	if (room)
 		excess = Max(excess, nidle / 16 + 1);
-	else if (nidle == 0)
+	sweep_at = Min(sweep_at, now + interval); /* the setting may have changed */
+	if (!room && nidle == 0)
 		return -1;
-	else if (excess <= (uint32) zklock_cache_size / 16 && now < sweep_at)
-		return (long) ((Min(sweep_at - now, interval)) / NS_PER_MS + 1);
+	if (!room && excess <= (uint32) zklock_cache_size / 16 && now < sweep_at)
+		return (long) ((sweep_at - now) / NS_PER_MS + 1);
 	sweep_at = now + interval;
 
 	idle = palloc_extended(sizeof(IdleEntry) * (nidle + 1), MCXT_ALLOC_HUGE);

@@ -407,6 +407,9 @@ zklock_session_heartbeat(void)
 
 	if (!connected)
 		return -1;
+	/* the lease takes three writes with pauses between them to come back */
+	if (!zklock_lease_valid())
+		interval = Max(interval / 6, INT64CONST(1000000));
 	if ((now >= heartbeat_at && heartbeats_open == 0) ||
 		pg_atomic_exchange_u32(&zklock_shared->write_wanted, 0) != 0)
 	{

@@ -73,8 +73,10 @@ sub set_up
 
 	my $hosts = $zk->hosts;
 	my $number = 0;
-	# Two that keep locks, and one that does not.
-	my %cache = (A => '', B => '', C => "zklock.cache_time = 0\nzklock.handoff_limit = 0");
+	# Two that keep locks, but not until somebody counts the contenders, and one that
+	# does not.
+	my $keep = "zklock.cache_time = '${session_timeout}s'";
+	my %cache = (A => $keep, B => $keep, C => "zklock.cache_time = 0\nzklock.handoff_limit = 0");
 	for my $name (qw(A B C))
 	{
 		my $host = Chaos::Host->new($name, '10.77.0.' . ++$number);
