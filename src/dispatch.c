@@ -352,6 +352,14 @@ apply_to_table(ZkLockEntry *entry, const ZkLockAction *action, bool keep)
 	{
 		case ZKLOCK_ACT_GRANTED:
 			grant->token = action->token;
+
+			/*
+			 * A reader that comes after our writer has to pass a fence that knows
+			 * the writer's token.  That is no lie: whoever is granted the lock
+			 * after the writer has a larger one.
+			 */
+			entry->grant[ZKLOCK_SHARED].token = Max(entry->grant[ZKLOCK_SHARED].token,
+													entry->grant[ZKLOCK_EXCLUSIVE].token);
 			grant->keep = keep;
 			grant->demanded = action->demanded;
 			grant->holds = 0;
