@@ -641,21 +641,33 @@ long
 zklock_dispatch_sweep(void)
 {
 	static int64 sweep_at = 0;
+	static int sweep_time = 0; /* zklock_cache_time as of then */
 	int64 now = zklock_clock();
 	int64 age = zklock_cache_time * NS_PER_MS;
 	int64 interval = Min(Max(age / 8, 100 * NS_PER_MS), 10000 * NS_PER_MS);
 	uint32 nidle = pg_atomic_read_u32(&zklock_shared->nidle);
 	uint32 excess = nidle - Min(nidle, (uint32) zklock_cache_size);
 	uint32 n = 0;
+	bool room = pg_atomic_exchange_u32(&zklock_shared->room_wanted, 0) != 0;
 	IdleEntry *idle;
 
-	if (pg_atomic_exchange_u32(&zklock_shared->room_wanted, 0) != 0)
-		excess = Max(excess, nidle / 16 + 1);
-	else if (nidle == 0)
+	if (room)
+	{
+		/* besides what is on its way out */
+		uint32 leaving = pg_atomic_read_u32(&zklock_shared->nleaving);
+		uint32 wanted = nidle / 16 + 1;
+
+		room = leaving < wanted;
+		if (room)
+			excess = Max(excess, wanted - leaving);
+	}
+	if (nidle == 0)
 		return -1;
-	else if (excess <= (uint32) zklock_cache_size / 16 && now < sweep_at)
+	if (!room && excess <= (uint32) zklock_cache_size / 16 && now < sweep_at &&
+		zklock_cache_time == sweep_time)
 		return (long) ((Min(sweep_at - now, interval)) / NS_PER_MS + 1);
 	sweep_at = now + interval;
+	sweep_time = zklock_cache_time;
 
 	idle = palloc_extended(sizeof(IdleEntry) * (nidle + 1), MCXT_ALLOC_HUGE);
 	for (int i = 0; i < zklock_shared->nentries; i++)
