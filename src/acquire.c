@@ -407,12 +407,17 @@ static int32
 make_request(const char *name, ZkLockMode mode, ZkLockScope scope, const Wait *wait)
 {
 	int64 until = wait->start + zklock_connect_timeout * NS_PER_MS;
-	int32 request;
 
-	while ((request = zklock_request_make(ZKLOCK_KIND_LOCK, name, mode, scope,
-										  wait->until <= wait->start)) == ZKLOCK_NO_ENTRY &&
-		   pg_atomic_read_u32(&zklock_shared->nidle) > 0 && zklock_clock() < until)
+	for (;;)
 	{
+		/* looked at before, so that no entry becomes free in between */
+		bool hope = pg_atomic_read_u32(&zklock_shared->nidle) > 0 ||
+			pg_atomic_read_u32(&zklock_shared->nleaving) > 0;
+		int32 request = zklock_request_make(ZKLOCK_KIND_LOCK, name, mode, scope,
+											wait->until <= wait->start);
+
+		if (request != ZKLOCK_NO_ENTRY || !hope || zklock_clock() >= until)
+			return request;
 		pg_atomic_write_u32(&zklock_shared->room_wanted, 1);
 		zklock_worker_wake();
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, 2,
@@ -420,7 +425,6 @@ make_request(const char *name, ZkLockMode mode, ZkLockScope scope, const Wait *w
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
 	}
-	return request;
 }
 
 /* A hold of this backend covers the request: count it in the mode held. */

@@ -352,6 +352,14 @@ apply_to_table(ZkLockEntry *entry, const ZkLockAction *action, bool keep)
 	{
 		case ZKLOCK_ACT_GRANTED:
 			grant->token = action->token;
+
+			/*
+			 * A reader that comes after our writer has to pass a fence that knows
+			 * the writer's token.  That is no lie: whoever is granted the lock
+			 * after the writer has a larger one.
+			 */
+			entry->grant[ZKLOCK_SHARED].token = Max(entry->grant[ZKLOCK_SHARED].token,
+													entry->grant[ZKLOCK_EXCLUSIVE].token);
 			grant->keep = keep;
 			grant->demanded = action->demanded;
 			grant->holds = 0;
@@ -633,6 +641,7 @@ long
 zklock_dispatch_sweep(void)
 {
 	static int64 sweep_at = 0;
+	static int sweep_time = 0; /* zklock_cache_time as of then */
 	int64 now = zklock_clock();
 	int64 age = zklock_cache_time * NS_PER_MS;
 	int64 interval = Min(Max(age / 8, 100 * NS_PER_MS), 10000 * NS_PER_MS);
@@ -643,13 +652,22 @@ zklock_dispatch_sweep(void)
 	IdleEntry *idle;
 
 	if (room)
-		excess = Max(excess, nidle / 16 + 1);
-	sweep_at = Min(sweep_at, now + interval); /* the setting may have changed */
-	if (!room && nidle == 0)
+	{
+		/* besides what is on its way out */
+		uint32 leaving = pg_atomic_read_u32(&zklock_shared->nleaving);
+		uint32 wanted = nidle / 16 + 1;
+
+		room = leaving < wanted;
+		if (room)
+			excess = Max(excess, wanted - leaving);
+	}
+	if (nidle == 0)
 		return -1;
-	if (!room && excess <= (uint32) zklock_cache_size / 16 && now < sweep_at)
-		return (long) ((sweep_at - now) / NS_PER_MS + 1);
+	if (!room && excess <= (uint32) zklock_cache_size / 16 && now < sweep_at &&
+		zklock_cache_time == sweep_time)
+		return (long) ((Min(sweep_at - now, interval)) / NS_PER_MS + 1);
 	sweep_at = now + interval;
+	sweep_time = zklock_cache_time;
 
 	idle = palloc_extended(sizeof(IdleEntry) * (nidle + 1), MCXT_ALLOC_HUGE);
 	for (int i = 0; i < zklock_shared->nentries; i++)

@@ -108,6 +108,7 @@ zklock_table_startup(void)
 		pg_atomic_init_u64(&s->lost_at, 0);
 		pg_atomic_init_u64(&s->last_write, 0);
 		pg_atomic_init_u32(&s->nidle, 0);
+		pg_atomic_init_u32(&s->nleaving, 0);
 		pg_atomic_init_u32(&s->room_wanted, 0);
 		pg_atomic_init_u32(&s->write_wanted, 0);
 		ConditionVariableInit(&s->write_cv);
@@ -256,6 +257,7 @@ make_locked(ZkLockKind kind, const char *name, uint32 hash)
 		memset(&entry->grant[mode], 0, sizeof(entry->grant[mode]));
 	}
 	entry->idle_since = 0;
+	entry->leaving = false;
 	entry->election.candidate = false;
 	entry->election.verdict = false;
 	entry->election.failed = false;
@@ -296,6 +298,7 @@ void
 zklock_entry_release(ZkLockEntry *entry)
 {
 	int32 index = zklock_entry_index(entry);
+	bool leaving = false;
 	bool dirty;
 	int32 *link;
 
@@ -311,11 +314,14 @@ zklock_entry_release(ZkLockEntry *entry)
 	if (!dirty)
 	{
 		*link = entry->next;
+		leaving = entry->leaving;
 		entry->in_use = false;
 		entry->next = zklock_shared->free_entry;
 		zklock_shared->free_entry = index;
 	}
 	SpinLockRelease(&zklock_shared->mutex);
+	if (leaving)
+		pg_atomic_sub_fetch_u32(&zklock_shared->nleaving, 1);
 	/* a dirty one is freed when the worker has looked at it */
 }
 
@@ -456,6 +462,12 @@ update_idle(ZkLockEntry *entry)
 	}
 	else if (!idle && entry->idle_since != 0)
 	{
+		if (entry->requests < 0)
+		{
+			/* at any time one of the two counts it (make_request) */
+			entry->leaving = true;
+			pg_atomic_add_fetch_u32(&zklock_shared->nleaving, 1);
+		}
 		pg_atomic_sub_fetch_u32(&zklock_shared->nidle, 1);
 		entry->idle_since = 0;
 	}
@@ -558,6 +570,11 @@ zklock_request_make(ZkLockKind kind, const char *name, ZkLockMode mode, ZkLockSc
 		request->next = entry->requests;
 		entry->requests = index;
 		update_idle(entry);
+		if (entry->leaving)
+		{
+			entry->leaving = false; /* wanted after all */
+			pg_atomic_sub_fetch_u32(&zklock_shared->nleaving, 1);
+		}
 	}
 	LWLockRelease(lock);
 

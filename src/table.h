@@ -133,6 +133,8 @@ typedef struct ZkLockEntry
 									 * a request of the entry changed */
 	int64 idle_since;				/* ns: since when a grant is kept for nobody; 0:
 									 * not so.  ZkLockShared.nidle counts these */
+	bool leaving;					/* a kept grant was given up, and the entry is
+									 * about to go; ZkLockShared.nleaving */
 	int last_rc;					/* newest refusal by the ensemble; the worker's */
 	int last_pid;					/* newest wish; goes into the contender's data */
 	ZkLockQueue queue;				/* written by the worker only */
@@ -208,6 +210,7 @@ typedef struct ZkLockShared
 	ConditionVariable write_cv;	   /* broadcast when a write was acknowledged that
 									* somebody waits for, and at a loss */
 	pg_atomic_uint32 nidle;		   /* entries with a grant that is kept for nobody */
+	pg_atomic_uint32 nleaving;	   /* entries with one that has just been given up */
 	pg_atomic_uint32 room_wanted;  /* a backend found the table full of them */
 	bool draining;				   /* no new holds: the server stops */
 	pg_atomic_uint32 write_wanted; /* a backend wants a write now: the worker
