@@ -156,13 +156,12 @@ contender_path(char *buf, ZkLockKind kind, const char *name, const ZkLockAction 
 void
 zklock_describe_server(StringInfo buf, int pid)
 {
+	static char host[256] = "";
 	char server[256];
-	char host[256];
 
 	zklock_effective_server_name(server, sizeof(server));
-	if (gethostname(host, sizeof(host)) != 0)
+	if (host[0] == '\0' && gethostname(host, sizeof(host) - 1) != 0)
 		host[0] = '\0';
-	host[sizeof(host) - 1] = '\0';
 	initStringInfo(buf);
 	appendStringInfoString(buf, "{\"server\": ");
 	escape_json(buf, server);
@@ -316,6 +315,15 @@ may_keep(const ZkLockEntry *entry)
 
 	return entry->kind == ZKLOCK_KIND_LOCK && zklock_cache_time > 0 &&
 		zklock_cache_size > 0 && (!hint->bounced || hint->streak >= 2);
+}
+
+/* Was nobody else in the queue when we last were? */
+static bool
+was_alone(const ZkLockEntry *entry)
+{
+	const ZkLockHint *hint = zklock_entry_hint(entry);
+
+	return entry->kind == ZKLOCK_KIND_LOCK && (hint->sequence < 0 || hint->streak > 0);
 }
 
 static void
@@ -478,6 +486,7 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 		event->no_watches = watched_bytes > FULL_WATCHED;
 	}
 	event->keep = !event->spare_watches && may_keep(entry);
+	event->alone = was_alone(entry);
 	event->fresh_uuid = zklock_shared->session.next_uuid;
 	zklock_shared->session.next_uuid += ZKLOCK_NCONTENDERS;
 	wanted_tick = zklock_queue_wants_tick(&entry->queue);

@@ -437,7 +437,7 @@ find_place(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 	const ZkContender *shared = NULL;
 	int nblockers = 0;
 	bool deadlock = false;
-	bool demanded = !watches_dir(c, event);
+	bool demanded = !queue->dir_watched && !watches_dir(c, event);
 
 	if (c->mode == ZKLOCK_EXCLUSIVE && event->held[ZKLOCK_SHARED])
 		shared = zklock_queue_grant(queue, ZKLOCK_SHARED);
@@ -886,6 +886,8 @@ decide(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 				c->create_sent = true;
 				c->list_needed = queue->list_sent + 1;
 				list = true;
+				watch |= event->alone && !event->spare_watches && !queue->dir_watched &&
+					queue->dir_list == 0;
 				break;
 
 			case ZKLOCK_PROBING:

@@ -148,6 +148,9 @@ typedef struct ZkLockEvent
 	bool held[ZKLOCK_NMODES]; /* always: backends hold the grant */
 	bool keep;				  /* always: a grant may be kept for the next one here
 							   * while nobody else wants it */
+	bool alone;				  /* always: nobody else is expected in the queue, so
+							   * that a contender's first listing may watch the
+							   * directory, too */
 	bool spare_watches;		  /* always: too many paths are watched; do without
 							   * on grants, whose loss is then noticed later */
 	bool no_watches;		  /* always: far too many; waiters do without, too */

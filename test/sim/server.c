@@ -379,6 +379,7 @@ step(Server *server, int dir, ZkLockEvent *event)
 
 	event->session = session_id(server);
 	event->spare_watches = event->no_watches = server->crowded;
+	event->alone = server->alone_rate > 0 && !once_in(server->alone_rate);
 	event->keep =
 		!server->crowded && server->cache_rate > 0 && !once_in(server->cache_rate);
 	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
