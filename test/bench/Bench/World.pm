@@ -199,7 +199,7 @@ sub since
 	my ($self, $then) = @_;
 	my $now = $self->counters;
 	my %difference = map { $_ => $now->{$_} - $then->{$_} } keys %$now;
-	for (qw(requests writes))
+	for (qw(requests writes reads))
 	{
 		$difference{$_} -= int($difference{time} * ($self->{background}{$_} // 0) + 0.5);
 		$difference{$_} = 0 if $difference{$_} < 0;
@@ -215,7 +215,7 @@ sub listen_to_hearts
 	$self->{background} = {};
 	sleep $seconds;
 	my $beats = $self->since($then);
-	$self->{background} = { map { $_ => $beats->{$_} / $beats->{time} } qw(requests writes) };
+	$self->{background} = { map { $_ => $beats->{$_} / $beats->{time} } qw(requests writes reads) };
 }
 
 # A program that ends when its standard input does.
