@@ -867,6 +867,7 @@ decide(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 		{
 			add_action(actions, ZKLOCK_ACT_DELETE, queue, c);
 			c->delete_sent = true;
+			queue->dir_watched = false; /* this will use it up */
 		}
 	}
 

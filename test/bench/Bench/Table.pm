@@ -73,7 +73,8 @@ sub contest
 	{
 		my @values = @{ $c->{values} };
 		my $of = $named{ $c->{of} // '' };
-		my $ratio = $of ? _number(median(map { $values[$_] / $of->{values}[$_] } 0 .. $#values)) . " x $c->{of}" : '';
+		my @ratios = $of ? map { $values[$_] / $of->{values}[$_] } grep { $of->{values}[$_] } 0 .. $#values : ();
+		my $ratio = @ratios ? _number(median(@ratios)) . " x $c->{of}" : '';
 		$ratio .= " ($c->{aim})" if $ratio && $c->{aim};
 		_line($row, $c->{name}, _number(median(@values)),
 			@values > 1 ? _number(min(@values)) . ' .. ' . _number(max(@values)) : '',
