@@ -355,6 +355,7 @@ apply_to_table(ZkLockEntry *entry, const ZkLockAction *action, bool keep)
 {
 	ZkLockMode mode = action->mode;
 	ZkLockGrant *grant = &entry->grant[mode];
+	bool again = false;
 
 	switch (action->type)
 	{
@@ -362,10 +363,20 @@ apply_to_table(ZkLockEntry *entry, const ZkLockAction *action, bool keep)
 			grant->token = action->token;
 
 			/*
-			 * A reader that comes after our writer has to pass a fence that knows
-			 * the writer's token.  That is no lie: whoever is granted the lock
-			 * after the writer has a larger one.
+			 * Tokens of this server's holders must not go back either: a fence may
+			 * have seen the larger one.  A reader that comes after our writer is
+			 * given the writer's; that is no lie, since whoever is granted the lock
+			 * after the writer has a larger one.  The other way round it would be,
+			 * for readers elsewhere may stand between the two: an older grant for
+			 * writers goes.  (Mostly it has gone, because our new contender made it
+			 * look demanded.)
 			 */
+			if (mode == ZKLOCK_SHARED && entry->grant[ZKLOCK_EXCLUSIVE].usable &&
+				entry->grant[ZKLOCK_EXCLUSIVE].token < grant->token)
+			{
+				entry->grant[ZKLOCK_EXCLUSIVE].usable = false;
+				again = true;
+			}
 			entry->grant[ZKLOCK_SHARED].token = Max(entry->grant[ZKLOCK_SHARED].token,
 													entry->grant[ZKLOCK_EXCLUSIVE].token);
 			grant->keep = keep;
@@ -379,7 +390,7 @@ apply_to_table(ZkLockEntry *entry, const ZkLockAction *action, bool keep)
 				note_demand(entry, 0);
 			zklock_entry_hint(entry)->blocked = false;
 			/* if everybody has gone and it is not to be kept, give it back */
-			return zklock_entry_settle(entry) || !grant->usable;
+			return zklock_entry_settle(entry) || !grant->usable || again;
 
 		case ZKLOCK_ACT_DEMANDED:
 			grant->demanded = true;
