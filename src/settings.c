@@ -18,6 +18,7 @@
 #include "postmaster/postmaster.h"
 #include "utils/guc.h"
 
+#include "options.h"
 #include "settings.h"
 
 char *zklock_hosts;
@@ -37,87 +38,37 @@ static const struct config_enum_entry on_loss_options[] = {
 	{NULL, 0, false},
 };
 
-/* A znode path as ZooKeeper takes it: "/a/b", no empty or relative element. */
-static bool
-valid_path(const char *path)
-{
-	const char *p = path;
-
-	while (*p == '/')
-	{
-		size_t len = strcspn(p + 1, "/");
-
-		if (len == 0 || (len == 1 && p[1] == '.') ||
-			(len == 2 && p[1] == '.' && p[2] == '.'))
-			return false;
-		for (size_t i = 1; i <= len; i++)
-		{
-			if ((unsigned char) p[i] < 0x20 || p[i] == 0x7f)
-				return false;
-		}
-		p += len + 1;
-	}
-	return p != path && *p == '\0';
-}
-
 static bool
 check_hosts(char **newval, void **extra, GucSource source)
 {
-	const char *p = *newval;
-	size_t len = strcspn(p, "/");
+	const char *bad;
+	int bad_len;
 
-	if (p[len] == '/' && !valid_path(p + len))
+	switch (zklock_check_hosts(*newval, &bad, &bad_len))
 	{
-		GUC_check_errdetail(
-			"The chroot suffix must be an absolute path such as \"/prod\", without a trailing slash.");
-		return false;
-	}
-
-	/* host:port[,host:port...]; the last colon counts, for IPv6 */
-	do
-	{
-		size_t n = strcspn(p, ",/");
-		const char *colon = NULL;
-		long port = 0;
-		bool bad = false;
-
-		for (size_t i = 0; i < n; i++)
-		{
-			if (p[i] == ':')
-				colon = p + i;
-			else if (isspace((unsigned char) p[i]))
-				bad = true;
-		}
-		if (colon != NULL && colon != p)
-		{
-			char *end;
-
-			port = isdigit((unsigned char) colon[1]) ? strtol(colon + 1, &end, 10) : 0;
-			if (port != 0 && end != p + n)
-				port = 0;
-		}
-		if (bad || port < 1 || port > 65535)
-		{
-			GUC_check_errdetail("\"%.*s\" is not of the form host:port.", (int) n, p);
+		case ZKLOCK_HOSTS_OK:
+			return true;
+		case ZKLOCK_HOSTS_BAD_CHROOT:
+			GUC_check_errdetail(
+				"The chroot suffix must be an absolute path such as \"/prod\", without a trailing slash.");
+			break;
+		case ZKLOCK_HOSTS_BAD_HOST:
+			GUC_check_errdetail("\"%.*s\" is not of the form host:port.", bad_len, bad);
 			GUC_check_errhint(
 				"Write host:port[,host:port]...[/chroot], for example \"zk1:2181,zk2:2181,zk3:2181/prod\".");
-			return false;
-		}
-		p += n;
-	} while (*p++ == ',');
-
-	if (strlen(*newval) >= 1024)
-	{
-		GUC_check_errdetail("The connect string must be shorter than 1024 bytes.");
-		return false;
+			break;
+		case ZKLOCK_HOSTS_TOO_LONG:
+			GUC_check_errdetail("The connect string must be shorter than %d bytes.",
+								ZKLOCK_HOSTS_MAX + 1);
+			break;
 	}
-	return true;
+	return false;
 }
 
 static bool
 check_root(char **newval, void **extra, GucSource source)
 {
-	if (!valid_path(*newval) || strlen(*newval) > 200)
+	if (!zklock_valid_path(*newval) || strlen(*newval) > 200)
 	{
 		GUC_check_errdetail(
 			"The root must be an absolute path of at most 200 bytes, such as \"/zklock\", without a trailing slash.");
