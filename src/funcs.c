@@ -399,6 +399,8 @@ session_state_name(ZkSessionState state)
 			return "connected";
 		case ZKLOCK_SESSION_RECONNECTING:
 			return "reconnecting";
+		case ZKLOCK_SESSION_AUTH_FAILED:
+			return "authentication failed";
 		case ZKLOCK_SESSION_CLOSING:
 			return "closing";
 	}

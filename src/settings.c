@@ -24,6 +24,11 @@
 char *zklock_hosts;
 char *zklock_root;
 char *zklock_server_name;
+char *zklock_auth_file;
+int zklock_acl;
+char *zklock_tls_ca_file;
+char *zklock_tls_cert_file;
+char *zklock_tls_key_file;
 int zklock_session_timeout;
 int zklock_connect_timeout;
 int zklock_on_loss;
@@ -35,6 +40,13 @@ int zklock_max_locks;
 static const struct config_enum_entry on_loss_options[] = {
 	{"abort", ZKLOCK_ON_LOSS_ABORT, false},
 	{"warn", ZKLOCK_ON_LOSS_WARN, false},
+	{NULL, 0, false},
+};
+
+static const struct config_enum_entry acl_options[] = {
+	{"auto", ZKLOCK_ACL_AUTO, false},
+	{"creator", ZKLOCK_ACL_CREATOR, false},
+	{"open", ZKLOCK_ACL_OPEN, false},
 	{NULL, 0, false},
 };
 
@@ -77,6 +89,17 @@ check_root(char **newval, void **extra, GucSource source)
 	return true;
 }
 
+/* The library takes the three names as one, with commas between them. */
+static bool
+check_tls_file(char **newval, void **extra, GucSource source)
+{
+	if (strchr(*newval, ',') == NULL && strlen(*newval) < MAXPGPATH)
+		return true;
+	GUC_check_errdetail("The name must be shorter than %d bytes and have no comma in it.",
+						MAXPGPATH);
+	return false;
+}
+
 static bool
 check_server_name(char **newval, void **extra, GucSource source)
 {
@@ -109,6 +132,33 @@ zklock_define_settings(bool preloaded)
 							   "If empty, cluster_name is used, or else host name and port.",
 							   &zklock_server_name, "", PGC_SIGHUP, 0, check_server_name,
 							   NULL, NULL);
+
+	DefineCustomStringVariable("zklock.auth_file",
+							   "File with the credentials by which ZooKeeper knows this server.",
+							   "Each line has a scheme and a credential, such as \"digest user:password\".",
+							   &zklock_auth_file, "", PGC_SIGHUP, 0, NULL, NULL, NULL);
+
+	DefineCustomEnumVariable("zklock.acl",
+							 "Who may change what this server makes in ZooKeeper.",
+							 "\"creator\" means those with this server's credentials, \"open\" everybody; \"auto\" means \"creator\" if there are credentials.",
+							 &zklock_acl, ZKLOCK_ACL_AUTO, acl_options, PGC_SIGHUP, 0,
+							 NULL, NULL, NULL);
+
+	DefineCustomStringVariable("zklock.tls_ca_file",
+							   "Certificates of those who may certify ZooKeeper servers.",
+							   "If set, connections to ZooKeeper use TLS.",
+							   &zklock_tls_ca_file, "", PGC_SIGHUP, 0, check_tls_file,
+							   NULL, NULL);
+
+	DefineCustomStringVariable("zklock.tls_cert_file",
+							   "Certificate that this server shows to ZooKeeper.", NULL,
+							   &zklock_tls_cert_file, "", PGC_SIGHUP, 0, check_tls_file,
+							   NULL, NULL);
+
+	DefineCustomStringVariable("zklock.tls_key_file",
+							   "Private key of the certificate, without a passphrase.",
+							   NULL, &zklock_tls_key_file, "", PGC_SIGHUP, 0,
+							   check_tls_file, NULL, NULL);
 
 	DefineCustomIntVariable("zklock.session_timeout",
 							"ZooKeeper session timeout to ask for.",

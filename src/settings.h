@@ -20,6 +20,20 @@ typedef enum ZkOnLoss
 	ZKLOCK_ON_LOSS_WARN
 } ZkOnLoss;
 
+/* zklock.acl: whose are the znodes that the worker makes? */
+typedef enum ZkAclMode
+{
+	ZKLOCK_ACL_AUTO,	/* its own if it has credentials */
+	ZKLOCK_ACL_CREATOR, /* its own */
+	ZKLOCK_ACL_OPEN		/* everybody's */
+} ZkAclMode;
+
+extern char *zklock_auth_file;	 /* credentials; "": none */
+extern int zklock_acl;			 /* ZkAclMode */
+extern char *zklock_tls_ca_file; /* "": no TLS */
+extern char *zklock_tls_cert_file;
+extern char *zklock_tls_key_file;
+
 extern int zklock_on_loss;		 /* ZkOnLoss */
 extern int zklock_cache_time;	 /* ms that a grant is kept for nobody; 0: not */
 extern int zklock_cache_size;	 /* grants kept so at a time */

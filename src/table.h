@@ -134,6 +134,7 @@ typedef enum ZkSessionState
 	ZKLOCK_SESSION_CONNECTING, /* no session, or not known whether it lives */
 	ZKLOCK_SESSION_CONNECTED,
 	ZKLOCK_SESSION_RECONNECTING, /* connection lost, session may live */
+	ZKLOCK_SESSION_AUTH_FAILED,	 /* credentials refused, session may live */
 	ZKLOCK_SESSION_CLOSING		 /* shutdown: nothing is granted any more */
 } ZkSessionState;
 
