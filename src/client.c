@@ -163,6 +163,8 @@ log_line_3(const char *line)
 	log_line(3, line);
 }
 
+static ZooLogLevel log_level = ZOO_LOG_LEVEL_INFO; /* we read what these say */
+
 static const log_callback_fn log_functions[ZKLOCK_MAX_CLIENTS] = {log_line_0, log_line_1,
 																  log_line_2, log_line_3};
 
@@ -818,11 +820,11 @@ make_handle(ZkClient *client, const char *hosts, int timeout_ms, const clientid_
 					  ZOO_NO_LOG_CLIENTENV);
 		if (zh != NULL)
 			zoo_set_log_callback(zh, log_function);
-		zoo_set_debug_level(ZOO_LOG_LEVEL_INFO);
+		zoo_set_debug_level(log_level);
 	}
 	else
 	{
-		zoo_set_debug_level(ZOO_LOG_LEVEL_INFO);
+		zoo_set_debug_level(log_level);
 		zh = zookeeper_init2(hosts, watcher, timeout_ms, resume, client,
 							 ZOO_NO_LOG_CLIENTENV, log_function);
 	}
@@ -843,6 +845,13 @@ make_handle(ZkClient *client, const char *hosts, int timeout_ms, const clientid_
 		}
 	}
 	return zh;
+}
+
+void
+zklock_client_log_debug(bool debug)
+{
+	log_level = debug ? ZOO_LOG_LEVEL_DEBUG : ZOO_LOG_LEVEL_INFO;
+	zoo_set_debug_level(log_level);
 }
 
 ZkClient *

@@ -126,6 +126,10 @@ typedef struct ZkSecurity
 /* Can the library that we run with do TLS? */
 extern bool zklock_client_has_tls(void);
 
+/* Are LOG messages to be made of the library's debugging output, too?  For all
+ * clients. */
+extern void zklock_client_log_debug(bool debug);
+
 /*
  * Start connecting.  "security" may be NULL: no credentials, no TLS, and nodes
  * that everybody may change.  "resume" is a session to resume, or NULL for a new one.

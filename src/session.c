@@ -361,6 +361,7 @@ zklock_session_reload(void)
 
 	auth_pause = 0;
 	retry_at = 0;
+	zklock_client_log_debug(zklock_log_min_messages > 3);
 	if (hosts_changed())
 		return "zklock.hosts";
 	if (client == NULL || security_used == NULL)
@@ -443,6 +444,7 @@ zklock_session_open(void)
 	for (int i = 0; i < ZKLOCK_CLIENT_FDS; i++)
 		ReserveExternalFD();
 	opened_at = zklock_clock();
+	zklock_client_log_debug(zklock_log_min_messages > 3);
 	/* nobody needs credentials to close his session */
 	client = zklock_client_open(hosts, timeout, resuming ? &id : NULL,
 								closing_stale && security->settings.tls == NULL
@@ -819,7 +821,12 @@ on_log(const char *line, int level)
 	char *to;
 	size_t room;
 
-	ereport(level <= 1 ? DEBUG1 : DEBUG2, (errmsg_internal("libzookeeper: %s", line)));
+	static const char *const level_name[] = {"", "error: ", "warning: ", "", "debug: "};
+
+	ereport(level <= zklock_log_min_messages ? LOG
+				: level <= 1				 ? DEBUG1
+											 : DEBUG2,
+			(errmsg_internal("libzookeeper: %s%s", level_name[level], line)));
 
 	if (p == NULL || (end = strstr(p, " zk retcode=")) == NULL ||
 		(text = strstr(end, "errno=")) == NULL || (text = strchr(text, '(')) == NULL)

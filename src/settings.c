@@ -26,6 +26,7 @@ char *zklock_root;
 char *zklock_server_name;
 char *zklock_auth_file;
 int zklock_acl;
+int zklock_log_min_messages;
 char *zklock_tls_ca_file;
 char *zklock_tls_cert_file;
 char *zklock_tls_key_file;
@@ -48,6 +49,12 @@ static const struct config_enum_entry acl_options[] = {
 	{"creator", ZKLOCK_ACL_CREATOR, false},
 	{"open", ZKLOCK_ACL_OPEN, false},
 	{NULL, 0, false},
+};
+
+/* The library's own levels, ZkMessage.level */
+static const struct config_enum_entry log_options[] = {
+	{"debug", 4, false}, {"info", 3, false}, {"warning", 2, false}, {"error", 1, false},
+	{"none", 0, false},	 {"warn", 2, true},	 {NULL, 0, false},
 };
 
 static bool
@@ -142,6 +149,12 @@ zklock_define_settings(bool preloaded)
 							 "Who may change what this server makes in ZooKeeper.",
 							 "\"creator\" means those with this server's credentials, \"open\" everybody; \"auto\" means \"creator\" if there are credentials.",
 							 &zklock_acl, ZKLOCK_ACL_AUTO, acl_options, PGC_SIGHUP, 0,
+							 NULL, NULL, NULL);
+
+	DefineCustomEnumVariable("zklock.log_min_messages",
+							 "Which messages of the ZooKeeper library are written to the server log.",
+							 "Each level includes those that follow it.",
+							 &zklock_log_min_messages, 0, log_options, PGC_SIGHUP, 0,
 							 NULL, NULL, NULL);
 
 	DefineCustomStringVariable("zklock.tls_ca_file",

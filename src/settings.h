@@ -34,6 +34,8 @@ extern char *zklock_tls_ca_file; /* "": no TLS */
 extern char *zklock_tls_cert_file;
 extern char *zklock_tls_key_file;
 
+extern int zklock_log_min_messages; /* as ZkMessage.level; 0: none */
+
 extern int zklock_on_loss;		 /* ZkOnLoss */
 extern int zklock_cache_time;	 /* ms that a grant is kept for nobody; 0: not */
 extern int zklock_cache_size;	 /* grants kept so at a time */
