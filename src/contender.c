@@ -109,6 +109,14 @@ escape_byte(char *out, unsigned char byte)
 	return out;
 }
 
+const char *
+zklock_local_name(const char *name)
+{
+	const char *end = strchr(name, ZKLOCK_NAMESPACE_END);
+
+	return end != NULL ? end + 1 : name;
+}
+
 size_t
 zklock_encode_name(const char *name, char *buf)
 {

@@ -74,6 +74,16 @@ static int all_next = -1;		/* the next entry to feed, -1: none */
 static int tick_wanted;			/* queues for which a TICK does anything */
 static bool resume_due = false; /* RESUMED was overtaken */
 
+/* A name for the log: encoded if it is in a namespace.  "buf" as for encoding. */
+static const char *
+log_name(const char *name, char *buf)
+{
+	if (zklock_local_name(name) == name)
+		return name;
+	zklock_encode_name(name, buf);
+	return buf;
+}
+
 static uint64
 hash_path(const char *path)
 {
@@ -415,6 +425,7 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 {
 	ZkLockActions actions;
 	char name[ZKLOCK_NAME_MAX + 1];
+	char shown[ZKLOCK_ENCODED_MAX + 1];
 	bool changed = false;
 	bool lost = false;
 	bool wanted_tick;
@@ -474,7 +485,7 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 
 	if (lost)
 		ereport(LOG,
-				(errmsg("lock \"%s\" was lost while held", name),
+				(errmsg("lock \"%s\" was lost while held", log_name(name, shown)),
 				 event->type == ZKLOCK_EV_SESSION_LOST
 					 ? errdetail("The ZooKeeper session ended.")
 					 : errdetail("Its contender in ZooKeeper is gone.")));
@@ -765,6 +776,7 @@ zklock_dispatch_message(const ZkMessage *message)
 {
 	ZkLockEntry *entry;
 	ZkLockEvent event = {0};
+	char shown[ZKLOCK_ENCODED_MAX + 1];
 
 	if (message->type == ZKLOCK_MSG_NODE_DELETED || message->type == ZKLOCK_MSG_NODE_CHANGED)
 	{
@@ -790,7 +802,8 @@ zklock_dispatch_message(const ZkMessage *message)
 	if (event.rc == ZKLOCK_RC_ERROR)
 	{
 		zklock_session_error("ZooKeeper refused a request for lock \"%s\": %s",
-							 entry->name, zklock_client_strerror(message->rc));
+							 log_name(entry->name, shown),
+							 zklock_client_strerror(message->rc));
 		entry->last_rc = message->rc; /* goes to the requests with a FAILED */
 	}
 

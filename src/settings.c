@@ -36,6 +36,8 @@ int zklock_on_loss;
 int zklock_cache_time;
 int zklock_cache_size;
 int zklock_handoff_limit;
+char *zklock_namespace;
+int zklock_max_locks_per_backend;
 int zklock_max_locks;
 
 static const struct config_enum_entry on_loss_options[] = {
@@ -104,6 +106,16 @@ check_tls_file(char **newval, void **extra, GucSource source)
 		return true;
 	GUC_check_errdetail("The name must be shorter than %d bytes and have no comma in it.",
 						MAXPGPATH);
+	return false;
+}
+
+static bool
+check_namespace(char **newval, void **extra, GucSource source)
+{
+	if (zklock_valid_namespace(*newval))
+		return true;
+	GUC_check_errdetail("A namespace has at most %d letters, digits, \"_\", \"-\" and \".\", all ASCII.",
+						ZKLOCK_NAMESPACE_MAX);
 	return false;
 }
 
@@ -205,6 +217,18 @@ zklock_define_settings(bool preloaded)
 	DefineCustomIntVariable("zklock.handoff_limit",
 							"How many sessions of this server may have a lock in turn while another server waits for it.",
 							NULL, &zklock_handoff_limit, 16, 0, 1000000, PGC_SIGHUP, 0,
+							NULL, NULL, NULL);
+
+	DefineCustomStringVariable("zklock.namespace",
+							   "Sets the lock names of a role or database apart from all others.",
+							   "To be set by ALTER ROLE or ALTER DATABASE.",
+							   &zklock_namespace, "", PGC_SUSET, 0, check_namespace, NULL,
+							   NULL);
+
+	DefineCustomIntVariable("zklock.max_locks_per_backend",
+							"Number of lock names that one session can hold or wait for at a time.",
+							"0 means no limit but zklock.max_locks.",
+							&zklock_max_locks_per_backend, 0, 0, 10000000, PGC_SUSET, 0,
 							NULL, NULL, NULL);
 
 	/* Only the postmaster can define what is fixed at its start. */

@@ -60,6 +60,7 @@ typedef struct ZkLockRequest
 	int32 next;	 /* of the same entry, or of the free list */
 	int32 entry; /* -1: free */
 	int pid;
+	Oid role; /* the backend's user */
 	int proc_number;
 	uint8 mode;					  /* ZkLockMode */
 	uint8 state;				  /* ZkRequestState */
