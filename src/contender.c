@@ -112,7 +112,7 @@ escape_byte(char *out, unsigned char byte)
 const char *
 zklock_local_name(const char *name)
 {
-	const char *end = strchr(name, ZKLOCK_NAMESPACE_END);
+	const char *end = strchr(name, (unsigned char) ZKLOCK_NAMESPACE_END);
 
 	return end != NULL ? end + 1 : name;
 }
@@ -276,7 +276,8 @@ parse_digits(const char *s, int n)
  * digits after a '-' are the hard case: "lock-1000000000" is a billion, but
  * "lock--1000000000" and "__lock__-1000000000" are minus a billion.  No
  * positive number exceeds 2^31 - 1, and a prefix that ends in a separator
- * does not need another: hence the rule below.
+ * does not need another: hence the rule below.  No number down to minus a
+ * billion begins with a zero: "x--0000000001" is 1.
  */
 static bool
 parse_sequence(const char *name, size_t len, int64_t *sequence, size_t *start)
@@ -301,7 +302,7 @@ parse_sequence(const char *name, size_t len, int64_t *sequence, size_t *start)
 	value = parse_digits(tail, SEQUENCE_DIGITS);
 	if (value < 0)
 		return false;
-	if (*start > 0 && tail[-1] == '-' &&
+	if (*start > 0 && tail[-1] == '-' && tail[0] != '0' &&
 		(value > SEQUENCE_MAX || (*start > 1 && (tail[-2] == '-' || tail[-2] == '_'))))
 	{
 		*start -= 1;
