@@ -17,7 +17,7 @@ MODULE_big = zklock
 OBJS = $(patsubst %.c,%.o,$(wildcard src/*.c))
 DATA = $(wildcard sql/zklock--*.sql)
 REGRESS = $(patsubst sql/%.sql,%,$(filter-out sql/zklock--%,$(sort $(wildcard sql/*.sql))))
-EXTRA_CLEAN = build test/sim/build test/client/build test/bench/build
+EXTRA_CLEAN = build test/fuzz/build test/sim/build test/client/build test/bench/build
 
 PG_CONFIG ?= pg_config
 SHLIB_LINK += -lzookeeper_mt

@@ -473,6 +473,16 @@ zklock_acquire(const char *name, ZkLockMode mode, ZkLockScope scope, int64 wait_
 		return true;
 	}
 
+	if (held == NULL && zklock_max_locks_per_backend > 0 &&
+		zklock_held_names() >= zklock_max_locks_per_backend)
+		ereport(ERROR,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("session holds too many zklock locks"),
+				 errdetail("It holds locks of %d names, and \"%s\" is %d.",
+						   zklock_held_names(), "zklock.max_locks_per_backend",
+						   zklock_max_locks_per_backend),
+				 errhint("Release locks, or ask an administrator for a higher limit.")));
+
 	wait.start = zklock_clock();
 	wait.until =
 		wait_ms == ZKLOCK_WAIT_FOREVER ? PG_INT64_MAX : wait.start + wait_ms * NS_PER_MS;

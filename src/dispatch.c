@@ -75,6 +75,16 @@ static int all_next = -1;		/* the next entry to feed, -1: none */
 static int tick_wanted;			/* queues for which a TICK does anything */
 static bool resume_due = false; /* RESUMED was overtaken */
 
+/* A name for the log: encoded if it is in a namespace.  "buf" as for encoding. */
+static const char *
+log_name(const char *name, char *buf)
+{
+	if (zklock_local_name(name) == name)
+		return name;
+	zklock_encode_name(name, buf);
+	return buf;
+}
+
 static uint64
 hash_path(const char *path)
 {
@@ -461,6 +471,7 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 {
 	ZkLockActions actions;
 	char name[ZKLOCK_NAME_MAX + 1];
+	char shown[ZKLOCK_ENCODED_MAX + 1];
 	bool changed = false;
 	bool lost = false;
 	bool wanted_tick;
@@ -528,7 +539,7 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 		zklock_election_announce(name, &news);
 	else if (lost)
 		ereport(LOG,
-				(errmsg("lock \"%s\" was lost while held", name),
+				(errmsg("lock \"%s\" was lost while held", log_name(name, shown)),
 				 event->type == ZKLOCK_EV_SESSION_LOST
 					 ? errdetail("The ZooKeeper session ended.")
 					 : errdetail("Its contender in ZooKeeper is gone.")));
@@ -845,6 +856,7 @@ zklock_dispatch_message(const ZkMessage *message)
 {
 	ZkLockEntry *entry;
 	ZkLockEvent event = {0};
+	char shown[ZKLOCK_ENCODED_MAX + 1];
 
 	if (message->type == ZKLOCK_MSG_NODE_DELETED || message->type == ZKLOCK_MSG_NODE_CHANGED)
 	{
@@ -873,7 +885,8 @@ zklock_dispatch_message(const ZkMessage *message)
 		if (entry->kind == ZKLOCK_KIND_LOCK || entry->last_rc != message->rc)
 			zklock_session_error("ZooKeeper refused a request for %s \"%s\": %s",
 								 entry->kind == ZKLOCK_KIND_LOCK ? "lock" : "election",
-								 entry->name, zklock_client_strerror(message->rc));
+								 log_name(entry->name, shown),
+								 zklock_client_strerror(message->rc));
 		entry->last_rc = message->rc; /* goes to the requests with a FAILED */
 	}
 

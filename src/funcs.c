@@ -9,11 +9,13 @@
 #include "compat.h"
 
 #include "access/xact.h"
+#include "catalog/pg_authid.h"
 #include "common/int.h"
 #include "executor/spi.h"
 #include "funcapi.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
+#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
@@ -40,6 +42,26 @@ PG_FUNCTION_INFO_V1(zk_session);
  * ------------------------------------------------------------------------
  */
 
+/* How many bytes our namespace takes of each lock name. */
+static size_t
+namespace_len(void)
+{
+	size_t len = strlen(zklock_namespace);
+
+	return len > 0 ? len + 1 : 0;
+}
+
+/* Is a name, as get_name makes it, in our namespace? */
+static bool
+in_namespace(const char *name)
+{
+	size_t len = (size_t) (zklock_local_name(name) - name);
+
+	return len == namespace_len() &&
+		(len == 0 || memcmp(name, zklock_namespace, len - 1) == 0);
+}
+
+/* Elections are the server's and have no namespace. */
 void
 zklock_get_name(ZkLockKind kind, text *arg, char *buf)
 {
@@ -47,6 +69,8 @@ zklock_get_name(ZkLockKind kind, text *arg, char *buf)
 	char *name = text_to_cstring(arg);
 	char *utf8 = pg_server_to_any(name, (int) strlen(name), PG_UTF8);
 	size_t len = strlen(utf8);
+	size_t prefix = election ? 0 : namespace_len();
+	int max = ZKLOCK_NAME_MAX - (int) prefix;
 
 	if (len == 0)
 		ereport(ERROR,
@@ -54,13 +78,20 @@ zklock_get_name(ZkLockKind kind, text *arg, char *buf)
 				 errmsg("%s name must not be empty", election ? "election" : "lock"),
 				 errdetail("%s name has 1 to %d bytes in UTF-8.",
 						   election ? "An election" : "A lock", ZKLOCK_NAME_MAX)));
-	if (len > ZKLOCK_NAME_MAX)
+	if (len > (size_t) max)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("%s name is too long", election ? "election" : "lock"),
 				 errdetail("The name has %zu bytes in UTF-8; %s name has 1 to %d.", len,
-						   election ? "an election" : "a lock", ZKLOCK_NAME_MAX)));
-	memcpy(buf, utf8, len + 1);
+						   election ? "an election" : "a lock", max),
+				 prefix > 0 ? errhint("The namespace \"%s\" counts, too.", zklock_namespace)
+							: 0));
+	if (prefix > 0)
+	{
+		memcpy(buf, zklock_namespace, prefix - 1);
+		buf[prefix - 1] = ZKLOCK_NAMESPACE_END;
+	}
+	memcpy(buf + prefix, utf8, len + 1);
 }
 
 static void
@@ -305,6 +336,14 @@ typedef struct LockRow
 	int64 token;
 } LockRow;
 
+/* pg_stat_activity's rule: who may see what a session of this role does? */
+static bool
+may_see(Oid role)
+{
+	return has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) ||
+		has_privs_of_role(GetUserId(), role);
+}
+
 static void
 put_lock_row(ReturnSetInfo *rsinfo, const LockRow *row, ZkLockScope scope, bool granted)
 {
@@ -321,11 +360,17 @@ put_lock_row(ReturnSetInfo *rsinfo, const LockRow *row, ZkLockScope scope, bool 
 	nulls[5] = !granted || row->request.lost;
 	values[6] = TimestampTzGetDatum(row->request.wait_start);
 	nulls[6] = granted;
+	if (!may_see(row->request.role))
+	{
+		for (int i = 0; i < 7; i++)
+			nulls[i] = i != 4; /* pid */
+	}
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 
 /*
- * zk_locks() returns setof record: this server's holds and waiters.
+ * zk_locks() returns setof record: this server's holds and waiters, in our
+ * namespace.
  *
  * Entries are read one after the other, so the rows of one name fit together
  * and those of two names need not.
@@ -381,6 +426,8 @@ zk_locks(PG_FUNCTION_ARGS)
 	{
 		const LockRow *row = &rows[i];
 
+		if (!in_namespace(row->name))
+			continue;
 		if (row->request.state != ZKLOCK_REQUEST_HELD)
 			put_lock_row(rsinfo, row, (ZkLockScope) row->request.scope, false);
 		else
@@ -408,6 +455,8 @@ session_state_name(ZkSessionState state)
 			return "connected";
 		case ZKLOCK_SESSION_RECONNECTING:
 			return "reconnecting";
+		case ZKLOCK_SESSION_AUTH_FAILED:
+			return "authentication failed";
 		case ZKLOCK_SESSION_CLOSING:
 			return "closing";
 	}

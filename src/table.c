@@ -558,6 +558,7 @@ zklock_request_make(ZkLockKind kind, const char *name, ZkLockMode mode, ZkLockSc
 	{
 		request->entry = zklock_entry_index(entry);
 		request->pid = MyProcPid;
+		request->role = MyProc->roleId;
 		request->proc_number = ZKLOCK_MY_PROC_NUMBER;
 		request->mode = (uint8) mode;
 		request->state = ZKLOCK_REQUEST_LOCAL;

@@ -60,6 +60,7 @@ typedef struct ZkLockRequest
 	int32 next;	 /* of the same entry, or of the free list */
 	int32 entry; /* -1: free */
 	int pid;
+	Oid role; /* the backend's user */
 	int proc_number;
 	uint8 mode;					  /* ZkLockMode */
 	uint8 state;				  /* ZkRequestState */
@@ -152,6 +153,7 @@ typedef enum ZkSessionState
 	ZKLOCK_SESSION_CONNECTING, /* no session, or not known whether it lives */
 	ZKLOCK_SESSION_CONNECTED,
 	ZKLOCK_SESSION_RECONNECTING, /* connection lost, session may live */
+	ZKLOCK_SESSION_AUTH_FAILED,	 /* credentials refused, session may live */
 	ZKLOCK_SESSION_CLOSING		 /* shutdown: nothing is granted any more */
 } ZkSessionState;
 

@@ -174,15 +174,18 @@ make_wait_set(void)
 static void
 reload(void)
 {
+	const char *changed;
+
 	ProcessConfigFile(PGC_SIGHUP);
-	if (zklock_session_hosts_changed())
+	changed = zklock_session_reload();
+	if (changed != NULL)
 	{
 		/*
-		 * The library cannot change its servers safely (ZOOKEEPER-4699).  Our
-		 * successor resumes the session by the new connect string.
+		 * The library cannot change its servers safely (ZOOKEEPER-4699), and
+		 * cannot take credentials back.  Our successor resumes the session by the
+		 * new connect string or with the new credentials.
 		 */
-		ereport(LOG,
-				(errmsg("restarting to apply the new value of \"%s\"", "zklock.hosts")));
+		ereport(LOG, (errmsg("restarting to apply the new value of \"%s\"", changed)));
 		zklock_shared->session.worker_started = 0; /* no pause: we meant it */
 		proc_exit(1);
 	}
