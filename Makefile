@@ -29,7 +29,7 @@ override with_llvm ?= no
 
 # PGXS has a "check" of its own, and a fresh machine has no PGXS yet: leave it
 # out when one of our own targets is asked for.
-ours = check demo lint warnings bench chaos
+ours = check demo lint warnings bench chaos dist
 ifneq ($(filter $(ours),$(MAKECMDGOALS)),)
 
 .PHONY: $(MAKECMDGOALS)
@@ -47,6 +47,10 @@ bench:
 SECONDS ?= 300
 chaos:
 	@setpriv --pdeathsig TERM test/chaos/run $(SECONDS) $(SEED)
+# What is committed, for PGXN and for building packages.
+version := $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" zklock.control)
+dist:
+	@git archive --format=zip --prefix=zklock-$(version)/ --output=zklock-$(version).zip HEAD
 $(filter-out $(ours),$(MAKECMDGOALS)):
 	@$(MAKE) $@
 
