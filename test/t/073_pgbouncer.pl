@@ -138,6 +138,17 @@ $b = client('session');
 is($b->query("SELECT zk_token('kept') IS NULL; SHOW zklock.on_loss"), "t\nabort", 'DISCARD ALL ends it, and SET, when its client has gone');
 is('t' . "\n" . $b->query('SELECT pg_backend_pid()'), $pid, '... on the same server connection');
 ZkLock::ok_clean($zk, [$node], 'kept', 'session pooling');
-is($b->query("SELECT zk_try_lock('kept', 'exclusive', 'session')"), 't', 'the next client can have it');
+is($b->query("SELECT zk_try_lock('kept', 'exclusive', 'session'); SELECT zk_unlock('kept')"), "t\nt", 'the next client can have it');
+
+# server_reset_query_always: the same after each transaction
+open $ini, '>>', "$tmp/ini" or die;
+print $ini "server_reset_query_always = 1\n";
+close $ini or die;
+$pooler->signal('HUP');
+$a = client('one');
+ok(eval {
+	ZkLock::wait_until(sub { $a->query("SELECT zk_lock('always', 'exclusive', 'session')"); $a->query("SELECT zk_token('always') IS NULL") eq 't' }, 'reset');
+}, 'server_reset_query_always ends session scope after the statement');
+ZkLock::ok_clean($zk, [$node], 'always', 'server_reset_query_always');
 
 done_testing();
