@@ -30,7 +30,7 @@ override with_llvm ?= no
 
 # PGXS has a "check" of its own, and a fresh machine has no PGXS yet: leave it
 # out when one of our own targets is asked for.
-ours = check demo lint warnings bench bench-plot chaos
+ours = check demo lint warnings bench bench-plot chaos dist
 ifneq ($(filter $(ours),$(MAKECMDGOALS)),)
 
 .PHONY: $(MAKECMDGOALS)
@@ -50,6 +50,10 @@ bench-plot:
 	@test/sandbox --bench test/bench/run --plot $(bench_options)
 chaos:
 	@setpriv --pdeathsig TERM test/chaos/run $(or $(SECONDS),300) $(SEED)
+# What is committed, for PGXN and for building packages.
+version := $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" zklock.control)
+dist:
+	@git archive --format=zip --prefix=zklock-$(version)/ --output=zklock-$(version).zip HEAD
 $(filter-out $(ours),$(MAKECMDGOALS)):
 	@$(MAKE) $@
 
