@@ -51,6 +51,7 @@ fuzz_child(const char *name, size_t len)
 	ZkLockChild child;
 	char ours[ZKLOCK_CONTENDER_LEN];
 	char whole[ZKLOCK_CONTENDER_LEN + 16];
+	bool same = false;
 	char digits[16];
 	size_t n;
 
@@ -65,9 +66,14 @@ fuzz_child(const char *name, size_t len)
 	CHECK(len >= n && strcmp(name + len - n, digits) == 0);
 	if (child.uuid_hi == 0 && child.uuid_lo == 0)
 		return;
-	zklock_format_contender(ours, child.uuid_hi, child.uuid_lo, child.mode);
-	snprintf(whole, sizeof(whole), "%s%s", ours, digits);
-	CHECK(strcmp(whole, name) == 0);
+	for (int kind = 0; kind < ZKLOCK_NKINDS && !same; kind++)
+	{
+		zklock_format_contender(ours, child.uuid_hi, child.uuid_lo, (ZkLockKind) kind,
+								child.mode);
+		snprintf(whole, sizeof(whole), "%s%s", ours, digits);
+		same = strcmp(whole, name) == 0;
+	}
+	CHECK(same);
 }
 
 int

@@ -17,7 +17,7 @@ open my $readme, '<', "$FindBin::Bin/../../README.md" or die;
 while (<$readme>)
 {
 	my ($name, $effect) = /^\| `(zklock\.\w+)` \| [^|]+ \| [^|]+ \| (\w+)/ or next;
-	$documented{$name} = { reload => 'sighup', restart => 'postmaster', any => 'user', superuser => 'superuser' }->{$effect} // $effect;
+	$documented{$name} = { reload => 'sighup', restart => 'postmaster', any => 'user', superusers => 'superuser' }->{$effect} // $effect;
 }
 my %context = map { split /\|/ } split /\n/,
   $session->query("SELECT name, context FROM pg_settings WHERE name LIKE 'zklock.%'");
@@ -31,7 +31,9 @@ my %right = (
 	'zklock.root' => '/other/root',
 	'zklock.server_name' => 'somebody',
 	'zklock.elections' => 'a, "b, c"',
-	'zklock.notify_database' => 'postgres');
+	'zklock.notify_database' => 'postgres',
+	'zklock.namespace' => 'tenant.1',
+	map { ("zklock.$_" => '/nowhere') } qw(auth_file tls_ca_file tls_cert_file tls_key_file));
 my %wrong = (
 	'zklock.hosts' => [
 		'', 'zk1', 'zk1:', ':2181', 'zk1:0', 'zk1:65536', 'zk1:2181x', 'zk1:x', 'zk1: 2181', 'zk1:2181,', ',zk1:2181',
@@ -39,7 +41,9 @@ my %wrong = (
 	'zklock.root' => [ '', 'zklock', '/', '/a/', '/a//b', '/..', "/a\001", '/' . 'a' x 200 ],
 	'zklock.server_name' => ["a\001b"],
 	'zklock.elections' => [ 'a,,b', '"a', ',', '""', 'x' x 256 ],
-	'zklock.notify_database' => []);
+	'zklock.notify_database' => [],
+	'zklock.namespace' => [ 'a/b', 'ä', 'x' x 64 ],
+	map { ("zklock.$_" => []) } qw(auth_file tls_ca_file tls_cert_file tls_key_file));
 my %default;
 for (split /\n/, $session->query(
 	"SELECT name, vartype, min_val, max_val, boot_val, enumvals FROM pg_settings WHERE name LIKE 'zklock.%'"))

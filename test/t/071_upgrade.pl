@@ -147,8 +147,8 @@ my $as_later = $later->query($catalog);
 isnt($as_later, $wanted, 'a later version differs');
 my $s = update($versions[0], '9999.0');
 is($s->query($catalog), $as_later, 'a right update script leads there');
-is($s->query('TABLE zk_fences'), 'kept|7|', '... with the fences');
-is($s->query("SELECT zk_fence('kept', 8); TABLE zk_fences"), "\nkept|8|", '... which the library goes on with');
+is($s->query('TABLE zk_fences'), '|kept|7|', '... with the fences');
+is($s->query("SELECT zk_fence('kept', 8); TABLE zk_fences"), "\n|kept|8|", '... which the library goes on with');
 ok_calls($s, 'a later version');
 my $n = 0;
 for my $line (grep { /^(COMMENT|REVOKE|ALTER)/ } split /\n/, $change)
