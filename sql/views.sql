@@ -40,6 +40,26 @@ SELECT session_id = :'session' AS session, worker_pid = :worker AS worker FROM z
 COMMIT;
 SELECT count(*) FROM zk_session;
 
+-- the ensemble's side
+BEGIN;
+SELECT zk_lock('see job') AS token, zk_lock('see readers', 'shared') AS shared \gset
+SELECT position, server <> '' AS server, mode, granted, token = :token AS token, session_id = (SELECT session_id FROM zk_session) AS session,
+	ours, since > now() - interval '1 hour' AS since, data::json ->> 'server' = server AS data, node ~ '^_c_[-0-9a-f]{36}-lock-\d{10}$' AS node
+	FROM zk_contenders('see job');
+SELECT mode, granted, node ~ '-read-lock-\d{10}$' AS node FROM zk_contenders('see readers');
+SELECT * FROM zk_contenders('nobody');
+SELECT * FROM zk_lock_dirs('see ') ORDER BY name;
+SELECT name FROM zk_lock_dirs('see r');
+SELECT zk_break('see job', :token + 1), zk_break('nobody', :token), zk_break('see job', NULL);
+SELECT zk_break('see job', :token);
+SELECT 1;
+\echo :LAST_ERROR_SQLSTATE
+ROLLBACK;
+SELECT count(*) FROM zk_contenders('see job');
+SELECT zk_contenders('');
+SELECT zk_break(repeat('x', 256), 1);
+SELECT count(*) FROM zk_lock_dirs('nobody');
+
 -- there is a comment for everything
 SELECT p.oid::regprocedure FROM pg_proc p WHERE proname LIKE 'zk\_%' AND obj_description(oid, 'pg_proc') IS NULL;
 SELECT oid::regclass FROM pg_class WHERE relname LIKE 'zk\_%' AND obj_description(oid, 'pg_class') IS NULL;
@@ -52,10 +72,16 @@ SELECT count(*) FROM zk_locks;
 SELECT count(*) FROM zk_session;
 \echo :LAST_ERROR_SQLSTATE
 SELECT zk_session();
+SELECT zk_contenders('job');
+SELECT zk_lock_dirs();
+SELECT zk_break('job', 1);
 RESET ROLE;
 GRANT pg_monitor TO regress_zklock;
 SET ROLE regress_zklock;
 SELECT state FROM zk_session;
+SELECT zk_contenders('job');
+SELECT count(*) FROM zk_lock_dirs('see ');
+SELECT zk_break('job', 1);
 RESET ROLE;
 DROP ROLE regress_zklock;
 

@@ -101,6 +101,46 @@ CREATE VIEW zk_session AS
 COMMENT ON VIEW zk_session IS
 'state of this server''s ZooKeeper session';
 
+CREATE FUNCTION zk_contenders(
+    name text,
+    OUT "position" integer,
+    OUT server text,
+    OUT mode text,
+    OUT granted boolean,
+    OUT token bigint,
+    OUT session_id text,
+    OUT ours boolean,
+    OUT since timestamptz,
+    OUT data text,
+    OUT node text)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'zk_contenders'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_contenders(text) IS
+'everybody who holds or waits for a distributed lock, in order, as ZooKeeper has it';
+
+CREATE FUNCTION zk_lock_dirs(
+    prefix text DEFAULT '',
+    OUT name text,
+    OUT contenders integer,
+    OUT waiting integer,
+    OUT oldest_waiter timestamptz)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'zk_lock_dirs'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_lock_dirs(text) IS
+'distributed locks that anybody holds or waits for, as ZooKeeper has it';
+
+CREATE FUNCTION zk_break(name text, token bigint)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zk_break'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_break(text, bigint) IS
+'take a distributed lock, or a place in its queue, away from whoever has it with this token';
+
 CREATE FUNCTION zk_is_leader(election text, wait interval DEFAULT '2 s')
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_is_leader'
@@ -203,3 +243,10 @@ GRANT SELECT ON zk_session TO pg_monitor;
 
 -- It takes the leadership from everybody on the server.
 REVOKE ALL ON FUNCTION zk_resign(text) FROM PUBLIC;
+
+-- They show the ids of all sessions.
+REVOKE ALL ON FUNCTION zk_contenders(text), zk_lock_dirs(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION zk_contenders(text), zk_lock_dirs(text) TO pg_monitor;
+
+-- It takes a lock from whoever has it, on any server.
+REVOKE ALL ON FUNCTION zk_break(text, bigint) FROM PUBLIC;

@@ -800,6 +800,24 @@ dispatch_watch(const ZkMessage *message)
 	step(entry, 0, &event);
 }
 
+/* As if its deletion had been heard of already.  Should the delete be lost, the node is
+ * an orphan, which the next listing or the next look for orphans removes. */
+void
+zklock_dispatch_removal(ZkLockKind kind, const char *name, const char *child)
+{
+	ZkLockEvent event = {.type = ZKLOCK_EV_NODE_DELETED};
+	ZkLockEntry *entry = zklock_table_find(kind, name);
+	ZkLockChild parsed;
+
+	if (entry == NULL || !zklock_parse_child(child, &parsed) ||
+		parsed.uuid_hi != zklock_shared->session.uuid_hi)
+		return;
+	event.name = child;
+	event.hash = parsed.hash;
+	event.uuid = parsed.uuid_lo;
+	step(entry, 0, &event);
+}
+
 void
 zklock_dispatch_message(const ZkMessage *message)
 {

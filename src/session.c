@@ -677,7 +677,10 @@ zklock_session_receive(void)
 			case ZKLOCK_MSG_CREATED:
 			case ZKLOCK_MSG_DELETED:
 				count_write(message);
-				zklock_dispatch_message(message);
+				if (message->tag.kind == ZKLOCK_TAG_QUERY)
+					zklock_query_message(message);
+				else
+					zklock_dispatch_message(message);
 				break;
 			case ZKLOCK_MSG_LOG:
 				on_log(message->data ? message->data : "", message->level);

@@ -91,6 +91,10 @@ extern void zklock_dispatch_all(ZkLockEventType type);
 /* A reply or a watch event. */
 extern void zklock_dispatch_message(const ZkMessage *message);
 
+/* A contender is about to be deleted by order of an administrator.  If it is ours, its
+ * grant is lost. */
+extern void zklock_dispatch_removal(ZkLockKind kind, const char *name, const char *child);
+
 /* JSON for people who look into the ensemble: who made this node?  "pid" is the
  * backend's or the postmaster's. */
 extern void zklock_describe_server(StringInfo buf, int pid);
