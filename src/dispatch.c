@@ -25,6 +25,7 @@
 
 #include "election.h"
 #include "settings.h"
+#include "stat.h"
 #include "worker.h"
 
 /* What a request was for; ZkRequestTag.kind. */
@@ -366,6 +367,7 @@ apply_to_table(ZkLockEntry *entry, const ZkLockAction *action, bool keep)
 			return zklock_entry_settle(entry) || !grant->usable;
 
 		case ZKLOCK_ACT_DEMANDED:
+			zklock_stat_add(entry, ZKLOCK_STAT_DEMANDS, 1);
 			grant->demanded = true;
 			grant->handoffs = zklock_handoff_limit;
 			if (grant->handoffs == 0)
@@ -388,8 +390,9 @@ apply_to_table(ZkLockEntry *entry, const ZkLockAction *action, bool keep)
 			return false;
 
 		case ZKLOCK_ACT_REVOKED:
-			grant->usable = false;
+			grant->usable = grant->demanded = false;
 			(void) zklock_entry_settle(entry);
+			zklock_stat_add(entry, ZKLOCK_STAT_LOSSES, entry->held[mode]);
 			entry->held[mode] = 0;
 			for (int32 i = entry->requests; i >= 0; i = zklock_request(i)->next)
 			{
@@ -422,6 +425,19 @@ apply_to_table(ZkLockEntry *entry, const ZkLockAction *action, bool keep)
 		default:
 			pg_unreachable();
 	}
+}
+
+/* A contender is given up.  Is that a grant which somebody else wants?  Said once. */
+static void
+note_handover(ZkLockEntry *entry, const ZkLockAction *action)
+{
+	ZkLockGrant *grant = &entry->grant[action->mode];
+
+	if (action->type != ZKLOCK_ACT_DELETE || !grant->demanded || grant->usable ||
+		entry->held[action->mode] > 0)
+		return;
+	grant->demanded = false;
+	zklock_stat_add(entry, ZKLOCK_STAT_HANDOVERS, 1);
 }
 
 /*
@@ -477,6 +493,7 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 	tick_wanted += zklock_queue_wants_tick(&entry->queue) - wanted_tick;
 	for (int i = 0; i < actions.n; i++)
 	{
+		note_handover(entry, &actions.action[i]);
 		if (actions.action[i].type < ZKLOCK_ACT_GRANTED)
 			continue;
 		if (actions.action[i].type == ZKLOCK_ACT_REVOKED)

@@ -242,7 +242,8 @@ zk_candidates(PG_FUNCTION_ARGS)
 	ArrayBuildState *names = initArrayResult(TEXTOID, CurrentMemoryContext, false);
 
 	for (int i = 0; i < n; i++)
-		names = accumArrayResult(names, CStringGetTextDatum(zklock_display_bytes(nodes[i].data)),
+		names = accumArrayResult(names,
+								 CStringGetTextDatum(zklock_display_bytes(nodes[i].data)),
 								 false, TEXTOID, CurrentMemoryContext);
 	PG_RETURN_DATUM(makeArrayResult(names, CurrentMemoryContext));
 }

@@ -19,4 +19,7 @@ extern void zklock_get_name(ZkLockKind kind, text *arg, char *buf);
 /* A timeout in ms, rounded up; an infinite one is ZKLOCK_WAIT_FOREVER. */
 extern int64 zklock_get_timeout(const Interval *arg);
 
+/* A result of so many microseconds, palloc'd. */
+extern Interval *zklock_make_interval(int64 us);
+
 #endif /* ZKLOCK_FUNCS_H */

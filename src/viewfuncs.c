@@ -2,7 +2,7 @@
  *
  * viewfuncs.c
  *	  SQL-callable functions for administrators: what the ensemble says of the
- *	  locks, and the removal of a contender.
+ *	  locks, the removal of a contender, and statistics.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,10 +20,14 @@
 #include "funcs.h"
 #include "hold.h"
 #include "query.h"
+#include "stat.h"
 
 PG_FUNCTION_INFO_V1(zk_contenders);
 PG_FUNCTION_INFO_V1(zk_lock_dirs);
 PG_FUNCTION_INFO_V1(zk_break);
+PG_FUNCTION_INFO_V1(zk_stat);
+PG_FUNCTION_INFO_V1(zk_stat_locks);
+PG_FUNCTION_INFO_V1(zk_stat_reset);
 
 /* ZooKeeper's time, ms since 1970. */
 static TimestampTz
@@ -217,4 +221,75 @@ zk_break(PG_FUNCTION_ARGS)
 				(errmsg("zk_break removed the contender with token %lld from the queue of lock \"%s\"",
 						(long long) token, zklock_display_name(name))));
 	PG_RETURN_BOOL(removed);
+}
+
+/* ------------------------------------------------------------------------
+ * Statistics
+ * ------------------------------------------------------------------------
+ */
+
+/* Columns, in the order of ZkStatCounter. */
+static void
+put_counters(Datum *values, const int64 *n)
+{
+	for (int i = 0; i < ZKLOCK_NSTATS; i++)
+	{
+		if (i == ZKLOCK_STAT_WAIT_US || i == ZKLOCK_STAT_LONGEST_US)
+			values[i] = IntervalPGetDatum(zklock_make_interval(n[i]));
+		else
+			values[i] = Int64GetDatum(n[i]);
+	}
+}
+
+/* zk_stat() returns record */
+Datum
+zk_stat(PG_FUNCTION_ARGS)
+{
+	TupleDesc desc;
+	int64 n[ZKLOCK_NSTATS];
+	TimestampTz since;
+	Datum values[ZKLOCK_NSTATS + 1];
+	bool nulls[ZKLOCK_NSTATS + 1] = {0};
+
+	zklock_check_callable();
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	zklock_stat_server(n, &since);
+	put_counters(values, n);
+	values[ZKLOCK_NSTATS] = TimestampTzGetDatum(since);
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
+}
+
+/* zk_stat_locks() returns setof record */
+Datum
+zk_stat_locks(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	ZkStatRow *rows;
+	int n;
+
+	zklock_check_callable();
+	InitMaterializedSRF(fcinfo, 0);
+	rows = palloc(sizeof(ZkStatRow) * ZKLOCK_STAT_NAMES);
+	n = zklock_stat_names(rows);
+	for (int i = 0; i < n; i++)
+	{
+		Datum values[ZKLOCK_NSTATS + 2];
+		bool nulls[ZKLOCK_NSTATS + 2] = {0};
+
+		values[0] = CStringGetTextDatum(zklock_display_name(rows[i].name));
+		put_counters(&values[1], rows[i].n);
+		values[ZKLOCK_NSTATS + 1] = TimestampTzGetDatum(rows[i].used);
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	}
+	return (Datum) 0;
+}
+
+/* zk_stat_reset() returns void */
+Datum
+zk_stat_reset(PG_FUNCTION_ARGS)
+{
+	zklock_check_callable();
+	zklock_stat_reset();
+	PG_RETURN_VOID();
 }

@@ -50,6 +50,9 @@ extern long zklock_session_retry_in(void);
 /* Send a heartbeat if one is due.  ms until the next, -1 if not connected. */
 extern long zklock_session_heartbeat(void);
 
+/* Publish how many requests are without a reply. */
+extern void zklock_session_count_requests(void);
+
 /* The server stops: nobody gets a new hold from here on. */
 extern void zklock_session_drain(void);
 
