@@ -362,6 +362,8 @@ apply_to_table(ZkLockEntry *entry, const ZkLockAction *action, bool keep)
 				(keep && !grant->demanded);
 			if (keep && grant->demanded)
 				note_demand(entry, 0);
+			if (zklock_entry_hint(entry)->blocked)
+				zklock_stat_add(entry, ZKLOCK_STAT_HANDOVERS, 1);
 			zklock_entry_hint(entry)->blocked = false;
 			/* if everybody has gone and it is not to be kept, give it back */
 			return zklock_entry_settle(entry) || !grant->usable;
@@ -390,7 +392,7 @@ apply_to_table(ZkLockEntry *entry, const ZkLockAction *action, bool keep)
 			return false;
 
 		case ZKLOCK_ACT_REVOKED:
-			grant->usable = grant->demanded = false;
+			grant->usable = false;
 			(void) zklock_entry_settle(entry);
 			zklock_stat_add(entry, ZKLOCK_STAT_LOSSES, entry->held[mode]);
 			entry->held[mode] = 0;
@@ -425,19 +427,6 @@ apply_to_table(ZkLockEntry *entry, const ZkLockAction *action, bool keep)
 		default:
 			pg_unreachable();
 	}
-}
-
-/* A contender is given up.  Is that a grant which somebody else wants?  Said once. */
-static void
-note_handover(ZkLockEntry *entry, const ZkLockAction *action)
-{
-	ZkLockGrant *grant = &entry->grant[action->mode];
-
-	if (action->type != ZKLOCK_ACT_DELETE || !grant->demanded || grant->usable ||
-		entry->held[action->mode] > 0)
-		return;
-	grant->demanded = false;
-	zklock_stat_add(entry, ZKLOCK_STAT_HANDOVERS, 1);
 }
 
 /*
@@ -493,7 +482,6 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 	tick_wanted += zklock_queue_wants_tick(&entry->queue) - wanted_tick;
 	for (int i = 0; i < actions.n; i++)
 	{
-		note_handover(entry, &actions.action[i]);
 		if (actions.action[i].type < ZKLOCK_ACT_GRANTED)
 			continue;
 		if (actions.action[i].type == ZKLOCK_ACT_REVOKED)

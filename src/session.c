@@ -620,7 +620,10 @@ on_log(const char *line, int level)
 	char *to;
 	size_t room;
 
-	ereport(level <= 1 ? DEBUG1 : DEBUG2, (errmsg_internal("libzookeeper: %s", line)));
+	ereport(level <= zklock_log_min_messages ? LOG
+				: level <= ZKLOCK_LOG_ERROR	 ? DEBUG1
+											 : DEBUG2,
+			(errmsg_internal("libzookeeper: %s", line)));
 
 	if (p == NULL || (end = strstr(p, " zk retcode=")) == NULL ||
 		(text = strstr(end, "errno=")) == NULL || (text = strchr(text, '(')) == NULL)

@@ -33,6 +33,7 @@ int zklock_cache_time;
 int zklock_cache_size;
 int zklock_handoff_limit;
 int zklock_max_locks;
+int zklock_log_min_messages;
 char *zklock_elections;
 int zklock_leader_eligible;
 char *zklock_notify_database;
@@ -46,6 +47,14 @@ static const struct config_enum_entry on_loss_options[] = {
 static const struct config_enum_entry leader_eligible_options[] = {
 	{"primary", ZKLOCK_LEADER_PRIMARY, false},
 	{"any", ZKLOCK_LEADER_ANY, false},
+	{NULL, 0, false},
+};
+
+static const struct config_enum_entry log_level_options[] = {
+	{"none", ZKLOCK_LOG_NONE, false},
+	{"error", ZKLOCK_LOG_ERROR, false},
+	{"warning", ZKLOCK_LOG_WARNING, false},
+	{"info", ZKLOCK_LOG_INFO, false},
 	{NULL, 0, false},
 };
 
@@ -248,6 +257,12 @@ zklock_define_settings(bool preloaded)
 							   "If empty, there are no notifications.",
 							   &zklock_notify_database, "", PGC_SIGHUP, 0, NULL, NULL,
 							   NULL);
+
+	DefineCustomEnumVariable("zklock.log_min_messages",
+							 "Which messages of the ZooKeeper library go into the server log.",
+							 "What matters of them the worker says in its own words, whatever is set here.",
+							 &zklock_log_min_messages, ZKLOCK_LOG_NONE, log_level_options,
+							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 
 	/* Only the postmaster can define what is fixed at its start. */
 	if (!preloaded)

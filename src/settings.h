@@ -33,6 +33,17 @@ typedef enum ZkLeaderEligible
 	ZKLOCK_LEADER_ANY
 } ZkLeaderEligible;
 
+/* zklock.log_min_messages; the library's own numbers for what it says */
+typedef enum ZkLogLevel
+{
+	ZKLOCK_LOG_NONE,
+	ZKLOCK_LOG_ERROR,
+	ZKLOCK_LOG_WARNING,
+	ZKLOCK_LOG_INFO
+} ZkLogLevel;
+
+extern int zklock_log_min_messages; /* ZkLogLevel */
+
 extern char *zklock_elections;		 /* to enter at start: a list */
 extern int zklock_leader_eligible;	 /* ZkLeaderEligible */
 extern char *zklock_notify_database; /* "": none */

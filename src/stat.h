@@ -26,7 +26,7 @@ typedef enum ZkStatCounter
 	ZKLOCK_STAT_FAILURES,	/* ... any other error */
 	ZKLOCK_STAT_LOSSES,		/* holds whose grant was lost */
 	ZKLOCK_STAT_DEMANDS,	/* somebody else wanted a grant of this server */
-	ZKLOCK_STAT_HANDOVERS	/* a grant was given up for that reason */
+	ZKLOCK_STAT_HANDOVERS	/* this server got a grant that somebody else had had */
 } ZkStatCounter;
 
 #define ZKLOCK_NSTATS (ZKLOCK_STAT_HANDOVERS + 1)
