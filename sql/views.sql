@@ -4,6 +4,8 @@
 CREATE EXTENSION zklock;
 \d zk_locks
 \d zk_session
+\d zk_stat
+\d zk_stat_locks
 
 SELECT * FROM zk_locks;
 BEGIN;
@@ -14,6 +16,10 @@ SELECT name, mode, scope, granted, pid = pg_backend_pid() AS mine, token = zk_to
 -- level 1 is seen in pg_locks, without a database, and by nobody as an advisory lock of his own
 SELECT count(*), min(database), max(mode) FROM pg_locks
 	WHERE locktype = 'advisory' AND objsubid = 31339 AND pid = pg_backend_pid() AND granted;
+-- whose, how often, and by which lock of level 1
+SELECT l.name, l.count, l.grant_state, l.lease_remaining BETWEEN '1 s' AND '4 s' AS lease, l.database = current_database() AS database,
+	username = session_user AS username, application = current_setting('application_name') AS application, k.mode, k.granted
+	FROM zk_locks l JOIN pg_locks k USING (pid, classid, objid, objsubid) WHERE k.locktype = 'advisory' ORDER BY name, scope;
 -- a function reads as it is, and the view can be used as any table
 SELECT l.name, a.backend_type FROM zk_locks l JOIN pg_stat_activity a USING (pid) WHERE l.scope = 'session';
 SELECT count(*) FROM zk_locks a, zk_locks b WHERE a.name = b.name;
@@ -40,6 +46,59 @@ SELECT session_id = :'session' AS session, worker_pid = :worker AS worker FROM z
 COMMIT;
 SELECT count(*) FROM zk_session;
 
+SELECT lease_remaining BETWEEN '1 s' AND session_timeout AS lease, write_latency BETWEEN '1 us' AND '10 s' AS write,
+	read_latency BETWEEN '1 us' AND '10 s' AS read, session_uptime BETWEEN '0' AND '1 h' AS session, worker_uptime >= session_uptime AS worker,
+	reconnects >= 0 AS reconnects, expiries >= 0 AS expiries, in_flight < 100 AS in_flight, names < max_names AS names, max_names, requests, kept
+	FROM zk_session;
+BEGIN;
+SELECT zk_lock('a') > 0 AS a, zk_lock('b', 'shared') > 0 AS b, zk_lock('b') > 0 AS upgraded;
+SELECT names >= 2 AS names, requests, kept FROM zk_session;
+COMMIT;
+
+-- statistics
+SELECT zk_stat_reset();
+SELECT acquired_local, acquired_cached, acquired_cold, waits, total_wait, longest_wait, timeouts, cancels, failures, losses, demands, handovers,
+	stats_reset BETWEEN now() - interval '1 s' AND now() + interval '1 h' AS reset FROM zk_stat;
+SELECT * FROM zk_stat_locks;
+BEGIN;
+SELECT count(zk_lock('one')) FROM generate_series(1, 10);
+-- what a holder takes again counts at once
+SELECT acquired_local, acquired_cold FROM zk_stat;
+SELECT zk_try_lock('two', 'shared'), zk_try_lock('two', 'shared', 'session');
+SELECT name, acquired_local, acquired_cached, acquired_cold, waits, total_wait, longest_wait, timeouts, cancels, failures, losses, demands, handovers,
+	last_request <= clock_timestamp() AS last_request FROM zk_stat_locks ORDER BY name;
+COMMIT;
+SELECT zk_unlock('two');
+SELECT acquired_local, acquired_cached, acquired_cold FROM zk_stat;
+SELECT name, acquired_local, acquired_cached, acquired_cold FROM zk_stat_locks ORDER BY name;
+BEGIN;
+SELECT count(zk_lock('one')) FROM generate_series(1, 3);
+SELECT zk_stat_reset();
+SELECT zk_lock('one') > 0 AS again;
+COMMIT;
+SELECT acquired_local, acquired_cached, acquired_cold FROM zk_stat;
+SELECT name, acquired_local, acquired_cached, acquired_cold FROM zk_stat_locks;
+
+-- the ensemble's side
+BEGIN;
+SELECT zk_lock('see job') AS token, zk_lock('see readers', 'shared') AS shared \gset
+SELECT position, server <> '' AS server, mode, granted, token = :token AS token, session_id = (SELECT session_id FROM zk_session) AS session,
+	ours, since > now() - interval '1 hour' AS since, data::json ->> 'server' = server AS data, node ~ '^_c_[-0-9a-f]{36}-lock-\d{10}$' AS node
+	FROM zk_contenders('see job');
+SELECT mode, granted, node ~ '-read-lock-\d{10}$' AS node FROM zk_contenders('see readers');
+SELECT * FROM zk_contenders('nobody');
+SELECT * FROM zk_lock_dirs('see ') ORDER BY name;
+SELECT name FROM zk_lock_dirs('see r');
+SELECT zk_break('see job', :token + 1), zk_break('nobody', :token), zk_break('see job', NULL);
+SELECT zk_break('see job', :token);
+SELECT 1;
+\echo :LAST_ERROR_SQLSTATE
+ROLLBACK;
+SELECT count(*) FROM zk_contenders('see job');
+SELECT zk_contenders('');
+SELECT zk_break(repeat('x', 256), 1);
+SELECT count(*) FROM zk_lock_dirs('nobody');
+
 -- there is a comment for everything
 SELECT p.oid::regprocedure FROM pg_proc p WHERE proname LIKE 'zk\_%' AND obj_description(oid, 'pg_proc') IS NULL;
 SELECT oid::regclass FROM pg_class WHERE relname LIKE 'zk\_%' AND obj_description(oid, 'pg_class') IS NULL;
@@ -56,10 +115,24 @@ SELECT count(*) FROM zk_locks;
 SELECT count(*) FROM zk_session;
 \echo :LAST_ERROR_SQLSTATE
 SELECT zk_session();
+SELECT zk_contenders('job');
+SELECT zk_lock_dirs();
+SELECT zk_break('job', 1);
+SELECT * FROM zk_stat;
+SELECT zk_stat();
+SELECT * FROM zk_stat_locks;
+SELECT zk_stat_locks();
+SELECT zk_stat_reset();
 RESET ROLE;
 GRANT pg_monitor TO regress_zklock;
 SET ROLE regress_zklock;
 SELECT state FROM zk_session;
+SELECT zk_contenders('job');
+SELECT count(*) FROM zk_lock_dirs('see ');
+SELECT zk_break('job', 1);
+SELECT count(*) FROM zk_stat;
+SELECT name FROM zk_stat_locks WHERE name = 'one';
+SELECT zk_stat_reset();
 RESET ROLE;
 DROP ROLE regress_zklock;
 

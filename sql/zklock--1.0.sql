@@ -63,21 +63,32 @@ CREATE FUNCTION zk_locks(
     OUT mode text,
     OUT scope text,
     OUT granted boolean,
-    OUT pid integer,
+    OUT grant_state text,
+    OUT count bigint,
     OUT token bigint,
-    OUT wait_start timestamptz)
+    OUT lease_remaining interval,
+    OUT wait_start timestamptz,
+    OUT pid integer,
+    OUT database text,
+    OUT username text,
+    OUT application text,
+    OUT classid oid,
+    OUT objid oid,
+    OUT objsubid smallint)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'zk_locks'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_locks() IS
-'distributed locks that this server holds or waits for';
+'distributed locks that this server holds, keeps or waits for';
 
 CREATE VIEW zk_locks AS
-    SELECT name, mode, scope, granted, pid, token, wait_start FROM zk_locks();
+    SELECT name, mode, scope, granted, grant_state, count, token, lease_remaining, wait_start,
+        pid, database, username, application, classid, objid, objsubid
+    FROM zk_locks();
 
 COMMENT ON VIEW zk_locks IS
-'distributed locks that this server holds or waits for';
+'distributed locks that this server holds, keeps or waits for';
 
 CREATE FUNCTION zk_session(
     OUT state text,
@@ -87,7 +98,19 @@ CREATE FUNCTION zk_session(
     OUT last_error text,
     OUT last_error_time timestamptz,
     OUT worker_pid integer,
-    OUT hosts text)
+    OUT hosts text,
+    OUT lease_remaining interval,
+    OUT write_latency interval,
+    OUT read_latency interval,
+    OUT session_uptime interval,
+    OUT worker_uptime interval,
+    OUT reconnects bigint,
+    OUT expiries bigint,
+    OUT in_flight integer,
+    OUT names integer,
+    OUT max_names integer,
+    OUT requests integer,
+    OUT kept integer)
 RETURNS record
 AS 'MODULE_PATHNAME', 'zk_session'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
@@ -96,10 +119,120 @@ COMMENT ON FUNCTION zk_session() IS
 'state of this server''s ZooKeeper session';
 
 CREATE VIEW zk_session AS
-    SELECT state, server, session_id, session_timeout, last_error, last_error_time, worker_pid, hosts FROM zk_session();
+    SELECT state, server, session_id, session_timeout, last_error, last_error_time, worker_pid, hosts,
+        lease_remaining, write_latency, read_latency, session_uptime, worker_uptime, reconnects, expiries,
+        in_flight, names, max_names, requests, kept
+    FROM zk_session();
 
 COMMENT ON VIEW zk_session IS
 'state of this server''s ZooKeeper session';
+
+CREATE FUNCTION zk_contenders(
+    name text,
+    OUT "position" integer,
+    OUT server text,
+    OUT mode text,
+    OUT granted boolean,
+    OUT token bigint,
+    OUT session_id text,
+    OUT ours boolean,
+    OUT since timestamptz,
+    OUT data text,
+    OUT node text)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'zk_contenders'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_contenders(text) IS
+'everybody who holds or waits for a distributed lock, in order, as ZooKeeper has it';
+
+CREATE FUNCTION zk_lock_dirs(
+    prefix text DEFAULT '',
+    OUT name text,
+    OUT contenders integer,
+    OUT waiting integer,
+    OUT oldest_waiter timestamptz)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'zk_lock_dirs'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_lock_dirs(text) IS
+'distributed locks that anybody holds or waits for, as ZooKeeper has it';
+
+CREATE FUNCTION zk_break(name text, token bigint)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zk_break'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_break(text, bigint) IS
+'take a distributed lock, or a place in its queue, away from whoever has it with this token';
+
+CREATE FUNCTION zk_stat(
+    OUT acquired_local bigint,
+    OUT acquired_cached bigint,
+    OUT acquired_cold bigint,
+    OUT waits bigint,
+    OUT total_wait interval,
+    OUT longest_wait interval,
+    OUT timeouts bigint,
+    OUT cancels bigint,
+    OUT failures bigint,
+    OUT losses bigint,
+    OUT demands bigint,
+    OUT handovers bigint,
+    OUT stats_reset timestamptz)
+RETURNS record
+AS 'MODULE_PATHNAME', 'zk_stat'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_stat() IS
+'statistics of distributed locks on this server';
+
+CREATE VIEW zk_stat AS
+    SELECT acquired_local, acquired_cached, acquired_cold, waits, total_wait, longest_wait,
+        timeouts, cancels, failures, losses, demands, handovers, stats_reset
+    FROM zk_stat();
+
+COMMENT ON VIEW zk_stat IS
+'statistics of distributed locks on this server';
+
+CREATE FUNCTION zk_stat_locks(
+    OUT name text,
+    OUT acquired_local bigint,
+    OUT acquired_cached bigint,
+    OUT acquired_cold bigint,
+    OUT waits bigint,
+    OUT total_wait interval,
+    OUT longest_wait interval,
+    OUT timeouts bigint,
+    OUT cancels bigint,
+    OUT failures bigint,
+    OUT losses bigint,
+    OUT demands bigint,
+    OUT handovers bigint,
+    OUT last_request timestamptz)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'zk_stat_locks'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_stat_locks() IS
+'statistics of the distributed locks that were requested most recently on this server';
+
+CREATE VIEW zk_stat_locks AS
+    SELECT name, acquired_local, acquired_cached, acquired_cold, waits,
+        total_wait, longest_wait, timeouts, cancels, failures, losses, demands, handovers, last_request
+    FROM zk_stat_locks();
+
+COMMENT ON VIEW zk_stat_locks IS
+'statistics of the distributed locks that were requested most recently on this server';
+
+CREATE FUNCTION zk_stat_reset()
+RETURNS void
+AS 'MODULE_PATHNAME', 'zk_stat_reset'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_stat_reset() IS
+'set the statistics of distributed locks on this server to zero';
 
 CREATE FUNCTION zk_is_leader(election text, wait interval DEFAULT '2 s')
 RETURNS boolean
@@ -214,3 +347,16 @@ GRANT SELECT ON zk_session TO pg_monitor;
 
 -- It takes the leadership from everybody on the server.
 REVOKE ALL ON FUNCTION zk_resign(text) FROM PUBLIC;
+
+-- They show the ids of all sessions.
+REVOKE ALL ON FUNCTION zk_contenders(text), zk_lock_dirs(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION zk_contenders(text), zk_lock_dirs(text) TO pg_monitor;
+
+-- It takes a lock from whoever has it, on any server.
+REVOKE ALL ON FUNCTION zk_break(text, bigint) FROM PUBLIC;
+
+-- Statistics remember names that zk_locks no longer shows.
+REVOKE ALL ON FUNCTION zk_stat(), zk_stat_locks() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION zk_stat(), zk_stat_locks() TO pg_monitor;
+GRANT SELECT ON zk_stat, zk_stat_locks TO pg_monitor;
+REVOKE ALL ON FUNCTION zk_stat_reset() FROM PUBLIC;

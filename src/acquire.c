@@ -439,6 +439,16 @@ acquire_again(ZkHeldLock *held, ZkLockMode mode, ZkLockScope scope)
 	else
 		(void) lock_for_transaction(&held->tag, lockmode, false);
 	zklock_hold_add(held, mode, scope);
+	zklock_request(held->request[mode])->again++;
+}
+
+/* For statistics: what ended the wait? */
+static ZkRequestEnd
+error_end(int sqlstate)
+{
+	if (sqlstate == ERRCODE_LOCK_NOT_AVAILABLE)
+		return ZKLOCK_END_TIMEOUT;
+	return sqlstate == ERRCODE_QUERY_CANCELED ? ZKLOCK_END_CANCELED : ZKLOCK_END_FAILED;
 }
 
 bool
@@ -518,6 +528,7 @@ zklock_acquire(const char *name, ZkLockMode mode, ZkLockScope scope, int64 wait_
 	{
 		ConditionVariableCancelSleep();
 		zklock_hold_set_pending(-1);
+		zklock_request(request)->end = error_end(geterrcode());
 		zklock_request_end(request);
 		zklock_held_forget(held);
 		PG_RE_THROW();
@@ -527,6 +538,7 @@ zklock_acquire(const char *name, ZkLockMode mode, ZkLockScope scope, int64 wait_
 	zklock_hold_set_pending(-1);
 	if (!acquired)
 	{
+		zklock_request(request)->end = ZKLOCK_END_TIMEOUT;
 		zklock_request_end(request);
 		if (level1)
 			unlock_for_transaction(&held->tag, lockmode);

@@ -361,6 +361,93 @@ zklock_parse_child(const char *name, ZkLockChild *child)
 	return true;
 }
 
+/* A character of the basic plane as UTF-8.  Returns what follows it. */
+static char *
+put_utf8(char *out, unsigned c)
+{
+	if (c < 0x80)
+		*out++ = (char) c;
+	else if (c < 0x800)
+	{
+		*out++ = (char) (0xc0 | c >> 6);
+		*out++ = (char) (0x80 | (c & 0x3f));
+	}
+	else
+	{
+		*out++ = (char) (0xe0 | c >> 12);
+		*out++ = (char) (0x80 | (c >> 6 & 0x3f));
+		*out++ = (char) (0x80 | (c & 0x3f));
+	}
+	return out;
+}
+
+/* Four hexadecimal digits; 0, which no string of ours contains, if they are none. */
+static unsigned
+parse_hex4(const char *s, size_t len)
+{
+	unsigned value = 0;
+	size_t i;
+
+	if (len < 4)
+		return 0;
+	for (i = 0; i < 4; i++)
+	{
+		char c = s[i];
+
+		if (c >= '0' && c <= '9')
+			value = value << 4 | (unsigned) (c - '0');
+		else if ((c | 0x20) >= 'a' && (c | 0x20) <= 'f')
+			value = value << 4 | ((unsigned) ((c | 0x20) - 'a') + 10);
+		else
+			return 0;
+	}
+	return value;
+}
+
+bool
+zklock_parse_server(const char *data, size_t len, char *buf)
+{
+	static const char prefix[] = "{\"server\": \"";
+	static const char escaped[] = "\"\\/bfnrt";
+	static const char meant[] = "\"\\/\b\f\n\r\t";
+	size_t i = sizeof(prefix) - 1;
+
+	if (len < i || memcmp(data, prefix, i) != 0)
+		return false;
+	while (i < len)
+	{
+		char c = data[i++];
+		const char *e;
+
+		if (c == '"')
+		{
+			*buf = '\0';
+			return true;
+		}
+		if ((unsigned char) c < 0x20)
+			return false;
+		if (c != '\\')
+			*buf++ = c;
+		else if (i < len && data[i] == 'u')
+		{
+			unsigned code = parse_hex4(data + i + 1, len - i - 1);
+
+			if (code == 0 || (code >= 0xd800 && code <= 0xdfff))
+				return false;
+			buf = put_utf8(buf, code);
+			i += 5;
+		}
+		else if (i < len && data[i] != '\0' && (e = strchr(escaped, data[i])) != NULL)
+		{
+			*buf++ = meant[e - escaped];
+			i++;
+		}
+		else
+			return false;
+	}
+	return false;
+}
+
 uint64_t
 zklock_hash_child(const char *name)
 {

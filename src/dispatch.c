@@ -25,6 +25,7 @@
 
 #include "election.h"
 #include "settings.h"
+#include "stat.h"
 #include "worker.h"
 
 /* What a request was for; ZkRequestTag.kind. */
@@ -398,11 +399,14 @@ apply_to_table(ZkLockEntry *entry, const ZkLockAction *action, bool keep)
 				(keep && !grant->demanded);
 			if (keep && grant->demanded)
 				note_demand(entry, 0);
+			if (zklock_entry_hint(entry)->blocked)
+				zklock_stat_add(entry, ZKLOCK_STAT_HANDOVERS, 1);
 			zklock_entry_hint(entry)->blocked = false;
 			/* if everybody has gone and it is not to be kept, give it back */
 			return zklock_entry_settle(entry) || !grant->usable || again;
 
 		case ZKLOCK_ACT_DEMANDED:
+			zklock_stat_add(entry, ZKLOCK_STAT_DEMANDS, 1);
 			grant->demanded = true;
 			grant->handoffs = zklock_handoff_limit;
 			if (grant->handoffs == 0)
@@ -427,6 +431,7 @@ apply_to_table(ZkLockEntry *entry, const ZkLockAction *action, bool keep)
 		case ZKLOCK_ACT_REVOKED:
 			grant->usable = false;
 			(void) zklock_entry_settle(entry);
+			zklock_stat_add(entry, ZKLOCK_STAT_LOSSES, entry->held[mode]);
 			entry->held[mode] = 0;
 			for (int32 i = entry->requests; i >= 0; i = zklock_request(i)->next)
 			{
@@ -848,6 +853,24 @@ dispatch_watch(const ZkMessage *message)
 	if (zklock_parse_child(child, &parsed) &&
 		parsed.uuid_hi == zklock_shared->session.uuid_hi)
 		event.uuid = parsed.uuid_lo;
+	step(entry, 0, &event);
+}
+
+/* As if its deletion had been heard of already.  Should the delete be lost, the node is
+ * an orphan, which the next listing or the next look for orphans removes. */
+void
+zklock_dispatch_removal(ZkLockKind kind, const char *name, const char *child)
+{
+	ZkLockEvent event = {.type = ZKLOCK_EV_NODE_DELETED};
+	ZkLockEntry *entry = zklock_table_find(kind, name);
+	ZkLockChild parsed;
+
+	if (entry == NULL || !zklock_parse_child(child, &parsed) ||
+		parsed.uuid_hi != zklock_shared->session.uuid_hi)
+		return;
+	event.name = child;
+	event.hash = parsed.hash;
+	event.uuid = parsed.uuid_lo;
 	step(entry, 0, &event);
 }
 

@@ -11,7 +11,6 @@
 #include "common/hashfn.h"
 #include "executor/spi.h"
 #include "funcapi.h"
-#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
@@ -208,23 +207,6 @@ zk_resign(PG_FUNCTION_ARGS)
  * ------------------------------------------------------------------------
  */
 
-/*
- * A candidate's data, up to a NUL, is its name.  Other programs may have put
- * anything there: what is no UTF-8 is percent-encoded.
- */
-static char *
-candidate_name(const ZkNode *node)
-{
-	int len = (int) strlen(node->data);
-	char *escaped;
-
-	if (pg_encoding_verifymbstr(PG_UTF8, node->data, len) == len)
-		return zklock_display_name(node->data);
-	escaped = palloc(3 * (Size) len + 1);
-	zklock_encode_name(node->data, escaped);
-	return zklock_display_name(escaped);
-}
-
 /* The first "limit" candidates of an election, all with 0. */
 static int
 ask_candidates(text *arg, int limit, ZkNode **nodes)
@@ -248,7 +230,7 @@ zk_leader(PG_FUNCTION_ARGS)
 
 	if (ask_candidates(PG_GETARG_TEXT_PP(0), 1, &nodes) < 1)
 		PG_RETURN_NULL();
-	PG_RETURN_TEXT_P(cstring_to_text(candidate_name(nodes)));
+	PG_RETURN_TEXT_P(cstring_to_text(zklock_display_bytes(nodes->data)));
 }
 
 /* zk_candidates(election text) returns text[] */
@@ -260,7 +242,8 @@ zk_candidates(PG_FUNCTION_ARGS)
 	ArrayBuildState *names = initArrayResult(TEXTOID, CurrentMemoryContext, false);
 
 	for (int i = 0; i < n; i++)
-		names = accumArrayResult(names, CStringGetTextDatum(candidate_name(&nodes[i])),
+		names = accumArrayResult(names,
+								 CStringGetTextDatum(zklock_display_bytes(nodes[i].data)),
 								 false, TEXTOID, CurrentMemoryContext);
 	PG_RETURN_DATUM(makeArrayResult(names, CurrentMemoryContext));
 }

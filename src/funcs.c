@@ -10,6 +10,7 @@
 
 #include "access/xact.h"
 #include "catalog/pg_authid.h"
+#include "commands/dbcommands.h"
 #include "common/int.h"
 #include "executor/spi.h"
 #include "funcapi.h"
@@ -51,9 +52,8 @@ namespace_len(void)
 	return len > 0 ? len + 1 : 0;
 }
 
-/* Is a name, as get_name makes it, in our namespace? */
-static bool
-in_namespace(const char *name)
+bool
+zklock_in_namespace(const char *name)
 {
 	size_t len = (size_t) (zklock_local_name(name) - name);
 
@@ -151,6 +151,15 @@ zklock_get_timeout(const Interval *arg)
 	if (usecs > INT64CONST(36525) * USECS_PER_DAY)
 		return ZKLOCK_WAIT_FOREVER;
 	return (usecs + 999) / 1000;
+}
+
+Interval *
+zklock_make_interval(int64 us)
+{
+	Interval *interval = palloc0(sizeof(Interval));
+
+	interval->time = us;
+	return interval;
 }
 
 /* ------------------------------------------------------------------------
@@ -328,12 +337,12 @@ zk_lock_session(PG_FUNCTION_ARGS)
  * ------------------------------------------------------------------------
  */
 
-/* One request as zk_locks shows it. */
+/* One request as zk_locks shows it, or a grant that is kept for nobody (pid 0). */
 typedef struct LockRow
 {
 	char name[ZKLOCK_NAME_MAX + 1];
 	ZkLockRequest request;
-	int64 token;
+	ZkLockGrant grant;
 } LockRow;
 
 /* pg_stat_activity's rule: who may see what a session of this role does? */
@@ -344,28 +353,108 @@ may_see(Oid role)
 		has_privs_of_role(GetUserId(), role);
 }
 
+/* What is to become of it: for holders of the grant, for waiters of the wish. */
+static const char *
+lock_row_state(const LockRow *row)
+{
+	if (row->request.pid == 0)
+		return "kept";
+	if (row->request.state == ZKLOCK_REQUEST_LOCAL)
+		return "waiting";
+	if (row->request.state == ZKLOCK_REQUEST_WANTED)
+		return "queued";
+	if (row->request.lost)
+		return "lost";
+	if (!row->grant.usable)
+		return "releasing";
+	return row->grant.demanded ? "demanded" : "held";
+}
+
 static void
 put_lock_row(ReturnSetInfo *rsinfo, const LockRow *row, ZkLockScope scope, bool granted)
 {
-	Datum values[7];
-	bool nulls[7] = {0};
+	const ZkLockRequest *request = &row->request;
+	bool kept = request->pid == 0;
+	int64 lease =
+		(int64) pg_atomic_read_u64(&zklock_shared->lease_end) - (int64) zklock_clock();
+	LOCKTAG tag;
+	char *text;
+	Datum values[16];
+	bool nulls[16] = {0};
 
+	zklock_level1_tag(&tag, row->name);
 	values[0] = CStringGetTextDatum(zklock_display_name(row->name));
-	values[1] = CStringGetTextDatum(row->request.mode == ZKLOCK_EXCLUSIVE ? "exclusive"
-																		  : "shared");
+	values[1] =
+		CStringGetTextDatum(request->mode == ZKLOCK_EXCLUSIVE ? "exclusive" : "shared");
 	values[2] = CStringGetTextDatum(scope == ZKLOCK_SESSION ? "session" : "transaction");
+	nulls[2] = kept;
 	values[3] = BoolGetDatum(granted);
-	values[4] = Int32GetDatum(row->request.pid);
-	values[5] = Int64GetDatum(row->token);
-	nulls[5] = !granted || row->request.lost;
-	values[6] = TimestampTzGetDatum(row->request.wait_start);
-	nulls[6] = granted;
-	if (!may_see(row->request.role))
+	values[4] = CStringGetTextDatum(lock_row_state(row));
+	values[5] = Int64GetDatum((int64) request->count[scope]);
+	nulls[5] = !granted || kept;
+	values[6] = Int64GetDatum(row->grant.token);
+	nulls[6] = !granted || request->lost;
+	values[7] = IntervalPGetDatum(zklock_make_interval(Max(lease, 0) / 1000));
+	nulls[7] = nulls[6];
+	values[8] = TimestampTzGetDatum(request->wait_start);
+	nulls[8] = granted;
+	values[9] = Int32GetDatum(request->pid);
+	nulls[9] = kept;
+	for (int i = 10; i <= 12; i++)
+		nulls[i] = true;
+	if (!kept)
 	{
-		for (int i = 0; i < 7; i++)
-			nulls[i] = i != 4; /* pid */
+		if ((text = get_database_name(request->database)) != NULL)
+			values[10] = CStringGetTextDatum(text);
+		nulls[10] = text == NULL;
+		if ((text = GetUserNameFromId(request->role, true)) != NULL)
+			values[11] = CStringGetTextDatum(text);
+		nulls[11] = text == NULL;
+		values[12] = CStringGetTextDatum(request->application);
+		nulls[12] = false;
+	}
+	values[13] = ObjectIdGetDatum(tag.locktag_field2);
+	values[14] = ObjectIdGetDatum(tag.locktag_field3);
+	values[15] = Int16GetDatum((int16) tag.locktag_field4);
+	if (!kept && !may_see(request->role))
+	{
+		for (int i = 0; i < lengthof(nulls); i++)
+			nulls[i] = i != 9; /* pid */
 	}
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+}
+
+/* The rows of an entry, which is locked, as far as there is room; returns how many
+ * there are. */
+static int
+collect_lock_rows(const ZkLockEntry *entry, LockRow *rows, int room)
+{
+	int n = 0;
+
+	if (entry->kind != ZKLOCK_KIND_LOCK)
+		return 0;
+	for (int32 r = entry->requests; r >= 0; r = zklock_request(r)->next, n++)
+	{
+		if (n >= room)
+			continue; /* count on */
+		rows[n].request = *zklock_request(r);
+		rows[n].grant = entry->grant[rows[n].request.mode];
+		strlcpy(rows[n].name, entry->name, sizeof(rows->name));
+	}
+	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
+	{
+		if (!entry->grant[mode].usable || entry->held[mode] > 0 || entry->want[mode] > 0)
+			continue;
+		if (n < room)
+		{
+			memset(&rows[n].request, 0, sizeof(rows[n].request));
+			rows[n].request.mode = (uint8) mode;
+			rows[n].grant = entry->grant[mode];
+			strlcpy(rows[n].name, entry->name, sizeof(rows->name));
+		}
+		n++;
+	}
+	return n;
 }
 
 /*
@@ -379,9 +468,9 @@ Datum
 zk_locks(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-	LockRow *rows = NULL;
+	int room = 64;
+	LockRow *rows = palloc(sizeof(LockRow) * (Size) room);
 	int nrows = 0;
-	int room = 0;
 
 	zklock_check_callable();
 	InitMaterializedSRF(fcinfo, 0);
@@ -393,21 +482,13 @@ zk_locks(PG_FUNCTION_ARGS)
 
 		do
 		{
-			int n = 0;
+			int n;
 			LWLock *lock = zklock_entry_lock(entry, LW_SHARED);
 
 			if (lock == NULL)
 				break;
 			/* no memory is allocated under the lock */
-			for (int32 r = entry->requests; r >= 0 && entry->kind == ZKLOCK_KIND_LOCK;
-				 r = zklock_request(r)->next, n++)
-			{
-				if (nrows + n >= room)
-					continue; /* count on */
-				rows[nrows + n].request = *zklock_request(r);
-				rows[nrows + n].token = entry->grant[zklock_request(r)->mode].token;
-				strlcpy(rows[nrows + n].name, entry->name, sizeof(rows->name));
-			}
+			n = collect_lock_rows(entry, rows + nrows, room - nrows);
 			LWLockRelease(lock);
 
 			fits = nrows + n <= room;
@@ -415,9 +496,8 @@ zk_locks(PG_FUNCTION_ARGS)
 				nrows += n;
 			else
 			{
-				room = Max(2 * (nrows + n), 64);
-				rows = rows ? repalloc_huge(rows, sizeof(LockRow) * room)
-							: palloc(sizeof(LockRow) * room);
+				room = 2 * (nrows + n);
+				rows = repalloc_huge(rows, sizeof(LockRow) * (Size) room);
 			}
 		} while (!fits);
 	}
@@ -426,9 +506,11 @@ zk_locks(PG_FUNCTION_ARGS)
 	{
 		const LockRow *row = &rows[i];
 
-		if (!in_namespace(row->name))
+		if (!zklock_in_namespace(row->name))
 			continue;
-		if (row->request.state != ZKLOCK_REQUEST_HELD)
+		if (row->request.pid == 0)
+			put_lock_row(rsinfo, row, ZKLOCK_TRANSACTION, true);
+		else if (row->request.state != ZKLOCK_REQUEST_HELD)
 			put_lock_row(rsinfo, row, (ZkLockScope) row->request.scope, false);
 		else
 		{
@@ -469,8 +551,13 @@ zk_session(PG_FUNCTION_ARGS)
 {
 	ZkSessionShared s;
 	TupleDesc desc;
-	Datum values[8];
-	bool nulls[8] = {0};
+	int64 now = zklock_clock();
+	int64 lease = (int64) pg_atomic_read_u64(&zklock_shared->lease_end) - now;
+	int64 latency;
+	int names;
+	int requests;
+	Datum values[20];
+	bool nulls[20] = {0};
 
 	zklock_check_callable();
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
@@ -482,13 +569,7 @@ zk_session(PG_FUNCTION_ARGS)
 	nulls[1] = s.server[0] == '\0';
 	values[2] = CStringGetTextDatum(psprintf("0x%llx", (unsigned long long) s.id.id));
 	nulls[2] = s.id.id == 0;
-	if (s.id.id != 0)
-	{
-		Interval *timeout = palloc0(sizeof(Interval));
-
-		timeout->time = (TimeOffset) s.timeout_ms * 1000;
-		values[3] = IntervalPGetDatum(timeout);
-	}
+	values[3] = IntervalPGetDatum(zklock_make_interval((int64) s.timeout_ms * 1000));
 	nulls[3] = s.id.id == 0;
 	values[4] = CStringGetTextDatum(s.last_error);
 	nulls[4] = s.last_error[0] == '\0';
@@ -498,5 +579,25 @@ zk_session(PG_FUNCTION_ARGS)
 	nulls[6] = s.worker_pid == 0;
 	values[7] = CStringGetTextDatum(s.hosts);
 	nulls[7] = s.hosts[0] == '\0';
+	values[8] = IntervalPGetDatum(zklock_make_interval(Max(lease, 0) / 1000));
+	nulls[8] = s.id.id == 0;
+	latency = (int64) pg_atomic_read_u64(&zklock_shared->write_latency);
+	values[9] = IntervalPGetDatum(zklock_make_interval(latency / 1000));
+	nulls[9] = latency == 0;
+	latency = (int64) pg_atomic_read_u64(&zklock_shared->read_latency);
+	values[10] = IntervalPGetDatum(zklock_make_interval(latency / 1000));
+	nulls[10] = latency == 0;
+	values[11] = IntervalPGetDatum(zklock_make_interval((now - s.opened_at) / 1000));
+	nulls[11] = s.id.id == 0 || s.opened_at == 0;
+	values[12] = IntervalPGetDatum(zklock_make_interval((now - s.worker_started) / 1000));
+	nulls[12] = s.worker_pid == 0 || s.worker_started == 0;
+	values[13] = Int64GetDatum(s.reconnects);
+	values[14] = Int64GetDatum(s.expiries);
+	values[15] = Int32GetDatum((int32) pg_atomic_read_u32(&zklock_shared->in_flight));
+	zklock_table_use(&names, &requests);
+	values[16] = Int32GetDatum(names);
+	values[17] = Int32GetDatum(zklock_shared->nentries);
+	values[18] = Int32GetDatum(requests);
+	values[19] = Int32GetDatum((int32) pg_atomic_read_u32(&zklock_shared->nidle));
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
 }

@@ -512,6 +512,19 @@ zklock_display_name(const char *name)
 	return zklock_plain_name(name);
 }
 
+char *
+zklock_display_bytes(const char *bytes)
+{
+	int len = (int) strlen(bytes);
+	char *escaped;
+
+	if (pg_encoding_verifymbstr(PG_UTF8, bytes, len) == len)
+		return zklock_display_name(bytes);
+	escaped = palloc(3 * (Size) len + 1);
+	zklock_encode_name(bytes, escaped);
+	return zklock_display_name(escaped);
+}
+
 /* ------------------------------------------------------------------------
  * How they end
  * ------------------------------------------------------------------------

@@ -112,4 +112,8 @@ extern char *zklock_display_name(const char *name);
  * the database's encoding is UTF8. */
 extern char *zklock_plain_name(const char *name);
 
+/* Bytes that anybody may have written, up to a NUL: as a name if they are UTF-8, else
+ * percent-encoded. */
+extern char *zklock_display_bytes(const char *bytes);
+
 #endif /* ZKLOCK_HOLD_H */

@@ -70,8 +70,9 @@ typedef struct QuerySlot
 	uint32 serial;		  /* of the question, never 0 */
 	ConditionVariable cv; /* broadcast by the worker when the state has changed */
 	ZkQuery query;
-	int rc;	  /* DONE: ZOK, NONODE or what the ensemble said */
-	int used; /* PAGE, DONE: bytes in the page */
+	bool removing; /* the child to be removed has been found */
+	int rc;		   /* DONE: ZOK, NONODE or what the ensemble said */
+	int used;	   /* PAGE, DONE: bytes in the page */
 	char page[PAGE_SIZE];
 } QuerySlot;
 
@@ -170,6 +171,7 @@ take_slot(const ZkQuery *query, int64 start)
 			if (slot->state != QUERY_FREE)
 				continue;
 			slot->query = *query;
+			slot->removing = false;
 			slot->serial = next_serial();
 			slot->state = QUERY_POSTED;
 			taken = i;
@@ -311,31 +313,59 @@ read_answer(QuerySlot *slot, int64 start, Answer *answer)
 	return rc;
 }
 
-int
-zklock_query(const ZkQuery *query, ZkNode **nodes)
+/* Ask and free the slot again; "removing" may be NULL. */
+static int
+ask(const ZkQuery *query, Answer *answer, bool *removing)
 {
 	int64 start = zklock_clock();
-	Answer answer = {.context = CurrentMemoryContext};
 	volatile int taken = take_slot(query, start);
 	volatile int rc = ZKLOCK_ZOK;
 
 	zklock_worker_wake();
 	PG_ENSURE_ERROR_CLEANUP(free_slot, Int32GetDatum(taken));
 	{
-		rc = read_answer(&shared->slot[taken], start, &answer);
+		rc = read_answer(&shared->slot[taken], start, answer);
+		if (removing != NULL)
+			*removing = shared->slot[taken].removing;
 	}
 	PG_END_ENSURE_ERROR_CLEANUP(free_slot, Int32GetDatum(taken));
 	free_slot(0, Int32GetDatum(taken));
 
-	if (rc == ZKLOCK_ZNONODE)
-		return -1;
-	if (rc != ZKLOCK_ZOK)
+	if (rc != ZKLOCK_ZOK && rc != ZKLOCK_ZNONODE)
 		ereport(ERROR,
 				(errcode(ERRCODE_SYSTEM_ERROR),
 				 errmsg("ZooKeeper refused to answer: %s", zklock_client_strerror(rc)),
 				 errhint("Check the permissions of the znodes under \"zklock.root\".")));
+	return rc;
+}
+
+int
+zklock_query(const ZkQuery *query, ZkNode **nodes)
+{
+	Answer answer = {.context = CurrentMemoryContext};
+
+	if (ask(query, &answer, NULL) == ZKLOCK_ZNONODE)
+		return -1;
 	*nodes = answer.nodes;
 	return answer.n;
+}
+
+bool
+zklock_query_remove(const char *name, int64_t czxid)
+{
+	ZkQuery query = {
+		.kind = ZKLOCK_KIND_LOCK,
+		.contenders = true,
+		.remove = czxid,
+	};
+	Answer answer = {.context = CurrentMemoryContext};
+	bool removing = false;
+
+	if (czxid <= 0)
+		return false;
+	strlcpy(query.name, name, sizeof(query.name));
+	(void) ask(&query, &answer, &removing);
+	return removing;
 }
 
 /* ------------------------------------------------------------------------
@@ -370,8 +400,9 @@ typedef struct Run
 
 static Run runs[NSLOTS];
 
-/* ZkRequestTag.uuid of a listing; else it is the child's index. */
+/* ZkRequestTag.uuid of a listing and of a delete; else it is the child's index. */
 #define TAG_LISTING PG_UINT64_MAX
+#define TAG_REMOVAL (PG_UINT64_MAX - 1)
 
 static void
 forget_run(Run *run)
@@ -483,6 +514,33 @@ take_child(Run *run, const char *name, const ZkMessage *message)
 	appendBinaryStringInfo(&run->rows, message->data, row.data_len);
 	appendBinaryStringInfo(&run->rows, padding, 1 + row.size - size);
 	run->found++;
+}
+
+/*
+ * The child that is to be removed.  A contender of our own is gone for the table
+ * first: nobody here shall believe in a grant that others may have in a moment.
+ */
+static void
+remove_child(Run *run, const char *name)
+{
+	QuerySlot *slot = &shared->slot[run - runs];
+	ZkClient *client = zklock_session_client();
+	ZkRequestTag tag = make_tag(run, TAG_REMOVAL);
+	char *path = psprintf("%s/%s", run->path, name);
+
+	/* whatever becomes of the connection: it was there, and will go */
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	if (slot->serial == run->serial)
+		slot->removing = true;
+	LWLockRelease(shared->lock);
+
+	zklock_dispatch_removal(run->query.kind, run->query.name, name);
+	if (client == NULL || zklock_client_delete(client, path, &tag) != ZKLOCK_ZOK)
+		run->opened = -1; /* begin again */
+	else
+		run->open++;
+	run->next = run->nchildren;
+	pfree(path);
 }
 
 static bool
@@ -619,7 +677,11 @@ zklock_query_message(const ZkMessage *message)
 		case ZKLOCK_ZOK:
 			if (message->tag.uuid == TAG_LISTING)
 				take_listing(run, message);
-			else
+			else if (message->tag.uuid == TAG_REMOVAL)
+				break;
+			else if (run->query.remove == message->czxid)
+				remove_child(run, run->children[message->tag.uuid].name);
+			else if (run->query.remove == 0)
 				take_child(run, run->children[message->tag.uuid].name, message);
 			break;
 		case ZKLOCK_ZNONODE:

@@ -27,6 +27,8 @@ typedef struct ZkQuery
 	char prefix[ZKLOCK_ENCODED_MAX + 1]; /* children whose names begin so */
 	bool contenders;					 /* contenders only, in their order */
 	int limit;							 /* so many at most; 0: all */
+	int64_t remove;						 /* the child to delete, by its czxid, and to
+										  * tell of none; 0: no such thing */
 } ZkQuery;
 
 /* A child: its name, and what ZooKeeper says of it. */
@@ -52,6 +54,13 @@ extern void zklock_query_startup(void);
  * zklock.connect_timeout or refuses, and 55000 without a worker.
  */
 extern int zklock_query(const ZkQuery *query, ZkNode **nodes);
+
+/*
+ * Delete the contender of a lock that has this czxid, whoever's it is.  If it is
+ * this server's, its holders have lost the lock before it goes.  False if there is
+ * none.  Raises as zklock_query does.
+ */
+extern bool zklock_query_remove(const char *name, int64_t czxid);
 
 /* The worker: look at the slots; take a reply tagged ZKLOCK_TAG_QUERY. */
 extern void zklock_query_work(void);

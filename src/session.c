@@ -30,6 +30,7 @@
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "storage/fd.h"
+#include "utils/ps_status.h"
 
 #include "authfile.h"
 #include "query.h"
@@ -144,7 +145,16 @@ zklock_session_refused(const ZkMessage *message)
 static void
 set_state(ZkSessionState state)
 {
+	/* in ps, before the server */
+	static const char *const titles[] = {
+		[ZKLOCK_SESSION_STARTING] = "starting",
+		[ZKLOCK_SESSION_CONNECTING] = "connecting",
+		[ZKLOCK_SESSION_CONNECTED] = "connected to ",
+		[ZKLOCK_SESSION_RECONNECTING] = "reconnecting",
+		[ZKLOCK_SESSION_CLOSING] = "closing",
+	};
 	ZkSessionShared *s = zklock_session_lock(LW_EXCLUSIVE);
+	char title[sizeof(s->server) + 32];
 
 	if (s->state == ZKLOCK_SESSION_CONNECTED && state != ZKLOCK_SESSION_CONNECTED)
 		s->not_connected_since = zklock_clock();
@@ -157,9 +167,11 @@ set_state(ZkSessionState state)
 	}
 	else
 		s->server[0] = '\0';
+	snprintf(title, sizeof(title), "%s%s", titles[s->state], s->server);
 	zklock_session_unlock();
 	if (state == ZKLOCK_SESSION_CONNECTED)
 		nattempts = 0;
+	set_ps_display(title);
 }
 
 /* For everybody who makes a claim. */
@@ -181,6 +193,7 @@ forget_session(void)
 
 	memset(&s->id, 0, sizeof(s->id));
 	s->timeout_ms = 0;
+	s->opened_at = 0;
 	zklock_session_unlock();
 	zklock_lease_init(&zklock_shared->session.lease);
 	publish_lease();
@@ -538,9 +551,19 @@ count_write(const ZkMessage *message)
 {
 	if (message->rc != ZKLOCK_ZOK)
 		return;
+	pg_atomic_write_u64(&zklock_shared->write_latency,
+						(uint64) (message->received_at - message->sent_at));
 	zklock_lease_write(&zklock_shared->session.lease, message->sent_at,
 					   message->received_at);
 	publish_lease();
+}
+
+static void
+count_read(const ZkMessage *message)
+{
+	if (message->rc == ZKLOCK_ZOK || message->rc == ZKLOCK_ZNONODE)
+		pg_atomic_write_u64(&zklock_shared->read_latency,
+							(uint64) (message->received_at - message->sent_at));
 }
 
 /* A path and its ancestors, persistent.  What exists stays as it is. */
@@ -690,6 +713,7 @@ on_connected(void)
 	{
 		how = "connected";
 		s->id = id;
+		s->opened_at = zklock_clock();
 		if (!pg_strong_random(&s->uuid_hi, sizeof(s->uuid_hi)) ||
 			!pg_strong_random(&s->next_uuid, sizeof(s->next_uuid)))
 		{
@@ -705,6 +729,8 @@ on_connected(void)
 		how = "session resumed: connected";
 		event = ZKLOCK_EV_RESUMED;
 	}
+	if (known.id == id.id)
+		s->reconnects++;
 	s->timeout_ms = timeout;
 	strlcpy(s->server, server, sizeof(s->server));
 	zklock_session_unlock();
@@ -782,6 +808,8 @@ on_expired(void)
 		return;
 	forget_session();
 	zklock_session_file_remove();
+	zklock_session_lock(LW_EXCLUSIVE)->expiries++;
+	zklock_session_unlock();
 	set_state(ZKLOCK_SESSION_CONNECTING);
 	zklock_dispatch_all(ZKLOCK_EV_SESSION_LOST);
 }
@@ -936,12 +964,17 @@ zklock_session_receive(void)
 			case ZKLOCK_MSG_CREATED:
 			case ZKLOCK_MSG_DELETED:
 				count_write(message);
-				zklock_dispatch_message(message);
+				if (message->tag.kind == ZKLOCK_TAG_QUERY)
+					zklock_query_message(message);
+				else
+					zklock_dispatch_message(message);
 				break;
 			case ZKLOCK_MSG_LOG:
 				on_log(message->data ? message->data : "", message->level);
 				break;
 			default:
+				if (message->type == ZKLOCK_MSG_LISTED || message->type == ZKLOCK_MSG_GOT)
+					count_read(message);
 				if (message->tag.kind == ZKLOCK_TAG_QUERY)
 					zklock_query_message(message);
 				else if (message->tag.kind == ZKLOCK_TAG_ORPHANS)
@@ -955,10 +988,20 @@ zklock_session_receive(void)
 }
 
 void
+zklock_session_count_requests(void)
+{
+	pg_atomic_write_u32(&zklock_shared->in_flight,
+						client ? (uint32) zklock_client_pending(client) : 0);
+}
+
+void
 zklock_session_drain(void)
 {
 	zklock_table_drain();
 	set_state(ZKLOCK_SESSION_CLOSING);
+	ereport(LOG,
+			(errmsg("closing ZooKeeper session 0x%llx as soon as no lock is held",
+					(unsigned long long) zklock_shared->session.id.id)));
 }
 
 void

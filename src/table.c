@@ -25,8 +25,10 @@
 #include "port/pg_bitutils.h"
 #include "storage/ipc.h"
 #include "storage/shmem.h"
+#include "utils/guc.h"
 
 #include "settings.h"
+#include "stat.h"
 #include "table.h"
 
 ZkLockShared *zklock_shared = NULL;
@@ -111,6 +113,9 @@ zklock_table_startup(void)
 		pg_atomic_init_u32(&s->nleaving, 0);
 		pg_atomic_init_u32(&s->room_wanted, 0);
 		pg_atomic_init_u32(&s->write_wanted, 0);
+		pg_atomic_init_u64(&s->write_latency, 0);
+		pg_atomic_init_u64(&s->read_latency, 0);
+		pg_atomic_init_u32(&s->in_flight, 0);
 		ConditionVariableInit(&s->write_cv);
 		s->nprocs = MaxBackends;
 		for (int i = 0; i < s->nprocs; i++)
@@ -238,7 +243,10 @@ make_locked(ZkLockKind kind, const char *name, uint32 hash)
 	SpinLockAcquire(&zklock_shared->mutex);
 	index = zklock_shared->free_entry;
 	if (index >= 0)
+	{
 		zklock_shared->free_entry = entries[index].next;
+		zklock_shared->entries_used++;
+	}
 	SpinLockRelease(&zklock_shared->mutex);
 	if (index < 0)
 		return NULL;
@@ -258,6 +266,7 @@ make_locked(ZkLockKind kind, const char *name, uint32 hash)
 	}
 	entry->idle_since = 0;
 	entry->leaving = false;
+	entry->stat_serial = 0;
 	entry->election.candidate = false;
 	entry->election.verdict = false;
 	entry->election.failed = false;
@@ -318,6 +327,7 @@ zklock_entry_release(ZkLockEntry *entry)
 		entry->in_use = false;
 		entry->next = zklock_shared->free_entry;
 		zklock_shared->free_entry = index;
+		zklock_shared->entries_used--;
 	}
 	SpinLockRelease(&zklock_shared->mutex);
 	if (leaving)
@@ -377,6 +387,41 @@ zklock_table_find(ZkLockKind kind, const char *name)
 	if (entry != NULL)
 		LWLockRelease(lock);
 	return entry;
+}
+
+LWLock *
+zklock_partition_lock(int partition, LWLockMode mode)
+{
+	LWLock *lock = partition_lock(partition);
+
+	LWLockAcquire(lock, mode);
+	return lock;
+}
+
+ZkLockEntry *
+zklock_partition_next(int partition, const ZkLockEntry *entry)
+{
+	int bucket = entry ? (int) (entry->hash & (uint32) (zklock_shared->nbuckets - 1))
+					   : partition - ZKLOCK_NPARTITIONS;
+	int32 index = entry ? entry->next : -1;
+
+	while (index < 0)
+	{
+		bucket += ZKLOCK_NPARTITIONS;
+		if (bucket >= zklock_shared->nbuckets)
+			return NULL;
+		index = buckets[bucket];
+	}
+	return &entries[index];
+}
+
+void
+zklock_table_use(int *nentries, int *nrequests)
+{
+	SpinLockAcquire(&zklock_shared->mutex);
+	*nentries = zklock_shared->entries_used;
+	*nrequests = zklock_shared->requests_used;
+	SpinLockRelease(&zklock_shared->mutex);
 }
 
 ZkLockHint *
@@ -531,6 +576,29 @@ zklock_table_drain(void)
  * ------------------------------------------------------------------------
  */
 
+static void
+free_request(int32 index)
+{
+	SpinLockAcquire(&zklock_shared->mutex);
+	requests[index].next = zklock_shared->free_request;
+	zklock_shared->free_request = index;
+	zklock_shared->requests_used--;
+	SpinLockRelease(&zklock_shared->mutex);
+}
+
+/* Does another backend of this server stand in the way of one that comes now? */
+static bool
+stands_behind(const ZkLockEntry *entry, ZkLockMode mode)
+{
+	for (int32 i = entry->requests; i >= 0; i = requests[i].next)
+	{
+		if ((mode == ZKLOCK_EXCLUSIVE || requests[i].mode == ZKLOCK_EXCLUSIVE) &&
+			requests[i].pid != MyProcPid)
+			return true;
+	}
+	return false;
+}
+
 int32
 zklock_request_make(ZkLockKind kind, const char *name, ZkLockMode mode, ZkLockScope scope,
 					bool no_wait)
@@ -544,11 +612,17 @@ zklock_request_make(ZkLockKind kind, const char *name, ZkLockMode mode, ZkLockSc
 	SpinLockAcquire(&zklock_shared->mutex);
 	index = zklock_shared->free_request;
 	if (index >= 0)
+	{
 		zklock_shared->free_request = requests[index].next;
+		zklock_shared->requests_used++;
+	}
 	SpinLockRelease(&zklock_shared->mutex);
 	if (index < 0)
 		return ZKLOCK_NO_REQUEST;
 	request = &requests[index];
+	request->database = MyDatabaseId;
+	request->role = MyProc->roleId;
+	strlcpy(request->application, application_name, sizeof(request->application));
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	entry = find_locked(kind, name, hash);
@@ -558,16 +632,18 @@ zklock_request_make(ZkLockKind kind, const char *name, ZkLockMode mode, ZkLockSc
 	{
 		request->entry = zklock_entry_index(entry);
 		request->pid = MyProcPid;
-		request->role = MyProc->roleId;
 		request->proc_number = ZKLOCK_MY_PROC_NUMBER;
 		request->mode = (uint8) mode;
 		request->state = ZKLOCK_REQUEST_LOCAL;
 		request->scope = (uint8) scope;
 		request->no_wait = no_wait;
-		request->lost = request->failed = false;
+		request->lost = request->failed = request->blocked = false;
 		request->failure_rc = 0;
 		request->count[ZKLOCK_TRANSACTION] = request->count[ZKLOCK_SESSION] = 0;
 		request->wait_start = GetCurrentTimestamp();
+		request->waited = stands_behind(entry, mode);
+		request->end = ZKLOCK_END_CANCELED;
+		request->again = request->again_counted = 0;
 		request->next = entry->requests;
 		entry->requests = index;
 		update_idle(entry);
@@ -581,10 +657,7 @@ zklock_request_make(ZkLockKind kind, const char *name, ZkLockMode mode, ZkLockSc
 
 	if (entry == NULL)
 	{
-		SpinLockAcquire(&zklock_shared->mutex);
-		request->next = zklock_shared->free_request;
-		zklock_shared->free_request = index;
-		SpinLockRelease(&zklock_shared->mutex);
+		free_request(index);
 		return ZKLOCK_NO_ENTRY;
 	}
 	return index;
@@ -615,6 +688,19 @@ zklock_request_conflicts(int32 index)
 	return held_by_other(&entries[requests[index].entry], requests[index].mode);
 }
 
+/* Does the server wait in the mode already? */
+static bool
+queued(const ZkLockEntry *entry, int mode)
+{
+	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
+	{
+		if (entry->queue.contender[i].state == ZKLOCK_WAITING &&
+			entry->queue.contender[i].mode == mode)
+			return true;
+	}
+	return false;
+}
+
 bool
 zklock_request_take(int32 index, bool wish)
 {
@@ -625,6 +711,7 @@ zklock_request_take(int32 index, bool wish)
 	if (grant->usable && !request->failed && !zklock_shared->draining &&
 		!held_by_other(entry, (ZkLockMode) request->mode) && zklock_lease_valid())
 	{
+		zklock_stat_acquired(entry, request);
 		if (request->state == ZKLOCK_REQUEST_WANTED)
 			entry->want[request->mode]--;
 		request->state = ZKLOCK_REQUEST_HELD;
@@ -640,6 +727,7 @@ zklock_request_take(int32 index, bool wish)
 	if (wish && request->state == ZKLOCK_REQUEST_LOCAL)
 	{
 		request->state = ZKLOCK_REQUEST_WANTED;
+		request->waited |= queued(entry, request->mode);
 		request->heard = request->blocked = false;
 		entry->want[request->mode]++;
 		entry->last_pid = MyProcPid;
@@ -673,6 +761,7 @@ zklock_request_end(int32 index)
 		changed = entry->held[mode] == 0 && !entry->grant[mode].usable;
 	}
 	Assert(entry->want[mode] >= 0 && entry->held[mode] >= 0);
+	zklock_stat_ended(entry, request);
 
 	for (link = &entry->requests; *link != index; link = &requests[*link].next)
 		;
@@ -688,11 +777,7 @@ zklock_request_end(int32 index)
 	if (entry->want[ZKLOCK_SHARED] > 0 || entry->want[ZKLOCK_EXCLUSIVE] > 0)
 		ConditionVariableBroadcast(&entry->cv);
 	LWLockRelease(lock);
-
-	SpinLockAcquire(&zklock_shared->mutex);
-	request->next = zklock_shared->free_request;
-	zklock_shared->free_request = index;
-	SpinLockRelease(&zklock_shared->mutex);
+	free_request(index);
 }
 
 void

@@ -50,6 +50,14 @@ typedef enum ZkRequestState
 	ZKLOCK_REQUEST_HELD	   /* counted in held[], unless lost */
 } ZkRequestState;
 
+/* Why a request ends without a hold. */
+typedef enum ZkRequestEnd
+{
+	ZKLOCK_END_CANCELED, /* or its backend ends */
+	ZKLOCK_END_TIMEOUT,
+	ZKLOCK_END_FAILED
+} ZkRequestEnd;
+
 /*
  * One backend's part in one entry, in one mode.  It is made before the backend
  * waits and freed when its last hold in the mode ends, so that nothing has to
@@ -60,7 +68,6 @@ typedef struct ZkLockRequest
 	int32 next;	 /* of the same entry, or of the free list */
 	int32 entry; /* -1: free */
 	int pid;
-	Oid role; /* the backend's user */
 	int proc_number;
 	uint8 mode;					  /* ZkLockMode */
 	uint8 state;				  /* ZkRequestState */
@@ -75,6 +82,16 @@ typedef struct ZkLockRequest
 	uint32 count[ZKLOCK_NSCOPES]; /* holds, for zk_locks; by the backend, without
 								   * the lock */
 	TimestampTz wait_start;
+	/* for zk_locks */
+	Oid database;
+	Oid role;
+	char application[NAMEDATALEN];
+	/* for stat.c */
+	bool waited;		  /* somebody was in the way when it came */
+	uint8 end;			  /* ZkRequestEnd; by the backend */
+	uint32 again;		  /* holds taken while it had one; by the backend, without
+						   * the lock */
+	uint32 again_counted; /* of these */
 } ZkLockRequest;
 
 /* What the worker has obtained, as backends see it. */
@@ -139,6 +156,8 @@ typedef struct ZkLockEntry
 	int last_rc;					/* newest refusal by the ensemble; the worker's */
 	int last_pid;					/* newest wish; goes into the contender's data */
 	ZkLockQueue queue;				/* written by the worker only */
+	int stat_slot;					/* stat.c: the name's, if its serial number is ... */
+	uint32 stat_serial;				/* ... this; 0: not known */
 	ZkElection election;			/* of that kind */
 	char name[ZKLOCK_NAME_MAX + 1]; /* UTF-8 */
 
@@ -177,8 +196,11 @@ typedef struct ZkSessionShared
 	int64 last_write;		   /* ns: when a write was last acknowledged */
 	ZkLease lease;			   /* as published in lease_end and lost_at */
 	int64 worker_started;	   /* the same clock */
-	char server[128];		   /* host:port */
-	char hosts[1024];		   /* connect string in use */
+	int64 opened_at;		   /* ... when the session was opened */
+	int64 reconnects;		   /* of all sessions since the server's start */
+	int64 expiries;
+	char server[128]; /* host:port */
+	char hosts[1024]; /* connect string in use */
 	char root[256];
 	char attempts[1024]; /* what each host answered since the connection
 						  * was lost */
@@ -204,16 +226,23 @@ typedef struct ZkLockShared
 	int32 first_dirty;
 	int32 last_dirty;
 	Latch *worker_latch; /* NULL: no worker */
+	int entries_used;
+	int requests_used;
 
 	/* ns of CLOCK_BOOTTIME; see lease.h */
-	pg_atomic_uint64 lease_end;	   /* a claim is good before */
-	pg_atomic_uint64 lost_at;	   /* holds are lost from then on */
-	pg_atomic_uint64 last_write;   /* send time of the newest acknowledged write */
-	ConditionVariable write_cv;	   /* broadcast when a write was acknowledged that
-									* somebody waits for, and at a loss */
-	pg_atomic_uint32 nidle;		   /* entries with a grant that is kept for nobody */
-	pg_atomic_uint32 nleaving;	   /* entries with one that has just been given up */
-	pg_atomic_uint32 room_wanted;  /* a backend found the table full of them */
+	pg_atomic_uint64 lease_end;	  /* a claim is good before */
+	pg_atomic_uint64 lost_at;	  /* holds are lost from then on */
+	pg_atomic_uint64 last_write;  /* send time of the newest acknowledged write */
+	ConditionVariable write_cv;	  /* broadcast when a write was acknowledged that
+								   * somebody waits for, and at a loss */
+	pg_atomic_uint32 nidle;		  /* entries with a grant that is kept for nobody */
+	pg_atomic_uint32 nleaving;	  /* entries with one that has just been given up */
+	pg_atomic_uint32 room_wanted; /* a backend found the table full of them */
+	/* for zk_session; by the worker */
+	pg_atomic_uint64 write_latency; /* ns: of the newest reply; 0: none yet */
+	pg_atomic_uint64 read_latency;
+	pg_atomic_uint32 in_flight; /* requests to the ensemble without a reply */
+
 	bool draining;				   /* no new holds: the server stops */
 	pg_atomic_uint32 write_wanted; /* a backend wants a write now: the worker
 									* resets it when it sends one */
@@ -297,6 +326,16 @@ extern LWLock *zklock_entry_lock(ZkLockEntry *entry, LWLockMode mode);
  */
 extern ZkLockEntry *zklock_entry_find(ZkLockKind kind, const char *name, bool make,
 									  LWLockMode mode, LWLock **lock);
+
+/* Lock a partition; to be released by LWLockRelease. */
+extern LWLock *zklock_partition_lock(int partition, LWLockMode mode);
+
+/* The entries of a partition, which is locked: the next one, or with NULL the first.
+ * NULL: there is none. */
+extern ZkLockEntry *zklock_partition_next(int partition, const ZkLockEntry *entry);
+
+/* How full is the table?  Entries and requests in use. */
+extern void zklock_table_use(int *nentries, int *nrequests);
 
 /* Put the entry on the worker's list and wake it.  With the entry locked. */
 extern void zklock_entry_set_dirty(ZkLockEntry *entry);

@@ -144,7 +144,8 @@ publish(void)
 	while (zklock_shared->session.worker_started != 0 && pause > 0 && !ProcDiePending)
 	{
 		int rc = WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_POSTMASTER_DEATH,
-						   (long) (pause / 1000000 + 1), PG_WAIT_EXTENSION);
+						   (long) (pause / 1000000 + 1),
+						   zklock_wait_event(&wait_event_main, "ZkLockWorker"));
 
 		if (rc & WL_POSTMASTER_DEATH)
 			_exit(1);
@@ -295,8 +296,9 @@ zklock_worker_main(Datum arg)
 		if (retry >= 0 && drain_until == 0)
 			timeout = Min(timeout, retry);
 
+		zklock_session_count_requests();
 		n = WaitEventSetWait(set, timeout, &event, 1,
-							 zklock_wait_event(&wait_event_main, "ZkLockWorkerMain"));
+							 zklock_wait_event(&wait_event_main, "ZkLockWorker"));
 		if (n > 0 && (event.events & WL_POSTMASTER_DEATH))
 			_exit(1);
 		if (n > 0 && (event.events & WL_LATCH_SET))

@@ -54,6 +54,9 @@ extern long zklock_session_retry_in(void);
 /* Send a heartbeat if one is due.  ms until the next, -1 if not connected. */
 extern long zklock_session_heartbeat(void);
 
+/* Publish how many requests are without a reply. */
+extern void zklock_session_count_requests(void);
+
 /* The server stops: nobody gets a new hold from here on. */
 extern void zklock_session_drain(void);
 
@@ -94,6 +97,10 @@ extern void zklock_dispatch_all(ZkLockEventType type);
 
 /* A reply or a watch event. */
 extern void zklock_dispatch_message(const ZkMessage *message);
+
+/* A contender is about to be deleted by order of an administrator.  If it is ours, its
+ * grant is lost. */
+extern void zklock_dispatch_removal(ZkLockKind kind, const char *name, const char *child);
 
 /* JSON for people who look into the ensemble: who made this node?  "pid" is the
  * backend's or the postmaster's. */

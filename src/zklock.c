@@ -19,6 +19,7 @@
 #include "notify.h"
 #include "query.h"
 #include "settings.h"
+#include "stat.h"
 #include "table.h"
 #include "worker.h"
 
@@ -35,6 +36,7 @@ on_shmem_request(void)
 	if (prev_shmem_request_hook)
 		prev_shmem_request_hook();
 	zklock_table_request();
+	zklock_stat_request();
 	zklock_query_request();
 	zklock_notify_request();
 }
@@ -45,6 +47,7 @@ on_shmem_startup(void)
 	if (prev_shmem_startup_hook)
 		prev_shmem_startup_hook();
 	zklock_table_startup();
+	zklock_stat_startup();
 	zklock_query_startup();
 	zklock_notify_startup();
 }

@@ -441,10 +441,57 @@ test_hash(void)
 	end_group("hash is FNV-1a");
 }
 
+static void
+test_servers(void)
+{
+	static const struct
+	{
+		const char *data;
+		const char *server; /* NULL: none */
+	} known[] = {
+		{"{\"server\": \"A\", \"host\": \"h\", \"pid\": 1}", "A"},
+		{"{\"server\": \"\"}", ""},
+		{"{\"server\": \"n\xc3\xa4me \\\"x\\\" \\\\ \\/\"", "n\xc3\xa4me \"x\" \\ /"},
+		{"{\"server\": \"\\b\\f\\n\\r\\t\\u001b\\u00e4\\u20AC\"}",
+		 "\b\f\n\r\t\x1b\xc3\xa4\xe2\x82\xac"},
+		{"", NULL},
+		{"{\"server\": \"", NULL},
+		{"{\"server\": \"A", NULL},
+		{"{\"server\": \"A\\", NULL},
+		{"{\"server\": \"A\\\"", NULL},
+		{"{\"server\": \"A\\x\"", NULL},
+		{"{\"server\": \"A\\u00", NULL},
+		{"{\"server\": \"A\\u000g\"", NULL},
+		{"{\"server\": \"A\\u0000\"", NULL},
+		{"{\"server\": \"A\\ud800\"", NULL},
+		{"{\"server\": \"A\nB\"", NULL},
+		{"{\"server\": 1}", NULL},
+		{"192.168.0.1", NULL},
+	};
+
+	for (size_t i = 0; i < lengthof(known); i++)
+	{
+		size_t len = strlen(known[i].data);
+		/* not a byte more, for the sanitizer */
+		char *data = malloc(len + 1);
+		char *buf = malloc(len + 1);
+		bool found;
+
+		memcpy(data, known[i].data, len);
+		found = zklock_parse_server(data, len, buf);
+		CHECK(found == (known[i].server != NULL) &&
+				  (!found || strcmp(buf, known[i].server) == 0),
+			  "%s", known[i].data);
+		free(data);
+		free(buf);
+	}
+	end_group("the server's name in a contender's data");
+}
+
 int
 main(void)
 {
-	printf("1..9\n");
+	printf("1..10\n");
 	test_known_names();
 	test_all_code_points();
 	test_refused();
@@ -453,5 +500,6 @@ main(void)
 	test_no_contenders();
 	test_our_form();
 	test_hash();
+	test_servers();
 	return groups_failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

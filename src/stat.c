@@ -1,0 +1,274 @@
+/*-------------------------------------------------------------------------
+ *
+ * stat.c
+ *	  Statistics of locks.
+ *
+ * Each partition of the lock table has counters of its own, and a number of slots for
+ * names.  An entry remembers its name's slot, and the slot's serial number tells
+ * whether it still is: so nothing is looked up when a kept lock is taken.  A name
+ * whose entry is new is looked for by its hash, which costs little beside the round
+ * trip to the ensemble that follows.
+ *
+ * A hold more on a lock that the backend has already is counted without any lock, in
+ * the request, and added when that ends; who reads adds what is there so far.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+#include "compat.h"
+
+#include "storage/ipc.h"
+#include "storage/shmem.h"
+
+#include "stat.h"
+
+#define NSLOTS (ZKLOCK_STAT_NAMES / ZKLOCK_NPARTITIONS)
+
+typedef struct StatPartition
+{
+	int64 total[ZKLOCK_NSTATS];
+	uint32 last_serial;
+	/* by slot; apart from the rest, since all of them are looked at */
+	uint32 hash[NSLOTS];
+	uint32 serial[NSLOTS]; /* 0: free */
+	TimestampTz used[NSLOTS];
+	char name[NSLOTS][ZKLOCK_NAME_MAX + 1];
+	int64 n[NSLOTS][ZKLOCK_NSTATS];
+} StatPartition;
+
+typedef struct StatShared
+{
+	pg_atomic_uint64 since; /* TimestampTz */
+	StatPartition partition[ZKLOCK_NPARTITIONS];
+} StatShared;
+
+static StatShared *shared = NULL;
+
+void
+zklock_stat_request(void)
+{
+	RequestAddinShmemSpace(MAXALIGN(sizeof(StatShared)));
+}
+
+void
+zklock_stat_startup(void)
+{
+	bool found;
+
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	shared = ShmemInitStruct("zklock statistics", sizeof(StatShared), &found);
+	if (!found)
+	{
+		memset(shared, 0, sizeof(*shared));
+		pg_atomic_init_u64(&shared->since, (uint64) GetCurrentTimestamp());
+	}
+	LWLockRelease(AddinShmemInitLock);
+}
+
+/* The slot of the entry's name. */
+static int
+find_slot(StatPartition *p, ZkLockEntry *entry)
+{
+	int slot = -1;
+	int oldest = 0;
+
+	if (entry->stat_serial != 0 && p->serial[entry->stat_slot] == entry->stat_serial)
+		return entry->stat_slot;
+
+	for (int i = 0; i < NSLOTS && slot < 0; i++)
+	{
+		if (p->serial[i] != 0 && p->hash[i] == entry->hash &&
+			strcmp(p->name[i], entry->name) == 0)
+			slot = i;
+		else if (p->used[i] < p->used[oldest])
+			oldest = i;
+	}
+	if (slot < 0)
+	{
+		slot = oldest;
+		if (++p->last_serial == 0)
+			p->last_serial = 1;
+		p->serial[slot] = p->last_serial;
+		p->hash[slot] = entry->hash;
+		p->used[slot] = GetCurrentTimestamp();
+		strlcpy(p->name[slot], entry->name, sizeof(p->name[slot]));
+		memset(p->n[slot], 0, sizeof(p->n[slot]));
+	}
+	entry->stat_slot = slot;
+	entry->stat_serial = p->serial[slot];
+	return slot;
+}
+
+void
+zklock_stat_add(ZkLockEntry *entry, ZkStatCounter counter, int64 n)
+{
+	StatPartition *p = &shared->partition[entry->partition];
+
+	if (entry->kind != ZKLOCK_KIND_LOCK)
+		return;
+	p->total[counter] += n;
+	p->n[find_slot(p, entry)][counter] += n;
+}
+
+/* The request is over with waiting. */
+static void
+add_wait(ZkLockEntry *entry, const ZkLockRequest *request)
+{
+	StatPartition *p = &shared->partition[entry->partition];
+	int64 us = Max(GetCurrentTimestamp() - request->wait_start, 0);
+	int64 *n;
+
+	zklock_stat_add(entry, ZKLOCK_STAT_WAITS, 1);
+	zklock_stat_add(entry, ZKLOCK_STAT_WAIT_US, us);
+	n = p->n[find_slot(p, entry)];
+	n[ZKLOCK_STAT_LONGEST_US] = Max(n[ZKLOCK_STAT_LONGEST_US], us);
+	p->total[ZKLOCK_STAT_LONGEST_US] = Max(p->total[ZKLOCK_STAT_LONGEST_US], us);
+}
+
+static void
+touch(ZkLockEntry *entry, const ZkLockRequest *request)
+{
+	StatPartition *p = &shared->partition[entry->partition];
+
+	p->used[find_slot(p, entry)] = request->wait_start;
+}
+
+void
+zklock_stat_acquired(ZkLockEntry *entry, const ZkLockRequest *request)
+{
+	if (entry->kind != ZKLOCK_KIND_LOCK)
+		return;
+	touch(entry, request);
+	zklock_stat_add(entry,
+					request->state == ZKLOCK_REQUEST_WANTED ? ZKLOCK_STAT_COLD
+															: ZKLOCK_STAT_CACHED,
+					1);
+	if (request->waited || request->blocked)
+		add_wait(entry, request);
+}
+
+void
+zklock_stat_ended(ZkLockEntry *entry, ZkLockRequest *request)
+{
+	if (entry->kind != ZKLOCK_KIND_LOCK)
+		return;
+	if (request->state == ZKLOCK_REQUEST_HELD)
+	{
+		if (request->again != request->again_counted)
+			zklock_stat_add(entry, ZKLOCK_STAT_LOCAL,
+							(uint32) (request->again - request->again_counted));
+		return;
+	}
+	touch(entry, request);
+	zklock_stat_add(entry,
+					request->end == ZKLOCK_END_TIMEOUT		? ZKLOCK_STAT_TIMEOUTS
+						: request->end == ZKLOCK_END_FAILED ? ZKLOCK_STAT_FAILURES
+															: ZKLOCK_STAT_CANCELS,
+					1);
+	if ((request->waited || request->blocked) && !request->no_wait)
+		add_wait(entry, request);
+}
+
+/* ------------------------------------------------------------------------
+ * For readers
+ * ------------------------------------------------------------------------
+ */
+
+/* Holds on what backends had already, as far as they are not counted yet. */
+static int64
+uncounted(const ZkLockEntry *entry)
+{
+	int64 n = 0;
+
+	for (int32 i = entry->requests; i >= 0; i = zklock_request(i)->next)
+	{
+		const ZkLockRequest *request = zklock_request(i);
+
+		n += (uint32) (request->again - request->again_counted);
+	}
+	return n;
+}
+
+void
+zklock_stat_server(int64 *n, TimestampTz *since)
+{
+	memset(n, 0, sizeof(int64) * ZKLOCK_NSTATS);
+	*since = (TimestampTz) pg_atomic_read_u64(&shared->since);
+	for (int i = 0; i < ZKLOCK_NPARTITIONS; i++)
+	{
+		const StatPartition *p = &shared->partition[i];
+		LWLock *lock = zklock_partition_lock(i, LW_SHARED);
+
+		for (int counter = 0; counter < ZKLOCK_NSTATS; counter++)
+		{
+			if (counter == ZKLOCK_STAT_LONGEST_US)
+				n[counter] = Max(n[counter], p->total[counter]);
+			else
+				n[counter] += p->total[counter];
+		}
+		for (ZkLockEntry *e = zklock_partition_next(i, NULL); e != NULL;
+			 e = zklock_partition_next(i, e))
+		{
+			if (e->kind == ZKLOCK_KIND_LOCK)
+				n[ZKLOCK_STAT_LOCAL] += uncounted(e);
+		}
+		LWLockRelease(lock);
+	}
+}
+
+int
+zklock_stat_names(ZkStatRow *rows)
+{
+	int nrows = 0;
+
+	for (int i = 0; i < ZKLOCK_NPARTITIONS; i++)
+	{
+		const StatPartition *p = &shared->partition[i];
+		LWLock *lock = zklock_partition_lock(i, LW_SHARED);
+		int row_of[NSLOTS];
+
+		for (int slot = 0; slot < NSLOTS; slot++)
+		{
+			ZkStatRow *row = &rows[nrows];
+
+			if (p->serial[slot] == 0)
+				continue;
+			row_of[slot] = nrows++;
+			strlcpy(row->name, p->name[slot], sizeof(row->name));
+			row->used = p->used[slot];
+			memcpy(row->n, p->n[slot], sizeof(row->n));
+		}
+		for (ZkLockEntry *e = zklock_partition_next(i, NULL); e != NULL;
+			 e = zklock_partition_next(i, e))
+		{
+			if (e->kind == ZKLOCK_KIND_LOCK && e->stat_serial != 0 &&
+				p->serial[e->stat_slot] == e->stat_serial)
+				rows[row_of[e->stat_slot]].n[ZKLOCK_STAT_LOCAL] += uncounted(e);
+		}
+		LWLockRelease(lock);
+	}
+	return nrows;
+}
+
+void
+zklock_stat_reset(void)
+{
+	for (int i = 0; i < ZKLOCK_NPARTITIONS; i++)
+	{
+		StatPartition *p = &shared->partition[i];
+		LWLock *lock = zklock_partition_lock(i, LW_EXCLUSIVE);
+
+		memset(p->total, 0, sizeof(p->total));
+		/* last_serial goes on: no entry shall take a slot for its own */
+		memset(p->serial, 0, sizeof(p->serial));
+		memset(p->used, 0, sizeof(p->used));
+		for (ZkLockEntry *e = zklock_partition_next(i, NULL); e != NULL;
+			 e = zklock_partition_next(i, e))
+		{
+			for (int32 r = e->requests; r >= 0; r = zklock_request(r)->next)
+				zklock_request(r)->again_counted = zklock_request(r)->again;
+		}
+		LWLockRelease(lock);
+	}
+	pg_atomic_write_u64(&shared->since, (uint64) GetCurrentTimestamp());
+}

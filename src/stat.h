@@ -1,0 +1,69 @@
+/*-------------------------------------------------------------------------
+ *
+ * stat.h
+ *	  Statistics of locks: of the server, and of the names used most recently.
+ *
+ * Counters are plain numbers under the partition lock, which whoever has something
+ * to count holds anyway.  They live in shared memory until it is new.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_STAT_H
+#define ZKLOCK_STAT_H
+
+#include "table.h"
+
+typedef enum ZkStatCounter
+{
+	ZKLOCK_STAT_LOCAL,	/* acquired by one that had it already */
+	ZKLOCK_STAT_CACHED, /* ... on a grant of this server */
+	ZKLOCK_STAT_COLD,	/* ... by asking the ensemble */
+	ZKLOCK_STAT_WAITS,	/* had to wait for somebody, with whatever success */
+	ZKLOCK_STAT_WAIT_US,
+	ZKLOCK_STAT_LONGEST_US, /* the only one that is a maximum */
+	ZKLOCK_STAT_TIMEOUTS,	/* gave up: time was up */
+	ZKLOCK_STAT_CANCELS,	/* ... canceled or terminated */
+	ZKLOCK_STAT_FAILURES,	/* ... any other error */
+	ZKLOCK_STAT_LOSSES,		/* holds whose grant was lost */
+	ZKLOCK_STAT_DEMANDS,	/* somebody else wanted a grant of this server */
+	ZKLOCK_STAT_HANDOVERS	/* this server got a grant that somebody else had had */
+} ZkStatCounter;
+
+#define ZKLOCK_NSTATS (ZKLOCK_STAT_HANDOVERS + 1)
+
+/* Names that are remembered; the one unused for longest makes room, among those of its
+ * partition. */
+#define ZKLOCK_STAT_NAMES 1024
+
+typedef struct ZkStatRow
+{
+	char name[ZKLOCK_NAME_MAX + 1]; /* "": none */
+	TimestampTz used;
+	int64 n[ZKLOCK_NSTATS];
+} ZkStatRow;
+
+/* For shmem_request_hook and shmem_startup_hook. */
+extern void zklock_stat_request(void);
+extern void zklock_stat_startup(void);
+
+/* --- with the entry locked exclusively; elections are not counted ---------- */
+
+extern void zklock_stat_add(ZkLockEntry *entry, ZkStatCounter counter, int64 n);
+
+/* A request takes its first hold, and is not HELD yet. */
+extern void zklock_stat_acquired(ZkLockEntry *entry, const ZkLockRequest *request);
+
+/* A request ends, whatever became of it. */
+extern void zklock_stat_ended(ZkLockEntry *entry, ZkLockRequest *request);
+
+/* --- without a lock -------------------------------------------------------- */
+
+/* All counters of the server, and since when it has counted. */
+extern void zklock_stat_server(int64 *n, TimestampTz *since);
+
+/* "rows" has room for ZKLOCK_STAT_NAMES. */
+extern int zklock_stat_names(ZkStatRow *rows);
+
+extern void zklock_stat_reset(void);
+
+#endif /* ZKLOCK_STAT_H */
