@@ -73,7 +73,7 @@ typedef struct WatchedPath
 /* A session event on its way through the entries; see zklock_dispatch_all. */
 static ZkLockEventType all_event;
 static int all_next = -1;		/* the next entry to feed, -1: none */
-static int tick_wanted;			/* queues for which a TICK does anything */
+static bool tick_wanted = true; /* by some entry, perhaps */
 static bool resume_due = false; /* RESUMED was overtaken */
 
 /* A name for the log: encoded if it is in a namespace.  "buf" as for encoding. */
@@ -466,6 +466,15 @@ apply_to_table(ZkLockEntry *entry, const ZkLockAction *action, bool keep)
 	}
 }
 
+/* Would a TICK do anything?  Read without the lock: the worker writes all of it, but
+ * for an election's "failed", which a backend resets when it asks anew. */
+static bool
+wants_tick(const ZkLockEntry *entry)
+{
+	return zklock_queue_wants_tick(&entry->queue) ||
+		(entry->kind == ZKLOCK_KIND_ELECTION && entry->election.failed);
+}
+
 /*
  * Feed one event to an entry; "generation" is the one it is meant for, 0 for
  * whichever it is.  What the event makes of the demand is fed later, as if by a
@@ -479,7 +488,6 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 	char shown[ZKLOCK_ENCODED_MAX + 1];
 	bool changed = false;
 	bool lost = false;
-	bool wanted_tick;
 	ZkLockKind kind;
 	ZkElectionNews news;
 	int pid;
@@ -516,9 +524,7 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 	event->alone = was_alone(entry);
 	event->fresh_uuid = zklock_shared->session.next_uuid;
 	zklock_shared->session.next_uuid += ZKLOCK_NCONTENDERS;
-	wanted_tick = zklock_queue_wants_tick(&entry->queue);
 	zklock_step(&entry->queue, event, &actions);
-	tick_wanted += zklock_queue_wants_tick(&entry->queue) - wanted_tick;
 	for (int i = 0; i < actions.n; i++)
 	{
 		if (actions.action[i].type < ZKLOCK_ACT_GRANTED)
@@ -531,6 +537,7 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 	}
 	if (entry->kind == ZKLOCK_KIND_ELECTION)
 		zklock_election_step(entry, event, &actions, &news);
+	tick_wanted |= wants_tick(entry);
 	generation = entry->generation;
 	kind = (ZkLockKind) entry->kind;
 	pid = entry->last_pid;
@@ -580,8 +587,7 @@ feed_all(void)
 		 * Unlocked: an entry that comes into use meanwhile learns of the
 		 * connection when its first demand is fed.
 		 */
-		if (entry->in_use &&
-			(all_event != ZKLOCK_EV_TICK || zklock_queue_wants_tick(&entry->queue)))
+		if (entry->in_use && (all_event != ZKLOCK_EV_TICK || wants_tick(entry)))
 			step(entry, 0, &event);
 		if (++all_next == zklock_shared->nentries)
 			all_next = -1;
@@ -609,8 +615,12 @@ void
 zklock_dispatch_all(ZkLockEventType type)
 {
 	/* A tick is nothing beside the rest, and mostly for nobody. */
-	if (type == ZKLOCK_EV_TICK && (all_next >= 0 || tick_wanted == 0))
-		return;
+	if (type == ZKLOCK_EV_TICK)
+	{
+		if (all_next >= 0 || !tick_wanted)
+			return;
+		tick_wanted = false; /* who goes on wanting one says so */
+	}
 
 	/*
 	 * Any other event overtakes one that has not reached all entries: an entry
@@ -630,17 +640,6 @@ zklock_dispatch_all(ZkLockEventType type)
 	all_event = type;
 	all_next = 0;
 	feed_all();
-}
-
-void
-zklock_dispatch_start(void)
-{
-	tick_wanted = 0;
-	for (int i = 0; i < zklock_shared->nentries; i++)
-	{
-		if (zklock_entry(i)->in_use)
-			tick_wanted += zklock_queue_wants_tick(&zklock_entry(i)->queue);
-	}
 }
 
 /* An entry with a grant that is kept for nobody. */

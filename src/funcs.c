@@ -418,7 +418,7 @@ put_lock_row(ReturnSetInfo *rsinfo, const LockRow *row, ZkLockScope scope, bool 
 	values[15] = Int16GetDatum((int16) tag.locktag_field4);
 	if (!kept && !may_see(request->role))
 	{
-		for (int i = 0; i < lengthof(nulls); i++)
+		for (int i = 0; i < (int) lengthof(nulls); i++)
 			nulls[i] = i != 9; /* pid */
 	}
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);

@@ -101,7 +101,8 @@ typedef struct ZkLockGrant
 					* outlives its last hold while local backends wait ... */
 	bool keep;	   /* ... and it may be kept for nobody */
 	bool demanded; /* somebody else wants it, or may, for all we know */
-	int handoffs;  /* if demanded: holds that may still be taken */
+	int handoffs;  /* holds that may still be taken, if demanded, or exclusive
+					* and not to be kept */
 	uint32 holds;  /* taken so far */
 	int64 token;
 } ZkLockGrant;

@@ -223,7 +223,6 @@ zklock_worker_main(Datum arg)
 	BackgroundWorkerUnblockSignals();
 
 	publish();
-	zklock_dispatch_start();
 	context =
 		AllocSetContextCreate(TopMemoryContext, "zklock worker", ALLOCSET_DEFAULT_SIZES);
 	MemoryContextSwitchTo(context);

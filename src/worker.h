@@ -106,9 +106,6 @@ extern void zklock_dispatch_removal(ZkLockKind kind, const char *name, const cha
  * backend's or the postmaster's. */
 extern void zklock_describe_server(StringInfo buf, int pid);
 
-/* A new worker process looks at what its predecessor left. */
-extern void zklock_dispatch_start(void);
-
 /*
  * Give up grants that are kept for nobody, when they have been for
  * zklock.cache_time or are more than zklock.cache_size.  ms until this should be

@@ -112,7 +112,7 @@ settle(Table *table)
 static void
 count_hold(Table *table, ZkLockMode mode)
 {
-	if (table->demanded[mode])
+	if (table->demanded[mode] || (!table->keep[mode] && mode == ZKLOCK_EXCLUSIVE))
 	{
 		if (--table->handoffs[mode] == 0)
 			table->usable[mode] = false;
