@@ -41,6 +41,9 @@
 /* Longest pause between two attempts when our credentials are refused. */
 #define AUTH_RETRY_MS 60000
 
+/* Longest session timeout that we believe in: the largest that can be set. */
+#define LONGEST_TIMEOUT_MS (3600 * 1000)
+
 /* Messages handled before the main loop looks elsewhere. */
 #define MAX_MESSAGES 256
 
@@ -143,8 +146,10 @@ set_state(ZkSessionState state)
 {
 	ZkSessionShared *s = zklock_session_lock(LW_EXCLUSIVE);
 
-	if (s->state == ZKLOCK_SESSION_CONNECTED && state != ZKLOCK_SESSION_CONNECTED)
+	if (s->state == ZKLOCK_SESSION_CONNECTED && state != ZKLOCK_SESSION_CONNECTED &&
+		s->proven)
 		s->not_connected_since = zklock_clock();
+	s->proven = false;
 	if (s->state != ZKLOCK_SESSION_CLOSING) /* which is for good */
 		s->state = state;
 	if (state == ZKLOCK_SESSION_CONNECTED)
@@ -630,8 +635,11 @@ on_heartbeat(const ZkMessage *message)
 		heartbeats_open--;
 	if (message->rc == ZKLOCK_ZOK)
 	{
+		ZkSessionShared *s = zklock_session_lock(LW_EXCLUSIVE);
+
 		auth_pause = 0; /* whatever is needed, we have it */
-		zklock_session_lock(LW_EXCLUSIVE)->last_write = message->sent_at;
+		s->last_write = message->sent_at;
+		s->proven = s->state == ZKLOCK_SESSION_CONNECTED;
 		zklock_session_unlock();
 		ConditionVariableBroadcast(&zklock_shared->write_cv);
 		zklock_dispatch_all(ZKLOCK_EV_TICK);
@@ -656,6 +664,12 @@ on_connected(void)
 	if (!zklock_client_session(client, &id, &timeout))
 		return;
 	zklock_client_server(client, server, sizeof(server));
+
+	/*
+	 * No ensemble makes it longer than that; to believe in less than it is does
+	 * no harm; and the library computes with what it is given to resume with.
+	 */
+	timeout = Max(1, Min(timeout, LONGEST_TIMEOUT_MS));
 
 	if (closing_stale)
 	{
