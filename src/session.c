@@ -326,17 +326,24 @@ security_use(const Security *security)
 {
 	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
 	StringInfo new = security_describe(security);
-	bool first = security_used == NULL;
+	ZkSessionShared *s;
+	bool tell;
 
 	MemoryContextSwitchTo(old);
-	if (!first)
+	if (security_used != NULL)
 	{
 		pfree(security_used->data);
 		pfree(security_used);
 	}
 	security_used = new;
 	protecting = security->settings.creator;
-	if (first && !security->settings.creator)
+
+	/* once, not by each process */
+	s = zklock_session_lock(LW_EXCLUSIVE);
+	tell = !protecting && !s->open_told;
+	s->open_told = !protecting;
+	zklock_session_unlock();
+	if (tell)
 		ereport(LOG,
 				(errmsg("znodes that zklock makes are open to every client of the ZooKeeper ensemble"),
 				 security->auth != NULL

@@ -159,6 +159,7 @@ typedef struct ZkSessionShared
 								* was acknowledged does not count */
 	bool proven;			   /* one was, on this connection */
 	int64 last_write;		   /* ns: when a write was last acknowledged */
+	bool open_told;			   /* the log says that our znodes are everybody's */
 	ZkLease lease;			   /* as published in lease_end and lost_at */
 	int64 worker_started;	   /* the same clock */
 	char server[128];		   /* host:port */
