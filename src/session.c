@@ -44,6 +44,9 @@
 /* Longest session timeout that we believe in: the largest that can be set. */
 #define LONGEST_TIMEOUT_MS (3600 * 1000)
 
+/* Shortest that is asked for. */
+#define SHORTEST_TIMEOUT_MS 100
+
 /* Messages handled before the main loop looks elsewhere. */
 #define MAX_MESSAGES 256
 
@@ -422,8 +425,9 @@ zklock_session_open(void)
 	effective_hosts(hosts, sizeof(hosts));
 	s = zklock_session_lock(LW_EXCLUSIVE);
 	id = s->id;
-	/* resuming is no occasion to change the timeout */
-	timeout = s->timeout_ms > 0 ? s->timeout_ms : zklock_session_timeout;
+	/* resuming is no occasion to change the timeout, unless nobody could connect
+	 * in that time */
+	timeout = s->timeout_ms >= SHORTEST_TIMEOUT_MS ? s->timeout_ms : zklock_session_timeout;
 	if (strcmp(s->hosts, hosts) != 0)
 		s->attempts[0] = '\0';
 	strlcpy(s->hosts, hosts, sizeof(s->hosts));
