@@ -317,9 +317,12 @@ security_describe(const Security *security)
 
 	appendStringInfo(buf, "%d %s\n", settings->creator, settings->tls ? settings->tls : "");
 	for (int i = 0; i < settings->ncredentials; i++)
-		appendStringInfo(buf, "%s %s\n", settings->credentials[i].scheme,
-						 pnstrdup(settings->credentials[i].data,
-								  settings->credentials[i].len));
+	{
+		appendStringInfo(buf, "%s ", settings->credentials[i].scheme);
+		appendBinaryStringInfo(buf, settings->credentials[i].data,
+							   settings->credentials[i].len);
+		appendStringInfoChar(buf, '\n');
+	}
 	return buf;
 }
 
