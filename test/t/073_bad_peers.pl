@@ -176,4 +176,27 @@ SKIP:
 is(ZkLock::ask($_, 'SELECT pg_postmaster_start_time()'), $started{ $_->name }, $_->name . ' was never restarted') for $a, $b;
 unlike(PostgreSQL::Test::Utils::slurp_file($_->logfile), qr/was terminated by signal|PANIC/, $_->name . ': no crash') for $a, $b, $c;
 
+#
+# An ensemble that can only be read: a server without a quorum, which serves such
+# clients as want no more
+#
+$_->stop for $a, $b;
+{
+	local $ENV{JDK_JAVA_OPTIONS} = '-Dreadonlymode.enabled=true';
+	my $three = ZooKeeper->new(name => 'readonly', servers => 3, tick_time => 200)->start;
+	my $d = ZkLock::server('d', $three, conf => "zklock.connect_timeout = '1s'\nzklock.session_timeout = '4s'");
+	my $w = ZkLock::session($d);
+	ZkLock::wait_connected($d);
+	$w->query("BEGIN; SELECT zk_lock('held')");
+	$three->stop(2, 3);
+	ZkLock::wait_until(sub { ($three->mode(1) // '') eq 'read' }, 'a server that can only be read');
+	like(ZkLock::session($d)->fails("SELECT zk_lock('job')"), qr/^58000: could not reach ZooKeeper within 1000 ms/, 'read-only: no lock');
+	like($w->fails('COMMIT'), qr/^(40001: lock "held" was lost|$)/, '... what is held is held as long as the lease says so');
+	$three->start(2, 3);
+	ZkLock::wait_connected($d);
+	$w->query("SET zklock.connect_timeout = '1 min'");
+	is($w->query("SELECT zk_try_lock('job', timeout => '1 min')"), 't', '... and with a quorum, all is well');
+	$d->stop;
+}
+
 done_testing();
