@@ -234,7 +234,9 @@ raise_failure(const char *name, ZkLockFailure failure, int rc)
  * while there was a connection keeps its place as long as the session may live,
  * so it is given that time, too, if it is to wait at all.  The state alone is the
  * worker's opinion, and a worker that is stopped has none: without heartbeats it counts
- * for nothing. False while what the table says of other servers may be out of date.
+ * for nothing; nor does a connection before the first write on it is acknowledged,
+ * or one that always breaks again would be waited for for ever. False while what the
+ * table says of other servers may be out of date.
  */
 static bool
 check_connection(const Wait *wait)
@@ -253,7 +255,7 @@ check_connection(const Wait *wait)
 
 	silent = s.state == ZKLOCK_SESSION_CONNECTED &&
 		now - s.last_write > 4 * zklock_heartbeat_interval(s.timeout_ms) * NS_PER_MS;
-	if (s.state == ZKLOCK_SESSION_CONNECTED && !silent)
+	if (s.state == ZKLOCK_SESSION_CONNECTED && s.proven && !silent)
 		return true;
 	lost = silent ? s.last_write : s.not_connected_since;
 	if (wait->start < lost && now < wait->until)

@@ -477,12 +477,8 @@ create_completion(int rc, const char *path, const struct Stat *stat, const void 
 	int room = request->pathroom;
 	ZkMessage *reply = reply_begin(request, rc);
 
-	if (reply != NULL && rc != ZOK)
-	{
-		free(reply->path);
-		reply->path = NULL;
-	}
-	else if (reply != NULL)
+	/* refused: it keeps the path that was asked for */
+	if (reply != NULL && rc == ZOK)
 	{
 		size_t len = path != NULL ? strlen(path) + 1 : 0;
 
@@ -1392,6 +1388,7 @@ zklock_client_create(ZkClient *client, const char *path, const char *data, int d
 	if (request == NULL)
 		return rc;
 	serial = request->serial;
+	strcpy(request->reply->path, path);
 	rc = zoo_acreate2(client->zh, path, data, datalen,
 					  client->creator ? &ZOO_CREATOR_ALL_ACL : &ZOO_OPEN_ACL_UNSAFE,
 					  flags, create_completion, request);

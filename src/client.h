@@ -40,7 +40,7 @@ typedef enum ZkMessageType
 	ZKLOCK_MSG_EXPIRED,		/* the handle is dead: close it */
 	ZKLOCK_MSG_AUTH_FAILED, /* the handle is dead: close it */
 	/* replies */
-	ZKLOCK_MSG_CREATED, /* path (with the sequence number), czxid */
+	ZKLOCK_MSG_CREATED, /* path (with the sequence number, if any), czxid */
 	ZKLOCK_MSG_DELETED,
 	ZKLOCK_MSG_LISTED, /* children, nchildren */
 	ZKLOCK_MSG_GOT,	   /* czxid, ctime, ephemeral_owner, nchildren (its number

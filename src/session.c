@@ -43,6 +43,12 @@
 /* Longest pause between two attempts when our credentials are refused. */
 #define AUTH_RETRY_MS 60000
 
+/* Longest session timeout that we believe in: the largest that can be set. */
+#define LONGEST_TIMEOUT_MS (3600 * 1000)
+
+/* Shortest that is asked for. */
+#define SHORTEST_TIMEOUT_MS 100
+
 /* Messages handled before the main loop looks elsewhere. */
 #define MAX_MESSAGES 256
 
@@ -156,8 +162,10 @@ set_state(ZkSessionState state)
 	ZkSessionShared *s = zklock_session_lock(LW_EXCLUSIVE);
 	char title[sizeof(s->server) + 32];
 
-	if (s->state == ZKLOCK_SESSION_CONNECTED && state != ZKLOCK_SESSION_CONNECTED)
+	if (s->state == ZKLOCK_SESSION_CONNECTED && state != ZKLOCK_SESSION_CONNECTED &&
+		s->proven)
 		s->not_connected_since = zklock_clock();
+	s->proven = false;
 	if (s->state != ZKLOCK_SESSION_CLOSING) /* which is for good */
 		s->state = state;
 	if (state == ZKLOCK_SESSION_CONNECTED)
@@ -325,9 +333,12 @@ security_describe(const Security *security)
 
 	appendStringInfo(buf, "%d %s\n", settings->creator, settings->tls ? settings->tls : "");
 	for (int i = 0; i < settings->ncredentials; i++)
-		appendStringInfo(buf, "%s %s\n", settings->credentials[i].scheme,
-						 pnstrdup(settings->credentials[i].data,
-								  settings->credentials[i].len));
+	{
+		appendStringInfo(buf, "%s ", settings->credentials[i].scheme);
+		appendBinaryStringInfo(buf, settings->credentials[i].data,
+							   settings->credentials[i].len);
+		appendStringInfoChar(buf, '\n');
+	}
 	return buf;
 }
 
@@ -337,17 +348,24 @@ security_use(const Security *security)
 {
 	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
 	StringInfo new = security_describe(security);
-	bool first = security_used == NULL;
+	ZkSessionShared *s;
+	bool tell;
 
 	MemoryContextSwitchTo(old);
-	if (!first)
+	if (security_used != NULL)
 	{
 		pfree(security_used->data);
 		pfree(security_used);
 	}
 	security_used = new;
 	protecting = security->settings.creator;
-	if (first && !security->settings.creator)
+
+	/* once, not by each process */
+	s = zklock_session_lock(LW_EXCLUSIVE);
+	tell = !protecting && !s->open_told;
+	s->open_told = !protecting;
+	zklock_session_unlock();
+	if (tell)
 		ereport(LOG,
 				(errmsg("znodes that zklock makes are open to every client of the ZooKeeper ensemble"),
 				 security->auth != NULL
@@ -426,8 +444,9 @@ zklock_session_open(void)
 	effective_hosts(hosts, sizeof(hosts));
 	s = zklock_session_lock(LW_EXCLUSIVE);
 	id = s->id;
-	/* resuming is no occasion to change the timeout */
-	timeout = s->timeout_ms > 0 ? s->timeout_ms : zklock_session_timeout;
+	/* resuming is no occasion to change the timeout, unless nobody could connect
+	 * in that time */
+	timeout = s->timeout_ms >= SHORTEST_TIMEOUT_MS ? s->timeout_ms : zklock_session_timeout;
 	if (strcmp(s->hosts, hosts) != 0)
 		s->attempts[0] = '\0';
 	strlcpy(s->hosts, hosts, sizeof(s->hosts));
@@ -663,8 +682,11 @@ on_heartbeat(const ZkMessage *message)
 		heartbeats_open--;
 	if (message->rc == ZKLOCK_ZOK)
 	{
+		ZkSessionShared *s = zklock_session_lock(LW_EXCLUSIVE);
+
 		auth_pause = 0; /* whatever is needed, we have it */
-		zklock_session_lock(LW_EXCLUSIVE)->last_write = message->sent_at;
+		s->last_write = message->sent_at;
+		s->proven = s->state == ZKLOCK_SESSION_CONNECTED;
 		zklock_session_unlock();
 		ConditionVariableBroadcast(&zklock_shared->write_cv);
 		zklock_dispatch_all(ZKLOCK_EV_TICK);
@@ -690,6 +712,12 @@ on_connected(void)
 	if (!zklock_client_session(client, &id, &timeout))
 		return;
 	zklock_client_server(client, server, sizeof(server));
+
+	/*
+	 * No ensemble makes it longer than that; to believe in less than it is does
+	 * no harm; and the library computes with what it is given to resume with.
+	 */
+	timeout = Max(1, Min(timeout, LONGEST_TIMEOUT_MS));
 
 	if (closing_stale)
 	{

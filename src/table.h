@@ -193,8 +193,11 @@ typedef struct ZkSessionShared
 	uint64 uuid_hi; /* of this session's contenders */
 	uint64 next_uuid;
 	int timeout_ms;			   /* negotiated */
-	int64 not_connected_since; /* ns of CLOCK_BOOTTIME */
+	int64 not_connected_since; /* ns of CLOCK_BOOTTIME; a connection on which no write
+								* was acknowledged does not count */
+	bool proven;			   /* one was, on this connection */
 	int64 last_write;		   /* ns: when a write was last acknowledged */
+	bool open_told;			   /* the log says that our znodes are everybody's */
 	ZkLease lease;			   /* as published in lease_end and lost_at */
 	int64 worker_started;	   /* the same clock */
 	int64 opened_at;		   /* ... when the session was opened */

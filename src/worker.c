@@ -118,8 +118,9 @@ withdraw(int code, Datum arg)
 		return;
 	s = zklock_session_lock(LW_EXCLUSIVE);
 	s->worker_pid = 0;
-	if (s->state == ZKLOCK_SESSION_CONNECTED)
+	if (s->state == ZKLOCK_SESSION_CONNECTED && s->proven)
 		s->not_connected_since = zklock_clock();
+	s->proven = false;
 	if (s->state != ZKLOCK_SESSION_CLOSING)
 		s->state = ZKLOCK_SESSION_STARTING;
 	zklock_session_unlock();
