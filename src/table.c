@@ -701,16 +701,6 @@ queued(const ZkLockEntry *entry, int mode)
 	return false;
 }
 
-/*
- * Is the grant good for so many holds only?  It is if others want it, and if it is
- * to be given back anyway; but readers may join one another while nobody wants it.
- */
-static bool
-is_limited(const ZkLockGrant *grant, int mode)
-{
-	return grant->demanded || (!grant->keep && mode == ZKLOCK_EXCLUSIVE);
-}
-
 bool
 zklock_request_take(int32 index, bool wish)
 {
@@ -727,7 +717,7 @@ zklock_request_take(int32 index, bool wish)
 		request->state = ZKLOCK_REQUEST_HELD;
 		entry->held[request->mode]++;
 		grant->holds++;
-		if (is_limited(grant, request->mode) && --grant->handoffs <= 0)
+		if (grant->demanded && --grant->handoffs <= 0)
 			grant->usable = false;
 		/* a demanded grant in the other mode goes before it is waited for */
 		if (zklock_entry_settle(entry))

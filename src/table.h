@@ -101,8 +101,7 @@ typedef struct ZkLockGrant
 					* outlives its last hold while local backends wait ... */
 	bool keep;	   /* ... and it may be kept for nobody */
 	bool demanded; /* somebody else wants it, or may, for all we know */
-	int handoffs;  /* holds that may still be taken, if demanded, or exclusive
-					* and not to be kept */
+	int handoffs;  /* if demanded: holds that may still be taken */
 	uint32 holds;  /* taken so far */
 	int64 token;
 } ZkLockGrant;

@@ -112,7 +112,7 @@ settle(Table *table)
 static void
 count_hold(Table *table, ZkLockMode mode)
 {
-	if (table->demanded[mode] || (!table->keep[mode] && mode == ZKLOCK_EXCLUSIVE))
+	if (table->demanded[mode])
 	{
 		if (--table->handoffs[mode] == 0)
 			table->usable[mode] = false;
@@ -286,7 +286,8 @@ table_granted(Table *table, ZkLockMode mode, int64_t token, int node, bool keep,
 	table->token[mode] = token;
 	table->node[mode] = node;
 	table->keep[mode] = keep;
-	table->demanded[mode] = demanded;
+	/* one for writers that may not be kept is handed over as if it were wanted */
+	table->demanded[mode] = demanded || (!keep && mode == ZKLOCK_EXCLUSIVE);
 	/* all who wait, or as many as if they had come one by one */
 	table->handoffs[mode] = wanted > HANDOFF_LIMIT + 1 ? wanted : HANDOFF_LIMIT + 1;
 	table->usable[mode] = wanted > 0 || (keep && !demanded);
@@ -298,10 +299,9 @@ table_granted(Table *table, ZkLockMode mode, int64_t token, int node, bool keep,
 void
 table_demanded(Table *table, ZkLockMode mode)
 {
-	if (table->demanded[mode])
-		fail("demanded what is demanded already");
+	if (!table->demanded[mode])
+		table->handoffs[mode] = HANDOFF_LIMIT;
 	table->demanded[mode] = true;
-	table->handoffs[mode] = HANDOFF_LIMIT;
 	if (table_held(table, mode) > 0)
 		COVER(DEMANDED_BUSY);
 	else if (table->usable[mode])
