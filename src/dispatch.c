@@ -391,7 +391,8 @@ apply_to_table(ZkLockEntry *entry, const ZkLockAction *action, bool keep)
 			entry->grant[ZKLOCK_SHARED].token = Max(entry->grant[ZKLOCK_SHARED].token,
 													entry->grant[ZKLOCK_EXCLUSIVE].token);
 			grant->keep = keep;
-			grant->demanded = action->demanded;
+			/* one for writers that may not be kept is handed over as if it were wanted */
+			grant->demanded = action->demanded || (!keep && mode == ZKLOCK_EXCLUSIVE);
 			grant->holds = 0;
 			/* all who wait now, or as many as if they had come one by one */
 			grant->handoffs = Max(zklock_handoff_limit + 1, entry->want[mode]);
@@ -407,8 +408,9 @@ apply_to_table(ZkLockEntry *entry, const ZkLockAction *action, bool keep)
 
 		case ZKLOCK_ACT_DEMANDED:
 			zklock_stat_add(entry, ZKLOCK_STAT_DEMANDS, 1);
+			if (!grant->demanded)
+				grant->handoffs = zklock_handoff_limit;
 			grant->demanded = true;
-			grant->handoffs = zklock_handoff_limit;
 			if (grant->handoffs == 0)
 				grant->usable = false;
 			if (keep)
