@@ -25,6 +25,9 @@ sub requests
 	return join ' ', map { "$_=$count{$_}" } sort keys %count;
 }
 
+# After a connection the worker looks for orphans, a listing or two.
+my $nothing = qr/^(children=[12])?$/;
+
 # So many times one after the other in a transaction each, all with this token.
 sub take
 {
@@ -67,7 +70,7 @@ for my $mode ('exclusive', 'shared')
 	is(ZkLock::ask($a, 'SELECT string_agg(DISTINCT mode || token, \' \') FROM zk_locks'), "$mode$token", '... zk_locks of holders');
 	is($sa[0]->query("SELECT zk_try_lock('$name', 'exclusive')"), 'f', '... who exclude others of their server') if $mode eq 'exclusive';
 	$_->query('COMMIT') for @sa[ 2 .. 4 ];
-	is(requests(), '', '... without any request');
+	like(requests(), $nothing, '... without any request');
 	is_deeply([ ZkLock::queue($zk, $name) ], \@kept, '... by the one contender');
 	clean($name);
 }
@@ -93,7 +96,7 @@ for my $mode ('exclusive', 'shared')
 		is($sa[2]->fails("SELECT zk_fence('mixed', zk_token('mixed'))"), '', '... and may write');
 		$sa[2]->query('COMMIT');
 	}
-	is(requests(), '', '... without any request');
+	like(requests(), $nothing, '... without any request');
 	is($sb[0]->query("SELECT zk_lock('mixed', 'shared') > $writer"), 't', 'another server\'s reader has a larger token');
 	clean('mixed');
 	# the other way round: tokens must not go back
@@ -293,7 +296,9 @@ sub order
 		is($sa[0]->query("SELECT count(*) FROM generate_series(1, 10) WHERE zk_try_lock('try', '$mode')"), 0, "... and again, ten times, $mode");
 		is($sa[1]->query("SELECT count(*) FROM generate_series(1, 10) WHERE zk_try_lock('try', '$mode', 'session')"), 0, '... by another backend');
 	}
-	is(requests(), 'children=40 sync=40', '... asks without queueing');
+	# The end of one and the beginning of the next may make it ask twice.
+	my ($listings, $syncs) = requests() =~ /^children=(\d+) sync=(\d+)$/;
+	ok($syncs && $syncs >= 40 && $syncs < 80 && $listings >= $syncs, '... asks without queueing');
 	is($zk->stat(ZkLock::directory('try'))->{pzxid}, $created, '... and changes nothing in ZooKeeper');
 	is($sa[0]->query("SELECT zk_try_lock('try', timeout => '10ms')"), 'f', 'one that waits');
 	like(requests(), qr/create=1/, '... queues');
@@ -316,7 +321,7 @@ for my $mode ('exclusive', 'shared')
 	$zk->delete(ZkLock::directory("gone $mode") . "/$contender");
 	# It asks for something when it has noticed.
 	my $asked = '';
-	ZkLock::wait_until(sub { ($asked .= requests()) ne '' }, 'the server has noticed');
+	ZkLock::wait_until(sub { ($asked .= requests()) =~ /\w/ }, 'the server has noticed');
 	my ($next, $tries) = ($token, 0);
 	# A server of readers has to look whether it was theirs.
 	for (; $next == $token && $tries < 1000; $tries++) { $next = $sa[0]->query("SELECT zk_lock('gone $mode', '$mode')"); }
@@ -364,7 +369,7 @@ for my $mode ('exclusive', 'shared')
 		is($sa[1]->query("SELECT zk_lock('ends')"), $token, '... and is another backend\'s then');
 		$sa[0]->query('ROLLBACK') if $before;
 	}
-	is(requests(), '', 'all of that without any request');
+	like(requests(), $nothing, 'all of that without any request');
 	is(ZkLock::ask($a, "SELECT count(*) FROM pg_locks WHERE $ZkLock::level1"), 0, '... and nothing is left at level 1');
 	is(ZkLock::ask($a, 'SELECT count(*) FROM zk_locks'), 0, '... nor in zk_locks');
 	# A client that is gone has not been told, and may go on with its token.
