@@ -787,9 +787,10 @@ zklock_request_abandon(int32 index)
 	ZkLockEntry *entry = zklock_entry(request->entry);
 	LWLock *lock = zklock_entry_lock(entry, LW_EXCLUSIVE); /* our request pins it */
 
+	/* a reader's is shared in any case, and others may hold it and join it */
 	if (request->state == ZKLOCK_REQUEST_HELD && !request->lost &&
-		entry->kind == ZKLOCK_KIND_LOCK)
-		entry->grant[request->mode].usable = false;
+		request->mode == ZKLOCK_EXCLUSIVE && entry->kind == ZKLOCK_KIND_LOCK)
+		entry->grant[ZKLOCK_EXCLUSIVE].usable = false;
 	LWLockRelease(lock);
 }
 

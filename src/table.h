@@ -310,9 +310,9 @@ extern bool zklock_request_conflicts(int32 request);
 extern void zklock_request_end(int32 request);
 
 /*
- * The grant of a request that is HELD goes with its last hold, whoever waits: the
- * client is gone and may still use the token elsewhere, so that the next holder
- * must have another.
+ * The exclusive grant of a request that is HELD goes with its last hold, whoever
+ * waits: the client is gone and may still use the token elsewhere, so that the next
+ * holder must have another.
  */
 extern void zklock_request_abandon(int32 request);
 
