@@ -8,6 +8,7 @@
 #include "postgres.h"
 #include "compat.h"
 
+#include "access/htup_details.h"
 #include "access/xact.h"
 #include "commands/dbcommands.h"
 #include "common/int.h"
@@ -505,7 +506,7 @@ zk_session(PG_FUNCTION_ARGS)
 	ZkSessionShared s;
 	TupleDesc desc;
 	int64 now = zklock_clock();
-	int64 lease = (int64) pg_atomic_read_u64(&zklock_shared->lease_end) - now;
+	int64 lease;
 	int64 latency;
 	int names;
 	int requests;
@@ -516,6 +517,7 @@ zk_session(PG_FUNCTION_ARGS)
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
 	zklock_session_read(&s);
+	lease = (int64) pg_atomic_read_u64(&zklock_shared->lease_end) - now;
 
 	values[0] = CStringGetTextDatum(session_state_name(s.state));
 	values[1] = CStringGetTextDatum(s.server);
