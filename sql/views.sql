@@ -17,7 +17,7 @@ SELECT name, mode, scope, granted, pid = pg_backend_pid() AS mine, token = zk_to
 SELECT count(*), min(database), max(mode) FROM pg_locks
 	WHERE locktype = 'advisory' AND objsubid = 31339 AND pid = pg_backend_pid() AND granted;
 -- whose, how often, and by which lock of level 1
-SELECT l.name, l.count, l.grant_state, l.lease_remaining BETWEEN '1 s' AND '4 s' AS lease, l.database = current_database() AS database,
+SELECT l.name, l.count, l.grant_state, l.lease_remaining BETWEEN '0' AND '4 s' AS lease, l.database = current_database() AS database,
 	username = session_user AS username, application = current_setting('application_name') AS application, k.mode, k.granted
 	FROM zk_locks l JOIN pg_locks k USING (pid, classid, objid, objsubid) WHERE k.locktype = 'advisory' ORDER BY name, scope;
 -- a function reads as it is, and the view can be used as any table
@@ -46,7 +46,7 @@ SELECT session_id = :'session' AS session, worker_pid = :worker AS worker FROM z
 COMMIT;
 SELECT count(*) FROM zk_session;
 
-SELECT lease_remaining BETWEEN '1 s' AND session_timeout AS lease, write_latency BETWEEN '1 us' AND '10 s' AS write,
+SELECT lease_remaining BETWEEN '0' AND session_timeout AS lease, write_latency BETWEEN '1 us' AND '10 s' AS write,
 	read_latency BETWEEN '1 us' AND '10 s' AS read, session_uptime BETWEEN '0' AND '1 h' AS session, worker_uptime >= session_uptime AS worker,
 	reconnects >= 0 AS reconnects, expiries >= 0 AS expiries, in_flight < 100 AS in_flight, names < max_names AS names, max_names, requests, kept
 	FROM zk_session;

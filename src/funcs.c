@@ -8,6 +8,7 @@
 #include "postgres.h"
 #include "compat.h"
 
+#include "access/htup_details.h"
 #include "access/xact.h"
 #include "catalog/pg_authid.h"
 #include "commands/dbcommands.h"
@@ -18,6 +19,7 @@
 #include "miscadmin.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
+#include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
@@ -552,7 +554,7 @@ zk_session(PG_FUNCTION_ARGS)
 	ZkSessionShared s;
 	TupleDesc desc;
 	int64 now = zklock_clock();
-	int64 lease = (int64) pg_atomic_read_u64(&zklock_shared->lease_end) - now;
+	int64 lease;
 	int64 latency;
 	int names;
 	int requests;
@@ -563,6 +565,7 @@ zk_session(PG_FUNCTION_ARGS)
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
 	zklock_session_read(&s);
+	lease = (int64) pg_atomic_read_u64(&zklock_shared->lease_end) - now;
 
 	values[0] = CStringGetTextDatum(session_state_name(s.state));
 	values[1] = CStringGetTextDatum(s.server);

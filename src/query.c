@@ -18,6 +18,10 @@
  * are still out are dropped by it as well.  A new worker finds slots of which it
  * knows nothing and has their backends begin again.
  *
+ * zklock_query_remove is a question, too, whose answer is a deletion: the worker looks
+ * for the child with the czxid and deletes it.  If the connection is lost then, all
+ * begins again; the slot remembers that the child was there.
+ *
  * An answer of any size passes through a page, and the worker keeps no more
  * than the listing and what the open gets bring.
  *

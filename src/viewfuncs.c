@@ -9,6 +9,7 @@
 #include "postgres.h"
 #include "compat.h"
 
+#include "access/htup_details.h"
 #include "funcapi.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"

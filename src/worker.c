@@ -114,6 +114,7 @@ withdraw(int code, Datum arg)
 	zklock_shared->worker_latch = NULL;
 	SpinLockRelease(&zklock_shared->mutex);
 
+	pg_atomic_write_u32(&zklock_shared->in_flight, 0);
 	if (succeeded)
 		return;
 	s = zklock_session_lock(LW_EXCLUSIVE);
