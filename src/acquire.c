@@ -301,8 +301,9 @@ zklock_check_connection(int64 start)
 static bool
 is_blocked(const ZkLockQueue *queue, const ZkLockRequest *request)
 {
-	if (request->blocked)
-		return true;
+	/* one that would not wait is told by the worker, who looks anew for it */
+	if (request->blocked || request->no_wait)
+		return request->blocked;
 	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
 	{
 		if (queue->contender[i].state == ZKLOCK_WAITING &&

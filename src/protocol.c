@@ -232,8 +232,16 @@ on_demand(ZkLockQueue *queue, const ZkLockEvent *event)
 			c->state = ZKLOCK_DELETING;
 
 		/* An answer is for those who asked before it, no others. */
-		if ((c->state == ZKLOCK_PROBING || c->state == ZKLOCK_BLOCKED))
+		if (c->state == ZKLOCK_PROBING || c->state == ZKLOCK_BLOCKED)
 			set_started(queue, c, (ZkLockMode) c->mode, event);
+		else if (event->asks[c->mode] && is_active(c) && c->state != ZKLOCK_GRANTED &&
+				 c->list_needed != LIST_NOT_FOUND)
+		{
+			if (c->state == ZKLOCK_WAITING)
+				set_queued(c);
+			c->list_needed = 0;
+			c->list_synced = true;
+		}
 	}
 }
 
@@ -904,9 +912,10 @@ decide(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 #if ZKLOCK_MUTANT == 6
 					if (c->state == ZKLOCK_UNSETTLED)
 #else
-					if (c->state != ZKLOCK_QUEUED)
+					if (c->state != ZKLOCK_QUEUED || c->list_synced)
 #endif
 						sync = true;
+					c->list_synced = false;
 				}
 				break;
 

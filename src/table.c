@@ -450,9 +450,11 @@ zklock_entry_demand(ZkLockEntry *entry, ZkLockEvent *event)
 
 		if (request->state != ZKLOCK_REQUEST_WANTED || request->failed)
 			continue;
-		request->heard = true;
 		if (!request->no_wait)
 			patient[request->mode] = true;
+		else if (!request->heard)
+			event->asks[request->mode] = true;
+		request->heard = true;
 	}
 	event->type = ZKLOCK_EV_DEMAND;
 	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)

@@ -254,7 +254,13 @@ table_demand(Table *table, ZkLockEvent *event)
 {
 	event->type = ZKLOCK_EV_DEMAND;
 	for (int i = 0; i < NBACKENDS; i++)
-		table->backend[i].heard = true;
+	{
+		Backend *b = &table->backend[i];
+
+		if (b->state == BACKEND_WANTS && b->no_wait && !b->heard)
+			event->asks[b->mode] = true;
+		b->heard = true;
+	}
 	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 	{
 		bool held = table_held(table, (ZkLockMode) mode) > 0;

@@ -168,10 +168,11 @@ check_blocked(Server *server, int dir, const ZkLockAction *action)
 			asked_at = b->asked_at;
 	}
 	if (server->queue[dir].contender[action->slot].state == ZKLOCK_BLOCKED)
+		COVER(PROBE_BLOCKED);
+	if (asked_at != NEVER)
 	{
 		bool found = false;
 
-		COVER(PROBE_BLOCKED);
 		for (int i = 0; i < zk.nnodes && !found; i++)
 		{
 			const Node *other = &zk.node[i];
@@ -179,7 +180,7 @@ check_blocked(Server *server, int dir, const ZkLockAction *action)
 			found = other->dir == dir && other->owner != server->conn.session &&
 				modes_conflict(other->child.mode, action->mode) && other->dzxid > asked_at;
 		}
-		if (!found && asked_at != NEVER && !server->conn.deposed)
+		if (!found && !server->conn.deposed)
 			fail("told of somebody who had gone before the question");
 	}
 	table_blocked(table, action->mode);
