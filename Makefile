@@ -5,10 +5,11 @@
 #   make check            every test there is; PARTS= and TESTS= select (test/run)
 #   make lint             clang-format and cppcheck
 #   make warnings         gcc and clang with -Wall -Wextra -Werror
-#   make bench            latencies
+#   make bench            zklock beside everybody else, in one table; REPEAT= SECONDS= ROWS=
+#   make bench-plot       the same as a picture, build/log/bench.svg
 #   make chaos            faults of all kinds on six hosts; SECONDS= SEED=
 #
-# The last six install what they need; all but chaos run in a sandbox
+# The last seven install what they need; all but chaos run in a sandbox
 # (test/sandbox), chaos in namespaces of its own (test/chaos/run).
 
 EXTENSION = zklock
@@ -16,7 +17,7 @@ MODULE_big = zklock
 OBJS = $(patsubst %.c,%.o,$(wildcard src/*.c))
 DATA = $(wildcard sql/zklock--*.sql)
 REGRESS = $(patsubst sql/%.sql,%,$(filter-out sql/zklock--%,$(sort $(wildcard sql/*.sql))))
-EXTRA_CLEAN = build test/sim/build test/client/build test/bench/build
+EXTRA_CLEAN = build test/fuzz/build test/sim/build test/client/build test/bench/build
 
 PG_CONFIG ?= pg_config
 SHLIB_LINK += -lzookeeper_mt
@@ -29,7 +30,7 @@ override with_llvm ?= no
 
 # PGXS has a "check" of its own, and a fresh machine has no PGXS yet: leave it
 # out when one of our own targets is asked for.
-ours = check demo lint warnings bench chaos
+ours = check demo lint warnings bench bench-plot chaos dist
 ifneq ($(filter $(ours),$(MAKECMDGOALS)),)
 
 .PHONY: $(MAKECMDGOALS)
@@ -42,11 +43,17 @@ lint:
 	@test/sandbox --lint test/lint
 warnings:
 	@test/sandbox test/warnings
+bench_options = $(addprefix --repeat=,$(REPEAT)) $(addprefix --seconds=,$(SECONDS))
 bench:
-	@test/sandbox test/bench/latency
-SECONDS ?= 300
+	@test/sandbox --bench test/bench/run $(bench_options) $(ROWS)
+bench-plot:
+	@test/sandbox --bench test/bench/run --plot $(bench_options)
 chaos:
-	@setpriv --pdeathsig TERM test/chaos/run $(SECONDS) $(SEED)
+	@setpriv --pdeathsig TERM test/chaos/run $(or $(SECONDS),300) $(SEED)
+# What is committed, for PGXN and for building packages.
+version := $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" zklock.control)
+dist:
+	@git archive --format=zip --prefix=zklock-$(version)/ --output=zklock-$(version).zip HEAD
 $(filter-out $(ours),$(MAKECMDGOALS)):
 	@$(MAKE) $@
 

@@ -94,9 +94,18 @@ SELECT count(zk_is_leader('full' || i, '0')) FROM generate_series(1, 60) i;
 SELECT count(*) < 50 AS had, bool_and(zk_resign(election)) FROM zk_elections() WHERE election LIKE 'full%';
 
 --
--- Privileges: everybody may be a candidate and look, not resign.
+-- Privileges: for those who have been granted them; pg_monitor may look.
 --
 CREATE ROLE regress_zklock;
+SET ROLE regress_zklock;
+SELECT zk_is_leader('nightly');
+SELECT zk_require_leader('nightly');
+SELECT * FROM zk_elections;
+CALL zk_run_as_leader('nightly', 'SELECT 1');
+RESET ROLE;
+GRANT EXECUTE ON FUNCTION zk_is_leader, zk_require_leader TO regress_zklock;
+GRANT EXECUTE ON PROCEDURE zk_run_as_leader TO regress_zklock;
+GRANT pg_monitor TO regress_zklock;
 SET ROLE regress_zklock;
 SELECT zk_is_leader('nightly'), zk_require_leader('nightly') > 0 AS led, zk_leader('nightly') = :'leader' AS leader;
 SELECT election, leader = :'leader' AS leader FROM zk_elections WHERE election = 'nightly';
@@ -105,6 +114,7 @@ SELECT zk_resign('nightly');
 -- the caller's rights
 CALL zk_run_as_leader('nightly', 'INSERT INTO t VALUES (1)');
 RESET ROLE;
+DROP OWNED BY regress_zklock;
 DROP ROLE regress_zklock;
 
 SELECT bool_and(zk_resign(election)) FROM zk_elections();

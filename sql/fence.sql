@@ -34,6 +34,7 @@ SELECT token FROM zk_fences WHERE resource = 'report';
 
 -- it needs no right on the table, and falls for no operator of its caller's
 CREATE ROLE regress_zklock_fence;
+GRANT EXECUTE ON FUNCTION zk_fence TO regress_zklock_fence;
 CREATE SCHEMA regress_zklock_trap AUTHORIZATION regress_zklock_fence;
 SET ROLE regress_zklock_fence;
 CREATE FUNCTION regress_zklock_trap.never(bigint, bigint) RETURNS boolean LANGUAGE sql AS 'SELECT false';
@@ -45,6 +46,7 @@ SELECT * FROM public.zk_fences;
 RESET search_path;
 RESET ROLE;
 DROP SCHEMA regress_zklock_trap CASCADE;
+DROP OWNED BY regress_zklock_fence;
 DROP ROLE regress_zklock_fence;
 
 -- a table of the extension, whose rows are dumped with the database

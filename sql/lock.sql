@@ -299,9 +299,11 @@ TABLE level2;
 TABLE level1;
 
 --
--- Everybody may
+-- Everybody may who has been granted it
 --
 CREATE ROLE regress_zklock;
+GRANT EXECUTE ON FUNCTION zk_lock, zk_try_lock TO regress_zklock;
+GRANT EXECUTE ON PROCEDURE zk_lock_session TO regress_zklock;
 SET ROLE regress_zklock;
 BEGIN;
 SELECT zk_lock('job') > 0 AS locked, zk_try_lock('job 2', scope => 'session'), zk_unlock('job 2');
@@ -309,6 +311,7 @@ COMMIT;
 CALL zk_lock_session('job');
 SELECT zk_unlock_all();
 RESET ROLE;
+DROP OWNED BY regress_zklock;
 DROP ROLE regress_zklock;
 
 DROP VIEW level1, level2;

@@ -104,6 +104,10 @@ SELECT p.oid::regprocedure FROM pg_proc p WHERE proname LIKE 'zk\_%' AND obj_des
 SELECT oid::regclass FROM pg_class WHERE relname LIKE 'zk\_%' AND obj_description(oid, 'pg_class') IS NULL;
 SELECT proname, proparallel, provolatile, proisstrict FROM pg_proc WHERE proname LIKE 'zk\_%' ORDER BY proname COLLATE "C";
 
+-- what everybody may call
+SELECT p.oid::regprocedure FROM pg_proc p WHERE proname LIKE 'zk\_%' AND has_function_privilege('public', oid, 'EXECUTE')
+	ORDER BY proname COLLATE "C";
+
 -- who may look
 CREATE ROLE regress_zklock;
 SET ROLE regress_zklock;

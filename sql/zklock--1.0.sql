@@ -311,11 +311,13 @@ COMMENT ON VIEW zk_elections IS
 'elections in which this server is a candidate';
 
 CREATE TABLE zk_fences (
-    resource text PRIMARY KEY,
-    token bigint NOT NULL);
+    namespace text,
+    resource text,
+    token bigint NOT NULL,
+    PRIMARY KEY (namespace, resource));
 
 COMMENT ON TABLE zk_fences IS
-'largest fencing token that zk_fence has seen for each resource';
+'largest fencing token that zk_fence has seen for each resource of each zklock.namespace';
 
 SELECT pg_catalog.pg_extension_config_dump('zk_fences', '');
 
@@ -327,9 +329,18 @@ LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE SECURITY DEFINER;
 COMMENT ON FUNCTION zk_fence(text, bigint) IS
 'refuse a fencing token that is older than the newest seen for the resource in this database';
 
--- What pg_locks shows to everybody, zk_locks does too.  The session's id is
--- enough to end the session from elsewhere.
-GRANT SELECT ON zk_locks, zk_elections TO PUBLIC;
+-- A lock stands in the way of everybody who asks for it, and so does a large token.
+-- A candidacy is the whole server's.  Who holds nothing can do nothing with the others.
+REVOKE ALL ON FUNCTION zk_lock(text, text, text), zk_try_lock(text, text, text, interval),
+    zk_assert(text), zk_fence(text, bigint), zk_is_leader(text, interval), zk_require_leader(text),
+    zk_leader_token(text), zk_leader(text), zk_candidates(text), zk_elections() FROM PUBLIC;
+REVOKE ALL ON PROCEDURE zk_lock_session(text, text, interval), zk_run_as_leader(text, text) FROM PUBLIC;
+
+-- Like pg_stat_activity, zk_locks itself hides what is nobody else's business.  The
+-- session's id is enough to end the session from elsewhere.
+GRANT SELECT ON zk_locks TO PUBLIC;
+GRANT EXECUTE ON FUNCTION zk_leader(text), zk_candidates(text), zk_elections() TO pg_monitor;
+GRANT SELECT ON zk_elections TO pg_monitor;
 REVOKE ALL ON FUNCTION zk_session() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_session() TO pg_monitor;
 GRANT SELECT ON zk_session TO pg_monitor;

@@ -234,7 +234,9 @@ raise_failure(const char *name, ZkLockFailure failure, int rc)
  * while there was a connection keeps its place as long as the session may live,
  * so it is given that time, too, if it is to wait at all.  The state alone is the
  * worker's opinion, and a worker that is stopped has none: without heartbeats it counts
- * for nothing. False while what the table says of other servers may be out of date.
+ * for nothing; nor does a connection before the first write on it is acknowledged,
+ * or one that always breaks again would be waited for for ever. False while what the
+ * table says of other servers may be out of date.
  */
 static bool
 check_connection(const Wait *wait)
@@ -253,7 +255,7 @@ check_connection(const Wait *wait)
 
 	silent = s.state == ZKLOCK_SESSION_CONNECTED &&
 		now - s.last_write > 4 * zklock_heartbeat_interval(s.timeout_ms) * NS_PER_MS;
-	if (s.state == ZKLOCK_SESSION_CONNECTED && !silent)
+	if (s.state == ZKLOCK_SESSION_CONNECTED && s.proven && !silent)
 		return true;
 	lost = silent ? s.last_write : s.not_connected_since;
 	if (wait->start < lost && now < wait->until)
@@ -299,8 +301,9 @@ zklock_check_connection(int64 start)
 static bool
 is_blocked(const ZkLockQueue *queue, const ZkLockRequest *request)
 {
-	if (request->blocked)
-		return true;
+	/* one that would not wait is told by the worker, who looks anew for it */
+	if (request->blocked || request->no_wait)
+		return request->blocked;
 	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
 	{
 		if (queue->contender[i].state == ZKLOCK_WAITING &&
@@ -407,12 +410,17 @@ static int32
 make_request(const char *name, ZkLockMode mode, ZkLockScope scope, const Wait *wait)
 {
 	int64 until = wait->start + zklock_connect_timeout * NS_PER_MS;
-	int32 request;
 
-	while ((request = zklock_request_make(ZKLOCK_KIND_LOCK, name, mode, scope,
-										  wait->until <= wait->start)) == ZKLOCK_NO_ENTRY &&
-		   pg_atomic_read_u32(&zklock_shared->nidle) > 0 && zklock_clock() < until)
+	for (;;)
 	{
+		/* looked at before, so that no entry becomes free in between */
+		bool hope = pg_atomic_read_u32(&zklock_shared->nidle) > 0 ||
+			pg_atomic_read_u32(&zklock_shared->nleaving) > 0;
+		int32 request = zklock_request_make(ZKLOCK_KIND_LOCK, name, mode, scope,
+											wait->until <= wait->start);
+
+		if (request != ZKLOCK_NO_ENTRY || !hope || zklock_clock() >= until)
+			return request;
 		pg_atomic_write_u32(&zklock_shared->room_wanted, 1);
 		zklock_worker_wake();
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, 2,
@@ -420,7 +428,6 @@ make_request(const char *name, ZkLockMode mode, ZkLockScope scope, const Wait *w
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
 	}
-	return request;
 }
 
 /* A hold of this backend covers the request: count it in the mode held. */
@@ -478,6 +485,16 @@ zklock_acquire(const char *name, ZkLockMode mode, ZkLockScope scope, int64 wait_
 		*token = held->token[mode];
 		return true;
 	}
+
+	if (held == NULL && zklock_max_locks_per_backend > 0 &&
+		zklock_held_names() >= zklock_max_locks_per_backend)
+		ereport(ERROR,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("session holds too many zklock locks"),
+				 errdetail("It holds locks of %d names, and \"%s\" is %d.",
+						   zklock_held_names(), "zklock.max_locks_per_backend",
+						   zklock_max_locks_per_backend),
+				 errhint("Release locks, or ask an administrator for a higher limit.")));
 
 	wait.start = zklock_clock();
 	wait.until =

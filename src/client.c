@@ -53,6 +53,7 @@
 
 #include "client.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -111,9 +112,10 @@ typedef struct ZkRequest
 struct ZkClient
 {
 	/* set by the main thread before the handle exists, then constant */
-	int fd;		/* eventfd, readable while messages wait */
-	int slot;	/* in log_slots */
-	int nhosts; /* in the connect string */
+	int fd;		  /* eventfd, readable while messages wait */
+	int slot;	  /* in log_slots */
+	int nhosts;	  /* in the connect string */
+	bool creator; /* nodes that we create are ours alone */
 
 	/* of the main thread alone */
 	zhandle_t *zh;
@@ -142,6 +144,8 @@ struct ZkClient
 	int error_level;			  /* of "error", 0 if none */
 	char error[ZKLOCK_ERROR_LEN]; /* worst log line while opening */
 	bool connected;				  /* by the last session event */
+	int auth_open;				  /* credentials that were neither accepted nor refused */
+	bool held_back;				  /* CONNECTED waits for them */
 	ZkSessionId session;		  /* as of the last connection; id 0: none yet */
 	int timeout_ms;
 	char server[ZKLOCK_SERVER_LEN]; /* connected to or tried last */
@@ -179,6 +183,8 @@ log_line_3(const char *line)
 {
 	log_line(3, line);
 }
+
+static ZooLogLevel log_level = ZOO_LOG_LEVEL_INFO; /* we read what these say */
 
 static const log_callback_fn log_functions[ZKLOCK_MAX_CLIENTS] = {log_line_0, log_line_1,
 																  log_line_2, log_line_3};
@@ -324,8 +330,9 @@ set_connected(ZkClient *client, bool connected)
 	bool was;
 
 	pthread_mutex_lock(&client->mutex);
-	was = client->connected;
+	was = client->connected && !client->held_back;
 	client->connected = connected;
+	client->held_back = false;
 	pthread_mutex_unlock(&client->mutex);
 	return was;
 }
@@ -337,6 +344,7 @@ session_event(ZkClient *client, zhandle_t *zh, int state)
 	{
 		/* id, password and timeout are set before the event is queued */
 		const clientid_t *id = zoo_client_id(zh);
+		bool held_back;
 
 		/* a connection that broke without an event (see above) */
 		if (set_connected(client, false))
@@ -347,8 +355,10 @@ session_event(ZkClient *client, zhandle_t *zh, int state)
 		memcpy(client->session.password, id->passwd, ZKLOCK_PASSWORD_LEN);
 		client->timeout_ms = zoo_recv_timeout(zh);
 		client->connected = true;
+		client->held_back = held_back = client->auth_open > 0;
 		pthread_mutex_unlock(&client->mutex);
-		event_append(client, ZKLOCK_MSG_CONNECTED, NULL);
+		if (!held_back)
+			event_append(client, ZKLOCK_MSG_CONNECTED, NULL);
 	}
 	else if (state == ZOO_EXPIRED_SESSION_STATE)
 	{
@@ -366,6 +376,29 @@ session_event(ZkClient *client, zhandle_t *zh, int state)
 		if (set_connected(client, false))
 			event_append(client, ZKLOCK_MSG_DISCONNECTED, NULL);
 	}
+}
+
+/*
+ * A credential was accepted, refused (the session event says so, too), or lost
+ * with its connection.  The library presents it again on the next one, but does
+ * not call this again, so then nothing is held back any more.  Runs on the I/O
+ * thread.
+ */
+static void
+auth_completion(int rc, const void *data)
+{
+	ZkClient *client = (ZkClient *) data;
+	bool release;
+
+	pthread_mutex_lock(&client->mutex);
+	if (client->auth_open > 0)
+		client->auth_open--;
+	release = client->held_back && client->auth_open == 0 && rc == ZOK;
+	if (release)
+		client->held_back = false;
+	pthread_mutex_unlock(&client->mutex);
+	if (release && !atomic_load(&client->closing))
+		event_append(client, ZKLOCK_MSG_CONNECTED, NULL);
 }
 
 /*
@@ -444,12 +477,8 @@ create_completion(int rc, const char *path, const struct Stat *stat, const void 
 	int room = request->pathroom;
 	ZkMessage *reply = reply_begin(request, rc);
 
-	if (reply != NULL && rc != ZOK)
-	{
-		free(reply->path);
-		reply->path = NULL;
-	}
-	else if (reply != NULL)
+	/* refused: it keeps the path that was asked for */
+	if (reply != NULL && rc == ZOK)
 	{
 		size_t len = path != NULL ? strlen(path) + 1 : 0;
 
@@ -540,6 +569,25 @@ list_completion(int rc, const struct String_vector *children, const void *data)
 
 	if (reply != NULL && rc == ZOK && (children == NULL || !copy_children(reply, children)))
 		reply->rc = ZSYSTEMERROR;
+	reply_end(request, reply);
+}
+
+static void
+acl_completion(int rc, struct ACL_vector *acl, struct Stat *stat, const void *data)
+{
+	ZkRequest *request = (ZkRequest *) data;
+	ZkMessage *reply = reply_begin(request, rc);
+
+	(void) stat;
+	if (reply != NULL && rc == ZOK)
+	{
+		for (int i = 0; acl != NULL && i < acl->count; i++)
+		{
+			if (strcmp(acl->data[i].id.scheme, "world") == 0 &&
+				(acl->data[i].perms & ~ZOO_PERM_READ) != 0)
+				reply->open = true;
+		}
+	}
 	reply_end(request, reply);
 }
 
@@ -808,9 +856,97 @@ client_free(ZkClient *client)
 	free(client);
 }
 
+/*
+ * zookeeper.h declares this only where the library was built with OpenSSL, and
+ * what matters is the library that we run with.
+ */
+typedef zhandle_t *(*init_ssl_fn)(const char *hosts, const char *certificates,
+								  watcher_fn watcher, int timeout,
+								  const clientid_t *resume, void *context, int flags);
+
+static init_ssl_fn
+find_init_ssl(void)
+{
+	void *symbol = dlsym(RTLD_DEFAULT, "zookeeper_init_ssl");
+	init_ssl_fn function;
+
+	/* POSIX promises that this works, and C does not */
+	memcpy(&function, &symbol, sizeof(function));
+	return function;
+}
+
+bool
+zklock_client_has_tls(void)
+{
+	return find_init_ssl() != NULL;
+}
+
+/*
+ * The library's handle.  Credentials are given before it can be told that there
+ * is a connection, and the library puts them before all else that is to be sent.
+ */
+static zhandle_t *
+make_handle(ZkClient *client, const char *hosts, int timeout_ms, const clientid_t *resume,
+			const ZkSecurity *security)
+{
+	log_callback_fn log_function = log_functions[client->slot];
+	zhandle_t *zh;
+	int n = security != NULL ? security->ncredentials : 0;
+
+	client->auth_open = n;
+	errno = 0;
+	if (security != NULL && security->tls != NULL)
+	{
+		init_ssl_fn init_ssl = find_init_ssl();
+
+		if (init_ssl == NULL)
+		{
+			errno = ENOSYS;
+			return NULL;
+		}
+		/* it takes no log function, and must not write to stderr meanwhile */
+		zoo_set_debug_level((ZooLogLevel) 0);
+		zh = init_ssl(hosts, security->tls, watcher, timeout_ms, resume, client,
+					  ZOO_NO_LOG_CLIENTENV);
+		if (zh != NULL)
+			zoo_set_log_callback(zh, log_function);
+		zoo_set_debug_level(log_level);
+	}
+	else
+	{
+		zoo_set_debug_level(log_level);
+		zh = zookeeper_init2(hosts, watcher, timeout_ms, resume, client,
+							 ZOO_NO_LOG_CLIENTENV, log_function);
+	}
+	if (zh == NULL)
+		return NULL;
+	for (int i = 0; i < n; i++)
+	{
+		const ZkCredential *credential = &security->credentials[i];
+		int rc = zoo_add_auth(zh, credential->scheme, credential->data, credential->len,
+							  auth_completion, client);
+
+		if (rc != ZOK)
+		{
+			/* never go on without it */
+			zookeeper_close(zh);
+			errno = rc == ZINVALIDSTATE ? EACCES : ENOMEM;
+			return NULL;
+		}
+	}
+	return zh;
+}
+
+void
+zklock_client_log_debug(bool debug)
+{
+	log_level = debug ? ZOO_LOG_LEVEL_DEBUG : ZOO_LOG_LEVEL_INFO;
+	zoo_set_debug_level(log_level);
+}
+
 ZkClient *
 zklock_client_open(const char *hosts, int timeout_ms, const ZkSessionId *resume,
-				   char *error, int errlen)
+				   const ZkSecurity *security, char *error, int errlen)
 {
 	ZkClient *client;
 	clientid_t id;
@@ -838,6 +974,7 @@ zklock_client_open(const char *hosts, int timeout_ms, const ZkSessionId *resume,
 	}
 	client->slot = slot;
 	client->opening = true;
+	client->creator = security != NULL && security->creator;
 	atomic_init(&client->closing, false);
 	client->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (client->fd < 0)
@@ -871,11 +1008,8 @@ zklock_client_open(const char *hosts, int timeout_ms, const ZkSessionId *resume,
 	pthread_sigmask(SIG_SETMASK, &all, &saved);
 	if (threads_available())
 	{
-		zoo_set_debug_level(ZOO_LOG_LEVEL_INFO);
-		errno = 0;
-		client->zh = zookeeper_init2(hosts, watcher, timeout_ms,
-									 resume != NULL && resume->id != 0 ? &id : NULL,
-									 client, ZOO_NO_LOG_CLIENTENV, log_functions[slot]);
+		client->zh = make_handle(client, hosts, timeout_ms,
+								 resume != NULL && resume->id != 0 ? &id : NULL, security);
 	}
 	save_errno = errno;
 	pthread_sigmask(SIG_SETMASK, &saved, NULL);
@@ -1254,8 +1388,10 @@ zklock_client_create(ZkClient *client, const char *path, const char *data, int d
 	if (request == NULL)
 		return rc;
 	serial = request->serial;
-	rc = zoo_acreate2(client->zh, path, data, datalen, &ZOO_OPEN_ACL_UNSAFE, flags,
-					  create_completion, request);
+	strcpy(request->reply->path, path);
+	rc = zoo_acreate2(client->zh, path, data, datalen,
+					  client->creator ? &ZOO_CREATOR_ALL_ACL : &ZOO_OPEN_ACL_UNSAFE,
+					  flags, create_completion, request);
 	return request_end(client, request, serial, rc);
 }
 
@@ -1317,6 +1453,22 @@ zklock_client_set(ZkClient *client, const char *path, const char *data, int data
 		return rc;
 	serial = request->serial;
 	rc = zoo_aset(client->zh, path, data, datalen, -1, stat_completion, request);
+	return request_end(client, request, serial, rc);
+}
+
+int
+zklock_client_get_acl(ZkClient *client, const char *path, const ZkRequestTag *tag)
+{
+	ZkRequest *request;
+	uint64_t serial;
+	int rc;
+
+	request = request_begin(client, ZKLOCK_MSG_ACL, tag, strlen(path) + 1, &rc);
+	if (request == NULL)
+		return rc;
+	serial = request->serial;
+	strcpy(request->reply->path, path);
+	rc = zoo_aget_acl(client->zh, path, acl_completion, request);
 	return request_end(client, request, serial, rc);
 }
 

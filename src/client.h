@@ -40,12 +40,13 @@ typedef enum ZkMessageType
 	ZKLOCK_MSG_EXPIRED,		/* the handle is dead: close it */
 	ZKLOCK_MSG_AUTH_FAILED, /* the handle is dead: close it */
 	/* replies */
-	ZKLOCK_MSG_CREATED, /* path (with the sequence number), czxid */
+	ZKLOCK_MSG_CREATED, /* path (with the sequence number, if any), czxid */
 	ZKLOCK_MSG_DELETED,
 	ZKLOCK_MSG_LISTED, /* children, nchildren */
 	ZKLOCK_MSG_GOT,	   /* czxid, ctime, ephemeral_owner, nchildren (its number
 						* alone), data, datalen */
 	ZKLOCK_MSG_SET,
+	ZKLOCK_MSG_ACL, /* path, open */
 	ZKLOCK_MSG_SYNCED,
 	/* watches: path */
 	ZKLOCK_MSG_NODE_DELETED,
@@ -88,6 +89,7 @@ typedef struct ZkMessage
 	int datalen;
 	char **children;
 	int nchildren;
+	bool open;				/* anybody may do more than read */
 	int level;				/* LOG: 1 error, 2 warning, 3 info, 4 debug */
 	struct ZkMessage *next; /* client.c's */
 } ZkMessage;
@@ -100,8 +102,39 @@ typedef enum ZkCreateMode
 	ZKLOCK_CREATE_EPHEMERAL_SEQUENTIAL
 } ZkCreateMode;
 
+/* How to prove who we are: a scheme that the ensemble knows, and its data. */
+typedef struct ZkCredential
+{
+	const char *scheme;
+	const char *data;
+	int len;
+} ZkCredential;
+
+#define ZKLOCK_MAX_CREDENTIALS 16
+
 /*
- * Start connecting.  "resume" is a session to resume, or NULL for a new one.
+ * Credentials are presented on each connection before anything else is asked;
+ * if there are any, the first CONNECTED comes when the ensemble has accepted
+ * them.
+ */
+typedef struct ZkSecurity
+{
+	const ZkCredential *credentials;
+	int ncredentials;
+	bool creator;	 /* nodes that we create are ours alone */
+	const char *tls; /* "ca,certificate,key" files; NULL: no TLS */
+} ZkSecurity;
+
+/* Can the library that we run with do TLS? */
+extern bool zklock_client_has_tls(void);
+
+/* Are LOG messages to be made of the library's debugging output, too?  For all
+ * clients. */
+extern void zklock_client_log_debug(bool debug);
+
+/*
+ * Start connecting.  "security" may be NULL: no credentials, no TLS, and nodes
+ * that everybody may change.  "resume" is a session to resume, or NULL for a new one.
  * "timeout_ms" is the session timeout to ask for.  Names are resolved here, so
  * this can block on the resolver.  At most 4 clients can be open in a process,
  * each with ZKLOCK_CLIENT_FDS descriptors.  Returns NULL with errno
@@ -111,7 +144,8 @@ typedef enum ZkCreateMode
 #define ZKLOCK_CLIENT_FDS 4
 
 extern ZkClient *zklock_client_open(const char *hosts, int timeout_ms,
-									const ZkSessionId *resume, char *error, int errlen);
+									const ZkSessionId *resume, const ZkSecurity *security,
+									char *error, int errlen);
 
 /* Readable while messages wait. */
 extern int zklock_client_fd(ZkClient *client);
@@ -157,6 +191,8 @@ extern int zklock_client_get(ZkClient *client, const char *path, bool watch,
 							 const ZkRequestTag *tag);
 extern int zklock_client_set(ZkClient *client, const char *path, const char *data,
 							 int datalen, const ZkRequestTag *tag);
+extern int zklock_client_get_acl(ZkClient *client, const char *path,
+								 const ZkRequestTag *tag);
 extern int zklock_client_sync(ZkClient *client, const char *path, const ZkRequestTag *tag);
 
 /* ZooKeeper's text for a return code. */

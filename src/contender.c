@@ -110,6 +110,14 @@ escape_byte(char *out, unsigned char byte)
 	return out;
 }
 
+const char *
+zklock_local_name(const char *name)
+{
+	const char *end = strchr(name, (unsigned char) ZKLOCK_NAMESPACE_END);
+
+	return end != NULL ? end + 1 : name;
+}
+
 size_t
 zklock_encode_name(const char *name, char *buf)
 {
@@ -272,7 +280,8 @@ parse_digits(const char *s, int n)
  * digits after a '-' are the hard case: "lock-1000000000" is a billion, but
  * "lock--1000000000" and "__lock__-1000000000" are minus a billion.  No
  * positive number exceeds 2^31 - 1, and a prefix that ends in a separator
- * does not need another: hence the rule below.
+ * does not need another: hence the rule below.  No number down to minus a
+ * billion begins with a zero: "x--0000000001" is 1.
  */
 static bool
 parse_sequence(const char *name, size_t len, int64_t *sequence, size_t *start)
@@ -297,7 +306,7 @@ parse_sequence(const char *name, size_t len, int64_t *sequence, size_t *start)
 	value = parse_digits(tail, SEQUENCE_DIGITS);
 	if (value < 0)
 		return false;
-	if (*start > 0 && tail[-1] == '-' &&
+	if (*start > 0 && tail[-1] == '-' && tail[0] != '0' &&
 		(value > SEQUENCE_MAX || (*start > 1 && (tail[-2] == '-' || tail[-2] == '_'))))
 	{
 		*start -= 1;

@@ -23,9 +23,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define ZKLOCK_NAME_MAX	   255					 /* bytes of UTF-8, without the NUL */
-#define ZKLOCK_ENCODED_MAX (3 * ZKLOCK_NAME_MAX) /* without the NUL */
-#define ZKLOCK_UUID_LEN	   36					 /* text form, without the NUL */
+#define ZKLOCK_NAME_MAX 255 /* bytes of UTF-8, without the NUL */
+/*
+ * A name in a namespace is "<namespace>\377<name>".  No UTF-8 has that byte, so it
+ * is no name in another namespace, nor in none.
+ */
+#define ZKLOCK_NAMESPACE_END '\377'
+
+#define ZKLOCK_ENCODED_MAX	 (3 * ZKLOCK_NAME_MAX) /* without the NUL */
+#define ZKLOCK_UUID_LEN		 36					   /* text form, without the NUL */
 #define ZKLOCK_CONTENDER_LEN                                                             \
 	64 /* of our own names without the sequence                                          \
 		* number, with the NUL */
@@ -63,6 +69,9 @@ typedef struct ZkLockChild
 	int64_t sequence; /* negative past the counter's end */
 	ZkLockMode mode;  /* foreign names count as exclusive */
 } ZkLockChild;
+
+/* A name without its namespace. */
+extern const char *zklock_local_name(const char *name);
 
 /*
  * Percent-encode a lock name into a path element.  Encoded are '/', '%',

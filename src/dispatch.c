@@ -73,8 +73,18 @@ typedef struct WatchedPath
 /* A session event on its way through the entries; see zklock_dispatch_all. */
 static ZkLockEventType all_event;
 static int all_next = -1;		/* the next entry to feed, -1: none */
-static int tick_wanted;			/* queues for which a TICK does anything */
+static bool tick_wanted = true; /* by some entry, perhaps */
 static bool resume_due = false; /* RESUMED was overtaken */
+
+/* A name for the log: encoded if it is in a namespace.  "buf" as for encoding. */
+static const char *
+log_name(const char *name, char *buf)
+{
+	if (zklock_local_name(name) == name)
+		return name;
+	zklock_encode_name(name, buf);
+	return buf;
+}
 
 static uint64
 hash_path(const char *path)
@@ -157,13 +167,12 @@ contender_path(char *buf, ZkLockKind kind, const char *name, const ZkLockAction 
 void
 zklock_describe_server(StringInfo buf, int pid)
 {
+	static char host[256] = "";
 	char server[256];
-	char host[256];
 
 	zklock_effective_server_name(server, sizeof(server));
-	if (gethostname(host, sizeof(host)) != 0)
+	if (host[0] == '\0' && gethostname(host, sizeof(host) - 1) != 0)
 		host[0] = '\0';
-	host[sizeof(host) - 1] = '\0';
 	initStringInfo(buf);
 	appendStringInfoString(buf, "{\"server\": ");
 	escape_json(buf, server);
@@ -319,6 +328,15 @@ may_keep(const ZkLockEntry *entry)
 		zklock_cache_size > 0 && (!hint->bounced || hint->streak >= 2);
 }
 
+/* Was nobody else in the queue when we last were? */
+static bool
+was_alone(const ZkLockEntry *entry)
+{
+	const ZkLockHint *hint = zklock_entry_hint(entry);
+
+	return entry->kind == ZKLOCK_KIND_LOCK && (hint->sequence < 0 || hint->streak > 0);
+}
+
 static void
 note_contender(const ZkLockEntry *entry, int64 sequence)
 {
@@ -348,13 +366,33 @@ apply_to_table(ZkLockEntry *entry, const ZkLockAction *action, bool keep)
 {
 	ZkLockMode mode = action->mode;
 	ZkLockGrant *grant = &entry->grant[mode];
+	bool again = false;
 
 	switch (action->type)
 	{
 		case ZKLOCK_ACT_GRANTED:
 			grant->token = action->token;
+
+			/*
+			 * Tokens of this server's holders must not go back either: a fence may
+			 * have seen the larger one.  A reader that comes after our writer is
+			 * given the writer's; that is no lie, since whoever is granted the lock
+			 * after the writer has a larger one.  The other way round it would be,
+			 * for readers elsewhere may stand between the two: an older grant for
+			 * writers goes.  (Mostly it has gone, because our new contender made it
+			 * look demanded.)
+			 */
+			if (mode == ZKLOCK_SHARED && entry->grant[ZKLOCK_EXCLUSIVE].usable &&
+				entry->grant[ZKLOCK_EXCLUSIVE].token < grant->token)
+			{
+				entry->grant[ZKLOCK_EXCLUSIVE].usable = false;
+				again = true;
+			}
+			entry->grant[ZKLOCK_SHARED].token = Max(entry->grant[ZKLOCK_SHARED].token,
+													entry->grant[ZKLOCK_EXCLUSIVE].token);
 			grant->keep = keep;
-			grant->demanded = action->demanded;
+			/* one for writers that may not be kept is handed over as if it were wanted */
+			grant->demanded = action->demanded || (!keep && mode == ZKLOCK_EXCLUSIVE);
 			grant->holds = 0;
 			/* all who wait now, or as many as if they had come one by one */
 			grant->handoffs = Max(zklock_handoff_limit + 1, entry->want[mode]);
@@ -366,12 +404,13 @@ apply_to_table(ZkLockEntry *entry, const ZkLockAction *action, bool keep)
 				zklock_stat_add(entry, ZKLOCK_STAT_HANDOVERS, 1);
 			zklock_entry_hint(entry)->blocked = false;
 			/* if everybody has gone and it is not to be kept, give it back */
-			return zklock_entry_settle(entry) || !grant->usable;
+			return zklock_entry_settle(entry) || !grant->usable || again;
 
 		case ZKLOCK_ACT_DEMANDED:
 			zklock_stat_add(entry, ZKLOCK_STAT_DEMANDS, 1);
+			if (!grant->demanded)
+				grant->handoffs = zklock_handoff_limit;
 			grant->demanded = true;
-			grant->handoffs = zklock_handoff_limit;
 			if (grant->handoffs == 0)
 				grant->usable = false;
 			if (keep)
@@ -429,6 +468,15 @@ apply_to_table(ZkLockEntry *entry, const ZkLockAction *action, bool keep)
 	}
 }
 
+/* Would a TICK do anything?  Read without the lock: the worker writes all of it, but
+ * for an election's "failed", which a backend resets when it asks anew. */
+static bool
+wants_tick(const ZkLockEntry *entry)
+{
+	return zklock_queue_wants_tick(&entry->queue) ||
+		(entry->kind == ZKLOCK_KIND_ELECTION && entry->election.failed);
+}
+
 /*
  * Feed one event to an entry; "generation" is the one it is meant for, 0 for
  * whichever it is.  What the event makes of the demand is fed later, as if by a
@@ -439,9 +487,9 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 {
 	ZkLockActions actions;
 	char name[ZKLOCK_NAME_MAX + 1];
+	char shown[ZKLOCK_ENCODED_MAX + 1];
 	bool changed = false;
 	bool lost = false;
-	bool wanted_tick;
 	ZkLockKind kind;
 	ZkElectionNews news;
 	int pid;
@@ -475,11 +523,10 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 		event->no_watches = watched_bytes > FULL_WATCHED;
 	}
 	event->keep = !event->spare_watches && may_keep(entry);
+	event->alone = was_alone(entry);
 	event->fresh_uuid = zklock_shared->session.next_uuid;
 	zklock_shared->session.next_uuid += ZKLOCK_NCONTENDERS;
-	wanted_tick = zklock_queue_wants_tick(&entry->queue);
 	zklock_step(&entry->queue, event, &actions);
-	tick_wanted += zklock_queue_wants_tick(&entry->queue) - wanted_tick;
 	for (int i = 0; i < actions.n; i++)
 	{
 		if (actions.action[i].type < ZKLOCK_ACT_GRANTED)
@@ -492,6 +539,7 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 	}
 	if (entry->kind == ZKLOCK_KIND_ELECTION)
 		zklock_election_step(entry, event, &actions, &news);
+	tick_wanted |= wants_tick(entry);
 	generation = entry->generation;
 	kind = (ZkLockKind) entry->kind;
 	pid = entry->last_pid;
@@ -505,7 +553,7 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 		zklock_election_announce(name, &news);
 	else if (lost)
 		ereport(LOG,
-				(errmsg("lock \"%s\" was lost while held", name),
+				(errmsg("lock \"%s\" was lost while held", log_name(name, shown)),
 				 event->type == ZKLOCK_EV_SESSION_LOST
 					 ? errdetail("The ZooKeeper session ended.")
 					 : errdetail("Its contender in ZooKeeper is gone.")));
@@ -541,8 +589,7 @@ feed_all(void)
 		 * Unlocked: an entry that comes into use meanwhile learns of the
 		 * connection when its first demand is fed.
 		 */
-		if (entry->in_use &&
-			(all_event != ZKLOCK_EV_TICK || zklock_queue_wants_tick(&entry->queue)))
+		if (entry->in_use && (all_event != ZKLOCK_EV_TICK || wants_tick(entry)))
 			step(entry, 0, &event);
 		if (++all_next == zklock_shared->nentries)
 			all_next = -1;
@@ -570,8 +617,12 @@ void
 zklock_dispatch_all(ZkLockEventType type)
 {
 	/* A tick is nothing beside the rest, and mostly for nobody. */
-	if (type == ZKLOCK_EV_TICK && (all_next >= 0 || tick_wanted == 0))
-		return;
+	if (type == ZKLOCK_EV_TICK)
+	{
+		if (all_next >= 0 || !tick_wanted)
+			return;
+		tick_wanted = false; /* who goes on wanting one says so */
+	}
 
 	/*
 	 * Any other event overtakes one that has not reached all entries: an entry
@@ -591,17 +642,6 @@ zklock_dispatch_all(ZkLockEventType type)
 	all_event = type;
 	all_next = 0;
 	feed_all();
-}
-
-void
-zklock_dispatch_start(void)
-{
-	tick_wanted = 0;
-	for (int i = 0; i < zklock_shared->nentries; i++)
-	{
-		if (zklock_entry(i)->in_use)
-			tick_wanted += zklock_queue_wants_tick(&zklock_entry(i)->queue);
-	}
 }
 
 /* An entry with a grant that is kept for nobody. */
@@ -638,21 +678,33 @@ long
 zklock_dispatch_sweep(void)
 {
 	static int64 sweep_at = 0;
+	static int sweep_time = 0; /* zklock_cache_time as of then */
 	int64 now = zklock_clock();
 	int64 age = zklock_cache_time * NS_PER_MS;
 	int64 interval = Min(Max(age / 8, 100 * NS_PER_MS), 10000 * NS_PER_MS);
 	uint32 nidle = pg_atomic_read_u32(&zklock_shared->nidle);
 	uint32 excess = nidle - Min(nidle, (uint32) zklock_cache_size);
 	uint32 n = 0;
+	bool room = pg_atomic_exchange_u32(&zklock_shared->room_wanted, 0) != 0;
 	IdleEntry *idle;
 
-	if (pg_atomic_exchange_u32(&zklock_shared->room_wanted, 0) != 0)
-		excess = Max(excess, nidle / 16 + 1);
-	else if (nidle == 0)
+	if (room)
+	{
+		/* besides what is on its way out */
+		uint32 leaving = pg_atomic_read_u32(&zklock_shared->nleaving);
+		uint32 wanted = nidle / 16 + 1;
+
+		room = leaving < wanted;
+		if (room)
+			excess = Max(excess, wanted - leaving);
+	}
+	if (nidle == 0)
 		return -1;
-	else if (excess <= (uint32) zklock_cache_size / 16 && now < sweep_at)
+	if (!room && excess <= (uint32) zklock_cache_size / 16 && now < sweep_at &&
+		zklock_cache_time == sweep_time)
 		return (long) ((Min(sweep_at - now, interval)) / NS_PER_MS + 1);
 	sweep_at = now + interval;
+	sweep_time = zklock_cache_time;
 
 	idle = palloc_extended(sizeof(IdleEntry) * (nidle + 1), MCXT_ALLOC_HUGE);
 	for (int i = 0; i < zklock_shared->nentries; i++)
@@ -828,6 +880,7 @@ zklock_dispatch_message(const ZkMessage *message)
 {
 	ZkLockEntry *entry;
 	ZkLockEvent event = {0};
+	char shown[ZKLOCK_ENCODED_MAX + 1];
 
 	if (message->type == ZKLOCK_MSG_NODE_DELETED || message->type == ZKLOCK_MSG_NODE_CHANGED)
 	{
@@ -856,7 +909,8 @@ zklock_dispatch_message(const ZkMessage *message)
 		if (entry->kind == ZKLOCK_KIND_LOCK || entry->last_rc != message->rc)
 			zklock_session_error("ZooKeeper refused a request for %s \"%s\": %s",
 								 entry->kind == ZKLOCK_KIND_LOCK ? "lock" : "election",
-								 entry->name, zklock_client_strerror(message->rc));
+								 log_name(entry->name, shown),
+								 zklock_client_strerror(message->rc));
 		entry->last_rc = message->rc; /* goes to the requests with a FAILED */
 	}
 

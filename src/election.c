@@ -243,11 +243,13 @@ end_reason(ZkLeaderEnd end)
 }
 
 /*
- * Compare what zk_is_leader says with what was announced.  "event" is what has
- * just happened to the entry, or NULL: to the lease.  Locked.
+ * Compare what zk_is_leader says with what was announced.  "event" has just
+ * happened to the entry, or nothing if it is NULL, and has brought a grant or
+ * taken one away.  Locked.
  */
 static void
-find_news(ZkLockEntry *entry, const ZkLockEvent *event, bool revoked, ZkElectionNews *news)
+find_news(ZkLockEntry *entry, const ZkLockEvent *event, bool granted, bool revoked,
+		  ZkElectionNews *news)
 {
 	ZkElection *election = &entry->election;
 	uint64 leader = pg_atomic_read_u64(&election->leader);
@@ -258,16 +260,20 @@ find_news(ZkLockEntry *entry, const ZkLockEvent *event, bool revoked, ZkElection
 		return;
 	news->gained = present;
 	news->lost = election->announced;
-	if (present != 0)
-		news->reason = event == NULL				? "the lease is good again"
-			: event->type == ZKLOCK_EV_NODE_DELETED ? "the candidate before it is gone"
-													: "first among the candidates";
+	if (present != 0 && !granted)
+		news->reason = "the lease is good again";
+	else if (present != 0 && event->type == ZKLOCK_EV_NODE_DELETED)
+		news->reason = "the candidate before it is gone";
+	else if (present != 0)
+		news->reason = "first among the candidates";
+	else if (leader != 0)
+		news->reason = "the lease has lapsed";
+	else if (revoked && event->type == ZKLOCK_EV_SESSION_LOST)
+		news->reason = "the ZooKeeper session ended";
+	else if (revoked)
+		news->reason = "its contender in ZooKeeper is gone";
 	else
-		news->reason = leader != 0 ? "the lease has lapsed"
-			: event != NULL && event->type == ZKLOCK_EV_SESSION_LOST
-			? "the ZooKeeper session ended"
-			: revoked ? "its contender in ZooKeeper is gone"
-					  : end_reason((ZkLeaderEnd) election->given_up);
+		news->reason = end_reason((ZkLeaderEnd) election->given_up);
 	election->announced = present;
 	election->changes++;
 	election->since = GetCurrentTimestamp();
@@ -279,6 +285,7 @@ zklock_election_step(ZkLockEntry *entry, const ZkLockEvent *event,
 {
 	ZkElection *election = &entry->election;
 	bool stands = zklock_election_stands(entry);
+	bool granted = false;
 	bool revoked = false;
 	const ZkLockAction *failed = NULL;
 
@@ -292,6 +299,7 @@ zklock_election_step(ZkLockEntry *entry, const ZkLockEvent *event,
 				if (stands)
 					pg_atomic_write_u64(&election->leader, (uint64) action->token);
 				election->verdict = true;
+				granted = true;
 				break;
 			case ZKLOCK_ACT_BLOCKED:
 				election->verdict = true;
@@ -307,7 +315,7 @@ zklock_election_step(ZkLockEntry *entry, const ZkLockEvent *event,
 				break;
 		}
 	}
-	find_news(entry, event, revoked, news);
+	find_news(entry, event, granted, revoked, news);
 
 	/* Refused: said once, and tried again with each heartbeat. */
 	if (failed != NULL)
@@ -329,8 +337,7 @@ zklock_election_announce(const char *name, const ZkElectionNews *news)
 	{
 		ereport(LOG,
 				(errmsg("is no longer leader of election \"%s\", token %lld: %s", name,
-						(long long) news->lost,
-						news->gained != 0 ? "there is a new one" : news->reason)));
+						(long long) news->lost, news->reason)));
 		zklock_notify_add(name, false);
 	}
 	if (news->gained != 0)
@@ -373,7 +380,7 @@ for_each_candidacy(void (*what)(ZkLockEntry *entry, ZkElectionNews *news))
 static void
 look_at_lease(ZkLockEntry *entry, ZkElectionNews *news)
 {
-	find_news(entry, NULL, false, news);
+	find_news(entry, NULL, false, false, news);
 }
 
 static void

@@ -23,6 +23,8 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 
+#include "settings.h"
+
 PG_FUNCTION_INFO_V1(zk_fence);
 
 static SPIPlanPtr plan = NULL;
@@ -36,7 +38,7 @@ static SPIPlanPtr
 get_plan(Oid function)
 {
 	Oid namespace = get_func_namespace(function);
-	Oid types[] = {TEXTOID, INT8OID};
+	Oid types[] = {TEXTOID, INT8OID, TEXTOID};
 	StringInfoData sql;
 
 	if (plan != NULL && plan_namespace == namespace)
@@ -48,8 +50,8 @@ get_plan(Oid function)
 	}
 	initStringInfo(&sql);
 	appendStringInfo(&sql,
-					 "INSERT INTO %s AS f (resource, token) VALUES ($1, $2)"
-					 " ON CONFLICT (resource) DO UPDATE SET token = greatest(f.token, excluded.token)"
+					 "INSERT INTO %s AS f (resource, token, namespace) VALUES ($1, $2, $3)"
+					 " ON CONFLICT (namespace, resource) DO UPDATE SET token = greatest(f.token, excluded.token)"
 					 " RETURNING token",
 					 quote_qualified_identifier(get_namespace_name(namespace), "zk_fences"));
 	plan = SPI_prepare(sql.data, lengthof(types), types);
@@ -63,7 +65,8 @@ get_plan(Oid function)
 Datum
 zk_fence(PG_FUNCTION_ARGS)
 {
-	Datum values[] = {PG_GETARG_DATUM(0), PG_GETARG_DATUM(1)};
+	Datum values[] = {PG_GETARG_DATUM(0), PG_GETARG_DATUM(1),
+					  CStringGetTextDatum(zklock_namespace)};
 	int64 token = PG_GETARG_INT64(1);
 	int64 largest;
 	bool isnull;

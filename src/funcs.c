@@ -10,12 +10,14 @@
 
 #include "access/htup_details.h"
 #include "access/xact.h"
+#include "catalog/pg_authid.h"
 #include "commands/dbcommands.h"
 #include "common/int.h"
 #include "executor/spi.h"
 #include "funcapi.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
+#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
@@ -43,6 +45,25 @@ PG_FUNCTION_INFO_V1(zk_session);
  * ------------------------------------------------------------------------
  */
 
+/* How many bytes our namespace takes of each lock name. */
+static size_t
+namespace_len(void)
+{
+	size_t len = strlen(zklock_namespace);
+
+	return len > 0 ? len + 1 : 0;
+}
+
+bool
+zklock_in_namespace(const char *name)
+{
+	size_t len = (size_t) (zklock_local_name(name) - name);
+
+	return len == namespace_len() &&
+		(len == 0 || memcmp(name, zklock_namespace, len - 1) == 0);
+}
+
+/* Elections are the server's and have no namespace. */
 void
 zklock_get_name(ZkLockKind kind, text *arg, char *buf)
 {
@@ -50,6 +71,8 @@ zklock_get_name(ZkLockKind kind, text *arg, char *buf)
 	char *name = text_to_cstring(arg);
 	char *utf8 = pg_server_to_any(name, (int) strlen(name), PG_UTF8);
 	size_t len = strlen(utf8);
+	size_t prefix = election ? 0 : namespace_len();
+	int max = ZKLOCK_NAME_MAX - (int) prefix;
 
 	if (len == 0)
 		ereport(ERROR,
@@ -57,13 +80,20 @@ zklock_get_name(ZkLockKind kind, text *arg, char *buf)
 				 errmsg("%s name must not be empty", election ? "election" : "lock"),
 				 errdetail("%s name has 1 to %d bytes in UTF-8.",
 						   election ? "An election" : "A lock", ZKLOCK_NAME_MAX)));
-	if (len > ZKLOCK_NAME_MAX)
+	if (len > (size_t) max)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("%s name is too long", election ? "election" : "lock"),
 				 errdetail("The name has %zu bytes in UTF-8; %s name has 1 to %d.", len,
-						   election ? "an election" : "a lock", ZKLOCK_NAME_MAX)));
-	memcpy(buf, utf8, len + 1);
+						   election ? "an election" : "a lock", max),
+				 prefix > 0 ? errhint("The namespace \"%s\" counts, too.", zklock_namespace)
+							: 0));
+	if (prefix > 0)
+	{
+		memcpy(buf, zklock_namespace, prefix - 1);
+		buf[prefix - 1] = ZKLOCK_NAMESPACE_END;
+	}
+	memcpy(buf + prefix, utf8, len + 1);
 }
 
 static void
@@ -317,6 +347,14 @@ typedef struct LockRow
 	ZkLockGrant grant;
 } LockRow;
 
+/* pg_stat_activity's rule: who may see what a session of this role does? */
+static bool
+may_see(Oid role)
+{
+	return has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) ||
+		has_privs_of_role(GetUserId(), role);
+}
+
 /* What is to become of it: for holders of the grant, for waiters of the wish. */
 static const char *
 lock_row_state(const LockRow *row)
@@ -380,6 +418,11 @@ put_lock_row(ReturnSetInfo *rsinfo, const LockRow *row, ZkLockScope scope, bool 
 	values[13] = ObjectIdGetDatum(tag.locktag_field2);
 	values[14] = ObjectIdGetDatum(tag.locktag_field3);
 	values[15] = Int16GetDatum((int16) tag.locktag_field4);
+	if (!kept && !may_see(request->role))
+	{
+		for (int i = 0; i < (int) lengthof(nulls); i++)
+			nulls[i] = i != 9; /* pid */
+	}
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 
@@ -417,7 +460,8 @@ collect_lock_rows(const ZkLockEntry *entry, LockRow *rows, int room)
 }
 
 /*
- * zk_locks() returns setof record: this server's holds and waiters.
+ * zk_locks() returns setof record: this server's holds and waiters, in our
+ * namespace.
  *
  * Entries are read one after the other, so the rows of one name fit together
  * and those of two names need not.
@@ -464,6 +508,8 @@ zk_locks(PG_FUNCTION_ARGS)
 	{
 		const LockRow *row = &rows[i];
 
+		if (!zklock_in_namespace(row->name))
+			continue;
 		if (row->request.pid == 0)
 			put_lock_row(rsinfo, row, ZKLOCK_TRANSACTION, true);
 		else if (row->request.state != ZKLOCK_REQUEST_HELD)
@@ -493,6 +539,8 @@ session_state_name(ZkSessionState state)
 			return "connected";
 		case ZKLOCK_SESSION_RECONNECTING:
 			return "reconnecting";
+		case ZKLOCK_SESSION_AUTH_FAILED:
+			return "authentication failed";
 		case ZKLOCK_SESSION_CLOSING:
 			return "closing";
 	}

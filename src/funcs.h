@@ -16,6 +16,9 @@
  * 22023 for one that is empty or too long. */
 extern void zklock_get_name(ZkLockKind kind, text *arg, char *buf);
 
+/* Is a lock's name, as zklock_get_name makes it, in zklock.namespace? */
+extern bool zklock_in_namespace(const char *name);
+
 /* A timeout in ms, rounded up; an infinite one is ZKLOCK_WAIT_FOREVER. */
 extern int64 zklock_get_timeout(const Interval *arg);
 

@@ -375,6 +375,12 @@ zklock_held_lost(const ZkHeldLock *held)
 	return false;
 }
 
+int
+zklock_held_names(void)
+{
+	return held_locks == NULL ? 0 : (int) hash_get_num_entries(held_locks);
+}
+
 bool
 zklock_hold_any(void)
 {
@@ -470,6 +476,7 @@ zklock_plain_name(const char *name)
 	char *display;
 	char *out;
 
+	name = zklock_local_name(name);
 	if (encoding == PG_UTF8 || encoding == PG_SQL_ASCII || pg_is_ascii(name))
 		return pstrdup(name);
 	zklock_encode_name(name, encoded);
@@ -482,9 +489,11 @@ zklock_plain_name(const char *name)
 char *
 zklock_display_name(const char *name)
 {
-	int len = (int) strlen(name);
+	int len;
 	int encoding = GetDatabaseEncoding();
 
+	name = zklock_local_name(name);
+	len = (int) strlen(name);
 	if (encoding != PG_UTF8 && encoding != PG_SQL_ASCII && IsTransactionState())
 	{
 		Oid proc = FindDefaultConversionProc(PG_UTF8, encoding);

@@ -76,6 +76,9 @@ extern void zklock_hold_refresh(void);
  * "all": all of them count as lost. */
 extern ZkHeldLock *zklock_held_find_lost(bool all);
 
+/* Of how many names does this backend hold something? */
+extern int zklock_held_names(void);
+
 /* Does this backend hold anything? */
 extern bool zklock_hold_any(void);
 
@@ -101,8 +104,8 @@ typedef struct ZkLossText
 extern void zklock_held_describe_loss(const ZkHeldLock *held, ZkLossText *text);
 pg_noreturn extern void zklock_held_raise_lost(const ZkHeldLock *held);
 
-/* "name" in the database's encoding for a message; percent-encoded if it has
- * characters that the encoding lacks.  palloc'd. */
+/* "name", without its namespace, in the database's encoding for a message;
+ * percent-encoded if it has characters that the encoding lacks.  palloc'd. */
 extern char *zklock_display_name(const char *name);
 
 /* The same where no catalog may be read: percent-encoded if not ASCII, unless

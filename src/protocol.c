@@ -232,8 +232,16 @@ on_demand(ZkLockQueue *queue, const ZkLockEvent *event)
 			c->state = ZKLOCK_DELETING;
 
 		/* An answer is for those who asked before it, no others. */
-		if ((c->state == ZKLOCK_PROBING || c->state == ZKLOCK_BLOCKED))
+		if (c->state == ZKLOCK_PROBING || c->state == ZKLOCK_BLOCKED)
 			set_started(queue, c, (ZkLockMode) c->mode, event);
+		else if (event->asks[c->mode] && is_active(c) && c->state != ZKLOCK_GRANTED &&
+				 c->list_needed != LIST_NOT_FOUND)
+		{
+			if (c->state == ZKLOCK_WAITING)
+				set_queued(c);
+			c->list_needed = 0;
+			c->list_synced = true;
+		}
 	}
 }
 
@@ -437,7 +445,7 @@ find_place(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 	const ZkContender *shared = NULL;
 	int nblockers = 0;
 	bool deadlock = false;
-	bool demanded = !watches_dir(c, event);
+	bool demanded = !queue->dir_watched && !watches_dir(c, event);
 
 	if (c->mode == ZKLOCK_EXCLUSIVE && event->held[ZKLOCK_SHARED])
 		shared = zklock_queue_grant(queue, ZKLOCK_SHARED);
@@ -867,6 +875,7 @@ decide(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 		{
 			add_action(actions, ZKLOCK_ACT_DELETE, queue, c);
 			c->delete_sent = true;
+			queue->dir_watched = false; /* this will use it up */
 		}
 	}
 
@@ -886,6 +895,8 @@ decide(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 				c->create_sent = true;
 				c->list_needed = queue->list_sent + 1;
 				list = true;
+				watch |= event->alone && !event->spare_watches && !queue->dir_watched &&
+					queue->dir_list == 0;
 				break;
 
 			case ZKLOCK_PROBING:
@@ -901,9 +912,10 @@ decide(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 #if ZKLOCK_MUTANT == 6
 					if (c->state == ZKLOCK_UNSETTLED)
 #else
-					if (c->state != ZKLOCK_QUEUED)
+					if (c->state != ZKLOCK_QUEUED || c->list_synced)
 #endif
 						sync = true;
+					c->list_synced = false;
 				}
 				break;
 

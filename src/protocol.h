@@ -67,6 +67,7 @@ typedef struct ZkContender
 	bool create_sent;	  /* create outstanding */
 	bool delete_sent;	  /* delete outstanding, or refused */
 	bool delete_refused;  /* ... try again at the next TICK */
+	bool list_synced;	  /* ... after a sync */
 	uint64_t list_needed; /* first listing that shows our position */
 	int64_t sequence;
 	int64_t token;	  /* czxid, 0 while not known */
@@ -102,7 +103,7 @@ typedef enum ZkLockRc
 typedef enum ZkLockEventType
 {
 	/* from the table */
-	ZKLOCK_EV_DEMAND, /* needed[], spent[], probe[] */
+	ZKLOCK_EV_DEMAND, /* needed[], spent[], probe[], asks[] */
 	/* from the session; sent to every queue */
 	ZKLOCK_EV_DISCONNECTED,
 	ZKLOCK_EV_CONNECTED,	/* the same session on a new connection, or a
@@ -136,6 +137,8 @@ typedef struct ZkLockEvent
 								 * be given up even if others wait */
 	bool probe[ZKLOCK_NMODES];	/* DEMAND: nobody would wait, and the lock was
 								 * somebody else's when we last looked */
+	bool asks[ZKLOCK_NMODES];	/* DEMAND: one of those who would not wait has come
+								 * since the last; no answer before is his */
 	ZkLockRc rc;
 	uint64_t uuid;
 	uint64_t hash;
@@ -148,6 +151,9 @@ typedef struct ZkLockEvent
 	bool held[ZKLOCK_NMODES]; /* always: backends hold the grant */
 	bool keep;				  /* always: a grant may be kept for the next one here
 							   * while nobody else wants it */
+	bool alone;				  /* always: nobody else is expected in the queue, so
+							   * that a contender's first listing may watch the
+							   * directory, too */
 	bool spare_watches;		  /* always: too many paths are watched; do without
 							   * on grants, whose loss is then noticed later */
 	bool no_watches;		  /* always: far too many; waiters do without, too */

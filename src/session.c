@@ -12,6 +12,7 @@
  *	 CONNECTING ---(connected, the old session)--> CONNECTED   (resumed)
  *	 CONNECTED ----(connection lost)-------------> RECONNECTING
  *	 RECONNECTING -(connected)-------------------> CONNECTED
+ *	 any ----------(credentials refused)---------> AUTH_FAILED (then CONNECTING)
  *	 any ----------(expired)---------------------> CONNECTING  (grants are lost)
  *	 any ----------(server stops)----------------> CLOSING
  *
@@ -23,17 +24,30 @@
 #include "postgres.h"
 #include "compat.h"
 
+#include <unistd.h>
+
+#include "common/pg_prng.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "storage/fd.h"
 #include "utils/ps_status.h"
 
+#include "authfile.h"
 #include "query.h"
 #include "settings.h"
 #include "sessionfile.h"
 #include "worker.h"
 
 #define RETRY_MS 1000
+
+/* Longest pause between two attempts when our credentials are refused. */
+#define AUTH_RETRY_MS 60000
+
+/* Longest session timeout that we believe in: the largest that can be set. */
+#define LONGEST_TIMEOUT_MS (3600 * 1000)
+
+/* Shortest that is asked for. */
+#define SHORTEST_TIMEOUT_MS 100
 
 /* Messages handled before the main loop looks elsewhere. */
 #define MAX_MESSAGES 256
@@ -64,7 +78,10 @@ static int heartbeats_open;						/* replies outstanding */
 static int64 heartbeat_at;						/* ns: when the next one is due */
 static Attempt attempts[MAX_ATTEMPTS];
 static int nattempts = 0;
-static char open_error[256]; /* of the latest zklock_session_open, if it failed */
+static char open_error[1024]; /* of the latest zklock_session_open, if it failed */
+static StringInfo security_used = NULL; /* describes what the handle was made with */
+static bool protecting = false;			/* what we make is to be ours alone */
+static long auth_pause = 0;				/* ms: before we try again after a refusal */
 
 int
 zklock_session_fd(void)
@@ -145,8 +162,10 @@ set_state(ZkSessionState state)
 	ZkSessionShared *s = zklock_session_lock(LW_EXCLUSIVE);
 	char title[sizeof(s->server) + 32];
 
-	if (s->state == ZKLOCK_SESSION_CONNECTED && state != ZKLOCK_SESSION_CONNECTED)
+	if (s->state == ZKLOCK_SESSION_CONNECTED && state != ZKLOCK_SESSION_CONNECTED &&
+		s->proven)
 		s->not_connected_since = zklock_clock();
+	s->proven = false;
 	if (s->state != ZKLOCK_SESSION_CLOSING) /* which is for good */
 		s->state = state;
 	if (state == ZKLOCK_SESSION_CONNECTED)
@@ -211,8 +230,151 @@ effective_hosts(char *buf, size_t size)
 				 s->hosts + strcspn(s->hosts, "/"));
 }
 
-bool
-zklock_session_hosts_changed(void)
+/* ------------------------------------------------------------------------
+ * Credentials and TLS
+ *
+ * A connection without the credentials that the administrator has asked for is
+ * worse than none: whatever is wrong with them, we do not connect.
+ * ------------------------------------------------------------------------
+ */
+
+/* How the session is to be protected. */
+typedef struct Security
+{
+	ZkAuthFile *auth; /* NULL: no credentials */
+	ZkSecurity settings;
+	char tls[3 * MAXPGPATH + 3];
+} Security;
+
+static void
+security_free(Security *security)
+{
+	if (security->auth != NULL)
+		pfree(security->auth);
+	pfree(security);
+}
+
+/* Read settings and files.  NULL and a reason when they are of no use. */
+static Security *
+security_read(char *error, size_t errlen)
+{
+	Security *security = palloc0(sizeof(Security));
+	ZkSecurity *settings = &security->settings;
+	bool fine = true;
+
+	if (zklock_auth_file[0] != '\0')
+	{
+		security->auth = zklock_auth_read(zklock_auth_file, error, errlen);
+		fine = security->auth != NULL;
+	}
+	else if (zklock_acl == ZKLOCK_ACL_CREATOR)
+	{
+		snprintf(error, errlen,
+				 "\"zklock.acl\" is \"creator\", and \"zklock.auth_file\" is not set");
+		fine = false;
+	}
+	if (security->auth != NULL)
+	{
+		settings->credentials = security->auth->credentials;
+		settings->ncredentials = security->auth->ncredentials;
+		settings->creator = zklock_acl != ZKLOCK_ACL_OPEN;
+	}
+
+	if (fine && zklock_tls_ca_file[0] != '\0')
+	{
+		if (!zklock_client_has_tls())
+		{
+			snprintf(error, errlen,
+					 "\"zklock.tls_ca_file\" is set, and the ZooKeeper library of this system was built without TLS");
+			fine = false;
+		}
+		else if (zklock_tls_cert_file[0] == '\0' || zklock_tls_key_file[0] == '\0')
+		{
+			snprintf(error, errlen,
+					 "\"zklock.tls_ca_file\" needs \"zklock.tls_cert_file\" and \"zklock.tls_key_file\" beside it");
+			fine = false;
+		}
+		else if (access(zklock_tls_ca_file, R_OK) != 0)
+		{
+			snprintf(error, errlen, "could not access file \"%s\": %s",
+					 zklock_tls_ca_file, strerror(errno));
+			fine = false;
+		}
+		else if (access(zklock_tls_cert_file, R_OK) != 0)
+		{
+			snprintf(error, errlen, "could not access file \"%s\": %s",
+					 zklock_tls_cert_file, strerror(errno));
+			fine = false;
+		}
+		else
+			fine = zklock_check_private_file(zklock_tls_key_file, error, errlen);
+		snprintf(security->tls, sizeof(security->tls), "%s,%s,%s", zklock_tls_ca_file,
+				 zklock_tls_cert_file, zklock_tls_key_file);
+		settings->tls = security->tls;
+	}
+	else if (fine && (zklock_tls_cert_file[0] != '\0' || zklock_tls_key_file[0] != '\0'))
+	{
+		snprintf(error, errlen,
+				 "\"zklock.tls_cert_file\" and \"zklock.tls_key_file\" need \"zklock.tls_ca_file\" beside them");
+		fine = false;
+	}
+	if (fine)
+		return security;
+	security_free(security);
+	return NULL;
+}
+
+/* Everything that the handle depends on, for comparison.  Never shown. */
+static StringInfo
+security_describe(const Security *security)
+{
+	const ZkSecurity *settings = &security->settings;
+	StringInfo buf = makeStringInfo();
+
+	appendStringInfo(buf, "%d %s\n", settings->creator, settings->tls ? settings->tls : "");
+	for (int i = 0; i < settings->ncredentials; i++)
+	{
+		appendStringInfo(buf, "%s ", settings->credentials[i].scheme);
+		appendBinaryStringInfo(buf, settings->credentials[i].data,
+							   settings->credentials[i].len);
+		appendStringInfoChar(buf, '\n');
+	}
+	return buf;
+}
+
+/* The handle is made with this. */
+static void
+security_use(const Security *security)
+{
+	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+	StringInfo new = security_describe(security);
+	ZkSessionShared *s;
+	bool tell;
+
+	MemoryContextSwitchTo(old);
+	if (security_used != NULL)
+	{
+		pfree(security_used->data);
+		pfree(security_used);
+	}
+	security_used = new;
+	protecting = security->settings.creator;
+
+	/* once, not by each process */
+	s = zklock_session_lock(LW_EXCLUSIVE);
+	tell = !protecting && !s->open_told;
+	s->open_told = !protecting;
+	zklock_session_unlock();
+	if (tell)
+		ereport(LOG,
+				(errmsg("znodes that zklock makes are open to every client of the ZooKeeper ensemble"),
+				 security->auth != NULL
+					 ? errdetail("\"zklock.acl\" is \"open\".")
+					 : errdetail("\"zklock.auth_file\" names no credentials.")));
+}
+
+static bool
+hosts_changed(void)
 {
 	char hosts[sizeof(zklock_shared->session.hosts)];
 
@@ -224,13 +386,56 @@ zklock_session_hosts_changed(void)
 	return strcmp(hosts, zklock_shared->session.hosts) != 0;
 }
 
+const char *
+zklock_session_reload(void)
+{
+	Security *security;
+	char error[sizeof(open_error)];
+	bool same = true;
+
+	auth_pause = 0;
+	retry_at = 0;
+	zklock_client_log_debug(zklock_log_min_messages > 3);
+	if (hosts_changed())
+		return "zklock.hosts";
+	if (client == NULL || security_used == NULL)
+		return NULL;
+	security = security_read(error, sizeof(error));
+	if (security == NULL)
+	{
+		/* what we have goes on being good */
+		zklock_session_error("%s; the previous credentials stay in use", error);
+		return NULL;
+	}
+	same = strcmp(security_describe(security)->data, security_used->data) == 0;
+	security_free(security);
+	return same ? NULL : "zklock.auth_file, acl, tls_*";
+}
+
+/* There is no handle; say so, once and not at each retry. */
+static void
+open_failed(const char *what, const char *error)
+{
+	ZkSessionShared *s;
+
+	if (strcmp(error, open_error) != 0)
+		zklock_session_error("%s%s", what, error);
+	strlcpy(open_error, error, sizeof(open_error));
+	s = zklock_session_lock(LW_EXCLUSIVE);
+	strlcpy(s->attempts, error, sizeof(s->attempts));
+	zklock_session_unlock();
+	retry_at = zklock_clock() + INT64CONST(1000000) * RETRY_MS;
+}
+
 void
 zklock_session_open(void)
 {
 	ZkSessionId id;
 	ZkSessionShared *s;
 	char hosts[sizeof(s->hosts)];
-	char error[256];
+	char error[sizeof(open_error)];
+	char what[sizeof(s->hosts) + 64];
+	Security *security;
 	int timeout;
 
 	if (client != NULL || zklock_session_retry_in() > 0)
@@ -239,8 +444,9 @@ zklock_session_open(void)
 	effective_hosts(hosts, sizeof(hosts));
 	s = zklock_session_lock(LW_EXCLUSIVE);
 	id = s->id;
-	/* resuming is no occasion to change the timeout */
-	timeout = s->timeout_ms > 0 ? s->timeout_ms : zklock_session_timeout;
+	/* resuming is no occasion to change the timeout, unless nobody could connect
+	 * in that time */
+	timeout = s->timeout_ms >= SHORTEST_TIMEOUT_MS ? s->timeout_ms : zklock_session_timeout;
 	if (strcmp(s->hosts, hosts) != 0)
 		s->attempts[0] = '\0';
 	strlcpy(s->hosts, hosts, sizeof(s->hosts));
@@ -263,31 +469,39 @@ zklock_session_open(void)
 	closing_stale = id.id == 0 && zklock_session_file_read(&id);
 	resuming = id.id != 0;
 
-	set_state(ZKLOCK_SESSION_CONNECTING);
+	if (auth_pause == 0)
+		set_state(ZKLOCK_SESSION_CONNECTING);
+	security = security_read(error, sizeof(error));
+	if (security == NULL)
+	{
+		open_failed("", error);
+		return;
+	}
 	opened++;
 	for (int i = 0; i < ZKLOCK_CLIENT_FDS; i++)
 		ReserveExternalFD();
 	opened_at = zklock_clock();
-	client =
-		zklock_client_open(hosts, timeout, resuming ? &id : NULL, error, sizeof(error));
+	zklock_client_log_debug(zklock_log_min_messages > 3);
+	/* nobody needs credentials to close his session */
+	client = zklock_client_open(hosts, timeout, resuming ? &id : NULL,
+								closing_stale && security->settings.tls == NULL
+									? NULL
+									: &security->settings,
+								error, sizeof(error));
 	if (client == NULL)
 	{
 		release_descriptors();
-		/* once, not at each retry */
-		if (strcmp(error, open_error) != 0)
-			zklock_session_error("could not use ZooKeeper connect string \"%s\": %s",
-								 hosts, error);
-		strlcpy(open_error, error, sizeof(open_error));
-		s = zklock_session_lock(LW_EXCLUSIVE);
-		strlcpy(s->attempts, error, sizeof(s->attempts));
-		zklock_session_unlock();
-		retry_at = zklock_clock() + INT64CONST(1000000) * RETRY_MS;
+		snprintf(what, sizeof(what),
+				 "could not use ZooKeeper connect string \"%s\": ", hosts);
+		open_failed(what, error);
 	}
 	else
 	{
 		open_error[0] = '\0';
 		trying_since = zklock_clock();
+		security_use(security);
 	}
+	security_free(security);
 }
 
 /*
@@ -417,6 +631,22 @@ make_member(void)
 								ZKLOCK_CREATE_EPHEMERAL, &no_tag);
 }
 
+/* Is what we rely on protected?  Asked once a session, if it is to be. */
+static void
+check_acls(void)
+{
+	const char *root = zklock_shared->session.root;
+	char path[sizeof(directory_path[0])];
+
+	if (!protecting)
+		return;
+	(void) zklock_client_get_acl(client, root, &no_tag);
+	for (int kind = 0; kind < ZKLOCK_NKINDS; kind++)
+		(void) zklock_client_get_acl(client, directory_path[kind], &no_tag);
+	snprintf(path, sizeof(path), "%s/servers", root);
+	(void) zklock_client_get_acl(client, path, &no_tag);
+}
+
 /*
  * A heartbeat is a write: its acknowledgement proves that our server reaches a
  * quorum, which no read and no ping does.
@@ -430,6 +660,9 @@ zklock_session_heartbeat(void)
 
 	if (!connected)
 		return -1;
+	/* the lease takes three writes with pauses between them to come back */
+	if (!zklock_lease_valid())
+		interval = Max(interval / 6, INT64CONST(1000000));
 	if ((now >= heartbeat_at && heartbeats_open == 0) ||
 		pg_atomic_exchange_u32(&zklock_shared->write_wanted, 0) != 0)
 	{
@@ -449,7 +682,11 @@ on_heartbeat(const ZkMessage *message)
 		heartbeats_open--;
 	if (message->rc == ZKLOCK_ZOK)
 	{
-		zklock_session_lock(LW_EXCLUSIVE)->last_write = message->sent_at;
+		ZkSessionShared *s = zklock_session_lock(LW_EXCLUSIVE);
+
+		auth_pause = 0; /* whatever is needed, we have it */
+		s->last_write = message->sent_at;
+		s->proven = s->state == ZKLOCK_SESSION_CONNECTED;
 		zklock_session_unlock();
 		ConditionVariableBroadcast(&zklock_shared->write_cv);
 		zklock_dispatch_all(ZKLOCK_EV_TICK);
@@ -475,6 +712,12 @@ on_connected(void)
 	if (!zklock_client_session(client, &id, &timeout))
 		return;
 	zklock_client_server(client, server, sizeof(server));
+
+	/*
+	 * No ensemble makes it longer than that; to believe in less than it is does
+	 * no harm; and the library computes with what it is given to resume with.
+	 */
+	timeout = Max(1, Min(timeout, LONGEST_TIMEOUT_MS));
 
 	if (closing_stale)
 	{
@@ -541,6 +784,7 @@ on_connected(void)
 		zklock_session_file_write(&id);
 		zklock_session_make_directories();
 		make_member();
+		check_acls();
 	}
 	else
 		(void) zklock_client_sync(client, directory_path[ZKLOCK_KIND_LOCK], &no_tag);
@@ -576,7 +820,7 @@ on_disconnected(void)
 }
 
 static void
-on_expired(bool auth_failed)
+on_expired(void)
 {
 	ZkSessionId id = zklock_shared->session.id;
 	bool stale = closing_stale;
@@ -584,23 +828,55 @@ on_expired(bool auth_failed)
 	closing_stale = resuming = false;
 	if (stale)
 		zklock_session_file_remove(); /* it is gone, which is what we want */
-	else if (auth_failed)
-		zklock_session_error("ZooKeeper refused our credentials");
 	else
 		zklock_session_error("ZooKeeper session 0x%llx expired",
 							 (unsigned long long) id.id);
-	drop_client(!auth_failed);
+	drop_client(true);
 	if (stale)
 		return;
 	forget_session();
 	zklock_session_file_remove();
-	if (!auth_failed)
-	{
-		zklock_session_lock(LW_EXCLUSIVE)->expiries++;
-		zklock_session_unlock();
-	}
+	zklock_session_lock(LW_EXCLUSIVE)->expiries++;
+	zklock_session_unlock();
 	set_state(ZKLOCK_SESSION_CONNECTING);
 	zklock_dispatch_all(ZKLOCK_EV_SESSION_LOST);
+}
+
+/* Somebody who is not us may change what we rely on. */
+static void
+on_acl(const ZkMessage *message)
+{
+	if (message->rc == ZKLOCK_ZOK && message->open)
+		zklock_session_error("znode \"%s\" was made without \"zklock.acl\", and is open to every client",
+							 message->path);
+	else if (message->rc != ZKLOCK_ZOK && message->rc != ZKLOCK_ZCONNECTIONLOSS &&
+			 message->rc != ZKLOCK_ZNONODE)
+		zklock_session_refused(message);
+}
+
+/*
+ * The ensemble does not take our credentials.  The session may live, and waits
+ * for its time.
+ */
+static void
+on_auth_failed(void)
+{
+	ZkSessionShared *s;
+	bool was_connected = connected;
+
+	closing_stale = resuming = false;
+	zklock_session_error("ZooKeeper refused the credentials in \"%s\"", zklock_auth_file);
+	drop_client(false);
+	auth_pause = auth_pause == 0 ? RETRY_MS : Min(2 * auth_pause, AUTH_RETRY_MS);
+	retry_at = zklock_clock() +
+		(int64) (1000000.0 * auth_pause *
+				 (0.75 + 0.5 * pg_prng_double(&pg_global_prng_state)));
+	set_state(ZKLOCK_SESSION_AUTH_FAILED);
+	s = zklock_session_lock(LW_EXCLUSIVE);
+	strlcpy(s->attempts, "authentication failed", sizeof(s->attempts));
+	zklock_session_unlock();
+	if (was_connected)
+		zklock_dispatch_all(ZKLOCK_EV_DISCONNECTED);
 }
 
 /*
@@ -620,10 +896,12 @@ on_log(const char *line, int level)
 	char *to;
 	size_t room;
 
+	static const char *const level_name[] = {"", "error: ", "warning: ", "", "debug: "};
+
 	ereport(level <= zklock_log_min_messages ? LOG
-				: level <= ZKLOCK_LOG_ERROR	 ? DEBUG1
+				: level <= 1				 ? DEBUG1
 											 : DEBUG2,
-			(errmsg_internal("libzookeeper: %s", line)));
+			(errmsg_internal("libzookeeper: %s%s", level_name[level], line)));
 
 	if (p == NULL || (end = strstr(p, " zk retcode=")) == NULL ||
 		(text = strstr(end, "errno=")) == NULL || (text = strchr(text, '(')) == NULL)
@@ -699,10 +977,13 @@ zklock_session_receive(void)
 				on_disconnected();
 				break;
 			case ZKLOCK_MSG_EXPIRED:
-				on_expired(false);
+				on_expired();
 				break;
 			case ZKLOCK_MSG_AUTH_FAILED:
-				on_expired(true);
+				on_auth_failed();
+				break;
+			case ZKLOCK_MSG_ACL:
+				on_acl(message);
 				break;
 			case ZKLOCK_MSG_SET:
 				count_write(message);

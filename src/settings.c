@@ -21,19 +21,27 @@
 #include "utils/varlena.h"
 
 #include "contender.h"
+#include "options.h"
 #include "settings.h"
 
 char *zklock_hosts;
 char *zklock_root;
 char *zklock_server_name;
+char *zklock_auth_file;
+int zklock_acl;
+int zklock_log_min_messages;
+char *zklock_tls_ca_file;
+char *zklock_tls_cert_file;
+char *zklock_tls_key_file;
 int zklock_session_timeout;
 int zklock_connect_timeout;
 int zklock_on_loss;
 int zklock_cache_time;
 int zklock_cache_size;
 int zklock_handoff_limit;
+char *zklock_namespace;
+int zklock_max_locks_per_backend;
 int zklock_max_locks;
-int zklock_log_min_messages;
 char *zklock_elections;
 int zklock_leader_eligible;
 char *zklock_notify_database;
@@ -50,101 +58,77 @@ static const struct config_enum_entry leader_eligible_options[] = {
 	{NULL, 0, false},
 };
 
-static const struct config_enum_entry log_level_options[] = {
-	{"none", ZKLOCK_LOG_NONE, false},
-	{"error", ZKLOCK_LOG_ERROR, false},
-	{"warning", ZKLOCK_LOG_WARNING, false},
-	{"info", ZKLOCK_LOG_INFO, false},
+static const struct config_enum_entry acl_options[] = {
+	{"auto", ZKLOCK_ACL_AUTO, false},
+	{"creator", ZKLOCK_ACL_CREATOR, false},
+	{"open", ZKLOCK_ACL_OPEN, false},
 	{NULL, 0, false},
 };
 
-/* A znode path as ZooKeeper takes it: "/a/b", no empty or relative element. */
-static bool
-valid_path(const char *path)
-{
-	const char *p = path;
-
-	while (*p == '/')
-	{
-		size_t len = strcspn(p + 1, "/");
-
-		if (len == 0 || (len == 1 && p[1] == '.') ||
-			(len == 2 && p[1] == '.' && p[2] == '.'))
-			return false;
-		for (size_t i = 1; i <= len; i++)
-		{
-			if ((unsigned char) p[i] < 0x20 || p[i] == 0x7f)
-				return false;
-		}
-		p += len + 1;
-	}
-	return p != path && *p == '\0';
-}
+/* The library's own levels, ZkMessage.level */
+static const struct config_enum_entry log_options[] = {
+	{"debug", 4, false}, {"info", 3, false}, {"warning", 2, false}, {"error", 1, false},
+	{"none", 0, false},	 {"warn", 2, true},	 {NULL, 0, false},
+};
 
 static bool
 check_hosts(char **newval, void **extra, GucSource source)
 {
-	const char *p = *newval;
-	size_t len = strcspn(p, "/");
+	const char *bad;
+	int bad_len;
 
-	if (p[len] == '/' && !valid_path(p + len))
+	switch (zklock_check_hosts(*newval, &bad, &bad_len))
 	{
-		GUC_check_errdetail(
-			"The chroot suffix must be an absolute path such as \"/prod\", without a trailing slash.");
-		return false;
-	}
-
-	/* host:port[,host:port...]; the last colon counts, for IPv6 */
-	do
-	{
-		size_t n = strcspn(p, ",/");
-		const char *colon = NULL;
-		long port = 0;
-		bool bad = false;
-
-		for (size_t i = 0; i < n; i++)
-		{
-			if (p[i] == ':')
-				colon = p + i;
-			else if (isspace((unsigned char) p[i]))
-				bad = true;
-		}
-		if (colon != NULL && colon != p)
-		{
-			char *end;
-
-			port = isdigit((unsigned char) colon[1]) ? strtol(colon + 1, &end, 10) : 0;
-			if (port != 0 && end != p + n)
-				port = 0;
-		}
-		if (bad || port < 1 || port > 65535)
-		{
-			GUC_check_errdetail("\"%.*s\" is not of the form host:port.", (int) n, p);
+		case ZKLOCK_HOSTS_OK:
+			return true;
+		case ZKLOCK_HOSTS_BAD_CHROOT:
+			GUC_check_errdetail(
+				"The chroot suffix must be an absolute path such as \"/prod\", without a trailing slash.");
+			break;
+		case ZKLOCK_HOSTS_BAD_HOST:
+			GUC_check_errdetail("\"%.*s\" is not of the form host:port.", bad_len, bad);
 			GUC_check_errhint(
 				"Write host:port[,host:port]...[/chroot], for example \"zk1:2181,zk2:2181,zk3:2181/prod\".");
-			return false;
-		}
-		p += n;
-	} while (*p++ == ',');
-
-	if (strlen(*newval) >= 1024)
-	{
-		GUC_check_errdetail("The connect string must be shorter than 1024 bytes.");
-		return false;
+			break;
+		case ZKLOCK_HOSTS_TOO_LONG:
+			GUC_check_errdetail("The connect string must be shorter than %d bytes.",
+								ZKLOCK_HOSTS_MAX + 1);
+			break;
 	}
-	return true;
+	return false;
 }
 
 static bool
 check_root(char **newval, void **extra, GucSource source)
 {
-	if (!valid_path(*newval) || strlen(*newval) > 200)
+	if (!zklock_valid_path(*newval) || strlen(*newval) > 200)
 	{
 		GUC_check_errdetail(
 			"The root must be an absolute path of at most 200 bytes, such as \"/zklock\", without a trailing slash.");
 		return false;
 	}
 	return true;
+}
+
+/* The library takes the three names as one, with commas between them. */
+static bool
+check_tls_file(char **newval, void **extra, GucSource source)
+{
+	if (strchr(*newval, ',') == NULL && strlen(*newval) < MAXPGPATH)
+		return true;
+	GUC_check_errdetail("The name must be shorter than %d bytes and have no comma in it.",
+						MAXPGPATH);
+	return false;
+}
+
+static bool
+check_namespace(char **newval, void **extra, GucSource source)
+{
+	if (zklock_valid_namespace(*newval))
+		return true;
+	GUC_check_errdetail("A namespace has at most %d letters, digits, \"_\", \"-\" and \".\", all ASCII.",
+						ZKLOCK_NAMESPACE_MAX);
+	return false;
 }
 
 static bool
@@ -208,6 +192,39 @@ zklock_define_settings(bool preloaded)
 							   &zklock_server_name, "", PGC_SIGHUP, 0, check_server_name,
 							   NULL, NULL);
 
+	DefineCustomStringVariable("zklock.auth_file",
+							   "File with the credentials by which ZooKeeper knows this server.",
+							   "Each line has a scheme and a credential, such as \"digest user:password\".",
+							   &zklock_auth_file, "", PGC_SIGHUP, 0, NULL, NULL, NULL);
+
+	DefineCustomEnumVariable("zklock.acl",
+							 "Who may change what this server makes in ZooKeeper.",
+							 "\"creator\" means those with this server's credentials, \"open\" everybody; \"auto\" means \"creator\" if there are credentials.",
+							 &zklock_acl, ZKLOCK_ACL_AUTO, acl_options, PGC_SIGHUP, 0,
+							 NULL, NULL, NULL);
+
+	DefineCustomEnumVariable("zklock.log_min_messages",
+							 "Which messages of the ZooKeeper library are written to the server log.",
+							 "Each level includes those that follow it.",
+							 &zklock_log_min_messages, 0, log_options, PGC_SIGHUP, 0,
+							 NULL, NULL, NULL);
+
+	DefineCustomStringVariable("zklock.tls_ca_file",
+							   "Certificates of those who may certify ZooKeeper servers.",
+							   "If set, connections to ZooKeeper use TLS.",
+							   &zklock_tls_ca_file, "", PGC_SIGHUP, 0, check_tls_file,
+							   NULL, NULL);
+
+	DefineCustomStringVariable("zklock.tls_cert_file",
+							   "Certificate that this server shows to ZooKeeper.", NULL,
+							   &zklock_tls_cert_file, "", PGC_SIGHUP, 0, check_tls_file,
+							   NULL, NULL);
+
+	DefineCustomStringVariable("zklock.tls_key_file",
+							   "Private key of the certificate, without a passphrase.",
+							   NULL, &zklock_tls_key_file, "", PGC_SIGHUP, 0,
+							   check_tls_file, NULL, NULL);
+
 	DefineCustomIntVariable("zklock.session_timeout",
 							"ZooKeeper session timeout to ask for.",
 							"The ensemble limits it, usually to between 2 and 20 of its ticks.",
@@ -258,11 +275,17 @@ zklock_define_settings(bool preloaded)
 							   &zklock_notify_database, "", PGC_SIGHUP, 0, NULL, NULL,
 							   NULL);
 
-	DefineCustomEnumVariable("zklock.log_min_messages",
-							 "Which messages of the ZooKeeper library go into the server log.",
-							 "What matters of them the worker says in its own words, whatever is set here.",
-							 &zklock_log_min_messages, ZKLOCK_LOG_NONE, log_level_options,
-							 PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomStringVariable("zklock.namespace",
+							   "Sets the lock names of a role or database apart from all others.",
+							   "To be set by ALTER ROLE or ALTER DATABASE.",
+							   &zklock_namespace, "", PGC_SUSET, 0, check_namespace, NULL,
+							   NULL);
+
+	DefineCustomIntVariable("zklock.max_locks_per_backend",
+							"Number of lock names that one session can hold or wait for at a time.",
+							"0 means no limit but zklock.max_locks.",
+							&zklock_max_locks_per_backend, 0, 0, 10000000, PGC_SUSET, 0,
+							NULL, NULL, NULL);
 
 	/* Only the postmaster can define what is fixed at its start. */
 	if (!preloaded)

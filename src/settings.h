@@ -20,11 +20,29 @@ typedef enum ZkOnLoss
 	ZKLOCK_ON_LOSS_WARN
 } ZkOnLoss;
 
-extern int zklock_on_loss;		 /* ZkOnLoss */
-extern int zklock_cache_time;	 /* ms that a grant is kept for nobody; 0: not */
-extern int zklock_cache_size;	 /* grants kept so at a time */
-extern int zklock_handoff_limit; /* local waiters served after a demand */
-extern int zklock_max_locks;	 /* names; fixed at server start */
+/* zklock.acl: whose are the znodes that the worker makes? */
+typedef enum ZkAclMode
+{
+	ZKLOCK_ACL_AUTO,	/* its own if it has credentials */
+	ZKLOCK_ACL_CREATOR, /* its own */
+	ZKLOCK_ACL_OPEN		/* everybody's */
+} ZkAclMode;
+
+extern char *zklock_auth_file;	 /* credentials; "": none */
+extern int zklock_acl;			 /* ZkAclMode */
+extern char *zklock_tls_ca_file; /* "": no TLS */
+extern char *zklock_tls_cert_file;
+extern char *zklock_tls_key_file;
+
+extern int zklock_log_min_messages; /* as ZkMessage.level; 0: none */
+
+extern int zklock_on_loss;				 /* ZkOnLoss */
+extern int zklock_cache_time;			 /* ms that a grant is kept for nobody; 0: not */
+extern int zklock_cache_size;			 /* grants kept so at a time */
+extern int zklock_handoff_limit;		 /* local waiters served after a demand */
+extern char *zklock_namespace;			 /* "", or what sets this role's names apart */
+extern int zklock_max_locks_per_backend; /* names; 0: no limit */
+extern int zklock_max_locks;			 /* names; fixed at server start */
 
 /* zklock.leader_eligible */
 typedef enum ZkLeaderEligible
@@ -32,17 +50,6 @@ typedef enum ZkLeaderEligible
 	ZKLOCK_LEADER_PRIMARY,
 	ZKLOCK_LEADER_ANY
 } ZkLeaderEligible;
-
-/* zklock.log_min_messages; the library's own numbers for what it says */
-typedef enum ZkLogLevel
-{
-	ZKLOCK_LOG_NONE,
-	ZKLOCK_LOG_ERROR,
-	ZKLOCK_LOG_WARNING,
-	ZKLOCK_LOG_INFO
-} ZkLogLevel;
-
-extern int zklock_log_min_messages; /* ZkLogLevel */
 
 extern char *zklock_elections;		 /* to enter at start: a list */
 extern int zklock_leader_eligible;	 /* ZkLeaderEligible */

@@ -110,6 +110,7 @@ zklock_table_startup(void)
 		pg_atomic_init_u64(&s->lost_at, 0);
 		pg_atomic_init_u64(&s->last_write, 0);
 		pg_atomic_init_u32(&s->nidle, 0);
+		pg_atomic_init_u32(&s->nleaving, 0);
 		pg_atomic_init_u32(&s->room_wanted, 0);
 		pg_atomic_init_u32(&s->write_wanted, 0);
 		pg_atomic_init_u64(&s->write_latency, 0);
@@ -264,6 +265,7 @@ make_locked(ZkLockKind kind, const char *name, uint32 hash)
 		memset(&entry->grant[mode], 0, sizeof(entry->grant[mode]));
 	}
 	entry->idle_since = 0;
+	entry->leaving = false;
 	entry->stat_serial = 0;
 	entry->election.candidate = false;
 	entry->election.verdict = false;
@@ -305,6 +307,7 @@ void
 zklock_entry_release(ZkLockEntry *entry)
 {
 	int32 index = zklock_entry_index(entry);
+	bool leaving = false;
 	bool dirty;
 	int32 *link;
 
@@ -320,12 +323,15 @@ zklock_entry_release(ZkLockEntry *entry)
 	if (!dirty)
 	{
 		*link = entry->next;
+		leaving = entry->leaving;
 		entry->in_use = false;
 		entry->next = zklock_shared->free_entry;
 		zklock_shared->free_entry = index;
 		zklock_shared->entries_used--;
 	}
 	SpinLockRelease(&zklock_shared->mutex);
+	if (leaving)
+		pg_atomic_sub_fetch_u32(&zklock_shared->nleaving, 1);
 	/* a dirty one is freed when the worker has looked at it */
 }
 
@@ -444,9 +450,11 @@ zklock_entry_demand(ZkLockEntry *entry, ZkLockEvent *event)
 
 		if (request->state != ZKLOCK_REQUEST_WANTED || request->failed)
 			continue;
-		request->heard = true;
 		if (!request->no_wait)
 			patient[request->mode] = true;
+		else if (!request->heard)
+			event->asks[request->mode] = true;
+		request->heard = true;
 	}
 	event->type = ZKLOCK_EV_DEMAND;
 	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
@@ -501,6 +509,12 @@ update_idle(ZkLockEntry *entry)
 	}
 	else if (!idle && entry->idle_since != 0)
 	{
+		if (entry->requests < 0)
+		{
+			/* at any time one of the two counts it (make_request) */
+			entry->leaving = true;
+			pg_atomic_add_fetch_u32(&zklock_shared->nleaving, 1);
+		}
 		pg_atomic_sub_fetch_u32(&zklock_shared->nidle, 1);
 		entry->idle_since = 0;
 	}
@@ -609,7 +623,7 @@ zklock_request_make(ZkLockKind kind, const char *name, ZkLockMode mode, ZkLockSc
 		return ZKLOCK_NO_REQUEST;
 	request = &requests[index];
 	request->database = MyDatabaseId;
-	request->role = GetSessionUserId();
+	request->role = MyProc->roleId;
 	strlcpy(request->application, application_name, sizeof(request->application));
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
@@ -635,6 +649,11 @@ zklock_request_make(ZkLockKind kind, const char *name, ZkLockMode mode, ZkLockSc
 		request->next = entry->requests;
 		entry->requests = index;
 		update_idle(entry);
+		if (entry->leaving)
+		{
+			entry->leaving = false; /* wanted after all */
+			pg_atomic_sub_fetch_u32(&zklock_shared->nleaving, 1);
+		}
 	}
 	LWLockRelease(lock);
 
@@ -770,9 +789,10 @@ zklock_request_abandon(int32 index)
 	ZkLockEntry *entry = zklock_entry(request->entry);
 	LWLock *lock = zklock_entry_lock(entry, LW_EXCLUSIVE); /* our request pins it */
 
+	/* a reader's is shared in any case, and others may hold it and join it */
 	if (request->state == ZKLOCK_REQUEST_HELD && !request->lost &&
-		entry->kind == ZKLOCK_KIND_LOCK)
-		entry->grant[request->mode].usable = false;
+		request->mode == ZKLOCK_EXCLUSIVE && entry->kind == ZKLOCK_KIND_LOCK)
+		entry->grant[ZKLOCK_EXCLUSIVE].usable = false;
 	LWLockRelease(lock);
 }
 

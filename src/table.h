@@ -151,6 +151,8 @@ typedef struct ZkLockEntry
 									 * a request of the entry changed */
 	int64 idle_since;				/* ns: since when a grant is kept for nobody; 0:
 									 * not so.  ZkLockShared.nidle counts these */
+	bool leaving;					/* a kept grant was given up, and the entry is
+									 * about to go; ZkLockShared.nleaving */
 	int last_rc;					/* newest refusal by the ensemble; the worker's */
 	int last_pid;					/* newest wish; goes into the contender's data */
 	ZkLockQueue queue;				/* written by the worker only */
@@ -170,6 +172,7 @@ typedef enum ZkSessionState
 	ZKLOCK_SESSION_CONNECTING, /* no session, or not known whether it lives */
 	ZKLOCK_SESSION_CONNECTED,
 	ZKLOCK_SESSION_RECONNECTING, /* connection lost, session may live */
+	ZKLOCK_SESSION_AUTH_FAILED,	 /* credentials refused, session may live */
 	ZKLOCK_SESSION_CLOSING		 /* shutdown: nothing is granted any more */
 } ZkSessionState;
 
@@ -189,8 +192,11 @@ typedef struct ZkSessionShared
 	uint64 uuid_hi; /* of this session's contenders */
 	uint64 next_uuid;
 	int timeout_ms;			   /* negotiated */
-	int64 not_connected_since; /* ns of CLOCK_BOOTTIME */
+	int64 not_connected_since; /* ns of CLOCK_BOOTTIME; a connection on which no write
+								* was acknowledged does not count */
+	bool proven;			   /* one was, on this connection */
 	int64 last_write;		   /* ns: when a write was last acknowledged */
+	bool open_told;			   /* the log says that our znodes are everybody's */
 	ZkLease lease;			   /* as published in lease_end and lost_at */
 	int64 worker_started;	   /* the same clock */
 	int64 opened_at;		   /* ... when the session was opened */
@@ -233,6 +239,7 @@ typedef struct ZkLockShared
 	ConditionVariable write_cv;	  /* broadcast when a write was acknowledged that
 								   * somebody waits for, and at a loss */
 	pg_atomic_uint32 nidle;		  /* entries with a grant that is kept for nobody */
+	pg_atomic_uint32 nleaving;	  /* entries with one that has just been given up */
 	pg_atomic_uint32 room_wanted; /* a backend found the table full of them */
 	/* for zk_session; by the worker */
 	pg_atomic_uint64 write_latency; /* ns: of the newest reply; 0: none yet */
@@ -303,9 +310,9 @@ extern bool zklock_request_conflicts(int32 request);
 extern void zklock_request_end(int32 request);
 
 /*
- * The grant of a request that is HELD goes with its last hold, whoever waits: the
- * client is gone and may still use the token elsewhere, so that the next holder
- * must have another.
+ * The exclusive grant of a request that is HELD goes with its last hold, whoever
+ * waits: the client is gone and may still use the token elsewhere, so that the next
+ * holder must have another.
  */
 extern void zklock_request_abandon(int32 request);
 

@@ -21,6 +21,7 @@
 #include "funcs.h"
 #include "hold.h"
 #include "query.h"
+#include "settings.h"
 #include "stat.h"
 
 PG_FUNCTION_INFO_V1(zk_contenders);
@@ -157,6 +158,8 @@ zk_lock_dirs(PG_FUNCTION_ARGS)
 
 	zklock_check_callable();
 	InitMaterializedSRF(fcinfo, 0);
+	if (zklock_namespace[0] != '\0')
+		prefix = psprintf("%s%c%s", zklock_namespace, ZKLOCK_NAMESPACE_END, prefix);
 	if (strlen(prefix) > ZKLOCK_NAME_MAX)
 		return (Datum) 0;
 	/* as a whole these two are encoded, and else they are not */
@@ -174,7 +177,7 @@ zk_lock_dirs(PG_FUNCTION_ARGS)
 		bool nulls[4] = {0};
 
 		if (contenders == 0 || !zklock_decode_name(nodes[i].name, name) ||
-			strncmp(name, prefix, strlen(prefix)) != 0)
+			strncmp(name, prefix, strlen(prefix)) != 0 || !zklock_in_namespace(name))
 			continue;
 		nulls[3] = true;
 		if (contenders > 1)
@@ -278,6 +281,8 @@ zk_stat_locks(PG_FUNCTION_ARGS)
 		Datum values[ZKLOCK_NSTATS + 2];
 		bool nulls[ZKLOCK_NSTATS + 2] = {0};
 
+		if (!zklock_in_namespace(rows[i].name))
+			continue;
 		values[0] = CStringGetTextDatum(zklock_display_name(rows[i].name));
 		put_counters(&values[1], rows[i].n);
 		values[ZKLOCK_NSTATS + 1] = TimestampTzGetDatum(rows[i].used);

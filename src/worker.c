@@ -119,8 +119,9 @@ withdraw(int code, Datum arg)
 		return;
 	s = zklock_session_lock(LW_EXCLUSIVE);
 	s->worker_pid = 0;
-	if (s->state == ZKLOCK_SESSION_CONNECTED)
+	if (s->state == ZKLOCK_SESSION_CONNECTED && s->proven)
 		s->not_connected_since = zklock_clock();
+	s->proven = false;
 	if (s->state != ZKLOCK_SESSION_CLOSING)
 		s->state = ZKLOCK_SESSION_STARTING;
 	zklock_session_unlock();
@@ -176,15 +177,18 @@ make_wait_set(void)
 static void
 reload(void)
 {
+	const char *changed;
+
 	ProcessConfigFile(PGC_SIGHUP);
-	if (zklock_session_hosts_changed())
+	changed = zklock_session_reload();
+	if (changed != NULL)
 	{
 		/*
-		 * The library cannot change its servers safely (ZOOKEEPER-4699).  Our
-		 * successor resumes the session by the new connect string.
+		 * The library cannot change its servers safely (ZOOKEEPER-4699), and
+		 * cannot take credentials back.  Our successor resumes the session by the
+		 * new connect string or with the new credentials.
 		 */
-		ereport(LOG,
-				(errmsg("restarting to apply the new value of \"%s\"", "zklock.hosts")));
+		ereport(LOG, (errmsg("restarting to apply the new value of \"%s\"", changed)));
 		zklock_shared->session.worker_started = 0; /* no pause: we meant it */
 		proc_exit(1);
 	}
@@ -221,7 +225,6 @@ zklock_worker_main(Datum arg)
 	BackgroundWorkerUnblockSignals();
 
 	publish();
-	zklock_dispatch_start();
 	context =
 		AllocSetContextCreate(TopMemoryContext, "zklock worker", ALLOCSET_DEFAULT_SIZES);
 	MemoryContextSwitchTo(context);

@@ -27,8 +27,12 @@ extern PGDLLEXPORT void zklock_worker_main(Datum arg);
 /* Open the session, or resume the one in shared memory, unless it is open. */
 extern void zklock_session_open(void);
 
-/* Does zklock.hosts call for another connect string than the one in use? */
-extern bool zklock_session_hosts_changed(void);
+/*
+ * After a reload: the setting, or "..." for several, that calls for a new handle
+ * and so for a new process; NULL if there is none.  Who waits to try again does so
+ * at once.
+ */
+extern const char *zklock_session_reload(void);
 
 /* Handle what the client has received. */
 extern void zklock_session_receive(void);
@@ -101,9 +105,6 @@ extern void zklock_dispatch_removal(ZkLockKind kind, const char *name, const cha
 /* JSON for people who look into the ensemble: who made this node?  "pid" is the
  * backend's or the postmaster's. */
 extern void zklock_describe_server(StringInfo buf, int pid);
-
-/* A new worker process looks at what its predecessor left. */
-extern void zklock_dispatch_start(void);
 
 /*
  * Give up grants that are kept for nobody, when they have been for

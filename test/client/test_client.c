@@ -371,7 +371,7 @@ open_client(const char *hosts, const ZkSessionId *resume, const char *what)
 {
 	char error[200];
 	ZkClient *client =
-		zklock_client_open(hosts, SESSION_TIMEOUT, resume, error, sizeof(error));
+		zklock_client_open(hosts, SESSION_TIMEOUT, resume, NULL, error, sizeof(error));
 
 	if (client == NULL)
 	{
@@ -985,7 +985,7 @@ test_unreachable(void)
 	close_quickly(client, 1000, "unreachable");
 
 	/* many attempts (pauses last a sixth of the timeout), nobody reads the log */
-	client = zklock_client_open(hosts, 30, NULL, error, sizeof(error));
+	client = zklock_client_open(hosts, 30, NULL, NULL, error, sizeof(error));
 	pause_ms(4000);
 	while ((message = next_any(client, 0)) != NULL)
 	{
@@ -1005,14 +1005,14 @@ test_unreachable(void)
 	close(sock);
 
 	errno = 0;
-	client =
-		zklock_client_open("nosuchhost.invalid:2181", 1000, NULL, error, sizeof(error));
+	client = zklock_client_open("nosuchhost.invalid:2181", 1000, NULL, NULL, error,
+								sizeof(error));
 	ok(client == NULL && errno != 0 && error[0] != '\0',
 	   "a name that does not resolve: \"%s\" (%s)", error, strerror(errno));
-	client = zklock_client_open("", 1000, NULL, error, sizeof(error));
+	client = zklock_client_open("", 1000, NULL, NULL, error, sizeof(error));
 	ok(client == NULL && errno != 0 && error[0] != '\0',
 	   "an empty connect string: \"%s\" (%s)", error, strerror(errno));
-	client = zklock_client_open("127.0.0.1", 1000, NULL, error, sizeof(error));
+	client = zklock_client_open("127.0.0.1", 1000, NULL, NULL, error, sizeof(error));
 	ok(client == NULL && error[0] != '\0', "no port: \"%s\"", error);
 }
 

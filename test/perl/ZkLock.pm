@@ -29,6 +29,9 @@
 #   directory(NAME, KIND)       of a lock, in ZooKeeper; KIND 'elections': of one
 #   queue(ZK, NAME, KIND)       names of its contenders, in order
 #   wait_queue(ZK, NAME, N)     until there are so many; returns them
+#   wait_watches(ZK, N)         until so many paths are watched, by whomever: a server
+#           that keeps a grant watches the directory
+#   wait_demanded(ZK, NODE, NAME)  until it knows that others want what it has
 #   ok_clean(ZK, [NODE...], NAME, [WHAT])  a test: nobody is left anywhere, no
 #           contender, no row in zk_locks, no level-1 lock
 #
@@ -180,6 +183,34 @@ sub _sorted { my @sorted = sort { substr($a, -10) <=> substr($b, -10) } @_; retu
 sub queue { my ($zk, $name, $kind) = @_; return _sorted($zk->children(directory($name, $kind))); }
 
 sub wait_queue { my ($zk, $name, $n) = @_; return _sorted($zk->wait_children(directory($name), $n)); }
+
+sub wait_watches
+{
+	my ($zk, $n) = @_;
+	# wchp does not tell of watches on children
+	wait_until(sub { ($zk->monitor('zk_watch_count') // -1) == $n }, "$n paths are watched");
+}
+
+# It watches its own contender instead of the directory then.
+sub wait_demanded
+{
+	my ($zk, $node, $name) = @_;
+	my $id = ask($node, 'SELECT session_id FROM zk_session');
+	my $own = sub {
+		my $stat = $zk->stat($_[0]);
+		return $stat && $stat->{ephemeralOwner} == hex $id;
+	};
+	wait_until(
+		sub {
+			my $text = join '', map { $zk->four('wchp', $_) } $zk->servers;
+			for my $path (map { directory($name) . "/$_" } queue($zk, $name))
+			{
+				return 1 if $own->($path) && $text =~ /^\Q$path\E\n(?:\t.*\n)*?\t\Q$id\E$/m;
+			}
+			return 0;
+		},
+		$node->name . " knows that others want $name");
+}
 
 sub ok_clean
 {

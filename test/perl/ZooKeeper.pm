@@ -44,6 +44,9 @@ my $classpath = join ':',
 #   conf                 more lines of zoo.cfg, as a hash
 #   link                 sub (FROM, TO, PORT): the port by which server FROM finds
 #                        server TO when that leads, and listens on PORT
+#   production           none of what makes tests quick: as an ensemble for use
+#   wire                 function of a port that returns another one, by which
+#                        clients and the other servers reach it
 sub new
 {
 	my ($class, %option) = @_;
@@ -57,7 +60,12 @@ sub new
 		%option
 	}, $class;
 	$self->{dir} //= File::Temp::tempdir("$self->{name}-XXXXXX", TMPDIR => 1, CLEANUP => !$self->{keep});
-	$self->{server} = { map { $_ => { port => free_port() } } 1 .. $self->{servers} };
+	$self->{wire} //= sub { return $_[0] };
+	for (1 .. $self->{servers})
+	{
+		my $port = free_port();
+		$self->{server}{$_} = { port => $port, reached => $self->{wire}->($port) };
+	}
 	$self->_write_conf($_) for $self->servers;
 	push @all, $self;
 	return $self;
@@ -104,16 +112,23 @@ sub _write_conf
 		%{ $self->{conf} // {} });
 	if ($self->{servers} > 1)
 	{
-		$self->{quorum} //= { map { $_ => [ free_port(), free_port() ] } $self->servers };
+		my $quorum = $self->{quorum} //= { map { $_ => $self->_quorum_ports } $self->servers };
 		for my $j ($self->servers)
 		{
-			my ($port, $election) = @{ $self->{quorum}{$j} };
+			my $port = $quorum->{$j}{ $j == $i ? 'port' : 'reached' };
 			$port = $self->{link}->($i, $j, $port) if $self->{link} && $j != $i;
-			$conf{"server.$j"} = "127.0.0.1:$port:$election";
+			$conf{"server.$j"} = "127.0.0.1:$port:$quorum->{$j}{election}";
 		}
 		_write("$dir/data/myid", "$i\n");
 	}
 	_write("$dir/zoo.cfg", join '', map { "$_=$conf{$_}\n" } sort keys %conf);
+}
+
+sub _quorum_ports
+{
+	my $self = shift;
+	my $port = free_port();
+	return { port => $port, reached => $self->{wire}->($port), election => free_port() };
 }
 
 sub _write
@@ -134,7 +149,7 @@ sub servers { my $self = shift; return sort keys %{ $self->{server} }; }
 sub port { my ($self, $i) = @_; return $self->{server}{ $i // 1 }{port}; }
 
 # "host:port" of one server.
-sub host { my ($self, $i) = @_; return '127.0.0.1:' . $self->port($i); }
+sub host { my ($self, $i) = @_; return '127.0.0.1:' . $self->{server}{ $i // 1 }{reached}; }
 
 # The connect string, of all servers or those named.
 sub hosts
@@ -173,10 +188,12 @@ sub _spawn
 {
 	my ($self, $i) = @_;
 	my $dir = "$self->{dir}/$i";
-	my @java = (
-		qw(java -Xmx128m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData -Xshare:auto),
+	my @java = ('java', '-XX:-UsePerfData');
+	push @java, $self->{production} ? '-Xmx512m' : (
+		qw(-Xmx128m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto),
 		# Nobody needs these data after a power failure, nor 64 MB of log at once.
-		qw(-Dzookeeper.forceSync=no -Dzookeeper.preAllocSize=1024),
+		qw(-Dzookeeper.forceSync=no -Dzookeeper.preAllocSize=1024));
+	push @java, (
 		'-Dznode.container.checkIntervalMs=' . ($self->{container_check_ms} // 60000),
 		'-cp', $classpath, 'org.apache.zookeeper.server.quorum.QuorumPeerMain', "$dir/zoo.cfg");
 	# Should the test be killed, the kernel kills the server.

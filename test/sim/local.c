@@ -254,7 +254,13 @@ table_demand(Table *table, ZkLockEvent *event)
 {
 	event->type = ZKLOCK_EV_DEMAND;
 	for (int i = 0; i < NBACKENDS; i++)
-		table->backend[i].heard = true;
+	{
+		Backend *b = &table->backend[i];
+
+		if (b->state == BACKEND_WANTS && b->no_wait && !b->heard)
+			event->asks[b->mode] = true;
+		b->heard = true;
+	}
 	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 	{
 		bool held = table_held(table, (ZkLockMode) mode) > 0;
@@ -286,7 +292,8 @@ table_granted(Table *table, ZkLockMode mode, int64_t token, int node, bool keep,
 	table->token[mode] = token;
 	table->node[mode] = node;
 	table->keep[mode] = keep;
-	table->demanded[mode] = demanded;
+	/* one for writers that may not be kept is handed over as if it were wanted */
+	table->demanded[mode] = demanded || (!keep && mode == ZKLOCK_EXCLUSIVE);
 	/* all who wait, or as many as if they had come one by one */
 	table->handoffs[mode] = wanted > HANDOFF_LIMIT + 1 ? wanted : HANDOFF_LIMIT + 1;
 	table->usable[mode] = wanted > 0 || (keep && !demanded);
@@ -298,10 +305,9 @@ table_granted(Table *table, ZkLockMode mode, int64_t token, int node, bool keep,
 void
 table_demanded(Table *table, ZkLockMode mode)
 {
-	if (table->demanded[mode])
-		fail("demanded what is demanded already");
+	if (!table->demanded[mode])
+		table->handoffs[mode] = HANDOFF_LIMIT;
 	table->demanded[mode] = true;
-	table->handoffs[mode] = HANDOFF_LIMIT;
 	if (table_held(table, mode) > 0)
 		COVER(DEMANDED_BUSY);
 	else if (table->usable[mode])

@@ -168,10 +168,11 @@ check_blocked(Server *server, int dir, const ZkLockAction *action)
 			asked_at = b->asked_at;
 	}
 	if (server->queue[dir].contender[action->slot].state == ZKLOCK_BLOCKED)
+		COVER(PROBE_BLOCKED);
+	if (asked_at != NEVER)
 	{
 		bool found = false;
 
-		COVER(PROBE_BLOCKED);
 		for (int i = 0; i < zk.nnodes && !found; i++)
 		{
 			const Node *other = &zk.node[i];
@@ -179,7 +180,7 @@ check_blocked(Server *server, int dir, const ZkLockAction *action)
 			found = other->dir == dir && other->owner != server->conn.session &&
 				modes_conflict(other->child.mode, action->mode) && other->dzxid > asked_at;
 		}
-		if (!found && asked_at != NEVER && !server->conn.deposed)
+		if (!found && !server->conn.deposed)
 			fail("told of somebody who had gone before the question");
 	}
 	table_blocked(table, action->mode);
@@ -379,6 +380,7 @@ step(Server *server, int dir, ZkLockEvent *event)
 
 	event->session = session_id(server);
 	event->spare_watches = event->no_watches = server->crowded;
+	event->alone = server->alone_rate > 0 && !once_in(server->alone_rate);
 	event->keep =
 		!server->crowded && server->cache_rate > 0 && !once_in(server->cache_rate);
 	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)

@@ -32,6 +32,7 @@ typedef struct Server
 	bool refused[MAX_DIRS]; /* the ensemble has refused something */
 	int cache_rate;			/* grants may be kept, but for one in so many events;
 							 * 0: not at all */
+	int alone_rate;			/* ... a first listing watches but for one in so many */
 	bool crowded;			/* too many watches: does without */
 } Server;
 

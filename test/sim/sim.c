@@ -742,6 +742,7 @@ run_schedule(uint64_t seed)
 
 		server_init(&servers[s]);
 		servers[s].cache_rate = rates[random_below(lengthof(rates))];
+		servers[s].alone_rate = rates[random_below(lengthof(rates))];
 		servers[s].crowded = once_in(16);
 	}
 

@@ -297,6 +297,16 @@ test_sequence_numbers(void)
 		}
 	end_group("144 sequence numbers: families times values");
 
+	/* After two dashes a sign would need a billion. */
+	{
+		ZkLockChild child;
+
+		CHECK(zklock_parse_child("x--0000000001", &child) && child.sequence == 1, "1");
+		CHECK(zklock_parse_child("x--1000000000", &child) && child.sequence == -1000000000,
+			  "-1000000000");
+	}
+	end_group("sequence numbers after two dashes");
+
 	/* Our shared form, and no prefix at all. */
 	for (size_t v = 0; v < lengthof(values); v++)
 	{

@@ -54,6 +54,15 @@ for (1 .. 5)
 	}
 }
 ok($grow, 'tokens grow across servers');
+# Without a cache and hand-offs, also from one local backend to the next.
+for my $i (1, 2)
+{
+	my $t = $sa->query("BEGIN; SELECT zk_lock('alone')");
+	$sa2->send("SELECT zk_lock('alone')")->wait_level(1);
+	$sa->query('COMMIT');
+	cmp_ok($sa2->result, '>', $t, '... and within one, although nobody else wants it');
+}
+ZkLock::ok_clean($zk, \@both, 'alone');
 
 #
 # Order

@@ -14,11 +14,14 @@ my $right = ZkLock::server('b', $zk, conf => $conf);
 my @both = ($left, $right);
 my $dir = PostgreSQL::Test::Utils::tempdir();
 
+my $benches = 0;
+
 # Start pgbench with so many clients, each of which runs the script once.
 sub bench
 {
 	my ($node, $clients, $script) = @_;
-	my $file = "$dir/" . $node->name . $clients . '.sql';
+	# a new one each time, since it is appended to
+	my $file = "$dir/" . $node->name . '.' . ++$benches . '.sql';
 	PostgreSQL::Test::Utils::append_to_file($file, $script);
 	my $run = { output => '' };
 	$run->{harness} = IPC::Run::start(

@@ -9,6 +9,9 @@
 # moment when it has read the answer until it sends the COMMIT.  What it knows
 # must never overlap, and tokens must grow.
 #
+# In the first half each hold has a contender, in the second grants are kept and
+# handed over, so that successive holders on one server may have one token.
+#
 # ZKLOCK_SEED repeats the choices made here, though not their timing.
 use strict;
 use warnings;
@@ -43,8 +46,9 @@ $_->{session}->query('SELECT 1') for @client;
 my %held = map { $_ => {} } @names;
 
 # name => newest token released, of exclusive and of any holds, by server
-my %exclusive_token = map { $_ => 0 } @names;
+my %exclusive_token = map { $_ => [ 0, 0 ] } @names;
 my %newest = map { $_ => [ 0, 0 ] } @names;
+my $caching = 0;
 my @wrong;
 my %count;
 
@@ -57,10 +61,15 @@ sub acquired
 		push @wrong, "$name: client $c->{id} has it in $mode mode while client $other has it in $held{$name}{$other}[0] mode"
 		  if $mode eq 'exclusive' || $held{$name}{$other}[0] eq 'exclusive';
 	}
-	my $least = $exclusive_token{$name};
-	# An exclusive holder's is larger than those of the readers before it.
-	$least = max $least, @{ $newest{$name} } if $mode eq 'exclusive';
-	push @wrong, "$name: token $token ($mode) after $least" if $token <= $least;
+	for my $server (0, 1)
+	{
+		my $least = $exclusive_token{$name}[$server];
+		# An exclusive holder's is larger than those of the readers before it.
+		$least = max $least, $newest{$name}[$server] if $mode eq 'exclusive';
+		my $same = $caching && $server == $c->{server} && $token == $least;
+		$count{same}++ if $same;
+		push @wrong, "$name: token $token ($mode, server $c->{server}) after $least (server $server)" if $token <= $least && !$same;
+	}
 	$held{$name}{ $c->{id} } = [ $mode, $token ];
 	push @{ $c->{holds} }, $name;
 }
@@ -72,7 +81,7 @@ sub releasing
 	for my $name (@{ $c->{holds} })
 	{
 		my ($mode, $token) = @{ delete $held{$name}{ $c->{id} } };
-		$exclusive_token{$name} = max $exclusive_token{$name}, $token if $mode eq 'exclusive';
+		$exclusive_token{$name}[ $c->{server} ] = max $exclusive_token{$name}[ $c->{server} ], $token if $mode eq 'exclusive';
 		$newest{$name}[ $c->{server} ] = max $newest{$name}[ $c->{server} ], $token;
 	}
 	$c->{holds} = [];
@@ -191,8 +200,21 @@ sub trouble
 	}
 }
 
+sub set_caching
+{
+	$caching = $_[0];
+	# the defaults, or what ZkLock::configure says
+	my %value = $caching ? (cache_time => '60s', handoff_limit => 16) : (cache_time => 0, handoff_limit => 0);
+	for my $node (@node)
+	{
+		ZkLock::ask($node, "ALTER SYSTEM SET zklock.$_ = '$value{$_}'") for keys %value;
+		ZkLock::ask($node, 'SELECT pg_reload_conf()');
+	}
+}
+
 while (time < $end && !@wrong)
 {
+	set_caching(1) if !$caching && time > $end - $seconds / 2;
 	next_step($_, 1) for @client;
 	trouble($_) for 0, 1;
 	sleep 0.001;
@@ -208,10 +230,11 @@ until (@wrong || !grep { $_->{state} ne 'idle' } @client)
 	sleep 0.001;
 }
 
+set_caching(0);
 note join ', ', map { "$_: $count{$_}" } sort keys %count;
 is_deeply(\@wrong, [], 'nobody held a lock that somebody else had, and tokens grew') or diag "ZKLOCK_SEED=$seed";
 cmp_ok($count{acquired} // 0, '>', 10 * $seconds, 'there was something to see');
-cmp_ok($count{$_} // 0, '>', 0, "... $_") for 'refused', 'cancels', 'cancelled', 'cuts', 'terminated';
+cmp_ok($count{$_} // 0, '>', 0, "... $_") for 'refused', 'cancels', 'cancelled', 'cuts', 'terminated', 'same';
 ZkLock::wait_connected(@node);
 is(ZkLock::ask($node[$_], 'SELECT session_id FROM zk_session'), $session_id[$_], "server $_ had one session") for 0, 1;
 ZkLock::ok_clean($zk, \@node, $_) for @names;

@@ -89,4 +89,23 @@ is(join("\n", grep { !/^40001: lock "c\d\d" was lost$/ && $_ ne '' } values %end
 $_->quit for values %commit;
 ZkLock::ok_clean($zk, [$c], $_) for 'c01', 'c30';
 
+# A lock that a server keeps for its next holder keeps its token.  Not so when a
+# holder's session ends: its client may not know, and goes on with the old one.
+ZkLock::ask($c, "ALTER SYSTEM SET zklock.$_") for "session_timeout = '10s'", "cache_time = '60s'", 'handoff_limit = 16';
+$c->restart;
+ZkLock::wait_connected($c);
+my ($first, $next) = (ZkLock::session($c), ZkLock::session($c));
+my $old = $first->query("BEGIN; SELECT zk_lock('kept')");
+$first->query('COMMIT');
+is($next->query("BEGIN; SELECT zk_lock('kept')"), $old, 'a lock that is kept keeps its token');
+$first->send("BEGIN; SELECT zk_lock('kept')")->wait_level(1);
+$next->terminate;
+my $new = $first->result;
+cmp_ok($new, '>', $old, 'a holder is terminated: who waits gets a larger one');
+$first->terminate;
+cmp_ok(ZkLock::session($c)->query("SELECT zk_lock('kept')"), '>', $new, '... and so does who comes later');
+my $fence = ZkLock::session($b);
+$fence->query("SELECT zk_fence('kept', $new)");
+like($fence->fails("SELECT zk_fence('kept', $old)"), qr/^40001: /, '... so that the fence tells them apart');
+
 done_testing();

@@ -93,7 +93,7 @@ like($sa->fails("CALL zk_run_as_leader('job', 'VACUUM t')"), qr/^25001: VACUUM c
 is($sa->fails("CALL zk_run_as_leader('job', 'COPY t TO STDOUT')"), '0A000: the command of zk_run_as_leader cannot COPY to or from the client', '... and COPY to the client');
 is($sa->fails("CALL zk_run_as_leader(NULL, 'SELECT 1')"), '22004: election name must not be null', 'NULL is refused');
 is($sa->fails("CALL zk_run_as_leader('job', NULL)"), '22004: command must not be null', '... as a command, too');
-ZkLock::ask($a, 'CREATE ROLE joe LOGIN');
+ZkLock::ask($a, 'CREATE ROLE joe LOGIN; GRANT EXECUTE ON PROCEDURE zk_run_as_leader TO joe');
 my $joe = ZkLock::session($a, user => 'joe');
 is($joe->fails("CALL zk_run_as_leader('job', 'INSERT INTO t VALUES (5)')"), '42501: permission denied for table t', 'the command has the rights of its caller');
 is($joe->fails("SELECT zk_resign('job')"), '42501: permission denied for function zk_resign', 'not everybody may resign');

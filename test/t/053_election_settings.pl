@@ -47,6 +47,17 @@ is($s->fails("ALTER SYSTEM SET zklock.elections = '\"" . 'x' x 256 . "\"'") =~ s
 is($s->fails("ALTER SYSTEM SET zklock.leader_eligible = 'nobody'"), '22023: invalid value for parameter "zklock.leader_eligible": "nobody"', '... and a bad word');
 
 #
+# Refused by ZooKeeper: false, said once, and tried again
+#
+$zk->create('/zklock/elections/refused', mode => 'ephemeral', data => 'an ephemeral node has no children');
+is(ZkLock::ask($primary, "SELECT zk_is_leader('refused', '500 ms')"), 'f', 'where ZooKeeper refuses, nobody leads');
+ZkLock::wait_until(sub { log_of($primary) =~ /could not become a candidate in election "refused"/ }, 'the log says so');
+sleep 2;
+is(scalar(() = log_of($primary) =~ /refused"/g), 2, '... once, and what ZooKeeper said') or diag(grep { /refused"/ } split /^/, log_of($primary));
+$zk->delete('/zklock/elections/refused');
+wait_ask($primary, "SELECT zk_is_leader('refused')", 't', '... and tries again');
+
+#
 # A standby
 #
 $primary->backup('backup');

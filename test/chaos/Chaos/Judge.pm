@@ -29,7 +29,7 @@ sub overlaps
 	return @overlaps;
 }
 
-sub claims { return grep { defined $_->{proven} && $_->{proven} > $_->{locked} } @_; }
+sub claims { return grep { defined $_->{locked} && defined $_->{proven} && $_->{proven} > $_->{locked} } @_; }
 
 # Claims with a smaller token than an earlier one of the same name.
 sub disorders

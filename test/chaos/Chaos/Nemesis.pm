@@ -20,6 +20,7 @@ our @kinds = (
 	[ 'cut: one way', \&cut_one_way, 0.3, 3 ],
 	[ 'cut: follower from quorum', \&cut_follower, 0.5, 3 ],
 	[ 'cut: PostgreSQL host', \&cut_server, 0.3, 3 ],
+	[ 'terminate: holder', \&terminate_holder, 0, 0 ],
 	[ 'kill -9: worker', \&kill_worker, 0, 0 ],
 	[ 'kill -9: backend', \&kill_backend, 0, 0 ],
 	[ 'kill -9: postmaster', \&kill_postmaster, 0.1, 1.5 ],
@@ -216,15 +217,24 @@ sub cut_server
 #
 sub kill_one
 {
-	my ($server, $what, $pid) = @_;
-	return unless $pid && kill 'KILL', $pid;
+	my ($server, $pid, $signal) = @_;
+	return unless $pid && kill $signal // 'KILL', $pid;
 	return $server->name . " ($pid)";
 }
 
-# Either makes the postmaster start all of its processes anew.
-sub kill_worker { my $server = any(@{ $_[0]{servers} }); return kill_one($server, 'worker', $server->worker); }
+# Its session ends, and nothing else.  The client may not know, and go on.
+sub terminate_holder
+{
+	my $self = shift;
+	my $server = any(@{ $self->{servers} });
+	my $pids = $server->ask("SELECT string_agg(pid::text, ' ') FROM zk_locks WHERE granted", 0.5) // return;
+	return kill_one($server, any(split / /, $pids), 'TERM');
+}
 
-sub kill_backend { my $server = any(@{ $_[0]{servers} }); return kill_one($server, 'backend', any($server->backends)); }
+# Either makes the postmaster start all of its processes anew.
+sub kill_worker { my $server = any(@{ $_[0]{servers} }); return kill_one($server, $server->worker); }
+
+sub kill_backend { my $server = any(@{ $_[0]{servers} }); return kill_one($server, any($server->backends)); }
 
 # Its children learn of it when they look.
 sub kill_postmaster

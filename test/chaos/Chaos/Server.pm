@@ -89,11 +89,11 @@ sub kill9
 	$self->{pid} = undef;
 }
 
-# One answer, or undef.
+# One answer within so many seconds, or undef.
 sub ask
 {
-	my ($self, $sql) = @_;
-	my $pg = Chaos::Postgres->new($self->{dir}, 5) or return undef;
+	my ($self, $sql, $wait) = @_;
+	my $pg = Chaos::Postgres->new($self->{dir}, $wait // 5) or return undef;
 	return $pg->query($sql);
 }
 

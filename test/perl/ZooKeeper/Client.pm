@@ -27,11 +27,14 @@ my %opcode = (
 	exists => 3,
 	get => 4,
 	set => 5,
+	get_acl => 6,
+	set_acl => 7,
 	children => 8,
 	sync => 9,
 	ping => 11,
 	create2 => 15,
 	container => 19,
+	auth => 100,
 	close => -11);
 
 my %create_flags = (
@@ -44,7 +47,7 @@ my %create_flags = (
 use constant { NO_NODE => -101, NODE_EXISTS => -110 };
 
 # Options: timeout (ms, default 10 minutes), wait (seconds to wait for any
-# answer, default 20).
+# answer, default 20), auth (credentials, [ digest => 'user:password' ]).
 sub new
 {
 	my ($class, $hosts, %option) = @_;
@@ -73,6 +76,7 @@ sub _connect
 	$self->_send(pack 'N q> N q> N/a C', 0, 0, $self->{timeout}, 0, "\0" x 16, 0);
 	(undef, $self->{timeout}, $self->{session}, my $password) = unpack 'N N q> N/a', $self->_receive;
 	die "$host: session refused\n" unless $self->{timeout};
+	$self->auth(@{ $self->{auth} }) if $self->{auth};
 }
 
 # The session's id as ZooKeeper prints it, and as stat's ephemeralOwner says it.
@@ -117,7 +121,7 @@ sub _read
 sub _request
 {
 	my ($self, $op, $body) = @_;
-	my $xid = $op eq 'ping' ? -2 : ++$self->{xid};
+	my $xid = $op eq 'ping' ? -2 : $op eq 'auth' ? -4 : ++$self->{xid};
 	my ($error, $reply);
 	eval {
 		$self->_send(pack('l> l>', $xid, $opcode{$op}) . $body);
@@ -153,8 +157,33 @@ sub alive
 	return $self->{socket} && eval { $self->_request('ping', ''); 1 };
 }
 
+# Present a credential.
+sub auth
+{
+	my ($self, $scheme, $credential) = @_;
+	$self->_request('auth', pack 'N N/a N/a', 0, $scheme, $credential);
+}
+
+# Who may do what with a node: [ permissions, scheme, id ]...; undef if there is none.
+sub acl
+{
+	my ($self, $path) = @_;
+	my $reply = $self->_request('get_acl', pack 'N/a', $path) // return undef;
+	my ($n, @fields) = unpack 'N/(N N/a N/a)', $reply;
+	unshift @fields, $n;
+	return [ map { [ @fields[ 3 * $_ .. 3 * $_ + 2 ] ] } 0 .. @fields / 3 - 1 ];
+}
+
+# Set it; the scheme "auth" stands for the credentials of this client.
+sub set_acl
+{
+	my ($self, $path, @acl) = @_;
+	return defined $self->_request('set_acl',
+		pack('N/a N', $path, scalar @acl) . join('', map { pack 'N N/a N/a', @$_ } @acl) . pack('l>', -1));
+}
+
 # Options: mode (persistent, ephemeral, sequential, ephemeral_sequential,
-# container), data, parents (make missing ones).  Returns the path, in list
+# container), data, acl (of [ permissions, scheme, id ]), parents (make missing ones).  Returns the path, in list
 # context its state too; undef if the parent is missing.
 sub create
 {
@@ -165,14 +194,32 @@ sub create
 		eval { $self->create($1, parents => 1) };
 		croak $@ if $@ && $@ !~ /node exists/;
 	}
-	# One entry of access control: everything, for the world's anyone.
+	# Unless told otherwise: everything, for the world's anyone.
+	my @acl = @{ $option{acl} // [ [ 31, 'world', 'anyone' ] ] };
 	my $reply = $self->_request(
 		$mode eq 'container' ? 'container' : 'create2',
-		pack 'N/a N/a N N N/a N/a N',
-		$path, $option{data} // '', 1, 31, 'world', 'anyone',
-		$create_flags{$mode} // croak "no create mode $mode") // return;
+		pack('N/a N/a N', $path, $option{data} // '', scalar @acl)
+		  . join('', map { pack 'N N/a N/a', @$_ } @acl)
+		  . pack('N', $create_flags{$mode} // croak "no create mode $mode")) // return;
 	(my $made, my $stat) = unpack 'N/a a*', $reply;
 	return wantarray ? ($made, _stat($stat)) : $made;
+}
+
+# Many at once, for speed: persistent nodes, or whatever the mode says.  Dies if one
+# fails.
+sub create_many
+{
+	my ($self, $mode, @paths) = @_;
+	while (my @some = splice @paths, 0, 1000)
+	{
+		$self->_send(join '', pack('l> l>', ++$self->{xid}, $opcode{create2})
+			  . pack('N/a N N N N/a N/a N', $_, 0, 1, 31, 'world', 'anyone', $create_flags{$mode})) for @some;
+		for (@some)
+		{
+			my (undef, undef, $error) = unpack 'l> q> l>', $self->_receive;
+			croak "ZooKeeper create: error $error" if $error;
+		}
+	}
 }
 
 # Queue for a lock, as Curator does: an ephemeral sequential contender in the

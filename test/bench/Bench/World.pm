@@ -1,0 +1,297 @@
+# Bench::World - an ensemble, PostgreSQL servers with zklock, and everybody else
+# who makes locks of ZooKeeper.
+#
+#   my $world = Bench::World->new(servers => 3, delay => 1);
+#   my ($result) = together($world->pgbench($world->node(0), "SELECT zk_lock('x')", clients => 8),
+#                           $world->peer('curator', 1)->start('run', 8, 1, 2.5));
+#   print $result->{rate}, $result->{p50};
+#
+# Options: servers (of the ensemble, 1 or 3), delay (ms that each message takes
+# to, from and inside the ensemble).
+#
+# PostgreSQL servers and peers are numbered from 0, made when first asked for,
+# and spread over the ensemble's followers, so that nobody is nearer to it.
+#
+# A job is what "start" or "pgbench" returns; its "finish" waits and returns a
+# hash: n (acquisitions), rate (per second), p50 (median, us), as far as known.
+package Bench::World;
+
+use strict;
+use warnings;
+
+use Carp;
+use Exporter qw(import);
+use FindBin;
+use IPC::Open2;
+use List::Util qw(sum sum0);
+use PostgreSQL::Test::Utils ();
+use Time::HiRes qw(sleep time);
+use ZkLock;
+use ZooKeeper;
+
+our @EXPORT_OK = qw(together median);
+
+# One heartbeat of zklock in 1.7 s.
+my $session_timeout = 10;
+
+# deadlock_timeout: 1000 waiters who all look for deadlocks would take far longer
+# than the rest of what is measured.
+my $conf = <<"CONF";
+deadlock_timeout = 100s
+max_connections = 1100
+max_locks_per_transaction = 256
+log_statement = none
+zklock.session_timeout = '${session_timeout}s'
+zklock.max_locks = 110000
+CONF
+
+my $classpath = join ':', map { "/usr/share/java/$_.jar" }
+  qw(zookeeper zookeeper-jute zookeeper-recipes-lock curator-recipes curator-framework curator-client
+  guava slf4j-api slf4j-nop);
+
+# What takes orders on its standard input.
+my @java = ('java', '-Xmx256m', '-XX:-UsePerfData', '-cp', $classpath, "$FindBin::Bin/Peer.java");
+my %program = (
+	limit => sub { "$FindBin::Bin/build/limit", $_[0]->hosts($_[1]) },
+	curator => sub { @java, $_[0]->hosts($_[1]), 'curator' },
+	writelock => sub { @java, $_[0]->hosts($_[1]), 'writelock' },
+	kazoo => sub { '/usr/bin/python3', "$FindBin::Bin/peer.py", $_[0]->hosts($_[1]) },
+	sql => sub { "$FindBin::Bin/build/sql", map { $_[0]->node($_)->connstr('postgres') } 0, 1 });
+
+sub new
+{
+	my ($class, %option) = @_;
+	my $self = bless { node => [], peer => {}, %option }, $class;
+	my @links;
+	my $wire = sub {
+		my $port = ZooKeeper::free_port();
+		push @links, "$port:$_[0]";
+		return $port;
+	};
+	$self->{zk} = ZooKeeper->new(servers => $self->{servers}, production => 1, $self->{delay} ? (wire => $wire) : ());
+	$self->{delayer} = Bench::Process->new("$FindBin::Bin/build/delay", $self->{delay}, @links) if $self->{delay};
+	$self->{zk}->start;
+	$self->{zk}->create('/bench');
+	$self->peer('limit', 0)->start('run', 16, 16, 4)->finish;    # the ensemble's compiler
+	return $self;
+}
+
+sub stop
+{
+	my $self = shift;
+	$_->stop for values %{ $self->{peer} };
+	ZkLock::hang_up($_), $_->stop for grep { defined } @{ $self->{node} };
+	$self->{zk}->stop;
+}
+
+sub zk { my $self = shift; return $self->{zk}; }
+
+# The ensemble as the so-and-so-many-th server or peer knows it.
+sub hosts
+{
+	my ($self, $i) = @_;
+	my @followers = $self->{servers} == 1 ? 1 : $self->{zk}->followers;
+	return $self->{zk}->host($followers[ $i % @followers ]);
+}
+
+#
+# PostgreSQL
+#
+my $made = 0;
+
+sub node
+{
+	my ($self, $i) = @_;
+	return $self->{node}[$i] if $self->{node}[$i];
+	my $node = $self->{node}[$i] = ZkLock::server('node' . $made++, $self->hosts($i), conf => $conf);
+	ZkLock::wait_connected($node);
+	return $node;
+}
+
+# Does this zklock have cached grants?
+sub can_cache
+{
+	my $self = shift;
+	return $self->{can_cache} //=
+	  ZkLock::ask($self->node(0), "SELECT count(*) FROM pg_settings WHERE name = 'zklock.cache_time'");
+}
+
+# Turn them on or off on all servers.
+sub cache
+{
+	my ($self, $on) = @_;
+	return if !$self->can_cache || ($self->{caching} // -1) == $on;
+	for my $node (grep { defined } @{ $self->{node} })
+	{
+		ZkLock::ask($node, 'ALTER SYSTEM SET zklock.cache_time = ' . ($on ? "'60s'" : '0'));
+		ZkLock::ask($node, 'SELECT pg_reload_conf()');
+	}
+	$self->{caching} = $on;
+	sleep 0.5;
+}
+
+# Start pgbench.  Options: clients, seconds, latency => 1 (for p50; the log costs
+# a little), script => 1 (SQL is a script of pgbench's, not a statement).
+my $benches = 0;
+
+sub pgbench
+{
+	my ($self, $node, $sql, %option) = @_;
+	my $clients = $option{clients} // 1;
+	my $file = "$PostgreSQL::Test::Utils::tmp_check/bench-" . $benches++;
+	open my $fh, '>', $file or croak $!;
+	print $fh $sql, $option{script} ? '' : ";\n";
+	close $fh;
+	my @command = (
+		'pgbench', '-n', '-M', 'prepared', '-f', $file, '-c', $clients, '-j', $clients > 1 ? 2 : 1,
+		'-T', $option{seconds}, $option{latency} ? ('-l', "--log-prefix=$file") : (),
+		'-h', $node->host, '-p', $node->port, 'postgres');
+	open my $out, '-|', "@command 2>&1" or croak "could not start pgbench: $!";
+	return bless { out => $out, log => $option{latency} && $file }, 'Bench::Pgbench';
+}
+
+#
+# The others
+#
+
+sub peer
+{
+	my ($self, $name, $i) = @_;
+	return $self->{peer}{"$name $i"} //= do
+	{
+		my $peer = Bench::Peer->new($program{$name}->($self, $i));
+		$peer->start('run', 4, 4, 3)->finish if $name =~ /curator|writelock/;    # their compiler
+		$peer;
+	};
+}
+
+sub together { return map { $_->finish } @_; }
+
+sub median
+{
+	my @sorted = sort { $a <=> $b } @_;
+	return @sorted ? ($sorted[$#sorted / 2] + $sorted[ @sorted / 2 ]) / 2 : undef;
+}
+
+#
+# The ensemble's work
+#
+
+# Requests, writes, reads and watch events since the ensemble's start.
+sub counters
+{
+	my $self = shift;
+	my %sum = (time => time);
+	for my $i ($self->{zk}->servers)
+	{
+		my %value = $self->{zk}->four('mntr', $i) =~ /^zk_(\S+)\t(\d+)$/mg;
+		$sum{requests} += $value{packets_received} - ++$self->{asked}[$i];
+		$sum{writes} += $value{cnt_updatelatency};
+		$sum{reads} += $value{cnt_readlatency};
+		$sum{events} += sum map { $value{"sum_node_${_}_watch_count"} } qw(created deleted changed children);
+	}
+	return \%sum;
+}
+
+# What has been asked since then, less what is asked all the time: heartbeats.
+sub since
+{
+	my ($self, $then) = @_;
+	my $now = $self->counters;
+	my %difference = map { $_ => $now->{$_} - $then->{$_} } keys %$now;
+	for (qw(requests writes reads))
+	{
+		$difference{$_} -= int($difference{time} * ($self->{background}{$_} // 0) + 0.5);
+		$difference{$_} = 0 if $difference{$_} < 0;
+	}
+	return \%difference;
+}
+
+# Who is there beats all the time; how often?
+sub listen_to_hearts
+{
+	my ($self, $seconds) = @_;
+	my $then = $self->counters;
+	$self->{background} = {};
+	sleep $seconds;
+	my $beats = $self->since($then);
+	$self->{background} = { map { $_ => $beats->{$_} / $beats->{time} } qw(requests writes reads) };
+}
+
+# A program that ends when its standard input does.
+package Bench::Process;
+
+sub new
+{
+	my ($class, @command) = @_;
+	my $self = bless {}, $class;
+	$self->{pid} = IPC::Open2::open2($self->{out}, $self->{in}, @command);
+	return $self;
+}
+
+sub stop
+{
+	my $self = shift;
+	my $pid = delete $self->{pid} // return;
+	close $self->{in};
+	local $?;
+	waitpid $pid, 0;
+}
+
+sub DESTROY { my $self = shift; $self->stop; }
+
+# One that takes orders, a line each, and answers each with a line:
+#
+#   run CLIENTS NAMES SECONDS [SHARE HOME]   acquire and release; client i always
+#           the name i % NAMES.  With SHARE any of 2 x NAMES names, by that
+#           probability one of those at HOME (0 or 1).  Answer: how many times,
+#           and the median in us
+#   fill N  hold a lock and let so many clients queue for it
+#   drain   let it go; how many ms until the last of them has had it
+package Bench::Peer;
+use parent -norequire, 'Bench::Process';
+
+sub start
+{
+	my ($self, @order) = @_;
+	my $in = $self->{in};
+	print $in "@order\n";
+	$in->flush;
+	$self->{seconds} = $order[0] eq 'run' ? $order[3] : undef;
+	return $self;
+}
+
+sub finish
+{
+	my $self = shift;
+	my $answer = readline $self->{out} // die "a peer is gone\n";
+	chomp $answer;
+	my ($n, $p50) = split ' ', $answer;
+	return { n => $n, p50 => $p50, $self->{seconds} ? (rate => $n / $self->{seconds}) : () };
+}
+
+package Bench::Pgbench;
+
+sub finish
+{
+	my $self = shift;
+	my $out = do { local $/; readline $self->{out} };
+	close $self->{out} or die "pgbench failed:\n$out";
+	my ($n) = $out =~ /actually processed: (\d+)/;
+	my ($rate) = $out =~ /^tps = ([\d.]+)/m;
+	my %result = (n => $n, rate => $rate);
+	if ($self->{log})
+	{
+		my @latency;
+		for my $file (glob "$self->{log}.*")
+		{
+			open my $fh, '<', $file or die $!;
+			push @latency, (split)[2] while <$fh>;
+			unlink $file;
+		}
+		$result{p50} = Bench::World::median(@latency);
+	}
+	return \%result;
+}
+
+1;

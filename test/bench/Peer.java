@@ -1,0 +1,174 @@
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.util.Arrays;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.Semaphore;
+import java.util.concurrent.ThreadLocalRandom;
+import org.apache.curator.framework.CuratorFramework;
+import org.apache.curator.framework.CuratorFrameworkFactory;
+import org.apache.curator.framework.recipes.locks.InterProcessMutex;
+import org.apache.curator.retry.RetryOneTime;
+import org.apache.zookeeper.ZooDefs;
+import org.apache.zookeeper.ZooKeeper;
+import org.apache.zookeeper.recipes.lock.LockListener;
+import org.apache.zookeeper.recipes.lock.WriteLock;
+
+/**
+ * Curator's InterProcessMutex and ZooKeeper's own WriteLock.
+ *
+ * <p>{@code java Peer.java HOSTS curator|writelock} takes the orders that Peer.pm describes, from
+ * standard input. All threads of the process share one session.
+ */
+public class Peer {
+    interface Lock {
+        void acquire() throws Exception;
+
+        void release() throws Exception;
+    }
+
+    interface Library {
+        Lock lock(int name) throws Exception;
+    }
+
+    static Library curator(String hosts) throws Exception {
+        CuratorFramework client = CuratorFrameworkFactory.newClient(hosts, 10000, 10000, new RetryOneTime(1000));
+        client.start();
+        client.blockUntilConnected();
+        return name -> {
+            InterProcessMutex mutex = new InterProcessMutex(client, "/bench/curator-" + name);
+            return new Lock() {
+                public void acquire() throws Exception {
+                    mutex.acquire();
+                }
+
+                public void release() throws Exception {
+                    mutex.release();
+                }
+            };
+        };
+    }
+
+    static Library writeLock(String hosts) throws Exception {
+        ZooKeeper client = new ZooKeeper(hosts, 10000, event -> {});
+        return name -> {
+            Semaphore granted = new Semaphore(0);
+            WriteLock lock = new WriteLock(client, "/bench/writelock-" + name, ZooDefs.Ids.OPEN_ACL_UNSAFE);
+            lock.setLockListener(new LockListener() {
+                public void lockAcquired() {
+                    granted.release();
+                }
+
+                public void lockReleased() {}
+            });
+            return new Lock() {
+                public void acquire() throws Exception {
+                    lock.lock();
+                    granted.acquire();
+                }
+
+                public void release() {
+                    lock.unlock();
+                }
+            };
+        };
+    }
+
+    interface Client {
+        void run(int number) throws Exception;
+    }
+
+    /** So many threads at once; returns the latch that opens when the last has ended. */
+    static CountDownLatch start(int count, Client client) {
+        CountDownLatch ended = new CountDownLatch(count);
+        for (int i = 0; i < count; i++) {
+            int number = i;
+            new Thread(null, () -> {
+                try {
+                    client.run(number);
+                } catch (Exception e) {
+                    e.printStackTrace();
+                    System.exit(1);
+                }
+                ended.countDown();
+            }, "client", 256 << 10).start();
+        }
+        return ended;
+    }
+
+    /** Acquire and release for so long, each client the same name or, given "share", any. */
+    static String run(Library library, int clients, int names, double seconds, double share, int home)
+            throws Exception {
+        long[][] times = new long[clients][];
+        long end = System.nanoTime() + (long) (seconds * 1e9);
+        start(clients, number -> {
+            Lock[] locks = new Lock[2 * names];
+            long[] mine = new long[1024];
+            int n = 0;
+            for (long begun = System.nanoTime(); begun < end;) {
+                ThreadLocalRandom random = ThreadLocalRandom.current();
+                int name = number % names;
+                if (share >= 0) {
+                    name = 2 * random.nextInt(names) + (random.nextDouble() < share ? home : 1 - home);
+                }
+                if (locks[name] == null) {
+                    locks[name] = library.lock(name);
+                }
+                locks[name].acquire();
+                locks[name].release();
+                long now = System.nanoTime();
+                if (n == mine.length) {
+                    mine = Arrays.copyOf(mine, 2 * n);
+                }
+                mine[n++] = now - begun;
+                begun = now;
+            }
+            times[number] = Arrays.copyOf(mine, n);
+        }).await();
+        long[] all = Arrays.stream(times).flatMapToLong(Arrays::stream).sorted().toArray();
+        return all.length + " " + all[all.length / 2] / 1e3;
+    }
+
+    static Lock held;
+    static CountDownLatch waiting;
+
+    /** Take a lock and let so many threads queue for it. */
+    static String fill(Library library, int waiters) throws Exception {
+        held = library.lock(1000);
+        held.acquire();
+        waiting = start(waiters, number -> {
+            Lock lock = library.lock(1000);
+            lock.acquire();
+            lock.release();
+        });
+        return "ok";
+    }
+
+    /** Let the lock go; milliseconds until the last of them has had it. */
+    static String drain() throws Exception {
+        long begun = System.nanoTime();
+        held.release();
+        waiting.await();
+        return String.valueOf((System.nanoTime() - begun) / 1e6);
+    }
+
+    public static void main(String[] args) throws Exception {
+        Library library = args[1].equals("curator") ? curator(args[0]) : writeLock(args[0]);
+        BufferedReader orders = new BufferedReader(new InputStreamReader(System.in));
+        for (String line; (line = orders.readLine()) != null;) {
+            String[] order = line.split(" ");
+            switch (order[0]) {
+                case "run":
+                    System.out.println(run(library, Integer.parseInt(order[1]), Integer.parseInt(order[2]),
+                            Double.parseDouble(order[3]), order.length > 4 ? Double.parseDouble(order[4]) : -1,
+                            order.length > 5 ? Integer.parseInt(order[5]) : 0));
+                    break;
+                case "fill":
+                    System.out.println(fill(library, Integer.parseInt(order[1])));
+                    break;
+                default:
+                    System.out.println(drain());
+            }
+        }
+        System.exit(0);
+    }
+}

@@ -1,0 +1,328 @@
+/*-------------------------------------------------------------------------
+ *
+ * limit.c
+ *	  What ZooKeeper itself can do: the bounds that no lock on it can beat.
+ *
+ *		limit HOSTS
+ *
+ * reads orders from standard input and answers each with one line, the number
+ * of times and the median in microseconds:
+ *
+ *		write SECONDS				setData of one node, again and again
+ *		run CLIENTS NAMES SECONDS	locks without contention: create a contender
+ *									and list the queue, back to back; then delete
+ *									the contender and go on without waiting.  All
+ *									clients share one session; NAMES must be at
+ *									least CLIENTS
+ *		notify COUNT				from a delete in one session to the watch
+ *									event in another one
+ *
+ * Everything happens on the completion thread of libzookeeper, which sends the
+ * next request from within the answer to the last.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <semaphore.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <zookeeper/zookeeper.h>
+
+#define SESSION_TIMEOUT 10000 /* ms */
+#define MAX_CLIENTS		64
+#define CONTENDER		"_c_00000000-0000-0000-0000-000000000000-lock-"
+
+/* One loop of requests. */
+typedef struct Client
+{
+	char directory[64];
+	char contender[160];
+	double started;
+} Client;
+
+static zhandle_t *zh;	 /* who works */
+static zhandle_t *other; /* who watches */
+static const char *hosts;
+static Client clients[MAX_CLIENTS];
+static double deadline;
+static sem_t done; /* one post for each client that has ended */
+
+static double *samples;
+static size_t nsamples;
+
+static void __attribute__((noreturn, format(printf, 1, 2))) fatal(const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	fprintf(stderr, "limit: ");
+	vfprintf(stderr, format, args);
+	fprintf(stderr, "\n");
+	va_end(args);
+	exit(1);
+}
+
+static void
+check(int rc, const char *what)
+{
+	if (rc != ZOK)
+		fatal("%s: %s", what, zerror(rc));
+}
+
+static double
+now_us(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (double) ts.tv_sec * 1e6 + (double) ts.tv_nsec / 1e3;
+}
+
+/* The time of one round; the next one begins now. */
+static void
+sample(Client *client)
+{
+	double now = now_us();
+
+	if ((nsamples & (nsamples - 1)) == 0)
+	{
+		samples = realloc(samples, (nsamples > 0 ? 2 * nsamples : 1) * sizeof(double));
+		if (samples == NULL)
+			fatal("out of memory");
+	}
+	samples[nsamples++] = now - client->started;
+	client->started = now;
+}
+
+static int
+compare_doubles(const void *a, const void *b)
+{
+	double x = *(const double *) a;
+	double y = *(const double *) b;
+
+	return (x > y) - (x < y);
+}
+
+static void
+answer(void)
+{
+	if (nsamples == 0)
+		fatal("nothing was measured");
+	qsort(samples, nsamples, sizeof(double), compare_doubles);
+	printf("%zu %.1f\n", nsamples, samples[nsamples / 2]);
+	fflush(stdout);
+	nsamples = 0;
+}
+
+/* ---------------------------------------------------------------------
+ * write
+ * ---------------------------------------------------------------------
+ */
+static void
+written(int rc, const struct Stat *stat, const void *data)
+{
+	Client *client = (Client *) data;
+
+	(void) stat;
+	check(rc, "setData");
+	sample(client);
+	if (client->started < deadline)
+		check(zoo_aset(zh, client->directory, "beat", 4, -1, written, client), "setData");
+	else
+		sem_post(&done);
+}
+
+static void
+bench_write(void)
+{
+	clients[0].started = now_us();
+	check(zoo_aset(zh, clients[0].directory, "beat", 4, -1, written, &clients[0]),
+		  "setData");
+	sem_wait(&done);
+}
+
+/* ---------------------------------------------------------------------
+ * run
+ * ---------------------------------------------------------------------
+ */
+static void acquire(Client *client);
+
+static void
+deleted(int rc, const void *data)
+{
+	(void) data;
+	check(rc, "delete");
+}
+
+static void
+created(int rc, const char *path, const void *data)
+{
+	check(rc, "create");
+	snprintf(((Client *) data)->contender, sizeof(clients[0].contender), "%s", path);
+}
+
+static void
+listed(int rc, const struct String_vector *children, const void *data)
+{
+	Client *client = (Client *) data;
+
+	check(rc, "getChildren");
+	if (children->count != 1)
+		fatal("%s has %d contenders", client->directory, children->count);
+	check(zoo_adelete(zh, client->contender, -1, deleted, NULL), "delete");
+	sample(client);
+	if (client->started < deadline)
+		acquire(client);
+	else
+		sem_post(&done);
+}
+
+static void
+acquire(Client *client)
+{
+	char path[160];
+
+	snprintf(path, sizeof(path), "%s/" CONTENDER, client->directory);
+	check(zoo_acreate(zh, path, "", 0, &ZOO_OPEN_ACL_UNSAFE, ZOO_EPHEMERAL_SEQUENTIAL,
+					  created, client),
+		  "create");
+	check(zoo_aget_children(zh, client->directory, 0, listed, client), "getChildren");
+}
+
+static void
+bench_run(int nclients)
+{
+	for (int i = 0; i < nclients; i++)
+	{
+		clients[i].started = now_us();
+		acquire(&clients[i]);
+	}
+	for (int i = 0; i < nclients; i++)
+		sem_wait(&done);
+}
+
+/* ---------------------------------------------------------------------
+ * notify
+ * ---------------------------------------------------------------------
+ */
+static void
+session_event(zhandle_t *handle, int type, int state, const char *path, void *data)
+{
+	(void) handle, (void) path, (void) data;
+	if (type == ZOO_SESSION_EVENT && state == ZOO_CONNECTED_STATE)
+		sem_post(&done);
+}
+
+static void
+gone(zhandle_t *handle, int type, int state, const char *path, void *data)
+{
+	(void) handle, (void) state, (void) path;
+	if (type != ZOO_DELETED_EVENT)
+		fatal("event %d instead of a deletion", type);
+	sample(data);
+	sem_post(&done);
+}
+
+static void
+synced(int rc, const char *path, const void *data)
+{
+	(void) path, (void) data;
+	check(rc, "sync");
+}
+
+static zhandle_t *
+connect_session(void)
+{
+	zhandle_t *handle =
+		zookeeper_init(hosts, session_event, SESSION_TIMEOUT, NULL, NULL, 0);
+
+	if (handle == NULL)
+		fatal("no session");
+	zoo_set_servers_resolution_delay(handle, -1);
+	sem_wait(&done);
+	return handle;
+}
+
+static void
+bench_notify(int count)
+{
+	Client *client = &clients[0];
+	char path[80];
+	char buffer[8];
+
+	if (other == NULL)
+		other = connect_session();
+	snprintf(path, sizeof(path), "%s/node", client->directory);
+	for (int i = 0; i < count; i++)
+	{
+		struct timespec pause = {0, 5000000};
+		int length = sizeof(buffer);
+
+		check(zoo_create(zh, path, "", 0, &ZOO_OPEN_ACL_UNSAFE, ZOO_EPHEMERAL, NULL, 0),
+			  "create");
+		check(zoo_async(other, path, synced, NULL), "sync");
+		check(zoo_wget(other, path, gone, client, buffer, &length, NULL), "getData");
+		nanosleep(&pause, NULL); /* as idle as those we are compared with */
+		client->started = now_us();
+		check(zoo_adelete(zh, path, -1, deleted, NULL), "delete");
+		sem_wait(&done);
+	}
+}
+
+/* ---------------------------------------------------------------------
+ * orders
+ * ---------------------------------------------------------------------
+ */
+static void
+make_directory(const char *path)
+{
+	int rc = zoo_create(zh, path, "", -1, &ZOO_OPEN_ACL_UNSAFE, ZOO_PERSISTENT, NULL, 0);
+
+	if (rc != ZNODEEXISTS)
+		check(rc, path);
+}
+
+int
+main(int argc, char **argv)
+{
+	char line[200];
+
+	if (argc != 2)
+		fatal("usage: limit HOSTS");
+	hosts = argv[1];
+	zoo_set_debug_level(ZOO_LOG_LEVEL_ERROR);
+	sem_init(&done, 0, 0);
+	zh = connect_session();
+	make_directory("/bench");
+	for (int i = 0; i < MAX_CLIENTS; i++)
+	{
+		snprintf(clients[i].directory, sizeof(clients[i].directory), "/bench/limit-%d", i);
+		make_directory(clients[i].directory);
+	}
+	while (fgets(line, sizeof(line), stdin) != NULL)
+	{
+		double seconds;
+		int n;
+		int names;
+
+		if (sscanf(line, "write %lf", &seconds) == 1)
+		{
+			deadline = now_us() + seconds * 1e6;
+			bench_write();
+		}
+		else if (sscanf(line, "run %d %d %lf", &n, &names, &seconds) == 3 && n <= names &&
+				 n <= MAX_CLIENTS)
+		{
+			deadline = now_us() + seconds * 1e6;
+			bench_run(n);
+		}
+		else if (sscanf(line, "notify %d", &n) == 1)
+			bench_notify(n);
+		else
+			fatal("unknown order: %s", line);
+		answer();
+	}
+	return 0;
+}

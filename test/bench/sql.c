@@ -1,0 +1,314 @@
+/*-------------------------------------------------------------------------
+ *
+ * sql.c
+ *	  How a lock passes between PostgreSQL sessions, timed in their client.
+ *
+ *		sql CONNINFO_A CONNINFO_B
+ *
+ * reads orders from standard input and answers each with one line.  SQL takes a
+ * lock for the transaction.
+ *
+ *		wait COUNT SQL		one has it, the other waits, all is quiet: from sending
+ *							the holder's COMMIT to the waiter's answer.  A and B
+ *							change places each time.  Answer: how many times, and
+ *							the median in microseconds
+ *		turns COUNT SQL		nobody waits: one transaction that takes the lock, on
+ *							A, then on B, then on A; the time of each.  The same
+ *							answer
+ *		fill COUNT SQL		a session of A holds the lock, and so many others of A
+ *							queue for it
+ *		drain				let it go; how many milliseconds from sending COMMIT
+ *							until the last of them has had it
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <libpq-fe.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SETTLE 5000 /* us from a wait seen to a wait in the ensemble's queue */
+
+static const char *conninfo[2];
+static PGconn *conn[2];
+static PGconn *monitor[2];
+
+/* of fill and drain */
+static PGconn **waiters;
+static int nwaiters;
+
+static double
+now_us(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (double) ts.tv_sec * 1e6 + (double) ts.tv_nsec / 1e3;
+}
+
+static void __attribute__((noreturn)) fatal(const char *message)
+{
+	fprintf(stderr, "sql: %s\n", message);
+	exit(1);
+}
+
+static void *
+allocate(int n, size_t size)
+{
+	void *memory = calloc((size_t) n, size);
+
+	if (memory == NULL)
+		fatal("out of memory");
+	return memory;
+}
+
+/* ---------------------------------------------------------------------
+ * Statements
+ * ---------------------------------------------------------------------
+ */
+static void
+start(PGconn *session, const char *sql)
+{
+	if (!PQsendQuery(session, sql))
+		fatal(PQerrorMessage(session));
+}
+
+/* Wait for the answer to what was sent; a single number in it, or 0. */
+static int
+finish(PGconn *session)
+{
+	PGresult *result;
+	int value = 0;
+
+	while ((result = PQgetResult(session)) != NULL)
+	{
+		ExecStatusType status = PQresultStatus(result);
+
+		if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK)
+			fatal(PQerrorMessage(session));
+		if (PQntuples(result) == 1)
+			value = atoi(PQgetvalue(result, 0, 0));
+		PQclear(result);
+	}
+	return value;
+}
+
+static int
+execute(PGconn *session, const char *sql)
+{
+	start(session, sql);
+	return finish(session);
+}
+
+static void
+start_lock(PGconn *session)
+{
+	if (!PQsendQueryPrepared(session, "lock", 0, NULL, NULL, NULL, 0))
+		fatal(PQerrorMessage(session));
+}
+
+static void
+lock(PGconn *session)
+{
+	start_lock(session);
+	finish(session);
+}
+
+static void
+prepare(PGconn *session, const char *sql)
+{
+	execute(session, "DEALLOCATE ALL");
+	PQclear(PQprepare(session, "lock", sql, 0, NULL));
+}
+
+static PGconn *
+connect_server(int which)
+{
+	PGconn *session = PQconnectdb(conninfo[which]);
+
+	if (PQstatus(session) != CONNECTION_OK)
+		fatal(PQerrorMessage(session));
+	return session;
+}
+
+/* Until a query of pg_stat_activity counts so many. */
+static void
+wait_until(PGconn *session, const char *condition, int count)
+{
+	char sql[200];
+
+	snprintf(sql, sizeof(sql), "SELECT count(*) FROM pg_stat_activity WHERE %s", condition);
+	for (int i = 0; execute(session, sql) != count; i++)
+	{
+		if (i == 30000)
+			fatal(condition);
+		usleep(1000);
+	}
+}
+
+#define WAITING "state = 'active' AND wait_event_type IN ('Lock', 'Extension')"
+
+/* ---------------------------------------------------------------------
+ * Orders
+ * ---------------------------------------------------------------------
+ */
+
+/* "holder" has the lock; it ends without, and "waiter" with it. */
+static double
+pass_on(PGconn *holder, PGconn *waiter, PGconn *observer)
+{
+	double sent;
+	double answered;
+
+	execute(waiter, "BEGIN");
+	start_lock(waiter);
+	wait_until(observer, WAITING, 1);
+	usleep(SETTLE);
+	sent = now_us();
+	start(holder, "COMMIT");
+	finish(waiter);
+	answered = now_us();
+	finish(holder);
+	return answered - sent;
+}
+
+static double
+take_turn(PGconn *session)
+{
+	double begun = now_us();
+
+	lock(session);
+	return now_us() - begun;
+}
+
+static int
+compare_doubles(const void *a, const void *b)
+{
+	double x = *(const double *) a;
+	double y = *(const double *) b;
+
+	return (x > y) - (x < y);
+}
+
+static void
+alternate(bool waits, int count, const char *sql)
+{
+	double *times = allocate(count, sizeof(double));
+
+	for (int i = 0; i < 2; i++)
+	{
+		prepare(conn[i], sql);
+		lock(conn[i]);
+	}
+	if (waits)
+	{
+		execute(conn[1], "BEGIN");
+		lock(conn[1]);
+	}
+	for (int i = 0; i < count; i++)
+	{
+		int to = i % 2;
+
+		times[i] =
+			waits ? pass_on(conn[1 - to], conn[to], monitor[to]) : take_turn(conn[to]);
+	}
+	if (waits)
+		execute(conn[(count - 1) % 2], "COMMIT");
+	qsort(times, (size_t) count, sizeof(double), compare_doubles);
+	printf("%d %.1f\n", count, times[count / 2]);
+	free(times);
+}
+
+static void
+fill(int count, const char *sql)
+{
+	execute(conn[0], "BEGIN");
+	prepare(conn[0], sql);
+	lock(conn[0]);
+	waiters = allocate(count, sizeof(PGconn *));
+	nwaiters = count;
+	for (int i = 0; i < count; i++)
+	{
+		waiters[i] = connect_server(0);
+		prepare(waiters[i], sql);
+	}
+	for (int i = 0; i < count; i++)
+		start_lock(waiters[i]);
+	wait_until(monitor[0], WAITING, count);
+	printf("ok\n");
+}
+
+static void
+drain(void)
+{
+	int epoll = epoll_create1(0);
+	double begun;
+	double ended;
+
+	for (int i = 0; i < nwaiters; i++)
+	{
+		struct epoll_event event = {.events = EPOLLIN, .data.ptr = waiters[i]};
+
+		epoll_ctl(epoll, EPOLL_CTL_ADD, PQsocket(waiters[i]), &event);
+	}
+	begun = now_us();
+	execute(conn[0], "COMMIT");
+	for (int left = nwaiters; left > 0;)
+	{
+		struct epoll_event event;
+
+		if (epoll_wait(epoll, &event, 1, 60000) != 1)
+			fatal("waiters are left");
+		finish(event.data.ptr);
+		epoll_ctl(epoll, EPOLL_CTL_DEL, PQsocket(event.data.ptr), NULL);
+		left--;
+	}
+	ended = now_us();
+	close(epoll);
+	for (int i = 0; i < nwaiters; i++)
+		PQfinish(waiters[i]);
+	free(waiters);
+	/* The next who is measured shall not share the machine with their exits. */
+	wait_until(monitor[0], "application_name = 'sql'", 2);
+	printf("%.1f\n", (ended - begun) / 1e3);
+}
+
+int
+main(int argc, char **argv)
+{
+	char line[1000];
+
+	if (argc != 3)
+		fatal("usage: sql CONNINFO_A CONNINFO_B");
+	setenv("PGAPPNAME", "sql", 1);
+	for (int i = 0; i < 2; i++)
+	{
+		conninfo[i] = argv[1 + i];
+		conn[i] = connect_server(i);
+		monitor[i] = connect_server(i);
+	}
+	while (fgets(line, sizeof(line), stdin) != NULL)
+	{
+		char order[20];
+		int count = 0;
+		int sql = 0;
+
+		line[strcspn(line, "\n")] = '\0';
+		if (sscanf(line, "%19s %d %n", order, &count, &sql) < 1)
+			fatal("no order");
+		if (strcmp(order, "drain") == 0)
+			drain();
+		else if (count < 1 || sql == 0)
+			fatal(line);
+		else if (strcmp(order, "fill") == 0)
+			fill(count, line + sql);
+		else
+			alternate(strcmp(order, "wait") == 0, count, line + sql);
+		fflush(stdout);
+	}
+	return 0;
+}

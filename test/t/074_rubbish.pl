@@ -1,0 +1,87 @@
+# Something else listens where ZooKeeper should, and answers rubbish.
+use strict;
+use warnings;
+
+use IO::Select;
+use IO::Socket::INET;
+use POSIX ();
+use Test::More;
+use Time::HiRes qw(sleep time);
+use ZkLock;
+
+# Not tried: a peer that keeps to the protocol and lies.  The library ends the
+# process by an assertion where an answer comes to a request that it did not make,
+# and so PostgreSQL restarts.
+#
+# What it says: at once, or when it has been told something; what it does then.
+my $handshake = sub { pack 'N/a', pack 'N N q> N/a C', 0, $_[0] // 1000, $_[1] // 0x1234567, "\0" x 16, 0 };
+my %answer = (
+	'a web server' => "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n" . 'x' x 100,
+	'zeros' => "\0" x 200,
+	'ones' => "\xff" x 200,
+	'random bytes' => join('', map { chr int rand 256 } 1 .. 1000),
+	'half a handshake' => substr($handshake->(), 0, 20),
+	'another protocol' => pack('N N', 80877103, 0) . 'S' x 100,
+	'an endless timeout' => $handshake->(0x7fffffff) . pack('N', 8),
+	'a negative timeout' => $handshake->(0xfffffff0) . pack('N', 8),
+	'a packet of 2 GB' => $handshake->() . pack('N', 0x7fffffff) . 'x' x 1000,
+	'a packet of less than nothing' => $handshake->() . pack('N', 0xfffffff0) . 'x' x 1000,
+	'many pings' => $handshake->() . pack('N/a', pack 'l> q> l>', -2, 1, 0) x 1000);
+
+# A process that answers so to everybody.
+sub rubbish
+{
+	my $bytes = shift;
+	my $port = ZooKeeper::free_port();
+	my $listen = IO::Socket::INET->new(LocalAddr => '127.0.0.1', LocalPort => $port, Listen => 10, ReuseAddr => 1) or die $!;
+	my $pid = fork() // die $!;
+	if ($pid == 0)
+	{
+		# not for ever, should the test die; and no end of its pipes
+		alarm 300;
+		open $_, '>', '/dev/null' for \*STDOUT, \*STDERR;
+		$SIG{PIPE} = 'IGNORE';
+		my $select = IO::Select->new($listen);
+		for (;;)
+		{
+			for my $socket ($select->can_read)
+			{
+				if ($socket == $listen) { my $new = $listen->accept; $select->add($new) if $new; next; }
+				if (sysread $socket, my $got, 65536) { syswrite $socket, $bytes; next; }
+				$select->remove($socket);
+				$socket->close;
+			}
+		}
+		POSIX::_exit(0);
+	}
+	return ("127.0.0.1:$port", $pid);
+}
+
+my $zk = ZooKeeper->new->start;
+my $a = ZkLock::server('a', $zk, conf => "zklock.connect_timeout = '300ms'\nzklock.session_timeout = '1s'");
+my $s = ZkLock::session($a);
+my $started = ZkLock::ask($a, 'SELECT pg_postmaster_start_time()');
+my $crash = qr/was terminated by signal/;
+for my $what (sort keys %answer)
+{
+	ZkLock::wait_connected($a);
+	my ($host, $pid) = rubbish($answer{$what});
+	ZkLock::ask($a, "ALTER SYSTEM SET zklock.hosts = '$host'");
+	ZkLock::ask($a, 'SELECT pg_reload_conf()');
+	ZkLock::wait_until(sub { ZkLock::ask($a, "SELECT hosts = '$host' FROM zk_session") eq 't' }, 'it is asked');
+	my $start = time;
+	like($s->fails("SELECT zk_lock('job')"), qr/^58000: (could not reach ZooKeeper within|ZooKeeper refused the request)/, "$what: no lock");
+	cmp_ok(time - $start, '<', 10, '... and no hanging');
+	sleep 1;
+	my ($worker) = ZkLock::ask($a, 'SELECT worker_pid FROM zk_session');
+	ZkLock::ask($a, 'ALTER SYSTEM RESET zklock.hosts');
+	ZkLock::ask($a, 'SELECT pg_reload_conf()');
+	ZkLock::wait_connected($a);
+	is($s->query("SELECT zk_try_lock('job', timeout => '10s')"), 't', '... and afterwards all is well');
+	kill 'KILL', $pid;
+	waitpid $pid, 0;
+	unlike(PostgreSQL::Test::Utils::slurp_file($a->logfile), $crash, '... without a crash') or last;
+}
+is(ZkLock::ask($a, 'SELECT pg_postmaster_start_time()'), $started, 'it is the same server');
+
+done_testing();

@@ -1,0 +1,131 @@
+# DROP EXTENSION and DROP DATABASE: other databases and sessions that hold locks
+# go on, and neither command waits for zklock.
+use strict;
+use warnings;
+
+use Test::More;
+use Time::HiRes qw(time);
+use ZkLock;
+
+my $zk = ZooKeeper->new->start;
+my $node = ZkLock::server('node', $zk, conf => "cluster_name = node\nmax_connections = 40");
+my $far = ZkLock::server('far', $zk);
+my $admin = ZkLock::session($node);
+
+sub database
+{
+	my $name = shift;
+	$admin->query("CREATE DATABASE $name");
+	my $s = ZkLock::session($node, dbname => $name);
+	$s->query('CREATE EXTENSION zklock');
+	return $s;
+}
+
+sub worker { return $admin->query('SELECT worker_pid FROM zk_session'); }
+sub log_of { return PostgreSQL::Test::Utils::slurp_file($node->logfile); }
+
+# Before five seconds have passed, for that long it waits for others to leave.
+sub drops
+{
+	my ($command, $what) = @_;
+	my $start = time;
+	is($admin->fails($command), '', $what);
+	cmp_ok(time - $start, '<', 4, '... at once');
+}
+
+#
+# DROP EXTENSION
+#
+my $first = database('first');
+my $holder = ZkLock::session($node, dbname => 'first');
+my $worker = worker();
+my $here = ZkLock::session($node);
+$here->query("BEGIN; SELECT zk_lock('here'); SELECT zk_lock('session', 'exclusive', 'session')");
+my $token = $here->query("SELECT zk_token('here')");
+$holder->query("SELECT zk_lock('kept', 'exclusive', 'session'); BEGIN; SELECT zk_lock('there')");
+$first->query("SELECT zk_lock('own', 'exclusive', 'session')");
+my $near = ZkLock::session($node)->send("SELECT zk_lock('there')")->wait_level(1);
+my $other = ZkLock::session($far)->send("SELECT zk_lock('there')")->wait_level(2);
+is($first->query('DROP EXTENSION zklock; SELECT 1'), 1, 'DROP EXTENSION beside holders and waiters');
+like($first->fails("SELECT zk_lock('x')"), qr/^42883/, '... the functions are gone there');
+is($here->query("SELECT zk_token('here')"), $token, 'a holder in another database has its lock');
+is($here->query("SELECT zk_assert('here')"), $token, '... and can prove it');
+ok($near->busy && $other->busy, 'a holder in that database keeps the others out');
+is($holder->query('SELECT 1; COMMIT; SELECT 2'), "1\n2", '... and commits');
+ok($near->result > 0 && $other->result > 0, '... which gives it to them');
+is(scalar ZkLock::queue($zk, 'kept'), 1, 'a hold in session scope stays');
+is(ZkLock::ask($node, "SELECT string_agg(name, ' ' ORDER BY name) FROM zk_locks"), 'here kept own session', '... as zk_locks in other databases shows');
+$holder->query('DISCARD ALL');
+$first->query('SELECT pg_advisory_unlock_all()');
+ZkLock::ok_clean($zk, [], $_, "what core has to end it does, $_") for qw(kept own);
+is($here->query("COMMIT; SELECT zk_unlock('session')"), 't', 'the other database goes on');
+is(worker(), $worker, 'the worker did not notice');
+$first->query('CREATE EXTENSION zklock');
+ok($first->query("SELECT zk_lock('again')") > 0, 'made again, it works');
+
+# Open transactions that have used it hold no more than any other would
+$here->query("BEGIN; SELECT zk_lock('x')");
+is(ZkLock::session($node)->query("SET lock_timeout = '3s'; DROP EXTENSION zklock; CREATE EXTENSION zklock; SELECT 1"), 1,
+	'DROP EXTENSION in the database of a holder');
+is($here->query('COMMIT; SELECT 1'), 1, '... who commits');
+
+#
+# DROP DATABASE
+#
+$first->quit;
+$holder->quit;
+$here->query("BEGIN; SELECT zk_lock('here')");
+$near = ZkLock::session($node)->send("SELECT zk_lock('here')")->wait_level(1);
+my $contender = $zk->client->contend(ZkLock::directory('elsewhere'));
+$other = ZkLock::session($node)->send("SELECT zk_lock('elsewhere')")->wait_level(2);
+my $call = ZkLock::session($node)->send("CALL zk_lock_session('elsewhere')")->wait_level(1);
+drops('DROP DATABASE first', 'DROP DATABASE beside a holder and waiters at both levels');
+ok($near->busy && $other->busy && $call->busy, '... who go on');
+
+database('second')->quit;
+kill 'STOP', worker();
+drops('DROP DATABASE second', 'DROP DATABASE while the worker is stopped');
+kill 'CONT', worker();
+database('second')->quit;
+$zk->stop;
+drops('DROP DATABASE second', 'DROP DATABASE while ZooKeeper is down');
+$zk->start;
+ZkLock::wait_connected($node);
+# one that has reached no server for long is replaced, and not by what follows
+$worker = worker();
+
+# A session in it: as with any other, it is in use, unless forced
+my $third = database('third');
+$third->query("BEGIN; SELECT zk_lock('third')");
+like($admin->fails('DROP DATABASE third'), qr/^55006: database "third" is being accessed/, 'DROP DATABASE where a holder is');
+drops('DROP DATABASE third WITH (FORCE)', '... forced');
+like($third->fails('SELECT 1'), qr/^57P01/, '... ends the holder');
+ZkLock::ok_clean($zk, [], 'third', '... and gives its lock back');
+$_->cancel->failure for $near, $other, $call;
+$here->query('COMMIT');
+is(worker(), $worker, 'the worker stays');
+
+#
+# zklock.notify_database: the notifier is in it for a moment
+#
+my $fourth = database('fourth');
+$fourth->query('LISTEN zklock');
+$admin->query("ALTER SYSTEM SET zklock.notify_database = 'fourth'");
+$node->reload;
+ZkLock::wait_until(sub { $admin->query('SHOW zklock.notify_database') eq 'fourth' }, 'reloaded');
+$admin->query("SELECT zk_is_leader('first')");
+ok(eval { ZkLock::wait_until(sub { $fourth->query('SELECT 1') =~ /payload "first:node"/ }, 'notified') }, 'notified');
+$fourth->quit;
+# Changes all the time
+my $busy = ZkLock::session($node);
+$busy->send("SELECT zk_is_leader('e' || i), pg_sleep(0.01) FROM generate_series(1, 300) i");
+ZkLock::wait_until(sub { $admin->query("SELECT count(*) FROM zk_elections WHERE election ~ '^e'") > 20 }, 'leaderships come');
+drops('DROP DATABASE fourth', 'DROP DATABASE of zklock.notify_database while changes are notified');
+ok($busy->busy, '... which go on');
+$busy->result;
+$admin->query("SELECT zk_is_leader('last')");
+ok(eval { ZkLock::wait_until(sub { log_of() =~ /database "fourth" does not exist/ }, 'told') }, 'the log says what is missing');
+is(worker(), $worker, 'the worker stays, here, too');
+ok($admin->query("SELECT zk_lock('works')") > 0, '... and locks are given');
+
+done_testing();
