@@ -135,7 +135,7 @@ sub locks
 ZkLock::ask($a, "CREATE ROLE alice LOGIN; CREATE DATABASE other");
 {
 	my $other = ZkLock::session($a, dbname => 'other');
-	$other->query('CREATE EXTENSION zklock');
+	$other->query('CREATE EXTENSION zklock; GRANT EXECUTE ON FUNCTION zk_lock TO alice');
 	$other->quit;
 }
 my $alice = ZkLock::session($a, user => 'alice', dbname => 'other', env => { PGAPPNAME => 'night job' });
