@@ -124,6 +124,8 @@ sub cache
 	for my $node (grep { defined } @{ $self->{node} })
 	{
 		ZkLock::ask($node, 'ALTER SYSTEM SET zklock.cache_time = ' . ($on ? "'60s'" : '0'));
+		# the tests' servers hand nothing on to their own sessions
+		ZkLock::ask($node, 'ALTER SYSTEM SET zklock.handoff_limit = ' . ($on ? 16 : 0));
 		ZkLock::ask($node, 'SELECT pg_reload_conf()');
 	}
 	$self->{caching} = $on;
