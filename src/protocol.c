@@ -447,6 +447,8 @@ find_place(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 	bool deadlock = false;
 	bool demanded = !queue->dir_watched && !watches_dir(c, event);
 
+	c->list_synced = false; /* answered, not lost with a connection */
+
 	if (c->mode == ZKLOCK_EXCLUSIVE && event->held[ZKLOCK_SHARED])
 		shared = zklock_queue_grant(queue, ZKLOCK_SHARED);
 
@@ -915,7 +917,6 @@ decide(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 					if (c->state != ZKLOCK_QUEUED || c->list_synced)
 #endif
 						sync = true;
-					c->list_synced = false;
 				}
 				break;
 
