@@ -38,8 +38,6 @@
 /* How often a waiter looks whether what is about to change has changed. */
 #define LEASE_SLEEP_MS 50
 
-#define NS_PER_MS	   INT64CONST(1000000)
-
 static uint32 wait_event_acquire = 0;
 
 typedef struct Wait

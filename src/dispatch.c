@@ -42,8 +42,6 @@ typedef enum RequestKind
 
 #define PATH_MAX_LEN 2048
 
-#define NS_PER_MS	 INT64CONST(1000000)
-
 /*
  * With this many requests open we make no new ones until replies have come.  A
  * step makes a few, so this stays well below ZKLOCK_MAX_PENDING.

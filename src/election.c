@@ -35,8 +35,6 @@
 #include "notify.h"
 #include "settings.h"
 
-#define NS_PER_MS INT64CONST(1000000)
-
 /* A backstop for a lost wake-up */
 #define LONGEST_SLEEP 1000
 

@@ -35,8 +35,6 @@
 #include "loss.h"
 #include "settings.h"
 
-#define NS_PER_MS INT64CONST(1000000)
-
 /* Seen by the timer's handler. */
 static volatile sig_atomic_t armed = false;		 /* there are holds */
 static volatile sig_atomic_t committing = false; /* PRE_COMMIT has come */

@@ -1057,12 +1057,7 @@ zklock_queue_idle(const ZkLockQueue *queue)
 bool
 zklock_queue_knows(const ZkLockQueue *queue, uint64_t uuid)
 {
-	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
-	{
-		if (queue->contender[i].state != ZKLOCK_FREE && queue->contender[i].uuid == uuid)
-			return true;
-	}
-	return false;
+	return find_contender((ZkLockQueue *) queue, uuid) != NULL;
 }
 
 bool

@@ -958,6 +958,18 @@ on_log(const char *line, int level)
 	zklock_session_unlock();
 }
 
+/* A reply to whoever asked, or a watch event. */
+static void
+deliver(const ZkMessage *message)
+{
+	if (message->tag.kind == ZKLOCK_TAG_QUERY)
+		zklock_query_message(message);
+	else if (message->tag.kind == ZKLOCK_TAG_ORPHANS)
+		zklock_orphans_message(message);
+	else
+		zklock_dispatch_message(message);
+}
+
 void
 zklock_session_receive(void)
 {
@@ -992,10 +1004,7 @@ zklock_session_receive(void)
 			case ZKLOCK_MSG_CREATED:
 			case ZKLOCK_MSG_DELETED:
 				count_write(message);
-				if (message->tag.kind == ZKLOCK_TAG_QUERY)
-					zklock_query_message(message);
-				else
-					zklock_dispatch_message(message);
+				deliver(message);
 				break;
 			case ZKLOCK_MSG_LOG:
 				on_log(message->data ? message->data : "", message->level);
@@ -1003,12 +1012,7 @@ zklock_session_receive(void)
 			default:
 				if (message->type == ZKLOCK_MSG_LISTED || message->type == ZKLOCK_MSG_GOT)
 					count_read(message);
-				if (message->tag.kind == ZKLOCK_TAG_QUERY)
-					zklock_query_message(message);
-				else if (message->tag.kind == ZKLOCK_TAG_ORPHANS)
-					zklock_orphans_message(message);
-				else
-					zklock_dispatch_message(message);
+				deliver(message);
 				break;
 		}
 		zklock_client_free_message(message);

@@ -34,6 +34,9 @@
 #include "lease.h"
 #include "protocol.h"
 
+/* of CLOCK_BOOTTIME */
+#define NS_PER_MS INT64CONST(1000000)
+
 /* A hold's scope. */
 typedef enum ZkLockScope
 {
@@ -119,6 +122,7 @@ typedef struct ZkLockHint
 	bool bounced;	/* a grant was kept, and demanded before that was of use */
 	bool blocked;	/* somebody else had the lock when we last looked */
 } ZkLockHint;
+
 /* This server's part in an election; see election.c. */
 typedef struct ZkElection
 {
