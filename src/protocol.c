@@ -185,6 +185,23 @@ vanished(ZkLockQueue *queue, ZkContender *c, ZkLockActions *actions)
 }
 
 /*
+ * The same, by the word of a server that may be behind all that our predecessor
+ * saw.  Holders are told, since it may be true; the contender stays known until
+ * a listing, now or at a TICK, has shown whether it is there.
+ */
+static void
+vanished_unproven(ZkLockQueue *queue, ZkContender *c, uint64_t list_needed,
+				  ZkLockActions *actions)
+{
+	ZkContender gone = *c;
+
+	vanished(queue, c, actions);
+	*c = gone;
+	c->state = ZKLOCK_UNSETTLED;
+	c->list_needed = list_needed;
+}
+
+/*
  * What the connection carried is lost with it: watches, and positions.  The
  * library sets watches again on the next one, and the server fires what has
  * changed meanwhile; we trust in that for directories only, where being told
@@ -560,7 +577,7 @@ on_listed(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 	if (event->rc == ZKLOCK_RC_LOST)
 		return; /* decide() asks again */
 	synced = queue->list_synced != 0;
-	if (event->list >= queue->list_synced)
+	if (event->list >= queue->list_synced && event->rc != ZKLOCK_RC_ERROR)
 		queue->list_synced = 0;
 	if (event->list == queue->dir_list)
 	{
@@ -623,19 +640,10 @@ on_listed(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 			if (c->state == ZKLOCK_GRANTED && !c->demanded && any_conflicts(queue, c, event))
 				set_demanded(queue, c, actions);
 		}
+		else if (synced)
+			vanished_unproven(queue, c, LIST_NOT_FOUND, actions);
 		else
-		{
-			ZkContender gone = *c;
-
 			vanished(queue, c, actions);
-			if (synced)
-			{
-				/* a new worker has only the server's word for it */
-				*c = gone;
-				c->state = ZKLOCK_UNSETTLED;
-				c->list_needed = LIST_NOT_FOUND;
-			}
-		}
 	}
 
 	/*
@@ -687,8 +695,11 @@ on_watched_own(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 				c->token = event->token;
 			break;
 		case ZKLOCK_RC_NO_NODE:
-			/* before the sync it means nothing */
-			if (queue->list_synced == 0)
+			if (queue->list_synced > queue->list_answered)
+				break; /* before the sync it means nothing */
+			if (queue->list_synced != 0)
+				vanished_unproven(queue, c, LIST_LATER, actions); /* refused */
+			else
 				vanished(queue, c, actions);
 			break;
 		case ZKLOCK_RC_LOST:

@@ -22,7 +22,7 @@ subtest()
 }
 
 subtest "names on the wire" build/test_contender
-subtest "simulated schedules" build/sim --seeds "${CHECK_SEEDS:-60000}"
+subtest "simulated schedules" build/sim --seeds "${CHECK_SEEDS:-100000}"
 subtest "the same, checked by sanitizers" build/sim-checked --seeds 10000
 for mutant in ${MUTANTS:-1 2 3 4 5 6}; do
 	subtest "mutant $mutant dies" "build/sim-mutant$mutant" --seeds 2000 --mutant "mutant $mutant"

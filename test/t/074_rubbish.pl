@@ -28,7 +28,8 @@ my %answer = (
 	'a packet of less than nothing' => $handshake->() . pack('N', 0xfffffff0) . 'x' x 1000,
 	'many pings' => $handshake->() . pack('N/a', pack 'l> q> l>', -2, 1, 0) x 1000);
 
-# A process that answers so to everybody.
+# A process that answers so to everybody, once on each connection: a handshake that
+# comes again reads as the answer to a request that was never made.
 sub rubbish
 {
 	my $bytes = shift;
@@ -42,13 +43,19 @@ sub rubbish
 		open $_, '>', '/dev/null' for \*STDOUT, \*STDERR;
 		$SIG{PIPE} = 'IGNORE';
 		my $select = IO::Select->new($listen);
+		my %answered;
 		for (;;)
 		{
 			for my $socket ($select->can_read)
 			{
 				if ($socket == $listen) { my $new = $listen->accept; $select->add($new) if $new; next; }
-				if (sysread $socket, my $got, 65536) { syswrite $socket, $bytes; next; }
+				if (sysread $socket, my $got, 65536)
+				{
+					syswrite $socket, $bytes unless $answered{$socket}++;
+					next;
+				}
 				$select->remove($socket);
+				delete $answered{$socket};
 				$socket->close;
 			}
 		}
