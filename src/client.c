@@ -112,7 +112,7 @@ typedef struct ZkRequest
 struct ZkClient
 {
 	/* set by the main thread before the handle exists, then constant */
-	int fd;		  /* eventfd, readable while messages wait */
+	int fd;		  /* eventfd, see fd_set_readable */
 	int slot;	  /* in log_slots */
 	int nhosts;	  /* in the connect string */
 	bool creator; /* nodes that we create are ours alone */
@@ -133,6 +133,7 @@ struct ZkClient
 
 	/* protects the following fields only */
 	pthread_mutex_t mutex;
+	bool readable;	 /* fd */
 	ZkMessage *head; /* messages, oldest first */
 	ZkMessage *tail;
 	ZkRequest *pending_head; /* requests, oldest first */
@@ -204,8 +205,9 @@ zklock_clock(void)
  */
 
 /*
- * Set or reset the descriptor.  Both happen under the mutex, so that it is
- * readable if and only if there is something to receive.
+ * Set or reset the descriptor.  Both happen under the mutex.  It becomes readable
+ * when there is something to receive that is not patient, and stays so until all is
+ * received.
  */
 static void
 fd_set_readable(ZkClient *client)
@@ -234,11 +236,13 @@ queue_append(ZkClient *client, ZkMessage *message)
 	if (client->tail != NULL)
 		client->tail->next = message;
 	else
-	{
 		client->head = message;
+	client->tail = message;
+	if (!client->readable && !(message->tag.patient && message->rc == ZOK))
+	{
+		client->readable = true;
 		fd_set_readable(client);
 	}
-	client->tail = message;
 }
 
 static bool
@@ -299,7 +303,7 @@ event_alloc(ZkClient *client, size_t size)
 }
 
 static void
-event_append(ZkClient *client, ZkMessageType type, const char *path)
+event_append(ZkClient *client, ZkMessageType type, const char *path, bool patient)
 {
 	ZkMessage *message = event_alloc(client, sizeof(ZkMessage));
 	size_t len = path != NULL ? strlen(path) + 1 : 0;
@@ -317,6 +321,7 @@ event_append(ZkClient *client, ZkMessageType type, const char *path)
 		return;
 	}
 	message->type = type;
+	message->tag.patient = patient;
 	message->received_at = zklock_clock();
 
 	pthread_mutex_lock(&client->mutex);
@@ -348,7 +353,7 @@ session_event(ZkClient *client, zhandle_t *zh, int state)
 
 		/* a connection that broke without an event (see above) */
 		if (set_connected(client, false))
-			event_append(client, ZKLOCK_MSG_DISCONNECTED, NULL);
+			event_append(client, ZKLOCK_MSG_DISCONNECTED, NULL, false);
 
 		pthread_mutex_lock(&client->mutex);
 		client->session.id = id->client_id;
@@ -358,23 +363,23 @@ session_event(ZkClient *client, zhandle_t *zh, int state)
 		client->held_back = held_back = client->auth_open > 0;
 		pthread_mutex_unlock(&client->mutex);
 		if (!held_back)
-			event_append(client, ZKLOCK_MSG_CONNECTED, NULL);
+			event_append(client, ZKLOCK_MSG_CONNECTED, NULL, false);
 	}
 	else if (state == ZOO_EXPIRED_SESSION_STATE)
 	{
 		set_connected(client, false);
-		event_append(client, ZKLOCK_MSG_EXPIRED, NULL);
+		event_append(client, ZKLOCK_MSG_EXPIRED, NULL, false);
 	}
 	else if (state == ZOO_AUTH_FAILED_STATE)
 	{
 		set_connected(client, false);
-		event_append(client, ZKLOCK_MSG_AUTH_FAILED, NULL);
+		event_append(client, ZKLOCK_MSG_AUTH_FAILED, NULL, false);
 	}
 	else
 	{
 		/* CONNECTING, ASSOCIATING, NOTCONNECTED */
 		if (set_connected(client, false))
-			event_append(client, ZKLOCK_MSG_DISCONNECTED, NULL);
+			event_append(client, ZKLOCK_MSG_DISCONNECTED, NULL, false);
 	}
 }
 
@@ -398,7 +403,27 @@ auth_completion(int rc, const void *data)
 		client->held_back = false;
 	pthread_mutex_unlock(&client->mutex);
 	if (release && !atomic_load(&client->closing))
-		event_append(client, ZKLOCK_MSG_CONNECTED, NULL);
+		event_append(client, ZKLOCK_MSG_CONNECTED, NULL, false);
+}
+
+/*
+ * Is the oldest request the delete of a child of "path", by somebody who can wait
+ * for the answer?  Then he knows that the watch on the children is used up: by this
+ * child, or a moment before by another.
+ */
+static bool
+deleting_child(ZkClient *client, const char *path)
+{
+	size_t len = strlen(path);
+	const ZkMessage *reply;
+	bool deleting;
+
+	pthread_mutex_lock(&client->mutex);
+	reply = client->pending_head != NULL ? client->pending_head->reply : NULL;
+	deleting = reply != NULL && reply->type == ZKLOCK_MSG_DELETED && reply->tag.patient &&
+		strncmp(reply->path, path, len) == 0 && reply->path[len] == '/';
+	pthread_mutex_unlock(&client->mutex);
+	return deleting;
 }
 
 /*
@@ -415,9 +440,10 @@ watcher(zhandle_t *zh, int type, int state, const char *path, void *context)
 	if (type == ZOO_SESSION_EVENT)
 		session_event(client, zh, state);
 	else if (type == ZOO_DELETED_EVENT)
-		event_append(client, ZKLOCK_MSG_NODE_DELETED, path);
+		event_append(client, ZKLOCK_MSG_NODE_DELETED, path, false);
 	else
-		event_append(client, ZKLOCK_MSG_NODE_CHANGED, path);
+		event_append(client, ZKLOCK_MSG_NODE_CHANGED, path,
+					 type == ZOO_CHILD_EVENT && deleting_child(client, path));
 }
 
 /*-------------------------------------------------------------------------
@@ -1238,8 +1264,11 @@ zklock_client_receive(ZkClient *client)
 				client->nlogs--;
 		}
 	}
-	if (client->head == NULL && client->log_dropped == 0)
+	if (client->readable && client->head == NULL && client->log_dropped == 0)
+	{
+		client->readable = false;
 		fd_reset(client);
+	}
 	pthread_mutex_unlock(&client->mutex);
 
 	if (message != NULL)
@@ -1402,10 +1431,11 @@ zklock_client_delete(ZkClient *client, const char *path, const ZkRequestTag *tag
 	uint64_t serial;
 	int rc;
 
-	request = request_begin(client, ZKLOCK_MSG_DELETED, tag, 0, &rc);
+	request = request_begin(client, ZKLOCK_MSG_DELETED, tag, strlen(path) + 1, &rc);
 	if (request == NULL)
 		return rc;
 	serial = request->serial;
+	strcpy(request->reply->path, path);
 	rc = zoo_adelete(client->zh, path, -1, void_completion, request);
 	return request_end(client, request, serial, rc);
 }

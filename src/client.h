@@ -72,6 +72,9 @@ typedef struct ZkRequestTag
 	uint64_t uuid;
 	uint64_t hash;
 	uint64_t path;
+	bool patient; /* if the answer is OK, it wakes nobody, but comes with the next
+				   * message that does.  After a patient delete so does what the
+				   * watch on the directory's children makes of it */
 } ZkRequestTag;
 
 typedef struct ZkMessage
@@ -147,7 +150,7 @@ extern ZkClient *zklock_client_open(const char *hosts, int timeout_ms,
 									const ZkSessionId *resume, const ZkSecurity *security,
 									char *error, int errlen);
 
-/* Readable while messages wait. */
+/* Readable while messages wait, if not all of them are patient. */
 extern int zklock_client_fd(ZkClient *client);
 
 /*

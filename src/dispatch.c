@@ -253,6 +253,7 @@ send_request(const ZkLockEntry *entry, ZkLockKind kind, const char *name, int pi
 			StringInfoData data;
 
 			tag.kind = REQUEST_CREATE;
+			tag.patient = true; /* a listing follows it */
 			contender_path(path, kind, name, action, uuid_hi, true);
 			describe_contender(&data, kind, pid);
 			check_sent(zklock_client_create(client, path, data.data, data.len,
@@ -292,6 +293,7 @@ send_request(const ZkLockEntry *entry, ZkLockKind kind, const char *name, int pi
 
 		case ZKLOCK_ACT_DELETE:
 			tag.kind = REQUEST_DELETE;
+			tag.patient = true; /* nobody waits for it */
 			contender_path(path, kind, name, action, uuid_hi, false);
 			check_sent(zklock_client_delete(client, path, &tag));
 			break;

@@ -91,15 +91,35 @@ zklock_level1_mode(ZkLockMode mode)
  * ------------------------------------------------------------------------
  */
 
-/* The beginning of a ZkHeldLock, which is the key. */
+/*
+ * The beginning of a ZkHeldLock is the key.  A name is short as a rule, and its
+ * room is not: so only the name itself is looked at.
+ */
 #define KEY_SIZE (offsetof(ZkHeldLock, kind) + sizeof(uint8))
+
+static uint32
+hash_held(const void *key, Size size)
+{
+	const ZkHeldLock *held = key;
+
+	return hash_bytes((const unsigned char *) held->name, (int) strlen(held->name)) +
+		held->kind;
+}
+
+static int
+compare_held(const void *a, const void *b, Size size)
+{
+	const ZkHeldLock *left = a;
+	const ZkHeldLock *right = b;
+
+	return left->kind != right->kind || strcmp(left->name, right->name) != 0;
+}
 
 static ZkHeldLock *
 search_held(ZkLockKind kind, const char *name, HASHACTION action, bool *found)
 {
 	ZkHeldLock key;
 
-	memset(&key, 0, KEY_SIZE);
 	strlcpy(key.name, name, sizeof(key.name));
 	key.kind = (uint8) kind;
 	return hash_search(held_locks, &key, action, found);
@@ -134,9 +154,11 @@ zklock_hold_reserve(ZkLockKind kind, const char *name)
 		}
 		ctl.keysize = KEY_SIZE;
 		ctl.entrysize = sizeof(ZkHeldLock);
+		ctl.hash = hash_held;
+		ctl.match = compare_held;
 		ctl.hcxt = hold_context;
-		held_locks =
-			hash_create("zklock holds", 16, &ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+		held_locks = hash_create("zklock holds", 16, &ctl,
+								 HASH_ELEM | HASH_FUNCTION | HASH_COMPARE | HASH_CONTEXT);
 	}
 	/* taken by an expression in PL/pgSQL, no statement may end before the commit */
 	zklock_hold_callbacks_first();

@@ -22,7 +22,7 @@
 
 typedef struct ZkHeldLock
 {
-	char name[ZKLOCK_NAME_MAX + 1]; /* UTF-8, padded with zeros */
+	char name[ZKLOCK_NAME_MAX + 1]; /* UTF-8 */
 	uint8 kind;						/* ZkLockKind; with the name: hash key */
 	LOCKTAG tag;					/* level 1; a lock's only */
 	int32 request[ZKLOCK_NMODES];	/* -1: not held in this mode */

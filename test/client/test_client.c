@@ -761,6 +761,76 @@ test_watches(const char *hosts)
 	zklock_client_close(a);
 }
 
+/* Does the descriptor become readable within "timeout" ms? */
+static bool
+readable(ZkClient *client, int timeout)
+{
+	struct pollfd fd = {zklock_client_fd(client), POLLIN, 0};
+
+	return poll(&fd, 1, timeout) == 1;
+}
+
+static void
+wait_answered(ZkClient *client)
+{
+	for (int i = 0; i < PATIENCE && zklock_client_pending(client) > 0; i++)
+		pause_ms(1);
+	pause_ms(20); /* from the end of the pending list to the queue */
+}
+
+/* Good news that can wait does not wake anybody; anything else does. */
+static void
+test_patience(const char *hosts)
+{
+	ZkClient *a = connect_client(hosts, NULL, "patient");
+	ZkClient *b = connect_client(hosts, NULL, "other");
+	ZkRequestTag plain = tag(1);
+	ZkRequestTag patient = tag(2);
+	char dir[128];
+	char path[256];
+
+	patient.patient = true;
+	snprintf(dir, sizeof(dir), "%s/patient", base);
+	snprintf(path, sizeof(path), "%s/child", dir);
+
+	while (zklock_client_receive(a) != NULL) /* log lines */
+		;
+	zklock_client_create(a, dir, "", 0, ZKLOCK_CREATE_CONTAINER, &patient);
+	wait_answered(a);
+	ok(!readable(a, 0), "a patient create wakes nobody");
+	zklock_client_create(a, path, "", 0, ZKLOCK_CREATE_EPHEMERAL, &patient);
+	zklock_client_list(a, dir, true, &plain);
+	ok(readable(a, PATIENCE), "a listing behind it does");
+	expect_rc(a, ZKLOCK_MSG_CREATED, 0, "patient create");
+	expect_rc(a, ZKLOCK_MSG_CREATED, 0, "another one");
+	expect_rc(a, ZKLOCK_MSG_LISTED, 0, "listing");
+	ok(!readable(a, 0), "all is received");
+
+	zklock_client_delete(a, path, &patient);
+	wait_answered(a);
+	ok(!readable(a, 0),
+	   "a patient delete wakes nobody, and the watch on its siblings does not");
+	zklock_client_delete(a, path, &patient);
+	ok(readable(a, PATIENCE), "a refused one does");
+	expect_rc(a, ZKLOCK_MSG_NODE_CHANGED, 0, "the directory's children");
+	expect_rc(a, ZKLOCK_MSG_DELETED, 0, "patient delete");
+	expect_rc(a, ZKLOCK_MSG_DELETED, ZKLOCK_ZNONODE, "refused");
+
+	zklock_client_list(a, dir, true, &plain);
+	expect_rc(a, ZKLOCK_MSG_LISTED, 0, "listing with a watch");
+	zklock_client_create(b, path, "", 0, ZKLOCK_CREATE_EPHEMERAL, &plain);
+	ok(readable(a, PATIENCE), "another's child does");
+	expect_rc(a, ZKLOCK_MSG_NODE_CHANGED, 0, "the directory's children again");
+
+	zklock_client_delete(b, path, &plain);
+	zklock_client_delete(b, dir, &plain);
+	expect_rc(b, ZKLOCK_MSG_CREATED, 0, "another's child");
+	expect_rc(b, ZKLOCK_MSG_DELETED, 0, "it goes");
+	expect_rc(b, ZKLOCK_MSG_DELETED, 0, "so does the directory");
+	zklock_client_close(b);
+	zklock_client_close(a);
+}
+
 /* What is open when the connection breaks is answered before CONNECTED. */
 static void
 test_loss(const char *proxied)
@@ -1068,6 +1138,7 @@ main(int argc, char **argv)
 	test_session(hosts);
 	test_requests(proxied);
 	test_watches(hosts);
+	test_patience(hosts);
 	test_loss(proxied);
 	test_resume(hosts, argv[0]);
 	test_unreachable();
