@@ -17,15 +17,15 @@
 
 #include <unistd.h>
 
-#include "common/hashfn.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
-#include "utils/hsearch.h"
 #include "utils/json.h"
 
 #include "election.h"
+#include "grant.h"
 #include "settings.h"
 #include "stat.h"
+#include "watches.h"
 #include "worker.h"
 
 /* What a request was for; ZkRequestTag.kind. */
@@ -48,26 +48,6 @@ typedef enum RequestKind
  */
 #define ENOUGH_PENDING (ZKLOCK_MAX_PENDING / 4)
 
-/*
- * On a new connection the library sets all watches in one packet, and the
- * ensemble drops a connection that sends more than jute.maxbuffer (1 MB): the
- * worker would then reconnect for ever.  Beyond this many bytes of watched
- * paths grants go without a watch; waiters, one a backend, have the rest.
- */
-#define ENOUGH_WATCHED (512 * 1024)
-#define FULL_WATCHED   (896 * 1024) /* ... waiters, too, look now and then instead */
-
-/* Paths with a watch in the present client, by hash.  NULL: none yet. */
-static HTAB *watched = NULL;
-static int watched_for; /* zklock_session_opened() of that client */
-static size_t watched_bytes;
-
-typedef struct WatchedPath
-{
-	uint64 hash; /* key */
-	size_t bytes;
-} WatchedPath;
-
 /* A session event on its way through the entries; see zklock_dispatch_all. */
 static ZkLockEventType all_event;
 static int all_next = -1;		/* the next entry to feed, -1: none */
@@ -82,55 +62,6 @@ log_name(const char *name, char *buf)
 		return name;
 	zklock_encode_name(name, buf);
 	return buf;
-}
-
-static uint64
-hash_path(const char *path)
-{
-	return hash_bytes_extended((const unsigned char *) path, (int) strlen(path), 0);
-}
-
-/* A watch is set on a path.  Returns the path's hash. */
-static uint64
-watch_set(const char *path)
-{
-	uint64 hash = hash_path(path);
-	WatchedPath *w;
-	bool found;
-
-	if (watched == NULL || watched_for != zklock_session_opened())
-	{
-		HASHCTL ctl = {.keysize = sizeof(uint64), .entrysize = sizeof(WatchedPath)};
-
-		if (watched != NULL)
-			hash_destroy(watched);
-		watched = hash_create("zklock watches", 1024, &ctl, HASH_ELEM | HASH_BLOBS);
-		watched_for = zklock_session_opened();
-		watched_bytes = 0;
-	}
-	w = hash_search(watched, &hash, HASH_ENTER, &found);
-	if (!found)
-	{
-		w->bytes = strlen(path) + 4; /* as serialized */
-		watched_bytes += w->bytes;
-	}
-	return hash;
-}
-
-/* It has fired, or was not set after all. */
-static void
-watch_gone(uint64 hash)
-{
-	WatchedPath *w;
-
-	if (watched == NULL || watched_for != zklock_session_opened())
-		return;
-	w = hash_search(watched, &hash, HASH_FIND, NULL);
-	if (w != NULL)
-	{
-		watched_bytes -= w->bytes;
-		hash_search(watched, &hash, HASH_REMOVE, NULL);
-	}
 }
 
 /* ------------------------------------------------------------------------
@@ -273,21 +204,21 @@ send_request(const ZkLockEntry *entry, ZkLockKind kind, const char *name, int pi
 				(void) zklock_client_sync(client, zklock_session_directory(kind), &other);
 			}
 			if (action->watch)
-				tag.path = watch_set(path);
+				tag.path = zklock_watch_set(path);
 			check_sent(zklock_client_list(client, path, action->watch, &tag));
 			break;
 
 		case ZKLOCK_ACT_WATCH_OWN:
 			tag.kind = REQUEST_WATCH_OWN;
 			contender_path(path, kind, name, action, uuid_hi, false);
-			tag.path = watch_set(path);
+			tag.path = zklock_watch_set(path);
 			check_sent(zklock_client_get(client, path, true, &tag));
 			break;
 
 		case ZKLOCK_ACT_WATCH:
 			tag.kind = REQUEST_WATCH;
 			name_path(path, kind, name, action->name);
-			tag.path = watch_set(path);
+			tag.path = zklock_watch_set(path);
 			check_sent(zklock_client_get(client, path, true, &tag));
 			break;
 
@@ -310,160 +241,6 @@ send_request(const ZkLockEntry *entry, ZkLockKind kind, const char *name, int pi
 		case ZKLOCK_ACT_DEMANDED:
 		case ZKLOCK_ACT_REVOKED:
 		case ZKLOCK_ACT_FAILED:
-			pg_unreachable();
-	}
-}
-
-/*
- * May a grant of this name be kept when nobody uses it?  Not if that was of no use
- * the last time, because another server wanted the lock first, until this server
- * has had it three times in a row since.
- */
-static bool
-may_keep(const ZkLockEntry *entry)
-{
-	const ZkLockHint *hint = zklock_entry_hint(entry);
-
-	return entry->kind == ZKLOCK_KIND_LOCK && zklock_cache_time > 0 &&
-		zklock_cache_size > 0 && (!hint->bounced || hint->streak >= 2);
-}
-
-/* Was nobody else in the queue when we last were? */
-static bool
-was_alone(const ZkLockEntry *entry)
-{
-	const ZkLockHint *hint = zklock_entry_hint(entry);
-
-	return entry->kind == ZKLOCK_KIND_LOCK && (hint->sequence < 0 || hint->streak > 0);
-}
-
-static void
-note_contender(const ZkLockEntry *entry, int64 sequence)
-{
-	ZkLockHint *hint = zklock_entry_hint(entry);
-
-	/* the directory counts the contenders, from 0 when it is new */
-	if (sequence != hint->sequence + 1 && sequence != 0)
-		hint->streak = 0;
-	else if (hint->streak < UINT8_MAX)
-		hint->streak++;
-	hint->sequence = (int32) sequence;
-}
-
-/* Somebody else wants a grant on which so many holds have been taken. */
-static void
-note_demand(const ZkLockEntry *entry, uint32 holds)
-{
-	ZkLockHint *hint = zklock_entry_hint(entry);
-
-	hint->bounced = holds < 3;
-	hint->streak = 0;
-}
-
-/* Tell the table.  With the entry locked.  True if demand must be fed again. */
-static bool
-apply_to_table(ZkLockEntry *entry, const ZkLockAction *action, bool keep)
-{
-	ZkLockMode mode = action->mode;
-	ZkLockGrant *grant = &entry->grant[mode];
-	bool again = false;
-
-	switch (action->type)
-	{
-		case ZKLOCK_ACT_GRANTED:
-			grant->token = action->token;
-
-			/*
-			 * Tokens of this server's holders must not go back either: a fence may
-			 * have seen the larger one.  A reader that comes after our writer is
-			 * given the writer's; that is no lie, since whoever is granted the lock
-			 * after the writer has a larger one.  The other way round it would be,
-			 * for readers elsewhere may stand between the two: an older grant for
-			 * writers goes.  (Mostly it has gone, because our new contender made it
-			 * look demanded.)
-			 */
-			if (mode == ZKLOCK_SHARED && entry->grant[ZKLOCK_EXCLUSIVE].usable &&
-				entry->grant[ZKLOCK_EXCLUSIVE].token < grant->token)
-			{
-				entry->grant[ZKLOCK_EXCLUSIVE].usable = false;
-				again = true;
-			}
-			entry->grant[ZKLOCK_SHARED].token = Max(entry->grant[ZKLOCK_SHARED].token,
-													entry->grant[ZKLOCK_EXCLUSIVE].token);
-			grant->keep = keep;
-			/* one for writers that may not be kept is handed over as if it were wanted */
-			grant->demanded = action->demanded || (!keep && mode == ZKLOCK_EXCLUSIVE);
-			grant->holds = 0;
-			/* all who wait now, or as many as if they had come one by one */
-			grant->handoffs = Max(zklock_handoff_limit + 1, entry->want[mode]);
-			grant->usable = entry->want[mode] > 0 || zklock_election_stands(entry) ||
-				(keep && !grant->demanded);
-			if (keep && grant->demanded)
-				note_demand(entry, 0);
-			if (zklock_entry_hint(entry)->blocked)
-				zklock_stat_add(entry, ZKLOCK_STAT_HANDOVERS, 1);
-			zklock_entry_hint(entry)->blocked = false;
-			/* if everybody has gone and it is not to be kept, give it back */
-			return zklock_entry_settle(entry) || !grant->usable || again;
-
-		case ZKLOCK_ACT_DEMANDED:
-			zklock_stat_add(entry, ZKLOCK_STAT_DEMANDS, 1);
-			if (!grant->demanded)
-				grant->handoffs = zklock_handoff_limit;
-			grant->demanded = true;
-			if (grant->handoffs == 0)
-				grant->usable = false;
-			if (keep)
-				note_demand(entry, grant->holds);
-			return zklock_entry_settle(entry) || !grant->usable;
-
-		case ZKLOCK_ACT_BLOCKED:
-			/* zk_try_lock looks at the queue, too */
-			zklock_entry_hint(entry)->blocked = true;
-			for (int32 i = entry->requests; i >= 0; i = zklock_request(i)->next)
-			{
-				ZkLockRequest *request = zklock_request(i);
-
-				if (request->mode == mode && request->state == ZKLOCK_REQUEST_WANTED &&
-					request->heard)
-					request->blocked = true;
-			}
-			return false;
-
-		case ZKLOCK_ACT_REVOKED:
-			grant->usable = false;
-			(void) zklock_entry_settle(entry);
-			zklock_stat_add(entry, ZKLOCK_STAT_LOSSES, entry->held[mode]);
-			entry->held[mode] = 0;
-			for (int32 i = entry->requests; i >= 0; i = zklock_request(i)->next)
-			{
-				ZkLockRequest *request = zklock_request(i);
-
-				if (request->mode == mode && request->state == ZKLOCK_REQUEST_HELD)
-				{
-					request->lost = true;
-					*zklock_loss_flag(request->proc_number) = 1;
-				}
-			}
-			return true;
-
-		case ZKLOCK_ACT_FAILED:
-			entry->want[mode] = 0;
-			for (int32 i = entry->requests; i >= 0; i = zklock_request(i)->next)
-			{
-				ZkLockRequest *request = zklock_request(i);
-
-				if (request->mode == mode && request->state == ZKLOCK_REQUEST_WANTED &&
-					!request->failed)
-				{
-					request->failed = true;
-					request->failure = (uint8) action->failure;
-					request->failure_rc = entry->last_rc;
-				}
-			}
-			return false;
-
-		default:
 			pg_unreachable();
 	}
 }
@@ -514,16 +291,13 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 	}
 	event->session = uuid_hi;
 	if (event->type == ZKLOCK_EV_CREATED && event->rc == ZKLOCK_RC_OK)
-		note_contender(entry, event->sequence);
+		zklock_grant_note_contender(entry, event->sequence);
 	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 		event->held[mode] = entry->held[mode] > 0;
-	if (watched_for == zklock_session_opened())
-	{
-		event->spare_watches = watched_bytes > ENOUGH_WATCHED;
-		event->no_watches = watched_bytes > FULL_WATCHED;
-	}
-	event->keep = !event->spare_watches && may_keep(entry);
-	event->alone = was_alone(entry);
+	event->spare_watches = zklock_watches_enough();
+	event->no_watches = zklock_watches_full();
+	event->keep = !event->spare_watches && zklock_grant_may_keep(entry);
+	event->alone = zklock_grant_was_alone(entry);
 	event->fresh_uuid = zklock_shared->session.next_uuid;
 	zklock_shared->session.next_uuid += ZKLOCK_NCONTENDERS;
 	zklock_step(&entry->queue, event, &actions);
@@ -533,7 +307,7 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 			continue;
 		if (actions.action[i].type == ZKLOCK_ACT_REVOKED)
 			lost |= entry->held[actions.action[i].mode] > 0;
-		if (apply_to_table(entry, &actions.action[i], event->keep))
+		if (zklock_grant_apply(entry, &actions.action[i], event->keep))
 			zklock_entry_set_dirty(entry);
 		changed = true;
 	}
@@ -644,91 +418,6 @@ zklock_dispatch_all(ZkLockEventType type)
 	feed_all();
 }
 
-/* An entry with a grant that is kept for nobody. */
-typedef struct IdleEntry
-{
-	int64 since;
-	int32 index;
-} IdleEntry;
-
-static int
-older_first(const void *a, const void *b)
-{
-	int64 x = ((const IdleEntry *) a)->since;
-	int64 y = ((const IdleEntry *) b)->since;
-
-	return x < y ? -1 : x > y;
-}
-
-/* Give the grant up, unless it was used meanwhile. */
-static void
-evict(const IdleEntry *idle)
-{
-	ZkLockEntry *entry = zklock_entry(idle->index);
-	LWLock *lock = zklock_entry_lock(entry, LW_EXCLUSIVE);
-
-	if (lock == NULL)
-		return;
-	if (entry->idle_since == idle->since)
-		zklock_entry_evict(entry);
-	LWLockRelease(lock);
-}
-
-long
-zklock_dispatch_sweep(void)
-{
-	static int64 sweep_at = 0;
-	static int sweep_time = 0; /* zklock_cache_time as of then */
-	int64 now = zklock_clock();
-	int64 age = zklock_cache_time * NS_PER_MS;
-	int64 interval = Min(Max(age / 8, 100 * NS_PER_MS), 10000 * NS_PER_MS);
-	uint32 nidle = pg_atomic_read_u32(&zklock_shared->nidle);
-	uint32 excess = nidle - Min(nidle, (uint32) zklock_cache_size);
-	uint32 n = 0;
-	bool room = pg_atomic_exchange_u32(&zklock_shared->room_wanted, 0) != 0;
-	IdleEntry *idle;
-
-	if (room)
-	{
-		/* besides what is on its way out */
-		uint32 leaving = pg_atomic_read_u32(&zklock_shared->nleaving);
-		uint32 wanted = nidle / 16 + 1;
-
-		room = leaving < wanted;
-		if (room)
-			excess = Max(excess, wanted - leaving);
-	}
-	if (nidle == 0)
-		return -1;
-	if (!room && excess <= (uint32) zklock_cache_size / 16 && now < sweep_at &&
-		zklock_cache_time == sweep_time)
-		return (long) ((Min(sweep_at - now, interval)) / NS_PER_MS + 1);
-	sweep_at = now + interval;
-	sweep_time = zklock_cache_time;
-
-	idle = palloc_extended(sizeof(IdleEntry) * (nidle + 1), MCXT_ALLOC_HUGE);
-	for (int i = 0; i < zklock_shared->nentries; i++)
-	{
-		IdleEntry e = {.since = zklock_entry(i)->idle_since, .index = i};
-
-		if (e.since == 0)
-			continue;
-		if (now - e.since >= age)
-		{
-			evict(&e);
-			excess -= Min(excess, 1);
-		}
-		else if (n <= nidle)
-			idle[n++] = e;
-	}
-	if (excess > 0)
-		qsort(idle, n, sizeof(IdleEntry), older_first);
-	for (uint32 i = 0; i < Min(excess, n); i++)
-		evict(&idle[i]);
-	pfree(idle);
-	return (long) (interval / NS_PER_MS);
-}
-
 bool
 zklock_dispatch_holds(void)
 {
@@ -837,7 +526,7 @@ dispatch_watch(const ZkMessage *message)
 
 	if (message->path == NULL || message->path[0] != '/')
 		return;
-	watch_gone(hash_path(message->path));
+	zklock_watch_fired(message->path);
 	if ((entry = entry_of_path(message->path, &child)) == NULL)
 		return;
 	if (child == NULL)
@@ -889,7 +578,7 @@ zklock_dispatch_message(const ZkMessage *message)
 	}
 
 	if (message->tag.path != 0 && message->rc != ZKLOCK_ZOK)
-		watch_gone(message->tag.path);
+		zklock_watch_gone(message->tag.path);
 	if (message->tag.kind == REQUEST_OTHER)
 	{
 		if (protocol_rc(message->rc) == ZKLOCK_RC_ERROR)

@@ -27,6 +27,7 @@
 #include "storage/shmem.h"
 #include "utils/guc.h"
 
+#include "grant.h"
 #include "settings.h"
 #include "stat.h"
 #include "table.h"
@@ -470,97 +471,6 @@ zklock_entry_demand(ZkLockEntry *entry, ZkLockEvent *event)
 		event->needed[ZKLOCK_EXCLUSIVE] = true;
 }
 
-/* ------------------------------------------------------------------------
- * Grants
- *
- * A grant that nobody holds any more is kept, for whoever comes next on this
- * server, as long as nobody else wants it: taking a hold on it costs no request to
- * the ensemble.  Once somebody else does, it is given up when its last hold ends;
- * or, if local backends wait for it, when a few more of them have had it.
- * ------------------------------------------------------------------------
- */
-
-/* Does a backend of this server wait for the mode at level 1? */
-static bool
-queued_locally(const ZkLockEntry *entry, int mode)
-{
-	for (int32 i = entry->requests; i >= 0; i = requests[i].next)
-	{
-		if (requests[i].mode == mode && requests[i].state == ZKLOCK_REQUEST_LOCAL)
-			return true;
-	}
-	return false;
-}
-
-/* Is a grant kept for nobody?  Counts the entry accordingly. */
-static void
-update_idle(ZkLockEntry *entry)
-{
-	bool idle = entry->kind == ZKLOCK_KIND_LOCK && entry->requests < 0 &&
-		(entry->grant[ZKLOCK_SHARED].usable || entry->grant[ZKLOCK_EXCLUSIVE].usable);
-
-	if (idle && entry->idle_since == 0)
-	{
-		uint32 n = pg_atomic_add_fetch_u32(&zklock_shared->nidle, 1);
-
-		entry->idle_since = zklock_clock();
-		if (n > (uint32) zklock_cache_size + (uint32) zklock_cache_size / 16)
-			zklock_worker_wake();
-	}
-	else if (!idle && entry->idle_since != 0)
-	{
-		if (entry->requests < 0)
-		{
-			/* at any time one of the two counts it (make_request) */
-			entry->leaving = true;
-			pg_atomic_add_fetch_u32(&zklock_shared->nleaving, 1);
-		}
-		pg_atomic_sub_fetch_u32(&zklock_shared->nidle, 1);
-		entry->idle_since = 0;
-	}
-}
-
-bool
-zklock_entry_settle(ZkLockEntry *entry)
-{
-	bool spent = false;
-
-	if (zklock_election_stands(entry))
-		return false;
-	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
-	{
-		ZkLockGrant *grant = &entry->grant[mode];
-		int other = ZKLOCK_NMODES - 1 - mode;
-
-		if (!grant->usable || entry->held[mode] > 0 || (grant->keep && !grant->demanded))
-			continue;
-		/*
-		 * Those who wait at level 1 behind one that asks for the other mode would
-		 * wait for whoever demands this grant.
-		 */
-		if (grant->handoffs > 0 &&
-			(entry->want[mode] > 0 ||
-			 (entry->want[other] == 0 && entry->held[other] == 0 &&
-			  queued_locally(entry, mode))))
-			continue;
-		grant->usable = false;
-		spent = true;
-	}
-	update_idle(entry);
-	return spent;
-}
-
-void
-zklock_entry_evict(ZkLockEntry *entry)
-{
-	if (entry->idle_since == 0)
-		return;
-	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
-		entry->grant[mode].usable = false;
-	update_idle(entry);
-	zklock_entry_set_dirty(entry);
-}
-
 void
 zklock_table_drain(void)
 {
@@ -648,7 +558,7 @@ zklock_request_make(ZkLockKind kind, const char *name, ZkLockMode mode, ZkLockSc
 		request->again = request->again_counted = 0;
 		request->next = entry->requests;
 		entry->requests = index;
-		update_idle(entry);
+		zklock_grant_update_idle(entry);
 		if (entry->leaving)
 		{
 			entry->leaving = false; /* wanted after all */
@@ -722,7 +632,7 @@ zklock_request_take(int32 index, bool wish)
 		if (grant->demanded && --grant->handoffs <= 0)
 			grant->usable = false;
 		/* a demanded grant in the other mode goes before it is waited for */
-		if (zklock_entry_settle(entry))
+		if (zklock_grant_settle(entry))
 			zklock_entry_set_dirty(entry);
 		return true;
 	}
@@ -733,7 +643,7 @@ zklock_request_take(int32 index, bool wish)
 		request->heard = request->blocked = false;
 		entry->want[request->mode]++;
 		entry->last_pid = MyProcPid;
-		(void) zklock_entry_settle(entry);
+		(void) zklock_grant_settle(entry);
 		zklock_entry_set_dirty(entry);
 	}
 	return false;
@@ -770,7 +680,7 @@ zklock_request_end(int32 index)
 	*link = request->next;
 	request->entry = -1;
 
-	changed |= zklock_entry_settle(entry);
+	changed |= zklock_grant_settle(entry);
 	if (changed)
 		zklock_entry_set_dirty(entry);
 	else if (entry->requests < 0)

@@ -5,8 +5,9 @@
  *	  ZooKeeper session.
  *
  * The table has one entry a name that somebody on this server holds or waits
- * for, or an election in which it is a candidate.  Backends state wishes in it (want, held);
- *the worker alone moves the entry's queue and publishes its outcome (grant).  Who may touch what:
+ * for, or an election in which it is a candidate.  Backends state wishes in it
+ * (want, held); the worker alone moves the entry's queue and publishes its outcome
+ * (grant).  Who may touch what:
  *
  *	 the partition lock (an LWLock, by the name's hash) protects an entry's
  *	 fields, its requests and the bucket chains of its partition;
@@ -362,15 +363,8 @@ extern void zklock_entry_release(ZkLockEntry *entry);
 /* Level-triggered demand of the entry, for ZKLOCK_EV_DEMAND.  Locked. */
 extern void zklock_entry_demand(ZkLockEntry *entry, ZkLockEvent *event);
 
-/* The entry's grants or their demand have changed: what is to become of those that
- * nobody holds?  Locked.  True if one is to be given up. */
-extern bool zklock_entry_settle(ZkLockEntry *entry);
-
 /* The hint of the entry's name.  Locked. */
 extern ZkLockHint *zklock_entry_hint(const ZkLockEntry *entry);
-
-/* Give up the grants that are kept for nobody, if they still are.  Locked. */
-extern void zklock_entry_evict(ZkLockEntry *entry);
 
 /* No backend takes a hold from here on. */
 extern void zklock_table_drain(void);

@@ -38,6 +38,7 @@
 #include "utils/ps_status.h"
 
 #include "election.h"
+#include "grant.h"
 #include "query.h"
 #include "settings.h"
 #include "worker.h"
@@ -261,7 +262,7 @@ zklock_worker_main(Datum arg)
 			succeeded = true;
 			proc_exit(1);
 		}
-		due = zklock_dispatch_sweep();
+		due = zklock_grant_sweep();
 		if (due >= 0)
 			timeout = Min(timeout, due);
 		timeout = Min(timeout, zklock_election_work());

@@ -106,13 +106,6 @@ extern void zklock_dispatch_removal(ZkLockKind kind, const char *name, const cha
  * backend's or the postmaster's. */
 extern void zklock_describe_server(StringInfo buf, int pid);
 
-/*
- * Give up grants that are kept for nobody, when they have been for
- * zklock.cache_time or are more than zklock.cache_size.  ms until this should be
- * called again, -1: no hurry.
- */
-extern long zklock_dispatch_sweep(void);
-
 /* Does any backend of this server still hold a lock? */
 extern bool zklock_dispatch_holds(void);
 

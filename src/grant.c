@@ -1,0 +1,346 @@
+/*-------------------------------------------------------------------------
+ *
+ * grant.c
+ *	  What becomes of a grant: who may take it, when it is kept, handed on and
+ *	  given up.
+ *
+ * A grant that nobody holds any more is kept, for whoever comes next on this
+ * server, as long as nobody else wants it: taking a hold on it costs no request to
+ * the ensemble.  Once somebody else does, it is given up when its last hold ends;
+ * or, if local backends wait for it, when a few more of them have had it.
+ *
+ * Backends settle a grant when they take or end a hold; the worker applies to it
+ * what the protocol says, and sweeps.  All but the sweep with the entry locked.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+#include "compat.h"
+
+#include "grant.h"
+#include "settings.h"
+#include "stat.h"
+
+/* Does a backend of this server wait for the mode at level 1? */
+static bool
+queued_locally(const ZkLockEntry *entry, int mode)
+{
+	for (int32 i = entry->requests; i >= 0; i = zklock_request(i)->next)
+	{
+		if (zklock_request(i)->mode == mode &&
+			zklock_request(i)->state == ZKLOCK_REQUEST_LOCAL)
+			return true;
+	}
+	return false;
+}
+
+void
+zklock_grant_update_idle(ZkLockEntry *entry)
+{
+	bool idle = entry->kind == ZKLOCK_KIND_LOCK && entry->requests < 0 &&
+		(entry->grant[ZKLOCK_SHARED].usable || entry->grant[ZKLOCK_EXCLUSIVE].usable);
+
+	if (idle && entry->idle_since == 0)
+	{
+		uint32 n = pg_atomic_add_fetch_u32(&zklock_shared->nidle, 1);
+
+		entry->idle_since = zklock_clock();
+		if (n > (uint32) zklock_cache_size + (uint32) zklock_cache_size / 16)
+			zklock_worker_wake();
+	}
+	else if (!idle && entry->idle_since != 0)
+	{
+		if (entry->requests < 0)
+		{
+			/* at any time one of the two counts it (make_request) */
+			entry->leaving = true;
+			pg_atomic_add_fetch_u32(&zklock_shared->nleaving, 1);
+		}
+		pg_atomic_sub_fetch_u32(&zklock_shared->nidle, 1);
+		entry->idle_since = 0;
+	}
+}
+
+bool
+zklock_grant_settle(ZkLockEntry *entry)
+{
+	bool spent = false;
+
+	if (zklock_election_stands(entry))
+		return false;
+	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
+	{
+		ZkLockGrant *grant = &entry->grant[mode];
+		int other = ZKLOCK_NMODES - 1 - mode;
+
+		if (!grant->usable || entry->held[mode] > 0 || (grant->keep && !grant->demanded))
+			continue;
+		/*
+		 * Those who wait at level 1 behind one that asks for the other mode would
+		 * wait for whoever demands this grant.
+		 */
+		if (grant->handoffs > 0 &&
+			(entry->want[mode] > 0 ||
+			 (entry->want[other] == 0 && entry->held[other] == 0 &&
+			  queued_locally(entry, mode))))
+			continue;
+		grant->usable = false;
+		spent = true;
+	}
+	zklock_grant_update_idle(entry);
+	return spent;
+}
+
+/* ------------------------------------------------------------------------
+ * What the protocol says
+ * ------------------------------------------------------------------------
+ */
+
+bool
+zklock_grant_may_keep(const ZkLockEntry *entry)
+{
+	const ZkLockHint *hint = zklock_entry_hint(entry);
+
+	return entry->kind == ZKLOCK_KIND_LOCK && zklock_cache_time > 0 &&
+		zklock_cache_size > 0 && (!hint->bounced || hint->streak >= 2);
+}
+
+bool
+zklock_grant_was_alone(const ZkLockEntry *entry)
+{
+	const ZkLockHint *hint = zklock_entry_hint(entry);
+
+	return entry->kind == ZKLOCK_KIND_LOCK && (hint->sequence < 0 || hint->streak > 0);
+}
+
+void
+zklock_grant_note_contender(const ZkLockEntry *entry, int64 sequence)
+{
+	ZkLockHint *hint = zklock_entry_hint(entry);
+
+	/* the directory counts the contenders, from 0 when it is new */
+	if (sequence != hint->sequence + 1 && sequence != 0)
+		hint->streak = 0;
+	else if (hint->streak < UINT8_MAX)
+		hint->streak++;
+	hint->sequence = (int32) sequence;
+}
+
+/* Somebody else wants a grant on which so many holds have been taken. */
+static void
+note_demand(const ZkLockEntry *entry, uint32 holds)
+{
+	ZkLockHint *hint = zklock_entry_hint(entry);
+
+	hint->bounced = holds < 3;
+	hint->streak = 0;
+}
+
+bool
+zklock_grant_apply(ZkLockEntry *entry, const ZkLockAction *action, bool keep)
+{
+	ZkLockMode mode = action->mode;
+	ZkLockGrant *grant = &entry->grant[mode];
+	bool again = false;
+
+	switch (action->type)
+	{
+		case ZKLOCK_ACT_GRANTED:
+			grant->token = action->token;
+
+			/*
+			 * Tokens of this server's holders must not go back either: a fence may
+			 * have seen the larger one.  A reader that comes after our writer is
+			 * given the writer's; that is no lie, since whoever is granted the lock
+			 * after the writer has a larger one.  The other way round it would be,
+			 * for readers elsewhere may stand between the two: an older grant for
+			 * writers goes.  (Mostly it has gone, because our new contender made it
+			 * look demanded.)
+			 */
+			if (mode == ZKLOCK_SHARED && entry->grant[ZKLOCK_EXCLUSIVE].usable &&
+				entry->grant[ZKLOCK_EXCLUSIVE].token < grant->token)
+			{
+				entry->grant[ZKLOCK_EXCLUSIVE].usable = false;
+				again = true;
+			}
+			entry->grant[ZKLOCK_SHARED].token = Max(entry->grant[ZKLOCK_SHARED].token,
+													entry->grant[ZKLOCK_EXCLUSIVE].token);
+			grant->keep = keep;
+			/* one for writers that may not be kept is handed over as if it were wanted */
+			grant->demanded = action->demanded || (!keep && mode == ZKLOCK_EXCLUSIVE);
+			grant->holds = 0;
+			/* all who wait now, or as many as if they had come one by one */
+			grant->handoffs = Max(zklock_handoff_limit + 1, entry->want[mode]);
+			grant->usable = entry->want[mode] > 0 || zklock_election_stands(entry) ||
+				(keep && !grant->demanded);
+			if (keep && grant->demanded)
+				note_demand(entry, 0);
+			if (zklock_entry_hint(entry)->blocked)
+				zklock_stat_add(entry, ZKLOCK_STAT_HANDOVERS, 1);
+			zklock_entry_hint(entry)->blocked = false;
+			/* if everybody has gone and it is not to be kept, give it back */
+			return zklock_grant_settle(entry) || !grant->usable || again;
+
+		case ZKLOCK_ACT_DEMANDED:
+			zklock_stat_add(entry, ZKLOCK_STAT_DEMANDS, 1);
+			if (!grant->demanded)
+				grant->handoffs = zklock_handoff_limit;
+			grant->demanded = true;
+			if (grant->handoffs == 0)
+				grant->usable = false;
+			if (keep)
+				note_demand(entry, grant->holds);
+			return zklock_grant_settle(entry) || !grant->usable;
+
+		case ZKLOCK_ACT_BLOCKED:
+			/* zk_try_lock looks at the queue, too */
+			zklock_entry_hint(entry)->blocked = true;
+			for (int32 i = entry->requests; i >= 0; i = zklock_request(i)->next)
+			{
+				ZkLockRequest *request = zklock_request(i);
+
+				if (request->mode == mode && request->state == ZKLOCK_REQUEST_WANTED &&
+					request->heard)
+					request->blocked = true;
+			}
+			return false;
+
+		case ZKLOCK_ACT_REVOKED:
+			grant->usable = false;
+			(void) zklock_grant_settle(entry);
+			zklock_stat_add(entry, ZKLOCK_STAT_LOSSES, entry->held[mode]);
+			entry->held[mode] = 0;
+			for (int32 i = entry->requests; i >= 0; i = zklock_request(i)->next)
+			{
+				ZkLockRequest *request = zklock_request(i);
+
+				if (request->mode == mode && request->state == ZKLOCK_REQUEST_HELD)
+				{
+					request->lost = true;
+					*zklock_loss_flag(request->proc_number) = 1;
+				}
+			}
+			return true;
+
+		case ZKLOCK_ACT_FAILED:
+			entry->want[mode] = 0;
+			for (int32 i = entry->requests; i >= 0; i = zklock_request(i)->next)
+			{
+				ZkLockRequest *request = zklock_request(i);
+
+				if (request->mode == mode && request->state == ZKLOCK_REQUEST_WANTED &&
+					!request->failed)
+				{
+					request->failed = true;
+					request->failure = (uint8) action->failure;
+					request->failure_rc = entry->last_rc;
+				}
+			}
+			return false;
+
+		default:
+			pg_unreachable();
+	}
+}
+
+/* ------------------------------------------------------------------------
+ * Grants that are kept
+ * ------------------------------------------------------------------------
+ */
+
+/* Give up the grants of an entry that are kept for nobody, if they still are. */
+static void
+give_up(ZkLockEntry *entry)
+{
+	if (entry->idle_since == 0)
+		return;
+	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
+		entry->grant[mode].usable = false;
+	zklock_grant_update_idle(entry);
+	zklock_entry_set_dirty(entry);
+}
+
+/* An entry with a grant that is kept for nobody. */
+typedef struct IdleEntry
+{
+	int64 since;
+	int32 index;
+} IdleEntry;
+
+static int
+older_first(const void *a, const void *b)
+{
+	int64 x = ((const IdleEntry *) a)->since;
+	int64 y = ((const IdleEntry *) b)->since;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Give the grant up, unless it was used meanwhile. */
+static void
+evict(const IdleEntry *idle)
+{
+	ZkLockEntry *entry = zklock_entry(idle->index);
+	LWLock *lock = zklock_entry_lock(entry, LW_EXCLUSIVE);
+
+	if (lock == NULL)
+		return;
+	if (entry->idle_since == idle->since)
+		give_up(entry);
+	LWLockRelease(lock);
+}
+
+long
+zklock_grant_sweep(void)
+{
+	static int64 sweep_at = 0;
+	static int sweep_time = 0; /* zklock_cache_time as of then */
+	int64 now = zklock_clock();
+	int64 age = zklock_cache_time * NS_PER_MS;
+	int64 interval = Min(Max(age / 8, 100 * NS_PER_MS), 10000 * NS_PER_MS);
+	uint32 nidle = pg_atomic_read_u32(&zklock_shared->nidle);
+	uint32 excess = nidle - Min(nidle, (uint32) zklock_cache_size);
+	uint32 n = 0;
+	bool room = pg_atomic_exchange_u32(&zklock_shared->room_wanted, 0) != 0;
+	IdleEntry *idle;
+
+	if (room)
+	{
+		/* besides what is on its way out */
+		uint32 leaving = pg_atomic_read_u32(&zklock_shared->nleaving);
+		uint32 wanted = nidle / 16 + 1;
+
+		room = leaving < wanted;
+		if (room)
+			excess = Max(excess, wanted - leaving);
+	}
+	if (nidle == 0)
+		return -1;
+	if (!room && excess <= (uint32) zklock_cache_size / 16 && now < sweep_at &&
+		zklock_cache_time == sweep_time)
+		return (long) ((Min(sweep_at - now, interval)) / NS_PER_MS + 1);
+	sweep_at = now + interval;
+	sweep_time = zklock_cache_time;
+
+	idle = palloc_extended(sizeof(IdleEntry) * (nidle + 1), MCXT_ALLOC_HUGE);
+	for (int i = 0; i < zklock_shared->nentries; i++)
+	{
+		IdleEntry e = {.since = zklock_entry(i)->idle_since, .index = i};
+
+		if (e.since == 0)
+			continue;
+		if (now - e.since >= age)
+		{
+			evict(&e);
+			excess -= Min(excess, 1);
+		}
+		else if (n <= nidle)
+			idle[n++] = e;
+	}
+	if (excess > 0)
+		qsort(idle, n, sizeof(IdleEntry), older_first);
+	for (uint32 i = 0; i < Min(excess, n); i++)
+		evict(&idle[i]);
+	pfree(idle);
+	return (long) (interval / NS_PER_MS);
+}

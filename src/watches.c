@@ -1,0 +1,99 @@
+/*-------------------------------------------------------------------------
+ *
+ * watches.c
+ *	  How much of a connection the watches take.
+ *
+ * On a new connection the library sets all watches in one packet, and the
+ * ensemble drops a connection that sends more than jute.maxbuffer (1 MB): the
+ * worker would then reconnect for ever.  So the bytes of watched paths are
+ * counted.  Beyond ENOUGH of them grants go without a watch; waiters, one a
+ * backend, have the rest, and beyond FULL they, too, look now and then instead.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "common/hashfn.h"
+#include "utils/hsearch.h"
+
+#include "watches.h"
+#include "worker.h"
+
+#define ENOUGH (512 * 1024)
+#define FULL   (896 * 1024)
+
+/* Paths with a watch in the present client, by hash.  NULL: none yet. */
+static HTAB *watched = NULL;
+static int watched_for; /* zklock_session_opened() of that client */
+static size_t watched_bytes;
+
+typedef struct WatchedPath
+{
+	uint64 hash; /* key */
+	size_t bytes;
+} WatchedPath;
+
+static uint64
+hash_path(const char *path)
+{
+	return hash_bytes_extended((const unsigned char *) path, (int) strlen(path), 0);
+}
+
+uint64
+zklock_watch_set(const char *path)
+{
+	uint64 hash = hash_path(path);
+	WatchedPath *w;
+	bool found;
+
+	if (watched == NULL || watched_for != zklock_session_opened())
+	{
+		HASHCTL ctl = {.keysize = sizeof(uint64), .entrysize = sizeof(WatchedPath)};
+
+		if (watched != NULL)
+			hash_destroy(watched);
+		watched = hash_create("zklock watches", 1024, &ctl, HASH_ELEM | HASH_BLOBS);
+		watched_for = zklock_session_opened();
+		watched_bytes = 0;
+	}
+	w = hash_search(watched, &hash, HASH_ENTER, &found);
+	if (!found)
+	{
+		w->bytes = strlen(path) + 4; /* as serialized */
+		watched_bytes += w->bytes;
+	}
+	return hash;
+}
+
+void
+zklock_watch_gone(uint64 hash)
+{
+	WatchedPath *w;
+
+	if (watched == NULL || watched_for != zklock_session_opened())
+		return;
+	w = hash_search(watched, &hash, HASH_FIND, NULL);
+	if (w != NULL)
+	{
+		watched_bytes -= w->bytes;
+		hash_search(watched, &hash, HASH_REMOVE, NULL);
+	}
+}
+
+void
+zklock_watch_fired(const char *path)
+{
+	zklock_watch_gone(hash_path(path));
+}
+
+bool
+zklock_watches_enough(void)
+{
+	return watched_for == zklock_session_opened() && watched_bytes > ENOUGH;
+}
+
+bool
+zklock_watches_full(void)
+{
+	return watched_for == zklock_session_opened() && watched_bytes > FULL;
+}

@@ -1,0 +1,28 @@
+/*-------------------------------------------------------------------------
+ *
+ * watches.h
+ *	  The worker's account of the watches that it has in the ensemble.
+ *
+ * Only how many bytes their paths take; what they mean is the protocol's business.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_WATCHES_H
+#define ZKLOCK_WATCHES_H
+
+/* A watch is about to be set on the path.  Returns the path's hash. */
+extern uint64 zklock_watch_set(const char *path);
+
+/* It was not set after all. */
+extern void zklock_watch_gone(uint64 hash);
+
+/* It has fired. */
+extern void zklock_watch_fired(const char *path);
+
+/* Are there so many that a grant had better do without? */
+extern bool zklock_watches_enough(void);
+
+/* ... and a waiter, too? */
+extern bool zklock_watches_full(void);
+
+#endif /* ZKLOCK_WATCHES_H */
