@@ -61,4 +61,4 @@ answer(double *times, size_t n)
 	printf("%zu %.1f\n", n, times[n / 2]);
 }
 
-#endif							/* BENCH_H */
+#endif /* BENCH_H */

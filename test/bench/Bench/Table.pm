@@ -59,7 +59,8 @@ sub heading
 {
 	$heading = shift;
 	_line('');
-	_line($row =~ s/^ {2}%-40s/%-42s/r, $heading, 'median', 'min .. max', 'ratio', 'requests', 'writes', 'bars');
+	_line('%s', $heading);
+	_line($row, '', 'median', 'min .. max', 'ratio', 'requests', 'writes', 'bars');
 }
 
 sub title

@@ -80,7 +80,7 @@ sub stop
 {
 	my $self = shift;
 	$_->stop for values %{ $self->{peer} };
-	ZkLock::hang_up($_), $_->stop for grep { defined } @{ $self->{node} };
+	ZkLock::hang_up($_), $_->stop for values %{ $self->{foreign} }, grep { defined } @{ $self->{node} };
 	$self->{zk}->stop;
 }
 
@@ -106,6 +106,18 @@ sub node
 	my $node = $self->{node}[$i] = ZkLock::server('node' . $made++, $self->hosts($i), conf => $conf);
 	ZkLock::wait_connected($node);
 	return $node;
+}
+
+# One with another installation, which is left as it is by "cache".
+sub foreign_node
+{
+	my ($self, $installation) = @_;
+	return $self->{foreign}{$installation} //= do
+	{
+		my $node = ZkLock::server('node' . $made++, $self->hosts(0), conf => $conf, cluster => { install_path => $installation });
+		ZkLock::wait_connected($node);
+		$node;
+	};
 }
 
 # Turn cached grants on or off on all servers; without them nothing is handed on to
