@@ -333,7 +333,7 @@ sub finish
 			push @latency, (split)[2] while <$fh>;
 			unlink $file;
 		}
-		$result{p50} = Bench::World::median(@latency);
+		$result{p50} = Bench::World::median(@latency) // die "pgbench has logged no transaction:\n$out";
 	}
 	return \%result;
 }
