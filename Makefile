@@ -5,7 +5,8 @@
 #   make check            every test there is; PARTS= and TESTS= select (test/run)
 #   make lint             clang-format and cppcheck
 #   make warnings         gcc and clang with -Wall -Wextra -Werror
-#   make bench            zklock beside everybody else, in one table; REPEAT= SECONDS= ROWS=
+#   make bench            zklock beside everybody else, in one table; REPEAT= SECONDS= ROWS=,
+#                         BASE= a commit to compare with
 #   make bench-plot       the same as a picture, build/log/bench.svg
 #   make chaos            faults of all kinds on six hosts; SECONDS= SEED=
 #
@@ -34,7 +35,7 @@ ours = check demo lint warnings bench bench-plot chaos dist
 ifneq ($(filter $(ours),$(MAKECMDGOALS)),)
 
 .PHONY: $(MAKECMDGOALS)
-export PG_CONFIG KEEP PARTS TESTS
+export PG_CONFIG KEEP PARTS TESTS BASE
 check:
 	@test/sandbox --lint test/run
 demo:

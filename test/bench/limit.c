@@ -23,12 +23,11 @@
  *-------------------------------------------------------------------------
  */
 #include <semaphore.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
+#include <unistd.h>
 #include <zookeeper/zookeeper.h>
+
+#include "bench.h"
 
 #define SESSION_TIMEOUT 10000 /* ms */
 #define MAX_CLIENTS		64
@@ -52,32 +51,11 @@ static sem_t done; /* one post for each client that has ended */
 static double *samples;
 static size_t nsamples;
 
-static void __attribute__((noreturn, format(printf, 1, 2))) fatal(const char *format, ...)
-{
-	va_list args;
-
-	va_start(args, format);
-	fprintf(stderr, "limit: ");
-	vfprintf(stderr, format, args);
-	fprintf(stderr, "\n");
-	va_end(args);
-	exit(1);
-}
-
 static void
 check(int rc, const char *what)
 {
 	if (rc != ZOK)
 		fatal("%s: %s", what, zerror(rc));
-}
-
-static double
-now_us(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (double) ts.tv_sec * 1e6 + (double) ts.tv_nsec / 1e3;
 }
 
 /* The time of one round; the next one begins now. */
@@ -94,26 +72,6 @@ sample(Client *client)
 	}
 	samples[nsamples++] = now - client->started;
 	client->started = now;
-}
-
-static int
-compare_doubles(const void *a, const void *b)
-{
-	double x = *(const double *) a;
-	double y = *(const double *) b;
-
-	return (x > y) - (x < y);
-}
-
-static void
-answer(void)
-{
-	if (nsamples == 0)
-		fatal("nothing was measured");
-	qsort(samples, nsamples, sizeof(double), compare_doubles);
-	printf("%zu %.1f\n", nsamples, samples[nsamples / 2]);
-	fflush(stdout);
-	nsamples = 0;
 }
 
 /* ---------------------------------------------------------------------
@@ -201,6 +159,8 @@ bench_run(int nclients)
 	}
 	for (int i = 0; i < nclients; i++)
 		sem_wait(&done);
+	/* Answers come in order: the last deletes are done, too. */
+	check(zoo_exists(zh, clients[0].directory, 0, NULL), "exists");
 }
 
 /* ---------------------------------------------------------------------
@@ -257,14 +217,13 @@ bench_notify(int count)
 	snprintf(path, sizeof(path), "%s/node", client->directory);
 	for (int i = 0; i < count; i++)
 	{
-		struct timespec pause = {0, 5000000};
 		int length = sizeof(buffer);
 
 		check(zoo_create(zh, path, "", 0, &ZOO_OPEN_ACL_UNSAFE, ZOO_EPHEMERAL, NULL, 0),
 			  "create");
 		check(zoo_async(other, path, synced, NULL), "sync");
 		check(zoo_wget(other, path, gone, client, buffer, &length, NULL), "getData");
-		nanosleep(&pause, NULL); /* as idle as those we are compared with */
+		usleep(IDLE_US);
 		client->started = now_us();
 		check(zoo_adelete(zh, path, -1, deleted, NULL), "delete");
 		sem_wait(&done);
@@ -322,7 +281,9 @@ main(int argc, char **argv)
 			bench_notify(n);
 		else
 			fatal("unknown order: %s", line);
-		answer();
+		answer(samples, nsamples);
+		fflush(stdout);
+		nsamples = 0;
 	}
 	return 0;
 }

@@ -24,14 +24,11 @@
  */
 #include <libpq-fe.h>
 #include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <time.h>
 #include <unistd.h>
 
-#define SETTLE 5000 /* us from a wait seen to a wait in the ensemble's queue */
+#include "bench.h"
 
 static const char *conninfo[2];
 static PGconn *conn[2];
@@ -40,21 +37,6 @@ static PGconn *monitor[2];
 /* of fill and drain */
 static PGconn **waiters;
 static int nwaiters;
-
-static double
-now_us(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (double) ts.tv_sec * 1e6 + (double) ts.tv_nsec / 1e3;
-}
-
-static void __attribute__((noreturn)) fatal(const char *message)
-{
-	fprintf(stderr, "sql: %s\n", message);
-	exit(1);
-}
 
 static void *
 allocate(int n, size_t size)
@@ -74,7 +56,7 @@ static void
 start(PGconn *session, const char *sql)
 {
 	if (!PQsendQuery(session, sql))
-		fatal(PQerrorMessage(session));
+		fatal("%s", PQerrorMessage(session));
 }
 
 /* Wait for the answer to what was sent; a single number in it, or 0. */
@@ -89,7 +71,7 @@ finish(PGconn *session)
 		ExecStatusType status = PQresultStatus(result);
 
 		if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK)
-			fatal(PQerrorMessage(session));
+			fatal("%s", PQerrorMessage(session));
 		if (PQntuples(result) == 1)
 			value = atoi(PQgetvalue(result, 0, 0));
 		PQclear(result);
@@ -108,7 +90,7 @@ static void
 start_lock(PGconn *session)
 {
 	if (!PQsendQueryPrepared(session, "lock", 0, NULL, NULL, NULL, 0))
-		fatal(PQerrorMessage(session));
+		fatal("%s", PQerrorMessage(session));
 }
 
 static void
@@ -131,48 +113,50 @@ connect_server(int which)
 	PGconn *session = PQconnectdb(conninfo[which]);
 
 	if (PQstatus(session) != CONNECTION_OK)
-		fatal(PQerrorMessage(session));
+		fatal("%s", PQerrorMessage(session));
 	return session;
 }
 
-/* Until a query of pg_stat_activity counts so many. */
+/* Until a query says so many. */
 static void
-wait_until(PGconn *session, const char *condition, int count)
+wait_until(PGconn *session, const char *sql, int count)
 {
-	char sql[200];
-
-	snprintf(sql, sizeof(sql), "SELECT count(*) FROM pg_stat_activity WHERE %s", condition);
 	for (int i = 0; execute(session, sql) != count; i++)
 	{
 		if (i == 30000)
-			fatal(condition);
+			fatal("waited in vain until %d is the answer to %s", count, sql);
 		usleep(1000);
 	}
 }
-
-#define WAITING "state = 'active' AND wait_event_type IN ('Lock', 'Extension')"
 
 /* ---------------------------------------------------------------------
  * Orders
  * ---------------------------------------------------------------------
  */
 
-/* "holder" has the lock; it ends without, and "waiter" with it. */
+/* "from" has the lock and lets it go, "to" waits for it. */
 static double
-pass_on(PGconn *holder, PGconn *waiter, PGconn *observer)
+pass_on(int from, int to)
 {
 	double sent;
 	double answered;
 
-	execute(waiter, "BEGIN");
-	start_lock(waiter);
-	wait_until(observer, WAITING, 1);
-	usleep(SETTLE);
+	execute(conn[to], "BEGIN");
+	start_lock(conn[to]);
+	/* One is in the queue, the other one knows, and neither has more to ask. */
+	wait_until(monitor[to],
+			   "SELECT count(*) FROM zk_locks l, zk_contenders(l.name) WHERE NOT l.granted",
+			   2);
+	wait_until(monitor[from], "SELECT count(*) FROM zk_locks WHERE grant_state = 'held'",
+			   0);
+	for (int i = 0; i < 2; i++)
+		wait_until(monitor[i], "SELECT in_flight FROM zk_session", 0);
+	usleep(IDLE_US);
 	sent = now_us();
-	start(holder, "COMMIT");
-	finish(waiter);
+	start(conn[from], "COMMIT");
+	finish(conn[to]);
 	answered = now_us();
-	finish(holder);
+	finish(conn[from]);
 	return answered - sent;
 }
 
@@ -183,15 +167,6 @@ take_turn(PGconn *session)
 
 	lock(session);
 	return now_us() - begun;
-}
-
-static int
-compare_doubles(const void *a, const void *b)
-{
-	double x = *(const double *) a;
-	double y = *(const double *) b;
-
-	return (x > y) - (x < y);
 }
 
 static void
@@ -213,13 +188,11 @@ alternate(bool waits, int count, const char *sql)
 	{
 		int to = i % 2;
 
-		times[i] =
-			waits ? pass_on(conn[1 - to], conn[to], monitor[to]) : take_turn(conn[to]);
+		times[i] = waits ? pass_on(1 - to, to) : take_turn(conn[to]);
 	}
 	if (waits)
 		execute(conn[(count - 1) % 2], "COMMIT");
-	qsort(times, (size_t) count, sizeof(double), compare_doubles);
-	printf("%d %.1f\n", count, times[count / 2]);
+	answer(times, (size_t) count);
 	free(times);
 }
 
@@ -238,7 +211,10 @@ fill(int count, const char *sql)
 	}
 	for (int i = 0; i < count; i++)
 		start_lock(waiters[i]);
-	wait_until(monitor[0], WAITING, count);
+	wait_until(monitor[0],
+			   "SELECT count(*) FROM pg_stat_activity"
+			   " WHERE state = 'active' AND wait_event_type IN ('Lock', 'Extension')",
+			   count);
 	printf("ok\n");
 }
 
@@ -273,7 +249,8 @@ drain(void)
 		PQfinish(waiters[i]);
 	free(waiters);
 	/* The next who is measured shall not share the machine with their exits. */
-	wait_until(monitor[0], "application_name = 'sql'", 2);
+	wait_until(monitor[0],
+			   "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'sql'", 2);
 	printf("%.1f\n", (ended - begun) / 1e3);
 }
 
@@ -303,7 +280,7 @@ main(int argc, char **argv)
 		if (strcmp(order, "drain") == 0)
 			drain();
 		else if (count < 1 || sql == 0)
-			fatal(line);
+			fatal("unknown order: %s", line);
 		else if (strcmp(order, "fill") == 0)
 			fill(count, line + sql);
 		else

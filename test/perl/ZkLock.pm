@@ -16,7 +16,7 @@
 #   server(NAME, ZK, OPTIONS)   a PostgreSQL::Test::Cluster, started, with the
 #           extension in database postgres.  ZK: a ZooKeeper, a Proxy, or a
 #           connect string.  Options: conf (lines of postgresql.conf), init
-#           (a hash for Cluster's init), start => 0 (do not), extension => 0
+#           (a hash for Cluster's init), cluster (one for its new), start => 0 (do not), extension => 0
 #   configure(NODE, ZK, CONF)   the same lines for a node made otherwise
 #   session(NODE, OPTIONS)      see below
 #   ask(NODE, SQL)              one answer, by a session that each node keeps for
@@ -93,7 +93,7 @@ sub configure
 sub server
 {
 	my ($name, $zk, %option) = @_;
-	my $node = PostgreSQL::Test::Cluster->new($name);
+	my $node = PostgreSQL::Test::Cluster->new($name, %{ $option{cluster} // {} });
 	$node->init(extra => ['--encoding=UTF8'], %{ $option{init} // {} });
 	configure($node, $zk, $option{conf});
 	return $node unless $option{start} // 1;

@@ -3,13 +3,18 @@
 #   heading('One ZooKeeper server');
 #   contest($world, 3, 'One client, p50 in us',
 #       { name => 'setData', code => sub { ...; return { value => 285, n => 3500 } } },
-#       { name => 'zklock, cold', cache => 0, of => 'setData', aim => '<= 1.5', code => ... });
-#   fact('memory', '1.2 kB');
+#       { name => 'zklock, cold', cache => 0, of => 'setData', bars => { ratio => '<= 1.5' }, code => ... });
+#   fact('memory', 1.2, bar => '<= 2', note => 'kB');
+#   summary();
 #
-# A contestant's code returns a value and how many acquisitions it took, perhaps
-# a note.  "cache" turns cached grants on or off before, "before" is run first and
-# not counted, "of" names the contestant it is compared with, "aim" is what the
-# ratio should be.  The table never judges.
+# A contestant's code returns a value and how many acquisitions it took (n), perhaps
+# a note, perhaps other figures.  "cache" turns cached grants on or off before,
+# "before" is run first and not counted, "of" names the contestant it is compared
+# with.  "servers" says that PostgreSQL servers do it, whose requests are counted
+# exactly; for all others, pings of idle sessions are among the requests.
+#
+# "bars" are what the issue asks for: of the ratio, of requests or writes for each
+# acquisition, or of any other figure that the code returns.
 package Bench::Table;
 
 use strict;
@@ -19,9 +24,12 @@ use Bench::World qw(median);
 use Exporter qw(import);
 use List::Util qw(min max);
 
-our @EXPORT_OK = qw(heading contest fact title);
+our @EXPORT_OK = qw(heading title contest fact failure summary);
 
 our $out = \*STDOUT;
+
+my ($heading, $title);
+my ($bars, @missed) = 0;
 
 sub _line { my $line = sprintf $_[0], @_[ 1 .. $#_ ]; print $out $line =~ s/\s+$//r, "\n"; }
 
@@ -29,26 +37,49 @@ sub _line { my $line = sprintf $_[0], @_[ 1 .. $#_ ]; print $out $line =~ s/\s+$
 sub _number
 {
 	my $x = shift;
-	return '-' unless defined $x;
 	return sprintf $x >= 100 ? '%.0f' : $x >= 10 ? '%.1f' : $x >= 0.0005 || $x == 0 ? '%.3g' : '%.0e', $x;
 }
 
-my $row = '  %-44s %8s %17s  %-26s %9s %9s  %s';
+sub _miss { push @missed, join ': ', @_; }
+
+# A bar and whether it is met, in words.
+sub _judge
+{
+	my ($name, $what, $value, $bar) = @_;
+	my ($sign, $limit) = split ' ', $bar;
+	my $met = $sign eq '<=' ? $value <= $limit : $value >= $limit;
+	$bars++;
+	_miss($heading, $title, $name, "$what" . _number($value) . ", not $bar") unless $met;
+	return "$what$bar: " . ($met ? 'met' : 'MISSED');
+}
+
+my $row = '  %-40s %8s %15s  %-28s %8s %8s  %s';
 
 sub heading
 {
+	$heading = shift;
 	_line('');
-	_line($row =~ s/^ {2}%-44s/%-46s/r, $_[0], 'median', 'min .. max', 'ratio (aim)', 'requests', 'writes', '');
+	_line('%s', $heading);
+	_line($row, '', 'median', 'min .. max', 'ratio', 'requests', 'writes', 'bars');
 }
 
-sub title { _line(''); _line('%s', $_[0]); }
+sub title
+{
+	$title = shift;
+	_line('');
+	_line('%s', $title);
+}
 
-sub fact { my ($name, $value, $note) = @_; _line('  %-44s %8s  %s', $name, $value, $note // ''); }
+sub fact
+{
+	my ($name, $value, %option) = @_;
+	my @notes = grep { defined } $option{bar} && _judge($name, '', $value, $option{bar}), $option{note};
+	_line('  %-40s %8s  %s', $name, _number($value), join '; ', @notes);
+}
 
 sub contest
 {
-	my ($world, $repeat, $title, @contestants) = @_;
-	@contestants = grep { !$_->{cache} || $world->can_cache } @contestants;
+	my ($world, $repeat, $contest, @contestants) = @_;
 	for my $round (1 .. $repeat)
 	{
 		# There and back, so that a drift of the machine hits all alike.
@@ -56,30 +87,49 @@ sub contest
 		{
 			$world->cache($c->{cache}) if defined $c->{cache};
 			$c->{before}->() if $c->{before};
+			$world->wait_answered if $c->{servers};
 			my $then = $world->counters;
 			my $result = $c->{code}->();
-			# What was released last may still be on its way.
-			Time::HiRes::sleep(0.05);
-			my $cost = $result->{cost} // $world->since($then);
-			push @{ $c->{values} }, $result->{value};
-			push @{ $c->{requests} }, $cost->{requests} / $result->{n};
-			push @{ $c->{writes} }, $cost->{writes} / $result->{n};
-			$c->{note} = $result->{note};
+			$world->wait_answered if $c->{servers};
+			my $cost = $world->since($then);
+			$result->{requests} = $cost->{ $c->{servers} ? 'servers' : 'requests' } / $result->{n};
+			$result->{writes} = $cost->{writes} / $result->{n};
+			push @{ $c->{results} }, $result;
 		}
 	}
-	title($title);
+	title($contest);
 	my %named = map { $_->{name} => $_ } @contestants;
 	for my $c (@contestants)
 	{
-		my @values = @{ $c->{values} };
+		my @results = @{ $c->{results} };
 		my $of = $named{ $c->{of} // '' };
-		my @ratios = $of ? map { $values[$_] / $of->{values}[$_] } grep { $of->{values}[$_] } 0 .. $#values : ();
-		my $ratio = @ratios ? _number(median(@ratios)) . " x $c->{of}" : '';
-		$ratio .= " ($c->{aim})" if $ratio && $c->{aim};
+		$results[$_]{ratio} = $results[$_]{value} / $of->{results}[$_]{value} for $of ? 0 .. $#results : ();
+		my $middle = sub { my $what = shift; return median(map { $_->{$what} } @results); };
+		my @values = map { $_->{value} } @results;
+		my @notes = map { _judge($c->{name}, "$_ ", $middle->($_), $c->{bars}{$_}) } sort keys %{ $c->{bars} // {} };
 		_line($row, $c->{name}, _number(median(@values)),
 			@values > 1 ? _number(min(@values)) . ' .. ' . _number(max(@values)) : '',
-			$ratio, _number(median(@{ $c->{requests} })), _number(median(@{ $c->{writes} })), $c->{note} // '');
+			$of ? _number($middle->('ratio')) . " x $c->{of}" : '',
+			_number($middle->('requests')), _number($middle->('writes')),
+			join '; ', @notes, $results[-1]{note} // ());
 	}
+}
+
+# A row that could not be measured.  True.
+sub failure
+{
+	my ($name, $error) = @_;
+	title("$name: $error");
+	$bars++;
+	_miss($heading, $name, 'it failed');
+	return 1;
+}
+
+sub summary
+{
+	_line('');
+	_line('%d of %d bars are met%s', $bars - @missed, $bars, @missed ? '; missed:' : '.');
+	_line('  %s', $_) for @missed;
 }
 
 1;

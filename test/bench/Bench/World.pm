@@ -80,7 +80,7 @@ sub stop
 {
 	my $self = shift;
 	$_->stop for values %{ $self->{peer} };
-	ZkLock::hang_up($_), $_->stop for grep { defined } @{ $self->{node} };
+	ZkLock::hang_up($_), $_->stop for values %{ $self->{foreign} }, grep { defined } @{ $self->{node} };
 	$self->{zk}->stop;
 }
 
@@ -108,28 +108,58 @@ sub node
 	return $node;
 }
 
-# Does this zklock have cached grants?
-sub can_cache
+# One with another installation, which is left as it is by "cache".
+sub foreign_node
 {
-	my $self = shift;
-	return $self->{can_cache} //=
-	  ZkLock::ask($self->node(0), "SELECT count(*) FROM pg_settings WHERE name = 'zklock.cache_time'");
+	my ($self, $installation) = @_;
+	return $self->{foreign}{$installation} //= do
+	{
+		my $node = ZkLock::server('node' . $made++, $self->hosts(0), conf => $conf, cluster => { install_path => $installation });
+		ZkLock::wait_connected($node);
+		$node;
+	};
 }
 
-# Turn them on or off on all servers.
+# Turn cached grants on or off on all servers; without them nothing is handed on to
+# a server's own sessions either.
 sub cache
 {
 	my ($self, $on) = @_;
-	return if !$self->can_cache || ($self->{caching} // -1) == $on;
+	return if ($self->{caching} // -1) == $on;
+	my %setting = ('zklock.cache_time' => $on ? '1min' : '0', 'zklock.handoff_limit' => $on ? 16 : 0);
+	$self->configure($_, %setting) for grep { defined } @{ $self->{node} };
+	$self->{caching} = $on;
+}
+
+# Change settings.  New sessions have them as soon as the worker has been told, too.
+sub configure
+{
+	my ($self, $node, %setting) = @_;
+	ZkLock::ask($node, "ALTER SYSTEM SET $_ = '$setting{$_}'") for keys %setting;
+	ZkLock::ask($node, 'SELECT pg_reload_conf()');
+	for my $name (keys %setting)
+	{
+		ZkLock::wait_until(
+			sub {
+				my $session = ZkLock::session($node);
+				my $value = $session->query("SHOW $name");
+				$session->quit;
+				return $value eq $setting{$name};
+			},
+			"$name is $setting{$name}");
+	}
+	ZkLock::wait_until(sub { ZkLock::ask($node, 'SELECT kept FROM zk_session') == 0 }, 'nothing is kept')
+	  if ($setting{'zklock.cache_time'} // '') eq '0';
+}
+
+# Until nobody waits for an answer of the ensemble.
+sub wait_answered
+{
+	my $self = shift;
 	for my $node (grep { defined } @{ $self->{node} })
 	{
-		ZkLock::ask($node, 'ALTER SYSTEM SET zklock.cache_time = ' . ($on ? "'60s'" : '0'));
-		# the tests' servers hand nothing on to their own sessions
-		ZkLock::ask($node, 'ALTER SYSTEM SET zklock.handoff_limit = ' . ($on ? 16 : 0));
-		ZkLock::ask($node, 'SELECT pg_reload_conf()');
+		ZkLock::wait_until(sub { ZkLock::ask($node, 'SELECT in_flight FROM zk_session') == 0 }, 'all is answered');
 	}
-	$self->{caching} = $on;
-	sleep 0.5;
 }
 
 # Start pgbench.  Options: clients, seconds, latency => 1 (for p50; the log costs
@@ -179,45 +209,57 @@ sub median
 # The ensemble's work
 #
 
-# Requests, writes, reads and watch events since the ensemble's start.
+# How many heartbeats each of zklock's sessions has sent: so often has it written the
+# one node of its own.
+sub heartbeats
+{
+	my $self = shift;
+	my @stats = map { $self->{zk}->stat("/zklock/servers/$_") // () } $self->{zk}->children('/zklock/servers');
+	return map { sprintf('0x%x', $_->{ephemeralOwner}) => $_->{version} } @stats;
+}
+
+# Until zklock has done what there was to do: two heartbeats later all that came
+# before the first has been answered, and what had to follow has been sent.
+sub settle
+{
+	my $self = shift;
+	my %then = $self->heartbeats;
+	ZkLock::wait_until(
+		sub {
+			my %now = $self->heartbeats;
+			return !grep { ($now{$_} // 0) < $then{$_} + 2 } keys %then;
+		},
+		'zklock has sent two heartbeats');
+}
+
+# Of the ensemble since its start: requests, writes, watch events; "servers" are the
+# requests of zklock's sessions.  Heartbeats and our own questions do not count.
 sub counters
 {
 	my $self = shift;
-	my %sum = (time => time);
+	my %beats = $self->heartbeats;
+	my $beats = sum0 values %beats;
+	my %sum = (writes => -$beats, servers => -$beats, requests => -$beats - $self->{zk}->admin->requests);
 	for my $i ($self->{zk}->servers)
 	{
+		my $connections = $self->{zk}->four('cons', $i);
+		while ($connections =~ /recved=(\d+).*?sid=(0x\w+)/g)
+		{
+			$sum{servers} += $1 if exists $beats{$2};
+		}
 		my %value = $self->{zk}->four('mntr', $i) =~ /^zk_(\S+)\t(\d+)$/mg;
-		$sum{requests} += $value{packets_received} - ++$self->{asked}[$i];
+		$sum{requests} += $value{packets_received} - ($self->{asked}[$i] += 2);
 		$sum{writes} += $value{cnt_updatelatency};
-		$sum{reads} += $value{cnt_readlatency};
 		$sum{events} += sum map { $value{"sum_node_${_}_watch_count"} } qw(created deleted changed children);
 	}
 	return \%sum;
 }
 
-# What has been asked since then, less what is asked all the time: heartbeats.
 sub since
 {
 	my ($self, $then) = @_;
 	my $now = $self->counters;
-	my %difference = map { $_ => $now->{$_} - $then->{$_} } keys %$now;
-	for (qw(requests writes reads))
-	{
-		$difference{$_} -= int($difference{time} * ($self->{background}{$_} // 0) + 0.5);
-		$difference{$_} = 0 if $difference{$_} < 0;
-	}
-	return \%difference;
-}
-
-# Who is there beats all the time; how often?
-sub listen_to_hearts
-{
-	my ($self, $seconds) = @_;
-	my $then = $self->counters;
-	$self->{background} = {};
-	sleep $seconds;
-	my $beats = $self->since($then);
-	$self->{background} = { map { $_ => $beats->{$_} / $beats->{time} } qw(requests writes reads) };
+	return { map { $_ => $now->{$_} - $then->{$_} } keys %$now };
 }
 
 # A program that ends when its standard input does.
@@ -291,7 +333,7 @@ sub finish
 			push @latency, (split)[2] while <$fh>;
 			unlink $file;
 		}
-		$result{p50} = Bench::World::median(@latency);
+		$result{p50} = Bench::World::median(@latency) // die "pgbench has logged no transaction:\n$out";
 	}
 	return \%result;
 }

@@ -83,6 +83,9 @@ sub _connect
 sub id { my $self = shift; return sprintf '0x%x', $self->{session}; }
 sub session { my $self = shift; return $self->{session}; }
 
+# How many requests it has made.
+sub requests { my $self = shift; return $self->{xid}; }
+
 sub _send
 {
 	my ($self, $packet) = @_;
