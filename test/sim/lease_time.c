@@ -35,6 +35,12 @@ static int nheap;
 static bool deferred[NTIMERS];
 static int owner[NTIMERS]; /* unit; -1: the schedule's own */
 
+Time
+random_time(Time below)
+{
+	return below <= 0 ? 0 : (Time) (random_bits() % (uint64_t) below);
+}
+
 void
 time_reset(int skew)
 {
