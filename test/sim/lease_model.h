@@ -26,10 +26,9 @@
 #ifndef SIM_LEASE_MODEL_H
 #define SIM_LEASE_MODEL_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "lease.h"
+
+#include "harness.h"
 
 typedef int64_t Time;
 
@@ -218,27 +217,19 @@ typedef enum Coverage
 	NCOVERAGE
 } Coverage;
 
-/* lease_sim.c: the schedule's random numbers, trace, time, faults */
-extern uint64_t random_bits(void);
-extern Time random_time(Time below);
-extern bool tracing;
-extern void trace(const char *format, ...) __attribute__((format(printf, 1, 2)));
-extern void fail(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
+/* A line of the trace, with the time. */
+#define TRACE(format, ...)                                                               \
+	do                                                                                   \
+	{                                                                                    \
+		if (tracing)                                                                     \
+			trace("%8.4f " format, (double) now / (double) timeout, ##__VA_ARGS__);      \
+	} while (0)
+
+/* lease_sim.c: the schedule's faults, its invariant */
 extern void point(Point where);
 extern void session_expired(int session);
 extern void claim_published(int session);
 extern void claim_made(int session);
-extern long coverage[NCOVERAGE];
-
-#define COVER(what)		(coverage[COVER_##what]++)
-#define random_below(n) ((int) (random_bits() % (uint64_t) (n)))
-#define once_in(n)		(random_below(n) == 0)
-#define TRACE(...)                                                                       \
-	do                                                                                   \
-	{                                                                                    \
-		if (tracing)                                                                     \
-			trace(__VA_ARGS__);                                                          \
-	} while (0)
 
 /* lease_time.c: clocks, timers, pauses, streams */
 extern Time now;
@@ -254,6 +245,7 @@ extern Time resumed[NUNITS]; /* when last */
 extern int quiet[NCLIENTS];	 /* no heartbeats */
 
 extern void time_reset(int skew);
+extern Time random_time(Time below);
 extern Time clock_of(int node);
 extern Time true_time(int node, Time clock); /* when that clock shows this */
 extern Time true_span(int node, Time span);

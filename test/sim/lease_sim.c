@@ -22,28 +22,19 @@
  * then no rule that counts writes holds for ever: a leader that is stopped
  * again and again just before it pings acknowledges a write each time.
  *
- * Usage: lease_sim [--seeds N] [--first N] [--seed N] [--trace] [--mutant NAME]
- *		  [--skew PPM] [--survey] [--only KIND] [--flapping]
- * --mutant turns the verdict round: some seed must fail.  --skew: how fast or
- * slow clocks may be, in millionths.  --survey does not stop at a broken lease,
- * but counts.  --only: faults of that kind only, a number from 0.
+ * Usage: see harness.h; and [--skew PPM] [--survey] [--only KIND] [--flapping].
+ * --skew: how fast or slow clocks may be, in millionths.  --survey does not stop
+ * at a broken lease, but counts.  --only: faults of that kind only, a number
+ * from 0.
  *
  *-------------------------------------------------------------------------
  */
 #include <inttypes.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
 #include "lease_model.h"
 
-#define TRACE_LINES 80
-#define TRACE_WIDTH 120
-#define SEVERAL		NFAULT_KINDS /* index of that in the margins */
-#define COVERED		50000		 /* so many schedules see everything happen */
+#define SEVERAL NFAULT_KINDS /* index of that in the margins */
 
 typedef struct Fault
 {
@@ -117,78 +108,26 @@ static const char *const coverage_name[NCOVERAGE] =
 	 "recoveries",
 	 "heartbeats in calm conditions"};
 
-/* ------------------------------------------------------------------------
- * Random numbers, trace, failure
- * ------------------------------------------------------------------------
- */
-
-long coverage[NCOVERAGE];
-bool tracing;
-
-static uint64_t random_state;
-static jmp_buf failed;
-static char failure_text[200];
-static bool trace_all;
-static char trace_line[TRACE_LINES][TRACE_WIDTH];
-static long trace_count;
-static long event_count;
-static bool survey;
-static long broken;
-
-/* splitmix64: any seed is as good as any other */
-uint64_t
-random_bits(void)
-{
-	uint64_t z = (random_state += UINT64_C(0x9e3779b97f4a7c15));
-
-	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-	z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-	return z ^ (z >> 31);
-}
-
-Time
-random_time(Time below)
-{
-	return below <= 0 ? 0 : (Time) (random_bits() % (uint64_t) below);
-}
-
-void
-trace(const char *format, ...)
-{
-	char *line = trace_line[trace_count++ % TRACE_LINES];
-	va_list args;
-	int n = snprintf(line, TRACE_WIDTH, "%8.4f ", (double) now / (double) timeout);
-
-	va_start(args, format);
-	vsnprintf(line + n, (size_t) (TRACE_WIDTH - n), format, args);
-	va_end(args);
-	if (trace_all)
-		printf("# %s\n", line);
-}
-
-void
-fail(const char *format, ...)
-{
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(failure_text, sizeof(failure_text), format, args);
-	va_end(args);
-	longjmp(failed, 1);
-}
+/* Options. */
+static int skew = 50000;
+static int survey;
+static int only = -1;
+static int flapping;
 
 /* ------------------------------------------------------------------------
  * The invariant, and how near it came to being broken
  * ------------------------------------------------------------------------
  */
 
+long coverage[NCOVERAGE];
+
 static double margin[NFAULT_KINDS + 1];
 static uint64_t margin_seed[NFAULT_KINDS + 1];
 static long margin_count[NFAULT_KINDS + 1];
 static int margin_kind;
-static uint64_t present_seed;
 static bool broken_now;
-static int holder; /* session that has the lock; -1: none */
+static long broken; /* schedules */
+static int holder;	/* session that has the lock; -1: none */
 
 static void
 note_margin(int s)
@@ -279,8 +218,6 @@ static unsigned kinds; /* of this schedule */
 #define NO_PAIRS NFAULT_KINDS
 static int pairing;
 static Phase phase;
-static int only = -1;
-static bool flapping;
 
 static Time
 random_duration(void)
@@ -599,15 +536,14 @@ phase_timer(void)
 }
 
 static void
-play(uint64_t seed, int skew)
+play(uint64_t seed)
 {
 	/* the timeout in ticks, times 2 */
 	static const int timeouts[] = {4, 4, 4, 4, 5, 6, 8, 10, 20};
 
 	random_state = seed * UINT64_C(0x2545f4914f6cdd1d) + 1;
-	present_seed = seed;
 	tick = (1 + random_below(3)) * 1000 * MS;
-	timeout = tick * timeouts[random_below(9)] / 2;
+	timeout = tick * timeouts[random_below(lengthof(timeouts))] / 2;
 	sync_limit = 2 + random_below(4);
 	race = once_in(2) ? timeout / 1000 : timeout / 200;
 	calm = false;
@@ -649,7 +585,7 @@ play(uint64_t seed, int skew)
 	{
 		int timer = timer_next();
 
-		event_count++;
+		step_count++;
 		if (timer < TIMER_PING)
 		{
 			Message m = stream_receive(timer);
@@ -680,156 +616,48 @@ play(uint64_t seed, int skew)
 		broken++;
 }
 
-static bool
-run_seed(uint64_t seed, int skew)
-{
-	if (setjmp(failed) == 0)
-	{
-		play(seed, skew);
-		return true;
-	}
-	if (!tracing)
-	{
-		/* Again, with the trace. */
-		tracing = true;
-		trace_count = 0;
-		if (setjmp(failed) == 0)
-			play(seed, skew);
-		tracing = false;
-		for (long i = trace_count > TRACE_LINES ? trace_count - TRACE_LINES : 0;
-			 i < trace_count; i++)
-			printf("# %s\n", trace_line[i % TRACE_LINES]);
-	}
-	printf("# seed %" PRIu64 ": %s\n", seed, failure_text);
-	return false;
-}
-
-static void
-report(void)
-{
-	printf("# smallest margin between the end of a lease and its session's expiry:\n");
-	for (int i = 0; i <= NFAULT_KINDS; i++)
-		if (margin_count[i] > 0)
-			printf("# %8.4f timeouts, %-21s (%ld expiries, seed %" PRIu64 ")\n",
-				   margin[i], fault_name[i], margin_count[i], margin_seed[i]);
-	for (int i = 0; i < NFAULT_KINDS; i++)
-		printf("# %8ld times %s\n", fault_count[i], fault_name[i]);
-	for (int i = 0; i < NPOINTS; i++)
-		printf("# %8ld faults started at: %s\n", point_count[i], point_name[i]);
-	for (int i = 0; i < NCOVERAGE; i++)
-		printf("# %8ld %s\n", coverage[i], coverage_name[i]);
-	printf("# smallest lease in calm conditions: %.4f timeouts\n", calm_least);
-	if (survey)
-		printf("# %ld schedules broke the lease\n", broken);
-}
-
 static int
-missing_coverage(void)
+report(void)
 {
 	int missing = 0;
 
-	for (int i = 0; i < NCOVERAGE; i++)
-		missing += coverage[i] == 0;
-	for (int i = 0; i < NFAULT_KINDS; i++)
-		missing += fault_count[i] == 0;
-	for (int i = 0; i < NPOINTS; i++)
-		missing += point_count[i] == 0;
+	printf("# smallest margin between the end of a lease and its session's expiry:\n");
+	for (int i = 0; i <= NFAULT_KINDS; i++)
+		if (margin_count[i] > 0)
+			printf("# %10.4f timeouts, %-21s (%ld expiries, seed %" PRIu64 ")\n",
+				   margin[i], fault_name[i], margin_count[i], margin_seed[i]);
+	missing += report_counts("times ", fault_count, fault_name, NFAULT_KINDS);
+	missing += report_counts("faults started at: ", point_count, point_name, NPOINTS);
+	missing += report_counts("", coverage, coverage_name, NCOVERAGE);
+	printf("# smallest lease in calm conditions: %.4f timeouts\n", calm_least);
+	if (survey)
+		printf("# %ld schedules broke the lease\n", broken);
 	return missing;
-}
-
-static int
-usage(const char *program)
-{
-	fprintf(stderr,
-			"usage: %s [--seeds N] [--first N] [--seed N] [--trace] [--mutant NAME] "
-			"[--skew PPM] [--survey] [--only KIND] [--flapping]\n",
-			program);
-	return 2;
 }
 
 int
 main(int argc, char **argv)
 {
-	uint64_t first = 1;
-	uint64_t seeds = 10000;
-	uint64_t seed;
-	const char *mutant = NULL;
-	int skew = 50000;
-	bool ok = true;
-	int missing;
-	double seconds;
-	clock_t start = clock();
+	static const Option options[] = {
+		{"--skew", "PPM", &skew, 500000},
+		{"--survey", NULL, &survey, 1},
+		{"--only", "KIND", &only, NFAULT_KINDS - 1},
+		{"--flapping", NULL, &flapping, 1},
+	};
+	static const Simulator simulator = {
+		.schedules = "schedules of the lease",
+		.step = "event",
+		.covered = "every kind of thing happened",
+		.enough = 50000,
+		.options = options,
+		.noptions = lengthof(options),
+		.play = play,
+		.report = report,
+	};
 
-	for (int i = 1; i < argc; i++)
-	{
-		const char *value = i + 1 < argc ? argv[i + 1] : "";
-
-		if (strcmp(argv[i], "--trace") == 0)
-			tracing = trace_all = true;
-		else if (strcmp(argv[i], "--survey") == 0)
-			survey = true;
-		else if (strcmp(argv[i], "--flapping") == 0)
-			flapping = true;
-		else if (value[0] != '\0' && strcmp(argv[i], "--mutant") == 0)
-			mutant = argv[++i];
-		else if (value[0] < '0' || value[0] > '9')
-			return usage(argv[0]);
-		else
-		{
-			uint64_t number = strtoull(value, NULL, 10);
-
-			if (strcmp(argv[i], "--seeds") == 0)
-				seeds = number;
-			else if (strcmp(argv[i], "--first") == 0)
-				first = number;
-			else if (strcmp(argv[i], "--seed") == 0)
-			{
-				first = number;
-				seeds = 1;
-			}
-			else if (strcmp(argv[i], "--skew") == 0 && number <= 500000)
-				skew = (int) number;
-			else if (strcmp(argv[i], "--only") == 0 && number < NFAULT_KINDS)
-				only = (int) number;
-			else
-				return usage(argv[0]);
-			i++;
-		}
-	}
-
+	(void) argc;
 	calm_least = 1;
 	for (int i = 0; i <= NFAULT_KINDS; i++)
 		margin[i] = 99;
-	for (seed = first; seed < first + seeds && ok; seed++)
-		ok = run_seed(seed, skew);
-
-	seconds = (double) (clock() - start) / CLOCKS_PER_SEC;
-	if (mutant != NULL)
-	{
-		if (ok)
-			printf("not ok 1 - %s survives %" PRIu64 " schedules\n1..1\n", mutant, seeds);
-		else
-			printf("ok 1 - %s is found out by seed %" PRIu64 ": %s (%.1f s)\n1..1\n",
-				   mutant, seed - 1, failure_text, seconds);
-		return ok ? EXIT_FAILURE : EXIT_SUCCESS;
-	}
-	if (!ok)
-		printf("# replay: %s --seed %" PRIu64
-			   " --skew %d --trace\nnot ok 1 - seed %" PRIu64 "\n1..1\n",
-			   argv[0], seed - 1, skew, seed - 1);
-	else
-		printf("ok 1 - %" PRIu64 " schedules of the lease, %ld events (%.1f s)\n", seeds,
-			   event_count, seconds);
-	if (!ok || seeds == 1)
-		return ok ? EXIT_SUCCESS : EXIT_FAILURE;
-	report();
-	if (seeds < COVERED)
-	{
-		printf("1..1\n");
-		return EXIT_SUCCESS;
-	}
-	missing = missing_coverage();
-	printf("%s 2 - every kind of thing happened%s\n1..2\n", missing ? "not ok" : "ok",
-		   missing ? ", but for those with 0" : "");
-	return missing ? EXIT_FAILURE : EXIT_SUCCESS;
+	return simulate(&simulator, argv);
 }

@@ -35,6 +35,12 @@ static int nheap;
 static bool deferred[NTIMERS];
 static int owner[NTIMERS]; /* unit; -1: the schedule's own */
 
+Time
+random_time(Time below)
+{
+	return below <= 0 ? 0 : (Time) (random_bits() % (uint64_t) below);
+}
+
 void
 time_reset(int skew)
 {
@@ -297,12 +303,10 @@ stream_receive(int id)
 	return message;
 }
 
-/* What has arrived is in the reader's buffer; the rest waits for link_heal. */
-void
-link_cut(int from, int to)
+/* What has not arrived on the link shall arrive then. */
+static void
+link_reschedule(int from, int to, Time arrival)
 {
-	if (cut[from][to]++ > 0)
-		return;
 	for (int i = 0; i < NSTREAMS; i++)
 	{
 		Stream *s = &stream[i];
@@ -314,11 +318,19 @@ link_cut(int from, int to)
 			Message *m = &s->ring[(s->head + j) % STREAM_MAX];
 
 			if (m->arrival > now)
-				m->arrival = HELD;
+				m->arrival = arrival;
 		}
-		s->last = now;
+		s->last = arrival;
 		stream_arm(i);
 	}
+}
+
+/* What has arrived is in the reader's buffer; the rest waits for link_heal. */
+void
+link_cut(int from, int to)
+{
+	if (cut[from][to]++ == 0)
+		link_reschedule(from, to, HELD);
 }
 
 /* TCP notices when it next sends again what was lost. */
@@ -327,22 +339,6 @@ link_heal(int from, int to)
 {
 	Time again = now + random_time(once_in(2) ? 10 * MS : timeout / 10);
 
-	if (--cut[from][to] > 0)
-		return;
-	for (int i = 0; i < NSTREAMS; i++)
-	{
-		Stream *s = &stream[i];
-
-		if (!s->open || s->from != from || s->to != to)
-			continue;
-		for (int j = 0; j < s->count; j++)
-		{
-			Message *m = &s->ring[(s->head + j) % STREAM_MAX];
-
-			if (m->arrival == HELD)
-				m->arrival = again;
-		}
-		s->last = again;
-		stream_arm(i);
-	}
+	if (--cut[from][to] == 0)
+		link_reschedule(from, to, again);
 }

@@ -9,19 +9,28 @@
 
 #include "model.h"
 
+static bool
+wants(const Backend *b, ZkLockMode mode)
+{
+	return (b->state == BACKEND_WANTS && b->mode == mode) ||
+		(b->state == BACKEND_UPGRADES && mode == ZKLOCK_EXCLUSIVE);
+}
+
+static bool
+holds(const Backend *b, ZkLockMode mode)
+{
+	return (b->state == BACKEND_HOLDS && b->mode == mode) ||
+		(b->state == BACKEND_UPGRADES && mode == ZKLOCK_SHARED) ||
+		b->state == BACKEND_HOLDS_BOTH;
+}
+
 int
 table_want(const Table *table, ZkLockMode mode)
 {
 	int n = 0;
 
 	for (int i = 0; i < NBACKENDS; i++)
-	{
-		const Backend *b = &table->backend[i];
-
-		if ((b->state == BACKEND_WANTS && b->mode == mode) ||
-			(b->state == BACKEND_UPGRADES && mode == ZKLOCK_EXCLUSIVE))
-			n++;
-	}
+		n += wants(&table->backend[i], mode);
 	return n;
 }
 
@@ -31,14 +40,7 @@ table_held(const Table *table, ZkLockMode mode)
 	int n = 0;
 
 	for (int i = 0; i < NBACKENDS; i++)
-	{
-		const Backend *b = &table->backend[i];
-
-		if ((b->state == BACKEND_HOLDS && b->mode == mode) ||
-			(b->state == BACKEND_UPGRADES && mode == ZKLOCK_SHARED) ||
-			b->state == BACKEND_HOLDS_BOTH)
-			n++;
-	}
+		n += holds(&table->backend[i], mode);
 	return n;
 }
 
@@ -108,10 +110,11 @@ settle(Table *table)
 	table->dirty = true;
 }
 
-/* A hold is taken on the grant. */
+/* The backend takes what it wants on the grant. */
 static void
-count_hold(Table *table, ZkLockMode mode)
+take_hold(Table *table, Backend *b, ZkLockMode mode)
 {
+	b->state = b->mode == mode ? BACKEND_HOLDS : BACKEND_HOLDS_BOTH;
 	if (table->demanded[mode])
 	{
 		if (--table->handoffs[mode] == 0)
@@ -128,8 +131,7 @@ want(Table *table, Backend *b)
 	{
 		if (table_held(table, b->mode) == 0 && !table->demanded[b->mode])
 			COVER(CACHE_HIT);
-		b->state = BACKEND_HOLDS;
-		count_hold(table, b->mode);
+		take_hold(table, b, b->mode);
 	}
 	else
 	{
@@ -179,10 +181,7 @@ table_upgrade(Table *table, int backend)
 		!admitted(table, backend, ZKLOCK_EXCLUSIVE))
 		return false;
 	if (table->usable[ZKLOCK_EXCLUSIVE])
-	{
-		b->state = BACKEND_HOLDS_BOTH;
-		count_hold(table, ZKLOCK_EXCLUSIVE);
-	}
+		take_hold(table, b, ZKLOCK_EXCLUSIVE);
 	else
 	{
 		b->state = BACKEND_UPGRADES;
@@ -199,15 +198,11 @@ table_take(Table *table, int backend)
 	Backend *b = &table->backend[backend];
 
 	if (b->state == BACKEND_WANTS && table->usable[b->mode])
-	{
-		b->state = BACKEND_HOLDS;
-		count_hold(table, b->mode);
-	}
+		take_hold(table, b, b->mode);
 	else if (b->state == BACKEND_UPGRADES && table->usable[ZKLOCK_EXCLUSIVE])
 	{
 		COVER(GRANT_UPGRADE);
-		b->state = BACKEND_HOLDS_BOTH;
-		count_hold(table, ZKLOCK_EXCLUSIVE);
+		take_hold(table, b, ZKLOCK_EXCLUSIVE);
 	}
 	else
 		return false;
@@ -261,21 +256,18 @@ table_demand(Table *table, ZkLockEvent *event)
 			event->asks[b->mode] = true;
 		b->heard = true;
 	}
-	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
+	for (int i = 0; i < ZKLOCK_NMODES; i++)
 	{
-		bool held = table_held(table, (ZkLockMode) mode) > 0;
+		ZkLockMode mode = (ZkLockMode) i;
+		bool held = table_held(table, mode) > 0;
+		bool wanted = table_want(table, mode) > 0;
 
-		event->needed[mode] =
-			table_want(table, (ZkLockMode) mode) > 0 || held || table->usable[mode];
+		event->needed[mode] = wanted || held || table->usable[mode];
 		event->spent[mode] = !table->usable[mode] && !held;
-		event->probe[mode] = table_want(table, (ZkLockMode) mode) > 0;
-		for (int i = 0; i < NBACKENDS; i++)
+		event->probe[mode] = wanted;
+		for (int k = 0; k < NBACKENDS; k++)
 		{
-			const Backend *b = &table->backend[i];
-
-			if (((b->state == BACKEND_WANTS && (int) b->mode == mode) ||
-				 (b->state == BACKEND_UPGRADES && mode == ZKLOCK_EXCLUSIVE)) &&
-				!b->no_wait)
+			if (wants(&table->backend[k], mode) && !table->backend[k].no_wait)
 				event->probe[mode] = false;
 		}
 	}
@@ -337,10 +329,12 @@ table_evict(Table *table)
 {
 	bool evicted = false;
 
-	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
+	for (int i = 0; i < ZKLOCK_NMODES; i++)
 	{
-		if (table->usable[mode] && table_held(table, (ZkLockMode) mode) == 0 &&
-			table_want(table, (ZkLockMode) mode) == 0 && !queued(table, (ZkLockMode) mode))
+		ZkLockMode mode = (ZkLockMode) i;
+
+		if (table->usable[mode] && table_held(table, mode) == 0 &&
+			table_want(table, mode) == 0 && !queued(table, mode))
 		{
 			table->usable[mode] = false;
 			table->dirty = evicted = true;

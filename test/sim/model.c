@@ -493,7 +493,7 @@ execute_silently(Conn *conn, const Request *request)
 
 	if (!is_write(request) || !zk.session[conn->session].alive)
 		return;
-	trace("    late %s", request_name(request->type));
+	TRACE("    late %s", request_name(request->type));
 	if (execute_write(request, conn->session, &node) == ZKLOCK_RC_OK &&
 		request->type == ZKLOCK_ACT_CREATE)
 	{
@@ -502,7 +502,7 @@ execute_silently(Conn *conn, const Request *request)
 		{
 			zk.node[node].orphan = true;
 			COVER(ORPHAN_MADE);
-			trace("    orphan %s", zk.node[node].name);
+			TRACE("    orphan %s", zk.node[node].name);
 		}
 	}
 }
@@ -520,7 +520,7 @@ mark_orphans(Conn *conn, const Request *request)
 		{
 			node->orphan = true;
 			COVER(ORPHAN_MADE);
-			trace("    orphan %s", node->name);
+			TRACE("    orphan %s", node->name);
 		}
 	}
 }
@@ -629,7 +629,7 @@ conn_apply(Conn *conn)
 		return true;
 	}
 
-	trace("    executes %s%s", request_name(request.type),
+	TRACE("    executes %s%s", request_name(request.type),
 		  conn->deposed ? " by a deposed leader" : "");
 	if (request.type == ZKLOCK_ACT_LIST)
 		answer_listing(conn, &request);

@@ -24,6 +24,8 @@
 
 #include "protocol.h"
 
+#include "harness.h"
+
 #define MAX_SERVERS		 4
 #define MAX_DIRS		 2
 #define MAX_NODES		 4096
@@ -207,20 +209,19 @@ typedef enum Coverage
 } Coverage;
 
 extern Ensemble zk;
-extern long coverage[NCOVERAGE];
 extern const char *const coverage_name[NCOVERAGE];
 
-#define COVER(what) (coverage[COVER_##what]++)
-
-/* sim.c's: random numbers of the schedule, its trace, its end */
-extern uint64_t random_bits(void);
-extern bool tracing;
-extern void trace(const char *format, ...) __attribute__((format(printf, 1, 2)));
-extern void fail(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
-
-/* A number below n; true once in n. */
-#define random_below(n) ((int) (random_bits() % (uint64_t) (n)))
-#define once_in(n)		(random_below(n) == 0)
+/* sim.c's: a line of the trace, below the one that says what is tried */
+extern void show_heading(void);
+#define TRACE(...)                                                                       \
+	do                                                                                   \
+	{                                                                                    \
+		if (tracing)                                                                     \
+		{                                                                                \
+			show_heading();                                                              \
+			trace(__VA_ARGS__);                                                          \
+		}                                                                                \
+	} while (0)
 
 /* the leader */
 extern void zk_reset(void);

@@ -235,7 +235,7 @@ perform(Server *server, int dir, const ZkLockAction *action, bool keep)
 {
 	Request request = {.type = action->type, .dir = dir};
 
-	trace("    %s slot %d uuid %" PRIx64 " %s list %" PRIu64 " token %" PRId64 " %s%s%s%s",
+	TRACE("    %s slot %d uuid %" PRIx64 " %s list %" PRIu64 " token %" PRId64 " %s%s%s%s",
 		  request_name(action->type), action->slot, action->uuid & 0xffff,
 		  action->mode == ZKLOCK_SHARED ? "shared" : "exclusive", action->list,
 		  action->token, action->name ? action->name : "", action->sync ? " (sync)" : "",
@@ -389,13 +389,13 @@ step(Server *server, int dir, ZkLockEvent *event)
 	server->next_uuid += ZKLOCK_NCONTENDERS;
 	if (tracing)
 	{
-		trace("  server %d lock %d: %s %s uuid %" PRIx64 " list %" PRIu64
+		TRACE("  server %d lock %d: %s %s uuid %" PRIx64 " list %" PRIu64
 			  " needed %d%d spent %d%d %s",
 			  number_of(server), dir, names[event->type], rcs[event->rc],
 			  event->uuid & 0xffff, event->list, event->needed[0], event->needed[1],
 			  event->spent[0], event->spent[1], event->name ? event->name : "");
 		for (int i = 0; i < event->nchildren; i++)
-			trace("      %s", event->children[i].name);
+			TRACE("      %s", event->children[i].name);
 	}
 	if (event->rc == ZKLOCK_RC_ERROR)
 		server->refused[dir] = true;

@@ -11,31 +11,17 @@
  * demand any more, and nothing may be left.  The invariants are checked after
  * every step (server.c).
  *
- * A schedule depends on its seed alone.  One that fails is played again with
- * the trace on, and its last lines are printed.
- *
- * Usage: sim [--seeds N] [--first N] [--seed N] [--trace] [--mutant NAME]
- * --mutant turns the verdict round: some seed must fail.
+ * Usage: see harness.h.
  *
  *-------------------------------------------------------------------------
  */
 #include <inttypes.h>
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "server.h"
 
-#define lengthof(array) (sizeof(array) / sizeof((array)[0]))
-
-#define CALM_STEPS		20000 /* everybody must have had his turn by then */
-#define TRACE_LINES		60
-#define TRACE_WIDTH		160
+#define CALM_STEPS 20000 /* everybody must have had his turn by then */
 
 typedef enum Phase
 {
@@ -45,87 +31,19 @@ typedef enum Phase
 } Phase;
 
 /* ------------------------------------------------------------------------
- * Random numbers, trace, failure
+ * Trace
  * ------------------------------------------------------------------------
  */
 
-static uint64_t random_state;
-static uint64_t present_seed;
-static jmp_buf failed;
-static char failure_text[256];
-
-bool tracing;
-static bool trace_all;
-static char trace_line[TRACE_LINES][TRACE_WIDTH];
-static char trace_heading[TRACE_WIDTH];
-static long trace_count;
-static long step_count;
-
-/* splitmix64: any seed is as good as any other */
-uint64_t
-random_bits(void)
-{
-	uint64_t z = (random_state += UINT64_C(0x9e3779b97f4a7c15));
-
-	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-	z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-	return z ^ (z >> 31);
-}
-
-static void
-add_trace_line(const char *line)
-{
-	snprintf(trace_line[trace_count++ % TRACE_LINES], TRACE_WIDTH, "%s", line);
-	if (trace_all)
-		printf("# %s\n", line);
-}
+static char heading[160];
 
 /* The line that says what is tried stands before what comes of it, if any. */
-static void
+void
 show_heading(void)
 {
-	if (trace_heading[0] != '\0')
-		add_trace_line(trace_heading);
-	trace_heading[0] = '\0';
-}
-
-void
-trace(const char *format, ...)
-{
-	char line[TRACE_WIDTH];
-	va_list args;
-
-	if (!tracing)
-		return;
-	show_heading();
-	va_start(args, format);
-	vsnprintf(line, sizeof(line), format, args);
-	va_end(args);
-	add_trace_line(line);
-}
-
-void
-fail(const char *format, ...)
-{
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(failure_text, sizeof(failure_text), format, args);
-	va_end(args);
-	longjmp(failed, 1);
-}
-
-/* A sanitizer's verdict or a crash must name the seed, too. */
-static void
-on_abort(int signo)
-{
-	char text[80];
-	int len = snprintf(text, sizeof(text), "# signal %d in seed %" PRIu64 "\n", signo,
-					   present_seed);
-
-	if (write(STDOUT_FILENO, text, (size_t) len) < 0)
-		_exit(2);
-	_exit(1);
+	if (heading[0] != '\0')
+		trace("%s", heading);
+	heading[0] = '\0';
 }
 
 /* ------------------------------------------------------------------------
@@ -561,15 +479,15 @@ set_phase(Phase new_phase, const int *factor)
 			weight[i] *= factor[i];
 		total_weight += weight[i];
 	}
-	trace("phase %d", phase);
+	TRACE("phase %d", phase);
 }
 
 static bool
 try_kind(size_t kind, Server *server, int dir)
 {
 	if (tracing)
-		snprintf(trace_heading, sizeof(trace_heading), "%ld: server %d lock %d: %s",
-				 step_count, (int) (server - servers), dir, kinds[kind].name);
+		snprintf(heading, sizeof(heading), "%ld: server %d lock %d: %s", step_count,
+				 (int) (server - servers), dir, kinds[kind].name);
 	if (kinds[kind].function(server, dir))
 	{
 		step_count++;
@@ -577,7 +495,7 @@ try_kind(size_t kind, Server *server, int dir)
 		check_invariants();
 		return true;
 	}
-	trace_heading[0] = '\0';
+	heading[0] = '\0';
 	return false;
 }
 
@@ -720,16 +638,14 @@ check_nothing_left(void)
 }
 
 static void
-run_schedule(uint64_t seed)
+play(uint64_t seed)
 {
 	int factor[lengthof(kinds)];
 	int nsteps;
 
 	random_state = seed * UINT64_C(0xd1342543de82ef95) + 1;
-	step_count = 0;
-	trace_count = 0;
 	scanned_backend = -1;
-	trace_heading[0] = '\0';
+	heading[0] = '\0';
 
 	zk_reset();
 	reset_tokens();
@@ -774,125 +690,23 @@ run_schedule(uint64_t seed)
 	check_nothing_left();
 }
 
-/* True if the schedule went well. */
-static bool
-play(uint64_t seed)
-{
-	present_seed = seed;
-	if (setjmp(failed) != 0)
-		return false;
-	run_schedule(seed);
-	return true;
-}
-
-static void
-explain_failure(const char *program, uint64_t seed)
-{
-	printf("# seed %" PRIu64 " failed at step %ld: %s\n", seed, step_count, failure_text);
-	if (!trace_all)
-	{
-		tracing = true;
-		if (play(seed))
-			printf("# ... and not when played again: the simulator is at fault\n");
-		for (long i = trace_count > TRACE_LINES ? trace_count - TRACE_LINES : 0;
-			 i < trace_count; i++)
-			printf("# %s\n", trace_line[i % TRACE_LINES]);
-		tracing = false;
-	}
-	printf("# replay: %s --seed %" PRIu64 " --trace\n", program, seed);
-}
-
-static double
-seconds(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (double) now.tv_sec + (double) now.tv_nsec / 1e9;
-}
-
 static int
-check_coverage(void)
+report(void)
 {
-	int missing = 0;
-
-	for (int i = 0; i < NCOVERAGE; i++)
-	{
-		printf("# %10ld %s\n", coverage[i], coverage_name[i]);
-		if (coverage[i] == 0)
-			missing++;
-	}
-	return missing;
+	return report_counts("", coverage, coverage_name, NCOVERAGE);
 }
 
 int
 main(int argc, char **argv)
 {
-	uint64_t first = 1;
-	uint64_t count = 10000;
-	const char *mutant = NULL;
-	bool single = false;
-	double start = seconds();
-	long steps = 0;
-	int missing;
+	static const Simulator simulator = {
+		.schedules = "schedules",
+		.step = "step",
+		.covered = "every path was taken",
+		.play = play,
+		.report = report,
+	};
 
-	for (int i = 1; i < argc; i++)
-	{
-		if (strcmp(argv[i], "--trace") == 0)
-			tracing = trace_all = true;
-		else if (i + 1 < argc && strcmp(argv[i], "--seeds") == 0)
-			count = strtoull(argv[++i], NULL, 10);
-		else if (i + 1 < argc && strcmp(argv[i], "--first") == 0)
-			first = strtoull(argv[++i], NULL, 10);
-		else if (i + 1 < argc && strcmp(argv[i], "--mutant") == 0)
-			mutant = argv[++i];
-		else if (i + 1 < argc && strcmp(argv[i], "--seed") == 0)
-		{
-			first = strtoull(argv[++i], NULL, 10);
-			count = 1;
-			single = true;
-		}
-		else
-		{
-			fprintf(stderr,
-					"usage: %s [--seeds N] [--first N] [--seed N] [--trace] "
-					"[--mutant NAME]\n",
-					argv[0]);
-			return 2;
-		}
-	}
-	signal(SIGABRT, on_abort);
-
-	printf("1..%d\n", mutant || single ? 1 : 2);
-	for (uint64_t seed = first; seed < first + count; seed++)
-	{
-		bool good = play(seed);
-
-		steps += step_count;
-		if (good)
-			continue;
-		if (mutant)
-		{
-			printf("ok 1 - %s is found out by seed %" PRIu64 ": %s (%.1f s)\n", mutant,
-				   seed, failure_text, seconds() - start);
-			return EXIT_SUCCESS;
-		}
-		explain_failure(argv[0], seed);
-		printf("not ok 1 - seed %" PRIu64 "\n", seed);
-		return EXIT_FAILURE;
-	}
-
-	if (mutant)
-	{
-		printf("not ok 1 - %s survives %" PRIu64 " schedules\n", mutant, count);
-		return EXIT_FAILURE;
-	}
-	printf("ok 1 - %" PRIu64 " schedules, %ld steps (%.1f s)\n", count, steps,
-		   seconds() - start);
-	if (single)
-		return EXIT_SUCCESS;
-	missing = check_coverage();
-	printf("%s 2 - every path was taken%s\n", missing ? "not ok" : "ok",
-		   missing ? ", but for those with 0" : "");
-	return missing ? EXIT_FAILURE : EXIT_SUCCESS;
+	(void) argc;
+	return simulate(&simulator, argv);
 }
