@@ -114,8 +114,18 @@ set_queued(ZkContender *c)
 	c->blocker = 0;
 	c->blocker_watched = false;
 	c->blocker_last = false;
+	c->second = 0;
+	c->second_gone = false;
 	c->polled = false;
 	c->list_needed = 0;
+}
+
+/* Before the blocker there may be nobody now: decide() asks for a listing. */
+static void
+set_second_gone(ZkContender *c)
+{
+	c->second = 0;
+	c->second_gone = true;
 }
 
 /* A name not used before; the create goes out from decide(). */
@@ -144,6 +154,8 @@ set_granted(ZkLockQueue *queue, ZkContender *c, bool demanded, ZkLockActions *ac
 {
 	c->state = ZKLOCK_GRANTED;
 	c->blocker = 0;
+	c->second = 0;
+	c->second_gone = false;
 	c->polled = false;
 	c->demanded = demanded;
 	add_action(actions, ZKLOCK_ACT_GRANTED, queue, c);
@@ -450,6 +462,61 @@ any_conflicts(ZkLockQueue *queue, const ZkContender *c, const ZkLockEvent *event
 	return false;
 }
 
+static void
+watch_child(ZkLockQueue *queue, ZkContender *c, const ZkLockChild *child,
+			ZkLockActions *actions)
+{
+	ZkLockAction *watch = add_action(actions, ZKLOCK_ACT_WATCH, queue, c);
+
+	watch->name = child->name;
+	watch->hash = child->hash;
+}
+
+/*
+ * "c" waits for its blocker, and "second" is the next one down.  Mostly those before
+ * us leave in their order: when "second" has gone the blocker is the last, and if a
+ * listing says so in time, its own deletion is the grant.
+ */
+static void
+watch_second(ZkLockQueue *queue, ZkContender *c, const ZkLockChild *second,
+			 const ZkLockEvent *event, ZkLockActions *actions)
+{
+	if (second == NULL || event->spare_watches)
+		return;
+	c->second = second->hash;
+	watch_child(queue, c, second, actions);
+}
+
+/* The one before the blocker has gone, and this is who is left. */
+static void
+look_ahead(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
+		   ZkLockActions *actions)
+{
+	const ZkLockChild *second = NULL;
+	bool present = false;
+
+	c->second_gone = false;
+	for (int i = 0; i < event->nchildren; i++)
+	{
+		const ZkLockChild *child = &event->children[i];
+
+		if (child->sequence >= c->sequence || !conflicts(queue, c, child, event))
+			continue;
+		if (child->hash == c->blocker)
+			present = true;
+		else if (second == NULL || child->sequence > second->sequence)
+			second = child;
+	}
+	if (!present)
+		return; /* we are about to hear of it */
+#if ZKLOCK_MUTANT == 7
+	c->blocker_last = true;
+#else
+	c->blocker_last = second == NULL;
+#endif
+	watch_second(queue, c, second, event, actions);
+}
+
 /*
  * A listing that is recent enough for "c", which is QUEUED with its sequence
  * number and token known: find our place.
@@ -459,8 +526,8 @@ find_place(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 		   ZkLockActions *actions)
 {
 	const ZkLockChild *blocker = NULL;
+	const ZkLockChild *second = NULL;
 	const ZkContender *shared = NULL;
-	int nblockers = 0;
 	bool deadlock = false;
 	bool demanded = !queue->dir_watched && !watches_dir(c, event);
 
@@ -495,13 +562,17 @@ find_place(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 			child->sequence > shared->sequence)
 			deadlock = true;
 
-		nblockers++;
 #if ZKLOCK_MUTANT == 1
 		if (blocker == NULL || child->sequence < blocker->sequence)
 #else
 		if (blocker == NULL || child->sequence > blocker->sequence)
 #endif
+		{
+			second = blocker;
 			blocker = child;
+		}
+		else if (second == NULL || child->sequence > second->sequence)
+			second = child;
 	}
 
 	if (deadlock)
@@ -510,15 +581,13 @@ find_place(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 		set_granted(queue, c, demanded, actions);
 	else
 	{
-		ZkLockAction *watch;
-
 		c->state = ZKLOCK_WAITING;
 		c->blocker = blocker->hash;
 		c->blocker_watched = false;
 #if ZKLOCK_MUTANT == 1
-		c->blocker_last = nblockers > 0;
+		c->blocker_last = true;
 #else
-		c->blocker_last = nblockers == 1;
+		c->blocker_last = second == NULL;
 #endif
 		add_action(actions, ZKLOCK_ACT_BLOCKED, queue, c);
 		c->polled = event->no_watches;
@@ -530,9 +599,8 @@ find_place(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 		 * blocker's deletion arrives, our node was there at that moment.
 		 */
 		watch_own(queue, c, actions);
-		watch = add_action(actions, ZKLOCK_ACT_WATCH, queue, c);
-		watch->name = blocker->name;
-		watch->hash = blocker->hash;
+		watch_child(queue, c, blocker, actions);
+		watch_second(queue, c, second, event, actions);
 	}
 }
 
@@ -601,6 +669,8 @@ on_listed(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 				c->list_needed = LIST_LATER;
 			else if (c->state == ZKLOCK_QUEUED || c->state == ZKLOCK_PROBING)
 				fail(queue, c, ZKLOCK_FAIL_REFUSED, actions);
+			else if (c->state == ZKLOCK_WAITING)
+				c->second_gone = false;
 			else if (c->state == ZKLOCK_GRANTED && !c->demanded)
 				set_demanded(queue, c, actions); /* we cannot see who comes */
 			continue;
@@ -668,9 +738,16 @@ on_listed(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 	{
 		ZkContender *c = &queue->contender[i];
 
-		if (c->state != ZKLOCK_QUEUED || event->rc == ZKLOCK_RC_ERROR ||
-			c->list_needed > event->list || c->list_needed == 0)
+		if ((c->state != ZKLOCK_QUEUED && c->state != ZKLOCK_WAITING) ||
+			event->rc == ZKLOCK_RC_ERROR || c->list_needed > event->list ||
+			c->list_needed == 0)
 			continue;
+		if (c->state == ZKLOCK_WAITING)
+		{
+			if (c->second_gone)
+				look_ahead(queue, c, event, actions);
+			continue;
+		}
 		if (!queue->needed[c->mode])
 			continue; /* decide() deletes it */
 		if (c->token == 0)
@@ -719,7 +796,11 @@ static void
 on_watched(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 		   ZkLockActions *actions)
 {
-	if (c->state != ZKLOCK_WAITING || c->blocker != event->hash)
+	if (c->state != ZKLOCK_WAITING)
+		return;
+	if (c->second == event->hash && event->rc == ZKLOCK_RC_NO_NODE)
+		set_second_gone(c);
+	if (c->blocker != event->hash)
 		return;
 	switch (event->rc)
 	{
@@ -764,6 +845,8 @@ on_node_deleted(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *act
 			continue;
 		}
 #endif
+		if (c->state == ZKLOCK_WAITING && c->second == event->hash)
+			set_second_gone(c);
 		if (c->state != ZKLOCK_WAITING || c->blocker != event->hash)
 			continue;
 
@@ -795,11 +878,13 @@ on_node_changed(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *act
 			c->own_watched = false; /* decide() sets it again */
 			c->own_requested = false;
 		}
-		else if (c->state == ZKLOCK_WAITING && c->blocker == event->hash)
+		else if (c->state == ZKLOCK_WAITING &&
+				 (c->blocker == event->hash || c->second == event->hash))
 		{
 			ZkLockAction *watch;
 
-			c->blocker_watched = false;
+			if (c->blocker == event->hash)
+				c->blocker_watched = false;
 			if (!queue->connected)
 				continue;
 			watch = add_action(actions, ZKLOCK_ACT_WATCH, queue, c);
@@ -954,6 +1039,11 @@ decide(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 			case ZKLOCK_WAITING:
 				if (!c->polled)
 					watch_own(queue, c, actions);
+				if (c->second_gone && c->list_needed <= queue->list_answered)
+				{
+					c->list_needed = queue->list_sent + 1;
+					list = true;
+				}
 				break;
 
 			case ZKLOCK_FREE:

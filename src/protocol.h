@@ -62,6 +62,7 @@ typedef struct ZkContender
 	bool blocker_watched; /* watch on blocker confirmed */
 	bool blocker_last;	  /* no other blocker is below it */
 	bool polled;		  /* WAITING without watches: list at each TICK */
+	bool second_gone;	  /* WAITING: list, who is left before the blocker? */
 	bool demanded;		  /* GRANTED, and others want it or might, for all we
 						   * know: not to be kept for nobody */
 	bool create_sent;	  /* create outstanding */
@@ -73,6 +74,7 @@ typedef struct ZkContender
 	int64_t token;	  /* czxid, 0 while not known */
 	uint64_t uuid;	  /* low half; the high half is the session's */
 	uint64_t blocker; /* hash of the watched child's name */
+	uint64_t second;  /* the same of the one before it, 0 if not watched */
 } ZkContender;
 
 typedef struct ZkLockQueue

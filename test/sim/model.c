@@ -36,6 +36,7 @@ const char *const coverage_name[NCOVERAGE] = {
 	[COVER_GRANT_UPGRADE] = "upgrades granted",
 	[COVER_GRANT_UNWANTED] = "grants that nobody wanted any more",
 	[COVER_DIRECT_HANDOVER] = "hand-overs without a listing",
+	[COVER_FORESEEN] = "turns foreseen by a listing",
 	[COVER_BLOCKED] = "waits behind somebody",
 	[COVER_WITHDRAWN_CREATING] = "wishes withdrawn during the create",
 	[COVER_WITHDRAWN_WAITING] = "wishes withdrawn in the queue",

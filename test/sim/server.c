@@ -321,6 +321,9 @@ observe(const ZkLockEvent *event, const ZkLockQueue *before, const ZkLockQueue *
 			COVER(PROBE_FREE);
 		if (old->state != ZKLOCK_WAITING && new->polled)
 			COVER(POLLED);
+		if (event->type == ZKLOCK_EV_LISTED && old->state == ZKLOCK_WAITING &&
+			!old->blocker_last && new->blocker_last)
+			COVER(FORESEEN);
 		if (event->type == ZKLOCK_EV_CONNECTED && old->state == ZKLOCK_GRANTED)
 			COVER(RECONNECT_GRANTED);
 		if (event->type == ZKLOCK_EV_SESSION_LOST && old->state == ZKLOCK_GRANTED)

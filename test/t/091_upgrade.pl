@@ -25,7 +25,7 @@ my $catalog = q{
 		CASE d.classid WHEN 'pg_proc'::regclass THEN pg_get_functiondef(d.objid) END,
 		CASE WHEN c.relkind = 'v' THEN pg_get_viewdef(c.oid) END,
 		(SELECT string_agg(concat_ws(' ', attname, format_type(atttypid, atttypmod), attnotnull), ', ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0),
-		(SELECT string_agg(pg_get_constraintdef(oid), ', ' ORDER BY 1) FROM pg_constraint WHERE conrelid = c.oid),
+		(SELECT string_agg(pg_get_constraintdef(oid), ', ' ORDER BY pg_get_constraintdef(oid)) FROM pg_constraint WHERE conrelid = c.oid),
 		(SELECT string_agg(x::text, ', ' ORDER BY x::text) FROM unnest(coalesce(c.relacl, p.proacl)) x),
 		(SELECT string_agg(x::text, ', ' ORDER BY x::text) FROM pg_init_privs i, unnest(i.initprivs) x WHERE (i.classoid, i.objoid) = (d.classid, d.objid)),
 		obj_description(d.objid, d.classid::regclass::name),

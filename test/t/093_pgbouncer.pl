@@ -103,7 +103,7 @@ is($b->query("SELECT zk_try_lock('stray')"), 't', '... whom it does not keep out
 $a->kill_client;
 is($b->query("SELECT zk_token('stray') > 0"), 't', '... and it stays when its client has gone: no server_reset_query there');
 $b->query("CALL zk_lock_session('stray too')");
-is(ZkLock::ask($node, "SELECT string_agg(name || ' ' || scope, ', ' ORDER BY 1) FROM zk_locks"), 'stray session, stray too session', '... as zk_locks shows');
+is(ZkLock::ask($node, "SELECT string_agg(name || ' ' || scope, ', ' ORDER BY name) FROM zk_locks"), 'stray session, stray too session', '... as zk_locks shows');
 # When it is lost, all of them fail until somebody acknowledges it
 ($contender) = ZkLock::queue($zk, 'stray');
 $zk->delete(ZkLock::directory('stray') . "/$contender");
