@@ -407,9 +407,9 @@ auth_completion(int rc, const void *data)
 }
 
 /*
- * Is the oldest request the delete of a child of "path", by somebody who can wait
- * for the answer?  Then he knows that the watch on the children is used up: by this
- * child, or a moment before by another.
+ * Is the oldest request the delete of a child of "path"?  Then the watch on the
+ * children has been used up by this child, or a moment before by another, and the
+ * reply to the delete comes right behind.
  */
 static bool
 deleting_child(ZkClient *client, const char *path)
@@ -420,7 +420,7 @@ deleting_child(ZkClient *client, const char *path)
 
 	pthread_mutex_lock(&client->mutex);
 	reply = client->pending_head != NULL ? client->pending_head->reply : NULL;
-	deleting = reply != NULL && reply->type == ZKLOCK_MSG_DELETED && reply->tag.patient &&
+	deleting = reply != NULL && reply->type == ZKLOCK_MSG_DELETED &&
 		strncmp(reply->path, path, len) == 0 && reply->path[len] == '/';
 	pthread_mutex_unlock(&client->mutex);
 	return deleting;

@@ -72,9 +72,8 @@ typedef struct ZkRequestTag
 	uint64_t uuid;
 	uint64_t hash;
 	uint64_t path;
-	bool patient; /* if the answer is OK, it wakes nobody, but comes with the next
-				   * message that does.  After a patient delete so does what the
-				   * watch on the directory's children makes of it */
+	bool patient; /* another request follows: if the answer is OK, it wakes nobody,
+				   * but comes with the next */
 } ZkRequestTag;
 
 typedef struct ZkMessage

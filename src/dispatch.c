@@ -224,7 +224,6 @@ send_request(const ZkLockEntry *entry, ZkLockKind kind, const char *name, int pi
 
 		case ZKLOCK_ACT_DELETE:
 			tag.kind = REQUEST_DELETE;
-			tag.patient = true; /* nobody waits for it */
 			contender_path(path, kind, name, action, uuid_hi, false);
 			check_sent(zklock_client_delete(client, path, &tag));
 			break;
