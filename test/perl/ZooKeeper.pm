@@ -335,7 +335,13 @@ sub sessions
 {
 	my ($self) = @_;
 	# Only the leader knows all sessions.
-	my $dump = $self->four('dump', $self->{servers} > 1 ? $self->leader : 1);
+	my $dump = '';
+	for (1 .. 30)
+	{
+		# a busy one may not answer in time
+		$dump = $self->four('dump', $self->{servers} > 1 ? $self->leader : 1);
+		last if $dump =~ /^SessionTracker dump:/m;
+	}
 	my (%session, $id);
 	my ($ids, $ephemerals) = split /^ephemeral nodes dump:.*$/m, $dump;
 	$session{$_} = [] for ($ids // '') =~ /^(?:\t)?(0x[0-9a-f]+)$/mg;
