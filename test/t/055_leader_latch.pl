@@ -39,9 +39,11 @@ sub ask_java
 	print { $java{$id}{in} } "$line\n";
 	$java{$id}{in}->flush;
 	my $answer = '';
+	my $deadline = time + $ZkLock::timeout;
 	until ($answer =~ s/\n$//)
 	{
-		die "no answer to $line" unless IO::Select->new($java{$id}{out})->can_read($ZkLock::timeout);
+		die "no answer to $line" if time > $deadline;
+		next unless IO::Select->new($java{$id}{out})->can_read(1);
 		sysread($java{$id}{out}, $answer, 4096, length $answer) or die "program has ended";
 	}
 	return $answer;

@@ -113,7 +113,9 @@ sub _read
 	while (length $bytes < $length)
 	{
 		my $left = $deadline - time;
-		die "no answer\n" unless $left > 0 && IO::Select->new($self->{socket})->can_read($left);
+		die "no answer\n" unless $left > 0;
+		# the end of a child interrupts the wait
+		next unless IO::Select->new($self->{socket})->can_read($left);
 		sysread($self->{socket}, $bytes, $length - length $bytes, length $bytes) or die "connection lost\n";
 	}
 	return $bytes;
