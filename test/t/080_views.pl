@@ -134,7 +134,7 @@ sub locks
 		. "FROM zk_locks WHERE name = '$name' ORDER BY granted DESC, pid");
 }
 
-ZkLock::ask($a, "CREATE ROLE alice LOGIN; CREATE DATABASE other");
+ZkLock::ask($a, "CREATE ROLE alice LOGIN; CREATE ROLE nobody LOGIN; CREATE DATABASE other");
 {
 	my $other = ZkLock::session($a, dbname => 'other');
 	$other->query('CREATE EXTENSION zklock; GRANT EXECUTE ON FUNCTION zk_lock TO alice');
@@ -162,6 +162,7 @@ $alice->quit;
 $sa->query("SELECT zk_lock('idle')");
 is(locks($a, 'idle'), 'exclusive||t|kept||f|t|t|', 'kept for nobody');
 is(ZkLock::ask($a, 'SELECT kept = (SELECT count(*) FROM zk_locks WHERE pid IS NULL) AND kept > 0 FROM zk_session'), 't', '... and counted');
+is(ZkLock::session($a, user => 'nobody')->query('SELECT count(*) FROM zk_locks WHERE pid IS NULL'), 0, '... and no business of other roles');
 $sb->query("SELECT zk_lock('idle')");
 is(locks($a, 'idle'), '', '... until somebody else wants it');
 
