@@ -230,13 +230,20 @@ while ($yaml =~ /^(\w+):\n  query: \|\n((?:    .*\n)+)  metrics:\n((?:    - .*\n
 }
 is(scalar(() = $yaml =~ /^\w/mg), 3, 'three of them');
 
-# No wait for ever without ZooKeeper
+# No wait for ever without ZooKeeper, and a loss that only the clock tells
+my $holder = ZkLock::session($a);
+$holder->query("SELECT zk_stat_reset(); BEGIN; SELECT zk_lock('lapsed')");
+$sa2->query("SELECT zk_lock('session', scope => 'session')");
 $zk->stop(1);
 ZkLock::wait_until(sub { ZkLock::ask($a, 'SELECT state FROM zk_session') ne 'connected' }, 'disconnected');
 like(`ps -o args= -p $worker`, qr/zklock worker reconnecting\s*$/, '... also without one');
 $sa->query("SET zklock.connect_timeout = '300ms'");
 like($sa->fails($_), qr/^58000: could not reach ZooKeeper within 300 ms/, "$_ without ZooKeeper")
   for "SELECT zk_contenders('job')", 'SELECT zk_lock_dirs()', "SELECT zk_break('job', 1)";
+is($holder->fails('SELECT pg_sleep(60)'), '40001: lock "lapsed" was lost', 'lost without a word from ZooKeeper');
+$holder->query('ROLLBACK');
+is($sa2->query('SELECT zk_unlock_all()'), 1, '... and acknowledged');
+is(stats($a, $_) =~ s/.*\|(\d+)\|\d+\|\d+$/$1/r, 1, "... the loss of $_ is counted") for 'lapsed', 'session';
 $zk->start(1);
 ZkLock::wait_connected($a, $b);
 is(ZkLock::ask($a, "SELECT reconnects > 0 OR expiries > 0, session_id = '$session' OR expiries > 0 FROM zk_session"), 't|t', 'reconnects are counted');
