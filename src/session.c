@@ -157,6 +157,7 @@ set_state(ZkSessionState state)
 		[ZKLOCK_SESSION_CONNECTING] = "connecting",
 		[ZKLOCK_SESSION_CONNECTED] = "connected to ",
 		[ZKLOCK_SESSION_RECONNECTING] = "reconnecting",
+		[ZKLOCK_SESSION_AUTH_FAILED] = "authentication failed",
 		[ZKLOCK_SESSION_CLOSING] = "closing",
 	};
 	ZkSessionShared *s = zklock_session_lock(LW_EXCLUSIVE);
