@@ -347,7 +347,7 @@ typedef struct LockRow
 	ZkLockGrant grant;
 } LockRow;
 
-/* pg_stat_activity's rule: who may see what a session of this role does? */
+/* pg_stat_activity's rule: who may see what a session of this role, or of none, does? */
 static bool
 may_see(Oid role)
 {
@@ -511,7 +511,11 @@ zk_locks(PG_FUNCTION_ARGS)
 		if (!zklock_in_namespace(row->name))
 			continue;
 		if (row->request.pid == 0)
-			put_lock_row(rsinfo, row, ZKLOCK_TRANSACTION, true);
+		{
+			/* its name is all there is to hide: no row */
+			if (may_see(InvalidOid))
+				put_lock_row(rsinfo, row, ZKLOCK_TRANSACTION, true);
+		}
 		else if (row->request.state != ZKLOCK_REQUEST_HELD)
 			put_lock_row(rsinfo, row, (ZkLockScope) row->request.scope, false);
 		else

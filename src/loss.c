@@ -136,16 +136,22 @@ zklock_loss_find(void)
 static void
 report_loss(ZkHeldLock *held)
 {
-	if (zklock_on_loss == ZKLOCK_ON_LOSS_WARN)
-		ereport(WARNING,
-				(errcode(ERRCODE_WARNING),
-				 held->kind == ZKLOCK_KIND_ELECTION
-					 ? errmsg("leadership of election \"%s\" was lost",
-							  zklock_display_name(held->name))
-					 : errmsg("lock \"%s\" was lost", zklock_display_name(held->name)),
-				 errdetail("Another server may hold it by now.")));
-	else
+	static TimestampTz warned = 0;
+
+	if (zklock_on_loss != ZKLOCK_ON_LOSS_WARN)
 		zklock_held_raise_lost(held);
+
+	/* once a statement */
+	if (warned == GetCurrentStatementStartTimestamp())
+		return;
+	warned = GetCurrentStatementStartTimestamp();
+	ereport(WARNING,
+			(errcode(ERRCODE_WARNING),
+			 held->kind == ZKLOCK_KIND_ELECTION
+				 ? errmsg("leadership of election \"%s\" was lost",
+						  zklock_display_name(held->name))
+				 : errmsg("lock \"%s\" was lost", zklock_display_name(held->name)),
+			 errdetail("Another server may hold it by now.")));
 }
 
 /* Until a write is acknowledged or the session is lost, or for a moment. */

@@ -157,6 +157,7 @@ set_state(ZkSessionState state)
 		[ZKLOCK_SESSION_CONNECTING] = "connecting",
 		[ZKLOCK_SESSION_CONNECTED] = "connected to ",
 		[ZKLOCK_SESSION_RECONNECTING] = "reconnecting",
+		[ZKLOCK_SESSION_AUTH_FAILED] = "authentication failed",
 		[ZKLOCK_SESSION_CLOSING] = "closing",
 	};
 	ZkSessionShared *s = zklock_session_lock(LW_EXCLUSIVE);
@@ -678,12 +679,15 @@ zklock_session_heartbeat(void)
 static void
 on_heartbeat(const ZkMessage *message)
 {
+	static int missing = 0;
+
 	if (heartbeats_open > 0)
 		heartbeats_open--;
 	if (message->rc == ZKLOCK_ZOK)
 	{
 		ZkSessionShared *s = zklock_session_lock(LW_EXCLUSIVE);
 
+		missing = 0;
 		auth_pause = 0; /* whatever is needed, we have it */
 		s->last_write = message->sent_at;
 		s->proven = s->state == ZKLOCK_SESSION_CONNECTED;
@@ -695,7 +699,13 @@ on_heartbeat(const ZkMessage *message)
 	else if (message->rc != ZKLOCK_ZNONODE && message->rc != ZKLOCK_ZCONNECTIONLOSS)
 		zklock_session_refused(message);
 	else if (message->rc == ZKLOCK_ZNONODE && connected)
-		make_member(); /* somebody deleted it */
+	{
+		/* somebody deleted it, or nothing can be made here */
+		if (++missing == 3)
+			zklock_session_error("could not create znode \"%s\": a chroot path in \"zklock.hosts\" must exist",
+								 member_path);
+		make_member();
+	}
 }
 
 static void
@@ -1031,9 +1041,10 @@ zklock_session_drain(void)
 {
 	zklock_table_drain();
 	set_state(ZKLOCK_SESSION_CLOSING);
-	ereport(LOG,
-			(errmsg("closing ZooKeeper session 0x%llx as soon as no lock is held",
-					(unsigned long long) zklock_shared->session.id.id)));
+	if (zklock_shared->session.id.id != 0)
+		ereport(LOG,
+				(errmsg("closing ZooKeeper session 0x%llx as soon as no lock is held",
+						(unsigned long long) zklock_shared->session.id.id)));
 }
 
 void

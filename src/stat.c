@@ -157,6 +157,9 @@ zklock_stat_ended(ZkLockEntry *entry, ZkLockRequest *request)
 		if (request->again != request->again_counted)
 			zklock_stat_add(entry, ZKLOCK_STAT_LOCAL,
 							(uint32) (request->again - request->again_counted));
+		/* by the clock alone; what the worker marks lost it counts itself */
+		if (!request->lost && zklock_lease_lost())
+			zklock_stat_add(entry, ZKLOCK_STAT_LOSSES, 1);
 		return;
 	}
 	touch(entry, request);

@@ -242,4 +242,20 @@ ZkLock::wait_until(sub { zk_session($b, "state = 'connected' AND session_id <> '
 like($loser->fails('COMMIT'), qr/^40001: lock "lost" was lost/, 'an ensemble without memory: what was held is lost');
 is($waiter->query("SELECT zk_try_lock('job')"), 't', '... and a new session works');
 
+#
+# A path that is not there
+#
+my $lost = ZkLock::server('lost', "$host/nowhere", conf => "zklock.connect_timeout = '300ms'");
+ZkLock::wait_until(sub { zk_session($lost, 'last_error') ne '' }, 'an error');
+like(zk_session($lost, 'last_error'), qr{^could not create znode "/zklock/servers/\S+": a chroot path in "zklock\.hosts" must exist$},
+	'a chroot that does not exist is told');
+my $log = $lost->logfile;
+is(scalar(() = PostgreSQL::Test::Utils::slurp_file($log) =~ /could not create znode/g), 1, '... once');
+$lost->safe_psql('postgres', "ALTER SYSTEM SET zklock.hosts = '127.0.0.1:1'");
+$lost->restart;
+ZkLock::wait_until(sub { zk_session($lost, 'last_error') =~ /refused$/ }, 'no connection');
+my $end = -s $log;
+$lost->stop;
+unlike(PostgreSQL::Test::Utils::slurp_file($log, $end), qr/closing ZooKeeper session/, 'no session, none to close');
+
 done_testing();

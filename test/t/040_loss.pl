@@ -131,7 +131,7 @@ for my $name (sort keys %pipe)
 }
 is(ZkLock::ask($a, 'SELECT count(*) FROM copied'), 0, '... and nothing was copied');
 is($session{warn}->query('SELECT 1'), 1, 'zklock.on_loss = warn: the statement goes on');
-like(join("\n", $session{warn}->notices), qr/lock "warn" was lost/, '... with a warning');
+is(scalar(() = $session{warn}->notices =~ /lock "warn" was lost/g), 1, '... with a warning, one');
 is($session{warn}->fails('COMMIT'), '', '... and so does the commit');
 is($session->fails('SELECT 1'), $lost->('55000', 'session'), 'session scope: the next statement fails');
 is($session->fails('SELECT 2'), $lost->('55000', 'session'), '... and the next');

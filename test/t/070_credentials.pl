@@ -206,6 +206,7 @@ ZkLock::wait_until(sub { state_of($c, 'state') eq 'authentication failed' }, 're
 is(state_of($c, 'last_error'), "ZooKeeper refused the credentials in \"$file\"", '... with its error');
 is($u->fails("SELECT zk_lock('job')"), '58000: could not reach ZooKeeper within 200 ms', '... no lock');
 like($u->notices, qr/: authentication failed\.$/m, '... and the user is told why');
+like(`ps -o args= -p @{[ state_of($c, 'worker_pid') ]}`, qr/zklock worker authentication failed\s*$/, '... and ps says so');
 # 1 s, 2 s, ... with jitter: three attempts at most in so little time.
 my $storm = $zk->packets;
 my $before = () = log_of($c) =~ /refused the credentials/g;

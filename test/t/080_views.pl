@@ -32,6 +32,7 @@ my ($sa, $sa2, $sb, $sb2) = map { ZkLock::session($_) } $a, $a, $b, $b;
 is(contenders($a, 'job'), '', 'a lock that nobody ever asked for');
 my $token = $sa->query("BEGIN; SELECT zk_lock('job')");
 $sb->send("BEGIN; SELECT zk_lock('job', 'shared')")->wait_level(2);
+ZkLock::wait_until(sub { contenders($a, 'job') =~ /^2/m }, 'the second');
 my $dir = ZkLock::directory('job');
 $foreign->create("$dir/other");
 my $path = $foreign->contend($dir, data => "10.0.0.1\xff");
@@ -114,7 +115,8 @@ $sa->send("BEGIN; SELECT zk_lock('foreign')")->wait_level(2);
 is(ZkLock::ask($b, "SELECT zk_break('foreign', $theirs)"), 't', 'a foreign program is removed');
 cmp_ok($sa->result, '>', $theirs, '... and who waited has the lock');
 $sb->send("BEGIN; SELECT zk_lock('foreign')")->wait_level(2);
-my $waiter = ZkLock::ask($a, "SELECT token FROM zk_contenders('foreign') WHERE NOT granted");
+my $waiter;
+ZkLock::wait_until(sub { $waiter = ZkLock::ask($a, "SELECT token FROM zk_contenders('foreign') WHERE NOT granted") }, 'its contender');
 is(ZkLock::ask($b, "SELECT zk_break('foreign', $waiter)"), 't', 'a waiter is removed');
 ZkLock::wait_until(sub { contenders($b, 'foreign') =~ /^2\|b's "server"\|exclusive\|f\|t$/m }, 'it queues anew');
 $sa->query('COMMIT');
@@ -132,7 +134,7 @@ sub locks
 		. "FROM zk_locks WHERE name = '$name' ORDER BY granted DESC, pid");
 }
 
-ZkLock::ask($a, "CREATE ROLE alice LOGIN; CREATE DATABASE other");
+ZkLock::ask($a, "CREATE ROLE alice LOGIN; CREATE ROLE nobody LOGIN; CREATE DATABASE other");
 {
 	my $other = ZkLock::session($a, dbname => 'other');
 	$other->query('CREATE EXTENSION zklock; GRANT EXECUTE ON FUNCTION zk_lock TO alice');
@@ -160,6 +162,7 @@ $alice->quit;
 $sa->query("SELECT zk_lock('idle')");
 is(locks($a, 'idle'), 'exclusive||t|kept||f|t|t|', 'kept for nobody');
 is(ZkLock::ask($a, 'SELECT kept = (SELECT count(*) FROM zk_locks WHERE pid IS NULL) AND kept > 0 FROM zk_session'), 't', '... and counted');
+is(ZkLock::session($a, user => 'nobody')->query('SELECT count(*) FROM zk_locks WHERE pid IS NULL'), 0, '... and no business of other roles');
 $sb->query("SELECT zk_lock('idle')");
 is(locks($a, 'idle'), '', '... until somebody else wants it');
 
@@ -227,13 +230,20 @@ while ($yaml =~ /^(\w+):\n  query: \|\n((?:    .*\n)+)  metrics:\n((?:    - .*\n
 }
 is(scalar(() = $yaml =~ /^\w/mg), 3, 'three of them');
 
-# No wait for ever without ZooKeeper
+# No wait for ever without ZooKeeper, and a loss that only the clock tells
+my $holder = ZkLock::session($a);
+$holder->query("SELECT zk_stat_reset(); BEGIN; SELECT zk_lock('lapsed')");
+$sa2->query("SELECT zk_lock('session', scope => 'session')");
 $zk->stop(1);
 ZkLock::wait_until(sub { ZkLock::ask($a, 'SELECT state FROM zk_session') ne 'connected' }, 'disconnected');
 like(`ps -o args= -p $worker`, qr/zklock worker reconnecting\s*$/, '... also without one');
 $sa->query("SET zklock.connect_timeout = '300ms'");
 like($sa->fails($_), qr/^58000: could not reach ZooKeeper within 300 ms/, "$_ without ZooKeeper")
   for "SELECT zk_contenders('job')", 'SELECT zk_lock_dirs()', "SELECT zk_break('job', 1)";
+is($holder->fails('SELECT pg_sleep(60)'), '40001: lock "lapsed" was lost', 'lost without a word from ZooKeeper');
+$holder->query('ROLLBACK');
+is($sa2->query('SELECT zk_unlock_all()'), 1, '... and acknowledged');
+is(stats($a, $_) =~ s/.*\|(\d+)\|\d+\|\d+$/$1/r, 1, "... the loss of $_ is counted") for 'lapsed', 'session';
 $zk->start(1);
 ZkLock::wait_connected($a, $b);
 is(ZkLock::ask($a, "SELECT reconnects > 0 OR expiries > 0, session_id = '$session' OR expiries > 0 FROM zk_session"), 't|t', 'reconnects are counted');
