@@ -20,6 +20,8 @@ SELECT zk_fence('report', 12), zk_fence('other', 1);
 SELECT zk_fence('report', 11);
 \set VERBOSITY terse
 \echo :LAST_ERROR_SQLSTATE
+SELECT zk_fence('', 1);
+SELECT zk_fence(repeat('x', 1001), 1);
 SELECT * FROM zk_fences ORDER BY resource;
 
 -- ... with its transaction

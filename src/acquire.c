@@ -283,8 +283,10 @@ check_connection(const Wait *wait)
 					(long long) (limit / NS_PER_MS)),
 			 errdetail("Connect string \"%s\": %s.", s.hosts,
 					   s.attempts[0] ? s.attempts : "no answer"),
-			 errhint(
-				 "Check that the ZooKeeper servers run, that this machine can reach them, and that \"zklock.hosts\" is right.")));
+			 s.state == ZKLOCK_SESSION_AUTH_FAILED
+				 ? errhint("Check the credentials in \"zklock.auth_file\".")
+				 : errhint(
+					   "Check that the ZooKeeper servers run, that this machine can reach them, and that \"zklock.hosts\" is right.")));
 }
 
 bool

@@ -334,15 +334,15 @@ zklock_election_announce(const char *name, const ZkElectionNews *news)
 	if (news->lost != 0)
 	{
 		ereport(LOG,
-				(errmsg("is no longer leader of election \"%s\", token %lld: %s", name,
-						(long long) news->lost, news->reason)));
+				(errmsg("this server is no longer leader of election \"%s\", token %lld: %s",
+						name, (long long) news->lost, news->reason)));
 		zklock_notify_add(name, false);
 	}
 	if (news->gained != 0)
 	{
 		ereport(LOG,
-				(errmsg("became leader of election \"%s\", token %lld: %s", name,
-						(long long) news->gained, news->reason)));
+				(errmsg("this server became leader of election \"%s\", token %lld: %s",
+						name, (long long) news->gained, news->reason)));
 		zklock_notify_add(name, true);
 	}
 	if (news->failed)

@@ -88,7 +88,7 @@ zk_is_leader(PG_FUNCTION_ARGS)
 
 	zklock_get_name(ZKLOCK_KIND_ELECTION, arg, name);
 	if (!PG_ARGISNULL(1))
-		wait = zklock_get_timeout(PG_GETARG_INTERVAL_P(1));
+		wait = zklock_get_timeout(PG_GETARG_INTERVAL_P(1), "wait");
 	token = zklock_election_lead(name, wait, &ref);
 	if (place != NULL)
 	{

@@ -27,6 +27,9 @@
 
 PG_FUNCTION_INFO_V1(zk_fence);
 
+/* bytes in the server encoding; with the namespace it must fit into an index */
+#define RESOURCE_MAX 1000
+
 static SPIPlanPtr plan = NULL;
 static Oid plan_namespace = InvalidOid;
 
@@ -68,8 +71,20 @@ zk_fence(PG_FUNCTION_ARGS)
 	Datum values[] = {PG_GETARG_DATUM(0), PG_GETARG_DATUM(1),
 					  CStringGetTextDatum(zklock_namespace)};
 	int64 token = PG_GETARG_INT64(1);
+	Size resource_len = VARSIZE_ANY_EXHDR(PG_GETARG_TEXT_PP(0));
 	int64 largest;
 	bool isnull;
+
+	if (resource_len == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("resource name must not be empty")));
+	if (resource_len > RESOURCE_MAX)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("resource name is too long"),
+				 errdetail("The name has %zu bytes; a resource name has 1 to %d.",
+						   resource_len, RESOURCE_MAX)));
 
 	SPI_connect();
 	if (SPI_execute_plan(get_plan(fcinfo->flinfo->fn_oid), values, NULL, false, 1) !=

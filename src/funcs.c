@@ -133,7 +133,7 @@ get_scope(text *arg)
 }
 
 int64
-zklock_get_timeout(const Interval *arg)
+zklock_get_timeout(const Interval *arg, const char *what)
 {
 	int64 days;
 	int64 usecs;
@@ -147,7 +147,7 @@ zklock_get_timeout(const Interval *arg)
 		pg_add_s64_overflow(usecs, arg->time, &usecs) || usecs < 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("timeout must not be negative or out of range"),
+				 errmsg("%s must not be negative or out of range", what),
 				 errhint("Use an interval of zero or more, such as '5 s'.")));
 	/* a century is for ever, and leaves room for the clock */
 	if (usecs > INT64CONST(36525) * USECS_PER_DAY)
@@ -200,7 +200,7 @@ zk_try_lock(PG_FUNCTION_ARGS)
 	get_name(PG_GETARG_TEXT_PP(0), name);
 	mode = get_mode(PG_GETARG_TEXT_PP(1));
 	scope = get_scope(PG_GETARG_TEXT_PP(2));
-	timeout = zklock_get_timeout(PG_GETARG_INTERVAL_P(3));
+	timeout = zklock_get_timeout(PG_GETARG_INTERVAL_P(3), "timeout");
 	PG_RETURN_BOOL(zklock_acquire(name, mode, scope, timeout, &token));
 }
 
@@ -310,7 +310,7 @@ zk_lock_session(PG_FUNCTION_ARGS)
 	get_name(PG_GETARG_TEXT_PP(0), name);
 	mode = get_mode(PG_GETARG_TEXT_PP(1));
 	if (!PG_ARGISNULL(2))
-		timeout = zklock_get_timeout(PG_GETARG_INTERVAL_P(2));
+		timeout = zklock_get_timeout(PG_GETARG_INTERVAL_P(2), "timeout");
 
 	if (call == NULL || !IsA(call, CallContext) || call->atomic)
 		ereport(ERROR,

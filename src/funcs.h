@@ -19,8 +19,9 @@ extern void zklock_get_name(ZkLockKind kind, text *arg, char *buf);
 /* Is a lock's name, as zklock_get_name makes it, in zklock.namespace? */
 extern bool zklock_in_namespace(const char *name);
 
-/* A timeout in ms, rounded up; an infinite one is ZKLOCK_WAIT_FOREVER. */
-extern int64 zklock_get_timeout(const Interval *arg);
+/* A timeout in ms, rounded up; an infinite one is ZKLOCK_WAIT_FOREVER.  Raises 22023
+ * for one that is negative; "what" is the argument's name. */
+extern int64 zklock_get_timeout(const Interval *arg, const char *what);
 
 /* A result of so many microseconds, palloc'd. */
 extern Interval *zklock_make_interval(int64 us);

@@ -405,7 +405,7 @@ zklock_session_reload(void)
 	if (security == NULL)
 	{
 		/* what we have goes on being good */
-		zklock_session_error("%s; the previous credentials stay in use", error);
+		zklock_session_error("%s; the previous settings stay in use", error);
 		return NULL;
 	}
 	same = strcmp(security_describe(security)->data, security_used->data) == 0;

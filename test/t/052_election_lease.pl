@@ -104,7 +104,7 @@ cmp_ok(time - $start, '<', 0.4, '... at once');
 $start = time;
 is($sp->query("SELECT zk_is_leader('another', '0')"), 'f', 'no wait');
 cmp_ok(time - $start, '<', 0.4, '... at once');
-is($sp->fails("SELECT zk_is_leader('a fourth', '-1 s')"), '22023: timeout must not be negative or out of range', 'a negative wait is refused');
+is($sp->fails("SELECT zk_is_leader('a fourth', '-1 s')"), '22023: wait must not be negative or out of range', 'a negative wait is refused');
 my $waiter = ZkLock::session($p);
 $waiter->query('SELECT 1');
 $waiter->send("SELECT zk_is_leader('a fifth', '1 min')");

@@ -45,7 +45,7 @@ SKIP:
 	set_and_reload(tls_ca_file => "$dir/ca");
 	my $none = '"zklock.tls_ca_file" is set, and the ZooKeeper library of this system was built without TLS';
 	ZkLock::wait_until(sub { last_error() =~ /TLS/ }, 'no TLS: an error');
-	is(last_error(), "$none; the previous credentials stay in use", '... at reload');
+	is(last_error(), "$none; the previous settings stay in use", '... at reload');
 	is($s->query("SELECT zk_try_lock('job2')"), 't', '... which changes nothing');
 	$a->restart;
 	$s = ZkLock::session($a);
@@ -95,7 +95,7 @@ SKIP:
 like(PostgreSQL::Test::Utils::slurp_file("$dir/note"), qr{^($dir/ca,$dir/cert,$dir/key\n)+$}, 'TLS is used');
 	is(ZkLock::ask($a, "SELECT zk_try_lock('job')"), 't', '... and locks');
 	set_and_reload(tls_ca_file => '');
-	$try->('"zklock.tls_cert_file" and "zklock.tls_key_file" need "zklock.tls_ca_file" beside them; the previous credentials stay in use');
+	$try->('"zklock.tls_cert_file" and "zklock.tls_key_file" need "zklock.tls_ca_file" beside them; the previous settings stay in use');
 }
 
 done_testing();
