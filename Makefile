@@ -8,9 +8,10 @@
 #   make bench            zklock beside everybody else, in one table; REPEAT= SECONDS= ROWS=,
 #                         BASE= a commit to compare with
 #   make bench-plot       the same as a picture, build/log/bench.svg
+#   make soak             a million cycles of lock and commit, memory in a table; CYCLES=
 #   make chaos            faults of all kinds on six hosts; SECONDS= SEED=
 #
-# The last seven install what they need; all but chaos run in a sandbox
+# The last eight install what they need; all but chaos run in a sandbox
 # (test/sandbox), chaos in namespaces of its own (test/chaos/run).
 
 EXTENSION = zklock
@@ -31,7 +32,7 @@ override with_llvm ?= no
 
 # PGXS has a "check" of its own, and a fresh machine has no PGXS yet: leave it
 # out when one of our own targets is asked for.
-ours = check demo lint warnings bench bench-plot chaos dist
+ours = check demo lint warnings bench bench-plot chaos soak dist
 ifneq ($(filter $(ours),$(MAKECMDGOALS)),)
 
 .PHONY: $(MAKECMDGOALS)
@@ -49,6 +50,8 @@ bench:
 	@test/sandbox --bench test/bench/run $(bench_options) $(ROWS)
 bench-plot:
 	@test/sandbox --bench test/bench/run --plot $(bench_options)
+soak:
+	@test/sandbox test/soak $(CYCLES)
 chaos:
 	@setpriv --pdeathsig TERM test/chaos/run $(or $(SECONDS),300) $(SEED)
 # What is committed, for PGXN and for building packages.

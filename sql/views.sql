@@ -17,7 +17,7 @@ SELECT name, mode, scope, granted, pid = pg_backend_pid() AS mine, token = zk_to
 SELECT count(*), min(database), max(mode) FROM pg_locks
 	WHERE locktype = 'advisory' AND objsubid = 31339 AND pid = pg_backend_pid() AND granted;
 -- whose, how often, and by which lock of level 1
-SELECT l.name, l.count, l.grant_state, l.lease_remaining BETWEEN '0' AND '4 s' AS lease, l.database = current_database() AS database,
+SELECT l.name, l.count, l.grant_state, l.lease_remaining BETWEEN '0' AND (SELECT session_timeout FROM zk_session) AS lease, l.database = current_database() AS database,
 	username = session_user AS username, application = current_setting('application_name') AS application, k.mode, k.granted
 	FROM zk_locks l JOIN pg_locks k USING (pid, classid, objid, objsubid) WHERE k.locktype = 'advisory' ORDER BY name, scope;
 -- a function reads as it is, and the view can be used as any table
@@ -35,7 +35,8 @@ SELECT name, mode, token = :t1 AS older, token = :t2 AS newer FROM zk_locks ORDE
 COMMIT;
 
 SELECT state, server = current_setting('zklock.hosts') AS server, hosts = current_setting('zklock.hosts') AS hosts,
-	session_id ~ '^0x[0-9a-f]{5,16}$' AS session_id, session_timeout,
+	session_id ~ '^0x[0-9a-f]{5,16}$' AS session_id,
+	session_timeout = current_setting('zklock.session_timeout')::interval AS session_timeout,
 	(last_error IS NULL) = (last_error_time IS NULL) AS error, worker_pid <> pg_backend_pid() AS worker
 	FROM zk_session;
 -- the same session all the time

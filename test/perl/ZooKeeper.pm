@@ -39,6 +39,7 @@ my $classpath = join ':',
 #   tick_time            ms; a session lasts at least 2 ticks
 #   init_limit, sync_limit   ticks that a follower may lag
 #   container_check_ms   how often empty containers are reaped (default: 60000)
+#   container_max_per_minute   ... and how many of them (default: 10000)
 #   dir                  instead of a temporary directory
 #   keep                 leave the servers running when the test ends
 #   conf                 more lines of zoo.cfg, as a hash
@@ -195,6 +196,7 @@ sub _spawn
 		qw(-Dzookeeper.forceSync=no -Dzookeeper.preAllocSize=1024));
 	push @java, (
 		'-Dznode.container.checkIntervalMs=' . ($self->{container_check_ms} // 60000),
+		'-Dznode.container.maxPerMinute=' . ($self->{container_max_per_minute} // 10000),
 		'-cp', $classpath, 'org.apache.zookeeper.server.quorum.QuorumPeerMain', "$dir/zoo.cfg");
 	# Should the test be killed, the kernel kills the server.
 	unshift @java, qw(setpriv --pdeathsig KILL --) unless $self->{keep};
