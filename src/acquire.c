@@ -339,7 +339,7 @@ acquire_level2(ZkHeldLock *held, int32 index, const Wait *wait, int64 *token)
 		blocked = is_blocked(&entry->queue, request);
 		conflict = zklock_request_conflicts(index);
 		usable = entry->grant[request->mode].usable && !conflict;
-		LWLockRelease(lock);
+		zklock_entry_unlock(lock);
 
 		if (acquired)
 			break;
@@ -363,7 +363,7 @@ acquire_level2(ZkHeldLock *held, int32 index, const Wait *wait, int64 *token)
 				lock = zklock_entry_lock(entry, LW_EXCLUSIVE);
 				request->failed = false;
 				request->state = ZKLOCK_REQUEST_LOCAL;
-				LWLockRelease(lock);
+				zklock_entry_unlock(lock);
 				(void) ConditionVariableTimedSleep(&entry->cv, LEASE_SLEEP_MS,
 												   zklock_wait_event(&wait_event_acquire,
 																	 "ZkLockAcquire"));

@@ -279,7 +279,7 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 		return;
 	if (generation != 0 && generation != entry->generation)
 	{
-		LWLockRelease(lock);
+		zklock_entry_unlock(lock);
 		return; /* the one it was meant for is history */
 	}
 	if (event->type == ZKLOCK_EV_DEMAND)
@@ -318,9 +318,9 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 	pid = entry->last_pid;
 	strlcpy(name, entry->name, sizeof(name));
 	if (changed)
-		ConditionVariableBroadcast(&entry->cv);
+		zklock_entry_broadcast(entry);
 	zklock_entry_release(entry);
-	LWLockRelease(lock);
+	zklock_entry_unlock(lock);
 
 	if (kind == ZKLOCK_KIND_ELECTION)
 		zklock_election_announce(name, &news);
@@ -429,7 +429,7 @@ zklock_dispatch_holds(void)
 		if (lock == NULL)
 			continue;
 		held = entry->held[ZKLOCK_SHARED] > 0 || entry->held[ZKLOCK_EXCLUSIVE] > 0;
-		LWLockRelease(lock);
+		zklock_entry_unlock(lock);
 		if (held)
 			return true;
 	}

@@ -79,7 +79,7 @@ enter(const char *name, ZkElectionRef *ref)
 	if (entry == NULL || !entry->election.candidate)
 	{
 		if (entry != NULL)
-			LWLockRelease(lock);
+			zklock_entry_unlock(lock);
 		entry = zklock_entry_find(ZKLOCK_KIND_ELECTION, name, true, LW_EXCLUSIVE, &lock);
 		if (entry == NULL)
 			return false;
@@ -88,7 +88,7 @@ enter(const char *name, ZkElectionRef *ref)
 	}
 	ref->entry = entry;
 	ref->generation = entry->generation;
-	LWLockRelease(lock);
+	zklock_entry_unlock(lock);
 	return true;
 }
 
@@ -138,7 +138,7 @@ zklock_election_token(const char *name)
 	ref.entry = entry;
 	ref.generation = entry->generation;
 	(void) zklock_election_peek(&ref, &token);
-	LWLockRelease(lock);
+	zklock_entry_unlock(lock);
 	return token;
 }
 
@@ -184,7 +184,7 @@ zklock_election_guard(const char *name, int64 *token)
 		request->state = ZKLOCK_REQUEST_HELD;
 		entry->held[ZKLOCK_EXCLUSIVE]++;
 	}
-	LWLockRelease(lock);
+	zklock_entry_unlock(lock);
 
 	if (!leader)
 	{
@@ -214,9 +214,9 @@ zklock_election_resign(const char *name)
 		entry->election.candidate = false;
 		give_up(entry, ZKLOCK_END_RESIGNED);
 		/* one that waits for the verdict */
-		ConditionVariableBroadcast(&entry->cv);
+		zklock_entry_broadcast(entry);
 	}
-	LWLockRelease(lock);
+	zklock_entry_unlock(lock);
 	return candidate;
 }
 
@@ -370,7 +370,7 @@ for_each_candidacy(void (*what)(ZkLockEntry *entry, ZkElectionNews *news))
 		if (entry->kind == ZKLOCK_KIND_ELECTION && entry->election.candidate)
 			what(entry, &news);
 		strlcpy(name, entry->name, sizeof(name));
-		LWLockRelease(lock);
+		zklock_entry_unlock(lock);
 		zklock_election_announce(name, &news);
 	}
 }
@@ -385,14 +385,14 @@ static void
 demote(ZkLockEntry *entry, ZkElectionNews *news)
 {
 	give_up(entry, ZKLOCK_END_DEMOTED);
-	ConditionVariableBroadcast(&entry->cv);
+	zklock_entry_broadcast(entry);
 }
 
 static void
 shut_down(ZkLockEntry *entry, ZkElectionNews *news)
 {
 	give_up(entry, ZKLOCK_END_SHUTDOWN);
-	ConditionVariableBroadcast(&entry->cv);
+	zklock_entry_broadcast(entry);
 }
 
 /* The candidacy begins only now: its first verdict can be waited for. */

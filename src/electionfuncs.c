@@ -280,7 +280,7 @@ zk_elections(PG_FUNCTION_ARGS)
 		ref.entry = entry;
 		ref.generation = entry->generation;
 		(void) zklock_election_peek(&ref, &token);
-		LWLockRelease(lock);
+		zklock_entry_unlock(lock);
 		if (!candidate)
 			continue;
 

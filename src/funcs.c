@@ -491,7 +491,7 @@ zk_locks(PG_FUNCTION_ARGS)
 				break;
 			/* no memory is allocated under the lock */
 			n = collect_lock_rows(entry, rows + nrows, room - nrows);
-			LWLockRelease(lock);
+			zklock_entry_unlock(lock);
 
 			fits = nrows + n <= room;
 			if (fits)

@@ -287,7 +287,7 @@ evict(const IdleEntry *idle)
 		return;
 	if (entry->idle_since == idle->since)
 		give_up(entry);
-	LWLockRelease(lock);
+	zklock_entry_unlock(lock);
 }
 
 long

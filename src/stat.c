@@ -215,7 +215,7 @@ zklock_stat_server(int64 *n, TimestampTz *since)
 			if (e->kind == ZKLOCK_KIND_LOCK)
 				n[ZKLOCK_STAT_LOCAL] += uncounted(e);
 		}
-		LWLockRelease(lock);
+		zklock_entry_unlock(lock);
 	}
 }
 
@@ -248,7 +248,7 @@ zklock_stat_names(ZkStatRow *rows)
 				p->serial[e->stat_slot] == e->stat_serial)
 				rows[row_of[e->stat_slot]].n[ZKLOCK_STAT_LOCAL] += uncounted(e);
 		}
-		LWLockRelease(lock);
+		zklock_entry_unlock(lock);
 	}
 	return nrows;
 }
@@ -271,7 +271,7 @@ zklock_stat_reset(void)
 			for (int32 r = e->requests; r >= 0; r = zklock_request(r)->next)
 				zklock_request(r)->again_counted = zklock_request(r)->again;
 		}
-		LWLockRelease(lock);
+		zklock_entry_unlock(lock);
 	}
 	pg_atomic_write_u64(&shared->since, (uint64) GetCurrentTimestamp());
 }

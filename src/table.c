@@ -40,6 +40,10 @@ static int32 *buckets;
 static ZkLockHint *hints; /* one a bucket */
 static volatile sig_atomic_t *loss_flags;
 
+/* Whom zklock_entry_unlock wakes. */
+static bool worker_due = false;
+static ZkLockEntry *broadcast_due = NULL;
+
 #define SESSION_LOCK (&zklock_shared->locks[ZKLOCK_NPARTITIONS].lock)
 
 static int
@@ -218,7 +222,7 @@ zklock_entry_lock(ZkLockEntry *entry, LWLockMode mode)
 		if (in_use && e->partition == partition)
 			return lock; /* only the lock's owner could free it now */
 		/* freed, and perhaps used again for another name, in between */
-		LWLockRelease(lock);
+		zklock_entry_unlock(lock);
 	}
 	return NULL;
 }
@@ -300,7 +304,7 @@ zklock_entry_find(ZkLockKind kind, const char *name, bool make, LWLockMode mode,
 	if (entry == NULL && make)
 		entry = make_locked(kind, name, hash);
 	if (entry == NULL)
-		LWLockRelease(*lock);
+		zklock_entry_unlock(*lock);
 	return entry;
 }
 
@@ -339,8 +343,6 @@ zklock_entry_release(ZkLockEntry *entry)
 void
 zklock_entry_set_dirty(ZkLockEntry *entry)
 {
-	Latch *latch;
-
 	SpinLockAcquire(&zklock_shared->mutex);
 	if (!entry->dirty)
 	{
@@ -354,10 +356,30 @@ zklock_entry_set_dirty(ZkLockEntry *entry)
 			zklock_shared->first_dirty = index;
 		zklock_shared->last_dirty = index;
 	}
-	latch = zklock_shared->worker_latch;
 	SpinLockRelease(&zklock_shared->mutex);
-	if (latch != NULL)
-		SetLatch(latch);
+	worker_due = true;
+}
+
+void
+zklock_entry_broadcast(ZkLockEntry *entry)
+{
+	broadcast_due = entry;
+}
+
+void
+zklock_entry_unlock(LWLock *lock)
+{
+	ZkLockEntry *entry = broadcast_due;
+	bool wake = worker_due;
+
+	broadcast_due = NULL;
+	worker_due = false;
+	LWLockRelease(lock);
+	/* should it be another's by now, that one wakes for nothing */
+	if (entry != NULL)
+		ConditionVariableBroadcast(&entry->cv);
+	if (wake)
+		zklock_worker_wake();
 }
 
 int32
@@ -386,7 +408,7 @@ zklock_table_find(ZkLockKind kind, const char *name)
 	ZkLockEntry *entry = zklock_entry_find(kind, name, false, LW_SHARED, &lock);
 
 	if (entry != NULL)
-		LWLockRelease(lock);
+		zklock_entry_unlock(lock);
 	return entry;
 }
 
@@ -565,7 +587,7 @@ zklock_request_make(ZkLockKind kind, const char *name, ZkLockMode mode, ZkLockSc
 			pg_atomic_sub_fetch_u32(&zklock_shared->nleaving, 1);
 		}
 	}
-	LWLockRelease(lock);
+	zklock_entry_unlock(lock);
 
 	if (entry == NULL)
 	{
@@ -687,8 +709,8 @@ zklock_request_end(int32 index)
 		zklock_entry_release(entry);
 	/* somebody who is kept from the grant by us alone (held_by_other) */
 	if (entry->want[ZKLOCK_SHARED] > 0 || entry->want[ZKLOCK_EXCLUSIVE] > 0)
-		ConditionVariableBroadcast(&entry->cv);
-	LWLockRelease(lock);
+		zklock_entry_broadcast(entry);
+	zklock_entry_unlock(lock);
 	free_request(index);
 }
 
@@ -703,7 +725,7 @@ zklock_request_abandon(int32 index)
 	if (request->state == ZKLOCK_REQUEST_HELD && !request->lost &&
 		request->mode == ZKLOCK_EXCLUSIVE && entry->kind == ZKLOCK_KIND_LOCK)
 		entry->grant[ZKLOCK_EXCLUSIVE].usable = false;
-	LWLockRelease(lock);
+	zklock_entry_unlock(lock);
 }
 
 volatile sig_atomic_t *

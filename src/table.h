@@ -323,7 +323,7 @@ extern void zklock_request_abandon(int32 request);
 
 /*
  * Lock an entry that may be freed and used again at any time.  Returns the lock,
- * to be released by LWLockRelease, or NULL if the entry is not in use.  Whoever
+ * to be released by zklock_entry_unlock, or NULL if the entry is not in use.  Whoever
  * frees the entry must not look at it again: another partition's it may be.
  */
 extern LWLock *zklock_entry_lock(ZkLockEntry *entry, LWLockMode mode);
@@ -335,7 +335,7 @@ extern LWLock *zklock_entry_lock(ZkLockEntry *entry, LWLockMode mode);
 extern ZkLockEntry *zklock_entry_find(ZkLockKind kind, const char *name, bool make,
 									  LWLockMode mode, LWLock **lock);
 
-/* Lock a partition; to be released by LWLockRelease. */
+/* Lock a partition; to be released by zklock_entry_unlock. */
 extern LWLock *zklock_partition_lock(int partition, LWLockMode mode);
 
 /* The entries of a partition, which is locked: the next one, or with NULL the first.
@@ -345,8 +345,15 @@ extern ZkLockEntry *zklock_partition_next(int partition, const ZkLockEntry *entr
 /* How full is the table?  Entries and requests in use. */
 extern void zklock_table_use(int *nentries, int *nrequests);
 
-/* Put the entry on the worker's list and wake it.  With the entry locked. */
+/*
+ * With the entry locked: put it on the worker's list; wake who sleeps on its "cv".
+ * They are woken when it is unlocked, or they would run into the lock.
+ */
 extern void zklock_entry_set_dirty(ZkLockEntry *entry);
+extern void zklock_entry_broadcast(ZkLockEntry *entry);
+
+/* Release what one of the above has locked, and wake whom that concerns. */
+extern void zklock_entry_unlock(LWLock *lock);
 
 /* --- for the worker ------------------------------------------------------ */
 
