@@ -39,9 +39,13 @@
 static volatile sig_atomic_t armed = false;		 /* there are holds */
 static volatile sig_atomic_t committing = false; /* PRE_COMMIT has come */
 static volatile sig_atomic_t shot = false;		 /* the handler has cancelled */
+static volatile sig_atomic_t excused = false;	 /* the statement began with a loss in
+												  * session scope, and may be the one
+												  * that acknowledges it */
+
+static volatile sig_atomic_t nesting = 0; /* in the executor or a utility statement */
 
 static TimeoutId timer = MAX_TIMEOUTS;
-static int nesting = 0;
 static uint32 wait_event_verdict = 0;
 
 static ExecutorStart_hook_type prev_ExecutorStart = NULL;
@@ -69,13 +73,21 @@ timer_interval(void)
 	return Max(20, Min(500, zklock_shared->session.timeout_ms / 10));
 }
 
-/* In a signal handler. */
+/*
+ * In a signal handler.  A backend that is idle cannot be cancelled.  One that has a
+ * statement, and does not execute it yet, may be about to acknowledge the loss; if it
+ * is still there at the next look, it waits for a lock in parse analysis.
+ */
 static void
 on_timer(void)
 {
+	static int looks = 0; /* in a row that found it there */
+
 	if (!armed || MyProc == NULL)
 		return; /* and so it runs out */
-	if (!committing && zklock_on_loss == ZKLOCK_ON_LOSS_ABORT && anything_lost())
+	looks = debug_query_string != NULL && nesting == 0 ? looks + 1 : 0;
+	if (!committing && !excused && (nesting > 0 || looks > 1) &&
+		zklock_on_loss == ZKLOCK_ON_LOSS_ABORT && anything_lost())
 	{
 		shot = true;
 		QueryCancelPending = true;
@@ -103,7 +115,7 @@ zklock_loss_arm(void)
 void
 zklock_loss_disarm(void)
 {
-	armed = shot = false;
+	armed = shot = excused = false;
 	*zklock_loss_flag(ZKLOCK_MY_PROC_NUMBER) = 0;
 }
 
@@ -293,6 +305,7 @@ before_statement(void)
 	held = zklock_loss_find();
 	if (held != NULL && held->transaction_count > 0)
 		report_loss(held);
+	excused = held != NULL;
 }
 
 /* After it: a loss in session scope that was not acknowledged. */
