@@ -35,4 +35,23 @@ is($holder->query("SELECT count(zk_token($name)) FROM generate_series(1, $names)
 is($holder->query('SELECT zk_unlock_all()'), $names + 1, 'all are given back');
 ZkLock::ok_clean($zk, [$node], 'x' x 245 . $_) for 1, $names;
 
+#
+# Two stand before us.  When the first has gone we know that the other is the last,
+# so that its end is our grant: no request is made then.
+#
+my @others = map { $zk->client } 1 .. 2;
+my @contenders = map { $_->contend(ZkLock::directory('queue')) } @others;
+$holder->send("SELECT zk_lock('queue', 'exclusive', 'session')")->wait_level(2);
+ZkLock::wait_until(sub { 3 == grep { m{/queue/} } $zk->watches }, 'both are watched, and we are');
+$proxy->requests;
+$others[0]->delete($contenders[0]);
+my $listed = 0;
+ZkLock::wait_until(sub { $listed += $proxy->requests->{children} // 0; $listed && ZkLock::ask($node, 'SELECT in_flight FROM zk_session') == 0 }, 'who is left?');
+$proxy->hole('up');
+$others[1]->delete($contenders[1]);
+cmp_ok($holder->result, '>', 0, 'our turn comes without a question');
+$proxy->heal;
+is($holder->query('SELECT zk_unlock_all()'), 1, '... and passes');
+ZkLock::ok_clean($zk, [$node], 'queue');
+
 done_testing();
