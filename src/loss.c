@@ -102,6 +102,11 @@ zklock_loss_prepare(void)
 {
 	if (timer == MAX_TIMEOUTS)
 		timer = RegisterTimeout(USER_TIMEOUT, on_timer);
+}
+
+static void
+start_timer(void)
+{
 	if (!get_timeout_active(timer))
 		enable_timeout_after(timer, timer_interval());
 }
@@ -110,6 +115,7 @@ void
 zklock_loss_arm(void)
 {
 	armed = true;
+	start_timer();
 }
 
 void
@@ -301,7 +307,7 @@ before_statement(void)
 
 	if (nesting > 0 || !armed)
 		return;
-	zklock_loss_prepare();
+	start_timer(); /* an error stops it */
 	held = zklock_loss_find();
 	if (held != NULL && held->transaction_count > 0)
 		report_loss(held);

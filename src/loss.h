@@ -18,7 +18,7 @@
 /* From _PG_init, when preloaded: chain the executor and utility hooks. */
 extern void zklock_loss_install_hooks(void);
 
-/* A hold is about to be taken: start the timer.  May throw. */
+/* A hold is about to be taken: what zklock_loss_arm needs.  May throw. */
 extern void zklock_loss_prepare(void);
 
 /* There is a hold, and there is none any more.  Neither throws. */

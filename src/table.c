@@ -579,6 +579,9 @@ zklock_request_make(ZkLockKind kind, const char *name, ZkLockMode mode, ZkLockSc
 		request->end = ZKLOCK_END_CANCELED;
 		request->again = request->again_counted = 0;
 		request->next = entry->requests;
+		request->prev = -1;
+		if (entry->requests >= 0)
+			requests[entry->requests].prev = index;
 		entry->requests = index;
 		zklock_grant_update_idle(entry);
 		if (entry->leaving)
@@ -679,7 +682,6 @@ zklock_request_end(int32 index)
 	ZkLockMode mode = (ZkLockMode) request->mode;
 	bool changed = false;
 	LWLock *lock;
-	int32 *link;
 
 	/* our request pins the entry */
 	lock = zklock_entry_lock(entry, LW_EXCLUSIVE);
@@ -697,9 +699,12 @@ zklock_request_end(int32 index)
 	Assert(entry->want[mode] >= 0 && entry->held[mode] >= 0);
 	zklock_stat_ended(entry, request);
 
-	for (link = &entry->requests; *link != index; link = &requests[*link].next)
-		;
-	*link = request->next;
+	if (request->prev >= 0)
+		requests[request->prev].next = request->next;
+	else
+		entry->requests = request->next;
+	if (request->next >= 0)
+		requests[request->next].prev = request->prev;
 	request->entry = -1;
 
 	changed |= zklock_grant_settle(entry);

@@ -70,6 +70,7 @@ typedef enum ZkRequestEnd
 typedef struct ZkLockRequest
 {
 	int32 next;	 /* of the same entry, or of the free list */
+	int32 prev;	 /* of the same entry, -1: the first */
 	int32 entry; /* -1: free */
 	int pid;
 	int proc_number;
