@@ -49,11 +49,11 @@ SELECT count(*) FROM zk_session;
 
 SELECT lease_remaining BETWEEN '0' AND session_timeout AS lease, write_latency BETWEEN '1 us' AND '10 s' AS write,
 	read_latency BETWEEN '1 us' AND '10 s' AS read, session_uptime BETWEEN '0' AND '1 h' AS session, worker_uptime >= session_uptime AS worker,
-	reconnects >= 0 AS reconnects, expiries >= 0 AS expiries, in_flight < 100 AS in_flight, names < max_names AS names, max_names, requests, kept
+	reconnects >= 0 AS reconnects, expiries >= 0 AS expiries, in_flight < 100 AS in_flight, names < max_names AS names, max_names, requests, cached
 	FROM zk_session;
 BEGIN;
 SELECT zk_lock('a') > 0 AS a, zk_lock('b', 'shared') > 0 AS b, zk_lock('b') > 0 AS upgraded;
-SELECT names >= 2 AS names, requests, kept FROM zk_session;
+SELECT names >= 2 AS names, requests, cached FROM zk_session;
 COMMIT;
 
 -- statistics

@@ -110,7 +110,7 @@ CREATE FUNCTION zk_session(
     OUT names integer,
     OUT max_names integer,
     OUT requests integer,
-    OUT kept integer)
+    OUT cached integer)
 RETURNS record
 AS 'MODULE_PATHNAME', 'zk_session'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
@@ -121,7 +121,7 @@ COMMENT ON FUNCTION zk_session() IS
 CREATE VIEW zk_session AS
     SELECT state, server, session_id, session_timeout, last_error, last_error_time, worker_pid, hosts,
         lease_remaining, write_latency, read_latency, session_uptime, worker_uptime, reconnects, expiries,
-        in_flight, names, max_names, requests, kept
+        in_flight, names, max_names, requests, cached
     FROM zk_session();
 
 COMMENT ON VIEW zk_session IS

@@ -360,7 +360,7 @@ static const char *
 lock_row_state(const LockRow *row)
 {
 	if (row->request.pid == 0)
-		return "kept";
+		return "cached";
 	if (row->request.state == ZKLOCK_REQUEST_LOCAL)
 		return "waiting";
 	if (row->request.state == ZKLOCK_REQUEST_WANTED)

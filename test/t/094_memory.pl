@@ -134,7 +134,7 @@ sub rest
 	eval {
 		ZkLock::wait_until(
 			sub {
-				$now = ZkLock::ask($node, "SELECT concat_ws(' ', names, requests, kept) FROM zk_session");
+				$now = ZkLock::ask($node, "SELECT concat_ws(' ', names, requests, cached) FROM zk_session");
 				return $now eq '1 1 0';
 			}, '');
 	};

@@ -148,7 +148,7 @@ sub configure
 			},
 			"$name is $setting{$name}");
 	}
-	ZkLock::wait_until(sub { ZkLock::ask($node, 'SELECT kept FROM zk_session') == 0 }, 'nothing is kept')
+	ZkLock::wait_until(sub { ZkLock::ask($node, 'SELECT cached FROM zk_session') == 0 }, 'nothing is kept')
 	  if ($setting{'zklock.cache_time'} // '') eq '0';
 }
 
