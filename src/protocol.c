@@ -106,17 +106,24 @@ set_free(ZkContender *c)
 	c->sequence = -1;
 }
 
-/* The position is not known any more: ask for a new listing. */
+/* Who was waited for matters no more. */
 static void
-set_queued(ZkContender *c)
+forget_blocker(ZkContender *c)
 {
-	c->state = ZKLOCK_QUEUED;
 	c->blocker = 0;
 	c->blocker_watched = false;
 	c->blocker_last = false;
 	c->second = 0;
 	c->second_gone = false;
 	c->polled = false;
+}
+
+/* The position is not known any more: ask for a new listing. */
+static void
+set_queued(ZkContender *c)
+{
+	c->state = ZKLOCK_QUEUED;
+	forget_blocker(c);
 	c->list_needed = 0;
 }
 
@@ -153,10 +160,7 @@ static void
 set_granted(ZkLockQueue *queue, ZkContender *c, bool demanded, ZkLockActions *actions)
 {
 	c->state = ZKLOCK_GRANTED;
-	c->blocker = 0;
-	c->second = 0;
-	c->second_gone = false;
-	c->polled = false;
+	forget_blocker(c);
 	c->demanded = demanded;
 	add_action(actions, ZKLOCK_ACT_GRANTED, queue, c);
 }
@@ -463,13 +467,13 @@ any_conflicts(ZkLockQueue *queue, const ZkContender *c, const ZkLockEvent *event
 }
 
 static void
-watch_child(ZkLockQueue *queue, ZkContender *c, const ZkLockChild *child,
+watch_child(ZkLockQueue *queue, ZkContender *c, const char *name, uint64_t hash,
 			ZkLockActions *actions)
 {
 	ZkLockAction *watch = add_action(actions, ZKLOCK_ACT_WATCH, queue, c);
 
-	watch->name = child->name;
-	watch->hash = child->hash;
+	watch->name = name;
+	watch->hash = hash;
 }
 
 /*
@@ -484,7 +488,7 @@ watch_second(ZkLockQueue *queue, ZkContender *c, const ZkLockChild *second,
 	if (second == NULL || event->spare_watches)
 		return;
 	c->second = second->hash;
-	watch_child(queue, c, second, actions);
+	watch_child(queue, c, second->name, second->hash, actions);
 }
 
 /* The one before the blocker has gone, and this is who is left. */
@@ -599,7 +603,7 @@ find_place(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 		 * blocker's deletion arrives, our node was there at that moment.
 		 */
 		watch_own(queue, c, actions);
-		watch_child(queue, c, blocker, actions);
+		watch_child(queue, c, blocker->name, blocker->hash, actions);
 		watch_second(queue, c, second, event, actions);
 	}
 }
@@ -881,15 +885,10 @@ on_node_changed(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *act
 		else if (c->state == ZKLOCK_WAITING &&
 				 (c->blocker == event->hash || c->second == event->hash))
 		{
-			ZkLockAction *watch;
-
 			if (c->blocker == event->hash)
 				c->blocker_watched = false;
-			if (!queue->connected)
-				continue;
-			watch = add_action(actions, ZKLOCK_ACT_WATCH, queue, c);
-			watch->name = event->name;
-			watch->hash = event->hash;
+			if (queue->connected)
+				watch_child(queue, c, event->name, event->hash, actions);
 		}
 	}
 }
