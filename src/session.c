@@ -114,7 +114,7 @@ zklock_session_retry_in(void)
 
 	if (client != NULL)
 		return -1;
-	return retry_at <= now ? 0 : (long) ((retry_at - now) / 1000000 + 1);
+	return retry_at <= now ? 0 : (long) ((retry_at - now) / NS_PER_MS + 1);
 }
 
 void
@@ -425,7 +425,7 @@ open_failed(const char *what, const char *error)
 	s = zklock_session_lock(LW_EXCLUSIVE);
 	strlcpy(s->attempts, error, sizeof(s->attempts));
 	zklock_session_unlock();
-	retry_at = zklock_clock() + INT64CONST(1000000) * RETRY_MS;
+	retry_at = zklock_clock() + RETRY_MS * NS_PER_MS;
 }
 
 void
@@ -522,7 +522,7 @@ zklock_session_stuck(void)
 	ZkSessionShared *s = &zklock_shared->session; /* the worker alone writes */
 	int64 now = zklock_clock();
 	int64 timeout = s->timeout_ms > 0 ? s->timeout_ms : zklock_session_timeout;
-	int64 patience = Max(1000, Min(timeout / 4, 5000)) * INT64CONST(1000000);
+	int64 patience = Max(1000, Min(timeout / 4, 5000)) * NS_PER_MS;
 
 	if (client == NULL || connected)
 		return false;
@@ -532,7 +532,7 @@ zklock_session_stuck(void)
 		return false;
 	ereport(LOG,
 			(errmsg("no ZooKeeper server reached for %lld ms, starting anew",
-					(long long) ((now - s->not_connected_since) / 1000000))));
+					(long long) ((now - s->not_connected_since) / NS_PER_MS))));
 	return true;
 }
 
@@ -557,7 +557,7 @@ drop_client(bool retry_now)
 
 	client = NULL;
 	connected = false;
-	retry_at = retry_now ? 0 : zklock_clock() + INT64CONST(1000000) * RETRY_MS;
+	retry_at = retry_now ? 0 : zklock_clock() + RETRY_MS * NS_PER_MS;
 	zklock_client_close(old);
 	release_descriptors();
 }
@@ -657,13 +657,13 @@ zklock_session_heartbeat(void)
 {
 	int64 now = zklock_clock();
 	int64 interval =
-		INT64CONST(1000000) * zklock_heartbeat_interval(zklock_shared->session.timeout_ms);
+		NS_PER_MS * zklock_heartbeat_interval(zklock_shared->session.timeout_ms);
 
 	if (!connected)
 		return -1;
 	/* the lease takes three writes with pauses between them to come back */
 	if (!zklock_lease_valid())
-		interval = Max(interval / 6, INT64CONST(1000000));
+		interval = Max(interval / 6, NS_PER_MS);
 	if ((now >= heartbeat_at && heartbeats_open == 0) ||
 		pg_atomic_exchange_u32(&zklock_shared->write_wanted, 0) != 0)
 	{
@@ -672,8 +672,8 @@ zklock_session_heartbeat(void)
 			heartbeats_open++;
 		heartbeat_at = now + interval;
 	}
-	return now >= heartbeat_at ? (long) (interval / 1000000)
-							   : (long) ((heartbeat_at - now) / 1000000 + 1);
+	return now >= heartbeat_at ? (long) (interval / NS_PER_MS)
+							   : (long) ((heartbeat_at - now) / NS_PER_MS + 1);
 }
 
 static void
@@ -783,11 +783,10 @@ on_connected(void)
 	resuming = false;
 	connected = true;
 	if (known.id != id.id)
-		zklock_lease_new_session(&zklock_shared->session.lease,
-								 INT64CONST(1000000) * timeout, opened_at);
+		zklock_lease_new_session(&zklock_shared->session.lease, NS_PER_MS * timeout,
+								 opened_at);
 	else
-		zklock_lease_new_connection(&zklock_shared->session.lease,
-									INT64CONST(1000000) * timeout);
+		zklock_lease_new_connection(&zklock_shared->session.lease, NS_PER_MS * timeout);
 	publish_lease();
 	if (known.id != id.id)
 	{

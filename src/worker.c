@@ -133,7 +133,7 @@ publish(void)
 {
 	ZkSessionShared *s = zklock_session_lock(LW_EXCLUSIVE);
 	int64 now = zklock_clock();
-	int64 pause = s->worker_started + INT64CONST(1000000) * RESTART_PAUSE_MS - now;
+	int64 pause = s->worker_started + RESTART_PAUSE_MS * NS_PER_MS - now;
 
 	s->worker_pid = MyProcPid;
 	zklock_session_unlock();
@@ -147,7 +147,7 @@ publish(void)
 	while (zklock_shared->session.worker_started != 0 && pause > 0 && !ProcDiePending)
 	{
 		int rc = WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_POSTMASTER_DEATH,
-						   (long) (pause / 1000000 + 1),
+						   (long) (pause / NS_PER_MS + 1),
 						   zklock_wait_event(&wait_event_main, "ZkLockWorker"));
 
 		if (rc & WL_POSTMASTER_DEATH)
@@ -246,7 +246,7 @@ zklock_worker_main(Datum arg)
 			begin_exit();
 			zklock_session_drain();
 			zklock_election_drain();
-			drain_until = zklock_clock() + INT64CONST(1000000) * DRAIN_MS;
+			drain_until = zklock_clock() + DRAIN_MS * NS_PER_MS;
 		}
 		if (ConfigReloadPending && drain_until == 0)
 		{
