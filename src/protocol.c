@@ -1060,6 +1060,9 @@ decide(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 		a->list = ++queue->list_sent;
 		a->sync = sync;
 		a->watch = watch;
+		/* it is the first for whoever will not have the answer that is under way */
+		if (sync && queue->list_synced > queue->list_answered)
+			queue->list_synced = a->list;
 		if (watch)
 			queue->dir_list = a->list;
 	}
