@@ -441,9 +441,11 @@ watcher(zhandle_t *zh, int type, int state, const char *path, void *context)
 		session_event(client, zh, state);
 	else if (type == ZOO_DELETED_EVENT)
 		event_append(client, ZKLOCK_MSG_NODE_DELETED, path, false);
+	else if (type == ZOO_CHILD_EVENT)
+		event_append(client, ZKLOCK_MSG_CHILDREN_CHANGED, path,
+					 deleting_child(client, path));
 	else
-		event_append(client, ZKLOCK_MSG_NODE_CHANGED, path,
-					 type == ZOO_CHILD_EVENT && deleting_child(client, path));
+		event_append(client, ZKLOCK_MSG_NODE_CHANGED, path, false);
 }
 
 /*-------------------------------------------------------------------------

@@ -49,8 +49,9 @@ typedef enum ZkMessageType
 	ZKLOCK_MSG_ACL, /* path, open */
 	ZKLOCK_MSG_SYNCED,
 	/* watches: path */
-	ZKLOCK_MSG_NODE_DELETED,
-	ZKLOCK_MSG_NODE_CHANGED, /* any other event on a path */
+	ZKLOCK_MSG_NODE_DELETED,	 /* uses up all watches on the path */
+	ZKLOCK_MSG_CHILDREN_CHANGED, /* uses up that of a listing */
+	ZKLOCK_MSG_NODE_CHANGED,	 /* uses up that of a get */
 	/* a line of the library's log */
 	ZKLOCK_MSG_LOG /* level, data = text */
 } ZkMessageType;

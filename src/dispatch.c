@@ -25,6 +25,7 @@
 #include "grant.h"
 #include "settings.h"
 #include "stat.h"
+#include "succession.h"
 #include "watches.h"
 #include "worker.h"
 
@@ -33,6 +34,7 @@ typedef enum RequestKind
 {
 	REQUEST_OTHER, /* nobody waits for the reply */
 	REQUEST_MAKE_DIR,
+	REQUEST_WATCH_DIR,
 	REQUEST_CREATE,
 	REQUEST_LIST, /* tag.hash is the listing's number */
 	REQUEST_WATCH_OWN,
@@ -179,12 +181,20 @@ send_request(const ZkLockEntry *entry, ZkLockKind kind, const char *name, int pi
 			send_make_dir(client, path, action, &tag);
 			break;
 
+		case ZKLOCK_ACT_WATCH_DIR:
+			tag.kind = REQUEST_WATCH_DIR;
+			tag.patient = true; /* a create follows it */
+			name_path(path, kind, name, NULL);
+			tag.path = zklock_watch_set(path, false);
+			check_sent(zklock_client_get(client, path, true, &tag));
+			break;
+
 		case ZKLOCK_ACT_CREATE:
 		{
 			StringInfoData data;
 
 			tag.kind = REQUEST_CREATE;
-			tag.patient = true; /* a listing follows it */
+			tag.patient = action->listed;
 			contender_path(path, kind, name, action, uuid_hi, true);
 			describe_contender(&data, kind, pid);
 			check_sent(zklock_client_create(client, path, data.data, data.len,
@@ -204,21 +214,21 @@ send_request(const ZkLockEntry *entry, ZkLockKind kind, const char *name, int pi
 				(void) zklock_client_sync(client, zklock_session_directory(kind), &other);
 			}
 			if (action->watch)
-				tag.path = zklock_watch_set(path);
+				tag.path = zklock_watch_set(path, true);
 			check_sent(zklock_client_list(client, path, action->watch, &tag));
 			break;
 
 		case ZKLOCK_ACT_WATCH_OWN:
 			tag.kind = REQUEST_WATCH_OWN;
 			contender_path(path, kind, name, action, uuid_hi, false);
-			tag.path = zklock_watch_set(path);
+			tag.path = zklock_watch_set(path, false);
 			check_sent(zklock_client_get(client, path, true, &tag));
 			break;
 
 		case ZKLOCK_ACT_WATCH:
 			tag.kind = REQUEST_WATCH;
 			name_path(path, kind, name, action->name);
-			tag.path = zklock_watch_set(path);
+			tag.path = zklock_watch_set(path, false);
 			check_sent(zklock_client_get(client, path, true, &tag));
 			break;
 
@@ -268,6 +278,7 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 	bool lost = false;
 	ZkLockKind kind;
 	ZkElectionNews news;
+	ZkLockSuccession succession = ZKLOCK_NO_SUCCESSION;
 	int pid;
 	LWLock *lock;
 
@@ -285,7 +296,12 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 	if (event->type == ZKLOCK_EV_DEMAND)
 	{
 		if (zklock_queue_idle(&entry->queue))
+		{
 			entry->queue.connected = zklock_session_client() != NULL;
+			entry->queue.succession = entry->kind == ZKLOCK_KIND_LOCK
+				? zklock_succession_find(entry->name)
+				: ZKLOCK_NO_SUCCESSION;
+		}
 		zklock_entry_demand(entry, event);
 	}
 	event->session = uuid_hi;
@@ -297,6 +313,7 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 	event->no_watches = zklock_watches_full();
 	event->keep = !event->spare_watches && zklock_grant_may_keep(entry);
 	event->alone = zklock_grant_was_alone(entry);
+	event->recurring = zklock_grant_recurs(entry) && zklock_succession_room(entry->name);
 	event->fresh_uuid = zklock_shared->session.next_uuid;
 	zklock_shared->session.next_uuid += ZKLOCK_NCONTENDERS;
 	zklock_step(&entry->queue, event, &actions);
@@ -313,6 +330,8 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 	if (entry->kind == ZKLOCK_KIND_ELECTION)
 		zklock_election_step(entry, event, &actions, &news);
 	tick_wanted |= wants_tick(entry);
+	if (zklock_queue_idle(&entry->queue))
+		succession = entry->queue.succession;
 	generation = entry->generation;
 	kind = (ZkLockKind) entry->kind;
 	pid = entry->last_pid;
@@ -322,6 +341,8 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 	zklock_entry_release(entry);
 	zklock_entry_unlock(lock);
 
+	if (succession.watched)
+		zklock_succession_keep(name, &succession);
 	if (kind == ZKLOCK_KIND_ELECTION)
 		zklock_election_announce(name, &news);
 	else if (lost)
@@ -353,7 +374,15 @@ enough_pending(void)
 static void
 feed_all(void)
 {
-	while (all_next >= 0 && !enough_pending())
+	/*
+	 * The end of a connection makes no requests.  It reaches everybody before anything
+	 * else does: events and replies of the next one then find nobody who believes in
+	 * what he knew by the last.
+	 */
+	bool at_once =
+		all_event == ZKLOCK_EV_DISCONNECTED || all_event == ZKLOCK_EV_SESSION_LOST;
+
+	while (all_next >= 0 && (at_once || !enough_pending()))
 	{
 		ZkLockEntry *entry = zklock_entry(all_next);
 		ZkLockEvent event = {.type = all_event};
@@ -375,12 +404,12 @@ zklock_dispatch_dirty(void)
 	int32 index;
 
 	feed_all();
-	while (!enough_pending())
+	while (all_next < 0 && !enough_pending())
 	{
 		ZkLockEvent event = {.type = ZKLOCK_EV_DEMAND};
 
 		if ((index = zklock_table_next_dirty()) < 0)
-			return all_next < 0;
+			return true;
 		step(zklock_entry(index), 0, &event);
 	}
 	return false;
@@ -412,6 +441,8 @@ zklock_dispatch_all(ZkLockEventType type)
 		type = ZKLOCK_EV_RESUMED;
 		resume_due = false;
 	}
+	if (type != ZKLOCK_EV_TICK)
+		zklock_succession_forget_all();
 	all_event = type;
 	all_next = 0;
 	feed_all();
@@ -486,16 +517,18 @@ dispatch_listing(const ZkMessage *message, ZkLockEntry *entry, ZkLockEvent *even
 	pfree(children);
 }
 
-/* The entry in whose directory a node is, or NULL; the node's own name to "child". */
-static ZkLockEntry *
-entry_of_path(const char *path, const char **child)
+/*
+ * Whose directory is it, or whose is it in?  The lock's or election's name goes to
+ * "name", the node's own to "child", NULL if it is the directory itself.
+ */
+static bool
+parse_path(const char *path, ZkLockKind *kind, char *name, const char **child)
 {
 	char encoded[ZKLOCK_ENCODED_MAX + 1];
-	char name[ZKLOCK_NAME_MAX + 1];
 
-	for (int kind = 0; kind < ZKLOCK_NKINDS; kind++)
+	for (int i = 0; i < ZKLOCK_NKINDS; i++)
 	{
-		const char *directory = zklock_session_directory((ZkLockKind) kind);
+		const char *directory = zklock_session_directory((ZkLockKind) i);
 		size_t len = strlen(directory);
 		const char *start = path + len + 1;
 		size_t encoded_len;
@@ -504,36 +537,63 @@ entry_of_path(const char *path, const char **child)
 			continue;
 		encoded_len = strcspn(start, "/");
 		if (encoded_len >= sizeof(encoded))
-			return NULL;
+			return false;
 		strlcpy(encoded, start, encoded_len + 1);
 		*child = start[encoded_len] == '/' ? start + encoded_len + 1 : NULL;
-		return zklock_decode_name(encoded, name)
-			? zklock_table_find((ZkLockKind) kind, name)
-			: NULL;
+		*kind = (ZkLockKind) i;
+		return zklock_decode_name(encoded, name);
 	}
-	return NULL;
+	return false;
+}
+
+/*
+ * A watch on a directory fired.  Where it has been deleted, that may stand for both
+ * watches; a client has no more of them on one path.
+ */
+static void
+dispatch_dir_watch(ZkMessageType type, ZkLockKind kind, const char *name)
+{
+	ZkLockEntry *entry = zklock_table_find(kind, name);
+	ZkLockEvent gone = {.type = ZKLOCK_EV_DIR_GONE};
+	ZkLockEvent changed = {.type = ZKLOCK_EV_DIR_CHANGED};
+
+	if (type != ZKLOCK_MSG_CHILDREN_CHANGED)
+	{
+		if (kind == ZKLOCK_KIND_LOCK)
+			zklock_succession_forget(name);
+		if (entry != NULL)
+			step(entry, 0, &gone);
+	}
+	if (type != ZKLOCK_MSG_NODE_CHANGED && entry != NULL)
+		step(entry, 0, &changed);
 }
 
 /* A watch fired: find the entry by the path. */
 static void
 dispatch_watch(const ZkMessage *message)
 {
+	char name[ZKLOCK_NAME_MAX + 1];
 	const char *child;
+	ZkLockKind kind;
 	ZkLockChild parsed;
 	ZkLockEntry *entry;
 	ZkLockEvent event = {0};
 
 	if (message->path == NULL || message->path[0] != '/')
 		return;
-	zklock_watch_fired(message->path);
-	if ((entry = entry_of_path(message->path, &child)) == NULL)
+	if (message->type != ZKLOCK_MSG_NODE_CHANGED)
+		zklock_watch_fired(message->path, true);
+	if (message->type != ZKLOCK_MSG_CHILDREN_CHANGED)
+		zklock_watch_fired(message->path, false);
+	if (!parse_path(message->path, &kind, name, &child))
 		return;
 	if (child == NULL)
 	{
-		event.type = ZKLOCK_EV_DIR_CHANGED;
-		step(entry, 0, &event);
+		dispatch_dir_watch(message->type, kind, name);
 		return;
 	}
+	if ((entry = zklock_table_find(kind, name)) == NULL)
+		return;
 
 	event.type = message->type == ZKLOCK_MSG_NODE_DELETED ? ZKLOCK_EV_NODE_DELETED
 														  : ZKLOCK_EV_NODE_CHANGED;
@@ -570,7 +630,9 @@ zklock_dispatch_message(const ZkMessage *message)
 	ZkLockEvent event = {0};
 	char shown[ZKLOCK_ENCODED_MAX + 1];
 
-	if (message->type == ZKLOCK_MSG_NODE_DELETED || message->type == ZKLOCK_MSG_NODE_CHANGED)
+	if (message->type == ZKLOCK_MSG_NODE_DELETED ||
+		message->type == ZKLOCK_MSG_CHILDREN_CHANGED ||
+		message->type == ZKLOCK_MSG_NODE_CHANGED)
 	{
 		dispatch_watch(message);
 		return;
@@ -606,6 +668,9 @@ zklock_dispatch_message(const ZkMessage *message)
 	{
 		case REQUEST_MAKE_DIR:
 			event.type = ZKLOCK_EV_MADE_DIR;
+			break;
+		case REQUEST_WATCH_DIR:
+			event.type = ZKLOCK_EV_WATCHED_DIR;
 			break;
 		case REQUEST_CREATE:
 			event.type = ZKLOCK_EV_CREATED;

@@ -96,13 +96,20 @@ zklock_grant_settle(ZkLockEntry *entry)
  * ------------------------------------------------------------------------
  */
 
+/* Is caching on? */
+static bool
+keeps_grants(void)
+{
+	return zklock_cache_time > 0 && zklock_cache_size > 0;
+}
+
 bool
 zklock_grant_may_keep(const ZkLockEntry *entry)
 {
 	const ZkLockHint *hint = zklock_entry_hint(entry);
 
-	return entry->kind == ZKLOCK_KIND_LOCK && zklock_cache_time > 0 &&
-		zklock_cache_size > 0 && (!hint->bounced || hint->streak >= 2);
+	return entry->kind == ZKLOCK_KIND_LOCK && keeps_grants() &&
+		(!hint->bounced || hint->streak >= 2);
 }
 
 bool
@@ -111,6 +118,13 @@ zklock_grant_was_alone(const ZkLockEntry *entry)
 	const ZkLockHint *hint = zklock_entry_hint(entry);
 
 	return entry->kind == ZKLOCK_KIND_LOCK && (hint->sequence < 0 || hint->streak > 0);
+}
+
+bool
+zklock_grant_recurs(const ZkLockEntry *entry)
+{
+	return entry->kind == ZKLOCK_KIND_LOCK && !keeps_grants() &&
+		zklock_entry_hint(entry)->streak > 0;
 }
 
 void

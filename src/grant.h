@@ -32,6 +32,9 @@ extern bool zklock_grant_may_keep(const ZkLockEntry *entry);
 /* Was nobody else in the queue when we last were? */
 extern bool zklock_grant_was_alone(const ZkLockEntry *entry);
 
+/* ... was it our own before, and are grants never kept? */
+extern bool zklock_grant_recurs(const ZkLockEntry *entry);
+
 /* The worker's contender got this sequence number. */
 extern void zklock_grant_note_contender(const ZkLockEntry *entry, int64 sequence);
 

@@ -162,6 +162,8 @@ set_granted(ZkLockQueue *queue, ZkContender *c, bool demanded, ZkLockActions *ac
 	c->state = ZKLOCK_GRANTED;
 	forget_blocker(c);
 	c->demanded = demanded;
+	if (queue->succession.watched && c->mode == ZKLOCK_EXCLUSIVE)
+		queue->succession.last = c->sequence;
 	add_action(actions, ZKLOCK_ACT_GRANTED, queue, c);
 }
 
@@ -232,6 +234,7 @@ forget_connection(ZkLockQueue *queue)
 
 		c->own_watched = false;
 		c->own_requested = false;
+		c->watch_later = false;
 		if (c->state == ZKLOCK_WAITING || c->state == ZKLOCK_QUEUED)
 			set_queued(c);
 		else if (c->state == ZKLOCK_UNSETTLED)
@@ -240,6 +243,7 @@ forget_connection(ZkLockQueue *queue)
 			c->delete_sent = c->delete_refused = false;
 	}
 	queue->dir_list = 0;
+	queue->succession = ZKLOCK_NO_SUCCESSION;
 }
 
 /* ------------------------------------------------------------------------
@@ -290,6 +294,7 @@ on_session_lost(ZkLockQueue *queue, ZkLockActions *actions)
 	queue->list_synced = 0;
 	queue->dir_watched = false;
 	queue->dir_list = 0;
+	queue->succession = ZKLOCK_NO_SUCCESSION;
 	queue->connected = false;
 }
 
@@ -374,7 +379,22 @@ on_tick(ZkLockQueue *queue)
 			set_free(c);
 		if (c->state == ZKLOCK_WAITING && c->polled)
 			set_queued(c);
+		c->watch_later = false;
 	}
+}
+
+/*
+ * A directory numbers its contenders one by one.  If ours follows our last exclusive
+ * grant in the same directory, nobody has come in between; and whoever had come before
+ * that was gone when we were granted the lock.
+ */
+static bool
+succeeds(const ZkLockQueue *queue, const ZkContender *c)
+{
+	const ZkLockSuccession *succession = &queue->succession;
+
+	return succession->watched && succession->last >= 0 && c->mode == ZKLOCK_EXCLUSIVE &&
+		c->sequence == succession->last + 1 && c->sequence <= ZKLOCK_SEQUENCE_LIMIT;
 }
 
 static void
@@ -391,6 +411,13 @@ on_created(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 			c->sequence = event->sequence;
 			c->token = event->token;
 			c->attempts = 0;
+			if (c->list_needed == 0 && c->token != 0 && queue->needed[c->mode] &&
+				succeeds(queue, c))
+			{
+				/* who comes after us we are not told */
+				set_granted(queue, c, true, actions);
+				c->watch_later = true;
+			}
 			break;
 
 		case ZKLOCK_RC_NO_NODE:
@@ -823,6 +850,13 @@ on_watched(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 }
 
 static void
+on_watched_dir(ZkLockQueue *queue, const ZkLockEvent *event)
+{
+	queue->succession.requested = false;
+	queue->succession.watched = event->rc == ZKLOCK_RC_OK;
+}
+
+static void
 on_deleted(ZkContender *c, const ZkLockEvent *event)
 {
 	if (c->state != ZKLOCK_DELETING)
@@ -912,6 +946,44 @@ on_dir_changed(ZkLockQueue *queue, ZkLockActions *actions)
 	}
 }
 
+static void
+on_dir_gone(ZkLockQueue *queue)
+{
+	if (ZKLOCK_MUTANT == 8)
+		return;
+	queue->succession.watched = false;
+	queue->succession.last = -1;
+	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
+		queue->contender[i].watch_later = false;
+}
+
+/*
+ * The create of a contender.  Where its number is likely to say that nobody is before
+ * it, no listing follows; if it then does not, decide() asks for one.  True if it must
+ * follow at once.
+ */
+static bool
+create(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event, ZkLockActions *actions)
+{
+	ZkLockSuccession *succession = &queue->succession;
+	bool likely = c->attempts == 0 && c->mode == ZKLOCK_EXCLUSIVE && event->recurring &&
+		!event->spare_watches;
+	ZkLockAction *a;
+
+	if (c->attempts > 0)
+		add_action(actions, ZKLOCK_ACT_MAKE_DIR, queue, c)->attempt = c->attempts;
+	else if (likely && !succession->watched && !succession->requested)
+	{
+		add_action(actions, ZKLOCK_ACT_WATCH_DIR, queue, c);
+		succession->requested = true;
+	}
+	a = add_action(actions, ZKLOCK_ACT_CREATE, queue, c);
+	a->listed = !likely || !succession->watched || succession->last < 0;
+	c->create_sent = true;
+	c->list_needed = a->listed ? queue->list_sent + 1 : 0;
+	return a->listed;
+}
+
 /* ------------------------------------------------------------------------
  * Decisions
  * ------------------------------------------------------------------------
@@ -983,14 +1055,8 @@ decide(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 		switch ((ZkContenderState) c->state)
 		{
 			case ZKLOCK_CREATING:
-				if (c->create_sent)
+				if (c->create_sent || !create(queue, c, event, actions))
 					break;
-				if (c->attempts > 0)
-					add_action(actions, ZKLOCK_ACT_MAKE_DIR, queue, c)->attempt =
-						c->attempts;
-				add_action(actions, ZKLOCK_ACT_CREATE, queue, c);
-				c->create_sent = true;
-				c->list_needed = queue->list_sent + 1;
 				list = true;
 				watch |= event->alone && !event->spare_watches && !queue->dir_watched &&
 					queue->dir_list == 0;
@@ -1031,7 +1097,7 @@ decide(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 					else
 						set_demanded(queue, c, actions);
 				}
-				if (c->demanded && !event->spare_watches)
+				if (c->demanded && !event->spare_watches && !c->watch_later)
 					watch_own(queue, c, actions);
 				break;
 
@@ -1108,6 +1174,12 @@ zklock_step(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions
 		case ZKLOCK_EV_DIR_CHANGED:
 			on_dir_changed(queue, actions);
 			break;
+		case ZKLOCK_EV_DIR_GONE:
+			on_dir_gone(queue);
+			break;
+		case ZKLOCK_EV_WATCHED_DIR:
+			on_watched_dir(queue, event);
+			break;
 
 		case ZKLOCK_EV_MADE_DIR:
 		case ZKLOCK_EV_CREATED:
@@ -1142,6 +1214,7 @@ zklock_queue_init(ZkLockQueue *queue, bool connected)
 {
 	memset(queue, 0, sizeof(*queue));
 	queue->connected = connected;
+	queue->succession = ZKLOCK_NO_SUCCESSION;
 	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
 		set_free(&queue->contender[i]);
 }
@@ -1170,8 +1243,9 @@ zklock_queue_wants_tick(const ZkLockQueue *queue)
 	{
 		const ZkContender *c = &queue->contender[i];
 
-		if (c->delete_refused || (c->state == ZKLOCK_WAITING && c->polled) ||
-			c->list_needed == LIST_LATER || c->list_needed == LIST_NOT_FOUND)
+		if (c->delete_refused || c->watch_later ||
+			(c->state == ZKLOCK_WAITING && c->polled) || c->list_needed == LIST_LATER ||
+			c->list_needed == LIST_NOT_FOUND)
 			return true;
 	}
 	return false;

@@ -63,6 +63,7 @@ typedef struct ZkContender
 	bool blocker_last;	  /* no other blocker is below it */
 	bool polled;		  /* WAITING without watches: list at each TICK */
 	bool second_gone;	  /* WAITING: list, who is left before the blocker? */
+	bool watch_later;	  /* GRANTED: no watch on our node before the next TICK */
 	bool demanded;		  /* GRANTED, and others want it or might, for all we
 						   * know: not to be kept for nobody */
 	bool create_sent;	  /* create outstanding */
@@ -77,6 +78,21 @@ typedef struct ZkContender
 	uint64_t second;  /* the same of the one before it, 0 if not watched */
 } ZkContender;
 
+/*
+ * What the connection says of the lock's directory itself.  Unlike the rest of a queue
+ * it is worth keeping for the next time (dispatch.c), until the watch fires or the
+ * connection is lost.
+ */
+typedef struct ZkLockSuccession
+{
+	bool watched;	/* data watch on the directory confirmed, and silent: it is the same
+					 * directory all the time */
+	bool requested; /* ... or its reply outstanding */
+	int64_t last;	/* number of our newest exclusive grant meanwhile, -1: none */
+} ZkLockSuccession;
+
+#define ZKLOCK_NO_SUCCESSION ((ZkLockSuccession){.last = -1})
+
 typedef struct ZkLockQueue
 {
 	bool connected;				/* requests may be sent */
@@ -89,6 +105,7 @@ typedef struct ZkLockQueue
 	uint64_t list_answered;		/* number of the newest one answered */
 	uint64_t list_synced;		/* after RESUMED: no read before this listing's
 								 * sync is recent enough; 0 otherwise */
+	ZkLockSuccession succession;
 	ZkContender contender[ZKLOCK_NCONTENDERS];
 } ZkLockQueue;
 
@@ -123,11 +140,14 @@ typedef enum ZkLockEventType
 	ZKLOCK_EV_LISTED,	   /* list, children, nchildren */
 	ZKLOCK_EV_WATCHED_OWN, /* token */
 	ZKLOCK_EV_WATCHED,	   /* hash of the child's name */
+	ZKLOCK_EV_WATCHED_DIR,
 	ZKLOCK_EV_DELETED,
 	/* watch events: hash; uuid where the child is of this session, else 0 */
 	ZKLOCK_EV_NODE_DELETED,
 	ZKLOCK_EV_NODE_CHANGED, /* any other: the watch is used up; name */
-	ZKLOCK_EV_DIR_CHANGED	/* somebody came or went, or the directory has gone */
+	ZKLOCK_EV_DIR_CHANGED,	/* somebody came or went, or the directory has gone */
+	ZKLOCK_EV_DIR_GONE		/* the directory has gone, or the data watch on it is used
+							 * up otherwise */
 } ZkLockEventType;
 
 typedef struct ZkLockEvent
@@ -156,6 +176,8 @@ typedef struct ZkLockEvent
 	bool alone;				  /* always: nobody else is expected in the queue, so
 							   * that a contender's first listing may watch the
 							   * directory, too */
+	bool recurring;			  /* always: this server comes back to the lock again and
+							   * again, nobody else does, and grants are not kept */
 	bool spare_watches;		  /* always: too many paths are watched; do without
 							   * on grants, whose loss is then noticed later */
 	bool no_watches;		  /* always: far too many; waiters do without, too */
@@ -167,7 +189,8 @@ typedef struct ZkLockEvent
 typedef enum ZkLockActionType
 {
 	ZKLOCK_ACT_MAKE_DIR,	  /* slot, uuid, attempt */
-	ZKLOCK_ACT_CREATE,		  /* slot, uuid, mode */
+	ZKLOCK_ACT_WATCH_DIR,	  /* slot, uuid: get of the directory with a watch */
+	ZKLOCK_ACT_CREATE,		  /* slot, uuid, mode, listed: a LIST follows */
 	ZKLOCK_ACT_LIST,		  /* list, sync: sync first, pipelined; watch: on
 							   * the directory's children */
 	ZKLOCK_ACT_WATCH_OWN,	  /* slot, uuid: get with a watch */
@@ -202,6 +225,7 @@ typedef struct ZkLockAction
 	int attempt; /* MAKE_DIR: from 1; the ancestors, too, from 2 */
 	bool sync;
 	bool watch;
+	bool listed;
 	bool demanded;
 	uint64_t list;
 	const char *name; /* belongs to the event's listing */

@@ -22,33 +22,34 @@
 #define ENOUGH (512 * 1024)
 #define FULL   (896 * 1024)
 
-/* Paths with a watch in the present client, by hash.  NULL: none yet. */
+/* Watches in the present client, by a hash of path and kind.  NULL: none yet. */
 static HTAB *watched = NULL;
 static int watched_for; /* zklock_session_opened() of that client */
 static size_t watched_bytes;
 
-typedef struct WatchedPath
+typedef struct Watch
 {
 	uint64 hash; /* key */
 	size_t bytes;
-} WatchedPath;
+} Watch;
 
 static uint64
-hash_path(const char *path)
+hash_watch(const char *path, bool children)
 {
-	return hash_bytes_extended((const unsigned char *) path, (int) strlen(path), 0);
+	return hash_bytes_extended((const unsigned char *) path, (int) strlen(path),
+							   children ? 1 : 0);
 }
 
 uint64
-zklock_watch_set(const char *path)
+zklock_watch_set(const char *path, bool children)
 {
-	uint64 hash = hash_path(path);
-	WatchedPath *w;
+	uint64 hash = hash_watch(path, children);
+	Watch *w;
 	bool found;
 
 	if (watched == NULL || watched_for != zklock_session_opened())
 	{
-		HASHCTL ctl = {.keysize = sizeof(uint64), .entrysize = sizeof(WatchedPath)};
+		HASHCTL ctl = {.keysize = sizeof(uint64), .entrysize = sizeof(Watch)};
 
 		if (watched != NULL)
 			hash_destroy(watched);
@@ -68,7 +69,7 @@ zklock_watch_set(const char *path)
 void
 zklock_watch_gone(uint64 hash)
 {
-	WatchedPath *w;
+	Watch *w;
 
 	if (watched == NULL || watched_for != zklock_session_opened())
 		return;
@@ -81,9 +82,9 @@ zklock_watch_gone(uint64 hash)
 }
 
 void
-zklock_watch_fired(const char *path)
+zklock_watch_fired(const char *path, bool children)
 {
-	zklock_watch_gone(hash_path(path));
+	zklock_watch_gone(hash_watch(path, children));
 }
 
 bool

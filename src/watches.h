@@ -10,14 +10,17 @@
 #ifndef ZKLOCK_WATCHES_H
 #define ZKLOCK_WATCHES_H
 
-/* A watch is about to be set on the path.  Returns the path's hash. */
-extern uint64 zklock_watch_set(const char *path);
+/*
+ * A watch is about to be set on the path: on its children, or on itself.  Returns a
+ * hash of this.
+ */
+extern uint64 zklock_watch_set(const char *path, bool children);
 
 /* It was not set after all. */
 extern void zklock_watch_gone(uint64 hash);
 
-/* It has fired. */
-extern void zklock_watch_fired(const char *path);
+/* A watch has fired; on a deletion all do that are on the path. */
+extern void zklock_watch_fired(const char *path, bool children);
 
 /* Are there so many that a grant had better do without? */
 extern bool zklock_watches_enough(void);

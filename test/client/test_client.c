@@ -812,7 +812,7 @@ test_patience(const char *hosts)
 	   "a patient delete wakes nobody, and the watch on its siblings does not");
 	zklock_client_delete(a, path, &patient);
 	ok(readable(a, PATIENCE), "a refused one does");
-	expect_rc(a, ZKLOCK_MSG_NODE_CHANGED, 0, "the directory's children");
+	expect_rc(a, ZKLOCK_MSG_CHILDREN_CHANGED, 0, "the directory's children");
 	expect_rc(a, ZKLOCK_MSG_DELETED, 0, "patient delete");
 	expect_rc(a, ZKLOCK_MSG_DELETED, ZKLOCK_ZNONODE, "refused");
 
@@ -820,7 +820,7 @@ test_patience(const char *hosts)
 	expect_rc(a, ZKLOCK_MSG_LISTED, 0, "listing with a watch");
 	zklock_client_create(b, path, "", 0, ZKLOCK_CREATE_EPHEMERAL, &plain);
 	ok(readable(a, PATIENCE), "another's child does");
-	expect_rc(a, ZKLOCK_MSG_NODE_CHANGED, 0, "the directory's children again");
+	expect_rc(a, ZKLOCK_MSG_CHILDREN_CHANGED, 0, "the directory's children again");
 
 	zklock_client_delete(b, path, &plain);
 	zklock_client_delete(b, dir, &plain);

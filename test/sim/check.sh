@@ -24,7 +24,7 @@ subtest()
 subtest "names on the wire" build/test_contender
 subtest "simulated schedules" build/sim --seeds "${CHECK_SEEDS:-100000}"
 subtest "the same, checked by sanitizers" build/sim-checked --seeds 10000
-for mutant in ${MUTANTS:-1 2 3 4 5 6 7}; do
+for mutant in ${MUTANTS:-1 2 3 4 5 6 7 8}; do
 	subtest "mutant $mutant dies" "build/sim-mutant$mutant" --seeds 2000 --mutant "mutant $mutant"
 done
 subtest "schedules of the lease" build/lease_sim --seeds "${LEASE_SEEDS:-200000}"

@@ -82,15 +82,20 @@ const char *const coverage_name[NCOVERAGE] = {
 	[COVER_PROBE_BLOCKED] = "probes that found somebody",
 	[COVER_PROBE_FREE] = "probes that found nobody",
 	[COVER_POLLED] = "waits without a watch",
+	[COVER_SUCCEEDED] = "grants by their number",
+	[COVER_NOT_SUCCEEDED] = "numbers that somebody came before",
+	[COVER_DIR_GONE] = "directories gone that were watched",
+	[COVER_DIR_DATA_CHANGED] = "directories written that were watched",
 };
 
 const char *
 request_name(ZkLockActionType type)
 {
-	static const char *const names[] = {"MAKE_DIR",		 "CREATE",	"LIST",
-										"WATCH_OWN",	 "WATCH",	"DELETE",
-										"DELETE_ORPHAN", "GRANTED", "BLOCKED",
-										"DEMANDED",		 "REVOKED", "FAILED"};
+	static const char *const names[] = {"MAKE_DIR", "WATCH_DIR",	 "CREATE",
+										"LIST",		"WATCH_OWN",	 "WATCH",
+										"DELETE",	"DELETE_ORPHAN", "GRANTED",
+										"BLOCKED",	"DEMANDED",		 "REVOKED",
+										"FAILED"};
 
 	return names[type];
 }
@@ -231,8 +236,15 @@ zk_make_dir(int dir)
 	d->exists = true;
 	d->container = !once_in(8);
 	d->next_sequence = 0;
+	d->mzxid = 0;
 	d->made[d->nincarnations] = ++zk.zxid;
 	d->gone[d->nincarnations++] = NEVER;
+}
+
+void
+zk_change_dir(int dir)
+{
+	zk.dir[dir].mzxid = ++zk.zxid;
 }
 
 bool
@@ -333,18 +345,21 @@ remove_watch(int *watches, int *n, int node)
 }
 
 /*
- * The first thing that happened to a node, or to the children of a directory,
+ * The first thing that happened to a node, to a directory or to its children
  * after zxid "since", or NEVER.  Of several changes of a node only the last is
  * remembered.
  */
 static int64_t
-first_dir_event(int dir, int64_t since, bool *deleted)
+first_dir_event(int watch, int64_t since, bool *deleted)
 {
+	int dir = dir_of_watch(watch);
 	const Dir *d = &zk.dir[dir];
 	int64_t first = NEVER;
 
 	*deleted = false;
-	for (int i = 0; i < zk.nnodes; i++)
+	if (!is_children_watch(watch) && d->mzxid > since)
+		first = d->mzxid;
+	for (int i = 0; is_children_watch(watch) && i < zk.nnodes; i++)
 	{
 		const Node *n = &zk.node[i];
 
@@ -372,7 +387,7 @@ first_event(int watch, int64_t since, bool *deleted)
 	const Node *n;
 
 	if (is_dir_watch(watch))
-		return first_dir_event(dir_of_watch(watch), since, deleted);
+		return first_dir_event(watch, since, deleted);
 	n = &zk.node[watch];
 	*deleted = n->mzxid <= since;
 	if (!*deleted)
@@ -559,7 +574,7 @@ answer_listing(Conn *conn, const Request *request)
 		}
 	}
 	if (request->watch)
-		add_watch(conn->watch, &conn->nwatches, dir_watch(request->dir));
+		add_watch(conn->watch, &conn->nwatches, children_watch(request->dir));
 	/* The ensemble lists them in no order. */
 	for (int i = message->nchildren - 1; i > 0; i--)
 	{
@@ -581,6 +596,14 @@ answer_get(Conn *conn, const Request *request)
 	if (zk.error_rate > 0 && once_in(zk.error_rate))
 	{
 		message->rc = ZKLOCK_RC_ERROR;
+		return;
+	}
+	if (request->type == ZKLOCK_ACT_WATCH_DIR)
+	{
+		if (dir_existed(request->dir, conn->view))
+			add_watch(conn->watch, &conn->nwatches, data_watch(request->dir));
+		else
+			message->rc = ZKLOCK_RC_NO_NODE;
 		return;
 	}
 	for (int i = zk.nnodes - 1; i >= 0; i--)
@@ -840,11 +863,13 @@ connect_to(Conn *conn, ReconnectKind kind, int64_t oldest)
 
 		if (is_dir_watch(node))
 		{
+			/* a data watch fires, too, where the directory is another one now */
 			if (first_event(node, seen, &deleted) <= conn->view)
 			{
 				Message *message = add_message(conn, MESSAGE_WATCH);
 
-				COVER(DEMAND_MISSED);
+				if (is_children_watch(node))
+					COVER(DEMAND_MISSED);
 				message->node = node;
 				message->deleted = !dir_existed(dir_of_watch(node), conn->view);
 			}
@@ -925,7 +950,10 @@ conn_receive(Conn *conn, Message *message)
 			add_watch(conn->registered, &conn->nregistered, message->node);
 		if (message->rc == ZKLOCK_RC_OK && message->request.watch)
 			add_watch(conn->registered, &conn->nregistered,
-					  dir_watch(message->request.dir));
+					  children_watch(message->request.dir));
+		if (message->rc == ZKLOCK_RC_OK && message->request.type == ZKLOCK_ACT_WATCH_DIR)
+			add_watch(conn->registered, &conn->nregistered,
+					  data_watch(message->request.dir));
 	}
 	return true;
 }

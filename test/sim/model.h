@@ -58,6 +58,7 @@ typedef struct Dir
 	int nincarnations;
 	int64_t made[MAX_INCARNATIONS];
 	int64_t gone[MAX_INCARNATIONS];
+	int64_t mzxid; /* newest setData, 0 if none */
 	int64_t next_sequence;
 } Dir;
 
@@ -112,17 +113,21 @@ typedef struct Message
 	MessageType type;
 	Request request; /* REPLY */
 	ZkLockRc rc;
-	int node;	   /* WATCH; REPLY to create and get; see dir_watch */
+	int node;	   /* WATCH; REPLY to create and get; see children_watch */
 	bool deleted;  /* WATCH: else changed */
 	int64_t zxid;  /* state that the message tells of */
 	int nchildren; /* REPLY to list */
 	int children[MAX_ALIVE];
 } Message;
 
-/* A watch on a directory's children, where watches on nodes are numbered by node. */
-#define dir_watch(dir)		(-1 - (dir))
-#define is_dir_watch(watch) ((watch) < 0)
-#define dir_of_watch(watch) (-1 - (watch))
+/* Watches on nodes are numbered by node; these are on a directory: on its children, and
+ * on itself and its data. */
+#define children_watch(dir)		 (-1 - (dir))
+#define data_watch(dir)			 (-1 - MAX_DIRS - (dir))
+#define is_dir_watch(watch)		 ((watch) < 0)
+#define is_children_watch(watch) ((watch) < 0 && (watch) >= -MAX_DIRS)
+#define dir_of_watch(watch)                                                              \
+	(is_children_watch(watch) ? children_watch(watch) : data_watch(watch))
 
 typedef struct Conn
 {
@@ -206,6 +211,10 @@ typedef enum Coverage
 	COVER_PROBE_BLOCKED,
 	COVER_PROBE_FREE,
 	COVER_POLLED,
+	COVER_SUCCEEDED,
+	COVER_NOT_SUCCEEDED,
+	COVER_DIR_GONE,
+	COVER_DIR_DATA_CHANGED,
 	NCOVERAGE
 } Coverage;
 
@@ -234,6 +243,7 @@ extern void zk_change(int node);
 extern int zk_find(int dir, const char *name);
 extern int zk_find_token(int64_t czxid);
 extern void zk_make_dir(int dir);
+extern void zk_change_dir(int dir);
 extern bool zk_dir_empty(int dir);
 extern void zk_remove_dir(int dir);
 

@@ -324,6 +324,15 @@ observe(const ZkLockEvent *event, const ZkLockQueue *before, const ZkLockQueue *
 		if (event->type == ZKLOCK_EV_LISTED && old->state == ZKLOCK_WAITING &&
 			!old->blocker_last && new->blocker_last)
 			COVER(FORESEEN);
+		if (event->type == ZKLOCK_EV_CREATED && old->state == ZKLOCK_CREATING &&
+			new->uuid == old->uuid && event->rc == ZKLOCK_RC_OK)
+		{
+			if (new->state == ZKLOCK_GRANTED)
+				COVER(SUCCEEDED);
+			else if (before->succession.watched && before->succession.last >= 0 &&
+					 new->sequence > before->succession.last + 1)
+				COVER(NOT_SUCCEEDED);
+		}
 		if (event->type == ZKLOCK_EV_CONNECTED && old->state == ZKLOCK_GRANTED)
 			COVER(RECONNECT_GRANTED);
 		if (event->type == ZKLOCK_EV_SESSION_LOST && old->state == ZKLOCK_GRANTED)
@@ -375,8 +384,9 @@ step(Server *server, int dir, ZkLockEvent *event)
 	static const char *const names[] = {"DEMAND",		"DISCONNECTED", "CONNECTED",
 										"SESSION_LOST", "RESUMED",		"TICK",
 										"MADE_DIR",		"CREATED",		"LISTED",
-										"WATCHED_OWN",	"WATCHED",		"DELETED",
-										"NODE_DELETED", "NODE_CHANGED", "DIR_CHANGED"};
+										"WATCHED_OWN",	"WATCHED",		"WATCHED_DIR",
+										"DELETED",		"NODE_DELETED", "NODE_CHANGED",
+										"DIR_CHANGED",	"DIR_GONE"};
 	static const char *const rcs[] = {"OK", "NO_NODE", "EXISTS", "LOST", "ERROR"};
 	ZkLockQueue before = server->queue[dir];
 	ZkLockActions actions;
@@ -386,6 +396,8 @@ step(Server *server, int dir, ZkLockEvent *event)
 	event->alone = server->alone_rate > 0 && !once_in(server->alone_rate);
 	event->keep =
 		!server->crowded && server->cache_rate > 0 && !once_in(server->cache_rate);
+	event->recurring =
+		!event->keep && server->recurring_rate > 0 && !once_in(server->recurring_rate);
 	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 		event->held[mode] = table_held(&server->table[dir], (ZkLockMode) mode) > 0;
 	event->fresh_uuid = server->next_uuid;
@@ -420,12 +432,19 @@ step(Server *server, int dir, ZkLockEvent *event)
 	}
 }
 
-/* The worker forgets a queue; replies to it find nobody. */
+/*
+ * The worker forgets a queue; replies to it find nobody.  What it knows of the directory
+ * may be kept.
+ */
 static void
 forget(Server *server, int dir)
 {
+	ZkLockSuccession succession = server->queue[dir].succession;
+
 	zklock_queue_init(&server->queue[dir], server->connected);
 	server->generation[dir]++;
+	if (succession.watched && !once_in(4))
+		server->queue[dir].succession = succession;
 	COVER(FORGOTTEN);
 }
 
@@ -445,8 +464,13 @@ server_feed(Server *server)
 	server->all_next = dir + 1 < ndirs ? dir + 1 : -1;
 	if (zklock_queue_idle(&server->queue[dir]) && server->connected)
 		forget(server, dir);
-	else
+	else if (event.type != ZKLOCK_EV_TICK || zklock_queue_wants_tick(&server->queue[dir]))
 		step(server, dir, &event);
+	for (int i = 0; event.type == ZKLOCK_EV_TICK && i < ZKLOCK_NCONTENDERS; i++)
+	{
+		if (server->queue[dir].contender[i].watch_later)
+			fail("a grant stays without a watch");
+	}
 	return true;
 }
 
@@ -570,6 +594,9 @@ receive_reply(Server *server, const Message *message)
 		case ZKLOCK_ACT_WATCH:
 			event.type = ZKLOCK_EV_WATCHED;
 			break;
+		case ZKLOCK_ACT_WATCH_DIR:
+			event.type = ZKLOCK_EV_WATCHED_DIR;
+			break;
 		default:
 			event.type = ZKLOCK_EV_DELETED;
 			if (message->rc == ZKLOCK_RC_ERROR)
@@ -593,6 +620,14 @@ receive_dir_watch(Server *server, const Message *message)
 {
 	ZkLockEvent event = {.type = ZKLOCK_EV_DIR_CHANGED};
 
+	if (!is_children_watch(message->node))
+	{
+		event.type = ZKLOCK_EV_DIR_GONE;
+		if (message->deleted)
+			COVER(DIR_GONE);
+		else
+			COVER(DIR_DATA_CHANGED);
+	}
 	step(server, dir_of_watch(message->node), &event);
 }
 
@@ -707,7 +742,8 @@ check_exclusion(int dir)
 
 /*
  * A server that has heard everything there is to hear believes in no grant
- * whose contender is gone.  (Where a watch was refused it may.)
+ * whose contender is gone.  (Where a watch was refused it may, and where there is none
+ * before the next tick.)
  */
 static void
 check_belief(const Server *server)
@@ -725,7 +761,7 @@ check_belief(const Server *server)
 			const ZkContender *grant =
 				zklock_queue_grant(&server->queue[dir], (ZkLockMode) mode);
 
-			if (grant != NULL && !server->refused[dir] &&
+			if (grant != NULL && !server->refused[dir] && !grant->watch_later &&
 				zk.node[zk_find_token(grant->token)].dzxid != NEVER)
 				fail("server %d has not noticed the loss of its grant", number_of(server));
 		}

@@ -33,6 +33,7 @@ typedef struct Server
 	int cache_rate;			/* grants may be kept, but for one in so many events;
 							 * 0: not at all */
 	int alone_rate;			/* ... a first listing watches but for one in so many */
+	int recurring_rate;		/* ... a create is not listed but for one in so many */
 	bool crowded;			/* too many watches: does without */
 } Server;
 

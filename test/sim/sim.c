@@ -21,7 +21,8 @@
 
 #include "server.h"
 
-#define CALM_STEPS 20000 /* everybody must have had his turn by then */
+#define CALM_STEPS		 20000 /* everybody must have had his turn by then */
+#define RECURRING_STARTS 60	   /* wishes until another server is the one that recurs */
 
 typedef enum Phase
 {
@@ -52,8 +53,10 @@ show_heading(void)
  */
 
 static Phase phase;
-static int deposed_rate; /* one reconnect in so many meets a deposed leader */
-static int calm_wishes;	 /* that may still be made after the chaos */
+static int deposed_rate;  /* one reconnect in so many meets a deposed leader */
+static int calm_wishes;	  /* that may still be made after the chaos */
+static Server *recurring; /* mostly this one wants, to write, and no foreigner comes;
+						   * NULL: no such */
 
 static int scanned_backend = -1;
 
@@ -122,6 +125,14 @@ do_start(Server *server, int dir)
 	ZkLockMode mode = once_in(2) ? ZKLOCK_SHARED : ZKLOCK_EXCLUSIVE;
 	bool no_wait = once_in(4);
 
+	if (recurring != NULL && phase == PHASE_CHAOS)
+	{
+		if (once_in(RECURRING_STARTS))
+			recurring = &servers[random_below(nservers)];
+		if (server != recurring)
+			return false;
+		mode = ZKLOCK_EXCLUSIVE;
+	}
 	if ((phase == PHASE_CALM && calm_wishes == 0) ||
 		!table_start(&server->table[dir], backend, mode, no_wait))
 		return false;
@@ -308,7 +319,7 @@ do_foreign_come(Server *server, int dir)
 	int form = random_below(lengthof(forms));
 
 	(void) server;
-	if (zk.nalive > MAX_ALIVE / 2)
+	if (zk.nalive > MAX_ALIVE / 2 || (recurring != NULL && !once_in(8)))
 		return false;
 	if (!zk.dir[dir].exists)
 	{
@@ -365,6 +376,16 @@ do_change(Server *server, int dir)
 	if (node < 0)
 		return false;
 	zk_change(node);
+	return true;
+}
+
+static bool
+do_change_dir(Server *server, int dir)
+{
+	(void) server;
+	if (!zk.dir[dir].exists)
+		return false;
+	zk_change_dir(dir);
 	return true;
 }
 
@@ -457,6 +478,7 @@ static const Kind kinds[] = {
 	{"foreigner comes", do_foreign_come, {10, 0, 0}, true},
 	{"foreigner goes", do_foreign_go, {20, 30, 30}, false},
 	{"node is changed", do_change, {10, 0, 0}, true},
+	{"directory is written", do_change_dir, {3, 0, 0}, true},
 	{"contender is deleted", do_admin_delete, {3, 0, 0}, true},
 	{"directory is reaped", do_reap, {20, 20, 20}, true},
 	{"ancestors vanish", do_remove_ancestors, {10, 0, 0}, true},
@@ -651,7 +673,8 @@ play(uint64_t seed)
 	reset_tokens();
 	memset(counter_jumped, 0, sizeof(counter_jumped));
 	nservers = 2 + random_below(MAX_SERVERS - 1);
-	ndirs = 1 + random_below(MAX_DIRS);
+	recurring = once_in(8) ? servers : NULL;
+	ndirs = recurring != NULL ? 1 : 1 + random_below(MAX_DIRS);
 	for (int s = 0; s < nservers; s++)
 	{
 		static const int rates[] = {0, 1000, 1000, 1000, 4};
@@ -659,7 +682,13 @@ play(uint64_t seed)
 		server_init(&servers[s]);
 		servers[s].cache_rate = rates[random_below(lengthof(rates))];
 		servers[s].alone_rate = rates[random_below(lengthof(rates))];
+		servers[s].recurring_rate = rates[random_below(lengthof(rates))];
 		servers[s].crowded = once_in(16);
+		if (recurring != NULL)
+		{
+			servers[s].cache_rate = 0;
+			servers[s].recurring_rate = 1000;
+		}
 	}
 
 	/* Each seed has its own mixture; one in eight has no faults at all. */
@@ -670,13 +699,16 @@ play(uint64_t seed)
 		factor[i] = seed % 8 == 0 ? 0 : factors[random_below(lengthof(factors))];
 		if (kinds[i].function == do_jump && !once_in(10))
 			factor[i] = 0;
+		if (kinds[i].function == do_break && recurring != NULL && !once_in(4))
+			factor[i] = 0;
 	}
 	if (seed % 8 != 0 && once_in(5))
 		zk.error_rate = 30 + random_below(100);
 	deposed_rate = once_in(4) ? 2 : 8;
 
 	set_phase(PHASE_CHAOS, factor);
-	nsteps = once_in(2) ? 30 + random_below(120) : 100 + random_below(700);
+	nsteps = once_in(2) && recurring == NULL ? 30 + random_below(120)
+											 : 100 + random_below(700);
 	for (int i = 0; i < nsteps; i++)
 		one_step();
 
