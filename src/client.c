@@ -205,9 +205,10 @@ zklock_clock(void)
  */
 
 /*
- * Set or reset the descriptor.  Both happen under the mutex.  It becomes readable
- * when there is something to receive that is not patient, and stays so until all is
- * received.
+ * The descriptor becomes readable when there is something to receive that is not
+ * patient, and stays so until all is received.  It is written without the mutex, which
+ * whoever wakes up takes first; "readable" is set before that, and reset when the
+ * write has been read.
  */
 static void
 fd_set_readable(ZkClient *client)
@@ -219,30 +220,37 @@ fd_set_readable(ZkClient *client)
 		;
 }
 
+/* With the mutex held.  The write may be yet to come: then it wakes us for nothing. */
 static void
 fd_reset(ZkClient *client)
 {
 	uint64_t count;
+	ssize_t rc;
 
-	while (read(client->fd, &count, sizeof(count)) < 0 && errno == EINTR)
+	while ((rc = read(client->fd, &count, sizeof(count))) < 0 && errno == EINTR)
 		;
+	client->readable = rc < 0;
 }
 
-/* Append, with the mutex held. */
+/* Append a message that the caller has made. */
 static void
 queue_append(ZkClient *client, ZkMessage *message)
 {
+	bool wake;
+
+	pthread_mutex_lock(&client->mutex);
 	message->next = NULL;
 	if (client->tail != NULL)
 		client->tail->next = message;
 	else
 		client->head = message;
 	client->tail = message;
-	if (!client->readable && !(message->tag.patient && message->rc == ZOK))
-	{
-		client->readable = true;
+	client->nlogs += message->type == ZKLOCK_MSG_LOG;
+	wake = !client->readable && !(message->tag.patient && message->rc == ZOK);
+	client->readable |= wake;
+	pthread_mutex_unlock(&client->mutex);
+	if (wake)
 		fd_set_readable(client);
-	}
 }
 
 static bool
@@ -323,10 +331,7 @@ event_append(ZkClient *client, ZkMessageType type, const char *path, bool patien
 	message->type = type;
 	message->tag.patient = patient;
 	message->received_at = zklock_clock();
-
-	pthread_mutex_lock(&client->mutex);
 	queue_append(client, message);
-	pthread_mutex_unlock(&client->mutex);
 }
 
 static bool
@@ -493,9 +498,7 @@ reply_end(ZkRequest *request, ZkMessage *reply)
 		zklock_client_free_message(reply);
 		return;
 	}
-	pthread_mutex_lock(&client->mutex);
 	queue_append(client, reply);
-	pthread_mutex_unlock(&client->mutex);
 }
 
 static void
@@ -766,6 +769,7 @@ log_line(int slot, const char *line)
 	int level = ZOO_LOG_LEVEL_INFO;
 	ZkMessage *message;
 	size_t len;
+	bool drop;
 
 	if (client == NULL || atomic_load(&client->closing))
 		return;
@@ -810,16 +814,13 @@ log_line(int slot, const char *line)
 		client->error_level = level;
 		snprintf(client->error, sizeof(client->error), "%.*s", (int) len, text);
 	}
-	if (message == NULL || client->nlogs >= ZKLOCK_MAX_LOG_LINES)
-		client->log_dropped++;
-	else
-	{
-		client->nlogs++;
-		queue_append(client, message);
-		message = NULL;
-	}
+	drop = message == NULL || client->nlogs >= ZKLOCK_MAX_LOG_LINES;
+	client->log_dropped += drop;
 	pthread_mutex_unlock(&client->mutex);
-	zklock_client_free_message(message);
+	if (drop)
+		zklock_client_free_message(message);
+	else
+		queue_append(client, message);
 	pause_attempts(client, text);
 }
 
@@ -1267,10 +1268,7 @@ zklock_client_receive(ZkClient *client)
 		}
 	}
 	if (client->readable && client->head == NULL && client->log_dropped == 0)
-	{
-		client->readable = false;
 		fd_reset(client);
-	}
 	pthread_mutex_unlock(&client->mutex);
 
 	if (message != NULL)
