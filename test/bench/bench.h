@@ -15,8 +15,8 @@
 #include <time.h>
 
 /*
- * Both ends of a hand-over have been idle for so long when it begins, whoever is
- * measured: a CPU that has gone to sleep takes a while to wake.
+ * Where one thing is measured alone, all have been idle for so long when it begins,
+ * whoever is measured: a CPU that has gone to sleep takes a while to wake.
  */
 #define IDLE_US 5000
 

@@ -14,15 +14,18 @@
  *									the contender and go on without waiting.  All
  *									clients share one session; NAMES must be at
  *									least CLIENTS
+ *		write-alone COUNT			setData, with nothing else under way
+ *		acquire COUNT				create and list, with nothing else under way
  *		notify COUNT				from a delete in one session to the watch
  *									event in another one
  *
- * Everything happens on the completion thread of libzookeeper, which sends the
+ * What has SECONDS happens on the completion thread of libzookeeper, which sends the
  * next request from within the answer to the last.
  *
  *-------------------------------------------------------------------------
  */
 #include <semaphore.h>
+#include <stdbool.h>
 #include <string.h>
 #include <unistd.h>
 #include <zookeeper/zookeeper.h>
@@ -164,6 +167,26 @@ bench_run(int nclients)
 }
 
 /* ---------------------------------------------------------------------
+ * write-alone, acquire
+ * ---------------------------------------------------------------------
+ */
+
+/* With a deadline that has passed, "write" and "run" do it once. */
+static void
+bench_alone(int count, bool write)
+{
+	deadline = 0;
+	for (int i = 0; i < count; i++)
+	{
+		usleep(IDLE_US);
+		if (write)
+			bench_write();
+		else
+			bench_run(1);
+	}
+}
+
+/* ---------------------------------------------------------------------
  * notify
  * ---------------------------------------------------------------------
  */
@@ -277,6 +300,10 @@ main(int argc, char **argv)
 			deadline = now_us() + seconds * 1e6;
 			bench_run(n);
 		}
+		else if (sscanf(line, "write-alone %d", &n) == 1)
+			bench_alone(n, true);
+		else if (sscanf(line, "acquire %d", &n) == 1)
+			bench_alone(n, false);
 		else if (sscanf(line, "notify %d", &n) == 1)
 			bench_notify(n);
 		else

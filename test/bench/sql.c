@@ -12,6 +12,8 @@
  *							the holder's COMMIT to the waiter's answer.  A and B
  *							change places each time.  Answer: how many times, and
  *							the median in microseconds
+ *		acquire COUNT SQL	a transaction of A takes it, all is quiet: the time of the
+ *							statement alone.  The same answer
  *		turns COUNT SQL		nobody waits: one transaction that takes the lock, on
  *							A, then on B, then on A; the time of each.  The same
  *							answer
@@ -160,6 +162,23 @@ pass_on(int from, int to)
 	return answered - sent;
 }
 
+/* Nobody has the lock, and nothing of it is under way. */
+static double
+acquire(PGconn *session)
+{
+	double begun;
+	double answered;
+
+	execute(session, "BEGIN");
+	wait_until(monitor[0], "SELECT in_flight FROM zk_session", 0);
+	usleep(IDLE_US);
+	begun = now_us();
+	lock(session);
+	answered = now_us();
+	execute(session, "COMMIT");
+	return answered - begun;
+}
+
 static double
 take_turn(PGconn *session)
 {
@@ -192,6 +211,18 @@ alternate(bool waits, int count, const char *sql)
 	}
 	if (waits)
 		execute(conn[(count - 1) % 2], "COMMIT");
+	answer(times, (size_t) count);
+	free(times);
+}
+
+static void
+acquire_often(int count, const char *sql)
+{
+	double *times = allocate(count, sizeof(double));
+
+	prepare(conn[0], sql);
+	for (int i = 0; i < count; i++)
+		times[i] = acquire(conn[0]);
 	answer(times, (size_t) count);
 	free(times);
 }
@@ -283,6 +314,8 @@ main(int argc, char **argv)
 			fatal("unknown order: %s", line);
 		else if (strcmp(order, "fill") == 0)
 			fill(count, line + sql);
+		else if (strcmp(order, "acquire") == 0)
+			acquire_often(count, line + sql);
 		else
 			alternate(strcmp(order, "wait") == 0, count, line + sql);
 		fflush(stdout);
