@@ -488,6 +488,12 @@ step_all(Server *server, ZkLockEventType type)
 		type = ZKLOCK_EV_RESUMED;
 		server->resume_due = false;
 	}
+	/* what is kept of idle queues goes with the connection */
+	for (int dir = 0; dir < ndirs && type != ZKLOCK_EV_TICK; dir++)
+	{
+		if (zklock_queue_idle(&server->queue[dir]))
+			server->queue[dir].succession = ZKLOCK_NO_SUCCESSION;
+	}
 	server->all_event = type;
 	server->all_next = 0;
 	while ((!server->connected || !once_in(4)) && server_feed(server))
@@ -537,13 +543,17 @@ server_session_lost(Server *server)
 	step_all(server, ZKLOCK_EV_SESSION_LOST);
 }
 
-/* The worker looks at a table entry that has changed. */
+/*
+ * The worker looks at a table entry that has changed; not before a session event has
+ * reached everybody, as in dispatch.c: a queue that has not heard that its worker is a
+ * new one would trust what it reads.
+ */
 bool
 server_demand(Server *server, int dir)
 {
 	ZkLockEvent event = {0};
 
-	if (!server->table[dir].dirty)
+	if (!server->table[dir].dirty || server->all_next >= 0)
 		return false;
 	server->table[dir].dirty = false;
 	table_demand(&server->table[dir], &event);
