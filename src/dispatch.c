@@ -398,21 +398,18 @@ feed_all(void)
 	}
 }
 
-bool
+void
 zklock_dispatch_dirty(void)
 {
 	int32 index;
 
 	feed_all();
-	while (all_next < 0 && !enough_pending())
+	while (all_next < 0 && !enough_pending() && (index = zklock_table_next_dirty()) >= 0)
 	{
 		ZkLockEvent event = {.type = ZKLOCK_EV_DEMAND};
 
-		if ((index = zklock_table_next_dirty()) < 0)
-			return true;
 		step(zklock_entry(index), 0, &event);
 	}
-	return false;
 }
 
 void
@@ -546,25 +543,22 @@ parse_path(const char *path, ZkLockKind *kind, char *name, const char **child)
 	return false;
 }
 
-/*
- * A watch on a directory fired.  Where it has been deleted, that may stand for both
- * watches; a client has no more of them on one path.
- */
+/* The watch on a directory's children fired, or that on itself, or both. */
 static void
-dispatch_dir_watch(ZkMessageType type, ZkLockKind kind, const char *name)
+dispatch_dir_watch(ZkLockKind kind, const char *name, bool children, bool data)
 {
 	ZkLockEntry *entry = zklock_table_find(kind, name);
 	ZkLockEvent gone = {.type = ZKLOCK_EV_DIR_GONE};
 	ZkLockEvent changed = {.type = ZKLOCK_EV_DIR_CHANGED};
 
-	if (type != ZKLOCK_MSG_CHILDREN_CHANGED)
+	if (data)
 	{
 		if (kind == ZKLOCK_KIND_LOCK)
 			zklock_succession_forget(name);
 		if (entry != NULL)
 			step(entry, 0, &gone);
 	}
-	if (type != ZKLOCK_MSG_NODE_CHANGED && entry != NULL)
+	if (children && entry != NULL)
 		step(entry, 0, &changed);
 }
 
@@ -579,17 +573,21 @@ dispatch_watch(const ZkMessage *message)
 	ZkLockEntry *entry;
 	ZkLockEvent event = {0};
 
+	/* a deletion uses up both watches that there can be on a path */
+	bool children = message->type != ZKLOCK_MSG_NODE_CHANGED;
+	bool data = message->type != ZKLOCK_MSG_CHILDREN_CHANGED;
+
 	if (message->path == NULL || message->path[0] != '/')
 		return;
-	if (message->type != ZKLOCK_MSG_NODE_CHANGED)
+	if (children)
 		zklock_watch_fired(message->path, true);
-	if (message->type != ZKLOCK_MSG_CHILDREN_CHANGED)
+	if (data)
 		zklock_watch_fired(message->path, false);
 	if (!parse_path(message->path, &kind, name, &child))
 		return;
 	if (child == NULL)
 	{
-		dispatch_dir_watch(message->type, kind, name);
+		dispatch_dir_watch(kind, name, children, data);
 		return;
 	}
 	if ((entry = zklock_table_find(kind, name)) == NULL)

@@ -267,7 +267,7 @@ zklock_worker_main(Datum arg)
 			timeout = Min(timeout, due);
 		timeout = Min(timeout, zklock_election_work());
 		zklock_query_work();
-		(void) zklock_dispatch_dirty();
+		zklock_dispatch_dirty();
 		due = zklock_session_heartbeat();
 		if (due >= 0)
 			timeout = Min(timeout, due);

@@ -86,10 +86,10 @@ extern void zklock_session_refused(const ZkMessage *message);
 /* dispatch.c */
 
 /*
- * Look at every entry that backends have changed.  False if some are left
- * because too many requests are open; replies will wake us.
+ * Look at every entry that backends have changed.  Some are left if too many
+ * requests are open; replies will wake us.
  */
-extern bool zklock_dispatch_dirty(void);
+extern void zklock_dispatch_dirty(void);
 
 /* Feed a session event to every entry in use; zklock_dispatch_dirty goes on
  * with it if that would open too many requests at once. */

@@ -162,30 +162,27 @@ pass_on(int from, int to)
 	return answered - sent;
 }
 
-/* Nobody has the lock, and nothing of it is under way. */
 static double
-acquire(PGconn *session)
-{
-	double begun;
-	double answered;
-
-	execute(session, "BEGIN");
-	wait_until(monitor[0], "SELECT in_flight FROM zk_session", 0);
-	usleep(IDLE_US);
-	begun = now_us();
-	lock(session);
-	answered = now_us();
-	execute(session, "COMMIT");
-	return answered - begun;
-}
-
-static double
-take_turn(PGconn *session)
+timed_lock(PGconn *session)
 {
 	double begun = now_us();
 
 	lock(session);
 	return now_us() - begun;
+}
+
+/* Nobody has the lock, and nothing of it is under way. */
+static double
+acquire(PGconn *session)
+{
+	double took;
+
+	execute(session, "BEGIN");
+	wait_until(monitor[0], "SELECT in_flight FROM zk_session", 0);
+	usleep(IDLE_US);
+	took = timed_lock(session);
+	execute(session, "COMMIT");
+	return took;
 }
 
 static void
@@ -207,7 +204,7 @@ alternate(bool waits, int count, const char *sql)
 	{
 		int to = i % 2;
 
-		times[i] = waits ? pass_on(1 - to, to) : take_turn(conn[to]);
+		times[i] = waits ? pass_on(1 - to, to) : timed_lock(conn[to]);
 	}
 	if (waits)
 		execute(conn[(count - 1) % 2], "COMMIT");

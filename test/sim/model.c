@@ -601,7 +601,10 @@ answer_get(Conn *conn, const Request *request)
 	if (request->type == ZKLOCK_ACT_WATCH_DIR)
 	{
 		if (dir_existed(request->dir, conn->view))
-			add_watch(conn->watch, &conn->nwatches, data_watch(request->dir));
+		{
+			message->node = data_watch(request->dir);
+			add_watch(conn->watch, &conn->nwatches, message->node);
+		}
 		else
 			message->rc = ZKLOCK_RC_NO_NODE;
 		return;
@@ -946,14 +949,12 @@ conn_receive(Conn *conn, Message *message)
 			conn->seen = message->zxid;
 		if (message->rc == ZKLOCK_RC_OK &&
 			(message->request.type == ZKLOCK_ACT_WATCH_OWN ||
-			 message->request.type == ZKLOCK_ACT_WATCH))
+			 message->request.type == ZKLOCK_ACT_WATCH ||
+			 message->request.type == ZKLOCK_ACT_WATCH_DIR))
 			add_watch(conn->registered, &conn->nregistered, message->node);
 		if (message->rc == ZKLOCK_RC_OK && message->request.watch)
 			add_watch(conn->registered, &conn->nregistered,
 					  children_watch(message->request.dir));
-		if (message->rc == ZKLOCK_RC_OK && message->request.type == ZKLOCK_ACT_WATCH_DIR)
-			add_watch(conn->registered, &conn->nregistered,
-					  data_watch(message->request.dir));
 	}
 	return true;
 }

@@ -34,19 +34,14 @@ sub settle
 sub cycle
 {
 	my $mode = shift // 'exclusive';
-	my %sum;
-	my $count = sub {
-		my $requests = $proxy->requests;
-		$sum{$_} += $requests->{$_} for grep { !/^(?:set|ping)$/ } keys %$requests;
-	};
 	settle();
 	$proxy->requests;
 	$session->query("SELECT zk_lock('x', '$mode', 'session')");
 	$last = substr((ZkLock::queue($zk, 'x'))[-1], -10) + 0;
 	$session->query("SELECT zk_unlock('x')");
 	settle();
-	$count->();
-	return join ' ', map { "$sum{$_} $_" } sort keys %sum;
+	my $requests = $proxy->requests;
+	return join ' ', map { "$requests->{$_} $_" } grep { !/^(?:set|ping)$/ } sort keys %$requests;
 }
 
 # Now and then the worker lists a directory to look for orphans.
