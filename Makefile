@@ -2,7 +2,8 @@
 #
 #   make, make install    build, install; PG_CONFIG selects the server
 #   make demo             see it work; KEEP=1 leaves the servers running
-#   make check            every test there is; PARTS= and TESTS= select (test/run)
+#   make check            every test there is; PARTS= and TESTS= select (test/run),
+#                         PARTS=quick those of every day
 #   make lint             clang-format and cppcheck
 #   make warnings         gcc and clang with -Wall -Wextra -Werror
 #   make bench            zklock beside everybody else, in one table; REPEAT= SECONDS= ROWS=,
@@ -38,7 +39,7 @@ ifneq ($(filter $(ours),$(MAKECMDGOALS)),)
 .PHONY: $(MAKECMDGOALS)
 export PG_CONFIG KEEP PARTS TESTS BASE
 check:
-	@test/sandbox --lint test/run
+	@test/run
 demo:
 	@test/sandbox --demo test/demo
 lint:

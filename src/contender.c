@@ -417,7 +417,7 @@ zklock_parse_server(const char *data, size_t len, char *buf)
 	while (i < len)
 	{
 		char c = data[i++];
-		const char *e;
+		const char *e = NULL;
 
 		if (c == '"')
 		{

@@ -1,8 +1,11 @@
 #!/bin/sh
 # Run the programs that "make" has built, each as a TAP subtest.
-# Environment: CHECK_SEEDS, MUTANTS, LEASE_SEEDS, LEASE_MUTANTS (see Makefile).
+# Environment: CHECK_SEEDS, CHECKED_SEEDS, MUTANTS, LEASE_SEEDS, LEASE_MUTANTS (see
+# Makefile).
 
 cd "$(dirname "$0")" || exit 2
+set -- ${MUTANTS:=1 2 3 4 5 6 7 8} ${LEASE_MUTANTS:=1 2 3 4}
+echo "# steps: $(($# + 5))"
 
 n=0
 failed=0
@@ -23,13 +26,13 @@ subtest()
 
 subtest "names on the wire" build/test_contender
 subtest "simulated schedules" build/sim --seeds "${CHECK_SEEDS:-100000}"
-subtest "the same, checked by sanitizers" build/sim-checked --seeds 10000
-for mutant in ${MUTANTS:-1 2 3 4 5 6 7 8}; do
+subtest "the same, checked by sanitizers" build/sim-checked --seeds "${CHECKED_SEEDS:=10000}"
+for mutant in $MUTANTS; do
 	subtest "mutant $mutant dies" "build/sim-mutant$mutant" --seeds 2000 --mutant "mutant $mutant"
 done
 subtest "schedules of the lease" build/lease_sim --seeds "${LEASE_SEEDS:-200000}"
-subtest "the same, checked by sanitizers" build/lease_sim-checked --seeds 10000
-for mutant in ${LEASE_MUTANTS:-1 2 3 4}; do
+subtest "the same, checked by sanitizers" build/lease_sim-checked --seeds "$CHECKED_SEEDS"
+for mutant in $LEASE_MUTANTS; do
 	subtest "lease mutant $mutant dies" "build/lease_sim-mutant$mutant" --seeds 1000000 \
 		--mutant "lease mutant $mutant"
 done
