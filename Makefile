@@ -45,7 +45,7 @@ demo:
 lint:
 	@test/sandbox --lint test/lint
 warnings:
-	@test/sandbox test/warnings
+	@test/sandbox --lint test/warnings
 bench_options = $(addprefix --repeat=,$(REPEAT)) $(addprefix --seconds=,$(SECONDS))
 bench:
 	@test/sandbox --bench test/bench/run $(bench_options) $(ROWS)
