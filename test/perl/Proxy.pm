@@ -19,6 +19,7 @@ use IO::Select;
 use IO::Socket::INET;
 use IPC::Open2;
 use Time::HiRes qw(time);
+use Wait;
 use ZooKeeper;
 
 my %opcode_name = (
@@ -50,6 +51,7 @@ sub _tell
 	my $out = $self->{commands};
 	print $out join("\t", @command), "\n";
 	$out->flush;
+	wait_until(sub { IO::Select->new($self->{answers})->can_read(1) }, "the proxy has done: @command");
 	my $answer = readline $self->{answers} // '';
 	croak "proxy: " . ($answer // 'gone') unless ($answer // '') =~ /^ok\t?(.*)$/;
 	return $1;
@@ -99,6 +101,9 @@ sub heal { my $self = shift; $self->_tell('heal'); return $self; }
 
 # New connections are refused; those that exist go on.
 sub refuse { my $self = shift; $self->_tell('refuse'); return $self; }
+
+# ... are accepted again, with whatever troubles there are otherwise.
+sub accept { my $self = shift; $self->_tell('accept'); return $self; }
 
 # Cut all connections with a reset.
 sub cut { my $self = shift; $self->_tell('cut'); return $self; }
@@ -171,6 +176,7 @@ my %command = (
 	hole => sub { $held{$_} = $_[0] eq 'both' || $_[0] eq $_ for 'up', 'down'; '' },
 	heal => sub { %held = (up => 0, down => 0); $delay = $brief = 0; @loss = (); listen_again(); '' },
 	refuse => sub { undef $listener; '' },
+	accept => sub { listen_again(); '' },
 	cut => sub { end_connection($_) for @connection; '' },
 	delay => sub { $delay = $_[0] / 1000; '' },
 	brief => sub { $brief = 1; '' },
@@ -192,7 +198,8 @@ sub new_connection
 	$accepted++;
 	my $server = IO::Socket::INET->new(PeerAddr => $target, Timeout => 5);
 	# A ZooKeeper leader may be elected before it listens.  Its followers try
-	# again when they are refused, but a connection that breaks ends their term.
+	# again when they are refused, but a connection that breaks ends their term;
+	# should it take longer, they begin another.
 	for (my $tries = 0; $plain && !$server && $tries < 200; $tries++)
 	{
 		Time::HiRes::sleep(0.02);

@@ -23,7 +23,7 @@
 #           this (it comes back by itself after a restart)
 #   hang_up(NODE)               end that session (smart shutdown waits for it)
 #   wait_connected(NODE...)     until the worker has a ZooKeeper session
-#   wait_until(CODE, WHAT)      until CODE is true; dies naming WHAT
+#   wait_until(CODE, WHAT, SEEN)  see Wait.pm
 #   wait_waiting(NODE, LEVEL, N)  until so many backends wait at level 1 (behind
 #           a backend of this server) or 2 (for ZooKeeper)
 #   directory(NAME, KIND)       of a lock, in ZooKeeper; KIND 'elections': of one
@@ -63,10 +63,13 @@ use Carp;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils ();
 use Test::More;
-use Time::HiRes qw(sleep time);
+use Wait;
 use ZooKeeper;
 
-our $timeout = $ENV{PG_TEST_TIMEOUT_DEFAULT} || 60;
+# The one limit, by its name here, and for PostgreSQL's modules, which may be older.
+our $timeout;
+*timeout = \$Wait::limit;
+$PostgreSQL::Test::Utils::timeout_default = $timeout;
 
 # The class, in the lock tag's fourth field, of level-1 locks.
 our $level1 = "locktype = 'advisory' AND objsubid = 31339";
@@ -82,7 +85,10 @@ sub configure
 	$node->append_conf('postgresql.conf', join "\n",
 		"shared_preload_libraries = 'zklock'",
 		"zklock.hosts = '$hosts'",
-		"zklock.session_timeout = '4s'",
+		# Nobody loses a session, or gives up, because the machine is busy.  A session
+		# that breaks off needs a sixtieth of its timeout to be resumed.
+		"zklock.session_timeout = '60s'",
+		"zklock.connect_timeout = '1h'",
 		# One hold, one contender: most tests look at the queue.
 		'zklock.cache_time = 0',
 		'zklock.handoff_limit = 0',
@@ -127,25 +133,15 @@ sub hang_up
 # Waiting for things to come true
 #
 
-sub wait_until
-{
-	my ($code, $what) = @_;
-	my $deadline = time + $timeout;
-	for (;;)
-	{
-		my $answer = $code->();
-		return $answer if $answer;
-		croak "waited in vain until $what" if time > $deadline;
-		sleep 0.01;
-	}
-}
-
 sub wait_connected
 {
 	for my $node (@_)
 	{
-		wait_until(sub { ask($node, 'SELECT state FROM zk_session') eq 'connected' },
-			$node->name . ' is connected to ZooKeeper');
+		my $state;
+		wait_until(
+			sub { ($state = ask($node, 'SELECT state, last_error FROM zk_session')) =~ /^connected\|/ },
+			$node->name . ' is connected to ZooKeeper',
+			sub { $state });
 	}
 }
 
@@ -160,7 +156,8 @@ sub wait_waiting
 {
 	my ($node, $level, $n) = @_;
 	my $sql = 'SELECT count(*) ' . _waiting_sql($level);
-	wait_until(sub { ask($node, $sql) == $n }, "$n backends of " . $node->name . " wait at level $level");
+	my $seen;
+	wait_until(sub { ($seen = ask($node, $sql)) == $n }, "$n backends of " . $node->name . " wait at level $level", sub { $seen });
 }
 
 #
@@ -188,7 +185,8 @@ sub wait_watches
 {
 	my ($zk, $n) = @_;
 	# wchp does not tell of watches on children
-	wait_until(sub { ($zk->monitor('zk_watch_count') // -1) == $n }, "$n paths are watched");
+	my $seen;
+	wait_until(sub { ($seen = $zk->monitor('zk_watch_count')) == $n }, "$n paths are watched", sub { $seen });
 }
 
 # It watches its own contender instead of the directory then.
@@ -218,19 +216,19 @@ sub ok_clean
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $left;
 	# Contenders are deleted after the backend has gone on.
-	my $deadline = time + 10;
-	for (;;)
-	{
-		$left = join ' ', queue($zk, $name);
-		for my $node (@$nodes)
-		{
-			$left .= ask($node, "SELECT concat_ws(' ', ' zk_locks', pid, mode, scope, granted) FROM zk_locks");
-			$left .= ask($node, "SELECT concat_ws(' ', ' pg_locks', pid, mode, granted) FROM pg_locks WHERE $level1");
-		}
-		last if $left eq '' || time > $deadline;
-		sleep 0.01;
-	}
-	return is($left, '', ($what // $name) . ': nothing is left');
+	wait_until(
+		sub {
+			$left = join ' ', queue($zk, $name);
+			for my $node (@$nodes)
+			{
+				$left .= ask($node, "SELECT concat_ws(' ', ' zk_locks', pid, mode, scope, granted) FROM zk_locks");
+				$left .= ask($node, "SELECT concat_ws(' ', ' pg_locks', pid, mode, granted) FROM pg_locks WHERE $level1");
+			}
+			return $left eq '';
+		},
+		"nothing of $name is left",
+		sub { $left });
+	return pass(($what // $name) . ': nothing is left');
 }
 
 #
@@ -244,7 +242,8 @@ use warnings;
 use Carp;
 use IO::Select;
 use IPC::Open2;
-use Time::HiRes qw(sleep time);
+use Time::HiRes qw(time);
+use Wait;
 
 sub new
 {
@@ -278,6 +277,7 @@ sub _transmit
 	my ($self, $sql) = @_;
 	local $SIG{PIPE} = 'IGNORE';
 	my $in = $self->{in};
+	$self->{sql} = $sql;
 	$self->{sent}++;
 	$self->{answered} = 0;
 	my $bytes = "$sql\n;\n\\echo <end $self->{sent}>\n";
@@ -337,11 +337,15 @@ sub busy
 sub _wait
 {
 	my $self = shift;
-	my $deadline = time + $ZkLock::timeout;
-	until ($self->_read(1))
-	{
-		croak "no answer: $self->{buffer}" if time > $deadline;
-	}
+	wait_until(
+		sub {
+			# one piece after the other, without a pause
+			my $pause = time + 1;
+			until ($self->_read(1)) { return 0 if time > $pause; }
+			return 1;
+		},
+		'there is an answer',
+		sub { "$self->{sql}\n$self->{buffer}" });
 }
 
 sub result
@@ -383,7 +387,7 @@ sub wait_level
 {
 	my ($self, $level) = @_;
 	my $sql = 'SELECT count(*) ' . ZkLock::_waiting_sql($level) . ' AND a.pid = ' . $self->pid;
-	ZkLock::wait_until(
+	wait_until(
 		sub {
 			croak "the session does not wait: $self->{error} $self->{answer}" unless $self->busy;
 			ZkLock::ask($self->{node}, $sql) > 0;
@@ -422,7 +426,7 @@ sub quit
 	return unless $pid && !$self->{lost};
 	my $observer = $observer{ $self->{node}->name };
 	return if $observer && $observer == $self;
-	ZkLock::wait_until(sub { ZkLock::ask($self->{node}, "SELECT count(*) FROM pg_stat_activity WHERE pid = $pid") == 0 },
+	wait_until(sub { ZkLock::ask($self->{node}, "SELECT count(*) FROM pg_stat_activity WHERE pid = $pid") == 0 },
 		"backend $pid has gone");
 	return;
 }

@@ -21,12 +21,10 @@ use IO::Select;
 use IO::Socket::INET;
 use List::Util qw(first);
 use POSIX ();
-use Time::HiRes qw(sleep time);
+use Wait;
 use ZooKeeper::Client;
 
 our @all;
-
-my $timeout = $ENV{PG_TEST_TIMEOUT_DEFAULT} || 60;
 
 # Java archives: what Debian's versions from 3.8.0 to 3.9.6 need.  Without
 # slf4j-simple there is no log.
@@ -56,7 +54,8 @@ sub new
 		servers => 1,
 		tick_time => 500,
 		init_limit => 20,
-		sync_limit => 10,
+		# A busy machine is no silent peer.
+		sync_limit => 60,
 		owner => $$,
 		%option
 	}, $class;
@@ -221,16 +220,16 @@ sub _spawn
 sub wait_serving
 {
 	my ($self, @which) = @_;
-	my $deadline = time + $timeout;
 	for my $i (@which ? @which : $self->servers)
 	{
-		until ($self->mode($i))
-		{
-			my $dead = $self->_reap($i);
-			next if !$dead && time < $deadline && sleep 0.02;
-			croak "$self->{name} server $i "
-			  . ($dead ? 'died' : 'does not serve') . ":\n" . `tail -n 20 @{[ $self->logfile($i) ]}`;
-		}
+		my $log = sub { return "its log ends:\n" . `tail -n 20 @{[ $self->logfile($i) ]}` };
+		wait_until(
+			sub {
+				return 1 if $self->mode($i);
+				croak "$self->{name} server $i died, " . $log->() if $self->_reap($i);
+				return 0;
+			},
+			"$self->{name} server $i serves", $log);
 	}
 	return $self;
 }
@@ -254,15 +253,7 @@ sub _end
 		kill $signal, $self->pid($i);
 		kill 'CONT', $self->pid($i);
 	}
-	for my $i (@running)
-	{
-		my $deadline = time + 10;
-		until ($self->_reap($i))
-		{
-			kill 'KILL', $self->pid($i) if time > $deadline;
-			sleep 0.01;
-		}
-	}
+	for my $i (@running) { wait_until(sub { $self->_reap($i) }, "$self->{name} server $i ends"); }
 	return $self;
 }
 
@@ -289,12 +280,12 @@ sub _signal
 # What they say
 #
 
-# A four-letter command's answer; empty if the server does not answer.  One that
-# is just starting may accept a connection and forget it.
-sub four
+# A four-letter command's answer; undef if the server does not answer within a second.
+# One that is just starting may accept a connection and forget it.
+sub _probe
 {
 	my ($self, $command, $i) = @_;
-	my $socket = IO::Socket::INET->new(PeerAddr => $self->host($i), Timeout => 1) or return '';
+	my $socket = IO::Socket::INET->new(PeerAddr => $self->host($i), Timeout => 1) or return undef;
 	local $SIG{PIPE} = 'IGNORE';
 	syswrite $socket, $command;
 	my $answer = '';
@@ -303,12 +294,37 @@ sub four
 	{
 		sysread($socket, $answer, 65536, length $answer) or return $answer;
 	}
-	return '';
+	return undef;
 }
 
-# "standalone", "leader", "follower", or undef.
-sub mode { my ($self, $i) = @_; return $self->four('srvr', $i) =~ /^Mode: (\w+)/m ? $1 : undef; }
+# The same of a server that serves: it may be busy, but answers.
+sub four
+{
+	my ($self, $command, $i) = @_;
+	my $answer;
+	wait_until(sub { defined($answer = $self->_probe($command, $i)) }, "$self->{name} answers $command");
+	return $answer;
+}
 
+# "standalone", "leader", "follower"; undef if it does not say so now.
+sub mode { my ($self, $i) = @_; return ($self->_probe('srvr', $i) // '') =~ /^Mode: (\w+)/m ? $1 : undef; }
+
+# Wait until each server is the leader or follows it; returns them in this order.
+sub wait_elected
+{
+	my $self = shift;
+	my @order;
+	wait_until(
+		sub {
+			my %mode = map { $_ => $self->mode($_) // '' } $self->servers;
+			@order = sort { $mode{$b} cmp $mode{$a} } $self->servers;
+			return "@mode{@order}" eq join ' ', 'leader', ('follower') x ($self->{servers} - 1);
+		},
+		"$self->{name} has a leader and followers");
+	return @order;
+}
+
+# As of now.
 sub leader
 {
 	my $self = shift;
@@ -337,16 +353,16 @@ sub sessions
 {
 	my ($self) = @_;
 	# Only the leader knows all sessions.
-	my $dump = '';
-	for (1 .. 30)
-	{
-		# a busy one may not answer in time
-		$dump = $self->four('dump', $self->{servers} > 1 ? $self->leader : 1);
-		last if $dump =~ /^SessionTracker dump:/m;
-	}
+	my $dump;
+	wait_until(
+		sub {
+			my $i = $self->{servers} > 1 ? $self->leader // return 0 : 1;
+			return ($dump = $self->four('dump', $i)) =~ /^SessionTracker dump:/m;
+		},
+		"$self->{name} tells its sessions");
 	my (%session, $id);
 	my ($ids, $ephemerals) = split /^ephemeral nodes dump:.*$/m, $dump;
-	$session{$_} = [] for ($ids // '') =~ /^(?:\t)?(0x[0-9a-f]+)$/mg;
+	$session{$_} = [] for $ids =~ /^(?:\t)?(0x[0-9a-f]+)$/mg;
 	for (split /\n/, $ephemerals // '')
 	{
 		if (/^(0x[0-9a-f]+):/) { $id = $1; }
@@ -411,14 +427,12 @@ sub delete { my ($self, $path) = @_; return $self->admin->delete($path); }
 sub wait_children
 {
 	my ($self, $path, $count) = @_;
-	my $deadline = time + $timeout;
-	for (;;)
-	{
-		my @children = $self->children($path);
-		return @children if @children == $count;
-		croak "$path has " . @children . " children instead of $count: @children" if time > $deadline;
-		sleep 0.01;
-	}
+	my @children;
+	wait_until(
+		sub { (@children = $self->children($path)) == $count },
+		"$path has $count children",
+		sub { "it has @children" });
+	return @children;
 }
 
 # Run a command with ZK_HOSTS set; exit as it does.

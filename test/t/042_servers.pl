@@ -14,11 +14,12 @@ use lib "$FindBin::Bin/../perl";
 use List::Util qw(max);
 use Proxy;
 use Test::More;
+use Time::HiRes qw(time);
 use ZkLock;
 use ZooKeeper;
 
-# Followers reach a leader through a proxy.  They bear with a silent one for a
-# minute, and it with them; but a session's end is seen within a short tick.  A
+# Followers reach a leader through a proxy.  They bear with a silent one for an
+# hour, and it with them; but a session's end is seen within a short tick.  A
 # term that does not begin is over after 4 s: the ack of an earlier proposal may
 # be taken for that of the new leader ("from a different epoch", ZOOKEEPER-4685).
 my %link;
@@ -26,17 +27,16 @@ my $zk = ZooKeeper->new(
 	servers => 3,
 	tick_time => 200,
 	init_limit => 20,
-	sync_limit => 300,
+	sync_limit => 18_000,
 	link => sub {
 		my ($from, $to, $port) = @_;
 		return ($link{$from}{$to} = Proxy->new("127.0.0.1:$port", plain => 1))->port;
 	})->start;
-my $leader = $zk->leader;
-my ($follower, $other) = $zk->followers;
+my ($leader, $follower, $other) = $zk->wait_elected;
 
-my $conf = "track_commit_timestamp = on\nzklock.connect_timeout = '1min'";
-my $a = ZkLock::server('a', $zk->host($follower), conf => $conf);
-my $b = ZkLock::server('b', $zk->host($other), conf => $conf);
+my $timeout = 8;
+my $a = ZkLock::server('a', $zk->host($follower), conf => "track_commit_timestamp = on\nzklock.session_timeout = '${timeout}s'");
+my $b = ZkLock::server('b', $zk->host($other));
 ZkLock::wait_connected($a, $b);
 ZkLock::ask($a, 'CREATE TABLE done (name text, who text)');
 
@@ -159,15 +159,23 @@ $link{$follower}{$leader}->heal;
 ZkLock::wait_until(sub { state() eq 'connected' && session_id() ne $session }, 'A has a new session');
 clean();
 
-# The same, not for long.
-$session = session_id();
-begin('cut off shortly');
-$link{$follower}{$leader}->hole;
-commit_in_doubt();
-$link{$follower}{$leader}->heal;
-ok(end(), "$name: nothing is lost");
-is(session_id(), $session, '... the session is the same');
-clean();
+# The same, not for long: the lease lapses within 9/16 of the session timeout, and the
+# lock is not given up before 5/6 of it.  A machine that needs longer tries again.
+my ($kept, $in_time);
+for (my $i = 1; !$kept && !$in_time; $i++)
+{
+	$session = session_id();
+	begin("cut off shortly, $i");
+	my $start = time;
+	$link{$follower}{$leader}->hole;
+	commit_in_doubt();
+	$link{$follower}{$leader}->heal;
+	$in_time = time - $start < 0.65 * $timeout;
+	$kept = end();
+	is(session_id(), $session, "$name: the session is the same") if $kept;
+	clean();
+}
+ok($kept, 'cut off shortly: nothing is lost');
 
 # Paused until A's own library has given it up, after two thirds of the session
 # timeout: A may lose the lock or not.

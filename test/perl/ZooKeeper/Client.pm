@@ -1,7 +1,7 @@
 # ZooKeeper::Client - a session with ZooKeeper, in pure Perl and one request at
 # a time: somebody else's contender, or an administrator.
 #
-#   my $client = ZooKeeper::Client->new('127.0.0.1:2181', timeout => 600_000);
+#   my $client = ZooKeeper::Client->new('127.0.0.1:2181', timeout => 60_000);
 #   my $path = $client->create('/zklock/locks/job/_c_x-lock-', mode => 'ephemeral_sequential');
 #   my ($data, $stat) = $client->get($path);
 #
@@ -20,6 +20,7 @@ use Carp;
 use IO::Select;
 use IO::Socket::INET;
 use Time::HiRes qw(time);
+use Wait;
 
 my %opcode = (
 	create => 1,
@@ -46,14 +47,15 @@ my %create_flags = (
 
 use constant { NO_NODE => -101, NODE_EXISTS => -110 };
 
-# Options: timeout (ms, default 10 minutes), wait (seconds to wait for any
-# answer, default 20), auth (credentials, [ digest => 'user:password' ]).
+# Options: timeout (ms, default an hour, the most that test ensembles allow), wait
+# (seconds to wait for any answer, if not for Wait's limit), auth (credentials,
+# [ digest => 'user:password' ]).
 sub new
 {
 	my ($class, $hosts, %option) = @_;
 	my $self = bless {
-		timeout => 600_000,
-		wait => 20,
+		timeout => 3_600_000,
+		wait => $Wait::limit,
 		xid => 0,
 		events => [],
 		%option
@@ -71,7 +73,7 @@ sub new
 sub _connect
 {
 	my ($self, $host) = @_;
-	$self->{socket} = IO::Socket::INET->new(PeerAddr => $host, Timeout => 5) or die "$host: $@\n";
+	$self->{socket} = IO::Socket::INET->new(PeerAddr => $host, Timeout => $self->{wait}) or die "$host: $@\n";
 	# protocol version, last zxid seen, timeout, session id, password, read only
 	$self->_send(pack 'N q> N q> N/a C', 0, 0, $self->{timeout}, 0, "\0" x 16, 0);
 	(undef, $self->{timeout}, $self->{session}, my $password) = unpack 'N N q> N/a', $self->_receive;
@@ -113,7 +115,7 @@ sub _read
 	while (length $bytes < $length)
 	{
 		my $left = $deadline - time;
-		die "no answer\n" unless $left > 0;
+		die "no answer for $self->{wait} s\n" unless $left > 0;
 		# the end of a child interrupts the wait
 		next unless IO::Select->new($self->{socket})->can_read($left);
 		sysread($self->{socket}, $bytes, $length - length $bytes, length $bytes) or die "connection lost\n";
