@@ -133,15 +133,15 @@ is($sa2->query("SELECT zk_try_lock('job')"), 'f', 'zk_try_lock at level 1');
 is($sa2->query("SELECT zk_try_lock('job', timeout => '50 ms')"), 'f', '... with a timeout');
 is($sb->query("SELECT zk_try_lock('job')"), 'f', 'zk_try_lock at level 2');
 is($sb->query("SELECT zk_try_lock('job', timeout => '50 ms')"), 'f', '... with a timeout');
-is($sb->query("BEGIN; SELECT zk_try_lock('job', timeout => '50 ms'), zk_try_lock('job 2', timeout => '50 ms'); COMMIT"),
+is($sb->query("BEGIN; SELECT zk_try_lock('job', timeout => '50 ms'), zk_try_lock('job 2', timeout => '1 h'); COMMIT"),
 	'f|t', 'in a transaction, which goes on');
-for my $option ('', "SET lock_timeout = '20s'", "SET lock_timeout = 0")
+for my $option ('', "SET lock_timeout = '1h'", "SET lock_timeout = 0")
 {
 	for my $case ([ $sa2, 1 ], [ $sb, 2 ])
 	{
 		my ($session, $level) = @$case;
 		$session->query($option);
-		$session->send("SELECT zk_try_lock('job', timeout => '30 s')")->wait_level($level);
+		$session->send("SELECT zk_try_lock('job', timeout => '2 h')")->wait_level($level);
 		ok($session->busy, "with a long timeout it waits at level $level");
 		$sa->query('COMMIT');
 		is($session->result, 't', "... and gets it $option");
@@ -152,9 +152,9 @@ for my $option ('', "SET lock_timeout = '20s'", "SET lock_timeout = 0")
 for my $case ([ $sa2, 1 ], [ $sb, 2 ])
 {
 	my ($session, $level) = @$case;
-	is( $session->fails("SET lock_timeout = '30ms'; SELECT zk_try_lock('job', timeout => '30 s')"),
+	is( $session->fails("SET lock_timeout = '30ms'; SELECT zk_try_lock('job', timeout => '1 h')"),
 		'55P03: canceling statement due to lock timeout', "lock_timeout before the timeout at level $level");
-	is($session->query("SET lock_timeout = '30s'; SELECT zk_try_lock('job', timeout => '30 ms')"),
+	is($session->query("SET lock_timeout = '1h'; SELECT zk_try_lock('job', timeout => '30 ms')"),
 		'f', "the timeout before lock_timeout at level $level");
 	$session->query('RESET lock_timeout');
 	is( $session->fails("CALL zk_lock_session('job', timeout => '30 ms')"),

@@ -1,10 +1,10 @@
-# Everything that ends a wait, or a holder: the right error, soon, and nothing
-# is left.
+# Everything that ends a wait, or a holder: the right error, and nothing is left.
+# That it takes effect at once is shown by its doing so at all: all else that might end
+# a wait takes an hour.
 use strict;
 use warnings;
 
 use Test::More;
-use Time::HiRes qw(time);
 use ZkLock;
 
 my $zk = ZooKeeper->new->start;
@@ -44,47 +44,39 @@ for my $level (1, 2)
 			my ($what, $set, $do, $error) = @$end;
 			next if $kind ne 'function' && $what eq 'lock_timeout' && $kind eq 'try';    # in 010
 			my $name = "$what, $kind, level $level";
-			my $quickest;
-			# A busy machine may be slow once, but not always.
-			for my $attempt (1 .. 4)
+			my $waiter = ZkLock::session($b);
+			$waiter->query("SELECT zk_lock('job', 'shared', 'session')") if $kind eq 'upgrade';
+			$waiter->query($set) if $set;
+			$waiter->send($statement{$kind});
+			unless ($set)
 			{
-				my $waiter = ZkLock::session($b);
-				$waiter->query($set) if $set;
-				$waiter->query("SELECT zk_lock('job', 'shared', 'session')") if $kind eq 'upgrade';
-				my $start = time;
-				$waiter->send($statement{$kind});
-				unless ($set)
-				{
-					$waiter->wait_level($level);
-					ZkLock::wait_until(sub { ZkLock::queue($zk, 'job') == ($level == 2 && $kind eq 'upgrade' ? 3 : $level) }, 'in the queue');
-					$start = time;
-				}
-				$do->($waiter);
-				if ($error)
-				{
-					like($waiter->failure, $error, $name);
-				}
-				else
-				{
-					my $pid = $waiter->pid;
-					ZkLock::wait_until(sub { ZkLock::ask($b, "SELECT count(*) FROM pg_stat_activity WHERE pid = $pid") == 0 }, 'the backend has gone');
-				}
-				my $took = time - $start - ($set ? 0.15 : $error ? 0 : 0.05);
-				$quickest = $took if !defined $quickest || $took < $quickest;
-				if ($kind eq 'upgrade')
-				{
-					# what it had before is not touched
-					is($waiter->query("RESET ALL; SELECT zk_token('job') > 0"), 't', "$name: the shared hold stays") if $waiter->alive;
-					$waiter->quit;
-				}
-				elsif ($waiter->alive)
-				{
-					is($waiter->query("RESET ALL; SELECT zk_token('job')"), '', "$name: no hold");
-					is($waiter->query('SELECT zk_unlock_all()'), 0, "$name: no session-scope hold");
-				}
-				last if $quickest < 0.2;
+				$waiter->wait_level($level);
+				ZkLock::wait_until(sub { ZkLock::queue($zk, 'job') == ($level == 2 && $kind eq 'upgrade' ? 3 : $level) }, 'in the queue');
 			}
-			cmp_ok($quickest, '<', 0.8, "$name: soon");
+			$do->($waiter);
+			if ($error)
+			{
+				like($waiter->failure, $error, $name);
+				# A busy machine may need longer than the statement_timeout for this, too.
+				1 while $set && $waiter->fails('RESET ALL') =~ /^57014:/;
+			}
+			else
+			{
+				my $pid = $waiter->pid;
+				ZkLock::wait_until(sub { ZkLock::ask($b, "SELECT count(*) FROM pg_stat_activity WHERE pid = $pid") == 0 }, 'the backend has gone');
+				pass($name);
+			}
+			if ($kind eq 'upgrade')
+			{
+				# what it had before is not touched
+				is($waiter->query("SELECT zk_token('job') > 0"), 't', "$name: the shared hold stays") if $waiter->alive;
+				$waiter->quit;
+			}
+			elsif ($waiter->alive)
+			{
+				is($waiter->query("SELECT zk_token('job')"), '', "$name: no hold");
+				is($waiter->query('SELECT zk_unlock_all()'), 0, "$name: no session-scope hold");
+			}
 			is(scalar(my @q = ZkLock::wait_queue($zk, 'job', 1)), 1, "$name: its contender has gone");
 			is(ZkLock::ask($b, "SELECT count(*) FROM zk_locks"), $level == 1 ? 1 : 0, "$name: and its row in zk_locks");
 			is(ZkLock::ask($b, "SELECT count(*) FROM pg_locks WHERE $ZkLock::level1"), $level == 1 ? 1 : 0, "$name: and level 1");
@@ -99,7 +91,7 @@ for my $level (1, 2)
 {
 	$holder{$level}->query("BEGIN; SELECT zk_lock('job')");
 	my $waiter = ZkLock::session($b);
-	$waiter->query("BEGIN; SELECT zk_lock('mine'); SAVEPOINT s; SET LOCAL lock_timeout = '50ms'; SELECT zk_lock('inner')");
+	$waiter->query("BEGIN; SELECT zk_lock('mine'); SAVEPOINT s; SELECT zk_lock('inner'); SET LOCAL lock_timeout = '50ms'");
 	is($waiter->fails("SELECT zk_lock('job')"), '55P03: canceling statement due to lock timeout', "lock_timeout in a savepoint, level $level");
 	is($waiter->query("ROLLBACK TO s; SELECT zk_token('mine') > 0, zk_token('job'), zk_token('inner'), current_setting('lock_timeout')"),
 		't|||0', '... rolled back');

@@ -47,7 +47,7 @@ is($s->cancel->failure, '57014: canceling statement due to user request', '... c
 $s->query("BEGIN; SELECT zk_lock('mine'); SAVEPOINT s; SELECT zk_lock('inner')");
 is($p->query("SELECT zk_try_lock('inner')"), 'f', 'a savepoint on the standby');
 $s->query('ROLLBACK TO s');
-is($p->query("SELECT zk_try_lock('inner', timeout => '20 s'), zk_try_lock('mine')"), 't|f', '... rolled back');
+is($p->query("SELECT zk_try_lock('inner', timeout => '1 h'), zk_try_lock('mine')"), 't|f', '... rolled back');
 $s->query('COMMIT');
 $p->query('COMMIT');
 ZkLock::ok_clean($zk, \@both, 'job', 'after locks on the standby');
@@ -70,7 +70,7 @@ $s->query('COMMIT');
 $s2->query("CREATE TABLE t AS SELECT zk_token('session') AS token");
 is($s2->query("SELECT count(*) FROM t WHERE token = zk_token('session')"), 1, 'the hold serves a writer');
 $s2->query('SELECT zk_unlock_all()');
-is($p->query("SELECT zk_try_lock('transaction', timeout => '20 s'), zk_try_lock('session', timeout => '20 s')"), 't|t', 'all is given up');
+is($p->query("SELECT zk_try_lock('transaction', timeout => '1 h'), zk_try_lock('session', timeout => '1 h')"), 't|t', 'all is given up');
 ZkLock::ok_clean($zk, \@both, $_, "after promotion, $_") for 'job', 'transaction', 'session';
 
 done_testing();

@@ -26,7 +26,7 @@ sub bench
 	my $run = { output => '' };
 	$run->{harness} = IPC::Run::start(
 		[ 'pgbench', '-n', '-t', 1, '-c', $clients, '-j', 4, '-f', $file, '-h', $node->host, '-p', $node->port, 'postgres' ],
-		'<', '/dev/null', '>&', \$run->{output}, IPC::Run::timeout($ZkLock::timeout));
+		'<', '/dev/null', '>&', \$run->{output}, IPC::Run::timeout($ZkLock::timeout, exception => 'pgbench has not ended in time'));
 	return $run;
 }
 

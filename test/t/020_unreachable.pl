@@ -24,9 +24,10 @@ sub zk_session { my ($node, $columns) = @_; return ZkLock::ask($node, "SELECT $c
 # Before
 #
 my $zk = ZooKeeper->new(tick_time => 200);
-my $a = ZkLock::server('a', $zk, conf => "zklock.session_timeout = '2s'\nzklock.connect_timeout = '1s'");
+my $a = ZkLock::server('a', $zk, conf => "zklock.session_timeout = '20s'");
 my $s = ZkLock::session($a);
 my $host = $zk->host;
+$s->query("SET zklock.connect_timeout = '1s'");
 
 for my $sql ("SELECT zk_lock('job')", "SELECT zk_try_lock('job')",
 	"SELECT zk_try_lock('job', timeout => '50ms')", "CALL zk_lock_session('job')")
@@ -34,7 +35,6 @@ for my $sql ("SELECT zk_lock('job')", "SELECT zk_try_lock('job')",
 	my ($error, $seconds) = failing($s, $sql);
 	is($error, '58000: could not reach ZooKeeper within 1000 ms', "refused: $sql");
 	cmp_ok($seconds, '>=', 1, '... after connect_timeout');
-	cmp_ok($seconds, '<', 10, '... and not much later');
 }
 is($s->notices, join("\n",
 		'ERROR:  58000: could not reach ZooKeeper within 1000 ms',
@@ -49,19 +49,18 @@ my $matches = () = PostgreSQL::Test::Utils::slurp_file($a->logfile) =~ /could no
 is($matches, 1, '... once');
 
 # A user may have more patience, and less.
-my ($error, $seconds) = failing($s, "SET zklock.connect_timeout = '100ms'; SELECT zk_lock('job')");
-like($error, $no_answer, 'a connect_timeout of its own');
-cmp_ok($seconds, '<', 1, '... is obeyed');
+is($s->fails("SET zklock.connect_timeout = '100ms'; SELECT zk_lock('job')"), '58000: could not reach ZooKeeper within 100 ms',
+	'a connect_timeout of its own is obeyed');
 $s->query('RESET zklock.connect_timeout');
-is($s->fails("SET statement_timeout = '100ms'; SELECT zk_lock('job')"), '57014: canceling statement due to statement timeout',
+is($s->fails("BEGIN; SET LOCAL statement_timeout = '100ms'; SELECT zk_lock('job')"), '57014: canceling statement due to statement timeout',
 	'statement_timeout comes first');
-is($s->fails("RESET statement_timeout; SET lock_timeout = '100ms'; SELECT zk_lock('job')"),
+is($s->fails("ROLLBACK; SET lock_timeout = '100ms'; SELECT zk_lock('job')"),
 	'55P03: canceling statement due to lock timeout', 'lock_timeout comes first');
-$s->query("RESET lock_timeout; SET zklock.connect_timeout = '60s'");
+$s->query('RESET lock_timeout');
 $s->send("SELECT zk_lock('job', scope => 'session')")->wait_level(2);
 $zk->start;
 cmp_ok($s->result, '>', 0, 'ZooKeeper comes, the waiter gets its lock');
-is(zk_session($a, 'state, server, session_timeout'), "connected|$host|00:00:02", 'zk_session when connected');
+is(zk_session($a, 'state, server, session_timeout'), "connected|$host|00:00:20", 'zk_session when connected');
 is(ZkLock::ask($a, 'SELECT zk_unlock_all()'), 0, 'only its own session may unlock');
 is($s->query("SELECT zk_unlock('job')"), 't', 'it does');
 ZkLock::ok_clean($zk, [$a], 'job', 'before');
@@ -73,17 +72,17 @@ ZkLock::ok_clean($zk, [$a], 'job', 'before');
 	my $hole = Proxy->new($host)->hole;
 	my $refused = '127.0.0.1:' . ZooKeeper::free_port();
 	my $c = ZkLock::server('c', $hole->host . ",$refused",
-		conf => "zklock.session_timeout = '4s'\nzklock.connect_timeout = '1s'");
+		conf => "zklock.session_timeout = '4s'");
 	my $t = ZkLock::session($c);
+	$t->query("SET zklock.connect_timeout = '1s'");
 	for my $sql ("SELECT zk_lock('job')", "SELECT zk_try_lock('job')")
 	{
-		($error, $seconds) = failing($t, $sql);
-		is($error, '58000: could not reach ZooKeeper within 1000 ms', "black hole: $sql");
-		cmp_ok($seconds, '<', 10, '... in time');
+		is($t->fails($sql), '58000: could not reach ZooKeeper within 1000 ms', "black hole: $sql");
 	}
 	# Which host is tried first is random, and the black one takes its time.
-	like($t->notices, qr/^DETAIL:  Connect string "\Q@{[ $hole->host ]},$refused\E": (\Q$refused\E: Connection refused|no answer)\.$/m,
-		'... detail');
+	my $answer = qr/\Q$refused\E: Connection refused|\Q@{[ $hole->host ]}\E: Connection timed out/;
+	like($t->notices, qr/^DETAIL:  Connect string "\Q@{[ $hole->host ]},$refused\E": (no answer|$answer(; $answer)?)\.$/m, '... detail');
+	$t->query('RESET zklock.connect_timeout');
 	# It may take a new worker: the library skips every second host when it
 	# cycles, and here one of the two refuses.
 	$hole->cut->heal;
@@ -100,11 +99,18 @@ ZkLock::ok_clean($zk, [$a], 'job', 'before');
 }
 {
 	my $hole = Proxy->new($host)->hole;
-	my $c = ZkLock::server('c2', $hole, conf => "zklock.session_timeout = '600ms'\nzklock.connect_timeout = '3s'");
+	my $c = ZkLock::server('c2', $hole, conf => "zklock.session_timeout = '600ms'\nzklock.connect_timeout = '1s'");
 	my $t = ZkLock::session($c);
-	like($t->fails("SELECT zk_lock('job')"), $no_answer, 'black hole, tried for longer');
-	like($t->notices, qr/^DETAIL:  Connect string "(\Q@{[ $hole->host ]}\E)": \1: Connection timed out\.$/m,
-		'... detail says so');
+	my $error;
+	# It depends on how far an attempt has got.
+	ZkLock::wait_until(
+		sub {
+			$error = $t->fails("SELECT zk_lock('job')");
+			return $t->notices =~ /^DETAIL:  Connect string "(\Q@{[ $hole->host ]}\E)": \1: Connection timed out\.$/m;
+		},
+		'the detail says that an attempt has timed out',
+		sub { $t->notices });
+	like($error, $no_answer, 'black hole, tried for longer');
 	$c->stop;
 }
 
@@ -112,13 +118,13 @@ ZkLock::ok_clean($zk, [$a], 'job', 'before');
 # During a wait: ZooKeeper restarts with its data
 #
 my $proxy = Proxy->new($host);
-my $b = ZkLock::server('b', $proxy, conf => "zklock.session_timeout = '60s'\nzklock.connect_timeout = '1s'");
+my $b = ZkLock::server('b', $proxy);
 ZkLock::ask($a, "ALTER SYSTEM SET zklock.session_timeout = '60s'");
 $a->restart;
 ZkLock::wait_connected($a, $b);
 my $holder = ZkLock::session($a);
 my $waiter = ZkLock::session($b);
-my $third = $zk->client(timeout => 600_000);
+my $third = $zk->client;
 my ($id_a, $id_b) = map { zk_session($_, 'session_id') } $a, $b;
 my $first = $holder->query("BEGIN; SELECT zk_lock('job')");
 $waiter->send("BEGIN; SELECT zk_lock('job')")->wait_level(2);
@@ -129,7 +135,7 @@ $zk->stop;
 ZkLock::wait_until(sub { zk_session($_, 'state') eq 'reconnecting' }, 'the loss is seen') for $a, $b;
 like(zk_session($b, 'server IS NULL, session_id, last_error'),
 	qr/^t\|$id_b\|(lost connection to ZooKeeper|could not connect to ZooKeeper server)/, 'zk_session while reconnecting');
-like(ZkLock::session($b)->fails("SELECT zk_lock('other')"), $no_answer, 'who comes now gets an error after connect_timeout');
+like(ZkLock::session($b)->fails("SET zklock.connect_timeout = '1s'; SELECT zk_lock('other')"), $no_answer, 'who comes now gets an error after connect_timeout');
 ok($waiter->busy, 'who came before goes on waiting');
 # who held goes on holding
 is($holder->query("SELECT zk_token('job')"), $first, 'the holder has its token');
@@ -176,13 +182,12 @@ ZkLock::ok_clean($zk, [ $a, $b ], 'job', 'after cancel');
 #
 # During a wait: the session expires
 #
-ZkLock::ask($b, "ALTER SYSTEM SET zklock.session_timeout = '1s'");
+ZkLock::ask($b, "ALTER SYSTEM SET zklock.session_timeout = '6s'");
 $waiter->quit;
 $b->restart;
 ZkLock::wait_connected($b);
 $waiter = ZkLock::session($b);
 my $loser = ZkLock::session($b);
-$waiter->query("SET zklock.connect_timeout = '60s'");
 $loser->query("BEGIN; SELECT zk_lock('lost')");
 my $lost_session = ZkLock::session($b);
 $lost_session->query("SELECT zk_lock('lost for good', scope => 'session')");
@@ -214,19 +219,20 @@ ZkLock::ok_clean($zk, [ $a, $b ], 'lost', 'after expiry');
 #
 # After: it goes for good
 #
-$waiter->query("RESET zklock.connect_timeout");
+$waiter->query("SET zklock.connect_timeout = '1s'");
 $holder->query("BEGIN; SELECT zk_lock('job')");
 $waiter->send("SELECT zk_lock('job')")->wait_level(2);
-my $dead = $proxy->down && time;
-like($waiter->failure, $no_answer, 'a waiter does not wait for ever');
-cmp_ok(time - $dead, '>=', 0.9, '... but as long as its session may live');
+my $dead = time;
+$proxy->down;
+is($waiter->failure, '58000: could not reach ZooKeeper within 6000 ms', 'a waiter does not wait for ever');
+cmp_ok(time - $dead, '>=', 5.9, '... but as long as its session may live');
 like($waiter->notices, qr/^DETAIL:  Connect string "(\Q@{[ $proxy->host ]}\E)": \1: Connection refused\.$/m,
 	'... and is told why');
-is($waiter->query('SELECT 1'), 1, '... and can go on');
+is($waiter->query('RESET zklock.connect_timeout; SELECT 1'), 1, '... and can go on');
 $holder->query('COMMIT');
 $proxy->heal;
 ZkLock::wait_connected($b);
-is($waiter->query("SELECT zk_try_lock('job', timeout => '20s')"), 't', 'all is well again');
+is($waiter->query("SELECT zk_try_lock('job', timeout => '1h')"), 't', 'all is well again');
 ZkLock::ok_clean($zk, [ $a, $b ], 'job', 'in the end');
 
 #
@@ -245,7 +251,7 @@ is($waiter->query("SELECT zk_try_lock('job')"), 't', '... and a new session work
 #
 # A path that is not there
 #
-my $lost = ZkLock::server('lost', "$host/nowhere", conf => "zklock.connect_timeout = '300ms'");
+my $lost = ZkLock::server('lost', "$host/nowhere");
 ZkLock::wait_until(sub { zk_session($lost, 'last_error') ne '' }, 'an error');
 like(zk_session($lost, 'last_error'), qr{^could not create znode "/zklock/servers/\S+": a chroot path in "zklock\.hosts" must exist$},
 	'a chroot that does not exist is told');

@@ -59,9 +59,9 @@ for my $case (
 		$zk->create("/zklock/locks/$name", mode => 'container') if $directory eq 'known';
 		for (@losses)
 		{
-			# The second is armed while the first keeps the library from
-			# reconnecting: armed at once, it would fall to the same connection.
 			my $count = lose(@$_, $_->[1] eq 'sync' ? '' : "/locks/$name");
+			# Armed at once, the second would fall to the same connection.
+			$_ == $losses[-1] ? $proxy->accept : $proxy->refuse;
 			$sa->send("BEGIN; SELECT zk_lock('$name')") if $_ == $losses[0];
 			lost($count);
 		}
@@ -72,7 +72,7 @@ for my $case (
 		is($sb->query("SELECT zk_try_lock('$name')"), 'f', '... excludes');
 		$sa->query('COMMIT');
 		ZkLock::wait_queue($zk, $name, 0);
-		is($sb->query("SELECT zk_try_lock('$name', timeout => '20s')"), 't', '... and is given up');
+		is($sb->query("SELECT zk_try_lock('$name', timeout => '1h')"), 't', '... and is given up');
 	}
 }
 
@@ -124,7 +124,7 @@ for my $how ('cancel', 'terminate', 'timeout')
 	my $name = 'withdrawn' . ++$n;
 	$sb->query("BEGIN; SELECT zk_lock('$name')");
 	my $s = ZkLock::session($a);
-	$s->query("SET zklock.connect_timeout = '60s'; SET lock_timeout = " . ($how eq 'timeout' ? "'500ms'" : 0));
+	$s->query("SET lock_timeout = " . ($how eq 'timeout' ? "'3s'" : 0));
 	my $count = lose('reply', 'create', "/locks/$name");
 	$proxy->refuse;
 	$s->send("SELECT zk_lock('$name')");

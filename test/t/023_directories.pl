@@ -7,9 +7,8 @@ use Test::More;
 use ZkLock;
 
 my $zk = ZooKeeper->new(tick_time => 200, container_check_ms => 10)->start;
-my $conf = "zklock.session_timeout = '60s'";
-my $a = ZkLock::server('a', $zk, conf => $conf);
-my $b = ZkLock::server('b', $zk, conf => $conf);
+my $a = ZkLock::server('a', $zk);
+my $b = ZkLock::server('b', $zk);
 ZkLock::wait_connected($a, $b);
 my $sa = ZkLock::session($a);
 my $sb = ZkLock::session($b);
@@ -85,7 +84,7 @@ for my $path ('/zklock/locks', '/zklock')
 	is(@{[ ZkLock::queue($zk, 'job') ]}, 1, '... is made again');
 	is($sb->query("SELECT zk_try_lock('job')"), 'f', '... and the other server sees it');
 	$sa->query('COMMIT');
-	is($sb->query("SELECT zk_try_lock('job', timeout => '20s')"), 't', '... lock by lock');
+	is($sb->query("SELECT zk_try_lock('job', timeout => '1h')"), 't', '... lock by lock');
 }
 
 #

@@ -14,7 +14,7 @@ use ZooKeeper;
 my $names = 4000;
 my $zk = ZooKeeper->new->start;
 my $proxy = Proxy->new($zk->host);
-my $node = ZkLock::server('a', $proxy, conf => "zklock.session_timeout = '60s'\nmax_locks_per_transaction = 400");
+my $node = ZkLock::server('a', $proxy, conf => "max_locks_per_transaction = 400");
 ZkLock::wait_connected($node);
 
 # Their paths are 1.3 MB together.

@@ -72,7 +72,7 @@ sub ok_excluded
 	is($session->query("SELECT zk_try_lock('x')"), 'f', $what);
 	is($session->query("SELECT zk_try_lock('x')"), 'f', '... at the second look, too');
 	$foreigner->delete($path);
-	return is($session->query("SELECT zk_try_lock('x', timeout => '1 min')"), 't', '... until it is gone');
+	return is($session->query("SELECT zk_try_lock('x', timeout => '1 h')"), 't', '... until it is gone');
 }
 
 like(cycle(), qr/children/, 'a lock that is not known is listed');

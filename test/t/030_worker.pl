@@ -3,13 +3,12 @@ use strict;
 use warnings;
 
 use Test::More;
-use Time::HiRes qw(time);
 use Proxy;
 use ZkLock;
 
 my $zk = ZooKeeper->new(tick_time => 200)->start;
 my $proxy = Proxy->new($zk->host);
-my $conf = "zklock.session_timeout = '60s'\nrestart_after_crash = on";
+my $conf = 'restart_after_crash = on';
 my $a = ZkLock::server('a', $proxy, conf => $conf);
 my $b = ZkLock::server('b', $zk, conf => $conf);
 ZkLock::wait_connected($a, $b);
@@ -79,8 +78,10 @@ for my $how ('terminate', 'hosts')
 	is($waiter->result, $czxid, '... and is served in its turn');
 	$waiter->query('COMMIT');
 	is($holder->query('COMMIT'), '', '... the holder commits');
-	is($other->query("SELECT zk_try_lock('held', timeout => '20s')"), 't', '... which frees the lock');
-	is($proxy->connections, $how eq 'hosts' ? 0 : 1, '... by way of the hosts set');
+	is($other->query("SELECT zk_try_lock('held', timeout => '1h')"), 't', '... which frees the lock');
+	my $connections = $how eq 'hosts' ? 0 : 1;
+	ZkLock::wait_until(sub { $proxy->connections == $connections }, 'the connection is by way of the hosts set');
+	pass('... by way of the hosts set');
 	is(zk_session($a, 'hosts'), $how eq 'hosts' ? $zk->host : $proxy->host, '... as zk_session says');
 	ZkLock::ok_clean($zk, [ $a, $b ], 'held', $how);
 	ZkLock::ok_clean($zk, [ $a, $b ], 'wanted', $how);
@@ -109,7 +110,7 @@ for my $how ('terminate', 'hosts')
 #
 {
 	my ($id, $pid, $log) = (zk_session($a, 'session_id'), worker(), -s $a->logfile);
-	ZkLock::ask($a, "ALTER SYSTEM SET zklock.session_timeout = '50s'");
+	ZkLock::ask($a, "ALTER SYSTEM SET zklock.session_timeout = '1h'");
 	ZkLock::ask($a, "ALTER SYSTEM SET zklock.root = '/elsewhere'");
 	$a->append_conf('postgresql.conf', "zklock.hosts = 'nonsense'");
 	$a->reload;
@@ -135,7 +136,7 @@ for my $how ('terminate', 'hosts')
 	is($waiter->query("SELECT zk_try_lock('job')"), 't', '... with its root');
 	kill 'KILL', worker();
 	ZkLock::wait_until(sub { eval { zk_session($a, "state = 'connected' AND session_id <> '$id'") eq 't' } }, 'a new session');
-	is(zk_session($a, 'session_timeout'), '00:00:50', 'the next session has the new timeout');
+	is(zk_session($a, 'session_timeout'), '01:00:00', 'the next session has the new timeout');
 	sessions();
 	$waiter->query("BEGIN; SELECT zk_lock('job')");
 	is(scalar $zk->children('/elsewhere/locks/job'), 1, '... and the new root');
@@ -148,7 +149,8 @@ for my $how ('terminate', 'hosts')
 }
 
 #
-# Killed: the whole server restarts, its session is closed, not timed out
+# Killed: the whole server restarts, its session is closed, not timed out, which would
+# take an hour
 #
 for my $victim ('worker', 'backend')
 {
@@ -162,12 +164,11 @@ for my $victim ('worker', 'backend')
 	my $rival = $zk->client;
 	$rival->contend("$root/locks/held");
 	my $foreign = ($zk->children("$root/locks/held"))[-1];
-	my $start = time;
 	kill 'KILL', $victim eq 'worker' ? worker() : $holder->pid;
 	like($waiter->failure, qr/^$/, 'no statement runs') if $waiter->busy;
 	# Our session goes; what is left is the foreign contender.
-	my @left = $zk->wait_children("$root/locks/held", 1);
-	cmp_ok(time - $start, '<', 30, "$victim killed: its server's lock is free long before the session timeout");
+	$zk->wait_children("$root/locks/held", 1);
+	pass("$victim killed: its server's lock is free");
 	ok(!exists $zk->sessions->{$id}, '... since the session has been closed');
 	$zk->wait_children("$root/locks/held by session", 0);
 	$rival->close;
@@ -179,9 +180,9 @@ for my $victim ('worker', 'backend')
 }
 
 #
-# Many quick reconnects; they get slower, up to a sixth of the session timeout
+# Many quick reconnects; they get slower, up to a second
 #
-ZkLock::ask($a, "ALTER SYSTEM SET zklock.session_timeout = '5s'");
+ZkLock::ask($a, "ALTER SYSTEM SET zklock.session_timeout = '10s'");
 $a->restart;
 ZkLock::wait_connected($a);
 sessions();
@@ -193,13 +194,13 @@ SKIP:
 	my $token = $holder->query("BEGIN; SELECT zk_lock('held')");
 	my $id = zk_session($a, 'session_id');
 	my $before = $count->();
-	for (1 .. 25)
+	for (1 .. 15)
 	{
 		$proxy->cut;
 		ZkLock::wait_until(sub { zk_session($a, 'state') eq 'connected' && $proxy->connections == 1 }, 'it connects again');
 	}
 	is(worker(), $pid, 'many cuts: the worker survives');
-	ZkLock::wait_until(sub { $count->() eq $before }, "descriptors and threads: $before before, " . $count->() . ' after');
+	ZkLock::wait_until(sub { $count->() eq $before }, "descriptors and threads are $before", $count);
 	pass('... with as many descriptors and threads');
 	is(zk_session($a, 'session_id'), $id, '... and its session');
 	is($holder->query("SELECT zk_token('held')"), $token, '... and its locks');
@@ -207,7 +208,7 @@ SKIP:
 	ZkLock::ok_clean($zk, [ $a, $b ], 'held', 'many cuts');
 
 	# ... and sessions that expire, each with a handle of its own
-	ZkLock::ask($a, "ALTER SYSTEM SET zklock.session_timeout = '1s'");
+	ZkLock::ask($a, "ALTER SYSTEM SET zklock.session_timeout = '3s'");
 	$a->reload;
 	for (1 .. 3)
 	{
@@ -218,7 +219,7 @@ SKIP:
 		ZkLock::wait_until(sub { zk_session($a, "state = 'connected' AND session_id <> '$id'") eq 't' }, 'a new session');
 	}
 	is($holder->query("SELECT zk_try_lock('held')"), 't', 'three sessions later a lock works');
-	ZkLock::wait_until(sub { $count->() eq $before }, "descriptors and threads: $before before, " . $count->() . ' after');
+	ZkLock::wait_until(sub { $count->() eq $before }, "descriptors and threads are $before", $count);
 	pass('... with as many descriptors and threads');
 }
 

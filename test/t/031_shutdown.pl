@@ -1,21 +1,19 @@
 # Every way to stop a server, with ZooKeeper up, down, and silent.
 #
 # Server A holds one lock and waits for another; server B holds the other and
-# waits for the one.
+# waits for the one.  Nothing waits for a timeout: all of them take an hour.
 use strict;
 use warnings;
 
 use Test::More;
-use Time::HiRes qw(time);
 use Proxy;
 use ZkLock;
 
-my $bound = 15;
 my %signal = (fast => 'INT', smart => 'TERM', immediate => 'QUIT');
 
 my $zk = ZooKeeper->new(tick_time => 200)->start;
 my $proxy = Proxy->new($zk->host);
-my $conf = "zklock.session_timeout = '300s'\nzklock.connect_timeout = '60s'";
+my $conf = "zklock.session_timeout = '1h'";
 my $a = ZkLock::server('a', $proxy, conf => $conf, init => { allows_streaming => 1 });
 my $b = ZkLock::server('b', $zk, conf => $conf);
 
@@ -45,7 +43,6 @@ for my $mode ('fast', 'smart', 'immediate')
 
 		ZkLock::hang_up($a);
 		my ($postmaster) = PostgreSQL::Test::Utils::slurp_file($a->data_dir . '/postmaster.pid') =~ /^(\d+)/;
-		my $start = time;
 		kill $signal{$mode}, $postmaster;
 
 		if ($mode eq 'smart')
@@ -61,13 +58,12 @@ for my $mode ('fast', 'smart', 'immediate')
 				is($waiter->query('COMMIT'), '', '... and commits');
 			}
 			is($holder->query('COMMIT'), '', '... the holder commits');
-			$start = time;
 			$_->kill_client for $holder, $waiter;
 			# A backend that waits looks for its client only if told to.
 			kill 'TERM', $waiter->{pid} if $network ne 'up';
 		}
 		ZkLock::wait_until(sub { !kill 0, $postmaster }, "$what: the server ends");
-		cmp_ok(time - $start, '<', $bound, "$what: ends in time");
+		pass("$what: the server ends");
 		if ($mode ne 'smart')
 		{
 			like($holder->fails('COMMIT'), qr/^(57P0|lost)/, '... the holder cannot commit');
@@ -90,10 +86,8 @@ for my $mode ('fast', 'smart', 'immediate')
 		# way in the black hole, such as the session's end, never arrives.
 		$proxy->cut->heal;
 		$a->_update_pid(0);
-		$start = time;
 		$a->start;
 		cmp_ok($next->result, '>', $token, '... after the restart the other server has the lock');
-		cmp_ok(time - $start, '<', $bound, '... soon');
 		$next->query('COMMIT');
 		$other->query('ROLLBACK');
 		ZkLock::ok_clean($zk, [ $a, $b ], $_, $what) for 'held', 'wanted';

@@ -11,7 +11,7 @@ use ZkLock;
 use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
-my $node = ZkLock::server('a', $zk, conf => "zklock.session_timeout = '20s'\nzklock.connect_timeout = '1s'");
+my $node = ZkLock::server('a', $zk, conf => "zklock.session_timeout = '30s'\nzklock.connect_timeout = '1s'");
 ZkLock::wait_connected($node);
 my $worker = ZkLock::ask($node, 'SELECT worker_pid FROM zk_session');
 my $holder = ZkLock::session($node);

@@ -10,47 +10,47 @@ use IPC::Run;
 use POSIX ();
 use PostgreSQL::Test::Utils ();
 use Test::More;
-use Time::HiRes qw(time);
 use ZkLock;
 use ZooKeeper;
 
 my $zk = ZooKeeper->new(servers => 1)->start;
-my ($a, $b) = map { ZkLock::server($_, $zk, conf => "zklock.session_timeout = '2s'") } qw(a b);
+my $a = ZkLock::server('a', $zk, conf => "zklock.session_timeout = '8s'");
+my $b = ZkLock::server('b', $zk);
 ZkLock::wait_connected($a, $b);
 ZkLock::ask($a, 'CREATE TABLE t (i int); CREATE TABLE slow (i int);
-	CREATE FUNCTION slowly() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN PERFORM pg_sleep(60); RETURN NEW; END$$;
+	CREATE FUNCTION slowly() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN PERFORM pg_sleep(3600); RETURN NEW; END$$;
 	CREATE TRIGGER slow BEFORE INSERT ON slow FOR EACH ROW EXECUTE FUNCTION slowly()');
 my $sb = ZkLock::session($b);
 my $lost = sub { my ($state, $name) = @_; return "$state: lock \"$name\" was lost"; };
 
 # A name a holder, what it does while the lock is lost, and how it hears of it.
 my %running = (
-	sleep => 'SELECT pg_sleep(60)',
+	sleep => 'SELECT pg_sleep(3600)',
 	row => 'UPDATE t SET i = 2',
 	trigger => 'INSERT INTO slow VALUES (1)',
-	plpgsql => 'DO $$BEGIN PERFORM pg_sleep(60); EXCEPTION WHEN OTHERS THEN NULL; END$$',
-	handler => 'DO $$BEGIN BEGIN PERFORM pg_sleep(60); EXCEPTION WHEN query_canceled THEN NULL; END; PERFORM pg_sleep(60); END$$',
+	plpgsql => 'DO $$BEGIN PERFORM pg_sleep(3600); EXCEPTION WHEN OTHERS THEN NULL; END$$',
+	handler => 'DO $$BEGIN BEGIN PERFORM pg_sleep(3600); EXCEPTION WHEN query_canceled THEN NULL; END; PERFORM pg_sleep(3600); END$$',
 	lock => "SELECT zk_lock('taken')",
 	asking => q(DO $$BEGIN LOOP PERFORM zk_token('asking'), pg_sleep(0.01); END LOOP; END$$),
-	copy => "COPY (SELECT i, pg_sleep(0.01) FROM generate_series(1, 10000) i) TO '/dev/null'",
+	copy => "COPY (SELECT i, pg_sleep(0.01) FROM generate_series(1, 1000000) i) TO '/dev/null'",
 	procedure => 'CALL pause()',
-	expression => 'DO $$BEGIN IF pg_sleep(60) IS NULL THEN END IF; END$$',
+	expression => 'DO $$BEGIN IF pg_sleep(3600) IS NULL THEN END IF; END$$',
 	table => 'LOCK TABLE locked',
 	behind => "SELECT zk_lock('held here')",
-	fetch => 'DECLARE c CURSOR FOR SELECT pg_sleep(60); FETCH c',
-	prepared => 'PREPARE p AS SELECT pg_sleep(60); EXECUTE p',
-	stdout => 'COPY (SELECT i, pg_sleep(0.01) FROM generate_series(1, 10000) i) TO STDOUT',
+	fetch => 'DECLARE c CURSOR FOR SELECT pg_sleep(3600); FETCH c',
+	prepared => 'PREPARE p AS SELECT pg_sleep(3600); EXECUTE p',
+	stdout => 'COPY (SELECT i, pg_sleep(0.01) FROM generate_series(1, 1000000) i) TO STDOUT',
 	deferred => 'INSERT INTO deferred VALUES (1); COMMIT',
 	interpreter => 'INSERT INTO deferred_too VALUES (1); COMMIT',
 	analysis => 'SELECT * FROM locked',
 );
-ZkLock::ask($a, 'INSERT INTO t VALUES (1); CREATE PROCEDURE pause() LANGUAGE sql AS $$SELECT pg_sleep(60)$$');
+ZkLock::ask($a, 'INSERT INTO t VALUES (1); CREATE PROCEDURE pause() LANGUAGE sql AS $$SELECT pg_sleep(3600)$$');
 my $row = ZkLock::session($a);
 $row->query('BEGIN; UPDATE t SET i = 1');
 ZkLock::ask($a, 'CREATE TABLE locked (i int); CREATE TABLE deferred (i int); CREATE TABLE copied (i int);
 	CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON deferred DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION slowly();
 	CREATE TABLE deferred_too (i int);
-	CREATE FUNCTION slow_expression() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN IF pg_sleep(60) IS NULL THEN END IF; RETURN NEW; END$$;
+	CREATE FUNCTION slow_expression() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN IF pg_sleep(3600) IS NULL THEN END IF; RETURN NEW; END$$;
 	CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON deferred_too DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION slow_expression()');
 my $neighbour = ZkLock::session($a);
 $neighbour->query("SELECT zk_lock('held here', scope => 'session'); BEGIN; LOCK TABLE locked");
@@ -74,7 +74,7 @@ my $discard = ZkLock::session($a);
 $token{discard} = $discard->query("SELECT zk_lock('discard', 'exclusive', 'session')");
 # psql speaks the simple protocol only
 my $script = PostgreSQL::Test::Utils::tempdir() . '/script';
-PostgreSQL::Test::Utils::append_to_file($script, "BEGIN;\nSELECT zk_lock('extended');\nSELECT pg_sleep(60);\n");
+PostgreSQL::Test::Utils::append_to_file($script, "BEGIN;\nSELECT zk_lock('extended');\nSELECT pg_sleep(3600);\n");
 my $output = '';
 my $pgbench = IPC::Run::start([ qw(pgbench -n -M prepared -t 1 --verbose-errors -f), $script, '-h', $a->host, '-p', $a->port, 'postgres' ],
 	'<', \'', '>&', \$output);
@@ -110,7 +110,6 @@ for my $name (sort keys %token)
 	my $new = $sb->query("SELECT zk_lock('$name', 'exclusive', 'session')");
 	cmp_ok($new, '>', $token{$name}, "$name: the other server has it, with a larger token");
 }
-my $before = time;
 is($session{commit}->fails('COMMIT'), $lost->('40001', 'commit'), 'COMMIT fails, the worker still stopped');
 is(join(', ', grep { $_ ne $lost->('40001', 'doubt') } map { $_->failure } @doubter), '', 'so does every one that waited for the verdict');
 is($session{token}->fails("SELECT zk_token('token')"), $lost->('40001', 'token'), 'so does zk_token');

@@ -7,7 +7,8 @@ use Test::More;
 use ZkLock;
 
 my $zk = ZooKeeper->new->start;
-my ($a, $b) = map { ZkLock::server($_, $zk, conf => "zklock.session_timeout = '2s'") } qw(a b);
+my $a = ZkLock::server('a', $zk, conf => "zklock.session_timeout = '8s'");
+my $b = ZkLock::server('b', $zk);
 plan skip_all => 'no postgres_fdw here'
   unless ZkLock::ask($a, "SELECT count(*) FROM pg_available_extensions WHERE name = 'postgres_fdw'");
 ZkLock::wait_connected($a, $b);
@@ -23,7 +24,7 @@ ZkLock::ask($a, "CREATE FOREIGN TABLE ft (name text) SERVER remote OPTIONS (tabl
 ZkLock::ask($a, 'CREATE TABLE t (name text)');
 # A loss cancels what runs, so whoever shall get to a COMMIT must ignore that.
 ZkLock::ask($a, 'CREATE PROCEDURE until_lost() LANGUAGE plpgsql AS
-	$$BEGIN PERFORM pg_sleep(60); EXCEPTION WHEN query_canceled THEN NULL; END$$');
+	$$BEGIN PERFORM pg_sleep(3600); EXCEPTION WHEN query_canceled THEN NULL; END$$');
 
 # In what order lock and connection come: NAME is the lock's and the rows'.
 my $connect = 'SELECT count(*) FROM ft;';
@@ -58,7 +59,7 @@ my %running = (
 		BEGIN
 			$write
 			token := zk_lock('NAME');
-			BEGIN IF pg_sleep(60) IS NULL THEN END IF; EXCEPTION WHEN query_canceled THEN NULL; END;
+			BEGIN IF pg_sleep(3600) IS NULL THEN END IF; EXCEPTION WHEN query_canceled THEN NULL; END;
 			COMMIT;
 		END\$\$");
 (my $procedure = "PERFORM zk_lock('NAME'); $write CALL until_lost(); COMMIT;") =~ s/NAME/procedure/g;

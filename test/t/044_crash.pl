@@ -1,14 +1,13 @@
 # After a crash of any process, or an immediate shutdown, another server has the
-# lock within two seconds of the restart: the session does not have to time out.
+# lock at the restart: the session does not have to time out, which takes an hour.
 use strict;
 use warnings;
 
 use Test::More;
-use Time::HiRes qw(time);
 use ZkLock;
 
 my $zk = ZooKeeper->new(tick_time => 200)->start;
-my $conf = "zklock.session_timeout = '60s'\nrestart_after_crash = on";
+my $conf = "zklock.session_timeout = '1h'\nrestart_after_crash = on";
 my ($a, $b) = map { ZkLock::server($_, $zk, conf => $conf) } qw(a b);
 ZkLock::ask($a, 'CREATE TABLE t (i int)');
 
@@ -27,7 +26,7 @@ for my $victim ('holder', 'another backend', 'worker', 'checkpointer', 'walwrite
 	my $session = session_id($a);
 	is_deeply([ map { owner(ZkLock::directory('job') . "/$_") } @queue ], [ $session, session_id($b) ],
 		"$victim: the other server waits behind this one");
-	is(ZkLock::ask($a, 'SELECT session_timeout FROM zk_session'), '00:01:00', '... whose session would live for a minute');
+	is(ZkLock::ask($a, 'SELECT session_timeout FROM zk_session'), '01:00:00', '... whose session would live for an hour');
 
 	my $log = -s $a->logfile;
 	my $ready = sub {
@@ -51,10 +50,8 @@ for my $victim ('holder', 'another backend', 'worker', 'checkpointer', 'walwrite
 		kill 'KILL', $pid or die "$victim: $pid";
 	}
 	ZkLock::wait_until($ready, 'the server is back');
-	my $start = time;
 	my ($new) = $next->result =~ /^(\d+)\|\d+$/;
-	cmp_ok(time - $start, '<', 2, '... has the lock at once when this one is back');
-	cmp_ok($new, '>', $token, '... with a larger token');
+	cmp_ok($new, '>', $token, '... has the lock when this one is back, with a larger token');
 	ok(!exists $zk->sessions->{$session}, '... for the old session is closed');
 	is(ZkLock::ask($a, 'SELECT count(*) FROM t'), 0, '... and its transaction is gone');
 	like($holder->fails('COMMIT'), qr/^(57P0|lost)/, '... as its holder hears');

@@ -12,7 +12,7 @@ use Test::More;
 use ZkLock;
 
 my $zk = ZooKeeper->new(tick_time => 200)->start;
-my $a = ZkLock::server('a', $zk, conf => "zklock.session_timeout = '300s'");
+my $a = ZkLock::server('a', $zk, conf => "zklock.session_timeout = '1h'");
 my $b = ZkLock::server('b', $zk);
 my $directory = PostgreSQL::Test::Utils::tempdir();
 ZkLock::ask($a, 'CREATE TABLE t (name text); CREATE TABLE pipes (pipe text);
@@ -121,7 +121,7 @@ is(rows(), 'good commit good statement', '... the commits are durable');
 #
 # ... and after the session has timed out
 #
-restart('3s');
+restart('6s');
 my @late = map { stuck("late $_", $_) } 'statement', 'commit';
 my @next = map { next_holder("late $_") } 'statement', 'commit';
 kill_postmaster();
@@ -143,6 +143,7 @@ is(rows(), 'good commit good statement', '... nor has it');
 #
 # Fast shutdown: the worker stays for as long as there is a hold
 #
+restart('15s');
 for my $at ('statement', 'commit')
 {
 	my $holder = stuck("fast $at", $at);
@@ -156,7 +157,7 @@ for my $at ('statement', 'commit')
 	wait_gone($idle_pid, 'an idle backend');
 	my $version = $zk->stat("/zklock/servers/$member")->{version};
 	# Heartbeats go on, and so the worker has had its signal, and time to err.
-	ZkLock::wait_until(sub { $zk->stat("/zklock/servers/$member")->{version} >= $version + 3 }, 'heartbeats');
+	ZkLock::wait_until(sub { $zk->stat("/zklock/servers/$member")->{version} >= $version + 2 }, 'heartbeats');
 	ok(lives($holder->{pid}), "fast shutdown, stuck in a $at: the transaction is in progress");
 	ok($next->busy, '... and the other server waits');
 	release($holder);
