@@ -265,7 +265,24 @@ sub kill9 { my ($self, @which) = @_; return $self->_end('KILL', @which); }
 sub restart { my ($self, @which) = @_; return $self->stop(@which)->start(@which); }
 
 # SIGSTOP: connections stay open and nothing answers.
-sub pause { my ($self, @which) = @_; return $self->_signal('STOP', @which); }
+sub pause
+{
+	my ($self, @which) = @_;
+	$self->_signal('STOP', @which);
+	# Until a thread has taken the signal, all go on.
+	for my $pid (map { $self->pid($_) // () } @which ? @which : $self->servers)
+	{
+		wait_until(sub { !grep { !_stopped($_) } glob "/proc/$pid/task/*/stat" }, "process $pid is stopped");
+	}
+	return $self;
+}
+
+# A thread that has ended counts as one.
+sub _stopped
+{
+	open my $fh, '<', $_[0] or return 1;
+	return (readline($fh) // ') T') =~ /\) T/;
+}
 
 sub resume { my ($self, @which) = @_; return $self->_signal('CONT', @which); }
 

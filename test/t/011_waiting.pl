@@ -143,7 +143,7 @@ SKIP:
 # Holding.  The other server gets the lock at once.
 #
 my $other = ZkLock::session($a);
-my $sleep = 'SELECT pg_sleep(600)';
+my $sleep = 'SELECT pg_sleep(3600)';
 my @deaths = (
 	[ 'cancel', $sleep, sub { $_[0]->cancel }, qr/^57014/ ],
 	[ 'terminate', $sleep, sub { $_[0]->terminate }, qr/^57P01/ ],

@@ -251,7 +251,7 @@ is($waiter->query("SELECT zk_try_lock('job')"), 't', '... and a new session work
 #
 # A path that is not there
 #
-my $lost = ZkLock::server('lost', "$host/nowhere");
+my $lost = ZkLock::server('lost', "$host/nowhere", conf => "zklock.session_timeout = '4s'");
 ZkLock::wait_until(sub { zk_session($lost, 'last_error') ne '' }, 'an error');
 like(zk_session($lost, 'last_error'), qr{^could not create znode "/zklock/servers/\S+": a chroot path in "zklock\.hosts" must exist$},
 	'a chroot that does not exist is told');

@@ -162,13 +162,10 @@ for my $victim ('worker', 'backend')
 	$waiter->query("SELECT zk_lock('held by session', scope => 'session')");
 	$zk->wait_children("$root/locks/held", 1);
 	my $rival = $zk->client;
-	$rival->contend("$root/locks/held");
-	my $foreign = ($zk->children("$root/locks/held"))[-1];
+	my ($foreign) = $rival->contend("$root/locks/held") =~ m{([^/]*)$};
 	kill 'KILL', $victim eq 'worker' ? worker() : $holder->pid;
 	like($waiter->failure, qr/^$/, 'no statement runs') if $waiter->busy;
-	# Our session goes; what is left is the foreign contender.
-	$zk->wait_children("$root/locks/held", 1);
-	pass("$victim killed: its server's lock is free");
+	is_deeply([ $zk->wait_children("$root/locks/held", 1) ], [$foreign], "$victim killed: its server's lock is free");
 	ok(!exists $zk->sessions->{$id}, '... since the session has been closed');
 	$zk->wait_children("$root/locks/held by session", 0);
 	$rival->close;

@@ -77,7 +77,7 @@ my $script = PostgreSQL::Test::Utils::tempdir() . '/script';
 PostgreSQL::Test::Utils::append_to_file($script, "BEGIN;\nSELECT zk_lock('extended');\nSELECT pg_sleep(3600);\n");
 my $output = '';
 my $pgbench = IPC::Run::start([ qw(pgbench -n -M prepared -t 1 --verbose-errors -f), $script, '-h', $a->host, '-p', $a->port, 'postgres' ],
-	'<', \'', '>&', \$output);
+	'<', \'', '>&', \$output, IPC::Run::timeout($ZkLock::timeout, exception => 'pgbench has not ended in time'));
 ZkLock::wait_until(sub { $token{extended} = ZkLock::ask($a, "SELECT token FROM zk_locks WHERE name = 'extended'") }, 'pgbench has a lock');
 my $waiter = ZkLock::session($a)->send("SELECT zk_lock('taken')");
 $waiter->wait_level(2);
