@@ -7,7 +7,7 @@ use lib "$FindBin::Bin/../perl";
 use IO::Select;
 use IPC::Open2;
 use Test::More;
-use Time::HiRes qw(sleep time);
+use Time::HiRes qw(time);
 use ZkLock;
 use ZooKeeper;
 
@@ -16,9 +16,9 @@ plan skip_all => 'no Curator, or no JDK'
   unless -e $jars[0] && system('command -v javac >/dev/null') == 0;
 
 my $zk = ZooKeeper->new->start;
-my %node = map { $_ => ZkLock::server($_, $zk, conf => "zklock.session_timeout = '2s'\ncluster_name = '$_'") } qw(p q);
+my %node = map { $_ => ZkLock::server($_, $zk, conf => "zklock.session_timeout = '1h'\ncluster_name = '$_'") } qw(p q);
 ZkLock::wait_connected(values %node);
-sub is_leader { my $name = shift; return ZkLock::ask($node{$name}, "SELECT zk_is_leader('job')"); }
+sub is_leader { my $name = shift; return ZkLock::ask($node{$name}, "SELECT zk_is_leader('job', '1 h')"); }
 sub candidates { return ZkLock::ask($node{p}, "SELECT zk_candidates('job')"); }
 sub wait_for { my ($code, $what) = @_; return ok(eval { ZkLock::wait_until($code, $what); 1 }, $what); }
 
