@@ -1,5 +1,5 @@
 // A participant in an election: Curator's LeaderLatch, told what to do by lines of
-// standard input.  Arguments: connect string, path, participant id.
+// standard input.  Arguments: connect string, path, participant id, session timeout (ms).
 
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
@@ -13,7 +13,7 @@ import org.apache.curator.retry.RetryOneTime;
 public class Latch {
     public static void main(String[] args) throws Exception {
         CuratorFramework client =
-            CuratorFrameworkFactory.newClient(args[0], 2000, 5000, new RetryOneTime(100));
+            CuratorFrameworkFactory.newClient(args[0], Integer.parseInt(args[3]), 600000, new RetryOneTime(100));
         client.start();
         LeaderLatch latch = new LeaderLatch(client, args[1], args[2]);
         latch.start();

