@@ -10,17 +10,17 @@ SELECT zk_leader('nightly') IS NULL AS nobody, zk_candidates('nightly'), zk_lead
 SELECT * FROM zk_elections;
 SELECT zk_resign('nightly');
 
--- the first call does
-SELECT zk_is_leader('nightly');
+-- the first call does; it waits for the verdict, for two seconds if not told otherwise
+SELECT zk_is_leader('nightly', '1 h');
 SELECT zk_leader_token('nightly') AS token, zk_leader('nightly') AS leader \gset
 SELECT zk_is_leader('nightly'), zk_leader_token('nightly') = :token AS same, zk_candidates('nightly') = ARRAY[:'leader'] AS alone;
 SELECT election, is_leader, leader = :'leader' AS leader, candidates = ARRAY[:'leader'] AS candidates,
-	token = :token AS token, since BETWEEN now() - interval '1 min' AND now() AS since, changes FROM zk_elections;
+	token = :token AS token, since BETWEEN now() - interval '1 h' AND now() AS since, changes FROM zk_elections;
 
 -- in any place, with any argument
 CREATE TABLE t AS SELECT i, CASE WHEN i % 10 < 5 THEN 'nightly' ELSE 'e' || i % 10 END AS election FROM generate_series(1, 1000) i;
 SELECT count(*) FROM t WHERE zk_is_leader('nightly');
-SELECT count(*) FROM t WHERE zk_is_leader(election);
+SELECT count(*) FROM t WHERE zk_is_leader(election, '1 h');
 SELECT count(*) FROM t WHERE zk_is_leader(election, NULL);
 SELECT zk_is_leader(NULL), zk_leader(NULL), zk_candidates(NULL), zk_leader_token(NULL), zk_require_leader(NULL), zk_resign(NULL);
 SELECT count(*), bool_and(is_leader) FROM zk_elections;
@@ -33,14 +33,14 @@ SET LOCAL parallel_setup_cost = 0;
 SET LOCAL parallel_tuple_cost = 0;
 SET LOCAL min_parallel_table_scan_size = 0;
 SET LOCAL parallel_leader_participation = off;
-EXPLAIN (COSTS OFF) SELECT count(*) FROM t WHERE zk_is_leader('parallel');
-SELECT count(*) FROM t WHERE zk_is_leader('parallel');
+EXPLAIN (COSTS OFF) SELECT count(*) FROM t WHERE zk_is_leader('parallel', '1 h');
+SELECT count(*) FROM t WHERE zk_is_leader('parallel', '1 h');
 COMMIT;
 -- a prepared statement, and a function
-PREPARE p(text) AS SELECT zk_is_leader($1);
+PREPARE p(text) AS SELECT zk_is_leader($1, '1 h');
 EXECUTE p('nightly');
 EXECUTE p('prepared');
-CREATE FUNCTION f(e text) RETURNS boolean LANGUAGE plpgsql AS 'BEGIN RETURN zk_is_leader(e); END';
+CREATE FUNCTION f(e text) RETURNS boolean LANGUAGE plpgsql AS 'BEGIN RETURN zk_is_leader(e, ''1 h''); END';
 SELECT f('nightly'), f('function'), f('nightly');
 
 -- what depends on the leadership
@@ -58,7 +58,7 @@ SELECT * FROM zk_locks;
 
 -- resign, and enter again
 SELECT zk_resign('nightly'), zk_leader_token('nightly');
-SELECT zk_is_leader('nightly'), zk_leader_token('nightly') > :token AS larger;
+SELECT zk_is_leader('nightly', '1 h'), zk_leader_token('nightly') > :token AS larger;
 SELECT zk_is_leader('nightly', '0') IS NULL AS never;
 
 --

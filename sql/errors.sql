@@ -133,7 +133,7 @@ SELECT count(*) FROM zk_locks;
 -- there may be less room for a moment.
 DO $$
 BEGIN
-	FOR attempt IN 1..500 LOOP
+	LOOP
 		BEGIN
 			PERFORM zk_lock('full ' || n) FROM generate_series(1, 50) n;
 			EXIT;

@@ -8,7 +8,7 @@ use Test::More;
 use ZkLock;
 
 my $zk = ZooKeeper->new->start;
-my $node = ZkLock::server('node', $zk);
+my $node = ZkLock::server('node', $zk, conf => "zklock.session_timeout = '1h'\nzklock.connect_timeout = '1h'");
 my $session = ZkLock::session($node);
 
 # What README says of each.
@@ -160,10 +160,10 @@ for my $name (sort keys %right)
 # ... and gone again, by removal from the file
 reload_with();
 is(current(), $before, 'removed from the file, all are as before');
-ZkLock::wait_connected($node);
-ok(works(), 'locks work');
 # the extra server in the list is gone from the worker, too
 ZkLock::wait_until(sub { $session->query('SELECT hosts FROM zk_session') eq $zk->hosts }, 'the worker has the old hosts');
+ZkLock::wait_connected($node);
+ok(works(), 'locks work');
 
 # At a start there is no old value: PostgreSQL takes the default of an extension's
 # setting in place of a wrong one, and says so.
