@@ -13,7 +13,7 @@ use ZooKeeper;
 # P's session is there to expire, and may do so whenever P is slow; Q's does not.
 my $timeout = 2;
 my $zk = ZooKeeper->new->start;
-my ($p, $q) = map { ZkLock::server($_->[0], $zk, conf => "zklock.session_timeout = '$_->[1]'\nzklock.connect_timeout = '1h'\ncluster_name = '$_->[0]'") }
+my ($p, $q) = map { ZkLock::server($_->[0], $zk, conf => "zklock.session_timeout = '$_->[1]'\ncluster_name = '$_->[0]'") }
   [ 'p', "${timeout}s" ], [ 'q', '1h' ];
 ZkLock::wait_connected($p, $q);
 my ($sp, $sq) = map { ZkLock::session($_) } $p, $q;

@@ -10,7 +10,7 @@ use ZkLock;
 use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
-my $node = ZkLock::server('node', $zk, conf => "zklock.connect_timeout = '1h'\nzklock.session_timeout = '4s'");
+my $node = ZkLock::server('node', $zk, conf => "zklock.session_timeout = '4s'");
 ZkLock::wait_connected($node);
 
 # Foreigners, whose names and data are what they are

@@ -6,11 +6,11 @@ use Test::More;
 use Proxy;
 use ZkLock;
 
-my $zk = ZooKeeper->new(servers => 3)->start;
+# Directories are watched until they are reaped.
+my $zk = ZooKeeper->new(servers => 3, container_check_ms => 10_000)->start;
 my ($follower) = $zk->followers;
 my $proxy = Proxy->new($zk->host($follower));
-# No answer, however late, is owed to the end of one of these.
-my $a = ZkLock::server('a', $proxy, conf => "zklock.session_timeout = '1h'\nzklock.connect_timeout = '1h'\nzklock.cache_time = '1h'\nzklock.cache_size = 10000\nzklock.max_locks = 3000\n"
+my $a = ZkLock::server('a', $proxy, conf => "zklock.cache_time = '1h'\nzklock.cache_size = 10000\nzklock.max_locks = 3000\n"
 	. "max_locks_per_transaction = 200");
 ZkLock::wait_connected($a);
 my $s = ZkLock::session($a);

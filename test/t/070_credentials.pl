@@ -41,7 +41,7 @@ use constant NO_AUTH => -102;
 # Nothing is made that others can change
 #
 write_file("# whom ZooKeeper knows us as\n\n  digest\tzklock:s3cr3t \r\n");
-my $conf = "zklock.auth_file = '$file'\nzklock.root = '/deep/root'\nzklock.session_timeout = '1h'\nzklock.connect_timeout = '1h'";
+my $conf = "zklock.auth_file = '$file'\nzklock.root = '/deep/root'";
 my $a = ZkLock::server('a', $zk, conf => $conf);
 my $b = ZkLock::server('b', $zk, conf => $conf);
 ZkLock::wait_connected($a, $b);
@@ -142,7 +142,7 @@ is($s->query("SELECT zk_try_lock('job')"), 't', '... and works');
 # Files that will not do
 #
 $b->stop;
-my $c = ZkLock::server('c', $zk, conf => "zklock.auth_file = '$file'\nzklock.session_timeout = '1h'\nzklock.connect_timeout = '1h'");
+my $c = ZkLock::server('c', $zk, conf => "zklock.auth_file = '$file'");
 my $u = ZkLock::session($c);
 my $impatient = ZkLock::session($c, env => { PGOPTIONS => '-c zklock.connect_timeout=200ms' });
 my $dir = PostgreSQL::Test::Utils::tempdir();

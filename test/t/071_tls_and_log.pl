@@ -7,7 +7,7 @@ use ZkLock;
 
 my $zk = ZooKeeper->new->start;
 my $dir = PostgreSQL::Test::Utils::tempdir();
-my $a = ZkLock::server('a', $zk, conf => "zklock.session_timeout = '1h'\nzklock.connect_timeout = '1h'");
+my $a = ZkLock::server('a', $zk);
 my $s = ZkLock::session($a);
 ZkLock::wait_connected($a);
 

@@ -6,8 +6,8 @@ use Test::More;
 use ZkLock;
 
 my $zk = ZooKeeper->new->start;
-my $a = ZkLock::server('a', $zk, conf => "zklock.session_timeout = '1h'\nzklock.connect_timeout = '1h'\nzklock.max_locks = 100");
-my $b = ZkLock::server('b', $zk, conf => "zklock.session_timeout = '1h'\nzklock.connect_timeout = '1h'");
+my $a = ZkLock::server('a', $zk, conf => 'zklock.max_locks = 100');
+my $b = ZkLock::server('b', $zk);
 ZkLock::wait_connected($a, $b);
 ZkLock::ask($a, $_)
   for 'CREATE ROLE nobody LOGIN', 'CREATE ROLE batch LOGIN', 'CREATE ROLE red LOGIN', 'CREATE ROLE blue LOGIN',

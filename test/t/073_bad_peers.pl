@@ -9,7 +9,7 @@ use ZkLock;
 
 my $zk = ZooKeeper->new(tick_time => 500)->start;
 my $other = $zk->client;
-my ($a, $b) = map { ZkLock::server($_, $zk, conf => "zklock.connect_timeout = '1h'\nzklock.session_timeout = '1h'") } qw(a b);
+my ($a, $b) = map { ZkLock::server($_, $zk) } qw(a b);
 ZkLock::wait_connected($a, $b);
 my $s = ZkLock::session($a);
 my $t = ZkLock::session($b);
@@ -181,7 +181,7 @@ $_->stop for $a, $b;
 {
 	local $ENV{JDK_JAVA_OPTIONS} = '-Dreadonlymode.enabled=true';
 	my $three = ZooKeeper->new(name => 'readonly', servers => 3, tick_time => 200)->start;
-	my $d = ZkLock::server('d', $three, conf => "zklock.connect_timeout = '1h'\nzklock.session_timeout = '4s'");
+	my $d = ZkLock::server('d', $three, conf => "zklock.session_timeout = '4s'");
 	my $w = ZkLock::session($d);
 	ZkLock::wait_connected($d);
 	$w->query("BEGIN; SELECT zk_lock('held')");

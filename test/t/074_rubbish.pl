@@ -64,7 +64,7 @@ sub rubbish
 }
 
 my $zk = ZooKeeper->new->start;
-my $a = ZkLock::server('a', $zk, conf => "zklock.connect_timeout = '1h'\nzklock.session_timeout = '1s'");
+my $a = ZkLock::server('a', $zk, conf => "zklock.session_timeout = '1s'");
 my $s = ZkLock::session($a);
 my $started = ZkLock::ask($a, 'SELECT pg_postmaster_start_time()');
 my $crash = qr/was terminated by signal/;

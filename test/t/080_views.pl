@@ -11,7 +11,7 @@ use ZkLock;
 use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
-my $conf = "zklock.session_timeout = '1h'\nzklock.connect_timeout = '1h'\nzklock.handoff_limit = 4\nzklock.cache_time = '1h'";
+my $conf = "zklock.handoff_limit = 4\nzklock.cache_time = '1h'";
 my $a = ZkLock::server('a', $zk, conf => "$conf\ncluster_name = 'a'");
 my $b = ZkLock::server('b', $zk, conf => qq{$conf\nzklock.server_name = 'b''s "server"'});
 ZkLock::wait_connected($a, $b);

@@ -8,7 +8,7 @@ use Test::More;
 use ZkLock;
 
 my $zk = ZooKeeper->new->start;
-my $node = ZkLock::server('node', $zk, conf => "zklock.session_timeout = '1h'\nzklock.connect_timeout = '1h'");
+my $node = ZkLock::server('node', $zk);
 my $session = ZkLock::session($node);
 
 # What README says of each.

@@ -13,7 +13,7 @@ use Test::More;
 use ZkLock;
 
 my $zk = ZooKeeper->new->start;
-my $node = ZkLock::server('node', $zk, conf => "zklock.session_timeout = '1h'\nzklock.connect_timeout = '1h'\nmax_connections = 30", extension => 0);
+my $node = ZkLock::server('node', $zk, conf => 'max_connections = 30', extension => 0);
 (my $scripts = `pg_config --sharedir`) =~ s/\n/\/extension/;
 
 sub database { my $name = shift; ZkLock::ask($node, "CREATE DATABASE $name"); return ZkLock::session($node, dbname => $name); }

@@ -7,8 +7,8 @@ use Test::More;
 use ZkLock;
 
 my $zk = ZooKeeper->new->start;
-my $node = ZkLock::server('node', $zk, conf => "zklock.session_timeout = '1h'\nzklock.connect_timeout = '1h'\ncluster_name = node\nmax_connections = 40");
-my $far = ZkLock::server('far', $zk, conf => "zklock.session_timeout = '1h'\nzklock.connect_timeout = '1h'");
+my $node = ZkLock::server('node', $zk, conf => "cluster_name = node\nmax_connections = 40");
+my $far = ZkLock::server('far', $zk);
 my $admin = ZkLock::session($node);
 
 sub database
