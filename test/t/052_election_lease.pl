@@ -6,7 +6,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::Bin/../perl";
 use Test::More;
-use Time::HiRes qw(sleep time);
+use Time::HiRes qw(time);
 use ZkLock;
 use ZooKeeper;
 

@@ -120,7 +120,7 @@ ZkLock::wait_until(sub { ZkLock::ask($standby, "SHOW zklock.notify_database") eq
 ZkLock::ask($standby, "SELECT zk_is_leader('late')");
 ZkLock::wait_until(sub { log_of($standby) =~ /database "nowhere" does not exist/ }, 'the log says that there is no such database');
 # each of these makes the worker go round
-is(ZkLock::ask($standby, "SELECT zk_try_lock('round')"), 't', 'a lock') or last for 1 .. 50;
+ZkLock::ask($standby, "SELECT zk_try_lock('round')") for 1 .. 50;
 is(scalar(() = log_of($standby) =~ /database "nowhere" does not exist/g), 1, 'a failure is not repeated without need');
 reload($standby, notify_database => 'postgres');
 ZkLock::wait_until(sub { ZkLock::ask($standby, "SHOW zklock.notify_database") eq 'postgres' }, 'reloaded');

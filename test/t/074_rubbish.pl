@@ -38,7 +38,7 @@ sub rubbish
 	if ($pid == 0)
 	{
 		# not for ever, should the test die; and no end of its pipes
-		alarm 300;
+		alarm 3600;
 		open $_, '>', '/dev/null' for \*STDOUT, \*STDERR;
 		$SIG{PIPE} = 'IGNORE';
 		my $select = IO::Select->new($listen);
