@@ -23,6 +23,7 @@
 #           this (it comes back by itself after a restart)
 #   hang_up(NODE)               end that session (smart shutdown waits for it)
 #   wait_connected(NODE...)     until the worker has a ZooKeeper session
+#   title(PID)                  what ps says of a process
 #   wait_until(CODE, WHAT, SEEN)  see Wait.pm
 #   wait_waiting(NODE, LEVEL, N)  until so many backends wait at level 1 (behind
 #           a backend of this server) or 2 (for ZooKeeper)
@@ -144,6 +145,9 @@ sub wait_connected
 			sub { $state });
 	}
 }
+
+# A title is what a process has made of its arguments.
+sub title { return PostgreSQL::Test::Utils::slurp_file("/proc/$_[0]/cmdline") =~ s/[\0\s]+$//r; }
 
 sub _waiting_sql
 {

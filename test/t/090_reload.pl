@@ -81,7 +81,8 @@ sub reload_with
 {
 	my %setting = @_;
 	$round++;
-	open my $fh, '>', $conf or die;
+	# Whoever still reads for the round before must not find half a file.
+	open my $fh, '>', "$conf.new" or die;
 	print $fh $original;
 	for my $name (sort keys %setting)
 	{
@@ -90,6 +91,7 @@ sub reload_with
 	}
 	print $fh "test.round = '$round'\n";
 	close $fh or die;
+	rename "$conf.new", $conf or die;
 	my $from = -s $node->logfile;
 	$node->reload;
 	ZkLock::wait_until(sub { ($session->query("SELECT current_setting('test.round', true)") // '') eq $round }, 'reloaded');
