@@ -15,6 +15,11 @@
  * and the second sees what the first did: a backend that leaves takes its wish
  * back whatever has become of it (zklock_request_end).
  *
+ * Each wait can end by an error, and whatever is ours by then is given back: the
+ * wait for room in the table begins with nothing, the waits at both levels are in
+ * the PG_TRY of zklock_acquire.  ZKLOCK_ACQUIRE_MUTANT, if defined, breaks that on
+ * purpose, for test/interrupts, which must find it out.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -37,6 +42,17 @@
 
 /* How often a waiter looks whether what is about to change has changed. */
 #define LEASE_SLEEP_MS 50
+#define ROOM_SLEEP_MS  2
+
+/* The longest time that the lock manager can wait, for lock_timeout is an int;
+ * test/interrupts has a shorter one. */
+#ifndef ZKLOCK_LONGEST_LOCK_TIMEOUT
+#define ZKLOCK_LONGEST_LOCK_TIMEOUT PG_INT32_MAX
+#endif
+
+#ifndef ZKLOCK_ACQUIRE_MUTANT
+#define ZKLOCK_ACQUIRE_MUTANT 0
+#endif
 
 static uint32 wait_event_acquire = 0;
 
@@ -76,6 +92,14 @@ zklock_check_callable(void)
 				 errhint("Use an ordinary connection.")));
 }
 
+pg_noreturn static void
+raise_lock_timeout(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+			 errmsg("canceling statement due to lock timeout")));
+}
+
 void
 zklock_raise_table_full(void)
 {
@@ -84,6 +108,27 @@ zklock_raise_table_full(void)
 			 errdetail("It has room for %d names, and for a limited number of sessions that hold or wait for them.",
 					   zklock_shared->nentries),
 			 errhint("You might need to increase \"zklock.max_locks\".")));
+}
+
+void
+zklock_await_room(int64 start, int64 wait_ms)
+{
+	int64 limit =
+		wait_ms > 0 ? Min(wait_ms, zklock_connect_timeout) : zklock_connect_timeout;
+
+	if (zklock_clock() - start >= limit * NS_PER_MS)
+	{
+		/* without the ensemble no name can be given up: that is the reason, then */
+		(void) zklock_check_connection(start);
+		zklock_raise_table_full();
+	}
+	pg_atomic_write_u32(&zklock_shared->room_wanted, 1);
+	zklock_worker_wake();
+	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+					 ROOM_SLEEP_MS,
+					 zklock_wait_event(&wait_event_acquire, "ZkLockAcquire"));
+	ResetLatch(MyLatch);
+	CHECK_FOR_INTERRUPTS();
 }
 
 /* ------------------------------------------------------------------------
@@ -123,45 +168,35 @@ unlock_for_transaction(const LOCKTAG *tag, LOCKMODE mode)
 }
 
 /*
- * Wait for level 1 for a limited time.  Only lock_timeout can end the sleep in
- * the lock manager, and it does so by an error; a subtransaction takes that
- * back, and is over before anything else happens.
+ * Wait for level 1 for so many ms, and raise nothing if they do not suffice.  Only
+ * lock_timeout can end the sleep in the lock manager, and it does so by an error; a
+ * subtransaction takes that back, and is over before anything else happens.
  */
 static bool
-lock_with_timeout(const LOCKTAG *tag, LOCKMODE mode, int64 ms)
+lock_within(const LOCKTAG *tag, LOCKMODE mode, int ms)
 {
 	MemoryContext context = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
 	int save = LockTimeout;
 	volatile bool acquired = false;
 
-	if (ms <= 0)
-		return false;
-	if (save > 0 && save <= ms)
-		return lock_for_transaction(tag, mode, false); /* the user's limit comes first */
-
 	BeginInternalSubTransaction(NULL);
 	PG_TRY();
 	{
-		LockTimeout = (int) Min(ms, PG_INT32_MAX);
+		LockTimeout = ms;
 		acquired = lock_for_transaction(tag, mode, false);
 		LockTimeout = save;
 		ReleaseCurrentSubTransaction(); /* the lock passes to the parent */
 	}
 	PG_CATCH();
 	{
-		ErrorData *error;
+		int sqlstate = geterrcode();
 
 		LockTimeout = save;
-		MemoryContextSwitchTo(context);
-		error = CopyErrorData();
-		FlushErrorState();
 		RollbackAndReleaseCurrentSubTransaction();
-		MemoryContextSwitchTo(context);
-		CurrentResourceOwner = owner;
-		if (error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE)
-			ReThrowError(error);
-		FreeErrorData(error);
+		if (sqlstate != ERRCODE_LOCK_NOT_AVAILABLE)
+			PG_RE_THROW();
+		FlushErrorState();
 	}
 	PG_END_TRY();
 	MemoryContextSwitchTo(context);
@@ -172,11 +207,22 @@ lock_with_timeout(const LOCKTAG *tag, LOCKMODE mode, int64 ms)
 static bool
 acquire_level1(const LOCKTAG *tag, LOCKMODE mode, const Wait *wait)
 {
+	int64 ms;
+
 	if (wait->until == PG_INT64_MAX)
 		return lock_for_transaction(tag, mode, false);
-	return lock_for_transaction(tag, mode, true) ||
-		lock_with_timeout(tag, mode,
-						  (wait->until - zklock_clock() + NS_PER_MS - 1) / NS_PER_MS);
+	if (lock_for_transaction(tag, mode, true))
+		return true;
+	/* once in 24 days it goes to the end of the line */
+	while ((ms = (wait->until - zklock_clock() + NS_PER_MS - 1) / NS_PER_MS) > 0)
+	{
+		if (LockTimeout > 0 && LockTimeout <= ms)
+			return lock_for_transaction(tag, mode,
+										false); /* the user's limit comes first */
+		if (lock_within(tag, mode, (int) Min(ms, ZKLOCK_LONGEST_LOCK_TIMEOUT)))
+			return true;
+	}
+	return false;
 }
 
 /* ------------------------------------------------------------------------
@@ -376,9 +422,7 @@ acquire_level2(ZkHeldLock *held, int32 index, const Wait *wait, int64 *token)
 		if ((conflict || (blocked && current)) && now >= wait->until)
 			break;
 		if (now >= wait->lock_timeout)
-			ereport(ERROR,
-					(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-					 errmsg("canceling statement due to lock timeout")));
+			raise_lock_timeout();
 
 		if (usable)
 			wake = now + LEASE_SLEEP_MS * NS_PER_MS; /* the lease lapsed */
@@ -403,30 +447,30 @@ acquire_level2(ZkHeldLock *held, int32 index, const Wait *wait, int64 *token)
  */
 
 /*
- * Make a request; if the table is full of names that are kept for nobody, wait
- * until the worker has given some up.
+ * Reserve a hold and make a request; if the table is full of names that are kept
+ * for nobody, wait until the worker has given some up.
  */
 static int32
-make_request(const char *name, ZkLockMode mode, ZkLockScope scope, const Wait *wait)
+make_request(const char *name, ZkLockMode mode, ZkLockScope scope, int64 wait_ms,
+			 const Wait *wait, ZkHeldLock **held)
 {
-	int64 until = wait->start + zklock_connect_timeout * NS_PER_MS;
-
 	for (;;)
 	{
-		/* looked at before, so that no entry becomes free in between */
-		bool hope = pg_atomic_read_u32(&zklock_shared->nidle) > 0 ||
-			pg_atomic_read_u32(&zklock_shared->nleaving) > 0;
-		int32 request = zklock_request_make(ZKLOCK_KIND_LOCK, name, mode, scope,
-											wait->until <= wait->start);
+		bool hope = zklock_table_hope();
+		int32 request;
 
-		if (request != ZKLOCK_NO_ENTRY || !hope || zklock_clock() >= until)
+		*held = zklock_hold_reserve(ZKLOCK_KIND_LOCK, name);
+		request = zklock_request_make(ZKLOCK_KIND_LOCK, name, mode, scope, wait_ms == 0);
+		if (request >= 0)
 			return request;
-		pg_atomic_write_u32(&zklock_shared->room_wanted, 1);
-		zklock_worker_wake();
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, 2,
-						 zklock_wait_event(&wait_event_acquire, "ZkLockAcquire"));
-		ResetLatch(MyLatch);
-		CHECK_FOR_INTERRUPTS();
+		/* the wait may end by an error: a name that stays reserved looks held */
+		if (ZKLOCK_ACQUIRE_MUTANT != 1)
+			zklock_held_forget(*held);
+		if (request != ZKLOCK_NO_ENTRY || !hope)
+			zklock_raise_table_full();
+		if (zklock_clock() >= wait->lock_timeout)
+			raise_lock_timeout();
+		zklock_await_room(wait->start, wait_ms);
 	}
 }
 
@@ -458,7 +502,7 @@ bool
 zklock_acquire(const char *name, ZkLockMode mode, ZkLockScope scope, int64 wait_ms,
 			   int64 *token)
 {
-	ZkHeldLock *volatile held;
+	ZkHeldLock *held;
 	volatile bool acquired = false;
 	volatile bool level1 = false;
 	int32 request;
@@ -478,11 +522,13 @@ zklock_acquire(const char *name, ZkLockMode mode, ZkLockScope scope, int64 wait_
 	}
 	if (held != NULL && (held->request[ZKLOCK_EXCLUSIVE] >= 0 || mode == ZKLOCK_SHARED))
 	{
-		mode = held->request[ZKLOCK_EXCLUSIVE] >= 0 ? ZKLOCK_EXCLUSIVE : ZKLOCK_SHARED;
+		ZkLockMode covering =
+			held->request[ZKLOCK_EXCLUSIVE] >= 0 ? ZKLOCK_EXCLUSIVE : ZKLOCK_SHARED;
+
 		if (!zklock_lease_valid())
 			zklock_loss_await_verdict();
-		acquire_again(held, mode, scope);
-		*token = held->token[mode];
+		acquire_again(held, covering, scope);
+		*token = held->token[covering];
 		return true;
 	}
 
@@ -503,13 +549,7 @@ zklock_acquire(const char *name, ZkLockMode mode, ZkLockScope scope, int64 wait_
 		LockTimeout > 0 ? wait.start + LockTimeout * NS_PER_MS : PG_INT64_MAX;
 	lockmode = zklock_level1_mode(mode);
 
-	held = zklock_hold_reserve(ZKLOCK_KIND_LOCK, name);
-	request = make_request(name, mode, scope, &wait);
-	if (request < 0)
-	{
-		zklock_held_forget(held);
-		zklock_raise_table_full();
-	}
+	request = make_request(name, mode, scope, wait_ms, &wait, &held);
 	zklock_hold_set_pending(request);
 
 	PG_TRY();

@@ -25,6 +25,17 @@ extern void zklock_check_preloaded(void);
 pg_noreturn extern void zklock_raise_table_full(void);
 
 /*
+ * There was no room for another name, but hope (zklock_table_hope): have the worker
+ * make some, and wait a moment, to try again.
+ *
+ * start: since when, ns of CLOCK_BOOTTIME.  wait_ms: the caller's own limit; 0 and
+ * ZKLOCK_WAIT_FOREVER: it has none.  Raises 53200 when that is over, or
+ * zklock.connect_timeout, and the errors of zklock_check_connection.  Can be
+ * cancelled: the caller must not have anything that an error would leave behind.
+ */
+extern void zklock_await_room(int64 start, int64 wait_ms);
+
+/*
  * For one that waits for an answer of the ensemble since "start" (ns of
  * CLOCK_BOOTTIME): true while the worker is connected.  Raises 55000 or 58000
  * when it has not been for zklock.connect_timeout.
@@ -35,7 +46,8 @@ extern bool zklock_check_connection(int64 start);
  * Acquire "name" (UTF-8, checked) for this backend.
  *
  * wait_ms: ZKLOCK_WAIT_FOREVER, or how long to wait while somebody else has
- * it, in ms; 0 does not wait.
+ * it, or for room in the lock table, in ms; 0 does not wait for anybody, but for
+ * what an answer of the ensemble takes.
  *
  * Returns true and the fencing token, or false when somebody else has the lock
  * and the time is up.  Raises 40P01 (deadlock), 55P03 (lock_timeout), 57014

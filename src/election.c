@@ -96,11 +96,17 @@ int64
 zklock_election_lead(const char *name, int64 wait_ms, ZkElectionRef *ref)
 {
 	ZkLockEntry *entry;
+	int64 start = zklock_clock();
 	int64 until;
 	int64 token;
+	bool hope;
 
-	if (!enter(name, ref))
-		zklock_raise_table_full();
+	while (hope = zklock_table_hope(), !enter(name, ref))
+	{
+		if (!hope)
+			zklock_raise_table_full();
+		zklock_await_room(start, wait_ms);
+	}
 	if (zklock_election_peek(ref, &token))
 		return token;
 
@@ -402,6 +408,46 @@ stand(ZkLockEntry *entry, ZkElectionNews *news)
 	begin_candidacy(entry);
 }
 
+/* Elections of "zklock.elections" from this position on have found no room. */
+#define NONE_UNENTERED	   (-1)
+#define UNENTERED_RETRY_MS 100
+
+static int first_unentered = NONE_UNENTERED;
+
+static void
+enter_listed_from(int first)
+{
+	char *list = pstrdup(zklock_elections);
+	int told = first_unentered;
+	List *names;
+
+	first_unentered = NONE_UNENTERED;
+	if (!SplitGUCList(list, ',', &names))
+		return; /* the setting's check refuses that */
+	for (int i = first; i < list_length(names); i++)
+	{
+		const char *name = list_nth(names, i);
+		ZkElectionRef ref;
+
+		if (enter(name, &ref))
+			continue;
+		first_unentered = i;
+		if (i != told)
+			ereport(LOG,
+					(errmsg("could not enter election \"%s\", trying on", name),
+					 errdetail("The lock table is full."),
+					 errhint("You might need to increase \"zklock.max_locks\".")));
+		break;
+	}
+}
+
+void
+zklock_election_enter_listed(void)
+{
+	first_unentered = NONE_UNENTERED;
+	enter_listed_from(0);
+}
+
 static bool draining = false;
 
 void
@@ -417,6 +463,7 @@ zklock_election_work(void)
 {
 	static bool lease = false;
 	int64 left;
+	long due;
 
 	if (!draining)
 	{
@@ -434,32 +481,17 @@ zklock_election_work(void)
 		lease = !lease;
 		for_each_candidacy(look_at_lease);
 	}
+	if (first_unentered != NONE_UNENTERED && !draining)
+		enter_listed_from(first_unentered);
 	zklock_notify_work();
 
 	left = (int64) pg_atomic_read_u64(&zklock_shared->lease_end) - zklock_clock();
-	return lease ? (long) Max(left / NS_PER_MS + 1, 1) : PG_INT32_MAX;
-}
-
-void
-zklock_election_enter_listed(void)
-{
-	char *list = pstrdup(zklock_elections);
-	List *names;
-	ListCell *cell;
-
-	if (!SplitGUCList(list, ',', &names))
-		return; /* the setting's check refuses that */
-	foreach (cell, names)
+	due = lease ? (long) Max(left / NS_PER_MS + 1, 1) : PG_INT32_MAX;
+	if (first_unentered != NONE_UNENTERED && zklock_table_hope())
 	{
-		const char *name = lfirst(cell);
-		ZkElectionRef ref;
-
-		if (!enter(name, &ref))
-		{
-			ereport(LOG,
-					(errmsg("could not enter election \"%s\": the lock table is full", name),
-					 errhint("You might need to increase \"zklock.max_locks\".")));
-			break;
-		}
+		/* the sweep's next round makes some */
+		pg_atomic_write_u32(&zklock_shared->room_wanted, 1);
+		due = Min(due, UNENTERED_RETRY_MS);
 	}
+	return due;
 }

@@ -65,8 +65,9 @@ zklock_election_peek(const ZkElectionRef *ref, int64 *token)
 
 /*
  * The token if this server leads the election, else 0.  Makes the server a
- * candidate and, in the first "wait_ms" of that, waits until it is known who
- * leads.  Raises 53200 when the lock table is full.
+ * candidate, waits for room in the lock table if need be (zklock_await_room), and in
+ * the first "wait_ms" of the candidacy until it is known who leads.  Raises 53200
+ * when the lock table is full.
  */
 extern int64 zklock_election_lead(const char *name, int64 wait_ms, ZkElectionRef *ref);
 
@@ -103,7 +104,8 @@ extern void zklock_election_step(ZkLockEntry *entry, const ZkLockEvent *event,
 								 const ZkLockActions *actions, ZkElectionNews *news);
 extern void zklock_election_announce(const char *name, const ZkElectionNews *news);
 
-/* Enter the elections of "zklock.elections". */
+/* Enter the elections of "zklock.elections"; those that find no room, when there is
+ * some (zklock_election_work). */
 extern void zklock_election_enter_listed(void);
 
 /* Each time round: who may lead, and is the lease good?  Returns ms until it

@@ -438,6 +438,13 @@ zklock_partition_next(int partition, const ZkLockEntry *entry)
 	return &entries[index];
 }
 
+bool
+zklock_table_hope(void)
+{
+	return pg_atomic_read_u32(&zklock_shared->nidle) > 0 ||
+		pg_atomic_read_u32(&zklock_shared->nleaving) > 0;
+}
+
 void
 zklock_table_use(int *nentries, int *nrequests)
 {

@@ -343,6 +343,13 @@ extern LWLock *zklock_partition_lock(int partition, LWLockMode mode);
  * NULL: there is none. */
 extern ZkLockEntry *zklock_partition_next(int partition, const ZkLockEntry *entry);
 
+/*
+ * Are there names that are kept for nobody, or on their way out?  If so, an attempt to
+ * make an entry that fails may be repeated.  To be asked before it, as an entry that
+ * becomes free in between does not count any more.
+ */
+extern bool zklock_table_hope(void);
+
 /* How full is the table?  Entries and requests in use. */
 extern void zklock_table_use(int *nentries, int *nrequests);
 

@@ -1,0 +1,114 @@
+# A table that is full of names which are kept for nobody: whoever asks for another
+# name waits until one of them is given up.  Whatever ends that wait, it leaves
+# nothing, and each limit ends it in time.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/../perl";
+use Test::More;
+use ZkLock;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new->start;
+# An hour: if a limit is not looked at, the session does not answer.
+my $conf = "zklock.cache_time = '1h'\nzklock.connect_timeout = '1h'\nzklock.session_timeout = '60s'";
+my $a = ZkLock::server('a', $zk, conf => "$conf\nzklock.max_locks = 5");
+my $b = ZkLock::server('b', $zk, conf => 'zklock.session_timeout = 60s');
+ZkLock::wait_connected($a, $b);
+my $other = ZkLock::session($b);
+my $keeper = ZkLock::session($a);
+
+sub worker { return ZkLock::ask($a, 'SELECT worker_pid FROM zk_session'); }
+
+# Five names are kept, and with the worker stopped nobody gives one up.
+my $kept = 0;
+
+sub fill
+{
+	for my $i (1 .. 5)
+	{
+		$kept++;
+		$keeper->query("SELECT zk_lock('kept $kept')");
+	}
+	ZkLock::wait_until(sub { ZkLock::ask($a, 'SELECT names = 5 AND cached = 5 FROM zk_session') eq 't' }, 'the table is full of kept names');
+	my $worker = worker();
+	kill 'STOP', $worker or die;
+	return $worker;
+}
+
+# Nothing of x is here, and what is here is true.
+sub ok_nothing
+{
+	my ($s, $what) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	is($s->query("RESET ALL; SELECT zk_token('x') IS NULL"), 't', "$what: no token");
+	is($s->query("SELECT count(*) FROM zk_locks WHERE name = 'x'"), 0, '... nor a request');
+	is($s->query("SELECT count(*) FROM pg_locks WHERE $ZkLock::level1"), 0, '... nor level 1');
+	is($s->fails("SELECT zk_assert('x')"), '55000: you do not hold lock "x"', '... nor anything to assert');
+}
+
+sub end_wait
+{
+	my ($what, %how) = @_;
+	my $s = ZkLock::session($a);
+	my $statement = $how{statement} // "SELECT zk_lock('x', scope => '" . ($how{scope} // 'transaction') . "')";
+	$s->query($how{set}) if $how{set};
+	my $worker = fill();
+	$s->query('BEGIN; SAVEPOINT s') if $how{savepoint};
+	$s->send($statement);
+	if ($how{do})
+	{
+		ZkLock::wait_until(
+			sub { ZkLock::ask($a, 'SELECT wait_event_type FROM pg_stat_activity WHERE pid = ' . $s->pid) eq 'Extension' },
+			'it waits for room');
+		$how{do}->($s);
+	}
+	like($s->failure, $how{error}, $what);
+	$s->query('ROLLBACK TO s') if $how{savepoint};
+	$s = ZkLock::session($a) unless $s->alive;
+	ok_nothing($s, $what);
+	is($s->fails('ROLLBACK TO s; COMMIT'), '', '... and the transaction can commit') if $how{savepoint};
+	kill 'CONT', $worker or die;
+
+	# What another server has is not to be had, and a new hold is a true one.
+	$other->query("SELECT zk_lock('x', scope => 'session')");
+	is($s->query("SELECT zk_try_lock('x', 'shared')"), 'f', '... nor what another server holds') or return;
+	$other->query("SELECT zk_unlock('x')");
+	$s->query('BEGIN');
+	cmp_ok($s->query("SELECT zk_lock('x')"), '>', 0, '... a new hold has a token');
+	is($other->query("SELECT zk_try_lock('x')"), 'f', '... and keeps the others out');
+	is($s->fails('COMMIT'), '', '... until the COMMIT');
+	is($other->query("SELECT zk_try_lock('x', timeout => '1h')"), 't', '... and not beyond');
+	$s->quit;
+}
+
+my $canceled = qr/^57014: canceling statement due to user request$/;
+end_wait("statement_timeout, $_ scope", scope => $_, set => "SET statement_timeout = '400ms'",
+	error => qr/^57014: canceling statement due to statement timeout$/) for qw(transaction session);
+end_wait('cancel', do => sub { $_[0]->cancel }, error => $canceled);
+end_wait('cancel after a savepoint', savepoint => 1, do => sub { $_[0]->cancel }, error => $canceled);
+end_wait('terminate', do => sub { $_[0]->terminate }, error => qr/^57P01: /);
+end_wait('lock_timeout', set => "SET lock_timeout = '300ms'", error => qr/^55P03: canceling statement due to lock timeout$/);
+end_wait('the timeout of zk_try_lock', statement => "SELECT zk_try_lock('x', timeout => '300ms')", error => qr/^53200: zklock lock table is full$/);
+end_wait('the timeout of zk_lock_session', statement => "CALL zk_lock_session('x', timeout => '300ms')", error => qr/^53200: zklock lock table is full$/);
+end_wait('connect_timeout', set => "SET zklock.connect_timeout = '300ms'", error => qr/^53200: zklock lock table is full$/);
+
+# While ZooKeeper is away, that is the reason.
+{
+	my $s = ZkLock::session($a);
+	kill 'CONT', fill();
+	$zk->stop;
+	ZkLock::wait_until(sub { ZkLock::ask($a, 'SELECT state FROM zk_session') ne 'connected' }, 'disconnected');
+	$s->query("SET zklock.connect_timeout = '1s'");
+	like($s->fails("SELECT zk_lock('x')"), qr/^58000: could not reach ZooKeeper within 1000 ms$/, 'without ZooKeeper no name is given up');
+	ok_nothing($s, 'ZooKeeper away');
+	$zk->start;
+	ZkLock::wait_connected($a);
+	$s->query('RESET ALL');
+	cmp_ok($s->query("SELECT zk_lock('x')"), '>', 0, '... until it is back');
+}
+
+unlike(PostgreSQL::Test::Utils::slurp_file($a->logfile), qr/TRAP|PANIC|orphan|terminated by signal/, 'no bad line in the log');
+
+done_testing();

@@ -1,0 +1,87 @@
+# Elections in a full table: they make room as locks do, and those of
+# zklock.elections are entered as soon as there is some.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/../perl";
+use Test::More;
+use ZkLock;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new->start;
+my $node = ZkLock::server('a', $zk, conf => "zklock.max_locks = 5\nzklock.cache_time = '1h'\nzklock.connect_timeout = '1h'\nzklock.session_timeout = '60s'");
+ZkLock::wait_connected($node);
+my ($s, $other) = map { ZkLock::session($node) } 1, 2;
+
+sub wait_ask
+{
+	my ($sql, $answer, $what) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $now = '';
+	eval { ZkLock::wait_until(sub { ($now = ZkLock::ask($node, $sql)) eq $answer }, $what) };
+	is($now, $answer, $what);
+}
+
+my $serial = 0;
+
+# The table is full of names that are kept for nobody.
+sub fill
+{
+	for (1 .. 5) { $serial++; $other->query("SELECT zk_lock('kept $serial')"); }
+	ZkLock::wait_until(sub { ZkLock::ask($node, 'SELECT names = 5 AND cached > 0 FROM zk_session') eq 't' }, 'the table is full');
+}
+
+my $full = '53200: zklock lock table is full';
+my $elections = "SELECT string_agg(election || ' ' || is_leader, ', ' ORDER BY election) FROM zk_elections";
+
+#
+# A backend's
+#
+fill();
+is($s->fails("SELECT zk_is_leader('called')"), '', 'zk_is_leader makes room');
+is($s->query("SELECT zk_is_leader('called')"), 't', '... and the server leads');
+fill();
+like($s->query("SELECT zk_require_leader('required')"), qr/^\d+$/, 'zk_require_leader makes room');
+fill();
+is($s->query("SELECT zk_is_leader('impatient', wait => '0')::text IN ('true', 'false')"), 't', '... as one that would not wait for the verdict');
+
+# Three of five are elections now, and the worker is stopped.
+fill();
+my $worker = ZkLock::ask($node, 'SELECT worker_pid FROM zk_session');
+kill 'STOP', $worker or die;
+is($s->fails("SELECT zk_is_leader('late', wait => '300ms')"), $full, 'it waits for room as long as it would for the verdict');
+$s->query("SET zklock.connect_timeout = '300ms'");
+is($s->fails("SELECT zk_is_leader('late', wait => '1h')"), $full, '... but not beyond connect_timeout');
+$s->query('RESET ALL');
+$s->send("SELECT zk_is_leader('late', wait => '1h')");
+ZkLock::wait_until(sub { ZkLock::ask($node, 'SELECT wait_event_type FROM pg_stat_activity WHERE pid = ' . $s->pid) eq 'Extension' }, 'it waits');
+is($s->cancel->failure, '57014: canceling statement due to user request', '... and can be cancelled');
+kill 'CONT', $worker or die;
+is($s->query("SELECT zk_is_leader('late', wait => '1h')"), 't', '... and gets it when the worker goes on');
+is($s->query("SELECT zk_resign(e) FROM unnest(ARRAY['called', 'required', 'impatient', 'late']) e"), join("\n", ('t') x 4), 'all are left');
+
+#
+# zklock.elections
+#
+wait_ask('SELECT names - cached FROM zk_session', 0, 'they are gone');
+$s->query('BEGIN');
+$s->query("SELECT zk_lock('held $_')") for 1 .. 4;
+$other->query("BEGIN; SELECT zk_lock('held 5')");
+is($other->fails("SAVEPOINT s; SELECT zk_is_leader('none')"), $full, 'a table full of names that are held');
+$other->query('ROLLBACK TO s');
+ZkLock::ask($node, "ALTER SYSTEM SET zklock.elections = 'first,second,third'");
+$node->reload;
+ZkLock::wait_until(sub { PostgreSQL::Test::Utils::slurp_file($node->logfile) =~ /could not enter election "first", trying on/ }, 'the log says so');
+pass('an election of zklock.elections finds no room, and the log says so');
+$other->query('COMMIT');
+wait_ask($elections, 'first true', '... it is entered when there is some');
+is($other->query("SELECT zk_resign('first')"), 't', '... and left by whoever resigns');
+$s->query('COMMIT');
+wait_ask($elections, 'second true, third true', '... the others follow, but not one that was left');
+my @lines = PostgreSQL::Test::Utils::slurp_file($node->logfile) =~ /could not enter election "(\w+)"/g;
+is("@lines", join(' ', grep { my $name = $_; grep { $_ eq $name } @lines } qw(first second third)), 'the log says of each once at most');
+
+unlike(PostgreSQL::Test::Utils::slurp_file($node->logfile), qr/TRAP|PANIC|orphan|terminated by signal/, 'no bad line in the log');
+
+done_testing();
