@@ -1296,13 +1296,15 @@ zklock_client_strerror(int rc)
 
 /*
  * Allocate a request and its reply and enter it into the pending list, before
- * the library hears of it: the reply can come before the call returns.  On
- * failure returns NULL and sets *rc.
+ * the library hears of it: the reply can come before the call returns.  From then on
+ * the library's threads read it.  "path", unless it is NULL, is copied into the reply,
+ * with so much room behind it.  On failure returns NULL and sets *rc.
  */
 static ZkRequest *
 request_begin(ZkClient *client, ZkMessageType type, const ZkRequestTag *tag,
-			  size_t pathroom, int *rc)
+			  const char *path, size_t more_room, int *rc)
 {
+	size_t pathroom = path != NULL ? strlen(path) + 1 + more_room : 0;
 	ZkRequest *request;
 	ZkMessage *reply;
 
@@ -1323,6 +1325,8 @@ request_begin(ZkClient *client, ZkMessageType type, const ZkRequestTag *tag,
 		zklock_client_free_message(reply);
 		return NULL;
 	}
+	if (path != NULL)
+		strcpy(reply->path, path);
 	reply->type = type;
 	reply->tag = *tag;
 	reply->sent_at = zklock_clock();
@@ -1412,12 +1416,11 @@ zklock_client_create(ZkClient *client, const char *path, const char *data, int d
 			flags = ZOO_EPHEMERAL_SEQUENTIAL;
 			break;
 	}
-	request = request_begin(client, ZKLOCK_MSG_CREATED, tag,
-							strlen(path) + ZKLOCK_SEQUENCE_ROOM, &rc);
+	request =
+		request_begin(client, ZKLOCK_MSG_CREATED, tag, path, ZKLOCK_SEQUENCE_ROOM, &rc);
 	if (request == NULL)
 		return rc;
 	serial = request->serial;
-	strcpy(request->reply->path, path);
 	rc = zoo_acreate2(client->zh, path, data, datalen,
 					  client->creator ? &ZOO_CREATOR_ALL_ACL : &ZOO_OPEN_ACL_UNSAFE,
 					  flags, create_completion, request);
@@ -1431,11 +1434,10 @@ zklock_client_delete(ZkClient *client, const char *path, const ZkRequestTag *tag
 	uint64_t serial;
 	int rc;
 
-	request = request_begin(client, ZKLOCK_MSG_DELETED, tag, strlen(path) + 1, &rc);
+	request = request_begin(client, ZKLOCK_MSG_DELETED, tag, path, 0, &rc);
 	if (request == NULL)
 		return rc;
 	serial = request->serial;
-	strcpy(request->reply->path, path);
 	rc = zoo_adelete(client->zh, path, -1, void_completion, request);
 	return request_end(client, request, serial, rc);
 }
@@ -1447,7 +1449,7 @@ zklock_client_list(ZkClient *client, const char *path, bool watch, const ZkReque
 	uint64_t serial;
 	int rc;
 
-	request = request_begin(client, ZKLOCK_MSG_LISTED, tag, 0, &rc);
+	request = request_begin(client, ZKLOCK_MSG_LISTED, tag, NULL, 0, &rc);
 	if (request == NULL)
 		return rc;
 	serial = request->serial;
@@ -1462,7 +1464,7 @@ zklock_client_get(ZkClient *client, const char *path, bool watch, const ZkReques
 	uint64_t serial;
 	int rc;
 
-	request = request_begin(client, ZKLOCK_MSG_GOT, tag, 0, &rc);
+	request = request_begin(client, ZKLOCK_MSG_GOT, tag, NULL, 0, &rc);
 	if (request == NULL)
 		return rc;
 	serial = request->serial;
@@ -1478,7 +1480,7 @@ zklock_client_set(ZkClient *client, const char *path, const char *data, int data
 	uint64_t serial;
 	int rc;
 
-	request = request_begin(client, ZKLOCK_MSG_SET, tag, 0, &rc);
+	request = request_begin(client, ZKLOCK_MSG_SET, tag, NULL, 0, &rc);
 	if (request == NULL)
 		return rc;
 	serial = request->serial;
@@ -1493,11 +1495,10 @@ zklock_client_get_acl(ZkClient *client, const char *path, const ZkRequestTag *ta
 	uint64_t serial;
 	int rc;
 
-	request = request_begin(client, ZKLOCK_MSG_ACL, tag, strlen(path) + 1, &rc);
+	request = request_begin(client, ZKLOCK_MSG_ACL, tag, path, 0, &rc);
 	if (request == NULL)
 		return rc;
 	serial = request->serial;
-	strcpy(request->reply->path, path);
 	rc = zoo_aget_acl(client->zh, path, acl_completion, request);
 	return request_end(client, request, serial, rc);
 }
@@ -1509,7 +1510,7 @@ zklock_client_sync(ZkClient *client, const char *path, const ZkRequestTag *tag)
 	uint64_t serial;
 	int rc;
 
-	request = request_begin(client, ZKLOCK_MSG_SYNCED, tag, 0, &rc);
+	request = request_begin(client, ZKLOCK_MSG_SYNCED, tag, NULL, 0, &rc);
 	if (request == NULL)
 		return rc;
 	serial = request->serial;
