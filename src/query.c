@@ -188,11 +188,15 @@ take_slot(const ZkQuery *query, int64 start)
 	return taken;
 }
 
+/* "arg": which slot, if it is 0 or more. */
 static void
 free_slot(int code, Datum arg)
 {
-	QuerySlot *slot = &shared->slot[DatumGetInt32(arg)];
+	int taken = *(volatile int *) DatumGetPointer(arg);
+	QuerySlot *slot = &shared->slot[taken];
 
+	if (taken < 0)
+		return;
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
 	slot->state = QUERY_FREE;
 	slot->serial = next_serial(); /* the worker forgets it */
@@ -322,18 +326,20 @@ static int
 ask(const ZkQuery *query, Answer *answer, bool *removing)
 {
 	int64 start = zklock_clock();
-	volatile int taken = take_slot(query, start);
+	volatile int taken = -1;
 	volatile int rc = ZKLOCK_ZOK;
 
-	zklock_worker_wake();
-	PG_ENSURE_ERROR_CLEANUP(free_slot, Int32GetDatum(taken));
+	/* which may itself raise: so the slot is taken inside */
+	PG_ENSURE_ERROR_CLEANUP(free_slot, PointerGetDatum(&taken));
 	{
+		taken = take_slot(query, start);
+		zklock_worker_wake();
 		rc = read_answer(&shared->slot[taken], start, answer);
 		if (removing != NULL)
 			*removing = shared->slot[taken].removing;
 	}
-	PG_END_ENSURE_ERROR_CLEANUP(free_slot, Int32GetDatum(taken));
-	free_slot(0, Int32GetDatum(taken));
+	PG_END_ENSURE_ERROR_CLEANUP(free_slot, PointerGetDatum(&taken));
+	free_slot(0, PointerGetDatum(&taken));
 
 	if (rc != ZKLOCK_ZOK && rc != ZKLOCK_ZNONODE)
 		ereport(ERROR,
