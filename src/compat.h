@@ -100,4 +100,9 @@ zklock_wait_event(uint32 *cache, const char *name)
 #define ZKLOCK_INTERVAL_IS_MINUS_ENDLESS(i) false
 #endif
 
+/* A build of test/interrupts: calls that may raise an error can be made to. */
+#ifdef ZKLOCK_FAULTS
+#include "faults.h"
+#endif
+
 #endif /* ZKLOCK_COMPAT_H */

@@ -1,0 +1,339 @@
+# interrupts.pl - whatever is interrupted, wherever, leaves nothing behind.
+#
+# interrupts.pl PART: waits, calls, room, or mutant (see the end).  The server is of a build in
+# which each call that may raise an error, and each wait, is a point that can fail by
+# its number (faults.h).  A case is a statement in some state of the world.  It is run
+# with its first point failing, its second, and so on until no point fails.  Each time
+#
+#   - what the session holds is what it was before, or what the statement brings if it
+#     succeeds and a rollback does not undo it;
+#   - zk_locks, pg_locks and zk_token say the same, and no request waits;
+#   - when the session has given up all, there is nothing of it in the server;
+#   - what another one holds is not to be had;
+#
+# and when the case is over, a new hold is a true one, and no contender is left.
+#
+# Environment: EVERY=1 runs each case in each of the places in a transaction where a
+# statement can stand; else these take turns.
+use strict;
+use warnings;
+
+use List::Util qw(sum);
+use PostgreSQL::Test::Utils ();
+use Test::More;
+use ZkLock;
+
+my ($part) = @ARGV;
+
+my $zk = ZooKeeper->new->start;
+my $conf = "zklock.session_timeout = '10min'\nzklock.connect_timeout = '1h'\nautovacuum = off\nmax_prepared_transactions = 2";
+my $b = ZkLock::server('b', $zk, conf => $conf);
+# Where the table is not to be full, there is room for all, and nothing is kept.
+my $full = $part eq 'room' || $part eq 'mutant';
+my $a = ZkLock::server('a', $zk, conf => $conf . ($full ? "\nzklock.max_locks = 5\nzklock.cache_time = '1h'" : ''));
+ZkLock::wait_connected($a, $b);
+
+my $level1 = $ZkLock::level1;
+ZkLock::ask($a, <<"END");
+CREATE FUNCTION zk_fault(integer) RETURNS text LANGUAGE c AS 'zklock';
+CREATE FUNCTION all_of(backend integer) RETURNS text LANGUAGE sql AS \$\$
+	WITH zk AS MATERIALIZED (SELECT * FROM zk_locks WHERE pid = backend),
+		pg AS MATERIALIZED (SELECT *, CASE pg_locks.mode WHEN 'ExclusiveLock' THEN 'exclusive' ELSE 'shared' END AS zk_mode
+			FROM pg_locks WHERE pid = backend AND $level1)
+	SELECT concat_ws(' ',
+		(SELECT string_agg(format('%s:%s:%s:%s', name, mode, scope, count), ' ' ORDER BY name, mode, scope) FROM zk),
+		(SELECT 'WAITS AT LEVEL 1' WHERE EXISTS (SELECT FROM pg WHERE NOT granted)),
+		(SELECT 'WAITS AT LEVEL 2' WHERE EXISTS (SELECT FROM zk WHERE NOT granted)),
+		(SELECT 'IN pg_locks ONLY' WHERE EXISTS (SELECT classid, objid, zk_mode FROM pg EXCEPT SELECT classid, objid, mode FROM zk)),
+		(SELECT 'IN zk_locks ONLY' WHERE EXISTS (SELECT classid, objid, mode FROM zk EXCEPT SELECT classid, objid, zk_mode FROM pg)))
+\$\$;
+CREATE FUNCTION mine() RETURNS text LANGUAGE sql AS \$\$
+	SELECT concat_ws(' ', all_of(pg_backend_pid()), (SELECT string_agg('FALSE TOKEN OF ' || n, ' ') FROM unnest(ARRAY['x', 'y']) n
+		WHERE (zk_token(n) IS NOT NULL) <> EXISTS (SELECT FROM zk_locks WHERE name = n AND pid = pg_backend_pid() AND granted)
+			OR zk_token(n) <= 0))
+\$\$
+END
+my $started = ZkLock::ask($a, 'SELECT pg_postmaster_start_time()');
+
+my $s = ZkLock::session($a);
+my $here = ZkLock::session($a);
+my $there = ZkLock::session($b);
+my $keeper = ZkLock::session($a);
+my %interrupted;
+
+my $worker;
+my $shared = "SELECT zk_lock('x', 'shared', 'session')";
+my $exclusive = "SELECT zk_lock('x', 'exclusive', 'session')";
+
+# The worlds: what makes them, what is done in them before each attempt, what ends them;
+# what the others hold there (requests), and whether that keeps x from everybody (taken);
+# and statements that do not succeed there, but for a lock_timeout (endless).
+my $lock_x = sub { my ($who, $mode) = @_; return sub { $who->query("BEGIN; SELECT zk_lock('x', '$mode')") } };
+my $commit = sub { my $who = shift; return sub { $who->query('COMMIT') } };
+my %world = (
+	free => { },
+	'a holder here' => { make => $lock_x->($here, 'exclusive'), end => $commit->($here), requests => 1, taken => 1, endless => qr/^/ },
+	'a reader here' => { make => $lock_x->($here, 'shared'), end => $commit->($here), requests => 1, endless => qr/^(?!.*'shared')/ },
+	'a holder elsewhere' => { make => $lock_x->($there, 'exclusive'), end => $commit->($there), taken => 1, endless => qr/^/ },
+	'a reader elsewhere' => { make => $lock_x->($there, 'shared'), end => $commit->($there), endless => qr/^(?!.*'shared')/ },
+	'a stopped worker' => { make => \&stop_worker, end => \&continue_worker, endless => qr/^/ },
+	'x held, a stopped worker' => { before => sub { continue_worker(); $s->query($exclusive); stop_worker() }, end => \&continue_worker, endless => qr/^/ },
+	'no room, a stopped worker' => { before => sub { continue_worker(); fill(); stop_worker() }, end => \&continue_worker, endless => qr/^/ },
+	'no room' => { before => \&fill },
+	'no room at all' => { make => sub { resign(); $here->query("BEGIN; SELECT zk_lock('held ' || i) FROM generate_series(1, 5) i") }, end => $commit->($here), requests => 5, endless => qr/^/ },
+);
+
+sub stop_worker { $worker = ZkLock::ask($a, 'SELECT worker_pid FROM zk_session'); kill 'STOP', $worker or die; }
+
+sub continue_worker { kill 'CONT', $worker if $worker; undef $worker; }
+
+# A server with a stopped worker does not stop.
+END { continue_worker() }
+
+sub resign { $keeper->query("SELECT zk_resign('e')"); }
+
+# All names are kept for nobody, and x is not among them.
+my $kept = 0;
+
+sub fill
+{
+	resign();
+	ZkLock::wait_until(
+		sub {
+			return 1 if ZkLock::ask($a, "SELECT names = 5 AND cached = 5 AND NOT EXISTS (SELECT FROM zk_locks WHERE name = 'x') FROM zk_session") eq 't';
+			$keeper->query("SELECT zk_lock('kept " . ++$kept . "')");
+			return 0;
+		},
+		'the table is full');
+}
+
+# Where a statement can stand in a transaction: what goes before it and after it.
+my %place = (
+	alone => [ '', '%s', '' ],
+	'after a savepoint' => [ 'BEGIN; SAVEPOINT s;', '%s', 'ROLLBACK TO s;' ],
+	'in an exception block' => [ 'BEGIN;', 'DO $do$ BEGIN %s; EXCEPTION WHEN OTHERS OR query_canceled THEN END $do$', '' ]);
+my @places = sort keys %place;
+
+# One attempt, in one go to psql.  Returns the error, what the session holds before and
+# afterwards, which point failed, and what is wrong.
+sub attempt
+{
+	my ($case, $world, $place, $n) = @_;
+	my ($before, $form, $after) = @{ $place{$place} };
+	my $statement = $case->{statement} =~ s/NUMBER/$n/r;
+	$statement =~ s/^SELECT/PERFORM/ if $place eq 'in an exception block';
+	if ($case->{fresh} || !$s->alive)
+	{
+		$s->quit;
+		$s = ZkLock::session($a);
+	}
+	$world->{before}->() if $world->{before};
+	my $log_seen = -s $a->logfile;
+	my $pid = $s->pid;
+	my $failure = $s->fails(join "\n", "SET lock_timeout = '" . ($world->{endless} && $statement =~ $world->{endless} ? '100ms' : 0) . "';", ($case->{setup} ? "$case->{setup};" : ()),
+		$before, '\echo <before>', 'SELECT mine();', '\echo <arm>', "SELECT '' FROM zk_fault($n), set_config('statement_timeout', '" . ($case->{timeout} // 0) . "', false);",
+		'\echo <statement>', sprintf("$form;", $statement), '\if :ERROR', $after || 'ROLLBACK;', '\else', $after, '\endif',
+		'\echo <failed>', "SELECT zk_fault(0) FROM set_config('statement_timeout', '0', false);", '\echo <after>', 'SELECT mine();',
+		'\echo <release>', 'ROLLBACK; RESET lock_timeout; SELECT zk_unlock_all();', '\echo <left>', 'SELECT mine(), requests FROM zk_session;',
+		($world->{taken} ? ('\echo <try>', "SELECT zk_try_lock('x', 'shared');") : ()), '\echo <end>');
+	my %answer = map { /^<(\w+)>\n(.*?)\n?\z/s ? ($1 => $2) : () } split /^(?=<\w+>)/m, "$s->{answer}\n";
+	my @wrong;
+	my $requests = $world->{requests} // 0;
+
+	if ($s->{lost})
+	{
+		push @wrong, "lost: $failure" unless $s->notices =~ /^FATAL:  57P01/m;
+		ZkLock::wait_until(sub { ZkLock::ask($a, "SELECT count(*) FROM pg_stat_activity WHERE pid = $pid") == 0 }, 'the backend has gone');
+		my ($point) = PostgreSQL::Test::Utils::slurp_file($a->logfile, $log_seen) =~ /\[$pid\].* fault: (.*)/;
+		my $left = ZkLock::ask($a, "SELECT all_of($pid), requests FROM zk_session");
+		push @wrong, "the backend has gone and left: $left" if $left ne "|$requests";
+		return ($failure, '', '', $point // 'none, and terminated', @wrong);
+	}
+	push @wrong, "left: $answer{left}" if ($answer{left} // 'no answer') ne "|$requests";
+	push @wrong, "x is to be had: $s->{error}" if $world->{taken} && ($answer{try} // '') ne 'f';
+	push @wrong, 'no end' unless defined $answer{end};
+	return ($failure, @answer{qw(before after failed)}, @wrong);
+}
+
+# What is to be done: how many tests, and a function that makes them.
+my @steps;
+my $turn = 0;
+
+# Options of a case: statement (NUMBER in it is that of the attempt), world; setup, made
+# before; place, if not any; waits: it passes the same points again and again; safe: there
+# may be none; fresh: in a new session each time; timeout, that of the statement.
+sub run_case
+{
+	my %case = @_;
+	my @ways = $case{place} ? @{ $case{place} } : $ENV{EVERY} ? @places : $places[ $turn++ % @places ];
+	push @steps, [ scalar @ways, sub { run_now(\%case, @ways) } ];
+}
+
+sub run_now
+{
+	my ($case, @ways) = @_;
+	my %case = %$case;
+	my $world = $world{ $case{world} };
+
+	for my $place (@ways)
+	{
+		my $name = join ', ', $case{statement}, ($case{setup} ? "after $case{setup}" : ()), $case{world}, $place, $case{fresh} ? 'first call' : ();
+		my (@wrong, %known);
+		my ($success, $repeated, $points, $tries) = ('', 0, 0, 0);
+		$world->{make}->() if $world->{make};
+		for my $n (0 .. 1000)
+		{
+			my ($failure, $before, $after, $failed, @found) = attempt(\%case, $world, $place, $n);
+			# short of time
+			redo if $n == 0 && $failure ne '' && !$world->{endless} && $tries++ < 5;
+			$success = $after // '' if $n == 0;
+			if ($failed !~ /terminate/)
+			{
+				my $allowed = $before eq $after || ($after eq $success && ($failed eq '' || $case{statement} !~ /^SELECT zk_(try_)?lock\('x'(, '\w+')?\)/));
+				push @found, "held '$before' and now '$after' ('$success' if nothing fails)" unless $allowed;
+			}
+			push @found, "inconsistent: $before; $after" if "$before $after" =~ /[A-Z]{4}/;
+			push @wrong, map { "point $n, $failed: $_" } @found;
+			last if $n > 0 && $failed eq '' || @wrong > 5;
+			next if $n == 0;
+			$points++;
+			$interrupted{$failed}++;
+			$repeated = $known{$failed}++ ? $repeated + 1 : 0;
+			last if $case{waits} && $repeated > 12;
+		}
+		$world->{end}->() if $world->{end};
+		push @wrong, 'no point' unless $points || $case{safe};
+		ok(!@wrong, "$name: $points points") or diag(join "\n", @wrong);
+	}
+}
+
+# Nobody is fooled by what all of this has left.
+sub ok_true { my $what = shift; push @steps, [ 6, sub { ok_true_now($what) } ]; }
+
+sub ok_true_now
+{
+	my $what = shift;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	$s->quit;
+	$s = ZkLock::session($a);
+	$s->query('BEGIN');
+	my $token = $s->query("SELECT zk_lock('x')");
+	my $queue = join ' ', map { $zk->stat(ZkLock::directory('x') . "/$_")->{czxid} } ZkLock::queue($zk, 'x');
+	is($queue, $token, "$what: a new hold is a contender, and the only one");
+	is($there->query("SELECT zk_try_lock('x', 'shared')"), 'f', '... which keeps the others out');
+	$s->query('COMMIT');
+	is($there->query("SELECT zk_try_lock('x', timeout => '1h')"), 't', '... until the COMMIT');
+	ZkLock::wait_queue($zk, 'x', 0);
+	pass('... and goes with it');
+	is(ZkLock::ask($a, "SELECT requests FROM zk_session"), 0, '... no request is left');
+	is(ZkLock::ask($a, "SELECT count(*) FROM pg_locks WHERE $level1"), 0, '... nor level 1');
+}
+
+# The lock manager's longest wait, which is short in this build, is not ours.
+sub ok_long_wait
+{
+	$here->query("BEGIN; SELECT zk_lock('x')");
+	$s->send("SELECT zk_try_lock('x', timeout => '100 days')");
+	my %start;
+	ZkLock::wait_until(
+		sub {
+			die 'it does not wait' unless $s->busy;
+			$start{$_} = 1 for ZkLock::ask($a, "SELECT waitstart FROM pg_locks WHERE waitstart IS NOT NULL AND $level1") || ();
+			return keys %start > 2;
+		},
+		'it has waited several times');
+	$here->query('COMMIT');
+	is($s->result, 't', 'a timeout beyond that of the lock manager is waited out');
+}
+
+my @locks = (
+	"SELECT zk_lock('x')",
+	"SELECT zk_lock('x', 'shared')",
+	$exclusive,
+	"SELECT zk_try_lock('x')",
+	"SELECT zk_try_lock('x', 'shared', 'session', '20ms')",
+	"SELECT zk_try_lock('x', timeout => '20ms')");
+my $procedure = "CALL zk_lock_session('x', timeout => '1 min')";
+
+sub run_lock { run_case(statement => $_, @_) for @locks; run_case(statement => $procedure, place => ['alone'], @_); }
+
+my %part = (
+	# All ways to wait for a lock, or not to
+	waits => sub {
+		run_lock(world => 'free', setup => $_) for '', $shared, $exclusive;
+		run_lock(world => $_, waits => 1) for 'a holder here', 'a reader here', 'a holder elsewhere', 'a reader elsewhere';
+		run_lock(world => 'a stopped worker', waits => 1);
+		ok_true('after a stopped worker');
+		run_case(statement => $_, world => 'a reader here', setup => $shared, waits => 1) for $locks[0], $exclusive, @locks[3, 5];
+		run_case(statement => $_, world => 'a reader elsewhere', setup => $shared, waits => 1) for $locks[0], $exclusive, @locks[3, 5];
+		run_case(statement => $locks[0], world => 'free', fresh => 1);
+		ok_true('after all waits');
+		ok_interrupted(
+			map { ("$_ error", "$_ cancel", "$_ terminate") } 'lock_for_transaction LockAcquire',
+			'acquire_again LockAcquire', 'zklock_acquire LockAcquire');
+		ok_interrupted(map { ("$_ cancel", "$_ terminate") } 'acquire_level2 ConditionVariableTimedSleep');
+
+		push @steps, [ 1, \&ok_long_wait ];
+	},
+
+	# All other functions, and what ends a hold
+	calls => sub {
+		my $both = "$exclusive; SELECT zk_lock('y', 'shared', 'session')";
+		ZkLock::ask($a, "SELECT zk_is_leader('e')");
+		my @asking = ("SELECT zk_assert('x')", "SELECT * FROM zk_contenders('x')", "SELECT * FROM zk_lock_dirs('')", "SELECT zk_break('y', 1)",
+			"SELECT zk_leader('e')", "SELECT zk_candidates('e')");
+		my @calls = (@asking, "SELECT zk_unlock('x')", "SELECT zk_unlock('none')", "SELECT zk_token('x')", 'SELECT * FROM zk_locks',
+			'SELECT * FROM zk_session', 'SELECT * FROM zk_stat', 'SELECT * FROM zk_stat_locks', "SELECT zk_is_leader('e')", "SELECT zk_leader_token('e')", "SELECT zk_require_leader('e')", "SELECT zk_require_leader('e'), zk_require_leader('e')",
+			"SELECT zk_resign('none')", 'SELECT * FROM zk_elections', "SELECT zk_fence('r', 1)");
+		my $resign = "SELECT zk_resign(election) FROM zk_elections WHERE election <> 'e'";
+		for my $setup ('', $both)
+		{
+			run_case(statement => $_, world => 'free', setup => $setup) for @calls;
+			# What ends a hold cannot fail.
+			run_case(statement => $_, world => 'free', setup => $setup, safe => 1) for 'SELECT zk_unlock_all()', 'SELECT zk_stat_reset()', 'SELECT pg_advisory_unlock_all()';
+			run_case(statement => 'DISCARD ALL', world => 'free', setup => $setup, safe => 1, place => ['alone']);
+			# These are transactions themselves.
+			run_case(statement => $_, world => 'free', setup => $setup, place => ['alone'])
+			  for "CALL zk_run_as_leader('e', 'SELECT 1')", "BEGIN; SELECT zk_lock('x'); COMMIT", "BEGIN; SELECT zk_lock('x'); ROLLBACK",
+			  "BEGIN; SELECT zk_require_leader('e'); COMMIT", "BEGIN; SELECT zk_lock('x'); PREPARE TRANSACTION 'p'";
+		}
+		my @entering = ("SELECT zk_is_leader('new NUMBER')", "SELECT zk_require_leader('new NUMBER')");
+		run_case(statement => $_, world => 'free', setup => $resign) for @entering;
+		# Now nothing answers.
+		run_case(statement => $_, world => 'a stopped worker', timeout => '500ms', waits => 1) for @asking[1 .. $#asking];
+		run_case(statement => $_, world => 'a stopped worker', setup => $resign, timeout => '500ms', waits => 1) for @entering;
+		run_case(statement => $asking[0], world => 'x held, a stopped worker', timeout => '500ms', waits => 1);
+		ok_interrupted(map { ("$_ cancel", "$_ terminate") } 'sleep_for_write ConditionVariableTimedSleep',
+			'wait_for_worker ConditionVariableTimedSleep', 'zklock_election_lead ConditionVariableTimedSleep');
+		ok_true('after all calls');
+	},
+
+	# No room in the table
+	room => sub {
+		my @new = (@locks, "SELECT zk_is_leader('e')", "SELECT zk_require_leader('e')");
+		for my $world ('no room, a stopped worker', 'no room', 'no room at all')
+		{
+			run_case(statement => $_, world => $world, waits => 1) for @new;
+			run_case(statement => $procedure, world => $world, place => ['alone'], waits => 1);
+		}
+		ok_true('after a full table');
+		ok_interrupted(map { ("zklock_await_room $_ cancel", "zklock_await_room $_ terminate") } qw(WaitLatch CHECK_FOR_INTERRUPTS));
+	},
+
+	# What finds the mutant of acquire.c out
+	mutant => sub { run_case(statement => $locks[0], world => 'no room, a stopped worker', place => ['alone'], waits => 1) });
+
+# All of these have failed.
+sub ok_interrupted
+{
+	my @points = @_;
+	push @steps, [ 1, sub { is(join(', ', grep { !$interrupted{$_} } @points), '', 'each wait has been interrupted') } ];
+}
+
+$part{$part}->();
+print '# steps: ', 2 + sum(map { $_->[0] } @steps), "\n";
+$_->[1]->() for @steps;
+is(ZkLock::ask($a, 'SELECT pg_postmaster_start_time()'), $started, 'the server has not been restarted');
+my $bad = join '', grep { /TRAP|PANIC|terminated by signal|leak|you don't own|orphan/ } split /^/m, PostgreSQL::Test::Utils::slurp_file($a->logfile);
+is($bad, '', 'no bad line in the log');
+done_testing();
