@@ -8,7 +8,8 @@
 #   - what the session holds is what it was before, or what the statement brings if it
 #     succeeds and a rollback does not undo it;
 #   - zk_locks, pg_locks and zk_token say the same, and no request waits;
-#   - when the session has given up all, there is nothing of it in the server;
+#   - its transaction can commit, and when it has given up all, there is nothing of it in
+#     the server;
 #   - what another one holds is not to be had;
 #
 # and when the case is over, a new hold is a true one, and no contender is left.
@@ -78,6 +79,7 @@ my %world = (
 	'a reader elsewhere' => { make => $lock_x->($there, 'shared'), end => $commit->($there), endless => qr/^(?!.*'shared')/ },
 	'a stopped worker' => { make => \&stop_worker, end => \&continue_worker, endless => qr/^/ },
 	'x held, a stopped worker' => { before => sub { continue_worker(); $s->query($exclusive); stop_worker() }, end => \&continue_worker, endless => qr/^/ },
+	'x kept' => { before => sub { $keeper->query("SELECT zk_lock('x')") } },
 	'no room, a stopped worker' => { before => sub { continue_worker(); fill(); stop_worker() }, end => \&continue_worker, endless => qr/^/ },
 	'no room' => { before => \&fill },
 	'no room at all' => { make => sub { resign(); $here->query("BEGIN; SELECT zk_lock('held ' || i) FROM generate_series(1, 5) i") }, end => $commit->($here), requests => 5, endless => qr/^/ },
@@ -134,7 +136,7 @@ sub attempt
 		$before, '\echo <before>', 'SELECT mine();', '\echo <arm>', "SELECT '' FROM zk_fault($n), set_config('statement_timeout', '" . ($case->{timeout} // 0) . "', false);",
 		'\echo <statement>', sprintf("$form;", $statement), '\if :ERROR', $after || 'ROLLBACK;', '\else', $after, '\endif',
 		'\echo <failed>', "SELECT zk_fault(0) FROM set_config('statement_timeout', '0', false);", '\echo <after>', 'SELECT mine();',
-		'\echo <release>', 'ROLLBACK; RESET lock_timeout; SELECT zk_unlock_all();', '\echo <left>', 'SELECT mine(), requests FROM zk_session;',
+		'\echo <release>', 'COMMIT;', '\if :ERROR', '\echo COMMIT FAILS', '\endif', 'RESET lock_timeout; SELECT zk_unlock_all();', '\echo <left>', 'SELECT mine(), requests FROM zk_session;',
 		($world->{taken} ? ('\echo <try>', "SELECT zk_try_lock('x', 'shared');") : ()), '\echo <end>');
 	my %answer = map { /^<(\w+)>\n(.*?)\n?\z/s ? ($1 => $2) : () } split /^(?=<\w+>)/m, "$s->{answer}\n";
 	my @wrong;
@@ -151,6 +153,7 @@ sub attempt
 	}
 	push @wrong, "left: $answer{left}" if ($answer{left} // 'no answer') ne "|$requests";
 	push @wrong, "x is to be had: $s->{error}" if $world->{taken} && ($answer{try} // '') ne 'f';
+	push @wrong, 'COMMIT fails' if $answer{release} =~ /FAILS/;
 	push @wrong, 'no end' unless defined $answer{end};
 	return ($failure, @answer{qw(before after failed)}, @wrong);
 }
@@ -308,8 +311,9 @@ my %part = (
 		ok_true('after all calls');
 	},
 
-	# No room in the table
+	# Names that are kept, and no room in the table for others
 	room => sub {
+		run_lock(world => 'x kept');
 		my @new = (@locks, "SELECT zk_is_leader('e')", "SELECT zk_require_leader('e')");
 		for my $world ('no room, a stopped worker', 'no room', 'no room at all')
 		{
