@@ -314,7 +314,8 @@ CREATE TABLE zk_fences (
     namespace text,
     resource text,
     token bigint NOT NULL,
-    PRIMARY KEY (namespace, resource));
+    PRIMARY KEY (namespace, resource))
+USING heap;
 
 COMMENT ON TABLE zk_fences IS
 'largest fencing token that zk_fence has seen for each resource of each zklock.namespace';
@@ -324,7 +325,7 @@ SELECT pg_catalog.pg_extension_config_dump('zk_fences', '');
 CREATE FUNCTION zk_fence(resource text, token bigint)
 RETURNS void
 AS 'MODULE_PATHNAME', 'zk_fence'
-LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE SECURITY DEFINER;
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_fence(text, bigint) IS
 'refuse a fencing token that is older than the newest seen for the resource in this database';

@@ -12,16 +12,39 @@
  * Nothing here needs shared memory or the ensemble: the database that is
  * written may belong to a server without them.
  *
+ * Whoever may call zk_fence needs no right on the table.  So there is no SQL here,
+ * which could be made to mean something else: no name but the table's own is looked
+ * up, that one by the OID of the function's schema, and the table counts only if it
+ * belongs to the function's extension.  It is read and written as PostgreSQL does
+ * with its catalogs, which runs no trigger, rule, default, check or expression.  A
+ * table that has such a thing is refused, rather than written without it.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 #include "compat.h"
 
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/sysattr.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "catalog/dependency.h"
+#include "catalog/indexing.h"
+#include "catalog/pg_am.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
-#include "executor/spi.h"
-#include "lib/stringinfo.h"
+#include "executor/tuptable.h"
+#include "miscadmin.h"
+#include "tcop/utility.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
 
 #include "settings.h"
 
@@ -30,50 +53,281 @@ PG_FUNCTION_INFO_V1(zk_fence);
 /* bytes in the server encoding; with the namespace it must fit into an index */
 #define RESOURCE_MAX 1000
 
-static SPIPlanPtr plan = NULL;
-static Oid plan_namespace = InvalidOid;
+/* zk_fences, open, and its key: namespace and resource. */
+typedef struct Fences
+{
+	Relation table;
+	Relation index;
+	AttrNumber token; /* columns */
+	AttrNumber key[2];
+	Datum value[2]; /* of the row that is looked for */
+} Fences;
+
+pg_noreturn static void
+refuse(const char *why)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("table \"zk_fences\" is not as extension \"zklock\" made it"),
+			 errdetail("%s", why),
+			 errhint("Undo the change, or drop the extension and create it again.")));
+}
+
+/* ------------------------------------------------------------------------
+ * The table
+ * ------------------------------------------------------------------------
+ */
+
+static AttrNumber
+find_column(Relation table, const char *name, Oid type)
+{
+	TupleDesc desc = RelationGetDescr(table);
+	AttrNumber column = get_attnum(RelationGetRelid(table), name);
+
+	if (column <= 0 || TupleDescAttr(desc, column - 1)->atttypid != type)
+		refuse("A column is missing or has another type.");
+	return column;
+}
+
+/* A later version may have columns that we know nothing of and leave null. */
+static void
+check_columns(const Fences *fences)
+{
+	TupleDesc desc = RelationGetDescr(fences->table);
+
+	for (int i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute column = TupleDescAttr(desc, i);
+
+		if (!column->attisdropped && column->attnum != fences->token &&
+			column->attnum != fences->key[0] && column->attnum != fences->key[1] &&
+			(column->attnotnull || column->attgenerated != '\0'))
+			refuse("It has another column that cannot be null.");
+	}
+}
+
+/* The table of the function's extension, for writing until the transaction ends. */
+static void
+open_fences(Oid function, Fences *fences)
+{
+	Oid extension = getExtensionOfObject(ProcedureRelationId, function);
+	Oid oid = get_relname_relid("zk_fences", get_func_namespace(function));
+	Relation table = OidIsValid(oid) ? try_table_open(oid, RowExclusiveLock) : NULL;
+	List *indexes;
+
+	if (table == NULL || !OidIsValid(extension) ||
+		getExtensionOfObject(RelationRelationId, oid) != extension)
+		refuse("The extension has no such table in the schema of zk_fence.");
+	if (table->rd_rel->relkind != RELKIND_RELATION ||
+		table->rd_rel->relam != HEAP_TABLE_AM_OID)
+		refuse("It is not an ordinary table.");
+	if (table->trigdesc != NULL || table->rd_rules != NULL)
+		refuse("It has a trigger, a rule or a foreign key.");
+	if (RelationGetDescr(table)->constr != NULL &&
+		RelationGetDescr(table)->constr->num_check > 0)
+		refuse("It has a check constraint.");
+	fences->table = table;
+	fences->token = find_column(table, "token", INT8OID);
+	fences->key[0] = find_column(table, "namespace", TEXTOID);
+	fences->key[1] = find_column(table, "resource", TEXTOID);
+	check_columns(fences);
+
+	/* one index has no expression and no condition: that of a primary key */
+	indexes = RelationGetIndexList(table);
+	if (list_length(indexes) != 1 || linitial_oid(indexes) != table->rd_pkindex)
+		refuse("It has an index besides its primary key, or no primary key.");
+	fences->index = index_open(table->rd_pkindex, AccessShareLock);
+	if (fences->index->rd_index->indnkeyatts != 2 ||
+		fences->index->rd_index->indkey.values[0] != fences->key[0] ||
+		fences->index->rd_index->indkey.values[1] != fences->key[1])
+		refuse("It has another primary key.");
+}
+
+static void
+close_fences(Fences *fences)
+{
+	index_close(fences->index, NoLock);
+	table_close(fences->table, NoLock);
+}
+
+/* ------------------------------------------------------------------------
+ * A row
+ * ------------------------------------------------------------------------
+ */
+
+/* Where the row is, as committed now; false if there is none. */
+static bool
+find_row(const Fences *fences, ItemPointer where)
+{
+	ScanKeyData key[2];
+	Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
+	SysScanDesc scan;
+	HeapTuple tuple;
+
+	for (int i = 0; i < 2; i++)
+		ScanKeyEntryInitialize(&key[i], 0, fences->key[i], BTEqualStrategyNumber,
+							   InvalidOid, fences->index->rd_indcollation[i], F_TEXTEQ,
+							   fences->value[i]);
+	scan = systable_beginscan_ordered(fences->table, fences->index, snapshot, 2, key);
+	tuple = systable_getnext_ordered(scan, ForwardScanDirection);
+	if (tuple != NULL)
+		ItemPointerCopy(&tuple->t_self, where);
+	systable_endscan_ordered(scan);
+	UnregisterSnapshot(snapshot);
+	return tuple != NULL;
+}
+
+pg_noreturn static void
+raise_concurrent_update(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+			 errmsg("could not serialize access due to concurrent update")));
+}
 
 /*
- * The table lies in the function's own schema, wherever the extension was put.
- * The function is SECURITY DEFINER, so nothing is left to search_path.
+ * Lock it until the transaction ends, after whoever has it.  False if it has changed
+ * meanwhile.  In REPEATABLE READ and SERIALIZABLE that is an error, as it is with an
+ * UPDATE, and so is a row that the transaction's snapshot does not show.
  */
-static SPIPlanPtr
-get_plan(Oid function)
+static bool
+lock_row(const Fences *fences, ItemPointer where, TupleTableSlot *row)
 {
-	Oid namespace = get_func_namespace(function);
-	Oid types[] = {TEXTOID, INT8OID, TEXTOID};
-	StringInfoData sql;
+	TM_FailureData failure;
+	TransactionId made_by;
+	bool isnull;
+	TM_Result result = table_tuple_lock(fences->table, where, SnapshotSelf, row,
+										GetCurrentCommandId(false), LockTupleNoKeyExclusive,
+										LockWaitBlock, 0, &failure);
 
-	if (plan != NULL && plan_namespace == namespace)
-		return plan;
-	if (plan != NULL)
+	if (result != TM_Ok && result != TM_Updated && result != TM_Deleted)
+		elog(ERROR, "unexpected result %d of locking a fence", (int) result);
+	if (!IsolationUsesXactSnapshot())
+		return result == TM_Ok;
+	if (result != TM_Ok)
+		raise_concurrent_update();
+	made_by = DatumGetTransactionId(
+		slot_getsysattr(row, MinTransactionIdAttributeNumber, &isnull));
+	if (!TransactionIdIsCurrentTransactionId(made_by) &&
+		!table_tuple_satisfies_snapshot(fences->table, row, GetTransactionSnapshot()))
+		raise_concurrent_update();
+	return true;
+}
+
+/*
+ * Make the row; false if somebody else has made it meanwhile, which shows as a unique
+ * violation, after a wait for the end of the other's transaction.
+ */
+static bool
+insert_row(const Fences *fences, int64 token)
+{
+	TupleDesc desc = RelationGetDescr(fences->table);
+	Datum *values = palloc0(sizeof(Datum) * (Size) desc->natts);
+	bool *nulls = palloc((Size) desc->natts);
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	volatile bool made = true;
+
+	memset(nulls, true, (Size) desc->natts);
+	values[fences->token - 1] = Int64GetDatum(token);
+	nulls[fences->token - 1] = false;
+	for (int i = 0; i < 2; i++)
 	{
-		SPI_freeplan(plan);
-		plan = NULL;
+		values[fences->key[i] - 1] = fences->value[i];
+		nulls[fences->key[i] - 1] = false;
 	}
-	initStringInfo(&sql);
-	appendStringInfo(&sql,
-					 "INSERT INTO %s AS f (resource, token, namespace) VALUES ($1, $2, $3)"
-					 " ON CONFLICT (namespace, resource) DO UPDATE SET token = greatest(f.token, excluded.token)"
-					 " RETURNING token",
-					 quote_qualified_identifier(get_namespace_name(namespace), "zk_fences"));
-	plan = SPI_prepare(sql.data, lengthof(types), types);
-	if (plan == NULL || SPI_keepplan(plan) != 0)
-		elog(ERROR, "SPI_prepare failed: %s", SPI_result_code_string(SPI_result));
-	plan_namespace = namespace;
-	return plan;
+
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(context);
+	PG_TRY();
+	{
+		CatalogTupleInsert(fences->table, heap_form_tuple(desc, values, nulls));
+		ReleaseCurrentSubTransaction();
+	}
+	PG_CATCH();
+	{
+		ErrorData *error;
+
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(context);
+		CurrentResourceOwner = owner;
+		if (error->sqlerrcode != ERRCODE_UNIQUE_VIOLATION)
+			ReThrowError(error);
+		FreeErrorData(error);
+		made = false;
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	CurrentResourceOwner = owner;
+	return made;
+}
+
+/* A row that is locked: put the token in, and so order those who come after us. */
+static void
+update_row(const Fences *fences, TupleTableSlot *row, int64 token)
+{
+	TupleDesc desc = RelationGetDescr(fences->table);
+	Datum *values = palloc0(sizeof(Datum) * (Size) desc->natts);
+	bool *nulls = palloc0((Size) desc->natts);
+	bool *replace = palloc0((Size) desc->natts);
+	HeapTuple old = ExecFetchSlotHeapTuple(row, true, NULL);
+	HeapTuple tuple;
+
+	values[fences->token - 1] = Int64GetDatum(token);
+	replace[fences->token - 1] = true;
+	tuple = heap_modify_tuple(old, desc, values, nulls, replace);
+	CatalogTupleUpdate(fences->table, &tuple->t_self, tuple);
+}
+
+/* Remember the token unless there is a larger one; returns the largest. */
+static int64
+remember(const Fences *fences, int64 token)
+{
+	TupleTableSlot *row = table_slot_create(fences->table, NULL);
+	ItemPointerData where;
+	int64 largest = token;
+
+	for (;;)
+	{
+		bool isnull;
+
+		CHECK_FOR_INTERRUPTS();
+		if (!find_row(fences, &where))
+		{
+			if (insert_row(fences, token))
+				break;
+		}
+		else if (lock_row(fences, &where, row))
+		{
+			largest = DatumGetInt64(slot_getattr(row, fences->token, &isnull));
+			if (isnull)
+				refuse("It has a row without a token.");
+			if (largest <= token)
+			{
+				update_row(fences, row, token);
+				largest = token;
+			}
+			break;
+		}
+	}
+	ExecDropSingleTupleTableSlot(row);
+	/* for whoever reads it next, in this statement, too */
+	CommandCounterIncrement();
+	return largest;
 }
 
 /* zk_fence(resource text, token bigint) returns void */
 Datum
 zk_fence(PG_FUNCTION_ARGS)
 {
-	Datum values[] = {PG_GETARG_DATUM(0), PG_GETARG_DATUM(1),
-					  CStringGetTextDatum(zklock_namespace)};
+	text *resource = PG_GETARG_TEXT_PP(0);
 	int64 token = PG_GETARG_INT64(1);
-	Size resource_len = VARSIZE_ANY_EXHDR(PG_GETARG_TEXT_PP(0));
+	Size resource_len = VARSIZE_ANY_EXHDR(resource);
+	Fences fences;
 	int64 largest;
-	bool isnull;
 
 	if (resource_len == 0)
 		ereport(ERROR,
@@ -85,21 +339,20 @@ zk_fence(PG_FUNCTION_ARGS)
 				 errmsg("resource name is too long"),
 				 errdetail("The name has %zu bytes; a resource name has 1 to %d.",
 						   resource_len, RESOURCE_MAX)));
+	PreventCommandIfReadOnly("zk_fence()");
+	PreventCommandIfParallelMode("zk_fence()");
 
-	SPI_connect();
-	if (SPI_execute_plan(get_plan(fcinfo->flinfo->fn_oid), values, NULL, false, 1) !=
-			SPI_OK_INSERT_RETURNING ||
-		SPI_processed != 1)
-		elog(ERROR, "could not update the fence");
-	largest = DatumGetInt64(
-		SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull));
-	SPI_finish();
+	open_fences(fcinfo->flinfo->fn_oid, &fences);
+	fences.value[0] = CStringGetTextDatum(zklock_namespace);
+	fences.value[1] = PointerGetDatum(resource);
+	largest = remember(&fences, token);
+	close_fences(&fences);
 
 	if (largest > token)
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 				 errmsg("fencing token %lld for resource \"%s\" is too old",
-						(long long) token, text_to_cstring(PG_GETARG_TEXT_PP(0))),
+						(long long) token, text_to_cstring(resource)),
 				 errdetail("Token %lld has been here: another holder has had the lock since.",
 						   (long long) largest),
 				 errhint("Acquire the lock anew and retry the transaction.")));
