@@ -4,7 +4,8 @@
  *	  The zklock.* settings: definitions and checks.
  *
  * What only the worker reads can be changed by a reload; what sizes shared
- * memory needs a restart; what a waiting backend reads belongs to its user.
+ * memory needs a restart; what a waiting backend reads belongs to its user, unless
+ * others have to rely on it.
  *
  *-------------------------------------------------------------------------
  */
@@ -236,11 +237,12 @@ zklock_define_settings(bool preloaded)
 							NULL, &zklock_connect_timeout, 10000, 1, INT_MAX, PGC_USERSET,
 							GUC_UNIT_MS, NULL, NULL, NULL);
 
+	/* Not for the owner of a database, who could set it for all who use that one. */
 	DefineCustomEnumVariable("zklock.on_loss",
 							 "What happens to a transaction or session whose lock is lost.",
 							 "\"abort\" raises an error, \"warn\" a warning.",
 							 &zklock_on_loss, ZKLOCK_ON_LOSS_ABORT, on_loss_options,
-							 PGC_USERSET, 0, NULL, NULL, NULL);
+							 PGC_SUSET, 0, NULL, NULL, NULL);
 
 	DefineCustomIntVariable("zklock.cache_time",
 							"How long a lock is kept that nobody on this server uses and nobody else asks for.",

@@ -1,5 +1,6 @@
 # Nobody gets the rights of another by zk_fence, whatever is done to schemas, names and
-# tables around it, and a fence goes on working.
+# tables around it, and a fence goes on working.  Nobody but who is allowed to turns an
+# error of a lost lock into a warning.
 use strict;
 use warnings;
 
@@ -229,5 +230,28 @@ my ($late) = $output =~ /serialization failures: (\d+)/;
 is($done + $late, 4000, 'many at once on few resources: they get through, or are late') or diag $output;
 cmp_ok($done, '>', 100, '... not all of them');
 is($admin->query("SELECT count(*) - count(DISTINCT resource) FROM zk_fences"), 0, '... each has one row');
+
+#
+# zklock.on_loss
+#
+$admin->query('CREATE ROLE batch LOGIN; CREATE DATABASE owned OWNER owner');
+ZkLock::wait_connected($node);
+my $owner = ZkLock::session($node, dbname => 'owned', user => 'owner');
+like($owner->fails($_), qr/^42501: permission denied to set parameter "zklock\.on_loss"$/, "not for everybody: $_")
+  for 'SET zklock.on_loss = warn', 'SET LOCAL zklock.on_loss = warn', "SELECT set_config('zklock.on_loss', 'warn', false)",
+  'ALTER DATABASE owned SET zklock.on_loss = warn', 'ALTER ROLE owner SET zklock.on_loss = warn',
+  'CREATE FUNCTION pg_temp.f() RETURNS void LANGUAGE sql SET zklock.on_loss = warn BEGIN ATOMIC END';
+{
+	local $ENV{PGOPTIONS} = '-c zklock.on_loss=warn';
+	$node->connect_fails('user=owner', '... nor when it connects', expected_stderr => qr/FATAL:  permission denied to set parameter "zklock\.on_loss"/);
+}
+is($owner->query('SHOW zklock.on_loss'), 'abort', '... it stays');
+sub setting { return ZkLock::session($node, @_)->query('SHOW zklock.on_loss'); }
+$admin->query('GRANT SET ON PARAMETER zklock.on_loss TO owner');
+is($owner->query('SET zklock.on_loss = warn; SHOW zklock.on_loss; ALTER DATABASE owned SET zklock.on_loss = warn; RESET zklock.on_loss'), 'warn', 'who was granted it may');
+is(setting(dbname => 'owned', user => 'mallory'), 'warn', '... for a database of its own, too');
+is(setting(user => 'mallory'), 'abort', '... and no other');
+$admin->query("ALTER ROLE batch SET zklock.on_loss = warn");
+is(setting(user => 'batch'), 'warn', 'a superuser sets it for a role');
 
 done_testing();
