@@ -32,23 +32,23 @@ static const char shared_suffix[] = "-read-lock-";
 static const char election_suffix[] = "-latch-";
 
 /* ----------
- * Lock names
+ * Text
  * ----------
  */
 
 /*
- * The length in bytes of the UTF-8 character at "s", and the character
- * itself.  0 for anything malformed: stray or missing continuation bytes,
- * overlong forms, and values above U+10FFFF.  Surrogates are let through;
- * needs_escape knows them.
+ * The length in bytes of the UTF-8 character at "s", of which "len" bytes are there,
+ * at least one, and the character itself.  0 for anything malformed: stray or missing
+ * continuation bytes, overlong forms, and values above U+10FFFF.  Surrogates are let
+ * through; needs_escape and zklock_is_utf8 know them.
  */
-static int
-utf8_decode(const unsigned char *s, uint32_t *codepoint)
+static size_t
+utf8_decode(const unsigned char *s, size_t len, uint32_t *codepoint)
 {
 	static const uint32_t smallest[] = {0, 0, 0x80, 0x800, 0x10000};
 	uint32_t c;
-	int len;
-	int i;
+	size_t n;
+	size_t i;
 
 	if (s[0] < 0x80)
 	{
@@ -57,33 +57,69 @@ utf8_decode(const unsigned char *s, uint32_t *codepoint)
 	}
 	if ((s[0] & 0xe0) == 0xc0)
 	{
-		len = 2;
+		n = 2;
 		c = s[0] & 0x1f;
 	}
 	else if ((s[0] & 0xf0) == 0xe0)
 	{
-		len = 3;
+		n = 3;
 		c = s[0] & 0x0f;
 	}
 	else if ((s[0] & 0xf8) == 0xf0)
 	{
-		len = 4;
+		n = 4;
 		c = s[0] & 0x07;
 	}
 	else
 		return 0;
+	if (n > len)
+		return 0;
 
-	/* The terminating NUL is no continuation byte, so this stops there. */
-	for (i = 1; i < len; i++)
+	for (i = 1; i < n; i++)
 	{
 		if ((s[i] & 0xc0) != 0x80)
 			return 0;
 		c = (c << 6) | (s[i] & 0x3f);
 	}
-	if (c < smallest[len] || c > 0x10ffff)
+	if (c < smallest[n] || c > 0x10ffff)
 		return 0;
 
 	*codepoint = c;
+	return n;
+}
+
+bool
+zklock_is_utf8(const char *bytes, size_t len)
+{
+	const unsigned char *s = (const unsigned char *) bytes;
+
+	while (len > 0)
+	{
+		uint32_t c = 0;
+		size_t n = utf8_decode(s, len, &c);
+
+		if (c == 0 || n == 0 || (c >= 0xd800 && c <= 0xdfff))
+			return false;
+		s += n;
+		len -= n;
+	}
+	return true;
+}
+
+size_t
+zklock_clip_utf8(const char *bytes, size_t len)
+{
+	for (size_t back = 1; back <= 3 && back <= len; back++)
+	{
+		unsigned char c = (unsigned char) bytes[len - back];
+		size_t n = c >= 0xf0 && c <= 0xf4 ? 4
+			: c >= 0xe0 && c <= 0xef	  ? 3
+			: c >= 0xc2 && c <= 0xdf	  ? 2
+										  : 1;
+
+		if ((c & 0xc0) != 0x80)
+			return n > back ? len - back : len;
+	}
 	return len;
 }
 
@@ -110,6 +146,40 @@ escape_byte(char *out, unsigned char byte)
 	return out;
 }
 
+size_t
+zklock_escape(const char *bytes, size_t len, bool ascii, char *buf)
+{
+	const unsigned char *s = (const unsigned char *) bytes;
+	char *out = buf;
+
+	while (len > 0)
+	{
+		uint32_t c = 0;
+		size_t n = utf8_decode(s, len, &c);
+		bool escape = n == 0 || needs_escape(c) || (ascii && n > 1);
+
+		/* A malformed byte stands for itself. */
+		if (n == 0)
+			n = 1;
+		len -= n;
+		while (n-- > 0)
+		{
+			if (escape)
+				out = escape_byte(out, *s);
+			else
+				*out++ = (char) *s;
+			s++;
+		}
+	}
+	*out = '\0';
+	return (size_t) (out - buf);
+}
+
+/* ----------
+ * Lock names
+ * ----------
+ */
+
 const char *
 zklock_local_name(const char *name)
 {
@@ -121,29 +191,12 @@ zklock_local_name(const char *name)
 size_t
 zklock_encode_name(const char *name, char *buf)
 {
-	const unsigned char *s = (const unsigned char *) name;
 	char *out = buf;
-	bool dots = strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
 
-	while (*s != '\0')
-	{
-		uint32_t c = 0;
-		int len = utf8_decode(s, &c);
-		bool escape = len == 0 || dots || needs_escape(c);
-
-		/* A malformed byte stands for itself. */
-		if (len == 0)
-			len = 1;
-
-		while (len-- > 0)
-		{
-			if (escape)
-				out = escape_byte(out, *s);
-			else
-				*out++ = (char) *s;
-			s++;
-		}
-	}
+	if (strcmp(name, ".") != 0 && strcmp(name, "..") != 0)
+		return zklock_escape(name, strlen(name), false, buf);
+	while (*name != '\0')
+		out = escape_byte(out, (unsigned char) *name++);
 	*out = '\0';
 	return (size_t) (out - buf);
 }

@@ -74,10 +74,29 @@ typedef struct ZkLockChild
 extern const char *zklock_local_name(const char *name);
 
 /*
- * Percent-encode a lock name into a path element.  Encoded are '/', '%',
- * every character ZooKeeper refuses in a path, and the names "." and ".." as
- * a whole; all else stays readable.  "buf" has room for ZKLOCK_ENCODED_MAX
- * bytes and a NUL.  Returns the length.
+ * Bytes that anybody may have written.  Are they UTF-8 as PostgreSQL has it, without
+ * surrogates, and without a NUL?
+ */
+extern bool zklock_is_utf8(const char *bytes, size_t len);
+
+/*
+ * How many bytes are left without the beginning of a character at the end, of which
+ * the rest has been cut off.  As many as there are, if what is there is no UTF-8.
+ */
+extern size_t zklock_clip_utf8(const char *bytes, size_t len);
+
+/*
+ * Percent-encode any bytes into text.  Encoded are '/', '%', every character that
+ * ZooKeeper refuses in a path, all that is not UTF-8, and with "ascii" all that is not
+ * ASCII; all else stays readable.  "buf" has room for 3 * len bytes and a NUL.  Returns
+ * the length.
+ */
+extern size_t zklock_escape(const char *bytes, size_t len, bool ascii, char *buf);
+
+/*
+ * Percent-encode a lock name into a path element, as zklock_escape does without
+ * "ascii", and the names "." and ".." as a whole.  "buf" has room for
+ * ZKLOCK_ENCODED_MAX bytes and a NUL.  Returns the length.
  */
 extern size_t zklock_encode_name(const char *name, char *buf);
 

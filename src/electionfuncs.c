@@ -18,6 +18,7 @@
 #include "utils/tuplestore.h"
 
 #include "acquire.h"
+#include "display.h"
 #include "election.h"
 #include "funcs.h"
 #include "hold.h"
@@ -222,6 +223,14 @@ ask_candidates(text *arg, int limit, ZkNode **nodes)
 	return zklock_query(&query, nodes);
 }
 
+/* A candidate's data is its server's name. */
+static Datum
+server_name(const ZkNode *node)
+{
+	return CStringGetTextDatum(
+		zklock_display_bytes(node->data, node->datalen, node->data_cut));
+}
+
 /* zk_leader(election text) returns text */
 Datum
 zk_leader(PG_FUNCTION_ARGS)
@@ -230,7 +239,7 @@ zk_leader(PG_FUNCTION_ARGS)
 
 	if (ask_candidates(PG_GETARG_TEXT_PP(0), 1, &nodes) < 1)
 		PG_RETURN_NULL();
-	PG_RETURN_TEXT_P(cstring_to_text(zklock_display_bytes(nodes->data)));
+	PG_RETURN_DATUM(server_name(nodes));
 }
 
 /* zk_candidates(election text) returns text[] */
@@ -242,9 +251,8 @@ zk_candidates(PG_FUNCTION_ARGS)
 	ArrayBuildState *names = initArrayResult(TEXTOID, CurrentMemoryContext, false);
 
 	for (int i = 0; i < n; i++)
-		names = accumArrayResult(names,
-								 CStringGetTextDatum(zklock_display_bytes(nodes[i].data)),
-								 false, TEXTOID, CurrentMemoryContext);
+		names = accumArrayResult(names, server_name(&nodes[i]), false, TEXTOID,
+								 CurrentMemoryContext);
 	PG_RETURN_DATUM(makeArrayResult(names, CurrentMemoryContext));
 }
 

@@ -13,6 +13,7 @@
 #include "catalog/pg_authid.h"
 #include "commands/dbcommands.h"
 #include "common/int.h"
+#include "common/string.h"
 #include "executor/spi.h"
 #include "funcapi.h"
 #include "mb/pg_wchar.h"
@@ -25,6 +26,7 @@
 #include "utils/tuplestore.h"
 
 #include "acquire.h"
+#include "display.h"
 #include "funcs.h"
 #include "hold.h"
 #include "loss.h"
@@ -63,13 +65,21 @@ zklock_in_namespace(const char *name)
 		(len == 0 || memcmp(name, zklock_namespace, len - 1) == 0);
 }
 
+/* ASCII needs no conversion, and some encodings have none to UTF-8. */
+char *
+zklock_to_utf8(text *arg)
+{
+	char *name = text_to_cstring(arg);
+
+	return pg_is_ascii(name) ? name : pg_server_to_any(name, (int) strlen(name), PG_UTF8);
+}
+
 /* Elections are the server's and have no namespace. */
 void
 zklock_get_name(ZkLockKind kind, text *arg, char *buf)
 {
 	bool election = kind == ZKLOCK_KIND_ELECTION;
-	char *name = text_to_cstring(arg);
-	char *utf8 = pg_server_to_any(name, (int) strlen(name), PG_UTF8);
+	char *utf8 = zklock_to_utf8(arg);
 	size_t len = strlen(utf8);
 	size_t prefix = election ? 0 : namespace_len();
 	int max = ZKLOCK_NAME_MAX - (int) prefix;
@@ -551,6 +561,15 @@ session_state_name(ZkSessionState state)
 	return "unknown";
 }
 
+/* Settings, and what others answered, may be any bytes, and cut off where room ended. */
+static Datum
+bytes_datum(const char *bytes)
+{
+	int len = (int) zklock_clip_utf8(bytes, strlen(bytes));
+
+	return CStringGetTextDatum(zklock_display_bytes(bytes, len, false));
+}
+
 /* zk_session() returns record: the state of this server's ZooKeeper session */
 Datum
 zk_session(PG_FUNCTION_ARGS)
@@ -572,19 +591,19 @@ zk_session(PG_FUNCTION_ARGS)
 	lease = (int64) pg_atomic_read_u64(&zklock_shared->lease_end) - now;
 
 	values[0] = CStringGetTextDatum(session_state_name(s.state));
-	values[1] = CStringGetTextDatum(s.server);
+	values[1] = bytes_datum(s.server);
 	nulls[1] = s.server[0] == '\0';
 	values[2] = CStringGetTextDatum(psprintf("0x%llx", (unsigned long long) s.id.id));
 	nulls[2] = s.id.id == 0;
 	values[3] = IntervalPGetDatum(zklock_make_interval((int64) s.timeout_ms * 1000));
 	nulls[3] = s.id.id == 0;
-	values[4] = CStringGetTextDatum(s.last_error);
+	values[4] = bytes_datum(s.last_error);
 	nulls[4] = s.last_error[0] == '\0';
 	values[5] = TimestampTzGetDatum(s.last_error_at);
 	nulls[5] = nulls[4];
 	values[6] = Int32GetDatum(s.worker_pid);
 	nulls[6] = s.worker_pid == 0;
-	values[7] = CStringGetTextDatum(s.hosts);
+	values[7] = bytes_datum(s.hosts);
 	nulls[7] = s.hosts[0] == '\0';
 	values[8] = IntervalPGetDatum(zklock_make_interval(Max(lease, 0) / 1000));
 	nulls[8] = s.id.id == 0;

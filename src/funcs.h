@@ -12,6 +12,9 @@
 
 #include "contender.h"
 
+/* Text in UTF-8, palloc'd.  Raises what PostgreSQL does for what has no character there. */
+extern char *zklock_to_utf8(text *arg);
+
 /* A name in UTF-8; "buf" has room for ZKLOCK_NAME_MAX bytes and a NUL.  Raises
  * 22023 for one that is empty or too long. */
 extern void zklock_get_name(ZkLockKind kind, text *arg, char *buf);

@@ -24,14 +24,13 @@
 #include "compat.h"
 
 #include "access/xact.h"
-#include "catalog/namespace.h"
 #include "common/hashfn.h"
 #include "common/string.h"
-#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "utils/hsearch.h"
 
+#include "display.h"
 #include "hold.h"
 #include "loss.h"
 
@@ -488,63 +487,6 @@ zklock_held_raise_lost(const ZkHeldLock *held)
 			(errcode(text.sqlstate),
 			 errmsg("%s \"%s\" was lost", text.what, zklock_display_name(held->name)),
 			 errdetail("%s", text.detail), errhint("%s", text.hint)));
-}
-
-char *
-zklock_plain_name(const char *name)
-{
-	int encoding = GetDatabaseEncoding();
-	char encoded[ZKLOCK_ENCODED_MAX + 1];
-	char *display;
-	char *out;
-
-	name = zklock_local_name(name);
-	if (encoding == PG_UTF8 || encoding == PG_SQL_ASCII || pg_is_ascii(name))
-		return pstrdup(name);
-	zklock_encode_name(name, encoded);
-	display = out = palloc(3 * strlen(encoded) + 1);
-	for (const char *p = encoded; *p; p++)
-		out += sprintf(out, IS_HIGHBIT_SET(*p) ? "%%%02X" : "%c", (unsigned char) *p);
-	return display;
-}
-
-char *
-zklock_display_name(const char *name)
-{
-	int len;
-	int encoding = GetDatabaseEncoding();
-
-	name = zklock_local_name(name);
-	len = (int) strlen(name);
-	if (encoding != PG_UTF8 && encoding != PG_SQL_ASCII && IsTransactionState())
-	{
-		Oid proc = FindDefaultConversionProc(PG_UTF8, encoding);
-
-		if (OidIsValid(proc))
-		{
-			int size = len * MAX_CONVERSION_GROWTH + 1;
-			unsigned char *buf = palloc((Size) size);
-
-			if (pg_do_encoding_conversion_buf(proc, PG_UTF8, encoding,
-											  (unsigned char *) unconstify(char *, name),
-											  len, buf, size, true) == len)
-				return (char *) buf;
-		}
-	}
-	return zklock_plain_name(name);
-}
-
-char *
-zklock_display_bytes(const char *bytes)
-{
-	int len = (int) strlen(bytes);
-	char *escaped;
-
-	if (pg_encoding_verifymbstr(PG_UTF8, bytes, len) == len)
-		return zklock_display_name(bytes);
-	escaped = palloc(3 * (Size) len + 1);
-	zklock_encode_name(bytes, escaped);
-	return zklock_display_name(escaped);
 }
 
 /* ------------------------------------------------------------------------

@@ -104,16 +104,4 @@ typedef struct ZkLossText
 extern void zklock_held_describe_loss(const ZkHeldLock *held, ZkLossText *text);
 pg_noreturn extern void zklock_held_raise_lost(const ZkHeldLock *held);
 
-/* "name", without its namespace, in the database's encoding for a message;
- * percent-encoded if it has characters that the encoding lacks.  palloc'd. */
-extern char *zklock_display_name(const char *name);
-
-/* The same where no catalog may be read: percent-encoded if not ASCII, unless
- * the database's encoding is UTF8. */
-extern char *zklock_plain_name(const char *name);
-
-/* Bytes that anybody may have written, up to a NUL: as a name if they are UTF-8, else
- * percent-encoded. */
-extern char *zklock_display_bytes(const char *bytes);
-
 #endif /* ZKLOCK_HOLD_H */

@@ -32,6 +32,7 @@
 #include "tcop/utility.h"
 #include "utils/timeout.h"
 
+#include "display.h"
 #include "loss.h"
 #include "settings.h"
 

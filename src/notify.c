@@ -24,7 +24,7 @@
 #include "utils/memutils.h"
 
 #include "contender.h"
-#include "hold.h"
+#include "display.h"
 #include "notify.h"
 #include "settings.h"
 
@@ -186,7 +186,9 @@ send_changes(const char *server)
 	StartTransactionCommand();
 	for (int i = 0; i < n; i++)
 	{
-		const char *leader = changes[i].leader ? zklock_display_name(server) : "";
+		const char *leader = changes[i].leader
+			? zklock_display_bytes(server, (int) strlen(server), false)
+			: "";
 
 		Async_Notify("zklock",
 					 psprintf("%s:%s", zklock_display_name(changes[i].election), leader));

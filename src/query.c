@@ -52,7 +52,7 @@
 #define WINDOW 128
 
 /* Longer names, which only foreigners make, are cut off: a row fits into a page. */
-#define NAME_MAX_LEN 8192
+#define QUERY_NAME_MAX 8192
 
 /* ms: until a backend begins again; and a backstop for lost wake-ups */
 #define RESTART_PAUSE 50
@@ -94,6 +94,8 @@ typedef struct RowHeader
 	int32 size; /* of all, aligned */
 	int32 name_len;
 	int32 data_len;
+	bool name_cut;
+	bool data_cut;
 	int32 nchildren;
 	int64 czxid;
 	int64 ctime;
@@ -262,6 +264,7 @@ add_rows(Answer *answer, const char *page, int used)
 		}
 		node = &answer->nodes[answer->n++];
 		node->name = pnstrdup(name, (Size) row->name_len);
+		node->name_cut = row->name_cut;
 		node->czxid = row->czxid;
 		node->ctime = row->ctime;
 		node->ephemeral_owner = row->ephemeral_owner;
@@ -269,6 +272,7 @@ add_rows(Answer *answer, const char *page, int used)
 		node->data = palloc((Size) row->data_len + 1);
 		memcpy(node->data, data, (size_t) row->data_len + 1);
 		node->datalen = row->data_len;
+		node->data_cut = row->data_cut;
 		p += row->size;
 	}
 	MemoryContextSwitchTo(save);
@@ -507,9 +511,12 @@ static void
 take_child(Run *run, const char *name, const ZkMessage *message)
 {
 	static const char padding[MAXIMUM_ALIGNOF] = {0};
+	size_t name_len = strlen(name);
 	RowHeader row = {
-		.name_len = (int32) Min(strlen(name), NAME_MAX_LEN),
+		.name_len = (int32) Min(name_len, QUERY_NAME_MAX),
 		.data_len = Min(message->datalen, ZKLOCK_QUERY_DATA_MAX),
+		.name_cut = name_len > QUERY_NAME_MAX,
+		.data_cut = message->datalen > ZKLOCK_QUERY_DATA_MAX,
 		.nchildren = message->nchildren,
 		.czxid = message->czxid,
 		.ctime = message->ctime,

@@ -15,7 +15,7 @@
 #include "client.h"
 #include "contender.h"
 
-/* The data of a node is cut off there. */
+/* bytes of a node's data; what is longer is cut off there */
 #define ZKLOCK_QUERY_DATA_MAX 1024
 
 /* Which children of which directory? */
@@ -35,12 +35,14 @@ typedef struct ZkQuery
 typedef struct ZkNode
 {
 	char *name; /* as in ZooKeeper */
+	bool name_cut;
 	int64_t czxid;
 	int64_t ctime; /* ms since 1970 */
 	int64_t ephemeral_owner;
 	int nchildren;
 	char *data; /* any bytes, and a NUL */
 	int datalen;
+	bool data_cut;
 } ZkNode;
 
 /* For shmem_request_hook and shmem_startup_hook. */

@@ -132,9 +132,15 @@ check_namespace(char **newval, void **extra, GucSource source)
 	return false;
 }
 
+/* It goes into ZooKeeper, where text is UTF-8. */
 static bool
 check_server_name(char **newval, void **extra, GucSource source)
 {
+	if (!zklock_is_utf8(*newval, strlen(*newval)))
+	{
+		GUC_check_errdetail("The server name must be UTF-8.");
+		return false;
+	}
 	for (const char *p = *newval; *p; p++)
 	{
 		if ((unsigned char) *p < 0x20 || *p == 0x7f)
@@ -302,10 +308,13 @@ zklock_define_settings(bool preloaded)
 void
 zklock_effective_server_name(char *buf, size_t size)
 {
-	if (zklock_server_name[0] != '\0')
-		strlcpy(buf, zklock_server_name, size);
-	else if (cluster_name[0] != '\0')
-		strlcpy(buf, cluster_name, size);
+	const char *name = zklock_server_name[0] != '\0' ? zklock_server_name : cluster_name;
+
+	if (name[0] != '\0')
+	{
+		if (strlcpy(buf, name, size) >= size)
+			buf[zklock_clip_utf8(buf, size - 1)] = '\0';
+	}
 	else
 	{
 		char host[256];

@@ -11,13 +11,13 @@
 
 #include "access/htup_details.h"
 #include "funcapi.h"
-#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
 #include "acquire.h"
+#include "display.h"
 #include "funcs.h"
 #include "hold.h"
 #include "query.h"
@@ -122,7 +122,8 @@ zk_contenders(PG_FUNCTION_ARGS)
 		values[0] = Int32GetDatum(i + 1);
 		nulls[1] = !zklock_parse_server(node->data, (size_t) node->datalen, server);
 		if (!nulls[1])
-			values[1] = CStringGetTextDatum(zklock_display_bytes(server));
+			values[1] = CStringGetTextDatum(
+				zklock_display_bytes(server, (int) strlen(server), false));
 		values[2] = CStringGetTextDatum(c->child.mode == ZKLOCK_EXCLUSIVE ? "exclusive"
 																		  : "shared");
 		values[3] = BoolGetDatum(c->granted);
@@ -133,8 +134,10 @@ zk_contenders(PG_FUNCTION_ARGS)
 				psprintf("0x%llx", (unsigned long long) node->ephemeral_owner));
 		values[6] = BoolGetDatum(s.id.id != 0 && node->ephemeral_owner == s.id.id);
 		values[7] = TimestampTzGetDatum(node_time(node->ctime));
-		values[8] = CStringGetTextDatum(zklock_display_bytes(node->data));
-		values[9] = CStringGetTextDatum(zklock_display_bytes(node->name));
+		values[8] = CStringGetTextDatum(
+			zklock_display_bytes(node->data, node->datalen, node->data_cut));
+		values[9] = CStringGetTextDatum(
+			zklock_display_bytes(node->name, (int) strlen(node->name), node->name_cut));
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 		pfree(server);
 	}
@@ -151,8 +154,7 @@ zk_lock_dirs(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	ZkQuery query = {.kind = ZKLOCK_KIND_LOCK};
-	char *arg = text_to_cstring(PG_GETARG_TEXT_PP(0));
-	char *prefix = pg_server_to_any(arg, (int) strlen(arg), PG_UTF8);
+	char *prefix = zklock_to_utf8(PG_GETARG_TEXT_PP(0));
 	ZkNode *nodes;
 	int n;
 

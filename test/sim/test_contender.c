@@ -488,10 +488,60 @@ test_servers(void)
 	end_group("the server's name in a contender's data");
 }
 
+static void
+test_text(void)
+{
+	static const struct
+	{
+		const char *bytes;
+		size_t len;
+		bool utf8;
+		size_t clipped;
+		const char *escaped;
+		const char *ascii;
+	} known[] = {
+		{"", 0, true, 0, "", ""},
+		{"a b", 3, true, 3, "a b", "a b"},
+		{"a\0b", 3, false, 3, "a%00b", "a%00b"},
+		{"/%\x01\x7f", 4, true, 4, "%2F%25%01%7F", "%2F%25%01%7F"},
+		{"x\xc3\xa4", 3, true, 3, "x\xc3\xa4", "x%C3%A4"},
+		{"x\xc3", 2, false, 1, "x%C3", "x%C3"},
+		{"\xe2\x98\x83", 3, true, 3, "\xe2\x98\x83", "%E2%98%83"},
+		{"x\xe2\x98", 3, false, 1, "x%E2%98", "x%E2%98"},
+		{"\xf0\x9d\x84\x9e", 4, true, 4, "%F0%9D%84%9E", "%F0%9D%84%9E"},
+		{"\xf0\x9d\x84", 3, false, 0, "%F0%9D%84", "%F0%9D%84"},
+		{"\xed\xa0\x80", 3, false, 3, "%ED%A0%80", "%ED%A0%80"}, /* surrogate */
+		{"\xc0\xaf", 2, false, 2, "%C0%AF", "%C0%AF"},			 /* overlong */
+		{"\xf4\x90\x80\x80", 4, false, 4, "%F4%90%80%80", "%F4%90%80%80"},
+		{"\x80\x80\x80\x80", 4, false, 4, "%80%80%80%80", "%80%80%80%80"},
+		{"\xff", 1, false, 1, "%FF", "%FF"},
+	};
+
+	for (size_t i = 0; i < lengthof(known); i++)
+	{
+		char buf[16];
+		/* not a byte more, for the sanitizer */
+		char *bytes = malloc(known[i].len > 0 ? known[i].len : 1);
+
+		memcpy(bytes, known[i].bytes, known[i].len);
+		CHECK(zklock_is_utf8(bytes, known[i].len) == known[i].utf8, "%s", known[i].escaped);
+		CHECK(zklock_clip_utf8(bytes, known[i].len) == known[i].clipped, "%s",
+			  known[i].escaped);
+		CHECK(zklock_escape(bytes, known[i].len, false, buf) == strlen(known[i].escaped) &&
+				  strcmp(buf, known[i].escaped) == 0,
+			  "%s", known[i].escaped);
+		CHECK(zklock_escape(bytes, known[i].len, true, buf) == strlen(known[i].ascii) &&
+				  strcmp(buf, known[i].ascii) == 0,
+			  "%s", known[i].ascii);
+		free(bytes);
+	}
+	end_group("bytes that are text, and others");
+}
+
 int
 main(void)
 {
-	printf("1..10\n");
+	printf("1..12\n");
 	test_known_names();
 	test_all_code_points();
 	test_refused();
@@ -501,5 +551,6 @@ main(void)
 	test_our_form();
 	test_hash();
 	test_servers();
+	test_text();
 	return groups_failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }
