@@ -147,6 +147,7 @@ attack($_->[0], super => $own, mallory => $_->[1], refused => $changed)
 # The fence itself, which reads and writes its table without SQL: who comes second waits
 #
 $admin->query('CREATE EXTENSION zklock');
+is($admin->query("SELECT bool_or(prosecdef) FROM pg_proc WHERE probin LIKE '%zklock%'"), 'f', 'no function runs with the rights of another');
 my ($one, $two) = map { ZkLock::session($node) } 1 .. 2;
 
 # Wait for the other's transaction
