@@ -100,6 +100,13 @@ zklock_wait_event(uint32 *cache, const char *name)
 #define ZKLOCK_INTERVAL_IS_MINUS_ENDLESS(i) false
 #endif
 
+/* 19: a level for each kind of process */
+#if PG_VERSION_NUM >= 190000
+#define ZKLOCK_LOG_MIN_MESSAGES (log_min_messages[MyBackendType])
+#else
+#define ZKLOCK_LOG_MIN_MESSAGES log_min_messages
+#endif
+
 /* A build of test/interrupts: calls that may raise an error can be made to. */
 #ifdef ZKLOCK_FAULTS
 #include "faults.h"

@@ -248,9 +248,12 @@ zk_unlock(PG_FUNCTION_ARGS)
 Datum
 zk_unlock_all(PG_FUNCTION_ARGS)
 {
+	uint64 ended;
+
 	zklock_check_callable();
 	zklock_hold_refresh();
-	PG_RETURN_INT32(zklock_hold_end_all_sessions());
+	ended = zklock_hold_end_all_sessions();
+	PG_RETURN_INT32((int32) Min(ended, PG_INT32_MAX));
 }
 
 /* The token of a lock that we hold right now, or the error of its loss. */

@@ -28,6 +28,7 @@
 #include "common/string.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
+#include "utils/guc.h"
 #include "utils/hsearch.h"
 
 #include "display.h"
@@ -37,15 +38,19 @@
 /* User advisory locks are class 1 and 2, Citus uses 4 to 15. */
 #define LEVEL1_CLASS 31339
 
+/*
+ * There is one for each lock, mode and scope, and in transaction scope for each nest
+ * level, however often that is taken.
+ */
 struct ZkHold
 {
-	slist_node session_node;	 /* scope session: in the lock's list */
+	slist_node lock_node;		 /* in the lock's list of its scope */
 	dlist_node transaction_node; /* scope transaction: in the list of all */
 	ZkHeldLock *held;
 	ZkLockMode mode;
 	ZkLockScope scope;
 	int level; /* transaction nest level that took it */
-	uint32 count;
+	uint64 count;
 };
 
 static HTAB *held_locks = NULL; /* of ZkHeldLock; NULL until the first */
@@ -57,7 +62,7 @@ static ZkHold *reserved = NULL;
  * subtransaction concerns its head only.
  */
 static dlist_head transaction_holds = DLIST_STATIC_INIT(transaction_holds);
-static int session_holds = 0; /* quick way out of the callbacks */
+static int session_holds = 0; /* of ZkHold; quick way out of the callbacks */
 static int32 pending_request = -1;
 
 static void on_transaction_end(XactEvent event, void *arg);
@@ -176,7 +181,8 @@ zklock_hold_reserve(ZkLockKind kind, const char *name)
 			held->count[mode] = 0;
 		}
 		held->transaction_count = 0;
-		slist_init(&held->session);
+		for (int scope = 0; scope < ZKLOCK_NSCOPES; scope++)
+			slist_init(&held->holds[scope]);
 	}
 	return held;
 }
@@ -194,20 +200,35 @@ zklock_hold_set_pending(int32 request)
 	pending_request = request;
 }
 
+/*
+ * The hold of "held" in this mode and scope, in transaction scope that of this nest
+ * level, or NULL.  A few steps, since newer levels stand before older ones and a level
+ * has two modes at most.
+ */
+static ZkHold *
+find_hold(ZkHeldLock *held, ZkLockMode mode, ZkLockScope scope, int level)
+{
+	slist_iter iter;
+
+	slist_foreach(iter, &held->holds[scope])
+	{
+		ZkHold *hold = slist_container(ZkHold, lock_node, iter.cur);
+
+		if (scope == ZKLOCK_TRANSACTION && hold->level < level)
+			break;
+		if (hold->mode == mode && (scope == ZKLOCK_SESSION || hold->level == level))
+			return hold;
+	}
+	return NULL;
+}
+
 void
 zklock_hold_add(ZkHeldLock *held, ZkLockMode mode, ZkLockScope scope)
 {
 	int level = GetCurrentTransactionNestLevel();
-	ZkHold *hold = NULL;
+	ZkHold *hold = find_hold(held, mode, scope, level);
 
-	/* the newest hold is counted up if it is of the same kind */
-	if (scope == ZKLOCK_SESSION && !slist_is_empty(&held->session))
-		hold = slist_head_element(ZkHold, session_node, &held->session);
-	else if (scope == ZKLOCK_TRANSACTION && !dlist_is_empty(&transaction_holds))
-		hold = dlist_head_element(ZkHold, transaction_node, &transaction_holds);
-
-	if (hold != NULL && hold->held == held && hold->mode == mode &&
-		(scope == ZKLOCK_SESSION || hold->level == level))
+	if (hold != NULL)
 		hold->count++;
 	else
 	{
@@ -218,19 +239,29 @@ zklock_hold_add(ZkHeldLock *held, ZkLockMode mode, ZkLockScope scope)
 		hold->scope = scope;
 		hold->level = level;
 		hold->count = 1;
+		slist_push_head(&held->holds[scope], &hold->lock_node);
 		if (scope == ZKLOCK_SESSION)
-			slist_push_head(&held->session, &hold->session_node);
+			session_holds++;
 		else
 			dlist_push_head(&transaction_holds, &hold->transaction_node);
 	}
 	zklock_loss_arm();
 	held->count[mode]++;
-	if (scope == ZKLOCK_SESSION)
-		session_holds++;
-	else
+	if (scope == ZKLOCK_TRANSACTION)
 		held->transaction_count++;
 	/* for zk_locks only, which may see it a moment early or late */
 	zklock_request(held->request[mode])->count[scope]++;
+}
+
+static void
+free_hold(ZkHold *hold)
+{
+	slist_delete(&hold->held->holds[hold->scope], &hold->lock_node);
+	if (hold->scope == ZKLOCK_SESSION)
+		session_holds--;
+	else
+		dlist_delete(&hold->transaction_node);
+	pfree(hold);
 }
 
 /*
@@ -238,7 +269,7 @@ zklock_hold_add(ZkHeldLock *held, ZkLockMode mode, ZkLockScope scope)
  * last one of the name the entry.  Level 1 is the caller's business.
  */
 static void
-end_hold(ZkHold *hold, uint32 n)
+end_hold(ZkHold *hold, uint64 n)
 {
 	ZkHeldLock *held = hold->held;
 	ZkLockMode mode = hold->mode;
@@ -247,20 +278,12 @@ end_hold(ZkHold *hold, uint32 n)
 	Assert(n <= hold->count && n <= held->count[mode]);
 	hold->count -= n;
 	held->count[mode] -= n;
-	if (scope == ZKLOCK_SESSION)
-		session_holds -= (int) n;
-	else
+	if (scope == ZKLOCK_TRANSACTION)
 		held->transaction_count -= n;
-	zklock_request(held->request[mode])->count[scope] -= n;
+	zklock_request(held->request[mode])->count[scope] -= (uint32) n;
 
 	if (hold->count == 0)
-	{
-		if (scope == ZKLOCK_SESSION)
-			slist_delete(&held->session, &hold->session_node);
-		else
-			dlist_delete(&hold->transaction_node);
-		pfree(hold);
-	}
+		free_hold(hold);
 	if (held->count[mode] == 0)
 	{
 		zklock_request_end(held->request[mode]);
@@ -272,22 +295,40 @@ end_hold(ZkHold *hold, uint32 n)
 		zklock_loss_disarm();
 }
 
-int
+/*
+ * Release level 1 once in session scope.  Beside a hold in transaction scope nobody can
+ * tell whether it is still the session's, but LockRelease, which warns if it is not.
+ */
+static void
+release_level1(const LOCKTAG *tag, LOCKMODE lockmode, bool mixed)
+{
+	int client_level = client_min_messages;
+	int log_level = ZKLOCK_LOG_MIN_MESSAGES;
+
+	if (mixed)
+		client_min_messages = ZKLOCK_LOG_MIN_MESSAGES = ERROR;
+	(void) LockRelease(tag, lockmode, true);
+	client_min_messages = client_level;
+	ZKLOCK_LOG_MIN_MESSAGES = log_level;
+}
+
+uint64
 zklock_hold_end_session(ZkHeldLock *held, bool all)
 {
-	int ended = 0;
+	uint64 ended = 0;
 
-	while (!slist_is_empty(&held->session))
+	while (!slist_is_empty(&held->holds[ZKLOCK_SESSION]))
 	{
-		ZkHold *hold = slist_head_element(ZkHold, session_node, &held->session);
+		ZkHold *hold = slist_head_element(ZkHold, lock_node, &held->holds[ZKLOCK_SESSION]);
 		LOCKTAG tag = held->tag;
 		LOCKMODE lockmode = zklock_level1_mode(hold->mode);
+		bool mixed = held->transaction_count > 0;
 
 		/* afterwards the lock and its name may be history */
 		bool last = held->count[ZKLOCK_SHARED] + held->count[ZKLOCK_EXCLUSIVE] == 1;
 
 		end_hold(hold, 1);
-		LockRelease(&tag, lockmode, true);
+		release_level1(&tag, lockmode, mixed);
 		ended++;
 		if (!all || last)
 			break;
@@ -295,12 +336,12 @@ zklock_hold_end_session(ZkHeldLock *held, bool all)
 	return ended;
 }
 
-int
+uint64
 zklock_hold_end_all_sessions(void)
 {
 	HASH_SEQ_STATUS seq;
 	ZkHeldLock *held;
-	int ended = 0;
+	uint64 ended = 0;
 
 	if (session_holds == 0)
 		return 0;
@@ -309,33 +350,6 @@ zklock_hold_end_all_sessions(void)
 	while ((held = hash_seq_search(&seq)) != NULL)
 		ended += zklock_hold_end_session(held, true);
 	return ended;
-}
-
-/* Level 1 of these session-scope holds is gone: so is their reason. */
-static void
-drop_session_holds(ZkHeldLock *held, ZkLockMode mode)
-{
-	slist_mutable_iter iter;
-	bool again;
-
-	do
-	{
-		again = false;
-		slist_foreach_modify(iter, &held->session)
-		{
-			ZkHold *hold = slist_container(ZkHold, session_node, iter.cur);
-			bool last =
-				held->count[ZKLOCK_SHARED] + held->count[ZKLOCK_EXCLUSIVE] == hold->count;
-
-			if (hold->mode != mode)
-				continue;
-			end_hold(hold, hold->count);
-			if (last)
-				return; /* "held" is freed */
-			again = true;
-			break;
-		}
-	} while (again);
 }
 
 /*
@@ -354,11 +368,12 @@ zklock_hold_refresh(void)
 	hash_seq_init(&seq, held_locks);
 	while ((held = hash_seq_search(&seq)) != NULL)
 	{
+		ZkHold *hold;
 		bool gone[ZKLOCK_NMODES];
 		int modes = 0;
 		bool present = false;
 
-		if (slist_is_empty(&held->session))
+		if (slist_is_empty(&held->holds[ZKLOCK_SESSION]))
 			continue;
 		for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 		{
@@ -376,7 +391,8 @@ zklock_hold_refresh(void)
 		{
 			if (!gone[mode])
 				continue;
-			drop_session_holds(held, (ZkLockMode) mode);
+			if ((hold = find_hold(held, (ZkLockMode) mode, ZKLOCK_SESSION, 0)) != NULL)
+				end_hold(hold, hold->count);
 			if (--modes == 0)
 				break; /* "held" is freed */
 		}
@@ -514,7 +530,7 @@ end_transaction_holds(int level)
 	{
 		ZkHold *hold = dlist_head_element(ZkHold, transaction_node, &transaction_holds);
 		ZkHeldLock *held = hold->held;
-		uint32 count = hold->count;
+		uint64 count = hold->count;
 
 		if (hold->level < level)
 			break;
@@ -524,12 +540,12 @@ end_transaction_holds(int level)
 		 * LockHeldByMe to speak of the session's alone.  Only at the end of the
 		 * transaction: then its locks all belong to one resource owner.
 		 */
-		if (level == 1 && !slist_is_empty(&held->session))
+		if (level == 1 && !slist_is_empty(&held->holds[ZKLOCK_SESSION]))
 		{
 			ResourceOwner save = CurrentResourceOwner;
 
 			CurrentResourceOwner = TopTransactionResourceOwner;
-			for (uint32 i = 0; i < count; i++)
+			for (uint64 i = 0; i < count; i++)
 				LockRelease(&held->tag, zklock_level1_mode(hold->mode), false);
 			CurrentResourceOwner = save;
 		}
@@ -601,7 +617,7 @@ on_subtransaction_end(SubXactEvent event, SubTransactionId mySubid,
 					  SubTransactionId parentSubid, void *arg)
 {
 	int level;
-	dlist_iter iter;
+	dlist_mutable_iter iter;
 
 	if (dlist_is_empty(&transaction_holds))
 		return;
@@ -610,14 +626,22 @@ on_subtransaction_end(SubXactEvent event, SubTransactionId mySubid,
 	switch (event)
 	{
 		case SUBXACT_EVENT_COMMIT_SUB:
-			/* the parent's from now on */
-			dlist_foreach(iter, &transaction_holds)
+			/* the parent's from now on, counted with what it has */
+			dlist_foreach_modify(iter, &transaction_holds)
 			{
 				ZkHold *hold = dlist_container(ZkHold, transaction_node, iter.cur);
+				ZkHold *parent;
 
 				if (hold->level < level)
 					break;
-				hold->level = level - 1;
+				parent = find_hold(hold->held, hold->mode, hold->scope, level - 1);
+				if (parent == NULL)
+					hold->level = level - 1;
+				else
+				{
+					parent->count += hold->count;
+					free_hold(hold);
+				}
 			}
 			break;
 

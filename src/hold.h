@@ -27,9 +27,9 @@ typedef struct ZkHeldLock
 	LOCKTAG tag;					/* level 1; a lock's only */
 	int32 request[ZKLOCK_NMODES];	/* -1: not held in this mode */
 	int64 token[ZKLOCK_NMODES];
-	uint32 count[ZKLOCK_NMODES]; /* of holds, both scopes */
-	uint32 transaction_count;	 /* of holds in transaction scope, both modes */
-	slist_head session;			 /* ZkHold, newest first */
+	uint64 count[ZKLOCK_NMODES];	  /* of holds, both scopes */
+	uint64 transaction_count;		  /* of holds in transaction scope, both modes */
+	slist_head holds[ZKLOCK_NSCOPES]; /* ZkHold, newest first */
 } ZkHeldLock;
 
 typedef struct ZkHold ZkHold;
@@ -62,8 +62,8 @@ extern void zklock_hold_set_pending(int32 request);
  * End the newest session-scope hold of "held", or all of them, at both levels.
  * Return how many ended.
  */
-extern int zklock_hold_end_session(ZkHeldLock *held, bool all);
-extern int zklock_hold_end_all_sessions(void);
+extern uint64 zklock_hold_end_session(ZkHeldLock *held, bool all);
+extern uint64 zklock_hold_end_all_sessions(void);
 
 /*
  * pg_advisory_unlock_all() and DISCARD ALL take level 1 away from session-scope
