@@ -192,6 +192,7 @@ zk_lock(PG_FUNCTION_ARGS)
 	get_name(PG_GETARG_TEXT_PP(0), name);
 	mode = get_mode(PG_GETARG_TEXT_PP(1));
 	scope = get_scope(PG_GETARG_TEXT_PP(2));
+	zklock_loss_acknowledge();
 	(void) zklock_acquire(name, mode, scope, ZKLOCK_WAIT_FOREVER, &token);
 	PG_RETURN_INT64(token);
 }
@@ -211,6 +212,7 @@ zk_try_lock(PG_FUNCTION_ARGS)
 	mode = get_mode(PG_GETARG_TEXT_PP(1));
 	scope = get_scope(PG_GETARG_TEXT_PP(2));
 	timeout = zklock_get_timeout(PG_GETARG_INTERVAL_P(3), "timeout");
+	zklock_loss_acknowledge();
 	PG_RETURN_BOOL(zklock_acquire(name, mode, scope, timeout, &token));
 }
 
@@ -232,6 +234,7 @@ zk_unlock(PG_FUNCTION_ARGS)
 	ZkHeldLock *held;
 
 	held = find_held(PG_GETARG_TEXT_PP(0), name);
+	zklock_loss_acknowledge();
 	if (held != NULL && zklock_hold_end_session(held, false) > 0)
 		PG_RETURN_BOOL(true);
 
@@ -252,6 +255,7 @@ zk_unlock_all(PG_FUNCTION_ARGS)
 
 	zklock_check_callable();
 	zklock_hold_refresh();
+	zklock_loss_acknowledge();
 	ended = zklock_hold_end_all_sessions();
 	PG_RETURN_INT32((int32) Min(ended, PG_INT32_MAX));
 }

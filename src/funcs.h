@@ -8,12 +8,20 @@
 #ifndef ZKLOCK_FUNCS_H
 #define ZKLOCK_FUNCS_H
 
+#include "fmgr.h"
 #include "utils/timestamp.h"
 
 #include "contender.h"
 
 /* Text in UTF-8, palloc'd.  Raises what PostgreSQL does for what has no character there. */
 extern char *zklock_to_utf8(text *arg);
+
+/* Those that acknowledge a loss (loss.c). */
+extern PGDLLEXPORT Datum zk_lock(PG_FUNCTION_ARGS);
+extern PGDLLEXPORT Datum zk_try_lock(PG_FUNCTION_ARGS);
+extern PGDLLEXPORT Datum zk_unlock(PG_FUNCTION_ARGS);
+extern PGDLLEXPORT Datum zk_unlock_all(PG_FUNCTION_ARGS);
+extern PGDLLEXPORT Datum zk_lock_session(PG_FUNCTION_ARGS);
 
 /* A name in UTF-8; "buf" has room for ZKLOCK_NAME_MAX bytes and a NUL.  Raises
  * 22023 for one that is empty or too long. */

@@ -584,13 +584,13 @@ on_transaction_end(XactEvent event, void *arg)
 		case XACT_EVENT_PRE_COMMIT:
 			/* DISCARD ALL has released session-scope holds by now */
 			zklock_hold_refresh();
-			zklock_loss_before_commit();
+			zklock_loss_before_commit(!dlist_is_empty(&transaction_holds));
 			break;
 
 		case XACT_EVENT_PRE_PREPARE:
 			if (!dlist_is_empty(&transaction_holds))
 				refuse_prepare();
-			zklock_loss_before_commit();
+			zklock_loss_before_commit(false);
 			break;
 
 		case XACT_EVENT_COMMIT:

@@ -14,10 +14,17 @@
  * timers, so each statement arms it again.  From PRE_COMMIT on it does nothing:
  * a cancel would end the wait for a synchronous standby.
  *
- * A loss in session scope is no business of a transaction: every statement and
- * commit fails until zk_unlock, zk_unlock_all, a new zk_lock of the name, or
- * DISCARD ALL acknowledges it.  Those are statements, too, so such a loss is
- * looked for at a statement's end.
+ * With a loss, a statement is refused before it does anything, at each level of
+ * nesting, and each time that a portal is to give more rows.  What PostgreSQL
+ * does between statements is not ours to refuse: drivers parse, describe, close
+ * and commit nothing in round trips of their own.  So nothing is raised but by a
+ * statement that runs, and by the commit of a transaction that has run one.
+ *
+ * What is admitted with a loss: the ends of transactions and savepoints and their
+ * beginnings, what DISCARD ALL consists of, and what acknowledges a loss in
+ * session scope (a loss in transaction scope ends with the transaction).  An
+ * acknowledgement must not cover up what was done in good faith: in a transaction
+ * that has run any other statement it is refused.  That transaction rolls back first.
  *
  *-------------------------------------------------------------------------
  */
@@ -29,10 +36,13 @@
 #include "access/xact.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
+#include "nodes/nodeFuncs.h"
 #include "tcop/utility.h"
+#include "utils/fmgroids.h"
 #include "utils/timeout.h"
 
 #include "display.h"
+#include "funcs.h"
 #include "loss.h"
 #include "settings.h"
 
@@ -40,16 +50,18 @@
 static volatile sig_atomic_t armed = false;		 /* there are holds */
 static volatile sig_atomic_t committing = false; /* PRE_COMMIT has come */
 static volatile sig_atomic_t shot = false;		 /* the handler has cancelled */
-static volatile sig_atomic_t excused = false;	 /* the statement began with a loss in
-												  * session scope, and may be the one
-												  * that acknowledges it */
+static volatile sig_atomic_t excused = false;	 /* the statement is one of those that are
+												  * admitted with a loss */
 
 static volatile sig_atomic_t nesting = 0; /* in the executor or a utility statement */
+
+/* This transaction has run a statement that was not excused.  Kept only while there are
+ * holds. */
+static bool worked = false;
 
 static TimeoutId timer = MAX_TIMEOUTS;
 static uint32 wait_event_verdict = 0;
 
-static ExecutorStart_hook_type prev_ExecutorStart = NULL;
 static ExecutorRun_hook_type prev_ExecutorRun = NULL;
 static ExecutorFinish_hook_type prev_ExecutorFinish = NULL;
 static ExecutorEnd_hook_type prev_ExecutorEnd = NULL;
@@ -76,17 +88,20 @@ timer_interval(void)
 
 /*
  * In a signal handler.  A backend that is idle cannot be cancelled.  One that has a
- * statement, and does not execute it yet, may be about to acknowledge the loss; if it
- * is still there at the next look, it waits for a lock in parse analysis.
+ * statement, and does not execute it yet, may be about to acknowledge the loss or to
+ * roll back; if it waits, and still does so at the next look, it is for a lock in
+ * parse analysis.
  */
 static void
 on_timer(void)
 {
-	static int looks = 0; /* in a row that found it there */
+	static int looks = 0; /* in a row that found it waiting */
 
 	if (!armed || MyProc == NULL)
 		return; /* and so it runs out */
-	looks = debug_query_string != NULL && nesting == 0 ? looks + 1 : 0;
+	looks = debug_query_string != NULL && nesting == 0 && MyProc->wait_event_info != 0
+		? looks + 1
+		: 0;
 	if (!committing && !excused && (nesting > 0 || looks > 1) &&
 		zklock_on_loss == ZKLOCK_ON_LOSS_ABORT && anything_lost())
 	{
@@ -117,12 +132,26 @@ zklock_loss_arm(void)
 {
 	armed = true;
 	start_timer();
+	if (!excused)
+		worked = true;
+}
+
+/* A cancel of ours that has not struck is not called for any more. */
+static void
+withdraw_shot(void)
+{
+	if (shot)
+	{
+		shot = false;
+		QueryCancelPending = false;
+	}
 }
 
 void
 zklock_loss_disarm(void)
 {
-	armed = shot = excused = false;
+	armed = false;
+	withdraw_shot();
 	*zklock_loss_flag(ZKLOCK_MY_PROC_NUMBER) = 0;
 }
 
@@ -226,7 +255,24 @@ zklock_loss_prove(void)
 }
 
 void
-zklock_loss_before_commit(void)
+zklock_loss_acknowledge(void)
+{
+	ZkHeldLock *held;
+
+	if (worked && (held = zklock_loss_find()) != NULL)
+		report_loss(held);
+}
+
+/* Has the transaction written?  Not every write comes by a statement: there is the
+ * fast path. */
+static bool
+has_written(void)
+{
+	return TransactionIdIsValid(GetTopTransactionIdIfAny());
+}
+
+void
+zklock_loss_before_commit(bool holding)
 {
 	if (!zklock_hold_any())
 		return;
@@ -236,20 +282,17 @@ zklock_loss_before_commit(void)
 	 * turn our timer's cancel into the loss.
 	 */
 	committing = true;
-	if (shot)
-	{
-		/* ours, and not called for any more */
-		shot = false;
-		QueryCancelPending = false;
-	}
-	zklock_loss_await_verdict();
+	withdraw_shot();
+	if (holding || worked || has_written())
+		zklock_loss_await_verdict();
 }
 
 void
 zklock_loss_after_transaction(void)
 {
 	committing = false;
-	shot = false;
+	worked = false;
+	withdraw_shot();
 }
 
 /* ------------------------------------------------------------------------
@@ -300,27 +343,138 @@ on_emit_log(ErrorData *edata)
 		prev_emit_log(edata);
 }
 
-/* Before a statement: no work for a transaction that cannot commit. */
-static void
-before_statement(void)
+/* Does a function acknowledge losses?  It is known by its address. */
+static bool
+acknowledges(Oid function, void *context)
 {
-	ZkHeldLock *held;
+	FmgrInfo info;
 
-	if (nesting > 0 || !armed)
-		return;
-	start_timer(); /* an error stops it */
-	held = zklock_loss_find();
-	if (held != NULL && held->transaction_count > 0)
-		report_loss(held);
-	excused = held != NULL;
+	if (function == F_PG_ADVISORY_UNLOCK_ALL)
+		return true;
+	if (function < FirstNormalObjectId)
+		return false;
+	fmgr_info(function, &info);
+	return info.fn_addr == zk_unlock || info.fn_addr == zk_unlock_all ||
+		info.fn_addr == zk_lock || info.fn_addr == zk_try_lock ||
+		info.fn_addr == zk_lock_session;
 }
 
-/* After it: a loss in session scope that was not acknowledged. */
-static void
-after_statement(void)
+static bool
+expression_acknowledges(Node *node, void *context)
+{
+	return node != NULL &&
+		(check_functions_in_node(node, acknowledges, context) ||
+		 expression_tree_walker(node, expression_acknowledges, context));
+}
+
+static bool
+plan_acknowledges(PlanState *state, void *context)
+{
+	Plan *plan = state->plan;
+
+	return expression_acknowledges((Node *) plan->targetlist, context) ||
+		expression_acknowledges((Node *) plan->qual, context) ||
+		(IsA(plan, FunctionScan) &&
+		 expression_acknowledges((Node *) ((FunctionScan *) plan)->functions, context)) ||
+		planstate_tree_walker(state, plan_acknowledges, context);
+}
+
+/* Is it a SELECT that calls such a function itself, and writes nothing? */
+static bool
+query_acknowledges(QueryDesc *query)
+{
+	return query->operation == CMD_SELECT && !query->plannedstmt->hasModifyingCTE &&
+		plan_acknowledges(query->planstate, NULL);
+}
+
+/* EXECUTE is as good as what it executes, which is looked at then. */
+static bool
+utility_acknowledges(Node *statement)
+{
+	return IsA(statement, ExecuteStmt) ||
+		(IsA(statement, CallStmt) &&
+		 acknowledges(((CallStmt *) statement)->funcexpr->funcid, NULL));
+}
+
+static bool
+may_acknowledge(QueryDesc *query, Node *utility)
+{
+	return query != NULL ? query_acknowledges(query) : utility_acknowledges(utility);
+}
+
+/* Utility statements that are admitted with a loss, of whatever scope. */
+static bool
+is_exempt(Node *statement)
+{
+	switch (nodeTag(statement))
+	{
+		case T_TransactionStmt:
+			/* but for those that end another transaction than our own */
+			return ((TransactionStmt *) statement)->kind != TRANS_STMT_COMMIT_PREPARED &&
+				((TransactionStmt *) statement)->kind != TRANS_STMT_ROLLBACK_PREPARED;
+
+		case T_ClosePortalStmt:
+		case T_DeallocateStmt:
+		case T_DiscardStmt:
+		case T_UnlistenStmt:
+		case T_VariableSetStmt:
+		case T_VariableShowStmt:
+			return true;
+
+		default:
+			return false;
+	}
+}
+
+/*
+ * Before a statement, which is one of the executor's or a utility statement: no work
+ * for somebody whose lock is lost.  Returns whether it is excused.
+ */
+static bool
+before_statement(QueryDesc *query, Node *utility)
 {
 	ZkHeldLock *held;
 
+	if (utility != NULL && is_exempt(utility))
+		return true;
+	if (!armed)
+		return false;
+	start_timer(); /* an error stops it */
+	held = zklock_loss_find();
+	if (held != NULL)
+	{
+		if (held->transaction_count == 0 && !worked && may_acknowledge(query, utility))
+			return true;
+		report_loss(held);
+	}
+	worked = true;
+	return false;
+}
+
+/*
+ * After the outermost one, unless excused: it may have run where no cancel strikes, or
+ * waited there, as COPY does for its client.
+ */
+static void
+after_statement(QueryDesc *query, Node *utility)
+{
+	ZkHeldLock *held;
+
+	if (!worked)
+		return;
+	zklock_hold_refresh();
+	held = zklock_loss_find();
+	if (held != NULL && !may_acknowledge(query, utility))
+		report_loss(held);
+}
+
+/*
+ * At the end of each, be it that its portal is dropped by whatever comes next, such as
+ * a ROLLBACK: nothing is raised.
+ */
+static void
+tidy(void)
+{
 	if (!armed)
 		return;
 
@@ -330,28 +484,18 @@ after_statement(void)
 	 */
 	if (!committing)
 		zklock_hold_callbacks_first();
-	if (nesting > 0)
-		return;
-	zklock_hold_refresh();
-	held = zklock_loss_find();
-	if (held != NULL)
-		report_loss(held);
-}
-
-static void
-on_ExecutorStart(QueryDesc *queryDesc, int eflags)
-{
-	before_statement();
-	if (prev_ExecutorStart)
-		prev_ExecutorStart(queryDesc, eflags);
-	else
-		standard_ExecutorStart(queryDesc, eflags);
+	if (nesting == 0)
+		zklock_hold_refresh();
 }
 
 static void
 on_ExecutorRun(QueryDesc *queryDesc, ScanDirection direction,
 			   uint64 count ZKLOCK_EXECUTE_ONCE_ARG)
 {
+	bool outer = excused;
+	bool own = before_statement(queryDesc, NULL);
+
+	excused = own;
 	nesting++;
 	PG_TRY();
 	{
@@ -359,15 +503,19 @@ on_ExecutorRun(QueryDesc *queryDesc, ScanDirection direction,
 			prev_ExecutorRun(queryDesc, direction, count ZKLOCK_EXECUTE_ONCE);
 		else
 			standard_ExecutorRun(queryDesc, direction, count ZKLOCK_EXECUTE_ONCE);
-		nesting--;
 	}
 	PG_CATCH();
 	{
 		nesting--;
+		excused = outer;
 		convert_cancel();
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
+	nesting--;
+	excused = outer;
+	if (nesting == 0 && !own)
+		after_statement(queryDesc, NULL);
 }
 
 static void
@@ -398,14 +546,7 @@ on_ExecutorEnd(QueryDesc *queryDesc)
 		prev_ExecutorEnd(queryDesc);
 	else
 		standard_ExecutorEnd(queryDesc);
-	after_statement();
-}
-
-/* These end a transaction or a hold; nobody shall be kept from that. */
-static bool
-is_exempt(const Node *statement)
-{
-	return IsA(statement, TransactionStmt) || IsA(statement, DiscardStmt);
+	tidy();
 }
 
 static void
@@ -413,10 +554,10 @@ on_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree
 				  ProcessUtilityContext context, ParamListInfo params,
 				  QueryEnvironment *queryEnv, DestReceiver *dest, QueryCompletion *qc)
 {
-	bool exempt = is_exempt(pstmt->utilityStmt);
+	bool outer = excused;
+	bool own = before_statement(NULL, pstmt->utilityStmt);
 
-	if (!exempt)
-		before_statement();
+	excused = own;
 	nesting++;
 	PG_TRY();
 	{
@@ -426,24 +567,25 @@ on_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree
 		else
 			standard_ProcessUtility(pstmt, queryString, readOnlyTree, context, params,
 									queryEnv, dest, qc);
-		nesting--;
 	}
 	PG_CATCH();
 	{
 		nesting--;
+		excused = outer;
 		convert_cancel();
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	if (!exempt)
-		after_statement();
+	nesting--;
+	excused = outer;
+	tidy();
+	if (nesting == 0 && !own)
+		after_statement(NULL, pstmt->utilityStmt);
 }
 
 void
 zklock_loss_install_hooks(void)
 {
-	prev_ExecutorStart = ExecutorStart_hook;
-	ExecutorStart_hook = on_ExecutorStart;
 	prev_ExecutorRun = ExecutorRun_hook;
 	ExecutorRun_hook = on_ExecutorRun;
 	prev_ExecutorFinish = ExecutorFinish_hook;

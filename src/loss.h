@@ -38,8 +38,17 @@ extern ZkHeldLock *zklock_loss_find(void);
  */
 extern void zklock_loss_await_verdict(void);
 
-/* PRE_COMMIT: the last moment at which a commit can be refused. */
-extern void zklock_loss_before_commit(void);
+/*
+ * A hold is about to be ended or taken anew, which acknowledges its loss: raise if
+ * the transaction has run statements that relied on what is lost.
+ */
+extern void zklock_loss_acknowledge(void);
+
+/*
+ * PRE_COMMIT: the last moment at which a commit can be refused.  "holding": there are
+ * holds in transaction scope.
+ */
+extern void zklock_loss_before_commit(bool holding);
 
 /* The transaction has ended, one way or the other. */
 extern void zklock_loss_after_transaction(void);

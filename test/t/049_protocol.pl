@@ -1,0 +1,130 @@
+# Every error that zklock raises by itself, in each way in which a driver may send what
+# raises it: it comes once, at its place, and the connection goes on.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/../perl";
+use Protocol3;
+use Test::More;
+use ZkLock;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new(tick_time => 1000)->start;
+my ($node, $rival) = map { ZkLock::server($_, $zk, conf => "zklock.session_timeout = '20s'\nzklock.max_locks = 16") } qw(a b);
+ZkLock::wait_connected($node, $rival);
+ZkLock::ask($node, 'CREATE TABLE t (i int); SELECT zk_fence(\'r\', 10)');
+my $c = Protocol3->new($node);
+
+# One statement, and the error that it raises.
+sub raises
+{
+	my ($sql, $error) = @_;
+	my $kept = ZkLock::ask($node, 'SELECT count(*) FROM zk_locks');
+	is($c->query($sql) =~ s/^columns, //r, "$error, idle", "$sql: $error");
+	is($c->run($sql)->sync, "parsed, bound, $error, idle", '... by the extended protocol');
+	is($c->parse('s', $sql)->sync, 'parsed, idle', '... prepared apart');
+	like($c->describe('S', 's')->sync, qr/^parameters, (columns|no data), idle$/, '... described');
+	is($c->bind('', 's')->execute('')->sync, "bound, $error, idle", '... executed')  for 1 .. 2;
+	$c->close('S', 's')->sync;
+
+	# A procedure that commits says so instead.
+	my $inside = $sql =~ /^CALL zk_lock_session/ && $error !~ /^22/ ? '25001: zk_lock_session cannot run inside a transaction block' : $error;
+	is($c->query('BEGIN'), 'BEGIN, in transaction', '... in a transaction block');
+	$c->parse('', $sql)->bind('p', '')->describe('P', 'p')->execute('p', 1);
+	like($c->sync, qr/^parsed, bound, (columns|no data), \Q$inside\E, aborted$/, '... from a portal with a limit of rows');
+	is($c->run('SELECT 1')->sync, '25P02: current transaction is aborted, commands ignored until end of transaction block, aborted', '... which is aborted');
+	is($c->run('ROLLBACK')->sync, 'parsed, bound, ROLLBACK, idle', '... and ends');
+	my $answer = $c->run('INSERT INTO t VALUES (1)')->run($sql)->run('INSERT INTO t VALUES (2)')->sync;
+	# of a pipeline PostgreSQL's minor releases speak in different words
+	$answer =~ s/cannot be executed within a pipeline/cannot run inside a transaction block/;
+	is($answer, "parsed, bound, INSERT 0 1, parsed, bound, $inside, idle", '... in a pipeline');
+	is($c->query("INSERT INTO t VALUES (1); $sql; INSERT INTO t VALUES (2)") =~ s/, columns//r, "INSERT 0 1, $inside, idle", '... among other statements');
+	is($c->run('SELECT 1')->sync, 'parsed, bound, row 1, SELECT 1, idle', '... and the connection goes on');
+	is(ZkLock::ask($node, 'SELECT count(*) FROM zk_locks'), $kept, '... with no lock of it');
+}
+
+# Arguments
+my $long = "repeat('x', 256)";
+raises(@$_) for (
+	[ "SELECT zk_lock('')", '22023: lock name must not be empty' ],
+	[ "SELECT zk_unlock($long)", '22023: lock name is too long' ],
+	[ "SELECT zk_is_leader('')", '22023: election name must not be empty' ],
+	[ "SELECT zk_lock('x', 'm')", '22023: unrecognized lock mode "m"' ],
+	[ "SELECT zk_lock('x', scope => 's')", '22023: unrecognized lock scope "s"' ],
+	[ "SELECT zk_try_lock('x', timeout => '-1 s')", '22023: timeout must not be negative or out of range' ],
+	[ "SELECT zk_is_leader('e', '-1 s')", '22023: wait must not be negative or out of range' ],
+	[ "SELECT zk_fence('', 1)", '22023: resource name must not be empty' ],
+	[ 'CALL zk_lock_session(NULL)', '22004: lock name must not be null' ],
+	[ "CALL zk_run_as_leader('e', NULL)", '22004: command must not be null' ]);
+
+# The call
+raises(@$_) for (
+	[ "CALL zk_run_as_leader('e', 'COMMIT')", '2D000: the command of zk_run_as_leader must not end the transaction' ],
+	[ "CALL zk_run_as_leader('e', 'COPY t TO STDOUT')", '0A000: the command of zk_run_as_leader cannot COPY to or from the client' ],
+	[ "SELECT zk_assert('x')", '55000: you do not hold lock "x"' ],
+	[ "SELECT zk_fence('r', 9)", '40001: fencing token 9 for resource "r" is too old' ]);
+
+# Others have it
+my $r = ZkLock::session($rival);
+$r->query("SELECT zk_lock('busy', scope => 'session'); SELECT zk_is_leader('led')");
+ZkLock::wait_until(sub { $r->query("SELECT zk_is_leader('led')") eq 't' }, 'the other server leads');
+$c->query("SET lock_timeout = '20ms'");
+raises(@$_) for (
+	[ "SELECT zk_lock('busy')", '55P03: canceling statement due to lock timeout' ],
+	[ "CALL zk_lock_session('busy')", '55P03: canceling statement due to lock timeout' ]);
+$c->query('RESET lock_timeout');
+raises(@$_) for (
+	[ "CALL zk_lock_session('busy', timeout => '20 ms')", '55P03: could not obtain lock "busy" within 20 ms' ],
+	[ "SELECT zk_require_leader('led')", '40001: this server is not the leader of election "led"' ]);
+is($c->run("SELECT zk_unlock('busy')")->sync, 'parsed, bound, WARNING 55000: you do not hold lock "busy" in session scope, row f, SELECT 1, idle', 'zk_unlock warns');
+$c->query("SELECT zk_lock('up', 'shared', 'session')");
+my $waiter = ZkLock::session($rival)->send("SELECT zk_lock('up')")->wait_level(2);
+raises("SELECT zk_lock('up')", '40P01: deadlock detected');
+$c->query("SELECT zk_unlock('up')");
+like($waiter->result, qr/^\d+$/, 'the other request is granted when the upgrade has been given up');
+
+# Limits
+$c->query("SET zklock.max_locks_per_backend = 1; SELECT zk_lock('one', scope => 'session')");
+raises("SELECT zk_lock('two')", '53400: session holds too many zklock locks');
+$c->query('RESET zklock.max_locks_per_backend');
+my $many = ZkLock::session($node);
+$many->fails("SELECT zk_lock('n' || i, scope => 'session') FROM generate_series(1, 100) AS i");
+raises("SELECT zk_lock('two')", '53200: zklock lock table is full');
+$many->quit;
+$zk->create(ZkLock::directory('used') . '/lock-000000001', parents => 1);
+raises("SELECT zk_lock('used')", '54000: sequence numbers of lock "used" are used up');
+
+# A transaction that requires leadership which is lost: its end is heard the first time.
+for my $end ([ 'ROLLBACK', 'ROLLBACK' ], [ 'COMMIT', '40001: leadership of election "mine" was lost' ],
+	[ "PREPARE TRANSACTION 'p'", '55000: cannot PREPARE a transaction that requires leadership' ])
+{
+	my ($sql, $answer) = @$end;
+	ZkLock::wait_until(sub { ZkLock::ask($node, "SELECT zk_is_leader('mine')") eq 't' }, 'it leads');
+	is($c->query('BEGIN'), 'BEGIN, in transaction', "leadership is lost, $sql:");
+	is($c->run("SELECT zk_require_leader('mine') > 0")->sync, 'parsed, bound, row t, SELECT 1, in transaction', 'required by the extended protocol');
+	my ($candidate) = ZkLock::queue($zk, 'mine', 'elections');
+	$zk->delete(ZkLock::directory('mine', 'elections') . "/$candidate");
+	ZkLock::wait_until(sub { (ZkLock::queue($zk, 'mine', 'elections'))[0] // $candidate ne $candidate }, 'it queues anew');
+	is($c->run($sql)->sync, "parsed, bound, $answer, idle", "... $sql answers");
+}
+
+# ZooKeeper is away.
+$c->query("SET zklock.connect_timeout = '20ms'");
+$zk->stop;
+ZkLock::wait_until(sub { ZkLock::ask($node, 'SELECT state FROM zk_session') ne 'connected' }, 'disconnected');
+raises(@$_) for (
+	[ "SELECT zk_lock('x')", '58000: could not reach ZooKeeper within 20 ms' ],
+	[ "SELECT zk_try_lock('x')", '58000: could not reach ZooKeeper within 20 ms' ],
+	[ "SELECT zk_leader('led')", '58000: could not reach ZooKeeper within 20 ms' ],
+	[ "SELECT zk_assert('one')", '58000: could not prove the lock within 20 ms' ]);
+
+# No worker
+$node->append_conf('postgresql.conf', "max_worker_processes = 0\nzklock.connect_timeout = '20ms'");
+$node->restart;
+$c = Protocol3->new($node);
+raises("SELECT zk_lock('x')", '55000: zklock worker is not running');
+
+is(ZkLock::ask($node, 'SELECT count(*) FROM t'), 0, 'nothing of a failed transaction was committed');
+
+done_testing();
