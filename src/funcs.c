@@ -336,6 +336,8 @@ zk_lock_session(PG_FUNCTION_ARGS)
 				 errhint("Call it on its own, or use zk_lock(name, mode, 'session').")));
 	/* a pipeline's earlier statements must not be committed by ours */
 	PreventInTransactionBlock(true, "zk_lock_session");
+	/* what a DO block did before can be refused, as in any commit (loss.c) */
+	MyXactFlags &= ~XACT_FLAGS_NEEDIMMEDIATECOMMIT;
 
 	if (SPI_connect_ext(SPI_OPT_NONATOMIC) != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");

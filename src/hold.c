@@ -16,7 +16,7 @@
  * by one that has level 1.  So every end of a transaction and every call looks.
  *
  * Nothing in a callback throws, allocates, reads a catalog or waits, except that
- * PRE_COMMIT and PRE_PREPARE may throw.
+ * PRE_COMMIT and PRE_PREPARE may throw, and COMMIT may warn (loss.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -595,6 +595,8 @@ on_transaction_end(XactEvent event, void *arg)
 
 		case XACT_EVENT_COMMIT:
 		case XACT_EVENT_ABORT:
+			if (event == XACT_EVENT_COMMIT)
+				zklock_loss_after_commit();
 			end_pending();
 			end_transaction_holds(1);
 			zklock_hold_refresh();

@@ -26,6 +26,9 @@
  * acknowledgement must not cover up what was done in good faith: in a transaction
  * that has run any other statement it is refused.  That transaction rolls back first.
  *
+ * What no commit undoes, since a failed one would leave half of it, or since it is
+ * durable by now, is followed by a warning instead.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -59,6 +62,8 @@ static volatile sig_atomic_t nesting = 0; /* in the executor or a utility statem
  * holds. */
 static bool worked = false;
 
+static TimestampTz warned = 0; /* of the statement that was warned last */
+
 static TimeoutId timer = MAX_TIMEOUTS;
 static uint32 wait_event_verdict = 0;
 
@@ -78,6 +83,13 @@ static bool
 anything_lost(void)
 {
 	return *zklock_loss_flag(ZKLOCK_MY_PROC_NUMBER) != 0 || zklock_lease_lost();
+}
+
+/* Is nothing lost, for sure?  Nearly always. */
+static bool
+nothing_lost(void)
+{
+	return *zklock_loss_flag(ZKLOCK_MY_PROC_NUMBER) == 0 && zklock_lease_valid();
 }
 
 static int
@@ -184,8 +196,6 @@ zklock_loss_find(void)
 static void
 report_loss(ZkHeldLock *held)
 {
-	static TimestampTz warned = 0;
-
 	if (zklock_on_loss != ZKLOCK_ON_LOSS_WARN)
 		zklock_held_raise_lost(held);
 
@@ -216,8 +226,7 @@ zklock_loss_await_verdict(void)
 {
 	ZkHeldLock *held;
 
-	/* nearly always */
-	if (*zklock_loss_flag(ZKLOCK_MY_PROC_NUMBER) == 0 && zklock_lease_valid())
+	if (nothing_lost())
 		return;
 	ConditionVariablePrepareToSleep(&zklock_shared->write_cv);
 	while ((held = zklock_loss_find()) == NULL && zklock_hold_any() && !zklock_lease_valid())
@@ -263,6 +272,14 @@ zklock_loss_acknowledge(void)
 		report_loss(held);
 }
 
+/* Does the transaction consist of one statement that a failed commit does not undo, such
+ * as CREATE DATABASE? */
+static bool
+cannot_be_undone(void)
+{
+	return (MyXactFlags & XACT_FLAGS_NEEDIMMEDIATECOMMIT) != 0;
+}
+
 /* Has the transaction written?  Not every write comes by a statement: there is the
  * fast path. */
 static bool
@@ -283,8 +300,41 @@ zklock_loss_before_commit(bool holding)
 	 */
 	committing = true;
 	withdraw_shot();
-	if (holding || worked || has_written())
+	if ((holding || worked || has_written()) && !cannot_be_undone())
 		zklock_loss_await_verdict();
+}
+
+/*
+ * A commit may wait for a standby, and is visible only then.  In PostgreSQL an error
+ * would be a PANIC now.  So the message is in ASCII, which each client encoding has,
+ * and without context, which would be whatever the names of procedures are.
+ */
+void
+zklock_loss_after_commit(void)
+{
+	static char name[3 * ZKLOCK_NAME_MAX + 1];
+	ErrorContextCallback *context = error_context_stack;
+	ZkHeldLock *held;
+	char *out = name;
+
+	if (nothing_lost() || !(has_written() || (worked && cannot_be_undone())) ||
+		warned == GetCurrentStatementStartTimestamp() ||
+		(held = zklock_held_find_lost(!zklock_lease_valid())) == NULL)
+		return;
+	for (const char *p = zklock_local_name(held->name); *p; p++)
+		out += sprintf(out, IS_HIGHBIT_SET(*p) ? "%%%02X" : "%c", (unsigned char) *p);
+	warned = GetCurrentStatementStartTimestamp();
+	error_context_stack = NULL;
+	ereport(WARNING,
+			(errcode(ERRCODE_WARNING),
+			 held->kind == ZKLOCK_KIND_ELECTION
+				 ? errmsg("leadership of election \"%s\" was lost before the commit was visible",
+						  name)
+				 : errmsg("lock \"%s\" was lost before the commit was visible", name),
+			 errdetail(
+				 "The transaction is committed.  Another server may have held it since before that."),
+			 errhint("A late writer is kept out by zk_fence.")));
+	error_context_stack = context;
 }
 
 void
@@ -453,14 +503,14 @@ before_statement(QueryDesc *query, Node *utility)
 
 /*
  * After the outermost one, unless excused: it may have run where no cancel strikes, or
- * waited there, as COPY does for its client.
+ * waited there, as COPY does for its client.  Raise what can still be undone.
  */
 static void
 after_statement(QueryDesc *query, Node *utility)
 {
 	ZkHeldLock *held;
 
-	if (!worked)
+	if (!worked || cannot_be_undone())
 		return;
 	zklock_hold_refresh();
 	held = zklock_loss_find();

@@ -50,6 +50,10 @@ extern void zklock_loss_acknowledge(void);
  */
 extern void zklock_loss_before_commit(bool holding);
 
+/* The commit is durable and visible, the holds still there: warn if they were lost
+ * on the way.  Does not throw. */
+extern void zklock_loss_after_commit(void);
+
 /* The transaction has ended, one way or the other. */
 extern void zklock_loss_after_transaction(void);
 

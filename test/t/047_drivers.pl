@@ -306,6 +306,20 @@ for my $scope ('session', 'transaction')
 is(state_of_server(), $before, 'none of them has done anything');
 $prepared->query("ROLLBACK PREPARED 'p'");
 
+# One that was running when the lock was lost has done it, and is not said to have
+# failed.  Past the lease and not yet lost, a commit waits; this one cannot.
+my $worker = ZkLock::ask($node, 'SELECT worker_pid FROM zk_session');
+$c->query("SELECT zk_lock('job', scope => 'session')");
+kill 'STOP', $worker or die;
+ZkLock::wait_until(sub { ZkLock::ask($node, "SELECT lease_remaining = '0' FROM zk_session") eq 't' }, 'the lease lapses');
+my $answer = $c->query('ALTER SYSTEM SET work_mem = 100');
+note $answer;
+is($answer =~ /55000/ ? 'refused' : 'done', state_of_server() eq $before ? 'refused' : 'done', 'a command that cannot be undone fails only if it did nothing');
+like($c->query('SELECT 1'), qr/, idle$/, '... and the connection goes on');
+ZkLock::wait_until(sub { $c->query('SELECT 1') eq $lost->('55000', 'job') . ', idle' }, 'lost');
+kill 'CONT', $worker or die;
+$c->query('SELECT zk_unlock_all()');
+ZkLock::wait_connected($node);
 ZkLock::ok_clean($zk, [$node], $_) for 'job', 'a';
 
 done_testing();
