@@ -255,6 +255,16 @@ raise_failure(const char *name, ZkLockFailure failure, int rc)
 					 errhint(
 						 "Delete the lock directory while nobody uses the lock; ZooKeeper then starts again at 0.")));
 			break;
+		case ZKLOCK_FAIL_NUMBER:
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("queue of lock \"%s\" has a contender whose sequence number was never given",
+							display),
+					 errdetail(
+						 "It was created without the sequence flag, so its number does not say whether it was there before this request."),
+					 errhint(
+						 "zk_contenders() shows it. Delete it, or let the program that made it use sequential znodes.")));
+			break;
 		case ZKLOCK_FAIL_NO_DIRECTORY:
 			ereport(ERROR,
 					(errcode(ERRCODE_SYSTEM_ERROR),

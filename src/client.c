@@ -593,13 +593,23 @@ copy_children(ZkMessage *reply, const struct String_vector *children)
 }
 
 static void
-list_completion(int rc, const struct String_vector *children, const void *data)
+list_completion(int rc, const struct String_vector *children, const struct Stat *stat,
+				const void *data)
 {
 	ZkRequest *request = (ZkRequest *) data;
 	ZkMessage *reply = reply_begin(request, rc);
 
-	if (reply != NULL && rc == ZOK && (children == NULL || !copy_children(reply, children)))
-		reply->rc = ZSYSTEMERROR;
+	if (reply != NULL && rc == ZOK)
+	{
+		if (children == NULL || stat == NULL || !copy_children(reply, children))
+			reply->rc = ZSYSTEMERROR;
+		else
+		{
+			/* twice the creations less the children that are left; see src/README */
+			reply->ncreated =
+				((uint32_t) stat->cversion + (uint32_t) stat->numChildren) / 2;
+		}
+	}
 	reply_end(request, reply);
 }
 
@@ -1453,7 +1463,7 @@ zklock_client_list(ZkClient *client, const char *path, bool watch, const ZkReque
 	if (request == NULL)
 		return rc;
 	serial = request->serial;
-	rc = zoo_aget_children(client->zh, path, watch ? 1 : 0, list_completion, request);
+	rc = zoo_aget_children2(client->zh, path, watch ? 1 : 0, list_completion, request);
 	return request_end(client, request, serial, rc);
 }
 

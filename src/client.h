@@ -42,7 +42,7 @@ typedef enum ZkMessageType
 	/* replies */
 	ZKLOCK_MSG_CREATED, /* path (with the sequence number, if any), czxid */
 	ZKLOCK_MSG_DELETED,
-	ZKLOCK_MSG_LISTED, /* children, nchildren */
+	ZKLOCK_MSG_LISTED, /* children, nchildren, ncreated */
 	ZKLOCK_MSG_GOT,	   /* czxid, ctime, ephemeral_owner, nchildren (its number
 						* alone), data, datalen */
 	ZKLOCK_MSG_SET,
@@ -92,6 +92,8 @@ typedef struct ZkMessage
 	int datalen;
 	char **children;
 	int nchildren;
+	uint32_t ncreated;		/* children that were ever made there: the next one's
+							 * sequence number */
 	bool open;				/* anybody may do more than read */
 	int level;				/* LOG: 1 error, 2 warning, 3 info, 4 debug */
 	struct ZkMessage *next; /* client.c's */

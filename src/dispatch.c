@@ -510,6 +510,7 @@ dispatch_listing(const ZkMessage *message, ZkLockEntry *entry, ZkLockEvent *even
 			event->nchildren++;
 	}
 	event->children = children;
+	event->next_number = message->ncreated;
 	step(entry, message->tag.generation, event);
 	pfree(children);
 }

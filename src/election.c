@@ -356,6 +356,8 @@ zklock_election_announce(const char *name, const ZkElectionNews *news)
 				(errmsg("could not become a candidate in election \"%s\", trying on", name),
 				 news->failure == ZKLOCK_FAIL_SEQUENCE
 					 ? errdetail("The sequence numbers of its directory are used up.")
+					 : news->failure == ZKLOCK_FAIL_NUMBER
+					 ? errdetail("A contender has a sequence number that was never given.")
 					 : errdetail("ZooKeeper refused, or the directory could not be made.")));
 }
 

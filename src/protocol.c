@@ -480,6 +480,20 @@ conflicts(ZkLockQueue *queue, const ZkContender *c, const ZkLockChild *child,
 	return c->mode == ZKLOCK_EXCLUSIVE || child->mode == ZKLOCK_EXCLUSIVE;
 }
 
+/*
+ * By its number; what has ours and not our UUID was made without the sequence flag,
+ * perhaps before us.
+ */
+static bool
+comes_before(const ZkContender *c, const ZkLockChild *child)
+{
+#if ZKLOCK_MUTANT == 9
+	return child->sequence < c->sequence;
+#else
+	return child->sequence <= c->sequence;
+#endif
+}
+
 /* Is there anybody else?  Our own orphans are about to go. */
 static bool
 any_conflicts(ZkLockQueue *queue, const ZkContender *c, const ZkLockEvent *event)
@@ -531,7 +545,7 @@ look_ahead(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 	{
 		const ZkLockChild *child = &event->children[i];
 
-		if (child->sequence >= c->sequence || !conflicts(queue, c, child, event))
+		if (!comes_before(c, child) || !conflicts(queue, c, child, event))
 			continue;
 		if (child->hash == c->blocker)
 			present = true;
@@ -576,12 +590,29 @@ find_place(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 			fail(queue, c, ZKLOCK_FAIL_SEQUENCE, actions);
 			return;
 		}
-		if (child->sequence == c->sequence || !conflicts(queue, c, child, event))
+		if (!conflicts(queue, c, child, event))
 			continue;
-		if (child->sequence > c->sequence)
+
+		/*
+		 * Made without the sequence flag, by a program that may well have the lock:
+		 * its number does not say when it came.
+		 */
+		if (child->sequence >= event->next_number && ZKLOCK_MUTANT != 10)
+		{
+			fail(queue, c, ZKLOCK_FAIL_NUMBER, actions);
+			return;
+		}
+		if (!comes_before(c, child))
 		{
 			demanded = true;
 			continue;
+		}
+
+		/* A number is a place only if nobody shares it.  The next one is ours alone. */
+		if (child->sequence == c->sequence)
+		{
+			c->state = ZKLOCK_DELETING;
+			return;
 		}
 
 		/*
@@ -590,7 +621,7 @@ find_place(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 		 * contender.
 		 */
 		if (shared != NULL && child->mode == ZKLOCK_EXCLUSIVE &&
-			child->sequence > shared->sequence)
+			!comes_before(shared, child))
 			deadlock = true;
 
 #if ZKLOCK_MUTANT == 1

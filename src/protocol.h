@@ -170,6 +170,7 @@ typedef struct ZkLockEvent
 	uint64_t list;				 /* number of the listing answered */
 	const ZkLockChild *children; /* contenders only, in any order */
 	int nchildren;
+	int64_t next_number;	  /* ... that the directory will give to the next contender */
 	bool held[ZKLOCK_NMODES]; /* always: backends hold the grant */
 	bool keep;				  /* always: a grant may be kept for the next one here
 							   * while nobody else wants it */
@@ -212,6 +213,7 @@ typedef enum ZkLockFailure
 {
 	ZKLOCK_FAIL_DEADLOCK,	  /* upgrade behind another exclusive contender */
 	ZKLOCK_FAIL_SEQUENCE,	  /* counter of the directory near its end */
+	ZKLOCK_FAIL_NUMBER,		  /* a contender has a number that was not given yet */
 	ZKLOCK_FAIL_NO_DIRECTORY, /* could not be made, or vanishes for ever */
 	ZKLOCK_FAIL_REFUSED		  /* ensemble refused: see the worker's last error */
 } ZkLockFailure;

@@ -59,6 +59,12 @@ const char *const coverage_name[NCOVERAGE] = {
 	[COVER_ADMIN_DELETED] = "contenders of ours deleted by somebody",
 	[COVER_FOREIGN_EXCLUSIVE] = "foreign exclusive contenders",
 	[COVER_FOREIGN_SHARED] = "foreign shared contenders",
+	[COVER_FORGED_PAST] = "foreign contenders with a number of the past",
+	[COVER_FORGED_EQUAL] = "foreign contenders with the number of one of ours",
+	[COVER_FORGED_FUTURE] = "foreign contenders with a number of the future",
+	[COVER_NUMBER_REFUSED] = "numbers of the future refused",
+	[COVER_NUMBER_SHARED] = "places given up for a number that two have",
+	[COVER_NUMBER_REPEATED] = "numbers given twice",
 	[COVER_NODE_CHANGED] = "watches used up by a change",
 	[COVER_WATCH_NO_NODE] = "blockers gone before the watch",
 	[COVER_WATCH_MISSED] = "watches fired on reconnecting",
@@ -158,9 +164,12 @@ zk_expire(int session)
 	}
 }
 
-/* Returns the node, or -1 when there is no directory. */
+/*
+ * Returns the node, or -1 when there is no directory.  The directory counts all that are
+ * made in it, with the sequence flag or without.
+ */
 int
-zk_create(int dir, const char *prefix, int owner)
+zk_create_named(int dir, const char *name, int owner)
 {
 	Dir *d = &zk.dir[dir];
 	Node *node = &zk.node[zk.nnodes];
@@ -171,9 +180,8 @@ zk_create(int dir, const char *prefix, int owner)
 	if (zk.nnodes == MAX_NODES || zk.nalive == MAX_ALIVE)
 		fail("simulator: too many nodes");
 
+	snprintf(node->name, sizeof(node->name), "%s", name);
 	/* The server's counter sticks at its end. */
-	snprintf(node->name, sizeof(node->name), "%s%010" PRId32, prefix,
-			 (int32_t) d->next_sequence);
 	if (d->next_sequence < INT32_MAX)
 		d->next_sequence++;
 	if (!zklock_parse_child(node->name, &node->child))
@@ -183,9 +191,41 @@ zk_create(int dir, const char *prefix, int owner)
 	node->czxid = zk.zxid;
 	node->mzxid = 0;
 	node->dzxid = NEVER;
+	node->next = d->next_sequence;
+	node->known = 0;
 	node->orphan = false;
+	node->forged = false;
 	zk.alive[zk.nalive++] = zk.nnodes;
 	return zk.nnodes++;
+}
+
+/* The same with the sequence flag. */
+int
+zk_create(int dir, const char *prefix, int owner)
+{
+	char name[NAME_LEN];
+
+	snprintf(name, sizeof(name), "%s%010" PRId32, prefix,
+			 (int32_t) zk.dir[dir].next_sequence);
+	return zk_create_named(dir, name, owner);
+}
+
+/* The directory forgets that it has given its newest number.  False if it has given none
+ * that somebody has. */
+bool
+zk_step_back(int dir)
+{
+	int newest = -1;
+
+	for (int i = 0; i < zk.nalive; i++)
+	{
+		if (zk.node[zk.alive[i]].dir == dir && zk.alive[i] > newest)
+			newest = zk.alive[i];
+	}
+	if (newest < 0 || zk.node[newest].child.sequence != zk.dir[dir].next_sequence - 1)
+		return false;
+	zk.node[newest].next = --zk.dir[dir].next_sequence;
+	return true;
 }
 
 void
@@ -274,6 +314,22 @@ dir_existed(int dir, int64_t zxid)
 			return true;
 	}
 	return false;
+}
+
+/* The number that the directory, which existed, was to give next. */
+static int64_t
+next_number(int dir, int64_t zxid)
+{
+	int64_t made = 0;
+
+	for (int i = 0; i < zk.dir[dir].nincarnations && zk.dir[dir].made[i] <= zxid; i++)
+		made = zk.dir[dir].made[i];
+	for (int i = zk.nnodes - 1; i >= 0 && zk.node[i].czxid > made; i--)
+	{
+		if (zk.node[i].dir == dir && zk.node[i].czxid <= zxid)
+			return zk.node[i].next;
+	}
+	return 0;
 }
 
 static bool
@@ -573,6 +629,7 @@ answer_listing(Conn *conn, const Request *request)
 			message->children[message->nchildren++] = i;
 		}
 	}
+	message->next = next_number(request->dir, conn->view);
 	if (request->watch)
 		add_watch(conn->watch, &conn->nwatches, children_watch(request->dir));
 	/* The ensemble lists them in no order. */

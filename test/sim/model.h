@@ -48,7 +48,10 @@ typedef struct Node
 	int64_t czxid;
 	int64_t mzxid; /* newest setData, 0 if none */
 	int64_t dzxid; /* NEVER while it exists */
+	int64_t next;  /* number that the directory was to give after it */
+	int64_t known; /* ... when its owner last read a listing with it */
 	bool orphan;   /* landed after a deposed leader's listing */
+	bool forged;   /* made without the sequence flag */
 } Node;
 
 typedef struct Dir
@@ -116,7 +119,8 @@ typedef struct Message
 	int node;	   /* WATCH; REPLY to create and get; see children_watch */
 	bool deleted;  /* WATCH: else changed */
 	int64_t zxid;  /* state that the message tells of */
-	int nchildren; /* REPLY to list */
+	int64_t next;  /* REPLY to list: number that the directory will give next */
+	int nchildren; /* ... */
 	int children[MAX_ALIVE];
 } Message;
 
@@ -188,6 +192,12 @@ typedef enum Coverage
 	COVER_ADMIN_DELETED,
 	COVER_FOREIGN_EXCLUSIVE,
 	COVER_FOREIGN_SHARED,
+	COVER_FORGED_PAST,
+	COVER_FORGED_EQUAL,
+	COVER_FORGED_FUTURE,
+	COVER_NUMBER_REFUSED,
+	COVER_NUMBER_SHARED,
+	COVER_NUMBER_REPEATED,
 	COVER_NODE_CHANGED,
 	COVER_WATCH_NO_NODE,
 	COVER_WATCH_MISSED,
@@ -238,6 +248,8 @@ extern void zk_reset(void);
 extern int zk_new_session(void);
 extern void zk_expire(int session);
 extern int zk_create(int dir, const char *prefix, int owner);
+extern int zk_create_named(int dir, const char *name, int owner);
+extern bool zk_step_back(int dir);
 extern void zk_delete(int node);
 extern void zk_change(int node);
 extern int zk_find(int dir, const char *name);

@@ -23,6 +23,7 @@ int ndirs;
 Server servers[MAX_SERVERS];
 bool faults;
 bool counter_jumped[MAX_DIRS];
+bool numbers_repeated[MAX_DIRS];
 
 /* Newest token granted, by session. */
 static int64_t granted_token[MAX_SESSIONS][MAX_DIRS][ZKLOCK_NMODES];
@@ -70,6 +71,20 @@ number_of(const Server *server)
 	return (int) (server - servers);
 }
 
+/*
+ * Does "other" come before us?  Who was there first does, whatever its number says: one
+ * that was made without the sequence flag may have any.  With one exception: when we
+ * listed, the directory had come past that number, so that it looked like one that was
+ * given after ours.
+ */
+static bool
+comes_before(const Node *other, const Node *own)
+{
+	return other->czxid < own->czxid &&
+		!(other->forged && other->child.sequence > own->child.sequence &&
+		  other->child.sequence < own->known);
+}
+
 /* ------------------------------------------------------------------------
  * What the actions claim
  * ------------------------------------------------------------------------
@@ -98,7 +113,7 @@ check_granted(Server *server, int dir, const ZkLockAction *action, bool keep)
 			const Node *other = &zk.node[zk.alive[i]];
 
 			if (other->dir == dir && other->owner != own->owner &&
-				other->child.sequence < own->child.sequence &&
+				comes_before(other, own) &&
 				modes_conflict(own->child.mode, other->child.mode))
 				fail("granted though %s is before us", other->name);
 		}
@@ -143,7 +158,8 @@ check_deadlock(Server *server, int dir, const ZkLockAction *action)
 
 		if (other->dir == dir && other->owner != server->conn.session &&
 			other->child.mode == ZKLOCK_EXCLUSIVE && other->dzxid > server->told[dir] &&
-			other->czxid > shared->token && other->czxid < zk.node[exclusive].czxid)
+			((other->czxid > shared->token && other->czxid < zk.node[exclusive].czxid) ||
+			 other->forged))
 			return;
 	}
 	fail("deadlock reported where there is none");
@@ -186,6 +202,22 @@ check_blocked(Server *server, int dir, const ZkLockAction *action)
 	table_blocked(table, action->mode);
 }
 
+/* Only what was made without the sequence flag has a number that was not given yet,
+ * unless the directory has forgotten that. */
+static void
+check_number_refused(const Server *server, int dir)
+{
+	if (numbers_repeated[dir])
+		return;
+	for (int i = 0; i < zk.nnodes; i++)
+	{
+		if (zk.node[i].dir == dir && zk.node[i].forged &&
+			zk.node[i].dzxid > server->told[dir])
+			return;
+	}
+	fail("a number refused, though all were given");
+}
+
 static void
 check_failed(Server *server, int dir, const ZkLockAction *action)
 {
@@ -198,6 +230,10 @@ check_failed(Server *server, int dir, const ZkLockAction *action)
 			COVER(SEQUENCE_LIMIT);
 			if (!counter_jumped[dir])
 				fail("sequence refused without reason");
+			break;
+		case ZKLOCK_FAIL_NUMBER:
+			COVER(NUMBER_REFUSED);
+			check_number_refused(server, dir);
 			break;
 		case ZKLOCK_FAIL_NO_DIRECTORY:
 			if (!faults)
@@ -319,6 +355,9 @@ observe(const ZkLockEvent *event, const ZkLockQueue *before, const ZkLockQueue *
 		if (event->type == ZKLOCK_EV_LISTED && old->state == ZKLOCK_PROBING &&
 			new->state == ZKLOCK_CREATING)
 			COVER(PROBE_FREE);
+		if (event->type == ZKLOCK_EV_LISTED && old->state == ZKLOCK_QUEUED &&
+			new->state == ZKLOCK_DELETING && after->needed[old->mode])
+			COVER(NUMBER_SHARED);
 		if (old->state != ZKLOCK_WAITING && new->polled)
 			COVER(POLLED);
 		if (event->type == ZKLOCK_EV_LISTED && old->state == ZKLOCK_WAITING &&
@@ -619,9 +658,16 @@ receive_reply(Server *server, const Message *message)
 		event.token = zk.node[message->node].czxid;
 	}
 	for (int i = 0; i < message->nchildren; i++)
-		children[i] = zk.node[message->children[i]].child;
+	{
+		Node *node = &zk.node[message->children[i]];
+
+		children[i] = node->child;
+		if (node->owner == server->conn.session)
+			node->known = message->next;
+	}
 	event.children = children;
 	event.nchildren = message->nchildren;
+	event.next_number = message->next;
 	step(server, dir, &event);
 }
 

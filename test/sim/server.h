@@ -42,6 +42,7 @@ extern int ndirs;
 extern Server servers[MAX_SERVERS];
 extern bool faults; /* still happening */
 extern bool counter_jumped[MAX_DIRS];
+extern bool numbers_repeated[MAX_DIRS];
 
 extern void server_init(Server *server);
 extern bool server_receive(Server *server);

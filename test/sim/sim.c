@@ -303,41 +303,6 @@ do_tick(Server *server, int dir)
 	return true;
 }
 
-static bool
-do_foreign_come(Server *server, int dir)
-{
-	static const char *const forms[] = {
-		"_c_%08" PRIx32 "-1111-4222-8333-444455556666-lock-",
-		"_c_%08" PRIx32 "-1111-4222-8333-444455556666-read-lock-",
-		"_c_%08" PRIx32 "-1111-4222-8333-444455556666-__READ__",
-		"%08" PRIx32 "111142228333444455556666aaaabbbb__lock__",
-		"%08" PRIx32 "111142228333444455556666aaaabbbb__rlock__",
-		"x-%016" PRIx32 "-",
-		"n_",
-	};
-	char prefix[80];
-	int form = random_below(lengthof(forms));
-
-	(void) server;
-	if (zk.nalive > MAX_ALIVE / 2 || (recurring != NULL && !once_in(8)))
-		return false;
-	if (!zk.dir[dir].exists)
-	{
-		zk.ancestors = true;
-		zk_make_dir(dir);
-	}
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral"
-#pragma GCC diagnostic ignored "-Wformat-extra-args"
-	snprintf(prefix, sizeof(prefix), forms[form], (uint32_t) random_bits());
-#pragma GCC diagnostic pop
-	if (zk.node[zk_create(dir, prefix, FOREIGN)].child.mode == ZKLOCK_SHARED)
-		COVER(FOREIGN_SHARED);
-	else
-		COVER(FOREIGN_EXCLUSIVE);
-	return true;
-}
-
 /* Some node of the directory, foreign or ours; -1 if there is none. */
 static int
 some_node(int dir, bool foreign)
@@ -353,6 +318,95 @@ some_node(int dir, bool foreign)
 			found = zk.alive[i];
 	}
 	return found;
+}
+
+/* The beginning of a foreign contender's name. */
+static void
+foreign_prefix(char *buf, size_t size)
+{
+	static const char *const forms[] = {
+		"_c_%08" PRIx32 "-1111-4222-8333-444455556666-lock-",
+		"_c_%08" PRIx32 "-1111-4222-8333-444455556666-read-lock-",
+		"_c_%08" PRIx32 "-1111-4222-8333-444455556666-__READ__",
+		"%08" PRIx32 "111142228333444455556666aaaabbbb__lock__",
+		"%08" PRIx32 "111142228333444455556666aaaabbbb__rlock__",
+		"x-%016" PRIx32 "-",
+		"n_",
+	};
+	int form = random_below(lengthof(forms));
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+#pragma GCC diagnostic ignored "-Wformat-extra-args"
+	snprintf(buf, size, forms[form], (uint32_t) random_bits());
+#pragma GCC diagnostic pop
+}
+
+/* May a foreigner come?  Makes the directory if need be. */
+static bool
+foreigner_may_come(int dir)
+{
+	if (zk.nalive > MAX_ALIVE / 2 || (recurring != NULL && !once_in(8)))
+		return false;
+	if (!zk.dir[dir].exists)
+	{
+		zk.ancestors = true;
+		zk_make_dir(dir);
+	}
+	return true;
+}
+
+static bool
+do_foreign_come(Server *server, int dir)
+{
+	char prefix[NAME_LEN];
+
+	(void) server;
+	if (!foreigner_may_come(dir))
+		return false;
+	foreign_prefix(prefix, sizeof(prefix));
+	if (zk.node[zk_create(dir, prefix, FOREIGN)].child.mode == ZKLOCK_SHARED)
+		COVER(FOREIGN_SHARED);
+	else
+		COVER(FOREIGN_EXCLUSIVE);
+	return true;
+}
+
+/*
+ * A foreigner that numbers itself: as one of ours, or near it, or a little ahead of what
+ * the directory has given.
+ */
+static bool
+do_forge(Server *server, int dir)
+{
+	char name[NAME_LEN];
+	int ours = some_node(dir, false);
+	int64_t next;
+	int64_t number;
+	size_t len;
+	int node;
+
+	(void) server;
+	if (!foreigner_may_come(dir))
+		return false;
+	next = zk.dir[dir].next_sequence;
+	number = next + random_below(4);
+	if (ours >= 0 && once_in(2))
+		number = zk.node[ours].child.sequence + random_below(4) - 2;
+	foreign_prefix(name, sizeof(name));
+	len = strlen(name);
+	snprintf(name + len, sizeof(name) - len, "%010" PRId64, number);
+	if (number < 0 || number > INT32_MAX || zk_find(dir, name) >= 0)
+		return false;
+	node = zk_create_named(dir, name, FOREIGN);
+	zk.node[node].forged = true;
+	if (ours >= 0 && number == zk.node[ours].child.sequence)
+		COVER(FORGED_EQUAL);
+	else if (number < next)
+		COVER(FORGED_PAST);
+	else
+		COVER(FORGED_FUTURE);
+	return true;
 }
 
 static bool
@@ -444,6 +498,26 @@ do_jump(Server *server, int dir)
 	return true;
 }
 
+/*
+ * The newest number will be given once more.  ZooKeeper up to 3.5 may do that when its
+ * leader restarts, which nobody's connection survives.
+ */
+static bool
+do_repeat(Server *server, int dir)
+{
+	(void) server;
+	if (!zk_step_back(dir))
+		return false;
+	COVER(NUMBER_REPEATED);
+	numbers_repeated[dir] = true;
+	for (int s = 0; s < nservers; s++)
+	{
+		if (servers[s].conn.up)
+			conn_break(&servers[s].conn);
+	}
+	return true;
+}
+
 typedef struct Kind
 {
 	const char *name;
@@ -476,6 +550,7 @@ static const Kind kinds[] = {
 	{"new worker", do_worker_dies, {3, 0, 0}, true},
 	{"tick", do_tick, {6, 0, 0}, true},
 	{"foreigner comes", do_foreign_come, {10, 0, 0}, true},
+	{"foreigner numbers itself", do_forge, {5, 0, 0}, true},
 	{"foreigner goes", do_foreign_go, {20, 30, 30}, false},
 	{"node is changed", do_change, {10, 0, 0}, true},
 	{"directory is written", do_change_dir, {3, 0, 0}, true},
@@ -483,6 +558,7 @@ static const Kind kinds[] = {
 	{"directory is reaped", do_reap, {20, 20, 20}, true},
 	{"ancestors vanish", do_remove_ancestors, {10, 0, 0}, true},
 	{"counter jumps", do_jump, {1, 0, 0}, true},
+	{"counter steps back", do_repeat, {3, 0, 0}, true},
 };
 
 static int weight[lengthof(kinds)];
@@ -672,6 +748,7 @@ play(uint64_t seed)
 	zk_reset();
 	reset_tokens();
 	memset(counter_jumped, 0, sizeof(counter_jumped));
+	memset(numbers_repeated, 0, sizeof(numbers_repeated));
 	nservers = 2 + random_below(MAX_SERVERS - 1);
 	recurring = once_in(8) ? servers : NULL;
 	ndirs = recurring != NULL ? 1 : 1 + random_below(MAX_DIRS);
@@ -697,7 +774,7 @@ play(uint64_t seed)
 		static const int factors[] = {0, 0, 1, 1, 1, 3};
 
 		factor[i] = seed % 8 == 0 ? 0 : factors[random_below(lengthof(factors))];
-		if (kinds[i].function == do_jump && !once_in(10))
+		if ((kinds[i].function == do_jump || kinds[i].function == do_repeat) && !once_in(10))
 			factor[i] = 0;
 		if (kinds[i].function == do_break && recurring != NULL && !once_in(4))
 			factor[i] = 0;

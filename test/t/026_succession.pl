@@ -90,6 +90,17 @@ like(cycle(), qr/1 children/, 'somebody had it meanwhile');
 learn();
 ok_excluded($foreigner->contend($directory), 'somebody has it');
 
+# Somebody numbers himself ahead of what was given.  Our number must not come past his.
+learn();
+settle();
+my $ahead = sprintf "$directory/by-hand-%010d", $last + 4;
+$foreigner->create($ahead, mode => 'ephemeral');
+my @answers;
+push @answers, $session->fails("SELECT zk_try_lock('x')") || $session->{answer} while @answers < 10;
+is(join(' ', map { substr $_, 0, 5 } @answers), '55000 55000 f f f f f f f f', 'beside a number that was made up nobody is granted the lock');
+$foreigner->delete($ahead);
+like(cycle(), qr/children/, '... until it is gone');
+
 #
 # Numbers that mean nothing: the directory is another one
 #

@@ -1,0 +1,111 @@
+# A place in the queue is a number that the ensemble gives.  Contenders that were made
+# without the sequence flag have whatever number they say: ours, one that is yet to come.
+# Nobody is granted the lock beside one that was there first.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/../perl";
+use Test::More;
+use ZkLock;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new->start;
+my ($a, $b) = map { ZkLock::server($_, $zk) } qw(a b);
+ZkLock::wait_connected($a, $b);
+my ($sa, $sb) = map { ZkLock::session($_) } $a, $b;
+my $foreigner = $zk->client;
+my $uuid = '01234567-89ab-4cde-8f01-23456789abcd';
+
+# Somebody contends by a number of his own.  Returns the path.
+sub forge
+{
+	my ($name, $number, $prefix) = @_;
+	return scalar $foreigner->create(ZkLock::directory($name) . sprintf('/%s%010d', $prefix // "_c_$uuid-lock-", $number),
+		mode => 'ephemeral', parents => 1);
+}
+
+sub number { return substr($_[0], -10) + 0; }
+
+#
+# The number that we are about to be given
+#
+my $n = 0;
+for my $prefix ("_c_$uuid-lock-", "_c_$uuid-read-lock-", "${uuid}__lock__", 'by-hand-')
+{
+	my $name = 'equal ' . ++$n;
+	# it is the first child, so that ours would have the number 1, too
+	my $path = forge($name, 1, $prefix);
+	is($sa->query("SELECT zk_try_lock('$name')"), 'f', "$prefix: its number is not ours alone");
+	is($sa->query("SELECT zk_try_lock('$name')"), 'f', '... at the second look, too');
+	$sa->send("SELECT zk_lock('$name')")->wait_level(2);
+	ZkLock::wait_until(sub { my @q = ZkLock::queue($zk, $name); @q == 2 && number($q[1]) > 1 }, 'we stand behind it');
+	is($sb->query("SELECT zk_try_lock('$name')"), 'f', '... and so does another server');
+	ok($sa->busy, '... waiting');
+	$foreigner->delete($path);
+	cmp_ok($sa->result, '>', 0, '... until it is gone');
+	ZkLock::ok_clean($zk, [ $a, $b ], $name);
+}
+
+# Two readers may have one number.
+my $path = forge('readers', 1, "_c_$uuid-read-lock-");
+is($sa->query("SELECT zk_try_lock('readers', 'shared')"), 't', 'a reader beside a reader of its number');
+$foreigner->delete($path);
+ZkLock::ok_clean($zk, [$a], 'readers');
+
+# It comes while we hold the lock: that is no reason to let go, nor to let another one in.
+$sa->query("BEGIN; SELECT zk_lock('late')");
+$path = forge('late', number((ZkLock::queue($zk, 'late'))[0]));
+is($sb->query("SELECT zk_try_lock('late')"), 'f', 'a holder whose number somebody takes stays the holder');
+cmp_ok($sa->query("SELECT zk_assert('late')"), '>', 0, '... and knows it');
+$sa->query('COMMIT');
+is($sb->query("SELECT zk_try_lock('late', timeout => '100ms')"), 'f', '... then the other one has it');
+$foreigner->delete($path);
+ZkLock::ok_clean($zk, [ $a, $b ], 'late');
+
+#
+# A number that is yet to come: was it there before us?
+#
+my $never = qr/^55000: queue of lock "future" has a contender whose sequence number was never given/;
+$path = forge('future', 5);
+for my $mode ('exclusive', 'shared')
+{
+	like($sa->fails("SELECT zk_try_lock('future', '$mode')"), $never, "$mode: a number that was never given");
+}
+like($sa->notices, qr/without the sequence flag.*zk_contenders\(\) shows it/is, '... it says why, and what to do');
+like($sb->fails("SELECT zk_lock('future')"), $never, '... on another server, too');
+ZkLock::wait_queue($zk, 'future', 1);
+is($sa->query("SELECT concat(position, server) FROM zk_contenders('future')"), '1', '... zk_contenders shows it');
+is($sb->query("SELECT zk_try_lock('another')"), 't', '... other locks are not concerned');
+# Numbers go on, and have come past it one day.
+ZkLock::wait_until(sub { ($sb->fails("SELECT zk_try_lock('future')") || $sb->{answer}) eq 'f' }, 'its number has come');
+$sa->send("SELECT zk_lock('future')")->wait_level(2);
+$foreigner->delete($path);
+cmp_ok($sa->result, '>', 0, 'it counts like any other then');
+ZkLock::ok_clean($zk, [ $a, $b ], 'future');
+
+# It comes when somebody holds the lock, and somebody waits.
+$sa->query("BEGIN; SELECT zk_lock('future')");
+$sb->send("SELECT zk_lock('future')")->wait_level(2);
+ZkLock::wait_queue($zk, 'future', 2);
+ZkLock::wait_until(sub { ZkLock::ask($b, 'SELECT in_flight FROM zk_session') == 0 }, 'it watches whom it waits for');
+$path = forge('future', 1_000_000);
+$sa->query('COMMIT');
+cmp_ok($sb->result, '>', 0, 'who was there before it has his turn');
+like($sa->fails("SELECT zk_lock('future')"), $never, '... who comes later has none');
+$foreigner->delete($path);
+is($sa->query("SELECT zk_try_lock('future', timeout => '1 min')"), 't', '... until it is deleted');
+ZkLock::ok_clean($zk, [ $a, $b ], 'future');
+
+#
+# Elections
+#
+$path = scalar $foreigner->create(ZkLock::directory('boss', 'elections') . "/_c_$uuid-latch-0000000007", mode => 'ephemeral', parents => 1);
+$sa->query("SELECT zk_is_leader('boss')");
+ZkLock::wait_until(sub { PostgreSQL::Test::Utils::slurp_file($a->logfile) =~ /could not become a candidate in election "boss"/ }, 'the log tells');
+like(PostgreSQL::Test::Utils::slurp_file($a->logfile), qr/DETAIL:  A contender has a sequence number that was never given/, '... why');
+is($sa->query("SELECT zk_is_leader('boss')"), 'f', 'no leader beside a candidate with a number that was never given');
+$foreigner->delete($path);
+ZkLock::wait_until(sub { $sa->query("SELECT zk_is_leader('boss')") eq 't' }, 'it leads when that has gone');
+
+done_testing();
