@@ -42,8 +42,6 @@ typedef enum RequestKind
 	REQUEST_DELETE
 } RequestKind;
 
-#define PATH_MAX_LEN 2048
-
 /*
  * With this many requests open we make no new ones until replies have come.  A
  * step makes a few, so this stays well below ZKLOCK_MAX_PENDING.
@@ -71,20 +69,21 @@ log_name(const char *name, char *buf)
  * ------------------------------------------------------------------------
  */
 
-/* <root>/locks/<encoded name> or the like of an election, or that and a child. */
-static void
-name_path(char *buf, ZkLockKind kind, const char *name, const char *child)
+/* <root>/locks/<encoded name> or the like of an election, or that and a child.  Whole:
+ * others' children have names of any length. */
+static char *
+name_path(ZkLockKind kind, const char *name, const char *child)
 {
 	char encoded[ZKLOCK_ENCODED_MAX + 1];
 
 	zklock_encode_name(name, encoded);
-	snprintf(buf, PATH_MAX_LEN, "%s/%s%s%s", zklock_session_directory(kind), encoded,
-			 child ? "/" : "", child ? child : "");
+	return psprintf("%s/%s%s%s", zklock_session_directory(kind), encoded,
+					child ? "/" : "", child ? child : "");
 }
 
 /* The same of our own contender; "sequence" below 0: as for its creation. */
-static void
-contender_path(char *buf, ZkLockKind kind, const char *name, const ZkLockAction *action,
+static char *
+contender_path(ZkLockKind kind, const char *name, const ZkLockAction *action,
 			   uint64 uuid_hi, bool create)
 {
 	char child[ZKLOCK_CONTENDER_LEN + 16];
@@ -92,7 +91,7 @@ contender_path(char *buf, ZkLockKind kind, const char *name, const ZkLockAction 
 	zklock_format_contender(child, uuid_hi, action->uuid, kind, action->mode);
 	if (!create)
 		snprintf(child + strlen(child), 16, "%010d", (int) action->sequence);
-	name_path(buf, kind, name, child);
+	return name_path(kind, name, child);
 }
 
 void
@@ -162,7 +161,7 @@ send_request(const ZkLockEntry *entry, ZkLockKind kind, const char *name, int pi
 			 uint32 generation, uint64 uuid_hi, const ZkLockAction *action)
 {
 	ZkClient *client = zklock_session_client();
-	char path[PATH_MAX_LEN];
+	char *path = NULL;
 	ZkRequestTag tag = {
 		.entry = (uint32) zklock_entry_index(entry),
 		.generation = generation,
@@ -177,14 +176,14 @@ send_request(const ZkLockEntry *entry, ZkLockKind kind, const char *name, int pi
 	{
 		case ZKLOCK_ACT_MAKE_DIR:
 			tag.kind = REQUEST_MAKE_DIR;
-			name_path(path, kind, name, NULL);
+			path = name_path(kind, name, NULL);
 			send_make_dir(client, path, action, &tag);
 			break;
 
 		case ZKLOCK_ACT_WATCH_DIR:
 			tag.kind = REQUEST_WATCH_DIR;
 			tag.patient = true; /* a create follows it */
-			name_path(path, kind, name, NULL);
+			path = name_path(kind, name, NULL);
 			tag.path = zklock_watch_set(path, false);
 			check_sent(zklock_client_get(client, path, true, &tag));
 			break;
@@ -195,7 +194,7 @@ send_request(const ZkLockEntry *entry, ZkLockKind kind, const char *name, int pi
 
 			tag.kind = REQUEST_CREATE;
 			tag.patient = action->listed;
-			contender_path(path, kind, name, action, uuid_hi, true);
+			path = contender_path(kind, name, action, uuid_hi, true);
 			describe_contender(&data, kind, pid);
 			check_sent(zklock_client_create(client, path, data.data, data.len,
 											ZKLOCK_CREATE_EPHEMERAL_SEQUENTIAL, &tag));
@@ -206,7 +205,7 @@ send_request(const ZkLockEntry *entry, ZkLockKind kind, const char *name, int pi
 		case ZKLOCK_ACT_LIST:
 			tag.kind = REQUEST_LIST;
 			tag.hash = action->list;
-			name_path(path, kind, name, NULL);
+			path = name_path(kind, name, NULL);
 			if (action->sync)
 			{
 				ZkRequestTag other = {.kind = REQUEST_OTHER};
@@ -220,27 +219,27 @@ send_request(const ZkLockEntry *entry, ZkLockKind kind, const char *name, int pi
 
 		case ZKLOCK_ACT_WATCH_OWN:
 			tag.kind = REQUEST_WATCH_OWN;
-			contender_path(path, kind, name, action, uuid_hi, false);
+			path = contender_path(kind, name, action, uuid_hi, false);
 			tag.path = zklock_watch_set(path, false);
 			check_sent(zklock_client_get(client, path, true, &tag));
 			break;
 
 		case ZKLOCK_ACT_WATCH:
 			tag.kind = REQUEST_WATCH;
-			name_path(path, kind, name, action->name);
+			path = name_path(kind, name, action->name);
 			tag.path = zklock_watch_set(path, false);
 			check_sent(zklock_client_get(client, path, true, &tag));
 			break;
 
 		case ZKLOCK_ACT_DELETE:
 			tag.kind = REQUEST_DELETE;
-			contender_path(path, kind, name, action, uuid_hi, false);
+			path = contender_path(kind, name, action, uuid_hi, false);
 			check_sent(zklock_client_delete(client, path, &tag));
 			break;
 
 		case ZKLOCK_ACT_DELETE_ORPHAN:
 			tag.kind = REQUEST_OTHER;
-			name_path(path, kind, name, action->name);
+			path = name_path(kind, name, action->name);
 			ereport(LOG, (errmsg("deleting orphaned contender \"%s\"", path)));
 			(void) zklock_client_delete(client, path, &tag);
 			break;
@@ -252,6 +251,7 @@ send_request(const ZkLockEntry *entry, ZkLockKind kind, const char *name, int pi
 		case ZKLOCK_ACT_FAILED:
 			pg_unreachable();
 	}
+	pfree(path);
 }
 
 /* Would a TICK do anything?  Read without the lock: the worker writes all of it, but

@@ -507,6 +507,12 @@ any_conflicts(ZkLockQueue *queue, const ZkContender *c, const ZkLockEvent *event
 	return false;
 }
 
+static bool
+may_watch(const ZkLockChild *child)
+{
+	return strlen(child->name) <= ZKLOCK_WATCHED_MAX || ZKLOCK_MUTANT == 11;
+}
+
 static void
 watch_child(ZkLockQueue *queue, ZkContender *c, const char *name, uint64_t hash,
 			ZkLockActions *actions)
@@ -526,7 +532,7 @@ static void
 watch_second(ZkLockQueue *queue, ZkContender *c, const ZkLockChild *second,
 			 const ZkLockEvent *event, ZkLockActions *actions)
 {
-	if (second == NULL || event->spare_watches)
+	if (second == NULL || event->spare_watches || !may_watch(second))
 		return;
 	c->second = second->hash;
 	watch_child(queue, c, second->name, second->hash, actions);
@@ -652,7 +658,7 @@ find_place(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 		c->blocker_last = second == NULL;
 #endif
 		add_action(actions, ZKLOCK_ACT_BLOCKED, queue, c);
-		c->polled = event->no_watches;
+		c->polled = event->no_watches || !may_watch(blocker);
 		if (c->polled)
 			return;
 

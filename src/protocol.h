@@ -38,6 +38,14 @@
 
 #define ZKLOCK_NCONTENDERS 4
 
+/*
+ * A child with a longer name, in bytes, is not watched, but looked for at each TICK: the
+ * watches of a connection have little room (watches.c).
+ */
+#ifndef ZKLOCK_WATCHED_MAX
+#define ZKLOCK_WATCHED_MAX 32768
+#endif
+
 typedef enum ZkContenderState
 {
 	ZKLOCK_FREE,	  /* slot not in use */

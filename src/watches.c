@@ -7,7 +7,9 @@
  * ensemble drops a connection that sends more than jute.maxbuffer (1 MB): the
  * worker would then reconnect for ever.  So the bytes of watched paths are
  * counted.  Beyond ENOUGH of them grants go without a watch; waiters, one a
- * backend, have the rest, and beyond FULL they, too, look now and then instead.
+ * backend, have the rest, and beyond FULL they, too, look now and then instead.  What
+ * a step adds after it was asked fits into what is left: two paths below ENOUGH, one
+ * below FULL, each of ZKLOCK_WATCHED_MAX bytes and the directory's, and our own.
  *
  *-------------------------------------------------------------------------
  */

@@ -300,6 +300,8 @@ perform(Server *server, int dir, const ZkLockAction *action, bool keep)
 			break;
 	}
 
+	if (action->type == ZKLOCK_ACT_WATCH && strlen(action->name) > ZKLOCK_WATCHED_MAX)
+		fail("a name of %zu bytes is watched", strlen(action->name));
 	if (!server->queue[dir].connected)
 		fail("%s without a connection", request_name(action->type));
 
@@ -458,6 +460,8 @@ step(Server *server, int dir, ZkLockEvent *event)
 	if (actions.n > ZKLOCK_MAX_ACTIONS)
 		fail("too many actions");
 	observe(event, &before, &server->queue[dir], &actions);
+	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
+		server->polled[dir] |= server->queue[dir].contender[i].polled;
 	/* As dispatch.c: the table first, under its lock, then the requests. */
 	for (int i = 0; i < actions.n; i++)
 	{

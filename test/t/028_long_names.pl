@@ -1,0 +1,66 @@
+# A contender's name may be as long as a packet.  Its path is never cut: the watch is on
+# that node and on no other, or there is none and the queue is looked at now and then.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/../perl";
+use Proxy;
+use Test::More;
+use ZkLock;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new->start;
+my $proxy = Proxy->new($zk->host);
+my $node = ZkLock::server('a', $proxy);
+my $session = ZkLock::session($node);
+my $foreigner = $zk->client;
+ZkLock::wait_connected($node);
+
+sub settle
+{
+	ZkLock::wait_until(sub { ZkLock::ask($node, 'SELECT in_flight FROM zk_session') == 0 }, 'nothing is under way');
+	return;
+}
+
+# One with so long a name has the lock; the server waits, and does not ask all the time.
+for my $length (1900, 2048, 3000, 60_000, 100_000, 900_000)
+{
+	my $directory = ZkLock::directory("job $length");
+	my $blocker = $foreigner->contend($directory, kind => 'x' x $length);
+	# what a path of 2,047 bytes would be left of it
+	my $decoy = substr $blocker, 0, 2047;
+	$foreigner->create($decoy, mode => 'ephemeral') if $decoy ne $blocker;
+	$session->send("SELECT zk_lock('job $length')")->wait_level(2);
+	# as many heartbeats as it takes to say that it is quiet
+	settle();
+	$proxy->requests;
+	my %seen = ();
+	while (($seen{set} // 0) < 3)
+	{
+		my $requests = $proxy->requests;
+		$seen{$_} += $requests->{$_} for keys %$requests;
+	}
+	cmp_ok(($seen{children} // 0) + ($seen{get} // 0), '<=', 4, "a name of $length bytes: the queue is not asked again and again");
+	ok($session->busy, '... and the lock is waited for');
+	$foreigner->delete($blocker);
+	cmp_ok($session->result, '>', 0, '... until that one has gone');
+	$foreigner->delete($decoy) if $decoy ne $blocker;
+	ZkLock::ok_clean($zk, [$node], "job $length");
+}
+
+# The watches on them must fit into one packet on the next connection.
+my @blockers = map { $foreigner->contend(ZkLock::directory("many $_"), kind => 'x' x 32_000) } 1 .. 40;
+my @waiters = map { ZkLock::session($node)->send("SELECT zk_lock('many $_')") } 1 .. 40;
+ZkLock::wait_waiting($node, 2, 40);
+settle();
+my $id = ZkLock::ask($node, 'SELECT session_id FROM zk_session');
+$proxy->cut;
+ZkLock::wait_until(sub { ZkLock::ask($node, "SELECT last_error ~ 'lost connection' FROM zk_session") eq 't' }, 'the cut is noticed');
+ZkLock::wait_connected($node);
+$foreigner->delete($_) for @blockers;
+is(scalar(grep { $_->result > 0 } @waiters), 40, 'all are served after a new connection');
+is(ZkLock::ask($node, 'SELECT session_id FROM zk_session'), $id, '... of the same session');
+ZkLock::ok_clean($zk, [$node], "many $_") for 1, 40;
+
+done_testing();
