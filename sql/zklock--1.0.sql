@@ -72,6 +72,7 @@ CREATE FUNCTION zk_locks(
     OUT database text,
     OUT username text,
     OUT application text,
+    OUT blocked_by integer[],
     OUT classid oid,
     OUT objid oid,
     OUT objsubid smallint)
@@ -84,7 +85,7 @@ COMMENT ON FUNCTION zk_locks() IS
 
 CREATE VIEW zk_locks AS
     SELECT name, mode, scope, granted, grant_state, count, token, lease_remaining, wait_start,
-        pid, database, username, application, classid, objid, objsubid
+        pid, database, username, application, blocked_by, classid, objid, objsubid
     FROM zk_locks();
 
 COMMENT ON VIEW zk_locks IS

@@ -247,6 +247,7 @@ send_request(const ZkLockEntry *entry, ZkLockKind kind, const char *name, int pi
 		case ZKLOCK_ACT_GRANTED:
 		case ZKLOCK_ACT_BLOCKED:
 		case ZKLOCK_ACT_DEMANDED:
+		case ZKLOCK_ACT_UNDEMANDED:
 		case ZKLOCK_ACT_REVOKED:
 		case ZKLOCK_ACT_FAILED:
 			pg_unreachable();

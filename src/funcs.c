@@ -11,6 +11,7 @@
 #include "access/htup_details.h"
 #include "access/xact.h"
 #include "catalog/pg_authid.h"
+#include "catalog/pg_type.h"
 #include "commands/dbcommands.h"
 #include "common/int.h"
 #include "common/string.h"
@@ -19,6 +20,7 @@
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
@@ -391,8 +393,44 @@ lock_row_state(const LockRow *row)
 	return row->grant.demanded ? "demanded" : "held";
 }
 
+/*
+ * The sessions of this server whose holds must end before one that is queued can have
+ * its turn: it would share their grant, which goes when the last of them does; or has
+ * level 1, which they have lost.  NULL if there is none.  The rows of its name are
+ * neighbours.
+ */
+static ArrayType *
+local_blockers(const LockRow *rows, int nrows, const LockRow *waiter)
+{
+	const ZkLockRequest *w = &waiter->request;
+	const LockRow *first = waiter;
+	const LockRow *end = waiter;
+	Datum *pids;
+	int n = 0;
+
+	if (w->state != ZKLOCK_REQUEST_WANTED)
+		return NULL;
+	while (first > rows && strcmp(first[-1].name, waiter->name) == 0)
+		first--;
+	while (end < rows + nrows && strcmp(end->name, waiter->name) == 0)
+		end++;
+	pids = palloc(sizeof(Datum) * (Size) (end - first));
+	for (const LockRow *row = first; row < end; row++)
+	{
+		const ZkLockRequest *r = &row->request;
+		bool shared = w->mode == ZKLOCK_SHARED && r->mode == ZKLOCK_SHARED;
+
+		if (r->pid != 0 && r->pid != w->pid && r->state == ZKLOCK_REQUEST_HELD &&
+			!r->lost && !(shared && row->grant.usable))
+			pids[n++] = Int32GetDatum(r->pid);
+	}
+	return n > 0 ? construct_array(pids, n, INT4OID, sizeof(int32), true, TYPALIGN_INT)
+				 : NULL;
+}
+
 static void
-put_lock_row(ReturnSetInfo *rsinfo, const LockRow *row, ZkLockScope scope, bool granted)
+put_lock_row(ReturnSetInfo *rsinfo, const LockRow *row, ArrayType *blockers,
+			 ZkLockScope scope, bool granted)
 {
 	const ZkLockRequest *request = &row->request;
 	bool kept = request->pid == 0;
@@ -400,8 +438,8 @@ put_lock_row(ReturnSetInfo *rsinfo, const LockRow *row, ZkLockScope scope, bool 
 		(int64) pg_atomic_read_u64(&zklock_shared->lease_end) - (int64) zklock_clock();
 	LOCKTAG tag;
 	char *text;
-	Datum values[16];
-	bool nulls[16] = {0};
+	Datum values[17];
+	bool nulls[17] = {0};
 
 	zklock_level1_tag(&tag, row->name);
 	values[0] = CStringGetTextDatum(zklock_display_name(row->name));
@@ -434,9 +472,11 @@ put_lock_row(ReturnSetInfo *rsinfo, const LockRow *row, ZkLockScope scope, bool 
 		values[12] = CStringGetTextDatum(request->application);
 		nulls[12] = false;
 	}
-	values[13] = ObjectIdGetDatum(tag.locktag_field2);
-	values[14] = ObjectIdGetDatum(tag.locktag_field3);
-	values[15] = Int16GetDatum((int16) tag.locktag_field4);
+	values[13] = PointerGetDatum(blockers);
+	nulls[13] = blockers == NULL;
+	values[14] = ObjectIdGetDatum(tag.locktag_field2);
+	values[15] = ObjectIdGetDatum(tag.locktag_field3);
+	values[16] = Int16GetDatum((int16) tag.locktag_field4);
 	if (!kept && !may_see(request->role))
 	{
 		for (int i = 0; i < (int) lengthof(nulls); i++)
@@ -533,16 +573,17 @@ zk_locks(PG_FUNCTION_ARGS)
 		{
 			/* its name is all there is to hide: no row */
 			if (may_see(InvalidOid))
-				put_lock_row(rsinfo, row, ZKLOCK_TRANSACTION, true);
+				put_lock_row(rsinfo, row, NULL, ZKLOCK_TRANSACTION, true);
 		}
 		else if (row->request.state != ZKLOCK_REQUEST_HELD)
-			put_lock_row(rsinfo, row, (ZkLockScope) row->request.scope, false);
+			put_lock_row(rsinfo, row, local_blockers(rows, nrows, row),
+						 (ZkLockScope) row->request.scope, false);
 		else
 		{
 			for (int scope = 0; scope < ZKLOCK_NSCOPES; scope++)
 			{
 				if (row->request.count[scope] > 0)
-					put_lock_row(rsinfo, row, (ZkLockScope) scope, true);
+					put_lock_row(rsinfo, row, NULL, (ZkLockScope) scope, true);
 			}
 		}
 	}

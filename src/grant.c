@@ -197,14 +197,20 @@ zklock_grant_apply(ZkLockEntry *entry, const ZkLockAction *action, bool keep)
 
 		case ZKLOCK_ACT_DEMANDED:
 			zklock_stat_add(entry, ZKLOCK_STAT_DEMANDS, 1);
+			/* those who wait have been granted it, and have not woken up yet */
 			if (!grant->demanded)
-				grant->handoffs = zklock_handoff_limit;
+				grant->handoffs = Max(zklock_handoff_limit, entry->want[mode]);
 			grant->demanded = true;
 			if (grant->handoffs == 0)
 				grant->usable = false;
 			if (keep)
 				note_demand(entry, grant->holds);
 			return zklock_grant_settle(entry) || !grant->usable;
+
+		case ZKLOCK_ACT_UNDEMANDED:
+			grant->demanded = false;
+			grant->usable = true;
+			return zklock_grant_settle(entry);
 
 		case ZKLOCK_ACT_BLOCKED:
 			/* zk_try_lock looks at the queue, too */

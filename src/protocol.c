@@ -167,12 +167,19 @@ set_granted(ZkLockQueue *queue, ZkContender *c, bool demanded, ZkLockActions *ac
 	add_action(actions, ZKLOCK_ACT_GRANTED, queue, c);
 }
 
-/* For good: a grant that others want goes when its last holder does. */
+/* A grant that others want goes when its last holder does. */
 static void
 set_demanded(ZkLockQueue *queue, ZkContender *c, ZkLockActions *actions)
 {
 	c->demanded = true;
 	add_action(actions, ZKLOCK_ACT_DEMANDED, queue, c);
+}
+
+/* Do readers here wait to share the grant? */
+static bool
+is_joined(const ZkLockQueue *queue, const ZkContender *c)
+{
+	return c->state == ZKLOCK_GRANTED && c->mode == ZKLOCK_SHARED && queue->joins;
 }
 
 /* Tell the waiters; what exists in the ensemble must go. */
@@ -239,6 +246,12 @@ forget_connection(ZkLockQueue *queue)
 			set_queued(c);
 		else if (c->state == ZKLOCK_UNSETTLED)
 			c->list_needed = 0;
+		else if (c->state == ZKLOCK_GRANTED)
+		{
+			c->blocker = 0;
+			if (c->list_needed == LIST_LATER)
+				c->list_needed = 0;
+		}
 		if (c->delete_refused)
 			c->delete_sent = c->delete_refused = false;
 	}
@@ -251,9 +264,30 @@ forget_connection(ZkLockQueue *queue)
  * ------------------------------------------------------------------------
  */
 
+/*
+ * Readers wait to share a grant that takes no more holds.  Whoever demands it may have
+ * gone: decide() asks, where that is not watched, or the answer is for one who would not
+ * wait.  Others are told what is known.
+ */
 static void
-on_demand(ZkLockQueue *queue, const ZkLockEvent *event)
+on_joined(ZkLockQueue *queue, ZkContender *c, bool asks, ZkLockActions *actions)
 {
+	if (asks && ZKLOCK_MUTANT != 12)
+	{
+		c->blocker = 0;
+		c->list_needed = 0;
+		c->list_synced = true;
+	}
+	else if (c->blocker != 0)
+		add_action(actions, ZKLOCK_ACT_BLOCKED, queue, c);
+	else if (c->list_needed == LIST_LATER)
+		c->list_needed = 0;
+}
+
+static void
+on_demand(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
+{
+	queue->joins = event->joins;
 	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 	{
 		queue->needed[mode] = event->needed[mode];
@@ -271,6 +305,8 @@ on_demand(ZkLockQueue *queue, const ZkLockEvent *event)
 		/* An answer is for those who asked before it, no others. */
 		if (c->state == ZKLOCK_PROBING || c->state == ZKLOCK_BLOCKED)
 			set_started(queue, c, (ZkLockMode) c->mode, event);
+		else if (is_joined(queue, c))
+			on_joined(queue, c, event->asks[c->mode], actions);
 		else if (event->asks[c->mode] && is_active(c) && c->state != ZKLOCK_GRANTED &&
 				 c->list_needed != LIST_NOT_FOUND)
 		{
@@ -494,17 +530,21 @@ comes_before(const ZkContender *c, const ZkLockChild *child)
 #endif
 }
 
-/* Is there anybody else?  Our own orphans are about to go. */
-static bool
-any_conflicts(ZkLockQueue *queue, const ZkContender *c, const ZkLockEvent *event)
+/* Is there anybody else?  The last of them, or NULL.  Our own orphans are about to go. */
+static const ZkLockChild *
+find_other(ZkLockQueue *queue, const ZkContender *c, const ZkLockEvent *event)
 {
+	const ZkLockChild *last = NULL;
+
 	for (int i = 0; i < event->nchildren; i++)
 	{
-		if (event->children[i].uuid_hi != event->session &&
-			conflicts(queue, c, &event->children[i], event))
-			return true;
+		const ZkLockChild *child = &event->children[i];
+
+		if (child->uuid_hi != event->session && conflicts(queue, c, child, event) &&
+			(last == NULL || child->sequence > last->sequence))
+			last = child;
 	}
-	return false;
+	return last;
 }
 
 static bool
@@ -536,6 +576,45 @@ watch_second(ZkLockQueue *queue, ZkContender *c, const ZkLockChild *second,
 		return;
 	c->second = second->hash;
 	watch_child(queue, c, second->name, second->hash, actions);
+}
+
+/*
+ * Readers here may not share the grant, because of "other"; NULL: for all that we can
+ * see.  They may when it has gone and nobody else has come.
+ */
+static void
+set_joiners_blocked(ZkLockQueue *queue, ZkContender *c, const ZkLockChild *other,
+					const ZkLockEvent *event, ZkLockActions *actions)
+{
+	add_action(actions, ZKLOCK_ACT_BLOCKED, queue, c);
+	if (other != NULL && !event->spare_watches && may_watch(other))
+	{
+		c->blocker = other->hash;
+		watch_child(queue, c, other->name, other->hash, actions);
+	}
+	else
+		c->list_needed = LIST_LATER;
+}
+
+/* A listing that is recent enough for "c", which is GRANTED: does anybody want it? */
+static void
+look_for_demand(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
+				ZkLockActions *actions)
+{
+	const ZkLockChild *other = find_other(queue, c, event);
+
+	c->list_synced = false; /* answered, not lost with a connection */
+	if (other != NULL && !c->demanded)
+		set_demanded(queue, c, actions);
+	if (!is_joined(queue, c))
+		return;
+	if (other != NULL)
+		set_joiners_blocked(queue, c, other, event, actions);
+	else if (c->demanded)
+	{
+		c->demanded = false;
+		add_action(actions, ZKLOCK_ACT_UNDEMANDED, queue, c);
+	}
 }
 
 /* The one before the blocker has gone, and this is who is left. */
@@ -739,13 +818,19 @@ on_listed(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 				fail(queue, c, ZKLOCK_FAIL_REFUSED, actions);
 			else if (c->state == ZKLOCK_WAITING)
 				c->second_gone = false;
-			else if (c->state == ZKLOCK_GRANTED && !c->demanded)
-				set_demanded(queue, c, actions); /* we cannot see who comes */
+			else if (c->state == ZKLOCK_GRANTED)
+			{
+				/* we cannot see who comes, nor who goes */
+				if (!c->demanded)
+					set_demanded(queue, c, actions);
+				if (is_joined(queue, c))
+					set_joiners_blocked(queue, c, NULL, event, actions);
+			}
 			continue;
 		}
 		if (c->state == ZKLOCK_PROBING)
 		{
-			if (any_conflicts(queue, c, event))
+			if (find_other(queue, c, event) != NULL)
 			{
 				c->state = ZKLOCK_BLOCKED;
 				add_action(actions, ZKLOCK_ACT_BLOCKED, queue, c);
@@ -775,8 +860,8 @@ on_listed(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 		}
 		else if (own != NULL)
 		{
-			if (c->state == ZKLOCK_GRANTED && !c->demanded && any_conflicts(queue, c, event))
-				set_demanded(queue, c, actions);
+			if (c->state == ZKLOCK_GRANTED)
+				look_for_demand(queue, c, event, actions);
 		}
 		else if (synced)
 			vanished_unproven(queue, c, LIST_NOT_FOUND, actions);
@@ -864,6 +949,12 @@ static void
 on_watched(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 		   ZkLockActions *actions)
 {
+	if (c->state == ZKLOCK_GRANTED && c->blocker == event->hash && event->rc != ZKLOCK_RC_OK)
+	{
+		c->blocker = 0;
+		if (event->rc != ZKLOCK_RC_NO_NODE)
+			c->list_needed = LIST_LATER; /* or on the next connection */
+	}
 	if (c->state != ZKLOCK_WAITING)
 		return;
 	if (c->second == event->hash && event->rc == ZKLOCK_RC_NO_NODE)
@@ -922,6 +1013,8 @@ on_node_deleted(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *act
 #endif
 		if (c->state == ZKLOCK_WAITING && c->second == event->hash)
 			set_second_gone(c);
+		if (c->state == ZKLOCK_GRANTED && c->blocker == event->hash && ZKLOCK_MUTANT != 13)
+			c->blocker = 0; /* decide() looks who is left */
 		if (c->state != ZKLOCK_WAITING || c->blocker != event->hash)
 			continue;
 
@@ -953,7 +1046,7 @@ on_node_changed(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *act
 			c->own_watched = false; /* decide() sets it again */
 			c->own_requested = false;
 		}
-		else if (c->state == ZKLOCK_WAITING &&
+		else if ((c->state == ZKLOCK_WAITING || c->state == ZKLOCK_GRANTED) &&
 				 (c->blocker == event->hash || c->second == event->hash))
 		{
 			if (c->blocker == event->hash)
@@ -1134,6 +1227,13 @@ decide(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 					else
 						set_demanded(queue, c, actions);
 				}
+				if (c->demanded && is_joined(queue, c) && c->blocker == 0 &&
+					c->list_needed <= queue->list_answered)
+				{
+					c->list_needed = queue->list_sent + 1;
+					list = true;
+					sync |= c->list_synced;
+				}
 				if (c->demanded && !event->spare_watches && !c->watch_later)
 					watch_own(queue, c, actions);
 				break;
@@ -1181,7 +1281,7 @@ zklock_step(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions
 	switch (event->type)
 	{
 		case ZKLOCK_EV_DEMAND:
-			on_demand(queue, event);
+			on_demand(queue, event, actions);
 			break;
 		case ZKLOCK_EV_DISCONNECTED:
 			forget_connection(queue);

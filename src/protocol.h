@@ -82,7 +82,8 @@ typedef struct ZkContender
 	int64_t sequence;
 	int64_t token;	  /* czxid, 0 while not known */
 	uint64_t uuid;	  /* low half; the high half is the session's */
-	uint64_t blocker; /* hash of the watched child's name */
+	uint64_t blocker; /* hash of the watched child's name: WAITING, whom we wait for;
+					   * GRANTED, somebody who demands it, if readers here want in */
 	uint64_t second;  /* the same of the one before it, 0 if not watched */
 } ZkContender;
 
@@ -106,6 +107,8 @@ typedef struct ZkLockQueue
 	bool connected;				/* requests may be sent */
 	bool needed[ZKLOCK_NMODES]; /* local demand, last heard */
 	bool probe[ZKLOCK_NMODES];	/* ... by those who will not wait */
+	bool joins;					/* ... by readers, of a grant that is held and takes no
+								 * more holds */
 	bool dir_watched;			/* watch on the directory's children confirmed; the
 								 * library takes it to the next connection */
 	uint64_t dir_list;			/* listing that is to set it, 0 if none is out */
@@ -130,7 +133,7 @@ typedef enum ZkLockRc
 typedef enum ZkLockEventType
 {
 	/* from the table */
-	ZKLOCK_EV_DEMAND, /* needed[], spent[], probe[], asks[] */
+	ZKLOCK_EV_DEMAND, /* needed[], spent[], probe[], joins, asks[] */
 	/* from the session; sent to every queue */
 	ZKLOCK_EV_DISCONNECTED,
 	ZKLOCK_EV_CONNECTED,	/* the same session on a new connection, or a
@@ -167,8 +170,10 @@ typedef struct ZkLockEvent
 								 * be given up even if others wait */
 	bool probe[ZKLOCK_NMODES];	/* DEMAND: nobody would wait, and the lock was
 								 * somebody else's when we last looked */
-	bool asks[ZKLOCK_NMODES];	/* DEMAND: one of those who would not wait has come
-								 * since the last; no answer before is his */
+	bool joins;				  /* DEMAND: a reader waits to share the present grant, which
+							   * is held and takes no more holds */
+	bool asks[ZKLOCK_NMODES]; /* DEMAND: one of those who would not wait has come
+							   * since the last; no answer before is his */
 	ZkLockRc rc;
 	uint64_t uuid;
 	uint64_t hash;
@@ -209,6 +214,7 @@ typedef enum ZkLockActionType
 	ZKLOCK_ACT_GRANTED,		  /* mode, token, demanded: tell the table */
 	ZKLOCK_ACT_BLOCKED,		  /* mode: somebody else has it */
 	ZKLOCK_ACT_DEMANDED,	  /* mode: somebody else wants what we were granted */
+	ZKLOCK_ACT_UNDEMANDED,	  /* mode: nobody does any more */
 	ZKLOCK_ACT_REVOKED,		  /* mode, token: a grant is lost; its holders are
 							   * no demand any more.  needed[mode] is false
 							   * until the next DEMAND, to be sent at once if

@@ -487,6 +487,8 @@ zklock_entry_demand(ZkLockEntry *entry, ZkLockEvent *event)
 		request->heard = true;
 	}
 	event->type = ZKLOCK_EV_DEMAND;
+	event->joins = entry->want[ZKLOCK_SHARED] > 0 && entry->held[ZKLOCK_SHARED] > 0 &&
+		!entry->grant[ZKLOCK_SHARED].usable;
 	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 	{
 		bool usable = entry->grant[mode].usable;

@@ -4,7 +4,7 @@
 # Makefile).
 
 cd "$(dirname "$0")" || exit 2
-set -- ${MUTANTS:=1 2 3 4 5 6 7 8 9 10 11} ${LEASE_MUTANTS:=1 2 3 4}
+set -- ${MUTANTS:=1 2 3 4 5 6 7 8 9 10 11 12 13} ${LEASE_MUTANTS:=1 2 3 4}
 echo "# steps: $(($# + 5))"
 
 n=0

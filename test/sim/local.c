@@ -55,6 +55,13 @@ table_quiet(const Table *table)
 	return true;
 }
 
+bool
+table_joins(const Table *table)
+{
+	return table_want(table, ZKLOCK_SHARED) > 0 && table_held(table, ZKLOCK_SHARED) > 0 &&
+		!table->usable[ZKLOCK_SHARED];
+}
+
 /* Level 1: may this backend ask for the mode, beside the others? */
 static bool
 admitted(const Table *table, int backend, ZkLockMode mode)
@@ -137,7 +144,7 @@ want(Table *table, Backend *b)
 	{
 		b->state = BACKEND_WANTS;
 		b->asked_at = zk.zxid;
-		b->heard = false;
+		b->heard = b->blocked = false;
 	}
 	settle(table);
 }
@@ -248,6 +255,7 @@ void
 table_demand(Table *table, ZkLockEvent *event)
 {
 	event->type = ZKLOCK_EV_DEMAND;
+	event->joins = table_joins(table);
 	for (int i = 0; i < NBACKENDS; i++)
 	{
 		Backend *b = &table->backend[i];
@@ -287,7 +295,8 @@ table_granted(Table *table, ZkLockMode mode, int64_t token, int node, bool keep,
 	/* one for writers that may not be kept is handed over as if it were wanted */
 	table->demanded[mode] = demanded || (!keep && mode == ZKLOCK_EXCLUSIVE);
 	/* all who wait, or as many as if they had come one by one */
-	table->handoffs[mode] = wanted > HANDOFF_LIMIT + 1 ? wanted : HANDOFF_LIMIT + 1;
+	table->handoffs[mode] =
+		wanted > table->handoff_limit ? wanted : table->handoff_limit + 1;
 	table->usable[mode] = wanted > 0 || (keep && !demanded);
 	if (wanted == 0)
 		COVER(GRANT_UNWANTED);
@@ -297,13 +306,27 @@ table_granted(Table *table, ZkLockMode mode, int64_t token, int node, bool keep,
 void
 table_demanded(Table *table, ZkLockMode mode)
 {
+	int wanted = table_want(table, mode);
+
 	if (!table->demanded[mode])
-		table->handoffs[mode] = HANDOFF_LIMIT;
+		table->handoffs[mode] =
+			wanted > table->handoff_limit ? wanted : table->handoff_limit;
 	table->demanded[mode] = true;
+	if (table->handoffs[mode] == 0)
+		table->usable[mode] = false;
 	if (table_held(table, mode) > 0)
 		COVER(DEMANDED_BUSY);
 	else if (table->usable[mode])
 		COVER(DEMANDED_IDLE);
+	settle(table);
+}
+
+/* Nobody does any more: whoever wants it here may have it again. */
+void
+table_undemanded(Table *table, ZkLockMode mode)
+{
+	table->demanded[mode] = false;
+	table->usable[mode] = true;
 	settle(table);
 }
 
@@ -315,7 +338,10 @@ table_blocked(Table *table, ZkLockMode mode)
 	{
 		Backend *b = &table->backend[i];
 
-		if (b->state == BACKEND_WANTS && b->mode == mode && b->no_wait && b->heard)
+		if (b->state != BACKEND_WANTS || b->mode != mode || !b->heard)
+			continue;
+		b->blocked = true;
+		if (b->no_wait)
 		{
 			b->state = BACKEND_IDLE;
 			settle(table);

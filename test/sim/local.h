@@ -14,8 +14,7 @@
 
 #include "protocol.h"
 
-#define NBACKENDS	  3
-#define HANDOFF_LIMIT 2 /* holds of local waiters after a demand */
+#define NBACKENDS 3
 
 typedef enum BackendState
 {
@@ -35,6 +34,7 @@ typedef struct Backend
 	bool no_wait;	   /* leaves when it hears that others have the lock */
 	int64_t asked_at;  /* zxid when it began to want */
 	bool heard;		   /* the worker has looked since */
+	bool blocked;	   /* ... and said that others have it */
 } Backend;
 
 typedef struct Table
@@ -47,11 +47,15 @@ typedef struct Table
 	int64_t token[ZKLOCK_NMODES]; /* of the newest grant */
 	int node[ZKLOCK_NMODES];	  /* ... and its node in the model */
 	bool dirty;					  /* the worker has not looked yet */
+	int handoff_limit;			  /* holds of local waiters after a demand */
 } Table;
 
 extern int table_want(const Table *table, ZkLockMode mode);
 extern int table_held(const Table *table, ZkLockMode mode);
 extern bool table_quiet(const Table *table);
+
+/* Does a reader wait to share a grant that others here hold? */
+extern bool table_joins(const Table *table);
 
 /* What backends do.  False when it is not possible now. */
 extern bool table_start(Table *table, int backend, ZkLockMode mode, bool no_wait);
@@ -66,6 +70,7 @@ extern void table_demand(Table *table, ZkLockEvent *event);
 extern void table_granted(Table *table, ZkLockMode mode, int64_t token, int node,
 						  bool keep, bool demanded);
 extern void table_demanded(Table *table, ZkLockMode mode);
+extern void table_undemanded(Table *table, ZkLockMode mode);
 extern void table_blocked(Table *table, ZkLockMode mode);
 extern bool table_evict(Table *table);
 extern void table_revoked(Table *table, ZkLockMode mode);

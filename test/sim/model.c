@@ -85,6 +85,8 @@ const char *const coverage_name[NCOVERAGE] = {
 	[COVER_DEMANDED_BUSY] = "demands of a grant in use",
 	[COVER_DEMAND_MISSED] = "demands heard of on reconnecting",
 	[COVER_HANDED_ON] = "holds of local waiters after a demand",
+	[COVER_UNDEMANDED] = "demands withdrawn",
+	[COVER_JOIN_BLOCKED] = "readers told why they may not join",
 	[COVER_PROBE_BLOCKED] = "probes that found somebody",
 	[COVER_PROBE_FREE] = "probes that found nobody",
 	[COVER_POLLED] = "waits without a watch",
@@ -100,8 +102,8 @@ request_name(ZkLockActionType type)
 	static const char *const names[] = {"MAKE_DIR", "WATCH_DIR",	 "CREATE",
 										"LIST",		"WATCH_OWN",	 "WATCH",
 										"DELETE",	"DELETE_ORPHAN", "GRANTED",
-										"BLOCKED",	"DEMANDED",		 "REVOKED",
-										"FAILED"};
+										"BLOCKED",	"DEMANDED",		 "UNDEMANDED",
+										"REVOKED",	"FAILED"};
 
 	return names[type];
 }

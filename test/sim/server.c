@@ -185,7 +185,9 @@ check_blocked(Server *server, int dir, const ZkLockAction *action)
 	}
 	if (server->queue[dir].contender[action->slot].state == ZKLOCK_BLOCKED)
 		COVER(PROBE_BLOCKED);
-	if (asked_at != NEVER)
+	if (server->queue[dir].contender[action->slot].state == ZKLOCK_GRANTED)
+		COVER(JOIN_BLOCKED);
+	if (asked_at != NEVER && !server->refused[dir])
 	{
 		bool found = false;
 
@@ -288,6 +290,10 @@ perform(Server *server, int dir, const ZkLockAction *action, bool keep)
 			return;
 		case ZKLOCK_ACT_DEMANDED:
 			table_demanded(&server->table[dir], action->mode);
+			return;
+		case ZKLOCK_ACT_UNDEMANDED:
+			COVER(UNDEMANDED);
+			table_undemanded(&server->table[dir], action->mode);
 			return;
 		case ZKLOCK_ACT_REVOKED:
 			COVER(REVOKED);
@@ -461,7 +467,12 @@ step(Server *server, int dir, ZkLockEvent *event)
 		fail("too many actions");
 	observe(event, &before, &server->queue[dir], &actions);
 	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
-		server->polled[dir] |= server->queue[dir].contender[i].polled;
+	{
+		const ZkContender *c = &server->queue[dir].contender[i];
+
+		server->polled[dir] |=
+			c->polled || (c->state == ZKLOCK_GRANTED && c->list_needed == UINT64_MAX);
+	}
 	/* As dispatch.c: the table first, under its lock, then the requests. */
 	for (int i = 0; i < actions.n; i++)
 	{
@@ -800,6 +811,63 @@ check_exclusion(int dir)
 	}
 }
 
+/* Has the server heard everything there is to hear? */
+static bool
+knows_all(const Server *server)
+{
+	const Conn *conn = &server->conn;
+
+	return server->connected && server->all_next < 0 && conn->up && !conn->deposed &&
+		conn->nc2s == 0 && conn->ns2c == 0 && conn->view == zk.zxid &&
+		zk.session[conn->session].alive;
+}
+
+/* Does anybody but this server stand in the queue who does not share? */
+static bool
+wanted_by_others(const Server *server, int dir)
+{
+	for (int i = 0; i < zk.nalive; i++)
+	{
+		const Node *node = &zk.node[zk.alive[i]];
+
+		if (node->dir == dir && node->owner != server->conn.session &&
+			node->child.mode == ZKLOCK_EXCLUSIVE)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * One that has, and whose worker has nothing left to do, owes nobody an answer: who would
+ * not wait has gone, who would for a while knows that he is in vain, and readers share
+ * what only readers want.
+ */
+static void
+check_answered(const Server *server)
+{
+	for (int dir = 0; knows_all(server) && dir < ndirs; dir++)
+	{
+		const Table *table = &server->table[dir];
+
+		if (table->dirty || server->refused[dir])
+			continue;
+		for (int i = 0; i < NBACKENDS; i++)
+		{
+			const Backend *b = &table->backend[i];
+
+			if (b->state != BACKEND_WANTS || table->usable[b->mode])
+				continue;
+			if (b->no_wait)
+				fail("server %d: who would not wait is not told", number_of(server));
+			if (b->mode == ZKLOCK_SHARED && table_joins(table) && !b->blocked)
+				fail("server %d: a reader does not know that it waits", number_of(server));
+		}
+		if (table_joins(table) && !wanted_by_others(server, dir) && !server->crowded &&
+			!server->polled[dir])
+			fail("server %d: readers wait for readers", number_of(server));
+	}
+}
+
 /*
  * A server that has heard everything there is to hear believes in no grant
  * whose contender is gone.  (Where a watch was refused it may, and where there is none
@@ -808,11 +876,7 @@ check_exclusion(int dir)
 static void
 check_belief(const Server *server)
 {
-	const Conn *conn = &server->conn;
-
-	if (!server->connected || server->crowded || server->all_next >= 0 || !conn->up ||
-		conn->deposed || conn->nc2s > 0 || conn->ns2c > 0 || conn->view < zk.zxid ||
-		!zk.session[conn->session].alive)
+	if (!knows_all(server) || server->crowded)
 		return;
 	for (int dir = 0; dir < ndirs; dir++)
 	{
@@ -834,7 +898,10 @@ check_invariants(void)
 	for (int dir = 0; dir < ndirs; dir++)
 		check_exclusion(dir);
 	for (int s = 0; s < nservers; s++)
+	{
 		check_belief(&servers[s]);
+		check_answered(&servers[s]);
+	}
 
 	/* Every contender of ours is known to its queue. */
 	for (int i = 0; i < zk.nalive; i++)

@@ -30,7 +30,7 @@ typedef struct Server
 	Table table[MAX_DIRS];
 	int64_t told[MAX_DIRS]; /* newest zxid that the queue heard of */
 	bool refused[MAX_DIRS]; /* the ensemble has refused something */
-	bool polled[MAX_DIRS];	/* ... or a blocker's name was too long for a watch */
+	bool polled[MAX_DIRS];	/* ... or a name was too long for a watch */
 	int cache_rate;			/* grants may be kept, but for one in so many events;
 							 * 0: not at all */
 	int alone_rate;			/* ... a first listing watches but for one in so many */

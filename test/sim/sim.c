@@ -758,6 +758,8 @@ play(uint64_t seed)
 		static const int rates[] = {0, 1000, 1000, 1000, 4};
 
 		server_init(&servers[s]);
+		for (int dir = 0; dir < ndirs; dir++)
+			servers[s].table[dir].handoff_limit = random_below(3);
 		servers[s].cache_rate = rates[random_below(lengthof(rates))];
 		servers[s].alone_rate = rates[random_below(lengthof(rates))];
 		servers[s].recurring_rate = rates[random_below(lengthof(rates))];
