@@ -5,8 +5,10 @@
  *
  * ZKLOCK_LEASE_MUTANT, if defined, breaks the rule on purpose, for the test of
  * the simulator: 1 counts from the receipt of the proof, 2 takes reads for
- * writes (the simulator feeds them), 3 is content with one write, 4 with two
- * and 3/4 of the timeout, which was the rule until the simulator broke it.
+ * writes (in the simulator heartbeats are reads, then), 3 is content with one
+ * write, 4 with two and 3/4 of the timeout, 5 lets the timeout grow (4 and 5 were
+ * the rule until the simulator broke them), 6 leaves no time for a second round
+ * of pings.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,7 +20,16 @@
 #define ZKLOCK_LEASE_MUTANT 0
 #endif
 
-#define WITNESSES (ZKLOCK_LEASE_MUTANT == 4 ? 1 : 2)
+/* How long after the acknowledgement of the write, and then of each witness, the
+ * next witness is sent at the earliest: parts of the timeout. */
+#if ZKLOCK_LEASE_MUTANT == 4
+static const int gap[] = {4};
+#elif ZKLOCK_LEASE_MUTANT == 6
+static const int gap[] = {8, 16};
+#else
+static const int gap[] = {8, 8, 16};
+#endif
+#define WITNESSES ((int) (sizeof(gap) / sizeof(gap[0])))
 
 void
 zklock_lease_init(ZkLease *lease)
@@ -39,7 +50,8 @@ void
 zklock_lease_new_connection(ZkLease *lease, int64_t timeout)
 {
 	/* a shorter timeout binds at once what was proven under a longer one */
-	lease->timeout = timeout;
+	if (timeout < lease->timeout || ZKLOCK_LEASE_MUTANT == 5)
+		lease->timeout = timeout;
 	lease->nwrites = 0;
 }
 
@@ -64,9 +76,10 @@ zklock_lease_write(ZkLease *lease, int64_t sent, int64_t acknowledged)
 
 		if (m->next > sent)
 			continue;
-		m->next = acknowledged + lease->timeout / 16;
 		if (++m->witnesses == WITNESSES)
 			proven = i + 1;
+		else
+			m->next = acknowledged + lease->timeout / gap[m->witnesses];
 	}
 	if (proven > 0)
 	{
@@ -88,9 +101,15 @@ zklock_lease_write(ZkLease *lease, int64_t sent, int64_t acknowledged)
 		ZkLeaseWrite *m = &lease->write[lease->nwrites++];
 
 		m->sent = sent;
-		m->next = acknowledged + lease->timeout / 4;
+		m->next = acknowledged + lease->timeout / gap[0];
 		m->witnesses = 0;
 	}
+}
+
+int64_t
+zklock_lease_next_witness(const ZkLease *lease)
+{
+	return lease->nwrites == 0 ? 0 : lease->write[lease->nwrites - 1].next;
 }
 
 int64_t

@@ -13,18 +13,35 @@
  *
  *		send time of acknowledged write m + 7/8 of the session timeout,
  *
- * m being the newest write for which two later writes have been acknowledged on
- * the same connection: n, sent at least 1/4 of the timeout after m's
- * acknowledgement arrived, and o, sent at least 1/16 after n's.
+ * m being the newest write for which three later ones, its witnesses, have been
+ * acknowledged on the same connection: n, sent at least 1/8 of the timeout after
+ * m's acknowledgement arrived, o, sent at least 1/8 after n's, and p, sent at
+ * least 1/16 after o's.
  *
- * Not one, since a write that is forwarded to the leader does not renew the
- * session there; only the answer of our server to the leader's next ping does,
- * and there is one every half tick, that is within 1/4 of the timeout.  Not two,
- * since a leader that was paused has missed that ping, and acknowledges n as it
- * resumes, before it pings again or even looks at the sessions that have expired
- * meanwhile, of which ours may be one if we were silent before m.  The leader
- * has run since then when it acknowledges o, and has pinged; and what our server
- * answered, with m's touch, went before o.
+ * Not m alone, since a write that is forwarded to the leader does not renew the
+ * session there; only the answer of our server to the leader's next ping does
+ * (LearnerHandler.run, PING), and there is one every half tick, that is within
+ * 1/4 of the timeout: between m and o.  Not with o alone, since a leader that was
+ * paused has missed that ping, and acknowledges o as it resumes, before it pings
+ * again or even looks at the sessions that have expired meanwhile, of which ours
+ * may be one if we were silent before m.  The leader has run since then when it
+ * acknowledges p, and has pinged; and what our server answered, with m's touch,
+ * went before p.
+ *
+ * Why n: our server may be an observer whose master is a follower
+ * (observerMasterPort), and then it takes two rounds of pings.  The follower's
+ * reaches our server within half a tick of m, or when the one of the two that was
+ * paused resumes, and acknowledges n.  The leader's, which takes the touch along,
+ * is up to half a tick later: before o, or if the leader was paused, before p.
+ *
+ * So a session has to last 2 ticks, and 4 behind an observer's master.  No client
+ * can see the ensemble's tick, nor what its server's master is: README.md says so.
+ *
+ * The timeout is the shortest that was negotiated in the session.  A server that is
+ * asked to go on with a session may set a longer one, by its own minSessionTimeout
+ * (ZooKeeperServer.processConnectRequest).  This is not written down: the next
+ * leader goes by the one with which the session was created (CreateSessionTxn,
+ * SessionTrackerImpl), and it was the first.
  *
  * The last eighth is for clocks that run up to 5 % too fast or too slow.
  *
@@ -51,7 +68,7 @@ typedef struct ZkLeaseWrite
 
 typedef struct ZkLease
 {
-	int64_t timeout;	/* negotiated session timeout, ns; 0: no session */
+	int64_t timeout;	/* session timeout, ns; 0: no session */
 	int64_t proven;		/* send time of m; 0: none */
 	int64_t last_write; /* send time of the newest acknowledged write; 0: none */
 	int nwrites;		/* of this connection, oldest first */
@@ -68,12 +85,19 @@ extern void zklock_lease_init(ZkLease *lease);
  */
 extern void zklock_lease_new_session(ZkLease *lease, int64_t timeout, int64_t opened);
 
-/* A new connection of the same session, in this process or a successor's: a
- * deposed leader may have answered.  What was proven stays so. */
+/*
+ * A new connection of the same session, in this process or a successor's, with
+ * this timeout negotiated: a deposed leader may have answered.  What was proven
+ * stays so.
+ */
 extern void zklock_lease_new_connection(ZkLease *lease, int64_t timeout);
 
 /* The ensemble acknowledged (ZOK) a create, delete or setData. */
 extern void zklock_lease_write(ZkLease *lease, int64_t sent, int64_t acknowledged);
+
+/* A write that is sent from this time on is a witness of the newest; 0: there is
+ * none on this connection. */
+extern int64_t zklock_lease_next_witness(const ZkLease *lease);
 
 /* Claims are good before this time; 0: not at all. */
 extern int64_t zklock_lease_end(const ZkLease *lease);

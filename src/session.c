@@ -661,7 +661,7 @@ zklock_session_heartbeat(void)
 
 	if (!connected)
 		return -1;
-	/* the lease takes three writes with pauses between them to come back */
+	/* the lease takes four writes with pauses between them to come back */
 	if (!zklock_lease_valid())
 		interval = Max(interval / 6, NS_PER_MS);
 	if ((now >= heartbeat_at && heartbeats_open == 0) ||
@@ -692,6 +692,9 @@ on_heartbeat(const ZkMessage *message)
 		s->last_write = message->sent_at;
 		s->proven = s->state == ZKLOCK_SESSION_CONNECTED;
 		zklock_session_unlock();
+		/* sooner, the next would be no witness for this one */
+		if (zklock_lease_valid())
+			heartbeat_at = Max(heartbeat_at, zklock_lease_next_witness(&s->lease));
 		ConditionVariableBroadcast(&zklock_shared->write_cv);
 		zklock_dispatch_all(ZKLOCK_EV_TICK);
 		zklock_orphans_work();
@@ -716,6 +719,7 @@ on_connected(void)
 	ZkSessionShared *s;
 	ZkLockEventType event = ZKLOCK_EV_CONNECTED;
 	int timeout;
+	int before;
 	char server[sizeof(s->server)];
 	const char *how = "reconnected";
 
@@ -769,7 +773,8 @@ on_connected(void)
 	}
 	if (known.id == id.id)
 		s->reconnects++;
-	s->timeout_ms = timeout;
+	before = s->timeout_ms;
+	s->timeout_ms = known.id == id.id ? Min(before, timeout) : timeout; /* see lease.h */
 	strlcpy(s->server, server, sizeof(s->server));
 	zklock_session_unlock();
 
@@ -810,6 +815,15 @@ on_connected(void)
 				(errmsg("ZooKeeper set the session timeout to %d ms instead of %d ms",
 						timeout, zklock_session_timeout),
 				 errdetail("It is the least that the ensemble allows.")));
+	if (known.id == id.id && timeout != before)
+		ereport(WARNING,
+				(errmsg("ZooKeeper server %s set the timeout of session 0x%llx to %d ms instead of %d ms",
+						server, (unsigned long long) id.id, timeout, before),
+				 timeout > before
+					 ? errdetail(
+						   "The next leader goes back to the shorter one, so zklock goes by that until the session ends.")
+					 : errdetail(
+						   "It is the most that this server allows; all servers of the ensemble should allow the same.")));
 
 	set_state(ZKLOCK_SESSION_CONNECTED);
 	zklock_orphans_start();

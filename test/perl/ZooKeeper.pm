@@ -124,6 +124,20 @@ sub _write_conf
 	_write("$dir/zoo.cfg", join '', map { "$_=$conf{$_}\n" } sort keys %conf);
 }
 
+# Another line of zoo.cfg, for the next start.  The last of several counts.
+sub append_conf
+{
+	my ($self, $line) = @_;
+	for my $i ($self->servers)
+	{
+		my $file = "$self->{dir}/$i/zoo.cfg";
+		open my $fh, '>>', $file or croak "could not open $file: $!";
+		print $fh "$line\n";
+		close $fh or croak "could not write $file: $!";
+	}
+	return $self;
+}
+
 sub _quorum_ports
 {
 	my $self = shift;

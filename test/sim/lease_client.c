@@ -24,12 +24,19 @@
 #define ZKLOCK_LEASE_MUTANT 0
 #endif
 
+#define HEARTBEAT (ZKLOCK_LEASE_MUTANT == 2 ? REQUEST_READ : REQUEST_HEARTBEAT)
 #define QUEUE	  1024
-#define HEARTBEAT (timeout / 6)
-/* What a calm heartbeat leaves, but for the time that messages take: it is the
- * second witness of the one 3/6 before it, 7/8 - 3/6. */
-#define CALM_LEFT  (timeout / 8 * 3 - timeout / 50)
-#define CALM_LEAST (CALM_LEFT - HEARTBEAT - timeout / 15)
+/*
+ * What a calm heartbeat leaves: it is the last witness of the one 3/6 before it,
+ * 7/8 - 3/6.  Less the time that messages take: a heartbeat that is acknowledged
+ * after more than 1/6 - 1/8 puts off the next one.
+ */
+#define ROUND_TRIP (160 * MS)
+#define ON_THE_WAY(timeout)                                                              \
+	((timeout) / 50 +                                                                    \
+	 (ROUND_TRIP > (timeout) / 24 ? 3 * (ROUND_TRIP - (timeout) / 24) : 0))
+#define CALM_LEFT(timeout)	((timeout) / 8 * 3 - ON_THE_WAY(timeout))
+#define CALM_LEAST(timeout) (CALM_LEFT(timeout) - (timeout) / 6 - 3 * ON_THE_WAY(timeout))
 
 typedef enum LibraryState
 {
@@ -59,6 +66,7 @@ typedef struct Notice
 	NoticeType type;
 	RequestKind kind;
 	bool good;
+	bool longer;
 	int session;
 	Time sent;
 	Time received;
@@ -70,6 +78,7 @@ typedef struct Client
 	LibraryState state;
 	int serial;
 	int session; /* -1: wants a new one */
+	bool longer; /* asks for, or has negotiated, longer_timeout */
 	Time last_send;
 	Time last_receive;
 	Time next_try;
@@ -135,8 +144,7 @@ lose_requests(int c)
 
 		if (r->kind != REQUEST_PING)
 			tell_worker(c,
-						&(Notice){N_REPLY, r->kind, false, me->session, r->sent,
-								  clock_of(NSERVERS + c)});
+						&(Notice){.type = N_REPLY, .kind = r->kind, .session = me->session});
 		me->head = (me->head + 1) % QUEUE;
 	}
 }
@@ -172,11 +180,12 @@ static void
 library_wake(int c)
 {
 	const Client *me = &client[c];
-	Time at = me->last_receive + true_span(NSERVERS + c, timeout / 3 * 2);
+	Time negotiated = session_timeout(me->longer);
+	Time at = me->last_receive + true_span(NSERVERS + c, negotiated / 3 * 2);
 
 	if (me->state == LIB_UP && me->count == 0 &&
-		at > me->last_send + true_span(NSERVERS + c, timeout / 3))
-		at = me->last_send + true_span(NSERVERS + c, timeout / 3);
+		at > me->last_send + true_span(NSERVERS + c, negotiated / 3))
+		at = me->last_send + true_span(NSERVERS + c, negotiated / 3);
 	timer_set(TIMER_LIBRARY + c, at);
 }
 
@@ -199,6 +208,7 @@ void
 library_timer(int c)
 {
 	Client *me = &client[c];
+	Time negotiated = session_timeout(me->longer);
 
 	switch (me->state)
 	{
@@ -206,7 +216,8 @@ library_timer(int c)
 			return;
 		case LIB_DOWN:
 		{
-			int at = random_below(NSERVERS);
+			int at = observers != NO_OBSERVERS && once_in(2) ? OBSERVER
+															 : random_below(NVOTERS);
 
 			if (conn[c].server >= 0)
 				conn[c].server = -1;
@@ -219,8 +230,9 @@ library_timer(int c)
 						&(Message){.type = M_CONNECT,
 								   .client = c,
 								   .serial = me->serial,
-								   .session = me->session});
-			me->next_try = now + true_span(NSERVERS + c, timeout / 3);
+								   .session = me->session,
+								   .longer = me->longer});
+			me->next_try = now + true_span(NSERVERS + c, negotiated / 3);
 			timer_set(TIMER_LIBRARY + c, me->next_try);
 			return;
 		}
@@ -231,7 +243,7 @@ library_timer(int c)
 				timer_set(TIMER_LIBRARY + c, me->next_try);
 			return;
 		case LIB_UP:
-			if (now >= me->last_receive + true_span(NSERVERS + c, timeout / 3 * 2))
+			if (now >= me->last_receive + true_span(NSERVERS + c, negotiated / 3 * 2))
 			{
 				library_down(c);
 				return;
@@ -247,7 +259,7 @@ library_timer(int c)
 				}
 			}
 			if (me->count == 0 &&
-				now >= me->last_send + true_span(NSERVERS + c, timeout / 3))
+				now >= me->last_send + true_span(NSERVERS + c, negotiated / 3))
 			{
 				library_send(c, REQUEST_PING, clock_of(NSERVERS + c));
 				me->request[me->head].serial = me->serial;
@@ -277,7 +289,11 @@ client_message(int c, const Message *m)
 				  m->session);
 			me->state = LIB_UP;
 			me->session = m->session;
-			tell_worker(c, &(Notice){.type = N_CONNECTED, .session = m->session});
+			me->longer = m->longer;
+			tell_worker(c,
+						&(Notice){.type = N_CONNECTED,
+								  .session = m->session,
+								  .longer = m->longer});
 			break;
 		case M_EXPIRED:
 			TRACE("client %d hears that session %d has expired", c, me->session);
@@ -296,8 +312,12 @@ client_message(int c, const Message *m)
 				fail("reply %d to request %d", m->kind, r.kind);
 			if (r.kind != REQUEST_PING || ZKLOCK_LEASE_MUTANT == 2)
 				tell_worker(c,
-							&(Notice){N_REPLY, r.kind, m->good, me->session, r.sent,
-									  clock_of(NSERVERS + c)});
+							&(Notice){.type = N_REPLY,
+									  .kind = r.kind,
+									  .good = m->good,
+									  .session = me->session,
+									  .sent = r.sent,
+									  .received = clock_of(NSERVERS + c)});
 			if (r.kind >= REQUEST_WRITE && m->good)
 				point(POINT_WRITE_ACKED);
 			break;
@@ -362,6 +382,7 @@ open_session(int c)
 	publish(c);
 	lease_session[c] = -1;
 	me->session = -1;
+	me->longer = false;
 	me->opened = clock_of(NSERVERS + c);
 	me->state = LIB_DOWN;
 	timer_set(TIMER_LIBRARY + c, now);
@@ -375,21 +396,24 @@ heed(int c, const Notice *n)
 	switch (n->type)
 	{
 		case N_REPLY:
-			if (n->kind == REQUEST_HEARTBEAT)
+			if (n->kind == HEARTBEAT && me->heartbeats_open > 0)
 				me->heartbeats_open--;
 			if (!n->good)
 				break;
 			if (n->kind < REQUEST_WRITE && ZKLOCK_LEASE_MUTANT != 2)
 				break;
 			if (calm)
-				calm_check(c, clock_of(NSERVERS + c), CALM_LEAST);
+				calm_check(c, clock_of(NSERVERS + c), CALM_LEAST(me->lease.timeout));
 			if (n->session == lease_session[c])
 				zklock_lease_write(&me->lease, n->sent, n->received);
 			publish(c);
+			if (n->kind == HEARTBEAT && client_has_lease(c) &&
+				me->heartbeat_at < zklock_lease_next_witness(&me->lease))
+				me->heartbeat_at = zklock_lease_next_witness(&me->lease);
 			if (calm && n->kind == REQUEST_HEARTBEAT)
 			{
 				COVER(CALM);
-				calm_check(c, n->sent, CALM_LEFT);
+				calm_check(c, n->sent, CALM_LEFT(me->lease.timeout));
 			}
 			break;
 		case N_CONNECTED:
@@ -400,12 +424,13 @@ heed(int c, const Notice *n)
 			{
 				COVER(NEW_SESSION);
 				lease_session[c] = n->session;
-				zklock_lease_new_session(&me->lease, timeout, me->opened);
+				zklock_lease_new_session(&me->lease, session_timeout(n->longer),
+										 me->opened);
 			}
 			else
 			{
 				COVER(RECONNECTED);
-				zklock_lease_new_connection(&me->lease, timeout);
+				zklock_lease_new_connection(&me->lease, session_timeout(n->longer));
 			}
 			publish(c);
 			break;
@@ -425,6 +450,7 @@ worker_timer(int c)
 {
 	Client *me = &client[c];
 	Time clock = clock_of(NSERVERS + c);
+	Time interval = me->lease.timeout / 6;
 	Time wake;
 
 	if (me->dead_until > now)
@@ -437,6 +463,7 @@ worker_timer(int c)
 		/* A successor.  It resumes the session, if there is one. */
 		me->dead_until = 0;
 		me->session = lease_session[c];
+		me->longer = me->session >= 0 && me->lease.timeout > timeout;
 		me->opened = clock;
 		me->state = LIB_DOWN;
 		timer_set(TIMER_LIBRARY + c, now);
@@ -456,15 +483,19 @@ worker_timer(int c)
 	}
 	if (!me->connected)
 		return;
+	if (!client_has_lease(c))
+		interval /= 6;
 	if (clock >= me->heartbeat_at && me->heartbeats_open == 0)
 	{
 		if (quiet[c] == 0)
 		{
-			library_send(c, REQUEST_HEARTBEAT, clock);
+			library_send(c, HEARTBEAT, clock);
 			me->heartbeats_open++;
+			if (!client_has_lease(c))
+				COVER(HURRIED);
 			point(POINT_HEARTBEAT);
 		}
-		me->heartbeat_at = clock + HEARTBEAT;
+		me->heartbeat_at = clock + interval;
 	}
 	if (other_period != 0 && now >= me->other_at && me->count < QUEUE / 4)
 	{
@@ -472,7 +503,7 @@ worker_timer(int c)
 			library_send(c, once_in(2) ? REQUEST_WRITE : REQUEST_READ, clock);
 		me->other_at = now + random_time(2 * other_period);
 	}
-	wake = clock >= me->heartbeat_at ? now + true_span(NSERVERS + c, HEARTBEAT)
+	wake = clock >= me->heartbeat_at ? now + true_span(NSERVERS + c, interval)
 									 : true_time(NSERVERS + c, me->heartbeat_at) + 1;
 	if (other_period != 0 && wake > me->other_at && me->other_at > now)
 		wake = me->other_at;

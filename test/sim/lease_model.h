@@ -17,7 +17,9 @@
  *	 worker     the main loop: heartbeats, lease.c
  *	 library    libzookeeper's threads: sends, receives, pings, reconnects
  *	   |  ^
- *	 server     a follower, or the leader; 3 of them
+ *	 server     a follower, the leader, or an observer: 3 that vote, and 1
+ *	   |  ^
+ *	 follower   as an observer's master: a ping every half tick
  *	   |  ^
  *	 leader     expiry buckets, proposals, a ping every half tick
  *
@@ -35,7 +37,9 @@ typedef int64_t Time;
 #define MS			 INT64_C(1000000)
 #define NEVER		 INT64_MAX
 
-#define NSERVERS	 3
+#define NVOTERS		 3
+#define OBSERVER	 NVOTERS /* the server that does not vote, if there is one */
+#define NSERVERS	 (NVOTERS + 1)
 #define QUORUM		 2
 #define NCLIENTS	 2 /* zklock servers */
 #define NNODES		 (NSERVERS + NCLIENTS)
@@ -106,7 +110,9 @@ typedef struct Message
 	int origin; /* server that the client talks to */
 	int session;
 	bool good;
+	bool longer; /* goes by longer_timeout */
 	uint32_t touches;
+	uint32_t longer_touches;
 	int64_t proposal;
 	Time arrival;
 } Message;
@@ -125,7 +131,9 @@ typedef struct Stream
 typedef struct Session
 {
 	int client;
-	bool made;		/* its creation has been committed */
+	bool made;	 /* its creation has been committed */
+	bool longer; /* ... with longer_timeout */
+	Time made_at;
 	Time expired;	/* at the true leader; NEVER: lives */
 	Time claim_end; /* latest end of a lease published, client's clock; 0: none */
 } Session;
@@ -137,6 +145,7 @@ typedef struct Conn
 	int server; /* -1: none */
 	int serial;
 	bool attached; /* session is valid there */
+	bool longer;   /* negotiated: longer_timeout */
 	int session;
 	int head;
 	int count; /* requests not answered, in order */
@@ -179,6 +188,7 @@ typedef enum FaultKind
 	FAULT_DISCONNECT,
 	FAULT_NO_HEARTBEATS,
 	FAULT_WORKER_DIES,
+	FAULT_OLD_STATE, /* the ensemble comes back with less than it had */
 	NFAULT_KINDS
 } FaultKind;
 
@@ -212,6 +222,14 @@ typedef enum Coverage
 	COVER_FOLLOWER_LEFT,
 	COVER_LEARNER_DROPPED,
 	COVER_DIRECT, /* client connected to the leader */
+	COVER_OBSERVED,
+	COVER_OBSERVED_BY_MASTER,
+	COVER_TOUCH_RELAYED,
+	COVER_LONGER_CREATED,
+	COVER_LONGER_NEGOTIATED,
+	COVER_CREATED_AGAIN,
+	COVER_FORGOTTEN,
+	COVER_HURRIED,
 	COVER_RECOVERED,
 	COVER_CALM,
 	NCOVERAGE
@@ -234,7 +252,8 @@ extern void claim_made(int session);
 /* lease_time.c: clocks, timers, pauses, streams */
 extern Time now;
 extern Time tick;	 /* ns, as configured */
-extern Time timeout; /* of every session */
+extern Time timeout; /* of a session, unless a server asks for more */
+extern Time longer_timeout;
 extern int sync_limit;
 extern Time race;
 extern Stream stream[NSTREAMS];
@@ -267,10 +286,18 @@ extern Session session[MAX_SESSIONS];
 extern int nsessions;
 extern Conn conn[NCLIENTS];
 extern int true_leader;
+extern int observers; /* OBSERVERS_... */
+extern bool growing;  /* a server may come back with a larger minSessionTimeout */
+
+#define NO_OBSERVERS	 0
+#define OBSERVERS		 1 /* of the leader */
+#define OBSERVERS_MASTER 2 /* of a follower: observerMasterPort */
 
 extern void zk_reset(void);
+extern void zk_forget(Time since);
 extern bool zk_quiet(void);
 extern int zk_leader_of(int server); /* -1: it follows nobody */
+extern Time session_timeout(bool longer);
 extern void zk_kill(int server, Time down);
 extern void zk_restart(int server);
 extern void zk_message(int id, const Message *message);

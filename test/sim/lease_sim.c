@@ -16,16 +16,30 @@
  * between the end of a lease and the expiry of its session is reported by
  * kind, in fractions of the session timeout.
  *
- * What is assumed: clocks run up to 5 % too fast or too slow; the timeout is at
- * least 2 ticks; a server that resumes gets to do what has waited, in any
- * order, before it is stopped again.  --flapping drops the last of these, and
- * then no rule that counts writes holds for ever: a leader that is stopped
- * again and again just before it pings acknowledges a write each time.
+ * In half of the schedules clients may be connected to an observer, of the leader
+ * or of a follower.  In a quarter of them servers come and go with a larger
+ * minSessionTimeout, so that a session has one timeout at its creation and a longer
+ * one on later connections.
  *
- * Usage: see harness.h; and [--skew PPM] [--survey] [--only KIND] [--flapping].
- * --skew: how fast or slow clocks may be, in millionths.  --survey does not stop
- * at a broken lease, but counts.  --only: faults of that kind only, a number
- * from 0.
+ * What is assumed; src/README and README.md say so:
+ *	 - Clocks run up to 5 % too fast or too slow.
+ *	 - The timeout is at least 2 ticks, 4 behind an observer's master.  --ticks,
+ *	   --observed and --mastered set other limits.
+ *	 - A server does not come back with a maxSessionTimeout below the timeouts of
+ *	   sessions.
+ *	 - The ensemble forgets nothing that it has acknowledged; or if it comes back
+ *	   without our session, whoever comes next waits for a session timeout.
+ *	 - A server that resumes gets to do what has waited, in any order, before it is
+ *	   stopped again.  --flapping drops this, and then no rule that counts writes
+ *	   holds for ever: a leader that is stopped again and again just before it pings
+ *	   acknowledges a write each time.
+ *
+ * Usage: see harness.h; and [--skew PPM] [--survey] [--only KIND] [--flapping]
+ * [--observers KIND] [--ticks N] [--observed N] [--mastered N].  --skew: how fast or
+ * slow clocks may be, in millionths.  --survey does not stop at a broken lease, but
+ * counts.  --only: faults of that kind only, a number from 0.  --observers: 0 none,
+ * 1 of the leader, 2 of a follower.  The last three: the shortest timeout, in half
+ * ticks, with each of these.
  *
  *-------------------------------------------------------------------------
  */
@@ -68,7 +82,7 @@ static const char *const fault_name[NFAULT_KINDS + 1] =
 	 "follower cut off", "leader cut off",	  "client cut off",
 	 "one-way cut",		 "slow links",		  "leader killed",
 	 "follower killed",	 "connection broken", "heartbeats lost",
-	 "worker died",		 "several kinds"};
+	 "worker died",		 "old state",		  "several kinds"};
 
 static const char *const point_name[NPOINTS] = {"any time",			  "heartbeat",
 												"write acknowledged", "lease published",
@@ -105,6 +119,14 @@ static const char *const coverage_name[NCOVERAGE] =
 	 "followers that left",
 	 "followers dropped",
 	 "clients of the leader",
+	 "clients of an observer of the leader",
+	 "clients of an observer of a follower",
+	 "touches relayed by an observer's master",
+	 "sessions made with a longer timeout",
+	 "reconnects with a longer timeout than the session was made with",
+	 "new leaders that gave such a session its first timeout",
+	 "sessions forgotten by the ensemble",
+	 "heartbeats in a hurry",
 	 "recoveries",
 	 "heartbeats in calm conditions"};
 
@@ -113,6 +135,8 @@ static int skew = 50000;
 static int survey;
 static int only = -1;
 static int flapping;
+static int only_observers = -1;
+static int least_ticks[] = {4, 4, 8}; /* of a timeout, times 2, by "observers" */
 
 /* ------------------------------------------------------------------------
  * The invariant, and how near it came to being broken
@@ -141,7 +165,7 @@ note_margin(int s)
 		margin[margin_kind] = m;
 		margin_seed[margin_kind] = present_seed;
 	}
-	if (clock_of(node) >= session[s].claim_end)
+	if (m >= 0 || clock_of(node) >= session[s].claim_end)
 		return;
 	broken_now = true;
 	if (!survey)
@@ -196,7 +220,7 @@ claim_published(int s)
 void
 claim_made(int s)
 {
-	if (session[s].expired == NEVER)
+	if (session[s].expired > now)
 		return;
 	broken_now = true;
 	if (!survey)
@@ -264,7 +288,11 @@ fault_start(int i)
 	int c = once_in(8) ? NCLIENTS - 1 : 0;
 	int follower = conn[c].server >= 0 && conn[c].server != leader
 		? conn[c].server
-		: (leader + 1 + random_below(NSERVERS - 1)) % NSERVERS;
+		: (leader + 1 + random_below(NVOTERS - 1)) % NVOTERS;
+
+	if (follower == OBSERVER && zk_leader_of(OBSERVER) >= 0 &&
+		zk_leader_of(OBSERVER) != leader && once_in(2))
+		follower = zk_leader_of(OBSERVER);
 
 	/* Give it the time to do what has waited. */
 	if (!flapping &&
@@ -304,15 +332,18 @@ fault_start(int i)
 		case FAULT_CUT_FOLLOWER:
 		case FAULT_CUT_LEADER:
 			f->a = f->kind == FAULT_CUT_LEADER ? leader : follower;
-			cut_off(f->a, 0, NSERVERS - 1, false);
+			f->b = (once_in(2) ? NVOTERS : NSERVERS) - 1;
+			cut_off(f->a, 0, f->b, false);
 			break;
 		case FAULT_CUT_CLIENT:
 			f->a = NSERVERS + c;
-			cut_off(f->a, 0, NSERVERS - 1, false);
+			f->b = NSERVERS - 1;
+			cut_off(f->a, 0, f->b, false);
 			break;
 		case FAULT_ONE_WAY:
 			f->a = random_below(NSERVERS);
-			f->b = once_in(2) ? NSERVERS + c : (f->a + 1 + random_below(2)) % NSERVERS;
+			f->b = once_in(2) ? NSERVERS + c
+							  : (f->a + 1 + random_below(NSERVERS - 1)) % NSERVERS;
 			if (once_in(2))
 			{
 				int swap = f->a;
@@ -346,6 +377,10 @@ fault_start(int i)
 			break;
 		case FAULT_WORKER_DIES:
 			worker_dies(f->a = c, f->duration);
+			break;
+		case FAULT_OLD_STATE:
+			if (nsessions < MAX_SESSIONS / 2)
+				zk_forget(now - random_time(2 * timeout));
 			break;
 		case NFAULT_KINDS:
 			break;
@@ -408,7 +443,7 @@ fault_end(int i)
 		case FAULT_CUT_FOLLOWER:
 		case FAULT_CUT_LEADER:
 		case FAULT_CUT_CLIENT:
-			cut_off(f->a, 0, NSERVERS - 1, true);
+			cut_off(f->a, 0, f->b, true);
 			break;
 		case FAULT_ONE_WAY:
 			link_heal(f->a, f->b);
@@ -507,7 +542,7 @@ phase_timer(void)
 					fault_end(i);
 				fault[i].state = IDLE;
 			}
-			phase_limit = now + 4 * timeout + 2 * sync_limit * tick;
+			phase_limit = now + 4 * longer_timeout + 2 * sync_limit * tick;
 			timer_set(TIMER_PHASE, now + timeout / 4);
 			break;
 		case PHASE_RECOVERY:
@@ -515,7 +550,7 @@ phase_timer(void)
 			{
 				COVER(RECOVERED);
 				phase = once_in(4) ? PHASE_SETTLE : PHASE_OVER;
-				timer_set(TIMER_PHASE, now + timeout + sync_limit * tick * 5 / 4);
+				timer_set(TIMER_PHASE, now + longer_timeout + sync_limit * tick * 5 / 4);
 			}
 			else if (now > phase_limit)
 				fail("no lease again long after the faults");
@@ -528,7 +563,7 @@ phase_timer(void)
 				fail("no lasting recovery");
 			phase = PHASE_CALM;
 			calm = true;
-			timer_set(TIMER_PHASE, now + timeout);
+			timer_set(TIMER_PHASE, now + longer_timeout);
 			break;
 		default:
 			phase = PHASE_OVER;
@@ -538,12 +573,17 @@ phase_timer(void)
 static void
 play(uint64_t seed)
 {
-	/* the timeout in ticks, times 2 */
-	static const int timeouts[] = {4, 4, 4, 4, 5, 6, 8, 10, 20};
+	/* the timeout in ticks, times 2: the least that is allowed, and more */
+	static const int more[] = {0, 0, 0, 0, 1, 2, 4, 6, 12};
 
 	random_state = seed * UINT64_C(0x2545f4914f6cdd1d) + 1;
 	tick = (1 + random_below(3)) * 1000 * MS;
-	timeout = tick * timeouts[random_below(lengthof(timeouts))] / 2;
+	observers = once_in(2) ? NO_OBSERVERS : once_in(3) ? OBSERVERS : OBSERVERS_MASTER;
+	if (only_observers >= 0)
+		observers = only_observers;
+	timeout = tick * (least_ticks[observers] + more[random_below(lengthof(more))]) / 2;
+	growing = once_in(4);
+	longer_timeout = growing ? timeout + random_time(4 * timeout) : timeout;
 	sync_limit = 2 + random_below(4);
 	race = once_in(2) ? timeout / 1000 : timeout / 200;
 	calm = false;
@@ -553,7 +593,9 @@ play(uint64_t seed)
 
 	kinds = 1U << (only >= 0 ? only : random_below(NFAULT_KINDS));
 	pairing = NO_PAIRS;
-	if (only < 0)
+	if (only >= 0 && once_in(2))
+		pairing = only;
+	else if (only < 0)
 		switch (random_below(4))
 		{
 			case 0: /* some more */
@@ -643,6 +685,10 @@ main(int argc, char **argv)
 		{"--survey", NULL, &survey, 1},
 		{"--only", "KIND", &only, NFAULT_KINDS - 1},
 		{"--flapping", NULL, &flapping, 1},
+		{"--observers", "KIND", &only_observers, OBSERVERS_MASTER},
+		{"--ticks", "HALF TICKS", &least_ticks[NO_OBSERVERS], 40},
+		{"--observed", "HALF TICKS", &least_ticks[OBSERVERS], 40},
+		{"--mastered", "HALF TICKS", &least_ticks[OBSERVERS_MASTER], 40},
 	};
 	static const Simulator simulator = {
 		.schedules = "schedules of the lease",

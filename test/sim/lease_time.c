@@ -14,6 +14,7 @@
 Time now;
 Time tick;
 Time timeout;
+Time longer_timeout;
 int sync_limit;
 Time race;
 Stream stream[NSTREAMS];

@@ -1,13 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * lease_zk.c
- *	  The ensemble in the lease's simulator: 3 servers, as of ZooKeeper 3.8.
+ *	  The ensemble in the lease's simulator: 3 servers that vote and perhaps an
+ *	  observer, as of ZooKeeper 3.8.
  *
  * Who touches a session, from the Java source.  The leader's tracker keeps it
  * in a bucket, which ends at the first multiple of tickTime after the touch
  * plus the timeout (ExpiryQueue).  It is touched there by
  *	 - any request of a client that is connected to the leader itself,
- *	 - a follower's answer to a ping, which names the sessions that have sent it
+ *	 - a learner's answer to a ping, which names the sessions that have sent it
  *	   anything since its last answer (LearnerSessionTracker.snapshot),
  *	 - revalidation at a reconnect, and the session's creation,
  *	 - a new leader, which gives all sessions their full timeout.
@@ -15,6 +16,16 @@
  * half tick, waiting that long between two rounds (Leader.lead); the session
  * tracker is another thread, so is the reader of each follower's stream.
  * After a pause they run in any order.
+ *
+ * A learner is a follower or an observer, which does not vote.  An observer's
+ * master is the leader or, with observerMasterPort, a follower, who pings it every
+ * half tick by a thread of its own (ObserverMaster.start), and puts what it
+ * answers with its own touches (ObserverMaster.touch): two rounds, then.
+ *
+ * The timeout is that of the connection (ServerCnxn.getSessionTimeout), what the
+ * client asked for within the bounds of that server (processConnectRequest), and
+ * is not written down.  What a new leader knows is the timeout with which the
+ * session was created (FileTxnSnapLog.processTransaction, CreateSessionTxn).
  *
  * An expiry is taken for done when the leader decides on it, though others are
  * granted the locks only when that has been committed.
@@ -48,10 +59,12 @@ typedef struct Proposal
 typedef struct Server
 {
 	Role role;
-	int leader;		  /* as a follower */
-	uint32_t touched; /* sessions, since the last answer to a ping */
+	int leader;				 /* as a learner: its master */
+	uint32_t touched;		 /* sessions, since the last answer to a ping */
+	uint32_t longer_touched; /* ... those of connections with longer_timeout */
+	bool longer;			 /* minSessionTimeout is longer_timeout */
 
-	/* as a leader */
+	/* as a leader, or an observer's master */
 	Time bucket[MAX_SESSIONS]; /* end, by its clock; 0: not tracked */
 	uint32_t closing;
 	Time next_expiration;
@@ -68,6 +81,8 @@ Session session[MAX_SESSIONS];
 int nsessions;
 Conn conn[NCLIENTS];
 int true_leader; /* established last; -1: none yet */
+int observers;
+bool growing;
 
 static Server server[NSERVERS];
 
@@ -82,22 +97,44 @@ round_to_next_interval(Time time)
 	return (time / tick + 1) * tick;
 }
 
-static void
-track(Server *l, int s)
+Time
+session_timeout(bool longer)
 {
-	l->bucket[s] = round_to_next_interval(clock_of((int) (l - server)) + timeout);
+	return longer ? longer_timeout : timeout;
+}
+
+static void
+track(Server *l, int s, bool longer)
+{
+	l->bucket[s] =
+		round_to_next_interval(clock_of((int) (l - server)) + session_timeout(longer));
 }
 
 /* False if there is no such session any more. */
 static bool
-touch(Server *l, int s)
+touch(Server *l, int s, bool longer)
 {
 	if (l->bucket[s] == 0 || (l->closing & (UINT32_C(1) << s)))
 		return false;
-	track(l, s);
+	track(l, s, longer);
 	if (l - server == true_leader)
 		point(POINT_TOUCHED);
 	return true;
+}
+
+/* As a learner. */
+static void
+remember_touches(Server *me, uint32_t touches, uint32_t longer_touches)
+{
+	me->touched = (me->touched & ~longer_touches) | touches;
+	me->longer_touched = (me->longer_touched & ~touches) | longer_touches;
+}
+
+static bool
+is_learner_of(int learner, int master)
+{
+	return server[master].learner[learner] && server[learner].role == FOLLOWING &&
+		server[learner].leader == master;
 }
 
 static void
@@ -112,8 +149,11 @@ apply(int at, const Proposal *p)
 			zk_disconnect(p->client);
 		return;
 	}
-	if (p->kind == REQUEST_CREATE)
+	if (p->kind == REQUEST_CREATE && !session[p->session].made)
+	{
 		session[p->session].made = true;
+		session[p->session].made_at = now;
+	}
 	if (p->origin != at || c->server != at || c->serial != p->serial)
 		return;
 	reply.serial = c->serial;
@@ -122,6 +162,7 @@ apply(int at, const Proposal *p)
 		c->attached = true;
 		c->session = p->session;
 		reply.type = M_CONNECTED;
+		reply.longer = c->longer;
 		stream_send(STREAM_S2C + p->client, &reply);
 		return;
 	}
@@ -174,7 +215,7 @@ propose(int at, RequestKind kind, int client, int serial, int origin, int s)
 		fail("too many proposals");
 	*p = (Proposal){kind, client, serial, origin, s, true, 1U << at};
 	if (kind == REQUEST_CREATE)
-		track(l, s);
+		track(l, s, session[s].longer);
 	else if (kind != REQUEST_CLOSE &&
 			 (l->bucket[s] == 0 || (l->closing & (UINT32_C(1) << s))))
 	{
@@ -182,7 +223,7 @@ propose(int at, RequestKind kind, int client, int serial, int origin, int s)
 		COVER(WRITE_REFUSED);
 	}
 	l->proposed++;
-	for (int i = 0; i < NSERVERS; i++)
+	for (int i = 0; i < NVOTERS; i++)
 		if (l->learner[i])
 			stream_send(STREAM_PEER(at, i), &m);
 	if (kind != REQUEST_CLOSE)
@@ -217,7 +258,8 @@ zk_expiry_timer(int at)
 				if (l->next_expiration <= clock_of(at) || clock_of(at) > end + 100 * MS)
 					COVER(EXPIRED_RACE);
 				if (c->server >= 0 && c->session == s &&
-					(server[c->server].touched & (UINT32_C(1) << s)))
+					((server[c->server].touched | server[c->server].longer_touched) &
+					 (UINT32_C(1) << s)))
 					COVER(TOUCH_SWALLOWED);
 				session[s].expired = now;
 				session_expired(s);
@@ -275,13 +317,25 @@ hang_up(int at, int other)
 	stream_send(STREAM_PEER(at, other), &eof);
 }
 
-/* A follower gives up its leader. */
+static void
+drop_learners(int at)
+{
+	for (int i = 0; i < NSERVERS; i++)
+		if (server[at].learner[i])
+		{
+			server[at].learner[i] = false;
+			hang_up(at, i);
+		}
+}
+
+/* A learner gives up its master. */
 static void
 leave(int f)
 {
-	TRACE("server %d leaves leader %d", f, server[f].leader);
+	TRACE("server %d leaves server %d", f, server[f].leader);
 	COVER(FOLLOWER_LEFT);
 	hang_up(f, server[f].leader);
+	drop_learners(f);
 	look(f);
 }
 
@@ -290,12 +344,7 @@ step_down(int at)
 {
 	TRACE("server %d steps down", at);
 	COVER(LEADER_STEPPED_DOWN);
-	for (int i = 0; i < NSERVERS; i++)
-		if (server[at].learner[i])
-		{
-			server[at].learner[i] = false;
-			hang_up(at, i);
-		}
+	drop_learners(at);
 	look(at);
 }
 
@@ -307,6 +356,24 @@ zk_kill(int at, Time down)
 	else if (server[at].role == FOLLOWING)
 		leave(at);
 	timer_set(TIMER_PEER + at, now + down);
+	if (growing)
+		server[at].longer = once_in(2);
+}
+
+/* All servers go down, and have forgotten the sessions made since then. */
+void
+zk_forget(Time since)
+{
+	for (int i = 0; i < NSERVERS; i++)
+		zk_kill(i, random_time(tick));
+	for (int s = 0; s < nsessions; s++)
+		if (session[s].made && session[s].expired == NEVER && session[s].made_at >= since)
+		{
+			TRACE("session %d is forgotten", s);
+			COVER(FORGOTTEN);
+			session[s].expired = now + session_timeout(session[s].longer);
+			session_expired(s);
+		}
 }
 
 void
@@ -323,13 +390,16 @@ follow(int f, int l)
 
 	server[f].role = FOLLOWING;
 	server[f].leader = l;
-	server[f].touched = 0;
+	server[f].touched = server[f].longer_touched = 0;
 	stream_open(STREAM_PEER(f, l), f, l);
 	stream_open(STREAM_PEER(l, f), l, f);
 	server[l].learner[f] = true;
 	server[l].deadline[f] = server[l].ticks + sync_limit;
-	for (m.proposal = server[l].committed; m.proposal < server[l].proposed; m.proposal++)
-		stream_send(STREAM_PEER(l, f), &m);
+	if (f == OBSERVER && l != true_leader)
+		timer_set(TIMER_PING + l, now + true_span(l, random_time(tick / 2)));
+	if (f < NVOTERS)
+		for (m.proposal = server[l].committed; m.proposal < server[l].proposed; m.proposal++)
+			stream_send(STREAM_PEER(l, f), &m);
 	timer_set(TIMER_PEER + f, now + true_span(f, tick * sync_limit));
 	TRACE("server %d follows %d", f, l);
 }
@@ -338,6 +408,7 @@ static void
 lead(int at)
 {
 	Server *l = &server[at];
+	bool longer = l->longer;
 
 	if (true_leader >= 0)
 	{
@@ -349,10 +420,16 @@ lead(int at)
 	true_leader = at;
 	memset(l, 0, sizeof(*l));
 	l->role = LEADING;
+	l->longer = longer;
 	l->next_expiration = round_to_next_interval(clock_of(at));
 	for (int s = 0; s < nsessions; s++)
 		if (session[s].made && session[s].expired == NEVER)
-			track(l, s);
+		{
+			if (conn[session[s].client].session == s && conn[session[s].client].longer &&
+				!session[s].longer)
+				COVER(CREATED_AGAIN);
+			track(l, s, session[s].longer);
+		}
 	timer_set(TIMER_PING + at, now + true_span(at, tick / 2));
 	timer_set(TIMER_EXPIRY + at, true_time(at, l->next_expiration));
 	timer_off(TIMER_PEER + at);
@@ -365,11 +442,26 @@ reachable(int a, int b)
 		paused[UNIT_SERVER + b] == 0;
 }
 
-/* A follower has heard nothing for syncLimit ticks, or a looking server looks. */
+/* An observer looks for a master. */
+static void
+observe(int at)
+{
+	int master = observers == OBSERVERS_MASTER ? random_below(NVOTERS) : true_leader;
+
+	if (observers == NO_OBSERVERS)
+		return;
+	if (reachable(at, master) && !server[master].learner[at] &&
+		server[master].role == (master == true_leader ? LEADING : FOLLOWING))
+		follow(at, master);
+	else
+		timer_set(TIMER_PEER + at, now + random_time(tick / 2));
+}
+
+/* A learner has heard nothing for syncLimit ticks, or a looking server looks. */
 void
 zk_peer_timer(int at)
 {
-	bool candidate[NSERVERS];
+	bool candidate[NVOTERS];
 	int n = 0;
 	int chosen;
 
@@ -381,13 +473,18 @@ zk_peer_timer(int at)
 			leave(at);
 		return;
 	}
+	if (at == OBSERVER)
+	{
+		observe(at);
+		return;
+	}
 	if (true_leader >= 0 && server[true_leader].role == LEADING &&
 		!server[true_leader].learner[at] && reachable(at, true_leader))
 	{
 		follow(at, true_leader);
 		return;
 	}
-	for (int i = 0; i < NSERVERS; i++)
+	for (int i = 0; i < NVOTERS; i++)
 	{
 		candidate[i] = server[i].role == LOOKING && (i == at || reachable(at, i));
 		n += candidate[i];
@@ -398,15 +495,15 @@ zk_peer_timer(int at)
 		return;
 	}
 	do
-		chosen = random_below(NSERVERS);
+		chosen = random_below(NVOTERS);
 	while (!candidate[chosen]);
 	lead(chosen);
-	for (int i = 0; i < NSERVERS; i++)
+	for (int i = 0; i < NVOTERS; i++)
 		if (candidate[i] && i != chosen)
 			follow(i, chosen);
 }
 
-/* The leader's main loop, every half tick. */
+/* The leader's main loop, or the thread of an observer's master: every half tick. */
 void
 zk_ping_timer(int at)
 {
@@ -414,7 +511,9 @@ zk_ping_timer(int at)
 	Message ping = {.type = M_PING};
 	int synced = 1;
 
-	if (at == true_leader)
+	if (l->role == FOLLOWING && !l->learner[OBSERVER])
+		return;
+	if (at == true_leader || l->role == FOLLOWING)
 		point(POINT_PING_DUE);
 	if (paused[UNIT_SERVER + at] > 0) /* just now */
 	{
@@ -428,16 +527,16 @@ zk_ping_timer(int at)
 		if (!l->learner[i])
 			continue;
 		if (l->ticks <= l->deadline[i])
-			synced++;
+			synced += i < NVOTERS;
 		else if (!stream_readable(STREAM_PEER(i, at)))
 		{
-			TRACE("server %d drops follower %d", at, i);
+			TRACE("server %d drops learner %d", at, i);
 			COVER(LEARNER_DROPPED);
 			l->learner[i] = false;
 			hang_up(at, i);
 		}
 	}
-	if (!l->tick_skip && synced < QUORUM)
+	if (l->role == LEADING && !l->tick_skip && synced < QUORUM)
 	{
 		step_down(at);
 		return;
@@ -448,7 +547,7 @@ zk_ping_timer(int at)
 			stream_send(STREAM_PEER(at, i), &ping);
 	TRACE("server %d pings", at);
 	timer_set(TIMER_PING + at, now + true_span(at, tick / 2) + random_time(2 * MS));
-	if (at == true_leader)
+	if (at == true_leader || l->role == FOLLOWING)
 		point(POINT_PING_SENT);
 }
 
@@ -463,19 +562,19 @@ peer_message(int at, int from, const Message *m)
 	Server *me = &server[at];
 	Message answer = *m;
 
-	if (me->role == LEADING)
-	{
-		if (!me->learner[from])
-			return;
-		me->deadline[from] = me->ticks + sync_limit;
-	}
-	else
+	bool master = me->role == FOLLOWING && from == me->leader;
+
+	if (master)
 		timer_set(TIMER_PEER + at, now + true_span(at, tick * sync_limit));
+	else if (me->learner[from])
+		me->deadline[from] = me->ticks + sync_limit;
+	else
+		return;
 
 	switch (m->type)
 	{
 		case M_EOF:
-			if (me->role == LEADING)
+			if (!master)
 			{
 				me->learner[from] = false;
 				stream_close(STREAM_PEER(from, at));
@@ -487,16 +586,24 @@ peer_message(int at, int from, const Message *m)
 		case M_PING:
 			answer.type = M_TOUCHES;
 			answer.touches = me->touched;
-			me->touched = 0;
+			answer.longer_touches = me->longer_touched;
+			me->touched = me->longer_touched = 0;
 			stream_send(STREAM_PEER(at, from), &answer);
-			if (conn[0].server == at)
+			if (conn[0].server == at || me->learner[OBSERVER])
 				point(POINT_PING_ANSWERED);
 			break;
 		case M_TOUCHES:
+			if (me->role == FOLLOWING)
+			{
+				TRACE("server %d hears the touches of observer %d", at, from);
+				COVER(TOUCH_RELAYED);
+				remember_touches(me, m->touches, m->longer_touches);
+				break;
+			}
 			for (int s = 0; s < nsessions; s++)
-				if (m->touches & (UINT32_C(1) << s))
+				if ((m->touches | m->longer_touches) & (UINT32_C(1) << s))
 				{
-					bool good = touch(me, s);
+					bool good = touch(me, s, (m->longer_touches >> s) & 1);
 
 					TRACE("leader %d: touch of session %d%s", at, s,
 						  good ? "" : " comes too late");
@@ -517,16 +624,35 @@ peer_message(int at, int from, const Message *m)
 			apply(at,
 				  &(Proposal){m->kind, m->client, m->serial, m->origin, m->session,
 							  m->good, 0});
+			if (is_learner_of(OBSERVER, at))
+				stream_send(STREAM_PEER(at, OBSERVER), m);
 			break;
 		case M_FORWARD:
-			propose(at, m->kind, m->client, m->serial, from, m->session);
+			if (me->role == FOLLOWING)
+				stream_send(STREAM_PEER(at, me->leader), m);
+			else
+				propose(at, m->kind, m->client, m->serial, m->origin, m->session);
 			break;
 		case M_REVALIDATE:
+			if (me->role == FOLLOWING)
+			{
+				stream_send(STREAM_PEER(at, me->leader), m);
+				break;
+			}
 			answer.type = M_REVALIDATED;
-			answer.good = touch(me, m->session);
+			answer.good = touch(me, m->session, m->longer);
 			stream_send(STREAM_PEER(at, from), &answer);
 			break;
 		case M_REVALIDATED:
+			if (m->origin != at)
+			{
+				if (m->good)
+					remember_touches(me, m->longer ? 0 : UINT32_C(1) << m->session,
+									 m->longer ? UINT32_C(1) << m->session : 0);
+				if (is_learner_of(OBSERVER, at))
+					stream_send(STREAM_PEER(at, OBSERVER), m);
+				break;
+			}
 			if (conn[m->client].server != at || conn[m->client].serial != m->serial)
 				break;
 			conn[m->client].attached = m->good;
@@ -545,6 +671,7 @@ client_request(int at, int client, const Message *m)
 	Conn *c = &conn[client];
 	Message answer = *m;
 
+	answer.origin = at;
 	if (me->role == LOOKING)
 	{
 		zk_disconnect(client);
@@ -553,6 +680,11 @@ client_request(int at, int client, const Message *m)
 	if (m->type == M_CONNECT)
 	{
 		c->session = m->session;
+		c->longer = answer.longer = m->longer || me->longer;
+		if (at == OBSERVER && observers == OBSERVERS_MASTER)
+			COVER(OBSERVED_BY_MASTER);
+		else if (at == OBSERVER)
+			COVER(OBSERVED);
 		if (me->role == LEADING)
 			COVER(DIRECT);
 		if (me->role == LEADING && at != true_leader)
@@ -565,7 +697,10 @@ client_request(int at, int client, const Message *m)
 				return;
 			}
 			answer.session = nsessions++;
-			session[answer.session] = (Session){client, false, NEVER, 0};
+			session[answer.session] = (Session){.client = client, .expired = NEVER};
+			session[answer.session].longer = c->longer;
+			if (c->longer)
+				COVER(LONGER_CREATED);
 			answer.kind = REQUEST_CREATE;
 			answer.type = M_FORWARD;
 			if (me->role == LEADING)
@@ -575,7 +710,7 @@ client_request(int at, int client, const Message *m)
 		}
 		else if (me->role == LEADING)
 		{
-			c->attached = touch(me, m->session);
+			c->attached = touch(me, m->session, c->longer);
 			answer.type = c->attached ? M_CONNECTED : M_EXPIRED;
 			stream_send(STREAM_S2C + client, &answer);
 		}
@@ -584,16 +719,20 @@ client_request(int at, int client, const Message *m)
 			answer.type = M_REVALIDATE;
 			stream_send(STREAM_PEER(at, me->leader), &answer);
 		}
+		if (m->session >= 0 && c->longer && !session[m->session].longer)
+			COVER(LONGER_NEGOTIATED);
 		return;
 	}
 
 	if (me->role == LEADING)
 	{
-		if (!touch(me, c->session))
+		if (!touch(me, c->session, c->longer))
 			return; /* MissingSessionException: dropped */
 	}
+	else if (c->longer)
+		remember_touches(me, 0, UINT32_C(1) << c->session);
 	else
-		me->touched |= UINT32_C(1) << c->session;
+		remember_touches(me, UINT32_C(1) << c->session, 0);
 	if (m->kind <= REQUEST_PING)
 	{
 		if (me->role == LEADING && at != true_leader)
@@ -648,24 +787,27 @@ zk_leader_of(int at)
 bool
 zk_quiet(void)
 {
-	for (int i = 0; i < NSERVERS; i++)
+	for (int i = 0; i < NVOTERS; i++)
 		if (zk_leader_of(i) != true_leader)
 			return false;
-	return true;
+	return observers == NO_OBSERVERS || server[OBSERVER].role == FOLLOWING;
 }
 
 void
 zk_reset(void)
 {
-	int first = random_below(NSERVERS);
+	int first = random_below(NVOTERS);
 
 	nsessions = 0;
 	true_leader = -1;
 	memset(server, 0, sizeof(server));
 	for (int c = 0; c < NCLIENTS; c++)
 		conn[c] = (Conn){.server = -1};
-	lead(first);
 	for (int i = 0; i < NSERVERS; i++)
+		server[i].longer = growing && once_in(4);
+	lead(first);
+	for (int i = 0; i < NVOTERS; i++)
 		if (i != first)
 			follow(i, first);
+	observe(OBSERVER);
 }
