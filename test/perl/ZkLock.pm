@@ -22,6 +22,8 @@
 #   ask(NODE, SQL)              one answer, by a session that each node keeps for
 #           this (it comes back by itself after a restart)
 #   hang_up(NODE)               end that session (smart shutdown waits for it)
+#   start_again(NODE)           after its postmaster was killed: when the last of its
+#           processes has gone, which is when PostgreSQL lets another one start
 #   wait_connected(NODE...)     until the worker has a ZooKeeper session
 #   title(PID)                  what ps says of a process
 #   wait_until(CODE, WHAT, SEEN)  see Wait.pm
@@ -133,6 +135,12 @@ sub hang_up
 #
 # Waiting for things to come true
 #
+
+sub start_again
+{
+	my ($node) = @_;
+	wait_until(sub { $node->start(fail_ok => 1) }, $node->name . ' starts again');
+}
 
 sub wait_connected
 {

@@ -111,7 +111,7 @@ for my $at ('statement', 'commit')
 	like($holder->{session}->failure, qr/^(57P01: .*)?$/, '... the transaction goes on, and the backend ends after it');
 	wait_gone($holder->{pid}, 'the backend');
 	ok($next->busy, '... still excluding the other server');
-	$a->start;
+	ZkLock::start_again($a);
 	cmp_ok($next->result, '>', $holder->{token}, '... which has the lock after the next start');
 	ok(!exists $zk->sessions->{$session}, '... when the old session is closed');
 	ZkLock::wait_connected($a);
@@ -136,7 +136,7 @@ for my $stuck (@late)
 	is($stuck->{session}->failure, "40001: lock \"$name\" was lost", '... but cannot commit');
 	wait_gone($stuck->{pid}, 'the backend');
 }
-$a->start;
+ZkLock::start_again($a);
 ZkLock::wait_connected($a);
 is(rows(), 'good commit good statement', '... nor has it');
 
