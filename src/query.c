@@ -332,9 +332,10 @@ ask(const ZkQuery *query, Answer *answer, bool *removing)
 	int64 start = zklock_clock();
 	volatile int taken = -1;
 	volatile int rc = ZKLOCK_ZOK;
+	Datum which = PointerGetDatum(unvolatize(int *, &taken));
 
 	/* which may itself raise: so the slot is taken inside */
-	PG_ENSURE_ERROR_CLEANUP(free_slot, PointerGetDatum(&taken));
+	PG_ENSURE_ERROR_CLEANUP(free_slot, which);
 	{
 		taken = take_slot(query, start);
 		zklock_worker_wake();
@@ -342,8 +343,8 @@ ask(const ZkQuery *query, Answer *answer, bool *removing)
 		if (removing != NULL)
 			*removing = shared->slot[taken].removing;
 	}
-	PG_END_ENSURE_ERROR_CLEANUP(free_slot, PointerGetDatum(&taken));
-	free_slot(0, PointerGetDatum(&taken));
+	PG_END_ENSURE_ERROR_CLEANUP(free_slot, which);
+	free_slot(0, which);
 
 	if (rc != ZKLOCK_ZOK && rc != ZKLOCK_ZNONODE)
 		ereport(ERROR,
