@@ -12,8 +12,8 @@ use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
 my $proxy = Proxy->new($zk->host);
-my $node = ZkLock::server('a', $proxy);
-my $session = ZkLock::session($node);
+# A heartbeat in four seconds
+my $node = ZkLock::server('a', $proxy, conf => "zklock.session_timeout = '24s'");
 my $foreigner = $zk->client;
 ZkLock::wait_connected($node);
 
@@ -23,31 +23,34 @@ sub settle
 	return;
 }
 
-# One with so long a name has the lock; the server waits, and does not ask all the time.
-for my $length (1900, 2048, 3000, 60_000, 100_000, 900_000)
-{
-	my $directory = ZkLock::directory("job $length");
-	my $blocker = $foreigner->contend($directory, kind => 'x' x $length);
-	# what a path of 2,047 bytes would be left of it
-	my $decoy = substr $blocker, 0, 2047;
-	$foreigner->create($decoy, mode => 'ephemeral') if $decoy ne $blocker;
-	$session->send("SELECT zk_lock('job $length')")->wait_level(2);
-	# as many heartbeats as it takes to say that it is quiet
-	settle();
-	$proxy->requests;
-	my %seen = ();
-	while (($seen{set} // 0) < 3)
-	{
+# Ones with so long names have the locks; the server waits, and does not ask all the time.
+my @lengths = (1900, 2048, 3000, 60_000, 100_000, 900_000);
+my %blocker = map { $_ => $foreigner->contend(ZkLock::directory("job $_"), kind => 'x' x $_) } @lengths;
+# what a path of 2,047 bytes would be left of it
+my %decoy = map { $_ => substr $blocker{$_}, 0, 2047 } grep { length $blocker{$_} > 2047 } @lengths;
+$foreigner->create($_, mode => 'ephemeral') for values %decoy;
+my %waiter = map { $_ => ZkLock::session($node)->send("SELECT zk_lock('job $_')") } @lengths;
+$waiter{$_}->wait_level(2) for @lengths;
+# as many heartbeats as it takes to say that it is quiet
+settle();
+$proxy->requests;
+my %seen;
+ZkLock::wait_until(
+	sub {
 		my $requests = $proxy->requests;
 		$seen{$_} += $requests->{$_} for keys %$requests;
-	}
-	cmp_ok(($seen{children} // 0) + ($seen{get} // 0), '<=', 4, "a name of $length bytes: the queue is not asked again and again");
-	ok($session->busy, '... and the lock is waited for');
-	$foreigner->delete($blocker);
-	cmp_ok($session->result, '>', 0, '... until that one has gone');
-	$foreigner->delete($decoy) if $decoy ne $blocker;
-	ZkLock::ok_clean($zk, [$node], "job $length");
+		($seen{set} // 0) >= 3;
+	},
+	'three heartbeats');
+cmp_ok(($seen{children} // 0) + ($seen{get} // 0), '<=', 4 * @lengths, 'the queues are not asked again and again');
+for my $length (@lengths)
+{
+	ok($waiter{$length}->busy, "a name of $length bytes: the lock is waited for");
+	$foreigner->delete($blocker{$length});
+	cmp_ok($waiter{$length}->result, '>', 0, '... until that one has gone');
+	$foreigner->delete($decoy{$length}) if $decoy{$length};
 }
+ZkLock::ok_clean($zk, [$node], "job $_") for @lengths;
 
 # The watches on them must fit into one packet on the next connection.
 my @blockers = map { $foreigner->contend(ZkLock::directory("many $_"), kind => 'x' x 32_000) } 1 .. 40;

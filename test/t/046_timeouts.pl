@@ -13,9 +13,8 @@ use ZooKeeper;
 # Server A reaches ZooKeeper through a proxy, B without.
 my $zk = ZooKeeper->new->start;
 my $proxy = Proxy->new($zk->host);
-my $conf = "zklock.connect_timeout = '1min'";
-my $a = ZkLock::server('a', $proxy->host, conf => $conf);
-my $b = ZkLock::server('b', $zk, conf => $conf);
+my $a = ZkLock::server('a', $proxy->host, conf => "zklock.session_timeout = '10s'");
+my $b = ZkLock::server('b', $zk);
 ZkLock::wait_connected($a, $b);
 my $session = ZkLock::ask($a, 'SELECT session_id FROM zk_session');
 
@@ -26,18 +25,18 @@ my $token = $holder->query("SELECT zk_lock('job')");
 $waiter->send("SELECT zk_lock('job')");
 ZkLock::wait_queue($zk, 'job', 2);
 
-# The ensemble allows nothing below 20 s any more.
+# The ensemble allows nothing below 40 s any more.
 my $reconnects = ZkLock::ask($a, 'SELECT reconnects FROM zk_session');
-$zk->append_conf('minSessionTimeout=20000');
+$zk->append_conf('minSessionTimeout=40000');
 $zk->restart;
 ZkLock::wait_until(sub { ZkLock::ask($a, "SELECT reconnects > $reconnects AND state = 'connected' AND lease_remaining > '0' FROM zk_session") eq 't' },
 	'A has a lease again');
 is(ZkLock::ask($a, 'SELECT session_id FROM zk_session'), $session, 'the session outlives a restart with a larger minSessionTimeout');
-is(ZkLock::ask($a, 'SELECT session_timeout FROM zk_session'), '00:00:04', '... and keeps its timeout');
+is(ZkLock::ask($a, 'SELECT session_timeout FROM zk_session'), '00:00:10', '... and keeps its timeout');
 like(PostgreSQL::Test::Utils::slurp_file($a->logfile),
-	qr/WARNING:  ZooKeeper server \S+ set the timeout of session $session to 20000 ms instead of 4000 ms/,
+	qr/WARNING:  ZooKeeper server \S+ set the timeout of session $session to 40000 ms instead of 10000 ms/,
 	'... the log tells of the longer one');
-cmp_ok(ZkLock::ask($a, 'SELECT extract(epoch FROM lease_remaining) FROM zk_session'), '<=', 3.5, '... the lease goes by the shorter one');
+cmp_ok(ZkLock::ask($a, 'SELECT extract(epoch FROM lease_remaining) FROM zk_session'), '<=', 8.75, '... the lease goes by the shorter one');
 is($holder->query("SELECT zk_token('job')"), $token, '... and so does the hold, which is good');
 
 # Nobody hears A, and the ensemble begins anew with the timeout of the session's
@@ -49,7 +48,7 @@ cmp_ok($waiter->result, '>', $token, 'the other server has the lock, with a larg
 is($holder->fails('COMMIT'), '40001: lock "job" was lost', '... and the first does not commit');
 $waiter->query('COMMIT');
 $proxy->heal;
-ZkLock::wait_until(sub { ZkLock::ask($a, 'SELECT session_timeout FROM zk_session') eq '00:00:20' }, 'A has a new session');
+ZkLock::wait_until(sub { ZkLock::ask($a, 'SELECT session_timeout FROM zk_session') eq '00:00:40' }, 'A has a new session');
 pass('a new session has the new timeout');
 ZkLock::wait_connected($a, $b);
 ZkLock::ok_clean($zk, [ $a, $b ], 'job');
