@@ -153,6 +153,10 @@ sub attempt
 	}
 	push @wrong, "left: $answer{left}" if ($answer{left} // 'no answer') ne "|$requests";
 	push @wrong, "x is to be had: $s->{error}" if $world->{taken} && ($answer{try} // '') ne 'f';
+	# The point was in the statement that ends the interruption, and so the transaction
+	# of "mine" is aborted.
+	$answer{after} = $answer{before}
+	  if $answer{failed} eq '' && $s->notices =~ /^ERROR:  (ZK000:|57014: canceling statement due to user request)/m;
 	push @wrong, 'COMMIT fails' if $answer{release} =~ /FAILS/;
 	push @wrong, 'no end' unless defined $answer{end};
 	return ($failure, @answer{qw(before after failed)}, @wrong);
