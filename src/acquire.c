@@ -528,6 +528,7 @@ zklock_acquire(const char *name, ZkLockMode mode, ZkLockScope scope, int64 wait_
 	{
 		if (held->transaction_count > 0)
 			zklock_held_raise_lost(held);
+		zklock_loss_tell(held);
 		(void) zklock_hold_end_session(held, true); /* acknowledged */
 		held = NULL;
 	}

@@ -237,8 +237,12 @@ zk_unlock(PG_FUNCTION_ARGS)
 
 	held = find_held(PG_GETARG_TEXT_PP(0), name);
 	zklock_loss_acknowledge();
-	if (held != NULL && zklock_hold_end_session(held, false) > 0)
+	if (held != NULL && !slist_is_empty(&held->holds[ZKLOCK_SESSION]))
+	{
+		zklock_loss_tell(held);
+		(void) zklock_hold_end_session(held, false);
 		PG_RETURN_BOOL(true);
+	}
 
 	ereport(WARNING,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -258,13 +262,14 @@ zk_unlock_all(PG_FUNCTION_ARGS)
 	zklock_check_callable();
 	zklock_hold_refresh();
 	zklock_loss_acknowledge();
+	zklock_hold_each_session(zklock_loss_tell);
 	ended = zklock_hold_end_all_sessions();
 	PG_RETURN_INT32((int32) Min(ended, PG_INT32_MAX));
 }
 
 /* The token of a lock that we hold right now, or the error of its loss. */
 static int64
-claim(const ZkHeldLock *held)
+claim(ZkHeldLock *held)
 {
 	if (!zklock_lease_valid())
 		zklock_loss_await_verdict();

@@ -181,6 +181,7 @@ zklock_hold_reserve(ZkLockKind kind, const char *name)
 			held->count[mode] = 0;
 		}
 		held->transaction_count = 0;
+		held->told = false;
 		for (int scope = 0; scope < ZKLOCK_NSCOPES; scope++)
 			slist_init(&held->holds[scope]);
 	}
@@ -310,6 +311,22 @@ release_level1(const LOCKTAG *tag, LOCKMODE lockmode, bool mixed)
 	(void) LockRelease(tag, lockmode, true);
 	client_min_messages = client_level;
 	ZKLOCK_LOG_MIN_MESSAGES = log_level;
+}
+
+void
+zklock_hold_each_session(void (*what)(ZkHeldLock *held))
+{
+	HASH_SEQ_STATUS seq;
+	ZkHeldLock *held;
+
+	if (session_holds == 0)
+		return;
+	hash_seq_init(&seq, held_locks);
+	while ((held = hash_seq_search(&seq)) != NULL)
+	{
+		if (!slist_is_empty(&held->holds[ZKLOCK_SESSION]))
+			what(held);
+	}
 }
 
 uint64
@@ -494,14 +511,15 @@ zklock_held_describe_loss(const ZkHeldLock *held, ZkLossText *text)
 }
 
 void
-zklock_held_raise_lost(const ZkHeldLock *held)
+zklock_held_raise_lost(ZkHeldLock *held)
 {
 	ZkLossText text;
+	char *name = zklock_display_name(held->name);
 
 	zklock_held_describe_loss(held, &text);
+	held->told = true;
 	ereport(ERROR,
-			(errcode(text.sqlstate),
-			 errmsg("%s \"%s\" was lost", text.what, zklock_display_name(held->name)),
+			(errcode(text.sqlstate), errmsg("%s \"%s\" was lost", text.what, name),
 			 errdetail("%s", text.detail), errhint("%s", text.hint)));
 }
 

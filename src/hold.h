@@ -29,6 +29,7 @@ typedef struct ZkHeldLock
 	int64 token[ZKLOCK_NMODES];
 	uint64 count[ZKLOCK_NMODES];	  /* of holds, both scopes */
 	uint64 transaction_count;		  /* of holds in transaction scope, both modes */
+	bool told;						  /* an error or a warning has named its loss */
 	slist_head holds[ZKLOCK_NSCOPES]; /* ZkHold, newest first */
 } ZkHeldLock;
 
@@ -57,6 +58,10 @@ extern void zklock_held_forget(ZkHeldLock *held);
 /* The request that this backend waits with, or -1; ended when the wait is cut
  * short by whatever means. */
 extern void zklock_hold_set_pending(int32 request);
+
+/* Call "what" for each name that is held in session scope.  It may throw; it must not
+ * end or make any. */
+extern void zklock_hold_each_session(void (*what)(ZkHeldLock *held));
 
 /*
  * End the newest session-scope hold of "held", or all of them, at both levels.
@@ -102,6 +107,6 @@ typedef struct ZkLossText
 } ZkLossText;
 
 extern void zklock_held_describe_loss(const ZkHeldLock *held, ZkLossText *text);
-pg_noreturn extern void zklock_held_raise_lost(const ZkHeldLock *held);
+pg_noreturn extern void zklock_held_raise_lost(ZkHeldLock *held);
 
 #endif /* ZKLOCK_HOLD_H */

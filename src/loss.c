@@ -194,6 +194,19 @@ zklock_loss_find(void)
 }
 
 static void
+warn_of_loss(ZkHeldLock *held)
+{
+	ereport(WARNING,
+			(errcode(ERRCODE_WARNING),
+			 held->kind == ZKLOCK_KIND_ELECTION
+				 ? errmsg("leadership of election \"%s\" was lost",
+						  zklock_display_name(held->name))
+				 : errmsg("lock \"%s\" was lost", zklock_display_name(held->name)),
+			 errdetail("Another server may hold it by now.")));
+	held->told = true;
+}
+
+static void
 report_loss(ZkHeldLock *held)
 {
 	if (zklock_on_loss != ZKLOCK_ON_LOSS_WARN)
@@ -203,13 +216,7 @@ report_loss(ZkHeldLock *held)
 	if (warned == GetCurrentStatementStartTimestamp())
 		return;
 	warned = GetCurrentStatementStartTimestamp();
-	ereport(WARNING,
-			(errcode(ERRCODE_WARNING),
-			 held->kind == ZKLOCK_KIND_ELECTION
-				 ? errmsg("leadership of election \"%s\" was lost",
-						  zklock_display_name(held->name))
-				 : errmsg("lock \"%s\" was lost", zklock_display_name(held->name)),
-			 errdetail("Another server may hold it by now.")));
+	warn_of_loss(held);
 }
 
 /* Until a write is acknowledged or the session is lost, or for a moment. */
@@ -270,6 +277,13 @@ zklock_loss_acknowledge(void)
 
 	if (worked && (held = zklock_loss_find()) != NULL)
 		report_loss(held);
+}
+
+void
+zklock_loss_tell(ZkHeldLock *held)
+{
+	if (!held->told && (zklock_lease_lost() || zklock_held_lost(held)))
+		warn_of_loss(held);
 }
 
 /* Does the transaction consist of one statement that a failed commit does not undo, such
@@ -382,6 +396,7 @@ on_emit_log(ErrorData *edata)
 		ZkLossText text;
 
 		shot = false;
+		held->told = true;
 		zklock_held_describe_loss(held, &text);
 		edata->sqlerrcode = text.sqlstate;
 		edata->message =

@@ -44,6 +44,10 @@ extern void zklock_loss_await_verdict(void);
  */
 extern void zklock_loss_acknowledge(void);
 
+/* ... and warn if it is lost, and nothing has said so yet.  May throw, so it comes
+ * before anything is ended. */
+extern void zklock_loss_tell(ZkHeldLock *held);
+
 /*
  * PRE_COMMIT: the last moment at which a commit can be refused.  "holding": there are
  * holds in transaction scope.

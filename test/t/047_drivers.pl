@@ -108,6 +108,27 @@ is($c->query("INSERT INTO t VALUES ('acknowledged')"), 'INSERT 0 1, in transacti
 is($c->query('COMMIT'), 'COMMIT, idle', '... and commits');
 is(written(), 'acknowledged', '... that');
 
+# A loss that nothing has told of: the acknowledgement does.
+my $told = 'WARNING 01000: lock "job" was lost';
+for my $case ([ "SELECT zk_unlock('job')", "columns, $told, row t, SELECT 1, idle" ], [ 'SELECT zk_unlock_all()', "columns, $told, row 1, SELECT 1, idle" ],
+	[ "SELECT zk_lock('job', scope => 'session') > 0", "columns, $told, row t, SELECT 1, idle" ], [ "CALL zk_lock_session('job')", "$told, CALL, idle" ],
+	[ 'DISCARD ALL', 'DISCARD ALL, idle' ])
+{
+	my ($sql, $answer) = @$case;
+	lose_session('job');
+	is($c->query($sql), $answer, "a loss that was not told: $sql");
+	like($c->notices, qr/^D: Another server may hold it by now\.$/m, '... and what that means') if $answer =~ /WARNING/;
+	is($c->query('SELECT 1'), 'columns, row 1, SELECT 1, idle', '... and then no more of it');
+	$c->query('SELECT zk_unlock_all()');
+}
+$c->query("SELECT zk_lock('job', scope => 'session')");
+lose_session('job');
+is($c->query("SELECT zk_unlock('job')"), "columns, $told, row t, SELECT 1, idle", 'of two holds the first one tells');
+is($c->query("SELECT zk_unlock('job')"), 'columns, row t, SELECT 1, idle', '... and the other one need not');
+lose_session('job');
+is($c->query("SET zklock.on_loss = warn; SELECT 1"), "SET, $told, columns, row 1, SELECT 1, idle", 'a loss that is but a warning');
+is($c->query("SELECT zk_unlock('job'); SET zklock.on_loss = abort"), 'columns, row t, SELECT 1, SET, idle', '... is told by it');
+
 # Several
 lose_session('a', 'b', 'c');
 is($c->query("SELECT zk_unlock('a')"), 'columns, row t, SELECT 1, idle', 'of several lost holds the first is acknowledged without an error');
