@@ -537,8 +537,8 @@ zklock_acquire(const char *name, ZkLockMode mode, ZkLockScope scope, int64 wait_
 		ZkLockMode covering =
 			held->request[ZKLOCK_EXCLUSIVE] >= 0 ? ZKLOCK_EXCLUSIVE : ZKLOCK_SHARED;
 
-		if (!zklock_lease_valid())
-			zklock_loss_await_verdict();
+		if (zklock_loss_settle(held))
+			zklock_held_raise_lost(held);
 		acquire_again(held, covering, scope);
 		*token = held->token[covering];
 		return true;

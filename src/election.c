@@ -161,10 +161,8 @@ zklock_election_guard(const char *name, int64 *token)
 	if (held != NULL)
 	{
 		/* it may have been given up since, but not to anybody else */
-		if (zklock_held_lost(held) || zklock_lease_lost())
+		if (zklock_loss_settle(held))
 			zklock_held_raise_lost(held);
-		if (!zklock_lease_valid())
-			zklock_loss_await_verdict();
 		(void) zklock_hold_reserve(ZKLOCK_KIND_ELECTION, name);
 		zklock_hold_add(held, ZKLOCK_EXCLUSIVE, ZKLOCK_TRANSACTION);
 		*token = held->token[ZKLOCK_EXCLUSIVE];

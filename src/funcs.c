@@ -271,9 +271,7 @@ zk_unlock_all(PG_FUNCTION_ARGS)
 static int64
 claim(ZkHeldLock *held)
 {
-	if (!zklock_lease_valid())
-		zklock_loss_await_verdict();
-	if (zklock_held_lost(held))
+	if (zklock_loss_settle(held))
 		zklock_held_raise_lost(held);
 	return held->request[ZKLOCK_EXCLUSIVE] >= 0 ? held->token[ZKLOCK_EXCLUSIVE]
 												: held->token[ZKLOCK_SHARED];

@@ -39,6 +39,13 @@ extern ZkHeldLock *zklock_loss_find(void);
 extern void zklock_loss_await_verdict(void);
 
 /*
+ * Is this hold lost, by the worker's word or by the clock?  Past the lease it waits for
+ * the verdict, and raises what zklock_loss_await_verdict does.  What is not lost may be
+ * claimed.
+ */
+extern bool zklock_loss_settle(const ZkHeldLock *held);
+
+/*
  * A hold is about to be ended or taken anew, which acknowledges its loss: raise if
  * the transaction has run statements that relied on what is lost.
  */

@@ -8,9 +8,18 @@
 #include "postgres.h"
 #include "compat.h"
 
-PG_FUNCTION_INFO_V1(zk_fault);
+#include <signal.h>
 
-static int fail_at = 0; /* 0: nothing fails */
+#include "utils/guc.h"
+
+#include "table.h"
+
+PG_FUNCTION_INFO_V1(zk_fault);
+PG_FUNCTION_INFO_V1(zk_pause);
+PG_FUNCTION_INFO_V1(zk_lapse);
+
+static int fail_at = 0;	 /* 0: nothing fails */
+static int pause_at = 0; /* 0: nor is anything stopped */
 static int passed = 0;
 static TimestampTz armed_by = 0; /* this statement is spared */
 static char failed[128] = "";
@@ -48,6 +57,49 @@ zklock_fault(int kinds, const char *function, const char *callee)
 	}
 }
 
+void
+zklock_pause(const char *function)
+{
+	/* one that has a lock would stop others with it; a commit is done by then */
+	if (pause_at == 0 || armed_by == GetCurrentStatementStartTimestamp() ||
+		InterruptHoldoffCount > 0 || ++passed != pause_at)
+		return;
+	pause_at = 0;
+	snprintf(failed, sizeof(failed), "%s pause", function);
+	kill(MyProcPid, SIGSTOP);
+}
+
+/* Begin anew.  Returns which one has failed since the last time. */
+static text *
+begin(void)
+{
+	text *last;
+
+	passed = fail_at = pause_at = 0;
+	last = cstring_to_text(failed);
+	failed[0] = '\0';
+	armed_by = GetCurrentStatementStartTimestamp();
+	return last;
+}
+
+/* SHOW zklock.fault tells those whose SELECT is refused.  None fails from then on. */
+static const char *
+show_failed(void)
+{
+	fail_at = pause_at = 0;
+	return failed;
+}
+
+static void
+define_setting(void)
+{
+	static char *value;
+
+	if (value == NULL)
+		DefineCustomStringVariable("zklock.fault", "Which point has failed.", NULL, &value,
+								   "none", PGC_INTERNAL, 0, NULL, NULL, show_failed);
+}
+
 /*
  * zk_fault(n integer) returns text
  *
@@ -57,12 +109,28 @@ zklock_fault(int kinds, const char *function, const char *callee)
 Datum
 zk_fault(PG_FUNCTION_ARGS)
 {
-	char text[sizeof(failed)];
+	text *last = begin();
 
-	strlcpy(text, failed, sizeof(text));
-	failed[0] = '\0';
-	passed = fail_at = 0;
-	armed_by = GetCurrentStatementStartTimestamp();
+	define_setting();
 	fail_at = PG_GETARG_INT32(0);
-	PG_RETURN_TEXT_P(cstring_to_text(text));
+	PG_RETURN_TEXT_P(last);
+}
+
+/* zk_pause(n integer) returns text: the same, for a look at the lease */
+Datum
+zk_pause(PG_FUNCTION_ARGS)
+{
+	text *last = begin();
+
+	define_setting();
+	pause_at = PG_GETARG_INT32(0);
+	PG_RETURN_TEXT_P(last);
+}
+
+/* zk_lapse() returns void: the lease has run out; the session's time has not */
+Datum
+zk_lapse(PG_FUNCTION_ARGS)
+{
+	pg_atomic_write_u64(&zklock_shared->lease_end, 0);
+	PG_RETURN_VOID();
 }

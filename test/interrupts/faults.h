@@ -14,6 +14,10 @@
  * A call that can do several of these counts as so many points.  What must not raise
  * (hold.c, table.c, all that ends a transaction) has no points, or is found out.
  *
+ * zk_pause(n) stops the process (SIGSTOP) as it is about to look at the lease for the
+ * n-th time: to see, when it goes on, what it makes of what has come to pass meanwhile.
+ * zk_lapse() ends the lease of a server that nobody renews, as time would.
+ *
  *-------------------------------------------------------------------------
  */
 #ifndef ZKLOCK_FAULTS_H
@@ -43,6 +47,7 @@
 #define ZKLOCK_FAULT_TERMINATE 4
 
 extern void zklock_fault(int kinds, const char *function, const char *callee);
+extern void zklock_pause(const char *function);
 
 #define MAY_RAISE(callee, args)                                                          \
 	(zklock_fault(ZKLOCK_FAULT_ERROR, __func__, #callee), callee args)
@@ -121,5 +126,12 @@ extern void zklock_fault(int kinds, const char *function, const char *callee);
 #define SPI_connect(...)			   MAY_RAISE(SPI_connect, (__VA_ARGS__))
 #define SPI_connect_ext(...)		   MAY_RAISE(SPI_connect_ext, (__VA_ARGS__))
 #define PreventInTransactionBlock(...) MAY_RAISE(PreventInTransactionBlock, (__VA_ARGS__))
+
+/* --- looks at the lease --------------------------------------------------------- */
+
+#include "table.h"
+
+#define zklock_lease_valid() (zklock_pause(__func__), zklock_lease_valid())
+#define zklock_lease_lost()	 (zklock_pause(__func__), zklock_lease_lost())
 
 #endif /* ZKLOCK_FAULTS_H */

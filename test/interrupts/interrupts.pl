@@ -19,6 +19,7 @@
 use strict;
 use warnings;
 
+use FindBin;
 use List::Util qw(sum);
 use PostgreSQL::Test::Utils ();
 use Test::More;
@@ -35,19 +36,8 @@ my $a = ZkLock::server('a', $zk, conf => $conf . ($full ? "\nzklock.max_locks = 
 ZkLock::wait_connected($a, $b);
 
 my $level1 = $ZkLock::level1;
+ZkLock::ask($a, PostgreSQL::Test::Utils::slurp_file("$FindBin::Bin/functions.sql"));
 ZkLock::ask($a, <<"END");
-CREATE FUNCTION zk_fault(integer) RETURNS text LANGUAGE c AS 'zklock';
-CREATE FUNCTION all_of(backend integer) RETURNS text LANGUAGE sql AS \$\$
-	WITH zk AS MATERIALIZED (SELECT * FROM zk_locks WHERE pid = backend),
-		pg AS MATERIALIZED (SELECT *, CASE pg_locks.mode WHEN 'ExclusiveLock' THEN 'exclusive' ELSE 'shared' END AS zk_mode
-			FROM pg_locks WHERE pid = backend AND $level1)
-	SELECT concat_ws(' ',
-		(SELECT string_agg(format('%s:%s:%s:%s', name, mode, scope, count), ' ' ORDER BY name, mode, scope) FROM zk),
-		(SELECT 'WAITS AT LEVEL 1' WHERE EXISTS (SELECT FROM pg WHERE NOT granted)),
-		(SELECT 'WAITS AT LEVEL 2' WHERE EXISTS (SELECT FROM zk WHERE NOT granted)),
-		(SELECT 'IN pg_locks ONLY' WHERE EXISTS (SELECT classid, objid, zk_mode FROM pg EXCEPT SELECT classid, objid, mode FROM zk)),
-		(SELECT 'IN zk_locks ONLY' WHERE EXISTS (SELECT classid, objid, mode FROM zk EXCEPT SELECT classid, objid, zk_mode FROM pg)))
-\$\$;
 CREATE FUNCTION mine() RETURNS text LANGUAGE sql AS \$\$
 	SELECT concat_ws(' ', all_of(pg_backend_pid()), (SELECT string_agg('FALSE TOKEN OF ' || n, ' ') FROM unnest(ARRAY['x', 'y']) n
 		WHERE (zk_token(n) IS NOT NULL) <> EXISTS (SELECT FROM zk_locks WHERE name = n AND pid = pg_backend_pid() AND granted)

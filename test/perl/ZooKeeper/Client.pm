@@ -49,7 +49,8 @@ use constant { NO_NODE => -101, NODE_EXISTS => -110 };
 
 # Options: timeout (ms, default an hour, the most that test ensembles allow), wait
 # (seconds to wait for any answer, if not for Wait's limit), auth (credentials,
-# [ digest => 'user:password' ]).
+# [ digest => 'user:password' ]), resume (id and password of a session to go on with; the
+# client that had it falls out).
 sub new
 {
 	my ($class, $hosts, %option) = @_;
@@ -75,7 +76,7 @@ sub _connect
 	my ($self, $host) = @_;
 	$self->{socket} = IO::Socket::INET->new(PeerAddr => $host, Timeout => $self->{wait}) or die "$host: $@\n";
 	# protocol version, last zxid seen, timeout, session id, password, read only
-	$self->_send(pack 'N q> N q> N/a C', 0, 0, $self->{timeout}, 0, "\0" x 16, 0);
+	$self->_send(pack 'N q> N q> N/a C', 0, 0, $self->{timeout}, @{ $self->{resume} // [ 0, "\0" x 16 ] }, 0);
 	(undef, $self->{timeout}, $self->{session}, my $password) = unpack 'N N q> N/a', $self->_receive;
 	die "$host: session refused\n" unless $self->{timeout};
 	$self->auth(@{ $self->{auth} }) if $self->{auth};
