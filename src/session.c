@@ -81,7 +81,6 @@ static int nattempts = 0;
 static char open_error[1024]; /* of the latest zklock_session_open, if it failed */
 static StringInfo security_used = NULL; /* describes what the handle was made with */
 static bool protecting = false;			/* what we make is to be ours alone */
-static long auth_pause = 0;				/* ms: before we try again after a refusal */
 
 int
 zklock_session_fd(void)
@@ -111,10 +110,22 @@ long
 zklock_session_retry_in(void)
 {
 	int64 now = zklock_clock();
+	int64 at = Max(retry_at, zklock_shared->session.auth_retry_at);
 
 	if (client != NULL)
 		return -1;
-	return retry_at <= now ? 0 : (long) ((retry_at - now) / NS_PER_MS + 1);
+	return at <= now ? 0 : (long) ((at - now) / NS_PER_MS + 1);
+}
+
+/* After refused credentials; 0 and 0: no pause. */
+static void
+set_auth_pause(long ms, int64 until)
+{
+	ZkSessionShared *s = zklock_session_lock(LW_EXCLUSIVE);
+
+	s->auth_pause = ms;
+	s->auth_retry_at = until;
+	zklock_session_unlock();
 }
 
 void
@@ -394,7 +405,7 @@ zklock_session_reload(void)
 	char error[sizeof(open_error)];
 	bool same = true;
 
-	auth_pause = 0;
+	set_auth_pause(0, 0);
 	retry_at = 0;
 	zklock_client_log_debug(zklock_log_min_messages > 3);
 	if (hosts_changed())
@@ -439,6 +450,10 @@ zklock_session_open(void)
 	Security *security;
 	int timeout;
 
+	/* the pause that a predecessor began is ours to end */
+	if (zklock_shared->session.auth_pause > 0 &&
+		zklock_shared->session.state == ZKLOCK_SESSION_STARTING)
+		set_state(ZKLOCK_SESSION_AUTH_FAILED);
 	if (client != NULL || zklock_session_retry_in() > 0)
 		return;
 
@@ -470,7 +485,7 @@ zklock_session_open(void)
 	closing_stale = id.id == 0 && zklock_session_file_read(&id);
 	resuming = id.id != 0;
 
-	if (auth_pause == 0)
+	if (zklock_shared->session.auth_pause == 0)
 		set_state(ZKLOCK_SESSION_CONNECTING);
 	security = security_read(error, sizeof(error));
 	if (security == NULL)
@@ -688,7 +703,8 @@ on_heartbeat(const ZkMessage *message)
 		ZkSessionShared *s = zklock_session_lock(LW_EXCLUSIVE);
 
 		missing = 0;
-		auth_pause = 0; /* whatever is needed, we have it */
+		s->auth_pause = 0; /* whatever is needed, we have it */
+		s->auth_retry_at = 0;
 		s->last_write = message->sent_at;
 		s->proven = s->state == ZKLOCK_SESSION_CONNECTED;
 		zklock_session_unlock();
@@ -886,14 +902,17 @@ on_auth_failed(void)
 {
 	ZkSessionShared *s;
 	bool was_connected = connected;
+	long pause;
 
 	closing_stale = resuming = false;
 	zklock_session_error("ZooKeeper refused the credentials in \"%s\"", zklock_auth_file);
 	drop_client(false);
-	auth_pause = auth_pause == 0 ? RETRY_MS : Min(2 * auth_pause, AUTH_RETRY_MS);
-	retry_at = zklock_clock() +
-		(int64) (1000000.0 * auth_pause *
-				 (0.75 + 0.5 * pg_prng_double(&pg_global_prng_state)));
+	pause = zklock_shared->session.auth_pause;
+	pause = pause == 0 ? RETRY_MS : Min(2 * pause, AUTH_RETRY_MS);
+	set_auth_pause(pause,
+				   zklock_clock() +
+					   (int64) (1000000.0 * pause *
+								(0.75 + 0.5 * pg_prng_double(&pg_global_prng_state))));
 	set_state(ZKLOCK_SESSION_AUTH_FAILED);
 	s = zklock_session_lock(LW_EXCLUSIVE);
 	strlcpy(s->attempts, "authentication failed", sizeof(s->attempts));
