@@ -338,8 +338,8 @@ check_connection(const Wait *wait)
 			(errcode(ERRCODE_SYSTEM_ERROR),
 			 errmsg("could not reach ZooKeeper within %lld ms",
 					(long long) (limit / NS_PER_MS)),
-			 errdetail("Connect string \"%s\": %s.", s.hosts,
-					   s.attempts[0] ? s.attempts : "no answer"),
+			 errdetail("Connect string \"%s\": %s.", zklock_display_text(s.hosts),
+					   s.attempts[0] ? zklock_display_text(s.attempts) : "no answer"),
 			 s.state == ZKLOCK_SESSION_AUTH_FAILED
 				 ? errhint("Check the credentials in \"zklock.auth_file\".")
 				 : errhint(

@@ -76,6 +76,12 @@ zklock_display_bytes(const char *bytes, int len, bool cut)
 }
 
 char *
+zklock_display_text(const char *text)
+{
+	return zklock_display_bytes(text, (int) zklock_clip_utf8(text, strlen(text)), false);
+}
+
+char *
 zklock_display_name(const char *name)
 {
 	name = zklock_local_name(name);

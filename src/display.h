@@ -17,6 +17,9 @@
  */
 extern char *zklock_display_bytes(const char *bytes, int len, bool cut);
 
+/* The same of a text that may have been cut off anywhere, without the dots. */
+extern char *zklock_display_text(const char *text);
+
 /* A name, likewise, without its namespace. */
 extern char *zklock_display_name(const char *name);
 

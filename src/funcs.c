@@ -618,9 +618,7 @@ session_state_name(ZkSessionState state)
 static Datum
 bytes_datum(const char *bytes)
 {
-	int len = (int) zklock_clip_utf8(bytes, strlen(bytes));
-
-	return CStringGetTextDatum(zklock_display_bytes(bytes, len, false));
+	return CStringGetTextDatum(zklock_display_text(bytes));
 }
 
 /* zk_session() returns record: the state of this server's ZooKeeper session */

@@ -33,6 +33,7 @@
 #include "utils/ps_status.h"
 
 #include "authfile.h"
+#include "contender.h"
 #include "query.h"
 #include "settings.h"
 #include "sessionfile.h"
@@ -966,6 +967,8 @@ on_log(const char *line, int level)
 		end = text + strlen(text);
 	}
 	strlcpy(a.answer, text, Min(sizeof(a.answer), (size_t) (end - text + 1)));
+	a.host[zklock_clip_utf8(a.host, strlen(a.host))] = '\0';
+	a.answer[zklock_clip_utf8(a.answer, strlen(a.answer))] = '\0';
 
 	/*
 	 * What broke a connection that was up is no answer to an attempt, and a

@@ -207,6 +207,25 @@ for my $name ('UTF8', 'SQL_ASCII', 'LATIN1', 'EUC_JP', 'MULE_INTERNAL')
 	is($s->query("SELECT length(convert_to('$payload', getdatabaseencoding()))"), length $payload, '... which is valid there');
 }
 $admin->query('ALTER SYSTEM RESET zklock.notify_database');
+
+#
+# Settings, and what the library answers, in an error of a wait; the text has an end
+# somewhere within a character.
+#
+for my $hosts ("x$snow$auml:1", join(',', map { "y$snow" . $auml x $_ . ':1' } 100 .. 104))
+{
+	$admin->query("ALTER SYSTEM SET zklock.hosts = '$hosts'");
+	$node->reload;
+	ZkLock::wait_until(sub { $admin->query('SELECT hosts, last_error FROM zk_session') =~ /^\Q$hosts\E\|.*$snow/ }, 'no such host');
+	for my $name ('UTF8', 'LATIN1', 'EUC_JP')
+	{
+		my $s = ZkLock::session($node, dbname => $database{$name}, env => { PGOPTIONS => '-c zklock.connect_timeout=100ms' });
+		is($s->fails("SELECT zk_lock('x')"), '58000: could not reach ZooKeeper within 100 ms', "$name: an unreachable host");
+		my $shown = $name eq 'UTF8' ? "$hosts" : $name eq 'LATIN1' ? $hosts =~ s/$snow/%E2%98%83/gr =~ s/$auml/%C3%A4/gr : '.*%';
+		like($s->notices, $name eq 'EUC_JP' ? qr/^DETAIL:  Connect string "/m : qr/^DETAIL:  Connect string "\Q$shown\E": /m, '... is shown');
+		$s->quit;
+	}
+}
 is($admin->query('SELECT pg_postmaster_start_time()'), $started, 'it is the same server');
 
 done_testing();
