@@ -62,7 +62,8 @@ typedef struct Wait
 	int64 start;		/* ns of CLOCK_BOOTTIME */
 	int64 until;		/* be content with "somebody else has it" from
 						 * then on; PG_INT64_MAX: never */
-	int64 lock_timeout; /* raise 55P03; PG_INT64_MAX: never */
+	int64 lock_timeout; /* raise 55P03; PG_INT64_MAX: never.  One for the waits for
+						 * room and at both levels: to the user it is one lock */
 } Wait;
 
 void
@@ -137,21 +138,26 @@ zklock_await_room(int64 start, int64 wait_ms)
  * ------------------------------------------------------------------------
  */
 
-/* LockAcquire for the transaction rather than for the running portal, which
- * would lose the lock when a cursor fails. */
+/*
+ * LockAcquire for the transaction rather than for the running portal, which
+ * would lose the lock when a cursor fails.  lock_timeout: in ms, for this one; 0: none.
+ */
 static bool
-lock_for_transaction(const LOCKTAG *tag, LOCKMODE mode, bool dont_wait)
+lock_for_transaction(const LOCKTAG *tag, LOCKMODE mode, bool dont_wait, int lock_timeout)
 {
 	ResourceOwner save = CurrentResourceOwner;
+	int save_timeout = LockTimeout;
 	LockAcquireResult result;
 
 	CurrentResourceOwner = CurTransactionResourceOwner;
+	LockTimeout = lock_timeout;
 	PG_TRY();
 	{
 		result = LockAcquire(tag, mode, false, dont_wait);
 	}
 	PG_FINALLY();
 	{
+		LockTimeout = save_timeout;
 		CurrentResourceOwner = save;
 	}
 	PG_END_TRY();
@@ -178,22 +184,18 @@ lock_within(const LOCKTAG *tag, LOCKMODE mode, int ms)
 {
 	MemoryContext context = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
-	int save = LockTimeout;
 	volatile bool acquired = false;
 
 	BeginInternalSubTransaction(NULL);
 	PG_TRY();
 	{
-		LockTimeout = ms;
-		acquired = lock_for_transaction(tag, mode, false);
-		LockTimeout = save;
+		acquired = lock_for_transaction(tag, mode, false, ms);
 		ReleaseCurrentSubTransaction(); /* the lock passes to the parent */
 	}
 	PG_CATCH();
 	{
 		int sqlstate = geterrcode();
 
-		LockTimeout = save;
 		RollbackAndReleaseCurrentSubTransaction();
 		if (sqlstate != ERRCODE_LOCK_NOT_AVAILABLE)
 			PG_RE_THROW();
@@ -205,21 +207,32 @@ lock_within(const LOCKTAG *tag, LOCKMODE mode, int ms)
 	return acquired;
 }
 
+/* What is left of lock_timeout: ms, 1 at least; 0: there is none. */
+static int
+lock_timeout_left(const Wait *wait)
+{
+	if (wait->lock_timeout == PG_INT64_MAX)
+		return 0;
+	return (int) Max((wait->lock_timeout - zklock_clock() + NS_PER_MS - 1) / NS_PER_MS, 1);
+}
+
 static bool
 acquire_level1(const LOCKTAG *tag, LOCKMODE mode, const Wait *wait)
 {
 	int64 ms;
 
 	if (wait->until == PG_INT64_MAX)
-		return lock_for_transaction(tag, mode, false);
-	if (lock_for_transaction(tag, mode, true))
+		return lock_for_transaction(tag, mode, false, lock_timeout_left(wait));
+	if (lock_for_transaction(tag, mode, true, 0))
 		return true;
 	/* once in 24 days it goes to the end of the line */
 	while ((ms = (wait->until - zklock_clock() + NS_PER_MS - 1) / NS_PER_MS) > 0)
 	{
-		if (LockTimeout > 0 && LockTimeout <= ms)
-			return lock_for_transaction(tag, mode,
-										false); /* the user's limit comes first */
+		int left = lock_timeout_left(wait);
+
+		if (left > 0 && left <= ms)
+			return lock_for_transaction(tag, mode, false,
+										left); /* the user's limit comes first */
 		if (lock_within(tag, mode, (int) Min(ms, ZKLOCK_LONGEST_LOCK_TIMEOUT)))
 			return true;
 	}
@@ -495,7 +508,7 @@ acquire_again(ZkHeldLock *held, ZkLockMode mode, ZkLockScope scope)
 	if (scope == ZKLOCK_SESSION)
 		(void) LockAcquire(&held->tag, lockmode, true, false);
 	else
-		(void) lock_for_transaction(&held->tag, lockmode, false);
+		(void) lock_for_transaction(&held->tag, lockmode, false, LockTimeout);
 	zklock_hold_add(held, mode, scope);
 	zklock_request(held->request[mode])->again++;
 }

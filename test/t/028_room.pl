@@ -109,6 +109,36 @@ end_wait('connect_timeout', set => "SET zklock.connect_timeout = '300ms'", error
 	cmp_ok($s->query("SELECT zk_lock('x')"), '>', 0, '... until it is back');
 }
 
+# One lock_timeout is for the wait for room and that behind others of this server: who has
+# waited for room has less left than one that comes to wait beside him.
+{
+	my ($s, $late, @rival) = map { ZkLock::session($a) } 1 .. 8;
+	my $waits = sub { my ($type, @who) = @_; return ZkLock::ask($a, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = '$type' AND pid IN (" . join(',', map { $_->pid } @who) . ')') == @who };
+	for (1 .. 5)
+	{
+		my $worker = fill();
+		$s->query("SET lock_timeout = '4s'");
+		$late->query("SET lock_timeout = '2500ms'");
+		$_->send("SELECT zk_lock('x', scope => 'session')") for $s, @rival;
+		ZkLock::wait_until(sub { $waits->('Extension', $s, @rival) }, 'all wait for room');
+		ZkLock::ask($a, 'SELECT pg_sleep(3)');
+		kill 'CONT', $worker or die;
+		ZkLock::wait_until(sub { !$s->busy || $waits->('Lock', $s) }, 'one of them has it');
+		last if $s->busy || $s->failure ne '';
+		# the wrong one: each has it in its turn
+		my @left = ($s, @rival);
+		ZkLock::wait_until(sub { @left = grep { $_->busy || !$_->query('SELECT zk_unlock_all()') } @left; return !@left }, 'all had it');
+	}
+	$late->send("SELECT zk_lock('x')");
+	my $first;
+	ZkLock::wait_until(sub { $first = !$s->busy ? 'it' : !$late->busy ? 'the other' : '' }, 'a wait ends');
+	is($first, 'it', 'lock_timeout goes on while the lock manager waits');
+	is($_->failure, '55P03: canceling statement due to lock timeout', '... and ends it') for $s, $late;
+	$_->cancel for grep { $_->busy } @rival;
+	$_->failure, $_->fails('SELECT zk_unlock_all()') for @rival;
+	$_->quit for $s, $late, @rival;
+}
+
 unlike(PostgreSQL::Test::Utils::slurp_file($a->logfile), qr/TRAP|PANIC|orphan|terminated by signal/, 'no bad line in the log');
 
 done_testing();
