@@ -214,17 +214,19 @@ zklock_loss_find(void)
 	return held;
 }
 
+/* A client whose encoding lacks the name gets an error for it, but once. */
 static void
 warn_of_loss(ZkHeldLock *held)
 {
+	char *name = zklock_display_name(held->name);
+
+	held->told = true;
 	ereport(WARNING,
 			(errcode(ERRCODE_WARNING),
 			 held->kind == ZKLOCK_KIND_ELECTION
-				 ? errmsg("leadership of election \"%s\" was lost",
-						  zklock_display_name(held->name))
-				 : errmsg("lock \"%s\" was lost", zklock_display_name(held->name)),
+				 ? errmsg("leadership of election \"%s\" was lost", name)
+				 : errmsg("lock \"%s\" was lost", name),
 			 errdetail("Another server may hold it by now.")));
-	held->told = true;
 }
 
 static void
@@ -371,6 +373,7 @@ zklock_loss_after_commit(void)
 	for (const char *p = zklock_local_name(held->name); *p; p++)
 		out += sprintf(out, IS_HIGHBIT_SET(*p) ? "%%%02X" : "%c", (unsigned char) *p);
 	warned = GetCurrentStatementStartTimestamp();
+	held->told = true;
 	error_context_stack = NULL;
 	ereport(WARNING,
 			(errcode(ERRCODE_WARNING),
