@@ -212,7 +212,7 @@ $admin->query('ALTER SYSTEM RESET zklock.notify_database');
 # Settings, and what the library answers, in an error of a wait; the text has an end
 # somewhere within a character.
 #
-for my $hosts ("x$snow$auml:1", join(',', map { "y$snow" . $auml x $_ . ':1' } 100 .. 104))
+for my $hosts ("x$snow$auml:1", join(',', map { "y$snow" . $auml x $_ . ':1' } 100 .. 103))
 {
 	$admin->query("ALTER SYSTEM SET zklock.hosts = '$hosts'");
 	$node->reload;
