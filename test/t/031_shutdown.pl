@@ -37,7 +37,7 @@ for my $mode ('fast', 'smart', 'immediate')
 		if ($network eq 'down')
 		{
 			$proxy->down;
-			ZkLock::wait_until(sub { ZkLock::ask($a, 'SELECT state FROM zk_session') eq 'reconnecting' }, 'the loss is seen');
+			ZkLock::wait_until(sub { ZkLock::ask($a, 'SELECT state FROM zk_session') ne 'connected' }, 'the loss is seen');
 		}
 		elsif ($network eq 'hole') { $proxy->hole; }
 
