@@ -388,6 +388,7 @@ acquire_level2(ZkHeldLock *held, int32 index, const Wait *wait, int64 *token)
 {
 	ZkLockRequest *request = zklock_request(index);
 	ZkLockEntry *entry = zklock_entry(request->entry);
+	int64 unproven = 0; /* since when a grant waits for a lease */
 	bool prepared = false;
 	bool acquired = false;
 
@@ -450,6 +451,13 @@ acquire_level2(ZkHeldLock *held, int32 index, const Wait *wait, int64 *token)
 
 		if (usable)
 			wake = now + LEASE_SLEEP_MS * NS_PER_MS; /* the lease lapsed */
+		/* with a connection it should come back; without, see check_connection */
+		if (!usable || !current)
+			unproven = 0;
+		else if (unproven == 0)
+			unproven = now;
+		else if (now - unproven >= zklock_connect_timeout * NS_PER_MS)
+			zklock_loss_raise_unproven(zklock_connect_timeout);
 		wake = Min(wake, wait->lock_timeout);
 		if (wait->until > now)
 			wake = Min(wake, wait->until);

@@ -591,6 +591,26 @@ refuse_prepare(void)
 				 errhint("Use session scope for locks around prepared transactions.")));
 }
 
+/* The client is gone, and has not been told that its holds end. */
+static void
+abandon_holds(void)
+{
+	HASH_SEQ_STATUS seq;
+	ZkHeldLock *held;
+
+	if (!zklock_hold_any())
+		return;
+	hash_seq_init(&seq, held_locks);
+	while ((held = hash_seq_search(&seq)) != NULL)
+	{
+		for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
+		{
+			if (held->request[mode] >= 0)
+				zklock_request_abandon(held->request[mode]);
+		}
+	}
+}
+
 static void
 on_transaction_end(XactEvent event, void *arg)
 {
@@ -600,6 +620,9 @@ on_transaction_end(XactEvent event, void *arg)
 	switch (event)
 	{
 		case XACT_EVENT_PRE_COMMIT:
+			/* a session that has ended drops its temporary tables, whatever is lost */
+			if (proc_exit_inprogress)
+				break;
 			/* DISCARD ALL has released session-scope holds by now */
 			zklock_hold_refresh();
 			zklock_loss_before_commit(!dlist_is_empty(&transaction_holds));
@@ -613,7 +636,10 @@ on_transaction_end(XactEvent event, void *arg)
 
 		case XACT_EVENT_COMMIT:
 		case XACT_EVENT_ABORT:
-			if (event == XACT_EVENT_COMMIT)
+			/* others of PostgreSQL's exit callbacks abort before ours comes to it */
+			if (proc_exit_inprogress)
+				abandon_holds();
+			else if (event == XACT_EVENT_COMMIT)
 				zklock_loss_after_commit();
 			end_pending();
 			end_transaction_holds(1);
@@ -672,26 +698,6 @@ on_subtransaction_end(SubXactEvent event, SubTransactionId mySubid,
 		case SUBXACT_EVENT_START_SUB:
 		case SUBXACT_EVENT_PRE_COMMIT_SUB:
 			break;
-	}
-}
-
-/* The client is gone, and has not been told that its holds end. */
-static void
-abandon_holds(void)
-{
-	HASH_SEQ_STATUS seq;
-	ZkHeldLock *held;
-
-	if (!zklock_hold_any())
-		return;
-	hash_seq_init(&seq, held_locks);
-	while ((held = hash_seq_search(&seq)) != NULL)
-	{
-		for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
-		{
-			if (held->request[mode] >= 0)
-				zklock_request_abandon(held->request[mode]);
-		}
 	}
 }
 

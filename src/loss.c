@@ -254,13 +254,19 @@ sleep_for_write(void)
 void
 zklock_loss_await_verdict(void)
 {
+	int64 start = zklock_clock();
+	int64 limit = (int64) zklock_shared->session.timeout_ms + zklock_connect_timeout;
 	ZkHeldLock *held;
 
 	if (nothing_lost())
 		return;
 	ConditionVariablePrepareToSleep(&zklock_shared->write_cv);
 	while ((held = zklock_loss_find()) == NULL && zklock_hold_any() && !zklock_lease_valid())
+	{
+		if (zklock_clock() - start > limit * NS_PER_MS)
+			zklock_loss_raise_unproven(limit);
 		sleep_for_write();
+	}
 	ConditionVariableCancelSleep();
 	/* good, but perhaps for a new session */
 	if (held != NULL || (held = zklock_loss_find()) != NULL)
@@ -278,6 +284,32 @@ zklock_loss_settle(const ZkHeldLock *held)
 	return zklock_lease_lost() || zklock_held_lost(held);
 }
 
+/*
+ * The ensemble may acknowledge each write and take so long for it that the four which
+ * a lease needs (lease.h) are not done before it would end.
+ */
+void
+zklock_loss_raise_unproven(int64 ms)
+{
+	int64 last =
+		(zklock_clock() - (int64) pg_atomic_read_u64(&zklock_shared->last_write)) / NS_PER_MS;
+	int64 latency =
+		(int64) pg_atomic_read_u64(&zklock_shared->write_latency) / (int64) NS_PER_MS;
+
+	ereport(ERROR,
+			(errcode(ERRCODE_SYSTEM_ERROR),
+			 errmsg("could not prove the lock within %lld ms", (long long) ms),
+			 last > ms
+				 ? errdetail("ZooKeeper has not acknowledged a write in this time.")
+				 : errdetail("ZooKeeper took %lld ms to acknowledge the latest write; with a session timeout of %d ms it may take %d ms.",
+							 (long long) latency, zklock_shared->session.timeout_ms,
+							 zklock_shared->session.timeout_ms * 9 / 64),
+			 last > ms
+				 ? errhint("The transaction may be retried when ZooKeeper answers again.")
+				 : errhint(
+					   "Find out why the ensemble is slow, or raise \"zklock.session_timeout\".")));
+}
+
 void
 zklock_loss_prove(void)
 {
@@ -293,25 +325,11 @@ zklock_loss_prove(void)
 		if (held != NULL)
 			zklock_held_raise_lost(held);
 		if (zklock_clock() - start > zklock_connect_timeout * NS_PER_MS)
-			ereport(ERROR,
-					(errcode(ERRCODE_SYSTEM_ERROR),
-					 errmsg("could not prove the lock within %d ms", zklock_connect_timeout),
-					 errdetail("ZooKeeper has not acknowledged a write in this time."),
-					 errhint(
-						 "The transaction may be retried when ZooKeeper answers again.")));
+			zklock_loss_raise_unproven(zklock_connect_timeout);
 		sleep_for_write();
 	}
 	ConditionVariableCancelSleep();
 	zklock_loss_await_verdict();
-}
-
-void
-zklock_loss_acknowledge(void)
-{
-	ZkHeldLock *held;
-
-	if (worked && (held = zklock_loss_find()) != NULL)
-		report_loss(held);
 }
 
 void
@@ -338,6 +356,15 @@ has_written(void)
 }
 
 void
+zklock_loss_acknowledge(void)
+{
+	ZkHeldLock *held;
+
+	if ((worked || has_written()) && (held = zklock_loss_find()) != NULL)
+		report_loss(held);
+}
+
+void
 zklock_loss_before_commit(bool holding)
 {
 	if (!zklock_hold_any())
@@ -356,13 +383,16 @@ zklock_loss_before_commit(bool holding)
 /*
  * A commit may wait for a standby, and is visible only then.  In PostgreSQL an error
  * would be a PANIC now.  So the message is in ASCII, which each client encoding has,
- * and without context, which would be whatever the names of procedures are.
+ * and without context, which would be whatever the names of procedures are.  The word
+ * for WARNING is PostgreSQL's, though, and may be one that the client cannot be sent:
+ * then he is sent nothing, and the log has it.
  */
 void
 zklock_loss_after_commit(void)
 {
 	static char name[3 * ZKLOCK_NAME_MAX + 1];
 	ErrorContextCallback *context = error_context_stack;
+	MemoryContext memory = CurrentMemoryContext;
 	ZkHeldLock *held;
 	char *out = name;
 
@@ -374,17 +404,26 @@ zklock_loss_after_commit(void)
 		out += sprintf(out, IS_HIGHBIT_SET(*p) ? "%%%02X" : "%c", (unsigned char) *p);
 	warned = GetCurrentStatementStartTimestamp();
 	held->told = true;
-	error_context_stack = NULL;
-	ereport(WARNING,
-			(errcode(ERRCODE_WARNING),
-			 held->kind == ZKLOCK_KIND_ELECTION
-				 ? errmsg("leadership of election \"%s\" was lost before the commit was visible",
-						  name)
-				 : errmsg("lock \"%s\" was lost before the commit was visible", name),
-			 errdetail(
-				 "The transaction is committed.  Another server may have held it since before that."),
-			 errhint("A late writer is kept out by zk_fence.")));
-	error_context_stack = context;
+	PG_TRY();
+	{
+		error_context_stack = NULL;
+		ereport(WARNING,
+				(errcode(ERRCODE_WARNING),
+				 held->kind == ZKLOCK_KIND_ELECTION
+					 ? errmsg("leadership of election \"%s\" was lost before the commit was visible",
+							  name)
+					 : errmsg("lock \"%s\" was lost before the commit was visible", name),
+				 errdetail(
+					 "The transaction is committed.  Another server may have held it since before that."),
+				 errhint("A late writer is kept out by zk_fence.")));
+		error_context_stack = context;
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(memory);
+		FlushErrorState();
+	}
+	PG_END_TRY();
 }
 
 void
@@ -544,7 +583,8 @@ before_statement(QueryDesc *query, Node *utility)
 	held = zklock_loss_find();
 	if (held != NULL)
 	{
-		if (held->transaction_count == 0 && !worked && may_acknowledge(query, utility))
+		if (held->transaction_count == 0 && !worked && !has_written() &&
+			may_acknowledge(query, utility))
 			return true;
 		report_loss(held);
 	}
@@ -595,6 +635,7 @@ on_ExecutorRun(QueryDesc *queryDesc, ScanDirection direction,
 {
 	bool outer = excused;
 	bool own = before_statement(queryDesc, NULL);
+	ZkHeldLock *held;
 
 	excused = own;
 	nesting++;
@@ -615,8 +656,12 @@ on_ExecutorRun(QueryDesc *queryDesc, ScanDirection direction,
 	PG_END_TRY();
 	nesting--;
 	excused = outer;
-	if (nesting == 0 && !own)
+	if (nesting > 0)
+		return;
+	if (!own)
 		after_statement(queryDesc, NULL);
+	else if (has_written() && (held = zklock_loss_find()) != NULL)
+		report_loss(held); /* by a function in C, such as lo_from_bytea */
 }
 
 static void

@@ -33,10 +33,14 @@ extern ZkHeldLock *zklock_loss_find(void);
 
 /*
  * Return when the lease is good; raise when the holds are lost (40001, 55000).
- * Waits for as long as neither is known, which one session timeout from the
- * newest acknowledged write bounds.  Can be cancelled.
+ * Waits for as long as neither is known: at most one session timeout from the newest
+ * acknowledged write.  Where writes are acknowledged, but too slowly for a lease, it
+ * raises 58000 after that time and connect_timeout.  Can be cancelled.
  */
 extern void zklock_loss_await_verdict(void);
+
+/* No lease was proven within so many ms: 58000. */
+pg_noreturn extern void zklock_loss_raise_unproven(int64 ms);
 
 /*
  * Is this hold lost, by the worker's word or by the clock?  Past the lease it waits for

@@ -164,7 +164,23 @@ zklock_notify_work(void)
  * ------------------------------------------------------------------------
  */
 
-/* Send some; false if there are none. */
+/* Is there a change of this election among the first n? */
+static bool
+is_among(const char *election, const Change *changes, int n)
+{
+	for (int i = 0; i < n; i++)
+	{
+		if (strcmp(changes[i].election, election) == 0)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Send some; false if there are none.  No two of one election in one transaction:
+ * PostgreSQL delivers what is notified twice in it once, where it came first, and so
+ * the newest might not be the last.
+ */
 static bool
 send_changes(const char *server)
 {
@@ -177,6 +193,8 @@ send_changes(const char *server)
 	while (n < (int) lengthof(changes) && first + n < shared->added)
 	{
 		changes[n] = shared->ring[(first + n) % NCHANGES];
+		if (is_among(changes[n].election, changes, n))
+			break;
 		n++;
 	}
 	LWLockRelease(shared->lock);

@@ -74,6 +74,10 @@ our $timeout;
 *timeout = \$Wait::limit;
 $PostgreSQL::Test::Utils::timeout_default = $timeout;
 
+# What a test dies of is seen with its results: PostgreSQL's modules send standard error to
+# a log that stays behind.
+$SIG{__DIE__} = sub { Test::More->builder->diag($_[0]) if defined $^S && !$^S };
+
 # The class, in the lock tag's fourth field, of level-1 locks.
 our $level1 = "locktype = 'advisory' AND objsubid = 31339";
 

@@ -5,11 +5,37 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::Bin/../perl";
+use File::Path ();
 use PostgreSQL::Test::Utils ();
 use Protocol3;
 use Test::More;
 use ZkLock;
 use ZooKeeper;
+
+# PostgreSQL's messages in a language that LATIN1 has no letters for; a file of GNU
+# gettext.  A session that asks for another lc_messages than C sees them.
+sub translate
+{
+	my %text = ('' => "Content-Type: text/plain; charset=UTF-8\n", @_);
+	my @id = sort keys %text;
+	my ($major) = `pg_config --version` =~ /(\d+)/;
+	my $dir = `pg_config --localedir` =~ s/\n//r . '/ru/LC_MESSAGES';
+	File::Path::make_path($dir);
+	my $strings = '';
+	my (@ids, @texts);
+	my $add = sub {
+		my ($string, $list) = @_;
+		push @$list, length $string, 28 + 16 * @id + length $strings;
+		$strings .= "$string\0";
+	};
+	$add->($_, \@ids) for @id;
+	$add->($text{$_}, \@texts) for @id;
+	open my $fh, '>', "$dir/postgres-$major.mo" or die "$dir/postgres-$major.mo: $!";
+	print $fh pack('L7', 0x950412de, 0, scalar @id, 28, 28 + 8 * @id, 0, 0), pack('L*', @ids, @texts), $strings;
+	close $fh or die $!;
+	$ENV{LANGUAGE} = 'ru';
+}
+translate('WARNING' => 'ПРЕДУПРЕЖДЕНИЕ', 'division by zero' => 'деление на ноль');
 
 my $zk = ZooKeeper->new->start;
 my $node = ZkLock::server('a', $zk, init => { allows_streaming => 1 });
@@ -75,6 +101,27 @@ for my $name (sort keys %name)
 		}
 	}
 }
+# Where PostgreSQL's word for WARNING is one that the client cannot be sent, he hears of
+# nothing, and the server log has it.
+{
+	my $c = Protocol3->new($node);
+	$c->query("SET lc_messages = 'C.UTF-8'");
+	is($c->query('SELECT 1/0'), '22012: деление на ноль, idle', 'messages are translated');
+	$c->query("BEGIN; SELECT zk_lock('plain'); INSERT INTO t VALUES ('w')");
+	$c->query("SET client_encoding = 'LATIN1'");
+	standby('nobody');
+	$c->send_query('COMMIT');
+	ZkLock::wait_until(sub { waits_for_standby($c) }, 'the commit waits');
+	my $waiter = ZkLock::session($rival)->send("SELECT zk_lock('plain')");
+	ZkLock::ask($node, "SELECT zk_break('plain', token) FROM zk_contenders('plain') WHERE ours");
+	like($waiter->result, qr/^\d+$/, 'another server has the lock');
+	standby('');
+	is($c->answer, 'COMMIT, idle', '... the commit ends without the warning');
+	is(ZkLock::ask($node, "WITH d AS (DELETE FROM t RETURNING what) SELECT string_agg(what, ' ') FROM d"), 'w', '... with what was committed');
+	is($c->query('SELECT 1'), 'columns, row 1, SELECT 1, idle', '... and the connection goes on');
+	like(PostgreSQL::Test::Utils::slurp_file($node->logfile), qr/ПРЕДУПРЕЖДЕНИЕ:  lock "plain" was lost before the commit was visible/, '... the log has it');
+}
+
 is(PostgreSQL::Test::Utils::slurp_file($node->data_dir . '/postmaster.pid') =~ s/\n.*//sr, $postmaster, 'the server has not been restarted');
 unlike(PostgreSQL::Test::Utils::slurp_file($node->logfile), qr/PANIC|terminated by signal/, '... nor any process of it');
 

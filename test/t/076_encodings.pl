@@ -9,7 +9,8 @@ use Time::HiRes qw(time);
 use ZkLock;
 
 my $zk = ZooKeeper->new->start;
-my $conf = "zklock.session_timeout = '20s'\nzklock.connect_timeout = '60s'";
+# The worker says nothing about a leadership that it gains while there is no such database.
+my $conf = "zklock.session_timeout = '20s'\nzklock.connect_timeout = '60s'\nzklock.notify_database = 'postgres'";
 my $node = ZkLock::server('node', $zk, conf => $conf);
 my $admin = ZkLock::session($node);
 my $started = $admin->query('SELECT pg_postmaster_start_time()');
