@@ -32,6 +32,7 @@
 #include "funcs.h"
 #include "hold.h"
 #include "loss.h"
+#include "query.h"
 #include "settings.h"
 
 PG_FUNCTION_INFO_V1(zk_lock);
@@ -290,6 +291,38 @@ zk_token(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(claim(held));
 }
 
+/*
+ * Is our contender still there?  We hear of its deletion by a watch; but not always at once
+ * (protocol.h, watch_later), and not at all where there are too many watches (watches.h).
+ */
+static void
+prove_contender(const ZkHeldLock *held)
+{
+	ZkLockMode mode =
+		held->request[ZKLOCK_EXCLUSIVE] >= 0 ? ZKLOCK_EXCLUSIVE : ZKLOCK_SHARED;
+	ZkLockEntry *entry = zklock_entry(zklock_request(held->request[mode])->entry);
+	ZkQuery query = {.kind = ZKLOCK_KIND_LOCK, .contenders = true, .limit = 1};
+	ZkSessionShared session;
+	ZkNode *nodes;
+	LWLock *lock;
+
+	zklock_session_read(&session);
+	lock = zklock_entry_lock(entry, LW_SHARED); /* our request pins it */
+	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
+	{
+		const ZkContender *contender = &entry->queue.contender[i];
+
+		if (contender->state == ZKLOCK_GRANTED && contender->mode == mode)
+			zklock_format_contender(query.prefix, session.uuid_hi, contender->uuid,
+									ZKLOCK_KIND_LOCK, mode);
+	}
+	zklock_entry_unlock(lock);
+	strlcpy(query.name, held->name, sizeof(query.name));
+	/* without one the worker has said that it is lost */
+	if (query.prefix[0] != '\0' && zklock_query(&query, &nodes) <= 0)
+		zklock_held_raise_lost(held);
+}
+
 /* zk_assert(name text) returns bigint */
 Datum
 zk_assert(PG_FUNCTION_ARGS)
@@ -303,6 +336,7 @@ zk_assert(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("you do not hold lock \"%s\"", zklock_display_name(name))));
 	zklock_loss_prove();
+	prove_contender(held);
 	PG_RETURN_INT64(claim(held));
 }
 

@@ -23,6 +23,9 @@ extern PGDLLEXPORT Datum zk_unlock(PG_FUNCTION_ARGS);
 extern PGDLLEXPORT Datum zk_unlock_all(PG_FUNCTION_ARGS);
 extern PGDLLEXPORT Datum zk_lock_session(PG_FUNCTION_ARGS);
 
+/* One that only looks (loss.c). */
+extern PGDLLEXPORT Datum zk_locks(PG_FUNCTION_ARGS);
+
 /* A name in UTF-8; "buf" has room for ZKLOCK_NAME_MAX bytes and a NUL.  Raises
  * 22023 for one that is empty or too long. */
 extern void zklock_get_name(ZkLockKind kind, text *arg, char *buf);

@@ -37,11 +37,13 @@
 #include <signal.h>
 
 #include "access/xact.h"
+#include "catalog/pg_proc.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
 #include "tcop/utility.h"
 #include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
 #include "utils/timeout.h"
 
 #include "display.h"
@@ -507,33 +509,112 @@ expression_acknowledges(Node *node, void *context)
 		 expression_tree_walker(node, expression_acknowledges, context));
 }
 
+/*
+ * May a function do more than compute?  Such a one would do it before the loss is
+ * acknowledged, or without.
+ */
 static bool
-plan_acknowledges(PlanState *state, void *context)
+works(Oid function, void *context)
+{
+	FmgrInfo info;
+
+	if (acknowledges(function, NULL))
+		return false;
+	if (function < FirstNormalObjectId)
+		return func_volatile(function) == PROVOLATILE_VOLATILE;
+	fmgr_info(function, &info);
+	return info.fn_addr != zk_locks;
+}
+
+static bool
+expression_works(Node *node, void *context)
+{
+	return node != NULL &&
+		(check_functions_in_node(node, works, context) ||
+		 expression_tree_walker(node, expression_works, context));
+}
+
+/* Walk the expressions of a plan's node, those that the nodes which are admitted have. */
+static bool
+plan_walker(PlanState *state, bool (*walker)(Node *node, void *context))
 {
 	Plan *plan = state->plan;
 
-	return expression_acknowledges((Node *) plan->targetlist, context) ||
-		expression_acknowledges((Node *) plan->qual, context) ||
+	return walker((Node *) plan->targetlist, NULL) || walker((Node *) plan->qual, NULL) ||
+		(IsA(plan, Result) && walker(((Result *) plan)->resconstantqual, NULL)) ||
 		(IsA(plan, FunctionScan) &&
-		 expression_acknowledges((Node *) ((FunctionScan *) plan)->functions, context)) ||
+		 walker((Node *) ((FunctionScan *) plan)->functions, NULL)) ||
+		(IsA(plan, ValuesScan) &&
+		 walker((Node *) ((ValuesScan *) plan)->values_lists, NULL));
+}
+
+static bool
+plan_acknowledges(PlanState *state, void *context)
+{
+	return plan_walker(state, expression_acknowledges) ||
 		planstate_tree_walker(state, plan_acknowledges, context);
 }
 
-/* Is it a SELECT that calls such a function itself, and writes nothing? */
+static bool
+plan_works(PlanState *state, void *context)
+{
+	switch (nodeTag(state->plan))
+	{
+		case T_Result:
+		case T_ProjectSet:
+		case T_FunctionScan:
+		case T_SubqueryScan:
+		case T_ValuesScan:
+		case T_CteScan:
+		case T_Agg:
+		case T_Sort:
+			return plan_walker(state, expression_works) ||
+				planstate_tree_walker(state, plan_works, context);
+		default:
+			return true;
+	}
+}
+
+/* Is it a SELECT that calls such a function itself, and does nothing else? */
 static bool
 query_acknowledges(QueryDesc *query)
 {
 	return query->operation == CMD_SELECT && !query->plannedstmt->hasModifyingCTE &&
-		plan_acknowledges(query->planstate, NULL);
+		plan_acknowledges(query->planstate, NULL) && !plan_works(query->planstate, NULL);
+}
+
+/* Are the parameters of EXECUTE constants?  They are not analyzed yet. */
+static bool
+are_constants(List *parameters)
+{
+	ListCell *cell;
+
+	foreach(cell, parameters)
+	{
+		Node *node = lfirst(cell);
+
+		if (IsA(node, TypeCast))
+			node = ((TypeCast *) node)->arg;
+		if (!IsA(node, A_Const))
+			return false;
+	}
+	return true;
 }
 
 /* EXECUTE is as good as what it executes, which is looked at then. */
 static bool
 utility_acknowledges(Node *statement)
 {
-	return IsA(statement, ExecuteStmt) ||
-		(IsA(statement, CallStmt) &&
-		 acknowledges(((CallStmt *) statement)->funcexpr->funcid, NULL));
+	if (IsA(statement, ExecuteStmt))
+		return are_constants(((ExecuteStmt *) statement)->params);
+	if (IsA(statement, CallStmt))
+	{
+		FuncExpr *call = ((CallStmt *) statement)->funcexpr;
+
+		return acknowledges(call->funcid, NULL) &&
+			!expression_works((Node *) call->args, NULL);
+	}
+	return false;
 }
 
 static bool
@@ -635,7 +716,6 @@ on_ExecutorRun(QueryDesc *queryDesc, ScanDirection direction,
 {
 	bool outer = excused;
 	bool own = before_statement(queryDesc, NULL);
-	ZkHeldLock *held;
 
 	excused = own;
 	nesting++;
@@ -656,12 +736,8 @@ on_ExecutorRun(QueryDesc *queryDesc, ScanDirection direction,
 	PG_END_TRY();
 	nesting--;
 	excused = outer;
-	if (nesting > 0)
-		return;
-	if (!own)
+	if (nesting == 0 && !own)
 		after_statement(queryDesc, NULL);
-	else if (has_written() && (held = zklock_loss_find()) != NULL)
-		report_loss(held); /* by a function in C, such as lo_from_bytea */
 }
 
 static void

@@ -135,7 +135,7 @@ is($session{warn}->fails('COMMIT'), '', '... and so does the commit');
 is($session->fails('SELECT 1'), $lost->('55000', 'session'), 'session scope: the next statement fails');
 is($session->fails('SELECT 2'), $lost->('55000', 'session'), '... and the next');
 # ... which may take as long as it likes: the timer that ends statements spares it
-is($session->query("SELECT zk_unlock('session') FROM (SELECT pg_sleep(1) OFFSET 0) AS s"), 't', '... until it is acknowledged');
+is($session->query("SELECT zk_unlock('session') FROM (SELECT count(*) FROM generate_series(1, 3000000)) AS s"), 't', '... until it is acknowledged');
 is($session->query('SELECT 3'), '3', '... and then no more');
 is($discard->fails('SELECT 1'), $lost->('55000', 'discard'), 'session scope: the same');
 $discard->query('DISCARD ALL');
