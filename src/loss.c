@@ -293,8 +293,8 @@ zklock_loss_settle(const ZkHeldLock *held)
 void
 zklock_loss_raise_unproven(int64 ms)
 {
-	int64 last =
-		(zklock_clock() - (int64) pg_atomic_read_u64(&zklock_shared->last_write)) / NS_PER_MS;
+	int64 last = (zklock_clock() - (int64) pg_atomic_read_u64(&zklock_shared->last_write)) /
+		NS_PER_MS;
 	int64 latency =
 		(int64) pg_atomic_read_u64(&zklock_shared->write_latency) / (int64) NS_PER_MS;
 
@@ -589,7 +589,7 @@ are_constants(List *parameters)
 {
 	ListCell *cell;
 
-	foreach(cell, parameters)
+	foreach (cell, parameters)
 	{
 		Node *node = lfirst(cell);
 
