@@ -296,7 +296,7 @@ zk_token(PG_FUNCTION_ARGS)
  * (protocol.h, watch_later), and not at all where there are too many watches (watches.h).
  */
 static void
-prove_contender(const ZkHeldLock *held)
+prove_contender(ZkHeldLock *held)
 {
 	ZkLockMode mode =
 		held->request[ZKLOCK_EXCLUSIVE] >= 0 ? ZKLOCK_EXCLUSIVE : ZKLOCK_SHARED;
@@ -331,13 +331,15 @@ zk_assert(PG_FUNCTION_ARGS)
 	ZkHeldLock *held;
 
 	held = find_held(PG_GETARG_TEXT_PP(0), name);
-	if (held == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("you do not hold lock \"%s\"", zklock_display_name(name))));
-	zklock_loss_prove();
-	prove_contender(held);
-	PG_RETURN_INT64(claim(held));
+	if (held != NULL)
+	{
+		zklock_loss_prove();
+		prove_contender(held);
+		PG_RETURN_INT64(claim(held));
+	}
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("you do not hold lock \"%s\"", zklock_display_name(name))));
 }
 
 /*
