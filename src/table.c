@@ -735,10 +735,17 @@ zklock_request_abandon(int32 index)
 	ZkLockEntry *entry = zklock_entry(request->entry);
 	LWLock *lock = zklock_entry_lock(entry, LW_EXCLUSIVE); /* our request pins it */
 
-	/* a reader's is shared in any case, and others may hold it and join it */
+	/*
+	 * A reader's is shared in any case, and others may hold it and join it.  Beside a
+	 * writer's nobody else holds one, and its readers would be given the writer's token
+	 * (zklock_grant_apply).
+	 */
 	if (request->state == ZKLOCK_REQUEST_HELD && !request->lost &&
 		request->mode == ZKLOCK_EXCLUSIVE && entry->kind == ZKLOCK_KIND_LOCK)
-		entry->grant[ZKLOCK_EXCLUSIVE].usable = false;
+	{
+		for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
+			entry->grant[mode].usable = false;
+	}
 	zklock_entry_unlock(lock);
 }
 

@@ -320,8 +320,8 @@ extern void zklock_request_end(int32 request);
 
 /*
  * The exclusive grant of a request that is HELD goes with its last hold, whoever
- * waits: the client is gone and may still use the token elsewhere, so that the next
- * holder must have another.
+ * waits, and so does one for readers that is kept beside it: the client is gone and may
+ * still use the token elsewhere, so that the next holder must have another.
  */
 extern void zklock_request_abandon(int32 request);
 

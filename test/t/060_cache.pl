@@ -377,6 +377,20 @@ for my $mode ('exclusive', 'shared')
 	$sa[7]->quit;
 	cmp_ok($sa[1]->query("SELECT zk_lock('ends')"), '>', $token, '... and the next one has a larger token');
 	clean('ends');
+	# Nor may a reader have it, by a grant that was kept beside that, or is part of an upgrade.
+	for my $what ([ 'kept', "zk_lock('gone 1', 'shared')" ], [ 'held', "zk_lock('gone 2', 'shared', 'session')" ])
+	{
+		my ($state, $call) = @$what;
+		my ($name) = $call =~ /'(.*?)'/;
+		my $holder = ZkLock::session($a);
+		$holder->query("SELECT $call");
+		ZkLock::wait_watches($zk, 1);
+		$token = $holder->query("SELECT zk_lock('$name', scope => 'session')");
+		ZkLock::wait_queue($zk, $name, 2);
+		$holder->quit;
+		cmp_ok($sa[1]->query("SELECT zk_lock('$name', 'shared')"), '>', $token, "... nor does a reader have that, whose grant is $state");
+		clean($name);
+	}
 }
 
 unlike(PostgreSQL::Test::Utils::slurp_file($_->logfile), qr/TRAP|PANIC|orphan/, 'no bad line in the log') for $a, $b;
