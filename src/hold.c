@@ -62,7 +62,8 @@ static ZkHold *reserved = NULL;
  * subtransaction concerns its head only.
  */
 static dlist_head transaction_holds = DLIST_STATIC_INIT(transaction_holds);
-static int session_holds = 0; /* of ZkHold; quick way out of the callbacks */
+static int session_holds = 0;	 /* of ZkHold; quick way out of the callbacks */
+static bool look_at_all = false; /* for zklock_hold_refresh */
 static int32 pending_request = -1;
 
 static void on_transaction_end(XactEvent event, void *arg);
@@ -372,7 +373,8 @@ zklock_hold_end_all_sessions(void)
 /*
  * What takes level 1 away takes it from all session-scope holds at once, so the
  * first one that has it speaks for the others, unless a hold in transaction
- * scope keeps level 1 for it.
+ * scope keeps level 1 for it.  When such a one has ended, it hides nothing any more, and
+ * each is looked at: those that have level 1 may have been taken since.
  */
 void
 zklock_hold_refresh(void)
@@ -399,10 +401,10 @@ zklock_hold_refresh(void)
 			present |= held->request[mode] >= 0 && !gone[mode];
 			modes += held->request[mode] >= 0;
 		}
-		if (present && held->transaction_count == 0)
+		if (present && held->transaction_count == 0 && !look_at_all)
 		{
 			hash_seq_term(&seq);
-			break;
+			return;
 		}
 		for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 		{
@@ -414,6 +416,7 @@ zklock_hold_refresh(void)
 				break; /* "held" is freed */
 		}
 	}
+	look_at_all = false;
 }
 
 bool
@@ -567,6 +570,8 @@ end_transaction_holds(int level)
 				LockRelease(&held->tag, zklock_level1_mode(hold->mode), false);
 			CurrentResourceOwner = save;
 		}
+		if (!slist_is_empty(&held->holds[ZKLOCK_SESSION]))
+			look_at_all = true;
 		end_hold(hold, count);
 	}
 }

@@ -73,6 +73,19 @@ for my $end ("zk_unlock('x')", 'zk_unlock_all()')
 	is($s->fails('COMMIT'), '', '... until its end');
 	ZkLock::ok_clean($zk, [$node], 'x');
 }
+# What the transaction has hidden comes to light when that, or its savepoint, ends,
+# whatever else the session holds; in whatever order it looks at them.
+for my $end ('COMMIT', 'ROLLBACK TO s')
+{
+	for my $other ('a' .. 'f')
+	{
+		$s->query("BEGIN; SELECT zk_lock('x', scope => 'session'); SAVEPOINT s; SELECT zk_lock('x'); SELECT pg_advisory_unlock_all()");
+		$s->query("SELECT zk_lock('$other', scope => 'session'); $end");
+		is($s->query("SELECT zk_token('x') IS NULL, zk_token('$other') > 0"), 't|t', "after pg_advisory_unlock_all $end ends x, not $other");
+		is($s->query('COMMIT; SELECT zk_unlock_all()'), 1, '... which is all that there is');
+	}
+	ZkLock::ok_clean($zk, [$node], 'x');
+}
 unlike(PostgreSQL::Test::Utils::slurp_file($node->logfile), qr/you don't own a lock/, 'nor does the server log');
 like($s->query("SELECT zk_unlock('x')") . $s->notices, qr/^fWARNING 55000: you do not hold lock "x"/, 'other warnings come as before');
 
