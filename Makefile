@@ -10,9 +10,10 @@
 #                         BASE= a commit to compare with
 #   make bench-plot       the same as a picture, build/log/bench.svg
 #   make soak             a million cycles of lock and commit, memory in a table; CYCLES=
+#   make model            random sessions beside a model of their answers; SEQUENCES= SEED=
 #   make chaos            faults of all kinds on six hosts; SECONDS= SEED=
 #
-# The last eight install what they need; all but chaos run in a sandbox
+# The last nine install what they need; all but chaos run in a sandbox
 # (test/sandbox), chaos in namespaces of its own (test/chaos/run).
 
 EXTENSION = zklock
@@ -33,7 +34,7 @@ override with_llvm ?= no
 
 # PGXS has a "check" of its own, and a fresh machine has no PGXS yet: leave it
 # out when one of our own targets is asked for.
-ours = check demo lint warnings bench bench-plot chaos soak dist
+ours = check demo lint warnings bench bench-plot chaos soak model dist
 ifneq ($(filter $(ours),$(MAKECMDGOALS)),)
 
 .PHONY: $(MAKECMDGOALS)
@@ -53,6 +54,8 @@ bench-plot:
 	@test/sandbox --bench test/bench/run --plot $(bench_options)
 soak:
 	@test/sandbox test/soak $(CYCLES)
+model:
+	@test/sandbox test/model $(or $(SEQUENCES),1000) $(SEED)
 chaos:
 	@setpriv --pdeathsig TERM test/chaos/run $(or $(SECONDS),300) $(SEED)
 # What is committed, for PGXN and for building packages.

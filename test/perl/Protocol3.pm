@@ -39,6 +39,7 @@
 #
 # notices(): whole warnings of the last answer, details and hints included.
 # busy(): no answer is there yet.  pid(): of the backend.
+# terminate(), hang_up(): end the connection, with a goodbye or without.
 package Protocol3;
 
 use strict;
@@ -182,6 +183,10 @@ sub _answer
 
 sub answer { my $self = shift; return $self->_answer; }
 sub busy { my $self = shift; return $self->{in} eq '' && !IO::Select->new($self->{socket})->can_read(0); }
+# The ends of a connection: Terminate, and a client that is gone.
+sub terminate { my $self = shift; $self->_add('X', '')->_send; return CORE::close $self->{socket}; }
+sub hang_up { my $self = shift; return CORE::close $self->{socket}; }
+
 sub notices { my $self = shift; return $self->{notices}; }
 sub pid { my $self = shift; return $self->{pid}; }
 
