@@ -215,6 +215,13 @@ sub set_caching
 
 sub counts { return join ', ', map { "$_: $count{$_}" } sort keys %count; }
 
+# What there is to be seen when it goes on no more.
+sub seen
+{
+	return join "\n", counts(), (map { "client $_->{id} of server $_->{server}: $_->{state} " . ($_->{name} // '') . ($_->{session}->busy ? ', waits' : '') } @client),
+	  map { ZkLock::ask($_, "SELECT string_agg(l::text, ' ') FROM zk_locks l") . "\n" . ZkLock::ask($_, 'SELECT s::text FROM zk_session s') } @node;
+}
+
 # Go on until CODE is true, or something is wrong.
 sub run_until
 {
@@ -231,7 +238,7 @@ sub run_until
 			return 0;
 		},
 		$what,
-		\&counts);
+		\&seen);
 }
 
 # What each half must have seen; "same" is of kept grants only.
