@@ -1,0 +1,307 @@
+/*-------------------------------------------------------------------------
+ *
+ * history.c
+ *	  Is the ensemble's state a later one than all that this server has seen?
+ *
+ * ZKLOCK_HISTORY_MUTANT, if defined, breaks the rule on purpose, for the test of the
+ * simulator: 1 does not look at the numbers of writes (BEHIND), 2 not at the member's
+ * node (UNDONE), 3 not at sessions that expire too soon (TOO_SOON), 4 takes a raised
+ * base for granted (RAISED), 5 a fallen one (FELL), 6 does not wait, 7 does not raise, 8
+ * raises no further than what is sure to have been given, 9 starts without a wait that
+ * was not over, 10 sets the base without comparing it, 11 takes no session's end for too
+ * soon when its lease is over (both in the simulator, which does that).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "history.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#ifndef ZKLOCK_HISTORY_MUTANT
+#define ZKLOCK_HISTORY_MUTANT 0
+#endif
+
+#define NS_PER_MS INT64_C(1000000)
+
+/* Nobody waits for longer; what a file says beyond that is none of ours. */
+#define LONGEST_WAIT_MS (7 * 24 * 3600 * INT64_C(1000))
+
+/* Neither is below 0. */
+static int64_t
+add(int64_t a, int64_t b)
+{
+	return a > INT64_MAX - b ? INT64_MAX : a + b;
+}
+
+static int64_t
+larger(int64_t a, int64_t b)
+{
+	return a > b ? a : b;
+}
+
+void
+zklock_history_init(ZkHistory *history)
+{
+	memset(history, 0, sizeof(*history));
+	history->version = -1;
+}
+
+void
+zklock_history_new_session(ZkHistory *history)
+{
+	history->version = -1;
+	history->admitted = false;
+}
+
+/* ------------------------------------------------------------------------
+ * The check
+ * ------------------------------------------------------------------------
+ */
+
+ZkHistoryVerdict
+zklock_history_check(const ZkHistory *history, const ZkHistorySight *sight)
+{
+	if (sight->resumed && history->version >= 0 && sight->version <= history->version &&
+		ZKLOCK_HISTORY_MUTANT != 2)
+		return ZKLOCK_HISTORY_UNDONE;
+	if (history->known && add(sight->base, sight->zxid) <= history->top &&
+		ZKLOCK_HISTORY_MUTANT != 1)
+		return ZKLOCK_HISTORY_BEHIND;
+	if (sight->base < history->base && ZKLOCK_HISTORY_MUTANT != 5)
+		return ZKLOCK_HISTORY_FELL;
+	if (sight->base > history->base && ZKLOCK_HISTORY_MUTANT != 4)
+		return ZKLOCK_HISTORY_RAISED;
+	return ZKLOCK_HISTORY_GOOD;
+}
+
+ZkHistoryVerdict
+zklock_history_expired(const ZkHistory *history, int64_t told, int64_t lost_at)
+{
+	if (history->admitted && told < lost_at && ZKLOCK_HISTORY_MUTANT != 3)
+		return ZKLOCK_HISTORY_TOO_SOON;
+	return ZKLOCK_HISTORY_GOOD;
+}
+
+bool
+zklock_history_admit(ZkHistory *history, const ZkHistorySight *sight)
+{
+	bool news = !history->known || history->base != sight->base;
+
+	history->known = true;
+	history->base = sight->base;
+	history->version = sight->version;
+	history->admitted = true;
+	return zklock_history_see(history, sight->zxid) || news;
+}
+
+bool
+zklock_history_see(ZkHistory *history, int64_t zxid)
+{
+	history->top = larger(history->top, zklock_history_token(history, zxid));
+	return history->top > history->ceiling;
+}
+
+int64_t
+zklock_history_token(const ZkHistory *history, int64_t zxid)
+{
+	return zxid > 0 ? add(history->base, zxid) : 0;
+}
+
+int64_t
+zklock_history_zxid(const ZkHistory *history, int64_t token)
+{
+	return token > 0 ? token - history->base : 0;
+}
+
+/* ------------------------------------------------------------------------
+ * The cure
+ * ------------------------------------------------------------------------
+ */
+
+void
+zklock_history_found(ZkHistory *history, int64_t now, int64_t wait)
+{
+	if (ZKLOCK_HISTORY_MUTANT == 6)
+		wait = 0;
+	history->found = true;
+	history->mended = false;
+	history->wait = wait;
+	history->until = now + wait;
+	zklock_history_new_session(history);
+}
+
+void
+zklock_history_extend(ZkHistory *history, int64_t wait)
+{
+	if (wait <= history->wait || ZKLOCK_HISTORY_MUTANT == 6)
+		return;
+	history->until += wait - history->wait;
+	history->wait = wait;
+}
+
+int64_t
+zklock_history_raise(const ZkHistory *history, int64_t base, int64_t zxid)
+{
+	/* tokens up to the ceiling may have been given before a crash */
+	int64_t most = ZKLOCK_HISTORY_MUTANT == 8 ? history->top : history->ceiling;
+	int64_t raised = larger(base, history->base);
+
+	if (ZKLOCK_HISTORY_MUTANT == 7)
+		return base;
+	if (add(raised, zxid) >= most)
+		return raised;
+	return larger(raised, add(history->top, ZKLOCK_HISTORY_MARGIN) - zxid);
+}
+
+void
+zklock_history_mend(ZkHistory *history, int64_t base, int64_t zxid)
+{
+	history->known = true;
+	history->mended = true;
+	history->base = base;
+	(void) zklock_history_see(history, zxid);
+}
+
+int64_t
+zklock_history_raise_above(const ZkHistory *history, int64_t above)
+{
+	return above - (history->top - history->base);
+}
+
+bool
+zklock_history_over(const ZkHistory *history, int64_t now)
+{
+	return history->found && history->mended && now >= history->until;
+}
+
+void
+zklock_history_end(ZkHistory *history)
+{
+	history->found = history->mended = false;
+	history->wait = history->until = 0;
+}
+
+/* ------------------------------------------------------------------------
+ * Text
+ * ------------------------------------------------------------------------
+ */
+
+/* Digits, as many as make an int64, and no more of them than needed. */
+static bool
+parse_number(const char **text, const char *end, int64_t *number)
+{
+	const char *start = *text;
+	const char *p = start;
+
+	*number = 0;
+	for (; p < end && *p >= '0' && *p <= '9'; p++)
+	{
+		int digit = *p - '0';
+
+		if (*number > (INT64_MAX - digit) / 10)
+			return false;
+		*number = *number * 10 + digit;
+	}
+	*text = p;
+	return p > start && (*start != '0' || p == start + 1);
+}
+
+bool
+zklock_history_parse_base(const char *data, size_t len, int64_t *base)
+{
+	const char *end = data + len;
+	int64_t number;
+
+	if (!parse_number(&data, end, &number) || data != end || number > ZKLOCK_BASE_MAX)
+		return false;
+	*base = number;
+	return true;
+}
+
+/* FNV-1a: against a file that is cut off or half written, not against people. */
+static uint64_t
+checksum(const char *text, size_t len)
+{
+	uint64_t sum = UINT64_C(0xcbf29ce484222325);
+
+	for (size_t i = 0; i < len; i++)
+		sum = (sum ^ (unsigned char) text[i]) * UINT64_C(0x100000001b3);
+	return sum;
+}
+
+static size_t
+write_text(char *text, int64_t base, int64_t top, int64_t ceiling, int64_t wait_ms)
+{
+	int n = snprintf(text, ZKLOCK_HISTORY_TEXT_MAX,
+					 "zklock history 1\nbase %" PRId64 "\ntop %" PRId64
+					 "\nceiling %" PRId64 "\nwait %" PRId64 "\n",
+					 base, top, ceiling, wait_ms);
+
+	n += snprintf(text + n, ZKLOCK_HISTORY_TEXT_MAX - (size_t) n, "sum %016" PRIx64 "\n",
+				  checksum(text, (size_t) n));
+	return (size_t) n;
+}
+
+size_t
+zklock_history_format(ZkHistory *history, char *text)
+{
+	int64_t wait_ms = 0;
+
+	history->ceiling = add(history->top, ZKLOCK_HISTORY_REACH);
+	if (history->found)
+	{
+		wait_ms = larger(history->wait / NS_PER_MS, 1);
+		if (wait_ms > LONGEST_WAIT_MS)
+			wait_ms = LONGEST_WAIT_MS;
+	}
+	return write_text(text, history->base, history->top, history->ceiling, wait_ms);
+}
+
+/* Is this word next, and a number behind it? */
+static bool
+parse_field(const char **text, const char *end, const char *word, int64_t *number)
+{
+	size_t len = strlen(word);
+
+	if ((size_t) (end - *text) < len || memcmp(*text, word, len) != 0)
+		return false;
+	*text += len;
+	return parse_number(text, end, number);
+}
+
+bool
+zklock_history_parse(ZkHistory *history, const char *text, size_t len, int64_t now,
+					 int64_t wait)
+{
+	char again[ZKLOCK_HISTORY_TEXT_MAX];
+	const char *p = text;
+	const char *end = text + len;
+	int64_t base;
+	int64_t top;
+	int64_t ceiling;
+	int64_t wait_ms;
+
+	if (!parse_field(&p, end, "zklock history 1\nbase ", &base) ||
+		!parse_field(&p, end, "\ntop ", &top) ||
+		!parse_field(&p, end, "\nceiling ", &ceiling) ||
+		!parse_field(&p, end, "\nwait ", &wait_ms))
+		return false;
+	if (base > ZKLOCK_BASE_MAX || top < base || wait_ms > LONGEST_WAIT_MS ||
+		ceiling != add(top, ZKLOCK_HISTORY_REACH))
+		return false;
+	/* it is as we would write it, sum and all */
+	if (write_text(again, base, top, ceiling, wait_ms) != len ||
+		memcmp(again, text, len) != 0)
+		return false;
+
+	zklock_history_init(history);
+	history->known = true;
+	history->base = base;
+	history->top = top;
+	history->ceiling = ceiling;
+	if (wait_ms > 0 && ZKLOCK_HISTORY_MUTANT != 9)
+		zklock_history_found(history, now, larger(wait_ms * NS_PER_MS, wait));
+	return true;
+}
