@@ -168,6 +168,14 @@ LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION zk_break(text, bigint) IS
 'take a distributed lock, or a place in its queue, away from whoever has it with this token';
 
+CREATE FUNCTION zk_raise_tokens(above bigint)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'zk_raise_tokens'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_raise_tokens(bigint) IS
+'have all servers of the ensemble give fencing tokens above a number only, and return their new base';
+
 CREATE FUNCTION zk_stat(
     OUT acquired_local bigint,
     OUT acquired_cached bigint,
@@ -356,6 +364,9 @@ GRANT EXECUTE ON FUNCTION zk_contenders(text), zk_lock_dirs(text) TO pg_monitor;
 
 -- It takes a lock from whoever has it, on any server.
 REVOKE ALL ON FUNCTION zk_break(text, bigint) FROM PUBLIC;
+
+-- It ends the session of every server, and what is raised never comes down.
+REVOKE ALL ON FUNCTION zk_raise_tokens(bigint) FROM PUBLIC;
 
 -- Statistics remember names that zk_locks no longer shows.
 REVOKE ALL ON FUNCTION zk_stat(), zk_stat_locks() FROM PUBLIC;

@@ -355,6 +355,8 @@ check_connection(const Wait *wait)
 					   s.attempts[0] ? zklock_display_text(s.attempts) : "no answer"),
 			 s.state == ZKLOCK_SESSION_AUTH_FAILED
 				 ? errhint("Check the credentials in \"zklock.auth_file\".")
+				 : s.state == ZKLOCK_SESSION_WENT_BACK
+				 ? errhint("Nothing is granted until a session timeout has passed. The server log says why.")
 				 : errhint(
 					   "Check that the ZooKeeper servers run, that this machine can reach them, and that \"zklock.hosts\" is right.")));
 }

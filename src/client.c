@@ -90,6 +90,7 @@ _Static_assert(ZKLOCK_ZOK == ZOK, "ZOK");
 _Static_assert(ZKLOCK_ZCONNECTIONLOSS == ZCONNECTIONLOSS, "ZCONNECTIONLOSS");
 _Static_assert(ZKLOCK_ZOPERATIONTIMEOUT == ZOPERATIONTIMEOUT, "ZOPERATIONTIMEOUT");
 _Static_assert(ZKLOCK_ZNONODE == ZNONODE, "ZNONODE");
+_Static_assert(ZKLOCK_ZBADVERSION == ZBADVERSION, "ZBADVERSION");
 _Static_assert(ZKLOCK_ZNODEEXISTS == ZNODEEXISTS, "ZNODEEXISTS");
 _Static_assert(ZKLOCK_ZSESSIONEXPIRED == ZSESSIONEXPIRED, "ZSESSIONEXPIRED");
 _Static_assert(ZKLOCK_PASSWORD_LEN == sizeof(((clientid_t *) 0)->passwd), "passwd");
@@ -519,7 +520,7 @@ create_completion(int rc, const char *path, const struct Stat *stat, const void 
 		else
 		{
 			memcpy(reply->path, path, len);
-			reply->czxid = stat->czxid;
+			reply->czxid = reply->zxid = stat->czxid;
 			reply->ephemeral_owner = stat->ephemeralOwner;
 		}
 	}
@@ -546,6 +547,8 @@ stat_completion(int rc, const struct Stat *stat, const void *data)
 	if (reply != NULL && rc == ZOK && stat != NULL)
 	{
 		reply->czxid = stat->czxid;
+		reply->zxid = stat->mzxid;
+		reply->version = stat->version;
 		reply->ephemeral_owner = stat->ephemeralOwner;
 	}
 	reply_end(request, reply);
@@ -654,6 +657,8 @@ get_completion(int rc, const char *value, int value_len, const struct Stat *stat
 			reply->data[len] = '\0';
 			reply->datalen = len;
 			reply->czxid = stat->czxid;
+			reply->zxid = stat->mzxid;
+			reply->version = stat->version;
 			reply->ctime = stat->ctime;
 			reply->nchildren = stat->numChildren;
 			reply->ephemeral_owner = stat->ephemeralOwner;
@@ -1218,7 +1223,8 @@ answer_open_requests(ZkClient *client)
 		message->children = NULL;
 		message->datalen = 0;
 		message->nchildren = 0;
-		message->czxid = 0;
+		message->czxid = message->zxid = 0;
+		message->version = 0;
 		message->ctime = 0;
 		message->ephemeral_owner = 0;
 		message->rc = ZCONNECTIONLOSS;
@@ -1484,7 +1490,7 @@ zklock_client_get(ZkClient *client, const char *path, bool watch, const ZkReques
 
 int
 zklock_client_set(ZkClient *client, const char *path, const char *data, int datalen,
-				  const ZkRequestTag *tag)
+				  int32_t version, const ZkRequestTag *tag)
 {
 	ZkRequest *request;
 	uint64_t serial;
@@ -1494,7 +1500,7 @@ zklock_client_set(ZkClient *client, const char *path, const char *data, int data
 	if (request == NULL)
 		return rc;
 	serial = request->serial;
-	rc = zoo_aset(client->zh, path, data, datalen, -1, stat_completion, request);
+	rc = zoo_aset(client->zh, path, data, datalen, version, stat_completion, request);
 	return request_end(client, request, serial, rc);
 }
 

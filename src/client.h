@@ -44,9 +44,9 @@ typedef enum ZkMessageType
 	ZKLOCK_MSG_DELETED,
 	ZKLOCK_MSG_LISTED, /* children, nchildren, ncreated */
 	ZKLOCK_MSG_GOT,	   /* czxid, ctime, ephemeral_owner, nchildren (its number
-						* alone), data, datalen */
-	ZKLOCK_MSG_SET,
-	ZKLOCK_MSG_ACL, /* path, open */
+						* alone), version, data, datalen */
+	ZKLOCK_MSG_SET,	   /* version */
+	ZKLOCK_MSG_ACL,	   /* path, open */
 	ZKLOCK_MSG_SYNCED,
 	/* watches: path */
 	ZKLOCK_MSG_NODE_DELETED,	 /* uses up all watches on the path */
@@ -61,6 +61,7 @@ typedef enum ZkMessageType
 #define ZKLOCK_ZCONNECTIONLOSS	 (-4)
 #define ZKLOCK_ZOPERATIONTIMEOUT (-7)
 #define ZKLOCK_ZNONODE			 (-101)
+#define ZKLOCK_ZBADVERSION		 (-103)
 #define ZKLOCK_ZNODEEXISTS		 (-110)
 #define ZKLOCK_ZSESSIONEXPIRED	 (-112)
 
@@ -86,9 +87,12 @@ typedef struct ZkMessage
 	int64_t received_at; /* all: ns of CLOCK_BOOTTIME in the callback */
 	char *path;
 	int64_t czxid;
+	int64_t zxid;  /* CREATED: czxid.  SET: this transaction's.  GOT: of the newest that
+					* wrote the node */
 	int64_t ctime; /* ms since 1970 */
 	int64_t ephemeral_owner;
-	char *data; /* NUL-terminated besides */
+	int32_t version; /* times that the data were written */
+	char *data;		 /* NUL-terminated besides */
 	int datalen;
 	char **children;
 	int nchildren;
@@ -194,8 +198,9 @@ extern int zklock_client_list(ZkClient *client, const char *path, bool watch,
 							  const ZkRequestTag *tag);
 extern int zklock_client_get(ZkClient *client, const char *path, bool watch,
 							 const ZkRequestTag *tag);
+/* "version": only if the data have this one, else ZKLOCK_ZBADVERSION; -1: in any case */
 extern int zklock_client_set(ZkClient *client, const char *path, const char *data,
-							 int datalen, const ZkRequestTag *tag);
+							 int datalen, int32_t version, const ZkRequestTag *tag);
 extern int zklock_client_get_acl(ZkClient *client, const char *path,
 								 const ZkRequestTag *tag);
 extern int zklock_client_sync(ZkClient *client, const char *path, const ZkRequestTag *tag);

@@ -22,6 +22,7 @@
 #include "utils/json.h"
 
 #include "election.h"
+#include "ensemble.h"
 #include "grant.h"
 #include "settings.h"
 #include "stat.h"
@@ -171,6 +172,7 @@ send_request(const ZkLockEntry *entry, ZkLockKind kind, const char *name, int pi
 
 	if (client == NULL)
 		return; /* its replies are annulled with it */
+	zklock_ensemble_remind(client);
 
 	switch (action->type)
 	{
@@ -652,7 +654,7 @@ zklock_dispatch_message(const ZkMessage *message)
 	event.rc = protocol_rc(message->rc);
 	event.uuid = message->tag.uuid;
 	event.hash = message->tag.hash;
-	event.token = message->czxid;
+	event.token = zklock_ensemble_token(message->czxid);
 	if (event.rc == ZKLOCK_RC_ERROR)
 	{
 		/* a candidacy is tried again and again: say it once */

@@ -644,6 +644,8 @@ session_state_name(ZkSessionState state)
 			return "reconnecting";
 		case ZKLOCK_SESSION_AUTH_FAILED:
 			return "authentication failed";
+		case ZKLOCK_SESSION_WENT_BACK:
+			return "went back";
 		case ZKLOCK_SESSION_CLOSING:
 			return "closing";
 	}

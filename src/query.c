@@ -19,8 +19,12 @@
  * knows nothing and has their backends begin again.
  *
  * zklock_query_remove is a question, too, whose answer is a deletion: the worker looks
- * for the child with the czxid and deletes it.  If the connection is lost then, all
+ * for the child with the token and deletes it.  If the connection is lost then, all
  * begins again; the slot remembers that the child was there.
+ *
+ * So is zklock_query_raise: the worker reads the base of tokens and sets it, if nobody
+ * else has in between.  What it has set the slot remembers.  The answer is given at
+ * once, since the session ends when the base is another (ensemble.c).
  *
  * An answer of any size passes through a page, and the worker keeps no more
  * than the listing and what the open gets bring.
@@ -39,6 +43,7 @@
 #include "utils/memutils.h"
 
 #include "acquire.h"
+#include "ensemble.h"
 #include "query.h"
 #include "table.h"
 #include "worker.h"
@@ -75,6 +80,7 @@ typedef struct QuerySlot
 	ConditionVariable cv; /* broadcast by the worker when the state has changed */
 	ZkQuery query;
 	bool removing; /* the child to be removed has been found */
+	int64 raised;  /* the base that was sent; 0 or -1: it will not be */
 	int rc;		   /* DONE: ZOK, NONODE or what the ensemble said */
 	int used;	   /* PAGE, DONE: bytes in the page */
 	char page[PAGE_SIZE];
@@ -97,7 +103,7 @@ typedef struct RowHeader
 	bool name_cut;
 	bool data_cut;
 	int32 nchildren;
-	int64 czxid;
+	int64 token;
 	int64 ctime;
 	int64 ephemeral_owner;
 } RowHeader;
@@ -178,6 +184,7 @@ take_slot(const ZkQuery *query, int64 start)
 				continue;
 			slot->query = *query;
 			slot->removing = false;
+			slot->raised = 0;
 			slot->serial = next_serial();
 			slot->state = QUERY_POSTED;
 			taken = i;
@@ -265,7 +272,7 @@ add_rows(Answer *answer, const char *page, int used)
 		node = &answer->nodes[answer->n++];
 		node->name = pnstrdup(name, (Size) row->name_len);
 		node->name_cut = row->name_cut;
-		node->czxid = row->czxid;
+		node->token = row->token;
 		node->ctime = row->ctime;
 		node->ephemeral_owner = row->ephemeral_owner;
 		node->nchildren = row->nchildren;
@@ -325,9 +332,9 @@ read_answer(QuerySlot *slot, int64 start, Answer *answer)
 	return rc;
 }
 
-/* Ask and free the slot again; "removing" may be NULL. */
+/* Ask and free the slot again; "removing" and "raised" may be NULL. */
 static int
-ask(const ZkQuery *query, Answer *answer, bool *removing)
+ask(const ZkQuery *query, Answer *answer, bool *removing, int64 *raised)
 {
 	int64 start = zklock_clock();
 	volatile int taken = -1;
@@ -342,6 +349,8 @@ ask(const ZkQuery *query, Answer *answer, bool *removing)
 		rc = read_answer(&shared->slot[taken], start, answer);
 		if (removing != NULL)
 			*removing = shared->slot[taken].removing;
+		if (raised != NULL)
+			*raised = shared->slot[taken].raised;
 	}
 	PG_END_ENSURE_ERROR_CLEANUP(free_slot, which);
 	free_slot(0, which);
@@ -359,28 +368,39 @@ zklock_query(const ZkQuery *query, ZkNode **nodes)
 {
 	Answer answer = {.context = CurrentMemoryContext};
 
-	if (ask(query, &answer, NULL) == ZKLOCK_ZNONODE)
+	if (ask(query, &answer, NULL, NULL) == ZKLOCK_ZNONODE)
 		return -1;
 	*nodes = answer.nodes;
 	return answer.n;
 }
 
 bool
-zklock_query_remove(const char *name, int64_t czxid)
+zklock_query_remove(const char *name, int64_t token)
 {
 	ZkQuery query = {
 		.kind = ZKLOCK_KIND_LOCK,
 		.contenders = true,
-		.remove = czxid,
+		.remove = token,
 	};
 	Answer answer = {.context = CurrentMemoryContext};
 	bool removing = false;
 
-	if (czxid <= 0)
+	if (token <= 0)
 		return false;
 	strlcpy(query.name, name, sizeof(query.name));
-	(void) ask(&query, &answer, &removing);
+	(void) ask(&query, &answer, &removing, NULL);
 	return removing;
+}
+
+int64_t
+zklock_query_raise(int64_t above)
+{
+	ZkQuery query = {.raise = true, .above = above};
+	Answer answer = {.context = CurrentMemoryContext};
+	int64 raised = 0;
+
+	(void) ask(&query, &answer, NULL, &raised);
+	return raised;
 }
 
 /* ------------------------------------------------------------------------
@@ -418,6 +438,8 @@ static Run runs[NSLOTS];
 /* ZkRequestTag.uuid of a listing and of a delete; else it is the child's index. */
 #define TAG_LISTING PG_UINT64_MAX
 #define TAG_REMOVAL (PG_UINT64_MAX - 1)
+#define TAG_BASE	(PG_UINT64_MAX - 2)
+#define TAG_RAISE	(PG_UINT64_MAX - 3)
 
 static void
 forget_run(Run *run)
@@ -440,6 +462,15 @@ make_tag(const Run *run, uint64 what)
 	return tag;
 }
 
+static bool
+get_base(const Run *run)
+{
+	ZkRequestTag tag = make_tag(run, TAG_BASE);
+
+	return zklock_client_get(zklock_session_client(), zklock_ensemble_path(), false,
+							 &tag) == ZKLOCK_ZOK;
+}
+
 /* Sync first: what is read is then no older than the question. */
 static bool
 start_run(Run *run, uint32 serial, const ZkQuery *query)
@@ -459,6 +490,8 @@ start_run(Run *run, uint32 serial, const ZkQuery *query)
 	initStringInfo(&run->rows);
 	MemoryContextSwitchTo(save);
 
+	if (query->raise)
+		return get_base(run);
 	strlcpy(run->path, directory, sizeof(run->path));
 	if (query->name[0] != '\0')
 	{
@@ -519,7 +552,7 @@ take_child(Run *run, const char *name, const ZkMessage *message)
 		.name_cut = name_len > QUERY_NAME_MAX,
 		.data_cut = message->datalen > ZKLOCK_QUERY_DATA_MAX,
 		.nchildren = message->nchildren,
-		.czxid = message->czxid,
+		.token = zklock_ensemble_token(message->czxid),
 		.ctime = message->ctime,
 		.ephemeral_owner = message->ephemeral_owner,
 	};
@@ -559,6 +592,62 @@ remove_child(Run *run, const char *name)
 		run->open++;
 	run->next = run->nchildren;
 	pfree(path);
+}
+
+/* The answer, before the worker comes to look at the slot again. */
+static void
+finish_raise(Run *run, int rc, int64 raised)
+{
+	QuerySlot *slot = &shared->slot[run - runs];
+
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	if (slot->serial == run->serial && slot->state == QUERY_RUNNING)
+	{
+		slot->raised = raised;
+		slot->rc = rc;
+		slot->used = 0;
+		slot->state = QUERY_DONE;
+		ConditionVariableBroadcast(&slot->cv);
+	}
+	LWLockRelease(shared->lock);
+	forget_run(run);
+}
+
+/* The base as it is: set it, unless that is done. */
+static void
+take_base(Run *run, const ZkMessage *message)
+{
+	QuerySlot *slot = &shared->slot[run - runs];
+	ZkRequestTag tag = make_tag(run, TAG_RAISE);
+	int64 sent = slot->raised; /* the worker alone writes it */
+	int64 base;
+	int64 raised;
+	char text[32];
+
+	if (!zklock_ensemble_admitted() ||
+		!zklock_history_parse_base(message->data, (size_t) message->datalen, &base))
+	{
+		run->opened = -1; /* begin again when it can be told */
+		return;
+	}
+	raised = zklock_history_raise_above(&zklock_shared->history, run->query.above);
+	if (sent > 0 && base >= sent)
+		finish_raise(run, ZKLOCK_ZOK, base); /* it was, though we did not hear of it */
+	else if (raised <= base)
+		finish_raise(run, ZKLOCK_ZOK, 0);
+	else if (raised > ZKLOCK_BASE_MAX)
+		finish_raise(run, ZKLOCK_ZOK, -1);
+	else
+	{
+		LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+		if (slot->serial == run->serial)
+			slot->raised = raised;
+		LWLockRelease(shared->lock);
+		snprintf(text, sizeof(text), INT64_FORMAT, raised);
+		if (zklock_client_set(zklock_session_client(), zklock_ensemble_path(), text,
+							  (int) strlen(text), message->version, &tag) != ZKLOCK_ZOK)
+			run->opened = -1;
+	}
 }
 
 static bool
@@ -687,7 +776,17 @@ zklock_query_message(const ZkMessage *message)
 
 	if (run->serial != message->tag.generation)
 		return; /* nobody waits for it any more */
-	if (message->tag.uuid != TAG_LISTING)
+	if (message->tag.uuid == TAG_BASE && message->rc == ZKLOCK_ZOK)
+	{
+		take_base(run, message);
+		return;
+	}
+	if (message->tag.uuid == TAG_RAISE && message->rc == ZKLOCK_ZOK)
+	{
+		finish_raise(run, ZKLOCK_ZOK, shared->slot[run - runs].raised);
+		return;
+	}
+	if (message->tag.uuid < TAG_RAISE || message->tag.uuid == TAG_REMOVAL)
 		run->open--;
 
 	switch (message->rc)
@@ -697,7 +796,7 @@ zklock_query_message(const ZkMessage *message)
 				take_listing(run, message);
 			else if (message->tag.uuid == TAG_REMOVAL)
 				break;
-			else if (run->query.remove == message->czxid)
+			else if (run->query.remove == zklock_ensemble_token(message->czxid))
 				remove_child(run, run->children[message->tag.uuid].name);
 			else if (run->query.remove == 0)
 				take_child(run, run->children[message->tag.uuid].name, message);
@@ -706,10 +805,13 @@ zklock_query_message(const ZkMessage *message)
 			/* a child may have gone since the listing */
 			if (message->tag.uuid == TAG_LISTING)
 				run->rc = message->rc;
+			else if (message->tag.uuid == TAG_BASE || message->tag.uuid == TAG_RAISE)
+				run->opened = -1; /* it will be made anew */
 			break;
 		case ZKLOCK_ZCONNECTIONLOSS:
 		case ZKLOCK_ZOPERATIONTIMEOUT:
 		case ZKLOCK_ZSESSIONEXPIRED:
+		case ZKLOCK_ZBADVERSION:
 			run->opened = -1; /* begin again */
 			break;
 		default:

@@ -27,8 +27,10 @@ typedef struct ZkQuery
 	char prefix[ZKLOCK_ENCODED_MAX + 1]; /* children whose names begin so */
 	bool contenders;					 /* contenders only, in their order */
 	int limit;							 /* so many at most; 0: all */
-	int64_t remove;						 /* the child to delete, by its czxid, and to
+	int64_t remove;						 /* the child to delete, by its token, and to
 										  * tell of none; 0: no such thing */
+	bool raise;							 /* no question: raise the base of tokens ... */
+	int64_t above;						 /* ... so that all are above this */
 } ZkQuery;
 
 /* A child: its name, and what ZooKeeper says of it. */
@@ -36,7 +38,7 @@ typedef struct ZkNode
 {
 	char *name; /* as in ZooKeeper */
 	bool name_cut;
-	int64_t czxid;
+	int64_t token;
 	int64_t ctime; /* ms since 1970 */
 	int64_t ephemeral_owner;
 	int nchildren;
@@ -58,11 +60,18 @@ extern void zklock_query_startup(void);
 extern int zklock_query(const ZkQuery *query, ZkNode **nodes);
 
 /*
- * Delete the contender of a lock that has this czxid, whoever's it is.  If it is
+ * Delete the contender of a lock that has this token, whoever's it is.  If it is
  * this server's, its holders have lost the lock before it goes.  False if there is
  * none.  Raises as zklock_query does.
  */
-extern bool zklock_query_remove(const char *name, int64_t czxid);
+extern bool zklock_query_remove(const char *name, int64_t token);
+
+/*
+ * Raise the base of fencing tokens so that all that are given from now on, on whatever
+ * server, are above a number.  Returns the new base; 0 if they are anyway; -1 if there is
+ * no room for it.  Raises as zklock_query does.
+ */
+extern int64_t zklock_query_raise(int64_t above);
 
 /* The worker: look at the slots; take a reply tagged ZKLOCK_TAG_QUERY. */
 extern void zklock_query_work(void);

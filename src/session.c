@@ -14,10 +14,14 @@
  *	 RECONNECTING -(connected)-------------------> CONNECTED
  *	 any ----------(credentials refused)---------> AUTH_FAILED (then CONNECTING)
  *	 any ----------(expired)---------------------> CONNECTING  (grants are lost)
+ *	 any ----------(the ensemble went back)------> WENT_BACK   (then CONNECTING)
  *	 any ----------(server stops)----------------> CLOSING
  *
  * A new connection of an old session begins with a sync: whatever is read on it then is
- *as new as anything that was written on an earlier one.
+ * as new as anything that was written on an earlier one.
+ *
+ * A connection counts as one when it is admitted (ensemble.c).  While WENT_BACK there is
+ * no session, but for a moment at its beginning, when one mends what can be mended.
  *
  *-------------------------------------------------------------------------
  */
@@ -26,6 +30,7 @@
 
 #include <unistd.h>
 
+#include "common/hashfn.h"
 #include "common/pg_prng.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
@@ -34,6 +39,7 @@
 
 #include "authfile.h"
 #include "contender.h"
+#include "ensemble.h"
 #include "query.h"
 #include "settings.h"
 #include "sessionfile.h"
@@ -68,6 +74,7 @@ static ZkClient *client = NULL;
 static bool connected = false;
 static bool resuming = false;	   /* the first connection is to be the old session */
 static bool closing_stale = false; /* ... only in order to close it */
+static bool mending = false;	   /* the session is for ensemble.c alone */
 static int opened = 0;
 static int64 trying_since = 0; /* ns; while there is a client, but no connection */
 static int64 retry_at = 0;	   /* ns; 0: at once */
@@ -98,7 +105,7 @@ zklock_session_opened(void)
 ZkClient *
 zklock_session_client(void)
 {
-	return connected ? client : NULL;
+	return connected && !mending ? client : NULL;
 }
 
 const char *
@@ -129,22 +136,28 @@ set_auth_pause(long ms, int64 until)
 	zklock_session_unlock();
 }
 
+static void
+set_last_error(const char *text)
+{
+	ZkSessionShared *s = zklock_session_lock(LW_EXCLUSIVE);
+
+	strlcpy(s->last_error, text, sizeof(s->last_error));
+	s->last_error_at = GetCurrentTimestamp();
+	zklock_session_unlock();
+}
+
 void
 zklock_session_error(const char *fmt, ...)
 {
 	char text[sizeof(zklock_shared->session.last_error)];
 	va_list args;
-	ZkSessionShared *s;
 
 	va_start(args, fmt);
 	vsnprintf(text, sizeof(text), fmt, args);
 	va_end(args);
 
 	ereport(LOG, (errmsg_internal("%s", text)));
-	s = zklock_session_lock(LW_EXCLUSIVE);
-	strlcpy(s->last_error, text, sizeof(s->last_error));
-	s->last_error_at = GetCurrentTimestamp();
-	zklock_session_unlock();
+	set_last_error(text);
 }
 
 void
@@ -170,6 +183,7 @@ set_state(ZkSessionState state)
 		[ZKLOCK_SESSION_CONNECTED] = "connected to ",
 		[ZKLOCK_SESSION_RECONNECTING] = "reconnecting",
 		[ZKLOCK_SESSION_AUTH_FAILED] = "authentication failed",
+		[ZKLOCK_SESSION_WENT_BACK] = "waiting: the ensemble went back",
 		[ZKLOCK_SESSION_CLOSING] = "closing",
 	};
 	ZkSessionShared *s = zklock_session_lock(LW_EXCLUSIVE);
@@ -204,6 +218,16 @@ publish_lease(void)
 	pg_atomic_write_u64(&zklock_shared->lease_end, (uint64) zklock_lease_end(lease));
 	pg_atomic_write_u64(&zklock_shared->lost_at, (uint64) zklock_lease_lost_at(lease));
 	pg_atomic_write_u64(&zklock_shared->last_write, (uint64) lease->last_write);
+}
+
+/* What each host answered, or what is wrong otherwise: for who waits for too long. */
+static void
+set_attempts(const char *text)
+{
+	ZkSessionShared *s = zklock_session_lock(LW_EXCLUSIVE);
+
+	strlcpy(s->attempts, text, sizeof(s->attempts));
+	zklock_session_unlock();
 }
 
 /* Nobody shall resume the session. */
@@ -429,15 +453,18 @@ zklock_session_reload(void)
 static void
 open_failed(const char *what, const char *error)
 {
-	ZkSessionShared *s;
-
 	if (strcmp(error, open_error) != 0)
 		zklock_session_error("%s%s", what, error);
 	strlcpy(open_error, error, sizeof(open_error));
-	s = zklock_session_lock(LW_EXCLUSIVE);
-	strlcpy(s->attempts, error, sizeof(s->attempts));
-	zklock_session_unlock();
+	set_attempts(error);
 	retry_at = zklock_clock() + RETRY_MS * NS_PER_MS;
+}
+
+static void
+show_went_back(void)
+{
+	set_state(ZKLOCK_SESSION_WENT_BACK);
+	set_attempts("the ensemble went back to an earlier state");
 }
 
 void
@@ -450,6 +477,7 @@ zklock_session_open(void)
 	char what[sizeof(s->hosts) + 64];
 	Security *security;
 	int timeout;
+	long wait;
 
 	/* the pause that a predecessor began is ours to end */
 	if (zklock_shared->session.auth_pause > 0 &&
@@ -457,6 +485,16 @@ zklock_session_open(void)
 		set_state(ZKLOCK_SESSION_AUTH_FAILED);
 	if (client != NULL || zklock_session_retry_in() > 0)
 		return;
+	wait = zklock_ensemble_open_in();
+	if (wait > 0)
+	{
+		/* a predecessor's finding, or that of before the server's start, shows, too */
+		if (zklock_shared->session.state != ZKLOCK_SESSION_WENT_BACK)
+			show_went_back();
+		retry_at = zklock_clock() + wait * NS_PER_MS;
+		return;
+	}
+	mending = zklock_ensemble_waiting();
 
 	effective_hosts(hosts, sizeof(hosts));
 	s = zklock_session_lock(LW_EXCLUSIVE);
@@ -486,7 +524,9 @@ zklock_session_open(void)
 	closing_stale = id.id == 0 && zklock_session_file_read(&id);
 	resuming = id.id != 0;
 
-	if (zklock_shared->session.auth_pause == 0)
+	if (mending)
+		show_went_back();
+	else if (zklock_shared->session.auth_pause == 0)
 		set_state(ZKLOCK_SESSION_CONNECTING);
 	security = security_read(error, sizeof(error));
 	if (security == NULL)
@@ -578,6 +618,19 @@ drop_client(bool retry_now)
 	release_descriptors();
 }
 
+/* Try again later, and if that is no use either, later still. */
+static void
+pause_after_refusal(void)
+{
+	long pause = zklock_shared->session.auth_pause;
+
+	pause = pause == 0 ? RETRY_MS : Min(2 * pause, AUTH_RETRY_MS);
+	set_auth_pause(pause,
+				   zklock_clock() +
+					   (int64) (1000000.0 * pause *
+								(0.75 + 0.5 * pg_prng_double(&pg_global_prng_state))));
+}
+
 /* A request whose reply nobody waits for. */
 static const ZkRequestTag no_tag = {0};
 
@@ -616,34 +669,60 @@ make_path(const char *whole)
 	}
 }
 
-void
-zklock_session_make_directories(void)
+static void
+make_directories(void)
 {
 	for (int kind = 0; kind < ZKLOCK_NKINDS; kind++)
 		make_path(directory_path[kind]);
 }
 
+void
+zklock_session_make_directories(void)
+{
+	make_directories();
+	/* what lies beside them has gone, too */
+	if (!zklock_ensemble_admitted())
+		zklock_ensemble_ask(client);
+}
+
+static const char *
+servers_path(void)
+{
+	static char path[sizeof(zklock_shared->session.root) + 16];
+
+	snprintf(path, sizeof(path), "%s/servers", zklock_shared->session.root);
+	return path;
+}
+
 /*
  * Our own ephemeral node: it tells people which servers there are, and takes
- * the heartbeats.  Two servers of one name have a node each.
+ * the heartbeats.  Two servers of one name have a node each.  True if the session had
+ * none of this name before.
  */
-static void
-make_member(void)
+static bool
+name_member(void)
 {
-	char servers[sizeof(zklock_shared->session.root) + 16];
 	char name[256];
 	char encoded[ZKLOCK_ENCODED_MAX + 1];
 	StringInfoData data;
+	uint64 before = zklock_shared->member;
 
-	snprintf(servers, sizeof(servers), "%s/servers", zklock_shared->session.root);
-	make_path(servers);
 	zklock_effective_server_name(name, sizeof(name));
 	zklock_encode_name(name, encoded);
-	snprintf(member_path, sizeof(member_path), "%s/%s-%016llx", servers, encoded,
+	snprintf(member_path, sizeof(member_path), "%s/%s-%016llx", servers_path(), encoded,
 			 (unsigned long long) zklock_shared->session.uuid_hi);
 	zklock_describe_server(&data, PostmasterPid);
 	strlcpy(member_data, data.data, sizeof(member_data));
 	pfree(data.data);
+	zklock_shared->member = hash_bytes_extended((const unsigned char *) member_path,
+												(int) strlen(member_path), 0);
+	return zklock_shared->member != before;
+}
+
+static void
+make_member(void)
+{
+	make_path(servers_path());
 	(void) zklock_client_create(client, member_path, member_data, (int) strlen(member_data),
 								ZKLOCK_CREATE_EPHEMERAL, &no_tag);
 }
@@ -652,16 +731,33 @@ make_member(void)
 static void
 check_acls(void)
 {
-	const char *root = zklock_shared->session.root;
-	char path[sizeof(directory_path[0])];
-
 	if (!protecting)
 		return;
-	(void) zklock_client_get_acl(client, root, &no_tag);
+	(void) zklock_client_get_acl(client, zklock_shared->session.root, &no_tag);
 	for (int kind = 0; kind < ZKLOCK_NKINDS; kind++)
 		(void) zklock_client_get_acl(client, directory_path[kind], &no_tag);
-	snprintf(path, sizeof(path), "%s/servers", root);
-	(void) zklock_client_get_acl(client, path, &no_tag);
+	(void) zklock_client_get_acl(client, servers_path(), &no_tag);
+	(void) zklock_client_get_acl(client, zklock_ensemble_path(), &no_tag);
+}
+
+/* ns */
+static int64
+heartbeat_interval(void)
+{
+	int64 interval =
+		NS_PER_MS * zklock_heartbeat_interval(zklock_shared->session.timeout_ms);
+
+	/* the lease takes four writes with pauses between them to come back */
+	return zklock_lease_valid() ? interval : Max(interval / 6, NS_PER_MS);
+}
+
+static void
+send_heartbeat(int64 now)
+{
+	if (zklock_client_set(client, member_path, member_data, (int) strlen(member_data), -1,
+						  &no_tag) == ZKLOCK_ZOK)
+		heartbeats_open++;
+	heartbeat_at = now + heartbeat_interval();
 }
 
 /*
@@ -672,23 +768,13 @@ long
 zklock_session_heartbeat(void)
 {
 	int64 now = zklock_clock();
-	int64 interval =
-		NS_PER_MS * zklock_heartbeat_interval(zklock_shared->session.timeout_ms);
 
-	if (!connected)
+	if (!connected || mending)
 		return -1;
-	/* the lease takes four writes with pauses between them to come back */
-	if (!zklock_lease_valid())
-		interval = Max(interval / 6, NS_PER_MS);
 	if ((now >= heartbeat_at && heartbeats_open == 0) ||
 		pg_atomic_exchange_u32(&zklock_shared->write_wanted, 0) != 0)
-	{
-		if (zklock_client_set(client, member_path, member_data, (int) strlen(member_data),
-							  &no_tag) == ZKLOCK_ZOK)
-			heartbeats_open++;
-		heartbeat_at = now + interval;
-	}
-	return now >= heartbeat_at ? (long) (interval / NS_PER_MS)
+		send_heartbeat(now);
+	return now >= heartbeat_at ? (long) (heartbeat_interval() / NS_PER_MS)
 							   : (long) ((heartbeat_at - now) / NS_PER_MS + 1);
 }
 
@@ -704,11 +790,16 @@ on_heartbeat(const ZkMessage *message)
 		ZkSessionShared *s = zklock_session_lock(LW_EXCLUSIVE);
 
 		missing = 0;
-		s->auth_pause = 0; /* whatever is needed, we have it */
-		s->auth_retry_at = 0;
+		if (zklock_ensemble_admitted())
+		{
+			s->auth_pause = 0; /* whatever is needed, we have it */
+			s->auth_retry_at = 0;
+		}
 		s->last_write = message->sent_at;
-		s->proven = s->state == ZKLOCK_SESSION_CONNECTED;
+		s->proven = s->state == ZKLOCK_SESSION_CONNECTED && zklock_ensemble_admitted();
 		zklock_session_unlock();
+		zklock_ensemble_save_again();
+		zklock_ensemble_remind(client);
 		/* sooner, the next would be no witness for this one */
 		if (zklock_lease_valid())
 			heartbeat_at = Max(heartbeat_at, zklock_lease_next_witness(&s->lease));
@@ -724,8 +815,38 @@ on_heartbeat(const ZkMessage *message)
 		if (++missing == 3)
 			zklock_session_error("could not create znode \"%s\": a chroot path in \"zklock.hosts\" must exist",
 								 member_path);
+		/* nothing comes of a connection without a root but errors, which are wanted */
+		if (!zklock_ensemble_admitted())
+		{
+			if (zklock_shared->session.state != ZKLOCK_SESSION_CONNECTED)
+				set_state(ZKLOCK_SESSION_CONNECTED);
+			zklock_ensemble_remind(client);
+		}
 		make_member();
 	}
+}
+
+/*
+ * The beginning of each connection: our node is made, if the session has none, and
+ * written, and the ensemble shows what it remembers.
+ */
+static void
+introduce(bool resumed)
+{
+	zklock_ensemble_connected(resumed);
+	if (!resumed)
+		make_directories();
+	if (!resumed || resuming)
+	{
+		if (name_member() || !resumed)
+		{
+			zklock_ensemble_new_member();
+			make_member();
+		}
+	}
+	heartbeats_open = 0;
+	send_heartbeat(zklock_clock());
+	zklock_ensemble_ask(client);
 }
 
 static void
@@ -749,6 +870,13 @@ on_connected(void)
 	 * no harm; and the library computes with what it is given to resume with.
 	 */
 	timeout = Max(1, Min(timeout, LONGEST_TIMEOUT_MS));
+	if (mending && !closing_stale)
+	{
+		connected = true;
+		zklock_ensemble_extend(timeout);
+		introduce(false);
+		return;
+	}
 
 	if (closing_stale)
 	{
@@ -802,7 +930,6 @@ on_connected(void)
 	if (known.id != id.id)
 		zklock_dispatch_all(ZKLOCK_EV_SESSION_LOST);
 
-	resuming = false;
 	connected = true;
 	if (known.id != id.id)
 		zklock_lease_new_session(&zklock_shared->session.lease, NS_PER_MS * timeout,
@@ -813,16 +940,15 @@ on_connected(void)
 	if (known.id != id.id)
 	{
 		zklock_session_file_write(&id);
-		zklock_session_make_directories();
-		make_member();
+		introduce(false);
 		check_acls();
 	}
 	else
+	{
 		(void) zklock_client_sync(client, directory_path[ZKLOCK_KIND_LOCK], &no_tag);
-	if (event == ZKLOCK_EV_RESUMED)
-		make_member(); /* for its path; it should be there */
-	heartbeats_open = 0;
-	heartbeat_at = 0;
+		introduce(true);
+	}
+	resuming = false;
 
 	ereport(LOG,
 			(errmsg("%s to ZooKeeper server %s, session 0x%llx, timeout %d ms", how,
@@ -842,7 +968,6 @@ on_connected(void)
 					 : errdetail(
 						   "It is the most that this server allows; all servers of the ensemble should allow the same.")));
 
-	set_state(ZKLOCK_SESSION_CONNECTED);
 	zklock_orphans_start();
 	zklock_dispatch_all(event);
 }
@@ -854,30 +979,122 @@ on_disconnected(void)
 		return;
 	connected = false;
 	trying_since = zklock_clock();
+	if (mending)
+	{
+		drop_client(false);
+		return;
+	}
 	zklock_session_error("lost connection to ZooKeeper, reconnecting");
 	set_state(ZKLOCK_SESSION_RECONNECTING);
 	zklock_dispatch_all(ZKLOCK_EV_DISCONNECTED);
 }
 
+/* From here on nobody believes in the session.  Closing the client may take its time. */
 static void
-on_expired(void)
+give_up_session(void)
+{
+	connected = resuming = false;
+	forget_session();
+}
+
+static void
+on_went_back(void)
+{
+	char text[sizeof(zklock_shared->session.last_error)];
+	int timeout = zklock_shared->session.timeout_ms;
+
+	/* what our successor goes by comes before all that may fail */
+	give_up_session();
+	zklock_ensemble_found(timeout);
+	snprintf(text, sizeof(text), "ZooKeeper ensemble went back to an earlier state: %s",
+			 zklock_ensemble_reason());
+	set_last_error(text);
+	show_went_back();
+	zklock_dispatch_all(ZKLOCK_EV_SESSION_LOST);
+	drop_client(true);
+	zklock_session_file_remove();
+}
+
+/* As with credentials that are refused: the session is of no use, and the trouble will
+ * last. */
+static void
+on_unknown_base(void)
+{
+	give_up_session();
+	zklock_session_error("%s", zklock_ensemble_reason());
+	if (!mending)
+		set_state(ZKLOCK_SESSION_CONNECTING);
+	set_attempts(zklock_ensemble_reason());
+	zklock_dispatch_all(ZKLOCK_EV_SESSION_LOST);
+	drop_client(false);
+	zklock_session_file_remove();
+	pause_after_refusal();
+}
+
+/*
+ * What is known of the ensemble comes before all else that is made of a message.  False
+ * if the client is gone.
+ */
+static bool
+look(const ZkMessage *message)
+{
+	if (!connected)
+		return true;
+	switch (zklock_ensemble_look(client, message))
+	{
+		case ZKLOCK_ENSEMBLE_NOTHING:
+			return true;
+		case ZKLOCK_ENSEMBLE_ADMITTED:
+			/* after the base was read again, it is still so */
+			if (zklock_shared->session.state != ZKLOCK_SESSION_CONNECTED)
+				set_state(ZKLOCK_SESSION_CONNECTED);
+			zklock_session_lock(LW_EXCLUSIVE)->proven =
+				zklock_shared->session.state == ZKLOCK_SESSION_CONNECTED;
+			zklock_session_unlock();
+			return true;
+		case ZKLOCK_ENSEMBLE_WENT_BACK:
+			on_went_back();
+			return false;
+		case ZKLOCK_ENSEMBLE_MENDED:
+			drop_client(true);
+			return false;
+		case ZKLOCK_ENSEMBLE_UNKNOWN:
+			on_unknown_base();
+			return false;
+	}
+	return true;
+}
+
+static void
+on_expired(const ZkMessage *message)
 {
 	ZkSessionId id = zklock_shared->session.id;
 	bool stale = closing_stale;
+	ZkEnsembleNews news = ZKLOCK_ENSEMBLE_NOTHING;
 
+	if (!stale && id.id != 0)
+		news = zklock_ensemble_expired(message->received_at, id.id);
 	closing_stale = resuming = false;
 	if (stale)
 		zklock_session_file_remove(); /* it is gone, which is what we want */
 	else
 		zklock_session_error("ZooKeeper session 0x%llx expired",
 							 (unsigned long long) id.id);
+	if (!stale && id.id != 0)
+	{
+		zklock_session_lock(LW_EXCLUSIVE)->expiries++;
+		zklock_session_unlock();
+	}
+	if (news == ZKLOCK_ENSEMBLE_WENT_BACK)
+	{
+		on_went_back();
+		return;
+	}
 	drop_client(true);
-	if (stale)
+	if (stale || mending)
 		return;
 	forget_session();
 	zklock_session_file_remove();
-	zklock_session_lock(LW_EXCLUSIVE)->expiries++;
-	zklock_session_unlock();
 	set_state(ZKLOCK_SESSION_CONNECTING);
 	zklock_dispatch_all(ZKLOCK_EV_SESSION_LOST);
 }
@@ -901,23 +1118,14 @@ on_acl(const ZkMessage *message)
 static void
 on_auth_failed(void)
 {
-	ZkSessionShared *s;
-	bool was_connected = connected;
-	long pause;
+	bool was_connected = connected && !mending;
 
 	closing_stale = resuming = false;
 	zklock_session_error("ZooKeeper refused the credentials in \"%s\"", zklock_auth_file);
 	drop_client(false);
-	pause = zklock_shared->session.auth_pause;
-	pause = pause == 0 ? RETRY_MS : Min(2 * pause, AUTH_RETRY_MS);
-	set_auth_pause(pause,
-				   zklock_clock() +
-					   (int64) (1000000.0 * pause *
-								(0.75 + 0.5 * pg_prng_double(&pg_global_prng_state))));
+	pause_after_refusal();
 	set_state(ZKLOCK_SESSION_AUTH_FAILED);
-	s = zklock_session_lock(LW_EXCLUSIVE);
-	strlcpy(s->attempts, "authentication failed", sizeof(s->attempts));
-	zklock_session_unlock();
+	set_attempts("authentication failed");
 	if (was_connected)
 		zklock_dispatch_all(ZKLOCK_EV_DISCONNECTED);
 }
@@ -1011,7 +1219,7 @@ deliver(const ZkMessage *message)
 		zklock_query_message(message);
 	else if (message->tag.kind == ZKLOCK_TAG_ORPHANS)
 		zklock_orphans_message(message);
-	else
+	else if (message->tag.kind != ZKLOCK_TAG_ENSEMBLE) /* which has seen it */
 		zklock_dispatch_message(message);
 }
 
@@ -1025,6 +1233,11 @@ zklock_session_receive(void)
 		 (message = zklock_client_receive(client)) != NULL;
 		 i++)
 	{
+		if (!look(message))
+		{
+			zklock_client_free_message(message);
+			continue;
+		}
 		switch (message->type)
 		{
 			case ZKLOCK_MSG_CONNECTED:
@@ -1034,7 +1247,7 @@ zklock_session_receive(void)
 				on_disconnected();
 				break;
 			case ZKLOCK_MSG_EXPIRED:
-				on_expired();
+				on_expired(message);
 				break;
 			case ZKLOCK_MSG_AUTH_FAILED:
 				on_auth_failed();
@@ -1044,7 +1257,12 @@ zklock_session_receive(void)
 				break;
 			case ZKLOCK_MSG_SET:
 				count_write(message);
-				on_heartbeat(message);
+				if (message->tag.kind != 0)
+					deliver(message);
+				else if (!mending)
+					on_heartbeat(message);
+				else if (message->rc != ZKLOCK_ZOK)
+					drop_client(false); /* there is no root */
 				break;
 			case ZKLOCK_MSG_CREATED:
 			case ZKLOCK_MSG_DELETED:
@@ -1085,6 +1303,7 @@ zklock_session_drain(void)
 void
 zklock_session_close(void)
 {
+	zklock_ensemble_stop();
 	if (client == NULL)
 		return;
 	if (connected)

@@ -133,6 +133,7 @@ zklock_table_startup(void)
 		s->free_request = 0;
 		s->session.state = ZKLOCK_SESSION_STARTING;
 		s->session.not_connected_since = zklock_clock();
+		zklock_history_init(&s->history);
 		for (int i = 0; i < s->nentries; i++)
 		{
 			memset(&entries[i], 0, sizeof(entries[i]));

@@ -32,6 +32,7 @@
 #include "port/atomics.h"
 
 #include "client.h"
+#include "history.h"
 #include "lease.h"
 #include "protocol.h"
 
@@ -179,6 +180,7 @@ typedef enum ZkSessionState
 	ZKLOCK_SESSION_CONNECTED,
 	ZKLOCK_SESSION_RECONNECTING, /* connection lost, session may live */
 	ZKLOCK_SESSION_AUTH_FAILED,	 /* credentials refused, session may live */
+	ZKLOCK_SESSION_WENT_BACK,	 /* the ensemble has; no session for a while */
 	ZKLOCK_SESSION_CLOSING		 /* shutdown: nothing is granted any more */
 } ZkSessionState;
 
@@ -261,6 +263,11 @@ typedef struct ZkLockShared
 
 	LWLockPadded *locks; /* ZKLOCK_NPARTITIONS, then the session's */
 	ZkSessionShared session;
+
+	/* the worker's alone */
+	ZkHistory history;
+	bool history_read; /* from its file */
+	uint64 member;	   /* hash of the path of the session's node under <root>/servers */
 
 	ZkEligibility eligible; /* for leadership: by the worker, read without lock */
 

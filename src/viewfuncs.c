@@ -2,7 +2,7 @@
  *
  * viewfuncs.c
  *	  SQL-callable functions for administrators: what the ensemble says of the
- *	  locks, the removal of a contender, and statistics.
+ *	  locks, the removal of a contender, the base of fencing tokens, and statistics.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,6 +27,7 @@
 PG_FUNCTION_INFO_V1(zk_contenders);
 PG_FUNCTION_INFO_V1(zk_lock_dirs);
 PG_FUNCTION_INFO_V1(zk_break);
+PG_FUNCTION_INFO_V1(zk_raise_tokens);
 PG_FUNCTION_INFO_V1(zk_stat);
 PG_FUNCTION_INFO_V1(zk_stat_locks);
 PG_FUNCTION_INFO_V1(zk_stat_reset);
@@ -127,7 +128,7 @@ zk_contenders(PG_FUNCTION_ARGS)
 		values[2] = CStringGetTextDatum(c->child.mode == ZKLOCK_EXCLUSIVE ? "exclusive"
 																		  : "shared");
 		values[3] = BoolGetDatum(c->granted);
-		values[4] = Int64GetDatum(node->czxid);
+		values[4] = Int64GetDatum(node->token);
 		nulls[5] = node->ephemeral_owner == 0;
 		if (!nulls[5])
 			values[5] = CStringGetTextDatum(
@@ -227,6 +228,31 @@ zk_break(PG_FUNCTION_ARGS)
 				(errmsg("zk_break removed the contender with token %lld from the queue of lock \"%s\"",
 						(long long) token, zklock_display_name(name))));
 	PG_RETURN_BOOL(removed);
+}
+
+/* zk_raise_tokens(above bigint) returns bigint */
+Datum
+zk_raise_tokens(PG_FUNCTION_ARGS)
+{
+	int64 above = PG_GETARG_INT64(0);
+	int64 base;
+
+	zklock_check_callable();
+	base = above > 0 ? zklock_query_raise(above) : 0;
+	if (base == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("fencing tokens are above %lld already", (long long) above),
+				 errdetail("They can be raised, but not lowered.")));
+	if (base < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("fencing tokens cannot be raised above %lld", (long long) above),
+				 errdetail("Their base is at most %lld.", (long long) ZKLOCK_BASE_MAX)));
+	ereport(LOG,
+			(errmsg("zk_raise_tokens raised the base of fencing tokens to %lld",
+					(long long) base)));
+	PG_RETURN_INT64(base);
 }
 
 /* ------------------------------------------------------------------------

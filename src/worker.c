@@ -38,6 +38,7 @@
 #include "utils/ps_status.h"
 
 #include "election.h"
+#include "ensemble.h"
 #include "grant.h"
 #include "query.h"
 #include "settings.h"
@@ -229,6 +230,7 @@ zklock_worker_main(Datum arg)
 	context =
 		AllocSetContextCreate(TopMemoryContext, "zklock worker", ALLOCSET_DEFAULT_SIZES);
 	MemoryContextSwitchTo(context);
+	zklock_ensemble_start();
 	zklock_election_enter_listed();
 
 	for (;;)

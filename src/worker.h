@@ -73,9 +73,11 @@ extern void zklock_session_make_directories(void);
 /* <root>/locks or <root>/elections of the session. */
 extern const char *zklock_session_directory(ZkLockKind kind);
 
-/* ZkRequestTag.kind of query.c; smaller ones are dispatch.c's, 0 is nobody's. */
-#define ZKLOCK_TAG_QUERY   100
-#define ZKLOCK_TAG_ORPHANS 101 /* orphans.c's */
+/* ZkRequestTag.kind of query.c; smaller ones are dispatch.c's, 0 is nobody's, or a
+ * heartbeat's. */
+#define ZKLOCK_TAG_QUERY	100
+#define ZKLOCK_TAG_ORPHANS	101 /* orphans.c's */
+#define ZKLOCK_TAG_ENSEMBLE 102 /* ensemble.c's */
 
 /* Remember, and log, something that went wrong.  Shown in zk_session. */
 extern void zklock_session_error(const char *fmt, ...) pg_attribute_printf(1, 2);

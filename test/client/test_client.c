@@ -699,7 +699,7 @@ test_requests(const char *proxied)
 	snprintf(path, sizeof(path), "%s/absent", base);
 	zklock_client_list(client, path, false, &t);
 	expect_rc(client, ZKLOCK_MSG_LISTED, ZKLOCK_ZNONODE, "listing of nothing");
-	zklock_client_set(client, path, "", 0, &t);
+	zklock_client_set(client, path, "", 0, -1, &t);
 	expect_rc(client, ZKLOCK_MSG_SET, ZKLOCK_ZNONODE, "set of nothing");
 	for (int i = 0; i < N; i++)
 	{
@@ -750,7 +750,7 @@ test_watches(const char *hosts)
 
 	zklock_client_get(a, path, true, &t);
 	expect_rc(a, ZKLOCK_MSG_GOT, 0, "get with watch");
-	zklock_client_set(b, path, "2", 1, &t);
+	zklock_client_set(b, path, "2", 1, -1, &t);
 	expect_rc(b, ZKLOCK_MSG_SET, 0, "set by the other");
 	message = expect(a, ZKLOCK_MSG_NODE_CHANGED, "data change");
 	ok(message != NULL && strcmp(message->path, path) == 0,

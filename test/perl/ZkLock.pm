@@ -33,7 +33,8 @@
 #   queue(ZK, NAME, KIND)       names of its contenders, in order
 #   wait_queue(ZK, NAME, N)     until there are so many; returns them
 #   wait_watches(ZK, N)         until so many paths are watched, by whomever: a server
-#           that keeps a grant watches the directory
+#           that keeps a grant watches the directory.  The base of tokens, which each
+#           server watches, does not count
 #   wait_demanded(ZK, NODE, NAME)  until it knows that others want what it has
 #   ok_clean(ZK, [NODE...], NAME, [WHAT])  a test: nobody is left anywhere, no
 #           contender, no row in zk_locks, no level-1 lock
@@ -202,7 +203,14 @@ sub wait_watches
 	my ($zk, $n) = @_;
 	# wchp does not tell of watches on children
 	my $seen;
-	wait_until(sub { ($seen = $zk->monitor('zk_watch_count')) == $n }, "$n paths are watched", sub { $seen });
+	wait_until(sub { ($seen = watch_count($zk)) == $n }, "$n paths are watched", sub { $seen });
+}
+
+sub watch_count
+{
+	my ($zk, $i) = @_;
+	my $bases = $zk->four('wchp', $i) =~ m{^/zklock/tokens\n((?:\t.*\n?)*)}m ? () = $1 =~ /\t/g : 0;
+	return $zk->monitor('zk_watch_count', $i) - $bases;
 }
 
 # It watches its own contender instead of the directory then.

@@ -308,6 +308,42 @@ sub _signal
 }
 
 #
+# Their memory
+#
+
+# Keep what the servers know, as of now, and later have them go back to it.  Both work on
+# servers that run, but these had better not when they go back.
+sub save
+{
+	my $self = shift;
+	for my $i ($self->servers)
+	{
+		my $dir = "$self->{dir}/$i";
+		system("rm -rf $dir/saved && cp -a $dir/data $dir/saved") == 0 or croak "could not save $dir/data";
+	}
+	return $self;
+}
+
+sub go_back
+{
+	my $self = shift;
+	for my $i ($self->servers)
+	{
+		my $dir = "$self->{dir}/$i";
+		system("rm -rf $dir/data && cp -a $dir/saved $dir/data") == 0 or croak "could not restore $dir/data";
+	}
+	return $self;
+}
+
+# They know nothing any more.
+sub wipe
+{
+	my $self = shift;
+	for my $i ($self->servers) { system("rm -rf $self->{dir}/$i/data/version-2") == 0 or croak 'could not wipe'; }
+	return $self;
+}
+
+#
 # What they say
 #
 

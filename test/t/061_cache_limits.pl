@@ -143,7 +143,7 @@ is($s->query("SELECT count(zk_lock($name)) FROM generate_series(1, $names) i"), 
 is(ZkLock::ask($a, 'SELECT session_id FROM zk_session'), $session, '... of the same session');
 set('zklock.cache_time', '0');
 wait_contended('', 'all are given back');
-ZkLock::wait_until(sub { $zk->monitor('zk_watch_count', $follower) eq '0' }, 'no watch is left');
+ZkLock::wait_until(sub { ZkLock::watch_count($zk, $follower) == 0 }, 'no watch is left');
 ok(1, '... and no watch is left');
 
 #

@@ -28,7 +28,7 @@ sub keep
 	my ($session) = @_;
 	my $name = 'job ' . ++$serial;
 	my $token = $session->query("SELECT zk_lock('$name')");
-	ZkLock::wait_until(sub { $zk->monitor('zk_watch_count') > 0 }, 'its directory is watched');
+	ZkLock::wait_until(sub { ZkLock::watch_count($zk) > 0 }, 'its directory is watched');
 	return ($name, $token);
 }
 

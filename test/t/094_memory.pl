@@ -153,7 +153,7 @@ sub rest
 		names => $names,
 		requests => $requests,
 		znodes => $znodes,
-		watches => $zk->monitor('zk_watch_count'),
+		watches => ZkLock::watch_count($zk),
 	};
 }
 

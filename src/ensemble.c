@@ -1,0 +1,476 @@
+/*-------------------------------------------------------------------------
+ *
+ * ensemble.c
+ *	  Is it the ensemble that we know, and has it forgotten nothing?
+ *
+ * A connection begins with a write of our member's node and a read of the base, <root>/
+ * tokens, with a watch.  Requests are answered in order, so what locks and elections ask
+ * may go out right behind them: when the ensemble turns out to have gone back, session.c
+ * gives the session up before any of that is answered.  The same order makes the watch
+ * do: whoever raises the base does so before the creates that come after it, and we hear
+ * of it before the replies to ours.  From then on until the base has been read again no
+ * reply may become a grant.
+ *
+ * A session for mending begins alike, and nobody else knows of it.  It sets the base, if
+ * it has to be, by the version that was read, and is closed.
+ *
+ * The history is in shared memory, and the worker alone looks at it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+#include "compat.h"
+
+#include "ensemble.h"
+#include "historyfile.h"
+#include "settings.h"
+#include "worker.h"
+
+/* Between two attempts to write the file. */
+#define SAVE_AGAIN_MS 10000
+
+/* ZkRequestTag.uuid of the write that raises the base; reads of it are numbered. */
+#define TAG_RAISE PG_UINT64_MAX
+
+static bool admitted;
+static bool before;		/* it was, on this connection, and the base is read again */
+static bool heard_base; /* by the newest read */
+static bool heard_member;
+static ZkHistorySight sight; /* zxid 0: no write was acknowledged yet */
+static int32 base_version;
+static uint64 asked = 0;	  /* number of the newest read */
+static bool asking;			  /* its reply is to come */
+static int64 raising;		  /* the base that was sent */
+static int64 mending_timeout; /* ns: of the session that mends */
+static char reason[512] = "";
+static int64 save_again_at = 0; /* ns; 0: the file is as it should be */
+
+static ZkHistory *
+history(void)
+{
+	return &zklock_shared->history;
+}
+
+const char *
+zklock_ensemble_path(void)
+{
+	static char path[sizeof(zklock_shared->session.root) + 16];
+
+	snprintf(path, sizeof(path), "%s/tokens", zklock_shared->session.root);
+	return path;
+}
+
+const char *
+zklock_ensemble_reason(void)
+{
+	return reason;
+}
+
+bool
+zklock_ensemble_admitted(void)
+{
+	return admitted;
+}
+
+int64
+zklock_ensemble_token(int64 zxid)
+{
+	return zklock_history_token(history(), zxid);
+}
+
+/* ------------------------------------------------------------------------
+ * The file
+ * ------------------------------------------------------------------------
+ */
+
+static void
+save(void)
+{
+	save_again_at = zklock_history_file_write(history())
+		? 0
+		: zklock_clock() + SAVE_AGAIN_MS * NS_PER_MS;
+}
+
+void
+zklock_ensemble_save_again(void)
+{
+	if (save_again_at != 0 && zklock_clock() >= save_again_at)
+		save();
+}
+
+/* The first worker since the server's start reads the file; its successors find all in
+ * shared memory. */
+void
+zklock_ensemble_start(void)
+{
+	if (zklock_shared->history_read)
+		return;
+	(void) zklock_history_file_read(history(), zklock_clock(),
+									zklock_session_timeout * NS_PER_MS);
+	if (history()->found)
+		ereport(LOG,
+				(errmsg("ZooKeeper ensemble had gone back to an earlier state before this server's start"),
+				 errdetail("Nothing is granted on this server for %lld ms.",
+						   (long long) (history()->wait / NS_PER_MS))));
+	zklock_shared->history_read = true;
+}
+
+void
+zklock_ensemble_stop(void)
+{
+	if (zklock_shared->history_read && history()->known)
+		save();
+}
+
+/* ------------------------------------------------------------------------
+ * A connection
+ * ------------------------------------------------------------------------
+ */
+
+void
+zklock_ensemble_connected(bool resumed)
+{
+	admitted = before = heard_base = heard_member = asking = false;
+	memset(&sight, 0, sizeof(sight));
+	sight.resumed = resumed;
+	sight.version = -1;
+	if (!resumed)
+		zklock_history_new_session(history());
+}
+
+void
+zklock_ensemble_new_member(void)
+{
+	history()->version = -1;
+	sight.resumed = false;
+}
+
+/*
+ * The node is made where it is missing.  At the beginning of a connection it says 0,
+ * which lets us see that it was gone; later whoever is connected gives back what was
+ * deleted.
+ */
+void
+zklock_ensemble_ask(ZkClient *client)
+{
+	ZkRequestTag none = {0};
+	ZkRequestTag tag = {.kind = ZKLOCK_TAG_ENSEMBLE, .uuid = ++asked};
+	char text[32];
+
+	heard_base = false;
+	asking = true;
+	snprintf(text, sizeof(text), INT64_FORMAT, before ? history()->base : 0);
+	(void) zklock_client_create(client, zklock_ensemble_path(), text, (int) strlen(text),
+								ZKLOCK_CREATE_PERSISTENT, &none);
+	(void) zklock_client_get(client, zklock_ensemble_path(), true, &tag);
+}
+
+void
+zklock_ensemble_remind(ZkClient *client)
+{
+	if (!admitted && !asking)
+		zklock_ensemble_ask(client);
+}
+
+static void
+explain(ZkHistoryVerdict verdict)
+{
+	const ZkHistory *h = history();
+
+	switch (verdict)
+	{
+		case ZKLOCK_HISTORY_GOOD:
+		case ZKLOCK_HISTORY_TOO_SOON:
+			break;
+		case ZKLOCK_HISTORY_BEHIND:
+			snprintf(reason, sizeof(reason),
+					 "Its newest transaction makes fencing token %lld, and token %lld may have been given before",
+					 (long long) (sight.base + sight.zxid), (long long) h->top);
+			break;
+		case ZKLOCK_HISTORY_FELL:
+			snprintf(reason, sizeof(reason),
+					 "The base of fencing tokens, in znode \"%s\", is %lld, and was %lld",
+					 zklock_ensemble_path(), (long long) sight.base, (long long) h->base);
+			break;
+		case ZKLOCK_HISTORY_RAISED:
+			if (h->known)
+				snprintf(reason, sizeof(reason),
+						 "The base of fencing tokens, in znode \"%s\", was raised from %lld to %lld: another server has noticed, or zk_raise_tokens was called",
+						 zklock_ensemble_path(), (long long) h->base,
+						 (long long) sight.base);
+			else
+				snprintf(reason, sizeof(reason),
+						 "The base of fencing tokens, in znode \"%s\", is %lld, and this server does not remember since when",
+						 zklock_ensemble_path(), (long long) sight.base);
+			break;
+		case ZKLOCK_HISTORY_UNDONE:
+			if (sight.version < 0)
+				snprintf(reason, sizeof(reason),
+						 "The znode under \"%s/servers\" that this server's session had made is missing",
+						 zklock_shared->session.root);
+			else
+				snprintf(reason, sizeof(reason),
+						 "The znode under \"%s/servers\" that this server's session had made has version %d, after version %d",
+						 zklock_shared->session.root, sight.version, h->version);
+			break;
+	}
+}
+
+/* The base is as it has to be.  Now that the ensemble has answered so much, it is
+ * believed how long sessions last there. */
+static ZkEnsembleNews
+mended(int64 base, int64 zxid)
+{
+	zklock_history_mend(history(), base, zxid);
+	zklock_history_extend(history(), mending_timeout);
+	save();
+	return ZKLOCK_ENSEMBLE_MENDED;
+}
+
+/* Raise the base as far as it has to be, or find that it is. */
+static ZkEnsembleNews
+mend(ZkClient *client)
+{
+	ZkRequestTag tag = {.kind = ZKLOCK_TAG_ENSEMBLE, .uuid = TAG_RAISE};
+	char text[32];
+
+	raising = zklock_history_raise(history(), sight.base, sight.zxid);
+	if (raising > ZKLOCK_BASE_MAX)
+	{
+		snprintf(reason, sizeof(reason),
+				 "the base of fencing tokens in znode \"%s\" cannot be raised beyond %lld",
+				 zklock_ensemble_path(), (long long) ZKLOCK_BASE_MAX);
+		return ZKLOCK_ENSEMBLE_UNKNOWN;
+	}
+	if (raising == sight.base)
+	{
+		return mended(sight.base, sight.zxid);
+	}
+	snprintf(text, sizeof(text), INT64_FORMAT, raising);
+	(void) zklock_client_set(client, zklock_ensemble_path(), text, (int) strlen(text),
+							 base_version, &tag);
+	return ZKLOCK_ENSEMBLE_NOTHING;
+}
+
+/* All is known that it takes: a write, and the base. */
+static ZkEnsembleNews
+decide(ZkClient *client)
+{
+	ZkHistoryVerdict verdict;
+
+	if (!heard_base || sight.zxid == 0)
+		return ZKLOCK_ENSEMBLE_NOTHING;
+	if (history()->found)
+		return mend(client);
+	verdict = zklock_history_check(history(), &sight);
+	if (verdict != ZKLOCK_HISTORY_GOOD)
+	{
+		explain(verdict);
+		return ZKLOCK_ENSEMBLE_WENT_BACK;
+	}
+	admitted = true;
+	if (zklock_history_admit(history(), &sight))
+		save();
+	return ZKLOCK_ENSEMBLE_ADMITTED;
+}
+
+static ZkEnsembleNews
+unknown(const char *what)
+{
+	snprintf(reason, sizeof(reason),
+			 "could not read the base of fencing tokens from znode \"%s\": %s",
+			 zklock_ensemble_path(), what);
+	return ZKLOCK_ENSEMBLE_UNKNOWN;
+}
+
+/* The reply to a read of the base. */
+static ZkEnsembleNews
+take_base(ZkClient *client, const ZkMessage *message)
+{
+	if (message->tag.uuid != asked || message->rc == ZKLOCK_ZCONNECTIONLOSS)
+		return ZKLOCK_ENSEMBLE_NOTHING;
+	asking = false;
+	if (message->rc == ZKLOCK_ZOPERATIONTIMEOUT)
+		return ZKLOCK_ENSEMBLE_NOTHING; /* the next heartbeat asks again */
+	/* the root is missing, or whoever made it lets us make nothing in it */
+	if (message->rc == ZKLOCK_ZNONODE && sight.zxid == 0)
+		return ZKLOCK_ENSEMBLE_NOTHING;
+	if (message->rc != ZKLOCK_ZOK)
+		return unknown(zklock_client_strerror(message->rc));
+	if (!zklock_history_parse_base(message->data, (size_t) message->datalen, &sight.base))
+		return unknown("it is no number");
+	base_version = message->version;
+	heard_base = true;
+	if (before)
+		sight.zxid = message->zxid; /* whoever touched it did so after all that we know */
+	return decide(client);
+}
+
+/* The reply to the write of it. */
+static ZkEnsembleNews
+take_raise(ZkClient *client, const ZkMessage *message)
+{
+	switch (message->rc)
+	{
+		case ZKLOCK_ZOK:
+			ereport(LOG,
+					(errmsg("raised the base of fencing tokens from %lld to %lld",
+							(long long) sight.base, (long long) raising)));
+			return mended(raising, message->zxid);
+		case ZKLOCK_ZBADVERSION:
+		case ZKLOCK_ZNONODE:
+			zklock_ensemble_ask(client);
+			return ZKLOCK_ENSEMBLE_NOTHING;
+		case ZKLOCK_ZCONNECTIONLOSS:
+			return ZKLOCK_ENSEMBLE_NOTHING;
+		default:
+			snprintf(reason, sizeof(reason),
+					 "could not raise the base of fencing tokens in znode \"%s\": %s",
+					 zklock_ensemble_path(), zklock_client_strerror(message->rc));
+			return ZKLOCK_ENSEMBLE_UNKNOWN;
+	}
+}
+
+/* A number of a transaction was seen, by a write or a read. */
+static ZkEnsembleNews
+take_number(ZkClient *client, const ZkMessage *message)
+{
+	bool member = message->type == ZKLOCK_MSG_SET && message->tag.kind == 0;
+
+	if (member && (message->rc == ZKLOCK_ZOK || message->rc == ZKLOCK_ZNONODE))
+	{
+		int32 version = message->rc == ZKLOCK_ZOK ? message->version : -1;
+
+		if (admitted)
+			history()->version = version;
+		else if (!heard_member)
+			sight.version = version;
+		heard_member = true;
+	}
+	/* the one that is missing will be made anew, and written less often */
+	if (sight.resumed && history()->version >= 0 && heard_member && sight.version < 0 &&
+		!admitted)
+	{
+		explain(ZKLOCK_HISTORY_UNDONE);
+		return ZKLOCK_ENSEMBLE_WENT_BACK;
+	}
+	if (message->rc != ZKLOCK_ZOK)
+		return ZKLOCK_ENSEMBLE_NOTHING;
+	if (admitted)
+	{
+		if (zklock_history_see(history(), message->zxid) && save_again_at == 0)
+			save();
+	}
+	else if (message->type != ZKLOCK_MSG_GOT && sight.zxid == 0)
+	{
+		sight.zxid = message->zxid;
+		return decide(client);
+	}
+	return ZKLOCK_ENSEMBLE_NOTHING;
+}
+
+ZkEnsembleNews
+zklock_ensemble_look(ZkClient *client, const ZkMessage *message)
+{
+	ZkEnsembleNews news = ZKLOCK_ENSEMBLE_NOTHING;
+
+	switch (message->type)
+	{
+		case ZKLOCK_MSG_NODE_DELETED:
+		case ZKLOCK_MSG_NODE_CHANGED:
+			if (message->path == NULL || strcmp(message->path, zklock_ensemble_path()) != 0)
+				return news;
+			if (admitted)
+			{
+				admitted = false;
+				before = true;
+				sight.resumed = false;
+				sight.version = history()->version;
+				sight.zxid = 0;
+			}
+			/* whoever deletes the root can do so, if there is nothing to lose */
+			if (message->type == ZKLOCK_MSG_NODE_CHANGED || history()->base > 0)
+				zklock_ensemble_ask(client);
+			return news;
+		case ZKLOCK_MSG_SET:
+		case ZKLOCK_MSG_GOT:
+		case ZKLOCK_MSG_CREATED:
+			if (message->tag.kind == ZKLOCK_TAG_ENSEMBLE)
+				return message->tag.uuid == TAG_RAISE ? take_raise(client, message)
+													  : take_base(client, message);
+			news = take_number(client, message);
+			break;
+		default:
+			break;
+	}
+	/* what would be granted now has a token that nobody knows */
+	if (news == ZKLOCK_ENSEMBLE_NOTHING && !admitted && message->rc == ZKLOCK_ZOK &&
+		(message->type == ZKLOCK_MSG_CREATED || message->type == ZKLOCK_MSG_LISTED ||
+		 message->type == ZKLOCK_MSG_GOT) &&
+		message->tag.kind != 0 && message->tag.kind < ZKLOCK_TAG_QUERY)
+		return unknown(zklock_client_strerror(ZKLOCK_ZNONODE));
+	return news;
+}
+
+ZkEnsembleNews
+zklock_ensemble_expired(int64 told, int64 session)
+{
+	int64 lost_at = zklock_lease_lost_at(&zklock_shared->session.lease);
+
+	if (zklock_history_expired(history(), told, lost_at) == ZKLOCK_HISTORY_GOOD)
+		return ZKLOCK_ENSEMBLE_NOTHING;
+	snprintf(reason, sizeof(reason),
+			 "It does not know session 0x%llx any more, which was to live for another %lld ms",
+			 (unsigned long long) session, (long long) ((lost_at - told) / NS_PER_MS));
+	return ZKLOCK_ENSEMBLE_WENT_BACK;
+}
+
+/* ------------------------------------------------------------------------
+ * The wait
+ * ------------------------------------------------------------------------
+ */
+
+void
+zklock_ensemble_found(int timeout_ms)
+{
+	int64 wait_ms = Max(timeout_ms, zklock_session_timeout);
+
+	admitted = false;
+	zklock_history_found(history(), zklock_clock(), wait_ms * NS_PER_MS);
+	ereport(WARNING,
+			(errmsg("ZooKeeper ensemble went back to an earlier state"),
+			 errdetail("%s.", reason),
+			 errhint("Nothing is granted on this server for %lld ms, for others may believe in locks that the ensemble has forgotten.",
+					 (long long) wait_ms)));
+	save();
+}
+
+bool
+zklock_ensemble_waiting(void)
+{
+	return history()->found;
+}
+
+long
+zklock_ensemble_open_in(void)
+{
+	ZkHistory *h = history();
+	int64 now = zklock_clock();
+
+	if (!h->found || !h->mended)
+		return 0;
+	if (!zklock_history_over(h, now))
+		return (long) ((h->until - now) / NS_PER_MS + 1);
+	ereport(LOG,
+			(errmsg("locks are granted again after ZooKeeper ensemble went back to an earlier state"),
+			 errdetail("Fencing tokens go on above %lld.", (long long) h->top)));
+	zklock_history_end(h);
+	save();
+	return 0;
+}
+
+void
+zklock_ensemble_extend(int timeout_ms)
+{
+	mending_timeout = timeout_ms * NS_PER_MS;
+}

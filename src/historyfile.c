@@ -1,0 +1,110 @@
+/*-------------------------------------------------------------------------
+ *
+ * historyfile.c
+ *	  What history.h remembers, on disk.
+ *
+ * It is about the ensemble and not about this server.  So unlike the session's file it
+ * is one of the data directory's own: base backups take it along, and a standby that is
+ * promoted, or a copy, knows what its original knew.  All the same nothing depends on
+ * it: without it the server has seen less, no more.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+#include "compat.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "storage/fd.h"
+
+#include "historyfile.h"
+
+#define HISTORY_FILE	 "zklock.history"
+#define HISTORY_FILE_NEW "zklock.history.new"
+
+static bool complained = false;
+
+static void
+complain(const char *what)
+{
+	if (complained)
+		return;
+	complained = true;
+	ereport(LOG,
+			(errcode_for_file_access(),
+			 errmsg("could not %s file \"%s\": %m", what, HISTORY_FILE_NEW),
+			 errdetail(
+				 "After a crash this server will not remember what it has seen of the ZooKeeper ensemble.")));
+}
+
+bool
+zklock_history_file_write(ZkHistory *history)
+{
+	char text[ZKLOCK_HISTORY_TEXT_MAX];
+	ZkHistory written = *history;
+	size_t len = zklock_history_format(&written, text);
+	int fd = OpenTransientFile(HISTORY_FILE_NEW, O_CREAT | O_TRUNC | O_WRONLY | PG_BINARY);
+	bool ok;
+
+	if (fd < 0)
+	{
+		complain("create");
+		return false;
+	}
+	errno = 0;
+	ok = write(fd, text, len) == (ssize_t) len;
+	if (!ok)
+	{
+		if (errno == 0)
+			errno = ENOSPC;
+		complain("write");
+	}
+	if (CloseTransientFile(fd) != 0 && ok)
+	{
+		ok = false;
+		complain("close");
+	}
+	/* it flushes the new one first */
+	if (!ok || durable_rename(HISTORY_FILE_NEW, HISTORY_FILE, LOG) != 0)
+	{
+		(void) unlink(HISTORY_FILE_NEW);
+		return false;
+	}
+	complained = false;
+	*history = written;
+	return true;
+}
+
+bool
+zklock_history_file_read(ZkHistory *history, int64_t now, int64_t wait)
+{
+	char text[ZKLOCK_HISTORY_TEXT_MAX];
+	int fd = OpenTransientFile(HISTORY_FILE, O_RDONLY | PG_BINARY);
+	ssize_t n;
+
+	zklock_history_init(history);
+	if (fd < 0)
+	{
+		if (errno != ENOENT)
+			ereport(LOG,
+					(errcode_for_file_access(),
+					 errmsg("could not open file \"%s\": %m", HISTORY_FILE)));
+		return false;
+	}
+	n = read(fd, text, sizeof(text));
+	if (n < 0)
+		ereport(LOG,
+				(errcode_for_file_access(),
+				 errmsg("could not read file \"%s\": %m", HISTORY_FILE)));
+	CloseTransientFile(fd);
+	if (n < 0)
+		return false;
+	if (zklock_history_parse(history, text, (size_t) n, now, wait))
+		return true;
+	ereport(LOG,
+			(errcode(ERRCODE_DATA_CORRUPTED), errmsg("file \"%s\" is damaged", HISTORY_FILE),
+			 errdetail(
+				 "This server does not remember what it has seen of the ZooKeeper ensemble before.")));
+	return false;
+}
