@@ -6,7 +6,7 @@
 #
 # One line a transaction goes to standard output (Chaos::History reads it):
 #
-#   T client server workload name begun locked token proven ended outcome data
+#   T client server workload name mode begun locked token proven ended outcome data
 #
 # Times are of CLOCK_BOOTTIME, which all processes of the machine share:
 #
@@ -39,6 +39,10 @@
 # a transaction of its own, and again with the write.  (All in one transaction is
 # simpler.  There the row lock alone would order the writers; here it is the token
 # that must.)
+#
+# Workload "mixed" has readers and writers of one name, some of whom would not wait,
+# or not for long: a reader and a writer must not overlap, nor two writers.  Who is
+# told that somebody else has the lock has no interval, and his outcome is "busy".
 package Chaos::Client;
 
 use strict;
@@ -50,6 +54,8 @@ use Chaos::Postgres;
 my $stop = 0;
 
 sub now { return Chaos::Postgres::now(); }
+
+sub any { return $_[ rand @_ ]; }
 
 # Arguments as chaos.pl gives them.
 sub run
@@ -79,7 +85,7 @@ sub transaction
 		$self->{pg}->query('ROLLBACK') if $self->{pg}->alive;
 		$self->{pg} = undef unless $self->{pg}->alive;
 	}
-	print join("\t", 'T', @$self{qw(id server workload)}, $t{name} // '-',
+	print join("\t", 'T', @$self{qw(id server workload)}, $t{name} // '-', $t{mode} // 'exclusive',
 		(map { $_ // '-' } @t{qw(begun locked token proven ended outcome data)})), "\n";
 	return $t{outcome};
 }
@@ -112,6 +118,7 @@ sub check
 	my $sent = now();
 	my $function = rand() < 0.8 ? 'zk_token' : 'zk_assert';
 	my $token = $self->ask('pg', 'check', "SELECT $function('$t->{name}')");
+	$t->{token} //= $token;    # zk_try_lock has told none
 	die "check:changed\n" unless defined $token && $token == $t->{token};
 	$t->{proven} = $sent;
 }
@@ -153,6 +160,25 @@ sub long
 	{
 		sleep(0.05 + rand 0.3);
 		$self->check($t) if $checks;
+	}
+	$self->commit($t);
+}
+
+sub mixed
+{
+	my ($self, $t) = @_;
+	my $name = $t->{name} = 'mixed';
+	my $mode = $t->{mode} = rand() < 0.7 ? 'shared' : 'exclusive';
+	my $how = any("zk_lock('$name', '$mode')", "zk_try_lock('$name', '$mode')",
+		"zk_try_lock('$name', '$mode', timeout => '100 ms')");
+	my $answer = $self->ask('pg', 'lock', "BEGIN; SELECT $how", 60);
+	die "busy\n" if $answer eq 'f';
+	$t->{locked} = now();
+	$t->{token} = $how =~ /try/ ? undef : $answer;
+	for (1 .. 1 + rand 3)
+	{
+		sleep(rand 0.05);
+		$self->check($t);
 	}
 	$self->commit($t);
 }

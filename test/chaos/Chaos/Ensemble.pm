@@ -33,11 +33,13 @@ sub logfile { my ($self, $i) = @_; return "$self->{log}/zk$i.log"; }
 sub _write_conf
 {
 	my ($self, $i) = @_;
-	my $dir = Chaos::Host::make_directory("$self->{dir}/zk$i");
+	my $dir = "$self->{dir}/zk$i";
+	Chaos::Host::make_directory($dir) unless -d $dir;
 	my %conf = (
 		tickTime => $self->{tick_time},
 		initLimit => $self->{init_limit},
 		syncLimit => $sync_limit{$i},
+		minSessionTimeout => $self->{min_timeout}{$i} // 2 * $self->{tick_time},
 		maxSessionTimeout => 60_000,
 		maxClientCnxns => 0,
 		dataDir => $dir,
@@ -62,6 +64,41 @@ sub _spawn
 		qw(-Dorg.slf4j.simpleLogger.showDateTime=true -Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS),
 		"-Dznode.container.checkIntervalMs=$self->{container_check_ms}",
 		'-cp', $classpath, 'org.apache.zookeeper.server.quorum.QuorumPeerMain', "$dir/zoo.cfg");
+}
+
+# At its next start the server gives no session a shorter timeout than this, in ms.
+sub set_min_timeout
+{
+	my ($self, $i, $timeout) = @_;
+	$self->{min_timeout}{$i} = $timeout;
+	$self->_write_conf($i);
+}
+
+# Its snapshots and transactions.
+sub _state { my ($self, $i) = @_; return "$self->{dir}/zk$i/version-2"; }
+
+# Copy what the servers have, while they write it, as backups are made.
+sub back_up
+{
+	my $self = shift;
+	for my $i ($self->servers)
+	{
+		my $copy = "$self->{dir}/backup$i";
+		Chaos::Host::run('rm', '-rf', $copy);
+		Chaos::Host::run('cp', '-a', $self->_state($i), $copy);
+	}
+	$self->{backed_up} = 1;
+}
+
+# For servers that do not run: what the backup has, or nothing.
+sub restore
+{
+	my ($self, $wiped) = @_;
+	for my $i ($self->servers)
+	{
+		Chaos::Host::run('rm', '-rf', $self->_state($i));
+		Chaos::Host::run('cp', '-a', "$self->{dir}/backup$i", $self->_state($i)) unless $wiped;
+	}
 }
 
 # What is left in the lock directories: paths.

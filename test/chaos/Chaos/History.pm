@@ -6,7 +6,7 @@ use warnings;
 
 use Carp;
 
-my @field = qw(client server workload name begun locked token proven ended outcome data);
+my @field = qw(client server workload name mode begun locked token proven ended outcome data);
 
 # Arguments: the clients' files.
 sub new

@@ -6,8 +6,8 @@ use warnings;
 
 use List::Util qw(first max);
 
-# Intervals of one name that overlap: [ name, earlier, later, seconds ].  The
-# intervals are those that Chaos::Client explains.
+# Intervals of one name that overlap, and are not both a reader's: [ name, earlier,
+# later, seconds ].  The intervals are those that Chaos::Client explains.
 sub overlaps
 {
 	my %claims;
@@ -15,31 +15,37 @@ sub overlaps
 	my @overlaps;
 	for my $name (sort keys %claims)
 	{
-		my $last;    # of those so far the one that ended last
+		my %last;    # by mode, of those so far the one that ended last
 		for my $claim (sort { $a->{locked} <=> $b->{locked} } @{ $claims{$name} })
 		{
-			if ($last && $claim->{locked} < $last->{proven})
+			my $mode = $claim->{mode};
+			for my $last (@last{ conflicting($mode) })
 			{
+				next unless $last && $claim->{locked} < $last->{proven};
 				my $end = $claim->{proven} < $last->{proven} ? $claim->{proven} : $last->{proven};
 				push @overlaps, [ $name, $last, $claim, $end - $claim->{locked} ];
 			}
-			$last = $claim if !$last || $claim->{proven} > $last->{proven};
+			$last{$mode} = $claim if !$last{$mode} || $claim->{proven} > $last{$mode}{proven};
 		}
 	}
 	return @overlaps;
 }
 
+sub conflicting { return $_[0] eq 'shared' ? ('exclusive') : qw(shared exclusive); }
+
 sub claims { return grep { defined $_->{locked} && defined $_->{proven} && $_->{proven} > $_->{locked} } @_; }
 
-# Claims with a smaller token than an earlier one of the same name.
+# Claims with a smaller token than an earlier one of the same name that could not be
+# at the same time.
 sub disorders
 {
 	my (%newest, @disorders);
 	for my $claim (sort { $a->{locked} <=> $b->{locked} } claims(@_))
 	{
-		my $newest = $newest{ $claim->{name} };
-		if ($newest && $claim->{token} < $newest->{token}) { push @disorders, [ $newest, $claim ]; }
-		else { $newest{ $claim->{name} } = $claim; }
+		my $newest = $newest{ $claim->{name} } //= {};
+		my $mode = $claim->{mode};
+		push @disorders, map { [ $_, $claim ] } grep { $_ && $claim->{token} < $_->{token} } @$newest{ conflicting($mode) };
+		$newest->{$mode} = $claim if !$newest->{$mode} || $claim->{token} > $newest->{$mode}{token};
 	}
 	return @disorders;
 }
@@ -121,7 +127,7 @@ sub print_workloads
 	};
 	printf $fh "\n$format", 'workload', 'operations', 'committed', 'intervals', 'overlaps', 'writes', 'refused', 'lost updates';
 	my $refused = grep { $_->{outcome} =~ /^(fence|write):40001/ } @done;
-	for my $workload (qw(intervals long register fenced election))
+	for my $workload (qw(intervals long mixed register fenced election))
 	{
 		$row->($workload, $workload eq 'fenced' ? $refused : '-', $rows->{$workload}, sub { $_[0]{workload} eq $workload });
 	}

@@ -25,6 +25,10 @@ our @kinds = (
 	[ 'kill -9: backend', \&kill_backend, 0, 0 ],
 	[ 'kill -9: postmaster', \&kill_postmaster, 0.1, 1.5 ],
 	[ 'kill -9: ZooKeeper', \&kill_zookeeper, 0.1, 1.5 ],
+	[ 'other minSessionTimeout', \&change_timeout, 0.1, 1 ],
+	[ 'ensemble restored', \&restore, 0, 2 ],
+	[ 'ensemble wiped', \&wipe, 0, 2 ],
+	[ 'lock table full', \&fill_table, 0.5, 2 ],
 	[ 'pause: worker', \&pause_worker, 0.3, 3 ],
 	[ 'pause: backend', \&pause_backend, 0.3, 3 ],
 	[ 'pause: postmaster', \&pause_postmaster, 0.3, 3 ],
@@ -32,13 +36,17 @@ our @kinds = (
 	[ 'pause: ZooKeeper leader', \&pause_leader, 0.3, 3 ],
 	[ 'pause: PostgreSQL host', \&pause_server, 0.3, 3 ]);
 
+# What change_timeout makes of the session timeout, at most: so many of them.
+my $longest_timeout = 3;
+
 # Seconds to wait for a recovery before the next fault.
 my $patience = 15;
 
 sub now { return Chaos::Postgres::now(); }
 
 # zk (Chaos::Ensemble), servers (Chaos::Server), clients (lists of pids by the
-# server's name), history, timeout (of sessions, s), log (a file)
+# server's name), small (of the servers, those with a small table), history, timeout (of
+# sessions, s), log (a file)
 sub new
 {
 	my ($class, %option) = @_;
@@ -65,6 +73,8 @@ sub run
 	my $end = now() + $seconds;
 	my $next = now() + 1;
 	my $second;    # when another one joins the first
+	my $alone;     # none may, nor come before all have recovered
+	$self->back_up;
 	my $wait_until = 0;
 	while (now() < $end)
 	{
@@ -82,13 +92,15 @@ sub run
 		{
 			# The last one is healed.
 			$second = undef;
-			$wait_until = now() + (rand() < 0.7 ? $patience : 0);
+			$wait_until = now() + ($alone || rand() < 0.7 ? $patience : 0);
 			$next = now() + rand 0.7;
 		}
 		elsif (now() >= $next && (now() >= $wait_until || $self->recovered))
 		{
+			$self->back_up if rand() < 0.2 && $self->{zk}->leader;
 			my $fault = $self->inject;
-			$second = now() + rand($fault->{due} - now()) if $fault && rand() < 0.3;
+			$alone = $fault && $fault->{alone};
+			$second = now() + rand($fault->{due} - now()) if $fault && !$alone && rand() < 0.3;
 		}
 		sleep 0.03;
 	}
@@ -145,13 +157,14 @@ sub inject
 	my ($kind, $code, $min, $max) = @{ shift @{ $self->{bag} } };
 	my $duration = $self->{timeout} * ($min + ($max - $min) * rand);
 	my $begin = now();
-	my ($what, $undo) = $self->$code;
+	my ($what, $undo, %more) = $self->$code;
 	unless (defined $what)
 	{
 		$self->say("skipped $kind: there is none now");
 		return;
 	}
-	my $fault = { kind => $kind, what => $what, begin => $begin, due => now() + $duration, undo => $undo // sub { 1 } };
+	$duration = max $duration, $more{at_least} // 0;
+	my $fault = { %more, kind => $kind, what => $what, begin => $begin, due => now() + $duration, undo => $undo // sub { 1 } };
 	push @{ $self->{faults} }, $fault;
 	push @{ $self->{active} }, $fault;
 	$self->say(sprintf 'inject  %s: %s, for %.1f s', $kind, $what, $duration);
@@ -253,6 +266,69 @@ sub kill_zookeeper
 	my $mode = $zk->mode($i) // 'not serving';
 	$zk->kill9($i);
 	return ("zk$i ($mode)", sub { $zk->start_nowait($i); 1 });
+}
+
+# One server of the ensemble gives new sessions a timeout of its own, and older ones when
+# they come to it.
+sub change_timeout
+{
+	my $self = shift;
+	my $zk = $self->{zk};
+	my $i = any(grep { $zk->pid($_) } $zk->servers) // return;
+	my $timeout = any(1, $longest_timeout) * 1000 * $self->{timeout};
+	$zk->kill9($i);
+	$zk->set_min_timeout($i, $timeout);
+	return ("zk$i ($timeout ms)", sub { $zk->start_nowait($i); 1 });
+}
+
+# Later faults may restore this.
+sub back_up
+{
+	my $self = shift;
+	$self->{zk}->back_up;
+	$self->{backed_up} = now();
+	$self->say('back up the ensemble');
+}
+
+sub restore
+{
+	my $self = shift;
+	my $age = now() - $self->{backed_up};
+	my ($what, @how) = $self->replace(0);
+	return defined $what ? (sprintf('%s, from %.0f s before', $what, $age), @how) : ();
+}
+
+sub wipe { my $self = shift; return $self->replace(1); }
+
+# The ensemble ends and begins again with an older state, or with none.  If all servers
+# were well until then, it may come back at once.  Else it has to stay away until every
+# session has timed out: see README.md, "When the ensemble goes back".
+sub replace
+{
+	my ($self, $wiped) = @_;
+	my $zk = $self->{zk};
+	my $quick = !@{ $self->{active} } && $self->recovered;
+	return if grep { !$zk->pid($_) } $zk->servers;
+	$zk->kill9;
+	$zk->restore($wiped);
+	return ($quick ? 'at once' : 'later', sub { $zk->start_nowait; 1 },
+		alone => $quick, at_least => $quick ? 0 : ($longest_timeout + 0.5) * $self->{timeout});
+}
+
+# All the slots that are free, or become free for a while, are taken.
+sub fill_table
+{
+	my $self = shift;
+	my $server = any(@{ $self->{small} });
+	my $pg = Chaos::Postgres->new($server->dir, 0.5) // return;
+	my ($begin, $taken) = (now(), 0);
+	while (now() < $begin + $self->{timeout} && $pg->alive)
+	{
+		my $answer = $pg->query("SELECT zk_try_lock('full-$taken', scope => 'session', timeout => '100 ms')", 5) // next;
+		$taken++ if $answer eq 't';
+	}
+	return unless $taken;
+	return ($server->name . " ($taken names)", sub { $pg->close; 1 });
 }
 
 #
