@@ -248,6 +248,9 @@ sub wait_serving
 	return $self;
 }
 
+# Has it not ended by itself?
+sub running { my ($self, $i) = @_; $i //= 1; return !$self->_reap($i); }
+
 # Did the server end by itself?
 sub _reap
 {
