@@ -14,6 +14,8 @@
 
 #include "table.h"
 
+#undef zklock_lease_end /* the true one */
+
 PG_FUNCTION_INFO_V1(zk_fault);
 PG_FUNCTION_INFO_V1(zk_pause);
 PG_FUNCTION_INFO_V1(zk_lapse);
@@ -131,6 +133,20 @@ zk_pause(PG_FUNCTION_ARGS)
 Datum
 zk_lapse(PG_FUNCTION_ARGS)
 {
-	pg_atomic_write_u64(&zklock_shared->lease_end, 0);
+	pg_atomic_write_u64(&zklock_shared->lease_end, (uint64) zklock_clock());
 	PG_RETURN_VOID();
+}
+
+/*
+ * What the worker publishes as the end of the lease.  It does not know of zk_lapse, and
+ * an answer that it had not read by then would have it publish the lease from before.
+ */
+int64
+zklock_lapsed_end(const ZkLease *lease)
+{
+	int64 published = (int64) pg_atomic_read_u64(&zklock_shared->lease_end);
+
+	if (lease->proven != 0 && published <= zklock_clock() && lease->last_write <= published)
+		return published;
+	return zklock_lease_end(lease);
 }

@@ -16,7 +16,8 @@
  *
  * zk_pause(n) stops the process (SIGSTOP) as it is about to look at the lease for the
  * n-th time: to see, when it goes on, what it makes of what has come to pass meanwhile.
- * zk_lapse() ends the lease of a server that nobody renews, as time would.
+ * zk_lapse() ends the lease of a server that nobody renews, as time would, until a write
+ * is acknowledged that was sent after that.
  *
  *-------------------------------------------------------------------------
  */
@@ -131,7 +132,10 @@ extern void zklock_pause(const char *function);
 
 #include "table.h"
 
-#define zklock_lease_valid() (zklock_pause(__func__), zklock_lease_valid())
-#define zklock_lease_lost()	 (zklock_pause(__func__), zklock_lease_lost())
+extern int64 zklock_lapsed_end(const ZkLease *lease);
+
+#define zklock_lease_valid()	(zklock_pause(__func__), zklock_lease_valid())
+#define zklock_lease_lost()		(zklock_pause(__func__), zklock_lease_lost())
+#define zklock_lease_end(lease) zklock_lapsed_end(lease)
 
 #endif /* ZKLOCK_FAULTS_H */

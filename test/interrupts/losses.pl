@@ -43,11 +43,29 @@ my %interrupted;
 
 # The worker's word: it does not know of the end of a session while it is stopped.
 my $worker;
-sub stop_worker { $worker = ZkLock::ask($a, 'SELECT worker_pid FROM zk_session'); kill 'STOP', $worker or die; }
+sub stop_worker
+{
+	$worker = ZkLock::ask($a, 'SELECT worker_pid FROM zk_session');
+	kill 'STOP', $worker or die;
+	ZkLock::wait_until(sub { stopped($worker) }, 'the worker is stopped');
+}
 sub continue_worker { kill 'CONT', $worker if $worker; undef $worker; }
 my $silent;
 sub silence_zookeeper { $zk->pause(1); $silent = 1; }
 sub end_silence { $zk->resume(1) if $silent; $silent = 0; }
+
+# The worker is stopped, and has not read how ZooKeeper answered to a write of it.  An
+# election that it has never seen makes it write, whatever it is about.
+my $elections = 0;
+sub leave_unread
+{
+	silence_zookeeper();
+	ZkLock::ask($a, 'SELECT zk_is_leader(\'unread ' . ++$elections . '\', \'0\')');
+	ZkLock::wait_until(sub { unread('ZooKeeper') }, 'a write is on its way');
+	stop_worker();
+	end_silence();
+	ZkLock::wait_until(sub { unread('worker') }, 'ZooKeeper has answered');
+}
 
 # Stopped, they would not stop.
 END { continue_worker(); end_silence() if $zk }
@@ -82,7 +100,7 @@ sub expire
 		'there is a new session');
 }
 
-# The lease comes back when a write is acknowledged.
+# The lease comes back when a write is acknowledged that was sent after it ended.
 sub renew
 {
 	continue_worker();
@@ -102,6 +120,9 @@ my %world = (
 		before => sub { stop_worker(); ZkLock::ask($a, 'SELECT zk_lapse()') }, verdict => sub { $s->cancel }, after => \&renew },
 	'the worker stopped, and the session expires' => {
 		before => sub { stop_worker(); ZkLock::ask($a, 'SELECT zk_lapse()') }, verdict => \&expire, lost => 1 },
+	'the worker stopped, an answer unread, and the session expires' => {
+		before => sub { leave_unread(); ZkLock::ask($a, 'SELECT zk_lapse()') }, verdict => \&expire,
+		after => sub { ZkLock::ask($a, "SELECT zk_resign('unread $elections')") }, lost => 1 },
 	'ZooKeeper stopped, and continued' => {
 		before => sub { silence_zookeeper(); ZkLock::ask($a, 'SELECT zk_lapse()') }, verdict => \&renew },
 	'the session expires while it looks' => { pause => \&expire, lost => 1 });
@@ -122,6 +143,19 @@ my %hold = (
 
 # Is the process stopped?
 sub stopped { my ($state) = PostgreSQL::Test::Utils::slurp_file("/proc/$_[0]/stat") =~ /.*\) (\S)/s; return $state eq 'T'; }
+
+# Has one end of the worker's connection, the worker's or ZooKeeper's, bytes to read?
+sub unread
+{
+	my $pid = zk_session('worker_pid');
+	my %socket = map { (readlink($_) // '') =~ /^socket:\[(\d+)\]/ ? ($1 => 1) : () } glob "/proc/$pid/fd/*";
+	my @ends = map { [split] } map { split /^/m, PostgreSQL::Test::Utils::slurp_file($_) } grep { -e } glob '/proc/net/tcp{,6}';
+	my $port = sprintf ':%04X', $zk->port;
+	my ($end) = grep { $socket{ $_->[9] } && $_->[2] =~ /$port$/ } @ends;
+	my ($from) = $end ? $end->[1] =~ /(:\w+)$/ : ();
+	($end) = grep { $_->[1] =~ /$port$/ && $_->[2] =~ /$from$/ } @ends if $end && $_[0] eq 'ZooKeeper';
+	return $end && $end->[4] !~ /:0+$/;
+}
 
 # One attempt.  Returns the error, which point failed, and what is wrong.
 sub attempt
@@ -305,6 +339,8 @@ my %part = (
 				run_case(hold => $hold, world => 'ZooKeeper stopped, and continued', statement => $statement, says => $none);
 				run_case(hold => $hold, world => 'the worker stopped, and the session expires', statement => $statement, says => $state)
 				  unless $hold =~ /others|nothing/;
+				run_case(hold => $hold, world => 'the worker stopped, an answer unread, and the session expires', statement => $statement, says => $state)
+				  if $statement eq 'COMMIT';
 				run_case(hold => $hold, world => 'the session expires while it looks', statement => $statement, says => $none);
 			}
 		}
