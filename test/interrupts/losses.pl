@@ -95,8 +95,12 @@ sub expire
 {
 	my $id = close_session();
 	continue_worker();
+	# A worker whose connection was made before the end hears of that when it writes.
 	ZkLock::wait_until(
-		sub { zk_session("state = 'connected' AND session_id <> '$id' AND lease_remaining > '0'") eq 't' },
+		sub {
+			ZkLock::ask($a, "SELECT zk_try_lock('renewed')");
+			zk_session("state = 'connected' AND session_id <> '$id' AND lease_remaining > '0'") eq 't';
+		},
 		'there is a new session');
 }
 
