@@ -29,6 +29,9 @@
 /* Between two attempts to write the file. */
 #define SAVE_AGAIN_MS 10000
 
+/* A crash makes us forget no more than what was seen in that time. */
+#define SAVE_TOP_MS (5 * 60 * 1000)
+
 /* ZkRequestTag.uuid of the write that raises the base; reads of it are numbered. */
 #define TAG_RAISE PG_UINT64_MAX
 
@@ -44,6 +47,8 @@ static int64 raising;		  /* the base that was sent */
 static int64 mending_timeout; /* ns: of the session that mends */
 static char reason[512] = "";
 static int64 save_again_at = 0; /* ns; 0: the file is as it should be */
+static int64 saved_top = 0;		/* what it says, or was to say */
+static int64 saved_at = 0;		/* ns */
 
 static ZkHistory *
 history(void)
@@ -86,15 +91,22 @@ zklock_ensemble_token(int64 zxid)
 static void
 save(void)
 {
-	save_again_at = zklock_history_file_write(history())
+	saved_top = history()->top;
+	saved_at = zklock_clock();
+	save_again_at = zklock_history_file_write(history(), false)
 		? 0
-		: zklock_clock() + SAVE_AGAIN_MS * NS_PER_MS;
+		: saved_at + SAVE_AGAIN_MS * NS_PER_MS;
 }
 
 void
-zklock_ensemble_save_again(void)
+zklock_ensemble_save_again(bool disconnected)
 {
-	if (save_again_at != 0 && zklock_clock() >= save_again_at)
+	int64 now = zklock_clock();
+	int64 pause = disconnected ? SAVE_AGAIN_MS : SAVE_TOP_MS;
+
+	if (save_again_at != 0 ? now >= save_again_at
+						   : admitted && history()->top > saved_top &&
+				now - saved_at >= pause * NS_PER_MS)
 		save();
 }
 
@@ -119,7 +131,7 @@ void
 zklock_ensemble_stop(void)
 {
 	if (zklock_shared->history_read && history()->known)
-		save();
+		(void) zklock_history_file_write(history(), true);
 }
 
 /* ------------------------------------------------------------------------
@@ -388,6 +400,7 @@ zklock_ensemble_look(ZkClient *client, const ZkMessage *message)
 				sight.version = history()->version;
 				sight.zxid = 0;
 			}
+			heard_base = false;
 			/* whoever deletes the root can do so, if there is nothing to lose */
 			if (message->type == ZKLOCK_MSG_NODE_CHANGED || history()->base > 0)
 				zklock_ensemble_ask(client);
@@ -403,12 +416,12 @@ zklock_ensemble_look(ZkClient *client, const ZkMessage *message)
 		default:
 			break;
 	}
-	/* what would be granted now has a token that nobody knows */
+	/* what would be granted now has a token that nobody knows: a successor finds out */
 	if (news == ZKLOCK_ENSEMBLE_NOTHING && !admitted && message->rc == ZKLOCK_ZOK &&
 		(message->type == ZKLOCK_MSG_CREATED || message->type == ZKLOCK_MSG_LISTED ||
 		 message->type == ZKLOCK_MSG_GOT) &&
 		message->tag.kind != 0 && message->tag.kind < ZKLOCK_TAG_QUERY)
-		return unknown(zklock_client_strerror(ZKLOCK_ZNONODE));
+		return ZKLOCK_ENSEMBLE_ANEW;
 	return news;
 }
 

@@ -20,8 +20,10 @@ typedef enum ZkEnsembleNews
 	ZKLOCK_ENSEMBLE_ADMITTED,  /* the connection is good for what it is meant for */
 	ZKLOCK_ENSEMBLE_WENT_BACK, /* give up the session: zklock_ensemble_found */
 	ZKLOCK_ENSEMBLE_MENDED,	   /* the session has served, and is to be closed */
-	ZKLOCK_ENSEMBLE_UNKNOWN	   /* the base cannot be told: give up the session, and try
-								* again some time later */
+	ZKLOCK_ENSEMBLE_ANEW,	/* resume the session in a new process: the base was touched
+							 * while replies were on their way */
+	ZKLOCK_ENSEMBLE_UNKNOWN /* the base cannot be told: give up the session, and try
+							 * again some time later */
 } ZkEnsembleNews;
 
 /* The worker starts: remember what was known. */
@@ -72,8 +74,9 @@ extern long zklock_ensemble_open_in(void);
 /* A session that is to mend the base has this timeout; the wait is no shorter if it does. */
 extern void zklock_ensemble_extend(int timeout_ms);
 
-/* Now and then: write the file if that has failed. */
-extern void zklock_ensemble_save_again(void);
+/* At each heartbeat, and when the connection is lost: write the file if that has failed,
+ * or if it is out of date. */
+extern void zklock_ensemble_save_again(bool disconnected);
 
 /* <root>/tokens */
 extern const char *zklock_ensemble_path(void);

@@ -144,8 +144,8 @@ zklock_history_extend(ZkHistory *history, int64_t wait)
 int64_t
 zklock_history_raise(const ZkHistory *history, int64_t base, int64_t zxid)
 {
-	/* tokens up to the ceiling may have been given before a crash */
-	int64_t most = ZKLOCK_HISTORY_MUTANT == 8 ? history->top : history->ceiling;
+	int64_t most = ZKLOCK_HISTORY_MUTANT == 8 ? history->top
+											  : larger(history->top, history->forgotten);
 	int64_t raised = larger(base, history->base);
 
 	if (ZKLOCK_HISTORY_MUTANT == 7)
@@ -232,12 +232,13 @@ checksum(const char *text, size_t len)
 }
 
 static size_t
-write_text(char *text, int64_t base, int64_t top, int64_t ceiling, int64_t wait_ms)
+write_text(char *text, int64_t base, int64_t top, int64_t ceiling, int64_t wait_ms,
+		   int64_t mended)
 {
 	int n = snprintf(text, ZKLOCK_HISTORY_TEXT_MAX,
 					 "zklock history 1\nbase %" PRId64 "\ntop %" PRId64
-					 "\nceiling %" PRId64 "\nwait %" PRId64 "\n",
-					 base, top, ceiling, wait_ms);
+					 "\nceiling %" PRId64 "\nwait %" PRId64 "\nmended %" PRId64 "\n",
+					 base, top, ceiling, wait_ms, mended);
 
 	n += snprintf(text + n, ZKLOCK_HISTORY_TEXT_MAX - (size_t) n, "sum %016" PRIx64 "\n",
 				  checksum(text, (size_t) n));
@@ -245,18 +246,21 @@ write_text(char *text, int64_t base, int64_t top, int64_t ceiling, int64_t wait_
 }
 
 size_t
-zklock_history_format(ZkHistory *history, char *text)
+zklock_history_format(ZkHistory *history, bool last, char *text)
 {
 	int64_t wait_ms = 0;
 
-	history->ceiling = add(history->top, ZKLOCK_HISTORY_REACH);
+	history->ceiling = history->found || last
+		? larger(history->top, history->forgotten)
+		: larger(add(history->top, ZKLOCK_HISTORY_REACH), history->forgotten);
 	if (history->found)
 	{
 		wait_ms = larger(history->wait / NS_PER_MS, 1);
 		if (wait_ms > LONGEST_WAIT_MS)
 			wait_ms = LONGEST_WAIT_MS;
 	}
-	return write_text(text, history->base, history->top, history->ceiling, wait_ms);
+	return write_text(text, history->base, history->top, history->ceiling, wait_ms,
+					  history->found && history->mended);
 }
 
 /* Is this word next, and a number behind it? */
@@ -282,17 +286,19 @@ zklock_history_parse(ZkHistory *history, const char *text, size_t len, int64_t n
 	int64_t top;
 	int64_t ceiling;
 	int64_t wait_ms;
+	int64_t mended;
 
 	if (!parse_field(&p, end, "zklock history 1\nbase ", &base) ||
 		!parse_field(&p, end, "\ntop ", &top) ||
 		!parse_field(&p, end, "\nceiling ", &ceiling) ||
-		!parse_field(&p, end, "\nwait ", &wait_ms))
+		!parse_field(&p, end, "\nwait ", &wait_ms) ||
+		!parse_field(&p, end, "\nmended ", &mended))
 		return false;
 	if (base > ZKLOCK_BASE_MAX || top < base || wait_ms > LONGEST_WAIT_MS ||
-		ceiling != add(top, ZKLOCK_HISTORY_REACH))
+		ceiling < top || mended > (wait_ms > 0))
 		return false;
 	/* it is as we would write it, sum and all */
-	if (write_text(again, base, top, ceiling, wait_ms) != len ||
+	if (write_text(again, base, top, ceiling, wait_ms, mended) != len ||
 		memcmp(again, text, len) != 0)
 		return false;
 
@@ -300,8 +306,11 @@ zklock_history_parse(ZkHistory *history, const char *text, size_t len, int64_t n
 	history->known = true;
 	history->base = base;
 	history->top = top;
-	history->ceiling = ceiling;
+	history->ceiling = history->forgotten = ceiling;
 	if (wait_ms > 0 && ZKLOCK_HISTORY_MUTANT != 9)
+	{
 		zklock_history_found(history, now, larger(wait_ms * NS_PER_MS, wait));
+		history->mended = mended != 0;
+	}
 	return true;
 }

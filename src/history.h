@@ -42,9 +42,10 @@
  * can believe in what the ensemble forgot.  At once, in a session that is good for
  * nothing else, the base is raised: only if it has to be, and by comparing and setting.
  *
- * The raise goes MARGIN above our own top, so that those who have seen a little more
- * need not raise it again, and wait again.  What is in the file (historyfile.h) is never
- * more than REACH behind.
+ * The base has to be raised only if tokens would not be above the top otherwise: a raise
+ * costs every server its session.  It goes MARGIN above our own top, so that those who have
+ * seen a little more need not raise it again, and wait again.  What is in the file
+ * (historyfile.h) is never more than REACH behind.
  *
  *-------------------------------------------------------------------------
  */
@@ -56,7 +57,10 @@
 #include <stdint.h>
 
 /* No base is larger: half of what a bigint has room for. */
-#define ZKLOCK_BASE_MAX		  (INT64_C(1) << 62)
+#define ZKLOCK_BASE_MAX (INT64_C(1) << 62)
+
+/* A superuser goes no further, so that there is room for what servers find themselves. */
+#define ZKLOCK_ABOVE_MAX	  (INT64_C(1) << 61)
 
 #define ZKLOCK_HISTORY_REACH  (INT64_C(1) << 20)
 #define ZKLOCK_HISTORY_MARGIN (2 * ZKLOCK_HISTORY_REACH)
@@ -66,11 +70,13 @@ typedef struct ZkHistory
 	bool known; /* there is something to remember */
 	int64_t base;
 	int64_t top;
-	int64_t ceiling; /* what the file says that the top may have reached when a crash
-					  * makes us forget; never less than the top */
-	int32_t version; /* of our member's node as of the newest write; -1: none that we
-					  * know of in this session */
-	bool admitted;	 /* the session was, on some connection */
+	int64_t ceiling;   /* what the file says that the top may have reached when a crash
+						* makes us forget */
+	int64_t forgotten; /* tokens up to this one may have been given before a crash: the
+						* file's ceiling; 0: there was none */
+	int32_t version;   /* of our member's node as of the newest write; -1: none that we
+						* know of in this session */
+	bool admitted;	   /* the session was, on some connection */
 
 	/* After a finding, until the wait is over: */
 	bool found;
@@ -165,14 +171,17 @@ extern void zklock_history_end(ZkHistory *history);
 extern bool zklock_history_parse_base(const char *data, size_t len, int64_t *base);
 
 /*
- * The file's content.  Formatting raises the ceiling: it counts as written from then on.
+ * The file's content.  Formatting moves the ceiling: it counts as written from then on.
+ * The ceiling is no more than what is known while nothing is granted, which is after a
+ * finding and when nothing comes after that ("last"): so an end then does not call for a
+ * raise.
  * Parsing is false, and nothing has changed, if that was not written by it; else the
  * history is what was remembered, a wait that was not over begins anew at "now", and
  * lasts for "wait" ns if that is longer.
  */
 #define ZKLOCK_HISTORY_TEXT_MAX 256
 
-extern size_t zklock_history_format(ZkHistory *history, char *text);
+extern size_t zklock_history_format(ZkHistory *history, bool last, char *text);
 extern bool zklock_history_parse(ZkHistory *history, const char *text, size_t len,
 								 int64_t now, int64_t wait);
 

@@ -39,11 +39,11 @@ complain(const char *what)
 }
 
 bool
-zklock_history_file_write(ZkHistory *history)
+zklock_history_file_write(ZkHistory *history, bool last)
 {
 	char text[ZKLOCK_HISTORY_TEXT_MAX];
 	ZkHistory written = *history;
-	size_t len = zklock_history_format(&written, text);
+	size_t len = zklock_history_format(&written, last, text);
 	int fd = OpenTransientFile(HISTORY_FILE_NEW, O_CREAT | O_TRUNC | O_WRONLY | PG_BINARY);
 	bool ok;
 

@@ -12,9 +12,9 @@
 
 /*
  * Write it so that it survives a crash of the machine.  False when that failed, which
- * is logged once, until it has worked again.
+ * is logged once, until it has worked again.  "last": see zklock_history_format.
  */
-extern bool zklock_history_file_write(ZkHistory *history);
+extern bool zklock_history_file_write(ZkHistory *history, bool last);
 
 /*
  * What was written last, or nothing to remember: then false.  "now" and "wait", in ns,

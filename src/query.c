@@ -635,7 +635,7 @@ take_base(Run *run, const ZkMessage *message)
 		finish_raise(run, ZKLOCK_ZOK, base); /* it was, though we did not hear of it */
 	else if (raised <= base)
 		finish_raise(run, ZKLOCK_ZOK, 0);
-	else if (raised > ZKLOCK_BASE_MAX)
+	else if (run->query.above > ZKLOCK_ABOVE_MAX || raised > ZKLOCK_BASE_MAX)
 		finish_raise(run, ZKLOCK_ZOK, -1);
 	else
 	{

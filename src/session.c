@@ -74,6 +74,7 @@ static ZkClient *client = NULL;
 static bool connected = false;
 static bool resuming = false;	   /* the first connection is to be the old session */
 static bool closing_stale = false; /* ... only in order to close it */
+static bool anew = false;		   /* a new process is to resume the session */
 static bool mending = false;	   /* the session is for ensemble.c alone */
 static int opened = 0;
 static int64 trying_since = 0; /* ns; while there is a client, but no connection */
@@ -580,6 +581,13 @@ zklock_session_stuck(void)
 	int64 timeout = s->timeout_ms > 0 ? s->timeout_ms : zklock_session_timeout;
 	int64 patience = Max(1000, Min(timeout / 4, 5000)) * NS_PER_MS;
 
+	if (anew)
+	{
+		ereport(LOG,
+				(errmsg("starting anew, since znode \"%s\" was changed",
+						zklock_ensemble_path())));
+		return true;
+	}
 	if (client == NULL || connected)
 		return false;
 	patience =
@@ -798,7 +806,7 @@ on_heartbeat(const ZkMessage *message)
 		s->last_write = message->sent_at;
 		s->proven = s->state == ZKLOCK_SESSION_CONNECTED && zklock_ensemble_admitted();
 		zklock_session_unlock();
-		zklock_ensemble_save_again();
+		zklock_ensemble_save_again(false);
 		zklock_ensemble_remind(client);
 		/* sooner, the next would be no witness for this one */
 		if (zklock_lease_valid())
@@ -977,6 +985,7 @@ on_disconnected(void)
 {
 	if (!connected)
 		return;
+	zklock_ensemble_save_again(true);
 	connected = false;
 	trying_since = zklock_clock();
 	if (mending)
@@ -1005,10 +1014,10 @@ on_went_back(void)
 
 	/* what our successor goes by comes before all that may fail */
 	give_up_session();
-	zklock_ensemble_found(timeout);
 	snprintf(text, sizeof(text), "ZooKeeper ensemble went back to an earlier state: %s",
 			 zklock_ensemble_reason());
 	set_last_error(text);
+	zklock_ensemble_found(timeout);
 	show_went_back();
 	zklock_dispatch_all(ZKLOCK_EV_SESSION_LOST);
 	drop_client(true);
@@ -1057,6 +1066,9 @@ look(const ZkMessage *message)
 			return false;
 		case ZKLOCK_ENSEMBLE_MENDED:
 			drop_client(true);
+			return false;
+		case ZKLOCK_ENSEMBLE_ANEW:
+			anew = true;
 			return false;
 		case ZKLOCK_ENSEMBLE_UNKNOWN:
 			on_unknown_base();
@@ -1229,7 +1241,7 @@ zklock_session_receive(void)
 	ZkMessage *message;
 
 	/* not without end: backends have wishes, too */
-	for (int i = 0; i < MAX_MESSAGES && client != NULL &&
+	for (int i = 0; i < MAX_MESSAGES && client != NULL && !anew &&
 		 (message = zklock_client_receive(client)) != NULL;
 		 i++)
 	{

@@ -248,7 +248,8 @@ zk_raise_tokens(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("fencing tokens cannot be raised above %lld", (long long) above),
-				 errdetail("Their base is at most %lld.", (long long) ZKLOCK_BASE_MAX)));
+				 errdetail("No more than %lld can be asked for.",
+						   (long long) ZKLOCK_ABOVE_MAX)));
 	ereport(LOG,
 			(errmsg("zk_raise_tokens raised the base of fencing tokens to %lld",
 					(long long) base)));

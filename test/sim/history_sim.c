@@ -388,7 +388,7 @@ send_request(Server *s, Kind kind, int lock)
 static void
 save_file(Server *s)
 {
-	s->file_len = zklock_history_format(&s->history, s->text);
+	s->file_len = zklock_history_format(&s->history, false, s->text);
 	s->file = true;
 	s->file_top = s->top;
 	s->file_base = s->base;
@@ -523,7 +523,11 @@ decide(Server *s)
 			mended(s, s->raising, s->sight.zxid);
 		}
 		else
+		{
+			if (incarnation == 0)
+				fail("server %d raises the base though nothing went back", number(s));
 			send_request(s, SET_BASE, 0);
+		}
 		return;
 	}
 	verdict = zklock_history_check(&s->history, &s->sight);

@@ -1,0 +1,81 @@
+# What looks like an ensemble that went back, and is none, costs whom it concerns and nobody
+# else; and who waits makes nobody wait again.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/../perl";
+use PostgreSQL::Test::Utils ();
+use Test::More;
+use ZkLock;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new->start;
+my $tokens = '/zklock/tokens';
+my ($a, $b) = map { ZkLock::server($_, $zk, conf => "zklock.session_timeout = '6s'") } 'a', 'b';
+ZkLock::wait_connected($a, $b);
+
+sub count { my ($node, $what) = @_; return scalar(() = PostgreSQL::Test::Utils::slurp_file($node->logfile) =~ /$what/g); }
+sub findings { return count($_[0], 'WARNING:  ZooKeeper ensemble went back to an earlier state'); }
+
+# The znode of one goes while it has no connection.
+my $held = ZkLock::session($b);
+$held->query('BEGIN');
+my $token = $held->query("SELECT zk_lock('held')");
+my $worker = ZkLock::ask($a, 'SELECT worker_pid FROM zk_session');
+kill 'STOP', $worker;
+my ($member) = grep { /^a-/ } $zk->children('/zklock/servers');
+$zk->delete("/zklock/servers/$member");
+kill 'TERM', $worker;
+kill 'CONT', $worker;
+ZkLock::wait_until(sub { findings($a) == 1 }, 'a waits');
+ZkLock::wait_until(sub { count($a, 'locks are granted again') == 1 }, 'its wait is over');
+ZkLock::wait_connected($a);
+is($zk->get($tokens), 0, 'a server whose znode was deleted raises nothing');
+is($held->query("SELECT zk_assert('held')"), $token, '... and another one goes on');
+$held->query('COMMIT');
+
+# The base is deleted while it is 0, and nobody asks for a lock.
+$zk->delete($tokens);
+ZkLock::wait_until(sub { $zk->stat($tokens) && grep { $_ eq $tokens } $zk->watches }, 'it is there again, and watched');
+cmp_ok(ZkLock::session($a)->query('SELECT zk_raise_tokens(50000000)'), '>', 49000000, 'the base is raised after it was made anew');
+ZkLock::wait_until(sub { findings($a) == 2 && findings($b) == 1 }, 'both have noticed');
+ZkLock::wait_connected($a, $b);
+my $first = ZkLock::session($a)->query("SELECT zk_lock('job')");
+cmp_ok($first, '>', 50000000, '... tokens are above it');
+cmp_ok(ZkLock::session($b)->query("SELECT zk_lock('job')"), '>', $first, '... on both servers');
+
+# Somebody writes the base as it is, while there is much to do.
+my $holder = ZkLock::session($b);
+$holder->query("BEGIN; SELECT zk_lock('held')");
+my @busy = map { ZkLock::session($b) } 1 .. 4;
+for my $i (0 .. $#busy)
+{
+	$busy[$i]->send("DO \$\$ BEGIN LOOP PERFORM zk_lock('x$i', 'exclusive', 'session'); PERFORM zk_unlock('x$i'); END LOOP; END \$\$");
+}
+my $base = $zk->get($tokens);
+for (1 .. 5)
+{
+	$zk->set($tokens, $base);
+	my $before = ZkLock::ask($b, 'SELECT acquired_local + acquired_cached + acquired_cold FROM zk_stat');
+	ZkLock::wait_until(sub { ZkLock::ask($b, "SELECT acquired_local + acquired_cached + acquired_cold > $before + 10 FROM zk_stat") eq 't' }, 'locks are given');
+}
+is($holder->fails('COMMIT'), '', 'a hold outlives that');
+$_->cancel for @busy;
+$_->failure for @busy;
+is(findings($b), 1, '... and nobody waits');
+
+# A server without memory waits, and is restarted meanwhile.
+my $d = ZkLock::server('d', $zk, conf => "zklock.session_timeout = '10min'", start => 0);
+$d->start;
+ZkLock::wait_until(sub { findings($d) == 1 && PostgreSQL::Test::Utils::slurp_file($d->data_dir . '/zklock.history') =~ /^mended 1$/m }, 'd waits');
+$base = $zk->get($tokens);
+for my $n (1 .. 3)
+{
+	$d->stop('immediate');
+	$d->start;
+	ZkLock::wait_until(sub { count($d, 'had gone back to an earlier state before this server\'s start') == $n }, "it still waits, $n");
+}
+is($zk->get($tokens), $base, 'a restart in the wait raises nothing');
+is(findings($a) . findings($b), '21', '... and makes nobody wait');
+done_testing();
