@@ -83,6 +83,8 @@ sub break_x
 sub close_session
 {
 	my $id = zk_session('session_id');
+	# a worker that reconnects just now would be left with a session that has no answers
+	stop_worker() unless $worker;
 	my @session = unpack 'x8 q a16', PostgreSQL::Test::Utils::slurp_file($a->data_dir . '/pg_stat_tmp/zklock.session');
 	# its own client may take it back
 	ZkLock::wait_until(
