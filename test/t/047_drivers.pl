@@ -330,6 +330,10 @@ $prepared->query("ROLLBACK PREPARED 'p'");
 
 # One that was running when the lock was lost has done it, and is not said to have
 # failed.  Past the lease and not yet lost, a commit waits; this one cannot.
+$node->append_conf('postgresql.conf', "zklock.session_timeout = '4s'");
+$node->restart;
+ZkLock::wait_connected($node);
+$c = Protocol3->new($node);
 my $worker = ZkLock::ask($node, 'SELECT worker_pid FROM zk_session');
 $c->query("SELECT zk_lock('job', scope => 'session')");
 kill 'STOP', $worker or die;

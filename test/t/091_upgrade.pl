@@ -13,7 +13,9 @@ use Test::More;
 use ZkLock;
 
 my $zk = ZooKeeper->new->start;
-my $node = ZkLock::server('node', $zk, conf => 'max_connections = 30', extension => 0);
+# zk_raise_tokens costs a session timeout
+my $short = "zklock.session_timeout = '4s'\n";
+my $node = ZkLock::server('node', $zk, conf => "${short}max_connections = 30", extension => 0);
 (my $scripts = `pg_config --sharedir`) =~ s/\n/\/extension/;
 
 sub database { my $name = shift; ZkLock::ask($node, "CREATE DATABASE $name"); return ZkLock::session($node, dbname => $name); }
@@ -205,7 +207,7 @@ like($p->fails("SELECT zk_lock('x')"), qr/^55000: zklock must be loaded/, '... a
 #
 ZkLock::hang_up($node);
 $node->stop;
-my $new = ZkLock::server('new', $zk, start => 0);
+my $new = ZkLock::server('new', $zk, conf => $short, start => 0);
 (my $bin = `pg_config --bindir`) =~ s/\n//;
 my $from = -s $node->logfile;
 {
