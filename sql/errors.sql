@@ -38,6 +38,11 @@ CALL zk_lock_session('job', 'EXCLUSIVE');
 SELECT zk_lock('job', 'shared', 'tx');
 \echo :LAST_ERROR_SQLSTATE
 SELECT zk_try_lock('job', scope => '');
+-- one taken for the other
+SELECT zk_lock('job', 'session');
+SELECT zk_try_lock('job', 'transaction');
+CALL zk_lock_session('job', 'session');
+SELECT zk_lock('job', 'exclusive', 'shared');
 
 --
 -- Timeouts

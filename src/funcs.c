@@ -115,34 +115,50 @@ get_name(text *arg, char *buf)
 	zklock_get_name(ZKLOCK_KIND_LOCK, arg, buf);
 }
 
-static ZkLockMode
-get_mode(text *arg)
-{
-	char *mode = text_to_cstring(arg);
+/* Mode and scope stand side by side, and who names one by its place may have taken it
+ * for the other. */
+static const char *const modes[] =
+	{[ZKLOCK_EXCLUSIVE] = "exclusive", [ZKLOCK_SHARED] = "shared"};
+static const char *const scopes[] =
+	{[ZKLOCK_TRANSACTION] = "transaction", [ZKLOCK_SESSION] = "session"};
 
-	if (strcmp(mode, "exclusive") == 0)
-		return ZKLOCK_EXCLUSIVE;
-	if (strcmp(mode, "shared") == 0)
-		return ZKLOCK_SHARED;
-	ereport(ERROR,
-			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("unrecognized lock mode \"%s\"", mode),
-			 errhint("Allowed modes are \"exclusive\" and \"shared\".")));
+/* Which of two words; -1: neither. */
+static int
+which(const char *word, const char *const words[2])
+{
+	return strcmp(word, words[0]) == 0 ? 0 : strcmp(word, words[1]) == 0 ? 1 : -1;
+}
+
+static ZkLockMode
+get_mode(text *arg, bool takes_scope)
+{
+	char *word = text_to_cstring(arg);
+	int mode = which(word, modes);
+
+	if (mode < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("unrecognized lock mode \"%s\"", word),
+				 takes_scope && which(word, scopes) >= 0
+					 ? errhint("This is a scope: write scope => '%s'.", word)
+					 : errhint("Allowed modes are \"exclusive\" and \"shared\".")));
+	return (ZkLockMode) mode;
 }
 
 static ZkLockScope
 get_scope(text *arg)
 {
-	char *scope = text_to_cstring(arg);
+	char *word = text_to_cstring(arg);
+	int scope = which(word, scopes);
 
-	if (strcmp(scope, "transaction") == 0)
-		return ZKLOCK_TRANSACTION;
-	if (strcmp(scope, "session") == 0)
-		return ZKLOCK_SESSION;
-	ereport(ERROR,
-			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("unrecognized lock scope \"%s\"", scope),
-			 errhint("Allowed scopes are \"transaction\" and \"session\".")));
+	if (scope < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("unrecognized lock scope \"%s\"", word),
+				 which(word, modes) >= 0
+					 ? errhint("This is a mode: write mode => '%s'.", word)
+					 : errhint("Allowed scopes are \"transaction\" and \"session\".")));
+	return (ZkLockScope) scope;
 }
 
 int64
@@ -193,7 +209,7 @@ zk_lock(PG_FUNCTION_ARGS)
 
 	zklock_check_callable();
 	get_name(PG_GETARG_TEXT_PP(0), name);
-	mode = get_mode(PG_GETARG_TEXT_PP(1));
+	mode = get_mode(PG_GETARG_TEXT_PP(1), true);
 	scope = get_scope(PG_GETARG_TEXT_PP(2));
 	zklock_loss_acknowledge();
 	(void) zklock_acquire(name, mode, scope, ZKLOCK_WAIT_FOREVER, &token);
@@ -212,7 +228,7 @@ zk_try_lock(PG_FUNCTION_ARGS)
 
 	zklock_check_callable();
 	get_name(PG_GETARG_TEXT_PP(0), name);
-	mode = get_mode(PG_GETARG_TEXT_PP(1));
+	mode = get_mode(PG_GETARG_TEXT_PP(1), true);
 	scope = get_scope(PG_GETARG_TEXT_PP(2));
 	timeout = zklock_get_timeout(PG_GETARG_INTERVAL_P(3), "timeout");
 	zklock_loss_acknowledge();
@@ -366,7 +382,7 @@ zk_lock_session(PG_FUNCTION_ARGS)
 				 errmsg("%s must not be null",
 						PG_ARGISNULL(0) ? "lock name" : "lock mode")));
 	get_name(PG_GETARG_TEXT_PP(0), name);
-	mode = get_mode(PG_GETARG_TEXT_PP(1));
+	mode = get_mode(PG_GETARG_TEXT_PP(1), false);
 	if (!PG_ARGISNULL(2))
 		timeout = zklock_get_timeout(PG_GETARG_INTERVAL_P(2), "timeout");
 
@@ -482,8 +498,7 @@ put_lock_row(ReturnSetInfo *rsinfo, const LockRow *row, ArrayType *blockers,
 
 	zklock_level1_tag(&tag, row->name);
 	values[0] = CStringGetTextDatum(zklock_display_name(row->name));
-	values[1] =
-		CStringGetTextDatum(request->mode == ZKLOCK_EXCLUSIVE ? "exclusive" : "shared");
+	values[1] = CStringGetTextDatum(modes[request->mode]);
 	values[2] = CStringGetTextDatum(scope == ZKLOCK_SESSION ? "session" : "transaction");
 	nulls[2] = kept;
 	values[3] = BoolGetDatum(granted);

@@ -424,6 +424,15 @@ hosts_changed(void)
 	return strcmp(hosts, zklock_shared->session.hosts) != 0;
 }
 
+void
+zklock_session_keeps(const char *setting)
+{
+	if (zklock_shared->session.id.id != 0)
+		ereport(LOG,
+				(errmsg("the new value of \"%s\" takes effect with the next ZooKeeper session",
+						setting)));
+}
+
 const char *
 zklock_session_reload(void)
 {

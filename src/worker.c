@@ -179,9 +179,16 @@ make_wait_set(void)
 static void
 reload(void)
 {
+	char *root = pstrdup(zklock_root);
+	int timeout = zklock_session_timeout;
 	const char *changed;
 
 	ProcessConfigFile(PGC_SIGHUP);
+	if (strcmp(root, zklock_root) != 0)
+		zklock_session_keeps("zklock.root");
+	if (timeout != zklock_session_timeout)
+		zklock_session_keeps("zklock.session_timeout");
+	pfree(root);
 	changed = zklock_session_reload();
 	if (changed != NULL)
 	{

@@ -34,6 +34,9 @@ extern void zklock_session_open(void);
  */
 extern const char *zklock_session_reload(void);
 
+/* A setting that a session keeps has a new value: say when that takes effect. */
+extern void zklock_session_keeps(const char *setting);
+
 /* Handle what the client has received. */
 extern void zklock_session_receive(void);
 

@@ -118,6 +118,10 @@ for my $how ('terminate', 'hosts')
 	ZkLock::wait_until(sub { log_since($log) =~ /LOG:  invalid value for parameter "zklock\.hosts": "nonsense"/ }, 'a bad value is refused');
 	is(zk_session($a, 'session_id, worker_pid, session_timeout, hosts'), "$id|$pid|00:01:00|" . $zk->host,
 		'a bad zklock.hosts changes nothing, nor does another root or timeout so far');
+	for my $name (qw(root session_timeout))
+	{
+		ZkLock::wait_until(sub { log_since($log) =~ /LOG:  the new value of "zklock\.$name" takes effect with the next ZooKeeper session/ }, "... zklock.$name: the log says so");
+	}
 	$waiter->query("BEGIN; SELECT zk_lock('job')");
 	is(@{[ ZkLock::queue($zk, 'job') ]}, 1, '... the lock is where it was');
 	$waiter->query('COMMIT');
