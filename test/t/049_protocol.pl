@@ -10,8 +10,9 @@ use Test::More;
 use ZkLock;
 use ZooKeeper;
 
-my $zk = ZooKeeper->new(tick_time => 1000)->start;
-my ($node, $rival) = map { ZkLock::server($_, $zk, conf => "zklock.session_timeout = '20s'\nzklock.max_locks = 16") } qw(a b);
+# Nothing here is owed to the end of a session.
+my $zk = ZooKeeper->new->start;
+my ($node, $rival) = map { ZkLock::server($_, $zk, conf => "zklock.session_timeout = '1h'\nzklock.max_locks = 16") } qw(a b);
 ZkLock::wait_connected($node, $rival);
 ZkLock::ask($node, 'CREATE TABLE t (i int); SELECT zk_fence(\'r\', 10)');
 my $c = Protocol3->new($node);
