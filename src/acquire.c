@@ -276,7 +276,7 @@ raise_failure(const char *name, ZkLockFailure failure, int rc)
 					 errdetail(
 						 "It was created without the sequence flag, so its number does not say whether it was there before this request."),
 					 errhint(
-						 "zk_contenders() shows it. Delete it, or let the program that made it use sequential znodes.")));
+						 "Find it with zk_contenders and remove it with zk_break, or let the program that made it use sequential znodes.")));
 			break;
 		case ZKLOCK_FAIL_NO_DIRECTORY:
 			ereport(ERROR,

@@ -66,7 +66,7 @@ typedef struct ZkLockChild
 	uint64_t hash;	  /* zklock_hash_child(name) */
 	uint64_t uuid_hi; /* 0 and 0 unless the name has our form */
 	uint64_t uuid_lo;
-	int64_t sequence; /* negative past the counter's end */
+	int64_t sequence; /* negative: the server gives no such number any more */
 	ZkLockMode mode;  /* foreign names count as exclusive */
 } ZkLockChild;
 

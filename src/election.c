@@ -356,7 +356,10 @@ zklock_election_announce(const char *name, const ZkElectionNews *news)
 					 ? errdetail("The sequence numbers of its directory are used up.")
 					 : news->failure == ZKLOCK_FAIL_NUMBER
 					 ? errdetail("A contender has a sequence number that was never given.")
-					 : errdetail("ZooKeeper refused, or the directory could not be made.")));
+					 : errdetail("ZooKeeper refused, or the directory could not be made."),
+				 news->failure == ZKLOCK_FAIL_NUMBER
+					 ? errhint("Delete it from the election's directory in ZooKeeper, or let the program that made it use sequential znodes.")
+					 : 0));
 }
 
 /* Do something with every election in which this server is a candidate. */

@@ -666,15 +666,15 @@ find_place(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 	if (c->mode == ZKLOCK_EXCLUSIVE && event->held[ZKLOCK_SHARED])
 		shared = zklock_queue_grant(queue, ZKLOCK_SHARED);
 
+	if (event->next_number > ZKLOCK_SEQUENCE_LIMIT)
+	{
+		fail(queue, c, ZKLOCK_FAIL_SEQUENCE, actions);
+		return;
+	}
 	for (int i = 0; i < event->nchildren; i++)
 	{
 		const ZkLockChild *child = &event->children[i];
 
-		if (child->sequence < 0 || child->sequence > ZKLOCK_SEQUENCE_LIMIT)
-		{
-			fail(queue, c, ZKLOCK_FAIL_SEQUENCE, actions);
-			return;
-		}
 		if (!conflicts(queue, c, child, event))
 			continue;
 
@@ -682,7 +682,8 @@ find_place(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 		 * Made without the sequence flag, by a program that may well have the lock:
 		 * its number does not say when it came.
 		 */
-		if (child->sequence >= event->next_number && ZKLOCK_MUTANT != 10)
+		if ((child->sequence < 0 || child->sequence >= event->next_number) &&
+			ZKLOCK_MUTANT != 10)
 		{
 			fail(queue, c, ZKLOCK_FAIL_NUMBER, actions);
 			return;

@@ -62,6 +62,7 @@ const char *const coverage_name[NCOVERAGE] = {
 	[COVER_FORGED_PAST] = "foreign contenders with a number of the past",
 	[COVER_FORGED_EQUAL] = "foreign contenders with the number of one of ours",
 	[COVER_FORGED_FUTURE] = "foreign contenders with a number of the future",
+	[COVER_FORGED_NEGATIVE] = "foreign contenders with a number below zero",
 	[COVER_NUMBER_REFUSED] = "numbers of the future refused",
 	[COVER_NUMBER_SHARED] = "places given up for a number that two have",
 	[COVER_NUMBER_REPEATED] = "numbers given twice",

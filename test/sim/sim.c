@@ -374,8 +374,8 @@ do_foreign_come(Server *server, int dir)
 }
 
 /*
- * A foreigner that numbers itself: as one of ours, or near it, or a little ahead of what
- * the directory has given.
+ * A foreigner that numbers itself: as one of ours, or near it, a little ahead of what
+ * the directory has given, or as far ahead as can be, or below zero.
  */
 static bool
 do_forge(Server *server, int dir)
@@ -394,15 +394,19 @@ do_forge(Server *server, int dir)
 	number = next + random_below(4);
 	if (ours >= 0 && once_in(2))
 		number = zk.node[ours].child.sequence + random_below(4) - 2;
+	else if (once_in(4))
+		number = once_in(2) ? INT32_MAX - random_below(4) : -1 - random_below(4);
 	foreign_prefix(name, sizeof(name));
 	len = strlen(name);
 	snprintf(name + len, sizeof(name) - len, "%010" PRId64, number);
-	if (number < 0 || number > INT32_MAX || zk_find(dir, name) >= 0)
+	if (number > INT32_MAX || zk_find(dir, name) >= 0)
 		return false;
 	node = zk_create_named(dir, name, FOREIGN);
 	zk.node[node].forged = true;
 	if (ours >= 0 && number == zk.node[ours].child.sequence)
 		COVER(FORGED_EQUAL);
+	else if (number < 0)
+		COVER(FORGED_NEGATIVE);
 	else if (number < next)
 		COVER(FORGED_PAST);
 	else

@@ -4,6 +4,7 @@
 use strict;
 use warnings;
 
+use Compress::Zlib qw(adler32);
 use FindBin;
 use lib "$FindBin::Bin/../perl";
 use Test::More;
@@ -72,7 +73,7 @@ for my $mode ('exclusive', 'shared')
 {
 	like($sa->fails("SELECT zk_try_lock('future', '$mode')"), $never, "$mode: a number that was never given");
 }
-like($sa->notices, qr/without the sequence flag.*zk_contenders\(\) shows it/is, '... it says why, and what to do');
+like($sa->notices, qr/without the sequence flag.*Find it with zk_contenders and remove it with zk_break/is, '... it says why, and what to do');
 like($sb->fails("SELECT zk_lock('future')"), $never, '... on another server, too');
 ZkLock::wait_queue($zk, 'future', 1);
 is($sa->query("SELECT concat(position, server) FROM zk_contenders('future')"), '1', '... zk_contenders shows it');
@@ -96,6 +97,72 @@ like($sa->fails("SELECT zk_lock('future')"), $never, '... who comes later has no
 $foreigner->delete($path);
 is($sa->query("SELECT zk_try_lock('future', timeout => '1 min')"), 't', '... until it is deleted');
 ZkLock::ok_clean($zk, [ $a, $b ], 'future');
+
+# As far from the counter as can be: that is no sign that the counter is at its end.
+for my $number (-1, -5, 2_147_483_647)
+{
+	$path = forge('future', $number);
+	like($sa->fails("SELECT zk_lock('future')"), $never, "$number was never given");
+	is($sa->query("SELECT zk_break('future', token) FROM zk_contenders('future')"), 't', '... zk_break removes it');
+	is($sa->query("SELECT zk_try_lock('future', timeout => '1 min')"), 't', '... and the lock is free');
+	ZkLock::ok_clean($zk, [ $a, $b ], 'future');
+}
+
+#
+# The end of the counter, which is 31 bits wide.  Nobody can wait for it: it is written
+# into the server's snapshot.
+#
+sub set_counter
+{
+	my ($directory, $number) = @_;
+	# a server takes a snapshot as it starts
+	$zk->restart->stop;
+	my ($newest) = reverse sort map { sprintf '%16s', /(\w+)$/ } glob "$zk->{dir}/1/data/version-2/snapshot.*";
+	$newest = "$zk->{dir}/1/data/version-2/snapshot." . $newest =~ s/^ +//r;
+	my $old = PostgreSQL::Test::Utils::slurp_file($newest);
+	my $new = $old;
+	# path, data, acl, czxid, mzxid, ctime, mtime, version, cversion
+	my $path = pack 'N/a*', $directory;
+	$old =~ /\Q$path\E(....)/s or die "no $directory in $newest";
+	my $length = unpack 'l>', $1;
+	substr($new, $+[0] + ($length > 0 ? $length : 0) + 44, 4) = pack 'N', $number;
+	# checksums of all before them
+	while ($old =~ /(.{8})\x00\x00\x00\x01\//gs)
+	{
+		my $at = $-[0];
+		substr($new, $at, 8) = pack 'Q>', adler32(substr $new, 0, $at)
+		  if unpack('Q>', $1) == adler32(substr $old, 0, $at);
+		pos($old) = $at + 1;
+	}
+	open my $fh, '>:raw', $newest or die "could not open $newest: $!";
+	print $fh $new;
+	close $fh or die "could not write $newest: $!";
+	$zk->start;
+	ZkLock::wait_connected($a, $b);
+	return;
+}
+
+my $many = ZkLock::directory('many');
+my $limit = 2**31 - 2**20;
+$zk->create($many, mode => 'persistent');
+for my $number (2**30 + 7, $limit - 1)
+{
+	set_counter($many, $number);
+	cmp_ok($sa->query("BEGIN; SELECT zk_lock('many')"), '>', 0, "$number requests, and this one");
+	is(number((ZkLock::queue($zk, 'many'))[0]), $number, '... which has that number');
+	is($sb->query("SELECT zk_try_lock('many')"), 'f', '... and has the lock') if $number < $limit - 1;
+	$sa->query('COMMIT');
+}
+my $used_up = qr/^54000: sequence numbers of lock "many" are used up/;
+like($sa->fails("SELECT zk_lock('many')"), $used_up, 'near their end numbers are used up');
+set_counter($many, 2**31 - 1);
+like($sa->fails("SELECT zk_try_lock('many', 'shared')"), $used_up, '... and at their end');
+like($sa->notices, qr/Delete the lock directory while nobody uses the lock/, '... it says what to do');
+ZkLock::wait_queue($zk, 'many', 0);
+$zk->delete($many);
+cmp_ok($sa->query("SELECT zk_lock('many')"), '>', 0, '... which helps');
+ZkLock::ok_clean($zk, [ $a, $b ], 'many');
+$foreigner = $zk->client;
 
 #
 # Elections

@@ -94,7 +94,7 @@ $many->fails("SELECT zk_lock('n' || i, scope => 'session') FROM generate_series(
 raises("SELECT zk_lock('two')", '53200: zklock lock table is full');
 $many->quit;
 $zk->create(ZkLock::directory('used') . '/lock-000000001', parents => 1);
-raises("SELECT zk_lock('used')", '54000: sequence numbers of lock "used" are used up');
+raises("SELECT zk_lock('used')", '55000: queue of lock "used" has a contender whose sequence number was never given');
 
 # A transaction that requires leadership which is lost: its end is heard the first time.
 for my $end ([ 'ROLLBACK', 'ROLLBACK' ], [ 'COMMIT', '40001: leadership of election "mine" was lost' ],

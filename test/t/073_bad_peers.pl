@@ -70,9 +70,9 @@ $other->create("$directory/$_", mode => 'ephemeral')
   for '0', '-', '0000000000x', '_c_', '_c_-lock-', "j\xc3\xb6b", 'x--0000000x01', 'x' x 10_000, '-000000000',
   '9999999999', '_c_00000000-0000-0000-0000-000000000000-lock-', '_c_zzzzzzzz-0000-0000-0000-000000000000-lock-4294967296';
 is($s->query("SELECT zk_try_lock('odd', timeout => '1 h')"), 't', 'odd names stand in nobody\'s way');
-# This reads as -1, which ZooKeeper's counter comes to after its end
+# This reads as -1, which ZooKeeper gives to nobody
 $other->create("$directory/lock-000000001", mode => 'ephemeral');
-like($t->fails("SELECT zk_lock('odd')"), qr/^54000: sequence numbers of lock "odd" are used up/, 'a negative number is refused');
+like($t->fails("SELECT zk_lock('odd')"), qr/^55000: queue of lock "odd" has a contender whose sequence number was never given/, 'a negative number is refused');
 $other->delete("$directory/lock-000000001");
 # Long, but a contender
 my $long = $other->create("$directory/" . 'y' x 10_000 . '-', mode => 'ephemeral_sequential');
