@@ -103,12 +103,15 @@ raise_lock_timeout(void)
 }
 
 void
-zklock_raise_table_full(void)
+zklock_raise_table_full(bool waited)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_OUT_OF_MEMORY), errmsg("zklock lock table is full"),
-			 errdetail("It has room for %d names, and for a limited number of sessions that hold or wait for them.",
-					   zklock_shared->nentries),
+			 waited
+				 ? errdetail("It has room for %d names, and none of those that are kept for nobody was given up in time.",
+							 zklock_shared->nentries)
+				 : errdetail("It has room for %d names, and for a limited number of sessions that hold or wait for them.",
+							 zklock_shared->nentries),
 			 errhint("You might need to increase \"zklock.max_locks\".")));
 }
 
@@ -122,7 +125,7 @@ zklock_await_room(int64 start, int64 wait_ms)
 	{
 		/* without the ensemble no name can be given up: that is the reason, then */
 		(void) zklock_check_connection(start);
-		zklock_raise_table_full();
+		zklock_raise_table_full(true);
 	}
 	pg_atomic_write_u32(&zklock_shared->room_wanted, 1);
 	zklock_worker_wake();
@@ -501,7 +504,7 @@ make_request(const char *name, ZkLockMode mode, ZkLockScope scope, int64 wait_ms
 		if (ZKLOCK_ACQUIRE_MUTANT != 1)
 			zklock_held_forget(*held);
 		if (request != ZKLOCK_NO_ENTRY || !hope)
-			zklock_raise_table_full();
+			zklock_raise_table_full(false);
 		if (zklock_clock() >= wait->lock_timeout)
 			raise_lock_timeout();
 		zklock_await_room(wait->start, wait_ms);

@@ -21,8 +21,8 @@
 extern void zklock_check_callable(void);
 extern void zklock_check_preloaded(void);
 
-/* 53200: no room for another name or request. */
-pg_noreturn extern void zklock_raise_table_full(void);
+/* 53200: no room for another name or request; "waited": and none was made in time. */
+pg_noreturn extern void zklock_raise_table_full(bool waited);
 
 /*
  * There was no room for another name, but hope (zklock_table_hope): have the worker

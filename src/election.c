@@ -104,7 +104,7 @@ zklock_election_lead(const char *name, int64 wait_ms, ZkElectionRef *ref)
 	while (hope = zklock_table_hope(), !enter(name, ref))
 	{
 		if (!hope)
-			zklock_raise_table_full();
+			zklock_raise_table_full(false);
 		zklock_await_room(start, wait_ms);
 	}
 	if (zklock_election_peek(ref, &token))
@@ -175,7 +175,7 @@ zklock_election_guard(const char *name, int64 *token)
 	if (index < 0)
 	{
 		zklock_held_forget(held);
-		zklock_raise_table_full();
+		zklock_raise_table_full(false);
 	}
 	request = zklock_request(index);
 	entry = zklock_entry(request->entry);

@@ -72,6 +72,8 @@ sub end_wait
 		$how{do}->($s);
 	}
 	like($s->failure, $how{error}, $what);
+	like($s->notices, qr/^DETAIL:  It has room for 5 names, and none of those that are kept for nobody was given up in time\.$/m, '... and why')
+	  if $s->{error} =~ /^53200/;
 	$s->query('ROLLBACK TO s') if $how{savepoint};
 	$s = ZkLock::session($a) unless $s->alive;
 	ok_nothing($s, $what);
