@@ -64,7 +64,19 @@ raises(@$_) for (
 	[ "CALL zk_run_as_leader('e', 'COMMIT')", '2D000: the command of zk_run_as_leader must not end the transaction' ],
 	[ "CALL zk_run_as_leader('e', 'COPY t TO STDOUT')", '0A000: the command of zk_run_as_leader cannot COPY to or from the client' ],
 	[ "SELECT zk_assert('x')", '55000: you do not hold lock "x"' ],
-	[ "SELECT zk_fence('r', 9)", '40001: fencing token 9 for resource "r" is too old' ]);
+	[ "SELECT zk_fence('r', 9)", '40001: fencing token 9 for resource "r" is too old' ],
+	[ 'SELECT zk_raise_tokens(0)', '22023: fencing tokens are above 0 already' ],
+	[ 'SELECT zk_raise_tokens(9223372036854775807)', '22023: fencing tokens cannot be raised above 9223372036854775807' ]);
+ZkLock::ask($node, 'CREATE RULE r AS ON UPDATE TO zk_fences DO INSTEAD NOTHING');
+raises("SELECT zk_fence('r', 11)", '55000: table "zk_fences" is not as extension "zklock" made it');
+ZkLock::ask($node, 'DROP RULE r ON zk_fences');
+
+# What others have made
+$zk->create(ZkLock::directory('refused') . '/x', parents => 1);
+$zk->admin->set_acl(ZkLock::directory('refused'), [ 0, world => 'anyone' ]);
+raises(@$_) for (
+	[ "SELECT zk_lock('refused')", '58000: ZooKeeper refused the request for lock "refused": not authenticated' ],
+	[ "SELECT count(*) FROM zk_contenders('refused')", '58000: ZooKeeper refused to answer: not authenticated' ]);
 
 # Others have it
 my $r = ZkLock::session($rival);
@@ -125,6 +137,29 @@ $node->append_conf('postgresql.conf', "max_worker_processes = 0\nzklock.connect_
 $node->restart;
 $c = Protocol3->new($node);
 raises("SELECT zk_lock('x')", '55000: zklock worker is not running');
+
+# Where it cannot be called.  A portal with a limit of rows starts no parallel workers.
+sub refuses
+{
+	my ($sql, $error) = @_;
+	is($c->query($sql) =~ s/^columns, //r, "$error, idle", "$sql: $error");
+	is($c->run($sql)->sync, "parsed, bound, $error, idle", '... by the extended protocol');
+	is($c->query('BEGIN'), 'BEGIN, in transaction', '... in a transaction block');
+	is($c->run($sql)->sync, "parsed, bound, $error, aborted", '... which is aborted');
+	is($c->run('ROLLBACK')->sync, 'parsed, bound, ROLLBACK, idle', '... and ends');
+}
+my $force = ZkLock::ask($node, "SELECT name FROM pg_settings WHERE name IN ('force_parallel_mode', 'debug_parallel_query')");
+ZkLock::ask($node, q(CREATE FUNCTION unsafe() RETURNS bigint LANGUAGE plpgsql PARALLEL SAFE AS 'BEGIN RETURN zk_lock(''x''); END'));
+$node->append_conf('postgresql.conf', 'max_worker_processes = 8');
+$node->restart;
+$c = Protocol3->new($node);
+$c->query("SET $force = on");
+refuses('SELECT unsafe()', '55000: cannot use zklock in a parallel worker');
+$node->append_conf('postgresql.conf', "shared_preload_libraries = ''");
+$node->restart;
+$c = Protocol3->new($node);
+refuses($_, '55000: zklock must be loaded via shared_preload_libraries')
+  for "SELECT zk_lock('x')", "SELECT zk_is_leader('x')", "CALL zk_lock_session('x')", 'SELECT state FROM zk_session';
 
 is(ZkLock::ask($node, 'SELECT count(*) FROM t'), 0, 'nothing of a failed transaction was committed');
 
