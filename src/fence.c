@@ -70,7 +70,7 @@ refuse(const char *why)
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("table \"zk_fences\" is not as extension \"zklock\" made it"),
 			 errdetail("%s", why),
-			 errhint("Undo the change, or drop the extension and create it again.")));
+			 errhint("Undo the change. Dropping the extension would forget all tokens.")));
 }
 
 /* ------------------------------------------------------------------------
@@ -355,6 +355,7 @@ zk_fence(PG_FUNCTION_ARGS)
 						(long long) token, text_to_cstring(resource)),
 				 errdetail("Token %lld has been here: another holder has had the lock since.",
 						   (long long) largest),
-				 errhint("Acquire the lock anew and retry the transaction.")));
+				 errhint(
+					 "Acquire the lock anew and retry the transaction. Should that be refused, too, a superuser can call zk_raise_tokens.")));
 	PG_RETURN_VOID();
 }

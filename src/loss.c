@@ -416,7 +416,7 @@ zklock_loss_after_commit(void)
 							  name)
 					 : errmsg("lock \"%s\" was lost before the commit was visible", name),
 				 errdetail(
-					 "The transaction is committed.  Another server may have held it since before that."),
+					 "The transaction is committed. Another server may have held it since before that."),
 				 errhint("A late writer is kept out by zk_fence.")));
 		error_context_stack = context;
 	}
