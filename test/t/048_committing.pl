@@ -13,7 +13,8 @@ use ZkLock;
 use ZooKeeper;
 
 # PostgreSQL's messages in a language that LATIN1 has no letters for; a file of GNU
-# gettext.  A session that asks for another lc_messages than C sees them.
+# gettext.  A session whose lc_messages is ru_RU.UTF-8 sees them.  There need be no such
+# locale: it is C.UTF-8 by another name, which alone is never translated from glibc 2.39 on.
 sub translate
 {
 	my %text = ('' => "Content-Type: text/plain; charset=UTF-8\n", @_);
@@ -33,7 +34,8 @@ sub translate
 	open my $fh, '>', "$dir/postgres-$major.mo" or die "$dir/postgres-$major.mo: $!";
 	print $fh pack('L7', 0x950412de, 0, scalar @id, 28, 28 + 8 * @id, 0, 0), pack('L*', @ids, @texts), $strings;
 	close $fh or die $!;
-	$ENV{LANGUAGE} = 'ru';
+	$ENV{LOCPATH} = PostgreSQL::Test::Utils::tempdir();
+	for my $name (qw(C ru_RU)) { symlink '/usr/lib/locale/C.utf8', "$ENV{LOCPATH}/$name.utf8" or die $!; }
 }
 translate('WARNING' => 'ПРЕДУПРЕЖДЕНИЕ', 'division by zero' => 'деление на ноль');
 
@@ -105,7 +107,7 @@ for my $name (sort keys %name)
 # nothing, and the server log has it.
 {
 	my $c = Protocol3->new($node);
-	$c->query("SET lc_messages = 'C.UTF-8'");
+	$c->query("SET lc_messages = 'ru_RU.UTF-8'");
 	is($c->query('SELECT 1/0'), '22012: деление на ноль, idle', 'messages are translated');
 	$c->query("BEGIN; SELECT zk_lock('plain'); INSERT INTO t VALUES ('w')");
 	$c->query("SET client_encoding = 'LATIN1'");
