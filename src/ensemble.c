@@ -353,8 +353,15 @@ take_number(ZkClient *client, const ZkMessage *message)
 	{
 		int32 version = message->rc == ZKLOCK_ZOK ? message->version : -1;
 
-		if (admitted)
-			history()->version = version;
+		if (admitted || before)
+		{
+			sight.version = version;
+			if (zklock_history_wrote(history(), version) != ZKLOCK_HISTORY_GOOD)
+			{
+				explain(ZKLOCK_HISTORY_UNDONE);
+				return ZKLOCK_ENSEMBLE_WENT_BACK;
+			}
+		}
 		else if (!heard_member)
 			sight.version = version;
 		heard_member = true;

@@ -9,7 +9,8 @@
  * base for granted (RAISED), 5 a fallen one (FELL), 6 does not wait, 7 does not raise, 8
  * raises no further than what is sure to have been given, 9 starts without a wait that
  * was not over, 10 sets the base without comparing it, 11 takes no session's end for too
- * soon when its lease is over (both in the simulator, which does that).
+ * soon when its lease is over (both in the simulator, which does that), 12 looks at the
+ * member's node no more once a connection is admitted.
  *
  *-------------------------------------------------------------------------
  */
@@ -94,6 +95,17 @@ zklock_history_admit(ZkHistory *history, const ZkHistorySight *sight)
 	history->version = sight->version;
 	history->admitted = true;
 	return zklock_history_see(history, sight->zxid) || news;
+}
+
+ZkHistoryVerdict
+zklock_history_wrote(ZkHistory *history, int32_t version)
+{
+	bool undone = version >= 0 && version <= history->version;
+
+	if (undone && ZKLOCK_HISTORY_MUTANT != 2 && ZKLOCK_HISTORY_MUTANT != 12)
+		return ZKLOCK_HISTORY_UNDONE;
+	history->version = version;
+	return ZKLOCK_HISTORY_GOOD;
 }
 
 bool

@@ -31,6 +31,11 @@
  *	           what an ensemble of several hides that held an election as it came back:
  *	           its new epoch makes larger numbers than those before.
  *
+ * One that is restored while it runs (ZooKeeper 3.9, AdminServer) numbers on, and keeps
+ * the connections of the sessions that it remembers, but no watches.  So UNDONE is looked
+ * for at each write of our node.  That it is missing means nothing in mid-connection:
+ * somebody has deleted it.
+ *
  * An ensemble that forgets nothing can say that, too, if our server did not pass on in
  * time that it heard us (lease.h): then we wait for nothing.  To wait only if the lease
  * is good would be too little: it is over 9/16 of the timeout after the newest write,
@@ -127,6 +132,12 @@ extern ZkHistoryVerdict zklock_history_expired(const ZkHistory *history, int64_t
  * before anything is granted.
  */
 extern bool zklock_history_admit(ZkHistory *history, const ZkHistorySight *sight);
+
+/*
+ * On a connection that was admitted, a write of our member's node has given it this
+ * version, or failed since it is missing: -1.
+ */
+extern ZkHistoryVerdict zklock_history_wrote(ZkHistory *history, int32_t version);
 
 /* A transaction's number was seen on a connection that was admitted.  True: as above. */
 extern bool zklock_history_see(ZkHistory *history, int64_t zxid);

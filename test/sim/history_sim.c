@@ -7,8 +7,9 @@
  * crash, and start again with the file that they left, or without.  The ensemble is saved
  * now and then; later it goes back to what was saved, or to nothing, at any moment and
  * within any time, as one ZooKeeper does, with the old numbers, or as several do, which
- * hold an election and number on above all that there was.  Requests and replies are in
- * order, and take any time.  What the worker does with history.c, in ensemble.c and
+ * hold an election and number on above all that there was, or as one does that is restored
+ * while it runs, with connections that go on.  Requests and replies are in order, and take
+ * any time.  What the worker does with history.c, in ensemble.c and
  * session.c, is done here alike.
  *
  * Invariants, of which a server is excused only as far as it could not know better, and
@@ -19,7 +20,8 @@
  *	 - No two servers believe in one lock at a time.  Excused: one that was admitted when
  *	   nothing told it that the ensemble had gone back since.
  *	 - A grant has a larger token than all those before it that anybody remembers who has
- *	   been admitted, or has mended the base, since the ensemble went back.
+ *	   been admitted, or has mended the base, since the ensemble went back.  Excused: one
+ *	   that has lost its watch of the base with a restore while the ensemble ran.
  *	 - The base never falls but by the ensemble's going back.
  *	 - When all is calm everybody is admitted in the end.
  *
@@ -68,6 +70,7 @@ typedef enum Coverage
 	COVER_RAISED,
 	COVER_RAISED_UNKNOWN,
 	COVER_UNDONE,
+	COVER_UNDONE_LATER,
 	COVER_TOO_SOON,
 	COVER_MENDED_BY_US,
 	COVER_MENDED_BY_OTHERS,
@@ -75,6 +78,7 @@ typedef enum Coverage
 	COVER_MEND_BROKEN,
 	COVER_WENT_BACK,
 	COVER_WENT_BACK_EPOCH,
+	COVER_WENT_BACK_RUNNING,
 	COVER_WIPED,
 	COVER_WENT_BACK_IN_WAIT,
 	COVER_CRASHED,
@@ -100,6 +104,7 @@ static const char *const coverage_name[NCOVERAGE] =
 	 "found by a base that was raised",
 	 "... by a server that remembered nothing",
 	 "found by the member's node",
+	 "... in mid-connection",
 	 "found by a session that expired too soon",
 	 "bases raised",
 	 "bases that others had raised enough",
@@ -107,6 +112,7 @@ static const char *const coverage_name[NCOVERAGE] =
 	 "mending broken off",
 	 "restored with the old numbers",
 	 "restored with larger numbers",
+	 "restored while it ran",
 	 "wiped",
 	 "gone back while servers waited",
 	 "servers crashed",
@@ -172,6 +178,7 @@ typedef struct Packet
 	int64_t zxid;
 	int64_t number;	 /* of a read of the base */
 	int64_t vouched; /* of a grant: as of its create */
+	int incarnation; /* of a reply: as of its request's execution */
 } Packet;
 
 typedef struct Fifo
@@ -197,11 +204,13 @@ typedef struct Server
 	int64_t away; /* until then it tries elsewhere, or pauses */
 	bool mending;
 	bool watching;
+	bool deaf; /* it was, and does not know that it is not */
 	bool resumed;
 	bool admitted;
 	bool before;
 	bool heard_base;
 	bool heard_member;
+	int64_t wrote; /* when our node's newest write was sent */
 	int64_t asked;
 	int64_t raising;
 	int32_t base_version;
@@ -233,6 +242,7 @@ static Ensemble zk;
 static bool zk_up;
 static int64_t up_at; /* after it went back; NEVER: nobody knows */
 static int incarnation;
+static int heard_in; /* the incarnation of the reply that was received last */
 static int64_t largest_epoch;
 static int nsessions;
 static Ensemble saved[NSAVED];
@@ -314,6 +324,7 @@ execute(Server *s)
 			sizeof(Packet) * (size_t) --s->requests.n);
 	session->heard = now;
 	p.ok = true;
+	p.incarnation = incarnation;
 	switch (p.kind)
 	{
 		case MEMBER:
@@ -375,6 +386,8 @@ send_request(Server *s, Kind kind, int lock)
 
 	if (s->requests.n == QUEUE)
 		return;
+	if (kind == WRITE)
+		s->wrote = now;
 	if (kind == GET_BASE)
 		p.number = ++s->asked;
 	if (kind == SET_BASE)
@@ -397,7 +410,7 @@ save_file(Server *s)
 static void
 disconnect(Server *s)
 {
-	s->connected = s->watching = false;
+	s->connected = s->watching = s->deaf = false;
 	memset(s->busy, 0, sizeof(s->busy));
 	s->requests.n = s->replies.n = 0;
 }
@@ -455,7 +468,7 @@ could_know(const Server *s, int64_t base, int64_t zxid)
 static void
 vouch(int64_t top)
 {
-	if (top > zk.vouched)
+	if (heard_in == incarnation && top > zk.vouched)
 		zk.vouched = top;
 }
 
@@ -482,11 +495,11 @@ admit(Server *s)
 	s->base = s->sight.base;
 	s->version = s->sight.version;
 	s->admitted = s->admitted_once = true;
-	if (s->admitted_in != incarnation)
+	if (s->admitted_in != heard_in || heard_in != incarnation)
 		s->excused = s->found_in != incarnation;
 	else if (s->found_in == incarnation)
 		s->excused = false;
-	s->admitted_in = incarnation;
+	s->admitted_in = heard_in;
 	if (zklock_history_admit(&s->history, &s->sight))
 		save_file(s);
 	see(s, s->sight.zxid);
@@ -557,11 +570,11 @@ granted(Server *s, const Packet *p)
 	last_holder[l] = number(s);
 	TRACE("%d has lock %d, token %" PRId64, number(s), l, token);
 	s->holds[l] = true;
-	s->grant_incarnation[l] = incarnation;
+	s->grant_incarnation[l] = p->incarnation;
 	s->grant_excused[l] = s->excused;
 	if (token <= largest[l])
 	{
-		if (largest[l] <= p->vouched)
+		if (largest[l] <= p->vouched && !s->deaf)
 			fail("token %" PRId64 " of lock %d comes after %" PRId64
 				 ", which somebody remembers",
 				 token, l, largest[l]);
@@ -578,6 +591,7 @@ receive(Server *s)
 
 	memmove(s->replies.packet, s->replies.packet + 1,
 			sizeof(Packet) * (size_t) --s->replies.n);
+	heard_in = p.incarnation;
 	if (p.kind == CHANGED)
 	{
 		if (s->admitted)
@@ -623,10 +637,25 @@ receive(Server *s)
 		s->busy[p.lock] = false;
 	if (p.kind == WRITE && !s->mending)
 	{
-		if (s->admitted)
-			s->version = s->history.version = p.ok ? p.version : -1;
+		int32_t version = p.ok ? p.version : -1;
+
+		if (s->admitted || s->before)
+		{
+			bool undone = p.ok && version <= s->version;
+			ZkHistoryVerdict verdict = zklock_history_wrote(&s->history, version);
+
+			if (undone && verdict == ZKLOCK_HISTORY_GOOD)
+				fail("server %d goes on, and could know better", number(s));
+			s->version = s->sight.version = version;
+			if (verdict != ZKLOCK_HISTORY_GOOD)
+			{
+				COVER(UNDONE_LATER);
+				found(s, verdict);
+				return;
+			}
+		}
 		else if (!s->heard_member)
-			s->sight.version = p.ok ? p.version : -1;
+			s->sight.version = version;
 		s->heard_member = true;
 		if (!p.ok)
 			send_request(s, MEMBER, 0);
@@ -843,6 +872,43 @@ go_back(void)
 	TRACE("-- the ensemble goes back, to %" PRId64 ", base %" PRId64, zk.zxid, zk.base);
 }
 
+/*
+ * The ensemble is restored while it runs: it numbers on, forgets the watches, and keeps
+ * the connections of sessions that it remembers.
+ */
+static void
+go_back_running(void)
+{
+	int64_t zxid = zk.zxid;
+
+	if (nsaved == 0)
+		return;
+	nsaved = 1 + random_below(nsaved);
+	zk = saved[nsaved - 1];
+	zk.zxid = zxid;
+	zk.vouched = 0;
+	incarnation++;
+	for (int i = 0; i < nsessions; i++)
+		zk.session[i].heard = now;
+	for (int i = 0; i < NSERVERS; i++)
+	{
+		Server *s = &server[i];
+
+		s->deaf |= s->watching;
+		s->watching = false;
+		if (s->connected && !zk.session[s->session].alive)
+		{
+			disconnect(s);
+			if (s->mending)
+				s->session = -1;
+		}
+		/* until its next write nothing tells it */
+		s->excused |= s->connected;
+	}
+	COVER(WENT_BACK_RUNNING);
+	TRACE("-- the ensemble goes back while it runs, to base %" PRId64, zk.base);
+}
+
 /* Does everybody know of something that will be gone? */
 static bool
 all_know(void)
@@ -876,7 +942,9 @@ fault(void)
 				saved[nsaved++] = zk;
 			break;
 		case 2:
-			if (tame ? all_know() : once_in(2))
+			if (!tame && once_in(4))
+				go_back_running();
+			else if (tame ? all_know() : once_in(2))
 				go_back();
 			break;
 		case 3:
@@ -983,6 +1051,8 @@ act(Server *s)
 			if (s->mending || s->busy[l])
 				break;
 			s->busy[l] = true;
+			if (now >= s->wrote + TIMEOUT / 6)
+				send_request(s, WRITE, 0);
 			if (s->holds[l])
 			{
 				s->holds[l] = false;

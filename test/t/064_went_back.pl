@@ -156,6 +156,28 @@ ZkLock::wait_until(sub { ZkLock::ask($c, "SELECT worker_pid <> $old_worker AND s
 is(findings($c), $before, '... nor does a worker that makes a node of another name');
 
 #
+# Restored while it runs, as by ZooKeeper's AdminServer: the connection goes on, and no
+# watch tells of anything.  Only our node shows it, with fewer writes than there were.
+#
+my $holds = ZkLock::session($c);
+$holds->query('BEGIN');
+grown($holds->query("SELECT zk_lock('third')"), 'third', 'before');
+my ($node) = grep { /^renamed-/ } $zk->children('/zklock/servers');
+my $writes = sub { return $zk->stat("/zklock/servers/$node")->{version}; };
+my $first = $writes->();
+ZkLock::wait_until(sub { $writes->() > $first + 1 }, 'it is written');
+my $stopped = ZkLock::ask($c, 'SELECT worker_pid FROM zk_session');
+kill 'STOP', $stopped or die;
+$zk->delete("/zklock/servers/$node");
+$zk->create("/zklock/servers/$node");
+kill 'CONT', $stopped or die;
+wait_found($c);
+is($holds->fails('COMMIT'), '40001: lock "third" was lost', 'restored while it runs: C has lost its lock');
+like(ZkLock::ask($c, 'SELECT last_error FROM zk_session'), qr/: The znode under .* has version 1, after version \d+$/, '... since its node is an old one');
+ok_granted_later($c, 'third', 'restored while it runs, C')->quit;
+$zk->delete("/zklock/servers/$node");
+
+#
 # By hand
 #
 my $s_a = ZkLock::session($a);
