@@ -65,9 +65,11 @@ zklock_history_file_write(ZkHistory *history, bool last)
 		ok = false;
 		complain("close");
 	}
-	/* it flushes the new one first */
-	if (!ok || durable_rename(HISTORY_FILE_NEW, HISTORY_FILE, LOG) != 0)
+	/* it flushes the new one first, and complains itself */
+	if (!ok ||
+		durable_rename(HISTORY_FILE_NEW, HISTORY_FILE, complained ? DEBUG1 : LOG) != 0)
 	{
+		complained = true;
 		(void) unlink(HISTORY_FILE_NEW);
 		return false;
 	}

@@ -84,6 +84,7 @@ static char directory_path[ZKLOCK_NKINDS][512]; /* <root>/locks and the like */
 static char member_path[1280];					/* our node under <root>/servers */
 static char member_data[2048];					/* what it says */
 static int heartbeats_open;						/* replies outstanding */
+static int missing = 0;							/* times in a row that it was not there */
 static int64 heartbeat_at;						/* ns: when the next one is due */
 static Attempt attempts[MAX_ATTEMPTS];
 static int nattempts = 0;
@@ -534,8 +535,12 @@ zklock_session_open(void)
 	closing_stale = id.id == 0 && zklock_session_file_read(&id);
 	resuming = id.id != 0;
 
+	/* why nothing could be mended yet goes on being shown */
 	if (mending)
-		show_went_back();
+	{
+		if (zklock_shared->session.state != ZKLOCK_SESSION_WENT_BACK)
+			show_went_back();
+	}
 	else if (zklock_shared->session.auth_pause == 0)
 		set_state(ZKLOCK_SESSION_CONNECTING);
 	security = security_read(error, sizeof(error));
@@ -795,11 +800,18 @@ zklock_session_heartbeat(void)
 							   : (long) ((heartbeat_at - now) / NS_PER_MS + 1);
 }
 
+/* Our node is not there: somebody has deleted it, or nothing can be made here. */
+static void
+on_missing(void)
+{
+	if (++missing == 3)
+		zklock_session_error("could not create znode \"%s\": a chroot path in \"zklock.hosts\" must exist",
+							 member_path);
+}
+
 static void
 on_heartbeat(const ZkMessage *message)
 {
-	static int missing = 0;
-
 	if (heartbeats_open > 0)
 		heartbeats_open--;
 	if (message->rc == ZKLOCK_ZOK)
@@ -828,10 +840,7 @@ on_heartbeat(const ZkMessage *message)
 		zklock_session_refused(message);
 	else if (message->rc == ZKLOCK_ZNONODE && connected)
 	{
-		/* somebody deleted it, or nothing can be made here */
-		if (++missing == 3)
-			zklock_session_error("could not create znode \"%s\": a chroot path in \"zklock.hosts\" must exist",
-								 member_path);
+		on_missing();
 		/* nothing comes of a connection without a root but errors, which are wanted */
 		if (!zklock_ensemble_admitted())
 		{
@@ -1049,6 +1058,19 @@ on_unknown_base(void)
 	pause_after_refusal();
 }
 
+/* There is no root, since one that was wiped lacks the chroot path, say. */
+static void
+on_not_mended(const ZkMessage *message)
+{
+	if (message->rc == ZKLOCK_ZNONODE)
+		on_missing();
+	else if (message->rc != ZKLOCK_ZCONNECTIONLOSS)
+		zklock_session_refused(message);
+	if (missing >= 3)
+		set_attempts(zklock_shared->session.last_error);
+	drop_client(false);
+}
+
 /*
  * What is known of the ensemble comes before all else that is made of a message.  False
  * if the client is gone.
@@ -1074,6 +1096,7 @@ look(const ZkMessage *message)
 			on_went_back();
 			return false;
 		case ZKLOCK_ENSEMBLE_MENDED:
+			show_went_back();
 			drop_client(true);
 			return false;
 		case ZKLOCK_ENSEMBLE_ANEW:
@@ -1283,7 +1306,7 @@ zklock_session_receive(void)
 				else if (!mending)
 					on_heartbeat(message);
 				else if (message->rc != ZKLOCK_ZOK)
-					drop_client(false); /* there is no root */
+					on_not_mended(message);
 				break;
 			case ZKLOCK_MSG_CREATED:
 			case ZKLOCK_MSG_DELETED:

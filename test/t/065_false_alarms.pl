@@ -78,4 +78,29 @@ for my $n (1 .. 3)
 }
 is($zk->get($tokens), $base, 'a restart in the wait raises nothing');
 is(findings($a) . findings($b), '21', '... and makes nobody wait');
+
+# A chroot path that was wiped is named, and a file that cannot be written, once by each worker.
+my $wiped = ZooKeeper->new->start;
+$wiped->create('/app');
+my $e = ZkLock::server('e', $wiped->hosts . '/app', conf => "zklock.session_timeout = '6s'\nzklock.connect_timeout = '1s'", start => 0);
+my $file = $e->data_dir . '/zklock.history';
+mkdir $file or die;
+$e->start;
+ZkLock::ask($e, 'CREATE EXTENSION zklock');
+ZkLock::wait_connected($e);
+ZkLock::session($e)->query("SELECT zk_lock('job' || i, 'exclusive', 'session') FROM generate_series(1, 20) AS i");
+$wiped->kill9->wipe->start;
+my $missing = 'could not create znode "/zklock/servers/[^"]*": a chroot path in "zklock.hosts" must exist';
+ZkLock::wait_until(sub { ZkLock::ask($e, 'SELECT last_error FROM zk_session') =~ $missing }, 'last_error names the chroot path');
+is(ZkLock::ask($e, 'SELECT state FROM zk_session'), 'went back', 'a chroot path that is missing keeps the server waiting');
+my $waiter = ZkLock::session($e);
+$waiter->fails("SELECT zk_lock('job')");
+like($waiter->notices, qr/^DETAIL:  .*$missing/m, '... and whoever asks for a lock is told');
+$wiped->create('/app');
+ZkLock::wait_connected($e);
+pass('... until it is made');
+my %told;
+$told{$_}++ for PostgreSQL::Test::Utils::slurp_file($e->logfile) =~ /\[(\d+)\] LOG:  could not (?!read)\w+ file "zklock\.history/g;
+is_deeply([ grep { $_ > 1 } values %told ], [], 'a file that cannot be written is told of once');
+cmp_ok(scalar keys %told, '>', 0, '... by each worker');
 done_testing();
