@@ -103,6 +103,8 @@ SELECT count(*) FROM zk_lock_dirs('nobody');
 -- there is a comment for everything
 SELECT p.oid::regprocedure FROM pg_proc p WHERE proname LIKE 'zk\_%' AND obj_description(oid, 'pg_proc') IS NULL;
 SELECT oid::regclass FROM pg_class WHERE relname LIKE 'zk\_%' AND obj_description(oid, 'pg_class') IS NULL;
+SELECT attrelid::regclass, attname FROM pg_attribute WHERE attrelid IN (SELECT oid FROM pg_class WHERE relname LIKE 'zk\_%' AND relkind IN ('r', 'v'))
+	AND attnum > 0 AND col_description(attrelid, attnum) IS NULL;
 SELECT proname, proparallel, provolatile, proisstrict FROM pg_proc WHERE proname LIKE 'zk\_%' ORDER BY proname COLLATE "C";
 
 -- what everybody may call

@@ -90,6 +90,23 @@ CREATE VIEW zk_locks AS
 
 COMMENT ON VIEW zk_locks IS
 'distributed locks that this server holds, keeps or waits for';
+COMMENT ON COLUMN zk_locks.name IS 'name of the lock';
+COMMENT ON COLUMN zk_locks.mode IS '''exclusive'' or ''shared'', as requested or as held';
+COMMENT ON COLUMN zk_locks.scope IS '''transaction'' or ''session''; null if it is kept for nobody';
+COMMENT ON COLUMN zk_locks.granted IS 'false while it waits';
+COMMENT ON COLUMN zk_locks.grant_state IS 'waiting, queued; held, demanded, releasing, lost; cached';
+COMMENT ON COLUMN zk_locks.count IS 'holds of this session; null while waiting';
+COMMENT ON COLUMN zk_locks.token IS 'fencing token; null while waiting, and if the grant is lost';
+COMMENT ON COLUMN zk_locks.lease_remaining IS 'how long the server may believe in the grant without a word from ZooKeeper';
+COMMENT ON COLUMN zk_locks.wait_start IS 'since when it waits; null once granted';
+COMMENT ON COLUMN zk_locks.pid IS 'backend that holds or waits for it; null if it is kept for nobody';
+COMMENT ON COLUMN zk_locks.database IS 'database of that session';
+COMMENT ON COLUMN zk_locks.username IS 'role of that session';
+COMMENT ON COLUMN zk_locks.application IS 'application_name of that session';
+COMMENT ON COLUMN zk_locks.blocked_by IS 'backends of this server that must end their hold before ZooKeeper is asked';
+COMMENT ON COLUMN zk_locks.classid IS 'joins pg_locks';
+COMMENT ON COLUMN zk_locks.objid IS 'joins pg_locks';
+COMMENT ON COLUMN zk_locks.objsubid IS 'joins pg_locks';
 
 CREATE FUNCTION zk_session(
     OUT state text,
@@ -127,6 +144,26 @@ CREATE VIEW zk_session AS
 
 COMMENT ON VIEW zk_session IS
 'state of this server''s ZooKeeper session';
+COMMENT ON COLUMN zk_session.state IS 'connected, connecting, reconnecting, authentication failed, went back, closing, no worker';
+COMMENT ON COLUMN zk_session.server IS 'ZooKeeper server that it is connected to';
+COMMENT ON COLUMN zk_session.session_id IS 'ZooKeeper''s id of the session';
+COMMENT ON COLUMN zk_session.session_timeout IS 'as negotiated; the shortest in this session';
+COMMENT ON COLUMN zk_session.last_error IS 'newest trouble, also when it is over';
+COMMENT ON COLUMN zk_session.last_error_time IS 'when that was';
+COMMENT ON COLUMN zk_session.worker_pid IS 'process that owns the session';
+COMMENT ON COLUMN zk_session.hosts IS 'connect string in use';
+COMMENT ON COLUMN zk_session.lease_remaining IS 'how long the server may believe in its locks without a word from ZooKeeper';
+COMMENT ON COLUMN zk_session.write_latency IS 'from the newest acknowledged write to its answer';
+COMMENT ON COLUMN zk_session.read_latency IS 'from the newest answered read to its answer';
+COMMENT ON COLUMN zk_session.session_uptime IS 'age of the session';
+COMMENT ON COLUMN zk_session.worker_uptime IS 'age of the worker';
+COMMENT ON COLUMN zk_session.reconnects IS 'connections of a session that lived, since the server''s start';
+COMMENT ON COLUMN zk_session.expiries IS 'sessions that expired, since the server''s start';
+COMMENT ON COLUMN zk_session.in_flight IS 'requests to ZooKeeper without an answer';
+COMMENT ON COLUMN zk_session.names IS 'names in the lock table';
+COMMENT ON COLUMN zk_session.max_names IS 'names for which the lock table has room';
+COMMENT ON COLUMN zk_session.requests IS 'sessions that hold or wait for a lock, once a name and mode';
+COMMENT ON COLUMN zk_session.cached IS 'locks that are kept for nobody';
 
 CREATE FUNCTION zk_contenders(
     name text,
@@ -204,6 +241,19 @@ CREATE VIEW zk_stat AS
 
 COMMENT ON VIEW zk_stat IS
 'statistics of distributed locks on this server';
+COMMENT ON COLUMN zk_stat.acquired_local IS 'acquired by a session that had the lock already';
+COMMENT ON COLUMN zk_stat.acquired_cached IS 'acquired without asking ZooKeeper';
+COMMENT ON COLUMN zk_stat.acquired_cold IS 'acquired by asking ZooKeeper';
+COMMENT ON COLUMN zk_stat.waits IS 'requests that met somebody in their way';
+COMMENT ON COLUMN zk_stat.total_wait IS 'time from their call to its end';
+COMMENT ON COLUMN zk_stat.longest_wait IS 'the longest of these times';
+COMMENT ON COLUMN zk_stat.timeouts IS 'requests whose time was up';
+COMMENT ON COLUMN zk_stat.cancels IS 'requests that were canceled or terminated';
+COMMENT ON COLUMN zk_stat.failures IS 'requests that ended by another error';
+COMMENT ON COLUMN zk_stat.losses IS 'holds whose lock was lost';
+COMMENT ON COLUMN zk_stat.demands IS 'locks of this server that others asked for';
+COMMENT ON COLUMN zk_stat.handovers IS 'locks that came from others after a wait';
+COMMENT ON COLUMN zk_stat.stats_reset IS 'since when it is counted';
 
 CREATE FUNCTION zk_stat_locks(
     OUT name text,
@@ -234,6 +284,20 @@ CREATE VIEW zk_stat_locks AS
 
 COMMENT ON VIEW zk_stat_locks IS
 'statistics of the distributed locks that were requested most recently on this server';
+COMMENT ON COLUMN zk_stat_locks.name IS 'name of the lock';
+COMMENT ON COLUMN zk_stat_locks.acquired_local IS 'acquired by a session that had the lock already';
+COMMENT ON COLUMN zk_stat_locks.acquired_cached IS 'acquired without asking ZooKeeper';
+COMMENT ON COLUMN zk_stat_locks.acquired_cold IS 'acquired by asking ZooKeeper';
+COMMENT ON COLUMN zk_stat_locks.waits IS 'requests that met somebody in their way';
+COMMENT ON COLUMN zk_stat_locks.total_wait IS 'time from their call to its end';
+COMMENT ON COLUMN zk_stat_locks.longest_wait IS 'the longest of these times';
+COMMENT ON COLUMN zk_stat_locks.timeouts IS 'requests whose time was up';
+COMMENT ON COLUMN zk_stat_locks.cancels IS 'requests that were canceled or terminated';
+COMMENT ON COLUMN zk_stat_locks.failures IS 'requests that ended by another error';
+COMMENT ON COLUMN zk_stat_locks.losses IS 'holds whose lock was lost';
+COMMENT ON COLUMN zk_stat_locks.demands IS 'locks of this server that others asked for';
+COMMENT ON COLUMN zk_stat_locks.handovers IS 'locks that came from others after a wait';
+COMMENT ON COLUMN zk_stat_locks.last_request IS 'when it was requested last';
 
 CREATE FUNCTION zk_stat_reset()
 RETURNS void
@@ -318,6 +382,13 @@ CREATE VIEW zk_elections AS
 
 COMMENT ON VIEW zk_elections IS
 'elections in which this server is a candidate';
+COMMENT ON COLUMN zk_elections.election IS 'name of the election';
+COMMENT ON COLUMN zk_elections.is_leader IS 'does this server lead?';
+COMMENT ON COLUMN zk_elections.leader IS 'server that leads; asks ZooKeeper';
+COMMENT ON COLUMN zk_elections.candidates IS 'all candidates in their order; asks ZooKeeper';
+COMMENT ON COLUMN zk_elections.token IS 'fencing token of this server''s leadership, or null';
+COMMENT ON COLUMN zk_elections.since IS 'when is_leader last changed, or the candidacy began';
+COMMENT ON COLUMN zk_elections.changes IS 'how often is_leader has changed';
 
 CREATE TABLE zk_fences (
     namespace text,
@@ -328,6 +399,9 @@ USING heap;
 
 COMMENT ON TABLE zk_fences IS
 'largest fencing token that zk_fence has seen for each resource of each zklock.namespace';
+COMMENT ON COLUMN zk_fences.namespace IS 'zklock.namespace of those who called, or empty';
+COMMENT ON COLUMN zk_fences.resource IS 'as given to zk_fence';
+COMMENT ON COLUMN zk_fences.token IS 'the largest that was seen';
 
 SELECT pg_catalog.pg_extension_config_dump('zk_fences', '');
 
