@@ -1,10 +1,11 @@
 # zklock: distributed locks through ZooKeeper, for PostgreSQL 15 to 19.
 #
 #   make, make install    build, install; PG_CONFIG selects the server
+#   make dist             zklock-<version>.zip of what is committed
 #   make demo             see it work; KEEP=1 leaves the servers running
 #   make check            every test there is; PARTS= and TESTS= select (test/run),
 #                         PARTS=quick those of every day
-#   make lint             clang-format and cppcheck
+#   make lint             clang-format, cppcheck, links in the texts
 #   make warnings         gcc and clang with -Wall -Wextra -Werror
 #   make bench            zklock beside everybody else, in one table; REPEAT= SECONDS= ROWS=,
 #                         BASE= a commit to compare with

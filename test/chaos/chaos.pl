@@ -15,7 +15,7 @@
 #                   that nobody asks for any more                       must be 0
 #
 # Everybody must be calm again within a minute, too, every statement must have
-# been answered, and errors must be of the kinds that README.md names for faults.
+# been answered, and errors must be of the kinds that doc/failures.md names for faults.
 # It prints one table, then an "ok" or "not ok" for each of these.  Exit status: 0
 # if all is well, 1 if not, 2 if the run itself failed.  test/chaos/run starts it,
 # as process 1 of a PID namespace: what it leaves running ends with it.  SEED
@@ -186,7 +186,7 @@ sub leaked
 # The run
 #
 
-# What clients may be told when something breaks: see README.md, Errors.
+# What clients may be told when something breaks: see doc/failures.md, Errors.
 my $expected = qr/^(ok|busy|connect:.*|\w+:(lost|40001|57P0[123]|58000)|lock:(53200|55000|55P03)|lead:53200)$/;
 
 # So long a run has every kind of fault in it, even on a slow machine.

@@ -218,10 +218,10 @@ my ($worker, $session) = split /\|/, ZkLock::ask($a, 'SELECT worker_pid, session
 my $host = $zk->host;
 like(ZkLock::title($worker), qr/zklock worker connected to \Q$host\E$/, 'ps says state and server');
 
-# The README's queries for Prometheus, by a member of pg_monitor
+# The queries for Prometheus, by a member of pg_monitor
 ZkLock::ask($a, 'CREATE ROLE exporter LOGIN IN ROLE pg_monitor');
 my $exporter = ZkLock::session($a, user => 'exporter');
-my ($yaml) = PostgreSQL::Test::Utils::slurp_file("$FindBin::Bin/../../README.md") =~ /^```yaml\n(.*?)^```/ms;
+my $yaml = PostgreSQL::Test::Utils::slurp_file("$FindBin::Bin/../../doc/prometheus.yaml");
 while ($yaml =~ /^(\w+):\n  query: \|\n((?:    .*\n)+)  metrics:\n((?:    - .*\n)+)/mg)
 {
 	my ($metric, $query, $metrics) = ($1, $2, $3);

@@ -11,10 +11,10 @@ my $zk = ZooKeeper->new->start;
 my $node = ZkLock::server('node', $zk);
 my $session = ZkLock::session($node);
 
-# What README says of each.
+# What doc/settings.md says of each.
 my %documented;
-open my $readme, '<', "$FindBin::Bin/../../README.md" or die;
-while (<$readme>)
+open my $page, '<', "$FindBin::Bin/../../doc/settings.md" or die;
+while (<$page>)
 {
 	my ($name, $effect) = /^\| `(zklock\.\w+)` \| [^|]+ \| [^|]+ \| (\w+)/ or next;
 	$documented{$name} = { reload => 'sighup', restart => 'postmaster', any => 'user', superusers => 'superuser' }->{$effect} // $effect;
@@ -22,7 +22,7 @@ while (<$readme>)
 my %context = map { split /\|/ } split /\n/,
   $session->query("SELECT name, context FROM pg_settings WHERE name LIKE 'zklock.%'");
 cmp_ok(scalar keys %context, '>=', 13, 'settings');
-is_deeply(\%documented, \%context, 'README says of each setting when it takes effect');
+is_deeply(\%documented, \%context, 'doc/settings.md says of each setting when it takes effect');
 is(join(' ', grep { $context{$_} eq 'postmaster' } sort keys %context), 'zklock.max_locks', 'only what sizes shared memory needs a restart');
 
 # Strings: right and wrong values.  Others follow from pg_settings.

@@ -302,7 +302,7 @@ sub wipe { my $self = shift; return $self->replace(1); }
 
 # The ensemble ends and begins again with an older state, or with none.  If all servers
 # were well until then, it may come back at once.  Else it has to stay away until every
-# session has timed out: see README.md, "When the ensemble goes back".
+# session has timed out: see doc/failures.md, "When the ensemble goes back".
 sub replace
 {
 	my ($self, $wiped) = @_;
