@@ -12,7 +12,7 @@ use ZkLock;
 use ZooKeeper;
 
 my $timeout = 6;
-my $conf = "zklock.session_timeout = '${timeout}s'";
+sub conf { return "zklock.session_timeout = '${timeout}s'"; }
 my $back = 'ZooKeeper ensemble went back to an earlier state';
 my (%seen, %largest);
 
@@ -72,7 +72,7 @@ sub go_on
 # One ZooKeeper, three servers; C is stopped when it happens
 #
 $zk = ZooKeeper->new->start;
-my ($a, $b, $c) = map { ZkLock::server($_, $zk, conf => $conf) } 'a', 'b', 'c';
+my ($a, $b, $c) = map { ZkLock::server($_, $zk, conf => conf()) } 'a', 'b', 'c';
 ZkLock::wait_connected($a, $b, $c);
 is(base(), 0, 'the base of tokens is 0 to begin with');
 $zk->save;
@@ -242,9 +242,11 @@ $zk->stop;
 #
 # Three ZooKeepers, which hold an election as they come back: numbers are larger then
 #
+# It must be back before sessions are over, on a slow machine, too.
+$timeout = 30;
 my $three = ZooKeeper->new(servers => 3)->start;
 $three->wait_elected;
-($a, $b) = map { ZkLock::server($_, $three, conf => $conf) } 'e', 'f';
+($a, $b) = map { ZkLock::server($_, $three, conf => conf()) } 'e', 'f';
 ZkLock::wait_connected($a);
 ZkLock::ask($b, 'SELECT 1');
 ZkLock::wait_connected($b);
@@ -280,6 +282,11 @@ ok_granted_later($b, 'job', 'three, B')->quit;
 # Another ensemble altogether
 #
 my $other = ZooKeeper->new->start;
+$timeout = 6;
+$a->append_conf('postgresql.conf', conf());
+ZkLock::hang_up($a);
+$a->restart;
+ZkLock::wait_connected($a);
 ZkLock::ask($a, "ALTER SYSTEM SET zklock.hosts = '" . $other->hosts . "'");
 ZkLock::ask($a, 'SELECT pg_reload_conf()');
 wait_found($a);
