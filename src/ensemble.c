@@ -111,12 +111,16 @@ zklock_ensemble_save_again(bool disconnected)
 }
 
 /* The first worker since the server's start reads the file; its successors find all in
- * shared memory. */
+ * shared memory, and do not know whether it was written. */
 void
 zklock_ensemble_start(void)
 {
 	if (zklock_shared->history_read)
+	{
+		if (history()->found)
+			save();
 		return;
+	}
 	(void) zklock_history_file_read(history(), zklock_clock(),
 									zklock_session_timeout * NS_PER_MS);
 	if (history()->found)

@@ -25,6 +25,9 @@
 
 static bool complained = false;
 
+static const char *const forgotten =
+	"This server does not remember what it has seen of the ZooKeeper ensemble before.";
+
 static void
 complain(const char *what)
 {
@@ -91,14 +94,16 @@ zklock_history_file_read(ZkHistory *history, int64_t now, int64_t wait)
 		if (errno != ENOENT)
 			ereport(LOG,
 					(errcode_for_file_access(),
-					 errmsg("could not open file \"%s\": %m", HISTORY_FILE)));
+					 errmsg("could not open file \"%s\": %m", HISTORY_FILE),
+					 errdetail_internal("%s", forgotten)));
 		return false;
 	}
 	n = read(fd, text, sizeof(text));
 	if (n < 0)
 		ereport(LOG,
 				(errcode_for_file_access(),
-				 errmsg("could not read file \"%s\": %m", HISTORY_FILE)));
+				 errmsg("could not read file \"%s\": %m", HISTORY_FILE),
+				 errdetail_internal("%s", forgotten)));
 	CloseTransientFile(fd);
 	if (n < 0)
 		return false;
@@ -106,7 +111,6 @@ zklock_history_file_read(ZkHistory *history, int64_t now, int64_t wait)
 		return true;
 	ereport(LOG,
 			(errcode(ERRCODE_DATA_CORRUPTED), errmsg("file \"%s\" is damaged", HISTORY_FILE),
-			 errdetail(
-				 "This server does not remember what it has seen of the ZooKeeper ensemble before.")));
+			 errdetail_internal("%s", forgotten)));
 	return false;
 }

@@ -494,6 +494,9 @@ zklock_session_open(void)
 	if (zklock_shared->session.auth_pause > 0 &&
 		zklock_shared->session.state == ZKLOCK_SESSION_STARTING)
 		set_state(ZKLOCK_SESSION_AUTH_FAILED);
+	/* no heartbeat does that now */
+	if (zklock_ensemble_waiting())
+		zklock_ensemble_save_again(true);
 	if (client != NULL || zklock_session_retry_in() > 0)
 		return;
 	wait = zklock_ensemble_open_in();

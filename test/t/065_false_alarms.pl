@@ -79,6 +79,25 @@ for my $n (1 .. 3)
 is($zk->get($tokens), $base, 'a restart in the wait raises nothing');
 is(findings($a) . findings($b), '21', '... and makes nobody wait');
 
+# The file of one that waits cannot be written at first, and its worker ends.
+my $f = ZkLock::server('f', $zk, conf => "zklock.session_timeout = '1h'", start => 0);
+mkdir $f->data_dir . '/zklock.history.new' or die;
+$f->start;
+ZkLock::wait_until(sub { count($f, 'could not create file "zklock.history') == 1 }, 'f cannot write its file');
+ZkLock::ask($f, 'CREATE EXTENSION zklock');
+my $pid = ZkLock::ask($f, 'SELECT worker_pid FROM zk_session');
+kill 'TERM', $pid;
+ZkLock::wait_until(sub { ZkLock::ask($f, "SELECT worker_pid <> $pid AND state = 'went back' FROM zk_session") eq 't' }, 'its next worker waits');
+rmdir $f->data_dir . '/zklock.history.new' or die;
+ok(eval { ZkLock::wait_until(sub { -e $f->data_dir . '/zklock.history' && PostgreSQL::Test::Utils::slurp_file($f->data_dir . '/zklock.history') =~ /^wait 3600000$/m }, 'the file is there') },
+	'a file that could not be written is written in the wait');
+ZkLock::hang_up($f);
+$f->stop;
+chmod 0, $f->data_dir . '/zklock.history' or die;
+$f->start;
+ok(eval { ZkLock::wait_until(sub { count($f, 'could not open file "zklock.history": .*\n.* DETAIL:  This server does not remember') == 1 }, 'f says so') },
+	'one that cannot be read is told of, and what that means');
+
 # A chroot path that was wiped is named, and a file that cannot be written, once by each worker.
 my $wiped = ZooKeeper->new->start;
 $wiped->create('/app');
