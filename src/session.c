@@ -493,12 +493,20 @@ zklock_session_open(void)
 	/* the pause that a predecessor began is ours to end */
 	if (zklock_shared->session.auth_pause > 0 &&
 		zklock_shared->session.state == ZKLOCK_SESSION_STARTING)
-		set_state(ZKLOCK_SESSION_AUTH_FAILED);
+		set_state(zklock_shared->session.auth_state);
 	/* no heartbeat does that now */
 	if (zklock_ensemble_waiting())
 		zklock_ensemble_save_again(true);
 	if (client != NULL || zklock_session_retry_in() > 0)
 		return;
+
+	effective_hosts(hosts, sizeof(hosts));
+	s = zklock_session_lock(LW_EXCLUSIVE);
+	if (strcmp(s->hosts, hosts) != 0)
+		s->attempts[0] = '\0';
+	strlcpy(s->hosts, hosts, sizeof(s->hosts));
+	zklock_session_unlock();
+
 	wait = zklock_ensemble_open_in();
 	if (wait > 0)
 	{
@@ -510,15 +518,11 @@ zklock_session_open(void)
 	}
 	mending = zklock_ensemble_waiting();
 
-	effective_hosts(hosts, sizeof(hosts));
 	s = zklock_session_lock(LW_EXCLUSIVE);
 	id = s->id;
 	/* resuming is no occasion to change the timeout, unless nobody could connect
 	 * in that time */
 	timeout = s->timeout_ms >= SHORTEST_TIMEOUT_MS ? s->timeout_ms : zklock_session_timeout;
-	if (strcmp(s->hosts, hosts) != 0)
-		s->attempts[0] = '\0';
-	strlcpy(s->hosts, hosts, sizeof(s->hosts));
 	if (id.id == 0)
 	{
 		/* the root, like the timeout, belongs to the session */
@@ -643,12 +647,16 @@ drop_client(bool retry_now)
 	release_descriptors();
 }
 
-/* Try again later, and if that is no use either, later still. */
+/* Try again later, and if that is no use either, later still.  What is shown meanwhile
+ * is for a successor, too. */
 static void
-pause_after_refusal(void)
+pause_after_refusal(ZkSessionState state)
 {
 	long pause = zklock_shared->session.auth_pause;
 
+	zklock_session_lock(LW_EXCLUSIVE)->auth_state = state;
+	zklock_session_unlock();
+	set_state(state);
 	pause = pause == 0 ? RETRY_MS : Min(2 * pause, AUTH_RETRY_MS);
 	set_auth_pause(pause,
 				   zklock_clock() +
@@ -1052,13 +1060,11 @@ on_unknown_base(void)
 {
 	give_up_session();
 	zklock_session_error("%s", zklock_ensemble_reason());
-	if (!mending)
-		set_state(ZKLOCK_SESSION_CONNECTING);
+	pause_after_refusal(mending ? ZKLOCK_SESSION_WENT_BACK : ZKLOCK_SESSION_CONNECTING);
 	set_attempts(zklock_ensemble_reason());
 	zklock_dispatch_all(ZKLOCK_EV_SESSION_LOST);
 	drop_client(false);
 	zklock_session_file_remove();
-	pause_after_refusal();
 }
 
 /* There is no root, since one that was wiped lacks the chroot path, say. */
@@ -1170,8 +1176,7 @@ on_auth_failed(void)
 	closing_stale = resuming = false;
 	zklock_session_error("ZooKeeper refused the credentials in \"%s\"", zklock_auth_file);
 	drop_client(false);
-	pause_after_refusal();
-	set_state(ZKLOCK_SESSION_AUTH_FAILED);
+	pause_after_refusal(ZKLOCK_SESSION_AUTH_FAILED);
 	set_attempts("authentication failed");
 	if (was_connected)
 		zklock_dispatch_all(ZKLOCK_EV_DISCONNECTED);

@@ -205,9 +205,10 @@ typedef struct ZkSessionShared
 	bool proven;			   /* one was, on this connection */
 	int64 last_write;		   /* ns: when a write was last acknowledged */
 	bool open_told;			   /* the log says that our znodes are everybody's */
-	long auth_pause;		   /* ms: the latest pause after refused credentials; 0: they
-								* were taken since */
-	int64 auth_retry_at;	   /* ns of CLOCK_BOOTTIME: when it ends */
+	long auth_pause;	 /* ms: the latest pause after refused credentials, or a base
+						  * that could not be read; 0: all was well since */
+	int64 auth_retry_at; /* ns of CLOCK_BOOTTIME: when it ends */
+	ZkSessionState auth_state; /* what is shown in it */
 	ZkLease lease;			   /* as published in lease_end and lost_at */
 	int64 worker_started;	   /* the same clock */
 	int64 opened_at;		   /* ... when the session was opened */

@@ -66,7 +66,7 @@ $_->failure for @busy;
 is(findings($b), 1, '... and nobody waits');
 
 # A server without memory waits, and is restarted meanwhile.
-my $d = ZkLock::server('d', $zk, conf => "zklock.session_timeout = '10min'", start => 0);
+my $d = ZkLock::server('d', $zk, conf => "zklock.session_timeout = '10min'\nzklock.connect_timeout = '1s'", start => 0);
 $d->start;
 ZkLock::wait_until(sub { findings($d) == 1 && PostgreSQL::Test::Utils::slurp_file($d->data_dir . '/zklock.history') =~ /^mended 1$/m }, 'd waits');
 $base = $zk->get($tokens);
@@ -78,6 +78,11 @@ for my $n (1 .. 3)
 }
 is($zk->get($tokens), $base, 'a restart in the wait raises nothing');
 is(findings($a) . findings($b), '21', '... and makes nobody wait');
+ZkLock::ask($d, 'CREATE EXTENSION zklock');
+my $asks = ZkLock::session($d);
+ZkLock::wait_until(sub { ZkLock::ask($d, 'SELECT state FROM zk_session') eq 'went back' }, 'd waits');
+$asks->fails("SELECT zk_lock('job')");
+like($asks->notices, qr/^DETAIL:  Connect string "\Q@{[ $zk->hosts ]}\E": the ensemble went back/m, 'whoever asks for a lock is told of which ensemble');
 
 # The file of one that waits cannot be written at first, and its worker ends.
 my $f = ZkLock::server('f', $zk, conf => "zklock.session_timeout = '1h'", start => 0);
@@ -97,6 +102,19 @@ chmod 0, $f->data_dir . '/zklock.history' or die;
 $f->start;
 ok(eval { ZkLock::wait_until(sub { count($f, 'could not open file "zklock.history": .*\n.* DETAIL:  This server does not remember') == 1 }, 'f says so') },
 	'one that cannot be read is told of, and what that means');
+
+# Rubbish for a base is no matter of credentials, not even for the next worker.
+my $rubbish = 'could not read the base of fencing tokens';
+$zk->set($tokens, 'rubbish');
+ZkLock::wait_until(sub { ZkLock::ask($b, "SELECT last_error ~ '^$rubbish' FROM zk_session") eq 't' }, 'b notices the rubbish');
+$pid = ZkLock::ask($b, 'SELECT worker_pid FROM zk_session');
+kill 'TERM', $pid;
+my %state;
+ZkLock::wait_until(sub { $state{ ZkLock::ask($b, 'SELECT state FROM zk_session') }++; grep { $_ != $pid } PostgreSQL::Test::Utils::slurp_file($b->logfile) =~ /\[(\d+)\] LOG:  $rubbish/g }, 'so does its next worker');
+is($state{'authentication failed'}, undef, 'a base that cannot be read is no matter of credentials');
+$zk->set($tokens, $base);
+ZkLock::ask($_, 'SELECT pg_reload_conf()') for $a, $b;    # they look again at once
+ZkLock::wait_connected($a, $b);
 
 # A chroot path that was wiped is named, and a file that cannot be written, once by each worker.
 my $wiped = ZooKeeper->new->start;
