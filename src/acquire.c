@@ -293,7 +293,7 @@ raise_failure(const char *name, ZkLockFailure failure, int rc)
 			ereport(ERROR,
 					(errcode(ERRCODE_SYSTEM_ERROR),
 					 errmsg("ZooKeeper refused the request for lock \"%s\": %s", display,
-							rc != 0 ? zklock_client_strerror(rc) : "reason unknown"),
+							rc != 0 ? zklock_rc_text(rc) : "reason unknown"),
 					 errhint("Check the permissions of the znodes under \"zklock.root\".")));
 			break;
 	}

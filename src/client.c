@@ -67,6 +67,8 @@
 
 #include <zookeeper/zookeeper.h>
 
+#include "liblog.h"
+
 /* Log lines that may wait in the queue; further ones are only counted. */
 #define ZKLOCK_MAX_LOG_LINES 256
 
@@ -190,15 +192,6 @@ static ZooLogLevel log_level = ZOO_LOG_LEVEL_INFO; /* we read what these say */
 
 static const log_callback_fn log_functions[ZKLOCK_MAX_CLIENTS] = {log_line_0, log_line_1,
 																  log_line_2, log_line_3};
-
-int64_t
-zklock_clock(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_BOOTTIME, &ts);
-	return (int64_t) ts.tv_sec * 1000000000 + ts.tv_nsec;
-}
 
 /*-------------------------------------------------------------------------
  * The queue: any thread.
@@ -682,26 +675,13 @@ get_completion(int rc, const char *value, int value_len, const struct Stat *stat
 static void
 note_server(ZkClient *client, const char *text)
 {
-	static const char *const before[] = {"Socket ", /* ... zk retcode=%d, errno=%d(%s): %s */
-										 "Initiated connection to server ",
-										 "initiated connection to server ",
-										 "session establishment complete on server "};
+	size_t len;
+	const char *server = zklock_liblog_server(text, &len);
 
-	for (size_t i = 0; i < sizeof(before) / sizeof(before[0]); i++)
+	if (server != NULL && len < sizeof(client->server))
 	{
-		size_t len = strlen(before[i]);
-
-		if (strncmp(text, before[i], len) == 0)
-		{
-			size_t n = strcspn(text + len, " ,");
-
-			if (n < sizeof(client->server))
-			{
-				memcpy(client->server, text + len, n);
-				client->server[n] = '\0';
-			}
-			return;
-		}
+		memcpy(client->server, server, len);
+		client->server[len] = '\0';
 	}
 }
 
@@ -737,16 +717,15 @@ pause_unless_closing(ZkClient *client, int ms)
 static void
 pause_attempts(ZkClient *client, const char *text)
 {
-	const char *failure =
-		strncmp(text, "Socket ", 7) == 0 ? strstr(text, " zk retcode=") : NULL;
+	int failure = zklock_liblog_failure(text);
 	int64_t now = zklock_clock();
 	int64_t lived;
 	int longest;
 	int ms = ZKLOCK_FIRST_PAUSE;
 
-	if (strncmp(text, "session establishment complete", 30) == 0)
+	if (zklock_liblog_established(text))
 		client->established_at = now;
-	if (failure == NULL)
+	if (failure == 0)
 		return;
 
 	lived = client->established_at != 0 ? now - client->established_at : 0;
@@ -757,7 +736,7 @@ pause_attempts(ZkClient *client, const char *text)
 		return;
 	}
 	/* silence has taken its time already, and expiry cannot wait */
-	if (atoi(failure + strlen(" zk retcode=")) != ZCONNECTIONLOSS)
+	if (failure != ZCONNECTIONLOSS)
 		return;
 	if (++client->failures % client->nhosts != 0)
 		return;
@@ -774,36 +753,19 @@ pause_attempts(ZkClient *client, const char *text)
 	pause_unless_closing(client, ms / 2 + (int) (now / 1000 % (ms / 2 + 1)));
 }
 
-/* A line is "<time>:<pid>(0x<thread>):ZOO_<LEVEL>@<function>@<line>: <text>". */
 static void
 log_line(int slot, const char *line)
 {
 	ZkClient *client = log_slots[slot];
-	const char *text = line;
-	const char *mark = strstr(line, "):ZOO_");
-	int level = ZOO_LOG_LEVEL_INFO;
+	const char *text;
 	ZkMessage *message;
 	size_t len;
+	int level;
 	bool drop;
 
 	if (client == NULL || atomic_load(&client->closing))
 		return;
-	if (mark != NULL)
-	{
-		mark += strlen("):ZOO_");
-		if (strncmp(mark, "ERROR", 5) == 0)
-			level = ZOO_LOG_LEVEL_ERROR;
-		else if (strncmp(mark, "WARN", 4) == 0)
-			level = ZOO_LOG_LEVEL_WARN;
-		else if (strncmp(mark, "DEBUG", 5) == 0)
-			level = ZOO_LOG_LEVEL_DEBUG;
-		mark = strstr(mark, ": ");
-		if (mark != NULL)
-			text = mark + 2;
-	}
-	len = strlen(text);
-	while (len > 0 && (text[len - 1] == '\n' || text[len - 1] == ' '))
-		len--;
+	text = zklock_liblog_text(line, &level, &len);
 
 	message = calloc(1, sizeof(ZkMessage));
 	if (message != NULL && (message->data = malloc(len + 1)) != NULL)
@@ -1297,12 +1259,6 @@ zklock_client_receive(ZkClient *client)
 			client->up = false;
 	}
 	return message;
-}
-
-const char *
-zklock_client_strerror(int rc)
-{
-	return zerror(rc);
 }
 
 /*-------------------------------------------------------------------------

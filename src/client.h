@@ -18,19 +18,12 @@
 #ifndef ZKLOCK_CLIENT_H
 #define ZKLOCK_CLIENT_H
 
+#include "zk.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
 typedef struct ZkClient ZkClient;
-
-#define ZKLOCK_PASSWORD_LEN 16
-
-/* Session id and password: what it takes to resume a session. */
-typedef struct ZkSessionId
-{
-	int64_t id; /* 0: no session */
-	char password[ZKLOCK_PASSWORD_LEN];
-} ZkSessionId;
 
 typedef enum ZkMessageType
 {
@@ -55,15 +48,6 @@ typedef enum ZkMessageType
 	/* a line of the library's log */
 	ZKLOCK_MSG_LOG /* level, data = text */
 } ZkMessageType;
-
-/* Return codes the callers tell apart; the library's own numbers. */
-#define ZKLOCK_ZOK				 0
-#define ZKLOCK_ZCONNECTIONLOSS	 (-4)
-#define ZKLOCK_ZOPERATIONTIMEOUT (-7)
-#define ZKLOCK_ZNONODE			 (-101)
-#define ZKLOCK_ZBADVERSION		 (-103)
-#define ZKLOCK_ZNODEEXISTS		 (-110)
-#define ZKLOCK_ZSESSIONEXPIRED	 (-112)
 
 /* What a request hands over to be given back with its reply. */
 typedef struct ZkRequestTag
@@ -205,9 +189,6 @@ extern int zklock_client_get_acl(ZkClient *client, const char *path,
 								 const ZkRequestTag *tag);
 extern int zklock_client_sync(ZkClient *client, const char *path, const ZkRequestTag *tag);
 
-/* ZooKeeper's text for a return code. */
-extern const char *zklock_client_strerror(int rc);
-
 /*
  * Close the session and free the client: the ensemble deletes our ephemeral
  * nodes at once.  Joins the library's threads, which can take about 4.5 s
@@ -215,8 +196,5 @@ extern const char *zklock_client_strerror(int rc);
  * to time out.
  */
 extern void zklock_client_close(ZkClient *client);
-
-/* ns of CLOCK_BOOTTIME: runs on while the machine sleeps. */
-extern int64_t zklock_clock(void);
 
 #endif /* ZKLOCK_CLIENT_H */

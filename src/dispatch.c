@@ -153,8 +153,7 @@ check_sent(int rc)
 	if (rc != ZKLOCK_ZOK && zklock_client_connected(zklock_session_client()))
 		ereport(ERROR,
 				(errcode(ERRCODE_SYSTEM_ERROR),
-				 errmsg("could not send a request to ZooKeeper: %s",
-						zklock_client_strerror(rc))));
+				 errmsg("could not send a request to ZooKeeper: %s", zklock_rc_text(rc))));
 }
 
 static void
@@ -661,8 +660,7 @@ zklock_dispatch_message(const ZkMessage *message)
 		if (entry->kind == ZKLOCK_KIND_LOCK || entry->last_rc != message->rc)
 			zklock_session_error("ZooKeeper refused a request for %s \"%s\": %s",
 								 entry->kind == ZKLOCK_KIND_LOCK ? "lock" : "election",
-								 log_name(entry->name, shown),
-								 zklock_client_strerror(message->rc));
+								 log_name(entry->name, shown), zklock_rc_text(message->rc));
 		entry->last_rc = message->rc; /* goes to the requests with a FAILED */
 	}
 

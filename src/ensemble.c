@@ -312,7 +312,7 @@ take_base(ZkClient *client, const ZkMessage *message)
 	if (message->rc == ZKLOCK_ZNONODE && sight.zxid == 0)
 		return ZKLOCK_ENSEMBLE_NOTHING;
 	if (message->rc != ZKLOCK_ZOK)
-		return unknown(zklock_client_strerror(message->rc));
+		return unknown(zklock_rc_text(message->rc));
 	if (!zklock_history_parse_base(message->data, (size_t) message->datalen, &sight.base))
 		return unknown("it is no number");
 	base_version = message->version;
@@ -342,7 +342,7 @@ take_raise(ZkClient *client, const ZkMessage *message)
 		default:
 			snprintf(reason, sizeof(reason),
 					 "could not raise the base of fencing tokens in znode \"%s\": %s",
-					 zklock_ensemble_path(), zklock_client_strerror(message->rc));
+					 zklock_ensemble_path(), zklock_rc_text(message->rc));
 			return ZKLOCK_ENSEMBLE_UNKNOWN;
 	}
 }

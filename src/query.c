@@ -358,7 +358,7 @@ ask(const ZkQuery *query, Answer *answer, bool *removing, int64 *raised)
 	if (rc != ZKLOCK_ZOK && rc != ZKLOCK_ZNONODE)
 		ereport(ERROR,
 				(errcode(ERRCODE_SYSTEM_ERROR),
-				 errmsg("ZooKeeper refused to answer: %s", zklock_client_strerror(rc)),
+				 errmsg("ZooKeeper refused to answer: %s", zklock_rc_text(rc)),
 				 errhint("Check the permissions of the znodes under \"zklock.root\".")));
 	return rc;
 }

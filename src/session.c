@@ -40,6 +40,7 @@
 #include "authfile.h"
 #include "contender.h"
 #include "ensemble.h"
+#include "liblog.h"
 #include "query.h"
 #include "settings.h"
 #include "sessionfile.h"
@@ -59,13 +60,7 @@
 /* Messages handled before the main loop looks elsewhere. */
 #define MAX_MESSAGES 256
 
-/* What one host answered last; for the error that a waiter gets. */
-typedef struct Attempt
-{
-	char host[64];
-	char answer[96];
-} Attempt;
-
+/* What each host answered last; for the error that a waiter gets. */
 #define MAX_ATTEMPTS 12
 
 const char *const zklock_kind_directory[ZKLOCK_NKINDS] = {"locks", "elections"};
@@ -86,7 +81,7 @@ static char member_data[2048];					/* what it says */
 static int heartbeats_open;						/* replies outstanding */
 static int missing = 0;							/* times in a row that it was not there */
 static int64 heartbeat_at;						/* ns: when the next one is due */
-static Attempt attempts[MAX_ATTEMPTS];
+static ZkLogAnswer attempts[MAX_ATTEMPTS];
 static int nattempts = 0;
 static char open_error[1024]; /* of the latest zklock_session_open, if it failed */
 static StringInfo security_used = NULL; /* describes what the handle was made with */
@@ -172,7 +167,7 @@ zklock_session_refused(const ZkMessage *message)
 	last_rc = message->rc;
 	zklock_session_error("ZooKeeper refused a request of the worker%s%s: %s",
 						 message->path ? " on " : "", message->path ? message->path : "",
-						 zklock_client_strerror(message->rc));
+						 zklock_rc_text(message->rc));
 }
 
 static void
@@ -1182,18 +1177,12 @@ on_auth_failed(void)
 		zklock_dispatch_all(ZKLOCK_EV_DISCONNECTED);
 }
 
-/*
- * A line of the library's log.  The lines about a socket say what a host
- * answered: "Socket HOST:PORT zk retcode=R, errno=N(TEXT): MESSAGE".
- */
+/* A line of the library's log, which may say what a host answered. */
 static void
 on_log(const char *line, int level)
 {
-	const char *p = strstr(line, "Socket ");
-	const char *end;
-	const char *text;
 	int i;
-	Attempt a;
+	ZkLogAnswer a;
 	char news[sizeof(a.host) + sizeof(a.answer) + 2];
 	ZkSessionShared *s;
 	char *to;
@@ -1206,35 +1195,11 @@ on_log(const char *line, int level)
 											 : DEBUG2,
 			(errmsg_internal("libzookeeper: %s%s", level_name[level], line)));
 
-	if (p == NULL || (end = strstr(p, " zk retcode=")) == NULL ||
-		(text = strstr(end, "errno=")) == NULL || (text = strchr(text, '(')) == NULL)
-		return;
-	p += strlen("Socket ");
-	if (*p == '[' && end[-1] == ']' && memchr(p, ':', (size_t) (end - p)) != NULL &&
-		strchr(p, ']') == end - 1)
-	{
-		p++; /* "[host:port]" */
-		end--;
-	}
-	strlcpy(a.host, p, Min(sizeof(a.host), (size_t) (end - p + 1)));
-	text++;
-	end = strchr(text, ')');
-	if (end == NULL)
-		return;
-	if (strncmp(text, "Success", 7) == 0 && end[1] == ':')
-	{
-		text = end + (end[2] == ' ' ? 3 : 2); /* no errno: the message says more */
-		end = text + strlen(text);
-	}
-	strlcpy(a.answer, text, Min(sizeof(a.answer), (size_t) (end - text + 1)));
-	a.host[zklock_clip_utf8(a.host, strlen(a.host))] = '\0';
-	a.answer[zklock_clip_utf8(a.answer, strlen(a.answer))] = '\0';
-
 	/*
 	 * What broke a connection that was up is no answer to an attempt, and a
 	 * session's expiry is reported by on_expired.
 	 */
-	if (connected || strstr(line, " zk retcode=-112,") != NULL)
+	if (!zklock_liblog_answer(line, &a) || connected || a.rc == ZKLOCK_ZSESSIONEXPIRED)
 		return;
 
 	for (i = 0; i < nattempts && strcmp(attempts[i].host, a.host) != 0; i++)

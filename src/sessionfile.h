@@ -9,7 +9,7 @@
 #ifndef ZKLOCK_SESSIONFILE_H
 #define ZKLOCK_SESSIONFILE_H
 
-#include "client.h"
+#include "zk.h"
 
 /* Remember the session.  A failure is logged and otherwise ignored: it costs
  * a session timeout after a crash, no more. */

@@ -31,10 +31,10 @@
 
 #include "port/atomics.h"
 
-#include "client.h"
 #include "history.h"
 #include "lease.h"
 #include "protocol.h"
+#include "zk.h"
 
 /* of CLOCK_BOOTTIME */
 #define NS_PER_MS INT64CONST(1000000)

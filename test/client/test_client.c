@@ -31,6 +31,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <zookeeper/zookeeper.h>
+
 #define SESSION_TIMEOUT 60000	/* ms */
 #define LONG_TIMEOUT	3600000 /* ms */
 
@@ -572,7 +574,7 @@ test_session(const char *hosts)
 	ok(!zklock_client_session(client, &session, &timeout), "no session before CONNECTED");
 	rc = zklock_client_sync(client, "/", &t);
 	ok(rc == ZKLOCK_ZCONNECTIONLOSS, "a request before CONNECTED is refused (%s)",
-	   zklock_client_strerror(rc));
+	   zklock_rc_text(rc));
 	expect_rc(client, ZKLOCK_MSG_CONNECTED, 0, "connected");
 	ok(zklock_client_connected(client), "and says so");
 	known = zklock_client_session(client, &session, &timeout);
@@ -582,7 +584,7 @@ test_session(const char *hosts)
 	ok(strchr(server, ':') != NULL, "server %s", server);
 
 	rc = zklock_client_create(client, "no slash", "", 0, ZKLOCK_CREATE_PERSISTENT, &t);
-	ok(rc < 0, "a bad path is refused (%s)", zklock_client_strerror(rc));
+	ok(rc < 0, "a bad path is refused (%s)", zklock_rc_text(rc));
 	ok(zklock_client_sync(client, "/", &t) == ZKLOCK_ZOK, "sync");
 	message = expect(client, ZKLOCK_MSG_SYNCED, "and nothing before its reply");
 	if (message != NULL)
@@ -1151,6 +1153,22 @@ clean_up(const char *hosts)
 	zklock_client_close(client);
 }
 
+/* What zk.c says of a return code is what the library says, for all that it knows. */
+static void
+test_texts(void)
+{
+	int different = 0;
+
+	for (int rc = -1000; rc <= 0; rc++)
+	{
+		if (strcmp(zklock_rc_text(rc), zerror(rc)) == 0)
+			continue;
+		printf("# %d: %s, and not %s\n", rc, zerror(rc), zklock_rc_text(rc));
+		different++;
+	}
+	ok(different == 0, "return codes have the library's texts");
+}
+
 int
 main(int argc, char **argv)
 {
@@ -1178,6 +1196,7 @@ main(int argc, char **argv)
 	snprintf(proxied, sizeof(proxied), "127.0.0.1:%d%s", proxy_port,
 			 chroot != NULL ? chroot : "");
 
+	test_texts();
 	test_signals(hosts);
 	test_session(hosts);
 	test_requests(proxied);

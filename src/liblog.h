@@ -1,0 +1,47 @@
+/*-------------------------------------------------------------------------
+ *
+ * liblog.h
+ *	  What a line of the ZooKeeper library's log says.
+ *
+ * It is the only way to hear what a host has answered to an attempt to connect, and
+ * the library does not promise its form: whatever a line is, it is read safely.  Pure.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_LIBLOG_H
+#define ZKLOCK_LIBLOG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/*
+ * A line is "<time>:<pid>(0x<thread>):ZOO_<LEVEL>@<function>@<line>: <text>".  Returns
+ * the text, "len" bytes without the end of the line, and the level: 1 error, 2 warning,
+ * 3 info, 4 debug.
+ */
+extern const char *zklock_liblog_text(const char *line, int *level, size_t *len);
+
+/* The server that a text names as the one in use, "len" bytes; NULL: it names none. */
+extern const char *zklock_liblog_server(const char *text, size_t *len);
+
+/* Is a session established? */
+extern bool zklock_liblog_established(const char *text);
+
+/* The return code with which a connection has failed; 0: it has not. */
+extern int zklock_liblog_failure(const char *text);
+
+/* What a host answered, clipped to whole characters. */
+typedef struct ZkLogAnswer
+{
+	char host[64];
+	char answer[96];
+	int rc;
+} ZkLogAnswer;
+
+/*
+ * A text about a socket, "Socket HOST:PORT zk retcode=R, errno=N(TEXT): MESSAGE".
+ * False: it is none.
+ */
+extern bool zklock_liblog_answer(const char *text, ZkLogAnswer *answer);
+
+#endif /* ZKLOCK_LIBLOG_H */

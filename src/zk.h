@@ -1,0 +1,40 @@
+/*-------------------------------------------------------------------------
+ *
+ * zk.h
+ *	  What everybody here knows of ZooKeeper: a session's id, its return codes; and
+ *	  the clock by which all times are told.
+ *
+ * No zookeeper.h, so that backends need none of the library.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_ZK_H
+#define ZKLOCK_ZK_H
+
+#include <stdint.h>
+
+#define ZKLOCK_PASSWORD_LEN 16
+
+/* Session id and password: what it takes to resume a session. */
+typedef struct ZkSessionId
+{
+	int64_t id; /* 0: no session */
+	char password[ZKLOCK_PASSWORD_LEN];
+} ZkSessionId;
+
+/* Return codes that we tell apart; ZooKeeper's own numbers. */
+#define ZKLOCK_ZOK				 0
+#define ZKLOCK_ZCONNECTIONLOSS	 (-4)
+#define ZKLOCK_ZOPERATIONTIMEOUT (-7)
+#define ZKLOCK_ZNONODE			 (-101)
+#define ZKLOCK_ZBADVERSION		 (-103)
+#define ZKLOCK_ZNODEEXISTS		 (-110)
+#define ZKLOCK_ZSESSIONEXPIRED	 (-112)
+
+/* Any return code as text: the library's own, see test/client. */
+extern const char *zklock_rc_text(int rc);
+
+/* ns of CLOCK_BOOTTIME: runs on while the machine sleeps. */
+extern int64_t zklock_clock(void);
+
+#endif /* ZKLOCK_ZK_H */
