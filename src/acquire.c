@@ -33,7 +33,7 @@
 #include "utils/builtins.h"
 
 #include "acquire.h"
-#include "display.h"
+#include "names.h"
 #include "hold.h"
 #include "loss.h"
 #include "settings.h"

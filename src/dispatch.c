@@ -15,33 +15,19 @@
 #include "postgres.h"
 #include "compat.h"
 
-#include <unistd.h>
-
 #include "lib/stringinfo.h"
-#include "miscadmin.h"
-#include "utils/json.h"
 
+#include "dispatch.h"
 #include "election.h"
 #include "ensemble.h"
 #include "grant.h"
-#include "settings.h"
-#include "stat.h"
+#include "names.h"
+#include "path.h"
+#include "session.h"
 #include "succession.h"
+#include "table.h"
+#include "tag.h"
 #include "watches.h"
-#include "worker.h"
-
-/* What a request was for; ZkRequestTag.kind. */
-typedef enum RequestKind
-{
-	REQUEST_OTHER, /* nobody waits for the reply */
-	REQUEST_MAKE_DIR,
-	REQUEST_WATCH_DIR,
-	REQUEST_CREATE,
-	REQUEST_LIST, /* tag.hash is the listing's number */
-	REQUEST_WATCH_OWN,
-	REQUEST_WATCH,
-	REQUEST_DELETE
-} RequestKind;
 
 /*
  * With this many requests open we make no new ones until replies have come.  A
@@ -55,34 +41,12 @@ static int all_next = -1;		/* the next entry to feed, -1: none */
 static bool tick_wanted = true; /* by some entry, perhaps */
 static bool resume_due = false; /* RESUMED was overtaken */
 
-/* A name for the log: encoded if it is in a namespace.  "buf" as for encoding. */
-static const char *
-log_name(const char *name, char *buf)
-{
-	if (zklock_local_name(name) == name)
-		return name;
-	zklock_encode_name(name, buf);
-	return buf;
-}
-
 /* ------------------------------------------------------------------------
  * Actions
  * ------------------------------------------------------------------------
  */
 
-/* <root>/locks/<encoded name> or the like of an election, or that and a child.  Whole:
- * others' children have names of any length. */
-static char *
-name_path(ZkLockKind kind, const char *name, const char *child)
-{
-	char encoded[ZKLOCK_ENCODED_MAX + 1];
-
-	zklock_encode_name(name, encoded);
-	return psprintf("%s/%s%s%s", zklock_session_directory(kind), encoded,
-					child ? "/" : "", child ? child : "");
-}
-
-/* The same of our own contender; "sequence" below 0: as for its creation. */
+/* The path of our own contender, or with "create" what it is made with. */
 static char *
 contender_path(ZkLockKind kind, const char *name, const ZkLockAction *action,
 			   uint64 uuid_hi, bool create)
@@ -92,24 +56,7 @@ contender_path(ZkLockKind kind, const char *name, const ZkLockAction *action,
 	zklock_format_contender(child, uuid_hi, action->uuid, kind, action->mode);
 	if (!create)
 		snprintf(child + strlen(child), 16, "%010d", (int) action->sequence);
-	return name_path(kind, name, child);
-}
-
-void
-zklock_describe_server(StringInfo buf, int pid)
-{
-	static char host[256] = "";
-	char server[256];
-
-	zklock_effective_server_name(server, sizeof(server));
-	if (host[0] == '\0' && gethostname(host, sizeof(host) - 1) != 0)
-		host[0] = '\0';
-	initStringInfo(buf);
-	appendStringInfoString(buf, "{\"server\": ");
-	escape_json(buf, server);
-	appendStringInfoString(buf, ", \"host\": ");
-	escape_json(buf, host);
-	appendStringInfo(buf, ", \"pid\": %d}", pid);
+	return zklock_path_name(kind, name, child);
 }
 
 /* A contender's data.  In an election it is the name of the candidate, as other
@@ -176,15 +123,15 @@ send_request(const ZkLockEntry *entry, ZkLockKind kind, const char *name, int pi
 	switch (action->type)
 	{
 		case ZKLOCK_ACT_MAKE_DIR:
-			tag.kind = REQUEST_MAKE_DIR;
-			path = name_path(kind, name, NULL);
+			tag.kind = ZKLOCK_TAG_MAKE_DIR;
+			path = zklock_path_name(kind, name, NULL);
 			send_make_dir(client, path, action, &tag);
 			break;
 
 		case ZKLOCK_ACT_WATCH_DIR:
-			tag.kind = REQUEST_WATCH_DIR;
+			tag.kind = ZKLOCK_TAG_WATCH_DIR;
 			tag.patient = true; /* a create follows it */
-			path = name_path(kind, name, NULL);
+			path = zklock_path_name(kind, name, NULL);
 			tag.path = zklock_watch_set(path, false);
 			check_sent(zklock_client_get(client, path, true, &tag));
 			break;
@@ -193,7 +140,7 @@ send_request(const ZkLockEntry *entry, ZkLockKind kind, const char *name, int pi
 		{
 			StringInfoData data;
 
-			tag.kind = REQUEST_CREATE;
+			tag.kind = ZKLOCK_TAG_CREATE;
 			tag.patient = action->listed;
 			path = contender_path(kind, name, action, uuid_hi, true);
 			describe_contender(&data, kind, pid);
@@ -204,14 +151,14 @@ send_request(const ZkLockEntry *entry, ZkLockKind kind, const char *name, int pi
 		}
 
 		case ZKLOCK_ACT_LIST:
-			tag.kind = REQUEST_LIST;
+			tag.kind = ZKLOCK_TAG_LIST;
 			tag.hash = action->list;
-			path = name_path(kind, name, NULL);
+			path = zklock_path_name(kind, name, NULL);
 			if (action->sync)
 			{
-				ZkRequestTag other = {.kind = REQUEST_OTHER};
+				ZkRequestTag other = {.kind = ZKLOCK_TAG_NONE};
 
-				(void) zklock_client_sync(client, zklock_session_directory(kind), &other);
+				(void) zklock_client_sync(client, zklock_path_directory(kind), &other);
 			}
 			if (action->watch)
 				tag.path = zklock_watch_set(path, true);
@@ -219,28 +166,28 @@ send_request(const ZkLockEntry *entry, ZkLockKind kind, const char *name, int pi
 			break;
 
 		case ZKLOCK_ACT_WATCH_OWN:
-			tag.kind = REQUEST_WATCH_OWN;
+			tag.kind = ZKLOCK_TAG_WATCH_OWN;
 			path = contender_path(kind, name, action, uuid_hi, false);
 			tag.path = zklock_watch_set(path, false);
 			check_sent(zklock_client_get(client, path, true, &tag));
 			break;
 
 		case ZKLOCK_ACT_WATCH:
-			tag.kind = REQUEST_WATCH;
-			path = name_path(kind, name, action->name);
+			tag.kind = ZKLOCK_TAG_WATCH;
+			path = zklock_path_name(kind, name, action->name);
 			tag.path = zklock_watch_set(path, false);
 			check_sent(zklock_client_get(client, path, true, &tag));
 			break;
 
 		case ZKLOCK_ACT_DELETE:
-			tag.kind = REQUEST_DELETE;
+			tag.kind = ZKLOCK_TAG_DELETE;
 			path = contender_path(kind, name, action, uuid_hi, false);
 			check_sent(zklock_client_delete(client, path, &tag));
 			break;
 
 		case ZKLOCK_ACT_DELETE_ORPHAN:
-			tag.kind = REQUEST_OTHER;
-			path = name_path(kind, name, action->name);
+			tag.kind = ZKLOCK_TAG_NONE;
+			path = zklock_path_name(kind, name, action->name);
 			ereport(LOG, (errmsg("deleting orphaned contender \"%s\"", path)));
 			(void) zklock_client_delete(client, path, &tag);
 			break;
@@ -349,7 +296,7 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 		zklock_election_announce(name, &news);
 	else if (lost)
 		ereport(LOG,
-				(errmsg("lock \"%s\" was lost while held", log_name(name, shown)),
+				(errmsg("lock \"%s\" was lost while held", zklock_log_name(name, shown)),
 				 event->type == ZKLOCK_EV_SESSION_LOST
 					 ? errdetail("The ZooKeeper session ended.")
 					 : errdetail("Its contender in ZooKeeper is gone.")));
@@ -517,35 +464,6 @@ dispatch_listing(const ZkMessage *message, ZkLockEntry *entry, ZkLockEvent *even
 	pfree(children);
 }
 
-/*
- * Whose directory is it, or whose is it in?  The lock's or election's name goes to
- * "name", the node's own to "child", NULL if it is the directory itself.
- */
-static bool
-parse_path(const char *path, ZkLockKind *kind, char *name, const char **child)
-{
-	char encoded[ZKLOCK_ENCODED_MAX + 1];
-
-	for (int i = 0; i < ZKLOCK_NKINDS; i++)
-	{
-		const char *directory = zklock_session_directory((ZkLockKind) i);
-		size_t len = strlen(directory);
-		const char *start = path + len + 1;
-		size_t encoded_len;
-
-		if (strncmp(path, directory, len) != 0 || path[len] != '/')
-			continue;
-		encoded_len = strcspn(start, "/");
-		if (encoded_len >= sizeof(encoded))
-			return false;
-		strlcpy(encoded, start, encoded_len + 1);
-		*child = start[encoded_len] == '/' ? start + encoded_len + 1 : NULL;
-		*kind = (ZkLockKind) i;
-		return zklock_decode_name(encoded, name);
-	}
-	return false;
-}
-
 /* The watch on a directory's children fired, or that on itself, or both. */
 static void
 dispatch_dir_watch(ZkLockKind kind, const char *name, bool children, bool data)
@@ -586,7 +504,7 @@ dispatch_watch(const ZkMessage *message)
 		zklock_watch_fired(message->path, true);
 	if (data)
 		zklock_watch_fired(message->path, false);
-	if (!parse_path(message->path, &kind, name, &child))
+	if (!zklock_parse_path(message->path, &kind, name, &child))
 		return;
 	if (child == NULL)
 	{
@@ -641,7 +559,7 @@ zklock_dispatch_message(const ZkMessage *message)
 
 	if (message->tag.path != 0 && message->rc != ZKLOCK_ZOK)
 		zklock_watch_gone(message->tag.path);
-	if (message->tag.kind == REQUEST_OTHER)
+	if (message->tag.kind == ZKLOCK_TAG_NONE)
 	{
 		if (protocol_rc(message->rc) == ZKLOCK_RC_ERROR)
 			zklock_session_refused(message);
@@ -660,19 +578,20 @@ zklock_dispatch_message(const ZkMessage *message)
 		if (entry->kind == ZKLOCK_KIND_LOCK || entry->last_rc != message->rc)
 			zklock_session_error("ZooKeeper refused a request for %s \"%s\": %s",
 								 entry->kind == ZKLOCK_KIND_LOCK ? "lock" : "election",
-								 log_name(entry->name, shown), zklock_rc_text(message->rc));
+								 zklock_log_name(entry->name, shown),
+								 zklock_rc_text(message->rc));
 		entry->last_rc = message->rc; /* goes to the requests with a FAILED */
 	}
 
-	switch ((RequestKind) message->tag.kind)
+	switch ((ZkTagKind) message->tag.kind)
 	{
-		case REQUEST_MAKE_DIR:
+		case ZKLOCK_TAG_MAKE_DIR:
 			event.type = ZKLOCK_EV_MADE_DIR;
 			break;
-		case REQUEST_WATCH_DIR:
+		case ZKLOCK_TAG_WATCH_DIR:
 			event.type = ZKLOCK_EV_WATCHED_DIR;
 			break;
-		case REQUEST_CREATE:
+		case ZKLOCK_TAG_CREATE:
 			event.type = ZKLOCK_EV_CREATED;
 			if (event.rc == ZKLOCK_RC_OK)
 			{
@@ -685,21 +604,24 @@ zklock_dispatch_message(const ZkMessage *message)
 					event.rc = ZKLOCK_RC_LOST; /* exists, but where? settle it */
 			}
 			break;
-		case REQUEST_LIST:
+		case ZKLOCK_TAG_LIST:
 			event.type = ZKLOCK_EV_LISTED;
 			event.list = message->tag.hash;
 			dispatch_listing(message, entry, &event);
 			return;
-		case REQUEST_WATCH_OWN:
+		case ZKLOCK_TAG_WATCH_OWN:
 			event.type = ZKLOCK_EV_WATCHED_OWN;
 			break;
-		case REQUEST_WATCH:
+		case ZKLOCK_TAG_WATCH:
 			event.type = ZKLOCK_EV_WATCHED;
 			break;
-		case REQUEST_DELETE:
+		case ZKLOCK_TAG_DELETE:
 			event.type = ZKLOCK_EV_DELETED;
 			break;
-		case REQUEST_OTHER:
+		case ZKLOCK_TAG_NONE:
+		case ZKLOCK_TAG_QUERY:
+		case ZKLOCK_TAG_ORPHANS:
+		case ZKLOCK_TAG_ENSEMBLE:
 			return;
 	}
 	step(entry, message->tag.generation, &event);

@@ -18,7 +18,7 @@
 #include "utils/tuplestore.h"
 
 #include "acquire.h"
-#include "display.h"
+#include "names.h"
 #include "election.h"
 #include "funcs.h"
 #include "hold.h"

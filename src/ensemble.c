@@ -23,8 +23,10 @@
 
 #include "ensemble.h"
 #include "historyfile.h"
+#include "path.h"
 #include "settings.h"
-#include "worker.h"
+#include "table.h"
+#include "tag.h"
 
 /* Between two attempts to write the file. */
 #define SAVE_AGAIN_MS 10000
@@ -54,15 +56,6 @@ static ZkHistory *
 history(void)
 {
 	return &zklock_shared->history;
-}
-
-const char *
-zklock_ensemble_path(void)
-{
-	static char path[sizeof(zklock_shared->session.root) + 16];
-
-	snprintf(path, sizeof(path), "%s/tokens", zklock_shared->session.root);
-	return path;
 }
 
 const char *
@@ -176,9 +169,9 @@ zklock_ensemble_ask(ZkClient *client)
 	heard_base = false;
 	asking = true;
 	snprintf(text, sizeof(text), INT64_FORMAT, before ? history()->base : 0);
-	(void) zklock_client_create(client, zklock_ensemble_path(), text, (int) strlen(text),
+	(void) zklock_client_create(client, zklock_path_tokens(), text, (int) strlen(text),
 								ZKLOCK_CREATE_PERSISTENT, &none);
-	(void) zklock_client_get(client, zklock_ensemble_path(), true, &tag);
+	(void) zklock_client_get(client, zklock_path_tokens(), true, &tag);
 }
 
 void
@@ -206,18 +199,17 @@ explain(ZkHistoryVerdict verdict)
 		case ZKLOCK_HISTORY_FELL:
 			snprintf(reason, sizeof(reason),
 					 "The base of fencing tokens, in znode \"%s\", is %lld, and was %lld",
-					 zklock_ensemble_path(), (long long) sight.base, (long long) h->base);
+					 zklock_path_tokens(), (long long) sight.base, (long long) h->base);
 			break;
 		case ZKLOCK_HISTORY_RAISED:
 			if (h->known)
 				snprintf(reason, sizeof(reason),
 						 "The base of fencing tokens, in znode \"%s\", was raised from %lld to %lld: another server has noticed, or zk_raise_tokens was called",
-						 zklock_ensemble_path(), (long long) h->base,
-						 (long long) sight.base);
+						 zklock_path_tokens(), (long long) h->base, (long long) sight.base);
 			else
 				snprintf(reason, sizeof(reason),
 						 "The base of fencing tokens, in znode \"%s\", is %lld, and this server does not remember since when",
-						 zklock_ensemble_path(), (long long) sight.base);
+						 zklock_path_tokens(), (long long) sight.base);
 			break;
 		case ZKLOCK_HISTORY_UNDONE:
 			if (sight.version < 0)
@@ -255,7 +247,7 @@ mend(ZkClient *client)
 	{
 		snprintf(reason, sizeof(reason),
 				 "the base of fencing tokens in znode \"%s\" cannot be raised beyond %lld",
-				 zklock_ensemble_path(), (long long) ZKLOCK_BASE_MAX);
+				 zklock_path_tokens(), (long long) ZKLOCK_BASE_MAX);
 		return ZKLOCK_ENSEMBLE_UNKNOWN;
 	}
 	if (raising == sight.base)
@@ -263,7 +255,7 @@ mend(ZkClient *client)
 		return mended(sight.base, sight.zxid);
 	}
 	snprintf(text, sizeof(text), INT64_FORMAT, raising);
-	(void) zklock_client_set(client, zklock_ensemble_path(), text, (int) strlen(text),
+	(void) zklock_client_set(client, zklock_path_tokens(), text, (int) strlen(text),
 							 base_version, &tag);
 	return ZKLOCK_ENSEMBLE_NOTHING;
 }
@@ -295,7 +287,7 @@ unknown(const char *what)
 {
 	snprintf(reason, sizeof(reason),
 			 "could not read the base of fencing tokens from znode \"%s\": %s",
-			 zklock_ensemble_path(), what);
+			 zklock_path_tokens(), what);
 	return ZKLOCK_ENSEMBLE_UNKNOWN;
 }
 
@@ -342,7 +334,7 @@ take_raise(ZkClient *client, const ZkMessage *message)
 		default:
 			snprintf(reason, sizeof(reason),
 					 "could not raise the base of fencing tokens in znode \"%s\": %s",
-					 zklock_ensemble_path(), zklock_rc_text(message->rc));
+					 zklock_path_tokens(), zklock_rc_text(message->rc));
 			return ZKLOCK_ENSEMBLE_UNKNOWN;
 	}
 }
@@ -401,7 +393,7 @@ zklock_ensemble_look(ZkClient *client, const ZkMessage *message)
 	{
 		case ZKLOCK_MSG_NODE_DELETED:
 		case ZKLOCK_MSG_NODE_CHANGED:
-			if (message->path == NULL || strcmp(message->path, zklock_ensemble_path()) != 0)
+			if (message->path == NULL || strcmp(message->path, zklock_path_tokens()) != 0)
 				return news;
 			if (admitted)
 			{
@@ -431,7 +423,7 @@ zklock_ensemble_look(ZkClient *client, const ZkMessage *message)
 	if (news == ZKLOCK_ENSEMBLE_NOTHING && !admitted && message->rc == ZKLOCK_ZOK &&
 		(message->type == ZKLOCK_MSG_CREATED || message->type == ZKLOCK_MSG_LISTED ||
 		 message->type == ZKLOCK_MSG_GOT) &&
-		message->tag.kind != 0 && message->tag.kind < ZKLOCK_TAG_QUERY)
+		zklock_tag_is_queue(message->tag.kind))
 		return ZKLOCK_ENSEMBLE_ANEW;
 	return news;
 }

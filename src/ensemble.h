@@ -78,9 +78,6 @@ extern void zklock_ensemble_extend(int timeout_ms);
  * or if it is out of date. */
 extern void zklock_ensemble_save_again(bool disconnected);
 
-/* <root>/tokens */
-extern const char *zklock_ensemble_path(void);
-
 /* The fencing token of a contender made by this transaction; 0 of 0. */
 extern int64_t zklock_ensemble_token(int64_t zxid);
 

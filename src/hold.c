@@ -31,7 +31,7 @@
 #include "utils/guc.h"
 #include "utils/hsearch.h"
 
-#include "display.h"
+#include "names.h"
 #include "hold.h"
 #include "loss.h"
 

@@ -46,7 +46,7 @@
 #include "utils/lsyscache.h"
 #include "utils/timeout.h"
 
-#include "display.h"
+#include "names.h"
 #include "funcs.h"
 #include "loss.h"
 #include "settings.h"

@@ -24,7 +24,7 @@
 #include "utils/memutils.h"
 
 #include "contender.h"
-#include "display.h"
+#include "names.h"
 #include "notify.h"
 #include "settings.h"
 

@@ -20,8 +20,11 @@
 
 #include "utils/memutils.h"
 
+#include "orphans.h"
+#include "path.h"
+#include "session.h"
 #include "table.h"
-#include "worker.h"
+#include "tag.h"
 
 /* Directories listed with each heartbeat. */
 #define BATCH	 16
@@ -75,7 +78,7 @@ send_list(const char *path, uint64 number)
 static char *
 directory_path(ZkLockKind of_kind, uint64 number)
 {
-	return psprintf("%s/%s", zklock_session_directory(of_kind), names[number]);
+	return psprintf("%s/%s", zklock_path_directory(of_kind), names[number]);
 }
 
 void
@@ -86,7 +89,7 @@ zklock_orphans_work(void)
 	if (!root_asked)
 	{
 		root_asked = true;
-		send_list(zklock_session_directory(kind), ROOT);
+		send_list(zklock_path_directory(kind), ROOT);
 		return;
 	}
 	if (next_name == nnames)
@@ -155,8 +158,7 @@ take_directory(const ZkMessage *message)
 			child.uuid_hi != zklock_shared->session.uuid_hi ||
 			is_known(of_kind, directory, child.uuid_lo))
 			continue;
-		path =
-			psprintf("%s/%s/%s", zklock_session_directory(of_kind), directory, child.name);
+		path = psprintf("%s/%s/%s", zklock_path_directory(of_kind), directory, child.name);
 		ereport(LOG, (errmsg("deleting orphaned contender \"%s\"", path)));
 		if (zklock_session_client() != NULL)
 			(void) zklock_client_delete(zklock_session_client(), path, &tag);

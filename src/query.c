@@ -43,10 +43,13 @@
 #include "utils/memutils.h"
 
 #include "acquire.h"
+#include "dispatch.h"
 #include "ensemble.h"
+#include "path.h"
 #include "query.h"
+#include "session.h"
 #include "table.h"
-#include "worker.h"
+#include "tag.h"
 
 /* Questions at a time; further ones wait. */
 #define NSLOTS	  4
@@ -467,8 +470,8 @@ get_base(const Run *run)
 {
 	ZkRequestTag tag = make_tag(run, TAG_BASE);
 
-	return zklock_client_get(zklock_session_client(), zklock_ensemble_path(), false,
-							 &tag) == ZKLOCK_ZOK;
+	return zklock_client_get(zklock_session_client(), zklock_path_tokens(), false, &tag) ==
+		ZKLOCK_ZOK;
 }
 
 /* Sync first: what is read is then no older than the question. */
@@ -476,7 +479,7 @@ static bool
 start_run(Run *run, uint32 serial, const ZkQuery *query)
 {
 	ZkClient *client = zklock_session_client();
-	const char *directory = zklock_session_directory(query->kind);
+	const char *directory = zklock_path_directory(query->kind);
 	static const ZkRequestTag no_tag = {0};
 	ZkRequestTag tag;
 	MemoryContext save;
@@ -644,7 +647,7 @@ take_base(Run *run, const ZkMessage *message)
 			slot->raised = raised;
 		LWLockRelease(shared->lock);
 		snprintf(text, sizeof(text), INT64_FORMAT, raised);
-		if (zklock_client_set(zklock_session_client(), zklock_ensemble_path(), text,
+		if (zklock_client_set(zklock_session_client(), zklock_path_tokens(), text,
 							  (int) strlen(text), message->version, &tag) != ZKLOCK_ZOK)
 			run->opened = -1;
 	}

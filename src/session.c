@@ -28,8 +28,6 @@
 #include "postgres.h"
 #include "compat.h"
 
-#include <unistd.h>
-
 #include "common/hashfn.h"
 #include "common/pg_prng.h"
 #include "lib/stringinfo.h"
@@ -37,14 +35,17 @@
 #include "storage/fd.h"
 #include "utils/ps_status.h"
 
-#include "authfile.h"
 #include "contender.h"
 #include "ensemble.h"
 #include "liblog.h"
-#include "query.h"
-#include "settings.h"
+#include "names.h"
+#include "path.h"
+#include "security.h"
+#include "session.h"
 #include "sessionfile.h"
-#include "worker.h"
+#include "settings.h"
+#include "table.h"
+#include "watches.h"
 
 #define RETRY_MS 1000
 
@@ -63,8 +64,7 @@
 /* What each host answered last; for the error that a waiter gets. */
 #define MAX_ATTEMPTS 12
 
-const char *const zklock_kind_directory[ZKLOCK_NKINDS] = {"locks", "elections"};
-
+static const ZkSessionListener *listener = NULL;
 static ZkClient *client = NULL;
 static bool connected = false;
 static bool resuming = false;	   /* the first connection is to be the old session */
@@ -75,17 +75,20 @@ static int opened = 0;
 static int64 trying_since = 0; /* ns; while there is a client, but no connection */
 static int64 retry_at = 0;	   /* ns; 0: at once */
 static int64 opened_at;		   /* ns; when the library was asked for the session */
-static char directory_path[ZKLOCK_NKINDS][512]; /* <root>/locks and the like */
-static char member_path[1280];					/* our node under <root>/servers */
-static char member_data[2048];					/* what it says */
-static int heartbeats_open;						/* replies outstanding */
-static int missing = 0;							/* times in a row that it was not there */
-static int64 heartbeat_at;						/* ns: when the next one is due */
+static char member_path[1280]; /* our node under <root>/servers */
+static char member_data[2048]; /* what it says */
+static int heartbeats_open;	   /* replies outstanding */
+static int missing = 0;		   /* times in a row that it was not there */
+static int64 heartbeat_at;	   /* ns: when the next one is due */
 static ZkLogAnswer attempts[MAX_ATTEMPTS];
 static int nattempts = 0;
 static char open_error[1024]; /* of the latest zklock_session_open, if it failed */
-static StringInfo security_used = NULL; /* describes what the handle was made with */
-static bool protecting = false;			/* what we make is to be ours alone */
+
+void
+zklock_session_set_listener(const ZkSessionListener *to)
+{
+	listener = to;
+}
 
 int
 zklock_session_fd(void)
@@ -103,12 +106,6 @@ ZkClient *
 zklock_session_client(void)
 {
 	return connected && !mending ? client : NULL;
-}
-
-const char *
-zklock_session_directory(ZkLockKind kind)
-{
-	return directory_path[kind];
 }
 
 long
@@ -264,149 +261,6 @@ effective_hosts(char *buf, size_t size)
 				 s->hosts + strcspn(s->hosts, "/"));
 }
 
-/* ------------------------------------------------------------------------
- * Credentials and TLS
- *
- * A connection without the credentials that the administrator has asked for is
- * worse than none: whatever is wrong with them, we do not connect.
- * ------------------------------------------------------------------------
- */
-
-/* How the session is to be protected. */
-typedef struct Security
-{
-	ZkAuthFile *auth; /* NULL: no credentials */
-	ZkSecurity settings;
-	char tls[3 * MAXPGPATH + 3];
-} Security;
-
-static void
-security_free(Security *security)
-{
-	if (security->auth != NULL)
-		pfree(security->auth);
-	pfree(security);
-}
-
-/* Read settings and files.  NULL and a reason when they are of no use. */
-static Security *
-security_read(char *error, size_t errlen)
-{
-	Security *security = palloc0(sizeof(Security));
-	ZkSecurity *settings = &security->settings;
-	bool fine = true;
-
-	if (zklock_auth_file[0] != '\0')
-	{
-		security->auth = zklock_auth_read(zklock_auth_file, error, errlen);
-		fine = security->auth != NULL;
-	}
-	else if (zklock_acl == ZKLOCK_ACL_CREATOR)
-	{
-		snprintf(error, errlen,
-				 "\"zklock.acl\" is \"creator\", and \"zklock.auth_file\" is not set");
-		fine = false;
-	}
-	if (security->auth != NULL)
-	{
-		settings->credentials = security->auth->credentials;
-		settings->ncredentials = security->auth->ncredentials;
-		settings->creator = zklock_acl != ZKLOCK_ACL_OPEN;
-	}
-
-	if (fine && zklock_tls_ca_file[0] != '\0')
-	{
-		if (!zklock_client_has_tls())
-		{
-			snprintf(error, errlen,
-					 "\"zklock.tls_ca_file\" is set, and the ZooKeeper library of this system was built without TLS");
-			fine = false;
-		}
-		else if (zklock_tls_cert_file[0] == '\0' || zklock_tls_key_file[0] == '\0')
-		{
-			snprintf(error, errlen,
-					 "\"zklock.tls_ca_file\" needs \"zklock.tls_cert_file\" and \"zklock.tls_key_file\" beside it");
-			fine = false;
-		}
-		else if (access(zklock_tls_ca_file, R_OK) != 0)
-		{
-			snprintf(error, errlen, "could not access file \"%s\": %s",
-					 zklock_tls_ca_file, strerror(errno));
-			fine = false;
-		}
-		else if (access(zklock_tls_cert_file, R_OK) != 0)
-		{
-			snprintf(error, errlen, "could not access file \"%s\": %s",
-					 zklock_tls_cert_file, strerror(errno));
-			fine = false;
-		}
-		else
-			fine = zklock_check_private_file(zklock_tls_key_file, error, errlen);
-		snprintf(security->tls, sizeof(security->tls), "%s,%s,%s", zklock_tls_ca_file,
-				 zklock_tls_cert_file, zklock_tls_key_file);
-		settings->tls = security->tls;
-	}
-	else if (fine && (zklock_tls_cert_file[0] != '\0' || zklock_tls_key_file[0] != '\0'))
-	{
-		snprintf(error, errlen,
-				 "\"zklock.tls_cert_file\" and \"zklock.tls_key_file\" need \"zklock.tls_ca_file\" beside them");
-		fine = false;
-	}
-	if (fine)
-		return security;
-	security_free(security);
-	return NULL;
-}
-
-/* Everything that the handle depends on, for comparison.  Never shown. */
-static StringInfo
-security_describe(const Security *security)
-{
-	const ZkSecurity *settings = &security->settings;
-	StringInfo buf = makeStringInfo();
-
-	appendStringInfo(buf, "%d %s\n", settings->creator, settings->tls ? settings->tls : "");
-	for (int i = 0; i < settings->ncredentials; i++)
-	{
-		appendStringInfo(buf, "%s ", settings->credentials[i].scheme);
-		appendBinaryStringInfo(buf, settings->credentials[i].data,
-							   settings->credentials[i].len);
-		appendStringInfoChar(buf, '\n');
-	}
-	return buf;
-}
-
-/* The handle is made with this. */
-static void
-security_use(const Security *security)
-{
-	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
-	StringInfo new = security_describe(security);
-	ZkSessionShared *s;
-	bool tell;
-
-	MemoryContextSwitchTo(old);
-	if (security_used != NULL)
-	{
-		pfree(security_used->data);
-		pfree(security_used);
-	}
-	security_used = new;
-	protecting = security->settings.creator;
-
-	/* once, not by each process */
-	s = zklock_session_lock(LW_EXCLUSIVE);
-	tell = !protecting && !s->open_told;
-	s->open_told = !protecting;
-	zklock_session_unlock();
-	if (tell)
-		ereport(LOG,
-				(errmsg("znodes that zklock makes are open to every client of the ZooKeeper ensemble"),
-				 security->auth != NULL
-					 ? errdetail("\"zklock.acl\" is \"open\".")
-					 : errdetail("\"zklock.auth_file\" names no credentials.")));
-}
-
 static bool
 hosts_changed(void)
 {
@@ -432,26 +286,26 @@ zklock_session_keeps(const char *setting)
 const char *
 zklock_session_reload(void)
 {
-	Security *security;
+	ZkProtection *security;
 	char error[sizeof(open_error)];
-	bool same = true;
+	bool same;
 
 	set_auth_pause(0, 0);
 	retry_at = 0;
 	zklock_client_log_debug(zklock_log_min_messages > 3);
 	if (hosts_changed())
 		return "zklock.hosts";
-	if (client == NULL || security_used == NULL)
+	if (client == NULL || !zklock_security_used())
 		return NULL;
-	security = security_read(error, sizeof(error));
+	security = zklock_security_read(error, sizeof(error));
 	if (security == NULL)
 	{
 		/* what we have goes on being good */
 		zklock_session_error("%s; the previous settings stay in use", error);
 		return NULL;
 	}
-	same = strcmp(security_describe(security)->data, security_used->data) == 0;
-	security_free(security);
+	same = zklock_security_in_use(security);
+	zklock_security_free(security);
 	return same ? NULL : "zklock.auth_file, acl, tls_*";
 }
 
@@ -481,7 +335,8 @@ zklock_session_open(void)
 	char hosts[sizeof(s->hosts)];
 	char error[sizeof(open_error)];
 	char what[sizeof(s->hosts) + 64];
-	Security *security;
+	ZkProtection *security;
+	const ZkSecurity *settings;
 	int timeout;
 	long wait;
 
@@ -523,9 +378,7 @@ zklock_session_open(void)
 		/* the root, like the timeout, belongs to the session */
 		strlcpy(s->root, zklock_root, sizeof(s->root));
 	}
-	for (int kind = 0; kind < ZKLOCK_NKINDS; kind++)
-		snprintf(directory_path[kind], sizeof(directory_path[kind]), "%s/%s", s->root,
-				 zklock_kind_directory[kind]);
+	zklock_paths_set(s->root);
 	zklock_session_unlock();
 
 	/*
@@ -545,22 +398,22 @@ zklock_session_open(void)
 	}
 	else if (zklock_shared->session.auth_pause == 0)
 		set_state(ZKLOCK_SESSION_CONNECTING);
-	security = security_read(error, sizeof(error));
+	security = zklock_security_read(error, sizeof(error));
 	if (security == NULL)
 	{
 		open_failed("", error);
 		return;
 	}
+	settings = zklock_security_settings(security);
 	opened++;
+	zklock_watches_forget_all();
 	for (int i = 0; i < ZKLOCK_CLIENT_FDS; i++)
 		ReserveExternalFD();
 	opened_at = zklock_clock();
 	zklock_client_log_debug(zklock_log_min_messages > 3);
 	/* nobody needs credentials to close his session */
 	client = zklock_client_open(hosts, timeout, resuming ? &id : NULL,
-								closing_stale && security->settings.tls == NULL
-									? NULL
-									: &security->settings,
+								closing_stale && settings->tls == NULL ? NULL : settings,
 								error, sizeof(error));
 	if (client == NULL)
 	{
@@ -573,9 +426,9 @@ zklock_session_open(void)
 	{
 		open_error[0] = '\0';
 		trying_since = zklock_clock();
-		security_use(security);
+		zklock_security_use(security);
 	}
-	security_free(security);
+	zklock_security_free(security);
 }
 
 /*
@@ -601,7 +454,7 @@ zklock_session_stuck(void)
 	{
 		ereport(LOG,
 				(errmsg("starting anew, since znode \"%s\" was changed",
-						zklock_ensemble_path())));
+						zklock_path_tokens())));
 		return true;
 	}
 	if (client == NULL || connected)
@@ -687,7 +540,7 @@ count_read(const ZkMessage *message)
 static void
 make_path(const char *whole)
 {
-	char path[sizeof(directory_path[0])];
+	char path[512];
 
 	for (const char *p = whole; p != NULL;)
 	{
@@ -701,7 +554,7 @@ static void
 make_directories(void)
 {
 	for (int kind = 0; kind < ZKLOCK_NKINDS; kind++)
-		make_path(directory_path[kind]);
+		make_path(zklock_path_directory((ZkLockKind) kind));
 }
 
 void
@@ -711,15 +564,6 @@ zklock_session_make_directories(void)
 	/* what lies beside them has gone, too */
 	if (!zklock_ensemble_admitted())
 		zklock_ensemble_ask(client);
-}
-
-static const char *
-servers_path(void)
-{
-	static char path[sizeof(zklock_shared->session.root) + 16];
-
-	snprintf(path, sizeof(path), "%s/servers", zklock_shared->session.root);
-	return path;
 }
 
 /*
@@ -737,8 +581,8 @@ name_member(void)
 
 	zklock_effective_server_name(name, sizeof(name));
 	zklock_encode_name(name, encoded);
-	snprintf(member_path, sizeof(member_path), "%s/%s-%016llx", servers_path(), encoded,
-			 (unsigned long long) zklock_shared->session.uuid_hi);
+	snprintf(member_path, sizeof(member_path), "%s/%s-%016llx", zklock_path_servers(),
+			 encoded, (unsigned long long) zklock_shared->session.uuid_hi);
 	zklock_describe_server(&data, PostmasterPid);
 	strlcpy(member_data, data.data, sizeof(member_data));
 	pfree(data.data);
@@ -750,7 +594,7 @@ name_member(void)
 static void
 make_member(void)
 {
-	make_path(servers_path());
+	make_path(zklock_path_servers());
 	(void) zklock_client_create(client, member_path, member_data, (int) strlen(member_data),
 								ZKLOCK_CREATE_EPHEMERAL, &no_tag);
 }
@@ -759,13 +603,14 @@ make_member(void)
 static void
 check_acls(void)
 {
-	if (!protecting)
+	if (!zklock_security_protects())
 		return;
 	(void) zklock_client_get_acl(client, zklock_shared->session.root, &no_tag);
 	for (int kind = 0; kind < ZKLOCK_NKINDS; kind++)
-		(void) zklock_client_get_acl(client, directory_path[kind], &no_tag);
-	(void) zklock_client_get_acl(client, servers_path(), &no_tag);
-	(void) zklock_client_get_acl(client, zklock_ensemble_path(), &no_tag);
+		(void) zklock_client_get_acl(client, zklock_path_directory((ZkLockKind) kind),
+									 &no_tag);
+	(void) zklock_client_get_acl(client, zklock_path_servers(), &no_tag);
+	(void) zklock_client_get_acl(client, zklock_path_tokens(), &no_tag);
 }
 
 /* ns */
@@ -839,8 +684,7 @@ on_heartbeat(const ZkMessage *message)
 		if (zklock_lease_valid())
 			heartbeat_at = Max(heartbeat_at, zklock_lease_next_witness(&s->lease));
 		ConditionVariableBroadcast(&zklock_shared->write_cv);
-		zklock_dispatch_all(ZKLOCK_EV_TICK);
-		zklock_orphans_work();
+		listener->event(ZKLOCK_EV_TICK);
 	}
 	else if (message->rc != ZKLOCK_ZNONODE && message->rc != ZKLOCK_ZCONNECTIONLOSS)
 		zklock_session_refused(message);
@@ -960,7 +804,7 @@ on_connected(void)
 	 * all entries.  Their grants must be gone before there is a lease again.
 	 */
 	if (known.id != id.id)
-		zklock_dispatch_all(ZKLOCK_EV_SESSION_LOST);
+		listener->event(ZKLOCK_EV_SESSION_LOST);
 
 	connected = true;
 	if (known.id != id.id)
@@ -977,7 +821,7 @@ on_connected(void)
 	}
 	else
 	{
-		(void) zklock_client_sync(client, directory_path[ZKLOCK_KIND_LOCK], &no_tag);
+		(void) zklock_client_sync(client, zklock_path_directory(ZKLOCK_KIND_LOCK), &no_tag);
 		introduce(true);
 	}
 	resuming = false;
@@ -1000,8 +844,7 @@ on_connected(void)
 					 : errdetail(
 						   "It is the most that this server allows; all servers of the ensemble should allow the same.")));
 
-	zklock_orphans_start();
-	zklock_dispatch_all(event);
+	listener->event(event);
 }
 
 static void
@@ -1019,7 +862,7 @@ on_disconnected(void)
 	}
 	zklock_session_error("lost connection to ZooKeeper, reconnecting");
 	set_state(ZKLOCK_SESSION_RECONNECTING);
-	zklock_dispatch_all(ZKLOCK_EV_DISCONNECTED);
+	listener->event(ZKLOCK_EV_DISCONNECTED);
 }
 
 /* From here on nobody believes in the session.  Closing the client may take its time. */
@@ -1043,7 +886,7 @@ on_went_back(void)
 	set_last_error(text);
 	zklock_ensemble_found(timeout);
 	show_went_back();
-	zklock_dispatch_all(ZKLOCK_EV_SESSION_LOST);
+	listener->event(ZKLOCK_EV_SESSION_LOST);
 	drop_client(true);
 	zklock_session_file_remove();
 }
@@ -1057,7 +900,7 @@ on_unknown_base(void)
 	zklock_session_error("%s", zklock_ensemble_reason());
 	pause_after_refusal(mending ? ZKLOCK_SESSION_WENT_BACK : ZKLOCK_SESSION_CONNECTING);
 	set_attempts(zklock_ensemble_reason());
-	zklock_dispatch_all(ZKLOCK_EV_SESSION_LOST);
+	listener->event(ZKLOCK_EV_SESSION_LOST);
 	drop_client(false);
 	zklock_session_file_remove();
 }
@@ -1144,7 +987,7 @@ on_expired(const ZkMessage *message)
 	forget_session();
 	zklock_session_file_remove();
 	set_state(ZKLOCK_SESSION_CONNECTING);
-	zklock_dispatch_all(ZKLOCK_EV_SESSION_LOST);
+	listener->event(ZKLOCK_EV_SESSION_LOST);
 }
 
 /* Somebody who is not us may change what we rely on. */
@@ -1174,7 +1017,7 @@ on_auth_failed(void)
 	pause_after_refusal(ZKLOCK_SESSION_AUTH_FAILED);
 	set_attempts("authentication failed");
 	if (was_connected)
-		zklock_dispatch_all(ZKLOCK_EV_DISCONNECTED);
+		listener->event(ZKLOCK_EV_DISCONNECTED);
 }
 
 /* A line of the library's log, which may say what a host answered. */
@@ -1228,18 +1071,6 @@ on_log(const char *line, int level)
 	zklock_session_unlock();
 }
 
-/* A reply to whoever asked, or a watch event. */
-static void
-deliver(const ZkMessage *message)
-{
-	if (message->tag.kind == ZKLOCK_TAG_QUERY)
-		zklock_query_message(message);
-	else if (message->tag.kind == ZKLOCK_TAG_ORPHANS)
-		zklock_orphans_message(message);
-	else if (message->tag.kind != ZKLOCK_TAG_ENSEMBLE) /* which has seen it */
-		zklock_dispatch_message(message);
-}
-
 void
 zklock_session_receive(void)
 {
@@ -1275,7 +1106,7 @@ zklock_session_receive(void)
 			case ZKLOCK_MSG_SET:
 				count_write(message);
 				if (message->tag.kind != 0)
-					deliver(message);
+					listener->message(message);
 				else if (!mending)
 					on_heartbeat(message);
 				else if (message->rc != ZKLOCK_ZOK)
@@ -1284,7 +1115,7 @@ zklock_session_receive(void)
 			case ZKLOCK_MSG_CREATED:
 			case ZKLOCK_MSG_DELETED:
 				count_write(message);
-				deliver(message);
+				listener->message(message);
 				break;
 			case ZKLOCK_MSG_LOG:
 				on_log(message->data ? message->data : "", message->level);
@@ -1292,7 +1123,7 @@ zklock_session_receive(void)
 			default:
 				if (message->type == ZKLOCK_MSG_LISTED || message->type == ZKLOCK_MSG_GOT)
 					count_read(message);
-				deliver(message);
+				listener->message(message);
 				break;
 		}
 		zklock_client_free_message(message);

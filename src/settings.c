@@ -13,11 +13,9 @@
 #include "compat.h"
 
 #include <limits.h>
-#include <unistd.h>
 
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
-#include "postmaster/postmaster.h"
 #include "utils/guc.h"
 #include "utils/varlena.h"
 
@@ -303,25 +301,4 @@ zklock_define_settings(bool preloaded)
 							NULL, &zklock_max_locks, 10000, 1, 10000000, PGC_POSTMASTER,
 							0, NULL, NULL, NULL);
 	MarkGUCPrefixReserved("zklock");
-}
-
-void
-zklock_effective_server_name(char *buf, size_t size)
-{
-	const char *name = zklock_server_name[0] != '\0' ? zklock_server_name : cluster_name;
-
-	if (name[0] != '\0')
-	{
-		if (strlcpy(buf, name, size) >= size)
-			buf[zklock_clip_utf8(buf, size - 1)] = '\0';
-	}
-	else
-	{
-		char host[256];
-
-		if (gethostname(host, sizeof(host)) != 0)
-			strlcpy(host, "unknown", sizeof(host));
-		host[sizeof(host) - 1] = '\0';
-		snprintf(buf, size, "%s:%d", host, PostPortNumber);
-	}
 }

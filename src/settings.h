@@ -10,7 +10,7 @@
 
 extern char *zklock_hosts;		   /* connect string, maybe with a chroot suffix */
 extern char *zklock_root;		   /* absolute znode path, no trailing slash */
-extern char *zklock_server_name;   /* "": see zklock_effective_server_name */
+extern char *zklock_server_name;   /* "": see names.h */
 extern int zklock_session_timeout; /* ms, asked for */
 extern int zklock_connect_timeout; /* ms */
 /* zklock.on_loss */
@@ -57,11 +57,5 @@ extern char *zklock_notify_database; /* "": none */
 
 /* Called once, from _PG_init. */
 extern void zklock_define_settings(bool preloaded);
-
-/*
- * The name by which people know this server: zklock.server_name, else
- * cluster_name, else host name and port.  Written to "buf".
- */
-extern void zklock_effective_server_name(char *buf, size_t size);
 
 #endif /* ZKLOCK_SETTINGS_H */

@@ -283,9 +283,6 @@ typedef struct ZkLockShared
 /* NULL when not preloaded. */
 extern PGDLLIMPORT ZkLockShared *zklock_shared;
 
-/* "locks" and "elections", under the root. */
-extern const char *const zklock_kind_directory[ZKLOCK_NKINDS];
-
 /* For shmem_request_hook and shmem_startup_hook. */
 extern void zklock_table_request(void);
 extern void zklock_table_startup(void);

@@ -17,7 +17,7 @@
 #include "utils/tuplestore.h"
 
 #include "acquire.h"
-#include "display.h"
+#include "names.h"
 #include "funcs.h"
 #include "hold.h"
 #include "query.h"

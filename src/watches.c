@@ -19,14 +19,12 @@
 #include "utils/hsearch.h"
 
 #include "watches.h"
-#include "worker.h"
 
 #define ENOUGH (512 * 1024)
 #define FULL   (896 * 1024)
 
-/* Watches in the present client, by a hash of path and kind.  NULL: none yet. */
+/* Watches of the present client, by a hash of path and kind.  NULL: none yet. */
 static HTAB *watched = NULL;
-static int watched_for; /* zklock_session_opened() of that client */
 static size_t watched_bytes;
 
 typedef struct Watch
@@ -42,6 +40,15 @@ hash_watch(const char *path, bool children)
 							   children ? 1 : 0);
 }
 
+void
+zklock_watches_forget_all(void)
+{
+	if (watched != NULL)
+		hash_destroy(watched);
+	watched = NULL;
+	watched_bytes = 0;
+}
+
 uint64
 zklock_watch_set(const char *path, bool children)
 {
@@ -49,15 +56,11 @@ zklock_watch_set(const char *path, bool children)
 	Watch *w;
 	bool found;
 
-	if (watched == NULL || watched_for != zklock_session_opened())
+	if (watched == NULL)
 	{
 		HASHCTL ctl = {.keysize = sizeof(uint64), .entrysize = sizeof(Watch)};
 
-		if (watched != NULL)
-			hash_destroy(watched);
 		watched = hash_create("zklock watches", 1024, &ctl, HASH_ELEM | HASH_BLOBS);
-		watched_for = zklock_session_opened();
-		watched_bytes = 0;
 	}
 	w = hash_search(watched, &hash, HASH_ENTER, &found);
 	if (!found)
@@ -73,7 +76,7 @@ zklock_watch_gone(uint64 hash)
 {
 	Watch *w;
 
-	if (watched == NULL || watched_for != zklock_session_opened())
+	if (watched == NULL)
 		return;
 	w = hash_search(watched, &hash, HASH_FIND, NULL);
 	if (w != NULL)
@@ -92,11 +95,11 @@ zklock_watch_fired(const char *path, bool children)
 bool
 zklock_watches_enough(void)
 {
-	return watched_for == zklock_session_opened() && watched_bytes > ENOUGH;
+	return watched_bytes > ENOUGH;
 }
 
 bool
 zklock_watches_full(void)
 {
-	return watched_for == zklock_session_opened() && watched_bytes > FULL;
+	return watched_bytes > FULL;
 }

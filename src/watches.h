@@ -16,6 +16,9 @@
  */
 extern uint64 zklock_watch_set(const char *path, bool children);
 
+/* There is a new client, and so there are no watches. */
+extern void zklock_watches_forget_all(void);
+
 /* It was not set after all. */
 extern void zklock_watch_gone(uint64 hash);
 

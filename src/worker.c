@@ -37,11 +37,16 @@
 #include "utils/pidfile.h"
 #include "utils/ps_status.h"
 
+#include "dispatch.h"
 #include "election.h"
 #include "ensemble.h"
 #include "grant.h"
+#include "orphans.h"
 #include "query.h"
+#include "session.h"
 #include "settings.h"
+#include "table.h"
+#include "tag.h"
 #include "worker.h"
 
 /* A backstop: nothing should depend on it. */
@@ -163,6 +168,42 @@ publish(void)
 	zklock_session_unlock();
 }
 
+/* ------------------------------------------------------------------------
+ * What the session has to say
+ * ------------------------------------------------------------------------
+ */
+
+static void
+on_session_event(ZkLockEventType type)
+{
+	if (type == ZKLOCK_EV_CONNECTED || type == ZKLOCK_EV_RESUMED)
+		zklock_orphans_start();
+	zklock_dispatch_all(type);
+	if (type == ZKLOCK_EV_TICK)
+		zklock_orphans_work();
+}
+
+static void
+on_session_message(const ZkMessage *message)
+{
+	if (message->tag.kind == ZKLOCK_TAG_QUERY)
+		zklock_query_message(message);
+	else if (message->tag.kind == ZKLOCK_TAG_ORPHANS)
+		zklock_orphans_message(message);
+	else if (message->tag.kind != ZKLOCK_TAG_ENSEMBLE)
+		zklock_dispatch_message(message);
+}
+
+static const ZkSessionListener session_listener = {
+	.event = on_session_event,
+	.message = on_session_message,
+};
+
+/* ------------------------------------------------------------------------
+ * The process
+ * ------------------------------------------------------------------------
+ */
+
 static WaitEventSet *
 make_wait_set(void)
 {
@@ -237,6 +278,7 @@ zklock_worker_main(Datum arg)
 	context =
 		AllocSetContextCreate(TopMemoryContext, "zklock worker", ALLOCSET_DEFAULT_SIZES);
 	MemoryContextSwitchTo(context);
+	zklock_session_set_listener(&session_listener);
 	zklock_ensemble_start();
 	zklock_election_enter_listed();
 

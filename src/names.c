@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
- * display.c
- *	  Names, and what others wrote into the ensemble, as text for people.
+ * names.c
+ *	  Names, and what others wrote into the ensemble, as text for people; and what
+ *	  this server is called.
  *
  * In ZooKeeper text is UTF-8, as far as those who write there keep to it.  Whatever
  * comes from there goes through here before it gets into a row, a message or a
@@ -13,14 +14,22 @@
 #include "postgres.h"
 #include "compat.h"
 
+#include <unistd.h>
+
 #include "access/xact.h"
 #include "catalog/namespace.h"
 #include "common/string.h"
+#include "lib/stringinfo.h"
 #include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "postmaster/postmaster.h"
 #include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/json.h"
 
 #include "contender.h"
-#include "display.h"
+#include "names.h"
+#include "settings.h"
 
 /* From UTF-8 to the database's encoding; NULL if that has not all the characters. */
 static char *
@@ -93,4 +102,56 @@ zklock_plain_name(const char *name)
 {
 	name = zklock_local_name(name);
 	return display(name, (int) strlen(name), false);
+}
+
+const char *
+zklock_log_name(const char *name, char *buf)
+{
+	if (zklock_local_name(name) == name)
+		return name;
+	zklock_encode_name(name, buf);
+	return buf;
+}
+
+/* ------------------------------------------------------------------------
+ * This server
+ * ------------------------------------------------------------------------
+ */
+
+void
+zklock_effective_server_name(char *buf, size_t size)
+{
+	const char *name = zklock_server_name[0] != '\0' ? zklock_server_name : cluster_name;
+
+	if (name[0] != '\0')
+	{
+		if (strlcpy(buf, name, size) >= size)
+			buf[zklock_clip_utf8(buf, size - 1)] = '\0';
+	}
+	else
+	{
+		char host[256];
+
+		if (gethostname(host, sizeof(host)) != 0)
+			strlcpy(host, "unknown", sizeof(host));
+		host[sizeof(host) - 1] = '\0';
+		snprintf(buf, size, "%s:%d", host, PostPortNumber);
+	}
+}
+
+void
+zklock_describe_server(StringInfo buf, int pid)
+{
+	static char host[256] = "";
+	char server[256];
+
+	zklock_effective_server_name(server, sizeof(server));
+	if (host[0] == '\0' && gethostname(host, sizeof(host) - 1) != 0)
+		host[0] = '\0';
+	initStringInfo(buf);
+	appendStringInfoString(buf, "{\"server\": ");
+	escape_json(buf, server);
+	appendStringInfoString(buf, ", \"host\": ");
+	escape_json(buf, host);
+	appendStringInfo(buf, ", \"pid\": %d}", pid);
 }

@@ -1,14 +1,15 @@
 /*-------------------------------------------------------------------------
  *
- * display.h
- *	  Names, and what others wrote into the ensemble, as text for people.
+ * names.h
+ *	  Names, and what others wrote into the ensemble, as text for people; and what
+ *	  this server is called.
  *
  *-------------------------------------------------------------------------
  */
-#ifndef ZKLOCK_DISPLAY_H
-#define ZKLOCK_DISPLAY_H
+#ifndef ZKLOCK_NAMES_H
+#define ZKLOCK_NAMES_H
 
-#include <stdbool.h>
+#include "lib/stringinfo.h"
 
 /*
  * Bytes that anybody may have written, in the database's encoding: as they are if they
@@ -27,4 +28,17 @@ extern char *zklock_display_name(const char *name);
  * database's encoding is UTF8. */
 extern char *zklock_plain_name(const char *name);
 
-#endif /* ZKLOCK_DISPLAY_H */
+/* A name for the log: encoded if it is in a namespace.  "buf" as for zklock_encode_name. */
+extern const char *zklock_log_name(const char *name, char *buf);
+
+/*
+ * The name by which people know this server: zklock.server_name, else
+ * cluster_name, else host name and port.  Written to "buf".
+ */
+extern void zklock_effective_server_name(char *buf, size_t size);
+
+/* JSON for people who look into the ensemble: who made this node?  "pid" is the
+ * backend's or the postmaster's. */
+extern void zklock_describe_server(StringInfo buf, int pid);
+
+#endif /* ZKLOCK_NAMES_H */

@@ -1,0 +1,34 @@
+/*-------------------------------------------------------------------------
+ *
+ * dispatch.h
+ *	  Between the lock table and the session: events in, actions out.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_DISPATCH_H
+#define ZKLOCK_DISPATCH_H
+
+#include "client.h"
+#include "protocol.h"
+
+/*
+ * Look at every entry that backends have changed.  Some are left if too many
+ * requests are open; replies will wake us.
+ */
+extern void zklock_dispatch_dirty(void);
+
+/* Feed a session event to every entry in use; zklock_dispatch_dirty goes on
+ * with it if that would open too many requests at once. */
+extern void zklock_dispatch_all(ZkLockEventType type);
+
+/* A reply or a watch event. */
+extern void zklock_dispatch_message(const ZkMessage *message);
+
+/* A contender is about to be deleted by order of an administrator.  If it is ours, its
+ * grant is lost. */
+extern void zklock_dispatch_removal(ZkLockKind kind, const char *name, const char *child);
+
+/* Does any backend of this server still hold a lock? */
+extern bool zklock_dispatch_holds(void);
+
+#endif /* ZKLOCK_DISPATCH_H */

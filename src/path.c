@@ -1,0 +1,79 @@
+/*-------------------------------------------------------------------------
+ *
+ * path.c
+ *	  Where in ZooKeeper the worker's session has what.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+#include "compat.h"
+
+#include "path.h"
+
+static char directory[ZKLOCK_NKINDS][512];
+static char servers[512];
+static char tokens[512];
+
+void
+zklock_paths_set(const char *root)
+{
+	static const char *const names[ZKLOCK_NKINDS] = {"locks", "elections"};
+
+	for (int kind = 0; kind < ZKLOCK_NKINDS; kind++)
+		snprintf(directory[kind], sizeof(directory[kind]), "%s/%s", root, names[kind]);
+	snprintf(servers, sizeof(servers), "%s/servers", root);
+	snprintf(tokens, sizeof(tokens), "%s/tokens", root);
+}
+
+const char *
+zklock_path_directory(ZkLockKind kind)
+{
+	return directory[kind];
+}
+
+const char *
+zklock_path_servers(void)
+{
+	return servers;
+}
+
+const char *
+zklock_path_tokens(void)
+{
+	return tokens;
+}
+
+char *
+zklock_path_name(ZkLockKind kind, const char *name, const char *child)
+{
+	char encoded[ZKLOCK_ENCODED_MAX + 1];
+
+	zklock_encode_name(name, encoded);
+	return psprintf("%s/%s%s%s", directory[kind], encoded, child ? "/" : "",
+					child ? child : "");
+}
+
+bool
+zklock_parse_path(const char *path, ZkLockKind *kind, char *name, const char **child)
+{
+	char encoded[ZKLOCK_ENCODED_MAX + 1];
+
+	for (int i = 0; i < ZKLOCK_NKINDS; i++)
+	{
+		const char *in = directory[i];
+		size_t len = strlen(in);
+		const char *start = path + len + 1;
+		size_t encoded_len;
+
+		if (strncmp(path, in, len) != 0 || path[len] != '/')
+			continue;
+		encoded_len = strcspn(start, "/");
+		if (encoded_len >= sizeof(encoded))
+			return false;
+		strlcpy(encoded, start, encoded_len + 1);
+		*child = start[encoded_len] == '/' ? start + encoded_len + 1 : NULL;
+		*kind = (ZkLockKind) i;
+		return zklock_decode_name(encoded, name);
+	}
+	return false;
+}

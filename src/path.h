@@ -1,0 +1,37 @@
+/*-------------------------------------------------------------------------
+ *
+ * path.h
+ *	  Where in ZooKeeper the worker's session has what.
+ *
+ * The root belongs to the session, like the timeout: a setting that has changed counts
+ * when there is another session.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_PATH_H
+#define ZKLOCK_PATH_H
+
+#include "contender.h"
+
+/* The session's root: to be called before all else here. */
+extern void zklock_paths_set(const char *root);
+
+/* <root>/locks or <root>/elections, <root>/servers, <root>/tokens. */
+extern const char *zklock_path_directory(ZkLockKind kind);
+extern const char *zklock_path_servers(void);
+extern const char *zklock_path_tokens(void);
+
+/*
+ * <root>/locks/<encoded name> or the like of an election, or that and a child.  Whole,
+ * palloc'd: others' children have names of any length.
+ */
+extern char *zklock_path_name(ZkLockKind kind, const char *name, const char *child);
+
+/*
+ * Whose directory is it, or whose is it in?  The lock's or election's name goes to
+ * "name", the node's own to "child", NULL if it is the directory itself.
+ */
+extern bool zklock_parse_path(const char *path, ZkLockKind *kind, char *name,
+							  const char **child);
+
+#endif /* ZKLOCK_PATH_H */

@@ -1,0 +1,88 @@
+/*-------------------------------------------------------------------------
+ *
+ * session.h
+ *	  The worker's ZooKeeper session: opened, resumed, lost, closed.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_SESSION_H
+#define ZKLOCK_SESSION_H
+
+#include "client.h"
+#include "protocol.h"
+
+/* Who is told what becomes of the session. */
+typedef struct ZkSessionListener
+{
+	/*
+	 * CONNECTED, RESUMED, DISCONNECTED, SESSION_LOST or TICK, for every queue.  All
+	 * have heard of SESSION_LOST when it returns: their grants are gone before there
+	 * is the lease of a new session.
+	 */
+	void (*event)(ZkLockEventType type);
+
+	/* A reply, or a watch that has fired.  Replies tagged ZKLOCK_TAG_ENSEMBLE have
+	 * been seen. */
+	void (*message)(const ZkMessage *message);
+} ZkSessionListener;
+
+/* To be called first. */
+extern void zklock_session_set_listener(const ZkSessionListener *to);
+
+
+/* Open the session, or resume the one in shared memory, unless it is open. */
+extern void zklock_session_open(void);
+
+/*
+ * After a reload: the setting, or "..." for several, that calls for a new handle
+ * and so for a new process; NULL if there is none.  Who waits to try again does so
+ * at once.
+ */
+extern const char *zklock_session_reload(void);
+
+/* A setting that a session keeps has a new value: say when that takes effect. */
+extern void zklock_session_keeps(const char *setting);
+
+/* Handle what the client has received. */
+extern void zklock_session_receive(void);
+
+/* No connection for so long that a new process should try.  Says so in the log. */
+extern bool zklock_session_stuck(void);
+
+/* So many requests on one handle that their numbers would soon wrap around. */
+extern bool zklock_session_worn(void);
+
+/* Readable while messages wait; -1 while there is no client.  It changes when
+ * the session is opened anew: zklock_session_opened() counts that. */
+extern int zklock_session_fd(void);
+extern int zklock_session_opened(void);
+
+/* ms until zklock_session_open should be called (again). */
+extern long zklock_session_retry_in(void);
+
+/* Send a heartbeat if one is due.  ms until the next, -1 if not connected. */
+extern long zklock_session_heartbeat(void);
+
+/* Publish how many requests are without a reply. */
+extern void zklock_session_count_requests(void);
+
+/* The server stops: nobody gets a new hold from here on. */
+extern void zklock_session_drain(void);
+
+/* End of the server: delete our contenders by closing the session. */
+extern void zklock_session_close(void);
+
+/* The client when requests may be sent, else NULL. */
+extern ZkClient *zklock_session_client(void);
+
+/* Make <root>/locks, <root>/elections and their ancestors, persistent.  What exists
+ * stays as it is. */
+extern void zklock_session_make_directories(void);
+
+/* Remember, and log, something that went wrong.  Shown in zk_session. */
+extern void zklock_session_error(const char *fmt, ...) pg_attribute_printf(1, 2);
+
+/* A request that nobody waits for was refused: once, say so. */
+extern void zklock_session_refused(const ZkMessage *message);
+
+#endif /* ZKLOCK_SESSION_H */
