@@ -619,7 +619,7 @@ zklock_dispatch_message(const ZkMessage *message)
 			event.type = ZKLOCK_EV_DELETED;
 			break;
 		case ZKLOCK_TAG_NONE:
-		case ZKLOCK_TAG_QUERY:
+		case ZKLOCK_TAG_ANSWER:
 		case ZKLOCK_TAG_ORPHANS:
 		case ZKLOCK_TAG_ENSEMBLE:
 			return;

@@ -20,7 +20,7 @@ typedef enum ZkTagKind
 	ZKLOCK_TAG_WATCH,
 	ZKLOCK_TAG_DELETE,
 	/* of the files of these names */
-	ZKLOCK_TAG_QUERY,
+	ZKLOCK_TAG_ANSWER,
 	ZKLOCK_TAG_ORPHANS,
 	ZKLOCK_TAG_ENSEMBLE
 } ZkTagKind;

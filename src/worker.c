@@ -37,12 +37,12 @@
 #include "utils/pidfile.h"
 #include "utils/ps_status.h"
 
+#include "answer.h"
 #include "dispatch.h"
 #include "election.h"
 #include "ensemble.h"
 #include "grant.h"
 #include "orphans.h"
-#include "query.h"
 #include "session.h"
 #include "settings.h"
 #include "table.h"
@@ -186,8 +186,8 @@ on_session_event(ZkLockEventType type)
 static void
 on_session_message(const ZkMessage *message)
 {
-	if (message->tag.kind == ZKLOCK_TAG_QUERY)
-		zklock_query_message(message);
+	if (message->tag.kind == ZKLOCK_TAG_ANSWER)
+		zklock_answer_message(message);
 	else if (message->tag.kind == ZKLOCK_TAG_ORPHANS)
 		zklock_orphans_message(message);
 	else if (message->tag.kind != ZKLOCK_TAG_ENSEMBLE)
@@ -317,7 +317,7 @@ zklock_worker_main(Datum arg)
 		if (due >= 0)
 			timeout = Min(timeout, due);
 		timeout = Min(timeout, zklock_election_work());
-		zklock_query_work();
+		zklock_answer_work();
 		zklock_dispatch_dirty();
 		due = zklock_session_heartbeat();
 		if (due >= 0)

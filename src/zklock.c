@@ -17,7 +17,7 @@
 
 #include "loss.h"
 #include "notify.h"
-#include "query.h"
+#include "question.h"
 #include "settings.h"
 #include "stat.h"
 #include "table.h"
@@ -37,7 +37,7 @@ on_shmem_request(void)
 		prev_shmem_request_hook();
 	zklock_table_request();
 	zklock_stat_request();
-	zklock_query_request();
+	zklock_question_request();
 	zklock_notify_request();
 }
 
@@ -48,7 +48,7 @@ on_shmem_startup(void)
 		prev_shmem_startup_hook();
 	zklock_table_startup();
 	zklock_stat_startup();
-	zklock_query_startup();
+	zklock_question_startup();
 	zklock_notify_startup();
 }
 

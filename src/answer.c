@@ -1,0 +1,441 @@
+/*-------------------------------------------------------------------------
+ *
+ * answer.c
+ *	  Questions to the ensemble: the worker that answers them.
+ *
+ * An answer of any size passes through a page, and the worker keeps no more
+ * than the listing and what the open gets bring.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+#include "compat.h"
+
+#include "lib/stringinfo.h"
+#include "utils/memutils.h"
+
+#include "answer.h"
+#include "dispatch.h"
+#include "ensemble.h"
+#include "path.h"
+#include "question.h"
+#include "session.h"
+#include "table.h"
+#include "tag.h"
+
+/* Gets open at a time, for one question. */
+#define WINDOW 128
+
+typedef struct Child
+{
+	char *name;
+	int64 sequence;
+} Child;
+
+/* A question that the worker is at. */
+typedef struct Run
+{
+	uint32 serial; /* 0: none */
+	int opened;	   /* zklock_session_opened() of the client that is asked */
+	ZkQuery query;
+	char path[1024];	   /* of the directory */
+	MemoryContext context; /* of what follows */
+	bool listed;
+	Child *children;
+	int nchildren;
+	int next;			 /* the child to get next */
+	int open;			 /* gets without a reply */
+	int found;			 /* rows made */
+	StringInfoData rows; /* made, and not in a page yet */
+	int rows_sent;		 /* bytes of it that are */
+	int rc;
+} Run;
+
+static Run runs[ZKLOCK_NQUESTIONS];
+
+/* ZkRequestTag.uuid of a listing and of a delete; else it is the child's index. */
+#define TAG_LISTING PG_UINT64_MAX
+#define TAG_REMOVAL (PG_UINT64_MAX - 1)
+#define TAG_BASE	(PG_UINT64_MAX - 2)
+#define TAG_RAISE	(PG_UINT64_MAX - 3)
+
+static void
+forget_run(Run *run)
+{
+	if (run->context != NULL)
+		MemoryContextDelete(run->context);
+	memset(run, 0, sizeof(*run));
+}
+
+static ZkRequestTag
+make_tag(const Run *run, uint64 what)
+{
+	ZkRequestTag tag = {
+		.kind = ZKLOCK_TAG_ANSWER,
+		.entry = (uint32) (run - runs),
+		.generation = run->serial,
+		.uuid = what,
+	};
+
+	return tag;
+}
+
+static bool
+get_base(const Run *run)
+{
+	ZkRequestTag tag = make_tag(run, TAG_BASE);
+
+	return zklock_client_get(zklock_session_client(), zklock_path_tokens(), false, &tag) ==
+		ZKLOCK_ZOK;
+}
+
+/* Sync first: what is read is then no older than the question. */
+static bool
+start_run(Run *run, uint32 serial, const ZkQuery *query)
+{
+	ZkClient *client = zklock_session_client();
+	const char *directory = zklock_path_directory(query->kind);
+	static const ZkRequestTag no_tag = {0};
+	ZkRequestTag tag;
+	MemoryContext save;
+
+	run->serial = serial;
+	run->opened = zklock_session_opened();
+	run->query = *query;
+	run->context =
+		AllocSetContextCreate(TopMemoryContext, "zklock query", ALLOCSET_DEFAULT_SIZES);
+	save = MemoryContextSwitchTo(run->context);
+	initStringInfo(&run->rows);
+	MemoryContextSwitchTo(save);
+
+	if (query->raise)
+		return get_base(run);
+	strlcpy(run->path, directory, sizeof(run->path));
+	if (query->name[0] != '\0')
+	{
+		char encoded[ZKLOCK_ENCODED_MAX + 1];
+
+		zklock_encode_name(query->name, encoded);
+		snprintf(run->path, sizeof(run->path), "%s/%s", directory, encoded);
+	}
+	tag = make_tag(run, TAG_LISTING);
+	return zklock_client_sync(client, directory, &no_tag) == ZKLOCK_ZOK &&
+		zklock_client_list(client, run->path, false, &tag) == ZKLOCK_ZOK;
+}
+
+static int
+compare_children(const void *a, const void *b)
+{
+	int64 x = ((const Child *) a)->sequence;
+	int64 y = ((const Child *) b)->sequence;
+
+	return (x > y) - (x < y);
+}
+
+static void
+take_listing(Run *run, const ZkMessage *message)
+{
+	MemoryContext save = MemoryContextSwitchTo(run->context);
+	size_t prefix_len = strlen(run->query.prefix);
+
+	run->children =
+		MemoryContextAllocHuge(run->context, sizeof(Child) * Max(message->nchildren, 1));
+	for (int i = 0; i < message->nchildren; i++)
+	{
+		const char *name = message->children[i];
+		Child *child = &run->children[run->nchildren];
+		ZkLockChild parsed = {0};
+
+		if (strncmp(name, run->query.prefix, prefix_len) != 0 ||
+			(!zklock_parse_child(name, &parsed) && run->query.contenders))
+			continue;
+		child->name = pstrdup(name);
+		child->sequence = parsed.sequence;
+		run->nchildren++;
+	}
+	if (run->query.contenders)
+		qsort(run->children, (size_t) run->nchildren, sizeof(Child), compare_children);
+	run->listed = true;
+	MemoryContextSwitchTo(save);
+}
+
+static void
+take_child(Run *run, const char *name, const ZkMessage *message)
+{
+	static const char padding[MAXIMUM_ALIGNOF] = {0};
+	size_t name_len = strlen(name);
+	ZkAnswerRow row = {
+		.name_len = (int32) Min(name_len, ZKLOCK_ANSWER_NAME_MAX),
+		.data_len = Min(message->datalen, ZKLOCK_ANSWER_DATA_MAX),
+		.name_cut = name_len > ZKLOCK_ANSWER_NAME_MAX,
+		.data_cut = message->datalen > ZKLOCK_ANSWER_DATA_MAX,
+		.nchildren = message->nchildren,
+		.token = zklock_ensemble_token(message->czxid),
+		.ctime = message->ctime,
+		.ephemeral_owner = message->ephemeral_owner,
+	};
+	int size = (int) sizeof(row) + row.name_len + 1 + row.data_len + 1;
+
+	row.size = (int32) MAXALIGN(size);
+	appendBinaryStringInfo(&run->rows, (const char *) &row, sizeof(row));
+	appendBinaryStringInfo(&run->rows, name, row.name_len);
+	appendBinaryStringInfo(&run->rows, padding, 1);
+	appendBinaryStringInfo(&run->rows, message->data, row.data_len);
+	appendBinaryStringInfo(&run->rows, padding, 1 + row.size - size);
+	run->found++;
+}
+
+/*
+ * The child that is to be removed.  A contender of our own is gone for the table
+ * first: nobody here shall believe in a grant that others may have in a moment.
+ */
+static void
+remove_child(Run *run, const char *name)
+{
+	ZkQuestion *slot = &zklock_questions->slot[run - runs];
+	ZkClient *client = zklock_session_client();
+	ZkRequestTag tag = make_tag(run, TAG_REMOVAL);
+	char *path = psprintf("%s/%s", run->path, name);
+
+	/* whatever becomes of the connection: it was there, and will go */
+	LWLockAcquire(zklock_questions->lock, LW_EXCLUSIVE);
+	if (slot->serial == run->serial)
+		slot->removing = true;
+	LWLockRelease(zklock_questions->lock);
+
+	zklock_dispatch_removal(run->query.kind, run->query.name, name);
+	if (client == NULL || zklock_client_delete(client, path, &tag) != ZKLOCK_ZOK)
+		run->opened = -1; /* begin again */
+	else
+		run->open++;
+	run->next = run->nchildren;
+	pfree(path);
+}
+
+/* The answer, before the worker comes to look at the slot again. */
+static void
+finish_raise(Run *run, int rc, int64 raised)
+{
+	ZkQuestion *slot = &zklock_questions->slot[run - runs];
+
+	LWLockAcquire(zklock_questions->lock, LW_EXCLUSIVE);
+	if (slot->serial == run->serial && slot->state == ZKLOCK_QUESTION_RUNNING)
+	{
+		slot->raised = raised;
+		slot->rc = rc;
+		slot->used = 0;
+		slot->state = ZKLOCK_QUESTION_DONE;
+		ConditionVariableBroadcast(&slot->cv);
+	}
+	LWLockRelease(zklock_questions->lock);
+	forget_run(run);
+}
+
+/* The base as it is: set it, unless that is done. */
+static void
+take_base(Run *run, const ZkMessage *message)
+{
+	ZkQuestion *slot = &zklock_questions->slot[run - runs];
+	ZkRequestTag tag = make_tag(run, TAG_RAISE);
+	int64 sent = slot->raised; /* the worker alone writes it */
+	int64 base;
+	int64 raised;
+	char text[32];
+
+	if (!zklock_ensemble_admitted() ||
+		!zklock_history_parse_base(message->data, (size_t) message->datalen, &base))
+	{
+		run->opened = -1; /* begin again when it can be told */
+		return;
+	}
+	raised = zklock_history_raise_above(&zklock_shared->history, run->query.above);
+	if (sent > 0 && base >= sent)
+		finish_raise(run, ZKLOCK_ZOK, base); /* it was, though we did not hear of it */
+	else if (raised <= base)
+		finish_raise(run, ZKLOCK_ZOK, 0);
+	else if (run->query.above > ZKLOCK_ABOVE_MAX || raised > ZKLOCK_BASE_MAX)
+		finish_raise(run, ZKLOCK_ZOK, -1);
+	else
+	{
+		LWLockAcquire(zklock_questions->lock, LW_EXCLUSIVE);
+		if (slot->serial == run->serial)
+			slot->raised = raised;
+		LWLockRelease(zklock_questions->lock);
+		snprintf(text, sizeof(text), INT64_FORMAT, raised);
+		if (zklock_client_set(zklock_session_client(), zklock_path_tokens(), text,
+							  (int) strlen(text), message->version, &tag) != ZKLOCK_ZOK)
+			run->opened = -1;
+	}
+}
+
+static bool
+run_finished(const Run *run)
+{
+	if (run->rc != ZKLOCK_ZOK)
+		return true;
+	return run->listed && run->open == 0 &&
+		(run->next == run->nchildren ||
+		 (run->query.limit > 0 && run->found >= run->query.limit));
+}
+
+/* Fill the page with whole rows.  With the lock. */
+static void
+fill_page(Run *run, ZkQuestion *slot)
+{
+	const char *start = run->rows.data + run->rows_sent;
+	int left = run->rows.len - run->rows_sent;
+	int used = 0;
+
+	while (used < left)
+	{
+		int32 size = ((const ZkAnswerRow *) (start + used))->size;
+
+		if (used + size > ZKLOCK_ANSWER_PAGE)
+			break;
+		used += size;
+	}
+	memcpy(slot->page, start, (size_t) used);
+	slot->used = used;
+	run->rows_sent += used;
+	if (run->rows_sent == run->rows.len)
+	{
+		resetStringInfo(&run->rows);
+		run->rows_sent = 0;
+	}
+}
+
+/* Ask for children, as long as the backend takes what comes.  False if the client
+ * takes no request. */
+static bool
+send_gets(Run *run)
+{
+	ZkClient *client = zklock_session_client();
+
+	while (run->listed && run->rc == ZKLOCK_ZOK && run->next < run->nchildren &&
+		   run->open < WINDOW && run->rows.len - run->rows_sent < ZKLOCK_ANSWER_PAGE &&
+		   (run->query.limit == 0 || run->found + run->open < run->query.limit))
+	{
+		ZkRequestTag tag = make_tag(run, (uint64) run->next);
+		char *path = psprintf("%s/%s", run->path, run->children[run->next].name);
+		int rc = zklock_client_get(client, path, false, &tag);
+
+		pfree(path);
+		if (rc != ZKLOCK_ZOK)
+			return false;
+		run->next++;
+		run->open++;
+	}
+	return true;
+}
+
+static void
+work_on(Run *run, ZkQuestion *slot)
+{
+	ZkQuery query;
+	uint32 serial;
+	ZkQuestionState before;
+	bool alive;
+
+	LWLockAcquire(zklock_questions->lock, LW_EXCLUSIVE);
+	before = slot->state;
+	serial = slot->serial;
+	query = slot->query;
+	if (before == ZKLOCK_QUESTION_POSTED && zklock_session_client() != NULL)
+		slot->state = ZKLOCK_QUESTION_RUNNING;
+	LWLockRelease(zklock_questions->lock);
+
+	if (run->serial != 0 && (run->serial != serial || before == ZKLOCK_QUESTION_FREE))
+		forget_run(run);
+	if (before == ZKLOCK_QUESTION_FREE || before == ZKLOCK_QUESTION_DONE ||
+		before == ZKLOCK_QUESTION_RESTART || zklock_session_client() == NULL)
+		alive = false;
+	else if (before == ZKLOCK_QUESTION_POSTED)
+		alive = start_run(run, serial, &query);
+	else
+		alive = run->serial == serial && run->opened == zklock_session_opened();
+	alive = alive && send_gets(run);
+
+	LWLockAcquire(zklock_questions->lock, LW_EXCLUSIVE);
+	if (slot->serial == serial &&
+		(slot->state == ZKLOCK_QUESTION_RUNNING || slot->state == ZKLOCK_QUESTION_PAGE))
+	{
+		if (!alive)
+			slot->state = ZKLOCK_QUESTION_RESTART;
+		else if (slot->state == ZKLOCK_QUESTION_RUNNING &&
+				 (run_finished(run) ||
+				  run->rows.len - run->rows_sent > ZKLOCK_ANSWER_PAGE / 2))
+		{
+			fill_page(run, slot);
+			slot->rc = run->rc;
+			slot->state = run_finished(run) && run->rows.len == 0 ? ZKLOCK_QUESTION_DONE
+																  : ZKLOCK_QUESTION_PAGE;
+		}
+		if (slot->state != ZKLOCK_QUESTION_RUNNING)
+			ConditionVariableBroadcast(&slot->cv);
+		if (slot->state == ZKLOCK_QUESTION_RESTART || slot->state == ZKLOCK_QUESTION_DONE)
+			forget_run(run);
+	}
+	LWLockRelease(zklock_questions->lock);
+}
+
+void
+zklock_answer_work(void)
+{
+	for (int i = 0; i < ZKLOCK_NQUESTIONS; i++)
+	{
+		/* unlocked: whoever posts a question wakes us, and then we see it */
+		if (zklock_questions->slot[i].state != ZKLOCK_QUESTION_FREE || runs[i].serial != 0)
+			work_on(&runs[i], &zklock_questions->slot[i]);
+	}
+}
+
+void
+zklock_answer_message(const ZkMessage *message)
+{
+	Run *run = &runs[message->tag.entry];
+
+	if (run->serial != message->tag.generation)
+		return; /* nobody waits for it any more */
+	if (message->tag.uuid == TAG_BASE && message->rc == ZKLOCK_ZOK)
+	{
+		take_base(run, message);
+		return;
+	}
+	if (message->tag.uuid == TAG_RAISE && message->rc == ZKLOCK_ZOK)
+	{
+		finish_raise(run, ZKLOCK_ZOK, zklock_questions->slot[run - runs].raised);
+		return;
+	}
+	if (message->tag.uuid < TAG_RAISE || message->tag.uuid == TAG_REMOVAL)
+		run->open--;
+
+	switch (message->rc)
+	{
+		case ZKLOCK_ZOK:
+			if (message->tag.uuid == TAG_LISTING)
+				take_listing(run, message);
+			else if (message->tag.uuid == TAG_REMOVAL)
+				break;
+			else if (run->query.remove == zklock_ensemble_token(message->czxid))
+				remove_child(run, run->children[message->tag.uuid].name);
+			else if (run->query.remove == 0)
+				take_child(run, run->children[message->tag.uuid].name, message);
+			break;
+		case ZKLOCK_ZNONODE:
+			/* a child may have gone since the listing */
+			if (message->tag.uuid == TAG_LISTING)
+				run->rc = message->rc;
+			else if (message->tag.uuid == TAG_BASE || message->tag.uuid == TAG_RAISE)
+				run->opened = -1; /* it will be made anew */
+			break;
+		case ZKLOCK_ZCONNECTIONLOSS:
+		case ZKLOCK_ZOPERATIONTIMEOUT:
+		case ZKLOCK_ZSESSIONEXPIRED:
+		case ZKLOCK_ZBADVERSION:
+			run->opened = -1; /* begin again */
+			break;
+		default:
+			run->rc = message->rc;
+			break;
+	}
+}

@@ -1,0 +1,122 @@
+/*-------------------------------------------------------------------------
+ *
+ * question.h
+ *	  Questions of backends to the ensemble, in shared memory.
+ *
+ * The backend puts its question into one of a few slots (query.c); the worker asks, and
+ * passes the answer back through the slot, one page of rows at a time (answer.c).
+ *
+ *	 state     who moves on      to
+ *	 FREE      backend           POSTED: a question
+ *	 POSTED    worker, connected RUNNING: sync and listing are sent, then a get a child
+ *	 RUNNING   worker            PAGE: some rows, with more to come; DONE: the last
+ *	                             ones, or a refusal; RESTART: the connection is lost
+ *	 PAGE      backend           RUNNING: read
+ *	 DONE      backend           FREE
+ *	 RESTART   backend           POSTED: what was read is forgotten
+ *
+ * A slot belongs to its backend, which frees it in any state, whatever the
+ * worker is about to do.  So each question has a serial number, and the worker
+ * compares it under the lock before it touches the slot; replies to gets that
+ * are still out are dropped by it as well.  A new worker finds slots of which it
+ * knows nothing and has their backends begin again.
+ *
+ * zklock_query_remove is a question, too, whose answer is a deletion: the worker looks
+ * for the child with the token and deletes it.  If the connection is lost then, all
+ * begins again; the slot remembers that the child was there.
+ *
+ * So is zklock_query_raise: the worker reads the base of tokens and sets it, if nobody
+ * else has in between.  What it has set the slot remembers.  The answer is given at
+ * once, since the session ends when the base is another (ensemble.c).
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_QUESTION_H
+#define ZKLOCK_QUESTION_H
+
+#include "storage/condition_variable.h"
+#include "storage/lwlock.h"
+
+#include "contender.h"
+
+/* Questions at a time; further ones wait. */
+#define ZKLOCK_NQUESTIONS  4
+
+#define ZKLOCK_ANSWER_PAGE (32 * 1024)
+
+/* Longer names, which only foreigners make, are cut off: a row fits into a page. */
+#define ZKLOCK_ANSWER_NAME_MAX 8192
+
+/* bytes of a node's data; what is longer is cut off there */
+#define ZKLOCK_ANSWER_DATA_MAX 1024
+
+/* Which children of which directory? */
+typedef struct ZkQuery
+{
+	ZkLockKind kind;
+	char name[ZKLOCK_NAME_MAX + 1];		 /* directory of that name; "": the one of
+										  * all directories of the kind */
+	char prefix[ZKLOCK_ENCODED_MAX + 1]; /* children whose names begin so */
+	bool contenders;					 /* contenders only, in their order */
+	int limit;							 /* so many at most; 0: all */
+	int64_t remove;						 /* the child to delete, by its token, and to
+										  * tell of none; 0: no such thing */
+	bool raise;							 /* no question: raise the base of tokens ... */
+	int64_t above;						 /* ... so that all are above this */
+} ZkQuery;
+
+typedef enum ZkQuestionState
+{
+	ZKLOCK_QUESTION_FREE,
+	ZKLOCK_QUESTION_POSTED,
+	ZKLOCK_QUESTION_RUNNING,
+	ZKLOCK_QUESTION_PAGE,
+	ZKLOCK_QUESTION_DONE,
+	ZKLOCK_QUESTION_RESTART
+} ZkQuestionState;
+
+typedef struct ZkQuestion
+{
+	ZkQuestionState state;
+	uint32 serial;		  /* of the question, never 0 */
+	ConditionVariable cv; /* broadcast by the worker when the state has changed */
+	ZkQuery query;
+	bool removing; /* the child to be removed has been found */
+	int64 raised;  /* the base that was sent; 0 or -1: it will not be */
+	int rc;		   /* DONE: ZOK, NONODE or what the ensemble said */
+	int used;	   /* PAGE, DONE: bytes in the page */
+	char page[ZKLOCK_ANSWER_PAGE];
+} ZkQuestion;
+
+typedef struct ZkQuestions
+{
+	LWLock *lock;			   /* of all that follows */
+	ConditionVariable free_cv; /* a slot is free */
+	uint32 last_serial;
+	ZkQuestion slot[ZKLOCK_NQUESTIONS];
+} ZkQuestions;
+
+/* A row in a page, before its name and its data, which end in a NUL each. */
+typedef struct ZkAnswerRow
+{
+	int32 size; /* of all, aligned */
+	int32 name_len;
+	int32 data_len;
+	bool name_cut;
+	bool data_cut;
+	int32 nchildren;
+	int64 token;
+	int64 ctime;
+	int64 ephemeral_owner;
+} ZkAnswerRow;
+
+extern ZkQuestions *zklock_questions;
+
+/* For shmem_request_hook and shmem_startup_hook. */
+extern void zklock_question_request(void);
+extern void zklock_question_startup(void);
+
+/* A new serial number.  With the lock. */
+extern uint32 zklock_question_serial(void);
+
+#endif /* ZKLOCK_QUESTION_H */
