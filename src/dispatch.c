@@ -18,9 +18,9 @@
 #include "lib/stringinfo.h"
 
 #include "dispatch.h"
-#include "election.h"
 #include "ensemble.h"
 #include "grant.h"
+#include "leadership.h"
 #include "names.h"
 #include "path.h"
 #include "session.h"
@@ -277,7 +277,7 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 		changed = true;
 	}
 	if (entry->kind == ZKLOCK_KIND_ELECTION)
-		zklock_election_step(entry, event, &actions, &news);
+		zklock_leadership_step(entry, event, &actions, &news);
 	tick_wanted |= wants_tick(entry);
 	if (zklock_queue_idle(&entry->queue))
 		succession = entry->queue.succession;
@@ -293,7 +293,7 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 	if (succession.watched)
 		zklock_succession_keep(name, &succession);
 	if (kind == ZKLOCK_KIND_ELECTION)
-		zklock_election_announce(name, &news);
+		zklock_leadership_announce(name, &news);
 	else if (lost)
 		ereport(LOG,
 				(errmsg("lock \"%s\" was lost while held", zklock_log_name(name, shown)),

@@ -17,6 +17,7 @@
 #include "postgres.h"
 #include "compat.h"
 
+#include "candidacy.h"
 #include "grant.h"
 #include "settings.h"
 #include "stat.h"

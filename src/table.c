@@ -27,6 +27,7 @@
 #include "storage/shmem.h"
 #include "utils/guc.h"
 
+#include "candidacy.h"
 #include "grant.h"
 #include "settings.h"
 #include "stat.h"

@@ -126,7 +126,7 @@ typedef struct ZkLockHint
 	bool blocked;	/* somebody else had the lock when we last looked */
 } ZkLockHint;
 
-/* This server's part in an election; see election.c. */
+/* This server's part in an election; see candidacy.h. */
 typedef struct ZkElection
 {
 	bool candidate;	 /* a standing wish of the server, which pins the entry */
@@ -391,13 +391,6 @@ extern ZkLockHint *zklock_entry_hint(const ZkLockEntry *entry);
 
 /* No backend takes a hold from here on. */
 extern void zklock_table_drain(void);
-
-/* Does this server want to lead, and may it?  With the entry locked. */
-static inline bool
-zklock_election_stands(const ZkLockEntry *entry)
-{
-	return entry->election.candidate && zklock_shared->eligible == ZKLOCK_ELIGIBLE_YES;
-}
 
 /* --- the lease ------------------------------------------------------------ */
 

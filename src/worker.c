@@ -39,9 +39,9 @@
 
 #include "answer.h"
 #include "dispatch.h"
-#include "election.h"
 #include "ensemble.h"
 #include "grant.h"
+#include "leadership.h"
 #include "orphans.h"
 #include "session.h"
 #include "settings.h"
@@ -242,7 +242,7 @@ reload(void)
 		zklock_shared->session.worker_started = 0; /* no pause: we meant it */
 		proc_exit(1);
 	}
-	zklock_election_enter_listed();
+	zklock_leadership_enter_listed();
 }
 
 /*
@@ -280,7 +280,7 @@ zklock_worker_main(Datum arg)
 	MemoryContextSwitchTo(context);
 	zklock_session_set_listener(&session_listener);
 	zklock_ensemble_start();
-	zklock_election_enter_listed();
+	zklock_leadership_enter_listed();
 
 	for (;;)
 	{
@@ -296,7 +296,7 @@ zklock_worker_main(Datum arg)
 		{
 			begin_exit();
 			zklock_session_drain();
-			zklock_election_drain();
+			zklock_leadership_drain();
 			drain_until = zklock_clock() + DRAIN_MS * NS_PER_MS;
 		}
 		if (ConfigReloadPending && drain_until == 0)
@@ -316,7 +316,7 @@ zklock_worker_main(Datum arg)
 		due = zklock_grant_sweep();
 		if (due >= 0)
 			timeout = Min(timeout, due);
-		timeout = Min(timeout, zklock_election_work());
+		timeout = Min(timeout, zklock_leadership_work());
 		zklock_answer_work();
 		zklock_dispatch_dirty();
 		due = zklock_session_heartbeat();

@@ -15,8 +15,8 @@
 #include "miscadmin.h"
 #include "storage/ipc.h"
 
+#include "changes.h"
 #include "loss.h"
-#include "notify.h"
 #include "question.h"
 #include "settings.h"
 #include "stat.h"
@@ -38,7 +38,7 @@ on_shmem_request(void)
 	zklock_table_request();
 	zklock_stat_request();
 	zklock_question_request();
-	zklock_notify_request();
+	zklock_changes_request();
 }
 
 static void
@@ -49,7 +49,7 @@ on_shmem_startup(void)
 	zklock_table_startup();
 	zklock_stat_startup();
 	zklock_question_startup();
-	zklock_notify_startup();
+	zklock_changes_startup();
 }
 
 void

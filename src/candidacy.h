@@ -1,0 +1,98 @@
+/*-------------------------------------------------------------------------
+ *
+ * candidacy.h
+ *	  This server's candidacy in an election, in the lock table.
+ *
+ * A server is the candidate, not a backend.  Its candidacy is a standing wish in the
+ * lock table, its leadership the grant of an exclusive contender.
+ *
+ * An election is an entry of the lock table like a lock, with a queue of
+ * contenders in ZooKeeper of the same protocol.  What is different:
+ *
+ *	 The wish is the server's (candidate), not a backend's.  It stays until
+ *	 somebody resigns, counts as demand while the server is eligible, and pins the
+ *	 entry.  So a contender that is lost queues anew.
+ *
+ *	 The grant serves everybody, with no level 1, until it is given up.  While it
+ *	 is good, "leader" has its token, for all to read without a lock, under the
+ *	 lease.
+ *
+ *	 A transaction may hold on to the grant (a guard), by a request like that of
+ *	 a lock.  A leadership that is given up is false at once, but its contender
+ *	 is deleted only when no guard is left.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_CANDIDACY_H
+#define ZKLOCK_CANDIDACY_H
+
+#include "table.h"
+
+/* Why a server gives up a leadership. */
+typedef enum ZkLeaderEnd
+{
+	ZKLOCK_END_RESIGNED,
+	ZKLOCK_END_DEMOTED,
+	ZKLOCK_END_SHUTDOWN
+} ZkLeaderEnd;
+
+/* Does this server want to lead, and may it?  With the entry locked. */
+static inline bool
+zklock_election_stands(const ZkLockEntry *entry)
+{
+	return entry->election.candidate && zklock_shared->eligible == ZKLOCK_ELIGIBLE_YES;
+}
+
+/* An entry that was the election's when it was looked at. */
+typedef struct ZkElectionRef
+{
+	ZkLockEntry *entry; /* NULL: not looked at */
+	uint32 generation;
+} ZkElectionRef;
+
+/*
+ * The token if this server leads, at some instant during the call, else 0.
+ * False if that is not known yet, or not from this entry: then
+ * zklock_election_lead has to answer.
+ *
+ * Nothing is locked.  The worker sets "leader" to 0 before it lets go of a
+ * contender, and before a new session begins a lease: so what was the leader
+ * before and after the look at the lease was so under that lease.  What is read
+ * of an entry that has come to be another's is void; its generation, read last,
+ * tells.
+ */
+static inline bool
+zklock_election_peek(const ZkElectionRef *ref, int64 *token)
+{
+	volatile const ZkLockEntry *entry = ref->entry;
+	pg_atomic_uint64 *leader = &ref->entry->election.leader;
+	uint64 found = pg_atomic_read_u64(leader);
+	bool known = found != 0 ||
+		(entry->election.candidate &&
+		 (entry->election.verdict || zklock_shared->eligible == ZKLOCK_ELIGIBLE_NO));
+
+	*token = 0;
+	pg_read_barrier();
+	if (found != 0 && zklock_lease_valid())
+	{
+		pg_read_barrier();
+		if (pg_atomic_read_u64(leader) == found)
+			*token = (int64) found;
+	}
+	pg_read_barrier();
+	return known && entry->generation == ref->generation;
+}
+
+/* From now on this server is a candidate, if it is eligible.  Locked. */
+extern void zklock_candidacy_begin(ZkLockEntry *entry);
+
+/*
+ * The entry of an election in which this server is a candidate.  Its leadership ends
+ * here and now; for that the candidacy may go on.  Locked.
+ */
+extern void zklock_candidacy_give_up(ZkLockEntry *entry, ZkLeaderEnd end);
+
+/* Make this server a candidate, unless it is one.  False: no room. */
+extern bool zklock_candidacy_enter(const char *name, ZkElectionRef *ref);
+
+#endif /* ZKLOCK_CANDIDACY_H */

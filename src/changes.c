@@ -1,0 +1,94 @@
+/*-------------------------------------------------------------------------
+ *
+ * changes.c
+ *	  Changes of leadership that are to be notified: a ring in shared memory.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+#include "compat.h"
+
+#include "storage/ipc.h"
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
+
+#include "changes.h"
+
+typedef struct ChangesShared
+{
+	LWLock *lock; /* of all that follows */
+	uint64 added; /* changes so far */
+	uint64 sent;  /* of those */
+	ZkChange ring[ZKLOCK_NCHANGES];
+} ChangesShared;
+
+static ChangesShared *shared = NULL;
+
+void
+zklock_changes_request(void)
+{
+	RequestAddinShmemSpace(MAXALIGN(sizeof(ChangesShared)));
+	RequestNamedLWLockTranche("zklock_notify", 1);
+}
+
+void
+zklock_changes_startup(void)
+{
+	bool found;
+
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	shared = ShmemInitStruct("zklock notifications", sizeof(ChangesShared), &found);
+	if (!found)
+	{
+		memset(shared, 0, sizeof(*shared));
+		shared->lock = &GetNamedLWLockTranche("zklock_notify")->lock;
+	}
+	LWLockRelease(AddinShmemInitLock);
+}
+
+bool
+zklock_changes_add(const char *election, bool leader)
+{
+	ZkChange *change;
+	bool full;
+
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	full = shared->added - shared->sent == ZKLOCK_NCHANGES;
+	if (full)
+		shared->sent++;
+	change = &shared->ring[shared->added++ % ZKLOCK_NCHANGES];
+	strlcpy(change->election, election, sizeof(change->election));
+	change->leader = leader;
+	LWLockRelease(shared->lock);
+	return !full;
+}
+
+void
+zklock_changes_count(uint64 *added, uint64 *sent)
+{
+	LWLockAcquire(shared->lock, LW_SHARED);
+	*added = shared->added;
+	*sent = shared->sent;
+	LWLockRelease(shared->lock);
+}
+
+int
+zklock_changes_read(ZkChange *changes, int room, uint64 *first)
+{
+	int n = 0;
+
+	LWLockAcquire(shared->lock, LW_SHARED);
+	*first = shared->sent;
+	for (; n < room && *first + n < shared->added; n++)
+		changes[n] = shared->ring[(*first + n) % ZKLOCK_NCHANGES];
+	LWLockRelease(shared->lock);
+	return n;
+}
+
+void
+zklock_changes_set_sent(uint64 sent)
+{
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	shared->sent = Max(shared->sent, sent);
+	LWLockRelease(shared->lock);
+}

@@ -1,0 +1,39 @@
+/*-------------------------------------------------------------------------
+ *
+ * changes.h
+ *	  Changes of leadership that are to be notified: a ring in shared memory.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_CHANGES_H
+#define ZKLOCK_CHANGES_H
+
+#include "contender.h"
+
+typedef struct ZkChange
+{
+	char election[ZKLOCK_NAME_MAX + 1];
+	bool leader;
+} ZkChange;
+
+/* So many wait at a time. */
+#define ZKLOCK_NCHANGES 1024
+
+/* For shmem_request_hook and shmem_startup_hook. */
+extern void zklock_changes_request(void);
+extern void zklock_changes_startup(void);
+
+/* False: the oldest one was dropped to make room. */
+extern bool zklock_changes_add(const char *election, bool leader);
+
+/* How many there have been so far, and how many of those were sent. */
+extern void zklock_changes_count(uint64 *added, uint64 *sent);
+
+/* Copy the oldest that are to be sent, "room" at most; "first" is the number of the
+ * first one.  Returns how many. */
+extern int zklock_changes_read(ZkChange *changes, int room, uint64 *first);
+
+/* Count those up to this number as sent. */
+extern void zklock_changes_set_sent(uint64 sent);
+
+#endif /* ZKLOCK_CHANGES_H */

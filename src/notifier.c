@@ -1,0 +1,77 @@
+/*-------------------------------------------------------------------------
+ *
+ * notifier.c
+ *	  The process that notifies changes of leadership.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+#include "compat.h"
+
+#include "access/xact.h"
+#include "commands/async.h"
+#include "miscadmin.h"
+#include "postmaster/bgworker.h"
+
+#include "changes.h"
+#include "names.h"
+#include "notifier.h"
+#include "settings.h"
+
+/* Is there a change of this election among the first n? */
+static bool
+is_among(const char *election, const ZkChange *changes, int n)
+{
+	for (int i = 0; i < n; i++)
+	{
+		if (strcmp(changes[i].election, election) == 0)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Send some; false if there are none.  No two of one election in one transaction:
+ * PostgreSQL delivers what is notified twice in it once, where it came first, and so
+ * the newest might not be the last.
+ */
+static bool
+send_changes(const char *server)
+{
+	ZkChange changes[32];
+	uint64 first;
+	int room = zklock_changes_read(changes, lengthof(changes), &first);
+	int n = 0;
+
+	while (n < room && !is_among(changes[n].election, changes, n))
+		n++;
+	if (n == 0)
+		return false;
+
+	StartTransactionCommand();
+	for (int i = 0; i < n; i++)
+	{
+		const char *leader = changes[i].leader
+			? zklock_display_bytes(server, (int) strlen(server), false)
+			: "";
+
+		Async_Notify("zklock",
+					 psprintf("%s:%s", zklock_display_name(changes[i].election), leader));
+	}
+	CommitTransactionCommand();
+
+	zklock_changes_set_sent(first + n);
+	return true;
+}
+
+void
+zklock_notify_main(Datum arg)
+{
+	char server[256];
+
+	BackgroundWorkerUnblockSignals();
+	BackgroundWorkerInitializeConnection(zklock_notify_database, NULL, 0);
+	zklock_effective_server_name(server, sizeof(server));
+	while (send_changes(server))
+		CHECK_FOR_INTERRUPTS();
+}
