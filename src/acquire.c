@@ -36,6 +36,7 @@
 #include "names.h"
 #include "hold.h"
 #include "loss.h"
+#include "request.h"
 #include "settings.h"
 
 /* A backstop for a lost wake-up; also how often the connection is looked at. */

@@ -23,6 +23,7 @@
 #include "leadership.h"
 #include "names.h"
 #include "path.h"
+#include "request.h"
 #include "session.h"
 #include "succession.h"
 #include "table.h"
@@ -251,7 +252,7 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 				? zklock_succession_find(entry->name)
 				: ZKLOCK_NO_SUCCESSION;
 		}
-		zklock_entry_demand(entry, event);
+		zklock_request_demand(entry, event);
 	}
 	event->session = uuid_hi;
 	if (event->type == ZKLOCK_EV_CREATED && event->rc == ZKLOCK_RC_OK)

@@ -12,6 +12,7 @@
 #include "election.h"
 #include "hold.h"
 #include "loss.h"
+#include "request.h"
 
 /* A backstop for a lost wake-up */
 #define LONGEST_SLEEP 1000

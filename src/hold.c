@@ -34,6 +34,7 @@
 #include "names.h"
 #include "hold.h"
 #include "loss.h"
+#include "request.h"
 
 /* User advisory locks are class 1 and 2, Citus uses 4 to 15. */
 #define LEVEL1_CLASS 31339

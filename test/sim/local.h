@@ -3,7 +3,7 @@
  * local.h
  *	  One server's lock table and backends, for the simulator.
  *
- * This stands for table.c and the backends: a few backends a name that want,
+ * This stands for request.c and the backends: a few backends a name that want,
  * hold, upgrade, release and give up, excluded from each other as level 1
  * (PostgreSQL's lock manager) does it.
  *
