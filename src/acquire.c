@@ -25,18 +25,18 @@
 #include "postgres.h"
 #include "compat.h"
 
-#include "access/parallel.h"
 #include "access/xact.h"
 #include "miscadmin.h"
-#include "replication/walsender.h"
 #include "storage/lmgr.h"
-#include "utils/builtins.h"
 
 #include "acquire.h"
-#include "names.h"
+#include "callbacks.h"
+#include "check.h"
 #include "hold.h"
 #include "loss.h"
+#include "names.h"
 #include "request.h"
+#include "room.h"
 #include "settings.h"
 
 /* A backstop for a lost wake-up; also how often the connection is looked at. */
@@ -44,7 +44,6 @@
 
 /* How often a waiter looks whether what is about to change has changed. */
 #define LEASE_SLEEP_MS 50
-#define ROOM_SLEEP_MS  2
 
 /* The longest time that the lock manager can wait, for lock_timeout is an int;
  * test/interrupts has a shorter one. */
@@ -67,74 +66,12 @@ typedef struct Wait
 						 * room and at both levels: to the user it is one lock */
 } Wait;
 
-void
-zklock_check_preloaded(void)
-{
-	if (zklock_shared == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("zklock must be loaded via shared_preload_libraries"),
-				 errhint(
-					 "Add zklock to \"shared_preload_libraries\" and restart the server.")));
-}
-
-void
-zklock_check_callable(void)
-{
-	zklock_check_preloaded();
-	if (IsParallelWorker())
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("cannot use zklock in a parallel worker"),
-				 errdetail("A parallel worker shares the heavyweight locks of its leader."),
-				 errhint("Functions that call zklock must be marked PARALLEL UNSAFE.")));
-	if (am_walsender)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("cannot use zklock in a replication connection"),
-				 errhint("Use an ordinary connection.")));
-}
-
 pg_noreturn static void
 raise_lock_timeout(void)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 			 errmsg("canceling statement due to lock timeout")));
-}
-
-void
-zklock_raise_table_full(bool waited)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_OUT_OF_MEMORY), errmsg("zklock lock table is full"),
-			 waited
-				 ? errdetail("It has room for %d names, and none of those that are kept for nobody was given up in time.",
-							 zklock_shared->nentries)
-				 : errdetail("It has room for %d names, and for a limited number of sessions that hold or wait for them.",
-							 zklock_shared->nentries),
-			 errhint("You might need to increase \"zklock.max_locks\".")));
-}
-
-void
-zklock_await_room(int64 start, int64 wait_ms)
-{
-	int64 limit =
-		wait_ms > 0 ? Min(wait_ms, zklock_connect_timeout) : zklock_connect_timeout;
-
-	if (zklock_clock() - start >= limit * NS_PER_MS)
-	{
-		/* without the ensemble no name can be given up: that is the reason, then */
-		(void) zklock_check_connection(start);
-		zklock_raise_table_full(true);
-	}
-	pg_atomic_write_u32(&zklock_shared->room_wanted, 1);
-	zklock_worker_wake();
-	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-					 ROOM_SLEEP_MS,
-					 zklock_wait_event(&wait_event_acquire, "ZkLockAcquire"));
-	ResetLatch(MyLatch);
-	CHECK_FOR_INTERRUPTS();
 }
 
 /* ------------------------------------------------------------------------
@@ -301,78 +238,6 @@ raise_failure(const char *name, ZkLockFailure failure, int rc)
 	pg_unreachable();
 }
 
-/*
- * Has the ensemble been out of reach for too long?  A request that was made
- * while there was a connection keeps its place as long as the session may live,
- * so it is given that time, too, if it is to wait at all.  The state alone is the
- * worker's opinion, and a worker that is stopped has none: without heartbeats it counts
- * for nothing; nor does a connection before the first write on it is acknowledged,
- * or one that always breaks again would be waited for for ever. False while what the
- * table says of other servers may be out of date.
- */
-static bool
-check_connection(const Wait *wait)
-{
-	ZkSessionShared s;
-	int64 now = zklock_clock();
-	int64 limit = zklock_connect_timeout * NS_PER_MS;
-	int64 lost;
-	bool silent;
-
-	zklock_session_read(&s);
-	if (s.state == ZKLOCK_SESSION_CLOSING)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("cannot acquire a lock while the server is shutting down")));
-
-	silent = s.state == ZKLOCK_SESSION_CONNECTED &&
-		now - s.last_write > 4 * zklock_heartbeat_interval(s.timeout_ms) * NS_PER_MS;
-	if (s.state == ZKLOCK_SESSION_CONNECTED && s.proven && !silent)
-		return true;
-	lost = silent ? s.last_write : s.not_connected_since;
-	if (wait->start < lost && now < wait->until)
-		limit = Max(limit, s.timeout_ms * NS_PER_MS);
-	if (now - Max(wait->start, lost) < limit)
-		return false;
-
-	if (s.worker_pid == 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("zklock worker is not running"),
-				 errdetail(
-					 "It owns the ZooKeeper session; without it no lock can be acquired."),
-				 errhint(
-					 "See the server log for the reason. The worker needs a slot of \"max_worker_processes\".")));
-	if (silent)
-		ereport(ERROR,
-				(errcode(ERRCODE_SYSTEM_ERROR),
-				 errmsg("could not reach ZooKeeper within %lld ms",
-						(long long) (limit / NS_PER_MS)),
-				 errdetail("The zklock worker (PID %d) has had no write acknowledged for %lld ms.",
-						   s.worker_pid, (long long) ((now - s.last_write) / NS_PER_MS)),
-				 errhint("Check whether that process is stopped or stuck.")));
-	ereport(ERROR,
-			(errcode(ERRCODE_SYSTEM_ERROR),
-			 errmsg("could not reach ZooKeeper within %lld ms",
-					(long long) (limit / NS_PER_MS)),
-			 errdetail("Connect string \"%s\": %s.", zklock_display_text(s.hosts),
-					   s.attempts[0] ? zklock_display_text(s.attempts) : "no answer"),
-			 s.state == ZKLOCK_SESSION_AUTH_FAILED
-				 ? errhint("Check the credentials in \"zklock.auth_file\".")
-				 : s.state == ZKLOCK_SESSION_WENT_BACK
-				 ? errhint("Nothing is granted until a session timeout has passed. The server log says why.")
-				 : errhint(
-					   "Check that the ZooKeeper servers run, that this machine can reach them, and that \"zklock.hosts\" is right.")));
-}
-
-bool
-zklock_check_connection(int64 start)
-{
-	Wait wait = {.start = start, .until = start, .lock_timeout = PG_INT64_MAX};
-
-	return check_connection(&wait);
-}
-
 /* Does somebody else have what we ask for, as of the newest answer? */
 static bool
 is_blocked(const ZkLockQueue *queue, const ZkLockRequest *request)
@@ -449,7 +314,7 @@ acquire_level2(ZkHeldLock *held, int32 index, const Wait *wait, int64 *token)
 			raise_failure(held->name, (ZkLockFailure) request->failure,
 						  request->failure_rc);
 		}
-		current = check_connection(wait);
+		current = zklock_check_connection(wait->start, wait->until);
 		if ((conflict || (blocked && current)) && now >= wait->until)
 			break;
 		if (now >= wait->lock_timeout)
@@ -457,7 +322,7 @@ acquire_level2(ZkHeldLock *held, int32 index, const Wait *wait, int64 *token)
 
 		if (usable)
 			wake = now + LEASE_SLEEP_MS * NS_PER_MS; /* the lease lapsed */
-		/* with a connection it should come back; without, see check_connection */
+		/* with a connection it should come back; without, see zklock_check_connection */
 		if (!usable || !current)
 			unproven = 0;
 		else if (unproven == 0)
@@ -497,6 +362,7 @@ make_request(const char *name, ZkLockMode mode, ZkLockScope scope, int64 wait_ms
 		bool hope = zklock_table_hope();
 		int32 request;
 
+		zklock_callbacks_begin();
 		*held = zklock_hold_reserve(ZKLOCK_KIND_LOCK, name);
 		request = zklock_request_make(ZKLOCK_KIND_LOCK, name, mode, scope, wait_ms == 0);
 		if (request >= 0)
@@ -518,6 +384,7 @@ acquire_again(ZkHeldLock *held, ZkLockMode mode, ZkLockScope scope)
 {
 	LOCKMODE lockmode = zklock_level1_mode(mode);
 
+	zklock_callbacks_begin();
 	(void) zklock_hold_reserve(ZKLOCK_KIND_LOCK, held->name);
 	if (scope == ZKLOCK_SESSION)
 		(void) LockAcquire(&held->tag, lockmode, true, false);
@@ -554,7 +421,7 @@ zklock_acquire(const char *name, ZkLockMode mode, ZkLockScope scope, int64 wait_
 	if (held != NULL && (zklock_held_lost(held) || zklock_lease_lost()))
 	{
 		if (held->transaction_count > 0)
-			zklock_held_raise_lost(held);
+			zklock_loss_raise(held);
 		zklock_loss_tell(held);
 		(void) zklock_hold_end_session(held, true); /* acknowledged */
 		held = NULL;
@@ -565,7 +432,7 @@ zklock_acquire(const char *name, ZkLockMode mode, ZkLockScope scope, int64 wait_
 			held->request[ZKLOCK_EXCLUSIVE] >= 0 ? ZKLOCK_EXCLUSIVE : ZKLOCK_SHARED;
 
 		if (zklock_loss_settle(held))
-			zklock_held_raise_lost(held);
+			zklock_loss_raise(held);
 		acquire_again(held, covering, scope);
 		*token = held->token[covering];
 		return true;

@@ -8,11 +8,12 @@
 #include "postgres.h"
 #include "compat.h"
 
-#include "acquire.h"
+#include "callbacks.h"
 #include "election.h"
 #include "hold.h"
 #include "loss.h"
 #include "request.h"
+#include "room.h"
 
 /* A backstop for a lost wake-up */
 #define LONGEST_SLEEP 1000
@@ -89,13 +90,15 @@ zklock_election_guard(const char *name, int64 *token)
 	{
 		/* it may have been given up since, but not to anybody else */
 		if (zklock_loss_settle(held))
-			zklock_held_raise_lost(held);
+			zklock_loss_raise(held);
+		zklock_callbacks_begin();
 		(void) zklock_hold_reserve(ZKLOCK_KIND_ELECTION, name);
 		zklock_hold_add(held, ZKLOCK_EXCLUSIVE, ZKLOCK_TRANSACTION);
 		*token = held->token[ZKLOCK_EXCLUSIVE];
 		return true;
 	}
 
+	zklock_callbacks_begin();
 	held = zklock_hold_reserve(ZKLOCK_KIND_ELECTION, name);
 	index = zklock_request_make(ZKLOCK_KIND_ELECTION, name, ZKLOCK_EXCLUSIVE,
 								ZKLOCK_TRANSACTION, false);

@@ -17,7 +17,7 @@
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
-#include "acquire.h"
+#include "check.h"
 #include "names.h"
 #include "election.h"
 #include "funcs.h"

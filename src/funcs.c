@@ -28,11 +28,13 @@
 #include "utils/tuplestore.h"
 
 #include "acquire.h"
+#include "check.h"
 #include "names.h"
 #include "funcs.h"
 #include "hold.h"
 #include "loss.h"
 #include "query.h"
+#include "room.h"
 #include "settings.h"
 
 PG_FUNCTION_INFO_V1(zk_lock);
@@ -44,6 +46,9 @@ PG_FUNCTION_INFO_V1(zk_assert);
 PG_FUNCTION_INFO_V1(zk_lock_session);
 PG_FUNCTION_INFO_V1(zk_locks);
 PG_FUNCTION_INFO_V1(zk_session);
+
+const PGFunction zklock_acknowledging[] = {zk_lock,		  zk_try_lock,	   zk_unlock,
+										   zk_unlock_all, zk_lock_session, NULL};
 
 /* ------------------------------------------------------------------------
  * Arguments
@@ -289,7 +294,7 @@ static int64
 claim(ZkHeldLock *held)
 {
 	if (zklock_loss_settle(held))
-		zklock_held_raise_lost(held);
+		zklock_loss_raise(held);
 	return held->request[ZKLOCK_EXCLUSIVE] >= 0 ? held->token[ZKLOCK_EXCLUSIVE]
 												: held->token[ZKLOCK_SHARED];
 }
@@ -336,7 +341,7 @@ prove_contender(ZkHeldLock *held)
 	strlcpy(query.name, held->name, sizeof(query.name));
 	/* without one the worker has said that it is lost */
 	if (query.prefix[0] != '\0' && zklock_query(&query, &nodes) <= 0)
-		zklock_held_raise_lost(held);
+		zklock_loss_raise(held);
 }
 
 /* zk_assert(name text) returns bigint */

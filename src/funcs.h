@@ -16,14 +16,8 @@
 /* Text in UTF-8, palloc'd.  Raises what PostgreSQL does for what has no character there. */
 extern char *zklock_to_utf8(text *arg);
 
-/* Those that acknowledge a loss (loss.c). */
-extern PGDLLEXPORT Datum zk_lock(PG_FUNCTION_ARGS);
-extern PGDLLEXPORT Datum zk_try_lock(PG_FUNCTION_ARGS);
-extern PGDLLEXPORT Datum zk_unlock(PG_FUNCTION_ARGS);
-extern PGDLLEXPORT Datum zk_unlock_all(PG_FUNCTION_ARGS);
-extern PGDLLEXPORT Datum zk_lock_session(PG_FUNCTION_ARGS);
-
-/* One that only looks (loss.c). */
+/* Those that acknowledge a loss, up to a NULL; and one that only looks (statement.h). */
+extern const PGFunction zklock_acknowledging[];
 extern PGDLLEXPORT Datum zk_locks(PG_FUNCTION_ARGS);
 
 /* A name in UTF-8; "buf" has room for ZKLOCK_NAME_MAX bytes and a NUL.  Raises

@@ -6,17 +6,16 @@
  * Level 2 ends first, then level 1: whoever gets level 1 next must find the
  * grant free to use or gone, never in the hands of somebody who believes to
  * have released it.  So transaction-scope holds end in the transaction
- * callbacks, which run before PostgreSQL drops its heavyweight locks: at COMMIT
- * after the commit is durable and visible, at ABORT, and at the abort of the
- * subtransaction that took them.
+ * callbacks (callbacks.c), which run before PostgreSQL drops its heavyweight
+ * locks: at COMMIT after the commit is durable and visible, at ABORT, and at the
+ * abort of the subtransaction that took them.
  *
  * A session-scope hold lives as long as its session lock at level 1.  That can
  * be taken away behind our back (pg_advisory_unlock_all, DISCARD ALL), and a
  * backend that had lost level 1 and kept level 2 would be waited for, unseen,
  * by one that has level 1.  So every end of a transaction and every call looks.
  *
- * Nothing in a callback throws, allocates, reads a catalog or waits, except that
- * PRE_COMMIT and PRE_PREPARE may throw, and COMMIT may warn (loss.c).
+ * Nothing that ends a hold throws, allocates, reads a catalog or waits.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,15 +24,12 @@
 
 #include "access/xact.h"
 #include "common/hashfn.h"
-#include "common/string.h"
 #include "miscadmin.h"
-#include "storage/ipc.h"
 #include "utils/guc.h"
 #include "utils/hsearch.h"
 
-#include "names.h"
+#include "alarm.h"
 #include "hold.h"
-#include "loss.h"
 #include "request.h"
 
 /* User advisory locks are class 1 and 2, Citus uses 4 to 15. */
@@ -66,11 +62,6 @@ static dlist_head transaction_holds = DLIST_STATIC_INIT(transaction_holds);
 static int session_holds = 0;	 /* of ZkHold; quick way out of the callbacks */
 static bool look_at_all = false; /* for zklock_hold_refresh */
 static int32 pending_request = -1;
-
-static void on_transaction_end(XactEvent event, void *arg);
-static void on_subtransaction_end(SubXactEvent event, SubTransactionId mySubid,
-								  SubTransactionId parentSubid, void *arg);
-static void on_backend_exit(int code, Datum arg);
 
 /* ------------------------------------------------------------------------
  * Level 1
@@ -150,14 +141,8 @@ zklock_hold_reserve(ZkLockKind kind, const char *name)
 		HASHCTL ctl;
 
 		if (hold_context == NULL)
-		{
-			/* last of all: should anything here fail, it is done again */
-			RegisterXactCallback(on_transaction_end, NULL);
-			RegisterSubXactCallback(on_subtransaction_end, NULL);
-			before_shmem_exit(on_backend_exit, 0);
 			hold_context = AllocSetContextCreate(TopMemoryContext, "zklock holds",
 												 ALLOCSET_SMALL_SIZES);
-		}
 		ctl.keysize = KEY_SIZE;
 		ctl.entrysize = sizeof(ZkHeldLock);
 		ctl.hash = hash_held;
@@ -166,9 +151,7 @@ zklock_hold_reserve(ZkLockKind kind, const char *name)
 		held_locks = hash_create("zklock holds", 16, &ctl,
 								 HASH_ELEM | HASH_FUNCTION | HASH_COMPARE | HASH_CONTEXT);
 	}
-	/* taken by an expression in PL/pgSQL, no statement may end before the commit */
-	zklock_hold_callbacks_first();
-	zklock_loss_prepare();
+	zklock_alarm_prepare();
 	if (reserved == NULL)
 		reserved = MemoryContextAlloc(hold_context, sizeof(ZkHold));
 
@@ -248,7 +231,7 @@ zklock_hold_add(ZkHeldLock *held, ZkLockMode mode, ZkLockScope scope)
 		else
 			dlist_push_head(&transaction_holds, &hold->transaction_node);
 	}
-	zklock_loss_arm();
+	zklock_alarm_arm();
 	held->count[mode]++;
 	if (scope == ZKLOCK_TRANSACTION)
 		held->transaction_count++;
@@ -295,7 +278,7 @@ end_hold(ZkHold *hold, uint64 n)
 		zklock_held_forget(held);
 	}
 	if (!zklock_hold_any())
-		zklock_loss_disarm();
+		zklock_alarm_disarm();
 }
 
 /*
@@ -440,6 +423,18 @@ zklock_held_names(void)
 }
 
 bool
+zklock_hold_any_in_transaction(void)
+{
+	return !dlist_is_empty(&transaction_holds);
+}
+
+bool
+zklock_hold_pending(void)
+{
+	return pending_request >= 0;
+}
+
+bool
 zklock_hold_any(void)
 {
 	return session_holds > 0 || !dlist_is_empty(&transaction_holds);
@@ -471,69 +466,13 @@ zklock_held_find_lost(bool all)
 	return lost;
 }
 
-/*
- * The callback that was registered last is called first.  This one is a second
- * registration, told apart by its argument; the first stays where it is, so that
- * we are called come what may.
- */
-void
-zklock_hold_callbacks_first(void)
-{
-	static char first;
-
-	UnregisterXactCallback(on_transaction_end, &first);
-	RegisterXactCallback(on_transaction_end, &first);
-}
-
-void
-zklock_held_describe_loss(const ZkHeldLock *held, ZkLossText *text)
-{
-	text->what = "lock";
-	if (held->kind == ZKLOCK_KIND_ELECTION)
-	{
-		text->what = "leadership of election";
-		text->sqlstate = ERRCODE_T_R_SERIALIZATION_FAILURE;
-		text->detail =
-			"The ZooKeeper session ended, or the contender was deleted, while the transaction required the leadership; another server may lead by now.";
-		text->hint = "Retry the transaction on the server that leads.";
-	}
-	else if (held->transaction_count > 0)
-	{
-		text->sqlstate = ERRCODE_T_R_SERIALIZATION_FAILURE;
-		text->detail =
-			"The ZooKeeper session ended, or the contender was deleted, while the transaction held the lock; another server may hold it by now.";
-		text->hint = "The transaction might succeed if retried.";
-	}
-	else
-	{
-		text->sqlstate = ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
-		text->detail =
-			"The ZooKeeper session ended, or the contender was deleted, while this session held the lock; another server may hold it by now.";
-		text->hint =
-			"Call zk_unlock to acknowledge the loss, or zk_lock to acquire the lock anew.";
-	}
-}
-
-void
-zklock_held_raise_lost(ZkHeldLock *held)
-{
-	ZkLossText text;
-	char *name = zklock_display_name(held->name);
-
-	zklock_held_describe_loss(held, &text);
-	held->told = true;
-	ereport(ERROR,
-			(errcode(text.sqlstate), errmsg("%s \"%s\" was lost", text.what, name),
-			 errdetail("%s", text.detail), errhint("%s", text.hint)));
-}
-
 /* ------------------------------------------------------------------------
  * How they end
  * ------------------------------------------------------------------------
  */
 
-static void
-end_pending(void)
+void
+zklock_hold_end_pending(void)
 {
 	if (pending_request >= 0)
 	{
@@ -544,9 +483,8 @@ end_pending(void)
 	}
 }
 
-/* All transaction-scope holds of this nest level and deeper. */
-static void
-end_transaction_holds(int level)
+void
+zklock_hold_end_transaction(int level)
 {
 	while (!dlist_is_empty(&transaction_holds))
 	{
@@ -577,8 +515,8 @@ end_transaction_holds(int level)
 	}
 }
 
-static void
-refuse_prepare(void)
+void
+zklock_hold_refuse_prepare(void)
 {
 	ZkHold *hold = dlist_head_element(ZkHold, transaction_node, &transaction_holds);
 
@@ -597,9 +535,8 @@ refuse_prepare(void)
 				 errhint("Use session scope for locks around prepared transactions.")));
 }
 
-/* The client is gone, and has not been told that its holds end. */
-static void
-abandon_holds(void)
+void
+zklock_hold_abandon(void)
 {
 	HASH_SEQ_STATUS seq;
 	ZkHeldLock *held;
@@ -617,106 +554,25 @@ abandon_holds(void)
 	}
 }
 
-static void
-on_transaction_end(XactEvent event, void *arg)
+void
+zklock_hold_pass_to_parent(int level)
 {
-	if (pending_request < 0 && !zklock_hold_any())
-		return;
-
-	switch (event)
-	{
-		case XACT_EVENT_PRE_COMMIT:
-			/* a session that has ended drops its temporary tables, whatever is lost */
-			if (proc_exit_inprogress)
-				break;
-			/* DISCARD ALL has released session-scope holds by now */
-			zklock_hold_refresh();
-			zklock_loss_before_commit(!dlist_is_empty(&transaction_holds));
-			break;
-
-		case XACT_EVENT_PRE_PREPARE:
-			if (!dlist_is_empty(&transaction_holds))
-				refuse_prepare();
-			zklock_loss_before_commit(false);
-			break;
-
-		case XACT_EVENT_COMMIT:
-		case XACT_EVENT_ABORT:
-			/* others of PostgreSQL's exit callbacks abort before ours comes to it */
-			if (proc_exit_inprogress)
-				abandon_holds();
-			else if (event == XACT_EVENT_COMMIT)
-				zklock_loss_after_commit();
-			end_pending();
-			end_transaction_holds(1);
-			zklock_hold_refresh();
-			zklock_loss_after_transaction();
-			break;
-
-		case XACT_EVENT_PREPARE:
-			zklock_loss_after_transaction();
-			break;
-
-		case XACT_EVENT_PARALLEL_PRE_COMMIT:
-		case XACT_EVENT_PARALLEL_COMMIT:
-		case XACT_EVENT_PARALLEL_ABORT:
-			break;
-	}
-}
-
-static void
-on_subtransaction_end(SubXactEvent event, SubTransactionId mySubid,
-					  SubTransactionId parentSubid, void *arg)
-{
-	int level;
 	dlist_mutable_iter iter;
 
-	if (dlist_is_empty(&transaction_holds))
-		return;
-	level = GetCurrentTransactionNestLevel();
-
-	switch (event)
+	dlist_foreach_modify(iter, &transaction_holds)
 	{
-		case SUBXACT_EVENT_COMMIT_SUB:
-			/* the parent's from now on, counted with what it has */
-			dlist_foreach_modify(iter, &transaction_holds)
-			{
-				ZkHold *hold = dlist_container(ZkHold, transaction_node, iter.cur);
-				ZkHold *parent;
+		ZkHold *hold = dlist_container(ZkHold, transaction_node, iter.cur);
+		ZkHold *parent;
 
-				if (hold->level < level)
-					break;
-				parent = find_hold(hold->held, hold->mode, hold->scope, level - 1);
-				if (parent == NULL)
-					hold->level = level - 1;
-				else
-				{
-					parent->count += hold->count;
-					free_hold(hold);
-				}
-			}
+		if (hold->level < level)
 			break;
-
-		case SUBXACT_EVENT_ABORT_SUB:
-			end_transaction_holds(level);
-			break;
-
-		case SUBXACT_EVENT_START_SUB:
-		case SUBXACT_EVENT_PRE_COMMIT_SUB:
-			break;
+		parent = find_hold(hold->held, hold->mode, hold->scope, level - 1);
+		if (parent == NULL)
+			hold->level = level - 1;
+		else
+		{
+			parent->count += hold->count;
+			free_hold(hold);
+		}
 	}
-}
-
-/*
- * Registered after PostgreSQL's own callback, which aborts the transaction, and
- * so called before it.  Holds must not end before the transaction does.
- */
-static void
-on_backend_exit(int code, Datum arg)
-{
-	abandon_holds();
-	AbortOutOfAnyTransaction();
-	end_pending();
-	end_transaction_holds(1);
-	zklock_hold_end_all_sessions();
 }

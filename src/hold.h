@@ -45,9 +45,9 @@ extern LOCKMODE zklock_level1_mode(ZkLockMode mode);
 extern ZkHeldLock *zklock_held_find(ZkLockKind kind, const char *name);
 
 /*
- * Reserve all memory that a new hold of "name" needs, and see to it that holds
- * end as they should.  May throw out-of-memory.  zklock_hold_add uses the
- * reserved hold up; it does not throw.
+ * Reserve all memory that a new hold of "name" needs; zklock_callbacks_begin has seen
+ * to it that holds end as they should.  May throw out-of-memory.  zklock_hold_add uses
+ * the reserved hold up; it does not throw.
  */
 extern ZkHeldLock *zklock_hold_reserve(ZkLockKind kind, const char *name);
 extern void zklock_hold_add(ZkHeldLock *held, ZkLockMode mode, ZkLockScope scope);
@@ -84,29 +84,29 @@ extern ZkHeldLock *zklock_held_find_lost(bool all);
 /* Of how many names does this backend hold something? */
 extern int zklock_held_names(void);
 
-/* Does this backend hold anything? */
+/* Does this backend hold anything, in transaction scope, or wait with a request? */
 extern bool zklock_hold_any(void);
-
-/* See to it that our transaction callback runs before those of modules that were
- * loaded later; to be called whenever one may have been. */
-extern void zklock_hold_callbacks_first(void);
+extern bool zklock_hold_any_in_transaction(void);
+extern bool zklock_hold_pending(void);
 
 /* Has the ensemble taken the grant away under a hold of this name? */
 extern bool zklock_held_lost(const ZkHeldLock *held);
 
-/*
- * Errors of a lost lock: SQLSTATE 40001 if the hold is the transaction's, so
- * that retry loops retry it, else 55000.
- */
-typedef struct ZkLossText
-{
-	const char *what; /* before the name */
-	int sqlstate;
-	const char *detail;
-	const char *hint;
-} ZkLossText;
+/* --- for callbacks; none throws but the first ------------------------------ */
 
-extern void zklock_held_describe_loss(const ZkHeldLock *held, ZkLossText *text);
-pg_noreturn extern void zklock_held_raise_lost(ZkHeldLock *held);
+/* There is a hold in transaction scope, so the transaction cannot be prepared. */
+extern void zklock_hold_refuse_prepare(void);
+
+/* Give up the request that this backend waits with, if there is one. */
+extern void zklock_hold_end_pending(void);
+
+/* End all transaction-scope holds of this nest level and deeper. */
+extern void zklock_hold_end_transaction(int level);
+
+/* They are the parent's from now on, counted with what it has. */
+extern void zklock_hold_pass_to_parent(int level);
+
+/* The client is gone, and has not been told that its holds end. */
+extern void zklock_hold_abandon(void);
 
 #endif /* ZKLOCK_HOLD_H */

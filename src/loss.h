@@ -13,17 +13,9 @@
 #ifndef ZKLOCK_LOSS_H
 #define ZKLOCK_LOSS_H
 
+#include "executor/execdesc.h"
+
 #include "hold.h"
-
-/* From _PG_init, when preloaded: chain the executor and utility hooks. */
-extern void zklock_loss_install_hooks(void);
-
-/* A hold is about to be taken: what zklock_loss_arm needs.  May throw. */
-extern void zklock_loss_prepare(void);
-
-/* There is a hold, and there is none any more.  Neither throws. */
-extern void zklock_loss_arm(void);
-extern void zklock_loss_disarm(void);
 
 /*
  * Is any hold of this backend lost, by the worker's word or by the clock?
@@ -58,6 +50,33 @@ extern void zklock_loss_acknowledge(void);
 /* ... and warn if it is lost, and nothing has said so yet.  May throw, so it comes
  * before anything is ended. */
 extern void zklock_loss_tell(ZkHeldLock *held);
+
+/*
+ * Errors of a lost lock: SQLSTATE 40001 if the hold is the transaction's, so
+ * that retry loops retry it, else 55000.
+ */
+typedef struct ZkLossText
+{
+	const char *what; /* before the name */
+	int sqlstate;
+	const char *detail;
+	const char *hint;
+} ZkLossText;
+
+extern void zklock_loss_describe(const ZkHeldLock *held, ZkLossText *text);
+pg_noreturn extern void zklock_loss_raise(ZkHeldLock *held);
+
+/*
+ * Before a statement, which is one of the executor's or a utility statement: no work
+ * for somebody whose lock is lost.  Returns whether it is excused.
+ */
+extern bool zklock_loss_before_statement(QueryDesc *query, Node *utility);
+
+/*
+ * After the outermost one, unless excused: it may have run where no cancel strikes, or
+ * waited there, as COPY does for its client.  Raise what can still be undone.
+ */
+extern void zklock_loss_after_statement(QueryDesc *query, Node *utility);
 
 /*
  * PRE_COMMIT: the last moment at which a commit can be refused.  "holding": there are

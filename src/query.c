@@ -12,7 +12,7 @@
 #include "storage/ipc.h"
 #include "utils/memutils.h"
 
-#include "acquire.h"
+#include "check.h"
 #include "query.h"
 #include "table.h"
 #include "zk.h"
@@ -34,7 +34,7 @@ wait_for_worker(ConditionVariable *cv, int64 start)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("cannot ask ZooKeeper while the server is shutting down")));
-	(void) zklock_check_connection(start);
+	(void) zklock_check_connection(start, start);
 	(void) ConditionVariableTimedSleep(cv, LONGEST_SLEEP,
 									   zklock_wait_event(&wait_event_query, "ZkLockQuery"));
 }

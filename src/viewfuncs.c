@@ -16,7 +16,7 @@
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
-#include "acquire.h"
+#include "check.h"
 #include "names.h"
 #include "funcs.h"
 #include "hold.h"

@@ -15,11 +15,13 @@
 #include "miscadmin.h"
 #include "storage/ipc.h"
 
+#include "callbacks.h"
 #include "changes.h"
-#include "loss.h"
+#include "funcs.h"
 #include "question.h"
 #include "settings.h"
 #include "stat.h"
+#include "statement.h"
 #include "table.h"
 #include "worker.h"
 
@@ -64,7 +66,8 @@ _PG_init(void)
 	prev_shmem_startup_hook = shmem_startup_hook;
 	shmem_startup_hook = on_shmem_startup;
 
-	zklock_loss_install_hooks();
+	zklock_callbacks_install();
+	zklock_statement_functions(zklock_acknowledging, zk_locks);
 
 	/* pg_upgrade's servers have no business in the ensemble */
 	if (!IsBinaryUpgrade)

@@ -1,0 +1,44 @@
+/*-------------------------------------------------------------------------
+ *
+ * alarm.h
+ *	  A timer that looks, while this backend holds something, whether it is lost.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_ALARM_H
+#define ZKLOCK_ALARM_H
+
+#include <signal.h>
+
+/* What this backend is at, for the timer's handler and for who asks what a loss means. */
+typedef struct ZkAlarm
+{
+	volatile sig_atomic_t armed;	  /* there are holds */
+	volatile sig_atomic_t committing; /* PRE_COMMIT has come */
+	volatile sig_atomic_t shot;		  /* the handler has cancelled */
+	volatile sig_atomic_t excused;	  /* the statement is one of those that are
+									   * admitted with a loss */
+	volatile sig_atomic_t nesting;	  /* in the executor or a utility statement */
+	bool worked; /* this transaction has run a statement that was not excused.  Kept only
+				  * while there are holds */
+} ZkAlarm;
+
+extern ZkAlarm zklock_alarm;
+
+/* Is anything lost, or may it be?  For a signal handler, too. */
+extern bool zklock_alarm_sees_loss(void);
+
+/* A hold is about to be taken: what zklock_alarm_arm needs.  May throw. */
+extern void zklock_alarm_prepare(void);
+
+/* There is a hold, and there is none any more.  Neither throws. */
+extern void zklock_alarm_arm(void);
+extern void zklock_alarm_disarm(void);
+
+/* Start the timer again, which an error has stopped. */
+extern void zklock_alarm_start(void);
+
+/* A cancel of ours that has not struck is not called for any more. */
+extern void zklock_alarm_withdraw(void);
+
+#endif /* ZKLOCK_ALARM_H */

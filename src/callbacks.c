@@ -1,0 +1,334 @@
+/*-------------------------------------------------------------------------
+ *
+ * callbacks.c
+ *	  Where PostgreSQL calls us: at the ends of transactions, of the backend, and around
+ *	  statements.
+ *
+ * The hook around the outermost statement turns the cancel of our timer (alarm.c) into
+ * an error that says what happened.
+ *
+ * At the end of a transaction nothing throws, allocates, reads a catalog or waits,
+ * except that PRE_COMMIT and PRE_PREPARE may throw, and COMMIT may warn (loss.c).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+#include "compat.h"
+
+#include "access/xact.h"
+#include "executor/executor.h"
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "tcop/utility.h"
+
+#include "alarm.h"
+#include "callbacks.h"
+#include "loss.h"
+#include "names.h"
+
+static ExecutorRun_hook_type prev_ExecutorRun = NULL;
+static ExecutorFinish_hook_type prev_ExecutorFinish = NULL;
+static ExecutorEnd_hook_type prev_ExecutorEnd = NULL;
+static ProcessUtility_hook_type prev_ProcessUtility = NULL;
+static emit_log_hook_type prev_emit_log = NULL;
+
+/* ------------------------------------------------------------------------
+ * Transactions and the backend
+ * ------------------------------------------------------------------------
+ */
+
+static void
+on_transaction_end(XactEvent event, void *arg)
+{
+	if (!zklock_hold_pending() && !zklock_hold_any())
+		return;
+
+	switch (event)
+	{
+		case XACT_EVENT_PRE_COMMIT:
+			/* a session that has ended drops its temporary tables, whatever is lost */
+			if (proc_exit_inprogress)
+				break;
+			/* DISCARD ALL has released session-scope holds by now */
+			zklock_hold_refresh();
+			zklock_loss_before_commit(zklock_hold_any_in_transaction());
+			break;
+
+		case XACT_EVENT_PRE_PREPARE:
+			if (zklock_hold_any_in_transaction())
+				zklock_hold_refuse_prepare();
+			zklock_loss_before_commit(false);
+			break;
+
+		case XACT_EVENT_COMMIT:
+		case XACT_EVENT_ABORT:
+			/* others of PostgreSQL's exit callbacks abort before ours comes to it */
+			if (proc_exit_inprogress)
+				zklock_hold_abandon();
+			else if (event == XACT_EVENT_COMMIT)
+				zklock_loss_after_commit();
+			zklock_hold_end_pending();
+			zklock_hold_end_transaction(1);
+			zklock_hold_refresh();
+			zklock_loss_after_transaction();
+			break;
+
+		case XACT_EVENT_PREPARE:
+			zklock_loss_after_transaction();
+			break;
+
+		case XACT_EVENT_PARALLEL_PRE_COMMIT:
+		case XACT_EVENT_PARALLEL_COMMIT:
+		case XACT_EVENT_PARALLEL_ABORT:
+			break;
+	}
+}
+
+static void
+on_subtransaction_end(SubXactEvent event, SubTransactionId mySubid,
+					  SubTransactionId parentSubid, void *arg)
+{
+	int level;
+
+	if (!zklock_hold_any_in_transaction())
+		return;
+	level = GetCurrentTransactionNestLevel();
+
+	switch (event)
+	{
+		case SUBXACT_EVENT_COMMIT_SUB:
+			zklock_hold_pass_to_parent(level);
+			break;
+
+		case SUBXACT_EVENT_ABORT_SUB:
+			zklock_hold_end_transaction(level);
+			break;
+
+		case SUBXACT_EVENT_START_SUB:
+		case SUBXACT_EVENT_PRE_COMMIT_SUB:
+			break;
+	}
+}
+
+/*
+ * Registered after PostgreSQL's own callback, which aborts the transaction, and
+ * so called before it.  Holds must not end before the transaction does.
+ */
+static void
+on_backend_exit(int code, Datum arg)
+{
+	zklock_hold_abandon();
+	AbortOutOfAnyTransaction();
+	zklock_hold_end_pending();
+	zklock_hold_end_transaction(1);
+	zklock_hold_end_all_sessions();
+}
+
+/*
+ * The callback that was registered last is called first.  This one is a second
+ * registration, told apart by its argument; the first stays where it is, so that
+ * we are called come what may.
+ */
+static void
+callbacks_first(void)
+{
+	static char first;
+
+	UnregisterXactCallback(on_transaction_end, &first);
+	RegisterXactCallback(on_transaction_end, &first);
+}
+
+void
+zklock_callbacks_begin(void)
+{
+	static bool registered = false;
+
+	if (!registered)
+	{
+		RegisterXactCallback(on_transaction_end, NULL);
+		RegisterSubXactCallback(on_subtransaction_end, NULL);
+		before_shmem_exit(on_backend_exit, 0);
+		registered = true; /* should anything here fail, it is done again */
+	}
+	/* taken by an expression in PL/pgSQL, no statement may end before the commit */
+	callbacks_first();
+}
+
+/* ------------------------------------------------------------------------
+ * Statements
+ * ------------------------------------------------------------------------
+ */
+
+/* In a PG_CATCH block: if the error is our own cancel, raise the loss instead. */
+static void
+convert_cancel(void)
+{
+	ZkHeldLock *held;
+
+	if (!zklock_alarm.shot || zklock_alarm.nesting > 0 ||
+		geterrcode() != ERRCODE_QUERY_CANCELED || (held = zklock_loss_find()) == NULL)
+		return;
+	zklock_alarm.shot = false;
+	FlushErrorState();
+	zklock_loss_raise(held);
+}
+
+/*
+ * A cancel of ours may strike where no hook of ours is around: in parse analysis,
+ * which waits for table locks, in the planner, or in a deferred trigger between
+ * its statements.  Then the error cannot be replaced, only its report: this is
+ * called before it goes to the log and to the client.  (Not while ERRORs are kept
+ * out of the log; then the client hears of a cancel.)
+ */
+static void
+on_emit_log(ErrorData *edata)
+{
+	ZkHeldLock *held;
+
+	if (zklock_alarm.shot && edata->elevel == ERROR &&
+		edata->sqlerrcode == ERRCODE_QUERY_CANCELED && (held = zklock_loss_find()) != NULL)
+	{
+		ZkLossText text;
+
+		zklock_alarm.shot = false;
+		held->told = true;
+		zklock_loss_describe(held, &text);
+		edata->sqlerrcode = text.sqlstate;
+		edata->message =
+			psprintf("%s \"%s\" was lost", text.what, zklock_plain_name(held->name));
+		edata->detail = pstrdup(text.detail);
+		edata->hint = pstrdup(text.hint);
+	}
+	if (prev_emit_log)
+		prev_emit_log(edata);
+}
+
+/*
+ * At the end of each, be it that its portal is dropped by whatever comes next, such as
+ * a ROLLBACK: nothing is raised.
+ */
+static void
+tidy(void)
+{
+	if (!zklock_alarm.armed)
+		return;
+
+	/*
+	 * So that our PRE_COMMIT comes before that of postgres_fdw, which commits.
+	 * After an inner statement, too: a procedure may COMMIT next.
+	 */
+	if (!zklock_alarm.committing)
+		callbacks_first();
+	if (zklock_alarm.nesting == 0)
+		zklock_hold_refresh();
+}
+
+static void
+on_ExecutorRun(QueryDesc *queryDesc, ScanDirection direction,
+			   uint64 count ZKLOCK_EXECUTE_ONCE_ARG)
+{
+	bool outer = zklock_alarm.excused;
+	bool own = zklock_loss_before_statement(queryDesc, NULL);
+
+	zklock_alarm.excused = own;
+	zklock_alarm.nesting++;
+	PG_TRY();
+	{
+		if (prev_ExecutorRun)
+			prev_ExecutorRun(queryDesc, direction, count ZKLOCK_EXECUTE_ONCE);
+		else
+			standard_ExecutorRun(queryDesc, direction, count ZKLOCK_EXECUTE_ONCE);
+	}
+	PG_CATCH();
+	{
+		zklock_alarm.nesting--;
+		zklock_alarm.excused = outer;
+		convert_cancel();
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	zklock_alarm.nesting--;
+	zklock_alarm.excused = outer;
+	if (zklock_alarm.nesting == 0 && !own)
+		zklock_loss_after_statement(queryDesc, NULL);
+}
+
+static void
+on_ExecutorFinish(QueryDesc *queryDesc)
+{
+	zklock_alarm.nesting++;
+	PG_TRY();
+	{
+		if (prev_ExecutorFinish)
+			prev_ExecutorFinish(queryDesc);
+		else
+			standard_ExecutorFinish(queryDesc);
+		zklock_alarm.nesting--;
+	}
+	PG_CATCH();
+	{
+		zklock_alarm.nesting--;
+		convert_cancel();
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+}
+
+static void
+on_ExecutorEnd(QueryDesc *queryDesc)
+{
+	if (prev_ExecutorEnd)
+		prev_ExecutorEnd(queryDesc);
+	else
+		standard_ExecutorEnd(queryDesc);
+	tidy();
+}
+
+static void
+on_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
+				  ProcessUtilityContext context, ParamListInfo params,
+				  QueryEnvironment *queryEnv, DestReceiver *dest, QueryCompletion *qc)
+{
+	bool outer = zklock_alarm.excused;
+	bool own = zklock_loss_before_statement(NULL, pstmt->utilityStmt);
+
+	zklock_alarm.excused = own;
+	zklock_alarm.nesting++;
+	PG_TRY();
+	{
+		if (prev_ProcessUtility)
+			prev_ProcessUtility(pstmt, queryString, readOnlyTree, context, params,
+								queryEnv, dest, qc);
+		else
+			standard_ProcessUtility(pstmt, queryString, readOnlyTree, context, params,
+									queryEnv, dest, qc);
+	}
+	PG_CATCH();
+	{
+		zklock_alarm.nesting--;
+		zklock_alarm.excused = outer;
+		convert_cancel();
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	zklock_alarm.nesting--;
+	zklock_alarm.excused = outer;
+	tidy();
+	if (zklock_alarm.nesting == 0 && !own)
+		zklock_loss_after_statement(NULL, pstmt->utilityStmt);
+}
+
+void
+zklock_callbacks_install(void)
+{
+	prev_ExecutorRun = ExecutorRun_hook;
+	ExecutorRun_hook = on_ExecutorRun;
+	prev_ExecutorFinish = ExecutorFinish_hook;
+	ExecutorFinish_hook = on_ExecutorFinish;
+	prev_ExecutorEnd = ExecutorEnd_hook;
+	ExecutorEnd_hook = on_ExecutorEnd;
+	prev_ProcessUtility = ProcessUtility_hook;
+	ProcessUtility_hook = on_ProcessUtility;
+	prev_emit_log = emit_log_hook;
+	emit_log_hook = on_emit_log;
+}

@@ -1,0 +1,101 @@
+/*-------------------------------------------------------------------------
+ *
+ * check.c
+ *	  Can this backend be served: preloaded, callable, connected?
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+#include "compat.h"
+
+#include "access/parallel.h"
+#include "miscadmin.h"
+#include "replication/walsender.h"
+
+#include "check.h"
+#include "names.h"
+#include "settings.h"
+#include "table.h"
+
+void
+zklock_check_preloaded(void)
+{
+	if (zklock_shared == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("zklock must be loaded via shared_preload_libraries"),
+				 errhint(
+					 "Add zklock to \"shared_preload_libraries\" and restart the server.")));
+}
+
+void
+zklock_check_callable(void)
+{
+	zklock_check_preloaded();
+	if (IsParallelWorker())
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot use zklock in a parallel worker"),
+				 errdetail("A parallel worker shares the heavyweight locks of its leader."),
+				 errhint("Functions that call zklock must be marked PARALLEL UNSAFE.")));
+	if (am_walsender)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot use zklock in a replication connection"),
+				 errhint("Use an ordinary connection.")));
+}
+
+bool
+zklock_check_connection(int64 start, int64 until)
+{
+	ZkSessionShared s;
+	int64 now = zklock_clock();
+	int64 limit = zklock_connect_timeout * NS_PER_MS;
+	int64 lost;
+	bool silent;
+
+	zklock_session_read(&s);
+	if (s.state == ZKLOCK_SESSION_CLOSING)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot acquire a lock while the server is shutting down")));
+
+	silent = s.state == ZKLOCK_SESSION_CONNECTED &&
+		now - s.last_write > 4 * zklock_heartbeat_interval(s.timeout_ms) * NS_PER_MS;
+	if (s.state == ZKLOCK_SESSION_CONNECTED && s.proven && !silent)
+		return true;
+	lost = silent ? s.last_write : s.not_connected_since;
+	if (start < lost && now < until)
+		limit = Max(limit, s.timeout_ms * NS_PER_MS);
+	if (now - Max(start, lost) < limit)
+		return false;
+
+	if (s.worker_pid == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("zklock worker is not running"),
+				 errdetail(
+					 "It owns the ZooKeeper session; without it no lock can be acquired."),
+				 errhint(
+					 "See the server log for the reason. The worker needs a slot of \"max_worker_processes\".")));
+	if (silent)
+		ereport(ERROR,
+				(errcode(ERRCODE_SYSTEM_ERROR),
+				 errmsg("could not reach ZooKeeper within %lld ms",
+						(long long) (limit / NS_PER_MS)),
+				 errdetail("The zklock worker (PID %d) has had no write acknowledged for %lld ms.",
+						   s.worker_pid, (long long) ((now - s.last_write) / NS_PER_MS)),
+				 errhint("Check whether that process is stopped or stuck.")));
+	ereport(ERROR,
+			(errcode(ERRCODE_SYSTEM_ERROR),
+			 errmsg("could not reach ZooKeeper within %lld ms",
+					(long long) (limit / NS_PER_MS)),
+			 errdetail("Connect string \"%s\": %s.", zklock_display_text(s.hosts),
+					   s.attempts[0] ? zklock_display_text(s.attempts) : "no answer"),
+			 s.state == ZKLOCK_SESSION_AUTH_FAILED
+				 ? errhint("Check the credentials in \"zklock.auth_file\".")
+				 : s.state == ZKLOCK_SESSION_WENT_BACK
+				 ? errhint("Nothing is granted until a session timeout has passed. The server log says why.")
+				 : errhint(
+					   "Check that the ZooKeeper servers run, that this machine can reach them, and that \"zklock.hosts\" is right.")));
+}

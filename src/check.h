@@ -1,0 +1,34 @@
+/*-------------------------------------------------------------------------
+ *
+ * check.h
+ *	  Can this backend be served: preloaded, callable, connected?
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_CHECK_H
+#define ZKLOCK_CHECK_H
+
+/*
+ * Raise unless this process may call zklock at all: 55000 when the library is
+ * not preloaded, in a parallel worker and in a walsender.  The first alone is
+ * what reading shared memory needs.
+ */
+extern void zklock_check_callable(void);
+extern void zklock_check_preloaded(void);
+
+/*
+ * For one that waits for the ensemble since "start", and is content with what is known
+ * from "until" on (ns of CLOCK_BOOTTIME; PG_INT64_MAX: never).  Has the ensemble been
+ * out of reach for too long, that is for zklock.connect_timeout?  A request that was
+ * made while there was a connection keeps its place as long as the session may live,
+ * so it is given that time, too, if it is to wait at all.  The state alone is the
+ * worker's opinion, and a worker that is stopped has none: without heartbeats it counts
+ * for nothing; nor does a connection before the first write on it is acknowledged,
+ * or one that always breaks again would be waited for for ever.
+ *
+ * Raises 55000 or 58000 if so.  False while what the table says of other servers may be
+ * out of date.
+ */
+extern bool zklock_check_connection(int64 start, int64 until);
+
+#endif /* ZKLOCK_CHECK_H */

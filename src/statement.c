@@ -1,0 +1,195 @@
+/*-------------------------------------------------------------------------
+ *
+ * statement.c
+ *	  Which statements are admitted with a loss.
+ *
+ * The ends of transactions and savepoints and their beginnings, what DISCARD ALL
+ * consists of, and what acknowledges a loss in session scope (a loss in transaction
+ * scope ends with the transaction).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+#include "compat.h"
+
+#include "catalog/pg_proc.h"
+#include "executor/executor.h"
+#include "nodes/nodeFuncs.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+
+#include "statement.h"
+
+static const PGFunction *acknowledging = NULL;
+static PGFunction looking = NULL;
+
+void
+zklock_statement_functions(const PGFunction *those, PGFunction that)
+{
+	acknowledging = those;
+	looking = that;
+}
+
+/* Does a function acknowledge losses?  It is known by its address. */
+static bool
+acknowledges(Oid function, void *context)
+{
+	FmgrInfo info;
+
+	if (function == F_PG_ADVISORY_UNLOCK_ALL)
+		return true;
+	if (function < FirstNormalObjectId)
+		return false;
+	fmgr_info(function, &info);
+	for (const PGFunction *f = acknowledging; *f != NULL; f++)
+	{
+		if (info.fn_addr == *f)
+			return true;
+	}
+	return false;
+}
+
+static bool
+expression_acknowledges(Node *node, void *context)
+{
+	return node != NULL &&
+		(check_functions_in_node(node, acknowledges, context) ||
+		 expression_tree_walker(node, expression_acknowledges, context));
+}
+
+/*
+ * May a function do more than compute?  Such a one would do it before the loss is
+ * acknowledged, or without.
+ */
+static bool
+works(Oid function, void *context)
+{
+	FmgrInfo info;
+
+	if (acknowledges(function, NULL))
+		return false;
+	if (function < FirstNormalObjectId)
+		return func_volatile(function) == PROVOLATILE_VOLATILE;
+	fmgr_info(function, &info);
+	return info.fn_addr != looking;
+}
+
+static bool
+expression_works(Node *node, void *context)
+{
+	return node != NULL &&
+		(check_functions_in_node(node, works, context) ||
+		 expression_tree_walker(node, expression_works, context));
+}
+
+/* Walk the expressions of a plan's node, those that the nodes which are admitted have. */
+static bool
+plan_walker(PlanState *state, bool (*walker)(Node *node, void *context))
+{
+	Plan *plan = state->plan;
+
+	return walker((Node *) plan->targetlist, NULL) || walker((Node *) plan->qual, NULL) ||
+		(IsA(plan, Result) && walker(((Result *) plan)->resconstantqual, NULL)) ||
+		(IsA(plan, FunctionScan) &&
+		 walker((Node *) ((FunctionScan *) plan)->functions, NULL)) ||
+		(IsA(plan, ValuesScan) &&
+		 walker((Node *) ((ValuesScan *) plan)->values_lists, NULL));
+}
+
+static bool
+plan_acknowledges(PlanState *state, void *context)
+{
+	return plan_walker(state, expression_acknowledges) ||
+		planstate_tree_walker(state, plan_acknowledges, context);
+}
+
+static bool
+plan_works(PlanState *state, void *context)
+{
+	switch (nodeTag(state->plan))
+	{
+		case T_Result:
+		case T_ProjectSet:
+		case T_FunctionScan:
+		case T_SubqueryScan:
+		case T_ValuesScan:
+		case T_CteScan:
+		case T_Agg:
+		case T_Sort:
+			return plan_walker(state, expression_works) ||
+				planstate_tree_walker(state, plan_works, context);
+		default:
+			return true;
+	}
+}
+
+/* Is it a SELECT that calls such a function itself, and does nothing else? */
+static bool
+query_acknowledges(QueryDesc *query)
+{
+	return query->operation == CMD_SELECT && !query->plannedstmt->hasModifyingCTE &&
+		plan_acknowledges(query->planstate, NULL) && !plan_works(query->planstate, NULL);
+}
+
+/* Are the parameters of EXECUTE constants?  They are not analyzed yet. */
+static bool
+are_constants(List *parameters)
+{
+	ListCell *cell;
+
+	foreach (cell, parameters)
+	{
+		Node *node = lfirst(cell);
+
+		if (IsA(node, TypeCast))
+			node = ((TypeCast *) node)->arg;
+		if (!IsA(node, A_Const))
+			return false;
+	}
+	return true;
+}
+
+/* EXECUTE is as good as what it executes, which is looked at then. */
+static bool
+utility_acknowledges(Node *statement)
+{
+	if (IsA(statement, ExecuteStmt))
+		return are_constants(((ExecuteStmt *) statement)->params);
+	if (IsA(statement, CallStmt))
+	{
+		FuncExpr *call = ((CallStmt *) statement)->funcexpr;
+
+		return acknowledges(call->funcid, NULL) &&
+			!expression_works((Node *) call->args, NULL);
+	}
+	return false;
+}
+
+bool
+zklock_statement_acknowledges(QueryDesc *query, Node *utility)
+{
+	return query != NULL ? query_acknowledges(query) : utility_acknowledges(utility);
+}
+
+bool
+zklock_statement_is_exempt(Node *statement)
+{
+	switch (nodeTag(statement))
+	{
+		case T_TransactionStmt:
+			/* but for those that end another transaction than our own */
+			return ((TransactionStmt *) statement)->kind != TRANS_STMT_COMMIT_PREPARED &&
+				((TransactionStmt *) statement)->kind != TRANS_STMT_ROLLBACK_PREPARED;
+
+		case T_ClosePortalStmt:
+		case T_DeallocateStmt:
+		case T_DiscardStmt:
+		case T_UnlistenStmt:
+		case T_VariableSetStmt:
+		case T_VariableShowStmt:
+			return true;
+
+		default:
+			return false;
+	}
+}
