@@ -17,7 +17,7 @@
 
 #include "callbacks.h"
 #include "changes.h"
-#include "funcs.h"
+#include "arguments.h"
 #include "question.h"
 #include "settings.h"
 #include "stat.h"

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * electionfuncs.c
+ * elections.c
  *	  SQL-callable functions of elections: arguments in, results out.
  *
  *-------------------------------------------------------------------------
@@ -20,7 +20,7 @@
 #include "check.h"
 #include "names.h"
 #include "election.h"
-#include "funcs.h"
+#include "arguments.h"
 #include "hold.h"
 #include "query.h"
 

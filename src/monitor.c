@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * viewfuncs.c
+ * monitor.c
  *	  SQL-callable functions for administrators: what the ensemble says of the
  *	  locks, the removal of a contender, the base of fencing tokens, and statistics.
  *
@@ -18,7 +18,7 @@
 
 #include "check.h"
 #include "names.h"
-#include "funcs.h"
+#include "arguments.h"
 #include "hold.h"
 #include "query.h"
 #include "settings.h"

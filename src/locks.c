@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * funcs.c
+ * locks.c
  *	  SQL-callable functions: arguments in, results out.
  *
  *-------------------------------------------------------------------------
@@ -30,7 +30,7 @@
 #include "acquire.h"
 #include "check.h"
 #include "names.h"
-#include "funcs.h"
+#include "arguments.h"
 #include "hold.h"
 #include "loss.h"
 #include "query.h"

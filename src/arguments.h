@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
- * funcs.h
+ * arguments.h
  *	  Arguments of SQL functions.
  *
  *-------------------------------------------------------------------------
  */
-#ifndef ZKLOCK_FUNCS_H
-#define ZKLOCK_FUNCS_H
+#ifndef ZKLOCK_ARGUMENTS_H
+#define ZKLOCK_ARGUMENTS_H
 
 #include "fmgr.h"
 #include "utils/timestamp.h"
@@ -34,4 +34,4 @@ extern int64 zklock_get_timeout(const Interval *arg, const char *what);
 /* A result of so many microseconds, palloc'd. */
 extern Interval *zklock_make_interval(int64 us);
 
-#endif /* ZKLOCK_FUNCS_H */
+#endif /* ZKLOCK_ARGUMENTS_H */
