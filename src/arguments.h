@@ -11,14 +11,10 @@
 #include "fmgr.h"
 #include "utils/timestamp.h"
 
-#include "contender.h"
+#include "table.h"
 
 /* Text in UTF-8, palloc'd.  Raises what PostgreSQL does for what has no character there. */
 extern char *zklock_to_utf8(text *arg);
-
-/* Those that acknowledge a loss, up to a NULL; and one that only looks (statement.h). */
-extern const PGFunction zklock_acknowledging[];
-extern PGDLLEXPORT Datum zk_locks(PG_FUNCTION_ARGS);
 
 /* A name in UTF-8; "buf" has room for ZKLOCK_NAME_MAX bytes and a NUL.  Raises
  * 22023 for one that is empty or too long. */
@@ -26,6 +22,17 @@ extern void zklock_get_name(ZkLockKind kind, text *arg, char *buf);
 
 /* Is a lock's name, as zklock_get_name makes it, in zklock.namespace? */
 extern bool zklock_in_namespace(const char *name);
+
+/* "exclusive" and "shared"; "transaction" and "session". */
+extern const char *const zklock_modes[ZKLOCK_NMODES];
+extern const char *const zklock_scopes[ZKLOCK_NSCOPES];
+
+/*
+ * One of these.  Raise 22023 for another word; mode and scope may stand side by side
+ * ("takes_scope"), and who names one by its place may have taken it for the other.
+ */
+extern ZkLockMode zklock_get_mode(text *arg, bool takes_scope);
+extern ZkLockScope zklock_get_scope(text *arg);
 
 /* A timeout in ms, rounded up; an infinite one is ZKLOCK_WAIT_FOREVER.  Raises 22023
  * for one that is negative; "what" is the argument's name. */

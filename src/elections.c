@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * elections.c
- *	  SQL-callable functions of elections: arguments in, results out.
+ *	  SQL functions of elections.
  *
  *-------------------------------------------------------------------------
  */
@@ -17,10 +17,10 @@
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
+#include "arguments.h"
 #include "check.h"
 #include "names.h"
 #include "election.h"
-#include "arguments.h"
 #include "hold.h"
 #include "query.h"
 

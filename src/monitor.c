@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * monitor.c
- *	  SQL-callable functions for administrators: what the ensemble says of the
+ *	  SQL functions for administrators: what this server and the ensemble say of the
  *	  locks, the removal of a contender, the base of fencing tokens, and statistics.
  *
  *-------------------------------------------------------------------------
@@ -10,20 +10,30 @@
 #include "compat.h"
 
 #include "access/htup_details.h"
+#include "catalog/pg_authid.h"
+#include "catalog/pg_type.h"
+#include "commands/dbcommands.h"
 #include "funcapi.h"
 #include "miscadmin.h"
+#include "utils/acl.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/lsyscache.h"
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
-#include "check.h"
-#include "names.h"
 #include "arguments.h"
+#include "check.h"
+#include "history.h"
 #include "hold.h"
+#include "monitor.h"
+#include "names.h"
 #include "query.h"
 #include "settings.h"
 #include "stat.h"
 
+PG_FUNCTION_INFO_V1(zk_locks);
+PG_FUNCTION_INFO_V1(zk_session);
 PG_FUNCTION_INFO_V1(zk_contenders);
 PG_FUNCTION_INFO_V1(zk_lock_dirs);
 PG_FUNCTION_INFO_V1(zk_break);
@@ -31,6 +41,333 @@ PG_FUNCTION_INFO_V1(zk_raise_tokens);
 PG_FUNCTION_INFO_V1(zk_stat);
 PG_FUNCTION_INFO_V1(zk_stat_locks);
 PG_FUNCTION_INFO_V1(zk_stat_reset);
+
+/* ------------------------------------------------------------------------
+ * This server
+ * ------------------------------------------------------------------------
+ */
+
+/* One request as zk_locks shows it, or a grant that is kept for nobody (pid 0). */
+typedef struct LockRow
+{
+	char name[ZKLOCK_NAME_MAX + 1];
+	ZkLockRequest request;
+	ZkLockGrant grant;
+} LockRow;
+
+/* pg_stat_activity's rule: who may see what a session of this role, or of none, does? */
+static bool
+may_see(Oid role)
+{
+	return has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) ||
+		has_privs_of_role(GetUserId(), role);
+}
+
+/* What is to become of it: for holders of the grant, for waiters of the wish. */
+static const char *
+lock_row_state(const LockRow *row)
+{
+	if (row->request.pid == 0)
+		return "cached";
+	if (row->request.state == ZKLOCK_REQUEST_LOCAL)
+		return "waiting";
+	if (row->request.state == ZKLOCK_REQUEST_WANTED)
+		return "queued";
+	if (row->request.lost)
+		return "lost";
+	if (!row->grant.usable)
+		return "releasing";
+	return row->grant.demanded ? "demanded" : "held";
+}
+
+/*
+ * The sessions of this server whose holds must end before one that is queued can have
+ * its turn: it would share their grant, which goes when the last of them does; or has
+ * level 1, which they have lost.  NULL if there is none.  The rows of its name are
+ * neighbours.
+ */
+static ArrayType *
+local_blockers(const LockRow *rows, int nrows, const LockRow *waiter)
+{
+	const ZkLockRequest *w = &waiter->request;
+	const LockRow *first = waiter;
+	const LockRow *end = waiter;
+	Datum *pids;
+	int n = 0;
+
+	if (w->state != ZKLOCK_REQUEST_WANTED)
+		return NULL;
+	while (first > rows && strcmp(first[-1].name, waiter->name) == 0)
+		first--;
+	while (end < rows + nrows && strcmp(end->name, waiter->name) == 0)
+		end++;
+	pids = palloc(sizeof(Datum) * (Size) (end - first));
+	for (const LockRow *row = first; row < end; row++)
+	{
+		const ZkLockRequest *r = &row->request;
+		bool shared = w->mode == ZKLOCK_SHARED && r->mode == ZKLOCK_SHARED;
+
+		if (r->pid != 0 && r->pid != w->pid && r->state == ZKLOCK_REQUEST_HELD &&
+			!r->lost && !(shared && row->grant.usable))
+			pids[n++] = Int32GetDatum(r->pid);
+	}
+	return n > 0 ? construct_array(pids, n, INT4OID, sizeof(int32), true, TYPALIGN_INT)
+				 : NULL;
+}
+
+static void
+put_lock_row(ReturnSetInfo *rsinfo, const LockRow *row, ArrayType *blockers,
+			 ZkLockScope scope, bool granted)
+{
+	const ZkLockRequest *request = &row->request;
+	bool kept = request->pid == 0;
+	int64 lease =
+		(int64) pg_atomic_read_u64(&zklock_shared->lease_end) - (int64) zklock_clock();
+	LOCKTAG tag;
+	char *text;
+	Datum values[17];
+	bool nulls[17] = {0};
+
+	zklock_level1_tag(&tag, row->name);
+	values[0] = CStringGetTextDatum(zklock_display_name(row->name));
+	values[1] = CStringGetTextDatum(zklock_modes[request->mode]);
+	values[2] = CStringGetTextDatum(zklock_scopes[scope]);
+	nulls[2] = kept;
+	values[3] = BoolGetDatum(granted);
+	values[4] = CStringGetTextDatum(lock_row_state(row));
+	values[5] = Int64GetDatum((int64) request->count[scope]);
+	nulls[5] = !granted || kept;
+	values[6] = Int64GetDatum(row->grant.token);
+	nulls[6] = !granted || request->lost;
+	values[7] = IntervalPGetDatum(zklock_make_interval(Max(lease, 0) / 1000));
+	nulls[7] = nulls[6];
+	values[8] = TimestampTzGetDatum(request->wait_start);
+	nulls[8] = granted;
+	values[9] = Int32GetDatum(request->pid);
+	nulls[9] = kept;
+	for (int i = 10; i <= 12; i++)
+		nulls[i] = true;
+	if (!kept)
+	{
+		if ((text = get_database_name(request->database)) != NULL)
+			values[10] = CStringGetTextDatum(text);
+		nulls[10] = text == NULL;
+		if ((text = GetUserNameFromId(request->role, true)) != NULL)
+			values[11] = CStringGetTextDatum(text);
+		nulls[11] = text == NULL;
+		values[12] = CStringGetTextDatum(request->application);
+		nulls[12] = false;
+	}
+	values[13] = PointerGetDatum(blockers);
+	nulls[13] = blockers == NULL;
+	values[14] = ObjectIdGetDatum(tag.locktag_field2);
+	values[15] = ObjectIdGetDatum(tag.locktag_field3);
+	values[16] = Int16GetDatum((int16) tag.locktag_field4);
+	if (!kept && !may_see(request->role))
+	{
+		for (int i = 0; i < (int) lengthof(nulls); i++)
+			nulls[i] = i != 9; /* pid */
+	}
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+}
+
+/* The rows of an entry, which is locked, as far as there is room; returns how many
+ * there are. */
+static int
+collect_lock_rows(const ZkLockEntry *entry, LockRow *rows, int room)
+{
+	int n = 0;
+
+	if (entry->kind != ZKLOCK_KIND_LOCK)
+		return 0;
+	for (int32 r = entry->requests; r >= 0; r = zklock_request(r)->next, n++)
+	{
+		if (n >= room)
+			continue; /* count on */
+		rows[n].request = *zklock_request(r);
+		rows[n].grant = entry->grant[rows[n].request.mode];
+		strlcpy(rows[n].name, entry->name, sizeof(rows->name));
+	}
+	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
+	{
+		if (!entry->grant[mode].usable || entry->held[mode] > 0 || entry->want[mode] > 0)
+			continue;
+		if (n < room)
+		{
+			memset(&rows[n].request, 0, sizeof(rows[n].request));
+			rows[n].request.mode = (uint8) mode;
+			rows[n].grant = entry->grant[mode];
+			strlcpy(rows[n].name, entry->name, sizeof(rows->name));
+		}
+		n++;
+	}
+	return n;
+}
+
+/*
+ * zk_locks() returns setof record: this server's holds and waiters, in our
+ * namespace.
+ *
+ * Entries are read one after the other, so the rows of one name fit together
+ * and those of two names need not.
+ */
+Datum
+zk_locks(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	int room = 64;
+	LockRow *rows = palloc(sizeof(LockRow) * (Size) room);
+	int nrows = 0;
+
+	zklock_check_callable();
+	InitMaterializedSRF(fcinfo, 0);
+
+	for (int i = 0; i < zklock_shared->nentries; i++)
+	{
+		ZkLockEntry *entry = zklock_entry(i);
+		bool fits;
+
+		do
+		{
+			int n;
+			LWLock *lock = zklock_entry_lock(entry, LW_SHARED);
+
+			if (lock == NULL)
+				break;
+			/* no memory is allocated under the lock */
+			n = collect_lock_rows(entry, rows + nrows, room - nrows);
+			zklock_entry_unlock(lock);
+
+			fits = nrows + n <= room;
+			if (fits)
+				nrows += n;
+			else
+			{
+				room = 2 * (nrows + n);
+				rows = repalloc_huge(rows, sizeof(LockRow) * (Size) room);
+			}
+		} while (!fits);
+	}
+
+	for (int i = 0; i < nrows; i++)
+	{
+		const LockRow *row = &rows[i];
+
+		if (!zklock_in_namespace(row->name))
+			continue;
+		if (row->request.pid == 0)
+		{
+			/* its name is all there is to hide: no row */
+			if (may_see(InvalidOid))
+				put_lock_row(rsinfo, row, NULL, ZKLOCK_TRANSACTION, true);
+		}
+		else if (row->request.state != ZKLOCK_REQUEST_HELD)
+			put_lock_row(rsinfo, row, local_blockers(rows, nrows, row),
+						 (ZkLockScope) row->request.scope, false);
+		else
+		{
+			for (int scope = 0; scope < ZKLOCK_NSCOPES; scope++)
+			{
+				if (row->request.count[scope] > 0)
+					put_lock_row(rsinfo, row, NULL, (ZkLockScope) scope, true);
+			}
+		}
+	}
+	return (Datum) 0;
+}
+
+static const char *
+session_state_name(ZkSessionState state)
+{
+	switch (state)
+	{
+		case ZKLOCK_SESSION_STARTING:
+			return "no worker";
+		case ZKLOCK_SESSION_CONNECTING:
+			return "connecting";
+		case ZKLOCK_SESSION_CONNECTED:
+			return "connected";
+		case ZKLOCK_SESSION_RECONNECTING:
+			return "reconnecting";
+		case ZKLOCK_SESSION_AUTH_FAILED:
+			return "authentication failed";
+		case ZKLOCK_SESSION_WENT_BACK:
+			return "went back";
+		case ZKLOCK_SESSION_CLOSING:
+			return "closing";
+	}
+	return "unknown";
+}
+
+/* Settings, and what others answered, may be any bytes, and cut off where room ended. */
+static Datum
+bytes_datum(const char *bytes)
+{
+	return CStringGetTextDatum(zklock_display_text(bytes));
+}
+
+/* zk_session() returns record: the state of this server's ZooKeeper session */
+Datum
+zk_session(PG_FUNCTION_ARGS)
+{
+	ZkSessionShared s;
+	TupleDesc desc;
+	int64 now = zklock_clock();
+	int64 lease;
+	int64 latency;
+	int names;
+	int requests;
+	Datum values[20];
+	bool nulls[20] = {0};
+
+	zklock_check_callable();
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	zklock_session_read(&s);
+	lease = (int64) pg_atomic_read_u64(&zklock_shared->lease_end) - now;
+
+	values[0] = CStringGetTextDatum(session_state_name(s.state));
+	values[1] = bytes_datum(s.server);
+	nulls[1] = s.server[0] == '\0';
+	values[2] = CStringGetTextDatum(psprintf("0x%llx", (unsigned long long) s.id.id));
+	nulls[2] = s.id.id == 0;
+	values[3] = IntervalPGetDatum(zklock_make_interval((int64) s.timeout_ms * 1000));
+	nulls[3] = s.id.id == 0;
+	values[4] = bytes_datum(s.last_error);
+	nulls[4] = s.last_error[0] == '\0';
+	values[5] = TimestampTzGetDatum(s.last_error_at);
+	nulls[5] = nulls[4];
+	values[6] = Int32GetDatum(s.worker_pid);
+	nulls[6] = s.worker_pid == 0;
+	values[7] = bytes_datum(s.hosts);
+	nulls[7] = s.hosts[0] == '\0';
+	values[8] = IntervalPGetDatum(zklock_make_interval(Max(lease, 0) / 1000));
+	nulls[8] = s.id.id == 0;
+	latency = (int64) pg_atomic_read_u64(&zklock_shared->write_latency);
+	values[9] = IntervalPGetDatum(zklock_make_interval(latency / 1000));
+	nulls[9] = latency == 0;
+	latency = (int64) pg_atomic_read_u64(&zklock_shared->read_latency);
+	values[10] = IntervalPGetDatum(zklock_make_interval(latency / 1000));
+	nulls[10] = latency == 0;
+	values[11] = IntervalPGetDatum(zklock_make_interval((now - s.opened_at) / 1000));
+	nulls[11] = s.id.id == 0 || s.opened_at == 0;
+	values[12] = IntervalPGetDatum(zklock_make_interval((now - s.worker_started) / 1000));
+	nulls[12] = s.worker_pid == 0 || s.worker_started == 0;
+	values[13] = Int64GetDatum(s.reconnects);
+	values[14] = Int64GetDatum(s.expiries);
+	values[15] = Int32GetDatum((int32) pg_atomic_read_u32(&zklock_shared->in_flight));
+	zklock_table_use(&names, &requests);
+	values[16] = Int32GetDatum(names);
+	values[17] = Int32GetDatum(zklock_shared->nentries);
+	values[18] = Int32GetDatum(requests);
+	values[19] = Int32GetDatum((int32) pg_atomic_read_u32(&zklock_shared->nidle));
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
+}
+
+/* ------------------------------------------------------------------------
+ * The ensemble
+ * ------------------------------------------------------------------------
+ */
 
 /* ZooKeeper's time, ms since 1970. */
 static TimestampTz
@@ -125,8 +462,7 @@ zk_contenders(PG_FUNCTION_ARGS)
 		if (!nulls[1])
 			values[1] = CStringGetTextDatum(
 				zklock_display_bytes(server, (int) strlen(server), false));
-		values[2] = CStringGetTextDatum(c->child.mode == ZKLOCK_EXCLUSIVE ? "exclusive"
-																		  : "shared");
+		values[2] = CStringGetTextDatum(zklock_modes[c->child.mode]);
 		values[3] = BoolGetDatum(c->granted);
 		values[4] = Int64GetDatum(node->token);
 		nulls[5] = node->ephemeral_owner == 0;

@@ -17,7 +17,8 @@
 
 #include "callbacks.h"
 #include "changes.h"
-#include "arguments.h"
+#include "locks.h"
+#include "monitor.h"
 #include "question.h"
 #include "settings.h"
 #include "stat.h"

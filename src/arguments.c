@@ -1,0 +1,153 @@
+/*-------------------------------------------------------------------------
+ *
+ * arguments.c
+ *	  Arguments of SQL functions.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+#include "compat.h"
+
+#include "common/int.h"
+#include "common/string.h"
+#include "mb/pg_wchar.h"
+#include "utils/builtins.h"
+
+#include "arguments.h"
+#include "room.h"
+#include "settings.h"
+
+/* How many bytes our namespace takes of each lock name. */
+static size_t
+namespace_len(void)
+{
+	size_t len = strlen(zklock_namespace);
+
+	return len > 0 ? len + 1 : 0;
+}
+
+bool
+zklock_in_namespace(const char *name)
+{
+	size_t len = (size_t) (zklock_local_name(name) - name);
+
+	return len == namespace_len() &&
+		(len == 0 || memcmp(name, zklock_namespace, len - 1) == 0);
+}
+
+/* ASCII needs no conversion, and some encodings have none to UTF-8. */
+char *
+zklock_to_utf8(text *arg)
+{
+	char *name = text_to_cstring(arg);
+
+	return pg_is_ascii(name) ? name : pg_server_to_any(name, (int) strlen(name), PG_UTF8);
+}
+
+/* Elections are the server's and have no namespace. */
+void
+zklock_get_name(ZkLockKind kind, text *arg, char *buf)
+{
+	bool election = kind == ZKLOCK_KIND_ELECTION;
+	char *utf8 = zklock_to_utf8(arg);
+	size_t len = strlen(utf8);
+	size_t prefix = election ? 0 : namespace_len();
+	int max = ZKLOCK_NAME_MAX - (int) prefix;
+
+	if (len == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s name must not be empty", election ? "election" : "lock"),
+				 errdetail("%s name has 1 to %d bytes in UTF-8.",
+						   election ? "An election" : "A lock", ZKLOCK_NAME_MAX)));
+	if (len > (size_t) max)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s name is too long", election ? "election" : "lock"),
+				 errdetail("The name has %zu bytes in UTF-8; %s name has 1 to %d.", len,
+						   election ? "an election" : "a lock", max),
+				 prefix > 0 ? errhint("The namespace \"%s\" counts, too.", zklock_namespace)
+							: 0));
+	if (prefix > 0)
+	{
+		memcpy(buf, zklock_namespace, prefix - 1);
+		buf[prefix - 1] = ZKLOCK_NAMESPACE_END;
+	}
+	memcpy(buf + prefix, utf8, len + 1);
+}
+
+const char *const zklock_modes[ZKLOCK_NMODES] =
+	{[ZKLOCK_EXCLUSIVE] = "exclusive", [ZKLOCK_SHARED] = "shared"};
+const char *const zklock_scopes[ZKLOCK_NSCOPES] =
+	{[ZKLOCK_TRANSACTION] = "transaction", [ZKLOCK_SESSION] = "session"};
+
+/* Which of two words; -1: neither. */
+static int
+which(const char *word, const char *const words[2])
+{
+	return strcmp(word, words[0]) == 0 ? 0 : strcmp(word, words[1]) == 0 ? 1 : -1;
+}
+
+ZkLockMode
+zklock_get_mode(text *arg, bool takes_scope)
+{
+	char *word = text_to_cstring(arg);
+	int mode = which(word, zklock_modes);
+
+	if (mode < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("unrecognized lock mode \"%s\"", word),
+				 takes_scope && which(word, zklock_scopes) >= 0
+					 ? errhint("This is a scope: write scope => '%s'.", word)
+					 : errhint("Allowed modes are \"exclusive\" and \"shared\".")));
+	return (ZkLockMode) mode;
+}
+
+ZkLockScope
+zklock_get_scope(text *arg)
+{
+	char *word = text_to_cstring(arg);
+	int scope = which(word, zklock_scopes);
+
+	if (scope < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("unrecognized lock scope \"%s\"", word),
+				 which(word, zklock_modes) >= 0
+					 ? errhint("This is a mode: write mode => '%s'.", word)
+					 : errhint("Allowed scopes are \"transaction\" and \"session\".")));
+	return (ZkLockScope) scope;
+}
+
+int64
+zklock_get_timeout(const Interval *arg, const char *what)
+{
+	int64 days;
+	int64 usecs;
+
+	if (ZKLOCK_INTERVAL_IS_ENDLESS(arg))
+		return ZKLOCK_WAIT_FOREVER;
+	/* no interval reaches beyond 64 bits of microseconds in days and months */
+	days = (int64) arg->month * DAYS_PER_MONTH + arg->day;
+	if (ZKLOCK_INTERVAL_IS_MINUS_ENDLESS(arg) ||
+		pg_mul_s64_overflow(days, USECS_PER_DAY, &usecs) ||
+		pg_add_s64_overflow(usecs, arg->time, &usecs) || usecs < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s must not be negative or out of range", what),
+				 errhint("Use an interval of zero or more, such as '5 s'.")));
+	/* a century is for ever, and leaves room for the clock */
+	if (usecs > INT64CONST(36525) * USECS_PER_DAY)
+		return ZKLOCK_WAIT_FOREVER;
+	return (usecs + 999) / 1000;
+}
+
+Interval *
+zklock_make_interval(int64 us)
+{
+	Interval *interval = palloc0(sizeof(Interval));
+
+	interval->time = us;
+	return interval;
+}
