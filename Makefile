@@ -19,7 +19,7 @@
 
 EXTENSION = zklock
 MODULE_big = zklock
-OBJS = $(patsubst %.c,%.o,$(wildcard src/*.c))
+OBJS = $(patsubst %.c,%.o,$(wildcard src/*.c src/*/*.c))
 DATA = $(wildcard sql/zklock--*.sql)
 REGRESS = $(patsubst sql/%.sql,%,$(filter-out sql/zklock--%,$(sort $(wildcard sql/*.sql))))
 EXTRA_CLEAN = build test/fuzz/build test/sim/build test/client/build test/bench/build
@@ -27,7 +27,7 @@ EXTRA_CLEAN = build test/fuzz/build test/sim/build test/client/build test/bench/
 PG_CONFIG ?= pg_config
 SHLIB_LINK += -lzookeeper_mt
 # As system headers, so that -Wextra speaks of this project's code only.
-PG_CPPFLAGS = -Isrc -isystem $(shell $(PG_CONFIG) --includedir-server)
+PG_CPPFLAGS = -isystem $(shell $(PG_CONFIG) --includedir-server)
 # Signatures of callbacks are PostgreSQL's; not every one needs all it is given.
 PG_CPPFLAGS += -Wno-unused-parameter
 # Bitcode would need clang, and nothing here is worth inlining into a query.
@@ -74,6 +74,24 @@ $(error $(PG_CONFIG) knows no PGXS: install postgresql-server-dev-NN, or set PG_
 endif
 include $(PGXS)
 
-$(OBJS): $(wildcard src/*.h)
+$(OBJS): $(wildcard src/*/*.h)
+
+# What the files of a folder may include: headers of the folders named here, by their
+# bare names, and nothing else of ours (src/README, section 3).  The first two do not see
+# PostgreSQL, either.
+include_protocol = protocol
+include_client = protocol client
+include_shared = protocol shared
+include_worker = protocol client shared worker
+include_backend = protocol shared backend
+include_functions = protocol shared backend functions
+rooms = protocol client shared worker backend functions
+
+server_flags := $(filter-out -I. -I./ -I$(srcdir),$(CPPFLAGS))
+plain_flags := $(filter-out -I% -isystem $(includedir_server),$(CPPFLAGS))
+src/protocol/%.o src/client/%.o: server_flags = $(plain_flags)
+$(foreach room,$(rooms),$(eval \
+	src/$(room)/%.o: override CPPFLAGS = $$(addprefix -Isrc/,$$(include_$(room))) $$(server_flags)))
+src/%.o: override CPPFLAGS = $(addprefix -Isrc/,$(rooms)) $(server_flags)
 
 endif

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * fuzz_history.c
- *	  Fuzzer of src/history.c: the file, and the base of tokens.
+ *	  Fuzzer of src/protocol/history.c: the file, and the base of tokens.
  *
  *-------------------------------------------------------------------------
  */

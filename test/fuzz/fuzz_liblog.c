@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * fuzz_liblog.c
- *	  Fuzzer of src/liblog.c: lines of the ZooKeeper library's log.
+ *	  Fuzzer of src/protocol/liblog.c: lines of the ZooKeeper library's log.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * fuzz_names.c
- *	  Fuzzer of src/contender.c: names of locks and of contenders.
+ *	  Fuzzer of src/protocol/contender.c: names of locks and of contenders.
  *
  * The input is taken for a lock's name, for an encoded one, and for the name of
  * a child of a lock directory.

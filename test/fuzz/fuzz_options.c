@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * fuzz_options.c
- *	  Fuzzer of src/options.c: settings, and lines of the credentials file.
+ *	  Fuzzer of src/protocol/options.c: settings, and lines of the credentials file.
  *
  *-------------------------------------------------------------------------
  */

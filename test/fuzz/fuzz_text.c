@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * fuzz_text.c
- *	  Fuzzer of src/contender.c: bytes that others wrote, on their way to people.
+ *	  Fuzzer of src/protocol/contender.c: bytes that others wrote, on their way to people.
  *
  * The input is taken for a node's data or name as it is, for what is left of one that
  * was cut off anywhere, and for the name of a server in a contender's data.

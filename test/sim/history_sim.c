@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * history_sim.c
- *	  Plays seeded schedules of an ensemble that goes back against src/history.c.
+ *	  Plays seeded schedules of an ensemble that goes back against src/protocol/history.c.
  *
  * Servers hold sessions with an ensemble, take a few locks, lose connections, stop,
  * crash, and start again with the file that they left, or without.  The ensemble is saved

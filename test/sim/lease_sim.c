@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * lease_sim.c
- *	  Plays seeded schedules of time against the lease (src/lease.c).
+ *	  Plays seeded schedules of time against the lease (src/protocol/lease.c).
  *
  * A schedule is a few session timeouts long.  zklock servers keep a lease on
  * their sessions while threads, servers and machines are paused and resumed,

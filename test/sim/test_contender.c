@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * test_contender.c
- *	  Unit test of src/contender.c, output in TAP.
+ *	  Unit test of src/protocol/contender.c, output in TAP.
  *
  * Each group counts its own failures, prints the first few as diagnostics
  * and ends in one "ok" or "not ok" line.
