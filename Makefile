@@ -5,7 +5,8 @@
 #   make demo             see it work; KEEP=1 leaves the servers running
 #   make check            every test there is; PARTS= and TESTS= select (test/run),
 #                         PARTS=quick those of every day
-#   make lint             clang-format, cppcheck, links in the texts
+#   make lint             clang-format, cppcheck, links in the texts, and who may use
+#                         whom (test/rooms)
 #   make warnings         gcc and clang with -Wall -Wextra -Werror
 #   make bench            zklock beside everybody else, in one table; REPEAT= SECONDS= ROWS=,
 #                         BASE= a commit to compare with
