@@ -783,6 +783,125 @@ take_orphan(ZkLockQueue *queue, const ZkLockChild *child, ZkLockActions *actions
 		add_action(actions, ZKLOCK_ACT_DELETE_ORPHAN, queue, NULL)->name = child->name;
 }
 
+/* Is the listing one that shows where "c" stands?  An older one is from before its node. */
+static bool
+shows(const ZkLockEvent *event, const ZkContender *c)
+{
+	return c->list_needed != 0 && c->list_needed <= event->list;
+}
+
+/* What "c" needed to be seen in a listing cannot be had: the ensemble refuses. */
+static void
+on_list_refused(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
+				ZkLockActions *actions)
+{
+	if (c->state == ZKLOCK_UNSETTLED)
+		c->list_needed = LIST_LATER;
+	else if (c->state == ZKLOCK_QUEUED || c->state == ZKLOCK_PROBING)
+		fail(queue, c, ZKLOCK_FAIL_REFUSED, actions);
+	else if (c->state == ZKLOCK_WAITING)
+		c->second_gone = false;
+	else if (c->state == ZKLOCK_GRANTED)
+	{
+		/* we cannot see who comes, nor who goes */
+		if (!c->demanded)
+			set_demanded(queue, c, actions);
+		if (is_joined(queue, c))
+			set_joiners_blocked(queue, c, NULL, event, actions);
+	}
+}
+
+/* A listing that is recent enough for "c", which has no node: is it worth one? */
+static void
+end_probe(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
+		  ZkLockActions *actions)
+{
+	if (find_other(queue, c, event) != NULL)
+	{
+		c->state = ZKLOCK_BLOCKED;
+		add_action(actions, ZKLOCK_ACT_BLOCKED, queue, c);
+	}
+	else
+		set_creating(queue, c, (ZkLockMode) c->mode, event);
+}
+
+static const ZkLockChild *
+find_own(const ZkContender *c, const ZkLockEvent *event)
+{
+	for (int i = 0; i < event->nchildren; i++)
+	{
+		if (event->children[i].uuid_hi == event->session &&
+			event->children[i].uuid_lo == c->uuid)
+			return &event->children[i];
+	}
+	return NULL;
+}
+
+/* A listing that is recent enough for "c": is its node there? */
+static void
+look_for_own(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event, bool synced,
+			 ZkLockActions *actions)
+{
+	const ZkLockChild *own = find_own(c, event);
+
+	if (c->state == ZKLOCK_UNSETTLED)
+	{
+		if (own != NULL)
+		{
+			/* Adopt it.  The token comes with the watch on it. */
+			c->sequence = own->sequence;
+			set_queued(c);
+		}
+		else
+			c->list_needed = LIST_NOT_FOUND;
+	}
+	else if (own != NULL)
+	{
+		if (c->state == ZKLOCK_GRANTED)
+			look_for_demand(queue, c, event, actions);
+	}
+	else if (synced)
+		vanished_unproven(queue, c, LIST_NOT_FOUND, actions);
+	else
+		vanished(queue, c, actions);
+}
+
+/*
+ * What has our session's mark and no contender here is an orphan: a create
+ * whose reply was lost and which a deposed leader hid from the listing that
+ * settled it.  It is taken up as a contender to be deleted.
+ */
+static void
+take_orphans(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
+{
+	for (int i = 0; i < event->nchildren; i++)
+	{
+		const ZkLockChild *child = &event->children[i];
+
+		if (child->uuid_hi == event->session &&
+			find_contender(queue, child->uuid_lo) == NULL)
+			take_orphan(queue, child, actions);
+	}
+}
+
+/* A listing that is recent enough for "c", which waits, or is to find out. */
+static void
+look_for_place(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
+			   ZkLockActions *actions)
+{
+	if (c->state == ZKLOCK_WAITING)
+	{
+		if (c->second_gone)
+			look_ahead(queue, c, event, actions);
+	}
+	else if (!queue->needed[c->mode])
+		return; /* decide() deletes it */
+	else if (c->token == 0)
+		c->list_needed = 0;
+	else
+		find_place(queue, c, event, actions);
+}
+
 static void
 on_listed(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 {
@@ -805,109 +924,30 @@ on_listed(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
 	{
 		ZkContender *c = &queue->contender[i];
-		const ZkLockChild *own = NULL;
 
-		if (!is_placed(c) && c->state != ZKLOCK_UNSETTLED && c->state != ZKLOCK_PROBING)
+		if ((!is_placed(c) && c->state != ZKLOCK_UNSETTLED && c->state != ZKLOCK_PROBING) ||
+			!shows(event, c))
 			continue;
-		if (c->list_needed > event->list || c->list_needed == 0)
-			continue; /* older than our node */
 		if (event->rc == ZKLOCK_RC_ERROR)
-		{
-			if (c->state == ZKLOCK_UNSETTLED)
-				c->list_needed = LIST_LATER;
-			else if (c->state == ZKLOCK_QUEUED || c->state == ZKLOCK_PROBING)
-				fail(queue, c, ZKLOCK_FAIL_REFUSED, actions);
-			else if (c->state == ZKLOCK_WAITING)
-				c->second_gone = false;
-			else if (c->state == ZKLOCK_GRANTED)
-			{
-				/* we cannot see who comes, nor who goes */
-				if (!c->demanded)
-					set_demanded(queue, c, actions);
-				if (is_joined(queue, c))
-					set_joiners_blocked(queue, c, NULL, event, actions);
-			}
-			continue;
-		}
-		if (c->state == ZKLOCK_PROBING)
-		{
-			if (find_other(queue, c, event) != NULL)
-			{
-				c->state = ZKLOCK_BLOCKED;
-				add_action(actions, ZKLOCK_ACT_BLOCKED, queue, c);
-			}
-			else
-				set_creating(queue, c, (ZkLockMode) c->mode, event);
-			continue;
-		}
-
-		for (int j = 0; j < event->nchildren && own == NULL; j++)
-		{
-			if (event->children[j].uuid_hi == event->session &&
-				event->children[j].uuid_lo == c->uuid)
-				own = &event->children[j];
-		}
-
-		if (c->state == ZKLOCK_UNSETTLED)
-		{
-			if (own != NULL)
-			{
-				/* Adopt it.  The token comes with the watch on it. */
-				c->sequence = own->sequence;
-				set_queued(c);
-			}
-			else
-				c->list_needed = LIST_NOT_FOUND;
-		}
-		else if (own != NULL)
-		{
-			if (c->state == ZKLOCK_GRANTED)
-				look_for_demand(queue, c, event, actions);
-		}
-		else if (synced)
-			vanished_unproven(queue, c, LIST_NOT_FOUND, actions);
+			on_list_refused(queue, c, event, actions);
+		else if (c->state == ZKLOCK_PROBING)
+			end_probe(queue, c, event, actions);
 		else
-			vanished(queue, c, actions);
+			look_for_own(queue, c, event, synced, actions);
 	}
 
-	/*
-	 * What has our session's mark and no contender here is an orphan: a create
-	 * whose reply was lost and which a deposed leader hid from the listing that
-	 * settled it.  It is taken up as a contender to be deleted.
-	 */
-	for (int i = 0; i < event->nchildren; i++)
-	{
-		const ZkLockChild *child = &event->children[i];
-
-		if (child->uuid_hi == event->session &&
-			find_contender(queue, child->uuid_lo) == NULL)
-			take_orphan(queue, child, actions);
-	}
+	take_orphans(queue, event, actions);
 
 	/*
 	 * Places come second: whether an upgrade is a deadlock depends on our
 	 * shared contender, which may just have turned out to be gone.
 	 */
-	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
+	for (int i = 0; i < ZKLOCK_NCONTENDERS && event->rc != ZKLOCK_RC_ERROR; i++)
 	{
 		ZkContender *c = &queue->contender[i];
 
-		if ((c->state != ZKLOCK_QUEUED && c->state != ZKLOCK_WAITING) ||
-			event->rc == ZKLOCK_RC_ERROR || c->list_needed > event->list ||
-			c->list_needed == 0)
-			continue;
-		if (c->state == ZKLOCK_WAITING)
-		{
-			if (c->second_gone)
-				look_ahead(queue, c, event, actions);
-			continue;
-		}
-		if (!queue->needed[c->mode])
-			continue; /* decide() deletes it */
-		if (c->token == 0)
-			c->list_needed = 0;
-		else
-			find_place(queue, c, event, actions);
+		if ((c->state == ZKLOCK_QUEUED || c->state == ZKLOCK_WAITING) && shows(event, c))
+			look_for_place(queue, c, event, actions);
 	}
 }
 
@@ -1120,14 +1160,18 @@ create(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event, ZkLockActio
  * ------------------------------------------------------------------------
  */
 
-static void
-decide(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
+/* The listing that the contenders ask for: one, behind all that it has to show. */
+typedef struct Listing
 {
-	bool list = false;
-	bool sync = false;
-	bool watch = false;
+	bool wanted;
+	bool sync;
+	bool watch;
+} Listing;
 
-	/* What is not needed goes; what may exist unseen is settled first. */
+/* What is not needed goes; what may exist unseen is settled first. */
+static void
+drop_unneeded(ZkLockQueue *queue, const ZkLockEvent *event)
+{
 	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
 	{
 		ZkContender *c = &queue->contender[i];
@@ -1143,8 +1187,12 @@ decide(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 		else if (c->list_needed == LIST_NOT_FOUND)
 			set_creating(queue, c, (ZkLockMode) c->mode, event);
 	}
+}
 
-	/* What is needed and not there is created. */
+/* What is needed and not there is created. */
+static void
+start_needed(ZkLockQueue *queue, const ZkLockEvent *event)
+{
 	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 	{
 		ZkContender *vacant = NULL;
@@ -1162,11 +1210,11 @@ decide(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 		if (queue->needed[mode] && !active && vacant != NULL)
 			set_started(queue, vacant, (ZkLockMode) mode, event);
 	}
+}
 
-	if (!queue->connected)
-		return;
-
-	/* Deletes go first: somebody may be waiting for them. */
+static void
+send_deletes(ZkLockQueue *queue, ZkLockActions *actions)
+{
 	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
 	{
 		ZkContender *c = &queue->contender[i];
@@ -1178,98 +1226,120 @@ decide(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 			queue->dir_watched = false; /* this will use it up */
 		}
 	}
+}
 
-	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
+/* "c" is to be seen in the listing.  False: one that it can be seen in is under way. */
+static bool
+want_listing(ZkLockQueue *queue, ZkContender *c, Listing *listing)
+{
+	if (c->list_needed > queue->list_answered)
+		return false;
+	c->list_needed = queue->list_sent + 1;
+	listing->wanted = true;
+	return true;
+}
+
+static void
+pursue_granted(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
+			   Listing *listing, ZkLockActions *actions)
+{
+	/*
+	 * The watch on the directory tells of demands and of our own loss;
+	 * where a demand is known, the watch on our node does.
+	 */
+	if (!c->demanded && !queue->dir_watched && queue->dir_list == 0)
 	{
-		ZkContender *c = &queue->contender[i];
-
-		switch ((ZkContenderState) c->state)
+		if (watches_dir(c, event))
 		{
-			case ZKLOCK_CREATING:
-				if (c->create_sent || !create(queue, c, event, actions))
-					break;
-				list = true;
-				watch |= event->alone && !event->spare_watches && !queue->dir_watched &&
-					queue->dir_list == 0;
-				break;
-
-			case ZKLOCK_PROBING:
-			case ZKLOCK_UNSETTLED:
-			case ZKLOCK_QUEUED:
-				if (c->state == ZKLOCK_QUEUED && c->token == 0)
-					watch_own(queue, c, actions);
-				if (c->list_needed <= queue->list_answered)
-				{
-					c->list_needed = queue->list_sent + 1;
-					list = true;
-					/* a probe must see what was released before it */
-#if ZKLOCK_MUTANT == 6
-					if (c->state == ZKLOCK_UNSETTLED)
-#else
-					if (c->state != ZKLOCK_QUEUED || c->list_synced)
-#endif
-						sync = true;
-				}
-				break;
-
-			case ZKLOCK_GRANTED:
-
-				/*
-				 * The watch on the directory tells of demands and of our own loss;
-				 * where a demand is known, the watch on our node does.
-				 */
-				if (!c->demanded && !queue->dir_watched && queue->dir_list == 0)
-				{
-					if (watches_dir(c, event))
-					{
-						c->list_needed = queue->list_sent + 1;
-						list = watch = true;
-					}
-					else
-						set_demanded(queue, c, actions);
-				}
-				if (c->demanded && is_joined(queue, c) && c->blocker == 0 &&
-					c->list_needed <= queue->list_answered)
-				{
-					c->list_needed = queue->list_sent + 1;
-					list = true;
-					sync |= c->list_synced;
-				}
-				if (c->demanded && !event->spare_watches && !c->watch_later)
-					watch_own(queue, c, actions);
-				break;
-
-			case ZKLOCK_WAITING:
-				if (!c->polled)
-					watch_own(queue, c, actions);
-				if (c->second_gone && c->list_needed <= queue->list_answered)
-				{
-					c->list_needed = queue->list_sent + 1;
-					list = true;
-				}
-				break;
-
-			case ZKLOCK_FREE:
-			case ZKLOCK_BLOCKED:
-			case ZKLOCK_DELETING:
-				break;
+			c->list_needed = queue->list_sent + 1;
+			listing->wanted = listing->watch = true;
 		}
+		else
+			set_demanded(queue, c, actions);
 	}
+	if (c->demanded && is_joined(queue, c) && c->blocker == 0 &&
+		want_listing(queue, c, listing))
+		listing->sync |= c->list_synced;
+	if (c->demanded && !event->spare_watches && !c->watch_later)
+		watch_own(queue, c, actions);
+}
 
-	/* One listing, behind all that it has to show, serves them all. */
-	if (list)
+/* Send what "c" needs to get on. */
+static void
+pursue(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event, Listing *listing,
+	   ZkLockActions *actions)
+{
+	switch ((ZkContenderState) c->state)
 	{
-		ZkLockAction *a = add_action(actions, ZKLOCK_ACT_LIST, queue, NULL);
+		case ZKLOCK_CREATING:
+			if (c->create_sent || !create(queue, c, event, actions))
+				break;
+			listing->wanted = true;
+			listing->watch |= event->alone && !event->spare_watches &&
+				!queue->dir_watched && queue->dir_list == 0;
+			break;
 
-		a->list = ++queue->list_sent;
-		a->sync = sync;
-		a->watch = watch;
-		/* it is the first for whoever will not have the answer that is under way */
-		if (sync && queue->list_synced > queue->list_answered)
-			queue->list_synced = a->list;
-		if (watch)
-			queue->dir_list = a->list;
+		case ZKLOCK_PROBING:
+		case ZKLOCK_UNSETTLED:
+		case ZKLOCK_QUEUED:
+			if (c->state == ZKLOCK_QUEUED && c->token == 0)
+				watch_own(queue, c, actions);
+			/* a probe must see what was released before it */
+			if (want_listing(queue, c, listing))
+#if ZKLOCK_MUTANT == 6
+				listing->sync |= c->state == ZKLOCK_UNSETTLED;
+#else
+				listing->sync |= c->state != ZKLOCK_QUEUED || c->list_synced;
+#endif
+			break;
+
+		case ZKLOCK_GRANTED:
+			pursue_granted(queue, c, event, listing, actions);
+			break;
+
+		case ZKLOCK_WAITING:
+			if (!c->polled)
+				watch_own(queue, c, actions);
+			if (c->second_gone)
+				(void) want_listing(queue, c, listing);
+			break;
+
+		case ZKLOCK_FREE:
+		case ZKLOCK_BLOCKED:
+		case ZKLOCK_DELETING:
+			break;
 	}
+}
+
+static void
+send_listing(ZkLockQueue *queue, const Listing *listing, ZkLockActions *actions)
+{
+	ZkLockAction *a = add_action(actions, ZKLOCK_ACT_LIST, queue, NULL);
+
+	a->list = ++queue->list_sent;
+	a->sync = listing->sync;
+	a->watch = listing->watch;
+	/* it is the first for whoever will not have the answer that is under way */
+	if (a->sync && queue->list_synced > queue->list_answered)
+		queue->list_synced = a->list;
+	if (a->watch)
+		queue->dir_list = a->list;
+}
+
+static void
+decide(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
+{
+	Listing listing = {0};
+
+	drop_unneeded(queue, event);
+	start_needed(queue, event);
+	if (!queue->connected)
+		return;
+	send_deletes(queue, actions); /* first: somebody may be waiting for them */
+	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
+		pursue(queue, &queue->contender[i], event, &listing, actions);
+	if (listing.wanted)
+		send_listing(queue, &listing, actions);
 }
 
 void
