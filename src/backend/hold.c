@@ -196,7 +196,7 @@ find_hold(ZkHeldLock *held, ZkLockMode mode, ZkLockScope scope, int level)
 {
 	slist_iter iter;
 
-	slist_foreach(iter, &held->holds[scope])
+	slist_foreach (iter, &held->holds[scope])
 	{
 		ZkHold *hold = slist_container(ZkHold, lock_node, iter.cur);
 
@@ -559,7 +559,7 @@ zklock_hold_pass_to_parent(int level)
 {
 	dlist_mutable_iter iter;
 
-	dlist_foreach_modify(iter, &transaction_holds)
+	dlist_foreach_modify (iter, &transaction_holds)
 	{
 		ZkHold *hold = dlist_container(ZkHold, transaction_node, iter.cur);
 		ZkHold *parent;

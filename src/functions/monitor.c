@@ -180,13 +180,15 @@ collect_lock_rows(const ZkLockEntry *entry, LockRow *rows, int room)
 
 	if (entry->kind != ZKLOCK_KIND_LOCK)
 		return 0;
-	for (int32 r = entry->requests; r >= 0; r = zklock_request(r)->next, n++)
+	zklock_foreach_request (request, entry)
 	{
-		if (n >= room)
-			continue; /* count on */
-		rows[n].request = *zklock_request(r);
-		rows[n].grant = entry->grant[rows[n].request.mode];
-		strlcpy(rows[n].name, entry->name, sizeof(rows->name));
+		if (n < room)
+		{
+			rows[n].request = *request;
+			rows[n].grant = entry->grant[request->mode];
+			strlcpy(rows[n].name, entry->name, sizeof(rows->name));
+		}
+		n++; /* count on */
 	}
 	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 	{

@@ -26,10 +26,9 @@
 static bool
 queued_locally(const ZkLockEntry *entry, int mode)
 {
-	for (int32 i = entry->requests; i >= 0; i = zklock_request(i)->next)
+	zklock_foreach_request (r, entry)
 	{
-		if (zklock_request(i)->mode == mode &&
-			zklock_request(i)->state == ZKLOCK_REQUEST_LOCAL)
+		if (r->mode == mode && r->state == ZKLOCK_REQUEST_LOCAL)
 			return true;
 	}
 	return false;
@@ -151,62 +150,116 @@ note_demand(const ZkLockEntry *entry, uint32 holds)
 	hint->streak = 0;
 }
 
-bool
-zklock_grant_apply(ZkLockEntry *entry, const ZkLockAction *action, bool keep)
+/* The worker has obtained a grant.  True if it is to be given back, or the demand fed
+ * again otherwise. */
+static bool
+apply_granted(ZkLockEntry *entry, const ZkLockAction *action, bool keep)
 {
 	ZkLockMode mode = action->mode;
 	ZkLockGrant *grant = &entry->grant[mode];
 	bool again = false;
 
+	grant->token = action->token;
+
+	/*
+	 * Tokens of this server's holders must not go back either: a fence may
+	 * have seen the larger one.  A reader that comes after our writer is
+	 * given the writer's; that is no lie, since whoever is granted the lock
+	 * after the writer has a larger one.  The other way round it would be,
+	 * for readers elsewhere may stand between the two: an older grant for
+	 * writers goes.  (Mostly it has gone, because our new contender made it
+	 * look demanded.)
+	 */
+	if (mode == ZKLOCK_SHARED && entry->grant[ZKLOCK_EXCLUSIVE].usable &&
+		entry->grant[ZKLOCK_EXCLUSIVE].token < grant->token)
+	{
+		entry->grant[ZKLOCK_EXCLUSIVE].usable = false;
+		again = true;
+	}
+	entry->grant[ZKLOCK_SHARED].token =
+		Max(entry->grant[ZKLOCK_SHARED].token, entry->grant[ZKLOCK_EXCLUSIVE].token);
+	grant->keep = keep;
+	/* one for writers that may not be kept is handed over as if it were wanted */
+	grant->demanded = action->demanded || (!keep && mode == ZKLOCK_EXCLUSIVE);
+	grant->holds = 0;
+	/* all who wait now, or as many as if they had come one by one */
+	grant->handoffs = Max(zklock_handoff_limit + 1, entry->want[mode]);
+	grant->usable = entry->want[mode] > 0 || zklock_election_stands(entry) ||
+		(keep && !grant->demanded);
+	if (keep && grant->demanded)
+		note_demand(entry, 0);
+	if (zklock_entry_hint(entry)->blocked)
+		zklock_stat_add(entry, ZKLOCK_STAT_HANDOVERS, 1);
+	zklock_entry_hint(entry)->blocked = false;
+	/* if everybody has gone and it is not to be kept, give it back */
+	return zklock_grant_settle(entry) || !grant->usable || again;
+}
+
+static bool
+apply_demanded(ZkLockEntry *entry, ZkLockMode mode, bool keep)
+{
+	ZkLockGrant *grant = &entry->grant[mode];
+
+	zklock_stat_add(entry, ZKLOCK_STAT_DEMANDS, 1);
+	/* those who wait have been granted it, and have not woken up yet */
+	if (!grant->demanded)
+		grant->handoffs = Max(zklock_handoff_limit, entry->want[mode]);
+	grant->demanded = true;
+	if (grant->handoffs == 0)
+		grant->usable = false;
+	if (keep)
+		note_demand(entry, grant->holds);
+	return zklock_grant_settle(entry) || !grant->usable;
+}
+
+static void
+mark_blocked(ZkLockEntry *entry, ZkLockMode mode)
+{
+	zklock_foreach_request (r, entry)
+	{
+		if (r->mode == mode && r->state == ZKLOCK_REQUEST_WANTED && r->heard)
+			r->blocked = true;
+	}
+}
+
+static void
+mark_lost(ZkLockEntry *entry, ZkLockMode mode)
+{
+	zklock_foreach_request (r, entry)
+	{
+		if (r->mode != mode || r->state != ZKLOCK_REQUEST_HELD)
+			continue;
+		r->lost = true;
+		*zklock_loss_flag(r->proc_number) = 1;
+	}
+}
+
+static void
+mark_failed(ZkLockEntry *entry, ZkLockMode mode, ZkLockFailure failure)
+{
+	zklock_foreach_request (r, entry)
+	{
+		if (r->mode != mode || r->state != ZKLOCK_REQUEST_WANTED || r->failed)
+			continue;
+		r->failed = true;
+		r->failure = (uint8) failure;
+		r->failure_rc = entry->last_rc;
+	}
+}
+
+bool
+zklock_grant_apply(ZkLockEntry *entry, const ZkLockAction *action, bool keep)
+{
+	ZkLockMode mode = action->mode;
+	ZkLockGrant *grant = &entry->grant[mode];
+
 	switch (action->type)
 	{
 		case ZKLOCK_ACT_GRANTED:
-			grant->token = action->token;
-
-			/*
-			 * Tokens of this server's holders must not go back either: a fence may
-			 * have seen the larger one.  A reader that comes after our writer is
-			 * given the writer's; that is no lie, since whoever is granted the lock
-			 * after the writer has a larger one.  The other way round it would be,
-			 * for readers elsewhere may stand between the two: an older grant for
-			 * writers goes.  (Mostly it has gone, because our new contender made it
-			 * look demanded.)
-			 */
-			if (mode == ZKLOCK_SHARED && entry->grant[ZKLOCK_EXCLUSIVE].usable &&
-				entry->grant[ZKLOCK_EXCLUSIVE].token < grant->token)
-			{
-				entry->grant[ZKLOCK_EXCLUSIVE].usable = false;
-				again = true;
-			}
-			entry->grant[ZKLOCK_SHARED].token = Max(entry->grant[ZKLOCK_SHARED].token,
-													entry->grant[ZKLOCK_EXCLUSIVE].token);
-			grant->keep = keep;
-			/* one for writers that may not be kept is handed over as if it were wanted */
-			grant->demanded = action->demanded || (!keep && mode == ZKLOCK_EXCLUSIVE);
-			grant->holds = 0;
-			/* all who wait now, or as many as if they had come one by one */
-			grant->handoffs = Max(zklock_handoff_limit + 1, entry->want[mode]);
-			grant->usable = entry->want[mode] > 0 || zklock_election_stands(entry) ||
-				(keep && !grant->demanded);
-			if (keep && grant->demanded)
-				note_demand(entry, 0);
-			if (zklock_entry_hint(entry)->blocked)
-				zklock_stat_add(entry, ZKLOCK_STAT_HANDOVERS, 1);
-			zklock_entry_hint(entry)->blocked = false;
-			/* if everybody has gone and it is not to be kept, give it back */
-			return zklock_grant_settle(entry) || !grant->usable || again;
+			return apply_granted(entry, action, keep);
 
 		case ZKLOCK_ACT_DEMANDED:
-			zklock_stat_add(entry, ZKLOCK_STAT_DEMANDS, 1);
-			/* those who wait have been granted it, and have not woken up yet */
-			if (!grant->demanded)
-				grant->handoffs = Max(zklock_handoff_limit, entry->want[mode]);
-			grant->demanded = true;
-			if (grant->handoffs == 0)
-				grant->usable = false;
-			if (keep)
-				note_demand(entry, grant->holds);
-			return zklock_grant_settle(entry) || !grant->usable;
+			return apply_demanded(entry, mode, keep);
 
 		case ZKLOCK_ACT_UNDEMANDED:
 			grant->demanded = false;
@@ -216,14 +269,7 @@ zklock_grant_apply(ZkLockEntry *entry, const ZkLockAction *action, bool keep)
 		case ZKLOCK_ACT_BLOCKED:
 			/* zk_try_lock looks at the queue, too */
 			zklock_entry_hint(entry)->blocked = true;
-			for (int32 i = entry->requests; i >= 0; i = zklock_request(i)->next)
-			{
-				ZkLockRequest *request = zklock_request(i);
-
-				if (request->mode == mode && request->state == ZKLOCK_REQUEST_WANTED &&
-					request->heard)
-					request->blocked = true;
-			}
+			mark_blocked(entry, mode);
 			return false;
 
 		case ZKLOCK_ACT_REVOKED:
@@ -231,32 +277,12 @@ zklock_grant_apply(ZkLockEntry *entry, const ZkLockAction *action, bool keep)
 			(void) zklock_grant_settle(entry);
 			zklock_stat_add(entry, ZKLOCK_STAT_LOSSES, entry->held[mode]);
 			entry->held[mode] = 0;
-			for (int32 i = entry->requests; i >= 0; i = zklock_request(i)->next)
-			{
-				ZkLockRequest *request = zklock_request(i);
-
-				if (request->mode == mode && request->state == ZKLOCK_REQUEST_HELD)
-				{
-					request->lost = true;
-					*zklock_loss_flag(request->proc_number) = 1;
-				}
-			}
+			mark_lost(entry, mode);
 			return true;
 
 		case ZKLOCK_ACT_FAILED:
 			entry->want[mode] = 0;
-			for (int32 i = entry->requests; i >= 0; i = zklock_request(i)->next)
-			{
-				ZkLockRequest *request = zklock_request(i);
-
-				if (request->mode == mode && request->state == ZKLOCK_REQUEST_WANTED &&
-					!request->failed)
-				{
-					request->failed = true;
-					request->failure = (uint8) action->failure;
-					request->failure_rc = entry->last_rc;
-				}
-			}
+			mark_failed(entry, mode, action->failure);
 			return false;
 
 		default:

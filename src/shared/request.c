@@ -37,10 +37,10 @@ free_request(int32 index)
 static bool
 stands_behind(const ZkLockEntry *entry, ZkLockMode mode)
 {
-	for (int32 i = entry->requests; i >= 0; i = zklock_request(i)->next)
+	zklock_foreach_request (request, entry)
 	{
-		if ((mode == ZKLOCK_EXCLUSIVE || zklock_request(i)->mode == ZKLOCK_EXCLUSIVE) &&
-			zklock_request(i)->pid != MyProcPid)
+		if ((mode == ZKLOCK_EXCLUSIVE || request->mode == ZKLOCK_EXCLUSIVE) &&
+			request->pid != MyProcPid)
 			return true;
 	}
 	return false;
@@ -112,10 +112,8 @@ held_by_other(const ZkLockEntry *entry, ZkLockMode mode)
 	if (entry->held[ZKLOCK_EXCLUSIVE] == 0 &&
 		(mode == ZKLOCK_SHARED || entry->held[ZKLOCK_SHARED] == 0))
 		return false;
-	for (int32 i = entry->requests; i >= 0; i = zklock_request(i)->next)
+	zklock_foreach_request (request, entry)
 	{
-		const ZkLockRequest *request = zklock_request(i);
-
 		if (request->state == ZKLOCK_REQUEST_HELD && !request->lost &&
 			request->pid != MyProcPid &&
 			(mode == ZKLOCK_EXCLUSIVE || request->mode == ZKLOCK_EXCLUSIVE))
@@ -251,10 +249,8 @@ zklock_request_demand(ZkLockEntry *entry, ZkLockEvent *event)
 {
 	bool patient[ZKLOCK_NMODES] = {false, false};
 
-	for (int32 i = entry->requests; i >= 0; i = zklock_request(i)->next)
+	zklock_foreach_request (request, entry)
 	{
-		ZkLockRequest *request = zklock_request(i);
-
 		if (request->state != ZKLOCK_REQUEST_WANTED || request->failed)
 			continue;
 		if (!request->no_wait)

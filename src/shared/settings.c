@@ -178,8 +178,8 @@ check_elections(char **newval, void **extra, GucSource source)
 	return ok;
 }
 
-void
-zklock_define_settings(bool preloaded)
+static void
+define_connection(void)
 {
 	DefineCustomStringVariable("zklock.hosts", "ZooKeeper servers to connect to.",
 							   "A comma-separated list of host:port, with an optional chroot path behind it.",
@@ -197,6 +197,27 @@ zklock_define_settings(bool preloaded)
 							   &zklock_server_name, "", PGC_SIGHUP, 0, check_server_name,
 							   NULL, NULL);
 
+	DefineCustomEnumVariable("zklock.log_min_messages",
+							 "Which messages of the ZooKeeper library are written to the server log.",
+							 "Each level includes those that follow it.",
+							 &zklock_log_min_messages, 0, log_options, PGC_SIGHUP, 0,
+							 NULL, NULL, NULL);
+
+	DefineCustomIntVariable("zklock.session_timeout",
+							"ZooKeeper session timeout to ask for.",
+							"The ensemble limits it, usually to between 2 and 20 of its ticks.",
+							&zklock_session_timeout, 10000, 100, 3600 * 1000, PGC_SIGHUP,
+							GUC_UNIT_MS, NULL, NULL, NULL);
+
+	DefineCustomIntVariable("zklock.connect_timeout",
+							"Longest time to wait for a connection to ZooKeeper before a lock request fails.",
+							NULL, &zklock_connect_timeout, 10000, 1, INT_MAX, PGC_USERSET,
+							GUC_UNIT_MS, NULL, NULL, NULL);
+}
+
+static void
+define_security(void)
+{
 	DefineCustomStringVariable("zklock.auth_file",
 							   "File with the credentials by which ZooKeeper knows this server.",
 							   "Each line has a scheme and a credential, such as \"digest user:password\".",
@@ -206,12 +227,6 @@ zklock_define_settings(bool preloaded)
 							 "Who may change what this server makes in ZooKeeper.",
 							 "\"creator\" means those with this server's credentials, \"open\" everybody; \"auto\" means \"creator\" if there are credentials.",
 							 &zklock_acl, ZKLOCK_ACL_AUTO, acl_options, PGC_SIGHUP, 0,
-							 NULL, NULL, NULL);
-
-	DefineCustomEnumVariable("zklock.log_min_messages",
-							 "Which messages of the ZooKeeper library are written to the server log.",
-							 "Each level includes those that follow it.",
-							 &zklock_log_min_messages, 0, log_options, PGC_SIGHUP, 0,
 							 NULL, NULL, NULL);
 
 	DefineCustomStringVariable("zklock.tls_ca_file",
@@ -229,18 +244,11 @@ zklock_define_settings(bool preloaded)
 							   "Private key of the certificate, without a passphrase.",
 							   NULL, &zklock_tls_key_file, "", PGC_SIGHUP, 0,
 							   check_tls_file, NULL, NULL);
+}
 
-	DefineCustomIntVariable("zklock.session_timeout",
-							"ZooKeeper session timeout to ask for.",
-							"The ensemble limits it, usually to between 2 and 20 of its ticks.",
-							&zklock_session_timeout, 10000, 100, 3600 * 1000, PGC_SIGHUP,
-							GUC_UNIT_MS, NULL, NULL, NULL);
-
-	DefineCustomIntVariable("zklock.connect_timeout",
-							"Longest time to wait for a connection to ZooKeeper before a lock request fails.",
-							NULL, &zklock_connect_timeout, 10000, 1, INT_MAX, PGC_USERSET,
-							GUC_UNIT_MS, NULL, NULL, NULL);
-
+static void
+define_locks(void)
+{
 	/* Not for the owner of a database, who could set it for all who use that one. */
 	DefineCustomEnumVariable("zklock.on_loss",
 							 "What happens to a transaction or session whose lock is lost.",
@@ -264,6 +272,23 @@ zklock_define_settings(bool preloaded)
 							"How many sessions of this server may have a lock in turn while another server waits for it.",
 							NULL, &zklock_handoff_limit, 16, 0, 1000000, PGC_SIGHUP, 0,
 							NULL, NULL, NULL);
+
+	DefineCustomStringVariable("zklock.namespace",
+							   "Sets the lock names of a role or database apart from all others.",
+							   "To be set by ALTER ROLE or ALTER DATABASE.",
+							   &zklock_namespace, "", PGC_SUSET, 0, check_namespace, NULL,
+							   NULL);
+
+	DefineCustomIntVariable("zklock.max_locks_per_backend",
+							"Number of lock names that one session can hold or wait for at a time.",
+							"0 means no limit but zklock.max_locks.",
+							&zklock_max_locks_per_backend, 0, 0, 10000000, PGC_SUSET, 0,
+							NULL, NULL, NULL);
+}
+
+static void
+define_elections(void)
+{
 	DefineCustomStringVariable("zklock.elections",
 							   "Elections in which this server is a candidate from its start.",
 							   "A comma-separated list of names.", &zklock_elections, "",
@@ -280,18 +305,15 @@ zklock_define_settings(bool preloaded)
 							   "If empty, there are no notifications.",
 							   &zklock_notify_database, "", PGC_SIGHUP, 0, NULL, NULL,
 							   NULL);
+}
 
-	DefineCustomStringVariable("zklock.namespace",
-							   "Sets the lock names of a role or database apart from all others.",
-							   "To be set by ALTER ROLE or ALTER DATABASE.",
-							   &zklock_namespace, "", PGC_SUSET, 0, check_namespace, NULL,
-							   NULL);
-
-	DefineCustomIntVariable("zklock.max_locks_per_backend",
-							"Number of lock names that one session can hold or wait for at a time.",
-							"0 means no limit but zklock.max_locks.",
-							&zklock_max_locks_per_backend, 0, 0, 10000000, PGC_SUSET, 0,
-							NULL, NULL, NULL);
+void
+zklock_define_settings(bool preloaded)
+{
+	define_connection();
+	define_security();
+	define_locks();
+	define_elections();
 
 	/* Only the postmaster can define what is fixed at its start. */
 	if (!preloaded)

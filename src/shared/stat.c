@@ -183,12 +183,8 @@ uncounted(const ZkLockEntry *entry)
 {
 	int64 n = 0;
 
-	for (int32 i = entry->requests; i >= 0; i = zklock_request(i)->next)
-	{
-		const ZkLockRequest *request = zklock_request(i);
-
+	zklock_foreach_request (request, entry)
 		n += (uint32) (request->again - request->again_counted);
-	}
 	return n;
 }
 
@@ -268,8 +264,8 @@ zklock_stat_reset(void)
 		for (ZkLockEntry *e = zklock_partition_next(i, NULL); e != NULL;
 			 e = zklock_partition_next(i, e))
 		{
-			for (int32 r = e->requests; r >= 0; r = zklock_request(r)->next)
-				zklock_request(r)->again_counted = zklock_request(r)->again;
+			zklock_foreach_request (request, e)
+				request->again_counted = request->again;
 		}
 		zklock_entry_unlock(lock);
 	}

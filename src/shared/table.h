@@ -293,6 +293,17 @@ extern ZkLockEntry *zklock_entry(int32 index);
 extern int32 zklock_entry_index(const ZkLockEntry *entry);
 extern ZkLockRequest *zklock_request(int32 index);
 
+/* The requests of an entry, which is locked. */
+static inline ZkLockRequest *
+zklock_next_request(int32 index)
+{
+	return index >= 0 ? zklock_request(index) : NULL;
+}
+
+#define zklock_foreach_request(request, entry)                                           \
+	for (ZkLockRequest *request = zklock_next_request((entry)->requests);                \
+		 request != NULL; request = zklock_next_request(request->next))
+
 /*
  * Lock an entry that may be freed and used again at any time.  Returns the lock,
  * to be released by zklock_entry_unlock, or NULL if the entry is not in use.  Whoever

@@ -725,16 +725,89 @@ introduce(bool resumed)
 	zklock_ensemble_ask(client);
 }
 
+/*
+ * The connection is one of this session: is it another than the one before?  Then
+ * "known" is not its id, and it has a mark of its own, which its contenders bear.
+ * Returns the timeout that was negotiated before.
+ */
+static int
+adopt_session(const ZkSessionId *id, int timeout, const char *server, ZkSessionId *known)
+{
+	ZkSessionShared *s = zklock_session_lock(LW_EXCLUSIVE);
+	int before = s->timeout_ms;
+
+	*known = s->id;
+	if (known->id != id->id)
+	{
+		s->id = *id;
+		s->opened_at = zklock_clock();
+		if (!pg_strong_random(&s->uuid_hi, sizeof(s->uuid_hi)) ||
+			!pg_strong_random(&s->next_uuid, sizeof(s->next_uuid)))
+		{
+			zklock_session_unlock();
+			ereport(ERROR,
+					(errcode(ERRCODE_INTERNAL_ERROR),
+					 errmsg("could not generate random numbers")));
+		}
+		s->uuid_hi |= 1; /* never 0 */
+		s->timeout_ms = timeout;
+	}
+	else
+	{
+		s->reconnects++;
+		s->timeout_ms = Min(before, timeout); /* see lease.h */
+	}
+	strlcpy(s->server, server, sizeof(s->server));
+	zklock_session_unlock();
+	return before;
+}
+
+/* What the ensemble made of the timeout that was asked for, or held before. */
+static void
+warn_of_timeout(bool new, const ZkSessionId *id, const char *server, int timeout, int before)
+{
+	if (new &&timeout > zklock_session_timeout)
+		ereport(WARNING,
+				(errmsg("ZooKeeper set the session timeout to %d ms instead of %d ms",
+						timeout, zklock_session_timeout),
+				 errdetail("It is the least that the ensemble allows.")));
+	if (!new &&timeout != before)
+		ereport(WARNING,
+				(errmsg("ZooKeeper server %s set the timeout of session 0x%llx to %d ms instead of %d ms",
+						server, (unsigned long long) id->id, timeout, before),
+				 timeout > before
+					 ? errdetail(
+						   "The next leader goes back to the shorter one, so zklock goes by that until the session ends.")
+					 : errdetail(
+						   "It is the most that this server allows; all servers of the ensemble should allow the same.")));
+}
+
+static void
+close_stale(const ZkSessionId *id)
+{
+	ereport(LOG,
+			(errmsg("closing ZooKeeper session 0x%llx of this server's previous run",
+					(unsigned long long) id->id)));
+	closing_stale = false;
+
+	/*
+	 * Connected, so this closes the session, unless the connection breaks
+	 * right now.  The file stays, and the next attempt to use it hears
+	 * that the session is gone (on_expired).
+	 */
+	drop_client(true);
+}
+
 static void
 on_connected(void)
 {
 	ZkSessionId id;
 	ZkSessionId known;
-	ZkSessionShared *s;
 	ZkLockEventType event = ZKLOCK_EV_CONNECTED;
 	int timeout;
 	int before;
-	char server[sizeof(s->server)];
+	bool new;
+	char server[sizeof(zklock_shared->session.server)];
 	const char *how = "reconnected";
 
 	if (!zklock_client_session(client, &id, &timeout))
@@ -746,7 +819,12 @@ on_connected(void)
 	 * no harm; and the library computes with what it is given to resume with.
 	 */
 	timeout = Max(1, Min(timeout, LONGEST_TIMEOUT_MS));
-	if (mending && !closing_stale)
+	if (closing_stale)
+	{
+		close_stale(&id);
+		return;
+	}
+	if (mending)
 	{
 		connected = true;
 		zklock_ensemble_extend(timeout);
@@ -754,66 +832,31 @@ on_connected(void)
 		return;
 	}
 
-	if (closing_stale)
-	{
-		ereport(LOG,
-				(errmsg("closing ZooKeeper session 0x%llx of this server's previous run",
-						(unsigned long long) id.id)));
-		closing_stale = false;
-
-		/*
-		 * Connected, so this closes the session, unless the connection breaks
-		 * right now.  The file stays, and the next attempt to use it hears
-		 * that the session is gone (on_expired).
-		 */
-		drop_client(true);
-		return;
-	}
-
-	s = zklock_session_lock(LW_EXCLUSIVE);
-	known = s->id;
-	if (known.id != id.id)
-	{
+	before = adopt_session(&id, timeout, server, &known);
+	new = known.id != id.id;
+	if (new)
 		how = "connected";
-		s->id = id;
-		s->opened_at = zklock_clock();
-		if (!pg_strong_random(&s->uuid_hi, sizeof(s->uuid_hi)) ||
-			!pg_strong_random(&s->next_uuid, sizeof(s->next_uuid)))
-		{
-			zklock_session_unlock();
-			ereport(ERROR,
-					(errcode(ERRCODE_INTERNAL_ERROR),
-					 errmsg("could not generate random numbers")));
-		}
-		s->uuid_hi |= 1; /* never 0 */
-	}
 	else if (resuming)
 	{
 		how = "session resumed: connected";
 		event = ZKLOCK_EV_RESUMED;
 	}
-	if (known.id == id.id)
-		s->reconnects++;
-	before = s->timeout_ms;
-	s->timeout_ms = known.id == id.id ? Min(before, timeout) : timeout; /* see lease.h */
-	strlcpy(s->server, server, sizeof(s->server));
-	zklock_session_unlock();
 
 	/*
 	 * A predecessor that heard of its session's end may not have lived to tell
 	 * all entries.  Their grants must be gone before there is a lease again.
 	 */
-	if (known.id != id.id)
+	if (new)
 		listener->event(ZKLOCK_EV_SESSION_LOST);
 
 	connected = true;
-	if (known.id != id.id)
+	if (new)
 		zklock_lease_new_session(&zklock_shared->session.lease, NS_PER_MS * timeout,
 								 opened_at);
 	else
 		zklock_lease_new_connection(&zklock_shared->session.lease, NS_PER_MS * timeout);
 	publish_lease();
-	if (known.id != id.id)
+	if (new)
 	{
 		zklock_session_file_write(&id);
 		introduce(false);
@@ -829,21 +872,7 @@ on_connected(void)
 	ereport(LOG,
 			(errmsg("%s to ZooKeeper server %s, session 0x%llx, timeout %d ms", how,
 					server, (unsigned long long) id.id, timeout)));
-	if (known.id != id.id && timeout > zklock_session_timeout)
-		ereport(WARNING,
-				(errmsg("ZooKeeper set the session timeout to %d ms instead of %d ms",
-						timeout, zklock_session_timeout),
-				 errdetail("It is the least that the ensemble allows.")));
-	if (known.id == id.id && timeout != before)
-		ereport(WARNING,
-				(errmsg("ZooKeeper server %s set the timeout of session 0x%llx to %d ms instead of %d ms",
-						server, (unsigned long long) id.id, timeout, before),
-				 timeout > before
-					 ? errdetail(
-						   "The next leader goes back to the shorter one, so zklock goes by that until the session ends.")
-					 : errdetail(
-						   "It is the most that this server allows; all servers of the ensemble should allow the same.")));
-
+	warn_of_timeout(new, &id, server, timeout, before);
 	listener->event(event);
 }
 
