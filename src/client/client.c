@@ -1266,16 +1266,25 @@ zklock_client_receive(ZkClient *client)
  *-------------------------------------------------------------------------
  */
 
+/* A request on its way to the library. */
+typedef struct Sending
+{
+	ZkRequest *request; /* NULL: it is not to be made */
+	uint64_t serial;
+	int rc; /* of the call, or why not */
+} Sending;
+
 /*
  * Allocate a request and its reply and enter it into the pending list, before
  * the library hears of it: the reply can come before the call returns.  From then on
  * the library's threads read it.  "path", unless it is NULL, is copied into the reply,
- * with so much room behind it.  On failure returns NULL and sets *rc.
+ * with so much room behind it.
  */
-static ZkRequest *
+static Sending
 request_begin(ZkClient *client, ZkMessageType type, const ZkRequestTag *tag,
-			  const char *path, size_t more_room, int *rc)
+			  const char *path, size_t more_room)
 {
+	Sending sending = {.rc = ZSYSTEMERROR};
 	size_t pathroom = path != NULL ? strlen(path) + 1 + more_room : 0;
 	ZkRequest *request;
 	ZkMessage *reply;
@@ -1283,11 +1292,10 @@ request_begin(ZkClient *client, ZkMessageType type, const ZkRequestTag *tag,
 	/* a request made now could only go out on a connection not yet known */
 	if (!client->up)
 	{
-		*rc = ZCONNECTIONLOSS;
-		return NULL;
+		sending.rc = ZCONNECTIONLOSS;
+		return sending;
 	}
 
-	*rc = ZSYSTEMERROR;
 	request = calloc(1, sizeof(ZkRequest));
 	reply = calloc(1, sizeof(ZkMessage));
 	if (request == NULL || reply == NULL ||
@@ -1295,7 +1303,7 @@ request_begin(ZkClient *client, ZkMessageType type, const ZkRequestTag *tag,
 	{
 		free(request);
 		zklock_client_free_message(reply);
-		return NULL;
+		return sending;
 	}
 	if (path != NULL)
 		strcpy(reply->path, path);
@@ -1313,7 +1321,7 @@ request_begin(ZkClient *client, ZkMessageType type, const ZkRequestTag *tag,
 		pthread_mutex_unlock(&client->mutex);
 		free(request);
 		zklock_client_free_message(reply);
-		return NULL;
+		return sending;
 	}
 	request->prev = client->pending_tail;
 	if (client->pending_tail != NULL)
@@ -1324,29 +1332,32 @@ request_begin(ZkClient *client, ZkMessageType type, const ZkRequestTag *tag,
 	client->npending++;
 	pthread_mutex_unlock(&client->mutex);
 
-	*rc = ZOK;
-	return request;
+	sending.request = request;
+	sending.serial = client->last_serial;
+	sending.rc = ZOK;
+	return sending;
 }
 
 /*
- * The library has answered the call with "rc".  If it refused, there will be
+ * The library has answered the call.  If it refused, there will be
  * no reply, and the request goes; except that after a ZMARSHALLINGERROR, which
  * stands for any failure half way, the completion may be queued, and may even
  * have been called and the request freed.  So look for it by its serial
  * number.
  */
 static int
-request_end(ZkClient *client, ZkRequest *request, uint64_t serial, int rc)
+request_end(ZkClient *client, const Sending *sending)
 {
 	ZkMessage *reply = NULL;
 	ZkRequest *found;
+	int rc = sending->rc;
 
-	if (rc == ZOK)
-		return ZOK;
+	if (sending->request == NULL || rc == ZOK)
+		return rc;
 
 	pthread_mutex_lock(&client->mutex);
 	for (found = client->pending_tail; found != NULL; found = found->prev)
-		if (found->serial == serial)
+		if (found->serial == sending->serial)
 			break;
 	if (found != NULL)
 	{
@@ -1361,7 +1372,7 @@ request_end(ZkClient *client, ZkRequest *request, uint64_t serial, int rc)
 		return ZOK; /* answered meanwhile */
 	zklock_client_free_message(reply);
 	if (rc != ZMARSHALLINGERROR)
-		free(request);
+		free(sending->request);
 	return rc;
 }
 
@@ -1369,10 +1380,9 @@ int
 zklock_client_create(ZkClient *client, const char *path, const char *data, int datalen,
 					 ZkCreateMode mode, const ZkRequestTag *tag)
 {
-	ZkRequest *request;
-	uint64_t serial;
+	Sending sending =
+		request_begin(client, ZKLOCK_MSG_CREATED, tag, path, ZKLOCK_SEQUENCE_ROOM);
 	int flags = ZOO_PERSISTENT;
-	int rc;
 
 	switch (mode)
 	{
@@ -1388,104 +1398,74 @@ zklock_client_create(ZkClient *client, const char *path, const char *data, int d
 			flags = ZOO_EPHEMERAL_SEQUENTIAL;
 			break;
 	}
-	request =
-		request_begin(client, ZKLOCK_MSG_CREATED, tag, path, ZKLOCK_SEQUENCE_ROOM, &rc);
-	if (request == NULL)
-		return rc;
-	serial = request->serial;
-	rc = zoo_acreate2(client->zh, path, data, datalen,
-					  client->creator ? &ZOO_CREATOR_ALL_ACL : &ZOO_OPEN_ACL_UNSAFE,
-					  flags, create_completion, request);
-	return request_end(client, request, serial, rc);
+	if (sending.request != NULL)
+		sending.rc =
+			zoo_acreate2(client->zh, path, data, datalen,
+						 client->creator ? &ZOO_CREATOR_ALL_ACL : &ZOO_OPEN_ACL_UNSAFE,
+						 flags, create_completion, sending.request);
+	return request_end(client, &sending);
 }
 
 int
 zklock_client_delete(ZkClient *client, const char *path, const ZkRequestTag *tag)
 {
-	ZkRequest *request;
-	uint64_t serial;
-	int rc;
+	Sending sending = request_begin(client, ZKLOCK_MSG_DELETED, tag, path, 0);
 
-	request = request_begin(client, ZKLOCK_MSG_DELETED, tag, path, 0, &rc);
-	if (request == NULL)
-		return rc;
-	serial = request->serial;
-	rc = zoo_adelete(client->zh, path, -1, void_completion, request);
-	return request_end(client, request, serial, rc);
+	if (sending.request != NULL)
+		sending.rc = zoo_adelete(client->zh, path, -1, void_completion, sending.request);
+	return request_end(client, &sending);
 }
 
 int
 zklock_client_list(ZkClient *client, const char *path, bool watch, const ZkRequestTag *tag)
 {
-	ZkRequest *request;
-	uint64_t serial;
-	int rc;
+	Sending sending = request_begin(client, ZKLOCK_MSG_LISTED, tag, NULL, 0);
 
-	request = request_begin(client, ZKLOCK_MSG_LISTED, tag, NULL, 0, &rc);
-	if (request == NULL)
-		return rc;
-	serial = request->serial;
-	rc = zoo_aget_children2(client->zh, path, watch ? 1 : 0, list_completion, request);
-	return request_end(client, request, serial, rc);
+	if (sending.request != NULL)
+		sending.rc = zoo_aget_children2(client->zh, path, watch ? 1 : 0, list_completion,
+										sending.request);
+	return request_end(client, &sending);
 }
 
 int
 zklock_client_get(ZkClient *client, const char *path, bool watch, const ZkRequestTag *tag)
 {
-	ZkRequest *request;
-	uint64_t serial;
-	int rc;
+	Sending sending = request_begin(client, ZKLOCK_MSG_GOT, tag, NULL, 0);
 
-	request = request_begin(client, ZKLOCK_MSG_GOT, tag, NULL, 0, &rc);
-	if (request == NULL)
-		return rc;
-	serial = request->serial;
-	rc = zoo_aget(client->zh, path, watch ? 1 : 0, get_completion, request);
-	return request_end(client, request, serial, rc);
+	if (sending.request != NULL)
+		sending.rc =
+			zoo_aget(client->zh, path, watch ? 1 : 0, get_completion, sending.request);
+	return request_end(client, &sending);
 }
 
 int
 zklock_client_set(ZkClient *client, const char *path, const char *data, int datalen,
 				  int32_t version, const ZkRequestTag *tag)
 {
-	ZkRequest *request;
-	uint64_t serial;
-	int rc;
+	Sending sending = request_begin(client, ZKLOCK_MSG_SET, tag, NULL, 0);
 
-	request = request_begin(client, ZKLOCK_MSG_SET, tag, NULL, 0, &rc);
-	if (request == NULL)
-		return rc;
-	serial = request->serial;
-	rc = zoo_aset(client->zh, path, data, datalen, version, stat_completion, request);
-	return request_end(client, request, serial, rc);
+	if (sending.request != NULL)
+		sending.rc = zoo_aset(client->zh, path, data, datalen, version, stat_completion,
+							  sending.request);
+	return request_end(client, &sending);
 }
 
 int
 zklock_client_get_acl(ZkClient *client, const char *path, const ZkRequestTag *tag)
 {
-	ZkRequest *request;
-	uint64_t serial;
-	int rc;
+	Sending sending = request_begin(client, ZKLOCK_MSG_ACL, tag, path, 0);
 
-	request = request_begin(client, ZKLOCK_MSG_ACL, tag, path, 0, &rc);
-	if (request == NULL)
-		return rc;
-	serial = request->serial;
-	rc = zoo_aget_acl(client->zh, path, acl_completion, request);
-	return request_end(client, request, serial, rc);
+	if (sending.request != NULL)
+		sending.rc = zoo_aget_acl(client->zh, path, acl_completion, sending.request);
+	return request_end(client, &sending);
 }
 
 int
 zklock_client_sync(ZkClient *client, const char *path, const ZkRequestTag *tag)
 {
-	ZkRequest *request;
-	uint64_t serial;
-	int rc;
+	Sending sending = request_begin(client, ZKLOCK_MSG_SYNCED, tag, NULL, 0);
 
-	request = request_begin(client, ZKLOCK_MSG_SYNCED, tag, NULL, 0, &rc);
-	if (request == NULL)
-		return rc;
-	serial = request->serial;
-	rc = zoo_async(client->zh, path, sync_completion, request);
-	return request_end(client, request, serial, rc);
+	if (sending.request != NULL)
+		sending.rc = zoo_async(client->zh, path, sync_completion, sending.request);
+	return request_end(client, &sending);
 }

@@ -223,6 +223,13 @@ typedef enum ZkLockActionType
 							   * needed[mode] is false until the next DEMAND */
 } ZkLockActionType;
 
+/* Is it a request to the ensemble?  Else it is something to tell the table. */
+static inline bool
+zklock_action_is_request(ZkLockActionType type)
+{
+	return type < ZKLOCK_ACT_GRANTED;
+}
+
 typedef enum ZkLockFailure
 {
 	ZKLOCK_FAIL_DEADLOCK,	  /* upgrade behind another exclusive contender */

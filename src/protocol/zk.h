@@ -11,6 +11,7 @@
 #ifndef ZKLOCK_ZK_H
 #define ZKLOCK_ZK_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define ZKLOCK_PASSWORD_LEN 16
@@ -30,6 +31,14 @@ typedef struct ZkSessionId
 #define ZKLOCK_ZBADVERSION		 (-103)
 #define ZKLOCK_ZNODEEXISTS		 (-110)
 #define ZKLOCK_ZSESSIONEXPIRED	 (-112)
+
+/* Nobody knows whether it was done: the connection was lost, or the session. */
+static inline bool
+zklock_rc_is_lost(int rc)
+{
+	return rc == ZKLOCK_ZCONNECTIONLOSS || rc == ZKLOCK_ZOPERATIONTIMEOUT ||
+		rc == ZKLOCK_ZSESSIONEXPIRED;
+}
 
 /* Any return code as text: the library's own, see test/client. */
 extern const char *zklock_rc_text(int rc);

@@ -96,35 +96,16 @@ zklock_grant_settle(ZkLockEntry *entry)
  * ------------------------------------------------------------------------
  */
 
-/* Is caching on? */
-static bool
-keeps_grants(void)
-{
-	return zklock_cache_time > 0 && zklock_cache_size > 0;
-}
-
-bool
-zklock_grant_may_keep(const ZkLockEntry *entry)
+void
+zklock_grant_foresee(const ZkLockEntry *entry, ZkLockEvent *event)
 {
 	const ZkLockHint *hint = zklock_entry_hint(entry);
+	bool lock = entry->kind == ZKLOCK_KIND_LOCK;
+	bool keeps = zklock_cache_time > 0 && zklock_cache_size > 0;
 
-	return entry->kind == ZKLOCK_KIND_LOCK && keeps_grants() &&
-		(!hint->bounced || hint->streak >= 2);
-}
-
-bool
-zklock_grant_was_alone(const ZkLockEntry *entry)
-{
-	const ZkLockHint *hint = zklock_entry_hint(entry);
-
-	return entry->kind == ZKLOCK_KIND_LOCK && (hint->sequence < 0 || hint->streak > 0);
-}
-
-bool
-zklock_grant_recurs(const ZkLockEntry *entry)
-{
-	return entry->kind == ZKLOCK_KIND_LOCK && !keeps_grants() &&
-		zklock_entry_hint(entry)->streak > 0;
+	event->keep = lock && keeps && (!hint->bounced || hint->streak >= 2);
+	event->alone = lock && (hint->sequence < 0 || hint->streak > 0);
+	event->recurring = lock && !keeps && hint->streak > 0;
 }
 
 void

@@ -23,17 +23,15 @@ extern bool zklock_grant_settle(ZkLockEntry *entry);
 extern void zklock_grant_update_idle(ZkLockEntry *entry);
 
 /*
- * For the worker.  May a grant of this name be kept when nobody uses it?  Not if
- * that was of no use the last time, because another server wanted the lock first,
- * until this server has had it three times in a row since.
+ * For the worker.  What is to be expected of a name, for an event that is to be fed to
+ * its queue:
+ *	 keep       a grant may be kept when nobody uses it.  Not if that was of no use the
+ *	            last time, because another server wanted the lock first, until this
+ *	            server has had it three times in a row since
+ *	 alone      nobody else was in the queue when we last were
+ *	 recurring  it was our own before, too, and grants are never kept
  */
-extern bool zklock_grant_may_keep(const ZkLockEntry *entry);
-
-/* Was nobody else in the queue when we last were? */
-extern bool zklock_grant_was_alone(const ZkLockEntry *entry);
-
-/* ... was it our own before, and are grants never kept? */
-extern bool zklock_grant_recurs(const ZkLockEntry *entry);
+extern void zklock_grant_foresee(const ZkLockEntry *entry, ZkLockEvent *event);
 
 /* The worker's contender got this sequence number. */
 extern void zklock_grant_note_contender(const ZkLockEntry *entry, int64 sequence);

@@ -409,33 +409,22 @@ zklock_answer_message(const ZkMessage *message)
 	if (message->tag.uuid < TAG_RAISE || message->tag.uuid == TAG_REMOVAL)
 		run->open--;
 
-	switch (message->rc)
+	if (zklock_rc_is_lost(message->rc) || message->rc == ZKLOCK_ZBADVERSION)
+		run->opened = -1; /* begin again */
+	else if (message->rc == ZKLOCK_ZOK)
 	{
-		case ZKLOCK_ZOK:
-			if (message->tag.uuid == TAG_LISTING)
-				take_listing(run, message);
-			else if (message->tag.uuid == TAG_REMOVAL)
-				break;
-			else if (run->query.remove == zklock_ensemble_token(message->czxid))
-				remove_child(run, run->children[message->tag.uuid].name);
-			else if (run->query.remove == 0)
-				take_child(run, run->children[message->tag.uuid].name, message);
-			break;
-		case ZKLOCK_ZNONODE:
-			/* a child may have gone since the listing */
-			if (message->tag.uuid == TAG_LISTING)
-				run->rc = message->rc;
-			else if (message->tag.uuid == TAG_BASE || message->tag.uuid == TAG_RAISE)
-				run->opened = -1; /* it will be made anew */
-			break;
-		case ZKLOCK_ZCONNECTIONLOSS:
-		case ZKLOCK_ZOPERATIONTIMEOUT:
-		case ZKLOCK_ZSESSIONEXPIRED:
-		case ZKLOCK_ZBADVERSION:
-			run->opened = -1; /* begin again */
-			break;
-		default:
-			run->rc = message->rc;
-			break;
+		if (message->tag.uuid == TAG_LISTING)
+			take_listing(run, message);
+		else if (message->tag.uuid == TAG_REMOVAL)
+			return;
+		else if (run->query.remove == zklock_ensemble_token(message->czxid))
+			remove_child(run, run->children[message->tag.uuid].name);
+		else if (run->query.remove == 0)
+			take_child(run, run->children[message->tag.uuid].name, message);
 	}
+	else if (message->rc != ZKLOCK_ZNONODE || message->tag.uuid == TAG_LISTING)
+		run->rc = message->rc;
+	else if (message->tag.uuid == TAG_BASE || message->tag.uuid == TAG_RAISE)
+		run->opened = -1; /* it will be made anew */
+						  /* else a child has gone since the listing */
 }

@@ -213,36 +213,10 @@ wants_tick(const ZkLockEntry *entry)
 		(entry->kind == ZKLOCK_KIND_ELECTION && entry->election.failed);
 }
 
-/*
- * Feed one event to an entry; "generation" is the one it is meant for, 0 for
- * whichever it is.  What the event makes of the demand is fed later, as if by a
- * backend: the list of dirty entries outlives us.
- */
+/* All that the protocol is told with each event.  Locked. */
 static void
-step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
+complete_event(ZkLockEntry *entry, ZkLockEvent *event)
 {
-	ZkLockActions actions;
-	char name[ZKLOCK_NAME_MAX + 1];
-	char shown[ZKLOCK_ENCODED_MAX + 1];
-	bool changed = false;
-	bool lost = false;
-	ZkLockKind kind;
-	ZkElectionNews news;
-	ZkLockSuccession succession = ZKLOCK_NO_SUCCESSION;
-	int pid;
-	LWLock *lock;
-
-	/* The worker alone writes these, so it may read them without the lock. */
-	uint64 uuid_hi = zklock_shared->session.uuid_hi;
-
-	lock = zklock_entry_lock(entry, LW_EXCLUSIVE);
-	if (lock == NULL)
-		return;
-	if (generation != 0 && generation != entry->generation)
-	{
-		zklock_entry_unlock(lock);
-		return; /* the one it was meant for is history */
-	}
 	if (event->type == ZKLOCK_EV_DEMAND)
 	{
 		if (zklock_queue_idle(&entry->queue))
@@ -254,29 +228,75 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 		}
 		zklock_request_demand(entry, event);
 	}
-	event->session = uuid_hi;
+	/* The worker alone writes this, so it may read it without the lock. */
+	event->session = zklock_shared->session.uuid_hi;
 	if (event->type == ZKLOCK_EV_CREATED && event->rc == ZKLOCK_RC_OK)
 		zklock_grant_note_contender(entry, event->sequence);
 	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 		event->held[mode] = entry->held[mode] > 0;
 	event->spare_watches = zklock_watches_enough();
 	event->no_watches = zklock_watches_full();
-	event->keep = !event->spare_watches && zklock_grant_may_keep(entry);
-	event->alone = zklock_grant_was_alone(entry);
-	event->recurring = zklock_grant_recurs(entry) && zklock_succession_room(entry->name);
+	zklock_grant_foresee(entry, event);
+	event->keep &= !event->spare_watches;
+	event->recurring = event->recurring && zklock_succession_room(entry->name);
 	event->fresh_uuid = zklock_shared->session.next_uuid;
 	zklock_shared->session.next_uuid += ZKLOCK_NCONTENDERS;
-	zklock_step(&entry->queue, event, &actions);
-	for (int i = 0; i < actions.n; i++)
+}
+
+/* Tell the table what the protocol says.  True if a lock was lost under its holders.
+ * Locked. */
+static bool
+tell_table(ZkLockEntry *entry, const ZkLockEvent *event, const ZkLockActions *actions)
+{
+	bool changed = false;
+	bool lost = false;
+
+	for (int i = 0; i < actions->n; i++)
 	{
-		if (actions.action[i].type < ZKLOCK_ACT_GRANTED)
+		const ZkLockAction *action = &actions->action[i];
+
+		if (zklock_action_is_request(action->type))
 			continue;
-		if (actions.action[i].type == ZKLOCK_ACT_REVOKED)
-			lost |= entry->held[actions.action[i].mode] > 0;
-		if (zklock_grant_apply(entry, &actions.action[i], event->keep))
+		if (action->type == ZKLOCK_ACT_REVOKED)
+			lost |= entry->held[action->mode] > 0;
+		if (zklock_grant_apply(entry, action, event->keep))
 			zklock_entry_set_dirty(entry);
 		changed = true;
 	}
+	if (changed)
+		zklock_entry_broadcast(entry);
+	return lost;
+}
+
+/*
+ * Feed one event to an entry; "generation" is the one it is meant for, 0 for
+ * whichever it is.  What the event makes of the demand is fed later, as if by a
+ * backend: the list of dirty entries outlives us.
+ */
+static void
+step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
+{
+	ZkLockActions actions;
+	char name[ZKLOCK_NAME_MAX + 1];
+	char shown[ZKLOCK_ENCODED_MAX + 1];
+	bool lost;
+	ZkLockKind kind;
+	ZkElectionNews news;
+	ZkLockSuccession succession = ZKLOCK_NO_SUCCESSION;
+	int pid;
+	LWLock *lock;
+
+	lock = zklock_entry_lock(entry, LW_EXCLUSIVE);
+	if (lock == NULL)
+		return;
+	if (generation != 0 && generation != entry->generation)
+	{
+		zklock_entry_unlock(lock);
+		return; /* the one it was meant for is history */
+	}
+	complete_event(entry, event);
+	zklock_step(&entry->queue, event, &actions);
+	lost = tell_table(entry, event, &actions);
 	if (entry->kind == ZKLOCK_KIND_ELECTION)
 		zklock_leadership_step(entry, event, &actions, &news);
 	tick_wanted |= wants_tick(entry);
@@ -286,8 +306,6 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 	kind = (ZkLockKind) entry->kind;
 	pid = entry->last_pid;
 	strlcpy(name, entry->name, sizeof(name));
-	if (changed)
-		zklock_entry_broadcast(entry);
 	zklock_entry_release(entry);
 	zklock_entry_unlock(lock);
 
@@ -303,8 +321,9 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 					 : errdetail("Its contender in ZooKeeper is gone.")));
 	for (int i = 0; i < actions.n; i++)
 	{
-		if (actions.action[i].type < ZKLOCK_ACT_GRANTED)
-			send_request(entry, kind, name, pid, generation, uuid_hi, &actions.action[i]);
+		if (zklock_action_is_request(actions.action[i].type))
+			send_request(entry, kind, name, pid, generation, event->session,
+						 &actions.action[i]);
 	}
 }
 
@@ -432,21 +451,12 @@ tagged_entry(const ZkRequestTag *tag)
 static ZkLockRc
 protocol_rc(int rc)
 {
-	switch (rc)
-	{
-		case ZKLOCK_ZOK:
-			return ZKLOCK_RC_OK;
-		case ZKLOCK_ZNONODE:
-			return ZKLOCK_RC_NO_NODE;
-		case ZKLOCK_ZNODEEXISTS:
-			return ZKLOCK_RC_EXISTS;
-		case ZKLOCK_ZCONNECTIONLOSS:
-		case ZKLOCK_ZOPERATIONTIMEOUT:
-		case ZKLOCK_ZSESSIONEXPIRED:
-			return ZKLOCK_RC_LOST;
-		default:
-			return ZKLOCK_RC_ERROR;
-	}
+	if (zklock_rc_is_lost(rc))
+		return ZKLOCK_RC_LOST;
+	return rc == ZKLOCK_ZOK		   ? ZKLOCK_RC_OK
+		: rc == ZKLOCK_ZNONODE	   ? ZKLOCK_RC_NO_NODE
+		: rc == ZKLOCK_ZNODEEXISTS ? ZKLOCK_RC_EXISTS
+								   : ZKLOCK_RC_ERROR;
 }
 
 static void
