@@ -28,6 +28,7 @@
 #include "hold.h"
 #include "monitor.h"
 #include "names.h"
+#include "protocol.h"
 #include "query.h"
 #include "settings.h"
 #include "stat.h"
@@ -380,59 +381,37 @@ node_time(int64 ms)
 		1000;
 }
 
-/* A node of a queue, and what its name says. */
-typedef struct Contender
+/* Everybody in the queue of a name, in order: nodes, what their names say, and who has
+ * the lock. */
+typedef struct Queue
 {
-	const ZkNode *node;
-	ZkLockChild child;
-	bool granted;
-} Contender;
+	int n;
+	ZkNode *nodes;
+	ZkLockChild *children;
+	bool *holds;
+} Queue;
 
-/*
- * Everybody in the queue of a name (UTF-8), in order.  Who has the lock is a question
- * of order: nobody before an exclusive contender, and nobody exclusive before a shared
- * one; contenders of one session do not stand in each other's way.
- */
-static int
-ask_queue(const char *name, Contender **queue)
+static Queue
+ask_queue(const char *name)
 {
 	ZkQuery query = {.kind = ZKLOCK_KIND_LOCK, .contenders = true};
-	ZkNode *nodes;
-	int n;
-	uint64 first[ZKLOCK_NMODES] = {0, 0}; /* session of the first in this mode ... */
-	bool any[ZKLOCK_NMODES] = {false, false};
-	bool several[ZKLOCK_NMODES] = {false, false}; /* ... and there are others */
+	Queue queue = {0};
 
 	strlcpy(query.name, name, sizeof(query.name));
-	n = zklock_query(&query, &nodes);
-	if (n <= 0)
-		return 0;
-	*queue = palloc_extended(sizeof(Contender) * (Size) n, MCXT_ALLOC_HUGE);
-	for (int i = 0; i < n; i++)
+	queue.n = Max(zklock_query(&query, &queue.nodes), 0);
+	queue.children =
+		palloc_extended(sizeof(ZkLockChild) * ((Size) queue.n + 1), MCXT_ALLOC_HUGE);
+	queue.holds = palloc_extended(sizeof(bool) * ((Size) queue.n + 1), MCXT_ALLOC_HUGE);
+	for (int i = 0; i < queue.n; i++)
 	{
-		Contender *c = &(*queue)[i];
-		bool blocked = false;
+		ZkLockChild *child = &queue.children[i];
 
-		c->node = &nodes[i];
-		memset(&c->child, 0, sizeof(c->child));
-		c->child.mode = ZKLOCK_EXCLUSIVE;
-		(void) zklock_parse_child(nodes[i].name, &c->child);
-		for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
-		{
-			if (mode == ZKLOCK_SHARED && c->child.mode == ZKLOCK_SHARED)
-				continue;
-			blocked |= any[mode] &&
-				(several[mode] || c->child.uuid_hi == 0 || first[mode] != c->child.uuid_hi);
-		}
-		c->granted = !blocked;
-		if (any[c->child.mode] &&
-			(c->child.uuid_hi == 0 || first[c->child.mode] != c->child.uuid_hi))
-			several[c->child.mode] = true;
-		else
-			first[c->child.mode] = c->child.uuid_hi;
-		any[c->child.mode] = true;
+		memset(child, 0, sizeof(*child));
+		child->mode = ZKLOCK_EXCLUSIVE;
+		(void) zklock_parse_child(queue.nodes[i].name, child);
 	}
-	return n;
+	zklock_find_holders(queue.children, queue.n, queue.holds);
+	return queue;
 }
 
 /* zk_contenders(name text) returns setof record */
@@ -442,19 +421,17 @@ zk_contenders(PG_FUNCTION_ARGS)
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	char name[ZKLOCK_NAME_MAX + 1];
 	ZkSessionShared s;
-	Contender *queue;
-	int n;
+	Queue queue;
 
 	zklock_check_callable();
 	zklock_get_name(ZKLOCK_KIND_LOCK, PG_GETARG_TEXT_PP(0), name);
 	InitMaterializedSRF(fcinfo, 0);
-	n = ask_queue(name, &queue);
+	queue = ask_queue(name);
 	zklock_session_read(&s);
 
-	for (int i = 0; i < n; i++)
+	for (int i = 0; i < queue.n; i++)
 	{
-		const Contender *c = &queue[i];
-		const ZkNode *node = c->node;
+		const ZkNode *node = &queue.nodes[i];
 		char *server = palloc((Size) node->datalen + 1);
 		Datum values[10];
 		bool nulls[10] = {0};
@@ -464,8 +441,8 @@ zk_contenders(PG_FUNCTION_ARGS)
 		if (!nulls[1])
 			values[1] = CStringGetTextDatum(
 				zklock_display_bytes(server, (int) strlen(server), false));
-		values[2] = CStringGetTextDatum(zklock_modes[c->child.mode]);
-		values[3] = BoolGetDatum(c->granted);
+		values[2] = CStringGetTextDatum(zklock_modes[queue.children[i].mode]);
+		values[3] = BoolGetDatum(queue.holds[i]);
 		values[4] = Int64GetDatum(node->token);
 		nulls[5] = node->ephemeral_owner == 0;
 		if (!nulls[5])
@@ -511,7 +488,6 @@ zk_lock_dirs(PG_FUNCTION_ARGS)
 	for (int i = 0; i < n; i++)
 	{
 		char name[ZKLOCK_NAME_MAX + 1];
-		Contender *queue = NULL;
 		int contenders = nodes[i].nchildren;
 		int waiting = 0;
 		Datum values[4];
@@ -527,14 +503,15 @@ zk_lock_dirs(PG_FUNCTION_ARGS)
 				AllocSetContextCreate(CurrentMemoryContext, "zklock queue",
 									  ALLOCSET_DEFAULT_SIZES);
 			MemoryContext save = MemoryContextSwitchTo(context);
+			Queue queue = ask_queue(name);
 
-			contenders = ask_queue(name, &queue);
-			for (int j = 0; j < contenders; j++)
+			contenders = queue.n;
+			for (int j = 0; j < queue.n; j++)
 			{
-				if (queue[j].granted)
+				if (queue.holds[j])
 					continue;
 				if (waiting++ == 0)
-					values[3] = TimestampTzGetDatum(node_time(queue[j].node->ctime));
+					values[3] = TimestampTzGetDatum(node_time(queue.nodes[j].ctime));
 				nulls[3] = false;
 			}
 			MemoryContextSwitchTo(save);

@@ -59,6 +59,13 @@ typedef enum ZkLockMode
 
 #define ZKLOCK_NMODES 2
 
+/* May two not have a lock in these modes at a time? */
+static inline bool
+zklock_modes_conflict(ZkLockMode a, ZkLockMode b)
+{
+	return a == ZKLOCK_EXCLUSIVE || b == ZKLOCK_EXCLUSIVE;
+}
+
 /* What a child's name in a lock directory says. */
 typedef struct ZkLockChild
 {

@@ -513,7 +513,7 @@ conflicts(ZkLockQueue *queue, const ZkContender *c, const ZkLockChild *child,
 {
 	if (child->uuid_hi == event->session && find_contender(queue, child->uuid_lo) != NULL)
 		return false;
-	return c->mode == ZKLOCK_EXCLUSIVE || child->mode == ZKLOCK_EXCLUSIVE;
+	return zklock_modes_conflict((ZkLockMode) c->mode, child->mode);
 }
 
 /*
@@ -1470,4 +1470,46 @@ zklock_queue_grant(const ZkLockQueue *queue, ZkLockMode mode)
 			return c;
 	}
 	return NULL;
+}
+
+/* Contenders of one mode that stand before another. */
+typedef struct Before
+{
+	bool any;
+	uint64_t session; /* of the first ... */
+	bool several;	  /* ... and there are those of others */
+} Before;
+
+/* Of one session: a name without our form is of none. */
+static bool
+is_of(const ZkLockChild *child, uint64_t session)
+{
+	return child->uuid_hi != 0 && child->uuid_hi == session;
+}
+
+void
+zklock_find_holders(const ZkLockChild *queue, int n, bool *holds)
+{
+	Before before[ZKLOCK_NMODES] = {{0}};
+
+	for (int i = 0; i < n; i++)
+	{
+		const ZkLockChild *child = &queue[i];
+		Before *same = &before[child->mode];
+
+		holds[i] = true;
+		for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
+		{
+			const Before *b = &before[mode];
+
+			if (b->any && zklock_modes_conflict(child->mode, (ZkLockMode) mode) &&
+				((b->several && ZKLOCK_MUTANT != 14) || !is_of(child, b->session)))
+				holds[i] = false;
+		}
+		if (!same->any)
+			same->session = child->uuid_hi;
+		else if (!is_of(child, same->session))
+			same->several = true;
+		same->any = true;
+	}
 }

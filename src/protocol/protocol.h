@@ -286,6 +286,13 @@ extern bool zklock_queue_knows(const ZkLockQueue *queue, uint64_t uuid);
 /* Would a TICK do anything? */
 extern bool zklock_queue_wants_tick(const ZkLockQueue *queue);
 
+/*
+ * Who of a queue has the lock?  "queue" is all of it, in the order of the numbers.
+ * Nobody stands before an exclusive holder, and nobody exclusive before a shared one;
+ * contenders of one session do not stand in each other's way.
+ */
+extern void zklock_find_holders(const ZkLockChild *queue, int n, bool *holds);
+
 /* The granted contender of this mode, or NULL. */
 extern const ZkContender *zklock_queue_grant(const ZkLockQueue *queue, ZkLockMode mode);
 

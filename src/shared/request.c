@@ -39,8 +39,8 @@ stands_behind(const ZkLockEntry *entry, ZkLockMode mode)
 {
 	zklock_foreach_request (request, entry)
 	{
-		if ((mode == ZKLOCK_EXCLUSIVE || request->mode == ZKLOCK_EXCLUSIVE) &&
-			request->pid != MyProcPid)
+		if (request->pid != MyProcPid &&
+			zklock_modes_conflict(mode, (ZkLockMode) request->mode))
 			return true;
 	}
 	return false;
@@ -116,7 +116,7 @@ held_by_other(const ZkLockEntry *entry, ZkLockMode mode)
 	{
 		if (request->state == ZKLOCK_REQUEST_HELD && !request->lost &&
 			request->pid != MyProcPid &&
-			(mode == ZKLOCK_EXCLUSIVE || request->mode == ZKLOCK_EXCLUSIVE))
+			zklock_modes_conflict(mode, (ZkLockMode) request->mode))
 			return true;
 	}
 	return false;

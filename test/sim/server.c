@@ -90,6 +90,52 @@ comes_before(const Node *other, const Node *own)
  * ------------------------------------------------------------------------
  */
 
+/*
+ * What zk_contenders would say of the queue in which "own" is granted the lock: that it
+ * has it, and with it nobody whom it excludes.  Only where the numbers say who came
+ * first: some are not given, and some given twice.
+ */
+static void
+check_holders(int dir, const Node *own)
+{
+	const Node *node[MAX_ALIVE];
+	ZkLockChild queue[MAX_ALIVE] = {{0}};
+	bool holds[MAX_ALIVE];
+	int n = 0;
+
+	for (int i = 0; i < zk.nalive; i++)
+	{
+		const Node *one = &zk.node[zk.alive[i]];
+		int at = n;
+
+		if (one->dir != dir)
+			continue;
+		for (; at > 0 && node[at - 1]->czxid > one->czxid; at--)
+			node[at] = node[at - 1];
+		node[at] = one;
+		n++;
+	}
+	for (int i = 0; i < n; i++)
+	{
+		queue[i] = node[i]->child;
+		if (i > 0 && queue[i - 1].sequence >= queue[i].sequence)
+			return;
+	}
+	zklock_find_holders(queue, n, holds);
+	for (int i = 0; i < n; i++)
+	{
+		if (!holds[i] && queue[i].uuid_lo == own->child.uuid_lo &&
+			queue[i].uuid_hi == own->child.uuid_hi)
+			fail("%s is granted, and does not hold", own->name);
+		for (int j = 0; j < i; j++)
+		{
+			if (holds[i] && holds[j] && modes_conflict(queue[i].mode, queue[j].mode) &&
+				(queue[i].uuid_hi == 0 || queue[i].uuid_hi != queue[j].uuid_hi))
+				fail("%s and %s hold at a time", queue[i].name, queue[j].name);
+		}
+	}
+}
+
 static void
 check_granted(Server *server, int dir, const ZkLockAction *action, bool keep)
 {
@@ -128,6 +174,7 @@ check_granted(Server *server, int dir, const ZkLockAction *action, bool keep)
 			}
 		}
 		granted_token[own->owner][dir][action->mode] = action->token;
+		check_holders(dir, own);
 	}
 
 	if (action->mode == ZKLOCK_SHARED)
@@ -476,12 +523,12 @@ step(Server *server, int dir, ZkLockEvent *event)
 	/* As dispatch.c: the table first, under its lock, then the requests. */
 	for (int i = 0; i < actions.n; i++)
 	{
-		if (actions.action[i].type >= ZKLOCK_ACT_GRANTED)
+		if (!zklock_action_is_request(actions.action[i].type))
 			perform(server, dir, &actions.action[i], event->keep);
 	}
 	for (int i = 0; i < actions.n; i++)
 	{
-		if (actions.action[i].type < ZKLOCK_ACT_GRANTED)
+		if (zklock_action_is_request(actions.action[i].type))
 			perform(server, dir, &actions.action[i], event->keep);
 	}
 }
