@@ -353,7 +353,7 @@ zk_fence(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 				 errmsg("fencing token %lld for resource \"%s\" is too old",
 						(long long) token, text_to_cstring(resource)),
-				 errdetail("Token %lld has been here: another holder has had the lock since.",
+				 errdetail("The resource has seen token %lld: another holder has had the lock since.",
 						   (long long) largest),
 				 errhint(
 					 "Acquire the lock anew and retry the transaction. Should that be refused, too, a superuser can call zk_raise_tokens.")));

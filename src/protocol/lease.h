@@ -35,7 +35,7 @@
  * is up to half a tick later: before o, or if the leader was paused, before p.
  *
  * So a session has to last 2 ticks, and 4 behind an observer's master.  No client
- * can see the ensemble's tick, nor what its server's master is: README.md says so.
+ * can see the ensemble's tick, nor what its server's master is: doc/failures.md says so.
  *
  * The timeout is the shortest that was negotiated in the session.  A server that is
  * asked to go on with a session may set a longer one, by its own minSessionTimeout

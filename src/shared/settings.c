@@ -168,7 +168,7 @@ check_elections(char **newval, void **extra, GucSource source)
 		if (len >= 1 && len <= ZKLOCK_NAME_MAX &&
 			pg_encoding_verifymbstr(PG_UTF8, name, len) == len)
 			continue;
-		GUC_check_errdetail("\"%s\" is no name of 1 to %d bytes of UTF-8.", name,
+		GUC_check_errdetail("\"%s\" is not a name of 1 to %d bytes of UTF-8.", name,
 							ZKLOCK_NAME_MAX);
 		ok = false;
 		break;

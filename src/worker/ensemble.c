@@ -306,7 +306,7 @@ take_base(ZkClient *client, const ZkMessage *message)
 	if (message->rc != ZKLOCK_ZOK)
 		return unknown(zklock_rc_text(message->rc));
 	if (!zklock_history_parse_base(message->data, (size_t) message->datalen, &sight.base))
-		return unknown("it is no number");
+		return unknown("it is not a number");
 	base_version = message->version;
 	heard_base = true;
 	if (before)

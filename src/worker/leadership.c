@@ -138,7 +138,8 @@ zklock_leadership_announce(const char *name, const ZkElectionNews *news)
 	}
 	if (news->failed)
 		ereport(LOG,
-				(errmsg("could not become a candidate in election \"%s\", trying on", name),
+				(errmsg("could not become a candidate in election \"%s\", will try again",
+						name),
 				 news->failure == ZKLOCK_FAIL_SEQUENCE
 					 ? errdetail("The sequence numbers of its directory are used up.")
 					 : news->failure == ZKLOCK_FAIL_NUMBER
@@ -224,7 +225,7 @@ enter_listed_from(int first)
 		first_unentered = i;
 		if (i != told)
 			ereport(LOG,
-					(errmsg("could not enter election \"%s\", trying on", name),
+					(errmsg("could not enter election \"%s\", will try again", name),
 					 errdetail("The lock table is full."),
 					 errhint("You might need to increase \"zklock.max_locks\".")));
 		break;

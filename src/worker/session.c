@@ -478,7 +478,7 @@ zklock_session_worn(void)
 {
 	if (client == NULL || zklock_client_requests(client) < UINT64CONST(1000000000))
 		return false;
-	ereport(LOG, (errmsg("restarting after a thousand million requests")));
+	ereport(LOG, (errmsg("restarting after 1000000000 requests")));
 	return true;
 }
 

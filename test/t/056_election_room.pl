@@ -72,7 +72,7 @@ is($other->fails("SAVEPOINT s; SELECT zk_is_leader('none')"), $full, 'a table fu
 $other->query('ROLLBACK TO s');
 ZkLock::ask($node, "ALTER SYSTEM SET zklock.elections = 'first,second,third'");
 $node->reload;
-ZkLock::wait_until(sub { PostgreSQL::Test::Utils::slurp_file($node->logfile) =~ /could not enter election "first", trying on/ }, 'the log says so');
+ZkLock::wait_until(sub { PostgreSQL::Test::Utils::slurp_file($node->logfile) =~ /could not enter election "first", will try again/ }, 'the log says so');
 pass('an election of zklock.elections finds no room, and the log says so');
 $other->query('COMMIT');
 wait_ask($elections, 'first true', '... it is entered when there is some');

@@ -203,7 +203,7 @@ $s_a->query('COMMIT');
 ZkLock::ask($b, "ALTER SYSTEM SET zklock.connect_timeout = '1s'; SELECT pg_reload_conf()");
 $zk->set('/zklock/tokens', 'rubbish');
 my $s_b = ZkLock::session($b);
-ZkLock::wait_until(sub { ZkLock::ask($b, 'SELECT last_error FROM zk_session') =~ m{could not read the base of fencing tokens from znode "/zklock/tokens": it is no number} },
+ZkLock::wait_until(sub { ZkLock::ask($b, 'SELECT last_error FROM zk_session') =~ m{could not read the base of fencing tokens from znode "/zklock/tokens": it is not a number} },
 	'B notices the rubbish');
 ZkLock::wait_until(sub { $s_b->fails("SELECT zk_lock('job')") =~ /^58000/ }, 'nothing is granted');
 pass('rubbish for a base: nothing is granted');
