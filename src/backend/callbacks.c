@@ -223,6 +223,14 @@ tidy(void)
 		zklock_hold_refresh();
 }
 
+/* Out of a statement; "outer" is what was excused around it. */
+static void
+leave(bool outer)
+{
+	zklock_alarm.nesting--;
+	zklock_alarm.excused = outer;
+}
+
 static void
 on_ExecutorRun(QueryDesc *queryDesc, ScanDirection direction,
 			   uint64 count ZKLOCK_EXECUTE_ONCE_ARG)
@@ -241,14 +249,12 @@ on_ExecutorRun(QueryDesc *queryDesc, ScanDirection direction,
 	}
 	PG_CATCH();
 	{
-		zklock_alarm.nesting--;
-		zklock_alarm.excused = outer;
+		leave(outer);
 		convert_cancel();
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	zklock_alarm.nesting--;
-	zklock_alarm.excused = outer;
+	leave(outer);
 	if (zklock_alarm.nesting == 0 && !own)
 		zklock_loss_after_statement(queryDesc, NULL);
 }
@@ -305,14 +311,12 @@ on_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree
 	}
 	PG_CATCH();
 	{
-		zklock_alarm.nesting--;
-		zklock_alarm.excused = outer;
+		leave(outer);
 		convert_cancel();
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	zklock_alarm.nesting--;
-	zklock_alarm.excused = outer;
+	leave(outer);
 	tidy();
 	if (zklock_alarm.nesting == 0 && !own)
 		zklock_loss_after_statement(NULL, pstmt->utilityStmt);

@@ -121,12 +121,6 @@ zklock_history_token(const ZkHistory *history, int64_t zxid)
 	return zxid > 0 ? add(history->base, zxid) : 0;
 }
 
-int64_t
-zklock_history_zxid(const ZkHistory *history, int64_t token)
-{
-	return token > 0 ? token - history->base : 0;
-}
-
 /* ------------------------------------------------------------------------
  * The cure
  * ------------------------------------------------------------------------

@@ -145,9 +145,6 @@ extern bool zklock_history_see(ZkHistory *history, int64_t zxid);
 /* The token of a contender that was made by this transaction; 0 of 0. */
 extern int64_t zklock_history_token(const ZkHistory *history, int64_t zxid);
 
-/* The transaction's number of a token; below 1 if it is none of this base. */
-extern int64_t zklock_history_zxid(const ZkHistory *history, int64_t token);
-
 /*
  * The ensemble has gone back, or another base says so: wait for "wait" ns from now on.
  * To be saved.

@@ -181,8 +181,9 @@ zklock_ensemble_remind(ZkClient *client)
 		zklock_ensemble_ask(client);
 }
 
-static void
-explain(ZkHistoryVerdict verdict)
+/* It has, by this verdict: keep the reason. */
+static ZkEnsembleNews
+went_back(ZkHistoryVerdict verdict)
 {
 	const ZkHistory *h = history();
 
@@ -222,6 +223,7 @@ explain(ZkHistoryVerdict verdict)
 						 zklock_shared->session.root, sight.version, h->version);
 			break;
 	}
+	return ZKLOCK_ENSEMBLE_WENT_BACK;
 }
 
 /* The base is as it has to be.  Now that the ensemble has answered so much, it is
@@ -272,10 +274,7 @@ decide(ZkClient *client)
 		return mend(client);
 	verdict = zklock_history_check(history(), &sight);
 	if (verdict != ZKLOCK_HISTORY_GOOD)
-	{
-		explain(verdict);
-		return ZKLOCK_ENSEMBLE_WENT_BACK;
-	}
+		return went_back(verdict);
 	admitted = true;
 	if (zklock_history_admit(history(), &sight))
 		save();
@@ -343,7 +342,7 @@ take_raise(ZkClient *client, const ZkMessage *message)
 static ZkEnsembleNews
 take_number(ZkClient *client, const ZkMessage *message)
 {
-	bool member = message->type == ZKLOCK_MSG_SET && message->tag.kind == 0;
+	bool member = message->type == ZKLOCK_MSG_SET && message->tag.kind == ZKLOCK_TAG_NONE;
 
 	if (member && (message->rc == ZKLOCK_ZOK || message->rc == ZKLOCK_ZNONODE))
 	{
@@ -353,10 +352,7 @@ take_number(ZkClient *client, const ZkMessage *message)
 		{
 			sight.version = version;
 			if (zklock_history_wrote(history(), version) != ZKLOCK_HISTORY_GOOD)
-			{
-				explain(ZKLOCK_HISTORY_UNDONE);
-				return ZKLOCK_ENSEMBLE_WENT_BACK;
-			}
+				return went_back(ZKLOCK_HISTORY_UNDONE);
 		}
 		else if (!heard_member)
 			sight.version = version;
@@ -365,10 +361,7 @@ take_number(ZkClient *client, const ZkMessage *message)
 	/* the one that is missing will be made anew, and written less often */
 	if (sight.resumed && history()->version >= 0 && heard_member && sight.version < 0 &&
 		!admitted)
-	{
-		explain(ZKLOCK_HISTORY_UNDONE);
-		return ZKLOCK_ENSEMBLE_WENT_BACK;
-	}
+		return went_back(ZKLOCK_HISTORY_UNDONE);
 	if (message->rc != ZKLOCK_ZOK)
 		return ZKLOCK_ENSEMBLE_NOTHING;
 	if (admitted)

@@ -45,6 +45,7 @@
 #include "sessionfile.h"
 #include "settings.h"
 #include "table.h"
+#include "tag.h"
 #include "watches.h"
 
 #define RETRY_MS 1000
@@ -1134,7 +1135,7 @@ zklock_session_receive(void)
 				break;
 			case ZKLOCK_MSG_SET:
 				count_write(message);
-				if (message->tag.kind != 0)
+				if (message->tag.kind != ZKLOCK_TAG_NONE)
 					listener->message(message);
 				else if (!mending)
 					on_heartbeat(message);
