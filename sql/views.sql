@@ -49,16 +49,16 @@ SELECT count(*) FROM zk_session;
 
 SELECT lease_remaining BETWEEN '0' AND session_timeout AS lease, write_latency BETWEEN '1 us' AND '1 h' AS write,
 	read_latency BETWEEN '1 us' AND '1 h' AS read, session_uptime BETWEEN '0' AND '1 h' AS session, worker_uptime >= session_uptime AS worker,
-	reconnects >= 0 AS reconnects, expiries >= 0 AS expiries, in_flight < 100 AS in_flight, names < max_names AS names, max_names, requests, cached
+	reconnects >= 0 AS reconnects, expiries >= 0 AS expiries, in_flight < 100 AS in_flight, names < max_names AS names, max_names, locks, kept
 	FROM zk_session;
 BEGIN;
 SELECT zk_lock('a') > 0 AS a, zk_lock('b', 'shared') > 0 AS b, zk_lock('b') > 0 AS upgraded;
-SELECT names >= 2 AS names, requests, cached FROM zk_session;
+SELECT names >= 2 AS names, locks, kept FROM zk_session;
 COMMIT;
 
 -- statistics
 SELECT zk_stat_reset();
-SELECT acquired_local, acquired_cached, acquired_cold, waits, total_wait, longest_wait, timeouts, cancels, failures, losses, demands, handovers,
+SELECT acquired_local, acquired_kept, acquired_cold, waits, total_wait, longest_wait, timeouts, cancels, failures, losses, demands, handovers,
 	stats_reset BETWEEN now() - interval '1 h' AND now() + interval '1 h' AS reset FROM zk_stat;
 SELECT * FROM zk_stat_locks;
 BEGIN;
@@ -66,19 +66,19 @@ SELECT count(zk_lock('one')) FROM generate_series(1, 10);
 -- what a holder takes again counts at once
 SELECT acquired_local, acquired_cold FROM zk_stat;
 SELECT zk_try_lock('two', 'shared'), zk_try_lock('two', 'shared', 'session');
-SELECT name, acquired_local, acquired_cached, acquired_cold, waits, total_wait, longest_wait, timeouts, cancels, failures, losses, demands, handovers,
-	last_request <= clock_timestamp() AS last_request FROM zk_stat_locks ORDER BY name;
+SELECT name, acquired_local, acquired_kept, acquired_cold, waits, total_wait, longest_wait, timeouts, cancels, failures, losses, demands, handovers,
+	last_call <= clock_timestamp() AS last_call FROM zk_stat_locks ORDER BY name;
 COMMIT;
 SELECT zk_unlock('two');
-SELECT acquired_local, acquired_cached, acquired_cold FROM zk_stat;
-SELECT name, acquired_local, acquired_cached, acquired_cold FROM zk_stat_locks ORDER BY name;
+SELECT acquired_local, acquired_kept, acquired_cold FROM zk_stat;
+SELECT name, acquired_local, acquired_kept, acquired_cold FROM zk_stat_locks ORDER BY name;
 BEGIN;
 SELECT count(zk_lock('one')) FROM generate_series(1, 3);
 SELECT zk_stat_reset();
 SELECT zk_lock('one') > 0 AS again;
 COMMIT;
-SELECT acquired_local, acquired_cached, acquired_cold FROM zk_stat;
-SELECT name, acquired_local, acquired_cached, acquired_cold FROM zk_stat_locks;
+SELECT acquired_local, acquired_kept, acquired_cold FROM zk_stat;
+SELECT name, acquired_local, acquired_kept, acquired_cold FROM zk_stat_locks;
 
 -- the ensemble's side
 BEGIN;

@@ -91,10 +91,10 @@ CREATE VIEW zk_locks AS
 COMMENT ON VIEW zk_locks IS
 'distributed locks that this server holds, keeps or waits for';
 COMMENT ON COLUMN zk_locks.name IS 'name of the lock';
-COMMENT ON COLUMN zk_locks.mode IS '''exclusive'' or ''shared'', as requested or as held';
+COMMENT ON COLUMN zk_locks.mode IS '''exclusive'' or ''shared'', as asked for or as held';
 COMMENT ON COLUMN zk_locks.scope IS '''transaction'' or ''session''; null if it is kept for nobody';
 COMMENT ON COLUMN zk_locks.granted IS 'false while it waits';
-COMMENT ON COLUMN zk_locks.grant_state IS 'waiting, queued; held, demanded, releasing, lost; cached';
+COMMENT ON COLUMN zk_locks.grant_state IS 'waiting, queued; held, demanded, releasing, lost; kept';
 COMMENT ON COLUMN zk_locks.count IS 'holds of this session; null while waiting';
 COMMENT ON COLUMN zk_locks.token IS 'fencing token; null while waiting, and if the grant is lost';
 COMMENT ON COLUMN zk_locks.lease_remaining IS 'how long the server may believe in the grant without a word from ZooKeeper';
@@ -127,8 +127,8 @@ CREATE FUNCTION zk_session(
     OUT in_flight integer,
     OUT names integer,
     OUT max_names integer,
-    OUT requests integer,
-    OUT cached integer)
+    OUT locks integer,
+    OUT kept integer)
 RETURNS record
 AS 'MODULE_PATHNAME', 'zk_session'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
@@ -139,31 +139,31 @@ COMMENT ON FUNCTION zk_session() IS
 CREATE VIEW zk_session AS
     SELECT state, server, session_id, session_timeout, last_error, last_error_time, worker_pid, hosts,
         lease_remaining, write_latency, read_latency, session_uptime, worker_uptime, reconnects, expiries,
-        in_flight, names, max_names, requests, cached
+        in_flight, names, max_names, locks, kept
     FROM zk_session();
 
 COMMENT ON VIEW zk_session IS
 'state of this server''s ZooKeeper session';
 COMMENT ON COLUMN zk_session.state IS 'connected, connecting, reconnecting, authentication failed, went back, closing, no worker';
 COMMENT ON COLUMN zk_session.server IS 'ZooKeeper server that it is connected to';
-COMMENT ON COLUMN zk_session.session_id IS 'ZooKeeper''s id of the session';
-COMMENT ON COLUMN zk_session.session_timeout IS 'as negotiated; the shortest in this session';
+COMMENT ON COLUMN zk_session.session_id IS 'id of the ZooKeeper session';
+COMMENT ON COLUMN zk_session.session_timeout IS 'as negotiated; the shortest in this ZooKeeper session';
 COMMENT ON COLUMN zk_session.last_error IS 'newest trouble, also when it is over';
 COMMENT ON COLUMN zk_session.last_error_time IS 'when that was';
-COMMENT ON COLUMN zk_session.worker_pid IS 'process that owns the session';
+COMMENT ON COLUMN zk_session.worker_pid IS 'process that owns the ZooKeeper session';
 COMMENT ON COLUMN zk_session.hosts IS 'connect string in use';
 COMMENT ON COLUMN zk_session.lease_remaining IS 'how long the server may believe in its locks without a word from ZooKeeper';
 COMMENT ON COLUMN zk_session.write_latency IS 'from the newest acknowledged write to its answer';
 COMMENT ON COLUMN zk_session.read_latency IS 'from the newest answered read to its answer';
-COMMENT ON COLUMN zk_session.session_uptime IS 'age of the session';
+COMMENT ON COLUMN zk_session.session_uptime IS 'age of the ZooKeeper session';
 COMMENT ON COLUMN zk_session.worker_uptime IS 'age of the worker';
-COMMENT ON COLUMN zk_session.reconnects IS 'connections of a session that lived, since the server''s start';
-COMMENT ON COLUMN zk_session.expiries IS 'sessions that expired, since the server''s start';
+COMMENT ON COLUMN zk_session.reconnects IS 'connections of a ZooKeeper session that lived, since the server''s start';
+COMMENT ON COLUMN zk_session.expiries IS 'ZooKeeper sessions that expired, since the server''s start';
 COMMENT ON COLUMN zk_session.in_flight IS 'requests to ZooKeeper without an answer';
 COMMENT ON COLUMN zk_session.names IS 'names in the lock table';
 COMMENT ON COLUMN zk_session.max_names IS 'names for which the lock table has room';
-COMMENT ON COLUMN zk_session.requests IS 'sessions that hold or wait for a lock, once a name and mode';
-COMMENT ON COLUMN zk_session.cached IS 'locks that are kept for nobody';
+COMMENT ON COLUMN zk_session.locks IS 'locks that sessions hold or wait for, once a session, name and mode';
+COMMENT ON COLUMN zk_session.kept IS 'locks that are kept for nobody';
 
 CREATE FUNCTION zk_contenders(
     name text,
@@ -215,7 +215,7 @@ COMMENT ON FUNCTION zk_raise_tokens(bigint) IS
 
 CREATE FUNCTION zk_stat(
     OUT acquired_local bigint,
-    OUT acquired_cached bigint,
+    OUT acquired_kept bigint,
     OUT acquired_cold bigint,
     OUT waits bigint,
     OUT total_wait interval,
@@ -235,21 +235,21 @@ COMMENT ON FUNCTION zk_stat() IS
 'statistics of distributed locks on this server';
 
 CREATE VIEW zk_stat AS
-    SELECT acquired_local, acquired_cached, acquired_cold, waits, total_wait, longest_wait,
+    SELECT acquired_local, acquired_kept, acquired_cold, waits, total_wait, longest_wait,
         timeouts, cancels, failures, losses, demands, handovers, stats_reset
     FROM zk_stat();
 
 COMMENT ON VIEW zk_stat IS
 'statistics of distributed locks on this server';
 COMMENT ON COLUMN zk_stat.acquired_local IS 'acquired by a session that had the lock already';
-COMMENT ON COLUMN zk_stat.acquired_cached IS 'acquired without asking ZooKeeper';
+COMMENT ON COLUMN zk_stat.acquired_kept IS 'acquired without asking ZooKeeper';
 COMMENT ON COLUMN zk_stat.acquired_cold IS 'acquired by asking ZooKeeper';
-COMMENT ON COLUMN zk_stat.waits IS 'requests that met somebody in their way';
-COMMENT ON COLUMN zk_stat.total_wait IS 'time from their call to its end';
+COMMENT ON COLUMN zk_stat.waits IS 'calls that met somebody in their way';
+COMMENT ON COLUMN zk_stat.total_wait IS 'time from their beginning to their end';
 COMMENT ON COLUMN zk_stat.longest_wait IS 'the longest of these times';
-COMMENT ON COLUMN zk_stat.timeouts IS 'requests whose time was up';
-COMMENT ON COLUMN zk_stat.cancels IS 'requests that were canceled or terminated';
-COMMENT ON COLUMN zk_stat.failures IS 'requests that ended by another error';
+COMMENT ON COLUMN zk_stat.timeouts IS 'calls whose time was up';
+COMMENT ON COLUMN zk_stat.cancels IS 'calls that were canceled or terminated';
+COMMENT ON COLUMN zk_stat.failures IS 'calls that ended by another error';
 COMMENT ON COLUMN zk_stat.losses IS 'holds whose lock was lost';
 COMMENT ON COLUMN zk_stat.demands IS 'locks of this server that others asked for';
 COMMENT ON COLUMN zk_stat.handovers IS 'locks that came from others after a wait';
@@ -258,7 +258,7 @@ COMMENT ON COLUMN zk_stat.stats_reset IS 'since when it is counted';
 CREATE FUNCTION zk_stat_locks(
     OUT name text,
     OUT acquired_local bigint,
-    OUT acquired_cached bigint,
+    OUT acquired_kept bigint,
     OUT acquired_cold bigint,
     OUT waits bigint,
     OUT total_wait interval,
@@ -269,35 +269,35 @@ CREATE FUNCTION zk_stat_locks(
     OUT losses bigint,
     OUT demands bigint,
     OUT handovers bigint,
-    OUT last_request timestamptz)
+    OUT last_call timestamptz)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'zk_stat_locks'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_stat_locks() IS
-'statistics of the distributed locks that were requested most recently on this server';
+'statistics of the distributed locks that were asked for most recently on this server';
 
 CREATE VIEW zk_stat_locks AS
-    SELECT name, acquired_local, acquired_cached, acquired_cold, waits,
-        total_wait, longest_wait, timeouts, cancels, failures, losses, demands, handovers, last_request
+    SELECT name, acquired_local, acquired_kept, acquired_cold, waits,
+        total_wait, longest_wait, timeouts, cancels, failures, losses, demands, handovers, last_call
     FROM zk_stat_locks();
 
 COMMENT ON VIEW zk_stat_locks IS
-'statistics of the distributed locks that were requested most recently on this server';
+'statistics of the distributed locks that were asked for most recently on this server';
 COMMENT ON COLUMN zk_stat_locks.name IS 'name of the lock';
 COMMENT ON COLUMN zk_stat_locks.acquired_local IS 'acquired by a session that had the lock already';
-COMMENT ON COLUMN zk_stat_locks.acquired_cached IS 'acquired without asking ZooKeeper';
+COMMENT ON COLUMN zk_stat_locks.acquired_kept IS 'acquired without asking ZooKeeper';
 COMMENT ON COLUMN zk_stat_locks.acquired_cold IS 'acquired by asking ZooKeeper';
-COMMENT ON COLUMN zk_stat_locks.waits IS 'requests that met somebody in their way';
-COMMENT ON COLUMN zk_stat_locks.total_wait IS 'time from their call to its end';
+COMMENT ON COLUMN zk_stat_locks.waits IS 'calls that met somebody in their way';
+COMMENT ON COLUMN zk_stat_locks.total_wait IS 'time from their beginning to their end';
 COMMENT ON COLUMN zk_stat_locks.longest_wait IS 'the longest of these times';
-COMMENT ON COLUMN zk_stat_locks.timeouts IS 'requests whose time was up';
-COMMENT ON COLUMN zk_stat_locks.cancels IS 'requests that were canceled or terminated';
-COMMENT ON COLUMN zk_stat_locks.failures IS 'requests that ended by another error';
+COMMENT ON COLUMN zk_stat_locks.timeouts IS 'calls whose time was up';
+COMMENT ON COLUMN zk_stat_locks.cancels IS 'calls that were canceled or terminated';
+COMMENT ON COLUMN zk_stat_locks.failures IS 'calls that ended by another error';
 COMMENT ON COLUMN zk_stat_locks.losses IS 'holds whose lock was lost';
 COMMENT ON COLUMN zk_stat_locks.demands IS 'locks of this server that others asked for';
 COMMENT ON COLUMN zk_stat_locks.handovers IS 'locks that came from others after a wait';
-COMMENT ON COLUMN zk_stat_locks.last_request IS 'when it was requested last';
+COMMENT ON COLUMN zk_stat_locks.last_call IS 'when it was asked for last';
 
 CREATE FUNCTION zk_stat_reset()
 RETURNS void
@@ -421,7 +421,7 @@ REVOKE ALL ON FUNCTION zk_lock(text, text, text), zk_try_lock(text, text, text, 
 REVOKE ALL ON PROCEDURE zk_lock_session(text, text, interval), zk_run_as_leader(text, text) FROM PUBLIC;
 
 -- Like pg_stat_activity, zk_locks itself hides what is nobody else's business.  The
--- session's id is enough to end the session from elsewhere.
+-- id of a ZooKeeper session is enough to end it from elsewhere.
 GRANT SELECT ON zk_locks TO PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_leader(text), zk_candidates(text), zk_elections() TO pg_monitor;
 GRANT SELECT ON zk_elections TO pg_monitor;
@@ -432,14 +432,14 @@ GRANT SELECT ON zk_session TO pg_monitor;
 -- It takes the leadership from everybody on the server.
 REVOKE ALL ON FUNCTION zk_resign(text) FROM PUBLIC;
 
--- They show the ids of all sessions.
+-- They show the ids of all ZooKeeper sessions.
 REVOKE ALL ON FUNCTION zk_contenders(text), zk_lock_dirs(text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_contenders(text), zk_lock_dirs(text) TO pg_monitor;
 
 -- It takes a lock from whoever has it, on any server.
 REVOKE ALL ON FUNCTION zk_break(text, bigint) FROM PUBLIC;
 
--- It ends the session of every server, and what is raised never comes down.
+-- It ends the ZooKeeper session of every server, and what is raised never comes down.
 REVOKE ALL ON FUNCTION zk_raise_tokens(bigint) FROM PUBLIC;
 
 -- Statistics remember names that zk_locks no longer shows.

@@ -38,10 +38,10 @@ on_shmem_request(void)
 {
 	if (prev_shmem_request_hook)
 		prev_shmem_request_hook();
-	zklock_table_request();
-	zklock_stat_request();
-	zklock_question_request();
-	zklock_changes_request();
+	zklock_table_shmem_request();
+	zklock_stat_shmem_request();
+	zklock_question_shmem_request();
+	zklock_changes_shmem_request();
 }
 
 static void
@@ -49,10 +49,10 @@ on_shmem_startup(void)
 {
 	if (prev_shmem_startup_hook)
 		prev_shmem_startup_hook();
-	zklock_table_startup();
-	zklock_stat_startup();
-	zklock_question_startup();
-	zklock_changes_startup();
+	zklock_table_shmem_startup();
+	zklock_stat_shmem_startup();
+	zklock_question_shmem_startup();
+	zklock_changes_shmem_startup();
 }
 
 void

@@ -8,12 +8,12 @@
  * server.  With it in hand, the backend looks at the name's entry in the lock
  * table.  A usable grant it joins at once; else it states a wish, wakes the
  * worker and sleeps until the worker says granted or failed.  Level 1 lets
- * through one exclusive requester or a group of shared ones, so that is all
+ * through one exclusive waiter or a group of shared ones, so that is all
  * that ever waits at level 2 for a name.
  *
  * A grant and a cancellation can meet.  Both change the entry under its lock,
  * and the second sees what the first did: a backend that leaves takes its wish
- * back whatever has become of it (zklock_request_end).
+ * back whatever has become of it (zklock_proclock_end).
  *
  * Each wait can end by an error, and whatever is ours by then is given back: the
  * wait for room in the table begins with nothing, the waits at both levels are in
@@ -35,7 +35,7 @@
 #include "hold.h"
 #include "loss.h"
 #include "names.h"
-#include "request.h"
+#include "proclock.h"
 #include "room.h"
 #include "settings.h"
 
@@ -195,7 +195,7 @@ raise_failure(const char *name, ZkLockFailure failure, int rc)
 		case ZKLOCK_FAIL_DEADLOCK:
 			ereport(ERROR,
 					(errcode(ERRCODE_T_R_DEADLOCK_DETECTED), errmsg("deadlock detected"),
-					 errdetail("This transaction holds lock \"%s\" in shared mode and requests it in exclusive mode; another server's exclusive request stands before it in the queue and waits for this transaction.",
+					 errdetail("This transaction holds lock \"%s\" in shared mode and asks for it in exclusive mode; another server's exclusive contender stands before it in the queue and waits for this transaction.",
 							   display),
 					 errhint(
 						 "Acquire a lock in exclusive mode to begin with if it may be needed.")));
@@ -215,7 +215,7 @@ raise_failure(const char *name, ZkLockFailure failure, int rc)
 					 errmsg("queue of lock \"%s\" has a contender whose sequence number was never given",
 							display),
 					 errdetail(
-						 "It was created without the sequence flag, so its number does not say whether it was there before this request."),
+						 "It was created without the sequence flag, so its number does not say whether it was there before ours."),
 					 errhint(
 						 "Find it with zk_contenders and remove it with zk_break, or let the program that made it use sequential znodes.")));
 			break;
@@ -240,15 +240,15 @@ raise_failure(const char *name, ZkLockFailure failure, int rc)
 
 /* Does somebody else have what we ask for, as of the newest answer? */
 static bool
-is_blocked(const ZkLockQueue *queue, const ZkLockRequest *request)
+is_blocked(const ZkLockQueue *queue, const ZkProcLock *proclock)
 {
 	/* one that would not wait is told by the worker, who looks anew for it */
-	if (request->blocked || request->no_wait)
-		return request->blocked;
+	if (proclock->blocked || proclock->no_wait)
+		return proclock->blocked;
 	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
 	{
 		if (queue->contender[i].state == ZKLOCK_WAITING &&
-			queue->contender[i].mode == request->mode)
+			queue->contender[i].mode == proclock->mode)
 			return true;
 	}
 	return false;
@@ -257,8 +257,8 @@ is_blocked(const ZkLockQueue *queue, const ZkLockRequest *request)
 static bool
 acquire_level2(ZkHeldLock *held, int32 index, const Wait *wait, int64 *token)
 {
-	ZkLockRequest *request = zklock_request(index);
-	ZkLockEntry *entry = zklock_entry(request->entry);
+	ZkProcLock *proclock = zklock_proclock(index);
+	ZkLockEntry *entry = zklock_entry(proclock->entry);
 	int64 unproven = 0; /* since when a grant waits for a lease */
 	bool prepared = false;
 	bool acquired = false;
@@ -274,13 +274,13 @@ acquire_level2(ZkHeldLock *held, int32 index, const Wait *wait, int64 *token)
 		bool usable;
 		LWLock *lock;
 
-		lock = zklock_entry_lock(entry, LW_EXCLUSIVE); /* our request pins it */
-		failed = request->failed;
-		acquired = zklock_request_take(index, prepared);
-		*token = entry->grant[request->mode].token;
-		blocked = is_blocked(&entry->queue, request);
-		conflict = zklock_request_conflicts(index);
-		usable = entry->grant[request->mode].usable && !conflict;
+		lock = zklock_entry_lock(entry, LW_EXCLUSIVE); /* our proclock pins it */
+		failed = proclock->failed;
+		acquired = zklock_proclock_take(index, prepared);
+		*token = entry->grant[proclock->mode].token;
+		blocked = is_blocked(&entry->queue, proclock);
+		conflict = zklock_proclock_conflicts(index);
+		usable = entry->grant[proclock->mode].usable && !conflict;
 		zklock_entry_unlock(lock);
 
 		if (acquired)
@@ -294,25 +294,26 @@ acquire_level2(ZkHeldLock *held, int32 index, const Wait *wait, int64 *token)
 		}
 		if (failed)
 		{
-			if (request->failure == ZKLOCK_FAIL_DEADLOCK && now >= wait->until)
+			if (proclock->failure == ZKLOCK_FAIL_DEADLOCK && now >= wait->until)
 				break; /* we were not to wait */
-			if (request->failure == ZKLOCK_FAIL_DEADLOCK && held->request[ZKLOCK_SHARED] < 0)
+			if (proclock->failure == ZKLOCK_FAIL_DEADLOCK &&
+				held->proclock[ZKLOCK_SHARED] < 0)
 			{
 				/*
 				 * The shared hold in the way is not ours: its backend has lost
 				 * level 1 and not noticed yet.  Ask again in a moment.
 				 */
 				lock = zklock_entry_lock(entry, LW_EXCLUSIVE);
-				request->failed = false;
-				request->state = ZKLOCK_REQUEST_LOCAL;
+				proclock->failed = false;
+				proclock->state = ZKLOCK_PROCLOCK_LOCAL;
 				zklock_entry_unlock(lock);
 				(void) ConditionVariableTimedSleep(&entry->cv, LEASE_SLEEP_MS,
 												   zklock_wait_event(&wait_event_acquire,
 																	 "ZkLockAcquire"));
 				continue;
 			}
-			raise_failure(held->name, (ZkLockFailure) request->failure,
-						  request->failure_rc);
+			raise_failure(held->name, (ZkLockFailure) proclock->failure,
+						  proclock->failure_rc);
 		}
 		current = zklock_check_connection(wait->start, wait->until);
 		if ((conflict || (blocked && current)) && now >= wait->until)
@@ -350,27 +351,27 @@ acquire_level2(ZkHeldLock *held, int32 index, const Wait *wait, int64 *token)
  */
 
 /*
- * Reserve a hold and make a request; if the table is full of names that are kept
+ * Reserve a hold and make a proclock; if the table is full of names that are kept
  * for nobody, wait until the worker has given some up.
  */
 static int32
-make_request(const char *name, ZkLockMode mode, ZkLockScope scope, int64 wait_ms,
-			 const Wait *wait, ZkHeldLock **held)
+make_proclock(const char *name, ZkLockMode mode, ZkLockScope scope, int64 wait_ms,
+			  const Wait *wait, ZkHeldLock **held)
 {
 	for (;;)
 	{
 		bool hope = zklock_table_hope();
-		int32 request;
+		int32 proclock;
 
 		zklock_callbacks_begin();
 		*held = zklock_hold_reserve(ZKLOCK_KIND_LOCK, name);
-		request = zklock_request_make(ZKLOCK_KIND_LOCK, name, mode, scope, wait_ms == 0);
-		if (request >= 0)
-			return request;
+		proclock = zklock_proclock_make(ZKLOCK_KIND_LOCK, name, mode, scope, wait_ms == 0);
+		if (proclock >= 0)
+			return proclock;
 		/* the wait may end by an error: a name that stays reserved looks held */
 		if (ZKLOCK_ACQUIRE_MUTANT != 1)
 			zklock_held_forget(*held);
-		if (request != ZKLOCK_NO_ENTRY || !hope)
+		if (proclock != ZKLOCK_NO_ENTRY || !hope)
 			zklock_raise_table_full(false);
 		if (zklock_clock() >= wait->lock_timeout)
 			raise_lock_timeout();
@@ -378,7 +379,7 @@ make_request(const char *name, ZkLockMode mode, ZkLockScope scope, int64 wait_ms
 	}
 }
 
-/* A hold of this backend covers the request: count it in the mode held. */
+/* A hold of this backend covers the call: count it in the mode held. */
 static void
 acquire_again(ZkHeldLock *held, ZkLockMode mode, ZkLockScope scope)
 {
@@ -386,21 +387,22 @@ acquire_again(ZkHeldLock *held, ZkLockMode mode, ZkLockScope scope)
 
 	zklock_callbacks_begin();
 	(void) zklock_hold_reserve(ZKLOCK_KIND_LOCK, held->name);
-	if (scope == ZKLOCK_SESSION)
+	if (scope == ZKLOCK_SCOPE_SESSION)
 		(void) LockAcquire(&held->tag, lockmode, true, false);
 	else
 		(void) lock_for_transaction(&held->tag, lockmode, false, LockTimeout);
 	zklock_hold_add(held, mode, scope);
-	zklock_request(held->request[mode])->again++;
+	zklock_proclock(held->proclock[mode])->again++;
 }
 
 /* For statistics: what ended the wait? */
-static ZkRequestEnd
+static ZkProcLockEnd
 error_end(int sqlstate)
 {
 	if (sqlstate == ERRCODE_LOCK_NOT_AVAILABLE)
-		return ZKLOCK_END_TIMEOUT;
-	return sqlstate == ERRCODE_QUERY_CANCELED ? ZKLOCK_END_CANCELED : ZKLOCK_END_FAILED;
+		return ZKLOCK_PROCLOCK_END_TIMEOUT;
+	return sqlstate == ERRCODE_QUERY_CANCELED ? ZKLOCK_PROCLOCK_END_CANCELED
+											  : ZKLOCK_PROCLOCK_END_FAILED;
 }
 
 bool
@@ -410,12 +412,12 @@ zklock_acquire(const char *name, ZkLockMode mode, ZkLockScope scope, int64 wait_
 	ZkHeldLock *held;
 	volatile bool acquired = false;
 	volatile bool level1 = false;
-	int32 request;
+	int32 proclock;
 	LOCKMODE lockmode;
 	Wait wait;
 
 	zklock_check_callable();
-	zklock_hold_refresh();
+	zklock_hold_end_void();
 
 	held = zklock_held_find(ZKLOCK_KIND_LOCK, name);
 	if (held != NULL && (zklock_held_lost(held) || zklock_lease_lost()))
@@ -423,13 +425,13 @@ zklock_acquire(const char *name, ZkLockMode mode, ZkLockScope scope, int64 wait_
 		if (held->transaction_count > 0)
 			zklock_loss_raise(held);
 		zklock_loss_tell(held);
-		(void) zklock_hold_end_session(held, true); /* acknowledged */
+		(void) zklock_hold_end_session_scope(held, true); /* acknowledged */
 		held = NULL;
 	}
-	if (held != NULL && (held->request[ZKLOCK_EXCLUSIVE] >= 0 || mode == ZKLOCK_SHARED))
+	if (held != NULL && (held->proclock[ZKLOCK_EXCLUSIVE] >= 0 || mode == ZKLOCK_SHARED))
 	{
 		ZkLockMode covering =
-			held->request[ZKLOCK_EXCLUSIVE] >= 0 ? ZKLOCK_EXCLUSIVE : ZKLOCK_SHARED;
+			held->proclock[ZKLOCK_EXCLUSIVE] >= 0 ? ZKLOCK_EXCLUSIVE : ZKLOCK_SHARED;
 
 		if (zklock_loss_settle(held))
 			zklock_loss_raise(held);
@@ -455,19 +457,19 @@ zklock_acquire(const char *name, ZkLockMode mode, ZkLockScope scope, int64 wait_
 		LockTimeout > 0 ? wait.start + LockTimeout * NS_PER_MS : PG_INT64_MAX;
 	lockmode = zklock_level1_mode(mode);
 
-	request = make_request(name, mode, scope, wait_ms, &wait, &held);
-	zklock_hold_set_pending(request);
+	proclock = make_proclock(name, mode, scope, wait_ms, &wait, &held);
+	zklock_hold_set_pending(proclock);
 
 	PG_TRY();
 	{
 		level1 = acquire_level1(&held->tag, lockmode, &wait);
-		acquired = level1 && acquire_level2(held, request, &wait, token);
+		acquired = level1 && acquire_level2(held, proclock, &wait, token);
 
 		/*
 		 * Session scope was transaction scope so far, so that an error on the
-		 * way leaves nothing.  The session lock is a local count now.
+		 * way leaves nothing.  Session scope of level 1 is a local count now.
 		 */
-		if (acquired && scope == ZKLOCK_SESSION)
+		if (acquired && scope == ZKLOCK_SCOPE_SESSION)
 		{
 			(void) LockAcquire(&held->tag, lockmode, true, false);
 			unlock_for_transaction(&held->tag, lockmode);
@@ -477,8 +479,8 @@ zklock_acquire(const char *name, ZkLockMode mode, ZkLockScope scope, int64 wait_
 	{
 		ConditionVariableCancelSleep();
 		zklock_hold_set_pending(-1);
-		zklock_request(request)->end = error_end(geterrcode());
-		zklock_request_end(request);
+		zklock_proclock(proclock)->end = error_end(geterrcode());
+		zklock_proclock_end(proclock);
 		zklock_held_forget(held);
 		PG_RE_THROW();
 	}
@@ -487,14 +489,14 @@ zklock_acquire(const char *name, ZkLockMode mode, ZkLockScope scope, int64 wait_
 	zklock_hold_set_pending(-1);
 	if (!acquired)
 	{
-		zklock_request(request)->end = ZKLOCK_END_TIMEOUT;
-		zklock_request_end(request);
+		zklock_proclock(proclock)->end = ZKLOCK_PROCLOCK_END_TIMEOUT;
+		zklock_proclock_end(proclock);
 		if (level1)
 			unlock_for_transaction(&held->tag, lockmode);
 		zklock_held_forget(held);
 		return false;
 	}
-	held->request[mode] = request;
+	held->proclock[mode] = proclock;
 	held->token[mode] = *token;
 	zklock_hold_add(held, mode, scope);
 	return true;

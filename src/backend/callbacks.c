@@ -46,11 +46,11 @@ on_transaction_end(XactEvent event, void *arg)
 	switch (event)
 	{
 		case XACT_EVENT_PRE_COMMIT:
-			/* a session that has ended drops its temporary tables, whatever is lost */
+			/* a backend that ends drops its temporary tables, whatever is lost */
 			if (proc_exit_inprogress)
 				break;
 			/* DISCARD ALL has released session-scope holds by now */
-			zklock_hold_refresh();
+			zklock_hold_end_void();
 			zklock_loss_before_commit(zklock_hold_any_in_transaction());
 			break;
 
@@ -69,7 +69,7 @@ on_transaction_end(XactEvent event, void *arg)
 				zklock_loss_after_commit();
 			zklock_hold_end_pending();
 			zklock_hold_end_transaction(1);
-			zklock_hold_refresh();
+			zklock_hold_end_void();
 			zklock_loss_after_transaction();
 			break;
 
@@ -121,7 +121,7 @@ on_backend_exit(int code, Datum arg)
 	AbortOutOfAnyTransaction();
 	zklock_hold_end_pending();
 	zklock_hold_end_transaction(1);
-	zklock_hold_end_all_sessions();
+	zklock_hold_end_all_session_scope();
 }
 
 /*
@@ -220,7 +220,7 @@ tidy(void)
 	if (!zklock_alarm.committing)
 		callbacks_first();
 	if (zklock_alarm.nesting == 0)
-		zklock_hold_refresh();
+		zklock_hold_end_void();
 }
 
 /* Out of a statement; "outer" is what was excused around it. */

@@ -12,7 +12,7 @@
 #include "election.h"
 #include "hold.h"
 #include "loss.h"
-#include "request.h"
+#include "proclock.h"
 #include "room.h"
 
 /* A backstop for a lost wake-up */
@@ -81,7 +81,7 @@ zklock_election_guard(const char *name, int64 *token)
 {
 	ZkHeldLock *held = zklock_held_find(ZKLOCK_KIND_ELECTION, name);
 	int32 index;
-	ZkLockRequest *request;
+	ZkProcLock *proclock;
 	ZkLockEntry *entry;
 	LWLock *lock;
 	bool leader;
@@ -93,42 +93,42 @@ zklock_election_guard(const char *name, int64 *token)
 			zklock_loss_raise(held);
 		zklock_callbacks_begin();
 		(void) zklock_hold_reserve(ZKLOCK_KIND_ELECTION, name);
-		zklock_hold_add(held, ZKLOCK_EXCLUSIVE, ZKLOCK_TRANSACTION);
+		zklock_hold_add(held, ZKLOCK_EXCLUSIVE, ZKLOCK_SCOPE_TRANSACTION);
 		*token = held->token[ZKLOCK_EXCLUSIVE];
 		return true;
 	}
 
 	zklock_callbacks_begin();
 	held = zklock_hold_reserve(ZKLOCK_KIND_ELECTION, name);
-	index = zklock_request_make(ZKLOCK_KIND_ELECTION, name, ZKLOCK_EXCLUSIVE,
-								ZKLOCK_TRANSACTION, false);
+	index = zklock_proclock_make(ZKLOCK_KIND_ELECTION, name, ZKLOCK_EXCLUSIVE,
+								 ZKLOCK_SCOPE_TRANSACTION, false);
 	if (index < 0)
 	{
 		zklock_held_forget(held);
 		zklock_raise_table_full(false);
 	}
-	request = zklock_request(index);
-	entry = zklock_entry(request->entry);
+	proclock = zklock_proclock(index);
+	entry = zklock_entry(proclock->entry);
 
-	lock = zklock_entry_lock(entry, LW_EXCLUSIVE); /* our request pins it */
+	lock = zklock_entry_lock(entry, LW_EXCLUSIVE); /* our proclock pins it */
 	*token = (int64) pg_atomic_read_u64(&entry->election.leader);
 	leader = *token != 0 && zklock_lease_valid();
 	if (leader)
 	{
-		request->state = ZKLOCK_REQUEST_HELD;
+		proclock->state = ZKLOCK_PROCLOCK_HELD;
 		entry->held[ZKLOCK_EXCLUSIVE]++;
 	}
 	zklock_entry_unlock(lock);
 
 	if (!leader)
 	{
-		zklock_request_end(index);
+		zklock_proclock_end(index);
 		zklock_held_forget(held);
 		return false;
 	}
-	held->request[ZKLOCK_EXCLUSIVE] = index;
+	held->proclock[ZKLOCK_EXCLUSIVE] = index;
 	held->token[ZKLOCK_EXCLUSIVE] = *token;
-	zklock_hold_add(held, ZKLOCK_EXCLUSIVE, ZKLOCK_TRANSACTION);
+	zklock_hold_add(held, ZKLOCK_EXCLUSIVE, ZKLOCK_SCOPE_TRANSACTION);
 	return true;
 }
 
@@ -146,7 +146,7 @@ zklock_election_resign(const char *name)
 	if (candidate)
 	{
 		entry->election.candidate = false;
-		zklock_candidacy_give_up(entry, ZKLOCK_END_RESIGNED);
+		zklock_candidacy_give_up(entry, ZKLOCK_LEADER_END_RESIGNED);
 		/* one that waits for the verdict */
 		zklock_entry_broadcast(entry);
 	}

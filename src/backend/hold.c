@@ -10,7 +10,7 @@
  * locks: at COMMIT after the commit is durable and visible, at ABORT, and at the
  * abort of the subtransaction that took them.
  *
- * A session-scope hold lives as long as its session lock at level 1.  That can
+ * A session-scope hold lives as long as its lock at level 1.  That can
  * be taken away behind our back (pg_advisory_unlock_all, DISCARD ALL), and a
  * backend that had lost level 1 and kept level 2 would be waited for, unseen,
  * by one that has level 1.  So every end of a transaction and every call looks.
@@ -30,7 +30,7 @@
 
 #include "alarm.h"
 #include "hold.h"
-#include "request.h"
+#include "proclock.h"
 
 /* User advisory locks are class 1 and 2, Citus uses 4 to 15. */
 #define LEVEL1_CLASS 31339
@@ -59,9 +59,9 @@ static ZkHold *reserved = NULL;
  * subtransaction concerns its head only.
  */
 static dlist_head transaction_holds = DLIST_STATIC_INIT(transaction_holds);
-static int session_holds = 0;	 /* of ZkHold; quick way out of the callbacks */
-static bool look_at_all = false; /* for zklock_hold_refresh */
-static int32 pending_request = -1;
+static int session_scope_holds = 0; /* of ZkHold; quick way out of the callbacks */
+static bool look_at_all = false;	/* for zklock_hold_end_void */
+static int32 pending_proclock = -1;
 
 /* ------------------------------------------------------------------------
  * Level 1
@@ -161,7 +161,7 @@ zklock_hold_reserve(ZkLockKind kind, const char *name)
 		zklock_level1_tag(&held->tag, name);
 		for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 		{
-			held->request[mode] = -1;
+			held->proclock[mode] = -1;
 			held->token[mode] = 0;
 			held->count[mode] = 0;
 		}
@@ -176,14 +176,14 @@ zklock_hold_reserve(ZkLockKind kind, const char *name)
 void
 zklock_held_forget(ZkHeldLock *held)
 {
-	if (held->request[ZKLOCK_SHARED] < 0 && held->request[ZKLOCK_EXCLUSIVE] < 0)
+	if (held->proclock[ZKLOCK_SHARED] < 0 && held->proclock[ZKLOCK_EXCLUSIVE] < 0)
 		hash_search(held_locks, held, HASH_REMOVE, NULL);
 }
 
 void
-zklock_hold_set_pending(int32 request)
+zklock_hold_set_pending(int32 proclock)
 {
-	pending_request = request;
+	pending_proclock = proclock;
 }
 
 /*
@@ -200,9 +200,9 @@ find_hold(ZkHeldLock *held, ZkLockMode mode, ZkLockScope scope, int level)
 	{
 		ZkHold *hold = slist_container(ZkHold, lock_node, iter.cur);
 
-		if (scope == ZKLOCK_TRANSACTION && hold->level < level)
+		if (scope == ZKLOCK_SCOPE_TRANSACTION && hold->level < level)
 			break;
-		if (hold->mode == mode && (scope == ZKLOCK_SESSION || hold->level == level))
+		if (hold->mode == mode && (scope == ZKLOCK_SCOPE_SESSION || hold->level == level))
 			return hold;
 	}
 	return NULL;
@@ -226,25 +226,25 @@ zklock_hold_add(ZkHeldLock *held, ZkLockMode mode, ZkLockScope scope)
 		hold->level = level;
 		hold->count = 1;
 		slist_push_head(&held->holds[scope], &hold->lock_node);
-		if (scope == ZKLOCK_SESSION)
-			session_holds++;
+		if (scope == ZKLOCK_SCOPE_SESSION)
+			session_scope_holds++;
 		else
 			dlist_push_head(&transaction_holds, &hold->transaction_node);
 	}
 	zklock_alarm_arm();
 	held->count[mode]++;
-	if (scope == ZKLOCK_TRANSACTION)
+	if (scope == ZKLOCK_SCOPE_TRANSACTION)
 		held->transaction_count++;
 	/* for zk_locks only, which may see it a moment early or late */
-	zklock_request(held->request[mode])->count[scope]++;
+	zklock_proclock(held->proclock[mode])->count[scope]++;
 }
 
 static void
 free_hold(ZkHold *hold)
 {
 	slist_delete(&hold->held->holds[hold->scope], &hold->lock_node);
-	if (hold->scope == ZKLOCK_SESSION)
-		session_holds--;
+	if (hold->scope == ZKLOCK_SCOPE_SESSION)
+		session_scope_holds--;
 	else
 		dlist_delete(&hold->transaction_node);
 	pfree(hold);
@@ -264,16 +264,16 @@ end_hold(ZkHold *hold, uint64 n)
 	Assert(n <= hold->count && n <= held->count[mode]);
 	hold->count -= n;
 	held->count[mode] -= n;
-	if (scope == ZKLOCK_TRANSACTION)
+	if (scope == ZKLOCK_SCOPE_TRANSACTION)
 		held->transaction_count -= n;
-	zklock_request(held->request[mode])->count[scope] -= (uint32) n;
+	zklock_proclock(held->proclock[mode])->count[scope] -= (uint32) n;
 
 	if (hold->count == 0)
 		free_hold(hold);
 	if (held->count[mode] == 0)
 	{
-		zklock_request_end(held->request[mode]);
-		held->request[mode] = -1;
+		zklock_proclock_end(held->proclock[mode]);
+		held->proclock[mode] = -1;
 		held->token[mode] = 0;
 		zklock_held_forget(held);
 	}
@@ -283,7 +283,7 @@ end_hold(ZkHold *hold, uint64 n)
 
 /*
  * Release level 1 once in session scope.  Beside a hold in transaction scope nobody can
- * tell whether it is still the session's, but LockRelease, which warns if it is not.
+ * tell whether session scope still has it, but LockRelease, which warns if it is not.
  */
 static void
 release_level1(const LOCKTAG *tag, LOCKMODE lockmode, bool mixed)
@@ -299,29 +299,30 @@ release_level1(const LOCKTAG *tag, LOCKMODE lockmode, bool mixed)
 }
 
 void
-zklock_hold_each_session(void (*what)(ZkHeldLock *held))
+zklock_hold_each_session_scope(void (*what)(ZkHeldLock *held))
 {
 	HASH_SEQ_STATUS seq;
 	ZkHeldLock *held;
 
-	if (session_holds == 0)
+	if (session_scope_holds == 0)
 		return;
 	hash_seq_init(&seq, held_locks);
 	while ((held = hash_seq_search(&seq)) != NULL)
 	{
-		if (!slist_is_empty(&held->holds[ZKLOCK_SESSION]))
+		if (!slist_is_empty(&held->holds[ZKLOCK_SCOPE_SESSION]))
 			what(held);
 	}
 }
 
 uint64
-zklock_hold_end_session(ZkHeldLock *held, bool all)
+zklock_hold_end_session_scope(ZkHeldLock *held, bool all)
 {
 	uint64 ended = 0;
 
-	while (!slist_is_empty(&held->holds[ZKLOCK_SESSION]))
+	while (!slist_is_empty(&held->holds[ZKLOCK_SCOPE_SESSION]))
 	{
-		ZkHold *hold = slist_head_element(ZkHold, lock_node, &held->holds[ZKLOCK_SESSION]);
+		ZkHold *hold =
+			slist_head_element(ZkHold, lock_node, &held->holds[ZKLOCK_SCOPE_SESSION]);
 		LOCKTAG tag = held->tag;
 		LOCKMODE lockmode = zklock_level1_mode(hold->mode);
 		bool mixed = held->transaction_count > 0;
@@ -339,18 +340,18 @@ zklock_hold_end_session(ZkHeldLock *held, bool all)
 }
 
 uint64
-zklock_hold_end_all_sessions(void)
+zklock_hold_end_all_session_scope(void)
 {
 	HASH_SEQ_STATUS seq;
 	ZkHeldLock *held;
 	uint64 ended = 0;
 
-	if (session_holds == 0)
+	if (session_scope_holds == 0)
 		return 0;
 	/* removing the element just returned is allowed */
 	hash_seq_init(&seq, held_locks);
 	while ((held = hash_seq_search(&seq)) != NULL)
-		ended += zklock_hold_end_session(held, true);
+		ended += zklock_hold_end_session_scope(held, true);
 	return ended;
 }
 
@@ -361,12 +362,12 @@ zklock_hold_end_all_sessions(void)
  * each is looked at: those that have level 1 may have been taken since.
  */
 void
-zklock_hold_refresh(void)
+zklock_hold_end_void(void)
 {
 	HASH_SEQ_STATUS seq;
 	ZkHeldLock *held;
 
-	if (session_holds == 0)
+	if (session_scope_holds == 0)
 		return;
 	hash_seq_init(&seq, held_locks);
 	while ((held = hash_seq_search(&seq)) != NULL)
@@ -376,14 +377,14 @@ zklock_hold_refresh(void)
 		int modes = 0;
 		bool present = false;
 
-		if (slist_is_empty(&held->holds[ZKLOCK_SESSION]))
+		if (slist_is_empty(&held->holds[ZKLOCK_SCOPE_SESSION]))
 			continue;
 		for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 		{
-			gone[mode] = held->request[mode] >= 0 &&
+			gone[mode] = held->proclock[mode] >= 0 &&
 				!zklock_lock_held_by_me(&held->tag, zklock_level1_mode((ZkLockMode) mode));
-			present |= held->request[mode] >= 0 && !gone[mode];
-			modes += held->request[mode] >= 0;
+			present |= held->proclock[mode] >= 0 && !gone[mode];
+			modes += held->proclock[mode] >= 0;
 		}
 		if (present && held->transaction_count == 0 && !look_at_all)
 		{
@@ -394,7 +395,7 @@ zklock_hold_refresh(void)
 		{
 			if (!gone[mode])
 				continue;
-			if ((hold = find_hold(held, (ZkLockMode) mode, ZKLOCK_SESSION, 0)) != NULL)
+			if ((hold = find_hold(held, (ZkLockMode) mode, ZKLOCK_SCOPE_SESSION, 0)) != NULL)
 				end_hold(hold, hold->count);
 			if (--modes == 0)
 				break; /* "held" is freed */
@@ -409,8 +410,8 @@ zklock_held_lost(const ZkHeldLock *held)
 	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 	{
 		/* set once, by the worker; read without the lock */
-		if (held->request[mode] >= 0 &&
-			((volatile ZkLockRequest *) zklock_request(held->request[mode]))->lost)
+		if (held->proclock[mode] >= 0 &&
+			((volatile ZkProcLock *) zklock_proclock(held->proclock[mode]))->lost)
 			return true;
 	}
 	return false;
@@ -431,13 +432,13 @@ zklock_hold_any_in_transaction(void)
 bool
 zklock_hold_pending(void)
 {
-	return pending_request >= 0;
+	return pending_proclock >= 0;
 }
 
 bool
 zklock_hold_any(void)
 {
-	return session_holds > 0 || !dlist_is_empty(&transaction_holds);
+	return session_scope_holds > 0 || !dlist_is_empty(&transaction_holds);
 }
 
 ZkHeldLock *
@@ -474,12 +475,12 @@ zklock_held_find_lost(bool all)
 void
 zklock_hold_end_pending(void)
 {
-	if (pending_request >= 0)
+	if (pending_proclock >= 0)
 	{
-		int32 request = pending_request;
+		int32 proclock = pending_proclock;
 
-		pending_request = -1;
-		zklock_request_end(request);
+		pending_proclock = -1;
+		zklock_proclock_end(proclock);
 	}
 }
 
@@ -497,10 +498,10 @@ zklock_hold_end_transaction(int level)
 
 		/*
 		 * Beside a session-scope hold we drop level 1 ourselves, for
-		 * LockHeldByMe to speak of the session's alone.  Only at the end of the
+		 * LockHeldByMe to speak of session scope's alone.  Only at the end of the
 		 * transaction: then its locks all belong to one resource owner.
 		 */
-		if (level == 1 && !slist_is_empty(&held->holds[ZKLOCK_SESSION]))
+		if (level == 1 && !slist_is_empty(&held->holds[ZKLOCK_SCOPE_SESSION]))
 		{
 			ResourceOwner save = CurrentResourceOwner;
 
@@ -509,7 +510,7 @@ zklock_hold_end_transaction(int level)
 				LockRelease(&held->tag, zklock_level1_mode(hold->mode), false);
 			CurrentResourceOwner = save;
 		}
-		if (!slist_is_empty(&held->holds[ZKLOCK_SESSION]))
+		if (!slist_is_empty(&held->holds[ZKLOCK_SCOPE_SESSION]))
 			look_at_all = true;
 		end_hold(hold, count);
 	}
@@ -548,8 +549,8 @@ zklock_hold_abandon(void)
 	{
 		for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 		{
-			if (held->request[mode] >= 0)
-				zklock_request_abandon(held->request[mode]);
+			if (held->proclock[mode] >= 0)
+				zklock_proclock_abandon(held->proclock[mode]);
 		}
 	}
 }

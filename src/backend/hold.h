@@ -4,7 +4,7 @@
  *	  The locks that this backend holds, and how they end.
  *
  * Local to the backend.  A hold has a mode and a scope and is counted; all
- * holds of one name in one mode share one request in the lock table.
+ * holds of one name in one mode share one proclock in the lock table.
  *
  * A transaction that requires leadership in an election (election.c) holds that
  * like an exclusive lock in transaction scope, but shares it with every other
@@ -25,7 +25,7 @@ typedef struct ZkHeldLock
 	char name[ZKLOCK_NAME_MAX + 1]; /* UTF-8 */
 	uint8 kind;						/* ZkLockKind; with the name: hash key */
 	LOCKTAG tag;					/* level 1; a lock's only */
-	int32 request[ZKLOCK_NMODES];	/* -1: not held in this mode */
+	int32 proclock[ZKLOCK_NMODES];	/* -1: not held in this mode */
 	int64 token[ZKLOCK_NMODES];
 	uint64 count[ZKLOCK_NMODES];	  /* of holds, both scopes */
 	uint64 transaction_count;		  /* of holds in transaction scope, both modes */
@@ -55,27 +55,27 @@ extern void zklock_hold_add(ZkHeldLock *held, ZkLockMode mode, ZkLockScope scope
 /* Forget a name that was reserved in vain.  Does not throw. */
 extern void zklock_held_forget(ZkHeldLock *held);
 
-/* The request that this backend waits with, or -1; ended when the wait is cut
+/* The proclock that this backend waits with, or -1; ended when the wait is cut
  * short by whatever means. */
-extern void zklock_hold_set_pending(int32 request);
+extern void zklock_hold_set_pending(int32 proclock);
 
 /* Call "what" for each name that is held in session scope.  It may throw; it must not
  * end or make any. */
-extern void zklock_hold_each_session(void (*what)(ZkHeldLock *held));
+extern void zklock_hold_each_session_scope(void (*what)(ZkHeldLock *held));
 
 /*
  * End the newest session-scope hold of "held", or all of them, at both levels.
  * Return how many ended.
  */
-extern uint64 zklock_hold_end_session(ZkHeldLock *held, bool all);
-extern uint64 zklock_hold_end_all_sessions(void);
+extern uint64 zklock_hold_end_session_scope(ZkHeldLock *held, bool all);
+extern uint64 zklock_hold_end_all_session_scope(void);
 
 /*
  * pg_advisory_unlock_all() and DISCARD ALL take level 1 away from session-scope
  * holds: end those holds.  Called first by every SQL function and at every end
  * of a transaction.  Does not throw.
  */
-extern void zklock_hold_refresh(void);
+extern void zklock_hold_end_void(void);
 
 /* A lost lock of this backend, in transaction scope if there is one, or NULL.
  * "all": all of them count as lost. */
@@ -84,7 +84,7 @@ extern ZkHeldLock *zklock_held_find_lost(bool all);
 /* Of how many names does this backend hold something? */
 extern int zklock_held_names(void);
 
-/* Does this backend hold anything, in transaction scope, or wait with a request? */
+/* Does this backend hold anything, in transaction scope, or wait with a proclock? */
 extern bool zklock_hold_any(void);
 extern bool zklock_hold_any_in_transaction(void);
 extern bool zklock_hold_pending(void);
@@ -97,7 +97,7 @@ extern bool zklock_held_lost(const ZkHeldLock *held);
 /* There is a hold in transaction scope, so the transaction cannot be prepared. */
 extern void zklock_hold_refuse_prepare(void);
 
-/* Give up the request that this backend waits with, if there is one. */
+/* Give up the proclock that this backend waits with, if there is one. */
 extern void zklock_hold_end_pending(void);
 
 /* End all transaction-scope holds of this nest level and deeper. */

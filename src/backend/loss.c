@@ -71,7 +71,7 @@ zklock_loss_find(void)
 
 	/*
 	 * What the flag was set for may have ended by now.  It is reset before we
-	 * look, since the worker sets it after it has marked a request.
+	 * look, since the worker sets it after it has marked a proclock.
 	 */
 	*flag = 0;
 	pg_memory_barrier();
@@ -377,7 +377,7 @@ zklock_loss_after_statement(QueryDesc *query, Node *utility)
 
 	if (!zklock_alarm.worked || cannot_be_undone())
 		return;
-	zklock_hold_refresh();
+	zklock_hold_end_void();
 	held = zklock_loss_find();
 	if (held != NULL && !zklock_statement_acknowledges(query, utility))
 		report_loss(held);

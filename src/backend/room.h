@@ -11,7 +11,7 @@
 /* A limit, in ms, that is none. */
 #define ZKLOCK_WAIT_FOREVER (-1)
 
-/* 53200: no room for another name or request; "waited": and none was made in time. */
+/* 53200: no room for another name or proclock; "waited": and none was made in time. */
 pg_noreturn extern void zklock_raise_table_full(bool waited);
 
 /*

@@ -79,7 +79,7 @@ zklock_get_name(ZkLockKind kind, text *arg, char *buf)
 const char *const zklock_modes[ZKLOCK_NMODES] =
 	{[ZKLOCK_EXCLUSIVE] = "exclusive", [ZKLOCK_SHARED] = "shared"};
 const char *const zklock_scopes[ZKLOCK_NSCOPES] =
-	{[ZKLOCK_TRANSACTION] = "transaction", [ZKLOCK_SESSION] = "session"};
+	{[ZKLOCK_SCOPE_TRANSACTION] = "transaction", [ZKLOCK_SCOPE_SESSION] = "session"};
 
 /* Which of two words; -1: neither. */
 static int

@@ -126,7 +126,7 @@ guard(text *arg, int64 *token)
 
 	zklock_check_callable();
 	zklock_get_name(ZKLOCK_KIND_ELECTION, arg, name);
-	zklock_hold_refresh();
+	zklock_hold_end_void();
 	if (zklock_held_find(ZKLOCK_KIND_ELECTION, name) == NULL &&
 		zklock_election_lead(name, FIRST_VERDICT_MS, &ref) == 0)
 		return false;

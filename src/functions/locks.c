@@ -78,7 +78,7 @@ find_held(text *arg, char *name)
 {
 	zklock_check_callable();
 	zklock_get_name(ZKLOCK_KIND_LOCK, arg, name);
-	zklock_hold_refresh();
+	zklock_hold_end_void();
 	return zklock_held_find(ZKLOCK_KIND_LOCK, name);
 }
 
@@ -91,10 +91,10 @@ zk_unlock(PG_FUNCTION_ARGS)
 
 	held = find_held(PG_GETARG_TEXT_PP(0), name);
 	zklock_loss_acknowledge();
-	if (held != NULL && !slist_is_empty(&held->holds[ZKLOCK_SESSION]))
+	if (held != NULL && !slist_is_empty(&held->holds[ZKLOCK_SCOPE_SESSION]))
 	{
 		zklock_loss_tell(held);
-		(void) zklock_hold_end_session(held, false);
+		(void) zklock_hold_end_session_scope(held, false);
 		PG_RETURN_BOOL(true);
 	}
 
@@ -114,10 +114,10 @@ zk_unlock_all(PG_FUNCTION_ARGS)
 	uint64 ended;
 
 	zklock_check_callable();
-	zklock_hold_refresh();
+	zklock_hold_end_void();
 	zklock_loss_acknowledge();
-	zklock_hold_each_session(zklock_loss_tell);
-	ended = zklock_hold_end_all_sessions();
+	zklock_hold_each_session_scope(zklock_loss_tell);
+	ended = zklock_hold_end_all_session_scope();
 	PG_RETURN_INT32((int32) Min(ended, PG_INT32_MAX));
 }
 
@@ -127,8 +127,8 @@ claim(ZkHeldLock *held)
 {
 	if (zklock_loss_settle(held))
 		zklock_loss_raise(held);
-	return held->request[ZKLOCK_EXCLUSIVE] >= 0 ? held->token[ZKLOCK_EXCLUSIVE]
-												: held->token[ZKLOCK_SHARED];
+	return held->proclock[ZKLOCK_EXCLUSIVE] >= 0 ? held->token[ZKLOCK_EXCLUSIVE]
+												 : held->token[ZKLOCK_SHARED];
 }
 
 /* zk_token(name text) returns bigint */
@@ -152,15 +152,15 @@ static void
 prove_contender(ZkHeldLock *held)
 {
 	ZkLockMode mode =
-		held->request[ZKLOCK_EXCLUSIVE] >= 0 ? ZKLOCK_EXCLUSIVE : ZKLOCK_SHARED;
-	ZkLockEntry *entry = zklock_entry(zklock_request(held->request[mode])->entry);
+		held->proclock[ZKLOCK_EXCLUSIVE] >= 0 ? ZKLOCK_EXCLUSIVE : ZKLOCK_SHARED;
+	ZkLockEntry *entry = zklock_entry(zklock_proclock(held->proclock[mode])->entry);
 	ZkQuery query = {.kind = ZKLOCK_KIND_LOCK, .contenders = true, .limit = 1};
 	ZkSessionShared session;
 	ZkNode *nodes;
 	LWLock *lock;
 
 	zklock_session_read(&session);
-	lock = zklock_entry_lock(entry, LW_SHARED); /* our request pins it */
+	lock = zklock_entry_lock(entry, LW_SHARED); /* our proclock pins it */
 	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
 	{
 		const ZkContender *contender = &entry->queue.contender[i];
@@ -238,7 +238,7 @@ zk_lock_session(PG_FUNCTION_ARGS)
 	SPI_commit();
 	InvalidateCatalogSnapshot();
 
-	if (!zklock_acquire(name, mode, ZKLOCK_SESSION, timeout, &token))
+	if (!zklock_acquire(name, mode, ZKLOCK_SCOPE_SESSION, timeout, &token))
 		ereport(ERROR,
 				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 				 errmsg("could not obtain lock \"%s\" within %lld ms",

@@ -48,15 +48,15 @@ PG_FUNCTION_INFO_V1(zk_stat_reset);
  * ------------------------------------------------------------------------
  */
 
-/* One request as zk_locks shows it, or a grant that is kept for nobody (pid 0). */
+/* One proclock as zk_locks shows it, or a grant that is kept for nobody (pid 0). */
 typedef struct LockRow
 {
 	char name[ZKLOCK_NAME_MAX + 1];
-	ZkLockRequest request;
+	ZkProcLock proclock;
 	ZkLockGrant grant;
 } LockRow;
 
-/* pg_stat_activity's rule: who may see what a session of this role, or of none, does? */
+/* pg_stat_activity's rule: who may see what a backend of this role, or of none, does? */
 static bool
 may_see(Oid role)
 {
@@ -68,13 +68,13 @@ may_see(Oid role)
 static const char *
 lock_row_state(const LockRow *row)
 {
-	if (row->request.pid == 0)
-		return "cached";
-	if (row->request.state == ZKLOCK_REQUEST_LOCAL)
+	if (row->proclock.pid == 0)
+		return "kept";
+	if (row->proclock.state == ZKLOCK_PROCLOCK_LOCAL)
 		return "waiting";
-	if (row->request.state == ZKLOCK_REQUEST_WANTED)
+	if (row->proclock.state == ZKLOCK_PROCLOCK_WANTED)
 		return "queued";
-	if (row->request.lost)
+	if (row->proclock.lost)
 		return "lost";
 	if (!row->grant.usable)
 		return "releasing";
@@ -82,7 +82,7 @@ lock_row_state(const LockRow *row)
 }
 
 /*
- * The sessions of this server whose holds must end before one that is queued can have
+ * The backends of this server whose holds must end before one that is queued can have
  * its turn: it would share their grant, which goes when the last of them does; or has
  * level 1, which they have lost.  NULL if there is none.  The rows of its name are
  * neighbours.
@@ -90,13 +90,13 @@ lock_row_state(const LockRow *row)
 static ArrayType *
 local_blockers(const LockRow *rows, int nrows, const LockRow *waiter)
 {
-	const ZkLockRequest *w = &waiter->request;
+	const ZkProcLock *w = &waiter->proclock;
 	const LockRow *first = waiter;
 	const LockRow *end = waiter;
 	Datum *pids;
 	int n = 0;
 
-	if (w->state != ZKLOCK_REQUEST_WANTED)
+	if (w->state != ZKLOCK_PROCLOCK_WANTED)
 		return NULL;
 	while (first > rows && strcmp(first[-1].name, waiter->name) == 0)
 		first--;
@@ -105,10 +105,10 @@ local_blockers(const LockRow *rows, int nrows, const LockRow *waiter)
 	pids = palloc(sizeof(Datum) * (Size) (end - first));
 	for (const LockRow *row = first; row < end; row++)
 	{
-		const ZkLockRequest *r = &row->request;
+		const ZkProcLock *r = &row->proclock;
 		bool shared = w->mode == ZKLOCK_SHARED && r->mode == ZKLOCK_SHARED;
 
-		if (r->pid != 0 && r->pid != w->pid && r->state == ZKLOCK_REQUEST_HELD &&
+		if (r->pid != 0 && r->pid != w->pid && r->state == ZKLOCK_PROCLOCK_HELD &&
 			!r->lost && !(shared && row->grant.usable))
 			pids[n++] = Int32GetDatum(r->pid);
 	}
@@ -120,8 +120,8 @@ static void
 put_lock_row(ReturnSetInfo *rsinfo, const LockRow *row, ArrayType *blockers,
 			 ZkLockScope scope, bool granted)
 {
-	const ZkLockRequest *request = &row->request;
-	bool kept = request->pid == 0;
+	const ZkProcLock *proclock = &row->proclock;
+	bool kept = proclock->pid == 0;
 	int64 lease =
 		(int64) pg_atomic_read_u64(&zklock_shared->lease_end) - (int64) zklock_clock();
 	LOCKTAG tag;
@@ -131,32 +131,32 @@ put_lock_row(ReturnSetInfo *rsinfo, const LockRow *row, ArrayType *blockers,
 
 	zklock_level1_tag(&tag, row->name);
 	values[0] = CStringGetTextDatum(zklock_display_name(row->name));
-	values[1] = CStringGetTextDatum(zklock_modes[request->mode]);
+	values[1] = CStringGetTextDatum(zklock_modes[proclock->mode]);
 	values[2] = CStringGetTextDatum(zklock_scopes[scope]);
 	nulls[2] = kept;
 	values[3] = BoolGetDatum(granted);
 	values[4] = CStringGetTextDatum(lock_row_state(row));
-	values[5] = Int64GetDatum((int64) request->count[scope]);
+	values[5] = Int64GetDatum((int64) proclock->count[scope]);
 	nulls[5] = !granted || kept;
 	values[6] = Int64GetDatum(row->grant.token);
-	nulls[6] = !granted || request->lost;
+	nulls[6] = !granted || proclock->lost;
 	values[7] = IntervalPGetDatum(zklock_make_interval(Max(lease, 0) / 1000));
 	nulls[7] = nulls[6];
-	values[8] = TimestampTzGetDatum(request->wait_start);
+	values[8] = TimestampTzGetDatum(proclock->wait_start);
 	nulls[8] = granted;
-	values[9] = Int32GetDatum(request->pid);
+	values[9] = Int32GetDatum(proclock->pid);
 	nulls[9] = kept;
 	for (int i = 10; i <= 12; i++)
 		nulls[i] = true;
 	if (!kept)
 	{
-		if ((text = get_database_name(request->database)) != NULL)
+		if ((text = get_database_name(proclock->database)) != NULL)
 			values[10] = CStringGetTextDatum(text);
 		nulls[10] = text == NULL;
-		if ((text = GetUserNameFromId(request->role, true)) != NULL)
+		if ((text = GetUserNameFromId(proclock->role, true)) != NULL)
 			values[11] = CStringGetTextDatum(text);
 		nulls[11] = text == NULL;
-		values[12] = CStringGetTextDatum(request->application);
+		values[12] = CStringGetTextDatum(proclock->application);
 		nulls[12] = false;
 	}
 	values[13] = PointerGetDatum(blockers);
@@ -164,7 +164,7 @@ put_lock_row(ReturnSetInfo *rsinfo, const LockRow *row, ArrayType *blockers,
 	values[14] = ObjectIdGetDatum(tag.locktag_field2);
 	values[15] = ObjectIdGetDatum(tag.locktag_field3);
 	values[16] = Int16GetDatum((int16) tag.locktag_field4);
-	if (!kept && !may_see(request->role))
+	if (!kept && !may_see(proclock->role))
 	{
 		for (int i = 0; i < (int) lengthof(nulls); i++)
 			nulls[i] = i != 9; /* pid */
@@ -181,12 +181,12 @@ collect_lock_rows(const ZkLockEntry *entry, LockRow *rows, int room)
 
 	if (entry->kind != ZKLOCK_KIND_LOCK)
 		return 0;
-	zklock_foreach_request (request, entry)
+	zklock_foreach_proclock(proclock, entry)
 	{
 		if (n < room)
 		{
-			rows[n].request = *request;
-			rows[n].grant = entry->grant[request->mode];
+			rows[n].proclock = *proclock;
+			rows[n].grant = entry->grant[proclock->mode];
 			strlcpy(rows[n].name, entry->name, sizeof(rows->name));
 		}
 		n++; /* count on */
@@ -197,8 +197,8 @@ collect_lock_rows(const ZkLockEntry *entry, LockRow *rows, int room)
 			continue;
 		if (n < room)
 		{
-			memset(&rows[n].request, 0, sizeof(rows[n].request));
-			rows[n].request.mode = (uint8) mode;
+			memset(&rows[n].proclock, 0, sizeof(rows[n].proclock));
+			rows[n].proclock.mode = (uint8) mode;
 			rows[n].grant = entry->grant[mode];
 			strlcpy(rows[n].name, entry->name, sizeof(rows->name));
 		}
@@ -258,20 +258,20 @@ zk_locks(PG_FUNCTION_ARGS)
 
 		if (!zklock_in_namespace(row->name))
 			continue;
-		if (row->request.pid == 0)
+		if (row->proclock.pid == 0)
 		{
 			/* its name is all there is to hide: no row */
 			if (may_see(InvalidOid))
-				put_lock_row(rsinfo, row, NULL, ZKLOCK_TRANSACTION, true);
+				put_lock_row(rsinfo, row, NULL, ZKLOCK_SCOPE_TRANSACTION, true);
 		}
-		else if (row->request.state != ZKLOCK_REQUEST_HELD)
+		else if (row->proclock.state != ZKLOCK_PROCLOCK_HELD)
 			put_lock_row(rsinfo, row, local_blockers(rows, nrows, row),
-						 (ZkLockScope) row->request.scope, false);
+						 (ZkLockScope) row->proclock.scope, false);
 		else
 		{
 			for (int scope = 0; scope < ZKLOCK_NSCOPES; scope++)
 			{
-				if (row->request.count[scope] > 0)
+				if (row->proclock.count[scope] > 0)
 					put_lock_row(rsinfo, row, NULL, (ZkLockScope) scope, true);
 			}
 		}
@@ -319,7 +319,7 @@ zk_session(PG_FUNCTION_ARGS)
 	int64 lease;
 	int64 latency;
 	int names;
-	int requests;
+	int proclocks;
 	Datum values[20];
 	bool nulls[20] = {0};
 
@@ -359,11 +359,11 @@ zk_session(PG_FUNCTION_ARGS)
 	values[13] = Int64GetDatum(s.reconnects);
 	values[14] = Int64GetDatum(s.expiries);
 	values[15] = Int32GetDatum((int32) pg_atomic_read_u32(&zklock_shared->in_flight));
-	zklock_table_use(&names, &requests);
+	zklock_table_use(&names, &proclocks);
 	values[16] = Int32GetDatum(names);
 	values[17] = Int32GetDatum(zklock_shared->nentries);
-	values[18] = Int32GetDatum(requests);
-	values[19] = Int32GetDatum((int32) pg_atomic_read_u32(&zklock_shared->nidle));
+	values[18] = Int32GetDatum(proclocks);
+	values[19] = Int32GetDatum((int32) pg_atomic_read_u32(&zklock_shared->nkept));
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
 }
 

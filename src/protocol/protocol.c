@@ -285,7 +285,7 @@ on_joined(ZkLockQueue *queue, ZkContender *c, bool asks, ZkLockActions *actions)
 }
 
 static void
-on_demand(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
+on_need(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 {
 	queue->joins = event->joins;
 	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
@@ -1351,8 +1351,8 @@ zklock_step(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions
 
 	switch (event->type)
 	{
-		case ZKLOCK_EV_DEMAND:
-			on_demand(queue, event, actions);
+		case ZKLOCK_EV_NEED:
+			on_need(queue, event, actions);
 			break;
 		case ZKLOCK_EV_DISCONNECTED:
 			forget_connection(queue);
@@ -1428,7 +1428,7 @@ zklock_queue_init(ZkLockQueue *queue, bool connected)
 }
 
 bool
-zklock_queue_idle(const ZkLockQueue *queue)
+zklock_queue_empty(const ZkLockQueue *queue)
 {
 	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
 	{

@@ -14,13 +14,13 @@
  * in an upgrade), and older ones on their way out.  The states of one
  * contender, and who moves it:
  *
- *	 FREE -----(DEMAND)-----> CREATING --(CREATED)--> QUEUED --(LISTED)--> WAITING
+ *	 FREE -----(NEED)-------> CREATING --(CREATED)--> QUEUED --(LISTED)--> WAITING
  *	   ^                       |    ^                  |  ^                 |
  *	   |              (reply lost)  |(not found)       |  |(blocker moved)  |
  *	   |                       v    |                  |  +-----------------+
  *	   |                     UNSETTLED --(found)-------+--(no blocker)--> GRANTED
  *	   |                                                                    |
- *	   +--------(DELETED)------- DELETING <---(demand gone, from any)-------+
+ *	   +--------(DELETED)------- DELETING <---(not needed, from any)--------+
  *
  * Every request the actions ask for is answered by exactly one reply event,
  * carrying the request's contender slot and uuid, except that a session's end
@@ -105,7 +105,7 @@ typedef struct ZkLockSuccession
 typedef struct ZkLockQueue
 {
 	bool connected;				/* requests may be sent */
-	bool needed[ZKLOCK_NMODES]; /* local demand, last heard */
+	bool needed[ZKLOCK_NMODES]; /* what this server needs, last heard */
 	bool probe[ZKLOCK_NMODES];	/* ... by those who will not wait */
 	bool joins;					/* ... by readers, of a grant that is held and takes no
 								 * more holds */
@@ -133,7 +133,7 @@ typedef enum ZkLockRc
 typedef enum ZkLockEventType
 {
 	/* from the table */
-	ZKLOCK_EV_DEMAND, /* needed[], spent[], probe[], joins, asks[] */
+	ZKLOCK_EV_NEED, /* needed[], spent[], probe[], joins, asks[] */
 	/* from the session; sent to every queue */
 	ZKLOCK_EV_DISCONNECTED,
 	ZKLOCK_EV_CONNECTED,	/* the same session on a new connection, or a
@@ -164,16 +164,16 @@ typedef enum ZkLockEventType
 typedef struct ZkLockEvent
 {
 	ZkLockEventType type;
-	bool needed[ZKLOCK_NMODES]; /* DEMAND: somebody holds or waits, or the grant
+	bool needed[ZKLOCK_NMODES]; /* NEED: somebody holds or waits, or the grant
 								 * is kept for the next one */
-	bool spent[ZKLOCK_NMODES];	/* DEMAND: the present grant has served; it must
+	bool spent[ZKLOCK_NMODES];	/* NEED: the present grant has served; it must
 								 * be given up even if others wait */
-	bool probe[ZKLOCK_NMODES];	/* DEMAND: nobody would wait, and the lock was
+	bool probe[ZKLOCK_NMODES];	/* NEED: nobody would wait, and the lock was
 								 * somebody else's when we last looked */
-	bool joins;				  /* DEMAND: a reader waits to share the present grant, which
-							   * is held and takes no more holds */
-	bool asks[ZKLOCK_NMODES]; /* DEMAND: one of those who would not wait has come
-							   * since the last; no answer before is his */
+	bool joins;					/* NEED: a reader waits to share the present grant, which
+								 * is held and takes no more holds */
+	bool asks[ZKLOCK_NMODES];	/* NEED: one of those who would not wait has come
+								 * since the last; no answer before is his */
 	ZkLockRc rc;
 	uint64_t uuid;
 	uint64_t hash;
@@ -216,11 +216,11 @@ typedef enum ZkLockActionType
 	ZKLOCK_ACT_DEMANDED,	  /* mode: somebody else wants what we were granted */
 	ZKLOCK_ACT_UNDEMANDED,	  /* mode: nobody does any more */
 	ZKLOCK_ACT_REVOKED,		  /* mode, token: a grant is lost; its holders are
-							   * no demand any more.  needed[mode] is false
-							   * until the next DEMAND, to be sent at once if
+							   * no need any more.  needed[mode] is false
+							   * until the next NEED, to be sent at once if
 							   * others wait */
 	ZKLOCK_ACT_FAILED		  /* mode, failure: tell all waiters of the mode.
-							   * needed[mode] is false until the next DEMAND */
+							   * needed[mode] is false until the next NEED */
 } ZkLockActionType;
 
 /* Is it a request to the ensemble?  Else it is something to tell the table. */
@@ -277,8 +277,8 @@ extern void zklock_queue_init(ZkLockQueue *queue, bool connected);
 extern void zklock_step(ZkLockQueue *queue, const ZkLockEvent *event,
 						ZkLockActions *actions);
 
-/* No contender, no demand: the queue may be forgotten. */
-extern bool zklock_queue_idle(const ZkLockQueue *queue);
+/* No contender, no need: the queue may be forgotten. */
+extern bool zklock_queue_empty(const ZkLockQueue *queue);
 
 /* Does the queue know of a contender, in whatever state? */
 extern bool zklock_queue_knows(const ZkLockQueue *queue, uint64_t uuid);

@@ -10,14 +10,14 @@
  * contenders in ZooKeeper of the same protocol.  What is different:
  *
  *	 The wish is the server's (candidate), not a backend's.  It stays until
- *	 somebody resigns, counts as demand while the server is eligible, and pins the
+ *	 somebody resigns, counts as need while the server is eligible, and pins the
  *	 entry.  So a contender that is lost queues anew.
  *
  *	 The grant serves everybody, with no level 1, until it is given up.  While it
  *	 is good, "leader" has its token, for all to read without a lock, under the
  *	 lease.
  *
- *	 A transaction may hold on to the grant (a guard), by a request like that of
+ *	 A transaction may hold on to the grant (a guard), by a proclock like that of
  *	 a lock.  A leadership that is given up is false at once, but its contender
  *	 is deleted only when no guard is left.
  *
@@ -31,9 +31,9 @@
 /* Why a server gives up a leadership. */
 typedef enum ZkLeaderEnd
 {
-	ZKLOCK_END_RESIGNED,
-	ZKLOCK_END_DEMOTED,
-	ZKLOCK_END_SHUTDOWN
+	ZKLOCK_LEADER_END_RESIGNED,
+	ZKLOCK_LEADER_END_DEMOTED,
+	ZKLOCK_LEADER_END_SHUTDOWN
 } ZkLeaderEnd;
 
 /* Does this server want to lead, and may it?  With the entry locked. */

@@ -25,14 +25,14 @@ typedef struct ChangesShared
 static ChangesShared *shared = NULL;
 
 void
-zklock_changes_request(void)
+zklock_changes_shmem_request(void)
 {
 	RequestAddinShmemSpace(MAXALIGN(sizeof(ChangesShared)));
 	RequestNamedLWLockTranche("zklock_notify", 1);
 }
 
 void
-zklock_changes_startup(void)
+zklock_changes_shmem_startup(void)
 {
 	bool found;
 

@@ -20,8 +20,8 @@ typedef struct ZkChange
 #define ZKLOCK_NCHANGES 1024
 
 /* For shmem_request_hook and shmem_startup_hook. */
-extern void zklock_changes_request(void);
-extern void zklock_changes_startup(void);
+extern void zklock_changes_shmem_request(void);
+extern void zklock_changes_shmem_startup(void);
 
 /* False: the oldest one was dropped to make room. */
 extern bool zklock_changes_add(const char *election, bool leader);

@@ -26,38 +26,38 @@
 static bool
 queued_locally(const ZkLockEntry *entry, int mode)
 {
-	zklock_foreach_request (r, entry)
+	zklock_foreach_proclock(r, entry)
 	{
-		if (r->mode == mode && r->state == ZKLOCK_REQUEST_LOCAL)
+		if (r->mode == mode && r->state == ZKLOCK_PROCLOCK_LOCAL)
 			return true;
 	}
 	return false;
 }
 
 void
-zklock_grant_update_idle(ZkLockEntry *entry)
+zklock_grant_update_kept(ZkLockEntry *entry)
 {
-	bool idle = entry->kind == ZKLOCK_KIND_LOCK && entry->requests < 0 &&
+	bool kept = entry->kind == ZKLOCK_KIND_LOCK && entry->proclocks < 0 &&
 		(entry->grant[ZKLOCK_SHARED].usable || entry->grant[ZKLOCK_EXCLUSIVE].usable);
 
-	if (idle && entry->idle_since == 0)
+	if (kept && entry->kept_since == 0)
 	{
-		uint32 n = pg_atomic_add_fetch_u32(&zklock_shared->nidle, 1);
+		uint32 n = pg_atomic_add_fetch_u32(&zklock_shared->nkept, 1);
 
-		entry->idle_since = zklock_clock();
-		if (n > (uint32) zklock_cache_size + (uint32) zklock_cache_size / 16)
+		entry->kept_since = zklock_clock();
+		if (n > (uint32) zklock_max_kept + (uint32) zklock_max_kept / 16)
 			zklock_worker_wake();
 	}
-	else if (!idle && entry->idle_since != 0)
+	else if (!kept && entry->kept_since != 0)
 	{
-		if (entry->requests < 0)
+		if (entry->proclocks < 0)
 		{
-			/* at any time one of the two counts it (make_request) */
+			/* at any time one of the two counts it (make_proclock) */
 			entry->leaving = true;
 			pg_atomic_add_fetch_u32(&zklock_shared->nleaving, 1);
 		}
-		pg_atomic_sub_fetch_u32(&zklock_shared->nidle, 1);
-		entry->idle_since = 0;
+		pg_atomic_sub_fetch_u32(&zklock_shared->nkept, 1);
+		entry->kept_since = 0;
 	}
 }
 
@@ -87,7 +87,7 @@ zklock_grant_settle(ZkLockEntry *entry)
 		grant->usable = false;
 		spent = true;
 	}
-	zklock_grant_update_idle(entry);
+	zklock_grant_update_kept(entry);
 	return spent;
 }
 
@@ -101,7 +101,7 @@ zklock_grant_foresee(const ZkLockEntry *entry, ZkLockEvent *event)
 {
 	const ZkLockHint *hint = zklock_entry_hint(entry);
 	bool lock = entry->kind == ZKLOCK_KIND_LOCK;
-	bool keeps = zklock_cache_time > 0 && zklock_cache_size > 0;
+	bool keeps = zklock_keep_time > 0 && zklock_max_kept > 0;
 
 	event->keep = lock && keeps && (!hint->bounced || hint->streak >= 2);
 	event->alone = lock && (hint->sequence < 0 || hint->streak > 0);
@@ -131,7 +131,7 @@ note_demand(const ZkLockEntry *entry, uint32 holds)
 	hint->streak = 0;
 }
 
-/* The worker has obtained a grant.  True if it is to be given back, or the demand fed
+/* The worker has obtained a grant.  True if it is to be given back, or the need fed
  * again otherwise. */
 static bool
 apply_granted(ZkLockEntry *entry, const ZkLockAction *action, bool keep)
@@ -196,9 +196,9 @@ apply_demanded(ZkLockEntry *entry, ZkLockMode mode, bool keep)
 static void
 mark_blocked(ZkLockEntry *entry, ZkLockMode mode)
 {
-	zklock_foreach_request (r, entry)
+	zklock_foreach_proclock(r, entry)
 	{
-		if (r->mode == mode && r->state == ZKLOCK_REQUEST_WANTED && r->heard)
+		if (r->mode == mode && r->state == ZKLOCK_PROCLOCK_WANTED && r->heard)
 			r->blocked = true;
 	}
 }
@@ -206,9 +206,9 @@ mark_blocked(ZkLockEntry *entry, ZkLockMode mode)
 static void
 mark_lost(ZkLockEntry *entry, ZkLockMode mode)
 {
-	zklock_foreach_request (r, entry)
+	zklock_foreach_proclock(r, entry)
 	{
-		if (r->mode != mode || r->state != ZKLOCK_REQUEST_HELD)
+		if (r->mode != mode || r->state != ZKLOCK_PROCLOCK_HELD)
 			continue;
 		r->lost = true;
 		*zklock_loss_flag(r->proc_number) = 1;
@@ -218,9 +218,9 @@ mark_lost(ZkLockEntry *entry, ZkLockMode mode)
 static void
 mark_failed(ZkLockEntry *entry, ZkLockMode mode, ZkLockFailure failure)
 {
-	zklock_foreach_request (r, entry)
+	zklock_foreach_proclock(r, entry)
 	{
-		if (r->mode != mode || r->state != ZKLOCK_REQUEST_WANTED || r->failed)
+		if (r->mode != mode || r->state != ZKLOCK_PROCLOCK_WANTED || r->failed)
 			continue;
 		r->failed = true;
 		r->failure = (uint8) failure;
@@ -280,40 +280,40 @@ zklock_grant_apply(ZkLockEntry *entry, const ZkLockAction *action, bool keep)
 static void
 give_up(ZkLockEntry *entry)
 {
-	if (entry->idle_since == 0)
+	if (entry->kept_since == 0)
 		return;
 	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 		entry->grant[mode].usable = false;
-	zklock_grant_update_idle(entry);
+	zklock_grant_update_kept(entry);
 	zklock_entry_set_dirty(entry);
 }
 
 /* An entry with a grant that is kept for nobody. */
-typedef struct IdleEntry
+typedef struct KeptEntry
 {
 	int64 since;
 	int32 index;
-} IdleEntry;
+} KeptEntry;
 
 static int
 older_first(const void *a, const void *b)
 {
-	int64 x = ((const IdleEntry *) a)->since;
-	int64 y = ((const IdleEntry *) b)->since;
+	int64 x = ((const KeptEntry *) a)->since;
+	int64 y = ((const KeptEntry *) b)->since;
 
 	return x < y ? -1 : x > y;
 }
 
 /* Give the grant up, unless it was used meanwhile. */
 static void
-evict(const IdleEntry *idle)
+evict(const KeptEntry *kept)
 {
-	ZkLockEntry *entry = zklock_entry(idle->index);
+	ZkLockEntry *entry = zklock_entry(kept->index);
 	LWLock *lock = zklock_entry_lock(entry, LW_EXCLUSIVE);
 
 	if (lock == NULL)
 		return;
-	if (entry->idle_since == idle->since)
+	if (entry->kept_since == kept->since)
 		give_up(entry);
 	zklock_entry_unlock(lock);
 }
@@ -322,38 +322,38 @@ long
 zklock_grant_sweep(void)
 {
 	static int64 sweep_at = 0;
-	static int sweep_time = 0; /* zklock_cache_time as of then */
+	static int sweep_time = 0; /* zklock_keep_time as of then */
 	int64 now = zklock_clock();
-	int64 age = zklock_cache_time * NS_PER_MS;
+	int64 age = zklock_keep_time * NS_PER_MS;
 	int64 interval = Min(Max(age / 8, 100 * NS_PER_MS), 10000 * NS_PER_MS);
-	uint32 nidle = pg_atomic_read_u32(&zklock_shared->nidle);
-	uint32 excess = nidle - Min(nidle, (uint32) zklock_cache_size);
+	uint32 nkept = pg_atomic_read_u32(&zklock_shared->nkept);
+	uint32 excess = nkept - Min(nkept, (uint32) zklock_max_kept);
 	uint32 n = 0;
 	bool room = pg_atomic_exchange_u32(&zklock_shared->room_wanted, 0) != 0;
-	IdleEntry *idle;
+	KeptEntry *kept;
 
 	if (room)
 	{
 		/* besides what is on its way out */
 		uint32 leaving = pg_atomic_read_u32(&zklock_shared->nleaving);
-		uint32 wanted = nidle / 16 + 1;
+		uint32 wanted = nkept / 16 + 1;
 
 		room = leaving < wanted;
 		if (room)
 			excess = Max(excess, wanted - leaving);
 	}
-	if (nidle == 0)
+	if (nkept == 0)
 		return -1;
-	if (!room && excess <= (uint32) zklock_cache_size / 16 && now < sweep_at &&
-		zklock_cache_time == sweep_time)
+	if (!room && excess <= (uint32) zklock_max_kept / 16 && now < sweep_at &&
+		zklock_keep_time == sweep_time)
 		return (long) ((Min(sweep_at - now, interval)) / NS_PER_MS + 1);
 	sweep_at = now + interval;
-	sweep_time = zklock_cache_time;
+	sweep_time = zklock_keep_time;
 
-	idle = palloc_extended(sizeof(IdleEntry) * (nidle + 1), MCXT_ALLOC_HUGE);
+	kept = palloc_extended(sizeof(KeptEntry) * (nkept + 1), MCXT_ALLOC_HUGE);
 	for (int i = 0; i < zklock_shared->nentries; i++)
 	{
-		IdleEntry e = {.since = zklock_entry(i)->idle_since, .index = i};
+		KeptEntry e = {.since = zklock_entry(i)->kept_since, .index = i};
 
 		if (e.since == 0)
 			continue;
@@ -362,13 +362,13 @@ zklock_grant_sweep(void)
 			evict(&e);
 			excess -= Min(excess, 1);
 		}
-		else if (n <= nidle)
-			idle[n++] = e;
+		else if (n <= nkept)
+			kept[n++] = e;
 	}
 	if (excess > 0)
-		qsort(idle, n, sizeof(IdleEntry), older_first);
+		qsort(kept, n, sizeof(KeptEntry), older_first);
 	for (uint32 i = 0; i < Min(excess, n); i++)
-		evict(&idle[i]);
-	pfree(idle);
+		evict(&kept[i]);
+	pfree(kept);
 	return (long) (interval / NS_PER_MS);
 }

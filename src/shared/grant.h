@@ -18,9 +18,9 @@
  */
 extern bool zklock_grant_settle(ZkLockEntry *entry);
 
-/* The entry's first request came, or its last one went: is a grant kept for nobody?
+/* The entry's first proclock came, or its last one went: is a grant kept for nobody?
  * Counts the entry accordingly. */
-extern void zklock_grant_update_idle(ZkLockEntry *entry);
+extern void zklock_grant_update_kept(ZkLockEntry *entry);
 
 /*
  * For the worker.  What is to be expected of a name, for an event that is to be fed to
@@ -37,14 +37,14 @@ extern void zklock_grant_foresee(const ZkLockEntry *entry, ZkLockEvent *event);
 extern void zklock_grant_note_contender(const ZkLockEntry *entry, int64 sequence);
 
 /* Do what an action of the protocol that is no request says; "keep" is what was
- * fed to it.  True if the demand must be fed again. */
+ * fed to it.  True if the need must be fed again. */
 extern bool zklock_grant_apply(ZkLockEntry *entry, const ZkLockAction *action, bool keep);
 
 /* --- without ---------------------------------------------------------------- */
 
 /*
  * For the worker.  Give up grants that are kept for nobody, when they have been for
- * zklock.cache_time or are more than zklock.cache_size.  ms until this should be
+ * zklock.keep_time or are more than zklock.max_kept.  ms until this should be
  * called again, -1: no hurry.
  */
 extern long zklock_grant_sweep(void);

@@ -16,14 +16,14 @@
 ZkQuestions *zklock_questions = NULL;
 
 void
-zklock_question_request(void)
+zklock_question_shmem_request(void)
 {
 	RequestAddinShmemSpace(MAXALIGN(sizeof(ZkQuestions)));
 	RequestNamedLWLockTranche("zklock_query", 1);
 }
 
 void
-zklock_question_startup(void)
+zklock_question_shmem_startup(void)
 {
 	bool found;
 

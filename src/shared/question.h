@@ -113,8 +113,8 @@ typedef struct ZkAnswerRow
 extern ZkQuestions *zklock_questions;
 
 /* For shmem_request_hook and shmem_startup_hook. */
-extern void zklock_question_request(void);
-extern void zklock_question_startup(void);
+extern void zklock_question_shmem_request(void);
+extern void zklock_question_shmem_startup(void);
 
 /* A new serial number.  With the lock. */
 extern uint32 zklock_question_serial(void);

@@ -35,8 +35,8 @@ char *zklock_tls_key_file;
 int zklock_session_timeout;
 int zklock_connect_timeout;
 int zklock_on_loss;
-int zklock_cache_time;
-int zklock_cache_size;
+int zklock_keep_time;
+int zklock_max_kept;
 int zklock_handoff_limit;
 char *zklock_namespace;
 int zklock_max_locks_per_backend;
@@ -210,7 +210,7 @@ define_connection(void)
 							GUC_UNIT_MS, NULL, NULL, NULL);
 
 	DefineCustomIntVariable("zklock.connect_timeout",
-							"Longest time to wait for a connection to ZooKeeper before a lock request fails.",
+							"Longest time to wait for a connection to ZooKeeper before a call fails.",
 							NULL, &zklock_connect_timeout, 10000, 1, INT_MAX, PGC_USERSET,
 							GUC_UNIT_MS, NULL, NULL, NULL);
 }
@@ -256,16 +256,16 @@ define_locks(void)
 							 &zklock_on_loss, ZKLOCK_ON_LOSS_ABORT, on_loss_options,
 							 PGC_SUSET, 0, NULL, NULL, NULL);
 
-	DefineCustomIntVariable("zklock.cache_time",
+	DefineCustomIntVariable("zklock.keep_time",
 							"How long a lock is kept that nobody on this server uses and nobody else asks for.",
 							"A kept lock is granted again without asking ZooKeeper. 0 turns that off.",
-							&zklock_cache_time, 60 * 1000, 0, INT_MAX, PGC_SIGHUP,
+							&zklock_keep_time, 60 * 1000, 0, INT_MAX, PGC_SIGHUP,
 							GUC_UNIT_MS, NULL, NULL, NULL);
 
-	DefineCustomIntVariable("zklock.cache_size",
+	DefineCustomIntVariable("zklock.max_kept",
 							"Number of locks that are kept while nobody on this server uses them.",
 							"Those that have not been used for longest are given up first.",
-							&zklock_cache_size, 1000, 0, 10000000, PGC_SIGHUP, 0, NULL,
+							&zklock_max_kept, 1000, 0, 10000000, PGC_SIGHUP, 0, NULL,
 							NULL, NULL);
 
 	DefineCustomIntVariable("zklock.handoff_limit",

@@ -37,8 +37,8 @@ extern char *zklock_tls_key_file;
 extern int zklock_log_min_messages; /* as ZkMessage.level; 0: none */
 
 extern int zklock_on_loss;				 /* ZkOnLoss */
-extern int zklock_cache_time;			 /* ms that a grant is kept for nobody; 0: not */
-extern int zklock_cache_size;			 /* grants kept so at a time */
+extern int zklock_keep_time;			 /* ms that a grant is kept for nobody; 0: not */
+extern int zklock_max_kept;				 /* grants kept so at a time */
 extern int zklock_handoff_limit;		 /* local waiters served after a demand */
 extern char *zklock_namespace;			 /* "", or what sets this role's names apart */
 extern int zklock_max_locks_per_backend; /* names; 0: no limit */

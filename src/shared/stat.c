@@ -10,7 +10,7 @@
  * trip to the ensemble that follows.
  *
  * A hold more on a lock that the backend has already is counted without any lock, in
- * the request, and added when that ends; who reads adds what is there so far.
+ * the proclock, and added when that ends; who reads adds what is there so far.
  *
  *-------------------------------------------------------------------------
  */
@@ -45,13 +45,13 @@ typedef struct StatShared
 static StatShared *shared = NULL;
 
 void
-zklock_stat_request(void)
+zklock_stat_shmem_request(void)
 {
 	RequestAddinShmemSpace(MAXALIGN(sizeof(StatShared)));
 }
 
 void
-zklock_stat_startup(void)
+zklock_stat_shmem_startup(void)
 {
 	bool found;
 
@@ -110,12 +110,12 @@ zklock_stat_add(ZkLockEntry *entry, ZkStatCounter counter, int64 n)
 	p->n[find_slot(p, entry)][counter] += n;
 }
 
-/* The request is over with waiting. */
+/* The proclock is over with waiting. */
 static void
-add_wait(ZkLockEntry *entry, const ZkLockRequest *request)
+add_wait(ZkLockEntry *entry, const ZkProcLock *proclock)
 {
 	StatPartition *p = &shared->partition[entry->partition];
-	int64 us = Max(GetCurrentTimestamp() - request->wait_start, 0);
+	int64 us = Max(GetCurrentTimestamp() - proclock->wait_start, 0);
 	int64 *n;
 
 	zklock_stat_add(entry, ZKLOCK_STAT_WAITS, 1);
@@ -126,50 +126,51 @@ add_wait(ZkLockEntry *entry, const ZkLockRequest *request)
 }
 
 static void
-touch(ZkLockEntry *entry, const ZkLockRequest *request)
+touch(ZkLockEntry *entry, const ZkProcLock *proclock)
 {
 	StatPartition *p = &shared->partition[entry->partition];
 
-	p->used[find_slot(p, entry)] = request->wait_start;
+	p->used[find_slot(p, entry)] = proclock->wait_start;
 }
 
 void
-zklock_stat_acquired(ZkLockEntry *entry, const ZkLockRequest *request)
+zklock_stat_acquired(ZkLockEntry *entry, const ZkProcLock *proclock)
 {
 	if (entry->kind != ZKLOCK_KIND_LOCK)
 		return;
-	touch(entry, request);
+	touch(entry, proclock);
 	zklock_stat_add(entry,
-					request->state == ZKLOCK_REQUEST_WANTED ? ZKLOCK_STAT_COLD
-															: ZKLOCK_STAT_CACHED,
+					proclock->state == ZKLOCK_PROCLOCK_WANTED ? ZKLOCK_STAT_COLD
+															  : ZKLOCK_STAT_KEPT,
 					1);
-	if (request->waited || request->blocked)
-		add_wait(entry, request);
+	if (proclock->waited || proclock->blocked)
+		add_wait(entry, proclock);
 }
 
 void
-zklock_stat_ended(ZkLockEntry *entry, ZkLockRequest *request)
+zklock_stat_ended(ZkLockEntry *entry, ZkProcLock *proclock)
 {
 	if (entry->kind != ZKLOCK_KIND_LOCK)
 		return;
-	if (request->state == ZKLOCK_REQUEST_HELD)
+	if (proclock->state == ZKLOCK_PROCLOCK_HELD)
 	{
-		if (request->again != request->again_counted)
+		if (proclock->again != proclock->again_counted)
 			zklock_stat_add(entry, ZKLOCK_STAT_LOCAL,
-							(uint32) (request->again - request->again_counted));
+							(uint32) (proclock->again - proclock->again_counted));
 		/* by the clock alone; what the worker marks lost it counts itself */
-		if (!request->lost && zklock_lease_lost())
+		if (!proclock->lost && zklock_lease_lost())
 			zklock_stat_add(entry, ZKLOCK_STAT_LOSSES, 1);
 		return;
 	}
-	touch(entry, request);
+	touch(entry, proclock);
 	zklock_stat_add(entry,
-					request->end == ZKLOCK_END_TIMEOUT		? ZKLOCK_STAT_TIMEOUTS
-						: request->end == ZKLOCK_END_FAILED ? ZKLOCK_STAT_FAILURES
-															: ZKLOCK_STAT_CANCELS,
+					proclock->end == ZKLOCK_PROCLOCK_END_TIMEOUT ? ZKLOCK_STAT_TIMEOUTS
+						: proclock->end == ZKLOCK_PROCLOCK_END_FAILED
+						? ZKLOCK_STAT_FAILURES
+						: ZKLOCK_STAT_CANCELS,
 					1);
-	if ((request->waited || request->blocked) && !request->no_wait)
-		add_wait(entry, request);
+	if ((proclock->waited || proclock->blocked) && !proclock->no_wait)
+		add_wait(entry, proclock);
 }
 
 /* ------------------------------------------------------------------------
@@ -183,8 +184,8 @@ uncounted(const ZkLockEntry *entry)
 {
 	int64 n = 0;
 
-	zklock_foreach_request (request, entry)
-		n += (uint32) (request->again - request->again_counted);
+	zklock_foreach_proclock(proclock, entry) n +=
+		(uint32) (proclock->again - proclock->again_counted);
 	return n;
 }
 
@@ -264,8 +265,7 @@ zklock_stat_reset(void)
 		for (ZkLockEntry *e = zklock_partition_next(i, NULL); e != NULL;
 			 e = zklock_partition_next(i, e))
 		{
-			zklock_foreach_request (request, e)
-				request->again_counted = request->again;
+			zklock_foreach_proclock(proclock, e) proclock->again_counted = proclock->again;
 		}
 		zklock_entry_unlock(lock);
 	}

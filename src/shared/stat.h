@@ -15,10 +15,10 @@
 
 typedef enum ZkStatCounter
 {
-	ZKLOCK_STAT_LOCAL,	/* acquired by one that had it already */
-	ZKLOCK_STAT_CACHED, /* ... on a grant of this server */
-	ZKLOCK_STAT_COLD,	/* ... by asking the ensemble */
-	ZKLOCK_STAT_WAITS,	/* had to wait for somebody, with whatever success */
+	ZKLOCK_STAT_LOCAL, /* acquired by one that had it already */
+	ZKLOCK_STAT_KEPT,  /* ... on a grant of this server */
+	ZKLOCK_STAT_COLD,  /* ... by asking the ensemble */
+	ZKLOCK_STAT_WAITS, /* had to wait for somebody, with whatever success */
 	ZKLOCK_STAT_WAIT_US,
 	ZKLOCK_STAT_LONGEST_US, /* the only one that is a maximum */
 	ZKLOCK_STAT_TIMEOUTS,	/* gave up: time was up */
@@ -43,18 +43,18 @@ typedef struct ZkStatRow
 } ZkStatRow;
 
 /* For shmem_request_hook and shmem_startup_hook. */
-extern void zklock_stat_request(void);
-extern void zklock_stat_startup(void);
+extern void zklock_stat_shmem_request(void);
+extern void zklock_stat_shmem_startup(void);
 
 /* --- with the entry locked exclusively; elections are not counted ---------- */
 
 extern void zklock_stat_add(ZkLockEntry *entry, ZkStatCounter counter, int64 n);
 
-/* A request takes its first hold, and is not HELD yet. */
-extern void zklock_stat_acquired(ZkLockEntry *entry, const ZkLockRequest *request);
+/* A proclock takes its first hold, and is not HELD yet. */
+extern void zklock_stat_acquired(ZkLockEntry *entry, const ZkProcLock *proclock);
 
-/* A request ends, whatever became of it. */
-extern void zklock_stat_ended(ZkLockEntry *entry, ZkLockRequest *request);
+/* A proclock ends, whatever became of it. */
+extern void zklock_stat_ended(ZkLockEntry *entry, ZkProcLock *proclock);
 
 /* --- without a lock -------------------------------------------------------- */
 

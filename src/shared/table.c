@@ -3,7 +3,7 @@
  * table.c
  *	  The lock table in shared memory.
  *
- * Entries and requests are fixed arrays with free lists; buckets chain entries
+ * Entries and proclocks are fixed arrays with free lists; buckets chain entries
  * by index.  Everything is addressed by index: no pointer of one process means
  * anything in another, and an index with a generation tells a late reply of
  * the ensemble whether its entry is still the one that asked.
@@ -25,7 +25,7 @@
 ZkLockShared *zklock_shared = NULL;
 
 static ZkLockEntry *entries;
-static ZkLockRequest *requests;
+static ZkProcLock *proclocks;
 static int32 *buckets;
 static ZkLockHint *hints; /* one a bucket */
 static volatile sig_atomic_t *loss_flags;
@@ -37,7 +37,7 @@ static ZkLockEntry *broadcast_due = NULL;
 #define SESSION_LOCK (&zklock_shared->locks[ZKLOCK_NPARTITIONS].lock)
 
 static int
-request_count(void)
+proclock_count(void)
 {
 	/* every name once, and room for many readers of few names */
 	return zklock_max_locks + 2 * MaxBackends;
@@ -55,7 +55,7 @@ table_size(void)
 	Size size = MAXALIGN(sizeof(ZkLockShared));
 
 	size = add_size(size, mul_size(MAXALIGN(sizeof(ZkLockEntry)), zklock_max_locks));
-	size = add_size(size, mul_size(MAXALIGN(sizeof(ZkLockRequest)), request_count()));
+	size = add_size(size, mul_size(MAXALIGN(sizeof(ZkProcLock)), proclock_count()));
 	size = add_size(size, mul_size(sizeof(int32), bucket_count()));
 	size = add_size(size, mul_size(sizeof(ZkLockHint), bucket_count()));
 	size = add_size(size, mul_size(sizeof(sig_atomic_t), MaxBackends));
@@ -63,7 +63,7 @@ table_size(void)
 }
 
 void
-zklock_table_request(void)
+zklock_table_shmem_request(void)
 {
 	RequestAddinShmemSpace(table_size());
 	RequestNamedLWLockTranche("zklock", ZKLOCK_NPARTITIONS + 1);
@@ -74,7 +74,7 @@ zklock_table_request(void)
  * memory is new, and nobody holds anything.
  */
 void
-zklock_table_startup(void)
+zklock_table_shmem_startup(void)
 {
 	bool found;
 	char *p;
@@ -85,8 +85,8 @@ zklock_table_startup(void)
 	entries = (ZkLockEntry *) p;
 	p += mul_size(sizeof(ZkLockEntry), zklock_max_locks);
 	p = (char *) MAXALIGN(p);
-	requests = (ZkLockRequest *) p;
-	p += mul_size(sizeof(ZkLockRequest), request_count());
+	proclocks = (ZkProcLock *) p;
+	p += mul_size(sizeof(ZkProcLock), proclock_count());
 	p = (char *) MAXALIGN(p);
 	buckets = (int32 *) p;
 	p += mul_size(sizeof(int32), bucket_count());
@@ -104,7 +104,7 @@ zklock_table_startup(void)
 		pg_atomic_init_u64(&s->lease_end, 0);
 		pg_atomic_init_u64(&s->lost_at, 0);
 		pg_atomic_init_u64(&s->last_write, 0);
-		pg_atomic_init_u32(&s->nidle, 0);
+		pg_atomic_init_u32(&s->nkept, 0);
 		pg_atomic_init_u32(&s->nleaving, 0);
 		pg_atomic_init_u32(&s->room_wanted, 0);
 		pg_atomic_init_u32(&s->write_wanted, 0);
@@ -116,11 +116,11 @@ zklock_table_startup(void)
 		for (int i = 0; i < s->nprocs; i++)
 			loss_flags[i] = 0;
 		s->nentries = zklock_max_locks;
-		s->nrequests = request_count();
+		s->nproclocks = proclock_count();
 		s->nbuckets = bucket_count();
 		s->first_dirty = s->last_dirty = -1;
 		s->free_entry = s->nentries > 0 ? 0 : -1;
-		s->free_request = 0;
+		s->free_proclock = 0;
 		s->session.state = ZKLOCK_SESSION_STARTING;
 		s->session.not_connected_since = zklock_clock();
 		zklock_history_init(&s->history);
@@ -128,16 +128,16 @@ zklock_table_startup(void)
 		{
 			memset(&entries[i], 0, sizeof(entries[i]));
 			entries[i].next = i + 1 < s->nentries ? i + 1 : -1;
-			entries[i].requests = -1;
+			entries[i].proclocks = -1;
 			entries[i].next_dirty = -1;
 			ConditionVariableInit(&entries[i].cv);
 			pg_atomic_init_u64(&entries[i].election.leader, 0);
 		}
-		for (int i = 0; i < s->nrequests; i++)
+		for (int i = 0; i < s->nproclocks; i++)
 		{
-			memset(&requests[i], 0, sizeof(requests[i]));
-			requests[i].next = i + 1 < s->nrequests ? i + 1 : -1;
-			requests[i].entry = -1;
+			memset(&proclocks[i], 0, sizeof(proclocks[i]));
+			proclocks[i].next = i + 1 < s->nproclocks ? i + 1 : -1;
+			proclocks[i].entry = -1;
 		}
 		for (int i = 0; i < s->nbuckets; i++)
 			buckets[i] = -1;
@@ -164,11 +164,11 @@ zklock_entry_index(const ZkLockEntry *entry)
 	return (int32) (entry - entries);
 }
 
-ZkLockRequest *
-zklock_request(int32 index)
+ZkProcLock *
+zklock_proclock(int32 index)
 {
-	Assert(index >= 0 && index < zklock_shared->nrequests);
-	return &requests[index];
+	Assert(index >= 0 && index < zklock_shared->nproclocks);
+	return &proclocks[index];
 }
 
 static LWLock *
@@ -252,7 +252,7 @@ make_locked(ZkLockKind kind, const char *name, uint32 hash)
 	entry->generation++;
 	entry->hash = hash;
 	entry->kind = (uint8) kind;
-	entry->requests = -1;
+	entry->proclocks = -1;
 	entry->last_rc = 0;
 	entry->last_pid = 0;
 	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
@@ -260,7 +260,7 @@ make_locked(ZkLockKind kind, const char *name, uint32 hash)
 		entry->want[mode] = entry->held[mode] = 0;
 		memset(&entry->grant[mode], 0, sizeof(entry->grant[mode]));
 	}
-	entry->idle_since = 0;
+	entry->kept_since = 0;
 	entry->leaving = false;
 	entry->stat_serial = 0;
 	entry->election.candidate = false;
@@ -307,8 +307,8 @@ zklock_entry_release(ZkLockEntry *entry)
 	bool dirty;
 	int32 *link;
 
-	if (!entry->in_use || entry->requests >= 0 || entry->election.candidate ||
-		!zklock_queue_idle(&entry->queue))
+	if (!entry->in_use || entry->proclocks >= 0 || entry->election.candidate ||
+		!zklock_queue_empty(&entry->queue))
 		return;
 
 	for (link = hash_bucket(entry->hash); *link != index; link = &entries[*link].next)
@@ -432,16 +432,16 @@ zklock_partition_next(int partition, const ZkLockEntry *entry)
 bool
 zklock_table_hope(void)
 {
-	return pg_atomic_read_u32(&zklock_shared->nidle) > 0 ||
+	return pg_atomic_read_u32(&zklock_shared->nkept) > 0 ||
 		pg_atomic_read_u32(&zklock_shared->nleaving) > 0;
 }
 
 void
-zklock_table_use(int *nentries, int *nrequests)
+zklock_table_use(int *nentries, int *nproclocks)
 {
 	SpinLockAcquire(&zklock_shared->mutex);
 	*nentries = zklock_shared->entries_used;
-	*nrequests = zklock_shared->requests_used;
+	*nproclocks = zklock_shared->proclocks_used;
 	SpinLockRelease(&zklock_shared->mutex);
 }
 
@@ -461,9 +461,9 @@ zklock_entry_hint(const ZkLockEntry *entry)
 }
 
 void
-zklock_table_drain(void)
+zklock_table_set_stopping(void)
 {
-	zklock_shared->draining = true;
+	zklock_shared->stopping = true;
 	/* whoever has looked at it before is done */
 	for (int i = 0; i < ZKLOCK_NPARTITIONS; i++)
 	{

@@ -10,7 +10,7 @@
  * (grant).  Who may touch what:
  *
  *	 the partition lock (an LWLock, by the name's hash) protects an entry's
- *	 fields, its requests and the bucket chains of its partition;
+ *	 fields, its proclocks and the bucket chains of its partition;
  *	 ZkLockShared.mutex (a spinlock) protects the free lists, the list of dirty
  *	 entries and worker_latch; it is taken inside a partition lock, never around one;
  *	 ZkLockShared.session_lock (an LWLock) protects the session's fields;
@@ -42,33 +42,33 @@
 /* A hold's scope. */
 typedef enum ZkLockScope
 {
-	ZKLOCK_TRANSACTION,
-	ZKLOCK_SESSION
+	ZKLOCK_SCOPE_TRANSACTION,
+	ZKLOCK_SCOPE_SESSION
 } ZkLockScope;
 
 #define ZKLOCK_NSCOPES 2
 
-typedef enum ZkRequestState
+typedef enum ZkProcLockState
 {
-	ZKLOCK_REQUEST_LOCAL,  /* waits at level 1, or is about to */
-	ZKLOCK_REQUEST_WANTED, /* counted in want[]: waits at level 2 */
-	ZKLOCK_REQUEST_HELD	   /* counted in held[], unless lost */
-} ZkRequestState;
+	ZKLOCK_PROCLOCK_LOCAL,	/* waits at level 1, or is about to */
+	ZKLOCK_PROCLOCK_WANTED, /* counted in want[]: waits at level 2 */
+	ZKLOCK_PROCLOCK_HELD	/* counted in held[], unless lost */
+} ZkProcLockState;
 
-/* Why a request ends without a hold. */
-typedef enum ZkRequestEnd
+/* Why a proclock ends without a hold. */
+typedef enum ZkProcLockEnd
 {
-	ZKLOCK_END_CANCELED, /* or its backend ends */
-	ZKLOCK_END_TIMEOUT,
-	ZKLOCK_END_FAILED
-} ZkRequestEnd;
+	ZKLOCK_PROCLOCK_END_CANCELED, /* or its backend ends */
+	ZKLOCK_PROCLOCK_END_TIMEOUT,
+	ZKLOCK_PROCLOCK_END_FAILED
+} ZkProcLockEnd;
 
 /*
- * One backend's part in one entry, in one mode.  It is made before the backend
- * waits and freed when its last hold in the mode ends, so that nothing has to
- * be allocated when a lock is granted or released.
+ * One backend's part in one entry, in one mode, as PROCLOCK is in PostgreSQL's lock
+ * manager.  It is made before the backend waits and freed when its last hold in the
+ * mode ends, so that nothing has to be allocated when a lock is granted or released.
  */
-typedef struct ZkLockRequest
+typedef struct ZkProcLock
 {
 	int32 next;	 /* of the same entry, or of the free list */
 	int32 prev;	 /* of the same entry, -1: the first */
@@ -76,7 +76,7 @@ typedef struct ZkLockRequest
 	int pid;
 	int proc_number;
 	uint8 mode;					  /* ZkLockMode */
-	uint8 state;				  /* ZkRequestState */
+	uint8 state;				  /* ZkProcLockState */
 	uint8 scope;				  /* ZkLockScope waited for */
 	bool no_wait;				  /* content to hear that others have the lock */
 	bool lost;					  /* held, and the grant is gone; by the worker */
@@ -94,11 +94,11 @@ typedef struct ZkLockRequest
 	char application[NAMEDATALEN];
 	/* for stat.c */
 	bool waited;		  /* somebody was in the way when it came */
-	uint8 end;			  /* ZkRequestEnd; by the backend */
+	uint8 end;			  /* ZkProcLockEnd; by the backend */
 	uint32 again;		  /* holds taken while it had one; by the backend, without
 						   * the lock */
 	uint32 again_counted; /* of these */
-} ZkLockRequest;
+} ZkProcLock;
 
 /* What the worker has obtained, as backends see it. */
 typedef struct ZkLockGrant
@@ -149,15 +149,15 @@ typedef struct ZkLockEntry
 	uint32 generation; /* of this slot: a late reply is recognised */
 	uint32 hash;
 	uint8 kind;				 /* ZkLockKind */
-	int32 requests;			 /* first ZkLockRequest, or -1.  While there is
+	int32 proclocks;		 /* first ZkProcLock, or -1.  While there is
 							  * one, the entry stays */
-	int want[ZKLOCK_NMODES]; /* requests in each state */
+	int want[ZKLOCK_NMODES]; /* proclocks in each state */
 	int held[ZKLOCK_NMODES];
 	ZkLockGrant grant[ZKLOCK_NMODES];
 	ConditionVariable cv;			/* broadcast by the worker when grant, queue or
-									 * a request of the entry changed */
-	int64 idle_since;				/* ns: since when a grant is kept for nobody; 0:
-									 * not so.  ZkLockShared.nidle counts these */
+									 * a proclock of the entry changed */
+	int64 kept_since;				/* ns: since when a grant is kept for nobody; 0:
+									 * not so.  ZkLockShared.nkept counts these */
 	bool leaving;					/* a kept grant was given up, and the entry is
 									 * about to go; ZkLockShared.nleaving */
 	int last_rc;					/* newest refusal by the ensemble; the worker's */
@@ -237,12 +237,12 @@ typedef struct ZkLockShared
 {
 	slock_t mutex;
 	int32 free_entry;
-	int32 free_request;
+	int32 free_proclock;
 	int32 first_dirty;
 	int32 last_dirty;
 	Latch *worker_latch; /* NULL: no worker */
 	int entries_used;
-	int requests_used;
+	int proclocks_used;
 
 	/* ns of CLOCK_BOOTTIME; see lease.h */
 	pg_atomic_uint64 lease_end;	  /* a claim is good before */
@@ -250,7 +250,7 @@ typedef struct ZkLockShared
 	pg_atomic_uint64 last_write;  /* send time of the newest acknowledged write */
 	ConditionVariable write_cv;	  /* broadcast when a write was acknowledged that
 								   * somebody waits for, and at a loss */
-	pg_atomic_uint32 nidle;		  /* entries with a grant that is kept for nobody */
+	pg_atomic_uint32 nkept;		  /* entries with a grant that is kept for nobody */
 	pg_atomic_uint32 nleaving;	  /* entries with one that has just been given up */
 	pg_atomic_uint32 room_wanted; /* a backend found the table full of them */
 	/* for zk_session; by the worker */
@@ -258,7 +258,7 @@ typedef struct ZkLockShared
 	pg_atomic_uint64 read_latency;
 	pg_atomic_uint32 in_flight; /* requests to the ensemble without a reply */
 
-	bool draining;				   /* no new holds: the server stops */
+	bool stopping;				   /* no new holds: the server stops */
 	pg_atomic_uint32 write_wanted; /* a backend wants a write now: the worker
 									* resets it when it sends one */
 
@@ -274,9 +274,9 @@ typedef struct ZkLockShared
 
 	int nprocs;
 	int nentries;
-	int nrequests;
+	int nproclocks;
 	int nbuckets; /* a power of 2 */
-				  /* entries, requests, bucket heads, as many hints, and
+				  /* entries, proclocks, bucket heads, as many hints, and
 				   * loss flags follow */
 } ZkLockShared;
 
@@ -284,25 +284,25 @@ typedef struct ZkLockShared
 extern PGDLLIMPORT ZkLockShared *zklock_shared;
 
 /* For shmem_request_hook and shmem_startup_hook. */
-extern void zklock_table_request(void);
-extern void zklock_table_startup(void);
+extern void zklock_table_shmem_request(void);
+extern void zklock_table_shmem_startup(void);
 
 /* --- entries ------------------------------------------------------------ */
 
 extern ZkLockEntry *zklock_entry(int32 index);
 extern int32 zklock_entry_index(const ZkLockEntry *entry);
-extern ZkLockRequest *zklock_request(int32 index);
+extern ZkProcLock *zklock_proclock(int32 index);
 
-/* The requests of an entry, which is locked. */
-static inline ZkLockRequest *
-zklock_next_request(int32 index)
+/* The proclocks of an entry, which is locked. */
+static inline ZkProcLock *
+zklock_next_proclock(int32 index)
 {
-	return index >= 0 ? zklock_request(index) : NULL;
+	return index >= 0 ? zklock_proclock(index) : NULL;
 }
 
-#define zklock_foreach_request(request, entry)                                           \
-	for (ZkLockRequest *request = zklock_next_request((entry)->requests);                \
-		 request != NULL; request = zklock_next_request(request->next))
+#define zklock_foreach_proclock(proclock, entry)                                         \
+	for (ZkProcLock *proclock = zklock_next_proclock((entry)->proclocks);                \
+		 proclock != NULL; proclock = zklock_next_proclock(proclock->next))
 
 /*
  * Lock an entry that may be freed and used again at any time.  Returns the lock,
@@ -332,8 +332,8 @@ extern ZkLockEntry *zklock_partition_next(int partition, const ZkLockEntry *entr
  */
 extern bool zklock_table_hope(void);
 
-/* How full is the table?  Entries and requests in use. */
-extern void zklock_table_use(int *nentries, int *nrequests);
+/* How full is the table?  Entries and proclocks in use. */
+extern void zklock_table_use(int *nentries, int *nproclocks);
 
 /*
  * With the entry locked: put it on the worker's list; wake who sleeps on its "cv".
@@ -351,7 +351,7 @@ extern void zklock_entry_unlock(LWLock *lock);
 extern int32 zklock_table_next_dirty(void);
 
 /* The entry of a name, or NULL.  The caller is the worker, which alone frees
- * entries whose queue is not idle. */
+ * entries whose queue is not empty. */
 extern ZkLockEntry *zklock_table_find(ZkLockKind kind, const char *name);
 
 /* Free the entry if nothing refers to it any more.  With the entry locked. */
@@ -361,7 +361,7 @@ extern void zklock_entry_release(ZkLockEntry *entry);
 extern ZkLockHint *zklock_entry_hint(const ZkLockEntry *entry);
 
 /* No backend takes a hold from here on. */
-extern void zklock_table_drain(void);
+extern void zklock_table_set_stopping(void);
 
 /* --- the lease ------------------------------------------------------------ */
 
@@ -382,7 +382,7 @@ zklock_lease_lost(void)
 
 /*
  * A flag a backend, by proc number: the worker sets it when it marks one of the
- * backend's requests lost; the backend clears it when it holds nothing.  It can
+ * backend's proclocks lost; the backend clears it when it holds nothing.  It can
  * be read in a signal handler.
  */
 extern volatile sig_atomic_t *zklock_loss_flag(int proc_number);

@@ -23,7 +23,7 @@
 #include "leadership.h"
 #include "names.h"
 #include "path.h"
-#include "request.h"
+#include "proclock.h"
 #include "session.h"
 #include "succession.h"
 #include "table.h"
@@ -34,7 +34,7 @@
  * With this many requests open we make no new ones until replies have come.  A
  * step makes a few, so this stays well below ZKLOCK_MAX_PENDING.
  */
-#define ENOUGH_PENDING (ZKLOCK_MAX_PENDING / 4)
+#define TOO_MANY_PENDING (ZKLOCK_MAX_PENDING / 4)
 
 /* A session event on its way through the entries; see zklock_dispatch_all. */
 static ZkLockEventType all_event;
@@ -133,7 +133,7 @@ send_request(const ZkLockEntry *entry, ZkLockKind kind, const char *name, int pi
 			tag.kind = ZKLOCK_TAG_WATCH_DIR;
 			tag.patient = true; /* a create follows it */
 			path = zklock_path_name(kind, name, NULL);
-			tag.path = zklock_watch_set(path, false);
+			tag.path = zklock_watch_count(path, false);
 			check_sent(zklock_client_get(client, path, true, &tag));
 			break;
 
@@ -162,21 +162,21 @@ send_request(const ZkLockEntry *entry, ZkLockKind kind, const char *name, int pi
 				(void) zklock_client_sync(client, zklock_path_directory(kind), &other);
 			}
 			if (action->watch)
-				tag.path = zklock_watch_set(path, true);
+				tag.path = zklock_watch_count(path, true);
 			check_sent(zklock_client_list(client, path, action->watch, &tag));
 			break;
 
 		case ZKLOCK_ACT_WATCH_OWN:
 			tag.kind = ZKLOCK_TAG_WATCH_OWN;
 			path = contender_path(kind, name, action, uuid_hi, false);
-			tag.path = zklock_watch_set(path, false);
+			tag.path = zklock_watch_count(path, false);
 			check_sent(zklock_client_get(client, path, true, &tag));
 			break;
 
 		case ZKLOCK_ACT_WATCH:
 			tag.kind = ZKLOCK_TAG_WATCH;
 			path = zklock_path_name(kind, name, action->name);
-			tag.path = zklock_watch_set(path, false);
+			tag.path = zklock_watch_count(path, false);
 			check_sent(zklock_client_get(client, path, true, &tag));
 			break;
 
@@ -217,16 +217,16 @@ wants_tick(const ZkLockEntry *entry)
 static void
 complete_event(ZkLockEntry *entry, ZkLockEvent *event)
 {
-	if (event->type == ZKLOCK_EV_DEMAND)
+	if (event->type == ZKLOCK_EV_NEED)
 	{
-		if (zklock_queue_idle(&entry->queue))
+		if (zklock_queue_empty(&entry->queue))
 		{
 			entry->queue.connected = zklock_session_client() != NULL;
 			entry->queue.succession = entry->kind == ZKLOCK_KIND_LOCK
 				? zklock_succession_find(entry->name)
 				: ZKLOCK_NO_SUCCESSION;
 		}
-		zklock_request_demand(entry, event);
+		zklock_proclock_need(entry, event);
 	}
 	/* The worker alone writes this, so it may read it without the lock. */
 	event->session = zklock_shared->session.uuid_hi;
@@ -234,7 +234,7 @@ complete_event(ZkLockEntry *entry, ZkLockEvent *event)
 		zklock_grant_note_contender(entry, event->sequence);
 	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 		event->held[mode] = entry->held[mode] > 0;
-	event->spare_watches = zklock_watches_enough();
+	event->spare_watches = zklock_watches_too_many();
 	event->no_watches = zklock_watches_full();
 	zklock_grant_foresee(entry, event);
 	event->keep &= !event->spare_watches;
@@ -270,7 +270,7 @@ tell_table(ZkLockEntry *entry, const ZkLockEvent *event, const ZkLockActions *ac
 
 /*
  * Feed one event to an entry; "generation" is the one it is meant for, 0 for
- * whichever it is.  What the event makes of the demand is fed later, as if by a
+ * whichever it is.  What the event makes of the need is fed later, as if by a
  * backend: the list of dirty entries outlives us.
  */
 static void
@@ -300,7 +300,7 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 	if (entry->kind == ZKLOCK_KIND_ELECTION)
 		zklock_leadership_step(entry, event, &actions, &news);
 	tick_wanted |= wants_tick(entry);
-	if (zklock_queue_idle(&entry->queue))
+	if (zklock_queue_empty(&entry->queue))
 		succession = entry->queue.succession;
 	generation = entry->generation;
 	kind = (ZkLockKind) entry->kind;
@@ -310,7 +310,7 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 	zklock_entry_unlock(lock);
 
 	if (succession.watched)
-		zklock_succession_keep(name, &succession);
+		zklock_succession_remember(name, &succession);
 	if (kind == ZKLOCK_KIND_ELECTION)
 		zklock_leadership_announce(name, &news);
 	else if (lost)
@@ -333,11 +333,11 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
  */
 
 static bool
-enough_pending(void)
+too_many_pending(void)
 {
 	ZkClient *client = zklock_session_client();
 
-	return client != NULL && zklock_client_pending(client) > ENOUGH_PENDING;
+	return client != NULL && zklock_client_pending(client) > TOO_MANY_PENDING;
 }
 
 static void
@@ -351,14 +351,14 @@ feed_all(void)
 	bool at_once =
 		all_event == ZKLOCK_EV_DISCONNECTED || all_event == ZKLOCK_EV_SESSION_LOST;
 
-	while (all_next >= 0 && (at_once || !enough_pending()))
+	while (all_next >= 0 && (at_once || !too_many_pending()))
 	{
 		ZkLockEntry *entry = zklock_entry(all_next);
 		ZkLockEvent event = {.type = all_event};
 
 		/*
 		 * Unlocked: an entry that comes into use meanwhile learns of the
-		 * connection when its first demand is fed.
+		 * connection when its first need is fed.
 		 */
 		if (entry->in_use && (all_event != ZKLOCK_EV_TICK || wants_tick(entry)))
 			step(entry, 0, &event);
@@ -373,9 +373,9 @@ zklock_dispatch_dirty(void)
 	int32 index;
 
 	feed_all();
-	while (all_next < 0 && !enough_pending() && (index = zklock_table_next_dirty()) >= 0)
+	while (all_next < 0 && !too_many_pending() && (index = zklock_table_next_dirty()) >= 0)
 	{
-		ZkLockEvent event = {.type = ZKLOCK_EV_DEMAND};
+		ZkLockEvent event = {.type = ZKLOCK_EV_NEED};
 
 		step(zklock_entry(index), 0, &event);
 	}
@@ -442,7 +442,7 @@ tagged_entry(const ZkRequestTag *tag)
 	if (tag->entry >= (uint32) zklock_shared->nentries)
 		return NULL;
 	entry = zklock_entry((int32) tag->entry);
-	/* only an entry with an idle queue is freed by others than us */
+	/* only an entry with an empty queue is freed by others than us */
 	if (!entry->in_use || entry->generation != tag->generation)
 		return NULL;
 	return entry;
@@ -591,7 +591,7 @@ zklock_dispatch_message(const ZkMessage *message)
 								 entry->kind == ZKLOCK_KIND_LOCK ? "lock" : "election",
 								 zklock_log_name(entry->name, shown),
 								 zklock_rc_text(message->rc));
-		entry->last_rc = message->rc; /* goes to the requests with a FAILED */
+		entry->last_rc = message->rc; /* goes to the proclocks with a FAILED */
 	}
 
 	switch ((ZkTagKind) message->tag.kind)

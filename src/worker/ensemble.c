@@ -215,11 +215,11 @@ went_back(ZkHistoryVerdict verdict)
 		case ZKLOCK_HISTORY_UNDONE:
 			if (sight.version < 0)
 				snprintf(reason, sizeof(reason),
-						 "The znode under \"%s/servers\" that this server's session had made is missing",
+						 "The znode under \"%s/servers\" that this server's ZooKeeper session had made is missing",
 						 zklock_shared->session.root);
 			else
 				snprintf(reason, sizeof(reason),
-						 "The znode under \"%s/servers\" that this server's session had made has version %d, after version %d",
+						 "The znode under \"%s/servers\" that this server's ZooKeeper session had made has version %d, after version %d",
 						 zklock_shared->session.root, sight.version, h->version);
 			break;
 	}
@@ -429,7 +429,7 @@ zklock_ensemble_expired(int64 told, int64 session)
 	if (zklock_history_expired(history(), told, lost_at) == ZKLOCK_HISTORY_GOOD)
 		return ZKLOCK_ENSEMBLE_NOTHING;
 	snprintf(reason, sizeof(reason),
-			 "It does not know session 0x%llx any more, which was to live for another %lld ms",
+			 "It does not know ZooKeeper session 0x%llx any more, which was to live for another %lld ms",
 			 (unsigned long long) session, (long long) ((lost_at - told) / NS_PER_MS));
 	return ZKLOCK_ENSEMBLE_WENT_BACK;
 }

@@ -21,11 +21,11 @@ end_reason(ZkLeaderEnd end)
 {
 	switch (end)
 	{
-		case ZKLOCK_END_RESIGNED:
+		case ZKLOCK_LEADER_END_RESIGNED:
 			return "resigned";
-		case ZKLOCK_END_DEMOTED:
+		case ZKLOCK_LEADER_END_DEMOTED:
 			return "not eligible any more";
-		case ZKLOCK_END_SHUTDOWN:
+		case ZKLOCK_LEADER_END_SHUTDOWN:
 			return "server shutdown";
 	}
 	pg_unreachable();
@@ -181,14 +181,14 @@ look_at_lease(ZkLockEntry *entry, ZkElectionNews *news)
 static void
 demote(ZkLockEntry *entry, ZkElectionNews *news)
 {
-	zklock_candidacy_give_up(entry, ZKLOCK_END_DEMOTED);
+	zklock_candidacy_give_up(entry, ZKLOCK_LEADER_END_DEMOTED);
 	zklock_entry_broadcast(entry);
 }
 
 static void
 shut_down(ZkLockEntry *entry, ZkElectionNews *news)
 {
-	zklock_candidacy_give_up(entry, ZKLOCK_END_SHUTDOWN);
+	zklock_candidacy_give_up(entry, ZKLOCK_LEADER_END_SHUTDOWN);
 	zklock_entry_broadcast(entry);
 }
 
@@ -239,12 +239,12 @@ zklock_leadership_enter_listed(void)
 	enter_listed_from(0);
 }
 
-static bool draining = false;
+static bool stopping = false;
 
 void
-zklock_leadership_drain(void)
+zklock_leadership_set_stopping(void)
 {
-	draining = true;
+	stopping = true;
 	zklock_shared->eligible = ZKLOCK_ELIGIBLE_NO;
 	for_each_candidacy(shut_down);
 }
@@ -256,7 +256,7 @@ zklock_leadership_work(void)
 	int64 left;
 	long due;
 
-	if (!draining)
+	if (!stopping)
 	{
 		bool may = zklock_leader_eligible == ZKLOCK_LEADER_ANY || !RecoveryInProgress();
 		ZkEligibility eligible = may ? ZKLOCK_ELIGIBLE_YES : ZKLOCK_ELIGIBLE_NO;
@@ -272,7 +272,7 @@ zklock_leadership_work(void)
 		lease = !lease;
 		for_each_candidacy(look_at_lease);
 	}
-	if (first_unentered != NONE_UNENTERED && !draining)
+	if (first_unentered != NONE_UNENTERED && !stopping)
 		enter_listed_from(first_unentered);
 	zklock_notify_work();
 

@@ -34,6 +34,6 @@ extern void zklock_leadership_enter_listed(void);
 extern long zklock_leadership_work(void);
 
 /* The server stops: no leadership is true any more. */
-extern void zklock_leadership_drain(void);
+extern void zklock_leadership_set_stopping(void);
 
 #endif /* ZKLOCK_LEADERSHIP_H */

@@ -137,7 +137,7 @@ is_known(ZkLockKind of_kind, const char *directory, uint64 uuid)
 
 	if (!zklock_decode_name(directory, name))
 		return false;
-	/* the worker alone changes queues, and frees those that are not idle */
+	/* the worker alone changes queues, and frees those that are not empty */
 	entry = zklock_table_find(of_kind, name);
 	return entry != NULL && zklock_queue_knows(&entry->queue, uuid);
 }

@@ -774,11 +774,11 @@ warn_of_timeout(bool new, const ZkSessionId *id, const char *server, int timeout
 				 errdetail("It is the least that the ensemble allows.")));
 	if (!new &&timeout != before)
 		ereport(WARNING,
-				(errmsg("ZooKeeper server %s set the timeout of session 0x%llx to %d ms instead of %d ms",
+				(errmsg("ZooKeeper server %s set the timeout of ZooKeeper session 0x%llx to %d ms instead of %d ms",
 						server, (unsigned long long) id->id, timeout, before),
 				 timeout > before
 					 ? errdetail(
-						   "The next leader goes back to the shorter one, so zklock goes by that until the session ends.")
+						   "The next leader goes back to the shorter one, so zklock goes by that until the ZooKeeper session ends.")
 					 : errdetail(
 						   "It is the most that this server allows; all servers of the ensemble should allow the same.")));
 }
@@ -1168,9 +1168,9 @@ zklock_session_count_requests(void)
 }
 
 void
-zklock_session_drain(void)
+zklock_session_set_stopping(void)
 {
-	zklock_table_drain();
+	zklock_table_set_stopping();
 	set_state(ZKLOCK_SESSION_CLOSING);
 	if (zklock_shared->session.id.id != 0)
 		ereport(LOG,

@@ -67,7 +67,7 @@ extern long zklock_session_heartbeat(void);
 extern void zklock_session_count_requests(void);
 
 /* The server stops: nobody gets a new hold from here on. */
-extern void zklock_session_drain(void);
+extern void zklock_session_set_stopping(void);
 
 /* End of the server: delete our contenders by closing the session. */
 extern void zklock_session_close(void);

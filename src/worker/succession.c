@@ -42,7 +42,7 @@ zklock_succession_find(const char *name)
 }
 
 void
-zklock_succession_keep(const char *name, const ZkLockSuccession *succession)
+zklock_succession_remember(const char *name, const ZkLockSuccession *succession)
 {
 	KnownDirectory *d;
 

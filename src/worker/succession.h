@@ -18,11 +18,12 @@
 /* Is it known, or is there room for it?  "name" in UTF-8, here and below. */
 extern bool zklock_succession_room(const char *name);
 
-/* What was kept; ZKLOCK_NO_SUCCESSION if nothing was. */
+/* What is remembered; ZKLOCK_NO_SUCCESSION if nothing is. */
 extern ZkLockSuccession zklock_succession_find(const char *name);
 
-/* Keep what an idle queue knows, if there is room for it. */
-extern void zklock_succession_keep(const char *name, const ZkLockSuccession *succession);
+/* Remember what an empty queue knows, if there is room for it. */
+extern void zklock_succession_remember(const char *name,
+									   const ZkLockSuccession *succession);
 
 /* The watch on the directory has fired. */
 extern void zklock_succession_forget(const char *name);

@@ -6,9 +6,9 @@
  * On a new connection the library sets all watches in one packet, and the
  * ensemble drops a connection that sends more than jute.maxbuffer (1 MB): the
  * worker would then reconnect for ever.  So the bytes of watched paths are
- * counted.  Beyond ENOUGH of them grants go without a watch; waiters, one a
+ * counted.  Beyond TOO_MANY of them grants go without a watch; waiters, one a
  * backend, have the rest, and beyond FULL they, too, look now and then instead.  What
- * a step adds after it was asked fits into what is left: two paths below ENOUGH, one
+ * a step adds after it was asked fits into what is left: two paths below TOO_MANY, one
  * below FULL, each of ZKLOCK_WATCHED_MAX bytes and the directory's, and our own.
  *
  *-------------------------------------------------------------------------
@@ -20,8 +20,8 @@
 
 #include "watches.h"
 
-#define ENOUGH (512 * 1024)
-#define FULL   (896 * 1024)
+#define TOO_MANY (512 * 1024)
+#define FULL	 (896 * 1024)
 
 /* Watches of the present client, by a hash of path and kind.  NULL: none yet. */
 static HTAB *watched = NULL;
@@ -50,7 +50,7 @@ zklock_watches_forget_all(void)
 }
 
 uint64
-zklock_watch_set(const char *path, bool children)
+zklock_watch_count(const char *path, bool children)
 {
 	uint64 hash = hash_watch(path, children);
 	Watch *w;
@@ -93,9 +93,9 @@ zklock_watch_fired(const char *path, bool children)
 }
 
 bool
-zklock_watches_enough(void)
+zklock_watches_too_many(void)
 {
-	return watched_bytes > ENOUGH;
+	return watched_bytes > TOO_MANY;
 }
 
 bool

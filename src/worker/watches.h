@@ -11,10 +11,10 @@
 #define ZKLOCK_WATCHES_H
 
 /*
- * A watch is about to be set on the path: on its children, or on itself.  Returns a
- * hash of this.
+ * Count a watch that is about to be set on the path: on its children, or on itself.
+ * Returns a hash of this.
  */
-extern uint64 zklock_watch_set(const char *path, bool children);
+extern uint64 zklock_watch_count(const char *path, bool children);
 
 /* There is a new client, and so there are no watches. */
 extern void zklock_watches_forget_all(void);
@@ -26,7 +26,7 @@ extern void zklock_watch_gone(uint64 hash);
 extern void zklock_watch_fired(const char *path, bool children);
 
 /* Are there so many that a grant had better do without? */
-extern bool zklock_watches_enough(void);
+extern bool zklock_watches_too_many(void);
 
 /* ... and a waiter, too? */
 extern bool zklock_watches_full(void);

@@ -53,7 +53,7 @@
 #define LONGEST_SLEEP_MS 1000
 
 /* How long the end of the server may wait for holds to end. */
-#define DRAIN_MS 60000
+#define STOPPING_MS 60000
 
 /* A worker that ends sooner than this after its start had better not be
  * followed at once. */
@@ -266,7 +266,7 @@ zklock_worker_main(Datum arg)
 {
 	WaitEventSet *set = NULL;
 	int set_for = -1;
-	int64 drain_until = 0;
+	int64 stopping_until = 0;
 	MemoryContext context;
 
 	HOLD_INTERRUPTS();
@@ -292,23 +292,23 @@ zklock_worker_main(Datum arg)
 
 		MemoryContextReset(context);
 
-		if (ProcDiePending && drain_until == 0)
+		if (ProcDiePending && stopping_until == 0)
 		{
 			begin_exit();
-			zklock_session_drain();
-			zklock_leadership_drain();
-			drain_until = zklock_clock() + DRAIN_MS * NS_PER_MS;
+			zklock_session_set_stopping();
+			zklock_leadership_set_stopping();
+			stopping_until = zklock_clock() + STOPPING_MS * NS_PER_MS;
 		}
-		if (ConfigReloadPending && drain_until == 0)
+		if (ConfigReloadPending && stopping_until == 0)
 		{
 			ConfigReloadPending = false;
 			reload();
 		}
 
-		if (drain_until == 0)
+		if (stopping_until == 0)
 			zklock_session_open();
 		zklock_session_receive();
-		if (drain_until == 0 && (zklock_session_stuck() || zklock_session_worn()))
+		if (stopping_until == 0 && (zklock_session_stuck() || zklock_session_worn()))
 		{
 			succeeded = true;
 			proc_exit(1);
@@ -323,11 +323,11 @@ zklock_worker_main(Datum arg)
 		if (due >= 0)
 			timeout = Min(timeout, due);
 
-		if (drain_until != 0)
+		if (stopping_until != 0)
 		{
 			bool holds = zklock_dispatch_holds();
 
-			if (!holds || zklock_clock() > drain_until)
+			if (!holds || zklock_clock() > stopping_until)
 			{
 				if (!holds)
 					zklock_session_close();
@@ -346,7 +346,7 @@ zklock_worker_main(Datum arg)
 			set_for = zklock_session_opened();
 		}
 		retry = zklock_session_retry_in();
-		if (retry >= 0 && drain_until == 0)
+		if (retry >= 0 && stopping_until == 0)
 			timeout = Min(timeout, retry);
 
 		zklock_session_count_requests();

@@ -45,5 +45,5 @@ unset border
 unset grid
 unset logscale
 set key inside center center horizontal Left reverse maxcols 4 samplen 3 noenhanced
-plot [0:1] [0:1] NaN ls 1 title 'zklock, cached', NaN ls 2 title 'zklock, not cached', \
+plot [0:1] [0:1] NaN ls 1 title 'zklock, kept', NaN ls 2 title 'zklock, not kept', \
 	NaN ls 3 title 'Curator', NaN ls 4 title 'pg_advisory_xact_lock'

@@ -76,8 +76,8 @@ sub set_up
 	my $number = 0;
 	# Two that keep locks, but not until somebody counts the contenders, and one that
 	# does not.
-	my $keep = "zklock.cache_time = '${session_timeout}s'";
-	my %cache = (A => $keep, B => $keep, C => "zklock.cache_time = 0\nzklock.handoff_limit = 0");
+	my $keep = "zklock.keep_time = '${session_timeout}s'";
+	my %keeps = (A => $keep, B => $keep, C => "zklock.keep_time = 0\nzklock.handoff_limit = 0");
 	# Room for every workload's name, and not for many that are kept.
 	my %room = (A => 10000, B => 14, C => 14);
 	for my $name (qw(A B C))
@@ -88,7 +88,7 @@ shared_preload_libraries = 'zklock'
 zklock.hosts = '$hosts'
 zklock.session_timeout = '${session_timeout}s'
 zklock.connect_timeout = '${session_timeout}s'
-$cache{$name}
+$keeps{$name}
 zklock.max_locks = $room{$name}
 CONF
 	}
@@ -280,7 +280,7 @@ sub main
 	# is counted out by ZooKeeper within its timeout.
 	my @leaked;
 	my $stopped = now();
-	for my $server (@servers) { $server->must($_) for 'ALTER SYSTEM SET zklock.cache_time = 0', 'SELECT pg_reload_conf()'; }
+	for my $server (@servers) { $server->must($_) for 'ALTER SYSTEM SET zklock.keep_time = 0', 'SELECT pg_reload_conf()'; }
 	wait_for(4 * $session_timeout + 15, sub { !(@leaked = leaked()) });
 	my $drained = now() - $stopped;
 	$history->update;

@@ -12,7 +12,7 @@
  *	 terminate  as by pg_terminate_backend
  *
  * A call that can do several of these counts as so many points.  What must not raise
- * (hold.c, request.c, all that ends a transaction) has no points, or is found out.
+ * (hold.c, proclock.c, all that ends a transaction) has no points, or is found out.
  *
  * zk_pause(n) stops the process (SIGSTOP) as it is about to look at the lease for the
  * n-th time: to see, when it goes on, what it makes of what has come to pass meanwhile.

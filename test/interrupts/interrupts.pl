@@ -7,7 +7,7 @@
 #
 #   - what the session holds is what it was before, or what the statement brings if it
 #     succeeds and a rollback does not undo it;
-#   - zk_locks, pg_locks and zk_token say the same, and no request waits;
+#   - zk_locks, pg_locks and zk_token say the same, and nothing waits;
 #   - its transaction can commit, and when it has given up all, there is nothing of it in
 #     the server;
 #   - what another one holds is not to be had;
@@ -32,7 +32,7 @@ my $conf = "zklock.session_timeout = '10min'\nzklock.connect_timeout = '1h'\naut
 my $b = ZkLock::server('b', $zk, conf => $conf);
 # Where the table is not to be full, there is room for all, and nothing is kept.
 my $full = $part eq 'room' || $part eq 'mutant';
-my $a = ZkLock::server('a', $zk, conf => $conf . ($full ? "\nzklock.max_locks = 5\nzklock.cache_time = '1h'" : ''));
+my $a = ZkLock::server('a', $zk, conf => $conf . ($full ? "\nzklock.max_locks = 5\nzklock.keep_time = '1h'" : ''));
 ZkLock::wait_connected($a, $b);
 
 my $level1 = $ZkLock::level1;
@@ -57,14 +57,14 @@ my $shared = "SELECT zk_lock('x', 'shared', 'session')";
 my $exclusive = "SELECT zk_lock('x', 'exclusive', 'session')";
 
 # The worlds: what makes them, what is done in them before each attempt, what ends them;
-# what the others hold there (requests), and whether that keeps x from everybody (taken);
+# what the others hold there (locks), and whether that keeps x from everybody (taken);
 # and statements that do not succeed there, but for a lock_timeout (endless).
 my $lock_x = sub { my ($who, $mode) = @_; return sub { $who->query("BEGIN; SELECT zk_lock('x', '$mode')") } };
 my $commit = sub { my $who = shift; return sub { $who->query('COMMIT') } };
 my %world = (
 	free => { },
-	'a holder here' => { make => $lock_x->($here, 'exclusive'), end => $commit->($here), requests => 1, taken => 1, endless => qr/^/ },
-	'a reader here' => { make => $lock_x->($here, 'shared'), end => $commit->($here), requests => 1, endless => qr/^(?!.*'shared')/ },
+	'a holder here' => { make => $lock_x->($here, 'exclusive'), end => $commit->($here), locks => 1, taken => 1, endless => qr/^/ },
+	'a reader here' => { make => $lock_x->($here, 'shared'), end => $commit->($here), locks => 1, endless => qr/^(?!.*'shared')/ },
 	'a holder elsewhere' => { make => $lock_x->($there, 'exclusive'), end => $commit->($there), taken => 1, endless => qr/^/ },
 	'a reader elsewhere' => { make => $lock_x->($there, 'shared'), end => $commit->($there), endless => qr/^(?!.*'shared')/ },
 	'a stopped worker' => { make => \&stop_worker, end => \&continue_worker, endless => qr/^/ },
@@ -72,7 +72,7 @@ my %world = (
 	'x kept' => { before => sub { $keeper->query("SELECT zk_lock('x')") } },
 	'no room, a stopped worker' => { before => sub { continue_worker(); fill(); stop_worker() }, end => \&continue_worker, endless => qr/^/ },
 	'no room' => { before => \&fill },
-	'no room at all' => { make => sub { resign(); $here->query("BEGIN; SELECT zk_lock('held ' || i) FROM generate_series(1, 5) i") }, end => $commit->($here), requests => 5, endless => qr/^/ },
+	'no room at all' => { make => sub { resign(); $here->query("BEGIN; SELECT zk_lock('held ' || i) FROM generate_series(1, 5) i") }, end => $commit->($here), locks => 5, endless => qr/^/ },
 );
 
 sub stop_worker { $worker = ZkLock::ask($a, 'SELECT worker_pid FROM zk_session'); kill 'STOP', $worker or die; }
@@ -92,7 +92,7 @@ sub fill
 	resign();
 	ZkLock::wait_until(
 		sub {
-			return 1 if ZkLock::ask($a, "SELECT names = 5 AND cached = 5 AND NOT EXISTS (SELECT FROM zk_locks WHERE name = 'x') FROM zk_session") eq 't';
+			return 1 if ZkLock::ask($a, "SELECT names = 5 AND kept = 5 AND NOT EXISTS (SELECT FROM zk_locks WHERE name = 'x') FROM zk_session") eq 't';
 			$keeper->query("SELECT zk_lock('kept " . ++$kept . "')");
 			return 0;
 		},
@@ -126,22 +126,22 @@ sub attempt
 		$before, '\echo <before>', 'SELECT mine();', '\echo <arm>', "SELECT '' FROM zk_fault($n), set_config('statement_timeout', '" . ($case->{timeout} // 0) . "', false);",
 		'\echo <statement>', sprintf("$form;", $statement), '\if :ERROR', $after || 'ROLLBACK;', '\else', $after, '\endif',
 		'\echo <failed>', "SELECT zk_fault(0) FROM set_config('statement_timeout', '0', false);", '\echo <after>', 'SELECT mine();',
-		'\echo <release>', 'COMMIT;', '\if :ERROR', '\echo COMMIT FAILS', '\endif', 'RESET lock_timeout; SELECT zk_unlock_all();', '\echo <left>', 'SELECT mine(), requests FROM zk_session;',
+		'\echo <release>', 'COMMIT;', '\if :ERROR', '\echo COMMIT FAILS', '\endif', 'RESET lock_timeout; SELECT zk_unlock_all();', '\echo <left>', 'SELECT mine(), locks FROM zk_session;',
 		($world->{taken} ? ('\echo <try>', "SELECT zk_try_lock('x', 'shared');") : ()), '\echo <end>');
 	my %answer = map { /^<(\w+)>\n(.*?)\n?\z/s ? ($1 => $2) : () } split /^(?=<\w+>)/m, "$s->{answer}\n";
 	my @wrong;
-	my $requests = $world->{requests} // 0;
+	my $locks = $world->{locks} // 0;
 
 	if ($s->{lost})
 	{
 		push @wrong, "lost: $failure" unless $s->notices =~ /^FATAL:  57P01/m;
 		ZkLock::wait_until(sub { ZkLock::ask($a, "SELECT count(*) FROM pg_stat_activity WHERE pid = $pid") == 0 }, 'the backend has gone');
 		my ($point) = PostgreSQL::Test::Utils::slurp_file($a->logfile, $log_seen) =~ /\[$pid\].* fault: (.*)/;
-		my $left = ZkLock::ask($a, "SELECT all_of($pid), requests FROM zk_session");
-		push @wrong, "the backend has gone and left: $left" if $left ne "|$requests";
+		my $left = ZkLock::ask($a, "SELECT all_of($pid), locks FROM zk_session");
+		push @wrong, "the backend has gone and left: $left" if $left ne "|$locks";
 		return ($failure, '', '', $point // 'none, and terminated', @wrong);
 	}
-	push @wrong, "left: $answer{left}" if ($answer{left} // 'no answer') ne "|$requests";
+	push @wrong, "left: $answer{left}" if ($answer{left} // 'no answer') ne "|$locks";
 	push @wrong, "x is to be had: $s->{error}" if $world->{taken} && ($answer{try} // '') ne 'f';
 	# The point was in the statement that ends the interruption, and so the transaction
 	# of "mine" is aborted.
@@ -222,7 +222,7 @@ sub ok_true_now
 	is($there->query("SELECT zk_try_lock('x', timeout => '1h')"), 't', '... until the COMMIT');
 	ZkLock::wait_queue($zk, 'x', 0);
 	pass('... and goes with it');
-	is(ZkLock::ask($a, "SELECT requests FROM zk_session"), 0, '... no request is left');
+	is(ZkLock::ask($a, "SELECT locks FROM zk_session"), 0, '... nothing is left');
 	is(ZkLock::ask($a, "SELECT count(*) FROM pg_locks WHERE $level1"), 0, '... nor level 1');
 }
 

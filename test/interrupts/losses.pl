@@ -9,7 +9,7 @@
 #   - as long as a lost hold is left, the next statement is refused, and then no more;
 #   - a hold that is gone, or taken anew, was not lost without a word;
 #   - no claim is made for a lock that is lost: what zk_lock and the like say is true;
-#   - zk_locks and pg_locks say the same, and no request waits;
+#   - zk_locks and pg_locks say the same, and nothing waits;
 #   - when the session has given up all, there is nothing of it in the server;
 #
 # and when all is over, a new hold is a true one, and no contender is left.
@@ -230,7 +230,7 @@ sub attempt
 		push @wrong, "zk_unlock_all fails: $s->{error}" if $s->{error} ne '';
 	}
 	$here->fails('ROLLBACK') if $others;
-	my $left = ZkLock::ask($a, "SELECT all_of($pid), requests FROM zk_session");
+	my $left = ZkLock::ask($a, "SELECT all_of($pid), locks FROM zk_session");
 	push @wrong, "left: $left" if $left ne '|0';
 	return ($failure, $failed // 'no end', @wrong);
 }

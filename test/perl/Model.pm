@@ -131,7 +131,7 @@ sub _beside
 }
 
 # Every call, and every end of a transaction, gives up what is in doubt no more.
-sub refresh
+sub end_void
 {
 	my ($self, $s) = @_;
 	for my $hold (grep { $_->{doubt} && !$self->_beside($s, $_) } @{ $s->{holds} })
@@ -162,7 +162,7 @@ sub end_transaction
 {
 	my ($self, $s) = @_;
 	$self->_end_levels($s, 1);
-	$self->refresh($s);
+	$self->end_void($s);
 	@$s{qw(block aborted savepoints)} = (0, 0, []);
 	return;
 }
@@ -208,7 +208,7 @@ sub failed
 	my ($self, $s) = @_;
 	return unless $s->{block} && !$s->{aborted};
 	$self->_end_levels($s, $self->level($s));
-	$self->refresh($s) if $self->level($s) == 1;
+	$self->end_void($s) if $self->level($s) == 1;
 	$s->{aborted} = 1;
 	return;
 }
@@ -231,7 +231,7 @@ sub gone
 sub expect_unlock
 {
 	my ($self, $s, $name) = @_;
-	$self->refresh($s);
+	$self->end_void($s);
 	my @holds = grep { $_->{name} eq $name && $_->{scope} eq 'session' } @{ $s->{holds} };
 	my %answer;
 	$answer{t} = 'there is a hold in session scope' if @holds;
@@ -258,7 +258,7 @@ sub unlocked
 sub expect_unlock_all
 {
 	my ($self, $s) = @_;
-	$self->refresh($s);
+	$self->end_void($s);
 	my @holds = grep { $_->{scope} eq 'session' } @{ $s->{holds} };
 	return (sum0(map { $_->{count} - $_->{doubt} } @holds), sum0(map { $_->{count} } @holds));
 }
@@ -274,9 +274,9 @@ sub unlocked_all
 sub level1_gone
 {
 	my ($self, $s) = @_;
-	$self->refresh($s);
+	$self->end_void($s);
 	$_->{doubt} = $_->{count} for grep { $_->{scope} eq 'session' } @{ $s->{holds} };
-	return $self->refresh($s);
+	return $self->end_void($s);
 }
 
 #

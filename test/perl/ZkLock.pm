@@ -98,7 +98,7 @@ sub configure
 		"zklock.session_timeout = '60s'",
 		"zklock.connect_timeout = '1h'",
 		# One hold, one contender: most tests look at the queue.
-		'zklock.cache_time = 0',
+		'zklock.keep_time = 0',
 		'zklock.handoff_limit = 0',
 		$conf // '');
 	return $node;

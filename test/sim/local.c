@@ -137,7 +137,7 @@ want(Table *table, Backend *b)
 	if (table->usable[b->mode])
 	{
 		if (table_held(table, b->mode) == 0 && !table->demanded[b->mode])
-			COVER(CACHE_HIT);
+			COVER(KEPT_HIT);
 		take_hold(table, b, b->mode);
 	}
 	else
@@ -252,9 +252,9 @@ table_release(Table *table, int backend, bool all)
 }
 
 void
-table_demand(Table *table, ZkLockEvent *event)
+table_need(Table *table, ZkLockEvent *event)
 {
-	event->type = ZKLOCK_EV_DEMAND;
+	event->type = ZKLOCK_EV_NEED;
 	event->joins = table_joins(table);
 	for (int i = 0; i < NBACKENDS; i++)
 	{
@@ -317,7 +317,7 @@ table_demanded(Table *table, ZkLockMode mode)
 	if (table_held(table, mode) > 0)
 		COVER(DEMANDED_BUSY);
 	else if (table->usable[mode])
-		COVER(DEMANDED_IDLE);
+		COVER(DEMANDED_KEPT);
 	settle(table);
 }
 

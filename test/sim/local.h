@@ -3,7 +3,7 @@
  * local.h
  *	  One server's lock table and backends, for the simulator.
  *
- * This stands for request.c and the backends: a few backends a name that want,
+ * This stands for proclock.c and the backends: a few backends a name that want,
  * hold, upgrade, release and give up, excluded from each other as level 1
  * (PostgreSQL's lock manager) does it.
  *
@@ -66,7 +66,7 @@ extern bool table_withdraw(Table *table, int backend);
 extern bool table_release(Table *table, int backend, bool all);
 
 /* What the worker does. */
-extern void table_demand(Table *table, ZkLockEvent *event);
+extern void table_need(Table *table, ZkLockEvent *event);
 extern void table_granted(Table *table, ZkLockMode mode, int64_t token, int node,
 						  bool keep, bool demanded);
 extern void table_demanded(Table *table, ZkLockMode mode);

@@ -400,7 +400,7 @@ observe(const ZkLockEvent *event, const ZkLockQueue *before, const ZkLockQueue *
 		if (event->type == ZKLOCK_EV_LISTED && old->state == ZKLOCK_UNSETTLED &&
 			new->uuid == old->uuid &&new->state > ZKLOCK_UNSETTLED)
 			COVER(ADOPTED);
-		if (event->type == ZKLOCK_EV_DEMAND && !event->needed[old->mode])
+		if (event->type == ZKLOCK_EV_NEED && !event->needed[old->mode])
 		{
 			if (old->state == ZKLOCK_CREATING)
 				COVER(WITHDRAWN_CREATING);
@@ -475,7 +475,7 @@ observe(const ZkLockEvent *event, const ZkLockQueue *before, const ZkLockQueue *
 static void
 step(Server *server, int dir, ZkLockEvent *event)
 {
-	static const char *const names[] = {"DEMAND",		"DISCONNECTED", "CONNECTED",
+	static const char *const names[] = {"NEED",			"DISCONNECTED", "CONNECTED",
 										"SESSION_LOST", "RESUMED",		"TICK",
 										"MADE_DIR",		"CREATED",		"LISTED",
 										"WATCHED_OWN",	"WATCHED",		"WATCHED_DIR",
@@ -488,8 +488,7 @@ step(Server *server, int dir, ZkLockEvent *event)
 	event->session = session_id(server);
 	event->spare_watches = event->no_watches = server->crowded;
 	event->alone = server->alone_rate > 0 && !once_in(server->alone_rate);
-	event->keep =
-		!server->crowded && server->cache_rate > 0 && !once_in(server->cache_rate);
+	event->keep = !server->crowded && server->keep_rate > 0 && !once_in(server->keep_rate);
 	event->recurring =
 		!event->keep && server->recurring_rate > 0 && !once_in(server->recurring_rate);
 	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
@@ -550,7 +549,7 @@ forget(Server *server, int dir)
 }
 
 /*
- * An event of the session goes to every queue that is not idle.  As in
+ * An event of the session goes to every queue that is not empty.  As in
  * dispatch.c, it may take its time to reach them all while there is a
  * connection, and a later one overtakes it.
  */
@@ -563,7 +562,7 @@ server_feed(Server *server)
 	if (dir < 0)
 		return false;
 	server->all_next = dir + 1 < ndirs ? dir + 1 : -1;
-	if (zklock_queue_idle(&server->queue[dir]) && server->connected)
+	if (zklock_queue_empty(&server->queue[dir]) && server->connected)
 		forget(server, dir);
 	else if (event.type != ZKLOCK_EV_TICK || zklock_queue_wants_tick(&server->queue[dir]))
 		step(server, dir, &event);
@@ -589,10 +588,10 @@ step_all(Server *server, ZkLockEventType type)
 		type = ZKLOCK_EV_RESUMED;
 		server->resume_due = false;
 	}
-	/* what is kept of idle queues goes with the connection */
+	/* what is kept of empty queues goes with the connection */
 	for (int dir = 0; dir < ndirs && type != ZKLOCK_EV_TICK; dir++)
 	{
-		if (zklock_queue_idle(&server->queue[dir]))
+		if (zklock_queue_empty(&server->queue[dir]))
 			server->queue[dir].succession = ZKLOCK_NO_SUCCESSION;
 	}
 	server->all_event = type;
@@ -650,15 +649,15 @@ server_session_lost(Server *server)
  * new one would trust what it reads.
  */
 bool
-server_demand(Server *server, int dir)
+server_need(Server *server, int dir)
 {
 	ZkLockEvent event = {0};
 
 	if (!server->table[dir].dirty || server->all_next >= 0)
 		return false;
 	server->table[dir].dirty = false;
-	table_demand(&server->table[dir], &event);
-	if (zklock_queue_idle(&server->queue[dir]))
+	table_need(&server->table[dir], &event);
+	if (zklock_queue_empty(&server->queue[dir]))
 	{
 		if (once_in(2))
 			forget(server, dir);

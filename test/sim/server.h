@@ -4,7 +4,7 @@
  *	  One simulated server: its table, its queues, its worker.
  *
  * The worker here does what dispatch.c and session.c do: it turns messages of
- * the connection and demands of the table into events, and performs the
+ * the connection and needs of the table into events, and performs the
  * protocol's actions.  On the way it checks what the actions claim.
  *
  *-------------------------------------------------------------------------
@@ -31,7 +31,7 @@ typedef struct Server
 	int64_t told[MAX_DIRS]; /* newest zxid that the queue heard of */
 	bool refused[MAX_DIRS]; /* the ensemble has refused something */
 	bool polled[MAX_DIRS];	/* ... or a name was too long for a watch */
-	int cache_rate;			/* grants may be kept, but for one in so many events;
+	int keep_rate;			/* grants may be kept, but for one in so many events;
 							 * 0: not at all */
 	int alone_rate;			/* ... a first listing watches but for one in so many */
 	int recurring_rate;		/* ... a create is not listed but for one in so many */
@@ -48,7 +48,7 @@ extern bool numbers_repeated[MAX_DIRS];
 extern void server_init(Server *server);
 extern bool server_receive(Server *server);
 extern bool server_feed(Server *server);
-extern bool server_demand(Server *server, int dir);
+extern bool server_need(Server *server, int dir);
 extern void server_tick(Server *server);
 extern void server_session_lost(Server *server);
 extern bool server_owns(const Server *server, int node);

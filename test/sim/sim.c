@@ -8,7 +8,7 @@
  * workers die, directories are reaped, foreign contenders come and go.  In the
  * second, faults have stopped and nobody gives up: everybody who waits must
  * get the lock in turn, or be told of a deadlock.  In the third there is no
- * demand any more, and nothing may be left.  The invariants are checked after
+ * need any more, and nothing may be left.  The invariants are checked after
  * every step (server.c).
  *
  * Usage: see harness.h.
@@ -105,9 +105,9 @@ do_feed(Server *server, int dir)
 }
 
 static bool
-do_demand(Server *server, int dir)
+do_need(Server *server, int dir)
 {
-	return server_demand(server, dir);
+	return server_need(server, dir);
 }
 
 static bool
@@ -152,7 +152,7 @@ do_evict(Server *server, int dir)
 {
 	if (!table_evict(&server->table[dir]))
 		return false;
-	COVER(CACHE_EVICTED);
+	COVER(KEPT_EVICTED);
 	return true;
 }
 
@@ -537,11 +537,11 @@ static const Kind kinds[] = {
 	{"catches up", do_catch_up, {60, 60, 60}, false},
 	{"late request", do_zombie, {40, 40, 40}, false},
 	{"event goes on", do_feed, {100, 100, 100}, false},
-	{"worker looks", do_demand, {120, 120, 120}, false},
+	{"worker looks", do_need, {120, 120, 120}, false},
 	{"backend wakes up", do_take, {100, 100, 100}, false},
 	{"backend wants", do_start, {60, 20, 0}, false},
 	{"backend is admitted", do_admit, {60, 60, 60}, false},
-	{"cache is swept", do_evict, {10, 0, 60}, true},
+	{"kept are swept", do_evict, {10, 0, 60}, true},
 	{"backend upgrades", do_upgrade, {20, 20, 0}, false},
 	{"backend releases", do_release, {30, 30, 60}, false},
 	{"backend gives up", do_withdraw, {15, 0, 60}, true},
@@ -734,8 +734,8 @@ check_nothing_left(void)
 	{
 		for (int dir = 0; dir < ndirs; dir++)
 		{
-			if (!zklock_queue_idle(&servers[s].queue[dir]))
-				fail("server %d: queue %d is not idle", s, dir);
+			if (!zklock_queue_empty(&servers[s].queue[dir]))
+				fail("server %d: queue %d is not empty", s, dir);
 		}
 	}
 }
@@ -764,13 +764,13 @@ play(uint64_t seed)
 		server_init(&servers[s]);
 		for (int dir = 0; dir < ndirs; dir++)
 			servers[s].table[dir].handoff_limit = random_below(3);
-		servers[s].cache_rate = rates[random_below(lengthof(rates))];
+		servers[s].keep_rate = rates[random_below(lengthof(rates))];
 		servers[s].alone_rate = rates[random_below(lengthof(rates))];
 		servers[s].recurring_rate = rates[random_below(lengthof(rates))];
 		servers[s].crowded = once_in(16);
 		if (recurring != NULL)
 		{
-			servers[s].cache_rate = 0;
+			servers[s].keep_rate = 0;
 			servers[s].recurring_rate = 1000;
 		}
 	}

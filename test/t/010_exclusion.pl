@@ -54,7 +54,7 @@ for (1 .. 5)
 	}
 }
 ok($grow, 'tokens grow across servers');
-# Without a cache and hand-offs, also from one local backend to the next.
+# Without kept grants and hand-offs, also from one local backend to the next.
 for my $i (1, 2)
 {
 	my $t = $sa->query("BEGIN; SELECT zk_lock('alone')");

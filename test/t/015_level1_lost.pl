@@ -43,7 +43,7 @@ for my $mode ([qw(exclusive exclusive)], [qw(exclusive shared)], [qw(shared excl
 }
 
 # A shared hold that is void is no part of an upgrade: whoever asks for exclusive
-# behind another server's exclusive request waits, and is in no deadlock.
+# behind another server's exclusive contender waits, and is in no deadlock.
 {
 	$brake->query('SELECT pg_advisory_lock(1)');
 	my ($holder, $other) = map { ZkLock::session($node) } 1 .. 2;

@@ -11,7 +11,7 @@ use ZkLock;
 use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
-my $node = ZkLock::server('a', $zk, conf => "autovacuum = off\nzklock.cache_time = '1h'\nzklock.handoff_limit = 16");
+my $node = ZkLock::server('a', $zk, conf => "autovacuum = off\nzklock.keep_time = '1h'\nzklock.handoff_limit = 16");
 ZkLock::wait_connected($node);
 
 # Its client may live on with the token, so the next holder needs a larger one.
@@ -39,5 +39,5 @@ ZkLock::wait_until(sub { ZkLock::ask($node, "SELECT bool_and(grant_state = 'lost
 $s->quit;
 is(ZkLock::ask($node, "SELECT count(*) FROM pg_class WHERE relname = 'left_over'"), 0, 'a session with a lost lock drops its temporary tables');
 unlike(PostgreSQL::Test::Utils::slurp_file($node->logfile), qr/FATAL:.*was lost/, '... and ends in order');
-ZkLock::ok_clean($zk, [$node], 'x') if ZkLock::ask($node, 'ALTER SYSTEM SET zklock.cache_time = 0') eq '' && ZkLock::ask($node, 'SELECT pg_reload_conf()');
+ZkLock::ok_clean($zk, [$node], 'x') if ZkLock::ask($node, 'ALTER SYSTEM SET zklock.keep_time = 0') eq '' && ZkLock::ask($node, 'SELECT pg_reload_conf()');
 done_testing;

@@ -1,4 +1,4 @@
-# The next number: with caching off, a lock that this server alone takes again and
+# The next number: where locks are not kept, one that this server alone takes again and
 # again costs its create and its delete.  That nobody else has it, the number of the
 # contender says, the one after our last, as long as the directory is the same one.
 use strict;

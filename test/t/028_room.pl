@@ -12,7 +12,7 @@ use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
 # An hour: if a limit is not looked at, the session does not answer.
-my $conf = "zklock.cache_time = '1h'\nzklock.connect_timeout = '1h'\nzklock.session_timeout = '60s'";
+my $conf = "zklock.keep_time = '1h'\nzklock.connect_timeout = '1h'\nzklock.session_timeout = '60s'";
 my $a = ZkLock::server('a', $zk, conf => "$conf\nzklock.max_locks = 5");
 my $b = ZkLock::server('b', $zk, conf => 'zklock.session_timeout = 60s');
 ZkLock::wait_connected($a, $b);
@@ -34,9 +34,9 @@ sub fill
 	# A late answer to the last one's need of room may give one up.
 	ZkLock::wait_until(
 		sub {
-			my ($names, $cached) = split /\|/, ZkLock::ask($a, 'SELECT names, cached FROM zk_session');
+			my ($names, $counted) = split /\|/, ZkLock::ask($a, 'SELECT names, kept FROM zk_session');
 			$keeper->query("SELECT zk_lock('kept " . ++$kept . "')") if $names < 5;
-			return $names == 5 && $cached == 5;
+			return $names == 5 && $counted == 5;
 		},
 		'the table is full of kept names');
 	my $worker = worker();
@@ -50,7 +50,7 @@ sub ok_nothing
 	my ($s, $what) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	is($s->query("RESET ALL; SELECT zk_token('x') IS NULL"), 't', "$what: no token");
-	is($s->query("SELECT count(*) FROM zk_locks WHERE name = 'x'"), 0, '... nor a request');
+	is($s->query("SELECT count(*) FROM zk_locks WHERE name = 'x'"), 0, '... nor waits');
 	is($s->query("SELECT count(*) FROM pg_locks WHERE $ZkLock::level1"), 0, '... nor level 1');
 	is($s->fails("SELECT zk_assert('x')"), '55000: you do not hold lock "x"', '... nor anything to assert');
 }

@@ -50,7 +50,7 @@ my %held = map { $_ => {} } @names;
 # name => newest token released, of exclusive and of any holds, by server
 my %exclusive_token = map { $_ => [ 0, 0 ] } @names;
 my %newest = map { $_ => [ 0, 0 ] } @names;
-my $caching = 0;
+my $keeps = 0;
 my @wrong;
 my %count;
 
@@ -68,7 +68,7 @@ sub acquired
 		my $least = $exclusive_token{$name}[$server];
 		# An exclusive holder's is larger than those of the readers before it.
 		$least = max $least, $newest{$name}[$server] if $mode eq 'exclusive';
-		my $same = $caching && $server == $c->{server} && $token == $least;
+		my $same = $keeps && $server == $c->{server} && $token == $least;
 		$count{same}++ if $same;
 		push @wrong, "$name: token $token ($mode, server $c->{server}) after $least (server $server)" if $token <= $least && !$same;
 	}
@@ -216,11 +216,11 @@ sub trouble
 	}
 }
 
-sub set_caching
+sub set_keeps
 {
-	$caching = $_[0];
+	$keeps = $_[0];
 	# the defaults, or what ZkLock::configure says
-	my %value = $caching ? (cache_time => '60s', handoff_limit => 16) : (cache_time => 0, handoff_limit => 0);
+	my %value = $keeps ? (keep_time => '60s', handoff_limit => 16) : (keep_time => 0, handoff_limit => 0);
 	for my $node (@node)
 	{
 		ZkLock::ask($node, "ALTER SYSTEM SET zklock.$_ = '$value{$_}'") for keys %value;
@@ -260,7 +260,7 @@ sub run_until
 my %enough = (acquired => 100, refused => 10, cancels => 10, cancelled => 10, cuts => 5, terminated => 2);
 for my $kept (0, 1)
 {
-	set_caching($kept);
+	set_keeps($kept);
 	my $end = time + $seconds;
 	my %least = map { $_ => ($count{$_} // 0) + $enough{$_} } keys %enough;
 	$least{same} = 10 if $kept;
@@ -271,7 +271,7 @@ for my $kept (0, 1)
 $_->heal for @proxy;
 run_until(sub { !grep { $_->{state} ne 'idle' } @client }, 'everybody has what they wait for', 0);
 
-set_caching(0);
+set_keeps(0);
 note counts();
 is_deeply(\@wrong, [], 'nobody held a lock that somebody else had, and tokens grew') or diag "ZKLOCK_SEED=$seed";
 ZkLock::wait_connected(@node);

@@ -33,7 +33,7 @@ my $seed = $ENV{SEED} // 1000 * int rand 1_000_000;
 
 my $zk = ZooKeeper->new(container_check_ms => 500)->start;
 my $conf = "deadlock_timeout = '20ms'\nclient_connection_check_interval = '20ms'\nmax_prepared_transactions = 5\n"
-  . "autovacuum = off\nlog_statement = none\nlog_min_messages = error\nzklock.cache_time = 0";
+  . "autovacuum = off\nlog_statement = none\nlog_min_messages = error\nzklock.keep_time = 0";
 my %room = (a => 10000, b => 10000, c => 5);
 my %node = map { $_ => ZkLock::server($_, $zk, conf => "$conf\nzklock.max_locks = $room{$_}") } sort keys %room;
 ZkLock::wait_connected(@node{ sort keys %node });
@@ -189,7 +189,7 @@ sub drain
 
 # What a server shows: rows of zk_locks, and a few numbers.
 my $look = <<'END';
-SELECT concat_ws('/', names, requests, (SELECT string_agg(concat_ws('+', l.name, l.mode, coalesce(l.scope, '-'), l.granted::int, l.grant_state,
+SELECT concat_ws('/', names, locks, (SELECT string_agg(concat_ws('+', l.name, l.mode, coalesce(l.scope, '-'), l.granted::int, l.grant_state,
 		coalesce(l.count, 0), coalesce(l.token, 0), coalesce(l.pid, 0), coalesce(a.wait_event_type, '-'),
 		(SELECT count(*) FROM pg_locks p WHERE p.pid = l.pid AND p.classid = l.classid AND p.objid = l.objid AND p.objsubid = 31339 AND p.granted
 			AND p.mode = CASE l.mode WHEN 'exclusive' THEN 'ExclusiveLock' ELSE 'ShareLock' END)), ';')
@@ -203,7 +203,7 @@ $look =~ s/\s+/ /g;
 sub look
 {
 	my $server = shift;
-	my ($names, $requests, @rest) = split m{/}, ask($server, $look), -1;
+	my ($names, $locks, @rest) = split m{/}, ask($server, $look), -1;
 	my %election = map { my ($election, @is) = split /\+/; ($election => \@is) } split /;/, pop @rest;
 	my $level1 = pop @rest;
 	$level1 =~ s/^pg//;
@@ -214,7 +214,7 @@ sub look
 		@row{qw(name mode scope granted state count token pid event level1)} = split /\+/;
 		push @rows, \%row;
 	}
-	return { names => $names, requests => $requests, rows => \@rows, level1 => $level1, election => \%election };
+	return { names => $names, locks => $locks, rows => \@rows, level1 => $level1, election => \%election };
 }
 
 # These say what is not as it must be, or not yet.
@@ -313,10 +313,10 @@ sub unsettled
 		my $see = look($server);
 		my @rows = @{ $see->{rows} };
 		$contender{ $_->{name} }{"$server $_->{mode}"} = 1 for grep { $_->{state} ne 'waiting' } @rows;
-		$is_kept{ $_->{name} }{$server}{ $_->{mode} } = 1 for grep { $_->{state} eq 'cached' } @rows;
+		$is_kept{ $_->{name} }{$server}{ $_->{mode} } = 1 for grep { $_->{state} eq 'kept' } @rows;
 		$token{ $_->{name} }{ $_->{token} } = 1 for grep { $_->{granted} && $_->{mode} eq 'exclusive' } @rows;
 		my $names = uniq((map { $_->{name} } @rows), map { "election $_" } grep { $model->candidate($server, $_) } @elections);
-		my ($requests, $guards, $doubt) = (0, 0, 0);
+		my ($locks, $guards, $doubt) = (0, 0, 0);
 		my %of_others = map { $_->{pid} => 1 } grep { $_->{pid} } @rows;
 		for my $s (grep { $_->{server} eq $server } $model->sessions)
 		{
@@ -326,16 +326,16 @@ sub unsettled
 			push @wrong, wrong_session($s, @own);
 			push @queued, $s if grep { $_->{state} eq 'queued' } @own;
 			my @expected = $model->rows($s);
-			$requests += uniq map { "$_->{name} $_->{mode}" } @expected;
+			$locks += uniq map { "$_->{name} $_->{mode}" } @expected;
 			$guards += uniq map { $_->{election} } @{ $s->{guards} };
 			$doubt = 1 if grep { !$_->{waits} && $_->{least} < $_->{most} } @expected;
 		}
-		push @wrong, "$server keeps names" if !$setting{$server}{keeps} && grep { $_->{state} eq 'cached' } @rows;
+		push @wrong, "$server keeps names" if !$setting{$server}{keeps} && grep { $_->{state} eq 'kept' } @rows;
 		push @wrong, wrong_elections($server, $see);
 		push @wrong, "$server has $see->{names} names, not $names" if $see->{names} != $names;
 		push @wrong, map { "process $_ has something" } sort keys %of_others;
-		push @wrong, "$server has $see->{requests} requests, not " . ($requests + $guards) if $see->{requests} != $requests + $guards && !$doubt;
-		push @wrong, "$server has $see->{level1} locks at level 1, not $requests" if $see->{level1} != $requests && !$doubt;
+		push @wrong, "$server has $see->{locks} locks, not " . ($locks + $guards) if $see->{locks} != $locks + $guards && !$doubt;
+		push @wrong, "$server has $see->{level1} locks at level 1, not $locks" if $see->{level1} != $locks && !$doubt;
 	}
 	push @wrong, wrong_queues(\%contender, \%token) unless @wrong;
 	return join '; ', @wrong if @wrong;
@@ -417,7 +417,7 @@ sub acquire
 	}
 	$call->{passes} = 1 if !$s->{block} && $call->{scope} eq 'transaction';
 	run_as($s, $before, 'SET') if $before && !$s->{aborted};
-	$model->refresh($s) unless $s->{aborted} || $call->{procedure} && $s->{block};
+	$model->end_void($s) unless $s->{aborted} || $call->{procedure} && $s->{block};
 	my $may = $model->expect($s, $call, \%kept);
 	$call->{floor} = $model->floor($name);
 	# what ends with a limit of the session's does not say "false"
@@ -483,7 +483,7 @@ sub token
 	my $name = random(@names);
 	my $function = random(qw(zk_token zk_assert));
 	return run_as($s, "SELECT $function('$name')", '25P02') if $s->{aborted};
-	$model->refresh($s);
+	$model->end_void($s);
 	my $mode = $model->holds($s, $name);
 	my @doubt = grep { $_->{name} eq $name && $_->{doubt} } @{ $s->{holds} };
 	my $token = $mode ? $s->{token}{$name}{$mode} : undef;
@@ -711,7 +711,7 @@ sub step
 sub configure
 {
 	my ($server, $name, $keeps, $limit) = @_;
-	ask($server, "ALTER SYSTEM SET $_") for "zklock.server_name = '$name'", 'zklock.cache_time = ' . ($keeps ? "'1h'" : 0), "zklock.handoff_limit = $limit";
+	ask($server, "ALTER SYSTEM SET $_") for "zklock.server_name = '$name'", 'zklock.keep_time = ' . ($keeps ? "'1h'" : 0), "zklock.handoff_limit = $limit";
 	ask($server, 'SELECT pg_reload_conf()');
 	wait_until(
 		sub {
@@ -747,7 +747,7 @@ sub sequence
 		my ($keeps, $limit) = (int rand 2, int rand 4);
 		$setting{$server} = { keeps => $keeps, limit => $limit };
 		$server{$server} = { names => $room{$server}, own_tokens => !$keeps && !$limit, handoff_limit => $limit };
-		note_step("server $server: zklock.max_locks = $room{$server}, zklock.cache_time = " . ($keeps ? '1h' : 0) . ", zklock.handoff_limit = $limit");
+		note_step("server $server: zklock.max_locks = $room{$server}, zklock.keep_time = " . ($keeps ? '1h' : 0) . ", zklock.handoff_limit = $limit");
 		$serial++;
 		$setting{$server}{name} = "$server-$serial";
 		configure($server, "$server-$serial", $keeps, $limit);
@@ -789,7 +789,7 @@ sub sequence
 	# and nothing is kept
 	for my $server (@servers)
 	{
-		ask($server, "ALTER SYSTEM SET zklock.cache_time = 0");
+		ask($server, "ALTER SYSTEM SET zklock.keep_time = 0");
 		ask($server, 'SELECT pg_reload_conf()');
 		$setting{$server}{keeps} = 0;
 	}

@@ -93,7 +93,7 @@ ZkLock::ok_clean($zk, [$c], $_) for 'c01', 'c30';
 
 # A lock that a server keeps for its next holder keeps its token.  Not so when a
 # holder's session ends: its client may not know, and goes on with the old one.
-ZkLock::ask($c, "ALTER SYSTEM SET zklock.$_") for "session_timeout = '60s'", "cache_time = '1h'", 'handoff_limit = 16';
+ZkLock::ask($c, "ALTER SYSTEM SET zklock.$_") for "session_timeout = '60s'", "keep_time = '1h'", 'handoff_limit = 16';
 $c->restart;
 ZkLock::wait_connected($c);
 my ($first, $next) = (ZkLock::session($c), ZkLock::session($c));

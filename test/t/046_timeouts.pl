@@ -34,7 +34,7 @@ ZkLock::wait_until(sub { ZkLock::ask($a, "SELECT reconnects > $reconnects AND st
 is(ZkLock::ask($a, 'SELECT session_id FROM zk_session'), $session, 'the session outlives a restart with a larger minSessionTimeout');
 is(ZkLock::ask($a, 'SELECT session_timeout FROM zk_session'), '00:00:10', '... and keeps its timeout');
 like(PostgreSQL::Test::Utils::slurp_file($a->logfile),
-	qr/WARNING:  ZooKeeper server \S+ set the timeout of session $session to 40000 ms instead of 10000 ms/,
+	qr/WARNING:  ZooKeeper server \S+ set the timeout of ZooKeeper session $session to 40000 ms instead of 10000 ms/,
 	'... the log tells of the longer one');
 cmp_ok(ZkLock::ask($a, 'SELECT extract(epoch FROM lease_remaining) FROM zk_session'), '<=', 8.75, '... the lease goes by the shorter one');
 is($holder->query("SELECT zk_token('job')"), $token, '... and so does the hold, which is good');

@@ -10,7 +10,7 @@ use ZkLock;
 use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
-my $node = ZkLock::server('a', $zk, conf => "zklock.max_locks = 5\nzklock.cache_time = '1h'\nzklock.connect_timeout = '1h'\nzklock.session_timeout = '60s'");
+my $node = ZkLock::server('a', $zk, conf => "zklock.max_locks = 5\nzklock.keep_time = '1h'\nzklock.connect_timeout = '1h'\nzklock.session_timeout = '60s'");
 ZkLock::wait_connected($node);
 my ($s, $other) = map { ZkLock::session($node) } 1, 2;
 
@@ -29,7 +29,7 @@ my $serial = 0;
 sub fill
 {
 	for (1 .. 5) { $serial++; $other->query("SELECT zk_lock('kept $serial')"); }
-	ZkLock::wait_until(sub { ZkLock::ask($node, 'SELECT names = 5 AND cached > 0 FROM zk_session') eq 't' }, 'the table is full');
+	ZkLock::wait_until(sub { ZkLock::ask($node, 'SELECT names = 5 AND kept > 0 FROM zk_session') eq 't' }, 'the table is full');
 }
 
 my $full = '53200: zklock lock table is full';
@@ -64,7 +64,7 @@ is($s->query("SELECT zk_resign(e) FROM unnest(ARRAY['called', 'required', 'impat
 #
 # zklock.elections
 #
-wait_ask('SELECT names - cached FROM zk_session', 0, 'they are gone');
+wait_ask('SELECT names - kept FROM zk_session', 0, 'they are gone');
 $s->query('BEGIN');
 $s->query("SELECT zk_lock('held $_')") for 1 .. 4;
 $other->query("BEGIN; SELECT zk_lock('held 5')");

@@ -271,9 +271,9 @@ $three->kill9->go_back->start_nowait;
 wait_found($a, $b);
 $three->wait_elected;
 is($holder{$_->name}->fails('COMMIT') =~ /^40001/, 1, 'three: ' . $_->name . ' has lost its lock') for $a, $b;
-like(ZkLock::ask($a, 'SELECT last_error FROM zk_session'), qr{: The znode under "/zklock/servers" that this server's session had made (?:is missing|has version \d+, after version \d+)$},
+like(ZkLock::ask($a, 'SELECT last_error FROM zk_session'), qr{: The znode under "/zklock/servers" that this server's ZooKeeper session had made (?:is missing|has version \d+, after version \d+)$},
 	'... A since its session is in the backup, and has written since');
-like(ZkLock::ask($b, 'SELECT last_error FROM zk_session'), qr/: It does not know session 0x[0-9a-f]+ any more, which was to live for another \d+ ms$/,
+like(ZkLock::ask($b, 'SELECT last_error FROM zk_session'), qr/: It does not know ZooKeeper session 0x[0-9a-f]+ any more, which was to live for another \d+ ms$/,
 	'... and B since its session is not');
 ok_granted_later($a, 'other', 'three, A')->quit;
 ok_granted_later($b, 'job', 'three, B')->quit;

@@ -11,7 +11,7 @@ use ZkLock;
 use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
-my $conf = "zklock.handoff_limit = 4\nzklock.cache_time = '1h'";
+my $conf = "zklock.handoff_limit = 4\nzklock.keep_time = '1h'";
 my $a = ZkLock::server('a', $zk, conf => "$conf\ncluster_name = 'a'");
 my $b = ZkLock::server('b', $zk, conf => qq{$conf\nzklock.server_name = 'b''s "server"'});
 ZkLock::wait_connected($a, $b);
@@ -160,8 +160,8 @@ $alice->result;
 $alice->query('COMMIT');
 $alice->quit;
 $sa->query("SELECT zk_lock('idle')");
-is(locks($a, 'idle'), 'exclusive||t|cached||f|t|t|', 'kept for nobody');
-is(ZkLock::ask($a, 'SELECT cached = (SELECT count(*) FROM zk_locks WHERE pid IS NULL) AND cached > 0 FROM zk_session'), 't', '... and counted');
+is(locks($a, 'idle'), 'exclusive||t|kept||f|t|t|', 'kept for nobody');
+is(ZkLock::ask($a, 'SELECT kept = (SELECT count(*) FROM zk_locks WHERE pid IS NULL) AND kept > 0 FROM zk_session'), 't', '... and counted');
 is(ZkLock::session($a, user => 'nobody')->query('SELECT count(*) FROM zk_locks WHERE pid IS NULL'), 0, '... and no business of other roles');
 $sb->query("SELECT zk_lock('idle')");
 is(locks($a, 'idle'), '', '... until somebody else wants it');
@@ -169,7 +169,7 @@ is(locks($a, 'idle'), '', '... until somebody else wants it');
 #
 # Statistics
 #
-my $columns = 'acquired_local, acquired_cached, acquired_cold, waits, timeouts, cancels, failures, losses, demands, handovers';
+my $columns = 'acquired_local, acquired_kept, acquired_cold, waits, timeouts, cancels, failures, losses, demands, handovers';
 
 sub stats { my ($node, $name) = @_; return ZkLock::ask($node, "SELECT $columns FROM zk_stat_locks WHERE name = '$name'"); }
 
@@ -199,13 +199,13 @@ is(stats($b, 'stat'), '0|0|1|1|0|0|0|1|0|1', 'a loss is counted');
 is(ZkLock::ask($_, "SELECT $columns FROM zk_stat"), ZkLock::ask($_, "SELECT $columns FROM zk_stat_locks"), 'the server\'s counters are the sum') for $a, $b;
 
 # Bounded: the name used last is there, the sum complete
-ZkLock::ask($a, "ALTER SYSTEM SET zklock.cache_size = 100; SELECT pg_reload_conf()");
+ZkLock::ask($a, "ALTER SYSTEM SET zklock.max_kept = 100; SELECT pg_reload_conf()");
 $sa->query('SELECT zk_stat_reset()');
 $sa->query("DO \$\$BEGIN FOR i IN 1 .. 3000 LOOP PERFORM zk_lock('many ' || i, 'exclusive', 'session'); PERFORM zk_lock('often', 'exclusive', 'session'); PERFORM zk_unlock_all(); END LOOP; END\$\$");
-is($sa->query('SELECT acquired_local, acquired_cached + acquired_cold FROM zk_stat'), '0|6000', 'many names');
-is($sa->query("SELECT count(*) BETWEEN 900 AND 1024, bool_or(name = 'many 3000'), bool_or(name = 'many 1'), max(acquired_cached + acquired_cold) FROM zk_stat_locks"),
+is($sa->query('SELECT acquired_local, acquired_kept + acquired_cold FROM zk_stat'), '0|6000', 'many names');
+is($sa->query("SELECT count(*) BETWEEN 900 AND 1024, bool_or(name = 'many 3000'), bool_or(name = 'many 1'), max(acquired_kept + acquired_cold) FROM zk_stat_locks"),
 	't|t|f|3000', '... of which the most recent are remembered');
-is($sa->query("SELECT name FROM zk_stat_locks ORDER BY last_request DESC LIMIT 1"), 'often', '... with the time of the last request');
+is($sa->query("SELECT name FROM zk_stat_locks ORDER BY last_call DESC LIMIT 1"), 'often', '... with the time of the last call');
 $sa->query('SELECT zk_stat_reset()');
 is($sa->query('SELECT count(*) FROM zk_stat_locks'), 0, 'zk_stat_reset');
 
@@ -213,7 +213,7 @@ is($sa->query('SELECT count(*) FROM zk_stat_locks'), 0, 'zk_stat_reset');
 # The session, ps, the log
 #
 is(ZkLock::ask($a, "SELECT lease_remaining BETWEEN '0' AND session_timeout, write_latency BETWEEN '1 us' AND '1 h', read_latency BETWEEN '1 us' AND '1 h', reconnects, expiries, "
-	. "session_uptime <= worker_uptime, max_names, in_flight BETWEEN 0 AND 1000, requests FROM zk_session"), 't|t|t|0|0|t|10000|t|0', 'zk_session');
+	. "session_uptime <= worker_uptime, max_names, in_flight BETWEEN 0 AND 1000, locks FROM zk_session"), 't|t|t|0|0|t|10000|t|0', 'zk_session');
 my ($worker, $session) = split /\|/, ZkLock::ask($a, 'SELECT worker_pid, session_id FROM zk_session');
 my $host = $zk->host;
 like(ZkLock::title($worker), qr/zklock worker connected to \Q$host\E$/, 'ps says state and server');

@@ -140,8 +140,8 @@ like($log, qr/DETAIL:  List syntax is invalid/, 'why: elections');
 like(reload_with('zklock.no_such_thing' => 1), qr/parameter name? ?"zklock.no_such_thing"/, 'an unknown setting is told');
 
 # Beside a wrong one, a right one is taken
-like(reload_with('zklock.cache_size' => 77, 'zklock.cache_time' => 'x'), qr/invalid value for parameter "zklock.cache_time"/, 'one wrong, one right');
-is($session->query("SELECT current_setting('zklock.cache_size') || ' ' || current_setting('zklock.cache_time')"), '77 0', '... the right one is taken');
+like(reload_with('zklock.max_kept' => 77, 'zklock.keep_time' => 'x'), qr/invalid value for parameter "zklock.keep_time"/, 'one wrong, one right');
+is($session->query("SELECT current_setting('zklock.max_kept') || ' ' || current_setting('zklock.keep_time')"), '77 0', '... the right one is taken');
 
 #
 # Right values
@@ -172,13 +172,13 @@ ok(works(), 'locks work');
 ZkLock::hang_up($node);
 $session->quit;
 $node->stop;
-$node->append_conf('postgresql.conf', "zklock.max_locks = 0\nzklock.cache_time = 'x'");
+$node->append_conf('postgresql.conf', "zklock.max_locks = 0\nzklock.keep_time = 'x'");
 my $from = -s $node->logfile;
 $node->start;
-is(ZkLock::ask($node, "SELECT current_setting('zklock.max_locks') || ' ' || current_setting('zklock.cache_time')"), '10000 1min', 'a start with wrong values takes the defaults');
+is(ZkLock::ask($node, "SELECT current_setting('zklock.max_locks') || ' ' || current_setting('zklock.keep_time')"), '10000 1min', 'a start with wrong values takes the defaults');
 $log = substr PostgreSQL::Test::Utils::slurp_file($node->logfile), $from;
 like($log, qr/WARNING: .*0 is outside the valid range for parameter "zklock.max_locks"/, '... and the log says so');
-like($log, qr/WARNING: .*invalid value for parameter "zklock.cache_time": "x"/, '... of each');
+like($log, qr/WARNING: .*invalid value for parameter "zklock.keep_time": "x"/, '... of each');
 ZkLock::hang_up($node);
 $node->stop;
 open my $fh, '>', $conf or die;

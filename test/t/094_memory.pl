@@ -2,14 +2,14 @@
 # commit are what they were after the first tenth.
 #
 # Eight sessions of one server, at the same time, each a psql that reads a file of
-# statements.  A fifth of the cycles asks ZooKeeper each time (cache_time = 0), mostly
+# statements.  A fifth of the cycles asks ZooKeeper each time (keep_time = 0), mostly
 # for names never heard before; the others are on kept grants, mostly.  Between the
 # tenths everything is given back, and the following is measured:
 #
 #   worker, backend    kB of anonymous memory (RssAnon), the ZooKeeper library's
 #                      included; of the backends the largest
 #   palloc             kB used of all memory contexts of a backend; the largest
-#   names, requests    entries of the lock table in use
+#   names, locks       entries of the lock table in use
 #   znodes, watches    in ZooKeeper
 #
 # Anonymous memory grows by pages, and by how threads and contexts happened to meet in
@@ -36,7 +36,7 @@ my %allowed = (worker => $anonymous, backend => $anonymous, palloc => 16);
 
 # Reaping 10,000 directories a minute, as is ZooKeeper's habit, would take too long.
 my $zk = ZooKeeper->new(container_check_ms => 200, container_max_per_minute => 60_000_000)->start;
-my $node = ZkLock::server('a', $zk, conf => "zklock.cache_size = 500\nlog_statement = none\nlog_min_messages = log\n"
+my $node = ZkLock::server('a', $zk, conf => "zklock.max_kept = 500\nlog_statement = none\nlog_min_messages = log\n"
 	. "deadlock_timeout = '10s'\nautovacuum = off\nfsync = off");
 ZkLock::wait_connected($node);
 my $worker = ZkLock::ask($node, 'SELECT worker_pid FROM zk_session');
@@ -49,9 +49,9 @@ my $foreign = $zk->client;
 $foreign->contend(ZkLock::directory('foreign'));
 my $tree = $zk->monitor('zk_znode_count');
 
-sub set_cache_time
+sub set_keep_time
 {
-	ZkLock::ask($node, "ALTER SYSTEM SET zklock.cache_time = '$_[0]'");
+	ZkLock::ask($node, "ALTER SYSTEM SET zklock.keep_time = '$_[0]'");
 	ZkLock::ask($node, 'SELECT pg_reload_conf()');
 }
 
@@ -98,7 +98,7 @@ my $n = 0;
 my %errors;
 
 # Taken so far
-sub locks { return ZkLock::ask($node, 'SELECT acquired_local + acquired_cached + acquired_cold FROM zk_stat'); }
+sub locks { return ZkLock::ask($node, 'SELECT acquired_local + acquired_kept + acquired_cold FROM zk_stat'); }
 
 # All sessions, so many cycles together; then those errors that came.
 sub run_cycles
@@ -134,16 +134,16 @@ sub anonymous_kb
 
 sub rest
 {
-	set_cache_time(0);
+	set_keep_time(0);
 	my $now = '';
 	eval {
 		ZkLock::wait_until(
 			sub {
-				$now = ZkLock::ask($node, "SELECT concat_ws(' ', names, requests, cached) FROM zk_session");
+				$now = ZkLock::ask($node, "SELECT concat_ws(' ', names, locks, kept) FROM zk_session");
 				return $now eq '1 1 0';
 			}, '');
 	};
-	my ($names, $requests) = split ' ', $now;
+	my ($names, $locks) = split ' ', $now;
 	my $znodes;
 	eval { ZkLock::wait_until(sub { ($znodes = $zk->monitor('zk_znode_count')) == $tree }, '') };
 	return {
@@ -151,13 +151,13 @@ sub rest
 		backend => max(map { anonymous_kb($_->pid) } @session),
 		palloc => int(max(map { $_->query('SELECT sum(used_bytes) FROM pg_backend_memory_contexts') } @session) / 1024),
 		names => $names,
-		requests => $requests,
+		locks => $locks,
 		znodes => $znodes,
 		watches => ZkLock::watch_count($zk),
 	};
 }
 
-my @column = qw(worker backend palloc names requests znodes watches);
+my @column = qw(worker backend palloc names locks znodes watches);
 my @row;
 my $seconds = 0;
 note join ' ', sprintf('%9s %8s', 'cycles', 'seconds'), map { sprintf '%8s', $_ } @column;
@@ -165,7 +165,7 @@ for my $tenth (1 .. 10)
 {
 	my $start = time;
 	run_cycles(\&cold_cycle, $cycles / 50);
-	set_cache_time('1h');
+	set_keep_time('1h');
 	run_cycles(\&kept_cycle, $cycles * 4 / 50);
 	$seconds += time - $start;
 	my $row = rest();
@@ -182,14 +182,14 @@ for my $column (qw(worker backend palloc))
 	cmp_ok($growth, '<=', $allowed{$column}, "$column: $growth kB more than after the first tenth");
 }
 # the holder's, and nobody else's
-my %expected = (names => 1, requests => 1, znodes => $tree, watches => $row[0]{watches});
+my %expected = (names => 1, locks => 1, znodes => $tree, watches => $row[0]{watches});
 for my $column (sort keys %expected)
 {
 	is(join(' ', map { $_->{$column} } @row), join(' ', ($expected{$column}) x @row), "$column: none is left");
 }
-my ($cached, $cold) = split ' ', ZkLock::ask($node, "SELECT acquired_cached || ' ' || acquired_cold FROM zk_stat");
-note "acquired: $cached on kept grants, $cold from ZooKeeper";
+my ($kept, $cold) = split ' ', ZkLock::ask($node, "SELECT acquired_kept || ' ' || acquired_cold FROM zk_stat");
+note "acquired: $kept on kept grants, $cold from ZooKeeper";
 cmp_ok($cold, '>', 0.15 * $cycles, 'many locks were asked of ZooKeeper');
-cmp_ok($cached, '>', 0.6 * $cycles, '... and most were kept');
+cmp_ok($kept, '>', 0.6 * $cycles, '... and most were kept');
 
 done_testing();

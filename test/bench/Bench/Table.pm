@@ -3,12 +3,12 @@
 #   heading('One ZooKeeper server');
 #   contest($world, 3, 'One client, p50 in us',
 #       { name => 'setData', code => sub { ...; return { value => 285, n => 3500 } } },
-#       { name => 'zklock, cold', cache => 0, of => 'setData', bars => { ratio => '<= 1.5' }, code => ... });
+#       { name => 'zklock, cold', keep => 0, of => 'setData', bars => { ratio => '<= 1.5' }, code => ... });
 #   fact('memory', 1.2, bar => '<= 2', note => 'kB');
 #   summary();
 #
 # A contestant's code returns a value and how many acquisitions it took (n), perhaps
-# a note, perhaps other figures.  "cache" turns cached grants on or off before,
+# a note, perhaps other figures.  "keep" says whether grants are kept,
 # "before" is run first and not counted, "of" names the contestant it is compared
 # with.  "servers" says that PostgreSQL servers do it, whose requests are counted
 # exactly; for all others, pings of idle sessions are among the requests.
@@ -85,7 +85,7 @@ sub contest
 		# There and back, so that a drift of the machine hits all alike.
 		for my $c ($round % 2 ? @contestants : reverse @contestants)
 		{
-			$world->cache($c->{cache}) if defined $c->{cache};
+			$world->keep($c->{keep}) if defined $c->{keep};
 			$c->{before}->() if $c->{before};
 			$world->wait_answered if $c->{servers};
 			my $then = $world->counters;

@@ -108,7 +108,7 @@ sub node
 	return $node;
 }
 
-# One with another installation, which is left as it is by "cache".
+# One with another installation, which is left as it is by "keep".
 sub foreign_node
 {
 	my ($self, $installation) = @_;
@@ -120,15 +120,15 @@ sub foreign_node
 	};
 }
 
-# Turn cached grants on or off on all servers; without them nothing is handed on to
+# Have all servers keep grants, or not; if not, nothing is handed on to
 # a server's own sessions either.
-sub cache
+sub keep
 {
 	my ($self, $on) = @_;
-	return if ($self->{caching} // -1) == $on;
-	my %setting = ('zklock.cache_time' => $on ? '1min' : '0', 'zklock.handoff_limit' => $on ? 16 : 0);
+	return if ($self->{keeps} // -1) == $on;
+	my %setting = ('zklock.keep_time' => $on ? '1min' : '0', 'zklock.handoff_limit' => $on ? 16 : 0);
 	$self->configure($_, %setting) for grep { defined } @{ $self->{node} };
-	$self->{caching} = $on;
+	$self->{keeps} = $on;
 }
 
 # Change settings.  New sessions have them as soon as the worker has been told, too.
@@ -148,8 +148,8 @@ sub configure
 			},
 			"$name is $setting{$name}");
 	}
-	ZkLock::wait_until(sub { ZkLock::ask($node, 'SELECT cached FROM zk_session') == 0 }, 'nothing is kept')
-	  if ($setting{'zklock.cache_time'} // '') eq '0';
+	ZkLock::wait_until(sub { ZkLock::ask($node, 'SELECT kept FROM zk_session') == 0 }, 'nothing is kept')
+	  if ($setting{'zklock.keep_time'} // '') eq '0';
 }
 
 # Until nobody waits for an answer of the ensemble.

@@ -9,7 +9,7 @@ use ZkLock;
 
 my $zk = ZooKeeper->new->start;
 my $proxy = Proxy->new($zk->host);
-my $conf = "zklock.session_timeout = '1h'\nzklock.cache_time = '1h'";
+my $conf = "zklock.session_timeout = '1h'\nzklock.keep_time = '1h'";
 my $a = ZkLock::server('a', $proxy, conf => "$conf\nzklock.handoff_limit = 2");
 my $b = ZkLock::server('b', $zk, conf => "$conf\nzklock.handoff_limit = 0");
 ZkLock::wait_connected($a, $b);

@@ -10,7 +10,7 @@ use ZkLock;
 my $zk = ZooKeeper->new(servers => 3, container_check_ms => 10_000)->start;
 my ($follower) = $zk->followers;
 my $proxy = Proxy->new($zk->host($follower));
-my $a = ZkLock::server('a', $proxy, conf => "zklock.cache_time = '1h'\nzklock.cache_size = 10000\nzklock.max_locks = 3000\n"
+my $a = ZkLock::server('a', $proxy, conf => "zklock.keep_time = '1h'\nzklock.max_kept = 10000\nzklock.max_locks = 3000\n"
 	. "max_locks_per_transaction = 200");
 ZkLock::wait_connected($a);
 my $s = ZkLock::session($a);
@@ -44,11 +44,11 @@ sub wait_contended
 #
 my $token = $s->query("SELECT zk_lock('job')");
 is($s->query("SELECT zk_lock('job')"), $token, 'kept for an hour');
-set('zklock.cache_time', '0');
-wait_contended('', 'cache_time = 0 by a reload gives up what is kept');
+set('zklock.keep_time', '0');
+wait_contended('', 'keep_time = 0 by a reload gives up what is kept');
 cmp_ok($s->query("SELECT zk_lock('job')"), '>', $token, '... the next one is new');
 wait_contended('', '... and is not kept');
-set('zklock.cache_time', '500ms');
+set('zklock.keep_time', '500ms');
 # One that is used all the time stays, however short the time.
 ZkLock::wait_until(
 	sub {
@@ -56,7 +56,7 @@ ZkLock::wait_until(
 		return $s->query("SELECT zk_lock('job')") == $token;
 	},
 	'the worker has read the new time');
-wait_contended('', 'a grant that nobody uses for cache_time is given up');
+wait_contended('', 'a grant that nobody uses for keep_time is given up');
 cmp_ok($s->query("SELECT zk_lock('job')"), '>', $token, '... the next one is new');
 $token = $s->query("BEGIN; SELECT zk_lock('held')");
 wait_contended('held', '... but not one that is held');
@@ -69,11 +69,11 @@ wait_contended('', '... until it has been unused for so long, too');
 #
 # A short time may go on for a moment, so it is ended first, by what can be seen; then
 # the size comes into force with the long one.
-set('zklock.cache_time', '0');
+set('zklock.keep_time', '0');
 $s->query("SELECT zk_lock('n1')");
-wait_contended('', 'cache_time = 0 again');
-set('zklock.cache_size', '3');
-set('zklock.cache_time', '1h');
+wait_contended('', 'keep_time = 0 again');
+set('zklock.max_kept', '3');
+set('zklock.keep_time', '1h');
 ZkLock::wait_until(
 	sub {
 		$token = $s->query("SELECT zk_lock('n1')");
@@ -81,7 +81,7 @@ ZkLock::wait_until(
 	},
 	'the worker has read the new size');
 $s->query("SELECT zk_lock('$_')") for qw(n2 n3);
-wait_contended('n1 n2 n3', 'cache_size 3: three names');
+wait_contended('n1 n2 n3', 'max_kept 3: three names');
 is($s->query("SELECT zk_lock('n1')"), $token, '... the first is used again');
 $s->query("SELECT zk_lock('$_')") for qw(n4 n5);
 wait_contended('n1 n4 n5', '... two more: the three used last are kept');
@@ -93,9 +93,9 @@ $s->query('COMMIT');
 # they were given back one by one, in the order of the transaction's list
 ZkLock::wait_until(sub { contended() == 3 }, 'three are left');
 is(scalar(grep { /^h/ } contended()), 3, '... and count when they were given back');
-set('zklock.cache_size', '0');
-wait_contended('', 'cache_size = 0 by a reload gives up what is kept');
-set('zklock.cache_size', '10000');
+set('zklock.max_kept', '0');
+wait_contended('', 'max_kept = 0 by a reload gives up what is kept');
+set('zklock.max_kept', '10000');
 
 #
 # zk_try_lock after a release that happened elsewhere: never falsely false
@@ -141,7 +141,7 @@ ZkLock::wait_until(sub { ZkLock::ask($a, "SELECT last_error ~ 'lost connection' 
 ZkLock::wait_connected($a);
 is($s->query("SELECT count(zk_lock($name)) FROM generate_series(1, $names) i"), $names, '... and on a new connection');
 is(ZkLock::ask($a, 'SELECT session_id FROM zk_session'), $session, '... of the same session');
-set('zklock.cache_time', '0');
+set('zklock.keep_time', '0');
 wait_contended('', 'all are given back');
 ZkLock::wait_until(sub { ZkLock::watch_count($zk, $follower) == 0 }, 'no watch is left');
 ok(1, '... and no watch is left');
@@ -149,7 +149,7 @@ ok(1, '... and no watch is left');
 #
 # A full table
 #
-set('zklock.cache_time', '1h');
+set('zklock.keep_time', '1h');
 ZkLock::hang_up($a);
 $_->quit for $s, $other;
 $a->append_conf('postgresql.conf', 'zklock.max_locks = 4');

@@ -8,7 +8,7 @@ use ZkLock;
 
 my $zk = ZooKeeper->new(tick_time => 200)->start;
 my $proxy = Proxy->new($zk->host);
-my $conf = "zklock.cache_time = '1h'\nzklock.handoff_limit = 4\nrestart_after_crash = on";
+my $conf = "zklock.keep_time = '1h'\nzklock.handoff_limit = 4\nrestart_after_crash = on";
 # A's session outlives everything here, so that nobody gets a lock because it expires.
 my $a = ZkLock::server('a', $proxy, conf => "$conf\nzklock.session_timeout = '1h'");
 # C's is there to expire, and may do so at any time.

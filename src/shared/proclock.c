@@ -1,0 +1,276 @@
+/*-------------------------------------------------------------------------
+ *
+ * proclock.c
+ *	  Proclocks: what backends want of an entry of the lock table, and have.
+ *
+ * Need is level-triggered.  A backend changes the counters want and held
+ * under the partition lock and puts the entry on the list of dirty ones; the
+ * worker reads the counters whenever it gets there.  So a wish that comes and
+ * goes, or comes twice, costs nothing and cannot be lost; and a wish that is
+ * cancelled in the moment it is granted is seen as a grant that nobody wants,
+ * by whichever side holds the lock second.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+#include "compat.h"
+
+#include "miscadmin.h"
+#include "utils/guc.h"
+
+#include "candidacy.h"
+#include "grant.h"
+#include "proclock.h"
+#include "stat.h"
+
+static void
+free_proclock(int32 index)
+{
+	SpinLockAcquire(&zklock_shared->mutex);
+	zklock_proclock(index)->next = zklock_shared->free_proclock;
+	zklock_shared->free_proclock = index;
+	zklock_shared->proclocks_used--;
+	SpinLockRelease(&zklock_shared->mutex);
+}
+
+/* Does another backend of this server stand in the way of one that comes now? */
+static bool
+stands_behind(const ZkLockEntry *entry, ZkLockMode mode)
+{
+	zklock_foreach_proclock(proclock, entry)
+	{
+		if (proclock->pid != MyProcPid &&
+			zklock_modes_conflict(mode, (ZkLockMode) proclock->mode))
+			return true;
+	}
+	return false;
+}
+
+int32
+zklock_proclock_make(ZkLockKind kind, const char *name, ZkLockMode mode,
+					 ZkLockScope scope, bool no_wait)
+{
+	LWLock *lock;
+	ZkLockEntry *entry;
+	ZkProcLock *proclock;
+	int32 index;
+
+	SpinLockAcquire(&zklock_shared->mutex);
+	index = zklock_shared->free_proclock;
+	if (index >= 0)
+	{
+		zklock_shared->free_proclock = zklock_proclock(index)->next;
+		zklock_shared->proclocks_used++;
+	}
+	SpinLockRelease(&zklock_shared->mutex);
+	if (index < 0)
+		return ZKLOCK_NO_PROCLOCK;
+	proclock = zklock_proclock(index);
+	proclock->database = MyDatabaseId;
+	proclock->role = MyProc->roleId;
+	strlcpy(proclock->application, application_name, sizeof(proclock->application));
+
+	entry = zklock_entry_find(kind, name, true, LW_EXCLUSIVE, &lock);
+	if (entry == NULL)
+	{
+		free_proclock(index);
+		return ZKLOCK_NO_ENTRY;
+	}
+	proclock->entry = zklock_entry_index(entry);
+	proclock->pid = MyProcPid;
+	proclock->proc_number = ZKLOCK_MY_PROC_NUMBER;
+	proclock->mode = (uint8) mode;
+	proclock->state = ZKLOCK_PROCLOCK_LOCAL;
+	proclock->scope = (uint8) scope;
+	proclock->no_wait = no_wait;
+	proclock->lost = proclock->failed = proclock->blocked = false;
+	proclock->failure_rc = 0;
+	proclock->count[ZKLOCK_SCOPE_TRANSACTION] = proclock->count[ZKLOCK_SCOPE_SESSION] = 0;
+	proclock->wait_start = GetCurrentTimestamp();
+	proclock->waited = stands_behind(entry, mode);
+	proclock->end = ZKLOCK_PROCLOCK_END_CANCELED;
+	proclock->again = proclock->again_counted = 0;
+	proclock->next = entry->proclocks;
+	proclock->prev = -1;
+	if (entry->proclocks >= 0)
+		zklock_proclock(entry->proclocks)->prev = index;
+	entry->proclocks = index;
+	zklock_grant_update_kept(entry);
+	if (entry->leaving)
+	{
+		entry->leaving = false; /* wanted after all */
+		pg_atomic_sub_fetch_u32(&zklock_shared->nleaving, 1);
+	}
+	zklock_entry_unlock(lock);
+	return index;
+}
+
+/* Does another backend of this server hold what conflicts? */
+static bool
+held_by_other(const ZkLockEntry *entry, ZkLockMode mode)
+{
+	if (entry->held[ZKLOCK_EXCLUSIVE] == 0 &&
+		(mode == ZKLOCK_SHARED || entry->held[ZKLOCK_SHARED] == 0))
+		return false;
+	zklock_foreach_proclock(proclock, entry)
+	{
+		if (proclock->state == ZKLOCK_PROCLOCK_HELD && !proclock->lost &&
+			proclock->pid != MyProcPid &&
+			zklock_modes_conflict(mode, (ZkLockMode) proclock->mode))
+			return true;
+	}
+	return false;
+}
+
+bool
+zklock_proclock_conflicts(int32 index)
+{
+	return held_by_other(zklock_entry(zklock_proclock(index)->entry),
+						 zklock_proclock(index)->mode);
+}
+
+/* Does the server wait in the mode already? */
+static bool
+queued(const ZkLockEntry *entry, int mode)
+{
+	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
+	{
+		if (entry->queue.contender[i].state == ZKLOCK_WAITING &&
+			entry->queue.contender[i].mode == mode)
+			return true;
+	}
+	return false;
+}
+
+bool
+zklock_proclock_take(int32 index, bool wish)
+{
+	ZkProcLock *proclock = zklock_proclock(index);
+	ZkLockEntry *entry = zklock_entry(proclock->entry);
+	ZkLockGrant *grant = &entry->grant[proclock->mode];
+
+	if (grant->usable && !proclock->failed && !zklock_shared->stopping &&
+		!held_by_other(entry, (ZkLockMode) proclock->mode) && zklock_lease_valid())
+	{
+		zklock_stat_acquired(entry, proclock);
+		if (proclock->state == ZKLOCK_PROCLOCK_WANTED)
+			entry->want[proclock->mode]--;
+		proclock->state = ZKLOCK_PROCLOCK_HELD;
+		entry->held[proclock->mode]++;
+		grant->holds++;
+		if (grant->demanded && --grant->handoffs <= 0)
+			grant->usable = false;
+		/* a demanded grant in the other mode goes before it is waited for */
+		if (zklock_grant_settle(entry))
+			zklock_entry_set_dirty(entry);
+		return true;
+	}
+	if (wish && proclock->state == ZKLOCK_PROCLOCK_LOCAL)
+	{
+		proclock->state = ZKLOCK_PROCLOCK_WANTED;
+		proclock->waited |= queued(entry, proclock->mode);
+		proclock->heard = proclock->blocked = false;
+		entry->want[proclock->mode]++;
+		entry->last_pid = MyProcPid;
+		(void) zklock_grant_settle(entry);
+		zklock_entry_set_dirty(entry);
+	}
+	return false;
+}
+
+void
+zklock_proclock_end(int32 index)
+{
+	ZkProcLock *proclock = zklock_proclock(index);
+	ZkLockEntry *entry = zklock_entry(proclock->entry);
+	ZkLockMode mode = (ZkLockMode) proclock->mode;
+	bool changed = false;
+	LWLock *lock;
+
+	/* our proclock pins the entry */
+	lock = zklock_entry_lock(entry, LW_EXCLUSIVE);
+	if (proclock->state == ZKLOCK_PROCLOCK_WANTED && !proclock->failed)
+	{
+		entry->want[mode]--;
+		changed = true;
+	}
+	else if (proclock->state == ZKLOCK_PROCLOCK_HELD && !proclock->lost)
+	{
+		entry->held[mode]--;
+		/* while the grant is kept there is nothing for the worker to do */
+		changed = entry->held[mode] == 0 && !entry->grant[mode].usable;
+	}
+	Assert(entry->want[mode] >= 0 && entry->held[mode] >= 0);
+	zklock_stat_ended(entry, proclock);
+
+	if (proclock->prev >= 0)
+		zklock_proclock(proclock->prev)->next = proclock->next;
+	else
+		entry->proclocks = proclock->next;
+	if (proclock->next >= 0)
+		zklock_proclock(proclock->next)->prev = proclock->prev;
+	proclock->entry = -1;
+
+	changed |= zklock_grant_settle(entry);
+	if (changed)
+		zklock_entry_set_dirty(entry);
+	else if (entry->proclocks < 0)
+		zklock_entry_release(entry);
+	/* somebody who is kept from the grant by us alone (held_by_other) */
+	if (entry->want[ZKLOCK_SHARED] > 0 || entry->want[ZKLOCK_EXCLUSIVE] > 0)
+		zklock_entry_broadcast(entry);
+	zklock_entry_unlock(lock);
+	free_proclock(index);
+}
+
+void
+zklock_proclock_abandon(int32 index)
+{
+	ZkProcLock *proclock = zklock_proclock(index);
+	ZkLockEntry *entry = zklock_entry(proclock->entry);
+	LWLock *lock = zklock_entry_lock(entry, LW_EXCLUSIVE); /* our proclock pins it */
+
+	/*
+	 * A reader's is shared in any case, and others may hold it and join it.  Beside a
+	 * writer's nobody else holds one, and its readers would be given the writer's token
+	 * (zklock_grant_apply).
+	 */
+	if (proclock->state == ZKLOCK_PROCLOCK_HELD && !proclock->lost &&
+		proclock->mode == ZKLOCK_EXCLUSIVE && entry->kind == ZKLOCK_KIND_LOCK)
+	{
+		for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
+			entry->grant[mode].usable = false;
+	}
+	zklock_entry_unlock(lock);
+}
+
+void
+zklock_proclock_need(ZkLockEntry *entry, ZkLockEvent *event)
+{
+	bool patient[ZKLOCK_NMODES] = {false, false};
+
+	zklock_foreach_proclock(proclock, entry)
+	{
+		if (proclock->state != ZKLOCK_PROCLOCK_WANTED || proclock->failed)
+			continue;
+		if (!proclock->no_wait)
+			patient[proclock->mode] = true;
+		else if (!proclock->heard)
+			event->asks[proclock->mode] = true;
+		proclock->heard = true;
+	}
+	event->type = ZKLOCK_EV_NEED;
+	event->joins = entry->want[ZKLOCK_SHARED] > 0 && entry->held[ZKLOCK_SHARED] > 0 &&
+		!entry->grant[ZKLOCK_SHARED].usable;
+	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
+	{
+		bool usable = entry->grant[mode].usable;
+
+		event->needed[mode] = entry->want[mode] > 0 || entry->held[mode] > 0 || usable;
+		event->spent[mode] = entry->held[mode] == 0 && !usable;
+		event->probe[mode] =
+			entry->want[mode] > 0 && !patient[mode] && zklock_entry_hint(entry)->blocked;
+	}
+	if (zklock_election_stands(entry))
+		event->needed[ZKLOCK_EXCLUSIVE] = true;
+}

@@ -1,0 +1,55 @@
+/*-------------------------------------------------------------------------
+ *
+ * proclock.h
+ *	  Proclocks: what backends want of an entry of the lock table, and have.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_PROCLOCK_H
+#define ZKLOCK_PROCLOCK_H
+
+#include "table.h"
+
+/*
+ * Make a proclock for "name" in "mode" by this backend, in state LOCAL, and the
+ * entry if there is none.  Returns its index, ZKLOCK_NO_ENTRY when there is no room for
+ * another name, or ZKLOCK_NO_PROCLOCK.  Does not throw.
+ */
+#define ZKLOCK_NO_ENTRY	   (-1)
+#define ZKLOCK_NO_PROCLOCK (-2)
+
+extern int32 zklock_proclock_make(ZkLockKind kind, const char *name, ZkLockMode mode,
+								  ZkLockScope scope, bool no_wait);
+
+/*
+ * Take a hold on the entry's grant, if there is one to be had and the lease is
+ * good; else, if "wish" is set, state the wish.  Returns whether the proclock is
+ * HELD.  With the entry locked.
+ */
+extern bool zklock_proclock_take(int32 proclock, bool wish);
+
+/*
+ * Is a backend of this server in the way, all the same?  Level 1 excludes that,
+ * unless its holder has lost level 1 and not noticed yet (zklock_hold_end_void).
+ */
+extern bool zklock_proclock_conflicts(int32 proclock);
+
+/*
+ * Take the proclock out, whatever its state, and tell the worker what that
+ * changes.  Does not throw, wait for the network or allocate.
+ */
+extern void zklock_proclock_end(int32 proclock);
+
+/*
+ * The exclusive grant of a proclock that is HELD goes with its last hold, whoever
+ * waits, and so does one for readers that is kept beside it: the client is gone and may
+ * still use the token elsewhere, so that the next holder must have another.
+ */
+extern void zklock_proclock_abandon(int32 proclock);
+
+/* --- for the worker ------------------------------------------------------ */
+
+/* What this server needs of the entry, level-triggered, for ZKLOCK_EV_NEED.  Locked. */
+extern void zklock_proclock_need(ZkLockEntry *entry, ZkLockEvent *event);
+
+#endif /* ZKLOCK_PROCLOCK_H */
