@@ -388,7 +388,10 @@ acquire_again(ZkHeldLock *held, ZkLockMode mode, ZkLockScope scope)
 	zklock_callbacks_begin();
 	(void) zklock_hold_reserve(ZKLOCK_KIND_LOCK, held->name);
 	if (scope == ZKLOCK_SCOPE_SESSION)
+	{
+		zklock_hold_end_hidden_void(held, mode);
 		(void) LockAcquire(&held->tag, lockmode, true, false);
+	}
 	else
 		(void) lock_for_transaction(&held->tag, lockmode, false, LockTimeout);
 	zklock_hold_add(held, mode, scope);

@@ -283,19 +283,22 @@ end_hold(ZkHold *hold, uint64 n)
 
 /*
  * Release level 1 once in session scope.  Beside a hold in transaction scope nobody can
- * tell whether session scope still has it, but LockRelease, which warns if it is not.
+ * tell whether it is still the session's, but LockRelease, which warns if it is not.
+ * Returns whether it was.
  */
-static void
+static bool
 release_level1(const LOCKTAG *tag, LOCKMODE lockmode, bool mixed)
 {
 	int client_level = client_min_messages;
 	int log_level = ZKLOCK_LOG_MIN_MESSAGES;
+	bool released;
 
 	if (mixed)
 		client_min_messages = ZKLOCK_LOG_MIN_MESSAGES = ERROR;
-	(void) LockRelease(tag, lockmode, true);
+	released = LockRelease(tag, lockmode, true);
 	client_min_messages = client_level;
 	ZKLOCK_LOG_MIN_MESSAGES = log_level;
+	return released;
 }
 
 void
@@ -331,7 +334,7 @@ zklock_hold_end_session_scope(ZkHeldLock *held, bool all)
 		bool last = held->count[ZKLOCK_SHARED] + held->count[ZKLOCK_EXCLUSIVE] == 1;
 
 		end_hold(hold, 1);
-		release_level1(&tag, lockmode, mixed);
+		(void) release_level1(&tag, lockmode, mixed);
 		ended++;
 		if (!all || last)
 			break;
@@ -402,6 +405,25 @@ zklock_hold_end_void(void)
 		}
 	}
 	look_at_all = false;
+}
+
+/*
+ * The void ones would be counted with what is added, and seem to have level 1 by it.
+ * It is released and taken back, for which nothing has to be found: the hold in
+ * transaction scope keeps it, and its owner's place is free (LockAcquireExtended).
+ */
+void
+zklock_hold_end_hidden_void(ZkHeldLock *held, ZkLockMode mode)
+{
+	ZkHold *hold = find_hold(held, mode, ZKLOCK_SCOPE_SESSION, 0);
+	LOCKMODE lockmode = zklock_level1_mode(mode);
+
+	if (hold == NULL || hold->count == held->count[mode])
+		return; /* nothing in transaction scope hides it */
+	if (release_level1(&held->tag, lockmode, true))
+		(void) LockAcquire(&held->tag, lockmode, true, false);
+	else
+		end_hold(hold, hold->count);
 }
 
 bool

@@ -77,6 +77,12 @@ extern uint64 zklock_hold_end_all_session_scope(void);
  */
 extern void zklock_hold_end_void(void);
 
+/*
+ * Beside a hold in transaction scope in the same mode that does not see them.  To be
+ * called before one in session scope is added.  Does not throw.
+ */
+extern void zklock_hold_end_hidden_void(ZkHeldLock *held, ZkLockMode mode);
+
 /* A lost lock of this backend, in transaction scope if there is one, or NULL.
  * "all": all of them count as lost. */
 extern ZkHeldLock *zklock_held_find_lost(bool all);

@@ -103,6 +103,8 @@ sub _add_hold
 	my $level = $scope eq 'transaction' ? $self->level($s) : 0;
 	my ($hold) = grep { $_->{name} eq $name && $_->{mode} eq $mode && $_->{scope} eq $scope && $_->{level} == $level } @{ $s->{holds} };
 	push @{ $s->{holds} }, $hold = { name => $name, mode => $mode, scope => $scope, level => $level, count => 0, doubt => 0 } unless $hold;
+	# a new one in session scope finds out about the others
+	($hold->{count}, $hold->{doubt}) = ($hold->{count} - $hold->{doubt}, 0) if $scope eq 'session';
 	$hold->{count}++;
 	return;
 }

@@ -79,4 +79,29 @@ $b->query('COMMIT');
 like($a->result, qr/\d+$/, 'then the other');
 ZkLock::ok_clean($zk, [$node], 'job');
 
+# Beside a hold in transaction scope nobody sees that the session's is void, until the
+# session takes it anew: then the old one does not count with the new one.
+for my $way ('shared', 'exclusive')
+{
+	my $holder = ZkLock::session($node);
+	my $count = "SELECT sum(count) FROM zk_locks WHERE name = 'job' AND scope = 'session'";
+	$holder->query('BEGIN');
+	$holder->query("SELECT zk_lock('job', '$way', '$_')") for qw(session session transaction);
+	$holder->query('SELECT pg_advisory_unlock_all()');
+	$holder->query("SELECT zk_lock('job', '$way', 'session')");
+	is($holder->query($count), 1, "$way: one hold in session scope since pg_advisory_unlock_all()");
+	$holder->query('COMMIT');
+	is($holder->query($count), 1, '... and after the transaction');
+	is($holder->query("SELECT zk_unlock('job')"), 't', '... to be given up');
+	is($holder->query('SELECT count(*) FROM zk_locks'), 0, '... and no other');
+
+	$holder->query('BEGIN');
+	$holder->query("SELECT zk_lock('job', '$way', '$_')") for qw(session transaction session);
+	is($holder->query($count), 2, '... what is not void is counted');
+	$holder->query('COMMIT');
+	is($holder->query('SELECT zk_unlock_all()'), 2, '... and given up');
+	ZkLock::ok_clean($zk, [$node], 'job');
+	$holder->quit;
+}
+
 done_testing();
