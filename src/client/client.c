@@ -44,6 +44,26 @@
  * I/O thread logs each failure before it goes on to the next attempt, and there,
  * in the log callback, it is made to wait (pause_attempts).
  *
+ * Leaving.  zookeeper_close ends the session if the handle turns out to be connected
+ * when it has joined the threads, and a handle that tries to connect may be, at any
+ * moment.  Others would have our locks then, while we still believe in the lease.  So a
+ * handle that is to leave its session alive is made to forget it first: its id there is
+ * replaced by one that no session has.  That is done on the I/O thread, in the log
+ * callback, since nobody else reads and writes it then, after either of two lines (leave):
+ *
+ *		an attempt has failed: the next one asks for a session that there is not, and
+ *		is refused;
+ *		an attempt has asked for the session: the answer is about another session than
+ *		the handle's, so the library takes the handle's for expired, and hangs up.
+ *
+ * An attempt that had asked before may succeed yet.  Then the I/O thread waits in the
+ * callback for as long as silence may last, and takes the connection for broken when it
+ * goes on: an attempt has failed.  It sends no ping meanwhile, and the session is not kept
+ * alive by that, nor kept from whoever resumes it.
+ *
+ * A handle that never had a session asks for a new one instead, which nobody knows.
+ * So to close a handle that has left harms nobody.
+ *
  *-------------------------------------------------------------------------
  */
 #ifndef _GNU_SOURCE
@@ -72,9 +92,6 @@
 /* Log lines that may wait in the queue; further ones are only counted. */
 #define ZKLOCK_MAX_LOG_LINES 256
 
-/* Handles that may be open at once in a process (see log_slots). */
-#define ZKLOCK_MAX_CLIENTS 4
-
 /* A sequence number is at most 11 characters, "-2147483648". */
 #define ZKLOCK_SEQUENCE_ROOM 16
 
@@ -87,6 +104,9 @@
 
 /* ms: a connection that lived for less was none. */
 #define ZKLOCK_SHORT_LIFE 1000
+
+/* No session has this id: they begin with the number of a server and the time. */
+#define ZKLOCK_NO_SESSION 1
 
 _Static_assert(ZKLOCK_ZOK == ZOK, "ZOK");
 _Static_assert(ZKLOCK_ZCONNECTIONLOSS == ZCONNECTIONLOSS, "ZCONNECTIONLOSS");
@@ -105,7 +125,7 @@ _Static_assert(ZKLOCK_PASSWORD_LEN == sizeof(((clientid_t *) 0)->passwd), "passw
 typedef struct ZkRequest
 {
 	ZkClient *client;
-	uint64_t serial;		/* unique within the client */
+	uint64_t serial;		/* unique within the process */
 	ZkMessage *reply;		/* NULL: answered already, drop the real one */
 	int pathroom;			/* size of reply->path, 0 if none */
 	struct ZkRequest *prev; /* pending list */
@@ -124,7 +144,6 @@ struct ZkClient
 	zhandle_t *zh;
 	bool up; /* CONNECTED was the last session message that
 			  * zklock_client_receive returned */
-	uint64_t last_serial;
 
 	/* of the I/O thread alone */
 	int failures;			/* attempts in a row that came to nothing */
@@ -150,12 +169,18 @@ struct ZkClient
 	bool connected;				  /* by the last session event */
 	int auth_open;				  /* credentials that were neither accepted nor refused */
 	bool held_back;				  /* CONNECTED waits for them */
+	bool established;			  /* the I/O thread has a session on this connection */
+	bool leaving;				  /* the main thread wants to leave it */
+	bool left;					  /* the handle knows of no session that is ours */
 	ZkSessionId session;		  /* as of the last connection; id 0: none yet */
 	int timeout_ms;
 	char server[ZKLOCK_SERVER_LEN]; /* connected to or tried last */
 };
 
 static void log_line(int slot, const char *line);
+
+/* Of the main thread; the library numbers the requests of a process, too. */
+static uint64_t last_serial = 0;
 
 /*
  * The library's log callback has no context argument, so each client has one
@@ -341,6 +366,16 @@ set_connected(ZkClient *client, bool connected)
 	return was;
 }
 
+/* The handle connects no more. */
+static void
+set_dead(ZkClient *client)
+{
+	set_connected(client, false);
+	pthread_mutex_lock(&client->mutex);
+	client->left = true;
+	pthread_mutex_unlock(&client->mutex);
+}
+
 static void
 session_event(ZkClient *client, zhandle_t *zh, int state)
 {
@@ -366,12 +401,12 @@ session_event(ZkClient *client, zhandle_t *zh, int state)
 	}
 	else if (state == ZOO_EXPIRED_SESSION_STATE)
 	{
-		set_connected(client, false);
+		set_dead(client);
 		event_append(client, ZKLOCK_MSG_EXPIRED, NULL, false);
 	}
 	else if (state == ZOO_AUTH_FAILED_STATE)
 	{
-		set_connected(client, false);
+		set_dead(client);
 		event_append(client, ZKLOCK_MSG_AUTH_FAILED, NULL, false);
 	}
 	else
@@ -753,6 +788,36 @@ pause_attempts(ZkClient *client, const char *text)
 	pause_unless_closing(client, ms / 2 + (int) (now / 1000 % (ms / 2 + 1)));
 }
 
+/*
+ * What the I/O thread says of a connection, once more, if the client is being left: see
+ * at the top.
+ */
+static void
+leave(ZkClient *client, const char *text)
+{
+	bool failed = zklock_liblog_failure(text) != 0;
+	bool established = zklock_liblog_established(text);
+	bool leaving;
+
+	if (!failed && !established && !zklock_liblog_initiated(text))
+		return;
+	pthread_mutex_lock(&client->mutex);
+	if (failed || established)
+		client->established = established;
+	leaving = client->leaving;
+	if (leaving && !established)
+	{
+		clientid_t *id = (clientid_t *) (uintptr_t) zoo_client_id(client->zh);
+
+		id->client_id = ZKLOCK_NO_SESSION;
+		memset(id->passwd, 0, sizeof(id->passwd));
+		client->left = true;
+	}
+	pthread_mutex_unlock(&client->mutex);
+	if (leaving)
+		pause_unless_closing(client, zoo_recv_timeout(client->zh));
+}
+
 static void
 log_line(int slot, const char *line)
 {
@@ -798,6 +863,7 @@ log_line(int slot, const char *line)
 		zklock_client_free_message(message);
 	else
 		queue_append(client, message);
+	leave(client, text);
 	pause_attempts(client, text);
 }
 
@@ -1062,6 +1128,30 @@ zklock_client_close(ZkClient *client)
 	client_free(client);
 }
 
+bool
+zklock_client_leave(ZkClient *client)
+{
+	bool established;
+
+	pthread_mutex_lock(&client->mutex);
+	established = client->established;
+	if (!established)
+		client->leaving = true;
+	pthread_mutex_unlock(&client->mutex);
+	return !established;
+}
+
+bool
+zklock_client_left(ZkClient *client)
+{
+	bool left;
+
+	pthread_mutex_lock(&client->mutex);
+	left = client->left;
+	pthread_mutex_unlock(&client->mutex);
+	return left;
+}
+
 /*-------------------------------------------------------------------------
  * State and messages: the main thread.
  *-------------------------------------------------------------------------
@@ -1090,9 +1180,9 @@ zklock_client_pending(ZkClient *client)
 }
 
 uint64_t
-zklock_client_requests(ZkClient *client)
+zklock_client_requests(void)
 {
-	return client->last_serial;
+	return last_serial;
 }
 
 bool
@@ -1311,7 +1401,7 @@ request_begin(ZkClient *client, ZkMessageType type, const ZkRequestTag *tag,
 	reply->tag = *tag;
 	reply->sent_at = zklock_clock();
 	request->client = client;
-	request->serial = ++client->last_serial;
+	request->serial = ++last_serial;
 	request->reply = reply;
 	request->pathroom = (int) pathroom;
 
@@ -1333,7 +1423,7 @@ request_begin(ZkClient *client, ZkMessageType type, const ZkRequestTag *tag,
 	pthread_mutex_unlock(&client->mutex);
 
 	sending.request = request;
-	sending.serial = client->last_serial;
+	sending.serial = last_serial;
 	sending.rc = ZOK;
 	return sending;
 }

@@ -129,12 +129,13 @@ extern void zklock_client_log_debug(bool debug);
  * Start connecting.  "security" may be NULL: no credentials, no TLS, and nodes
  * that everybody may change.  "resume" is a session to resume, or NULL for a new one.
  * "timeout_ms" is the session timeout to ask for.  Names are resolved here, so
- * this can block on the resolver.  At most 4 clients can be open in a process,
- * each with ZKLOCK_CLIENT_FDS descriptors.  Returns NULL with errno
+ * this can block on the resolver.  At most ZKLOCK_MAX_CLIENTS can be open in a
+ * process, each with ZKLOCK_CLIENT_FDS descriptors.  Returns NULL with errno
  * set when the connect string is unusable or no name in it resolves; log
  * lines up to then are lost, "error" (room errlen) says what happened.
  */
-#define ZKLOCK_CLIENT_FDS 4
+#define ZKLOCK_MAX_CLIENTS 4
+#define ZKLOCK_CLIENT_FDS  4
 
 extern ZkClient *zklock_client_open(const char *hosts, int timeout_ms,
 									const ZkSessionId *resume, const ZkSecurity *security,
@@ -172,8 +173,8 @@ extern void zklock_client_server(ZkClient *client, char *buf, int buflen);
  */
 #define ZKLOCK_MAX_PENDING 32768
 
-extern uint64_t zklock_client_requests(ZkClient *client); /* made so far */
-extern int zklock_client_pending(ZkClient *client);		  /* open requests */
+extern uint64_t zklock_client_requests(void);		/* made so far by this process */
+extern int zklock_client_pending(ZkClient *client); /* open requests */
 extern int zklock_client_create(ZkClient *client, const char *path, const char *data,
 								int datalen, ZkCreateMode mode, const ZkRequestTag *tag);
 extern int zklock_client_delete(ZkClient *client, const char *path,
@@ -196,5 +197,14 @@ extern int zklock_client_sync(ZkClient *client, const char *path, const ZkReques
  * to time out.
  */
 extern void zklock_client_close(ZkClient *client);
+
+/*
+ * Leave the session to another client, which may be opened at once.  Nothing may be done
+ * with this one any more but to ask now and then whether it has left, which may take it
+ * twice the session timeout, and to close it when it has.  False: it has just connected,
+ * as zklock_client_receive is about to say, and is not left.
+ */
+extern bool zklock_client_leave(ZkClient *client);
+extern bool zklock_client_left(ZkClient *client);
 
 #endif /* ZKLOCK_CLIENT_H */

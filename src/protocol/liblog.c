@@ -15,6 +15,10 @@
 #define SOCKET	"Socket "
 #define RETCODE " zk retcode="
 
+/* connected at once, and when the socket was ready */
+#define INITIATED		"Initiated connection to server "
+#define INITIATED_LATER "initiated connection to server "
+
 static bool
 begins(const char *text, const char *with)
 {
@@ -50,8 +54,7 @@ zklock_liblog_text(const char *line, int *level, size_t *len)
 const char *
 zklock_liblog_server(const char *text, size_t *len)
 {
-	static const char *const before[] = {SOCKET, "Initiated connection to server ",
-										 "initiated connection to server ",
+	static const char *const before[] = {SOCKET, INITIATED, INITIATED_LATER,
 										 "session establishment complete on server "};
 
 	for (size_t i = 0; i < sizeof(before) / sizeof(before[0]); i++)
@@ -64,6 +67,12 @@ zklock_liblog_server(const char *text, size_t *len)
 		}
 	}
 	return NULL;
+}
+
+bool
+zklock_liblog_initiated(const char *text)
+{
+	return begins(text, INITIATED) || begins(text, INITIATED_LATER);
 }
 
 bool

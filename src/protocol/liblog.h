@@ -24,6 +24,9 @@ extern const char *zklock_liblog_text(const char *line, int *level, size_t *len)
 /* The server that a text names as the one in use, "len" bytes; NULL: it names none. */
 extern const char *zklock_liblog_server(const char *text, size_t *len);
 
+/* Has an attempt asked for its session? */
+extern bool zklock_liblog_initiated(const char *text);
+
 /* Is a session established? */
 extern bool zklock_liblog_established(const char *text);
 

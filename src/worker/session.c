@@ -56,6 +56,9 @@
 /* Longest session timeout that we believe in: the largest that can be set. */
 #define LONGEST_TIMEOUT_MS (3600 * 1000)
 
+/* Longest wait for clients that are being left. */
+#define LONGEST_LEAVING_MS (60 * 1000)
+
 /* Shortest that is asked for. */
 #define SHORTEST_TIMEOUT_MS 100
 
@@ -67,6 +70,7 @@
 
 static const ZkSessionListener *listener = NULL;
 static ZkClient *client = NULL;
+static ZkClient *leaving[ZKLOCK_MAX_CLIENTS - 1]; /* clients before it, not closed yet */
 static bool connected = false;
 static bool resuming = false;	   /* the first connection is to be the old session */
 static bool closing_stale = false; /* ... only in order to close it */
@@ -432,16 +436,48 @@ zklock_session_open(void)
 	zklock_security_free(security);
 }
 
+static void
+close_left(void)
+{
+	for (int i = 0; i < (int) lengthof(leaving); i++)
+	{
+		if (leaving[i] != NULL && zklock_client_left(leaving[i]))
+		{
+			zklock_client_close(leaving[i]);
+			release_descriptors();
+			leaving[i] = NULL;
+		}
+	}
+}
+
+/* The next client resumes the session.  False: this one goes on. */
+static bool
+leave_client(void)
+{
+	for (int i = 0; i < (int) lengthof(leaving); i++)
+	{
+		if (leaving[i] == NULL && zklock_client_leave(client))
+		{
+			leaving[i] = client;
+			client = NULL;
+			retry_at = 0;
+			return true;
+		}
+	}
+	return false;
+}
+
 /*
  * Has the library tried for long enough?  It steps over every second address
  * when an attempt fails (ZOOKEEPER-2466, open as of 3.9), so if their number is
  * even it may never come back to one that answers, nor pause between attempts.
+ * An attempt at a host that is silent takes it two thirds of the session timeout.
  * And it never accepts an ensemble that has seen less than itself, one that
- * was restored from a backup, say.  A new process begins with a fresh list and
- * the same session.  (A new handle in this process would have to close the old
- * one, which closes the session if it connects at that moment.)
+ * was restored from a backup, say.  A new handle begins with a fresh list and
+ * the same session, and has seen nothing.
  *
- * Each successor is given twice the time.
+ * Each handle is given twice the time.  If too many do not come to an end, a new process
+ * does it.
  */
 bool
 zklock_session_stuck(void)
@@ -450,6 +486,7 @@ zklock_session_stuck(void)
 	int64 now = zklock_clock();
 	int64 timeout = s->timeout_ms > 0 ? s->timeout_ms : zklock_session_timeout;
 	int64 patience = Max(1000, Min(timeout / 4, 5000)) * NS_PER_MS;
+	int64 unreached = (now - s->not_connected_since) / NS_PER_MS;
 
 	if (anew)
 	{
@@ -458,26 +495,35 @@ zklock_session_stuck(void)
 						zklock_path_tokens())));
 		return true;
 	}
+	close_left();
 	if (client == NULL || connected)
 		return false;
-	patience =
-		Max(patience, Min((now - s->not_connected_since) / 2, INT64CONST(60000000000)));
+	patience = Max(patience, Min(unreached / 2, 60000) * NS_PER_MS);
 	if (now - trying_since < patience)
 		return false;
+	if (leave_client())
+	{
+		ereport(LOG,
+				(errmsg("no ZooKeeper server reached for %lld ms, starting anew",
+						(long long) unreached)));
+		return false;
+	}
+	if (now - trying_since < patience + Min(timeout, LONGEST_LEAVING_MS) * NS_PER_MS)
+		return false;
 	ereport(LOG,
-			(errmsg("no ZooKeeper server reached for %lld ms, starting anew",
-					(long long) ((now - s->not_connected_since) / NS_PER_MS))));
+			(errmsg("no ZooKeeper server reached for %lld ms, restarting",
+					(long long) unreached)));
 	return true;
 }
 
 /*
- * The library numbers requests with 32 bits, from the time of day on, and what
- * happens at the end of them nobody has tried.
+ * The library numbers the requests of a process with 32 bits, from the time of day on,
+ * and what happens at the end of them nobody has tried.
  */
 bool
 zklock_session_worn(void)
 {
-	if (client == NULL || zklock_client_requests(client) < UINT64CONST(1000000000))
+	if (zklock_client_requests() < UINT64CONST(1000000000))
 		return false;
 	ereport(LOG, (errmsg("restarting after 1000000000 requests")));
 	return true;

@@ -46,10 +46,13 @@ extern void zklock_session_keeps(const char *setting);
 /* Handle what the client has received. */
 extern void zklock_session_receive(void);
 
-/* No connection for so long that a new process should try.  Says so in the log. */
+/*
+ * No connection for so long that another handle should try, which zklock_session_open
+ * makes.  True: a new process should.  Says so in the log.
+ */
 extern bool zklock_session_stuck(void);
 
-/* So many requests on one handle that their numbers would soon wrap around. */
+/* So many requests in this process that their numbers would soon wrap around. */
 extern bool zklock_session_worn(void);
 
 /* Readable while messages wait; -1 while there is no client.  It changes when

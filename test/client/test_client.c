@@ -85,11 +85,12 @@ too_long(int signal)
  */
 typedef enum ProxyCommand
 {
-	PROXY_HOLD = 'h', /* keep what the client sends */
-	PROXY_HELD = 'n', /* number of whole packets kept */
-	PROXY_PASS = 'p', /* send what was kept, pass everything */
-	PROXY_MUTE = 'm', /* throw away what the server sends */
-	PROXY_CUT = 'c'	  /* close the connection, accept new ones */
+	PROXY_HOLD = 'h',	/* keep what the client sends */
+	PROXY_HELD = 'n',	/* number of whole packets kept */
+	PROXY_PASS = 'p',	/* send what was kept, pass everything */
+	PROXY_MUTE = 'm',	/* throw away what the server sends */
+	PROXY_CUT = 'c',	/* close the connection, accept new ones */
+	PROXY_SILENCE = 's' /* ... and keep what they send */
 } ProxyCommand;
 
 static int proxy_fd;
@@ -214,6 +215,7 @@ proxy_main(int listener, int control, const struct sockaddr *server, socklen_t s
 					mute = true;
 					break;
 				case PROXY_CUT:
+				case PROXY_SILENCE:
 					close_both = true;
 					break;
 			}
@@ -224,7 +226,8 @@ proxy_main(int listener, int control, const struct sockaddr *server, socklen_t s
 				up = down = -1;
 				close_both = false;
 				nheld = 0;
-				hold = mute = false;
+				mute = false;
+				hold = command == PROXY_SILENCE;
 			}
 			if (write(control, &answer, sizeof(answer)) != sizeof(answer))
 				_exit(1);
@@ -1048,6 +1051,105 @@ test_resume(const char *hosts, const char *program)
 	close_quickly(client, "expired");
 }
 
+/* A request of a client is answered, maybe on its next connection. */
+static bool
+works(ZkClient *client)
+{
+	ZkRequestTag t = tag(9);
+	bool good;
+
+	for (;;)
+	{
+		ZkMessage *message = NULL;
+
+		if (zklock_client_sync(client, "/", &t) == ZKLOCK_ZOK)
+			while ((message = next_message(client)) != NULL &&
+				   message->type != ZKLOCK_MSG_SYNCED)
+				zklock_client_free_message(message);
+		else
+			message = next_message(client);
+		good = message != NULL && message->type == ZKLOCK_MSG_SYNCED && message->rc == 0;
+		if (message == NULL || message->type == ZKLOCK_MSG_EXPIRED || good)
+		{
+			zklock_client_free_message(message);
+			return good;
+		}
+		zklock_client_free_message(message);
+	}
+}
+
+/* Wait for a line of the library's log. */
+static void
+expect_line(ZkClient *client, const char *begin)
+{
+	ZkMessage *message;
+	bool found = false;
+
+	while (!found && (message = next_any(client, patience)) != NULL)
+	{
+		found = message->type == ZKLOCK_MSG_LOG &&
+			strncmp(message->data, begin, strlen(begin)) == 0;
+		zklock_client_free_message(message);
+	}
+	ok(found, "log: %s", begin);
+}
+
+/*
+ * A client is left for another one, which has the session at once.  "late": it has asked
+ * for the session before, and gets it.
+ */
+static void
+leave_for_another(const char *hosts, const char *proxied, bool late)
+{
+	const char *what = late ? "left, connected late" : "left, not connected";
+	ZkClient *client = open_client_timeout(proxied, 8000, NULL, what);
+	ZkClient *next;
+	ZkRequestTag t = tag(1);
+	ZkSessionId session;
+	ZkSessionId now;
+	ZkMessage *message;
+	char node[256];
+
+	expect_rc(client, ZKLOCK_MSG_CONNECTED, 0, what);
+	snprintf(node, sizeof(node), "%s/leave", base);
+	zklock_client_create(client, node, "", 0, ZKLOCK_CREATE_EPHEMERAL, &t);
+	expect_rc(client, ZKLOCK_MSG_CREATED, 0, "a session with a node");
+	zklock_client_session(client, &session, NULL);
+	ok(!zklock_client_leave(client), "a client that is connected is not left");
+
+	proxy(PROXY_SILENCE);
+	expect_rc(client, ZKLOCK_MSG_DISCONNECTED, 0, "silence");
+	while (proxy(PROXY_HELD) < 1)
+		pause_ms(10);
+	ok(zklock_client_leave(client), "a client that is not connected is left");
+	ok(!zklock_client_left(client), "... but may connect yet");
+	next = open_client_timeout(hosts, 8000, &session, what);
+	expect_rc(next, ZKLOCK_MSG_CONNECTED, 0, "the next one connects");
+	ok(zklock_client_session(next, &now, NULL) && now.id == session.id,
+	   "... to the session");
+	proxy(late ? PROXY_PASS : PROXY_CUT);
+	if (late)
+		expect_line(client, "session establishment complete");
+	for (int i = 0; !zklock_client_left(client) && i < patience / 10; i++)
+		pause_ms(10);
+	ok(zklock_client_left(client), "%s: it is out", what);
+	zklock_client_close(client);
+	ok(works(next), "... which the session survives");
+	zklock_client_get(next, node, false, &t);
+	message = expect(next, ZKLOCK_MSG_GOT, what);
+	ok(message != NULL && message->rc == 0 && message->ephemeral_owner == session.id,
+	   "... with its node");
+	zklock_client_free_message(message);
+	zklock_client_close(next);
+}
+
+static void
+test_leave(const char *hosts, const char *proxied)
+{
+	leave_for_another(hosts, proxied, false);
+	leave_for_another(hosts, proxied, true);
+}
+
 static void
 test_unreachable(void)
 {
@@ -1204,6 +1306,7 @@ main(int argc, char **argv)
 	test_patience(hosts);
 	test_loss(hosts, proxied);
 	test_resume(hosts, argv[0]);
+	test_leave(hosts, proxied);
 	test_unreachable();
 	clean_up(hosts);
 

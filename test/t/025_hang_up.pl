@@ -29,12 +29,12 @@ sub rate
 my $zk = ZooKeeper->new(tick_time => 200);
 my @proxy = map { Proxy->new($zk->host) } 1 .. 2;
 
-# Pauses double up to a second, and the shortest are half of that.  Each worker, one
+# Pauses double up to a second, and the shortest are half of that.  Each handle, one
 # in 1.5 s at first, begins with short ones: 25, 50, 100, 200, 400 ms.  That makes 6
 # rounds of two hosts in the worst of seconds.
 my $a = ZkLock::server('a', join(',', map { $_->host } @proxy), extension => 0,
 	conf => "zklock.session_timeout = '6s'");
-ZkLock::wait_until(sub { 2 <= (() = log_of($a) =~ /starting anew/g) }, 'two workers have given up');
+ZkLock::wait_until(sub { 2 <= (() = log_of($a) =~ /starting anew/g) }, 'two handles were given up');
 cmp_ok(rate(@proxy), '<', 20, 'hosts that hang up are not asked too often');
 cmp_ok(accepted(@proxy), '>', 0, '... but asked');
 $zk->start;
