@@ -27,8 +27,10 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	server = zklock_liblog_server(text, &len);
 	CHECK(server == NULL || (server > text && server + len <= end));
 	CHECK(server == NULL || memchr(server, ' ', len) == NULL);
-	CHECK(server == NULL || !zklock_liblog_established(text) ||
-		  zklock_liblog_failure(text) == 0);
+	CHECK(zklock_liblog_initiated(text) + zklock_liblog_established(text) +
+			  (zklock_liblog_failure(text) != 0) <=
+		  1);
+	CHECK(server != NULL || !zklock_liblog_initiated(text));
 
 	if (zklock_liblog_answer(text, &answer))
 		CHECK(strstr(text, answer.host) != NULL && strstr(text, answer.answer) != NULL);
