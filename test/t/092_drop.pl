@@ -81,8 +81,6 @@ $zk->stop;
 is($admin->fails('DROP DATABASE second'), '', 'DROP DATABASE while ZooKeeper is down');
 $zk->start;
 ZkLock::wait_connected($node);
-# one that has reached no server for long is replaced, and not by what follows
-$worker = worker();
 
 # A session in it: as with any other, it is in use, unless forced
 my $third = database('third');
@@ -119,5 +117,31 @@ $admin->query("SELECT zk_is_leader('last')");
 ok(eval { ZkLock::wait_until(sub { log_of() =~ /database "fourth" does not exist/ }, 'told') }, 'the log says what is missing');
 is(worker(), $worker, 'the worker stays, here, too');
 ok($admin->query("SELECT zk_lock('works')") > 0, '... and locks are given');
+
+#
+# Removal, in the order of doc/operations.md
+#
+$admin->query('CREATE ROLE batch LOGIN; ALTER SYSTEM RESET zklock.notify_database');
+$admin->query("ALTER ROLE batch SET zklock.on_loss = 'warn'");
+$here->query("BEGIN; SELECT zk_lock('held')");
+$other = ZkLock::session($far)->send("SELECT zk_lock('held')")->wait_level(2);
+ZkLock::hang_up($node);
+my $conf = PostgreSQL::Test::Utils::slurp_file($node->data_dir . '/postgresql.conf');
+sub configure
+{
+	open my $file, '>', $node->data_dir . '/postgresql.conf' or die;
+	print $file @_;
+	close $file or die;
+}
+configure($conf =~ s/^(?:shared_preload_libraries|zklock\.).*$//gmr);
+$node->restart;
+ok($other->result > 0, 'taken out of shared_preload_libraries: its locks pass on');
+is(ZkLock::ask($node, 'DROP EXTENSION zklock; SELECT 1'), 1, '... DROP EXTENSION works');
+is(ZkLock::session($node, user => 'batch')->query('SELECT 1'), 1, '... and a setting of a role that is left harms nobody');
+ZkLock::hang_up($node);
+$node->stop;
+configure($conf =~ s/'zklock'/'zklock_removed'/r);
+ok(!$node->start(fail_ok => 1), 'a server that preloads what has been removed does not start');
+like(log_of(), qr/FATAL:  could not access file "zklock_removed": No such file or directory/, '... as its log says');
 
 done_testing();
