@@ -1,0 +1,459 @@
+/*-------------------------------------------------------------------------
+ *
+ * job.c
+ *	  Who runs a job, and what became of it: the record of a job's runs.
+ *
+ * ZKLOCK_JOB_MUTANT, if defined, breaks a rule on purpose, for the test of the simulator:
+ *
+ *	 1 writes only what it runs, not that a run is lost
+ *	 2 writes without comparing versions (in the simulator, as those marked * are)
+ *	 3 goes on to COMMITTING though the run was taken over
+ *	 4 takes a run in COMMITTING for one that did not commit, without a doubt
+ *	 5 does not count a skipped slot as done
+ *	 6 counts a lost run as a failure
+ *	 7 begins to count failures anew with each run
+ *	 8 takes each call with "every" for one of a new slot
+ *	 9 does not go by what the own table says
+ *	10 takes the slot that was settled last for the latest one done
+ *	11 does not settle runs that were taken over
+ *	12 forgets that a slot was reset as soon as a run from before is settled
+ *	13 * does not look at the lease again when COMMITTING is acknowledged
+ *	14 * reads without an acknowledged write before
+ *	15 * takes a write whose reply is lost for done
+ *	16 does not see that somebody has had the lock later
+ *	17 runs a slot that equals the last one done
+ *	18 * writes with a version that was seen in another session
+ *	19 * says DONE before the commit
+ *	20 * lets go of the lock before the end is recorded
+ *	21 takes a slot far ahead of the clock for the present one
+ *	22 commits though the slot was done meanwhile
+ *	23 * settles a run whose transaction goes on
+ *	24 stays at a slot that was reset and has failed again
+ *	25 gives numbers again when the job was forgotten
+ *	26 takes a command that commits by itself for lost without a doubt
+ *	27 does not count a failure that is recorded late
+ *	28 does not give a slot that is reset its attempts back
+ *	29 leaves a slot reset when it was done
+ *	30 takes a slot that was skipped for one that was not done, when it is settled
+ *	31 takes a run over, as not done, when a slot is reset
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "job.h"
+
+#include <string.h>
+
+#ifndef ZKLOCK_JOB_MUTANT
+#define ZKLOCK_JOB_MUTANT 0
+#endif
+
+void
+zklock_job_init(ZkJob *job)
+{
+	memset(job, 0, sizeof(*job));
+	job->last_done = job->reset_slot = ZKLOCK_JOB_NEVER;
+}
+
+/* ------------------------------------------------------------------------
+ * What others wrote
+ * ------------------------------------------------------------------------
+ */
+
+static bool
+valid_time(int64_t t)
+{
+	return t >= -ZKLOCK_JOB_TIME_MAX && t <= ZKLOCK_JOB_TIME_MAX;
+}
+
+static bool
+valid_time_or_never(int64_t t)
+{
+	return t == ZKLOCK_JOB_NEVER || valid_time(t);
+}
+
+static bool
+valid_run(const ZkJobRun *run)
+{
+	bool over = run->state != ZKLOCK_JOB_RUNNING && run->state != ZKLOCK_JOB_COMMITTING;
+	bool may_doubt = run->state == ZKLOCK_JOB_LOST || run->state == ZKLOCK_JOB_SKIPPED;
+
+	return run->id.number > 0 && run->state <= ZKLOCK_JOB_SKIPPED &&
+		(!run->doubt || may_doubt) && valid_time(run->slot) && valid_time(run->start) &&
+		(over ? valid_time(run->end) : run->end == ZKLOCK_JOB_NEVER) && run->attempt > 0 &&
+		run->attempt < INT32_MAX && run->failures >= 0 && run->failures < INT32_MAX &&
+		memchr(run->server_name, '\0', sizeof(run->server_name)) != NULL &&
+		memchr(run->error, '\0', sizeof(run->error)) != NULL;
+}
+
+bool
+zklock_job_valid(const ZkJob *job)
+{
+	if (job->count < 0 || job->count >= ZKLOCK_JOB_COUNT_MAX || job->nruns < 0 ||
+		job->nruns > ZKLOCK_JOB_RUNS || !valid_time_or_never(job->last_done) ||
+		!valid_time_or_never(job->reset_slot) || job->every < 0 ||
+		job->every > ZKLOCK_JOB_TIME_MAX)
+		return false;
+	for (int i = 0; i < job->nruns; i++)
+	{
+		int64_t newest = i == 0 ? job->count : job->run[i - 1].id.number - 1;
+
+		/* only the newest one goes on */
+		if (!valid_run(&job->run[i]) || job->run[i].id.number > newest ||
+			(i > 0 && job->run[i].end == ZKLOCK_JOB_NEVER))
+			return false;
+	}
+	return true;
+}
+
+/* ------------------------------------------------------------------------
+ * Runs
+ * ------------------------------------------------------------------------
+ */
+
+static int
+find(const ZkJob *job, ZkJobId id)
+{
+	for (int i = 0; i < job->nruns; i++)
+		if (job->run[i].id.token == id.token && job->run[i].id.number == id.number)
+			return i;
+	return -1;
+}
+
+const ZkJobRun *
+zklock_job_find(const ZkJob *job, ZkJobId id)
+{
+	int i = find(job, id);
+
+	return i < 0 ? NULL : &job->run[i];
+}
+
+/* A set of states. */
+#define STATE(state) (1u << (state))
+#define ANY_STATE	 (~0u)
+
+/* The newest run of the slot that is in one of these states, or -1. */
+static int
+find_slot(const ZkJob *job, int64_t slot, unsigned states)
+{
+	for (int i = 0; i < job->nruns; i++)
+		if (job->run[i].slot == slot && (STATE(job->run[i].state) & states) != 0)
+			return i;
+	return -1;
+}
+
+static int
+failures(const ZkJob *job, int64_t slot)
+{
+	int i = find_slot(job, slot, ANY_STATE);
+
+	return i < 0 ? 0 : job->run[i].failures;
+}
+
+static bool
+is_open(const ZkJobRun *run)
+{
+	return run->state == ZKLOCK_JOB_COMMITTING || run->doubt;
+}
+
+int
+zklock_job_open(const ZkJob *job, uint64_t server, uint64_t database, int from)
+{
+	for (int i = from; i < job->nruns; i++)
+		if (is_open(&job->run[i]) && job->run[i].server == server &&
+			job->run[i].database == database)
+			return i;
+	return -1;
+}
+
+static void
+count_as_done(ZkJob *job, const ZkJobRun *run)
+{
+	if (run->slot > job->last_done || ZKLOCK_JOB_MUTANT == 10)
+		job->last_done = run->slot;
+	if (run->slot == job->reset_slot && ZKLOCK_JOB_MUTANT != 29 &&
+		(!run->reset || ZKLOCK_JOB_MUTANT == 12))
+		job->reset_slot = ZKLOCK_JOB_NEVER;
+}
+
+/* One more failure of the slot, which the runs of it since then did not know of. */
+static void
+count_failure(ZkJob *job, int i)
+{
+	if (job->run[i].reset)
+		return;
+	for (int j = i; j >= (ZKLOCK_JOB_MUTANT == 27 ? i : 0); j--)
+		if (job->run[j].slot == job->run[i].slot && job->run[j].failures < INT32_MAX - 1)
+			job->run[j].failures++;
+}
+
+/* The lock is another's: whoever ran has lost it, or has ended without a word. */
+static void
+take_over(ZkJob *job, bool skip, int64_t now)
+{
+	ZkJobRun *run = &job->run[0];
+
+	if (job->nruns == 0)
+		return;
+	if (run->state == ZKLOCK_JOB_RUNNING)
+	{
+		run->state = ZKLOCK_JOB_LOST;
+		run->doubt = run->begun && ZKLOCK_JOB_MUTANT != 26;
+		if (ZKLOCK_JOB_MUTANT == 6)
+			count_failure(job, 0);
+	}
+	else if (run->state == ZKLOCK_JOB_COMMITTING)
+	{
+		run->state = skip && ZKLOCK_JOB_MUTANT != 4 ? ZKLOCK_JOB_SKIPPED : ZKLOCK_JOB_LOST;
+		run->doubt = ZKLOCK_JOB_MUTANT != 4;
+		if (run->state == ZKLOCK_JOB_SKIPPED && ZKLOCK_JOB_MUTANT != 5)
+			count_as_done(job, run);
+	}
+	else
+		return;
+	run->end = now;
+	if (run->state == ZKLOCK_JOB_SKIPPED || run->doubt || ZKLOCK_JOB_MUTANT != 1)
+		job->changed = true;
+}
+
+/* ------------------------------------------------------------------------
+ * Is it due?
+ * ------------------------------------------------------------------------
+ */
+
+/* Times are far from the ends of an int64. */
+static bool
+within(int64_t a, int64_t b, int64_t distance)
+{
+	return a - b < distance && b - a < distance;
+}
+
+/* Which slot the call is for; false: it is not due. */
+static bool
+find_due(const ZkJob *job, const ZkJobCall *call, int64_t now, int64_t *slot)
+{
+	int64_t half = call->every / 2 + call->every % 2;
+
+	if (call->every == 0)
+	{
+		*slot = call->slot;
+		return *slot > job->last_done || *slot == job->reset_slot ||
+			(ZKLOCK_JOB_MUTANT == 17 && *slot == job->last_done);
+	}
+	/* One that fails again must not keep the job from going on. */
+	if (job->reset_slot != ZKLOCK_JOB_NEVER &&
+		(failures(job, job->reset_slot) < call->attempts || ZKLOCK_JOB_MUTANT == 24))
+	{
+		*slot = job->reset_slot;
+		return true;
+	}
+	*slot = now;
+	if (job->last_done != ZKLOCK_JOB_NEVER && now - job->last_done < half)
+		return false;
+	/* The slot of a run that was not done goes on, unless the clock was set since. */
+	if (job->nruns > 0 && job->run[0].slot > job->last_done && ZKLOCK_JOB_MUTANT != 8 &&
+		(within(now, job->run[0].slot, half) ||
+		 (ZKLOCK_JOB_MUTANT == 21 && now < job->run[0].slot)))
+		*slot = job->run[0].slot;
+	return true;
+}
+
+static void
+begin_run(ZkJob *job, const ZkJobCall *call, int64_t slot, int64_t now)
+{
+	int before = find_slot(job, slot, ANY_STATE);
+	ZkJobRun run = {.id = {.token = call->token, .number = ++job->count},
+					.slot = slot,
+					.state = ZKLOCK_JOB_RUNNING,
+					.begun = call->begun,
+					.server = call->server,
+					.database = call->database,
+					.start = now,
+					.end = ZKLOCK_JOB_NEVER,
+					.attempt = 1};
+	size_t len = strlen(call->server_name);
+
+	if (before >= 0)
+	{
+		run.attempt = job->run[before].attempt + 1;
+		if (ZKLOCK_JOB_MUTANT != 7)
+			run.failures = job->run[before].failures;
+	}
+	if (len > ZKLOCK_NAME_MAX)
+		len = ZKLOCK_NAME_MAX;
+	memcpy(run.server_name, call->server_name, len);
+	if (job->nruns < ZKLOCK_JOB_RUNS)
+		job->nruns++;
+	memmove(&job->run[1], &job->run[0], sizeof(run) * (size_t) (job->nruns - 1));
+	job->run[0] = run;
+	job->every = call->every;
+	job->changed = true;
+}
+
+ZkJobDecision
+zklock_job_decide(ZkJob *job, const ZkJobCall *call, int64_t now)
+{
+	ZkJobDecision decision = {.verdict = ZKLOCK_JOB_NO_HOLDER, .run = -1};
+
+	if (job->nruns > 0 && job->run[0].id.token > call->token && ZKLOCK_JOB_MUTANT != 16)
+		return decision;
+	take_over(job, call->skip, now);
+	if (call->own_done > job->last_done && ZKLOCK_JOB_MUTANT != 9)
+	{
+		job->last_done = call->own_done;
+		job->changed = true;
+	}
+
+	if (!find_due(job, call, now, &decision.slot))
+	{
+		decision.verdict = ZKLOCK_JOB_NOT_DUE;
+		decision.slot = job->last_done;
+		decision.run = find_slot(job, job->last_done,
+								 STATE(ZKLOCK_JOB_DONE) | STATE(ZKLOCK_JOB_SKIPPED));
+		decision.ahead = call->every > 0 && job->last_done - now > call->every / 2;
+		return decision;
+	}
+	if (failures(job, decision.slot) >= call->attempts)
+	{
+		decision.verdict = ZKLOCK_JOB_GIVEN_UP;
+		decision.run = find_slot(job, decision.slot, STATE(ZKLOCK_JOB_FAILED));
+		return decision;
+	}
+	begin_run(job, call, decision.slot, now);
+	decision.verdict = ZKLOCK_JOB_RUN;
+	decision.run = 0;
+	return decision;
+}
+
+int64_t
+zklock_job_next_due(const ZkJob *job)
+{
+	if (job->reset_slot != ZKLOCK_JOB_NEVER)
+		return job->reset_slot;
+	if (job->every == 0 || job->last_done == ZKLOCK_JOB_NEVER)
+		return ZKLOCK_JOB_NEVER;
+	return job->last_done + job->every / 2 + job->every % 2;
+}
+
+/* ------------------------------------------------------------------------
+ * The end of a run
+ * ------------------------------------------------------------------------
+ */
+
+ZkJobCommit
+zklock_job_commit(ZkJob *job, ZkJobId id, uint64_t xid)
+{
+	int i = find(job, id);
+	ZkJobRun *run;
+
+	if (i < 0)
+		return ZKLOCK_JOB_ABORT;
+	run = &job->run[i];
+	if (run->end != ZKLOCK_JOB_NEVER && ZKLOCK_JOB_MUTANT != 3)
+		return ZKLOCK_JOB_ABORT;
+	if (run->slot <= job->last_done && run->slot != job->reset_slot &&
+		ZKLOCK_JOB_MUTANT != 22)
+		return ZKLOCK_JOB_DONE_BY_OTHERS;
+	if (run->state == ZKLOCK_JOB_COMMITTING)
+		return ZKLOCK_JOB_COMMIT;
+	run->state = ZKLOCK_JOB_COMMITTING;
+	run->xid = xid;
+	job->changed = true;
+	return ZKLOCK_JOB_COMMIT;
+}
+
+/* As much as there is room for, without half a character. */
+static void
+copy_error(char *to, const char *from)
+{
+	size_t len = strlen(from);
+
+	if (len > ZKLOCK_JOB_ERROR_MAX)
+		for (len = ZKLOCK_JOB_ERROR_MAX; len > 0 && (from[len] & 0xC0) == 0x80;)
+			len--;
+	memcpy(to, from, len);
+	to[len] = '\0';
+}
+
+void
+zklock_job_finish(ZkJob *job, ZkJobId id, ZkJobState end, const char *error, int64_t now)
+{
+	int i = find(job, id);
+	ZkJobRun *run;
+	bool goes_on;
+
+	if (i < 0)
+		return;
+	run = &job->run[i];
+	goes_on = run->end == ZKLOCK_JOB_NEVER;
+	/* Nothing new, or nothing that may be taken back. */
+	if (run->state == ZKLOCK_JOB_DONE || run->state == ZKLOCK_JOB_FAILED ||
+		(!goes_on && !run->doubt && end == ZKLOCK_JOB_LOST))
+		return;
+	if (!goes_on && ZKLOCK_JOB_MUTANT == 11)
+		return;
+	/* A slot that was skipped stays so, if nothing was committed for it. */
+	if (run->state != ZKLOCK_JOB_SKIPPED || end == ZKLOCK_JOB_DONE ||
+		ZKLOCK_JOB_MUTANT == 30)
+		run->state = end;
+	else if (!run->doubt)
+		return;
+	run->doubt = false;
+	if (goes_on)
+		run->end = now;
+	if (error != NULL)
+		copy_error(run->error, error);
+	if (end == ZKLOCK_JOB_DONE)
+		count_as_done(job, run);
+	else if (end == ZKLOCK_JOB_FAILED)
+		count_failure(job, i);
+	job->changed = true;
+}
+
+void
+zklock_job_settle(ZkJob *job, ZkJobId id, bool committed, int64_t now)
+{
+	int i = find(job, id);
+
+	if (i >= 0 && is_open(&job->run[i]))
+		zklock_job_finish(job, id, committed ? ZKLOCK_JOB_DONE : ZKLOCK_JOB_LOST, NULL,
+						  now);
+}
+
+/* ------------------------------------------------------------------------
+ * By hand
+ * ------------------------------------------------------------------------
+ */
+
+bool
+zklock_job_reset(ZkJob *job, int64_t slot)
+{
+	if (slot == ZKLOCK_JOB_NEVER)
+		slot = job->last_done;
+	if (slot == ZKLOCK_JOB_NEVER)
+		return false;
+	if (ZKLOCK_JOB_MUTANT == 31)
+		take_over(job, false, slot);
+	for (int i = 0; i < job->nruns; i++)
+		if (job->run[i].slot == slot && ZKLOCK_JOB_MUTANT != 28)
+		{
+			job->run[i].reset = true;
+			job->run[i].failures = 0;
+		}
+	job->reset_slot = slot;
+	job->changed = true;
+	return true;
+}
+
+bool
+zklock_job_forget(ZkJob *job, int64_t token)
+{
+	int64_t count = job->count;
+
+	if (job->nruns > 0 && job->run[0].id.token > token)
+		return false;
+	zklock_job_init(job);
+	/* so that no run is like one before */
+	job->count = ZKLOCK_JOB_MUTANT == 25 ? 0 : count;
+	job->changed = true;
+	return true;
+}

@@ -1,0 +1,258 @@
+/*-------------------------------------------------------------------------
+ *
+ * job.h
+ *	  Who runs a job, and what became of it: the record of a job's runs.
+ *
+ * Pure: no postgres.h, no zookeeper.h, no clock, no allocation.  A backend reads the
+ * record from the ensemble, has it changed here, and writes it; the simulator (test/sim)
+ * links the same object.
+ *
+ * A job is a name and a persistent znode, whose data is the record and whose children are
+ * the queue of the job's lock.  Whoever holds the lock, by the ordinary protocol, may run
+ * the job; it is the record that says whether it is due.  A time for which the job is to
+ * run once is a slot: given by the caller, or with "every" the time at which the first run
+ * for it began.  All times are ms since 1970.  "now" is the ensemble's clock, never a
+ * server's: the mtime of a znode that the session has just written.
+ *
+ * How to change the record.  Each function below changes it in memory and sets "changed"
+ * if it has to be written.  So every change is the same loop:
+ *
+ *		for (;;)
+ *		{
+ *			write something, for the time;		a read that follows an acknowledged
+ *			read the record and its version;	write of the session is not stale
+ *			job.changed = false;
+ *			zklock_job_...(&job, ...);
+ *			if (!job.changed || set the data, if they have that version still)
+ *				break;
+ *		}
+ *
+ * A refused write, and one whose reply is lost, mean: read again.  Each function finds out
+ * by the record whether its change is there already.  The first read can be left out by
+ * who knows the record and its version from his own last write.  A version is good in the
+ * session that it was seen in, and a write that compares it is sent in that one or not at
+ * all: should the ensemble go back (history.h), versions begin again, but no session lives
+ * on (sim: job mutant 18).  For the same reason a job's znode is never deleted: a job that
+ * is forgotten has an empty record, and one without data is new.
+ *
+ * A run, step by step:
+ *
+ *	 1. Take the lock.  Read; zklock_job_settle for what this server can tell of runs of its
+ *	    own (zklock_job_open); zklock_job_decide.  Whatever it says counts when the record
+ *	    is written, if it changed: so one who was here before, has lost the lock and does
+ *	    not know it, finds his run LOST when he wants to commit.
+ *	 2. RUN: the command's transaction.  It writes a row, by slot, token and number, into a
+ *	    table of the same database.
+ *	 3. zklock_job_commit says in the record that the run is COMMITTING, acknowledged by a
+ *	    quorum.  ABORT: it must not commit.  The transaction's number goes along.
+ *	 4. Look once more whether the lock is lost or the lease has lapsed; if so, abort.
+ *	 5. Commit, durably: before the disk has it nothing may be said of it.
+ *	 6. zklock_job_finish: DONE, or after an error FAILED, or LOST if it was aborted since
+ *	    the lock was lost.  Until that is known, with whatever session there is, for it
+ *	    needs no lock.  Only then let go of the lock: the write and the contender's delete
+ *	    go out in this order on one session.
+ *
+ * Found by the next holder, a run that never reached COMMITTING did not commit, and one in
+ * COMMITTING is in doubt: "doubt" says that nobody knows yet.  It counts as not done (LOST)
+ * and is run again, or as done (SKIPPED), as the finder wants.  What really became of it
+ * its own server says, as soon as it can, in the record's newest run or in its history.
+ *
+ * A command that commits by itself has no step 3 ("begun"): step 4 comes before it, and its
+ * end, good or bad, is step 6.  Taken over before that it is LOST and in doubt, until its
+ * server knows whether it came to its end: by the same row, which a transaction of its own
+ * writes.  It is always run again: at least once.
+ *
+ * What holds (test/sim/job_sim.c), for a job whose commands run in a transaction:
+ *
+ *	 1. A slot is committed at most once if all callers say skip: while the ensemble
+ *	    forgets nothing, the slot is not reset and the job not forgotten.
+ *	 2. A slot that somebody calls for is committed in the end, or was skipped, or has
+ *	    failed "attempts" times: if somebody who calls stays alive, and the ensemble can be
+ *	    reached.
+ *	 3. A slot is committed once, and never more often than 1 + the runs of it that were
+ *	    in doubt.  A run is in doubt only if its server crashed, was paused or cut off for
+ *	    longer than its session lasts, had its contender deleted by others, or gave up
+ *	    step 6, all between steps 3 and 6.
+ *	 4. Runs commit in the order of their tokens, but for those that were in doubt; and
+ *	    when a decision has been made on the strength of a run's not having committed,
+ *	    it does not commit.
+ *	 5. No run for a slot begins when "attempts" failures of it have been recorded, while it
+ *	    is among the last ZKLOCK_JOB_RUNS runs.  A failure that could not be recorded
+ *	    before the lock was lost is recorded when it can be.
+ *	 6. When all servers are up and have settled, the record says what committed, and
+ *	    what did not, of each run that it has; if the ensemble forgot nothing.
+ *	 7. With "every", no run begins sooner than half of it after a slot that was done, by
+ *	    the ensemble's clock; but for a run in doubt that counted as not done.
+ *	 8. A server never commits a slot again that it has committed itself, nor another one
+ *	    sooner than half of "every" after, whatever the ensemble has forgotten; unless the
+ *	    slot was reset.
+ *
+ * What is assumed: the lease is honest, one contender at a time has the lock, tokens grow,
+ * nobody is granted anything for a session timeout after the ensemble has gone back
+ * (lease.h, protocol.h, history.h), and what is committed survives a crash.  If a server's
+ * standby takes its place and lacks the newest commits, they count as not made.
+ *
+ * The clock of the ensemble is its leader's.  A run that was done while it was fast can
+ * hold a job back for long: "ahead" says so, and zklock_job_reset mends it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_JOB_H
+#define ZKLOCK_JOB_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "contender.h"
+
+#define ZKLOCK_JOB_RUNS		 16
+#define ZKLOCK_JOB_ERROR_MAX 200 /* bytes, without the NUL */
+
+#define ZKLOCK_JOB_NEVER	 INT64_MIN			/* no time */
+#define ZKLOCK_JOB_TIME_MAX	 (INT64_C(1) << 55) /* ... is farther from 1970 */
+#define ZKLOCK_JOB_COUNT_MAX (INT64_C(1) << 53)
+
+typedef enum ZkJobState
+{
+	ZKLOCK_JOB_RUNNING,
+	ZKLOCK_JOB_COMMITTING,
+	ZKLOCK_JOB_DONE,
+	ZKLOCK_JOB_FAILED, /* by an error of the command */
+	ZKLOCK_JOB_LOST,   /* did not come to its end, or may have: doubt.  Not done */
+	ZKLOCK_JOB_SKIPPED /* the same, but the slot counts as done */
+} ZkJobState;
+
+/* Which run, of all runs of a job. */
+typedef struct ZkJobId
+{
+	int64_t token; /* of the lock, which several runs may share that a server's
+					* backends hand to each other */
+	int64_t number; /* of the runs of the job, from 1; begins again if the record is lost */
+} ZkJobId;
+
+typedef struct ZkJobRun
+{
+	ZkJobId id;
+	int64_t slot;
+	ZkJobState state;
+	bool doubt;		   /* LOST, SKIPPED: may have committed */
+	bool begun;		   /* by a command that commits by itself */
+	bool reset;		   /* the slot was, since: counts neither as done nor as failed */
+	uint64_t server;   /* whose data it changes: a server and its
+						* standbys have the same */
+	uint64_t database; /* ... of this server */
+	uint64_t xid;	   /* of the transaction; 0: not COMMITTING yet */
+	int64_t start;	   /* may be after the end: the clock was set */
+	int64_t end;	   /* NEVER: no end yet */
+	int attempt;	   /* run of this slot, from 1 */
+	int failures;	   /* ... that failed, up to this one */
+	char server_name[ZKLOCK_NAME_MAX + 1]; /* for people */
+	char error[ZKLOCK_JOB_ERROR_MAX + 1];  /* its first line */
+} ZkJobRun;
+
+typedef struct ZkJob
+{
+	bool changed;		/* not of the record: to be written */
+	int64_t count;		/* runs that there were */
+	int64_t last_done;	/* the latest slot that counts as done, or NEVER */
+	int64_t every;		/* as of the newest run; 0: none, its slot was given */
+	int64_t reset_slot; /* is due again, or NEVER */
+	int nruns;
+	ZkJobRun run[ZKLOCK_JOB_RUNS]; /* newest first */
+} ZkJob;
+
+/* What the caller wants, and is. */
+typedef struct ZkJobCall
+{
+	int64_t every; /* above 0, or 0: slot */
+	int64_t slot;
+	int attempts;	  /* at least 1 */
+	bool skip;		  /* a run in doubt counts as done */
+	bool begun;		  /* see above */
+	int64_t own_done; /* the latest slot that is done by the table of this database, or
+					   * NEVER */
+	int64_t token;	  /* of the lock that the caller holds */
+	uint64_t server;
+	uint64_t database;
+	const char *server_name;
+} ZkJobCall;
+
+typedef enum ZkJobVerdict
+{
+	ZKLOCK_JOB_RUN,		 /* run[0] is the new run; written, it is the caller's */
+	ZKLOCK_JOB_NOT_DUE,	 /* nothing to do: done, by whomever, or a later slot is */
+	ZKLOCK_JOB_GIVEN_UP, /* no attempt is left for the slot */
+	ZKLOCK_JOB_NO_HOLDER /* somebody has had the lock after the caller, who has lost it */
+} ZkJobVerdict;
+
+typedef struct ZkJobDecision
+{
+	ZkJobVerdict verdict;
+	int64_t slot; /* to be run, or the one last done, or the one given up */
+	int run;	  /* its newest run, done or failed, for the message; -1: not in the
+				   * record any more */
+	bool ahead;	  /* NOT_DUE: the slot last done is more than half of "every" after now */
+} ZkJobDecision;
+
+/* No run yet, and none remembered. */
+extern void zklock_job_init(ZkJob *job);
+
+/* Can this be a record?  What others wrote must pass before anything below sees it. */
+extern bool zklock_job_valid(const ZkJob *job);
+
+/* The run, or NULL. */
+extern const ZkJobRun *zklock_job_find(const ZkJob *job, ZkJobId id);
+
+/*
+ * The next run from index "from" on that only the caller's server can tell the end of, or
+ * -1.  It can by its table's row (done); or, without one, if the transaction is over; for
+ * one "begun", if its backend is.  Look at the transaction before the row.
+ */
+extern int zklock_job_open(const ZkJob *job, uint64_t server, uint64_t database, int from);
+
+/* That run has committed, or has not and never will.  Needs no lock. */
+extern void zklock_job_settle(ZkJob *job, ZkJobId id, bool committed, int64_t now);
+
+/*
+ * By the holder of the lock: is the job to be run?  If the record changed, the verdict
+ * counts as soon as that is written; whoever has to read again looks first whether his
+ * RUN is there (zklock_job_find: RUNNING).
+ */
+extern ZkJobDecision zklock_job_decide(ZkJob *job, const ZkJobCall *call, int64_t now);
+
+typedef enum ZkJobCommit
+{
+	ZKLOCK_JOB_COMMIT,		  /* as soon as it is written */
+	ZKLOCK_JOB_ABORT,		  /* the run was taken over */
+	ZKLOCK_JOB_DONE_BY_OTHERS /* it may not, as it turns out that the slot was done by a
+							   * run that was in doubt */
+} ZkJobCommit;
+
+extern ZkJobCommit zklock_job_commit(ZkJob *job, ZkJobId id, uint64_t xid);
+
+/*
+ * What became of one's own run: DONE, FAILED or LOST.  Needs no lock.  It is recorded in
+ * the history, too, if others have taken over; zklock_job_find before that tells. "error"
+ * is UTF-8, or NULL, and cut off where it is too long.
+ */
+extern void zklock_job_finish(ZkJob *job, ZkJobId id, ZkJobState end, const char *error,
+							  int64_t now);
+
+/*
+ * Makes a slot due again, once, with all its attempts: by a call for it, or by any call
+ * with "every"; by a run that begins later, should one go on for it.  NEVER: the one last
+ * done.  False: there is none.  Needs no lock.
+ */
+extern bool zklock_job_reset(ZkJob *job, int64_t slot);
+
+/*
+ * By the holder of the lock.  Nothing is remembered any more, but for what servers have
+ * in their tables.  False: the caller has lost the lock.
+ */
+extern bool zklock_job_forget(ZkJob *job, int64_t token);
+
+/* When is the job due next, by the newest run's "every"?  NEVER: nobody can tell. */
+extern int64_t zklock_job_next_due(const ZkJob *job);
+
+#endif /* ZKLOCK_JOB_H */

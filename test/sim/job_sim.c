@@ -1,0 +1,1680 @@
+/*-------------------------------------------------------------------------
+ *
+ * job_sim.c
+ *	  Plays seeded schedules of a job on several servers against src/protocol/job.c.
+ *
+ * Servers take a job's lock for their backends, one at a time, which read the record,
+ * decide, run, commit and write what became of it, each step when its turn comes. Servers
+ * pause, crash and start again with what they have committed; connections break, with
+ * requests and replies on them, and what was under way may be executed later, while the
+ * session lives; sessions expire; contenders are deleted by others; backends end without
+ *a word; runs fail; the ensemble's clock is set; slots are reset, jobs forgotten; and in
+ *some schedules the ensemble goes back to an earlier state, or to nothing.
+ *
+ * What is taken for granted, since other simulators prove it: the lease is honest
+ * (lease_sim), the lock goes to one contender at a time, the oldest (sim), tokens grow,
+ *and after the ensemble has gone back nobody is granted anything for a session timeout,
+ *in a new session (history_sim).
+ *
+ * Invariants: those of job.h, by the same numbers, and that each verdict is true when it
+ * counts.  Who commits, and when, is written down here by itself (Truth).
+ *
+ * Usage: see harness.h.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "harness.h"
+#include "job.h"
+
+#ifndef ZKLOCK_JOB_MUTANT
+#define ZKLOCK_JOB_MUTANT 0
+#endif
+
+#define NSERVERS	 3
+#define NCALLERS	 2
+#define SETTLER		 NCALLERS /* one more backend of each server */
+#define MAX_SESSIONS 1000
+#define MAX_TRUTHS	 1000
+#define MAX_PENDING	 32
+#define STEPS		 5000
+#define TIMEOUT		 INT64_C(8000) /* of sessions, ms */
+#define EVERY		 (5 * TIMEOUT + 1)
+#define HALF		 (EVERY / 2 + 1)
+#define NEVER		 ZKLOCK_JOB_NEVER
+
+#define TRACE(format, ...)                                                               \
+	do                                                                                   \
+	{                                                                                    \
+		if (tracing)                                                                     \
+			trace("%8.3f " format, (double) now / 1000, ##__VA_ARGS__);                  \
+	} while (0)
+
+typedef enum Coverage
+{
+	COVER_RUN,
+	COVER_NOT_DUE,
+	COVER_AHEAD,
+	COVER_GIVEN_UP,
+	COVER_NO_HOLDER,
+	COVER_COMMITTED,
+	COVER_DONE_BY_OTHERS,
+	COVER_ABORTED,
+	COVER_LATE,
+	COVER_FAILED,
+	COVER_ENDED,
+	COVER_RETRIED,
+	COVER_SAME_TOKEN,
+	COVER_LOST,
+	COVER_DOUBT,
+	COVER_SKIPPED,
+	COVER_DOUBT_COMMITTED,
+	COVER_SETTLED_DONE,
+	COVER_SETTLED_NOT,
+	COVER_TWICE,
+	COVER_FAILED_LATER,
+	COVER_BAD_VERSION,
+	COVER_WRITE_LOST,
+	COVER_WRITE_LATE,
+	COVER_MINE_AFTER_ALL,
+	COVER_OTHER_SESSION,
+	COVER_OWN_TABLE,
+	COVER_QUIT,
+	COVER_CRASHED,
+	COVER_CRASHED_COMMITTING,
+	COVER_PAUSED,
+	COVER_EXPIRED,
+	COVER_BROKEN,
+	COVER_RESET,
+	COVER_FORGOTTEN,
+	COVER_CLOCK,
+	COVER_WENT_BACK,
+	COVER_WIPED,
+	COVER_CALM,
+	NCOVERAGE
+} Coverage;
+
+static const char *const coverage_name[NCOVERAGE] =
+	{"runs",
+	 "calls when nothing was due",
+	 "... for a slot ahead of the clock",
+	 "calls when no attempt was left",
+	 "calls that had lost the lock to another",
+	 "runs that committed",
+	 "runs aborted since the slot was done meanwhile",
+	 "runs aborted since they were taken over",
+	 "runs aborted in COMMITTING, the lock lost",
+	 "runs that failed",
+	 "runs of commands that commit by themselves",
+	 "slots run again",
+	 "... under the same token",
+	 "runs found RUNNING",
+	 "runs found in COMMITTING",
+	 "... and skipped",
+	 "... that committed",
+	 "runs in doubt settled as done",
+	 "runs in doubt settled as not done",
+	 "slots committed twice",
+	 "failures recorded after others had taken over",
+	 "writes refused for their version",
+	 "writes whose reply was lost",
+	 "... and that were executed later",
+	 "runs whose beginning was found to be written",
+	 "versions from another session",
+	 "slots known by the own table alone",
+	 "backends that ended without a word",
+	 "servers crashed",
+	 "... in COMMITTING",
+	 "servers paused past their session",
+	 "sessions expired",
+	 "contenders deleted by others",
+	 "slots reset",
+	 "jobs forgotten",
+	 "clocks set",
+	 "ensembles gone back",
+	 "... to nothing",
+	 "calm ends"};
+
+long coverage[NCOVERAGE];
+
+/* ------------------------------------------------------------------------
+ * The world
+ * ------------------------------------------------------------------------
+ */
+
+/* What is true of a run, by the commits and not by the record. */
+typedef struct Truth
+{
+	ZkJobId id;
+	int64_t slot;
+	int server;
+	int session; /* of the lock */
+	bool begun;
+	bool over; /* its transaction, or backend */
+	bool committed;
+	bool failed;
+	int32_t recorded; /* the record's version that says so; 0: none */
+	bool doubt;		  /* somebody found it in COMMITTING, or begun */
+	bool skipped;	  /* ... and counted it as done */
+	bool expired;	  /* its session */
+	bool excused;	  /* its server, its session or its backend had gone */
+	bool overruled;	  /* somebody acted upon its not having committed */
+	bool annulled;	  /* the slot was reset */
+	bool again;		  /* ... and is run for that reason */
+	bool forgotten;	  /* the job was, or by the ensemble */
+} Truth;
+
+typedef enum Kind
+{
+	READ,
+	WRITE,
+	RESET, /* a write that does this */
+	FORGET
+} Kind;
+
+typedef struct Packet
+{
+	Kind kind;
+	int caller;
+	int serial;
+	int32_t version;
+	bool late; /* the connection has broken since */
+	ZkJob job;
+} Packet;
+
+typedef struct Fifo
+{
+	int n;
+	Packet packet[MAX_PENDING];
+} Fifo;
+
+typedef enum Reply
+{
+	NO_REPLY,
+	OK,
+	BAD_VERSION,
+	LOST
+} Reply;
+
+typedef enum Place
+{
+	IDLE,
+	WANT_LOCAL, /* level 1 */
+	WANT_GRANT, /* level 2 */
+	LOOK_UP,	/* read, and decide */
+	DECIDED,	/* ... and written */
+	RUNNING,
+	COMMITTING,
+	LOOK, /* at the lease */
+	COMMIT,
+	FINISH,
+	LET_GO,
+	/* of the settler */
+	SETTLE,
+	SETTLED
+} Place;
+
+typedef struct Caller
+{
+	Place place;
+	ZkJobCall call;
+	bool final; /* the one call that ends the schedule */
+	Kind what;	/* WRITE: run the job */
+	int64_t paused;
+	int locked_in; /* session */
+	bool lost;	   /* is told that the lock is */
+	ZkJobId id;	   /* the run that it writes, or has; number 0: none */
+	Truth *truth;
+	ZkJobState end;
+	bool commits_late; /* mutant 19 */
+	ZkJobDecision decision;
+	Truth *overrules;
+	int64_t decided; /* the ensemble's time */
+	int32_t based;	 /* ... on this version */
+	bool again;		 /* by a reset */
+	bool raised;	 /* its own table knew more than the record */
+	/* what it knows of the record */
+	ZkJob job;
+	int32_t version;
+	int session;
+	int64_t time;
+	bool known;
+	/* the request that is out */
+	bool waiting;
+	bool wrote;
+	int serial;
+	Reply reply;
+} Caller;
+
+typedef struct Server
+{
+	bool up;
+	int64_t paused;
+	int session; /* -1: none */
+	bool connected;
+	int64_t lease_end;
+	int64_t token; /* of its contender; 0: none */
+	bool granted;
+	int local; /* who has level 1; -1: nobody */
+	Fifo requests;
+	Fifo late; /* of a connection that broke; may yet be executed */
+	Caller caller[NCALLERS + 1];
+} Server;
+
+typedef struct Session
+{
+	bool alive;
+	int64_t expires;
+} Session;
+
+typedef struct Contender
+{
+	int session;
+	int64_t token;
+} Contender;
+
+typedef struct Record
+{
+	ZkJob job;
+	int32_t version;
+} Record;
+
+static int64_t now;
+static int64_t clock_offset; /* of the ensemble's */
+static Record record;
+static Record stale;	/* the one before */
+static Record saved;	/* what the ensemble may go back to */
+static int64_t embargo; /* nothing is granted until then */
+static int64_t zxid;
+static Session session[MAX_SESSIONS];
+static int nsessions;
+static Contender queue[NSERVERS * 8];
+static int nqueue;
+static Server server[NSERVERS];
+static Truth truths[MAX_TRUTHS];
+static int ntruths;
+static int64_t tick; /* the slot of the hour */
+static int64_t reset_slot;
+static int32_t reset_version; /* of the record that says so first */
+static bool calm;
+
+/* What a schedule is like. */
+static bool goes_back, resets;
+static bool tied; /* versions to their session */
+static int form;  /* 0: every, 1: slot, 2: both */
+static int skips; /* 0: none, 1: all, 2: some */
+static int attempts;
+static int pause_every, fail_every, begun_every, break_every;
+
+static int64_t
+random_time(int64_t below)
+{
+	return (int64_t) (random_bits() % (uint64_t) below);
+}
+
+static int
+number(const Server *s)
+{
+	return (int) (s - server);
+}
+
+static const char *
+state_name(ZkJobState state)
+{
+	static const char *const name[] = {"RUNNING", "COMMITTING", "DONE",
+									   "FAILED",  "LOST",		"SKIPPED"};
+
+	return name[state];
+}
+
+static Truth *
+find_truth(ZkJobId id)
+{
+	for (int i = ntruths; --i >= 0;)
+		if (truths[i].id.token == id.token && truths[i].id.number == id.number)
+			return &truths[i];
+	return NULL;
+}
+
+/* ------------------------------------------------------------------------
+ * What must hold
+ * ------------------------------------------------------------------------
+ */
+
+static bool
+counts_as_done(const Truth *t)
+{
+	return t->committed || t->skipped;
+}
+
+static bool
+later(const Truth *a, const Truth *b)
+{
+	return a->id.token != b->id.token ? a->id.token > b->id.token
+									  : a->id.number > b->id.number;
+}
+
+/* A run is to commit. */
+static void
+check_commit(const Truth *t)
+{
+	int commits = 1;
+	int doubts = t->doubt;
+
+	if (t->overruled && !t->doubt && !t->forgotten)
+		fail("run %" PRId64 " commits, and somebody knows that it did not", t->id.number);
+	for (int i = 0; i < ntruths; i++)
+	{
+		const Truth *u = &truths[i];
+
+		if (u == t || u->begun)
+			continue;
+		if (u->committed && later(u, t) && !t->doubt && !t->forgotten)
+			fail("run %" PRId64 " commits after run %" PRId64, t->id.number, u->id.number);
+		if (u->slot != t->slot || u->annulled || t->annulled)
+			continue;
+		/* what was reset is so again if the ensemble goes back */
+		if (u->committed && u->server == t->server && !(t->again && u->forgotten))
+			fail("server %d commits a slot twice", t->server);
+		if (u->forgotten || t->forgotten)
+			continue;
+		commits += u->committed;
+		doubts += u->doubt;
+	}
+	if (commits > 1)
+	{
+		COVER(TWICE);
+		if (skips == 1)
+			fail("slot %" PRId64 " is committed twice, in spite of skip", t->slot);
+		if (commits > 1 + doubts)
+			fail("slot %" PRId64 " is committed %d times, with %d doubts", t->slot,
+				 commits, doubts);
+	}
+}
+
+/* A run is to begin. */
+static void
+check_run(const Caller *c, const Truth *t)
+{
+	const ZkJobRun *before = c->job.nruns > 1 ? &c->job.run[1] : NULL;
+	bool again = t->again;
+	int failures = 0;
+
+	for (int i = 0; i < ntruths; i++)
+	{
+		const Truth *u = &truths[i];
+
+		/* its write may have been acknowledged long ago */
+		if (u == t || u->annulled || later(u, t))
+			continue;
+		if (c->call.every > 0 && !again && u->slot > c->decided - HALF)
+		{
+			if (u->committed && u->server == t->server)
+				fail("server %d runs too soon after slot %" PRId64 " of its own",
+					 u->server, u->slot);
+			if (counts_as_done(u) && (!u->doubt || u->skipped) && !u->forgotten)
+				fail("run %" PRId64 " is too soon after slot %" PRId64, t->id.number,
+					 u->slot);
+		}
+		if (c->call.every == 0 && !again && u->slot >= t->slot && counts_as_done(u) &&
+			(!u->doubt || u->skipped) && !u->forgotten)
+			fail("run %" PRId64 " begins, and slot %" PRId64 " is done", t->id.number,
+				 u->slot);
+		if (u->slot == t->slot && !u->forgotten)
+		{
+			failures += u->recorded > 0 && u->recorded <= c->based;
+			if (u->id.token == t->id.token)
+				COVER(SAME_TOKEN);
+			COVER(RETRIED);
+		}
+	}
+	if (failures >= c->call.attempts && c->job.nruns < ZKLOCK_JOB_RUNS)
+		fail("run %" PRId64 " begins though %d have failed", t->id.number, failures);
+	if (c->call.every == 0 || again || before == NULL || before->slot <= c->job.last_done)
+		return;
+	if (before->slot - c->decided < HALF && c->decided - before->slot < HALF &&
+		t->slot != before->slot)
+		fail("run %" PRId64 " has a slot of its own, and the last one goes on",
+			 t->id.number);
+	if (before->slot - c->decided >= HALF && t->slot == before->slot)
+		fail("run %" PRId64 " has a slot far ahead", t->id.number);
+}
+
+/* Nothing is to be run. */
+static void
+check_not_run(const Caller *c)
+{
+	const ZkJobDecision *d = &c->decision;
+	int64_t slot = c->call.every > 0 ? c->decided - HALF + 1 : c->call.slot;
+	bool again = reset_slot != NEVER && reset_version <= c->based &&
+		(c->call.every > 0 || slot == reset_slot);
+	bool due = true;
+	bool ahead = false;
+	int failures = 0;
+	int failures_again = 0;
+
+	for (int i = 0; i < ntruths; i++)
+	{
+		const Truth *t = &truths[i];
+
+		failures_again += t->slot == reset_slot && t->failed && !t->annulled;
+		if (counts_as_done(t) &&
+			(again ? t->slot == reset_slot && !t->annulled : t->slot >= slot))
+			due = false;
+		if (counts_as_done(t) && t->slot - c->decided > EVERY / 2)
+			ahead = true;
+		failures += t->slot == d->slot && t->failed &&
+			(!t->annulled || t->forgotten || reset_version > c->based);
+	}
+	if (d->verdict == ZKLOCK_JOB_NOT_DUE)
+	{
+		if (due && !(again && failures_again >= c->call.attempts))
+			fail("it is due, and server %d was told that it is not", (int) c->call.server);
+		if (d->ahead && !ahead)
+			fail("no slot is ahead of the clock");
+	}
+	else if (failures < c->call.attempts)
+		fail("slot %" PRId64 " is given up after %d failures", d->slot, failures);
+}
+
+/* ------------------------------------------------------------------------
+ * The ensemble
+ * ------------------------------------------------------------------------
+ */
+
+static bool
+is_queued(int64_t token)
+{
+	for (int i = 0; i < nqueue; i++)
+		if (queue[i].token == token)
+			return true;
+	return false;
+}
+
+static void
+excuse(int64_t token)
+{
+	for (int i = 0; i < ntruths; i++)
+		if (truths[i].id.token == token)
+			truths[i].excused = true;
+}
+
+static void
+leave_queue(int64_t token)
+{
+	for (int i = 0; i < nqueue; i++)
+		if (queue[i].token == token)
+		{
+			nqueue--;
+			memmove(queue + i, queue + i + 1, sizeof(*queue) * (size_t) (nqueue - i));
+			return;
+		}
+}
+
+static void
+end_session(int id)
+{
+	session[id].alive = false;
+	for (int i = nqueue; --i >= 0;)
+		if (queue[i].session == id)
+		{
+			excuse(queue[i].token);
+			leave_queue(queue[i].token);
+		}
+}
+
+/* A write changes the record: what does it say of each run? */
+static void
+observe(const ZkJob *before, const Packet *p)
+{
+	const ZkJob *after = &p->job;
+
+	if (!zklock_job_valid(after))
+		fail("the record is none");
+	for (int i = 0; i < after->nruns; i++)
+	{
+		const ZkJobRun *run = &after->run[i];
+		const ZkJobRun *was = zklock_job_find(before, run->id);
+		Truth *t = find_truth(run->id);
+
+		if (t == NULL || was == NULL || was->state == run->state)
+			continue;
+		if (run->state == ZKLOCK_JOB_FAILED)
+		{
+			t->recorded = record.version + 1;
+			if (was->state == ZKLOCK_JOB_LOST)
+				COVER(FAILED_LATER);
+		}
+		if (was->state == ZKLOCK_JOB_RUNNING && run->state == ZKLOCK_JOB_LOST)
+			COVER(LOST);
+		if (run->state == ZKLOCK_JOB_COMMITTING && before->last_done >= run->slot &&
+			before->reset_slot != run->slot)
+			fail("run %" PRId64 " goes on, and its slot is done", run->id.number);
+		if (run->doubt && !was->doubt)
+		{
+			COVER(DOUBT);
+			t->doubt = true;
+			t->skipped = run->state == ZKLOCK_JOB_SKIPPED;
+			if (t->skipped)
+				COVER(SKIPPED);
+			if (t->committed)
+				COVER(DOUBT_COMMITTED);
+			if (!t->excused && !t->forgotten)
+				fail("run %" PRId64 " is in doubt without a reason", run->id.number);
+		}
+		if (was->doubt && !run->doubt)
+			coverage[run->state == ZKLOCK_JOB_DONE ? COVER_SETTLED_DONE : COVER_SETTLED_NOT]++;
+	}
+	for (int i = 0; i < ntruths; i++)
+	{
+		if (p->kind == RESET && truths[i].slot == after->reset_slot)
+			truths[i].annulled = true;
+		if (p->kind == FORGET)
+			truths[i].forgotten = true;
+	}
+	if (p->kind == RESET)
+	{
+		COVER(RESET);
+		reset_slot = after->reset_slot;
+		reset_version = record.version + 1;
+	}
+	if (p->kind == FORGET)
+	{
+		COVER(FORGOTTEN);
+		reset_slot = NEVER;
+	}
+}
+
+static void
+execute(Server *s, const Packet *p, bool hears)
+{
+	Caller *c = &s->caller[p->caller];
+	bool good = p->kind == READ || p->version == record.version || ZKLOCK_JOB_MUTANT == 2;
+
+	session[s->session].expires = now + TIMEOUT;
+	if (p->kind != READ && good)
+	{
+		if (p->late)
+			COVER(WRITE_LATE);
+		observe(&record.job, p);
+		stale = record;
+		record.job = p->job;
+		record.job.changed = false;
+		record.version++;
+		TRACE("   version %d by %d.%d: run %" PRId64 " %s%s, last done %" PRId64,
+			  record.version, number(s), p->caller,
+			  record.job.nruns > 0 ? record.job.run[0].id.number : 0,
+			  record.job.nruns > 0 ? state_name(record.job.run[0].state) : "none",
+			  record.job.nruns > 0 && record.job.run[0].doubt ? " (doubt)" : "",
+			  record.job.last_done == NEVER ? -1 : record.job.last_done);
+	}
+	if (!hears || !c->waiting || c->serial != p->serial)
+		return;
+	if (!good)
+		COVER(BAD_VERSION);
+	c->reply = good ? OK : BAD_VERSION;
+	c->session = s->session;
+	if (p->kind == READ)
+	{
+		const Record *r = ZKLOCK_JOB_MUTANT == 14 && once_in(2) ? &stale : &record;
+
+		c->job = r->job;
+		c->version = r->version;
+		c->time = now + clock_offset;
+	}
+	else
+		c->version = record.version;
+}
+
+/* Executes the first n. */
+static void
+execute_first(Server *s, Fifo *fifo, int n, bool hears)
+{
+	for (int i = 0; i < n; i++)
+		execute(s, &fifo->packet[i], hears);
+	fifo->n -= n;
+	memmove(fifo->packet, fifo->packet + n, sizeof(Packet) * (size_t) fifo->n);
+}
+
+/* ------------------------------------------------------------------------
+ * The worker of a server
+ * ------------------------------------------------------------------------
+ */
+
+static void
+disconnect(Server *s)
+{
+	s->connected = false;
+	s->late = s->requests;
+	s->requests.n = 0;
+	for (int i = 0; i < s->late.n; i++)
+		s->late.packet[i].late = true;
+	for (int i = 0; i <= NCALLERS; i++)
+		if (s->caller[i].waiting && (s->caller[i].reply == NO_REPLY || once_in(2)))
+			s->caller[i].reply = LOST;
+}
+
+static void
+lose_lock(Server *s)
+{
+	s->token = 0;
+	s->granted = false;
+	for (int i = 0; i < NCALLERS; i++)
+		if (s->caller[i].place > WANT_GRANT)
+			s->caller[i].lost = true;
+}
+
+static void
+lose_session(Server *s)
+{
+	COVER(EXPIRED);
+	TRACE("%d hears that its session has expired", number(s));
+	disconnect(s);
+	s->late.n = 0;
+	s->lease_end = 0;
+	lose_lock(s);
+	s->session = -1;
+}
+
+static void
+connect_server(Server *s)
+{
+	if (s->session >= 0 && !session[s->session].alive)
+	{
+		lose_session(s);
+		return;
+	}
+	if (s->session < 0)
+	{
+		if (nsessions == MAX_SESSIONS)
+			fail("too many sessions");
+		s->session = nsessions++;
+		session[s->session].alive = true;
+	}
+	/* The session moves: the old connection is good for nothing any more. */
+	execute_first(s, &s->late, random_below(s->late.n + 1), false);
+	s->late.n = 0;
+	session[s->session].expires = now + TIMEOUT;
+	s->lease_end = now + TIMEOUT / 8 * 7;
+	s->connected = true;
+}
+
+static bool
+is_wanted(const Server *s)
+{
+	return s->local >= 0 && s->caller[s->local].place == WANT_GRANT;
+}
+
+/* Contenders come and go in the order of the requests. */
+static void
+work(Server *s)
+{
+	if (!s->connected)
+	{
+		if (s->late.n > 0 && session[s->session].alive && once_in(4))
+			execute_first(s, &s->late, 1, false);
+		else if (once_in(4))
+			connect_server(s);
+		return;
+	}
+	if (!session[s->session].alive)
+	{
+		lose_session(s);
+		return;
+	}
+	switch (random_below(4))
+	{
+		case 0:
+			session[s->session].expires = now + TIMEOUT;
+			s->lease_end = now + TIMEOUT / 8 * 7;
+			break;
+		case 1:
+			if (s->requests.n > 0)
+				execute_first(s, &s->requests, 1, true);
+			break;
+		case 2:
+			/* What the watches say, and say late. */
+			if (s->token > 0 && !is_queued(s->token))
+			{
+				TRACE("%d hears that its contender is gone", number(s));
+				lose_lock(s);
+			}
+			else if (s->token > 0 && queue[0].token == s->token && now >= embargo)
+				s->granted = true;
+			break;
+		default:
+			if (s->token == 0 && is_wanted(s))
+			{
+				execute_first(s, &s->requests, s->requests.n, true);
+				zxid += 1 + random_below(3);
+				s->token = zxid;
+				queue[nqueue++] = (Contender){.session = s->session, .token = zxid};
+			}
+			else if (s->token > 0 && s->local < 0 && (nqueue > 1 || calm || once_in(8)))
+			{
+				execute_first(s, &s->requests, s->requests.n, true);
+				leave_queue(s->token);
+				s->token = 0;
+				s->granted = false;
+			}
+	}
+}
+
+/* ------------------------------------------------------------------------
+ * A backend
+ * ------------------------------------------------------------------------
+ */
+
+static int
+index_of(const Server *s, const Caller *c)
+{
+	return (int) (c - s->caller);
+}
+
+static void
+send_request(Server *s, Caller *c, Kind kind)
+{
+	Packet *p = &s->requests.packet[s->requests.n];
+
+	/* A change that does not go out is none. */
+	if (kind != READ)
+		c->known = false;
+	if (!s->connected || s->requests.n == MAX_PENDING)
+		return;
+	p->kind = kind;
+	p->caller = index_of(s, c);
+	p->serial = ++c->serial;
+	p->version = c->version;
+	p->late = false;
+	if (kind != READ)
+		p->job = c->job;
+	s->requests.n++;
+	c->waiting = true;
+	c->wrote = kind != READ;
+	c->reply = NO_REPLY;
+}
+
+/*
+ * Waits for the reply to what is out.  True: there is nothing out, and "known" says
+ * whether the record is; *wrote: a write was acknowledged.
+ */
+static bool
+have_reply(Caller *c, bool *wrote)
+{
+	*wrote = false;
+	if (!c->waiting)
+		return true;
+	if (c->reply == NO_REPLY)
+		return false;
+	c->waiting = false;
+	if (c->wrote && c->reply == LOST)
+	{
+		COVER(WRITE_LOST);
+		if (ZKLOCK_JOB_MUTANT == 15)
+		{
+			c->reply = OK;
+			c->version++;
+		}
+	}
+	c->known = c->reply == OK;
+	*wrote = c->wrote && c->known;
+	return true;
+}
+
+/* Is the record known as of this session?  Else it is read. */
+static bool
+have_record(Server *s, Caller *c)
+{
+	if (c->known && c->session != s->session)
+	{
+		COVER(OTHER_SESSION);
+		if (tied && ZKLOCK_JOB_MUTANT != 18)
+			c->known = false;
+	}
+	if (!c->known)
+		send_request(s, c, READ);
+	return c->known;
+}
+
+static bool
+has_lock(const Server *s, const Caller *c)
+{
+	return !c->lost && now < s->lease_end;
+}
+
+static void
+over(Caller *c)
+{
+	if (c->truth != NULL)
+		c->truth->over = true;
+	c->truth = NULL;
+	c->id.number = 0;
+	c->waiting = c->known = false;
+	c->lost = false;
+	c->place = IDLE;
+}
+
+static void
+let_go(Server *s, Caller *c)
+{
+	if (s->local == index_of(s, c))
+		s->local = -1;
+	over(c);
+}
+
+static void
+finish(Server *s, Caller *c, ZkJobState end)
+{
+	TRACE("%d.%d ends run %" PRId64 ": %s", number(s), index_of(s, c), c->id.number,
+		  state_name(end));
+	if (end != ZKLOCK_JOB_DONE || !c->commits_late)
+		c->truth->over = true;
+	if (end == ZKLOCK_JOB_FAILED)
+	{
+		COVER(FAILED);
+		c->truth->failed = true;
+	}
+	c->end = end;
+	c->place = FINISH;
+	if (ZKLOCK_JOB_MUTANT == 20 && s->connected && s->token > 0)
+	{
+		leave_queue(s->token);
+		s->token = 0;
+		s->granted = false;
+	}
+}
+
+static void
+commit(Server *s, Caller *c)
+{
+	Truth *t = c->truth;
+
+	TRACE("%d.%d commits run %" PRId64 ", slot %" PRId64, number(s), index_of(s, c),
+		  t->id.number, t->slot);
+	if (!t->begun)
+		check_commit(t);
+	t->committed = t->over = true;
+	coverage[t->begun ? COVER_ENDED : COVER_COMMITTED]++;
+}
+
+/* What a server's own table has. */
+static int64_t
+own_done(const Server *s)
+{
+	int64_t latest = NEVER;
+
+	for (int i = 0; i < ntruths; i++)
+		if (truths[i].server == number(s) && truths[i].committed && truths[i].slot > latest)
+			latest = truths[i].slot;
+	return latest;
+}
+
+/* May one of its backends come to that run's end yet? */
+static bool
+goes_on(const Server *s, ZkJobId id)
+{
+	for (int i = 0; i < NCALLERS; i++)
+		if (s->caller[i].id.token == id.token && s->caller[i].id.number == id.number &&
+			(s->caller[i].truth == NULL || !s->caller[i].truth->over))
+			return true;
+	return false;
+}
+
+static void
+settle(Server *s, Caller *c)
+{
+	int i = -1;
+
+	while ((i = zklock_job_open(&c->job, (uint64_t) number(s), 0, i + 1)) >= 0)
+	{
+		ZkJobId id = c->job.run[i].id;
+		const Truth *t = find_truth(id);
+
+		if (!goes_on(s, id) || ZKLOCK_JOB_MUTANT == 23)
+			zklock_job_settle(&c->job, id, t != NULL && t->committed, c->time);
+	}
+}
+
+static void
+start_call(Server *s, Caller *c)
+{
+	c->what = resets && !calm && once_in(40) ? FORGET : WRITE;
+	c->call = (ZkJobCall){.attempts = attempts,
+						  .skip = skips == 1 || (skips == 2 && once_in(2)),
+						  .begun = begun_every > 0 && once_in(begun_every),
+						  .server = (uint64_t) number(s),
+						  .server_name = "server"};
+	if (form == 1 || (form == 2 && once_in(2)))
+		c->call.slot = tick - (once_in(8) ? 1 : 0);
+	else
+		c->call.every = EVERY;
+	c->place = WANT_LOCAL;
+}
+
+static void
+start_run(Server *s, Caller *c)
+{
+	const ZkJobRun *run = zklock_job_find(&c->job, c->id);
+	Truth *t = &truths[ntruths];
+
+	if (ntruths == MAX_TRUTHS)
+		fail("too many runs");
+	ntruths++;
+	*t = (Truth){.id = c->id,
+				 .slot = run->slot,
+				 .server = number(s),
+				 .session = c->locked_in,
+				 .begun = run->begun};
+	c->truth = t;
+	TRACE("%d.%d runs number %" PRId64 " by token %" PRId64 ", slot %" PRId64
+		  ", attempt %d, failures %d",
+		  number(s), index_of(s, c), t->id.number, t->id.token, t->slot, run->attempt,
+		  run->failures);
+	/* What has become of it by the time that the write is acknowledged. */
+	t->excused = !is_queued(t->id.token);
+	run = zklock_job_find(&record.job, c->id);
+	t->forgotten = run == NULL;
+	t->doubt = run != NULL && run->doubt;
+	t->annulled = run != NULL && run->reset;
+	t->again = c->again;
+	COVER(RUN);
+	check_run(c, t);
+	c->place = RUNNING;
+	c->commits_late = false;
+	if (t->begun && !has_lock(s, c))
+		finish(s, c, ZKLOCK_JOB_LOST);
+}
+
+/* The verdict counts. */
+static void
+act_on_verdict(Server *s, Caller *c)
+{
+	if (c->what != WRITE)
+	{
+		let_go(s, c);
+		return;
+	}
+	if (c->overrules != NULL)
+		c->overrules->overruled = true;
+	if (c->raised)
+		COVER(OWN_TABLE);
+	switch (c->decision.verdict)
+	{
+		case ZKLOCK_JOB_RUN:
+			start_run(s, c);
+			return;
+		case ZKLOCK_JOB_NOT_DUE:
+			COVER(NOT_DUE);
+			if (c->decision.ahead)
+				COVER(AHEAD);
+			check_not_run(c);
+			break;
+		case ZKLOCK_JOB_GIVEN_UP:
+			COVER(GIVEN_UP);
+			check_not_run(c);
+			break;
+		case ZKLOCK_JOB_NO_HOLDER:
+			COVER(NO_HOLDER);
+			break;
+	}
+	TRACE("%d.%d: verdict %d, slot %" PRId64, number(s), index_of(s, c),
+		  (int) c->decision.verdict, c->decision.slot);
+	if (c->final)
+		fail("the final call does not run the job: %d", (int) c->decision.verdict);
+	let_go(s, c);
+}
+
+static void
+decide(Server *s, Caller *c)
+{
+	const ZkJobRun *mine = zklock_job_find(&c->job, c->id);
+
+	if (c->id.number > 0 && mine != NULL && mine->state == ZKLOCK_JOB_RUNNING)
+	{
+		COVER(MINE_AFTER_ALL);
+		act_on_verdict(s, c);
+		return;
+	}
+	c->id.number = 0;
+	c->overrules = NULL;
+	c->call.own_done = own_done(s);
+	c->decided = c->time;
+	c->based = c->version;
+	if (c->job.nruns > 0 && c->job.run[0].state == ZKLOCK_JOB_RUNNING &&
+		c->job.run[0].id.token <= c->call.token)
+		c->overrules = find_truth(c->job.run[0].id);
+	if (c->what == WRITE)
+	{
+		settle(s, c);
+		c->raised = c->call.own_done > c->job.last_done && !c->job.changed;
+		c->decision = zklock_job_decide(&c->job, &c->call, c->time);
+		if (c->decision.verdict == ZKLOCK_JOB_RUN)
+		{
+			c->id = c->job.run[0].id;
+			c->again = c->job.reset_slot == c->decision.slot;
+		}
+		else if (c->decision.verdict == ZKLOCK_JOB_NO_HOLDER)
+			c->overrules = NULL;
+	}
+	else
+		(void) zklock_job_forget(&c->job, c->call.token);
+	if (c->job.changed)
+		c->place = DECIDED;
+	else
+		act_on_verdict(s, c);
+}
+
+/* Runs until the command has ended. */
+static void
+run(Server *s, Caller *c)
+{
+	if (c->lost && once_in(4))
+		finish(s, c, ZKLOCK_JOB_LOST);
+	else if (!calm && once_in(fail_every))
+		finish(s, c, ZKLOCK_JOB_FAILED);
+	else if (once_in(6))
+	{
+		if (!c->truth->begun)
+			c->place = COMMITTING;
+		else
+		{
+			/* Its row is in a transaction of its own. */
+			commit(s, c);
+			finish(s, c, ZKLOCK_JOB_DONE);
+		}
+	}
+}
+
+static void
+mark_committing(Server *s, Caller *c, bool wrote)
+{
+	if (wrote)
+	{
+		c->place = LOOK;
+		return;
+	}
+	if (c->lost && once_in(4))
+	{
+		finish(s, c, ZKLOCK_JOB_LOST);
+		return;
+	}
+	if (!calm && once_in(fail_every * 4))
+	{
+		finish(s, c, ZKLOCK_JOB_FAILED);
+		return;
+	}
+	if (!have_record(s, c))
+		return;
+	c->job.changed = false;
+	switch (zklock_job_commit(&c->job, c->id, 1))
+	{
+		case ZKLOCK_JOB_COMMIT:
+			if (c->job.changed)
+				send_request(s, c, WRITE);
+			else
+				c->place = LOOK;
+			break;
+		case ZKLOCK_JOB_ABORT:
+			COVER(ABORTED);
+			finish(s, c, ZKLOCK_JOB_LOST);
+			break;
+		case ZKLOCK_JOB_DONE_BY_OTHERS:
+			COVER(DONE_BY_OTHERS);
+			finish(s, c, ZKLOCK_JOB_LOST);
+	}
+}
+
+static void
+look(Server *s, Caller *c)
+{
+	if (!has_lock(s, c) && ZKLOCK_JOB_MUTANT != 13)
+	{
+		COVER(LATE);
+		finish(s, c, ZKLOCK_JOB_LOST);
+	}
+	else if (ZKLOCK_JOB_MUTANT == 19)
+	{
+		c->commits_late = true;
+		finish(s, c, ZKLOCK_JOB_DONE);
+	}
+	else if (!calm && once_in(fail_every * 4))
+		finish(s, c, ZKLOCK_JOB_FAILED); /* a serialization failure */
+	else
+	{
+		if (c->truth->expired)
+			fail("run %" PRId64 " is to commit, and its session has expired", c->id.number);
+		c->place = COMMIT;
+	}
+}
+
+static void
+record_end(Server *s, Caller *c, bool wrote)
+{
+	if (!wrote)
+	{
+		if (!have_record(s, c))
+			return;
+		c->job.changed = false;
+		zklock_job_finish(&c->job, c->id, c->end, "an error", c->time);
+		if (c->job.changed)
+		{
+			send_request(s, c, WRITE);
+			return;
+		}
+	}
+	if (c->commits_late)
+		commit(s, c);
+	c->place = LET_GO;
+}
+
+static void
+quit(Server *s, Caller *c)
+{
+	COVER(QUIT);
+	TRACE("%d.%d ends without a word", number(s), index_of(s, c));
+	if (c->truth != NULL)
+		c->truth->excused = true;
+	let_go(s, c);
+}
+
+static void
+step_caller(Server *s, Caller *c)
+{
+	bool wrote;
+
+	if (now < c->paused)
+		return;
+	if (!calm && once_in(pause_every))
+	{
+		c->paused = now + random_time(2 * TIMEOUT);
+		return;
+	}
+	if (!calm && c->place > WANT_GRANT && once_in(400))
+	{
+		quit(s, c);
+		return;
+	}
+	if (!have_reply(c, &wrote))
+		return;
+	switch (c->place)
+	{
+		case IDLE:
+			if (!calm && once_in(4))
+				start_call(s, c);
+			break;
+		case WANT_LOCAL:
+			if (s->local < 0)
+			{
+				s->local = index_of(s, c);
+				c->place = WANT_GRANT;
+			}
+			break;
+		case WANT_GRANT:
+			if (s->granted && has_lock(s, c))
+			{
+				c->call.token = s->token;
+				c->locked_in = s->session;
+				c->place = LOOK_UP;
+			}
+			break;
+		case LOOK_UP:
+			if (c->lost && once_in(2))
+				let_go(s, c);
+			else if (have_record(s, c))
+				decide(s, c);
+			break;
+		case DECIDED:
+			if (wrote)
+				act_on_verdict(s, c);
+			else if (c->known && c->session == s->session)
+				send_request(s, c, c->what);
+			else
+			{
+				c->known = false;
+				c->place = LOOK_UP;
+			}
+			break;
+		case RUNNING:
+			run(s, c);
+			break;
+		case COMMITTING:
+			mark_committing(s, c, wrote);
+			break;
+		case LOOK:
+			look(s, c);
+			break;
+		case COMMIT:
+			commit(s, c);
+			finish(s, c, ZKLOCK_JOB_DONE);
+			break;
+		case FINISH:
+			record_end(s, c, wrote);
+			break;
+		case LET_GO:
+			let_go(s, c);
+			break;
+		case SETTLE:
+		case SETTLED:
+			break;
+	}
+}
+
+/* Looks now and then what its server can tell, or resets a slot; has no lock. */
+static void
+step_settler(Server *s, Caller *c)
+{
+	bool wrote;
+
+	if (!have_reply(c, &wrote))
+		return;
+	if (c->place == IDLE && once_in(calm ? 2 : 30))
+	{
+		c->place = SETTLE;
+		c->what = resets && !calm && once_in(4) ? RESET : WRITE;
+	}
+	if (c->place != SETTLE)
+		return;
+	if (!wrote)
+	{
+		if (!have_record(s, c))
+			return;
+		c->job.changed = false;
+		if (c->what == WRITE)
+			settle(s, c);
+		else
+			(void) zklock_job_reset(&c->job,
+									c->job.nruns > 0 && once_in(2)
+										? c->job.run[random_below(c->job.nruns)].slot
+										: NEVER);
+		if (c->job.changed)
+		{
+			send_request(s, c, c->what);
+			return;
+		}
+	}
+	c->known = false;
+	c->place = calm ? SETTLED : IDLE;
+}
+
+/* ------------------------------------------------------------------------
+ * Faults
+ * ------------------------------------------------------------------------
+ */
+
+static void
+crash(Server *s)
+{
+	COVER(CRASHED);
+	TRACE("%d crashes", number(s));
+	disconnect(s);
+	for (int i = 0; i <= NCALLERS; i++)
+	{
+		Caller *c = &s->caller[i];
+		int serial = c->serial;
+
+		if (c->truth != NULL)
+		{
+			c->truth->over = c->truth->excused = true;
+			if (c->place == LOOK || c->place == COMMIT || c->place == FINISH)
+				COVER(CRASHED_COMMITTING);
+		}
+		memset(c, 0, sizeof(*c));
+		c->serial = serial;
+	}
+	s->up = s->granted = false;
+	s->token = 0;
+	s->local = -1;
+}
+
+static void
+start_server(Server *s)
+{
+	s->up = true;
+	/* What the old session has under way may be executed until it ends. */
+	if (s->session >= 0 && session[s->session].alive && once_in(2))
+	{
+		execute_first(s, &s->late, random_below(s->late.n + 1), false);
+		end_session(s->session);
+	}
+	s->late.n = 0;
+	s->session = -1;
+	s->lease_end = 0;
+}
+
+static void
+go_back(void)
+{
+	COVER(WENT_BACK);
+	TRACE("-- the ensemble goes back");
+	for (int i = 0; i < NSERVERS; i++)
+	{
+		disconnect(&server[i]);
+		server[i].late.n = 0;
+	}
+	for (int i = 0; i < nsessions; i++)
+		if (session[i].alive)
+			end_session(i);
+	for (int i = 0; i < ntruths; i++)
+		truths[i].forgotten = true;
+	if (once_in(4))
+	{
+		COVER(WIPED);
+		memset(&record, 0, sizeof(record));
+		zklock_job_init(&record.job);
+	}
+	else
+		record = saved;
+	stale = record;
+	reset_slot = NEVER;
+	embargo = now + TIMEOUT;
+}
+
+static void
+set_clock(void)
+{
+	COVER(CLOCK);
+	clock_offset += random_time(4 * EVERY) - 2 * EVERY;
+	TRACE("-- the clock is set to %" PRId64, now + clock_offset);
+}
+
+static void
+break_lock(void)
+{
+	int i = random_below(nqueue + 1);
+
+	if (i == nqueue)
+		return;
+	COVER(BROKEN);
+	TRACE("-- somebody deletes contender %" PRId64, queue[i].token);
+	excuse(queue[i].token);
+	leave_queue(queue[i].token);
+}
+
+static void
+fault(void)
+{
+	Server *s = &server[random_below(NSERVERS)];
+
+	switch (random_below(12))
+	{
+		case 0:
+			if (s->up)
+				crash(s);
+			break;
+		case 1:
+			if (s->up && now >= s->paused)
+			{
+				s->paused = now + random_time(3 * TIMEOUT);
+				if (s->paused > now + TIMEOUT)
+					COVER(PAUSED);
+			}
+			break;
+		case 2:
+		case 3:
+		case 4:
+			if (s->connected)
+				disconnect(s);
+			break;
+		case 5:
+			if (once_in(6))
+				set_clock();
+			break;
+		case 6:
+			saved = record;
+			break;
+		case 7:
+			if (goes_back && once_in(2))
+				go_back();
+			break;
+		case 8:
+			if (once_in(break_every))
+				break_lock();
+			break;
+		case 9:
+			tick++;
+			break;
+		default:
+			if (!s->up)
+				start_server(s);
+	}
+}
+
+/* ------------------------------------------------------------------------
+ * A schedule
+ * ------------------------------------------------------------------------
+ */
+
+static void
+expire(void)
+{
+	for (int i = 0; i < nsessions; i++)
+	{
+		if (!session[i].alive || now < session[i].expires)
+			continue;
+		for (int j = 0; j < ntruths; j++)
+			if (truths[j].session == i)
+				truths[j].expired = true;
+		for (int j = 0; j < NSERVERS; j++)
+		{
+			Server *s = &server[j];
+
+			if (s->session != i)
+				continue;
+			/* what came in time */
+			execute_first(s, &s->late, random_below(s->late.n + 1), false);
+			s->late.n = 0;
+			/* what stands in a broken connection has not come */
+			s->requests.n = 0;
+		}
+		end_session(i);
+	}
+}
+
+/* Invariant 6. */
+static void
+check_record(void)
+{
+	const ZkJob *job = &record.job;
+
+	for (int i = 0; i < job->nruns; i++)
+	{
+		const ZkJobRun *r = &job->run[i];
+		const Truth *t = find_truth(r->id);
+		bool committed = t != NULL && t->committed;
+
+		if (t != NULL && t->forgotten)
+			continue;
+		if (r->state == ZKLOCK_JOB_RUNNING || r->state == ZKLOCK_JOB_COMMITTING)
+			fail("run %" PRId64 " is %s in the end", r->id.number, state_name(r->state));
+		if (r->doubt)
+			fail("run %" PRId64 " is in doubt in the end", r->id.number);
+		if (committed != (r->state == ZKLOCK_JOB_DONE))
+			fail("run %" PRId64 " is %s in the record, and has %scommitted", r->id.number,
+				 state_name(r->state), committed ? "" : "not ");
+		if (r->state == ZKLOCK_JOB_FAILED && (t == NULL || !t->failed))
+			fail("run %" PRId64 " has not failed", r->id.number);
+		if (t != NULL && t->skipped && !committed && r->state != ZKLOCK_JOB_SKIPPED)
+			fail("run %" PRId64 " was skipped", r->id.number);
+	}
+	for (int i = 0; i < ntruths; i++)
+	{
+		const Truth *t = &truths[i];
+
+		if (t->forgotten || !counts_as_done(t) || t->slot <= job->last_done)
+			continue;
+		if (!t->doubt || zklock_job_find(job, t->id) != NULL)
+			fail("slot %" PRId64 " is done, and the record does not know it", t->slot);
+	}
+}
+
+static bool
+all_idle(void)
+{
+	for (int i = 0; i < NSERVERS; i++)
+		for (int j = 0; j < NCALLERS; j++)
+			if (server[i].caller[j].place != IDLE)
+				return false;
+	return true;
+}
+
+static bool
+all_settled(void)
+{
+	for (int i = 0; i < NSERVERS; i++)
+		if (server[i].caller[SETTLER].place != SETTLED)
+			return false;
+	return true;
+}
+
+static void
+step(int64_t pace)
+{
+	Server *s = &server[random_below(NSERVERS)];
+	int who = random_below(NCALLERS + 3);
+
+	step_count++;
+	if (step_count > 20 * STEPS)
+		fail("something is not over long after all is calm");
+	if (once_in(3))
+		now += random_time(pace);
+	expire();
+	if (!s->up || now < s->paused)
+		return;
+	if (who < NCALLERS)
+		step_caller(s, &s->caller[who]);
+	else if (who == SETTLER)
+		step_settler(s, &s->caller[who]);
+	else
+		work(s);
+}
+
+static void
+begin_world(uint64_t seed)
+{
+	random_state = seed * UINT64_C(0x2545f4914f6cdd1d) + 1;
+	now = 1000 * 1000;
+	clock_offset = embargo = zxid = 0;
+	memset(&record, 0, sizeof(record));
+	zklock_job_init(&record.job);
+	saved = stale = record;
+	nsessions = nqueue = ntruths = 0;
+	tick = 1;
+	reset_slot = NEVER;
+	calm = false;
+	goes_back = once_in(3);
+	resets = once_in(3);
+	tied = goes_back || once_in(2);
+	form = random_below(8) / 3;
+	skips = random_below(3);
+	attempts = 1 + random_below(3);
+	pause_every = 20 + random_below(400);
+	fail_every = 4 + random_below(100);
+	begun_every = once_in(4) ? 1 + random_below(3) : 0;
+	break_every = 1 + random_below(8);
+	for (int i = 0; i < NSERVERS; i++)
+	{
+		Server *s = &server[i];
+
+		s->up = true;
+		s->connected = s->granted = false;
+		s->paused = s->lease_end = s->token = 0;
+		s->session = s->local = -1;
+		s->requests.n = s->late.n = 0;
+		memset(s->caller, 0, sizeof(s->caller));
+	}
+}
+
+/* Everybody says what he knows. */
+static void
+settle_all(void)
+{
+	for (int i = 0; i < NSERVERS; i++)
+		if (server[i].caller[SETTLER].place == SETTLED)
+			server[i].caller[SETTLER].place = IDLE;
+	while (!all_settled())
+		step(TIMEOUT / 200);
+}
+
+static void
+play(uint64_t seed)
+{
+	int64_t pace;
+	int wild;
+	Server *s;
+	const Truth *t;
+
+	begin_world(seed);
+	pace = TIMEOUT / (10 + random_below(100));
+	wild = 10 + random_below(150);
+	while (step_count < STEPS)
+	{
+		if (once_in(wild))
+			fault();
+		step(pace);
+	}
+
+	TRACE("---- calm");
+	calm = true;
+	for (int i = 0; i < NSERVERS; i++)
+	{
+		if (!server[i].up)
+			start_server(&server[i]);
+		server[i].paused = 0;
+		for (int j = 0; j < NCALLERS; j++)
+			server[i].caller[j].paused = 0;
+	}
+	while (!all_idle())
+		step(TIMEOUT / 200);
+
+	/* Everybody hears of what he has lost. */
+	for (int i = 0; i < NSERVERS; i++)
+		if (server[i].token > 0 && !is_queued(server[i].token))
+			lose_lock(&server[i]);
+	settle_all();
+
+	/* A slot after all others is run, and once. */
+	for (int i = 0; i < ntruths; i++)
+		if (truths[i].slot >= now + clock_offset - EVERY)
+			clock_offset = truths[i].slot + EVERY - now;
+	tick += INT64_C(1) << 40;
+	s = &server[random_below(NSERVERS)];
+	start_call(s, &s->caller[0]);
+	s->caller[0].final = true;
+	while (!all_idle())
+		step(TIMEOUT / 200);
+	s->caller[0].final = false;
+	t = &truths[ntruths - 1];
+	if (!t->committed)
+		fail("the final run does not commit");
+
+	settle_all();
+	check_record();
+	COVER(CALM);
+}
+
+static int
+report(void)
+{
+	return report_counts("", coverage, coverage_name, NCOVERAGE);
+}
+
+int
+main(int argc, char **argv)
+{
+	static const Simulator simulator = {
+		.schedules = "schedules of a job",
+		.step = "step",
+		.covered = "every kind of thing happened",
+		.enough = 5000,
+		.options = NULL,
+		.noptions = 0,
+		.play = play,
+		.report = report,
+	};
+
+	(void) argc;
+	return simulate(&simulator, argv);
+}
