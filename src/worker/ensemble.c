@@ -309,7 +309,8 @@ take_base(ZkClient *client, const ZkMessage *message)
 	base_version = message->version;
 	heard_base = true;
 	if (before)
-		sight.zxid = message->zxid; /* whoever touched it did so after all that we know */
+		/* whoever touched it did so after all that we know */
+		sight.zxid = Max(message->zxid, 0);
 	return decide(client);
 }
 
@@ -371,7 +372,7 @@ take_number(ZkClient *client, const ZkMessage *message)
 	}
 	else if (message->type != ZKLOCK_MSG_GOT && sight.zxid == 0)
 	{
-		sight.zxid = message->zxid;
+		sight.zxid = Max(message->zxid, 0); /* there is none below */
 		return decide(client);
 	}
 	return ZKLOCK_ENSEMBLE_NOTHING;
