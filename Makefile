@@ -1,6 +1,7 @@
 # zklock: distributed locks through ZooKeeper, for PostgreSQL 15 to 19.
 #
-#   make, make install    build, install; PG_CONFIG selects the server
+#   make, make install    build, install; PG_CONFIG selects the server.  ASSERTIONS=yes
+#                         compiles the assertions in, as all tests do
 #   make dist             zklock-<version>.zip of what is committed
 #   make demo             see it work; KEEP=1 leaves the servers running
 #   make check            every test there is; PARTS= and TESTS= select (test/run),
@@ -31,6 +32,8 @@ SHLIB_LINK += -lzookeeper_mt
 PG_CPPFLAGS = -isystem $(shell $(PG_CONFIG) --includedir-server)
 # Signatures of callbacks are PostgreSQL's; not every one needs all it is given.
 PG_CPPFLAGS += -Wno-unused-parameter
+# PostgreSQL's Assert, and the C library's assert in what does not know PostgreSQL.
+PG_CPPFLAGS += $(if $(ASSERTIONS),-DUSE_ASSERT_CHECKING,-DNDEBUG)
 # Bitcode would need clang, and nothing here is worth inlining into a query.
 override with_llvm ?= no
 

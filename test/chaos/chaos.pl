@@ -235,6 +235,13 @@ sub report
 	my @idle = grep { my $workload = $_; !grep { $_->{workload} eq $workload && $_->{outcome} eq 'ok' } @transactions } qw(intervals long mixed register fenced election);
 	my %unexpected = map { $_ => 1 } grep { !/$expected/ } map { $_->{outcome} } @transactions;
 	my @strange = $history->strange;
+	my @crashes;
+	for my $file (glob "$log/server-*.log")
+	{
+		open my $in, '<', $file or die "could not read $file: $!\n";
+		push @crashes, map { chomp; $_ } grep { /^TRAP:|: Assertion `|was terminated by signal (?!9\b)/ } <$in>;
+		close $in;
+	}
 	my @checks = (
 		[ 'no lock was held twice', @overlaps ? scalar(@overlaps) . ' overlaps' : () ],
 		[ 'a later holder had a larger token', @disorders ? scalar(@disorders) . ' tokens out of order' : () ],
@@ -243,6 +250,7 @@ sub report
 		[ 'every server gave locks again', @{ $seen{wrong} } ],
 		[ 'every client came to an end', $seen{stuck} ? "$seen{stuck} did not" : (), @strange ? "one says: $strange[0]" : () ],
 		[ 'every error was one to be expected', sort keys %unexpected ],
+		[ 'no process crashed, nor broke an assertion', @crashes ],
 		[ 'every workload committed', map { "not $_" } @idle ]);
 	push @checks, [ 'every kind of fault was injected', map { "not $_" } grep { !$injected{$_} } @kinds ] if $seconds >= $long_run;
 	my $passed = 1;

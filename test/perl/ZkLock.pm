@@ -39,6 +39,8 @@
 #   ok_clean(ZK, [NODE...], NAME, [WHAT])  a test: nobody is left anywhere, no
 #           contender, no row in zk_locks, no level-1 lock
 #
+# A test fails, too, if a process of its servers has crashed, or an assertion was broken.
+#
 # A session is one psql.  One statement (or a few, separated by ;) at a time:
 #
 #   session(NODE, dbname => 'postgres', user => ..., host => ..., port => ...,
@@ -114,6 +116,23 @@ sub server
 	$node->start;
 	ask($node, 'CREATE EXTENSION zklock') if $option{extension} // 1;
 	return $node;
+}
+
+# Before PostgreSQL's modules stop the servers, and remove what a good test has left.
+our $crash = qr/^TRAP:|: Assertion `|\bPANIC:|was terminated by signal (?!9\b)/m;
+
+END
+{
+	my $failed = $?;
+	my ($test) = $0 =~ m{([^/]+?)(?:\.[^./]*)?$};
+	for my $log (glob "$PostgreSQL::Test::Utils::log_path/${test}_*.log")
+	{
+		my @lines = grep { /$crash/ } split /^/, PostgreSQL::Test::Utils::slurp_file($log);
+		next unless @lines;
+		Test::More->builder->diag("$log:\n", @lines);
+		$failed ||= 1;
+	}
+	$? = $failed;
 }
 
 sub session { return ZkLock::Session->new(@_); }
