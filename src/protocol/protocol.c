@@ -26,6 +26,7 @@
  */
 #include "protocol.h"
 
+#include <assert.h>
 #include <string.h>
 
 #ifndef ZKLOCK_MUTANT
@@ -53,8 +54,11 @@ static ZkLockAction *
 add_action(ZkLockActions *actions, ZkLockActionType type, const ZkLockQueue *queue,
 		   const ZkContender *c)
 {
-	ZkLockAction *a = &actions->action[actions->n++];
+	ZkLockAction *a;
 
+	assert(actions->n < ZKLOCK_MAX_ACTIONS);
+	assert(queue->connected || !zklock_action_is_request(type));
+	a = &actions->action[actions->n++];
 	memset(a, 0, sizeof(*a));
 	a->type = type;
 	a->slot = -1;
@@ -98,12 +102,48 @@ find_contender(ZkLockQueue *queue, uint64_t uuid)
 	return NULL;
 }
 
+/* Nothing is known of a contender but its state. */
+static void
+reset(ZkContender *c)
+{
+	uint8_t state = c->state;
+
+	memset(c, 0, sizeof(*c));
+	c->state = state;
+	c->sequence = -1;
+}
+
+/* The only way a contender's state changes: along the edges of src/README, section 6. */
+static void
+set_state(ZkContender *c, ZkContenderState state)
+{
+#define TO(state) (1 << ZKLOCK_##state)
+	/* the session's end frees them all */
+	static const uint16_t edges[] = {
+		[ZKLOCK_FREE] = TO(PROBING) | TO(CREATING) | TO(DELETING),
+		[ZKLOCK_PROBING] = TO(FREE) | TO(PROBING) | TO(BLOCKED) | TO(CREATING),
+		[ZKLOCK_BLOCKED] = TO(FREE) | TO(PROBING) | TO(CREATING),
+		[ZKLOCK_CREATING] = TO(FREE) | TO(UNSETTLED) | TO(QUEUED),
+		[ZKLOCK_UNSETTLED] = TO(FREE) | TO(CREATING) | TO(QUEUED),
+		[ZKLOCK_QUEUED] = TO(FREE) | TO(UNSETTLED) | TO(QUEUED) | TO(WAITING) |
+			TO(GRANTED) | TO(DELETING),
+		[ZKLOCK_WAITING] =
+			TO(FREE) | TO(UNSETTLED) | TO(QUEUED) | TO(GRANTED) | TO(DELETING),
+		[ZKLOCK_GRANTED] = TO(FREE) | TO(UNSETTLED) | TO(DELETING),
+		[ZKLOCK_DELETING] = TO(FREE),
+	};
+#undef TO
+
+	(void) edges;
+	assert((edges[c->state] & (1 << state)) != 0);
+	c->state = (uint8_t) state;
+}
+
 static void
 set_free(ZkContender *c)
 {
-	memset(c, 0, sizeof(*c));
-	c->state = ZKLOCK_FREE;
-	c->sequence = -1;
+	set_state(c, ZKLOCK_FREE);
+	reset(c);
 }
 
 /* Who was waited for matters no more. */
@@ -122,7 +162,7 @@ forget_blocker(ZkContender *c)
 static void
 set_queued(ZkContender *c)
 {
-	c->state = ZKLOCK_QUEUED;
+	set_state(c, ZKLOCK_QUEUED);
 	forget_blocker(c);
 	c->list_needed = 0;
 }
@@ -135,15 +175,23 @@ set_second_gone(ZkContender *c)
 	c->second_gone = true;
 }
 
-/* A name not used before; the create goes out from decide(). */
+/* With a name not used before. */
+static void
+set_begun(const ZkLockQueue *queue, ZkContender *c, ZkContenderState state,
+		  ZkLockMode mode, const ZkLockEvent *event)
+{
+	set_state(c, state);
+	reset(c);
+	c->mode = (uint8_t) mode;
+	c->uuid = event->fresh_uuid + (uint64_t) (c - queue->contender);
+}
+
+/* The create goes out from decide(). */
 static void
 set_creating(const ZkLockQueue *queue, ZkContender *c, ZkLockMode mode,
 			 const ZkLockEvent *event)
 {
-	set_free(c);
-	c->state = ZKLOCK_CREATING;
-	c->mode = (uint8_t) mode;
-	c->uuid = event->fresh_uuid + (uint64_t) (c - queue->contender);
+	set_begun(queue, c, ZKLOCK_CREATING, mode, event);
 }
 
 /* The first thing to do for a mode that is needed. */
@@ -151,15 +199,14 @@ static void
 set_started(const ZkLockQueue *queue, ZkContender *c, ZkLockMode mode,
 			const ZkLockEvent *event)
 {
-	set_creating(queue, c, mode, event);
-	if (queue->probe[mode])
-		c->state = ZKLOCK_PROBING;
+	set_begun(queue, c, queue->probe[mode] ? ZKLOCK_PROBING : ZKLOCK_CREATING, mode, event);
 }
 
 static void
 set_granted(ZkLockQueue *queue, ZkContender *c, bool demanded, ZkLockActions *actions)
 {
-	c->state = ZKLOCK_GRANTED;
+	assert(queue->connected && queue->needed[c->mode] && c->token > 0);
+	set_state(c, ZKLOCK_GRANTED);
 	forget_blocker(c);
 	c->demanded = demanded;
 	if (queue->succession.watched && c->mode == ZKLOCK_EXCLUSIVE)
@@ -171,6 +218,7 @@ set_granted(ZkLockQueue *queue, ZkContender *c, bool demanded, ZkLockActions *ac
 static void
 set_demanded(ZkLockQueue *queue, ZkContender *c, ZkLockActions *actions)
 {
+	assert(c->state == ZKLOCK_GRANTED && !c->demanded);
 	c->demanded = true;
 	add_action(actions, ZKLOCK_ACT_DEMANDED, queue, c);
 }
@@ -186,26 +234,30 @@ is_joined(const ZkLockQueue *queue, const ZkContender *c)
 static void
 fail(ZkLockQueue *queue, ZkContender *c, ZkLockFailure failure, ZkLockActions *actions)
 {
+	assert(c->state != ZKLOCK_GRANTED);
 	queue->needed[c->mode] = false;
 	add_action(actions, ZKLOCK_ACT_FAILED, queue, c)->failure = failure;
 	if (is_placed(c))
-		c->state = ZKLOCK_DELETING;
+		set_state(c, ZKLOCK_DELETING);
 	else
 		set_free(c);
 }
 
-/*
- * Our node is gone without our doing.  A waiter loses its place and queues
- * again; a grant is lost, and its holders are no reason to acquire anew.
- */
+/* A grant is lost, and its holders are no reason to acquire anew. */
+static void
+revoke(ZkLockQueue *queue, ZkContender *c, ZkLockActions *actions)
+{
+	if (c->state != ZKLOCK_GRANTED)
+		return;
+	add_action(actions, ZKLOCK_ACT_REVOKED, queue, c);
+	queue->needed[c->mode] = false;
+}
+
+/* Our node is gone without our doing.  A waiter loses its place and queues again. */
 static void
 vanished(ZkLockQueue *queue, ZkContender *c, ZkLockActions *actions)
 {
-	if (c->state == ZKLOCK_GRANTED)
-	{
-		add_action(actions, ZKLOCK_ACT_REVOKED, queue, c);
-		queue->needed[c->mode] = false;
-	}
+	revoke(queue, c, actions);
 	set_free(c);
 }
 
@@ -218,11 +270,8 @@ static void
 vanished_unproven(ZkLockQueue *queue, ZkContender *c, uint64_t list_needed,
 				  ZkLockActions *actions)
 {
-	ZkContender gone = *c;
-
-	vanished(queue, c, actions);
-	*c = gone;
-	c->state = ZKLOCK_UNSETTLED;
+	revoke(queue, c, actions);
+	set_state(c, ZKLOCK_UNSETTLED);
 	c->list_needed = list_needed;
 }
 
@@ -300,7 +349,7 @@ on_need(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 
 		/* A grant that has served is given up, whoever waits. */
 		if (c->state == ZKLOCK_GRANTED && event->spent[c->mode])
-			c->state = ZKLOCK_DELETING;
+			set_state(c, ZKLOCK_DELETING);
 
 		/* An answer is for those who asked before it, no others. */
 		if (c->state == ZKLOCK_PROBING || c->state == ZKLOCK_BLOCKED)
@@ -393,7 +442,7 @@ on_resumed(ZkLockQueue *queue, ZkLockActions *actions)
 		c->delete_sent = false;
 		if (c->state == ZKLOCK_CREATING && c->create_sent)
 		{
-			c->state = ZKLOCK_UNSETTLED;
+			set_state(c, ZKLOCK_UNSETTLED);
 			c->create_sent = false;
 		}
 	}
@@ -443,7 +492,7 @@ on_created(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 	switch (event->rc)
 	{
 		case ZKLOCK_RC_OK:
-			c->state = ZKLOCK_QUEUED;
+			set_state(c, ZKLOCK_QUEUED);
 			c->sequence = event->sequence;
 			c->token = event->token;
 			c->attempts = 0;
@@ -468,7 +517,7 @@ on_created(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 #if ZKLOCK_MUTANT == 2
 			set_creating(queue, c, (ZkLockMode) c->mode, event);
 #else
-			c->state = ZKLOCK_UNSETTLED;
+			set_state(c, ZKLOCK_UNSETTLED);
 			c->list_needed = 0;
 #endif
 			break;
@@ -559,6 +608,7 @@ watch_child(ZkLockQueue *queue, ZkContender *c, const char *name, uint64_t hash,
 {
 	ZkLockAction *watch = add_action(actions, ZKLOCK_ACT_WATCH, queue, c);
 
+	assert(strlen(name) <= ZKLOCK_WATCHED_MAX);
 	watch->name = name;
 	watch->hash = hash;
 }
@@ -697,7 +747,7 @@ find_place(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 		/* A number is a place only if nobody shares it.  The next one is ours alone. */
 		if (child->sequence == c->sequence)
 		{
-			c->state = ZKLOCK_DELETING;
+			set_state(c, ZKLOCK_DELETING);
 			return;
 		}
 
@@ -729,7 +779,7 @@ find_place(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 		set_granted(queue, c, demanded, actions);
 	else
 	{
-		c->state = ZKLOCK_WAITING;
+		set_state(c, ZKLOCK_WAITING);
 		c->blocker = blocker->hash;
 		c->blocker_watched = false;
 #if ZKLOCK_MUTANT == 1
@@ -774,7 +824,7 @@ take_orphan(ZkLockQueue *queue, const ZkLockChild *child, ZkLockActions *actions
 	}
 	if (vacant != NULL && spare > 0)
 	{
-		vacant->state = ZKLOCK_DELETING;
+		set_state(vacant, ZKLOCK_DELETING);
 		vacant->mode = (uint8_t) child->mode;
 		vacant->uuid = child->uuid_lo;
 		vacant->sequence = child->sequence;
@@ -818,7 +868,7 @@ end_probe(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 {
 	if (find_other(queue, c, event) != NULL)
 	{
-		c->state = ZKLOCK_BLOCKED;
+		set_state(c, ZKLOCK_BLOCKED);
 		add_action(actions, ZKLOCK_ACT_BLOCKED, queue, c);
 	}
 	else
@@ -1179,7 +1229,7 @@ drop_unneeded(ZkLockQueue *queue, const ZkLockEvent *event)
 		if (!queue->needed[c->mode])
 		{
 			if (is_placed(c))
-				c->state = ZKLOCK_DELETING;
+				set_state(c, ZKLOCK_DELETING);
 			else if ((c->state == ZKLOCK_CREATING && !c->create_sent) ||
 					 c->state == ZKLOCK_PROBING || c->state == ZKLOCK_BLOCKED)
 				set_free(c);
@@ -1342,12 +1392,10 @@ decide(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 		send_listing(queue, &listing, actions);
 }
 
-void
-zklock_step(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
+static void
+take_event(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 {
 	ZkContender *c = NULL;
-
-	actions->n = 0;
 
 	switch (event->type)
 	{
@@ -1413,9 +1461,206 @@ zklock_step(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions
 				on_deleted(c, event);
 			break;
 	}
-
-	decide(queue, event, actions);
 }
+
+/* ------------------------------------------------------------------------
+ * What holds before and after each step (src/README, section 9); for tests
+ * ------------------------------------------------------------------------
+ */
+
+#ifndef NDEBUG
+
+/* What the worker says of its server agrees with the queue, and with itself. */
+static void
+check_event(const ZkLockQueue *queue, const ZkLockEvent *event)
+{
+	assert(event->nchildren == 0 || event->children != NULL);
+	assert(event->list <= queue->list_sent);
+	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
+	{
+		/* who holds, holds a grant of ours */
+		assert(!event->held[mode] || zklock_queue_grant(queue, (ZkLockMode) mode) != NULL);
+		if (event->type != ZKLOCK_EV_NEED)
+			continue;
+		assert(!event->held[mode] || (event->needed[mode] && !event->spent[mode]));
+		assert(event->needed[mode] || !(event->probe[mode] || event->asks[mode]));
+	}
+	assert(event->type != ZKLOCK_EV_NEED || !event->joins || event->held[ZKLOCK_SHARED]);
+	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
+	{
+		/* a uuid is used once; somebody else may have given our mark to what is DELETING */
+		assert(!is_active(&queue->contender[i]) ||
+			   queue->contender[i].uuid - event->fresh_uuid >= ZKLOCK_NCONTENDERS);
+	}
+}
+
+/* Is a listing on its way, or put off, that will show "c" its place? */
+static bool
+is_listing(const ZkLockQueue *queue, const ZkContender *c)
+{
+	return c->list_needed > queue->list_answered &&
+		(c->list_needed <= queue->list_sent || c->list_needed >= LIST_NOT_FOUND);
+}
+
+/* What "c" waits for is on its way: no wake-up is lost. */
+static void
+check_pursued(const ZkLockQueue *queue, const ZkContender *c, const ZkLockEvent *event)
+{
+	switch ((ZkContenderState) c->state)
+	{
+		case ZKLOCK_FREE:
+		case ZKLOCK_BLOCKED:
+			break;
+		case ZKLOCK_CREATING:
+			assert(c->create_sent);
+			break;
+		case ZKLOCK_PROBING:
+		case ZKLOCK_UNSETTLED:
+		case ZKLOCK_QUEUED:
+			assert(is_listing(queue, c));
+			break;
+		case ZKLOCK_WAITING:
+			assert(c->polled || c->own_watched || c->own_requested);
+			assert(!c->second_gone || is_listing(queue, c));
+			break;
+		case ZKLOCK_GRANTED:
+			/* who demands it is told by a watch, or it is demanded as it is */
+			assert(c->demanded || queue->dir_watched || queue->dir_list != 0);
+			/* ... and its loss by another, unless there are too many */
+			assert(!c->demanded || c->own_watched || c->own_requested || c->watch_later ||
+				   event->spare_watches);
+			break;
+		case ZKLOCK_DELETING:
+			assert(c->delete_sent);
+			break;
+	}
+}
+
+static void
+check_contender(const ZkLockQueue *queue, const ZkContender *c, const ZkLockEvent *event)
+{
+	assert(c->mode < ZKLOCK_NMODES);
+	assert(!c->create_sent || c->state == ZKLOCK_CREATING);
+	assert(!c->delete_sent || c->state == ZKLOCK_DELETING);
+	assert(!c->delete_refused || c->delete_sent);
+	switch ((ZkContenderState) c->state)
+	{
+		case ZKLOCK_FREE:
+			assert(c->uuid == 0 && c->token == 0 && c->list_needed == 0);
+			break;
+		case ZKLOCK_PROBING:
+		case ZKLOCK_BLOCKED:
+			assert(queue->needed[c->mode]);
+			break;
+		case ZKLOCK_CREATING:
+			/* what may exist unseen is settled first, needed or not */
+			assert(queue->needed[c->mode] || c->create_sent);
+			break;
+		case ZKLOCK_UNSETTLED:
+		case ZKLOCK_DELETING:
+			break;
+		case ZKLOCK_QUEUED:
+			assert(queue->needed[c->mode]);
+			assert(c->blocker == 0 && c->second == 0 && !c->polled);
+			break;
+		case ZKLOCK_WAITING:
+			assert(queue->needed[c->mode]);
+			assert(c->token > 0 && c->blocker != 0);
+			break;
+		case ZKLOCK_GRANTED:
+			assert(queue->needed[c->mode]);
+			assert(c->token > 0);
+			assert(c->second == 0 && !c->polled);
+			break;
+	}
+	/* what the connection carried went with it */
+	assert(queue->connected || (!c->own_watched && !c->own_requested));
+	if (queue->connected)
+		check_pursued(queue, c, event);
+}
+
+static void
+check_queue(const ZkLockQueue *queue, const ZkLockEvent *event)
+{
+	assert(queue->list_answered <= queue->list_sent);
+	assert(queue->dir_list <= queue->list_sent && queue->list_synced <= queue->list_sent);
+	assert(queue->succession.last < 0 || queue->succession.watched);
+	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
+	{
+		const ZkContender *c = &queue->contender[i];
+
+		check_contender(queue, c, event);
+		for (int j = 0; j < i && is_active(c); j++)
+		{
+			const ZkContender *other = &queue->contender[j];
+
+			/* one active contender in each mode, each with a name of its own */
+			assert(!is_active(other) || (other->mode != c->mode && other->uuid != c->uuid));
+		}
+	}
+	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
+	{
+		bool active = false;
+		bool vacant = false;
+
+		for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
+		{
+			vacant |= queue->contender[i].state == ZKLOCK_FREE;
+			active |= is_active(&queue->contender[i]) && queue->contender[i].mode == mode;
+		}
+		assert(!queue->needed[mode] || active || !vacant);
+	}
+}
+
+static bool
+has_action(const ZkLockActions *actions, ZkLockActionType type, uint64_t uuid)
+{
+	for (int i = 0; i < actions->n; i++)
+	{
+		if (actions->action[i].type == type && actions->action[i].uuid == uuid)
+			return true;
+	}
+	return false;
+}
+
+/* The table hears of every grant that came or went, and none that is held goes unless
+ * it is lost. */
+static void
+check_changes(const ZkLockQueue *before, const ZkLockQueue *queue,
+			  const ZkLockEvent *event, const ZkLockActions *actions)
+{
+	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
+	{
+		const ZkContender *old = zklock_queue_grant(before, (ZkLockMode) mode);
+		const ZkContender *new = zklock_queue_grant(queue, (ZkLockMode) mode);
+		bool kept = old != NULL && new != NULL && old->uuid == new->uuid;
+
+		assert(kept || old == NULL || !event->held[mode] ||
+			   has_action(actions, ZKLOCK_ACT_REVOKED, old->uuid));
+		assert(kept || new == NULL || has_action(actions, ZKLOCK_ACT_GRANTED, new->uuid));
+		assert(!kept || (old->token == new->token && old->sequence == new->sequence));
+	}
+}
+
+#endif
+
+void
+zklock_step(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
+{
+#ifndef NDEBUG
+	ZkLockQueue before = *queue;
+
+	check_event(queue, event);
+#endif
+	actions->n = 0;
+	take_event(queue, event, actions);
+	decide(queue, event, actions);
+#ifndef NDEBUG
+	check_queue(queue, event);
+	check_changes(&before, queue, event, actions);
+#endif
+}
+
 
 void
 zklock_queue_init(ZkLockQueue *queue, bool connected)
@@ -1424,7 +1669,7 @@ zklock_queue_init(ZkLockQueue *queue, bool connected)
 	queue->connected = connected;
 	queue->succession = ZKLOCK_NO_SUCCESSION;
 	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
-		set_free(&queue->contender[i]);
+		reset(&queue->contender[i]);
 }
 
 bool

@@ -7,6 +7,7 @@
  */
 #include "harness.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -68,6 +69,16 @@ fail(const char *format, ...)
 	vsnprintf(failure_text, sizeof(failure_text), format, args);
 	va_end(args);
 	longjmp(failed, 1);
+}
+
+/* assert() of the C library calls this: a broken assertion of what is played fails the
+ * schedule, and so has a seed and a trace. */
+void
+__assert_fail(const char *assertion, const char *file, unsigned line, const char *function)
+{
+	const char *name = strrchr(file, '/');
+
+	fail("assertion of %s, %s:%u: %s", function, name ? name + 1 : file, line, assertion);
 }
 
 /* A sanitizer's verdict or a crash must name the seed, too. */

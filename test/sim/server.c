@@ -149,8 +149,6 @@ check_granted(Server *server, int dir, const ZkLockAction *action, bool keep)
 	own = &zk.node[node];
 	if (own->dzxid <= server->told[dir])
 		fail("granted though our contender was gone before what we were told");
-	if (server->queue[dir].connected == false)
-		fail("granted without a connection");
 
 	if (own->dzxid == NEVER)
 	{
@@ -355,8 +353,6 @@ perform(Server *server, int dir, const ZkLockAction *action, bool keep)
 
 	if (action->type == ZKLOCK_ACT_WATCH && strlen(action->name) > ZKLOCK_WATCHED_MAX)
 		fail("a name of %zu bytes is watched", strlen(action->name));
-	if (!server->queue[dir].connected)
-		fail("%s without a connection", request_name(action->type));
 
 	request.generation = server->generation[dir];
 	request.uuid = action->uuid;
@@ -509,8 +505,6 @@ step(Server *server, int dir, ZkLockEvent *event)
 		server->refused[dir] = true;
 
 	zklock_step(&server->queue[dir], event, &actions);
-	if (actions.n > ZKLOCK_MAX_ACTIONS)
-		fail("too many actions");
 	observe(event, &before, &server->queue[dir], &actions);
 	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
 	{
