@@ -73,6 +73,7 @@
 
 #include "client.h"
 
+#include <assert.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
@@ -141,6 +142,9 @@ struct ZkClient
 	bool creator; /* nodes that we create are ours alone */
 
 	/* of the main thread alone */
+#ifndef NDEBUG
+	pthread_t thread; /* itself */
+#endif
 	zhandle_t *zh;
 	bool up; /* CONNECTED was the last session message that
 			  * zklock_client_receive returned */
@@ -181,6 +185,14 @@ static void log_line(int slot, const char *line);
 
 /* Of the main thread; the library numbers the requests of a process, too. */
 static uint64_t last_serial = 0;
+
+#ifndef NDEBUG
+static bool
+in_main_thread(const ZkClient *client)
+{
+	return pthread_equal(client->thread, pthread_self());
+}
+#endif
 
 /*
  * The library's log callback has no context argument, so each client has one
@@ -302,6 +314,8 @@ pending_remove(ZkClient *client, ZkRequest *request)
 	else
 		client->pending_tail = request->prev;
 	client->npending--;
+	assert(client->npending >= 0);
+	assert((client->npending == 0) == (client->pending_head == NULL));
 }
 
 /*-------------------------------------------------------------------------
@@ -500,6 +514,8 @@ reply_begin(ZkRequest *request, int rc)
 	ZkClient *client = request->client;
 	ZkMessage *reply;
 
+	/* answered once, and on the library's thread */
+	assert(!in_main_thread(client) || atomic_load(&client->closing));
 	pthread_mutex_lock(&client->mutex);
 	pending_remove(client, request);
 	reply = request->reply;
@@ -1045,6 +1061,9 @@ zklock_client_open(const char *hosts, int timeout_ms, const ZkSessionId *resume,
 		return NULL;
 	}
 	client->slot = slot;
+#ifndef NDEBUG
+	client->thread = pthread_self();
+#endif
 	client->opening = true;
 	client->creator = security != NULL && security->creator;
 	atomic_init(&client->closing, false);
@@ -1120,6 +1139,7 @@ zklock_client_close(ZkClient *client)
 {
 	if (client == NULL)
 		return;
+	assert(in_main_thread(client) && !atomic_load(&client->closing));
 	pthread_mutex_lock(&client->mutex);
 	atomic_store(&client->closing, true);
 	pthread_cond_signal(&client->closing_cond);
@@ -1234,6 +1254,7 @@ answer_open_requests(ZkClient *client)
 	ZkMessage **link = &client->head;
 	int64_t now = 0;
 
+	assert(!client->up);
 	client->tail = NULL;
 	while (*link != NULL)
 	{
@@ -1317,6 +1338,7 @@ zklock_client_receive(ZkClient *client)
 {
 	ZkMessage *message = NULL;
 
+	assert(in_main_thread(client));
 	pthread_mutex_lock(&client->mutex);
 	if (client->log_dropped > 0 && client->nlogs == 0)
 		message = note_dropped(client);
@@ -1379,6 +1401,7 @@ request_begin(ZkClient *client, ZkMessageType type, const ZkRequestTag *tag,
 	ZkRequest *request;
 	ZkMessage *reply;
 
+	assert(in_main_thread(client) && !atomic_load(&client->closing));
 	/* a request made now could only go out on a connection not yet known */
 	if (!client->up)
 	{

@@ -21,6 +21,7 @@
  */
 #include "contender.h"
 
+#include <assert.h>
 #include <string.h>
 
 #define SEQUENCE_DIGITS 10 /* width of the server's "%010d" */
@@ -172,6 +173,7 @@ zklock_escape(const char *bytes, size_t len, bool ascii, char *buf)
 		}
 	}
 	*out = '\0';
+	assert((size_t) (out - buf) <= 3 * (size_t) (s - (const unsigned char *) bytes));
 	return (size_t) (out - buf);
 }
 
@@ -193,6 +195,7 @@ zklock_encode_name(const char *name, char *buf)
 {
 	char *out = buf;
 
+	assert(strlen(name) <= ZKLOCK_NAME_MAX);
 	if (strcmp(name, ".") != 0 && strcmp(name, "..") != 0)
 		return zklock_escape(name, strlen(name), false, buf);
 	while (*name != '\0')
@@ -261,6 +264,8 @@ zklock_format_contender(char *buf, uint64_t uuid_hi, uint64_t uuid_lo, ZkLockKin
 	char *out = buf;
 	int i;
 
+	assert(kind == ZKLOCK_KIND_LOCK || mode == ZKLOCK_EXCLUSIVE);
+	assert(uuid_hi != 0); /* that is for names without our form */
 	memcpy(out, contender_prefix, sizeof(contender_prefix) - 1);
 	out += sizeof(contender_prefix) - 1;
 
@@ -274,6 +279,7 @@ zklock_format_contender(char *buf, uint64_t uuid_hi, uint64_t uuid_lo, ZkLockKin
 	}
 
 	strcpy(out, suffix);
+	assert(strlen(buf) < ZKLOCK_CONTENDER_LEN);
 }
 
 /* Read ZKLOCK_UUID_LEN characters of lower-case UUID. */

@@ -16,6 +16,7 @@
  */
 #include "history.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -33,6 +34,7 @@
 static int64_t
 add(int64_t a, int64_t b)
 {
+	assert(a >= 0 && b >= 0);
 	return a > INT64_MAX - b ? INT64_MAX : a + b;
 }
 
@@ -111,6 +113,7 @@ zklock_history_wrote(ZkHistory *history, int32_t version)
 bool
 zklock_history_see(ZkHistory *history, int64_t zxid)
 {
+	assert(history->base >= 0 && history->top >= 0);
 	history->top = larger(history->top, zklock_history_token(history, zxid));
 	return history->top > history->ceiling;
 }
@@ -129,6 +132,7 @@ zklock_history_token(const ZkHistory *history, int64_t zxid)
 void
 zklock_history_found(ZkHistory *history, int64_t now, int64_t wait)
 {
+	assert(wait > 0);
 	if (ZKLOCK_HISTORY_MUTANT == 6)
 		wait = 0;
 	history->found = true;
@@ -141,6 +145,7 @@ zklock_history_found(ZkHistory *history, int64_t now, int64_t wait)
 void
 zklock_history_extend(ZkHistory *history, int64_t wait)
 {
+	assert(history->found);
 	if (wait <= history->wait || ZKLOCK_HISTORY_MUTANT == 6)
 		return;
 	history->until += wait - history->wait;
@@ -164,6 +169,7 @@ zklock_history_raise(const ZkHistory *history, int64_t base, int64_t zxid)
 void
 zklock_history_mend(ZkHistory *history, int64_t base, int64_t zxid)
 {
+	assert(history->found && base >= history->base);
 	history->known = true;
 	history->mended = true;
 	history->base = base;
@@ -185,6 +191,7 @@ zklock_history_over(const ZkHistory *history, int64_t now)
 void
 zklock_history_end(ZkHistory *history)
 {
+	assert(history->found && history->mended && !history->admitted);
 	history->found = history->mended = false;
 	history->wait = history->until = 0;
 }

@@ -14,6 +14,7 @@
  */
 #include "lease.h"
 
+#include <assert.h>
 #include <string.h>
 
 #ifndef ZKLOCK_LEASE_MUTANT
@@ -31,6 +32,27 @@ static const int gap[] = {8, 8, 16};
 #endif
 #define WITNESSES ((int) (sizeof(gap) / sizeof(gap[0])))
 
+#ifndef NDEBUG
+/* What holds at any time (src/README, section 9); for tests. */
+static void
+check_lease(const ZkLease *lease)
+{
+	assert(lease->timeout >= 0);
+	assert(lease->nwrites >= 0 && lease->nwrites <= ZKLOCK_LEASE_WRITES);
+	/* what is proven was acknowledged; no lease outlives what the ensemble grants */
+	assert(lease->proven <= lease->last_write);
+	assert(zklock_lease_end(lease) <= zklock_lease_lost_at(lease));
+	for (int i = 0; i < lease->nwrites; i++)
+	{
+		const ZkLeaseWrite *m = &lease->write[i];
+
+		assert(m->sent <= lease->last_write && m->sent <= m->next);
+		assert(m->witnesses >= 0 && m->witnesses < WITNESSES);
+		assert(i == 0 || (m[-1].sent <= m->sent && m[-1].witnesses >= m->witnesses));
+	}
+}
+#endif
+
 void
 zklock_lease_init(ZkLease *lease)
 {
@@ -41,6 +63,7 @@ void
 zklock_lease_new_session(ZkLease *lease, int64_t timeout, int64_t opened)
 {
 	zklock_lease_init(lease);
+	assert(timeout > 0 && opened > 0);
 	lease->timeout = timeout;
 	lease->proven = opened;
 	lease->last_write = opened;
@@ -49,6 +72,7 @@ zklock_lease_new_session(ZkLease *lease, int64_t timeout, int64_t opened)
 void
 zklock_lease_new_connection(ZkLease *lease, int64_t timeout)
 {
+	assert(timeout > 0);
 	/* a shorter timeout binds at once what was proven under a longer one */
 	if (timeout < lease->timeout || ZKLOCK_LEASE_MUTANT == 5)
 		lease->timeout = timeout;
@@ -60,6 +84,7 @@ zklock_lease_write(ZkLease *lease, int64_t sent, int64_t acknowledged)
 {
 	int proven = 0;
 
+	assert(sent <= acknowledged);
 	if (lease->timeout == 0)
 		return;
 #if ZKLOCK_LEASE_MUTANT == 3
@@ -104,6 +129,9 @@ zklock_lease_write(ZkLease *lease, int64_t sent, int64_t acknowledged)
 		m->next = acknowledged + lease->timeout / gap[0];
 		m->witnesses = 0;
 	}
+#ifndef NDEBUG
+	check_lease(lease);
+#endif
 }
 
 int64_t
