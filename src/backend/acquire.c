@@ -263,6 +263,8 @@ acquire_level2(ZkHeldLock *held, int32 index, const Wait *wait, int64 *token)
 	bool prepared = false;
 	bool acquired = false;
 
+	Assert(zklock_lock_held_by_me(&held->tag,
+								  zklock_level1_mode((ZkLockMode) proclock->mode)));
 	for (;;)
 	{
 		int64 now = zklock_clock();
@@ -335,6 +337,7 @@ acquire_level2(ZkHeldLock *held, int32 index, const Wait *wait, int64 *token)
 			wake = Min(wake, wait->until);
 		if (wait->start + zklock_connect_timeout * NS_PER_MS > now)
 			wake = Min(wake, wait->start + zklock_connect_timeout * NS_PER_MS);
+		Assert(zklock_unlocked());
 		(void) ConditionVariableTimedSleep(&entry->cv,
 										   (long) ((wake - now + NS_PER_MS - 1) / NS_PER_MS),
 										   zklock_wait_event(&wait_event_acquire,
@@ -342,6 +345,7 @@ acquire_level2(ZkHeldLock *held, int32 index, const Wait *wait, int64 *token)
 	}
 	if (prepared)
 		ConditionVariableCancelSleep();
+	Assert(!acquired || *token > 0);
 	return acquired;
 }
 
@@ -385,6 +389,7 @@ acquire_again(ZkHeldLock *held, ZkLockMode mode, ZkLockScope scope)
 {
 	LOCKMODE lockmode = zklock_level1_mode(mode);
 
+	Assert(held->proclock[mode] >= 0 && held->count[mode] > 0);
 	zklock_callbacks_begin();
 	(void) zklock_hold_reserve(ZKLOCK_KIND_LOCK, held->name);
 	if (scope == ZKLOCK_SCOPE_SESSION)
@@ -419,6 +424,7 @@ zklock_acquire(const char *name, ZkLockMode mode, ZkLockScope scope, int64 wait_
 	LOCKMODE lockmode;
 	Wait wait;
 
+	Assert(!zklock_hold_pending());
 	zklock_check_callable();
 	zklock_hold_end_void();
 

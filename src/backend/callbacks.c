@@ -227,6 +227,7 @@ tidy(void)
 static void
 leave(bool outer)
 {
+	Assert(zklock_alarm.nesting > 0);
 	zklock_alarm.nesting--;
 	zklock_alarm.excused = outer;
 }

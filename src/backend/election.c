@@ -8,6 +8,8 @@
 #include "postgres.h"
 #include "compat.h"
 
+#include "access/xact.h"
+
 #include "callbacks.h"
 #include "election.h"
 #include "hold.h"
@@ -86,6 +88,7 @@ zklock_election_guard(const char *name, int64 *token)
 	LWLock *lock;
 	bool leader;
 
+	Assert(IsTransactionState());
 	if (held != NULL)
 	{
 		/* it may have been given up since, but not to anybody else */

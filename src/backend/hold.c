@@ -136,6 +136,7 @@ zklock_hold_reserve(ZkLockKind kind, const char *name)
 	ZkHeldLock *held;
 	bool found;
 
+	Assert(!zklock_in_worker());
 	if (held_locks == NULL)
 	{
 		HASHCTL ctl;
@@ -183,6 +184,7 @@ zklock_held_forget(ZkHeldLock *held)
 void
 zklock_hold_set_pending(int32 proclock)
 {
+	Assert(proclock < 0 || pending_proclock < 0);
 	pending_proclock = proclock;
 }
 
@@ -208,12 +210,57 @@ find_hold(ZkHeldLock *held, ZkLockMode mode, ZkLockScope scope, int level)
 	return NULL;
 }
 
+/* All that is known of a name's holds agrees, and where there are some, there is level 1:
+ * for tests. */
+#ifdef USE_ASSERT_CHECKING
+static void
+check_held(const ZkHeldLock *held)
+{
+	uint64 count[ZKLOCK_NMODES] = {0};
+	uint64 in_scope[ZKLOCK_NSCOPES] = {0};
+	slist_iter iter;
+
+	for (int scope = 0; scope < ZKLOCK_NSCOPES; scope++)
+	{
+		slist_foreach (iter, unconstify(slist_head *, &held->holds[scope]))
+		{
+			const ZkHold *hold = slist_container(ZkHold, lock_node, iter.cur);
+
+			Assert(hold->held == held && hold->scope == (ZkLockScope) scope &&
+				   hold->count > 0);
+			count[hold->mode] += hold->count;
+			in_scope[scope] += hold->count;
+		}
+	}
+	Assert(held->transaction_count == in_scope[ZKLOCK_SCOPE_TRANSACTION]);
+	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
+	{
+		const ZkProcLock *proclock;
+
+		Assert(held->count[mode] == count[mode]);
+		Assert((held->proclock[mode] >= 0) == (count[mode] > 0));
+		if (count[mode] == 0)
+			continue;
+		proclock = zklock_proclock(held->proclock[mode]);
+		Assert(proclock->pid == MyProcPid && proclock->mode == mode);
+		Assert(proclock->state == ZKLOCK_PROCLOCK_HELD && held->token[mode] > 0);
+		Assert(proclock->count[ZKLOCK_SCOPE_TRANSACTION] +
+				   proclock->count[ZKLOCK_SCOPE_SESSION] ==
+			   (uint32) count[mode]);
+	}
+}
+#endif
+
 void
 zklock_hold_add(ZkHeldLock *held, ZkLockMode mode, ZkLockScope scope)
 {
 	int level = GetCurrentTransactionNestLevel();
 	ZkHold *hold = find_hold(held, mode, scope, level);
 
+	Assert(hold != NULL || reserved != NULL);
+	Assert(held->proclock[mode] >= 0);
+	Assert(held->kind != ZKLOCK_KIND_LOCK ||
+		   zklock_lock_held_by_me(&held->tag, zklock_level1_mode(mode)));
 	if (hold != NULL)
 		hold->count++;
 	else
@@ -237,6 +284,9 @@ zklock_hold_add(ZkHeldLock *held, ZkLockMode mode, ZkLockScope scope)
 		held->transaction_count++;
 	/* for zk_locks only, which may see it a moment early or late */
 	zklock_proclock(held->proclock[mode])->count[scope]++;
+#ifdef USE_ASSERT_CHECKING
+	check_held(held);
+#endif
 }
 
 static void
@@ -261,7 +311,10 @@ end_hold(ZkHold *hold, uint64 n)
 	ZkLockMode mode = hold->mode;
 	ZkLockScope scope = hold->scope;
 
-	Assert(n <= hold->count && n <= held->count[mode]);
+#ifdef USE_ASSERT_CHECKING
+	check_held(held);
+#endif
+	Assert(n > 0 && n <= hold->count);
 	hold->count -= n;
 	held->count[mode] -= n;
 	if (scope == ZKLOCK_SCOPE_TRANSACTION)
@@ -536,6 +589,7 @@ zklock_hold_end_transaction(int level)
 			look_at_all = true;
 		end_hold(hold, count);
 	}
+	Assert(level > 1 || dlist_is_empty(&transaction_holds));
 }
 
 void
@@ -589,6 +643,8 @@ zklock_hold_pass_to_parent(int level)
 
 		if (hold->level < level)
 			break;
+		/* deeper ones have ended, or were passed on */
+		Assert(hold->level == level);
 		parent = find_hold(hold->held, hold->mode, hold->scope, level - 1);
 		if (parent == NULL)
 			hold->level = level - 1;

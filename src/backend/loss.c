@@ -116,6 +116,7 @@ zklock_loss_raise(ZkHeldLock *held)
 	ZkLossText text;
 	char *name = zklock_display_name(held->name);
 
+	Assert(held->count[ZKLOCK_SHARED] + held->count[ZKLOCK_EXCLUSIVE] > 0);
 	zklock_loss_describe(held, &text);
 	held->told = true;
 	ereport(ERROR,
@@ -155,6 +156,7 @@ report_loss(ZkHeldLock *held)
 static void
 sleep_for_write(void)
 {
+	Assert(zklock_unlocked());
 	(void) ConditionVariableTimedSleep(&zklock_shared->write_cv, 50,
 									   zklock_wait_event(&wait_event_verdict,
 														 "ZkLockLease"));
@@ -167,6 +169,7 @@ zklock_loss_await_verdict(void)
 	int64 limit = (int64) zklock_shared->session.timeout_ms + zklock_connect_timeout;
 	ZkHeldLock *held;
 
+	Assert(!zklock_in_worker());
 	if (nothing_lost())
 		return;
 	ConditionVariablePrepareToSleep(&zklock_shared->write_cv);

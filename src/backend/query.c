@@ -29,6 +29,7 @@ wait_for_worker(ConditionVariable *cv, int64 start)
 {
 	ZkSessionShared s;
 
+	Assert(!LWLockHeldByMe(zklock_questions->lock) && zklock_unlocked());
 	zklock_session_read(&s);
 	if (s.state == ZKLOCK_SESSION_CLOSING)
 		ereport(ERROR,
@@ -59,7 +60,7 @@ take_slot(const ZkQuery *query, int64 start)
 			slot->removing = false;
 			slot->raised = 0;
 			slot->serial = zklock_question_serial();
-			slot->state = ZKLOCK_QUESTION_POSTED;
+			zklock_question_set_state(slot, ZKLOCK_QUESTION_POSTED);
 			taken = i;
 		}
 		LWLockRelease(zklock_questions->lock);
@@ -80,7 +81,7 @@ free_slot(int code, Datum arg)
 	if (taken < 0)
 		return;
 	LWLockAcquire(zklock_questions->lock, LW_EXCLUSIVE);
-	slot->state = ZKLOCK_QUESTION_FREE;
+	zklock_question_set_state(slot, ZKLOCK_QUESTION_FREE);
 	slot->serial = zklock_question_serial(); /* the worker forgets it */
 	LWLockRelease(zklock_questions->lock);
 	ConditionVariableSignal(&zklock_questions->free_cv);
@@ -95,6 +96,7 @@ read_slot(ZkQuestion *slot, char *page, int *used, int *rc)
 
 	LWLockAcquire(zklock_questions->lock, LW_EXCLUSIVE);
 	state = slot->state;
+	Assert(state != ZKLOCK_QUESTION_FREE); /* it is ours */
 	*used = 0;
 	*rc = slot->rc;
 	if (state == ZKLOCK_QUESTION_PAGE || state == ZKLOCK_QUESTION_DONE)
@@ -103,11 +105,11 @@ read_slot(ZkQuestion *slot, char *page, int *used, int *rc)
 		memcpy(page, slot->page, (size_t) slot->used);
 	}
 	if (state == ZKLOCK_QUESTION_PAGE)
-		slot->state = ZKLOCK_QUESTION_RUNNING;
+		zklock_question_set_state(slot, ZKLOCK_QUESTION_RUNNING);
 	else if (state == ZKLOCK_QUESTION_RESTART)
 	{
 		slot->serial = zklock_question_serial();
-		slot->state = ZKLOCK_QUESTION_POSTED;
+		zklock_question_set_state(slot, ZKLOCK_QUESTION_POSTED);
 	}
 	LWLockRelease(zklock_questions->lock);
 	return state;

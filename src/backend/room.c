@@ -48,6 +48,7 @@ zklock_await_room(int64 start, int64 wait_ms)
 	}
 	pg_atomic_write_u32(&zklock_shared->room_wanted, 1);
 	zklock_worker_wake();
+	Assert(zklock_unlocked());
 	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 					 ROOM_SLEEP_MS, zklock_wait_event(&wait_event_room, "ZkLockAcquire"));
 	ResetLatch(MyLatch);

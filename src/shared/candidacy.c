@@ -13,6 +13,8 @@
 void
 zklock_candidacy_begin(ZkLockEntry *entry)
 {
+	Assert(entry->kind == ZKLOCK_KIND_ELECTION && zklock_entry_is_locked(entry));
+	Assert(pg_atomic_read_u64(&entry->election.leader) == 0);
 	entry->election.candidate = true;
 	entry->election.verdict = entry->election.failed = false;
 	entry->election.entered = zklock_clock();
@@ -24,6 +26,7 @@ zklock_candidacy_begin(ZkLockEntry *entry)
 void
 zklock_candidacy_give_up(ZkLockEntry *entry, ZkLeaderEnd end)
 {
+	Assert(entry->kind == ZKLOCK_KIND_ELECTION && zklock_entry_is_locked(entry));
 	pg_atomic_write_u64(&entry->election.leader, 0);
 	entry->election.given_up = (uint8) end;
 	entry->grant[ZKLOCK_EXCLUSIVE].usable = false;

@@ -53,6 +53,7 @@ zklock_changes_add(const char *election, bool leader)
 	bool full;
 
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	Assert(shared->added - shared->sent <= ZKLOCK_NCHANGES);
 	full = shared->added - shared->sent == ZKLOCK_NCHANGES;
 	if (full)
 		shared->sent++;
@@ -89,6 +90,7 @@ void
 zklock_changes_set_sent(uint64 sent)
 {
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	Assert(sent <= shared->added);
 	shared->sent = Max(shared->sent, sent);
 	LWLockRelease(shared->lock);
 }

@@ -40,6 +40,7 @@ zklock_grant_update_kept(ZkLockEntry *entry)
 	bool kept = entry->kind == ZKLOCK_KIND_LOCK && entry->proclocks < 0 &&
 		(entry->grant[ZKLOCK_SHARED].usable || entry->grant[ZKLOCK_EXCLUSIVE].usable);
 
+	Assert(zklock_entry_is_locked(entry));
 	if (kept && entry->kept_since == 0)
 	{
 		uint32 n = pg_atomic_add_fetch_u32(&zklock_shared->nkept, 1);
@@ -56,6 +57,7 @@ zklock_grant_update_kept(ZkLockEntry *entry)
 			entry->leaving = true;
 			pg_atomic_add_fetch_u32(&zklock_shared->nleaving, 1);
 		}
+		Assert(pg_atomic_read_u32(&zklock_shared->nkept) > 0);
 		pg_atomic_sub_fetch_u32(&zklock_shared->nkept, 1);
 		entry->kept_since = 0;
 	}
@@ -66,6 +68,7 @@ zklock_grant_settle(ZkLockEntry *entry)
 {
 	bool spent = false;
 
+	Assert(zklock_entry_is_locked(entry));
 	if (zklock_election_stands(entry))
 		return false;
 	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
@@ -140,6 +143,9 @@ apply_granted(ZkLockEntry *entry, const ZkLockAction *action, bool keep)
 	ZkLockGrant *grant = &entry->grant[mode];
 	bool again = false;
 
+	Assert(!grant->usable && entry->held[mode] == 0);
+	/* tokens grow: a reader may have had our writer's, which comes later */
+	Assert(action->token > grant->token || mode == ZKLOCK_SHARED);
 	grant->token = action->token;
 
 	/*
@@ -234,6 +240,8 @@ zklock_grant_apply(ZkLockEntry *entry, const ZkLockAction *action, bool keep)
 	ZkLockMode mode = action->mode;
 	ZkLockGrant *grant = &entry->grant[mode];
 
+	Assert(zklock_in_worker() && zklock_entry_is_locked(entry));
+	Assert(!zklock_action_is_request(action->type));
 	switch (action->type)
 	{
 		case ZKLOCK_ACT_GRANTED:
@@ -332,6 +340,7 @@ zklock_grant_sweep(void)
 	bool room = pg_atomic_exchange_u32(&zklock_shared->room_wanted, 0) != 0;
 	KeptEntry *kept;
 
+	Assert(zklock_in_worker() && zklock_unlocked());
 	if (room)
 	{
 		/* besides what is on its way out */

@@ -26,6 +26,7 @@
 static void
 free_proclock(int32 index)
 {
+	Assert(zklock_proclock(index)->entry == -1);
 	SpinLockAcquire(&zklock_shared->mutex);
 	zklock_proclock(index)->next = zklock_shared->free_proclock;
 	zklock_shared->free_proclock = index;
@@ -55,6 +56,8 @@ zklock_proclock_make(ZkLockKind kind, const char *name, ZkLockMode mode,
 	ZkProcLock *proclock;
 	int32 index;
 
+	Assert(!zklock_in_worker());
+	Assert(kind == ZKLOCK_KIND_LOCK || mode == ZKLOCK_EXCLUSIVE);
 	SpinLockAcquire(&zklock_shared->mutex);
 	index = zklock_shared->free_proclock;
 	if (index >= 0)
@@ -66,6 +69,7 @@ zklock_proclock_make(ZkLockKind kind, const char *name, ZkLockMode mode,
 	if (index < 0)
 		return ZKLOCK_NO_PROCLOCK;
 	proclock = zklock_proclock(index);
+	Assert(proclock->entry == -1);
 	proclock->database = MyDatabaseId;
 	proclock->role = MyProc->roleId;
 	strlcpy(proclock->application, application_name, sizeof(proclock->application));
@@ -149,6 +153,8 @@ zklock_proclock_take(int32 index, bool wish)
 	ZkLockEntry *entry = zklock_entry(proclock->entry);
 	ZkLockGrant *grant = &entry->grant[proclock->mode];
 
+	Assert(zklock_entry_is_locked(entry));
+	Assert(proclock->pid == MyProcPid && proclock->state != ZKLOCK_PROCLOCK_HELD);
 	if (grant->usable && !proclock->failed && !zklock_shared->stopping &&
 		!held_by_other(entry, (ZkLockMode) proclock->mode) && zklock_lease_valid())
 	{
@@ -189,6 +195,7 @@ zklock_proclock_end(int32 index)
 
 	/* our proclock pins the entry */
 	lock = zklock_entry_lock(entry, LW_EXCLUSIVE);
+	Assert(proclock->pid == MyProcPid);
 	if (proclock->state == ZKLOCK_PROCLOCK_WANTED && !proclock->failed)
 	{
 		entry->want[mode]--;
@@ -230,6 +237,8 @@ zklock_proclock_abandon(int32 index)
 	ZkLockEntry *entry = zklock_entry(proclock->entry);
 	LWLock *lock = zklock_entry_lock(entry, LW_EXCLUSIVE); /* our proclock pins it */
 
+	Assert(proclock->pid == MyProcPid);
+
 	/*
 	 * A reader's is shared in any case, and others may hold it and join it.  Beside a
 	 * writer's nobody else holds one, and its readers would be given the writer's token
@@ -249,6 +258,7 @@ zklock_proclock_need(ZkLockEntry *entry, ZkLockEvent *event)
 {
 	bool patient[ZKLOCK_NMODES] = {false, false};
 
+	Assert(zklock_in_worker() && zklock_entry_is_locked(entry));
 	zklock_foreach_proclock(proclock, entry)
 	{
 		if (proclock->state != ZKLOCK_PROCLOCK_WANTED || proclock->failed)

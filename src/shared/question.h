@@ -12,6 +12,7 @@
  *	 RUNNING   worker            PAGE: some rows, with more to come; DONE: the last
  *	                             ones, or a refusal; RESTART: the connection is lost
  *	 PAGE      backend           RUNNING: read
+ *	           worker            RESTART: the connection is lost
  *	 DONE      backend           FREE
  *	 RESTART   backend           POSTED: what was read is forgotten
  *
@@ -118,5 +119,8 @@ extern void zklock_question_shmem_startup(void);
 
 /* A new serial number.  With the lock. */
 extern uint32 zklock_question_serial(void);
+
+/* Move a slot on, as the table above says.  With the lock. */
+extern void zklock_question_set_state(ZkQuestion *slot, ZkQuestionState state);
 
 #endif /* ZKLOCK_QUESTION_H */

@@ -104,6 +104,7 @@ zklock_stat_add(ZkLockEntry *entry, ZkStatCounter counter, int64 n)
 {
 	StatPartition *p = &shared->partition[entry->partition];
 
+	Assert(zklock_entry_is_locked(entry) && n >= 0);
 	if (entry->kind != ZKLOCK_KIND_LOCK)
 		return;
 	p->total[counter] += n;

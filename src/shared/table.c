@@ -16,6 +16,7 @@
 #include "common/hashfn.h"
 #include "miscadmin.h"
 #include "port/pg_bitutils.h"
+#include "postmaster/bgworker.h"
 #include "storage/ipc.h"
 #include "storage/shmem.h"
 
@@ -33,6 +34,11 @@ static volatile sig_atomic_t *loss_flags;
 /* Whom zklock_entry_unlock wakes. */
 static bool worker_due = false;
 static ZkLockEntry *broadcast_due = NULL;
+
+#ifdef USE_ASSERT_CHECKING
+/* The entry for which a partition is locked, if it is one. */
+static ZkLockEntry *locked_entry = NULL;
+#endif
 
 #define SESSION_LOCK (&zklock_shared->locks[ZKLOCK_NPARTITIONS].lock)
 
@@ -161,6 +167,7 @@ zklock_entry(int32 index)
 int32
 zklock_entry_index(const ZkLockEntry *entry)
 {
+	Assert(entry >= entries && entry < entries + zklock_shared->nentries);
 	return (int32) (entry - entries);
 }
 
@@ -174,6 +181,7 @@ zklock_proclock(int32 index)
 static LWLock *
 partition_lock(int partition)
 {
+	Assert(partition >= 0 && partition < ZKLOCK_NPARTITIONS);
 	return &zklock_shared->locks[partition].lock;
 }
 
@@ -193,14 +201,125 @@ hash_bucket(uint32 hash)
 static uint32
 hash_name(ZkLockKind kind, const char *name)
 {
+	Assert(name[0] != '\0' && strlen(name) <= ZKLOCK_NAME_MAX);
 	return hash_bytes((const unsigned char *) name, (int) strlen(name)) ^ (uint32) kind;
 }
+
+/* ------------------------------------------------------------------------
+ * What holds whenever nobody has an entry's lock (src/README, section 9); for tests
+ * ------------------------------------------------------------------------
+ */
+
+#ifdef USE_ASSERT_CHECKING
+
+bool
+zklock_in_worker(void)
+{
+	return MyBgworkerEntry != NULL &&
+		strcmp(MyBgworkerEntry->bgw_function_name, ZKLOCK_WORKER_MAIN) == 0;
+}
+
+bool
+zklock_unlocked(void)
+{
+	return !LWLockAnyHeldByMe(&zklock_shared->locks[0].lock, ZKLOCK_NPARTITIONS + 1,
+							  sizeof(LWLockPadded));
+}
+
+bool
+zklock_entry_is_locked(const ZkLockEntry *entry)
+{
+	return LWLockHeldByMeInMode(partition_lock(entry->partition), LW_EXCLUSIVE);
+}
+
+/* The counters say what the proclocks say, and nobody holds beside a writer. */
+static void
+check_proclocks(const ZkLockEntry *entry)
+{
+	int want[ZKLOCK_NMODES] = {0};
+	int held[ZKLOCK_NMODES] = {0};
+	int32 prev = -1;
+	int writer = 0;
+
+	for (int32 i = entry->proclocks; i >= 0; prev = i, i = proclocks[i].next)
+	{
+		const ZkProcLock *proclock = zklock_proclock(i);
+
+		Assert(proclock->entry == zklock_entry_index(entry) && proclock->prev == prev);
+		Assert(proclock->pid != 0);
+		Assert(entry->kind == ZKLOCK_KIND_LOCK || proclock->mode == ZKLOCK_EXCLUSIVE);
+		Assert(!proclock->lost || proclock->state == ZKLOCK_PROCLOCK_HELD);
+		if (proclock->state == ZKLOCK_PROCLOCK_WANTED && !proclock->failed)
+			want[proclock->mode]++;
+		if (proclock->state == ZKLOCK_PROCLOCK_HELD && !proclock->lost)
+		{
+			held[proclock->mode]++;
+			if (proclock->mode == ZKLOCK_EXCLUSIVE)
+				writer = proclock->pid;
+		}
+	}
+	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
+		Assert(entry->want[mode] == want[mode] && entry->held[mode] == held[mode]);
+	/* a leadership may be required by many */
+	if (writer == 0 || entry->kind != ZKLOCK_KIND_LOCK)
+		return;
+	Assert(held[ZKLOCK_EXCLUSIVE] == 1);
+	zklock_foreach_proclock(proclock, entry)
+		Assert(proclock->state != ZKLOCK_PROCLOCK_HELD || proclock->lost ||
+			   proclock->pid == writer);
+}
+
+/* What holds are taken on, or have been, is a grant that the queue has. */
+static void
+check_grants(const ZkLockEntry *entry)
+{
+	uint64 leader =
+		pg_atomic_read_u64(unconstify(pg_atomic_uint64 *, &entry->election.leader));
+
+	for (int i = 0; i < ZKLOCK_NMODES; i++)
+	{
+		ZkLockMode mode = (ZkLockMode) i;
+		const ZkLockGrant *grant = &entry->grant[mode];
+		const ZkContender *contender = zklock_queue_grant(&entry->queue, mode);
+
+		if (!grant->usable && entry->held[mode] == 0)
+			continue;
+		Assert(contender != NULL);
+		/* a reader may have been given our writer's, which is larger */
+		Assert(grant->token == contender->token ||
+			   (mode == ZKLOCK_SHARED && grant->token > contender->token));
+		Assert(!grant->usable || !grant->demanded || grant->handoffs > 0);
+	}
+	Assert(leader == 0 ||
+		   (entry->kind == ZKLOCK_KIND_ELECTION && entry->election.candidate &&
+			entry->grant[ZKLOCK_EXCLUSIVE].usable &&
+			entry->grant[ZKLOCK_EXCLUSIVE].token == (int64) leader));
+}
+
+static void
+check_entry(const ZkLockEntry *entry)
+{
+	bool usable =
+		entry->grant[ZKLOCK_SHARED].usable || entry->grant[ZKLOCK_EXCLUSIVE].usable;
+
+	Assert(entry->kind < ZKLOCK_NKINDS);
+	Assert(entry->partition == hash_partition(entry->hash));
+	check_proclocks(entry);
+	check_grants(entry);
+	/* a grant that is kept for nobody is counted */
+	Assert((entry->kept_since != 0) ==
+		   (usable && entry->proclocks < 0 && entry->kind == ZKLOCK_KIND_LOCK));
+	Assert(!entry->leaving || (entry->proclocks < 0 && entry->kept_since == 0));
+}
+
+#endif
 
 LWLock *
 zklock_entry_lock(ZkLockEntry *entry, LWLockMode mode)
 {
 	volatile ZkLockEntry *e = entry;
 
+	Assert(zklock_unlocked());
 	while (e->in_use)
 	{
 		int partition = e->partition;
@@ -211,7 +330,12 @@ zklock_entry_lock(ZkLockEntry *entry, LWLockMode mode)
 		in_use = e->in_use;
 		pg_read_barrier(); /* pairs with make_locked */
 		if (in_use && e->partition == partition)
+		{
+#ifdef USE_ASSERT_CHECKING
+			locked_entry = entry;
+#endif
 			return lock; /* only the lock's owner could free it now */
+		}
 		/* freed, and perhaps used again for another name, in between */
 		zklock_entry_unlock(lock);
 	}
@@ -236,6 +360,7 @@ make_locked(ZkLockKind kind, const char *name, uint32 hash)
 	ZkLockEntry *entry;
 	int32 index;
 
+	Assert(LWLockHeldByMeInMode(partition_lock(hash_partition(hash)), LW_EXCLUSIVE));
 	SpinLockAcquire(&zklock_shared->mutex);
 	index = zklock_shared->free_entry;
 	if (index >= 0)
@@ -248,6 +373,7 @@ make_locked(ZkLockKind kind, const char *name, uint32 hash)
 		return NULL;
 
 	entry = &entries[index];
+	Assert(!entry->in_use && !entry->dirty);
 	entry->partition = hash_partition(hash);
 	entry->generation++;
 	entry->hash = hash;
@@ -289,11 +415,16 @@ zklock_entry_find(ZkLockKind kind, const char *name, bool make, LWLockMode mode,
 	uint32 hash = hash_name(kind, name);
 	ZkLockEntry *entry;
 
+	Assert(zklock_unlocked());
+	Assert(!make || mode == LW_EXCLUSIVE);
 	*lock = partition_lock(hash_partition(hash));
 	LWLockAcquire(*lock, mode);
 	entry = find_locked(kind, name, hash);
 	if (entry == NULL && make)
 		entry = make_locked(kind, name, hash);
+#ifdef USE_ASSERT_CHECKING
+	locked_entry = entry;
+#endif
 	if (entry == NULL)
 		zklock_entry_unlock(*lock);
 	return entry;
@@ -307,6 +438,7 @@ zklock_entry_release(ZkLockEntry *entry)
 	bool dirty;
 	int32 *link;
 
+	Assert(zklock_entry_is_locked(entry));
 	if (!entry->in_use || entry->proclocks >= 0 || entry->election.candidate ||
 		!zklock_queue_empty(&entry->queue))
 		return;
@@ -320,6 +452,7 @@ zklock_entry_release(ZkLockEntry *entry)
 	{
 		*link = entry->next;
 		leaving = entry->leaving;
+		Assert(entry->held[ZKLOCK_SHARED] == 0 && entry->held[ZKLOCK_EXCLUSIVE] == 0);
 		entry->in_use = false;
 		entry->next = zklock_shared->free_entry;
 		zklock_shared->free_entry = index;
@@ -334,6 +467,7 @@ zklock_entry_release(ZkLockEntry *entry)
 void
 zklock_entry_set_dirty(ZkLockEntry *entry)
 {
+	Assert(entry->in_use && zklock_entry_is_locked(entry));
 	SpinLockAcquire(&zklock_shared->mutex);
 	if (!entry->dirty)
 	{
@@ -354,6 +488,7 @@ zklock_entry_set_dirty(ZkLockEntry *entry)
 void
 zklock_entry_broadcast(ZkLockEntry *entry)
 {
+	Assert(broadcast_due == NULL || broadcast_due == entry);
 	broadcast_due = entry;
 }
 
@@ -363,6 +498,11 @@ zklock_entry_unlock(LWLock *lock)
 	ZkLockEntry *entry = broadcast_due;
 	bool wake = worker_due;
 
+#ifdef USE_ASSERT_CHECKING
+	if (locked_entry != NULL && locked_entry->in_use && zklock_entry_is_locked(locked_entry))
+		check_entry(locked_entry);
+	locked_entry = NULL;
+#endif
 	broadcast_due = NULL;
 	worker_due = false;
 	LWLockRelease(lock);
@@ -378,6 +518,7 @@ zklock_table_next_dirty(void)
 {
 	int32 index;
 
+	Assert(zklock_in_worker() && zklock_unlocked());
 	SpinLockAcquire(&zklock_shared->mutex);
 	index = zklock_shared->first_dirty;
 	if (index >= 0)
@@ -398,6 +539,7 @@ zklock_table_find(ZkLockKind kind, const char *name)
 	LWLock *lock;
 	ZkLockEntry *entry = zklock_entry_find(kind, name, false, LW_SHARED, &lock);
 
+	Assert(zklock_in_worker());
 	if (entry != NULL)
 		zklock_entry_unlock(lock);
 	return entry;
@@ -408,6 +550,7 @@ zklock_partition_lock(int partition, LWLockMode mode)
 {
 	LWLock *lock = partition_lock(partition);
 
+	Assert(zklock_unlocked());
 	LWLockAcquire(lock, mode);
 	return lock;
 }
@@ -419,6 +562,7 @@ zklock_partition_next(int partition, const ZkLockEntry *entry)
 					   : partition - ZKLOCK_NPARTITIONS;
 	int32 index = entry ? entry->next : -1;
 
+	Assert(LWLockHeldByMe(partition_lock(partition)));
 	while (index < 0)
 	{
 		bucket += ZKLOCK_NPARTITIONS;
@@ -451,6 +595,7 @@ zklock_entry_hint(const ZkLockEntry *entry)
 	/* a bucket's partition is its entries' */
 	ZkLockHint *hint = &hints[entry->hash & (uint32) (zklock_shared->nbuckets - 1)];
 
+	Assert(zklock_entry_is_locked(entry));
 	if (hint->hash != entry->hash)
 	{
 		memset(hint, 0, sizeof(*hint));
@@ -463,6 +608,7 @@ zklock_entry_hint(const ZkLockEntry *entry)
 void
 zklock_table_set_stopping(void)
 {
+	Assert(zklock_in_worker() && zklock_unlocked());
 	zklock_shared->stopping = true;
 	/* whoever has looked at it before is done */
 	for (int i = 0; i < ZKLOCK_NPARTITIONS; i++)
@@ -487,6 +633,8 @@ zklock_loss_flag(int proc_number)
 ZkSessionShared *
 zklock_session_lock(LWLockMode mode)
 {
+	Assert(zklock_unlocked());
+	Assert(mode == LW_SHARED || zklock_in_worker());
 	LWLockAcquire(SESSION_LOCK, mode);
 	return &zklock_shared->session;
 }

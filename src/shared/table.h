@@ -287,6 +287,25 @@ extern PGDLLIMPORT ZkLockShared *zklock_shared;
 extern void zklock_table_shmem_request(void);
 extern void zklock_table_shmem_startup(void);
 
+/* The worker's entry point; by it a process knows that it is the worker. */
+#define ZKLOCK_WORKER_MAIN "zklock_worker_main"
+
+/* --- for assertions --------------------------------------------------------- */
+
+#ifdef USE_ASSERT_CHECKING
+
+/* Is this process the worker? */
+extern bool zklock_in_worker(void);
+
+/* Has this process neither a partition lock nor the session lock?  So it must be before
+ * it takes one, waits, or sends. */
+extern bool zklock_unlocked(void);
+
+/* Has it the entry's lock, exclusively? */
+extern bool zklock_entry_is_locked(const ZkLockEntry *entry);
+
+#endif
+
 /* --- entries ------------------------------------------------------------ */
 
 extern ZkLockEntry *zklock_entry(int32 index);

@@ -224,7 +224,7 @@ finish_raise(Run *run, int rc, int64 raised)
 		slot->raised = raised;
 		slot->rc = rc;
 		slot->used = 0;
-		slot->state = ZKLOCK_QUESTION_DONE;
+		zklock_question_set_state(slot, ZKLOCK_QUESTION_DONE);
 		ConditionVariableBroadcast(&slot->cv);
 	}
 	LWLockRelease(zklock_questions->lock);
@@ -294,6 +294,7 @@ fill_page(Run *run, ZkQuestion *slot)
 			break;
 		used += size;
 	}
+	Assert(used > 0 || left == 0);
 	memcpy(slot->page, start, (size_t) used);
 	slot->used = used;
 	run->rows_sent += used;
@@ -341,7 +342,7 @@ work_on(Run *run, ZkQuestion *slot)
 	serial = slot->serial;
 	query = slot->query;
 	if (before == ZKLOCK_QUESTION_POSTED && zklock_session_client() != NULL)
-		slot->state = ZKLOCK_QUESTION_RUNNING;
+		zklock_question_set_state(slot, ZKLOCK_QUESTION_RUNNING);
 	LWLockRelease(zklock_questions->lock);
 
 	if (run->serial != 0 && (run->serial != serial || before == ZKLOCK_QUESTION_FREE))
@@ -360,15 +361,17 @@ work_on(Run *run, ZkQuestion *slot)
 		(slot->state == ZKLOCK_QUESTION_RUNNING || slot->state == ZKLOCK_QUESTION_PAGE))
 	{
 		if (!alive)
-			slot->state = ZKLOCK_QUESTION_RESTART;
+			zklock_question_set_state(slot, ZKLOCK_QUESTION_RESTART);
 		else if (slot->state == ZKLOCK_QUESTION_RUNNING &&
 				 (run_finished(run) ||
 				  run->rows.len - run->rows_sent > ZKLOCK_ANSWER_PAGE / 2))
 		{
 			fill_page(run, slot);
 			slot->rc = run->rc;
-			slot->state = run_finished(run) && run->rows.len == 0 ? ZKLOCK_QUESTION_DONE
-																  : ZKLOCK_QUESTION_PAGE;
+			zklock_question_set_state(slot,
+									  run_finished(run) && run->rows.len == 0
+										  ? ZKLOCK_QUESTION_DONE
+										  : ZKLOCK_QUESTION_PAGE);
 		}
 		if (slot->state != ZKLOCK_QUESTION_RUNNING)
 			ConditionVariableBroadcast(&slot->cv);
@@ -394,6 +397,7 @@ zklock_answer_message(const ZkMessage *message)
 {
 	Run *run = &runs[message->tag.entry];
 
+	Assert(message->tag.entry < ZKLOCK_NQUESTIONS);
 	if (run->serial != message->tag.generation)
 		return; /* nobody waits for it any more */
 	if (message->tag.uuid == TAG_BASE && message->rc == ZKLOCK_ZOK)

@@ -117,6 +117,7 @@ send_request(const ZkLockEntry *entry, ZkLockKind kind, const char *name, int pi
 		.hash = action->hash,
 	};
 
+	Assert(zklock_unlocked());
 	if (client == NULL)
 		return; /* its replies are annulled with it */
 	zklock_ensemble_remind(client);
@@ -239,6 +240,8 @@ complete_event(ZkLockEntry *entry, ZkLockEvent *event)
 	zklock_grant_foresee(entry, event);
 	event->keep &= !event->spare_watches;
 	event->recurring = event->recurring && zklock_succession_room(entry->name);
+	/* a contender bears the mark of its session */
+	Assert(event->session != 0 || zklock_shared->session.id.id == 0);
 	event->fresh_uuid = zklock_shared->session.next_uuid;
 	zklock_shared->session.next_uuid += ZKLOCK_NCONTENDERS;
 }
@@ -286,6 +289,7 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 	int pid;
 	LWLock *lock;
 
+	Assert(zklock_in_worker());
 	lock = zklock_entry_lock(entry, LW_EXCLUSIVE);
 	if (lock == NULL)
 		return;
@@ -412,6 +416,9 @@ zklock_dispatch_all(ZkLockEventType type)
 	all_event = type;
 	all_next = 0;
 	feed_all();
+	/* all have heard of the end of their grants, before there is another lease */
+	Assert(all_next < 0 ||
+		   (type != ZKLOCK_EV_SESSION_LOST && type != ZKLOCK_EV_DISCONNECTED));
 }
 
 bool

@@ -44,6 +44,7 @@ find_news(ZkLockEntry *entry, const ZkLockEvent *event, bool granted, bool revok
 	uint64 leader = pg_atomic_read_u64(&election->leader);
 	int64 present = zklock_lease_valid() ? (int64) leader : 0;
 
+	Assert(zklock_in_worker() && zklock_entry_is_locked(entry));
 	memset(news, 0, sizeof(*news));
 	if (present == election->announced)
 		return;
@@ -78,6 +79,7 @@ zklock_leadership_step(ZkLockEntry *entry, const ZkLockEvent *event,
 	bool revoked = false;
 	const ZkLockAction *failed = NULL;
 
+	Assert(entry->kind == ZKLOCK_KIND_ELECTION && zklock_entry_is_locked(entry));
 	for (int i = 0; i < actions->n; i++)
 	{
 		const ZkLockAction *action = &actions->action[i];

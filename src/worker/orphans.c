@@ -149,6 +149,7 @@ take_directory(const ZkMessage *message)
 	const char *directory = names[message->tag.hash];
 	ZkRequestTag tag = {0};
 
+	Assert(message->tag.hash < (uint64) nnames);
 	for (int i = 0; i < message->nchildren; i++)
 	{
 		ZkLockChild child;

@@ -188,6 +188,10 @@ set_state(ZkSessionState state)
 	ZkSessionShared *s = zklock_session_lock(LW_EXCLUSIVE);
 	char title[sizeof(s->server) + 32];
 
+	Assert(state != ZKLOCK_SESSION_CONNECTED || connected);
+	/* where a session lives, or may, one is known */
+	Assert((state != ZKLOCK_SESSION_CONNECTED && state != ZKLOCK_SESSION_RECONNECTING) ||
+		   s->id.id != 0);
 	if (s->state == ZKLOCK_SESSION_CONNECTED && state != ZKLOCK_SESSION_CONNECTED &&
 		s->proven)
 		s->not_connected_since = zklock_clock();
@@ -214,6 +218,8 @@ publish_lease(void)
 {
 	const ZkLease *lease = &zklock_shared->session.lease;
 
+	Assert(zklock_in_worker());
+	Assert(zklock_lease_end(lease) <= zklock_lease_lost_at(lease));
 	pg_atomic_write_u64(&zklock_shared->lease_end, (uint64) zklock_lease_end(lease));
 	pg_atomic_write_u64(&zklock_shared->lost_at, (uint64) zklock_lease_lost_at(lease));
 	pg_atomic_write_u64(&zklock_shared->last_write, (uint64) lease->last_write);
@@ -535,6 +541,7 @@ drop_client(bool retry_now)
 {
 	ZkClient *old = client;
 
+	Assert(old != NULL);
 	client = NULL;
 	connected = false;
 	retry_at = retry_now ? 0 : zklock_clock() + RETRY_MS * NS_PER_MS;
@@ -674,6 +681,7 @@ heartbeat_interval(void)
 static void
 send_heartbeat(int64 now)
 {
+	Assert(connected && zklock_unlocked());
 	if (zklock_client_set(client, member_path, member_data, (int) strlen(member_data), -1,
 						  &no_tag) == ZKLOCK_ZOK)
 		heartbeats_open++;
@@ -895,6 +903,7 @@ on_connected(void)
 	 */
 	if (new)
 		listener->event(ZKLOCK_EV_SESSION_LOST);
+	Assert(!new || !zklock_lease_valid());
 
 	connected = true;
 	if (new)

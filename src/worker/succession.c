@@ -46,6 +46,7 @@ zklock_succession_remember(const char *name, const ZkLockSuccession *succession)
 {
 	KnownDirectory *d;
 
+	Assert(succession->watched && !succession->requested);
 	if (known == NULL)
 	{
 		HASHCTL ctl = {.keysize = ZKLOCK_NAME_MAX + 1, .entrysize = sizeof(KnownDirectory)};

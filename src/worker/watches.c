@@ -81,6 +81,7 @@ zklock_watch_gone(uint64 hash)
 	w = hash_search(watched, &hash, HASH_FIND, NULL);
 	if (w != NULL)
 	{
+		Assert(w->bytes <= watched_bytes);
 		watched_bytes -= w->bytes;
 		hash_search(watched, &hash, HASH_REMOVE, NULL);
 	}

@@ -71,8 +71,7 @@ zklock_worker_register(void)
 	worker.bgw_start_time = BgWorkerStart_PostmasterStart;
 	worker.bgw_restart_time = 0;
 	strlcpy(worker.bgw_library_name, "zklock", sizeof(worker.bgw_library_name));
-	strlcpy(worker.bgw_function_name, "zklock_worker_main",
-			sizeof(worker.bgw_function_name));
+	strlcpy(worker.bgw_function_name, ZKLOCK_WORKER_MAIN, sizeof(worker.bgw_function_name));
 	strlcpy(worker.bgw_name, "zklock worker", sizeof(worker.bgw_name));
 	strlcpy(worker.bgw_type, "zklock worker", sizeof(worker.bgw_type));
 	RegisterBackgroundWorker(&worker);
