@@ -181,7 +181,7 @@ collect_lock_rows(const ZkLockEntry *entry, LockRow *rows, int room)
 
 	if (entry->kind != ZKLOCK_KIND_LOCK)
 		return 0;
-	zklock_foreach_proclock(proclock, entry)
+	zklock_foreach_proclock (proclock, entry)
 	{
 		if (n < room)
 		{

@@ -26,7 +26,7 @@
 static bool
 queued_locally(const ZkLockEntry *entry, int mode)
 {
-	zklock_foreach_proclock(r, entry)
+	zklock_foreach_proclock (r, entry)
 	{
 		if (r->mode == mode && r->state == ZKLOCK_PROCLOCK_LOCAL)
 			return true;
@@ -202,7 +202,7 @@ apply_demanded(ZkLockEntry *entry, ZkLockMode mode, bool keep)
 static void
 mark_blocked(ZkLockEntry *entry, ZkLockMode mode)
 {
-	zklock_foreach_proclock(r, entry)
+	zklock_foreach_proclock (r, entry)
 	{
 		if (r->mode == mode && r->state == ZKLOCK_PROCLOCK_WANTED && r->heard)
 			r->blocked = true;
@@ -212,7 +212,7 @@ mark_blocked(ZkLockEntry *entry, ZkLockMode mode)
 static void
 mark_lost(ZkLockEntry *entry, ZkLockMode mode)
 {
-	zklock_foreach_proclock(r, entry)
+	zklock_foreach_proclock (r, entry)
 	{
 		if (r->mode != mode || r->state != ZKLOCK_PROCLOCK_HELD)
 			continue;
@@ -224,7 +224,7 @@ mark_lost(ZkLockEntry *entry, ZkLockMode mode)
 static void
 mark_failed(ZkLockEntry *entry, ZkLockMode mode, ZkLockFailure failure)
 {
-	zklock_foreach_proclock(r, entry)
+	zklock_foreach_proclock (r, entry)
 	{
 		if (r->mode != mode || r->state != ZKLOCK_PROCLOCK_WANTED || r->failed)
 			continue;

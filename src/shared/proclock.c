@@ -38,7 +38,7 @@ free_proclock(int32 index)
 static bool
 stands_behind(const ZkLockEntry *entry, ZkLockMode mode)
 {
-	zklock_foreach_proclock(proclock, entry)
+	zklock_foreach_proclock (proclock, entry)
 	{
 		if (proclock->pid != MyProcPid &&
 			zklock_modes_conflict(mode, (ZkLockMode) proclock->mode))
@@ -116,7 +116,7 @@ held_by_other(const ZkLockEntry *entry, ZkLockMode mode)
 	if (entry->held[ZKLOCK_EXCLUSIVE] == 0 &&
 		(mode == ZKLOCK_SHARED || entry->held[ZKLOCK_SHARED] == 0))
 		return false;
-	zklock_foreach_proclock(proclock, entry)
+	zklock_foreach_proclock (proclock, entry)
 	{
 		if (proclock->state == ZKLOCK_PROCLOCK_HELD && !proclock->lost &&
 			proclock->pid != MyProcPid &&
@@ -259,7 +259,7 @@ zklock_proclock_need(ZkLockEntry *entry, ZkLockEvent *event)
 	bool patient[ZKLOCK_NMODES] = {false, false};
 
 	Assert(zklock_in_worker() && zklock_entry_is_locked(entry));
-	zklock_foreach_proclock(proclock, entry)
+	zklock_foreach_proclock (proclock, entry)
 	{
 		if (proclock->state != ZKLOCK_PROCLOCK_WANTED || proclock->failed)
 			continue;

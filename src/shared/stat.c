@@ -185,8 +185,8 @@ uncounted(const ZkLockEntry *entry)
 {
 	int64 n = 0;
 
-	zklock_foreach_proclock(proclock, entry) n +=
-		(uint32) (proclock->again - proclock->again_counted);
+	zklock_foreach_proclock (proclock, entry)
+		n += (uint32) (proclock->again - proclock->again_counted);
 	return n;
 }
 
@@ -266,7 +266,8 @@ zklock_stat_reset(void)
 		for (ZkLockEntry *e = zklock_partition_next(i, NULL); e != NULL;
 			 e = zklock_partition_next(i, e))
 		{
-			zklock_foreach_proclock(proclock, e) proclock->again_counted = proclock->again;
+			zklock_foreach_proclock (proclock, e)
+				proclock->again_counted = proclock->again;
 		}
 		zklock_entry_unlock(lock);
 	}

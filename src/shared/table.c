@@ -264,7 +264,7 @@ check_proclocks(const ZkLockEntry *entry)
 	if (writer == 0 || entry->kind != ZKLOCK_KIND_LOCK)
 		return;
 	Assert(held[ZKLOCK_EXCLUSIVE] == 1);
-	zklock_foreach_proclock(proclock, entry)
+	zklock_foreach_proclock (proclock, entry)
 		Assert(proclock->state != ZKLOCK_PROCLOCK_HELD || proclock->lost ||
 			   proclock->pid == writer);
 }
