@@ -282,7 +282,7 @@ acquire_level2(ZkHeldLock *held, int32 index, const Wait *wait, int64 *token)
 		*token = entry->grant[proclock->mode].token;
 		blocked = is_blocked(&entry->queue, proclock);
 		conflict = zklock_proclock_conflicts(index);
-		usable = entry->grant[proclock->mode].usable && !conflict;
+		usable = zklock_proclock_finds_grant(index) && !conflict;
 		zklock_entry_unlock(lock);
 
 		if (acquired)

@@ -47,6 +47,21 @@ stands_behind(const ZkLockEntry *entry, ZkLockMode mode)
 	return false;
 }
 
+/* Does this backend hold the entry in shared mode? */
+static bool
+reads(const ZkLockEntry *entry)
+{
+	if (entry->held[ZKLOCK_SHARED] == 0)
+		return false;
+	zklock_foreach_proclock (proclock, entry)
+	{
+		if (proclock->state == ZKLOCK_PROCLOCK_HELD && !proclock->lost &&
+			proclock->pid == MyProcPid && proclock->mode == ZKLOCK_SHARED)
+			return true;
+	}
+	return false;
+}
+
 int32
 zklock_proclock_make(ZkLockKind kind, const char *name, ZkLockMode mode,
 					 ZkLockScope scope, bool no_wait)
@@ -87,6 +102,7 @@ zklock_proclock_make(ZkLockKind kind, const char *name, ZkLockMode mode,
 	proclock->state = ZKLOCK_PROCLOCK_LOCAL;
 	proclock->scope = (uint8) scope;
 	proclock->no_wait = no_wait;
+	proclock->upgrade = mode == ZKLOCK_EXCLUSIVE && !no_wait && reads(entry);
 	proclock->lost = proclock->failed = proclock->blocked = false;
 	proclock->failure_rc = 0;
 	proclock->count[ZKLOCK_SCOPE_TRANSACTION] = proclock->count[ZKLOCK_SCOPE_SESSION] = 0;
@@ -105,6 +121,9 @@ zklock_proclock_make(ZkLockKind kind, const char *name, ZkLockMode mode,
 		entry->leaving = false; /* wanted after all */
 		pg_atomic_sub_fetch_u32(&zklock_shared->nleaving, 1);
 	}
+	/* readers whom we are about to wait for (zklock_proclock_finds_grant) */
+	if (proclock->upgrade && entry->want[ZKLOCK_SHARED] > 0)
+		zklock_entry_broadcast(entry);
 	zklock_entry_unlock(lock);
 	return index;
 }
@@ -124,6 +143,33 @@ held_by_other(const ZkLockEntry *entry, ZkLockMode mode)
 			return true;
 	}
 	return false;
+}
+
+/*
+ * Who asks has level 1 already, so a reader of this server who would write waits for him
+ * there.  All who come later stand behind that one: those who join a spent grant are few.
+ */
+static bool
+finds_grant(const ZkLockEntry *entry, ZkLockMode mode)
+{
+	Assert(zklock_entry_is_locked(entry));
+	if (entry->grant[mode].usable)
+		return true;
+	if (mode != ZKLOCK_SHARED || entry->held[ZKLOCK_SHARED] == 0)
+		return false;
+	zklock_foreach_proclock (proclock, entry)
+	{
+		if (proclock->upgrade && proclock->state == ZKLOCK_PROCLOCK_LOCAL)
+			return true;
+	}
+	return false;
+}
+
+bool
+zklock_proclock_finds_grant(int32 index)
+{
+	return finds_grant(zklock_entry(zklock_proclock(index)->entry),
+					   zklock_proclock(index)->mode);
 }
 
 bool
@@ -155,8 +201,9 @@ zklock_proclock_take(int32 index, bool wish)
 
 	Assert(zklock_entry_is_locked(entry));
 	Assert(proclock->pid == MyProcPid && proclock->state != ZKLOCK_PROCLOCK_HELD);
-	if (grant->usable && !proclock->failed && !zklock_shared->stopping &&
-		!held_by_other(entry, (ZkLockMode) proclock->mode) && zklock_lease_valid())
+	if (finds_grant(entry, (ZkLockMode) proclock->mode) && !proclock->failed &&
+		!zklock_shared->stopping && !held_by_other(entry, (ZkLockMode) proclock->mode) &&
+		zklock_lease_valid())
 	{
 		zklock_stat_acquired(entry, proclock);
 		if (proclock->state == ZKLOCK_PROCLOCK_WANTED)
@@ -164,7 +211,9 @@ zklock_proclock_take(int32 index, bool wish)
 		proclock->state = ZKLOCK_PROCLOCK_HELD;
 		entry->held[proclock->mode]++;
 		grant->holds++;
-		if (grant->demanded && --grant->handoffs <= 0)
+		if (!grant->usable)
+			zklock_entry_set_dirty(entry); /* one less who waits to join it */
+		else if (grant->demanded && --grant->handoffs <= 0)
 			grant->usable = false;
 		/* a demanded grant in the other mode goes before it is waited for */
 		if (zklock_grant_settle(entry))

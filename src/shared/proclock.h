@@ -29,6 +29,14 @@ extern int32 zklock_proclock_make(ZkLockKind kind, const char *name, ZkLockMode 
 extern bool zklock_proclock_take(int32 proclock, bool wish);
 
 /*
+ * Is there a grant to take a hold on?  It is usable; or spent, with a holder who waits at
+ * level 1, to write, for the proclock's backend, which has level 1 to read.  Who demands
+ * the grant waits for that holder: were the reader to wait for whoever demands it, all
+ * three would for ever.
+ */
+extern bool zklock_proclock_finds_grant(int32 proclock);
+
+/*
  * Is a backend of this server in the way, all the same?  Level 1 excludes that,
  * unless its holder has lost level 1 and not noticed yet (zklock_hold_end_void).
  */

@@ -79,6 +79,7 @@ typedef struct ZkProcLock
 	uint8 state;				  /* ZkProcLockState */
 	uint8 scope;				  /* ZkLockScope waited for */
 	bool no_wait;				  /* content to hear that others have the lock */
+	bool upgrade;				  /* a reader's who would write, and waits */
 	bool lost;					  /* held, and the grant is gone; by the worker */
 	bool heard;					  /* wanted, and the worker has looked since */
 	bool blocked;				  /* ... and says that others have it; by the worker */

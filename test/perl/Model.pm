@@ -27,6 +27,8 @@
 #                         zk_try_lock with a timeout of an hour
 #                try      zk_try_lock without a timeout
 #                within   ends by itself: zk_try_lock with a short timeout
+#   joins        somebody of the same server waits for it who has the lock to read, and would
+#                write: since then it need not wait for other servers
 #   passes       what it takes ends with the call: outside of a block, or in an
 #                exception block that fails
 #   limited      SQLSTATE that may end it, by a timeout of the session's
@@ -285,6 +287,17 @@ sub level1_gone
 # Asking for a lock
 #
 
+# It has been sent.
+sub asks
+{
+	my ($self, $s, $call) = @_;
+	$call->{sent} = 1;
+	$s->{waits} = $call;
+	return if $call->{mode} eq 'shared' || $call->{kind} eq 'try' || $self->holds($s, $call->{name}) ne 'shared';
+	$_->{waits}{joins} = 1 for grep { $_->{server} eq $s->{server} && $_->{waits}{mode} eq 'shared' && $_->{waits}{passed} } $self->waiters($call->{name});
+	return;
+}
+
 # Every answer that may come: "granted", "false", "waits", or an SQLSTATE; each with the
 # reason.  "kept": servers that keep the name for nobody, and in which modes, as
 # { server => { mode => 1 } }.
@@ -497,7 +510,8 @@ sub granted
 		# as of when it was sent, if it was over before this came to be known
 		push @wrong, $self->check_token($s, $name, $mode, $token, $call->{passes} ? $call->{floor} : $self->floor($name)) if defined $token;
 		my @in_the_way = $call->{passes} ? () : map { "$_->{name} holds it" } $self->in_the_way($s, $name, $mode);
-		push @wrong, @in_the_way, $self->_passes_by($s, $name, $mode);
+		push @wrong, @in_the_way;
+		push @wrong, $self->_passes_by($s, $name, $mode) unless $call->{joins};
 	}
 	return @wrong if $call->{passes};
 	$self->_add_hold($s, $name, $mode, $scope);

@@ -9,6 +9,11 @@
 
 #include "model.h"
 
+/* As in protocol.c: breaks a rule on purpose. */
+#ifndef ZKLOCK_MUTANT
+#define ZKLOCK_MUTANT 0
+#endif
+
 static bool
 wants(const Backend *b, ZkLockMode mode)
 {
@@ -20,7 +25,8 @@ static bool
 holds(const Backend *b, ZkLockMode mode)
 {
 	return (b->state == BACKEND_HOLDS && b->mode == mode) ||
-		(b->state == BACKEND_UPGRADES && mode == ZKLOCK_SHARED) ||
+		((b->state == BACKEND_UPGRADE_QUEUES || b->state == BACKEND_UPGRADES) &&
+		 mode == ZKLOCK_SHARED) ||
 		b->state == BACKEND_HOLDS_BOTH;
 }
 
@@ -62,6 +68,29 @@ table_joins(const Table *table)
 		!table->usable[ZKLOCK_SHARED];
 }
 
+/* Does a reader queue at level 1 to write?  Nobody comes past it there. */
+static bool
+upgrade_queues(const Table *table)
+{
+	for (int i = 0; i < NBACKENDS; i++)
+	{
+		if (table->backend[i].state == BACKEND_UPGRADE_QUEUES)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * May holds be taken on the grant?  A reader's also where it is spent, if one of its
+ * holders waits at level 1 for this reader: who demands the grant waits for that one.
+ */
+static bool
+usable(const Table *table, ZkLockMode mode)
+{
+	return table->usable[mode] ||
+		(mode == ZKLOCK_SHARED && upgrade_queues(table) && ZKLOCK_MUTANT != 15);
+}
+
 /* Level 1: may this backend ask for the mode, beside the others? */
 static bool
 admitted(const Table *table, int backend, ZkLockMode mode)
@@ -72,8 +101,9 @@ admitted(const Table *table, int backend, ZkLockMode mode)
 
 		if (i == backend || b->state == BACKEND_IDLE || b->state == BACKEND_QUEUES)
 			continue;
-		if (mode == ZKLOCK_EXCLUSIVE || b->state == BACKEND_UPGRADES ||
-			b->state == BACKEND_HOLDS_BOTH || b->mode == ZKLOCK_EXCLUSIVE)
+		if (mode == ZKLOCK_EXCLUSIVE || b->state == BACKEND_UPGRADE_QUEUES ||
+			b->state == BACKEND_UPGRADES || b->state == BACKEND_HOLDS_BOTH ||
+			b->mode == ZKLOCK_EXCLUSIVE)
 			return false;
 	}
 	return true;
@@ -90,7 +120,7 @@ queued(const Table *table, ZkLockMode mode)
 		if (b->state == BACKEND_QUEUES && b->mode == mode)
 			return true;
 	}
-	return false;
+	return mode == ZKLOCK_EXCLUSIVE && upgrade_queues(table);
 }
 
 /*
@@ -122,7 +152,9 @@ static void
 take_hold(Table *table, Backend *b, ZkLockMode mode)
 {
 	b->state = b->mode == mode ? BACKEND_HOLDS : BACKEND_HOLDS_BOTH;
-	if (table->demanded[mode])
+	if (!table->usable[mode])
+		COVER(JOINED_SPENT);
+	else if (table->demanded[mode])
 	{
 		if (--table->handoffs[mode] == 0)
 			table->usable[mode] = false;
@@ -134,7 +166,7 @@ take_hold(Table *table, Backend *b, ZkLockMode mode)
 static void
 want(Table *table, Backend *b)
 {
-	if (table->usable[b->mode])
+	if (usable(table, b->mode))
 	{
 		if (table_held(table, b->mode) == 0 && !table->demanded[b->mode])
 			COVER(KEPT_HIT);
@@ -168,25 +200,10 @@ table_start(Table *table, int backend, ZkLockMode mode, bool no_wait)
 	return true;
 }
 
-bool
-table_admit(Table *table, int backend)
+/* A reader has level 1 to write. */
+static void
+want_upgrade(Table *table, Backend *b)
 {
-	Backend *b = &table->backend[backend];
-
-	if (b->state != BACKEND_QUEUES || !admitted(table, backend, b->mode))
-		return false;
-	want(table, b);
-	return true;
-}
-
-bool
-table_upgrade(Table *table, int backend)
-{
-	Backend *b = &table->backend[backend];
-
-	if (b->state != BACKEND_HOLDS || b->mode != ZKLOCK_SHARED || b->must_release ||
-		!admitted(table, backend, ZKLOCK_EXCLUSIVE))
-		return false;
 	if (table->usable[ZKLOCK_EXCLUSIVE])
 		take_hold(table, b, ZKLOCK_EXCLUSIVE);
 	else
@@ -195,6 +212,42 @@ table_upgrade(Table *table, int backend)
 		b->no_wait = false;
 	}
 	settle(table);
+}
+
+bool
+table_admit(Table *table, int backend)
+{
+	Backend *b = &table->backend[backend];
+
+	if (b->state == BACKEND_QUEUES && admitted(table, backend, b->mode))
+		want(table, b);
+	else if (b->state == BACKEND_UPGRADE_QUEUES &&
+			 admitted(table, backend, ZKLOCK_EXCLUSIVE))
+	{
+		COVER(UPGRADE_QUEUED);
+		want_upgrade(table, b);
+	}
+	else
+		return false;
+	return true;
+}
+
+bool
+table_upgrade(Table *table, int backend)
+{
+	Backend *b = &table->backend[backend];
+
+	if (b->state != BACKEND_HOLDS || b->mode != ZKLOCK_SHARED || b->must_release)
+		return false;
+	if (admitted(table, backend, ZKLOCK_EXCLUSIVE))
+		want_upgrade(table, b);
+	else if (upgrade_queues(table))
+	{
+		COVER(UPGRADE_CIRCLE);
+		b->must_release = true; /* PostgreSQL sees that they wait for each other */
+	}
+	else
+		b->state = BACKEND_UPGRADE_QUEUES;
 	return true;
 }
 
@@ -204,7 +257,7 @@ table_take(Table *table, int backend)
 {
 	Backend *b = &table->backend[backend];
 
-	if (b->state == BACKEND_WANTS && table->usable[b->mode])
+	if (b->state == BACKEND_WANTS && usable(table, b->mode))
 		take_hold(table, b, b->mode);
 	else if (b->state == BACKEND_UPGRADES && table->usable[ZKLOCK_EXCLUSIVE])
 	{
@@ -224,7 +277,7 @@ table_withdraw(Table *table, int backend)
 
 	if (b->state == BACKEND_WANTS || b->state == BACKEND_QUEUES)
 		b->state = BACKEND_IDLE;
-	else if (b->state == BACKEND_UPGRADES)
+	else if (b->state == BACKEND_UPGRADES || b->state == BACKEND_UPGRADE_QUEUES)
 		b->state = BACKEND_HOLDS;
 	else
 		return false;
@@ -378,6 +431,11 @@ table_revoked(Table *table, ZkLockMode mode)
 
 		if (b->state == BACKEND_HOLDS && b->mode == mode)
 			b->state = BACKEND_IDLE;
+		else if (b->state == BACKEND_UPGRADE_QUEUES && mode == ZKLOCK_SHARED)
+		{
+			b->state = BACKEND_QUEUES;
+			b->mode = ZKLOCK_EXCLUSIVE;
+		}
 		else if (b->state == BACKEND_UPGRADES && mode == ZKLOCK_SHARED)
 		{
 			b->state = BACKEND_WANTS;

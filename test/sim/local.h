@@ -19,10 +19,11 @@
 typedef enum BackendState
 {
 	BACKEND_IDLE,
-	BACKEND_QUEUES,	  /* for "mode", at level 1 */
-	BACKEND_WANTS,	  /* "mode" */
-	BACKEND_HOLDS,	  /* "mode" */
-	BACKEND_UPGRADES, /* holds shared, wants exclusive */
+	BACKEND_QUEUES,			/* for "mode", at level 1 */
+	BACKEND_WANTS,			/* "mode" */
+	BACKEND_HOLDS,			/* "mode" */
+	BACKEND_UPGRADE_QUEUES, /* holds shared, queues for exclusive at level 1 */
+	BACKEND_UPGRADES,		/* holds shared, wants exclusive */
 	BACKEND_HOLDS_BOTH
 } BackendState;
 

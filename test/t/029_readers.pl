@@ -112,6 +112,37 @@ for my $limit (0, 2)
 	else { $foreigner->delete($_) for @others; }
 	$_->query('COMMIT') for $next, @reader[ 0 .. $limit ];
 	ZkLock::ok_clean($zk, [ $a, $b ], 'y');
+
+	# A reader here who would write waits at level 1 for the one who waits to read, the
+	# writer elsewhere for him: the reader waits for neither.
+	for my $stays (1, 0)
+	{
+		demanded($limit);
+		$next->send("BEGIN; SELECT zk_lock('y', 'shared')")->wait_level(2);
+		$reader[0]->send($stays ? "SELECT zk_lock('y')" : "SAVEPOINT s; SELECT zk_try_lock('y', timeout => '1h')")->wait_level(1);
+		cmp_ok($next->result, '>', 0, '... a reader joins one who waits for it, to write');
+		is($reader[4]->query("SELECT zk_try_lock('y', 'shared')"), 'f', '... and none who comes later');
+		$reader[4]->send("SELECT zk_lock('y', 'shared')")->wait_level(1);
+		if (!$stays)
+		{
+			$writer->cancel->failure;
+			ZkLock::wait_queue($zk, 'y', 1);
+		}
+		$_->query('COMMIT') for $next, @reader[ 1 .. $limit ];
+		if ($stays)
+		{
+			like($reader[0]->failure, qr/^40P01: deadlock detected/, '... a deadlock with the writer');
+			cmp_ok($writer->result, '>', 0, '... who has it then');
+		}
+		else
+		{
+			is($reader[0]->result, 't', '... who writes if the writer has gone');
+			$reader[0]->query('ROLLBACK TO s');
+		}
+		$reader[0]->query('COMMIT');
+		cmp_ok($reader[4]->result, '>', 0, '... the one who came later is next');
+		ZkLock::ok_clean($zk, [ $a, $b ], 'y');
+	}
 }
 
 # One who only tried.

@@ -303,6 +303,16 @@ sub wrong_queues
 	return @wrong;
 }
 
+# Of a server: who reads, and would write, waits for those who wait to read; so these have
+# to wait for nobody.
+sub wrong_upgrades
+{
+	my @rows = @_;
+	my %reads = map { ("$_->{pid} $_->{name}" => 1) } grep { $_->{granted} && $_->{mode} eq 'shared' } @rows;
+	my %upgrade = map { ($_->{name} => 1) } grep { $_->{state} eq 'waiting' && $_->{mode} eq 'exclusive' && $reads{"$_->{pid} $_->{name}"} } @rows;
+	return map { "process $_->{pid} waits for $_->{name}, and an upgrade for it" } grep { $_->{state} eq 'queued' && $_->{mode} eq 'shared' && $upgrade{ $_->{name} } } @rows;
+}
+
 sub unsettled
 {
 	my $obliged = $model->obliged;
@@ -331,7 +341,7 @@ sub unsettled
 			$doubt = 1 if grep { !$_->{waits} && $_->{least} < $_->{most} } @expected;
 		}
 		push @wrong, "$server keeps names" if !$setting{$server}{keeps} && grep { $_->{state} eq 'kept' } @rows;
-		push @wrong, wrong_elections($server, $see);
+		push @wrong, wrong_elections($server, $see), wrong_upgrades(@rows);
 		push @wrong, "$server has $see->{names} names, not $names" if $see->{names} != $names;
 		push @wrong, map { "process $_ has something" } sort keys %of_others;
 		push @wrong, "$server has $see->{locks} locks, not " . ($locks + $guards) if $see->{locks} != $locks + $guards && !$doubt;
@@ -423,8 +433,7 @@ sub acquire
 	# what ends with a limit of the session's does not say "false"
 	if ($call->{limited}) { delete $may->{false}; }
 	transmit($s, $call->{sql});
-	$call->{sent} = 1;
-	$s->{waits} = $call;
+	$model->asks($s, $call);
 	if ($may->{waits})
 	{
 		settle();
