@@ -17,9 +17,9 @@
  *	 is good, "leader" has its token, for all to read without a lock, under the
  *	 lease.
  *
- *	 A transaction may hold on to the grant (a guard), by a proclock like that of
- *	 a lock.  A leadership that is given up is false at once, but its contender
- *	 is deleted only when no guard is left.
+ *	 A transaction may hold on to the grant (zk_require_leader), by a proclock like
+ *	 that of a lock.  A leadership that is given up is false at once, but its
+ *	 contender is deleted only when no such transaction is left.
  *
  *-------------------------------------------------------------------------
  */

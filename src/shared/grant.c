@@ -7,7 +7,8 @@
  * A grant that nobody holds any more is kept, for whoever comes next on this
  * server, as long as nobody else wants it: taking a hold on it costs no request to
  * the ensemble.  Once somebody else does, it is given up when its last hold ends;
- * or, if local backends wait for it, when a few more of them have had it.
+ * or, if local backends wait for it, when a few more of them have had it.  One that may
+ * not be kept goes when nobody here waits for it.
  *
  * Backends settle a grant when they take or end a hold; the worker applies to it
  * what the protocol says, and sweeps.  All but the sweep with the entry locked.

@@ -4,11 +4,11 @@
  *	  Proclocks: what backends want of an entry of the lock table, and have.
  *
  * Need is level-triggered.  A backend changes the counters want and held
- * under the partition lock and puts the entry on the list of dirty ones; the
- * worker reads the counters whenever it gets there.  So a wish that comes and
- * goes, or comes twice, costs nothing and cannot be lost; and a wish that is
- * cancelled in the moment it is granted is seen as a grant that nobody wants,
- * by whichever side holds the lock second.
+ * under the partition lock and, if that concerns the worker, puts the entry on the
+ * list of dirty ones; the worker reads the counters whenever it gets there.  So a
+ * wish that comes and goes, or comes twice, costs nothing and cannot be lost; and a
+ * wish that is cancelled in the moment it is granted is seen as a grant that nobody
+ * wants, by whichever side holds the lock second.
  *
  *-------------------------------------------------------------------------
  */

@@ -4,7 +4,8 @@
  *	  Statistics of locks: of the server, and of the names used most recently.
  *
  * Counters are plain numbers under the partition lock, which whoever has something
- * to count holds anyway.  They live in shared memory until it is new.
+ * to count holds anyway, but for holds more on a lock that a backend has (stat.c).  They
+ * live in shared memory until it is new.
  *
  *-------------------------------------------------------------------------
  */

@@ -4,9 +4,8 @@
  *	  The lock table in shared memory.
  *
  * Entries and proclocks are fixed arrays with free lists; buckets chain entries
- * by index.  Everything is addressed by index: no pointer of one process means
- * anything in another, and an index with a generation tells a late reply of
- * the ensemble whether its entry is still the one that asked.
+ * by index.  Everything is addressed by index, and an index with a generation tells
+ * a late reply of the ensemble whether its entry is still the one that asked.
  *
  *-------------------------------------------------------------------------
  */

@@ -4,19 +4,22 @@
  *	  Shared memory: the lock table, and what everybody may know of the
  *	  ZooKeeper session.
  *
- * The table has one entry a name that somebody on this server holds or waits
- * for, or an election in which it is a candidate.  Backends state wishes in it
- * (want, held); the worker alone moves the entry's queue and publishes its outcome
- * (grant).  Who may touch what:
+ * The table has one entry a name that somebody on this server holds, keeps or waits
+ * for, or an election in which it is a candidate.  Backends state in it what they want
+ * and have (want, held); the worker alone moves the entry's queue and publishes its
+ * outcome (grant).  Who may touch what:
  *
  *	 the partition lock (an LWLock, by the name's hash) protects an entry's
- *	 fields, its proclocks and the bucket chains of its partition;
- *	 ZkLockShared.mutex (a spinlock) protects the free lists, the list of dirty
- *	 entries and worker_latch; it is taken inside a partition lock, never around one;
- *	 ZkLockShared.session_lock (an LWLock) protects the session's fields;
- *	 lease_end, lost_at and loss are atomic: the worker writes, anybody reads.
+ *	 fields, its proclocks, and the bucket chains and hints of its partition;
+ *	 ZkLockShared.mutex (a spinlock) protects the free lists and how much is in use, the
+ *	 list of dirty entries and worker_latch; it is taken inside a partition lock, never
+ *	 around one;
+ *	 the session lock (an LWLock, the last of ZkLockShared.locks) protects the session's
+ *	 fields, but for those that the worker alone reads;
+ *	 lease_end, lost_at and last_write are atomic: the worker writes, anybody reads;
+ *	 loss flags are set by the worker and by their backend, which alone clears them.
  *
- * No LWLock is held across a wait, and no two at once.
+ * No LWLock is held across a wait, and no two at once.  src/README, section 4, has more.
  *
  *-------------------------------------------------------------------------
  */
@@ -82,13 +85,13 @@ typedef struct ZkProcLock
 	bool upgrade;				  /* a reader's who would write, and waits */
 	bool lost;					  /* held, and the grant is gone; by the worker */
 	bool heard;					  /* wanted, and the worker has looked since */
-	bool blocked;				  /* ... and says that others have it; by the worker */
-	bool failed;				  /* wanted, and refused; by the worker */
+	bool blocked;				  /* ... and says that others have it */
+	bool failed;				  /* wanted, and refused: the worker says so */
 	uint8 failure;				  /* ZkLockFailure, if failed */
 	int failure_rc;				  /* ZooKeeper's code, or 0 */
 	uint32 count[ZKLOCK_NSCOPES]; /* holds, for zk_locks; by the backend, without
 								   * the lock */
-	TimestampTz wait_start;
+	TimestampTz wait_start;		  /* when it was made */
 	/* for zk_locks */
 	Oid database;
 	Oid role;
@@ -132,7 +135,7 @@ typedef struct ZkElection
 {
 	bool candidate;	 /* a standing wish of the server, which pins the entry */
 	bool verdict;	 /* the ensemble has said since then who leads */
-	bool failed;	 /* ... or refused to; by the worker, until it has not */
+	bool failed;	 /* ... or refused to, and has not granted it since */
 	uint8 given_up;	 /* ZkLeaderEnd, of the latest leadership given up */
 	int64 entered;	 /* ns of CLOCK_BOOTTIME: a candidate from then on */
 	int64 announced; /* token of the leadership in the log, or 0; the worker's */
@@ -152,16 +155,17 @@ typedef struct ZkLockEntry
 	uint8 kind;				 /* ZkLockKind */
 	int32 proclocks;		 /* first ZkProcLock, or -1.  While there is
 							  * one, the entry stays */
-	int want[ZKLOCK_NMODES]; /* proclocks in each state */
-	int held[ZKLOCK_NMODES];
+	int want[ZKLOCK_NMODES]; /* proclocks that are WANTED and have not failed */
+	int held[ZKLOCK_NMODES]; /* ... that are HELD and not lost */
 	ZkLockGrant grant[ZKLOCK_NMODES];
-	ConditionVariable cv;			/* broadcast by the worker when grant, queue or
-									 * a proclock of the entry changed */
+	ConditionVariable cv;			/* broadcast when the grant, the queue, a proclock or
+									 * the candidacy has changed for those who wait */
 	int64 kept_since;				/* ns: since when a grant is kept for nobody; 0:
 									 * not so.  ZkLockShared.nkept counts these */
 	bool leaving;					/* a kept grant was given up, and the entry is
 									 * about to go; ZkLockShared.nleaving */
-	int last_rc;					/* newest refusal by the ensemble; the worker's */
+	int last_rc;					/* newest refusal by the ensemble, or 0; the worker
+									 * writes it without the lock */
 	int last_pid;					/* newest wish; goes into the contender's data */
 	ZkLockQueue queue;				/* written by the worker only */
 	int stat_slot;					/* stat.c: the name's, if its serial number is ... */
@@ -176,7 +180,7 @@ typedef struct ZkLockEntry
 
 typedef enum ZkSessionState
 {
-	ZKLOCK_SESSION_STARTING,   /* no worker yet */
+	ZKLOCK_SESSION_STARTING,   /* no worker */
 	ZKLOCK_SESSION_CONNECTING, /* no session, or not known whether it lives */
 	ZKLOCK_SESSION_CONNECTED,
 	ZKLOCK_SESSION_RECONNECTING, /* connection lost, session may live */
@@ -185,14 +189,17 @@ typedef enum ZkSessionState
 	ZKLOCK_SESSION_CLOSING		 /* shutdown: nothing is granted any more */
 } ZkSessionState;
 
-/* ms between heartbeats in a session of this timeout */
+/* ms between heartbeats in a session of this timeout, while the lease is good */
 static inline int64
 zklock_heartbeat_interval(int64 timeout_ms)
 {
 	return Max(Min(timeout_ms / 6, 10000), 1);
 }
 
-/* The session.  Written by the worker only, under session_lock. */
+/*
+ * The session.  Written by the worker only, and under the session lock, but for next_uuid
+ * and lease, which it alone reads, and for worker_started when that becomes 0.
+ */
 typedef struct ZkSessionShared
 {
 	ZkSessionState state;
@@ -200,18 +207,19 @@ typedef struct ZkSessionShared
 	ZkSessionId id; /* id.id 0: none to resume */
 	uint64 uuid_hi; /* of this session's contenders */
 	uint64 next_uuid;
-	int timeout_ms;			   /* negotiated */
+	int timeout_ms;			   /* the shortest that was negotiated; see lease.h */
 	int64 not_connected_since; /* ns of CLOCK_BOOTTIME; a connection on which no write
 								* was acknowledged does not count */
 	bool proven;			   /* one was, on this connection */
-	int64 last_write;		   /* ns: when a write was last acknowledged */
+	int64 last_write;		   /* ns: when the newest heartbeat that was acknowledged was
+								* sent, or since then the connection was admitted */
 	bool open_told;			   /* the log says that our znodes are everybody's */
 	long auth_pause;	 /* ms: the latest pause after refused credentials, or a base
 						  * that could not be read; 0: all was well since */
 	int64 auth_retry_at; /* ns of CLOCK_BOOTTIME: when it ends */
 	ZkSessionState auth_state; /* what is shown in it */
 	ZkLease lease;			   /* as published in lease_end and lost_at */
-	int64 worker_started;	   /* the same clock */
+	int64 worker_started;	   /* the same clock; 0: the next need not pause */
 	int64 opened_at;		   /* ... when the session was opened */
 	int64 reconnects;		   /* of all sessions since the server's start */
 	int64 expiries;
@@ -249,8 +257,7 @@ typedef struct ZkLockShared
 	pg_atomic_uint64 lease_end;	  /* a claim is good before */
 	pg_atomic_uint64 lost_at;	  /* holds are lost from then on */
 	pg_atomic_uint64 last_write;  /* send time of the newest acknowledged write */
-	ConditionVariable write_cv;	  /* broadcast when a write was acknowledged that
-								   * somebody waits for, and at a loss */
+	ConditionVariable write_cv;	  /* broadcast when a heartbeat was acknowledged */
 	pg_atomic_uint32 nkept;		  /* entries with a grant that is kept for nobody */
 	pg_atomic_uint32 nleaving;	  /* entries with one that has just been given up */
 	pg_atomic_uint32 room_wanted; /* a backend found the table full of them */
@@ -370,8 +377,8 @@ extern void zklock_entry_unlock(LWLock *lock);
 /* Take one entry off the list of dirty ones; -1 if there is none. */
 extern int32 zklock_table_next_dirty(void);
 
-/* The entry of a name, or NULL.  The caller is the worker, which alone frees
- * entries whose queue is not empty. */
+/* The entry of a name, or NULL.  It is not locked: the worker alone moves its queue, and
+ * while that is not empty the entry stays. */
 extern ZkLockEntry *zklock_table_find(ZkLockKind kind, const char *name);
 
 /* Free the entry if nothing refers to it any more.  With the entry locked. */
@@ -402,8 +409,8 @@ zklock_lease_lost(void)
 
 /*
  * A flag a backend, by proc number: the worker sets it when it marks one of the
- * backend's proclocks lost; the backend clears it when it holds nothing.  It can
- * be read in a signal handler.
+ * backend's proclocks lost; the backend clears it when it holds nothing, or nothing that
+ * is lost, and sets it while it does.  It can be read in a signal handler.
  */
 extern volatile sig_atomic_t *zklock_loss_flag(int proc_number);
 
