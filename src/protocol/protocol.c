@@ -5,9 +5,10 @@
  *
  * An event first changes what is known (one function per event below), then
  * decide() compares what is known with what is needed and asks for whatever
- * brings the two together.  decide() is the only place that asks for
- * anything, so a fact that arrives late, twice or after its cause is gone
- * needs no special case: it changes a fact or it does not.
+ * brings the two together.  So a fact that arrives late, twice or after its cause
+ * is gone needs no special case: it changes a fact or it does not.  Asked for
+ * elsewhere is only what the event itself calls for: watches on children that a
+ * listing names, the listing with which a new worker starts, an orphan's delete.
  *
  * Why the requests are pipelined, and what makes that correct: a session's
  * requests are executed in order.  A listing sent right behind a create shows

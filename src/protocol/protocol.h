@@ -12,22 +12,27 @@
  * One ZkLockQueue stands for one name on one server.  It has up to
  * ZKLOCK_NCONTENDERS contenders: one active in each mode (both at once only
  * in an upgrade), and older ones on their way out.  The states of one
- * contender, and who moves it:
+ * contender, in short; src/README, section 6, has a picture and the rest:
  *
- *	 FREE -----(NEED)-------> CREATING --(CREATED)--> QUEUED --(LISTED)--> WAITING
- *	   ^                       |    ^                  |  ^                 |
- *	   |              (reply lost)  |(not found)       |  |(blocker moved)  |
- *	   |                       v    |                  |  +-----------------+
- *	   |                     UNSETTLED --(found)-------+--(no blocker)--> GRANTED
- *	   |                                                                    |
- *	   +--------(DELETED)------- DELETING <---(not needed, from any)--------+
+ *	 state      moves on to
+ *	 FREE       CREATING: needed; PROBING: by those only who would not wait
+ *	 PROBING    BLOCKED: a listing shows somebody; CREATING: it shows nobody, or somebody
+ *	            has come who would wait
+ *	 BLOCKED    PROBING, CREATING: somebody has come who would not wait, or would
+ *	 CREATING   QUEUED: created; UNSETTLED: the reply is lost; FREE: refused
+ *	 UNSETTLED  QUEUED: a listing shows it; if none does CREATING, or FREE if not needed
+ *	 QUEUED     WAITING: a listing shows somebody before us; GRANTED: it shows nobody
+ *	 WAITING    GRANTED: the last one before us has gone; QUEUED: nobody knows who is left
+ *	 these two, and GRANTED
+ *	            DELETING: not needed any more, or refused; FREE: somebody has deleted it
+ *	 DELETING   FREE: deleted
  *
- * Every request the actions ask for is answered by exactly one reply event,
- * carrying the request's contender slot and uuid, except that a session's end
- * (ZKLOCK_EV_SESSION_LOST) and a new worker (ZKLOCK_EV_RESUMED) annul all that
- * are open.  Replies and watch events arrive in wire order.  Replies of
- * requests that fell to a lost connection arrive with ZKLOCK_RC_LOST before
- * the next ZKLOCK_EV_CONNECTED.
+ * Every request the actions ask for, but the delete of an orphan, is answered by
+ * exactly one reply event, which carries the request's uuid, or a listing's number,
+ * except that a session's end (ZKLOCK_EV_SESSION_LOST) and a new worker
+ * (ZKLOCK_EV_RESUMED) annul all that are open.  Replies and watch events arrive in
+ * wire order.  Replies of requests that fell to a lost connection arrive with
+ * ZKLOCK_RC_LOST before the next ZKLOCK_EV_CONNECTED.
  *
  *-------------------------------------------------------------------------
  */
@@ -66,10 +71,11 @@ typedef struct ZkContender
 	uint8_t attempts;	  /* creates that met no directory, in a row */
 	bool own_watched;	  /* watch on our node confirmed on this
 						   * connection */
-	bool own_requested;	  /* ... or its reply outstanding */
+	bool own_requested;	  /* ... or its reply outstanding, or refused */
 	bool blocker_watched; /* watch on blocker confirmed */
 	bool blocker_last;	  /* no other blocker is below it */
-	bool polled;		  /* WAITING without watches: list at each TICK */
+	bool polled;		  /* WAITING without a watch that it needs: list at
+						   * each TICK */
 	bool second_gone;	  /* WAITING: list, who is left before the blocker? */
 	bool watch_later;	  /* GRANTED: no watch on our node before the next TICK */
 	bool demanded;		  /* GRANTED, and others want it or might, for all we
@@ -77,8 +83,9 @@ typedef struct ZkContender
 	bool create_sent;	  /* create outstanding */
 	bool delete_sent;	  /* delete outstanding, or refused */
 	bool delete_refused;  /* ... try again at the next TICK */
-	bool list_synced;	  /* ... after a sync */
-	uint64_t list_needed; /* first listing that shows our position */
+	bool list_synced;	  /* the listing is to come after a sync */
+	uint64_t list_needed; /* first listing that shows our position; or when there is
+						   * to be one, see protocol.c */
 	int64_t sequence;
 	int64_t token;	  /* czxid, 0 while not known */
 	uint64_t uuid;	  /* low half; the high half is the session's */
@@ -89,7 +96,7 @@ typedef struct ZkContender
 
 /*
  * What the connection says of the lock's directory itself.  Unlike the rest of a queue
- * it is worth keeping for the next time (dispatch.c), until the watch fires or the
+ * it is worth keeping for the next time (succession.c), until the watch fires or the
  * connection is lost.
  */
 typedef struct ZkLockSuccession
@@ -153,7 +160,7 @@ typedef enum ZkLockEventType
 	ZKLOCK_EV_WATCHED,	   /* hash of the child's name */
 	ZKLOCK_EV_WATCHED_DIR,
 	ZKLOCK_EV_DELETED,
-	/* watch events: hash; uuid where the child is of this session, else 0 */
+	/* watch events; on a child: hash; uuid where it is of this session, else 0 */
 	ZKLOCK_EV_NODE_DELETED,
 	ZKLOCK_EV_NODE_CHANGED, /* any other: the watch is used up; name */
 	ZKLOCK_EV_DIR_CHANGED,	/* somebody came or went, or the directory has gone */
@@ -166,8 +173,8 @@ typedef struct ZkLockEvent
 	ZkLockEventType type;
 	bool needed[ZKLOCK_NMODES]; /* NEED: somebody holds or waits, or the grant
 								 * is kept for the next one */
-	bool spent[ZKLOCK_NMODES];	/* NEED: the present grant has served; it must
-								 * be given up even if others wait */
+	bool spent[ZKLOCK_NMODES];	/* NEED: the present grant has served, and nobody holds
+								 * it; it must be given up even if others wait */
 	bool probe[ZKLOCK_NMODES];	/* NEED: nobody would wait, and the lock was
 								 * somebody else's when we last looked */
 	bool joins;					/* NEED: a reader waits to share the present grant, which
@@ -183,7 +190,8 @@ typedef struct ZkLockEvent
 	uint64_t list;				 /* number of the listing answered */
 	const ZkLockChild *children; /* contenders only, in any order */
 	int nchildren;
-	int64_t next_number;	  /* ... that the directory will give to the next contender */
+	int64_t next_number;	  /* LISTED: that the directory will give to the next
+							   * contender */
 	bool held[ZKLOCK_NMODES]; /* always: backends hold the grant */
 	bool keep;				  /* always: a grant may be kept for the next one here
 							   * while nobody else wants it */
@@ -215,7 +223,7 @@ typedef enum ZkLockActionType
 	ZKLOCK_ACT_BLOCKED,		  /* mode: somebody else has it */
 	ZKLOCK_ACT_DEMANDED,	  /* mode: somebody else wants what we were granted */
 	ZKLOCK_ACT_UNDEMANDED,	  /* mode: nobody does any more */
-	ZKLOCK_ACT_REVOKED,		  /* mode, token: a grant is lost; its holders are
+	ZKLOCK_ACT_REVOKED,		  /* mode: a grant is lost; its holders are
 							   * no need any more.  needed[mode] is false
 							   * until the next NEED, to be sent at once if
 							   * others wait */
@@ -251,7 +259,7 @@ typedef struct ZkLockAction
 	bool listed;
 	bool demanded;
 	uint64_t list;
-	const char *name; /* belongs to the event's listing */
+	const char *name; /* belongs to the event */
 	uint64_t hash;
 	int64_t sequence; /* DELETE, WATCH_OWN: where known, else -1 */
 	int64_t token;
