@@ -20,9 +20,12 @@
  * Returns true and the fencing token, or false when somebody else has the lock
  * and the time is up.  Raises 40P01 (deadlock), 55P03 (lock_timeout), 57014
  * (cancel, statement_timeout), 58000 (no answer from ZooKeeper within
- * zklock.connect_timeout, or refused by it), 53200 (lock table full), 54000
- * (sequence numbers used up), 40001 and 55000 (a hold of the same name was
- * lost, see zklock_loss_raise).  Nothing stays behind in any of them.
+ * zklock.connect_timeout, or refused by it), 53200 (lock table full), 53400
+ * (zklock.max_locks_per_backend), 54000 (sequence numbers used up), 40001 and 55000
+ * (a hold of the same name was lost, see zklock_loss_raise), and 55000 for a
+ * contender with a number that was never given, without a worker, and where
+ * zklock_check_callable and zklock_check_connection do.  Nothing stays behind in any
+ * of them.
  */
 extern bool zklock_acquire(const char *name, ZkLockMode mode, ZkLockScope scope,
 						   int64 wait_ms, int64 *token);

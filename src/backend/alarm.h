@@ -14,7 +14,7 @@
 typedef struct ZkAlarm
 {
 	volatile sig_atomic_t armed;	  /* there are holds */
-	volatile sig_atomic_t committing; /* PRE_COMMIT has come */
+	volatile sig_atomic_t committing; /* PRE_COMMIT has come, or PRE_PREPARE */
 	volatile sig_atomic_t shot;		  /* the handler has cancelled */
 	volatile sig_atomic_t excused;	  /* the statement is one of those that are
 									   * admitted with a loss */

@@ -19,9 +19,9 @@ extern void zklock_check_preloaded(void);
 /*
  * For one that waits for the ensemble since "start", and is content with what is known
  * from "until" on (ns of CLOCK_BOOTTIME; PG_INT64_MAX: never).  Has the ensemble been
- * out of reach for too long, that is for zklock.connect_timeout?  A request that was
- * made while there was a connection keeps its place as long as the session may live,
- * so it is given that time, too, if it is to wait at all.  The state alone is the
+ * out of reach for too long, that is for zklock.connect_timeout?  One who came while
+ * there was a connection keeps his place as long as the session may live, so he is
+ * given that time, too, if he is to wait at all.  The state alone is the
  * worker's opinion, and a worker that is stopped has none: without heartbeats it counts
  * for nothing; nor does a connection before the first write on it is acknowledged,
  * or one that always breaks again would be waited for for ever.

@@ -13,7 +13,8 @@
  * A session-scope hold lives as long as its lock at level 1.  That can
  * be taken away behind our back (pg_advisory_unlock_all, DISCARD ALL), and a
  * backend that had lost level 1 and kept level 2 would be waited for, unseen,
- * by one that has level 1.  So every end of a transaction and every call looks.
+ * by one that has level 1.  So every end of a statement or transaction looks, and
+ * every call.
  *
  * Nothing that ends a hold throws, allocates, reads a catalog or waits.
  *

@@ -72,8 +72,9 @@ extern uint64 zklock_hold_end_all_session_scope(void);
 
 /*
  * pg_advisory_unlock_all() and DISCARD ALL take level 1 away from session-scope
- * holds: end those holds.  Called first by every SQL function and at every end
- * of a transaction.  Does not throw.
+ * holds: end those holds.  Called by every SQL function that looks at holds, before
+ * it does, and at every end of an outermost statement and of a transaction.  Does not
+ * throw.
  */
 extern void zklock_hold_end_void(void);
 

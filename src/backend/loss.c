@@ -152,7 +152,7 @@ report_loss(ZkHeldLock *held)
 	warn_of_loss(held);
 }
 
-/* Until a write is acknowledged or the session is lost, or for a moment. */
+/* Until a heartbeat is acknowledged, or for a moment. */
 static void
 sleep_for_write(void)
 {

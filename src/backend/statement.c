@@ -4,8 +4,8 @@
  *	  Which statements are admitted with a loss.
  *
  * The ends of transactions and savepoints and their beginnings, what DISCARD ALL
- * consists of, and what acknowledges a loss in session scope (a loss in transaction
- * scope ends with the transaction).
+ * consists of, SET and SHOW, and what acknowledges a loss in session scope (a loss in
+ * transaction scope ends with the transaction).
  *
  *-------------------------------------------------------------------------
  */

@@ -6,8 +6,9 @@
  * Three threads meet here.  The main thread calls everything in client.h.
  * libzookeeper_mt adds two of its own for each handle: the I/O thread owns
  * the socket, the completion thread calls us back.  On those two nothing may
- * run but malloc, pthread, write(2) and clock_gettime(2), so the callbacks
- * only fill a ZkMessage and append it to the client's queue.
+ * run that may fail or wait but malloc, pthread, write(2), nanosleep(2) and
+ * clock_gettime(2), so the callbacks only fill a ZkMessage and append it to the
+ * client's queue.
  *
  * Order.  Replies, watch events and session events all pass through one queue
  * of the library (completions_to_process), filled by the I/O thread in wire
@@ -714,7 +715,8 @@ get_completion(int rc, const char *value, int value_len, const struct Stat *stat
 /*-------------------------------------------------------------------------
  * The library's log: any thread.
  *
- * The library calls this with locks of its own held; we call none of it.
+ * The library may hold locks of its own when it calls this; we call none of it but
+ * zoo_client_id and zoo_recv_timeout, which take none.
  *-------------------------------------------------------------------------
  */
 

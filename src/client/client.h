@@ -11,7 +11,7 @@
  * This header includes neither.
  *
  * All functions are for the main thread.  None blocks, except
- * zklock_client_close (see there).  Strings passed in are copied.
+ * zklock_client_open and zklock_client_close (see there).  Strings passed in are copied.
  *
  *-------------------------------------------------------------------------
  */
@@ -33,12 +33,12 @@ typedef enum ZkMessageType
 	ZKLOCK_MSG_EXPIRED,		/* the handle is dead: close it */
 	ZKLOCK_MSG_AUTH_FAILED, /* the handle is dead: close it */
 	/* replies */
-	ZKLOCK_MSG_CREATED, /* path (with the sequence number, if any), czxid */
+	ZKLOCK_MSG_CREATED, /* path (with the sequence number, if any), czxid, zxid */
 	ZKLOCK_MSG_DELETED,
 	ZKLOCK_MSG_LISTED, /* children, nchildren, ncreated */
-	ZKLOCK_MSG_GOT,	   /* czxid, ctime, ephemeral_owner, nchildren (its number
-						* alone), version, data, datalen */
-	ZKLOCK_MSG_SET,	   /* version */
+	ZKLOCK_MSG_GOT,	   /* czxid, zxid, ctime, ephemeral_owner, nchildren (its
+						* number alone), version, data, datalen */
+	ZKLOCK_MSG_SET,	   /* zxid, version */
 	ZKLOCK_MSG_ACL,	   /* path, open */
 	ZKLOCK_MSG_SYNCED,
 	/* watches: path */
@@ -131,8 +131,9 @@ extern void zklock_client_log_debug(bool debug);
  * "timeout_ms" is the session timeout to ask for.  Names are resolved here, so
  * this can block on the resolver.  At most ZKLOCK_MAX_CLIENTS can be open in a
  * process, each with ZKLOCK_CLIENT_FDS descriptors.  Returns NULL with errno
- * set when the connect string is unusable or no name in it resolves; log
- * lines up to then are lost, "error" (room errlen) says what happened.
+ * set when the connect string is unusable, no name in it resolves, or something
+ * that it takes cannot be had; log lines up to then are lost, "error" (room errlen)
+ * says what happened.
  */
 #define ZKLOCK_MAX_CLIENTS 4
 #define ZKLOCK_CLIENT_FDS  4

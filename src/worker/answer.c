@@ -53,7 +53,8 @@ typedef struct Run
 
 static Run runs[ZKLOCK_NQUESTIONS];
 
-/* ZkRequestTag.uuid of a listing and of a delete; else it is the child's index. */
+/* ZkRequestTag.uuid of a listing, of a delete, and of a read and a write of the base;
+ * else it is the child's index. */
 #define TAG_LISTING PG_UINT64_MAX
 #define TAG_REMOVAL (PG_UINT64_MAX - 1)
 #define TAG_BASE	(PG_UINT64_MAX - 2)
@@ -237,7 +238,7 @@ take_base(Run *run, const ZkMessage *message)
 {
 	ZkQuestion *slot = &zklock_questions->slot[run - runs];
 	ZkRequestTag tag = make_tag(run, TAG_RAISE);
-	int64 sent = slot->raised; /* the worker alone writes it */
+	int64 sent = slot->raised; /* while we are at it we alone write it */
 	int64 base;
 	int64 raised;
 	char text[32];

@@ -5,8 +5,8 @@
  *
  * Runs in the worker only.  A step of an entry's protocol happens under the
  * entry's partition lock, and what it tells the table (granted, revoked,
- * failed) takes effect in the same hold of the lock.  Requests to the ensemble
- * are sent after the lock is released; the uuids they carry are in shared
+ * failed) takes effect before that is released.  Requests to the ensemble
+ * are sent afterwards; the uuids they carry are in shared
  * memory by then, so that a successor of this process can settle what it
  * finds.
  *

@@ -28,7 +28,7 @@ extern void zklock_dispatch_message(const ZkMessage *message);
  * grant is lost. */
 extern void zklock_dispatch_removal(ZkLockKind kind, const char *name, const char *child);
 
-/* Does any backend of this server still hold a lock? */
+/* Does any backend of this server still hold a lock, or require a leadership? */
 extern bool zklock_dispatch_holds(void);
 
 #endif /* ZKLOCK_DISPATCH_H */

@@ -29,7 +29,7 @@ typedef enum ZkEnsembleNews
 /* The worker starts: remember what was known. */
 extern void zklock_ensemble_start(void);
 
-/* The end of the server, in good order. */
+/* The end of the server, in good order: write the file. */
 extern void zklock_ensemble_stop(void);
 
 /*

@@ -6,8 +6,8 @@
  * A create that a deposed leader hid may turn up when its lock has long been
  * forgotten here (see src/README, section 6, "Doubt").  Where the lock is in use,
  * the queue's own listings show it.  Elsewhere nobody would look, and a session
- * that lives for months never sheds it.  So after each new connection, and now and
- * then, the worker lists all directories, a few with each heartbeat.
+ * that lives for months never sheds it.  So after each new connection, and every hour,
+ * the worker lists all directories, a few with each heartbeat.
  *
  * What bears our session's mark and is in no queue when the listing arrives is an
  * orphan: a uuid is in the table before its create is sent, and stays there until
@@ -32,7 +32,7 @@
 #define NS_PER_S INT64CONST(1000000000)
 #define INTERVAL (3600 * NS_PER_S)
 
-/* The tag of a root's listing; those of its directories are numbered. */
+/* The tag of the listing of all directories of a kind; their own are numbered. */
 #define ROOT PG_UINT64_MAX
 
 /* What remains to be done of the present round. */
@@ -137,7 +137,7 @@ is_known(ZkLockKind of_kind, const char *directory, uint64 uuid)
 
 	if (!zklock_decode_name(directory, name))
 		return false;
-	/* the worker alone changes queues, and frees those that are not empty */
+	/* the worker alone changes queues, and who has one that is not empty stays */
 	entry = zklock_table_find(of_kind, name);
 	return entry != NULL && zklock_queue_knows(&entry->queue, uuid);
 }

@@ -5,23 +5,27 @@
  *
  * The session outlives the process.  Its id and password are in shared memory
  * from the moment it exists; a worker that ends alone leaves it, and the
- * grants that hang on it, to its successor, who resumes it.  Only the end of
- * the server closes it.
+ * grants that hang on it, to its successor, who resumes it.  The end of the server
+ * closes it; so do we when the ensemble went back, or its base cannot be told.
  *
- *	 CONNECTING ---(connected, a new session)----> CONNECTED
- *	 CONNECTING ---(connected, the old session)--> CONNECTED   (resumed)
+ *	 STARTING -----(a worker)--------------------> CONNECTING
+ *	 CONNECTING ---(admitted, a new session)-----> CONNECTED
+ *	 CONNECTING ---(admitted, the old session)---> CONNECTED   (resumed)
  *	 CONNECTED ----(connection lost)-------------> RECONNECTING
- *	 RECONNECTING -(connected)-------------------> CONNECTED
- *	 any ----------(credentials refused)---------> AUTH_FAILED (then CONNECTING)
- *	 any ----------(expired)---------------------> CONNECTING  (grants are lost)
+ *	 RECONNECTING -(admitted)--------------------> CONNECTED
+ *	 RECONNECTING -(too long: another client)----> CONNECTING
+ *	 any ----------(credentials refused)---------> AUTH_FAILED (then CONNECTED)
+ *	 any ----------(expired, or base unknown)----> CONNECTING  (grants are lost)
  *	 any ----------(the ensemble went back)------> WENT_BACK   (then CONNECTING)
+ *	 any ----------(the worker ends)-------------> STARTING
  *	 any ----------(server stops)----------------> CLOSING
  *
  * A new connection of an old session begins with a sync: whatever is read on it then is
  * as new as anything that was written on an earlier one.
  *
- * A connection counts as one when it is admitted (ensemble.c).  While WENT_BACK there is
- * no session, but for a moment at its beginning, when one mends what can be mended.
+ * A connection counts as one when it is admitted (ensemble.c), or when it turns out that
+ * there is no root.  While WENT_BACK there is no session, but for a moment at its
+ * beginning, when one mends what can be mended.
  *
  *-------------------------------------------------------------------------
  */
@@ -124,7 +128,7 @@ zklock_session_retry_in(void)
 	return at <= now ? 0 : (long) ((at - now) / NS_PER_MS + 1);
 }
 
-/* After refused credentials; 0 and 0: no pause. */
+/* After refused credentials, or a base that cannot be told; 0 and 0: no pause. */
 static void
 set_auth_pause(long ms, int64 until)
 {
@@ -482,8 +486,8 @@ leave_client(void)
  * was restored from a backup, say.  A new handle begins with a fresh list and
  * the same session, and has seen nothing.
  *
- * Each handle is given twice the time.  If too many do not come to an end, a new process
- * does it.
+ * Each handle is given as long as all before it.  If too many do not come to an end, a
+ * new process does it.
  */
 bool
 zklock_session_stuck(void)

@@ -29,7 +29,6 @@ typedef struct ZkSessionListener
 /* To be called first. */
 extern void zklock_session_set_listener(const ZkSessionListener *to);
 
-
 /* Open the session, or resume the one in shared memory, unless it is open. */
 extern void zklock_session_open(void);
 
@@ -60,10 +59,10 @@ extern bool zklock_session_worn(void);
 extern int zklock_session_fd(void);
 extern int zklock_session_opened(void);
 
-/* ms until zklock_session_open should be called (again). */
+/* ms until zklock_session_open should be called (again); -1: there is a client. */
 extern long zklock_session_retry_in(void);
 
-/* Send a heartbeat if one is due.  ms until the next, -1 if not connected. */
+/* Send a heartbeat if one is due, or wanted.  ms until the next, -1 if not connected. */
 extern long zklock_session_heartbeat(void);
 
 /* Publish how many requests are without a reply. */

@@ -6,8 +6,8 @@
  * On a new connection the library sets all watches in one packet, and the
  * ensemble drops a connection that sends more than jute.maxbuffer (1 MB): the
  * worker would then reconnect for ever.  So the bytes of watched paths are
- * counted.  Beyond TOO_MANY of them grants go without a watch; waiters, one a
- * backend, have the rest, and beyond FULL they, too, look now and then instead.  What
+ * counted.  Beyond TOO_MANY of them grants go without a watch; waiters have the rest,
+ * and beyond FULL they, too, look now and then instead.  What
  * a step adds after it was asked fits into what is left: two paths below TOO_MANY, one
  * below FULL, each of ZKLOCK_WATCHED_MAX bytes and the directory's, and our own.
  *

@@ -12,7 +12,7 @@
  *	 backends may still commit under their locks; the session times out;
  *	 SIGTERM while the server stops: let the holds end, then close the session,
  *	 so that other servers have our locks at once;
- *	 SIGTERM otherwise (an administrator, a changed connect string), or an
+ *	 SIGTERM otherwise (an administrator), settings that take a new client, or an
  *	 ERROR: leave the session to the successor, who resumes it.
  *
  * Interrupts are held for the whole life of the process.  Once SIGTERM has set
