@@ -95,15 +95,15 @@ COMMENT ON COLUMN zk_locks.mode IS '''exclusive'' or ''shared'', as asked for or
 COMMENT ON COLUMN zk_locks.scope IS '''transaction'' or ''session''; null if it is kept for nobody';
 COMMENT ON COLUMN zk_locks.granted IS 'false while it waits';
 COMMENT ON COLUMN zk_locks.grant_state IS 'waiting, queued; held, demanded, releasing, lost; kept';
-COMMENT ON COLUMN zk_locks.count IS 'holds of this session; null while waiting';
+COMMENT ON COLUMN zk_locks.count IS 'holds of that session; null while waiting, and if it is kept for nobody';
 COMMENT ON COLUMN zk_locks.token IS 'fencing token; null while waiting, and if the grant is lost';
 COMMENT ON COLUMN zk_locks.lease_remaining IS 'how long the server may believe in the grant without a word from ZooKeeper';
 COMMENT ON COLUMN zk_locks.wait_start IS 'since when it waits; null once granted';
-COMMENT ON COLUMN zk_locks.pid IS 'backend that holds or waits for it; null if it is kept for nobody';
+COMMENT ON COLUMN zk_locks.pid IS 'process of the session that holds or waits for it; null if it is kept for nobody';
 COMMENT ON COLUMN zk_locks.database IS 'database of that session';
 COMMENT ON COLUMN zk_locks.username IS 'role of that session';
 COMMENT ON COLUMN zk_locks.application IS 'application_name of that session';
-COMMENT ON COLUMN zk_locks.blocked_by IS 'backends of this server that must end their hold before ZooKeeper is asked';
+COMMENT ON COLUMN zk_locks.blocked_by IS 'sessions of this server that must end their hold before ZooKeeper is asked';
 COMMENT ON COLUMN zk_locks.classid IS 'joins pg_locks';
 COMMENT ON COLUMN zk_locks.objid IS 'joins pg_locks';
 COMMENT ON COLUMN zk_locks.objsubid IS 'joins pg_locks';
