@@ -118,24 +118,37 @@ zklock_log_name(const char *name, char *buf)
  * ------------------------------------------------------------------------
  */
 
+/*
+ * Debian sets cluster_name to <major>/<name>, such as 15/main, which most hosts have
+ * alike.  Nobody has chosen that to tell servers apart.
+ */
+static bool
+is_everywhere(const char *name)
+{
+	size_t digits = strspn(name, "0123456789");
+
+	return digits > 0 && name[digits] == '/' && name[digits + 1] != '\0';
+}
+
 void
 zklock_effective_server_name(char *buf, size_t size)
 {
 	const char *name = zklock_server_name[0] != '\0' ? zklock_server_name : cluster_name;
 
-	if (name[0] != '\0')
+	if (name[0] != '\0' && (name == zklock_server_name || !is_everywhere(name)))
 	{
 		if (strlcpy(buf, name, size) >= size)
 			buf[zklock_clip_utf8(buf, size - 1)] = '\0';
 	}
 	else
 	{
-		char host[256];
+		char host[128];
 
 		if (gethostname(host, sizeof(host)) != 0)
 			strlcpy(host, "unknown", sizeof(host));
 		host[sizeof(host) - 1] = '\0';
-		snprintf(buf, size, "%s:%d", host, PostPortNumber);
+		snprintf(buf, size, "%s%s%s:%d", name, name[0] != '\0' ? "@" : "", host,
+				 PostPortNumber);
 	}
 }
 

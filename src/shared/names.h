@@ -32,8 +32,9 @@ extern char *zklock_plain_name(const char *name);
 extern const char *zklock_log_name(const char *name, char *buf);
 
 /*
- * The name by which people know this server: zklock.server_name, else
- * cluster_name, else host name and port.  Written to "buf".
+ * The name by which people know this server: zklock.server_name, else cluster_name,
+ * else host name and port; these go behind a cluster_name that is Debian's default, too,
+ * as in 15/main@db1:5432.  Written to "buf".
  */
 extern void zklock_effective_server_name(char *buf, size_t size);
 

@@ -193,7 +193,7 @@ define_connection(void)
 
 	DefineCustomStringVariable("zklock.server_name",
 							   "Name of this server for people who look into ZooKeeper.",
-							   "If empty, cluster_name is used, or else host name and port.",
+							   "If empty, it is made of cluster_name, host name and port.",
 							   &zklock_server_name, "", PGC_SIGHUP, 0, check_server_name,
 							   NULL, NULL);
 

@@ -639,6 +639,7 @@ zklock_dispatch_message(const ZkMessage *message)
 		case ZKLOCK_TAG_NONE:
 		case ZKLOCK_TAG_ANSWER:
 		case ZKLOCK_TAG_ORPHANS:
+		case ZKLOCK_TAG_NAMESAKES:
 		case ZKLOCK_TAG_ENSEMBLE:
 			return;
 	}

@@ -649,6 +649,12 @@ name_member(void)
 	return zklock_shared->member != before;
 }
 
+const char *
+zklock_session_member(void)
+{
+	return member_path;
+}
+
 static void
 make_member(void)
 {

@@ -22,6 +22,7 @@ typedef enum ZkTagKind
 	/* of the files of these names */
 	ZKLOCK_TAG_ANSWER,
 	ZKLOCK_TAG_ORPHANS,
+	ZKLOCK_TAG_NAMESAKES,
 	ZKLOCK_TAG_ENSEMBLE
 } ZkTagKind;
 

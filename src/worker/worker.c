@@ -42,6 +42,7 @@
 #include "ensemble.h"
 #include "grant.h"
 #include "leadership.h"
+#include "namesakes.h"
 #include "orphans.h"
 #include "session.h"
 #include "settings.h"
@@ -176,10 +177,16 @@ static void
 on_session_event(ZkLockEventType type)
 {
 	if (type == ZKLOCK_EV_CONNECTED || type == ZKLOCK_EV_RESUMED)
+	{
 		zklock_orphans_start();
+		zklock_namesakes_start();
+	}
 	zklock_dispatch_all(type);
 	if (type == ZKLOCK_EV_TICK)
+	{
 		zklock_orphans_work();
+		zklock_namesakes_work();
+	}
 }
 
 static void
@@ -189,6 +196,8 @@ on_session_message(const ZkMessage *message)
 		zklock_answer_message(message);
 	else if (message->tag.kind == ZKLOCK_TAG_ORPHANS)
 		zklock_orphans_message(message);
+	else if (message->tag.kind == ZKLOCK_TAG_NAMESAKES)
+		zklock_namesakes_message(message);
 	else if (message->tag.kind != ZKLOCK_TAG_ENSEMBLE)
 		zklock_dispatch_message(message);
 }

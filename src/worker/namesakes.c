@@ -1,0 +1,168 @@
+/*-------------------------------------------------------------------------
+ *
+ * namesakes.c
+ *	  Looks for other servers that bear this server's name.
+ *
+ * Two servers of one name get along, but people cannot tell them apart.  So on each new
+ * connection the worker lists <root>/servers, behind the create of its own node: of two
+ * servers the later one sees the earlier one's.
+ *
+ * A node of our name may also be our own, of a session before this one, that has not
+ * expired yet.  A server that lives writes its node with each heartbeat, and nobody
+ * writes that one any more: so only who writes is told of.  With each heartbeat of ours
+ *we look again, until all have written or are gone, which takes no longer than a session
+ * timeout.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+#include "compat.h"
+
+#include "names.h"
+#include "namesakes.h"
+#include "path.h"
+#include "session.h"
+#include "table.h"
+#include "tag.h"
+
+/* The end of a node's name, which is the session's: 64 bits in hex. */
+#define MARK_LEN 16
+
+/* More than that nobody has by mistake. */
+#define MAX_NAMESAKES 16
+
+/* How much of a namesake's data is told. */
+#define DATA_MAX 200
+
+/* The tag of the listing; gets are numbered. */
+#define LISTING PG_UINT64_MAX
+
+typedef struct Namesake
+{
+	char mark[MARK_LEN + 1];
+	int32 version; /* -1: not known yet */
+	bool asked;	   /* the reply is to come */
+} Namesake;
+
+static uint32 round_number = 0;
+static Namesake namesakes[MAX_NAMESAKES];
+static int nnamesakes = 0;
+static int64 told = 0; /* czxid of the node of whom the log tells */
+
+static ZkRequestTag
+make_tag(uint64 what)
+{
+	ZkRequestTag tag = {.kind = ZKLOCK_TAG_NAMESAKES,
+						.generation = round_number,
+						.hash = what};
+
+	return tag;
+}
+
+/* The path of our own node without its mark. */
+static int
+prefix_len(void)
+{
+	return (int) strlen(zklock_session_member()) - MARK_LEN;
+}
+
+/* What is written there, and not what a setting says by now. */
+static void
+tell(const ZkMessage *message)
+{
+	const char *start = zklock_session_member() + strlen(zklock_path_servers()) + 1;
+	char encoded[ZKLOCK_ENCODED_MAX + 1];
+	char name[ZKLOCK_NAME_MAX + 1];
+
+	strlcpy(encoded, start, strlen(start) - MARK_LEN);
+	if (!zklock_decode_name(encoded, name))
+		name[0] = '\0';
+	zklock_session_error("another live server has the name \"%s\", too: %s", name,
+						 zklock_display_bytes(message->data, Min(message->datalen, DATA_MAX),
+											  message->datalen > DATA_MAX));
+}
+
+void
+zklock_namesakes_start(void)
+{
+	ZkRequestTag tag;
+
+	round_number++; /* replies of an earlier one are void */
+	nnamesakes = 0;
+	tag = make_tag(LISTING);
+	if (zklock_session_client() != NULL)
+		(void) zklock_client_list(zklock_session_client(), zklock_path_servers(), false,
+								  &tag);
+}
+
+void
+zklock_namesakes_work(void)
+{
+	for (int i = 0; i < nnamesakes && zklock_session_client() != NULL; i++)
+	{
+		ZkRequestTag tag = make_tag((uint64) i);
+		char *path;
+
+		if (namesakes[i].mark[0] == '\0' || namesakes[i].asked)
+			continue;
+		path = psprintf("%.*s%s", prefix_len(), zklock_session_member(), namesakes[i].mark);
+		namesakes[i].asked =
+			zklock_client_get(zklock_session_client(), path, false, &tag) == ZKLOCK_ZOK;
+		pfree(path);
+	}
+}
+
+static void
+take_listing(const ZkMessage *message)
+{
+	const char *own = zklock_session_member() + strlen(zklock_path_servers()) + 1;
+	size_t len = strlen(own) - MARK_LEN;
+
+	for (int i = 0; i < message->nchildren && nnamesakes < MAX_NAMESAKES; i++)
+	{
+		const char *child = message->children[i];
+		Namesake *n = &namesakes[nnamesakes];
+
+		if (strncmp(child, own, len) != 0 || strlen(child + len) != MARK_LEN ||
+			strspn(child + len, "0123456789abcdef") != MARK_LEN || strcmp(child, own) == 0)
+			continue;
+		strlcpy(n->mark, child + len, sizeof(n->mark));
+		n->version = -1;
+		n->asked = false;
+		nnamesakes++;
+	}
+	zklock_namesakes_work();
+}
+
+static void
+take_node(Namesake *n, const ZkMessage *message)
+{
+	n->asked = false;
+	if (message->rc != ZKLOCK_ZOK || message->ephemeral_owner == 0 ||
+		message->ephemeral_owner == zklock_shared->session.id.id)
+	{
+		/* gone, or no server's, or what this session was called before */
+		n->mark[0] = '\0';
+		return;
+	}
+	if (n->version < 0)
+		n->version = message->version;
+	if (n->version == message->version)
+		return;
+	n->mark[0] = '\0';
+	if (message->czxid == told)
+		return;
+	told = message->czxid;
+	tell(message);
+}
+
+void
+zklock_namesakes_message(const ZkMessage *message)
+{
+	if (message->tag.generation != round_number)
+		return;
+	if (message->tag.hash != LISTING)
+		take_node(&namesakes[message->tag.hash], message);
+	else if (message->rc == ZKLOCK_ZOK)
+		take_listing(message);
+}
