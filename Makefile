@@ -20,6 +20,7 @@
 # (test/sandbox), chaos in namespaces of its own (test/chaos/run).
 
 EXTENSION = zklock
+version := $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" zklock.control)
 MODULE_big = zklock
 OBJS = $(patsubst %.c,%.o,$(wildcard src/*.c src/*/*.c))
 DATA = $(wildcard sql/zklock--*.sql)
@@ -34,6 +35,7 @@ PG_CPPFLAGS = -isystem $(shell $(PG_CONFIG) --includedir-server)
 PG_CPPFLAGS += -Wno-unused-parameter
 # PostgreSQL's Assert, and the C library's assert in what does not know PostgreSQL.
 PG_CPPFLAGS += $(if $(ASSERTIONS),-DUSE_ASSERT_CHECKING,-DNDEBUG)
+PG_CPPFLAGS += -DZKLOCK_VERSION='"$(version)"'
 # Bitcode would need clang, and nothing here is worth inlining into a query.
 override with_llvm ?= no
 
@@ -64,7 +66,6 @@ model:
 chaos:
 	@setpriv --pdeathsig TERM test/chaos/run $(or $(SECONDS),300) $(SEED)
 # What is committed, for PGXN and for building packages.
-version := $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" zklock.control)
 dist:
 	@git archive --format=zip --prefix=zklock-$(version)/ --output=zklock-$(version).zip HEAD
 $(filter-out $(ours),$(MAKECMDGOALS)):

@@ -86,6 +86,10 @@ SELECT zk_lock('see job') AS token, zk_lock('see readers', 'shared') AS shared \
 SELECT position, server <> '' AS server, mode, granted, token = :token AS token, session_id = (SELECT session_id FROM zk_session) AS session,
 	ours, since > now() - interval '1 hour' AS since, data::json ->> 'server' = server AS data, node ~ '^_c_[-0-9a-f]{36}-lock-\d{10}$' AS node
 	FROM zk_contenders('see job');
+SELECT server <> '' AS server, host <> '' AS host, postmaster_pid > 0 AS pid, zklock_version = (SELECT extversion FROM pg_extension WHERE extname = 'zklock') AS zklock,
+	postgres_version = split_part(current_setting('server_version'), ' ', 1) AS postgres, since <= heartbeat AS since, elections >= 0 AS elections, session_id = (SELECT session_id FROM zk_session) AS session,
+	node ~ '-[0-9a-f]{16}$' AS node
+	FROM zk_servers() WHERE ours;
 SELECT mode, granted, node ~ '-read-lock-\d{10}$' AS node FROM zk_contenders('see readers');
 SELECT * FROM zk_contenders('nobody');
 SELECT * FROM zk_lock_dirs('see ') ORDER BY name;
@@ -120,6 +124,7 @@ SELECT count(*) FROM zk_session;
 SELECT zk_session();
 SELECT zk_contenders('job');
 SELECT zk_lock_dirs();
+SELECT zk_servers();
 SELECT zk_break('job', 1);
 SELECT * FROM zk_stat;
 SELECT zk_stat();
@@ -132,6 +137,7 @@ SET ROLE regress_zklock;
 SELECT state FROM zk_session;
 SELECT zk_contenders('job');
 SELECT count(*) FROM zk_lock_dirs('see ');
+SELECT count(*) FROM zk_servers() WHERE ours;
 SELECT zk_break('job', 1);
 SELECT count(*) FROM zk_stat;
 SELECT name FROM zk_stat_locks WHERE name = 'one';

@@ -165,6 +165,25 @@ COMMENT ON COLUMN zk_session.max_names IS 'names for which the lock table has ro
 COMMENT ON COLUMN zk_session.locks IS 'locks that sessions hold or wait for, once a session, name and mode';
 COMMENT ON COLUMN zk_session.kept IS 'locks that are kept for nobody';
 
+CREATE FUNCTION zk_servers(
+    OUT server text,
+    OUT host text,
+    OUT postmaster_pid integer,
+    OUT zklock_version text,
+    OUT postgres_version text,
+    OUT since timestamptz,
+    OUT heartbeat timestamptz,
+    OUT elections integer,
+    OUT ours boolean,
+    OUT session_id text,
+    OUT node text)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'zk_servers'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_servers() IS
+'all servers with zklock, as ZooKeeper has them';
+
 CREATE FUNCTION zk_contenders(
     name text,
     OUT "position" integer,
@@ -433,8 +452,8 @@ GRANT SELECT ON zk_session TO pg_monitor;
 REVOKE ALL ON FUNCTION zk_resign(text) FROM PUBLIC;
 
 -- They show the ids of all ZooKeeper sessions.
-REVOKE ALL ON FUNCTION zk_contenders(text), zk_lock_dirs(text) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION zk_contenders(text), zk_lock_dirs(text) TO pg_monitor;
+REVOKE ALL ON FUNCTION zk_servers(), zk_contenders(text), zk_lock_dirs(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION zk_servers(), zk_contenders(text), zk_lock_dirs(text) TO pg_monitor;
 
 -- It takes a lock from whoever has it, on any server.
 REVOKE ALL ON FUNCTION zk_break(text, bigint) FROM PUBLIC;

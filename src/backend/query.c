@@ -149,6 +149,7 @@ add_rows(Answer *answer, const char *page, int used)
 		node->name_cut = row->name_cut;
 		node->token = row->token;
 		node->ctime = row->ctime;
+		node->mtime = row->mtime;
 		node->ephemeral_owner = row->ephemeral_owner;
 		node->nchildren = row->nchildren;
 		node->data = palloc((Size) row->data_len + 1);

@@ -20,6 +20,7 @@ typedef struct ZkNode
 	bool name_cut;
 	int64_t token;
 	int64_t ctime; /* ms since 1970 */
+	int64_t mtime;
 	int64_t ephemeral_owner;
 	int nchildren;
 	char *data; /* any bytes, and a NUL */

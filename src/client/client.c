@@ -705,6 +705,7 @@ get_completion(int rc, const char *value, int value_len, const struct Stat *stat
 			reply->zxid = stat->mzxid;
 			reply->version = stat->version;
 			reply->ctime = stat->ctime;
+			reply->mtime = stat->mtime;
 			reply->nchildren = stat->numChildren;
 			reply->ephemeral_owner = stat->ephemeralOwner;
 		}
@@ -1300,7 +1301,7 @@ answer_open_requests(ZkClient *client)
 		message->nchildren = 0;
 		message->czxid = message->zxid = 0;
 		message->version = 0;
-		message->ctime = 0;
+		message->ctime = message->mtime = 0;
 		message->ephemeral_owner = 0;
 		message->rc = ZCONNECTIONLOSS;
 		message->received_at = now;

@@ -35,6 +35,7 @@
 
 PG_FUNCTION_INFO_V1(zk_locks);
 PG_FUNCTION_INFO_V1(zk_session);
+PG_FUNCTION_INFO_V1(zk_servers);
 PG_FUNCTION_INFO_V1(zk_contenders);
 PG_FUNCTION_INFO_V1(zk_lock_dirs);
 PG_FUNCTION_INFO_V1(zk_break);
@@ -381,6 +382,89 @@ node_time(int64 ms)
 		1000;
 }
 
+/* Whose the node is, as zk_session names it. */
+static void
+put_session(const ZkNode *node, Datum *value, bool *null)
+{
+	*null = node->ephemeral_owner == 0;
+	if (!*null)
+		*value = CStringGetTextDatum(
+			psprintf("0x%llx", (unsigned long long) node->ephemeral_owner));
+}
+
+/* What a node's data say behind a key; NULL: nothing. */
+static char *
+field(const ZkNode *node, const char *key)
+{
+	char *text = palloc((Size) node->datalen + 1);
+
+	return zklock_parse_field(node->data, (size_t) node->datalen, key, text) ? text : NULL;
+}
+
+static void
+put_field(const ZkNode *node, const char *key, Datum *value, bool *null)
+{
+	char *text = field(node, key);
+
+	*null = text == NULL;
+	if (text != NULL)
+		*value = CStringGetTextDatum(zklock_display_bytes(text, (int) strlen(text), false));
+}
+
+static void
+put_number(const ZkNode *node, const char *key, Datum *value, bool *null)
+{
+	char *text = field(node, key);
+	char *end;
+	long number;
+
+	*null = text == NULL;
+	if (text == NULL)
+		return;
+	errno = 0;
+	number = strtol(text, &end, 10);
+	*null = errno != 0 || *end != '\0' || number < 0 || number > PG_INT32_MAX;
+	*value = Int32GetDatum((int32) number);
+}
+
+/* zk_servers() returns setof record: who has a node under <root>/servers */
+Datum
+zk_servers(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	ZkQuery query = {.servers = true};
+	ZkSessionShared s;
+	ZkNode *nodes;
+	int n;
+
+	zklock_check_callable();
+	InitMaterializedSRF(fcinfo, 0);
+	n = zklock_query(&query, &nodes);
+	zklock_session_read(&s);
+
+	for (int i = 0; i < n; i++)
+	{
+		const ZkNode *node = &nodes[i];
+		Datum values[11];
+		bool nulls[11] = {0};
+
+		put_field(node, "server", &values[0], &nulls[0]);
+		put_field(node, "host", &values[1], &nulls[1]);
+		put_number(node, "pid", &values[2], &nulls[2]);
+		put_field(node, "zklock", &values[3], &nulls[3]);
+		put_field(node, "postgres", &values[4], &nulls[4]);
+		values[5] = TimestampTzGetDatum(node_time(node->ctime));
+		values[6] = TimestampTzGetDatum(node_time(node->mtime));
+		put_number(node, "elections", &values[7], &nulls[7]);
+		values[8] = BoolGetDatum(s.id.id != 0 && node->ephemeral_owner == s.id.id);
+		put_session(node, &values[9], &nulls[9]);
+		values[10] = CStringGetTextDatum(
+			zklock_display_bytes(node->name, (int) strlen(node->name), node->name_cut));
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	}
+	return (Datum) 0;
+}
+
 /* Everybody in the queue of a name, in order: nodes, what their names say, and who has
  * the lock. */
 typedef struct Queue
@@ -444,10 +528,7 @@ zk_contenders(PG_FUNCTION_ARGS)
 		values[2] = CStringGetTextDatum(zklock_modes[queue.children[i].mode]);
 		values[3] = BoolGetDatum(queue.holds[i]);
 		values[4] = Int64GetDatum(node->token);
-		nulls[5] = node->ephemeral_owner == 0;
-		if (!nulls[5])
-			values[5] = CStringGetTextDatum(
-				psprintf("0x%llx", (unsigned long long) node->ephemeral_owner));
+		put_session(node, &values[5], &nulls[5]);
 		values[6] = BoolGetDatum(s.id.id != 0 && node->ephemeral_owner == s.id.id);
 		values[7] = TimestampTzGetDatum(node_time(node->ctime));
 		values[8] = CStringGetTextDatum(

@@ -463,16 +463,14 @@ parse_hex4(const char *s, size_t len)
 	return value;
 }
 
-bool
-zklock_parse_server(const char *data, size_t len, char *buf)
+/* What is left of a JSON string, from "at" on, goes to "buf"; "at" is behind it then. */
+static bool
+parse_string(const char *data, size_t len, size_t *at, char *buf)
 {
-	static const char prefix[] = "{\"server\": \"";
 	static const char escaped[] = "\"\\/bfnrt";
 	static const char meant[] = "\"\\/\b\f\n\r\t";
-	size_t i = sizeof(prefix) - 1;
+	size_t i = *at;
 
-	if (len < i || memcmp(data, prefix, i) != 0)
-		return false;
 	while (i < len)
 	{
 		char c = data[i++];
@@ -481,6 +479,7 @@ zklock_parse_server(const char *data, size_t len, char *buf)
 		if (c == '"')
 		{
 			*buf = '\0';
+			*at = i;
 			return true;
 		}
 		if ((unsigned char) c < 0x20)
@@ -503,6 +502,57 @@ zklock_parse_server(const char *data, size_t len, char *buf)
 		}
 		else
 			return false;
+	}
+	return false;
+}
+
+bool
+zklock_parse_server(const char *data, size_t len, char *buf)
+{
+	static const char prefix[] = "{\"server\": \"";
+	size_t at = sizeof(prefix) - 1;
+
+	return len >= at && memcmp(data, prefix, at) == 0 && parse_string(data, len, &at, buf);
+}
+
+/* Is this what comes next?  Then "at" is behind it. */
+static bool
+parse_literally(const char *data, size_t len, size_t *at, const char *what)
+{
+	size_t n = strlen(what);
+
+	if (len - *at < n || memcmp(data + *at, what, n) != 0)
+		return false;
+	*at += n;
+	return true;
+}
+
+bool
+zklock_parse_field(const char *data, size_t len, const char *key, char *buf)
+{
+	static const char word[] = "-0123456789abcdefghijklmnopqrstuvwxyz";
+	size_t at = 0;
+
+	for (const char *before = "{\""; parse_literally(data, len, &at, before);
+		 before = ", \"")
+	{
+		bool found;
+
+		if (!parse_string(data, len, &at, buf) || !parse_literally(data, len, &at, ": "))
+			return false;
+		found = strcmp(buf, key) == 0;
+		if (!parse_literally(data, len, &at, "\""))
+		{
+			char *to = buf;
+
+			while (at < len && data[at] != '\0' && strchr(word, data[at]) != NULL)
+				*to++ = data[at++];
+			*to = '\0';
+		}
+		else if (!parse_string(data, len, &at, buf))
+			return false;
+		if (found)
+			return buf[0] != '\0' && at < len && (data[at] == ',' || data[at] == '}');
 	}
 	return false;
 }

@@ -134,6 +134,13 @@ extern bool zklock_parse_child(const char *name, ZkLockChild *child);
  */
 extern bool zklock_parse_server(const char *data, size_t len, char *buf);
 
+/*
+ * What stands behind another key of such an object: a string, number, true or false, and
+ * not the empty string.  False if there is no such key before the end, or before anything
+ * that zklock does not write.
+ */
+extern bool zklock_parse_field(const char *data, size_t len, const char *key, char *buf);
+
 /* A 64-bit hash (FNV-1a) of a child's name; never 0. */
 extern uint64_t zklock_hash_child(const char *name);
 

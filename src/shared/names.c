@@ -152,8 +152,9 @@ zklock_effective_server_name(char *buf, size_t size)
 	}
 }
 
-void
-zklock_describe_server(StringInfo buf, int pid)
+/* All but the end. */
+static void
+begin_description(StringInfo buf, int pid)
 {
 	static char host[256] = "";
 	char server[256];
@@ -166,5 +167,24 @@ zklock_describe_server(StringInfo buf, int pid)
 	escape_json(buf, server);
 	appendStringInfoString(buf, ", \"host\": ");
 	escape_json(buf, host);
-	appendStringInfo(buf, ", \"pid\": %d}", pid);
+	appendStringInfo(buf, ", \"pid\": %d", pid);
+}
+
+void
+zklock_describe_server(StringInfo buf, int pid)
+{
+	begin_description(buf, pid);
+	appendStringInfoChar(buf, '}');
+}
+
+void
+zklock_describe_member(StringInfo buf, uint32 elections)
+{
+	const char *postgres = GetConfigOption("server_version", false, false);
+
+	begin_description(buf, PostmasterPid);
+	/* without what a distribution has put behind it */
+	appendStringInfo(buf,
+					 ", \"zklock\": \"%s\", \"postgres\": \"%.*s\", \"elections\": %u}",
+					 ZKLOCK_VERSION, (int) strcspn(postgres, " "), postgres, elections);
 }

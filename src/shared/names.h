@@ -38,8 +38,12 @@ extern const char *zklock_log_name(const char *name, char *buf);
  */
 extern void zklock_effective_server_name(char *buf, size_t size);
 
-/* JSON for people who look into the ensemble: who made this node?  "pid" is the
- * backend's or the postmaster's. */
+/* JSON for people who look into the ensemble: who made this contender?  "pid" is the
+ * backend's. */
 extern void zklock_describe_server(StringInfo buf, int pid);
+
+/* The same of this server, for its node under <root>/servers (zk_servers): besides the
+ * postmaster's pid, versions, and in how many elections it leads. */
+extern void zklock_describe_member(StringInfo buf, uint32 elections);
 
 #endif /* ZKLOCK_NAMES_H */

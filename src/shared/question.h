@@ -54,6 +54,7 @@
 /* Which children of which directory? */
 typedef struct ZkQuery
 {
+	bool servers; /* of <root>/servers; else: */
 	ZkLockKind kind;
 	char name[ZKLOCK_NAME_MAX + 1];		 /* directory of that name; "": the one of
 										  * all directories of the kind */
@@ -108,6 +109,7 @@ typedef struct ZkAnswerRow
 	int32 nchildren;
 	int64 token;
 	int64 ctime;
+	int64 mtime;
 	int64 ephemeral_owner;
 } ZkAnswerRow;
 

@@ -275,8 +275,9 @@ typedef struct ZkLockShared
 
 	/* the worker's alone */
 	ZkHistory history;
-	bool history_read; /* from its file */
-	uint64 member;	   /* hash of the path of the session's node under <root>/servers */
+	bool history_read;	  /* from its file */
+	uint32 elections_led; /* announced, that is */
+	uint64 member; /* hash of the path of the session's node under <root>/servers */
 
 	ZkEligibility eligible; /* for leadership: by the worker, read without lock */
 

@@ -95,7 +95,8 @@ static bool
 start_run(Run *run, uint32 serial, const ZkQuery *query)
 {
 	ZkClient *client = zklock_session_client();
-	const char *directory = zklock_path_directory(query->kind);
+	const char *directory =
+		query->servers ? zklock_path_servers() : zklock_path_directory(query->kind);
 	static const ZkRequestTag no_tag = {0};
 	ZkRequestTag tag;
 	MemoryContext save;
@@ -173,6 +174,7 @@ take_child(Run *run, const char *name, const ZkMessage *message)
 		.nchildren = message->nchildren,
 		.token = zklock_ensemble_token(message->czxid),
 		.ctime = message->ctime,
+		.mtime = message->mtime,
 		.ephemeral_owner = message->ephemeral_owner,
 	};
 	int size = (int) sizeof(row) + row.name_len + 1 + row.data_len + 1;

@@ -64,6 +64,7 @@ find_news(ZkLockEntry *entry, const ZkLockEvent *event, bool granted, bool revok
 		news->reason = "its contender in ZooKeeper is gone";
 	else
 		news->reason = end_reason((ZkLeaderEnd) election->given_up);
+	zklock_shared->elections_led += (present != 0) - (election->announced != 0);
 	election->announced = present;
 	election->changes++;
 	election->since = GetCurrentTimestamp();

@@ -85,7 +85,6 @@ static int64 trying_since = 0; /* ns; while there is a client, but no connection
 static int64 retry_at = 0;	   /* ns; 0: at once */
 static int64 opened_at;		   /* ns; when the library was asked for the session */
 static char member_path[1280]; /* our node under <root>/servers */
-static char member_data[2048]; /* what it says */
 static int heartbeats_open;	   /* replies outstanding */
 static int missing = 0;		   /* times in a row that it was not there */
 static int64 heartbeat_at;	   /* ns: when the next one is due */
@@ -634,16 +633,12 @@ name_member(void)
 {
 	char name[256];
 	char encoded[ZKLOCK_ENCODED_MAX + 1];
-	StringInfoData data;
 	uint64 before = zklock_shared->member;
 
 	zklock_effective_server_name(name, sizeof(name));
 	zklock_encode_name(name, encoded);
 	snprintf(member_path, sizeof(member_path), "%s/%s-%016llx", zklock_path_servers(),
 			 encoded, (unsigned long long) zklock_shared->session.uuid_hi);
-	zklock_describe_server(&data, PostmasterPid);
-	strlcpy(member_data, data.data, sizeof(member_data));
-	pfree(data.data);
 	zklock_shared->member = hash_bytes_extended((const unsigned char *) member_path,
 												(int) strlen(member_path), 0);
 	return zklock_shared->member != before;
@@ -658,9 +653,13 @@ zklock_session_member(void)
 static void
 make_member(void)
 {
+	StringInfoData data;
+
 	make_path(zklock_path_servers());
-	(void) zklock_client_create(client, member_path, member_data, (int) strlen(member_data),
+	zklock_describe_member(&data, zklock_shared->elections_led);
+	(void) zklock_client_create(client, member_path, data.data, data.len,
 								ZKLOCK_CREATE_EPHEMERAL, &no_tag);
+	pfree(data.data);
 }
 
 /* Is what we rely on protected?  Asked once a session, if it is to be. */
@@ -691,10 +690,14 @@ heartbeat_interval(void)
 static void
 send_heartbeat(int64 now)
 {
+	StringInfoData data;
+
 	Assert(connected && zklock_unlocked());
-	if (zklock_client_set(client, member_path, member_data, (int) strlen(member_data), -1,
-						  &no_tag) == ZKLOCK_ZOK)
+	zklock_describe_member(&data, zklock_shared->elections_led);
+	if (zklock_client_set(client, member_path, data.data, data.len, -1, &no_tag) ==
+		ZKLOCK_ZOK)
 		heartbeats_open++;
+	pfree(data.data);
 	heartbeat_at = now + heartbeat_interval();
 }
 

@@ -126,6 +126,7 @@ fuzz_server(const char *data, size_t len)
 {
 	char *bytes = exactly(data, len);
 	char *server = malloc(len + 1);
+	char *field = malloc(len + 1);
 
 	CHECK(server != NULL);
 	if (zklock_parse_server(bytes, len, server))
@@ -133,6 +134,17 @@ fuzz_server(const char *data, size_t len)
 		CHECK(strlen(server) < len && memcmp(bytes, "{\"server\": \"", 12) == 0);
 		fuzz_escape(server, strlen(server), false);
 	}
+	/* the same by another way */
+	CHECK(field != NULL);
+	if (zklock_parse_field(bytes, len, "server", field) &&
+		zklock_parse_server(bytes, len, server))
+		CHECK(strcmp(server, field) == 0);
+	if (zklock_parse_field(bytes, len, "b", field))
+	{
+		CHECK(strlen(field) > 0 && strlen(field) < len);
+		fuzz_escape(field, strlen(field), false);
+	}
+	free(field);
 	free(server);
 	free(bytes);
 }

@@ -277,7 +277,7 @@ my %part = (
 	calls => sub {
 		my $both = "$exclusive; SELECT zk_lock('y', 'shared', 'session')";
 		ZkLock::ask($a, "SELECT zk_is_leader('e')");
-		my @asking = ("SELECT zk_assert('x')", "SELECT * FROM zk_contenders('x')", "SELECT * FROM zk_lock_dirs('')", "SELECT zk_break('y', 1)",
+		my @asking = ("SELECT zk_assert('x')", "SELECT * FROM zk_contenders('x')", 'SELECT * FROM zk_servers()', "SELECT * FROM zk_lock_dirs('')", "SELECT zk_break('y', 1)",
 			"SELECT zk_leader('e')", "SELECT zk_candidates('e')");
 		my @calls = (@asking, "SELECT zk_unlock('x')", "SELECT zk_unlock('none')", "SELECT zk_token('x')", 'SELECT * FROM zk_locks',
 			'SELECT * FROM zk_session', 'SELECT * FROM zk_stat', 'SELECT * FROM zk_stat_locks', "SELECT zk_is_leader('e')", "SELECT zk_leader_token('e')", "SELECT zk_require_leader('e')", "SELECT zk_require_leader('e'), zk_require_leader('e')",

@@ -1,5 +1,5 @@
-# What a server is called: names that tell servers apart where nobody has given them any,
-# and a word about two of one name.
+# What servers are called, and who they are: names that tell servers apart where nobody
+# has given them any, a word about two of one name, and zk_servers.
 use strict;
 use warnings;
 
@@ -90,5 +90,45 @@ kill 'TERM', my $worker = ZkLock::ask($node, 'SELECT worker_pid FROM zk_session'
 ZkLock::wait_until(sub { ZkLock::ask($node, "SELECT worker_pid <> $worker AND state = 'connected' FROM zk_session") eq 't' }, 'the next worker');
 wait_heartbeats();
 is(scalar(() = log_of($node) =~ /$told/g), 1, '... and that is said once');
+
+#
+# zk_servers: all of them, from each
+#
+my ($p, $q) = (server('p', 'p', $heartbeats), server('q', 'q_1', $heartbeats));
+$zk->delete($_) for @others, $lasting, $old;
+$_->stop for $node;
+my $about = "server, host, postmaster_pid, zklock_version = (SELECT extversion FROM pg_extension WHERE extname = 'zklock'),
+	postgres_version = split_part(current_setting('server_version'), ' ', 1), elections, ours";
+my %row = map { $_->name => join '|', $_ == $p ? 'p' : 'q_1', $host, (PostgreSQL::Test::Utils::slurp_file($_->data_dir . '/postmaster.pid') =~ /^(\d+)/), 't', 't', 0 } $p, $q;
+is(ZkLock::ask($p, "SELECT $about FROM zk_servers() WHERE server ~ '^[pq]' ORDER BY server"), "$row{p}|t\n$row{q}|f", 'all servers, seen from one');
+is(ZkLock::ask($q, "SELECT $about FROM zk_servers() WHERE server ~ '^[pq]' ORDER BY server"), "$row{p}|f\n$row{q}|t", '... and from the other');
+is(ZkLock::ask($p, 'SELECT s.session_id, node FROM zk_servers() s JOIN zk_session z USING (session_id)') =~ s/\|p-[0-9a-f]{16}$//r, ZkLock::ask($p, 'SELECT session_id FROM zk_session'), 'the session and the znode');
+
+# A heartbeat tells it
+is(ZkLock::ask($q, "SELECT zk_is_leader(e, '1 h') FROM unnest('{e1,e2,e3}'::text[]) e"), "t\nt\nt", 'one leads in three elections');
+my $elections = sub { return ZkLock::ask($p, "SELECT string_agg(elections::text, ' ' ORDER BY server) FROM zk_servers() WHERE server ~ '^[pq]'"); };
+ZkLock::wait_until(sub { $elections->() eq '0 3' }, 'elections');
+pass('zk_servers shows how many it leads');
+ZkLock::ask($q, "SELECT zk_resign('e2')");
+ZkLock::wait_until(sub { $elections->() eq '0 2' }, 'elections');
+kill 'TERM', $worker = ZkLock::ask($q, 'SELECT worker_pid FROM zk_session');
+ZkLock::wait_until(sub { ZkLock::ask($q, "SELECT worker_pid <> $worker AND state = 'connected' FROM zk_session") eq 't' }, 'the next worker');
+ZkLock::ask($q, "SELECT zk_resign('e1')");
+ZkLock::wait_until(sub { $elections->() eq '0 1' }, 'elections, counted by the next worker');
+pass('... also when it resigns, and across a new worker');
+my $since = ZkLock::ask($p, "SELECT since FROM zk_servers() WHERE ours");
+my $beat = ZkLock::ask($p, "SELECT heartbeat FROM zk_servers() WHERE ours");
+ZkLock::wait_until(sub { ZkLock::ask($p, "SELECT heartbeat > '$beat' FROM zk_servers() WHERE ours") eq 't' }, 'the next heartbeat');
+is(ZkLock::ask($p, "SELECT since = '$since', since < heartbeat, heartbeat BETWEEN now() - interval '1 h' AND now() + interval '1 h' FROM zk_servers() WHERE ours"), 't|t|t', 'since when it is there, and its newest heartbeat');
+
+# What others have put there, and a server with an older zklock
+$other->create('/zklock/servers/foreign', mode => 'ephemeral', data => '10.0.0.7');
+$other->create("/zklock/servers/lasting", data => '{"server": "x", "pid": "12x", "elections": -1, "zklock": {"a": "b"}}');
+$other->create("/zklock/servers/older-$mark", mode => 'ephemeral', data => '{"server": "older", "host": "h", "pid": 12}');
+is(ZkLock::ask($p, "SELECT node, server, host, postmaster_pid, zklock_version, postgres_version, elections, ours, session_id = '" . $other->id . "' FROM zk_servers() WHERE node !~ '^([pq]|15)' ORDER BY node COLLATE \"C\""),
+	"foreign|||||||f|t\nlasting|x||||||f|\nolder-$mark|older|h|12||||f|t", 'foreign znodes have NULLs, and so has an older server');
+$zk->stop;
+my $asker = ZkLock::session($p, env => { PGOPTIONS => '-c zklock.connect_timeout=300ms' });
+like($asker->fails('SELECT * FROM zk_servers()'), qr/^58000: could not reach ZooKeeper within 300 ms/, 'not without ZooKeeper');
 
 done_testing();

@@ -120,6 +120,10 @@ for my $name (sort keys %directory)
 	$other->create("/zklock/locks/$name/x-", mode => 'ephemeral_sequential');
 }
 
+# servers
+$other->create("/zklock/servers/$order[$_] $_", mode => 'ephemeral', data => $data{ $order[$_] }) for 0 .. $#order;
+$other->create("/zklock/servers/$_", mode => 'ephemeral', data => $server->($_, qq{, "host": "$_", "pid": 99999999999, "zklock": "$_", "postgres": "\\u2603"})) for $auml, $snow;
+
 #
 # Everything is asked in every database.  A value is valid if it can be converted to its
 # own encoding, which checks it.
@@ -134,6 +138,7 @@ for my $name (sort keys %database)
 	my %query = (
 		zk_contenders => [ "SELECT count(*), " . $invalid->('server', 'data', 'node') . " FROM zk_contenders('data')", keys(%data) . '|0' ],
 		'zk_contenders, of names' => [ "SELECT count(*), " . $invalid->('server', 'data', 'node') . " FROM zk_contenders('names')", @names . '|0' ],
+		zk_servers => [ "SELECT count(*), " . $invalid->('server', 'host', 'zklock_version', 'postgres_version', 'node') . " FROM zk_servers()", 3 + keys(%data) . '|0' ],
 		zk_candidates => [ "SELECT count(*), " . $invalid->('c') . " FROM unnest(zk_candidates('all')) c", keys(%data) . '|0' ],
 		zk_leader => [ "SELECT count(*), " . $invalid->('l') . " FROM unnest(ARRAY['" . join("', '", map { s/\W/_/gr } sort keys %data) . "']) n, zk_leader('e_' || n) l", keys(%data) . '|0' ],
 		zk_lock_dirs => [ "SELECT count(*) > 3, " . $invalid->('name') . " FROM zk_lock_dirs()", 't|0' ],
