@@ -128,7 +128,8 @@ CREATE FUNCTION zk_session(
     OUT names integer,
     OUT max_names integer,
     OUT locks integer,
-    OUT kept integer)
+    OUT kept integer,
+    OUT drain text)
 RETURNS record
 AS 'MODULE_PATHNAME', 'zk_session'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
@@ -139,7 +140,7 @@ COMMENT ON FUNCTION zk_session() IS
 CREATE VIEW zk_session AS
     SELECT state, server, session_id, session_timeout, last_error, last_error_time, worker_pid, hosts,
         lease_remaining, write_latency, read_latency, session_uptime, worker_uptime, reconnects, expiries,
-        in_flight, names, max_names, locks, kept
+        in_flight, names, max_names, locks, kept, drain
     FROM zk_session();
 
 COMMENT ON VIEW zk_session IS
@@ -164,6 +165,7 @@ COMMENT ON COLUMN zk_session.names IS 'names in the lock table';
 COMMENT ON COLUMN zk_session.max_names IS 'names for which the lock table has room';
 COMMENT ON COLUMN zk_session.locks IS 'locks that sessions hold or wait for, once a session, name and mode';
 COMMENT ON COLUMN zk_session.kept IS 'locks that are kept for nobody';
+COMMENT ON COLUMN zk_session.drain IS 'off; draining; drained: the server holds nothing, and can be stopped';
 
 CREATE FUNCTION zk_servers(
     OUT server text,
@@ -174,6 +176,7 @@ CREATE FUNCTION zk_servers(
     OUT since timestamptz,
     OUT heartbeat timestamptz,
     OUT elections integer,
+    OUT drain text,
     OUT ours boolean,
     OUT session_id text,
     OUT node text)

@@ -19,6 +19,7 @@
 
 #include "arguments.h"
 #include "check.h"
+#include "drain.h"
 #include "names.h"
 #include "election.h"
 #include "hold.h"
@@ -133,6 +134,15 @@ guard(text *arg, int64 *token)
 	return zklock_election_guard(name, token);
 }
 
+/* Why this server leads nowhere, if that is so by order. */
+static int
+detail_of_drain(void)
+{
+	return zklock_draining()
+		? errdetail("The server is taken out of service by \"zklock.drain\".")
+		: 0;
+}
+
 /* zk_require_leader(election text) returns bigint */
 Datum
 zk_require_leader(PG_FUNCTION_ARGS)
@@ -145,6 +155,7 @@ zk_require_leader(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 				 errmsg("this server is not the leader of election \"%s\"",
 						text_to_cstring(arg)),
+				 detail_of_drain(),
 				 errhint("Run the transaction on the server that zk_leader names.")));
 	PG_RETURN_INT64(token);
 }
@@ -170,7 +181,8 @@ zk_run_as_leader(PG_FUNCTION_ARGS)
 	{
 		ereport(NOTICE,
 				(errmsg("this server is not the leader of election \"%s\", skipping",
-						text_to_cstring(PG_GETARG_TEXT_PP(0)))));
+						text_to_cstring(PG_GETARG_TEXT_PP(0))),
+				 detail_of_drain()));
 		PG_RETURN_VOID();
 	}
 

@@ -24,6 +24,7 @@
 
 #include "arguments.h"
 #include "check.h"
+#include "drain.h"
 #include "history.h"
 #include "hold.h"
 #include "monitor.h"
@@ -321,8 +322,8 @@ zk_session(PG_FUNCTION_ARGS)
 	int64 latency;
 	int names;
 	int proclocks;
-	Datum values[20];
-	bool nulls[20] = {0};
+	Datum values[21];
+	bool nulls[21] = {0};
 
 	zklock_check_callable();
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
@@ -365,6 +366,7 @@ zk_session(PG_FUNCTION_ARGS)
 	values[17] = Int32GetDatum(zklock_shared->nentries);
 	values[18] = Int32GetDatum(proclocks);
 	values[19] = Int32GetDatum((int32) pg_atomic_read_u32(&zklock_shared->nkept));
+	values[20] = CStringGetTextDatum(zklock_drain_name(zklock_drain_state()));
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
 }
 
@@ -445,8 +447,8 @@ zk_servers(PG_FUNCTION_ARGS)
 	for (int i = 0; i < n; i++)
 	{
 		const ZkNode *node = &nodes[i];
-		Datum values[11];
-		bool nulls[11] = {0};
+		Datum values[12];
+		bool nulls[12] = {0};
 
 		put_field(node, "server", &values[0], &nulls[0]);
 		put_field(node, "host", &values[1], &nulls[1]);
@@ -456,9 +458,10 @@ zk_servers(PG_FUNCTION_ARGS)
 		values[5] = TimestampTzGetDatum(node_time(node->ctime));
 		values[6] = TimestampTzGetDatum(node_time(node->mtime));
 		put_number(node, "elections", &values[7], &nulls[7]);
-		values[8] = BoolGetDatum(s.id.id != 0 && node->ephemeral_owner == s.id.id);
-		put_session(node, &values[9], &nulls[9]);
-		values[10] = CStringGetTextDatum(
+		put_field(node, "drain", &values[8], &nulls[8]);
+		values[9] = BoolGetDatum(s.id.id != 0 && node->ephemeral_owner == s.id.id);
+		put_session(node, &values[10], &nulls[10]);
+		values[11] = CStringGetTextDatum(
 			zklock_display_bytes(node->name, (int) strlen(node->name), node->name_cut));
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 	}

@@ -100,12 +100,19 @@ zklock_grant_settle(ZkLockEntry *entry)
  * ------------------------------------------------------------------------
  */
 
+/* ms that a grant is kept for nobody, by the worker */
+static int
+keep_time(void)
+{
+	return zklock_drain ? 0 : zklock_keep_time;
+}
+
 void
 zklock_grant_foresee(const ZkLockEntry *entry, ZkLockEvent *event)
 {
 	const ZkLockHint *hint = zklock_entry_hint(entry);
 	bool lock = entry->kind == ZKLOCK_KIND_LOCK;
-	bool keeps = zklock_keep_time > 0 && zklock_max_kept > 0;
+	bool keeps = keep_time() > 0 && zklock_max_kept > 0;
 
 	event->keep = lock && keeps && (!hint->bounced || hint->streak >= 2);
 	event->alone = lock && (hint->sequence < 0 || hint->streak > 0);
@@ -331,9 +338,9 @@ long
 zklock_grant_sweep(void)
 {
 	static int64 sweep_at = 0;
-	static int sweep_time = 0; /* zklock_keep_time as of then */
+	static int sweep_time = 0; /* keep_time() as of then */
 	int64 now = zklock_clock();
-	int64 age = zklock_keep_time * NS_PER_MS;
+	int64 age = keep_time() * NS_PER_MS;
 	int64 interval = Min(Max(age / 8, 100 * NS_PER_MS), 10000 * NS_PER_MS);
 	uint32 nkept = pg_atomic_read_u32(&zklock_shared->nkept);
 	uint32 excess = nkept - Min(nkept, (uint32) zklock_max_kept);
@@ -355,10 +362,10 @@ zklock_grant_sweep(void)
 	if (nkept == 0)
 		return -1;
 	if (!room && excess <= (uint32) zklock_max_kept / 16 && now < sweep_at &&
-		zklock_keep_time == sweep_time)
+		keep_time() == sweep_time)
 		return (long) ((Min(sweep_at - now, interval)) / NS_PER_MS + 1);
 	sweep_at = now + interval;
-	sweep_time = zklock_keep_time;
+	sweep_time = keep_time();
 
 	kept = palloc_extended(sizeof(KeptEntry) * (nkept + 1), MCXT_ALLOC_HUGE);
 	for (int i = 0; i < zklock_shared->nentries; i++)

@@ -178,13 +178,13 @@ zklock_describe_server(StringInfo buf, int pid)
 }
 
 void
-zklock_describe_member(StringInfo buf, uint32 elections)
+zklock_describe_member(StringInfo buf, uint32 elections, const char *drain)
 {
 	const char *postgres = GetConfigOption("server_version", false, false);
 
 	begin_description(buf, PostmasterPid);
 	/* without what a distribution has put behind it */
-	appendStringInfo(buf,
-					 ", \"zklock\": \"%s\", \"postgres\": \"%.*s\", \"elections\": %u}",
-					 ZKLOCK_VERSION, (int) strcspn(postgres, " "), postgres, elections);
+	appendStringInfo(buf, ", \"zklock\": \"%s\", \"postgres\": \"%.*s\"", ZKLOCK_VERSION,
+					 (int) strcspn(postgres, " "), postgres);
+	appendStringInfo(buf, ", \"elections\": %u, \"drain\": \"%s\"}", elections, drain);
 }

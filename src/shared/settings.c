@@ -44,6 +44,7 @@ int zklock_max_locks;
 char *zklock_elections;
 int zklock_leader_eligible;
 char *zklock_notify_database;
+bool zklock_drain;
 
 static const struct config_enum_entry on_loss_options[] = {
 	{"abort", ZKLOCK_ON_LOSS_ABORT, false},
@@ -307,6 +308,15 @@ define_elections(void)
 							   NULL);
 }
 
+static void
+define_service(void)
+{
+	DefineCustomBoolVariable("zklock.drain",
+							 "Takes this server out of service without stopping it.",
+							 "It leads nowhere, and keeps no locks that nobody uses.",
+							 &zklock_drain, false, PGC_SIGHUP, 0, NULL, NULL, NULL);
+}
+
 void
 zklock_define_settings(bool preloaded)
 {
@@ -314,6 +324,7 @@ zklock_define_settings(bool preloaded)
 	define_security();
 	define_locks();
 	define_elections();
+	define_service();
 
 	/* Only the postmaster can define what is fixed at its start. */
 	if (!preloaded)

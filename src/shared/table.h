@@ -279,6 +279,7 @@ typedef struct ZkLockShared
 	uint32 elections_led; /* announced, that is */
 	uint64 member; /* hash of the path of the session's node under <root>/servers */
 
+	bool draining;			/* zklock.drain: by the worker, read without lock */
 	ZkEligibility eligible; /* for leadership: by the worker, read without lock */
 
 	int nprocs;

@@ -25,6 +25,8 @@ end_reason(ZkLeaderEnd end)
 			return "resigned";
 		case ZKLOCK_LEADER_END_DEMOTED:
 			return "not eligible any more";
+		case ZKLOCK_LEADER_END_DRAINED:
+			return "\"zklock.drain\" is on";
 		case ZKLOCK_LEADER_END_SHUTDOWN:
 			return "server shutdown";
 	}
@@ -189,6 +191,13 @@ demote(ZkLockEntry *entry, ZkElectionNews *news)
 }
 
 static void
+step_aside(ZkLockEntry *entry, ZkElectionNews *news)
+{
+	zklock_candidacy_give_up(entry, ZKLOCK_LEADER_END_DRAINED);
+	zklock_entry_broadcast(entry);
+}
+
+static void
 shut_down(ZkLockEntry *entry, ZkElectionNews *news)
 {
 	zklock_candidacy_give_up(entry, ZKLOCK_LEADER_END_SHUTDOWN);
@@ -261,13 +270,15 @@ zklock_leadership_work(void)
 
 	if (!stopping)
 	{
-		bool may = zklock_leader_eligible == ZKLOCK_LEADER_ANY || !RecoveryInProgress();
+		bool may = !zklock_drain &&
+			(zklock_leader_eligible == ZKLOCK_LEADER_ANY || !RecoveryInProgress());
 		ZkEligibility eligible = may ? ZKLOCK_ELIGIBLE_YES : ZKLOCK_ELIGIBLE_NO;
 
+		zklock_shared->draining = zklock_drain;
 		if (zklock_shared->eligible != eligible)
 		{
 			zklock_shared->eligible = eligible;
-			for_each_candidacy(may ? stand : demote);
+			for_each_candidacy(may ? stand : zklock_drain ? step_aside : demote);
 		}
 	}
 	if (zklock_lease_valid() != lease)

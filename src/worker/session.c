@@ -40,6 +40,7 @@
 #include "utils/ps_status.h"
 
 #include "contender.h"
+#include "drain.h"
 #include "ensemble.h"
 #include "liblog.h"
 #include "names.h"
@@ -651,12 +652,25 @@ zklock_session_member(void)
 }
 
 static void
+describe_member(StringInfo data)
+{
+	static ZkDrain told = ZKLOCK_DRAIN_OFF;
+	ZkDrain drain = zklock_drain_state();
+
+	if (drain == ZKLOCK_DRAIN_DONE && told != drain)
+		ereport(LOG,
+				(errmsg("this server is drained: it holds no lock and leads no election")));
+	told = drain;
+	zklock_describe_member(data, zklock_shared->elections_led, zklock_drain_name(drain));
+}
+
+static void
 make_member(void)
 {
 	StringInfoData data;
 
 	make_path(zklock_path_servers());
-	zklock_describe_member(&data, zklock_shared->elections_led);
+	describe_member(&data);
 	(void) zklock_client_create(client, member_path, data.data, data.len,
 								ZKLOCK_CREATE_EPHEMERAL, &no_tag);
 	pfree(data.data);
@@ -693,7 +707,7 @@ send_heartbeat(int64 now)
 	StringInfoData data;
 
 	Assert(connected && zklock_unlocked());
-	zklock_describe_member(&data, zklock_shared->elections_led);
+	describe_member(&data);
 	if (zklock_client_set(client, member_path, data.data, data.len, -1, &no_tag) ==
 		ZKLOCK_ZOK)
 		heartbeats_open++;

@@ -120,7 +120,7 @@ for my $i (0 .. 20)
 	for my $name (sort keys %now)
 	{
 		my $value = $now{$name};
-		like($log, qr/LOG: .*(invalid value for parameter "$name": "\Q$value\E"|outside the valid range for parameter "$name")/, "$name = '$value': the log says so");
+		like($log, qr/LOG: .*(invalid value for parameter "$name": "\Q$value\E"|outside the valid range for parameter "$name"|parameter "$name" requires a Boolean value)/, "$name = '$value': the log says so");
 		like($session->fails("ALTER SYSTEM SET $name = '$value'"), qr/^(22023): .*parameter "$name"/, '... and ALTER SYSTEM refuses it');
 		$refused++;
 	}
