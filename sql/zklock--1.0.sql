@@ -390,7 +390,8 @@ CREATE FUNCTION zk_elections(
     OUT is_leader boolean,
     OUT token bigint,
     OUT since timestamptz,
-    OUT changes bigint)
+    OUT changes bigint,
+    OUT last_asked timestamptz)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'zk_elections'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
@@ -399,7 +400,7 @@ COMMENT ON FUNCTION zk_elections() IS
 'elections in which this server is a candidate, without the other candidates';
 
 CREATE VIEW zk_elections AS
-    SELECT election, is_leader, zk_leader(election) AS leader, zk_candidates(election) AS candidates, token, since, changes
+    SELECT election, is_leader, zk_leader(election) AS leader, zk_candidates(election) AS candidates, token, since, changes, last_asked
     FROM zk_elections();
 
 COMMENT ON VIEW zk_elections IS
@@ -411,6 +412,7 @@ COMMENT ON COLUMN zk_elections.candidates IS 'all candidates in their order; ask
 COMMENT ON COLUMN zk_elections.token IS 'fencing token of this server''s leadership, or null';
 COMMENT ON COLUMN zk_elections.since IS 'when is_leader last changed, or the candidacy began';
 COMMENT ON COLUMN zk_elections.changes IS 'how often is_leader has changed';
+COMMENT ON COLUMN zk_elections.last_asked IS 'when anybody on this server last asked whether it leads, to a second; null: nobody has';
 
 CREATE TABLE zk_fences (
     namespace text,

@@ -20,6 +20,7 @@
 #include "locks.h"
 #include "monitor.h"
 #include "question.h"
+#include "removal.h"
 #include "settings.h"
 #include "stat.h"
 #include "statement.h"
@@ -68,6 +69,7 @@ _PG_init(void)
 	shmem_startup_hook = on_shmem_startup;
 
 	zklock_callbacks_install();
+	zklock_removal_install();
 	zklock_statement_functions(zklock_acknowledging, zk_locks);
 
 	/* pg_upgrade's servers have no business in the ensemble */

@@ -9,6 +9,7 @@
 #include "compat.h"
 
 #include "access/xact.h"
+#include "miscadmin.h"
 
 #include "callbacks.h"
 #include "election.h"
@@ -31,12 +32,13 @@ zklock_election_lead(const char *name, int64 wait_ms, ZkElectionRef *ref)
 	int64 token;
 	bool hope;
 
-	while (hope = zklock_table_hope(), !zklock_candidacy_enter(name, ref))
+	while (hope = zklock_table_hope(), !zklock_candidacy_enter(name, MyDatabaseId, ref))
 	{
 		if (!hope)
 			zklock_raise_table_full(false);
 		zklock_await_room(start, wait_ms);
 	}
+	zklock_election_asked(ref);
 	if (zklock_election_peek(ref, &token))
 		return token;
 
@@ -147,12 +149,7 @@ zklock_election_resign(const char *name)
 		return false;
 	candidate = entry->election.candidate;
 	if (candidate)
-	{
-		entry->election.candidate = false;
-		zklock_candidacy_give_up(entry, ZKLOCK_LEADER_END_RESIGNED);
-		/* one that waits for the verdict */
-		zklock_entry_broadcast(entry);
-	}
+		zklock_candidacy_end(entry, ZKLOCK_LEADER_END_RESIGNED);
 	zklock_entry_unlock(lock);
 	return candidate;
 }

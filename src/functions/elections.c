@@ -85,7 +85,10 @@ zk_is_leader(PG_FUNCTION_ARGS)
 		if (*place != NULL && (*place)->len == len &&
 			memcmp((*place)->arg, VARDATA_ANY(arg), (size_t) len) == 0 &&
 			zklock_election_peek(&(*place)->ref, &token))
+		{
+			zklock_election_asked(&(*place)->ref);
 			PG_RETURN_BOOL(token != 0);
+		}
 	}
 
 	zklock_get_name(ZKLOCK_KIND_ELECTION, arg, name);
@@ -289,8 +292,8 @@ zk_elections(PG_FUNCTION_ARGS)
 		bool candidate;
 		ZkElectionRef ref;
 		int64 token;
-		Datum values[5];
-		bool nulls[5] = {0};
+		Datum values[6];
+		bool nulls[6] = {0};
 
 		if (lock == NULL)
 			continue;
@@ -310,6 +313,8 @@ zk_elections(PG_FUNCTION_ARGS)
 		nulls[2] = token == 0;
 		values[3] = TimestampTzGetDatum(election.since);
 		values[4] = Int64GetDatum(election.changes);
+		values[5] = TimestampTzGetDatum(election.last_asked);
+		nulls[5] = election.last_asked == 0;
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 	}
 	return (Datum) 0;

@@ -17,6 +17,10 @@
  *	 is good, "leader" has its token, for all to read without a lock, under the
  *	 lease.
  *
+ *	 Somebody may cease to want it without a word: a schedule that was dropped, a database
+ *	 whose extension has gone.  So it is noted that, and in which databases, it is asked
+ *	 for.  The worker looks at it about once a second (zklock.election_idle_time).
+ *
  *	 A transaction may hold on to the grant (zk_require_leader), by a proclock like
  *	 that of a lock.  A leadership that is given up is false at once, but its
  *	 contender is deleted only when no such transaction is left.
@@ -34,6 +38,8 @@ typedef enum ZkLeaderEnd
 	ZKLOCK_LEADER_END_RESIGNED,
 	ZKLOCK_LEADER_END_DEMOTED,
 	ZKLOCK_LEADER_END_DRAINED,
+	ZKLOCK_LEADER_END_IDLE,
+	ZKLOCK_LEADER_END_ABANDONED,
 	ZKLOCK_LEADER_END_SHUTDOWN
 } ZkLeaderEnd;
 
@@ -84,6 +90,16 @@ zklock_election_peek(const ZkElectionRef *ref, int64 *token)
 	return known && entry->generation == ref->generation;
 }
 
+extern void zklock_election_note_asked(ZkLockEntry *entry);
+
+/* Somebody asks.  For a row of a query it is no more than a look. */
+static inline void
+zklock_election_asked(const ZkElectionRef *ref)
+{
+	if (!ref->entry->election.asked)
+		zklock_election_note_asked(ref->entry);
+}
+
 /* From now on this server is a candidate, if it is eligible.  Locked. */
 extern void zklock_candidacy_begin(ZkLockEntry *entry);
 
@@ -93,7 +109,15 @@ extern void zklock_candidacy_begin(ZkLockEntry *entry);
  */
 extern void zklock_candidacy_give_up(ZkLockEntry *entry, ZkLeaderEnd end);
 
-/* Make this server a candidate, unless it is one.  False: no room. */
-extern bool zklock_candidacy_enter(const char *name, ZkElectionRef *ref);
+/* Be a candidate no more.  The same.  Locked. */
+extern void zklock_candidacy_end(ZkLockEntry *entry, ZkLeaderEnd end);
+
+/* Make this server a candidate, unless it is one, because somebody in this database
+ * wants that; InvalidOid: the server itself.  False: no room. */
+extern bool zklock_candidacy_enter(const char *name, Oid database, ZkElectionRef *ref);
+
+/* Nobody in this database will ask any more.  What was asked for nowhere else is the
+ * worker's to resign. */
+extern void zklock_candidacy_leave_database(Oid database);
 
 #endif /* ZKLOCK_CANDIDACY_H */

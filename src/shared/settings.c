@@ -44,6 +44,7 @@ int zklock_max_locks;
 char *zklock_elections;
 int zklock_leader_eligible;
 char *zklock_notify_database;
+int zklock_election_idle_time;
 bool zklock_drain;
 
 static const struct config_enum_entry on_loss_options[] = {
@@ -300,6 +301,12 @@ define_elections(void)
 							 "\"primary\" excludes servers in recovery, \"any\" does not.",
 							 &zklock_leader_eligible, ZKLOCK_LEADER_PRIMARY,
 							 leader_eligible_options, PGC_SIGHUP, 0, NULL, NULL, NULL);
+
+	DefineCustomIntVariable("zklock.election_idle_time",
+							"How long this server stays in an election for which nobody asks.",
+							"Those in zklock.elections it does not leave. 0 means that it leaves none.",
+							&zklock_election_idle_time, 0, 0, INT_MAX, PGC_SIGHUP,
+							GUC_UNIT_S, NULL, NULL, NULL);
 
 	DefineCustomStringVariable("zklock.notify_database",
 							   "Database in which changes of leadership are notified.",

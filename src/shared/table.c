@@ -116,6 +116,7 @@ zklock_table_shmem_startup(void)
 		pg_atomic_init_u64(&s->write_latency, 0);
 		pg_atomic_init_u64(&s->read_latency, 0);
 		pg_atomic_init_u32(&s->in_flight, 0);
+		pg_atomic_init_u32(&s->abandoned, 0);
 		ConditionVariableInit(&s->write_cv);
 		s->nprocs = MaxBackends;
 		for (int i = 0; i < s->nprocs; i++)
@@ -396,6 +397,9 @@ make_locked(ZkLockKind kind, const char *name, uint32 hash)
 	entry->election.announced = 0;
 	entry->election.changes = 0;
 	entry->election.since = 0;
+	entry->election.asked = false;
+	entry->election.last_asked = 0;
+	entry->election.abandoned = false;
 	Assert(pg_atomic_read_u64(&entry->election.leader) == 0);
 	/* the worker says otherwise when it first looks at the entry */
 	zklock_queue_init(&entry->queue, false);

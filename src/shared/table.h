@@ -130,6 +130,9 @@ typedef struct ZkLockHint
 	bool blocked;	/* somebody else had the lock when we last looked */
 } ZkLockHint;
 
+/* Databases of an election that are told apart. */
+#define ZKLOCK_ELECTION_DATABASES 4
+
 /* This server's part in an election; see candidacy.h. */
 typedef struct ZkElection
 {
@@ -141,6 +144,16 @@ typedef struct ZkElection
 	int64 announced; /* token of the leadership in the log, or 0; the worker's */
 	int64 changes;	 /* of "announced" */
 	TimestampTz since;
+
+	/* who wants it: see candidacy.h */
+	bool asked;				/* since the worker looked; read and set without the lock */
+	TimestampTz last_asked; /* 0: never.  The same */
+	int64 idle_since;		/* ns: not asked for since then; the worker's, but at the
+							 * beginning */
+	Oid databases[ZKLOCK_ELECTION_DATABASES]; /* in which it was asked for */
+	bool crowded;							  /* ... and in others */
+	bool abandoned; /* the extension has gone from the last of them */
+
 	pg_atomic_uint64 leader; /* token while this server leads, else 0; good under
 							  * the lease only.  Read without the lock */
 } ZkElection;
@@ -279,8 +292,9 @@ typedef struct ZkLockShared
 	uint32 elections_led; /* announced, that is */
 	uint64 member; /* hash of the path of the session's node under <root>/servers */
 
-	bool draining;			/* zklock.drain: by the worker, read without lock */
-	ZkEligibility eligible; /* for leadership: by the worker, read without lock */
+	pg_atomic_uint32 abandoned; /* there are elections of that kind */
+	bool draining;				/* zklock.drain: by the worker, read without lock */
+	ZkEligibility eligible;		/* for leadership: by the worker, read without lock */
 
 	int nprocs;
 	int nentries;

@@ -9,6 +9,8 @@
 #include "compat.h"
 
 #include "access/xlog.h"
+#include "nodes/bitmapset.h"
+#include "utils/memutils.h"
 #include "utils/timestamp.h"
 #include "utils/varlena.h"
 
@@ -27,6 +29,10 @@ end_reason(ZkLeaderEnd end)
 			return "not eligible any more";
 		case ZKLOCK_LEADER_END_DRAINED:
 			return "\"zklock.drain\" is on";
+		case ZKLOCK_LEADER_END_IDLE:
+			return "nobody asks for it any more";
+		case ZKLOCK_LEADER_END_ABANDONED:
+			return "the extension was dropped where it was asked for";
 		case ZKLOCK_LEADER_END_SHUTDOWN:
 			return "server shutdown";
 	}
@@ -72,6 +78,19 @@ find_news(ZkLockEntry *entry, const ZkLockEvent *event, bool granted, bool revok
 	election->since = GetCurrentTimestamp();
 }
 
+/* Entries that are elections, or were: so that a look at these is none at the whole
+ * table. */
+static Bitmapset *elections = NULL;
+
+static void
+note_election(const ZkLockEntry *entry)
+{
+	MemoryContext save = MemoryContextSwitchTo(TopMemoryContext);
+
+	elections = bms_add_member(elections, zklock_entry_index(entry));
+	MemoryContextSwitchTo(save);
+}
+
 void
 zklock_leadership_step(ZkLockEntry *entry, const ZkLockEvent *event,
 					   const ZkLockActions *actions, ZkElectionNews *news)
@@ -110,6 +129,8 @@ zklock_leadership_step(ZkLockEntry *entry, const ZkLockEvent *event,
 		}
 	}
 	find_news(entry, event, granted, revoked, news);
+	if (election->candidate)
+		note_election(entry);
 
 	/* Refused: said once, and tried again with each heartbeat. */
 	if (failed != NULL)
@@ -232,7 +253,7 @@ enter_listed_from(int first)
 		const char *name = list_nth(names, i);
 		ZkElectionRef ref;
 
-		if (zklock_candidacy_enter(name, &ref))
+		if (zklock_candidacy_enter(name, InvalidOid, &ref))
 			continue;
 		first_unentered = i;
 		if (i != told)
@@ -249,6 +270,103 @@ zklock_leadership_enter_listed(void)
 {
 	first_unentered = NONE_UNENTERED;
 	enter_listed_from(0);
+}
+
+/* ------------------------------------------------------------------------
+ * Elections that nobody wants any more
+ * ------------------------------------------------------------------------
+ */
+
+/* Between two looks; what is known of who asks is as old as that. */
+#define LOOK_NS INT64CONST(1000000000)
+
+/* The server itself wants it, whoever asks. */
+static bool
+is_listed(const char *name)
+{
+	char *list = pstrdup(zklock_elections);
+	List *names;
+	ListCell *cell;
+	bool found = false;
+
+	if (SplitGUCList(list, ',', &names))
+	{
+		foreach (cell, names)
+			found |= strcmp(lfirst(cell), name) == 0;
+	}
+	list_free(names);
+	pfree(list);
+	return found;
+}
+
+/* Does anybody want it?  A transaction that requires the leadership does.  With the entry
+ * locked. */
+static void
+look_at_wish(ZkLockEntry *entry, int64 now)
+{
+	ZkElection *election = &entry->election;
+
+	if (election->asked || entry->proclocks >= 0 || election->idle_since == 0)
+		election->idle_since = now;
+	election->asked = false;
+	if (zklock_election_idle_time > 0 &&
+		now - election->idle_since >= zklock_election_idle_time * (1000 * NS_PER_MS) &&
+		!is_listed(entry->name))
+		zklock_candidacy_end(entry, ZKLOCK_LEADER_END_IDLE);
+}
+
+static void
+note_predecessors(ZkLockEntry *entry, ZkElectionNews *news)
+{
+	note_election(entry);
+}
+
+static void
+look_at_wishes(void)
+{
+	static int64 look_at = 0;
+	int64 now = zklock_clock();
+	int i = -1;
+
+	if (now < look_at)
+		return;
+	if (look_at == 0)
+		for_each_candidacy(note_predecessors);
+	look_at = now + LOOK_NS;
+	while ((i = bms_next_member(elections, i)) >= 0)
+	{
+		ZkLockEntry *entry = zklock_entry(i);
+		LWLock *lock = zklock_entry_lock(entry, LW_EXCLUSIVE);
+		char name[ZKLOCK_NAME_MAX + 1];
+		bool stays = lock != NULL && entry->kind == ZKLOCK_KIND_ELECTION &&
+			entry->election.candidate;
+		bool resigned = false;
+
+		if (stays)
+		{
+			look_at_wish(entry, now);
+			resigned = !entry->election.candidate;
+			strlcpy(name, entry->name, sizeof(name));
+		}
+		if (lock != NULL)
+			zklock_entry_unlock(lock);
+		if (!stays)
+			elections = bms_del_member(elections, i);
+		if (resigned)
+			ereport(LOG,
+					(errmsg("resigned from election \"%s\": nobody has asked for it for %d s",
+							name, zklock_election_idle_time)));
+	}
+}
+
+static void
+leave_if_abandoned(ZkLockEntry *entry, ZkElectionNews *news)
+{
+	if (!entry->election.abandoned)
+		return;
+	entry->election.abandoned = false;
+	if (!is_listed(entry->name))
+		zklock_candidacy_end(entry, ZKLOCK_LEADER_END_ABANDONED);
 }
 
 static bool stopping = false;
@@ -288,6 +406,9 @@ zklock_leadership_work(void)
 	}
 	if (first_unentered != NONE_UNENTERED && !stopping)
 		enter_listed_from(first_unentered);
+	if (pg_atomic_exchange_u32(&zklock_shared->abandoned, 0) != 0)
+		for_each_candidacy(leave_if_abandoned);
+	look_at_wishes();
 	zklock_notify_work();
 
 	left = (int64) pg_atomic_read_u64(&zklock_shared->lease_end) - zklock_clock();
