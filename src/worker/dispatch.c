@@ -580,7 +580,7 @@ zklock_dispatch_message(const ZkMessage *message)
 	if (message->tag.kind == ZKLOCK_TAG_NONE)
 	{
 		if (protocol_rc(message->rc) == ZKLOCK_RC_ERROR)
-			zklock_session_refused(message);
+			zklock_trouble_refused(message);
 		return;
 	}
 	if ((entry = tagged_entry(&message->tag)) == NULL)
@@ -594,10 +594,10 @@ zklock_dispatch_message(const ZkMessage *message)
 	{
 		/* a candidacy is tried again and again: say it once */
 		if (entry->kind == ZKLOCK_KIND_LOCK || entry->last_rc != message->rc)
-			zklock_session_error("ZooKeeper refused a request for %s \"%s\": %s",
-								 entry->kind == ZKLOCK_KIND_LOCK ? "lock" : "election",
-								 zklock_log_name(entry->name, shown),
-								 zklock_rc_text(message->rc));
+			zklock_trouble("ZooKeeper refused a request for %s \"%s\": %s",
+						   entry->kind == ZKLOCK_KIND_LOCK ? "lock" : "election",
+						   zklock_log_name(entry->name, shown),
+						   zklock_rc_text(message->rc));
 		entry->last_rc = message->rc; /* goes to the proclocks with a FAILED */
 	}
 

@@ -63,23 +63,23 @@ make_tag(uint64 what)
 static int
 prefix_len(void)
 {
-	return (int) strlen(zklock_session_member()) - MARK_LEN;
+	return (int) strlen(zklock_member_path()) - MARK_LEN;
 }
 
 /* What is written there, and not what a setting says by now. */
 static void
 tell(const ZkMessage *message)
 {
-	const char *start = zklock_session_member() + strlen(zklock_path_servers()) + 1;
+	const char *start = zklock_member_path() + strlen(zklock_path_servers()) + 1;
 	char encoded[ZKLOCK_ENCODED_MAX + 1];
 	char name[ZKLOCK_NAME_MAX + 1];
 
 	strlcpy(encoded, start, strlen(start) - MARK_LEN);
 	if (!zklock_decode_name(encoded, name))
 		name[0] = '\0';
-	zklock_session_error("another live server has the name \"%s\", too: %s", name,
-						 zklock_display_bytes(message->data, Min(message->datalen, DATA_MAX),
-											  message->datalen > DATA_MAX));
+	zklock_trouble("another live server has the name \"%s\", too: %s", name,
+				   zklock_display_bytes(message->data, Min(message->datalen, DATA_MAX),
+										message->datalen > DATA_MAX));
 }
 
 void
@@ -105,7 +105,7 @@ zklock_namesakes_work(void)
 
 		if (namesakes[i].mark[0] == '\0' || namesakes[i].asked)
 			continue;
-		path = psprintf("%.*s%s", prefix_len(), zklock_session_member(), namesakes[i].mark);
+		path = psprintf("%.*s%s", prefix_len(), zklock_member_path(), namesakes[i].mark);
 		namesakes[i].asked =
 			zklock_client_get(zklock_session_client(), path, false, &tag) == ZKLOCK_ZOK;
 		pfree(path);
@@ -115,7 +115,7 @@ zklock_namesakes_work(void)
 static void
 take_listing(const ZkMessage *message)
 {
-	const char *own = zklock_session_member() + strlen(zklock_path_servers()) + 1;
+	const char *own = zklock_member_path() + strlen(zklock_path_servers()) + 1;
 	size_t len = strlen(own) - MARK_LEN;
 
 	for (int i = 0; i < message->nchildren && nnamesakes < MAX_NAMESAKES; i++)

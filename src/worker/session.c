@@ -70,6 +70,9 @@
 /* Messages handled before the main loop looks elsewhere. */
 #define MAX_MESSAGES 256
 
+/* Times in a row that our node was not there, of which people should hear. */
+#define TIMES_MISSING 3
+
 /* What each host answered last; for the error that a waiter gets. */
 #define MAX_ATTEMPTS 12
 
@@ -140,7 +143,7 @@ set_auth_pause(long ms, int64 until)
 }
 
 static void
-set_last_error(const char *text)
+zklock_trouble_remember(const char *text)
 {
 	ZkSessionShared *s = zklock_session_lock(LW_EXCLUSIVE);
 
@@ -150,7 +153,7 @@ set_last_error(const char *text)
 }
 
 void
-zklock_session_error(const char *fmt, ...)
+zklock_trouble(const char *fmt, ...)
 {
 	char text[sizeof(zklock_shared->session.last_error)];
 	va_list args;
@@ -160,20 +163,26 @@ zklock_session_error(const char *fmt, ...)
 	va_end(args);
 
 	ereport(LOG, (errmsg_internal("%s", text)));
-	set_last_error(text);
+	zklock_trouble_remember(text);
 }
 
 void
-zklock_session_refused(const ZkMessage *message)
+zklock_trouble_refused(const ZkMessage *message)
 {
 	static int last_rc = 0;
 
 	if (message->rc == last_rc)
 		return;
 	last_rc = message->rc;
-	zklock_session_error("ZooKeeper refused a request of the worker%s%s: %s",
-						 message->path ? " on " : "", message->path ? message->path : "",
-						 zklock_rc_text(message->rc));
+	zklock_trouble("ZooKeeper refused a request of the worker%s%s: %s",
+				   message->path ? " on " : "", message->path ? message->path : "",
+				   zklock_rc_text(message->rc));
+}
+
+static void
+zklock_hosts_reached(void)
+{
+	nattempts = 0;
 }
 
 static void
@@ -212,7 +221,7 @@ set_state(ZkSessionState state)
 	snprintf(title, sizeof(title), "%s%s", titles[s->state], s->server);
 	zklock_session_unlock();
 	if (state == ZKLOCK_SESSION_CONNECTED)
-		nattempts = 0;
+		zklock_hosts_reached();
 	set_ps_display(title);
 }
 
@@ -231,7 +240,7 @@ publish_lease(void)
 
 /* What each host answered, or what is wrong otherwise: for who waits for too long. */
 static void
-set_attempts(const char *text)
+zklock_trouble_connecting(const char *text)
 {
 	ZkSessionShared *s = zklock_session_lock(LW_EXCLUSIVE);
 
@@ -265,7 +274,7 @@ release_descriptors(void)
  * it belongs to the session: one that lives keeps it.
  */
 static void
-effective_hosts(char *buf, size_t size)
+zklock_hosts_effective(char *buf, size_t size)
 {
 	const ZkSessionShared *s = &zklock_shared->session; /* the worker alone writes */
 	size_t len = strcspn(zklock_hosts, "/");
@@ -277,11 +286,11 @@ effective_hosts(char *buf, size_t size)
 }
 
 static bool
-hosts_changed(void)
+zklock_hosts_changed(void)
 {
 	char hosts[sizeof(zklock_shared->session.hosts)];
 
-	effective_hosts(hosts, sizeof(hosts));
+	zklock_hosts_effective(hosts, sizeof(hosts));
 	if (strcmp(hosts, zklock_hosts) != 0)
 		ereport(LOG,
 				(errmsg("the new chroot path in \"%s\" takes effect with the next ZooKeeper session",
@@ -308,7 +317,7 @@ zklock_session_reload(void)
 	set_auth_pause(0, 0);
 	retry_at = 0;
 	zklock_client_log_debug(zklock_log_min_messages > 3);
-	if (hosts_changed())
+	if (zklock_hosts_changed())
 		return "zklock.hosts";
 	if (client == NULL || !zklock_security_used())
 		return NULL;
@@ -316,7 +325,7 @@ zklock_session_reload(void)
 	if (security == NULL)
 	{
 		/* what we have goes on being good */
-		zklock_session_error("%s; the previous settings stay in use", error);
+		zklock_trouble("%s; the previous settings stay in use", error);
 		return NULL;
 	}
 	same = zklock_security_in_use(security);
@@ -329,9 +338,9 @@ static void
 open_failed(const char *what, const char *error)
 {
 	if (strcmp(error, open_error) != 0)
-		zklock_session_error("%s%s", what, error);
+		zklock_trouble("%s%s", what, error);
 	strlcpy(open_error, error, sizeof(open_error));
-	set_attempts(error);
+	zklock_trouble_connecting(error);
 	retry_at = zklock_clock() + RETRY_MS * NS_PER_MS;
 }
 
@@ -339,7 +348,7 @@ static void
 show_went_back(void)
 {
 	set_state(ZKLOCK_SESSION_WENT_BACK);
-	set_attempts("the ensemble went back to an earlier state");
+	zklock_trouble_connecting("the ensemble went back to an earlier state");
 }
 
 void
@@ -365,7 +374,7 @@ zklock_session_open(void)
 	if (client != NULL || zklock_session_retry_in() > 0)
 		return;
 
-	effective_hosts(hosts, sizeof(hosts));
+	zklock_hosts_effective(hosts, sizeof(hosts));
 	s = zklock_session_lock(LW_EXCLUSIVE);
 	if (strcmp(s->hosts, hosts) != 0)
 		s->attempts[0] = '\0';
@@ -596,7 +605,7 @@ count_read(const ZkMessage *message)
 
 /* A path and its ancestors, persistent.  What exists stays as it is. */
 static void
-make_path(const char *whole)
+zklock_path_make(ZkClient *client, const char *whole)
 {
 	char path[512];
 
@@ -612,7 +621,7 @@ static void
 make_directories(void)
 {
 	for (int kind = 0; kind < ZKLOCK_NKINDS; kind++)
-		make_path(zklock_path_directory((ZkLockKind) kind));
+		zklock_path_make(client, zklock_path_directory((ZkLockKind) kind));
 }
 
 void
@@ -630,7 +639,7 @@ zklock_session_make_directories(void)
  * none of this name before.
  */
 static bool
-name_member(void)
+zklock_member_set_name(void)
 {
 	char name[256];
 	char encoded[ZKLOCK_ENCODED_MAX + 1];
@@ -646,13 +655,13 @@ name_member(void)
 }
 
 const char *
-zklock_session_member(void)
+zklock_member_path(void)
 {
 	return member_path;
 }
 
 static void
-describe_member(StringInfo data)
+describe(StringInfo data)
 {
 	static ZkDrain told = ZKLOCK_DRAIN_OFF;
 	ZkDrain drain = zklock_drain_state();
@@ -665,12 +674,12 @@ describe_member(StringInfo data)
 }
 
 static void
-make_member(void)
+zklock_member_make(ZkClient *client)
 {
 	StringInfoData data;
 
-	make_path(zklock_path_servers());
-	describe_member(&data);
+	zklock_path_make(client, zklock_path_servers());
+	describe(&data);
 	(void) zklock_client_create(client, member_path, data.data, data.len,
 								ZKLOCK_CREATE_EPHEMERAL, &no_tag);
 	pfree(data.data);
@@ -678,7 +687,7 @@ make_member(void)
 
 /* Is what we rely on protected?  Asked once a session, if it is to be. */
 static void
-check_acls(void)
+zklock_security_check(ZkClient *client)
 {
 	if (!zklock_security_protects())
 		return;
@@ -702,12 +711,12 @@ heartbeat_interval(void)
 }
 
 static void
-send_heartbeat(int64 now)
+send_heartbeat(ZkClient *client, int64 now)
 {
 	StringInfoData data;
 
-	Assert(connected && zklock_unlocked());
-	describe_member(&data);
+	Assert(zklock_unlocked());
+	describe(&data);
 	if (zklock_client_set(client, member_path, data.data, data.len, -1, &no_tag) ==
 		ZKLOCK_ZOK)
 		heartbeats_open++;
@@ -715,43 +724,66 @@ send_heartbeat(int64 now)
 	heartbeat_at = now + heartbeat_interval();
 }
 
+static void
+zklock_member_start(ZkClient *client)
+{
+	heartbeats_open = 0;
+	send_heartbeat(client, zklock_clock());
+}
+
 /*
  * A heartbeat is a write: its acknowledgement proves that our server reaches a
  * quorum, which no read and no ping does.
  */
-long
-zklock_session_heartbeat(void)
+static long
+zklock_member_heartbeat(ZkClient *client)
 {
 	int64 now = zklock_clock();
 
-	if (!connected || mending)
-		return -1;
 	if ((now >= heartbeat_at && heartbeats_open == 0) ||
 		pg_atomic_exchange_u32(&zklock_shared->write_wanted, 0) != 0)
-		send_heartbeat(now);
+		send_heartbeat(client, now);
 	return now >= heartbeat_at ? (long) (heartbeat_interval() / NS_PER_MS)
 							   : (long) ((heartbeat_at - now) / NS_PER_MS + 1);
 }
 
-/* Our node is not there: somebody has deleted it, or nothing can be made here. */
 static void
-on_missing(void)
-{
-	if (++missing == 3)
-		zklock_session_error("could not create znode \"%s\": a chroot path in \"zklock.hosts\" must exist",
-							 member_path);
-}
-
-static void
-on_heartbeat(const ZkMessage *message)
+zklock_member_answer(const ZkMessage *message)
 {
 	if (heartbeats_open > 0)
 		heartbeats_open--;
 	if (message->rc == ZKLOCK_ZOK)
 	{
+		missing = 0;
+		/* sooner, the next would be no witness for this one */
+		if (zklock_lease_valid())
+			heartbeat_at = Max(heartbeat_at,
+							   zklock_lease_next_witness(&zklock_shared->session.lease));
+	}
+	else if (message->rc == ZKLOCK_ZNONODE && ++missing == TIMES_MISSING)
+		zklock_trouble("could not create znode \"%s\": a chroot path in \"zklock.hosts\" must exist",
+					   member_path);
+}
+
+static bool
+zklock_member_missing(void)
+{
+	return missing >= TIMES_MISSING;
+}
+
+long
+zklock_session_heartbeat(void)
+{
+	return connected && !mending ? zklock_member_heartbeat(client) : -1;
+}
+
+static void
+on_heartbeat(const ZkMessage *message)
+{
+	if (message->rc == ZKLOCK_ZOK)
+	{
 		ZkSessionShared *s = zklock_session_lock(LW_EXCLUSIVE);
 
-		missing = 0;
 		if (zklock_ensemble_admitted())
 		{
 			s->auth_pause = 0; /* whatever is needed, we have it */
@@ -762,17 +794,13 @@ on_heartbeat(const ZkMessage *message)
 		zklock_session_unlock();
 		zklock_ensemble_save_again(false);
 		zklock_ensemble_remind(client);
-		/* sooner, the next would be no witness for this one */
-		if (zklock_lease_valid())
-			heartbeat_at = Max(heartbeat_at, zklock_lease_next_witness(&s->lease));
 		ConditionVariableBroadcast(&zklock_shared->write_cv);
 		listener->event(ZKLOCK_EV_TICK);
 	}
 	else if (message->rc != ZKLOCK_ZNONODE && message->rc != ZKLOCK_ZCONNECTIONLOSS)
-		zklock_session_refused(message);
+		zklock_trouble_refused(message);
 	else if (message->rc == ZKLOCK_ZNONODE && connected)
 	{
-		on_missing();
 		/* nothing comes of a connection without a root but errors, which are wanted */
 		if (!zklock_ensemble_admitted())
 		{
@@ -780,7 +808,7 @@ on_heartbeat(const ZkMessage *message)
 				set_state(ZKLOCK_SESSION_CONNECTED);
 			zklock_ensemble_remind(client);
 		}
-		make_member();
+		zklock_member_make(client);
 	}
 }
 
@@ -791,19 +819,19 @@ on_heartbeat(const ZkMessage *message)
 static void
 introduce(bool resumed)
 {
+	Assert(connected);
 	zklock_ensemble_connected(resumed);
 	if (!resumed)
 		make_directories();
 	if (!resumed || resuming)
 	{
-		if (name_member() || !resumed)
+		if (zklock_member_set_name() || !resumed)
 		{
 			zklock_ensemble_new_member();
-			make_member();
+			zklock_member_make(client);
 		}
 	}
-	heartbeats_open = 0;
-	send_heartbeat(zklock_clock());
+	zklock_member_start(client);
 	zklock_ensemble_ask(client);
 }
 
@@ -943,7 +971,7 @@ on_connected(void)
 	{
 		zklock_session_file_write(&id);
 		introduce(false);
-		check_acls();
+		zklock_security_check(client);
 	}
 	else
 	{
@@ -972,7 +1000,7 @@ on_disconnected(void)
 		drop_client(false);
 		return;
 	}
-	zklock_session_error("lost connection to ZooKeeper, reconnecting");
+	zklock_trouble("lost connection to ZooKeeper, reconnecting");
 	set_state(ZKLOCK_SESSION_RECONNECTING);
 	listener->event(ZKLOCK_EV_DISCONNECTED);
 }
@@ -995,7 +1023,7 @@ on_went_back(void)
 	give_up_session();
 	snprintf(text, sizeof(text), "ZooKeeper ensemble went back to an earlier state: %s",
 			 zklock_ensemble_reason());
-	set_last_error(text);
+	zklock_trouble_remember(text);
 	zklock_ensemble_found(timeout);
 	show_went_back();
 	listener->event(ZKLOCK_EV_SESSION_LOST);
@@ -1009,9 +1037,9 @@ static void
 on_unknown_base(void)
 {
 	give_up_session();
-	zklock_session_error("%s", zklock_ensemble_reason());
+	zklock_trouble("%s", zklock_ensemble_reason());
 	pause_after_refusal(mending ? ZKLOCK_SESSION_WENT_BACK : ZKLOCK_SESSION_CONNECTING);
-	set_attempts(zklock_ensemble_reason());
+	zklock_trouble_connecting(zklock_ensemble_reason());
 	listener->event(ZKLOCK_EV_SESSION_LOST);
 	drop_client(false);
 	zklock_session_file_remove();
@@ -1021,12 +1049,10 @@ on_unknown_base(void)
 static void
 on_not_mended(const ZkMessage *message)
 {
-	if (message->rc == ZKLOCK_ZNONODE)
-		on_missing();
-	else if (message->rc != ZKLOCK_ZCONNECTIONLOSS)
-		zklock_session_refused(message);
-	if (missing >= 3)
-		set_attempts(zklock_shared->session.last_error);
+	if (message->rc != ZKLOCK_ZNONODE && message->rc != ZKLOCK_ZCONNECTIONLOSS)
+		zklock_trouble_refused(message);
+	if (zklock_member_missing())
+		zklock_trouble_connecting(zklock_shared->session.last_error);
 	drop_client(false);
 }
 
@@ -1081,8 +1107,7 @@ on_expired(const ZkMessage *message)
 	if (stale)
 		zklock_session_file_remove(); /* it is gone, which is what we want */
 	else
-		zklock_session_error("ZooKeeper session 0x%llx expired",
-							 (unsigned long long) id.id);
+		zklock_trouble("ZooKeeper session 0x%llx expired", (unsigned long long) id.id);
 	if (!stale && id.id != 0)
 	{
 		zklock_session_lock(LW_EXCLUSIVE)->expiries++;
@@ -1104,14 +1129,14 @@ on_expired(const ZkMessage *message)
 
 /* Somebody who is not us may change what we rely on. */
 static void
-on_acl(const ZkMessage *message)
+zklock_security_checked(const ZkMessage *message)
 {
 	if (message->rc == ZKLOCK_ZOK && message->open)
-		zklock_session_error("znode \"%s\" was made without \"zklock.acl\", and is open to every client",
-							 message->path);
+		zklock_trouble("znode \"%s\" was made without \"zklock.acl\", and is open to every client",
+					   message->path);
 	else if (message->rc != ZKLOCK_ZOK && message->rc != ZKLOCK_ZCONNECTIONLOSS &&
 			 message->rc != ZKLOCK_ZNONODE)
-		zklock_session_refused(message);
+		zklock_trouble_refused(message);
 }
 
 /*
@@ -1124,37 +1149,26 @@ on_auth_failed(void)
 	bool was_connected = connected && !mending;
 
 	closing_stale = resuming = false;
-	zklock_session_error("ZooKeeper refused the credentials in \"%s\"", zklock_auth_file);
+	zklock_trouble("ZooKeeper refused the credentials in \"%s\"", zklock_auth_file);
 	drop_client(false);
 	pause_after_refusal(ZKLOCK_SESSION_AUTH_FAILED);
-	set_attempts("authentication failed");
+	zklock_trouble_connecting("authentication failed");
 	if (was_connected)
 		listener->event(ZKLOCK_EV_DISCONNECTED);
 }
 
-/* A line of the library's log, which may say what a host answered. */
 static void
-on_log(const char *line, int level)
+zklock_hosts_heard(const char *line)
 {
 	int i;
 	ZkLogAnswer a;
 	char news[sizeof(a.host) + sizeof(a.answer) + 2];
-	ZkSessionShared *s;
-	char *to;
-	size_t room;
+	char all[sizeof(zklock_shared->session.attempts)];
+	char *to = all;
+	size_t room = sizeof(all);
 
-	static const char *const level_name[] = {"", "error: ", "warning: ", "", "debug: "};
-
-	ereport(level <= zklock_log_min_messages ? LOG
-				: level <= 1				 ? DEBUG1
-											 : DEBUG2,
-			(errmsg_internal("libzookeeper: %s%s", level_name[level], line)));
-
-	/*
-	 * What broke a connection that was up is no answer to an attempt, and a
-	 * session's expiry is reported by on_expired.
-	 */
-	if (!zklock_liblog_answer(line, &a) || connected || a.rc == ZKLOCK_ZSESSIONEXPIRED)
+	/* a session's expiry is reported as such */
+	if (!zklock_liblog_answer(line, &a) || a.rc == ZKLOCK_ZSESSIONEXPIRED)
 		return;
 
 	for (i = 0; i < nattempts && strcmp(attempts[i].host, a.host) != 0; i++)
@@ -1164,13 +1178,10 @@ on_log(const char *line, int level)
 	snprintf(news, sizeof(news), "%s: %s", a.host, a.answer);
 	if ((i == nattempts || strcmp(attempts[i].answer, a.answer) != 0) &&
 		strstr(zklock_shared->session.attempts, news) == NULL)
-		zklock_session_error("could not connect to ZooKeeper server %s", news);
+		zklock_trouble("could not connect to ZooKeeper server %s", news);
 	attempts[i] = a;
 	nattempts = Max(nattempts, i + 1);
 
-	s = zklock_session_lock(LW_EXCLUSIVE);
-	room = sizeof(s->attempts);
-	to = s->attempts;
 	for (i = 0; i < nattempts && room > 1; i++)
 	{
 		int n = snprintf(to, room, "%s%s: %s", i ? "; " : "", attempts[i].host,
@@ -1180,7 +1191,23 @@ on_log(const char *line, int level)
 		to += n;
 		room -= (size_t) n;
 	}
-	zklock_session_unlock();
+	zklock_trouble_connecting(all);
+}
+
+/* A line of the library's log, which may say what a host answered. */
+static void
+on_log(const char *line, int level)
+{
+	static const char *const level_name[] = {"", "error: ", "warning: ", "", "debug: "};
+
+	ereport(level <= zklock_log_min_messages ? LOG
+				: level <= 1				 ? DEBUG1
+											 : DEBUG2,
+			(errmsg_internal("libzookeeper: %s%s", level_name[level], line)));
+
+	/* what broke a connection that was up is no answer to an attempt */
+	if (!connected)
+		zklock_hosts_heard(line);
 }
 
 void
@@ -1213,13 +1240,17 @@ zklock_session_receive(void)
 				on_auth_failed();
 				break;
 			case ZKLOCK_MSG_ACL:
-				on_acl(message);
+				zklock_security_checked(message);
 				break;
 			case ZKLOCK_MSG_SET:
 				count_write(message);
 				if (message->tag.kind != ZKLOCK_TAG_NONE)
+				{
 					listener->message(message);
-				else if (!mending)
+					break;
+				}
+				zklock_member_answer(message);
+				if (!mending)
 					on_heartbeat(message);
 				else if (message->rc != ZKLOCK_ZOK)
 					on_not_mended(message);

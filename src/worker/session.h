@@ -78,16 +78,16 @@ extern void zklock_session_close(void);
 extern ZkClient *zklock_session_client(void);
 
 /* The path of our own node under <root>/servers, when there is a client. */
-extern const char *zklock_session_member(void);
+extern const char *zklock_member_path(void);
 
 /* Make <root>/locks, <root>/elections and their ancestors, persistent.  What exists
  * stays as it is. */
 extern void zklock_session_make_directories(void);
 
 /* Remember, and log, something that went wrong.  Shown in zk_session. */
-extern void zklock_session_error(const char *fmt, ...) pg_attribute_printf(1, 2);
+extern void zklock_trouble(const char *fmt, ...) pg_attribute_printf(1, 2);
 
 /* A request that nobody waits for was refused: once, say so. */
-extern void zklock_session_refused(const ZkMessage *message);
+extern void zklock_trouble_refused(const ZkMessage *message);
 
 #endif /* ZKLOCK_SESSION_H */
