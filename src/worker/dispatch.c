@@ -28,6 +28,7 @@
 #include "succession.h"
 #include "table.h"
 #include "tag.h"
+#include "trouble.h"
 #include "watches.h"
 
 /*

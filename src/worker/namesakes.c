@@ -24,6 +24,7 @@
 #include "session.h"
 #include "table.h"
 #include "tag.h"
+#include "trouble.h"
 
 /* The end of a node's name, which is the session's: 64 bits in hex. */
 #define MARK_LEN 16

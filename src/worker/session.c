@@ -51,6 +51,7 @@
 #include "settings.h"
 #include "table.h"
 #include "tag.h"
+#include "trouble.h"
 #include "watches.h"
 
 #define RETRY_MS 1000
@@ -143,43 +144,6 @@ set_auth_pause(long ms, int64 until)
 }
 
 static void
-zklock_trouble_remember(const char *text)
-{
-	ZkSessionShared *s = zklock_session_lock(LW_EXCLUSIVE);
-
-	strlcpy(s->last_error, text, sizeof(s->last_error));
-	s->last_error_at = GetCurrentTimestamp();
-	zklock_session_unlock();
-}
-
-void
-zklock_trouble(const char *fmt, ...)
-{
-	char text[sizeof(zklock_shared->session.last_error)];
-	va_list args;
-
-	va_start(args, fmt);
-	vsnprintf(text, sizeof(text), fmt, args);
-	va_end(args);
-
-	ereport(LOG, (errmsg_internal("%s", text)));
-	zklock_trouble_remember(text);
-}
-
-void
-zklock_trouble_refused(const ZkMessage *message)
-{
-	static int last_rc = 0;
-
-	if (message->rc == last_rc)
-		return;
-	last_rc = message->rc;
-	zklock_trouble("ZooKeeper refused a request of the worker%s%s: %s",
-				   message->path ? " on " : "", message->path ? message->path : "",
-				   zklock_rc_text(message->rc));
-}
-
-static void
 zklock_hosts_reached(void)
 {
 	nattempts = 0;
@@ -236,16 +200,6 @@ publish_lease(void)
 	pg_atomic_write_u64(&zklock_shared->lease_end, (uint64) zklock_lease_end(lease));
 	pg_atomic_write_u64(&zklock_shared->lost_at, (uint64) zklock_lease_lost_at(lease));
 	pg_atomic_write_u64(&zklock_shared->last_write, (uint64) lease->last_write);
-}
-
-/* What each host answered, or what is wrong otherwise: for who waits for too long. */
-static void
-zklock_trouble_connecting(const char *text)
-{
-	ZkSessionShared *s = zklock_session_lock(LW_EXCLUSIVE);
-
-	strlcpy(s->attempts, text, sizeof(s->attempts));
-	zklock_session_unlock();
 }
 
 /* Nobody shall resume the session. */

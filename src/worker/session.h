@@ -84,10 +84,4 @@ extern const char *zklock_member_path(void);
  * stays as it is. */
 extern void zklock_session_make_directories(void);
 
-/* Remember, and log, something that went wrong.  Shown in zk_session. */
-extern void zklock_trouble(const char *fmt, ...) pg_attribute_printf(1, 2);
-
-/* A request that nobody waits for was refused: once, say so. */
-extern void zklock_trouble_refused(const ZkMessage *message);
-
 #endif /* ZKLOCK_SESSION_H */

@@ -1,0 +1,58 @@
+/*-------------------------------------------------------------------------
+ *
+ * trouble.c
+ *	  What went wrong with the session, for people.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+#include "compat.h"
+
+#include "table.h"
+#include "trouble.h"
+
+void
+zklock_trouble_remember(const char *text)
+{
+	ZkSessionShared *s = zklock_session_lock(LW_EXCLUSIVE);
+
+	strlcpy(s->last_error, text, sizeof(s->last_error));
+	s->last_error_at = GetCurrentTimestamp();
+	zklock_session_unlock();
+}
+
+void
+zklock_trouble(const char *fmt, ...)
+{
+	char text[sizeof(zklock_shared->session.last_error)];
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+
+	ereport(LOG, (errmsg_internal("%s", text)));
+	zklock_trouble_remember(text);
+}
+
+void
+zklock_trouble_refused(const ZkMessage *message)
+{
+	static int last_rc = 0;
+
+	if (message->rc == last_rc)
+		return;
+	last_rc = message->rc;
+	zklock_trouble("ZooKeeper refused a request of the worker%s%s: %s",
+				   message->path ? " on " : "", message->path ? message->path : "",
+				   zklock_rc_text(message->rc));
+}
+
+void
+zklock_trouble_connecting(const char *text)
+{
+	ZkSessionShared *s = zklock_session_lock(LW_EXCLUSIVE);
+
+	strlcpy(s->attempts, text, sizeof(s->attempts));
+	zklock_session_unlock();
+}
