@@ -42,7 +42,7 @@
 #include "contender.h"
 #include "drain.h"
 #include "ensemble.h"
-#include "liblog.h"
+#include "hosts.h"
 #include "names.h"
 #include "path.h"
 #include "security.h"
@@ -74,9 +74,6 @@
 /* Times in a row that our node was not there, of which people should hear. */
 #define TIMES_MISSING 3
 
-/* What each host answered last; for the error that a waiter gets. */
-#define MAX_ATTEMPTS 12
-
 static const ZkSessionListener *listener = NULL;
 static ZkClient *client = NULL;
 static ZkClient *leaving[ZKLOCK_MAX_CLIENTS - 1]; /* clients before it, not closed yet */
@@ -93,9 +90,7 @@ static char member_path[1280]; /* our node under <root>/servers */
 static int heartbeats_open;	   /* replies outstanding */
 static int missing = 0;		   /* times in a row that it was not there */
 static int64 heartbeat_at;	   /* ns: when the next one is due */
-static ZkLogAnswer attempts[MAX_ATTEMPTS];
-static int nattempts = 0;
-static char open_error[1024]; /* of the latest zklock_session_open, if it failed */
+static char open_error[1024];  /* of the latest zklock_session_open, if it failed */
 
 void
 zklock_session_set_listener(const ZkSessionListener *to)
@@ -141,12 +136,6 @@ set_auth_pause(long ms, int64 until)
 	s->auth_pause = ms;
 	s->auth_retry_at = until;
 	zklock_session_unlock();
-}
-
-static void
-zklock_hosts_reached(void)
-{
-	nattempts = 0;
 }
 
 static void
@@ -221,35 +210,6 @@ release_descriptors(void)
 {
 	for (int i = 0; i < ZKLOCK_CLIENT_FDS; i++)
 		ReleaseExternalFD();
-}
-
-/*
- * The connect string to use.  A chroot is part of every path, so like the root
- * it belongs to the session: one that lives keeps it.
- */
-static void
-zklock_hosts_effective(char *buf, size_t size)
-{
-	const ZkSessionShared *s = &zklock_shared->session; /* the worker alone writes */
-	size_t len = strcspn(zklock_hosts, "/");
-
-	strlcpy(buf, zklock_hosts, size);
-	if (s->id.id != 0 && strcmp(buf + len, s->hosts + strcspn(s->hosts, "/")) != 0)
-		snprintf(buf, size, "%.*s%s", (int) len, zklock_hosts,
-				 s->hosts + strcspn(s->hosts, "/"));
-}
-
-static bool
-zklock_hosts_changed(void)
-{
-	char hosts[sizeof(zklock_shared->session.hosts)];
-
-	zklock_hosts_effective(hosts, sizeof(hosts));
-	if (strcmp(hosts, zklock_hosts) != 0)
-		ereport(LOG,
-				(errmsg("the new chroot path in \"%s\" takes effect with the next ZooKeeper session",
-						"zklock.hosts")));
-	return strcmp(hosts, zklock_shared->session.hosts) != 0;
 }
 
 void
@@ -1109,43 +1069,6 @@ on_auth_failed(void)
 	zklock_trouble_connecting("authentication failed");
 	if (was_connected)
 		listener->event(ZKLOCK_EV_DISCONNECTED);
-}
-
-static void
-zklock_hosts_heard(const char *line)
-{
-	int i;
-	ZkLogAnswer a;
-	char news[sizeof(a.host) + sizeof(a.answer) + 2];
-	char all[sizeof(zklock_shared->session.attempts)];
-	char *to = all;
-	size_t room = sizeof(all);
-
-	/* a session's expiry is reported as such */
-	if (!zklock_liblog_answer(line, &a) || a.rc == ZKLOCK_ZSESSIONEXPIRED)
-		return;
-
-	for (i = 0; i < nattempts && strcmp(attempts[i].host, a.host) != 0; i++)
-		;
-	if (i == MAX_ATTEMPTS)
-		return;
-	snprintf(news, sizeof(news), "%s: %s", a.host, a.answer);
-	if ((i == nattempts || strcmp(attempts[i].answer, a.answer) != 0) &&
-		strstr(zklock_shared->session.attempts, news) == NULL)
-		zklock_trouble("could not connect to ZooKeeper server %s", news);
-	attempts[i] = a;
-	nattempts = Max(nattempts, i + 1);
-
-	for (i = 0; i < nattempts && room > 1; i++)
-	{
-		int n = snprintf(to, room, "%s%s: %s", i ? "; " : "", attempts[i].host,
-						 attempts[i].answer);
-
-		n = Min(n, (int) room - 1);
-		to += n;
-		room -= (size_t) n;
-	}
-	zklock_trouble_connecting(all);
 }
 
 /* A line of the library's log, which may say what a host answered. */

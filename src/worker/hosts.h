@@ -1,0 +1,27 @@
+/*-------------------------------------------------------------------------
+ *
+ * hosts.h
+ *	  The connect string, and what the hosts in it have answered.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_HOSTS_H
+#define ZKLOCK_HOSTS_H
+
+/*
+ * The connect string to use.  A chroot is part of every path, so like the root
+ * it belongs to the session: one that lives keeps it.
+ */
+extern void zklock_hosts_effective(char *buf, size_t size);
+
+/* Is it another than the one in use?  Says so in the log if a chroot has to wait. */
+extern bool zklock_hosts_changed(void);
+
+/* A line of the library's log while there is no connection: what a host answered,
+ * perhaps. */
+extern void zklock_hosts_heard(const char *line);
+
+/* There is a connection: forget the answers. */
+extern void zklock_hosts_reached(void);
+
+#endif /* ZKLOCK_HOSTS_H */
