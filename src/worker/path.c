@@ -10,6 +10,9 @@
 
 #include "path.h"
 
+/* A request whose reply nobody waits for. */
+static const ZkRequestTag no_tag = {0};
+
 static char directory[ZKLOCK_NKINDS][512];
 static char servers[512];
 static char tokens[512];
@@ -76,4 +79,17 @@ zklock_parse_path(const char *path, ZkLockKind *kind, char *name, const char **c
 		return zklock_decode_name(encoded, name);
 	}
 	return false;
+}
+
+void
+zklock_path_make(ZkClient *client, const char *whole)
+{
+	char path[512];
+
+	for (const char *p = whole; p != NULL;)
+	{
+		p = strchr(p + 1, '/');
+		strlcpy(path, whole, p ? (size_t) (p - whole + 1) : sizeof(path));
+		(void) zklock_client_create(client, path, "", 0, ZKLOCK_CREATE_PERSISTENT, &no_tag);
+	}
 }

@@ -11,6 +11,7 @@
 #ifndef ZKLOCK_PATH_H
 #define ZKLOCK_PATH_H
 
+#include "client.h"
 #include "contender.h"
 
 /* The session's root: to be called before all else here. */
@@ -33,5 +34,8 @@ extern char *zklock_path_name(ZkLockKind kind, const char *name, const char *chi
  */
 extern bool zklock_parse_path(const char *path, ZkLockKind *kind, char *name,
 							  const char **child);
+
+/* Make a path and its ancestors, persistent.  What exists stays as it is. */
+extern void zklock_path_make(ZkClient *client, const char *whole);
 
 #endif /* ZKLOCK_PATH_H */

@@ -517,20 +517,6 @@ count_read(const ZkMessage *message)
 							(uint64) (message->received_at - message->sent_at));
 }
 
-/* A path and its ancestors, persistent.  What exists stays as it is. */
-static void
-zklock_path_make(ZkClient *client, const char *whole)
-{
-	char path[512];
-
-	for (const char *p = whole; p != NULL;)
-	{
-		p = strchr(p + 1, '/');
-		strlcpy(path, whole, p ? (size_t) (p - whole + 1) : sizeof(path));
-		(void) zklock_client_create(client, path, "", 0, ZKLOCK_CREATE_PERSISTENT, &no_tag);
-	}
-}
-
 static void
 make_directories(void)
 {
