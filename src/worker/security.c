@@ -16,9 +16,14 @@
 #include "lib/stringinfo.h"
 
 #include "authfile.h"
+#include "path.h"
 #include "security.h"
 #include "settings.h"
 #include "table.h"
+#include "trouble.h"
+
+/* A request whose reply nobody waits for. */
+static const ZkRequestTag no_tag = {0};
 
 struct ZkProtection
 {
@@ -177,4 +182,28 @@ bool
 zklock_security_protects(void)
 {
 	return protecting;
+}
+
+void
+zklock_security_check(ZkClient *client)
+{
+	if (!zklock_security_protects())
+		return;
+	(void) zklock_client_get_acl(client, zklock_shared->session.root, &no_tag);
+	for (int kind = 0; kind < ZKLOCK_NKINDS; kind++)
+		(void) zklock_client_get_acl(client, zklock_path_directory((ZkLockKind) kind),
+									 &no_tag);
+	(void) zklock_client_get_acl(client, zklock_path_servers(), &no_tag);
+	(void) zklock_client_get_acl(client, zklock_path_tokens(), &no_tag);
+}
+
+void
+zklock_security_checked(const ZkMessage *message)
+{
+	if (message->rc == ZKLOCK_ZOK && message->open)
+		zklock_trouble("znode \"%s\" was made without \"zklock.acl\", and is open to every client",
+					   message->path);
+	else if (message->rc != ZKLOCK_ZOK && message->rc != ZKLOCK_ZCONNECTIONLOSS &&
+			 message->rc != ZKLOCK_ZNONODE)
+		zklock_trouble_refused(message);
 }

@@ -30,4 +30,10 @@ extern bool zklock_security_in_use(const ZkProtection *security);
 /* Are the znodes that we make to be ours alone? */
 extern bool zklock_security_protects(void);
 
+/* Is what we rely on protected?  To be asked once a session; not if it is not to be. */
+extern void zklock_security_check(ZkClient *client);
+
+/* The answer, an ACL: somebody who is not us may change what we rely on, perhaps. */
+extern void zklock_security_checked(const ZkMessage *message);
+
 #endif /* ZKLOCK_SECURITY_H */

@@ -585,20 +585,6 @@ zklock_member_make(ZkClient *client)
 	pfree(data.data);
 }
 
-/* Is what we rely on protected?  Asked once a session, if it is to be. */
-static void
-zklock_security_check(ZkClient *client)
-{
-	if (!zklock_security_protects())
-		return;
-	(void) zklock_client_get_acl(client, zklock_shared->session.root, &no_tag);
-	for (int kind = 0; kind < ZKLOCK_NKINDS; kind++)
-		(void) zklock_client_get_acl(client, zklock_path_directory((ZkLockKind) kind),
-									 &no_tag);
-	(void) zklock_client_get_acl(client, zklock_path_servers(), &no_tag);
-	(void) zklock_client_get_acl(client, zklock_path_tokens(), &no_tag);
-}
-
 /* ns */
 static int64
 heartbeat_interval(void)
@@ -1025,18 +1011,6 @@ on_expired(const ZkMessage *message)
 	zklock_session_file_remove();
 	set_state(ZKLOCK_SESSION_CONNECTING);
 	listener->event(ZKLOCK_EV_SESSION_LOST);
-}
-
-/* Somebody who is not us may change what we rely on. */
-static void
-zklock_security_checked(const ZkMessage *message)
-{
-	if (message->rc == ZKLOCK_ZOK && message->open)
-		zklock_trouble("znode \"%s\" was made without \"zklock.acl\", and is open to every client",
-					   message->path);
-	else if (message->rc != ZKLOCK_ZOK && message->rc != ZKLOCK_ZCONNECTIONLOSS &&
-			 message->rc != ZKLOCK_ZNONODE)
-		zklock_trouble_refused(message);
 }
 
 /*
