@@ -18,6 +18,7 @@
 #include "postgres.h"
 #include "compat.h"
 
+#include "member.h"
 #include "names.h"
 #include "namesakes.h"
 #include "path.h"

@@ -77,9 +77,6 @@ extern void zklock_session_close(void);
 /* The client when requests may be sent, else NULL. */
 extern ZkClient *zklock_session_client(void);
 
-/* The path of our own node under <root>/servers, when there is a client. */
-extern const char *zklock_member_path(void);
-
 /* Make <root>/locks, <root>/elections and their ancestors, persistent.  What exists
  * stays as it is. */
 extern void zklock_session_make_directories(void);

@@ -1,0 +1,150 @@
+/*-------------------------------------------------------------------------
+ *
+ * member.c
+ *	  Our own znode under <root>/servers, and the heartbeats.
+ *
+ * It is ephemeral.  It tells people which servers there are (zk_servers): two servers of
+ * one name have a node each.  And it takes the heartbeats.  A heartbeat is a write: its
+ * acknowledgement proves that our server reaches a quorum, which no read and no ping does.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+#include "compat.h"
+
+#include "common/hashfn.h"
+#include "lib/stringinfo.h"
+
+#include "contender.h"
+#include "drain.h"
+#include "member.h"
+#include "names.h"
+#include "path.h"
+#include "table.h"
+#include "trouble.h"
+
+/* Times in a row that our node was not there, of which people should hear. */
+#define TIMES_MISSING 3
+
+/* A request whose reply nobody waits for. */
+static const ZkRequestTag no_tag = {0};
+
+static char member_path[1280]; /* our node under <root>/servers */
+static int heartbeats_open;	   /* replies outstanding */
+static int missing = 0;		   /* times in a row that it was not there */
+static int64 heartbeat_at;	   /* ns: when the next one is due */
+
+bool
+zklock_member_set_name(void)
+{
+	char name[256];
+	char encoded[ZKLOCK_ENCODED_MAX + 1];
+	uint64 before = zklock_shared->member;
+
+	zklock_effective_server_name(name, sizeof(name));
+	zklock_encode_name(name, encoded);
+	snprintf(member_path, sizeof(member_path), "%s/%s-%016llx", zklock_path_servers(),
+			 encoded, (unsigned long long) zklock_shared->session.uuid_hi);
+	zklock_shared->member = hash_bytes_extended((const unsigned char *) member_path,
+												(int) strlen(member_path), 0);
+	return zklock_shared->member != before;
+}
+
+const char *
+zklock_member_path(void)
+{
+	return member_path;
+}
+
+static void
+describe(StringInfo data)
+{
+	static ZkDrain told = ZKLOCK_DRAIN_OFF;
+	ZkDrain drain = zklock_drain_state();
+
+	if (drain == ZKLOCK_DRAIN_DONE && told != drain)
+		ereport(LOG,
+				(errmsg("this server is drained: it holds no lock and leads no election")));
+	told = drain;
+	zklock_describe_member(data, zklock_shared->elections_led, zklock_drain_name(drain));
+}
+
+void
+zklock_member_make(ZkClient *client)
+{
+	StringInfoData data;
+
+	zklock_path_make(client, zklock_path_servers());
+	describe(&data);
+	(void) zklock_client_create(client, member_path, data.data, data.len,
+								ZKLOCK_CREATE_EPHEMERAL, &no_tag);
+	pfree(data.data);
+}
+
+/* ns */
+static int64
+heartbeat_interval(void)
+{
+	int64 interval =
+		NS_PER_MS * zklock_heartbeat_interval(zklock_shared->session.timeout_ms);
+
+	/* the lease takes four writes with pauses between them to come back */
+	return zklock_lease_valid() ? interval : Max(interval / 6, NS_PER_MS);
+}
+
+static void
+send_heartbeat(ZkClient *client, int64 now)
+{
+	StringInfoData data;
+
+	Assert(zklock_unlocked());
+	describe(&data);
+	if (zklock_client_set(client, member_path, data.data, data.len, -1, &no_tag) ==
+		ZKLOCK_ZOK)
+		heartbeats_open++;
+	pfree(data.data);
+	heartbeat_at = now + heartbeat_interval();
+}
+
+void
+zklock_member_start(ZkClient *client)
+{
+	heartbeats_open = 0;
+	send_heartbeat(client, zklock_clock());
+}
+
+long
+zklock_member_heartbeat(ZkClient *client)
+{
+	int64 now = zklock_clock();
+
+	if ((now >= heartbeat_at && heartbeats_open == 0) ||
+		pg_atomic_exchange_u32(&zklock_shared->write_wanted, 0) != 0)
+		send_heartbeat(client, now);
+	return now >= heartbeat_at ? (long) (heartbeat_interval() / NS_PER_MS)
+							   : (long) ((heartbeat_at - now) / NS_PER_MS + 1);
+}
+
+void
+zklock_member_answer(const ZkMessage *message)
+{
+	if (heartbeats_open > 0)
+		heartbeats_open--;
+	if (message->rc == ZKLOCK_ZOK)
+	{
+		missing = 0;
+		/* sooner, the next would be no witness for this one */
+		if (zklock_lease_valid())
+			heartbeat_at = Max(heartbeat_at,
+							   zklock_lease_next_witness(&zklock_shared->session.lease));
+	}
+	else if (message->rc == ZKLOCK_ZNONODE && ++missing == TIMES_MISSING)
+		zklock_trouble("could not create znode \"%s\": a chroot path in \"zklock.hosts\" must exist",
+					   member_path);
+}
+
+bool
+zklock_member_missing(void)
+{
+	return missing >= TIMES_MISSING;
+}

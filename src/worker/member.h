@@ -1,0 +1,37 @@
+/*-------------------------------------------------------------------------
+ *
+ * member.h
+ *	  Our own znode under <root>/servers, and the heartbeats.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_MEMBER_H
+#define ZKLOCK_MEMBER_H
+
+#include "client.h"
+
+/*
+ * Find the path of our node, in a session that is new or resumed.  True if it had none of
+ * this path before.
+ */
+extern bool zklock_member_set_name(void);
+
+/* The path, when there is a client. */
+extern const char *zklock_member_path(void);
+
+/* Make the node, and <root>/servers. */
+extern void zklock_member_make(ZkClient *client);
+
+/* The first heartbeat of a connection. */
+extern void zklock_member_start(ZkClient *client);
+
+/* Send one if it is due.  ms until the next. */
+extern long zklock_member_heartbeat(ZkClient *client);
+
+/* The reply to any of them. */
+extern void zklock_member_answer(const ZkMessage *message);
+
+/* Has it not been there, for several heartbeats in a row? */
+extern bool zklock_member_missing(void);
+
+#endif /* ZKLOCK_MEMBER_H */
