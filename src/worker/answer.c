@@ -97,7 +97,6 @@ start_run(Run *run, uint32 serial, const ZkQuery *query)
 	ZkClient *client = zklock_session_client();
 	const char *directory =
 		query->servers ? zklock_path_servers() : zklock_path_directory(query->kind);
-	static const ZkRequestTag no_tag = {0};
 	ZkRequestTag tag;
 	MemoryContext save;
 
@@ -121,7 +120,7 @@ start_run(Run *run, uint32 serial, const ZkQuery *query)
 		snprintf(run->path, sizeof(run->path), "%s/%s", directory, encoded);
 	}
 	tag = make_tag(run, TAG_LISTING);
-	return zklock_client_sync(client, directory, &no_tag) == ZKLOCK_ZOK &&
+	return zklock_client_sync(client, directory, &zklock_no_tag) == ZKLOCK_ZOK &&
 		zklock_client_list(client, run->path, false, &tag) == ZKLOCK_ZOK;
 }
 

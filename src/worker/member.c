@@ -21,13 +21,11 @@
 #include "names.h"
 #include "path.h"
 #include "table.h"
+#include "tag.h"
 #include "trouble.h"
 
 /* Times in a row that our node was not there, of which people should hear. */
 #define TIMES_MISSING 3
-
-/* A request whose reply nobody waits for. */
-static const ZkRequestTag no_tag = {0};
 
 static char member_path[1280]; /* our node under <root>/servers */
 static int heartbeats_open;	   /* replies outstanding */
@@ -77,7 +75,7 @@ zklock_member_make(ZkClient *client)
 	zklock_path_make(client, zklock_path_servers());
 	describe(&data);
 	(void) zklock_client_create(client, member_path, data.data, data.len,
-								ZKLOCK_CREATE_EPHEMERAL, &no_tag);
+								ZKLOCK_CREATE_EPHEMERAL, &zklock_no_tag);
 	pfree(data.data);
 }
 
@@ -99,7 +97,7 @@ send_heartbeat(ZkClient *client, int64 now)
 
 	Assert(zklock_unlocked());
 	describe(&data);
-	if (zklock_client_set(client, member_path, data.data, data.len, -1, &no_tag) ==
+	if (zklock_client_set(client, member_path, data.data, data.len, -1, &zklock_no_tag) ==
 		ZKLOCK_ZOK)
 		heartbeats_open++;
 	pfree(data.data);

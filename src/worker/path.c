@@ -9,9 +9,7 @@
 #include "compat.h"
 
 #include "path.h"
-
-/* A request whose reply nobody waits for. */
-static const ZkRequestTag no_tag = {0};
+#include "tag.h"
 
 static char directory[ZKLOCK_NKINDS][512];
 static char servers[512];
@@ -90,6 +88,7 @@ zklock_path_make(ZkClient *client, const char *whole)
 	{
 		p = strchr(p + 1, '/');
 		strlcpy(path, whole, p ? (size_t) (p - whole + 1) : sizeof(path));
-		(void) zklock_client_create(client, path, "", 0, ZKLOCK_CREATE_PERSISTENT, &no_tag);
+		(void) zklock_client_create(client, path, "", 0, ZKLOCK_CREATE_PERSISTENT,
+									&zklock_no_tag);
 	}
 }

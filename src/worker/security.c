@@ -20,10 +20,8 @@
 #include "security.h"
 #include "settings.h"
 #include "table.h"
+#include "tag.h"
 #include "trouble.h"
-
-/* A request whose reply nobody waits for. */
-static const ZkRequestTag no_tag = {0};
 
 struct ZkProtection
 {
@@ -178,23 +176,17 @@ zklock_security_used(void)
 	return used != NULL;
 }
 
-bool
-zklock_security_protects(void)
-{
-	return protecting;
-}
-
 void
 zklock_security_check(ZkClient *client)
 {
-	if (!zklock_security_protects())
+	if (!protecting)
 		return;
-	(void) zklock_client_get_acl(client, zklock_shared->session.root, &no_tag);
+	(void) zklock_client_get_acl(client, zklock_shared->session.root, &zklock_no_tag);
 	for (int kind = 0; kind < ZKLOCK_NKINDS; kind++)
 		(void) zklock_client_get_acl(client, zklock_path_directory((ZkLockKind) kind),
-									 &no_tag);
-	(void) zklock_client_get_acl(client, zklock_path_servers(), &no_tag);
-	(void) zklock_client_get_acl(client, zklock_path_tokens(), &no_tag);
+									 &zklock_no_tag);
+	(void) zklock_client_get_acl(client, zklock_path_servers(), &zklock_no_tag);
+	(void) zklock_client_get_acl(client, zklock_path_tokens(), &zklock_no_tag);
 }
 
 void

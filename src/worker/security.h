@@ -27,9 +27,6 @@ extern void zklock_security_use(const ZkProtection *security);
 extern bool zklock_security_used(void);
 extern bool zklock_security_in_use(const ZkProtection *security);
 
-/* Are the znodes that we make to be ours alone? */
-extern bool zklock_security_protects(void);
-
 /* Is what we rely on protected?  To be asked once a session; not if it is not to be. */
 extern void zklock_security_check(ZkClient *client);
 

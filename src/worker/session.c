@@ -482,9 +482,6 @@ pause_after_refusal(ZkSessionState state)
 								(0.75 + 0.5 * pg_prng_double(&pg_global_prng_state))));
 }
 
-/* A request whose reply nobody waits for. */
-static const ZkRequestTag no_tag = {0};
-
 /* Any acknowledged write extends the lease, whoever wanted it. */
 static void
 count_write(const ZkMessage *message)
@@ -726,7 +723,8 @@ on_connected(void)
 	}
 	else
 	{
-		(void) zklock_client_sync(client, zklock_path_directory(ZKLOCK_KIND_LOCK), &no_tag);
+		(void) zklock_client_sync(client, zklock_path_directory(ZKLOCK_KIND_LOCK),
+								  &zklock_no_tag);
 		introduce(true);
 	}
 	resuming = false;

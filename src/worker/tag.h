@@ -8,6 +8,8 @@
 #ifndef ZKLOCK_TAG_H
 #define ZKLOCK_TAG_H
 
+#include "client.h"
+
 typedef enum ZkTagKind
 {
 	ZKLOCK_TAG_NONE, /* nobody waits for the reply; if it is a SET, a heartbeat */
@@ -25,6 +27,9 @@ typedef enum ZkTagKind
 	ZKLOCK_TAG_NAMESAKES,
 	ZKLOCK_TAG_ENSEMBLE
 } ZkTagKind;
+
+/* Of a request whose reply nobody waits for. */
+static const ZkRequestTag zklock_no_tag = {.kind = ZKLOCK_TAG_NONE};
 
 /* Does the protocol of a queue wait for the reply? */
 static inline bool
