@@ -860,6 +860,76 @@ test_patience(const char *hosts)
 	zklock_client_close(a);
 }
 
+/* So many messages come, of good news; said only if it is not so. */
+static bool
+are_good(ZkClient *client, int n)
+{
+	bool good = true;
+
+	while (n-- > 0 && good)
+	{
+		ZkMessage *message = next_message(client);
+
+		good = message != NULL && message->rc == ZKLOCK_ZOK &&
+			message->type != ZKLOCK_MSG_DISCONNECTED;
+		zklock_client_free_message(message);
+	}
+	return good;
+}
+
+/*
+ * Watches on directories fire while a child is being deleted: then the library's thread
+ * looks at a request that has just been made.  Whether it may is seen by the thread
+ * sanitizer.
+ */
+#define NDIRS 20
+
+static void
+test_deletes(const char *hosts)
+{
+	ZkClient *a = connect_client(hosts, NULL, "deleting");
+	ZkClient *b = connect_client(hosts, NULL, "creating");
+	ZkRequestTag plain = tag(1);
+	char dir[NDIRS][128];
+	char other[NDIRS][256];
+	char own[256];
+	bool good;
+
+	for (int d = 0; d < NDIRS; d++)
+	{
+		snprintf(dir[d], sizeof(dir[d]), "%s/deletes%d", base, d);
+		snprintf(other[d], sizeof(other[d]), "%s/other", dir[d]);
+		zklock_client_create(a, dir[d], "", 0, ZKLOCK_CREATE_PERSISTENT, &plain);
+	}
+	snprintf(own, sizeof(own), "%s/own", dir[0]);
+	good = are_good(a, NDIRS);
+	for (int i = 0; i < 100 && good; i++)
+	{
+		zklock_client_create(a, own, "", 0, ZKLOCK_CREATE_EPHEMERAL, &plain);
+		for (int d = 0; d < NDIRS; d++)
+			zklock_client_list(a, dir[d], true, &plain);
+		good = are_good(a, 1 + NDIRS);
+
+		/* when the first of these is answered, the watches begin to fire */
+		for (int d = 0; d < NDIRS; d++)
+			zklock_client_create(b, other[d], "", 0, ZKLOCK_CREATE_EPHEMERAL, &plain);
+		good = good && are_good(b, 1);
+		zklock_client_delete(a, own, &plain);
+		/* b first: to receive from a takes a lock, which would hide the error */
+		good = good && are_good(b, NDIRS - 1) && are_good(a, NDIRS + 1);
+
+		for (int d = 0; d < NDIRS; d++)
+			zklock_client_delete(b, other[d], &plain);
+		good = good && are_good(b, NDIRS);
+	}
+	ok(good, "watches fire while a child is being deleted");
+	for (int d = 0; d < NDIRS; d++)
+		zklock_client_delete(a, dir[d], &plain);
+	ok(are_good(a, NDIRS), "the directories go");
+	zklock_client_close(b);
+	zklock_client_close(a);
+}
+
 /* What is open when the connection breaks is answered before CONNECTED. */
 static void
 test_loss(const char *hosts, const char *proxied)
@@ -1304,6 +1374,7 @@ main(int argc, char **argv)
 	test_requests(proxied);
 	test_watches(hosts);
 	test_patience(hosts);
+	test_deletes(hosts);
 	test_loss(hosts, proxied);
 	test_resume(hosts, argv[0]);
 	test_leave(hosts, proxied);
