@@ -49,7 +49,7 @@ zk_lock(PG_FUNCTION_ARGS)
 	mode = zklock_get_mode(PG_GETARG_TEXT_PP(1), true);
 	scope = zklock_get_scope(PG_GETARG_TEXT_PP(2));
 	zklock_loss_acknowledge();
-	(void) zklock_acquire(name, mode, scope, ZKLOCK_WAIT_FOREVER, &token);
+	(void) zklock_acquire(ZKLOCK_KIND_LOCK, name, mode, scope, ZKLOCK_WAIT_FOREVER, &token);
 	PG_RETURN_INT64(token);
 }
 
@@ -69,7 +69,7 @@ zk_try_lock(PG_FUNCTION_ARGS)
 	scope = zklock_get_scope(PG_GETARG_TEXT_PP(2));
 	timeout = zklock_get_timeout(PG_GETARG_INTERVAL_P(3), "timeout");
 	zklock_loss_acknowledge();
-	PG_RETURN_BOOL(zklock_acquire(name, mode, scope, timeout, &token));
+	PG_RETURN_BOOL(zklock_acquire(ZKLOCK_KIND_LOCK, name, mode, scope, timeout, &token));
 }
 
 /* What this backend holds of a name now, or NULL; the name in UTF-8 to "name". */
@@ -117,7 +117,7 @@ zk_unlock_all(PG_FUNCTION_ARGS)
 	zklock_hold_end_void();
 	zklock_loss_acknowledge();
 	zklock_hold_each_session_scope(zklock_loss_tell);
-	ended = zklock_hold_end_all_session_scope();
+	ended = zklock_hold_end_all_session_scope(false);
 	PG_RETURN_INT32((int32) Min(ended, PG_INT32_MAX));
 }
 
@@ -238,7 +238,7 @@ zk_lock_session(PG_FUNCTION_ARGS)
 	SPI_commit();
 	InvalidateCatalogSnapshot();
 
-	if (!zklock_acquire(name, mode, ZKLOCK_SCOPE_SESSION, timeout, &token))
+	if (!zklock_acquire(ZKLOCK_KIND_LOCK, name, mode, ZKLOCK_SCOPE_SESSION, timeout, &token))
 		ereport(ERROR,
 				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 				 errmsg("could not obtain lock \"%s\" within %lld ms",

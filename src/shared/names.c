@@ -31,6 +31,14 @@
 #include "names.h"
 #include "settings.h"
 
+const char *
+zklock_kind_name(ZkLockKind kind)
+{
+	static const char *const names[ZKLOCK_NKINDS] = {"lock", "election", "job"};
+
+	return names[kind];
+}
+
 /* From UTF-8 to the database's encoding; NULL if that has not all the characters. */
 static char *
 convert(const char *utf8, int len)
