@@ -692,6 +692,15 @@ send_heartbeat(int64 now)
 	heartbeat_at = now + heartbeat_interval();
 }
 
+int
+zklock_session_touch(const ZkRequestTag *tag)
+{
+	if (!connected || mending)
+		return ZKLOCK_ZCONNECTIONLOSS;
+	return zklock_client_set(client, member_path, member_data, (int) strlen(member_data), -1,
+							 tag);
+}
+
 /*
  * A heartbeat is a write: its acknowledgement proves that our server reaches a
  * quorum, which no read and no ping does.

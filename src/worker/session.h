@@ -81,6 +81,10 @@ extern ZkClient *zklock_session_client(void);
  * stays as it is. */
 extern void zklock_session_make_directories(void);
 
+/* Write our own node, as a heartbeat does, but with a reply for somebody else.  Returns
+ * what zklock_client_set does. */
+extern int zklock_session_touch(const ZkRequestTag *tag);
+
 /* Remember, and log, something that went wrong.  Shown in zk_session. */
 extern void zklock_session_error(const char *fmt, ...) pg_attribute_printf(1, 2);
 
