@@ -413,6 +413,41 @@ LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION zk_fence(text, bigint) IS
 'refuse a fencing token that is older than the newest seen for the resource in this database';
 
+CREATE TABLE zk_runs (
+    kind text NOT NULL,
+    namespace text NOT NULL,
+    name text NOT NULL,
+    slot timestamptz,
+    number bigint,
+    attempt integer,
+    token bigint NOT NULL,
+    server text NOT NULL,
+    started timestamptz NOT NULL,
+    ended timestamptz NOT NULL,
+    outcome text NOT NULL,
+    error text)
+USING heap;
+
+CREATE INDEX zk_runs_slot ON zk_runs (kind, namespace, name, slot);
+CREATE INDEX zk_runs_ended ON zk_runs (ended);
+
+COMMENT ON TABLE zk_runs IS
+'runs of jobs and of zk_run_as_leader in this database';
+COMMENT ON COLUMN zk_runs.kind IS '''job'' or ''election''';
+COMMENT ON COLUMN zk_runs.namespace IS 'zklock.namespace of the job, or empty';
+COMMENT ON COLUMN zk_runs.name IS 'of the job or the election';
+COMMENT ON COLUMN zk_runs.slot IS 'time for which the job was run; null if an election';
+COMMENT ON COLUMN zk_runs.number IS 'of the run among all runs of the job';
+COMMENT ON COLUMN zk_runs.attempt IS 'of the slot, from 1';
+COMMENT ON COLUMN zk_runs.token IS 'fencing token of the job or of the leadership';
+COMMENT ON COLUMN zk_runs.server IS 'name that this server had';
+COMMENT ON COLUMN zk_runs.started IS 'when the run began, by this server''s clock';
+COMMENT ON COLUMN zk_runs.ended IS 'when it had ended';
+COMMENT ON COLUMN zk_runs.outcome IS '''done'', and so committed, or ''failed''';
+COMMENT ON COLUMN zk_runs.error IS 'first line of the error';
+
+SELECT pg_catalog.pg_extension_config_dump('zk_runs', '');
+
 -- A lock stands in the way of everybody who asks for it, and so does a large token.
 -- A candidacy is the whole server's.  Who holds nothing can do nothing with the others.
 REVOKE ALL ON FUNCTION zk_lock(text, text, text), zk_try_lock(text, text, text, interval),
