@@ -21,6 +21,7 @@
 
 #include "arguments.h"
 #include "check.h"
+#include "command.h"
 #include "names.h"
 #include "election.h"
 #include "hold.h"
@@ -182,7 +183,6 @@ zk_run_as_leader(PG_FUNCTION_ARGS)
 {
 	int64 token;
 	TimestampTz started;
-	int rc;
 
 	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
 		ereport(ERROR,
@@ -200,18 +200,7 @@ zk_run_as_leader(PG_FUNCTION_ARGS)
 	started = GetCurrentTimestamp();
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
-	rc = SPI_execute(text_to_cstring(PG_GETARG_TEXT_PP(1)), false, 0);
-	if (rc == SPI_ERROR_TRANSACTION)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_TRANSACTION_TERMINATION),
-				 errmsg("the command of zk_run_as_leader must not end the transaction")));
-	if (rc == SPI_ERROR_COPY)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg(
-					 "the command of zk_run_as_leader cannot COPY to or from the client")));
-	if (rc < 0)
-		elog(ERROR, "SPI_execute failed: %s", SPI_result_code_string(rc));
+	zklock_command_run("zk_run_as_leader", text_to_cstring(PG_GETARG_TEXT_PP(1)));
 	SPI_finish();
 	remember_run(fcinfo->flinfo->fn_oid, PG_GETARG_TEXT_PP(0), token, started);
 	PG_RETURN_VOID();

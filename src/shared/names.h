@@ -23,6 +23,9 @@ extern const char *zklock_kind_name(ZkLockKind kind);
  */
 extern char *zklock_display_bytes(const char *bytes, int len, bool cut);
 
+/* The other way: text of the database in UTF-8, percent-encoded where that fails. */
+extern char *zklock_bytes_to_utf8(const char *text);
+
 /* The same of a text that may have been cut off anywhere, without the dots. */
 extern char *zklock_display_text(const char *text);
 
