@@ -96,7 +96,7 @@ get_in_doubt(text *arg)
  * slot, wait, attempts, in_doubt.  "name": room for the job's.
  */
 static ZkJobOrder
-get_order(FunctionCallInfo fcinfo, int i, char *name)
+get_order(FunctionCallInfo fcinfo, const char *function, int i, char *name)
 {
 	ZkJobOrder order = {.function = fcinfo->flinfo->fn_oid, .name = name};
 
@@ -127,7 +127,7 @@ get_order(FunctionCallInfo fcinfo, int i, char *name)
 	if (PG_ARGISNULL(i + 4))
 		raise_null("in_doubt");
 	order.skip = get_in_doubt(PG_GETARG_TEXT_PP(i + 4));
-	PreventCommandIfReadOnly("a run of a job");
+	PreventCommandIfReadOnly(function);
 	return order;
 }
 
@@ -141,7 +141,7 @@ Datum
 zk_run_once(PG_FUNCTION_ARGS)
 {
 	char name[ZKLOCK_NAME_MAX + 1];
-	ZkJobOrder order = get_order(fcinfo, 2, name);
+	ZkJobOrder order = get_order(fcinfo, "zk_run_once()", 2, name);
 
 	if (PG_ARGISNULL(1))
 		raise_null("command");
@@ -157,7 +157,7 @@ Datum
 zk_run_begin(PG_FUNCTION_ARGS)
 {
 	char name[ZKLOCK_NAME_MAX + 1];
-	ZkJobOrder order = get_order(fcinfo, 1, name);
+	ZkJobOrder order = get_order(fcinfo, "zk_run_begin()", 1, name);
 
 	PG_RETURN_BOOL(zklock_job_begin(&order));
 }
@@ -167,7 +167,7 @@ Datum
 zk_run_begin_session(PG_FUNCTION_ARGS)
 {
 	char name[ZKLOCK_NAME_MAX + 1];
-	ZkJobOrder order = get_order(fcinfo, 1, name);
+	ZkJobOrder order = get_order(fcinfo, "zk_run_begin_session()", 1, name);
 	TupleDesc desc;
 	Datum due;
 	bool isnull = false;

@@ -22,8 +22,8 @@ extern const char *zklock_path_servers(void);
 extern const char *zklock_path_tokens(void);
 
 /*
- * <root>/locks/<encoded name> or the like of an election or a job, or that and a child.  Whole,
- * palloc'd: others' children have names of any length.
+ * <root>/locks/<encoded name> or the like of an election or a job, or that and a child.
+ * Whole, palloc'd: others' children have names of any length.
  */
 extern char *zklock_path_name(ZkLockKind kind, const char *name, const char *child);
 
