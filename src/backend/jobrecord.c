@@ -43,8 +43,8 @@ raise_damaged(const char *name)
 }
 
 /*
- * There is none, but it is wanted: whoever holds the job has a contender in its
- * directory, which has the record.  So that is lost, and will be known to be.
+ * There is none, but whoever holds the job has a contender in its directory, which has the
+ * record.  So that is lost, and will be known to be.
  */
 static void
 await_loss(void)
@@ -82,6 +82,8 @@ change_once(const char *name, bool damaged, ZkJobChange change, void *arg, bool 
 		return true;
 	if (!record.exists)
 	{
+		if (zklock_held_find(ZKLOCK_KIND_JOB, name) == NULL)
+			return true;
 		await_loss();
 		return false;
 	}

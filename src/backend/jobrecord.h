@@ -17,7 +17,7 @@ typedef void (*ZkJobChange)(ZkJob *job, int64_t now, void *arg);
 /*
  * Read the record of a job, have it changed, and write it, as often as it takes for the
  * change to be there: "change" is called anew with what is found.  Returns false if there
- * is no record, and nothing was changed.  Raises as zklock_query_record does; 22023 if
+ * is no record, and nothing was written.  Raises as zklock_query_record does; 22023 if
  * somebody has damaged the record, unless "damaged" says that this is none, and to be
  * written; and the loss of a hold.
  */

@@ -545,6 +545,7 @@ bool
 zklock_job_begin(const ZkJobOrder *order)
 {
 	Run run = {.order = order};
+	ZkHeldLock *held;
 	Begun *begun;
 
 	check_not_held(order->name);
@@ -554,6 +555,9 @@ zklock_job_begin(const ZkJobOrder *order)
 	PG_TRY();
 	{
 		take(&run);
+		held = zklock_held_find(ZKLOCK_KIND_JOB, order->name);
+		if (zklock_loss_settle(held))
+			zklock_loss_raise(held);
 	}
 	PG_CATCH();
 	{
@@ -622,7 +626,7 @@ reset(ZkJob *job, int64_t now, void *arg)
 {
 	ByHand *what = arg;
 
-	what->changed = zklock_job_reset(job, what->slot, what->token, now);
+	what->changed = zklock_job_reset(job, what->slot);
 }
 
 /* Of what has been forgotten only the number of the newest run is known. */
@@ -636,41 +640,37 @@ forget(ZkJob *job, int64_t now, void *arg)
 		what->changed = zklock_job_forget(job, what->token);
 }
 
-static void
-hold_by_hand(const char *name, ByHand *what)
+static bool
+exists(const char *name)
 {
-	check_not_held(name);
-	if (!zklock_acquire(ZKLOCK_KIND_JOB, name, ZKLOCK_EXCLUSIVE, ZKLOCK_SCOPE_TRANSACTION,
-						0, &what->token))
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_IN_USE),
-				 errmsg("job \"%s\" is running, or waited for", zklock_display_name(name))));
+	ZkRecord record;
+
+	zklock_query_record(name, &record);
+	return record.exists && record.node.datalen > 0;
 }
 
 bool
 zklock_job_reset_slot(const char *name, int64 slot)
 {
 	ByHand what = {.slot = slot};
-	ZkRecord record;
 
-	zklock_query_record(name, &record);
-	if (!record.exists)
-		return false;
-	hold_by_hand(name, &what);
-	(void) zklock_job_record_change(name, false, reset, &what);
-	return what.changed;
+	return exists(name) && zklock_job_record_change(name, false, reset, &what) &&
+		what.changed;
 }
 
 bool
 zklock_job_forget_runs(const char *name)
 {
 	ByHand what = {0};
-	ZkRecord record;
 
-	zklock_query_record(name, &record);
-	if (!record.exists || record.node.datalen == 0)
+	if (!exists(name))
 		return false;
-	hold_by_hand(name, &what);
+	check_not_held(name);
+	if (!zklock_acquire(ZKLOCK_KIND_JOB, name, ZKLOCK_EXCLUSIVE, ZKLOCK_SCOPE_TRANSACTION,
+						0, &what.token))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("job \"%s\" is running, or waited for", zklock_display_name(name))));
 	(void) zklock_job_record_change(name, true, forget, &what);
 	return what.changed;
 }

@@ -42,8 +42,9 @@ extern bool zklock_job_begin(const ZkJobOrder *order);
 extern bool zklock_job_end(Oid function, const char *name, bool done);
 
 /*
- * By hand; the job is held until the transaction ends.  False: there is nothing to reset
- * or to forget.  "slot" may be ZKLOCK_JOB_NEVER.  55006 while somebody has the job.
+ * By hand.  False: there is nothing to reset or to forget.  "slot" may be
+ * ZKLOCK_JOB_NEVER.  What is forgotten is held until the transaction ends: 55006 while
+ * somebody else has it.
  */
 extern bool zklock_job_reset_slot(const char *name, int64 slot);
 extern bool zklock_job_forget_runs(const char *name);

@@ -155,6 +155,15 @@ text_datum(const char *text)
 	return CStringGetTextDatum(text);
 }
 
+/* A name's namespace, or "". */
+static Datum
+namespace_datum(const char *name)
+{
+	size_t len = (size_t) (zklock_local_name(name) - name);
+
+	return text_datum(pnstrdup(name, len > 0 ? len - 1 : 0));
+}
+
 static void
 insert_row(const Runs *runs, const ZkRunRow *row)
 {
@@ -168,8 +177,7 @@ insert_row(const Runs *runs, const ZkRunRow *row)
 	memset(nulls, true, (Size) desc->natts);
 	zklock_effective_server_name(server, sizeof(server));
 	zklock_own_set(values, nulls, column[KIND], text_datum(zklock_kind_name(row->kind)));
-	zklock_own_set(values, nulls, column[NAMESPACE],
-				   text_datum(row->kind == ZKLOCK_KIND_JOB ? zklock_namespace : ""));
+	zklock_own_set(values, nulls, column[NAMESPACE], namespace_datum(row->name));
 	zklock_own_set(values, nulls, column[NAME], text_datum(zklock_display_name(row->name)));
 	zklock_own_set(values, nulls, column[TOKEN], Int64GetDatum(row->token));
 	zklock_own_set(values, nulls, column[SERVER], text_datum(zklock_display_text(server)));
@@ -269,7 +277,7 @@ find_done(Oid function, const char *job, const int64_t *slot, const ZkJobId *id)
 
 	open_runs(function, &runs);
 	value[KIND] = text_datum(zklock_kind_name(ZKLOCK_KIND_JOB));
-	value[NAMESPACE] = text_datum(zklock_namespace);
+	value[NAMESPACE] = namespace_datum(job);
 	value[NAME] = text_datum(zklock_display_name(job));
 	if (slot != NULL)
 		value[SLOT] = TimestampTzGetDatum(zklock_time_of_ms(*slot));

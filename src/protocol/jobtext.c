@@ -46,7 +46,6 @@ static const Field job_fields[] = {
 	FIELD("last_done", TIME, ZkJob, last_done),
 	FIELD("every", INT64, ZkJob, every),
 	FIELD("reset_slot", TIME, ZkJob, reset_slot),
-	FIELD("reset_after", INT64, ZkJob, reset_after),
 };
 
 static const Field run_fields[] = {
@@ -56,6 +55,7 @@ static const Field run_fields[] = {
 	FIELD("state", STATE, ZkJobRun, state),
 	FIELD("doubt", BOOL, ZkJobRun, doubt),
 	FIELD("begun", BOOL, ZkJobRun, begun),
+	FIELD("reset", BOOL, ZkJobRun, reset),
 	FIELD("start", TIME, ZkJobRun, start),
 	FIELD("end", TIME, ZkJobRun, end),
 	FIELD("attempt", INT, ZkJobRun, attempt),
