@@ -43,8 +43,8 @@ raise_damaged(const char *name)
 }
 
 /*
- * There is none, but whoever holds the job has a contender in its directory, which has the
- * record.  So that is lost, and will be known to be.
+ * There is none, but whoever holds the job has a contender in its directory, which has
+ * the record.  So that is lost, and will be known to be.
  */
 static void
 await_loss(void)

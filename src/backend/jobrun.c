@@ -29,6 +29,7 @@
 #include "commands/trigger.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
+#include "storage/ipc.h"
 #include "storage/procarray.h"
 #include "utils/memutils.h"
 #include "utils/portal.h"
@@ -83,22 +84,56 @@ is_over(uint64 xid)
 
 /*
  * What became of runs of this database that the record does not know the end of.  Of one
- * that commits by itself the session is over, since it had level 1, which we have.
+ * that commits by itself the session is over if we have level 1, as it had.
  */
 static void
-settle(ZkJob *job, const ZkJobOrder *order, int64_t now)
+settle(ZkJob *job, Oid function, const char *name, bool level1, int64_t now)
 {
 	uint64 server = GetSystemIdentifier();
 
 	for (int i = 0; (i = zklock_job_open(job, server, MyDatabaseId, i)) >= 0; i++)
 	{
 		ZkJobRun run = job->run[i];
+		bool committed;
 
-		if (run.begun || is_over(run.xid))
-			zklock_job_settle(job, run.id,
-							  zklock_runs_committed(order->function, order->name, &run),
-							  now);
+		if (run.begun ? !level1 : !is_over(run.xid))
+			continue;
+		committed = zklock_runs_committed(function, name, &run);
+		zklock_job_settle(job, run.id, committed, now);
+		ereport(LOG,
+				(errmsg("job \"%s\": run %lld, which was in doubt, %s",
+						zklock_display_name(name), (long long) run.id.number,
+						committed		? "is done"
+							: run.begun ? "has not come to its end"
+										: "has not committed")));
 	}
+}
+
+typedef struct Settling
+{
+	Oid function;
+	const char *name;
+	bool level1;
+} Settling;
+
+static void
+settle_alone(ZkJob *job, int64_t now, void *arg)
+{
+	const Settling *what = arg;
+
+	settle(job, what->function, what->name, what->level1, now);
+}
+
+void
+zklock_job_settle_runs(Oid function, const char *name)
+{
+	Settling what = {.function = function, .name = name};
+	LOCKTAG tag;
+
+	/* until the transaction ends; whoever has it will settle what is left */
+	zklock_level1_tag(&tag, ZKLOCK_KIND_JOB, name);
+	what.level1 = LockAcquire(&tag, ExclusiveLock, false, true) != LOCKACQUIRE_NOT_AVAIL;
+	(void) zklock_job_record_change(name, false, settle_alone, &what);
 }
 
 static void
@@ -124,7 +159,7 @@ decide(ZkJob *job, int64_t now, void *arg)
 	if (mine != NULL && mine->state == ZKLOCK_JOB_RUNNING)
 		return; /* it was written, though we did not hear of it */
 	zklock_effective_server_name(server, sizeof(server));
-	settle(job, order, now);
+	settle(job, order->function, order->name, true, now);
 	run->decision = zklock_job_decide(job, &call, now);
 	memset(&run->run, 0, sizeof(run->run));
 	if (run->decision.run >= 0)
@@ -345,6 +380,7 @@ record_end(Run *run)
 		ErrorData *error = take_error(run->context);
 
 		SPI_rollback();
+		zklock_settle_want();
 		ereport(WARNING,
 				(errcode(ERRCODE_WARNING),
 				 errmsg("the end of a run of job \"%s\" could not be recorded",
@@ -439,12 +475,28 @@ run_transaction(Run *run)
 	SPI_commit();
 }
 
+static bool committing = false; /* this backend's run, and its end is not recorded */
+
+/* The backend ends, and will not record it. */
+static void
+on_backend_exit(int code, Datum arg)
+{
+	if (committing)
+		zklock_settle_want();
+}
+
 /* The run has been decided on, and is recorded. */
 static void
 execute(Run *run)
 {
+	static bool registered = false;
+
 	ErrorData *volatile error = NULL;
 
+	if (!registered)
+		before_shmem_exit(on_backend_exit, 0);
+	registered = true;
+	committing = true;
 	PG_TRY();
 	{
 		SPI_commit();
@@ -469,6 +521,7 @@ execute(Run *run)
 	}
 	PG_END_TRY();
 	record_end(run);
+	committing = false;
 	log_end(run);
 	if (error != NULL)
 		ReThrowError(error);

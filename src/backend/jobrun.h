@@ -41,6 +41,10 @@ extern bool zklock_job_begin(const ZkJobOrder *order);
 /* ... and it has.  False: this session has begun no run of the job. */
 extern bool zklock_job_end(Oid function, const char *name, bool done);
 
+/* Say what became of runs of this database that are in doubt, if it can be told now.  The
+ * job is not held. */
+extern void zklock_job_settle_runs(Oid function, const char *name);
+
 /*
  * By hand.  False: there is nothing to reset or to forget.  "slot" may be
  * ZKLOCK_JOB_NEVER.  What is forgotten is held until the transaction ends: 55006 while

@@ -697,8 +697,8 @@ zklock_session_touch(const ZkRequestTag *tag)
 {
 	if (!connected || mending)
 		return ZKLOCK_ZCONNECTIONLOSS;
-	return zklock_client_set(client, member_path, member_data, (int) strlen(member_data), -1,
-							 tag);
+	return zklock_client_set(client, member_path, member_data, (int) strlen(member_data),
+							 -1, tag);
 }
 
 /*

@@ -80,6 +80,15 @@ sub lose
 	return $waiter;
 }
 
+# Without being asked
+sub settles
+{
+	my ($job, $runs) = @_;
+	my $seen;
+	ZkLock::wait_until(sub { ($seen = runs($b, $job)) eq $runs }, 'the first says what became of its run', sub { $seen });
+	return pass('the first says what became of its run');
+}
+
 for my $committed (0, 1)
 {
 	my $what = $committed ? 'committed' : 'not committed';
@@ -88,11 +97,11 @@ for my $committed (0, 1)
 	my $job = "$what, run";
 	is(lose($job, $committed, 'run', 1)->result, '', 'the other server has it then');
 	is(rows($b, $job), 1, '... and runs it');
+	settles($job, 'done b, ' . ($committed ? 'done a' : 'lost a'));
 	my $again = ZkLock::session($a);
 	$again->query("CALL zk_run_once('$job', 'INSERT INTO t VALUES (''$job'')', slot => '2026-01-01')");
-	like($again->notices, qr/is done for slot/, 'the first does not run it again');
-	is(runs($b, $job), 'done b, ' . ($committed ? 'done a' : 'lost a'), '... and has said what became of its run');
-	is(rows($a, $job), $committed ? 1 : 0, '... of which nothing has changed');
+	like($again->notices, qr/is done for slot/, '... and does not run it again');
+	is(rows($a, $job), $committed ? 1 : 0, '... so nothing has changed there');
 
 	# or skip it
 	$job = "$what, skip";
@@ -100,18 +109,31 @@ for my $committed (0, 1)
 	is($waiter->result, '', 'the other server has it then');
 	like($waiter->notices, qr/DETAIL:  Server "a" was lost while it committed at .*, and that counts as done/, '... and says why it does not run it');
 	is(rows($b, $job), 0, '... indeed');
+	settles($job, ($committed ? 'done' : 'skipped') . ' a');
 	$again = ZkLock::session($a);
 	$again->query("CALL zk_run_once('$job', 'INSERT INTO t VALUES (''$job'')', slot => '2026-01-01')");
-	is(runs($b, $job), ($committed ? 'done' : 'skipped') . ' a', 'the first has said what became of its run');
-	is(rows($a, $job), $committed ? 1 : 0, '... and not run it again');
+	is(rows($a, $job), $committed ? 1 : 0, '... and does not run it again');
 
 	# or nobody came
 	$job = "$what, alone";
 	lose($job, $committed, 'run', 0);
+	settles($job, $committed ? 'done a' : 'lost a');
 	$again = ZkLock::session($a);
 	$again->query("CALL zk_run_once('$job', 'INSERT INTO t VALUES (''$job'')', slot => '2026-01-01')");
-	is(rows($a, $job), 1, 'the first runs it again if it is to');
-	is(runs($b, $job), $committed ? 'done a' : 'done a, lost a', '... and knows that');
+	is(rows($a, $job), 1, '... and runs it again if it is to');
+	is(runs($b, $job), $committed ? 'done a' : 'done a, lost a', '... and no oftener');
+	like(PostgreSQL::Test::Utils::slurp_file($a->logfile),
+		qr/LOG:  job "$job": run 1, which was in doubt, @{[ $committed ? 'is done' : 'has not committed' ]}\n/, '... and has logged what it found');
 }
+
+# A backend that is terminated while it commits has committed; the rest does not wait for
+# another start.
+my $run = ZkLock::session($a);
+$run->query('SET synchronous_commit = on');
+$run->send("CALL zk_run_once('terminated', 'INSERT INTO t VALUES (''terminated'')', slot => '2026-01-01')");
+wait_event($run, 'SyncRep');
+$run->terminate;
+like($run->failure, qr/^(?:57P0|lost)/, 'terminated while it commits');
+settles('terminated', 'done a');
 
 done_testing();
