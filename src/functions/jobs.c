@@ -172,13 +172,15 @@ zk_run_begin_session(PG_FUNCTION_ARGS)
 	Datum due;
 	bool isnull = false;
 
+	/* what may fail comes before the run has begun */
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	desc = BlessTupleDesc(desc);
 	zklock_leave_transaction(fcinfo, "zk_run_begin_session",
 							 "Call it on its own, or use zk_run_begin.");
 	due = BoolGetDatum(zklock_job_begin(&order));
 	SPI_finish();
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
-	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), &due, &isnull)));
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(desc, &due, &isnull)));
 }
 
 /* zk_run_end(job text, ok boolean) returns boolean */
