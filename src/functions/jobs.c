@@ -219,7 +219,12 @@ zk_job_reset(PG_FUNCTION_ARGS)
 	zklock_get_name(ZKLOCK_KIND_JOB, PG_GETARG_TEXT_PP(0), name);
 	if (!PG_ARGISNULL(1))
 		slot = get_slot(PG_GETARG_TIMESTAMPTZ(1));
-	PG_RETURN_BOOL(zklock_job_reset_slot(name, slot));
+	if (!zklock_job_reset_slot(name, slot))
+		PG_RETURN_BOOL(false);
+	ereport(LOG,
+			(errmsg("zk_job_reset made a slot of job \"%s\" due again",
+					zklock_display_name(name))));
+	PG_RETURN_BOOL(true);
 }
 
 /* zk_job_forget(job text) returns boolean */
@@ -230,7 +235,12 @@ zk_job_forget(PG_FUNCTION_ARGS)
 
 	zklock_check_callable();
 	zklock_get_name(ZKLOCK_KIND_JOB, PG_GETARG_TEXT_PP(0), name);
-	PG_RETURN_BOOL(zklock_job_forget_runs(name));
+	if (!zklock_job_forget_runs(name))
+		PG_RETURN_BOOL(false);
+	ereport(LOG,
+			(errmsg("zk_job_forget removed all runs of job \"%s\"",
+					zklock_display_name(name))));
+	PG_RETURN_BOOL(true);
 }
 
 /* ------------------------------------------------------------------------

@@ -261,7 +261,7 @@ check_proclocks(const ZkLockEntry *entry)
 	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 		Assert(entry->want[mode] == want[mode] && entry->held[mode] == held[mode]);
 	/* a leadership may be required by many */
-	if (writer == 0 || entry->kind != ZKLOCK_KIND_LOCK)
+	if (writer == 0 || entry->kind == ZKLOCK_KIND_ELECTION)
 		return;
 	Assert(held[ZKLOCK_EXCLUSIVE] == 1);
 	zklock_foreach_proclock (proclock, entry)
