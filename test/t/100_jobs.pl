@@ -180,6 +180,13 @@ $sa->query("CALL zk_run_once('given', 'INSERT INTO t VALUES (2)', slot => '2026-
 is(rows($a), 6, 'a record that is lost');
 is(ZkLock::ask($b, "SELECT last_done, slot IS NULL FROM zk_jobs WHERE job = 'given'"), '2026-01-05 00:00:00+00|t', '... is made anew from what is known');
 
+# A thousand
+$sb->query(q{DO $$BEGIN FOR i IN 1 .. 1000 LOOP CALL zk_run_once('thousand ' || i, 'INSERT INTO t VALUES (' || 1000 + i || ')', every => '1 h'); END LOOP; END$$});
+is(ZkLock::ask($a, "SELECT count(*), count(DISTINCT slot) > 1, bool_and(state = 'done' AND server = 'b') FROM zk_jobs WHERE job LIKE 'thousand%'"), '1000|t|t', 'a thousand jobs');
+is(ZkLock::ask($b, 'SELECT count(DISTINCT i) FROM t WHERE i > 1000'), 1000, '... have been run');
+is(ZkLock::ask($b, "SELECT zk_job_forget(job) FROM zk_jobs WHERE job = 'thousand 7'"), 't', '... and one is forgotten');
+is(ZkLock::ask($a, "SELECT count(*) FROM zk_jobs WHERE job LIKE 'thousand%'"), 999, '... among them');
+
 # Nothing is left
 ZkLock::wait_until(
 	sub { !grep { ZkLock::ask($_, "SELECT count(*) FROM pg_locks WHERE $ZkLock::level1") } $a, $b },
