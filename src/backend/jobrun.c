@@ -386,7 +386,9 @@ record_end(Run *run)
 				 errmsg("the end of a run of job \"%s\" could not be recorded",
 						zklock_display_name(run->order->name)),
 				 errdetail("The run %s. %s",
-						   run->end == ZKLOCK_JOB_DONE ? "is done" : "failed",
+						   run->end == ZKLOCK_JOB_DONE		   ? "is done"
+							   : run->end == ZKLOCK_JOB_FAILED ? "failed"
+															   : "was lost",
 						   error->message)));
 	}
 	PG_END_TRY();

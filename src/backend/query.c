@@ -110,13 +110,31 @@ read_slot(ZkQuestion *slot, char *page, int *used, int *rc)
 	}
 	if (state == ZKLOCK_QUESTION_PAGE)
 		zklock_question_set_state(slot, ZKLOCK_QUESTION_RUNNING);
-	else if (state == ZKLOCK_QUESTION_RESTART && slot->query.ask != ZKLOCK_ASK_WRITE)
-	{
-		slot->serial = zklock_question_serial();
-		zklock_question_set_state(slot, ZKLOCK_QUESTION_POSTED);
-	}
 	LWLockRelease(zklock_questions->lock);
 	return state;
+}
+
+/*
+ * The worker wants us to begin again.  Not at once, since what made it want that may be
+ * so for longer, and not until then does it see the question.
+ */
+static void
+begin_again(ZkQuestion *slot, int64 start)
+{
+	int64 until = zklock_clock() + RESTART_PAUSE * NS_PER_MS;
+	int64 now;
+
+	(void) zklock_check_connection(start, start);
+	while ((now = zklock_clock()) < until)
+		(void) ConditionVariableTimedSleep(&slot->cv,
+										   (long) ((until - now) / NS_PER_MS + 1),
+										   zklock_wait_event(&wait_event_query,
+															 "ZkLockQuery"));
+	LWLockAcquire(zklock_questions->lock, LW_EXCLUSIVE);
+	slot->serial = zklock_question_serial();
+	zklock_question_set_state(slot, ZKLOCK_QUESTION_POSTED);
+	LWLockRelease(zklock_questions->lock);
+	zklock_worker_wake();
 }
 
 typedef struct Answer
@@ -208,10 +226,7 @@ read_answer(ZkQuestion *slot, int64 start, Answer *answer)
 					return ZKLOCK_ZCONNECTIONLOSS;
 				}
 				forget_rows(answer);
-				(void) ConditionVariableTimedSleep(&slot->cv, RESTART_PAUSE,
-												   zklock_wait_event(&wait_event_query,
-																	 "ZkLockQuery"));
-				zklock_worker_wake();
+				begin_again(slot, start);
 				break;
 			default:
 				wait_for_worker(&slot->cv, start);

@@ -16,7 +16,6 @@
 #include "access/xlog.h"
 
 #include "process.h"
-#include "session.h"
 #include "settle.h"
 #include "table.h"
 
@@ -30,7 +29,7 @@ zklock_settle_work(void)
 	static int64 not_before = 0;
 
 	if (pg_atomic_read_u32(&zklock_shared->settle_wanted) == 0 ||
-		zklock_clock() < not_before || zklock_session_client() == NULL ||
+		zklock_clock() < not_before || !zklock_shared->session.proven ||
 		RecoveryInProgress() || zklock_process_runs(&process))
 		return;
 	not_before = zklock_clock() + PAUSE;
