@@ -437,6 +437,129 @@ LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION zk_fence(text, bigint) IS
 'refuse a fencing token that is older than the newest seen for the resource in this database';
 
+CREATE TABLE zk_runs (
+    kind text NOT NULL,
+    namespace text NOT NULL,
+    name text NOT NULL,
+    slot timestamptz,
+    number bigint,
+    attempt integer,
+    token bigint NOT NULL,
+    server text NOT NULL,
+    started timestamptz NOT NULL,
+    ended timestamptz NOT NULL,
+    outcome text NOT NULL,
+    error text)
+USING heap;
+
+CREATE INDEX zk_runs_slot ON zk_runs (kind, namespace, name, slot);
+CREATE INDEX zk_runs_ended ON zk_runs (ended);
+
+COMMENT ON TABLE zk_runs IS
+'runs of jobs and of zk_run_as_leader in this database';
+COMMENT ON COLUMN zk_runs.kind IS '''job'' or ''election''';
+COMMENT ON COLUMN zk_runs.namespace IS 'zklock.namespace of the job, or empty';
+COMMENT ON COLUMN zk_runs.name IS 'of the job or the election';
+COMMENT ON COLUMN zk_runs.slot IS 'time for which the job was run; null if an election';
+COMMENT ON COLUMN zk_runs.number IS 'of the run among all runs of the job';
+COMMENT ON COLUMN zk_runs.attempt IS 'of the slot, from 1';
+COMMENT ON COLUMN zk_runs.token IS 'fencing token of the job or of the leadership';
+COMMENT ON COLUMN zk_runs.server IS 'name that this server had';
+COMMENT ON COLUMN zk_runs.started IS 'when the run began, by this server''s clock';
+COMMENT ON COLUMN zk_runs.ended IS 'when it had ended';
+COMMENT ON COLUMN zk_runs.outcome IS '''done'', and so committed, or ''failed''';
+COMMENT ON COLUMN zk_runs.error IS 'first line of the error';
+
+SELECT pg_catalog.pg_extension_config_dump('zk_runs', '');
+
+CREATE PROCEDURE zk_run_once(job text, command text, every interval DEFAULT NULL, slot timestamptz DEFAULT NULL,
+    wait interval DEFAULT NULL, attempts integer DEFAULT 1, in_doubt text DEFAULT 'run')
+AS 'MODULE_PATHNAME', 'zk_run_once'
+LANGUAGE C;
+
+COMMENT ON PROCEDURE zk_run_once(text, text, interval, timestamptz, interval, integer, text) IS
+'run a command once a slot, on whichever server comes first';
+
+CREATE FUNCTION zk_run_begin(job text, every interval DEFAULT NULL, slot timestamptz DEFAULT NULL,
+    wait interval DEFAULT NULL, attempts integer DEFAULT 1, in_doubt text DEFAULT 'run')
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zk_run_begin'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_run_begin(text, interval, timestamptz, interval, integer, text) IS
+'is this session to run the slot? if so it has the job until zk_run_end';
+
+CREATE PROCEDURE zk_run_begin_session(job text, every interval DEFAULT NULL, slot timestamptz DEFAULT NULL,
+    wait interval DEFAULT NULL, attempts integer DEFAULT 1, in_doubt text DEFAULT 'run', INOUT due boolean DEFAULT NULL)
+AS 'MODULE_PATHNAME', 'zk_run_begin_session'
+LANGUAGE C;
+
+COMMENT ON PROCEDURE zk_run_begin_session(text, interval, timestamptz, interval, integer, text, boolean) IS
+'zk_run_begin, waiting without a snapshot';
+
+CREATE FUNCTION zk_run_end(job text, ok boolean DEFAULT true)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zk_run_end'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_run_end(text, boolean) IS
+'the run that this session has begun is done, or has failed';
+
+CREATE FUNCTION zk_job_reset(job text, slot timestamptz DEFAULT NULL)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zk_job_reset'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_job_reset(text, timestamptz) IS
+'make a slot of a job due again, with all its attempts; by default the one last done';
+
+CREATE FUNCTION zk_job_forget(job text)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zk_job_forget'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_job_forget(text) IS
+'forget all runs of a job';
+
+CREATE FUNCTION zk_jobs(
+    OUT job text,
+    OUT slot timestamptz,
+    OUT state text,
+    OUT server text,
+    OUT since timestamptz,
+    OUT duration interval,
+    OUT attempt integer,
+    OUT failures integer,
+    OUT error text,
+    OUT last_done timestamptz,
+    OUT next_due timestamptz,
+    OUT runs jsonb)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'zk_jobs'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_jobs() IS
+'jobs of all servers and their newest runs, as ZooKeeper has it';
+
+CREATE VIEW zk_jobs AS
+    SELECT job, slot, state, server, since, duration, attempt, failures, error, last_done, next_due, runs
+    FROM zk_jobs();
+
+COMMENT ON VIEW zk_jobs IS
+'jobs of all servers and their newest runs, as ZooKeeper has it';
+COMMENT ON COLUMN zk_jobs.job IS 'name of the job';
+COMMENT ON COLUMN zk_jobs.slot IS 'of the newest run, like all that follows';
+COMMENT ON COLUMN zk_jobs.state IS 'running, done, failed, lost, skipped, in doubt; damaged: the record is none';
+COMMENT ON COLUMN zk_jobs.server IS 'name of the server that ran it';
+COMMENT ON COLUMN zk_jobs.since IS 'when the run began';
+COMMENT ON COLUMN zk_jobs.duration IS 'how long it took, or has taken so far';
+COMMENT ON COLUMN zk_jobs.attempt IS 'of the slot, from 1';
+COMMENT ON COLUMN zk_jobs.failures IS 'attempts of the slot that failed';
+COMMENT ON COLUMN zk_jobs.error IS 'first line of the error';
+COMMENT ON COLUMN zk_jobs.last_done IS 'latest slot that is done';
+COMMENT ON COLUMN zk_jobs.next_due IS 'when the job is due, if every tells';
+COMMENT ON COLUMN zk_jobs.runs IS 'the newest runs, at most 16';
+
 -- A lock stands in the way of everybody who asks for it, and so does a large token.
 -- A candidacy is the whole server's.  Who holds nothing can do nothing with the others.
 REVOKE ALL ON FUNCTION zk_lock(text, text, text), zk_try_lock(text, text, text, interval),
@@ -471,3 +594,13 @@ REVOKE ALL ON FUNCTION zk_stat(), zk_stat_locks() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_stat(), zk_stat_locks() TO pg_monitor;
 GRANT SELECT ON zk_stat, zk_stat_locks TO pg_monitor;
 REVOKE ALL ON FUNCTION zk_stat_reset() FROM PUBLIC;
+
+-- A run of a job stands in the way of all others, and what is remembered decides which
+-- are to come.  Errors of commands may show what the commands know.
+REVOKE ALL ON PROCEDURE
+    zk_run_once(text, text, interval, timestamptz, interval, integer, text),
+    zk_run_begin_session(text, interval, timestamptz, interval, integer, text, boolean) FROM PUBLIC;
+REVOKE ALL ON FUNCTION zk_run_begin(text, interval, timestamptz, interval, integer, text),
+    zk_run_end(text, boolean), zk_job_reset(text, timestamptz), zk_job_forget(text), zk_jobs() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION zk_jobs() TO pg_monitor;
+GRANT SELECT ON zk_jobs, zk_runs TO pg_monitor;

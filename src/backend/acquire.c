@@ -186,9 +186,10 @@ acquire_level1(const LOCKTAG *tag, LOCKMODE mode, const Wait *wait)
  */
 
 pg_noreturn static void
-raise_failure(const char *name, ZkLockFailure failure, int rc)
+raise_failure(const ZkHeldLock *held, ZkLockFailure failure, int rc)
 {
-	const char *display = zklock_display_name(name);
+	const char *what = zklock_kind_name((ZkLockKind) held->kind);
+	const char *display = zklock_display_name(held->name);
 
 	switch (failure)
 	{
@@ -203,17 +204,17 @@ raise_failure(const char *name, ZkLockFailure failure, int rc)
 		case ZKLOCK_FAIL_SEQUENCE:
 			ereport(ERROR,
 					(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-					 errmsg("sequence numbers of lock \"%s\" are used up", display),
+					 errmsg("sequence numbers of %s \"%s\" are used up", what, display),
 					 errdetail(
-						 "ZooKeeper numbers the contenders of a lock directory with 31 bits."),
-					 errhint(
-						 "Delete the lock directory while nobody uses the lock; ZooKeeper then starts again at 0.")));
+						 "ZooKeeper numbers the contenders in a directory with 31 bits."),
+					 errhint("Delete the directory while nobody uses the %s; ZooKeeper then starts again at 0.",
+							 what)));
 			break;
 		case ZKLOCK_FAIL_NUMBER:
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("queue of lock \"%s\" has a contender whose sequence number was never given",
-							display),
+					 errmsg("queue of %s \"%s\" has a contender whose sequence number was never given",
+							what, display),
 					 errdetail(
 						 "It was created without the sequence flag, so its number does not say whether it was there before ours."),
 					 errhint(
@@ -222,16 +223,16 @@ raise_failure(const char *name, ZkLockFailure failure, int rc)
 		case ZKLOCK_FAIL_NO_DIRECTORY:
 			ereport(ERROR,
 					(errcode(ERRCODE_SYSTEM_ERROR),
-					 errmsg("could not create the directory of lock \"%s\" in ZooKeeper",
-							display),
+					 errmsg("could not create the directory of %s \"%s\" in ZooKeeper",
+							what, display),
 					 errhint(
 						 "If \"zklock.hosts\" ends in a chroot path, that path must exist.")));
 			break;
 		case ZKLOCK_FAIL_REFUSED:
 			ereport(ERROR,
 					(errcode(ERRCODE_SYSTEM_ERROR),
-					 errmsg("ZooKeeper refused the request for lock \"%s\": %s", display,
-							rc != 0 ? zklock_rc_text(rc) : "reason unknown"),
+					 errmsg("ZooKeeper refused the request for %s \"%s\": %s", what,
+							display, rc != 0 ? zklock_rc_text(rc) : "reason unknown"),
 					 errhint("Check the permissions of the znodes under \"zklock.root\".")));
 			break;
 	}
@@ -314,8 +315,7 @@ acquire_level2(ZkHeldLock *held, int32 index, const Wait *wait, int64 *token)
 																	 "ZkLockAcquire"));
 				continue;
 			}
-			raise_failure(held->name, (ZkLockFailure) proclock->failure,
-						  proclock->failure_rc);
+			raise_failure(held, (ZkLockFailure) proclock->failure, proclock->failure_rc);
 		}
 		current = zklock_check_connection(wait->start, wait->until);
 		if ((conflict || (blocked && current)) && now >= wait->until)
@@ -359,8 +359,8 @@ acquire_level2(ZkHeldLock *held, int32 index, const Wait *wait, int64 *token)
  * for nobody, wait until the worker has given some up.
  */
 static int32
-make_proclock(const char *name, ZkLockMode mode, ZkLockScope scope, int64 wait_ms,
-			  const Wait *wait, ZkHeldLock **held)
+make_proclock(ZkLockKind kind, const char *name, ZkLockMode mode, ZkLockScope scope,
+			  int64 wait_ms, const Wait *wait, ZkHeldLock **held)
 {
 	for (;;)
 	{
@@ -368,8 +368,8 @@ make_proclock(const char *name, ZkLockMode mode, ZkLockScope scope, int64 wait_m
 		int32 proclock;
 
 		zklock_callbacks_begin();
-		*held = zklock_hold_reserve(ZKLOCK_KIND_LOCK, name);
-		proclock = zklock_proclock_make(ZKLOCK_KIND_LOCK, name, mode, scope, wait_ms == 0);
+		*held = zklock_hold_reserve(kind, name);
+		proclock = zklock_proclock_make(kind, name, mode, scope, wait_ms == 0);
 		if (proclock >= 0)
 			return proclock;
 		/* the wait may end by an error: a name that stays reserved looks held */
@@ -391,7 +391,7 @@ acquire_again(ZkHeldLock *held, ZkLockMode mode, ZkLockScope scope)
 
 	Assert(held->proclock[mode] >= 0 && held->count[mode] > 0);
 	zklock_callbacks_begin();
-	(void) zklock_hold_reserve(ZKLOCK_KIND_LOCK, held->name);
+	(void) zklock_hold_reserve((ZkLockKind) held->kind, held->name);
 	if (scope == ZKLOCK_SCOPE_SESSION)
 	{
 		zklock_hold_end_hidden_void(held, mode);
@@ -414,8 +414,8 @@ error_end(int sqlstate)
 }
 
 bool
-zklock_acquire(const char *name, ZkLockMode mode, ZkLockScope scope, int64 wait_ms,
-			   int64 *token)
+zklock_acquire(ZkLockKind kind, const char *name, ZkLockMode mode, ZkLockScope scope,
+			   int64 wait_ms, int64 *token)
 {
 	ZkHeldLock *held;
 	volatile bool acquired = false;
@@ -428,7 +428,7 @@ zklock_acquire(const char *name, ZkLockMode mode, ZkLockScope scope, int64 wait_
 	zklock_check_callable();
 	zklock_hold_end_void();
 
-	held = zklock_held_find(ZKLOCK_KIND_LOCK, name);
+	held = zklock_held_find(kind, name);
 	if (held != NULL && (zklock_held_lost(held) || zklock_lease_lost()))
 	{
 		if (held->transaction_count > 0)
@@ -466,7 +466,7 @@ zklock_acquire(const char *name, ZkLockMode mode, ZkLockScope scope, int64 wait_
 		LockTimeout > 0 ? wait.start + LockTimeout * NS_PER_MS : PG_INT64_MAX;
 	lockmode = zklock_level1_mode(mode);
 
-	proclock = make_proclock(name, mode, scope, wait_ms, &wait, &held);
+	proclock = make_proclock(kind, name, mode, scope, wait_ms, &wait, &held);
 	zklock_hold_set_pending(proclock);
 
 	PG_TRY();

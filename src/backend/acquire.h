@@ -11,7 +11,7 @@
 #include "table.h"
 
 /*
- * Acquire "name" (UTF-8, checked) for this backend.
+ * Acquire "name" (UTF-8, checked), of a lock or a job, for this backend.
  *
  * wait_ms: ZKLOCK_WAIT_FOREVER, or how long to wait while somebody else has
  * it, or for room in the lock table, in ms; 0 does not wait for anybody, but for
@@ -27,7 +27,7 @@
  * zklock_check_callable and zklock_check_connection do.  Nothing stays behind in any
  * of them.
  */
-extern bool zklock_acquire(const char *name, ZkLockMode mode, ZkLockScope scope,
-						   int64 wait_ms, int64 *token);
+extern bool zklock_acquire(ZkLockKind kind, const char *name, ZkLockMode mode,
+						   ZkLockScope scope, int64 wait_ms, int64 *token);
 
 #endif /* ZKLOCK_ACQUIRE_H */

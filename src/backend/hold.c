@@ -70,9 +70,10 @@ static int32 pending_proclock = -1;
  */
 
 void
-zklock_level1_tag(LOCKTAG *tag, const char *name)
+zklock_level1_tag(LOCKTAG *tag, ZkLockKind kind, const char *name)
 {
-	uint64 hash = hash_bytes_extended((const unsigned char *) name, (int) strlen(name), 0);
+	uint64 hash = hash_bytes_extended((const unsigned char *) name, (int) strlen(name),
+									  (uint64) kind);
 
 	/* database 0: the name space is the ensemble's, not a database's */
 	SET_LOCKTAG_ADVISORY(*tag, 0, (uint32) (hash >> 32), (uint32) hash, LEVEL1_CLASS);
@@ -160,7 +161,7 @@ zklock_hold_reserve(ZkLockKind kind, const char *name)
 	held = search_held(kind, name, HASH_ENTER, &found);
 	if (!found)
 	{
-		zklock_level1_tag(&held->tag, name);
+		zklock_level1_tag(&held->tag, kind, name);
 		for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 		{
 			held->proclock[mode] = -1;
@@ -366,7 +367,8 @@ zklock_hold_each_session_scope(void (*what)(ZkHeldLock *held))
 	hash_seq_init(&seq, held_locks);
 	while ((held = hash_seq_search(&seq)) != NULL)
 	{
-		if (!slist_is_empty(&held->holds[ZKLOCK_SCOPE_SESSION]))
+		if (held->kind == ZKLOCK_KIND_LOCK &&
+			!slist_is_empty(&held->holds[ZKLOCK_SCOPE_SESSION]))
 			what(held);
 	}
 }
@@ -397,7 +399,7 @@ zklock_hold_end_session_scope(ZkHeldLock *held, bool all)
 }
 
 uint64
-zklock_hold_end_all_session_scope(void)
+zklock_hold_end_all_session_scope(bool jobs)
 {
 	HASH_SEQ_STATUS seq;
 	ZkHeldLock *held;
@@ -408,7 +410,10 @@ zklock_hold_end_all_session_scope(void)
 	/* removing the element just returned is allowed */
 	hash_seq_init(&seq, held_locks);
 	while ((held = hash_seq_search(&seq)) != NULL)
-		ended += zklock_hold_end_session_scope(held, true);
+	{
+		if (jobs || held->kind == ZKLOCK_KIND_LOCK)
+			ended += zklock_hold_end_session_scope(held, true);
+	}
 	return ended;
 }
 
@@ -517,6 +522,13 @@ zklock_hold_any(void)
 	return session_scope_holds > 0 || !dlist_is_empty(&transaction_holds);
 }
 
+/* Which of two losses is to be told of?  A job's is never only warned of. */
+static int
+loss_rank(const ZkHeldLock *held)
+{
+	return held->kind == ZKLOCK_KIND_JOB ? 2 : held->transaction_count > 0 ? 1 : 0;
+}
+
 ZkHeldLock *
 zklock_held_find_lost(bool all)
 {
@@ -533,12 +545,8 @@ zklock_held_find_lost(bool all)
 		if (held->count[ZKLOCK_SHARED] + held->count[ZKLOCK_EXCLUSIVE] == 0 ||
 			!(all || zklock_held_lost(held)))
 			continue;
-		lost = held;
-		if (held->transaction_count > 0)
-		{
-			hash_seq_term(&seq);
-			break;
-		}
+		if (lost == NULL || loss_rank(held) > loss_rank(lost))
+			lost = held;
 	}
 	return lost;
 }

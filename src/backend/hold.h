@@ -24,7 +24,7 @@ typedef struct ZkHeldLock
 {
 	char name[ZKLOCK_NAME_MAX + 1]; /* UTF-8 */
 	uint8 kind;						/* ZkLockKind; with the name: hash key */
-	LOCKTAG tag;					/* level 1; a lock's only */
+	LOCKTAG tag;					/* level 1; not of an election */
 	int32 proclock[ZKLOCK_NMODES];	/* -1: not held in this mode */
 	int64 token[ZKLOCK_NMODES];
 	uint64 count[ZKLOCK_NMODES];	  /* of holds, both scopes */
@@ -36,7 +36,7 @@ typedef struct ZkHeldLock
 typedef struct ZkHold ZkHold;
 
 /* Level 1's name for "name". */
-extern void zklock_level1_tag(LOCKTAG *tag, const char *name);
+extern void zklock_level1_tag(LOCKTAG *tag, ZkLockKind kind, const char *name);
 
 /* Level 1's mode for "mode". */
 extern LOCKMODE zklock_level1_mode(ZkLockMode mode);
@@ -59,16 +59,16 @@ extern void zklock_held_forget(ZkHeldLock *held);
  * short by whatever means. */
 extern void zklock_hold_set_pending(int32 proclock);
 
-/* Call "what" for each name that is held in session scope.  It may throw; it must not
+/* Call "what" for each lock that is held in session scope.  It may throw; it must not
  * end or make any. */
 extern void zklock_hold_each_session_scope(void (*what)(ZkHeldLock *held));
 
 /*
- * End the newest session-scope hold of "held", or all of them, at both levels.
- * Return how many ended.
+ * End the newest session-scope hold of "held", or all of them, or all of all locks (and
+ * of jobs), at both levels.  Return how many ended.
  */
 extern uint64 zklock_hold_end_session_scope(ZkHeldLock *held, bool all);
-extern uint64 zklock_hold_end_all_session_scope(void);
+extern uint64 zklock_hold_end_all_session_scope(bool jobs);
 
 /*
  * pg_advisory_unlock_all() and DISCARD ALL take level 1 away from session-scope
@@ -84,7 +84,8 @@ extern void zklock_hold_end_void(void);
  */
 extern void zklock_hold_end_hidden_void(ZkHeldLock *held, ZkLockMode mode);
 
-/* A lost lock of this backend, in transaction scope if there is one, or NULL.
+/* A lost lock of this backend, a job's or one in transaction scope if there is such a
+ * one, or NULL.
  * "all": all of them count as lost. */
 extern ZkHeldLock *zklock_held_find_lost(bool all);
 

@@ -84,7 +84,7 @@ zklock_loss_find(void)
 void
 zklock_loss_describe(const ZkHeldLock *held, ZkLossText *text)
 {
-	text->what = "lock";
+	text->what = zklock_kind_name((ZkLockKind) held->kind);
 	if (held->kind == ZKLOCK_KIND_ELECTION)
 	{
 		text->what = "leadership of election";
@@ -92,6 +92,17 @@ zklock_loss_describe(const ZkHeldLock *held, ZkLossText *text)
 		text->detail =
 			"The ZooKeeper session ended, or the contender was deleted, while the transaction required the leadership; another server may lead by now.";
 		text->hint = "Retry the transaction on the server that leads.";
+	}
+	else if (held->kind == ZKLOCK_KIND_JOB)
+	{
+		bool begun = held->transaction_count == 0;
+
+		text->sqlstate = begun ? ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE
+							   : ERRCODE_T_R_SERIALIZATION_FAILURE;
+		text->detail =
+			"The ZooKeeper session ended, or the contender was deleted, during the run; another server may run the job by now.";
+		text->hint = begun ? "Call zk_run_end to acknowledge the loss."
+						   : "Whoever calls next runs the job, if it is due still.";
 	}
 	else if (held->transaction_count > 0)
 	{
@@ -135,14 +146,15 @@ warn_of_loss(ZkHeldLock *held)
 			(errcode(ERRCODE_WARNING),
 			 held->kind == ZKLOCK_KIND_ELECTION
 				 ? errmsg("leadership of election \"%s\" was lost", name)
-				 : errmsg("lock \"%s\" was lost", name),
+				 : errmsg("%s \"%s\" was lost", zklock_kind_name((ZkLockKind) held->kind),
+						  name),
 			 errdetail("Another server may hold it by now.")));
 }
 
 static void
 report_loss(ZkHeldLock *held)
 {
-	if (zklock_on_loss != ZKLOCK_ON_LOSS_WARN)
+	if (zklock_on_loss != ZKLOCK_ON_LOSS_WARN || held->kind == ZKLOCK_KIND_JOB)
 		zklock_loss_raise(held);
 
 	/* once a statement */
@@ -324,7 +336,8 @@ zklock_loss_after_commit(void)
 				 held->kind == ZKLOCK_KIND_ELECTION
 					 ? errmsg("leadership of election \"%s\" was lost before the commit was visible",
 							  name)
-					 : errmsg("lock \"%s\" was lost before the commit was visible", name),
+					 : errmsg("%s \"%s\" was lost before the commit was visible",
+							  zklock_kind_name((ZkLockKind) held->kind), name),
 				 errdetail(
 					 "The transaction is committed. Another server may have held it since before that."),
 				 errhint("A late writer is kept out by zk_fence.")));

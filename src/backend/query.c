@@ -42,7 +42,7 @@ wait_for_worker(ConditionVariable *cv, int64 start)
 
 /* Take a free slot and post the question. */
 static int
-take_slot(const ZkQuery *query, int64 start)
+take_slot(const ZkQuery *query, const char *data, int len, int64 start)
 {
 	int taken = -1;
 
@@ -59,6 +59,10 @@ take_slot(const ZkQuery *query, int64 start)
 			slot->query = *query;
 			slot->removing = false;
 			slot->raised = 0;
+			slot->now = slot->session = 0;
+			slot->used = len;
+			if (len > 0)
+				memcpy(slot->page, data, (size_t) len);
 			slot->serial = zklock_question_serial();
 			zklock_question_set_state(slot, ZKLOCK_QUESTION_POSTED);
 			taken = i;
@@ -106,13 +110,31 @@ read_slot(ZkQuestion *slot, char *page, int *used, int *rc)
 	}
 	if (state == ZKLOCK_QUESTION_PAGE)
 		zklock_question_set_state(slot, ZKLOCK_QUESTION_RUNNING);
-	else if (state == ZKLOCK_QUESTION_RESTART)
-	{
-		slot->serial = zklock_question_serial();
-		zklock_question_set_state(slot, ZKLOCK_QUESTION_POSTED);
-	}
 	LWLockRelease(zklock_questions->lock);
 	return state;
+}
+
+/*
+ * The worker wants us to begin again.  Not at once, since what made it want that may be
+ * so for longer, and not until then does it see the question.
+ */
+static void
+begin_again(ZkQuestion *slot, int64 start)
+{
+	int64 until = zklock_clock() + RESTART_PAUSE * NS_PER_MS;
+	int64 now;
+
+	(void) zklock_check_connection(start, start);
+	while ((now = zklock_clock()) < until)
+		(void) ConditionVariableTimedSleep(&slot->cv,
+										   (long) ((until - now) / NS_PER_MS + 1),
+										   zklock_wait_event(&wait_event_query,
+															 "ZkLockQuery"));
+	LWLockAcquire(zklock_questions->lock, LW_EXCLUSIVE);
+	slot->serial = zklock_question_serial();
+	zklock_question_set_state(slot, ZKLOCK_QUESTION_POSTED);
+	LWLockRelease(zklock_questions->lock);
+	zklock_worker_wake();
 }
 
 typedef struct Answer
@@ -121,6 +143,11 @@ typedef struct Answer
 	ZkNode *nodes;
 	int n;
 	int room;
+	/* as in the slot */
+	bool removing;
+	int64 raised;
+	int64 now;
+	int64 session;
 } Answer;
 
 static void
@@ -152,6 +179,7 @@ add_rows(Answer *answer, const char *page, int used)
 		node->mtime = row->mtime;
 		node->ephemeral_owner = row->ephemeral_owner;
 		node->nchildren = row->nchildren;
+		node->version = row->version;
 		node->data = palloc((Size) row->data_len + 1);
 		memcpy(node->data, data, (size_t) row->data_len + 1);
 		node->datalen = row->data_len;
@@ -192,11 +220,14 @@ read_answer(ZkQuestion *slot, int64 start, Answer *answer)
 				CHECK_FOR_INTERRUPTS();
 				break;
 			case ZKLOCK_QUESTION_RESTART:
+				if (slot->query.ask == ZKLOCK_ASK_WRITE)
+				{
+					ConditionVariableCancelSleep();
+					pfree(page);
+					return ZKLOCK_ZCONNECTIONLOSS;
+				}
 				forget_rows(answer);
-				(void) ConditionVariableTimedSleep(&slot->cv, RESTART_PAUSE,
-												   zklock_wait_event(&wait_event_query,
-																	 "ZkLockQuery"));
-				zklock_worker_wake();
+				begin_again(slot, start);
 				break;
 			default:
 				wait_for_worker(&slot->cv, start);
@@ -208,9 +239,9 @@ read_answer(ZkQuestion *slot, int64 start, Answer *answer)
 	return rc;
 }
 
-/* Ask and free the slot again; "removing" and "raised" may be NULL. */
+/* Ask, with "len" bytes of data, and free the slot again. */
 static int
-ask(const ZkQuery *query, Answer *answer, bool *removing, int64 *raised)
+ask(const ZkQuery *query, const char *data, int len, Answer *answer)
 {
 	int64 start = zklock_clock();
 	volatile int taken = -1;
@@ -220,18 +251,23 @@ ask(const ZkQuery *query, Answer *answer, bool *removing, int64 *raised)
 	/* which may itself raise: so the slot is taken inside */
 	PG_ENSURE_ERROR_CLEANUP(free_slot, which);
 	{
-		taken = take_slot(query, start);
+		ZkQuestion *slot;
+
+		taken = take_slot(query, data, len, start);
+		slot = &zklock_questions->slot[taken];
 		zklock_worker_wake();
-		rc = read_answer(&zklock_questions->slot[taken], start, answer);
-		if (removing != NULL)
-			*removing = zklock_questions->slot[taken].removing;
-		if (raised != NULL)
-			*raised = zklock_questions->slot[taken].raised;
+		rc = read_answer(slot, start, answer);
+		answer->removing = slot->removing;
+		answer->raised = slot->raised;
+		answer->now = slot->now;
+		answer->session = slot->session;
 	}
 	PG_END_ENSURE_ERROR_CLEANUP(free_slot, which);
 	free_slot(0, which);
 
-	if (rc != ZKLOCK_ZOK && rc != ZKLOCK_ZNONODE)
+	if (rc != ZKLOCK_ZOK && rc != ZKLOCK_ZNONODE &&
+		(query->ask != ZKLOCK_ASK_WRITE ||
+		 (rc != ZKLOCK_ZBADVERSION && !zklock_rc_is_lost(rc))))
 		ereport(ERROR,
 				(errcode(ERRCODE_SYSTEM_ERROR),
 				 errmsg("ZooKeeper refused to answer: %s", zklock_rc_text(rc)),
@@ -244,7 +280,7 @@ zklock_query(const ZkQuery *query, ZkNode **nodes)
 {
 	Answer answer = {.context = CurrentMemoryContext};
 
-	if (ask(query, &answer, NULL, NULL) == ZKLOCK_ZNONODE)
+	if (ask(query, NULL, 0, &answer) == ZKLOCK_ZNONODE)
 		return -1;
 	*nodes = answer.nodes;
 	return answer.n;
@@ -254,27 +290,68 @@ bool
 zklock_query_remove(const char *name, int64_t token)
 {
 	ZkQuery query = {
+		.ask = ZKLOCK_ASK_REMOVE,
 		.kind = ZKLOCK_KIND_LOCK,
 		.contenders = true,
-		.remove = token,
+		.token = token,
 	};
 	Answer answer = {.context = CurrentMemoryContext};
-	bool removing = false;
 
 	if (token <= 0)
 		return false;
 	strlcpy(query.name, name, sizeof(query.name));
-	(void) ask(&query, &answer, &removing, NULL);
-	return removing;
+	(void) ask(&query, NULL, 0, &answer);
+	return answer.removing;
 }
 
 int64_t
 zklock_query_raise(int64_t above)
 {
-	ZkQuery query = {.raise = true, .above = above};
+	ZkQuery query = {.ask = ZKLOCK_ASK_RAISE, .above = above};
 	Answer answer = {.context = CurrentMemoryContext};
-	int64 raised = 0;
 
-	(void) ask(&query, &answer, NULL, &raised);
-	return raised;
+	(void) ask(&query, NULL, 0, &answer);
+	return answer.raised;
+}
+
+int
+zklock_query_records(ZkNode **nodes, int64_t *now)
+{
+	ZkQuery query = {.kind = ZKLOCK_KIND_JOB};
+	Answer answer = {.context = CurrentMemoryContext};
+	int rc = ask(&query, NULL, 0, &answer);
+
+	*nodes = answer.nodes;
+	*now = answer.now;
+	return rc == ZKLOCK_ZNONODE ? 0 : answer.n;
+}
+
+void
+zklock_query_record(const char *name, ZkRecord *record)
+{
+	ZkQuery query = {.ask = ZKLOCK_ASK_RECORD, .kind = ZKLOCK_KIND_JOB};
+	Answer answer = {.context = CurrentMemoryContext};
+
+	strlcpy(query.name, name, sizeof(query.name));
+	record->exists = ask(&query, NULL, 0, &answer) == ZKLOCK_ZOK;
+	record->now = answer.now;
+	record->session = answer.session;
+	if (record->exists)
+		record->node = answer.nodes[0];
+}
+
+bool
+zklock_query_write(const char *name, const ZkRecord *record, const char *data, int len)
+{
+	ZkQuery query = {
+		.ask = ZKLOCK_ASK_WRITE,
+		.kind = ZKLOCK_KIND_JOB,
+		.version = record->node.version,
+		.session = record->session,
+	};
+	Answer answer = {.context = CurrentMemoryContext};
+
+	Assert(record->exists && len <= ZKLOCK_RECORD_MAX);
+	strlcpy(query.name, name, sizeof(query.name));
+	return ask(&query, data, len, &answer) == ZKLOCK_ZOK;
 }

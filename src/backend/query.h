@@ -23,7 +23,8 @@ typedef struct ZkNode
 	int64_t mtime;
 	int64_t ephemeral_owner;
 	int nchildren;
-	char *data; /* any bytes, and a NUL */
+	int32 version; /* times that the data were written */
+	char *data;	   /* any bytes, and a NUL */
 	int datalen;
 	bool data_cut;
 } ZkNode;
@@ -50,5 +51,27 @@ extern bool zklock_query_remove(const char *name, int64_t token);
  * no room for it.  Raises as zklock_query does.
  */
 extern int64_t zklock_query_raise(int64_t above);
+
+/* A job's record, and when and where it was so. */
+typedef struct ZkRecord
+{
+	bool exists;
+	ZkNode node; /* if it exists */
+	int64_t now; /* ms since 1970, by the ensemble's clock */
+	int64 session;
+} ZkRecord;
+
+/* The record of a job, no older than the call.  Raises as zklock_query does. */
+extern void zklock_query_record(const char *name, ZkRecord *record);
+
+/* Those of all jobs; returns how many.  Raises likewise. */
+extern int zklock_query_records(ZkNode **nodes, int64_t *now);
+
+/*
+ * Write the record of a job, if it is as it was read.  False: it is not, or nobody knows
+ * what came of it, so it is to be read again.  Raises likewise.
+ */
+extern bool zklock_query_write(const char *name, const ZkRecord *record, const char *data,
+							   int len);
 
 #endif /* ZKLOCK_QUERY_H */

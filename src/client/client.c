@@ -593,6 +593,7 @@ stat_completion(int rc, const struct Stat *stat, const void *data)
 	{
 		reply->czxid = stat->czxid;
 		reply->zxid = stat->mzxid;
+		reply->mtime = stat->mtime;
 		reply->version = stat->version;
 		reply->ephemeral_owner = stat->ephemeralOwner;
 	}

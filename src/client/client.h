@@ -38,7 +38,7 @@ typedef enum ZkMessageType
 	ZKLOCK_MSG_LISTED, /* children, nchildren, ncreated */
 	ZKLOCK_MSG_GOT,	   /* czxid, zxid, ctime, mtime, ephemeral_owner, nchildren (its
 						* number alone), version, data, datalen */
-	ZKLOCK_MSG_SET,	   /* zxid, version */
+	ZKLOCK_MSG_SET,	   /* zxid, version, mtime */
 	ZKLOCK_MSG_ACL,	   /* path, open */
 	ZKLOCK_MSG_SYNCED,
 	/* watches: path */
@@ -74,7 +74,7 @@ typedef struct ZkMessage
 	int64_t zxid;  /* CREATED: czxid.  SET: this transaction's.  GOT: of the newest that
 					* wrote the node */
 	int64_t ctime; /* ms since 1970 */
-	int64_t mtime; /* the same, of the newest write */
+	int64_t mtime; /* the same, of the newest write; by the leader's clock */
 	int64_t ephemeral_owner;
 	int32_t version; /* times that the data were written */
 	char *data;		 /* NUL-terminated besides */

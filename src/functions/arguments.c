@@ -14,6 +14,7 @@
 #include "utils/builtins.h"
 
 #include "arguments.h"
+#include "names.h"
 #include "room.h"
 #include "settings.h"
 
@@ -48,24 +49,22 @@ zklock_to_utf8(text *arg)
 void
 zklock_get_name(ZkLockKind kind, text *arg, char *buf)
 {
-	bool election = kind == ZKLOCK_KIND_ELECTION;
+	const char *what = zklock_kind_name(kind);
 	char *utf8 = zklock_to_utf8(arg);
 	size_t len = strlen(utf8);
-	size_t prefix = election ? 0 : namespace_len();
+	size_t prefix = kind == ZKLOCK_KIND_ELECTION ? 0 : namespace_len();
 	int max = ZKLOCK_NAME_MAX - (int) prefix;
 
 	if (len == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("%s name must not be empty", election ? "election" : "lock"),
-				 errdetail("%s name has 1 to %d bytes in UTF-8.",
-						   election ? "An election" : "A lock", ZKLOCK_NAME_MAX)));
+				 errmsg("%s name must not be empty", what),
+				 errdetail("A name has 1 to %d bytes in UTF-8.", ZKLOCK_NAME_MAX)));
 	if (len > (size_t) max)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("%s name is too long", election ? "election" : "lock"),
-				 errdetail("The name has %zu bytes in UTF-8; %s name has 1 to %d.", len,
-						   election ? "an election" : "a lock", max),
+				 errmsg("%s name is too long", what),
+				 errdetail("The name has %zu bytes in UTF-8; a name has 1 to %d.", len, max),
 				 prefix > 0 ? errhint("The namespace \"%s\" counts, too.", zklock_namespace)
 							: 0));
 	if (prefix > 0)

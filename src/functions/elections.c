@@ -8,6 +8,8 @@
 #include "postgres.h"
 #include "compat.h"
 
+#include "access/xact.h"
+#include "access/xlog.h"
 #include "common/hashfn.h"
 #include "executor/spi.h"
 #include "funcapi.h"
@@ -19,11 +21,13 @@
 
 #include "arguments.h"
 #include "check.h"
+#include "command.h"
 #include "drain.h"
 #include "names.h"
 #include "election.h"
 #include "hold.h"
 #include "query.h"
+#include "runs.h"
 
 PG_FUNCTION_INFO_V1(zk_is_leader);
 PG_FUNCTION_INFO_V1(zk_leader_token);
@@ -163,6 +167,25 @@ zk_require_leader(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(token);
 }
 
+/* Its row, as far as the transaction may write. */
+static void
+remember_run(Oid function, text *arg, int64 token, TimestampTz started)
+{
+	char name[ZKLOCK_NAME_MAX + 1];
+	ZkRunRow row = {
+		.kind = ZKLOCK_KIND_ELECTION,
+		.name = name,
+		.token = token,
+		.started = started,
+		.done = true,
+	};
+
+	if (XactReadOnly || RecoveryInProgress())
+		return;
+	zklock_get_name(ZKLOCK_KIND_ELECTION, arg, name);
+	zklock_runs_insert(function, &row);
+}
+
 /*
  * CALL zk_run_as_leader(election text, command text)
  *
@@ -173,7 +196,7 @@ Datum
 zk_run_as_leader(PG_FUNCTION_ARGS)
 {
 	int64 token;
-	int rc;
+	TimestampTz started;
 
 	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
 		ereport(ERROR,
@@ -189,21 +212,12 @@ zk_run_as_leader(PG_FUNCTION_ARGS)
 		PG_RETURN_VOID();
 	}
 
+	started = GetCurrentTimestamp();
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
-	rc = SPI_execute(text_to_cstring(PG_GETARG_TEXT_PP(1)), false, 0);
-	if (rc == SPI_ERROR_TRANSACTION)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_TRANSACTION_TERMINATION),
-				 errmsg("the command of zk_run_as_leader must not end the transaction")));
-	if (rc == SPI_ERROR_COPY)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg(
-					 "the command of zk_run_as_leader cannot COPY to or from the client")));
-	if (rc < 0)
-		elog(ERROR, "SPI_execute failed: %s", SPI_result_code_string(rc));
+	zklock_command_run("zk_run_as_leader", text_to_cstring(PG_GETARG_TEXT_PP(1)));
 	SPI_finish();
+	remember_run(fcinfo->flinfo->fn_oid, PG_GETARG_TEXT_PP(0), token, started);
 	PG_RETURN_VOID();
 }
 

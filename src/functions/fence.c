@@ -12,12 +12,7 @@
  * Nothing here needs shared memory or the ensemble: the database that is
  * written may belong to a server without them.
  *
- * Whoever may call zk_fence needs no right on the table.  So there is no SQL here,
- * which could be made to mean something else: no name but the table's own is looked
- * up, that one by the OID of the function's schema, and the table counts only if it
- * belongs to the function's extension.  It is read and written as PostgreSQL does
- * with its catalogs, which runs no trigger, rule, default, check or expression.  A
- * table that has such a thing is refused, rather than written without it.
+ * The table is written without SQL; see owntable.h.
  *
  *-------------------------------------------------------------------------
  */
@@ -28,24 +23,19 @@
 #include "access/heapam.h"
 #include "access/htup_details.h"
 #include "access/sysattr.h"
-#include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
-#include "catalog/dependency.h"
 #include "catalog/indexing.h"
-#include "catalog/pg_am.h"
-#include "catalog/pg_class.h"
-#include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
 #include "executor/tuptable.h"
 #include "miscadmin.h"
 #include "tcop/utility.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
-#include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
+#include "owntable.h"
 #include "settings.h"
 
 PG_FUNCTION_INFO_V1(zk_fence);
@@ -56,98 +46,51 @@ PG_FUNCTION_INFO_V1(zk_fence);
 /* zk_fences, open, and its key: namespace and resource. */
 typedef struct Fences
 {
-	Relation table;
+	ZkOwnTable own;
 	Relation index;
 	AttrNumber token; /* columns */
 	AttrNumber key[2];
 	Datum value[2]; /* of the row that is looked for */
 } Fences;
 
-pg_noreturn static void
-refuse(const char *why)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("table \"zk_fences\" is not as extension \"zklock\" made it"),
-			 errdetail("%s", why),
-			 errhint("Undo the change. Dropping the extension would forget all tokens.")));
-}
-
 /* ------------------------------------------------------------------------
  * The table
  * ------------------------------------------------------------------------
  */
 
-static AttrNumber
-find_column(Relation table, const char *name, Oid type)
-{
-	TupleDesc desc = RelationGetDescr(table);
-	AttrNumber column = get_attnum(RelationGetRelid(table), name);
-
-	if (column <= 0 || TupleDescAttr(desc, column - 1)->atttypid != type)
-		refuse("A column is missing or has another type.");
-	return column;
-}
-
-/* A later version may have columns that we know nothing of and leave null. */
-static void
-check_columns(const Fences *fences)
-{
-	TupleDesc desc = RelationGetDescr(fences->table);
-
-	for (int i = 0; i < desc->natts; i++)
-	{
-		Form_pg_attribute column = TupleDescAttr(desc, i);
-
-		if (!column->attisdropped && column->attnum != fences->token &&
-			column->attnum != fences->key[0] && column->attnum != fences->key[1] &&
-			(column->attnotnull || column->attgenerated != '\0'))
-			refuse("It has another column that cannot be null.");
-	}
-}
-
 /* The table of the function's extension, for writing until the transaction ends. */
 static void
 open_fences(Oid function, Fences *fences)
 {
-	Oid extension = getExtensionOfObject(ProcedureRelationId, function);
-	Oid oid = get_relname_relid("zk_fences", get_func_namespace(function));
-	Relation table = OidIsValid(oid) ? try_table_open(oid, RowExclusiveLock) : NULL;
+	ZkOwnTable own = {.name = "zk_fences", .has = "tokens"};
+	AttrNumber known[3];
 	List *indexes;
 
-	if (table == NULL || !OidIsValid(extension) ||
-		getExtensionOfObject(RelationRelationId, oid) != extension)
-		refuse("The extension has no such table in the schema of zk_fence.");
-	if (table->rd_rel->relkind != RELKIND_RELATION ||
-		table->rd_rel->relam != HEAP_TABLE_AM_OID)
-		refuse("It is not an ordinary table.");
-	if (table->trigdesc != NULL || table->rd_rules != NULL)
-		refuse("It has a trigger, a rule or a foreign key.");
-	if (RelationGetDescr(table)->constr != NULL &&
-		RelationGetDescr(table)->constr->num_check > 0)
-		refuse("It has a check constraint.");
-	fences->table = table;
-	fences->token = find_column(table, "token", INT8OID);
-	fences->key[0] = find_column(table, "namespace", TEXTOID);
-	fences->key[1] = find_column(table, "resource", TEXTOID);
-	check_columns(fences);
+	zklock_own_open(&own, function);
+	fences->token = zklock_own_column(&own, "token", INT8OID);
+	fences->key[0] = zklock_own_column(&own, "namespace", TEXTOID);
+	fences->key[1] = zklock_own_column(&own, "resource", TEXTOID);
+	known[0] = fences->token;
+	known[1] = fences->key[0];
+	known[2] = fences->key[1];
+	zklock_own_check_columns(&own, known, lengthof(known));
 
 	/* one index has no expression and no condition: that of a primary key */
-	indexes = RelationGetIndexList(table);
-	if (list_length(indexes) != 1 || linitial_oid(indexes) != table->rd_pkindex)
-		refuse("It has an index besides its primary key, or no primary key.");
-	fences->index = index_open(table->rd_pkindex, AccessShareLock);
-	if (fences->index->rd_index->indnkeyatts != 2 ||
-		fences->index->rd_index->indkey.values[0] != fences->key[0] ||
-		fences->index->rd_index->indkey.values[1] != fences->key[1])
-		refuse("It has another primary key.");
+	indexes = RelationGetIndexList(own.rel);
+	if (list_length(indexes) != 1 || linitial_oid(indexes) != own.rel->rd_pkindex)
+		zklock_own_refuse(&own,
+						  "It has an index besides its primary key, or no primary key.");
+	fences->index = index_open(own.rel->rd_pkindex, AccessShareLock);
+	if (!zklock_own_index_matches(fences->index, fences->key, 2))
+		zklock_own_refuse(&own, "It has another primary key.");
+	fences->own = own;
 }
 
 static void
 close_fences(Fences *fences)
 {
 	index_close(fences->index, NoLock);
-	table_close(fences->table, NoLock);
+	zklock_own_close(&fences->own);
 }
 
 /* ------------------------------------------------------------------------
@@ -168,7 +111,7 @@ find_row(const Fences *fences, ItemPointer where)
 		ScanKeyEntryInitialize(&key[i], 0, fences->key[i], BTEqualStrategyNumber,
 							   InvalidOid, fences->index->rd_indcollation[i], F_TEXTEQ,
 							   fences->value[i]);
-	scan = systable_beginscan_ordered(fences->table, fences->index, snapshot, 2, key);
+	scan = systable_beginscan_ordered(fences->own.rel, fences->index, snapshot, 2, key);
 	tuple = systable_getnext_ordered(scan, ForwardScanDirection);
 	if (tuple != NULL)
 		ItemPointerCopy(&tuple->t_self, where);
@@ -196,7 +139,7 @@ lock_row(const Fences *fences, ItemPointer where, TupleTableSlot *row)
 	TM_FailureData failure;
 	TransactionId made_by;
 	bool isnull;
-	TM_Result result = table_tuple_lock(fences->table, where, SnapshotSelf, row,
+	TM_Result result = table_tuple_lock(fences->own.rel, where, SnapshotSelf, row,
 										GetCurrentCommandId(false), LockTupleNoKeyExclusive,
 										LockWaitBlock, 0, &failure);
 
@@ -209,7 +152,7 @@ lock_row(const Fences *fences, ItemPointer where, TupleTableSlot *row)
 	made_by = DatumGetTransactionId(
 		slot_getsysattr(row, MinTransactionIdAttributeNumber, &isnull));
 	if (!TransactionIdIsCurrentTransactionId(made_by) &&
-		!table_tuple_satisfies_snapshot(fences->table, row, GetTransactionSnapshot()))
+		!table_tuple_satisfies_snapshot(fences->own.rel, row, GetTransactionSnapshot()))
 		raise_concurrent_update();
 	return true;
 }
@@ -221,7 +164,7 @@ lock_row(const Fences *fences, ItemPointer where, TupleTableSlot *row)
 static bool
 insert_row(const Fences *fences, int64 token)
 {
-	TupleDesc desc = RelationGetDescr(fences->table);
+	TupleDesc desc = RelationGetDescr(fences->own.rel);
 	Datum *values = palloc0(sizeof(Datum) * (Size) desc->natts);
 	bool *nulls = palloc((Size) desc->natts);
 	MemoryContext context = CurrentMemoryContext;
@@ -229,19 +172,15 @@ insert_row(const Fences *fences, int64 token)
 	volatile bool made = true;
 
 	memset(nulls, true, (Size) desc->natts);
-	values[fences->token - 1] = Int64GetDatum(token);
-	nulls[fences->token - 1] = false;
+	zklock_own_set(values, nulls, fences->token, Int64GetDatum(token));
 	for (int i = 0; i < 2; i++)
-	{
-		values[fences->key[i] - 1] = fences->value[i];
-		nulls[fences->key[i] - 1] = false;
-	}
+		zklock_own_set(values, nulls, fences->key[i], fences->value[i]);
 
 	BeginInternalSubTransaction(NULL);
 	MemoryContextSwitchTo(context);
 	PG_TRY();
 	{
-		CatalogTupleInsert(fences->table, heap_form_tuple(desc, values, nulls));
+		CatalogTupleInsert(fences->own.rel, heap_form_tuple(desc, values, nulls));
 		ReleaseCurrentSubTransaction();
 	}
 	PG_CATCH();
@@ -269,7 +208,7 @@ insert_row(const Fences *fences, int64 token)
 static void
 update_row(const Fences *fences, TupleTableSlot *row, int64 token)
 {
-	TupleDesc desc = RelationGetDescr(fences->table);
+	TupleDesc desc = RelationGetDescr(fences->own.rel);
 	Datum *values = palloc0(sizeof(Datum) * (Size) desc->natts);
 	bool *nulls = palloc0((Size) desc->natts);
 	bool *replace = palloc0((Size) desc->natts);
@@ -279,14 +218,14 @@ update_row(const Fences *fences, TupleTableSlot *row, int64 token)
 	values[fences->token - 1] = Int64GetDatum(token);
 	replace[fences->token - 1] = true;
 	tuple = heap_modify_tuple(old, desc, values, nulls, replace);
-	CatalogTupleUpdate(fences->table, &tuple->t_self, tuple);
+	CatalogTupleUpdate(fences->own.rel, &tuple->t_self, tuple);
 }
 
 /* Remember the token unless there is a larger one; returns the largest. */
 static int64
 remember(const Fences *fences, int64 token)
 {
-	TupleTableSlot *row = table_slot_create(fences->table, NULL);
+	TupleTableSlot *row = table_slot_create(fences->own.rel, NULL);
 	ItemPointerData where;
 	int64 largest = token;
 
@@ -304,7 +243,7 @@ remember(const Fences *fences, int64 token)
 		{
 			largest = DatumGetInt64(slot_getattr(row, fences->token, &isnull));
 			if (isnull)
-				refuse("It has a row without a token.");
+				zklock_own_refuse(&fences->own, "It has a row without a token.");
 			if (largest <= token)
 			{
 				update_row(fences, row, token);

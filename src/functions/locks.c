@@ -8,16 +8,16 @@
 #include "postgres.h"
 #include "compat.h"
 
-#include "access/xact.h"
 #include "executor/spi.h"
 #include "utils/builtins.h"
-#include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
 #include "acquire.h"
 #include "arguments.h"
 #include "check.h"
+#include "command.h"
 #include "hold.h"
+#include "jobs.h"
 #include "locks.h"
 #include "loss.h"
 #include "names.h"
@@ -33,7 +33,8 @@ PG_FUNCTION_INFO_V1(zk_assert);
 PG_FUNCTION_INFO_V1(zk_lock_session);
 
 const PGFunction zklock_acknowledging[] = {zk_lock,		  zk_try_lock,	   zk_unlock,
-										   zk_unlock_all, zk_lock_session, NULL};
+										   zk_unlock_all, zk_lock_session, zk_run_end,
+										   NULL};
 
 /* zk_lock(name text, mode text, scope text) returns bigint */
 Datum
@@ -49,7 +50,7 @@ zk_lock(PG_FUNCTION_ARGS)
 	mode = zklock_get_mode(PG_GETARG_TEXT_PP(1), true);
 	scope = zklock_get_scope(PG_GETARG_TEXT_PP(2));
 	zklock_loss_acknowledge();
-	(void) zklock_acquire(name, mode, scope, ZKLOCK_WAIT_FOREVER, &token);
+	(void) zklock_acquire(ZKLOCK_KIND_LOCK, name, mode, scope, ZKLOCK_WAIT_FOREVER, &token);
 	PG_RETURN_INT64(token);
 }
 
@@ -69,7 +70,7 @@ zk_try_lock(PG_FUNCTION_ARGS)
 	scope = zklock_get_scope(PG_GETARG_TEXT_PP(2));
 	timeout = zklock_get_timeout(PG_GETARG_INTERVAL_P(3), "timeout");
 	zklock_loss_acknowledge();
-	PG_RETURN_BOOL(zklock_acquire(name, mode, scope, timeout, &token));
+	PG_RETURN_BOOL(zklock_acquire(ZKLOCK_KIND_LOCK, name, mode, scope, timeout, &token));
 }
 
 /* What this backend holds of a name now, or NULL; the name in UTF-8 to "name". */
@@ -117,7 +118,7 @@ zk_unlock_all(PG_FUNCTION_ARGS)
 	zklock_hold_end_void();
 	zklock_loss_acknowledge();
 	zklock_hold_each_session_scope(zklock_loss_tell);
-	ended = zklock_hold_end_all_session_scope();
+	ended = zklock_hold_end_all_session_scope(false);
 	PG_RETURN_INT32((int32) Min(ended, PG_INT32_MAX));
 }
 
@@ -206,7 +207,6 @@ zk_assert(PG_FUNCTION_ARGS)
 Datum
 zk_lock_session(PG_FUNCTION_ARGS)
 {
-	CallContext *call = (CallContext *) fcinfo->context;
 	char name[ZKLOCK_NAME_MAX + 1];
 	ZkLockMode mode;
 	int64 timeout = ZKLOCK_WAIT_FOREVER;
@@ -223,22 +223,10 @@ zk_lock_session(PG_FUNCTION_ARGS)
 	if (!PG_ARGISNULL(2))
 		timeout = zklock_get_timeout(PG_GETARG_INTERVAL_P(2), "timeout");
 
-	if (call == NULL || !IsA(call, CallContext) || call->atomic)
-		ereport(ERROR,
-				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
-				 errmsg("zk_lock_session cannot run inside a transaction block"),
-				 errhint("Call it on its own, or use zk_lock(name, mode, 'session').")));
-	/* a pipeline's earlier statements must not be committed by ours */
-	PreventInTransactionBlock(true, "zk_lock_session");
-	/* what a DO block did before can be refused, as in any commit (loss.c) */
-	MyXactFlags &= ~XACT_FLAGS_NEEDIMMEDIATECOMMIT;
+	zklock_leave_transaction(fcinfo, "zk_lock_session",
+							 "Call it on its own, or use zk_lock(name, mode, 'session').");
 
-	if (SPI_connect_ext(SPI_OPT_NONATOMIC) != SPI_OK_CONNECT)
-		elog(ERROR, "SPI_connect failed");
-	SPI_commit();
-	InvalidateCatalogSnapshot();
-
-	if (!zklock_acquire(name, mode, ZKLOCK_SCOPE_SESSION, timeout, &token))
+	if (!zklock_acquire(ZKLOCK_KIND_LOCK, name, mode, ZKLOCK_SCOPE_SESSION, timeout, &token))
 		ereport(ERROR,
 				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 				 errmsg("could not obtain lock \"%s\" within %lld ms",

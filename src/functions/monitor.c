@@ -131,7 +131,7 @@ put_lock_row(ReturnSetInfo *rsinfo, const LockRow *row, ArrayType *blockers,
 	Datum values[17];
 	bool nulls[17] = {0};
 
-	zklock_level1_tag(&tag, row->name);
+	zklock_level1_tag(&tag, ZKLOCK_KIND_LOCK, row->name);
 	values[0] = CStringGetTextDatum(zklock_display_name(row->name));
 	values[1] = CStringGetTextDatum(zklock_modes[proclock->mode]);
 	values[2] = CStringGetTextDatum(zklock_scopes[scope]);
@@ -434,7 +434,7 @@ Datum
 zk_servers(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-	ZkQuery query = {.servers = true};
+	ZkQuery query = {.ask = ZKLOCK_ASK_SERVERS};
 	ZkSessionShared s;
 	ZkNode *nodes;
 	int n;

@@ -10,7 +10,8 @@
  * directory <root>/locks/<encoded name>; a contender is a child of it, named
  * _c_<uuid>-lock-<sequence> (exclusive) or _c_<uuid>-read-lock-<sequence>
  * (shared).  An election's is <root>/elections/<encoded name>, its contenders
- * are named _c_<uuid>-latch-<sequence>.  The high half of the UUID is the
+ * are named _c_<uuid>-latch-<sequence>.  A job's is <root>/jobs/<encoded name>, with
+ * contenders named as those of an exclusive lock.  The high half of the UUID is the
  * session's, the low half the contender's, so that a listing tells our own from
  * everybody else's.
  *
@@ -46,10 +47,11 @@
 typedef enum ZkLockKind
 {
 	ZKLOCK_KIND_LOCK,
-	ZKLOCK_KIND_ELECTION /* exclusive only */
+	ZKLOCK_KIND_ELECTION, /* exclusive only */
+	ZKLOCK_KIND_JOB		  /* the same; see job.h */
 } ZkLockKind;
 
-#define ZKLOCK_NKINDS 2
+#define ZKLOCK_NKINDS 3
 
 typedef enum ZkLockMode
 {

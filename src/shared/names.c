@@ -31,20 +31,27 @@
 #include "names.h"
 #include "settings.h"
 
-/* From UTF-8 to the database's encoding; NULL if that has not all the characters. */
-static char *
-convert(const char *utf8, int len)
+const char *
+zklock_kind_name(ZkLockKind kind)
 {
-	int encoding = GetDatabaseEncoding();
-	Oid proc = FindDefaultConversionProc(PG_UTF8, encoding);
+	static const char *const names[ZKLOCK_NKINDS] = {"lock", "election", "job"};
+
+	return names[kind];
+}
+
+/* From one encoding to another; NULL if that has not all the characters. */
+static char *
+convert(const char *text, int len, int from, int to)
+{
+	Oid proc = FindDefaultConversionProc(from, to);
 	int size = len * MAX_CONVERSION_GROWTH + 1;
 	unsigned char *buf;
 
 	if (!OidIsValid(proc))
 		return NULL;
 	buf = palloc((Size) size);
-	if (pg_do_encoding_conversion_buf(proc, PG_UTF8, encoding,
-									  (unsigned char *) unconstify(char *, utf8), len,
+	if (pg_do_encoding_conversion_buf(proc, from, to,
+									  (unsigned char *) unconstify(char *, text), len,
 									  buf, size, true) == len)
 		return (char *) buf;
 	pfree(buf);
@@ -63,7 +70,7 @@ display(const char *bytes, int len, bool may_convert)
 		text = pnstrdup(bytes, (Size) len);
 		if (utf8 || pg_is_ascii(text))
 			return text;
-		text = may_convert ? convert(text, len) : NULL;
+		text = may_convert ? convert(text, len, PG_UTF8, encoding) : NULL;
 	}
 	if (text == NULL)
 	{
@@ -82,6 +89,26 @@ zklock_display_bytes(const char *bytes, int len, bool cut)
 		len = (int) zklock_clip_utf8(bytes, (size_t) len);
 	text = display(bytes, len, IsTransactionState());
 	return cut ? psprintf("%s...", text) : text;
+}
+
+char *
+zklock_bytes_to_utf8(const char *text)
+{
+	size_t len = strlen(text);
+	int encoding = GetDatabaseEncoding();
+	bool utf8 = encoding == PG_UTF8 || encoding == PG_SQL_ASCII;
+	char *result = NULL;
+
+	if (pg_is_ascii(text) || (utf8 && zklock_is_utf8(text, len)))
+		return pstrdup(text);
+	if (!utf8 && IsTransactionState())
+		result = convert(text, (int) len, encoding, PG_UTF8);
+	if (result == NULL)
+	{
+		result = palloc(3 * len + 1);
+		(void) zklock_escape(text, len, true, result);
+	}
+	return result;
 }
 
 char *

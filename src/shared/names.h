@@ -11,12 +11,20 @@
 
 #include "lib/stringinfo.h"
 
+#include "contender.h"
+
+/* "lock", "election" or "job": what stands before a name in messages. */
+extern const char *zklock_kind_name(ZkLockKind kind);
+
 /*
  * Bytes that anybody may have written, in the database's encoding: as they are if they
  * are UTF-8 and that encoding has all their characters, else percent-encoded.  If "cut"
  * they go on elsewhere: then the text is whole characters and ends in "...".  palloc'd.
  */
 extern char *zklock_display_bytes(const char *bytes, int len, bool cut);
+
+/* The other way: text of the database in UTF-8, percent-encoded where that fails. */
+extern char *zklock_bytes_to_utf8(const char *text);
 
 /* The same of a text that may have been cut off anywhere, without the dots. */
 extern char *zklock_display_text(const char *text);

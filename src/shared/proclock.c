@@ -294,7 +294,7 @@ zklock_proclock_abandon(int32 index)
 	 * (zklock_grant_apply).
 	 */
 	if (proclock->state == ZKLOCK_PROCLOCK_HELD && !proclock->lost &&
-		proclock->mode == ZKLOCK_EXCLUSIVE && entry->kind == ZKLOCK_KIND_LOCK)
+		proclock->mode == ZKLOCK_EXCLUSIVE && entry->kind != ZKLOCK_KIND_ELECTION)
 	{
 		for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 			entry->grant[mode].usable = false;

@@ -22,13 +22,22 @@
  * are still out are dropped by it as well.  A new worker finds slots of which it
  * knows nothing and has their backends begin again.
  *
- * zklock_query_remove is a question, too, whose answer is a deletion: the worker looks
- * for the child with the token and deletes it.  If the connection is lost then, all
- * begins again; the slot remembers that the child was there.
+ * Some questions have a deed for an answer:
  *
- * So is zklock_query_raise: the worker reads the base of tokens and sets it, if nobody
- * else has in between.  What it has set the slot remembers.  The answer is given at
- * once, since the session ends when the base is another (ensemble.c).
+ *	 REMOVE		the worker looks for the child with the token and deletes it.  If the
+ *				connection is lost then, all begins again; the slot remembers that the
+ *				child was there
+ *	 RAISE		the worker reads the base of tokens and sets it, if nobody else has in
+ *				between.  What it has set the slot remembers.  The answer is given at
+ *				once, since the session ends when the base is another (ensemble.c)
+ *	 WRITE		the worker sets a job's record, which the page has, if it has the version
+ *				still; in the session that the version was read in, or not at all.  What
+ *				came of it when the connection is lost nobody knows: the backend does not
+ *				begin again, but looks
+ *
+ * Of a job's record the answer must not be stale, and the time is wanted: the leader's
+ * clock, by which all servers go.  Both come with an acknowledged write, of the session's
+ * own node.
  *
  *-------------------------------------------------------------------------
  */
@@ -50,21 +59,31 @@
 
 /* bytes of a node's data; what is longer is cut off there */
 #define ZKLOCK_ANSWER_DATA_MAX 1024
+#define ZKLOCK_RECORD_MAX	   (23 * 1024) /* a job's */
 
-/* Which children of which directory? */
+typedef enum ZkAsk
+{
+	ZKLOCK_ASK_CHILDREN, /* which children of which directory? */
+	ZKLOCK_ASK_SERVERS,	 /* ... of <root>/servers? */
+	ZKLOCK_ASK_REMOVE,
+	ZKLOCK_ASK_RAISE,
+	ZKLOCK_ASK_RECORD, /* of the job; one row without a name */
+	ZKLOCK_ASK_WRITE
+} ZkAsk;
+
 typedef struct ZkQuery
 {
-	bool servers; /* of <root>/servers; else: */
+	ZkAsk ask;
 	ZkLockKind kind;
 	char name[ZKLOCK_NAME_MAX + 1];		 /* directory of that name; "": the one of
 										  * all directories of the kind */
 	char prefix[ZKLOCK_ENCODED_MAX + 1]; /* children whose names begin so */
 	bool contenders;					 /* contenders only, in their order */
 	int limit;							 /* so many at most; 0: all */
-	int64_t remove;						 /* the child to delete, by its token, and to
-										  * tell of none; 0: no such thing */
-	bool raise;							 /* no question: raise the base of tokens ... */
-	int64_t above;						 /* ... so that all are above this */
+	int64_t token;						 /* REMOVE: the child's */
+	int64_t above;						 /* RAISE: so that all tokens are above this */
+	int32 version;						 /* WRITE: the record's, when it was read */
+	int64 session;						 /* ... in this session */
 } ZkQuery;
 
 typedef enum ZkQuestionState
@@ -85,8 +104,10 @@ typedef struct ZkQuestion
 	ZkQuery query;
 	bool removing; /* the child to be removed has been found */
 	int64 raised;  /* the base that was sent; 0 or -1: it will not be */
-	int rc;		   /* DONE: ZOK, NONODE or what the ensemble said */
-	int used;	   /* PAGE, DONE: bytes in the page */
+	int64 now;	   /* of jobs: ms since 1970, when the answer was good ... */
+	int64 session; /* ... in this session */
+	int rc;		   /* DONE: ZOK, NONODE, BADVERSION or what the ensemble said */
+	int used;	   /* PAGE, DONE: bytes in the page; POSTED: WRITE's */
 	char page[ZKLOCK_ANSWER_PAGE];
 } ZkQuestion;
 
@@ -107,6 +128,7 @@ typedef struct ZkAnswerRow
 	bool name_cut;
 	bool data_cut;
 	int32 nchildren;
+	int32 version;
 	int64 token;
 	int64 ctime;
 	int64 mtime;

@@ -41,6 +41,7 @@ int zklock_handoff_limit;
 char *zklock_namespace;
 int zklock_max_locks_per_backend;
 int zklock_max_locks;
+int zklock_run_history;
 char *zklock_elections;
 int zklock_leader_eligible;
 char *zklock_notify_database;
@@ -324,6 +325,15 @@ define_service(void)
 							 &zklock_drain, false, PGC_SIGHUP, 0, NULL, NULL, NULL);
 }
 
+static void
+define_jobs(void)
+{
+	DefineCustomIntVariable("zklock.run_history", "How long rows of zk_runs are kept.",
+							"Later runs delete them. -1 keeps them for ever.",
+							&zklock_run_history, 90 * 24 * 60, -1, INT_MAX, PGC_SIGHUP,
+							GUC_UNIT_MIN, NULL, NULL, NULL);
+}
+
 void
 zklock_define_settings(bool preloaded)
 {
@@ -332,6 +342,7 @@ zklock_define_settings(bool preloaded)
 	define_locks();
 	define_elections();
 	define_service();
+	define_jobs();
 
 	/* Only the postmaster can define what is fixed at its start. */
 	if (!preloaded)

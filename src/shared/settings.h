@@ -51,6 +51,8 @@ typedef enum ZkLeaderEligible
 	ZKLOCK_LEADER_ANY
 } ZkLeaderEligible;
 
+extern int zklock_run_history; /* minutes that rows of zk_runs are kept; -1: for ever */
+
 extern char *zklock_elections;		 /* to enter at start: a list */
 extern int zklock_leader_eligible;	 /* ZkLeaderEligible */
 extern char *zklock_notify_database; /* "": none */

@@ -113,6 +113,7 @@ zklock_table_shmem_startup(void)
 		pg_atomic_init_u32(&s->nleaving, 0);
 		pg_atomic_init_u32(&s->room_wanted, 0);
 		pg_atomic_init_u32(&s->write_wanted, 0);
+		pg_atomic_init_u32(&s->settle_wanted, 1); /* of before the start */
 		pg_atomic_init_u64(&s->write_latency, 0);
 		pg_atomic_init_u64(&s->read_latency, 0);
 		pg_atomic_init_u32(&s->in_flight, 0);
@@ -261,7 +262,7 @@ check_proclocks(const ZkLockEntry *entry)
 	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 		Assert(entry->want[mode] == want[mode] && entry->held[mode] == held[mode]);
 	/* a leadership may be required by many */
-	if (writer == 0 || entry->kind != ZKLOCK_KIND_LOCK)
+	if (writer == 0 || entry->kind == ZKLOCK_KIND_ELECTION)
 		return;
 	Assert(held[ZKLOCK_EXCLUSIVE] == 1);
 	zklock_foreach_proclock (proclock, entry)
@@ -653,6 +654,13 @@ zklock_session_read(ZkSessionShared *copy)
 {
 	*copy = *zklock_session_lock(LW_SHARED);
 	zklock_session_unlock();
+}
+
+void
+zklock_settle_want(void)
+{
+	pg_atomic_write_u32(&zklock_shared->settle_wanted, 1);
+	zklock_worker_wake();
 }
 
 void

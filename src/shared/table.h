@@ -277,7 +277,8 @@ typedef struct ZkLockShared
 	/* for zk_session; by the worker */
 	pg_atomic_uint64 write_latency; /* ns: of the newest reply; 0: none yet */
 	pg_atomic_uint64 read_latency;
-	pg_atomic_uint32 in_flight; /* requests to the ensemble without a reply */
+	pg_atomic_uint32 settle_wanted; /* there may be runs of jobs to be settled */
+	pg_atomic_uint32 in_flight;		/* requests to the ensemble without a reply */
 
 	bool stopping;				   /* no new holds: the server stops */
 	pg_atomic_uint32 write_wanted; /* a backend wants a write now: the worker
@@ -433,6 +434,8 @@ extern volatile sig_atomic_t *zklock_loss_flag(int proc_number);
 /* --- the session ---------------------------------------------------------- */
 
 extern void zklock_session_read(ZkSessionShared *copy);
+/* There may be runs of jobs whose end only this server can tell, and has not told. */
+extern void zklock_settle_want(void);
 /* Wake the worker, if there is one. */
 extern void zklock_worker_wake(void);
 

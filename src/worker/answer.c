@@ -17,6 +17,7 @@
 #include "answer.h"
 #include "dispatch.h"
 #include "ensemble.h"
+#include "member.h"
 #include "path.h"
 #include "question.h"
 #include "session.h"
@@ -53,12 +54,15 @@ typedef struct Run
 
 static Run runs[ZKLOCK_NQUESTIONS];
 
-/* ZkRequestTag.uuid of a listing, of a delete, and of a read and a write of the base;
- * else it is the child's index. */
-#define TAG_LISTING PG_UINT64_MAX
-#define TAG_REMOVAL (PG_UINT64_MAX - 1)
-#define TAG_BASE	(PG_UINT64_MAX - 2)
-#define TAG_RAISE	(PG_UINT64_MAX - 3)
+/* ZkRequestTag.uuid of what is no get of a child; else it is the child's index. */
+#define TAG_LISTING PG_UINT64_MAX		/* of the directory */
+#define TAG_REMOVAL (PG_UINT64_MAX - 1) /* a delete */
+#define TAG_BASE	(PG_UINT64_MAX - 2) /* a get */
+#define TAG_RAISE	(PG_UINT64_MAX - 3) /* a set of it */
+#define TAG_TIME	(PG_UINT64_MAX - 4) /* a set of our own node */
+#define TAG_RECORD	(PG_UINT64_MAX - 5) /* a get */
+#define TAG_WRITE	(PG_UINT64_MAX - 6) /* a set of it */
+#define TAG_OTHERS	(PG_UINT64_MAX - 7) /* all of these are larger */
 
 static void
 forget_run(Run *run)
@@ -90,13 +94,28 @@ get_base(const Run *run)
 		ZKLOCK_ZOK;
 }
 
-/* Sync first: what is read is then no older than the question. */
+/* What is read after this has been acknowledged is no older than the question. */
 static bool
-start_run(Run *run, uint32 serial, const ZkQuery *query)
+send_sync(const Run *run)
 {
 	ZkClient *client = zklock_session_client();
-	const char *directory =
-		query->servers ? zklock_path_servers() : zklock_path_directory(query->kind);
+	ZkRequestTag tag = make_tag(run, TAG_TIME);
+
+	if (run->query.kind == ZKLOCK_KIND_JOB)
+		return zklock_ensemble_admitted() &&
+			zklock_member_touch(client, &tag) == ZKLOCK_ZOK;
+	return zklock_client_sync(client, zklock_path_directory(run->query.kind),
+							  &zklock_no_tag) == ZKLOCK_ZOK;
+}
+
+/* Begin with what it takes to find the answer.  "data": to be written. */
+static bool
+start_run(Run *run, uint32 serial, const ZkQuery *query, const char *data, int len)
+{
+	ZkClient *client = zklock_session_client();
+	const char *directory = query->ask == ZKLOCK_ASK_SERVERS
+		? zklock_path_servers()
+		: zklock_path_directory(query->kind);
 	ZkRequestTag tag;
 	MemoryContext save;
 
@@ -109,7 +128,7 @@ start_run(Run *run, uint32 serial, const ZkQuery *query)
 	initStringInfo(&run->rows);
 	MemoryContextSwitchTo(save);
 
-	if (query->raise)
+	if (query->ask == ZKLOCK_ASK_RAISE)
 		return get_base(run);
 	strlcpy(run->path, directory, sizeof(run->path));
 	if (query->name[0] != '\0')
@@ -119,9 +138,24 @@ start_run(Run *run, uint32 serial, const ZkQuery *query)
 		zklock_encode_name(query->name, encoded);
 		snprintf(run->path, sizeof(run->path), "%s/%s", directory, encoded);
 	}
-	tag = make_tag(run, TAG_LISTING);
-	return zklock_client_sync(client, directory, &zklock_no_tag) == ZKLOCK_ZOK &&
-		zklock_client_list(client, run->path, false, &tag) == ZKLOCK_ZOK;
+	switch (query->ask)
+	{
+		case ZKLOCK_ASK_WRITE:
+			if (!zklock_ensemble_admitted() ||
+				query->session != zklock_shared->session.id.id)
+				return false;
+			tag = make_tag(run, TAG_WRITE);
+			return zklock_client_set(client, run->path, data, len, query->version, &tag) ==
+				ZKLOCK_ZOK;
+		case ZKLOCK_ASK_RECORD:
+			tag = make_tag(run, TAG_RECORD);
+			return send_sync(run) &&
+				zklock_client_get(client, run->path, false, &tag) == ZKLOCK_ZOK;
+		default:
+			tag = make_tag(run, TAG_LISTING);
+			return send_sync(run) &&
+				zklock_client_list(client, run->path, false, &tag) == ZKLOCK_ZOK;
+	}
 }
 
 static int
@@ -165,12 +199,15 @@ take_child(Run *run, const char *name, const ZkMessage *message)
 {
 	static const char padding[MAXIMUM_ALIGNOF] = {0};
 	size_t name_len = strlen(name);
+	int data_max =
+		run->query.kind == ZKLOCK_KIND_JOB ? ZKLOCK_RECORD_MAX : ZKLOCK_ANSWER_DATA_MAX;
 	ZkAnswerRow row = {
 		.name_len = (int32) Min(name_len, ZKLOCK_ANSWER_NAME_MAX),
-		.data_len = Min(message->datalen, ZKLOCK_ANSWER_DATA_MAX),
+		.data_len = Min(message->datalen, data_max),
 		.name_cut = name_len > ZKLOCK_ANSWER_NAME_MAX,
-		.data_cut = message->datalen > ZKLOCK_ANSWER_DATA_MAX,
+		.data_cut = message->datalen > data_max,
 		.nchildren = message->nchildren,
+		.version = message->version,
 		.token = zklock_ensemble_token(message->czxid),
 		.ctime = message->ctime,
 		.mtime = message->mtime,
@@ -216,7 +253,7 @@ remove_child(Run *run, const char *name)
 
 /* The answer, before the worker comes to look at the slot again. */
 static void
-finish_raise(Run *run, int rc, int64 raised)
+finish(Run *run, int rc, int64 raised)
 {
 	ZkQuestion *slot = &zklock_questions->slot[run - runs];
 
@@ -252,11 +289,11 @@ take_base(Run *run, const ZkMessage *message)
 	}
 	raised = zklock_history_raise_above(&zklock_shared->history, run->query.above);
 	if (sent > 0 && base >= sent)
-		finish_raise(run, ZKLOCK_ZOK, base); /* it was, though we did not hear of it */
+		finish(run, ZKLOCK_ZOK, base); /* it was, though we did not hear of it */
 	else if (raised <= base)
-		finish_raise(run, ZKLOCK_ZOK, 0);
+		finish(run, ZKLOCK_ZOK, 0);
 	else if (run->query.above > ZKLOCK_ABOVE_MAX || raised > ZKLOCK_BASE_MAX)
-		finish_raise(run, ZKLOCK_ZOK, -1);
+		finish(run, ZKLOCK_ZOK, -1);
 	else
 	{
 		LWLockAcquire(zklock_questions->lock, LW_EXCLUSIVE);
@@ -334,6 +371,8 @@ send_gets(Run *run)
 static void
 work_on(Run *run, ZkQuestion *slot)
 {
+	static char data[ZKLOCK_RECORD_MAX];
+	int len = 0;
 	ZkQuery query;
 	uint32 serial;
 	ZkQuestionState before;
@@ -344,7 +383,14 @@ work_on(Run *run, ZkQuestion *slot)
 	serial = slot->serial;
 	query = slot->query;
 	if (before == ZKLOCK_QUESTION_POSTED && zklock_session_client() != NULL)
+	{
 		zklock_question_set_state(slot, ZKLOCK_QUESTION_RUNNING);
+		if (query.ask == ZKLOCK_ASK_WRITE)
+		{
+			len = slot->used;
+			memcpy(data, slot->page, (size_t) len);
+		}
+	}
 	LWLockRelease(zklock_questions->lock);
 
 	if (run->serial != 0 && (run->serial != serial || before == ZKLOCK_QUESTION_FREE))
@@ -353,7 +399,7 @@ work_on(Run *run, ZkQuestion *slot)
 		before == ZKLOCK_QUESTION_RESTART || zklock_session_client() == NULL)
 		alive = false;
 	else if (before == ZKLOCK_QUESTION_POSTED)
-		alive = start_run(run, serial, &query);
+		alive = start_run(run, serial, &query, data, len);
 	else
 		alive = run->serial == serial && run->opened == zklock_session_opened();
 	alive = alive && send_gets(run);
@@ -394,43 +440,94 @@ zklock_answer_work(void)
 	}
 }
 
+/* The reply to what is no get of a child. */
+static void
+take_other(Run *run, const ZkMessage *message)
+{
+	ZkQuestion *slot = &zklock_questions->slot[run - runs];
+
+	switch (message->tag.uuid)
+	{
+		case TAG_LISTING:
+			take_listing(run, message);
+			break;
+		case TAG_BASE:
+			take_base(run, message);
+			break;
+		case TAG_RAISE:
+			finish(run, ZKLOCK_ZOK, slot->raised);
+			break;
+		case TAG_TIME:
+			LWLockAcquire(zklock_questions->lock, LW_EXCLUSIVE);
+			if (slot->serial == run->serial)
+			{
+				slot->now = message->mtime;
+				slot->session = zklock_shared->session.id.id;
+			}
+			LWLockRelease(zklock_questions->lock);
+			break;
+		case TAG_RECORD:
+			take_child(run, "", message);
+			run->listed = true;
+			break;
+		case TAG_WRITE:
+			finish(run, ZKLOCK_ZOK, 0);
+			break;
+		default: /* TAG_REMOVAL */
+			break;
+	}
+}
+
+/* The same, refused for good. */
+static void
+take_refusal(Run *run, const ZkMessage *message)
+{
+	bool missing = message->rc == ZKLOCK_ZNONODE;
+
+	switch (message->tag.uuid)
+	{
+		case TAG_BASE:
+		case TAG_RAISE:
+		case TAG_TIME:
+			if (missing || message->rc == ZKLOCK_ZBADVERSION)
+				run->opened = -1; /* it will be made anew, or is another: begin again */
+			else
+				run->rc = message->rc;
+			break;
+		case TAG_WRITE:
+			finish(run, missing ? ZKLOCK_ZBADVERSION : message->rc, 0);
+			break;
+		case TAG_REMOVAL:
+			if (!missing)
+				run->rc = message->rc;
+			break;
+		default:
+			run->rc = message->rc;
+	}
+}
+
 void
 zklock_answer_message(const ZkMessage *message)
 {
 	Run *run = &runs[message->tag.entry];
+	uint64 what = message->tag.uuid;
 
 	Assert(message->tag.entry < ZKLOCK_NQUESTIONS);
 	if (run->serial != message->tag.generation)
 		return; /* nobody waits for it any more */
-	if (message->tag.uuid == TAG_BASE && message->rc == ZKLOCK_ZOK)
-	{
-		take_base(run, message);
-		return;
-	}
-	if (message->tag.uuid == TAG_RAISE && message->rc == ZKLOCK_ZOK)
-	{
-		finish_raise(run, ZKLOCK_ZOK, zklock_questions->slot[run - runs].raised);
-		return;
-	}
-	if (message->tag.uuid < TAG_RAISE || message->tag.uuid == TAG_REMOVAL)
+	if (what < TAG_OTHERS || what == TAG_REMOVAL)
 		run->open--;
 
-	if (zklock_rc_is_lost(message->rc) || message->rc == ZKLOCK_ZBADVERSION)
+	if (zklock_rc_is_lost(message->rc))
 		run->opened = -1; /* begin again */
-	else if (message->rc == ZKLOCK_ZOK)
-	{
-		if (message->tag.uuid == TAG_LISTING)
-			take_listing(run, message);
-		else if (message->tag.uuid == TAG_REMOVAL)
-			return;
-		else if (run->query.remove == zklock_ensemble_token(message->czxid))
-			remove_child(run, run->children[message->tag.uuid].name);
-		else if (run->query.remove == 0)
-			take_child(run, run->children[message->tag.uuid].name, message);
-	}
-	else if (message->rc != ZKLOCK_ZNONODE || message->tag.uuid == TAG_LISTING)
+	else if (what > TAG_OTHERS)
+		(message->rc == ZKLOCK_ZOK ? take_other : take_refusal)(run, message);
+	else if (message->rc == ZKLOCK_ZNONODE)
+		return; /* the child has gone since the listing */
+	else if (message->rc != ZKLOCK_ZOK)
 		run->rc = message->rc;
-	else if (message->tag.uuid == TAG_BASE || message->tag.uuid == TAG_RAISE)
-		run->opened = -1; /* it will be made anew */
-						  /* else a child has gone since the listing */
+	else if (run->query.ask != ZKLOCK_ASK_REMOVE)
+		take_child(run, run->children[what].name, message);
+	else if (run->query.token == zklock_ensemble_token(message->czxid))
+		remove_child(run, run->children[what].name);
 }

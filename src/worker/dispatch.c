@@ -83,12 +83,16 @@ describe_contender(StringInfo buf, ZkLockKind kind, int pid)
  * vanished, too.
  */
 static void
-send_make_dir(ZkClient *client, const char *path, const ZkLockAction *action,
-			  const ZkRequestTag *tag)
+send_make_dir(ZkClient *client, const char *path, ZkLockKind kind,
+			  const ZkLockAction *action, const ZkRequestTag *tag)
 {
 	if (action->attempt > 1)
 		zklock_session_make_directories();
-	(void) zklock_client_create(client, path, "", 0, ZKLOCK_CREATE_CONTAINER, tag);
+	/* a job's has the record of its runs */
+	(void) zklock_client_create(client, path, "", 0,
+								kind == ZKLOCK_KIND_JOB ? ZKLOCK_CREATE_PERSISTENT
+														: ZKLOCK_CREATE_CONTAINER,
+								tag);
 }
 
 /*
@@ -128,7 +132,7 @@ send_request(const ZkLockEntry *entry, ZkLockKind kind, const char *name, int pi
 		case ZKLOCK_ACT_MAKE_DIR:
 			tag.kind = ZKLOCK_TAG_MAKE_DIR;
 			path = zklock_path_name(kind, name, NULL);
-			send_make_dir(client, path, action, &tag);
+			send_make_dir(client, path, kind, action, &tag);
 			break;
 
 		case ZKLOCK_ACT_WATCH_DIR:
@@ -320,7 +324,8 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 		zklock_leadership_announce(name, &news);
 	else if (lost)
 		ereport(LOG,
-				(errmsg("lock \"%s\" was lost while held", zklock_log_name(name, shown)),
+				(errmsg("%s \"%s\" was lost while held", zklock_kind_name(kind),
+						zklock_log_name(name, shown)),
 				 event->type == ZKLOCK_EV_SESSION_LOST
 					 ? errdetail("The ZooKeeper session ended.")
 					 : errdetail("Its contender in ZooKeeper is gone.")));
@@ -594,9 +599,9 @@ zklock_dispatch_message(const ZkMessage *message)
 	if (event.rc == ZKLOCK_RC_ERROR)
 	{
 		/* a candidacy is tried again and again: say it once */
-		if (entry->kind == ZKLOCK_KIND_LOCK || entry->last_rc != message->rc)
+		if (entry->kind != ZKLOCK_KIND_ELECTION || entry->last_rc != message->rc)
 			zklock_trouble("ZooKeeper refused a request for %s \"%s\": %s",
-						   entry->kind == ZKLOCK_KIND_LOCK ? "lock" : "election",
+						   zklock_kind_name((ZkLockKind) entry->kind),
 						   zklock_log_name(entry->name, shown),
 						   zklock_rc_text(message->rc));
 		entry->last_rc = message->rc; /* goes to the proclocks with a FAILED */

@@ -90,17 +90,24 @@ heartbeat_interval(void)
 	return zklock_lease_valid() ? interval : Max(interval / 6, NS_PER_MS);
 }
 
-static void
-send_heartbeat(ZkClient *client, int64 now)
+int
+zklock_member_touch(ZkClient *client, const ZkRequestTag *tag)
 {
 	StringInfoData data;
+	int rc;
 
 	Assert(zklock_unlocked());
 	describe(&data);
-	if (zklock_client_set(client, member_path, data.data, data.len, -1, &zklock_no_tag) ==
-		ZKLOCK_ZOK)
-		heartbeats_open++;
+	rc = zklock_client_set(client, member_path, data.data, data.len, -1, tag);
 	pfree(data.data);
+	return rc;
+}
+
+static void
+send_heartbeat(ZkClient *client, int64 now)
+{
+	if (zklock_member_touch(client, &zklock_no_tag) == ZKLOCK_ZOK)
+		heartbeats_open++;
 	heartbeat_at = now + heartbeat_interval();
 }
 

@@ -28,7 +28,11 @@ extern void zklock_member_start(ZkClient *client);
 /* Send one if it is due.  ms until the next. */
 extern long zklock_member_heartbeat(ZkClient *client);
 
-/* The reply to any of them. */
+/* Write the node as a heartbeat does, but with a reply for somebody else.  Returns what
+ * zklock_client_set does. */
+extern int zklock_member_touch(ZkClient *client, const ZkRequestTag *tag);
+
+/* The reply to a heartbeat. */
 extern void zklock_member_answer(const ZkMessage *message);
 
 /* Has it not been there, for several heartbeats in a row? */

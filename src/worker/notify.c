@@ -14,11 +14,10 @@
 #include "compat.h"
 
 #include "access/xlog.h"
-#include "postmaster/bgworker.h"
-#include "utils/memutils.h"
 
 #include "changes.h"
 #include "notify.h"
+#include "process.h"
 #include "settings.h"
 
 void
@@ -35,25 +34,14 @@ zklock_notify_add(const char *election, bool leader)
 void
 zklock_notify_work(void)
 {
-	static BackgroundWorkerHandle *running = NULL;
+	static ZkProcess process = NULL;
 	static uint64 attempted = 0; /* "added" at the latest attempt */
 	static bool told = false;
-	BackgroundWorker worker;
-	MemoryContext save;
 	uint64 added;
 	uint64 sent;
-	pid_t pid;
 
-	if (running != NULL)
-	{
-		BgwHandleStatus status = GetBackgroundWorkerPid(running, &pid);
-
-		if (status != BGWH_STOPPED && status != BGWH_POSTMASTER_DIED)
-			return;
-		pfree(running);
-		running = NULL;
-	}
-
+	if (zklock_process_runs(&process))
+		return;
 	zklock_changes_count(&added, &sent);
 	if (added == sent || added == attempted)
 		return;
@@ -70,23 +58,8 @@ zklock_notify_work(void)
 		return;
 	}
 
-	memset(&worker, 0, sizeof(worker));
-	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
-	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
-	worker.bgw_restart_time = BGW_NEVER_RESTART;
-	strlcpy(worker.bgw_library_name, "zklock", sizeof(worker.bgw_library_name));
-	strlcpy(worker.bgw_function_name, "zklock_notify_main",
-			sizeof(worker.bgw_function_name));
-	strlcpy(worker.bgw_name, "zklock notifier", sizeof(worker.bgw_name));
-	strlcpy(worker.bgw_type, "zklock notifier", sizeof(worker.bgw_type));
-
-	save = MemoryContextSwitchTo(TopMemoryContext); /* of the handle */
-	if (!RegisterDynamicBackgroundWorker(&worker, &running))
-	{
-		running = NULL;
+	if (!zklock_process_start(&process, "zklock_notify_main", "zklock notifier"))
 		ereport(LOG,
 				(errmsg("could not start a process to send notifications of leadership changes"),
 				 errhint("You might need to increase \"max_worker_processes\".")));
-	}
-	MemoryContextSwitchTo(save);
 }

@@ -17,19 +17,19 @@
 /* The session's root: to be called before all else here. */
 extern void zklock_paths_set(const char *root);
 
-/* <root>/locks or <root>/elections, <root>/servers, <root>/tokens. */
+/* <root>/locks, <root>/elections or <root>/jobs; <root>/servers, <root>/tokens. */
 extern const char *zklock_path_directory(ZkLockKind kind);
 extern const char *zklock_path_servers(void);
 extern const char *zklock_path_tokens(void);
 
 /*
- * <root>/locks/<encoded name> or the like of an election, or that and a child.  Whole,
- * palloc'd: others' children have names of any length.
+ * <root>/locks/<encoded name> or the like of an election or a job, or that and a child.
+ * Whole, palloc'd: others' children have names of any length.
  */
 extern char *zklock_path_name(ZkLockKind kind, const char *name, const char *child);
 
 /*
- * Whose directory is it, or whose is it in?  The lock's or election's name goes to
+ * Whose directory is it, or whose is it in?  The name of the lock or the like goes to
  * "name", the node's own to "child", NULL if it is the directory itself.
  */
 extern bool zklock_parse_path(const char *path, ZkLockKind *kind, char *name,

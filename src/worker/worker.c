@@ -45,6 +45,7 @@
 #include "namesakes.h"
 #include "orphans.h"
 #include "session.h"
+#include "settle.h"
 #include "settings.h"
 #include "table.h"
 #include "tag.h"
@@ -325,6 +326,7 @@ zklock_worker_main(Datum arg)
 		if (due >= 0)
 			timeout = Min(timeout, due);
 		timeout = Min(timeout, zklock_leadership_work());
+		zklock_settle_work();
 		zklock_answer_work();
 		zklock_dispatch_dirty();
 		due = zklock_session_heartbeat();

@@ -25,10 +25,13 @@
 #define ZKLOCK_FAULTS_H
 
 /* Whoever declares what becomes a macro here must have done so before. */
+#include "access/genam.h"
 #include "access/htup_details.h"
+#include "access/table.h"
 #include "access/xact.h"
 #include "catalog/indexing.h"
 #include "catalog/namespace.h"
+#include "commands/trigger.h"
 #include "commands/dbcommands.h"
 #include "executor/spi.h"
 #include "funcapi.h"
@@ -76,10 +79,10 @@ extern void zklock_pause(const char *function);
 
 #define ConditionVariableTimedSleep(...)                                                 \
 	MAY_BE_INTERRUPTED(ConditionVariableTimedSleep, (__VA_ARGS__))
-#define WaitLatch(...)	 MAY_BE_INTERRUPTED(WaitLatch, (__VA_ARGS__))
-#define LockAcquire(...) MAY_DO_BOTH(LockAcquire, (__VA_ARGS__))
-#define SPI_commit(...)	 MAY_DO_BOTH(SPI_commit, (__VA_ARGS__))
-#define SPI_execute(...) MAY_DO_BOTH(SPI_execute, (__VA_ARGS__))
+#define WaitLatch(...)			  MAY_BE_INTERRUPTED(WaitLatch, (__VA_ARGS__))
+#define LockAcquire(...)		  MAY_DO_BOTH(LockAcquire, (__VA_ARGS__))
+#define SPI_commit(...)			  MAY_DO_BOTH(SPI_commit, (__VA_ARGS__))
+#define SPI_execute_extended(...) MAY_DO_BOTH(SPI_execute_extended, (__VA_ARGS__))
 
 /* --- memory ------------------------------------------------------------------ */
 
@@ -126,6 +129,10 @@ extern void zklock_pause(const char *function);
 #define GetUserNameFromId(...)		   MAY_RAISE(GetUserNameFromId, (__VA_ARGS__))
 #define SPI_connect(...)			   MAY_RAISE(SPI_connect, (__VA_ARGS__))
 #define SPI_connect_ext(...)		   MAY_RAISE(SPI_connect_ext, (__VA_ARGS__))
+#define table_open(...)				   MAY_RAISE(table_open, (__VA_ARGS__))
+#define try_table_open(...)			   MAY_RAISE(try_table_open, (__VA_ARGS__))
+#define index_open(...)				   MAY_RAISE(index_open, (__VA_ARGS__))
+#define AfterTriggerSetState(...)	   MAY_RAISE(AfterTriggerSetState, (__VA_ARGS__))
 #define PreventInTransactionBlock(...) MAY_RAISE(PreventInTransactionBlock, (__VA_ARGS__))
 
 /* --- looks at the lease --------------------------------------------------------- */

@@ -157,7 +157,7 @@ my $used_up = qr/^54000: sequence numbers of lock "many" are used up/;
 like($sa->fails("SELECT zk_lock('many')"), $used_up, 'near their end numbers are used up');
 set_counter($many, 2**31 - 1);
 like($sa->fails("SELECT zk_try_lock('many', 'shared')"), $used_up, '... and at their end');
-like($sa->notices, qr/Delete the lock directory while nobody uses the lock/, '... it says what to do');
+like($sa->notices, qr/Delete the directory while nobody uses the lock/, '... it says what to do');
 ZkLock::wait_queue($zk, 'many', 0);
 $zk->delete($many);
 cmp_ok($sa->query("SELECT zk_lock('many')"), '>', 0, '... which helps');

@@ -77,7 +77,7 @@ like($none->fails("SET zklock.namespace = '$_'"), qr/^22023: invalid value/, "no
 $none->query("SET zklock.namespace = '" . 'x' x 63 . "'");
 is($none->query("SELECT zk_try_lock(repeat('y', 191))"), 't', 'both have 255 bytes together');
 is($none->fails("SELECT zk_try_lock(repeat('y', 192))"), '22023: lock name is too long', '... and no more');
-like($none->notices, qr/DETAIL:  The name has 192 bytes in UTF-8; a lock name has 1 to 191\.\nHINT:  The namespace "x{63}" counts, too\./,
+like($none->notices, qr/DETAIL:  The name has 192 bytes in UTF-8; a name has 1 to 191\.\nHINT:  The namespace "x{63}" counts, too\./,
 	'... and why');
 
 # A loss is told by the name, and logged with the namespace.

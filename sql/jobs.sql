@@ -1,0 +1,152 @@
+-- Jobs: arguments, errors, one server.
+CREATE EXTENSION IF NOT EXISTS zklock;
+SET timezone = 'UTC';
+
+-- names
+\set VERBOSITY default
+CALL zk_run_once(NULL, 'SELECT 1', every => '1 h');
+CALL zk_run_once('', 'SELECT 1', every => '1 h');
+CALL zk_run_once(repeat('x', 256), 'SELECT 1', every => '1 h');
+SELECT zk_run_begin('', every => '1 h');
+SELECT zk_run_end('');
+SELECT zk_run_end(NULL) IS NULL;
+SELECT zk_job_reset(NULL);
+SELECT zk_job_reset('');
+SELECT zk_job_forget('');
+
+-- what else is given
+CALL zk_run_once('j', NULL, every => '1 h');
+CALL zk_run_once('j', 'SELECT 1');
+CALL zk_run_once('j', 'SELECT 1', every => '1 h', slot => 'today');
+CALL zk_run_once('j', 'SELECT 1', every => '0');
+CALL zk_run_once('j', 'SELECT 1', every => '-1 s');
+CALL zk_run_once('j', 'SELECT 1', every => '200 years');
+CALL zk_run_once('j', 'SELECT 1', slot => 'infinity');
+CALL zk_run_once('j', 'SELECT 1', slot => '-infinity');
+CALL zk_run_once('j', 'SELECT 1', every => '1 h', wait => '-1 s');
+CALL zk_run_once('j', 'SELECT 1', every => '1 h', attempts => 0);
+CALL zk_run_once('j', 'SELECT 1', every => '1 h', attempts => NULL);
+CALL zk_run_once('j', 'SELECT 1', every => '1 h', in_doubt => 'maybe');
+CALL zk_run_once('j', 'SELECT 1', every => '1 h', in_doubt => NULL);
+SELECT zk_job_reset('j', 'infinity');
+SELECT count(*) FROM zk_jobs WHERE job = 'j';
+
+-- where
+BEGIN;
+CALL zk_run_once('j', 'SELECT 1', every => '1 h');
+ROLLBACK;
+BEGIN;
+CALL zk_run_begin_session('j', every => '1 h');
+ROLLBACK;
+CREATE PROCEDURE wrapped() LANGUAGE plpgsql AS $$
+BEGIN
+	CALL zk_run_once('wrapped', 'CREATE TABLE job_wrapped (i int)', slot => '2026-01-01');
+	CALL zk_run_once('wrapped', 'CREATE TABLE job_wrapped (i int)', slot => '2026-01-01');
+END $$;
+\set VERBOSITY terse
+CALL wrapped();
+DO $$ BEGIN CALL zk_run_once('wrapped', 'DROP TABLE job_wrapped', slot => '2026-01-02'); END $$;
+SELECT to_regclass('job_wrapped') IS NULL;
+DROP PROCEDURE wrapped();
+SET default_transaction_read_only = on;
+CALL zk_run_once('j', 'SELECT 1', every => '1 h');
+RESET default_transaction_read_only;
+
+-- slots
+CREATE TABLE job_runs (slot text);
+CALL zk_run_once('j', $$INSERT INTO job_runs VALUES ('1')$$, slot => '2026-01-01');
+CALL zk_run_once('j', $$INSERT INTO job_runs VALUES ('1')$$, slot => '2026-01-01 00:00:00.000999');
+CALL zk_run_once('j', $$INSERT INTO job_runs VALUES ('2')$$, slot => '2026-01-01 00:00:00.001');
+CALL zk_run_once('j', $$INSERT INTO job_runs VALUES ('1999')$$, slot => '1999-12-31 23:59:59.9999');
+SELECT * FROM job_runs;
+SELECT job, slot, state, attempt, failures, error, last_done, next_due FROM zk_jobs WHERE job = 'j';
+SELECT jsonb_path_query_array(runs, '$[*].slot') FROM zk_jobs WHERE job = 'j';
+CALL zk_run_once('old', 'SELECT 1', slot => '1999-12-31 23:59:59.9999');
+SELECT slot, last_done FROM zk_jobs WHERE job = 'old';
+SELECT kind, name, slot, number, attempt, outcome FROM zk_runs WHERE name = 'old';
+
+-- the newest 16 runs
+DO $$
+BEGIN
+	FOR i IN 1 .. 20 LOOP
+		CALL zk_run_once('many', 'SELECT 1', slot => '2026-01-01'::timestamptz + i * '1 h'::interval);
+	END LOOP;
+END $$;
+SELECT jsonb_array_length(runs), runs->0->>'number', runs->15->>'number' FROM zk_jobs WHERE job = 'many';
+SELECT count(*) FROM zk_runs WHERE name = 'many';
+
+\set VERBOSITY default
+-- errors, with all that they have
+\set VERBOSITY verbose
+\set SHOW_CONTEXT never
+CALL zk_run_once('bad', $$DO 'BEGIN RAISE EXCEPTION USING ERRCODE = ''ZZ001'', MESSAGE = E''first\nsecond'', DETAIL = ''d'', HINT = ''h''; END'$$, slot => '2026-01-01');
+\set VERBOSITY default
+SELECT state, error FROM zk_jobs WHERE job = 'bad';
+SELECT outcome, error FROM zk_runs WHERE name = 'bad';
+CALL zk_run_once('bad', 'SELECT repeat(''ä'', 200)::int', slot => '2026-01-02');
+SELECT octet_length(error), right(error, 3) FROM zk_jobs WHERE job = 'bad';
+
+-- commands
+CALL zk_run_once('bad', 'ROLLBACK', slot => '2026-01-03');
+CALL zk_run_once('bad', '', slot => '2026-01-04');
+CALL zk_run_once('bad', 'SELECT 1; SELECT', slot => '2026-01-05');
+CALL zk_run_once('bad', 'syntax', slot => '2026-01-06');
+CALL zk_run_once('bad', 'SAVEPOINT s', slot => '2026-01-07');
+CALL zk_run_once('bad', $$SELECT zk_run_begin('bad', slot => '2026-01-08')$$, slot => '2026-01-08');
+CALL zk_run_once('bad', $$SELECT zk_job_reset('bad')$$, slot => '2026-01-09');
+
+-- by hand
+SELECT zk_job_reset('j'), zk_job_reset('none'), zk_job_reset('many', '2026-01-01 03:00');
+SELECT slot, last_done, next_due FROM zk_jobs WHERE job = 'j';
+BEGIN;
+SELECT zk_job_reset('j');
+SELECT zk_job_forget('j'), zk_job_forget('j');
+COMMIT;
+SELECT count(*) FROM zk_jobs WHERE job = 'j';
+
+-- namespaces
+SET zklock.namespace = 'n';
+CALL zk_run_once('old', 'SELECT 1', slot => '1998-01-01');
+SELECT job, slot FROM zk_jobs;
+SELECT namespace, name, slot FROM zk_runs WHERE namespace <> '';
+RESET zklock.namespace;
+SELECT job, slot FROM zk_jobs WHERE job = 'old';
+
+-- old rows go
+UPDATE zk_runs SET ended = ended - '89 d'::interval WHERE name = 'many' AND number <= 10;
+UPDATE zk_runs SET ended = ended - '91 d'::interval WHERE name = 'many' AND number <= 5;
+CALL zk_run_once('old', 'SELECT 1', slot => '2000-01-01');
+SELECT count(*) FROM zk_runs WHERE name = 'many';
+
+-- zk_run_as_leader
+SELECT zk_is_leader('jobs', '1 h');
+CALL zk_run_as_leader('jobs', 'SELECT 1');
+SELECT kind, namespace, name, slot, number, attempt, token = zk_leader_token('jobs') AS token, started <= ended AS time, outcome, error FROM zk_runs WHERE kind = 'election';
+BEGIN READ ONLY;
+CALL zk_run_as_leader('jobs', 'SELECT 1');
+COMMIT;
+BEGIN;
+CALL zk_run_as_leader('jobs', 'SELECT 1');
+ROLLBACK;
+SELECT count(*) FROM zk_runs WHERE kind = 'election';
+SELECT zk_resign('jobs');
+
+-- a table that is not as it was
+ALTER TABLE zk_runs ADD CHECK (token > 0);
+CALL zk_run_once('j', 'SELECT 1', every => '1 h');
+ALTER TABLE zk_runs DROP CONSTRAINT zk_runs_token_check;
+CREATE INDEX job_index ON zk_runs ((token + 1));
+CALL zk_run_once('j', 'SELECT 1', every => '1 h');
+DROP INDEX job_index;
+CREATE INDEX job_index ON zk_runs (token);
+CALL zk_run_once('j', 'SELECT 1', every => '1 h');
+SET client_min_messages = warning;
+CALL zk_run_once('j', 'SELECT 1', every => '1 h');
+RESET client_min_messages;
+SELECT count(*) FROM zk_runs WHERE name = 'j' AND slot > '2026-01-02';
+DROP INDEX job_index;
+
+-- nothing is held
+SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 31339;
+SELECT zk_job_forget(job) FROM zk_jobs;
+DROP TABLE job_runs;

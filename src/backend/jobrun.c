@@ -1,0 +1,731 @@
+/*-------------------------------------------------------------------------
+ *
+ * jobrun.c
+ *	  Runs of jobs, by the backend that runs them.
+ *
+ * Step by step as job.h says.  What ZooKeeper is told and the transaction that tells it
+ * are two things, so that there are three transactions:
+ *
+ *	 the first	waits for the job, decides, and has it written that the run goes on
+ *	 the second	is the command's.  All that may fail has been done when it is written that
+ *				the run is committing: the command, its deferred triggers, its row in
+ *				zk_runs.  Then it commits, if nothing is lost (loss.c)
+ *	 the third	has it written what became of it
+ *
+ * The command runs in a subtransaction: whatever it leaves when it fails, SPI and locks
+ * of ours included, is gone then, and the procedure goes on.
+ *
+ * The job is held in session scope throughout, and in the command's transaction in
+ * transaction scope, too: so nothing that the command does can give it back.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+#include "compat.h"
+
+#include "access/transam.h"
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "commands/trigger.h"
+#include "executor/spi.h"
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "storage/procarray.h"
+#include "utils/memutils.h"
+#include "utils/portal.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+#include "acquire.h"
+#include "alarm.h"
+#include "command.h"
+#include "jobrecord.h"
+#include "jobrun.h"
+#include "loss.h"
+#include "names.h"
+#include "runs.h"
+
+/* A run, or what stood in its way. */
+typedef struct Run
+{
+	const ZkJobOrder *order;
+	int64 token;
+	int64 own_done;
+	ZkJobDecision decision;
+	ZkJobRun run;	   /* the run itself, or the one that the decision is about */
+	bool tried;		   /* "run" has been written, perhaps */
+	TimestampTz began; /* by this server's clock */
+	/* of what is to be written next */
+	uint64 xid;
+	ZkJobCommit commit;
+	ZkJobState end;
+	const char *error;
+	MemoryContext context; /* lives as long as the procedure runs */
+} Run;
+
+/* ------------------------------------------------------------------------
+ * Decisions
+ * ------------------------------------------------------------------------
+ */
+
+/* Will this transaction, of this server or of the one that it is a copy of, never commit
+ * here if it has not? */
+static bool
+is_over(uint64 xid)
+{
+	FullTransactionId next = ReadNextFullTransactionId();
+
+	/* one that has not begun here, or before what PostgreSQL can tell apart */
+	if (xid == 0 || xid >= U64FromFullTransactionId(next) ||
+		U64FromFullTransactionId(next) - xid > PG_INT32_MAX)
+		return true;
+	return !TransactionIdIsInProgress((TransactionId) xid);
+}
+
+/*
+ * What became of runs of this database that the record does not know the end of.  Of one
+ * that commits by itself the session is over if we have level 1, as it had.
+ */
+static void
+settle(ZkJob *job, Oid function, const char *name, bool level1, int64_t now)
+{
+	uint64 server = GetSystemIdentifier();
+
+	for (int i = 0; (i = zklock_job_open(job, server, MyDatabaseId, i)) >= 0; i++)
+	{
+		ZkJobRun run = job->run[i];
+		bool committed;
+
+		if (run.begun ? !level1 : !is_over(run.xid))
+			continue;
+		committed = zklock_runs_committed(function, name, &run);
+		zklock_job_settle(job, run.id, committed, now);
+		ereport(LOG,
+				(errmsg("job \"%s\": run %lld, which was in doubt, %s",
+						zklock_display_name(name), (long long) run.id.number,
+						committed		? "is done"
+							: run.begun ? "has not come to its end"
+										: "has not committed")));
+	}
+}
+
+typedef struct Settling
+{
+	Oid function;
+	const char *name;
+	bool level1;
+} Settling;
+
+static void
+settle_alone(ZkJob *job, int64_t now, void *arg)
+{
+	const Settling *what = arg;
+
+	settle(job, what->function, what->name, what->level1, now);
+}
+
+void
+zklock_job_settle_runs(Oid function, const char *name)
+{
+	Settling what = {.function = function, .name = name};
+	LOCKTAG tag;
+
+	/* until the transaction ends; whoever has it will settle what is left */
+	zklock_level1_tag(&tag, ZKLOCK_KIND_JOB, name);
+	what.level1 = LockAcquire(&tag, ExclusiveLock, false, true) != LOCKACQUIRE_NOT_AVAIL;
+	(void) zklock_job_record_change(name, false, settle_alone, &what);
+}
+
+static void
+decide(ZkJob *job, int64_t now, void *arg)
+{
+	Run *run = arg;
+	const ZkJobOrder *order = run->order;
+	const ZkJobRun *mine = run->tried ? zklock_job_find(job, run->run.id) : NULL;
+	char server[256];
+	ZkJobCall call = {
+		.every = order->every,
+		.slot = order->slot,
+		.attempts = order->attempts,
+		.skip = order->skip,
+		.begun = order->command == NULL,
+		.own_done = run->own_done,
+		.token = run->token,
+		.server = GetSystemIdentifier(),
+		.database = MyDatabaseId,
+		.server_name = server,
+	};
+
+	if (mine != NULL && mine->state == ZKLOCK_JOB_RUNNING)
+		return; /* it was written, though we did not hear of it */
+	zklock_effective_server_name(server, sizeof(server));
+	settle(job, order->function, order->name, true, now);
+	run->decision = zklock_job_decide(job, &call, now);
+	memset(&run->run, 0, sizeof(run->run));
+	if (run->decision.run >= 0)
+		run->run = job->run[run->decision.run];
+	run->tried = run->decision.verdict == ZKLOCK_JOB_RUN;
+}
+
+static const char *
+show_time(int64_t ms)
+{
+	return pstrdup(timestamptz_to_str(zklock_time_of_ms(ms)));
+}
+
+static const char *
+show_server(const ZkJobRun *run)
+{
+	return zklock_display_text(run->server_name);
+}
+
+/* Why it is not run. */
+static void
+tell(const Run *run)
+{
+	const ZkJobDecision *decision = &run->decision;
+	const ZkJobRun *other = &run->run;
+	bool known = decision->run >= 0;
+	const char *name = zklock_display_name(run->order->name);
+	const char *slot = show_time(decision->slot);
+
+	if (decision->verdict == ZKLOCK_JOB_NOT_DUE)
+		ereport(NOTICE,
+				(errmsg("job \"%s\" is done for slot %s, skipping", name, slot),
+				 !known ? 0
+					 : other->state == ZKLOCK_JOB_SKIPPED
+					 ? errdetail("Server \"%s\" was lost while it committed at %s, and that counts as done.",
+								 show_server(other), show_time(other->end))
+					 : errdetail("Server \"%s\" ended the run at %s.", show_server(other),
+								 show_time(other->end)),
+				 decision->ahead
+					 ? errhint("The slot lies ahead of ZooKeeper's clock. If that was wrong then, call zk_job_reset.")
+					 : 0));
+	else
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("job \"%s\" has failed for slot %s", name, slot),
+				 known ? errdetail("Attempt %d on server \"%s\" failed at %s: %s",
+								   other->attempt, show_server(other),
+								   show_time(other->end), zklock_display_text(other->error))
+					   : 0,
+				 errhint("Call zk_job_reset to have it run again.")));
+}
+
+/* ------------------------------------------------------------------------
+ * The job as a lock
+ * ------------------------------------------------------------------------
+ */
+
+static void
+release(const Run *run)
+{
+	ZkHeldLock *held = zklock_held_find(ZKLOCK_KIND_JOB, run->order->name);
+
+	if (held != NULL)
+		(void) zklock_hold_end_session_scope(held, true);
+}
+
+pg_noreturn static void
+raise_taken_over(const char *name)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+			 errmsg("job \"%s\" was lost", zklock_display_name(name)),
+			 errdetail("Another server has come to run it meanwhile."),
+			 errhint("Whoever calls next runs the job, if it is due still.")));
+}
+
+/* What this session has begun it ends before it asks again: it would wait for nobody. */
+static void
+check_not_held(const char *name)
+{
+	ZkHeldLock *held;
+
+	zklock_hold_end_void();
+	held = zklock_held_find(ZKLOCK_KIND_JOB, name);
+	if (held != NULL && !slist_is_empty(&held->holds[ZKLOCK_SCOPE_SESSION]))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("this session runs job \"%s\" already", zklock_display_name(name)),
+				 errhint("A run of the session ends with zk_run_end.")));
+}
+
+/* Wait for it, and decide.  What it raises leaves the job held. */
+static void
+take(Run *run)
+{
+	const ZkJobOrder *order = run->order;
+
+	if (!zklock_acquire(ZKLOCK_KIND_JOB, order->name, ZKLOCK_EXCLUSIVE,
+						ZKLOCK_SCOPE_SESSION, order->wait, &run->token))
+		ereport(ERROR,
+				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+				 errmsg("could not obtain job \"%s\" within %lld ms",
+						zklock_display_name(order->name), (long long) order->wait)));
+	run->own_done = zklock_runs_last_done(order->function, order->name);
+	(void) zklock_job_record_change(order->name, false, decide, run);
+	if (run->decision.verdict == ZKLOCK_JOB_NO_HOLDER)
+		raise_taken_over(order->name);
+	if (run->decision.verdict == ZKLOCK_JOB_RUN)
+	{
+		run->began = GetCurrentTimestamp();
+		ereport(LOG,
+				(errmsg("job \"%s\": run %lld begins for slot %s, attempt %d, token %lld",
+						zklock_display_name(order->name), (long long) run->run.id.number,
+						show_time(run->run.slot), run->run.attempt,
+						(long long) run->token)));
+	}
+}
+
+/* ------------------------------------------------------------------------
+ * The end of a run
+ * ------------------------------------------------------------------------
+ */
+
+static void
+finish(ZkJob *job, int64_t now, void *arg)
+{
+	Run *run = arg;
+
+	zklock_job_finish(job, run->run.id, run->end, run->error, now);
+}
+
+static void
+insert_row(const Run *run)
+{
+	ZkRunRow row = {
+		.kind = ZKLOCK_KIND_JOB,
+		.name = run->order->name,
+		.token = run->token,
+		.run = &run->run,
+		.started = run->began,
+		.done = run->end == ZKLOCK_JOB_DONE,
+		.error = run->error,
+	};
+
+	zklock_runs_insert(run->order->function, &row);
+}
+
+static void
+log_end(const Run *run)
+{
+	ereport(LOG,
+			(errmsg("job \"%s\": run %lld %s after %lld ms",
+					zklock_display_name(run->order->name), (long long) run->run.id.number,
+					run->end == ZKLOCK_JOB_DONE			? "is done"
+						: run->end == ZKLOCK_JOB_FAILED ? "failed"
+														: "was lost",
+					(long long) ((GetCurrentTimestamp() - run->began) / 1000)),
+			 run->error != NULL ? errdetail("%s", zklock_display_text(run->error)) : 0));
+}
+
+/* The first line of an error, in UTF-8. */
+static char *
+first_line(const ErrorData *error)
+{
+	char *line = pstrdup(error->message != NULL ? error->message : "unknown error");
+
+	line[strcspn(line, "\r\n")] = '\0';
+	return zklock_bytes_to_utf8(line);
+}
+
+/*
+ * The error of a PG_CATCH block, which is left with it.  If it is the cancel of our own
+ * timer, it is the loss instead (callbacks.c does that at the end of the statement).
+ */
+static ErrorData *
+take_error(MemoryContext context)
+{
+	ErrorData *volatile error;
+	ZkHeldLock *held;
+
+	MemoryContextSwitchTo(context);
+	error = CopyErrorData();
+	FlushErrorState();
+	if (!zklock_alarm.shot || error->sqlerrcode != ERRCODE_QUERY_CANCELED ||
+		(held = zklock_loss_find()) == NULL)
+		return error;
+	zklock_alarm.shot = false;
+	PG_TRY();
+	{
+		zklock_loss_raise(held);
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+	}
+	PG_END_TRY();
+	return error;
+}
+
+/*
+ * The third transaction.  Whatever became of the run has become of it: what cannot be
+ * written now, this server finds out when it looks at the record again.
+ */
+static void
+record_end(Run *run)
+{
+	PG_TRY();
+	{
+		(void) zklock_job_record_change(run->order->name, false, finish, run);
+		if (run->end == ZKLOCK_JOB_FAILED)
+			insert_row(run);
+		SPI_commit();
+	}
+	PG_CATCH();
+	{
+		ErrorData *error = take_error(run->context);
+
+		SPI_rollback();
+		zklock_settle_want();
+		ereport(WARNING,
+				(errcode(ERRCODE_WARNING),
+				 errmsg("the end of a run of job \"%s\" could not be recorded",
+						zklock_display_name(run->order->name)),
+				 errdetail("The run %s. %s",
+						   run->end == ZKLOCK_JOB_DONE		   ? "is done"
+							   : run->end == ZKLOCK_JOB_FAILED ? "failed"
+															   : "was lost",
+						   error->message)));
+	}
+	PG_END_TRY();
+}
+
+/* ------------------------------------------------------------------------
+ * Commands in a transaction
+ * ------------------------------------------------------------------------
+ */
+
+/* All deferred triggers now: an error of theirs is to come before it is written that the
+ * run commits. */
+static void
+fire_deferred(void)
+{
+	ConstraintsSetStmt all = {.type = T_ConstraintsSetStmt, .deferred = false};
+
+	AfterTriggerSetState(&all);
+}
+
+/* The command, and its row, in a subtransaction. */
+static void
+run_command(Run *run)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(context);
+	PG_TRY();
+	{
+		zklock_command_run("zk_run_once", run->order->command);
+		fire_deferred();
+		run->end = ZKLOCK_JOB_DONE;
+		insert_row(run);
+		ReleaseCurrentSubTransaction();
+	}
+	PG_CATCH();
+	{
+		ErrorData *error = take_error(run->context);
+
+		RollbackAndReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(context);
+		CurrentResourceOwner = owner;
+		ReThrowError(error);
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	CurrentResourceOwner = owner;
+}
+
+static void
+commit(ZkJob *job, int64_t now, void *arg)
+{
+	Run *run = arg;
+
+	run->commit = zklock_job_commit(job, run->run.id, run->xid);
+}
+
+/*
+ * The second transaction.  It is on the disk when it has committed, since then it is
+ * written that it is done.
+ */
+static void
+run_transaction(Run *run)
+{
+	const ZkJobOrder *order = run->order;
+	int64 token;
+
+	if (!zklock_acquire(ZKLOCK_KIND_JOB, order->name, ZKLOCK_EXCLUSIVE,
+						ZKLOCK_SCOPE_TRANSACTION, 0, &token) ||
+		token != run->token)
+		raise_taken_over(order->name);
+	run_command(run);
+	run->xid = U64FromFullTransactionId(GetTopFullTransactionId());
+	(void) zklock_job_record_change(order->name, false, commit, run);
+	if (run->commit == ZKLOCK_JOB_ABORT)
+		raise_taken_over(order->name);
+	if (run->commit == ZKLOCK_JOB_DONE_BY_OTHERS)
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("job \"%s\" turned out to be done for slot %s",
+						zklock_display_name(order->name), show_time(run->run.slot)),
+				 errdetail("An earlier run, which was in doubt, has committed.")));
+	ForceSyncCommit();
+	SPI_commit();
+}
+
+static bool committing = false; /* this backend's run, and its end is not recorded */
+
+/* The backend ends, and will not record it. */
+static void
+on_backend_exit(int code, Datum arg)
+{
+	if (committing)
+		zklock_settle_want();
+}
+
+/* The run has been decided on, and is recorded. */
+static void
+execute(Run *run)
+{
+	static bool registered = false;
+
+	ErrorData *volatile error = NULL;
+
+	if (!registered)
+		before_shmem_exit(on_backend_exit, 0);
+	registered = true;
+	committing = true;
+	PG_TRY();
+	{
+		SPI_commit();
+		run_transaction(run);
+		run->end = ZKLOCK_JOB_DONE;
+	}
+	PG_CATCH();
+	{
+		const ZkHeldLock *held = zklock_held_find(ZKLOCK_KIND_JOB, run->order->name);
+
+		error = take_error(run->context);
+		run->end = run->commit != ZKLOCK_JOB_COMMIT || held == NULL ||
+				zklock_held_lost(held) || zklock_lease_lost()
+			? ZKLOCK_JOB_LOST
+			: ZKLOCK_JOB_FAILED;
+		SPI_rollback();
+		MemoryContextSwitchTo(run->context);
+		run->error = first_line(error);
+		/* with a lost one our own timer would not let us go on */
+		if (run->end == ZKLOCK_JOB_LOST)
+			release(run);
+	}
+	PG_END_TRY();
+	record_end(run);
+	committing = false;
+	log_end(run);
+	if (error != NULL)
+		ReThrowError(error);
+}
+
+void
+zklock_job_run_once(const ZkJobOrder *order)
+{
+	MemoryContext context =
+		AllocSetContextCreate(PortalContext, "zklock job", ALLOCSET_DEFAULT_SIZES);
+	Run *run = MemoryContextAllocZero(context, sizeof(Run));
+
+	run->order = order;
+	run->context = context;
+	check_not_held(order->name);
+	PG_TRY();
+	{
+		take(run);
+		if (run->decision.verdict == ZKLOCK_JOB_RUN)
+			execute(run);
+	}
+	PG_CATCH();
+	{
+		release(run);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	release(run);
+	if (run->decision.verdict != ZKLOCK_JOB_RUN)
+		tell(run);
+	MemoryContextDelete(context);
+}
+
+/* ------------------------------------------------------------------------
+ * Commands that commit by themselves
+ * ------------------------------------------------------------------------
+ */
+
+/* A run of this session. */
+typedef struct Begun
+{
+	slist_node node;
+	char name[ZKLOCK_NAME_MAX + 1];
+	int64 token;
+	ZkJobRun run;
+	TimestampTz began;
+} Begun;
+
+static slist_head begun_runs = SLIST_STATIC_INIT(begun_runs);
+
+static Begun *
+find_begun(const char *name)
+{
+	slist_iter iter;
+
+	slist_foreach (iter, &begun_runs)
+	{
+		Begun *begun = slist_container(Begun, node, iter.cur);
+
+		if (strcmp(begun->name, name) == 0)
+			return begun;
+	}
+	return NULL;
+}
+
+static void
+forget_begun(Begun *begun)
+{
+	slist_delete(&begun_runs, &begun->node);
+	pfree(begun);
+}
+
+bool
+zklock_job_begin(const ZkJobOrder *order)
+{
+	Run run = {.order = order};
+	ZkHeldLock *held;
+	Begun *begun;
+
+	check_not_held(order->name);
+	if ((begun = find_begun(order->name)) != NULL)
+		forget_begun(begun); /* it has lost level 1, as by DISCARD ALL */
+	begun = MemoryContextAllocZero(TopMemoryContext, sizeof(Begun));
+	PG_TRY();
+	{
+		take(&run);
+		held = zklock_held_find(ZKLOCK_KIND_JOB, order->name);
+		if (zklock_loss_settle(held))
+			zklock_loss_raise(held);
+	}
+	PG_CATCH();
+	{
+		release(&run);
+		pfree(begun);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	if (run.decision.verdict != ZKLOCK_JOB_RUN)
+	{
+		release(&run);
+		pfree(begun);
+		tell(&run);
+		return false;
+	}
+	strlcpy(begun->name, order->name, sizeof(begun->name));
+	begun->token = run.token;
+	begun->run = run.run;
+	begun->began = run.began;
+	slist_push_head(&begun_runs, &begun->node);
+	return true;
+}
+
+bool
+zklock_job_end(Oid function, const char *name, bool done)
+{
+	Begun *begun = find_begun(name);
+	ZkJobOrder order = {.function = function, .name = name};
+	Run run = {.order = &order, .end = done ? ZKLOCK_JOB_DONE : ZKLOCK_JOB_FAILED};
+	ZkHeldLock *held;
+
+	if (begun == NULL)
+		return false;
+	run.token = begun->token;
+	run.run = begun->run;
+	run.began = begun->began;
+	insert_row(&run);
+	/* what has committed is on the disk before it is said to be done */
+	XLogFlush(XactLastCommitEnd);
+	(void) zklock_job_record_change(name, false, finish, &run);
+	log_end(&run);
+	zklock_hold_end_void();
+	if ((held = zklock_held_find(ZKLOCK_KIND_JOB, name)) != NULL)
+	{
+		zklock_loss_tell(held);
+		release(&run);
+	}
+	forget_begun(begun);
+	return true;
+}
+
+/* ------------------------------------------------------------------------
+ * By hand
+ * ------------------------------------------------------------------------
+ */
+
+typedef struct ByHand
+{
+	int64_t slot;
+	int64 token;
+	bool changed;
+} ByHand;
+
+static void
+reset(ZkJob *job, int64_t now, void *arg)
+{
+	ByHand *what = arg;
+
+	what->changed = zklock_job_reset(job, what->slot);
+}
+
+/* Of what has been forgotten only the number of the newest run is known. */
+static void
+forget(ZkJob *job, int64_t now, void *arg)
+{
+	ByHand *what = arg;
+
+	what->changed = job->changed; /* it was damaged */
+	if (job->nruns > 0 || job->last_done != ZKLOCK_JOB_NEVER)
+		what->changed = zklock_job_forget(job, what->token);
+}
+
+static bool
+exists(const char *name)
+{
+	ZkRecord record;
+
+	zklock_query_record(name, &record);
+	return record.exists && record.node.datalen > 0;
+}
+
+bool
+zklock_job_reset_slot(const char *name, int64 slot)
+{
+	ByHand what = {.slot = slot};
+
+	return exists(name) && zklock_job_record_change(name, false, reset, &what) &&
+		what.changed;
+}
+
+bool
+zklock_job_forget_runs(const char *name)
+{
+	ByHand what = {0};
+
+	if (!exists(name))
+		return false;
+	check_not_held(name);
+	if (!zklock_acquire(ZKLOCK_KIND_JOB, name, ZKLOCK_EXCLUSIVE, ZKLOCK_SCOPE_TRANSACTION,
+						0, &what.token))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("job \"%s\" is running, or waited for", zklock_display_name(name))));
+	(void) zklock_job_record_change(name, true, forget, &what);
+	return what.changed;
+}

@@ -1,0 +1,47 @@
+/*-------------------------------------------------------------------------
+ *
+ * runs.h
+ *	  zk_runs: the runs of jobs and of zk_run_as_leader in this database.
+ *
+ * The row of a run that is done is inserted by the transaction of its command, so it is
+ * there if that has committed, and only then.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_RUNS_H
+#define ZKLOCK_RUNS_H
+
+#include "datatype/timestamp.h"
+
+#include "job.h"
+
+/* A row.  "function": any of the extension, whose table it is. */
+typedef struct ZkRunRow
+{
+	ZkLockKind kind; /* a job or an election */
+	const char *name;
+	int64 token;
+	const ZkJobRun *run; /* of a job; NULL: of an election */
+	TimestampTz started; /* by this server's clock */
+	bool done;
+	const char *error; /* UTF-8, or NULL */
+} ZkRunRow;
+
+/* ms since 1970 <-> PostgreSQL's time. */
+extern TimestampTz zklock_time_of_ms(int64_t ms);
+extern int64_t zklock_ms_of_time(TimestampTz time);
+
+/*
+ * Insert it, as ended now, in the current transaction, and delete what is older than
+ * zklock.run_history.
+ */
+extern void zklock_runs_insert(Oid function, const ZkRunRow *row);
+
+/* The latest slot of a job that is done by what has committed here, or
+ * ZKLOCK_JOB_NEVER. */
+extern int64_t zklock_runs_last_done(Oid function, const char *job);
+
+/* Has that run of a job committed here? */
+extern bool zklock_runs_committed(Oid function, const char *job, const ZkJobRun *run);
+
+#endif /* ZKLOCK_RUNS_H */

@@ -1,0 +1,16 @@
+/*-------------------------------------------------------------------------
+ *
+ * jobs.h
+ *	  SQL functions of jobs, as far as they differ where a job is lost.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_JOBS_H
+#define ZKLOCK_JOBS_H
+
+#include "fmgr.h"
+
+/* It acknowledges a loss; see statement.h. */
+extern PGDLLEXPORT Datum zk_run_end(PG_FUNCTION_ARGS);
+
+#endif /* ZKLOCK_JOBS_H */

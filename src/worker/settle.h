@@ -1,0 +1,14 @@
+/*-------------------------------------------------------------------------
+ *
+ * settle.h
+ *	  Runs of jobs that only this server can tell the end of.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_SETTLE_H
+#define ZKLOCK_SETTLE_H
+
+/* Each time round: start the process if there may be some. */
+extern void zklock_settle_work(void);
+
+#endif /* ZKLOCK_SETTLE_H */

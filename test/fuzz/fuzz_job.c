@@ -1,0 +1,47 @@
+/*-------------------------------------------------------------------------
+ *
+ * fuzz_job.c
+ *	  Fuzzer of src/protocol/jobtext.c: the record of a job's runs.
+ *
+ * What is read is a record; written and read again it is the same, but for characters
+ * that are not written.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "fuzz.h"
+
+#include "jobtext.h"
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static char once[ZKLOCK_JOB_TEXT_MAX + 1];
+	static char twice[ZKLOCK_JOB_TEXT_MAX + 1];
+	static ZkJob job;
+	static ZkJob again;
+	char *text = fuzz_text(data, size);
+	bool read = zklock_job_read(text, size, &job);
+	size_t len;
+
+	free(text);
+	if (!read)
+		return 0;
+	CHECK(zklock_job_valid(&job));
+	len = zklock_job_write(&job, once);
+	CHECK(len <= ZKLOCK_JOB_TEXT_MAX && once[len] == '\0' && strlen(once) == len);
+	CHECK(zklock_is_utf8(once, len));
+	CHECK(zklock_job_read(once, len, &again));
+	CHECK(again.count == job.count && again.nruns == job.nruns &&
+		  again.last_done == job.last_done && again.every == job.every &&
+		  again.reset_slot == job.reset_slot);
+	for (int i = 0; i < job.nruns; i++)
+	{
+		CHECK(again.run[i].slot == job.run[i].slot &&
+			  again.run[i].state == job.run[i].state &&
+			  again.run[i].server == job.run[i].server &&
+			  again.run[i].xid == job.run[i].xid);
+		CHECK(strlen(again.run[i].error) == strlen(job.run[i].error));
+	}
+	CHECK(zklock_job_write(&again, twice) == len && strcmp(once, twice) == 0);
+	return 0;
+}

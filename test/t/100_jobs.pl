@@ -1,0 +1,197 @@
+# A job runs once a slot, on whichever server comes first; the others wait for it, and go
+# on with what it leaves.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/../perl";
+use Test::More;
+use ZkLock;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new->start;
+my ($a, $b) = map { ZkLock::server($_, $zk, conf => "zklock.session_timeout = '1h'\ncluster_name = '$_'") } qw(a b);
+ZkLock::wait_connected($a, $b);
+ZkLock::ask($_, 'CREATE TABLE t (i int); CREATE SEQUENCE s') for $a, $b;
+my ($sa, $sb) = map { ZkLock::session($_) } $a, $b;
+
+sub waits
+{
+	my ($session, $what) = @_;
+	my $pid = $session->pid;
+	ZkLock::wait_until(
+		sub {
+			ZkLock::ask($session->{node}, "SELECT wait_event_type FROM pg_stat_activity WHERE pid = $pid") =~ /^(?:Extension|Lock)$/;
+		},
+		$what);
+	return $session;
+}
+sub rows { return ZkLock::ask($_[0], 'SELECT count(*) FROM t'); }
+sub state { return ZkLock::ask($a, "SELECT state FROM zk_jobs WHERE job = '$_[0]'"); }
+# Does the command of a job hang where it asks for this?
+sub hangs
+{
+	my ($session) = @_;
+	my $pid = $session->pid;
+	ZkLock::wait_until(sub { ZkLock::ask($session->{node}, "SELECT wait_event FROM pg_stat_activity WHERE pid = $pid") eq 'advisory' }, 'the command runs');
+}
+
+# Once over both
+is($sa->query("CALL zk_run_once('daily', 'INSERT INTO t VALUES (1)', every => '1 day')"), '', 'the first who comes runs it');
+is($sa->notices, '', '... and says nothing');
+is(rows($a), 1, '... and it has committed');
+is($sb->query("CALL zk_run_once('daily', 'INSERT INTO t VALUES (1)', every => '1 day')"), '', 'the second does not');
+like($sb->notices, qr/^NOTICE 00000: job "daily" is done for slot .*, skipping\nDETAIL:  Server "a" ended the run at /, '... and says who did');
+is(rows($b), 0, '... and has run nothing');
+is($sa->query("CALL zk_run_once('daily', 'INSERT INTO t VALUES (1)', every => '1 day')"), '', 'nor does the first again');
+is(rows($a), 1, '... in the same slot');
+is(ZkLock::ask($b, 'SELECT job, state, server, attempt, failures, error, slot = last_done, next_due - slot, slot - since FROM zk_jobs'),
+	'daily|done|a|1|0||t|12:00:00|00:00:00', 'zk_jobs');
+is(ZkLock::ask($b, "SELECT jsonb_array_length(runs), runs->0->>'state', runs->0->>'server', (runs->0->>'slot')::timestamptz = slot FROM zk_jobs"), '1|done|a|t', '... with runs');
+is(ZkLock::ask($a, "SELECT kind, namespace, name, slot = (SELECT slot FROM zk_jobs), number, attempt, server, outcome, error FROM zk_runs"),
+	'job||daily|t|1|1|a|done|', 'zk_runs');
+is(ZkLock::ask($a, 'SELECT xmin = (SELECT xmin FROM t) FROM zk_runs'), 't', '... in the transaction of the command');
+is(ZkLock::ask($b, 'SELECT count(*) FROM zk_runs'), 0, '... where it was run');
+
+# Slots that are given
+is($sa->query("CALL zk_run_once('given', 'INSERT INTO t VALUES (2)', slot => '2026-01-02')"), '', 'a slot');
+is(rows($a), 2, '... is run');
+$sb->query("CALL zk_run_once('given', 'INSERT INTO t VALUES (2)', slot => '2026-01-02')");
+$sb->query("CALL zk_run_once('given', 'INSERT INTO t VALUES (2)', slot => '2026-01-01')");
+is(rows($b), 0, '... and neither again nor one before it');
+$sb->query("CALL zk_run_once('given', 'INSERT INTO t VALUES (2)', slot => '2026-01-03')");
+is(rows($b), 1, '... but one after it');
+
+# Waiters
+$sa->query("SELECT pg_advisory_lock(1)");
+my $ra = ZkLock::session($a);
+my $ra2 = ZkLock::session($a);
+$ra->send("CALL zk_run_once('waited', 'INSERT INTO t VALUES (3); SELECT pg_advisory_xact_lock(1)', slot => '2026-01-01')");
+hangs($ra);
+is(state('waited'), 'running', 'running');
+waits($sb->send("CALL zk_run_once('waited', 'INSERT INTO t VALUES (3)', slot => '2026-01-01')"), 'the other server waits');
+waits($ra2->send("CALL zk_run_once('waited', 'INSERT INTO t VALUES (3)', slot => '2026-01-01')"), 'another session waits');
+is(ZkLock::ask($_, "SELECT count(*) FROM pg_stat_activity WHERE backend_xmin IS NOT NULL AND query LIKE '%waited%' AND pid <> pg_backend_pid() AND wait_event <> 'advisory' AND pid <> " . $ra->pid), 0, '... without a snapshot') for $a, $b;
+my $sb2 = ZkLock::session($b);
+is($sb2->fails("CALL zk_run_once('waited', 'SELECT 1', slot => '2026-01-01', wait => '0')"), '55P03: could not obtain job "waited" within 0 ms', 'who would not wait is told so');
+is($sb2->fails("CALL zk_run_once('waited', 'SELECT 1', slot => '2026-01-01', wait => '20 ms')"), '55P03: could not obtain job "waited" within 20 ms', '... or after a while');
+is($sb2->fails("SELECT zk_job_forget('waited')"), '55006: job "waited" is running, or waited for', 'no forgetting meanwhile');
+$sa->query("SELECT pg_advisory_unlock(1)");
+is($ra->result, '', 'it ends');
+is($_->result, '', '... and a waiter returns') for $sb, $ra2;
+like($_->notices, qr/is done for slot/, '... and says why') for $sb, $ra2;
+is(rows($a) . rows($b), '31', '... once');
+
+# Errors
+is($sa->fails("CALL zk_run_once('failing', 'INSERT INTO t VALUES (4); SELECT 1/0', slot => '2026-01-01', attempts => 2)"), '22012: division by zero', 'an error is raised as it is');
+is(rows($a), 3, '... and the command is rolled back');
+is(ZkLock::ask($b, "SELECT state, server, attempt, failures, error FROM zk_jobs WHERE job = 'failing'"), 'failed|a|1|1|division by zero', '... and recorded');
+is(ZkLock::ask($a, "SELECT outcome, error FROM zk_runs WHERE name = 'failing'"), 'failed|division by zero', '... also in zk_runs');
+is($sb->fails("CALL zk_run_once('failing', 'SELECT no()', slot => '2026-01-01', attempts => 2)"), '42883: function no() does not exist', 'an attempt is left');
+is($sb->fails("CALL zk_run_once('failing', 'SELECT 1', slot => '2026-01-01', attempts => 2)"), '55000: job "failing" has failed for slot 2026-01-01 00:00:00+00', 'no attempt is left') or diag $sb->notices;
+like($sb->notices, qr/DETAIL:  Attempt 2 on server "b" failed at .*: function no\(\) does not exist\nHINT:  Call zk_job_reset/, '... and why');
+is(ZkLock::ask($a, "SELECT zk_job_reset('failing', '2026-01-01')"), 't', 'a reset');
+$sa->query("CALL zk_run_once('failing', 'INSERT INTO t VALUES (4)', slot => '2026-01-01', attempts => 2)");
+is(rows($a), 4, '... makes the slot due again');
+
+# Waiters go on where a run has failed
+$sa->query("SELECT pg_advisory_lock(1)");
+$ra->send("CALL zk_run_once('goes on', 'SELECT pg_advisory_xact_lock(1); SELECT 1/0', slot => '2026-01-01', attempts => 2)");
+hangs($ra);
+waits($sb->send("CALL zk_run_once('goes on', 'INSERT INTO t VALUES (5)', slot => '2026-01-01', attempts => 2)"), 'the other waits');
+$sa->query("SELECT pg_advisory_unlock(1)");
+is($ra->failure, '22012: division by zero', 'it fails');
+is($sb->result, '', '... and the other server runs it');
+is(rows($b), 2, '... indeed');
+
+# A cancel is a failure; the end of the backend is none.
+$sa->query("SELECT pg_advisory_lock(1)");
+$ra->send("CALL zk_run_once('killed', 'INSERT INTO t VALUES (6); SELECT pg_advisory_xact_lock(1)', slot => '2026-01-01')");
+hangs($ra);
+$ra->cancel;
+is($ra->failure, '57014: canceling statement due to user request', 'canceled');
+is(ZkLock::ask($a, "SELECT state, failures FROM zk_jobs WHERE job = 'killed'"), 'failed|1', '... has failed');
+ZkLock::ask($a, "SELECT zk_job_reset('killed', '2026-01-01')");
+$ra->send("CALL zk_run_once('killed', 'INSERT INTO t VALUES (6); SELECT pg_advisory_xact_lock(1)', slot => '2026-01-01')");
+hangs($ra);
+waits($sb->send("CALL zk_run_once('killed', 'INSERT INTO t VALUES (6)', slot => '2026-01-01')"), 'the other waits');
+$ra->terminate;
+like($ra->failure, qr/^57P01/, 'terminated');
+is($sb->result, '', '... another runs it');
+is(rows($a) . rows($b), '43', '... and there it is');
+is(ZkLock::ask($b, "SELECT state, server, attempt, failures, runs->1->>'state', runs->1->>'server' FROM zk_jobs WHERE job = 'killed'"), 'done|b|3|0|lost|a', '... after a run that was lost');
+$sa->query("SELECT pg_advisory_unlock(1)");
+
+# What fails late fails before the run commits
+ZkLock::ask($a, "CREATE FUNCTION late() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''late''; END'; CREATE TABLE l (i int);"
+	. "CREATE CONSTRAINT TRIGGER late AFTER INSERT ON l DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION late()");
+is($sa->fails("CALL zk_run_once('late', 'INSERT INTO l VALUES (1)', slot => '2026-01-01')"), 'P0001: late', 'a deferred trigger');
+is(ZkLock::ask($a, "SELECT state, error FROM zk_jobs WHERE job = 'late'"), 'failed|late', '... fails the run');
+
+# What a command may not
+is($sa->fails("CALL zk_run_once('bad 1', 'COMMIT', slot => '2026-01-01')"), '2D000: the command of zk_run_once must not end the transaction', 'COMMIT');
+is($sa->fails("CALL zk_run_once('bad 2', 'DO \$\$BEGIN COMMIT; END\$\$', slot => '2026-01-01')"), '2D000: invalid transaction termination', '... within');
+like($sa->fails("CALL zk_run_once('bad 3', 'VACUUM', slot => '2026-01-01')"), qr/^25001: /, 'VACUUM');
+is($sa->fails("CALL zk_run_once('bad 4', 'COPY t TO STDOUT', slot => '2026-01-01')"), '0A000: the command of zk_run_once cannot COPY to or from the client', 'COPY');
+$sa->query("CALL zk_run_once('unlocks', 'SELECT pg_advisory_unlock_all(); SELECT zk_unlock_all(); INSERT INTO t VALUES (7)', slot => '2026-01-01')");
+is(rows($a), 5, 'a command that gives back all that it can runs');
+is($sa->fails("BEGIN; CALL zk_run_once('block', 'SELECT 1', slot => '2026-01-01')"), '25001: zk_run_once cannot run inside a transaction block', 'no transaction block');
+$sa->query('ROLLBACK');
+
+# Begin and end
+is($sa->query("SELECT zk_run_begin('own', slot => '2026-01-01')"), 't', 'zk_run_begin: to run it');
+$sa->query('VACUUM t');
+is($sa->fails("SELECT zk_run_begin('own', slot => '2026-01-01')"), '55006: this session runs job "own" already', '... once at a time');
+is(state('own'), 'running', '... and running');
+waits($sb->send("CALL zk_run_begin_session('own', slot => '2026-01-01')"), 'the other server waits');
+is($sa->query("SELECT zk_run_end('own')"), 't', 'zk_run_end');
+is($sb->result, 'f', '... and the other has nothing to do');
+is($sa->query("SELECT zk_run_end('own')"), 'f', 'what was ended has ended');
+like($sa->notices, qr/^WARNING 55000: this session has not begun a run of job "own"/, '... with a warning');
+is($sb->query("CALL zk_run_begin_session('own', slot => '2026-01-02')"), 't', 'the next slot');
+is($sb->query("SELECT zk_run_end('own', false)"), 't', '... fails');
+is(ZkLock::ask($a, "SELECT state, failures FROM zk_jobs WHERE job = 'own'"), 'failed|1', '... as it says');
+is($sa->query("SELECT zk_run_begin('own', slot => '2026-01-02', attempts => 2)"), 't', 'another attempt');
+waits($sb->send("SELECT zk_run_begin('own', slot => '2026-01-02', attempts => 2)"), 'the other waits');
+$sa->quit;
+is($sb->result, 't', '... and has to run it when the session has ended without a word');
+is($sb->query("SELECT zk_run_end('own')"), 't', '... and does');
+$sa = ZkLock::session($a);
+
+# By hand
+is($sb->query("SELECT zk_job_forget('own'), zk_job_forget('own'), zk_job_forget('never was')"), 't|f|f', 'forgotten');
+is(ZkLock::ask($a, "SELECT count(*) FROM zk_jobs WHERE job = 'own'"), 0, '... and not seen any more');
+is($sb->query("SELECT zk_job_reset('never was')"), 'f', 'nothing to reset');
+is(ZkLock::ask($a, "SELECT zk_job_reset('daily')"), 't', 'reset what was done last');
+$sb->query("CALL zk_run_once('daily', 'INSERT INTO t VALUES (1)', every => '1 day')");
+is(rows($b), 4, '... and it is run again');
+
+# Rubbish
+$zk->set('/zklock/jobs/given', '{"count": 1');
+is(ZkLock::ask($a, "SELECT state, slot IS NULL FROM zk_jobs WHERE job = 'given'"), 'damaged|t', 'a damaged record');
+is($sa->fails("CALL zk_run_once('given', 'SELECT 1', slot => '2026-01-05')"), '22023: record of job "given" in ZooKeeper is damaged', '... is refused');
+is($sa->query("SELECT zk_job_forget('given')"), 't', '... until it is forgotten');
+$sa->query("CALL zk_run_once('given', 'INSERT INTO t VALUES (2)', slot => '2026-01-05')");
+is(rows($a), 6, '... and then it runs');
+
+# What a server has done itself it knows by its own table
+$zk->set('/zklock/jobs/given', '');
+$sa->query("CALL zk_run_once('given', 'INSERT INTO t VALUES (2)', slot => '2026-01-05')");
+is(rows($a), 6, 'a record that is lost');
+is(ZkLock::ask($b, "SELECT last_done, slot IS NULL FROM zk_jobs WHERE job = 'given'"), '2026-01-05 00:00:00+00|t', '... is made anew from what is known');
+
+# A thousand
+$sb->query(q{DO $$BEGIN FOR i IN 1 .. 1000 LOOP CALL zk_run_once('thousand ' || i, 'INSERT INTO t VALUES (' || 1000 + i || ')', every => '1 h'); END LOOP; END$$});
+is(ZkLock::ask($a, "SELECT count(*), count(DISTINCT slot) > 1, bool_and(state = 'done' AND server = 'b') FROM zk_jobs WHERE job LIKE 'thousand%'"), '1000|t|t', 'a thousand jobs');
+is(ZkLock::ask($b, 'SELECT count(DISTINCT i) FROM t WHERE i > 1000'), 1000, '... have been run');
+is(ZkLock::ask($b, "SELECT zk_job_forget(job) FROM zk_jobs WHERE job = 'thousand 7'"), 't', '... and one is forgotten');
+is(ZkLock::ask($a, "SELECT count(*) FROM zk_jobs WHERE job LIKE 'thousand%'"), 999, '... among them');
+
+# Nothing is left
+ZkLock::wait_until(
+	sub { !grep { ZkLock::ask($_, "SELECT count(*) FROM pg_locks WHERE $ZkLock::level1") } $a, $b },
+	'no job is held');
+is(join(' ', map { ZkLock::queue($zk, $_, 'jobs') } qw(daily given waited killed own)), '', 'no contender is left');
+like(PostgreSQL::Test::Utils::slurp_file($a->logfile), qr/LOG:  job "daily": run 1 begins for slot .*, attempt 1, token \d+\n.*LOG:  job "daily": run 1 is done after \d+ ms\n/s, 'the log says it');
+
+done_testing;

@@ -1,0 +1,139 @@
+# A server that is lost while a run commits: nobody else can tell what became of that. The
+# next one runs it again, or skips it, as its caller wants; and the server tells when it is
+# back.
+#
+# A commit is held up at two points.  A standby that is not there: the commit is on the disk.
+# The lock of those who NOTIFY, which somebody has who waits for that standby: it is not.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/../perl";
+use Test::More;
+use ZkLock;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new(tick_time => 200)->start;
+my ($a, $b) = map {
+	ZkLock::server($_, $zk,
+		init => { allows_streaming => 1 },
+		conf => "zklock.session_timeout = '1h'\ncluster_name = '$_'\nsynchronous_commit = local")
+} qw(a b);
+ZkLock::wait_connected($a, $b);
+ZkLock::ask($_, 'CREATE TABLE t (job text)') for $a, $b;
+ZkLock::ask($a, $_) for q(ALTER SYSTEM SET synchronous_standby_names = 'nobody'), 'SELECT pg_reload_conf()';
+ZkLock::wait_until(sub { ZkLock::ask($a, 'SHOW synchronous_standby_names') eq 'nobody' }, 'there is a standby that is not there');
+
+sub rows { my ($node, $job) = @_; return ZkLock::ask($node, "SELECT count(*) FROM t WHERE job = '$job'"); }
+
+sub wait_event
+{
+	my ($session, $event) = @_;
+	my $pid = $session->pid;
+	ZkLock::wait_until(sub { ZkLock::ask($session->{node}, "SELECT wait_event FROM pg_stat_activity WHERE pid = $pid") eq $event }, "it waits: $event");
+}
+
+# The newest runs: state and server
+sub runs
+{
+	my ($node, $job) = @_;
+	return ZkLock::ask($node, "SELECT string_agg(concat(r->>'state', ' ', r->>'server'), ', ') FROM zk_jobs, jsonb_array_elements(runs) r WHERE job = '$job'");
+}
+
+# A run of A's comes as far as that, and A is stopped at once.  Meanwhile B waits for it.
+sub lose
+{
+	my ($job, $committed, $in_doubt, $then) = @_;
+	my ($run, $other) = map { ZkLock::session($a) } 1, 2;
+	my $call = "zk_run_once('$job', 'INSERT INTO t VALUES (''$job''); NOTIFY x', slot => '2026-01-01', in_doubt => '$in_doubt')";
+	if ($committed)
+	{
+		$run->query('SET synchronous_commit = on');
+		# not the commits before and after the command's
+		$run->send("CALL $call");
+		wait_event($run, 'SyncRep');
+	}
+	else
+	{
+		$other->query('SET synchronous_commit = on');
+		$other->send("BEGIN; INSERT INTO t VALUES ('x'); NOTIFY x; COMMIT");
+		wait_event($other, 'SyncRep');
+		$run->send("CALL $call");
+		wait_event($run, 'object');
+	}
+	is(ZkLock::ask($b, "SELECT state, server FROM zk_jobs WHERE job = '$job'"), 'running|a', "$job: the run commits");
+	like($zk->get("/zklock/jobs/$job"), qr/"state": "committing"/, '... as the record says');
+	my $waiter = ZkLock::session($b);
+	my $pid = $waiter->pid;
+	if ($then)
+	{
+		$waiter->send("CALL $call");
+		ZkLock::wait_until(sub { ZkLock::ask($b, "SELECT wait_event_type FROM pg_stat_activity WHERE pid = $pid") eq 'Extension' }, 'the other server waits');
+	}
+	$a->stop('immediate');
+	ok($waiter->busy, '... and goes on waiting') if $then;
+	$a->start;
+	$_->quit for $run, $other;
+	ZkLock::hang_up($a);
+	ZkLock::wait_connected($a);
+	is(rows($a, $job), $committed ? 1 : 0, '... which is ' . ($committed ? '' : 'not ') . 'committed');
+	return $waiter;
+}
+
+# Without being asked
+sub settles
+{
+	my ($job, $runs) = @_;
+	my $seen;
+	ZkLock::wait_until(sub { ($seen = runs($b, $job)) eq $runs }, 'the first says what became of its run', sub { $seen });
+	return pass('the first says what became of its run');
+}
+
+for my $committed (0, 1)
+{
+	my $what = $committed ? 'committed' : 'not committed';
+
+	# run it again
+	my $job = "$what, run";
+	is(lose($job, $committed, 'run', 1)->result, '', 'the other server has it then');
+	is(rows($b, $job), 1, '... and runs it');
+	settles($job, 'done b, ' . ($committed ? 'done a' : 'lost a'));
+	my $again = ZkLock::session($a);
+	$again->query("CALL zk_run_once('$job', 'INSERT INTO t VALUES (''$job'')', slot => '2026-01-01')");
+	like($again->notices, qr/is done for slot/, '... and does not run it again');
+	is(rows($a, $job), $committed ? 1 : 0, '... so nothing has changed there');
+
+	# or skip it
+	$job = "$what, skip";
+	my $waiter = lose($job, $committed, 'skip', 1);
+	is($waiter->result, '', 'the other server has it then');
+	like($waiter->notices, qr/DETAIL:  Server "a" was lost while it committed at .*, and that counts as done/, '... and says why it does not run it');
+	is(rows($b, $job), 0, '... indeed');
+	settles($job, ($committed ? 'done' : 'skipped') . ' a');
+	$again = ZkLock::session($a);
+	$again->query("CALL zk_run_once('$job', 'INSERT INTO t VALUES (''$job'')', slot => '2026-01-01')");
+	is(rows($a, $job), $committed ? 1 : 0, '... and does not run it again');
+
+	# or nobody came
+	$job = "$what, alone";
+	lose($job, $committed, 'run', 0);
+	settles($job, $committed ? 'done a' : 'lost a');
+	$again = ZkLock::session($a);
+	$again->query("CALL zk_run_once('$job', 'INSERT INTO t VALUES (''$job'')', slot => '2026-01-01')");
+	is(rows($a, $job), 1, '... and runs it again if it is to');
+	is(runs($b, $job), $committed ? 'done a' : 'done a, lost a', '... and no oftener');
+	like(PostgreSQL::Test::Utils::slurp_file($a->logfile),
+		qr/LOG:  job "$job": run 1, which was in doubt, @{[ $committed ? 'is done' : 'has not committed' ]}\n/, '... and has logged what it found');
+}
+
+# A backend that is terminated while it commits has committed; the rest does not wait for
+# another start.
+my $run = ZkLock::session($a);
+$run->query('SET synchronous_commit = on');
+$run->send("CALL zk_run_once('terminated', 'INSERT INTO t VALUES (''terminated'')', slot => '2026-01-01')");
+wait_event($run, 'SyncRep');
+$run->terminate;
+like($run->failure, qr/^(?:57P0|lost)/, 'terminated while it commits');
+settles('terminated', 'done a');
+
+done_testing();
