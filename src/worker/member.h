@@ -25,7 +25,7 @@ extern void zklock_member_make(ZkClient *client);
 /* The first heartbeat of a connection. */
 extern void zklock_member_start(ZkClient *client);
 
-/* Send one if it is due.  ms until the next. */
+/* Send one if it is due, or wanted.  ms until the next. */
 extern long zklock_member_heartbeat(ZkClient *client);
 
 /* Write the node as a heartbeat does, but with a reply for somebody else.  Returns what
