@@ -39,6 +39,7 @@
 #include "acquire.h"
 #include "alarm.h"
 #include "command.h"
+#include "drain.h"
 #include "jobrecord.h"
 #include "jobrun.h"
 #include "loss.h"
@@ -53,6 +54,7 @@ typedef struct Run
 	int64 own_done;
 	ZkJobDecision decision;
 	ZkJobRun run;	   /* the run itself, or the one that the decision is about */
+	bool drained;	   /* no decision: the server is taken out of service */
 	bool tried;		   /* "run" has been written, perhaps */
 	TimestampTz began; /* by this server's clock */
 	/* of what is to be written next */
@@ -187,9 +189,13 @@ tell(const Run *run)
 	const ZkJobRun *other = &run->run;
 	bool known = decision->run >= 0;
 	const char *name = zklock_display_name(run->order->name);
-	const char *slot = show_time(decision->slot);
+	const char *slot = run->drained ? NULL : show_time(decision->slot);
 
-	if (decision->verdict == ZKLOCK_JOB_NOT_DUE)
+	if (run->drained)
+		ereport(NOTICE,
+				(errmsg("job \"%s\" is not run by this server, skipping", name),
+				 errdetail("The server is taken out of service by \"zklock.drain\".")));
+	else if (decision->verdict == ZKLOCK_JOB_NOT_DUE)
 		ereport(NOTICE,
 				(errmsg("job \"%s\" is done for slot %s, skipping", name, slot),
 				 !known ? 0
@@ -251,31 +257,37 @@ check_not_held(const char *name)
 				 errhint("A run of the session ends with zk_run_end.")));
 }
 
-/* Wait for it, and decide.  What it raises leaves the job held. */
-static void
+/*
+ * Wait for it, and decide: true if it is to be run.  What it raises leaves the job held,
+ * and so does what it returns.
+ */
+static bool
 take(Run *run)
 {
 	const ZkJobOrder *order = run->order;
 
+	if ((run->drained = zklock_draining()))
+		return false;
 	if (!zklock_acquire(ZKLOCK_KIND_JOB, order->name, ZKLOCK_EXCLUSIVE,
 						ZKLOCK_SCOPE_SESSION, order->wait, &run->token))
 		ereport(ERROR,
 				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 				 errmsg("could not obtain job \"%s\" within %lld ms",
 						zklock_display_name(order->name), (long long) order->wait)));
+	if ((run->drained = zklock_draining()))
+		return false;
 	run->own_done = zklock_runs_last_done(order->function, order->name);
 	(void) zklock_job_record_change(order->name, false, decide, run);
 	if (run->decision.verdict == ZKLOCK_JOB_NO_HOLDER)
 		raise_taken_over(order->name);
-	if (run->decision.verdict == ZKLOCK_JOB_RUN)
-	{
-		run->began = GetCurrentTimestamp();
-		ereport(LOG,
-				(errmsg("job \"%s\": run %lld begins for slot %s, attempt %d, token %lld",
-						zklock_display_name(order->name), (long long) run->run.id.number,
-						show_time(run->run.slot), run->run.attempt,
-						(long long) run->token)));
-	}
+	if (run->decision.verdict != ZKLOCK_JOB_RUN)
+		return false;
+	run->began = GetCurrentTimestamp();
+	ereport(LOG,
+			(errmsg("job \"%s\": run %lld begins for slot %s, attempt %d, token %lld",
+					zklock_display_name(order->name), (long long) run->run.id.number,
+					show_time(run->run.slot), run->run.attempt, (long long) run->token)));
+	return true;
 }
 
 /* ------------------------------------------------------------------------
@@ -535,14 +547,15 @@ zklock_job_run_once(const ZkJobOrder *order)
 	MemoryContext context =
 		AllocSetContextCreate(PortalContext, "zklock job", ALLOCSET_DEFAULT_SIZES);
 	Run *run = MemoryContextAllocZero(context, sizeof(Run));
+	volatile bool due = false;
 
 	run->order = order;
 	run->context = context;
 	check_not_held(order->name);
 	PG_TRY();
 	{
-		take(run);
-		if (run->decision.verdict == ZKLOCK_JOB_RUN)
+		due = take(run);
+		if (due)
 			execute(run);
 	}
 	PG_CATCH();
@@ -552,7 +565,7 @@ zklock_job_run_once(const ZkJobOrder *order)
 	}
 	PG_END_TRY();
 	release(run);
-	if (run->decision.verdict != ZKLOCK_JOB_RUN)
+	if (!due)
 		tell(run);
 	MemoryContextDelete(context);
 }
@@ -600,6 +613,7 @@ bool
 zklock_job_begin(const ZkJobOrder *order)
 {
 	Run run = {.order = order};
+	volatile bool due = false;
 	ZkHeldLock *held;
 	Begun *begun;
 
@@ -609,9 +623,9 @@ zklock_job_begin(const ZkJobOrder *order)
 	begun = MemoryContextAllocZero(TopMemoryContext, sizeof(Begun));
 	PG_TRY();
 	{
-		take(&run);
+		due = take(&run);
 		held = zklock_held_find(ZKLOCK_KIND_JOB, order->name);
-		if (zklock_loss_settle(held))
+		if (due && zklock_loss_settle(held))
 			zklock_loss_raise(held);
 	}
 	PG_CATCH();
@@ -621,7 +635,7 @@ zklock_job_begin(const ZkJobOrder *order)
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	if (run.decision.verdict != ZKLOCK_JOB_RUN)
+	if (!due)
 	{
 		release(&run);
 		pfree(begun);

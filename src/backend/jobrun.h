@@ -26,7 +26,8 @@ typedef struct ZkJobOrder
 /*
  * Wait for the job, and if its slot is due run the command, in a transaction of its own.
  * For a procedure that is not atomic, with SPI connected so and no transaction that
- * matters.  Says in a NOTICE what was done already.  Raises what the command does; what
+ * matters.  Says in a NOTICE what was done already, or
+ * that the server is drained.  Raises what the command does; what
  * zklock_acquire does; 55P03 when the time is up; 55000 when no attempt is left; 40001
  * when the job is lost.
  */

@@ -30,6 +30,16 @@ sub wait_leader
 }
 
 #
+# A run goes on, and no other begins.
+#
+my ($run, $waiter) = map { ZkLock::session($a) } 1 .. 2;
+is($run->query("SELECT zk_run_begin('night', every => '1 day')"), 't', 'a run begins');
+my $other_run = ZkLock::session($b);
+$other_run->query("SELECT zk_run_begin('elsewhere', every => '1 day')");
+$waiter->send("CALL zk_run_once('elsewhere', 'SELECT 1/0', every => '1 day')");
+ZkLock::wait_until(sub { ZkLock::ask($a, 'SELECT wait_event_type FROM pg_stat_activity WHERE pid = ' . $waiter->pid) eq 'Extension' }, 'a session waits for a run elsewhere');
+
+#
 # All that it has
 #
 is(join(' ', map { is_leader($a, $_) } qw(job free)), 't t', 'it leads');
@@ -57,6 +67,17 @@ $s->query("CALL zk_run_as_leader('job', 'SELECT 1/0')");
 like($s->notices, qr/NOTICE 00000: this server is not the leader of election "job", skipping\nDETAIL:  The server is taken out of service by "zklock.drain"\./, 'zk_run_as_leader says why');
 is($s->fails("SELECT zk_require_leader('job')"), '40001: this server is not the leader of election "job"', '... and zk_require_leader');
 like($s->notices, qr/DETAIL:  The server is taken out of service by "zklock.drain"\./, '... as well');
+
+# Runs
+$s->query("CALL zk_run_once('day', 'SELECT 1/0', every => '1 day')");
+like($s->notices, qr/NOTICE 00000: job "day" is not run by this server, skipping\nDETAIL:  The server is taken out of service by "zklock.drain"\./, 'a drained server begins no run');
+is($s->query("SELECT zk_run_begin('day', every => '1 day')"), 'f', '... of either kind');
+is(ZkLock::ask($b, "SELECT zk_run_begin('day', every => '1 day') AND zk_run_end('day')"), 't', '... which another does');
+is($other_run->query("SELECT zk_run_end('elsewhere', false)"), 't', 'a run elsewhere fails');
+is($waiter->result, '', '... and who waits for it here');
+like($waiter->notices, qr/job "elsewhere" is not run by this server/, '... does not run it');
+is($run->query("SELECT zk_run_end('night')"), 't', 'a run that has begun comes to its end');
+$_->quit for $run, $waiter, $other_run;
 
 # Kept grants go, locks go on, and are not kept.
 ZkLock::wait_until(sub { ZkLock::ask($b, "SELECT count(*) FROM zk_contenders('kept')") == 0 }, 'a kept lock is given back');
