@@ -49,7 +49,7 @@ export PG_CONFIG KEEP PARTS TESTS BASE
 check:
 	@test/run
 demo:
-	@test/sandbox --demo test/demo
+	@test/sandbox test/demo
 lint:
 	@test/sandbox --lint test/lint
 warnings:

@@ -170,6 +170,7 @@ zklock_hold_reserve(ZkLockKind kind, const char *name)
 		}
 		held->transaction_count = 0;
 		held->told = false;
+		held->begun = false;
 		for (int scope = 0; scope < ZKLOCK_NSCOPES; scope++)
 			slist_init(&held->holds[scope]);
 	}

@@ -30,6 +30,7 @@ typedef struct ZkHeldLock
 	uint64 count[ZKLOCK_NMODES];	  /* of holds, both scopes */
 	uint64 transaction_count;		  /* of holds in transaction scope, both modes */
 	bool told;						  /* an error or a warning has named its loss */
+	bool begun;						  /* a job: zk_run_end is to come */
 	slist_head holds[ZKLOCK_NSCOPES]; /* ZkHold, newest first */
 } ZkHeldLock;
 

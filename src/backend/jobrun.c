@@ -560,8 +560,10 @@ zklock_job_run_once(const ZkJobOrder *order)
 	}
 	PG_CATCH();
 	{
+		ErrorData *error = take_error(context);
+
 		release(run);
-		PG_RE_THROW();
+		ReThrowError(error);
 	}
 	PG_END_TRY();
 	release(run);
@@ -612,6 +614,7 @@ forget_begun(Begun *begun)
 bool
 zklock_job_begin(const ZkJobOrder *order)
 {
+	MemoryContext context = CurrentMemoryContext;
 	Run run = {.order = order};
 	volatile bool due = false;
 	ZkHeldLock *held;
@@ -630,9 +633,11 @@ zklock_job_begin(const ZkJobOrder *order)
 	}
 	PG_CATCH();
 	{
+		ErrorData *error = take_error(context);
+
 		release(&run);
 		pfree(begun);
-		PG_RE_THROW();
+		ReThrowError(error);
 	}
 	PG_END_TRY();
 	if (!due)
@@ -647,6 +652,7 @@ zklock_job_begin(const ZkJobOrder *order)
 	begun->run = run.run;
 	begun->began = run.began;
 	slist_push_head(&begun_runs, &begun->node);
+	held->begun = true;
 	return true;
 }
 

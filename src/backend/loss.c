@@ -95,14 +95,12 @@ zklock_loss_describe(const ZkHeldLock *held, ZkLossText *text)
 	}
 	else if (held->kind == ZKLOCK_KIND_JOB)
 	{
-		bool begun = held->transaction_count == 0;
-
-		text->sqlstate = begun ? ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE
-							   : ERRCODE_T_R_SERIALIZATION_FAILURE;
+		text->sqlstate = held->begun ? ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE
+									 : ERRCODE_T_R_SERIALIZATION_FAILURE;
 		text->detail =
 			"The ZooKeeper session ended, or the contender was deleted, during the run; another server may run the job by now.";
-		text->hint = begun ? "Call zk_run_end to acknowledge the loss."
-						   : "Whoever calls next runs the job, if it is due still.";
+		text->hint = held->begun ? "Call zk_run_end to acknowledge the loss."
+								 : "Whoever calls next runs the job, if it is due still.";
 	}
 	else if (held->transaction_count > 0)
 	{

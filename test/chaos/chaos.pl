@@ -11,6 +11,9 @@
 #   token disorder  a later holder had a smaller token                  must be 0
 #   lost updates    of a register written under the lock; with zk_fence they
 #                   must be 0, without it a few are to be expected
+#   jobs            a slot that nobody committed, or that was committed once more
+#                   without a run in doubt or an ensemble that went back between: see
+#                   Chaos::Jobs                                         must be 0
 #   leaked          contenders in ZooKeeper, rows in zk_locks, or level-1 locks
 #                   that nobody asks for any more                       must be 0
 #
@@ -30,6 +33,7 @@ use Chaos::Client;
 use Chaos::Ensemble;
 use Chaos::History;
 use Chaos::Host;
+use Chaos::Jobs;
 use Chaos::Judge;
 use Chaos::Nemesis;
 use Chaos::Server;
@@ -38,7 +42,8 @@ my ($seconds, $seed, $log) = @ARGV;
 my $work = '/run/chaos';
 my $session_timeout = 2;    # s
 # One client each, on each server.  Two of one workload meet on their server, too.
-my @workloads = qw(intervals long long mixed mixed mixed register register fenced fenced election);
+my @jobs = qw(jobs-run jobs-skip);
+my @workloads = (qw(intervals long long mixed mixed mixed register register fenced fenced election), @jobs);
 
 $| = 1;
 # Process 1 gets no signal for which it has no handler.
@@ -79,7 +84,7 @@ sub set_up
 	my $keep = "zklock.keep_time = '${session_timeout}s'";
 	my %keeps = (A => $keep, B => $keep, C => "zklock.keep_time = 0\nzklock.handoff_limit = 0");
 	# Room for every workload's name, and not for many that are kept.
-	my %room = (A => 10000, B => 14, C => 14);
+	my %room = (A => 10000, B => 16, C => 16);
 	for my $name (qw(A B C))
 	{
 		my $host = Chaos::Host->new($name, '10.77.0.' . ++$number);
@@ -98,6 +103,7 @@ CONF
 	$zk->wait_serving;
 	wait_connected(30) or die "the servers do not connect to ZooKeeper\n";
 	make_registers();
+	Chaos::Jobs::set_up($data, @servers);
 }
 
 sub wait_connected
@@ -164,6 +170,7 @@ sub calm_down
 	eval { $zk->wait_serving; 1 } or push @wrong, "ZooKeeper: $@" =~ s/\n.*//sr;
 	wait_for(60, sub { $nemesis->recovered }) or push @wrong, 'a server gave no lock within a minute after all was healed';
 	wait_connected(30) or push @wrong, 'a server is not connected to ZooKeeper';
+	wait_for(60, sub { $nemesis->jobs_recovered(@jobs) }) or push @wrong, 'a server ended no call for a job within a minute after all was healed';
 	return @wrong;
 }
 
@@ -187,7 +194,7 @@ sub leaked
 #
 
 # What clients may be told when something breaks: see doc/failures.md, Errors.
-my $expected = qr/^(ok|busy|connect:.*|\w+:(lost|40001|57P0[123]|58000)|lock:(53200|55000|55P03)|lead:53200)$/;
+my $expected = qr/^(ok|busy|connect:.*|\w+:(lost|40001|57P0[123]|58000)|lock:(53200|55000|55P03)|lead:53200|run:(53200|55P03))$/;
 
 # So long a run has every kind of fault in it, even on a slow machine.
 my $long_run = 300;    # s
@@ -201,12 +208,14 @@ sub report
 	my @leaked = @{ $seen{leaked} };
 	my @overlaps = Chaos::Judge::overlaps(@transactions);
 	my @disorders = Chaos::Judge::disorders(@transactions);
+	my %job = map { $_ => Chaos::Jobs::judge($_, \@transactions, $seen{record}, $data, \@servers, $log) } @jobs;
 	my %rows = map { $_ => { lost => Chaos::Judge::lost_updates($data, $_), writes => Chaos::Judge::writes($data, $_) } } qw(register fenced);
 
 	print $fh "chaos: $seconds s, seed $seed, session timeout $session_timeout s\n\n";
 	Chaos::Judge::print_faults($fh, \@kinds, \@faults,
 		Chaos::Judge::recovery(\@transactions, \@faults, map { $_->name } @servers));
 	Chaos::Judge::print_workloads($fh, \@transactions, \@overlaps, \%rows);
+	Chaos::Jobs::print_table($fh, map { $job{$_} } @jobs);
 	printf $fh "leaked contenders: %d%s\n\n", scalar @leaked, @leaked ? '' : sprintf ' (the last one was gone after %.1f s)', $seen{drained};
 	Chaos::Judge::print_outcomes($fh, \@transactions);
 
@@ -232,7 +241,7 @@ sub report
 
 	# What is wrong, if anything is.
 	my %injected = map { $_->{kind} => 1 } @faults;
-	my @idle = grep { my $workload = $_; !grep { $_->{workload} eq $workload && $_->{outcome} eq 'ok' } @transactions } qw(intervals long mixed register fenced election);
+	my @idle = grep { my $workload = $_; !grep { $_->{workload} eq $workload && $_->{outcome} eq 'ok' } @transactions } qw(intervals long mixed register fenced election), @jobs;
 	my %unexpected = map { $_ => 1 } grep { !/$expected/ } map { $_->{outcome} } @transactions;
 	my @strange = $history->strange;
 	my @crashes;
@@ -246,8 +255,11 @@ sub report
 		[ 'no lock was held twice', @overlaps ? scalar(@overlaps) . ' overlaps' : () ],
 		[ 'a later holder had a larger token', @disorders ? scalar(@disorders) . ' tokens out of order' : () ],
 		[ 'no update was lost behind the fence', $rows{fenced}{lost} ? "$rows{fenced}{lost} lost" : () ],
+		[ 'no slot was left out', map { @{ $_->{missing} } } @job{@jobs} ],
+		[ 'no slot was committed once more', map { @{ $_->{wrong} } } @job{@jobs} ],
+		[ 'what jobs left, and what is told of them, is true', map { @{ $_->{untrue} } } @job{@jobs} ],
 		[ 'no contender leaked', @leaked ? scalar(@leaked) . ' leaked' : () ],
-		[ 'every server gave locks again', @{ $seen{wrong} } ],
+		[ 'every server gave locks and ran jobs again', @{ $seen{wrong} } ],
 		[ 'every client came to an end', $seen{stuck} ? "$seen{stuck} did not" : (), @strange ? "one says: $strange[0]" : () ],
 		[ 'every error was one to be expected', sort keys %unexpected ],
 		[ 'no process crashed, nor broke an assertion', @crashes ],
@@ -275,6 +287,7 @@ sub main
 	my $nemesis = Chaos::Nemesis->new(
 		zk => $zk,
 		servers => \@servers,
+		data => $data,
 		small => [ grep { $_->name ne 'A' } @servers ],
 		clients => \%clients,
 		history => $history,
@@ -287,6 +300,7 @@ sub main
 	# Locks that the servers keep for nobody are no leak.  A session that was lost
 	# is counted out by ZooKeeper within its timeout.
 	my @leaked;
+	my $record = Chaos::Jobs::record($servers[0], 60);
 	my $stopped = now();
 	for my $server (@servers) { $server->must($_) for 'ALTER SYSTEM SET zklock.keep_time = 0', 'SELECT pg_reload_conf()'; }
 	wait_for(4 * $session_timeout + 15, sub { !(@leaked = leaked()) });
@@ -294,7 +308,7 @@ sub main
 	$history->update;
 
 	open my $fh, '>', "$log/report" or die "could not write $log/report: $!\n";
-	my $passed = report($fh, $history, $nemesis, wrong => \@wrong, stuck => $stuck, leaked => \@leaked, drained => $drained);
+	my $passed = report($fh, $history, $nemesis, wrong => \@wrong, stuck => $stuck, leaked => \@leaked, drained => $drained, record => $record);
 	close $fh;
 	open $fh, '<', "$log/report" or die "$!\n";
 	print "\n", <$fh>;

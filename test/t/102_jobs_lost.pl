@@ -6,6 +6,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::Bin/../perl";
 use Test::More;
+use Proxy;
 use ZkLock;
 use ZooKeeper;
 
@@ -55,6 +56,31 @@ for my $on_loss ('abort', 'warn')
 	is($ra->query('SELECT 1'), 1, '... and the session goes on');
 }
 $ra->query('RESET zklock.on_loss');
+
+# It is lost before the run has begun, while the record is asked for: the error says so.
+# (Should the lease have lapsed even before that, it is another one: then once more.)
+{
+	my $proxy = Proxy->new($zk->host);
+	my $c = ZkLock::server('c', $proxy, conf => "zklock.session_timeout = '10s'\nzklock.connect_timeout = '2min'");
+	my $rc = ZkLock::session($c);
+	for my $call ("CALL zk_run_once('early', 'SELECT 1', $slot)", "SELECT zk_run_begin('early', $slot)", "CALL zk_run_begin_session('early', $slot)")
+	{
+		my $error;
+		for (1 .. 20)
+		{
+			$proxy->heal->accept;
+			ZkLock::wait_connected($c);
+			$proxy->refuse->lose_request('get', '/jobs/early');
+			$error = $rc->fails($call);
+			last unless $error =~ /^58000/;
+		}
+		is($error, '40001: job "early" was lost', "lost before it has begun: $call");
+	}
+	$proxy->heal->accept;
+	ZkLock::wait_connected($c);
+	is(ZkLock::ask($c, "SELECT count(*) FROM pg_locks WHERE $ZkLock::level1"), 0, '... and nothing is held');
+	$c->stop;
+}
 
 # Between zk_run_begin and zk_run_end
 is($ra->query("SELECT zk_run_begin('begun', $slot)"), 't', 'begun');

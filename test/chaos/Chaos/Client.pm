@@ -43,12 +43,21 @@
 # Workload "mixed" has readers and writers of one name, some of whom would not wait,
 # or not for long: a reader and a writer must not overlap, nor two writers.  Who is
 # told that somebody else has the lock has no interval, and his outcome is "busy".
+#
+# Workloads "jobs-run" and "jobs-skip" are the schedule of a job on each server, with the
+# one and the other for in_doubt.  Slots are 1, 2, 3 and so on; a client calls for its
+# slot until it is told that this one is done, or a later one, and then for the next.  What the
+# runs leave is Chaos::Jobs' business; "data" is the slot, and what the client was told: "ran",
+# "done" (by another run) or "skipped" (it counts as done, in doubt), and of which slot that
+# was said.  No interval is claimed: a run that was lost may still be on its way to its end.
 package Chaos::Client;
 
 use strict;
 use warnings;
 
 use Time::HiRes qw(sleep);
+use Time::Local ();
+use Chaos::Jobs;
 use Chaos::Postgres;
 
 my $stop = 0;
@@ -76,7 +85,7 @@ sub transaction
 {
 	my $self = shift;
 	my %t = (begun => now(), data => '-');
-	my $workload = $self->{workload};
+	my $workload = $self->{workload} =~ s/-.*//r;
 	eval { $self->$workload(\%t); 1 } or $t{outcome} = $@ =~ s/\n.*//sr;
 	$t{outcome} //= 'ok';
 	$t{ended} = now();
@@ -237,6 +246,32 @@ sub election
 	return $self->commit($t) if $require;
 	# Else hardly anybody else would ever lead.
 	$self->ask('pg', 'resign', "SELECT zk_resign('$name')") if rand() < 0.3;
+}
+
+sub jobs
+{
+	my ($self, $t) = @_;
+	my ($job, $in_doubt) = $self->{workload} =~ /^(jobs-(.*))/;
+	my $slot = $t->{data} = $self->{slot} //= 1;
+	my $call = $self->{id} * 1_000_000_000 + ++$self->{serial};
+	# Some have little patience.
+	my $wait = any("'200ms'", "'20s'", 'NULL');
+	sleep(rand 0.4);
+	$t->{begun} = now();
+	$self->ask('pg', 'run', "CALL zk_run_once('$job', \$\$" . Chaos::Jobs::command($job, $slot, $call) . '$$,'
+		  . " slot => to_timestamp($slot), wait => $wait, attempts => 1000000, in_doubt => '$in_doubt')", 60);
+	my $notice = $self->{pg}->notice;
+	my ($time) = $notice =~ /is done for slot (\S+ [\d:]+)\S*, skipping/;
+	my $done = $slot;
+	my $how = 'ran';
+	if (defined $time)
+	{
+		my ($year, $month, @rest) = split /[- :]/, $time;
+		$done = Time::Local::timegm(reverse(@rest), $month - 1, $year);
+		$how = $notice =~ /that counts as done/ ? 'skipped' : 'done';
+	}
+	$t->{data} = "$slot $how $done";
+	$self->{slot} = $done + 1;
 }
 
 # Now and then for long: whoever is paused then writes late.

@@ -101,14 +101,14 @@ sub restore
 	}
 }
 
-# What is left in the lock directories: paths.
+# What is left in the directories of locks and jobs: paths.
 sub contenders
 {
 	my $self = shift;
 	my @left;
-	for my $directory ($self->children('/zklock/locks'))
+	for my $directory (map { my $top = $_; map { "$top/$_" } $self->children($top) } '/zklock/locks', '/zklock/jobs')
 	{
-		push @left, map { "/zklock/locks/$directory/$_" } $self->children("/zklock/locks/$directory");
+		push @left, map { "$directory/$_" } $self->children($directory);
 	}
 	return @left;
 }

@@ -12,7 +12,7 @@ my @field = qw(client server workload name mode begun locked token proven ended 
 sub new
 {
 	my ($class, @files) = @_;
-	my $self = bless { transactions => [], strange => [], last_lock => {}, open => {} }, $class;
+	my $self = bless { transactions => [], strange => [], last_lock => {}, last_job => {}, open => {} }, $class;
 	$self->{open}{$_} = { rest => '' } for @files;
 	return $self;
 }
@@ -46,6 +46,7 @@ sub _line
 	my %t;
 	@t{@field} = map { $_ eq '-' ? undef : $_ } @value;
 	push @{ $self->{transactions} }, \%t;
+	$self->{last_job}{ $t{server} }{ $t{workload} } = $t{begun} if $t{workload} =~ /^jobs-/ && $t{outcome} eq 'ok';
 	my $last = \$self->{last_lock}{ $t{server} };
 	$$last = $t{locked} if defined $t{locked} && $t{workload} ne 'election' && $t{locked} > ($$last // 0);
 }
@@ -57,5 +58,8 @@ sub strange { my $self = shift; return @{ $self->{strange} }; }
 
 # When a server last gave a lock to a client; 0 if never.
 sub last_lock { my ($self, $server) = @_; return $self->{last_lock}{$server} // 0; }
+
+# When a call for a job that came to a good end was made there; 0 if never.
+sub last_job { my ($self, $server, $job) = @_; return $self->{last_job}{$server}{$job} // 0; }
 
 1;

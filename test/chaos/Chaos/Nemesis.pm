@@ -12,6 +12,7 @@ use warnings;
 use List::Util qw(shuffle max);
 use POSIX ();
 use Time::HiRes qw(sleep);
+use Chaos::Jobs;
 use Chaos::Postgres;
 
 # In the order of the table.  The duration is in session timeouts.
@@ -44,7 +45,7 @@ my $patience = 15;
 
 sub now { return Chaos::Postgres::now(); }
 
-# zk (Chaos::Ensemble), servers (Chaos::Server), clients (lists of pids by the
+# zk (Chaos::Ensemble), servers (Chaos::Server), data (the fourth), clients (lists of pids by the
 # server's name), small (of the servers, those with a small table), history, timeout (of
 # sessions, s), log (a file)
 sub new
@@ -139,15 +140,25 @@ sub heal_all
 sub recovered
 {
 	my $self = shift;
-	my $last = max 0, map { $_->{heal} // 0 } $self->faults;
-	return $self->locked_since($last);
+	return $self->locked_since($self->last_healed);
 }
+
+sub last_healed { my $self = shift; return max 0, map { $_->{heal} // 0 } $self->faults; }
 
 sub locked_since
 {
 	my ($self, $when) = @_;
 	$self->{history}->update;
 	return !grep { $self->{history}->last_lock($_->name) < $when } @{ $self->{servers} };
+}
+
+# Has every job been called for since then on every server, and to a good end?
+sub jobs_recovered
+{
+	my ($self, @jobs) = @_;
+	my $last = $self->last_healed;
+	$self->{history}->update;
+	return !grep { my $server = $_->name; grep { $self->{history}->last_job($server, $_) < $last } @jobs } @{ $self->{servers} };
 }
 
 sub inject
@@ -235,12 +246,14 @@ sub kill_one
 	return $server->name . " ($pid)";
 }
 
-# Its session ends, and nothing else.  The client may not know, and go on.
+# Its session ends, and nothing else.  The client may not know, and go on.  One that runs a
+# job and has written is such a holder, too.
 sub terminate_holder
 {
 	my $self = shift;
 	my $server = any(@{ $self->{servers} });
-	my $pids = $server->ask("SELECT string_agg(pid::text, ' ') FROM zk_locks WHERE granted", 0.5) // return;
+	my $pids = $server->ask("SELECT string_agg(pid::text, ' ') FROM (SELECT pid FROM zk_locks WHERE granted"
+		  . " UNION ALL SELECT pid FROM pg_stat_activity WHERE query LIKE 'CALL zk_run_once%' AND backend_xid IS NOT NULL) AS t", 0.5) // return;
 	return kill_one($server, any(split / /, $pids), 'TERM');
 }
 
@@ -310,6 +323,7 @@ sub replace
 	my $quick = !@{ $self->{active} } && $self->recovered;
 	return if grep { !$zk->pid($_) } $zk->servers;
 	$zk->kill9;
+	Chaos::Jobs::went_back($self->{data});
 	$zk->restore($wiped);
 	return ($quick ? 'at once' : 'later', sub { $zk->start_nowait; 1 },
 		alone => $quick, at_least => $quick ? 0 : ($longest_timeout + 0.5) * $self->{timeout});

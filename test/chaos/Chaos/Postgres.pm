@@ -41,7 +41,7 @@ sub new
 sub query
 {
 	my ($self, $sql, $wait) = @_;
-	@$self{qw(value tag error message)} = (undef, '', '', '');
+	@$self{qw(value tag error message notice)} = (undef, '', '', '', '');
 	$self->_send('Q' . pack('N', 5 + length $sql) . "$sql\0") && $self->_answer($wait // $self->{wait});
 	return $self->{value};
 }
@@ -50,6 +50,9 @@ sub query
 sub error { my $self = shift; return $self->{error}; }
 
 sub message { my $self = shift; return $self->{message}; }
+
+# Message and detail of the last notice, or ''.
+sub notice { my $self = shift; return $self->{notice}; }
 
 # Command tag of the last statement: a COMMIT may turn out to be a ROLLBACK.
 sub tag { my $self = shift; return $self->{tag}; }
@@ -107,6 +110,9 @@ sub _message
 	}
 }
 
+# Of an error, or a notice
+sub fields { return map { /^(.)(.*)/s ? ($1 => $2) : () } split /\0/, $_[0]; }
+
 # Read until the server is ready for the next query.
 sub _answer
 {
@@ -126,8 +132,13 @@ sub _answer
 		elsif ($kind eq 'C') { $self->{tag} = $body =~ s/\0//r; }
 		elsif ($kind eq 'E')
 		{
-			my %field = map { /^(.)(.*)/s ? ($1 => $2) : () } split /\0/, $body;
+			my %field = fields($body);
 			@$self{qw(error message)} = @field{qw(C M)};
+		}
+		elsif ($kind eq 'N')
+		{
+			my %field = fields($body);
+			$self->{notice} = join ' ', grep { defined } @field{qw(M D)};
 		}
 		elsif ($kind eq 'R' && unpack('N', $body) != 0) { return $self->_fail('authentication'); }
 	}

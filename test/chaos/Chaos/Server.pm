@@ -33,6 +33,7 @@ max_connections = 40
 shared_buffers = 16MB
 fsync = off
 autovacuum = off
+timezone = 'UTC'
 log_line_prefix = '%m [%p] '
 log_min_error_statement = panic
 $conf
