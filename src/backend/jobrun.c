@@ -646,6 +646,13 @@ zklock_job_end(Oid function, const char *name, bool done)
 
 	if (begun == NULL)
 		return false;
+	if (done && TransactionIdIsValid(GetTopTransactionIdIfAny()))
+		ereport(ERROR,
+				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+				 errmsg("a run of job \"%s\" cannot end in a transaction that has written",
+						zklock_display_name(name)),
+				 errdetail("What the transaction has written could still be rolled back."),
+				 errhint("Commit first, or use zk_run_once.")));
 	run.token = begun->token;
 	run.run = begun->run;
 	run.began = begun->began;
