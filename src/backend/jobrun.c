@@ -709,7 +709,8 @@ forget(ZkJob *job, int64_t now, void *arg)
 {
 	ByHand *what = arg;
 
-	what->changed = job->changed; /* it was damaged */
+	what->changed |= job->changed; /* it was damaged */
+	/* or it has been forgotten by a write of ours that we did not hear of */
 	if (job->nruns > 0 || job->last_done != ZKLOCK_JOB_NEVER)
 		what->changed = zklock_job_forget(job, what->token);
 }
