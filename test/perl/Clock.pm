@@ -76,7 +76,8 @@ END
 sub new
 {
 	my ($class, $ahead) = @_;
-	return unless _library();
+	# also in a list
+	return undef unless _library();
 	my $self = bless { dir => File::Temp::tempdir('clock-XXXXXX', TMPDIR => 1, CLEANUP => 1) }, $class;
 	return $self->set($ahead // 0);
 }
