@@ -26,11 +26,13 @@
 #include "access/transam.h"
 #include "access/xact.h"
 #include "access/xlog.h"
+#include "catalog/pg_authid.h"
 #include "commands/trigger.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "storage/procarray.h"
+#include "utils/acl.h"
 #include "utils/memutils.h"
 #include "utils/portal.h"
 #include "utils/snapmgr.h"
@@ -181,6 +183,13 @@ show_server(const ZkJobRun *run)
 	return zklock_display_text(run->server_name);
 }
 
+/* What a command says may be what only its caller is to know, who was another, perhaps. */
+static bool
+may_see_errors(void)
+{
+	return has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
+}
+
 /* Why it is not run. */
 static void
 tell(const Run *run)
@@ -211,10 +220,13 @@ tell(const Run *run)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("job \"%s\" has failed for slot %s", name, slot),
-				 known ? errdetail("Attempt %d on server \"%s\" failed at %s: %s",
-								   other->attempt, show_server(other),
-								   show_time(other->end), zklock_display_text(other->error))
-					   : 0,
+				 !known ? 0
+					 : may_see_errors()
+					 ? errdetail("Attempt %d on server \"%s\" failed at %s: %s",
+								 other->attempt, show_server(other),
+								 show_time(other->end), zklock_display_text(other->error))
+					 : errdetail("Attempt %d on server \"%s\" failed at %s.",
+								 other->attempt, show_server(other), show_time(other->end)),
 				 errhint("Call zk_job_reset to have it run again.")));
 }
 
@@ -666,6 +678,13 @@ zklock_job_end(Oid function, const char *name, bool done)
 
 	if (begun == NULL)
 		return false;
+	if (done && TransactionIdIsValid(GetTopTransactionIdIfAny()))
+		ereport(ERROR,
+				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+				 errmsg("a run of job \"%s\" cannot end in a transaction that has written",
+						zklock_display_name(name)),
+				 errdetail("What the transaction has written could still be rolled back."),
+				 errhint("Commit first, or use zk_run_once.")));
 	run.token = begun->token;
 	run.run = begun->run;
 	run.began = begun->began;
@@ -710,7 +729,8 @@ forget(ZkJob *job, int64_t now, void *arg)
 {
 	ByHand *what = arg;
 
-	what->changed = job->changed; /* it was damaged */
+	what->changed |= job->changed; /* it was damaged */
+	/* or it has been forgotten by a write of ours that we did not hear of */
 	if (job->nruns > 0 || job->last_done != ZKLOCK_JOB_NEVER)
 		what->changed = zklock_job_forget(job, what->token);
 }

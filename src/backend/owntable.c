@@ -87,12 +87,13 @@ zklock_own_check_columns(const ZkOwnTable *own, const AttrNumber *known, int n)
 bool
 zklock_own_index_matches(Relation index, const AttrNumber *key, int n)
 {
-	if (index->rd_index->indnkeyatts != n || index->rd_index->indnatts != n ||
-		!index->rd_index->indisvalid)
+	if (index->rd_rel->relam != BTREE_AM_OID || index->rd_index->indnkeyatts != n ||
+		index->rd_index->indnatts != n || !index->rd_index->indisvalid)
 		return false;
 	for (int i = 0; i < n; i++)
 	{
-		if (index->rd_index->indkey.values[i] != key[i])
+		/* not one that is descending, for those who go by the order */
+		if (index->rd_index->indkey.values[i] != key[i] || index->rd_indoption[i] != 0)
 			return false;
 	}
 	return true;

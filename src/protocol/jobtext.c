@@ -498,10 +498,14 @@ skip_value(Reader *in, int depth)
 
 static bool take_runs(Reader *in, ZkJob *job);
 
-/* An object with these fields; "job": it has runs besides. */
+/*
+ * An object with these fields; "job": it has runs besides.  "seen": which of them it has,
+ * 1 << n for the runs.
+ */
 static bool
-take_object(Reader *in, const Field *fields, size_t n, void *of, ZkJob *job)
+take_object(Reader *in, const Field *fields, size_t n, void *of, ZkJob *job, unsigned *seen)
 {
+	*seen = 0;
 	if (!take(in, '{'))
 		return false;
 	if (take(in, '}'))
@@ -524,6 +528,8 @@ take_object(Reader *in, const Field *fields, size_t n, void *of, ZkJob *job)
 			ok = skip_value(in, 0);
 		if (!ok)
 			return false;
+		if (i < n || strcmp(name, "runs") == 0)
+			*seen |= 1u << i;
 	} while (take(in, ','));
 	return take(in, '}');
 }
@@ -539,13 +545,14 @@ take_runs(Reader *in, ZkJob *job)
 	do
 	{
 		ZkJobRun *run;
+		unsigned seen;
 
 		if (job->nruns == ZKLOCK_JOB_RUNS)
 			return false;
 		run = &job->run[job->nruns++];
 		memset(run, 0, sizeof(*run));
 		run->slot = run->start = run->end = ZKLOCK_JOB_NEVER;
-		if (!take_object(in, run_fields, LENGTH(run_fields), run, NULL))
+		if (!take_object(in, run_fields, LENGTH(run_fields), run, NULL, &seen))
 			return false;
 	} while (take(in, ','));
 	return take(in, ']');
@@ -555,12 +562,16 @@ bool
 zklock_job_read(const char *text, size_t len, ZkJob *job)
 {
 	Reader in = {.p = text, .end = text + len};
+	unsigned seen;
 
 	zklock_job_init(job);
 	if (len == 0)
 		return true;
 	if (!zklock_is_utf8(text, len) ||
-		!take_object(&in, job_fields, LENGTH(job_fields), job, job))
+		!take_object(&in, job_fields, LENGTH(job_fields), job, job, &seen))
+		return false;
+	/* an object of somebody else's would be a job that was never run */
+	if (seen != (2u << LENGTH(job_fields)) - 1)
 		return false;
 	skip_space(&in);
 	return in.p == in.end && zklock_job_valid(job);

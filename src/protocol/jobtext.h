@@ -27,8 +27,8 @@ extern size_t zklock_job_write(const ZkJob *job, char *buf);
 
 /*
  * The inverse.  No text is a record of no runs.  False if it is none that
- * zklock_job_valid would accept; *job is void then.  What has another name than ours is
- * skipped.
+ * zklock_job_valid would accept, or lacks one of the record's own keys; *job is void
+ * then.  What has another name than ours is skipped.
  */
 extern bool zklock_job_read(const char *text, size_t len, ZkJob *job);
 
