@@ -214,7 +214,7 @@ tell(const Run *run)
 					 : errdetail("Server \"%s\" ended the run at %s.", show_server(other),
 								 show_time(other->end)),
 				 decision->ahead
-					 ? errhint("The slot lies ahead of ZooKeeper's clock. If that was wrong then, call zk_job_reset.")
+					 ? errhint("The slot lies ahead of ZooKeeper's clock. If that was wrong then, call zk_job_forget, and delete later slots of the job from zk_runs on every server.")
 					 : 0));
 	else
 		ereport(ERROR,

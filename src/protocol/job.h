@@ -93,7 +93,8 @@
  * standby takes its place and lacks the newest commits, they count as not made.
  *
  * The clock of the ensemble is its leader's.  A run that was done while it was fast can
- * hold a job back for long: "ahead" says so, and zklock_job_reset mends it.
+ * hold a job back for long, and "ahead" says so.  zklock_job_reset has its slot run once
+ * more.  What mends it is to forget the job, here and in the servers' tables.
  *
  *-------------------------------------------------------------------------
  */
