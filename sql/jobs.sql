@@ -77,10 +77,9 @@ SELECT count(*) FROM zk_runs WHERE name = 'many';
 
 \set VERBOSITY default
 -- errors, with all that they have
-\set VERBOSITY verbose
 \set SHOW_CONTEXT never
 CALL zk_run_once('bad', $$DO 'BEGIN RAISE EXCEPTION USING ERRCODE = ''ZZ001'', MESSAGE = E''first\nsecond'', DETAIL = ''d'', HINT = ''h''; END'$$, slot => '2026-01-01');
-\set VERBOSITY default
+\echo :LAST_ERROR_SQLSTATE
 SELECT state, error FROM zk_jobs WHERE job = 'bad';
 SELECT outcome, error FROM zk_runs WHERE name = 'bad';
 CALL zk_run_once('bad', 'SELECT repeat(''ä'', 200)::int', slot => '2026-01-02');

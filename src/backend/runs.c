@@ -221,8 +221,7 @@ delete_old(const Runs *runs)
 	{
 		TM_FailureData failure;
 
-		(void) heap_delete(runs->own.rel, &tuple->t_self, GetCurrentCommandId(true),
-						   InvalidSnapshot, false, &failure, false);
+		(void) ZKLOCK_HEAP_DELETE(runs->own.rel, &tuple->t_self, &failure);
 	}
 	systable_endscan_ordered(scan);
 	UnregisterSnapshot(snapshot);

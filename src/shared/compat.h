@@ -107,6 +107,16 @@ zklock_wait_event(uint32 *cache, const char *name)
 #define ZKLOCK_LOG_MIN_MESSAGES log_min_messages
 #endif
 
+/* 19: options, and no word of a move to another partition.  Waits for nobody. */
+#if PG_VERSION_NUM >= 190000
+#define ZKLOCK_HEAP_DELETE(rel, tid, failure)                                            \
+	heap_delete(rel, tid, GetCurrentCommandId(true), 0, InvalidSnapshot, false, failure)
+#else
+#define ZKLOCK_HEAP_DELETE(rel, tid, failure)                                            \
+	heap_delete(rel, tid, GetCurrentCommandId(true), InvalidSnapshot, false, failure,    \
+				false)
+#endif
+
 /* A build of test/interrupts: calls that may raise an error can be made to. */
 #ifdef ZKLOCK_FAULTS
 #include "faults.h"
