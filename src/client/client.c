@@ -14,11 +14,18 @@
  * of the library (completions_to_process), filled by the I/O thread in wire
  * order and emptied by the completion thread, which calls the watcher and the
  * completions alike.  When a connection breaks, the I/O thread queues the
- * session event first and then a ZCONNECTIONLOSS for each open request
- * (cleanup() in zookeeper.c); both precede the next connection's event.  So
- * the order in our queue is
+ * session event first and then a reply for each open request (cleanup() in
+ * zookeeper.c); both precede the next connection's event.  So the order in our
+ * queue is
  *
  *		DISCONNECTED, lost replies, CONNECTED, replies on the new connection.
+ *
+ * The code of a lost reply says why the connection was broken: ZCONNECTIONLOSS mostly,
+ * but ZRUNTIMEINCONSISTENCY if an answer had the wrong number, ZAUTHFAILED if the
+ * credentials were refused, and others.  To a caller these would look like refusals by
+ * the ensemble, which the requests may have reached, and been done.  What the ensemble
+ * did say on the old connection stands before DISCONNECTED.  So zklock_client_receive
+ * makes a ZCONNECTIONLOSS of each reply that it returns while the connection is not up.
  *
  * One hole is left, and closed here.  A request made after the library has
  * seen the loss and before the main thread has read of it is kept by the
@@ -27,7 +34,7 @@
  * after CONNECTED, when a caller thinks that all its requests are answered.
  * (The same can happen without any session event, when a wake-up of the I/O
  * thread fails.)  zklock_client_receive therefore answers whatever is open
- * with ZCONNECTIONLOSS before it returns CONNECTED, and drops the real reply.
+ * in the same way before it returns CONNECTED, and drops the real reply.
  * That is no lie: the request reaches the server, if at all, on this
  * connection, and before anything that the caller sends from now on.
  *
@@ -1244,11 +1251,10 @@ zklock_client_server(ZkClient *client, char *buf, int buflen)
 }
 
 /*
- * CONNECTED is at the head of the queue: put replies of ZCONNECTIONLOSS before
- * it for all requests that have no reply before it.  Those are the ones whose
- * replies stand behind it and the ones in the pending list, in this order of
- * age.  Called with the mutex held.  No request can be made between this and
- * the return of CONNECTED, since "up" is false.
+ * CONNECTED is at the head of the queue: put all replies before it that are not there
+ * yet.  Those are the ones that stand behind it and the ones in the pending list, in
+ * this order of age; annul does the rest.  Called with the mutex held.  No request can
+ * be made between this and the return of CONNECTED, since "up" is false.
  */
 static void
 answer_open_requests(ZkClient *client)
@@ -1256,7 +1262,6 @@ answer_open_requests(ZkClient *client)
 	ZkMessage *lost = NULL;
 	ZkMessage **lost_end = &lost;
 	ZkMessage **link = &client->head;
-	int64_t now = 0;
 
 	assert(!client->up);
 	client->tail = NULL;
@@ -1286,29 +1291,27 @@ answer_open_requests(ZkClient *client)
 			request->reply = NULL;
 		}
 	}
-	if (lost == NULL)
-		return;
-
-	now = zklock_clock();
-	for (ZkMessage *message = lost; message != NULL; message = message->next)
-	{
-		free(message->path);
-		free(message->data);
-		free(message->children);
-		message->path = NULL;
-		message->data = NULL;
-		message->children = NULL;
-		message->datalen = 0;
-		message->nchildren = 0;
-		message->czxid = message->zxid = 0;
-		message->version = 0;
-		message->ctime = message->mtime = 0;
-		message->ephemeral_owner = 0;
-		message->rc = ZCONNECTIONLOSS;
-		message->received_at = now;
-	}
 	*lost_end = client->head;
 	client->head = lost;
+}
+
+/*
+ * A reply that nobody gave, or that comes too late to count: what became of the request
+ * is not known, whatever code the library made up for it.
+ */
+static void
+annul(ZkMessage *reply)
+{
+	ZkMessage lost = {.type = reply->type,
+					  .rc = ZCONNECTIONLOSS,
+					  .tag = reply->tag,
+					  .sent_at = reply->sent_at,
+					  .received_at = zklock_clock()};
+
+	free(reply->path);
+	free(reply->data);
+	free(reply->children);
+	*reply = lost;
 }
 
 /* Say how many lines were dropped, once those before them are out. */
@@ -1373,6 +1376,8 @@ zklock_client_receive(ZkClient *client)
 				 message->type == ZKLOCK_MSG_EXPIRED ||
 				 message->type == ZKLOCK_MSG_AUTH_FAILED)
 			client->up = false;
+		else if (is_reply(message) && !client->up)
+			annul(message);
 	}
 	return message;
 }

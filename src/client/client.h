@@ -169,9 +169,11 @@ extern void zklock_client_server(ZkClient *client, char *buf, int buflen);
  *
  * They are accepted from the moment zklock_client_receive has returned
  * CONNECTED until it returns DISCONNECTED, EXPIRED or AUTH_FAILED; otherwise
- * the result is ZKLOCK_ZCONNECTIONLOSS.  What is open at EXPIRED or
- * AUTH_FAILED may stay unanswered.  No more than ZKLOCK_MAX_PENDING can be
- * open at a time.
+ * the result is ZKLOCK_ZCONNECTIONLOSS.  What is open at DISCONNECTED is answered
+ * before the next CONNECTED; what is open at EXPIRED or AUTH_FAILED may stay
+ * unanswered.  Such answers were not given by the ensemble: whatever broke the
+ * connection, their code is ZKLOCK_ZCONNECTIONLOSS, and nothing else is set but the tag
+ * and the times.  No more than ZKLOCK_MAX_PENDING can be open at a time.
  */
 #define ZKLOCK_MAX_PENDING 32768
 

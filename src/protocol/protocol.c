@@ -1477,6 +1477,9 @@ check_event(const ZkLockQueue *queue, const ZkLockEvent *event)
 {
 	assert(event->nchildren == 0 || event->children != NULL);
 	assert(event->list <= queue->list_sent);
+	/* what the ensemble says, it says on the connection that it was asked on */
+	assert(queue->connected || event->rc == ZKLOCK_RC_LOST ||
+		   event->type < ZKLOCK_EV_MADE_DIR || event->type > ZKLOCK_EV_DELETED);
 	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 	{
 		/* who holds, holds a grant of ours */

@@ -89,6 +89,7 @@ typedef enum ProxyCommand
 	PROXY_HELD = 'n',	/* number of whole packets kept */
 	PROXY_PASS = 'p',	/* send what was kept, pass everything */
 	PROXY_MUTE = 'm',	/* throw away what the server sends */
+	PROXY_GARBLE = 'g', /* give the next reply the number of another request */
 	PROXY_CUT = 'c',	/* close the connection, accept new ones */
 	PROXY_SILENCE = 's' /* ... and keep what they send */
 } ProxyCommand;
@@ -138,6 +139,7 @@ proxy_main(int listener, int control, const struct sockaddr *server, socklen_t s
 	size_t nheld = 0;
 	bool hold = false;
 	bool mute = false;
+	bool garble = false;
 	int up = -1;
 	int down = -1;
 
@@ -170,6 +172,12 @@ proxy_main(int listener, int control, const struct sockaddr *server, socklen_t s
 		{
 			ssize_t n = recv(up, buf, sizeof(buf), 0);
 
+			/* not that of a ping, which is negative */
+			if (garble && n >= 8 && (buf[4] & 0x80) == 0)
+			{
+				buf[5] ^= 0x10;
+				garble = false;
+			}
 			if (n <= 0)
 				close_both = true;
 			else if (!mute && !send_all(down, buf, (size_t) n))
@@ -213,6 +221,9 @@ proxy_main(int listener, int control, const struct sockaddr *server, socklen_t s
 					break;
 				case PROXY_MUTE:
 					mute = true;
+					break;
+				case PROXY_GARBLE:
+					garble = true;
 					break;
 				case PROXY_CUT:
 				case PROXY_SILENCE:
@@ -1027,6 +1038,31 @@ test_loss(const char *hosts, const char *proxied)
 	ok(message != NULL && message->rc == 0 && has_tag(message, 7),
 	   "the node is there, and nothing is answered twice");
 	zklock_client_free_message(message);
+
+	/*
+	 * A reply that is not the one that is due: the library breaks the connection and
+	 * makes up a code for all that is open.
+	 */
+	proxy(PROXY_GARBLE);
+	snprintf(path, sizeof(path), "%s/garbled", base);
+	t = tag(8);
+	zklock_client_create(client, path, "", 0, ZKLOCK_CREATE_EPHEMERAL, &t);
+	t = tag(9);
+	zklock_client_sync(client, "/", &t);
+	expect_rc(client, ZKLOCK_MSG_DISCONNECTED, 0, "a reply with a wrong number");
+	message = expect(client, ZKLOCK_MSG_CREATED, "its request");
+	ok(message != NULL && message->rc == ZKLOCK_ZCONNECTIONLOSS && has_tag(message, 8) &&
+		   message->path == NULL,
+	   "its request is answered as lost");
+	zklock_client_free_message(message);
+	message = expect(client, ZKLOCK_MSG_SYNCED, "the next one");
+	ok(message != NULL && message->rc == ZKLOCK_ZCONNECTIONLOSS && has_tag(message, 9),
+	   "so is the next one");
+	zklock_client_free_message(message);
+	expect_rc(client, ZKLOCK_MSG_CONNECTED, 0, "then connected");
+	t = tag(10);
+	zklock_client_get(client, path, false, &t);
+	expect_rc(client, ZKLOCK_MSG_GOT, 0, "it was done all the same");
 
 	/* close with requests open */
 	proxy(PROXY_HOLD);

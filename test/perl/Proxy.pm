@@ -57,7 +57,7 @@ sub _tell
 	return $1;
 }
 
-# A plain proxy knows nothing of requests: the next three are not for it.
+# A plain proxy knows nothing of requests: the next four are not for it.
 
 # Lose the reply of the next request of this kind (create, delete, set, get,
 # children, sync) whose path contains a string; the connection is cut instead.
@@ -76,7 +76,16 @@ sub lose_request
 	return $self;
 }
 
-# How many requests or replies have been lost so far.
+# Have the reply of the next request of this kind say that it is another request's;
+# the client will not have that, and cuts the connection itself.
+sub lose_number
+{
+	my ($self, $kind, $path) = @_;
+	$self->_tell('lose', $kind, $path // '', 'number');
+	return $self;
+}
+
+# How many requests, replies or numbers have been lost so far.
 sub lost { my $self = shift; return $self->_tell('lost'); }
 
 # Requests passed on since the last call, as { create => 2, ... }.
@@ -211,19 +220,22 @@ sub new_connection
 	$_->blocking(0), setsockopt($_, Socket::IPPROTO_TCP(), Socket::TCP_NODELAY(), 1) for $client, $server;
 }
 
-# Look at a packet; false: it is lost and so is the connection.
+# Look at a packet, which may be changed; false: it is lost and so is the connection.
 sub may_pass
 {
-	my ($c, $from, $packet) = @_;
+	my ($c, $from) = @_;
+	my $packet = $_[2];
 	# The first packet each way makes the session and has no header.
 	return 1 unless $c->{opened}[$from]++;
 	return 0 if $brief && $from == 1;
 	my ($xid, $op) = unpack 'l> l>', substr $packet, 4;
 	if ($from == 1)
 	{
-		return 1 unless delete $c->{doomed}{$xid};
+		my $what = delete $c->{doomed}{$xid} // return 1;
 		$lost++;
-		return 0;
+		return 0 if $what eq 'reply';
+		substr($_[2], 4, 4) = pack 'l>', $xid ^ 1 << 20;
+		return 1;
 	}
 
 	my $kind = $opcode_name{$op} // "op$op";
@@ -237,7 +249,7 @@ sub may_pass
 			$lost++;
 			return 0;
 		}
-		$c->{doomed}{$xid} = 1;
+		$c->{doomed}{$xid} = $loss->{what};
 		last;
 	}
 	$passed{$kind}++;

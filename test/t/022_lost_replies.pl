@@ -49,6 +49,9 @@ for my $case (
 	[ 'replies of create and sync', [ reply => 'create' ], [ reply => 'sync' ] ],
 	[ 'replies of create and children', [ reply => 'create' ], [ reply => 'children' ] ],
 	[ 'replies of create and get', [ reply => 'create' ], [ reply => 'get' ] ],
+	[ 'number of the reply of create', [ number => 'create' ] ],
+	[ 'number of the reply of children', [ number => 'children' ] ],
+	[ 'numbers of the replies of create and children', [ number => 'create' ], [ number => 'children' ] ],
 	[ 'create, then its reply', [ request => 'create' ], [ reply => 'create' ] ])
 {
 	my ($what, @losses) = @$case;
@@ -79,7 +82,8 @@ for my $case (
 #
 # A lock that another server has
 #
-for my $case ([ 'reply', 'create' ], [ 'reply', 'children' ], [ 'reply', 'get' ], [ 'request', 'create' ], [ 'request', 'get' ])
+for my $case ([ 'reply', 'create' ], [ 'reply', 'children' ], [ 'reply', 'get' ], [ 'request', 'create' ], [ 'request', 'get' ],
+	[ 'number', 'create' ], [ 'number', 'get' ])
 {
 	my ($part, $kind) = @$case;
 	my $name = 'busy' . ++$n;
@@ -160,7 +164,7 @@ for my $how ('cancel', 'terminate', 'timeout')
 #
 # Deletes
 #
-for my $part ('reply', 'request')
+for my $part ('reply', 'request', 'number')
 {
 	my $name = 'deleted' . ++$n;
 	$sa->query("BEGIN; SELECT zk_lock('$name')");
@@ -193,7 +197,7 @@ for my $part ('reply', 'request')
 }
 
 is(ZkLock::ask($a, 'SELECT session_id FROM zk_session'), $session, 'all in one session');
-unlike(PostgreSQL::Test::Utils::slurp_file($a->logfile), qr/orphan|PANIC|WARNING/, 'nothing odd in the log');
+unlike(PostgreSQL::Test::Utils::slurp_file($a->logfile), qr/orphan|refused a request|PANIC|WARNING/, 'nothing odd in the log');
 
 #
 # Orphans: contenders with our session's mark that our server does not know, as
