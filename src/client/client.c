@@ -34,9 +34,10 @@
  * after CONNECTED, when a caller thinks that all its requests are answered.
  * (The same can happen without any session event, when a wake-up of the I/O
  * thread fails.)  zklock_client_receive therefore answers whatever is open
- * in the same way before it returns CONNECTED, and drops the real reply.
- * That is no lie: the request reaches the server, if at all, on this
- * connection, and before anything that the caller sends from now on.
+ * in the same way before it returns CONNECTED, and drops the real reply; one that the
+ * completion thread has in hand just then it lets come first.  That is no lie: the
+ * request reaches the server, if at all, on this connection, and before anything that
+ * the caller sends from now on.
  *
  * Memory.  A request and its reply are allocated by the main thread when the
  * request is made, so that no reply can be lost for want of memory.  Until it
@@ -173,6 +174,7 @@ struct ZkClient
 	ZkRequest *pending_head; /* requests, oldest first */
 	ZkRequest *pending_tail;
 	int npending;
+	bool filling;				  /* a reply is neither there nor in the queue */
 	int nlogs;					  /* LOG messages in the queue */
 	unsigned long log_dropped;	  /* lines dropped since the last note of it */
 	bool opening;				  /* zookeeper_init2 has not returned yet */
@@ -271,6 +273,12 @@ fd_reset(ZkClient *client)
 	client->readable = rc < 0;
 }
 
+static bool
+is_reply(const ZkMessage *message)
+{
+	return message->type >= ZKLOCK_MSG_CREATED && message->type <= ZKLOCK_MSG_SYNCED;
+}
+
 /* Append a message that the caller has made. */
 static void
 queue_append(ZkClient *client, ZkMessage *message)
@@ -285,17 +293,13 @@ queue_append(ZkClient *client, ZkMessage *message)
 		client->head = message;
 	client->tail = message;
 	client->nlogs += message->type == ZKLOCK_MSG_LOG;
+	if (is_reply(message))
+		client->filling = false;
 	wake = !client->readable && !(message->tag.patient && message->rc == ZOK);
 	client->readable |= wake;
 	pthread_mutex_unlock(&client->mutex);
 	if (wake)
 		fd_set_readable(client);
-}
-
-static bool
-is_reply(const ZkMessage *message)
-{
-	return message->type >= ZKLOCK_MSG_CREATED && message->type <= ZKLOCK_MSG_SYNCED;
 }
 
 void
@@ -528,6 +532,7 @@ reply_begin(ZkRequest *request, int rc)
 	pending_remove(client, request);
 	reply = request->reply;
 	request->reply = NULL;
+	client->filling = reply != NULL;
 	pthread_mutex_unlock(&client->mutex);
 
 	if (reply != NULL)
@@ -1351,9 +1356,18 @@ zklock_client_receive(ZkClient *client)
 		message = note_dropped(client);
 	if (message == NULL)
 	{
-		if (client->head != NULL && client->head->type == ZKLOCK_MSG_CONNECTED)
-			answer_open_requests(client);
 		message = client->head;
+		if (message != NULL && message->type == ZKLOCK_MSG_CONNECTED)
+		{
+			/* a reply that is about to come must come first: ask again */
+			if (client->filling)
+				message = NULL;
+			else
+			{
+				answer_open_requests(client);
+				message = client->head;
+			}
+		}
 		if (message != NULL)
 		{
 			client->head = message->next;

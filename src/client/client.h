@@ -147,8 +147,9 @@ extern ZkClient *zklock_client_open(const char *hosts, int timeout_ms,
 extern int zklock_client_fd(ZkClient *client);
 
 /*
- * The next message in order of arrival, or NULL, with the descriptor reset.
- * The caller frees it.  Never returns a message of an earlier client.
+ * The next message in order of arrival, or NULL, with the descriptor reset unless there
+ * will be another one in a moment.  The caller frees it.  Never returns a message of an
+ * earlier client.
  */
 extern ZkMessage *zklock_client_receive(ZkClient *client);
 extern void zklock_client_free_message(ZkMessage *message);

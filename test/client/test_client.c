@@ -1072,6 +1072,58 @@ test_loss(const char *hosts, const char *proxied)
 	close_quickly(client, "cut, 100 requests open");
 }
 
+/*
+ * A request between two connections, as in test_loss, whose reply the library's thread is
+ * just copying when we read of both: it is answered before the second begins.
+ */
+#define NLONG 3000
+
+static ZkMessageType
+next_type(ZkClient *client, int *rc)
+{
+	ZkMessage *message = next_message(client);
+	ZkMessageType type = message != NULL ? message->type : ZKLOCK_MSG_LOG;
+
+	*rc = message != NULL ? message->rc : 0;
+	zklock_client_free_message(message);
+	return type;
+}
+
+static void
+test_late(const char *proxied)
+{
+	ZkClient *client = connect_client(proxied, NULL, "late replies");
+	ZkRequestTag t = tag(1);
+	bool good;
+	int rc;
+
+	for (int i = 0; i < NLONG; i++)
+	{
+		char path[300];
+
+		snprintf(path, sizeof(path), "%s/%0200d", base, i);
+		zklock_client_create(client, path, "", 0, ZKLOCK_CREATE_EPHEMERAL, &t);
+	}
+	good = are_good(client, NLONG);
+	for (int i = 0; i < 5 && good; i++)
+	{
+		proxy(PROXY_CUT);
+		while (zklock_client_connected(client))
+			pause_ms(1);
+		while (!zklock_client_connected(client))
+			pause_ms(1);
+		good = zklock_client_list(client, base, false, &t) == ZKLOCK_ZOK;
+		/* when the copying begins, the request is taken out of the list */
+		while (good && zklock_client_pending(client) > 0)
+			;
+		good = good && next_type(client, &rc) == ZKLOCK_MSG_DISCONNECTED &&
+			next_type(client, &rc) == ZKLOCK_MSG_LISTED && rc == ZKLOCK_ZCONNECTIONLOSS &&
+			next_type(client, &rc) == ZKLOCK_MSG_CONNECTED;
+	}
+	ok(good, "replies that come with the next connection are lost before it begins");
+	zklock_client_close(client);
+}
+
 /* Run as a second process: make a session with nodes, and leave. */
 static int
 leave_session(const char *hosts, const char *dir)
@@ -1412,6 +1464,7 @@ main(int argc, char **argv)
 	test_patience(hosts);
 	test_deletes(hosts);
 	test_loss(hosts, proxied);
+	test_late(proxied);
 	test_resume(hosts, argv[0]);
 	test_leave(hosts, proxied);
 	test_unreachable();
