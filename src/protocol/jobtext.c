@@ -114,9 +114,9 @@ write_value(char *out, Type type, const char *value)
 	switch (type)
 	{
 		case TIME:
-			if (*(const int64_t *) value == ZKLOCK_JOB_NEVER)
-				return out + sprintf(out, "null");
-			/* fall through */
+			return *(const int64_t *) value == ZKLOCK_JOB_NEVER
+				? out + sprintf(out, "null")
+				: write_value(out, INT64, value);
 		case INT64:
 			return out + sprintf(out, "%" PRId64, *(const int64_t *) value);
 		case UINT64:
