@@ -728,7 +728,10 @@ sub configure
 			ask($server, "SELECT zk_lock('$name', scope => 'session')");
 			my $shown = ask($server, "SELECT string_agg(server, ' ') FROM zk_contenders('$name')");
 			ask($server, "SELECT zk_unlock('$name')");
-			return $shown eq $name;
+			return 1 if $shown eq $name;
+			# it would be kept, as it is, from when the settings are there
+			ask($server, "SELECT count(zk_break('$name', token)) FROM zk_contenders('$name')");
+			return 0;
 		},
 		"the worker of $server has its settings");
 	return;
