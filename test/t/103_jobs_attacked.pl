@@ -14,7 +14,7 @@ use ZooKeeper;
 my $zk = ZooKeeper->new(tick_time => 200)->start;
 my ($a, $b) = map {
 	ZkLock::server($_, $zk, init => { allows_streaming => 1 },
-		conf => "zklock.session_timeout = '1h'\ncluster_name = '$_'\nsynchronous_commit = local\nmax_prepared_transactions = 2\nmax_locks_per_transaction = 200")
+		conf => "max_connections = 40\nzklock.session_timeout = '1h'\ncluster_name = '$_'\nsynchronous_commit = local\nmax_prepared_transactions = 2\nmax_locks_per_transaction = 200")
 } qw(a b);
 ZkLock::wait_connected($a, $b);
 ZkLock::ask($_, 'CREATE TABLE t (job text)') for $a, $b;
