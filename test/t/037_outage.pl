@@ -69,9 +69,9 @@ for my $how ('down', 'silent')
 	$_->query('COMMIT') for $holder, $waiter;
 	is(zk_session($node, 'worker_pid'), $worker, '... by the same process');
 	ok_no_exit($node, $how);
-	SKIP:
+	# else a client that was left is there for as long as the session timeout
+	if ($linux && $how eq 'down')
 	{
-		skip 'nothing is left to be closed, or for as long as the session timeout', 1 unless $linux && $how eq 'down';
 		ZkLock::wait_until(sub { resources($node) eq $before }, "descriptors and threads are $before", sub { resources($node) });
 		pass('... with as many descriptors and threads as before');
 	}
