@@ -88,6 +88,12 @@ for my $how ('down', 'silent')
 	my $s = ZkLock::session($node);
 	my $token = $s->query("SELECT zk_lock('job')");
 	my $worker = zk_session($node, 'worker_pid');
+	# It counts them: by its number alone a write is a late one, when other servers have
+	# written enough in between.
+	my ($own) = grep { /^back-/ } $zk->children('/zklock/servers');
+	my $writes = sub { $zk->stat("/zklock/servers/$own")->{version} };
+	my $from = $writes->();
+	ZkLock::wait_until(sub { $writes->() > $from }, 'there is a heartbeat that is forgotten');
 	$zk->kill9;
 	wait_anew($node, 3);
 	$zk->go_back->start;
