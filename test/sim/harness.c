@@ -276,7 +276,9 @@ simulate(const Simulator *simulator, char **argv)
 		   sim->step, seconds());
 	if (count == 1)
 		return EXIT_SUCCESS;
-	missing = sim->report();
+	missing = report_counts("", coverage, sim->coverage_name, sim->ncoverage);
+	if (sim->report != NULL)
+		missing += sim->report();
 	if (!complete)
 		return EXIT_SUCCESS;
 	printf("%s 2 - %s%s\n", missing ? "not ok" : "ok", sim->covered,

@@ -40,7 +40,9 @@ typedef struct Simulator
 	const Option *options;
 	size_t noptions;
 	void (*play)(uint64_t seed); /* sets random_state; may fail() */
-	int (*report)(void);		 /* prints; returns how much has not happened */
+	const char *const *coverage_name;
+	int ncoverage;
+	int (*report)(void); /* prints more; returns how much has not happened; or NULL */
 } Simulator;
 
 /* Plays schedules, prints what came of them in TAP; returns main()'s status. */

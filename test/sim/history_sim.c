@@ -1134,12 +1134,6 @@ play(uint64_t seed)
 	COVER(CALM);
 }
 
-static int
-report(void)
-{
-	return report_counts("", coverage, coverage_name, NCOVERAGE);
-}
-
 int
 main(int argc, char **argv)
 {
@@ -1148,10 +1142,9 @@ main(int argc, char **argv)
 		.step = "step",
 		.covered = "every kind of thing happened",
 		.enough = 5000,
-		.options = NULL,
-		.noptions = 0,
 		.play = play,
-		.report = report,
+		.coverage_name = coverage_name,
+		.ncoverage = NCOVERAGE,
 	};
 
 	(void) argc;

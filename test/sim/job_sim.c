@@ -1655,12 +1655,6 @@ play(uint64_t seed)
 	COVER(CALM);
 }
 
-static int
-report(void)
-{
-	return report_counts("", coverage, coverage_name, NCOVERAGE);
-}
-
 int
 main(int argc, char **argv)
 {
@@ -1669,10 +1663,9 @@ main(int argc, char **argv)
 		.step = "step",
 		.covered = "every kind of thing happened",
 		.enough = 5000,
-		.options = NULL,
-		.noptions = 0,
 		.play = play,
-		.report = report,
+		.coverage_name = coverage_name,
+		.ncoverage = NCOVERAGE,
 	};
 
 	(void) argc;

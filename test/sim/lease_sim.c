@@ -670,7 +670,6 @@ report(void)
 				   margin[i], fault_name[i], margin_count[i], margin_seed[i]);
 	missing += report_counts("times ", fault_count, fault_name, NFAULT_KINDS);
 	missing += report_counts("faults started at: ", point_count, point_name, NPOINTS);
-	missing += report_counts("", coverage, coverage_name, NCOVERAGE);
 	printf("# smallest lease in calm conditions: %.4f timeouts\n", calm_least);
 	if (survey)
 		printf("# %ld schedules broke the lease\n", broken);
@@ -698,6 +697,8 @@ main(int argc, char **argv)
 		.options = options,
 		.noptions = lengthof(options),
 		.play = play,
+		.coverage_name = coverage_name,
+		.ncoverage = NCOVERAGE,
 		.report = report,
 	};
 

@@ -806,12 +806,6 @@ play(uint64_t seed)
 	check_nothing_left();
 }
 
-static int
-report(void)
-{
-	return report_counts("", coverage, coverage_name, NCOVERAGE);
-}
-
 int
 main(int argc, char **argv)
 {
@@ -820,7 +814,8 @@ main(int argc, char **argv)
 		.step = "step",
 		.covered = "every path was taken",
 		.play = play,
-		.report = report,
+		.coverage_name = coverage_name,
+		.ncoverage = NCOVERAGE,
 	};
 
 	(void) argc;
