@@ -55,6 +55,7 @@
 #     busy           ... true until the answer is there
 #   pid              of the backend
 #   wait_level(N)    until it waits at level 1 or 2
+#   wait_event(NAME) until it waits for this event of pg_stat_activity, or one of this type
 #   cancel, terminate   by pg_cancel_backend, pg_terminate_backend
 #   kill_client      SIGKILL for psql: the client is gone
 #   quit             end it and wait until the backend has gone
@@ -436,6 +437,22 @@ sub wait_level
 			ZkLock::ask($self->{node}, $sql) > 0;
 		},
 		"the session waits at level $level");
+	return $self;
+}
+
+sub wait_event
+{
+	my ($self, $event) = @_;
+	my $sql = 'SELECT wait_event_type, wait_event FROM pg_stat_activity WHERE pid = ' . $self->pid;
+	my $seen;
+	wait_until(
+		sub {
+			croak "the session does not wait: $self->{error} $self->{answer}" unless $self->busy;
+			$seen = ZkLock::ask($self->{node}, $sql);
+			return grep { $_ eq $event } split /\|/, $seen;
+		},
+		"the session waits for $event",
+		sub { $seen });
 	return $self;
 }
 

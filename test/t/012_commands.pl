@@ -31,9 +31,7 @@ ok($near->busy && $far->busy && $other->busy, 'they wait on');
 # That is the procedure's merit: a function's snapshot is waited for.
 my $function = ZkLock::session($a)->send("SELECT zk_lock('other')")->wait_level(1);
 $holder->send('CREATE INDEX CONCURRENTLY again ON t (x)');
-ZkLock::wait_until(
-	sub { ZkLock::ask($a, "SELECT wait_event FROM pg_stat_activity WHERE pid = @{[ $holder->pid ]}") eq 'virtualxid' },
-	'the command waits for a waiting function');
+$holder->wait_event('virtualxid');
 $function->cancel->failure;
 $holder->result;
 ok(1, 'a waiter in SELECT zk_lock holds it up');
@@ -78,9 +76,7 @@ $holder->query('DELETE FROM t WHERE x > 1; VACUUM t');
 my $old = ZkLock::session($a);
 $old->query('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1');
 $holder->send('CREATE INDEX CONCURRENTLY on_function ON t (public.locking(x))');
-ZkLock::wait_until(
-	sub { ZkLock::ask($a, "SELECT wait_event FROM pg_stat_activity WHERE pid = @{[ $holder->pid ]}") eq 'virtualxid' },
-	'the command waits for an old snapshot');
+$holder->wait_event('virtualxid');
 is(ZkLock::ask($a, "SELECT string_agg(name, ',') FROM zk_locks"), 'session', 'CREATE INDEX CONCURRENTLY ends transaction scope in its course');
 $old->query('COMMIT');
 $holder->result;

@@ -25,8 +25,7 @@ for my $mode ([qw(exclusive exclusive)], [qw(exclusive shared)], [qw(shared excl
 	my $holder = ZkLock::session($node);
 	my $token = $holder->query("SELECT zk_lock('job', '$held', 'session')");
 	$holder->send($unlock);
-	ZkLock::wait_until(sub { ZkLock::ask($node, 'SELECT wait_event FROM pg_stat_activity WHERE pid = ' . $holder->pid) eq 'advisory' },
-		'the holder has lost level 1 and goes on');
+	$holder->wait_event('advisory');
 
 	my $other = ZkLock::session($node);
 	is($other->query("SELECT zk_try_lock('job', '$wanted')"), 'f', "$wanted is kept out by $held without level 1");
@@ -49,8 +48,7 @@ for my $mode ([qw(exclusive exclusive)], [qw(exclusive shared)], [qw(shared excl
 	my ($holder, $other) = map { ZkLock::session($node) } 1 .. 2;
 	$holder->query("SELECT zk_lock('job', 'shared', 'session')");
 	$holder->send($unlock);
-	ZkLock::wait_until(sub { ZkLock::ask($node, 'SELECT wait_event FROM pg_stat_activity WHERE pid = ' . $holder->pid) eq 'advisory' },
-		'the reader has lost level 1 and goes on');
+	$holder->wait_event('advisory');
 	my $foreign = $zk->admin->contend(ZkLock::directory('job'));
 	is($other->query("SELECT zk_try_lock('job')"), 'f', 'exclusive is kept out');
 	$other->send("SELECT zk_lock('job')");
@@ -68,8 +66,7 @@ my ($a, $b) = map { ZkLock::session($node) } 1 .. 2;
 $a->query("SELECT zk_lock('job', 'exclusive', 'session')");
 $brake->query('SELECT pg_advisory_lock(1)');
 $a->send("$unlock, zk_lock('job')");
-ZkLock::wait_until(sub { ZkLock::ask($node, 'SELECT wait_event FROM pg_stat_activity WHERE pid = ' . $a->pid) eq 'advisory' },
-	'it has lost level 1');
+$a->wait_event('advisory');
 $b->query('BEGIN');
 $b->send("SELECT zk_lock('job')");
 $b->wait_level(2);

@@ -66,9 +66,7 @@ sub end_wait
 	$s->send($statement);
 	if ($how{do})
 	{
-		ZkLock::wait_until(
-			sub { ZkLock::ask($a, 'SELECT wait_event_type FROM pg_stat_activity WHERE pid = ' . $s->pid) eq 'Extension' },
-			'it waits for room');
+		$s->wait_event('Extension');
 		$how{do}->($s);
 	}
 	like($s->failure, $how{error}, $what);

@@ -98,9 +98,7 @@ sub state_of { return ZkLock::ask($a, "SELECT concat_ws(' ', state, wait_event) 
 
 my $worker = ZkLock::ask($a, 'SELECT worker_pid FROM zk_session');
 kill 'STOP', $worker or die;
-ZkLock::wait_until(
-	sub { ZkLock::ask($a, 'SELECT wait_event_type FROM pg_stat_activity WHERE pid = ' . $session{asking}->pid) eq 'Extension' },
-	'the lease lapses');
+$session{asking}->wait_event('Extension');
 $doubter[$_]->send("DO 'BEGIN PERFORM pg_sleep($_ * 0.002); END'; COMMIT") for 0 .. $#doubter;
 
 # The other server's clock starts with its own grant: by then every claim of the

@@ -125,7 +125,7 @@ is($sp->fails("SELECT zk_is_leader('a fourth', '-1 s')"), '22023: wait must not 
 my $waiter = ZkLock::session($p);
 $waiter->query('SELECT 1');
 $waiter->send("SELECT zk_is_leader('a fifth', '1 h')");
-ZkLock::wait_until(sub { ZkLock::ask($p, 'SELECT wait_event_type FROM pg_stat_activity WHERE pid = ' . $waiter->pid) eq 'Extension' }, 'it waits');
+$waiter->wait_event('Extension');
 is($waiter->cancel->failure, '57014: canceling statement due to user request', 'the wait can be cancelled');
 $zk->start(1);
 ZkLock::wait_connected($p, $q);

@@ -55,7 +55,7 @@ $s->query("SET zklock.connect_timeout = '300ms'");
 is($s->fails("SELECT zk_is_leader('late', wait => '1h')"), $full, '... but not beyond connect_timeout');
 $s->query('RESET ALL');
 $s->send("SELECT zk_is_leader('late', wait => '1h')");
-ZkLock::wait_until(sub { ZkLock::ask($node, 'SELECT wait_event_type FROM pg_stat_activity WHERE pid = ' . $s->pid) eq 'Extension' }, 'it waits');
+$s->wait_event('Extension');
 is($s->cancel->failure, '57014: canceling statement due to user request', '... and can be cancelled');
 kill 'CONT', $worker or die;
 is($s->query("SELECT zk_is_leader('late', wait => '1h')"), 't', '... and gets it when the worker goes on');

@@ -37,7 +37,7 @@ is($run->query("SELECT zk_run_begin('night', every => '1 day')"), 't', 'a run be
 my $other_run = ZkLock::session($b);
 $other_run->query("SELECT zk_run_begin('elsewhere', every => '1 day')");
 $waiter->send("CALL zk_run_once('elsewhere', 'SELECT 1/0', every => '1 day')");
-ZkLock::wait_until(sub { ZkLock::ask($a, 'SELECT wait_event_type FROM pg_stat_activity WHERE pid = ' . $waiter->pid) eq 'Extension' }, 'a session waits for a run elsewhere');
+$waiter->wait_event('Extension');
 
 #
 # All that it has

@@ -6,6 +6,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::Bin/../perl";
 use Test::More;
+use Jobs ();
 use ZkLock;
 use ZooKeeper;
 
@@ -14,27 +15,10 @@ my ($a, $b) = map { ZkLock::server($_, $zk, conf => "zklock.session_timeout = '1
 ZkLock::wait_connected($a, $b);
 ZkLock::ask($_, 'CREATE TABLE t (i int); CREATE SEQUENCE s') for $a, $b;
 my ($sa, $sb) = map { ZkLock::session($_) } $a, $b;
+my $gate = Jobs::Gate->new($a);
 
-sub waits
-{
-	my ($session, $what) = @_;
-	my $pid = $session->pid;
-	ZkLock::wait_until(
-		sub {
-			ZkLock::ask($session->{node}, "SELECT wait_event_type FROM pg_stat_activity WHERE pid = $pid") =~ /^(?:Extension|Lock)$/;
-		},
-		$what);
-	return $session;
-}
 sub rows { return ZkLock::ask($_[0], 'SELECT count(*) FROM t'); }
 sub state { return ZkLock::ask($a, "SELECT state FROM zk_jobs WHERE job = '$_[0]'"); }
-# Does the command of a job hang where it asks for this?
-sub hangs
-{
-	my ($session) = @_;
-	my $pid = $session->pid;
-	ZkLock::wait_until(sub { ZkLock::ask($session->{node}, "SELECT wait_event FROM pg_stat_activity WHERE pid = $pid") eq 'advisory' }, 'the command runs');
-}
 
 # Once over both
 is($sa->query("CALL zk_run_once('daily', 'INSERT INTO t VALUES (1)', every => '1 day')"), '', 'the first who comes runs it');
@@ -63,20 +47,18 @@ $sb->query("CALL zk_run_once('given', 'INSERT INTO t VALUES (2)', slot => '2026-
 is(rows($b), 1, '... but one after it');
 
 # Waiters
-$sa->query("SELECT pg_advisory_lock(1)");
 my $ra = ZkLock::session($a);
 my $ra2 = ZkLock::session($a);
-$ra->send("CALL zk_run_once('waited', 'INSERT INTO t VALUES (3); SELECT pg_advisory_xact_lock(1)', slot => '2026-01-01')");
-hangs($ra);
+$gate->stand($ra, "CALL zk_run_once('waited', 'INSERT INTO t VALUES (3); $Jobs::at_gate', slot => '2026-01-01')");
 is(state('waited'), 'running', 'running');
-waits($sb->send("CALL zk_run_once('waited', 'INSERT INTO t VALUES (3)', slot => '2026-01-01')"), 'the other server waits');
-waits($ra2->send("CALL zk_run_once('waited', 'INSERT INTO t VALUES (3)', slot => '2026-01-01')"), 'another session waits');
+$sb->send("CALL zk_run_once('waited', 'INSERT INTO t VALUES (3)', slot => '2026-01-01')")->wait_event('Extension');
+$ra2->send("CALL zk_run_once('waited', 'INSERT INTO t VALUES (3)', slot => '2026-01-01')")->wait_event('Lock');
 is(ZkLock::ask($_, "SELECT count(*) FROM pg_stat_activity WHERE backend_xmin IS NOT NULL AND query LIKE '%waited%' AND pid <> pg_backend_pid() AND wait_event <> 'advisory' AND pid <> " . $ra->pid), 0, '... without a snapshot') for $a, $b;
 my $sb2 = ZkLock::session($b);
 is($sb2->fails("CALL zk_run_once('waited', 'SELECT 1', slot => '2026-01-01', wait => '0')"), '55P03: could not obtain job "waited" within 0 ms', 'who would not wait is told so');
 is($sb2->fails("CALL zk_run_once('waited', 'SELECT 1', slot => '2026-01-01', wait => '20 ms')"), '55P03: could not obtain job "waited" within 20 ms', '... or after a while');
 is($sb2->fails("SELECT zk_job_forget('waited')"), '55006: job "waited" is running, or waited for', 'no forgetting meanwhile');
-$sa->query("SELECT pg_advisory_unlock(1)");
+$gate->open;
 is($ra->result, '', 'it ends');
 is($_->result, '', '... and a waiter returns') for $sb, $ra2;
 like($_->notices, qr/is done for slot/, '... and says why') for $sb, $ra2;
@@ -95,32 +77,27 @@ $sa->query("CALL zk_run_once('failing', 'INSERT INTO t VALUES (4)', slot => '202
 is(rows($a), 4, '... makes the slot due again');
 
 # Waiters go on where a run has failed
-$sa->query("SELECT pg_advisory_lock(1)");
-$ra->send("CALL zk_run_once('goes on', 'SELECT pg_advisory_xact_lock(1); SELECT 1/0', slot => '2026-01-01', attempts => 2)");
-hangs($ra);
-waits($sb->send("CALL zk_run_once('goes on', 'INSERT INTO t VALUES (5)', slot => '2026-01-01', attempts => 2)"), 'the other waits');
-$sa->query("SELECT pg_advisory_unlock(1)");
+$gate->stand($ra, "CALL zk_run_once('goes on', '$Jobs::at_gate; SELECT 1/0', slot => '2026-01-01', attempts => 2)");
+$sb->send("CALL zk_run_once('goes on', 'INSERT INTO t VALUES (5)', slot => '2026-01-01', attempts => 2)")->wait_event('Extension');
+$gate->open;
 is($ra->failure, '22012: division by zero', 'it fails');
 is($sb->result, '', '... and the other server runs it');
 is(rows($b), 2, '... indeed');
 
 # A cancel is a failure; the end of the backend is none.
-$sa->query("SELECT pg_advisory_lock(1)");
-$ra->send("CALL zk_run_once('killed', 'INSERT INTO t VALUES (6); SELECT pg_advisory_xact_lock(1)', slot => '2026-01-01')");
-hangs($ra);
+$gate->stand($ra, "CALL zk_run_once('killed', 'INSERT INTO t VALUES (6); $Jobs::at_gate', slot => '2026-01-01')");
 $ra->cancel;
 is($ra->failure, '57014: canceling statement due to user request', 'canceled');
 is(ZkLock::ask($a, "SELECT state, failures FROM zk_jobs WHERE job = 'killed'"), 'failed|1', '... has failed');
 ZkLock::ask($a, "SELECT zk_job_reset('killed', '2026-01-01')");
-$ra->send("CALL zk_run_once('killed', 'INSERT INTO t VALUES (6); SELECT pg_advisory_xact_lock(1)', slot => '2026-01-01')");
-hangs($ra);
-waits($sb->send("CALL zk_run_once('killed', 'INSERT INTO t VALUES (6)', slot => '2026-01-01')"), 'the other waits');
+$gate->stand($ra, "CALL zk_run_once('killed', 'INSERT INTO t VALUES (6); $Jobs::at_gate', slot => '2026-01-01')");
+$sb->send("CALL zk_run_once('killed', 'INSERT INTO t VALUES (6)', slot => '2026-01-01')")->wait_event('Extension');
 $ra->terminate;
 like($ra->failure, qr/^57P01/, 'terminated');
 is($sb->result, '', '... another runs it');
 is(rows($a) . rows($b), '43', '... and there it is');
 is(ZkLock::ask($b, "SELECT state, server, attempt, failures, runs->1->>'state', runs->1->>'server' FROM zk_jobs WHERE job = 'killed'"), 'done|b|3|0|lost|a', '... after a run that was lost');
-$sa->query("SELECT pg_advisory_unlock(1)");
+$gate->open;
 
 # What fails late fails before the run commits
 ZkLock::ask($a, "CREATE FUNCTION late() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''late''; END'; CREATE TABLE l (i int);"
@@ -143,7 +120,7 @@ is($sa->query("SELECT zk_run_begin('own', slot => '2026-01-01')"), 't', 'zk_run_
 $sa->query('VACUUM t');
 is($sa->fails("SELECT zk_run_begin('own', slot => '2026-01-01')"), '55006: this session runs job "own" already', '... once at a time');
 is(state('own'), 'running', '... and running');
-waits($sb->send("CALL zk_run_begin_session('own', slot => '2026-01-01')"), 'the other server waits');
+$sb->send("CALL zk_run_begin_session('own', slot => '2026-01-01')")->wait_event('Extension');
 is($sa->query("SELECT zk_run_end('own')"), 't', 'zk_run_end');
 is($sb->result, 'f', '... and the other has nothing to do');
 is($sa->query("SELECT zk_run_end('own')"), 'f', 'what was ended has ended');
@@ -152,7 +129,7 @@ is($sb->query("CALL zk_run_begin_session('own', slot => '2026-01-02')"), 't', 't
 is($sb->query("SELECT zk_run_end('own', false)"), 't', '... fails');
 is(ZkLock::ask($a, "SELECT state, failures FROM zk_jobs WHERE job = 'own'"), 'failed|1', '... as it says');
 is($sa->query("SELECT zk_run_begin('own', slot => '2026-01-02', attempts => 2)"), 't', 'another attempt');
-waits($sb->send("SELECT zk_run_begin('own', slot => '2026-01-02', attempts => 2)"), 'the other waits');
+$sb->send("SELECT zk_run_begin('own', slot => '2026-01-02', attempts => 2)")->wait_event('Extension');
 $sa->quit;
 is($sb->result, 't', '... and has to run it when the session has ended without a word');
 is($sb->query("SELECT zk_run_end('own')"), 't', '... and does');

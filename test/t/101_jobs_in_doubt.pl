@@ -9,6 +9,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::Bin/../perl";
+use Jobs qw(rows runs);
 use Test::More;
 use ZkLock;
 use ZooKeeper;
@@ -24,21 +25,8 @@ ZkLock::ask($_, 'CREATE TABLE t (job text)') for $a, $b;
 ZkLock::ask($a, $_) for q(ALTER SYSTEM SET synchronous_standby_names = 'nobody'), 'SELECT pg_reload_conf()';
 ZkLock::wait_until(sub { ZkLock::ask($a, 'SHOW synchronous_standby_names') eq 'nobody' }, 'there is a standby that is not there');
 
-sub rows { my ($node, $job) = @_; return ZkLock::ask($node, "SELECT count(*) FROM t WHERE job = '$job'"); }
-
-sub wait_event
-{
-	my ($session, $event) = @_;
-	my $pid = $session->pid;
-	ZkLock::wait_until(sub { ZkLock::ask($session->{node}, "SELECT wait_event FROM pg_stat_activity WHERE pid = $pid") eq $event }, "it waits: $event");
-}
 
 # The newest runs: state and server
-sub runs
-{
-	my ($node, $job) = @_;
-	return ZkLock::ask($node, "SELECT string_agg(concat(r->>'state', ' ', r->>'server'), ', ') FROM zk_jobs, jsonb_array_elements(runs) r WHERE job = '$job'");
-}
 
 # A run of A's comes as far as that, and A is stopped at once.  Meanwhile B waits for it.
 sub lose
@@ -51,24 +39,22 @@ sub lose
 		$run->query('SET synchronous_commit = on');
 		# not the commits before and after the command's
 		$run->send("CALL $call");
-		wait_event($run, 'SyncRep');
+		$run->wait_event('SyncRep');
 	}
 	else
 	{
 		$other->query('SET synchronous_commit = on');
 		$other->send("BEGIN; INSERT INTO t VALUES ('x'); NOTIFY x; COMMIT");
-		wait_event($other, 'SyncRep');
+		$other->wait_event('SyncRep');
 		$run->send("CALL $call");
-		wait_event($run, 'object');
+		$run->wait_event('object');
 	}
 	is(ZkLock::ask($b, "SELECT state, server FROM zk_jobs WHERE job = '$job'"), 'running|a', "$job: the run commits");
 	like($zk->get("/zklock/jobs/$job"), qr/"state": "committing"/, '... as the record says');
 	my $waiter = ZkLock::session($b);
-	my $pid = $waiter->pid;
 	if ($then)
 	{
-		$waiter->send("CALL $call");
-		ZkLock::wait_until(sub { ZkLock::ask($b, "SELECT wait_event_type FROM pg_stat_activity WHERE pid = $pid") eq 'Extension' }, 'the other server waits');
+		$waiter->send("CALL $call")->wait_event('Extension');
 	}
 	$a->stop('immediate');
 	ok($waiter->busy, '... and goes on waiting') if $then;
@@ -131,7 +117,7 @@ for my $committed (0, 1)
 my $run = ZkLock::session($a);
 $run->query('SET synchronous_commit = on');
 $run->send("CALL zk_run_once('terminated', 'INSERT INTO t VALUES (''terminated'')', slot => '2026-01-01')");
-wait_event($run, 'SyncRep');
+$run->wait_event('SyncRep');
 $run->terminate;
 like($run->failure, qr/^(?:57P0|lost)/, 'terminated while it commits');
 settles('terminated', 'done a');

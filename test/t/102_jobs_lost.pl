@@ -5,6 +5,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::Bin/../perl";
+use Jobs qw(rows record);
 use Test::More;
 use Proxy;
 use ZkLock;
@@ -14,45 +15,27 @@ my $zk = ZooKeeper->new(tick_time => 200)->start;
 my ($a, $b) = map { ZkLock::server($_, $zk, conf => "zklock.session_timeout = '1h'\ncluster_name = '$_'") } qw(a b);
 ZkLock::wait_connected($a, $b);
 ZkLock::ask($_, 'CREATE TABLE t (job text)') for $a, $b;
-my ($gate, $ra, $sb) = map { ZkLock::session($_) } $a, $a, $b;
+my ($ra, $sb) = map { ZkLock::session($_) } $a, $b;
+my $gate = Jobs::Gate->new($a);
 my $slot = "slot => '2026-01-01'";
 
-sub rows { my ($node, $job) = @_; return ZkLock::ask($node, "SELECT count(*) FROM t WHERE job = '$job'"); }
-sub job { my ($job) = @_; return ZkLock::ask($b, "SELECT state, server, attempt, failures FROM zk_jobs WHERE job = '$job'"); }
-
-sub wait_for
-{
-	my ($session, $what, $of) = @_;
-	my $pid = $session->pid;
-	ZkLock::wait_until(sub { ZkLock::ask($session->{node}, "SELECT $of FROM pg_stat_activity WHERE pid = $pid") eq $what }, "it waits: $what");
-}
-
-# A run that stands at a gate
-sub stands
-{
-	my ($session, $call) = @_;
-	$gate->query('SELECT pg_advisory_lock(1)');
-	$session->send($call);
-	wait_for($session, 'advisory', 'wait_event');
-}
-sub open_gate { $gate->query('SELECT pg_advisory_unlock(1)'); }
 
 # Its contender is deleted: the command is cancelled, and another runs the slot.
 for my $on_loss ('abort', 'warn')
 {
 	my $job = "deleted, $on_loss";
 	$ra->query("SET zklock.on_loss = $on_loss");
-	stands($ra, "CALL zk_run_once('$job', 'INSERT INTO t VALUES (''$job''); SELECT pg_advisory_xact_lock(1)', $slot)");
+	$gate->stand($ra, "CALL zk_run_once('$job', 'INSERT INTO t VALUES (''$job''); $Jobs::at_gate', $slot)");
 	$sb->send("CALL zk_run_once('$job', 'INSERT INTO t VALUES (''$job'')', $slot)");
-	wait_for($sb, 'Extension', 'wait_event_type');
+	$sb->wait_event('Extension');
 	ZkLock::wait_until(sub { ZkLock::queue($zk, $job, 'jobs') == 2 }, 'both are in the queue');
 	$zk->delete("/zklock/jobs/$job/" . (ZkLock::queue($zk, $job, 'jobs'))[0]);
 	is($sb->result, '', "$job: another runs it");
-	open_gate() if $on_loss eq 'warn';
+	$gate->open if $on_loss eq 'warn';
 	is($ra->failure, "40001: job \"$job\" was lost", '... and it is lost');
-	open_gate() if $on_loss eq 'abort';
+	$gate->open if $on_loss eq 'abort';
 	is(rows($a, $job) . rows($b, $job), '01', '... run once');
-	is(job($job), 'done|b|2|0', '... as the record says');
+	is(record($b, $job), 'done|b|2|0', '... as the record says');
 	is($ra->query('SELECT 1'), 1, '... and the session goes on');
 }
 $ra->query('RESET zklock.on_loss');
@@ -88,13 +71,13 @@ $zk->delete('/zklock/jobs/begun/' . (ZkLock::queue($zk, 'begun', 'jobs'))[0]);
 ZkLock::wait_until(sub { $ra->fails('SELECT count(*) FROM t') eq '55000: job "begun" was lost' }, 'every statement fails');
 is($ra->query("SELECT zk_run_end('begun')"), 't', '... until the loss is acknowledged');
 is($ra->query('SELECT 1'), 1, '... and then no more');
-is(job('begun'), 'done|a|1|0', '... and the run is done, since nobody has taken it over');
+is(record($b, 'begun'), 'done|a|1|0', '... and the run is done, since nobody has taken it over');
 
 # ZooKeeper goes while it runs, and stays away: it cannot commit.
 $ra->query("SET zklock.connect_timeout = '1s'");
-stands($ra, "CALL zk_run_once('away', 'INSERT INTO t VALUES (''away''); SELECT pg_advisory_xact_lock(1)', $slot)");
+$gate->stand($ra, "CALL zk_run_once('away', 'INSERT INTO t VALUES (''away''); $Jobs::at_gate', $slot)");
 $zk->stop;
-open_gate();
+$gate->open;
 like($ra->failure, qr/^58000: /, 'ZooKeeper is away: no commit');
 like($ra->notices, qr/WARNING 01000: the end of a run of job "away" could not be recorded\nDETAIL:  The run failed\. /, '... and nothing can be recorded');
 is(rows($a, 'away'), 0, '... nothing has been done');

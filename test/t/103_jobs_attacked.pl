@@ -6,6 +6,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::Bin/../perl";
+use Jobs qw(rows record);
 use Test::More;
 use Protocol3;
 use ZkLock;
@@ -18,30 +19,11 @@ my ($a, $b) = map {
 } qw(a b);
 ZkLock::wait_connected($a, $b);
 ZkLock::ask($_, 'CREATE TABLE t (job text)') for $a, $b;
-my ($gate, $ra, $rb) = map { ZkLock::session($_) } $a, $a, $b;
+my ($ra, $rb) = map { ZkLock::session($_) } $a, $b;
+my $gate = Jobs::Gate->new($a);
 my $slot = "slot => '2026-01-01'";
 
-sub rows { my ($node, $job) = @_; return ZkLock::ask($node, "SELECT count(*) FROM t WHERE job = '$job'"); }
-sub job { my ($job) = @_; return ZkLock::ask($b, "SELECT state, server, attempt, failures FROM zk_jobs WHERE job = '$job'"); }
 sub call { my ($job, $command, $more) = @_; return "CALL zk_run_once('$job', \$job\$INSERT INTO t VALUES ('$job'); $command\$job\$, $slot" . ($more // '') . ')'; }
-
-# Does the command of a job hang where it asks for this?
-my $wait = 'SELECT pg_advisory_xact_lock(1)';
-
-sub wait_for
-{
-	my ($session, $what, $of) = @_;
-	my $pid = $session->pid;
-	ZkLock::wait_until(sub { ZkLock::ask($session->{node}, "SELECT $of FROM pg_stat_activity WHERE pid = $pid") eq $what }, "it waits: $what");
-}
-sub stands
-{
-	my ($session, $call) = @_;
-	$gate->query('SELECT pg_advisory_lock(1)');
-	$session->send($call);
-	wait_for($session, 'advisory', 'wait_event');
-}
-sub open_gate { $gate->query('SELECT pg_advisory_unlock(1)'); }
 
 #
 # Commands that are done all the same
@@ -62,7 +44,7 @@ for my $command ('SET ROLE weak', 'SET LOCAL ROLE weak', 'SET SESSION AUTHORIZAT
 	is($s->fails(call($job, $what)), '', "done: $what") or diag $s->notices;
 	$s->query('RESET ROLE; RESET SESSION AUTHORIZATION; RESET ALL; SELECT 1');
 	ZkLock::ask($a, 'ALTER EXTENSION zklock SET SCHEMA public') if $what =~ /other/;
-	is(join('|', rows($a, $job), job($job), ZkLock::ask($a, "SELECT outcome FROM zk_runs WHERE name = '$job'")), '1|done|a|1|0|done', '... and told');
+	is(join('|', rows($a, $job), record($b, $job), ZkLock::ask($a, "SELECT outcome FROM zk_runs WHERE name = '$job'")), '1|done|a|1|0|done', '... and told');
 	$s->quit;
 }
 
@@ -82,7 +64,7 @@ for my $case ([ 'DISCARD ALL', '25001' ], [ "PREPARE TRANSACTION 'p'", '2D000' ]
 	$command = sprintf $command, $n;
 	my $s = ZkLock::session($a);
 	like($s->fails(call($job, $command)), qr/^$state: /, "fails: $command") or diag $s->notices;
-	is(join('|', rows($a, $job), job($job), ZkLock::ask($a, "SELECT outcome FROM zk_runs WHERE name = '$job'")), '0|failed|a|1|1|failed', '... and told');
+	is(join('|', rows($a, $job), record($b, $job), ZkLock::ask($a, "SELECT outcome FROM zk_runs WHERE name = '$job'")), '0|failed|a|1|1|failed', '... and told');
 	$s->quit;
 }
 is(ZkLock::ask($a, "SELECT count(*) FROM zk_jobs WHERE job = 'inner'"), 0, 'no job within a job');
@@ -93,9 +75,9 @@ for my $level ('repeatable read', 'serializable')
 	my $s = ZkLock::session($a);
 	$s->query("SET default_transaction_isolation = '$level'");
 	$s->query(call($level, 'SELECT count(*) FROM t'));
-	is(rows($a, $level) . job($level), '1done|a|1|0', $level);
+	is(rows($a, $level) . record($b, $level), '1done|a|1|0', $level);
 	$s->fails(call("$level, fails", 'SELECT 1/0'));
-	is(job("$level, fails"), 'failed|a|1|1', '... and a failure');
+	is(record($b, "$level, fails"), 'failed|a|1|1', '... and a failure');
 }
 ZkLock::ask($a, "CREATE TABLE skew (i int, n int); INSERT INTO skew VALUES (1, 0), (2, 0)");
 {
@@ -103,20 +85,20 @@ ZkLock::ask($a, "CREATE TABLE skew (i int, n int); INSERT INTO skew VALUES (1, 0
 	my $other = ZkLock::session($a);
 	$s->query("SET default_transaction_isolation = 'serializable'");
 	$other->query('BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT sum(n) FROM skew; UPDATE skew SET n = 1 WHERE i = 1');
-	stands($s, call('skew', "SELECT sum(n) FROM skew; UPDATE skew SET n = 1 WHERE i = 2; $wait"));
+	$gate->stand($s, call('skew', "SELECT sum(n) FROM skew; UPDATE skew SET n = 1 WHERE i = 2; $Jobs::at_gate"));
 	$other->query('COMMIT');
-	open_gate();
+	$gate->open;
 	like($s->failure, qr/^40001: could not serialize/, 'a serialization failure');
-	is(rows($a, 'skew') . job('skew'), '0failed|a|1|1', '... has failed');
+	is(rows($a, 'skew') . record($b, 'skew'), '0failed|a|1|1', '... has failed');
 	$s->fails(call('skew', 'SELECT 1', ', attempts => 2'));
-	is(rows($a, 'skew') . job('skew'), '1done|a|2|1', '... and another attempt is made');
+	is(rows($a, 'skew') . record($b, 'skew'), '1done|a|2|1', '... and another attempt is made');
 }
 # At the commit itself
 ZkLock::ask($a, "CREATE FUNCTION bad() RETURNS int LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''held''; END'");
 is($ra->fails(call('held', 'DECLARE c CURSOR WITH HOLD FOR SELECT bad()')), 'P0001: held', 'a commit that fails');
-is(rows($a, 'held') . job('held'), '0failed|a|1|1', '... has failed');
+is(rows($a, 'held') . record($b, 'held'), '0failed|a|1|1', '... has failed');
 is($rb->fails(call('held', 'SELECT 1', ', attempts => 2')), '', '... and another attempt is made');
-is(rows($b, 'held') . job('held'), '1done|b|2|1', '... elsewhere');
+is(rows($b, 'held') . record($b, 'held'), '1done|b|2|1', '... elsewhere');
 
 # A commit that waits for a standby, and is not let wait: it has been done.
 ZkLock::ask($a, $_) for "ALTER SYSTEM SET synchronous_standby_names = 'nobody'", 'SELECT pg_reload_conf()';
@@ -124,13 +106,11 @@ ZkLock::wait_until(sub { ZkLock::ask($a, 'SHOW synchronous_standby_names') eq 'n
 {
 	my $s = ZkLock::session($a);
 	$s->query('SET synchronous_commit = on');
-	my $pid = $s->pid;
-	$s->send(call('standby', 'SELECT 1', ", in_doubt => 'skip'"));
-	ZkLock::wait_until(sub { ZkLock::ask($a, "SELECT wait_event FROM pg_stat_activity WHERE pid = $pid") eq 'SyncRep' }, 'it waits for the standby');
-	is(job('standby'), 'running|a|1|0', 'a commit that waits for a standby');
+	$s->send(call('standby', 'SELECT 1', ", in_doubt => 'skip'"))->wait_event('SyncRep');
+	is(record($b, 'standby'), 'running|a|1|0', 'a commit that waits for a standby');
 	is($s->cancel->failure, '', '... is canceled');
 	like($s->notices, qr/^WARNING 01000: canceling wait for synchronous replication/, '... with a warning');
-	is(rows($a, 'standby') . job('standby'), '1done|a|1|0', '... and is done');
+	is(rows($a, 'standby') . record($b, 'standby'), '1done|a|1|0', '... and is done');
 }
 ZkLock::ask($a, $_) for 'ALTER SYSTEM RESET synchronous_standby_names', 'SELECT pg_reload_conf()';
 
@@ -138,14 +118,14 @@ ZkLock::ask($a, $_) for 'ALTER SYSTEM RESET synchronous_standby_names', 'SELECT 
 ZkLock::ask($a, 'CREATE DATABASE other');
 my $other = ZkLock::session($a, dbname => 'other');
 $other->query('CREATE EXTENSION zklock; CREATE TABLE t (job text)');
-stands($ra, call('databases', $wait));
+$gate->stand($ra, call('databases', $Jobs::at_gate));
 $other->send(call('databases', 'SELECT 1'));
-open_gate();
+$gate->open;
 is($_->failure, '', 'two databases') for $ra, $other;
 is($other->query("SELECT count(*) FROM t") . rows($a, 'databases'), '01', '... run it once');
-stands($ra, call('databases fail', "$wait; SELECT 1/0", ', attempts => 2'));
+$gate->stand($ra, call('databases fail', "$Jobs::at_gate; SELECT 1/0", ', attempts => 2'));
 $other->send(call('databases fail', 'SELECT 1', ', attempts => 2'));
-open_gate();
+$gate->open;
 is($ra->failure . $other->failure, '22012: division by zero', '... and if it fails in one, it is run in the other');
 is($other->query("SELECT count(*) FROM t") . rows($a, 'databases fail'), '10', '... once');
 
@@ -182,7 +162,7 @@ ZkLock::ok_clean($zk, [ $a, $b ], 'held', 'after all these commands');
 	is($c->query("SELECT 1; " . $sql->('simple')), 'columns, row 1, SELECT 1, 25001: zk_run_once cannot run inside a transaction block, idle', 'in one simple query with others');
 	is($c->run("CALL zk_run_begin_session('own', $slot)")->sync, 'parsed, bound, row t, CALL, idle', 'zk_run_begin_session');
 	is($c->parse('', "SELECT zk_run_end('own')")->bind('', '')->execute('', 1)->sync, 'parsed, bound, row t, suspended, idle', 'zk_run_end, suspended');
-	is(job('own'), 'done|a|1|0', '... is told');
+	is(record($b, 'own'), 'done|a|1|0', '... is told');
 	$c->terminate;
 }
 
@@ -254,9 +234,9 @@ is(ZkLock::ask($a, "SELECT zk_job_forget('rubbish')"), 't', 'it can be forgotten
 is($ra->fails("CALL zk_run_once('rubbish', 'INSERT INTO t VALUES (''rubbish'')', $rubbish_slot)"), '', '... and is run again');
 is(rows($a, 'rubbish'), 2, '... once');
 # ... while it runs
-stands($ra, call('rubbish', $wait) =~ s/2026-01-01/2026-01-03/r);
+$gate->stand($ra, call('rubbish', $Jobs::at_gate) =~ s/2026-01-01/2026-01-03/r);
 $zk->set('/zklock/jobs/rubbish', '{"count"');
-open_gate();
+$gate->open;
 is($ra->failure, '22023: record of job "rubbish" in ZooKeeper is damaged', 'damaged while it runs');
 like($ra->notices, qr/WARNING 01000: the end of a run of job "rubbish" could not be recorded/, '... nothing can be recorded');
 is(rows($a, 'rubbish'), 2, '... and it does not commit');
@@ -268,18 +248,18 @@ is(rows($b, 'rubbish'), 1, '... and run');
 # Hands in the record while a run goes on
 #
 sub delete_all { my $job = shift; $zk->delete("/zklock/jobs/$job/$_") for $zk->children("/zklock/jobs/$job"); $zk->delete("/zklock/jobs/$job"); }
-stands($ra, call('deleted', $wait));
+$gate->stand($ra, call('deleted', $Jobs::at_gate));
 delete_all('deleted');
 is($ra->failure, '40001: job "deleted" was lost', 'a znode that is deleted while a run goes on');
-open_gate();
+$gate->open;
 is(rows($a, 'deleted'), 0, '... does not commit');
 $rb->query(call('deleted', 'SELECT 1'));
-is(rows($b, 'deleted') . job('deleted'), '1done|b|1|0', '... and is run elsewhere');
+is(rows($b, 'deleted') . record($b, 'deleted'), '1done|b|1|0', '... and is run elsewhere');
 
-stands($ra, call('reset', $wait));
+$gate->stand($ra, call('reset', $Jobs::at_gate));
 is(ZkLock::ask($b, "SELECT zk_job_reset('reset', '2026-01-01')"), 't', 'reset while a run goes on');
 is(ZkLock::session($b)->fails("SELECT zk_job_forget('reset')"), '55006: job "reset" is running, or waited for', '... but not forgotten');
-open_gate();
+$gate->open;
 is($ra->result, '', '... the run goes on');
 $rb->query(call('reset', 'SELECT 1'));
 is(rows($a, 'reset') . rows($b, 'reset'), '11', '... and is made once more');
@@ -290,7 +270,7 @@ is(rows($a, 'reset') . rows($b, 'reset'), '11', '... but no oftener');
 is($ra->query("BEGIN; SELECT zk_run_begin('rolled back', $slot)"), 't', 'a run in a transaction block');
 my $said = $ra->fails("INSERT INTO t VALUES ('rolled back'); SELECT zk_run_end('rolled back')");
 $ra->query('ROLLBACK');
-isnt(job('rolled back'), 'done|a|1|0', '... is not said to be done when it was rolled back') or diag $said;
+isnt(record($b, 'rolled back'), 'done|a|1|0', '... is not said to be done when it was rolled back') or diag $said;
 $ra->fails("SELECT zk_run_end('rolled back', false)");
 
 # Someone's index does not tell another latest slot

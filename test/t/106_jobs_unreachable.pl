@@ -5,6 +5,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::Bin/../perl";
+use Jobs ();
 use Test::More;
 use Proxy;
 use ZkLock;
@@ -17,12 +18,12 @@ my $a = ZkLock::server('a', $proxy, conf => "${conf}cluster_name = 'a'");
 my $b = ZkLock::server('b', $zk, conf => "${conf}cluster_name = 'b'");
 ZkLock::wait_connected($a, $b);
 ZkLock::ask($_, 'CREATE TABLE t (job text)') for $a, $b;
-my ($gate, $ra) = map { ZkLock::session($a) } 1, 2;
-my $rb = ZkLock::session($b);
+my ($ra, $rb) = map { ZkLock::session($_) } $a, $b;
+my $gate = Jobs::Gate->new($a);
 my $slot = "slot => '2026-01-01'";
 
-sub rows { my $job = shift; return join '+', map { ZkLock::ask($_, "SELECT count(*) FROM t WHERE job = '$job'") } $a, $b; }
-sub runs { my $job = shift; return ZkLock::ask($b, "SELECT string_agg(concat(r->>'state', ' ', r->>'server'), ', ') FROM zk_jobs, jsonb_array_elements(runs) r WHERE job = '$job'"); }
+sub rows { my $job = shift; return join '+', map { Jobs::rows($_, $job) } $a, $b; }
+sub runs { return Jobs::runs($b, $_[0]); }
 sub call { my ($job, $command, $more) = @_; return "CALL zk_run_once('$job', \$j\$INSERT INTO t VALUES ('$job'); $command\$j\$, $slot" . ($more // '') . ')'; }
 sub lost { my $n = shift; ZkLock::wait_until(sub { $proxy->lost == $n }, "$n packets have been lost"); }
 
@@ -39,19 +40,18 @@ for my $part ('reply', 'request')
 			my $count = $proxy->lost;
 			my $method = "lose_$part";
 			# before it begins, while the command runs, or when it has committed
-			$gate->query('SELECT pg_advisory_lock(1)');
+			$gate->close;
 			$proxy->$method($kind, "/jobs/$job") if $which == 1;
-			$ra->send(call($job, 'SELECT pg_advisory_xact_lock(1)'));
+			$ra->send(call($job, $Jobs::at_gate));
 			lost($count + 1) if $which == 1;
-			my $pid = $ra->pid;
-			ZkLock::wait_until(sub { ZkLock::ask($a, "SELECT wait_event FROM pg_stat_activity WHERE pid = $pid") eq 'advisory' }, 'it runs');
+			$ra->wait_event('advisory');
 			$proxy->$method($kind, "/jobs/$job") if $which == 2;
 			if ($which == 3)
 			{
 				# that before the commit, and that after it
 				$proxy->$method($kind, "/jobs/$job") for 1, 2;
 			}
-			$gate->query('SELECT pg_advisory_unlock(1)');
+			$gate->open;
 			is($ra->result, '', "lost: $job");
 			cmp_ok($proxy->lost, '>', $count, '... indeed');
 			$proxy->heal;
@@ -69,12 +69,11 @@ for my $part ('reply', 'request')
 	my $method = "lose_$part";
 	my $job = "failure, $part";
 	my $count = $proxy->lost;
-	$gate->query('SELECT pg_advisory_lock(1)');
+	$gate->close;
 	$ra->send(call($job, 'SELECT pg_advisory_xact_lock(1); SELECT 1/0'));
-	my $pid = $ra->pid;
-	ZkLock::wait_until(sub { ZkLock::ask($a, "SELECT wait_event FROM pg_stat_activity WHERE pid = $pid") eq 'advisory' }, 'it runs');
+	$ra->wait_event('advisory');
 	$proxy->$method('set', "/jobs/$job");
-	$gate->query('SELECT pg_advisory_unlock(1)');
+	$gate->open;
 	is($ra->failure, '22012: division by zero', "$job is lost");
 	is(ZkLock::ask($b, "SELECT state, attempt, failures FROM zk_jobs WHERE job = '$job'"), 'failed|1|1', '... and counted once');
 	for my $when ('begin', 'end')
@@ -101,11 +100,7 @@ for my $part ('reply', 'request')
 # ZooKeeper is down at the tick, and back while there is time
 $zk->stop;
 $_->send(call('down', 'SELECT 1')) for $ra, $rb;
-for my $s ($ra, $rb)
-{
-	my $pid = $s->pid;
-	ZkLock::wait_until(sub { ZkLock::ask($s->{node}, "SELECT wait_event_type FROM pg_stat_activity WHERE pid = $pid") eq 'Extension' }, 'it waits');
-}
+$_->wait_event('Extension') for $ra, $rb;
 $zk->start;
 is($_->result, '', 'ZooKeeper was down at the tick') for $ra, $rb;
 like(rows('down'), qr/^(?:0\+1|1\+0)$/, '... and it was run once');
@@ -126,13 +121,12 @@ is($ra->fails(call('too late', 'SELECT 1')), '', '... of one of them');
 is(rows('too late'), '0+1', '... once');
 
 # It goes away while the command runs, and is back for the commit
-$gate->query('SELECT pg_advisory_lock(1)');
-$ra->send(call('away', 'SELECT pg_advisory_xact_lock(1)'));
-my $pid = $ra->pid;
-ZkLock::wait_until(sub { ZkLock::ask($a, "SELECT wait_event FROM pg_stat_activity WHERE pid = $pid") eq 'advisory' }, 'it runs');
+$gate->close;
+$ra->send(call('away', $Jobs::at_gate));
+$ra->wait_event('advisory');
 $proxy->down;
-$gate->query('SELECT pg_advisory_unlock(1)');
-ZkLock::wait_until(sub { ZkLock::ask($a, "SELECT wait_event_type FROM pg_stat_activity WHERE pid = $pid") eq 'Extension' }, 'it waits');
+$gate->open;
+$ra->wait_event('Extension');
 ok($ra->busy, 'without ZooKeeper a run does not commit');
 $proxy->heal;
 is($ra->result, '', '... but waits for it');
