@@ -91,13 +91,19 @@ sub all_wait
 }
 sub rows { my ($job, @which) = @_; return join ' ', map { ZkLock::ask($node{$_}, "SELECT count(*) FROM t WHERE job = '$job'") } @which; }
 sub once { my ($job) = @_; return is(join(' ', sort split / /, rows($job, @names)), '0 0 1', "$job: run once"); }
-# It dies, and so does its session, which runs a job
+# It dies, and what it has in the queue of a job goes as with its session: it may be in the
+# middle of a run, or of a call that only looks.
 sub lose
 {
 	my ($name, $job) = @_;
+	my $id = hex ZkLock::ask($node{$name}, 'SELECT session_id FROM zk_session');
 	$node{$name}->stop('immediate');
 	$down{$name} = 1;
-	$zk->delete("/zklock/jobs/$job/" . (ZkLock::queue($zk, $job, 'jobs'))[0]) if $job;
+	for my $path (map { ZkLock::directory($job, 'jobs') . "/$_" } ZkLock::queue($zk, $job, 'jobs'))
+	{
+		my $stat = $zk->stat($path);
+		$zk->delete($path) if $stat && $stat->{ephemeralOwner} == $id;
+	}
 }
 sub back { my $name = shift; $node{$name}->start; delete $down{$name}; ZkLock::hang_up($node{$name}); ZkLock::wait_connected($node{$name}); }
 sub close_gate { $gate{$_} = ZkLock::session($node{$_}) and $gate{$_}->query('SELECT pg_advisory_lock(1)') for @names; }
@@ -112,7 +118,7 @@ once('plain');
 
 # Its runner dies after it
 my $runner = runner('plain', 'done');
-lose($runner);
+lose($runner, 'plain');
 called_again('plain', alive());
 is(rows('plain', alive()), '0 0', 'its runner is gone: it is not run again');
 back($runner);
@@ -121,7 +127,7 @@ once('plain');
 unschedule('plain');
 
 # One is dead at the tick
-lose('a');
+lose('a', 'before');
 schedule('before', 'SELECT 1', '', alive());
 tick();
 called_again('before', alive());
