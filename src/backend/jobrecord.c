@@ -25,10 +25,24 @@ StaticAssertDecl(ZKLOCK_RECORD_MAX + ZKLOCK_ANSWER_NAME_MAX + 1024 <= ZKLOCK_ANS
 
 static uint32 wait_event_record = 0;
 
-bool
+ZkJobText
 zklock_job_record_parse(const ZkNode *node, ZkJob *job)
 {
-	return !node->data_cut && zklock_job_read(node->data, (size_t) node->datalen, job);
+	ZkJobText text = zklock_job_read(node->data, (size_t) node->datalen, job);
+
+	return text == ZKLOCK_JOB_GOOD && node->data_cut ? ZKLOCK_JOB_DAMAGED : text;
+}
+
+pg_noreturn static void
+raise_newer(const char *name, int version)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("record of job \"%s\" in ZooKeeper is of a newer version of zklock",
+					zklock_display_name(name)),
+			 errdetail("The record has version %d, and this server knows version %d.",
+					   version, ZKLOCK_JOB_VERSION),
+			 errhint("Update zklock on this server.")));
 }
 
 pg_noreturn static void
@@ -70,12 +84,20 @@ change_once(const char *name, bool damaged, ZkJobChange change, void *arg, bool 
 	*found = record.exists;
 	if (!record.exists)
 		zklock_job_init(job);
-	else if (!zklock_job_record_parse(&record.node, job))
+	else
 	{
-		if (!damaged)
-			raise_damaged(name);
-		zklock_job_init(job);
-		job->changed = true;
+		switch (zklock_job_record_parse(&record.node, job))
+		{
+			case ZKLOCK_JOB_GOOD:
+				break;
+			case ZKLOCK_JOB_NEWER:
+				raise_newer(name, job->version);
+			case ZKLOCK_JOB_DAMAGED:
+				if (!damaged)
+					raise_damaged(name);
+				zklock_job_init(job);
+				job->changed = true;
+		}
 	}
 	change(job, record.now, arg);
 	if (!job->changed)

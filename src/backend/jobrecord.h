@@ -19,12 +19,12 @@ typedef void (*ZkJobChange)(ZkJob *job, int64_t now, void *arg);
  * change to be there: "change" is called anew with what is found.  Returns false if there
  * is no record, and nothing was written.  Raises as zklock_query_record does; 22023 if
  * somebody has damaged the record, unless "damaged" says that this is none, and to be
- * written; and the loss of a hold.
+ * written; 55000 if it is of a newer version; and the loss of a hold.
  */
 extern bool zklock_job_record_change(const char *name, bool damaged, ZkJobChange change,
 									 void *arg);
 
-/* What the node of a job has, or false: it is no record. */
-extern bool zklock_job_record_parse(const ZkNode *node, ZkJob *job);
+/* What the node of a job has. */
+extern ZkJobText zklock_job_record_parse(const ZkNode *node, ZkJob *job);
 
 #endif /* ZKLOCK_JOBRECORD_H */

@@ -46,6 +46,7 @@
 #include "jobrun.h"
 #include "loss.h"
 #include "names.h"
+#include "query.h"
 #include "runs.h"
 
 /* A run, or what stood in its way. */
@@ -53,7 +54,6 @@ typedef struct Run
 {
 	const ZkJobOrder *order;
 	int64 token;
-	int64 own_done;
 	ZkJobDecision decision;
 	ZkJobRun run;	   /* the run itself, or the one that the decision is about */
 	bool drained;	   /* no decision: the server is taken out of service */
@@ -71,6 +71,43 @@ typedef struct Run
  * Decisions
  * ------------------------------------------------------------------------
  */
+
+ZkJobServer
+zklock_job_self(uint64 database)
+{
+	static char name[256];
+
+	zklock_effective_server_name(name, sizeof(name));
+	return (ZkJobServer){.system = GetSystemIdentifier(),
+						 .database = database,
+						 .timeline = (int) GetWALInsertionTimeLine(),
+						 .name = name};
+}
+
+/*
+ * Is there another server that one cannot tell from this one?  Or the node of our own
+ * session before this one: it is gone before long.
+ */
+static bool
+has_namesake(const char *name)
+{
+	ZkQuery query = {.ask = ZKLOCK_ASK_SERVERS};
+	ZkSessionShared s;
+	ZkNode *nodes;
+	int n;
+	size_t len;
+
+	zklock_encode_name(name, query.prefix);
+	len = strlen(query.prefix);
+	n = zklock_query(&query, &nodes);
+	zklock_session_read(&s);
+	for (int i = 0; i < n; i++)
+		if (strlen(nodes[i].name) == len + 1 + ZKLOCK_MARK_LEN &&
+			nodes[i].name[len] == '-' && nodes[i].ephemeral_owner != 0 &&
+			nodes[i].ephemeral_owner != s.id.id)
+			return true;
+	return false;
+}
 
 /* Will this transaction, of this server or of the one that it is a copy of, never commit
  * here if it has not? */
@@ -93,17 +130,25 @@ is_over(uint64 xid)
 static void
 settle(ZkJob *job, Oid function, const char *name, bool level1, int64_t now)
 {
-	uint64 server = GetSystemIdentifier();
+	ZkJobServer self = zklock_job_self(MyDatabaseId);
 
-	for (int i = 0; (i = zklock_job_open(job, server, MyDatabaseId, i)) >= 0; i++)
+	for (int i = 0; (i = zklock_job_open(job, &self, i)) >= 0; i++)
 	{
 		ZkJobRun run = job->run[i];
+		bool own = zklock_job_is_own(&run, &self);
 		bool committed;
 
-		if (run.begun ? !level1 : !is_over(run.xid))
+		if (own && (run.begun ? !level1 : !is_over(run.xid)))
 			continue;
 		committed = zklock_runs_committed(function, name, &run);
-		zklock_job_settle(job, run.id, committed, now);
+		if (!committed && !own)
+			continue;
+		if (!committed && has_namesake(self.name))
+		{
+			zklock_settle_want(); /* when it is alone */
+			continue;
+		}
+		zklock_job_settle(job, run.id, &self, committed, now);
 		ereport(LOG,
 				(errmsg("job \"%s\": run %lld, which was in doubt, %s",
 						zklock_display_name(name), (long long) run.id.number,
@@ -140,30 +185,40 @@ zklock_job_settle_runs(Oid function, const char *name)
 	(void) zklock_job_record_change(name, false, settle_alone, &what);
 }
 
+/*
+ * Whoever decides, or forgets, does it in the session that he has the job in.  If the
+ * record was read in another one, the loss was marked before.
+ */
+static void
+check_holder(const char *name)
+{
+	ZkHeldLock *held = zklock_held_find(ZKLOCK_KIND_JOB, name);
+
+	if (held != NULL && zklock_held_lost(held))
+		zklock_loss_raise(held);
+}
+
 static void
 decide(ZkJob *job, int64_t now, void *arg)
 {
 	Run *run = arg;
 	const ZkJobOrder *order = run->order;
 	const ZkJobRun *mine = run->tried ? zklock_job_find(job, run->run.id) : NULL;
-	char server[256];
 	ZkJobCall call = {
 		.every = order->every,
 		.slot = order->slot,
 		.attempts = order->attempts,
 		.skip = order->skip,
 		.begun = order->command == NULL,
-		.own_done = run->own_done,
 		.token = run->token,
-		.server = GetSystemIdentifier(),
-		.database = MyDatabaseId,
-		.server_name = server,
+		.server = zklock_job_self(MyDatabaseId),
 	};
 
 	if (mine != NULL && mine->state == ZKLOCK_JOB_RUNNING)
 		return; /* it was written, though we did not hear of it */
-	zklock_effective_server_name(server, sizeof(server));
+	check_holder(order->name);
 	settle(job, order->function, order->name, true, now);
+	call.own_done = zklock_runs_last_done(order->function, order->name, job);
 	run->decision = zklock_job_decide(job, &call, now);
 	memset(&run->run, 0, sizeof(run->run));
 	if (run->decision.run >= 0)
@@ -214,7 +269,7 @@ tell(const Run *run)
 					 : errdetail("Server \"%s\" ended the run at %s.", show_server(other),
 								 show_time(other->end)),
 				 decision->ahead
-					 ? errhint("The slot lies ahead of ZooKeeper's clock. If that was wrong then, call zk_job_forget, and delete later slots of the job from zk_runs on every server.")
+					 ? errhint("The slot lies ahead of ZooKeeper's clock. If that was wrong then, and is right now, call zk_job_reset.")
 					 : 0));
 	else
 		ereport(ERROR,
@@ -288,7 +343,6 @@ take(Run *run)
 						zklock_display_name(order->name), (long long) order->wait)));
 	if ((run->drained = zklock_draining()))
 		return false;
-	run->own_done = zklock_runs_last_done(order->function, order->name);
 	(void) zklock_job_record_change(order->name, false, decide, run);
 	if (run->decision.verdict == ZKLOCK_JOB_NO_HOLDER)
 		raise_taken_over(order->name);
@@ -710,6 +764,8 @@ zklock_job_end(Oid function, const char *name, bool done)
 
 typedef struct ByHand
 {
+	Oid function;
+	const char *name;
 	int64_t slot;
 	int64 token;
 	bool changed;
@@ -720,19 +776,22 @@ reset(ZkJob *job, int64_t now, void *arg)
 {
 	ByHand *what = arg;
 
-	what->changed = zklock_job_reset(job, what->slot);
+	what->changed = zklock_job_reset(job, what->slot, now);
 }
 
-/* Of what has been forgotten only the number of the newest run is known. */
+/* Whatever is known, for the tables of other servers may know more. */
 static void
 forget(ZkJob *job, int64_t now, void *arg)
 {
 	ByHand *what = arg;
+	/* it was damaged; or there is something */
+	bool any = job->changed || job->nruns > 0 || job->last_done != ZKLOCK_JOB_NEVER ||
+		zklock_runs_last_done(what->function, what->name, job) != ZKLOCK_JOB_NEVER;
 
-	what->changed |= job->changed; /* it was damaged */
-	/* or it has been forgotten by a write of ours that we did not hear of */
-	if (job->nruns > 0 || job->last_done != ZKLOCK_JOB_NEVER)
-		what->changed = zklock_job_forget(job, what->token);
+	check_holder(what->name);
+	/* It may have been forgotten by a write of ours that we did not hear of. */
+	if (zklock_job_forget(job, what->token) && any)
+		what->changed = true;
 }
 
 static bool
@@ -753,12 +812,22 @@ zklock_job_reset_slot(const char *name, int64 slot)
 		what.changed;
 }
 
-bool
-zklock_job_forget_runs(const char *name)
+/* Does the table of this database, with no record, have a run of the job that is done? */
+static bool
+has_runs(Oid function, const char *name)
 {
-	ByHand what = {0};
+	ZkJob none;
 
-	if (!exists(name))
+	zklock_job_init(&none);
+	return zklock_runs_last_done(function, name, &none) != ZKLOCK_JOB_NEVER;
+}
+
+bool
+zklock_job_forget_runs(Oid function, const char *name)
+{
+	ByHand what = {.function = function, .name = name};
+
+	if (!exists(name) && !has_runs(function, name))
 		return false;
 	check_not_held(name);
 	if (!zklock_acquire(ZKLOCK_KIND_JOB, name, ZKLOCK_EXCLUSIVE, ZKLOCK_SCOPE_TRANSACTION,

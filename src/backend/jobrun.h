@@ -42,6 +42,9 @@ extern bool zklock_job_begin(const ZkJobOrder *order);
 /* ... and it has.  False: this session has begun no run of the job. */
 extern bool zklock_job_end(Oid function, const char *name, bool done);
 
+/* This server, and one of its databases.  Not during recovery. */
+extern ZkJobServer zklock_job_self(uint64 database);
+
 /* Say what became of runs of this database that are in doubt, if it can be told now.  The
  * job is not held. */
 extern void zklock_job_settle_runs(Oid function, const char *name);
@@ -52,6 +55,6 @@ extern void zklock_job_settle_runs(Oid function, const char *name);
  * somebody else has it.
  */
 extern bool zklock_job_reset_slot(const char *name, int64 slot);
-extern bool zklock_job_forget_runs(const char *name);
+extern bool zklock_job_forget_runs(Oid function, const char *name);
 
 #endif /* ZKLOCK_JOBRUN_H */

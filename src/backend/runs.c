@@ -244,30 +244,40 @@ zklock_runs_insert(Oid function, const ZkRunRow *row)
  * ------------------------------------------------------------------------
  */
 
-/* One that is done, whose id this is, or any if it is NULL? */
-static bool
-is_done(const Runs *runs, HeapTuple tuple, const ZkJobId *id)
+/* A bigint, or 0. */
+static int64_t
+get_int64(const Runs *runs, HeapTuple tuple, Column column)
 {
-	TupleDesc desc = RelationGetDescr(runs->own.rel);
 	bool isnull;
-	Datum outcome = heap_getattr(tuple, runs->column[OUTCOME], desc, &isnull);
+	Datum value = heap_getattr(tuple, runs->column[column],
+							   RelationGetDescr(runs->own.rel), &isnull);
+
+	return isnull ? 0 : DatumGetInt64(value);
+}
+
+/* One that is done, and is "run", or counts by the record, whichever is given? */
+static bool
+is_done(const Runs *runs, HeapTuple tuple, const ZkJobRun *run, const ZkJob *record)
+{
+	bool isnull;
+	Datum outcome = heap_getattr(tuple, runs->column[OUTCOME],
+								 RelationGetDescr(runs->own.rel), &isnull);
+	ZkJobId id = {.token = get_int64(runs, tuple, TOKEN),
+				  .number = get_int64(runs, tuple, NUMBER)};
 
 	if (isnull || strcmp(TextDatumGetCString(outcome), "done") != 0)
 		return false;
-	return id == NULL ||
-		(DatumGetInt64(heap_getattr(tuple, runs->column[TOKEN], desc, &isnull)) ==
-			 id->token &&
-		 DatumGetInt64(heap_getattr(tuple, runs->column[NUMBER], desc, &isnull)) ==
-			 id->number);
+	return run != NULL ? id.token == run->id.token && id.number == run->id.number
+					   : zklock_job_counts(record, id);
 }
 
-/* The latest slot of a job with a row that is_done, or, not NULL, that slot. */
+/* The latest slot of a job with a row that is_done; of a run, its own. */
 static int64_t
-find_done(Oid function, const char *job, const int64_t *slot, const ZkJobId *id)
+find_done(Oid function, const char *job, const ZkJobRun *run, const ZkJob *record)
 {
 	Runs runs;
 	ScanKeyData key[NKEYS];
-	int nkeys = slot != NULL ? NKEYS : SLOT;
+	int nkeys = run != NULL ? NKEYS : SLOT;
 	Datum value[NKEYS];
 	Snapshot snapshot;
 	SysScanDesc scan;
@@ -278,8 +288,8 @@ find_done(Oid function, const char *job, const int64_t *slot, const ZkJobId *id)
 	value[KIND] = text_datum(zklock_kind_name(ZKLOCK_KIND_JOB));
 	value[NAMESPACE] = namespace_datum(job);
 	value[NAME] = text_datum(zklock_display_name(job));
-	if (slot != NULL)
-		value[SLOT] = TimestampTzGetDatum(zklock_time_of_ms(*slot));
+	if (run != NULL)
+		value[SLOT] = TimestampTzGetDatum(zklock_time_of_ms(run->slot));
 	for (int i = 0; i < nkeys; i++)
 		ScanKeyEntryInitialize(&key[i], 0, runs.column[i], BTEqualStrategyNumber,
 							   InvalidOid, runs.by_slot->rd_indcollation[i],
@@ -292,7 +302,7 @@ find_done(Oid function, const char *job, const int64_t *slot, const ZkJobId *id)
 		Datum of = heap_getattr(tuple, runs.column[SLOT], RelationGetDescr(runs.own.rel),
 								&isnull);
 
-		if (!isnull && is_done(&runs, tuple, id))
+		if (!isnull && is_done(&runs, tuple, run, record))
 		{
 			found = zklock_ms_of_time(DatumGetTimestampTz(of));
 			break;
@@ -305,13 +315,13 @@ find_done(Oid function, const char *job, const int64_t *slot, const ZkJobId *id)
 }
 
 int64_t
-zklock_runs_last_done(Oid function, const char *job)
+zklock_runs_last_done(Oid function, const char *job, const ZkJob *record)
 {
-	return find_done(function, job, NULL, NULL);
+	return find_done(function, job, NULL, record);
 }
 
 bool
 zklock_runs_committed(Oid function, const char *job, const ZkJobRun *run)
 {
-	return find_done(function, job, &run->slot, &run->id) != ZKLOCK_JOB_NEVER;
+	return find_done(function, job, run, NULL) != ZKLOCK_JOB_NEVER;
 }

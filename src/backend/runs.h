@@ -37,9 +37,9 @@ extern int64_t zklock_ms_of_time(TimestampTz time);
  */
 extern void zklock_runs_insert(Oid function, const ZkRunRow *row);
 
-/* The latest slot of a job that is done by what has committed here, or
- * ZKLOCK_JOB_NEVER. */
-extern int64_t zklock_runs_last_done(Oid function, const char *job);
+/* The latest slot of a job that is done by what has committed here and counts by the
+ * record, or ZKLOCK_JOB_NEVER. */
+extern int64_t zklock_runs_last_done(Oid function, const char *job, const ZkJob *record);
 
 /* Has that run of a job committed here? */
 extern bool zklock_runs_committed(Oid function, const char *job, const ZkJobRun *run);

@@ -19,7 +19,6 @@
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/xact.h"
-#include "access/xlog.h"
 #include "catalog/indexing.h"
 #include "catalog/pg_extension.h"
 #include "catalog/pg_proc.h"
@@ -82,7 +81,6 @@ start_in(Oid database)
 static List *
 find_databases(void)
 {
-	uint64 server = GetSystemIdentifier();
 	ZkJob *job = palloc(sizeof(ZkJob));
 	List *databases = NIL;
 	ZkNode *nodes;
@@ -91,14 +89,14 @@ find_databases(void)
 
 	for (int i = 0; i < n; i++)
 	{
-		if (!zklock_job_record_parse(&nodes[i], job))
+		if (zklock_job_record_parse(&nodes[i], job) != ZKLOCK_JOB_GOOD)
 			continue;
 		for (int j = 0; j < job->nruns; j++)
 		{
-			uint64 database = job->run[j].database;
+			ZkJobServer self = zklock_job_self(job->run[j].database);
 
-			if (zklock_job_open(job, server, database, j) == j && database <= PG_UINT32_MAX)
-				databases = list_append_unique_oid(databases, (Oid) database);
+			if (zklock_job_open(job, &self, j) == j && self.database <= PG_UINT32_MAX)
+				databases = list_append_unique_oid(databases, (Oid) self.database);
 		}
 	}
 	return databases;
@@ -140,7 +138,7 @@ settle_all(void)
 {
 	MemoryContext context =
 		AllocSetContextCreate(TopMemoryContext, "zklock settler", ALLOCSET_DEFAULT_SIZES);
-	uint64 server = GetSystemIdentifier();
+	ZkJobServer self = zklock_job_self(MyDatabaseId);
 	ZkJob *job = MemoryContextAlloc(context, sizeof(ZkJob));
 	ZkNode *nodes;
 	int64_t now;
@@ -154,8 +152,8 @@ settle_all(void)
 		Oid function;
 
 		if (!zklock_decode_name(nodes[i].name, name) ||
-			!zklock_job_record_parse(&nodes[i], job) ||
-			zklock_job_open(job, server, MyDatabaseId, 0) < 0)
+			zklock_job_record_parse(&nodes[i], job) != ZKLOCK_JOB_GOOD ||
+			zklock_job_open(job, &self, 0) < 0)
 			continue;
 		StartTransactionCommand();
 		function = find_function();

@@ -235,7 +235,7 @@ zk_job_forget(PG_FUNCTION_ARGS)
 
 	zklock_check_callable();
 	zklock_get_name(ZKLOCK_KIND_JOB, PG_GETARG_TEXT_PP(0), name);
-	if (!zklock_job_forget_runs(name))
+	if (!zklock_job_forget_runs(fcinfo->flinfo->fn_oid, name))
 		PG_RETURN_BOOL(false);
 	ereport(LOG,
 			(errmsg("zk_job_forget removed all runs of job \"%s\"",
@@ -349,14 +349,14 @@ put_job(ReturnSetInfo *rsinfo, const char *name, const ZkJob *job, bool anybody,
 }
 
 static void
-put_damaged(ReturnSetInfo *rsinfo, const char *name)
+put_unread(ReturnSetInfo *rsinfo, const char *name, ZkJobText text)
 {
 	Datum values[12];
 	bool nulls[12];
 
 	memset(nulls, true, sizeof(nulls));
 	values[0] = CStringGetTextDatum(zklock_display_name(name));
-	values[2] = CStringGetTextDatum("damaged");
+	values[2] = CStringGetTextDatum(text == ZKLOCK_JOB_NEWER ? "newer version" : "damaged");
 	nulls[0] = nulls[2] = false;
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
@@ -377,11 +377,13 @@ zk_jobs(PG_FUNCTION_ARGS)
 	for (int i = 0; i < n; i++)
 	{
 		char name[ZKLOCK_NAME_MAX + 1];
+		ZkJobText text;
 
 		if (!zklock_decode_name(nodes[i].name, name) || !zklock_in_namespace(name))
 			continue;
-		if (!zklock_job_record_parse(&nodes[i], job))
-			put_damaged(rsinfo, name);
+		text = zklock_job_record_parse(&nodes[i], job);
+		if (text != ZKLOCK_JOB_GOOD)
+			put_unread(rsinfo, name, text);
 		else if (job->nruns > 0 || job->last_done != ZKLOCK_JOB_NEVER)
 			put_job(rsinfo, name, job, nodes[i].nchildren > 0, now);
 	}

@@ -36,6 +36,15 @@
  *	29 leaves a slot reset when it was done
  *	30 takes a slot that was skipped for one that was not done, when it is settled
  *	31 takes a run over, as not done, when a slot is reset
+ *	32 counts runs in the tables that are forgotten
+ *	33 counts runs that are forgotten when they are settled
+ *	34 does not forget the runs at a slot ahead of the clock when that is reset
+ *	35 takes a slot ahead of the clock for the one that is reset
+ *	36 goes by tokens alone to tell which runs are forgotten
+ *	37 goes by numbers alone, likewise
+ *	38 takes the newest run that it knows for the newest one
+ *	39 takes the word of a server's copy for its own
+ *	40 * decides, or forgets, in another session than that of the lock
  *
  *-------------------------------------------------------------------------
  */
@@ -51,6 +60,7 @@ void
 zklock_job_init(ZkJob *job)
 {
 	memset(job, 0, sizeof(*job));
+	job->version = ZKLOCK_JOB_VERSION;
 	job->last_done = job->reset_slot = ZKLOCK_JOB_NEVER;
 }
 
@@ -88,10 +98,12 @@ valid_run(const ZkJobRun *run)
 bool
 zklock_job_valid(const ZkJob *job)
 {
-	if (job->count < 0 || job->count >= ZKLOCK_JOB_COUNT_MAX || job->nruns < 0 ||
+	if (job->version != ZKLOCK_JOB_VERSION || job->count < 0 ||
+		job->count >= ZKLOCK_JOB_COUNT_MAX || job->nruns < 0 ||
 		job->nruns > ZKLOCK_JOB_RUNS || !valid_time_or_never(job->last_done) ||
 		!valid_time_or_never(job->reset_slot) || job->every < 0 ||
-		job->every > ZKLOCK_JOB_TIME_MAX)
+		job->every > ZKLOCK_JOB_TIME_MAX || job->forgotten.number < 0 ||
+		job->forgotten.number > job->count)
 		return false;
 	for (int i = 0; i < job->nruns; i++)
 	{
@@ -149,6 +161,33 @@ failures(const ZkJob *job, int64_t slot)
 	return i < 0 ? 0 : job->run[i].failures;
 }
 
+/* Is somebody known to have had the lock after this one? */
+static bool
+is_late(const ZkJob *job, int64_t token)
+{
+	return job->forgotten.token > token || (job->nruns > 0 && job->run[0].id.token > token);
+}
+
+static bool
+counts(const ZkJob *job, ZkJobId id)
+{
+	ZkJobId last = job->forgotten;
+
+	if (last.token == ZKLOCK_JOB_NEVER)
+		return false;
+	if (ZKLOCK_JOB_MUTANT == 36)
+		return id.token > last.token;
+	if (ZKLOCK_JOB_MUTANT == 37)
+		return id.number > last.number;
+	return id.token > last.token || (id.token == last.token && id.number > last.number);
+}
+
+bool
+zklock_job_counts(const ZkJob *job, ZkJobId id)
+{
+	return counts(job, id) || ZKLOCK_JOB_MUTANT == 32;
+}
+
 static bool
 is_open(const ZkJobRun *run)
 {
@@ -156,19 +195,29 @@ is_open(const ZkJobRun *run)
 }
 
 int
-zklock_job_open(const ZkJob *job, uint64_t server, uint64_t database, int from)
+zklock_job_open(const ZkJob *job, const ZkJobServer *server, int from)
 {
 	for (int i = from; i < job->nruns; i++)
-		if (is_open(&job->run[i]) && job->run[i].server == server &&
-			job->run[i].database == database)
+		if (is_open(&job->run[i]) && job->run[i].server == server->system &&
+			job->run[i].database == server->database)
 			return i;
 	return -1;
+}
+
+bool
+zklock_job_is_own(const ZkJobRun *run, const ZkJobServer *server)
+{
+	return (run->server == server->system && run->database == server->database &&
+			run->timeline == server->timeline &&
+			strcmp(run->server_name, server->name) == 0) ||
+		ZKLOCK_JOB_MUTANT == 39;
 }
 
 static void
 count_as_done(ZkJob *job, const ZkJobRun *run)
 {
-	if (run->slot > job->last_done || ZKLOCK_JOB_MUTANT == 10)
+	if ((run->slot > job->last_done || ZKLOCK_JOB_MUTANT == 10) &&
+		(counts(job, run->id) || ZKLOCK_JOB_MUTANT == 33))
 		job->last_done = run->slot;
 	if (run->slot == job->reset_slot && ZKLOCK_JOB_MUTANT != 29 &&
 		(!run->reset || ZKLOCK_JOB_MUTANT == 12))
@@ -265,12 +314,13 @@ begin_run(ZkJob *job, const ZkJobCall *call, int64_t slot, int64_t now)
 					.slot = slot,
 					.state = ZKLOCK_JOB_RUNNING,
 					.begun = call->begun,
-					.server = call->server,
-					.database = call->database,
+					.server = call->server.system,
+					.database = call->server.database,
+					.timeline = call->server.timeline,
 					.start = now,
 					.end = ZKLOCK_JOB_NEVER,
 					.attempt = 1};
-	size_t len = strlen(call->server_name);
+	size_t len = strlen(call->server.name);
 
 	if (before >= 0)
 	{
@@ -280,7 +330,7 @@ begin_run(ZkJob *job, const ZkJobCall *call, int64_t slot, int64_t now)
 	}
 	if (len > ZKLOCK_NAME_MAX)
 		len = ZKLOCK_NAME_MAX;
-	memcpy(run.server_name, call->server_name, len);
+	memcpy(run.server_name, call->server.name, len);
 	if (job->nruns < ZKLOCK_JOB_RUNS)
 		job->nruns++;
 	memmove(&job->run[1], &job->run[0], sizeof(run) * (size_t) (job->nruns - 1));
@@ -294,8 +344,13 @@ zklock_job_decide(ZkJob *job, const ZkJobCall *call, int64_t now)
 {
 	ZkJobDecision decision = {.verdict = ZKLOCK_JOB_NO_HOLDER, .run = -1};
 
-	if (job->nruns > 0 && job->run[0].id.token > call->token && ZKLOCK_JOB_MUTANT != 16)
+	if (is_late(job, call->token) && ZKLOCK_JOB_MUTANT != 16)
 		return decision;
+	if (job->forgotten.token == ZKLOCK_JOB_NEVER)
+	{
+		job->forgotten.token = call->token;
+		job->changed = true;
+	}
 	take_over(job, call->skip, now);
 	if (call->own_done > job->last_done && ZKLOCK_JOB_MUTANT != 9)
 	{
@@ -310,6 +365,12 @@ zklock_job_decide(ZkJob *job, const ZkJobCall *call, int64_t now)
 		decision.run = find_slot(job, job->last_done,
 								 STATE(ZKLOCK_JOB_DONE) | STATE(ZKLOCK_JOB_SKIPPED));
 		decision.ahead = call->every > 0 && job->last_done - now > call->every / 2;
+		/* a reset goes by it */
+		if (call->every > 0 && job->every == 0)
+		{
+			job->every = call->every;
+			job->changed = true;
+		}
 		return decision;
 	}
 	if (failures(job, decision.slot) >= call->attempts)
@@ -410,11 +471,13 @@ zklock_job_finish(ZkJob *job, ZkJobId id, ZkJobState end, const char *error, int
 }
 
 void
-zklock_job_settle(ZkJob *job, ZkJobId id, bool committed, int64_t now)
+zklock_job_settle(ZkJob *job, ZkJobId id, const ZkJobServer *server, bool committed,
+				  int64_t now)
 {
 	int i = find(job, id);
 
-	if (i >= 0 && is_open(&job->run[i]))
+	if (i >= 0 && is_open(&job->run[i]) &&
+		(committed || zklock_job_is_own(&job->run[i], server)))
 		zklock_job_finish(job, id, committed ? ZKLOCK_JOB_DONE : ZKLOCK_JOB_LOST, NULL,
 						  now);
 }
@@ -424,13 +487,41 @@ zklock_job_settle(ZkJob *job, ZkJobId id, bool committed, int64_t now)
  * ------------------------------------------------------------------------
  */
 
+/* Is there a slot ahead of the clock that is done, or may turn out to be? */
+static bool
+is_ahead(const ZkJob *job, int64_t now)
+{
+	if (job->every == 0)
+		return false; /* those who call make the slots */
+	if (job->last_done > now)
+		return true;
+	for (int i = 0; i < job->nruns; i++)
+		if (job->run[i].slot > now &&
+			(job->run[i].end == ZKLOCK_JOB_NEVER || job->run[i].doubt) &&
+			counts(job, job->run[i].id))
+			return true;
+	return false;
+}
+
 bool
-zklock_job_reset(ZkJob *job, int64_t slot)
+zklock_job_reset(ZkJob *job, int64_t slot, int64_t now)
 {
 	if (slot == ZKLOCK_JOB_NEVER)
 		slot = job->last_done;
 	if (slot == ZKLOCK_JOB_NEVER)
 		return false;
+	if (job->every > 0 && slot > now && ZKLOCK_JOB_MUTANT != 35)
+		slot = now;
+	if (is_ahead(job, now))
+	{
+		/* what is not ahead of it is done, as far as it is known to be */
+		job->last_done = now;
+		if (ZKLOCK_JOB_MUTANT != 34)
+			job->forgotten = (ZkJobId){.token = ZKLOCK_JOB_MUTANT == 38 && job->nruns > 0
+										   ? job->run[0].id.token
+										   : ZKLOCK_JOB_NEVER,
+									   .number = job->count};
+	}
 	if (ZKLOCK_JOB_MUTANT == 31)
 		take_over(job, false, slot);
 	for (int i = 0; i < job->nruns; i++)
@@ -449,11 +540,12 @@ zklock_job_forget(ZkJob *job, int64_t token)
 {
 	int64_t count = job->count;
 
-	if (job->nruns > 0 && job->run[0].id.token > token)
+	if (is_late(job, token))
 		return false;
 	zklock_job_init(job);
 	/* so that no run is like one before */
 	job->count = ZKLOCK_JOB_MUTANT == 25 ? 0 : count;
+	job->forgotten = (ZkJobId){.token = token, .number = job->count};
 	job->changed = true;
 	return true;
 }

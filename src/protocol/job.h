@@ -37,10 +37,11 @@
  *
  * A run, step by step:
  *
- *	 1. Take the lock.  Read; zklock_job_settle for what this server can tell of runs of its
- *	    own (zklock_job_open); zklock_job_decide.  Whatever it says counts when the record
- *	    is written, if it changed: so one who was here before, has lost the lock and does
- *	    not know it, finds his run LOST when he wants to commit.
+ *	 1. Take the lock.  Read, in the session of the lock; zklock_job_settle for what this
+ *	    server can tell of runs of its own (zklock_job_open); zklock_job_decide.  Whatever
+ *	    it says counts when the record is written, if it changed: so one who was here
+ *	    before, has lost the lock and does not know it, finds his run LOST when he wants
+ *	    to commit.
  *	 2. RUN: the command's transaction.  It writes a row, by slot, token and number, into a
  *	    table of the same database.
  *	 3. zklock_job_commit says in the record that the run is COMMITTING, acknowledged by a
@@ -56,6 +57,11 @@
  * COMMITTING is in doubt: "doubt" says that nobody knows yet.  It counts as not done (LOST)
  * and is run again, or as done (SKIPPED), as the finder wants.  What really became of it
  * its own server says, as soon as it can, in the record's newest run or in its history.
+ *
+ * "Its own server" is the one that ran it: of the same database, by PostgreSQL's system
+ * identifier, of the same name and on the same timeline.  A copy of it has the first alone.
+ * What a copy finds in its table has committed; what it does not find there may be in the
+ * other's.
  *
  * A command that commits by itself has no step 3 ("begun"): step 4 comes before it, and its
  * end, good or bad, is step 6.  Taken over before that it is LOST and in doubt, until its
@@ -81,20 +87,33 @@
  *	    before the lock was lost is recorded when it can be.
  *	 6. When all servers are up and have settled, the record says what committed, and
  *	    what did not, of each run that it has; if the ensemble forgot nothing.
- *	 7. With "every", no run begins sooner than half of it after a slot that was done, by
- *	    the ensemble's clock; but for a run in doubt that counted as not done.
+ *	 7. With "every", no run begins sooner than half of it after a slot that was done and
+ *	    counts, by the ensemble's clock; but for a run in doubt that counted as not done.
  *	 8. A server never commits a slot again that it has committed itself, nor another one
  *	    sooner than half of "every" after, whatever the ensemble has forgotten; unless the
- *	    slot was reset.
+ *	    slot was reset, or does not count any more.
+ *	 9. Whoever is told that nothing is due, or that no attempt is left, is told so by runs
+ *	    that count, and by nothing else.
  *
  * What is assumed: the lease is honest, one contender at a time has the lock, tokens grow,
  * nobody is granted anything for a session timeout after the ensemble has gone back
- * (lease.h, protocol.h, history.h), and what is committed survives a crash.  If a server's
- * standby takes its place and lacks the newest commits, they count as not made.
+ * (lease.h, protocol.h, history.h), what is committed survives a crash, and no two servers
+ * are alike in all that makes one the other's own.
  *
  * The clock of the ensemble is its leader's.  A run that was done while it was fast can
- * hold a job back for long, and "ahead" says so.  zklock_job_reset has its slot run once
- * more.  What mends it is to forget the job, here and in the servers' tables.
+ * hold a job back for long, and "ahead" says so.  zklock_job_reset mends it: no run up to
+ * then ("forgotten") counts any more, and instead of them the present slot is the one last
+ * done, which is due again.  zklock_job_forget sets the same mark, without a slot.
+ *
+ * The mark is in the record, since each decision reads that before it asks any table, and
+ * there is one place to write, whatever servers are up.  If the ensemble loses the record,
+ * or goes back, it loses the mark, too, and the tables count in full: nothing is run twice,
+ * and what was mended may have to be mended again.  It is an id, a token and a number:
+ * numbers begin again with a record that was lost, tokens grow over that; and a token alone
+ * does not tell apart what one holder has run before and after.  Whoever resets has no
+ * token, and the record need not know all that tables have, if the ensemble went back: so
+ * the token is that of whoever decides next, since all that ran before had smaller ones,
+ * or its own and a smaller number.
  *
  *-------------------------------------------------------------------------
  */
@@ -106,6 +125,10 @@
 #include <stdint.h>
 
 #include "contender.h"
+
+/* Of the record.  Whoever does not know a key drops it when he writes; so a version that
+ * has one which must stay is another. */
+#define ZKLOCK_JOB_VERSION	 1
 
 #define ZKLOCK_JOB_RUNS		 16
 #define ZKLOCK_JOB_ERROR_MAX 200 /* bytes, without the NUL */
@@ -141,27 +164,41 @@ typedef struct ZkJobRun
 	bool begun;		   /* by a command that commits by itself */
 	bool reset;		   /* the slot was, since: counts neither as done nor as failed */
 	uint64_t server;   /* whose data it changes: a server and its
-						* standbys have the same */
+						* copies have the same */
 	uint64_t database; /* ... of this server */
+	int timeline;	   /* ... on this one; 0: not known */
 	uint64_t xid;	   /* of the transaction; 0: not COMMITTING yet */
 	int64_t start;	   /* may be after the end: the clock was set */
 	int64_t end;	   /* NEVER: no end yet */
 	int attempt;	   /* run of this slot, from 1 */
 	int failures;	   /* ... that failed, up to this one */
-	char server_name[ZKLOCK_NAME_MAX + 1]; /* for people */
-	char error[ZKLOCK_JOB_ERROR_MAX + 1];  /* its first line */
+	char server_name[ZKLOCK_NAME_MAX + 1];
+	char error[ZKLOCK_JOB_ERROR_MAX + 1]; /* its first line */
 } ZkJobRun;
 
 typedef struct ZkJob
 {
-	bool changed;		/* not of the record: to be written */
+	bool changed; /* not of the record: to be written */
+	int version;
 	int64_t count;		/* runs that there were */
 	int64_t last_done;	/* the latest slot that counts as done, or NEVER */
-	int64_t every;		/* as of the newest run; 0: none, its slot was given */
+	int64_t every;		/* as of the newest run; 0: none, its slot was given.  Then it may
+						 * be of a call that found the job done */
 	int64_t reset_slot; /* is due again, or NEVER */
+	ZkJobId forgotten;	/* no run up to this one counts, here or in a table, but as
+						 * last_done says.  The token may be NEVER: none counts so far */
 	int nruns;
 	ZkJobRun run[ZKLOCK_JOB_RUNS]; /* newest first */
 } ZkJob;
+
+/* Who is it that runs a job, or tells what became of it? */
+typedef struct ZkJobServer
+{
+	uint64_t system;
+	uint64_t database;
+	int timeline;
+	const char *name;
+} ZkJobServer;
 
 /* What the caller wants, and is. */
 typedef struct ZkJobCall
@@ -171,12 +208,10 @@ typedef struct ZkJobCall
 	int attempts;	  /* at least 1 */
 	bool skip;		  /* a run in doubt counts as done */
 	bool begun;		  /* see above */
-	int64_t own_done; /* the latest slot that is done by the table of this database, or
-					   * NEVER */
+	int64_t own_done; /* the latest slot that is done by the table of this database, and
+					   * by a run that counts; or NEVER */
 	int64_t token;	  /* of the lock that the caller holds */
-	uint64_t server;
-	uint64_t database;
-	const char *server_name;
+	ZkJobServer server;
 } ZkJobCall;
 
 typedef enum ZkJobVerdict
@@ -205,15 +240,23 @@ extern bool zklock_job_valid(const ZkJob *job);
 /* The run, or NULL. */
 extern const ZkJobRun *zklock_job_find(const ZkJob *job, ZkJobId id);
 
+/* Does a run that was done count as that?  Or has it been forgotten? */
+extern bool zklock_job_counts(const ZkJob *job, ZkJobId id);
+
 /*
- * The next run from index "from" on that only the caller's server can tell the end of, or
- * -1.  It can by its table's row (done); or, without one, if the transaction is over; for
- * one "begun", if its backend is.  Look at the transaction before the row.
+ * The next run from index "from" on that only this server, or a copy, can tell the end
+ * of, or -1.  It can by its table's row (done); or, without one, if zklock_job_is_own,
+ * and the transaction is over; for one "begun", if its backend is.  Look at the
+ * transaction before the row.
  */
-extern int zklock_job_open(const ZkJob *job, uint64_t server, uint64_t database, int from);
+extern int zklock_job_open(const ZkJob *job, const ZkJobServer *server, int from);
+
+/* Was it run by this server itself, and not by one that it is a copy of? */
+extern bool zklock_job_is_own(const ZkJobRun *run, const ZkJobServer *server);
 
 /* That run has committed, or has not and never will.  Needs no lock. */
-extern void zklock_job_settle(ZkJob *job, ZkJobId id, bool committed, int64_t now);
+extern void zklock_job_settle(ZkJob *job, ZkJobId id, const ZkJobServer *server,
+							  bool committed, int64_t now);
 
 /*
  * By the holder of the lock: is the job to be run?  If the record changed, the verdict
@@ -244,12 +287,15 @@ extern void zklock_job_finish(ZkJob *job, ZkJobId id, ZkJobState end, const char
  * Makes a slot due again, once, with all its attempts: by a call for it, or by any call
  * with "every"; by a run that begins later, should one go on for it.  NEVER: the one last
  * done.  False: there is none.  Needs no lock.
+ *
+ * With "every" no slot can lie ahead of the clock, unless that was wrong: then the
+ * present one is due again, and what was done at a slot ahead does not count any more.
  */
-extern bool zklock_job_reset(ZkJob *job, int64_t slot);
+extern bool zklock_job_reset(ZkJob *job, int64_t slot, int64_t now);
 
 /*
- * By the holder of the lock.  Nothing is remembered any more, but for what servers have
- * in their tables.  False: the caller has lost the lock.
+ * By the holder of the lock.  No run so far counts any more, here or in servers' tables,
+ * and none is remembered.  False: the caller has lost the lock.
  */
 extern bool zklock_job_forget(ZkJob *job, int64_t token);
 

@@ -19,7 +19,7 @@
 typedef enum Type
 {
 	INT64,
-	TIME, /* int64_t, or null: NEVER */
+	TIME, /* int64_t, or null: NEVER.  A token, too */
 	UINT64,
 	TEXT_UINT64, /* as text, for readers whose numbers are short */
 	INT,
@@ -41,12 +41,19 @@ typedef struct Field
 		name, type, offsetof(of, member)                                                 \
 	}
 
+/* The version comes first: what is behind it may be another's to read. */
 static const Field job_fields[] = {
+	FIELD("version", INT, ZkJob, version),
+	FIELD("forgotten_token", TIME, ZkJob, forgotten.token),
+	FIELD("forgotten_number", INT64, ZkJob, forgotten.number),
+	/* from here on all records have them */
 	FIELD("count", INT64, ZkJob, count),
 	FIELD("last_done", TIME, ZkJob, last_done),
 	FIELD("every", INT64, ZkJob, every),
 	FIELD("reset_slot", TIME, ZkJob, reset_slot),
 };
+
+#define FIRST_REQUIRED 3
 
 static const Field run_fields[] = {
 	FIELD("number", INT64, ZkJobRun, id.number),
@@ -63,6 +70,7 @@ static const Field run_fields[] = {
 	FIELD("server", SERVER_NAME, ZkJobRun, server_name),
 	FIELD("system", TEXT_UINT64, ZkJobRun, server),
 	FIELD("database", UINT64, ZkJobRun, database),
+	FIELD("timeline", INT, ZkJobRun, timeline),
 	FIELD("xid", UINT64, ZkJobRun, xid),
 	FIELD("error", ERROR_LINE, ZkJobRun, error),
 };
@@ -526,7 +534,7 @@ take_object(Reader *in, const Field *fields, size_t n, void *of, ZkJob *job, uns
 			ok = take_runs(in, job);
 		else
 			ok = skip_value(in, 0);
-		if (!ok)
+		if (!ok || (job != NULL && job->version > ZKLOCK_JOB_VERSION))
 			return false;
 		if (i < n || strcmp(name, "runs") == 0)
 			*seen |= 1u << i;
@@ -558,21 +566,27 @@ take_runs(Reader *in, ZkJob *job)
 	return take(in, ']');
 }
 
-bool
-zklock_job_read(const char *text, size_t len, ZkJob *job)
+static bool
+take_job(const char *text, size_t len, ZkJob *job)
 {
 	Reader in = {.p = text, .end = text + len};
 	unsigned seen;
 
-	zklock_job_init(job);
-	if (len == 0)
-		return true;
 	if (!zklock_is_utf8(text, len) ||
 		!take_object(&in, job_fields, LENGTH(job_fields), job, job, &seen))
 		return false;
 	/* an object of somebody else's would be a job that was never run */
-	if (seen != (2u << LENGTH(job_fields)) - 1)
+	if (seen >> FIRST_REQUIRED != (2u << (LENGTH(job_fields) - FIRST_REQUIRED)) - 1)
 		return false;
 	skip_space(&in);
 	return in.p == in.end && zklock_job_valid(job);
+}
+
+ZkJobText
+zklock_job_read(const char *text, size_t len, ZkJob *job)
+{
+	zklock_job_init(job);
+	if (len == 0 || take_job(text, len, job))
+		return ZKLOCK_JOB_GOOD;
+	return job->version > ZKLOCK_JOB_VERSION ? ZKLOCK_JOB_NEWER : ZKLOCK_JOB_DAMAGED;
 }

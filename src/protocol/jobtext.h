@@ -25,11 +25,18 @@ extern const char *zklock_job_state_name(ZkJobState state);
 extern size_t zklock_job_write_run(const ZkJobRun *run, char *buf);
 extern size_t zklock_job_write(const ZkJob *job, char *buf);
 
+typedef enum ZkJobText
+{
+	ZKLOCK_JOB_GOOD,
+	ZKLOCK_JOB_DAMAGED,
+	ZKLOCK_JOB_NEWER /* of a version that we do not know */
+} ZkJobText;
+
 /*
- * The inverse.  No text is a record of no runs.  False if it is none that
- * zklock_job_valid would accept, or lacks one of the record's own keys; *job is void
- * then.  What has another name than ours is skipped.
+ * The inverse.  No text is a record of no runs.  DAMAGED if it is none that
+ * zklock_job_valid would accept, or lacks one of the keys that each record has; *job is
+ * void unless GOOD.  What has another name than ours is skipped.
  */
-extern bool zklock_job_read(const char *text, size_t len, ZkJob *job);
+extern ZkJobText zklock_job_read(const char *text, size_t len, ZkJob *job);
 
 #endif /* ZKLOCK_JOBTEXT_H */

@@ -46,6 +46,10 @@ extern const char *zklock_log_name(const char *name, char *buf);
  */
 extern void zklock_effective_server_name(char *buf, size_t size);
 
+/* The end of the name of a server's node under <root>/servers, behind its own name and a
+ * '-', is its session's: 64 bits in hex. */
+#define ZKLOCK_MARK_LEN 16
+
 /* JSON for people who look into the ensemble: who made this contender?  "pid" is the
  * backend's. */
 extern void zklock_describe_server(StringInfo buf, int pid);

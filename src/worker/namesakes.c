@@ -27,9 +27,6 @@
 #include "tag.h"
 #include "trouble.h"
 
-/* The end of a node's name, which is the session's: 64 bits in hex. */
-#define MARK_LEN 16
-
 /* More than that nobody has by mistake. */
 #define MAX_NAMESAKES 16
 
@@ -41,7 +38,7 @@
 
 typedef struct Namesake
 {
-	char mark[MARK_LEN + 1];
+	char mark[ZKLOCK_MARK_LEN + 1];
 	int32 version; /* -1: not known yet */
 	bool asked;	   /* the reply is to come */
 } Namesake;
@@ -65,7 +62,7 @@ make_tag(uint64 what)
 static int
 prefix_len(void)
 {
-	return (int) strlen(zklock_member_path()) - MARK_LEN;
+	return (int) strlen(zklock_member_path()) - ZKLOCK_MARK_LEN;
 }
 
 /* What is written there, and not what a setting says by now. */
@@ -76,7 +73,7 @@ tell(const ZkMessage *message)
 	char encoded[ZKLOCK_ENCODED_MAX + 1];
 	char name[ZKLOCK_NAME_MAX + 1];
 
-	strlcpy(encoded, start, strlen(start) - MARK_LEN);
+	strlcpy(encoded, start, strlen(start) - ZKLOCK_MARK_LEN);
 	if (!zklock_decode_name(encoded, name))
 		name[0] = '\0';
 	zklock_trouble("another live server has the name \"%s\", too: %s", name,
@@ -118,15 +115,16 @@ static void
 take_listing(const ZkMessage *message)
 {
 	const char *own = zklock_member_path() + strlen(zklock_path_servers()) + 1;
-	size_t len = strlen(own) - MARK_LEN;
+	size_t len = strlen(own) - ZKLOCK_MARK_LEN;
 
 	for (int i = 0; i < message->nchildren && nnamesakes < MAX_NAMESAKES; i++)
 	{
 		const char *child = message->children[i];
 		Namesake *n = &namesakes[nnamesakes];
 
-		if (strncmp(child, own, len) != 0 || strlen(child + len) != MARK_LEN ||
-			strspn(child + len, "0123456789abcdef") != MARK_LEN || strcmp(child, own) == 0)
+		if (strncmp(child, own, len) != 0 || strlen(child + len) != ZKLOCK_MARK_LEN ||
+			strspn(child + len, "0123456789abcdef") != ZKLOCK_MARK_LEN ||
+			strcmp(child, own) == 0)
 			continue;
 		strlcpy(n->mark, child + len, sizeof(n->mark));
 		n->version = -1;

@@ -20,25 +20,29 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	static ZkJob job;
 	static ZkJob again;
 	char *text = fuzz_text(data, size);
-	bool read = zklock_job_read(text, size, &job);
+	ZkJobText read = zklock_job_read(text, size, &job);
 	size_t len;
 
 	free(text);
-	if (!read)
+	CHECK((read == ZKLOCK_JOB_NEWER) == (job.version > ZKLOCK_JOB_VERSION));
+	if (read != ZKLOCK_JOB_GOOD)
 		return 0;
 	CHECK(zklock_job_valid(&job));
 	len = zklock_job_write(&job, once);
 	CHECK(len <= ZKLOCK_JOB_TEXT_MAX && once[len] == '\0' && strlen(once) == len);
 	CHECK(zklock_is_utf8(once, len));
-	CHECK(zklock_job_read(once, len, &again));
+	CHECK(zklock_job_read(once, len, &again) == ZKLOCK_JOB_GOOD);
 	CHECK(again.count == job.count && again.nruns == job.nruns &&
 		  again.last_done == job.last_done && again.every == job.every &&
-		  again.reset_slot == job.reset_slot);
+		  again.reset_slot == job.reset_slot &&
+		  again.forgotten.token == job.forgotten.token &&
+		  again.forgotten.number == job.forgotten.number);
 	for (int i = 0; i < job.nruns; i++)
 	{
 		CHECK(again.run[i].slot == job.run[i].slot &&
 			  again.run[i].state == job.run[i].state &&
 			  again.run[i].server == job.run[i].server &&
+			  again.run[i].timeline == job.run[i].timeline &&
 			  again.run[i].xid == job.run[i].xid);
 		CHECK(strlen(again.run[i].error) == strlen(job.run[i].error));
 	}

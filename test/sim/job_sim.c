@@ -8,12 +8,12 @@
  * pause, crash and start again with what they have committed; connections break, with
  * requests and replies on them, and what was under way may be executed later, while the
  * session lives; sessions expire; contenders are deleted by others; backends end without
- *a word; runs fail; the ensemble's clock is set; slots are reset, jobs forgotten; and in
- *some schedules the ensemble goes back to an earlier state, or to nothing.
+ * a word; runs fail; the ensemble's clock is set; slots are reset, jobs forgotten; and in
+ * some schedules the ensemble goes back to an earlier state, or to nothing.
  *
  * What is taken for granted, since other simulators prove it: the lease is honest
  * (lease_sim), the lock goes to one contender at a time, the oldest (sim), tokens grow,
- *and after the ensemble has gone back nobody is granted anything for a session timeout,
+ * and after the ensemble has gone back nobody is granted anything for a session timeout,
  *in a new session (history_sim).
  *
  * Invariants: those of job.h, by the same numbers, and that each verdict is true when it
@@ -35,6 +35,8 @@
 #endif
 
 #define NSERVERS	 3
+#define ORIGINAL	 1 /* of these two, in some schedules ... */
+#define COPY		 2 /* ... this one is a copy, and has its system identifier */
 #define NCALLERS	 2
 #define SETTLER		 NCALLERS /* one more backend of each server */
 #define MAX_SESSIONS 1000
@@ -82,6 +84,9 @@ typedef enum Coverage
 	COVER_MINE_AFTER_ALL,
 	COVER_OTHER_SESSION,
 	COVER_OWN_TABLE,
+	COVER_OWN_FORGOTTEN,
+	COVER_COPY_DONE,
+	COVER_COPY_SILENT,
 	COVER_QUIT,
 	COVER_CRASHED,
 	COVER_CRASHED_COMMITTING,
@@ -89,6 +94,7 @@ typedef enum Coverage
 	COVER_EXPIRED,
 	COVER_BROKEN,
 	COVER_RESET,
+	COVER_RESET_AHEAD,
 	COVER_FORGOTTEN,
 	COVER_CLOCK,
 	COVER_WENT_BACK,
@@ -125,6 +131,9 @@ static const char *const coverage_name[NCOVERAGE] =
 	 "runs whose beginning was found to be written",
 	 "versions from another session",
 	 "slots known by the own table alone",
+	 "runs in the own table that do not count any more",
+	 "runs settled as done by a copy of their server",
+	 "... that it could not tell of",
 	 "backends that ended without a word",
 	 "servers crashed",
 	 "... in COMMITTING",
@@ -132,6 +141,7 @@ static const char *const coverage_name[NCOVERAGE] =
 	 "sessions expired",
 	 "contenders deleted by others",
 	 "slots reset",
+	 "... ahead of the clock",
 	 "jobs forgotten",
 	 "clocks set",
 	 "ensembles gone back",
@@ -151,20 +161,25 @@ typedef struct Truth
 	ZkJobId id;
 	int64_t slot;
 	int server;
+	bool copied; /* COPY has its row, too */
 	int session; /* of the lock */
 	bool begun;
 	bool over; /* its transaction, or backend */
 	bool committed;
 	bool failed;
-	int32_t recorded; /* the record's version that says so; 0: none */
-	bool doubt;		  /* somebody found it in COMMITTING, or begun */
-	bool skipped;	  /* ... and counted it as done */
-	bool expired;	  /* its session */
-	bool excused;	  /* its server, its session or its backend had gone */
-	bool overruled;	  /* somebody acted upon its not having committed */
-	bool annulled;	  /* the slot was reset */
-	bool again;		  /* ... and is run for that reason */
-	bool forgotten;	  /* the job was, or by the ensemble */
+	int32_t recorded;	/* the record's version that says so; 0: none */
+	bool doubt;			/* somebody found it in COMMITTING, or begun */
+	bool skipped;		/* ... and counted it as done */
+	bool expired;		/* its session */
+	bool excused;		/* its server, its session or its backend had gone */
+	bool overruled;		/* somebody acted upon its not having committed */
+	bool annulled;		/* the slot was reset */
+	bool again;			/* ... and is run for that reason */
+	bool forgotten;		/* the job was, or by the ensemble */
+	int32_t void_since; /* the record's version that says that it does not count; 0: it
+						 * does */
+	int32_t void_saved; /* what that was in "saved" */
+	bool after_void;	/* others did not count when this was decided on */
 } Truth;
 
 typedef enum Kind
@@ -181,7 +196,8 @@ typedef struct Packet
 	int caller;
 	int serial;
 	int32_t version;
-	bool late; /* the connection has broken since */
+	bool late;	  /* the connection has broken since */
+	int64_t time; /* the ensemble's, when the record was read */
 	ZkJob job;
 } Packet;
 
@@ -239,6 +255,7 @@ typedef struct Caller
 	/* what it knows of the record */
 	ZkJob job;
 	int32_t version;
+	int life; /* ... which are another's if the ensemble has gone back since */
 	int session;
 	int64_t time;
 	bool known;
@@ -276,10 +293,16 @@ typedef struct Contender
 	int64_t token;
 } Contender;
 
+/* The record, and what is true of it. */
 typedef struct Record
 {
 	ZkJob job;
 	int32_t version;
+	int32_t void_since; /* runs up to then do not count; 0: all do */
+	int64_t void_count; /* so many had begun */
+	int64_t floor;		/* ... if their slots are after this, which counts as done; or
+						 * NEVER: none */
+	int64_t floor_before;
 } Record;
 
 static int64_t now;
@@ -288,6 +311,7 @@ static Record record;
 static Record stale;	/* the one before */
 static Record saved;	/* what the ensemble may go back to */
 static int64_t embargo; /* nothing is granted until then */
+static int lives;		/* times that the ensemble has gone back */
 static int64_t zxid;
 static Session session[MAX_SESSIONS];
 static int nsessions;
@@ -307,6 +331,7 @@ static bool tied; /* versions to their session */
 static int form;  /* 0: every, 1: slot, 2: both */
 static int skips; /* 0: none, 1: all, 2: some */
 static int attempts;
+static bool copies; /* one server is a copy of another */
 static int pause_every, fail_every, begun_every, break_every;
 
 static int64_t
@@ -350,6 +375,22 @@ counts_as_done(const Truth *t)
 	return t->committed || t->skipped;
 }
 
+/* Does the record of that version, or any, say that it does not count? */
+static bool
+is_void(const Truth *t, int32_t version)
+{
+	return t->void_since > 0 && t->void_since <= version;
+}
+
+/* The same of a run whose truth is not known yet, by its number: does what the record is
+ * now say so? */
+static bool
+is_void_now(ZkJobId id, int64_t slot)
+{
+	return record.void_since > 0 && id.number <= record.void_count &&
+		(record.floor == NEVER || slot > record.floor);
+}
+
 static bool
 later(const Truth *a, const Truth *b)
 {
@@ -376,8 +417,9 @@ check_commit(const Truth *t)
 			fail("run %" PRId64 " commits after run %" PRId64, t->id.number, u->id.number);
 		if (u->slot != t->slot || u->annulled || t->annulled)
 			continue;
-		/* what was reset is so again if the ensemble goes back */
-		if (u->committed && u->server == t->server && !(t->again && u->forgotten))
+		/* what was reset, or void, is so no more if the ensemble goes back */
+		if (u->committed && u->server == t->server && u->void_since == 0 &&
+			!((t->again || t->after_void) && u->forgotten))
 			fail("server %d commits a slot twice", t->server);
 		if (u->forgotten || t->forgotten)
 			continue;
@@ -408,11 +450,12 @@ check_run(const Caller *c, const Truth *t)
 		const Truth *u = &truths[i];
 
 		/* its write may have been acknowledged long ago */
-		if (u == t || u->annulled || later(u, t))
+		if (u == t || u->annulled || later(u, t) || is_void(u, c->based))
 			continue;
 		if (c->call.every > 0 && !again && u->slot > c->decided - HALF)
 		{
-			if (u->committed && u->server == t->server)
+			/* what was void has come back, perhaps, when t was forgotten */
+			if (u->committed && u->server == t->server && !t->forgotten)
 				fail("server %d runs too soon after slot %" PRId64 " of its own",
 					 u->server, u->slot);
 			if (counts_as_done(u) && (!u->doubt || u->skipped) && !u->forgotten)
@@ -451,16 +494,21 @@ check_not_run(const Caller *c)
 	int64_t slot = c->call.every > 0 ? c->decided - HALF + 1 : c->call.slot;
 	bool again = reset_slot != NEVER && reset_version <= c->based &&
 		(c->call.every > 0 || slot == reset_slot);
-	bool due = true;
-	bool ahead = false;
+	int64_t floor = record.void_since <= c->based ? record.floor : record.floor_before;
+	bool due = floor == NEVER || again || floor < slot;
+	bool ahead = floor != NEVER && floor - c->decided > EVERY / 2;
 	int failures = 0;
 	int failures_again = 0;
 
+	if (c->life != lives)
+		return;
 	for (int i = 0; i < ntruths; i++)
 	{
 		const Truth *t = &truths[i];
 
 		failures_again += t->slot == reset_slot && t->failed && !t->annulled;
+		if (is_void(t, c->based))
+			continue;
 		if (counts_as_done(t) &&
 			(again ? t->slot == reset_slot && !t->annulled : t->slot >= slot))
 			due = false;
@@ -472,7 +520,8 @@ check_not_run(const Caller *c)
 	if (d->verdict == ZKLOCK_JOB_NOT_DUE)
 	{
 		if (due && !(again && failures_again >= c->call.attempts))
-			fail("it is due, and server %d was told that it is not", (int) c->call.server);
+			fail("it is due, and server %d was told that it is not",
+				 c->call.server.timeline - 1);
 		if (d->ahead && !ahead)
 			fail("no slot is ahead of the clock");
 	}
@@ -526,6 +575,24 @@ end_session(int id)
 		}
 }
 
+/* Is, or may there be, something done at a slot ahead of the clock that made it? */
+static bool
+was_ahead(const ZkJob *job, int64_t time)
+{
+	bool ahead = job->last_done > time;
+
+	for (int i = 0; i < job->nruns; i++)
+	{
+		const Truth *t = find_truth(job->run[i].id);
+
+		ahead |= job->run[i].slot > time &&
+			(job->run[i].end == NEVER || job->run[i].doubt) &&
+			(t == NULL ? !is_void_now(job->run[i].id, job->run[i].slot)
+					   : t->void_since == 0);
+	}
+	return ahead && job->every > 0;
+}
+
 /* A write changes the record: what does it say of each run? */
 static void
 observe(const ZkJob *before, const Packet *p)
@@ -568,16 +635,30 @@ observe(const ZkJob *before, const Packet *p)
 		if (was->doubt && !run->doubt)
 			coverage[run->state == ZKLOCK_JOB_DONE ? COVER_SETTLED_DONE : COVER_SETTLED_NOT]++;
 	}
+	if (p->kind == FORGET || (p->kind == RESET && was_ahead(before, p->time)))
+	{
+		record.void_since = record.version + 1;
+		record.void_count = before->count;
+		record.floor_before = record.floor;
+		record.floor = p->kind == RESET ? p->time : NEVER;
+		if (p->kind == RESET)
+			COVER(RESET_AHEAD);
+	}
 	for (int i = 0; i < ntruths; i++)
 	{
 		if (p->kind == RESET && truths[i].slot == after->reset_slot)
 			truths[i].annulled = true;
 		if (p->kind == FORGET)
 			truths[i].forgotten = true;
+		if (record.void_since == record.version + 1 && truths[i].void_since == 0 &&
+			(record.floor == NEVER || truths[i].slot > record.floor))
+			truths[i].void_since = record.void_since;
 	}
 	if (p->kind == RESET)
 	{
 		COVER(RESET);
+		if (form == 0 && after->reset_slot > p->time)
+			fail("a slot ahead of the clock is due again");
 		reset_slot = after->reset_slot;
 		reset_version = record.version + 1;
 	}
@@ -617,6 +698,7 @@ execute(Server *s, const Packet *p, bool hears)
 		COVER(BAD_VERSION);
 	c->reply = good ? OK : BAD_VERSION;
 	c->session = s->session;
+	c->life = lives;
 	if (p->kind == READ)
 	{
 		const Record *r = ZKLOCK_JOB_MUTANT == 14 && once_in(2) ? &stale : &record;
@@ -789,6 +871,7 @@ send_request(Server *s, Caller *c, Kind kind)
 	p->serial = ++c->serial;
 	p->version = c->version;
 	p->late = false;
+	p->time = c->time;
 	if (kind != READ)
 		p->job = c->job;
 	s->requests.n++;
@@ -900,15 +983,29 @@ commit(Server *s, Caller *c)
 	coverage[t->begun ? COVER_ENDED : COVER_COMMITTED]++;
 }
 
+/* Has a server a row of that run in its own table? */
+static bool
+has_row(const Server *s, const Truth *t)
+{
+	return t != NULL && t->committed &&
+		(t->server == number(s) || (t->copied && number(s) == COPY));
+}
+
 /* What a server's own table has. */
 static int64_t
-own_done(const Server *s)
+own_done(const Server *s, const ZkJob *job)
 {
 	int64_t latest = NEVER;
 
 	for (int i = 0; i < ntruths; i++)
-		if (truths[i].server == number(s) && truths[i].committed && truths[i].slot > latest)
+	{
+		if (!has_row(s, &truths[i]))
+			continue;
+		if (!zklock_job_counts(job, truths[i].id))
+			COVER(OWN_FORGOTTEN);
+		else if (truths[i].slot > latest)
 			latest = truths[i].slot;
+	}
 	return latest;
 }
 
@@ -923,18 +1020,30 @@ goes_on(const Server *s, ZkJobId id)
 	return false;
 }
 
+static ZkJobServer
+identity(const Server *s)
+{
+	return (ZkJobServer){.system = (uint64_t) (copies && number(s) == COPY ? ORIGINAL
+																		   : number(s)),
+						 .timeline = 1 + number(s),
+						 .name = "server"};
+}
+
 static void
 settle(Server *s, Caller *c)
 {
+	ZkJobServer self = identity(s);
 	int i = -1;
 
-	while ((i = zklock_job_open(&c->job, (uint64_t) number(s), 0, i + 1)) >= 0)
+	while ((i = zklock_job_open(&c->job, &self, i + 1)) >= 0)
 	{
 		ZkJobId id = c->job.run[i].id;
 		const Truth *t = find_truth(id);
 
+		if (t != NULL && t->server != number(s))
+			coverage[has_row(s, t) ? COVER_COPY_DONE : COVER_COPY_SILENT]++;
 		if (!goes_on(s, id) || ZKLOCK_JOB_MUTANT == 23)
-			zklock_job_settle(&c->job, id, t != NULL && t->committed, c->time);
+			zklock_job_settle(&c->job, id, &self, has_row(s, t), c->time);
 	}
 }
 
@@ -945,8 +1054,7 @@ start_call(Server *s, Caller *c)
 	c->call = (ZkJobCall){.attempts = attempts,
 						  .skip = skips == 1 || (skips == 2 && once_in(2)),
 						  .begun = begun_every > 0 && once_in(begun_every),
-						  .server = (uint64_t) number(s),
-						  .server_name = "server"};
+						  .server = identity(s)};
 	if (form == 1 || (form == 2 && once_in(2)))
 		c->call.slot = tick - (once_in(8) ? 1 : 0);
 	else
@@ -980,6 +1088,8 @@ start_run(Server *s, Caller *c)
 	t->doubt = run != NULL && run->doubt;
 	t->annulled = run != NULL && run->reset;
 	t->again = c->again;
+	t->after_void = record.void_since > 0;
+	t->void_since = is_void_now(t->id, t->slot) ? record.void_since : 0;
 	COVER(RUN);
 	check_run(c, t);
 	c->place = RUNNING;
@@ -1040,7 +1150,7 @@ decide(Server *s, Caller *c)
 	}
 	c->id.number = 0;
 	c->overrules = NULL;
-	c->call.own_done = own_done(s);
+	c->call.own_done = own_done(s, &c->job);
 	c->decided = c->time;
 	c->based = c->version;
 	if (c->job.nruns > 0 && c->job.run[0].state == ZKLOCK_JOB_RUNNING &&
@@ -1221,7 +1331,9 @@ step_caller(Server *s, Caller *c)
 			}
 			break;
 		case LOOK_UP:
-			if (c->lost && once_in(2))
+			/* one who has lost it otherwise need not know */
+			if (c->lost &&
+				((c->locked_in != s->session && ZKLOCK_JOB_MUTANT != 40) || once_in(2)))
 				let_go(s, c);
 			else if (have_record(s, c))
 				decide(s, c);
@@ -1288,7 +1400,8 @@ step_settler(Server *s, Caller *c)
 			(void) zklock_job_reset(&c->job,
 									c->job.nruns > 0 && once_in(2)
 										? c->job.run[random_below(c->job.nruns)].slot
-										: NEVER);
+										: NEVER,
+									c->time);
 		if (c->job.changed)
 		{
 			send_request(s, c, c->what);
@@ -1345,9 +1458,27 @@ start_server(Server *s)
 }
 
 static void
+init_record(void)
+{
+	memset(&record, 0, sizeof(record));
+	zklock_job_init(&record.job);
+	record.floor = record.floor_before = NEVER;
+}
+
+static void
+copy_rows(void)
+{
+	for (int i = 0; i < ntruths; i++)
+		truths[i].copied |= truths[i].server == ORIGINAL && truths[i].committed;
+}
+
+static void
 go_back(void)
 {
+	bool wiped = once_in(4);
+
 	COVER(WENT_BACK);
+	lives++;
 	TRACE("-- the ensemble goes back");
 	for (int i = 0; i < NSERVERS; i++)
 	{
@@ -1357,16 +1488,18 @@ go_back(void)
 	for (int i = 0; i < nsessions; i++)
 		if (session[i].alive)
 			end_session(i);
-	for (int i = 0; i < ntruths; i++)
-		truths[i].forgotten = true;
-	if (once_in(4))
+	if (wiped)
 	{
 		COVER(WIPED);
-		memset(&record, 0, sizeof(record));
-		zklock_job_init(&record.job);
+		init_record();
 	}
 	else
 		record = saved;
+	for (int i = 0; i < ntruths; i++)
+	{
+		truths[i].forgotten = true;
+		truths[i].void_since = wiped ? 0 : truths[i].void_saved;
+	}
 	stale = record;
 	reset_slot = NEVER;
 	embargo = now + TIMEOUT;
@@ -1424,6 +1557,8 @@ fault(void)
 			break;
 		case 6:
 			saved = record;
+			for (int i = 0; i < ntruths; i++)
+				truths[i].void_saved = truths[i].void_since;
 			break;
 		case 7:
 			if (goes_back && once_in(2))
@@ -1435,6 +1570,8 @@ fault(void)
 			break;
 		case 9:
 			tick++;
+			if (copies && once_in(2))
+				copy_rows();
 			break;
 		default:
 			if (!s->up)
@@ -1503,7 +1640,8 @@ check_record(void)
 	{
 		const Truth *t = &truths[i];
 
-		if (t->forgotten || !counts_as_done(t) || t->slot <= job->last_done)
+		if (t->forgotten || t->void_since > 0 || !counts_as_done(t) ||
+			t->slot <= job->last_done)
 			continue;
 		if (!t->doubt || zklock_job_find(job, t->id) != NULL)
 			fail("slot %" PRId64 " is done, and the record does not know it", t->slot);
@@ -1557,15 +1695,15 @@ begin_world(uint64_t seed)
 	random_state = seed * UINT64_C(0x2545f4914f6cdd1d) + 1;
 	now = 1000 * 1000;
 	clock_offset = embargo = zxid = 0;
-	memset(&record, 0, sizeof(record));
-	zklock_job_init(&record.job);
+	init_record();
 	saved = stale = record;
-	nsessions = nqueue = ntruths = 0;
+	nsessions = nqueue = ntruths = lives = 0;
 	tick = 1;
 	reset_slot = NEVER;
 	calm = false;
 	goes_back = once_in(3);
 	resets = once_in(3);
+	copies = once_in(4);
 	tied = goes_back || once_in(2);
 	form = random_below(8) / 3;
 	skips = random_below(3);
@@ -1639,6 +1777,8 @@ play(uint64_t seed)
 	for (int i = 0; i < ntruths; i++)
 		if (truths[i].slot >= now + clock_offset - EVERY)
 			clock_offset = truths[i].slot + EVERY - now;
+	if (record.floor >= now + clock_offset - EVERY)
+		clock_offset = record.floor + EVERY - now;
 	tick += INT64_C(1) << 40;
 	s = &server[random_below(NSERVERS)];
 	start_call(s, &s->caller[0]);

@@ -228,7 +228,7 @@ while ($yaml =~ /^(\w+):\n  query: \|\n((?:    .*\n)+)  metrics:\n((?:    - .*\n
 	my $names = join ', ', $metrics =~ /- (\w+): \{usage: (?:GAUGE|COUNTER|LABEL), description: "[^"]+"\}$/mg;
 	is($exporter->fails("SELECT $names FROM ($query) AS q"), '', "query of $metric");
 }
-is(scalar(() = $yaml =~ /^\w/mg), 4, 'four of them');
+is(scalar(() = $yaml =~ /^\w/mg), 5, 'five of them');
 
 # No wait for ever without ZooKeeper, and a loss that only the clock tells: of a session
 # that is there to expire

@@ -90,19 +90,66 @@ is(calls('first b', @all), 'runs done done', 'an hour later');
 # ... and is set back, as that of a new leader.  What was done lies ahead.
 $clock{zk}->set(0);
 is(calls('first b', @all), 'done, ahead done, ahead done, ahead', "the ensemble's clock is set back");
-is(ZkLock::ask($c, "SELECT zk_job_reset('first b')"), 't', '... until it is reset');
-is(calls('first b', $c, $a, $b), 'runs done, ahead done, ahead', '... and it is run');
-# What was done while it was far ahead
-$clock{zk}->set(86400 * 365);
-is(calls('ahead', @all), 'runs done done', 'a year ahead');
-$clock{zk}->set(0);
-is(calls('ahead', @all), 'done, ahead done, ahead done, ahead', '... and back');
-ZkLock::ask($a, "SELECT zk_job_forget('ahead')");
-is(calls('ahead', $b, $c), 'runs done', 'it is forgotten, and runs where it was not run then');
-is(calls('ahead', $a), 'done, ahead', '... but not where it was');
-ZkLock::ask($_, "DELETE FROM zk_runs WHERE kind = 'job' AND name = 'ahead' AND slot > now()") for @all;
-ZkLock::ask($a, "SELECT zk_job_forget('ahead')");
-is(calls('ahead', $b, $a, $c), 'done done done', '... until that is deleted, too: what was done since counts');
+sub reset_job { my ($node, $job) = @_; return ZkLock::ask($node, "SELECT zk_job_reset('$job')"); }
+sub forget { my ($node, $job) = @_; return ZkLock::ask($node, "SELECT zk_job_forget('$job')"); }
+is(reset_job($c, 'first b'), 't', '... until it is reset');
+is(ZkLock::ask($a, "SELECT next_due = last_done AND last_done > '2020-01-01' AND last_done < slot FROM zk_jobs WHERE job = 'first b'"), 't', '... which makes the present slot due');
+is(calls('first b', $c, $a, $b), 'runs done done', '... and it is run, and as before then');
+is(ZkLock::ask($a, "SELECT next_due - slot, slot = last_done FROM zk_jobs WHERE job = 'first b'"), '00:30:00|t', '... the next one is due in time');
 
-ZkLock::ok_clean($zk, \@all, 'ahead', 'after all');
+# What was done while it was far ahead, also by servers that know it from their own tables
+# alone: one call mends it, whoever makes it
+sub wiped
+{
+	my ($job) = @_;
+	ZkLock::wait_until(sub { !ZkLock::queue($zk, $job, 'jobs') }, 'nobody is in the queue');
+	$zk->delete("/zklock/jobs/$job");
+}
+my %mend = (
+	'reset' => sub { my $job = shift; return reset_job($c, $job); },
+	'forgotten' => sub { my $job = shift; return forget($c, $job); },
+	'wiped and reset' => sub {
+		my $job = shift;
+		wiped($job);
+		is(calls($job, $a, $b), 'done, ahead done, ahead', "$job: the record is made anew");
+		return reset_job($c, $job);
+	},
+	'wiped and forgotten' => sub {
+		my $job = shift;
+		wiped($job);
+		is(forget($c, $job), 'f', "$job: nothing is known to one who has not run it");
+		wiped($job) if grep { $_ eq $job } $zk->children('/zklock/jobs');
+		return forget($a, $job);
+	},
+	'wiped, run elsewhere and forgotten' => sub {
+		my $job = shift;
+		wiped($job);
+		is(calls($job, $c), 'runs', "$job: by one who knows nothing");
+		return forget($c, $job);
+	});
+$clock{zk}->set(86400 * 365);
+is(calls($_, $a), 'runs', "$_: a year ahead") for sort keys %mend;
+$clock{zk}->set(86400 * 366);
+is(calls($_, $b), 'runs', "$_: ... and a day later on another server") for sort keys %mend;
+$clock{zk}->set(0);
+for my $job (sort keys %mend)
+{
+	is(calls($job, @all), 'done, ahead done, ahead done, ahead', "$job: ... and back");
+	is($mend{$job}->($job), 't', "$job: mended by one call");
+	is(calls($job, $a, $b, $c), 'runs done done', '... and it runs, though the server has run it then');
+	is(calls($job, $b, $c, $a), 'done done done', '... once');
+	is(ZkLock::ask($a, "SELECT slot = last_done, next_due - slot FROM zk_jobs WHERE job = '$job'"), 't|00:30:00', '... and again when that is due');
+}
+# What was done since counts when the ensemble forgets
+wiped('reset');
+is(calls('reset', $a), 'done, ahead', 'a record that is lost takes along what was mended');
+is(reset_job($a, 'reset'), 't', '... which is done again');
+
+# With slots that are given nothing lies ahead
+sub given { my ($node, $slot) = @_; my $s = ZkLock::session($node); return $s->fails("CALL zk_run_once('slots', 'INSERT INTO t VALUES (''slots'')', slot => '$slot')") . ($s->notices =~ /is done for slot/ ? 'done' : 'runs'); }
+is(given($a, $_), 'runs', "slot $_") for qw(2100-01-01 2100-01-03);
+is(ZkLock::ask($a, "SELECT zk_job_reset('slots', '2100-01-01')"), 't', 'one of them is reset');
+is(join(' ', map { given($b, $_) } qw(2100-01-02 2100-01-03 2100-01-01 2100-01-01)), 'done done runs done', '... and nothing else is due');
+
+ZkLock::ok_clean($zk, \@all, 'reset', 'after all');
 done_testing();
