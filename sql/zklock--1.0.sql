@@ -197,6 +197,13 @@ CREATE FUNCTION zk_contenders(
     OUT session_id text,
     OUT ours boolean,
     OUT since timestamptz,
+    OUT state text,
+    OUT pid integer,
+    OUT database text,
+    OUT username text,
+    OUT application text,
+    OUT state_since timestamptz,
+    OUT as_of timestamptz,
     OUT data text,
     OUT node text)
 RETURNS SETOF record

@@ -26,6 +26,7 @@
 #include "compat.h"
 
 #include "access/xact.h"
+#include "commands/dbcommands.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 
@@ -354,6 +355,36 @@ acquire_level2(ZkHeldLock *held, int32 index, const Wait *wait, int64 *token)
  * ------------------------------------------------------------------------
  */
 
+/* Text of the database, in UTF-8, cut off at a character. */
+static void
+put_name(char *buf, const char *text)
+{
+	text = text != NULL ? zklock_bytes_to_utf8(text) : "";
+	if (strlcpy(buf, text, NAMEDATALEN) >= NAMEDATALEN)
+		buf[zklock_clip_utf8(buf, NAMEDATALEN - 1)] = '\0';
+}
+
+/*
+ * Before the first proclock of this backend: who it is, for whoever wants to know whose a
+ * lock is and cannot look into catalogs, the worker above all.
+ */
+static void
+introduce(void)
+{
+	static bool introduced = false;
+	ZkProc *proc = zklock_proc(ZKLOCK_MY_PROC_NUMBER);
+	const char *database;
+	const char *user;
+
+	if (introduced)
+		return;
+	database = get_database_name(MyDatabaseId);
+	user = GetUserNameFromId(MyProc->roleId, true);
+	put_name(proc->database, database);
+	put_name(proc->user, user);
+	introduced = true;
+}
+
 /*
  * Reserve a hold and make a proclock; if the table is full of names that are kept
  * for nobody, wait until the worker has given some up.
@@ -362,6 +393,7 @@ static int32
 make_proclock(ZkLockKind kind, const char *name, ZkLockMode mode, ZkLockScope scope,
 			  int64 wait_ms, const Wait *wait, ZkHeldLock **held)
 {
+	introduce();
 	for (;;)
 	{
 		bool hope = zklock_table_hope();

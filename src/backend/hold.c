@@ -189,6 +189,7 @@ zklock_hold_set_pending(int32 proclock)
 {
 	Assert(proclock < 0 || pending_proclock < 0);
 	pending_proclock = proclock;
+	zklock_proc(ZKLOCK_MY_PROC_NUMBER)->pending = proclock;
 }
 
 /*
@@ -564,7 +565,7 @@ zklock_hold_end_pending(void)
 	{
 		int32 proclock = pending_proclock;
 
-		pending_proclock = -1;
+		zklock_hold_set_pending(-1);
 		zklock_proclock_end(proclock);
 	}
 }

@@ -15,6 +15,7 @@
 #include "commands/dbcommands.h"
 #include "funcapi.h"
 #include "miscadmin.h"
+#include "storage/procarray.h"
 #include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
@@ -24,6 +25,7 @@
 
 #include "arguments.h"
 #include "check.h"
+#include "contenders.h"
 #include "drain.h"
 #include "history.h"
 #include "hold.h"
@@ -375,15 +377,6 @@ zk_session(PG_FUNCTION_ARGS)
  * ------------------------------------------------------------------------
  */
 
-/* ZooKeeper's time, ms since 1970. */
-static TimestampTz
-node_time(int64 ms)
-{
-	return (ms -
-			(POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * SECS_PER_DAY * INT64CONST(1000)) *
-		1000;
-}
-
 /* Whose the node is, as zk_session names it. */
 static void
 put_session(const ZkNode *node, Datum *value, bool *null)
@@ -455,8 +448,8 @@ zk_servers(PG_FUNCTION_ARGS)
 		put_number(node, "pid", &values[2], &nulls[2]);
 		put_field(node, "zklock", &values[3], &nulls[3]);
 		put_field(node, "postgres", &values[4], &nulls[4]);
-		values[5] = TimestampTzGetDatum(node_time(node->ctime));
-		values[6] = TimestampTzGetDatum(node_time(node->mtime));
+		values[5] = TimestampTzGetDatum(zklock_node_time(node->ctime));
+		values[6] = TimestampTzGetDatum(zklock_node_time(node->mtime));
 		put_number(node, "elections", &values[7], &nulls[7]);
 		put_field(node, "drain", &values[8], &nulls[8]);
 		values[9] = BoolGetDatum(s.id.id != 0 && node->ephemeral_owner == s.id.id);
@@ -468,37 +461,64 @@ zk_servers(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* Everybody in the queue of a name, in order: nodes, what their names say, and who has
- * the lock. */
-typedef struct Queue
+/* May the user see what a session does?  Of other servers' sessions nobody here knows the
+ * role. */
+static bool
+may_see_session(int pid, bool ours)
 {
-	int n;
-	ZkNode *nodes;
-	ZkLockChild *children;
-	bool *holds;
-} Queue;
+	const PGPROC *proc = ours ? BackendPidGetProc(pid) : NULL;
 
-static Queue
-ask_queue(const char *name)
+	return may_see(proc != NULL ? proc->roleId : InvalidOid);
+}
+
+/* Texts of others, or NULL where there is none. */
+static void
+put_text(const char *text, Datum *value, bool *null)
 {
-	ZkQuery query = {.kind = ZKLOCK_KIND_LOCK, .contenders = true};
-	Queue queue = {0};
+	*null = text[0] == '\0';
+	if (!*null)
+		*value = CStringGetTextDatum(zklock_display_text(text));
+}
 
-	strlcpy(query.name, name, sizeof(query.name));
-	queue.n = Max(zklock_query(&query, &queue.nodes), 0);
-	queue.children =
-		palloc_extended(sizeof(ZkLockChild) * ((Size) queue.n + 1), MCXT_ALLOC_HUGE);
-	queue.holds = palloc_extended(sizeof(bool) * ((Size) queue.n + 1), MCXT_ALLOC_HUGE);
-	for (int i = 0; i < queue.n; i++)
+/* Seven columns: state, pid, database, username, application, state_since, as_of. */
+static void
+put_owner(const ZkOwner *owner, bool ours, Datum *values, bool *nulls)
+{
+	const ZkReportItem *item = &owner->item;
+	const ZkReportSession *session = &item->session[0];
+	bool any = item->nsessions > 0;
+
+	for (int i = 1; i < 6; i++)
+		nulls[i] = true;
+	values[0] = CStringGetTextDatum(zklock_report_state_name(item->state));
+	values[6] = TimestampTzGetDatum(owner->as_of);
+	if (any)
 	{
-		ZkLockChild *child = &queue.children[i];
-
-		memset(child, 0, sizeof(*child));
-		child->mode = ZKLOCK_EXCLUSIVE;
-		(void) zklock_parse_child(queue.nodes[i].name, child);
+		values[1] = Int32GetDatum(session->pid);
+		nulls[1] = false;
 	}
-	zklock_find_holders(queue.children, queue.n, queue.holds);
-	return queue;
+	if (any && !may_see_session(session->pid, ours))
+		return;
+	if (any)
+	{
+		put_text(session->database, &values[2], &nulls[2]);
+		put_text(session->user, &values[3], &nulls[3]);
+		put_text(session->application, &values[4], &nulls[4]);
+	}
+	nulls[5] = item->age < 0;
+	values[5] = TimestampTzGetDatum(zklock_owner_time(owner, item->age));
+}
+
+/* Is there a contender of another server?  Then its report is wanted. */
+static bool
+has_others(const ZkContenders *queue, int64 session)
+{
+	for (int i = 0; i < queue->n; i++)
+	{
+		if (queue->children[i].uuid_hi != 0 && queue->nodes[i].ephemeral_owner != session)
+			return true;
+	}
+	return false;
 }
 
 /* zk_contenders(name text) returns setof record */
@@ -508,20 +528,26 @@ zk_contenders(PG_FUNCTION_ARGS)
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	char name[ZKLOCK_NAME_MAX + 1];
 	ZkSessionShared s;
-	Queue queue;
+	ZkContenders queue;
+	ZkMembers members = {0};
 
 	zklock_check_callable();
 	zklock_get_name(ZKLOCK_KIND_LOCK, PG_GETARG_TEXT_PP(0), name);
 	InitMaterializedSRF(fcinfo, 0);
-	queue = ask_queue(name);
+	zklock_contenders_ask(ZKLOCK_KIND_LOCK, name, &queue);
 	zklock_session_read(&s);
+	members.session = s.id.id;
+	if (has_others(&queue, s.id.id))
+		zklock_members_ask(&members);
 
 	for (int i = 0; i < queue.n; i++)
 	{
 		const ZkNode *node = &queue.nodes[i];
+		bool ours = members.session != 0 && node->ephemeral_owner == members.session;
 		char *server = palloc((Size) node->datalen + 1);
-		Datum values[10];
-		bool nulls[10] = {0};
+		ZkOwner owner;
+		Datum values[17];
+		bool nulls[17] = {0};
 
 		values[0] = Int32GetDatum(i + 1);
 		nulls[1] = !zklock_parse_server(node->data, (size_t) node->datalen, server);
@@ -532,11 +558,15 @@ zk_contenders(PG_FUNCTION_ARGS)
 		values[3] = BoolGetDatum(queue.holds[i]);
 		values[4] = Int64GetDatum(node->token);
 		put_session(node, &values[5], &nulls[5]);
-		values[6] = BoolGetDatum(s.id.id != 0 && node->ephemeral_owner == s.id.id);
-		values[7] = TimestampTzGetDatum(node_time(node->ctime));
-		values[8] = CStringGetTextDatum(
+		values[6] = BoolGetDatum(ours);
+		values[7] = TimestampTzGetDatum(zklock_node_time(node->ctime));
+		if (zklock_members_owner(&members, ZKLOCK_KIND_LOCK, name, &queue, i, &owner))
+			put_owner(&owner, ours, &values[8], &nulls[8]);
+		else
+			memset(&nulls[8], true, 7);
+		values[15] = CStringGetTextDatum(
 			zklock_display_bytes(node->data, node->datalen, node->data_cut));
-		values[9] = CStringGetTextDatum(
+		values[16] = CStringGetTextDatum(
 			zklock_display_bytes(node->name, (int) strlen(node->name), node->name_cut));
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 		pfree(server);
@@ -587,15 +617,16 @@ zk_lock_dirs(PG_FUNCTION_ARGS)
 				AllocSetContextCreate(CurrentMemoryContext, "zklock queue",
 									  ALLOCSET_DEFAULT_SIZES);
 			MemoryContext save = MemoryContextSwitchTo(context);
-			Queue queue = ask_queue(name);
+			ZkContenders queue;
 
+			zklock_contenders_ask(ZKLOCK_KIND_LOCK, name, &queue);
 			contenders = queue.n;
 			for (int j = 0; j < queue.n; j++)
 			{
 				if (queue.holds[j])
 					continue;
 				if (waiting++ == 0)
-					values[3] = TimestampTzGetDatum(node_time(queue.nodes[j].ctime));
+					values[3] = TimestampTzGetDatum(zklock_node_time(queue.nodes[j].ctime));
 				nulls[3] = false;
 			}
 			MemoryContextSwitchTo(save);

@@ -213,5 +213,5 @@ zklock_describe_member(StringInfo buf, uint32 elections, const char *drain)
 	/* without what a distribution has put behind it */
 	appendStringInfo(buf, ", \"zklock\": \"%s\", \"postgres\": \"%.*s\"", ZKLOCK_VERSION,
 					 (int) strcspn(postgres, " "), postgres);
-	appendStringInfo(buf, ", \"elections\": %u, \"drain\": \"%s\"}", elections, drain);
+	appendStringInfo(buf, ", \"elections\": %u, \"drain\": \"%s\"", elections, drain);
 }

@@ -92,6 +92,7 @@ typedef struct ZkProcLock
 	uint32 count[ZKLOCK_NSCOPES]; /* holds, for zk_locks; by the backend, without
 								   * the lock */
 	TimestampTz wait_start;		  /* when it was made */
+	TimestampTz held_since;		  /* if HELD */
 	/* for zk_locks */
 	Oid database;
 	Oid role;
@@ -103,6 +104,18 @@ typedef struct ZkProcLock
 						   * the lock */
 	uint32 again_counted; /* of these */
 } ZkProcLock;
+
+/*
+ * What is known of a backend that has, or had, a proclock.  The backend writes it, and
+ * the names before its first one, so that whoever finds that finds them.
+ */
+typedef struct ZkProc
+{
+	char database[NAMEDATALEN]; /* UTF-8 */
+	char user[NAMEDATALEN];		/* the role that logged in; the same */
+	int32 pending;				/* the proclock that it waits with, or -1; read without a
+								 * lock, and to be checked then */
+} ZkProc;
 
 /* What the worker has obtained, as backends see it. */
 typedef struct ZkLockGrant
@@ -301,8 +314,8 @@ typedef struct ZkLockShared
 	int nentries;
 	int nproclocks;
 	int nbuckets; /* a power of 2 */
-				  /* entries, proclocks, bucket heads, as many hints, and
-				   * loss flags follow */
+				  /* entries, proclocks, bucket heads, as many hints, loss
+				   * flags and backends follow */
 } ZkLockShared;
 
 /* NULL when not preloaded. */
@@ -430,6 +443,9 @@ zklock_lease_lost(void)
  * is lost, and sets it while it does.  It can be read in a signal handler.
  */
 extern volatile sig_atomic_t *zklock_loss_flag(int proc_number);
+
+/* What is known of a backend, by proc number. */
+extern ZkProc *zklock_proc(int proc_number);
 
 /* --- the session ---------------------------------------------------------- */
 

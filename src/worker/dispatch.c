@@ -24,6 +24,7 @@
 #include "names.h"
 #include "path.h"
 #include "proclock.h"
+#include "reporter.h"
 #include "session.h"
 #include "succession.h"
 #include "table.h"
@@ -308,6 +309,7 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 	lost = tell_table(entry, event, &actions);
 	if (entry->kind == ZKLOCK_KIND_ELECTION)
 		zklock_leadership_step(entry, event, &actions, &news);
+	zklock_reporter_note(entry);
 	tick_wanted |= wants_tick(entry);
 	if (zklock_queue_empty(&entry->queue))
 		succession = entry->queue.succession;
