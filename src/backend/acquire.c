@@ -39,6 +39,7 @@
 #include "proclock.h"
 #include "room.h"
 #include "settings.h"
+#include "waiting.h"
 
 /* A backstop for a lost wake-up; also how often the connection is looked at. */
 #define LONGEST_SLEEP_MS 1000
@@ -66,14 +67,6 @@ typedef struct Wait
 	int64 lock_timeout; /* raise 55P03; PG_INT64_MAX: never.  One for the waits for
 						 * room and at both levels: to the user it is one lock */
 } Wait;
-
-pg_noreturn static void
-raise_lock_timeout(void)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-			 errmsg("canceling statement due to lock timeout")));
-}
 
 /* ------------------------------------------------------------------------
  * Level 1
@@ -322,7 +315,8 @@ acquire_level2(ZkHeldLock *held, int32 index, const Wait *wait, int64 *token)
 		if ((conflict || (blocked && current)) && now >= wait->until)
 			break;
 		if (now >= wait->lock_timeout)
-			raise_lock_timeout();
+			zklock_waiting_raise_timeout(index,
+										 (wait->lock_timeout - wait->start) / NS_PER_MS);
 
 		if (usable)
 			wake = now + LEASE_SLEEP_MS * NS_PER_MS; /* the lease lapsed */
@@ -410,7 +404,9 @@ make_proclock(ZkLockKind kind, const char *name, ZkLockMode mode, ZkLockScope sc
 		if (proclock != ZKLOCK_NO_ENTRY || !hope)
 			zklock_raise_table_full(false);
 		if (zklock_clock() >= wait->lock_timeout)
-			raise_lock_timeout();
+			ereport(ERROR,
+					(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+					 errmsg(ZKLOCK_LOCK_TIMEOUT_MESSAGE)));
 		zklock_await_room(wait->start, wait_ms);
 	}
 }
@@ -455,6 +451,7 @@ zklock_acquire(ZkLockKind kind, const char *name, ZkLockMode mode, ZkLockScope s
 	int32 proclock;
 	LOCKMODE lockmode;
 	Wait wait;
+	ZkWaiting waiting;
 
 	Assert(!zklock_hold_pending());
 	zklock_check_callable();
@@ -503,8 +500,10 @@ zklock_acquire(ZkLockKind kind, const char *name, ZkLockMode mode, ZkLockScope s
 
 	PG_TRY();
 	{
+		zklock_waiting_begin(&waiting, proclock);
 		level1 = acquire_level1(&held->tag, lockmode, &wait);
 		acquired = level1 && acquire_level2(held, proclock, &wait, token);
+		zklock_waiting_end(&waiting);
 
 		/*
 		 * Session scope was transaction scope so far, so that an error on the

@@ -41,11 +41,13 @@ typedef struct ZkMembers
 /* ZooKeeper's time, ms since 1970. */
 extern TimestampTz zklock_node_time(int64 ms);
 
-/* Ask.  Both raise as zklock_query does. */
-extern void zklock_contenders_ask(ZkLockKind kind, const char *name,
-								  ZkContenders *contenders);
-extern void zklock_members_ask(ZkMembers *members);
-
+/*
+ * Ask for a queue, its first "limit" contenders or with 0 all of them; for all servers.
+ * With "until" as zklock_query_until, and 0 as zklock_query: what is not heard of is not there.
+ */
+extern void zklock_contenders_ask(ZkLockKind kind, const char *name, int limit,
+								  int64 until, ZkContenders *contenders);
+extern void zklock_members_ask(int64 until, ZkMembers *members);
 /* The server whose contender it is, or NULL. */
 extern const ZkNode *zklock_members_find(const ZkMembers *members, const ZkNode *contender);
 

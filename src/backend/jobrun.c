@@ -47,6 +47,7 @@
 #include "loss.h"
 #include "names.h"
 #include "runs.h"
+#include "waiting.h"
 
 /* A run, or what stood in its way. */
 typedef struct Run
@@ -282,10 +283,7 @@ take(Run *run)
 		return false;
 	if (!zklock_acquire(ZKLOCK_KIND_JOB, order->name, ZKLOCK_EXCLUSIVE,
 						ZKLOCK_SCOPE_SESSION, order->wait, &run->token))
-		ereport(ERROR,
-				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-				 errmsg("could not obtain job \"%s\" within %lld ms",
-						zklock_display_name(order->name), (long long) order->wait)));
+		zklock_waiting_raise_over(ZKLOCK_KIND_JOB, order->name, order->wait);
 	if ((run->drained = zklock_draining()))
 		return false;
 	run->own_done = zklock_runs_last_done(order->function, order->name);

@@ -534,11 +534,11 @@ zk_contenders(PG_FUNCTION_ARGS)
 	zklock_check_callable();
 	zklock_get_name(ZKLOCK_KIND_LOCK, PG_GETARG_TEXT_PP(0), name);
 	InitMaterializedSRF(fcinfo, 0);
-	zklock_contenders_ask(ZKLOCK_KIND_LOCK, name, &queue);
+	zklock_contenders_ask(ZKLOCK_KIND_LOCK, name, 0, 0, &queue);
 	zklock_session_read(&s);
 	members.session = s.id.id;
 	if (has_others(&queue, s.id.id))
-		zklock_members_ask(&members);
+		zklock_members_ask(0, &members);
 
 	for (int i = 0; i < queue.n; i++)
 	{
@@ -619,7 +619,7 @@ zk_lock_dirs(PG_FUNCTION_ARGS)
 			MemoryContext save = MemoryContextSwitchTo(context);
 			ZkContenders queue;
 
-			zklock_contenders_ask(ZKLOCK_KIND_LOCK, name, &queue);
+			zklock_contenders_ask(ZKLOCK_KIND_LOCK, name, 0, 0, &queue);
 			contenders = queue.n;
 			for (int j = 0; j < queue.n; j++)
 			{
@@ -642,21 +642,68 @@ zk_lock_dirs(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
+/* A sentence for the log: whose is the contender with this token, as far as is known? */
+static const char *
+describe_owner(const char *name, int64 token)
+{
+	ZkContenders queue;
+	ZkMembers members;
+	ZkOwner owner;
+	StringInfoData buf;
+	const ZkNode *node;
+	int i = 0;
+
+	zklock_contenders_ask(ZKLOCK_KIND_LOCK, name, 0, 0, &queue);
+	while (i < queue.n && queue.nodes[i].token != token)
+		i++;
+	if (i == queue.n)
+		return NULL;
+	node = &queue.nodes[i];
+	initStringInfo(&buf);
+	appendStringInfo(&buf, "It was made with \"%s\"",
+					 zklock_display_bytes(node->data, node->datalen, node->data_cut));
+	zklock_members_ask(0, &members);
+	if (zklock_members_owner(&members, ZKLOCK_KIND_LOCK, name, &queue, i, &owner))
+	{
+		const ZkReportItem *item = &owner.item;
+
+		appendStringInfo(&buf, ", and its state was \"%s\"",
+						 zklock_report_state_name(item->state));
+		if (item->age >= 0)
+			appendStringInfo(&buf, " since %s",
+							 timestamptz_to_str(zklock_owner_time(&owner, item->age)));
+		if (item->nsessions > 0)
+			appendStringInfo(&buf,
+							 ", by process %d, database \"%s\", user \"%s\", application \"%s\"",
+							 item->session[0].pid,
+							 zklock_display_text(item->session[0].database),
+							 zklock_display_text(item->session[0].user),
+							 zklock_display_text(item->session[0].application));
+		appendStringInfo(&buf, ", as of %s", timestamptz_to_str(owner.as_of));
+	}
+	appendStringInfoChar(&buf, '.');
+	return buf.data;
+}
+
 /* zk_break(name text, token bigint) returns boolean */
 Datum
 zk_break(PG_FUNCTION_ARGS)
 {
 	char name[ZKLOCK_NAME_MAX + 1];
 	int64 token = PG_GETARG_INT64(1);
+	const char *owner;
 	bool removed;
 
 	zklock_check_callable();
 	zklock_get_name(ZKLOCK_KIND_LOCK, PG_GETARG_TEXT_PP(0), name);
+	/* afterwards nobody can tell */
+	owner = token > 0 ? describe_owner(name, token) : NULL;
 	removed = zklock_query_remove(name, token);
 	if (removed)
 		ereport(LOG,
 				(errmsg("zk_break removed the contender with token %lld from the queue of lock \"%s\"",
-						(long long) token, zklock_display_name(name))));
+						(long long) token, zklock_display_name(name)),
+				 owner != NULL ? errdetail_log("%s", owner) : 0));
 	PG_RETURN_BOOL(removed);
 }
 

@@ -36,6 +36,12 @@ extern char *zklock_display_name(const char *name);
  * database's encoding is UTF8. */
 extern char *zklock_plain_name(const char *name);
 
+/* Is a name, as the table has it, in zklock.namespace? */
+extern bool zklock_in_namespace(const char *name);
+
+/* Text that is whole characters in UTF-8, or not, likewise. */
+extern char *zklock_plain_text(const char *text);
+
 /* A name for the log: encoded if it is in a namespace.  "buf" as for zklock_encode_name. */
 extern const char *zklock_log_name(const char *name, char *buf);
 

@@ -214,6 +214,13 @@ hash_name(ZkLockKind kind, const char *name)
 	return hash_bytes((const unsigned char *) name, (int) strlen(name)) ^ (uint32) kind;
 }
 
+bool
+zklock_unlocked(void)
+{
+	return !LWLockAnyHeldByMe(&zklock_shared->locks[0].lock, ZKLOCK_NPARTITIONS + 1,
+							  sizeof(LWLockPadded));
+}
+
 /* ------------------------------------------------------------------------
  * What holds whenever nobody has an entry's lock (src/README, section 9); for tests
  * ------------------------------------------------------------------------
@@ -226,13 +233,6 @@ zklock_in_worker(void)
 {
 	return MyBgworkerEntry != NULL &&
 		strcmp(MyBgworkerEntry->bgw_function_name, ZKLOCK_WORKER_MAIN) == 0;
-}
-
-bool
-zklock_unlocked(void)
-{
-	return !LWLockAnyHeldByMe(&zklock_shared->locks[0].lock, ZKLOCK_NPARTITIONS + 1,
-							  sizeof(LWLockPadded));
 }
 
 bool
@@ -390,6 +390,7 @@ make_locked(ZkLockKind kind, const char *name, uint32 hash)
 	entry->proclocks = -1;
 	entry->last_rc = 0;
 	entry->last_pid = 0;
+	entry->blocker = 0;
 	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 	{
 		entry->want[mode] = entry->held[mode] = 0;
