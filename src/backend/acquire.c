@@ -374,6 +374,7 @@ introduce(void)
 		return;
 	database = get_database_name(MyDatabaseId);
 	user = GetUserNameFromId(MyProc->roleId, true);
+	proc->pid = MyProcPid;
 	put_name(proc->database, database);
 	put_name(proc->user, user);
 	introduced = true;

@@ -10,13 +10,10 @@
 #include "compat.h"
 
 #include "access/htup_details.h"
-#include "catalog/pg_authid.h"
 #include "catalog/pg_type.h"
 #include "commands/dbcommands.h"
 #include "funcapi.h"
 #include "miscadmin.h"
-#include "storage/procarray.h"
-#include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
@@ -34,6 +31,7 @@
 #include "protocol.h"
 #include "query.h"
 #include "settings.h"
+#include "sessions.h"
 #include "stat.h"
 
 PG_FUNCTION_INFO_V1(zk_locks);
@@ -59,14 +57,6 @@ typedef struct LockRow
 	ZkProcLock proclock;
 	ZkLockGrant grant;
 } LockRow;
-
-/* pg_stat_activity's rule: who may see what a backend of this role, or of none, does? */
-static bool
-may_see(Oid role)
-{
-	return has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) ||
-		has_privs_of_role(GetUserId(), role);
-}
 
 /* What is to become of it: for holders of the grant, for waiters of the wish. */
 static const char *
@@ -168,7 +158,7 @@ put_lock_row(ReturnSetInfo *rsinfo, const LockRow *row, ArrayType *blockers,
 	values[14] = ObjectIdGetDatum(tag.locktag_field2);
 	values[15] = ObjectIdGetDatum(tag.locktag_field3);
 	values[16] = Int16GetDatum((int16) tag.locktag_field4);
-	if (!kept && !may_see(proclock->role))
+	if (!kept && !zklock_may_see(proclock->role))
 	{
 		for (int i = 0; i < (int) lengthof(nulls); i++)
 			nulls[i] = i != 9; /* pid */
@@ -265,7 +255,7 @@ zk_locks(PG_FUNCTION_ARGS)
 		if (row->proclock.pid == 0)
 		{
 			/* its name is all there is to hide: no row */
-			if (may_see(InvalidOid))
+			if (zklock_may_see(InvalidOid))
 				put_lock_row(rsinfo, row, NULL, ZKLOCK_SCOPE_TRANSACTION, true);
 		}
 		else if (row->proclock.state != ZKLOCK_PROCLOCK_HELD)
@@ -461,25 +451,6 @@ zk_servers(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* May the user see what a session does?  Of other servers' sessions nobody here knows the
- * role. */
-static bool
-may_see_session(int pid, bool ours)
-{
-	const PGPROC *proc = ours ? BackendPidGetProc(pid) : NULL;
-
-	return may_see(proc != NULL ? proc->roleId : InvalidOid);
-}
-
-/* Texts of others, or NULL where there is none. */
-static void
-put_text(const char *text, Datum *value, bool *null)
-{
-	*null = text[0] == '\0';
-	if (!*null)
-		*value = CStringGetTextDatum(zklock_display_text(text));
-}
-
 /* Seven columns: state, pid, database, username, application, state_since, as_of. */
 static void
 put_owner(const ZkOwner *owner, bool ours, Datum *values, bool *nulls)
@@ -497,13 +468,13 @@ put_owner(const ZkOwner *owner, bool ours, Datum *values, bool *nulls)
 		values[1] = Int32GetDatum(session->pid);
 		nulls[1] = false;
 	}
-	if (any && !may_see_session(session->pid, ours))
+	if (any && !zklock_may_see_session(session->pid, ours))
 		return;
 	if (any)
 	{
-		put_text(session->database, &values[2], &nulls[2]);
-		put_text(session->user, &values[3], &nulls[3]);
-		put_text(session->application, &values[4], &nulls[4]);
+		zklock_put_text(session->database, &values[2], &nulls[2]);
+		zklock_put_text(session->user, &values[3], &nulls[3]);
+		zklock_put_text(session->application, &values[4], &nulls[4]);
 	}
 	nulls[5] = item->age < 0;
 	values[5] = TimestampTzGetDatum(zklock_owner_time(owner, item->age));

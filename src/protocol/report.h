@@ -11,7 +11,8 @@
  *	 "report": [{"contender": 17, "state": "held", "for": 3512, "sessions": [
  *	     {"pid": 4711, "database": "app", "user": "batch", "application": "nightly",
  *	      "query": 3511, "waits": "Lock: transactionid"},
- *	     {"pid": 4712, ..., "waits": "ZooKeeper", "kind": "lock", "name": "other"}]}],
+ *	     {"pid": 4712, ..., "waits": "Extension: ZkLockAcquire",
+ *	      "kind": "lock", "name": "other"}]}],
  *	 "more": 0
  *
  * Times are ages in ms when it was written, so that no clock but the ensemble's is needed
@@ -54,7 +55,7 @@ typedef struct ZkReportSession
 	char application[ZKLOCK_REPORT_NAME];
 	int64_t query;					/* ms since its latest query began, -1: not known */
 	char waits[ZKLOCK_REPORT_NAME]; /* for what; "": it does not */
-	ZkLockKind kind;				/* if in a queue of the ensemble: in whose */
+	ZkLockKind kind;				/* if for a lock of ours, here or elsewhere: which */
 	char name[ZKLOCK_NAME_MAX + 1]; /* ... or "" */
 } ZkReportSession;
 

@@ -14,7 +14,9 @@
 
 #include "miscadmin.h"
 #include "storage/procarray.h"
+#include "utils/array.h"
 #include "utils/backend_status.h"
+#include "utils/fmgrprotos.h"
 #include "utils/timestamp.h"
 
 #include "holder.h"
@@ -49,15 +51,16 @@ zklock_holder_concerns(const ZkLockEntry *entry)
 }
 
 static void
-put_session(ZkReportSession *session, const ZkProcLock *proclock)
+put_session(ZkReportSession *session, int pid, const ZkProc *proc, const char *application)
 {
-	const ZkProc *proc = zklock_proc(proclock->proc_number);
-
 	memset(session, 0, sizeof(*session));
-	session->pid = proclock->pid;
-	strlcpy(session->database, proc->database, sizeof(session->database));
-	strlcpy(session->user, proc->user, sizeof(session->user));
-	strlcpy(session->application, proclock->application, sizeof(session->application));
+	session->pid = pid;
+	if (proc != NULL && proc->pid == pid)
+	{
+		strlcpy(session->database, proc->database, sizeof(session->database));
+		strlcpy(session->user, proc->user, sizeof(session->user));
+	}
+	strlcpy(session->application, application, sizeof(session->application));
 	session->query = -1;
 }
 
@@ -103,7 +106,8 @@ zklock_holder_find(const ZkLockEntry *entry, const ZkContender *contender,
 	{
 		item->state = granted ? ZKLOCK_REPORT_HELD : ZKLOCK_REPORT_WAITING;
 		item->age = Max(GetCurrentTimestamp() - state_since(proclock), 0) / 1000;
-		put_session(&item->session[item->nsessions++], proclock);
+		put_session(&item->session[item->nsessions++], proclock->pid,
+					zklock_proc(proclock->proc_number), proclock->application);
 	}
 	else if (granted && entry->grant[mode].usable)
 	{
@@ -141,52 +145,122 @@ zklock_holder_lookup(ZkLockKind kind, const char *name, uint64 uuid, ZkReportIte
  * ------------------------------------------------------------------------
  */
 
-/* Whom the session waits for in a queue of the ensemble, if it does. */
-static void
-put_queue(ZkReportSession *session, const PGPROC *proc)
+static int
+number_of(const PGPROC *proc)
 {
-	int32 pending = zklock_proc((int) (proc - ProcGlobal->allProcs))->pending;
-	ZkProcLock *proclock;
+	return (int) (proc - ProcGlobal->allProcs);
+}
+
+bool
+zklock_holder_waiter(int proc_number, ZkLocalWait *wait)
+{
+	int32 pending = ((volatile ZkProc *) zklock_proc(proc_number))->pending;
+	const ZkProcLock *proclock;
 	int32 index;
 	ZkLockEntry *entry;
 	LWLock *lock;
+	bool waits;
 
-	session->name[0] = '\0';
 	if (pending < 0)
-		return;
+		return false;
 	/* unlocked, and so looked at again */
 	proclock = zklock_proclock(pending);
-	index = ((volatile ZkProcLock *) proclock)->entry;
+	index = ((const volatile ZkProcLock *) proclock)->entry;
 	if (index < 0)
-		return;
+		return false;
 	entry = zklock_entry(index);
 	lock = zklock_entry_lock(entry, LW_SHARED);
 	if (lock == NULL)
-		return;
-	if (proclock->entry == index && proclock->pid == session->pid &&
-		proclock->state == ZKLOCK_PROCLOCK_WANTED)
+		return false;
+	waits = proclock->entry == index && proclock->proc_number == proc_number &&
+		proclock->state != ZKLOCK_PROCLOCK_HELD;
+	if (waits)
 	{
-		session->kind = (ZkLockKind) entry->kind;
-		strlcpy(session->name, entry->name, sizeof(session->name));
+		wait->pid = proclock->pid;
+		wait->kind = (ZkLockKind) entry->kind;
+		strlcpy(wait->name, entry->name, sizeof(wait->name));
+		wait->mode = (ZkLockMode) proclock->mode;
+		wait->since = proclock->wait_start;
 	}
 	zklock_entry_unlock(lock);
+	return waits;
 }
 
-static void
-put_wait(ZkReportSession *session)
+/* For what does the session wait?  True if for a lock of PostgreSQL's. */
+static bool
+put_wait(ZkReportSession *session, const PGPROC *proc)
 {
-	const PGPROC *proc = BackendPidGetProc(session->pid);
-	uint32 info;
-	const char *type;
+	uint32 info = ((volatile PGPROC *) unconstify(PGPROC *, proc))->wait_event_info;
+	const char *type = pgstat_get_wait_event_type(info);
+	ZkLocalWait wait;
 
-	if (proc == NULL)
-		return;
-	info = ((volatile PGPROC *) unconstify(PGPROC *, proc))->wait_event_info;
-	type = pgstat_get_wait_event_type(info);
+	if (zklock_holder_waiter(number_of(proc), &wait) && wait.pid == session->pid)
+	{
+		session->kind = wait.kind;
+		strlcpy(session->name, wait.name, sizeof(session->name));
+	}
 	if (type != NULL)
 		snprintf(session->waits, sizeof(session->waits), "%s: %s", type,
 				 pgstat_get_wait_event(info));
-	put_queue(session, proc);
+	return (info & 0xFF000000) == PG_WAIT_LOCK;
+}
+
+/* A session that is in the way of one that waits for a lock of PostgreSQL's: its pid, 0
+ * if it is a prepared transaction, -1 if there is none any more. */
+static int
+find_blocker(int pid)
+{
+	ArrayType *array =
+		DatumGetArrayTypeP(DirectFunctionCall1(pg_blocking_pids, Int32GetDatum(pid)));
+	int n = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
+
+	return n > 0 ? ((int32 *) ARR_DATA_PTR(array))[0] : -1;
+}
+
+static bool
+has_session(const ZkReportItem *item, int pid)
+{
+	for (int i = 0; i < item->nsessions; i++)
+	{
+		if (item->session[i].pid == pid)
+			return true;
+	}
+	return false;
+}
+
+/* What the item's session waits for, and who is in its way on this server, and in his. */
+static void
+follow(ZkReportItem *item)
+{
+	for (int i = 0; i < item->nsessions; i++)
+	{
+		ZkReportSession *session = &item->session[i];
+		const PGPROC *proc = BackendPidGetProc(session->pid);
+		const PGPROC *other;
+		int blocker;
+
+		if (proc == NULL || !put_wait(session, proc))
+			return;
+		blocker = find_blocker(session->pid);
+		if (blocker == 0)
+			strlcat(session->waits, " (of a prepared transaction)", sizeof(session->waits));
+		if (blocker <= 0 || item->nsessions == ZKLOCK_REPORT_SESSIONS ||
+			has_session(item, blocker))
+			return;
+		other = BackendPidGetProc(blocker);
+		put_session(&item->session[item->nsessions++], blocker,
+					other != NULL ? zklock_proc(number_of(other)) : NULL, "");
+	}
+}
+
+/* Since when its statement runs, and what it calls itself, by PostgreSQL's statistics. */
+static void
+put_activity(ZkReportSession *session, const PgBackendStatus *status, TimestampTz now)
+{
+	if (status->st_activity_start_timestamp != 0)
+		session->query = Max(now - status->st_activity_start_timestamp, 0) / 1000;
+	if (session->application[0] == '\0' && status->st_appname != NULL)
+		strlcpy(session->application, status->st_appname, sizeof(session->application));
 }
 
 void
@@ -199,11 +273,8 @@ zklock_holder_complete(ZkReportItem *items, int n)
 	Assert(zklock_unlocked());
 	for (int i = 0; i < n; i++)
 	{
-		for (int j = 0; j < items[i].nsessions; j++)
-		{
-			put_wait(&items[i].session[j]);
-			any = true;
-		}
+		follow(&items[i]);
+		any |= items[i].nsessions > 0;
 	}
 	if (!any)
 		return;
@@ -218,13 +289,23 @@ zklock_holder_complete(ZkReportItem *items, int n)
 		{
 			for (int j = 0; j < items[i].nsessions; j++)
 			{
-				ZkReportSession *session = &items[i].session[j];
-
-				if (session->pid == status->st_procpid &&
-					status->st_activity_start_timestamp != 0)
-					session->query =
-						Max(now - status->st_activity_start_timestamp, 0) / 1000;
+				if (items[i].session[j].pid == status->st_procpid)
+					put_activity(&items[i].session[j], status, now);
 			}
 		}
 	}
+}
+
+void
+zklock_holder_session(int pid, ZkReportItem *item)
+{
+	const PGPROC *proc = BackendPidGetProc(pid);
+
+	memset(item, 0, offsetof(ZkReportItem, session));
+	item->state = ZKLOCK_REPORT_WAITING;
+	item->age = -1;
+	if (proc == NULL)
+		return;
+	put_session(&item->session[item->nsessions++], pid, zklock_proc(number_of(proc)), "");
+	zklock_holder_complete(item, 1);
 }

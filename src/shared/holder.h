@@ -34,7 +34,24 @@ extern void zklock_holder_find(const ZkLockEntry *entry, const ZkContender *cont
 extern bool zklock_holder_lookup(ZkLockKind kind, const char *name, uint64 uuid,
 								 ZkReportItem *item);
 
-/* Find out what the sessions of these do, and wait for. */
+/* Find out what the first sessions of these do, and wait for; and add those that are in
+ * their way on this server, as far as there is room. */
 extern void zklock_holder_complete(ZkReportItem *items, int n);
+
+/* The same of a session of this server, whatever it has. */
+extern void zklock_holder_session(int pid, ZkReportItem *item);
+
+/* A backend that waits for a lock of ours, at whichever level. */
+typedef struct ZkLocalWait
+{
+	int pid;
+	ZkLockKind kind;
+	char name[ZKLOCK_NAME_MAX + 1];
+	ZkLockMode mode;
+	TimestampTz since;
+} ZkLocalWait;
+
+/* By proc number.  False if it does not wait. */
+extern bool zklock_holder_waiter(int proc_number, ZkLocalWait *wait);
 
 #endif /* ZKLOCK_HOLDER_H */

@@ -111,6 +111,7 @@ typedef struct ZkProcLock
  */
 typedef struct ZkProc
 {
+	int pid;					/* of whom the rest is */
 	char database[NAMEDATALEN]; /* UTF-8 */
 	char user[NAMEDATALEN];		/* the role that logged in; the same */
 	int32 pending;				/* the proclock that it waits with, or -1; read without a

@@ -129,4 +129,96 @@ $token = $zk->stat($path)->{czxid};
 is(ZkLock::ask($c, "SELECT zk_break('broken', $token)"), 't', 'one of another program');
 like(log_of($c), qr/zk_break removed the contender with token $token [^\n]*\n[^\n]*DETAIL:  It was made with "10\.0\.0\.7"\.$/m, '... says what it has written');
 
+#
+# Whole chains
+#
+$_->quit for $ha, $wa, $hb, $wb, $wc;
+my ($p0, $p1, $p2, $p3, $p4) = map { ZkLock::session($_->[0], env => { PGAPPNAME => $_->[1] }) } [ $a, 'first' ], [ $b, 'second' ], [ $b, 'third' ], [ $c, 'root' ], [ $a, 'behind' ];
+my %who = map { ($p0->pid, 'p0', $p1->pid, 'p1', $p2->pid, 'p2', $p3->pid, 'p3', $p4->pid, 'p4')[ 2 * $_, 2 * $_ + 1 ] } 0 .. 4;
+
+# One line a step, with names for pids.
+sub chain
+{
+	my ($node, $session, $columns) = @_;
+	my $rows = ZkLock::ask($node, 'SELECT ' . ($columns // 'step, server, pid, application, waits_for') . ' FROM zk_blocking(' . $session->pid . ') ORDER BY step');
+	return $rows =~ s/\|(\d+)\|/'|' . ($who{$1} \/\/ $1) . '|'/gemr;
+}
+
+sub wait_chain
+{
+	my ($node, $session, $expected, $what, @others) = @_;
+	my $seen;
+	ZkLock::wait_until(
+		sub {
+			heartbeat(@others);
+			($seen = chain($node, $session)) eq $expected;
+		},
+		$what,
+		sub { $seen });
+	return pass($what);
+}
+
+is(chain($a, $p0), '', 'one who does not wait has no chain');
+is(ZkLock::ask($a, 'SELECT count(*) FROM unnest(ARRAY[1, -1, 0]) p, zk_blocking(p)'), 0, '... nor has a pid of nobody');
+ZkLock::ask($b, 'CREATE TABLE t (i int); INSERT INTO t VALUES (1)');
+$p3->query("BEGIN; SELECT zk_lock('y')");
+$p1->query("BEGIN; SELECT zk_lock('x')");
+$p2->query('BEGIN; UPDATE t SET i = i');
+$p2->send("SELECT zk_lock('y')")->wait_level(2);
+$p1->send('UPDATE t SET i = i');
+ZkLock::wait_until(sub { ZkLock::ask($b, "SELECT wait_event FROM pg_stat_activity WHERE pid = @{[ $p1->pid ]}") eq 'transactionid' }, 'it waits for a row');
+$p0->send("BEGIN; SELECT zk_lock('x')")->wait_level(2);
+$p4->send("BEGIN; SELECT zk_lock('x')")->wait_level(1);
+my $rest = qq{|b|p1|second|Lock: transactionid\n%d|b|p2|third|lock "y"\n%d|c|p3|root|Client: ClientRead};
+wait_chain($a, $p0, qq{0|a|p0|first|lock "x"\n1} . sprintf($rest, 2, 3), 'over a lock, a row and a lock, on three servers', $b, $c);
+is(chain($a, $p4), qq{0|a|p4|behind|lock "x"\n1|a|p0|first|lock "x"\n2} . sprintf($rest, 3, 4), '... from behind another session, too');
+is(chain($b, $p1), qq{0|b|p1|second|Lock: transactionid\n1|b|p2|third|lock "y"\n2|c|p3|root|Client: ClientRead}, '... and from its middle');
+is(ZkLock::ask($a, "SELECT bool_and(query_start <= as_of), bool_and(as_of <= clock_timestamp()), bool_and(username = '$user'), bool_and(database = 'postgres') FROM zk_blocking(@{[ $p0->pid ]})"), 't|t|t|t', '... with times and names');
+
+ZkLock::ask($a, 'CREATE ROLE nobody LOGIN; CREATE ROLE watcher LOGIN IN ROLE pg_monitor; GRANT EXECUTE ON FUNCTION zk_blocking TO nobody');
+is(ZkLock::session($a, user => 'nobody')->query('SELECT string_agg(server, $$,$$ ORDER BY step), count(pid), count(application), count(waits_for) FROM zk_blocking(' . $p0->pid . ')'), 'a,b,b,c|4|0|0', 'one who may not look at others\' sessions');
+my $watcher = ZkLock::session($a, user => 'watcher');
+is($watcher->query('SELECT count(application), count(waits_for) FROM zk_blocking(' . $p0->pid . ')'), '4|4', '... and one who may');
+
+# All of them
+sub waits
+{
+	my ($node) = @_;
+	my $rows = $node->query('SELECT server, pid, kind, name, mode, application, root_server, root_pid, root_application, root_waits_for, steps FROM zk_waits ORDER BY 1, 6');
+	return $rows =~ s/\|(\d+)\|/'|' . ($who{$1} \/\/ $1) . '|'/gemr;
+}
+my $root = 'c|p3|root|Client: ClientRead';
+my $all = qq{a|p4|lock|x|exclusive|behind|$root|4\na|p0|lock|x|exclusive|first|$root|3\nb|p2|lock|y|exclusive|third|$root|1};
+ZkLock::wait_until(sub { heartbeat($b, $c); ($seen = waits($watcher)) eq $all }, 'all waits, and who is to blame', sub { $seen });
+pass('zk_waits');
+is($watcher->query("SELECT bool_and(wait_start <= clock_timestamp() - '1 s'::interval), bool_and(root_query_start < wait_start) FROM zk_waits"), 't|t', '... that are long enough');
+like($watcher->fails("SET ROLE nobody; SELECT * FROM zk_waits"), qr/^42501/, '... not for everybody');
+$watcher->quit;
+
+# Another program, at the end and as a waiter
+$path = $foreign->contend(ZkLock::directory('theirs'), data => '10.0.0.7');
+my $p5 = ZkLock::session($b);
+$p5->send("SELECT zk_lock('theirs')")->wait_level(2);
+is(ZkLock::ask($b, 'SELECT step, server, pid IS NULL, waits_for FROM zk_blocking(' . $p5->pid . ')'), qq{0|b|f|lock "theirs"\n1||t|}, 'a program that is not zklock ends a chain');
+$foreign->delete($path);
+$p5->result;
+$path = $foreign->contend(ZkLock::directory('y'));
+ZkLock::wait_until(sub { ZkLock::ask($a, 'SELECT name, root_pid FROM zk_waits WHERE server IS NULL') eq 'y|' . $p3->pid }, 'it may wait itself');
+$foreign->delete($path);
+
+# Round a ring, which is shown once
+$p3->send("SELECT zk_lock('x')")->wait_level(2);
+wait_chain($a, $p0, qq{0|a|p0|first|lock "x"\n1|b|p1|second|Lock: transactionid\n2|b|p2|third|lock "y"\n3|c|p3|root|lock "x"\n4|b|p1|second|Lock: transactionid}, 'a ring', $b, $c);
+$p3->cancel->failure;
+$p3->query('ROLLBACK');
+$p2->result;
+$p2->query('COMMIT');
+$p1->result;
+$p1->query('COMMIT');
+$p0->result;
+$p0->query('COMMIT');
+$p4->result;
+$p4->query('COMMIT');
+ZkLock::ok_clean($zk, [], 'z');
+
 done_testing();
