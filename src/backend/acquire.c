@@ -29,6 +29,7 @@
 #include "commands/dbcommands.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
+#include "utils/lsyscache.h"
 
 #include "acquire.h"
 #include "callbacks.h"
@@ -374,9 +375,10 @@ introduce(void)
 		return;
 	database = get_database_name(MyDatabaseId);
 	user = GetUserNameFromId(MyProc->roleId, true);
-	proc->pid = MyProcPid;
+	proc->pid = 0;
 	put_name(proc->database, database);
 	put_name(proc->user, user);
+	proc->pid = MyProcPid;
 	introduced = true;
 }
 
