@@ -92,6 +92,8 @@ SELECT server <> '' AS server, host <> '' AS host, postmaster_pid > 0 AS pid, zk
 	FROM zk_servers() WHERE ours;
 SELECT mode, granted, node ~ '-read-lock-\d{10}$' AS node FROM zk_contenders('see readers');
 SELECT * FROM zk_contenders('nobody');
+SELECT * FROM zk_blocking(pg_backend_pid());
+SELECT * FROM zk_waits;
 SELECT * FROM zk_lock_dirs('see ') ORDER BY name;
 SELECT name FROM zk_lock_dirs('see r');
 SELECT zk_break('see job', :token + 1), zk_break('nobody', :token), zk_break('see job', NULL);

@@ -197,6 +197,13 @@ CREATE FUNCTION zk_contenders(
     OUT session_id text,
     OUT ours boolean,
     OUT since timestamptz,
+    OUT state text,
+    OUT pid integer,
+    OUT database text,
+    OUT username text,
+    OUT application text,
+    OUT state_since timestamptz,
+    OUT as_of timestamptz,
     OUT data text,
     OUT node text)
 RETURNS SETOF record
@@ -205,6 +212,71 @@ LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_contenders(text) IS
 'everybody who holds or waits for a distributed lock, in order, as ZooKeeper has it';
+
+CREATE FUNCTION zk_blocking(
+    OUT step integer,
+    OUT server text,
+    INOUT pid integer,
+    OUT database text,
+    OUT username text,
+    OUT application text,
+    OUT query_start timestamptz,
+    OUT waits_for text,
+    OUT as_of timestamptz)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'zk_blocking'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_blocking(integer) IS
+'a session of this server that waits, and who is in its way, across servers, to the one that is to blame';
+
+CREATE FUNCTION zk_waits(
+    OUT kind text,
+    OUT name text,
+    OUT mode text,
+    OUT server text,
+    OUT pid integer,
+    OUT database text,
+    OUT username text,
+    OUT application text,
+    OUT wait_start timestamptz,
+    OUT as_of timestamptz,
+    OUT root_server text,
+    OUT root_pid integer,
+    OUT root_application text,
+    OUT root_query_start timestamptz,
+    OUT root_waits_for text,
+    OUT steps integer)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'zk_waits'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_waits() IS
+'waits for locks and jobs in the whole ensemble that are longer than a second, and who is to blame';
+
+CREATE VIEW zk_waits AS
+    SELECT kind, name, mode, server, pid, database, username, application, wait_start, as_of,
+        root_server, root_pid, root_application, root_query_start, root_waits_for, steps
+    FROM zk_waits();
+
+COMMENT ON VIEW zk_waits IS
+'waits for locks and jobs in the whole ensemble that are longer than a second, and who is to blame';
+COMMENT ON COLUMN zk_waits.kind IS '''lock'' or ''job''';
+COMMENT ON COLUMN zk_waits.name IS 'for which it waits';
+COMMENT ON COLUMN zk_waits.mode IS '''exclusive'' or ''shared''';
+COMMENT ON COLUMN zk_waits.server IS 'of the session that waits; null: another program';
+COMMENT ON COLUMN zk_waits.pid IS 'of that session; null if its server does not say';
+COMMENT ON COLUMN zk_waits.database IS 'of that session';
+COMMENT ON COLUMN zk_waits.username IS 'of that session';
+COMMENT ON COLUMN zk_waits.application IS 'of that session';
+COMMENT ON COLUMN zk_waits.wait_start IS 'since when it waits';
+COMMENT ON COLUMN zk_waits.as_of IS 'when its server said so';
+COMMENT ON COLUMN zk_waits.root_server IS 'of the session to blame, at the end of the chain; null: another program';
+COMMENT ON COLUMN zk_waits.root_pid IS 'of that session; null if its server does not say';
+COMMENT ON COLUMN zk_waits.root_application IS 'of that session';
+COMMENT ON COLUMN zk_waits.root_query_start IS 'when its latest statement began';
+COMMENT ON COLUMN zk_waits.root_waits_for IS 'what it waits for itself, such as its client';
+COMMENT ON COLUMN zk_waits.steps IS 'how far away the session to blame is';
 
 CREATE FUNCTION zk_lock_dirs(
     prefix text DEFAULT '',
@@ -579,9 +651,12 @@ GRANT SELECT ON zk_session TO pg_monitor;
 -- It takes the leadership from everybody on the server.
 REVOKE ALL ON FUNCTION zk_resign(text) FROM PUBLIC;
 
--- They show the ids of all ZooKeeper sessions.
-REVOKE ALL ON FUNCTION zk_servers(), zk_contenders(text), zk_lock_dirs(text) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION zk_servers(), zk_contenders(text), zk_lock_dirs(text) TO pg_monitor;
+-- They show the ids of all ZooKeeper sessions, or names of locks on all servers.
+REVOKE ALL ON FUNCTION zk_servers(), zk_contenders(text), zk_lock_dirs(text), zk_blocking(integer),
+    zk_waits() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION zk_servers(), zk_contenders(text), zk_lock_dirs(text), zk_blocking(integer),
+    zk_waits() TO pg_monitor;
+GRANT SELECT ON zk_waits TO pg_monitor;
 
 -- It takes a lock from whoever has it, on any server.
 REVOKE ALL ON FUNCTION zk_break(text, bigint) FROM PUBLIC;

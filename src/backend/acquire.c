@@ -26,8 +26,10 @@
 #include "compat.h"
 
 #include "access/xact.h"
+#include "commands/dbcommands.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
+#include "utils/lsyscache.h"
 
 #include "acquire.h"
 #include "callbacks.h"
@@ -38,6 +40,7 @@
 #include "proclock.h"
 #include "room.h"
 #include "settings.h"
+#include "waiting.h"
 
 /* A backstop for a lost wake-up; also how often the connection is looked at. */
 #define LONGEST_SLEEP_MS 1000
@@ -65,14 +68,6 @@ typedef struct Wait
 	int64 lock_timeout; /* raise 55P03; PG_INT64_MAX: never.  One for the waits for
 						 * room and at both levels: to the user it is one lock */
 } Wait;
-
-pg_noreturn static void
-raise_lock_timeout(void)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-			 errmsg("canceling statement due to lock timeout")));
-}
 
 /* ------------------------------------------------------------------------
  * Level 1
@@ -321,7 +316,8 @@ acquire_level2(ZkHeldLock *held, int32 index, const Wait *wait, int64 *token)
 		if ((conflict || (blocked && current)) && now >= wait->until)
 			break;
 		if (now >= wait->lock_timeout)
-			raise_lock_timeout();
+			zklock_waiting_raise_timeout(index,
+										 (wait->lock_timeout - wait->start) / NS_PER_MS);
 
 		if (usable)
 			wake = now + LEASE_SLEEP_MS * NS_PER_MS; /* the lease lapsed */
@@ -354,6 +350,38 @@ acquire_level2(ZkHeldLock *held, int32 index, const Wait *wait, int64 *token)
  * ------------------------------------------------------------------------
  */
 
+/* Text of the database, in UTF-8, cut off at a character. */
+static void
+put_name(char *buf, const char *text)
+{
+	text = text != NULL ? zklock_bytes_to_utf8(text) : "";
+	if (strlcpy(buf, text, NAMEDATALEN) >= NAMEDATALEN)
+		buf[zklock_clip_utf8(buf, NAMEDATALEN - 1)] = '\0';
+}
+
+/*
+ * Before the first proclock of this backend: who it is, for whoever wants to know whose a
+ * lock is and cannot look into catalogs, the worker above all.
+ */
+static void
+introduce(void)
+{
+	static bool introduced = false;
+	ZkProc *proc = zklock_proc(ZKLOCK_MY_PROC_NUMBER);
+	const char *database;
+	const char *user;
+
+	if (introduced)
+		return;
+	database = get_database_name(MyDatabaseId);
+	user = GetUserNameFromId(MyProc->roleId, true);
+	proc->pid = 0;
+	put_name(proc->database, database);
+	put_name(proc->user, user);
+	proc->pid = MyProcPid;
+	introduced = true;
+}
+
 /*
  * Reserve a hold and make a proclock; if the table is full of names that are kept
  * for nobody, wait until the worker has given some up.
@@ -362,6 +390,7 @@ static int32
 make_proclock(ZkLockKind kind, const char *name, ZkLockMode mode, ZkLockScope scope,
 			  int64 wait_ms, const Wait *wait, ZkHeldLock **held)
 {
+	introduce();
 	for (;;)
 	{
 		bool hope = zklock_table_hope();
@@ -378,7 +407,9 @@ make_proclock(ZkLockKind kind, const char *name, ZkLockMode mode, ZkLockScope sc
 		if (proclock != ZKLOCK_NO_ENTRY || !hope)
 			zklock_raise_table_full(false);
 		if (zklock_clock() >= wait->lock_timeout)
-			raise_lock_timeout();
+			ereport(ERROR,
+					(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+					 errmsg(ZKLOCK_LOCK_TIMEOUT_MESSAGE)));
 		zklock_await_room(wait->start, wait_ms);
 	}
 }
@@ -423,6 +454,7 @@ zklock_acquire(ZkLockKind kind, const char *name, ZkLockMode mode, ZkLockScope s
 	int32 proclock;
 	LOCKMODE lockmode;
 	Wait wait;
+	ZkWaiting waiting;
 
 	Assert(!zklock_hold_pending());
 	zklock_check_callable();
@@ -471,8 +503,10 @@ zklock_acquire(ZkLockKind kind, const char *name, ZkLockMode mode, ZkLockScope s
 
 	PG_TRY();
 	{
+		zklock_waiting_begin(&waiting, proclock);
 		level1 = acquire_level1(&held->tag, lockmode, &wait);
 		acquired = level1 && acquire_level2(held, proclock, &wait, token);
+		zklock_waiting_end(&waiting);
 
 		/*
 		 * Session scope was transaction scope so far, so that an error on the

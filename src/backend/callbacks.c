@@ -25,6 +25,7 @@
 #include "callbacks.h"
 #include "loss.h"
 #include "names.h"
+#include "waiting.h"
 
 static ExecutorRun_hook_type prev_ExecutorRun = NULL;
 static ExecutorFinish_hook_type prev_ExecutorFinish = NULL;
@@ -173,12 +174,20 @@ convert_cancel(void)
 	zklock_loss_raise(held);
 }
 
+static void
+name_locks(char **text)
+{
+	if (*text != NULL)
+		*text = zklock_waiting_name_locks(*text);
+}
+
 /*
  * A cancel of ours may strike where no hook of ours is around: in parse analysis,
  * which waits for table locks, in the planner, or in a deferred trigger between
  * its statements.  Then the error cannot be replaced, only its report: this is
  * called before it goes to the log and to the client.  (Not while ERRORs are kept
- * out of the log; then the client hears of a cancel.)
+ * out of the log; then the client hears of a cancel.)  What PostgreSQL says of a deadlock
+ * at level 1 is in numbers, and gets the names here.
  */
 static void
 on_emit_log(ErrorData *edata)
@@ -199,6 +208,14 @@ on_emit_log(ErrorData *edata)
 		edata->detail = pstrdup(text.detail);
 		edata->hint = pstrdup(text.hint);
 	}
+	if (edata->sqlerrcode == ERRCODE_T_R_DEADLOCK_DETECTED)
+	{
+		/* what the client is told, and the log */
+		name_locks(&edata->detail);
+		name_locks(&edata->detail_log);
+	}
+	else if (edata->elevel == LOG)
+		name_locks(&edata->message); /* log_lock_waits */
 	if (prev_emit_log)
 		prev_emit_log(edata);
 }

@@ -33,9 +33,6 @@
 #include "hold.h"
 #include "proclock.h"
 
-/* User advisory locks are class 1 and 2, Citus uses 4 to 15. */
-#define LEVEL1_CLASS 31339
-
 /*
  * There is one for each lock, mode and scope, and in transaction scope for each nest
  * level, however often that is taken.
@@ -76,7 +73,8 @@ zklock_level1_tag(LOCKTAG *tag, ZkLockKind kind, const char *name)
 									  (uint64) kind);
 
 	/* database 0: the name space is the ensemble's, not a database's */
-	SET_LOCKTAG_ADVISORY(*tag, 0, (uint32) (hash >> 32), (uint32) hash, LEVEL1_CLASS);
+	SET_LOCKTAG_ADVISORY(*tag, 0, (uint32) (hash >> 32), (uint32) hash,
+						 ZKLOCK_LEVEL1_CLASS);
 }
 
 LOCKMODE
@@ -189,6 +187,7 @@ zklock_hold_set_pending(int32 proclock)
 {
 	Assert(proclock < 0 || pending_proclock < 0);
 	pending_proclock = proclock;
+	zklock_proc(ZKLOCK_MY_PROC_NUMBER)->pending = proclock;
 }
 
 /*
@@ -564,7 +563,7 @@ zklock_hold_end_pending(void)
 	{
 		int32 proclock = pending_proclock;
 
-		pending_proclock = -1;
+		zklock_hold_set_pending(-1);
 		zklock_proclock_end(proclock);
 	}
 }

@@ -36,6 +36,9 @@ typedef struct ZkHeldLock
 
 typedef struct ZkHold ZkHold;
 
+/* User advisory locks are class 1 and 2, Citus uses 4 to 15. */
+#define ZKLOCK_LEVEL1_CLASS 31339
+
 /* Level 1's name for "name". */
 extern void zklock_level1_tag(LOCKTAG *tag, ZkLockKind kind, const char *name);
 

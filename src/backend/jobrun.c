@@ -48,6 +48,7 @@
 #include "names.h"
 #include "query.h"
 #include "runs.h"
+#include "waiting.h"
 
 /* A run, or what stood in its way. */
 typedef struct Run
@@ -337,10 +338,7 @@ take(Run *run)
 		return false;
 	if (!zklock_acquire(ZKLOCK_KIND_JOB, order->name, ZKLOCK_EXCLUSIVE,
 						ZKLOCK_SCOPE_SESSION, order->wait, &run->token))
-		ereport(ERROR,
-				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-				 errmsg("could not obtain job \"%s\" within %lld ms",
-						zklock_display_name(order->name), (long long) order->wait)));
+		zklock_waiting_raise_over(ZKLOCK_KIND_JOB, order->name, order->wait);
 	if ((run->drained = zklock_draining()))
 		return false;
 	(void) zklock_job_record_change(order->name, false, decide, run);

@@ -23,26 +23,49 @@
 
 static uint32 wait_event_query = 0;
 
-/* Wait for the worker.  Raises when the ensemble is out of reach for too long. */
-static void
-wait_for_worker(ConditionVariable *cv, int64 start)
+/* For how long a backend asks. */
+typedef struct Patience
+{
+	int64 start;
+	int64 until; /* 0: until the ensemble is out of reach for too long, which raises */
+} Patience;
+
+/* Is it time to give up?  Or raises. */
+static bool
+is_over(const Patience *patience)
 {
 	ZkSessionShared s;
 
-	Assert(!LWLockHeldByMe(zklock_questions->lock) && zklock_unlocked());
+	if (patience->until != 0)
+		return zklock_clock() >= patience->until;
 	zklock_session_read(&s);
 	if (s.state == ZKLOCK_SESSION_CLOSING)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("cannot ask ZooKeeper while the server is shutting down")));
-	(void) zklock_check_connection(start, start);
-	(void) ConditionVariableTimedSleep(cv, LONGEST_SLEEP,
-									   zklock_wait_event(&wait_event_query, "ZkLockQuery"));
+	(void) zklock_check_connection(patience->start, patience->start);
+	return false;
 }
 
-/* Take a free slot and post the question. */
+/* Wait for the worker.  False: no longer. */
+static bool
+wait_for_worker(ConditionVariable *cv, const Patience *patience)
+{
+	long sleep = LONGEST_SLEEP;
+
+	Assert(!LWLockHeldByMe(zklock_questions->lock) && zklock_unlocked());
+	if (is_over(patience))
+		return false;
+	if (patience->until != 0)
+		sleep = (long) Min(sleep, (patience->until - zklock_clock()) / NS_PER_MS + 1);
+	(void) ConditionVariableTimedSleep(cv, Max(sleep, 1),
+									   zklock_wait_event(&wait_event_query, "ZkLockQuery"));
+	return true;
+}
+
+/* Take a free slot and post the question; -1: there was none in time. */
 static int
-take_slot(const ZkQuery *query, const char *data, int len, int64 start)
+take_slot(const ZkQuery *query, const char *data, int len, const Patience *patience)
 {
 	int taken = -1;
 
@@ -68,8 +91,8 @@ take_slot(const ZkQuery *query, const char *data, int len, int64 start)
 			taken = i;
 		}
 		LWLockRelease(zklock_questions->lock);
-		if (taken < 0)
-			wait_for_worker(&zklock_questions->free_cv, start);
+		if (taken < 0 && !wait_for_worker(&zklock_questions->free_cv, patience))
+			break;
 	}
 	ConditionVariableCancelSleep();
 	return taken;
@@ -119,12 +142,12 @@ read_slot(ZkQuestion *slot, char *page, int *used, int *rc)
  * so for longer, and not until then does it see the question.
  */
 static void
-begin_again(ZkQuestion *slot, int64 start)
+begin_again(ZkQuestion *slot, const Patience *patience)
 {
 	int64 until = zklock_clock() + RESTART_PAUSE * NS_PER_MS;
 	int64 now;
 
-	(void) zklock_check_connection(start, start);
+	(void) is_over(patience);
 	while ((now = zklock_clock()) < until)
 		(void) ConditionVariableTimedSleep(&slot->cv,
 										   (long) ((until - now) / NS_PER_MS + 1),
@@ -200,9 +223,10 @@ forget_rows(Answer *answer)
 	answer->n = 0;
 }
 
-/* Read until all is there.  Returns ZooKeeper's code. */
+/* Read until all is there.  Returns ZooKeeper's code, which is ZKLOCK_ZCONNECTIONLOSS
+ * also when patience is over. */
 static int
-read_answer(ZkQuestion *slot, int64 start, Answer *answer)
+read_answer(ZkQuestion *slot, const Patience *patience, Answer *answer)
 {
 	char *page = palloc(ZKLOCK_ANSWER_PAGE);
 	ZkQuestionState state;
@@ -227,10 +251,14 @@ read_answer(ZkQuestion *slot, int64 start, Answer *answer)
 					return ZKLOCK_ZCONNECTIONLOSS;
 				}
 				forget_rows(answer);
-				begin_again(slot, start);
+				begin_again(slot, patience);
 				break;
 			default:
-				wait_for_worker(&slot->cv, start);
+				if (wait_for_worker(&slot->cv, patience))
+					break;
+				ConditionVariableCancelSleep();
+				pfree(page);
+				return ZKLOCK_ZCONNECTIONLOSS;
 		}
 	}
 	ConditionVariableCancelSleep();
@@ -239,11 +267,12 @@ read_answer(ZkQuestion *slot, int64 start, Answer *answer)
 	return rc;
 }
 
-/* Ask, with "len" bytes of data, and free the slot again. */
+/* Ask, with "len" bytes of data, and free the slot again.  Returns ZooKeeper's code, and
+ * raises a refusal unless there is a limit "until". */
 static int
-ask(const ZkQuery *query, const char *data, int len, Answer *answer)
+ask(const ZkQuery *query, const char *data, int len, int64 until, Answer *answer)
 {
-	int64 start = zklock_clock();
+	Patience patience = {.start = zklock_clock(), .until = until};
 	volatile int taken = -1;
 	volatile int rc = ZKLOCK_ZOK;
 	Datum which = PointerGetDatum(unvolatize(int *, &taken));
@@ -253,19 +282,24 @@ ask(const ZkQuery *query, const char *data, int len, Answer *answer)
 	{
 		ZkQuestion *slot;
 
-		taken = take_slot(query, data, len, start);
-		slot = &zklock_questions->slot[taken];
-		zklock_worker_wake();
-		rc = read_answer(slot, start, answer);
-		answer->removing = slot->removing;
-		answer->raised = slot->raised;
-		answer->now = slot->now;
-		answer->session = slot->session;
+		taken = take_slot(query, data, len, &patience);
+		if (taken < 0)
+			rc = ZKLOCK_ZCONNECTIONLOSS;
+		else
+		{
+			slot = &zklock_questions->slot[taken];
+			zklock_worker_wake();
+			rc = read_answer(slot, &patience, answer);
+			answer->removing = slot->removing;
+			answer->raised = slot->raised;
+			answer->now = slot->now;
+			answer->session = slot->session;
+		}
 	}
 	PG_END_ENSURE_ERROR_CLEANUP(free_slot, which);
 	free_slot(0, which);
 
-	if (rc != ZKLOCK_ZOK && rc != ZKLOCK_ZNONODE &&
+	if (until == 0 && rc != ZKLOCK_ZOK && rc != ZKLOCK_ZNONODE &&
 		(query->ask != ZKLOCK_ASK_WRITE ||
 		 (rc != ZKLOCK_ZBADVERSION && !zklock_rc_is_lost(rc))))
 		ereport(ERROR,
@@ -276,14 +310,20 @@ ask(const ZkQuery *query, const char *data, int len, Answer *answer)
 }
 
 int
-zklock_query(const ZkQuery *query, ZkNode **nodes)
+zklock_query_until(const ZkQuery *query, int64 until, ZkNode **nodes)
 {
 	Answer answer = {.context = CurrentMemoryContext};
 
-	if (ask(query, NULL, 0, &answer) == ZKLOCK_ZNONODE)
+	if (ask(query, NULL, 0, until, &answer) != ZKLOCK_ZOK)
 		return -1;
 	*nodes = answer.nodes;
 	return answer.n;
+}
+
+int
+zklock_query(const ZkQuery *query, ZkNode **nodes)
+{
+	return zklock_query_until(query, 0, nodes);
 }
 
 bool
@@ -300,7 +340,7 @@ zklock_query_remove(const char *name, int64_t token)
 	if (token <= 0)
 		return false;
 	strlcpy(query.name, name, sizeof(query.name));
-	(void) ask(&query, NULL, 0, &answer);
+	(void) ask(&query, NULL, 0, 0, &answer);
 	return answer.removing;
 }
 
@@ -310,7 +350,7 @@ zklock_query_raise(int64_t above)
 	ZkQuery query = {.ask = ZKLOCK_ASK_RAISE, .above = above};
 	Answer answer = {.context = CurrentMemoryContext};
 
-	(void) ask(&query, NULL, 0, &answer);
+	(void) ask(&query, NULL, 0, 0, &answer);
 	return answer.raised;
 }
 
@@ -319,7 +359,7 @@ zklock_query_records(ZkNode **nodes, int64_t *now)
 {
 	ZkQuery query = {.kind = ZKLOCK_KIND_JOB};
 	Answer answer = {.context = CurrentMemoryContext};
-	int rc = ask(&query, NULL, 0, &answer);
+	int rc = ask(&query, NULL, 0, 0, &answer);
 
 	*nodes = answer.nodes;
 	*now = answer.now;
@@ -333,7 +373,7 @@ zklock_query_record(const char *name, ZkRecord *record)
 	Answer answer = {.context = CurrentMemoryContext};
 
 	strlcpy(query.name, name, sizeof(query.name));
-	record->exists = ask(&query, NULL, 0, &answer) == ZKLOCK_ZOK;
+	record->exists = ask(&query, NULL, 0, 0, &answer) == ZKLOCK_ZOK;
 	record->now = answer.now;
 	record->session = answer.session;
 	if (record->exists)
@@ -353,5 +393,5 @@ zklock_query_write(const char *name, const ZkRecord *record, const char *data, i
 
 	Assert(record->exists && len <= ZKLOCK_RECORD_MAX);
 	strlcpy(query.name, name, sizeof(query.name));
-	return ask(&query, data, len, &answer) == ZKLOCK_ZOK;
+	return ask(&query, data, len, 0, &answer) == ZKLOCK_ZOK;
 }

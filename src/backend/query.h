@@ -38,6 +38,10 @@ typedef struct ZkNode
  */
 extern int zklock_query(const ZkQuery *query, ZkNode **nodes);
 
+/* The same, but -1 and no error, unless canceled, if there is no answer by then (ns of
+ * CLOCK_BOOTTIME). */
+extern int zklock_query_until(const ZkQuery *query, int64 until, ZkNode **nodes);
+
 /*
  * Delete the contender of a lock that has this token, whoever's it is.  If it is
  * this server's, its holders have lost the lock before it goes.  False if there is

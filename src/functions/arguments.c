@@ -27,15 +27,6 @@ namespace_len(void)
 	return len > 0 ? len + 1 : 0;
 }
 
-bool
-zklock_in_namespace(const char *name)
-{
-	size_t len = (size_t) (zklock_local_name(name) - name);
-
-	return len == namespace_len() &&
-		(len == 0 || memcmp(name, zklock_namespace, len - 1) == 0);
-}
-
 /* ASCII needs no conversion, and some encodings have none to UTF-8. */
 char *
 zklock_to_utf8(text *arg)

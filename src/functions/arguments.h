@@ -20,9 +20,6 @@ extern char *zklock_to_utf8(text *arg);
  * 22023 for one that is empty or too long. */
 extern void zklock_get_name(ZkLockKind kind, text *arg, char *buf);
 
-/* Is a lock's name, as zklock_get_name makes it, in zklock.namespace? */
-extern bool zklock_in_namespace(const char *name);
-
 /* "exclusive" and "shared"; "transaction" and "session". */
 extern const char *const zklock_modes[ZKLOCK_NMODES];
 extern const char *const zklock_scopes[ZKLOCK_NSCOPES];

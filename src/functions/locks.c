@@ -22,6 +22,7 @@
 #include "loss.h"
 #include "names.h"
 #include "query.h"
+#include "waiting.h"
 #include "room.h"
 
 PG_FUNCTION_INFO_V1(zk_lock);
@@ -227,10 +228,7 @@ zk_lock_session(PG_FUNCTION_ARGS)
 							 "Call it on its own, or use zk_lock(name, mode, 'session').");
 
 	if (!zklock_acquire(ZKLOCK_KIND_LOCK, name, mode, ZKLOCK_SCOPE_SESSION, timeout, &token))
-		ereport(ERROR,
-				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-				 errmsg("could not obtain lock \"%s\" within %lld ms",
-						zklock_display_name(name), (long long) timeout)));
+		zklock_waiting_raise_over(ZKLOCK_KIND_LOCK, name, timeout);
 	SPI_finish();
 	PG_RETURN_VOID();
 }

@@ -10,12 +10,10 @@
 #include "compat.h"
 
 #include "access/htup_details.h"
-#include "catalog/pg_authid.h"
 #include "catalog/pg_type.h"
 #include "commands/dbcommands.h"
 #include "funcapi.h"
 #include "miscadmin.h"
-#include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
@@ -24,6 +22,7 @@
 
 #include "arguments.h"
 #include "check.h"
+#include "contenders.h"
 #include "drain.h"
 #include "history.h"
 #include "hold.h"
@@ -32,6 +31,7 @@
 #include "protocol.h"
 #include "query.h"
 #include "settings.h"
+#include "sessions.h"
 #include "stat.h"
 
 PG_FUNCTION_INFO_V1(zk_locks);
@@ -57,14 +57,6 @@ typedef struct LockRow
 	ZkProcLock proclock;
 	ZkLockGrant grant;
 } LockRow;
-
-/* pg_stat_activity's rule: who may see what a backend of this role, or of none, does? */
-static bool
-may_see(Oid role)
-{
-	return has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) ||
-		has_privs_of_role(GetUserId(), role);
-}
 
 /* What is to become of it: for holders of the grant, for waiters of the wish. */
 static const char *
@@ -166,7 +158,7 @@ put_lock_row(ReturnSetInfo *rsinfo, const LockRow *row, ArrayType *blockers,
 	values[14] = ObjectIdGetDatum(tag.locktag_field2);
 	values[15] = ObjectIdGetDatum(tag.locktag_field3);
 	values[16] = Int16GetDatum((int16) tag.locktag_field4);
-	if (!kept && !may_see(proclock->role))
+	if (!kept && !zklock_may_see(proclock->role))
 	{
 		for (int i = 0; i < (int) lengthof(nulls); i++)
 			nulls[i] = i != 9; /* pid */
@@ -263,7 +255,7 @@ zk_locks(PG_FUNCTION_ARGS)
 		if (row->proclock.pid == 0)
 		{
 			/* its name is all there is to hide: no row */
-			if (may_see(InvalidOid))
+			if (zklock_may_see(InvalidOid))
 				put_lock_row(rsinfo, row, NULL, ZKLOCK_SCOPE_TRANSACTION, true);
 		}
 		else if (row->proclock.state != ZKLOCK_PROCLOCK_HELD)
@@ -375,15 +367,6 @@ zk_session(PG_FUNCTION_ARGS)
  * ------------------------------------------------------------------------
  */
 
-/* ZooKeeper's time, ms since 1970. */
-static TimestampTz
-node_time(int64 ms)
-{
-	return (ms -
-			(POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * SECS_PER_DAY * INT64CONST(1000)) *
-		1000;
-}
-
 /* Whose the node is, as zk_session names it. */
 static void
 put_session(const ZkNode *node, Datum *value, bool *null)
@@ -455,8 +438,8 @@ zk_servers(PG_FUNCTION_ARGS)
 		put_number(node, "pid", &values[2], &nulls[2]);
 		put_field(node, "zklock", &values[3], &nulls[3]);
 		put_field(node, "postgres", &values[4], &nulls[4]);
-		values[5] = TimestampTzGetDatum(node_time(node->ctime));
-		values[6] = TimestampTzGetDatum(node_time(node->mtime));
+		values[5] = TimestampTzGetDatum(zklock_node_time(node->ctime));
+		values[6] = TimestampTzGetDatum(zklock_node_time(node->mtime));
 		put_number(node, "elections", &values[7], &nulls[7]);
 		put_field(node, "drain", &values[8], &nulls[8]);
 		values[9] = BoolGetDatum(s.id.id != 0 && node->ephemeral_owner == s.id.id);
@@ -468,37 +451,45 @@ zk_servers(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* Everybody in the queue of a name, in order: nodes, what their names say, and who has
- * the lock. */
-typedef struct Queue
+/* Seven columns: state, pid, database, username, application, state_since, as_of. */
+static void
+put_owner(const ZkOwner *owner, bool ours, Datum *values, bool *nulls)
 {
-	int n;
-	ZkNode *nodes;
-	ZkLockChild *children;
-	bool *holds;
-} Queue;
+	const ZkReportItem *item = &owner->item;
+	const ZkReportSession *session = &item->session[0];
+	bool any = item->nsessions > 0;
 
-static Queue
-ask_queue(const char *name)
-{
-	ZkQuery query = {.kind = ZKLOCK_KIND_LOCK, .contenders = true};
-	Queue queue = {0};
-
-	strlcpy(query.name, name, sizeof(query.name));
-	queue.n = Max(zklock_query(&query, &queue.nodes), 0);
-	queue.children =
-		palloc_extended(sizeof(ZkLockChild) * ((Size) queue.n + 1), MCXT_ALLOC_HUGE);
-	queue.holds = palloc_extended(sizeof(bool) * ((Size) queue.n + 1), MCXT_ALLOC_HUGE);
-	for (int i = 0; i < queue.n; i++)
+	for (int i = 1; i < 6; i++)
+		nulls[i] = true;
+	values[0] = CStringGetTextDatum(zklock_report_state_name(item->state));
+	values[6] = TimestampTzGetDatum(owner->as_of);
+	if (any)
 	{
-		ZkLockChild *child = &queue.children[i];
-
-		memset(child, 0, sizeof(*child));
-		child->mode = ZKLOCK_EXCLUSIVE;
-		(void) zklock_parse_child(queue.nodes[i].name, child);
+		values[1] = Int32GetDatum(session->pid);
+		nulls[1] = false;
 	}
-	zklock_find_holders(queue.children, queue.n, queue.holds);
-	return queue;
+	if (any && !zklock_may_see_session(session->pid, ours))
+		return;
+	if (any)
+	{
+		zklock_put_text(session->database, &values[2], &nulls[2]);
+		zklock_put_text(session->user, &values[3], &nulls[3]);
+		zklock_put_text(session->application, &values[4], &nulls[4]);
+	}
+	nulls[5] = item->age < 0;
+	values[5] = TimestampTzGetDatum(zklock_owner_time(owner, item->age));
+}
+
+/* Is there a contender of another server?  Then its report is wanted. */
+static bool
+has_others(const ZkContenders *queue, int64 session)
+{
+	for (int i = 0; i < queue->n; i++)
+	{
+		if (queue->children[i].uuid_hi != 0 && queue->nodes[i].ephemeral_owner != session)
+			return true;
+	}
+	return false;
 }
 
 /* zk_contenders(name text) returns setof record */
@@ -508,20 +499,26 @@ zk_contenders(PG_FUNCTION_ARGS)
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	char name[ZKLOCK_NAME_MAX + 1];
 	ZkSessionShared s;
-	Queue queue;
+	ZkContenders queue;
+	ZkMembers members = {0};
 
 	zklock_check_callable();
 	zklock_get_name(ZKLOCK_KIND_LOCK, PG_GETARG_TEXT_PP(0), name);
 	InitMaterializedSRF(fcinfo, 0);
-	queue = ask_queue(name);
+	zklock_contenders_ask(ZKLOCK_KIND_LOCK, name, 0, 0, &queue);
 	zklock_session_read(&s);
+	members.session = s.id.id;
+	if (has_others(&queue, s.id.id))
+		zklock_members_ask(0, &members);
 
 	for (int i = 0; i < queue.n; i++)
 	{
 		const ZkNode *node = &queue.nodes[i];
+		bool ours = members.session != 0 && node->ephemeral_owner == members.session;
 		char *server = palloc((Size) node->datalen + 1);
-		Datum values[10];
-		bool nulls[10] = {0};
+		ZkOwner owner;
+		Datum values[17];
+		bool nulls[17] = {0};
 
 		values[0] = Int32GetDatum(i + 1);
 		nulls[1] = !zklock_parse_server(node->data, (size_t) node->datalen, server);
@@ -532,11 +529,15 @@ zk_contenders(PG_FUNCTION_ARGS)
 		values[3] = BoolGetDatum(queue.holds[i]);
 		values[4] = Int64GetDatum(node->token);
 		put_session(node, &values[5], &nulls[5]);
-		values[6] = BoolGetDatum(s.id.id != 0 && node->ephemeral_owner == s.id.id);
-		values[7] = TimestampTzGetDatum(node_time(node->ctime));
-		values[8] = CStringGetTextDatum(
+		values[6] = BoolGetDatum(ours);
+		values[7] = TimestampTzGetDatum(zklock_node_time(node->ctime));
+		if (zklock_members_owner(&members, ZKLOCK_KIND_LOCK, name, &queue, i, &owner))
+			put_owner(&owner, ours, &values[8], &nulls[8]);
+		else
+			memset(&nulls[8], true, 7);
+		values[15] = CStringGetTextDatum(
 			zklock_display_bytes(node->data, node->datalen, node->data_cut));
-		values[9] = CStringGetTextDatum(
+		values[16] = CStringGetTextDatum(
 			zklock_display_bytes(node->name, (int) strlen(node->name), node->name_cut));
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 		pfree(server);
@@ -587,15 +588,16 @@ zk_lock_dirs(PG_FUNCTION_ARGS)
 				AllocSetContextCreate(CurrentMemoryContext, "zklock queue",
 									  ALLOCSET_DEFAULT_SIZES);
 			MemoryContext save = MemoryContextSwitchTo(context);
-			Queue queue = ask_queue(name);
+			ZkContenders queue;
 
+			zklock_contenders_ask(ZKLOCK_KIND_LOCK, name, 0, 0, &queue);
 			contenders = queue.n;
 			for (int j = 0; j < queue.n; j++)
 			{
 				if (queue.holds[j])
 					continue;
 				if (waiting++ == 0)
-					values[3] = TimestampTzGetDatum(node_time(queue.nodes[j].ctime));
+					values[3] = TimestampTzGetDatum(zklock_node_time(queue.nodes[j].ctime));
 				nulls[3] = false;
 			}
 			MemoryContextSwitchTo(save);
@@ -611,21 +613,68 @@ zk_lock_dirs(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
+/* A sentence for the log: whose is the contender with this token, as far as is known? */
+static const char *
+describe_owner(const char *name, int64 token)
+{
+	ZkContenders queue;
+	ZkMembers members;
+	ZkOwner owner;
+	StringInfoData buf;
+	const ZkNode *node;
+	int i = 0;
+
+	zklock_contenders_ask(ZKLOCK_KIND_LOCK, name, 0, 0, &queue);
+	while (i < queue.n && queue.nodes[i].token != token)
+		i++;
+	if (i == queue.n)
+		return NULL;
+	node = &queue.nodes[i];
+	initStringInfo(&buf);
+	appendStringInfo(&buf, "It was made with \"%s\"",
+					 zklock_display_bytes(node->data, node->datalen, node->data_cut));
+	zklock_members_ask(0, &members);
+	if (zklock_members_owner(&members, ZKLOCK_KIND_LOCK, name, &queue, i, &owner))
+	{
+		const ZkReportItem *item = &owner.item;
+
+		appendStringInfo(&buf, ", and its state was \"%s\"",
+						 zklock_report_state_name(item->state));
+		if (item->age >= 0)
+			appendStringInfo(&buf, " since %s",
+							 timestamptz_to_str(zklock_owner_time(&owner, item->age)));
+		if (item->nsessions > 0)
+			appendStringInfo(&buf,
+							 ", by process %d, database \"%s\", user \"%s\", application \"%s\"",
+							 item->session[0].pid,
+							 zklock_display_text(item->session[0].database),
+							 zklock_display_text(item->session[0].user),
+							 zklock_display_text(item->session[0].application));
+		appendStringInfo(&buf, ", as of %s", timestamptz_to_str(owner.as_of));
+	}
+	appendStringInfoChar(&buf, '.');
+	return buf.data;
+}
+
 /* zk_break(name text, token bigint) returns boolean */
 Datum
 zk_break(PG_FUNCTION_ARGS)
 {
 	char name[ZKLOCK_NAME_MAX + 1];
 	int64 token = PG_GETARG_INT64(1);
+	const char *owner;
 	bool removed;
 
 	zklock_check_callable();
 	zklock_get_name(ZKLOCK_KIND_LOCK, PG_GETARG_TEXT_PP(0), name);
+	/* afterwards nobody can tell */
+	owner = token > 0 ? describe_owner(name, token) : NULL;
 	removed = zklock_query_remove(name, token);
 	if (removed)
 		ereport(LOG,
 				(errmsg("zk_break removed the contender with token %lld from the queue of lock \"%s\"",
-						(long long) token, zklock_display_name(name))));
+						(long long) token, zklock_display_name(name)),
+				 owner != NULL ? errdetail_log("%s", owner) : 0));
 	PG_RETURN_BOOL(removed);
 }
 

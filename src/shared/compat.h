@@ -70,6 +70,13 @@ zklock_wait_event(uint32 *cache, const char *name)
 #define ZKLOCK_MY_PROC_NUMBER (MyProc->pgprocno)
 #endif
 
+/* 16: the entries of the table of backends, from 1, have another function */
+#if PG_VERSION_NUM >= 160000
+#define zklock_backend_status(i) (&pgstat_get_local_beentry_by_index(i)->backendStatus)
+#else
+#define zklock_backend_status(i) (&pgstat_fetch_stat_local_beentry(i)->backendStatus)
+#endif
+
 /* 18: ExecutorRun without "execute_once" */
 #if PG_VERSION_NUM >= 180000
 #define ZKLOCK_EXECUTE_ONCE_ARG

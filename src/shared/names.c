@@ -131,6 +131,21 @@ zklock_plain_name(const char *name)
 	return display(name, (int) strlen(name), false);
 }
 
+bool
+zklock_in_namespace(const char *name)
+{
+	size_t len = (size_t) (zklock_local_name(name) - name);
+	size_t ours = strlen(zklock_namespace);
+
+	return len == (ours > 0 ? ours + 1 : 0) && memcmp(name, zklock_namespace, ours) == 0;
+}
+
+char *
+zklock_plain_text(const char *text)
+{
+	return display(text, (int) strlen(text), false);
+}
+
 const char *
 zklock_log_name(const char *name, char *buf)
 {
@@ -213,5 +228,5 @@ zklock_describe_member(StringInfo buf, uint32 elections, const char *drain)
 	/* without what a distribution has put behind it */
 	appendStringInfo(buf, ", \"zklock\": \"%s\", \"postgres\": \"%.*s\"", ZKLOCK_VERSION,
 					 (int) strcspn(postgres, " "), postgres);
-	appendStringInfo(buf, ", \"elections\": %u, \"drain\": \"%s\"}", elections, drain);
+	appendStringInfo(buf, ", \"elections\": %u, \"drain\": \"%s\"", elections, drain);
 }

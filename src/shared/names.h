@@ -36,6 +36,12 @@ extern char *zklock_display_name(const char *name);
  * database's encoding is UTF8. */
 extern char *zklock_plain_name(const char *name);
 
+/* Is a name, as the table has it, in zklock.namespace? */
+extern bool zklock_in_namespace(const char *name);
+
+/* Text that is whole characters in UTF-8, or not, likewise. */
+extern char *zklock_plain_text(const char *text);
+
 /* A name for the log: encoded if it is in a namespace.  "buf" as for zklock_encode_name. */
 extern const char *zklock_log_name(const char *name, char *buf);
 
@@ -55,7 +61,8 @@ extern void zklock_effective_server_name(char *buf, size_t size);
 extern void zklock_describe_server(StringInfo buf, int pid);
 
 /* The same of this server, for its node under <root>/servers (zk_servers): besides the
- * postmaster's pid, versions, in how many elections it leads, and whether it drains. */
+ * postmaster's pid, versions, in how many elections it leads, and whether it drains.
+ * Without the closing brace, as a report (report.h) follows. */
 extern void zklock_describe_member(StringInfo buf, uint32 elections, const char *drain);
 
 #endif /* ZKLOCK_NAMES_H */

@@ -106,7 +106,7 @@ zklock_proclock_make(ZkLockKind kind, const char *name, ZkLockMode mode,
 	proclock->lost = proclock->failed = proclock->blocked = false;
 	proclock->failure_rc = 0;
 	proclock->count[ZKLOCK_SCOPE_TRANSACTION] = proclock->count[ZKLOCK_SCOPE_SESSION] = 0;
-	proclock->wait_start = GetCurrentTimestamp();
+	proclock->wait_start = proclock->held_since = GetCurrentTimestamp();
 	proclock->waited = stands_behind(entry, mode);
 	proclock->end = ZKLOCK_PROCLOCK_END_CANCELED;
 	proclock->again = proclock->again_counted = 0;
@@ -206,6 +206,9 @@ zklock_proclock_take(int32 index, bool wish)
 		zklock_lease_valid())
 	{
 		zklock_stat_acquired(entry, proclock);
+		/* a look at the clock is for those who have waited */
+		if (proclock->waited || proclock->state == ZKLOCK_PROCLOCK_WANTED)
+			proclock->held_since = GetCurrentTimestamp();
 		if (proclock->state == ZKLOCK_PROCLOCK_WANTED)
 			entry->want[proclock->mode]--;
 		proclock->state = ZKLOCK_PROCLOCK_HELD;

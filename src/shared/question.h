@@ -60,6 +60,7 @@
 /* bytes of a node's data; what is longer is cut off there */
 #define ZKLOCK_ANSWER_DATA_MAX 1024
 #define ZKLOCK_RECORD_MAX	   (23 * 1024) /* a job's */
+#define ZKLOCK_MEMBER_MAX	   (12 * 1024) /* a server's, with its report */
 
 typedef enum ZkAsk
 {

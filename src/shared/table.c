@@ -29,6 +29,7 @@ static ZkProcLock *proclocks;
 static int32 *buckets;
 static ZkLockHint *hints; /* one a bucket */
 static volatile sig_atomic_t *loss_flags;
+static ZkProc *procs;
 
 /* Whom zklock_entry_unlock wakes. */
 static bool worker_due = false;
@@ -63,7 +64,8 @@ table_size(void)
 	size = add_size(size, mul_size(MAXALIGN(sizeof(ZkProcLock)), proclock_count()));
 	size = add_size(size, mul_size(sizeof(int32), bucket_count()));
 	size = add_size(size, mul_size(sizeof(ZkLockHint), bucket_count()));
-	size = add_size(size, mul_size(sizeof(sig_atomic_t), MaxBackends));
+	size = add_size(size, MAXALIGN(mul_size(sizeof(sig_atomic_t), MaxBackends)));
+	size = add_size(size, mul_size(sizeof(ZkProc), MaxBackends));
 	return size;
 }
 
@@ -98,6 +100,8 @@ zklock_table_shmem_startup(void)
 	hints = (ZkLockHint *) p;
 	p += mul_size(sizeof(ZkLockHint), bucket_count());
 	loss_flags = (volatile sig_atomic_t *) p;
+	p += mul_size(sizeof(sig_atomic_t), MaxBackends);
+	procs = (ZkProc *) MAXALIGN(p);
 
 	if (!found)
 	{
@@ -121,7 +125,11 @@ zklock_table_shmem_startup(void)
 		ConditionVariableInit(&s->write_cv);
 		s->nprocs = MaxBackends;
 		for (int i = 0; i < s->nprocs; i++)
+		{
 			loss_flags[i] = 0;
+			memset(&procs[i], 0, sizeof(procs[i]));
+			procs[i].pending = -1;
+		}
 		s->nentries = zklock_max_locks;
 		s->nproclocks = proclock_count();
 		s->nbuckets = bucket_count();
@@ -206,6 +214,13 @@ hash_name(ZkLockKind kind, const char *name)
 	return hash_bytes((const unsigned char *) name, (int) strlen(name)) ^ (uint32) kind;
 }
 
+bool
+zklock_unlocked(void)
+{
+	return !LWLockAnyHeldByMe(&zklock_shared->locks[0].lock, ZKLOCK_NPARTITIONS + 1,
+							  sizeof(LWLockPadded));
+}
+
 /* ------------------------------------------------------------------------
  * What holds whenever nobody has an entry's lock (src/README, section 9); for tests
  * ------------------------------------------------------------------------
@@ -218,13 +233,6 @@ zklock_in_worker(void)
 {
 	return MyBgworkerEntry != NULL &&
 		strcmp(MyBgworkerEntry->bgw_function_name, ZKLOCK_WORKER_MAIN) == 0;
-}
-
-bool
-zklock_unlocked(void)
-{
-	return !LWLockAnyHeldByMe(&zklock_shared->locks[0].lock, ZKLOCK_NPARTITIONS + 1,
-							  sizeof(LWLockPadded));
 }
 
 bool
@@ -382,6 +390,7 @@ make_locked(ZkLockKind kind, const char *name, uint32 hash)
 	entry->proclocks = -1;
 	entry->last_rc = 0;
 	entry->last_pid = 0;
+	entry->blocker = 0;
 	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 	{
 		entry->want[mode] = entry->held[mode] = 0;
@@ -627,6 +636,13 @@ zklock_loss_flag(int proc_number)
 {
 	Assert(proc_number >= 0 && proc_number < zklock_shared->nprocs);
 	return &loss_flags[proc_number];
+}
+
+ZkProc *
+zklock_proc(int proc_number)
+{
+	Assert(proc_number >= 0 && proc_number < zklock_shared->nprocs);
+	return &procs[proc_number];
 }
 
 /* ------------------------------------------------------------------------

@@ -92,6 +92,7 @@ typedef struct ZkProcLock
 	uint32 count[ZKLOCK_NSCOPES]; /* holds, for zk_locks; by the backend, without
 								   * the lock */
 	TimestampTz wait_start;		  /* when it was made */
+	TimestampTz held_since;		  /* if HELD */
 	/* for zk_locks */
 	Oid database;
 	Oid role;
@@ -103,6 +104,19 @@ typedef struct ZkProcLock
 						   * the lock */
 	uint32 again_counted; /* of these */
 } ZkProcLock;
+
+/*
+ * What is known of a backend that has, or had, a proclock.  The backend writes it, and
+ * the names before its first one, so that whoever finds that finds them.
+ */
+typedef struct ZkProc
+{
+	int pid;					/* of whom the rest is */
+	char database[NAMEDATALEN]; /* UTF-8 */
+	char user[NAMEDATALEN];		/* the role that logged in; the same */
+	int32 pending;				/* the proclock that it waits with, or -1; read without a
+								 * lock, and to be checked then */
+} ZkProc;
 
 /* What the worker has obtained, as backends see it. */
 typedef struct ZkLockGrant
@@ -171,16 +185,19 @@ typedef struct ZkLockEntry
 	int want[ZKLOCK_NMODES]; /* proclocks that are WANTED and have not failed */
 	int held[ZKLOCK_NMODES]; /* ... that are HELD and not lost */
 	ZkLockGrant grant[ZKLOCK_NMODES];
-	ConditionVariable cv;			/* broadcast when the grant, the queue, a proclock or
-									 * the candidacy has changed for those who wait */
-	int64 kept_since;				/* ns: since when a grant is kept for nobody; 0:
-									 * not so.  ZkLockShared.nkept counts these */
-	bool leaving;					/* a kept grant was given up, and the entry is
-									 * about to go; ZkLockShared.nleaving */
-	int last_rc;					/* newest refusal by the ensemble, or 0; the worker
-									 * writes it without the lock */
-	int last_pid;					/* newest wish; goes into the contender's data */
-	ZkLockQueue queue;				/* written by the worker only */
+	ConditionVariable cv; /* broadcast when the grant, the queue, a proclock or
+						   * the candidacy has changed for those who wait */
+	int64 kept_since;	  /* ns: since when a grant is kept for nobody; 0:
+						   * not so.  ZkLockShared.nkept counts these */
+	bool leaving;		  /* a kept grant was given up, and the entry is
+						   * about to go; ZkLockShared.nleaving */
+	int last_rc;		  /* newest refusal by the ensemble, or 0; the worker
+						   * writes it without the lock */
+	int last_pid;		  /* newest wish; goes into the contender's data */
+	uint64 blocker;		  /* hash of the child for which a contender of ours
+						   * waited last; the worker's, as is: */
+	char blocker_server[NAMEDATALEN]; /* whose it is, in UTF-8; "": another program's */
+	ZkLockQueue queue;				  /* written by the worker only */
 	int stat_slot;					/* stat.c: the name's, if its serial number is ... */
 	uint32 stat_serial;				/* ... this; 0: not known */
 	ZkElection election;			/* of that kind */
@@ -301,8 +318,8 @@ typedef struct ZkLockShared
 	int nentries;
 	int nproclocks;
 	int nbuckets; /* a power of 2 */
-				  /* entries, proclocks, bucket heads, as many hints, and
-				   * loss flags follow */
+				  /* entries, proclocks, bucket heads, as many hints, loss
+				   * flags and backends follow */
 } ZkLockShared;
 
 /* NULL when not preloaded. */
@@ -315,16 +332,16 @@ extern void zklock_table_shmem_startup(void);
 /* The worker's entry point; by it a process knows that it is the worker. */
 #define ZKLOCK_WORKER_MAIN "zklock_worker_main"
 
+/* Has this process neither a partition lock nor the session lock?  So it must be before
+ * it takes one, waits, or sends. */
+extern bool zklock_unlocked(void);
+
 /* --- for assertions --------------------------------------------------------- */
 
 #ifdef USE_ASSERT_CHECKING
 
 /* Is this process the worker? */
 extern bool zklock_in_worker(void);
-
-/* Has this process neither a partition lock nor the session lock?  So it must be before
- * it takes one, waits, or sends. */
-extern bool zklock_unlocked(void);
 
 /* Has it the entry's lock, exclusively? */
 extern bool zklock_entry_is_locked(const ZkLockEntry *entry);
@@ -430,6 +447,9 @@ zklock_lease_lost(void)
  * is lost, and sets it while it does.  It can be read in a signal handler.
  */
 extern volatile sig_atomic_t *zklock_loss_flag(int proc_number);
+
+/* What is known of a backend, by proc number. */
+extern ZkProc *zklock_proc(int proc_number);
 
 /* --- the session ---------------------------------------------------------- */
 

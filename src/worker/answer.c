@@ -199,8 +199,9 @@ take_child(Run *run, const char *name, const ZkMessage *message)
 {
 	static const char padding[MAXIMUM_ALIGNOF] = {0};
 	size_t name_len = strlen(name);
-	int data_max =
-		run->query.kind == ZKLOCK_KIND_JOB ? ZKLOCK_RECORD_MAX : ZKLOCK_ANSWER_DATA_MAX;
+	int data_max = run->query.kind == ZKLOCK_KIND_JOB ? ZKLOCK_RECORD_MAX
+		: run->query.ask == ZKLOCK_ASK_SERVERS		  ? ZKLOCK_MEMBER_MAX
+													  : ZKLOCK_ANSWER_DATA_MAX;
 	ZkAnswerRow row = {
 		.name_len = (int32) Min(name_len, ZKLOCK_ANSWER_NAME_MAX),
 		.data_len = Min(message->datalen, data_max),

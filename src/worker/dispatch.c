@@ -24,6 +24,7 @@
 #include "names.h"
 #include "path.h"
 #include "proclock.h"
+#include "reporter.h"
 #include "session.h"
 #include "succession.h"
 #include "table.h"
@@ -308,6 +309,7 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 	lost = tell_table(entry, event, &actions);
 	if (entry->kind == ZKLOCK_KIND_ELECTION)
 		zklock_leadership_step(entry, event, &actions, &news);
+	zklock_reporter_note(entry);
 	tick_wanted |= wants_tick(entry);
 	if (zklock_queue_empty(&entry->queue))
 		succession = entry->queue.succession;
@@ -488,6 +490,42 @@ dispatch_listing(const ZkMessage *message, ZkLockEntry *entry, ZkLockEvent *even
 	pfree(children);
 }
 
+/* Does one of our contenders wait for this child?  The one before it is watched, too. */
+static bool
+waits_for(const ZkLockEntry *entry, uint64 hash)
+{
+	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
+	{
+		if (entry->queue.contender[i].state == ZKLOCK_WAITING &&
+			entry->queue.contender[i].blocker == hash)
+			return true;
+	}
+	return false;
+}
+
+/* Whom a contender of ours waits for: the reply to the get that watches it says whose it
+ * is, for errors that end the wait. */
+static void
+note_blocker(ZkLockEntry *entry, const ZkMessage *message)
+{
+	char *server = palloc((Size) message->datalen + 1);
+	LWLock *lock;
+
+	if (!zklock_parse_server(message->data, (size_t) message->datalen, server))
+		server[0] = '\0';
+	lock = zklock_entry_lock(entry, LW_EXCLUSIVE);
+	if (lock != NULL && waits_for(entry, message->tag.hash))
+	{
+		entry->blocker = message->tag.hash;
+		strlcpy(entry->blocker_server, server, NAMEDATALEN);
+		entry->blocker_server[zklock_clip_utf8(entry->blocker_server,
+											   strlen(entry->blocker_server))] = '\0';
+	}
+	if (lock != NULL)
+		zklock_entry_unlock(lock);
+	pfree(server);
+}
+
 /* The watch on a directory's children fired, or that on itself, or both. */
 static void
 dispatch_dir_watch(ZkLockKind kind, const char *name, bool children, bool data)
@@ -638,6 +676,8 @@ zklock_dispatch_message(const ZkMessage *message)
 			break;
 		case ZKLOCK_TAG_WATCH:
 			event.type = ZKLOCK_EV_WATCHED;
+			if (event.rc == ZKLOCK_RC_OK)
+				note_blocker(entry, message);
 			break;
 		case ZKLOCK_TAG_DELETE:
 			event.type = ZKLOCK_EV_DELETED;

@@ -5,7 +5,8 @@
  *
  * It is ephemeral.  It tells people which servers there are (zk_servers): two servers of
  * one name have a node each.  And it takes the heartbeats.  A heartbeat is a write: its
- * acknowledgement proves that our server reaches a quorum, which no read and no ping does.
+ * acknowledgement proves that our server reaches a quorum, which no read and no ping
+ *does. What it writes says whose our contenders are (reporter.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -20,6 +21,7 @@
 #include "member.h"
 #include "names.h"
 #include "path.h"
+#include "reporter.h"
 #include "table.h"
 #include "tag.h"
 #include "trouble.h"
@@ -59,12 +61,16 @@ describe(StringInfo data)
 {
 	static ZkDrain told = ZKLOCK_DRAIN_OFF;
 	ZkDrain drain = zklock_drain_state();
+	char *report;
 
 	if (drain == ZKLOCK_DRAIN_DONE && told != drain)
 		ereport(LOG,
 				(errmsg("this server is drained: it holds no lock and leads no election")));
 	told = drain;
 	zklock_describe_member(data, zklock_shared->elections_led, zklock_drain_name(drain));
+	report = zklock_reporter_write();
+	appendStringInfo(data, ", %s}", report);
+	pfree(report);
 }
 
 void

@@ -1,0 +1,126 @@
+/*-------------------------------------------------------------------------
+ *
+ * contenders.c
+ *	  Who is in the queue of a name, in the whole ensemble, and whose each contender is.
+ *
+ * The queue is asked for, and so are the nodes of all servers, with their reports
+ * (report.h).  A report is believed only of contenders of the session to which its node
+ * belongs, which ZooKeeper vouches for; whose this server's own contenders are it knows
+ * better than its latest report.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+#include "compat.h"
+
+#include "datatype/timestamp.h"
+
+#include "contenders.h"
+#include "holder.h"
+#include "table.h"
+
+TimestampTz
+zklock_node_time(int64 ms)
+{
+	return (ms -
+			(POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * SECS_PER_DAY * INT64CONST(1000)) *
+		1000;
+}
+
+void
+zklock_contenders_ask(ZkLockKind kind, const char *name, int limit, int64 until,
+					  ZkContenders *contenders)
+{
+	ZkQuery query = {.kind = kind, .contenders = true, .limit = limit};
+	int n;
+
+	memset(contenders, 0, sizeof(*contenders));
+	strlcpy(query.name, name, sizeof(query.name));
+	n = Max(zklock_query_until(&query, until, &contenders->nodes), 0);
+	contenders->n = n;
+	contenders->children =
+		palloc_extended(sizeof(ZkLockChild) * ((Size) n + 1), MCXT_ALLOC_HUGE);
+	contenders->holds = palloc_extended(sizeof(bool) * ((Size) n + 1), MCXT_ALLOC_HUGE);
+	for (int i = 0; i < n; i++)
+	{
+		ZkLockChild *child = &contenders->children[i];
+
+		memset(child, 0, sizeof(*child));
+		child->mode = ZKLOCK_EXCLUSIVE;
+		(void) zklock_parse_child(contenders->nodes[i].name, child);
+	}
+	zklock_find_holders(contenders->children, n, contenders->holds);
+}
+
+void
+zklock_members_ask(int64 until, ZkMembers *members)
+{
+	ZkQuery query = {.ask = ZKLOCK_ASK_SERVERS};
+	ZkSessionShared s;
+
+	memset(members, 0, sizeof(*members));
+	members->n = Max(zklock_query_until(&query, until, &members->nodes), 0);
+	members->reports = palloc0(sizeof(ZkReport *) * ((Size) members->n + 1));
+	zklock_session_read(&s);
+	members->session = s.id.id;
+}
+
+/* A server that got another name in its session has left a node behind, which it does not
+ * write any more. */
+static int
+find_member(const ZkMembers *members, int64 session)
+{
+	int found = -1;
+
+	for (int i = 0; i < members->n && session != 0; i++)
+	{
+		if (members->nodes[i].ephemeral_owner == session &&
+			(found < 0 || members->nodes[i].mtime > members->nodes[found].mtime))
+			found = i;
+	}
+	return found;
+}
+
+const ZkNode *
+zklock_members_find(const ZkMembers *members, const ZkNode *contender)
+{
+	int i = find_member(members, contender->ephemeral_owner);
+
+	return i < 0 ? NULL : &members->nodes[i];
+}
+
+bool
+zklock_members_owner(ZkMembers *members, ZkLockKind kind, const char *name,
+					 const ZkContenders *contenders, int i, ZkOwner *owner)
+{
+	const ZkNode *node = &contenders->nodes[i];
+	const ZkLockChild *child = &contenders->children[i];
+	const ZkReportItem *item;
+	int m;
+
+	if (child->uuid_hi == 0)
+		return false; /* another program's */
+	if (members->session != 0 && node->ephemeral_owner == members->session)
+	{
+		owner->as_of = GetCurrentTimestamp();
+		if (!zklock_holder_lookup(kind, name, child->uuid_lo, &owner->item))
+			return false;
+		zklock_holder_complete(&owner->item, 1);
+		return true;
+	}
+	m = find_member(members, node->ephemeral_owner);
+	if (m < 0)
+		return false;
+	if (members->reports[m] == NULL)
+	{
+		members->reports[m] = palloc(sizeof(ZkReport));
+		(void) zklock_report_read(members->nodes[m].data,
+								  (size_t) members->nodes[m].datalen, members->reports[m]);
+	}
+	item = zklock_report_find(members->reports[m], child->uuid_lo);
+	if (item == NULL)
+		return false;
+	owner->as_of = zklock_node_time(members->nodes[m].mtime);
+	owner->item = *item;
+	return true;
+}

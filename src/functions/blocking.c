@@ -1,0 +1,498 @@
+/*-------------------------------------------------------------------------
+ *
+ * blocking.c
+ *	  SQL functions: who is in the way of whom, across servers.
+ *
+ * A chain leads from a session that waits to the one that is to blame: that waits for
+ * nobody whom anybody knows.  On this server each step is looked up as it is taken; from
+ *a queue in ZooKeeper on it follows the first one there that has the lock, and from there
+ * what his server has reported (report.h): his session, those that are in its way on that
+ * server, and the queue in which the last of these waits.  So a chain is as old as the
+ * reports are, and may have changed between two steps.
+ *
+ * One step follows one session: of several readers the one that has the lock for longest,
+ * of several that PostgreSQL names the first.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+#include "compat.h"
+
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/tuplestore.h"
+
+#include "arguments.h"
+#include "check.h"
+#include "contenders.h"
+#include "holder.h"
+#include "names.h"
+#include "sessions.h"
+
+PG_FUNCTION_INFO_V1(zk_blocking);
+PG_FUNCTION_INFO_V1(zk_waits);
+
+/* No ring is longer whose servers each name all their sessions once. */
+#define MAX_STEPS 64
+
+/* us: shorter waits are none, for zk_waits */
+#define LONG_WAIT INT64CONST(1000000)
+
+/* What has been asked so far: each thing once. */
+typedef struct Inquiry
+{
+	bool asked; /* for the servers */
+	ZkMembers members;
+	List *queues; /* of KnownQueue */
+} Inquiry;
+
+typedef struct KnownQueue
+{
+	ZkLockKind kind;
+	char name[ZKLOCK_NAME_MAX + 1];
+	ZkContenders contenders;
+} KnownQueue;
+
+typedef struct Step
+{
+	const ZkNode *contender; /* NULL: a session of this server */
+	bool ours;
+	TimestampTz as_of;		 /* of what follows */
+	ZkReportSession session; /* pid 0: none */
+	char waits[ZKLOCK_REPORT_NAME];
+} Step;
+
+typedef struct Chain
+{
+	int n;
+	Step step[MAX_STEPS];
+} Chain;
+
+static ZkMembers *
+ask_members(Inquiry *inquiry)
+{
+	if (!inquiry->asked)
+		zklock_members_ask(0, &inquiry->members);
+	inquiry->asked = true;
+	return &inquiry->members;
+}
+
+static const ZkContenders *
+ask_queue(Inquiry *inquiry, ZkLockKind kind, const char *name)
+{
+	ListCell *cell;
+	KnownQueue *known;
+
+	foreach (cell, inquiry->queues)
+	{
+		known = lfirst(cell);
+		if (known->kind == kind && strcmp(known->name, name) == 0)
+			return &known->contenders;
+	}
+	known = palloc(sizeof(*known));
+	known->kind = kind;
+	strlcpy(known->name, name, sizeof(known->name));
+	zklock_contenders_ask(kind, name, 0, 0, &known->contenders);
+	inquiry->queues = lappend(inquiry->queues, known);
+	return &known->contenders;
+}
+
+/* ------------------------------------------------------------------------
+ * Chains
+ * ------------------------------------------------------------------------
+ */
+
+/* Is the session in the chain already?  Then it is a ring. */
+static bool
+has_step(const Chain *chain, const Step *step)
+{
+	for (int i = 0; i < chain->n; i++)
+	{
+		const Step *other = &chain->step[i];
+
+		if (step->session.pid != 0 && other->session.pid == step->session.pid &&
+			other->ours == step->ours &&
+			(step->ours ||
+			 other->contender->ephemeral_owner == step->contender->ephemeral_owner))
+			return true;
+	}
+	return false;
+}
+
+/* Append a step.  False if the chain ends there. */
+static bool
+add_step(Chain *chain, const Step *step)
+{
+	bool ring = has_step(chain, step);
+
+	chain->step[chain->n++] = *step;
+	return !ring && chain->n < MAX_STEPS;
+}
+
+/* Append an item's sessions, from "first" on.  False if the chain ends there. */
+static bool
+add_sessions(Chain *chain, Step *step, const ZkReportItem *item, int first)
+{
+	for (int i = first; i < item->nsessions; i++)
+	{
+		step->session = item->session[i];
+		strlcpy(step->waits, item->session[i].waits, sizeof(step->waits));
+		if (!add_step(chain, step))
+			return false;
+	}
+	return true;
+}
+
+/*
+ * Append who has the lock for which the last one waits.  Its own contenders are not in
+ * its way.  False if the chain ends there.
+ */
+static bool
+add_holder(Chain *chain, Inquiry *inquiry, const ZkReportSession *waiter)
+{
+	const ZkContenders *queue = ask_queue(inquiry, waiter->kind, waiter->name);
+	ZkMembers *members = ask_members(inquiry);
+
+	for (int i = 0; i < queue->n && queue->holds[i]; i++)
+	{
+		Step step = {.contender = &queue->nodes[i]};
+		ZkOwner owner;
+		bool known =
+			zklock_members_owner(members, waiter->kind, waiter->name, queue, i, &owner);
+
+		step.ours =
+			members->session != 0 && queue->nodes[i].ephemeral_owner == members->session;
+		if (known && owner.item.nsessions > 0 && owner.item.session[0].pid == waiter->pid &&
+			chain->n > 0 && step.ours == chain->step[chain->n - 1].ours)
+			continue; /* an upgrade: its own hold */
+		if (known)
+		{
+			step.as_of = owner.as_of;
+			if (owner.item.nsessions > 0)
+				return add_sessions(chain, &step, &owner.item, 0);
+			snprintf(step.waits, sizeof(step.waits), "(%s)",
+					 zklock_report_state_name(owner.item.state));
+		}
+		(void) add_step(chain, &step);
+		return false;
+	}
+	return false;
+}
+
+/* From the last step on. */
+static void
+follow(Chain *chain, Inquiry *inquiry)
+{
+	for (;;)
+	{
+		const Step *last = &chain->step[chain->n - 1];
+		ZkReportSession session = last->session;
+
+		if (session.pid != 0 && session.name[0] != '\0')
+		{
+			if (!add_holder(chain, inquiry, &session))
+				return;
+		}
+		else if (session.pid != 0 && last->ours)
+		{
+			/* there may be more of them than an item has */
+			Step step = {.ours = true, .as_of = GetCurrentTimestamp()};
+			ZkReportItem item;
+
+			zklock_holder_session(session.pid, &item);
+			if (item.nsessions < 2 || !add_sessions(chain, &step, &item, 1))
+				return;
+		}
+		else
+			return;
+	}
+}
+
+/* The chain of a session of this server; empty if it does not wait. */
+static void
+follow_session(Chain *chain, Inquiry *inquiry, int pid)
+{
+	Step step = {.ours = true, .as_of = GetCurrentTimestamp()};
+	ZkReportItem item;
+
+	chain->n = 0;
+	zklock_holder_session(pid, &item);
+	if (item.nsessions == 0 || (item.nsessions == 1 && item.session[0].name[0] == '\0'))
+		return;
+	if (add_sessions(chain, &step, &item, 0))
+		follow(chain, inquiry);
+}
+
+/* ------------------------------------------------------------------------
+ * Rows
+ * ------------------------------------------------------------------------
+ */
+
+static void
+put_server(const Step *step, Datum *value, bool *null)
+{
+	const ZkNode *node = step->contender;
+	char own[256];
+
+	if (step->ours)
+	{
+		zklock_effective_server_name(own, sizeof(own));
+		zklock_put_text(own, value, null);
+		return;
+	}
+	*null = true;
+	if (node != NULL)
+	{
+		char *server = palloc((Size) node->datalen + 1);
+
+		if (zklock_parse_server(node->data, (size_t) node->datalen, server))
+			zklock_put_text(server, value, null);
+	}
+}
+
+/* For what: the lock's name, if it is one of ours, of the user's namespace. */
+static void
+put_waits(const Step *step, Datum *value, bool *null)
+{
+	const ZkReportSession *session = &step->session;
+
+	if (session->name[0] == '\0')
+		zklock_put_text(step->waits, value, null);
+	else if (!zklock_in_namespace(session->name))
+	{
+		*null = false;
+		*value = CStringGetTextDatum(zklock_kind_name(session->kind));
+	}
+	else
+	{
+		*null = false;
+		*value = CStringGetTextDatum(psprintf("%s \"%s\"", zklock_kind_name(session->kind),
+											  zklock_display_name(session->name)));
+	}
+}
+
+/* Eight columns: server, pid, database, username, application, query_start, waits_for,
+ * as_of. */
+#define STEP_COLUMNS 8
+
+static void
+put_step(const Step *step, Datum *values, bool *nulls)
+{
+	const ZkReportSession *session = &step->session;
+
+	for (int i = 1; i < STEP_COLUMNS; i++)
+		nulls[i] = true;
+	put_server(step, &values[0], &nulls[0]);
+	values[7] = TimestampTzGetDatum(step->as_of);
+	nulls[7] = step->as_of == 0;
+	if (session->pid == 0)
+	{
+		zklock_put_text(step->waits, &values[6], &nulls[6]);
+		return;
+	}
+	values[1] = Int32GetDatum(session->pid);
+	nulls[1] = false;
+	if (!zklock_may_see_session(session->pid, step->ours))
+		return;
+	zklock_put_text(session->database, &values[2], &nulls[2]);
+	zklock_put_text(session->user, &values[3], &nulls[3]);
+	zklock_put_text(session->application, &values[4], &nulls[4]);
+	values[5] = TimestampTzGetDatum(step->as_of - session->query * 1000);
+	nulls[5] = session->query < 0;
+	put_waits(step, &values[6], &nulls[6]);
+}
+
+/* zk_blocking(pid integer) returns setof record */
+Datum
+zk_blocking(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	Chain *chain = palloc(sizeof(Chain));
+	Inquiry inquiry = {0};
+
+	zklock_check_callable();
+	InitMaterializedSRF(fcinfo, 0);
+	follow_session(chain, &inquiry, PG_GETARG_INT32(0));
+	for (int i = 0; i < chain->n; i++)
+	{
+		Datum values[1 + STEP_COLUMNS];
+		bool nulls[1 + STEP_COLUMNS] = {0};
+
+		values[0] = Int32GetDatum(i);
+		put_step(&chain->step[i], &values[1], &nulls[1]);
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	}
+	return (Datum) 0;
+}
+
+/* ------------------------------------------------------------------------
+ * All waits
+ * ------------------------------------------------------------------------
+ */
+
+/* A wait, and where its chain ends. */
+typedef struct WaitRow
+{
+	ZkLockKind kind;
+	const char *name;
+	ZkLockMode mode;
+	TimestampTz since;
+	Step waiter;
+	const Step *root; /* NULL: nobody is known */
+	int steps;
+} WaitRow;
+
+#define WAIT_COLUMNS 16
+
+static bool
+is_long(TimestampTz since)
+{
+	return GetCurrentTimestamp() - since >= LONG_WAIT;
+}
+
+static void
+put_wait(ReturnSetInfo *rsinfo, const WaitRow *row)
+{
+	static const int root_columns[] = {0, 1, 4, 5, 6};
+	Datum values[WAIT_COLUMNS];
+	bool nulls[WAIT_COLUMNS] = {0};
+	Datum step[STEP_COLUMNS];
+	bool none[STEP_COLUMNS] = {0};
+
+	values[0] = CStringGetTextDatum(zklock_kind_name(row->kind));
+	values[1] = CStringGetTextDatum(zklock_display_name(row->name));
+	values[2] = CStringGetTextDatum(zklock_modes[row->mode]);
+	put_step(&row->waiter, step, none);
+	memcpy(&values[3], step, 5 * sizeof(Datum));
+	memcpy(&nulls[3], none, 5 * sizeof(bool));
+	values[8] = TimestampTzGetDatum(row->since);
+	values[9] = step[7];
+	nulls[9] = none[7];
+	memset(&nulls[10], true, WAIT_COLUMNS - 10);
+	if (row->root != NULL)
+	{
+		put_step(row->root, step, none);
+		for (int i = 0; i < (int) lengthof(root_columns); i++)
+		{
+			values[10 + i] = step[root_columns[i]];
+			nulls[10 + i] = none[root_columns[i]];
+		}
+		values[15] = Int32GetDatum(row->steps);
+		nulls[15] = false;
+	}
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+}
+
+/* The chain's first "skip" steps are the waiter itself. */
+static void
+set_root(WaitRow *row, const Chain *chain, int skip)
+{
+	row->steps = chain->n - skip;
+	row->root = row->steps > 0 ? &chain->step[chain->n - 1] : NULL;
+}
+
+/* This server's: its sessions are known, at both levels. */
+static void
+put_own_waits(ReturnSetInfo *rsinfo, Inquiry *inquiry, Chain *chain)
+{
+	for (int i = 0; i < zklock_shared->nprocs; i++)
+	{
+		ZkLocalWait wait;
+		WaitRow row = {0};
+
+		if (!zklock_holder_waiter(i, &wait) || !zklock_in_namespace(wait.name) ||
+			!is_long(wait.since))
+			continue;
+		follow_session(chain, inquiry, wait.pid);
+		if (chain->n == 0)
+			continue; /* it is over */
+		row.kind = wait.kind;
+		row.name = wait.name;
+		row.mode = wait.mode;
+		row.since = wait.since;
+		row.waiter = chain->step[0];
+		set_root(&row, chain, 1);
+		put_wait(rsinfo, &row);
+	}
+}
+
+/* A contender of another server or program that waits. */
+static void
+put_contender(ReturnSetInfo *rsinfo, Inquiry *inquiry, const Chain *chain,
+			  ZkLockKind kind, const char *name, const ZkContenders *queue, int i)
+{
+	ZkOwner owner;
+	WaitRow row = {
+		.kind = kind,
+		.name = name,
+		.mode = queue->children[i].mode,
+		.since = zklock_node_time(queue->nodes[i].ctime),
+		.waiter.contender = &queue->nodes[i],
+	};
+
+	if (zklock_members_owner(ask_members(inquiry), kind, name, queue, i, &owner))
+	{
+		row.waiter.as_of = owner.as_of;
+		if (owner.item.nsessions > 0)
+			row.waiter.session = owner.item.session[0];
+		if (owner.item.age >= 0)
+			row.since = zklock_owner_time(&owner, owner.item.age);
+	}
+	set_root(&row, chain, 0);
+	if (is_long(row.since))
+		put_wait(rsinfo, &row);
+}
+
+static void
+put_queue(ReturnSetInfo *rsinfo, Inquiry *inquiry, Chain *chain, ZkLockKind kind,
+		  const char *name)
+{
+	const ZkContenders *queue = ask_queue(inquiry, kind, name);
+	ZkMembers *members = ask_members(inquiry);
+	ZkReportSession anybody = {.kind = kind};
+
+	/* the chain is the same for all of them */
+	strlcpy(anybody.name, name, sizeof(anybody.name));
+	chain->n = 0;
+	if (add_holder(chain, inquiry, &anybody))
+		follow(chain, inquiry);
+	for (int i = 0; i < queue->n; i++)
+	{
+		bool ours =
+			members->session != 0 && queue->nodes[i].ephemeral_owner == members->session;
+
+		if (!queue->holds[i] && !ours)
+			put_contender(rsinfo, inquiry, chain, kind, name, queue, i);
+	}
+}
+
+/* zk_waits() returns setof record */
+Datum
+zk_waits(PG_FUNCTION_ARGS)
+{
+	static const ZkLockKind kinds[] = {ZKLOCK_KIND_LOCK, ZKLOCK_KIND_JOB};
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	Chain *chain = palloc(sizeof(Chain));
+	Inquiry inquiry = {0};
+
+	zklock_check_callable();
+	InitMaterializedSRF(fcinfo, 0);
+	put_own_waits(rsinfo, &inquiry, chain);
+	for (int k = 0; k < (int) lengthof(kinds); k++)
+	{
+		ZkQuery query = {.kind = kinds[k]};
+		ZkNode *nodes;
+		int n = zklock_query(&query, &nodes);
+
+		for (int i = 0; i < n; i++)
+		{
+			char name[ZKLOCK_NAME_MAX + 1];
+
+			if (nodes[i].nchildren > 1 && zklock_decode_name(nodes[i].name, name) &&
+				zklock_in_namespace(name))
+				put_queue(rsinfo, &inquiry, chain, kinds[k], name);
+		}
+	}
+	return (Datum) 0;
+}

@@ -1,0 +1,311 @@
+/*-------------------------------------------------------------------------
+ *
+ * holder.c
+ *	  Whose this server's contenders are: which backends have them, or wait with them.
+ *
+ * A contender outlives the backend for which it was made: a grant is kept, handed on and
+ * shared, and a place in the queue serves whoever waits here.  Whose it is at a moment
+ * the proclocks say.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+#include "compat.h"
+
+#include "miscadmin.h"
+#include "storage/procarray.h"
+#include "utils/array.h"
+#include "utils/backend_status.h"
+#include "utils/fmgrprotos.h"
+#include "utils/timestamp.h"
+
+#include "holder.h"
+
+bool
+zklock_holder_concerned(const ZkLockEntry *entry, const ZkContender *contender)
+{
+	switch ((ZkContenderState) contender->state)
+	{
+		case ZKLOCK_QUEUED:
+		case ZKLOCK_WAITING:
+		case ZKLOCK_DELETING:
+			return true;
+		case ZKLOCK_GRANTED:
+			return contender->demanded || entry->grant[contender->mode].demanded;
+		default:
+			return false;
+	}
+}
+
+bool
+zklock_holder_concerns(const ZkLockEntry *entry)
+{
+	if (entry->kind == ZKLOCK_KIND_ELECTION)
+		return false;
+	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
+	{
+		if (zklock_holder_concerned(entry, &entry->queue.contender[i]))
+			return true;
+	}
+	return false;
+}
+
+static void
+put_session(ZkReportSession *session, int pid, const ZkProc *proc, const char *application)
+{
+	memset(session, 0, sizeof(*session));
+	session->pid = pid;
+	if (proc != NULL && proc->pid == pid)
+	{
+		strlcpy(session->database, proc->database, sizeof(session->database));
+		strlcpy(session->user, proc->user, sizeof(session->user));
+	}
+	strlcpy(session->application, application, sizeof(session->application));
+	session->query = -1;
+}
+
+/* Since when is the proclock in this state? */
+static TimestampTz
+state_since(const ZkProcLock *proclock)
+{
+	return proclock->state == ZKLOCK_PROCLOCK_HELD ? proclock->held_since
+												   : proclock->wait_start;
+}
+
+/* The proclock that is in this state and mode for longest, or NULL. */
+static const ZkProcLock *
+oldest(const ZkLockEntry *entry, ZkLockMode mode, ZkProcLockState state)
+{
+	const ZkProcLock *found = NULL;
+
+	zklock_foreach_proclock (proclock, entry)
+	{
+		if (proclock->mode == mode && proclock->state == state && !proclock->lost &&
+			!proclock->failed &&
+			(found == NULL || state_since(proclock) < state_since(found)))
+			found = proclock;
+	}
+	return found;
+}
+
+void
+zklock_holder_find(const ZkLockEntry *entry, const ZkContender *contender,
+				   ZkReportItem *item)
+{
+	ZkLockMode mode = (ZkLockMode) contender->mode;
+	bool granted = contender->state == ZKLOCK_GRANTED;
+	const ZkProcLock *proclock = NULL;
+
+	if (contender->state != ZKLOCK_DELETING)
+		proclock =
+			oldest(entry, mode, granted ? ZKLOCK_PROCLOCK_HELD : ZKLOCK_PROCLOCK_WANTED);
+	item->contender = contender->uuid;
+	item->nsessions = 0;
+	item->age = -1;
+	if (proclock != NULL)
+	{
+		item->state = granted ? ZKLOCK_REPORT_HELD : ZKLOCK_REPORT_WAITING;
+		item->age = Max(GetCurrentTimestamp() - state_since(proclock), 0) / 1000;
+		put_session(&item->session[item->nsessions++], proclock->pid,
+					zklock_proc(proclock->proc_number), proclock->application);
+	}
+	else if (granted && entry->grant[mode].usable)
+	{
+		item->state = ZKLOCK_REPORT_KEPT;
+		if (entry->kept_since != 0)
+			item->age = (zklock_clock() - entry->kept_since) / NS_PER_MS;
+	}
+	else
+		item->state = ZKLOCK_REPORT_RELEASING;
+}
+
+bool
+zklock_holder_lookup(ZkLockKind kind, const char *name, uint64 uuid, ZkReportItem *item)
+{
+	LWLock *lock;
+	ZkLockEntry *entry = zklock_entry_find(kind, name, false, LW_SHARED, &lock);
+	bool found = false;
+
+	if (entry == NULL)
+		return false;
+	for (int i = 0; i < ZKLOCK_NCONTENDERS && !found; i++)
+	{
+		const ZkContender *contender = &entry->queue.contender[i];
+
+		found = contender->state != ZKLOCK_FREE && contender->uuid == uuid;
+		if (found)
+			zklock_holder_find(entry, contender, item);
+	}
+	zklock_entry_unlock(lock);
+	return found;
+}
+
+/* ------------------------------------------------------------------------
+ * What sessions do
+ * ------------------------------------------------------------------------
+ */
+
+static int
+number_of(const PGPROC *proc)
+{
+	return (int) (proc - ProcGlobal->allProcs);
+}
+
+bool
+zklock_holder_waiter(int proc_number, ZkLocalWait *wait)
+{
+	int32 pending = ((volatile ZkProc *) zklock_proc(proc_number))->pending;
+	const ZkProcLock *proclock;
+	int32 index;
+	ZkLockEntry *entry;
+	LWLock *lock;
+	bool waits;
+
+	if (pending < 0)
+		return false;
+	/* unlocked, and so looked at again */
+	proclock = zklock_proclock(pending);
+	index = ((const volatile ZkProcLock *) proclock)->entry;
+	if (index < 0)
+		return false;
+	entry = zklock_entry(index);
+	lock = zklock_entry_lock(entry, LW_SHARED);
+	if (lock == NULL)
+		return false;
+	waits = proclock->entry == index && proclock->proc_number == proc_number &&
+		proclock->state != ZKLOCK_PROCLOCK_HELD;
+	if (waits)
+	{
+		wait->pid = proclock->pid;
+		wait->kind = (ZkLockKind) entry->kind;
+		strlcpy(wait->name, entry->name, sizeof(wait->name));
+		wait->mode = (ZkLockMode) proclock->mode;
+		wait->since = proclock->wait_start;
+	}
+	zklock_entry_unlock(lock);
+	return waits;
+}
+
+/* For what does the session wait?  True if for a lock of PostgreSQL's. */
+static bool
+put_wait(ZkReportSession *session, const PGPROC *proc)
+{
+	uint32 info = ((volatile PGPROC *) unconstify(PGPROC *, proc))->wait_event_info;
+	const char *type = pgstat_get_wait_event_type(info);
+	ZkLocalWait wait;
+
+	if (zklock_holder_waiter(number_of(proc), &wait) && wait.pid == session->pid)
+	{
+		session->kind = wait.kind;
+		strlcpy(session->name, wait.name, sizeof(session->name));
+	}
+	if (type != NULL)
+		snprintf(session->waits, sizeof(session->waits), "%s: %s", type,
+				 pgstat_get_wait_event(info));
+	return (info & 0xFF000000) == PG_WAIT_LOCK;
+}
+
+/* A session that is in the way of one that waits for a lock of PostgreSQL's: its pid, 0
+ * if it is a prepared transaction, -1 if there is none any more. */
+static int
+find_blocker(int pid)
+{
+	ArrayType *array =
+		DatumGetArrayTypeP(DirectFunctionCall1(pg_blocking_pids, Int32GetDatum(pid)));
+	int n = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
+
+	return n > 0 ? ((int32 *) ARR_DATA_PTR(array))[0] : -1;
+}
+
+static bool
+has_session(const ZkReportItem *item, int pid)
+{
+	for (int i = 0; i < item->nsessions; i++)
+	{
+		if (item->session[i].pid == pid)
+			return true;
+	}
+	return false;
+}
+
+/* What the item's session waits for, and who is in its way on this server, and in his. */
+static void
+follow(ZkReportItem *item)
+{
+	for (int i = 0; i < item->nsessions; i++)
+	{
+		ZkReportSession *session = &item->session[i];
+		const PGPROC *proc = BackendPidGetProc(session->pid);
+		const PGPROC *other;
+		int blocker;
+
+		if (proc == NULL || !put_wait(session, proc))
+			return;
+		blocker = find_blocker(session->pid);
+		if (blocker == 0)
+			strlcat(session->waits, " (of a prepared transaction)", sizeof(session->waits));
+		if (blocker <= 0 || item->nsessions == ZKLOCK_REPORT_SESSIONS ||
+			has_session(item, blocker))
+			return;
+		other = BackendPidGetProc(blocker);
+		put_session(&item->session[item->nsessions++], blocker,
+					other != NULL ? zklock_proc(number_of(other)) : NULL, "");
+	}
+}
+
+/* Since when its statement runs, and what it calls itself, by PostgreSQL's statistics. */
+static void
+put_activity(ZkReportSession *session, const PgBackendStatus *status, TimestampTz now)
+{
+	if (status->st_activity_start_timestamp != 0)
+		session->query = Max(now - status->st_activity_start_timestamp, 0) / 1000;
+	if (session->application[0] == '\0' && status->st_appname != NULL)
+		strlcpy(session->application, status->st_appname, sizeof(session->application));
+}
+
+void
+zklock_holder_complete(ZkReportItem *items, int n)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	bool any = false;
+	int nbackends;
+
+	Assert(zklock_unlocked());
+	for (int i = 0; i < n; i++)
+	{
+		follow(&items[i]);
+		any |= items[i].nsessions > 0;
+	}
+	if (!any)
+		return;
+
+	pgstat_clear_backend_activity_snapshot();
+	nbackends = pgstat_fetch_stat_numbackends();
+	for (int k = 1; k <= nbackends; k++)
+	{
+		const PgBackendStatus *status = zklock_backend_status(k);
+
+		for (int i = 0; i < n; i++)
+		{
+			for (int j = 0; j < items[i].nsessions; j++)
+			{
+				if (items[i].session[j].pid == status->st_procpid)
+					put_activity(&items[i].session[j], status, now);
+			}
+		}
+	}
+}
+
+void
+zklock_holder_session(int pid, ZkReportItem *item)
+{
+	const PGPROC *proc = BackendPidGetProc(pid);
+
+	memset(item, 0, offsetof(ZkReportItem, session));
+	item->state = ZKLOCK_REPORT_WAITING;
+	item->age = -1;
+	if (proc == NULL)
+		return;
+	put_session(&item->session[item->nsessions++], pid, zklock_proc(number_of(proc)), "");
+	zklock_holder_complete(item, 1);
+}

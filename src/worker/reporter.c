@@ -1,0 +1,146 @@
+/*-------------------------------------------------------------------------
+ *
+ * reporter.c
+ *	  Tells other servers whose our contenders are.
+ *
+ * The report (report.h) goes along with the heartbeats.  So it costs no request, and
+ *since nobody watches our node, it wakes nobody.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+#include "compat.h"
+
+#include "nodes/bitmapset.h"
+#include "utils/memutils.h"
+
+#include "holder.h"
+#include "reporter.h"
+
+/* Entries that concern others, or did: so that a look at these is none at the whole
+ * table. */
+static Bitmapset *noted = NULL;
+
+void
+zklock_reporter_note(const ZkLockEntry *entry)
+{
+	MemoryContext save;
+
+	if (!zklock_holder_concerns(entry))
+		return;
+	save = MemoryContextSwitchTo(TopMemoryContext);
+	noted = bms_add_member(noted, zklock_entry_index(entry));
+	MemoryContextSwitchTo(save);
+}
+
+/* A contender of which there is something to be told. */
+typedef struct Candidate
+{
+	int32 entry;
+	uint64 uuid;
+	int rank; /* who comes first, if there is not room for all */
+	int64 age;
+} Candidate;
+
+/* Holders, then waiters, then what nobody has; the oldest of these. */
+static int
+compare_candidates(const void *a, const void *b)
+{
+	const Candidate *left = a;
+	const Candidate *right = b;
+
+	if (left->rank != right->rank)
+		return left->rank < right->rank ? -1 : 1;
+	return left->age > right->age ? -1 : left->age < right->age;
+}
+
+static int
+rank(ZkReportState state)
+{
+	return state == ZKLOCK_REPORT_HELD ? 0 : state == ZKLOCK_REPORT_WAITING ? 1 : 2;
+}
+
+/* Append the contenders of an entry.  False if it concerns nobody any more. */
+static bool
+add_candidates(int32 index, Candidate *candidates, int *n)
+{
+	ZkLockEntry *entry = zklock_entry(index);
+	LWLock *lock = zklock_entry_lock(entry, LW_SHARED);
+	bool concerns;
+
+	if (lock == NULL)
+		return false;
+	concerns = zklock_holder_concerns(entry);
+	for (int i = 0; concerns && i < ZKLOCK_NCONTENDERS; i++)
+	{
+		const ZkContender *contender = &entry->queue.contender[i];
+		ZkReportItem item;
+
+		if (!zklock_holder_concerned(entry, contender))
+			continue;
+		zklock_holder_find(entry, contender, &item);
+		candidates[*n].entry = index;
+		candidates[*n].uuid = contender->uuid;
+		candidates[*n].rank = rank(item.state);
+		candidates[*n].age = item.age;
+		(*n)++;
+	}
+	zklock_entry_unlock(lock);
+	return concerns;
+}
+
+/* The contender again, if it is still there. */
+static bool
+find_again(const Candidate *candidate, ZkReportItem *item)
+{
+	ZkLockEntry *entry = zklock_entry(candidate->entry);
+	LWLock *lock = zklock_entry_lock(entry, LW_SHARED);
+	bool found = false;
+
+	if (lock == NULL)
+		return false;
+	for (int i = 0; i < ZKLOCK_NCONTENDERS && !found; i++)
+	{
+		const ZkContender *contender = &entry->queue.contender[i];
+
+		found = contender->uuid == candidate->uuid &&
+			zklock_holder_concerned(entry, contender);
+		if (found)
+			zklock_holder_find(entry, contender, item);
+	}
+	zklock_entry_unlock(lock);
+	return found;
+}
+
+char *
+zklock_reporter_write(void)
+{
+	static ZkReport report;
+	char *text = palloc(ZKLOCK_REPORT_TEXT_MAX);
+	Candidate *candidates = palloc_extended(sizeof(Candidate) * ZKLOCK_NCONTENDERS *
+												((Size) bms_num_members(noted) + 1),
+											MCXT_ALLOC_HUGE);
+	int n = 0;
+	int index = -1;
+
+	while ((index = bms_next_member(noted, index)) >= 0)
+	{
+		if (!add_candidates(index, candidates, &n))
+			noted = bms_del_member(noted, index);
+	}
+	qsort(candidates, (size_t) n, sizeof(Candidate), compare_candidates);
+
+	report.nitems = 0;
+	report.more = 0;
+	for (int i = 0; i < n; i++)
+	{
+		if (report.nitems == ZKLOCK_REPORT_ITEMS)
+			report.more++;
+		else if (find_again(&candidates[i], &report.item[report.nitems]))
+			report.nitems++;
+	}
+	zklock_holder_complete(report.item, report.nitems);
+	(void) zklock_report_write(&report, text);
+	pfree(candidates);
+	return text;
+}
