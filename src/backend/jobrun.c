@@ -40,6 +40,7 @@
 
 #include "acquire.h"
 #include "alarm.h"
+#include "changes.h"
 #include "command.h"
 #include "drain.h"
 #include "jobrecord.h"
@@ -384,7 +385,7 @@ insert_row(const Run *run)
 }
 
 static void
-log_end(const Run *run)
+tell_end(const Run *run)
 {
 	ereport(LOG,
 			(errmsg("job \"%s\": run %lld %s after %lld ms",
@@ -394,6 +395,7 @@ log_end(const Run *run)
 														: "was lost",
 					(long long) ((GetCurrentTimestamp() - run->began) / 1000)),
 			 run->error != NULL ? errdetail("%s", zklock_display_text(run->error)) : 0));
+	zklock_changes_add_end(run->order->name, run->end);
 }
 
 /* The first line of an error, in UTF-8. */
@@ -600,7 +602,7 @@ execute(Run *run)
 	PG_END_TRY();
 	record_end(run);
 	committing = false;
-	log_end(run);
+	tell_end(run);
 	if (error != NULL)
 		ReThrowError(error);
 }
@@ -744,7 +746,7 @@ zklock_job_end(Oid function, const char *name, bool done)
 	/* what has committed is on the disk before it is said to be done */
 	XLogFlush(XactLastCommitEnd);
 	(void) zklock_job_record_change(name, false, finish, &run);
-	log_end(&run);
+	tell_end(&run);
 	zklock_hold_end_void();
 	if ((held = zklock_held_find(ZKLOCK_KIND_JOB, name)) != NULL)
 	{

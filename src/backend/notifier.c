@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * notifier.c
- *	  The process that notifies changes of leadership.
+ *	  The process that notifies changes of leadership, and ends of runs.
  *
  *-------------------------------------------------------------------------
  */
@@ -14,24 +14,37 @@
 #include "postmaster/bgworker.h"
 
 #include "changes.h"
+#include "jobtext.h"
 #include "names.h"
 #include "notifier.h"
 #include "settings.h"
 
-/* Is there a change of this election among the first n? */
+/* Is there a change of the same among the first n? */
 static bool
-is_among(const char *election, const ZkChange *changes, int n)
+is_among(const ZkChange *change, const ZkChange *changes, int n)
 {
 	for (int i = 0; i < n; i++)
 	{
-		if (strcmp(changes[i].election, election) == 0)
+		if (changes[i].kind == change->kind && strcmp(changes[i].name, change->name) == 0)
 			return true;
 	}
 	return false;
 }
 
+static void
+send_change(const ZkChange *change, const char *server)
+{
+	bool job = change->kind == ZKLOCK_KIND_JOB;
+	const char *now = job ? zklock_job_state_name(change->end)
+		: change->leader  ? zklock_display_bytes(server, (int) strlen(server), false)
+						  : "";
+
+	Async_Notify(job ? "zklock_jobs" : "zklock",
+				 psprintf("%s:%s", zklock_display_name(change->name), now));
+}
+
 /*
- * Send some; false if there are none.  No two of one election in one transaction:
+ * Send some; false if there are none.  No two of one election or job in one transaction:
  * PostgreSQL delivers what is notified twice in it once, where it came first, and so
  * the newest might not be the last.
  */
@@ -43,21 +56,14 @@ send_changes(const char *server)
 	int room = zklock_changes_read(changes, lengthof(changes), &first);
 	int n = 0;
 
-	while (n < room && !is_among(changes[n].election, changes, n))
+	while (n < room && !is_among(&changes[n], changes, n))
 		n++;
 	if (n == 0)
 		return false;
 
 	StartTransactionCommand();
 	for (int i = 0; i < n; i++)
-	{
-		const char *leader = changes[i].leader
-			? zklock_display_bytes(server, (int) strlen(server), false)
-			: "";
-
-		Async_Notify("zklock",
-					 psprintf("%s:%s", zklock_display_name(changes[i].election), leader));
-	}
+		send_change(&changes[i], server);
 	CommitTransactionCommand();
 
 	zklock_changes_set_sent(first + n);

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * notifier.h
- *	  The process that notifies changes of leadership.
+ *	  The process that notifies changes of leadership, and ends of runs.
  *
  * Short-lived: it has the database that the worker has not, the one that
  * "zklock.notify_database" names.

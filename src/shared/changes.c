@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * changes.c
- *	  Changes of leadership that are to be notified: a ring in shared memory.
+ *	  Changes of leadership, and ends of runs, that are to be notified: a ring in shared
+ *	  memory.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,6 +14,8 @@
 #include "storage/shmem.h"
 
 #include "changes.h"
+#include "settings.h"
+#include "table.h"
 
 typedef struct ChangesShared
 {
@@ -46,22 +49,43 @@ zklock_changes_shmem_startup(void)
 	LWLockRelease(AddinShmemInitLock);
 }
 
-bool
-zklock_changes_add(const char *election, bool leader)
+static void
+add(const ZkChange *change)
 {
-	ZkChange *change;
 	bool full;
 
+	if (zklock_notify_database[0] == '\0')
+		return;
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
 	Assert(shared->added - shared->sent <= ZKLOCK_NCHANGES);
 	full = shared->added - shared->sent == ZKLOCK_NCHANGES;
 	if (full)
 		shared->sent++;
-	change = &shared->ring[shared->added++ % ZKLOCK_NCHANGES];
-	strlcpy(change->election, election, sizeof(change->election));
-	change->leader = leader;
+	shared->ring[shared->added++ % ZKLOCK_NCHANGES] = *change;
 	LWLockRelease(shared->lock);
-	return !full;
+	zklock_worker_wake();
+	if (full)
+		ereport(LOG,
+				(errmsg("dropping the oldest notification of a change, %d are pending",
+						ZKLOCK_NCHANGES)));
+}
+
+void
+zklock_changes_add_leader(const char *election, bool leader)
+{
+	ZkChange change = {.kind = ZKLOCK_KIND_ELECTION, .leader = leader};
+
+	strlcpy(change.name, election, sizeof(change.name));
+	add(&change);
+}
+
+void
+zklock_changes_add_end(const char *job, ZkJobState end)
+{
+	ZkChange change = {.kind = ZKLOCK_KIND_JOB, .end = end};
+
+	strlcpy(change.name, job, sizeof(change.name));
+	add(&change);
 }
 
 void

@@ -1,19 +1,22 @@
 /*-------------------------------------------------------------------------
  *
  * changes.h
- *	  Changes of leadership that are to be notified: a ring in shared memory.
+ *	  Changes of leadership, and ends of runs, that are to be notified: a ring in shared
+ *	  memory.
  *
  *-------------------------------------------------------------------------
  */
 #ifndef ZKLOCK_CHANGES_H
 #define ZKLOCK_CHANGES_H
 
-#include "contender.h"
+#include "job.h"
 
 typedef struct ZkChange
 {
-	char election[ZKLOCK_NAME_MAX + 1];
-	bool leader;
+	ZkLockKind kind;
+	char name[ZKLOCK_NAME_MAX + 1];
+	bool leader;	/* of an election: this server leads */
+	ZkJobState end; /* of a job: what became of a run */
 } ZkChange;
 
 /* So many wait at a time. */
@@ -23,8 +26,10 @@ typedef struct ZkChange
 extern void zklock_changes_shmem_request(void);
 extern void zklock_changes_shmem_startup(void);
 
-/* False: the oldest one was dropped to make room. */
-extern bool zklock_changes_add(const char *election, bool leader);
+/* This server has become the leader of an election, or has ceased to be; or has ended a
+ * run of a job.  Nothing, without zklock.notify_database. */
+extern void zklock_changes_add_leader(const char *election, bool leader);
+extern void zklock_changes_add_end(const char *job, ZkJobState end);
 
 /* How many there have been so far, and how many of those were sent. */
 extern void zklock_changes_count(uint64 *added, uint64 *sent);

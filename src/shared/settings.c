@@ -310,7 +310,7 @@ define_elections(void)
 							GUC_UNIT_S, NULL, NULL, NULL);
 
 	DefineCustomStringVariable("zklock.notify_database",
-							   "Database in which changes of leadership are notified.",
+							   "Database in which changes of leadership and ends of jobs' runs are notified.",
 							   "If empty, there are no notifications.",
 							   &zklock_notify_database, "", PGC_SIGHUP, 0, NULL, NULL,
 							   NULL);

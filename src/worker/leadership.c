@@ -14,6 +14,7 @@
 #include "utils/timestamp.h"
 #include "utils/varlena.h"
 
+#include "changes.h"
 #include "leadership.h"
 #include "notify.h"
 #include "settings.h"
@@ -153,14 +154,14 @@ zklock_leadership_announce(const char *name, const ZkElectionNews *news)
 		ereport(LOG,
 				(errmsg("this server is no longer leader of election \"%s\", token %lld: %s",
 						name, (long long) news->lost, news->reason)));
-		zklock_notify_add(name, false);
+		zklock_changes_add_leader(name, false);
 	}
 	if (news->gained != 0)
 	{
 		ereport(LOG,
 				(errmsg("this server became leader of election \"%s\", token %lld: %s",
 						name, (long long) news->gained, news->reason)));
-		zklock_notify_add(name, true);
+		zklock_changes_add_leader(name, true);
 	}
 	if (news->failed)
 		ereport(LOG,

@@ -1,12 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * notify.c
- *	  Leadership changes reach SQL: NOTIFY zklock, 'election:leader'.
+ *	  Changes reach SQL: NOTIFY zklock, 'election:leader', and zklock_jobs, 'job:done'.
  *
- * The worker puts changes into a ring in shared memory (changes.h) and starts a dynamic
- * background worker (notifier.c), which sends what it finds there, commits, and counts
- * it as sent.  If that process fails, what was not sent goes with the next change: one
- * attempt a change, so that a wrong database name costs no more than that.
+ * The worker puts changes of leadership into a ring in shared memory (changes.h), as
+ * backends do with ends of runs, and starts a dynamic background worker (notifier.c),
+ * which sends what it finds there, commits, and counts it as sent.  If that process
+ * fails, what was not sent goes with the next change: one attempt a change, so that a
+ * wrong database name costs no more than that.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,18 +19,6 @@
 #include "changes.h"
 #include "notify.h"
 #include "process.h"
-#include "settings.h"
-
-void
-zklock_notify_add(const char *election, bool leader)
-{
-	if (zklock_notify_database[0] == '\0')
-		return;
-	if (!zklock_changes_add(election, leader))
-		ereport(LOG,
-				(errmsg("dropping the oldest notification of a leadership change, %d are pending",
-						ZKLOCK_NCHANGES)));
-}
 
 void
 zklock_notify_work(void)
@@ -60,6 +49,6 @@ zklock_notify_work(void)
 
 	if (!zklock_process_start(&process, "zklock_notify_main", "zklock notifier"))
 		ereport(LOG,
-				(errmsg("could not start a process to send notifications of leadership changes"),
+				(errmsg("could not start a process to send notifications"),
 				 errhint("You might need to increase \"max_worker_processes\".")));
 }

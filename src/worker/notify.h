@@ -10,9 +10,6 @@
 #ifndef ZKLOCK_NOTIFY_H
 #define ZKLOCK_NOTIFY_H
 
-/* This server has become the leader, or has ceased to be. */
-extern void zklock_notify_add(const char *election, bool leader);
-
 /* Each time round: start the process if there is something to say. */
 extern void zklock_notify_work(void);
 

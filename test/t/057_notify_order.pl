@@ -1,6 +1,6 @@
-# Notifications of leadership that had to wait, and are then sent together: the last word
-# about an election is the newest.  (PostgreSQL delivers what is notified twice in one
-# transaction once, where it came first.)
+# Notifications that had to wait, of leadership and of runs, and are then sent together: the
+# last word about an election is the newest.  (PostgreSQL delivers what is notified twice in
+# one transaction once, where it came first.)
 use strict;
 use warnings;
 
@@ -65,4 +65,16 @@ lead('e'); missed();
 notify_in('postgres');
 resign('e');
 is(heard('mark2'), 'e: e:a e:', 'it leads no more, and that is the last word');
+
+# Ends of runs, on a channel of their own
+$listener->query('LISTEN zklock_jobs');
+sub run_once { my ($job, $command, $slot) = @_; return $s->fails("CALL zk_run_once('$job', '$command', slot => '2026-01-0$slot', attempts => 9)"); }
+like(run_once('j', 'SELECT 1/0', 1), qr/^22012: /, 'a run fails');
+is(run_once('j', 'SELECT 1', 1), '', '... and another is done');
+is(run_once('j', 'SELECT 1', 1), '', '... once');
+is($s->query("SELECT zk_run_begin('j', slot => '2026-01-02')") . $s->query("SELECT zk_run_end('j', false)"), 'tt', '... and one of the session fails');
+my $seen = '';
+run_once('end', 'SELECT 1', 1);
+ZkLock::wait_until(sub { ($seen .= $listener->query('SELECT 1') . $listener->notices) =~ /payload "end:done"/ }, 'the end is heard', sub { $seen });
+is(join(' ', $seen =~ /"zklock_jobs" with payload "(j:\w*)"/g), 'j:failed j:done j:failed', 'each end is heard, in its order');
 done_testing;
