@@ -313,6 +313,7 @@ static Record saved;	/* what the ensemble may go back to */
 static int64_t embargo; /* nothing is granted until then */
 static int lives;		/* times that the ensemble has gone back */
 static int64_t zxid;
+static int64_t life_began; /* the zxid when the ensemble last went back */
 static Session session[MAX_SESSIONS];
 static int nsessions;
 static Contender queue[NSERVERS * 8];
@@ -601,6 +602,9 @@ observe(const ZkJob *before, const Packet *p)
 
 	if (!zklock_job_valid(after))
 		fail("the record is none");
+	if (after->forgotten.token != before->forgotten.token &&
+		after->forgotten.token != NEVER && after->forgotten.token <= life_began)
+		fail("runs are forgotten up to a token of before the ensemble went back");
 	for (int i = 0; i < after->nruns; i++)
 	{
 		const ZkJobRun *run = &after->run[i];
@@ -1479,6 +1483,7 @@ go_back(void)
 
 	COVER(WENT_BACK);
 	lives++;
+	life_began = zxid;
 	TRACE("-- the ensemble goes back");
 	for (int i = 0; i < NSERVERS; i++)
 	{
@@ -1694,7 +1699,7 @@ begin_world(uint64_t seed)
 {
 	random_state = seed * UINT64_C(0x2545f4914f6cdd1d) + 1;
 	now = 1000 * 1000;
-	clock_offset = embargo = zxid = 0;
+	clock_offset = embargo = zxid = life_began = 0;
 	init_record();
 	saved = stale = record;
 	nsessions = nqueue = ntruths = lives = 0;
