@@ -208,6 +208,7 @@ on_emit_log(ErrorData *edata)
 		edata->detail = pstrdup(text.detail);
 		edata->hint = pstrdup(text.hint);
 	}
+	name_locks(&edata->context); /* from 19 on, of all who wait at level 1 */
 	if (edata->sqlerrcode == ERRCODE_T_R_DEADLOCK_DETECTED)
 	{
 		/* what the client is told, and the log */

@@ -81,14 +81,6 @@ find_member(const ZkMembers *members, int64 session)
 	return found;
 }
 
-const ZkNode *
-zklock_members_find(const ZkMembers *members, const ZkNode *contender)
-{
-	int i = find_member(members, contender->ephemeral_owner);
-
-	return i < 0 ? NULL : &members->nodes[i];
-}
-
 bool
 zklock_members_owner(ZkMembers *members, ZkLockKind kind, const char *name,
 					 const ZkContenders *contenders, int i, ZkOwner *owner)

@@ -48,9 +48,6 @@ extern TimestampTz zklock_node_time(int64 ms);
 extern void zklock_contenders_ask(ZkLockKind kind, const char *name, int limit,
 								  int64 until, ZkContenders *contenders);
 extern void zklock_members_ask(int64 until, ZkMembers *members);
-/* The server whose contender it is, or NULL. */
-extern const ZkNode *zklock_members_find(const ZkMembers *members, const ZkNode *contender);
-
 /* Whose is the contender "i" of a name's queue?  False if its server does not say. */
 extern bool zklock_members_owner(ZkMembers *members, ZkLockKind kind, const char *name,
 								 const ZkContenders *contenders, int i, ZkOwner *owner);
