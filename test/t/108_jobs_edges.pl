@@ -1,5 +1,5 @@
-# Jobs at the edges: slots from the first to the last timestamp there is, and records whose
-# times are none.
+# Jobs at the edges: slots from the first to the last timestamp there is, records whose
+# times are none, and tables of the extension that are not quite as it made them.
 use strict;
 use warnings;
 
@@ -69,6 +69,32 @@ is($s->query("SELECT duration > '290000 years' FROM zk_jobs WHERE job = 'record'
 $zk->set('/zklock/jobs/record', $good =~ s/"every": \d+/"every": $max/r =~ s/"last_done": \d+/"last_done": $max/r);
 is($s->query("SELECT next_due IS NULL FROM zk_jobs WHERE job = 'record'"), 't', 'the longest period');
 $zk->set('/zklock/jobs/record', $good);
+
+#
+# Tables
+#
+my $refused = qr/^55000: table "zk_\w+" is not as extension "zklock" made it$/;
+for my $table ('zk_runs', 'zk_fences')
+{
+	my $use = $table eq 'zk_runs' ? call('table', "slot => '2026-01-01'") : "SELECT zk_fence('x', 1)";
+	ZkLock::ask($node, "ALTER TABLE $table SET UNLOGGED");
+	like($s->fails($use), $refused, "$table: a crash would empty it");
+	like($s->notices, qr/^DETAIL:  It is unlogged, so that a crash empties it\.$/m, '... as the detail says');
+	ZkLock::ask($node, "ALTER TABLE $table SET LOGGED");
+	is($s->fails($use), '', '... and no more');
+}
+is(rows($node, 'table'), 1, '... and the slot is run');
+
+# An index by which two jobs would be one, made before the extension's own was made anew
+SKIP:
+{
+	skip 'without ICU', 1 if $s->fails("CREATE COLLATION ci (provider = icu, locale = 'und-u-ks-level2', deterministic = false)") ne '';
+	ZkLock::ask($node, $_) for 'CREATE INDEX ci ON zk_runs (kind, namespace, name COLLATE ci, slot)', 'REINDEX INDEX CONCURRENTLY zk_runs_slot';
+	$s->query(call($_, "slot => '2026-01-01'")) for 'CASE', 'Case';
+	is(rows($node, 'CASE') . rows($node, 'Case'), '11', 'jobs that an index takes for one are two');
+	ZkLock::ask($node, 'DROP INDEX zk_runs_slot');
+	like($s->fails(call('index', "slot => '2026-01-01'")), $refused, '... and there must be another');
+}
 
 ZkLock::ok_clean($zk, [$node], 'record', 'after all');
 done_testing();
