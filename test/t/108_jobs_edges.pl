@@ -1,5 +1,6 @@
 # Jobs at the edges: slots from the first to the last timestamp there is, records whose
-# times are none, and tables of the extension that are not quite as it made them.
+# times are none, tables of the extension that are not quite as it made them, and znodes
+# that may not be read.
 use strict;
 use warnings;
 
@@ -94,7 +95,21 @@ SKIP:
 	is(rows($node, 'CASE') . rows($node, 'Case'), '11', 'jobs that an index takes for one are two');
 	ZkLock::ask($node, 'DROP INDEX zk_runs_slot');
 	like($s->fails(call('index', "slot => '2026-01-01'")), $refused, '... and there must be another');
+	ZkLock::ask($node, 'CREATE INDEX ON zk_runs (kind, namespace, name, slot)');
 }
+
+#
+# Znodes that may not be read: the others can be shown all the same.
+#
+$s->query(call($_, "slot => '2026-01-01'")) for 'hidden', 'seen';
+$zk->create('/zklock/servers/hidden', data => '{"server": "hidden"}');
+$zk->admin->set_acl($_, [ 0, world => 'anyone' ]) for '/zklock/jobs/hidden', '/zklock/servers/hidden';
+is($s->fails('TABLE zk_jobs'), '', 'a record that may not be read');
+is(ZkLock::ask($node, "SELECT job, state, slot FROM zk_jobs WHERE job IN ('hidden', 'seen') ORDER BY job"), "hidden|damaged|\nseen|done|2026-01-01 00:00:00+00",
+	'... is shown as no record, and the others as they are');
+like($s->fails($_), qr/^58000: ZooKeeper refused .*: not authenticated$/, "... $_") for call('hidden', "slot => '2026-01-02'"), "SELECT zk_job_forget('hidden')";
+is(ZkLock::ask($node, 'SELECT server, ours, since IS NULL, heartbeat IS NULL, node FROM zk_servers() ORDER BY ours DESC') =~ s/a-\w+/a/r, "a|t|f|f|a\n|f|t|t|hidden",
+	"a server's znode that may not be read");
 
 ZkLock::ok_clean($zk, [$node], 'record', 'after all');
 done_testing();
