@@ -621,7 +621,7 @@ COMMENT ON VIEW zk_jobs IS
 'jobs of all servers and their newest runs, as ZooKeeper has it';
 COMMENT ON COLUMN zk_jobs.job IS 'name of the job';
 COMMENT ON COLUMN zk_jobs.slot IS 'of the newest run, like all that follows';
-COMMENT ON COLUMN zk_jobs.state IS 'running, done, failed, lost, skipped, in doubt; damaged: the record is none; newer version: of zklock';
+COMMENT ON COLUMN zk_jobs.state IS 'running, done, failed, lost, skipped, in doubt; damaged: the record is none, or may not be read; newer version: of zklock';
 COMMENT ON COLUMN zk_jobs.server IS 'name of the server that ran it';
 COMMENT ON COLUMN zk_jobs.since IS 'when the run began';
 COMMENT ON COLUMN zk_jobs.duration IS 'how long it took, or has taken so far';

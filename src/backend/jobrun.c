@@ -105,8 +105,9 @@ has_namesake(const char *name)
 	zklock_session_read(&s);
 	for (int i = 0; i < n; i++)
 		if (strlen(nodes[i].name) == len + 1 + ZKLOCK_MARK_LEN &&
-			nodes[i].name[len] == '-' && nodes[i].ephemeral_owner != 0 &&
-			nodes[i].ephemeral_owner != s.id.id)
+			nodes[i].name[len] == '-' &&
+			(zklock_node_unread(&nodes[i]) ||
+			 (nodes[i].ephemeral_owner != 0 && nodes[i].ephemeral_owner != s.id.id)))
 			return true;
 	return false;
 }

@@ -42,6 +42,8 @@ zklock_own_open(ZkOwnTable *own, Oid function)
 						  "The extension has no such table in the schema of its functions.");
 	if (rel->rd_rel->relkind != RELKIND_RELATION || rel->rd_rel->relam != HEAP_TABLE_AM_OID)
 		zklock_own_refuse(own, "It is not an ordinary table.");
+	if (rel->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT)
+		zklock_own_refuse(own, "It is unlogged, so that a crash empties it.");
 	if (rel->trigdesc != NULL || rel->rd_rules != NULL)
 		zklock_own_refuse(own, "It has a trigger, a rule or a foreign key.");
 	if (RelationGetDescr(rel)->constr != NULL &&
@@ -92,8 +94,12 @@ zklock_own_index_matches(Relation index, const AttrNumber *key, int n)
 		return false;
 	for (int i = 0; i < n; i++)
 	{
-		/* not one that is descending, for those who go by the order */
-		if (index->rd_index->indkey.values[i] != key[i] || index->rd_indoption[i] != 0)
+		Oid collation = index->rd_indcollation[i];
+
+		/* not one that is descending, for those who go by the order, nor one to which two
+		 * names may be equal */
+		if (index->rd_index->indkey.values[i] != key[i] || index->rd_indoption[i] != 0 ||
+			(OidIsValid(collation) && !get_collation_isdeterministic(collation)))
 			return false;
 	}
 	return true;

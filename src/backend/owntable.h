@@ -42,7 +42,8 @@ extern AttrNumber zklock_own_column(const ZkOwnTable *own, const char *name, Oid
  */
 extern void zklock_own_check_columns(const ZkOwnTable *own, const AttrNumber *known, int n);
 
-/* Is this a B-tree with these columns for its key, ascending, and nothing else? */
+/* Is this a B-tree with these columns for its key, ascending, and nothing else, and no
+ * two texts equal? */
 extern bool zklock_own_index_matches(Relation index, const AttrNumber *key, int n);
 
 /* A tuple of "values", which are nulls unless set. */

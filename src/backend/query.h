@@ -26,8 +26,15 @@ typedef struct ZkNode
 	int32 version; /* times that the data were written */
 	char *data;	   /* any bytes, and a NUL */
 	int datalen;
-	bool data_cut;
+	bool data_cut; /* they are longer, or may not be read */
 } ZkNode;
+
+/* It may not be read: nothing is known but its name. */
+static inline bool
+zklock_node_unread(const ZkNode *node)
+{
+	return node->ctime == 0;
+}
 
 /*
  * Ask.  The answer shows the directory as it was at some moment since the call.

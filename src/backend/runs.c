@@ -77,6 +77,10 @@ typedef struct Runs
 #define MS_TO_2000                                                                       \
 	((int64) (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * SECS_PER_DAY * INT64CONST(1000))
 
+StaticAssertDecl((ZKLOCK_JOB_TIME_MIN - MS_TO_2000) * 1000 == MIN_TIMESTAMP &&
+					 (ZKLOCK_JOB_TIME_MAX + 1 - MS_TO_2000) * 1000 == END_TIMESTAMP,
+				 "a time of a job's record is a timestamp");
+
 TimestampTz
 zklock_time_of_ms(int64_t ms)
 {

@@ -70,12 +70,10 @@ get_every(const Interval *arg)
 static int64
 get_slot(TimestampTz arg)
 {
-	int64 slot = TIMESTAMP_NOT_FINITE(arg) ? ZKLOCK_JOB_NEVER : zklock_ms_of_time(arg);
-
-	if (slot < -ZKLOCK_JOB_TIME_MAX || slot > ZKLOCK_JOB_TIME_MAX)
+	if (TIMESTAMP_NOT_FINITE(arg))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("slot must be finite")));
-	return slot;
+	return zklock_ms_of_time(arg);
 }
 
 static bool
@@ -321,6 +319,7 @@ put_job(ReturnSetInfo *rsinfo, const char *name, const ZkJob *job, bool anybody,
 {
 	const ZkJobRun *run = &job->run[0];
 	bool goes_on = run->end == ZKLOCK_JOB_NEVER;
+	int64 ms;
 	Datum values[12];
 	bool nulls[12] = {0};
 
@@ -329,8 +328,9 @@ put_job(ReturnSetInfo *rsinfo, const char *name, const ZkJob *job, bool anybody,
 	values[2] = CStringGetTextDatum(state_name(run, anybody));
 	values[3] = CStringGetTextDatum(zklock_display_text(run->server_name));
 	set_time(&values[4], &nulls[4], run->start);
-	values[5] = IntervalPGetDatum(
-		zklock_make_interval(Max((goes_on ? now : run->end) - run->start, 0) * 1000));
+	ms = Max((goes_on ? now : run->end) - run->start, 0);
+	values[5] =
+		IntervalPGetDatum(zklock_make_interval(Min(ms, PG_INT64_MAX / 1000) * 1000));
 	values[6] = Int32GetDatum(run->attempt);
 	values[7] = Int32GetDatum(run->failures);
 	nulls[8] = run->error[0] == '\0';

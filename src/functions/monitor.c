@@ -440,6 +440,7 @@ zk_servers(PG_FUNCTION_ARGS)
 		put_field(node, "postgres", &values[4], &nulls[4]);
 		values[5] = TimestampTzGetDatum(zklock_node_time(node->ctime));
 		values[6] = TimestampTzGetDatum(zklock_node_time(node->mtime));
+		nulls[5] = nulls[6] = zklock_node_unread(node);
 		put_number(node, "elections", &values[7], &nulls[7]);
 		put_field(node, "drain", &values[8], &nulls[8]);
 		values[9] = BoolGetDatum(s.id.id != 0 && node->ephemeral_owner == s.id.id);

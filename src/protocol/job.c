@@ -72,7 +72,7 @@ zklock_job_init(ZkJob *job)
 static bool
 valid_time(int64_t t)
 {
-	return t >= -ZKLOCK_JOB_TIME_MAX && t <= ZKLOCK_JOB_TIME_MAX;
+	return t >= ZKLOCK_JOB_TIME_MIN && t <= ZKLOCK_JOB_TIME_MAX;
 }
 
 static bool
@@ -388,11 +388,14 @@ zklock_job_decide(ZkJob *job, const ZkJobCall *call, int64_t now)
 int64_t
 zklock_job_next_due(const ZkJob *job)
 {
+	int64_t due;
+
 	if (job->reset_slot != ZKLOCK_JOB_NEVER)
 		return job->reset_slot;
 	if (job->every == 0 || job->last_done == ZKLOCK_JOB_NEVER)
 		return ZKLOCK_JOB_NEVER;
-	return job->last_done + job->every / 2 + job->every % 2;
+	due = job->last_done + job->every / 2 + job->every % 2;
+	return valid_time(due) ? due : ZKLOCK_JOB_NEVER;
 }
 
 /* ------------------------------------------------------------------------

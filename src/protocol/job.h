@@ -133,8 +133,10 @@
 #define ZKLOCK_JOB_RUNS		 16
 #define ZKLOCK_JOB_ERROR_MAX 200 /* bytes, without the NUL */
 
-#define ZKLOCK_JOB_NEVER	 INT64_MIN			/* no time */
-#define ZKLOCK_JOB_TIME_MAX	 (INT64_C(1) << 55) /* ... is farther from 1970 */
+#define ZKLOCK_JOB_NEVER	 INT64_MIN /* no time */
+/* All others are PostgreSQL's timestamps. */
+#define ZKLOCK_JOB_TIME_MIN	 INT64_C(-210866803200000)
+#define ZKLOCK_JOB_TIME_MAX	 INT64_C(9224318015999999)
 #define ZKLOCK_JOB_COUNT_MAX (INT64_C(1) << 53)
 
 typedef enum ZkJobState
@@ -299,7 +301,8 @@ extern bool zklock_job_reset(ZkJob *job, int64_t slot, int64_t now);
  */
 extern bool zklock_job_forget(ZkJob *job, int64_t token);
 
-/* When is the job due next, by the newest run's "every"?  NEVER: nobody can tell. */
+/* When is the job due next, by the newest run's "every"?  NEVER: nobody can tell, or
+ * after the end of time. */
 extern int64_t zklock_job_next_due(const ZkJob *job);
 
 #endif /* ZKLOCK_JOB_H */

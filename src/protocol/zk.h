@@ -28,6 +28,7 @@ typedef struct ZkSessionId
 #define ZKLOCK_ZCONNECTIONLOSS	 (-4)
 #define ZKLOCK_ZOPERATIONTIMEOUT (-7)
 #define ZKLOCK_ZNONODE			 (-101)
+#define ZKLOCK_ZNOAUTH			 (-102)
 #define ZKLOCK_ZBADVERSION		 (-103)
 #define ZKLOCK_ZNODEEXISTS		 (-110)
 #define ZKLOCK_ZSESSIONEXPIRED	 (-112)

@@ -194,6 +194,7 @@ take_listing(Run *run, const ZkMessage *message)
 	MemoryContextSwitchTo(save);
 }
 
+/* A row with what is known of it: nothing, if the message is a refusal. */
 static void
 take_child(Run *run, const char *name, const ZkMessage *message)
 {
@@ -206,7 +207,7 @@ take_child(Run *run, const char *name, const ZkMessage *message)
 		.name_len = (int32) Min(name_len, ZKLOCK_ANSWER_NAME_MAX),
 		.data_len = Min(message->datalen, data_max),
 		.name_cut = name_len > ZKLOCK_ANSWER_NAME_MAX,
-		.data_cut = message->datalen > data_max,
+		.data_cut = message->datalen > data_max || message->rc != ZKLOCK_ZOK,
 		.nchildren = message->nchildren,
 		.version = message->version,
 		.token = zklock_ensemble_token(message->czxid),
@@ -220,7 +221,8 @@ take_child(Run *run, const char *name, const ZkMessage *message)
 	appendBinaryStringInfo(&run->rows, (const char *) &row, sizeof(row));
 	appendBinaryStringInfo(&run->rows, name, row.name_len);
 	appendBinaryStringInfo(&run->rows, padding, 1);
-	appendBinaryStringInfo(&run->rows, message->data, row.data_len);
+	if (row.data_len > 0)
+		appendBinaryStringInfo(&run->rows, message->data, row.data_len);
 	appendBinaryStringInfo(&run->rows, padding, 1 + row.size - size);
 	run->found++;
 }
@@ -441,6 +443,15 @@ zklock_answer_work(void)
 	}
 }
 
+/* Is the answer good for something without a child that may not be read?  Neither a queue
+ * nor a listing of queues is. */
+static bool
+can_do_without(const Run *run)
+{
+	return run->query.ask == ZKLOCK_ASK_SERVERS ||
+		(run->query.kind == ZKLOCK_KIND_JOB && !run->query.contenders);
+}
+
 /* The reply to what is no get of a child. */
 static void
 take_other(Run *run, const ZkMessage *message)
@@ -525,7 +536,8 @@ zklock_answer_message(const ZkMessage *message)
 		(message->rc == ZKLOCK_ZOK ? take_other : take_refusal)(run, message);
 	else if (message->rc == ZKLOCK_ZNONODE)
 		return; /* the child has gone since the listing */
-	else if (message->rc != ZKLOCK_ZOK)
+	else if (message->rc != ZKLOCK_ZOK &&
+			 !(message->rc == ZKLOCK_ZNOAUTH && can_do_without(run)))
 		run->rc = message->rc;
 	else if (run->query.ask != ZKLOCK_ASK_REMOVE)
 		take_child(run, run->children[what].name, message);

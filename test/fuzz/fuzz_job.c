@@ -21,6 +21,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	static ZkJob again;
 	char *text = fuzz_text(data, size);
 	ZkJobText read = zklock_job_read(text, size, &job);
+	int64_t due;
 	size_t len;
 
 	free(text);
@@ -28,6 +29,9 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (read != ZKLOCK_JOB_GOOD)
 		return 0;
 	CHECK(zklock_job_valid(&job));
+	due = zklock_job_next_due(&job);
+	CHECK(due == ZKLOCK_JOB_NEVER ||
+		  (due >= ZKLOCK_JOB_TIME_MIN && due <= ZKLOCK_JOB_TIME_MAX));
 	len = zklock_job_write(&job, once);
 	CHECK(len <= ZKLOCK_JOB_TEXT_MAX && once[len] == '\0' && strlen(once) == len);
 	CHECK(zklock_is_utf8(once, len));
