@@ -208,6 +208,25 @@ is($watcher->query("SELECT bool_and(wait_start <= clock_timestamp() - '1 s'::int
 like($watcher->fails("SET ROLE nobody; SELECT * FROM zk_waits"), qr/^42501/, '... not for everybody');
 $watcher->quit;
 
+# More sessions on one server than it tells of
+my $h1 = ZkLock::session($b);
+$h1->query("BEGIN; SELECT zk_lock('long')");
+ZkLock::ask($b, 'CREATE TABLE r AS SELECT generate_series(1, 9) i');
+my @row = map { my $s = ZkLock::session($b); $s->query("BEGIN; SELECT i FROM r WHERE i = $_ FOR UPDATE"); $s } 1 .. 6;
+# each has its row and waits for the next one's, and who has the lock for the first one
+$row[$_]->send('SELECT i FROM r WHERE i = ' . ($_ + 2) . ' FOR UPDATE') for 0 .. 4;
+$h1->send('SELECT i FROM r WHERE i = 1 FOR UPDATE');
+my $l0 = ZkLock::session($a);
+$l0->send("SELECT zk_lock('long')")->wait_level(2);
+my $long = 'SELECT count(*), count(DISTINCT pid), string_agg(waits_for, $$,$$ ORDER BY step DESC) FILTER (WHERE step = last) FROM (SELECT *, max(step) OVER () AS last FROM zk_blocking(%d)) z';
+ZkLock::wait_until(sub { heartbeat($b); ($seen = ZkLock::ask($a, sprintf $long, $l0->pid)) eq '5|5|Lock: transactionid ...' }, 'a chain is cut off', sub { $seen });
+is(ZkLock::ask($b, sprintf $long, $h1->pid), '7|7|Client: ClientRead', 'a chain that is cut off, and whole on its own server');
+$_->quit for reverse @row;
+$h1->result;
+$h1->query('COMMIT');
+$l0->result;
+$_->quit for $h1, $l0;
+
 # Another program, at the end and as a waiter
 $path = $foreign->contend(ZkLock::directory('theirs'), data => '10.0.0.7');
 my $p5 = ZkLock::session($b);
