@@ -36,9 +36,9 @@ is_over(const Patience *patience)
 {
 	ZkSessionShared s;
 
-	if (patience->until != 0)
-		return zklock_clock() >= patience->until;
 	zklock_session_read(&s);
+	if (patience->until != 0)
+		return zklock_clock() >= patience->until || s.state != ZKLOCK_SESSION_CONNECTED;
 	if (s.state == ZKLOCK_SESSION_CLOSING)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),

@@ -46,7 +46,7 @@ zklock_node_unread(const ZkNode *node)
 extern int zklock_query(const ZkQuery *query, ZkNode **nodes);
 
 /* The same, but -1 and no error, unless canceled, if there is no answer by then (ns of
- * CLOCK_BOOTTIME). */
+ * CLOCK_BOOTTIME), or no connection. */
 extern int zklock_query_until(const ZkQuery *query, int64 until, ZkNode **nodes);
 
 /*

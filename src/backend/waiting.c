@@ -10,7 +10,8 @@
  *
  * lock_timeout at level 2 is ours to raise.  There the ensemble is asked, too, since who
  * has waited in vain wants to know for whom.  It costs little: of all who wait for a name
- * on a server one writer, or one group of readers, is at level 2.
+ * on a server one writer, or one group of readers, is at level 2.  The error is put off
+ * for that by no more time than the wait has taken, and a second.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,8 +23,9 @@
 #include "contenders.h"
 #include "hold.h"
 #include "names.h"
-#include "settings.h"
 #include "waiting.h"
+
+#define LONGEST_QUESTION_MS 1000
 
 /* For whom a backend waits, as far as its server knows. */
 typedef struct Blocker
@@ -162,11 +164,12 @@ describe_owner(const ZkNode *node, const ZkOwner *owner)
 	return psprintf("It is granted to %s, with token %lld.", who, (long long) node->token);
 }
 
-/* A sentence: who has the lock?  NULL if that is not found out in so many ms. */
+/* A sentence: who has the lock?  NULL if that is not found out in time, for somebody who
+ * has waited for so many ms. */
 static const char *
-describe_holder(ZkLockKind kind, const char *name, int64 ms)
+describe_holder(ZkLockKind kind, const char *name, int64 waited_ms)
 {
-	int64 until = zklock_clock() + Min(ms, zklock_connect_timeout) * NS_PER_MS;
+	int64 until = zklock_clock() + Min(waited_ms, LONGEST_QUESTION_MS) * NS_PER_MS;
 	ZkContenders queue;
 	ZkMembers members;
 

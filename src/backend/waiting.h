@@ -23,7 +23,7 @@ extern void zklock_waiting_end(const ZkWaiting *waiting);
 
 /*
  * The wait at level 2 has lasted for "lock_timeout" ms: raise 55P03 with a detail that
- * says who has the lock, if that can be found out in as long a time again.
+ * says who has the lock, if that can be found out soon.
  */
 pg_noreturn extern void zklock_waiting_raise_timeout(int32 proclock, int64 lock_timeout);
 

@@ -130,14 +130,20 @@ add_step(Chain *chain, const Step *step)
 	return !ring && chain->n < MAX_STEPS;
 }
 
+static void
+set_session(Step *step, const ZkReportSession *session)
+{
+	step->session = *session;
+	strlcpy(step->waits, session->waits, sizeof(step->waits));
+}
+
 /* Append an item's sessions, from "first" on.  False if the chain ends there. */
 static bool
 add_sessions(Chain *chain, Step *step, const ZkReportItem *item, int first)
 {
 	for (int i = first; i < item->nsessions; i++)
 	{
-		step->session = item->session[i];
-		strlcpy(step->waits, item->session[i].waits, sizeof(step->waits));
+		set_session(step, &item->session[i]);
 		if (!add_step(chain, step))
 			return false;
 	}
@@ -201,6 +207,8 @@ follow(Chain *chain, Inquiry *inquiry)
 			ZkReportItem item;
 
 			zklock_holder_session(session.pid, &item);
+			if (item.nsessions > 0)
+				set_session(&chain->step[chain->n - 1], &item.session[0]);
 			if (item.nsessions < 2 || !add_sessions(chain, &step, &item, 1))
 				return;
 		}

@@ -17,7 +17,8 @@
  *
  * Times are ages in ms when it was written, so that no clock but the ensemble's is needed
  * to read them.  The first session is the one that has the lock, or waits for it; each
- * further one is in the way of the one before it, on the same server.
+ * further one is in the way of the one before it, on the same server.  Where there is no
+ * room for the next one, "waits" ends in "...".
  *
  * Pure: libc only.  Anybody may have written what is read.
  *

@@ -244,6 +244,8 @@ follow(ZkReportItem *item)
 		blocker = find_blocker(session->pid);
 		if (blocker == 0)
 			strlcat(session->waits, " (of a prepared transaction)", sizeof(session->waits));
+		if (blocker > 0 && item->nsessions == ZKLOCK_REPORT_SESSIONS)
+			strlcat(session->waits, " ...", sizeof(session->waits)); /* cut off */
 		if (blocker <= 0 || item->nsessions == ZKLOCK_REPORT_SESSIONS ||
 			has_session(item, blocker))
 			return;

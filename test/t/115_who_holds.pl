@@ -112,6 +112,13 @@ for my $bad (
 }
 $foreign->set($member, '{"report": [' . sprintf($item, '{"pid": 7, "user": "' . 'ä' x 100 . '\\u0001", "application": "x\\ny"}') . '], "more": 0}');
 is(contenders($b, 'job', 'state, pid, length(username), application, as_of IS NULL'), "held|7|31|x\ny|f\nwaiting|$w|" . length($user) . '|waits|f', 'a forged one is text');
+ZkLock::ask($b, "CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'");
+my $latin = ZkLock::session($b, dbname => 'latin');
+$latin->query('CREATE EXTENSION zklock');
+$foreign->set($member, '{"report": [' . sprintf($item, '{"pid": 7, "user": "\\u00e4", "application": "\\u2603"}') . '], "more": 0}');
+is($latin->query("SELECT username = chr(228), application FROM zk_contenders('job') WHERE NOT ours"), 't|%E2%98%83', '... of the database\'s encoding');
+like($latin->fails("SET lock_timeout = '100ms'; SELECT zk_lock('job', 'shared')"), qr/^55P03/, '... also in errors');
+$latin->quit;
 $foreign->set(member($b), $data =~ s/"held"/"releasing"/r);
 wait_contenders($b, 'job', $whose, $both, 'the next heartbeat is the server\'s own, and a report counts for its own server only', $a);
 
