@@ -58,7 +58,7 @@ COMMIT;
 
 -- statistics
 SELECT zk_stat_reset();
-SELECT acquired_local, acquired_kept, acquired_cold, waits, total_wait, longest_wait, timeouts, cancels, failures, losses, demands, handovers,
+SELECT acquired_local, acquired_kept, acquired_cold, waits, total_wait, longest_wait, timeouts, cancels, deadlocks, failures, losses, demands, handovers,
 	stats_reset BETWEEN now() - interval '1 h' AND now() + interval '1 h' AS reset FROM zk_stat;
 SELECT * FROM zk_stat_locks;
 BEGIN;
@@ -66,7 +66,7 @@ SELECT count(zk_lock('one')) FROM generate_series(1, 10);
 -- what a holder takes again counts at once
 SELECT acquired_local, acquired_cold FROM zk_stat;
 SELECT zk_try_lock('two', 'shared'), zk_try_lock('two', 'shared', 'session');
-SELECT name, acquired_local, acquired_kept, acquired_cold, waits, total_wait, longest_wait, timeouts, cancels, failures, losses, demands, handovers,
+SELECT name, acquired_local, acquired_kept, acquired_cold, waits, total_wait, longest_wait, timeouts, cancels, deadlocks, failures, losses, demands, handovers,
 	last_call <= clock_timestamp() AS last_call FROM zk_stat_locks ORDER BY name;
 COMMIT;
 SELECT zk_unlock('two');

@@ -316,6 +316,7 @@ CREATE FUNCTION zk_stat(
     OUT longest_wait interval,
     OUT timeouts bigint,
     OUT cancels bigint,
+    OUT deadlocks bigint,
     OUT failures bigint,
     OUT losses bigint,
     OUT demands bigint,
@@ -330,7 +331,7 @@ COMMENT ON FUNCTION zk_stat() IS
 
 CREATE VIEW zk_stat AS
     SELECT acquired_local, acquired_kept, acquired_cold, waits, total_wait, longest_wait,
-        timeouts, cancels, failures, losses, demands, handovers, stats_reset
+        timeouts, cancels, deadlocks, failures, losses, demands, handovers, stats_reset
     FROM zk_stat();
 
 COMMENT ON VIEW zk_stat IS
@@ -343,6 +344,7 @@ COMMENT ON COLUMN zk_stat.total_wait IS 'time from their beginning to their end'
 COMMENT ON COLUMN zk_stat.longest_wait IS 'the longest of these times';
 COMMENT ON COLUMN zk_stat.timeouts IS 'calls whose time was up';
 COMMENT ON COLUMN zk_stat.cancels IS 'calls that were canceled or terminated';
+COMMENT ON COLUMN zk_stat.deadlocks IS 'calls that were ended to end a deadlock';
 COMMENT ON COLUMN zk_stat.failures IS 'calls that ended by another error';
 COMMENT ON COLUMN zk_stat.losses IS 'holds whose lock was lost';
 COMMENT ON COLUMN zk_stat.demands IS 'locks of this server that others asked for';
@@ -359,6 +361,7 @@ CREATE FUNCTION zk_stat_locks(
     OUT longest_wait interval,
     OUT timeouts bigint,
     OUT cancels bigint,
+    OUT deadlocks bigint,
     OUT failures bigint,
     OUT losses bigint,
     OUT demands bigint,
@@ -373,7 +376,7 @@ COMMENT ON FUNCTION zk_stat_locks() IS
 
 CREATE VIEW zk_stat_locks AS
     SELECT name, acquired_local, acquired_kept, acquired_cold, waits,
-        total_wait, longest_wait, timeouts, cancels, failures, losses, demands, handovers, last_call
+        total_wait, longest_wait, timeouts, cancels, deadlocks, failures, losses, demands, handovers, last_call
     FROM zk_stat_locks();
 
 COMMENT ON VIEW zk_stat_locks IS
@@ -387,6 +390,7 @@ COMMENT ON COLUMN zk_stat_locks.total_wait IS 'time from their beginning to thei
 COMMENT ON COLUMN zk_stat_locks.longest_wait IS 'the longest of these times';
 COMMENT ON COLUMN zk_stat_locks.timeouts IS 'calls whose time was up';
 COMMENT ON COLUMN zk_stat_locks.cancels IS 'calls that were canceled or terminated';
+COMMENT ON COLUMN zk_stat_locks.deadlocks IS 'calls that were ended to end a deadlock';
 COMMENT ON COLUMN zk_stat_locks.failures IS 'calls that ended by another error';
 COMMENT ON COLUMN zk_stat_locks.losses IS 'holds whose lock was lost';
 COMMENT ON COLUMN zk_stat_locks.demands IS 'locks of this server that others asked for';

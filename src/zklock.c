@@ -25,6 +25,7 @@
 #include "stat.h"
 #include "statement.h"
 #include "table.h"
+#include "verdict.h"
 #include "worker.h"
 
 ZKLOCK_MODULE_MAGIC;
@@ -43,6 +44,7 @@ on_shmem_request(void)
 	zklock_stat_shmem_request();
 	zklock_question_shmem_request();
 	zklock_changes_shmem_request();
+	zklock_verdict_shmem_request();
 }
 
 static void
@@ -54,6 +56,7 @@ on_shmem_startup(void)
 	zklock_stat_shmem_startup();
 	zklock_question_shmem_startup();
 	zklock_changes_shmem_startup();
+	zklock_verdict_shmem_startup();
 }
 
 void

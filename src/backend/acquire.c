@@ -35,6 +35,7 @@
 #include "callbacks.h"
 #include "check.h"
 #include "hold.h"
+#include "longwait.h"
 #include "loss.h"
 #include "names.h"
 #include "proclock.h"
@@ -188,6 +189,8 @@ raise_failure(const ZkHeldLock *held, ZkLockFailure failure, int rc)
 
 	switch (failure)
 	{
+		case ZKLOCK_FAIL_RING:
+			break; /* zklock_longwait_raise_deadlock */
 		case ZKLOCK_FAIL_DEADLOCK:
 			ereport(ERROR,
 					(errcode(ERRCODE_T_R_DEADLOCK_DETECTED), errmsg("deadlock detected"),
@@ -256,6 +259,7 @@ acquire_level2(ZkHeldLock *held, int32 index, const Wait *wait, int64 *token)
 	ZkProcLock *proclock = zklock_proclock(index);
 	ZkLockEntry *entry = zklock_entry(proclock->entry);
 	int64 unproven = 0; /* since when a grant waits for a lease */
+	ZkLongWait long_wait = {0};
 	bool prepared = false;
 	bool acquired = false;
 
@@ -287,6 +291,7 @@ acquire_level2(ZkHeldLock *held, int32 index, const Wait *wait, int64 *token)
 		{
 			/* before the wish is stated, so that no answer is missed */
 			ConditionVariablePrepareToSleep(&entry->cv);
+			zklock_longwait_begin(&long_wait);
 			prepared = true;
 			continue;
 		}
@@ -310,6 +315,8 @@ acquire_level2(ZkHeldLock *held, int32 index, const Wait *wait, int64 *token)
 																	 "ZkLockAcquire"));
 				continue;
 			}
+			if (proclock->failure == ZKLOCK_FAIL_RING)
+				zklock_longwait_raise_deadlock(index);
 			raise_failure(held, (ZkLockFailure) proclock->failure, proclock->failure_rc);
 		}
 		current = zklock_check_connection(wait->start, wait->until);
@@ -328,6 +335,9 @@ acquire_level2(ZkHeldLock *held, int32 index, const Wait *wait, int64 *token)
 			unproven = now;
 		else if (now - unproven >= zklock_connect_timeout * NS_PER_MS)
 			zklock_loss_raise_unproven(zklock_connect_timeout);
+		if (wait->until > now)
+			zklock_longwait_look(&long_wait, index, now);
+		wake = Min(wake, long_wait.look);
 		wake = Min(wake, wait->lock_timeout);
 		if (wait->until > now)
 			wake = Min(wake, wait->until);
@@ -341,6 +351,8 @@ acquire_level2(ZkHeldLock *held, int32 index, const Wait *wait, int64 *token)
 	}
 	if (prepared)
 		ConditionVariableCancelSleep();
+	if (acquired && prepared)
+		zklock_longwait_end(&long_wait, index);
 	Assert(!acquired || *token > 0);
 	return acquired;
 }
@@ -440,6 +452,8 @@ error_end(int sqlstate)
 {
 	if (sqlstate == ERRCODE_LOCK_NOT_AVAILABLE)
 		return ZKLOCK_PROCLOCK_END_TIMEOUT;
+	if (sqlstate == ERRCODE_T_R_DEADLOCK_DETECTED)
+		return ZKLOCK_PROCLOCK_END_DEADLOCK;
 	return sqlstate == ERRCODE_QUERY_CANCELED ? ZKLOCK_PROCLOCK_END_CANCELED
 											  : ZKLOCK_PROCLOCK_END_FAILED;
 }

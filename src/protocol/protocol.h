@@ -244,7 +244,9 @@ typedef enum ZkLockFailure
 	ZKLOCK_FAIL_SEQUENCE,	  /* counter of the directory near its end */
 	ZKLOCK_FAIL_NUMBER,		  /* a contender has a number that was not given yet */
 	ZKLOCK_FAIL_NO_DIRECTORY, /* could not be made, or vanishes for ever */
-	ZKLOCK_FAIL_REFUSED		  /* ensemble refused: see the worker's last error */
+	ZKLOCK_FAIL_REFUSED,	  /* ensemble refused: see the worker's last error */
+	ZKLOCK_FAIL_RING /* deadlock.h says so, not zklock_step: several locks wait for
+					  * each other */
 } ZkLockFailure;
 
 typedef struct ZkLockAction

@@ -105,6 +105,7 @@ zklock_proclock_make(ZkLockKind kind, const char *name, ZkLockMode mode,
 	proclock->upgrade = mode == ZKLOCK_EXCLUSIVE && !no_wait && reads(entry);
 	proclock->lost = proclock->failed = proclock->blocked = false;
 	proclock->failure_rc = 0;
+	proclock->asked = proclock->asks = false;
 	proclock->count[ZKLOCK_SCOPE_TRANSACTION] = proclock->count[ZKLOCK_SCOPE_SESSION] = 0;
 	proclock->wait_start = proclock->held_since = GetCurrentTimestamp();
 	proclock->waited = stands_behind(entry, mode);

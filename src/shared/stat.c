@@ -166,6 +166,8 @@ zklock_stat_ended(ZkLockEntry *entry, ZkProcLock *proclock)
 	touch(entry, proclock);
 	zklock_stat_add(entry,
 					proclock->end == ZKLOCK_PROCLOCK_END_TIMEOUT ? ZKLOCK_STAT_TIMEOUTS
+						: proclock->end == ZKLOCK_PROCLOCK_END_DEADLOCK
+						? ZKLOCK_STAT_DEADLOCKS
 						: proclock->end == ZKLOCK_PROCLOCK_END_FAILED
 						? ZKLOCK_STAT_FAILURES
 						: ZKLOCK_STAT_CANCELS,

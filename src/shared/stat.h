@@ -24,6 +24,7 @@ typedef enum ZkStatCounter
 	ZKLOCK_STAT_LONGEST_US, /* the only one that is a maximum */
 	ZKLOCK_STAT_TIMEOUTS,	/* gave up: time was up */
 	ZKLOCK_STAT_CANCELS,	/* ... canceled or terminated */
+	ZKLOCK_STAT_DEADLOCKS,	/* ... a deadlock, at either level */
 	ZKLOCK_STAT_FAILURES,	/* ... any other error */
 	ZKLOCK_STAT_LOSSES,		/* holds whose grant was lost */
 	ZKLOCK_STAT_DEMANDS,	/* somebody else wanted a grant of this server */

@@ -63,6 +63,7 @@ typedef enum ZkProcLockEnd
 {
 	ZKLOCK_PROCLOCK_END_CANCELED, /* or its backend ends */
 	ZKLOCK_PROCLOCK_END_TIMEOUT,
+	ZKLOCK_PROCLOCK_END_DEADLOCK,
 	ZKLOCK_PROCLOCK_END_FAILED
 } ZkProcLockEnd;
 
@@ -89,6 +90,8 @@ typedef struct ZkProcLock
 	bool failed;				  /* wanted, and refused: the worker says so */
 	uint8 failure;				  /* ZkLockFailure, if failed */
 	int failure_rc;				  /* ZooKeeper's code, or 0 */
+	bool asked;					  /* wanted for so long that it may be a deadlock ... */
+	bool asks;					  /* ... and not looked at since; the worker resets it */
 	uint32 count[ZKLOCK_NSCOPES]; /* holds, for zk_locks; by the backend, without
 								   * the lock */
 	TimestampTz wait_start;		  /* when it was made */
@@ -296,6 +299,7 @@ typedef struct ZkLockShared
 	pg_atomic_uint64 read_latency;
 	pg_atomic_uint32 settle_wanted; /* there may be runs of jobs to be settled */
 	pg_atomic_uint32 in_flight;		/* requests to the ensemble without a reply */
+	pg_atomic_uint32 look_wanted;	/* a proclock asks; the worker resets it */
 
 	bool stopping;				   /* no new holds: the server stops */
 	pg_atomic_uint32 write_wanted; /* a backend wants a write now: the worker

@@ -25,6 +25,7 @@
 #include "path.h"
 #include "proclock.h"
 #include "reporter.h"
+#include "rings.h"
 #include "session.h"
 #include "succession.h"
 #include "table.h"
@@ -268,6 +269,8 @@ tell_table(ZkLockEntry *entry, const ZkLockEvent *event, const ZkLockActions *ac
 			continue;
 		if (action->type == ZKLOCK_ACT_REVOKED)
 			lost |= entry->held[action->mode] > 0;
+		if (action->type == ZKLOCK_ACT_DEMANDED)
+			zklock_rings_demanded();
 		if (zklock_grant_apply(entry, action, event->keep))
 			zklock_entry_set_dirty(entry);
 		changed = true;
@@ -686,6 +689,7 @@ zklock_dispatch_message(const ZkMessage *message)
 		case ZKLOCK_TAG_ANSWER:
 		case ZKLOCK_TAG_ORPHANS:
 		case ZKLOCK_TAG_NAMESAKES:
+		case ZKLOCK_TAG_RINGS:
 		case ZKLOCK_TAG_ENSEMBLE:
 			return;
 	}

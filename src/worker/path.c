@@ -14,6 +14,7 @@
 static char directory[ZKLOCK_NKINDS][512];
 static char servers[512];
 static char tokens[512];
+static char waits[512];
 
 void
 zklock_paths_set(const char *root)
@@ -24,6 +25,7 @@ zklock_paths_set(const char *root)
 		snprintf(directory[kind], sizeof(directory[kind]), "%s/%s", root, names[kind]);
 	snprintf(servers, sizeof(servers), "%s/servers", root);
 	snprintf(tokens, sizeof(tokens), "%s/tokens", root);
+	snprintf(waits, sizeof(waits), "%s/waits", root);
 }
 
 const char *
@@ -42,6 +44,12 @@ const char *
 zklock_path_tokens(void)
 {
 	return tokens;
+}
+
+const char *
+zklock_path_waits(void)
+{
+	return waits;
 }
 
 char *

@@ -17,10 +17,12 @@
 /* The session's root: to be called before all else here. */
 extern void zklock_paths_set(const char *root);
 
-/* <root>/locks, <root>/elections or <root>/jobs; <root>/servers, <root>/tokens. */
+/* <root>/locks, <root>/elections or <root>/jobs; <root>/servers, <root>/tokens,
+ * <root>/waits. */
 extern const char *zklock_path_directory(ZkLockKind kind);
 extern const char *zklock_path_servers(void);
 extern const char *zklock_path_tokens(void);
+extern const char *zklock_path_waits(void);
 
 /*
  * <root>/locks/<encoded name> or the like of an election or a job, or that and a child.

@@ -44,6 +44,7 @@
 #include "leadership.h"
 #include "namesakes.h"
 #include "orphans.h"
+#include "rings.h"
 #include "session.h"
 #include "settle.h"
 #include "settings.h"
@@ -183,6 +184,7 @@ on_session_event(ZkLockEventType type)
 		zklock_namesakes_start();
 	}
 	zklock_dispatch_all(type);
+	zklock_rings_event(type);
 	if (type == ZKLOCK_EV_TICK)
 	{
 		zklock_orphans_work();
@@ -199,6 +201,8 @@ on_session_message(const ZkMessage *message)
 		zklock_orphans_message(message);
 	else if (message->tag.kind == ZKLOCK_TAG_NAMESAKES)
 		zklock_namesakes_message(message);
+	else if (message->tag.kind == ZKLOCK_TAG_RINGS)
+		zklock_rings_message(message);
 	else if (message->tag.kind != ZKLOCK_TAG_ENSEMBLE)
 		zklock_dispatch_message(message);
 }
@@ -329,6 +333,9 @@ zklock_worker_main(Datum arg)
 		zklock_settle_work();
 		zklock_answer_work();
 		zklock_dispatch_dirty();
+		due = zklock_rings_work();
+		if (due >= 0)
+			timeout = Min(timeout, due);
 		due = zklock_session_heartbeat();
 		if (due >= 0)
 			timeout = Min(timeout, due);

@@ -291,6 +291,8 @@ check_failed(Server *server, int dir, const ZkLockAction *action)
 			if (!server->refused[dir])
 				fail("refused, though the ensemble refused nothing");
 			break;
+		case ZKLOCK_FAIL_RING:
+			fail("nothing here looks for rings");
 	}
 	table_failed(&server->table[dir], action->mode, action->failure);
 }
