@@ -14,6 +14,8 @@
 #   jobs            a slot that nobody committed, or that was committed once more
 #                   without a run in doubt or an ensemble that went back between: see
 #                   Chaos::Jobs                                         must be 0
+#   long waits      of who waits for one lock and has another, in workload "rings":
+#                   longer than a deadlock may last                     must be 0
 #   leaked          contenders in ZooKeeper, rows in zk_locks, or level-1 locks
 #                   that nobody asks for any more                       must be 0
 #
@@ -43,7 +45,7 @@ my $work = '/run/chaos';
 my $session_timeout = 2;    # s
 # One client each, on each server.  Two of one workload meet on their server, too.
 my @jobs = qw(jobs-run jobs-skip);
-my @workloads = (qw(intervals long long mixed mixed mixed register register fenced fenced election), @jobs);
+my @workloads = (qw(intervals long long mixed mixed mixed rings rings register register fenced fenced election), @jobs);
 
 $| = 1;
 # Process 1 gets no signal for which it has no handler.
@@ -194,7 +196,10 @@ sub leaked
 #
 
 # What clients may be told when something breaks: see doc/failures.md, Errors.
-my $expected = qr/^(ok|busy|connect:.*|\w+:(lost|40001|57P0[123]|58000)|lock:(53200|55000|55P03)|lead:53200|run:(53200|55P03))$/;
+my $expected = qr/^(ok|busy|connect:.*|\w+:(lost|40001|57P0[123]|58000)|lock:(40P01|53200|55000|55P03)|lead:53200|run:(53200|55P03))$/;
+
+# So long may a wait in "rings" last while nothing breaks.
+my $longest_wait = 30;    # s
 
 # So long a run has every kind of fault in it, even on a slow machine.
 my $long_run = 300;    # s
@@ -208,6 +213,7 @@ sub report
 	my @leaked = @{ $seen{leaked} };
 	my @overlaps = Chaos::Judge::overlaps(@transactions);
 	my @disorders = Chaos::Judge::disorders(@transactions);
+	my @long_waits = Chaos::Judge::long_waits($longest_wait, 4 * $session_timeout, \@transactions, \@faults);
 	my %job = map { $_ => Chaos::Jobs::judge($_, \@transactions, $seen{record}, $data, \@servers, $log) } @jobs;
 	my %rows = map { $_ => { lost => Chaos::Judge::lost_updates($data, $_), writes => Chaos::Judge::writes($data, $_) } } qw(register fenced);
 
@@ -239,9 +245,11 @@ sub report
 		  join(', ', Chaos::Judge::faults_at($other->{locked}, 2 * $session_timeout, @faults)) || 'no fault';
 	}
 
+	printf $fh "long wait of %.1f s for %s: client %s (%s), %s\n", $_->[0], @{ $_->[1] }{qw(name client server outcome)} for @long_waits[ 0 .. ($#long_waits < 20 ? $#long_waits : 19) ];
+
 	# What is wrong, if anything is.
 	my %injected = map { $_->{kind} => 1 } @faults;
-	my @idle = grep { my $workload = $_; !grep { $_->{workload} eq $workload && $_->{outcome} eq 'ok' } @transactions } qw(intervals long mixed register fenced election), @jobs;
+	my @idle = grep { my $workload = $_; !grep { $_->{workload} eq $workload && $_->{outcome} eq 'ok' } @transactions } qw(intervals long mixed rings register fenced election), @jobs;
 	my %unexpected = map { $_ => 1 } grep { !/$expected/ } map { $_->{outcome} } @transactions;
 	my @strange = $history->strange;
 	my @crashes;
@@ -254,6 +262,7 @@ sub report
 	my @checks = (
 		[ 'no lock was held twice', @overlaps ? scalar(@overlaps) . ' overlaps' : () ],
 		[ 'a later holder had a larger token', @disorders ? scalar(@disorders) . ' tokens out of order' : () ],
+		[ "nobody waited for longer than $longest_wait s in a ring", @long_waits ? scalar(@long_waits) . ' did' : () ],
 		[ 'no update was lost behind the fence', $rows{fenced}{lost} ? "$rows{fenced}{lost} lost" : () ],
 		[ 'no slot was left out', map { @{ $_->{missing} } } @job{@jobs} ],
 		[ 'no slot was committed once more', map { @{ $_->{wrong} } } @job{@jobs} ],

@@ -44,6 +44,11 @@
 # or not for long: a reader and a writer must not overlap, nor two writers.  Who is
 # told that somebody else has the lock has no interval, and his outcome is "busy".
 #
+# Workload "rings" takes two of eight names in whatever order, and waits for the second as long
+# as it takes: who waits for whom may well be a ring over several servers.  It must
+# be broken (40P01): "data" is from when until when the longer wait was.  The second lock
+# has a line of its own.
+#
 # Workloads "jobs-run" and "jobs-skip" are the schedule of a job on each server, with the
 # one and the other for in_doubt.  Slots are 1, 2, 3 and so on; a client calls for its
 # slot until it is told that this one is done, or a later one, and then for the next.  What the
@@ -55,6 +60,7 @@ package Chaos::Client;
 use strict;
 use warnings;
 
+use List::Util ();
 use Time::HiRes qw(sleep);
 use Time::Local ();
 use Chaos::Jobs;
@@ -94,9 +100,15 @@ sub transaction
 		$self->{pg}->query('ROLLBACK') if $self->{pg}->alive;
 		$self->{pg} = undef unless $self->{pg}->alive;
 	}
-	print join("\t", 'T', @$self{qw(id server workload)}, $t{name} // '-', $t{mode} // 'exclusive',
-		(map { $_ // '-' } @t{qw(begun locked token proven ended outcome data)})), "\n";
+	$self->tell(\%t);
 	return $t{outcome};
+}
+
+sub tell
+{
+	my ($self, $t) = @_;
+	print join("\t", 'T', @$self{qw(id server workload)}, $t->{name} // '-', $t->{mode} // 'exclusive',
+		(map { $_ // '-' } @$t{qw(begun locked token proven ended outcome data)})), "\n";
 }
 
 # One answer of the server or of the database; dies with "what:SQLSTATE".
@@ -246,6 +258,32 @@ sub election
 	return $self->commit($t) if $require;
 	# Else hardly anybody else would ever lead.
 	$self->ask('pg', 'resign', "SELECT zk_resign('$name')") if rand() < 0.3;
+}
+
+sub rings
+{
+	my ($self, $t) = @_;
+	my ($one, $other) = map { "ring-$_" } List::Util::shuffle(0 .. 7);
+	my $longest = 0;
+	my $wait = sub {
+		my ($name, $begin) = @_;
+		my $from = now();
+		my $token = eval { $self->ask('pg', 'lock', "$begin SELECT zk_lock('$name')", 80) };
+		my $error = $@;
+		my $until = now();
+		($longest, $t->{data}) = ($until - $from, "$from $until") if $until - $from > $longest;
+		die $error if $error;
+		return (token => $token, locked => $until);
+	};
+	$t->{name} = $one;
+	my %first = $wait->($one, 'BEGIN;');
+	@$t{ keys %first } = values %first;
+	sleep(rand 0.2);
+	my %second = (name => $other, begun => now(), $wait->($other, ''));
+	$self->check($t);
+	sleep(rand 0.05);
+	$self->commit($t);
+	$self->tell({ %second, proven => $t->{proven}, ended => now(), outcome => 'ok' });
 }
 
 sub jobs

@@ -57,6 +57,29 @@ sub faults_at
 	return map { $_->{kind} } grep { $_->{begin} <= $time && $time <= $_->{heal} + $since } @faults;
 }
 
+# Waits of "rings" with so many seconds in which no fault was there, nor had been so long
+# before: [ seconds, transaction ].
+sub long_waits
+{
+	my ($limit, $since, $transactions, $faults) = @_;
+	my @long;
+	for my $t (grep { $_->{workload} eq 'rings' && defined $_->{data} } @$transactions)
+	{
+		my ($from, $until) = split / /, $t->{data};
+		next if $until - $from <= $limit;
+		my $calm = 0;
+		for my $fault (sort { $a->{begin} <=> $b->{begin} } @$faults)
+		{
+			last if $fault->{begin} >= $until;
+			$calm += max(0, $fault->{begin} - $from);
+			$from = max($from, $fault->{heal} + $since);
+		}
+		$calm += max(0, $until - $from);
+		push @long, [ $calm, $t ] if $calm > $limit;
+	}
+	return @long;
+}
+
 # By kind: seconds from the healing until every server has given a lock.  A fault
 # is left out if another one has come in between.  (Workers and backends that are
 # killed count as healed at once.)
@@ -127,7 +150,7 @@ sub print_workloads
 	};
 	printf $fh "\n$format", 'workload', 'operations', 'committed', 'intervals', 'overlaps', 'writes', 'refused', 'lost updates';
 	my $refused = grep { $_->{outcome} =~ /^(fence|write):40001/ } @done;
-	for my $workload (qw(intervals long mixed register fenced election))
+	for my $workload (qw(intervals long mixed rings register fenced election))
 	{
 		$row->($workload, $workload eq 'fenced' ? $refused : '-', $rows->{$workload}, sub { $_[0]{workload} eq $workload });
 	}
