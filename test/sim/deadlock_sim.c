@@ -53,7 +53,7 @@
 #define STEP	 5
 #define PATIENCE INT64_C(2000) /* deadlock_timeout */
 #define PAUSE	 INT64_C(150)  /* between two readings */
-#define LATENCY	 20			   /* of a request, or a reply, at most */
+#define LATENCY	 100		   /* of a request, or a reply, at most */
 #define ROUND	 (8 * PATIENCE + 1000)
 #define SOON	 INT64_C(1800) /* less than until the second look */
 #define WILD	 INT64_C(30000)
@@ -1322,7 +1322,7 @@ begin_world(uint64_t seed)
 	cancel_every = 10 + random_below(once_in(3) ? 100 : 3000);
 	faults = !once_in(3);
 	strict = !faults && once_in(2);
-	latency = strict ? 5 : LATENCY;
+	latency = strict ? 5 : once_in(2) ? LATENCY / 5 : LATENCY;
 	if (strict)
 	{
 		nservers = 2 + random_below(2);
