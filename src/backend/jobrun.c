@@ -787,6 +787,14 @@ zklock_job_end(Oid function, const char *name, bool done)
 		zklock_loss_tell(held);
 		release(&run);
 	}
+	else
+		ereport(WARNING,
+				(errcode(ERRCODE_WARNING),
+				 errmsg("job \"%s\" was given up before its run ended",
+						zklock_display_name(name)),
+				 errdetail("Another session may have run it meanwhile."),
+				 errhint(
+					 "Between zk_run_begin and zk_run_end, use neither DISCARD ALL nor pg_advisory_unlock_all().")));
 	forget_begun(begun);
 	return true;
 }

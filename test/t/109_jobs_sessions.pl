@@ -1,5 +1,5 @@
-# Sessions that end between zk_run_begin and zk_run_end: by their client they have failed,
-# by the server they are lost.
+# Sessions that end between zk_run_begin and zk_run_end, or give the job up there: by their
+# client they have failed, by the server they are lost.
 use strict;
 use warnings;
 
@@ -180,7 +180,29 @@ ZkLock::ask($a, $_) for 'ALTER SYSTEM RESET synchronous_standby_names', 'SELECT 
 	is_lost('stopped');
 }
 
-# Given up
+#
+# Given up: the session is told.
+#
+for my $statement ('DISCARD ALL', 'SELECT pg_advisory_unlock_all()')
+{
+	my $job = "given up by $statement";
+	my $s = begin($job);
+	$s->query($statement);
+	is($s->query("SELECT zk_run_end('$job')"), 't', '... and given up, and done, as nobody has taken it over');
+	like($s->notices, qr/^WARNING 01000: job "\Q$job\E" was given up before its run ended/, '... with a warning');
+	is(record($b, $job), 'done|a|1|0', '... as the record says');
+}
+{
+	my $s = begin('given up and taken');
+	$s->query('DISCARD ALL');
+	is($sb->query("SELECT zk_run_begin('given up and taken', $slot)"), 't', 'another has it meanwhile');
+	is($s->query("SELECT zk_run_end('given up and taken')"), 't', '... the first comes to its end');
+	like($s->notices, qr/^WARNING 01000: job "given up and taken" was given up before its run ended/, '... and is warned');
+	is(runs($a, 'given up and taken'), 'running b, done a', '... which does not touch the other');
+	is($sb->query("SELECT zk_run_end('given up and taken')"), 't', '... until that ends, too');
+	is($sb->notices, '', '... as usual');
+	is(runs($a, 'given up and taken'), 'done b, done a', '... and both were done');
+}
 {
 	my $s = begin('given up and away');
 	$s->query('DISCARD ALL');
