@@ -72,16 +72,18 @@ await_loss(void)
 	ResetLatch(MyLatch);
 }
 
-/* One attempt; true: that is it. */
+/* One attempt; true: that is it.  "until": 0, or time is up then. */
 static bool
-change_once(const char *name, bool damaged, ZkJobChange change, void *arg, bool *found)
+change_once(const char *name, bool damaged, int64 until, ZkJobChange change, void *arg,
+			bool *found)
 {
 	static char text[ZKLOCK_JOB_TEXT_MAX + 1];
 	ZkJob *job = palloc(sizeof(ZkJob));
 	ZkRecord record;
 
-	zklock_query_record(name, &record);
-	*found = record.exists;
+	*found = zklock_query_record(name, until, &record) && record.exists;
+	if (!*found && until != 0)
+		return true;
 	if (!record.exists)
 		zklock_job_init(job);
 	else
@@ -109,18 +111,19 @@ change_once(const char *name, bool damaged, ZkJobChange change, void *arg, bool 
 		await_loss();
 		return false;
 	}
-	return zklock_query_write(name, &record, text, (int) zklock_job_write(job, text));
+	return zklock_query_write(name, until, &record, text,
+							  (int) zklock_job_write(job, text));
 }
 
-bool
-zklock_job_record_change(const char *name, bool damaged, ZkJobChange change, void *arg)
+static bool
+change_record(const char *name, bool damaged, int64 until, ZkJobChange change, void *arg)
 {
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "zklock record",
 												  ALLOCSET_DEFAULT_SIZES);
 	MemoryContext save = MemoryContextSwitchTo(context);
 	bool found;
 
-	while (!change_once(name, damaged, change, arg, &found))
+	while (!change_once(name, damaged, until, change, arg, &found))
 	{
 		CHECK_FOR_INTERRUPTS();
 		MemoryContextReset(context);
@@ -128,4 +131,16 @@ zklock_job_record_change(const char *name, bool damaged, ZkJobChange change, voi
 	MemoryContextSwitchTo(save);
 	MemoryContextDelete(context);
 	return found;
+}
+
+bool
+zklock_job_record_change(const char *name, bool damaged, ZkJobChange change, void *arg)
+{
+	return change_record(name, damaged, 0, change, arg);
+}
+
+bool
+zklock_job_record_change_until(const char *name, int64 until, ZkJobChange change, void *arg)
+{
+	return change_record(name, false, until, change, arg);
 }

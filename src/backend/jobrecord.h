@@ -24,6 +24,11 @@ typedef void (*ZkJobChange)(ZkJob *job, int64_t now, void *arg);
 extern bool zklock_job_record_change(const char *name, bool damaged, ZkJobChange change,
 									 void *arg);
 
+/* The same for one who cannot wait for long: false also if time is up (ns of
+ * CLOCK_BOOTTIME), or ZooKeeper refuses. */
+extern bool zklock_job_record_change_until(const char *name, int64 until,
+										   ZkJobChange change, void *arg);
+
 /* What the node of a job has. */
 extern ZkJobText zklock_job_record_parse(const ZkNode *node, ZkJob *job);
 

@@ -32,6 +32,7 @@
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "storage/procarray.h"
+#include "tcop/tcopprot.h"
 #include "utils/acl.h"
 #include "utils/memutils.h"
 #include "utils/portal.h"
@@ -312,15 +313,23 @@ raise_taken_over(const char *name)
 			 errhint("Whoever calls next runs the job, if it is due still.")));
 }
 
-/* What this session has begun it ends before it asks again: it would wait for nobody. */
-static void
-check_not_held(const char *name)
+/* The job as this session has it, in session scope, or NULL. */
+static ZkHeldLock *
+find_held(const char *name)
 {
 	ZkHeldLock *held;
 
 	zklock_hold_end_void();
 	held = zklock_held_find(ZKLOCK_KIND_JOB, name);
-	if (held != NULL && !slist_is_empty(&held->holds[ZKLOCK_SCOPE_SESSION]))
+	return held != NULL && !slist_is_empty(&held->holds[ZKLOCK_SCOPE_SESSION]) ? held
+																			   : NULL;
+}
+
+/* What this session has begun it ends before it asks again: it would wait for nobody. */
+static void
+check_not_held(const char *name)
+{
+	if (find_held(name) != NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_IN_USE),
 				 errmsg("this session runs job \"%s\" already", zklock_display_name(name)),
@@ -473,6 +482,31 @@ record_end(Run *run)
 	PG_END_TRY();
 }
 
+static void fail_begun(void);
+
+static bool committing = false; /* this backend's run, and its end is not recorded */
+
+/* The backend ends. */
+static void
+on_backend_exit(int code, Datum arg)
+{
+	if (committing)
+		zklock_settle_want();
+	if (code == 0)
+		fail_begun();
+}
+
+/* Once the job is held: so we are called before the callback that gives it back. */
+static void
+watch_exit(void)
+{
+	static bool registered = false;
+
+	if (!registered)
+		before_shmem_exit(on_backend_exit, 0);
+	registered = true;
+}
+
 /* ------------------------------------------------------------------------
  * Commands in a transaction
  * ------------------------------------------------------------------------
@@ -556,27 +590,13 @@ run_transaction(Run *run)
 	SPI_commit();
 }
 
-static bool committing = false; /* this backend's run, and its end is not recorded */
-
-/* The backend ends, and will not record it. */
-static void
-on_backend_exit(int code, Datum arg)
-{
-	if (committing)
-		zklock_settle_want();
-}
-
 /* The run has been decided on, and is recorded. */
 static void
 execute(Run *run)
 {
-	static bool registered = false;
-
 	ErrorData *volatile error = NULL;
 
-	if (!registered)
-		before_shmem_exit(on_backend_exit, 0);
-	registered = true;
+	watch_exit();
 	committing = true;
 	PG_TRY();
 	{
@@ -648,6 +668,7 @@ zklock_job_run_once(const ZkJobOrder *order)
 typedef struct Begun
 {
 	slist_node node;
+	Oid function; /* that began it */
 	char name[ZKLOCK_NAME_MAX + 1];
 	int64 token;
 	ZkJobRun run;
@@ -678,6 +699,19 @@ forget_begun(Begun *begun)
 	pfree(begun);
 }
 
+/* Its end. */
+static Run
+run_of(const Begun *begun, const ZkJobOrder *order, ZkJobState end)
+{
+	return (Run){
+		.order = order,
+		.token = begun->token,
+		.run = begun->run,
+		.began = begun->began,
+		.end = end,
+	};
+}
+
 bool
 zklock_job_begin(const ZkJobOrder *order)
 {
@@ -694,6 +728,7 @@ zklock_job_begin(const ZkJobOrder *order)
 	PG_TRY();
 	{
 		due = take(&run);
+		watch_exit();
 		held = zklock_held_find(ZKLOCK_KIND_JOB, order->name);
 		if (due && zklock_loss_settle(held))
 			zklock_loss_raise(held);
@@ -714,6 +749,7 @@ zklock_job_begin(const ZkJobOrder *order)
 		tell(&run);
 		return false;
 	}
+	begun->function = order->function;
 	strlcpy(begun->name, order->name, sizeof(begun->name));
 	begun->token = run.token;
 	begun->run = run.run;
@@ -728,8 +764,8 @@ zklock_job_end(Oid function, const char *name, bool done)
 {
 	Begun *begun = find_begun(name);
 	ZkJobOrder order = {.function = function, .name = name};
-	Run run = {.order = &order, .end = done ? ZKLOCK_JOB_DONE : ZKLOCK_JOB_FAILED};
 	ZkHeldLock *held;
+	Run run;
 
 	if (begun == NULL)
 		return false;
@@ -740,22 +776,93 @@ zklock_job_end(Oid function, const char *name, bool done)
 						zklock_display_name(name)),
 				 errdetail("What the transaction has written could still be rolled back."),
 				 errhint("Commit first, or use zk_run_once.")));
-	run.token = begun->token;
-	run.run = begun->run;
-	run.began = begun->began;
+	run = run_of(begun, &order, done ? ZKLOCK_JOB_DONE : ZKLOCK_JOB_FAILED);
 	insert_row(&run);
 	/* what has committed is on the disk before it is said to be done */
 	XLogFlush(XactLastCommitEnd);
 	(void) zklock_job_record_change(name, false, finish, &run);
 	tell_end(&run);
-	zklock_hold_end_void();
-	if ((held = zklock_held_find(ZKLOCK_KIND_JOB, name)) != NULL)
+	if ((held = find_held(name)) != NULL)
 	{
 		zklock_loss_tell(held);
 		release(&run);
 	}
+	else
+		ereport(WARNING,
+				(errcode(ERRCODE_WARNING),
+				 errmsg("job \"%s\" was given up before its run ended",
+						zklock_display_name(name)),
+				 errdetail("Another session may have run it meanwhile."),
+				 errhint(
+					 "Between zk_run_begin and zk_run_end, use neither DISCARD ALL nor pg_advisory_unlock_all().")));
 	forget_begun(begun);
 	return true;
+}
+
+/* How long a backend that exits waits for ZooKeeper: nothing can interrupt it, and a
+ * shutdown waits for it.  ns */
+#define EXIT_PATIENCE (5000 * NS_PER_MS)
+
+/* Can it be said of this run that it has failed, and at once? */
+static bool
+is_in_good_order(const Begun *begun)
+{
+	const ZkHeldLock *held = find_held(begun->name);
+	ZkSessionShared s;
+
+	if (held == NULL || !zklock_lease_valid())
+		return false;
+	pg_read_barrier(); /* the lease first, see zklock_alarm_sees_loss */
+	zklock_session_read(&s);
+	return !zklock_held_lost(held) && s.state == ZKLOCK_SESSION_CONNECTED && s.proven;
+}
+
+/* The record first: it is what others go by. */
+static void
+fail_one(const Begun *begun, int64 until)
+{
+	ZkJobOrder order = {.function = begun->function, .name = begun->name};
+	Run run = run_of(begun, &order, ZKLOCK_JOB_FAILED);
+
+	run.error = "the session ended without zk_run_end";
+	if (!is_in_good_order(begun) ||
+		!zklock_job_record_change_until(begun->name, until, finish, &run))
+	{
+		ereport(LOG,
+				(errmsg("the end of a run of job \"%s\" could not be recorded",
+						zklock_display_name(begun->name)),
+				 errdetail("The session ended without zk_run_end.")));
+		return;
+	}
+	if (zklock_runs_ready(order.function))
+		insert_row(&run);
+	tell_end(&run);
+}
+
+/*
+ * The client has ended the session.  No error can be caught here: PostgreSQL makes it
+ * FATAL, and the callbacks that are left are called.  So nothing is tried that is likely
+ * to fail, nor what might wait: for a client, a standby, or a snapshot that is safe.
+ */
+static void
+fail_begun(void)
+{
+	int64 until = zklock_clock() + EXIT_PATIENCE;
+	slist_iter iter;
+
+	if (slist_is_empty(&begun_runs))
+		return;
+	whereToSendOutput = DestNone;
+	zklock_hold_abandon();
+	AbortOutOfAnyTransaction();
+	synchronous_commit = Min(synchronous_commit, SYNCHRONOUS_COMMIT_LOCAL_FLUSH);
+	StartTransactionCommand();
+	XactIsoLevel = XACT_READ_COMMITTED;
+	PushActiveSnapshot(GetTransactionSnapshot());
+	slist_foreach (iter, &begun_runs)
+		fail_one(slist_container(Begun, node, iter.cur), until);
+	PopActiveSnapshot();
+	CommitTransactionCommand();
 }
 
 /* ------------------------------------------------------------------------
@@ -800,7 +907,7 @@ exists(const char *name)
 {
 	ZkRecord record;
 
-	zklock_query_record(name, &record);
+	(void) zklock_query_record(name, 0, &record);
 	return record.exists && record.node.datalen > 0;
 }
 

@@ -39,7 +39,8 @@ extern void zklock_job_run_once(const ZkJobOrder *order);
  */
 extern bool zklock_job_begin(const ZkJobOrder *order);
 
-/* ... and it has.  False: this session has begun no run of the job. */
+/* ... and it has.  False: this session has begun no run of the job.  A session that its
+ * client ends without this has failed. */
 extern bool zklock_job_end(Oid function, const char *name, bool done);
 
 /* This server, and one of its databases.  Not during recovery. */

@@ -366,22 +366,26 @@ zklock_query_records(ZkNode **nodes, int64_t *now)
 	return rc == ZKLOCK_ZNONODE ? 0 : answer.n;
 }
 
-void
-zklock_query_record(const char *name, ZkRecord *record)
+bool
+zklock_query_record(const char *name, int64 until, ZkRecord *record)
 {
 	ZkQuery query = {.ask = ZKLOCK_ASK_RECORD, .kind = ZKLOCK_KIND_JOB};
 	Answer answer = {.context = CurrentMemoryContext};
+	int rc;
 
 	strlcpy(query.name, name, sizeof(query.name));
-	record->exists = ask(&query, NULL, 0, 0, &answer) == ZKLOCK_ZOK;
+	rc = ask(&query, NULL, 0, until, &answer);
+	record->exists = rc == ZKLOCK_ZOK;
 	record->now = answer.now;
 	record->session = answer.session;
 	if (record->exists)
 		record->node = answer.nodes[0];
+	return rc == ZKLOCK_ZOK || rc == ZKLOCK_ZNONODE;
 }
 
 bool
-zklock_query_write(const char *name, const ZkRecord *record, const char *data, int len)
+zklock_query_write(const char *name, int64 until, const ZkRecord *record,
+				   const char *data, int len)
 {
 	ZkQuery query = {
 		.ask = ZKLOCK_ASK_WRITE,
@@ -393,5 +397,5 @@ zklock_query_write(const char *name, const ZkRecord *record, const char *data, i
 
 	Assert(record->exists && len <= ZKLOCK_RECORD_MAX);
 	strlcpy(query.name, name, sizeof(query.name));
-	return ask(&query, data, len, 0, &answer) == ZKLOCK_ZOK;
+	return ask(&query, data, len, until, &answer) == ZKLOCK_ZOK;
 }

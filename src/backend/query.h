@@ -72,8 +72,11 @@ typedef struct ZkRecord
 	int64 session;
 } ZkRecord;
 
-/* The record of a job, no older than the call.  Raises as zklock_query does. */
-extern void zklock_query_record(const char *name, ZkRecord *record);
+/*
+ * The record of a job, no older than the call.  Raises as zklock_query does, if "until"
+ * is 0; else false and no error, as with zklock_query_until.
+ */
+extern bool zklock_query_record(const char *name, int64 until, ZkRecord *record);
 
 /* Those of all jobs; returns how many.  Raises likewise. */
 extern int zklock_query_records(ZkNode **nodes, int64_t *now);
@@ -82,7 +85,7 @@ extern int zklock_query_records(ZkNode **nodes, int64_t *now);
  * Write the record of a job, if it is as it was read.  False: it is not, or nobody knows
  * what came of it, so it is to be read again.  Raises likewise.
  */
-extern bool zklock_query_write(const char *name, const ZkRecord *record, const char *data,
-							   int len);
+extern bool zklock_query_write(const char *name, int64 until, const ZkRecord *record,
+							   const char *data, int len);
 
 #endif /* ZKLOCK_QUERY_H */

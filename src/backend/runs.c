@@ -17,8 +17,10 @@
 #include "access/xact.h"
 #include "catalog/indexing.h"
 #include "catalog/pg_type.h"
+#include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
@@ -27,6 +29,8 @@
 #include "owntable.h"
 #include "runs.h"
 #include "settings.h"
+
+#define TABLE_NAME "zk_runs"
 
 /* Old rows that one run deletes at most: more than it adds. */
 #define DELETED_AT_A_TIME 100
@@ -131,7 +135,7 @@ static void
 open_runs(Oid function, Runs *runs)
 {
 	memset(runs, 0, sizeof(*runs));
-	runs->own.name = "zk_runs";
+	runs->own.name = TABLE_NAME;
 	runs->own.has = "runs";
 	zklock_own_open(&runs->own, function);
 	for (int i = 0; i < NCOLUMNS; i++)
@@ -241,6 +245,14 @@ zklock_runs_insert(Oid function, const ZkRunRow *row)
 	delete_old(&runs);
 	close_runs(&runs);
 	CommandCounterIncrement();
+}
+
+bool
+zklock_runs_ready(Oid function)
+{
+	Oid oid = get_relname_relid(TABLE_NAME, get_func_namespace(function));
+
+	return OidIsValid(oid) && ConditionalLockRelationOid(oid, RowExclusiveLock);
 }
 
 /* ------------------------------------------------------------------------

@@ -37,6 +37,10 @@ extern int64_t zklock_ms_of_time(TimestampTz time);
  */
 extern void zklock_runs_insert(Oid function, const ZkRunRow *row);
 
+/* Can it be inserted without waiting for somebody else's lock?  False also if there is no
+ * such table any more. */
+extern bool zklock_runs_ready(Oid function);
+
 /* The latest slot of a job that is done by what has committed here and counts by the
  * record, or ZKLOCK_JOB_NEVER. */
 extern int64_t zklock_runs_last_done(Oid function, const char *job, const ZkJob *record);

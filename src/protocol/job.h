@@ -64,9 +64,10 @@
  * other's.
  *
  * A command that commits by itself has no step 3 ("begun"): step 4 comes before it, and its
- * end, good or bad, is step 6.  Taken over before that it is LOST and in doubt, until its
- * server knows whether it came to its end: by the same row, which a transaction of its own
- * writes.  It is always run again: at least once.
+ * end, good or bad, is step 6.  A session that its client ends before that has FAILED, if
+ * it can say so while it holds the lock.  Taken over before that it is LOST and in doubt,
+ * as when the server ends the session, until its server knows whether it came to its end:
+ * by the same row, which a transaction of its own writes.  It is run again: at least once.
  *
  * What holds (test/sim/job_sim.c), for a job whose commands run in a transaction:
  *
@@ -144,7 +145,7 @@ typedef enum ZkJobState
 	ZKLOCK_JOB_RUNNING,
 	ZKLOCK_JOB_COMMITTING,
 	ZKLOCK_JOB_DONE,
-	ZKLOCK_JOB_FAILED, /* by an error of the command */
+	ZKLOCK_JOB_FAILED, /* by an error of the command, or a client that left */
 	ZKLOCK_JOB_LOST,   /* did not come to its end, or may have: doubt.  Not done */
 	ZKLOCK_JOB_SKIPPED /* the same, but the slot counts as done */
 } ZkJobState;

@@ -128,8 +128,8 @@ like($sa->notices, qr/^WARNING 55000: this session has not begun a run of job "o
 is($sb->query("CALL zk_run_begin_session('own', slot => '2026-01-02')"), 't', 'the next slot');
 is($sb->query("SELECT zk_run_end('own', false)"), 't', '... fails');
 is(ZkLock::ask($a, "SELECT state, failures FROM zk_jobs WHERE job = 'own'"), 'failed|1', '... as it says');
-is($sa->query("SELECT zk_run_begin('own', slot => '2026-01-02', attempts => 2)"), 't', 'another attempt');
-$sb->send("SELECT zk_run_begin('own', slot => '2026-01-02', attempts => 2)")->wait_event('Extension');
+is($sa->query("SELECT zk_run_begin('own', slot => '2026-01-02', attempts => 3)"), 't', 'another attempt');
+$sb->send("SELECT zk_run_begin('own', slot => '2026-01-02', attempts => 3)")->wait_event('Extension');
 $sa->quit;
 is($sb->result, 't', '... and has to run it when the session has ended without a word');
 is($sb->query("SELECT zk_run_end('own')"), 't', '... and does');
