@@ -69,6 +69,7 @@ Deadlocks::ok_ring('a reader and a writer', on($b), on($c));
 on($a)->query("BEGIN; SELECT zk_lock('x', 'shared')");
 on($c)->query("BEGIN; SELECT zk_lock('y')");
 on($b)->send("BEGIN; SELECT zk_lock('x')")->wait_level(2);
+ZkLock::wait_queue($zk, 'x', 2);
 on($c)->send("SELECT zk_lock('x', 'shared')")->wait_level(2);
 on($a)->send("SELECT zk_lock('y')");
 Deadlocks::ok_ring('a reader behind a writer who waits', map { on($_) } @node);
