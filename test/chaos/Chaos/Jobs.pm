@@ -17,7 +17,8 @@
 #   wrong     Of two runs of one slot that committed, the later one (by token) must know of
 #             the earlier one as in doubt, and with 'skip' it must not run at all; unless
 #             the ensemble went back between the two, and forgot.  In no case are both of
-#             one server, which knows by its own zk_runs.
+#             one server, which knows by its own zk_runs.  (ZooKeeper may go back by itself,
+#             ZOOKEEPER-4785: then a server has said so, and the record's numbers are smaller.)
 #   untrue    zk_runs has a row for each run that committed, and no other one.  Each has
 #             exactly one row in the fourth database.  When nobody runs anything any more,
 #             zk_jobs says "done" of a run only if it has committed, and always then,
@@ -38,6 +39,7 @@ use warnings;
 
 use JSON::PP ();
 use List::Util qw(max min);
+use Time::Local ();
 use Time::HiRes qw(sleep);
 use Chaos::Judge;
 use Chaos::Postgres;
@@ -167,13 +169,22 @@ SQL
 		else { push @{ $seen{missing} }, "slot $slot of $job"; }
 	}
 
+	# when servers found out that the ensemble went back
+	my @found;
+	for my $file (glob "$log/server-[ABC].log")
+	{
+		open my $in, '<', $file or die "could not read $file: $!\n";
+		push @found, map { /^(\S+ [\d:.]+) .*WARNING:  ZooKeeper ensemble went back/ ? seconds($1) : () } <$in>;
+		close $in;
+	}
+
 	# once more than once
 	for my $slot (sort { $a <=> $b } keys %committed)
 	{
 		my @rows = sort { $a->{run}{token} <=> $b->{run}{token} || $a->{run}{number} <=> $b->{run}{number} } @{ $committed{$slot} };
 		for my $i (1 .. $#rows)
 		{
-			my %why = map { why($job, $_, $rows[$i]) => 1 } @rows[ 0 .. $i - 1 ];
+			my %why = map { why($job, $_, $rows[$i], @found) => 1 } @rows[ 0 .. $i - 1 ];
 			my ($kind) = grep { $why{$_} } qw(wrong doubt forgotten);
 			if ($kind ne 'wrong') { $seen{$kind}++; }
 			else { push @{ $seen{wrong} }, "slot $slot of $job on " . join ' ', map { "$_->{server} (" . id($_->{run}) . ')' } @rows[ 0 .. $i ]; }
@@ -199,12 +210,22 @@ SQL
 	return \%seen;
 }
 
+# Of a time in UTC, as PostgreSQL writes it in a log or in JSON.
+sub seconds
+{
+	my ($year, $month, $day, $hour, $minute, $second) = $_[0] =~ /^(\d+)-(\d+)-(\d+)[ T](\d+):(\d+):([\d.]+)/ or die "no time: $_[0]\n";
+	return Time::Local::timegm(0, $minute, $hour, $day, $month - 1, $year) + $second;
+}
+
 # Why a slot was committed once more.
 sub why
 {
-	my ($job, $earlier, $later) = @_;
+	my ($job, $earlier, $later, @found) = @_;
 	return 'wrong' if $earlier->{server} eq $later->{server};
 	return 'forgotten' if $earlier->{generation} != $later->{generation};
+	# not all who look do so at once
+	return 'forgotten' if $later->{run}{number} <= $earlier->{run}{number}
+	  && grep { seconds($earlier->{run}{start}) < $_ && $_ < seconds($later->{run}{start}) + 10 } @found;
 	return 'wrong' if $job eq 'jobs-skip';
 	my ($known) = grep { id($_) eq id($earlier->{run}) } @{ $later->{runs} };
 	return 'doubt' if $known ? $known->{state} eq 'in doubt' : @{ $later->{runs} } == $remembered;
