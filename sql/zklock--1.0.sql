@@ -176,6 +176,7 @@ CREATE FUNCTION zk_servers(
     OUT since timestamptz,
     OUT heartbeat timestamptz,
     OUT elections integer,
+    OUT jobs integer,
     OUT drain text,
     OUT ours boolean,
     OUT session_id text,

@@ -430,8 +430,8 @@ zk_servers(PG_FUNCTION_ARGS)
 	for (int i = 0; i < n; i++)
 	{
 		const ZkNode *node = &nodes[i];
-		Datum values[12];
-		bool nulls[12] = {0};
+		Datum values[13];
+		bool nulls[13] = {0};
 
 		put_field(node, "server", &values[0], &nulls[0]);
 		put_field(node, "host", &values[1], &nulls[1]);
@@ -442,10 +442,11 @@ zk_servers(PG_FUNCTION_ARGS)
 		values[6] = TimestampTzGetDatum(zklock_node_time(node->mtime));
 		nulls[5] = nulls[6] = zklock_node_unread(node);
 		put_number(node, "elections", &values[7], &nulls[7]);
-		put_field(node, "drain", &values[8], &nulls[8]);
-		values[9] = BoolGetDatum(s.id.id != 0 && node->ephemeral_owner == s.id.id);
-		put_session(node, &values[10], &nulls[10]);
-		values[11] = CStringGetTextDatum(
+		put_number(node, "jobs", &values[8], &nulls[8]);
+		put_field(node, "drain", &values[9], &nulls[9]);
+		values[10] = BoolGetDatum(s.id.id != 0 && node->ephemeral_owner == s.id.id);
+		put_session(node, &values[11], &nulls[11]);
+		values[12] = CStringGetTextDatum(
 			zklock_display_bytes(node->name, (int) strlen(node->name), node->name_cut));
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 	}

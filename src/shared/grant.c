@@ -273,6 +273,8 @@ zklock_grant_apply(ZkLockEntry *entry, const ZkLockAction *action, bool keep)
 			grant->usable = false;
 			(void) zklock_grant_settle(entry);
 			zklock_stat_add(entry, ZKLOCK_STAT_LOSSES, entry->held[mode]);
+			if (entry->kind == ZKLOCK_KIND_JOB)
+				pg_atomic_sub_fetch_u32(&zklock_shared->njobs, entry->held[mode]);
 			entry->held[mode] = 0;
 			mark_lost(entry, mode);
 			return true;

@@ -220,7 +220,7 @@ zklock_describe_server(StringInfo buf, int pid)
 }
 
 void
-zklock_describe_member(StringInfo buf, uint32 elections, const char *drain)
+zklock_describe_member(StringInfo buf, uint32 elections, uint32 jobs, const char *drain)
 {
 	const char *postgres = GetConfigOption("server_version", false, false);
 
@@ -228,5 +228,6 @@ zklock_describe_member(StringInfo buf, uint32 elections, const char *drain)
 	/* without what a distribution has put behind it */
 	appendStringInfo(buf, ", \"zklock\": \"%s\", \"postgres\": \"%.*s\"", ZKLOCK_VERSION,
 					 (int) strcspn(postgres, " "), postgres);
-	appendStringInfo(buf, ", \"elections\": %u, \"drain\": \"%s\"", elections, drain);
+	appendStringInfo(buf, ", \"elections\": %u, \"jobs\": %u, \"drain\": \"%s\"",
+					 elections, jobs, drain);
 }

@@ -61,8 +61,9 @@ extern void zklock_effective_server_name(char *buf, size_t size);
 extern void zklock_describe_server(StringInfo buf, int pid);
 
 /* The same of this server, for its node under <root>/servers (zk_servers): besides the
- * postmaster's pid, versions, in how many elections it leads, and whether it drains.
- * Without the closing brace, as a report (report.h) follows. */
-extern void zklock_describe_member(StringInfo buf, uint32 elections, const char *drain);
+ * postmaster's pid, versions, in how many elections it leads, how many jobs it runs, and
+ * whether it drains.  Without the closing brace, as a report (report.h) follows. */
+extern void zklock_describe_member(StringInfo buf, uint32 elections, uint32 jobs,
+								   const char *drain);
 
 #endif /* ZKLOCK_NAMES_H */

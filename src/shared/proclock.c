@@ -214,6 +214,8 @@ zklock_proclock_take(int32 index, bool wish)
 			entry->want[proclock->mode]--;
 		proclock->state = ZKLOCK_PROCLOCK_HELD;
 		entry->held[proclock->mode]++;
+		if (entry->kind == ZKLOCK_KIND_JOB)
+			pg_atomic_add_fetch_u32(&zklock_shared->njobs, 1);
 		grant->holds++;
 		if (!grant->usable)
 			zklock_entry_set_dirty(entry); /* one less who waits to join it */
@@ -257,6 +259,8 @@ zklock_proclock_end(int32 index)
 	else if (proclock->state == ZKLOCK_PROCLOCK_HELD && !proclock->lost)
 	{
 		entry->held[mode]--;
+		if (entry->kind == ZKLOCK_KIND_JOB)
+			pg_atomic_sub_fetch_u32(&zklock_shared->njobs, 1);
 		/* while the grant is kept there is nothing for the worker to do */
 		changed = entry->held[mode] == 0 && !entry->grant[mode].usable;
 	}

@@ -113,6 +113,7 @@ zklock_table_shmem_startup(void)
 		pg_atomic_init_u64(&s->lease_end, 0);
 		pg_atomic_init_u64(&s->lost_at, 0);
 		pg_atomic_init_u64(&s->last_write, 0);
+		pg_atomic_init_u32(&s->njobs, 0);
 		pg_atomic_init_u32(&s->nkept, 0);
 		pg_atomic_init_u32(&s->nleaving, 0);
 		pg_atomic_init_u32(&s->room_wanted, 0);

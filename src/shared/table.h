@@ -291,6 +291,7 @@ typedef struct ZkLockShared
 	pg_atomic_uint64 lost_at;	  /* holds are lost from then on */
 	pg_atomic_uint64 last_write;  /* send time of the newest acknowledged write */
 	ConditionVariable write_cv;	  /* broadcast when a heartbeat was acknowledged */
+	pg_atomic_uint32 njobs;		  /* jobs that sessions have: the holds that count */
 	pg_atomic_uint32 nkept;		  /* entries with a grant that is kept for nobody */
 	pg_atomic_uint32 nleaving;	  /* entries with one that has just been given up */
 	pg_atomic_uint32 room_wanted; /* a backend found the table full of them */

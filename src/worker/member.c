@@ -67,7 +67,9 @@ describe(StringInfo data)
 		ereport(LOG,
 				(errmsg("this server is drained: it holds no lock and leads no election")));
 	told = drain;
-	zklock_describe_member(data, zklock_shared->elections_led, zklock_drain_name(drain));
+	zklock_describe_member(data, zklock_shared->elections_led,
+						   pg_atomic_read_u32(&zklock_shared->njobs),
+						   zklock_drain_name(drain));
 	report = zklock_reporter_write();
 	appendStringInfo(data, ", %s}", report);
 	pfree(report);

@@ -116,6 +116,20 @@ ZkLock::wait_until(sub { ZkLock::ask($q, "SELECT worker_pid <> $worker AND state
 ZkLock::ask($q, "SELECT zk_resign('e1')");
 ZkLock::wait_until(sub { $elections->() eq '0 1' }, 'elections, counted by the next worker');
 pass('... also when it resigns, and across a new worker');
+
+my $jobs = sub { return ZkLock::ask($p, "SELECT string_agg(jobs::text, ' ' ORDER BY server) FROM zk_servers() WHERE server ~ '^[pq]'"); };
+my @run = map { ZkLock::session($q) } 1, 2;
+$run[$_]->query("SELECT zk_run_begin('j$_', every => '1 day')") for 0, 1;
+ZkLock::wait_until(sub { $jobs->() eq '0 2' }, 'jobs');
+$run[0]->query("SELECT zk_run_end('j0')");
+ZkLock::wait_until(sub { $jobs->() eq '0 1' }, 'one has ended');
+$zk->delete('/zklock/jobs/j1/' . (ZkLock::queue($zk, 'j1', 'jobs'))[0]);
+ZkLock::wait_until(sub { $jobs->() eq '0 0' }, 'one is lost');
+$run[1]->quit;
+$run[0]->query("CALL zk_run_once('j2', 'SELECT 1', every => '1 day')");
+my $then = ZkLock::ask($q, 'SELECT heartbeat FROM zk_servers() WHERE ours');
+ZkLock::wait_until(sub { ZkLock::ask($q, "SELECT heartbeat > '$then' FROM zk_servers() WHERE ours") eq 't' }, 'a heartbeat after all of them');
+is($jobs->(), '0 0', '... and how many jobs it runs');
 my $since = ZkLock::ask($p, "SELECT since FROM zk_servers() WHERE ours");
 my $beat = ZkLock::ask($p, "SELECT heartbeat FROM zk_servers() WHERE ours");
 ZkLock::wait_until(sub { ZkLock::ask($p, "SELECT heartbeat > '$beat' FROM zk_servers() WHERE ours") eq 't' }, 'the next heartbeat');
