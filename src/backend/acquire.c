@@ -335,15 +335,18 @@ acquire_level2(ZkHeldLock *held, int32 index, const Wait *wait, int64 *token)
 			unproven = now;
 		else if (now - unproven >= zklock_connect_timeout * NS_PER_MS)
 			zklock_loss_raise_unproven(zklock_connect_timeout);
-		if (wait->until > now)
-			zklock_longwait_look(&long_wait, index, now);
-		wake = Min(wake, long_wait.look);
 		wake = Min(wake, wait->lock_timeout);
+		/* who would not wait, or not any more, waits for an answer, and for nobody */
 		if (wait->until > now)
+		{
+			zklock_longwait_look(&long_wait, index, now);
+			wake = Min(wake, long_wait.look);
 			wake = Min(wake, wait->until);
+		}
 		if (wait->start + zklock_connect_timeout * NS_PER_MS > now)
 			wake = Min(wake, wait->start + zklock_connect_timeout * NS_PER_MS);
 		Assert(zklock_unlocked());
+		Assert(wake > now); /* else it would sleep for ever */
 		(void) ConditionVariableTimedSleep(&entry->cv,
 										   (long) ((wake - now + NS_PER_MS - 1) / NS_PER_MS),
 										   zklock_wait_event(&wait_event_acquire,
