@@ -253,6 +253,21 @@ is_blocked(const ZkLockQueue *queue, const ZkProcLock *proclock)
 	return false;
 }
 
+/* The shared hold in the way is not ours: its backend has lost level 1 and not noticed
+ * yet.  Ask again in a moment. */
+static void
+ask_again(ZkLockEntry *entry, ZkProcLock *proclock)
+{
+	LWLock *lock = zklock_entry_lock(entry, LW_EXCLUSIVE);
+
+	proclock->failed = false;
+	proclock->state = ZKLOCK_PROCLOCK_LOCAL;
+	zklock_entry_unlock(lock);
+	(void) ConditionVariableTimedSleep(&entry->cv, LEASE_SLEEP_MS,
+									   zklock_wait_event(&wait_event_acquire,
+														 "ZkLockAcquire"));
+}
+
 static bool
 acquire_level2(ZkHeldLock *held, int32 index, const Wait *wait, int64 *token)
 {
@@ -302,17 +317,7 @@ acquire_level2(ZkHeldLock *held, int32 index, const Wait *wait, int64 *token)
 			if (proclock->failure == ZKLOCK_FAIL_DEADLOCK &&
 				held->proclock[ZKLOCK_SHARED] < 0)
 			{
-				/*
-				 * The shared hold in the way is not ours: its backend has lost
-				 * level 1 and not noticed yet.  Ask again in a moment.
-				 */
-				lock = zklock_entry_lock(entry, LW_EXCLUSIVE);
-				proclock->failed = false;
-				proclock->state = ZKLOCK_PROCLOCK_LOCAL;
-				zklock_entry_unlock(lock);
-				(void) ConditionVariableTimedSleep(&entry->cv, LEASE_SLEEP_MS,
-												   zklock_wait_event(&wait_event_acquire,
-																	 "ZkLockAcquire"));
+				ask_again(entry, proclock);
 				continue;
 			}
 			if (proclock->failure == ZKLOCK_FAIL_RING)
