@@ -466,17 +466,6 @@ tagged_entry(const ZkRequestTag *tag)
 	return entry;
 }
 
-static ZkLockRc
-protocol_rc(int rc)
-{
-	if (zklock_rc_is_lost(rc))
-		return ZKLOCK_RC_LOST;
-	return rc == ZKLOCK_ZOK		   ? ZKLOCK_RC_OK
-		: rc == ZKLOCK_ZNONODE	   ? ZKLOCK_RC_NO_NODE
-		: rc == ZKLOCK_ZNODEEXISTS ? ZKLOCK_RC_EXISTS
-								   : ZKLOCK_RC_ERROR;
-}
-
 static void
 dispatch_listing(const ZkMessage *message, ZkLockEntry *entry, ZkLockEvent *event)
 {
@@ -626,14 +615,14 @@ zklock_dispatch_message(const ZkMessage *message)
 		zklock_watch_gone(message->tag.path);
 	if (message->tag.kind == ZKLOCK_TAG_NONE)
 	{
-		if (protocol_rc(message->rc) == ZKLOCK_RC_ERROR)
+		if (zklock_reply_rc(message->rc) == ZKLOCK_RC_ERROR)
 			zklock_trouble_refused(message);
 		return;
 	}
 	if ((entry = tagged_entry(&message->tag)) == NULL)
 		return;
 
-	event.rc = protocol_rc(message->rc);
+	event.rc = zklock_reply_rc(message->rc);
 	event.uuid = message->tag.uuid;
 	event.hash = message->tag.hash;
 	event.token = zklock_ensemble_token(message->czxid);

@@ -684,17 +684,6 @@ send_request(ZkClient *client, ZkDeadlockAct act)
 	zklock_deadlock_connected(&deadlock, false);
 }
 
-static ZkLockRc
-reply_rc(int rc)
-{
-	if (zklock_rc_is_lost(rc))
-		return ZKLOCK_RC_LOST;
-	return rc == ZKLOCK_ZOK		   ? ZKLOCK_RC_OK
-		: rc == ZKLOCK_ZNONODE	   ? ZKLOCK_RC_NO_NODE
-		: rc == ZKLOCK_ZNODEEXISTS ? ZKLOCK_RC_EXISTS
-								   : ZKLOCK_RC_ERROR;
-}
-
 static void
 take_listing(const ZkMessage *message, ZkLockRc rc)
 {
@@ -715,7 +704,7 @@ take_listing(const ZkMessage *message, ZkLockRc rc)
 void
 zklock_rings_message(const ZkMessage *message)
 {
-	ZkLockRc rc = reply_rc(message->rc);
+	ZkLockRc rc = zklock_reply_rc(message->rc);
 	uint32 serial = message->tag.generation;
 
 	switch ((ZkDeadlockAct) message->tag.uuid)

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * tag.h
- *	  What the worker's requests to the ensemble are for: ZkRequestTag.kind.
+ *	  What the worker's requests to the ensemble are for: ZkRequestTag.kind; and what
+ *	  the code of a reply is to those who decide.
  *
  *-------------------------------------------------------------------------
  */
@@ -9,6 +10,7 @@
 #define ZKLOCK_TAG_H
 
 #include "client.h"
+#include "protocol.h"
 
 typedef enum ZkTagKind
 {
@@ -37,6 +39,18 @@ static inline bool
 zklock_tag_is_queue(uint32 kind)
 {
 	return kind >= ZKLOCK_TAG_MAKE_DIR && kind <= ZKLOCK_TAG_DELETE;
+}
+
+/* A reply's code, for the protocols. */
+static inline ZkLockRc
+zklock_reply_rc(int rc)
+{
+	if (zklock_rc_is_lost(rc))
+		return ZKLOCK_RC_LOST;
+	return rc == ZKLOCK_ZOK		   ? ZKLOCK_RC_OK
+		: rc == ZKLOCK_ZNONODE	   ? ZKLOCK_RC_NO_NODE
+		: rc == ZKLOCK_ZNODEEXISTS ? ZKLOCK_RC_EXISTS
+								   : ZKLOCK_RC_ERROR;
 }
 
 #endif /* ZKLOCK_TAG_H */

@@ -1389,12 +1389,6 @@ play(uint64_t seed)
 	COVER(CALM);
 }
 
-static int
-report(void)
-{
-	return report_counts("", coverage, coverage_name, NCOVERAGE);
-}
-
 int
 main(int argc, char **argv)
 {
@@ -1403,10 +1397,9 @@ main(int argc, char **argv)
 		.step = "step",
 		.covered = "every kind of thing happened",
 		.enough = 2000,
-		.options = NULL,
-		.noptions = 0,
 		.play = play,
-		.report = report,
+		.coverage_name = coverage_name,
+		.ncoverage = NCOVERAGE,
 	};
 
 	(void) argc;
