@@ -141,6 +141,10 @@ typedef struct ZkRequest
 	int pathroom;			/* size of reply->path, 0 if none */
 	struct ZkRequest *prev; /* pending list */
 	struct ZkRequest *next;
+	/* of a multi, in the block behind the request */
+	int nops;
+	zoo_op_result_t *results;
+	struct Stat stat; /* of its SETs, which say the same of the transaction */
 } ZkRequest;
 
 struct ZkClient
@@ -671,6 +675,61 @@ list_completion(int rc, const struct String_vector *children, const struct Stat 
 			reply->ncreated =
 				((uint32_t) stat->cversion + (uint32_t) stat->numChildren) / 2;
 		}
+	}
+	reply_end(request, reply);
+}
+
+/*
+ * What the ops of a multi have made, as names: the library takes the chroot off a path
+ * that a create returns, but older ones not in a multi.
+ */
+static bool
+copy_created(ZkMessage *reply, const ZkRequest *request)
+{
+	size_t size = (size_t) request->nops * sizeof(char *);
+	char *next;
+
+	for (int i = 0; i < request->nops; i++)
+		size += 1 +
+			(request->results[i].value != NULL ? strlen(request->results[i].value) : 0);
+	reply->children = malloc(size);
+	if (reply->children == NULL)
+		return false;
+
+	next = (char *) (reply->children + request->nops);
+	for (int i = 0; i < request->nops; i++)
+	{
+		const char *path = request->results[i].value;
+		const char *slash = path != NULL ? strrchr(path, '/') : NULL;
+
+		reply->children[i] = next;
+		strcpy(next, slash != NULL ? slash + 1 : "");
+		next += strlen(next) + 1;
+	}
+	reply->nchildren = request->nops;
+	return true;
+}
+
+/* multi: the library has filled the results.  Ops behind the one that failed, and those
+ * before it, have ZOK or ZRUNTIMEINCONSISTENCY. */
+static void
+multi_completion(int rc, const void *data)
+{
+	ZkRequest *request = (ZkRequest *) data;
+	ZkMessage *reply = reply_begin(request, rc);
+
+	if (reply != NULL && rc != ZOK)
+	{
+		for (int i = request->nops - 1; i >= 0; i--)
+			if (request->results[i].err == rc)
+				reply->failed_op = i;
+	}
+	else if (reply != NULL)
+	{
+		reply->zxid = request->stat.mzxid;
+		reply->mtime = request->stat.mtime;
+		if (!copy_created(reply, request))
+			reply->rc = ZSYSTEMERROR;
 	}
 	reply_end(request, reply);
 }
@@ -1312,7 +1371,8 @@ annul(ZkMessage *reply)
 					  .rc = ZCONNECTIONLOSS,
 					  .tag = reply->tag,
 					  .sent_at = reply->sent_at,
-					  .received_at = zklock_clock()};
+					  .received_at = zklock_clock(),
+					  .failed_op = -1};
 
 	free(reply->path);
 	free(reply->data);
@@ -1414,11 +1474,11 @@ typedef struct Sending
  * Allocate a request and its reply and enter it into the pending list, before
  * the library hears of it: the reply can come before the call returns.  From then on
  * the library's threads read it.  "path", unless it is NULL, is copied into the reply,
- * with so much room behind it.
+ * with so much room behind it.  The request has "block" bytes behind it.
  */
 static Sending
 request_begin(ZkClient *client, ZkMessageType type, const ZkRequestTag *tag,
-			  const char *path, size_t more_room)
+			  const char *path, size_t more_room, size_t block)
 {
 	Sending sending = {.rc = ZSYSTEMERROR};
 	size_t pathroom = path != NULL ? strlen(path) + 1 + more_room : 0;
@@ -1433,7 +1493,7 @@ request_begin(ZkClient *client, ZkMessageType type, const ZkRequestTag *tag,
 		return sending;
 	}
 
-	request = calloc(1, sizeof(ZkRequest));
+	request = calloc(1, sizeof(ZkRequest) + block);
 	reply = calloc(1, sizeof(ZkMessage));
 	if (request == NULL || reply == NULL ||
 		(pathroom > 0 && (reply->path = calloc(1, pathroom)) == NULL))
@@ -1447,6 +1507,7 @@ request_begin(ZkClient *client, ZkMessageType type, const ZkRequestTag *tag,
 	reply->type = type;
 	reply->tag = *tag;
 	reply->sent_at = zklock_clock();
+	reply->failed_op = -1;
 	request->client = client;
 	request->serial = ++last_serial;
 	request->reply = reply;
@@ -1513,40 +1574,49 @@ request_end(ZkClient *client, const Sending *sending)
 	return rc;
 }
 
+/* ZooKeeper's, for a node that we create. */
+static int
+create_flags(ZkCreateMode mode)
+{
+	switch (mode)
+	{
+		case ZKLOCK_CREATE_PERSISTENT:
+			return ZOO_PERSISTENT;
+		case ZKLOCK_CREATE_PERSISTENT_SEQUENTIAL:
+			return ZOO_PERSISTENT_SEQUENTIAL;
+		case ZKLOCK_CREATE_CONTAINER:
+			return ZOO_CONTAINER;
+		case ZKLOCK_CREATE_EPHEMERAL:
+			return ZOO_EPHEMERAL;
+		case ZKLOCK_CREATE_EPHEMERAL_SEQUENTIAL:
+			break;
+	}
+	return ZOO_EPHEMERAL_SEQUENTIAL;
+}
+
+static const struct ACL_vector *
+new_acl(const ZkClient *client)
+{
+	return client->creator ? &ZOO_CREATOR_ALL_ACL : &ZOO_OPEN_ACL_UNSAFE;
+}
+
 int
 zklock_client_create(ZkClient *client, const char *path, const char *data, int datalen,
 					 ZkCreateMode mode, const ZkRequestTag *tag)
 {
 	Sending sending =
-		request_begin(client, ZKLOCK_MSG_CREATED, tag, path, ZKLOCK_SEQUENCE_ROOM);
-	int flags = ZOO_PERSISTENT;
+		request_begin(client, ZKLOCK_MSG_CREATED, tag, path, ZKLOCK_SEQUENCE_ROOM, 0);
 
-	switch (mode)
-	{
-		case ZKLOCK_CREATE_PERSISTENT:
-			break;
-		case ZKLOCK_CREATE_CONTAINER:
-			flags = ZOO_CONTAINER;
-			break;
-		case ZKLOCK_CREATE_EPHEMERAL:
-			flags = ZOO_EPHEMERAL;
-			break;
-		case ZKLOCK_CREATE_EPHEMERAL_SEQUENTIAL:
-			flags = ZOO_EPHEMERAL_SEQUENTIAL;
-			break;
-	}
 	if (sending.request != NULL)
-		sending.rc =
-			zoo_acreate2(client->zh, path, data, datalen,
-						 client->creator ? &ZOO_CREATOR_ALL_ACL : &ZOO_OPEN_ACL_UNSAFE,
-						 flags, create_completion, sending.request);
+		sending.rc = zoo_acreate2(client->zh, path, data, datalen, new_acl(client),
+								  create_flags(mode), create_completion, sending.request);
 	return request_end(client, &sending);
 }
 
 int
 zklock_client_delete(ZkClient *client, const char *path, const ZkRequestTag *tag)
 {
-	Sending sending = request_begin(client, ZKLOCK_MSG_DELETED, tag, path, 0);
+	Sending sending = request_begin(client, ZKLOCK_MSG_DELETED, tag, path, 0, 0);
 
 	if (sending.request != NULL)
 		sending.rc = zoo_adelete(client->zh, path, -1, void_completion, sending.request);
@@ -1556,7 +1626,7 @@ zklock_client_delete(ZkClient *client, const char *path, const ZkRequestTag *tag
 int
 zklock_client_list(ZkClient *client, const char *path, bool watch, const ZkRequestTag *tag)
 {
-	Sending sending = request_begin(client, ZKLOCK_MSG_LISTED, tag, NULL, 0);
+	Sending sending = request_begin(client, ZKLOCK_MSG_LISTED, tag, NULL, 0, 0);
 
 	if (sending.request != NULL)
 		sending.rc = zoo_aget_children2(client->zh, path, watch ? 1 : 0, list_completion,
@@ -1567,7 +1637,7 @@ zklock_client_list(ZkClient *client, const char *path, bool watch, const ZkReque
 int
 zklock_client_get(ZkClient *client, const char *path, bool watch, const ZkRequestTag *tag)
 {
-	Sending sending = request_begin(client, ZKLOCK_MSG_GOT, tag, NULL, 0);
+	Sending sending = request_begin(client, ZKLOCK_MSG_GOT, tag, NULL, 0, 0);
 
 	if (sending.request != NULL)
 		sending.rc =
@@ -1579,7 +1649,7 @@ int
 zklock_client_set(ZkClient *client, const char *path, const char *data, int datalen,
 				  int32_t version, const ZkRequestTag *tag)
 {
-	Sending sending = request_begin(client, ZKLOCK_MSG_SET, tag, NULL, 0);
+	Sending sending = request_begin(client, ZKLOCK_MSG_SET, tag, NULL, 0, 0);
 
 	if (sending.request != NULL)
 		sending.rc = zoo_aset(client->zh, path, data, datalen, version, stat_completion,
@@ -1590,7 +1660,7 @@ zklock_client_set(ZkClient *client, const char *path, const char *data, int data
 int
 zklock_client_get_acl(ZkClient *client, const char *path, const ZkRequestTag *tag)
 {
-	Sending sending = request_begin(client, ZKLOCK_MSG_ACL, tag, path, 0);
+	Sending sending = request_begin(client, ZKLOCK_MSG_ACL, tag, path, 0, 0);
 
 	if (sending.request != NULL)
 		sending.rc = zoo_aget_acl(client->zh, path, acl_completion, sending.request);
@@ -1600,9 +1670,65 @@ zklock_client_get_acl(ZkClient *client, const char *path, const ZkRequestTag *ta
 int
 zklock_client_sync(ZkClient *client, const char *path, const ZkRequestTag *tag)
 {
-	Sending sending = request_begin(client, ZKLOCK_MSG_SYNCED, tag, NULL, 0);
+	Sending sending = request_begin(client, ZKLOCK_MSG_SYNCED, tag, NULL, 0, 0);
 
 	if (sending.request != NULL)
 		sending.rc = zoo_async(client->zh, path, sync_completion, sending.request);
+	return request_end(client, &sending);
+}
+
+/*
+ * The library fills the results while it reads the reply, so they live as long as the
+ * request does, and so do the buffers for what was created.
+ */
+int
+zklock_client_multi(ZkClient *client, const ZkOp *ops, int nops, const ZkRequestTag *tag)
+{
+	size_t block = (size_t) nops * sizeof(zoo_op_result_t);
+	zoo_op_t *calls = calloc((size_t) nops, sizeof(zoo_op_t));
+	Sending sending = {.rc = ZSYSTEMERROR};
+	char *buffer = NULL;
+
+	for (int i = 0; i < nops; i++)
+		if (ops[i].type == ZKLOCK_OP_CREATE)
+			block += strlen(ops[i].path) + ZKLOCK_SEQUENCE_ROOM;
+	if (calls != NULL)
+		sending = request_begin(client, ZKLOCK_MSG_MULTI, tag, NULL, 0, block);
+	if (sending.request != NULL)
+	{
+		sending.request->nops = nops;
+		sending.request->results = (zoo_op_result_t *) (sending.request + 1);
+		buffer = (char *) (sending.request->results + nops);
+	}
+	for (int i = 0; i < nops && sending.request != NULL; i++)
+	{
+		const ZkOp *op = &ops[i];
+		int room;
+
+		switch (op->type)
+		{
+			case ZKLOCK_OP_CREATE:
+				assert(op->mode != ZKLOCK_CREATE_CONTAINER);
+				room = (int) strlen(op->path) + ZKLOCK_SEQUENCE_ROOM;
+				zoo_create_op_init(&calls[i], op->path, op->data, op->datalen,
+								   new_acl(client), create_flags(op->mode), buffer, room);
+				buffer += room;
+				break;
+			case ZKLOCK_OP_DELETE:
+				zoo_delete_op_init(&calls[i], op->path, op->version);
+				break;
+			case ZKLOCK_OP_SET:
+				zoo_set_op_init(&calls[i], op->path, op->data, op->datalen, op->version,
+								&sending.request->stat);
+				break;
+			case ZKLOCK_OP_CHECK:
+				zoo_check_op_init(&calls[i], op->path, op->version);
+				break;
+		}
+	}
+	if (sending.request != NULL)
+		sending.rc = zoo_amulti(client->zh, nops, calls, sending.request->results,
+								multi_completion, sending.request);
+	free(calls);
 	return request_end(client, &sending);
 }

@@ -40,6 +40,8 @@ typedef enum ZkMessageType
 						* number alone), version, data, datalen */
 	ZKLOCK_MSG_SET,	   /* zxid, version, mtime */
 	ZKLOCK_MSG_ACL,	   /* path, open */
+	ZKLOCK_MSG_MULTI,  /* children: for each op the name of the node that a CREATE made,
+						* or ""; zxid, if there was a SET; refused: failed_op */
 	ZKLOCK_MSG_SYNCED,
 	/* watches: path */
 	ZKLOCK_MSG_NODE_DELETED,	 /* uses up all watches on the path */
@@ -71,8 +73,8 @@ typedef struct ZkMessage
 	int64_t received_at; /* all: ns of CLOCK_BOOTTIME in the callback */
 	char *path;
 	int64_t czxid;
-	int64_t zxid;  /* CREATED: czxid.  SET: this transaction's.  GOT: of the newest that
-					* wrote the node */
+	int64_t zxid;  /* CREATED: czxid.  SET, MULTI: this transaction's.  GOT: of the newest
+					* that wrote the node */
 	int64_t ctime; /* ms since 1970 */
 	int64_t mtime; /* the same, of the newest write; by the leader's clock */
 	int64_t ephemeral_owner;
@@ -83,6 +85,7 @@ typedef struct ZkMessage
 	int nchildren;
 	uint32_t ncreated;		/* children that were ever made there: the next one's
 							 * sequence number */
+	int failed_op;			/* the op for whose sake all were refused; -1: none */
 	bool open;				/* anybody may do more than read */
 	int level;				/* LOG: 1 error, 2 warning, 3 info, 4 debug */
 	struct ZkMessage *next; /* client.c's */
@@ -91,10 +94,30 @@ typedef struct ZkMessage
 typedef enum ZkCreateMode
 {
 	ZKLOCK_CREATE_PERSISTENT,
+	ZKLOCK_CREATE_PERSISTENT_SEQUENTIAL,
 	ZKLOCK_CREATE_CONTAINER,
 	ZKLOCK_CREATE_EPHEMERAL,
 	ZKLOCK_CREATE_EPHEMERAL_SEQUENTIAL
 } ZkCreateMode;
+
+typedef enum ZkOpType
+{
+	ZKLOCK_OP_CREATE, /* path, data, mode, but no container */
+	ZKLOCK_OP_DELETE, /* path, version */
+	ZKLOCK_OP_SET,	  /* path, data, version */
+	ZKLOCK_OP_CHECK	  /* path, version: that the node is there, and has it */
+} ZkOpType;
+
+/* One of several changes that the ensemble makes all at once, or none of them. */
+typedef struct ZkOp
+{
+	ZkOpType type;
+	const char *path;
+	const char *data;
+	int datalen;
+	ZkCreateMode mode;
+	int32_t version; /* of the node's data; -1: any */
+} ZkOp;
 
 /* How to prove who we are: a scheme that the ensemble knows, and its data. */
 typedef struct ZkCredential
@@ -194,6 +217,13 @@ extern int zklock_client_set(ZkClient *client, const char *path, const char *dat
 extern int zklock_client_get_acl(ZkClient *client, const char *path,
 								 const ZkRequestTag *tag);
 extern int zklock_client_sync(ZkClient *client, const char *path, const ZkRequestTag *tag);
+/*
+ * All of the ops, or none.  A create that is one of several returns no Stat, but the czxid
+ * is the transaction's, which a SET beside it tells.  The ensemble hangs up on a request
+ * of more bytes than its jute.maxbuffer, 1 MB unless it was set: the caller sees to that.
+ */
+extern int zklock_client_multi(ZkClient *client, const ZkOp *ops, int nops,
+							   const ZkRequestTag *tag);
 
 /*
  * Close the session and free the client: the ensemble deletes our ephemeral

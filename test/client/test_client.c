@@ -748,6 +748,95 @@ test_requests(const char *proxied)
 	zklock_client_close(client);
 }
 
+/* Several changes at once, or none of them. */
+static void
+test_multi(const char *hosts)
+{
+	ZkClient *client = connect_client(hosts, NULL, "multi");
+	ZkRequestTag t = tag(1);
+	ZkMessage *message;
+	char dir[128];
+	char node[160];
+	char lock[160];
+	int64_t zxid;
+	ZkOp ops[] = {
+		{.type = ZKLOCK_OP_CHECK, .path = dir, .version = -1},
+		{.type = ZKLOCK_OP_CREATE,
+		 .path = lock,
+		 .data = "{}",
+		 .datalen = 2,
+		 .mode = ZKLOCK_CREATE_EPHEMERAL_SEQUENTIAL},
+		{.type = ZKLOCK_OP_CREATE,
+		 .path = lock,
+		 .data = "",
+		 .datalen = 0,
+		 .mode = ZKLOCK_CREATE_PERSISTENT_SEQUENTIAL},
+		{.type = ZKLOCK_OP_SET, .path = node, .data = "new", .datalen = 3, .version = 0},
+	};
+	ZkOp ends[] = {
+		{.type = ZKLOCK_OP_DELETE, .path = node, .version = -1},
+		{.type = ZKLOCK_OP_DELETE, .path = lock, .version = -1},
+	};
+
+	snprintf(dir, sizeof(dir), "%s/multi", base);
+	snprintf(node, sizeof(node), "%s/node", dir);
+	snprintf(lock, sizeof(lock), "%s/lock-", dir);
+	zklock_client_create(client, dir, "", 0, ZKLOCK_CREATE_PERSISTENT, &t);
+	expect_rc(client, ZKLOCK_MSG_CREATED, 0, "directory of the multi");
+	zklock_client_create(client, node, "old", 3, ZKLOCK_CREATE_EPHEMERAL, &t);
+	expect_rc(client, ZKLOCK_MSG_CREATED, 0, "node of the multi");
+
+	t = tag(2);
+	zklock_client_multi(client, ops, 4, &t);
+	message = expect(client, ZKLOCK_MSG_MULTI, "multi");
+	zxid = message != NULL ? message->zxid : 0;
+	ok(message != NULL && message->rc == 0 && has_tag(message, 2) &&
+		   message->nchildren == 4 && strcmp(message->children[0], "") == 0 &&
+		   strcmp(message->children[1], "lock-0000000001") == 0 &&
+		   strcmp(message->children[2], "lock-0000000002") == 0 &&
+		   strcmp(message->children[3], "") == 0 && message->failed_op == -1,
+	   "multi: the names of what it made");
+	zklock_client_free_message(message);
+	snprintf(lock, sizeof(lock), "%s/lock-0000000001", dir);
+	zklock_client_get(client, lock, false, &t);
+	message = expect(client, ZKLOCK_MSG_GOT, "what the multi made");
+	ok(message != NULL && message->rc == 0 && message->czxid == zxid && zxid > 0,
+	   "multi: the transaction's number is the czxid of what it made");
+	zklock_client_free_message(message);
+
+	/* the version is another by now */
+	snprintf(lock, sizeof(lock), "%s/lock-", dir);
+	zklock_client_multi(client, ops, 4, &t);
+	message = expect(client, ZKLOCK_MSG_MULTI, "refused multi");
+	ok(message != NULL && message->rc == ZKLOCK_ZBADVERSION && message->failed_op == 3 &&
+		   message->nchildren == 0,
+	   "multi: refused, for the sake of the fourth");
+	zklock_client_free_message(message);
+	snprintf(lock, sizeof(lock), "%s/absent", dir);
+	zklock_client_multi(client, ends, 2, &t);
+	message = expect(client, ZKLOCK_MSG_MULTI, "refused deletes");
+	ok(message != NULL && message->rc == ZKLOCK_ZNONODE && message->failed_op == 1,
+	   "multi: refused, for the sake of the second");
+	zklock_client_free_message(message);
+	zklock_client_list(client, dir, false, &t);
+	message = expect(client, ZKLOCK_MSG_LISTED, "what is there after refusals");
+	ok(message != NULL && message->nchildren == 3 && listed(message, "node"),
+	   "multi: refused, it has changed nothing");
+	zklock_client_free_message(message);
+
+	/* all goes; nobody takes the reply to the last one */
+	for (int i = 1; i <= 2; i++)
+	{
+		snprintf(lock, sizeof(lock), "%s/lock-000000000%d", dir, i);
+		ends[1].path = i == 1 ? node : dir;
+		ends[0].path = lock;
+		zklock_client_multi(client, ends, 2, &t);
+		expect_rc(client, ZKLOCK_MSG_MULTI, 0, "deletes");
+	}
+	zklock_client_multi(client, ops, 1, &t);
+	zklock_client_close(client);
+}
+
 static void
 test_watches(const char *hosts)
 {
@@ -1460,6 +1549,7 @@ main(int argc, char **argv)
 	test_signals(hosts);
 	test_session(hosts);
 	test_requests(proxied);
+	test_multi(hosts);
 	test_watches(hosts);
 	test_patience(hosts);
 	test_deletes(hosts);
