@@ -19,6 +19,7 @@ use Carp;
 use File::Temp ();
 use IO::Select;
 use IO::Socket::INET;
+use IO::Socket::UNIX;
 use List::Util qw(first);
 use POSIX ();
 use Wait;
@@ -72,7 +73,10 @@ sub new
 }
 
 # A TCP port that nobody listens on, outside both the range of outgoing
-# connections and the one that PostgreSQL::Test::Cluster uses.
+# connections and the one that PostgreSQL::Test::Cluster uses.  It stays ours while
+# nobody listens on it, because a server is down: a socket with its name keeps it from
+# other tests.  Such names, like ports, belong to the network namespace, whatever
+# directories and users the tests have.
 my %port_given;
 
 sub free_port
@@ -80,7 +84,8 @@ sub free_port
 	for (1 .. 1000)
 	{
 		my $port = 20000 + int(rand(12000));
-		next if $port_given{$port}++;
+		next if $port_given{$port};
+		$port_given{$port} = IO::Socket::UNIX->new(Local => "\0zklock test port $port", Listen => 1) // next;
 		return $port
 		  if IO::Socket::INET->new(
 			LocalAddr => '127.0.0.1',
