@@ -14,11 +14,10 @@
 
 #include "miscadmin.h"
 #include "storage/procarray.h"
-#include "utils/array.h"
 #include "utils/backend_status.h"
-#include "utils/fmgrprotos.h"
 #include "utils/timestamp.h"
 
+#include "blockers.h"
 #include "holder.h"
 
 bool
@@ -210,11 +209,9 @@ put_wait(ZkReportSession *session, const PGPROC *proc)
 static int
 find_blocker(int pid)
 {
-	ArrayType *array =
-		DatumGetArrayTypeP(DirectFunctionCall1(pg_blocking_pids, Int32GetDatum(pid)));
-	int n = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
+	ZkBlocker *blockers;
 
-	return n > 0 ? ((int32 *) ARR_DATA_PTR(array))[0] : -1;
+	return zklock_blockers(pid, &blockers) > 0 ? blockers[0].pid : -1;
 }
 
 static bool

@@ -152,7 +152,13 @@ void
 zklock_stat_ended(ZkLockEntry *entry, ZkProcLock *proclock)
 {
 	if (entry->kind != ZKLOCK_KIND_LOCK)
+	{
+		/* a wait for a job can close a ring of locks, and is counted with these */
+		if (proclock->state != ZKLOCK_PROCLOCK_HELD &&
+			proclock->end == ZKLOCK_PROCLOCK_END_DEADLOCK)
+			shared->partition[entry->partition].total[ZKLOCK_STAT_DEADLOCKS]++;
 		return;
+	}
 	if (proclock->state == ZKLOCK_PROCLOCK_HELD)
 	{
 		if (proclock->again != proclock->again_counted)

@@ -48,7 +48,8 @@ typedef struct ZkStatRow
 extern void zklock_stat_shmem_request(void);
 extern void zklock_stat_shmem_startup(void);
 
-/* --- with the entry locked exclusively; elections are not counted ---------- */
+/* --- with the entry locked exclusively; nothing is counted of elections, and of jobs
+ * --- but the deadlocks, for the server --------------------------------------- */
 
 extern void zklock_stat_add(ZkLockEntry *entry, ZkStatCounter counter, int64 n);
 

@@ -136,6 +136,8 @@ my $user = ZkLock::ask($a, 'SELECT current_user');
 my $broken = qr/LOG:  zk_break removed the contender with token $token from the queue of lock "broken"\n[^\n]*DETAIL:  It was made with "\{"server": "a", [^\n]*"pid": \d+\}"/;
 like(log_of($c), qr/$broken, and its state was "held" since [^\n]+, by process @{[ $ha->pid ]}, database "postgres", user "\Q$user\E", application "zklock test", as of [^\n]+\.$/m, '... and its log says whose it was');
 $wb->result;
+# Each server hears of it by itself: the next holder's may be the first.
+ZkLock::wait_until(sub { ZkLock::ask($a, "SELECT count(*) FROM zk_locks WHERE name = 'broken' AND grant_state = 'lost'") }, 'the holder\'s server has heard of it');
 is($ha->fails('COMMIT'), '40001: lock "broken" was lost', '... who has lost it');
 $path = $foreign->contend(ZkLock::directory('broken'), data => '10.0.0.7');
 $token = $zk->stat($path)->{czxid};
