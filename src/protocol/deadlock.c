@@ -17,6 +17,8 @@
  *	 9 does not follow waits for the end of a spent grant
  *	10 ends its own wait, whoever's turn it is
  *	11 gives an edge that has changed the number that it had
+ *	12 takes a ring that was broken between two readings for the only one
+ *	13 the same of a ring in which it is another's turn
  *
  *-------------------------------------------------------------------------
  */
@@ -246,6 +248,13 @@ begin_reading(ZkDeadlock *d)
 	d->closed = false;
 }
 
+static void
+begin_first_reading(ZkDeadlock *d)
+{
+	d->second = d->earlier = false;
+	begin_reading(d);
+}
+
 /* The next wait to search from. */
 static bool
 begin_search(ZkDeadlock *d)
@@ -257,7 +266,6 @@ begin_search(ZkDeadlock *d)
 		if (!own->again || (own->edge.stamp == 0 && ZKLOCK_DEADLOCK_MUTANT != 2))
 			continue;
 		d->active = true;
-		d->second = false;
 		d->contender = own->edge.contender;
 		d->waiter = own->edge.waiter;
 		for (int j = i; j < d->nown; j++)
@@ -265,7 +273,7 @@ begin_search(ZkDeadlock *d)
 				d->own[j].edge.waiter == d->waiter && d->own[j].edge.stamp != 0)
 				d->own[j].again = false;
 		d->own[i].again = false;
-		begin_reading(d);
+		begin_first_reading(d);
 		return true;
 	}
 	return false;
@@ -357,6 +365,19 @@ conclude(ZkDeadlock *d, int64_t now)
 	{
 		d->second = true;
 		d->at_time = now + d->pause;
+		begin_reading(d);
+		return ZKLOCK_DO_NOTHING;
+	}
+	if (d->second && !mine && ZKLOCK_DEADLOCK_MUTANT != 12)
+	{
+		/* the ring is broken; but there may be others, which it has hidden */
+		begin_first_reading(d);
+		return ZKLOCK_DO_NOTHING;
+	}
+	if (d->closed && !mine && !d->earlier && ZKLOCK_DEADLOCK_MUTANT != 13)
+	{
+		/* the same of a ring in which it is another's turn */
+		d->earlier = true;
 		begin_reading(d);
 		return ZKLOCK_DO_NOTHING;
 	}
@@ -641,6 +662,22 @@ is_in_ring(const ZkDeadlock *d, const ZkFollowed *edge)
 	return false;
 }
 
+/* Is it later than all edges of the wait that the search starts from?  Then that wait is
+ * not to end, whatever ring this one is in. */
+static bool
+is_anothers_turn(const ZkDeadlock *d, const ZkFollowed *edge)
+{
+	for (int i = 0; i < d->nown; i++)
+	{
+		ZkFollowed own = {.edge = d->own[i].edge};
+
+		if (own.edge.contender == d->contender && own.edge.waiter == d->waiter &&
+			!is_later(edge, &own))
+			return false;
+	}
+	return true;
+}
+
 /* By which edge was that wait come to?  The one that closes the ring is behind all
  * others.  -1: by none. */
 static int
@@ -699,7 +736,8 @@ zklock_deadlock_read(ZkDeadlock *d, uint32_t serial, ZkLockRc rc, int64_t zxid,
 			if (edge.edge.stamp == 0)
 				edge.edge.stamp = zxid;
 			if (!is_in_way(d, d->reads, edge.edge.grant) ||
-				(d->second && !is_in_ring(d, &edge)))
+				(d->second && !is_in_ring(d, &edge)) ||
+				(d->earlier && is_anothers_turn(d, &edge)))
 				continue;
 			follow(d, &edge);
 		}

@@ -28,6 +28,10 @@
  * though it be between the same two.  What remains is an edge that ended so short a time
  * ago that its withdrawal was not to be read.
  *
+ * One ring hides another.  So after one that was broken between the readings the search
+ * begins anew; and after one in which it is another's turn once more, among those edges
+ * alone that are earlier than its own wait's.
+ *
  * What is not seen, and ends a path: contenders of other programs and of servers that
  * publish nothing, edges beyond ZKLOCK_MAX_EDGES, steps beyond ZKLOCK_MAX_FOLLOWED.
  *
@@ -114,6 +118,7 @@ typedef struct ZkDeadlock
 	/* the search */
 	bool active;
 	bool second;		/* reading */
+	bool earlier;		/* edges alone, than the latest of the wait that it starts from */
 	bool asked;			/* a reply is to come ... */
 	uint32_t serial;	/* ... to this request */
 	int64_t pause;		/* between the two readings */

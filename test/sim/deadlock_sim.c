@@ -55,7 +55,7 @@
 #define PAUSE	 INT64_C(150)  /* between two readings */
 #define LATENCY	 100		   /* of a request, or a reply, at most */
 #define ROUND	 (8 * PATIENCE + 1000)
-#define SOON	 INT64_C(1800) /* less than until the second look */
+#define SOON	 INT64_C(1000) /* less than until the second look */
 #define WILD	 INT64_C(30000)
 
 #define TRACE(format, ...)                                                               \
@@ -258,6 +258,7 @@ static int want_every, local_every, shared_every, commit_every, cancel_every;
 static bool faults;
 static bool strict; /* no faults, no local locks, short ways: it is quick */
 static int latency;
+static int reading; /* latency of what is read */
 
 static int
 number_of(const Server *s)
@@ -1140,7 +1141,7 @@ move_packets(Server *s)
 			fail("too many replies");
 		*reply = s->out.packet[0];
 		execute(s, reply);
-		reply->due = now + random_below(latency);
+		reply->due = now + random_below(reply->type > DELETE && !calm ? reading : latency);
 		take_first(&s->out);
 	}
 }
@@ -1321,12 +1322,21 @@ begin_world(uint64_t seed)
 	commit_every = 20 + random_below(600);
 	cancel_every = 10 + random_below(once_in(3) ? 100 : 3000);
 	faults = !once_in(3);
-	strict = !faults && once_in(2);
+	strict = !faults && !once_in(4);
 	latency = strict ? 5 : once_in(2) ? LATENCY / 5 : LATENCY;
+	/* what is read is old by then, and a ring may be read that never was */
+	reading = !strict && once_in(3) ? 10 * LATENCY : latency;
 	if (strict)
 	{
 		nservers = 2 + random_below(2);
 		local_every = 1000000;
+		/* crowded: rings hide one another, and many are broken */
+		if (!once_in(4))
+		{
+			want_every = 6 + random_below(20);
+			cancel_every = 100 + random_below(400);
+			commit_every = 1000;
+		}
 	}
 	memset(nqueue, 0, sizeof(nqueue));
 	memset(last_sequence, 0, sizeof(last_sequence));
