@@ -71,7 +71,7 @@ ask(int32 index)
 void
 zklock_longwait_look(ZkLongWait *wait, int32 index, int64 now)
 {
-	int64 pause = LONGEST_PAUSE * DeadlockTimeout * NS_PER_MS;
+	int64 pause = LONGEST_PAUSE * NS_PER_MS * DeadlockTimeout;
 
 	if (now < wait->look)
 		return;
@@ -126,6 +126,6 @@ zklock_longwait_raise_deadlock(int32 index)
 						 pgstat_get_backend_current_activity(verdict->pids[i], false));
 	ereport(ERROR,
 			(errcode(ERRCODE_T_R_DEADLOCK_DETECTED), errmsg("deadlock detected"),
-			 errdetail_internal("%s", detail), errdetail_log("%s", log.data),
-			 errhint("See server log for query details.")));
+			 errdetail_internal("%s", zklock_client_text(detail, true)),
+			 errdetail_log("%s", log.data), errhint("See server log for query details.")));
 }

@@ -99,7 +99,8 @@ describe_blocker(const Blocker *blocker)
 	if (!blocker->known)
 		return "";
 	if (blocker->server[0] != '\0')
-		by = psprintf("server \"%s\"", zklock_plain_text(blocker->server));
+		by = psprintf("server \"%s\"",
+					  zklock_client_text(zklock_plain_text(blocker->server), false));
 	return psprintf(blocker->last ? ", which %s has" : " behind %s", by);
 }
 
@@ -152,8 +153,8 @@ describe_owner(const ZkNode *node, const ZkOwner *owner)
 	if (!zklock_parse_server(node->data, (size_t) node->datalen, server))
 		return psprintf("A program that is not zklock has it, with token %lld.",
 						(long long) node->token);
-	who = psprintf("server \"%s\"",
-				   zklock_display_bytes(server, (int) strlen(server), false));
+	server = zklock_display_bytes(server, (int) strlen(server), false);
+	who = psprintf("server \"%s\"", zklock_client_text(server, true));
 	if (item != NULL && item->state == ZKLOCK_REPORT_HELD && item->nsessions > 0)
 		return psprintf("Process %d of %s held it as of %s.", item->session[0].pid, who,
 						timestamptz_to_str(owner->as_of));
@@ -250,7 +251,8 @@ find_level1(uint32 high, uint32 low)
 		if (entry != NULL)
 			return !zklock_in_namespace(name)
 				? NULL
-				: psprintf("%s \"%s\"", zklock_kind_name(kind), zklock_plain_name(name));
+				: psprintf("%s \"%s\"", zklock_kind_name(kind),
+						   zklock_client_text(zklock_plain_name(name), false));
 	}
 	return NULL;
 }

@@ -133,7 +133,8 @@ take_word(Field *line, const char *const *words, int n, int *which)
 	return false;
 }
 
-/* A text, without NULs, for which "buf" has room for "size" bytes with its own. */
+/* A text for which "buf" has room for "size" bytes with its NUL.  Control characters are
+ * encoded, or it is none of ours. */
 static bool
 take_text(Field *line, char *buf, size_t size)
 {
@@ -146,6 +147,8 @@ take_text(Field *line, char *buf, size_t size)
 	{
 		char c = field.p[i];
 
+		if ((unsigned char) c < 0x20 || c == 0x7f)
+			return false;
 		if (c == '%')
 		{
 			int high = i + 2 < field.len ? hex_value(field.p[i + 1]) : -1;

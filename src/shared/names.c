@@ -147,6 +147,23 @@ zklock_plain_text(const char *text)
 }
 
 const char *
+zklock_client_text(const char *text, bool catalogs)
+{
+	int client = pg_get_client_encoding();
+	size_t len = strlen(text);
+	char *escaped;
+
+	if (client == GetDatabaseEncoding() || client == PG_UTF8 || client == PG_SQL_ASCII ||
+		pg_is_ascii(text) ||
+		(catalogs && IsTransactionState() &&
+		 convert(text, (int) len, GetDatabaseEncoding(), client) != NULL))
+		return text;
+	escaped = palloc(3 * len + 1);
+	(void) zklock_escape(text, len, true, escaped);
+	return escaped;
+}
+
+const char *
 zklock_log_name(const char *name, char *buf)
 {
 	if (zklock_local_name(name) == name)

@@ -42,6 +42,14 @@ extern bool zklock_in_namespace(const char *name);
 /* Text that is whole characters in UTF-8, or not, likewise. */
 extern char *zklock_plain_text(const char *text);
 
+/*
+ * Text in the database's encoding that others have made, for a message: percent-encoded
+ * where not ASCII if the client's encoding lacks it, for then the client would be told of
+ * that instead, and get another SQLSTATE.  Without "catalogs", which tell, it is taken to
+ * lack it.  "text" itself, or palloc'd.
+ */
+extern const char *zklock_client_text(const char *text, bool catalogs);
+
 /* A name for the log: encoded if it is in a namespace.  "buf" as for zklock_encode_name. */
 extern const char *zklock_log_name(const char *name, char *buf);
 

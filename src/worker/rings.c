@@ -95,6 +95,7 @@ static Evidence evidence[ZKLOCK_MAX_EDGES];
 static bool look_wanted = false;
 static bool anybody_asked = false; /* as of the last look */
 static int64 looked_at = 0;
+static int told_rc = 0; /* what was refused, of which the log knows */
 
 /* ------------------------------------------------------------------------
  * A look at the table
@@ -701,19 +702,35 @@ take_listing(const ZkMessage *message, ZkLockRc rc)
 	pfree(children);
 }
 
+/* Once for each reason in a session: it is tried again at each look.  A reply does not
+ * say what it was that was refused. */
+static void
+tell_refused(ZkDeadlockAct act, int rc)
+{
+	if (rc == told_rc)
+		return;
+	told_rc = rc;
+	zklock_trouble("deadlocks across servers may not be found, since ZooKeeper refused a request on %s: %s",
+				   act == ZKLOCK_DO_LIST ? "the queue of a lock" : zklock_path_waits(),
+				   zklock_rc_text(rc));
+}
+
 void
 zklock_rings_message(const ZkMessage *message)
 {
 	ZkLockRc rc = zklock_reply_rc(message->rc);
 	uint32 serial = message->tag.generation;
+	ZkDeadlockAct act = (ZkDeadlockAct) message->tag.uuid;
 
-	switch ((ZkDeadlockAct) message->tag.uuid)
+	/* the directory could not be made, either */
+	if (rc == ZKLOCK_RC_ERROR ||
+		(rc == ZKLOCK_RC_NO_NODE && act == ZKLOCK_DO_CREATE && deadlock.make))
+		tell_refused(act, message->rc);
+	switch (act)
 	{
 		case ZKLOCK_DO_CREATE:
 		case ZKLOCK_DO_SET:
 		case ZKLOCK_DO_DELETE:
-			if (rc == ZKLOCK_RC_ERROR)
-				zklock_trouble_refused(message);
 			zklock_deadlock_wrote(&deadlock, rc, message->zxid);
 			break;
 		case ZKLOCK_DO_SERVERS:
@@ -751,6 +768,7 @@ zklock_rings_event(ZkLockEventType type)
 			if (deadlock.session != session)
 			{
 				zklock_deadlock_init(&deadlock, session, READING_PAUSE * NS_PER_MS);
+				told_rc = 0;
 				/* what a predecessor may have left is in a session that goes on */
 				if (type == ZKLOCK_EV_CONNECTED)
 					deadlock.node = ZKLOCK_NODE_NONE;

@@ -186,6 +186,7 @@ zklock_security_check(ZkClient *client)
 		(void) zklock_client_get_acl(client, zklock_path_directory((ZkLockKind) kind),
 									 &zklock_no_tag);
 	(void) zklock_client_get_acl(client, zklock_path_servers(), &zklock_no_tag);
+	(void) zklock_client_get_acl(client, zklock_path_waits(), &zklock_no_tag);
 	(void) zklock_client_get_acl(client, zklock_path_tokens(), &zklock_no_tag);
 }
 

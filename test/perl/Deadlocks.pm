@@ -1,6 +1,7 @@
 # Deadlocks - servers that are quick to see one, and what becomes of it.
 #
-#   server(NAME, ZK)         a server with tables t and u, that looks after 100 ms
+#   server(NAME, ZK, CONF)   a server with tables t and u, that looks after 100 ms, and more
+#           lines of postgresql.conf
 #   on(NODE, WHICH)          a session on it, the same for the same WHICH
 #   ok_ring(WHAT, SESSION...)  tests: these wait for each other; one of them fails, and is
 #           rolled back, and so the others go on, one after the other, to their commits.
@@ -19,8 +20,8 @@ my %ended;
 
 sub server
 {
-	my ($name, $zk) = @_;
-	my $node = ZkLock::server($name, $zk, conf => "deadlock_timeout = '100ms'\nlog_lock_waits = on");
+	my ($name, $zk, $conf) = @_;
+	my $node = ZkLock::server($name, $zk, conf => "deadlock_timeout = '100ms'\nlog_lock_waits = on\n" . ($conf // ''));
 	ZkLock::ask($node, 'CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (1), (2); CREATE TABLE u (id int REFERENCES t)');
 	$ended{ $node->name } = [ $node, 0 ];
 	return $node;
