@@ -202,7 +202,8 @@ acquire_level2(ZkHeldLock *held, int32 index, const ZkWait *wait, int64 *token)
 			}
 			if (proclock->failure == ZKLOCK_FAIL_RING)
 				zklock_longwait_raise_deadlock(index);
-			zklock_acquire_raise(held, (ZkLockFailure) proclock->failure, proclock->failure_rc);
+			zklock_acquire_raise(held, (ZkLockFailure) proclock->failure,
+								 proclock->failure_rc);
 		}
 		current = zklock_check_connection(wait->start, wait->until);
 		if ((conflict || (blocked && current)) && now >= wait->until)

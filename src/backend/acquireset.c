@@ -71,12 +71,12 @@ typedef struct Set
 	LOCKMODE lockmode; /* of level 1 */
 	ZkWait wait;
 	uint64 number;
-	int n;			 /* names, each once */
-	int fresh;		 /* of which so many are not held yet */
-	int nlevel1;	 /* have level 1, of the fresh ones from the first on */
-	int32 first;	 /* proclock */
-	bool cold;		 /* the ensemble was asked */
-	Member *member;	 /* in the order of level 1 */
+	int n;			/* names, each once */
+	int fresh;		/* of which so many are not held yet */
+	int nlevel1;	/* have level 1, of the fresh ones from the first on */
+	int32 first;	/* proclock */
+	bool cold;		/* the ensemble was asked */
+	Member *member; /* in the order of level 1 */
 	ZkWaiting *waiting;
 } Set;
 
@@ -135,7 +135,8 @@ find_held(Set *set)
 					 errmsg("cannot acquire lock \"%s\" in exclusive mode together with others",
 							zklock_display_name(m->name)),
 					 errdetail("This session holds it in shared mode."),
-					 errhint("Acquire it in exclusive mode on its own, or release it before.")));
+					 errhint(
+						 "Acquire it in exclusive mode on its own, or release it before.")));
 		if (zklock_loss_settle(m->held))
 			zklock_loss_raise(m->held);
 	}
@@ -178,8 +179,7 @@ check_limits(const Set *set)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				 errmsg("cannot acquire %d locks in one step", set->fresh),
-				 errdetail("The lock table has room for %d names.",
-						   zklock_shared->nentries),
+				 errdetail("The lock table has room for %d names.", zklock_shared->nentries),
 				 errhint("Acquire fewer of them, or increase \"zklock.max_locks\".")));
 	size = request_size(set);
 	if (size > LARGEST_REQUEST)

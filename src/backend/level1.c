@@ -25,8 +25,8 @@ void
 zklock_wait_begin(ZkWait *wait, int64 wait_ms)
 {
 	wait->start = zklock_clock();
-	wait->until = wait_ms == ZKLOCK_WAIT_FOREVER ? PG_INT64_MAX
-												 : wait->start + wait_ms * NS_PER_MS;
+	wait->until =
+		wait_ms == ZKLOCK_WAIT_FOREVER ? PG_INT64_MAX : wait->start + wait_ms * NS_PER_MS;
 	wait->lock_timeout =
 		LockTimeout > 0 ? wait->start + LockTimeout * NS_PER_MS : PG_INT64_MAX;
 }

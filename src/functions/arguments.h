@@ -22,8 +22,8 @@ extern char *zklock_to_utf8(text *arg);
 extern void zklock_get_name(ZkLockKind kind, text *arg, char *buf);
 
 /*
- * The names in an array of one dimension, "n" of them, palloc'd.  Raises besides 22004 for
- * a null among them and 2202E for an array of more dimensions.
+ * The names in an array of one dimension, "n" of them, palloc'd.  Raises besides 22004
+ * for a null among them and 2202E for an array of more dimensions.
  */
 extern char **zklock_get_names(ZkLockKind kind, ArrayType *arg, int *n);
 

@@ -38,9 +38,9 @@ PG_FUNCTION_INFO_V1(zk_token);
 PG_FUNCTION_INFO_V1(zk_assert);
 PG_FUNCTION_INFO_V1(zk_lock_session);
 
-const PGFunction zklock_acknowledging[] = {
-	zk_lock,	   zk_try_lock,		zk_lock_all, zk_try_lock_all, zk_unlock,
-	zk_unlock_all, zk_lock_session, zk_run_end,	 NULL};
+const PGFunction zklock_acknowledging[] = {zk_lock,			zk_try_lock, zk_lock_all,
+										   zk_try_lock_all, zk_unlock,	 zk_unlock_all,
+										   zk_lock_session, zk_run_end,	 NULL};
 
 /* zk_lock(name text, mode text, scope text) returns bigint */
 Datum

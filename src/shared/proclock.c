@@ -294,11 +294,10 @@ zklock_proclock_join(int32 index, int64 token)
 	bool joined;
 
 	Assert(proclock->pid == MyProcPid && proclock->set != 0);
-	Assert(proclock->state ==
-		   (token == 0 ? ZKLOCK_PROCLOCK_LOCAL : ZKLOCK_PROCLOCK_WANTED));
-	joined = grant->usable &&
-		(token == 0 ? !grant->demanded : grant->token == token) && !proclock->failed &&
-		!zklock_shared->stopping && !held_by_other(entry, mode) && zklock_lease_valid();
+	Assert(proclock->state == (token == 0 ? ZKLOCK_PROCLOCK_LOCAL : ZKLOCK_PROCLOCK_WANTED));
+	joined = grant->usable && (token == 0 ? !grant->demanded : grant->token == token) &&
+		!proclock->failed && !zklock_shared->stopping && !held_by_other(entry, mode) &&
+		zklock_lease_valid();
 	if (joined)
 		take_hold(entry, proclock);
 	zklock_entry_unlock(lock);

@@ -19,10 +19,10 @@
 
 typedef struct ZkSetSlot
 {
-	uint64 number; /* of the set; 0: none */
-	int32 first;   /* of its proclocks, chained by set_next */
-	uint8 mode;	   /* ZkLockMode */
-	int64 token;   /* of all its grants, once there are all of them; else 0 */
+	uint64 number;		  /* of the set; 0: none */
+	int32 first;		  /* of its proclocks, chained by set_next */
+	uint8 mode;			  /* ZkLockMode */
+	int64 token;		  /* of all its grants, once there are all of them; else 0 */
 	ConditionVariable cv; /* there is something to be seen */
 } ZkSetSlot;
 

@@ -193,8 +193,9 @@ look_at_entry(Look *look, const ZkLockEntry *entry)
 					grant->demanded && !proclock->failed)
 				{
 					ENLARGE(look->holders, look->nholders, look->holders_room);
-					look->holders[look->nholders++] =
-						(Holder){.mark = mark_of(proclock), .grant = grant->uuid, .set = true};
+					look->holders[look->nholders++] = (Holder){.mark = mark_of(proclock),
+															   .grant = grant->uuid,
+															   .set = true};
 					break;
 				}
 				if (!proclock->asked || proclock->failed ||
@@ -462,8 +463,7 @@ is_still(const Mark *mark, ZkProcLockState state)
 static bool
 is_true(const Evidence *seen)
 {
-	if (!is_still(&seen->holder,
-				  seen->set ? ZKLOCK_PROCLOCK_WANTED : ZKLOCK_PROCLOCK_HELD) ||
+	if (!is_still(&seen->holder, seen->set ? ZKLOCK_PROCLOCK_WANTED : ZKLOCK_PROCLOCK_HELD) ||
 		!is_still(&seen->waiter, ZKLOCK_PROCLOCK_WANTED))
 		return false;
 	for (int i = 0; i < seen->nhops; i++)

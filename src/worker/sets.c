@@ -48,7 +48,8 @@ typedef struct Flight
 static dlist_head sets = DLIST_STATIC_INIT(sets);
 static dlist_head flights = DLIST_STATIC_INIT(flights);
 static uint64 last_serial = 0;
-static bool touched = false; /* any of them */
+static bool touched = false;   /* any of them */
+static bool read_once = false; /* what a predecessor knew */
 
 /* Our own node is not there: a transaction that would write it is refused. */
 static bool without_member = false;
@@ -95,8 +96,8 @@ add_set(int number, const ZkSetSlot *slot)
 
 	for (int32 i = slot->first; i >= 0; i = zklock_proclock(i)->set_next)
 		n++;
-	set = MemoryContextAlloc(TopMemoryContext, offsetof(Set, member) +
-								 sizeof(ZkSetMember) * (Size) n);
+	set = MemoryContextAlloc(TopMemoryContext,
+							 offsetof(Set, member) + sizeof(ZkSetMember) * (Size) n);
 	set->slot = number;
 	set->number = slot->number;
 	set->mode = (ZkLockMode) slot->mode;
@@ -194,8 +195,9 @@ zklock_sets_next(ZkSetWork *work)
 {
 	dlist_iter iter;
 
-	if (zklock_sets_changed())
+	if (zklock_sets_changed() || !read_once)
 		read_slots();
+	read_once = true;
 	if (!touched)
 		return false;
 	dlist_foreach (iter, &sets)
