@@ -480,20 +480,17 @@ static void
 send_set(const ZkSetWork *work)
 {
 	ListCell *cell;
-	ZkClient *client;
+	ZkClient *client = zklock_session_client();
 
+	Assert(client != NULL);
 	for (int i = 0; i < work->n; i++)
 	{
 		ZkLockEvent event = {.type = ZKLOCK_EV_JOINTLY, .mode = work->mode};
 
 		step(zklock_entry(work->member[i].entry), work->member[i].generation, &event);
 	}
-	client = zklock_session_client();
-	if (client != NULL)
-	{
-		zklock_ensemble_remind(client);
-		check_sent(zklock_sets_send(client));
-	}
+	zklock_ensemble_remind(client);
+	check_sent(zklock_sets_send(client));
 	foreach (cell, later)
 	{
 		const Later *l = lfirst(cell);

@@ -210,6 +210,11 @@ look_at_entry(Look *look, const ZkLockEntry *entry)
 				proclock->asks = false; /* set under the lock in exclusive mode */
 				break;
 			case ZKLOCK_PROCLOCK_LOCAL:
+				/* of a set, the one that it is at */
+				if (proclock->set != 0 &&
+					zklock_proc(proclock->proc_number)->pending !=
+						mark_of(proclock).proclock)
+					break;
 				ENLARGE(look->local, look->nlocal, look->local_room);
 				add_waiter(&look->local[look->nlocal++], entry, proclock);
 				break;
