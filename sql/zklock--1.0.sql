@@ -19,6 +19,22 @@ LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION zk_try_lock(text, text, text, interval) IS
 'acquire a distributed lock if it is or becomes available within the timeout';
 
+CREATE FUNCTION zk_lock_all(VARIADIC names text[])
+RETURNS bigint[]
+AS 'MODULE_PATHNAME', 'zk_lock_all'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_lock_all(text[]) IS
+'acquire several distributed locks in one step, all or none, and return their fencing tokens';
+
+CREATE FUNCTION zk_try_lock_all(names text[], mode text DEFAULT 'exclusive', scope text DEFAULT 'transaction', timeout interval DEFAULT '0')
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zk_try_lock_all'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_try_lock_all(text[], text, text, interval) IS
+'acquire several distributed locks in one step, all or none, if all are or become available within the timeout';
+
 CREATE FUNCTION zk_unlock(name text)
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_unlock'
@@ -639,6 +655,7 @@ COMMENT ON COLUMN zk_jobs.runs IS 'the newest runs, at most 16';
 
 -- A lock stands in the way of everybody who asks for it, and so does a large token.
 -- A candidacy is the whole server's.  Who holds nothing can do nothing with the others.
+REVOKE ALL ON FUNCTION zk_lock_all(text[]), zk_try_lock_all(text[], text, text, interval) FROM PUBLIC;
 REVOKE ALL ON FUNCTION zk_lock(text, text, text), zk_try_lock(text, text, text, interval),
     zk_assert(text), zk_fence(text, bigint), zk_is_leader(text, interval), zk_require_leader(text),
     zk_leader_token(text), zk_leader(text), zk_candidates(text), zk_elections() FROM PUBLIC;

@@ -21,6 +21,7 @@
 #include "monitor.h"
 #include "question.h"
 #include "removal.h"
+#include "setslot.h"
 #include "settings.h"
 #include "stat.h"
 #include "statement.h"
@@ -45,6 +46,7 @@ on_shmem_request(void)
 	zklock_question_shmem_request();
 	zklock_changes_shmem_request();
 	zklock_verdict_shmem_request();
+	zklock_set_shmem_request();
 }
 
 static void
@@ -57,6 +59,7 @@ on_shmem_startup(void)
 	zklock_question_shmem_startup();
 	zklock_changes_shmem_startup();
 	zklock_verdict_shmem_startup();
+	zklock_set_shmem_startup();
 }
 
 void

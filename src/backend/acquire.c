@@ -35,6 +35,7 @@
 #include "callbacks.h"
 #include "check.h"
 #include "hold.h"
+#include "level1.h"
 #include "longwait.h"
 #include "loss.h"
 #include "names.h"
@@ -49,140 +50,19 @@
 /* How often a waiter looks whether what is about to change has changed. */
 #define LEASE_SLEEP_MS 50
 
-/* The longest time that the lock manager can wait, for lock_timeout is an int;
- * test/interrupts has a shorter one. */
-#ifndef ZKLOCK_LONGEST_LOCK_TIMEOUT
-#define ZKLOCK_LONGEST_LOCK_TIMEOUT PG_INT32_MAX
-#endif
-
 #ifndef ZKLOCK_ACQUIRE_MUTANT
 #define ZKLOCK_ACQUIRE_MUTANT 0
 #endif
 
 static uint32 wait_event_acquire = 0;
 
-typedef struct Wait
-{
-	int64 start;		/* ns of CLOCK_BOOTTIME */
-	int64 until;		/* be content with "somebody else has it" from
-						 * then on; PG_INT64_MAX: never */
-	int64 lock_timeout; /* raise 55P03; PG_INT64_MAX: never.  One for the waits for
-						 * room and at both levels: to the user it is one lock */
-} Wait;
-
-/* ------------------------------------------------------------------------
- * Level 1
- * ------------------------------------------------------------------------
- */
-
-/*
- * LockAcquire for the transaction rather than for the running portal, which
- * would lose the lock when a cursor fails.  lock_timeout: in ms, for this one; 0: none.
- */
-static bool
-lock_for_transaction(const LOCKTAG *tag, LOCKMODE mode, bool dont_wait, int lock_timeout)
-{
-	ResourceOwner save = CurrentResourceOwner;
-	int save_timeout = LockTimeout;
-	LockAcquireResult result;
-
-	CurrentResourceOwner = CurTransactionResourceOwner;
-	LockTimeout = lock_timeout;
-	PG_TRY();
-	{
-		result = LockAcquire(tag, mode, false, dont_wait);
-	}
-	PG_FINALLY();
-	{
-		LockTimeout = save_timeout;
-		CurrentResourceOwner = save;
-	}
-	PG_END_TRY();
-	return result != LOCKACQUIRE_NOT_AVAIL;
-}
-
-static void
-unlock_for_transaction(const LOCKTAG *tag, LOCKMODE mode)
-{
-	ResourceOwner save = CurrentResourceOwner;
-
-	CurrentResourceOwner = CurTransactionResourceOwner;
-	LockRelease(tag, mode, false);
-	CurrentResourceOwner = save;
-}
-
-/*
- * Wait for level 1 for so many ms, and raise nothing if they do not suffice.  Only
- * lock_timeout can end the sleep in the lock manager, and it does so by an error; a
- * subtransaction takes that back, and is over before anything else happens.
- */
-static bool
-lock_within(const LOCKTAG *tag, LOCKMODE mode, int ms)
-{
-	MemoryContext context = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
-	volatile bool acquired = false;
-
-	BeginInternalSubTransaction(NULL);
-	PG_TRY();
-	{
-		acquired = lock_for_transaction(tag, mode, false, ms);
-		ReleaseCurrentSubTransaction(); /* the lock passes to the parent */
-	}
-	PG_CATCH();
-	{
-		int sqlstate = geterrcode();
-
-		RollbackAndReleaseCurrentSubTransaction();
-		if (sqlstate != ERRCODE_LOCK_NOT_AVAILABLE)
-			PG_RE_THROW();
-		FlushErrorState();
-	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(context);
-	CurrentResourceOwner = owner;
-	return acquired;
-}
-
-/* What is left of lock_timeout: ms, 1 at least; 0: there is none. */
-static int
-lock_timeout_left(const Wait *wait)
-{
-	if (wait->lock_timeout == PG_INT64_MAX)
-		return 0;
-	return (int) Max((wait->lock_timeout - zklock_clock() + NS_PER_MS - 1) / NS_PER_MS, 1);
-}
-
-static bool
-acquire_level1(const LOCKTAG *tag, LOCKMODE mode, const Wait *wait)
-{
-	int64 ms;
-
-	if (wait->until == PG_INT64_MAX)
-		return lock_for_transaction(tag, mode, false, lock_timeout_left(wait));
-	if (lock_for_transaction(tag, mode, true, 0))
-		return true;
-	/* once in 24 days it goes to the end of the line */
-	while ((ms = (wait->until - zklock_clock() + NS_PER_MS - 1) / NS_PER_MS) > 0)
-	{
-		int left = lock_timeout_left(wait);
-
-		if (left > 0 && left <= ms)
-			return lock_for_transaction(tag, mode, false,
-										left); /* the user's limit comes first */
-		if (lock_within(tag, mode, (int) Min(ms, ZKLOCK_LONGEST_LOCK_TIMEOUT)))
-			return true;
-	}
-	return false;
-}
-
 /* ------------------------------------------------------------------------
  * Level 2
  * ------------------------------------------------------------------------
  */
 
-pg_noreturn static void
-raise_failure(const ZkHeldLock *held, ZkLockFailure failure, int rc)
+void
+zklock_acquire_raise(const ZkHeldLock *held, ZkLockFailure failure, int rc)
 {
 	const char *what = zklock_kind_name((ZkLockKind) held->kind);
 	const char *display = zklock_display_name(held->name);
@@ -269,7 +149,7 @@ ask_again(ZkLockEntry *entry, ZkProcLock *proclock)
 }
 
 static bool
-acquire_level2(ZkHeldLock *held, int32 index, const Wait *wait, int64 *token)
+acquire_level2(ZkHeldLock *held, int32 index, const ZkWait *wait, int64 *token)
 {
 	ZkProcLock *proclock = zklock_proclock(index);
 	ZkLockEntry *entry = zklock_entry(proclock->entry);
@@ -322,7 +202,8 @@ acquire_level2(ZkHeldLock *held, int32 index, const Wait *wait, int64 *token)
 			}
 			if (proclock->failure == ZKLOCK_FAIL_RING)
 				zklock_longwait_raise_deadlock(index);
-			raise_failure(held, (ZkLockFailure) proclock->failure, proclock->failure_rc);
+			zklock_acquire_raise(held, (ZkLockFailure) proclock->failure,
+								 proclock->failure_rc);
 		}
 		current = zklock_check_connection(wait->start, wait->until);
 		if ((conflict || (blocked && current)) && now >= wait->until)
@@ -344,7 +225,7 @@ acquire_level2(ZkHeldLock *held, int32 index, const Wait *wait, int64 *token)
 		/* who would not wait, or not any more, waits for an answer, and for nobody */
 		if (wait->until > now)
 		{
-			zklock_longwait_look(&long_wait, index, now);
+			zklock_longwait_look(&long_wait, index, index, now);
 			wake = Min(wake, long_wait.look);
 			wake = Min(wake, wait->until);
 		}
@@ -383,8 +264,8 @@ put_name(char *buf, const char *text)
  * Before the first proclock of this backend: who it is, for whoever wants to know whose a
  * lock is and cannot look into catalogs, the worker above all.
  */
-static void
-introduce(void)
+void
+zklock_introduce(void)
 {
 	static bool introduced = false;
 	ZkProc *proc = zklock_proc(ZKLOCK_MY_PROC_NUMBER);
@@ -408,9 +289,9 @@ introduce(void)
  */
 static int32
 make_proclock(ZkLockKind kind, const char *name, ZkLockMode mode, ZkLockScope scope,
-			  int64 wait_ms, const Wait *wait, ZkHeldLock **held)
+			  int64 wait_ms, const ZkWait *wait, ZkHeldLock **held)
 {
-	introduce();
+	zklock_introduce();
 	for (;;)
 	{
 		bool hope = zklock_table_hope();
@@ -435,8 +316,8 @@ make_proclock(ZkLockKind kind, const char *name, ZkLockMode mode, ZkLockScope sc
 }
 
 /* A hold of this backend covers the call: count it in the mode held. */
-static void
-acquire_again(ZkHeldLock *held, ZkLockMode mode, ZkLockScope scope)
+void
+zklock_acquire_again(ZkHeldLock *held, ZkLockMode mode, ZkLockScope scope)
 {
 	LOCKMODE lockmode = zklock_level1_mode(mode);
 
@@ -449,14 +330,14 @@ acquire_again(ZkHeldLock *held, ZkLockMode mode, ZkLockScope scope)
 		(void) LockAcquire(&held->tag, lockmode, true, false);
 	}
 	else
-		(void) lock_for_transaction(&held->tag, lockmode, false, LockTimeout);
+		zklock_level1_again(&held->tag, lockmode);
 	zklock_hold_add(held, mode, scope);
 	zklock_proclock(held->proclock[mode])->again++;
 }
 
 /* For statistics: what ended the wait? */
-static ZkProcLockEnd
-error_end(int sqlstate)
+ZkProcLockEnd
+zklock_error_end(int sqlstate)
 {
 	if (sqlstate == ERRCODE_LOCK_NOT_AVAILABLE)
 		return ZKLOCK_PROCLOCK_END_TIMEOUT;
@@ -464,6 +345,38 @@ error_end(int sqlstate)
 		return ZKLOCK_PROCLOCK_END_DEADLOCK;
 	return sqlstate == ERRCODE_QUERY_CANCELED ? ZKLOCK_PROCLOCK_END_CANCELED
 											  : ZKLOCK_PROCLOCK_END_FAILED;
+}
+
+void
+zklock_check_limit(int n)
+{
+	if (zklock_max_locks_per_backend > 0 &&
+		zklock_held_names() + n > zklock_max_locks_per_backend)
+		ereport(ERROR,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("session holds too many zklock locks"),
+				 n == 1
+					 ? errdetail("It holds locks of %d names, and \"%s\" is %d.",
+								 zklock_held_names(), "zklock.max_locks_per_backend",
+								 zklock_max_locks_per_backend)
+					 : errdetail("It holds locks of %d names, asks for %d more, and \"%s\" is %d.",
+								 zklock_held_names(), n, "zklock.max_locks_per_backend",
+								 zklock_max_locks_per_backend),
+				 errhint("Release locks, or ask an administrator for a higher limit.")));
+}
+
+ZkHeldLock *
+zklock_find_sound(ZkLockKind kind, const char *name)
+{
+	ZkHeldLock *held = zklock_held_find(kind, name);
+
+	if (held == NULL || !(zklock_held_lost(held) || zklock_lease_lost()))
+		return held;
+	if (held->transaction_count > 0)
+		zklock_loss_raise(held);
+	zklock_loss_tell(held);
+	(void) zklock_hold_end_session_scope(held, true); /* acknowledged */
+	return NULL;
 }
 
 bool
@@ -475,49 +388,29 @@ zklock_acquire(ZkLockKind kind, const char *name, ZkLockMode mode, ZkLockScope s
 	volatile bool level1 = false;
 	int32 proclock;
 	LOCKMODE lockmode;
-	Wait wait;
+	ZkWait wait;
 	ZkWaiting waiting;
 
 	Assert(!zklock_hold_pending());
 	zklock_check_callable();
 	zklock_hold_end_void();
 
-	held = zklock_held_find(kind, name);
-	if (held != NULL && (zklock_held_lost(held) || zklock_lease_lost()))
-	{
-		if (held->transaction_count > 0)
-			zklock_loss_raise(held);
-		zklock_loss_tell(held);
-		(void) zklock_hold_end_session_scope(held, true); /* acknowledged */
-		held = NULL;
-	}
+	held = zklock_find_sound(kind, name);
 	if (held != NULL && (held->proclock[ZKLOCK_EXCLUSIVE] >= 0 || mode == ZKLOCK_SHARED))
 	{
-		ZkLockMode covering =
-			held->proclock[ZKLOCK_EXCLUSIVE] >= 0 ? ZKLOCK_EXCLUSIVE : ZKLOCK_SHARED;
+		ZkLockMode covering = zklock_held_mode(held);
 
 		if (zklock_loss_settle(held))
 			zklock_loss_raise(held);
-		acquire_again(held, covering, scope);
+		zklock_acquire_again(held, covering, scope);
 		*token = held->token[covering];
 		return true;
 	}
 
-	if (held == NULL && zklock_max_locks_per_backend > 0 &&
-		zklock_held_names() >= zklock_max_locks_per_backend)
-		ereport(ERROR,
-				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-				 errmsg("session holds too many zklock locks"),
-				 errdetail("It holds locks of %d names, and \"%s\" is %d.",
-						   zklock_held_names(), "zklock.max_locks_per_backend",
-						   zklock_max_locks_per_backend),
-				 errhint("Release locks, or ask an administrator for a higher limit.")));
+	if (held == NULL)
+		zklock_check_limit(1);
 
-	wait.start = zklock_clock();
-	wait.until =
-		wait_ms == ZKLOCK_WAIT_FOREVER ? PG_INT64_MAX : wait.start + wait_ms * NS_PER_MS;
-	wait.lock_timeout =
-		LockTimeout > 0 ? wait.start + LockTimeout * NS_PER_MS : PG_INT64_MAX;
+	zklock_wait_begin(&wait, wait_ms);
 	lockmode = zklock_level1_mode(mode);
 
 	proclock = make_proclock(kind, name, mode, scope, wait_ms, &wait, &held);
@@ -526,7 +419,7 @@ zklock_acquire(ZkLockKind kind, const char *name, ZkLockMode mode, ZkLockScope s
 	PG_TRY();
 	{
 		zklock_waiting_begin(&waiting, proclock);
-		level1 = acquire_level1(&held->tag, lockmode, &wait);
+		level1 = zklock_level1_acquire(&held->tag, lockmode, &wait);
 		acquired = level1 && acquire_level2(held, proclock, &wait, token);
 		zklock_waiting_end(&waiting);
 
@@ -537,14 +430,14 @@ zklock_acquire(ZkLockKind kind, const char *name, ZkLockMode mode, ZkLockScope s
 		if (acquired && scope == ZKLOCK_SCOPE_SESSION)
 		{
 			(void) LockAcquire(&held->tag, lockmode, true, false);
-			unlock_for_transaction(&held->tag, lockmode);
+			zklock_level1_release(&held->tag, lockmode);
 		}
 	}
 	PG_CATCH();
 	{
 		ConditionVariableCancelSleep();
 		zklock_hold_set_pending(-1);
-		zklock_proclock(proclock)->end = error_end(geterrcode());
+		zklock_proclock(proclock)->end = zklock_error_end(geterrcode());
 		zklock_proclock_end(proclock);
 		zklock_held_forget(held);
 		PG_RE_THROW();
@@ -557,7 +450,7 @@ zklock_acquire(ZkLockKind kind, const char *name, ZkLockMode mode, ZkLockScope s
 		zklock_proclock(proclock)->end = ZKLOCK_PROCLOCK_END_TIMEOUT;
 		zklock_proclock_end(proclock);
 		if (level1)
-			unlock_for_transaction(&held->tag, lockmode);
+			zklock_level1_release(&held->tag, lockmode);
 		zklock_held_forget(held);
 		return false;
 	}

@@ -8,7 +8,7 @@
 #ifndef ZKLOCK_ACQUIRE_H
 #define ZKLOCK_ACQUIRE_H
 
-#include "table.h"
+#include "hold.h"
 
 /*
  * Acquire "name" (UTF-8, checked), of a lock or a job, for this backend.
@@ -29,5 +29,30 @@
  */
 extern bool zklock_acquire(ZkLockKind kind, const char *name, ZkLockMode mode,
 						   ZkLockScope scope, int64 wait_ms, int64 *token);
+
+/* --- parts of it ----------------------------------------------------------- */
+
+/*
+ * What this backend holds of a name, or NULL.  A loss of it is raised, or told of, and is
+ * over then.
+ */
+extern ZkHeldLock *zklock_find_sound(ZkLockKind kind, const char *name);
+
+/* Raise 53400 if there is no room for so many names more. */
+extern void zklock_check_limit(int n);
+
+/* Before the first proclock of this backend: say in shared memory who it is. */
+extern void zklock_introduce(void);
+
+/* A hold of this backend covers the call: count it in the mode held. */
+extern void zklock_acquire_again(ZkHeldLock *held, ZkLockMode mode, ZkLockScope scope);
+
+/* The worker says that the lock cannot be had, with ZooKeeper's code or 0.  Not for
+ * ZKLOCK_FAIL_RING: zklock_longwait_raise_deadlock. */
+pg_noreturn extern void zklock_acquire_raise(const ZkHeldLock *held,
+											 ZkLockFailure failure, int rc);
+
+/* For statistics: what ended the wait? */
+extern ZkProcLockEnd zklock_error_end(int sqlstate);
 
 #endif /* ZKLOCK_ACQUIRE_H */

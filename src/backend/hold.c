@@ -32,6 +32,7 @@
 #include "alarm.h"
 #include "hold.h"
 #include "proclock.h"
+#include "setslot.h"
 
 /*
  * There is one for each lock, mode and scope, and in transaction scope for each nest
@@ -50,7 +51,9 @@ struct ZkHold
 
 static HTAB *held_locks = NULL; /* of ZkHeldLock; NULL until the first */
 static MemoryContext hold_context = NULL;
-static ZkHold *reserved = NULL;
+static ZkHold **reserved = NULL; /* that may be added */
+static int nreserved = 0;
+static int reserved_room = 0;
 
 /*
  * Newest first, so that nest levels only fall along the list, and the end of a
@@ -60,6 +63,7 @@ static dlist_head transaction_holds = DLIST_STATIC_INIT(transaction_holds);
 static int session_scope_holds = 0; /* of ZkHold; quick way out of the callbacks */
 static bool look_at_all = false;	/* for zklock_hold_end_void */
 static int32 pending_proclock = -1;
+static int32 pending_set = -1;
 
 /* ------------------------------------------------------------------------
  * Level 1
@@ -153,8 +157,8 @@ zklock_hold_reserve(ZkLockKind kind, const char *name)
 								 HASH_ELEM | HASH_FUNCTION | HASH_COMPARE | HASH_CONTEXT);
 	}
 	zklock_alarm_prepare();
-	if (reserved == NULL)
-		reserved = MemoryContextAlloc(hold_context, sizeof(ZkHold));
+	if (nreserved == 0)
+		zklock_hold_reserve_room(1);
 
 	held = search_held(kind, name, HASH_ENTER, &found);
 	if (!found)
@@ -176,6 +180,23 @@ zklock_hold_reserve(ZkLockKind kind, const char *name)
 }
 
 void
+zklock_hold_reserve_room(int n)
+{
+	while (nreserved > n)
+		pfree(reserved[--nreserved]);
+	if (reserved_room < n)
+	{
+		Size size = sizeof(ZkHold *) * (Size) n;
+
+		reserved = reserved == NULL ? MemoryContextAlloc(hold_context, size)
+									: repalloc(reserved, size);
+		reserved_room = n;
+	}
+	for (; nreserved < n; nreserved++)
+		reserved[nreserved] = MemoryContextAlloc(hold_context, sizeof(ZkHold));
+}
+
+void
 zklock_held_forget(ZkHeldLock *held)
 {
 	if (held->proclock[ZKLOCK_SHARED] < 0 && held->proclock[ZKLOCK_EXCLUSIVE] < 0)
@@ -185,8 +206,23 @@ zklock_held_forget(ZkHeldLock *held)
 void
 zklock_hold_set_pending(int32 proclock)
 {
-	Assert(proclock < 0 || pending_proclock < 0);
+	Assert(proclock < 0 || !zklock_hold_pending());
 	pending_proclock = proclock;
+	zklock_hold_set_waiting(proclock);
+}
+
+void
+zklock_hold_set_pending_set(int32 first)
+{
+	Assert(pending_proclock < 0);
+	pending_set = first;
+	if (first < 0)
+		zklock_hold_set_waiting(-1);
+}
+
+void
+zklock_hold_set_waiting(int32 proclock)
+{
 	zklock_proc(ZKLOCK_MY_PROC_NUMBER)->pending = proclock;
 }
 
@@ -259,7 +295,7 @@ zklock_hold_add(ZkHeldLock *held, ZkLockMode mode, ZkLockScope scope)
 	int level = GetCurrentTransactionNestLevel();
 	ZkHold *hold = find_hold(held, mode, scope, level);
 
-	Assert(hold != NULL || reserved != NULL);
+	Assert(hold != NULL || nreserved > 0);
 	Assert(held->proclock[mode] >= 0);
 	Assert(held->kind != ZKLOCK_KIND_LOCK ||
 		   zklock_lock_held_by_me(&held->tag, zklock_level1_mode(mode)));
@@ -267,8 +303,7 @@ zklock_hold_add(ZkHeldLock *held, ZkLockMode mode, ZkLockScope scope)
 		hold->count++;
 	else
 	{
-		hold = reserved;
-		reserved = NULL;
+		hold = reserved[--nreserved];
 		hold->held = held;
 		hold->mode = mode;
 		hold->scope = scope;
@@ -513,7 +548,7 @@ zklock_hold_any_in_transaction(void)
 bool
 zklock_hold_pending(void)
 {
-	return pending_proclock >= 0;
+	return pending_proclock >= 0 || pending_set >= 0;
 }
 
 bool
@@ -565,6 +600,20 @@ zklock_hold_end_pending(void)
 
 		zklock_hold_set_pending(-1);
 		zklock_proclock_end(proclock);
+	}
+	if (pending_set >= 0)
+	{
+		int32 next = pending_set;
+
+		zklock_hold_set_pending_set(-1);
+		zklock_set_withdraw();
+		while (next >= 0)
+		{
+			int32 proclock = next;
+
+			next = zklock_proclock(proclock)->set_next;
+			zklock_proclock_end(proclock);
+		}
 	}
 }
 

@@ -54,6 +54,7 @@ extern ZkHeldLock *zklock_held_find(ZkLockKind kind, const char *name);
  * the reserved hold up; it does not throw.
  */
 extern ZkHeldLock *zklock_hold_reserve(ZkLockKind kind, const char *name);
+extern void zklock_hold_reserve_room(int n); /* for so many holds, no more */
 extern void zklock_hold_add(ZkHeldLock *held, ZkLockMode mode, ZkLockScope scope);
 
 /* Forget a name that was reserved in vain.  Does not throw. */
@@ -62,6 +63,13 @@ extern void zklock_held_forget(ZkHeldLock *held);
 /* The proclock that this backend waits with, or -1; ended when the wait is cut
  * short by whatever means. */
 extern void zklock_hold_set_pending(int32 proclock);
+
+/*
+ * The same of a set's proclocks, chained by set_next, -1: none.  Of these it waits with
+ * one at a time.
+ */
+extern void zklock_hold_set_pending_set(int32 first);
+extern void zklock_hold_set_waiting(int32 proclock);
 
 /* Call "what" for each lock that is held in session scope.  It may throw; it must not
  * end or make any. */
@@ -92,6 +100,13 @@ extern void zklock_hold_end_hidden_void(ZkHeldLock *held, ZkLockMode mode);
  * one, or NULL.
  * "all": all of them count as lost. */
 extern ZkHeldLock *zklock_held_find_lost(bool all);
+
+/* The strongest mode in which it is held. */
+static inline ZkLockMode
+zklock_held_mode(const ZkHeldLock *held)
+{
+	return held->proclock[ZKLOCK_EXCLUSIVE] >= 0 ? ZKLOCK_EXCLUSIVE : ZKLOCK_SHARED;
+}
 
 /* Of how many names does this backend hold something? */
 extern int zklock_held_names(void);

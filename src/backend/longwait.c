@@ -56,27 +56,31 @@ split_time(int64 ns, long *ms, int *us)
 	*us = (int) (ns % NS_PER_MS / 1000);
 }
 
+/* For all of the set, if there is one: "first" is its first. */
 static void
-ask(int32 index)
+ask(int32 first)
 {
-	ZkProcLock *proclock = zklock_proclock(index);
-	LWLock *lock = zklock_entry_lock(zklock_entry(proclock->entry), LW_EXCLUSIVE);
+	for (int32 i = first; i >= 0; i = zklock_proclock(i)->set_next)
+	{
+		ZkProcLock *proclock = zklock_proclock(i);
+		LWLock *lock = zklock_entry_lock(zklock_entry(proclock->entry), LW_EXCLUSIVE);
 
-	proclock->asked = proclock->asks = true;
-	zklock_entry_unlock(lock);
+		proclock->asked = proclock->asks = true;
+		zklock_entry_unlock(lock);
+	}
 	pg_atomic_write_u32(&zklock_shared->look_wanted, 1);
 	zklock_worker_wake();
 }
 
 void
-zklock_longwait_look(ZkLongWait *wait, int32 index, int64 now)
+zklock_longwait_look(ZkLongWait *wait, int32 index, int32 first, int64 now)
 {
 	int64 pause = LONGEST_PAUSE * NS_PER_MS * DeadlockTimeout;
 
 	if (now < wait->look)
 		return;
 	wait->look = now + Max(Min(now - wait->start, pause), NS_PER_MS);
-	ask(index);
+	ask(first);
 	if (log_lock_waits && !wait->logged)
 	{
 		long ms;

@@ -21,8 +21,8 @@ typedef struct ZkLongWait
 extern void zklock_longwait_begin(ZkLongWait *wait);
 
 /* To be called now and then, and at wait->look: asks whether it is a deadlock, says that
- * the wait goes on. */
-extern void zklock_longwait_look(ZkLongWait *wait, int32 proclock, int64 now);
+ * the wait goes on.  "first": of a set, the first; else the same. */
+extern void zklock_longwait_look(ZkLongWait *wait, int32 proclock, int32 first, int64 now);
 
 /* It has ended by the lock: say so, if that was said. */
 extern void zklock_longwait_end(const ZkLongWait *wait, int32 proclock);

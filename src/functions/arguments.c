@@ -8,9 +8,11 @@
 #include "postgres.h"
 #include "compat.h"
 
+#include "catalog/pg_type.h"
 #include "common/int.h"
 #include "common/string.h"
 #include "mb/pg_wchar.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
 
 #include "arguments.h"
@@ -64,6 +66,34 @@ zklock_get_name(ZkLockKind kind, text *arg, char *buf)
 		buf[prefix - 1] = ZKLOCK_NAMESPACE_END;
 	}
 	memcpy(buf + prefix, utf8, len + 1);
+}
+
+char **
+zklock_get_names(ZkLockKind kind, ArrayType *arg, int *n)
+{
+	Datum *elements;
+	bool *nulls;
+	char **names;
+
+	if (ARR_NDIM(arg) > 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
+				 errmsg("%s names must be a one-dimensional array",
+						zklock_kind_name(kind))));
+	deconstruct_array(arg, TEXTOID, -1, false, TYPALIGN_INT, &elements, &nulls, n);
+	names = palloc(sizeof(char *) * (Size) Max(*n, 1));
+	for (int i = 0; i < *n; i++)
+	{
+		char name[ZKLOCK_NAME_MAX + 1];
+
+		if (nulls[i])
+			ereport(ERROR,
+					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+					 errmsg("%s name must not be null", zklock_kind_name(kind))));
+		zklock_get_name(kind, DatumGetTextPP(elements[i]), name);
+		names[i] = pstrdup(name);
+	}
+	return names;
 }
 
 const char *const zklock_modes[ZKLOCK_NMODES] =

@@ -9,6 +9,7 @@
 #define ZKLOCK_ARGUMENTS_H
 
 #include "fmgr.h"
+#include "utils/array.h"
 #include "utils/timestamp.h"
 
 #include "table.h"
@@ -19,6 +20,12 @@ extern char *zklock_to_utf8(text *arg);
 /* A name in UTF-8; "buf" has room for ZKLOCK_NAME_MAX bytes and a NUL.  Raises
  * 22023 for one that is empty or too long. */
 extern void zklock_get_name(ZkLockKind kind, text *arg, char *buf);
+
+/*
+ * The names in an array of one dimension, "n" of them, palloc'd.  Raises besides 22004
+ * for a null among them and 2202E for an array of more dimensions.
+ */
+extern char **zklock_get_names(ZkLockKind kind, ArrayType *arg, int *n);
 
 /* "exclusive" and "shared"; "transaction" and "session". */
 extern const char *const zklock_modes[ZKLOCK_NMODES];

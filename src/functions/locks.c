@@ -8,11 +8,14 @@
 #include "postgres.h"
 #include "compat.h"
 
+#include "catalog/pg_type.h"
 #include "executor/spi.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
 #include "acquire.h"
+#include "acquireset.h"
 #include "arguments.h"
 #include "check.h"
 #include "command.h"
@@ -27,15 +30,17 @@
 
 PG_FUNCTION_INFO_V1(zk_lock);
 PG_FUNCTION_INFO_V1(zk_try_lock);
+PG_FUNCTION_INFO_V1(zk_lock_all);
+PG_FUNCTION_INFO_V1(zk_try_lock_all);
 PG_FUNCTION_INFO_V1(zk_unlock);
 PG_FUNCTION_INFO_V1(zk_unlock_all);
 PG_FUNCTION_INFO_V1(zk_token);
 PG_FUNCTION_INFO_V1(zk_assert);
 PG_FUNCTION_INFO_V1(zk_lock_session);
 
-const PGFunction zklock_acknowledging[] = {zk_lock,		  zk_try_lock,	   zk_unlock,
-										   zk_unlock_all, zk_lock_session, zk_run_end,
-										   NULL};
+const PGFunction zklock_acknowledging[] = {zk_lock,			zk_try_lock, zk_lock_all,
+										   zk_try_lock_all, zk_unlock,	 zk_unlock_all,
+										   zk_lock_session, zk_run_end,	 NULL};
 
 /* zk_lock(name text, mode text, scope text) returns bigint */
 Datum
@@ -72,6 +77,48 @@ zk_try_lock(PG_FUNCTION_ARGS)
 	timeout = zklock_get_timeout(PG_GETARG_INTERVAL_P(3), "timeout");
 	zklock_loss_acknowledge();
 	PG_RETURN_BOOL(zklock_acquire(ZKLOCK_KIND_LOCK, name, mode, scope, timeout, &token));
+}
+
+/* zk_lock_all(VARIADIC names text[]) returns bigint[] */
+Datum
+zk_lock_all(PG_FUNCTION_ARGS)
+{
+	int n;
+	char **names;
+	int64 *tokens;
+	Datum *values;
+
+	zklock_check_callable();
+	names = zklock_get_names(ZKLOCK_KIND_LOCK, PG_GETARG_ARRAYTYPE_P(0), &n);
+	zklock_loss_acknowledge();
+	tokens = palloc(sizeof(int64) * (Size) Max(n, 1));
+	(void) zklock_acquire_all(names, n, ZKLOCK_EXCLUSIVE, ZKLOCK_SCOPE_TRANSACTION,
+							  ZKLOCK_WAIT_FOREVER, tokens);
+	values = palloc(sizeof(Datum) * (Size) Max(n, 1));
+	for (int i = 0; i < n; i++)
+		values[i] = Int64GetDatum(tokens[i]);
+	PG_RETURN_ARRAYTYPE_P(construct_array(values, n, INT8OID, sizeof(int64),
+										  FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
+}
+
+/* zk_try_lock_all(names text[], mode text, scope text, timeout interval) returns boolean */
+Datum
+zk_try_lock_all(PG_FUNCTION_ARGS)
+{
+	int n;
+	char **names;
+	ZkLockMode mode;
+	ZkLockScope scope;
+	int64 timeout;
+
+	zklock_check_callable();
+	names = zklock_get_names(ZKLOCK_KIND_LOCK, PG_GETARG_ARRAYTYPE_P(0), &n);
+	mode = zklock_get_mode(PG_GETARG_TEXT_PP(1), true);
+	scope = zklock_get_scope(PG_GETARG_TEXT_PP(2));
+	timeout = zklock_get_timeout(PG_GETARG_INTERVAL_P(3), "timeout");
+	zklock_loss_acknowledge();
+	PG_RETURN_BOOL(zklock_acquire_all(names, n, mode, scope, timeout,
+									  palloc(sizeof(int64) * (Size) Max(n, 1))));
 }
 
 /* What this backend holds of a name now, or NULL; the name in UTF-8 to "name". */

@@ -225,6 +225,7 @@ zklock_deadlock_wrote(ZkDeadlock *d, ZkLockRc rc, int64_t zxid)
 			d->node = ZKLOCK_NODE_UNKNOWN;
 			d->changed = true;
 			break;
+		case ZKLOCK_RC_UNDONE:
 		case ZKLOCK_RC_ERROR:
 			d->node = ZKLOCK_NODE_UNKNOWN; /* the next look tries again */
 			break;

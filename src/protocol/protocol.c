@@ -121,11 +121,12 @@ set_state(ZkContender *c, ZkContenderState state)
 #define TO(state) (1 << ZKLOCK_##state)
 	/* the session's end frees them all */
 	static const uint16_t edges[] = {
-		[ZKLOCK_FREE] = TO(PROBING) | TO(CREATING) | TO(DELETING),
-		[ZKLOCK_PROBING] = TO(FREE) | TO(PROBING) | TO(BLOCKED) | TO(CREATING),
-		[ZKLOCK_BLOCKED] = TO(FREE) | TO(PROBING) | TO(CREATING),
-		[ZKLOCK_CREATING] = TO(FREE) | TO(UNSETTLED) | TO(QUEUED),
-		[ZKLOCK_UNSETTLED] = TO(FREE) | TO(CREATING) | TO(QUEUED),
+		[ZKLOCK_FREE] = TO(PROBING) | TO(READY) | TO(CREATING) | TO(DELETING),
+		[ZKLOCK_PROBING] = TO(FREE) | TO(PROBING) | TO(BLOCKED) | TO(READY) | TO(CREATING),
+		[ZKLOCK_BLOCKED] = TO(FREE) | TO(PROBING) | TO(READY) | TO(CREATING),
+		[ZKLOCK_READY] = TO(FREE) | TO(PROBING) | TO(READY) | TO(CREATING),
+		[ZKLOCK_CREATING] = TO(FREE) | TO(READY) | TO(UNSETTLED) | TO(QUEUED),
+		[ZKLOCK_UNSETTLED] = TO(FREE) | TO(READY) | TO(CREATING) | TO(QUEUED),
 		[ZKLOCK_QUEUED] = TO(FREE) | TO(UNSETTLED) | TO(QUEUED) | TO(WAITING) |
 			TO(GRANTED) | TO(DELETING),
 		[ZKLOCK_WAITING] =
@@ -195,12 +196,38 @@ set_creating(const ZkLockQueue *queue, ZkContender *c, ZkLockMode mode,
 	set_begun(queue, c, ZKLOCK_CREATING, mode, event);
 }
 
+/* A set's, to be made with the others; the creates that met no directory still count. */
+static void
+set_ready(const ZkLockQueue *queue, ZkContender *c, ZkLockMode mode,
+		  const ZkLockEvent *event)
+{
+	uint8_t attempts = c->mode == mode && c->set == queue->set[mode] ? c->attempts : 0;
+
+	set_begun(queue, c, ZKLOCK_READY, mode, event);
+	c->set = queue->set[mode];
+	c->attempts = attempts;
+}
+
+/* A set's create was not done.  What anybody else needs begins anew. */
+static void
+set_undone(const ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event)
+{
+	if (queue->needed[c->mode] && c->set == queue->set[c->mode])
+		set_ready(queue, c, (ZkLockMode) c->mode, event);
+	else
+		set_free(c);
+}
+
 /* The first thing to do for a mode that is needed. */
 static void
 set_started(const ZkLockQueue *queue, ZkContender *c, ZkLockMode mode,
 			const ZkLockEvent *event)
 {
-	set_begun(queue, c, queue->probe[mode] ? ZKLOCK_PROBING : ZKLOCK_CREATING, mode, event);
+	if (queue->set[mode] != 0)
+		set_ready(queue, c, mode, event);
+	else
+		set_begun(queue, c, queue->probe[mode] ? ZKLOCK_PROBING : ZKLOCK_CREATING, mode,
+				  event);
 }
 
 static void
@@ -229,6 +256,22 @@ static bool
 is_joined(const ZkLockQueue *queue, const ZkContender *c)
 {
 	return c->state == ZKLOCK_GRANTED && c->mode == ZKLOCK_SHARED && queue->joins;
+}
+
+/*
+ * Does somebody here need this contender?  A set needs one that was made with its others,
+ * and no older one, which would stand before the set's place.
+ */
+static bool
+is_needed(const ZkLockQueue *queue, const ZkContender *c)
+{
+	uint64_t set = queue->set[c->mode];
+
+	if ((ZKLOCK_MUTANT == 16 || ZKLOCK_MUTANT == 19) && c->state == ZKLOCK_GRANTED)
+		set = 0;
+	if (ZKLOCK_MUTANT == 20 && c->set != 0)
+		set = 0;
+	return queue->needed[c->mode] && (set == 0 || c->set == set);
 }
 
 /* Tell the waiters; what exists in the ensemble must go. */
@@ -342,6 +385,7 @@ on_need(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 	{
 		queue->needed[mode] = event->needed[mode];
 		queue->probe[mode] = event->probe[mode];
+		queue->set[mode] = event->set[mode];
 	}
 
 	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
@@ -353,7 +397,8 @@ on_need(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 			set_state(c, ZKLOCK_DELETING);
 
 		/* An answer is for those who asked before it, no others. */
-		if (c->state == ZKLOCK_PROBING || c->state == ZKLOCK_BLOCKED)
+		if (c->state == ZKLOCK_PROBING || c->state == ZKLOCK_BLOCKED ||
+			c->state == ZKLOCK_READY)
 			set_started(queue, c, (ZkLockMode) c->mode, event);
 		else if (is_joined(queue, c))
 			on_joined(queue, c, event->asks[c->mode], actions);
@@ -366,6 +411,43 @@ on_need(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 			c->list_synced = true;
 		}
 	}
+}
+
+/*
+ * All of a set are READY, or in their queues and to be made anew, since not all of them
+ * are.  A grant among these is of no use to anybody but the set.
+ */
+static void
+on_jointly(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
+{
+	ZkLockMode mode = event->mode;
+	ZkContender *vacant = NULL;
+
+	assert(queue->set[mode] != 0 && queue->needed[mode] && queue->connected);
+	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
+	{
+		ZkContender *c = &queue->contender[i];
+
+		if (c->state == ZKLOCK_FREE)
+			vacant = c;
+		if ((ZKLOCK_MUTANT == 16 || ZKLOCK_MUTANT == 19) && c->state == ZKLOCK_GRANTED &&
+			c->mode == mode && c->set != queue->set[mode])
+			return;
+		if (!is_active(c) || c->mode != mode || c->set != queue->set[mode])
+			continue;
+		if (c->state == ZKLOCK_READY)
+		{
+			set_state(c, ZKLOCK_CREATING);
+			return;
+		}
+		assert(is_placed(c));
+		if (c->state == ZKLOCK_GRANTED)
+			add_action(actions, ZKLOCK_ACT_REVOKED, queue, c);
+		set_state(c, ZKLOCK_DELETING);
+	}
+	assert(vacant != NULL);
+	set_ready(queue, vacant, mode, event);
+	set_state(vacant, ZKLOCK_CREATING);
 }
 
 static void
@@ -497,7 +579,7 @@ on_created(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 			c->sequence = event->sequence;
 			c->token = event->token;
 			c->attempts = 0;
-			if (c->list_needed == 0 && c->token != 0 && queue->needed[c->mode] &&
+			if (c->list_needed == 0 && c->token != 0 && is_needed(queue, c) &&
 				succeeds(queue, c))
 			{
 				/* who comes after us we are not told */
@@ -512,6 +594,8 @@ on_created(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 				fail(queue, c, ZKLOCK_FAIL_REFUSED, actions);
 			else if (++c->attempts > MAX_ATTEMPTS)
 				fail(queue, c, ZKLOCK_FAIL_NO_DIRECTORY, actions);
+			else if (c->set != 0)
+				set_undone(queue, c, event);
 			break;
 
 		case ZKLOCK_RC_LOST:
@@ -521,6 +605,10 @@ on_created(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 			set_state(c, ZKLOCK_UNSETTLED);
 			c->list_needed = 0;
 #endif
+			break;
+
+		case ZKLOCK_RC_UNDONE:
+			set_undone(queue, c, event);
 			break;
 
 		case ZKLOCK_RC_EXISTS:
@@ -945,7 +1033,7 @@ look_for_place(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 		if (c->second_gone)
 			look_ahead(queue, c, event, actions);
 	}
-	else if (!queue->needed[c->mode])
+	else if (!is_needed(queue, c))
 		return; /* decide() deletes it */
 	else if (c->token == 0)
 		c->list_needed = 0;
@@ -1026,6 +1114,7 @@ on_watched_own(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 			break;
 		case ZKLOCK_RC_LOST:
 			break;
+		case ZKLOCK_RC_UNDONE: /* for what changes something */
 		case ZKLOCK_RC_EXISTS:
 		case ZKLOCK_RC_ERROR:
 			/* Not to be had on this connection: we list instead. */
@@ -1062,6 +1151,7 @@ on_watched(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 		case ZKLOCK_RC_LOST:
 			set_queued(c);
 			break;
+		case ZKLOCK_RC_UNDONE: /* for what changes something */
 		case ZKLOCK_RC_EXISTS:
 		case ZKLOCK_RC_ERROR:
 			fail(queue, c, ZKLOCK_FAIL_REFUSED, actions);
@@ -1083,7 +1173,7 @@ on_deleted(ZkContender *c, const ZkLockEvent *event)
 		return;
 	if (event->rc == ZKLOCK_RC_OK || event->rc == ZKLOCK_RC_NO_NODE)
 		set_free(c);
-	else if (event->rc == ZKLOCK_RC_LOST)
+	else if (event->rc == ZKLOCK_RC_LOST || event->rc == ZKLOCK_RC_UNDONE)
 		c->delete_sent = false;
 	else
 		c->delete_refused = true;
@@ -1188,8 +1278,8 @@ static bool
 create(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event, ZkLockActions *actions)
 {
 	ZkLockSuccession *succession = &queue->succession;
-	bool likely = c->attempts == 0 && c->mode == ZKLOCK_EXCLUSIVE && event->recurring &&
-		!event->spare_watches;
+	bool likely = c->attempts == 0 && c->set == 0 && c->mode == ZKLOCK_EXCLUSIVE &&
+		event->recurring && !event->spare_watches;
 	ZkLockAction *a;
 
 	if (c->attempts > 0)
@@ -1200,6 +1290,8 @@ create(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event, ZkLockActio
 		succession->requested = true;
 	}
 	a = add_action(actions, ZKLOCK_ACT_CREATE, queue, c);
+	a->jointly = event->type == ZKLOCK_EV_JOINTLY;
+	assert(a->jointly == (c->set != 0));
 	a->listed = !likely || !succession->watched || succession->last < 0;
 	c->create_sent = true;
 	c->list_needed = a->listed ? queue->list_sent + 1 : 0;
@@ -1227,16 +1319,27 @@ drop_unneeded(ZkLockQueue *queue, const ZkLockEvent *event)
 	{
 		ZkContender *c = &queue->contender[i];
 
-		if (!queue->needed[c->mode])
+		if (c->list_needed == LIST_NOT_FOUND && queue->needed[c->mode])
 		{
+			if (queue->set[c->mode] != 0)
+				set_ready(queue, c, (ZkLockMode) c->mode, event);
+			else
+				set_creating(queue, c, (ZkLockMode) c->mode, event);
+			if (c->state == ZKLOCK_READY && ZKLOCK_MUTANT == 17)
+				set_state(c, ZKLOCK_CREATING);
+		}
+		else if (!is_needed(queue, c))
+		{
+			/* a grant goes when nobody here holds it any more */
+			if (c->state == ZKLOCK_GRANTED && queue->needed[c->mode])
+				continue;
 			if (is_placed(c))
 				set_state(c, ZKLOCK_DELETING);
 			else if ((c->state == ZKLOCK_CREATING && !c->create_sent) ||
-					 c->state == ZKLOCK_PROBING || c->state == ZKLOCK_BLOCKED)
+					 c->state == ZKLOCK_PROBING || c->state == ZKLOCK_BLOCKED ||
+					 c->state == ZKLOCK_READY)
 				set_free(c);
 		}
-		else if (c->list_needed == LIST_NOT_FOUND)
-			set_creating(queue, c, (ZkLockMode) c->mode, event);
 	}
 }
 
@@ -1263,16 +1366,32 @@ start_needed(ZkLockQueue *queue, const ZkLockEvent *event)
 	}
 }
 
-static void
-send_deletes(ZkLockQueue *queue, ZkLockActions *actions)
+/* Is a contender about to be made with a set's? */
+static bool
+is_set_ready(const ZkLockQueue *queue)
 {
+	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
+	{
+		if (queue->contender[i].state == ZKLOCK_READY)
+			return true;
+	}
+	return false;
+}
+
+/* What is about to be replaced by a set's goes in its transaction. */
+static void
+send_deletes(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
+{
+	if (is_set_ready(queue))
+		return;
 	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
 	{
 		ZkContender *c = &queue->contender[i];
 
 		if (c->state == ZKLOCK_DELETING && !c->delete_sent)
 		{
-			add_action(actions, ZKLOCK_ACT_DELETE, queue, c);
+			add_action(actions, ZKLOCK_ACT_DELETE, queue, c)->jointly =
+				event->type == ZKLOCK_EV_JOINTLY;
 			c->delete_sent = true;
 			queue->dir_watched = false; /* this will use it up */
 		}
@@ -1357,6 +1476,7 @@ pursue(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event, Listing *li
 
 		case ZKLOCK_FREE:
 		case ZKLOCK_BLOCKED:
+		case ZKLOCK_READY:
 		case ZKLOCK_DELETING:
 			break;
 	}
@@ -1386,7 +1506,7 @@ decide(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 	start_needed(queue, event);
 	if (!queue->connected)
 		return;
-	send_deletes(queue, actions); /* first: somebody may be waiting for them */
+	send_deletes(queue, event, actions); /* first: somebody may be waiting for them */
 	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
 		pursue(queue, &queue->contender[i], event, &listing, actions);
 	if (listing.wanted)
@@ -1402,6 +1522,9 @@ take_event(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 	{
 		case ZKLOCK_EV_NEED:
 			on_need(queue, event, actions);
+			break;
+		case ZKLOCK_EV_JOINTLY:
+			on_jointly(queue, event, actions);
 			break;
 		case ZKLOCK_EV_DISCONNECTED:
 			forget_connection(queue);
@@ -1487,7 +1610,8 @@ check_event(const ZkLockQueue *queue, const ZkLockEvent *event)
 		if (event->type != ZKLOCK_EV_NEED)
 			continue;
 		assert(!event->held[mode] || (event->needed[mode] && !event->spent[mode]));
-		assert(event->needed[mode] || !(event->probe[mode] || event->asks[mode]));
+		assert(event->needed[mode] ||
+			   !(event->probe[mode] || event->asks[mode] || event->set[mode] != 0));
 	}
 	assert(event->type != ZKLOCK_EV_NEED || !event->joins || event->held[ZKLOCK_SHARED]);
 	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
@@ -1514,6 +1638,7 @@ check_pursued(const ZkLockQueue *queue, const ZkContender *c, const ZkLockEvent 
 	{
 		case ZKLOCK_FREE:
 		case ZKLOCK_BLOCKED:
+		case ZKLOCK_READY:
 			break;
 		case ZKLOCK_CREATING:
 			assert(c->create_sent);
@@ -1535,7 +1660,7 @@ check_pursued(const ZkLockQueue *queue, const ZkContender *c, const ZkLockEvent 
 				   event->spare_watches);
 			break;
 		case ZKLOCK_DELETING:
-			assert(c->delete_sent);
+			assert(c->delete_sent || is_set_ready(queue));
 			break;
 	}
 }
@@ -1554,7 +1679,10 @@ check_contender(const ZkLockQueue *queue, const ZkContender *c, const ZkLockEven
 			break;
 		case ZKLOCK_PROBING:
 		case ZKLOCK_BLOCKED:
-			assert(queue->needed[c->mode]);
+			assert(queue->needed[c->mode] && c->set == 0);
+			break;
+		case ZKLOCK_READY:
+			assert(is_needed(queue, c) && c->set != 0);
 			break;
 		case ZKLOCK_CREATING:
 			/* what may exist unseen is settled first, needed or not */
@@ -1564,11 +1692,11 @@ check_contender(const ZkLockQueue *queue, const ZkContender *c, const ZkLockEven
 		case ZKLOCK_DELETING:
 			break;
 		case ZKLOCK_QUEUED:
-			assert(queue->needed[c->mode]);
+			assert(is_needed(queue, c));
 			assert(c->blocker == 0 && c->second == 0 && !c->polled);
 			break;
 		case ZKLOCK_WAITING:
-			assert(queue->needed[c->mode]);
+			assert(is_needed(queue, c));
 			assert(c->token > 0 && c->blocker != 0);
 			break;
 		case ZKLOCK_GRANTED:
@@ -1691,6 +1819,31 @@ bool
 zklock_queue_knows(const ZkLockQueue *queue, uint64_t uuid)
 {
 	return find_contender((ZkLockQueue *) queue, uuid) != NULL;
+}
+
+ZkLockPart
+zklock_queue_part(const ZkLockQueue *queue, ZkLockMode mode, uint64_t set, bool *fixed)
+{
+	ZkLockPart part = ZKLOCK_PART_UNREADY;
+
+	*fixed = true;
+	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
+	{
+		const ZkContender *c = &queue->contender[i];
+
+		if (c->state == ZKLOCK_FREE)
+			*fixed = false;
+		if (!is_active(c) || c->mode != mode || queue->set[mode] != set ||
+			!is_needed(queue, c))
+			continue;
+		if (c->state == ZKLOCK_CREATING || c->state == ZKLOCK_UNSETTLED)
+			part = ZKLOCK_PART_SENT;
+		else if (queue->connected && c->state == ZKLOCK_READY)
+			part = ZKLOCK_PART_READY;
+		else if (queue->connected)
+			part = c->state == ZKLOCK_GRANTED ? ZKLOCK_PART_GRANTED : ZKLOCK_PART_QUEUED;
+	}
+	return part;
 }
 
 bool

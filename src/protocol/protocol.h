@@ -15,12 +15,15 @@
  * contender, in short; src/README, section 6, has a picture and the rest:
  *
  *	 state      moves on to
- *	 FREE       CREATING: needed; PROBING: by those only who would not wait
- *	 PROBING    BLOCKED: a listing shows somebody; CREATING: it shows nobody, or somebody
+ *	 FREE       CREATING: needed; PROBING: by those only who would not wait; READY: by a
+ *set PROBING    BLOCKED: a listing shows somebody; CREATING: it shows nobody, or somebody
  *	            has come who would wait
  *	 BLOCKED    PROBING, CREATING: somebody has come who would not wait, or would
- *	 CREATING   QUEUED: created; UNSETTLED: the reply is lost; FREE: refused
- *	 UNSETTLED  QUEUED: a listing shows it; if none does CREATING, or FREE if not needed
+ *	 READY      CREATING: all of the set are (set.h)
+ *	 CREATING   QUEUED: created; UNSETTLED: the reply is lost; FREE: refused; READY: a
+ *	            set's, and another of it was
+ *	 UNSETTLED  QUEUED: a listing shows it; if none does CREATING or READY, or FREE if not
+ *	            needed
  *	 QUEUED     WAITING: a listing shows somebody before us; GRANTED: it shows nobody
  *	 WAITING    GRANTED: the last one before us has gone; QUEUED: nobody knows who is left
  *	 these two, and GRANTED
@@ -33,6 +36,10 @@
  * (ZKLOCK_EV_RESUMED) annul all that are open.  Replies and watch events arrive in
  * wire order.  Replies of requests that fell to a lost connection arrive with
  * ZKLOCK_RC_LOST before the next ZKLOCK_EV_CONNECTED.
+ *
+ * A wish can be one of a set, whose locks are taken in one step.  Its contender is then
+ * made with those of the set's other queues, in one transaction, and never alone; what
+ * this server had in the queue before goes in the same transaction.  See set.h.
  *
  *-------------------------------------------------------------------------
  */
@@ -56,6 +63,7 @@ typedef enum ZkContenderState
 	ZKLOCK_FREE,	  /* slot not in use */
 	ZKLOCK_PROBING,	  /* no node: a listing is to say whether it is worth one */
 	ZKLOCK_BLOCKED,	  /* no node: it was not, at that moment */
+	ZKLOCK_READY,	  /* no node: it is made when all of the set are ready */
 	ZKLOCK_CREATING,  /* create sent, no reply yet */
 	ZKLOCK_UNSETTLED, /* create's reply lost: may or may not exist */
 	ZKLOCK_QUEUED,	  /* exists; position not known (any more) */
@@ -89,6 +97,7 @@ typedef struct ZkContender
 	int64_t sequence;
 	int64_t token;	  /* czxid, 0 while not known */
 	uint64_t uuid;	  /* low half; the high half is the session's */
+	uint64_t set;	  /* made with those of this set's other locks, 0: alone */
 	uint64_t blocker; /* hash of the watched child's name: WAITING, whom we wait for;
 					   * GRANTED, somebody who demands it, if readers here want in */
 	uint64_t second;  /* the same of the one before it, 0 if not watched */
@@ -111,18 +120,19 @@ typedef struct ZkLockSuccession
 
 typedef struct ZkLockQueue
 {
-	bool connected;				/* requests may be sent */
-	bool needed[ZKLOCK_NMODES]; /* what this server needs, last heard */
-	bool probe[ZKLOCK_NMODES];	/* ... by those who will not wait */
-	bool joins;					/* ... by readers, of a grant that is held and takes no
-								 * more holds */
-	bool dir_watched;			/* watch on the directory's children confirmed; the
-								 * library takes it to the next connection */
-	uint64_t dir_list;			/* listing that is to set it, 0 if none is out */
-	uint64_t list_sent;			/* number of the newest listing asked for */
-	uint64_t list_answered;		/* number of the newest one answered */
-	uint64_t list_synced;		/* after RESUMED: no read before this listing's
-								 * sync is recent enough; 0 otherwise */
+	bool connected;				 /* requests may be sent */
+	bool needed[ZKLOCK_NMODES];	 /* what this server needs, last heard */
+	bool probe[ZKLOCK_NMODES];	 /* ... by those who will not wait */
+	uint64_t set[ZKLOCK_NMODES]; /* ... by this set, 0: by none */
+	bool joins;					 /* ... by readers, of a grant that is held and takes no
+								  * more holds */
+	bool dir_watched;			 /* watch on the directory's children confirmed; the
+								  * library takes it to the next connection */
+	uint64_t dir_list;			 /* listing that is to set it, 0 if none is out */
+	uint64_t list_sent;			 /* number of the newest listing asked for */
+	uint64_t list_answered;		 /* number of the newest one answered */
+	uint64_t list_synced;		 /* after RESUMED: no read before this listing's
+								  * sync is recent enough; 0 otherwise */
 	ZkLockSuccession succession;
 	ZkContender contender[ZKLOCK_NCONTENDERS];
 } ZkLockQueue;
@@ -133,14 +143,17 @@ typedef enum ZkLockRc
 	ZKLOCK_RC_OK,
 	ZKLOCK_RC_NO_NODE,
 	ZKLOCK_RC_EXISTS,
-	ZKLOCK_RC_LOST, /* connection lost: done or not, unknown */
-	ZKLOCK_RC_ERROR /* the ensemble refused (e.g. no permission) */
+	ZKLOCK_RC_LOST,	  /* connection lost: done or not, unknown */
+	ZKLOCK_RC_UNDONE, /* not done, as something else in its transaction was refused */
+	ZKLOCK_RC_ERROR	  /* the ensemble refused (e.g. no permission) */
 } ZkLockRc;
 
 typedef enum ZkLockEventType
 {
 	/* from the table */
-	ZKLOCK_EV_NEED, /* needed[], spent[], probe[], joins, asks[] */
+	ZKLOCK_EV_NEED,	   /* needed[], spent[], probe[], joins, asks[], set[] */
+	ZKLOCK_EV_JOINTLY, /* mode: from a set, see zklock_set_judge.  The queue's part is to
+						* be made, anew if it is there */
 	/* from the session; sent to every queue */
 	ZKLOCK_EV_DISCONNECTED,
 	ZKLOCK_EV_CONNECTED,	/* the same session on a new connection, or a
@@ -171,16 +184,19 @@ typedef enum ZkLockEventType
 typedef struct ZkLockEvent
 {
 	ZkLockEventType type;
-	bool needed[ZKLOCK_NMODES]; /* NEED: somebody holds or waits, or the grant
-								 * is kept for the next one */
-	bool spent[ZKLOCK_NMODES];	/* NEED: the present grant has served, and nobody holds
-								 * it; it must be given up even if others wait */
-	bool probe[ZKLOCK_NMODES];	/* NEED: nobody would wait, and the lock was
-								 * somebody else's when we last looked */
-	bool joins;					/* NEED: a reader waits to share the present grant, which
-								 * is held and takes no more holds */
-	bool asks[ZKLOCK_NMODES];	/* NEED: one of those who would not wait has come
-								 * since the last; no answer before is his */
+	bool needed[ZKLOCK_NMODES];	 /* NEED: somebody holds or waits, or the grant
+								  * is kept for the next one */
+	bool spent[ZKLOCK_NMODES];	 /* NEED: the present grant has served, and nobody holds
+								  * it; it must be given up even if others wait */
+	bool probe[ZKLOCK_NMODES];	 /* NEED: nobody would wait, and the lock was
+								  * somebody else's when we last looked */
+	bool joins;					 /* NEED: a reader waits to share the present grant, which
+								  * is held and takes no more holds */
+	bool asks[ZKLOCK_NMODES];	 /* NEED: one of those who would not wait has come
+								  * since the last; no answer before is his */
+	uint64_t set[ZKLOCK_NMODES]; /* NEED: the wish is of this set; nobody else here
+								  * wants the lock or has it */
+	ZkLockMode mode;			 /* JOINTLY */
 	ZkLockRc rc;
 	uint64_t uuid;
 	uint64_t hash;
@@ -217,7 +233,9 @@ typedef enum ZkLockActionType
 							   * the directory's children */
 	ZKLOCK_ACT_WATCH_OWN,	  /* slot, uuid: get with a watch */
 	ZKLOCK_ACT_WATCH,		  /* slot, uuid, name, hash: get with a watch */
-	ZKLOCK_ACT_DELETE,		  /* slot, uuid */
+	ZKLOCK_ACT_DELETE,		  /* slot, uuid; jointly, as a CREATE: in the set's
+							   * transaction, which is answered for each as if it had
+							   * been asked for alone */
 	ZKLOCK_ACT_DELETE_ORPHAN, /* name: no reply expected */
 	ZKLOCK_ACT_GRANTED,		  /* mode, token, demanded: tell the table */
 	ZKLOCK_ACT_BLOCKED,		  /* mode: somebody else has it */
@@ -260,6 +278,7 @@ typedef struct ZkLockAction
 	bool watch;
 	bool listed;
 	bool demanded;
+	bool jointly;
 	uint64_t list;
 	const char *name; /* belongs to the event */
 	uint64_t hash;
@@ -292,6 +311,20 @@ extern bool zklock_queue_empty(const ZkLockQueue *queue);
 
 /* Does the queue know of a contender, in whatever state? */
 extern bool zklock_queue_knows(const ZkLockQueue *queue, uint64_t uuid);
+
+/* What a queue is to a set that needs it. */
+typedef enum ZkLockPart
+{
+	ZKLOCK_PART_UNREADY, /* something is to be settled first */
+	ZKLOCK_PART_READY,	 /* no contender, and one can be made */
+	ZKLOCK_PART_SENT,	 /* being made, or nobody knows whether it was */
+	ZKLOCK_PART_QUEUED,	 /* in the queue */
+	ZKLOCK_PART_GRANTED
+} ZkLockPart;
+
+/* "fixed": there is no room to make a contender anew beside the one there is. */
+extern ZkLockPart zklock_queue_part(const ZkLockQueue *queue, ZkLockMode mode,
+									uint64_t set, bool *fixed);
 
 /* Would a TICK do anything? */
 extern bool zklock_queue_wants_tick(const ZkLockQueue *queue);

@@ -23,16 +23,24 @@
 #include "settings.h"
 #include "stat.h"
 
-/* Does a backend of this server wait for the mode at level 1? */
+/*
+ * Does a backend of this server wait for the mode at level 1, and for nothing else?  One
+ * that wants a set may have level 1 and wait for another lock, and so do all behind it.
+ */
 static bool
 queued_locally(const ZkLockEntry *entry, int mode)
 {
+	bool found = false;
+
 	zklock_foreach_proclock (r, entry)
 	{
-		if (r->mode == mode && r->state == ZKLOCK_PROCLOCK_LOCAL)
-			return true;
+		if (r->state != ZKLOCK_PROCLOCK_LOCAL)
+			continue;
+		if (r->set != 0)
+			return false;
+		found |= r->mode == mode;
 	}
-	return false;
+	return found;
 }
 
 void

@@ -98,6 +98,13 @@ zklock_holder_find(const ZkLockEntry *entry, const ZkContender *contender,
 	if (contender->state != ZKLOCK_DELETING)
 		proclock =
 			oldest(entry, mode, granted ? ZKLOCK_PROCLOCK_HELD : ZKLOCK_PROCLOCK_WANTED);
+	/* it is a set's, which waits for its others */
+	if (proclock == NULL && granted && contender->set != 0)
+	{
+		proclock = oldest(entry, mode, ZKLOCK_PROCLOCK_WANTED);
+		if (proclock != NULL && proclock->set != contender->set)
+			proclock = NULL;
+	}
 	item->contender = contender->uuid;
 	item->nsessions = 0;
 	item->age = -1;

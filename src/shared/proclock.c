@@ -62,9 +62,9 @@ reads(const ZkLockEntry *entry)
 	return false;
 }
 
-int32
-zklock_proclock_make(ZkLockKind kind, const char *name, ZkLockMode mode,
-					 ZkLockScope scope, bool no_wait)
+static int32
+make_proclock(ZkLockKind kind, const char *name, ZkLockMode mode, ZkLockScope scope,
+			  bool no_wait, uint64 set)
 {
 	LWLock *lock;
 	ZkLockEntry *entry;
@@ -105,6 +105,8 @@ zklock_proclock_make(ZkLockKind kind, const char *name, ZkLockMode mode,
 	proclock->upgrade = mode == ZKLOCK_EXCLUSIVE && !no_wait && reads(entry);
 	proclock->lost = proclock->failed = proclock->blocked = false;
 	proclock->failure_rc = 0;
+	proclock->set = set;
+	proclock->set_next = -1;
 	proclock->asked = proclock->asks = false;
 	proclock->count[ZKLOCK_SCOPE_TRANSACTION] = proclock->count[ZKLOCK_SCOPE_SESSION] = 0;
 	proclock->wait_start = proclock->held_since = GetCurrentTimestamp();
@@ -122,11 +124,28 @@ zklock_proclock_make(ZkLockKind kind, const char *name, ZkLockMode mode,
 		entry->leaving = false; /* wanted after all */
 		pg_atomic_sub_fetch_u32(&zklock_shared->nleaving, 1);
 	}
+	/* a grant that waits for those at level 1: they may have to wait for the set now */
+	if (set != 0 && zklock_grant_settle(entry))
+		zklock_entry_set_dirty(entry);
 	/* readers whom we are about to wait for (zklock_proclock_finds_grant) */
 	if (proclock->upgrade && entry->want[ZKLOCK_SHARED] > 0)
 		zklock_entry_broadcast(entry);
 	zklock_entry_unlock(lock);
 	return index;
+}
+
+int32
+zklock_proclock_make(ZkLockKind kind, const char *name, ZkLockMode mode,
+					 ZkLockScope scope, bool no_wait)
+{
+	return make_proclock(kind, name, mode, scope, no_wait, 0);
+}
+
+int32
+zklock_proclock_make_part(const char *name, ZkLockMode mode, ZkLockScope scope,
+						  bool no_wait, uint64 set)
+{
+	return make_proclock(ZKLOCK_KIND_LOCK, name, mode, scope, no_wait, set);
 }
 
 /* Does another backend of this server hold what conflicts? */
@@ -193,12 +212,48 @@ queued(const ZkLockEntry *entry, int mode)
 	return false;
 }
 
+/* The proclock gets a hold on the grant. */
+static void
+take_hold(ZkLockEntry *entry, ZkProcLock *proclock)
+{
+	ZkLockGrant *grant = &entry->grant[proclock->mode];
+
+	/* a look at the clock is for those who have waited */
+	if (proclock->waited || proclock->state == ZKLOCK_PROCLOCK_WANTED)
+		proclock->held_since = GetCurrentTimestamp();
+	if (proclock->state == ZKLOCK_PROCLOCK_WANTED)
+		entry->want[proclock->mode]--;
+	proclock->state = ZKLOCK_PROCLOCK_HELD;
+	entry->held[proclock->mode]++;
+	if (entry->kind == ZKLOCK_KIND_JOB)
+		pg_atomic_add_fetch_u32(&zklock_shared->njobs, 1);
+	grant->holds++;
+	if (!grant->usable)
+		zklock_entry_set_dirty(entry); /* one less who waits to join it */
+	else if (grant->demanded && --grant->handoffs <= 0)
+		grant->usable = false;
+	/* a demanded grant in the other mode goes before it is waited for */
+	if (zklock_grant_settle(entry))
+		zklock_entry_set_dirty(entry);
+}
+
+static void
+state_wish(ZkLockEntry *entry, ZkProcLock *proclock)
+{
+	proclock->state = ZKLOCK_PROCLOCK_WANTED;
+	proclock->waited |= queued(entry, proclock->mode);
+	proclock->heard = proclock->blocked = false;
+	entry->want[proclock->mode]++;
+	entry->last_pid = MyProcPid;
+	(void) zklock_grant_settle(entry);
+	zklock_entry_set_dirty(entry);
+}
+
 bool
 zklock_proclock_take(int32 index, bool wish)
 {
 	ZkProcLock *proclock = zklock_proclock(index);
 	ZkLockEntry *entry = zklock_entry(proclock->entry);
-	ZkLockGrant *grant = &entry->grant[proclock->mode];
 
 	Assert(zklock_entry_is_locked(entry));
 	Assert(proclock->pid == MyProcPid && proclock->state != ZKLOCK_PROCLOCK_HELD);
@@ -206,37 +261,78 @@ zklock_proclock_take(int32 index, bool wish)
 		!zklock_shared->stopping && !held_by_other(entry, (ZkLockMode) proclock->mode) &&
 		zklock_lease_valid())
 	{
-		zklock_stat_acquired(entry, proclock);
-		/* a look at the clock is for those who have waited */
-		if (proclock->waited || proclock->state == ZKLOCK_PROCLOCK_WANTED)
-			proclock->held_since = GetCurrentTimestamp();
-		if (proclock->state == ZKLOCK_PROCLOCK_WANTED)
-			entry->want[proclock->mode]--;
-		proclock->state = ZKLOCK_PROCLOCK_HELD;
-		entry->held[proclock->mode]++;
-		if (entry->kind == ZKLOCK_KIND_JOB)
-			pg_atomic_add_fetch_u32(&zklock_shared->njobs, 1);
-		grant->holds++;
-		if (!grant->usable)
-			zklock_entry_set_dirty(entry); /* one less who waits to join it */
-		else if (grant->demanded && --grant->handoffs <= 0)
-			grant->usable = false;
-		/* a demanded grant in the other mode goes before it is waited for */
-		if (zklock_grant_settle(entry))
-			zklock_entry_set_dirty(entry);
+		zklock_stat_acquired(entry, proclock, proclock->state == ZKLOCK_PROCLOCK_WANTED);
+		take_hold(entry, proclock);
 		return true;
 	}
 	if (wish && proclock->state == ZKLOCK_PROCLOCK_LOCAL)
-	{
-		proclock->state = ZKLOCK_PROCLOCK_WANTED;
-		proclock->waited |= queued(entry, proclock->mode);
-		proclock->heard = proclock->blocked = false;
-		entry->want[proclock->mode]++;
-		entry->last_pid = MyProcPid;
-		(void) zklock_grant_settle(entry);
-		zklock_entry_set_dirty(entry);
-	}
+		state_wish(entry, proclock);
 	return false;
+}
+
+void
+zklock_proclock_wish(int32 index)
+{
+	ZkProcLock *proclock = zklock_proclock(index);
+	ZkLockEntry *entry = zklock_entry(proclock->entry);
+	LWLock *lock = zklock_entry_lock(entry, LW_EXCLUSIVE); /* our proclock pins it */
+
+	Assert(proclock->pid == MyProcPid && proclock->set != 0);
+	Assert(proclock->state == ZKLOCK_PROCLOCK_LOCAL);
+	state_wish(entry, proclock);
+	zklock_entry_unlock(lock);
+}
+
+bool
+zklock_proclock_join(int32 index, int64 token)
+{
+	ZkProcLock *proclock = zklock_proclock(index);
+	ZkLockEntry *entry = zklock_entry(proclock->entry);
+	ZkLockMode mode = (ZkLockMode) proclock->mode;
+	const ZkLockGrant *grant = &entry->grant[mode];
+	LWLock *lock = zklock_entry_lock(entry, LW_EXCLUSIVE); /* our proclock pins it */
+	bool joined;
+
+	Assert(proclock->pid == MyProcPid && proclock->set != 0);
+	Assert(proclock->state == (token == 0 ? ZKLOCK_PROCLOCK_LOCAL : ZKLOCK_PROCLOCK_WANTED));
+	joined = grant->usable && (token == 0 ? !grant->demanded : grant->token == token) &&
+		!proclock->failed && !zklock_shared->stopping && !held_by_other(entry, mode) &&
+		zklock_lease_valid();
+	if (joined)
+		take_hold(entry, proclock);
+	zklock_entry_unlock(lock);
+	return joined;
+}
+
+void
+zklock_proclock_leave(int32 index, bool wish)
+{
+	ZkProcLock *proclock = zklock_proclock(index);
+	ZkLockEntry *entry = zklock_entry(proclock->entry);
+	LWLock *lock = zklock_entry_lock(entry, LW_EXCLUSIVE); /* our proclock pins it */
+
+	Assert(proclock->pid == MyProcPid && proclock->state == ZKLOCK_PROCLOCK_HELD);
+	if (!proclock->lost)
+		entry->held[proclock->mode]--;
+	proclock->lost = false;
+	proclock->state = ZKLOCK_PROCLOCK_LOCAL;
+	if (wish)
+		state_wish(entry, proclock);
+	else if (zklock_grant_settle(entry))
+		zklock_entry_set_dirty(entry);
+	zklock_entry_unlock(lock);
+}
+
+void
+zklock_proclock_count(int32 index, bool cold)
+{
+	ZkProcLock *proclock = zklock_proclock(index);
+	ZkLockEntry *entry = zklock_entry(proclock->entry);
+	LWLock *lock = zklock_entry_lock(entry, LW_EXCLUSIVE); /* our proclock pins it */
+
+	zklock_stat_acquired(entry, proclock, cold);
+	proclock->set = 0;
+	zklock_entry_unlock(lock);
 }
 
 void
@@ -310,6 +406,23 @@ zklock_proclock_abandon(int32 index)
 	zklock_entry_unlock(lock);
 }
 
+/*
+ * A set wants a contender that is made with its others.  A grant from before would stand
+ * before the set's place: it goes, unless somebody holds it, who has lost level 1.
+ */
+static void
+spend_for_set(ZkLockEntry *entry, uint64 set)
+{
+	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
+	{
+		const ZkContender *grant = zklock_queue_grant(&entry->queue, (ZkLockMode) mode);
+
+		if (entry->grant[mode].usable && entry->held[mode] == 0 &&
+			(grant == NULL || grant->set != set))
+			entry->grant[mode].usable = false;
+	}
+}
+
 void
 zklock_proclock_need(ZkLockEntry *entry, ZkLockEvent *event)
 {
@@ -325,6 +438,9 @@ zklock_proclock_need(ZkLockEntry *entry, ZkLockEvent *event)
 		else if (!proclock->heard)
 			event->asks[proclock->mode] = true;
 		proclock->heard = true;
+		event->set[proclock->mode] = proclock->set;
+		if (proclock->set != 0)
+			spend_for_set(entry, proclock->set);
 	}
 	event->type = ZKLOCK_EV_NEED;
 	event->joins = entry->want[ZKLOCK_SHARED] > 0 && entry->held[ZKLOCK_SHARED] > 0 &&

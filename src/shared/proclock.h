@@ -22,6 +22,22 @@ extern int32 zklock_proclock_make(ZkLockKind kind, const char *name, ZkLockMode 
 								  ZkLockScope scope, bool no_wait);
 
 /*
+ * The same for a lock that is one of a set.  "set": its number, see setslot.h.
+ */
+extern int32 zklock_proclock_make_part(const char *name, ZkLockMode mode,
+									   ZkLockScope scope, bool no_wait, uint64 set);
+
+/*
+ * Of a set: state the wish; or take a hold on the grant if its token is this one, or with
+ * 0 if nobody else wants it.  Returns whether it is HELD.  To be taken back, all of them,
+ * if another of the set cannot be had; else to be counted.
+ */
+extern void zklock_proclock_wish(int32 proclock);
+extern bool zklock_proclock_join(int32 proclock, int64 token);
+extern void zklock_proclock_leave(int32 proclock, bool wish);
+extern void zklock_proclock_count(int32 proclock, bool cold);
+
+/*
  * Take a hold on the entry's grant, if there is one to be had and the lease is
  * good; else, if "wish" is set, state the wish.  Returns whether the proclock is
  * HELD.  With the entry locked.

@@ -135,15 +135,12 @@ touch(ZkLockEntry *entry, const ZkProcLock *proclock)
 }
 
 void
-zklock_stat_acquired(ZkLockEntry *entry, const ZkProcLock *proclock)
+zklock_stat_acquired(ZkLockEntry *entry, const ZkProcLock *proclock, bool cold)
 {
 	if (entry->kind != ZKLOCK_KIND_LOCK)
 		return;
 	touch(entry, proclock);
-	zklock_stat_add(entry,
-					proclock->state == ZKLOCK_PROCLOCK_WANTED ? ZKLOCK_STAT_COLD
-															  : ZKLOCK_STAT_KEPT,
-					1);
+	zklock_stat_add(entry, cold ? ZKLOCK_STAT_COLD : ZKLOCK_STAT_KEPT, 1);
 	if (proclock->waited || proclock->blocked)
 		add_wait(entry, proclock);
 }

@@ -90,6 +90,8 @@ typedef struct ZkProcLock
 	bool failed;				  /* wanted, and refused: the worker says so */
 	uint8 failure;				  /* ZkLockFailure, if failed */
 	int failure_rc;				  /* ZooKeeper's code, or 0 */
+	uint64 set;					  /* number of the set that it is of, 0: none */
+	int32 set_next;				  /* another of the set, -1: no more; by the backend */
 	bool asked;					  /* wanted for so long that it may be a deadlock ... */
 	bool asks;					  /* ... and not looked at since; the worker resets it */
 	uint32 count[ZKLOCK_NSCOPES]; /* holds, for zk_locks; by the backend, without

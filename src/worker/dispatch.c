@@ -16,6 +16,7 @@
 #include "compat.h"
 
 #include "lib/stringinfo.h"
+#include "nodes/pg_list.h"
 
 #include "dispatch.h"
 #include "ensemble.h"
@@ -27,6 +28,7 @@
 #include "reporter.h"
 #include "rings.h"
 #include "session.h"
+#include "sets.h"
 #include "succession.h"
 #include "table.h"
 #include "tag.h"
@@ -109,6 +111,25 @@ check_sent(int rc)
 		ereport(ERROR,
 				(errcode(ERRCODE_SYSTEM_ERROR),
 				 errmsg("could not send a request to ZooKeeper: %s", zklock_rc_text(rc))));
+}
+
+/* A create or a delete that goes into a set's transaction. */
+static void
+add_to_set(const ZkLockEntry *entry, ZkLockKind kind, const char *name, int pid,
+		   uint32 generation, uint64 uuid_hi, const ZkLockAction *action)
+{
+	ZkSetMember what = {
+		.entry = zklock_entry_index(entry),
+		.generation = generation,
+		.uuid = action->uuid,
+		.creates = action->type == ZKLOCK_ACT_CREATE,
+	};
+	StringInfoData data = {0};
+	char *path = contender_path(kind, name, action, uuid_hi, what.creates);
+
+	if (what.creates)
+		describe_contender(&data, kind, pid);
+	zklock_sets_add(&what, path, data.data, data.len);
 }
 
 static void
@@ -280,6 +301,60 @@ tell_table(ZkLockEntry *entry, const ZkLockEvent *event, const ZkLockActions *ac
 	return lost;
 }
 
+/* Requests that are to follow a set's transaction. */
+typedef struct Later
+{
+	ZkLockEntry *entry;
+	ZkLockKind kind;
+	char *name;
+	uint32 generation;
+	uint64 uuid_hi;
+	ZkLockAction action;
+} Later;
+
+static List *later = NIL;
+
+/* A request of a step; of one by JOINTLY, what cannot be sent alone, or yet, is kept. */
+static void
+perform(ZkLockEntry *entry, ZkLockKind kind, const char *name, int pid, uint32 generation,
+		const ZkLockEvent *event, const ZkLockAction *action)
+{
+	Later *l;
+
+	if (action->jointly)
+		add_to_set(entry, kind, name, pid, generation, event->session, action);
+	else if (event->type != ZKLOCK_EV_JOINTLY || action->type == ZKLOCK_ACT_MAKE_DIR)
+		send_request(entry, kind, name, pid, generation, event->session, action);
+	else
+	{
+		l = palloc(sizeof(Later));
+		*l = (Later){
+			.entry = entry,
+			.kind = kind,
+			.name = pstrdup(name),
+			.generation = generation,
+			.uuid_hi = event->session,
+			.action = *action,
+		};
+		Assert(action->name == NULL); /* it would be the event's */
+		later = lappend(later, l);
+	}
+}
+
+/* Tell a set that something has become of one of its queues. */
+static void
+touch_set(uint64 set, const ZkLockActions *actions)
+{
+	bool news = false;
+
+	if (set == 0)
+		return;
+	for (int i = 0; i < actions->n; i++)
+		news |= actions->action[i].type == ZKLOCK_ACT_BLOCKED ||
+			actions->action[i].type == ZKLOCK_ACT_FAILED;
+	zklock_sets_touch(set, news);
+}
+
 /*
  * Feed one event to an entry; "generation" is the one it is meant for, 0 for
  * whichever it is.  What the event makes of the need is fed later, as if by a
@@ -295,6 +370,7 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 	ZkLockKind kind;
 	ZkElectionNews news;
 	ZkLockSuccession succession = ZKLOCK_NO_SUCCESSION;
+	uint64 set;
 	int pid;
 	LWLock *lock;
 
@@ -318,6 +394,8 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 		succession = entry->queue.succession;
 	generation = entry->generation;
 	kind = (ZkLockKind) entry->kind;
+	set = entry->queue.set[ZKLOCK_SHARED] != 0 ? entry->queue.set[ZKLOCK_SHARED]
+											   : entry->queue.set[ZKLOCK_EXCLUSIVE];
 	pid = entry->last_pid;
 	strlcpy(name, entry->name, sizeof(name));
 	zklock_entry_release(entry);
@@ -337,9 +415,9 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 	for (int i = 0; i < actions.n; i++)
 	{
 		if (zklock_action_is_request(actions.action[i].type))
-			send_request(entry, kind, name, pid, generation, event->session,
-						 &actions.action[i]);
+			perform(entry, kind, name, pid, generation, event, &actions.action[i]);
 	}
+	touch_set(set, &actions);
 }
 
 /* ------------------------------------------------------------------------
@@ -396,6 +474,43 @@ zklock_dispatch_dirty(void)
 	}
 }
 
+/* A set's contenders are made: all its queues ask for that in one step, and for what they
+ * want to see behind it. */
+static void
+send_set(const ZkSetWork *work)
+{
+	ListCell *cell;
+	ZkClient *client = zklock_session_client();
+
+	Assert(client != NULL);
+	for (int i = 0; i < work->n; i++)
+	{
+		ZkLockEvent event = {.type = ZKLOCK_EV_JOINTLY, .mode = work->mode};
+
+		step(zklock_entry(work->member[i].entry), work->member[i].generation, &event);
+	}
+	zklock_ensemble_remind(client);
+	check_sent(zklock_sets_send(client));
+	foreach (cell, later)
+	{
+		const Later *l = lfirst(cell);
+
+		send_request(l->entry, l->kind, l->name, 0, l->generation, l->uuid_hi, &l->action);
+	}
+	list_free_deep(later);
+	later = NIL;
+}
+
+void
+zklock_dispatch_sets(void)
+{
+	ZkSetWork work;
+
+	while (all_next < 0 && zklock_session_client() != NULL && !too_many_pending() &&
+		   zklock_sets_next(&work))
+		send_set(&work);
+}
+
 void
 zklock_dispatch_all(ZkLockEventType type)
 {
@@ -424,6 +539,8 @@ zklock_dispatch_all(ZkLockEventType type)
 	}
 	if (type != ZKLOCK_EV_TICK)
 		zklock_succession_forget_all();
+	if (type == ZKLOCK_EV_SESSION_LOST || type == ZKLOCK_EV_RESUMED)
+		zklock_sets_forget();
 	all_event = type;
 	all_next = 0;
 	feed_all();
@@ -596,6 +713,31 @@ zklock_dispatch_removal(ZkLockKind kind, const char *name, const char *child)
 	step(entry, 0, &event);
 }
 
+/* To each queue as if what it asked for had been asked for alone. */
+static void
+dispatch_set(const ZkMessage *message)
+{
+	ZkSetMember what;
+	ZkLockEvent event;
+	char shown[ZKLOCK_ENCODED_MAX + 1];
+
+	while (zklock_sets_reply(message, &what, &event))
+	{
+		ZkLockEntry *entry = zklock_entry(what.entry);
+
+		if (event.rc == ZKLOCK_RC_ERROR && entry->in_use &&
+			entry->generation == what.generation)
+		{
+			zklock_trouble("ZooKeeper refused a request for %s \"%s\": %s",
+						   zklock_kind_name((ZkLockKind) entry->kind),
+						   zklock_log_name(entry->name, shown),
+						   zklock_rc_text(message->rc));
+			entry->last_rc = message->rc; /* goes to the proclocks with a FAILED */
+		}
+		step(entry, what.generation, &event);
+	}
+}
+
 void
 zklock_dispatch_message(const ZkMessage *message)
 {
@@ -611,6 +753,11 @@ zklock_dispatch_message(const ZkMessage *message)
 		return;
 	}
 
+	if (message->tag.kind == ZKLOCK_TAG_SET)
+	{
+		dispatch_set(message);
+		return;
+	}
 	if (message->tag.path != 0 && message->rc != ZKLOCK_ZOK)
 		zklock_watch_gone(message->tag.path);
 	if (message->tag.kind == ZKLOCK_TAG_NONE)
@@ -674,6 +821,7 @@ zklock_dispatch_message(const ZkMessage *message)
 		case ZKLOCK_TAG_DELETE:
 			event.type = ZKLOCK_EV_DELETED;
 			break;
+		case ZKLOCK_TAG_SET:
 		case ZKLOCK_TAG_NONE:
 		case ZKLOCK_TAG_ANSWER:
 		case ZKLOCK_TAG_ORPHANS:

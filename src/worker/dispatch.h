@@ -17,6 +17,9 @@
  */
 extern void zklock_dispatch_dirty(void);
 
+/* See to the sets that backends wait for; to be called behind it. */
+extern void zklock_dispatch_sets(void);
+
 /* Feed a session event to every entry in use; zklock_dispatch_dirty goes on
  * with it if that would open too many requests at once. */
 extern void zklock_dispatch_all(ZkLockEventType type);

@@ -410,13 +410,17 @@ zklock_ensemble_look(ZkClient *client, const ZkMessage *message)
 													  : take_base(client, message);
 			news = take_number(client, message);
 			break;
+		case ZKLOCK_MSG_MULTI:
+			if (message->zxid > 0)
+				news = take_number(client, message);
+			break;
 		default:
 			break;
 	}
 	/* what would be granted now has a token that nobody knows: a successor finds out */
 	if (news == ZKLOCK_ENSEMBLE_NOTHING && !admitted && message->rc == ZKLOCK_ZOK &&
 		(message->type == ZKLOCK_MSG_CREATED || message->type == ZKLOCK_MSG_LISTED ||
-		 message->type == ZKLOCK_MSG_GOT) &&
+		 message->type == ZKLOCK_MSG_GOT || message->type == ZKLOCK_MSG_MULTI) &&
 		zklock_tag_is_queue(message->tag.kind))
 		return ZKLOCK_ENSEMBLE_ANEW;
 	return news;

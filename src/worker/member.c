@@ -111,6 +111,21 @@ zklock_member_touch(ZkClient *client, const ZkRequestTag *tag)
 	return rc;
 }
 
+void
+zklock_member_op(ZkOp *op)
+{
+	StringInfoData data;
+
+	describe(&data);
+	*op = (ZkOp){
+		.type = ZKLOCK_OP_SET,
+		.path = member_path,
+		.data = data.data,
+		.datalen = data.len,
+		.version = -1,
+	};
+}
+
 static void
 send_heartbeat(ZkClient *client, int64 now)
 {

@@ -38,4 +38,7 @@ extern void zklock_member_answer(const ZkMessage *message);
 /* Has it not been there, for several heartbeats in a row? */
 extern bool zklock_member_missing(void);
 
+/* A write of it that is one of several changes; what it says is palloc'd. */
+extern void zklock_member_op(ZkOp *op);
+
 #endif /* ZKLOCK_MEMBER_H */

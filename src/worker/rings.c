@@ -34,6 +34,7 @@
 #include "path.h"
 #include "rings.h"
 #include "session.h"
+#include "sets.h"
 #include "table.h"
 #include "tag.h"
 #include "trouble.h"
@@ -62,6 +63,7 @@ typedef struct Holder
 {
 	Mark mark;
 	uint64 grant;
+	bool set; /* ... for a set, of which it waits for others */
 } Holder;
 
 /* A backend that waits at level 2. */
@@ -81,6 +83,7 @@ typedef struct Evidence
 	uint64 key;
 	Mark holder;
 	Mark waiter;
+	bool set; /* the holder's is a set's */
 	int nhops;
 	struct
 	{
@@ -184,6 +187,17 @@ look_at_entry(Look *look, const ZkLockEntry *entry)
 					(Holder){.mark = mark_of(proclock), .grant = grant->uuid};
 				break;
 			case ZKLOCK_PROCLOCK_WANTED:
+				/* a set's that is granted waits for its others, as if it were held */
+				grant = zklock_queue_grant(&entry->queue, mode);
+				if (proclock->set != 0 && grant != NULL && grant->set == proclock->set &&
+					grant->demanded && !proclock->failed)
+				{
+					ENLARGE(look->holders, look->nholders, look->holders_room);
+					look->holders[look->nholders++] = (Holder){.mark = mark_of(proclock),
+															   .grant = grant->uuid,
+															   .set = true};
+					break;
+				}
 				if (!proclock->asked || proclock->failed ||
 					!find_contender(entry, mode, &contender, &joins))
 					break;
@@ -196,6 +210,11 @@ look_at_entry(Look *look, const ZkLockEntry *entry)
 				proclock->asks = false; /* set under the lock in exclusive mode */
 				break;
 			case ZKLOCK_PROCLOCK_LOCAL:
+				/* of a set, the one that it is at */
+				if (proclock->set != 0 &&
+					zklock_proc(proclock->proc_number)->pending !=
+						mark_of(proclock).proclock)
+					break;
 				ENLARGE(look->local, look->nlocal, look->local_room);
 				add_waiter(&look->local[look->nlocal++], entry, proclock);
 				break;
@@ -329,6 +348,7 @@ make_edge(const Look *look, const Holder *holder, const Waiter *waiter,
 	}
 	seen->holder = holder->mark;
 	seen->waiter = waiter->mark;
+	seen->set = holder->set;
 	own->edge.grant = holder->grant;
 	own->edge.contender = waiter->contender;
 	own->edge.joins = waiter->joins;
@@ -448,7 +468,7 @@ is_still(const Mark *mark, ZkProcLockState state)
 static bool
 is_true(const Evidence *seen)
 {
-	if (!is_still(&seen->holder, ZKLOCK_PROCLOCK_HELD) ||
+	if (!is_still(&seen->holder, seen->set ? ZKLOCK_PROCLOCK_WANTED : ZKLOCK_PROCLOCK_HELD) ||
 		!is_still(&seen->waiter, ZKLOCK_PROCLOCK_WANTED))
 		return false;
 	for (int i = 0; i < seen->nhops; i++)
@@ -544,6 +564,7 @@ end_wait(void)
 	ZkLockEntry *entry;
 	int32 entry_index;
 	LWLock *lock;
+	uint64 set = 0;
 
 	for (int i = 0; i < nevidence; i++)
 	{
@@ -589,10 +610,13 @@ end_wait(void)
 		proclock->failed = true;
 		proclock->failure = (uint8) ZKLOCK_FAIL_RING;
 		entry->want[proclock->mode]--;
+		set = proclock->set;
 		zklock_entry_set_dirty(entry);
 		zklock_entry_broadcast(entry);
 	}
 	zklock_entry_unlock(lock);
+	if (set != 0)
+		zklock_sets_touch(set, true);
 }
 
 /* ------------------------------------------------------------------------

@@ -23,6 +23,7 @@ typedef enum ZkTagKind
 	ZKLOCK_TAG_WATCH_OWN,
 	ZKLOCK_TAG_WATCH,
 	ZKLOCK_TAG_DELETE,
+	ZKLOCK_TAG_SET, /* of several queues: see sets.h */
 	/* of the files of these names */
 	ZKLOCK_TAG_ANSWER,
 	ZKLOCK_TAG_ORPHANS,
@@ -38,7 +39,7 @@ static const ZkRequestTag zklock_no_tag = {.kind = ZKLOCK_TAG_NONE};
 static inline bool
 zklock_tag_is_queue(uint32 kind)
 {
-	return kind >= ZKLOCK_TAG_MAKE_DIR && kind <= ZKLOCK_TAG_DELETE;
+	return kind >= ZKLOCK_TAG_MAKE_DIR && kind <= ZKLOCK_TAG_SET;
 }
 
 /* A reply's code, for the protocols. */

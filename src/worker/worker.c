@@ -333,6 +333,7 @@ zklock_worker_main(Datum arg)
 		zklock_settle_work();
 		zklock_answer_work();
 		zklock_dispatch_dirty();
+		zklock_dispatch_sets();
 		due = zklock_rings_work();
 		if (due >= 0)
 			timeout = Min(timeout, due);

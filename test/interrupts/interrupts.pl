@@ -249,7 +249,9 @@ my @locks = (
 	$exclusive,
 	"SELECT zk_try_lock('x')",
 	"SELECT zk_try_lock('x', 'shared', 'session', '20ms')",
-	"SELECT zk_try_lock('x', timeout => '20ms')");
+	"SELECT zk_try_lock('x', timeout => '20ms')",
+	"SELECT zk_lock_all('w', 'x')",
+	"SELECT zk_try_lock_all('{w,x}', 'shared', 'session', '20ms')");
 my $procedure = "CALL zk_lock_session('x', timeout => '1 min')";
 
 sub run_lock { run_case(statement => $_, @_) for @locks; run_case(statement => $procedure, place => ['alone'], @_); }
@@ -267,7 +269,7 @@ my %part = (
 		ok_true('after all waits');
 		ok_interrupted(
 			map { ("$_ error", "$_ cancel", "$_ terminate") } 'lock_for_transaction LockAcquire',
-			'acquire_again LockAcquire', 'zklock_acquire LockAcquire');
+			'zklock_acquire_again LockAcquire', 'zklock_acquire LockAcquire', 'fix_level1 LockAcquire');
 		ok_interrupted(map { ("$_ cancel", "$_ terminate") } 'acquire_level2 ConditionVariableTimedSleep');
 
 		push @steps, [ 1, \&ok_long_wait ];

@@ -35,7 +35,7 @@ table_want(const Table *table, ZkLockMode mode)
 {
 	int n = 0;
 
-	for (int i = 0; i < NBACKENDS; i++)
+	for (int i = 0; i < NPARTS; i++)
 		n += wants(&table->backend[i], mode);
 	return n;
 }
@@ -45,7 +45,7 @@ table_held(const Table *table, ZkLockMode mode)
 {
 	int n = 0;
 
-	for (int i = 0; i < NBACKENDS; i++)
+	for (int i = 0; i < NPARTS; i++)
 		n += holds(&table->backend[i], mode);
 	return n;
 }
@@ -53,7 +53,7 @@ table_held(const Table *table, ZkLockMode mode)
 bool
 table_quiet(const Table *table)
 {
-	for (int i = 0; i < NBACKENDS; i++)
+	for (int i = 0; i < NPARTS; i++)
 	{
 		if (table->backend[i].state != BACKEND_IDLE)
 			return false;
@@ -72,7 +72,7 @@ table_joins(const Table *table)
 static bool
 upgrade_queues(const Table *table)
 {
-	for (int i = 0; i < NBACKENDS; i++)
+	for (int i = 0; i < NPARTS; i++)
 	{
 		if (table->backend[i].state == BACKEND_UPGRADE_QUEUES)
 			return true;
@@ -95,13 +95,13 @@ usable(const Table *table, ZkLockMode mode)
 static bool
 admitted(const Table *table, int backend, ZkLockMode mode)
 {
-	for (int i = 0; i < NBACKENDS; i++)
+	for (int i = 0; i < NPARTS; i++)
 	{
 		const Backend *b = &table->backend[i];
 
 		if (i == backend || b->state == BACKEND_IDLE || b->state == BACKEND_QUEUES)
 			continue;
-		if (mode == ZKLOCK_EXCLUSIVE || b->state == BACKEND_UPGRADE_QUEUES ||
+		if (mode == ZKLOCK_EXCLUSIVE || b->alone || b->state == BACKEND_UPGRADE_QUEUES ||
 			b->state == BACKEND_UPGRADES || b->state == BACKEND_HOLDS_BOTH ||
 			b->mode == ZKLOCK_EXCLUSIVE)
 			return false;
@@ -109,18 +109,25 @@ admitted(const Table *table, int backend, ZkLockMode mode)
 	return true;
 }
 
-/* Does a backend wait for this mode at level 1? */
+/*
+ * Does a backend wait for this mode at level 1, for nothing but that?  A set's, and who
+ * stands behind it, may wait for another lock.
+ */
 static bool
 queued(const Table *table, ZkLockMode mode)
 {
-	for (int i = 0; i < NBACKENDS; i++)
+	bool found = mode == ZKLOCK_EXCLUSIVE && upgrade_queues(table);
+
+	for (int i = 0; i < NPARTS; i++)
 	{
 		const Backend *b = &table->backend[i];
 
-		if (b->state == BACKEND_QUEUES && b->mode == mode)
-			return true;
+		if (b->set != 0 && (b->state == BACKEND_QUEUES || b->state == BACKEND_ADMITTED) &&
+			ZKLOCK_MUTANT != 21)
+			return false;
+		found |= b->set == 0 && b->state == BACKEND_QUEUES && b->mode == mode;
 	}
-	return mode == ZKLOCK_EXCLUSIVE && upgrade_queues(table);
+	return found;
 }
 
 /*
@@ -305,11 +312,99 @@ table_release(Table *table, int backend, bool all)
 }
 
 void
-table_need(Table *table, ZkLockEvent *event)
+table_set_begin(Table *table, int backend, ZkLockMode mode, uint64_t set, bool no_wait,
+				bool alone)
+{
+	table->backend[backend] = (Backend){
+		.state = BACKEND_QUEUES,
+		.mode = mode,
+		.set = set,
+		.no_wait = no_wait,
+		.alone = (alone || mode == ZKLOCK_EXCLUSIVE) && ZKLOCK_MUTANT != 19,
+	};
+	settle(table);
+}
+
+bool
+table_set_admit(Table *table, int backend)
+{
+	Backend *b = &table->backend[backend];
+
+	if (!admitted(table, backend, b->alone ? ZKLOCK_EXCLUSIVE : b->mode))
+		return false;
+	b->state = BACKEND_ADMITTED;
+	return true;
+}
+
+bool
+table_set_take(Table *table, int backend, int64_t token)
+{
+	Backend *b = &table->backend[backend];
+
+	if (!table->usable[b->mode] ||
+		(token == 0 ? table->demanded[b->mode]
+					: table->token[b->mode] != token && ZKLOCK_MUTANT != 16 &&
+				 ZKLOCK_MUTANT != 19))
+		return false;
+	take_hold(table, b, b->mode);
+	settle(table);
+	return true;
+}
+
+void
+table_set_want(Table *table, int backend)
+{
+	Backend *b = &table->backend[backend];
+
+	b->state = BACKEND_WANTS;
+	b->asked_at = zk.zxid;
+	b->heard = b->blocked = false;
+	settle(table);
+}
+
+void
+table_set_leave(Table *table, int backend)
+{
+	table->backend[backend].state = BACKEND_IDLE;
+	settle(table);
+}
+
+/*
+ * A set wants what it is to be made for.  A grant from before is of no use to it, and in
+ * the way; nobody else here can take it, as the set has level 1.
+ */
+static void
+spend_for_set(Table *table, const ZkLockQueue *queue, ZkLockEvent *event)
+{
+	for (int i = 0; i < NPARTS; i++)
+	{
+		const Backend *b = &table->backend[i];
+
+		if (b->set == 0 || b->state != BACKEND_WANTS)
+			continue;
+		event->set[b->mode] = b->set;
+		for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
+		{
+			const ZkContender *grant = zklock_queue_grant(queue, (ZkLockMode) mode);
+
+			if (table->usable[mode] && ZKLOCK_MUTANT != 16 && ZKLOCK_MUTANT != 19 &&
+				table_held(table, (ZkLockMode) mode) == 0 &&
+				(grant == NULL || grant->set != b->set))
+			{
+				COVER(KEPT_SPENT);
+				table->usable[mode] = false;
+			}
+		}
+	}
+}
+
+void
+table_need(Table *table, const ZkLockQueue *queue, ZkLockEvent *event)
 {
 	event->type = ZKLOCK_EV_NEED;
+	spend_for_set(table, queue, event);
 	event->joins = table_joins(table);
-	for (int i = 0; i < NBACKENDS; i++)
+	for (int i = 0; i < NPARTS; i++)
 	{
 		Backend *b = &table->backend[i];
 
@@ -326,7 +421,7 @@ table_need(Table *table, ZkLockEvent *event)
 		event->needed[mode] = wanted || held || table->usable[mode];
 		event->spent[mode] = !table->usable[mode] && !held;
 		event->probe[mode] = wanted;
-		for (int k = 0; k < NBACKENDS; k++)
+		for (int k = 0; k < NPARTS; k++)
 		{
 			if (wants(&table->backend[k], mode) && !table->backend[k].no_wait)
 				event->probe[mode] = false;
@@ -387,7 +482,7 @@ table_undemanded(Table *table, ZkLockMode mode)
 void
 table_blocked(Table *table, ZkLockMode mode)
 {
-	for (int i = 0; i < NBACKENDS; i++)
+	for (int i = 0; i < NPARTS; i++)
 	{
 		Backend *b = &table->backend[i];
 
@@ -425,7 +520,7 @@ table_evict(Table *table)
 void
 table_revoked(Table *table, ZkLockMode mode)
 {
-	for (int i = 0; i < NBACKENDS; i++)
+	for (int i = 0; i < NPARTS; i++)
 	{
 		Backend *b = &table->backend[i];
 
@@ -454,7 +549,7 @@ table_revoked(Table *table, ZkLockMode mode)
 void
 table_failed(Table *table, ZkLockMode mode, ZkLockFailure failure)
 {
-	for (int i = 0; i < NBACKENDS; i++)
+	for (int i = 0; i < NPARTS; i++)
 	{
 		Backend *b = &table->backend[i];
 

@@ -15,6 +15,8 @@
 #include "protocol.h"
 
 #define NBACKENDS 3
+#define NSETS	  2 /* backends that want several locks in one step ... */
+#define NPARTS	  (NBACKENDS + NSETS) /* ... and stand behind the others in each table */
 
 typedef enum BackendState
 {
@@ -24,7 +26,8 @@ typedef enum BackendState
 	BACKEND_HOLDS,			/* "mode" */
 	BACKEND_UPGRADE_QUEUES, /* holds shared, queues for exclusive at level 1 */
 	BACKEND_UPGRADES,		/* holds shared, wants exclusive */
-	BACKEND_HOLDS_BOTH
+	BACKEND_HOLDS_BOTH,
+	BACKEND_ADMITTED /* a set's: has level 1, and looks for it elsewhere */
 } BackendState;
 
 typedef struct Backend
@@ -36,11 +39,13 @@ typedef struct Backend
 	int64_t asked_at;  /* zxid when it began to want */
 	bool heard;		   /* the worker has looked since */
 	bool blocked;	   /* ... and said that others have it */
+	uint64_t set;	   /* a set's: its number */
+	bool alone;		   /* ... it lets nobody else have level 1 beside it */
 } Backend;
 
 typedef struct Table
 {
-	Backend backend[NBACKENDS];
+	Backend backend[NPARTS];
 	bool usable[ZKLOCK_NMODES];	  /* holds may be taken on the grant */
 	bool keep[ZKLOCK_NMODES];	  /* ... and it may be kept for nobody */
 	bool demanded[ZKLOCK_NMODES]; /* somebody else wants it */
@@ -66,8 +71,20 @@ extern bool table_take(Table *table, int backend);
 extern bool table_withdraw(Table *table, int backend);
 extern bool table_release(Table *table, int backend, bool all);
 
+/*
+ * The part of a set, of number NBACKENDS or more.  It begins; has level 1; takes the
+ * grant if there is one with this token, or with 0 one that nobody demands; states its
+ * wish, or takes it back; goes.
+ */
+extern void table_set_begin(Table *table, int backend, ZkLockMode mode, uint64_t set,
+							bool no_wait, bool alone);
+extern bool table_set_admit(Table *table, int backend);
+extern bool table_set_take(Table *table, int backend, int64_t token);
+extern void table_set_want(Table *table, int backend);
+extern void table_set_leave(Table *table, int backend);
+
 /* What the worker does. */
-extern void table_need(Table *table, ZkLockEvent *event);
+extern void table_need(Table *table, const ZkLockQueue *queue, ZkLockEvent *event);
 extern void table_granted(Table *table, ZkLockMode mode, int64_t token, int node,
 						  bool keep, bool demanded);
 extern void table_demanded(Table *table, ZkLockMode mode);

@@ -28,6 +28,8 @@
 #include <string.h>
 
 Ensemble zk;
+int nmultis;
+Multi multis[MAX_MULTIS];
 long coverage[NCOVERAGE];
 
 const char *const coverage_name[NCOVERAGE] = {
@@ -98,6 +100,22 @@ const char *const coverage_name[NCOVERAGE] = {
 	[COVER_NOT_SUCCEEDED] = "numbers that somebody came before",
 	[COVER_DIR_GONE] = "directories gone that were watched",
 	[COVER_DIR_DATA_CHANGED] = "directories written that were watched",
+	[COVER_SET_FAST] = "sets on grants that were there",
+	[COVER_SET_GRANTED] = "sets granted",
+	[COVER_SET_SHARED] = "sets granted to readers",
+	[COVER_SET_REPLACED] = "contenders replaced by a set's",
+	[COVER_SET_ANEW] = "sets made anew",
+	[COVER_SET_REFUSED] = "transactions refused",
+	[COVER_SET_NO_DIRECTORY] = "transactions that met no directory",
+	[COVER_SET_DELETE_GONE] = "transactions that met a contender gone",
+	[COVER_SET_LOST_DONE] = "transactions done, reply lost",
+	[COVER_SET_LATE] = "transactions done after the connection was lost",
+	[COVER_SET_ADOPTED] = "contenders of sets adopted",
+	[COVER_SET_WITHDRAWN] = "sets withdrawn",
+	[COVER_SET_BLOCKED] = "sets that would not wait",
+	[COVER_SET_WAITS_FOR_SET] = "sets that wait for sets",
+	[COVER_SET_TAKE_FAILED] = "sets that lost a grant before they took it",
+	[COVER_KEPT_SPENT] = "kept grants spent for a set",
 };
 
 const char *
@@ -128,6 +146,7 @@ zk_reset(void)
 	zk.nalive = 0;
 	zk.nsessions = 0;
 	zk.error_rate = 0;
+	nmultis = 0;
 }
 
 int
@@ -262,11 +281,11 @@ zk_find(int dir, const char *name)
 
 /* The node with this czxid, existing or not. */
 int
-zk_find_token(int64_t czxid)
+zk_find_token(int dir, int64_t czxid)
 {
 	for (int i = zk.nnodes - 1; i >= 0; i--)
 	{
-		if (zk.node[i].czxid == czxid)
+		if (zk.node[i].dir == dir && zk.node[i].czxid == czxid)
 			return i;
 	}
 	return -1;
@@ -506,8 +525,58 @@ advance(Conn *conn, int64_t zxid)
 static bool
 is_write(const Request *request)
 {
-	return request->type == ZKLOCK_ACT_MAKE_DIR || request->type == ZKLOCK_ACT_CREATE ||
-		request->type == ZKLOCK_ACT_DELETE || request->type == ZKLOCK_ACT_DELETE_ORPHAN;
+	return request->multi >= 0 || request->type == ZKLOCK_ACT_MAKE_DIR ||
+		request->type == ZKLOCK_ACT_CREATE || request->type == ZKLOCK_ACT_DELETE ||
+		request->type == ZKLOCK_ACT_DELETE_ORPHAN;
+}
+
+/* All of them in one transaction, or none. */
+static ZkLockRc
+execute_multi(Multi *multi, int session)
+{
+	int64_t zxid = zk.zxid + 1;
+
+	for (int i = 0; i < multi->n; i++)
+	{
+		Part *part = &multi->part[i];
+
+		multi->failed = i;
+		if (part->type == ZKLOCK_ACT_CREATE)
+		{
+			if (!zk.dir[part->dir].exists)
+			{
+				COVER(SET_NO_DIRECTORY);
+				return ZKLOCK_RC_NO_NODE;
+			}
+		}
+		else if ((part->node = zk_find(part->dir, part->name)) < 0)
+		{
+			COVER(SET_DELETE_GONE);
+			return ZKLOCK_RC_NO_NODE;
+		}
+		if (zk.error_rate > 0 && once_in(zk.error_rate))
+		{
+			COVER(SET_REFUSED);
+			return ZKLOCK_RC_ERROR;
+		}
+	}
+	multi->failed = -1;
+	for (int i = 0; i < multi->n; i++)
+	{
+		Part *part = &multi->part[i];
+		char prefix[ZKLOCK_CONTENDER_LEN];
+
+		zk.zxid = zxid - 1;
+		if (part->type == ZKLOCK_ACT_DELETE)
+			zk_delete(part->node);
+		else
+		{
+			zklock_format_contender(prefix, zk.session[session].id, part->uuid,
+									ZKLOCK_KIND_LOCK, part->mode);
+			part->node = zk_create(part->dir, prefix, session);
+		}
+	}
+	return ZKLOCK_RC_OK;
 }
 
 /* Execute a write at the leader.  "node" is the node created or deleted. */
@@ -517,6 +586,8 @@ execute_write(const Request *request, int session, int *node)
 	char prefix[ZKLOCK_CONTENDER_LEN];
 
 	*node = -1;
+	if (request->multi >= 0)
+		return execute_multi(&multis[request->multi], session);
 	if (zk.error_rate > 0 && once_in(zk.error_rate))
 		return ZKLOCK_RC_ERROR;
 
@@ -572,8 +643,20 @@ execute_silently(Conn *conn, const Request *request)
 	if (!is_write(request) || !zk.session[conn->session].alive)
 		return;
 	TRACE("    late %s", request_name(request->type));
-	if (execute_write(request, conn->session, &node) == ZKLOCK_RC_OK &&
-		request->type == ZKLOCK_ACT_CREATE)
+	if (execute_write(request, conn->session, &node) != ZKLOCK_RC_OK)
+		return;
+	if (request->multi >= 0)
+	{
+		const Multi *multi = &multis[request->multi];
+
+		COVER(SET_LATE);
+		for (int i = 0; request->orphan && i < multi->n; i++)
+		{
+			if (multi->part[i].type == ZKLOCK_ACT_CREATE)
+				zk.node[multi->part[i].node].orphan = true;
+		}
+	}
+	else if (request->type == ZKLOCK_ACT_CREATE)
 	{
 		COVER(CREATE_LATE);
 		if (request->orphan)
@@ -864,7 +947,9 @@ conn_break(Conn *conn)
 	{
 		if (old[i].type == MESSAGE_REPLY)
 		{
-			if (old[i].request.type == ZKLOCK_ACT_CREATE && old[i].rc == ZKLOCK_RC_OK)
+			if (old[i].request.multi >= 0 && old[i].rc == ZKLOCK_RC_OK)
+				COVER(SET_LOST_DONE);
+			else if (old[i].request.type == ZKLOCK_ACT_CREATE && old[i].rc == ZKLOCK_RC_OK)
 				COVER(CREATE_LOST_DONE);
 			if (old[i].request.type == ZKLOCK_ACT_DELETE && old[i].rc == ZKLOCK_RC_OK)
 				COVER(DELETE_LOST);

@@ -27,13 +27,15 @@
 #include "harness.h"
 
 #define MAX_SERVERS		 4
-#define MAX_DIRS		 2
+#define MAX_DIRS		 3
 #define MAX_NODES		 4096
 #define MAX_ALIVE		 64
 #define MAX_SESSIONS	 256
 #define MAX_INCARNATIONS 256
 #define MAX_WATCHES		 64
 #define MAX_WIRE		 256
+#define MAX_MULTIS		 1024
+#define MAX_PARTS		 (MAX_DIRS * (1 + ZKLOCK_NCONTENDERS))
 #define NAME_LEN		 96
 
 #define NEVER			 INT64_MAX
@@ -86,9 +88,30 @@ typedef struct Ensemble
 	int error_rate; /* one request in so many is refused; 0: none */
 } Ensemble;
 
+/* Several creates and deletes in one transaction. */
+typedef struct Part
+{
+	ZkLockActionType type;
+	int dir;
+	int generation;
+	uint64_t uuid;
+	ZkLockMode mode;
+	char name[NAME_LEN];
+	int node; /* created or deleted */
+} Part;
+
+typedef struct Multi
+{
+	int set; /* whose */
+	int n;
+	Part part[MAX_PARTS];
+	int failed; /* the part for whose sake it was refused */
+} Multi;
+
 typedef struct Request
 {
 	ZkLockActionType type;
+	int multi; /* number of a transaction, which is all there is of the request, or -1 */
 	int dir;
 	int generation; /* of the queue that asks */
 	uint64_t uuid;
@@ -231,10 +254,28 @@ typedef enum Coverage
 	COVER_NOT_SUCCEEDED,
 	COVER_DIR_GONE,
 	COVER_DIR_DATA_CHANGED,
+	COVER_SET_FAST,
+	COVER_SET_GRANTED,
+	COVER_SET_SHARED,
+	COVER_SET_REPLACED,
+	COVER_SET_ANEW,
+	COVER_SET_REFUSED,
+	COVER_SET_NO_DIRECTORY,
+	COVER_SET_DELETE_GONE,
+	COVER_SET_LOST_DONE,
+	COVER_SET_LATE,
+	COVER_SET_ADOPTED,
+	COVER_SET_WITHDRAWN,
+	COVER_SET_BLOCKED,
+	COVER_SET_WAITS_FOR_SET,
+	COVER_SET_TAKE_FAILED,
+	COVER_KEPT_SPENT,
 	NCOVERAGE
 } Coverage;
 
 extern Ensemble zk;
+extern int nmultis;
+extern Multi multis[MAX_MULTIS];
 extern const char *const coverage_name[NCOVERAGE];
 
 /* sim.c's: a line of the trace, below the one that says what is tried */
@@ -259,7 +300,7 @@ extern bool zk_step_back(int dir);
 extern void zk_delete(int node);
 extern void zk_change(int node);
 extern int zk_find(int dir, const char *name);
-extern int zk_find_token(int64_t czxid);
+extern int zk_find_token(int dir, int64_t czxid);
 extern void zk_make_dir(int dir);
 extern void zk_change_dir(int dir);
 extern bool zk_dir_empty(int dir);

@@ -18,6 +18,11 @@
 #include <stdio.h>
 #include <string.h>
 
+/* As in protocol.c: breaks a rule on purpose. */
+#ifndef ZKLOCK_MUTANT
+#define ZKLOCK_MUTANT 0
+#endif
+
 int nservers;
 int ndirs;
 Server servers[MAX_SERVERS];
@@ -27,6 +32,11 @@ bool numbers_repeated[MAX_DIRS];
 
 /* Newest token granted, by session. */
 static int64_t granted_token[MAX_SESSIONS][MAX_DIRS][ZKLOCK_NMODES];
+
+/* Of a set's queues: what goes into its transaction, and what is to be sent behind it. */
+static Multi *collecting;
+static int ndeferred;
+static Request deferred[2 * MAX_DIRS];
 
 static void step(Server *server, int dir, ZkLockEvent *event);
 
@@ -48,8 +58,8 @@ modes_conflict(ZkLockMode a, ZkLockMode b)
 	return a == ZKLOCK_EXCLUSIVE || b == ZKLOCK_EXCLUSIVE;
 }
 
-static uint64_t
-session_id(const Server *server)
+uint64_t
+server_session(const Server *server)
 {
 	return zk.session[server->conn.session].id;
 }
@@ -63,6 +73,12 @@ find_contender(const ZkLockQueue *queue, uint64_t uuid)
 			return &queue->contender[i];
 	}
 	return NULL;
+}
+
+const ZkContender *
+server_contender(const Server *server, int dir, uint64_t uuid)
+{
+	return find_contender(&server->queue[dir], uuid);
 }
 
 static int
@@ -139,7 +155,7 @@ check_holders(int dir, const Node *own)
 static void
 check_granted(Server *server, int dir, const ZkLockAction *action, bool keep)
 {
-	int node = zk_find_token(action->token);
+	int node = zk_find_token(dir, action->token);
 	const Node *own;
 
 	if (node < 0 || zk.node[node].dir != dir || !server_owns(server, node) ||
@@ -192,7 +208,7 @@ static void
 check_deadlock(Server *server, int dir, const ZkLockAction *action)
 {
 	const ZkContender *shared = zklock_queue_grant(&server->queue[dir], ZKLOCK_SHARED);
-	int exclusive = zk_find_token(action->token);
+	int exclusive = zk_find_token(dir, action->token);
 
 	COVER(DEADLOCK);
 	if (action->mode != ZKLOCK_EXCLUSIVE || shared == NULL || exclusive < 0)
@@ -220,7 +236,7 @@ check_blocked(Server *server, int dir, const ZkLockAction *action)
 	Table *table = &server->table[dir];
 	int64_t asked_at = NEVER;
 
-	for (int i = 0; i < NBACKENDS; i++)
+	for (int i = 0; i < NPARTS; i++)
 	{
 		const Backend *b = &table->backend[i];
 
@@ -318,7 +334,7 @@ check_delete(Server *server, int dir, const Request *request)
 static void
 perform(Server *server, int dir, const ZkLockAction *action, bool keep)
 {
-	Request request = {.type = action->type, .dir = dir};
+	Request request = {.type = action->type, .multi = -1, .dir = dir};
 
 	TRACE("    %s slot %d uuid %" PRIx64 " %s list %" PRIu64 " token %" PRId64 " %s%s%s%s",
 		  request_name(action->type), action->slot, action->uuid & 0xffff,
@@ -372,7 +388,7 @@ perform(Server *server, int dir, const ZkLockAction *action, bool keep)
 
 		if (action->sequence < 0)
 			fail("%s of a contender whose name is not known", request_name(action->type));
-		zklock_format_contender(request.name, session_id(server), action->uuid,
+		zklock_format_contender(request.name, server_session(server), action->uuid,
 								ZKLOCK_KIND_LOCK, action->mode);
 		len = strlen(request.name);
 		snprintf(request.name + len, sizeof(request.name) - len, "%010" PRId64,
@@ -380,7 +396,25 @@ perform(Server *server, int dir, const ZkLockAction *action, bool keep)
 	}
 	if (action->type == ZKLOCK_ACT_DELETE || action->type == ZKLOCK_ACT_DELETE_ORPHAN)
 		check_delete(server, dir, &request);
-	if (server->connected)
+	if (action->jointly)
+	{
+		Part *part = &collecting->part[collecting->n++];
+
+		*part = (Part){
+			.type = request.type,
+			.dir = dir,
+			.generation = request.generation,
+			.uuid = request.uuid,
+			.mode = request.mode,
+			.node = -1,
+		};
+		memcpy(part->name, request.name, sizeof(part->name));
+		if (request.type == ZKLOCK_ACT_DELETE)
+			COVER(SET_REPLACED);
+	}
+	else if (collecting != NULL && request.type != ZKLOCK_ACT_MAKE_DIR)
+		deferred[ndeferred++] = request;
+	else if (server->connected)
 		conn_send(&server->conn, &request);
 	/* else the worker has no client; a new connection annuls the reply */
 }
@@ -397,7 +431,11 @@ observe(const ZkLockEvent *event, const ZkLockQueue *before, const ZkLockQueue *
 
 		if (event->type == ZKLOCK_EV_LISTED && old->state == ZKLOCK_UNSETTLED &&
 			new->uuid == old->uuid &&new->state > ZKLOCK_UNSETTLED)
+		{
 			COVER(ADOPTED);
+			if (new->set != 0)
+				COVER(SET_ADOPTED);
+		}
 		if (event->type == ZKLOCK_EV_NEED && !event->needed[old->mode])
 		{
 			if (old->state == ZKLOCK_CREATING)
@@ -473,17 +511,18 @@ observe(const ZkLockEvent *event, const ZkLockQueue *before, const ZkLockQueue *
 static void
 step(Server *server, int dir, ZkLockEvent *event)
 {
-	static const char *const names[] = {"NEED",			"DISCONNECTED", "CONNECTED",
-										"SESSION_LOST", "RESUMED",		"TICK",
-										"MADE_DIR",		"CREATED",		"LISTED",
-										"WATCHED_OWN",	"WATCHED",		"WATCHED_DIR",
-										"DELETED",		"NODE_DELETED", "NODE_CHANGED",
-										"DIR_CHANGED",	"DIR_GONE"};
-	static const char *const rcs[] = {"OK", "NO_NODE", "EXISTS", "LOST", "ERROR"};
+	static const char *const names[] = {"NEED",			"JOINTLY",		"DISCONNECTED",
+										"CONNECTED",	"SESSION_LOST", "RESUMED",
+										"TICK",			"MADE_DIR",		"CREATED",
+										"LISTED",		"WATCHED_OWN",	"WATCHED",
+										"WATCHED_DIR",	"DELETED",		"NODE_DELETED",
+										"NODE_CHANGED", "DIR_CHANGED",	"DIR_GONE"};
+	static const char *const rcs[] = {"OK",	  "NO_NODE", "EXISTS",
+									  "LOST", "UNDONE",	 "ERROR"};
 	ZkLockQueue before = server->queue[dir];
 	ZkLockActions actions;
 
-	event->session = session_id(server);
+	event->session = server_session(server);
 	event->spare_watches = event->no_watches = server->crowded;
 	event->alone = server->alone_rate > 0 && !once_in(server->alone_rate);
 	event->keep = !server->crowded && server->keep_rate > 0 && !once_in(server->keep_rate);
@@ -526,6 +565,37 @@ step(Server *server, int dir, ZkLockEvent *event)
 		if (zklock_action_is_request(actions.action[i].type))
 			perform(server, dir, &actions.action[i], event->keep);
 	}
+	sets_notice(server);
+}
+
+/* All that a set's queues ask for jointly, and then what they ask for besides. */
+void
+server_send_set(Server *server, int number)
+{
+	const Set *set = &server->set[number];
+	Request request = {.type = ZKLOCK_ACT_CREATE, .multi = nmultis};
+
+	if (nmultis == MAX_MULTIS)
+		fail("simulator: too many transactions");
+	collecting = &multis[nmultis++];
+	*collecting = (Multi){.set = number, .failed = -1};
+	ndeferred = 0;
+	for (int dir = 0; dir < ndirs; dir++)
+	{
+		ZkLockEvent event = {.type = ZKLOCK_EV_JOINTLY, .mode = set->mode};
+		bool fixed;
+		ZkLockPart part =
+			zklock_queue_part(&server->queue[dir], set->mode, set->number, &fixed);
+
+		if (set->dirs[dir] && (ZKLOCK_MUTANT != 18 || part == ZKLOCK_PART_READY))
+			step(server, dir, &event);
+	}
+	collecting = NULL;
+	if (!server->connected)
+		return;
+	conn_send(&server->conn, &request);
+	for (int i = 0; i < ndeferred; i++)
+		conn_send(&server->conn, &deferred[i]);
 }
 
 /*
@@ -652,7 +722,7 @@ server_need(Server *server, int dir)
 	if (!server->table[dir].dirty || server->all_next >= 0)
 		return false;
 	server->table[dir].dirty = false;
-	table_need(&server->table[dir], &event);
+	table_need(&server->table[dir], &server->queue[dir], &event);
 	if (zklock_queue_empty(&server->queue[dir]))
 	{
 		if (once_in(2))
@@ -661,6 +731,37 @@ server_need(Server *server, int dir)
 	}
 	step(server, dir, &event);
 	return true;
+}
+
+/* To each queue as if its part had been asked for alone. */
+static void
+receive_multi(Server *server, const Message *message)
+{
+	const Multi *multi = &multis[message->request.multi];
+
+	for (int i = 0; i < multi->n; i++)
+	{
+		const Part *part = &multi->part[i];
+		bool creates = part->type == ZKLOCK_ACT_CREATE &&
+			(multi->failed < 0 || multi->part[multi->failed].type == ZKLOCK_ACT_CREATE);
+		ZkLockEvent event = {
+			.type = part->type == ZKLOCK_ACT_CREATE ? ZKLOCK_EV_CREATED : ZKLOCK_EV_DELETED,
+			.rc = zklock_set_outcome(message->rc, multi->failed, i, creates),
+			.uuid = part->uuid,
+			.sequence = -1,
+		};
+
+		if (part->generation != server->generation[part->dir])
+			continue;
+		if (message->zxid > server->told[part->dir])
+			server->told[part->dir] = message->zxid;
+		if (event.rc == ZKLOCK_RC_OK && part->type == ZKLOCK_ACT_CREATE)
+		{
+			event.sequence = zk.node[part->node].child.sequence;
+			event.token = zk.node[part->node].czxid;
+		}
+		step(server, part->dir, &event);
+	}
 }
 
 static void
@@ -677,6 +778,11 @@ receive_reply(Server *server, const Message *message)
 		.sequence = -1,
 	};
 
+	if (request->multi >= 0)
+	{
+		receive_multi(server, message);
+		return;
+	}
 	if (request->generation != server->generation[dir] ||
 		request->type == ZKLOCK_ACT_DELETE_ORPHAN)
 		return;
@@ -748,7 +854,7 @@ static void
 receive_watch(Server *server, const Message *message)
 {
 	const Node *node = &zk.node[message->node];
-	bool own = node->child.uuid_hi == session_id(server);
+	bool own = node->child.uuid_hi == server_session(server);
 	ZkLockEvent event = {
 		.type = message->deleted ? ZKLOCK_EV_NODE_DELETED : ZKLOCK_EV_NODE_CHANGED,
 		.hash = node->child.hash,
@@ -854,8 +960,8 @@ check_exclusion(int dir)
 }
 
 /* Has the server heard everything there is to hear? */
-static bool
-knows_all(const Server *server)
+bool
+server_knows_all(const Server *server)
 {
 	const Conn *conn = &server->conn;
 
@@ -887,17 +993,17 @@ wanted_by_others(const Server *server, int dir)
 static void
 check_answered(const Server *server)
 {
-	for (int dir = 0; knows_all(server) && dir < ndirs; dir++)
+	for (int dir = 0; server_knows_all(server) && dir < ndirs; dir++)
 	{
 		const Table *table = &server->table[dir];
 
 		if (table->dirty || server->refused[dir])
 			continue;
-		for (int i = 0; i < NBACKENDS; i++)
+		for (int i = 0; i < NPARTS; i++)
 		{
 			const Backend *b = &table->backend[i];
 
-			if (b->state != BACKEND_WANTS || table->usable[b->mode])
+			if (b->state != BACKEND_WANTS || table->usable[b->mode] || b->set != 0)
 				continue;
 			if (b->no_wait)
 				fail("server %d: who would not wait is not told", number_of(server));
@@ -918,7 +1024,7 @@ check_answered(const Server *server)
 static void
 check_belief(const Server *server)
 {
-	if (!knows_all(server) || server->crowded)
+	if (!server_knows_all(server) || server->crowded)
 		return;
 	for (int dir = 0; dir < ndirs; dir++)
 	{
@@ -928,7 +1034,7 @@ check_belief(const Server *server)
 				zklock_queue_grant(&server->queue[dir], (ZkLockMode) mode);
 
 			if (grant != NULL && !server->refused[dir] && !grant->watch_later &&
-				zk.node[zk_find_token(grant->token)].dzxid != NEVER)
+				zk.node[zk_find_token(dir, grant->token)].dzxid != NEVER)
 				fail("server %d has not noticed the loss of its grant", number_of(server));
 		}
 	}
@@ -944,6 +1050,7 @@ check_invariants(void)
 		check_belief(&servers[s]);
 		check_answered(&servers[s]);
 	}
+	check_sets();
 
 	/* Every contender of ours is known to its queue. */
 	for (int i = 0; i < zk.nalive; i++)

@@ -14,6 +14,30 @@
 
 #include "local.h"
 #include "model.h"
+#include "set.h"
+
+typedef enum SetState
+{
+	SET_IDLE,
+	SET_QUEUES, /* at level 1, lock by lock */
+	SET_WANTS,
+	SET_HOLDS
+} SetState;
+
+/* A backend that wants several locks in one step: sets.c. */
+typedef struct Set
+{
+	SetState state;
+	uint64_t number;
+	ZkLockMode mode;
+	bool dirs[MAX_DIRS];
+	int next;  /* QUEUES: to have level 1 of */
+	bool slow; /* ... and to ask the ensemble then */
+	bool no_wait;
+	bool granted;  /* the worker says so ... */
+	int64_t token; /* ... and this is its transaction's number */
+	bool sent;	   /* once */
+} Set;
 
 typedef struct Server
 {
@@ -36,6 +60,8 @@ typedef struct Server
 	int alone_rate;			/* ... a first listing watches but for one in so many */
 	int recurring_rate;		/* ... a create is not listed but for one in so many */
 	bool crowded;			/* too many watches: does without */
+	Set set[NSETS];
+	uint64_t next_set;
 } Server;
 
 extern int nservers;
@@ -52,7 +78,25 @@ extern bool server_need(Server *server, int dir);
 extern void server_tick(Server *server);
 extern void server_session_lost(Server *server);
 extern bool server_owns(const Server *server, int node);
+extern void server_send_set(Server *server, int set);
+extern const ZkContender *server_contender(const Server *server, int dir, uint64_t uuid);
+extern uint64_t server_session(const Server *server);
+extern bool server_knows_all(const Server *server);
 extern void check_invariants(void);
 extern void reset_tokens(void);
+
+/* sets.c: what a set's backend does, and the worker for it.  Whether it did anything. */
+extern bool set_start(Server *server, bool no_wait);
+extern bool set_admit(Server *server);
+extern bool set_work(Server *server);
+extern bool set_take(Server *server);
+extern bool set_release(Server *server);
+extern bool set_withdraw(Server *server);
+extern bool sets_quiet(void);
+extern void sets_show(void);
+
+/* The worker has told the tables something: a set that fails in one leaves all. */
+extern void sets_notice(Server *server);
+extern void check_sets(void);
 
 #endif /* SIM_SERVER_H */

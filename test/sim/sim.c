@@ -58,6 +58,8 @@ static int calm_wishes;	  /* that may still be made after the chaos */
 static Server *recurring; /* mostly this one wants, to write, and no foreigner comes;
 						   * NULL: no such */
 
+static bool with_sets; /* backends want several locks in one step, too */
+
 static int scanned_backend = -1;
 
 /* A backend by chance, or the one whose turn it is in a scan of them all. */
@@ -159,12 +161,62 @@ do_evict(Server *server, int dir)
 static bool
 do_upgrade(Server *server, int dir)
 {
-	if ((phase == PHASE_CALM && calm_wishes == 0) ||
+	/* who holds a lock and waits is in a circle with sets, perhaps, and deadlock.h's */
+	if (with_sets || (phase == PHASE_CALM && calm_wishes == 0) ||
 		!table_upgrade(&server->table[dir], some_backend()))
 		return false;
 	if (phase == PHASE_CALM)
 		calm_wishes--;
 	return true;
+}
+
+static bool
+do_set_start(Server *server, int dir)
+{
+	bool no_wait = once_in(4);
+
+	(void) dir;
+	if (!with_sets || (phase == PHASE_CALM && calm_wishes == 0) ||
+		!set_start(server, no_wait))
+		return false;
+	if (phase == PHASE_CALM)
+		calm_wishes--;
+	return true;
+}
+
+static bool
+do_set_admit(Server *server, int dir)
+{
+	(void) dir;
+	return set_admit(server);
+}
+
+static bool
+do_set_work(Server *server, int dir)
+{
+	(void) dir;
+	return set_work(server);
+}
+
+static bool
+do_set_take(Server *server, int dir)
+{
+	(void) dir;
+	return set_take(server);
+}
+
+static bool
+do_set_release(Server *server, int dir)
+{
+	(void) dir;
+	return set_release(server);
+}
+
+static bool
+do_set_withdraw(Server *server, int dir)
+{
+	(void) dir;
+	return set_withdraw(server);
 }
 
 static bool
@@ -545,6 +597,12 @@ static const Kind kinds[] = {
 	{"backend upgrades", do_upgrade, {20, 20, 0}, false},
 	{"backend releases", do_release, {30, 30, 60}, false},
 	{"backend gives up", do_withdraw, {15, 0, 60}, true},
+	{"set begins", do_set_start, {40, 20, 0}, false},
+	{"set is admitted", do_set_admit, {100, 100, 100}, false},
+	{"worker looks at sets", do_set_work, {120, 120, 120}, false},
+	{"set wakes up", do_set_take, {100, 100, 100}, false},
+	{"set releases", do_set_release, {30, 30, 60}, false},
+	{"set gives up", do_set_withdraw, {10, 0, 60}, true},
 	{"connection breaks", do_break, {8, 0, 0}, true},
 	{"connection was no use", do_break_useless, {10, 60, 60}, false},
 	{"reconnects", do_reconnect, {60, 60, 60}, false},
@@ -648,6 +706,8 @@ one_step(void)
 static bool
 all_quiet(void)
 {
+	if (!sets_quiet())
+		return false;
 	for (int s = 0; s < nservers; s++)
 	{
 		for (int dir = 0; dir < ndirs; dir++)
@@ -698,13 +758,19 @@ run_calm(void)
 			 * wait for a tick: anything else is a lost wake-up.
 			 */
 			if (!any_needs_tick())
+			{
+				sets_show();
 				fail("somebody waits, and nothing but a tick will happen");
+			}
 			for (int s = 0; s < nservers; s++)
 				server_tick(&servers[s]);
 			check_invariants();
 		}
 		else
+		{
+			sets_show();
 			fail("somebody waits, and nothing will happen");
+		}
 	}
 }
 
@@ -754,6 +820,7 @@ play(uint64_t seed)
 	reset_tokens();
 	memset(counter_jumped, 0, sizeof(counter_jumped));
 	memset(numbers_repeated, 0, sizeof(numbers_repeated));
+	with_sets = once_in(2);
 	nservers = 2 + random_below(MAX_SERVERS - 1);
 	recurring = once_in(8) ? servers : NULL;
 	ndirs = recurring != NULL ? 1 : 1 + random_below(MAX_DIRS);

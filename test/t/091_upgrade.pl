@@ -46,9 +46,10 @@ sub calls
 	my ($s, $what) = @_;
 	my @calls = split /\n/, $s->query(q{
 		SELECT CASE prokind WHEN 'p' THEN 'CALL ' WHEN 'f' THEN 'SELECT * FROM ' END || p.oid::regproc || '(' ||
-			coalesce((SELECT string_agg(CASE
+			coalesce((SELECT string_agg(CASE WHEN provariadic <> 0 AND i = pronargs - 1 THEN 'VARIADIC ' ELSE '' END || CASE
 				WHEN proargnames[i + 1] = 'command' THEN '''SELECT 1'''
 				WHEN t = 'text'::regtype THEN '''upgrade'''
+				WHEN t = 'text[]'::regtype THEN '''{upgrade}'''
 				WHEN t = 'bigint'::regtype THEN '9000000000'
 				ELSE 'NULL' END || '::' || format_type(t, -1), ', ' ORDER BY i)
 				FROM generate_subscripts(proargtypes, 1) i, LATERAL (SELECT proargtypes[i] AS t) x

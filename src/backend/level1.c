@@ -1,0 +1,139 @@
+/*-------------------------------------------------------------------------
+ *
+ * level1.c
+ *	  Level 1: heavyweight locks on names.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+#include "compat.h"
+
+#include "access/xact.h"
+#include "storage/proc.h"
+
+#include "level1.h"
+#include "room.h"
+#include "table.h"
+
+/* The longest time that the lock manager can wait, for lock_timeout is an int;
+ * test/interrupts has a shorter one. */
+#ifndef ZKLOCK_LONGEST_LOCK_TIMEOUT
+#define ZKLOCK_LONGEST_LOCK_TIMEOUT PG_INT32_MAX
+#endif
+
+void
+zklock_wait_begin(ZkWait *wait, int64 wait_ms)
+{
+	wait->start = zklock_clock();
+	wait->until =
+		wait_ms == ZKLOCK_WAIT_FOREVER ? PG_INT64_MAX : wait->start + wait_ms * NS_PER_MS;
+	wait->lock_timeout =
+		LockTimeout > 0 ? wait->start + LockTimeout * NS_PER_MS : PG_INT64_MAX;
+}
+
+/*
+ * LockAcquire for the transaction rather than for the running portal, which
+ * would lose the lock when a cursor fails.  lock_timeout: in ms, for this one; 0: none.
+ */
+static bool
+lock_for_transaction(const LOCKTAG *tag, LOCKMODE mode, bool dont_wait, int lock_timeout)
+{
+	ResourceOwner save = CurrentResourceOwner;
+	int save_timeout = LockTimeout;
+	LockAcquireResult result;
+
+	CurrentResourceOwner = CurTransactionResourceOwner;
+	LockTimeout = lock_timeout;
+	PG_TRY();
+	{
+		result = LockAcquire(tag, mode, false, dont_wait);
+	}
+	PG_FINALLY();
+	{
+		LockTimeout = save_timeout;
+		CurrentResourceOwner = save;
+	}
+	PG_END_TRY();
+	return result != LOCKACQUIRE_NOT_AVAIL;
+}
+
+void
+zklock_level1_release(const LOCKTAG *tag, LOCKMODE mode)
+{
+	ResourceOwner save = CurrentResourceOwner;
+
+	CurrentResourceOwner = CurTransactionResourceOwner;
+	LockRelease(tag, mode, false);
+	CurrentResourceOwner = save;
+}
+
+/*
+ * Wait for level 1 for so many ms, and raise nothing if they do not suffice.  Only
+ * lock_timeout can end the sleep in the lock manager, and it does so by an error; a
+ * subtransaction takes that back, and is over before anything else happens.
+ */
+static bool
+lock_within(const LOCKTAG *tag, LOCKMODE mode, int ms)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	volatile bool acquired = false;
+
+	BeginInternalSubTransaction(NULL);
+	PG_TRY();
+	{
+		acquired = lock_for_transaction(tag, mode, false, ms);
+		ReleaseCurrentSubTransaction(); /* the lock passes to the parent */
+	}
+	PG_CATCH();
+	{
+		int sqlstate = geterrcode();
+
+		RollbackAndReleaseCurrentSubTransaction();
+		if (sqlstate != ERRCODE_LOCK_NOT_AVAILABLE)
+			PG_RE_THROW();
+		FlushErrorState();
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	CurrentResourceOwner = owner;
+	return acquired;
+}
+
+/* What is left of lock_timeout: ms, 1 at least; 0: there is none. */
+static int
+lock_timeout_left(const ZkWait *wait)
+{
+	if (wait->lock_timeout == PG_INT64_MAX)
+		return 0;
+	return (int) Max((wait->lock_timeout - zklock_clock() + NS_PER_MS - 1) / NS_PER_MS, 1);
+}
+
+bool
+zklock_level1_acquire(const LOCKTAG *tag, LOCKMODE mode, const ZkWait *wait)
+{
+	int64 ms;
+
+	if (wait->until == PG_INT64_MAX)
+		return lock_for_transaction(tag, mode, false, lock_timeout_left(wait));
+	if (lock_for_transaction(tag, mode, true, 0))
+		return true;
+	/* once in 24 days it goes to the end of the line */
+	while ((ms = (wait->until - zklock_clock() + NS_PER_MS - 1) / NS_PER_MS) > 0)
+	{
+		int left = lock_timeout_left(wait);
+
+		if (left > 0 && left <= ms)
+			return lock_for_transaction(tag, mode, false,
+										left); /* the user's limit comes first */
+		if (lock_within(tag, mode, (int) Min(ms, ZKLOCK_LONGEST_LOCK_TIMEOUT)))
+			return true;
+	}
+	return false;
+}
+
+void
+zklock_level1_again(const LOCKTAG *tag, LOCKMODE mode)
+{
+	(void) lock_for_transaction(tag, mode, false, LockTimeout);
+}
