@@ -19,6 +19,7 @@
 #include "changes.h"
 #include "locks.h"
 #include "monitor.h"
+#include "parties.h"
 #include "question.h"
 #include "removal.h"
 #include "settings.h"
@@ -45,6 +46,7 @@ on_shmem_request(void)
 	zklock_question_shmem_request();
 	zklock_changes_shmem_request();
 	zklock_verdict_shmem_request();
+	zklock_parties_shmem_request();
 }
 
 static void
@@ -57,6 +59,7 @@ on_shmem_startup(void)
 	zklock_question_shmem_startup();
 	zklock_changes_shmem_startup();
 	zklock_verdict_shmem_startup();
+	zklock_parties_shmem_startup();
 }
 
 void

@@ -957,6 +957,7 @@ zklock_session_receive(void)
 				break;
 			case ZKLOCK_MSG_CREATED:
 			case ZKLOCK_MSG_DELETED:
+			case ZKLOCK_MSG_MULTI:
 				count_write(message);
 				listener->message(message);
 				break;
