@@ -187,9 +187,7 @@ zklock_meet(const char *name, int32 parties, int64 timeout)
 		.outcome = ZKLOCK_PARTY_STAT_CANCELS,
 	};
 	Datum arg = PointerGetDatum(&wait);
-	ErrorContextCallback callback = {.callback = on_error,
-									 .arg = &wait,
-									 .previous = error_context_stack};
+	ErrorContextCallback callback;
 
 	if (parties == 1)
 		return;
@@ -206,6 +204,9 @@ zklock_meet(const char *name, int32 parties, int64 timeout)
 		bool by_setting;
 		ZkPartyEnd end;
 
+		callback.callback = on_error;
+		callback.arg = &wait;
+		callback.previous = error_context_stack;
 		error_context_stack = &callback;
 		end = await(&wait, &by_setting);
 		error_context_stack = callback.previous;
