@@ -701,3 +701,67 @@ REVOKE ALL ON FUNCTION zk_run_begin(text, interval, timestamptz, interval, integ
     zk_run_end(text, boolean), zk_job_reset(text, timestamptz), zk_job_forget(text), zk_jobs() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_jobs() TO pg_monitor;
 GRANT SELECT ON zk_jobs, zk_runs TO pg_monitor;
+
+-- Barriers
+CREATE PROCEDURE zk_barrier(name text, parties integer, timeout interval DEFAULT NULL)
+AS 'MODULE_PATHNAME', 'zk_barrier'
+LANGUAGE C;
+
+COMMENT ON PROCEDURE zk_barrier(text, integer, interval) IS
+'wait until so many sessions of all servers have come to the barrier, without a snapshot';
+
+CREATE FUNCTION zk_barriers(
+    OUT name text,
+    OUT parties integer,
+    OUT arrived integer,
+    OUT server text,
+    OUT pid integer,
+    OUT since timestamptz,
+    OUT ours boolean,
+    OUT session_id text,
+    OUT node text)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'zk_barriers'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_barriers() IS
+'everybody who waits at a barrier, as ZooKeeper has it';
+
+CREATE FUNCTION zk_stat_barriers(
+    OUT waiting integer,
+    OUT passed bigint,
+    OUT timeouts bigint,
+    OUT cancels bigint,
+    OUT failures bigint,
+    OUT opened bigint,
+    OUT total_wait interval,
+    OUT longest_wait interval,
+    OUT stats_reset timestamptz)
+RETURNS record
+AS 'MODULE_PATHNAME', 'zk_stat_barriers'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_stat_barriers() IS
+'statistics of barriers on this server';
+
+CREATE VIEW zk_stat_barriers AS
+    SELECT waiting, passed, timeouts, cancels, failures, opened, total_wait, longest_wait, stats_reset
+    FROM zk_stat_barriers();
+
+COMMENT ON VIEW zk_stat_barriers IS
+'statistics of barriers on this server';
+COMMENT ON COLUMN zk_stat_barriers.waiting IS 'sessions that wait at barriers now';
+COMMENT ON COLUMN zk_stat_barriers.passed IS 'calls that met the others';
+COMMENT ON COLUMN zk_stat_barriers.timeouts IS 'calls whose time was up';
+COMMENT ON COLUMN zk_stat_barriers.cancels IS 'calls that were canceled or terminated';
+COMMENT ON COLUMN zk_stat_barriers.failures IS 'calls that ended by another error';
+COMMENT ON COLUMN zk_stat_barriers.opened IS 'rounds that this server has opened';
+COMMENT ON COLUMN zk_stat_barriers.total_wait IS 'time that calls took';
+COMMENT ON COLUMN zk_stat_barriers.longest_wait IS 'the longest of these times';
+COMMENT ON COLUMN zk_stat_barriers.stats_reset IS 'since when it is counted';
+
+-- Who comes to a barrier lets others go on.
+REVOKE ALL ON PROCEDURE zk_barrier(text, integer, interval) FROM PUBLIC;
+REVOKE ALL ON FUNCTION zk_barriers(), zk_stat_barriers() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION zk_barriers(), zk_stat_barriers() TO pg_monitor;
+GRANT SELECT ON zk_stat_barriers TO pg_monitor;

@@ -19,6 +19,7 @@
 #include "changes.h"
 #include "locks.h"
 #include "monitor.h"
+#include "parties.h"
 #include "question.h"
 #include "removal.h"
 #include "setslot.h"
@@ -47,6 +48,7 @@ on_shmem_request(void)
 	zklock_changes_shmem_request();
 	zklock_verdict_shmem_request();
 	zklock_set_shmem_request();
+	zklock_parties_shmem_request();
 }
 
 static void
@@ -60,6 +62,7 @@ on_shmem_startup(void)
 	zklock_changes_shmem_startup();
 	zklock_verdict_shmem_startup();
 	zklock_set_shmem_startup();
+	zklock_parties_shmem_startup();
 }
 
 void

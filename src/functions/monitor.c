@@ -28,6 +28,7 @@
 #include "hold.h"
 #include "monitor.h"
 #include "names.h"
+#include "parties.h"
 #include "protocol.h"
 #include "query.h"
 #include "settings.h"
@@ -776,5 +777,6 @@ zk_stat_reset(PG_FUNCTION_ARGS)
 {
 	zklock_check_callable();
 	zklock_stat_reset();
+	zklock_party_stats_reset();
 	PG_RETURN_VOID();
 }

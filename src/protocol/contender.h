@@ -48,10 +48,11 @@ typedef enum ZkLockKind
 {
 	ZKLOCK_KIND_LOCK,
 	ZKLOCK_KIND_ELECTION, /* exclusive only */
-	ZKLOCK_KIND_JOB		  /* the same; see job.h */
+	ZKLOCK_KIND_JOB,	  /* the same; see job.h */
+	ZKLOCK_KIND_BARRIER	  /* no lock: names and a directory; see barrier.h */
 } ZkLockKind;
 
-#define ZKLOCK_NKINDS 3
+#define ZKLOCK_NKINDS 4
 
 typedef enum ZkLockMode
 {

@@ -9,8 +9,9 @@
 #include "compat.h"
 
 #include "drain.h"
+#include "parties.h"
 
-/* Nobody here holds or waits, and the ensemble has no contender of ours. */
+/* Nobody here holds or waits, and the ensemble has no contender and no party of ours. */
 static bool
 nothing_left(void)
 {
@@ -27,7 +28,7 @@ nothing_left(void)
 		if (!empty)
 			return false;
 	}
-	return true;
+	return zklock_parties_used() == 0;
 }
 
 ZkDrain

@@ -27,6 +27,7 @@
 #include "proclock.h"
 #include "reporter.h"
 #include "rings.h"
+#include "rounds.h"
 #include "session.h"
 #include "sets.h"
 #include "succession.h"
@@ -677,6 +678,11 @@ dispatch_watch(const ZkMessage *message)
 		zklock_watch_fired(message->path, false);
 	if (!zklock_parse_path(message->path, &kind, name, &child))
 		return;
+	if (kind == ZKLOCK_KIND_BARRIER)
+	{
+		zklock_rounds_changed(name);
+		return;
+	}
 	if (child == NULL)
 	{
 		dispatch_dir_watch(kind, name, children, data);
@@ -827,6 +833,7 @@ zklock_dispatch_message(const ZkMessage *message)
 		case ZKLOCK_TAG_ORPHANS:
 		case ZKLOCK_TAG_NAMESAKES:
 		case ZKLOCK_TAG_RINGS:
+		case ZKLOCK_TAG_ROUNDS:
 		case ZKLOCK_TAG_ENSEMBLE:
 			return;
 	}

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * orphans.c
- *	  Looks for contenders of our session that nobody here knows of.
+ *	  Looks for contenders of our session that nobody here knows of, and for barriers that
+ *	  nobody uses.
  *
  * A create that a deposed leader hid may turn up when its lock has long been
  * forgotten here (see src/README, section 6, "Doubt").  Where the lock is in use,
@@ -11,7 +12,12 @@
  *
  * What bears our session's mark and is in no queue when the listing arrives is an
  * orphan: a uuid is in the table before its create is sent, and stays there until
- * its delete is confirmed, which is after any listing that still shows it.
+ * its delete is confirmed, which is after any listing that still shows it.  So it is with
+ * parties of barriers.
+ *
+ * The directory of a barrier keeps what became of its rounds, so it is no container.  One
+ * that is empty, and was not written for a day, is deleted by whoever sees it: nobody who
+ * was let go has been on his way for so long.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,8 +26,10 @@
 
 #include "utils/memutils.h"
 
+#include "barrier.h"
 #include "orphans.h"
 #include "path.h"
+#include "rounds.h"
 #include "session.h"
 #include "table.h"
 #include "tag.h"
@@ -31,6 +39,9 @@
 
 #define NS_PER_S INT64CONST(1000000000)
 #define INTERVAL (3600 * NS_PER_S)
+
+/* us without a round, after which a barrier's directory goes */
+#define UNUSED (24 * USECS_PER_HOUR)
 
 /* The tag of the listing of all directories of a kind; their own are numbered. */
 #define ROOT PG_UINT64_MAX
@@ -43,6 +54,7 @@ static bool root_asked = false;
 static MemoryContext names_context = NULL;
 static char **names = NULL; /* of the kind's directories, as in ZooKeeper */
 static int nnames = 0;
+static uint64 roots = 0; /* how often these were other ones */
 static int next_name = 0;
 
 void
@@ -115,6 +127,7 @@ take_root(const ZkMessage *message)
 		names_context = AllocSetContextCreate(TopMemoryContext, "zklock directories",
 											  ALLOCSET_DEFAULT_SIZES);
 	MemoryContextReset(names_context);
+	roots++;
 	old = MemoryContextSwitchTo(names_context);
 	nnames = next_name = 0;
 	if (message->rc == ZKLOCK_ZOK)
@@ -142,29 +155,71 @@ is_known(ZkLockKind of_kind, const char *directory, uint64 uuid)
 	return entry != NULL && zklock_queue_knows(&entry->queue, uuid);
 }
 
+/* Is a child one of our session's, and nobody's here? */
+static bool
+is_orphan(ZkLockKind of_kind, const char *directory, const char *name)
+{
+	ZkLockChild child;
+	ZkPartyNode node;
+
+	if (of_kind == ZKLOCK_KIND_BARRIER)
+		return zklock_parse_party(name, &node) &&
+			node.session == zklock_shared->session.uuid_hi &&
+			!zklock_rounds_knows(node.id);
+	return zklock_parse_child(name, &child) &&
+		child.uuid_hi == zklock_shared->session.uuid_hi &&
+		!is_known(of_kind, directory, child.uuid_lo);
+}
+
 static void
 take_directory(const ZkMessage *message)
 {
 	ZkLockKind of_kind = (ZkLockKind) message->tag.entry;
 	const char *directory = names[message->tag.hash];
-	ZkRequestTag tag = {0};
+	ZkClient *client = zklock_session_client();
 
 	Assert(message->tag.hash < (uint64) nnames);
 	for (int i = 0; i < message->nchildren; i++)
 	{
-		ZkLockChild child;
 		char *path;
 
-		if (!zklock_parse_child(message->children[i], &child) ||
-			child.uuid_hi != zklock_shared->session.uuid_hi ||
-			is_known(of_kind, directory, child.uuid_lo))
+		if (!is_orphan(of_kind, directory, message->children[i]))
 			continue;
-		path = psprintf("%s/%s/%s", zklock_path_directory(of_kind), directory, child.name);
+		path = psprintf("%s/%s/%s", zklock_path_directory(of_kind), directory,
+						message->children[i]);
 		ereport(LOG, (errmsg("deleting orphaned contender \"%s\"", path)));
-		if (zklock_session_client() != NULL)
-			(void) zklock_client_delete(zklock_session_client(), path, &tag);
+		if (client != NULL)
+			(void) zklock_client_delete(client, path, &zklock_no_tag);
 		pfree(path);
 	}
+	if (of_kind == ZKLOCK_KIND_BARRIER && message->nchildren == 0 && client != NULL)
+	{
+		char *path = directory_path(of_kind, message->tag.hash);
+		ZkRequestTag tag = message->tag;
+
+		tag.uuid = roots;
+		(void) zklock_client_get(client, path, false, &tag);
+		pfree(path);
+	}
+}
+
+/* An empty directory of a barrier.  What has changed since then is left. */
+static void
+take_unused(const ZkMessage *message)
+{
+	TimestampTz epoch =
+		(POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * SECS_PER_DAY * USECS_PER_SEC;
+	TimestampTz written = message->mtime * 1000 - epoch;
+	ZkOp op = {.type = ZKLOCK_OP_DELETE, .version = message->version};
+	char *path;
+
+	if (message->rc != ZKLOCK_ZOK || message->tag.uuid != roots || message->nchildren > 0 ||
+		written > GetCurrentTimestamp() - UNUSED || zklock_session_client() == NULL)
+		return;
+	path = directory_path(ZKLOCK_KIND_BARRIER, message->tag.hash);
+	op.path = path;
+	(void) zklock_client_multi(zklock_session_client(), &op, 1, &message->tag);
+	pfree(path);
 }
 
 void
@@ -172,7 +227,11 @@ zklock_orphans_message(const ZkMessage *message)
 {
 	if (message->tag.generation != (uint32) round_number)
 		return;
-	if (message->tag.hash == ROOT)
+	if (message->type == ZKLOCK_MSG_MULTI)
+		return; /* it is gone, or is used again */
+	if (message->type == ZKLOCK_MSG_GOT)
+		take_unused(message);
+	else if (message->tag.hash == ROOT)
 		take_root(message);
 	else if (message->rc == ZKLOCK_ZOK)
 		take_directory(message);

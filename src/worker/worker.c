@@ -45,6 +45,7 @@
 #include "namesakes.h"
 #include "orphans.h"
 #include "rings.h"
+#include "rounds.h"
 #include "session.h"
 #include "settle.h"
 #include "settings.h"
@@ -185,6 +186,7 @@ on_session_event(ZkLockEventType type)
 	}
 	zklock_dispatch_all(type);
 	zklock_rings_event(type);
+	zklock_rounds_event(type);
 	if (type == ZKLOCK_EV_TICK)
 	{
 		zklock_orphans_work();
@@ -203,6 +205,8 @@ on_session_message(const ZkMessage *message)
 		zklock_namesakes_message(message);
 	else if (message->tag.kind == ZKLOCK_TAG_RINGS)
 		zklock_rings_message(message);
+	else if (message->tag.kind == ZKLOCK_TAG_ROUNDS)
+		zklock_rounds_message(message);
 	else if (message->tag.kind != ZKLOCK_TAG_ENSEMBLE)
 		zklock_dispatch_message(message);
 }
@@ -334,6 +338,7 @@ zklock_worker_main(Datum arg)
 		zklock_answer_work();
 		zklock_dispatch_dirty();
 		zklock_dispatch_sets();
+		zklock_rounds_work();
 		due = zklock_rings_work();
 		if (due >= 0)
 			timeout = Min(timeout, due);

@@ -25,8 +25,8 @@ use ZooKeeper;
 my %opcode_name = (
 	-11 => 'close', -10 => 'session',
 	1 => 'create', 2 => 'delete', 3 => 'exists', 4 => 'get', 5 => 'set',
-	8 => 'children', 9 => 'sync', 11 => 'ping', 12 => 'children',
-	14 => 'multi', 15 => 'create', 19 => 'create', 101 => 'watches', 105 => 'watches');
+	8 => 'children', 9 => 'sync', 11 => 'ping', 12 => 'children', 14 => 'multi',
+	15 => 'create', 19 => 'create', 101 => 'watches', 105 => 'watches');
 
 sub new
 {
