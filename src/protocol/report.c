@@ -35,6 +35,7 @@ static const char *const kinds[] = {
 	[ZKLOCK_KIND_LOCK] = "lock",
 	[ZKLOCK_KIND_ELECTION] = "election",
 	[ZKLOCK_KIND_JOB] = "job",
+	[ZKLOCK_KIND_SLOT] = "slot",
 };
 
 const char *

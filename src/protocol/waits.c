@@ -16,7 +16,7 @@
 
 static const char magic[] = "zklock waits 1";
 
-static const char *const kinds[ZKLOCK_NKINDS] = {"lock", "election", "job"};
+static const char *const kinds[ZKLOCK_NKINDS] = {"lock", "election", "job", "slot"};
 
 /* ------------------------------------------------------------------------
  * To write

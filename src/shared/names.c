@@ -34,7 +34,7 @@
 const char *
 zklock_kind_name(ZkLockKind kind)
 {
-	static const char *const names[ZKLOCK_NKINDS] = {"lock", "election", "job"};
+	static const char *const names[ZKLOCK_NKINDS] = {"lock", "election", "job", "slot"};
 
 	return names[kind];
 }

@@ -19,7 +19,7 @@ static char waits[512];
 void
 zklock_paths_set(const char *root)
 {
-	static const char *const names[ZKLOCK_NKINDS] = {"locks", "elections", "jobs"};
+	static const char *const names[ZKLOCK_NKINDS] = {"locks", "elections", "jobs", "slots"};
 
 	for (int kind = 0; kind < ZKLOCK_NKINDS; kind++)
 		snprintf(directory[kind], sizeof(directory[kind]), "%s/%s", root, names[kind]);

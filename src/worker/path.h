@@ -17,8 +17,8 @@
 /* The session's root: to be called before all else here. */
 extern void zklock_paths_set(const char *root);
 
-/* <root>/locks, <root>/elections or <root>/jobs; <root>/servers, <root>/tokens,
- * <root>/waits. */
+/* <root>/locks, <root>/elections, <root>/jobs or <root>/slots; <root>/servers,
+ * <root>/tokens, <root>/waits. */
 extern const char *zklock_path_directory(ZkLockKind kind);
 extern const char *zklock_path_servers(void);
 extern const char *zklock_path_tokens(void);
