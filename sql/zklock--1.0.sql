@@ -35,13 +35,13 @@ LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION zk_try_lock_all(text[], text, text, interval) IS
 'acquire several distributed locks in one step, all or none, if all are or become available within the timeout';
 
-CREATE FUNCTION zk_unlock(name text)
+CREATE FUNCTION zk_unlock(name text, kind text DEFAULT 'lock')
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_unlock'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 
-COMMENT ON FUNCTION zk_unlock(text) IS
-'release the newest session-scope hold of a distributed lock';
+COMMENT ON FUNCTION zk_unlock(text, text) IS
+'release the newest session-scope hold of a distributed lock, or of a slot';
 
 CREATE FUNCTION zk_unlock_all()
 RETURNS integer
@@ -49,23 +49,23 @@ AS 'MODULE_PATHNAME', 'zk_unlock_all'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_unlock_all() IS
-'release all session-scope holds of distributed locks, and return how many there were';
+'release all session-scope holds of distributed locks and slots, and return how many there were';
 
-CREATE FUNCTION zk_token(name text)
+CREATE FUNCTION zk_token(name text, kind text DEFAULT 'lock')
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'zk_token'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 
-COMMENT ON FUNCTION zk_token(text) IS
-'fencing token of the distributed lock that this session holds, or null';
+COMMENT ON FUNCTION zk_token(text, text) IS
+'fencing token of the distributed lock or slot that this session holds, or null';
 
-CREATE FUNCTION zk_assert(name text)
+CREATE FUNCTION zk_assert(name text, kind text DEFAULT 'lock')
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'zk_assert'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 
-COMMENT ON FUNCTION zk_assert(text) IS
-'prove by a round trip to a quorum that this session holds the lock, and return its fencing token';
+COMMENT ON FUNCTION zk_assert(text, text) IS
+'prove by a round trip to a quorum that this session holds the lock or slot, and return its fencing token';
 
 CREATE PROCEDURE zk_lock_session(name text, mode text DEFAULT 'exclusive', timeout interval DEFAULT NULL)
 AS 'MODULE_PATHNAME', 'zk_lock_session'
@@ -73,6 +73,30 @@ LANGUAGE C;
 
 COMMENT ON PROCEDURE zk_lock_session(text, text, interval) IS
 'acquire a distributed lock in session scope, waiting without a snapshot';
+
+CREATE FUNCTION zk_acquire(name text, slots integer, scope text DEFAULT 'transaction')
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'zk_acquire'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_acquire(text, integer, text) IS
+'acquire one of so many slots, waiting its turn, and return its fencing token';
+
+CREATE FUNCTION zk_try_acquire(name text, slots integer, scope text DEFAULT 'transaction', timeout interval DEFAULT '0')
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zk_try_acquire'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_try_acquire(text, integer, text, interval) IS
+'acquire one of so many slots if one is or becomes free within the timeout';
+
+CREATE FUNCTION zk_slot(name text)
+RETURNS integer
+AS 'MODULE_PATHNAME', 'zk_slot'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_slot(text) IS
+'number of the slot that this session holds, which no other holder has meanwhile';
 
 CREATE FUNCTION zk_locks(
     OUT name text,
@@ -91,23 +115,25 @@ CREATE FUNCTION zk_locks(
     OUT blocked_by integer[],
     OUT classid oid,
     OUT objid oid,
-    OUT objsubid smallint)
+    OUT objsubid smallint,
+    OUT kind text,
+    OUT slots integer)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'zk_locks'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_locks() IS
-'distributed locks that this server holds, keeps or waits for';
+'distributed locks and slots that this server holds, keeps or waits for';
 
 CREATE VIEW zk_locks AS
     SELECT name, mode, scope, granted, grant_state, count, token, lease_remaining, wait_start,
-        pid, database, username, application, blocked_by, classid, objid, objsubid
+        pid, database, username, application, blocked_by, classid, objid, objsubid, kind, slots
     FROM zk_locks();
 
 COMMENT ON VIEW zk_locks IS
-'distributed locks that this server holds, keeps or waits for';
+'distributed locks and slots that this server holds, keeps or waits for';
 COMMENT ON COLUMN zk_locks.name IS 'name of the lock';
-COMMENT ON COLUMN zk_locks.mode IS '''exclusive'' or ''shared'', as asked for or as held';
+COMMENT ON COLUMN zk_locks.mode IS '''exclusive'' or ''shared'', as asked for or as held; null for a slot';
 COMMENT ON COLUMN zk_locks.scope IS '''transaction'' or ''session''; null if it is kept for nobody';
 COMMENT ON COLUMN zk_locks.granted IS 'false while it waits';
 COMMENT ON COLUMN zk_locks.grant_state IS 'waiting, queued; held, demanded, releasing, lost; kept';
@@ -123,6 +149,8 @@ COMMENT ON COLUMN zk_locks.blocked_by IS 'sessions of this server that must end 
 COMMENT ON COLUMN zk_locks.classid IS 'joins pg_locks';
 COMMENT ON COLUMN zk_locks.objid IS 'joins pg_locks';
 COMMENT ON COLUMN zk_locks.objsubid IS 'joins pg_locks';
+COMMENT ON COLUMN zk_locks.kind IS '''lock'' or ''slot''';
+COMMENT ON COLUMN zk_locks.slots IS 'how many slots that session says there are; null for a lock';
 
 CREATE FUNCTION zk_session(
     OUT state text,
@@ -206,6 +234,7 @@ COMMENT ON FUNCTION zk_servers() IS
 
 CREATE FUNCTION zk_contenders(
     name text,
+    kind text DEFAULT 'lock',
     OUT "position" integer,
     OUT server text,
     OUT mode text,
@@ -222,13 +251,14 @@ CREATE FUNCTION zk_contenders(
     OUT state_since timestamptz,
     OUT as_of timestamptz,
     OUT data text,
-    OUT node text)
+    OUT node text,
+    OUT slots integer)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'zk_contenders'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 
-COMMENT ON FUNCTION zk_contenders(text) IS
-'everybody who holds or waits for a distributed lock, in order, as ZooKeeper has it';
+COMMENT ON FUNCTION zk_contenders(text, text) IS
+'everybody who holds or waits for a distributed lock, or for one of its slots, in order, as ZooKeeper has it';
 
 CREATE FUNCTION zk_blocking(
     OUT step integer,
@@ -278,7 +308,7 @@ CREATE VIEW zk_waits AS
 
 COMMENT ON VIEW zk_waits IS
 'waits for locks and jobs in the whole ensemble that are longer than a second, and who is to blame';
-COMMENT ON COLUMN zk_waits.kind IS '''lock'' or ''job''';
+COMMENT ON COLUMN zk_waits.kind IS '''lock'', ''job'' or ''slot''';
 COMMENT ON COLUMN zk_waits.name IS 'for which it waits';
 COMMENT ON COLUMN zk_waits.mode IS '''exclusive'' or ''shared''';
 COMMENT ON COLUMN zk_waits.server IS 'of the session that waits; null: another program';
@@ -297,6 +327,7 @@ COMMENT ON COLUMN zk_waits.steps IS 'how far away the session to blame is';
 
 CREATE FUNCTION zk_lock_dirs(
     prefix text DEFAULT '',
+    kind text DEFAULT 'lock',
     OUT name text,
     OUT contenders integer,
     OUT waiting integer,
@@ -305,16 +336,16 @@ RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'zk_lock_dirs'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 
-COMMENT ON FUNCTION zk_lock_dirs(text) IS
-'distributed locks that anybody holds or waits for, as ZooKeeper has it';
+COMMENT ON FUNCTION zk_lock_dirs(text, text) IS
+'distributed locks, or names of slots, that anybody holds or waits for, as ZooKeeper has it';
 
-CREATE FUNCTION zk_break(name text, token bigint)
+CREATE FUNCTION zk_break(name text, token bigint, kind text DEFAULT 'lock')
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_break'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 
-COMMENT ON FUNCTION zk_break(text, bigint) IS
-'take a distributed lock, or a place in its queue, away from whoever has it with this token';
+COMMENT ON FUNCTION zk_break(text, bigint, text) IS
+'take a distributed lock or a slot, or a place in its queue, away from whoever has it with this token';
 
 CREATE FUNCTION zk_raise_tokens(above bigint)
 RETURNS bigint
@@ -383,7 +414,8 @@ CREATE FUNCTION zk_stat_locks(
     OUT losses bigint,
     OUT demands bigint,
     OUT handovers bigint,
-    OUT last_call timestamptz)
+    OUT last_call timestamptz,
+    OUT kind text)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'zk_stat_locks'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
@@ -393,7 +425,7 @@ COMMENT ON FUNCTION zk_stat_locks() IS
 
 CREATE VIEW zk_stat_locks AS
     SELECT name, acquired_local, acquired_kept, acquired_cold, waits,
-        total_wait, longest_wait, timeouts, cancels, deadlocks, failures, losses, demands, handovers, last_call
+        total_wait, longest_wait, timeouts, cancels, deadlocks, failures, losses, demands, handovers, last_call, kind
     FROM zk_stat_locks();
 
 COMMENT ON VIEW zk_stat_locks IS
@@ -413,6 +445,7 @@ COMMENT ON COLUMN zk_stat_locks.losses IS 'holds whose lock was lost';
 COMMENT ON COLUMN zk_stat_locks.demands IS 'locks of this server that others asked for';
 COMMENT ON COLUMN zk_stat_locks.handovers IS 'locks that came from others after a wait';
 COMMENT ON COLUMN zk_stat_locks.last_call IS 'when it was asked for last';
+COMMENT ON COLUMN zk_stat_locks.kind IS '''lock'' or ''slot''';
 
 CREATE FUNCTION zk_stat_reset()
 RETURNS void
@@ -657,8 +690,10 @@ COMMENT ON COLUMN zk_jobs.runs IS 'the newest runs, at most 16';
 -- A candidacy is the whole server's.  Who holds nothing can do nothing with the others.
 REVOKE ALL ON FUNCTION zk_lock_all(text[]), zk_try_lock_all(text[], text, text, interval) FROM PUBLIC;
 REVOKE ALL ON FUNCTION zk_lock(text, text, text), zk_try_lock(text, text, text, interval),
-    zk_assert(text), zk_fence(text, bigint), zk_is_leader(text, interval), zk_require_leader(text),
+    zk_assert(text, text), zk_fence(text, bigint), zk_is_leader(text, interval), zk_require_leader(text),
     zk_leader_token(text), zk_leader(text), zk_candidates(text), zk_elections() FROM PUBLIC;
+REVOKE ALL ON FUNCTION zk_acquire(text, integer, text), zk_try_acquire(text, integer, text, interval),
+    zk_slot(text) FROM PUBLIC;
 REVOKE ALL ON PROCEDURE zk_lock_session(text, text, interval), zk_run_as_leader(text, text) FROM PUBLIC;
 
 -- Like pg_stat_activity, zk_locks itself hides what is nobody else's business.  The
@@ -674,14 +709,14 @@ GRANT SELECT ON zk_session TO pg_monitor;
 REVOKE ALL ON FUNCTION zk_resign(text) FROM PUBLIC;
 
 -- They show the ids of all ZooKeeper sessions, or names of locks on all servers.
-REVOKE ALL ON FUNCTION zk_servers(), zk_contenders(text), zk_lock_dirs(text), zk_blocking(integer),
-    zk_waits() FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION zk_servers(), zk_contenders(text), zk_lock_dirs(text), zk_blocking(integer),
-    zk_waits() TO pg_monitor;
+REVOKE ALL ON FUNCTION zk_servers(), zk_contenders(text, text), zk_lock_dirs(text, text),
+    zk_blocking(integer), zk_waits() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION zk_servers(), zk_contenders(text, text), zk_lock_dirs(text, text),
+    zk_blocking(integer), zk_waits() TO pg_monitor;
 GRANT SELECT ON zk_waits TO pg_monitor;
 
 -- It takes a lock from whoever has it, on any server.
-REVOKE ALL ON FUNCTION zk_break(text, bigint) FROM PUBLIC;
+REVOKE ALL ON FUNCTION zk_break(text, bigint, text) FROM PUBLIC;
 
 -- It ends the ZooKeeper session of every server, and what is raised never comes down.
 REVOKE ALL ON FUNCTION zk_raise_tokens(bigint) FROM PUBLIC;

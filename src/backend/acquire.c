@@ -288,8 +288,8 @@ zklock_introduce(void)
  * for nobody, wait until the worker has given some up.
  */
 static int32
-make_proclock(ZkLockKind kind, const char *name, ZkLockMode mode, ZkLockScope scope,
-			  int64 wait_ms, const ZkWait *wait, ZkHeldLock **held)
+make_proclock(ZkLockKind kind, const char *name, int slots, ZkLockMode mode,
+			  ZkLockScope scope, int64 wait_ms, const ZkWait *wait, ZkHeldLock **held)
 {
 	zklock_introduce();
 	for (;;)
@@ -299,7 +299,7 @@ make_proclock(ZkLockKind kind, const char *name, ZkLockMode mode, ZkLockScope sc
 
 		zklock_callbacks_begin();
 		*held = zklock_hold_reserve(kind, name);
-		proclock = zklock_proclock_make(kind, name, mode, scope, wait_ms == 0);
+		proclock = zklock_proclock_make(kind, name, slots, mode, scope, wait_ms == 0);
 		if (proclock >= 0)
 			return proclock;
 		/* the wait may end by an error: a name that stays reserved looks held */
@@ -379,9 +379,10 @@ zklock_find_sound(ZkLockKind kind, const char *name)
 	return NULL;
 }
 
-bool
-zklock_acquire(ZkLockKind kind, const char *name, ZkLockMode mode, ZkLockScope scope,
-			   int64 wait_ms, int64 *token)
+/* "slots": of a slot, how many there are, else 0. */
+static bool
+acquire(ZkLockKind kind, const char *name, int slots, ZkLockMode mode, ZkLockScope scope,
+		int64 wait_ms, int64 *token)
 {
 	ZkHeldLock *held;
 	volatile bool acquired = false;
@@ -413,7 +414,7 @@ zklock_acquire(ZkLockKind kind, const char *name, ZkLockMode mode, ZkLockScope s
 	zklock_wait_begin(&wait, wait_ms);
 	lockmode = zklock_level1_mode(mode);
 
-	proclock = make_proclock(kind, name, mode, scope, wait_ms, &wait, &held);
+	proclock = make_proclock(kind, name, slots, mode, scope, wait_ms, &wait, &held);
 	zklock_hold_set_pending(proclock);
 
 	PG_TRY();
@@ -456,6 +457,54 @@ zklock_acquire(ZkLockKind kind, const char *name, ZkLockMode mode, ZkLockScope s
 	}
 	held->proclock[mode] = proclock;
 	held->token[mode] = *token;
+	held->slots = slots;
+	held->number = 0;
 	zklock_hold_add(held, mode, scope);
+	return true;
+}
+
+bool
+zklock_acquire(ZkLockKind kind, const char *name, ZkLockMode mode, ZkLockScope scope,
+			   int64 wait_ms, int64 *token)
+{
+	return acquire(kind, name, 0, mode, scope, wait_ms, token);
+}
+
+/* Another number of slots than this session's, by which somebody in the queue asked when
+ * it was listed last; 0: none. */
+static int
+find_other_number(const ZkHeldLock *held)
+{
+	ZkLockEntry *entry =
+		zklock_entry(zklock_proclock(held->proclock[ZKLOCK_EXCLUSIVE])->entry);
+	LWLock *lock = zklock_entry_lock(entry, LW_SHARED); /* our proclock pins it */
+	int other = entry->queue.other_slots;
+
+	zklock_entry_unlock(lock);
+	return other;
+}
+
+bool
+zklock_acquire_slot(const char *name, int slots, ZkLockScope scope, int64 wait_ms,
+					int64 *token)
+{
+	ZkHeldLock *held;
+	int other;
+
+	if (!acquire(ZKLOCK_KIND_SLOT, name, slots, ZKLOCK_EXCLUSIVE, scope, wait_ms, token))
+		return false;
+	held = zklock_held_find(ZKLOCK_KIND_SLOT, name);
+	if (held->slots != slots)
+		ereport(WARNING,
+				(errcode(ERRCODE_WARNING),
+				 errmsg("this session has one of %d slots of \"%s\" already, not of %d",
+						held->slots, zklock_display_name(name), slots)));
+	else if (held->count[ZKLOCK_EXCLUSIVE] == 1 && (other = find_other_number(held)) != 0)
+		ereport(WARNING,
+				(errcode(ERRCODE_WARNING),
+				 errmsg("somebody else asks for one of %d slots of \"%s\", not of %d",
+						other, zklock_display_name(name), slots),
+				 errdetail("The smallest number counts of those who came before."),
+				 errhint("zk_contenders(name, 'slot') shows who it is.")));
 	return true;
 }

@@ -104,7 +104,7 @@ sort_names(Set *set, char *const *names, int n)
 	{
 		set->member[i].name = names[i];
 		set->member[i].proclock = -1;
-		zklock_level1_tag(&set->member[i].tag, ZKLOCK_KIND_LOCK, names[i]);
+		zklock_level1_tag(&set->member[i].tag, ZKLOCK_KIND_LOCK, names[i], 0);
 	}
 	qsort(set->member, (size_t) n, sizeof(Member), compare_members);
 	for (int i = 0; i < n; i++)
@@ -589,7 +589,7 @@ find_token(const Set *set, const char *name)
 	Member key = {.name = name};
 	const Member *m;
 
-	zklock_level1_tag(&key.tag, ZKLOCK_KIND_LOCK, name);
+	zklock_level1_tag(&key.tag, ZKLOCK_KIND_LOCK, name, 0);
 	m = bsearch(&key, set->member, (size_t) set->n, sizeof(Member), compare_members);
 	return m->held->token[zklock_held_mode(m->held)];
 }

@@ -105,7 +105,7 @@ zklock_election_guard(const char *name, int64 *token)
 
 	zklock_callbacks_begin();
 	held = zklock_hold_reserve(ZKLOCK_KIND_ELECTION, name);
-	index = zklock_proclock_make(ZKLOCK_KIND_ELECTION, name, ZKLOCK_EXCLUSIVE,
+	index = zklock_proclock_make(ZKLOCK_KIND_ELECTION, name, 0, ZKLOCK_EXCLUSIVE,
 								 ZKLOCK_SCOPE_TRANSACTION, false);
 	if (index < 0)
 	{

@@ -31,6 +31,7 @@
 
 #include "alarm.h"
 #include "hold.h"
+#include "names.h"
 #include "proclock.h"
 #include "setslot.h"
 
@@ -71,10 +72,11 @@ static int32 pending_set = -1;
  */
 
 void
-zklock_level1_tag(LOCKTAG *tag, ZkLockKind kind, const char *name)
+zklock_level1_tag(LOCKTAG *tag, ZkLockKind kind, const char *name, int pid)
 {
+	uint64 whose = kind == ZKLOCK_KIND_SLOT ? (uint64) pid << 8 : 0;
 	uint64 hash = hash_bytes_extended((const unsigned char *) name, (int) strlen(name),
-									  (uint64) kind);
+									  whose | (uint64) kind);
 
 	/* database 0: the name space is the ensemble's, not a database's */
 	SET_LOCKTAG_ADVISORY(*tag, 0, (uint32) (hash >> 32), (uint32) hash,
@@ -163,7 +165,7 @@ zklock_hold_reserve(ZkLockKind kind, const char *name)
 	held = search_held(kind, name, HASH_ENTER, &found);
 	if (!found)
 	{
-		zklock_level1_tag(&held->tag, kind, name);
+		zklock_level1_tag(&held->tag, kind, name, MyProcPid);
 		for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 		{
 			held->proclock[mode] = -1;
@@ -173,6 +175,7 @@ zklock_hold_reserve(ZkLockKind kind, const char *name)
 		held->transaction_count = 0;
 		held->told = false;
 		held->begun = false;
+		held->slots = held->number = 0;
 		for (int scope = 0; scope < ZKLOCK_NSCOPES; scope++)
 			slist_init(&held->holds[scope]);
 	}
@@ -297,7 +300,7 @@ zklock_hold_add(ZkHeldLock *held, ZkLockMode mode, ZkLockScope scope)
 
 	Assert(hold != NULL || nreserved > 0);
 	Assert(held->proclock[mode] >= 0);
-	Assert(held->kind != ZKLOCK_KIND_LOCK ||
+	Assert(!zklock_kind_is_kept((ZkLockKind) held->kind) ||
 		   zklock_lock_held_by_me(&held->tag, zklock_level1_mode(mode)));
 	if (hold != NULL)
 		hold->count++;
@@ -402,7 +405,7 @@ zklock_hold_each_session_scope(void (*what)(ZkHeldLock *held))
 	hash_seq_init(&seq, held_locks);
 	while ((held = hash_seq_search(&seq)) != NULL)
 	{
-		if (held->kind == ZKLOCK_KIND_LOCK &&
+		if (zklock_kind_is_kept((ZkLockKind) held->kind) &&
 			!slist_is_empty(&held->holds[ZKLOCK_SCOPE_SESSION]))
 			what(held);
 	}
@@ -446,7 +449,7 @@ zklock_hold_end_all_session_scope(bool jobs)
 	hash_seq_init(&seq, held_locks);
 	while ((held = hash_seq_search(&seq)) != NULL)
 	{
-		if (jobs || held->kind == ZKLOCK_KIND_LOCK)
+		if (jobs || held->kind != ZKLOCK_KIND_JOB)
 			ended += zklock_hold_end_session_scope(held, true);
 	}
 	return ended;
@@ -664,9 +667,10 @@ zklock_hold_refuse_prepare(void)
 	else
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("cannot PREPARE a transaction that holds a zklock lock in transaction scope"),
-				 errdetail(
-					 "The lock could not be released when the prepared transaction ends."),
+				 errmsg("cannot PREPARE a transaction that holds a zklock %s in transaction scope",
+						zklock_kind_name((ZkLockKind) hold->held->kind)),
+				 errdetail("The %s could not be released when the prepared transaction ends.",
+						   zklock_kind_name((ZkLockKind) hold->held->kind)),
 				 errhint("Use session scope for locks around prepared transactions.")));
 }
 

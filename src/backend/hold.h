@@ -31,6 +31,8 @@ typedef struct ZkHeldLock
 	uint64 transaction_count;		  /* of holds in transaction scope, both modes */
 	bool told;						  /* an error or a warning has named its loss */
 	bool begun;						  /* a job: zk_run_end is to come */
+	int slots;						  /* of a slot: how many there are */
+	int number;						  /* ... and which it is; 0: nobody has asked */
 	slist_head holds[ZKLOCK_NSCOPES]; /* ZkHold, newest first */
 } ZkHeldLock;
 
@@ -39,8 +41,11 @@ typedef struct ZkHold ZkHold;
 /* User advisory locks are class 1 and 2, Citus uses 4 to 15. */
 #define ZKLOCK_LEVEL1_CLASS 31339
 
-/* Level 1's name for "name". */
-extern void zklock_level1_tag(LOCKTAG *tag, ZkLockKind kind, const char *name);
+/*
+ * Level 1's name for "name".  A slot's is the backend's own, for which nobody waits: it
+ * makes the hold end with what takes advisory locks away, as a lock's does.
+ */
+extern void zklock_level1_tag(LOCKTAG *tag, ZkLockKind kind, const char *name, int pid);
 
 /* Level 1's mode for "mode". */
 extern LOCKMODE zklock_level1_mode(ZkLockMode mode);
@@ -71,13 +76,13 @@ extern void zklock_hold_set_pending(int32 proclock);
 extern void zklock_hold_set_pending_set(int32 first);
 extern void zklock_hold_set_waiting(int32 proclock);
 
-/* Call "what" for each lock that is held in session scope.  It may throw; it must not
- * end or make any. */
+/* Call "what" for each lock and slot that is held in session scope.  It may throw; it
+ * must not end or make any. */
 extern void zklock_hold_each_session_scope(void (*what)(ZkHeldLock *held));
 
 /*
- * End the newest session-scope hold of "held", or all of them, or all of all locks (and
- * of jobs), at both levels.  Return how many ended.
+ * End the newest session-scope hold of "held", or all of them, or all of all locks and
+ * slots (and of jobs), at both levels.  Return how many ended.
  */
 extern uint64 zklock_hold_end_session_scope(ZkHeldLock *held, bool all);
 extern uint64 zklock_hold_end_all_session_scope(bool jobs);

@@ -81,7 +81,7 @@ change_once(const char *name, bool damaged, int64 until, ZkJobChange change, voi
 	ZkJob *job = palloc(sizeof(ZkJob));
 	ZkRecord record;
 
-	*found = zklock_query_record(name, until, &record) && record.exists;
+	*found = zklock_query_record(ZKLOCK_KIND_JOB, name, until, &record) && record.exists;
 	if (!*found && until != 0)
 		return true;
 	if (!record.exists)
@@ -111,7 +111,7 @@ change_once(const char *name, bool damaged, int64 until, ZkJobChange change, voi
 		await_loss();
 		return false;
 	}
-	return zklock_query_write(name, until, &record, text,
+	return zklock_query_write(ZKLOCK_KIND_JOB, name, until, &record, text,
 							  (int) zklock_job_write(job, text));
 }
 

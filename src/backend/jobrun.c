@@ -184,7 +184,7 @@ zklock_job_settle_runs(Oid function, const char *name)
 	LOCKTAG tag;
 
 	/* until the transaction ends; whoever has it will settle what is left */
-	zklock_level1_tag(&tag, ZKLOCK_KIND_JOB, name);
+	zklock_level1_tag(&tag, ZKLOCK_KIND_JOB, name, 0);
 	what.level1 = LockAcquire(&tag, ExclusiveLock, false, true) != LOCKACQUIRE_NOT_AVAIL;
 	(void) zklock_job_record_change(name, false, settle_alone, &what);
 }
@@ -907,7 +907,7 @@ exists(const char *name)
 {
 	ZkRecord record;
 
-	(void) zklock_query_record(name, 0, &record);
+	(void) zklock_query_record(ZKLOCK_KIND_JOB, name, 0, &record);
 	return record.exists && record.node.datalen > 0;
 }
 

@@ -43,8 +43,10 @@ describe(int32 index)
 	const ZkProcLock *proclock = zklock_proclock(index);
 	const ZkLockEntry *entry = zklock_entry(proclock->entry);
 
-	return psprintf("%s %s \"%s\"",
-					proclock->mode == ZKLOCK_EXCLUSIVE ? "exclusive" : "shared",
+	return psprintf("%s%s \"%s\"",
+					entry->kind == ZKLOCK_KIND_SLOT			 ? ""
+						: proclock->mode == ZKLOCK_EXCLUSIVE ? "exclusive "
+															 : "shared ",
 					zklock_kind_name((ZkLockKind) entry->kind),
 					zklock_display_name(entry->name));
 }

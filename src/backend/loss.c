@@ -102,6 +102,18 @@ zklock_loss_describe(const ZkHeldLock *held, ZkLossText *text)
 		text->hint = held->begun ? "Call zk_run_end to acknowledge the loss."
 								 : "Whoever calls next runs the job, if it is due still.";
 	}
+	else if (held->kind == ZKLOCK_KIND_SLOT)
+	{
+		bool transaction = held->transaction_count > 0;
+
+		text->sqlstate = transaction ? ERRCODE_T_R_SERIALIZATION_FAILURE
+									 : ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
+		text->detail =
+			"The ZooKeeper session ended, or the contender was deleted, while the slot was held; somebody else may have it by now.";
+		text->hint = transaction
+			? "The transaction might succeed if retried."
+			: "Call zk_unlock(name, 'slot') to acknowledge the loss, or zk_acquire to acquire a slot anew.";
+	}
 	else if (held->transaction_count > 0)
 	{
 		text->sqlstate = ERRCODE_T_R_SERIALIZATION_FAILURE;
@@ -204,6 +216,15 @@ zklock_loss_settle(const ZkHeldLock *held)
 		zklock_loss_await_verdict();
 	pg_read_barrier(); /* the lease first, see nothing_lost */
 	return zklock_lease_lost() || zklock_held_lost(held);
+}
+
+int64
+zklock_loss_claim(ZkHeldLock *held)
+{
+	if (zklock_loss_settle(held))
+		zklock_loss_raise(held);
+	return held->proclock[ZKLOCK_EXCLUSIVE] >= 0 ? held->token[ZKLOCK_EXCLUSIVE]
+												 : held->token[ZKLOCK_SHARED];
 }
 
 /*

@@ -41,6 +41,9 @@ pg_noreturn extern void zklock_loss_raise_unproven(int64 ms);
  */
 extern bool zklock_loss_settle(const ZkHeldLock *held);
 
+/* The token of what we hold right now, or the error of its loss. */
+extern int64 zklock_loss_claim(ZkHeldLock *held);
+
 /*
  * A hold is about to be ended or taken anew, which acknowledges its loss: raise if
  * the transaction has run statements that relied on what is lost.

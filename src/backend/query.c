@@ -327,11 +327,11 @@ zklock_query(const ZkQuery *query, ZkNode **nodes)
 }
 
 bool
-zklock_query_remove(const char *name, int64_t token)
+zklock_query_remove(ZkLockKind kind, const char *name, int64_t token)
 {
 	ZkQuery query = {
 		.ask = ZKLOCK_ASK_REMOVE,
-		.kind = ZKLOCK_KIND_LOCK,
+		.kind = kind,
 		.contenders = true,
 		.token = token,
 	};
@@ -367,9 +367,9 @@ zklock_query_records(ZkNode **nodes, int64_t *now)
 }
 
 bool
-zklock_query_record(const char *name, int64 until, ZkRecord *record)
+zklock_query_record(ZkLockKind kind, const char *name, int64 until, ZkRecord *record)
 {
-	ZkQuery query = {.ask = ZKLOCK_ASK_RECORD, .kind = ZKLOCK_KIND_JOB};
+	ZkQuery query = {.ask = ZKLOCK_ASK_RECORD, .kind = kind};
 	Answer answer = {.context = CurrentMemoryContext};
 	int rc;
 
@@ -384,12 +384,12 @@ zklock_query_record(const char *name, int64 until, ZkRecord *record)
 }
 
 bool
-zklock_query_write(const char *name, int64 until, const ZkRecord *record,
+zklock_query_write(ZkLockKind kind, const char *name, int64 until, const ZkRecord *record,
 				   const char *data, int len)
 {
 	ZkQuery query = {
 		.ask = ZKLOCK_ASK_WRITE,
-		.kind = ZKLOCK_KIND_JOB,
+		.kind = kind,
 		.version = record->node.version,
 		.session = record->session,
 	};

@@ -50,11 +50,11 @@ extern int zklock_query(const ZkQuery *query, ZkNode **nodes);
 extern int zklock_query_until(const ZkQuery *query, int64 until, ZkNode **nodes);
 
 /*
- * Delete the contender of a lock that has this token, whoever's it is.  If it is
+ * Delete the contender of a lock or a slot that has this token, whoever's it is.  If it is
  * this server's, its holders have lost the lock before it goes.  False if there is
  * none.  Raises as zklock_query does.
  */
-extern bool zklock_query_remove(const char *name, int64_t token);
+extern bool zklock_query_remove(ZkLockKind kind, const char *name, int64_t token);
 
 /*
  * Raise the base of fencing tokens so that all that are given from now on, on whatever
@@ -63,7 +63,7 @@ extern bool zklock_query_remove(const char *name, int64_t token);
  */
 extern int64_t zklock_query_raise(int64_t above);
 
-/* A job's record, and when and where it was so. */
+/* A job's record, or what the directory of slots says, and when and where it was so. */
 typedef struct ZkRecord
 {
 	bool exists;
@@ -76,7 +76,8 @@ typedef struct ZkRecord
  * The record of a job, no older than the call.  Raises as zklock_query does, if "until"
  * is 0; else false and no error, as with zklock_query_until.
  */
-extern bool zklock_query_record(const char *name, int64 until, ZkRecord *record);
+extern bool zklock_query_record(ZkLockKind kind, const char *name, int64 until,
+								ZkRecord *record);
 
 /* Those of all jobs; returns how many.  Raises likewise. */
 extern int zklock_query_records(ZkNode **nodes, int64_t *now);
@@ -85,7 +86,7 @@ extern int zklock_query_records(ZkNode **nodes, int64_t *now);
  * Write the record of a job, if it is as it was read.  False: it is not, or nobody knows
  * what came of it, so it is to be read again.  Raises likewise.
  */
-extern bool zklock_query_write(const char *name, int64 until, const ZkRecord *record,
-							   const char *data, int len);
+extern bool zklock_query_write(ZkLockKind kind, const char *name, int64 until,
+							   const ZkRecord *record, const char *data, int len);
 
 #endif /* ZKLOCK_QUERY_H */

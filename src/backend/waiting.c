@@ -237,7 +237,7 @@ find_level1(uint32 high, uint32 low)
 		{
 			LOCKTAG tag;
 
-			zklock_level1_tag(&tag, (ZkLockKind) entry->kind, entry->name);
+			zklock_level1_tag(&tag, (ZkLockKind) entry->kind, entry->name, 0);
 			if (entry->proclocks >= 0 && tag.locktag_field2 == high &&
 				tag.locktag_field3 == low)
 				break;

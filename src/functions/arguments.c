@@ -96,6 +96,31 @@ zklock_get_names(ZkLockKind kind, ArrayType *arg, int *n)
 	return names;
 }
 
+int
+zklock_get_slots(int32 arg)
+{
+	if (arg < 1 || arg > ZKLOCK_SLOTS_MAX)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("number of slots must be between 1 and %d", ZKLOCK_SLOTS_MAX)));
+	return arg;
+}
+
+ZkLockKind
+zklock_get_kind(text *arg)
+{
+	char *word = text_to_cstring(arg);
+
+	if (strcmp(word, zklock_kind_name(ZKLOCK_KIND_LOCK)) == 0)
+		return ZKLOCK_KIND_LOCK;
+	if (strcmp(word, zklock_kind_name(ZKLOCK_KIND_SLOT)) == 0)
+		return ZKLOCK_KIND_SLOT;
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("unrecognized kind \"%s\"", word),
+			 errhint("Allowed kinds are \"lock\" and \"slot\".")));
+}
+
 const char *const zklock_modes[ZKLOCK_NMODES] =
 	{[ZKLOCK_EXCLUSIVE] = "exclusive", [ZKLOCK_SHARED] = "shared"};
 const char *const zklock_scopes[ZKLOCK_NSCOPES] =

@@ -479,7 +479,7 @@ put_queue(ReturnSetInfo *rsinfo, Inquiry *inquiry, Chain *chain, ZkLockKind kind
 Datum
 zk_waits(PG_FUNCTION_ARGS)
 {
-	static const ZkLockKind kinds[] = {ZKLOCK_KIND_LOCK, ZKLOCK_KIND_JOB};
+	static const ZkLockKind kinds[] = {ZKLOCK_KIND_LOCK, ZKLOCK_KIND_JOB, ZKLOCK_KIND_SLOT};
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	Chain *chain = palloc(sizeof(Chain));
 	Inquiry inquiry = {0};

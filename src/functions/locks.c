@@ -27,6 +27,7 @@
 #include "query.h"
 #include "waiting.h"
 #include "room.h"
+#include "slotcalls.h"
 
 PG_FUNCTION_INFO_V1(zk_lock);
 PG_FUNCTION_INFO_V1(zk_try_lock);
@@ -40,7 +41,8 @@ PG_FUNCTION_INFO_V1(zk_lock_session);
 
 const PGFunction zklock_acknowledging[] = {zk_lock,			zk_try_lock, zk_lock_all,
 										   zk_try_lock_all, zk_unlock,	 zk_unlock_all,
-										   zk_lock_session, zk_run_end,	 NULL};
+										   zk_lock_session, zk_acquire,	 zk_try_acquire,
+										   zk_run_end,		NULL};
 
 /* zk_lock(name text, mode text, scope text) returns bigint */
 Datum
@@ -123,22 +125,23 @@ zk_try_lock_all(PG_FUNCTION_ARGS)
 
 /* What this backend holds of a name now, or NULL; the name in UTF-8 to "name". */
 static ZkHeldLock *
-find_held(text *arg, char *name)
+find_held(ZkLockKind kind, text *arg, char *name)
 {
 	zklock_check_callable();
-	zklock_get_name(ZKLOCK_KIND_LOCK, arg, name);
+	zklock_get_name(kind, arg, name);
 	zklock_hold_end_void();
-	return zklock_held_find(ZKLOCK_KIND_LOCK, name);
+	return zklock_held_find(kind, name);
 }
 
-/* zk_unlock(name text) returns boolean */
+/* zk_unlock(name text, kind text) returns boolean */
 Datum
 zk_unlock(PG_FUNCTION_ARGS)
 {
+	ZkLockKind kind = zklock_get_kind(PG_GETARG_TEXT_PP(1));
 	char name[ZKLOCK_NAME_MAX + 1];
 	ZkHeldLock *held;
 
-	held = find_held(PG_GETARG_TEXT_PP(0), name);
+	held = find_held(kind, PG_GETARG_TEXT_PP(0), name);
 	zklock_loss_acknowledge();
 	if (held != NULL && !slist_is_empty(&held->holds[ZKLOCK_SCOPE_SESSION]))
 	{
@@ -149,7 +152,7 @@ zk_unlock(PG_FUNCTION_ARGS)
 
 	ereport(WARNING,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("you do not hold lock \"%s\" in session scope",
+			 errmsg("you do not hold %s \"%s\" in session scope", zklock_kind_name(kind),
 					zklock_display_name(name)),
 			 held != NULL ? errhint("A hold in transaction scope ends with its transaction.")
 						  : 0));
@@ -170,27 +173,18 @@ zk_unlock_all(PG_FUNCTION_ARGS)
 	PG_RETURN_INT32((int32) Min(ended, PG_INT32_MAX));
 }
 
-/* The token of a lock that we hold right now, or the error of its loss. */
-static int64
-claim(ZkHeldLock *held)
-{
-	if (zklock_loss_settle(held))
-		zklock_loss_raise(held);
-	return held->proclock[ZKLOCK_EXCLUSIVE] >= 0 ? held->token[ZKLOCK_EXCLUSIVE]
-												 : held->token[ZKLOCK_SHARED];
-}
-
-/* zk_token(name text) returns bigint */
+/* zk_token(name text, kind text) returns bigint */
 Datum
 zk_token(PG_FUNCTION_ARGS)
 {
+	ZkLockKind kind = zklock_get_kind(PG_GETARG_TEXT_PP(1));
 	char name[ZKLOCK_NAME_MAX + 1];
 	ZkHeldLock *held;
 
-	held = find_held(PG_GETARG_TEXT_PP(0), name);
+	held = find_held(kind, PG_GETARG_TEXT_PP(0), name);
 	if (held == NULL)
 		PG_RETURN_NULL();
-	PG_RETURN_INT64(claim(held));
+	PG_RETURN_INT64(zklock_loss_claim(held));
 }
 
 /*
@@ -203,7 +197,8 @@ prove_contender(ZkHeldLock *held)
 	ZkLockMode mode =
 		held->proclock[ZKLOCK_EXCLUSIVE] >= 0 ? ZKLOCK_EXCLUSIVE : ZKLOCK_SHARED;
 	ZkLockEntry *entry = zklock_entry(zklock_proclock(held->proclock[mode])->entry);
-	ZkQuery query = {.kind = ZKLOCK_KIND_LOCK, .contenders = true, .limit = 1};
+	ZkLockKind kind = (ZkLockKind) held->kind;
+	ZkQuery query = {.kind = kind, .contenders = true, .limit = 1};
 	ZkSessionShared session;
 	ZkNode *nodes;
 	LWLock *lock;
@@ -214,9 +209,14 @@ prove_contender(ZkHeldLock *held)
 	{
 		const ZkContender *contender = &entry->queue.contender[i];
 
-		if (contender->state == ZKLOCK_GRANTED && contender->mode == mode)
-			zklock_format_contender(query.prefix, session.uuid_hi, contender->uuid,
-									ZKLOCK_KIND_LOCK, mode);
+		if (contender->state != ZKLOCK_GRANTED || contender->mode != mode)
+			continue;
+		if (kind == ZKLOCK_KIND_SLOT)
+			zklock_format_slot(query.prefix, session.uuid_hi, contender->uuid,
+							   contender->slots);
+		else
+			zklock_format_contender(query.prefix, session.uuid_hi, contender->uuid, kind,
+									mode);
 	}
 	zklock_entry_unlock(lock);
 	strlcpy(query.name, held->name, sizeof(query.name));
@@ -225,23 +225,25 @@ prove_contender(ZkHeldLock *held)
 		zklock_loss_raise(held);
 }
 
-/* zk_assert(name text) returns bigint */
+/* zk_assert(name text, kind text) returns bigint */
 Datum
 zk_assert(PG_FUNCTION_ARGS)
 {
+	ZkLockKind kind = zklock_get_kind(PG_GETARG_TEXT_PP(1));
 	char name[ZKLOCK_NAME_MAX + 1];
 	ZkHeldLock *held;
 
-	held = find_held(PG_GETARG_TEXT_PP(0), name);
+	held = find_held(kind, PG_GETARG_TEXT_PP(0), name);
 	if (held != NULL)
 	{
 		zklock_loss_prove();
 		prove_contender(held);
-		PG_RETURN_INT64(claim(held));
+		PG_RETURN_INT64(zklock_loss_claim(held));
 	}
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("you do not hold lock \"%s\"", zklock_display_name(name))));
+			 errmsg("you do not hold %s \"%s\"", zklock_kind_name(kind),
+					zklock_display_name(name))));
 }
 
 /*

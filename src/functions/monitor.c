@@ -55,6 +55,8 @@ PG_FUNCTION_INFO_V1(zk_stat_reset);
 typedef struct LockRow
 {
 	char name[ZKLOCK_NAME_MAX + 1];
+	ZkLockKind kind;
+	int slots; /* of that kind */
 	ZkProcLock proclock;
 	ZkLockGrant grant;
 } LockRow;
@@ -91,11 +93,14 @@ local_blockers(const LockRow *rows, int nrows, const LockRow *waiter)
 	Datum *pids;
 	int n = 0;
 
-	if (w->state != ZKLOCK_PROCLOCK_WANTED)
+	/* who asks for a slot waits for nobody in particular */
+	if (w->state != ZKLOCK_PROCLOCK_WANTED || waiter->kind != ZKLOCK_KIND_LOCK)
 		return NULL;
-	while (first > rows && strcmp(first[-1].name, waiter->name) == 0)
+	while (first > rows && first[-1].kind == waiter->kind &&
+		   strcmp(first[-1].name, waiter->name) == 0)
 		first--;
-	while (end < rows + nrows && strcmp(end->name, waiter->name) == 0)
+	while (end < rows + nrows && end->kind == waiter->kind &&
+		   strcmp(end->name, waiter->name) == 0)
 		end++;
 	pids = palloc(sizeof(Datum) * (Size) (end - first));
 	for (const LockRow *row = first; row < end; row++)
@@ -121,13 +126,14 @@ put_lock_row(ReturnSetInfo *rsinfo, const LockRow *row, ArrayType *blockers,
 		(int64) pg_atomic_read_u64(&zklock_shared->lease_end) - (int64) zklock_clock();
 	LOCKTAG tag;
 	char *text;
-	Datum values[17];
-	bool nulls[17] = {0};
+	Datum values[19];
+	bool nulls[19] = {0};
 
-	zklock_level1_tag(&tag, ZKLOCK_KIND_LOCK, row->name);
+	zklock_level1_tag(&tag, row->kind, row->name, proclock->pid);
 	values[0] = CStringGetTextDatum(zklock_display_name(row->name));
 	values[1] = CStringGetTextDatum(zklock_modes[proclock->mode]);
 	values[2] = CStringGetTextDatum(zklock_scopes[scope]);
+	nulls[1] = row->kind != ZKLOCK_KIND_LOCK;
 	nulls[2] = kept;
 	values[3] = BoolGetDatum(granted);
 	values[4] = CStringGetTextDatum(lock_row_state(row));
@@ -159,12 +165,24 @@ put_lock_row(ReturnSetInfo *rsinfo, const LockRow *row, ArrayType *blockers,
 	values[14] = ObjectIdGetDatum(tag.locktag_field2);
 	values[15] = ObjectIdGetDatum(tag.locktag_field3);
 	values[16] = Int16GetDatum((int16) tag.locktag_field4);
+	values[17] = CStringGetTextDatum(zklock_kind_name(row->kind));
+	values[18] = Int32GetDatum(row->slots);
+	nulls[18] = row->slots == 0;
 	if (!kept && !zklock_may_see(proclock->role))
 	{
 		for (int i = 0; i < (int) lengthof(nulls); i++)
 			nulls[i] = i != 9; /* pid */
 	}
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+}
+
+static void
+put_entry(LockRow *row, const ZkLockEntry *entry, int mode)
+{
+	row->kind = (ZkLockKind) entry->kind;
+	row->slots = entry->queue.slots;
+	row->grant = entry->grant[mode];
+	strlcpy(row->name, entry->name, sizeof(row->name));
 }
 
 /* The rows of an entry, which is locked, as far as there is room; returns how many
@@ -174,15 +192,14 @@ collect_lock_rows(const ZkLockEntry *entry, LockRow *rows, int room)
 {
 	int n = 0;
 
-	if (entry->kind != ZKLOCK_KIND_LOCK)
+	if (!zklock_kind_is_kept((ZkLockKind) entry->kind))
 		return 0;
 	zklock_foreach_proclock (proclock, entry)
 	{
 		if (n < room)
 		{
 			rows[n].proclock = *proclock;
-			rows[n].grant = entry->grant[proclock->mode];
-			strlcpy(rows[n].name, entry->name, sizeof(rows->name));
+			put_entry(&rows[n], entry, proclock->mode);
 		}
 		n++; /* count on */
 	}
@@ -194,8 +211,7 @@ collect_lock_rows(const ZkLockEntry *entry, LockRow *rows, int room)
 		{
 			memset(&rows[n].proclock, 0, sizeof(rows[n].proclock));
 			rows[n].proclock.mode = (uint8) mode;
-			rows[n].grant = entry->grant[mode];
-			strlcpy(rows[n].name, entry->name, sizeof(rows->name));
+			put_entry(&rows[n], entry, mode);
 		}
 		n++;
 	}
@@ -495,20 +511,21 @@ has_others(const ZkContenders *queue, int64 session)
 	return false;
 }
 
-/* zk_contenders(name text) returns setof record */
+/* zk_contenders(name text, kind text) returns setof record */
 Datum
 zk_contenders(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	ZkLockKind kind = zklock_get_kind(PG_GETARG_TEXT_PP(1));
 	char name[ZKLOCK_NAME_MAX + 1];
 	ZkSessionShared s;
 	ZkContenders queue;
 	ZkMembers members = {0};
 
 	zklock_check_callable();
-	zklock_get_name(ZKLOCK_KIND_LOCK, PG_GETARG_TEXT_PP(0), name);
+	zklock_get_name(kind, PG_GETARG_TEXT_PP(0), name);
 	InitMaterializedSRF(fcinfo, 0);
-	zklock_contenders_ask(ZKLOCK_KIND_LOCK, name, 0, 0, &queue);
+	zklock_contenders_ask(kind, name, 0, 0, &queue);
 	zklock_session_read(&s);
 	members.session = s.id.id;
 	if (has_others(&queue, s.id.id))
@@ -520,8 +537,8 @@ zk_contenders(PG_FUNCTION_ARGS)
 		bool ours = members.session != 0 && node->ephemeral_owner == members.session;
 		char *server = palloc((Size) node->datalen + 1);
 		ZkOwner owner;
-		Datum values[17];
-		bool nulls[17] = {0};
+		Datum values[18];
+		bool nulls[18] = {0};
 
 		values[0] = Int32GetDatum(i + 1);
 		nulls[1] = !zklock_parse_server(node->data, (size_t) node->datalen, server);
@@ -529,12 +546,13 @@ zk_contenders(PG_FUNCTION_ARGS)
 			values[1] = CStringGetTextDatum(
 				zklock_display_bytes(server, (int) strlen(server), false));
 		values[2] = CStringGetTextDatum(zklock_modes[queue.children[i].mode]);
+		nulls[2] = kind != ZKLOCK_KIND_LOCK;
 		values[3] = BoolGetDatum(queue.holds[i]);
 		values[4] = Int64GetDatum(node->token);
 		put_session(node, &values[5], &nulls[5]);
 		values[6] = BoolGetDatum(ours);
 		values[7] = TimestampTzGetDatum(zklock_node_time(node->ctime));
-		if (zklock_members_owner(&members, ZKLOCK_KIND_LOCK, name, &queue, i, &owner))
+		if (zklock_members_owner(&members, kind, name, &queue, i, &owner))
 			put_owner(&owner, ours, &values[8], &nulls[8]);
 		else
 			memset(&nulls[8], true, 7);
@@ -542,6 +560,8 @@ zk_contenders(PG_FUNCTION_ARGS)
 			zklock_display_bytes(node->data, node->datalen, node->data_cut));
 		values[16] = CStringGetTextDatum(
 			zklock_display_bytes(node->name, (int) strlen(node->name), node->name_cut));
+		values[17] = Int32GetDatum(queue.children[i].slots);
+		nulls[17] = queue.children[i].slots == 0;
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 		pfree(server);
 	}
@@ -549,7 +569,7 @@ zk_contenders(PG_FUNCTION_ARGS)
 }
 
 /*
- * zk_lock_dirs(prefix text) returns setof record
+ * zk_lock_dirs(prefix text, kind text) returns setof record
  *
  * Only where there are several children it takes a look at each.
  */
@@ -557,7 +577,8 @@ Datum
 zk_lock_dirs(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-	ZkQuery query = {.kind = ZKLOCK_KIND_LOCK};
+	ZkLockKind kind = zklock_get_kind(PG_GETARG_TEXT_PP(1));
+	ZkQuery query = {.kind = kind};
 	char *prefix = zklock_to_utf8(PG_GETARG_TEXT_PP(0));
 	ZkNode *nodes;
 	int n;
@@ -593,7 +614,7 @@ zk_lock_dirs(PG_FUNCTION_ARGS)
 			MemoryContext save = MemoryContextSwitchTo(context);
 			ZkContenders queue;
 
-			zklock_contenders_ask(ZKLOCK_KIND_LOCK, name, 0, 0, &queue);
+			zklock_contenders_ask(kind, name, 0, 0, &queue);
 			contenders = queue.n;
 			for (int j = 0; j < queue.n; j++)
 			{
@@ -618,7 +639,7 @@ zk_lock_dirs(PG_FUNCTION_ARGS)
 
 /* A sentence for the log: whose is the contender with this token, as far as is known? */
 static const char *
-describe_owner(const char *name, int64 token)
+describe_owner(ZkLockKind kind, const char *name, int64 token)
 {
 	ZkContenders queue;
 	ZkMembers members;
@@ -627,7 +648,7 @@ describe_owner(const char *name, int64 token)
 	const ZkNode *node;
 	int i = 0;
 
-	zklock_contenders_ask(ZKLOCK_KIND_LOCK, name, 0, 0, &queue);
+	zklock_contenders_ask(kind, name, 0, 0, &queue);
 	while (i < queue.n && queue.nodes[i].token != token)
 		i++;
 	if (i == queue.n)
@@ -637,7 +658,7 @@ describe_owner(const char *name, int64 token)
 	appendStringInfo(&buf, "It was made with \"%s\"",
 					 zklock_display_bytes(node->data, node->datalen, node->data_cut));
 	zklock_members_ask(0, &members);
-	if (zklock_members_owner(&members, ZKLOCK_KIND_LOCK, name, &queue, i, &owner))
+	if (zklock_members_owner(&members, kind, name, &queue, i, &owner))
 	{
 		const ZkReportItem *item = &owner.item;
 
@@ -659,24 +680,26 @@ describe_owner(const char *name, int64 token)
 	return buf.data;
 }
 
-/* zk_break(name text, token bigint) returns boolean */
+/* zk_break(name text, token bigint, kind text) returns boolean */
 Datum
 zk_break(PG_FUNCTION_ARGS)
 {
+	ZkLockKind kind = zklock_get_kind(PG_GETARG_TEXT_PP(2));
 	char name[ZKLOCK_NAME_MAX + 1];
 	int64 token = PG_GETARG_INT64(1);
 	const char *owner;
 	bool removed;
 
 	zklock_check_callable();
-	zklock_get_name(ZKLOCK_KIND_LOCK, PG_GETARG_TEXT_PP(0), name);
+	zklock_get_name(kind, PG_GETARG_TEXT_PP(0), name);
 	/* afterwards nobody can tell */
-	owner = token > 0 ? describe_owner(name, token) : NULL;
-	removed = zklock_query_remove(name, token);
+	owner = token > 0 ? describe_owner(kind, name, token) : NULL;
+	removed = zklock_query_remove(kind, name, token);
 	if (removed)
 		ereport(LOG,
-				(errmsg("zk_break removed the contender with token %lld from the queue of lock \"%s\"",
-						(long long) token, zklock_display_name(name)),
+				(errmsg("zk_break removed the contender with token %lld from the queue of %s \"%s\"",
+						(long long) token, zklock_kind_name(kind),
+						zklock_display_name(name)),
 				 owner != NULL ? errdetail_log("%s", owner) : 0));
 	PG_RETURN_BOOL(removed);
 }
@@ -758,14 +781,15 @@ zk_stat_locks(PG_FUNCTION_ARGS)
 	n = zklock_stat_names(rows);
 	for (int i = 0; i < n; i++)
 	{
-		Datum values[ZKLOCK_NSTATS + 2];
-		bool nulls[ZKLOCK_NSTATS + 2] = {0};
+		Datum values[ZKLOCK_NSTATS + 3];
+		bool nulls[ZKLOCK_NSTATS + 3] = {0};
 
 		if (!zklock_in_namespace(rows[i].name))
 			continue;
 		values[0] = CStringGetTextDatum(zklock_display_name(rows[i].name));
 		put_counters(&values[1], rows[i].n);
 		values[ZKLOCK_NSTATS + 1] = TimestampTzGetDatum(rows[i].used);
+		values[ZKLOCK_NSTATS + 2] = CStringGetTextDatum(zklock_kind_name(rows[i].kind));
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 	}
 	return (Datum) 0;

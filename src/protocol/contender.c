@@ -22,6 +22,7 @@
 #include "contender.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 #define SEQUENCE_DIGITS 10 /* width of the server's "%010d" */
@@ -31,6 +32,7 @@ static const char contender_prefix[] = "_c_";
 static const char exclusive_suffix[] = "-lock-";
 static const char shared_suffix[] = "-read-lock-";
 static const char election_suffix[] = "-latch-";
+static const char slot_suffix[] = "-slot"; /* the number of slots follows, and "-" */
 
 /* ----------
  * Text
@@ -253,18 +255,14 @@ zklock_decode_name(const char *encoded, char *buf)
  * ----------
  */
 
-void
-zklock_format_contender(char *buf, uint64_t uuid_hi, uint64_t uuid_lo, ZkLockKind kind,
-						ZkLockMode mode)
+/* "_c_<uuid>"; returns what follows it. */
+static char *
+put_uuid(char *buf, uint64_t uuid_hi, uint64_t uuid_lo)
 {
 	static const char hex[] = "0123456789abcdef";
-	const char *suffix = kind == ZKLOCK_KIND_ELECTION ? election_suffix
-		: mode == ZKLOCK_SHARED						  ? shared_suffix
-													  : exclusive_suffix;
 	char *out = buf;
 	int i;
 
-	assert(kind == ZKLOCK_KIND_LOCK || mode == ZKLOCK_EXCLUSIVE);
 	assert(uuid_hi != 0); /* that is for names without our form */
 	memcpy(out, contender_prefix, sizeof(contender_prefix) - 1);
 	out += sizeof(contender_prefix) - 1;
@@ -277,8 +275,26 @@ zklock_format_contender(char *buf, uint64_t uuid_hi, uint64_t uuid_lo, ZkLockKin
 			*out++ = '-';
 		*out++ = hex[(half >> (60 - 4 * (i % 16))) & 0x0f];
 	}
+	return out;
+}
 
-	strcpy(out, suffix);
+void
+zklock_format_contender(char *buf, uint64_t uuid_hi, uint64_t uuid_lo, ZkLockKind kind,
+						ZkLockMode mode)
+{
+	assert(kind == ZKLOCK_KIND_LOCK || mode == ZKLOCK_EXCLUSIVE);
+	strcpy(put_uuid(buf, uuid_hi, uuid_lo),
+		   kind == ZKLOCK_KIND_ELECTION ? election_suffix
+			   : mode == ZKLOCK_SHARED	? shared_suffix
+										: exclusive_suffix);
+	assert(strlen(buf) < ZKLOCK_CONTENDER_LEN);
+}
+
+void
+zklock_format_slot(char *buf, uint64_t uuid_hi, uint64_t uuid_lo, int slots)
+{
+	assert(slots > 0 && slots <= ZKLOCK_SLOTS_MAX);
+	sprintf(put_uuid(buf, uuid_hi, uuid_lo), "%s%d-", slot_suffix, slots);
 	assert(strlen(buf) < ZKLOCK_CONTENDER_LEN);
 }
 
@@ -379,6 +395,20 @@ parse_sequence(const char *name, size_t len, int64_t *sequence, size_t *start)
 	return true;
 }
 
+/* "-slot<N>-": N as it is written, or 0 if it is not that. */
+static int
+parse_slots(const char *suffix, size_t len)
+{
+	size_t begin = sizeof(slot_suffix) - 1;
+	int64_t slots;
+
+	if (len < begin + 2 || len > begin + 8 || memcmp(suffix, slot_suffix, begin) != 0 ||
+		suffix[len - 1] != '-' || suffix[begin] == '0')
+		return 0;
+	slots = parse_digits(suffix + begin, (int) (len - begin - 1));
+	return slots > 0 && slots <= ZKLOCK_SLOTS_MAX ? (int) slots : 0;
+}
+
 bool
 zklock_parse_child(const char *name, ZkLockChild *child)
 {
@@ -395,6 +425,8 @@ zklock_parse_child(const char *name, ZkLockChild *child)
 	child->uuid_hi = 0;
 	child->uuid_lo = 0;
 	child->mode = ZKLOCK_EXCLUSIVE;
+	child->slots = 0;
+	child->sibling = false;
 
 	if (start > prefix_len + ZKLOCK_UUID_LEN &&
 		memcmp(name, contender_prefix, prefix_len) == 0 &&
@@ -409,7 +441,8 @@ zklock_parse_child(const char *name, ZkLockChild *child)
 		bool election = suffix_len == sizeof(election_suffix) - 1 &&
 			memcmp(suffix, election_suffix, suffix_len) == 0;
 
-		if (shared || exclusive || election)
+		child->slots = parse_slots(suffix, suffix_len);
+		if (shared || exclusive || election || child->slots > 0)
 		{
 			child->uuid_hi = hi;
 			child->uuid_lo = lo;

@@ -11,7 +11,9 @@
  * _c_<uuid>-lock-<sequence> (exclusive) or _c_<uuid>-read-lock-<sequence>
  * (shared).  An election's is <root>/elections/<encoded name>, its contenders
  * are named _c_<uuid>-latch-<sequence>.  A job's is <root>/jobs/<encoded name>, with
- * contenders named as those of an exclusive lock.  The high half of the UUID is the
+ * contenders named as those of an exclusive lock.  Slots (slots.h) are asked for in
+ * <root>/slots/<encoded name>, by contenders named _c_<uuid>-slot<N>-<sequence>, where N
+ * is the number of slots.  The high half of the UUID is the
  * session's, the low half the contender's, so that a listing tells our own from
  * everybody else's.
  *
@@ -49,10 +51,20 @@ typedef enum ZkLockKind
 	ZKLOCK_KIND_LOCK,
 	ZKLOCK_KIND_ELECTION, /* exclusive only */
 	ZKLOCK_KIND_JOB,	  /* the same; see job.h */
-	ZKLOCK_KIND_BARRIER	  /* no lock: names and a directory; see barrier.h */
+	ZKLOCK_KIND_BARRIER,  /* no lock: names and a directory; see barrier.h */
+	ZKLOCK_KIND_SLOT	  /* exclusive only; see slots.h */
 } ZkLockKind;
 
-#define ZKLOCK_NKINDS 4
+#define ZKLOCK_NKINDS	 5
+
+#define ZKLOCK_SLOTS_MAX 1000000 /* of one name */
+
+/* May a grant be kept when nobody has it? */
+static inline bool
+zklock_kind_is_kept(ZkLockKind kind)
+{
+	return kind == ZKLOCK_KIND_LOCK || kind == ZKLOCK_KIND_SLOT;
+}
 
 typedef enum ZkLockMode
 {
@@ -78,6 +90,8 @@ typedef struct ZkLockChild
 	uint64_t uuid_lo;
 	int64_t sequence; /* negative: the server gives no such number any more */
 	ZkLockMode mode;  /* foreign names count as exclusive */
+	int slots;		  /* of a contender for one of so many; else 0 */
+	bool sibling;	  /* of our session, but of another of its queues (dispatch.c) */
 } ZkLockChild;
 
 /* A name without its namespace. */
@@ -123,6 +137,9 @@ extern bool zklock_decode_name(const char *encoded, char *buf);
  */
 extern void zklock_format_contender(char *buf, uint64_t uuid_hi, uint64_t uuid_lo,
 									ZkLockKind kind, ZkLockMode mode);
+
+/* The same for one of so many slots: "_c_<uuid>-slot<N>-". */
+extern void zklock_format_slot(char *buf, uint64_t uuid_hi, uint64_t uuid_lo, int slots);
 
 /*
  * Take a child's name apart.  False when it does not end in a sequence

@@ -571,6 +571,13 @@ has_other(const Sessions *sessions, uint64_t session)
 	return sessions->any && (sessions->several || session == 0 || sessions->one != session);
 }
 
+/* One that asks for a slot is in the way of all, and all are in its. */
+static uint64_t
+session_of(const ZkLockChild *child)
+{
+	return child->slots > 0 ? 0 : child->uuid_hi;
+}
+
 /* The newest contender first. */
 static void
 sort_children(ZkLockChild *children, int n)
@@ -597,24 +604,24 @@ find_in_way(ZkDeadlock *d, const ZkLockChild *children, int n, int self)
 	Sessions all = {0};
 	Sessions writers = {0};
 
-	add_session(&all, children[self].uuid_hi);
+	add_session(&all, session_of(&children[self]));
 	if (children[self].mode == ZKLOCK_EXCLUSIVE)
-		add_session(&writers, children[self].uuid_hi);
+		add_session(&writers, session_of(&children[self]));
 	for (int i = self + 1; i < n; i++)
 	{
 		const ZkLockChild *child = &children[i];
 		bool writes = child->mode == ZKLOCK_EXCLUSIVE;
 
-		if (!has_other(writes ? &all : &writers, child->uuid_hi))
+		if (!has_other(writes ? &all : &writers, session_of(child)))
 			continue;
 		add_in_way(d, child->uuid_hi, child->uuid_lo);
 		if (ZKLOCK_DEADLOCK_MUTANT == 5)
 			return;
 		if (ZKLOCK_DEADLOCK_MUTANT == 6)
 			continue;
-		add_session(&all, child->uuid_hi);
+		add_session(&all, session_of(child));
 		if (writes)
-			add_session(&writers, child->uuid_hi);
+			add_session(&writers, session_of(child));
 	}
 }
 

@@ -26,12 +26,16 @@
  *-------------------------------------------------------------------------
  */
 #include "protocol.h"
+#include "slots.h"
 
 #include <assert.h>
 #include <string.h>
 
 #ifndef ZKLOCK_MUTANT
 #define ZKLOCK_MUTANT 0
+#endif
+#ifndef ZKLOCK_SLOTS_MUTANT /* for slots_sim */
+#define ZKLOCK_SLOTS_MUTANT 0
 #endif
 
 /* Creates in a row that may meet no directory before we give up. */
@@ -72,6 +76,7 @@ add_action(ZkLockActions *actions, ZkLockActionType type, const ZkLockQueue *que
 		a->sequence = c->sequence;
 		a->token = c->token;
 		a->demanded = c->demanded;
+		a->slots = c->slots;
 	}
 	return a;
 }
@@ -139,6 +144,8 @@ set_state(ZkContender *c, ZkContenderState state)
 	(void) edges;
 	assert((edges[c->state] & (1 << state)) != 0);
 	c->state = (uint8_t) state;
+	if (state != ZKLOCK_WAITING)
+		c->first = false;
 }
 
 static void
@@ -158,6 +165,7 @@ forget_blocker(ZkContender *c)
 	c->second = 0;
 	c->second_gone = false;
 	c->polled = false;
+	c->first = false;
 }
 
 /* The position is not known any more: ask for a new listing. */
@@ -185,6 +193,7 @@ set_begun(const ZkLockQueue *queue, ZkContender *c, ZkContenderState state,
 	set_state(c, state);
 	reset(c);
 	c->mode = (uint8_t) mode;
+	c->slots = queue->slots;
 	c->uuid = event->fresh_uuid + (uint64_t) (c - queue->contender);
 }
 
@@ -347,6 +356,8 @@ forget_connection(ZkLockQueue *queue)
 		}
 		if (c->delete_refused)
 			c->delete_sent = c->delete_refused = false;
+		if (c->mark_refused)
+			c->mark_sent = c->mark_refused = false;
 	}
 	queue->dir_list = 0;
 	queue->succession = ZKLOCK_NO_SUCCESSION;
@@ -522,7 +533,7 @@ on_resumed(ZkLockQueue *queue, ZkLockActions *actions)
 	{
 		ZkContender *c = &queue->contender[i];
 
-		c->delete_sent = false;
+		c->delete_sent = c->mark_sent = false;
 		if (c->state == ZKLOCK_CREATING && c->create_sent)
 		{
 			set_state(c, ZKLOCK_UNSETTLED);
@@ -541,6 +552,8 @@ on_tick(ZkLockQueue *queue)
 
 		if (c->delete_refused)
 			c->delete_sent = c->delete_refused = false;
+		if (c->mark_refused)
+			c->mark_sent = c->mark_refused = false;
 		if (c->list_needed == LIST_LATER)
 			c->list_needed = 0;
 		else if (c->list_needed == LIST_NOT_FOUND)
@@ -643,12 +656,14 @@ watches_dir(const ZkContender *c, const ZkLockEvent *event)
 
 /*
  * Do we have to wait for "child", or it for us?  Our own never stand in our way:
- * exclusion among local backends is the table's business.
+ * exclusion among local backends is the table's business.  For a slot everybody counts.
  */
 static bool
 conflicts(ZkLockQueue *queue, const ZkContender *c, const ZkLockChild *child,
 		  const ZkLockEvent *event)
 {
+	if (queue->slots > 0)
+		return child->uuid_hi != event->session || child->uuid_lo != c->uuid;
 	if (child->uuid_hi == event->session && find_contender(queue, child->uuid_lo) != NULL)
 		return false;
 	return zklock_modes_conflict((ZkLockMode) c->mode, child->mode);
@@ -743,7 +758,7 @@ look_for_demand(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 	const ZkLockChild *other = find_other(queue, c, event);
 
 	c->list_synced = false; /* answered, not lost with a connection */
-	if (other != NULL && !c->demanded)
+	if (other != NULL && !c->demanded && ZKLOCK_SLOTS_MUTANT != 9)
 		set_demanded(queue, c, actions);
 	if (!is_joined(queue, c))
 		return;
@@ -787,6 +802,87 @@ look_ahead(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 }
 
 /*
+ * Do the numbers in a listing say where "c" stands?  If not it is given up, or makes
+ * place for a new one.
+ */
+static bool
+numbers_tell(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
+			 ZkLockActions *actions)
+{
+	bool shared = false;
+
+	if (event->next_number > ZKLOCK_SEQUENCE_LIMIT)
+	{
+		fail(queue, c, ZKLOCK_FAIL_SEQUENCE, actions);
+		return false;
+	}
+	for (int i = 0; i < event->nchildren; i++)
+	{
+		const ZkLockChild *child = &event->children[i];
+
+		if (!conflicts(queue, c, child, event))
+			continue;
+
+		/*
+		 * Made without the sequence flag, by a program that may well have the lock:
+		 * its number does not say when it came.
+		 */
+		if ((child->sequence < 0 || child->sequence >= event->next_number) &&
+			ZKLOCK_MUTANT != 10)
+		{
+			fail(queue, c, ZKLOCK_FAIL_NUMBER, actions);
+			return false;
+		}
+
+		/* A number is a place only if nobody shares it.  The next one is ours alone. */
+		shared |= comes_before(c, child) && child->sequence == c->sequence;
+	}
+	if (shared)
+		set_state(c, ZKLOCK_DELETING);
+	return !shared;
+}
+
+/*
+ * The same as find_place for one of so many slots (slots.h).  Whoever stands behind may
+ * have seen us wait, by a listing of before, and waits to hear that we do no more.
+ */
+static void
+find_slot(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
+		  ZkLockActions *actions)
+{
+	ZkSlotPlace place;
+
+	c->list_synced = false; /* answered, not lost with a connection */
+	if (!numbers_tell(queue, c, event, actions))
+		return;
+	place =
+		zklock_slots_place(event->children, event->nchildren, c->sequence, queue->slots);
+	queue->other_slots = place.other;
+	if (place.granted)
+	{
+		set_granted(queue, c,
+					place.contended || find_other(queue, c, event) != NULL ||
+						(!queue->dir_watched && !watches_dir(c, event)),
+					actions);
+		c->mark_due = place.followed && ZKLOCK_SLOTS_MUTANT != 4;
+		c->watch_later = true; /* most are given back before */
+		return;
+	}
+	if (c->state != ZKLOCK_WAITING)
+		set_state(c, ZKLOCK_WAITING);
+	forget_blocker(c);
+	c->waited = true;
+	c->first = place.first;
+	c->blocker = place.before->hash;
+	add_action(actions, ZKLOCK_ACT_BLOCKED, queue, c);
+	c->polled = event->no_watches ||
+		(!c->first && (!may_watch(place.before) || c->marked == c->blocker));
+	/* the first one watches the directory, see decide() */
+	if (!c->first && !c->polled)
+		watch_child(queue, c, place.before->name, place.before->hash, actions);
+}
+
+/*
  * A listing that is recent enough for "c", which is QUEUED with its sequence
  * number and token known: find our place.
  */
@@ -805,39 +901,18 @@ find_place(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 	if (c->mode == ZKLOCK_EXCLUSIVE && event->held[ZKLOCK_SHARED])
 		shared = zklock_queue_grant(queue, ZKLOCK_SHARED);
 
-	if (event->next_number > ZKLOCK_SEQUENCE_LIMIT)
-	{
-		fail(queue, c, ZKLOCK_FAIL_SEQUENCE, actions);
+	if (!numbers_tell(queue, c, event, actions))
 		return;
-	}
 	for (int i = 0; i < event->nchildren; i++)
 	{
 		const ZkLockChild *child = &event->children[i];
 
 		if (!conflicts(queue, c, child, event))
 			continue;
-
-		/*
-		 * Made without the sequence flag, by a program that may well have the lock:
-		 * its number does not say when it came.
-		 */
-		if ((child->sequence < 0 || child->sequence >= event->next_number) &&
-			ZKLOCK_MUTANT != 10)
-		{
-			fail(queue, c, ZKLOCK_FAIL_NUMBER, actions);
-			return;
-		}
 		if (!comes_before(c, child))
 		{
 			demanded = true;
 			continue;
-		}
-
-		/* A number is a place only if nobody shares it.  The next one is ours alone. */
-		if (child->sequence == c->sequence)
-		{
-			set_state(c, ZKLOCK_DELETING);
-			return;
 		}
 
 		/*
@@ -915,6 +990,7 @@ take_orphan(ZkLockQueue *queue, const ZkLockChild *child, ZkLockActions *actions
 	{
 		set_state(vacant, ZKLOCK_DELETING);
 		vacant->mode = (uint8_t) child->mode;
+		vacant->slots = child->slots;
 		vacant->uuid = child->uuid_lo;
 		vacant->sequence = child->sequence;
 	}
@@ -939,7 +1015,10 @@ on_list_refused(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 	else if (c->state == ZKLOCK_QUEUED || c->state == ZKLOCK_PROBING)
 		fail(queue, c, ZKLOCK_FAIL_REFUSED, actions);
 	else if (c->state == ZKLOCK_WAITING)
+	{
 		c->second_gone = false;
+		c->polled |= c->first;
+	}
 	else if (c->state == ZKLOCK_GRANTED)
 	{
 		/* we cannot see who comes, nor who goes */
@@ -955,7 +1034,11 @@ static void
 end_probe(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 		  ZkLockActions *actions)
 {
-	if (find_other(queue, c, event) != NULL)
+	bool blocked = queue->slots > 0
+		? !zklock_slots_place(event->children, event->nchildren, INT64_MAX, queue->slots).granted
+		: find_other(queue, c, event) != NULL;
+
+	if (blocked)
 	{
 		set_state(c, ZKLOCK_BLOCKED);
 		add_action(actions, ZKLOCK_ACT_BLOCKED, queue, c);
@@ -1018,6 +1101,7 @@ take_orphans(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *action
 		const ZkLockChild *child = &event->children[i];
 
 		if (child->uuid_hi == event->session &&
+			(!child->sibling || ZKLOCK_SLOTS_MUTANT == 10) &&
 			find_contender(queue, child->uuid_lo) == NULL)
 			take_orphan(queue, child, actions);
 	}
@@ -1028,15 +1112,19 @@ static void
 look_for_place(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 			   ZkLockActions *actions)
 {
-	if (c->state == ZKLOCK_WAITING)
+	if (c->state == ZKLOCK_WAITING && queue->slots == 0)
 	{
 		if (c->second_gone)
 			look_ahead(queue, c, event, actions);
 	}
+	else if (c->state == ZKLOCK_WAITING && !c->first)
+		return; /* the one before us is watched */
 	else if (!is_needed(queue, c))
 		return; /* decide() deletes it */
 	else if (c->token == 0)
 		c->list_needed = 0;
+	else if (queue->slots > 0)
+		find_slot(queue, c, event, actions);
 	else
 		find_place(queue, c, event, actions);
 }
@@ -1140,12 +1228,18 @@ on_watched(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 		return;
 	if (c->second == event->hash && event->rc == ZKLOCK_RC_NO_NODE)
 		set_second_gone(c);
-	if (c->blocker != event->hash)
+	if (c->blocker != event->hash || c->first)
 		return;
 	switch (event->rc)
 	{
 		case ZKLOCK_RC_OK:
 			c->blocker_watched = true;
+			if (queue->slots > 0 && event->marked && ZKLOCK_SLOTS_MUTANT != 5)
+			{
+				/* it was granted a slot before we could watch it; or so it says: once */
+				set_queued(c);
+				c->marked = event->hash;
+			}
 			break;
 		case ZKLOCK_RC_NO_NODE:
 		case ZKLOCK_RC_LOST:
@@ -1164,6 +1258,18 @@ on_watched_dir(ZkLockQueue *queue, const ZkLockEvent *event)
 {
 	queue->succession.requested = false;
 	queue->succession.watched = event->rc == ZKLOCK_RC_OK;
+}
+
+/* Whoever waits behind us hears of it; or of our end. */
+static void
+on_marked(ZkContender *c, const ZkLockEvent *event)
+{
+	if (event->rc == ZKLOCK_RC_OK || event->rc == ZKLOCK_RC_NO_NODE)
+		c->mark_due = c->mark_sent = false;
+	else if (event->rc == ZKLOCK_RC_LOST)
+		c->mark_sent = ZKLOCK_SLOTS_MUTANT == 8;
+	else
+		c->mark_refused = c->mark_sent;
 }
 
 static void
@@ -1228,6 +1334,12 @@ on_node_changed(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *act
 			c->own_watched = false; /* decide() sets it again */
 			c->own_requested = false;
 		}
+		else if (queue->slots > 0)
+		{
+			/* the one before us is granted a slot, most likely */
+			if (c->state == ZKLOCK_WAITING && !c->first && c->blocker == event->hash)
+				set_queued(c);
+		}
 		else if ((c->state == ZKLOCK_WAITING || c->state == ZKLOCK_GRANTED) &&
 				 (c->blocker == event->hash || c->second == event->hash))
 		{
@@ -1241,7 +1353,9 @@ on_node_changed(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *act
 
 /*
  * An exclusive grant is wanted by whoever comes; we are alone with it, or others
- * were seen before.  A shared one is wanted by writers only: decide() lists again.
+ * were seen before.  A shared one is wanted by writers only: decide() lists again.  So it
+ * does for slots, where this server may have come or gone itself; and for the first one
+ * who waits for a slot.
  */
 static void
 on_dir_changed(ZkLockQueue *queue, ZkLockActions *actions)
@@ -1253,7 +1367,8 @@ on_dir_changed(ZkLockQueue *queue, ZkLockActions *actions)
 	{
 		ZkContender *c = &queue->contender[i];
 
-		if (c->state == ZKLOCK_GRANTED && c->mode == ZKLOCK_EXCLUSIVE && !c->demanded)
+		if (c->state == ZKLOCK_GRANTED && c->mode == ZKLOCK_EXCLUSIVE && !c->demanded &&
+			queue->slots == 0)
 			set_demanded(queue, c, actions);
 	}
 }
@@ -1409,6 +1524,31 @@ want_listing(ZkLockQueue *queue, ZkContender *c, Listing *listing)
 	return true;
 }
 
+/* May a listing watch the directory, which nothing does yet? */
+static bool
+may_watch_dir(const ZkLockQueue *queue)
+{
+	return !queue->dir_watched && queue->dir_list == 0;
+}
+
+/*
+ * "c" is the first one who waits for a slot, as of a listing.  The directory was watched
+ * by then, and is silent; or the listing that watches it shows whether that is still so.
+ */
+static void
+pursue_first(ZkLockQueue *queue, ZkContender *c, Listing *listing)
+{
+	if (queue->dir_watched || c->polled || ZKLOCK_SLOTS_MUTANT == 6)
+		return;
+	if (queue->dir_list != 0)
+		c->list_needed = queue->dir_list;
+	else
+	{
+		c->list_needed = queue->list_sent + 1;
+		listing->wanted = listing->watch = true;
+	}
+}
+
 static void
 pursue_granted(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 			   Listing *listing, ZkLockActions *actions)
@@ -1430,6 +1570,11 @@ pursue_granted(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 	if (c->demanded && is_joined(queue, c) && c->blocker == 0 &&
 		want_listing(queue, c, listing))
 		listing->sync |= c->list_synced;
+	if (c->mark_due && !c->mark_sent)
+	{
+		add_action(actions, ZKLOCK_ACT_MARK, queue, c);
+		c->mark_sent = true; /* ahead of the watch, which it would use up */
+	}
 	if (c->demanded && !event->spare_watches && !c->watch_later)
 		watch_own(queue, c, actions);
 }
@@ -1445,8 +1590,7 @@ pursue(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event, Listing *li
 			if (c->create_sent || !create(queue, c, event, actions))
 				break;
 			listing->wanted = true;
-			listing->watch |= event->alone && !event->spare_watches &&
-				!queue->dir_watched && queue->dir_list == 0;
+			listing->watch |= event->alone && !event->spare_watches && may_watch_dir(queue);
 			break;
 
 		case ZKLOCK_PROBING:
@@ -1461,6 +1605,9 @@ pursue(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event, Listing *li
 #else
 				listing->sync |= c->state != ZKLOCK_QUEUED || c->list_synced;
 #endif
+			/* who has waited for a slot may be the first now */
+			listing->watch |= listing->wanted && c->waited && c->state == ZKLOCK_QUEUED &&
+				may_watch_dir(queue) && !event->no_watches;
 			break;
 
 		case ZKLOCK_GRANTED:
@@ -1468,7 +1615,9 @@ pursue(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event, Listing *li
 			break;
 
 		case ZKLOCK_WAITING:
-			if (!c->polled)
+			if (c->first)
+				pursue_first(queue, c, listing);
+			else if (!c->polled)
 				watch_own(queue, c, actions);
 			if (c->second_gone)
 				(void) want_listing(queue, c, listing);
@@ -1565,6 +1714,7 @@ take_event(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 		case ZKLOCK_EV_CREATED:
 		case ZKLOCK_EV_WATCHED_OWN:
 		case ZKLOCK_EV_WATCHED:
+		case ZKLOCK_EV_MARKED:
 		case ZKLOCK_EV_DELETED:
 			c = find_contender(queue, event->uuid);
 			if (c == NULL)
@@ -1581,6 +1731,8 @@ take_event(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 				on_watched_own(queue, c, event, actions);
 			else if (event->type == ZKLOCK_EV_WATCHED)
 				on_watched(queue, c, event, actions);
+			else if (event->type == ZKLOCK_EV_MARKED)
+				on_marked(c, event);
 			else
 				on_deleted(c, event);
 			break;
@@ -1649,7 +1801,8 @@ check_pursued(const ZkLockQueue *queue, const ZkContender *c, const ZkLockEvent 
 			assert(is_listing(queue, c));
 			break;
 		case ZKLOCK_WAITING:
-			assert(c->polled || c->own_watched || c->own_requested);
+			assert(c->polled || c->first || c->own_watched || c->own_requested);
+			assert(!c->first || c->polled || queue->dir_watched || queue->dir_list != 0);
 			assert(!c->second_gone || is_listing(queue, c));
 			break;
 		case ZKLOCK_GRANTED:
@@ -1658,6 +1811,7 @@ check_pursued(const ZkLockQueue *queue, const ZkContender *c, const ZkLockEvent 
 			/* ... and its loss by another, unless there are too many */
 			assert(!c->demanded || c->own_watched || c->own_requested || c->watch_later ||
 				   event->spare_watches);
+			assert(!c->mark_due || c->mark_sent);
 			break;
 		case ZKLOCK_DELETING:
 			assert(c->delete_sent || is_set_ready(queue));
@@ -1672,6 +1826,8 @@ check_contender(const ZkLockQueue *queue, const ZkContender *c, const ZkLockEven
 	assert(!c->create_sent || c->state == ZKLOCK_CREATING);
 	assert(!c->delete_sent || c->state == ZKLOCK_DELETING);
 	assert(!c->delete_refused || c->delete_sent);
+	assert(!c->first || c->state == ZKLOCK_WAITING);
+	assert(queue->slots > 0 || (!c->waited && !c->mark_due));
 	switch ((ZkContenderState) c->state)
 	{
 		case ZKLOCK_FREE:
@@ -1853,7 +2009,7 @@ zklock_queue_wants_tick(const ZkLockQueue *queue)
 	{
 		const ZkContender *c = &queue->contender[i];
 
-		if (c->delete_refused || c->watch_later ||
+		if (c->delete_refused || c->mark_refused || c->watch_later ||
 			(c->state == ZKLOCK_WAITING && c->polled) || c->list_needed == LIST_LATER ||
 			c->list_needed == LIST_NOT_FOUND)
 			return true;

@@ -30,6 +30,10 @@
  *	            DELETING: not needed any more, or refused; FREE: somebody has deleted it
  *	 DELETING   FREE: deleted
  *
+ * Of slots (slots.h) one ZkLockQueue is one session's place: a server has as many in one
+ * directory as it has sessions that hold or want a slot.  It is asked for in exclusive
+ * mode, and has a rule of its own for who is granted and what a waiter watches.
+ *
  * Every request the actions ask for, but the delete of an orphan, is answered by
  * exactly one reply event, which carries the request's uuid, or a listing's number,
  * except that a session's end (ZKLOCK_EV_SESSION_LOST) and a new worker
@@ -92,8 +96,17 @@ typedef struct ZkContender
 	bool delete_sent;	  /* delete outstanding, or refused */
 	bool delete_refused;  /* ... try again at the next TICK */
 	bool list_synced;	  /* the listing is to come after a sync */
+	bool waited;		  /* of slots: has been WAITING ... */
+	bool first;			  /* ... and is so, with nobody but holders before it: watches
+						   * the directory */
+	bool mark_due;		  /* GRANTED: our node is to be written, for whoever waits
+						   * behind it */
+	bool mark_sent;		  /* ... that is outstanding, or refused */
+	bool mark_refused;	  /* ... try again at the next TICK */
+	uint64_t marked;	  /* hash of a blocker that was found written when watched */
 	uint64_t list_needed; /* first listing that shows our position; or when there is
 						   * to be one, see protocol.c */
+	int slots;			  /* of so many, an orphan perhaps of others than its queue */
 	int64_t sequence;
 	int64_t token;	  /* czxid, 0 while not known */
 	uint64_t uuid;	  /* low half; the high half is the session's */
@@ -120,7 +133,10 @@ typedef struct ZkLockSuccession
 
 typedef struct ZkLockQueue
 {
-	bool connected;				 /* requests may be sent */
+	int slots;		 /* of slots: how many there are; else 0 */
+	int other_slots; /* ... another number that somebody named, as of the newest
+					  * listing; 0: none */
+	bool connected;	 /* requests may be sent */
 	bool needed[ZKLOCK_NMODES];	 /* what this server needs, last heard */
 	bool probe[ZKLOCK_NMODES];	 /* ... by those who will not wait */
 	uint64_t set[ZKLOCK_NMODES]; /* ... by this set, 0: by none */
@@ -170,8 +186,9 @@ typedef enum ZkLockEventType
 	ZKLOCK_EV_CREATED,	   /* sequence, token */
 	ZKLOCK_EV_LISTED,	   /* list, children, nchildren */
 	ZKLOCK_EV_WATCHED_OWN, /* token */
-	ZKLOCK_EV_WATCHED,	   /* hash of the child's name */
+	ZKLOCK_EV_WATCHED,	   /* hash of the child's name; marked */
 	ZKLOCK_EV_WATCHED_DIR,
+	ZKLOCK_EV_MARKED,
 	ZKLOCK_EV_DELETED,
 	/* watch events; on a child: hash; uuid where it is of this session, else 0 */
 	ZKLOCK_EV_NODE_DELETED,
@@ -206,6 +223,7 @@ typedef struct ZkLockEvent
 	uint64_t list;				 /* number of the listing answered */
 	const ZkLockChild *children; /* contenders only, in any order */
 	int nchildren;
+	bool marked;			  /* WATCHED: the node was written since it was made */
 	int64_t next_number;	  /* LISTED: that the directory will give to the next
 							   * contender */
 	bool held[ZKLOCK_NMODES]; /* always: backends hold the grant */
@@ -233,6 +251,7 @@ typedef enum ZkLockActionType
 							   * the directory's children */
 	ZKLOCK_ACT_WATCH_OWN,	  /* slot, uuid: get with a watch */
 	ZKLOCK_ACT_WATCH,		  /* slot, uuid, name, hash: get with a watch */
+	ZKLOCK_ACT_MARK,		  /* slot, uuid: write our node */
 	ZKLOCK_ACT_DELETE,		  /* slot, uuid; jointly, as a CREATE: in the set's
 							   * transaction, which is answered for each as if it had
 							   * been asked for alone */
@@ -273,6 +292,7 @@ typedef struct ZkLockAction
 	int slot;
 	uint64_t uuid;
 	ZkLockMode mode;
+	int slots;	 /* in the contender's name; 0: a lock's */
 	int attempt; /* MAKE_DIR: from 1; the ancestors, too, from 2 */
 	bool sync;
 	bool watch;
@@ -282,7 +302,7 @@ typedef struct ZkLockAction
 	uint64_t list;
 	const char *name; /* belongs to the event */
 	uint64_t hash;
-	int64_t sequence; /* DELETE, WATCH_OWN: where known, else -1 */
+	int64_t sequence; /* DELETE, WATCH_OWN, MARK: where known, else -1 */
 	int64_t token;
 	ZkLockFailure failure;
 } ZkLockAction;

@@ -32,10 +32,9 @@ static const char *const states[] = {
 };
 
 static const char *const kinds[] = {
-	[ZKLOCK_KIND_LOCK] = "lock",
-	[ZKLOCK_KIND_ELECTION] = "election",
-	[ZKLOCK_KIND_JOB] = "job",
-	[ZKLOCK_KIND_BARRIER] = "barrier",
+	[ZKLOCK_KIND_LOCK] = "lock", [ZKLOCK_KIND_ELECTION] = "election",
+	[ZKLOCK_KIND_JOB] = "job",	 [ZKLOCK_KIND_BARRIER] = "barrier",
+	[ZKLOCK_KIND_SLOT] = "slot",
 };
 
 const char *

@@ -16,7 +16,8 @@
 
 static const char magic[] = "zklock waits 1";
 
-static const char *const kinds[ZKLOCK_NKINDS] = {"lock", "election", "job", "barrier"};
+static const char *const kinds[ZKLOCK_NKINDS] = {"lock", "election", "job", "barrier",
+												 "slot"};
 
 /* ------------------------------------------------------------------------
  * To write

@@ -20,6 +20,7 @@
 
 #include "candidacy.h"
 #include "grant.h"
+#include "place.h"
 #include "settings.h"
 #include "stat.h"
 
@@ -46,7 +47,7 @@ queued_locally(const ZkLockEntry *entry, int mode)
 void
 zklock_grant_update_kept(ZkLockEntry *entry)
 {
-	bool kept = entry->kind == ZKLOCK_KIND_LOCK && entry->proclocks < 0 &&
+	bool kept = zklock_kind_is_kept((ZkLockKind) entry->kind) && entry->proclocks < 0 &&
 		(entry->grant[ZKLOCK_SHARED].usable || entry->grant[ZKLOCK_EXCLUSIVE].usable);
 
 	Assert(zklock_entry_is_locked(entry));
@@ -85,7 +86,11 @@ zklock_grant_settle(ZkLockEntry *entry)
 		ZkLockGrant *grant = &entry->grant[mode];
 		int other = ZKLOCK_NMODES - 1 - mode;
 
-		if (!grant->usable || entry->held[mode] > 0 || (grant->keep && !grant->demanded))
+		if (!grant->usable || entry->held[mode] > 0)
+			continue;
+		if (grant->keep && !grant->demanded &&
+			(entry->kind != ZKLOCK_KIND_SLOT || entry->want[mode] > 0 ||
+			 !zklock_place_waits_beside(entry)))
 			continue;
 		/*
 		 * Those who wait at level 1 behind one that asks for the other mode would
@@ -124,6 +129,9 @@ zklock_grant_foresee(const ZkLockEntry *entry, ZkLockEvent *event)
 
 	event->keep = lock && keeps && (!hint->bounced || hint->streak >= 2);
 	event->alone = lock && (hint->sequence < 0 || hint->streak > 0);
+	/* a slot is no use to others while it is kept: only where others do not come */
+	if (entry->kind == ZKLOCK_KIND_SLOT)
+		event->keep = event->alone = keeps && hint->streak >= 2;
 	event->recurring = lock && !keeps && hint->streak > 0;
 }
 
@@ -302,9 +310,8 @@ zklock_grant_apply(ZkLockEntry *entry, const ZkLockAction *action, bool keep)
  * ------------------------------------------------------------------------
  */
 
-/* Give up the grants of an entry that are kept for nobody, if they still are. */
-static void
-give_up(ZkLockEntry *entry)
+void
+zklock_grant_give_up(ZkLockEntry *entry)
 {
 	if (entry->kept_since == 0)
 		return;
@@ -340,7 +347,7 @@ evict(const KeptEntry *kept)
 	if (lock == NULL)
 		return;
 	if (entry->kept_since == kept->since)
-		give_up(entry);
+		zklock_grant_give_up(entry);
 	zklock_entry_unlock(lock);
 }
 

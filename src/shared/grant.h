@@ -29,9 +29,13 @@ extern void zklock_grant_update_kept(ZkLockEntry *entry);
  *	            last time, because another server wanted the lock first, until this
  *	            server has had it three times in a row since
  *	 alone      nobody else was in the queue when we last were
+ *	            (slots: both if this server has had it three times in a row)
  *	 recurring  it was our own before, too, and grants are never kept
  */
 extern void zklock_grant_foresee(const ZkLockEntry *entry, ZkLockEvent *event);
+
+/* Give up the grants of an entry that are kept for nobody, if they still are. */
+extern void zklock_grant_give_up(ZkLockEntry *entry);
 
 /* The worker's contender got this sequence number. */
 extern void zklock_grant_note_contender(const ZkLockEntry *entry, int64 sequence);

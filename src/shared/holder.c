@@ -134,13 +134,17 @@ zklock_holder_lookup(ZkLockKind kind, const char *name, uint64 uuid, ZkReportIte
 
 	if (entry == NULL)
 		return false;
-	for (int i = 0; i < ZKLOCK_NCONTENDERS && !found; i++)
+	/* of slots, in one of the places */
+	for (; entry != NULL && !found; entry = zklock_entry_namesake(entry))
 	{
-		const ZkContender *contender = &entry->queue.contender[i];
+		for (int i = 0; i < ZKLOCK_NCONTENDERS && !found; i++)
+		{
+			const ZkContender *contender = &entry->queue.contender[i];
 
-		found = contender->state != ZKLOCK_FREE && contender->uuid == uuid;
-		if (found)
-			zklock_holder_find(entry, contender, item);
+			found = contender->state != ZKLOCK_FREE && contender->uuid == uuid;
+			if (found)
+				zklock_holder_find(entry, contender, item);
+		}
 	}
 	zklock_entry_unlock(lock);
 	return found;

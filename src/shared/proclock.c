@@ -20,6 +20,7 @@
 
 #include "candidacy.h"
 #include "grant.h"
+#include "place.h"
 #include "proclock.h"
 #include "stat.h"
 
@@ -63,8 +64,8 @@ reads(const ZkLockEntry *entry)
 }
 
 static int32
-make_proclock(ZkLockKind kind, const char *name, ZkLockMode mode, ZkLockScope scope,
-			  bool no_wait, uint64 set)
+make_proclock(ZkLockKind kind, const char *name, int slots, ZkLockMode mode,
+			  ZkLockScope scope, bool no_wait, uint64 set)
 {
 	LWLock *lock;
 	ZkLockEntry *entry;
@@ -73,6 +74,7 @@ make_proclock(ZkLockKind kind, const char *name, ZkLockMode mode, ZkLockScope sc
 
 	Assert(!zklock_in_worker());
 	Assert(kind == ZKLOCK_KIND_LOCK || mode == ZKLOCK_EXCLUSIVE);
+	Assert((kind == ZKLOCK_KIND_SLOT) == (slots > 0));
 	SpinLockAcquire(&zklock_shared->mutex);
 	index = zklock_shared->free_proclock;
 	if (index >= 0)
@@ -89,7 +91,9 @@ make_proclock(ZkLockKind kind, const char *name, ZkLockMode mode, ZkLockScope sc
 	proclock->role = MyProc->roleId;
 	strlcpy(proclock->application, application_name, sizeof(proclock->application));
 
-	entry = zklock_entry_find(kind, name, true, LW_EXCLUSIVE, &lock);
+	entry = kind == ZKLOCK_KIND_SLOT
+		? zklock_place_make(name, slots, &lock)
+		: zklock_entry_find(kind, name, true, LW_EXCLUSIVE, &lock);
 	if (entry == NULL)
 	{
 		free_proclock(index);
@@ -135,17 +139,17 @@ make_proclock(ZkLockKind kind, const char *name, ZkLockMode mode, ZkLockScope sc
 }
 
 int32
-zklock_proclock_make(ZkLockKind kind, const char *name, ZkLockMode mode,
+zklock_proclock_make(ZkLockKind kind, const char *name, int slots, ZkLockMode mode,
 					 ZkLockScope scope, bool no_wait)
 {
-	return make_proclock(kind, name, mode, scope, no_wait, 0);
+	return make_proclock(kind, name, slots, mode, scope, no_wait, 0);
 }
 
 int32
 zklock_proclock_make_part(const char *name, ZkLockMode mode, ZkLockScope scope,
 						  bool no_wait, uint64 set)
 {
-	return make_proclock(ZKLOCK_KIND_LOCK, name, mode, scope, no_wait, set);
+	return make_proclock(ZKLOCK_KIND_LOCK, name, 0, mode, scope, no_wait, set);
 }
 
 /* Does another backend of this server hold what conflicts? */
@@ -199,6 +203,18 @@ zklock_proclock_conflicts(int32 index)
 						 zklock_proclock(index)->mode);
 }
 
+/* Somebody is about to wait for a slot: those that are kept on this server are no use to
+ * him, but stand in his way. */
+static void
+give_up_kept_slots(const ZkLockEntry *place)
+{
+	if (pg_atomic_read_u32(&zklock_shared->nkept) == 0)
+		return;
+	for (ZkLockEntry *e = zklock_entry_first(place); e != NULL;
+		 e = zklock_entry_namesake(e))
+		zklock_grant_give_up(e);
+}
+
 /* Does the server wait in the mode already? */
 static bool
 queued(const ZkLockEntry *entry, int mode)
@@ -245,6 +261,8 @@ state_wish(ZkLockEntry *entry, ZkProcLock *proclock)
 	proclock->heard = proclock->blocked = false;
 	entry->want[proclock->mode]++;
 	entry->last_pid = MyProcPid;
+	if (entry->kind == ZKLOCK_KIND_SLOT)
+		give_up_kept_slots(entry);
 	(void) zklock_grant_settle(entry);
 	zklock_entry_set_dirty(entry);
 }

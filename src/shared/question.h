@@ -30,8 +30,8 @@
  *	 RAISE		the worker reads the base of tokens and sets it, if nobody else has in
  *				between.  What it has set the slot remembers.  The answer is given at
  *				once, since the session ends when the base is another (ensemble.c)
- *	 WRITE		the worker sets a job's record, which the page has, if it has the version
- *				still; in the session that the version was read in, or not at all.  What
+ *	 WRITE		the worker sets a job's record (or that of slots), which the page has, if it
+ *has the version still; in the session that the version was read in, or not at all.  What
  *				came of it when the connection is lost nobody knows: the backend does not
  *				begin again, but looks
  *
@@ -59,7 +59,7 @@
 
 /* bytes of a node's data; what is longer is cut off there */
 #define ZKLOCK_ANSWER_DATA_MAX 1024
-#define ZKLOCK_RECORD_MAX	   (23 * 1024) /* a job's */
+#define ZKLOCK_RECORD_MAX	   (23 * 1024) /* a job's, or who has which number of slots */
 #define ZKLOCK_MEMBER_MAX	   (12 * 1024) /* a server's, with its report */
 
 typedef enum ZkAsk
@@ -68,7 +68,7 @@ typedef enum ZkAsk
 	ZKLOCK_ASK_SERVERS,	 /* ... of <root>/servers? */
 	ZKLOCK_ASK_REMOVE,
 	ZKLOCK_ASK_RAISE,
-	ZKLOCK_ASK_RECORD, /* of the job; one row without a name */
+	ZKLOCK_ASK_RECORD, /* of the job, or the directory of slots; one row without a name */
 	ZKLOCK_ASK_WRITE
 } ZkAsk;
 

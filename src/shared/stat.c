@@ -32,6 +32,7 @@ typedef struct StatPartition
 	uint32 hash[NSLOTS];
 	uint32 serial[NSLOTS]; /* 0: free */
 	TimestampTz used[NSLOTS];
+	uint8 kind[NSLOTS];
 	char name[NSLOTS][ZKLOCK_NAME_MAX + 1];
 	int64 n[NSLOTS][ZKLOCK_NSTATS];
 } StatPartition;
@@ -77,7 +78,7 @@ find_slot(StatPartition *p, ZkLockEntry *entry)
 
 	for (int i = 0; i < NSLOTS && slot < 0; i++)
 	{
-		if (p->serial[i] != 0 && p->hash[i] == entry->hash &&
+		if (p->serial[i] != 0 && p->hash[i] == entry->hash && p->kind[i] == entry->kind &&
 			strcmp(p->name[i], entry->name) == 0)
 			slot = i;
 		else if (p->used[i] < p->used[oldest])
@@ -90,6 +91,7 @@ find_slot(StatPartition *p, ZkLockEntry *entry)
 			p->last_serial = 1;
 		p->serial[slot] = p->last_serial;
 		p->hash[slot] = entry->hash;
+		p->kind[slot] = entry->kind;
 		p->used[slot] = GetCurrentTimestamp();
 		strlcpy(p->name[slot], entry->name, sizeof(p->name[slot]));
 		memset(p->n[slot], 0, sizeof(p->n[slot]));
@@ -105,7 +107,7 @@ zklock_stat_add(ZkLockEntry *entry, ZkStatCounter counter, int64 n)
 	StatPartition *p = &shared->partition[entry->partition];
 
 	Assert(zklock_entry_is_locked(entry) && n >= 0);
-	if (entry->kind != ZKLOCK_KIND_LOCK)
+	if (!zklock_kind_is_kept((ZkLockKind) entry->kind))
 		return;
 	p->total[counter] += n;
 	p->n[find_slot(p, entry)][counter] += n;
@@ -137,7 +139,7 @@ touch(ZkLockEntry *entry, const ZkProcLock *proclock)
 void
 zklock_stat_acquired(ZkLockEntry *entry, const ZkProcLock *proclock, bool cold)
 {
-	if (entry->kind != ZKLOCK_KIND_LOCK)
+	if (!zklock_kind_is_kept((ZkLockKind) entry->kind))
 		return;
 	touch(entry, proclock);
 	zklock_stat_add(entry, cold ? ZKLOCK_STAT_COLD : ZKLOCK_STAT_KEPT, 1);
@@ -148,7 +150,7 @@ zklock_stat_acquired(ZkLockEntry *entry, const ZkProcLock *proclock, bool cold)
 void
 zklock_stat_ended(ZkLockEntry *entry, ZkProcLock *proclock)
 {
-	if (entry->kind != ZKLOCK_KIND_LOCK)
+	if (!zklock_kind_is_kept((ZkLockKind) entry->kind))
 	{
 		/* a wait for a job can close a ring of locks, and is counted with these */
 		if (proclock->state != ZKLOCK_PROCLOCK_HELD &&
@@ -215,7 +217,7 @@ zklock_stat_server(int64 *n, TimestampTz *since)
 		for (ZkLockEntry *e = zklock_partition_next(i, NULL); e != NULL;
 			 e = zklock_partition_next(i, e))
 		{
-			if (e->kind == ZKLOCK_KIND_LOCK)
+			if (zklock_kind_is_kept((ZkLockKind) e->kind))
 				n[ZKLOCK_STAT_LOCAL] += uncounted(e);
 		}
 		zklock_entry_unlock(lock);
@@ -240,6 +242,7 @@ zklock_stat_names(ZkStatRow *rows)
 			if (p->serial[slot] == 0)
 				continue;
 			row_of[slot] = nrows++;
+			row->kind = (ZkLockKind) p->kind[slot];
 			strlcpy(row->name, p->name[slot], sizeof(row->name));
 			row->used = p->used[slot];
 			memcpy(row->n, p->n[slot], sizeof(row->n));
@@ -247,7 +250,7 @@ zklock_stat_names(ZkStatRow *rows)
 		for (ZkLockEntry *e = zklock_partition_next(i, NULL); e != NULL;
 			 e = zklock_partition_next(i, e))
 		{
-			if (e->kind == ZKLOCK_KIND_LOCK && e->stat_serial != 0 &&
+			if (zklock_kind_is_kept((ZkLockKind) e->kind) && e->stat_serial != 0 &&
 				p->serial[e->stat_slot] == e->stat_serial)
 				rows[row_of[e->stat_slot]].n[ZKLOCK_STAT_LOCAL] += uncounted(e);
 		}

@@ -39,6 +39,7 @@ typedef enum ZkStatCounter
 
 typedef struct ZkStatRow
 {
+	ZkLockKind kind;
 	char name[ZKLOCK_NAME_MAX + 1]; /* "": none */
 	TimestampTz used;
 	int64 n[ZKLOCK_NSTATS];

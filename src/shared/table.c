@@ -318,7 +318,9 @@ check_entry(const ZkLockEntry *entry)
 	check_grants(entry);
 	/* a grant that is kept for nobody is counted */
 	Assert((entry->kept_since != 0) ==
-		   (usable && entry->proclocks < 0 && entry->kind == ZKLOCK_KIND_LOCK));
+		   (usable && entry->proclocks < 0 &&
+			zklock_kind_is_kept((ZkLockKind) entry->kind)));
+	Assert((entry->queue.slots > 0) == (entry->kind == ZKLOCK_KIND_SLOT));
 	Assert(!entry->leaving || (entry->proclocks < 0 && entry->kept_since == 0));
 }
 
@@ -442,6 +444,46 @@ zklock_entry_find(ZkLockKind kind, const char *name, bool make, LWLockMode mode,
 	if (entry == NULL)
 		zklock_entry_unlock(*lock);
 	return entry;
+}
+
+ZkLockEntry *
+zklock_entry_add(ZkLockKind kind, const char *name, int slots, LWLock **lock)
+{
+	uint32 hash = hash_name(kind, name);
+	ZkLockEntry *entry;
+
+	Assert(zklock_unlocked());
+	*lock = partition_lock(hash_partition(hash));
+	LWLockAcquire(*lock, LW_EXCLUSIVE);
+	entry = make_locked(kind, name, hash);
+	if (entry != NULL)
+		entry->queue.slots = slots;
+#ifdef USE_ASSERT_CHECKING
+	locked_entry = entry;
+#endif
+	if (entry == NULL)
+		zklock_entry_unlock(*lock);
+	return entry;
+}
+
+ZkLockEntry *
+zklock_entry_first(const ZkLockEntry *entry)
+{
+	Assert(LWLockHeldByMe(partition_lock(entry->partition)));
+	return find_locked((ZkLockKind) entry->kind, entry->name, entry->hash);
+}
+
+ZkLockEntry *
+zklock_entry_namesake(const ZkLockEntry *entry)
+{
+	Assert(LWLockHeldByMe(partition_lock(entry->partition)));
+	for (int32 i = entry->next; i >= 0; i = entries[i].next)
+	{
+		if (entries[i].hash == entry->hash && entries[i].kind == entry->kind &&
+			strcmp(entries[i].name, entry->name) == 0)
+			return &entries[i];
+	}
+	return NULL;
 }
 
 void

@@ -5,7 +5,8 @@
  *	  ZooKeeper session.
  *
  * The table has one entry a name that somebody on this server holds, keeps or waits
- * for, or an election in which it is a candidate.  Backends state in it what they want
+ * for, or an election in which it is a candidate; of slots one for each session that does
+ * (place.h).  Backends state in it what they want
  * and have (want, held); the worker alone moves the entry's queue and publishes its
  * outcome (grant).  Who may touch what:
  *
@@ -385,6 +386,16 @@ extern LWLock *zklock_entry_lock(ZkLockEntry *entry, LWLockMode mode);
  */
 extern ZkLockEntry *zklock_entry_find(ZkLockKind kind, const char *name, bool make,
 									  LWLockMode mode, LWLock **lock);
+
+/*
+ * Places (place.h).  A new entry of a kind and name that may have several, with its lock,
+ * for one of so many slots; NULL, and no lock, if there is no room.  With an entry
+ * locked: the first of its kind and name, and the next one, or NULL.
+ */
+extern ZkLockEntry *zklock_entry_add(ZkLockKind kind, const char *name, int slots,
+									 LWLock **lock);
+extern ZkLockEntry *zklock_entry_first(const ZkLockEntry *entry);
+extern ZkLockEntry *zklock_entry_namesake(const ZkLockEntry *entry);
 
 /* Lock a partition; to be released by zklock_entry_unlock. */
 extern LWLock *zklock_partition_lock(int partition, LWLockMode mode);

@@ -101,7 +101,7 @@ send_sync(const Run *run)
 	ZkClient *client = zklock_session_client();
 	ZkRequestTag tag = make_tag(run, TAG_TIME);
 
-	if (run->query.kind == ZKLOCK_KIND_JOB)
+	if (run->query.kind == ZKLOCK_KIND_JOB || run->query.ask == ZKLOCK_ASK_RECORD)
 		return zklock_ensemble_admitted() &&
 			zklock_member_touch(client, &tag) == ZKLOCK_ZOK;
 	return zklock_client_sync(client, zklock_path_directory(run->query.kind),
@@ -200,9 +200,10 @@ take_child(Run *run, const char *name, const ZkMessage *message)
 {
 	static const char padding[MAXIMUM_ALIGNOF] = {0};
 	size_t name_len = strlen(name);
-	int data_max = run->query.kind == ZKLOCK_KIND_JOB ? ZKLOCK_RECORD_MAX
-		: run->query.ask == ZKLOCK_ASK_SERVERS		  ? ZKLOCK_MEMBER_MAX
-													  : ZKLOCK_ANSWER_DATA_MAX;
+	bool record = run->query.kind == ZKLOCK_KIND_JOB || run->query.ask == ZKLOCK_ASK_RECORD;
+	int data_max = record					   ? ZKLOCK_RECORD_MAX
+		: run->query.ask == ZKLOCK_ASK_SERVERS ? ZKLOCK_MEMBER_MAX
+											   : ZKLOCK_ANSWER_DATA_MAX;
 	ZkAnswerRow row = {
 		.name_len = (int32) Min(name_len, ZKLOCK_ANSWER_NAME_MAX),
 		.data_len = Min(message->datalen, data_max),

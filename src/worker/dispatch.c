@@ -24,6 +24,7 @@
 #include "leadership.h"
 #include "names.h"
 #include "path.h"
+#include "place.h"
 #include "proclock.h"
 #include "reporter.h"
 #include "rings.h"
@@ -60,7 +61,10 @@ contender_path(ZkLockKind kind, const char *name, const ZkLockAction *action,
 {
 	char child[ZKLOCK_CONTENDER_LEN + 16];
 
-	zklock_format_contender(child, uuid_hi, action->uuid, kind, action->mode);
+	if (kind == ZKLOCK_KIND_SLOT)
+		zklock_format_slot(child, uuid_hi, action->uuid, action->slots);
+	else
+		zklock_format_contender(child, uuid_hi, action->uuid, kind, action->mode);
 	if (!create)
 		snprintf(child + strlen(child), 16, "%010d", (int) action->sequence);
 	return zklock_path_name(kind, name, child);
@@ -133,6 +137,25 @@ add_to_set(const ZkLockEntry *entry, ZkLockKind kind, const char *name, int pid,
 	zklock_sets_add(&what, path, data.data, data.len);
 }
 
+/* Make our contender, or write it once more.  Returns its path. */
+static char *
+send_own(ZkClient *client, ZkLockKind kind, const char *name, int pid, uint64 uuid_hi,
+		 const ZkLockAction *action, ZkRequestTag *tag)
+{
+	bool create = action->type == ZKLOCK_ACT_CREATE;
+	char *path = contender_path(kind, name, action, uuid_hi, create);
+	StringInfoData data;
+
+	tag->kind = create ? ZKLOCK_TAG_CREATE : ZKLOCK_TAG_MARK;
+	tag->patient = create && action->listed;
+	describe_contender(&data, kind, pid);
+	check_sent(create ? zklock_client_create(client, path, data.data, data.len,
+											 ZKLOCK_CREATE_EPHEMERAL_SEQUENTIAL, tag)
+					  : zklock_client_set(client, path, data.data, data.len, -1, tag));
+	pfree(data.data);
+	return path;
+}
+
 static void
 send_request(const ZkLockEntry *entry, ZkLockKind kind, const char *name, int pid,
 			 uint32 generation, uint64 uuid_hi, const ZkLockAction *action)
@@ -168,18 +191,9 @@ send_request(const ZkLockEntry *entry, ZkLockKind kind, const char *name, int pi
 			break;
 
 		case ZKLOCK_ACT_CREATE:
-		{
-			StringInfoData data;
-
-			tag.kind = ZKLOCK_TAG_CREATE;
-			tag.patient = action->listed;
-			path = contender_path(kind, name, action, uuid_hi, true);
-			describe_contender(&data, kind, pid);
-			check_sent(zklock_client_create(client, path, data.data, data.len,
-											ZKLOCK_CREATE_EPHEMERAL_SEQUENTIAL, &tag));
-			pfree(data.data);
+		case ZKLOCK_ACT_MARK:
+			path = send_own(client, kind, name, pid, uuid_hi, action, &tag);
 			break;
-		}
 
 		case ZKLOCK_ACT_LIST:
 			tag.kind = ZKLOCK_TAG_LIST;
@@ -584,6 +598,43 @@ tagged_entry(const ZkRequestTag *tag)
 	return entry;
 }
 
+static int
+compare_uuids(const void *a, const void *b)
+{
+	uint64 x = *(const uint64 *) a;
+	uint64 y = *(const uint64 *) b;
+
+	return (x > y) - (x < y);
+}
+
+/* Which contenders are those of other places of this server?  The others of our session
+ * are this one's, or orphans. */
+static void
+mark_siblings(const ZkLockEntry *entry, const char *name, ZkLockChild *children, int n)
+{
+	const int32 *places;
+	int nplaces = zklock_places(name, &places);
+	uint64 *uuids = palloc(sizeof(uint64) * ZKLOCK_NCONTENDERS * ((Size) nplaces + 1));
+	size_t nuuids = 0;
+
+	for (int i = 0; i < nplaces; i++)
+	{
+		const ZkLockEntry *place = zklock_entry(places[i]);
+
+		for (int j = 0; j < ZKLOCK_NCONTENDERS && place != entry; j++)
+		{
+			if (place->queue.contender[j].state != ZKLOCK_FREE)
+				uuids[nuuids++] = place->queue.contender[j].uuid;
+		}
+	}
+	qsort(uuids, nuuids, sizeof(uint64), compare_uuids);
+	for (int i = 0; i < n; i++)
+		children[i].sibling = children[i].uuid_hi == zklock_shared->session.uuid_hi &&
+			bsearch(&children[i].uuid_lo, uuids, nuuids, sizeof(uint64), compare_uuids) !=
+				NULL;
+	pfree(uuids);
+}
+
 static void
 dispatch_listing(const ZkMessage *message, ZkLockEntry *entry, ZkLockEvent *event)
 {
@@ -594,6 +645,9 @@ dispatch_listing(const ZkMessage *message, ZkLockEntry *entry, ZkLockEvent *even
 		if (zklock_parse_child(message->children[i], &children[event->nchildren]))
 			event->nchildren++;
 	}
+	/* who has a request out stays, and so does its name */
+	if (entry->kind == ZKLOCK_KIND_SLOT)
+		mark_siblings(entry, entry->name, children, event->nchildren);
 	event->children = children;
 	event->next_number = message->ncreated;
 	step(entry, message->tag.generation, event);
@@ -636,11 +690,60 @@ note_blocker(ZkLockEntry *entry, const ZkMessage *message)
 	pfree(server);
 }
 
+/* Does an event of the directory, or with "hash" of a child, concern the queue? */
+static bool
+is_concerned(const ZkLockQueue *queue, uint64 hash, uint64 uuid)
+{
+	if (hash == 0 && (queue->dir_watched || queue->dir_list != 0))
+		return true;
+	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
+	{
+		const ZkContender *c = &queue->contender[i];
+
+		if (c->state != ZKLOCK_FREE &&
+			(hash == 0 ? c->first : c->blocker == hash || (uuid != 0 && c->uuid == uuid)))
+			return true;
+	}
+	return false;
+}
+
+/* Feed an event of the directory or of a child to whoever it concerns: of slots, to
+ * several places. */
+static void
+step_name(ZkLockKind kind, const char *name, const ZkLockEvent *event)
+{
+	const int32 *places;
+	int32 *indexes;
+	int n = 0;
+
+	if (kind != ZKLOCK_KIND_SLOT)
+	{
+		ZkLockEntry *entry = zklock_table_find(kind, name);
+		ZkLockEvent copy = *event;
+
+		if (entry != NULL)
+			step(entry, 0, &copy);
+		return;
+	}
+	n = zklock_places(name, &places);
+	indexes = palloc(sizeof(int32) * ((Size) n + 1));
+	memcpy(indexes, places, sizeof(int32) * (Size) n);
+	for (int i = 0; i < n; i++)
+	{
+		ZkLockEntry *entry = zklock_entry(indexes[i]);
+		ZkLockEvent copy = *event;
+
+		/* queues are ours alone to change; one that is empty is not concerned */
+		if (is_concerned(&entry->queue, event->hash, event->uuid))
+			step(entry, 0, &copy);
+	}
+	pfree(indexes);
+}
+
 /* The watch on a directory's children fired, or that on itself, or both. */
 static void
 dispatch_dir_watch(ZkLockKind kind, const char *name, bool children, bool data)
 {
-	ZkLockEntry *entry = zklock_table_find(kind, name);
 	ZkLockEvent gone = {.type = ZKLOCK_EV_DIR_GONE};
 	ZkLockEvent changed = {.type = ZKLOCK_EV_DIR_CHANGED};
 
@@ -648,11 +751,11 @@ dispatch_dir_watch(ZkLockKind kind, const char *name, bool children, bool data)
 	{
 		if (kind == ZKLOCK_KIND_LOCK)
 			zklock_succession_forget(name);
-		if (entry != NULL)
-			step(entry, 0, &gone);
+		if (kind != ZKLOCK_KIND_SLOT) /* which watch no data of it */
+			step_name(kind, name, &gone);
 	}
-	if (children && entry != NULL)
-		step(entry, 0, &changed);
+	if (children)
+		step_name(kind, name, &changed);
 }
 
 /* A watch fired: find the entry by the path. */
@@ -663,7 +766,6 @@ dispatch_watch(const ZkMessage *message)
 	const char *child;
 	ZkLockKind kind;
 	ZkLockChild parsed;
-	ZkLockEntry *entry;
 	ZkLockEvent event = {0};
 
 	/* a deletion uses up both watches that there can be on a path */
@@ -688,9 +790,6 @@ dispatch_watch(const ZkMessage *message)
 		dispatch_dir_watch(kind, name, children, data);
 		return;
 	}
-	if ((entry = zklock_table_find(kind, name)) == NULL)
-		return;
-
 	event.type = message->type == ZKLOCK_MSG_NODE_DELETED ? ZKLOCK_EV_NODE_DELETED
 														  : ZKLOCK_EV_NODE_CHANGED;
 	event.name = child;
@@ -698,7 +797,7 @@ dispatch_watch(const ZkMessage *message)
 	if (zklock_parse_child(child, &parsed) &&
 		parsed.uuid_hi == zklock_shared->session.uuid_hi)
 		event.uuid = parsed.uuid_lo;
-	step(entry, 0, &event);
+	step_name(kind, name, &event);
 }
 
 /* As if its deletion had been heard of already.  Should the delete be lost, the node is
@@ -707,16 +806,15 @@ void
 zklock_dispatch_removal(ZkLockKind kind, const char *name, const char *child)
 {
 	ZkLockEvent event = {.type = ZKLOCK_EV_NODE_DELETED};
-	ZkLockEntry *entry = zklock_table_find(kind, name);
 	ZkLockChild parsed;
 
-	if (entry == NULL || !zklock_parse_child(child, &parsed) ||
+	if (!zklock_parse_child(child, &parsed) ||
 		parsed.uuid_hi != zklock_shared->session.uuid_hi)
 		return;
 	event.name = child;
 	event.hash = parsed.hash;
 	event.uuid = parsed.uuid_lo;
-	step(entry, 0, &event);
+	step_name(kind, name, &event);
 }
 
 /* To each queue as if what it asked for had been asked for alone. */
@@ -821,8 +919,12 @@ zklock_dispatch_message(const ZkMessage *message)
 			break;
 		case ZKLOCK_TAG_WATCH:
 			event.type = ZKLOCK_EV_WATCHED;
+			event.marked = event.rc == ZKLOCK_RC_OK && message->version > 0;
 			if (event.rc == ZKLOCK_RC_OK)
 				note_blocker(entry, message);
+			break;
+		case ZKLOCK_TAG_MARK:
+			event.type = ZKLOCK_EV_MARKED;
 			break;
 		case ZKLOCK_TAG_DELETE:
 			event.type = ZKLOCK_EV_DELETED;

@@ -30,6 +30,7 @@
 #include "orphans.h"
 #include "path.h"
 #include "rounds.h"
+#include "place.h"
 #include "session.h"
 #include "table.h"
 #include "tag.h"
@@ -150,6 +151,8 @@ is_known(ZkLockKind of_kind, const char *directory, uint64 uuid)
 
 	if (!zklock_decode_name(directory, name))
 		return false;
+	if (of_kind == ZKLOCK_KIND_SLOT)
+		return zklock_places_know(name, uuid);
 	/* the worker alone changes queues, and who has one that is not empty stays */
 	entry = zklock_table_find(of_kind, name);
 	return entry != NULL && zklock_queue_knows(&entry->queue, uuid);

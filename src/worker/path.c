@@ -20,7 +20,7 @@ void
 zklock_paths_set(const char *root)
 {
 	static const char *const names[ZKLOCK_NKINDS] = {"locks", "elections", "jobs",
-													 "barriers"};
+													 "barriers", "slots"};
 
 	for (int kind = 0; kind < ZKLOCK_NKINDS; kind++)
 		snprintf(directory[kind], sizeof(directory[kind]), "%s/%s", root, names[kind]);

@@ -17,7 +17,7 @@
 /* The session's root: to be called before all else here. */
 extern void zklock_paths_set(const char *root);
 
-/* <root>/locks, /elections, /jobs or /barriers; <root>/servers, <root>/tokens,
+/* <root>/locks, /elections, /jobs, /barriers or /slots; <root>/servers, <root>/tokens,
  * <root>/waits. */
 extern const char *zklock_path_directory(ZkLockKind kind);
 extern const char *zklock_path_servers(void);

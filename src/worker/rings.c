@@ -198,7 +198,8 @@ look_at_entry(Look *look, const ZkLockEntry *entry)
 															   .set = true};
 					break;
 				}
-				if (!proclock->asked || proclock->failed ||
+				/* one of several slots may come from anybody: that is no edge */
+				if (!proclock->asked || proclock->failed || entry->queue.slots > 1 ||
 					!find_contender(entry, mode, &contender, &joins))
 					break;
 				ENLARGE(look->waiters, look->nwaiters, look->waiters_room);

@@ -22,6 +22,7 @@ typedef enum ZkTagKind
 	ZKLOCK_TAG_LIST, /* tag.hash is the listing's number */
 	ZKLOCK_TAG_WATCH_OWN,
 	ZKLOCK_TAG_WATCH,
+	ZKLOCK_TAG_MARK,
 	ZKLOCK_TAG_DELETE,
 	ZKLOCK_TAG_SET, /* of several queues: see sets.h */
 	/* of the files of these names */

@@ -216,7 +216,7 @@ sub _sorted { my @sorted = sort { substr($a, -10) <=> substr($b, -10) } @_; retu
 
 sub queue { my ($zk, $name, $kind) = @_; return _sorted($zk->children(directory($name, $kind))); }
 
-sub wait_queue { my ($zk, $name, $n) = @_; return _sorted($zk->wait_children(directory($name), $n)); }
+sub wait_queue { my ($zk, $name, $n, $kind) = @_; return _sorted($zk->wait_children(directory($name, $kind), $n)); }
 
 sub wait_watches
 {
@@ -256,13 +256,13 @@ sub wait_demanded
 
 sub ok_clean
 {
-	my ($zk, $nodes, $name, $what) = @_;
+	my ($zk, $nodes, $name, $what, $kind) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $left;
 	# Contenders are deleted after the backend has gone on.
 	wait_until(
 		sub {
-			$left = join ' ', queue($zk, $name);
+			$left = join ' ', queue($zk, $name, $kind);
 			for my $node (@$nodes)
 			{
 				$left .= ask($node, "SELECT concat_ws(' ', ' zk_locks', pid, mode, scope, granted) FROM zk_locks");

@@ -121,11 +121,11 @@ const char *const coverage_name[NCOVERAGE] = {
 const char *
 request_name(ZkLockActionType type)
 {
-	static const char *const names[] = {"MAKE_DIR", "WATCH_DIR",	 "CREATE",
-										"LIST",		"WATCH_OWN",	 "WATCH",
-										"DELETE",	"DELETE_ORPHAN", "GRANTED",
-										"BLOCKED",	"DEMANDED",		 "UNDEMANDED",
-										"REVOKED",	"FAILED"};
+	static const char *const names[] = {"MAKE_DIR",	  "WATCH_DIR", "CREATE",
+										"LIST",		  "WATCH_OWN", "WATCH",
+										"MARK",		  "DELETE",	   "DELETE_ORPHAN",
+										"GRANTED",	  "BLOCKED",   "DEMANDED",
+										"UNDEMANDED", "REVOKED",   "FAILED"};
 
 	return names[type];
 }
@@ -379,6 +379,7 @@ add_message(Conn *conn, MessageType type)
 	message->rc = ZKLOCK_RC_OK;
 	message->node = -1;
 	message->deleted = false;
+	message->marked = false;
 	message->zxid = conn->view;
 	message->nchildren = 0;
 	return message;
@@ -527,7 +528,7 @@ is_write(const Request *request)
 {
 	return request->multi >= 0 || request->type == ZKLOCK_ACT_MAKE_DIR ||
 		request->type == ZKLOCK_ACT_CREATE || request->type == ZKLOCK_ACT_DELETE ||
-		request->type == ZKLOCK_ACT_DELETE_ORPHAN;
+		request->type == ZKLOCK_ACT_MARK || request->type == ZKLOCK_ACT_DELETE_ORPHAN;
 }
 
 /* All of them in one transaction, or none. */
@@ -613,8 +614,12 @@ execute_write(const Request *request, int session, int *node)
 			return ZKLOCK_RC_OK;
 
 		case ZKLOCK_ACT_CREATE:
-			zklock_format_contender(prefix, zk.session[session].id, request->uuid,
-									ZKLOCK_KIND_LOCK, request->mode);
+			if (request->slots > 0)
+				zklock_format_slot(prefix, zk.session[session].id, request->uuid,
+								   request->slots);
+			else
+				zklock_format_contender(prefix, zk.session[session].id, request->uuid,
+										ZKLOCK_KIND_LOCK, request->mode);
 			*node = zk_create(request->dir, prefix, session);
 			if (*node < 0)
 			{
@@ -627,6 +632,11 @@ execute_write(const Request *request, int session, int *node)
 			*node = zk_find(request->dir, request->name);
 			if (*node < 0)
 				return ZKLOCK_RC_NO_NODE;
+			if (request->type == ZKLOCK_ACT_MARK)
+			{
+				zk_change(*node);
+				return ZKLOCK_RC_OK;
+			}
 			if (zk.node[*node].orphan)
 				COVER(ORPHAN_DELETED);
 			zk_delete(*node);
@@ -761,6 +771,7 @@ answer_get(Conn *conn, const Request *request)
 			strcmp(zk.node[i].name, request->name) == 0)
 		{
 			message->node = i;
+			message->marked = zk.node[i].mzxid != 0 && zk.node[i].mzxid <= conn->view;
 			add_watch(conn->watch, &conn->nwatches, i);
 			return;
 		}

@@ -116,6 +116,8 @@ typedef struct Request
 	int generation; /* of the queue that asks */
 	uint64_t uuid;
 	ZkLockMode mode;
+	int slots; /* CREATE: of so many; 0: a lock */
+	int place; /* slots_sim's: whose it is */
 	int attempt;
 	bool sync;
 	bool watch;	 /* LIST: on the children, too */
@@ -141,6 +143,7 @@ typedef struct Message
 	ZkLockRc rc;
 	int node;	   /* WATCH; REPLY to create and get; see children_watch */
 	bool deleted;  /* WATCH: else changed */
+	bool marked;   /* REPLY to get: it was written since it was made */
 	int64_t zxid;  /* state that the message tells of */
 	int64_t next;  /* REPLY to list: number that the directory will give next */
 	int nchildren; /* ... */

@@ -431,6 +431,38 @@ test_our_form(void)
 	end_group("uuid and mode are read from exactly our three forms");
 }
 
+/* How many slots there are is read from what we write, and from nothing that is like it. */
+static void
+test_slots(void)
+{
+	static const int slots[] = {1, 2, 9, 10, 999999, ZKLOCK_SLOTS_MAX};
+	static const char *const others[] = {"0-",		 "01-",		  "-",	 "",   "1",
+										 "1000001-", "99999999-", "+1-", "1x-"};
+	ZkLockChild child;
+
+	for (size_t i = 0; i < lengthof(slots); i++)
+	{
+		char name[ZKLOCK_CONTENDER_LEN + 11];
+
+		zklock_format_slot(name, UUID_HI, UUID_LO, slots[i]);
+		CHECK(strlen(name) < ZKLOCK_CONTENDER_LEN, "%s", name);
+		strcat(name, "0000000042");
+		CHECK(zklock_parse_child(name, &child) && child.uuid_hi == UUID_HI &&
+				  child.uuid_lo == UUID_LO && child.slots == slots[i] &&
+				  child.sequence == 42,
+			  "%s", name);
+	}
+	for (size_t i = 0; i < lengthof(others); i++)
+	{
+		char name[128];
+
+		snprintf(name, sizeof(name), "_c_" UUID_TEXT "-slot%s0000000042", others[i]);
+		CHECK(zklock_parse_child(name, &child) && child.uuid_hi == 0 && child.slots == 0,
+			  "%s", name);
+	}
+	end_group("numbers of slots");
+}
+
 static void
 test_hash(void)
 {
@@ -541,7 +573,7 @@ test_text(void)
 int
 main(void)
 {
-	printf("1..12\n");
+	printf("1..13\n");
 	test_known_names();
 	test_all_code_points();
 	test_refused();
@@ -549,6 +581,7 @@ main(void)
 	test_sequence_numbers();
 	test_no_contenders();
 	test_our_form();
+	test_slots();
 	test_hash();
 	test_servers();
 	test_text();

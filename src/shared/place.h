@@ -1,0 +1,40 @@
+/*-------------------------------------------------------------------------
+ *
+ * place.h
+ *	  Places: the entries of the lock table that are for slots.
+ *
+ * A lock has one entry on a server, with one contender a mode.  Of slots each session
+ * that holds or wants one has an entry of its own, a place, with a contender of its own.
+ * The places of a name are in one partition and one bucket, so that the lock of one of
+ * them is that of all.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_PLACE_H
+#define ZKLOCK_PLACE_H
+
+#include "table.h"
+
+/*
+ * A place for a session that wants one of so many slots of "name": one that is kept for
+ * whoever comes next here, or a new one.  NULL, and no lock, if there is no room.
+ */
+extern ZkLockEntry *zklock_place_make(const char *name, int slots, LWLock **lock);
+
+/* --- with the place locked exclusively ------------------------------------- */
+
+/* Does a session wait in another place of the name?  Then nothing is kept. */
+extern bool zklock_place_waits_beside(const ZkLockEntry *place);
+
+/* --- without ---------------------------------------------------------------- */
+
+/*
+ * For the worker.  The places of a name: their number, and to *places their indexes,
+ * which are good until the next call.  One may be freed as soon as its queue is empty.
+ */
+extern int zklock_places(const char *name, const int32 **places);
+
+/* For the worker.  The contenders of a name's places, of whatever state: is it one? */
+extern bool zklock_places_know(const char *name, uint64 uuid);
+
+#endif /* ZKLOCK_PLACE_H */
