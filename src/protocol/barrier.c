@@ -509,7 +509,7 @@ on_record(Step *s, const ZkBarrierEvent *event)
 		b->oldest = 1;
 		b->len = 0;
 	}
-	if (!b->read_proven && is_stale(s) && ZKLOCK_BARRIER_MUTANT != 8)
+	if (!b->read_proven && is_stale(s))
 	{
 		forget_record(b);
 		b->await_tick = true;
