@@ -269,7 +269,7 @@ my %part = (
 		ok_true('after all waits');
 		ok_interrupted(
 			map { ("$_ error", "$_ cancel", "$_ terminate") } 'lock_for_transaction LockAcquire',
-			'zklock_acquire_again LockAcquire', 'zklock_acquire LockAcquire', 'fix_level1 LockAcquire');
+			'zklock_acquire_again LockAcquire', 'acquire LockAcquire', 'fix_level1 LockAcquire');
 		ok_interrupted(map { ("$_ cancel", "$_ terminate") } 'acquire_level2 ConditionVariableTimedSleep');
 
 		push @steps, [ 1, \&ok_long_wait ];
