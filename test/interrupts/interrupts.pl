@@ -266,6 +266,8 @@ my %part = (
 		run_case(statement => $_, world => 'a reader here', setup => $shared, waits => 1) for $locks[0], $exclusive, @locks[3, 5];
 		run_case(statement => $_, world => 'a reader elsewhere', setup => $shared, waits => 1) for $locks[0], $exclusive, @locks[3, 5];
 		run_case(statement => $locks[0], world => 'free', fresh => 1);
+		# One that does not give up before its last step, however slow all of this is.
+		run_case(statement => "SELECT zk_try_lock_all('{w,x}', 'shared', 'session', '1h')", world => 'free');
 		ok_true('after all waits');
 		ok_interrupted(
 			map { ("$_ error", "$_ cancel", "$_ terminate") } 'lock_for_transaction LockAcquire',
