@@ -369,6 +369,10 @@ CREATE FUNCTION zk_stat(
     OUT losses bigint,
     OUT demands bigint,
     OUT handovers bigint,
+    OUT items_put bigint,
+    OUT items_taken bigint,
+    OUT items_returned bigint,
+    OUT items_lost bigint,
     OUT stats_reset timestamptz)
 RETURNS record
 AS 'MODULE_PATHNAME', 'zk_stat'
@@ -379,7 +383,8 @@ COMMENT ON FUNCTION zk_stat() IS
 
 CREATE VIEW zk_stat AS
     SELECT acquired_local, acquired_kept, acquired_cold, waits, total_wait, longest_wait,
-        timeouts, cancels, deadlocks, failures, losses, demands, handovers, stats_reset
+        timeouts, cancels, deadlocks, failures, losses, demands, handovers,
+        items_put, items_taken, items_returned, items_lost, stats_reset
     FROM zk_stat();
 
 COMMENT ON VIEW zk_stat IS
@@ -397,6 +402,10 @@ COMMENT ON COLUMN zk_stat.failures IS 'calls that ended by another error';
 COMMENT ON COLUMN zk_stat.losses IS 'holds whose lock was lost';
 COMMENT ON COLUMN zk_stat.demands IS 'locks of this server that others asked for';
 COMMENT ON COLUMN zk_stat.handovers IS 'locks that came from others after a wait';
+COMMENT ON COLUMN zk_stat.items_put IS 'items put into queues';
+COMMENT ON COLUMN zk_stat.items_taken IS 'items taken from queues';
+COMMENT ON COLUMN zk_stat.items_returned IS 'items given back';
+COMMENT ON COLUMN zk_stat.items_lost IS 'items that were lost while transactions had them';
 COMMENT ON COLUMN zk_stat.stats_reset IS 'since when it is counted';
 
 CREATE FUNCTION zk_stat_locks(
@@ -686,6 +695,61 @@ COMMENT ON COLUMN zk_jobs.last_done IS 'latest slot that is done';
 COMMENT ON COLUMN zk_jobs.next_due IS 'when the job is due, if every tells';
 COMMENT ON COLUMN zk_jobs.runs IS 'the newest runs, at most 16';
 
+CREATE FUNCTION zk_queue_put(queue text, payload text)
+RETURNS void
+AS 'MODULE_PATHNAME', 'zk_queue_put'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_queue_put(text, text) IS
+'put an item into a queue at the commit';
+
+CREATE FUNCTION zk_queue_take(
+    queue text,
+    timeout interval DEFAULT '0',
+    OUT id bigint,
+    OUT payload text,
+    OUT attempt integer,
+    OUT since timestamptz)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'zk_queue_take'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE ROWS 1;
+
+COMMENT ON FUNCTION zk_queue_take(text, interval) IS
+'the oldest item of a queue that nobody has, until the end of the transaction, which deletes it or gives it back';
+
+CREATE FUNCTION zk_queue_purge(queue text)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'zk_queue_purge'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_queue_purge(text) IS
+'delete all items of a queue that nobody has, and return how many there were';
+
+CREATE FUNCTION zk_queues(
+    OUT queue text,
+    OUT length bigint,
+    OUT held bigint,
+    OUT putting bigint,
+    OUT oldest timestamptz)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'zk_queues'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_queues() IS
+'queues of work of all servers, as ZooKeeper has it';
+
+CREATE VIEW zk_queues AS
+    SELECT queue, length, held, putting, oldest
+    FROM zk_queues();
+
+COMMENT ON VIEW zk_queues IS
+'queues of work of all servers, as ZooKeeper has it';
+COMMENT ON COLUMN zk_queues.queue IS 'name of the queue';
+COMMENT ON COLUMN zk_queues.length IS 'items, those included that somebody has';
+COMMENT ON COLUMN zk_queues.held IS 'items that somebody has';
+COMMENT ON COLUMN zk_queues.putting IS 'chunks of items of transactions that are about to commit, or of which nobody has said yet whether they have';
+COMMENT ON COLUMN zk_queues.oldest IS 'since when the oldest item is in the queue';
+
 -- A lock stands in the way of everybody who asks for it, and so does a large token.
 -- A candidacy is the whole server's.  Who holds nothing can do nothing with the others.
 REVOKE ALL ON FUNCTION zk_lock_all(text[]), zk_try_lock_all(text[], text, text, interval) FROM PUBLIC;
@@ -800,3 +864,8 @@ REVOKE ALL ON PROCEDURE zk_barrier(text, integer, interval) FROM PUBLIC;
 REVOKE ALL ON FUNCTION zk_barriers(), zk_stat_barriers() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_barriers(), zk_stat_barriers() TO pg_monitor;
 GRANT SELECT ON zk_stat_barriers TO pg_monitor;
+-- Who takes an item has what others have put, and who puts one gives others work.
+REVOKE ALL ON FUNCTION zk_queue_put(text, text), zk_queue_take(text, interval), zk_queue_purge(text),
+    zk_queues() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION zk_queues() TO pg_monitor;
+GRANT SELECT ON zk_queues TO pg_monitor;

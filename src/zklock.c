@@ -28,6 +28,7 @@
 #include "statement.h"
 #include "table.h"
 #include "verdict.h"
+#include "work.h"
 #include "worker.h"
 
 ZKLOCK_MODULE_MAGIC;
@@ -49,6 +50,7 @@ on_shmem_request(void)
 	zklock_verdict_shmem_request();
 	zklock_set_shmem_request();
 	zklock_parties_shmem_request();
+	zklock_work_shmem_request();
 }
 
 static void
@@ -63,6 +65,7 @@ on_shmem_startup(void)
 	zklock_verdict_shmem_startup();
 	zklock_set_shmem_startup();
 	zklock_parties_shmem_startup();
+	zklock_work_shmem_startup();
 }
 
 void

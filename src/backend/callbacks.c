@@ -23,6 +23,7 @@
 
 #include "alarm.h"
 #include "callbacks.h"
+#include "handout.h"
 #include "loss.h"
 #include "names.h"
 #include "waiting.h"
@@ -41,7 +42,7 @@ static emit_log_hook_type prev_emit_log = NULL;
 static void
 on_transaction_end(XactEvent event, void *arg)
 {
-	if (!zklock_hold_pending() && !zklock_hold_any())
+	if (!zklock_hold_pending() && !zklock_hold_any() && !zklock_handout_any())
 		return;
 
 	switch (event)
@@ -50,14 +51,18 @@ on_transaction_end(XactEvent event, void *arg)
 			/* a backend that ends drops its temporary tables, whatever is lost */
 			if (proc_exit_inprogress)
 				break;
+			/* this may take a while, so the look at what is lost comes after it */
+			zklock_handout_before_commit();
 			/* DISCARD ALL has released session-scope holds by now */
 			zklock_hold_end_void();
 			zklock_loss_before_commit(zklock_hold_any_in_transaction());
+			zklock_handout_claim();
 			break;
 
 		case XACT_EVENT_PRE_PREPARE:
 			if (zklock_hold_any_in_transaction())
 				zklock_hold_refuse_prepare();
+			zklock_handout_refuse_prepare();
 			zklock_loss_before_commit(false);
 			break;
 
@@ -68,6 +73,7 @@ on_transaction_end(XactEvent event, void *arg)
 				zklock_hold_abandon();
 			else if (event == XACT_EVENT_COMMIT)
 				zklock_loss_after_commit();
+			zklock_handout_end(event == XACT_EVENT_COMMIT);
 			zklock_hold_end_pending();
 			zklock_hold_end_transaction(1);
 			zklock_hold_end_void();
@@ -91,17 +97,19 @@ on_subtransaction_end(SubXactEvent event, SubTransactionId mySubid,
 {
 	int level;
 
-	if (!zklock_hold_any_in_transaction())
+	if (!zklock_hold_any_in_transaction() && !zklock_handout_any())
 		return;
 	level = GetCurrentTransactionNestLevel();
 
 	switch (event)
 	{
 		case SUBXACT_EVENT_COMMIT_SUB:
+			zklock_handout_end_sub(level, true);
 			zklock_hold_pass_to_parent(level);
 			break;
 
 		case SUBXACT_EVENT_ABORT_SUB:
+			zklock_handout_end_sub(level, false);
 			zklock_hold_end_transaction(level);
 			break;
 
@@ -228,7 +236,7 @@ on_emit_log(ErrorData *edata)
 static void
 tidy(void)
 {
-	if (!zklock_alarm.armed)
+	if (!zklock_alarm.armed && !zklock_handout_any())
 		return;
 
 	/*

@@ -81,7 +81,7 @@ take_slot(const ZkQuery *query, const char *data, int len, const Patience *patie
 				continue;
 			slot->query = *query;
 			slot->removing = false;
-			slot->raised = 0;
+			slot->raised = slot->purged = 0;
 			slot->now = slot->session = 0;
 			slot->used = len;
 			if (len > 0)
@@ -169,6 +169,7 @@ typedef struct Answer
 	/* as in the slot */
 	bool removing;
 	int64 raised;
+	int64 purged;
 	int64 now;
 	int64 session;
 } Answer;
@@ -292,6 +293,7 @@ ask(const ZkQuery *query, const char *data, int len, int64 until, Answer *answer
 			rc = read_answer(slot, &patience, answer);
 			answer->removing = slot->removing;
 			answer->raised = slot->raised;
+			answer->purged = slot->purged;
 			answer->now = slot->now;
 			answer->session = slot->session;
 		}
@@ -352,6 +354,21 @@ zklock_query_raise(int64_t above)
 
 	(void) ask(&query, NULL, 0, 0, &answer);
 	return answer.raised;
+}
+
+int64_t
+zklock_query_purge(const char *name, const char *part)
+{
+	ZkQuery query = {
+		.ask = ZKLOCK_ASK_PURGE,
+		.kind = ZKLOCK_KIND_QUEUE,
+	};
+	Answer answer = {.context = CurrentMemoryContext};
+
+	strlcpy(query.part, part, sizeof(query.part));
+	strlcpy(query.name, name, sizeof(query.name));
+	(void) ask(&query, NULL, 0, 0, &answer);
+	return answer.purged;
 }
 
 int

@@ -63,6 +63,12 @@ extern bool zklock_query_remove(ZkLockKind kind, const char *name, int64_t token
  */
 extern int64_t zklock_query_raise(int64_t above);
 
+/*
+ * Delete the children of a part of a queue of work, but for those that have children.
+ * Returns how many were deleted.  Raises as zklock_query does.
+ */
+extern int64_t zklock_query_purge(const char *name, const char *part);
+
 /* A job's record, or what the directory of slots says, and when and where it was so. */
 typedef struct ZkRecord
 {

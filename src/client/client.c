@@ -125,6 +125,7 @@ _Static_assert(ZKLOCK_ZNONODE == ZNONODE, "ZNONODE");
 _Static_assert(ZKLOCK_ZNOAUTH == ZNOAUTH, "ZNOAUTH");
 _Static_assert(ZKLOCK_ZBADVERSION == ZBADVERSION, "ZBADVERSION");
 _Static_assert(ZKLOCK_ZNODEEXISTS == ZNODEEXISTS, "ZNODEEXISTS");
+_Static_assert(ZKLOCK_ZNOTEMPTY == ZNOTEMPTY, "ZNOTEMPTY");
 _Static_assert(ZKLOCK_ZSESSIONEXPIRED == ZSESSIONEXPIRED, "ZSESSIONEXPIRED");
 _Static_assert(ZKLOCK_PASSWORD_LEN == sizeof(((clientid_t *) 0)->passwd), "passwd");
 
@@ -658,6 +659,13 @@ copy_children(ZkMessage *reply, const struct String_vector *children)
 	return true;
 }
 
+/* The stat has twice the creations less the children that are left; see src/README. */
+static uint32_t
+created_children(const struct Stat *stat)
+{
+	return ((uint32_t) stat->cversion + (uint32_t) stat->numChildren) / 2;
+}
+
 static void
 list_completion(int rc, const struct String_vector *children, const struct Stat *stat,
 				const void *data)
@@ -670,11 +678,7 @@ list_completion(int rc, const struct String_vector *children, const struct Stat 
 		if (children == NULL || stat == NULL || !copy_children(reply, children))
 			reply->rc = ZSYSTEMERROR;
 		else
-		{
-			/* twice the creations less the children that are left; see src/README */
-			reply->ncreated =
-				((uint32_t) stat->cversion + (uint32_t) stat->numChildren) / 2;
-		}
+			reply->ncreated = created_children(stat);
 	}
 	reply_end(request, reply);
 }
@@ -780,6 +784,7 @@ get_completion(int rc, const char *value, int value_len, const struct Stat *stat
 			reply->ctime = stat->ctime;
 			reply->mtime = stat->mtime;
 			reply->nchildren = stat->numChildren;
+			reply->ncreated = created_children(stat);
 			reply->ephemeral_owner = stat->ephemeralOwner;
 		}
 	}

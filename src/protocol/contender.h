@@ -52,10 +52,11 @@ typedef enum ZkLockKind
 	ZKLOCK_KIND_ELECTION, /* exclusive only */
 	ZKLOCK_KIND_JOB,	  /* the same; see job.h */
 	ZKLOCK_KIND_BARRIER,  /* no lock: names and a directory; see barrier.h */
-	ZKLOCK_KIND_SLOT	  /* exclusive only; see slots.h */
+	ZKLOCK_KIND_SLOT,	  /* exclusive only; see slots.h */
+	ZKLOCK_KIND_QUEUE	  /* of work, and no lock: see item.h */
 } ZkLockKind;
 
-#define ZKLOCK_NKINDS	 5
+#define ZKLOCK_NKINDS	 6
 
 #define ZKLOCK_SLOTS_MAX 1000000 /* of one name */
 

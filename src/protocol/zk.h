@@ -31,6 +31,7 @@ typedef struct ZkSessionId
 #define ZKLOCK_ZNOAUTH			 (-102)
 #define ZKLOCK_ZBADVERSION		 (-103)
 #define ZKLOCK_ZNODEEXISTS		 (-110)
+#define ZKLOCK_ZNOTEMPTY		 (-111)
 #define ZKLOCK_ZSESSIONEXPIRED	 (-112)
 
 /* Nobody knows whether it was done: the connection was lost, or the session. */

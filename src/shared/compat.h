@@ -77,6 +77,22 @@ zklock_wait_event(uint32 *cache, const char *name)
 #define zklock_backend_status(i) (&pgstat_fetch_stat_local_beentry(i)->backendStatus)
 #endif
 
+/* 17: whether to flush it; that is not meant for what waits for it */
+#if PG_VERSION_NUM >= 170000
+#define zklock_log_message(prefix, message, size)                                        \
+	LogLogicalMessage(prefix, message, size, true, false)
+#else
+#define zklock_log_message(prefix, message, size)                                        \
+	LogLogicalMessage(prefix, message, size, true)
+#endif
+
+/* 17: another name for what is known of transactions */
+#if PG_VERSION_NUM >= 170000
+#define ZKLOCK_OLDEST_CLOG_XID (TransamVariables->oldestClogXid)
+#else
+#define ZKLOCK_OLDEST_CLOG_XID (ShmemVariableCache->oldestClogXid)
+#endif
+
 /* 18: ExecutorRun without "execute_once" */
 #if PG_VERSION_NUM >= 180000
 #define ZKLOCK_EXECUTE_ONCE_ARG

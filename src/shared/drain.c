@@ -10,6 +10,7 @@
 
 #include "drain.h"
 #include "parties.h"
+#include "work.h"
 
 /* Nobody here holds or waits, and the ensemble has no contender and no party of ours. */
 static bool
@@ -28,7 +29,7 @@ nothing_left(void)
 		if (!empty)
 			return false;
 	}
-	return zklock_parties_used() == 0;
+	return zklock_parties_used() == 0 && !zklock_work_busy();
 }
 
 ZkDrain

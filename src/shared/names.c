@@ -34,8 +34,8 @@
 const char *
 zklock_kind_name(ZkLockKind kind)
 {
-	static const char *const names[ZKLOCK_NKINDS] = {"lock", "election", "job", "barrier",
-													 "slot"};
+	static const char *const names[ZKLOCK_NKINDS] = {"lock",	"election", "job",
+													 "barrier", "slot",		"queue"};
 
 	return names[kind];
 }

@@ -13,7 +13,7 @@
 
 #include "contender.h"
 
-/* "lock", "election" or "job": what stands before a name in messages. */
+/* "lock", "election", "job" or "queue": what stands before a name in messages. */
 extern const char *zklock_kind_name(ZkLockKind kind);
 
 /*

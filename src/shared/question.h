@@ -30,6 +30,8 @@
  *	 RAISE		the worker reads the base of tokens and sets it, if nobody else has in
  *				between.  What it has set the slot remembers.  The answer is given at
  *				once, since the session ends when the base is another (ensemble.c)
+ *	 PURGE		the worker deletes each child.  If the connection is lost then, all begins
+ *				again; the slot remembers how many were deleted
  *	 WRITE		the worker sets a job's record (or that of slots), which the page has, if it
  *has the version still; in the session that the version was read in, or not at all.  What
  *				came of it when the connection is lost nobody knows: the backend does not
@@ -69,7 +71,8 @@ typedef enum ZkAsk
 	ZKLOCK_ASK_REMOVE,
 	ZKLOCK_ASK_RAISE,
 	ZKLOCK_ASK_RECORD, /* of the job, or the directory of slots; one row without a name */
-	ZKLOCK_ASK_WRITE
+	ZKLOCK_ASK_WRITE,
+	ZKLOCK_ASK_PURGE /* delete the children that have none themselves; no rows */
 } ZkAsk;
 
 typedef struct ZkQuery
@@ -78,6 +81,7 @@ typedef struct ZkQuery
 	ZkLockKind kind;
 	char name[ZKLOCK_NAME_MAX + 1];		 /* directory of that name; "": the one of
 										  * all directories of the kind */
+	char part[8];						 /* the one of that name in it; or "" */
 	char prefix[ZKLOCK_ENCODED_MAX + 1]; /* children whose names begin so */
 	bool contenders;					 /* contenders only, in their order */
 	int limit;							 /* so many at most; 0: all */
@@ -105,6 +109,7 @@ typedef struct ZkQuestion
 	ZkQuery query;
 	bool removing; /* the child to be removed has been found */
 	int64 raised;  /* the base that was sent; 0 or -1: it will not be */
+	int64 purged;  /* children that were deleted */
 	int64 now;	   /* of jobs: ms since 1970, when the answer was good ... */
 	int64 session; /* ... in this session */
 	int rc;		   /* DONE: ZOK, NONODE, BADVERSION or what the ensemble said */

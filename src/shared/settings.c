@@ -20,6 +20,7 @@
 #include "utils/varlena.h"
 
 #include "contender.h"
+#include "item.h"
 #include "options.h"
 #include "settings.h"
 
@@ -42,6 +43,9 @@ char *zklock_namespace;
 int zklock_max_locks_per_backend;
 int zklock_max_locks;
 int zklock_run_history;
+int zklock_max_item_size;
+int zklock_max_queue_length;
+int zklock_max_items_held;
 char *zklock_elections;
 int zklock_leader_eligible;
 char *zklock_notify_database;
@@ -334,6 +338,20 @@ define_jobs(void)
 							GUC_UNIT_MIN, NULL, NULL, NULL);
 }
 
+static void
+define_queues(void)
+{
+	DefineCustomIntVariable("zklock.max_item_size",
+							"Largest item that is put into a queue.", "In bytes of UTF-8.",
+							&zklock_max_item_size, ZKLOCK_ITEM_MAX, 0, ZKLOCK_ITEM_MAX,
+							PGC_SUSET, GUC_UNIT_BYTE, NULL, NULL, NULL);
+
+	DefineCustomIntVariable("zklock.max_queue_length",
+							"Number of items that a queue may have when something is put into it.",
+							NULL, &zklock_max_queue_length, 50000, 1, 1000000, PGC_SUSET,
+							0, NULL, NULL, NULL);
+}
+
 void
 zklock_define_settings(bool preloaded)
 {
@@ -343,6 +361,7 @@ zklock_define_settings(bool preloaded)
 	define_elections();
 	define_service();
 	define_jobs();
+	define_queues();
 
 	/* Only the postmaster can define what is fixed at its start. */
 	if (!preloaded)
@@ -350,6 +369,10 @@ zklock_define_settings(bool preloaded)
 	DefineCustomIntVariable("zklock.max_locks",
 							"Number of lock names that this server can hold or wait for at a time.",
 							NULL, &zklock_max_locks, 10000, 1, 10000000, PGC_POSTMASTER,
+							0, NULL, NULL, NULL);
+	DefineCustomIntVariable("zklock.max_items_held",
+							"Number of queue items that sessions of this server can have, or wait for, at a time.",
+							NULL, &zklock_max_items_held, 1000, 1, 100000, PGC_POSTMASTER,
 							0, NULL, NULL, NULL);
 	MarkGUCPrefixReserved("zklock");
 }

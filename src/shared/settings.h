@@ -51,6 +51,11 @@ typedef enum ZkLeaderEligible
 	ZKLOCK_LEADER_ANY
 } ZkLeaderEligible;
 
+/* queues of work */
+extern int zklock_max_item_size;	/* bytes */
+extern int zklock_max_queue_length; /* items */
+extern int zklock_max_items_held;	/* by this server; fixed at server start */
+
 extern int zklock_run_history; /* minutes that rows of zk_runs are kept; -1: for ever */
 
 extern char *zklock_elections;		 /* to enter at start: a list */

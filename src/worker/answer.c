@@ -136,7 +136,8 @@ start_run(Run *run, uint32 serial, const ZkQuery *query, const char *data, int l
 		char encoded[ZKLOCK_ENCODED_MAX + 1];
 
 		zklock_encode_name(query->name, encoded);
-		snprintf(run->path, sizeof(run->path), "%s/%s", directory, encoded);
+		snprintf(run->path, sizeof(run->path), "%s/%s%s%s", directory, encoded,
+				 query->part[0] != '\0' ? "/" : "", query->part);
 	}
 	switch (query->ask)
 	{
@@ -361,7 +362,9 @@ send_gets(Run *run)
 	{
 		ZkRequestTag tag = make_tag(run, (uint64) run->next);
 		char *path = psprintf("%s/%s", run->path, run->children[run->next].name);
-		int rc = zklock_client_get(client, path, false, &tag);
+		int rc = run->query.ask == ZKLOCK_ASK_PURGE
+			? zklock_client_delete(client, path, &tag)
+			: zklock_client_get(client, path, false, &tag);
 
 		pfree(path);
 		if (rc != ZKLOCK_ZOK)
@@ -519,6 +522,17 @@ take_refusal(Run *run, const ZkMessage *message)
 	}
 }
 
+static void
+count_purged(Run *run)
+{
+	ZkQuestion *slot = &zklock_questions->slot[run - runs];
+
+	LWLockAcquire(zklock_questions->lock, LW_EXCLUSIVE);
+	if (slot->serial == run->serial)
+		slot->purged++;
+	LWLockRelease(zklock_questions->lock);
+}
+
 void
 zklock_answer_message(const ZkMessage *message)
 {
@@ -537,9 +551,13 @@ zklock_answer_message(const ZkMessage *message)
 		(message->rc == ZKLOCK_ZOK ? take_other : take_refusal)(run, message);
 	else if (message->rc == ZKLOCK_ZNONODE)
 		return; /* the child has gone since the listing */
+	else if (run->query.ask == ZKLOCK_ASK_PURGE && message->rc == ZKLOCK_ZNOTEMPTY)
+		return; /* somebody has it */
 	else if (message->rc != ZKLOCK_ZOK &&
 			 !(message->rc == ZKLOCK_ZNOAUTH && can_do_without(run)))
 		run->rc = message->rc;
+	else if (run->query.ask == ZKLOCK_ASK_PURGE)
+		count_purged(run);
 	else if (run->query.ask != ZKLOCK_ASK_REMOVE)
 		take_child(run, run->children[what].name, message);
 	else if (run->query.token == zklock_ensemble_token(message->czxid))

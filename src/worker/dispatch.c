@@ -104,20 +104,6 @@ send_make_dir(ZkClient *client, const char *path, ZkLockKind kind,
 								tag);
 }
 
-/*
- * The library took the request, or the session is at its end and so are all
- * requests.  Otherwise (out of memory) the protocol would wait for a reply that
- * never comes: our successor settles what we leave.
- */
-static void
-check_sent(int rc)
-{
-	if (rc != ZKLOCK_ZOK && zklock_client_connected(zklock_session_client()))
-		ereport(ERROR,
-				(errcode(ERRCODE_SYSTEM_ERROR),
-				 errmsg("could not send a request to ZooKeeper: %s", zklock_rc_text(rc))));
-}
-
 /* A create or a delete that goes into a set's transaction. */
 static void
 add_to_set(const ZkLockEntry *entry, ZkLockKind kind, const char *name, int pid,
@@ -149,9 +135,10 @@ send_own(ZkClient *client, ZkLockKind kind, const char *name, int pid, uint64 uu
 	tag->kind = create ? ZKLOCK_TAG_CREATE : ZKLOCK_TAG_MARK;
 	tag->patient = create && action->listed;
 	describe_contender(&data, kind, pid);
-	check_sent(create ? zklock_client_create(client, path, data.data, data.len,
-											 ZKLOCK_CREATE_EPHEMERAL_SEQUENTIAL, tag)
-					  : zklock_client_set(client, path, data.data, data.len, -1, tag));
+	zklock_session_sent(
+		create ? zklock_client_create(client, path, data.data, data.len,
+									  ZKLOCK_CREATE_EPHEMERAL_SEQUENTIAL, tag)
+			   : zklock_client_set(client, path, data.data, data.len, -1, tag));
 	pfree(data.data);
 	return path;
 }
@@ -187,7 +174,7 @@ send_request(const ZkLockEntry *entry, ZkLockKind kind, const char *name, int pi
 			tag.patient = true; /* a create follows it */
 			path = zklock_path_name(kind, name, NULL);
 			tag.path = zklock_watch_count(path, false);
-			check_sent(zklock_client_get(client, path, true, &tag));
+			zklock_session_sent(zklock_client_get(client, path, true, &tag));
 			break;
 
 		case ZKLOCK_ACT_CREATE:
@@ -207,27 +194,27 @@ send_request(const ZkLockEntry *entry, ZkLockKind kind, const char *name, int pi
 			}
 			if (action->watch)
 				tag.path = zklock_watch_count(path, true);
-			check_sent(zklock_client_list(client, path, action->watch, &tag));
+			zklock_session_sent(zklock_client_list(client, path, action->watch, &tag));
 			break;
 
 		case ZKLOCK_ACT_WATCH_OWN:
 			tag.kind = ZKLOCK_TAG_WATCH_OWN;
 			path = contender_path(kind, name, action, uuid_hi, false);
 			tag.path = zklock_watch_count(path, false);
-			check_sent(zklock_client_get(client, path, true, &tag));
+			zklock_session_sent(zklock_client_get(client, path, true, &tag));
 			break;
 
 		case ZKLOCK_ACT_WATCH:
 			tag.kind = ZKLOCK_TAG_WATCH;
 			path = zklock_path_name(kind, name, action->name);
 			tag.path = zklock_watch_count(path, false);
-			check_sent(zklock_client_get(client, path, true, &tag));
+			zklock_session_sent(zklock_client_get(client, path, true, &tag));
 			break;
 
 		case ZKLOCK_ACT_DELETE:
 			tag.kind = ZKLOCK_TAG_DELETE;
 			path = contender_path(kind, name, action, uuid_hi, false);
-			check_sent(zklock_client_delete(client, path, &tag));
+			zklock_session_sent(zklock_client_delete(client, path, &tag));
 			break;
 
 		case ZKLOCK_ACT_DELETE_ORPHAN:
@@ -505,7 +492,7 @@ send_set(const ZkSetWork *work)
 		step(zklock_entry(work->member[i].entry), work->member[i].generation, &event);
 	}
 	zklock_ensemble_remind(client);
-	check_sent(zklock_sets_send(client));
+	zklock_session_sent(zklock_sets_send(client));
 	foreach (cell, later)
 	{
 		const Later *l = lfirst(cell);
@@ -935,6 +922,8 @@ zklock_dispatch_message(const ZkMessage *message)
 		case ZKLOCK_TAG_ORPHANS:
 		case ZKLOCK_TAG_NAMESAKES:
 		case ZKLOCK_TAG_RINGS:
+		case ZKLOCK_TAG_TAKES:
+		case ZKLOCK_TAG_PUTS:
 		case ZKLOCK_TAG_ROUNDS:
 		case ZKLOCK_TAG_ENSEMBLE:
 			return;

@@ -19,8 +19,8 @@ static char waits[512];
 void
 zklock_paths_set(const char *root)
 {
-	static const char *const names[ZKLOCK_NKINDS] = {"locks", "elections", "jobs",
-													 "barriers", "slots"};
+	static const char *const names[ZKLOCK_NKINDS] = {"locks",	 "elections", "jobs",
+													 "barriers", "slots",	  "queues"};
 
 	for (int kind = 0; kind < ZKLOCK_NKINDS; kind++)
 		snprintf(directory[kind], sizeof(directory[kind]), "%s/%s", root, names[kind]);

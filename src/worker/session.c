@@ -511,6 +511,15 @@ make_directories(void)
 }
 
 void
+zklock_session_sent(int rc)
+{
+	if (rc != ZKLOCK_ZOK && zklock_client_connected(zklock_session_client()))
+		ereport(ERROR,
+				(errcode(ERRCODE_SYSTEM_ERROR),
+				 errmsg("could not send a request to ZooKeeper: %s", zklock_rc_text(rc))));
+}
+
+void
 zklock_session_make_directories(void)
 {
 	make_directories();

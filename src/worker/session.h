@@ -77,6 +77,13 @@ extern void zklock_session_close(void);
 /* The client when requests may be sent, else NULL. */
 extern ZkClient *zklock_session_client(void);
 
+/*
+ * The library took a request, whose result this is, or the session is at its end and so
+ * are all requests.  Otherwise (out of memory) somebody would wait for a reply that never
+ * comes: an ERROR, and our successor settles what we leave.
+ */
+extern void zklock_session_sent(int rc);
+
 /* Make <root>/locks, <root>/elections and their ancestors, persistent.  What exists
  * stays as it is. */
 extern void zklock_session_make_directories(void);

@@ -44,6 +44,7 @@
 #include "leadership.h"
 #include "namesakes.h"
 #include "orphans.h"
+#include "puts.h"
 #include "rings.h"
 #include "rounds.h"
 #include "session.h"
@@ -51,6 +52,8 @@
 #include "settings.h"
 #include "table.h"
 #include "tag.h"
+#include "takes.h"
+#include "work.h"
 #include "worker.h"
 
 /* A backstop: nothing should depend on it. */
@@ -187,6 +190,8 @@ on_session_event(ZkLockEventType type)
 	zklock_dispatch_all(type);
 	zklock_rings_event(type);
 	zklock_rounds_event(type);
+	zklock_takes_event(type);
+	zklock_puts_event(type);
 	if (type == ZKLOCK_EV_TICK)
 	{
 		zklock_orphans_work();
@@ -207,8 +212,17 @@ on_session_message(const ZkMessage *message)
 		zklock_rings_message(message);
 	else if (message->tag.kind == ZKLOCK_TAG_ROUNDS)
 		zklock_rounds_message(message);
+	else if (message->tag.kind == ZKLOCK_TAG_TAKES)
+		zklock_takes_message(message);
+	else if (message->tag.kind == ZKLOCK_TAG_PUTS)
+		zklock_puts_message(message);
 	else if (message->tag.kind != ZKLOCK_TAG_ENSEMBLE)
+	{
+		if (message->type == ZKLOCK_MSG_NODE_DELETED ||
+			message->type == ZKLOCK_MSG_CHILDREN_CHANGED)
+			zklock_takes_watch(message);
 		zklock_dispatch_message(message);
+	}
 }
 
 static const ZkSessionListener session_listener = {
@@ -278,6 +292,15 @@ begin_exit(void)
 	}
 }
 
+static void
+hand_out_work(void)
+{
+	bool wanted = pg_atomic_exchange_u32(&zklock_work->wanted, 0) != 0;
+
+	zklock_puts_work(wanted);
+	zklock_takes_work(wanted);
+}
+
 void
 zklock_worker_main(Datum arg)
 {
@@ -336,6 +359,7 @@ zklock_worker_main(Datum arg)
 		timeout = Min(timeout, zklock_leadership_work());
 		zklock_settle_work();
 		zklock_answer_work();
+		hand_out_work();
 		zklock_dispatch_dirty();
 		zklock_dispatch_sets();
 		zklock_rounds_work();
@@ -348,7 +372,7 @@ zklock_worker_main(Datum arg)
 
 		if (stopping_until != 0)
 		{
-			bool holds = zklock_dispatch_holds();
+			bool holds = zklock_dispatch_holds() || zklock_work_busy();
 
 			if (!holds || zklock_clock() > stopping_until)
 			{

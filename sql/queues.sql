@@ -1,0 +1,30 @@
+-- Work that is handed out: arguments, errors, one session
+
+CREATE EXTENSION zklock;
+SELECT zk_queue_put('', 'x');
+SELECT zk_queue_put(NULL, 'x');
+SELECT zk_queue_put('q', NULL);
+SELECT zk_queue_put(repeat('x', 256), 'x');
+SELECT zk_queue_put('q', repeat('x', 65537));
+SELECT * FROM zk_queue_take('');
+SELECT * FROM zk_queue_take('q', '-1 s');
+SELECT * FROM zk_queue_take(NULL);
+SELECT * FROM zk_queue_take('q', NULL);
+SELECT * FROM zk_queue_take('q');
+SELECT zk_queue_purge('q');
+SET zklock.max_item_size = 2;
+SELECT zk_queue_put('q', 'äö');
+RESET zklock.max_item_size;
+SET zklock.max_queue_length = 2;
+SELECT zk_queue_put('q', i::text) FROM generate_series(1, 3) i;
+RESET zklock.max_queue_length;
+BEGIN;
+SELECT zk_queue_put('q', 'put');
+SELECT payload FROM zk_queue_take('q');
+COMMIT;
+BEGIN;
+SELECT payload, attempt FROM zk_queue_take('q');
+ROLLBACK;
+SELECT payload, attempt FROM zk_queue_take('q');
+SELECT payload, attempt FROM zk_queue_take('q');
+DROP EXTENSION zklock;

@@ -1,0 +1,762 @@
+/*-------------------------------------------------------------------------
+ *
+ * takes.c
+ *	  The worker gets items of queues for those who take, and ends their takes.
+ *
+ * The rules are in item.c.  Takes are in shared memory, and outlive us; what is known of
+ *a queue's items is ours alone.  Both move under the lock, and what is to be asked of the
+ * ensemble is asked when it has been released.
+ *
+ * A take that finds no item is told so when a listing that was asked for after it began,
+ * behind a sync, has none: so what was committed before is seen, on whatever server. What
+ * this server itself has committed, and not moved into the queue yet, comes first.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+#include "compat.h"
+
+#include "nodes/pg_list.h"
+#include "utils/memutils.h"
+
+#include "path.h"
+#include "session.h"
+#include "table.h"
+#include "tag.h"
+#include "takes.h"
+#include "trouble.h"
+#include "watches.h"
+#include "work.h"
+
+/* ns: a queue that nobody here has asked for since is forgotten */
+#define FORGET_AFTER (60 * 1000 * NS_PER_MS)
+
+/* More requests than that open: no new ones until replies have come. */
+#define TOO_MANY_PENDING (ZKLOCK_MAX_PENDING / 4)
+
+/* ZkRequestTag.uuid: of a take its ZkTakeRequest, of a queue: */
+#define TAG_LIST 100
+#define TAG_HELD 101
+#define TAG_LOOK 102 /* hash: the item's number */
+
+/* A queue as this server sees it. */
+typedef struct View
+{
+	uint32 id;
+	char name[ZKLOCK_NAME_MAX + 1];
+	ZkItems items;
+	MemoryContext context; /* of the newest listing */
+	uint64 asked; /* the newest take when the listing was asked for that is out */
+	uint64 fresh; /* ... that has come */
+	int64 used;	  /* ns */
+	bool waits;	  /* somebody does: there have to be watches */
+	bool missing; /* it has no directories, as of the newest listing ... */
+	bool made;	  /* ... though we have made them */
+	bool stuck;	  /* a request was refused: again at the next TICK */
+	bool passed;  /* nothing to be had, this time round */
+} View;
+
+/* A request that is to be sent when the lock is released. */
+typedef struct Sending
+{
+	uint32 what;
+	uint32 entry; /* of a take, or of a view */
+	uint32 generation;
+	int64 sequence;
+	char queue[ZKLOCK_NAME_MAX + 1];
+	char item[ZKLOCK_ITEM_NAME];
+} Sending;
+
+typedef struct Sendings
+{
+	Sending *sending; /* in the context of this time round */
+	int n;
+	int room;
+} Sendings;
+
+static List *views = NIL; /* in TopMemoryContext */
+static uint32 last_view = 0;
+static uint32 connection = 0; /* replies of an earlier one are void */
+static bool due = true;
+
+void
+zklock_takes_look_again(void)
+{
+	due = true;
+}
+
+int
+zklock_takes_rc(int rc)
+{
+	if (zklock_rc_is_lost(rc))
+		return ZKLOCK_ITEM_RC_LOST;
+	switch (rc)
+	{
+		case ZKLOCK_ZOK:
+			return ZKLOCK_ITEM_RC_OK;
+		case ZKLOCK_ZNONODE:
+			return ZKLOCK_ITEM_RC_NO_NODE;
+		case ZKLOCK_ZNODEEXISTS:
+			return ZKLOCK_ITEM_RC_EXISTS;
+		case ZKLOCK_ZNOTEMPTY:
+			return ZKLOCK_ITEM_RC_NOT_EMPTY;
+	}
+	return ZKLOCK_ITEM_RC_ERROR;
+}
+
+void
+zklock_takes_make_queue(const char *queue)
+{
+	static const char *const parts[] = {NULL, "items", "held", "puts"};
+
+	if (zklock_session_client() == NULL)
+		return;
+	zklock_session_make_directories();
+	for (int i = 0; i < (int) lengthof(parts); i++)
+	{
+		char *path = zklock_path_name(ZKLOCK_KIND_QUEUE, queue, parts[i]);
+
+		(void) zklock_client_create(zklock_session_client(), path, "", 0,
+									ZKLOCK_CREATE_PERSISTENT, &zklock_no_tag);
+		pfree(path);
+	}
+}
+
+/* ------------------------------------------------------------------------
+ * Queues
+ * ------------------------------------------------------------------------
+ */
+
+static View *
+view_by_id(uint32 id)
+{
+	ListCell *cell;
+
+	foreach (cell, views)
+	{
+		View *view = lfirst(cell);
+
+		if (view->id == id)
+			return view;
+	}
+	return NULL;
+}
+
+static View *
+find_view(const char *name, bool make)
+{
+	MemoryContext save;
+	ListCell *cell;
+	View *view;
+
+	foreach (cell, views)
+	{
+		view = lfirst(cell);
+		if (strcmp(view->name, name) == 0)
+			return view;
+	}
+	if (!make)
+		return NULL;
+	save = MemoryContextSwitchTo(TopMemoryContext);
+	view = palloc0(sizeof(View));
+	view->id = ++last_view;
+	strlcpy(view->name, name, sizeof(view->name));
+	views = lappend(views, view);
+	MemoryContextSwitchTo(save);
+	return view;
+}
+
+/* Those that nobody has asked for lately. */
+static void
+forget_views(void)
+{
+	ListCell *cell;
+
+	foreach (cell, views)
+	{
+		View *view = lfirst(cell);
+
+		if (zklock_clock() - view->used < FORGET_AFTER)
+			continue;
+		if (view->context != NULL)
+			MemoryContextDelete(view->context);
+		views = foreach_delete_current(views, cell);
+		pfree(view);
+	}
+}
+
+static int
+compare_items(const void *a, const void *b)
+{
+	const ZkItem *x = a;
+	const ZkItem *y = b;
+
+	if (x->sequence != y->sequence)
+		return x->sequence < y->sequence ? -1 : 1;
+	return strcmp(x->name, y->name);
+}
+
+/* A listing of items/: the caller has made of it what it is. */
+static void
+take_listing(View *view, const ZkMessage *message)
+{
+	MemoryContext context =
+		AllocSetContextCreate(TopMemoryContext, "zklock queue", ALLOCSET_DEFAULT_SIZES);
+	ZkItem *item =
+		MemoryContextAllocHuge(context, sizeof(ZkItem) * (Size) Max(message->nchildren, 1));
+	int n = 0;
+
+	for (int i = 0; i < message->nchildren; i++)
+	{
+		ZkItemName parsed;
+
+		/* whatever else is there is nothing of ours */
+		if (!zklock_item_parse(message->children[i], &parsed))
+			continue;
+		item[n].sequence = parsed.sequence;
+		strlcpy(item[n].name, message->children[i], sizeof(item[n].name));
+		n++;
+	}
+	qsort(item, (size_t) n, sizeof(ZkItem), compare_items);
+	zklock_items_listed(&view->items, item, n);
+	view->fresh = view->asked;
+	if (view->context != NULL)
+		MemoryContextDelete(view->context);
+	view->context = context;
+}
+
+/* The queue may not be read: whoever waits is told. */
+static void
+refuse(const char *queue, int rc)
+{
+	LWLockAcquire(zklock_work->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < zklock_work->takes_high; i++)
+	{
+		ZkTaken *taken = &zklock_work->taken[i];
+
+		if (taken->take.state != ZKLOCK_TAKE_WANTED || strcmp(taken->queue, queue) != 0)
+			continue;
+		taken->refused = true;
+		taken->rc = rc;
+		ConditionVariableBroadcast(&taken->cv);
+	}
+	LWLockRelease(zklock_work->lock);
+}
+
+static void
+view_message(const ZkMessage *message)
+{
+	View *view = view_by_id(message->tag.entry);
+	bool missing = message->rc == ZKLOCK_ZNONODE;
+
+	if (view == NULL || message->tag.generation != connection ||
+		zklock_rc_is_lost(message->rc))
+		return; /* what we know is void, too, or will be */
+	due = true;
+	if (message->tag.uuid == TAG_LOOK)
+	{
+		zklock_items_looked(&view->items, (int64) message->tag.hash,
+							(ZkItemRc) zklock_takes_rc(message->rc), message->nchildren);
+		return;
+	}
+	if (message->rc != ZKLOCK_ZOK && !missing)
+	{
+		zklock_items_not_listed(&view->items, message->tag.uuid == TAG_HELD);
+		view->stuck = true;
+		refuse(view->name, message->rc);
+		zklock_trouble_refused(message);
+	}
+	else if (message->tag.uuid == TAG_HELD)
+	{
+		for (int i = 0; i < message->nchildren; i++)
+			zklock_item_of_mark(message->children[i]);
+		zklock_items_listed_held(&view->items, (const char **) message->children,
+								 message->nchildren);
+	}
+	else
+		take_listing(view, message);
+	if (message->tag.uuid == TAG_LIST)
+		view->missing = missing;
+	/* there is no watch on what is not there: so who waits has it made */
+	if (missing)
+	{
+		zklock_items_changed(&view->items, message->tag.uuid == TAG_HELD);
+		view->stuck |= view->made;
+		view->made = view->waits && !view->stuck;
+		if (view->made)
+			zklock_takes_make_queue(view->name);
+	}
+	else
+		view->made = false;
+}
+
+/* ------------------------------------------------------------------------
+ * What is to be asked
+ * ------------------------------------------------------------------------
+ */
+
+static Sending *
+add_sending(Sendings *sendings, uint32 what, const char *queue, const char *item)
+{
+	Sending *s;
+
+	if (sendings->n == sendings->room)
+	{
+		sendings->room = Max(32, 2 * sendings->room);
+		sendings->sending = sendings->sending == NULL
+			? palloc(sizeof(Sending) * (Size) sendings->room)
+			: repalloc(sendings->sending, sizeof(Sending) * (Size) sendings->room);
+	}
+	s = &sendings->sending[sendings->n++];
+	s->what = what;
+	s->sequence = 0;
+	strlcpy(s->queue, queue, sizeof(s->queue));
+	strlcpy(s->item, item, sizeof(s->item));
+	return s;
+}
+
+static void
+add_of_view(Sendings *sendings, uint32 what, const View *view, int item)
+{
+	Sending *s = add_sending(sendings, what, view->name,
+							 item >= 0 ? view->items.item[item].name : "");
+
+	s->entry = view->id;
+	s->generation = connection;
+	if (item >= 0)
+		s->sequence = view->items.item[item].sequence;
+}
+
+/* The next step of a take, if it is at one that is ours.  With the lock. */
+static void
+add_of_take(Sendings *sendings, ZkTaken *taken)
+{
+	ZkTakeRequest request;
+	Sending *s;
+
+	if (taken->pause)
+		return;
+	if (taken->take.state == ZKLOCK_TAKE_READING && taken->buffer < 0)
+	{
+		ZkWorkBuffer *buffer = zklock_work_buffer();
+
+		if (buffer == NULL)
+			return; /* who frees one wakes us */
+		buffer->state = ZKLOCK_BUFFER_READING;
+		taken->buffer = (int) (buffer - zklock_work->buffer);
+	}
+	request = zklock_take_request(&taken->take);
+	if (request == ZKLOCK_TAKE_NOTHING)
+		return;
+	s = add_sending(sendings, request, taken->queue, taken->item);
+	s->entry = (uint32) (taken - zklock_work->taken);
+	s->generation = taken->serial;
+}
+
+/* Is there something for this queue that has been committed, among the first "puts", and
+ * that we have not moved yet?  With the lock. */
+static bool
+is_being_moved(const char *queue, uint64 puts)
+{
+	for (int i = 0; i < ZKLOCK_WORK_PUTS; i++)
+	{
+		const ZkPut *put = &zklock_work->put[i];
+
+		if (put->state == ZKLOCK_PUT_COMMITTED && put->order <= puts &&
+			strcmp(put->queue, queue) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* Find an item for a take, or what it takes to find one.  With the lock. */
+static void
+choose(Sendings *sendings, View *view, ZkTaken *taken)
+{
+	int which[ZKLOCK_ITEMS_WINDOW];
+	int n;
+
+	view->used = zklock_clock();
+	view->waits |= taken->waits;
+	while (!view->passed)
+	{
+		if (view->missing && taken->order <= view->fresh && !taken->none)
+		{
+			taken->none = true;
+			ConditionVariableBroadcast(&taken->cv);
+		}
+		if (view->missing && taken->none && !taken->waits)
+			return;
+		switch (zklock_items_choose(&view->items, which, &n))
+		{
+			case ZKLOCK_CHOOSE_TAKE:
+				strlcpy(taken->item, view->items.item[which[0]].name, sizeof(taken->item));
+				taken->take.state = ZKLOCK_TAKE_TAKING;
+				add_of_take(sendings, taken);
+				return;
+			case ZKLOCK_CHOOSE_LOOK:
+				for (int i = 0; i < n; i++)
+					add_of_view(sendings, TAG_LOOK, view, which[i]);
+				view->passed = true;
+				break;
+			case ZKLOCK_CHOOSE_LIST:
+				/* what is being moved it need not show: then it counts for nobody */
+				if (!is_being_moved(view->name, PG_UINT64_MAX))
+					view->asked = zklock_work->last_order;
+				add_of_view(sendings, TAG_LIST, view, -1);
+				view->passed = true;
+				break;
+			case ZKLOCK_CHOOSE_LIST_HELD:
+				add_of_view(sendings, TAG_HELD, view, -1);
+				view->passed = true;
+				break;
+			case ZKLOCK_CHOOSE_WAIT:
+				view->passed = true;
+				break;
+			case ZKLOCK_CHOOSE_NONE:
+				if (taken->order <= view->fresh)
+				{
+					if (!taken->none)
+						ConditionVariableBroadcast(&taken->cv);
+					taken->none = true;
+					return;
+				}
+				if (is_being_moved(taken->queue, taken->puts))
+					return; /* who has moved it makes us look again */
+				zklock_items_changed(&view->items, true);
+				zklock_items_changed(&view->items, false);
+				break;
+		}
+	}
+}
+
+static int
+compare_orders(const void *a, const void *b)
+{
+	uint64 x = (*(ZkTaken *const *) a)->order;
+	uint64 y = (*(ZkTaken *const *) b)->order;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Make the marks of a take, or delete them, perhaps with the item.  The one that says
+ * whose they are comes first where it is to be there. */
+static void
+send_multi(const ZkRequestTag *tag, const Sending *s, const char *item, const char *mark)
+{
+	char *held = psprintf("%s/held", item);
+	ZkOp make[2] = {
+		{.type = ZKLOCK_OP_CREATE, .path = held, .data = "", .mode = ZKLOCK_CREATE_EPHEMERAL},
+		{.type = ZKLOCK_OP_CREATE, .path = mark, .data = "", .mode = ZKLOCK_CREATE_EPHEMERAL},
+	};
+	ZkOp end[3] = {
+		{.type = ZKLOCK_OP_DELETE, .path = mark, .version = -1},
+		{.type = ZKLOCK_OP_DELETE, .path = held, .version = -1},
+		{.type = ZKLOCK_OP_DELETE, .path = item, .version = -1},
+	};
+
+	zklock_session_sent(zklock_client_multi(zklock_session_client(),
+											s->what == ZKLOCK_TAKE_MARK ? make : end,
+											s->what == ZKLOCK_TAKE_FINISH ? 3 : 2, tag));
+}
+
+static void
+send_one(const Sending *s)
+{
+	ZkClient *client = zklock_session_client();
+	ZkRequestTag tag = {
+		.kind = ZKLOCK_TAG_TAKES,
+		.entry = s->entry,
+		.generation = s->generation,
+		.uuid = s->what,
+		.hash = (uint64) s->sequence,
+	};
+	char *item =
+		zklock_path_name(ZKLOCK_KIND_QUEUE, s->queue, psprintf("items/%s", s->item));
+	char name[ZKLOCK_MARK_NAME];
+	char *mark;
+	char *path;
+
+	if (client == NULL)
+		return; /* all that is open is about to be taken for lost */
+	zklock_item_mark(name, s->item, zklock_work->life, s->generation);
+	mark = zklock_path_name(ZKLOCK_KIND_QUEUE, s->queue, psprintf("held/%s", name));
+	switch (s->what)
+	{
+		case TAG_LIST:
+		case TAG_HELD:
+			path = zklock_path_name(ZKLOCK_KIND_QUEUE, s->queue,
+									s->what == TAG_LIST ? "items" : "held");
+			if (s->what == TAG_LIST)
+				(void) zklock_client_sync(client, zklock_path_directory(ZKLOCK_KIND_QUEUE),
+										  &zklock_no_tag);
+			tag.path = zklock_watch_count(path, true);
+			zklock_session_sent(zklock_client_list(client, path, true, &tag));
+			break;
+		case TAG_LOOK:
+			zklock_session_sent(zklock_client_list(client, item, false, &tag));
+			break;
+		case ZKLOCK_TAKE_MARK:
+		case ZKLOCK_TAKE_FINISH:
+		case ZKLOCK_TAKE_GIVE:
+			send_multi(&tag, s, item, mark);
+			break;
+		case ZKLOCK_TAKE_WHOSE:
+			zklock_session_sent(zklock_client_get(client, mark, false, &tag));
+			break;
+		case ZKLOCK_TAKE_READ_IT:
+			zklock_session_sent(zklock_client_get(client, item, false, &tag));
+			break;
+		case ZKLOCK_TAKE_DELETE:
+			zklock_session_sent(zklock_client_delete(client, item, &tag));
+			break;
+	}
+}
+
+void
+zklock_takes_work(bool wanted)
+{
+	Sendings sendings = {0};
+	ZkTaken **wishes;
+	int nwishes = 0;
+	ListCell *cell;
+
+	due |= wanted;
+	if (!due || zklock_session_client() == NULL ||
+		zklock_client_pending(zklock_session_client()) > TOO_MANY_PENDING)
+		return;
+	due = false;
+	foreach (cell, views)
+	{
+		View *view = lfirst(cell);
+
+		view->passed = view->stuck;
+		view->waits = false;
+	}
+	wishes = palloc(sizeof(ZkTaken *) * (Size) zklock_work->ntakes);
+	LWLockAcquire(zklock_work->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < zklock_work->takes_high; i++)
+	{
+		ZkTaken *taken = &zklock_work->taken[i];
+
+		if (taken->take.state == ZKLOCK_TAKE_WANTED && !taken->refused)
+			wishes[nwishes++] = taken;
+		else
+			add_of_take(&sendings, taken);
+	}
+	qsort(wishes, (size_t) nwishes, sizeof(ZkTaken *), compare_orders);
+	for (int i = 0; i < nwishes; i++)
+		choose(&sendings, find_view(wishes[i]->queue, true), wishes[i]);
+	LWLockRelease(zklock_work->lock);
+
+	for (int i = 0; i < sendings.n; i++)
+		send_one(&sendings.sending[i]);
+}
+
+/* ------------------------------------------------------------------------
+ * What comes back
+ * ------------------------------------------------------------------------
+ */
+
+/* The payload, for the backend.  False: it is none that zklock has put.  With the lock. */
+static bool
+deliver(ZkTaken *taken, const ZkMessage *message)
+{
+	ZkItemName name;
+
+	if (!zklock_item_parse(taken->item, &name) || message->datalen > ZKLOCK_ITEM_MAX ||
+		(taken->id = zklock_item_id(&name, message->czxid)) == 0)
+		return false;
+	memcpy(zklock_work->buffer[taken->buffer].data, message->data,
+		   (size_t) message->datalen);
+	taken->len = message->datalen;
+	taken->attempt = (int) message->ncreated;
+	taken->since = message->ctime;
+	return true;
+}
+
+/* With the lock. */
+static void
+take_reply(ZkTaken *taken, ZkTakeRequest request, const ZkMessage *message)
+{
+	View *view = find_view(taken->queue, false);
+	ZkItemRc rc = (ZkItemRc) zklock_takes_rc(message->rc);
+	int refusal = message->rc;
+	bool done = taken->take.state == ZKLOCK_TAKE_DONE;
+	ZkTakeNews news;
+
+	if (request == ZKLOCK_TAKE_READ_IT && rc == ZKLOCK_ITEM_RC_OK &&
+		!taken->take.leaving && !deliver(taken, message))
+	{
+		rc = ZKLOCK_ITEM_RC_ERROR;
+		refusal = 0;
+	}
+	news = zklock_take_reply(&taken->take, request, rc, message->failed_op);
+	switch (news)
+	{
+		case ZKLOCK_TAKE_NO_NEWS:
+			/* what ends a take is repeated until it is answered, but not at once */
+			taken->pause = rc == ZKLOCK_ITEM_RC_ERROR;
+			break;
+		case ZKLOCK_TAKE_MISSED:
+		case ZKLOCK_TAKE_VANISHED:
+			if (view != NULL)
+				zklock_items_missed(&view->items, taken->item,
+									news == ZKLOCK_TAKE_VANISHED);
+			break;
+		case ZKLOCK_TAKE_ENDED:
+		case ZKLOCK_TAKE_GIVEN:
+			if (view != NULL)
+				zklock_items_left(&view->items, taken->item, news == ZKLOCK_TAKE_ENDED);
+			if (!done)
+				zklock_work_count(ZKLOCK_WORK_RETURNED, 1);
+			break;
+		case ZKLOCK_TAKE_NO_DIRECTORY:
+			break;
+		case ZKLOCK_TAKE_REFUSED:
+			taken->refused = true;
+			taken->rc = refusal;
+			if (view != NULL)
+				zklock_items_left(&view->items, taken->item, false);
+			break;
+	}
+	if (taken->take.state != ZKLOCK_TAKE_READING && taken->take.state != ZKLOCK_TAKE_READ)
+		zklock_taken_free_buffer(taken);
+	if (taken->take.state == ZKLOCK_TAKE_READ || taken->refused)
+		ConditionVariableBroadcast(&taken->cv);
+	if (taken->take.state == ZKLOCK_TAKE_FREE)
+		zklock_taken_free(taken);
+}
+
+void
+zklock_takes_message(const ZkMessage *message)
+{
+	ZkTaken *taken = &zklock_work->taken[message->tag.entry];
+	char queue[ZKLOCK_NAME_MAX + 1] = "";
+	bool refused = false;
+
+	if (message->tag.path != 0 && message->rc != ZKLOCK_ZOK)
+		zklock_watch_gone(message->tag.path);
+	if (message->tag.uuid >= TAG_LIST)
+	{
+		view_message(message);
+		return;
+	}
+	LWLockAcquire(zklock_work->lock, LW_EXCLUSIVE);
+	if (taken->serial == message->tag.generation && taken->take.open)
+	{
+		bool missing = message->rc == ZKLOCK_ZNONODE && message->failed_op == 1;
+
+		take_reply(taken, (ZkTakeRequest) message->tag.uuid, message);
+		refused = zklock_takes_rc(message->rc) == ZKLOCK_ITEM_RC_ERROR;
+		if (missing && taken->take.state == ZKLOCK_TAKE_TAKING)
+			strlcpy(queue, taken->queue, sizeof(queue));
+	}
+	LWLockRelease(zklock_work->lock);
+	due = true;
+	if (queue[0] != '\0')
+		zklock_takes_make_queue(queue);
+	if (refused)
+		zklock_trouble_refused(message);
+}
+
+void
+zklock_takes_watch(const ZkMessage *message)
+{
+	char name[ZKLOCK_NAME_MAX + 1];
+	const char *child;
+	ZkLockKind kind;
+	View *view;
+
+	if (message->path == NULL || message->path[0] != '/' ||
+		message->type == ZKLOCK_MSG_NODE_CHANGED ||
+		!zklock_parse_path(message->path, &kind, name, &child) ||
+		kind != ZKLOCK_KIND_QUEUE || child == NULL ||
+		(view = find_view(name, false)) == NULL)
+		return;
+	zklock_items_changed(&view->items, strcmp(child, "held") == 0);
+	due = true;
+}
+
+/* The connection is another, and perhaps the session. */
+static void
+start_again(bool session_lost)
+{
+	ListCell *cell;
+	int lost = 0;
+
+	connection++;
+	foreach (cell, views)
+	{
+		View *view = lfirst(cell);
+
+		zklock_items_forget(&view->items);
+		view->stuck = false;
+	}
+	LWLockAcquire(zklock_work->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < zklock_work->takes_high; i++)
+	{
+		ZkTaken *taken = &zklock_work->taken[i];
+		View *view;
+
+		if (taken->take.state == ZKLOCK_TAKE_FREE)
+			continue;
+		taken->pause = false;
+		if (!session_lost)
+			zklock_take_resumed(&taken->take);
+		else
+		{
+			lost += zklock_take_session_lost(&taken->take);
+			view = find_view(taken->queue, false);
+			if (view != NULL && taken->take.state != ZKLOCK_TAKE_DONE)
+				zklock_items_left(&view->items, taken->item, false);
+		}
+		if (taken->take.state != ZKLOCK_TAKE_READ)
+			zklock_taken_free_buffer(taken);
+		if (taken->take.state == ZKLOCK_TAKE_FREE)
+			zklock_taken_free(taken);
+	}
+	LWLockRelease(zklock_work->lock);
+	if (lost > 0)
+	{
+		ereport(LOG,
+				(errmsg_plural("%d queue item was lost while a transaction had it",
+							   "%d queue items were lost while transactions had them",
+							   (unsigned long) lost, lost),
+				 errdetail("The ZooKeeper session ended.")));
+	}
+}
+
+void
+zklock_takes_event(ZkLockEventType type)
+{
+	ListCell *cell;
+
+	switch (type)
+	{
+		case ZKLOCK_EV_CONNECTED:
+		case ZKLOCK_EV_RESUMED:
+		case ZKLOCK_EV_DISCONNECTED:
+			start_again(false);
+			break;
+		case ZKLOCK_EV_SESSION_LOST:
+			start_again(true);
+			break;
+		case ZKLOCK_EV_TICK:
+			forget_views();
+			foreach (cell, views)
+			{
+				View *view = lfirst(cell);
+
+				view->stuck = view->made = false;
+			}
+			LWLockAcquire(zklock_work->lock, LW_EXCLUSIVE);
+			for (int i = 0; i < zklock_work->takes_high; i++)
+				zklock_work->taken[i].pause = false;
+			LWLockRelease(zklock_work->lock);
+			break;
+		default:
+			return;
+	}
+	due = true;
+}

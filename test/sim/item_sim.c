@@ -1,0 +1,908 @@
+/*-------------------------------------------------------------------------
+ *
+ * item_sim.c
+ *	  Plays seeded schedules of work that is handed out against src/protocol/item.c.
+ *
+ * Some servers take items of one queue, commit or roll back, or leave before they have
+ * one.  Requests and replies go through a pipe each, at its own pace; connections break
+ * with requests and replies on them, which may have been done; sessions expire, and the
+ * server hears of it later; workers are exchanged for successors that know no more than
+ * what is in shared memory.  Then all is well, and a server takes what is left.
+ *
+ * Besides, each schedule has one transaction that puts something, and servers that judge
+ * it: itself, after a crash or not; one that was promoted; a copy.
+ *
+ * Invariants:
+ *
+ *	 - No two transactions of sessions that live have an item at a time.
+ *	 - Marks are deleted by the session that made them, and an item only when a
+ *transaction that had it has committed.
+ *	 - An item is done twice only if a session has expired.
+ *	 - In the end no mark is left, and what was not done is taken, in its order, each with
+ *	   an attempt more than it was marked.
+ *	 - What is judged to be moved has committed, and what is to be dropped never will.
+ *
+ * Usage: see harness.h.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "harness.h"
+#include "item.h"
+
+#define NSERVERS  3
+#define NTAKES	  4 /* of a server */
+#define MAX_ITEMS 24
+#define MAX_PIPE  64
+#define WILD	  400 /* steps */
+
+#define TRACE(...)                                                                       \
+	do                                                                                   \
+	{                                                                                    \
+		if (tracing)                                                                     \
+			trace(__VA_ARGS__);                                                          \
+	} while (0)
+
+typedef enum Coverage
+{
+	COVER_TAKEN,
+	COVER_COMMITTED,
+	COVER_ROLLED_BACK,
+	COVER_LEFT,
+	COVER_MISSED,
+	COVER_VANISHED,
+	COVER_LOOKED,
+	COVER_LOST,
+	COVER_LOST_DONE,
+	COVER_WHOSE,
+	COVER_EXPIRED,
+	COVER_HELD_EXPIRED,
+	COVER_TWICE,
+	COVER_SUCCESSOR,
+	COVER_NONE,
+	COVER_MOVE,
+	COVER_DROP,
+	COVER_LATER,
+	COVER_LEAVE,
+	NCOVERAGE
+} Coverage;
+
+static const char *const coverage_name[NCOVERAGE] = {"items taken",
+													 "... and committed",
+													 "... and rolled back",
+													 "takes left",
+													 "items that somebody else had",
+													 "items that were gone",
+													 "items looked at",
+													 "connections lost",
+													 "... with a request that was done",
+													 "marks that might have been ours",
+													 "sessions expired",
+													 "... with an item",
+													 "items done twice",
+													 "successors",
+													 "queues without a free item",
+													 "puts moved",
+													 "puts dropped",
+													 "puts for later",
+													 "puts left to others"};
+
+long coverage[NCOVERAGE];
+
+/* What a request is about. */
+typedef enum What
+{
+	LIST,
+	LIST_HELD,
+	LOOK,
+	TAKE,		/* a ZkTakeRequest */
+	WATCH,		/* no request: a watch on items/ has fired */
+	WATCH_HELD, /* ... on held/ */
+} What;
+
+typedef struct Message
+{
+	What what;
+	int take;
+	int id; /* of the take */
+	ZkTakeRequest request;
+	int item;
+	/* the reply */
+	ZkItemRc rc;
+	int failed;
+	int nchildren;
+	int creates;
+	bool has[MAX_ITEMS];
+} Message;
+
+typedef struct Pipe
+{
+	Message message[MAX_PIPE];
+	int n;
+} Pipe;
+
+typedef struct Item
+{
+	bool there;
+	int child; /* session of items/.../held, 0: none */
+	int held;  /* ... of held/... */
+	int owner; /* the take that this names */
+	int creates;
+	int commits;
+	bool excused; /* a session expired that had it, or might have */
+	char name[ZKLOCK_ITEM_NAME];
+} Item;
+
+typedef struct Take
+{
+	ZkTake take;
+	int id; /* no other has it */
+	int item;
+	int session; /* in which it is held */
+	int attempt;
+} Take;
+
+typedef struct Server
+{
+	int session;
+	bool alive; /* the ensemble has it still */
+	bool connected;
+	Pipe out;
+	Pipe in;
+	ZkItems items;
+	ZkItem memory[2][MAX_ITEMS];
+	int which;
+	bool watches;
+	bool watches_held;
+	Take take[NTAKES];
+} Server;
+
+static Server server[NSERVERS];
+static Item item[MAX_ITEMS];
+static int nitems;
+static int last_session;
+static int last_take;
+static bool calm;
+
+/* ------------------------------------------------------------------------
+ * The ensemble
+ * ------------------------------------------------------------------------
+ */
+
+static void
+push(Pipe *pipe, const Message *message)
+{
+	if (pipe->n == MAX_PIPE)
+		fail("a pipe is full");
+	pipe->message[pipe->n++] = *message;
+}
+
+static Message
+pop(Pipe *pipe)
+{
+	Message first = pipe->message[0];
+
+	memmove(pipe->message, pipe->message + 1, sizeof(Message) * (size_t) --pipe->n);
+	return first;
+}
+
+static void
+fire(bool held)
+{
+	for (int s = 0; s < NSERVERS; s++)
+	{
+		Message message = {.what = held ? WATCH_HELD : WATCH};
+		bool *watches = held ? &server[s].watches_held : &server[s].watches;
+
+		if (!*watches || !server[s].connected)
+			continue;
+		*watches = false;
+		push(&server[s].in, &message);
+	}
+}
+
+static void
+delete_item(int i)
+{
+	if (item[i].commits == 0)
+		fail("item %d is deleted, and no transaction that had it has committed", i);
+	item[i].there = false;
+	fire(false);
+}
+
+static void
+delete_marks(int i, int session)
+{
+	if (item[i].child != session || item[i].held != session)
+		fail("session %d deletes the marks of session %d on item %d", session,
+			 item[i].child, i);
+	item[i].child = item[i].held = 0;
+	fire(true);
+}
+
+static void
+do_take(Server *s, Message *m)
+{
+	Item *i = &item[m->item];
+
+	m->rc = ZKLOCK_ITEM_RC_OK;
+	m->failed = -1;
+	switch (m->request)
+	{
+		case ZKLOCK_TAKE_NOTHING:
+			break;
+		case ZKLOCK_TAKE_MARK:
+			m->failed = 0;
+			if (!i->there)
+				m->rc = ZKLOCK_ITEM_RC_NO_NODE;
+			else if (i->child != 0)
+				m->rc = ZKLOCK_ITEM_RC_EXISTS;
+			else
+			{
+				for (int older = 0; calm && older < m->item; older++)
+					if (item[older].there && item[older].child == 0)
+						fail("item %d is taken before item %d", m->item, older);
+				i->child = i->held = s->session;
+				i->owner = m->id;
+				i->creates++;
+				fire(true);
+			}
+			break;
+		case ZKLOCK_TAKE_WHOSE:
+			if (i->child == 0 || i->owner != m->id)
+				m->rc = ZKLOCK_ITEM_RC_NO_NODE;
+			break;
+		case ZKLOCK_TAKE_READ_IT:
+			if (!i->there)
+				m->rc = ZKLOCK_ITEM_RC_NO_NODE;
+			m->creates = i->creates;
+			break;
+		case ZKLOCK_TAKE_FINISH:
+		case ZKLOCK_TAKE_GIVE:
+			if (i->child == 0 || i->owner != m->id)
+			{
+				m->rc = ZKLOCK_ITEM_RC_NO_NODE;
+				break;
+			}
+			delete_marks(m->item, s->session);
+			if (m->request == ZKLOCK_TAKE_FINISH)
+				delete_item(m->item);
+			break;
+		case ZKLOCK_TAKE_DELETE:
+			if (!i->there)
+				m->rc = ZKLOCK_ITEM_RC_NO_NODE;
+			else if (i->child != 0)
+				m->rc = ZKLOCK_ITEM_RC_NOT_EMPTY;
+			else
+				delete_item(m->item);
+			break;
+	}
+}
+
+/* The ensemble does what comes next.  A session that has expired is told nothing. */
+static Message
+execute(Server *s)
+{
+	Message m = pop(&s->out);
+
+	switch (m.what)
+	{
+		case LIST:
+			s->watches = true;
+			for (int i = 0; i < nitems; i++)
+				m.has[i] = item[i].there;
+			break;
+		case LIST_HELD:
+			s->watches_held = true;
+			for (int i = 0; i < nitems; i++)
+				m.has[i] = item[i].held != 0;
+			break;
+		case LOOK:
+			m.rc = item[m.item].there ? ZKLOCK_ITEM_RC_OK : ZKLOCK_ITEM_RC_NO_NODE;
+			m.nchildren = item[m.item].child != 0;
+			break;
+		case TAKE:
+			do_take(s, &m);
+			break;
+		case WATCH:
+		case WATCH_HELD:
+			break;
+	}
+	return m;
+}
+
+static void
+expire(Server *s)
+{
+	bool marks = false;
+
+	COVER(EXPIRED);
+	TRACE("session %d expires", s->session);
+	s->alive = s->connected = false;
+	s->out.n = s->in.n = 0;
+	for (int i = 0; i < nitems; i++)
+	{
+		if (item[i].child != s->session)
+			continue;
+		item[i].child = item[i].held = 0;
+		marks = true;
+	}
+	/* what it had may be done twice */
+	for (int t = 0; t < NTAKES; t++)
+		if (s->take[t].take.state >= ZKLOCK_TAKE_HELD)
+			item[s->take[t].item].excused = true;
+	if (marks)
+		fire(true);
+}
+
+/* ------------------------------------------------------------------------
+ * Servers
+ * ------------------------------------------------------------------------
+ */
+
+static void
+check_exclusion(void)
+{
+	int holder[MAX_ITEMS] = {0};
+
+	for (int s = 0; s < NSERVERS; s++)
+	{
+		for (int t = 0; t < NTAKES; t++)
+		{
+			const Take *take = &server[s].take[t];
+
+			if (take->take.state != ZKLOCK_TAKE_HELD ||
+				take->session != server[s].session || !server[s].alive)
+				continue;
+			if (item[take->item].child != take->session)
+				fail("server %d has item %d without a mark", s, take->item);
+			if (holder[take->item]++)
+				fail("two transactions have item %d", take->item);
+		}
+	}
+}
+
+static void
+send(Server *s, What what, int take, ZkTakeRequest request, int i)
+{
+	Message message = {.what = what,
+					   .take = take,
+					   .id = s->take[take].id,
+					   .request = request,
+					   .item = i};
+
+	push(&s->out, &message);
+}
+
+static void
+send_take(Server *s, int t)
+{
+	ZkTakeRequest request = zklock_take_request(&s->take[t].take);
+
+	if (request != ZKLOCK_TAKE_NOTHING)
+		send(s, TAKE, t, request, s->take[t].item);
+}
+
+static int
+item_of(const char *name)
+{
+	ZkItemName parsed;
+
+	if (!zklock_item_parse(name, &parsed))
+		fail("\"%s\" is no item", name);
+	return (int) parsed.sequence;
+}
+
+/* As worker/takes.c does.  Returns whether a take was told that there is no item. */
+static bool
+work(Server *s)
+{
+	int which[ZKLOCK_ITEMS_WINDOW];
+	int n;
+	bool none = false;
+
+	if (!s->connected)
+		return false;
+	for (int t = 0; t < NTAKES; t++)
+	{
+		Take *take = &s->take[t];
+
+		send_take(s, t);
+		if (take->take.state != ZKLOCK_TAKE_WANTED)
+			continue;
+		switch (zklock_items_choose(&s->items, which, &n))
+		{
+			case ZKLOCK_CHOOSE_TAKE:
+				take->item = item_of(s->items.item[which[0]].name);
+				take->take.state = ZKLOCK_TAKE_TAKING;
+				send_take(s, t);
+				break;
+			case ZKLOCK_CHOOSE_LOOK:
+				for (int i = 0; i < n; i++)
+					send(s, LOOK, 0, ZKLOCK_TAKE_NOTHING,
+						 item_of(s->items.item[which[i]].name));
+				COVER(LOOKED);
+				break;
+			case ZKLOCK_CHOOSE_LIST:
+				send(s, LIST, 0, ZKLOCK_TAKE_NOTHING, 0);
+				break;
+			case ZKLOCK_CHOOSE_LIST_HELD:
+				send(s, LIST_HELD, 0, ZKLOCK_TAKE_NOTHING, 0);
+				break;
+			case ZKLOCK_CHOOSE_WAIT:
+				break;
+			case ZKLOCK_CHOOSE_NONE:
+				none = true;
+				COVER(NONE);
+				break;
+		}
+	}
+	return none;
+}
+
+static void
+take_reply(Server *s, const Message *m)
+{
+	Take *take = &s->take[m->take];
+	ZkTakeNews news;
+	bool was_whose = m->request == ZKLOCK_TAKE_WHOSE;
+
+	if (take->id != m->id || !take->take.open)
+		return;
+	news = zklock_take_reply(&take->take, m->request, m->rc, m->failed);
+	if (was_whose)
+		COVER(WHOSE);
+	if (m->request == ZKLOCK_TAKE_READ_IT)
+		take->attempt = m->creates;
+	switch (news)
+	{
+		case ZKLOCK_TAKE_MISSED:
+			COVER(MISSED);
+			zklock_items_missed(&s->items, item[take->item].name, false);
+			break;
+		case ZKLOCK_TAKE_VANISHED:
+			COVER(VANISHED);
+			zklock_items_missed(&s->items, item[take->item].name, true);
+			break;
+		case ZKLOCK_TAKE_ENDED:
+		case ZKLOCK_TAKE_GIVEN:
+			zklock_items_left(&s->items, item[take->item].name, news == ZKLOCK_TAKE_ENDED);
+			break;
+		case ZKLOCK_TAKE_NO_NEWS:
+		case ZKLOCK_TAKE_NO_DIRECTORY:
+		case ZKLOCK_TAKE_REFUSED:
+			break;
+	}
+}
+
+static void
+receive(Server *s, const Message *m)
+{
+	const char *held[MAX_ITEMS];
+	ZkItem *memory;
+	int n = 0;
+
+	switch (m->what)
+	{
+		case LIST:
+			s->which = 1 - s->which;
+			memory = s->memory[s->which];
+			for (int i = 0; i < nitems; i++)
+			{
+				if (!m->has[i])
+					continue;
+				memory[n].sequence = i;
+				strcpy(memory[n++].name, item[i].name);
+			}
+			zklock_items_listed(&s->items, memory, n);
+			break;
+		case LIST_HELD:
+			for (int i = 0; i < nitems; i++)
+				if (m->has[i])
+					held[n++] = item[i].name;
+			zklock_items_listed_held(&s->items, held, n);
+			break;
+		case LOOK:
+			zklock_items_looked(&s->items, m->item, m->rc, m->nchildren);
+			break;
+		case TAKE:
+			take_reply(s, m);
+			break;
+		case WATCH:
+		case WATCH_HELD:
+			zklock_items_changed(&s->items, m->what == WATCH_HELD);
+			break;
+	}
+}
+
+/* A new connection, or a new worker, or a new session. */
+static void
+start_again(Server *s, bool session_lost)
+{
+	zklock_items_forget(&s->items);
+	for (int t = 0; t < NTAKES; t++)
+	{
+		Take *take = &s->take[t];
+
+		if (take->take.state == ZKLOCK_TAKE_FREE)
+			continue;
+		if (!session_lost)
+			zklock_take_resumed(&take->take);
+		else
+		{
+			if (zklock_take_session_lost(&take->take))
+				COVER(HELD_EXPIRED);
+			if (take->take.state != ZKLOCK_TAKE_DONE)
+				zklock_items_left(&s->items, item[take->item].name, false);
+		}
+	}
+}
+
+static void
+disconnect(Server *s)
+{
+	TRACE("session %d: connection lost", s->session);
+	COVER(LOST);
+	/* some of what was on its way is done, and nobody hears of it */
+	for (int n = random_below(s->out.n + 1); n > 0; n--)
+	{
+		(void) execute(s);
+		COVER(LOST_DONE);
+	}
+	s->connected = s->watches = s->watches_held = false;
+	s->out.n = s->in.n = 0;
+	start_again(s, false);
+}
+
+static void
+connect_again(Server *s)
+{
+	if (!s->alive)
+	{
+		s->session = ++last_session;
+		s->alive = true;
+		start_again(s, true);
+	}
+	s->connected = true;
+}
+
+static void
+succeed(Server *s)
+{
+	if (s->connected)
+		disconnect(s);
+	COVER(SUCCESSOR);
+	memset(&s->items, 0, sizeof(s->items));
+}
+
+/* ------------------------------------------------------------------------
+ * Backends
+ * ------------------------------------------------------------------------
+ */
+
+/* PRE_COMMIT has looked at the lease: the ensemble has the session still. */
+static bool
+may_commit(const Server *s, const Take *take)
+{
+	return s->alive && !take->take.lost;
+}
+
+static void
+end_take(Server *s, Take *take, bool commit)
+{
+	Item *i = &item[take->item];
+
+	commit = commit && may_commit(s, take);
+	TRACE("session %d: item %d %s", s->session, take->item,
+		  commit ? "committed" : "rolled back");
+	zklock_take_end(&take->take, commit);
+	if (!commit)
+	{
+		COVER(ROLLED_BACK);
+		return;
+	}
+	COVER(COMMITTED);
+	if (take->session != s->session)
+		fail("item %d is committed, and was lost", take->item);
+	if (i->commits++ > 0)
+	{
+		COVER(TWICE);
+		if (!i->excused)
+			fail("item %d is done twice", take->item);
+	}
+}
+
+static void
+backend(Server *s)
+{
+	Take *take = &s->take[random_below(NTAKES)];
+
+	switch ((ZkTakeState) take->take.state)
+	{
+		case ZKLOCK_TAKE_FREE:
+			take->take = (ZkTake){.state = ZKLOCK_TAKE_WANTED};
+			take->id = ++last_take;
+			break;
+		case ZKLOCK_TAKE_WANTED:
+		case ZKLOCK_TAKE_TAKING:
+		case ZKLOCK_TAKE_READING:
+			if (!take->take.leaving && once_in(4))
+			{
+				COVER(LEFT);
+				zklock_take_leave(&take->take);
+			}
+			break;
+		case ZKLOCK_TAKE_READ:
+			if (!s->alive)
+				break; /* without a lease nobody believes in it */
+			take->take.state = ZKLOCK_TAKE_HELD;
+			take->session = s->session;
+			COVER(TAKEN);
+			TRACE("session %d has item %d", s->session, take->item);
+			if (take->attempt != item[take->item].creates)
+				fail("item %d: attempt %d, but %d", take->item, take->attempt,
+					 item[take->item].creates);
+			break;
+		case ZKLOCK_TAKE_HELD:
+			end_take(s, take, once_in(2));
+			break;
+		case ZKLOCK_TAKE_DONE:
+		case ZKLOCK_TAKE_RETURNED:
+			break;
+	}
+}
+
+/* ------------------------------------------------------------------------
+ * A put and its judges
+ * ------------------------------------------------------------------------
+ */
+
+static void
+judge_put(void)
+{
+	int record = 1 + random_below(100); /* where it is in the log */
+	bool commits = once_in(2);			/* sooner or later */
+	int commit = record + 1 + random_below(50);
+	int end = record + random_below(100); /* of the log, of the one who put */
+	bool lives = once_in(2);			  /* ... who goes on */
+	bool committed = commits && commit <= end;
+	bool other = once_in(2);		   /* who judges is another server */
+	bool copied = other && once_in(2); /* ... by a snapshot of the disks */
+	int fork = 1 + random_below(150);  /* where its log leaves ours */
+	ZkPutFacts facts = {.recovering = once_in(8)};
+	ZkPutVerdict verdict;
+
+	if (fork > end)
+		fork = end;
+	if (!other)
+	{
+		facts.own_life = lives;
+		facts.own_name = true;
+		facts.timeline = facts.history = true;
+		facts.in_progress = lives && !committed;
+		facts.committed = committed;
+		if (!commits && once_in(2))
+			facts.in_progress = false;
+	}
+	else
+	{
+		facts.timeline = copied;
+		facts.own_name = !lives && !copied && once_in(2);
+		/* a copy cannot tell: by now its own log may be as long */
+		facts.history = copied || record <= fork;
+		facts.committed =
+			record <= fork && !copied ? commits && commit <= fork : once_in(2);
+		facts.in_progress = (record > fork || copied) && once_in(4);
+	}
+	facts.unknown = once_in(20);
+	verdict = zklock_put_judge(&facts);
+	if (verdict == ZKLOCK_PUT_MOVE && !committed)
+		fail("moved, and has not committed");
+	if (verdict == ZKLOCK_PUT_DROP && (committed || (lives && commits)))
+		fail("dropped, and has committed, or will");
+	if (!other && !facts.recovering && !facts.unknown && !facts.in_progress &&
+		verdict != ZKLOCK_PUT_MOVE && verdict != ZKLOCK_PUT_DROP)
+		fail("its own server says nothing");
+	switch (verdict)
+	{
+		case ZKLOCK_PUT_MOVE:
+			COVER(MOVE);
+			break;
+		case ZKLOCK_PUT_DROP:
+			COVER(DROP);
+			break;
+		case ZKLOCK_PUT_LATER:
+			COVER(LATER);
+			break;
+		case ZKLOCK_PUT_LEAVE:
+			COVER(LEAVE);
+			break;
+	}
+}
+
+/* ------------------------------------------------------------------------
+ * A schedule
+ * ------------------------------------------------------------------------
+ */
+
+static void
+put_item(void)
+{
+	char prefix[ZKLOCK_ITEM_NAME];
+
+	if (nitems == MAX_ITEMS)
+		return;
+	memset(&item[nitems], 0, sizeof(Item));
+	item[nitems].there = true;
+	zklock_item_prefix(prefix, 0, 0);
+	snprintf(item[nitems].name, sizeof(item[nitems].name), "%.20s%010d", prefix, nitems);
+	nitems++;
+	fire(false);
+}
+
+static void
+step(void)
+{
+	Server *s = &server[random_below(NSERVERS)];
+	Message m;
+
+	step_count++;
+	if (once_in(30))
+		put_item();
+	switch (random_below(6))
+	{
+		case 0:
+			backend(s);
+			break;
+		case 1:
+			(void) work(s);
+			break;
+		case 2:
+			if (s->connected && s->out.n > 0)
+			{
+				m = execute(s);
+				push(&s->in, &m);
+			}
+			break;
+		case 3:
+			if (s->in.n > 0)
+			{
+				m = pop(&s->in);
+				receive(s, &m);
+			}
+			break;
+		case 4:
+			if (!s->connected)
+				connect_again(s);
+			break;
+		case 5:
+			if (once_in(15) && s->connected)
+				disconnect(s);
+			else if (once_in(40) && s->alive)
+				expire(s);
+			else if (once_in(40))
+				succeed(s);
+			break;
+	}
+	check_exclusion();
+}
+
+/* Nothing is on its way any more. */
+static bool
+settle(Server *s)
+{
+	bool none = false;
+
+	for (int round = 0; round < 200; round++)
+	{
+		Message m;
+
+		none |= work(s);
+		if (s->out.n == 0 && s->in.n == 0)
+			return none;
+		while (s->out.n > 0)
+		{
+			m = execute(s);
+			push(&s->in, &m);
+		}
+		while (s->in.n > 0)
+		{
+			m = pop(&s->in);
+			receive(s, &m);
+			if (once_in(3))
+				none |= work(s);
+		}
+	}
+	fail("requests without an end");
+}
+
+static void
+drain(void)
+{
+	Server *s = &server[0];
+	Take *take = &s->take[0];
+
+	/* everybody is well, and lets go */
+	for (int i = 0; i < NSERVERS; i++)
+	{
+		if (!server[i].connected)
+			connect_again(&server[i]);
+		for (int t = 0; t < NTAKES; t++)
+		{
+			ZkTake *of = &server[i].take[t].take;
+
+			if (of->state == ZKLOCK_TAKE_HELD)
+				end_take(&server[i], &server[i].take[t], false);
+			else if (of->state != ZKLOCK_TAKE_FREE && !of->leaving)
+				zklock_take_leave(of);
+		}
+		(void) settle(&server[i]);
+	}
+	for (int i = 0; i < NSERVERS; i++)
+		(void) settle(&server[i]);
+	for (int i = 0; i < nitems; i++)
+		if (item[i].child != 0 || item[i].held != 0)
+			fail("item %d is marked by session %d, and nobody has it", i, item[i].child);
+	calm = true;
+	for (;;)
+	{
+		bool none;
+
+		take->take = (ZkTake){.state = ZKLOCK_TAKE_WANTED};
+		take->id = ++last_take;
+		none = settle(s);
+		if (take->take.state == ZKLOCK_TAKE_WANTED && none)
+			break;
+		if (take->take.state != ZKLOCK_TAKE_READ)
+			fail("a take is in state %d", take->take.state);
+		take->take.state = ZKLOCK_TAKE_HELD;
+		take->session = s->session;
+		if (item[take->item].commits > 0)
+			item[take->item].excused = true; /* checked above, where it was committed */
+		end_take(s, take, true);
+		(void) settle(s);
+	}
+	for (int i = 0; i < nitems; i++)
+	{
+		if (item[i].there)
+			fail("item %d is there, and is not taken", i);
+		if (item[i].commits == 0)
+			fail("item %d is gone, and nobody has had it", i);
+	}
+}
+
+static void
+play(uint64_t seed)
+{
+	random_state = seed;
+	memset(server, 0, sizeof(server));
+	nitems = 0;
+	last_session = last_take = 0;
+	calm = false;
+	for (int i = random_below(8); i >= 0; i--)
+		put_item();
+	for (int i = 0; i < WILD; i++)
+		step();
+	drain();
+	judge_put();
+}
+
+int
+main(int argc, char **argv)
+{
+	static const Simulator simulator = {
+		.schedules = "schedules of work that is handed out",
+		.step = "step",
+		.covered = "all has happened that should be tried",
+		.enough = 5000,
+		.play = play,
+		.coverage_name = coverage_name,
+		.ncoverage = NCOVERAGE,
+	};
+
+	(void) argc;
+	return simulate(&simulator, argv);
+}
