@@ -64,7 +64,7 @@ static uint32 wait_event_acquire = 0;
 void
 zklock_acquire_raise(const ZkHeldLock *held, ZkLockFailure failure, int rc)
 {
-	const char *what = zklock_kind_name((ZkLockKind) held->kind);
+	const char *what = zklock_kind_names[held->kind];
 	const char *display = zklock_display_name(held->name);
 
 	switch (failure)

@@ -668,9 +668,9 @@ zklock_hold_refuse_prepare(void)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("cannot PREPARE a transaction that holds a zklock %s in transaction scope",
-						zklock_kind_name((ZkLockKind) hold->held->kind)),
+						zklock_kind_names[hold->held->kind]),
 				 errdetail("The %s could not be released when the prepared transaction ends.",
-						   zklock_kind_name((ZkLockKind) hold->held->kind)),
+						   zklock_kind_names[hold->held->kind]),
 				 errhint("Use session scope for locks around prepared transactions.")));
 }
 

@@ -47,8 +47,7 @@ describe(int32 index)
 					entry->kind == ZKLOCK_KIND_SLOT			 ? ""
 						: proclock->mode == ZKLOCK_EXCLUSIVE ? "exclusive "
 															 : "shared ",
-					zklock_kind_name((ZkLockKind) entry->kind),
-					zklock_display_name(entry->name));
+					zklock_kind_names[entry->kind], zklock_display_name(entry->name));
 }
 
 static void

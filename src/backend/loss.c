@@ -84,7 +84,7 @@ zklock_loss_find(void)
 void
 zklock_loss_describe(const ZkHeldLock *held, ZkLossText *text)
 {
-	text->what = zklock_kind_name((ZkLockKind) held->kind);
+	text->what = zklock_kind_names[held->kind];
 	if (held->kind == ZKLOCK_KIND_ELECTION)
 	{
 		text->what = "leadership of election";
@@ -156,8 +156,7 @@ warn_of_loss(ZkHeldLock *held)
 			(errcode(ERRCODE_WARNING),
 			 held->kind == ZKLOCK_KIND_ELECTION
 				 ? errmsg("leadership of election \"%s\" was lost", name)
-				 : errmsg("%s \"%s\" was lost", zklock_kind_name((ZkLockKind) held->kind),
-						  name),
+				 : errmsg("%s \"%s\" was lost", zklock_kind_names[held->kind], name),
 			 errdetail("Another server may hold it by now.")));
 }
 
@@ -356,7 +355,7 @@ zklock_loss_after_commit(void)
 					 ? errmsg("leadership of election \"%s\" was lost before the commit was visible",
 							  name)
 					 : errmsg("%s \"%s\" was lost before the commit was visible",
-							  zklock_kind_name((ZkLockKind) held->kind), name),
+							  zklock_kind_names[held->kind], name),
 				 errdetail(
 					 "The transaction is committed. Another server may have held it since before that."),
 				 errhint("A late writer is kept out by zk_fence.")));

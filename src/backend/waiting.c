@@ -116,7 +116,7 @@ on_error(void *arg)
 			   entry->kind != ZKLOCK_KIND_LOCK			? ""
 				   : proclock->mode == ZKLOCK_EXCLUSIVE ? "exclusive "
 														: "shared ",
-			   zklock_kind_name((ZkLockKind) entry->kind), zklock_plain_name(entry->name),
+			   zklock_kind_names[entry->kind], zklock_plain_name(entry->name),
 			   describe_blocker(&blocker));
 }
 
@@ -211,7 +211,7 @@ zklock_waiting_raise_over(ZkLockKind kind, const char *name, int64 timeout)
 
 	ereport(ERROR,
 			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-			 errmsg("could not obtain %s \"%s\" within %lld ms", zklock_kind_name(kind),
+			 errmsg("could not obtain %s \"%s\" within %lld ms", zklock_kind_names[kind],
 					zklock_display_name(name), (long long) timeout),
 			 holder != NULL ? errdetail("%s", holder) : 0));
 }
@@ -251,7 +251,7 @@ find_level1(uint32 high, uint32 low)
 		if (entry != NULL)
 			return !zklock_in_namespace(name)
 				? NULL
-				: psprintf("%s \"%s\"", zklock_kind_name(kind),
+				: psprintf("%s \"%s\"", zklock_kind_names[kind],
 						   zklock_client_text(zklock_plain_name(name), false));
 	}
 	return NULL;

@@ -42,7 +42,7 @@ zklock_to_utf8(text *arg)
 void
 zklock_get_name(ZkLockKind kind, text *arg, char *buf)
 {
-	const char *what = zklock_kind_name(kind);
+	const char *what = zklock_kind_names[kind];
 	char *utf8 = zklock_to_utf8(arg);
 	size_t len = strlen(utf8);
 	size_t prefix = kind == ZKLOCK_KIND_ELECTION ? 0 : namespace_len();
@@ -79,7 +79,7 @@ zklock_get_names(ZkLockKind kind, ArrayType *arg, int *n)
 		ereport(ERROR,
 				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
 				 errmsg("%s names must be a one-dimensional array",
-						zklock_kind_name(kind))));
+						zklock_kind_names[kind])));
 	deconstruct_array(arg, TEXTOID, -1, false, TYPALIGN_INT, &elements, &nulls, n);
 	names = palloc(sizeof(char *) * (Size) Max(*n, 1));
 	for (int i = 0; i < *n; i++)
@@ -89,7 +89,7 @@ zklock_get_names(ZkLockKind kind, ArrayType *arg, int *n)
 		if (nulls[i])
 			ereport(ERROR,
 					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-					 errmsg("%s name must not be null", zklock_kind_name(kind))));
+					 errmsg("%s name must not be null", zklock_kind_names[kind])));
 		zklock_get_name(kind, DatumGetTextPP(elements[i]), name);
 		names[i] = pstrdup(name);
 	}
@@ -111,9 +111,9 @@ zklock_get_kind(text *arg)
 {
 	char *word = text_to_cstring(arg);
 
-	if (strcmp(word, zklock_kind_name(ZKLOCK_KIND_LOCK)) == 0)
+	if (strcmp(word, zklock_kind_names[ZKLOCK_KIND_LOCK]) == 0)
 		return ZKLOCK_KIND_LOCK;
-	if (strcmp(word, zklock_kind_name(ZKLOCK_KIND_SLOT)) == 0)
+	if (strcmp(word, zklock_kind_names[ZKLOCK_KIND_SLOT]) == 0)
 		return ZKLOCK_KIND_SLOT;
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),

@@ -270,12 +270,12 @@ put_waits(const Step *step, Datum *value, bool *null)
 	else if (!zklock_in_namespace(session->name))
 	{
 		*null = false;
-		*value = CStringGetTextDatum(zklock_kind_name(session->kind));
+		*value = CStringGetTextDatum(zklock_kind_names[session->kind]);
 	}
 	else
 	{
 		*null = false;
-		*value = CStringGetTextDatum(psprintf("%s \"%s\"", zklock_kind_name(session->kind),
+		*value = CStringGetTextDatum(psprintf("%s \"%s\"", zklock_kind_names[session->kind],
 											  zklock_display_name(session->name)));
 	}
 }
@@ -368,7 +368,7 @@ put_wait(ReturnSetInfo *rsinfo, const WaitRow *row)
 	Datum step[STEP_COLUMNS];
 	bool none[STEP_COLUMNS] = {0};
 
-	values[0] = CStringGetTextDatum(zklock_kind_name(row->kind));
+	values[0] = CStringGetTextDatum(zklock_kind_names[row->kind]);
 	values[1] = CStringGetTextDatum(zklock_display_name(row->name));
 	values[2] = CStringGetTextDatum(zklock_modes[row->mode]);
 	put_step(&row->waiter, step, none);

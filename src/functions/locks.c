@@ -152,7 +152,7 @@ zk_unlock(PG_FUNCTION_ARGS)
 
 	ereport(WARNING,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("you do not hold %s \"%s\" in session scope", zklock_kind_name(kind),
+			 errmsg("you do not hold %s \"%s\" in session scope", zklock_kind_names[kind],
 					zklock_display_name(name)),
 			 held != NULL ? errhint("A hold in transaction scope ends with its transaction.")
 						  : 0));
@@ -242,7 +242,7 @@ zk_assert(PG_FUNCTION_ARGS)
 	}
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("you do not hold %s \"%s\"", zklock_kind_name(kind),
+			 errmsg("you do not hold %s \"%s\"", zklock_kind_names[kind],
 					zklock_display_name(name))));
 }
 

@@ -166,7 +166,7 @@ put_lock_row(ReturnSetInfo *rsinfo, const LockRow *row, ArrayType *blockers,
 	values[14] = ObjectIdGetDatum(tag.locktag_field2);
 	values[15] = ObjectIdGetDatum(tag.locktag_field3);
 	values[16] = Int16GetDatum((int16) tag.locktag_field4);
-	values[17] = CStringGetTextDatum(zklock_kind_name(row->kind));
+	values[17] = CStringGetTextDatum(zklock_kind_names[row->kind]);
 	values[18] = Int32GetDatum(row->slots);
 	nulls[18] = row->slots == 0;
 	if (!kept && !zklock_may_see(proclock->role))
@@ -699,7 +699,7 @@ zk_break(PG_FUNCTION_ARGS)
 	if (removed)
 		ereport(LOG,
 				(errmsg("zk_break removed the contender with token %lld from the queue of %s \"%s\"",
-						(long long) token, zklock_kind_name(kind),
+						(long long) token, zklock_kind_names[kind],
 						zklock_display_name(name)),
 				 owner != NULL ? errdetail_log("%s", owner) : 0));
 	PG_RETURN_BOOL(removed);
@@ -793,7 +793,7 @@ zk_stat_locks(PG_FUNCTION_ARGS)
 		values[0] = CStringGetTextDatum(zklock_display_name(rows[i].name));
 		put_counters(&values[1], rows[i].n);
 		values[ZKLOCK_NSTATS + 1] = TimestampTzGetDatum(rows[i].used);
-		values[ZKLOCK_NSTATS + 2] = CStringGetTextDatum(zklock_kind_name(rows[i].kind));
+		values[ZKLOCK_NSTATS + 2] = CStringGetTextDatum(zklock_kind_names[rows[i].kind]);
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 	}
 	return (Datum) 0;

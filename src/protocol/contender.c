@@ -28,6 +28,12 @@
 #define SEQUENCE_DIGITS 10 /* width of the server's "%010d" */
 #define SEQUENCE_MAX	INT64_C(2147483647)
 
+const char *const zklock_kind_names[] = {
+	[ZKLOCK_KIND_LOCK] = "lock", [ZKLOCK_KIND_ELECTION] = "election",
+	[ZKLOCK_KIND_JOB] = "job",	 [ZKLOCK_KIND_BARRIER] = "barrier",
+	[ZKLOCK_KIND_SLOT] = "slot", [ZKLOCK_KIND_QUEUE] = "queue",
+};
+
 static const char contender_prefix[] = "_c_";
 static const char exclusive_suffix[] = "-lock-";
 static const char shared_suffix[] = "-read-lock-";

@@ -56,7 +56,11 @@ typedef enum ZkLockKind
 	ZKLOCK_KIND_QUEUE	  /* of work, and no lock: see item.h */
 } ZkLockKind;
 
-#define ZKLOCK_NKINDS	 6
+#define ZKLOCK_NKINDS 6
+
+/* "lock", "election" and so on: what stands before a name in messages, and in texts that
+ * servers write for each other. */
+extern const char *const zklock_kind_names[ZKLOCK_NKINDS];
 
 #define ZKLOCK_SLOTS_MAX 1000000 /* of one name */
 

@@ -31,12 +31,6 @@ static const char *const states[] = {
 	[ZKLOCK_REPORT_WAITING] = "waiting",
 };
 
-static const char *const kinds[] = {
-	[ZKLOCK_KIND_LOCK] = "lock", [ZKLOCK_KIND_ELECTION] = "election",
-	[ZKLOCK_KIND_JOB] = "job",	 [ZKLOCK_KIND_BARRIER] = "barrier",
-	[ZKLOCK_KIND_SLOT] = "slot",
-};
-
 const char *
 zklock_report_state_name(ZkReportState state)
 {
@@ -90,7 +84,7 @@ write_session(char *out, const ZkReportSession *session)
 		char encoded[ZKLOCK_ENCODED_MAX + 1];
 
 		zklock_encode_name(session->name, encoded);
-		out = write_text(out, "kind", kinds[session->kind]);
+		out = write_text(out, "kind", zklock_kind_names[session->kind]);
 		out = write_text(out, "name", encoded);
 	}
 	*out++ = '}';
@@ -229,7 +223,7 @@ read_session(ZkJson *in, const char *key, void *of)
 		return zklock_json_text(in, session->waits, sizeof(session->waits));
 	if (strcmp(key, "kind") == 0)
 	{
-		if (!read_word(in, kinds, ZKLOCK_NKINDS, &which))
+		if (!read_word(in, zklock_kind_names, ZKLOCK_NKINDS, &which))
 			return false;
 		session->kind = (ZkLockKind) which;
 		return true;

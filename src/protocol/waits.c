@@ -16,9 +16,6 @@
 
 static const char magic[] = "zklock waits 1";
 
-static const char *const kinds[ZKLOCK_NKINDS] = {"lock", "election", "job", "barrier",
-												 "slot"};
-
 /* ------------------------------------------------------------------------
  * To write
  * ------------------------------------------------------------------------
@@ -47,8 +44,8 @@ zklock_waits_add(char *buf, const ZkWaitEdge *edge)
 				   "%" PRIu64 "\t%" PRId64 "\t%016" PRIx64 "\t%016" PRIx64
 				   "\t%s\t%s\t%d\t%d\t",
 				   edge->number, edge->stamp, edge->grant, edge->contender,
-				   edge->joins ? "joins" : "waits", kinds[edge->kind], edge->holder,
-				   edge->waiter);
+				   edge->joins ? "joins" : "waits", zklock_kind_names[edge->kind],
+				   edge->holder, edge->waiter);
 	buf = write_text(buf, edge->name);
 	*buf++ = '\t';
 	buf = write_text(buf, edge->via);
@@ -212,7 +209,8 @@ take_edge(Field *line, ZkWaitEdge *edge)
 		!take_number(line, 10, INT64_MAX, &stamp) ||
 		!take_number(line, 16, UINT64_MAX, &edge->grant) ||
 		!take_number(line, 16, UINT64_MAX, &edge->contender) ||
-		!take_word(line, forms, 2, &form) || !take_word(line, kinds, ZKLOCK_NKINDS, &kind) ||
+		!take_word(line, forms, 2, &form) ||
+		!take_word(line, zklock_kind_names, ZKLOCK_NKINDS, &kind) ||
 		!take_number(line, 10, INT32_MAX, &holder) ||
 		!take_number(line, 10, INT32_MAX, &waiter) ||
 		!take_text(line, edge->name, sizeof(edge->name)) || edge->name[0] == '\0' ||

@@ -31,15 +31,6 @@
 #include "names.h"
 #include "settings.h"
 
-const char *
-zklock_kind_name(ZkLockKind kind)
-{
-	static const char *const names[ZKLOCK_NKINDS] = {"lock",	"election", "job",
-													 "barrier", "slot",		"queue"};
-
-	return names[kind];
-}
-
 /* From one encoding to another; NULL if that has not all the characters. */
 static char *
 convert(const char *text, int len, int from, int to)

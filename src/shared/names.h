@@ -13,9 +13,6 @@
 
 #include "contender.h"
 
-/* "lock", "election", "job" or "queue": what stands before a name in messages. */
-extern const char *zklock_kind_name(ZkLockKind kind);
-
 /*
  * Bytes that anybody may have written, in the database's encoding: as they are if they
  * are UTF-8 and that encoding has all their characters, else percent-encoded.  If "cut"

@@ -409,7 +409,7 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 		zklock_leadership_announce(name, &news);
 	else if (lost)
 		ereport(LOG,
-				(errmsg("%s \"%s\" was lost while held", zklock_kind_name(kind),
+				(errmsg("%s \"%s\" was lost while held", zklock_kind_names[kind],
 						zklock_log_name(name, shown)),
 				 event->type == ZKLOCK_EV_SESSION_LOST
 					 ? errdetail("The ZooKeeper session ended.")
@@ -820,7 +820,7 @@ dispatch_set(const ZkMessage *message)
 			entry->generation == what.generation)
 		{
 			zklock_trouble("ZooKeeper refused a request for %s \"%s\": %s",
-						   zklock_kind_name((ZkLockKind) entry->kind),
+						   zklock_kind_names[entry->kind],
 						   zklock_log_name(entry->name, shown),
 						   zklock_rc_text(message->rc));
 			entry->last_rc = message->rc; /* goes to the proclocks with a FAILED */
@@ -869,7 +869,7 @@ zklock_dispatch_message(const ZkMessage *message)
 		/* a candidacy is tried again and again: say it once */
 		if (entry->kind != ZKLOCK_KIND_ELECTION || entry->last_rc != message->rc)
 			zklock_trouble("ZooKeeper refused a request for %s \"%s\": %s",
-						   zklock_kind_name((ZkLockKind) entry->kind),
+						   zklock_kind_names[entry->kind],
 						   zklock_log_name(entry->name, shown),
 						   zklock_rc_text(message->rc));
 		entry->last_rc = message->rc; /* goes to the proclocks with a FAILED */

@@ -19,11 +19,9 @@ static char waits[512];
 void
 zklock_paths_set(const char *root)
 {
-	static const char *const names[ZKLOCK_NKINDS] = {"locks",	 "elections", "jobs",
-													 "barriers", "slots",	  "queues"};
-
 	for (int kind = 0; kind < ZKLOCK_NKINDS; kind++)
-		snprintf(directory[kind], sizeof(directory[kind]), "%s/%s", root, names[kind]);
+		snprintf(directory[kind], sizeof(directory[kind]), "%s/%ss", root,
+				 zklock_kind_names[kind]);
 	snprintf(servers, sizeof(servers), "%s/servers", root);
 	snprintf(tokens, sizeof(tokens), "%s/tokens", root);
 	snprintf(waits, sizeof(waits), "%s/waits", root);

@@ -268,7 +268,7 @@ static void
 append_name(StringInfo buf, ZkLockKind kind, const char *name)
 {
 	name = zklock_local_name(name);
-	appendStringInfo(buf, "%s \"", zklock_kind_name(kind));
+	appendStringInfo(buf, "%s \"", zklock_kind_names[kind]);
 	if (zklock_is_utf8(name, strlen(name)))
 		appendStringInfoString(buf, name);
 	else
