@@ -36,7 +36,7 @@
 #include "check.h"
 #include "hold.h"
 #include "level1.h"
-#include "longwait.h"
+#include "level2.h"
 #include "loss.h"
 #include "names.h"
 #include "proclock.h"
@@ -44,17 +44,9 @@
 #include "settings.h"
 #include "waiting.h"
 
-/* A backstop for a lost wake-up; also how often the connection is looked at. */
-#define LONGEST_SLEEP_MS 1000
-
-/* How often a waiter looks whether what is about to change has changed. */
-#define LEASE_SLEEP_MS 50
-
 #ifndef ZKLOCK_ACQUIRE_MUTANT
 #define ZKLOCK_ACQUIRE_MUTANT 0
 #endif
-
-static uint32 wait_event_acquire = 0;
 
 /* ------------------------------------------------------------------------
  * Level 2
@@ -62,15 +54,17 @@ static uint32 wait_event_acquire = 0;
  */
 
 void
-zklock_acquire_raise(const ZkHeldLock *held, ZkLockFailure failure, int rc)
+zklock_acquire_raise(const ZkHeldLock *held, int32 index)
 {
+	const ZkProcLock *proclock = zklock_proclock(index);
+	int rc = proclock->failure_rc;
 	const char *what = zklock_kind_names[held->kind];
 	const char *display = zklock_display_name(held->name);
 
-	switch (failure)
+	switch ((ZkLockFailure) proclock->failure)
 	{
 		case ZKLOCK_FAIL_RING:
-			break; /* zklock_longwait_raise_deadlock */
+			zklock_longwait_raise_deadlock(index);
 		case ZKLOCK_FAIL_DEADLOCK:
 			ereport(ERROR,
 					(errcode(ERRCODE_T_R_DEADLOCK_DETECTED), errmsg("deadlock detected"),
@@ -136,16 +130,14 @@ is_blocked(const ZkLockQueue *queue, const ZkProcLock *proclock)
 /* The shared hold in the way is not ours: its backend has lost level 1 and not noticed
  * yet.  Ask again in a moment. */
 static void
-ask_again(ZkLockEntry *entry, ZkProcLock *proclock)
+ask_again(const ZkLevel2Wait *w, ZkLockEntry *entry, ZkProcLock *proclock)
 {
 	LWLock *lock = zklock_entry_lock(entry, LW_EXCLUSIVE);
 
 	proclock->failed = false;
 	proclock->state = ZKLOCK_PROCLOCK_LOCAL;
 	zklock_entry_unlock(lock);
-	(void) ConditionVariableTimedSleep(&entry->cv, LEASE_SLEEP_MS,
-									   zklock_wait_event(&wait_event_acquire,
-														 "ZkLockAcquire"));
+	zklock_level2_pause(w);
 }
 
 static bool
@@ -153,9 +145,7 @@ acquire_level2(ZkHeldLock *held, int32 index, const ZkWait *wait, int64 *token)
 {
 	ZkProcLock *proclock = zklock_proclock(index);
 	ZkLockEntry *entry = zklock_entry(proclock->entry);
-	int64 unproven = 0; /* since when a grant waits for a lease */
-	ZkLongWait long_wait = {0};
-	bool prepared = false;
+	ZkLevel2Wait w = {0};
 	bool acquired = false;
 
 	Assert(zklock_lock_held_by_me(&held->tag,
@@ -163,31 +153,24 @@ acquire_level2(ZkHeldLock *held, int32 index, const ZkWait *wait, int64 *token)
 	for (;;)
 	{
 		int64 now = zklock_clock();
-		int64 wake = now + LONGEST_SLEEP_MS * NS_PER_MS;
-		bool blocked;
-		bool conflict;
-		bool current;
+		ZkLevel2Sight sight = {.proclock = index, .first = index};
 		bool failed;
-		bool usable;
 		LWLock *lock;
 
 		lock = zklock_entry_lock(entry, LW_EXCLUSIVE); /* our proclock pins it */
 		failed = proclock->failed;
-		acquired = zklock_proclock_take(index, prepared);
+		acquired = zklock_proclock_take(index, w.cv != NULL);
 		*token = entry->grant[proclock->mode].token;
-		blocked = is_blocked(&entry->queue, proclock);
-		conflict = zklock_proclock_conflicts(index);
-		usable = zklock_proclock_finds_grant(index) && !conflict;
+		sight.blocked = is_blocked(&entry->queue, proclock);
+		sight.conflict = zklock_proclock_conflicts(index);
+		sight.granted = zklock_proclock_finds_grant(index) && !sight.conflict;
 		zklock_entry_unlock(lock);
 
 		if (acquired)
 			break;
-		if (!prepared)
+		if (w.cv == NULL)
 		{
-			/* before the wish is stated, so that no answer is missed */
-			ConditionVariablePrepareToSleep(&entry->cv);
-			zklock_longwait_begin(&long_wait);
-			prepared = true;
+			zklock_level2_begin(&w, wait, &entry->cv);
 			continue;
 		}
 		if (failed)
@@ -197,51 +180,16 @@ acquire_level2(ZkHeldLock *held, int32 index, const ZkWait *wait, int64 *token)
 			if (proclock->failure == ZKLOCK_FAIL_DEADLOCK &&
 				held->proclock[ZKLOCK_SHARED] < 0)
 			{
-				ask_again(entry, proclock);
+				ask_again(&w, entry, proclock);
 				continue;
 			}
-			if (proclock->failure == ZKLOCK_FAIL_RING)
-				zklock_longwait_raise_deadlock(index);
-			zklock_acquire_raise(held, (ZkLockFailure) proclock->failure,
-								 proclock->failure_rc);
+			zklock_acquire_raise(held, index);
 		}
-		current = zklock_check_connection(wait->start, wait->until);
-		if ((conflict || (blocked && current)) && now >= wait->until)
+		if (!zklock_level2_sleep(&w, now, &sight))
 			break;
-		if (now >= wait->lock_timeout)
-			zklock_waiting_raise_timeout(index,
-										 (wait->lock_timeout - wait->start) / NS_PER_MS);
-
-		if (usable)
-			wake = now + LEASE_SLEEP_MS * NS_PER_MS; /* the lease lapsed */
-		/* with a connection it should come back; without, see zklock_check_connection */
-		if (!usable || !current)
-			unproven = 0;
-		else if (unproven == 0)
-			unproven = now;
-		else if (now - unproven >= zklock_connect_timeout * NS_PER_MS)
-			zklock_loss_raise_unproven(zklock_connect_timeout);
-		wake = Min(wake, wait->lock_timeout);
-		/* who would not wait, or not any more, waits for an answer, and for nobody */
-		if (wait->until > now)
-		{
-			zklock_longwait_look(&long_wait, index, index, now);
-			wake = Min(wake, long_wait.look);
-			wake = Min(wake, wait->until);
-		}
-		if (wait->start + zklock_connect_timeout * NS_PER_MS > now)
-			wake = Min(wake, wait->start + zklock_connect_timeout * NS_PER_MS);
-		Assert(zklock_unlocked());
-		Assert(wake > now); /* else it would sleep for ever */
-		(void) ConditionVariableTimedSleep(&entry->cv,
-										   (long) ((wake - now + NS_PER_MS - 1) / NS_PER_MS),
-										   zklock_wait_event(&wait_event_acquire,
-															 "ZkLockAcquire"));
 	}
-	if (prepared)
-		ConditionVariableCancelSleep();
-	if (acquired && prepared)
-		zklock_longwait_end(&long_wait, index);
+	if (w.cv != NULL)
+		zklock_level2_end(&w, acquired ? index : -1);
 	Assert(!acquired || *token > 0);
 	return acquired;
 }

@@ -54,10 +54,8 @@ extern void zklock_introduce(void);
 /* A hold of this backend covers the call: count it in the mode held. */
 extern void zklock_acquire_again(ZkHeldLock *held, ZkLockMode mode, ZkLockScope scope);
 
-/* The worker says that the lock cannot be had, with ZooKeeper's code or 0.  Not for
- * ZKLOCK_FAIL_RING: zklock_longwait_raise_deadlock. */
-pg_noreturn extern void zklock_acquire_raise(const ZkHeldLock *held,
-											 ZkLockFailure failure, int rc);
+/* The worker says that the proclock's lock cannot be had, and why. */
+pg_noreturn extern void zklock_acquire_raise(const ZkHeldLock *held, int32 proclock);
 
 /* For statistics: what ended the wait? */
 extern ZkProcLockEnd zklock_error_end(int sqlstate);

@@ -29,8 +29,7 @@
 #include "acquireset.h"
 #include "callbacks.h"
 #include "check.h"
-#include "level1.h"
-#include "longwait.h"
+#include "level2.h"
 #include "loss.h"
 #include "names.h"
 #include "proclock.h"
@@ -39,20 +38,12 @@
 #include "setslot.h"
 #include "waiting.h"
 
-/* A backstop for a lost wake-up; also how often the connection is looked at. */
-#define LONGEST_SLEEP_MS 1000
-
-/* How often a waiter looks whether what is about to change has changed. */
-#define LEASE_SLEEP_MS 50
-
 /*
  * The ensemble hangs up on a request of more than jute.maxbuffer, which is 1 MB unless it
  * was set.  Our own node is written in the same one (ZKLOCK_MEMBER_MAX), and what the
  * leader makes of it is a little larger.
  */
 #define LARGEST_REQUEST 900000
-
-static uint32 wait_event_acquire = 0;
 
 typedef struct Member
 {
@@ -385,14 +376,6 @@ join_all(const Set *set, int64 token)
 	return true;
 }
 
-/* What the proclocks say, as of one after the other. */
-typedef struct Sight
-{
-	int32 failed;  /* -1: none */
-	int32 waiting; /* the first that is not granted, -1 */
-	bool blocked;  /* somebody else has, or had, one of them */
-} Sight;
-
 /* Does somebody else have what we ask for, as of the newest answer? */
 static bool
 is_blocked(const ZkLockQueue *queue, const ZkProcLock *proclock)
@@ -406,37 +389,27 @@ is_blocked(const ZkLockQueue *queue, const ZkProcLock *proclock)
 	return proclock->blocked;
 }
 
-static Sight
-look(const Set *set)
+/* What the proclocks say, as of one after the other.  Returns one that has failed, or -1. */
+static int32
+look(const Set *set, ZkLevel2Sight *sight)
 {
-	Sight sight = {.failed = -1, .waiting = -1};
+	int32 failed = -1;
 
+	sight->proclock = -1;
 	for (int i = set->first; i >= 0; i = zklock_proclock(i)->set_next)
 	{
 		const ZkProcLock *proclock = zklock_proclock(i);
 		ZkLockEntry *entry = zklock_entry(proclock->entry);
 		LWLock *lock = zklock_entry_lock(entry, LW_SHARED); /* our proclock pins it */
 
-		if (proclock->failed && sight.failed < 0)
-			sight.failed = i;
-		if (!entry->grant[proclock->mode].usable && sight.waiting < 0)
-			sight.waiting = i;
-		sight.blocked |= is_blocked(&entry->queue, proclock);
+		if (proclock->failed && failed < 0)
+			failed = i;
+		if (!entry->grant[proclock->mode].usable && sight->proclock < 0)
+			sight->proclock = i;
+		sight->blocked |= is_blocked(&entry->queue, proclock);
 		zklock_entry_unlock(lock);
 	}
-	return sight;
-}
-
-static void
-raise_failed(int32 index)
-{
-	const ZkProcLock *proclock = zklock_proclock(index);
-	const ZkLockEntry *entry = zklock_entry(proclock->entry);
-
-	if (proclock->failure == ZKLOCK_FAIL_RING)
-		zklock_longwait_raise_deadlock(index);
-	zklock_acquire_raise(zklock_held_find(ZKLOCK_KIND_LOCK, entry->name),
-						 (ZkLockFailure) proclock->failure, proclock->failure_rc);
+	return failed;
 }
 
 /* Ask the ensemble for all of them.  False: somebody has one, and the time is up. */
@@ -444,73 +417,40 @@ static bool
 acquire_level2(Set *set)
 {
 	const ZkWait *wait = &set->wait;
-	ConditionVariable *cv = zklock_set_cv();
-	int64 unproven = 0; /* since when grants wait for a lease */
-	ZkLongWait long_wait = {0};
+	ZkLevel2Wait w;
 	bool acquired = false;
 
 	set->cold = true;
-	ConditionVariablePrepareToSleep(cv);
-	zklock_longwait_begin(&long_wait);
+	zklock_level2_begin(&w, wait, zklock_set_cv());
 	for (int i = set->first; i >= 0; i = zklock_proclock(i)->set_next)
 		zklock_proclock_wish(i);
 	zklock_set_post(set->number, set->first, set->mode);
 	for (;;)
 	{
 		int64 now = zklock_clock();
-		int64 wake = now + LONGEST_SLEEP_MS * NS_PER_MS;
 		int64 token = zklock_set_token(false);
-		Sight sight;
-		bool current;
+		ZkLevel2Sight sight = {.granted = token != 0, .first = set->first};
+		int32 failed;
 
 		acquired = token != 0 && join_all(set, token);
 		if (acquired)
 			break;
 		if (token != 0 && zklock_lease_valid())
 			(void) zklock_set_token(true);
-		sight = look(set);
-		if (sight.waiting >= 0)
-			set_waiting(set, sight.waiting);
-		if (sight.failed >= 0)
-			raise_failed(sight.failed);
-		current = zklock_check_connection(wait->start, wait->until);
-		if (sight.blocked && current && now >= wait->until)
+		failed = look(set, &sight);
+		if (sight.proclock >= 0)
+			set_waiting(set, sight.proclock);
+		else
+			sight.proclock = set->first;
+		if (failed >= 0)
+			zklock_acquire_raise(zklock_held_find(ZKLOCK_KIND_LOCK,
+												  zklock_entry(zklock_proclock(failed)->entry)
+													  ->name),
+								 failed);
+		if (!zklock_level2_sleep(&w, now, &sight))
 			break;
-		if (now >= wait->lock_timeout)
-			zklock_waiting_raise_timeout(sight.waiting >= 0 ? sight.waiting : set->first,
-										 (wait->lock_timeout - wait->start) / NS_PER_MS);
-
-		if (token != 0)
-			wake = now + LEASE_SLEEP_MS * NS_PER_MS; /* the lease lapsed */
-		/* with a connection it should come back; without, see zklock_check_connection */
-		if (token == 0 || !current)
-			unproven = 0;
-		else if (unproven == 0)
-			unproven = now;
-		else if (now - unproven >= zklock_connect_timeout * NS_PER_MS)
-			zklock_loss_raise_unproven(zklock_connect_timeout);
-		wake = Min(wake, wait->lock_timeout);
-		/* who would not wait, or not any more, waits for an answer, and for nobody */
-		if (wait->until > now)
-		{
-			zklock_longwait_look(&long_wait,
-								 sight.waiting >= 0 ? sight.waiting : set->first,
-								 set->first, now);
-			wake = Min(wake, long_wait.look);
-			wake = Min(wake, wait->until);
-		}
-		if (wait->start + zklock_connect_timeout * NS_PER_MS > now)
-			wake = Min(wake, wait->start + zklock_connect_timeout * NS_PER_MS);
-		Assert(zklock_unlocked());
-		Assert(wake > now); /* else it would sleep for ever */
-		(void) ConditionVariableTimedSleep(cv,
-										   (long) ((wake - now + NS_PER_MS - 1) / NS_PER_MS),
-										   zklock_wait_event(&wait_event_acquire,
-															 "ZkLockAcquire"));
 	}
-	ConditionVariableCancelSleep();
-	if (acquired)
-		zklock_longwait_end(&long_wait, set->first);
+	zklock_level2_end(&w, acquired ? set->first : -1);
 	return acquired;
 }
 

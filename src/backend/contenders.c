@@ -20,14 +20,6 @@
 #include "slots.h"
 #include "table.h"
 
-TimestampTz
-zklock_node_time(int64 ms)
-{
-	return (ms -
-			(POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * SECS_PER_DAY * INT64CONST(1000)) *
-		1000;
-}
-
 void
 zklock_contenders_ask(ZkLockKind kind, const char *name, int limit, int64 until,
 					  ZkContenders *contenders)
@@ -116,7 +108,7 @@ zklock_members_owner(ZkMembers *members, ZkLockKind kind, const char *name,
 	item = zklock_report_find(members->reports[m], child->uuid_lo);
 	if (item == NULL)
 		return false;
-	owner->as_of = zklock_node_time(members->nodes[m].mtime);
+	owner->as_of = zklock_time_of_ms(members->nodes[m].mtime);
 	owner->item = *item;
 	return true;
 }

@@ -38,9 +38,6 @@ typedef struct ZkMembers
 	int64 session;		/* of this server; 0: none */
 } ZkMembers;
 
-/* ZooKeeper's time, ms since 1970. */
-extern TimestampTz zklock_node_time(int64 ms);
-
 /*
  * Ask for a queue, its first "limit" contenders or with 0 all of them; for all servers.
  * With "until" as zklock_query_until, and 0 as zklock_query: what is not heard of is not there.

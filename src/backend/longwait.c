@@ -5,11 +5,11 @@
  *
  * What PostgreSQL's lock manager does then at level 1 is done here for level 2: with
  * log_lock_waits the log says that the wait goes on, and later that it is over; and a
- * deadlock is looked for, by the worker (rings.c).  PostgreSQL looks once, since a ring
- * that closes later is found by whoever closes it; here somebody may come to wait, on
- *this server, for one who waits at level 2 already, and nobody tells that one.  So it
- *looks again when the wait has lasted for two, four and eight times deadlock_timeout, and
- *then after eight times deadlock_timeout, again and again.
+ * deadlock is looked for, by the worker (rings.c).  PostgreSQL looks once, since a
+ * ring that closes later is found by whoever closes it; here somebody may come to
+ * wait, on this server, for one who waits at level 2 already, and nobody tells that
+ * one.  So it looks again when the wait has lasted for two, four and eight times
+ * deadlock_timeout, and then after eight times deadlock_timeout, again and again.
  *
  *-------------------------------------------------------------------------
  */

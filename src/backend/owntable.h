@@ -3,12 +3,13 @@
  * owntable.h
  *	  Tables of the extension, read and written without SQL.
  *
- * Whoever may call a function that writes such a table needs no right on it.  So there is
- * no SQL, which could be made to mean something else: no name but the table's own is
- * looked up, that one by the OID of the function's schema, and the table counts only if
- *it belongs to the function's extension.  It is read and written as PostgreSQL does with
- *its catalogs, which runs no trigger, rule, default, check or expression.  A table that
- *has such a thing is refused, rather than written without it.
+ * Whoever may call a function that writes such a table needs no right on it.  So
+ * there is no SQL, which could be made to mean something else: no name but the
+ * table's own is looked up, that one by the OID of the function's schema, and the
+ * table counts only if it belongs to the function's extension.  It is read and
+ * written as PostgreSQL does with its catalogs, which runs no trigger, rule, default,
+ * check or expression.  A table that has such a thing is refused, rather than written
+ * without it.
  *
  *-------------------------------------------------------------------------
  */

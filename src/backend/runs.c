@@ -27,6 +27,7 @@
 
 #include "names.h"
 #include "owntable.h"
+#include "query.h"
 #include "runs.h"
 #include "settings.h"
 
@@ -78,26 +79,9 @@ typedef struct Runs
 	AttrNumber column[NCOLUMNS];
 } Runs;
 
-#define MS_TO_2000                                                                       \
-	((int64) (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * SECS_PER_DAY * INT64CONST(1000))
-
-StaticAssertDecl((ZKLOCK_JOB_TIME_MIN - MS_TO_2000) * 1000 == MIN_TIMESTAMP &&
-					 (ZKLOCK_JOB_TIME_MAX + 1 - MS_TO_2000) * 1000 == END_TIMESTAMP,
+StaticAssertDecl((ZKLOCK_JOB_TIME_MIN - ZKLOCK_MS_TO_2000) * 1000 == MIN_TIMESTAMP &&
+					 (ZKLOCK_JOB_TIME_MAX + 1 - ZKLOCK_MS_TO_2000) * 1000 == END_TIMESTAMP,
 				 "a time of a job's record is a timestamp");
-
-TimestampTz
-zklock_time_of_ms(int64_t ms)
-{
-	return (ms - MS_TO_2000) * 1000;
-}
-
-int64_t
-zklock_ms_of_time(TimestampTz time)
-{
-	int64 ms = time / 1000;
-
-	return ms - (time % 1000 < 0) + MS_TO_2000;
-}
 
 /* ------------------------------------------------------------------------
  * The table

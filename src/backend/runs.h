@@ -27,10 +27,6 @@ typedef struct ZkRunRow
 	const char *error; /* UTF-8, or NULL */
 } ZkRunRow;
 
-/* ms since 1970 <-> PostgreSQL's time. */
-extern TimestampTz zklock_time_of_ms(int64_t ms);
-extern int64_t zklock_ms_of_time(TimestampTz time);
-
 /*
  * Insert it, as ended now, in the current transaction, and delete what is older than
  * zklock.run_history.

@@ -3,11 +3,11 @@
  * slotnumber.c
  *	  Which of the slots it is that this backend has.
  *
- * Who has which number is written in the queue's directory (slots.h): read it, list the
- * queue, take a number that nobody there has, write that if nobody else has written; else
- * again.  A number goes with its contender, so there is nothing to be given back,
- *whatever ends the hold; who takes one next leaves out those that have gone.  Should the
- *reply to the write be lost, the next reading tells.
+ * Who has which number is written in the queue's directory (slots.h): read it, list
+ * the queue, take a number that nobody there has, write that if nobody else has
+ * written; else again.  A number goes with its contender, so there is nothing to be
+ * given back, whatever ends the hold; who takes one next leaves out those that have
+ * gone.  Should the reply to the write be lost, the next reading tells.
  *
  *-------------------------------------------------------------------------
  */

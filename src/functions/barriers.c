@@ -21,6 +21,7 @@
 #include "contenders.h"
 #include "meet.h"
 #include "names.h"
+#include "nodes.h"
 #include "parties.h"
 #include "query.h"
 #include "room.h"
@@ -73,15 +74,6 @@ count_arrived(const ZkPartyNode *parties, const bool *is_party, int n, int32 num
 	return arrived;
 }
 
-/* Of the session that made it, as its server says; 0: it does not.  "buf" is room. */
-static int32
-pid_of(const ZkNode *node, char *buf)
-{
-	if (!zklock_parse_field(node->data, (size_t) node->datalen, "pid", buf))
-		return 0;
-	return strlen(buf) < 10 ? atoi(buf) : 0;
-}
-
 /* All that are at one barrier. */
 static void
 put_barrier(ReturnSetInfo *rsinfo, const char *name, int64 session)
@@ -101,7 +93,6 @@ put_barrier(ReturnSetInfo *rsinfo, const char *name, int64 session)
 	for (int i = 0; i < n; i++)
 	{
 		const ZkNode *node = &nodes[i];
-		char *text = palloc((Size) node->datalen + 1);
 		Datum values[9];
 		bool nulls[9] = {0};
 
@@ -110,20 +101,12 @@ put_barrier(ReturnSetInfo *rsinfo, const char *name, int64 session)
 		values[0] = CStringGetTextDatum(zklock_display_name(name));
 		values[1] = Int32GetDatum(parties[i].parties);
 		values[2] = Int32GetDatum(count_arrived(parties, is_party, n, parties[i].parties));
-		nulls[3] = !zklock_parse_server(node->data, (size_t) node->datalen, text);
-		if (!nulls[3])
-			values[3] =
-				CStringGetTextDatum(zklock_display_bytes(text, (int) strlen(text), false));
-		values[4] = Int32GetDatum(pid_of(node, text));
-		nulls[4] = DatumGetInt32(values[4]) <= 0;
-		values[5] = TimestampTzGetDatum(zklock_node_time(node->ctime));
+		zklock_put_server(node, &values[3], &nulls[3]);
+		zklock_put_number(node, "pid", &values[4], &nulls[4]);
+		values[5] = TimestampTzGetDatum(zklock_time_of_ms(node->ctime));
 		values[6] = BoolGetDatum(session != 0 && node->ephemeral_owner == session);
-		nulls[7] = node->ephemeral_owner == 0;
-		if (!nulls[7])
-			values[7] = CStringGetTextDatum(
-				psprintf("0x%llx", (unsigned long long) node->ephemeral_owner));
-		values[8] = CStringGetTextDatum(
-			zklock_display_bytes(node->name, (int) strlen(node->name), node->name_cut));
+		zklock_put_session(node, &values[7], &nulls[7]);
+		values[8] = zklock_node_name_datum(node);
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 	}
 }

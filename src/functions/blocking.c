@@ -4,11 +4,11 @@
  *	  SQL functions: who is in the way of whom, across servers.
  *
  * A chain leads from a session that waits to the one that is to blame: that waits for
- * nobody whom anybody knows.  On this server each step is looked up as it is taken; from
- *a queue in ZooKeeper on it follows the first one there that has the lock, and from there
- * what his server has reported (report.h): his session, those that are in its way on that
- * server, and the queue in which the last of these waits.  So a chain is as old as the
- * reports are, and may have changed between two steps.
+ * nobody whom anybody knows.  On this server each step is looked up as it is taken;
+ * from a queue in ZooKeeper on it follows the first one there that has the lock, and
+ * from there what his server has reported (report.h): his session, those that are in
+ * its way on that server, and the queue in which the last of these waits.  So a chain
+ * is as old as the reports are, and may have changed between two steps.
  *
  * One step follows one session: of several readers the one that has the lock for longest,
  * of several that PostgreSQL names the first.
@@ -435,7 +435,7 @@ put_contender(ReturnSetInfo *rsinfo, Inquiry *inquiry, const Chain *chain,
 		.kind = kind,
 		.name = name,
 		.mode = queue->children[i].mode,
-		.since = zklock_node_time(queue->nodes[i].ctime),
+		.since = zklock_time_of_ms(queue->nodes[i].ctime),
 		.waiter.contender = &queue->nodes[i],
 	};
 

@@ -24,6 +24,7 @@
 #include "command.h"
 #include "drain.h"
 #include "names.h"
+#include "nodes.h"
 #include "election.h"
 #include "hold.h"
 #include "query.h"
@@ -252,14 +253,6 @@ ask_candidates(text *arg, int limit, ZkNode **nodes)
 	return zklock_query(&query, nodes);
 }
 
-/* A candidate's data is its server's name. */
-static Datum
-server_name(const ZkNode *node)
-{
-	return CStringGetTextDatum(
-		zklock_display_bytes(node->data, node->datalen, node->data_cut));
-}
-
 /* zk_leader(election text) returns text */
 Datum
 zk_leader(PG_FUNCTION_ARGS)
@@ -268,7 +261,7 @@ zk_leader(PG_FUNCTION_ARGS)
 
 	if (ask_candidates(PG_GETARG_TEXT_PP(0), 1, &nodes) < 1)
 		PG_RETURN_NULL();
-	PG_RETURN_DATUM(server_name(nodes));
+	PG_RETURN_DATUM(zklock_node_data_datum(nodes)); /* its server's name */
 }
 
 /* zk_candidates(election text) returns text[] */
@@ -280,7 +273,7 @@ zk_candidates(PG_FUNCTION_ARGS)
 	ArrayBuildState *names = initArrayResult(TEXTOID, CurrentMemoryContext, false);
 
 	for (int i = 0; i < n; i++)
-		names = accumArrayResult(names, server_name(&nodes[i]), false, TEXTOID,
+		names = accumArrayResult(names, zklock_node_data_datum(&nodes[i]), false, TEXTOID,
 								 CurrentMemoryContext);
 	PG_RETURN_DATUM(makeArrayResult(names, CurrentMemoryContext));
 }

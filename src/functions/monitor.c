@@ -28,6 +28,7 @@
 #include "hold.h"
 #include "monitor.h"
 #include "names.h"
+#include "nodes.h"
 #include "parties.h"
 #include "protocol.h"
 #include "query.h"
@@ -344,7 +345,7 @@ zk_session(PG_FUNCTION_ARGS)
 	values[0] = CStringGetTextDatum(session_state_name(s.state));
 	values[1] = bytes_datum(s.server);
 	nulls[1] = s.server[0] == '\0';
-	values[2] = CStringGetTextDatum(psprintf("0x%llx", (unsigned long long) s.id.id));
+	values[2] = zklock_session_datum(s.id.id);
 	nulls[2] = s.id.id == 0;
 	values[3] = IntervalPGetDatum(zklock_make_interval((int64) s.timeout_ms * 1000));
 	nulls[3] = s.id.id == 0;
@@ -385,51 +386,6 @@ zk_session(PG_FUNCTION_ARGS)
  * ------------------------------------------------------------------------
  */
 
-/* Whose the node is, as zk_session names it. */
-static void
-put_session(const ZkNode *node, Datum *value, bool *null)
-{
-	*null = node->ephemeral_owner == 0;
-	if (!*null)
-		*value = CStringGetTextDatum(
-			psprintf("0x%llx", (unsigned long long) node->ephemeral_owner));
-}
-
-/* What a node's data say behind a key; NULL: nothing. */
-static char *
-field(const ZkNode *node, const char *key)
-{
-	char *text = palloc((Size) node->datalen + 1);
-
-	return zklock_parse_field(node->data, (size_t) node->datalen, key, text) ? text : NULL;
-}
-
-static void
-put_field(const ZkNode *node, const char *key, Datum *value, bool *null)
-{
-	char *text = field(node, key);
-
-	*null = text == NULL;
-	if (text != NULL)
-		*value = CStringGetTextDatum(zklock_display_bytes(text, (int) strlen(text), false));
-}
-
-static void
-put_number(const ZkNode *node, const char *key, Datum *value, bool *null)
-{
-	char *text = field(node, key);
-	char *end;
-	long number;
-
-	*null = text == NULL;
-	if (text == NULL)
-		return;
-	errno = 0;
-	number = strtol(text, &end, 10);
-	*null = errno != 0 || *end != '\0' || number < 0 || number > PG_INT32_MAX;
-	*value = Int32GetDatum((int32) number);
-}
-
 /* zk_servers() returns setof record: who has a node under <root>/servers */
 Datum
 zk_servers(PG_FUNCTION_ARGS)
@@ -451,21 +407,20 @@ zk_servers(PG_FUNCTION_ARGS)
 		Datum values[13];
 		bool nulls[13] = {0};
 
-		put_field(node, "server", &values[0], &nulls[0]);
-		put_field(node, "host", &values[1], &nulls[1]);
-		put_number(node, "pid", &values[2], &nulls[2]);
-		put_field(node, "zklock", &values[3], &nulls[3]);
-		put_field(node, "postgres", &values[4], &nulls[4]);
-		values[5] = TimestampTzGetDatum(zklock_node_time(node->ctime));
-		values[6] = TimestampTzGetDatum(zklock_node_time(node->mtime));
+		zklock_put_field(node, "server", &values[0], &nulls[0]);
+		zklock_put_field(node, "host", &values[1], &nulls[1]);
+		zklock_put_number(node, "pid", &values[2], &nulls[2]);
+		zklock_put_field(node, "zklock", &values[3], &nulls[3]);
+		zklock_put_field(node, "postgres", &values[4], &nulls[4]);
+		values[5] = TimestampTzGetDatum(zklock_time_of_ms(node->ctime));
+		values[6] = TimestampTzGetDatum(zklock_time_of_ms(node->mtime));
 		nulls[5] = nulls[6] = zklock_node_unread(node);
-		put_number(node, "elections", &values[7], &nulls[7]);
-		put_number(node, "jobs", &values[8], &nulls[8]);
-		put_field(node, "drain", &values[9], &nulls[9]);
+		zklock_put_number(node, "elections", &values[7], &nulls[7]);
+		zklock_put_number(node, "jobs", &values[8], &nulls[8]);
+		zklock_put_field(node, "drain", &values[9], &nulls[9]);
 		values[10] = BoolGetDatum(s.id.id != 0 && node->ephemeral_owner == s.id.id);
-		put_session(node, &values[11], &nulls[11]);
-		values[12] = CStringGetTextDatum(
-			zklock_display_bytes(node->name, (int) strlen(node->name), node->name_cut));
+		zklock_put_session(node, &values[11], &nulls[11]);
+		values[12] = zklock_node_name_datum(node);
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 	}
 	return (Datum) 0;
@@ -536,35 +491,28 @@ zk_contenders(PG_FUNCTION_ARGS)
 	{
 		const ZkNode *node = &queue.nodes[i];
 		bool ours = members.session != 0 && node->ephemeral_owner == members.session;
-		char *server = palloc((Size) node->datalen + 1);
 		ZkOwner owner;
 		Datum values[18];
 		bool nulls[18] = {0};
 
 		values[0] = Int32GetDatum(i + 1);
-		nulls[1] = !zklock_parse_server(node->data, (size_t) node->datalen, server);
-		if (!nulls[1])
-			values[1] = CStringGetTextDatum(
-				zklock_display_bytes(server, (int) strlen(server), false));
+		zklock_put_server(node, &values[1], &nulls[1]);
 		values[2] = CStringGetTextDatum(zklock_modes[queue.children[i].mode]);
 		nulls[2] = kind != ZKLOCK_KIND_LOCK;
 		values[3] = BoolGetDatum(queue.holds[i]);
 		values[4] = Int64GetDatum(node->token);
-		put_session(node, &values[5], &nulls[5]);
+		zklock_put_session(node, &values[5], &nulls[5]);
 		values[6] = BoolGetDatum(ours);
-		values[7] = TimestampTzGetDatum(zklock_node_time(node->ctime));
+		values[7] = TimestampTzGetDatum(zklock_time_of_ms(node->ctime));
 		if (zklock_members_owner(&members, kind, name, &queue, i, &owner))
 			put_owner(&owner, ours, &values[8], &nulls[8]);
 		else
 			memset(&nulls[8], true, 7);
-		values[15] = CStringGetTextDatum(
-			zklock_display_bytes(node->data, node->datalen, node->data_cut));
-		values[16] = CStringGetTextDatum(
-			zklock_display_bytes(node->name, (int) strlen(node->name), node->name_cut));
+		values[15] = zklock_node_data_datum(node);
+		values[16] = zklock_node_name_datum(node);
 		values[17] = Int32GetDatum(queue.children[i].slots);
 		nulls[17] = queue.children[i].slots == 0;
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
-		pfree(server);
 	}
 	return (Datum) 0;
 }
@@ -622,7 +570,7 @@ zk_lock_dirs(PG_FUNCTION_ARGS)
 				if (queue.holds[j])
 					continue;
 				if (waiting++ == 0)
-					values[3] = TimestampTzGetDatum(zklock_node_time(queue.nodes[j].ctime));
+					values[3] = TimestampTzGetDatum(zklock_time_of_ms(queue.nodes[j].ctime));
 				nulls[3] = false;
 			}
 			MemoryContextSwitchTo(save);

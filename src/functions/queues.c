@@ -21,7 +21,6 @@
 #include "loss.h"
 #include "names.h"
 #include "query.h"
-#include "runs.h"
 #include "table.h"
 
 PG_FUNCTION_INFO_V1(zk_queue_put);

@@ -6,7 +6,7 @@
  * An event changes what is known; then decide() asks for what is missing.
  *
  * ZKLOCK_BARRIER_MUTANT, if defined, breaks a rule on purpose, for
- *test/sim/barrier_sim.c, which must find it out.
+ * test/sim/barrier_sim.c, which must find it out.
  *
  *-------------------------------------------------------------------------
  */

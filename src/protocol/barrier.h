@@ -6,33 +6,34 @@
  * Everything here is pure: no postgres.h, no zookeeper.h, no allocation, no clock.  The
  * worker and the simulator (test/sim/barrier_sim.c) link the same object.
  *
- * A barrier is the directory <root>/barriers/<encoded name>.  Whoever has come is there
- *as an ephemeral sequential child of it,
+ * A barrier is the directory <root>/barriers/<encoded name>.  Whoever has come is
+ * there as an ephemeral sequential child of it,
  *
  *	 party-<id>-<session>-<parties>-<sequence>
  *
- * in which the id is the call's, 128 random bits, the session's mark is its server's, and
- * "parties" is the number for which it waits.  The rounds that were opened are in the
- * directory's data, the newest first, a line each: its number, and the ids of its
- *members. The data are written by nothing else.
+ * in which the id is the call's, 128 random bits, the session's mark is its server's,
+ * and "parties" is the number for which it waits.  The rounds that were opened are in
+ * the directory's data, the newest first, a line each: its number, and the ids of its
+ * members. The data are written by nothing else.
  *
  * A round is opened by one multi(): the data are set, if they are of the version that was
  * read; and the nodes of all members are deleted.  So
  *
  *	 - either all of them are let go, or none, whoever ends meanwhile: one who has left
- *has no node to delete;
+ *	   has no node to delete;
  *	 - nobody is in two rounds: he has one node.  It is made again only when a listing
  *	   proves that there is none, not one that is to come, nor one of an earlier session;
  *	 - who is let go learns it from the record, also if his session or his server's
  *	   connection has ended since;
  *	 - nobody needs to clean up.
  *
- * Anybody opens a round who sees that it is full: in a listing that was made after his
- *own create, while the watch on the data, set before, was silent.  So the listing and the
- * record are of one moment.  Of all who are there and have not left, the one that filled
- * the round lists after he has come, and sees it full; if the multi fails, somebody has
- * left or was quicker, and he lists again.  So no full round stays closed, but for as
- *long as that one's session is not heard of and not ended.
+ * Anybody opens a round who sees that it is full: in a listing that was made after
+ * his own create, while the watch on the data, set before, was silent.  So the
+ * listing and the record are of one moment.  Of all who are there and have not left,
+ * the one that filled the round lists after he has come, and sees it full; if the
+ * multi fails, somebody has left or was quicker, and he lists again.  So no full
+ * round stays closed, but for as long as that one's session is not heard of and not
+ * ended.
  *
  * Nobody watches anybody arrive: the watch on the data fires once a round.
  *
@@ -41,7 +42,7 @@
  * more than ZKLOCK_ROUNDS_KEPT rounds without him in that time.
  *
  * The number of parties that the first one there names is the barrier's; who names
- *another one leaves (ZKLOCK_PARTY_NUMBERS).
+ * another one leaves (ZKLOCK_PARTY_NUMBERS).
  *
  *-------------------------------------------------------------------------
  */

@@ -7,20 +7,20 @@
  * Pure: no postgres.h, no zookeeper.h, no allocation, no clock.  The worker (rings.c) and
  * the simulator (test/sim/deadlock_sim.c) drive it.
  *
- * What depends on what.  A contender that waits depends on each before it that is in its
- * way, or in the way of one that is in its way: any listing of the queue says so.  A
- * grant depends on those waits of its own server for which the backend that has it waits,
- * or which are its own.  Only the server knows that: an edge, see waits.h.  A ring of
- *such steps is a deadlock, since each needs all that it depends on.
+ * What depends on what.  A contender that waits depends on each before it that is in
+ * its way, or in the way of one that is in its way: any listing of the queue says so.
+ * A grant depends on those waits of its own server for which the backend that has it
+ * waits, or which are its own.  Only the server knows that: an edge, see waits.h.  A
+ * ring of such steps is a deadlock, since each needs all that it depends on.
  *
- * Publish, then read.  A server writes all its edges into an ephemeral znode of its own,
- * <root>/waits/<high half of its UUIDs>, and searches when that is acknowledged: from the
- * wait's queue to the owners of the contenders in the way, their texts, the queues that
- * these name, and so on.  Who of a ring wrote last finds all of the others' there.  So it
- * is the last one's wait that is ended: an edge's stamp is the zxid of the write that
- *made it known, which all who read it agree upon; of edges that one write has brought,
- *the one with the larger number.  Where several edges lead from one step to the next the
- * oldest counts.
+ * Publish, then read.  A server writes all its edges into an ephemeral znode of its
+ * own, <root>/waits/<high half of its UUIDs>, and searches when that is acknowledged:
+ * from the wait's queue to the owners of the contenders in the way, their texts, the
+ * queues that these name, and so on.  Who of a ring wrote last finds all of the
+ * others' there.  So it is the last one's wait that is ended: an edge's stamp is the
+ * zxid of the write that made it known, which all who read it agree upon; of edges
+ * that one write has brought, the one with the larger number.  Where several edges
+ * lead from one step to the next the oldest counts.
  *
  * Twice.  Texts are read one after the other, and each may have changed since.  So a ring
  * is read again after a pause in which whoever has to withdraw an edge has done so, and

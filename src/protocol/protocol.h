@@ -16,7 +16,8 @@
  *
  *	 state      moves on to
  *	 FREE       CREATING: needed; PROBING: by those only who would not wait; READY: by a
- *set PROBING    BLOCKED: a listing shows somebody; CREATING: it shows nobody, or somebody
+ * set PROBING    BLOCKED: a listing shows somebody; CREATING: it shows nobody, or
+ * somebody
  *	            has come who would wait
  *	 BLOCKED    PROBING, CREATING: somebody has come who would not wait, or would
  *	 READY      CREATING: all of the set are (set.h)

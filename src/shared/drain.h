@@ -3,10 +3,10 @@
  * drain.h
  *	  zklock.drain: this server is taken out of service.
  *
- * While it drains, it stands in no election, begins no run of a job, and keeps no lock
- *for nobody.  Whoever asks for a lock gets it.  So sooner or later it has nothing left in
- *the ensemble, and can be stopped without anybody noticing: it is drained.  Whoever takes
- *a lock then makes it drain again.
+ * While it drains, it stands in no election, begins no run of a job, and keeps no
+ * lock for nobody.  Whoever asks for a lock gets it.  So sooner or later it has
+ * nothing left in the ensemble, and can be stopped without anybody noticing: it is
+ * drained.  Whoever takes a lock then makes it drain again.
  *
  *-------------------------------------------------------------------------
  */

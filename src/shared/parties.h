@@ -3,14 +3,14 @@
  * parties.h
  *	  Sessions of this server that wait at barriers, in shared memory.
  *
- * A slot is a call.  Its backend makes it and sleeps on it; the worker has it take part
- *in the rounds of its barrier (barrier.h), and says what became of it.  The slot is free
- * again when both have done with it: a backend that is cancelled goes at once, and the
- * worker sees to it that nothing stays in the ensemble.
+ * A slot is a call.  Its backend makes it and sleeps on it; the worker has it take
+ * part in the rounds of its barrier (barrier.h), and says what became of it.  The
+ * slot is free again when both have done with it: a backend that is cancelled goes at
+ * once, and the worker sees to it that nothing stays in the ensemble.
  *
  * A lock protects who uses a slot and what is said to the backend.  What the protocol
- *keeps of a party (ZkParty) the worker alone reads and writes from then on, without it,
- *but for "leave".
+ * keeps of a party (ZkParty) the worker alone reads and writes from then on, without
+ * it, but for "leave".
  *
  *-------------------------------------------------------------------------
  */

@@ -5,10 +5,11 @@
  *	  their way.
  *
  * A take is one call of zk_queue_take and what comes of it.  Its backend makes it and
- * waits; the worker gets it an item (worker/takes.c), and when the transaction that has
- * the item is over, the worker deletes the item or gives it back.  A put is what one
- * transaction puts into one queue.  Its backend writes it before the commit, in chunks,
- *by way of the worker (worker/puts.c), which settles it when the transaction is over.
+ * waits; the worker gets it an item (worker/takes.c), and when the transaction that
+ * has the item is over, the worker deletes the item or gives it back.  A put is what
+ * one transaction puts into one queue.  Its backend writes it before the commit, in
+ * chunks, by way of the worker (worker/puts.c), which settles it when the transaction
+ * is over.
  *
  *	 put          who moves on   to
  *	 FREE         backend        WRITING: chunks are posted

@@ -3,10 +3,10 @@
  * member.c
  *	  Our own znode under <root>/servers, and the heartbeats.
  *
- * It is ephemeral.  It tells people which servers there are (zk_servers): two servers of
- * one name have a node each.  And it takes the heartbeats.  A heartbeat is a write: its
- * acknowledgement proves that our server reaches a quorum, which no read and no ping
- *does. What it writes says whose our contenders are (reporter.c).
+ * It is ephemeral.  It tells people which servers there are (zk_servers): two servers
+ * of one name have a node each.  And it takes the heartbeats.  A heartbeat is a
+ * write: its acknowledgement proves that our server reaches a quorum, which no read
+ * and no ping does. What it writes says whose our contenders are (reporter.c).
  *
  *-------------------------------------------------------------------------
  */

@@ -9,9 +9,9 @@
  *
  * A node of our name may also be our own, of a session before this one, that has not
  * expired yet.  A server that lives writes its node with each heartbeat, and nobody
- * writes that one any more: so only who writes is told of.  With each heartbeat of ours
- *we look again, until all have written or are gone, which takes no longer than a session
- * timeout.
+ * writes that one any more: so only who writes is told of.  With each heartbeat of
+ * ours we look again, until all have written or are gone, which takes no longer than
+ * a session timeout.
  *
  *-------------------------------------------------------------------------
  */

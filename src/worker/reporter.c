@@ -4,7 +4,7 @@
  *	  Tells other servers whose our contenders are.
  *
  * The report (report.h) goes along with the heartbeats.  So it costs no request, and
- *since nobody watches our node, it wakes nobody.
+ * since nobody watches our node, it wakes nobody.
  *
  *-------------------------------------------------------------------------
  */

@@ -3,17 +3,17 @@
  * rings.c
  *	  Looks for deadlocks across servers, and ends the waits that are to end.
  *
- * The worker's part of deadlock.h: which of this server's grants wait for which of its
- * waits, what is sent, and what becomes of a verdict.  A look goes from each grant that
- * others want, by the backend that has it and whom that waits for in PostgreSQL's lock
- * manager, to backends that wait at level 2 and have done so for deadlock_timeout, which
- * then ask for a look (ZkProcLock.asked).  Where nobody has asked, or no grant that
- *others want leads to one who has, nothing is sent.
+ * The worker's part of deadlock.h: which of this server's grants wait for which of
+ * its waits, what is sent, and what becomes of a verdict.  A look goes from each
+ * grant that others want, by the backend that has it and whom that waits for in
+ * PostgreSQL's lock manager, to backends that wait at level 2 and have done so for
+ * deadlock_timeout, which then ask for a look (ZkProcLock.asked).  Where nobody has
+ * asked, or no grant that others want leads to one who has, nothing is sent.
  *
  * There is a look when somebody asks; and while somebody waits who has asked, when a
- *grant becomes wanted.  What was published is looked at each time that the worker wakes,
- *and every 100 ms if it leads through the lock manager, of whose events nobody hears: an
- *edge that is over is withdrawn before anybody has read it twice.
+ * grant becomes wanted.  What was published is looked at each time that the worker
+ * wakes, and every 100 ms if it leads through the lock manager, of whose events
+ * nobody hears: an edge that is over is withdrawn before anybody has read it twice.
  *
  * It runs in the worker rather than in the backend that waits: one look serves all who
  * have asked, what is published is one text, and a backend that sleeps on its entry stays

@@ -3,10 +3,10 @@
  * settle.c
  *	  Runs of jobs that only this server can tell the end of.
  *
- * A run that was about to commit when its server or its backend was lost is in doubt for
- *all others.  Its own server can tell by its table zk_runs.  So at the server's start,
- *and when a backend did not come to say it, the worker starts a process that looks
- * (settler.c).
+ * A run that was about to commit when its server or its backend was lost is in doubt
+ * for all others.  Its own server can tell by its table zk_runs.  So at the server's
+ * start, and when a backend did not come to say it, the worker starts a process that
+ * looks (settler.c).
  *
  *-------------------------------------------------------------------------
  */

@@ -3,9 +3,9 @@
  * takes.c
  *	  The worker gets items of queues for those who take, and ends their takes.
  *
- * The rules are in item.c.  Takes are in shared memory, and outlive us; what is known of
- *a queue's items is ours alone.  Both move under the lock, and what is to be asked of the
- * ensemble is asked when it has been released.
+ * The rules are in item.c.  Takes are in shared memory, and outlive us; what is known
+ * of a queue's items is ours alone.  Both move under the lock, and what is to be
+ * asked of the ensemble is asked when it has been released.
  *
  * A take that finds no item is told so when a listing that was asked for after it began,
  * behind a sync, has none: so what was committed before is seen, on whatever server. What

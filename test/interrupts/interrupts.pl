@@ -272,7 +272,7 @@ my %part = (
 		ok_interrupted(
 			map { ("$_ error", "$_ cancel", "$_ terminate") } 'lock_for_transaction LockAcquire',
 			'zklock_acquire_again LockAcquire', 'acquire LockAcquire', 'fix_level1 LockAcquire');
-		ok_interrupted(map { ("$_ cancel", "$_ terminate") } 'acquire_level2 ConditionVariableTimedSleep');
+		ok_interrupted(map { ("$_ cancel", "$_ terminate") } 'zklock_level2_sleep ConditionVariableTimedSleep');
 
 		push @steps, [ 1, \&ok_long_wait ];
 	},

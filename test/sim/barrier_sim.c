@@ -4,20 +4,21 @@
  *	  Plays seeded schedules of sessions that meet, against src/protocol/barrier.c.
  *
  * Sessions of several servers come to one barrier, leave it, are cancelled, and come
- *again the moment that they are let go.  Their servers' requests go through a pipe to the
- * ensemble and back, at their own pace.  The ensemble is a log of transactions; each
- * connection has a replica of its own that lags, but not behind what its handle has seen,
- * nor behind its own writes; a new handle may see anything before it syncs.  Connections
- * break with requests and replies on them, which were done, or not, or are done later, as
- * by a leader that was deposed; sessions expire, workers are exchanged, nodes are deleted
- * by hand, and so is the directory while nobody is there.
+ * again the moment that they are let go.  Their servers' requests go through a pipe
+ * to the ensemble and back, at their own pace.  The ensemble is a log of
+ * transactions; each connection has a replica of its own that lags, but not behind
+ * what its handle has seen, nor behind its own writes; a new handle may see anything
+ * before it syncs.  Connections break with requests and replies on them, which were
+ * done, or not, or are done later, as by a leader that was deposed; sessions expire,
+ * workers are exchanged, nodes are deleted by hand, and so is the directory while
+ * nobody is there.
  *
  * Invariants:
  *
  *	 - A round has as many parties as each of them waits for, all different; none of them
  *	   has been told that it left, and none is in two rounds.
  *	 - Who is told that he is let go is in a round; who is told that he left is in none,
- *and comes into none.
+ * and comes into none.
  *	 - Doubt only where so many rounds were opened meanwhile, or the directory went.
  *	 - When all are well, those who are in a round are told so, and there are not as many
  *	   others left as a round takes.  When all of them leave, too, nothing is left.

@@ -12,14 +12,14 @@
  * expire, workers are paused while their backends go on, whole servers are, and workers
  * are exchanged for successors that know nothing.
  *
- * What is taken for granted: the queue of a lock, which sim.c proves, and PostgreSQL's
- *own detector, which sees what is a ring on one server.
+ * What is taken for granted: the queue of a lock, which sim.c proves, and
+ * PostgreSQL's own detector, which sees what is a ring on one server.
  *
  * Invariants, by what is true of all backends, which is computed here by itself:
  *
  *	 - A wait is ended only for a ring whose edges were all true at one moment.  A ring
- *that was broken since, within the time that it takes to hear of it, is counted; so is
- *one that never was if a server had reported late, being paused or cut off.
+ * that was broken since, within the time that it takes to hear of it, is counted; so
+ * is one that never was if a server had reported late, being paused or cut off.
  *	 - One wait a ring is ended.
  *	 - When all servers are well, nobody waits in a ring for longer than three rounds; and
  *	   if there are no local locks besides, a ring is found the first time.

@@ -16,7 +16,7 @@
  *
  *	 - No two transactions of sessions that live have an item at a time.
  *	 - Marks are deleted by the session that made them, and an item only when a
- *transaction that had it has committed.
+ * transaction that had it has committed.
  *	 - An item is done twice only if a session has expired.
  *	 - In the end no mark is left, and what was not done is taken, in its order, each with
  *	   an attempt more than it was marked.

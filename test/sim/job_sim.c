@@ -12,9 +12,9 @@
  * some schedules the ensemble goes back to an earlier state, or to nothing.
  *
  * What is taken for granted, since other simulators prove it: the lease is honest
- * (lease_sim), the lock goes to one contender at a time, the oldest (sim), tokens grow,
- * and after the ensemble has gone back nobody is granted anything for a session timeout,
- *in a new session (history_sim).
+ * (lease_sim), the lock goes to one contender at a time, the oldest (sim), tokens
+ * grow, and after the ensemble has gone back nobody is granted anything for a session
+ * timeout, in a new session (history_sim).
  *
  * Invariants: those of job.h, by the same numbers, and that each verdict is true when it
  * counts.  Who commits, and when, is written down here by itself (Truth).

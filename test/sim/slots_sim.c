@@ -4,10 +4,10 @@
  *	  Plays seeded schedules of slots (slots.h, and protocol.h for each place) against
  *	  the model of ZooKeeper.
  *
- * Each server has a few places, of one session each, in one directory.  A schedule has
- * three phases, as in sim.c: chaos, in which everything happens at random; calm, in which
- * everybody who waits must get a slot without the help of a tick; and a drain, after
- *which nothing may be left.
+ * Each server has a few places, of one session each, in one directory.  A schedule
+ * has three phases, as in sim.c: chaos, in which everything happens at random; calm,
+ * in which everybody who waits must get a slot without the help of a tick; and a
+ * drain, after which nothing may be left.
  *
  * The ground truth is the model's leader.  A slot counts while its session is alive there
  * and its node exists.
