@@ -570,7 +570,8 @@ zk_lock_dirs(PG_FUNCTION_ARGS)
 				if (queue.holds[j])
 					continue;
 				if (waiting++ == 0)
-					values[3] = TimestampTzGetDatum(zklock_time_of_ms(queue.nodes[j].ctime));
+					values[3] =
+						TimestampTzGetDatum(zklock_time_of_ms(queue.nodes[j].ctime));
 				nulls[3] = false;
 			}
 			MemoryContextSwitchTo(save);

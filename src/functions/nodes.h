@@ -13,8 +13,7 @@
 #include "query.h"
 
 /* What the data say behind a key, as text; a number that is not negative, as an integer. */
-extern void zklock_put_field(const ZkNode *node, const char *key, Datum *value,
-							 bool *null);
+extern void zklock_put_field(const ZkNode *node, const char *key, Datum *value, bool *null);
 extern void zklock_put_number(const ZkNode *node, const char *key, Datum *value,
 							  bool *null);
 

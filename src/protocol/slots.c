@@ -96,22 +96,48 @@ zklock_slots_find_holders(const ZkLockChild *queue, int n, bool *holds)
 #define LINE_FORMAT "%d %016" PRIx64 "%016" PRIx64 "\n"
 #define LINE_MAX	48
 
-/* A line of the text; false: it is none of ours. */
+typedef struct Line
+{
+	int number;
+	uint64_t hi;
+	uint64_t lo;
+} Line;
+
+/* False: it is none of ours. */
 static bool
-read_line(const char *line, size_t len, int *number, uint64_t *hi, uint64_t *lo)
+read_line(const char *text, size_t len, Line *line)
 {
 	char buf[LINE_MAX];
 	char again[LINE_MAX];
 
 	if (len >= sizeof(buf))
 		return false;
-	memcpy(buf, line, len);
+	memcpy(buf, text, len);
 	buf[len] = '\0';
-	if (sscanf(buf, "%7d %16" SCNx64 "%16" SCNx64, number, hi, lo) != 3 || *number < 1)
+	if (sscanf(buf, "%7d %16" SCNx64 "%16" SCNx64, &line->number, &line->hi, &line->lo) !=
+			3 ||
+		line->number < 1)
 		return false;
 	/* what was not written so was written by somebody else */
-	snprintf(again, sizeof(again), LINE_FORMAT, *number, *hi, *lo);
+	snprintf(again, sizeof(again), LINE_FORMAT, line->number, line->hi, line->lo);
 	return strncmp(again, buf, len) == 0 && again[len] == '\n';
+}
+
+/* The next line of the text that is ours, from *at on. */
+static bool
+next_line(const char **at, const char *end, Line *line)
+{
+	while (*at < end)
+	{
+		const char *start = *at;
+		const char *eol = memchr(start, '\n', (size_t) (end - start));
+		size_t len = (size_t) ((eol != NULL ? eol : end) - start);
+
+		*at = eol != NULL ? eol + 1 : end;
+		if (read_line(start, len, line))
+			return true;
+	}
+	return false;
 }
 
 static bool
@@ -129,19 +155,12 @@ is_present(const ZkLockChild *children, int n, uint64_t hi, uint64_t lo)
 static bool
 is_taken(const char *text, size_t len, int number)
 {
-	const char *end = text + len;
+	Line line;
 
-	for (const char *line = text; line < end;)
+	for (const char *at = text; next_line(&at, text + len, &line);)
 	{
-		const char *eol = memchr(line, '\n', (size_t) (end - line));
-		size_t line_len = (size_t) ((eol != NULL ? eol : end) - line);
-		uint64_t hi;
-		uint64_t lo;
-		int other;
-
-		if (read_line(line, line_len, &other, &hi, &lo) && other == number)
+		if (line.number == number)
 			return true;
-		line += line_len + 1;
 	}
 	return false;
 }
@@ -150,34 +169,23 @@ int
 zklock_slots_number(const char *text, size_t text_len, const ZkLockChild *children, int n,
 					uint64_t hi, uint64_t lo, int slots, char *written, size_t *len)
 {
-	const char *end = text + text_len;
 	int number = 1;
+	Line line;
 
 	*len = 0;
-	for (const char *line = text; line < end;)
+	for (const char *at = text; next_line(&at, text + text_len, &line);)
 	{
-		const char *eol = memchr(line, '\n', (size_t) (end - line));
-		size_t line_len = (size_t) ((eol != NULL ? eol : end) - line);
-		uint64_t other_hi;
-		uint64_t other_lo;
-		int other;
-
-		if (read_line(line, line_len, &other, &other_hi, &other_lo))
+		if (line.hi == hi && line.lo == lo)
 		{
-			if (other_hi == hi && other_lo == lo)
-			{
-				*len = 0;
-				return other;
-			}
-			if (is_present(children, n, other_hi, other_lo))
-			{
-				if (*len + LINE_MAX > ZKLOCK_SLOT_TEXT_MAX)
-					return -1;
-				*len += (size_t) snprintf(written + *len, LINE_MAX, LINE_FORMAT, other,
-										  other_hi, other_lo);
-			}
+			*len = 0;
+			return line.number;
 		}
-		line += line_len + 1;
+		if (!is_present(children, n, line.hi, line.lo))
+			continue;
+		if (*len + LINE_MAX > ZKLOCK_SLOT_TEXT_MAX)
+			return -1;
+		*len += (size_t) snprintf(written + *len, LINE_MAX, LINE_FORMAT, line.number,
+								  line.hi, line.lo);
 	}
 	while (number <= slots && is_taken(written, *len, number))
 		number++;

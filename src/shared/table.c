@@ -424,6 +424,29 @@ make_locked(ZkLockKind kind, const char *name, uint32 hash)
 	return entry;
 }
 
+/* Lock the partition in which entries of this hash are. */
+static LWLock *
+lock_hash(uint32 hash, LWLockMode mode)
+{
+	LWLock *lock = partition_lock(hash_partition(hash));
+
+	Assert(zklock_unlocked());
+	LWLockAcquire(lock, mode);
+	return lock;
+}
+
+/* Found, or made, and locked; or NULL, and not locked. */
+static ZkLockEntry *
+keep_locked(ZkLockEntry *entry, LWLock *lock)
+{
+#ifdef USE_ASSERT_CHECKING
+	locked_entry = entry;
+#endif
+	if (entry == NULL)
+		zklock_entry_unlock(lock);
+	return entry;
+}
+
 ZkLockEntry *
 zklock_entry_find(ZkLockKind kind, const char *name, bool make, LWLockMode mode,
 				  LWLock **lock)
@@ -431,19 +454,12 @@ zklock_entry_find(ZkLockKind kind, const char *name, bool make, LWLockMode mode,
 	uint32 hash = hash_name(kind, name);
 	ZkLockEntry *entry;
 
-	Assert(zklock_unlocked());
 	Assert(!make || mode == LW_EXCLUSIVE);
-	*lock = partition_lock(hash_partition(hash));
-	LWLockAcquire(*lock, mode);
+	*lock = lock_hash(hash, mode);
 	entry = find_locked(kind, name, hash);
 	if (entry == NULL && make)
 		entry = make_locked(kind, name, hash);
-#ifdef USE_ASSERT_CHECKING
-	locked_entry = entry;
-#endif
-	if (entry == NULL)
-		zklock_entry_unlock(*lock);
-	return entry;
+	return keep_locked(entry, *lock);
 }
 
 ZkLockEntry *
@@ -452,18 +468,11 @@ zklock_entry_add(ZkLockKind kind, const char *name, int slots, LWLock **lock)
 	uint32 hash = hash_name(kind, name);
 	ZkLockEntry *entry;
 
-	Assert(zklock_unlocked());
-	*lock = partition_lock(hash_partition(hash));
-	LWLockAcquire(*lock, LW_EXCLUSIVE);
+	*lock = lock_hash(hash, LW_EXCLUSIVE);
 	entry = make_locked(kind, name, hash);
 	if (entry != NULL)
 		entry->queue.slots = slots;
-#ifdef USE_ASSERT_CHECKING
-	locked_entry = entry;
-#endif
-	if (entry == NULL)
-		zklock_entry_unlock(*lock);
-	return entry;
+	return keep_locked(entry, *lock);
 }
 
 ZkLockEntry *
