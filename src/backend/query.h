@@ -11,9 +11,8 @@
 #ifndef ZKLOCK_QUERY_H
 #define ZKLOCK_QUERY_H
 
-#include "datatype/timestamp.h"
-
 #include "question.h"
+#include "zktime.h"
 
 /* A child: its name, and what ZooKeeper says of it. */
 typedef struct ZkNode
@@ -36,22 +35,6 @@ static inline bool
 zklock_node_unread(const ZkNode *node)
 {
 	return node->ctime == 0;
-}
-
-/* ZooKeeper's time, ms since 1970, as PostgreSQL's, and the other way, rounded down. */
-#define ZKLOCK_MS_TO_2000                                                                \
-	((int64) (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * SECS_PER_DAY * INT64CONST(1000))
-
-static inline TimestampTz
-zklock_time_of_ms(int64_t ms)
-{
-	return (ms - ZKLOCK_MS_TO_2000) * 1000;
-}
-
-static inline int64_t
-zklock_ms_of_time(TimestampTz time)
-{
-	return time / 1000 - (time % 1000 < 0) + ZKLOCK_MS_TO_2000;
 }
 
 /*

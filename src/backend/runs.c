@@ -27,9 +27,9 @@
 
 #include "names.h"
 #include "owntable.h"
-#include "query.h"
 #include "runs.h"
 #include "settings.h"
+#include "zktime.h"
 
 #define TABLE_NAME "zk_runs"
 

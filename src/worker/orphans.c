@@ -34,6 +34,7 @@
 #include "session.h"
 #include "table.h"
 #include "tag.h"
+#include "zktime.h"
 
 /* Directories listed with each heartbeat. */
 #define BATCH	 16
@@ -210,14 +211,12 @@ take_directory(const ZkMessage *message)
 static void
 take_unused(const ZkMessage *message)
 {
-	TimestampTz epoch =
-		(POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * SECS_PER_DAY * USECS_PER_SEC;
-	TimestampTz written = message->mtime * 1000 - epoch;
 	ZkOp op = {.type = ZKLOCK_OP_DELETE, .version = message->version};
 	char *path;
 
 	if (message->rc != ZKLOCK_ZOK || message->tag.uuid != roots || message->nchildren > 0 ||
-		written > GetCurrentTimestamp() - UNUSED || zklock_session_client() == NULL)
+		zklock_time_of_ms(message->mtime) > GetCurrentTimestamp() - UNUSED ||
+		zklock_session_client() == NULL)
 		return;
 	path = directory_path(ZKLOCK_KIND_BARRIER, message->tag.hash);
 	op.path = path;
