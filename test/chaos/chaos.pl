@@ -14,8 +14,9 @@
 #   jobs            a slot that nobody committed, or that was committed once more
 #                   without a run in doubt or an ensemble that went back between: see
 #                   Chaos::Jobs                                         must be 0
-#   long waits      of who waits for one lock and has another, in workload "rings":
-#                   longer than a deadlock may last                     must be 0
+#   crowds          more had a slot at a time than one of them names    must be 0
+#   long waits      of who waits for one lock and has another, in workload "rings", or
+#                   for a set: longer than a deadlock may last          must be 0
 #   leaked          contenders in ZooKeeper, rows in zk_locks, or level-1 locks
 #                   that nobody asks for any more                       must be 0
 #
@@ -45,7 +46,7 @@ my $work = '/run/chaos';
 my $session_timeout = 2;    # s
 # One client each, on each server.  Two of one workload meet on their server, too.
 my @jobs = qw(jobs-run jobs-skip);
-my @workloads = (qw(intervals long long mixed mixed mixed rings rings register register fenced fenced election), @jobs);
+my @workloads = (qw(intervals long long mixed mixed mixed rings rings sets sets slots slots register register fenced fenced election), @jobs);
 
 $| = 1;
 # Process 1 gets no signal for which it has no handler.
@@ -86,7 +87,7 @@ sub set_up
 	my $keep = "zklock.keep_time = '${session_timeout}s'";
 	my %keeps = (A => $keep, B => $keep, C => "zklock.keep_time = 0\nzklock.handoff_limit = 0");
 	# Room for every workload's name, and not for many that are kept.
-	my %room = (A => 10000, B => 16, C => 16);
+	my %room = (A => 10000, B => 28, C => 28);
 	for my $name (qw(A B C))
 	{
 		my $host = Chaos::Host->new($name, '10.77.0.' . ++$number);
@@ -213,6 +214,7 @@ sub report
 	my @leaked = @{ $seen{leaked} };
 	my @overlaps = Chaos::Judge::overlaps(@transactions);
 	my @disorders = Chaos::Judge::disorders(@transactions);
+	my @crowds = Chaos::Judge::crowds(@transactions);
 	my @long_waits = Chaos::Judge::long_waits($longest_wait, 4 * $session_timeout, \@transactions, \@faults);
 	my %job = map { $_ => Chaos::Jobs::judge($_, \@transactions, $seen{record}, $data, \@servers, $log) } @jobs;
 	my %rows = map { $_ => { lost => Chaos::Judge::lost_updates($data, $_), writes => Chaos::Judge::writes($data, $_) } } qw(register fenced);
@@ -245,11 +247,14 @@ sub report
 		  join(', ', Chaos::Judge::faults_at($other->{locked}, 2 * $session_timeout, @faults)) || 'no fault';
 	}
 
+	printf $fh "crowd at %.3f: %d have one of %d slots with client %s (%s); %s\n", $_->[2]{locked}, @$_[ 0, 1 ], @{ $_->[2] }{qw(client server)},
+	  join(', ', Chaos::Judge::faults_at($_->[2]{locked}, 2 * $session_timeout, @faults)) || 'no fault'
+	  for @crowds[ 0 .. ($#crowds < 20 ? $#crowds : 19) ];
 	printf $fh "long wait of %.1f s for %s: client %s (%s), %s\n", $_->[0], @{ $_->[1] }{qw(name client server outcome)} for @long_waits[ 0 .. ($#long_waits < 20 ? $#long_waits : 19) ];
 
 	# What is wrong, if anything is.
 	my %injected = map { $_->{kind} => 1 } @faults;
-	my @idle = grep { my $workload = $_; !grep { $_->{workload} eq $workload && $_->{outcome} eq 'ok' } @transactions } qw(intervals long mixed rings register fenced election), @jobs;
+	my @idle = grep { my $workload = $_; !grep { $_->{workload} eq $workload && $_->{outcome} eq 'ok' } @transactions } qw(intervals long mixed rings sets slots register fenced election), @jobs;
 	my %unexpected = map { $_ => 1 } grep { !/$expected/ } map { $_->{outcome} } @transactions;
 	my @strange = $history->strange;
 	my @crashes;
@@ -262,7 +267,8 @@ sub report
 	my @checks = (
 		[ 'no lock was held twice', @overlaps ? scalar(@overlaps) . ' overlaps' : () ],
 		[ 'a later holder had a larger token', @disorders ? scalar(@disorders) . ' tokens out of order' : () ],
-		[ "nobody waited for longer than $longest_wait s in a ring", @long_waits ? scalar(@long_waits) . ' did' : () ],
+		[ 'no slot was held by one too many', @crowds ? scalar(@crowds) . ' crowds' : () ],
+		[ "nobody waited for longer than $longest_wait s in a ring, or for a set", @long_waits ? scalar(@long_waits) . ' did' : () ],
 		[ 'no update was lost behind the fence', $rows{fenced}{lost} ? "$rows{fenced}{lost} lost" : () ],
 		[ 'no slot was left out', map { @{ $_->{missing} } } @job{@jobs} ],
 		[ 'no slot was committed once more', map { @{ $_->{wrong} } } @job{@jobs} ],

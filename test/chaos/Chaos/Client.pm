@@ -49,6 +49,13 @@
 # be broken (40P01): "data" is from when until when the longer wait was.  The second lock
 # has a line of its own.
 #
+# Workload "sets" takes two or three of six names in one step, in whatever order; "data" as
+# in "rings": none of them may wait for another in a ring.  Each name has a line of its own.
+#
+# Workload "slots" takes one of three slots, or of two, and asks which one it is.  "data" is of
+# how many: no more may have one at a time than any of those who have one names.  The number
+# has a line of its own: nobody else may have it meanwhile.
+#
 # Workloads "jobs-run" and "jobs-skip" are the schedule of a job on each server, with the
 # one and the other for in_doubt.  Slots are 1, 2, 3 and so on; a client calls for its
 # slot until it is told that this one is done, or a later one, and then for the next.  What the
@@ -142,6 +149,20 @@ sub check
 	$t->{token} //= $token;    # zk_try_lock has told none
 	die "check:changed\n" unless defined $token && $token == $t->{token};
 	$t->{proven} = $sent;
+}
+
+# All of them stand as they were given.
+sub check_all
+{
+	my ($self, @t) = @_;
+	my $sent = now();
+	my @tokens = split /,/, $self->ask('pg', 'check', "SELECT concat_ws(',', " . join(', ', map { "zk_token('$_->{name}')" } @t) . ')');
+	for my $i (0 .. $#t)
+	{
+		$t[$i]{token} //= $tokens[$i];    # zk_try_lock_all has told none
+		die "check:changed\n" unless $t[$i]{token} == $tokens[$i];
+		$t[$i]{proven} = $sent;
+	}
 }
 
 sub commit
@@ -284,6 +305,63 @@ sub rings
 	sleep(rand 0.05);
 	$self->commit($t);
 	$self->tell({ %second, proven => $t->{proven}, ended => now(), outcome => 'ok' });
+}
+
+sub sets
+{
+	my ($self, $t) = @_;
+	my @names = (List::Util::shuffle(map { "set-$_" } 0 .. 5))[ 0 .. any(1, 2) ];
+	my $list = join ', ', map { "'$_'" } @names;
+	my $mode = any(qw(exclusive exclusive shared));
+	my $how = any("zk_lock_all($list)", "zk_lock_all($list)", "zk_try_lock_all(ARRAY[$list], '$mode')", "zk_try_lock_all(ARRAY[$list], '$mode', timeout => '1 s')");
+	$mode = 'exclusive' if $how !~ /try/;
+	@$t{qw(name mode)} = ($names[0], $mode);
+	my $answer = eval { $self->ask('pg', 'lock', "BEGIN; SELECT $how", 80) };
+	my $error = $@;
+	my $locked = now();
+	$t->{data} = "$t->{begun} $locked";
+	die $error if $error;
+	die "busy\n" if $answer eq 'f';
+	$t->{locked} = $locked;
+	my @others = map { { name => $_, mode => $mode, begun => $t->{begun}, locked => $locked } } @names[ 1 .. $#names ];
+	my @tokens = $answer =~ /\d+/g;
+	$_->{token} = shift @tokens for $t, @others;
+	sleep(rand 0.05);
+	$self->check_all($t, @others);
+	sleep(rand 0.05);
+	$self->commit($t);
+	$self->tell({ %$_, proven => $t->{proven}, ended => now(), outcome => 'ok' }) for @others;
+}
+
+sub slots
+{
+	my ($self, $t) = @_;
+	my $name = $t->{name} = 'slots';
+	my $slots = $t->{data} = rand() < 0.9 ? 3 : 2;
+	my %number = (mode => 'number', begun => $t->{begun});
+	my $check = sub {
+		my $sent = now();
+		my $answer = $self->ask('pg', 'check', "SELECT zk_token('$name', 'slot')");
+		die "check:changed\n" unless $answer == $t->{token};
+		$t->{proven} = $sent;
+		$number{proven} = $sent if $number{locked};
+	};
+	$t->{mode} = 'slot';
+	my $how = any("zk_acquire('$name', $slots)", "zk_acquire('$name', $slots)", "zk_try_acquire('$name', $slots)", "zk_try_acquire('$name', $slots, timeout => '200 ms')");
+	my $answer = $self->ask('pg', 'lock', "BEGIN; SELECT $how", 60);
+	die "busy\n" if $answer eq 'f';
+	$t->{locked} = now();
+	$t->{token} = $answer eq 't' ? $self->ask('pg', 'check', "SELECT zk_token('$name', 'slot')") : $answer;
+	if (rand() < 0.7)
+	{
+		$number{name} = 'slot ' . $self->ask('pg', 'number', "SELECT zk_slot('$name')");
+		@number{qw(token locked)} = ($t->{token}, now());
+	}
+	sleep(rand 0.1);
+	$check->() if rand() < 0.7;
+	sleep(rand 0.1);
+	$self->commit($t);
+	$self->tell({ %number, proven => $t->{proven}, ended => now(), outcome => 'ok' }) if $number{locked};
 }
 
 sub jobs

@@ -101,12 +101,12 @@ sub restore
 	}
 }
 
-# What is left in the directories of locks and jobs: paths.
+# What is left in the directories of locks, slots and jobs: paths.
 sub contenders
 {
 	my $self = shift;
 	my @left;
-	for my $directory (map { my $top = $_; map { "$top/$_" } $self->children($top) } '/zklock/locks', '/zklock/jobs')
+	for my $directory (map { my $top = $_; map { "$top/$_" } $self->children($top) } '/zklock/locks', '/zklock/slots', '/zklock/jobs')
 	{
 		push @left, map { "$directory/$_" } $self->children($directory);
 	}

@@ -4,7 +4,7 @@ package Chaos::Judge;
 use strict;
 use warnings;
 
-use List::Util qw(first max);
+use List::Util qw(first max min);
 
 # Intervals of one name that overlap, and are not both a reader's: [ name, earlier,
 # later, seconds ].  The intervals are those that Chaos::Client explains.
@@ -15,6 +15,7 @@ sub overlaps
 	my @overlaps;
 	for my $name (sort keys %claims)
 	{
+		next if $claims{$name}[0]{mode} eq 'slot';
 		my %last;    # by mode, of those so far the one that ended last
 		for my $claim (sort { $a->{locked} <=> $b->{locked} } @{ $claims{$name} })
 		{
@@ -31,7 +32,21 @@ sub overlaps
 	return @overlaps;
 }
 
-sub conflicting { return $_[0] eq 'shared' ? ('exclusive') : qw(shared exclusive); }
+sub conflicting { return $_[0] eq 'shared' ? ('exclusive') : $_[0] eq 'number' ? ('number') : qw(shared exclusive); }
+
+# Moments at which more had a slot than one of them names: [ how many, of how many, the
+# last one to come ].
+sub crowds
+{
+	my (@crowds, @present);
+	for my $claim (sort { $a->{locked} <=> $b->{locked} } grep { $_->{mode} eq 'slot' } claims(@_))
+	{
+		@present = ((grep { $_->{proven} > $claim->{locked} } @present), $claim);
+		my $least = min(map { $_->{data} } @present);
+		push @crowds, [ scalar @present, $least, $claim ] if @present > $least;
+	}
+	return @crowds;
+}
 
 sub claims { return grep { defined $_->{locked} && defined $_->{proven} && $_->{proven} > $_->{locked} } @_; }
 
@@ -40,7 +55,8 @@ sub claims { return grep { defined $_->{locked} && defined $_->{proven} && $_->{
 sub disorders
 {
 	my (%newest, @disorders);
-	for my $claim (sort { $a->{locked} <=> $b->{locked} } claims(@_))
+	# who came first may ask last which slot he has
+	for my $claim (sort { $a->{locked} <=> $b->{locked} } grep { $_->{mode} !~ /slot|number/ } claims(@_))
 	{
 		my $newest = $newest{ $claim->{name} } //= {};
 		my $mode = $claim->{mode};
@@ -57,13 +73,13 @@ sub faults_at
 	return map { $_->{kind} } grep { $_->{begin} <= $time && $time <= $_->{heal} + $since } @faults;
 }
 
-# Waits of "rings" with so many seconds in which no fault was there, nor had been so long
+# Waits of "rings" and "sets" with so many seconds in which no fault was there, nor had been so long
 # before: [ seconds, transaction ].
 sub long_waits
 {
 	my ($limit, $since, $transactions, $faults) = @_;
 	my @long;
-	for my $t (grep { $_->{workload} eq 'rings' && defined $_->{data} } @$transactions)
+	for my $t (grep { $_->{workload} =~ /^(rings|sets)$/ && defined $_->{data} } @$transactions)
 	{
 		my ($from, $until) = split / /, $t->{data};
 		next if $until - $from <= $limit;
@@ -150,7 +166,7 @@ sub print_workloads
 	};
 	printf $fh "\n$format", 'workload', 'operations', 'committed', 'intervals', 'overlaps', 'writes', 'refused', 'lost updates';
 	my $refused = grep { $_->{outcome} =~ /^(fence|write):40001/ } @done;
-	for my $workload (qw(intervals long mixed rings register fenced election))
+	for my $workload (qw(intervals long mixed rings sets slots register fenced election))
 	{
 		$row->($workload, $workload eq 'fenced' ? $refused : '-', $rows->{$workload}, sub { $_[0]{workload} eq $workload });
 	}
