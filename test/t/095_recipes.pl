@@ -6,26 +6,10 @@ use warnings;
 use File::Temp ();
 use FindBin;
 use IPC::Run;
+use Pages qw(blocks_of);
 use PostgreSQL::Test::Utils qw(slurp_file append_to_file);
 use Test::More;
 use ZkLock;
-
-#
-# The pages: { heading => [ block, ... ] }, each to be taken in its turn
-#
-sub blocks_of
-{
-	my ($page) = @_;
-	my $text = slurp_file("$FindBin::Bin/../../$page");
-	my %blocks;
-	my $heading = '';
-	while ($text =~ /^(?:##+ ([^\n]*)|```(?:sql|sh|crontab)\n(.*?)^```$|```.*?^```$)/msg)
-	{
-		if (defined $1) { $heading = $1; }
-		elsif (defined $2) { push @{ $blocks{$heading} }, $2; }
-	}
-	return \%blocks;
-}
 
 my $recipes = blocks_of('doc/recipes.md');
 

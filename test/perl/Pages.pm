@@ -1,0 +1,28 @@
+# What the documentation tells to be typed.
+package Pages;
+
+use strict;
+use warnings;
+
+use Exporter 'import';
+use FindBin;
+use PostgreSQL::Test::Utils qw(slurp_file);
+
+our @EXPORT_OK = qw(blocks_of);
+
+# blocks_of PAGE: { heading => [ block, ... ] }, each to be taken in its turn
+sub blocks_of
+{
+	my ($page) = @_;
+	my $text = slurp_file("$FindBin::Bin/../../$page");
+	my %blocks;
+	my $heading = '';
+	while ($text =~ /^(?:##+ ([^\n]*)|```(?:sql|sh|crontab)\n(.*?)^```$|```.*?^```$)/msg)
+	{
+		if (defined $1) { $heading = $1; }
+		elsif (defined $2) { push @{ $blocks{$heading} }, $2; }
+	}
+	return \%blocks;
+}
+
+1;
