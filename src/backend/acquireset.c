@@ -391,6 +391,7 @@ typedef struct Sight
 	int32 failed;  /* -1: none */
 	int32 waiting; /* the first that is not granted, -1 */
 	bool blocked;  /* somebody else has, or had, one of them */
+	bool conflict; /* a session of this server, which has lost level 1 */
 } Sight;
 
 /* Does somebody else have what we ask for, as of the newest answer? */
@@ -422,6 +423,7 @@ look(const Set *set)
 		if (!entry->grant[proclock->mode].usable && sight.waiting < 0)
 			sight.waiting = i;
 		sight.blocked |= is_blocked(&entry->queue, proclock);
+		sight.conflict |= zklock_proclock_conflicts(i);
 		zklock_entry_unlock(lock);
 	}
 	return sight;
@@ -474,7 +476,7 @@ acquire_level2(Set *set)
 		if (sight.failed >= 0)
 			raise_failed(sight.failed);
 		current = zklock_check_connection(wait->start, wait->until);
-		if (sight.blocked && current && now >= wait->until)
+		if ((sight.conflict || (sight.blocked && current)) && now >= wait->until)
 			break;
 		if (now >= wait->lock_timeout)
 			zklock_waiting_raise_timeout(sight.waiting >= 0 ? sight.waiting : set->first,
