@@ -164,12 +164,16 @@ zklock_slots_number(const char *text, size_t text_len, const ZkLockChild *childr
 
 		if (read_line(line, line_len, &other, &other_hi, &other_lo))
 		{
-			if (other_hi == hi && other_lo == lo)
+			/* such a line somebody else has written */
+			bool forged = is_taken(written, *len, other);
+
+			if (other_hi == hi && other_lo == lo && other <= slots && !forged)
 			{
 				*len = 0;
 				return other;
 			}
-			if (is_present(children, n, other_hi, other_lo))
+			if (is_present(children, n, other_hi, other_lo) && !forged &&
+				(other_hi != hi || other_lo != lo))
 			{
 				if (*len + LINE_MAX > ZKLOCK_SLOT_TEXT_MAX)
 					return -1;
