@@ -408,8 +408,7 @@ acquire(ZkLockKind kind, const char *name, int slots, ZkLockMode mode, ZkLockSco
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 					 errmsg("cannot acquire one of %d slots of \"%s\"", slots,
 							zklock_display_name(name)),
-					 errdetail("This session has one of %d, and so may others.",
-							   held->slots),
+					 errdetail("This session has one of %d, and so may others.", held->slots),
 					 errhint("Release it before, or ask for one of %d.", held->slots)));
 		zklock_acquire_again(held, covering, scope);
 		*token = held->token[covering];
