@@ -351,6 +351,13 @@ acquire(ZkLockKind kind, const char *name, int slots, ZkLockMode mode, ZkLockSco
 
 		if (zklock_loss_settle(held))
 			zklock_loss_raise(held);
+		if (slots < held->slots)
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("cannot acquire one of %d slots of \"%s\"", slots,
+							zklock_display_name(name)),
+					 errdetail("This session has one of %d, and so may others.", held->slots),
+					 errhint("Release it before, or ask for one of %d.", held->slots)));
 		zklock_acquire_again(held, covering, scope);
 		*token = held->token[covering];
 		return true;

@@ -407,6 +407,7 @@ look(const Set *set, ZkLevel2Sight *sight)
 		if (!entry->grant[proclock->mode].usable && sight->proclock < 0)
 			sight->proclock = i;
 		sight->blocked |= is_blocked(&entry->queue, proclock);
+		sight->conflict |= zklock_proclock_conflicts(i);
 		zklock_entry_unlock(lock);
 	}
 	return failed;

@@ -58,7 +58,7 @@ zklock_check_connection(int64 start, int64 until)
 	if (s.state == ZKLOCK_SESSION_CLOSING)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("cannot acquire a lock while the server is shutting down")));
+				 errmsg("cannot wait for ZooKeeper while the server is shutting down")));
 
 	silent = s.state == ZKLOCK_SESSION_CONNECTED &&
 		now - s.last_write > 4 * zklock_heartbeat_interval(s.timeout_ms) * NS_PER_MS;

@@ -124,7 +124,7 @@ raise_end(const Wait *wait, ZkPartyEnd end)
 				(errcode(ERRCODE_SYSTEM_ERROR),
 				 errmsg("could not find out whether barrier \"%s\" was opened", name),
 				 errdetail(
-					 "This server had lost its ZooKeeper session, and the record of the barrier's rounds has been overwritten or removed since.")));
+					 "Its znode has gone, with the ZooKeeper session or without, and the record of the barrier's rounds has been overwritten or removed since.")));
 	ereport(ERROR,
 			(errcode(ERRCODE_SYSTEM_ERROR),
 			 errmsg("ZooKeeper refused the request for barrier \"%s\": %s", name,

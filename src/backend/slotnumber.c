@@ -95,7 +95,7 @@ try_number(const ZkHeldLock *held)
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				 errmsg("too many slots of \"%s\" have numbers",
 						zklock_display_name(held->name)),
-				 errdetail("There is room for %d.", ZKLOCK_SLOT_TEXT_MAX / 48)));
+				 errdetail("There is room for some %d.", ZKLOCK_SLOT_TEXT_MAX / 40)));
 	if (number == 0 || len == 0)
 		return number;
 	return zklock_query_write(ZKLOCK_KIND_SLOT, held->name, 0, &record, text, (int) len)

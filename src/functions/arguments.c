@@ -150,7 +150,7 @@ zklock_get_mode(text *arg, bool takes_scope)
 }
 
 ZkLockScope
-zklock_get_scope(text *arg)
+zklock_get_scope(text *arg, bool takes_mode)
 {
 	char *word = text_to_cstring(arg);
 	int scope = which(word, zklock_scopes);
@@ -159,7 +159,7 @@ zklock_get_scope(text *arg)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("unrecognized lock scope \"%s\"", word),
-				 which(word, zklock_modes) >= 0
+				 takes_mode && which(word, zklock_modes) >= 0
 					 ? errhint("This is a mode: write mode => '%s'.", word)
 					 : errhint("Allowed scopes are \"transaction\" and \"session\".")));
 	return (ZkLockScope) scope;

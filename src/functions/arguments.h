@@ -39,10 +39,11 @@ extern const char *const zklock_scopes[ZKLOCK_NSCOPES];
 
 /*
  * One of these.  Raise 22023 for another word; mode and scope may stand side by side
- * ("takes_scope"), and who names one by its place may have taken it for the other.
+ * ("takes_scope", "takes_mode"), and who names one by its place may have taken it for the
+ * other.
  */
 extern ZkLockMode zklock_get_mode(text *arg, bool takes_scope);
-extern ZkLockScope zklock_get_scope(text *arg);
+extern ZkLockScope zklock_get_scope(text *arg, bool takes_mode);
 
 /* A timeout in ms, rounded up; an infinite one is ZKLOCK_WAIT_FOREVER.  Raises 22023
  * for one that is negative; "what" is the argument's name. */

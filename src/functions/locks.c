@@ -56,7 +56,7 @@ zk_lock(PG_FUNCTION_ARGS)
 	zklock_check_callable();
 	zklock_get_name(ZKLOCK_KIND_LOCK, PG_GETARG_TEXT_PP(0), name);
 	mode = zklock_get_mode(PG_GETARG_TEXT_PP(1), true);
-	scope = zklock_get_scope(PG_GETARG_TEXT_PP(2));
+	scope = zklock_get_scope(PG_GETARG_TEXT_PP(2), true);
 	zklock_loss_acknowledge();
 	(void) zklock_acquire(ZKLOCK_KIND_LOCK, name, mode, scope, ZKLOCK_WAIT_FOREVER, &token);
 	PG_RETURN_INT64(token);
@@ -75,7 +75,7 @@ zk_try_lock(PG_FUNCTION_ARGS)
 	zklock_check_callable();
 	zklock_get_name(ZKLOCK_KIND_LOCK, PG_GETARG_TEXT_PP(0), name);
 	mode = zklock_get_mode(PG_GETARG_TEXT_PP(1), true);
-	scope = zklock_get_scope(PG_GETARG_TEXT_PP(2));
+	scope = zklock_get_scope(PG_GETARG_TEXT_PP(2), true);
 	timeout = zklock_get_timeout(PG_GETARG_INTERVAL_P(3), "timeout");
 	zklock_loss_acknowledge();
 	PG_RETURN_BOOL(zklock_acquire(ZKLOCK_KIND_LOCK, name, mode, scope, timeout, &token));
@@ -116,7 +116,7 @@ zk_try_lock_all(PG_FUNCTION_ARGS)
 	zklock_check_callable();
 	names = zklock_get_names(ZKLOCK_KIND_LOCK, PG_GETARG_ARRAYTYPE_P(0), &n);
 	mode = zklock_get_mode(PG_GETARG_TEXT_PP(1), true);
-	scope = zklock_get_scope(PG_GETARG_TEXT_PP(2));
+	scope = zklock_get_scope(PG_GETARG_TEXT_PP(2), true);
 	timeout = zklock_get_timeout(PG_GETARG_INTERVAL_P(3), "timeout");
 	zklock_loss_acknowledge();
 	PG_RETURN_BOOL(zklock_acquire_all(names, n, mode, scope, timeout,

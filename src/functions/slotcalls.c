@@ -37,7 +37,7 @@ zk_acquire(PG_FUNCTION_ARGS)
 	zklock_check_callable();
 	zklock_get_name(ZKLOCK_KIND_SLOT, PG_GETARG_TEXT_PP(0), name);
 	slots = zklock_get_slots(PG_GETARG_INT32(1));
-	scope = zklock_get_scope(PG_GETARG_TEXT_PP(2));
+	scope = zklock_get_scope(PG_GETARG_TEXT_PP(2), false);
 	zklock_loss_acknowledge();
 	(void) zklock_acquire_slot(name, slots, scope, ZKLOCK_WAIT_FOREVER, &token);
 	PG_RETURN_INT64(token);
@@ -56,7 +56,7 @@ zk_try_acquire(PG_FUNCTION_ARGS)
 	zklock_check_callable();
 	zklock_get_name(ZKLOCK_KIND_SLOT, PG_GETARG_TEXT_PP(0), name);
 	slots = zklock_get_slots(PG_GETARG_INT32(1));
-	scope = zklock_get_scope(PG_GETARG_TEXT_PP(2));
+	scope = zklock_get_scope(PG_GETARG_TEXT_PP(2), false);
 	timeout = zklock_get_timeout(PG_GETARG_INTERVAL_P(3), "timeout");
 	zklock_loss_acknowledge();
 	PG_RETURN_BOOL(zklock_acquire_slot(name, slots, scope, timeout, &token));

@@ -84,6 +84,7 @@ zklock_parse_party(const char *name, ZkPartyNode *node)
 {
 	const char *end = name + strlen(name);
 	const char *s = name;
+	char ours[ZKLOCK_PARTY_NAME_MAX];
 	int64_t parties;
 
 	if (strncmp(s, party_prefix, sizeof(party_prefix) - 1) != 0)
@@ -97,10 +98,13 @@ zklock_parse_party(const char *name, ZkPartyNode *node)
 	/* the server writes ten digits, and a sign when it has come to an end */
 	if (end - s != 10 || take_number(s, end, &node->sequence) != end)
 		return false;
-	if (parties < 1 || parties > ZKLOCK_PARTIES_MAX || node->session == 0)
+	if (parties < 1 || parties > ZKLOCK_PARTIES_MAX || node->session == 0 ||
+		node->sequence > INT32_MAX)
 		return false;
 	node->parties = (int32_t) parties;
-	return true;
+	/* nodes are deleted by the name that these make: "02" is nobody's number */
+	zklock_format_party(ours, node->id, node->session, node->parties);
+	return strncmp(name, ours, strlen(ours)) == 0;
 }
 
 /* ------------------------------------------------------------------------

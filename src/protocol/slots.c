@@ -175,12 +175,16 @@ zklock_slots_number(const char *text, size_t text_len, const ZkLockChild *childr
 	*len = 0;
 	for (const char *at = text; next_line(&at, text + text_len, &line);)
 	{
-		if (line.hi == hi && line.lo == lo)
+		/* such a line somebody else has written */
+		bool forged = is_taken(written, *len, line.number);
+		bool ours = line.hi == hi && line.lo == lo;
+
+		if (ours && line.number <= slots && !forged)
 		{
 			*len = 0;
 			return line.number;
 		}
-		if (!is_present(children, n, line.hi, line.lo))
+		if (ours || forged || !is_present(children, n, line.hi, line.lo))
 			continue;
 		if (*len + LINE_MAX > ZKLOCK_SLOT_TEXT_MAX)
 			return -1;

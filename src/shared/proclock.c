@@ -199,8 +199,12 @@ zklock_proclock_finds_grant(int32 index)
 bool
 zklock_proclock_conflicts(int32 index)
 {
-	return held_by_other(zklock_entry(zklock_proclock(index)->entry),
-						 zklock_proclock(index)->mode);
+	const ZkProcLock *proclock = zklock_proclock(index);
+
+	/* a set needs new contenders, so a reader is in its way, too */
+	return held_by_other(zklock_entry(proclock->entry),
+						 proclock->set != 0 ? ZKLOCK_EXCLUSIVE
+											: (ZkLockMode) proclock->mode);
 }
 
 /* Somebody is about to wait for a slot: those that are kept on this server are no use to
@@ -353,6 +357,18 @@ zklock_proclock_count(int32 index, bool cold)
 	zklock_entry_unlock(lock);
 }
 
+/* Does a set wait for the entry? */
+static bool
+set_waits(const ZkLockEntry *entry)
+{
+	zklock_foreach_proclock (proclock, entry)
+	{
+		if (proclock->state == ZKLOCK_PROCLOCK_WANTED && proclock->set != 0)
+			return true;
+	}
+	return false;
+}
+
 void
 zklock_proclock_end(int32 index)
 {
@@ -390,7 +406,8 @@ zklock_proclock_end(int32 index)
 	proclock->entry = -1;
 
 	changed |= zklock_grant_settle(entry);
-	if (changed)
+	/* what was held until now is of no use to a set: the worker spends it (spend_for_set) */
+	if (changed || set_waits(entry))
 		zklock_entry_set_dirty(entry);
 	else if (entry->proclocks < 0)
 		zklock_entry_release(entry);

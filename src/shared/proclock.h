@@ -54,7 +54,8 @@ extern bool zklock_proclock_finds_grant(int32 proclock);
 
 /*
  * Is a backend of this server in the way, all the same?  Level 1 excludes that,
- * unless its holder has lost level 1 and not noticed yet (zklock_hold_end_void).
+ * unless its holder has lost level 1 and not noticed yet (zklock_hold_end_void).  Of a
+ * set's whoever holds it is, in whatever mode.
  */
 extern bool zklock_proclock_conflicts(int32 proclock);
 

@@ -298,6 +298,15 @@ take_slots(void)
 	}
 }
 
+static bool
+has_parties(const Meeting *m)
+{
+	for (int i = 0; i < zklock_parties_max() && meeting_of != NULL; i++)
+		if (meeting_of[i] == m)
+			return true;
+	return false;
+}
+
 void
 zklock_rounds_work(void)
 {
@@ -371,7 +380,8 @@ zklock_rounds_event(ZkLockEventType type)
 	{
 		Meeting *m = dlist_container(Meeting, node, iter.cur);
 
-		if (++m->idle > IDLE_TICKS)
+		/* a party that has just come is one, though nothing has been said of it yet */
+		if (++m->idle > IDLE_TICKS && !has_parties(m))
 		{
 			dlist_delete(&m->node);
 			pfree(m);

@@ -3,8 +3,8 @@
  * fuzz_barrier.c
  *	  Fuzzer of src/protocol/barrier.c: names of parties, and the record of rounds.
  *
- * A name that is read can be written.  To a record that is read a round can be added, and
- * then it is a record, with all that are in it.
+ * A name that is read is written likewise.  To a record that is read a round can be
+ *added, and then it is a record, with all that are in it.
  *
  *-------------------------------------------------------------------------
  */
@@ -17,15 +17,12 @@ fuzz_name(const char *text)
 {
 	char ours[ZKLOCK_PARTY_NAME_MAX + 16];
 	ZkPartyNode node;
-	ZkPartyNode again;
 
 	if (!zklock_parse_party(text, &node))
 		return;
 	zklock_format_party(ours, node.id, node.session, node.parties);
-	snprintf(ours + strlen(ours), 16, "%010d", (int) (node.sequence % 1000000000));
-	CHECK(zklock_parse_party(ours, &again));
-	CHECK(again.id[0] == node.id[0] && again.id[1] == node.id[1] &&
-		  again.session == node.session && again.parties == node.parties);
+	snprintf(ours + strlen(ours), 16, "%010d", (int) node.sequence);
+	CHECK(strcmp(ours, text) == 0);
 }
 
 static void
