@@ -34,8 +34,7 @@ typedef struct Option
 typedef struct Simulator
 {
 	const char *schedules; /* what it plays */
-	const char *step;	   /* what step_count counts */
-	const char *covered;   /* what a complete report proves */
+	const char *step;	   /* what step_count counts; NULL: steps */
 	uint64_t enough;	   /* schedules after which it must be complete */
 	const Option *options;
 	size_t noptions;
@@ -45,8 +44,8 @@ typedef struct Simulator
 	int (*report)(void); /* prints more; returns how much has not happened; or NULL */
 } Simulator;
 
-/* Plays schedules, prints what came of them in TAP; returns main()'s status. */
-extern int simulate(const Simulator *simulator, char **argv);
+/* Each program has one; harness.c's main() plays it, and prints what came of that in TAP. */
+extern const Simulator simulator;
 
 /* The present schedule. */
 extern uint64_t present_seed;

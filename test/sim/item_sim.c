@@ -890,19 +890,10 @@ play(uint64_t seed)
 	judge_put();
 }
 
-int
-main(int argc, char **argv)
-{
-	static const Simulator simulator = {
-		.schedules = "schedules of work that is handed out",
-		.step = "step",
-		.covered = "all has happened that should be tried",
-		.enough = 5000,
-		.play = play,
-		.coverage_name = coverage_name,
-		.ncoverage = NCOVERAGE,
-	};
-
-	(void) argc;
-	return simulate(&simulator, argv);
-}
+const Simulator simulator = {
+	.schedules = "schedules of work that is handed out",
+	.enough = 5000,
+	.play = play,
+	.coverage_name = coverage_name,
+	.ncoverage = NCOVERAGE,
+};

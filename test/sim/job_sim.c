@@ -1800,19 +1800,10 @@ play(uint64_t seed)
 	COVER(CALM);
 }
 
-int
-main(int argc, char **argv)
-{
-	static const Simulator simulator = {
-		.schedules = "schedules of a job",
-		.step = "step",
-		.covered = "every kind of thing happened",
-		.enough = 5000,
-		.play = play,
-		.coverage_name = coverage_name,
-		.ncoverage = NCOVERAGE,
-	};
-
-	(void) argc;
-	return simulate(&simulator, argv);
-}
+const Simulator simulator = {
+	.schedules = "schedules of a job",
+	.enough = 5000,
+	.play = play,
+	.coverage_name = coverage_name,
+	.ncoverage = NCOVERAGE,
+};

@@ -145,7 +145,7 @@ static int least_ticks[] = {4, 4, 8}; /* of a timeout, times 2, by "observers" *
 
 long coverage[NCOVERAGE];
 
-static double margin[NFAULT_KINDS + 1];
+static double margin[NFAULT_KINDS + 1] = {[0 ... NFAULT_KINDS] = 99};
 static uint64_t margin_seed[NFAULT_KINDS + 1];
 static long margin_count[NFAULT_KINDS + 1];
 static int margin_kind;
@@ -676,35 +676,25 @@ report(void)
 	return missing;
 }
 
-int
-main(int argc, char **argv)
-{
-	static const Option options[] = {
-		{"--skew", "PPM", &skew, 500000},
-		{"--survey", NULL, &survey, 1},
-		{"--only", "KIND", &only, NFAULT_KINDS - 1},
-		{"--flapping", NULL, &flapping, 1},
-		{"--observers", "KIND", &only_observers, OBSERVERS_MASTER},
-		{"--ticks", "HALF TICKS", &least_ticks[NO_OBSERVERS], 40},
-		{"--observed", "HALF TICKS", &least_ticks[OBSERVERS], 40},
-		{"--mastered", "HALF TICKS", &least_ticks[OBSERVERS_MASTER], 40},
-	};
-	static const Simulator simulator = {
-		.schedules = "schedules of the lease",
-		.step = "event",
-		.covered = "every kind of thing happened",
-		.enough = 50000,
-		.options = options,
-		.noptions = lengthof(options),
-		.play = play,
-		.coverage_name = coverage_name,
-		.ncoverage = NCOVERAGE,
-		.report = report,
-	};
+static const Option options[] = {
+	{"--skew", "PPM", &skew, 500000},
+	{"--survey", NULL, &survey, 1},
+	{"--only", "KIND", &only, NFAULT_KINDS - 1},
+	{"--flapping", NULL, &flapping, 1},
+	{"--observers", "KIND", &only_observers, OBSERVERS_MASTER},
+	{"--ticks", "HALF TICKS", &least_ticks[NO_OBSERVERS], 40},
+	{"--observed", "HALF TICKS", &least_ticks[OBSERVERS], 40},
+	{"--mastered", "HALF TICKS", &least_ticks[OBSERVERS_MASTER], 40},
+};
 
-	(void) argc;
-	calm_least = 1;
-	for (int i = 0; i <= NFAULT_KINDS; i++)
-		margin[i] = 99;
-	return simulate(&simulator, argv);
-}
+const Simulator simulator = {
+	.schedules = "schedules of the lease",
+	.step = "event",
+	.enough = 50000,
+	.options = options,
+	.noptions = lengthof(options),
+	.play = play,
+	.coverage_name = coverage_name,
+	.ncoverage = NCOVERAGE,
+	.report = report,
+};

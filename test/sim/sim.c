@@ -873,18 +873,9 @@ play(uint64_t seed)
 	check_nothing_left();
 }
 
-int
-main(int argc, char **argv)
-{
-	static const Simulator simulator = {
-		.schedules = "schedules",
-		.step = "step",
-		.covered = "every path was taken",
-		.play = play,
-		.coverage_name = coverage_name,
-		.ncoverage = NCOVERAGE,
-	};
-
-	(void) argc;
-	return simulate(&simulator, argv);
-}
+const Simulator simulator = {
+	.schedules = "schedules",
+	.play = play,
+	.coverage_name = coverage_name,
+	.ncoverage = NCOVERAGE,
+};

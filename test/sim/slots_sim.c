@@ -1472,19 +1472,10 @@ play(uint64_t seed)
 	run_drain();
 }
 
-int
-main(int argc, char **argv)
-{
-	static const Simulator simulator = {
-		.schedules = "schedules",
-		.step = "step",
-		.covered = "every path was taken",
-		.play = play,
-		.coverage_name = coverage_name,
-		.ncoverage = 0,
-		.report = report,
-	};
-
-	(void) argc;
-	return simulate(&simulator, argv);
-}
+const Simulator simulator = {
+	.schedules = "schedules",
+	.play = play,
+	.coverage_name = coverage_name,
+	.ncoverage = 0,
+	.report = report,
+};
