@@ -47,12 +47,8 @@
 #define MAX_LIMBO	 4
 #define MAX_GIVEN_UP 8
 
-#define TRACE(format, ...)                                                               \
-	do                                                                                   \
-	{                                                                                    \
-		if (tracing)                                                                     \
-			trace("%5ld " format, step_count, ##__VA_ARGS__);                            \
-	} while (0)
+/* a line of the trace */
+#define TRACE(format, ...) TRACE_LINE("%5ld " format, step_count, ##__VA_ARGS__)
 
 typedef enum Coverage
 {
@@ -86,7 +82,7 @@ typedef enum Coverage
 	NCOVERAGE
 } Coverage;
 
-static const char *const coverage_name[NCOVERAGE] = {
+const char *const coverage_name[NCOVERAGE] = {
 	"calls",
 	"rounds",
 	"... of 3 and more",
@@ -380,15 +376,20 @@ check_round(const Txn *txn)
  * ------------------------------------------------------------------------
  */
 
+/* One more in a pipe. */
+static void *
+extend(void *pipe, int *n, size_t size)
+{
+	if (*n == MAX_PIPE)
+		fail("too many messages");
+	return memset((char *) pipe + (size_t) (*n)++ * size, 0, size);
+}
+
 static Reply *
 add_reply(Server *s, ZkBarrierEventType type)
 {
-	Reply *r = &s->in[s->nin];
+	Reply *r = extend(s->in, &s->nin, sizeof(*r));
 
-	if (s->nin == MAX_PIPE)
-		fail("too many replies");
-	s->nin++;
-	memset(r, 0, sizeof(*r));
 	r->type = type;
 	return r;
 }
@@ -546,12 +547,8 @@ execute(Server *s)
 static Request *
 add_request(Server *s, RequestType type)
 {
-	Request *r = &s->out[s->nout];
+	Request *r = extend(s->out, &s->nout, sizeof(*r));
 
-	if (s->nout == MAX_PIPE)
-		fail("too many requests");
-	s->nout++;
-	memset(r, 0, sizeof(*r));
 	r->type = type;
 	r->session = s->session;
 	return r;
@@ -1064,7 +1061,7 @@ check_calm(void)
 			fail("%d wait for a round of %d", waiting[n], n);
 }
 
-static void
+void
 play(uint64_t seed)
 {
 	int length;
@@ -1130,19 +1127,8 @@ play(uint64_t seed)
 	COVER(CALM);
 }
 
-int
-main(int argc, char **argv)
-{
-	static const Simulator simulator = {
-		.schedules = "schedules of a barrier",
-		.step = "step",
-		.covered = "every kind of thing happened",
-		.enough = 5000,
-		.play = play,
-		.coverage_name = coverage_name,
-		.ncoverage = NCOVERAGE,
-	};
-
-	(void) argc;
-	return simulate(&simulator, argv);
-}
+const Simulator simulator = {
+	.schedules = "schedules of a barrier",
+	.enough = 5000,
+	.ncoverage = NCOVERAGE,
+};

@@ -28,7 +28,6 @@ uint64_t random_state;
 long step_count;
 bool tracing;
 
-static const Simulator *sim;
 static const char *program;
 static jmp_buf failed;
 static char failure_text[256];
@@ -96,26 +95,32 @@ on_abort(int signo)
 
 /* True if the schedule went well. */
 static bool
-play(uint64_t seed)
+goes_well(uint64_t seed)
 {
 	present_seed = seed;
 	step_count = 0;
 	trace_count = 0;
 	if (setjmp(failed) != 0)
 		return false;
-	sim->play(seed);
+	play(seed);
 	return true;
+}
+
+static const char *
+step_name(void)
+{
+	return simulator.step != NULL ? simulator.step : "step";
 }
 
 static void
 explain_failure(uint64_t seed)
 {
-	printf("# seed %" PRIu64 " failed at %s %ld: %s\n", seed, sim->step, step_count,
+	printf("# seed %" PRIu64 " failed at %s %ld: %s\n", seed, step_name(), step_count,
 		   failure_text);
 	if (!trace_all)
 	{
 		tracing = true;
-		if (play(seed))
+		if (goes_well(seed))
 			printf("# ... and not when played again: the simulator is at fault\n");
 		for (long i = trace_count > TRACE_LINES ? trace_count - TRACE_LINES : 0;
 			 i < trace_count; i++)
@@ -123,9 +128,9 @@ explain_failure(uint64_t seed)
 		tracing = false;
 	}
 	printf("# replay: %s --seed %" PRIu64, program, seed);
-	for (size_t i = 0; i < sim->noptions; i++)
+	for (size_t i = 0; i < simulator.noptions; i++)
 	{
-		const Option *option = &sim->options[i];
+		const Option *option = &simulator.options[i];
 
 		if (option->value != NULL && *option->variable >= 0)
 			printf(" %s %d", option->name, *option->variable);
@@ -146,9 +151,9 @@ usage(void)
 	fprintf(stderr,
 			"usage: %s [--seeds N] [--first N] [--seed N] [--trace] [--mutant NAME]",
 			program);
-	for (size_t i = 0; i < sim->noptions; i++)
+	for (size_t i = 0; i < simulator.noptions; i++)
 	{
-		const Option *option = &sim->options[i];
+		const Option *option = &simulator.options[i];
 
 		fprintf(stderr, " [%s%s%s]", option->name, option->value ? " " : "",
 				option->value ? option->value : "");
@@ -175,10 +180,10 @@ number(const char *text, uint64_t max)
 static const Option *
 find_option(const char *name)
 {
-	for (size_t i = 0; i < sim->noptions; i++)
+	for (size_t i = 0; i < simulator.noptions; i++)
 	{
-		if (strcmp(sim->options[i].name, name) == 0)
-			return &sim->options[i];
+		if (strcmp(simulator.options[i].name, name) == 0)
+			return &simulator.options[i];
 	}
 	usage();
 }
@@ -236,22 +241,22 @@ seconds(void)
 }
 
 int
-simulate(const Simulator *simulator, char **argv)
+main(int argc, char **argv)
 {
 	bool complete; /* the report must be */
 	long steps = 0;
 	int missing;
 
-	sim = simulator;
+	(void) argc;
 	program = argv[0];
 	parse(argv);
-	complete = !mutant && count > 1 && count >= sim->enough;
+	complete = !mutant && count > 1 && count >= simulator.enough;
 	signal(SIGABRT, on_abort);
 
 	printf("1..%d\n", complete ? 2 : 1);
 	for (uint64_t seed = first; seed < first + count; seed++)
 	{
-		bool good = play(seed);
+		bool good = goes_well(seed);
 
 		steps += step_count;
 		if (good)
@@ -272,16 +277,16 @@ simulate(const Simulator *simulator, char **argv)
 		printf("not ok 1 - %s survives %" PRIu64 " schedules\n", mutant, count);
 		return EXIT_FAILURE;
 	}
-	printf("ok 1 - %" PRIu64 " %s, %ld %ss (%.1f s)\n", count, sim->schedules, steps,
-		   sim->step, seconds());
+	printf("ok 1 - %" PRIu64 " %s, %ld %ss (%.1f s)\n", count, simulator.schedules, steps,
+		   step_name(), seconds());
 	if (count == 1)
 		return EXIT_SUCCESS;
-	missing = report_counts("", coverage, sim->coverage_name, sim->ncoverage);
-	if (sim->report != NULL)
-		missing += sim->report();
+	missing = report_counts("", coverage, coverage_name, simulator.ncoverage);
+	if (simulator.report != NULL)
+		missing += simulator.report();
 	if (!complete)
 		return EXIT_SUCCESS;
-	printf("%s 2 - %s%s\n", missing ? "not ok" : "ok", sim->covered,
+	printf("%s 2 - every kind of thing happened%s\n", missing ? "not ok" : "ok",
 		   missing ? ", but for those with 0" : "");
 	return missing ? EXIT_FAILURE : EXIT_SUCCESS;
 }

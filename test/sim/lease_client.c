@@ -111,7 +111,7 @@ typedef struct Client
 Time lease_end[NCLIENTS];
 int lease_session[NCLIENTS];
 bool calm;
-double calm_least;
+double calm_least = 1;
 
 static Client client[NCLIENTS];
 static Time other_period; /* of the locks' own writes; 0: none */

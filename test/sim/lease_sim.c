@@ -91,7 +91,7 @@ static const char *const point_name[NPOINTS] = {"any time",			  "heartbeat",
 												"ping sent",		  "ping answered",
 												"session touched",	  "fault ended"};
 
-static const char *const coverage_name[NCOVERAGE] =
+const char *const coverage_name[NCOVERAGE] =
 	{"a lease was proven",
 	 "a lease lapsed and backends were refused before its session ended",
 	 "a lapsed lease came back",
@@ -145,7 +145,7 @@ static int least_ticks[] = {4, 4, 8}; /* of a timeout, times 2, by "observers" *
 
 long coverage[NCOVERAGE];
 
-static double margin[NFAULT_KINDS + 1];
+static double margin[NFAULT_KINDS + 1] = {[0 ... NFAULT_KINDS] = 99};
 static uint64_t margin_seed[NFAULT_KINDS + 1];
 static long margin_count[NFAULT_KINDS + 1];
 static int margin_kind;
@@ -570,7 +570,7 @@ phase_timer(void)
 	}
 }
 
-static void
+void
 play(uint64_t seed)
 {
 	/* the timeout in ticks, times 2: the least that is allowed, and more */
@@ -676,35 +676,23 @@ report(void)
 	return missing;
 }
 
-int
-main(int argc, char **argv)
-{
-	static const Option options[] = {
-		{"--skew", "PPM", &skew, 500000},
-		{"--survey", NULL, &survey, 1},
-		{"--only", "KIND", &only, NFAULT_KINDS - 1},
-		{"--flapping", NULL, &flapping, 1},
-		{"--observers", "KIND", &only_observers, OBSERVERS_MASTER},
-		{"--ticks", "HALF TICKS", &least_ticks[NO_OBSERVERS], 40},
-		{"--observed", "HALF TICKS", &least_ticks[OBSERVERS], 40},
-		{"--mastered", "HALF TICKS", &least_ticks[OBSERVERS_MASTER], 40},
-	};
-	static const Simulator simulator = {
-		.schedules = "schedules of the lease",
-		.step = "event",
-		.covered = "every kind of thing happened",
-		.enough = 50000,
-		.options = options,
-		.noptions = lengthof(options),
-		.play = play,
-		.coverage_name = coverage_name,
-		.ncoverage = NCOVERAGE,
-		.report = report,
-	};
+static const Option options[] = {
+	{"--skew", "PPM", &skew, 500000},
+	{"--survey", NULL, &survey, 1},
+	{"--only", "KIND", &only, NFAULT_KINDS - 1},
+	{"--flapping", NULL, &flapping, 1},
+	{"--observers", "KIND", &only_observers, OBSERVERS_MASTER},
+	{"--ticks", "HALF TICKS", &least_ticks[NO_OBSERVERS], 40},
+	{"--observed", "HALF TICKS", &least_ticks[OBSERVERS], 40},
+	{"--mastered", "HALF TICKS", &least_ticks[OBSERVERS_MASTER], 40},
+};
 
-	(void) argc;
-	calm_least = 1;
-	for (int i = 0; i <= NFAULT_KINDS; i++)
-		margin[i] = 99;
-	return simulate(&simulator, argv);
-}
+const Simulator simulator = {
+	.schedules = "schedules of the lease",
+	.step = "event",
+	.enough = 50000,
+	.options = options,
+	.noptions = lengthof(options),
+	.ncoverage = NCOVERAGE,
+	.report = report,
+};
