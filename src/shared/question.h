@@ -33,9 +33,8 @@
  *	 PURGE		the worker deletes each child.  If the connection is lost then, all begins
  *				again; the slot remembers how many were deleted
  *	 WRITE		the worker sets a job's record (or that of slots), which the page has, if
- *it has the version still; in the session that the version was read in, or not at all.
- * What
- *				came of it when the connection is lost nobody knows: the backend does not
+ *				it has the version still; in the session that the version was read in,
+ *				or not at all.  What came of it when the connection is lost nobody knows: the backend does not
  *				begin again, but looks
  *
  * Of a job's record the answer must not be stale, and the time is wanted: the leader's
