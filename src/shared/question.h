@@ -34,8 +34,8 @@
  *				again; the slot remembers how many were deleted
  *	 WRITE		the worker sets a job's record (or that of slots), which the page has, if
  *				it has the version still; in the session that the version was read in,
- *				or not at all.  What came of it when the connection is lost nobody knows: the backend does not
- *				begin again, but looks
+ *				or not at all.  What came of it when the connection is lost nobody
+ *				knows: the backend does not begin again, but looks
  *
  * Of a job's record the answer must not be stale, and the time is wanted: the leader's
  * clock, by which all servers go.  Both come with an acknowledged write, of the session's
