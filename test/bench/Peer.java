@@ -1,12 +1,20 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
+import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.List;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.ThreadLocalRandom;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
+import org.apache.curator.framework.recipes.barriers.DistributedDoubleBarrier;
+import org.apache.curator.framework.recipes.locks.InterProcessLock;
+import org.apache.curator.framework.recipes.locks.InterProcessMultiLock;
 import org.apache.curator.framework.recipes.locks.InterProcessMutex;
+import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreV2;
+import org.apache.curator.framework.recipes.locks.Lease;
+import org.apache.curator.framework.recipes.queue.SimpleDistributedQueue;
 import org.apache.curator.retry.RetryOneTime;
 import org.apache.zookeeper.ZooDefs;
 import org.apache.zookeeper.ZooKeeper;
@@ -14,9 +22,9 @@ import org.apache.zookeeper.recipes.lock.LockListener;
 import org.apache.zookeeper.recipes.lock.WriteLock;
 
 /**
- * Curator's InterProcessMutex and ZooKeeper's own WriteLock.
+ * Curator's recipes and ZooKeeper's own WriteLock.
  *
- * <p>{@code java Peer.java HOSTS curator|writelock} takes the orders that Peer.pm describes, from
+ * <p>{@code java Peer.java HOSTS LIBRARY} takes the orders that Peer.pm describes, from
  * standard input. All threads of the process share one session.
  */
 public class Peer {
@@ -30,22 +38,88 @@ public class Peer {
         Lock lock(int name) throws Exception;
     }
 
-    static Library curator(String hosts) throws Exception {
+    static CuratorFramework connect(String hosts) throws Exception {
         CuratorFramework client = CuratorFrameworkFactory.newClient(hosts, 10000, 10000, new RetryOneTime(1000));
         client.start();
         client.blockUntilConnected();
+        return client;
+    }
+
+    static Lock of(InterProcessLock lock) {
+        return new Lock() {
+            public void acquire() throws Exception {
+                lock.acquire();
+            }
+
+            public void release() throws Exception {
+                lock.release();
+            }
+        };
+    }
+
+    static Library curator(String hosts) throws Exception {
+        CuratorFramework client = connect(hosts);
+        return name -> of(new InterProcessMutex(client, "/bench/curator-" + name));
+    }
+
+    /** So many locks as one. */
+    static Library multi(String hosts, int names) throws Exception {
+        CuratorFramework client = connect(hosts);
         return name -> {
-            InterProcessMutex mutex = new InterProcessMutex(client, "/bench/curator-" + name);
+            List<InterProcessLock> locks = new ArrayList<>();
+            for (int i = 0; i < names; i++) {
+                locks.add(new InterProcessMutex(client, "/bench/multi-" + name + "-" + i));
+            }
+            return of(new InterProcessMultiLock(locks));
+        };
+    }
+
+    static Library semaphore(String hosts, int slots) throws Exception {
+        CuratorFramework client = connect(hosts);
+        return name -> {
+            InterProcessSemaphoreV2 semaphore = new InterProcessSemaphoreV2(client, "/bench/semaphore-" + name, slots);
             return new Lock() {
+                Lease lease;
+
                 public void acquire() throws Exception {
-                    mutex.acquire();
+                    lease = semaphore.acquire();
                 }
 
-                public void release() throws Exception {
-                    mutex.release();
+                public void release() {
+                    semaphore.returnLease(lease);
                 }
             };
         };
+    }
+
+    /** To acquire is to put an item, to release is to take the oldest one. */
+    static Library queue(String hosts) throws Exception {
+        CuratorFramework client = connect(hosts);
+        return name -> {
+            SimpleDistributedQueue queue = new SimpleDistributedQueue(client, "/bench/curator-queue-" + name);
+            return new Lock() {
+                public void acquire() throws Exception {
+                    queue.offer(new byte[100]);
+                }
+
+                public void release() throws Exception {
+                    queue.take();
+                }
+            };
+        };
+    }
+
+    /** So many clients meet so many times; milliseconds of each. */
+    static String meet(CuratorFramework client, int clients, int count) throws Exception {
+        String path = "/bench/barrier-" + clients + "-" + System.nanoTime();
+        long begun = System.nanoTime();
+        start(clients, number -> {
+            for (int i = 0; i < count; i++) {
+                DistributedDoubleBarrier barrier = new DistributedDoubleBarrier(client, path + "-" + i, clients);
+                barrier.enter();
+            }
+        }).await();
+        return clients * count + " " + (System.nanoTime() - begun) / 1e6 / count;
     }
 
     static Library writeLock(String hosts) throws Exception {
@@ -152,7 +226,12 @@ public class Peer {
     }
 
     public static void main(String[] args) throws Exception {
-        Library library = args[1].equals("curator") ? curator(args[0]) : writeLock(args[0]);
+        Library library = args[1].equals("writelock") ? writeLock(args[0])
+                : args[1].equals("multi10") ? multi(args[0], 10)
+                : args[1].equals("multi100") ? multi(args[0], 100)
+                : args[1].equals("semaphore") ? semaphore(args[0], 4)
+                : args[1].equals("curator-queue") ? queue(args[0])
+                : curator(args[0]);
         BufferedReader orders = new BufferedReader(new InputStreamReader(System.in));
         for (String line; (line = orders.readLine()) != null;) {
             String[] order = line.split(" ");
@@ -161,6 +240,9 @@ public class Peer {
                     System.out.println(run(library, Integer.parseInt(order[1]), Integer.parseInt(order[2]),
                             Double.parseDouble(order[3]), order.length > 4 ? Double.parseDouble(order[4]) : -1,
                             order.length > 5 ? Integer.parseInt(order[5]) : 0));
+                    break;
+                case "meet":
+                    System.out.println(meet(connect(args[0]), Integer.parseInt(order[1]), Integer.parseInt(order[2])));
                     break;
                 case "fill":
                     System.out.println(fill(library, Integer.parseInt(order[1])));

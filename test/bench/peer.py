@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""kazoo's Lock: `kazoo_peer.py HOSTS` takes the orders that Peer.pm describes,
-from standard input.  All threads share one session."""
+"""kazoo's recipes: `peer.py HOSTS [lock|semaphore|queue]` takes the orders that Peer.pm
+describes, from standard input.  All threads share one session."""
 import statistics
 import sys
 import threading
@@ -20,7 +20,26 @@ def start(count, target):
     return threads
 
 
+class Queue:
+    """To acquire is to put an item, to release is to take the oldest one."""
+
+    def __init__(self, name):
+        self.queue = client.LockingQueue('/bench/kazoo-queue-%d' % name)
+
+    def acquire(self):
+        self.queue.put(b'x' * 100)
+
+    def release(self):
+        self.queue.get()
+        self.queue.consume()
+
+
 def lock(name):
+    what = sys.argv[2] if len(sys.argv) > 2 else 'lock'
+    if what == 'queue':
+        return Queue(name)
+    if what == 'semaphore':
+        return client.Semaphore('/bench/kazoo-semaphore-%d' % name, max_leases=4)
     return client.Lock('/bench/kazoo-%d' % name)
 
 

@@ -13,8 +13,9 @@
 # with.  "servers" says that PostgreSQL servers do it, whose requests are counted
 # exactly; for all others, pings of idle sessions are among the requests.
 #
-# "bars" are what the issue asks for: of the ratio, of requests or writes for each
-# acquisition, or of any other figure that the code returns.
+# "bars" are what is to be met: by the ratio, by requests or writes for each acquisition,
+# by the share of the requests ("of their requests") that the one compared with makes, or
+# by any other figure that the code returns.
 package Bench::Table;
 
 use strict;
@@ -103,7 +104,12 @@ sub contest
 	{
 		my @results = @{ $c->{results} };
 		my $of = $named{ $c->{of} // '' };
-		$results[$_]{ratio} = $results[$_]{value} / $of->{results}[$_]{value} for $of ? 0 .. $#results : ();
+		for my $i ($of ? 0 .. $#results : ())
+		{
+			my $theirs = $of->{results}[$i];
+			$results[$i]{ratio} = $results[$i]{value} / $theirs->{value};
+			$results[$i]{'of their requests'} = $theirs->{requests} ? $results[$i]{requests} / $theirs->{requests} : 0;
+		}
 		my $middle = sub { my $what = shift; return median(map { $_->{$what} } @results); };
 		my @values = map { $_->{value} } @results;
 		my @notes = map { _judge($c->{name}, "$_ ", $middle->($_), $c->{bars}{$_}) } sort keys %{ $c->{bars} // {} };

@@ -53,9 +53,10 @@ my $classpath = join ':', map { "/usr/share/java/$_.jar" }
 my @java = ('java', '-Xmx256m', '-XX:-UsePerfData', '-cp', $classpath, "$FindBin::Bin/Peer.java");
 my %program = (
 	limit => sub { "$FindBin::Bin/build/limit", $_[0]->hosts($_[1]) },
-	curator => sub { @java, $_[0]->hosts($_[1]), 'curator' },
-	writelock => sub { @java, $_[0]->hosts($_[1]), 'writelock' },
-	kazoo => sub { '/usr/bin/python3', "$FindBin::Bin/peer.py", $_[0]->hosts($_[1]) },
+	(map { my $library = $_; $library => sub { @java, $_[0]->hosts($_[1]), $library } }
+		qw(curator writelock multi10 multi100 semaphore curator-queue)),
+	(map { my $recipe = $_; ($recipe eq 'lock' ? 'kazoo' : "kazoo-$recipe") => sub { '/usr/bin/python3', "$FindBin::Bin/peer.py", $_[0]->hosts($_[1]), $recipe } }
+		qw(lock semaphore queue)),
 	sql => sub { "$FindBin::Bin/build/sql", map { $_[0]->node($_)->connstr('postgres') } 0, 1 });
 
 sub new
@@ -85,6 +86,9 @@ sub stop
 }
 
 sub zk { my $self = shift; return $self->{zk}; }
+
+# ms from host to host
+sub delay { my $self = shift; return $self->{delay}; }
 
 # The ensemble as the so-and-so-many-th server or peer knows it.
 sub hosts
@@ -192,7 +196,7 @@ sub peer
 	return $self->{peer}{"$name $i"} //= do
 	{
 		my $peer = Bench::Peer->new($program{$name}->($self, $i));
-		$peer->start('run', 4, 4, 3)->finish if $name =~ /curator|writelock/;    # their compiler
+		$peer->start('run', 4, 4, 3)->finish if $name =~ /curator|writelock|multi|^semaphore/;    # their compiler
 		$peer;
 	};
 }
