@@ -113,11 +113,11 @@ typedef struct Request
 	ZkLockActionType type;
 	int multi; /* number of a transaction, which is all there is of the request, or -1 */
 	int dir;
-	int generation; /* of the queue that asks */
+	int queue; /* that asks ... */
+	int generation;
 	uint64_t uuid;
 	ZkLockMode mode;
 	int slots; /* CREATE: of so many; 0: a lock */
-	int place; /* slots_sim's: whose it is */
 	int attempt;
 	bool sync;
 	bool watch;	 /* LIST: on the children, too */
@@ -281,7 +281,7 @@ extern int nmultis;
 extern Multi multis[MAX_MULTIS];
 extern const char *const coverage_name[NCOVERAGE];
 
-/* sim.c's: a line of the trace, below the one that says what is tried */
+/* schedule.c's: a line of the trace, below the one that says what is tried */
 extern void show_heading(void);
 #define TRACE(...)                                                                       \
 	do                                                                                   \

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * server.c
- *	  One simulated server, and the invariants.
+ *	  One simulated server, and the invariants that are no world's own.
  *
  * The ground truth is the model's leader.  A grant counts while its session
  * is alive there and its node exists; what the lease adds in the product is
@@ -12,7 +12,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "server.h"
+#include "world.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -25,25 +25,23 @@
 
 int nservers;
 int ndirs;
+int nqueues;
 Server servers[MAX_SERVERS];
 bool faults;
 bool counter_jumped[MAX_DIRS];
 bool numbers_repeated[MAX_DIRS];
-
-/* Newest token granted, by session. */
-static int64_t granted_token[MAX_SESSIONS][MAX_DIRS][ZKLOCK_NMODES];
 
 /* Of a set's queues: what goes into its transaction, and what is to be sent behind it. */
 static Multi *collecting;
 static int ndeferred;
 static Request deferred[2 * MAX_DIRS];
 
-static void step(Server *server, int dir, ZkLockEvent *event);
+static void step(Server *server, int queue, ZkLockEvent *event);
 
-void
-reset_tokens(void)
+int
+queue_dir(int queue)
 {
-	memset(granted_token, 0, sizeof(granted_token));
+	return queue % ndirs;
 }
 
 bool
@@ -52,33 +50,35 @@ server_owns(const Server *server, int node)
 	return !server->lost && zk.node[node].owner == server->conn.session;
 }
 
-static bool
-modes_conflict(ZkLockMode a, ZkLockMode b)
-{
-	return a == ZKLOCK_EXCLUSIVE || b == ZKLOCK_EXCLUSIVE;
-}
-
 uint64_t
 server_session(const Server *server)
 {
 	return zk.session[server->conn.session].id;
 }
 
-static const ZkContender *
-find_contender(const ZkLockQueue *queue, uint64_t uuid)
+const ZkContender *
+server_contender(const Server *server, int queue, uint64_t uuid)
 {
 	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
 	{
-		if (queue->contender[i].state != ZKLOCK_FREE && queue->contender[i].uuid == uuid)
-			return &queue->contender[i];
+		const ZkContender *c = &server->queue[queue].contender[i];
+
+		if (c->state != ZKLOCK_FREE && c->uuid == uuid)
+			return c;
 	}
 	return NULL;
 }
 
-const ZkContender *
-server_contender(const Server *server, int dir, uint64_t uuid)
+int
+server_find(const Server *server, const Node *node)
 {
-	return find_contender(&server->queue[dir], uuid);
+	for (int q = 0; q < nqueues; q++)
+	{
+		if (queue_dir(q) == node->dir &&
+			server_contender(server, q, node->child.uuid_lo) != NULL)
+			return q;
+	}
+	return -1;
 }
 
 static int
@@ -87,115 +87,33 @@ number_of(const Server *server)
 	return (int) (server - servers);
 }
 
-/*
- * Does "other" come before us?  Who was there first does, whatever its number says: one
- * that was made without the sequence flag may have any.  With one exception: when we
- * listed, the directory had come past that number, so that it looked like one that was
- * given after ours.
- */
-static bool
-comes_before(const Node *other, const Node *own)
-{
-	return other->czxid < own->czxid &&
-		!(other->forged && other->child.sequence > own->child.sequence &&
-		  other->child.sequence < own->known);
-}
-
 /* ------------------------------------------------------------------------
  * What the actions claim
  * ------------------------------------------------------------------------
  */
 
-/*
- * What zk_contenders would say of the queue in which "own" is granted the lock: that it
- * has it, and with it nobody whom it excludes.  Only where the numbers say who came
- * first: some are not given, and some given twice.
- */
 static void
-check_holders(int dir, const Node *own)
+check_granted(Server *server, int queue, const ZkLockAction *action, bool keep)
 {
-	const Node *node[MAX_ALIVE];
-	ZkLockChild queue[MAX_ALIVE] = {{0}};
-	bool holds[MAX_ALIVE];
-	int n = 0;
-
-	for (int i = 0; i < zk.nalive; i++)
-	{
-		const Node *one = &zk.node[zk.alive[i]];
-		int at = n;
-
-		if (one->dir != dir)
-			continue;
-		for (; at > 0 && node[at - 1]->czxid > one->czxid; at--)
-			node[at] = node[at - 1];
-		node[at] = one;
-		n++;
-	}
-	for (int i = 0; i < n; i++)
-	{
-		queue[i] = node[i]->child;
-		if (i > 0 && queue[i - 1].sequence >= queue[i].sequence)
-			return;
-	}
-	zklock_find_holders(queue, n, holds);
-	for (int i = 0; i < n; i++)
-	{
-		if (!holds[i] && queue[i].uuid_lo == own->child.uuid_lo &&
-			queue[i].uuid_hi == own->child.uuid_hi)
-			fail("%s is granted, and does not hold", own->name);
-		for (int j = 0; j < i; j++)
-		{
-			if (holds[i] && holds[j] && modes_conflict(queue[i].mode, queue[j].mode) &&
-				(queue[i].uuid_hi == 0 || queue[i].uuid_hi != queue[j].uuid_hi))
-				fail("%s and %s hold at a time", queue[i].name, queue[j].name);
-		}
-	}
-}
-
-static void
-check_granted(Server *server, int dir, const ZkLockAction *action, bool keep)
-{
-	int node = zk_find_token(dir, action->token);
+	int node = zk_find_token(queue_dir(queue), action->token);
 	const Node *own;
 
-	if (node < 0 || zk.node[node].dir != dir || !server_owns(server, node) ||
+	if (node < 0 || !server_owns(server, node) ||
 		zk.node[node].child.uuid_lo != action->uuid ||
-		zk.node[node].child.mode != action->mode)
+		zk.node[node].child.mode != action->mode ||
+		zk.node[node].child.slots != server->queue[queue].slots)
 		fail("token %" PRId64 " is not our contender's czxid", action->token);
 	own = &zk.node[node];
-	if (own->dzxid <= server->told[dir])
+	if (own->dzxid <= server->told[queue])
 		fail("granted though our contender was gone before what we were told");
-
 	if (own->dzxid == NEVER)
-	{
-		for (int i = 0; i < zk.nalive; i++)
-		{
-			const Node *other = &zk.node[zk.alive[i]];
-
-			if (other->dir == dir && other->owner != own->owner &&
-				comes_before(other, own) &&
-				modes_conflict(own->child.mode, other->child.mode))
-				fail("granted though %s is before us", other->name);
-		}
-		for (int i = 0; i < zk.nsessions; i++)
-		{
-			for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
-			{
-				if (i != own->owner && modes_conflict(action->mode, (ZkLockMode) mode) &&
-					granted_token[i][dir][mode] > action->token)
-					fail("token %" PRId64 " after token %" PRId64, action->token,
-						 granted_token[i][dir][mode]);
-			}
-		}
-		granted_token[own->owner][dir][action->mode] = action->token;
-		check_holders(dir, own);
-	}
+		world.check_turn(server, queue, own);
 
 	if (action->mode == ZKLOCK_SHARED)
 		COVER(GRANT_SHARED);
 	else
 		COVER(GRANT_EXCLUSIVE);
-	table_granted(&server->table[dir], action->mode, action->token, node, keep,
+	table_granted(&server->table[queue], action->mode, action->token, node, keep,
 				  action->demanded);
 }
 
@@ -205,10 +123,10 @@ check_granted(Server *server, int dir, const ZkLockAction *action, bool keep)
  * we could know.
  */
 static void
-check_deadlock(Server *server, int dir, const ZkLockAction *action)
+check_deadlock(Server *server, int queue, const ZkLockAction *action)
 {
-	const ZkContender *shared = zklock_queue_grant(&server->queue[dir], ZKLOCK_SHARED);
-	int exclusive = zk_find_token(dir, action->token);
+	const ZkContender *shared = zklock_queue_grant(&server->queue[queue], ZKLOCK_SHARED);
+	int exclusive = zk_find_token(queue_dir(queue), action->token);
 
 	COVER(DEADLOCK);
 	if (action->mode != ZKLOCK_EXCLUSIVE || shared == NULL || exclusive < 0)
@@ -217,8 +135,8 @@ check_deadlock(Server *server, int dir, const ZkLockAction *action)
 	{
 		const Node *other = &zk.node[i];
 
-		if (other->dir == dir && other->owner != server->conn.session &&
-			other->child.mode == ZKLOCK_EXCLUSIVE && other->dzxid > server->told[dir] &&
+		if (other->dir == queue_dir(queue) && other->owner != server->conn.session &&
+			other->child.mode == ZKLOCK_EXCLUSIVE && other->dzxid > server->told[queue] &&
 			((other->czxid > shared->token && other->czxid < zk.node[exclusive].czxid) ||
 			 other->forged))
 			return;
@@ -231,9 +149,9 @@ check_deadlock(Server *server, int dir, const ZkLockAction *action)
  * not to get it at some moment since he asked.
  */
 static void
-check_blocked(Server *server, int dir, const ZkLockAction *action)
+check_blocked(Server *server, int queue, const ZkLockAction *action)
 {
-	Table *table = &server->table[dir];
+	Table *table = &server->table[queue];
 	int64_t asked_at = NEVER;
 
 	for (int i = 0; i < NPARTS; i++)
@@ -244,59 +162,50 @@ check_blocked(Server *server, int dir, const ZkLockAction *action)
 			b->heard && b->asked_at < asked_at)
 			asked_at = b->asked_at;
 	}
-	if (server->queue[dir].contender[action->slot].state == ZKLOCK_BLOCKED)
+	if (server->queue[queue].contender[action->slot].state == ZKLOCK_BLOCKED)
 		COVER(PROBE_BLOCKED);
-	if (server->queue[dir].contender[action->slot].state == ZKLOCK_GRANTED)
+	if (server->queue[queue].contender[action->slot].state == ZKLOCK_GRANTED)
 		COVER(JOIN_BLOCKED);
-	if (asked_at != NEVER && !server->refused[dir])
-	{
-		bool found = false;
-
-		for (int i = 0; i < zk.nnodes && !found; i++)
-		{
-			const Node *other = &zk.node[i];
-
-			found = other->dir == dir && other->owner != server->conn.session &&
-				modes_conflict(other->child.mode, action->mode) && other->dzxid > asked_at;
-		}
-		if (!found && !server->conn.deposed)
-			fail("told of somebody who had gone before the question");
-	}
+	if (asked_at != NEVER && !server->refused[queue] && !server->conn.deposed &&
+		!world.was_blocked(server, queue, action->mode, asked_at))
+		fail("told of somebody who had gone before the question");
 	table_blocked(table, action->mode);
 }
 
 /* Only what was made without the sequence flag has a number that was not given yet,
  * unless the directory has forgotten that. */
 static void
-check_number_refused(const Server *server, int dir)
+check_number_refused(const Server *server, int queue)
 {
+	int dir = queue_dir(queue);
+
 	if (numbers_repeated[dir])
 		return;
 	for (int i = 0; i < zk.nnodes; i++)
 	{
 		if (zk.node[i].dir == dir && zk.node[i].forged &&
-			zk.node[i].dzxid > server->told[dir])
+			zk.node[i].dzxid > server->told[queue])
 			return;
 	}
 	fail("a number refused, though all were given");
 }
 
 static void
-check_failed(Server *server, int dir, const ZkLockAction *action)
+check_failed(Server *server, int queue, const ZkLockAction *action)
 {
 	switch (action->failure)
 	{
 		case ZKLOCK_FAIL_DEADLOCK:
-			check_deadlock(server, dir, action);
+			check_deadlock(server, queue, action);
 			break;
 		case ZKLOCK_FAIL_SEQUENCE:
 			COVER(SEQUENCE_LIMIT);
-			if (!counter_jumped[dir])
+			if (!counter_jumped[queue_dir(queue)])
 				fail("sequence refused without reason");
 			break;
 		case ZKLOCK_FAIL_NUMBER:
 			COVER(NUMBER_REFUSED);
-			check_number_refused(server, dir);
+			check_number_refused(server, queue);
 			break;
 		case ZKLOCK_FAIL_NO_DIRECTORY:
 			if (!faults)
@@ -304,25 +213,28 @@ check_failed(Server *server, int dir, const ZkLockAction *action)
 			break;
 		case ZKLOCK_FAIL_REFUSED:
 			COVER(REFUSED);
-			if (!server->refused[dir])
+			if (!server->refused[queue])
 				fail("refused, though the ensemble refused nothing");
 			break;
 		case ZKLOCK_FAIL_RING:
 			fail("nothing here looks for rings");
 	}
-	table_failed(&server->table[dir], action->mode, action->failure);
+	table_failed(&server->table[queue], action->mode, action->failure);
 }
 
 static void
-check_delete(Server *server, int dir, const Request *request)
+check_delete(const Server *server, const Request *request)
 {
-	const Table *table = &server->table[dir];
-
-	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
+	for (int q = 0; q < nqueues; q++)
 	{
-		if ((table->usable[mode] || table_held(table, (ZkLockMode) mode) > 0) &&
-			strcmp(zk.node[table->node[mode]].name, request->name) == 0)
-			fail("deletes a contender whose grant is in use");
+		const Table *table = &server->table[q];
+
+		for (int mode = 0; mode < ZKLOCK_NMODES && queue_dir(q) == request->dir; mode++)
+		{
+			if ((table->usable[mode] || table_held(table, (ZkLockMode) mode) > 0) &&
+				strcmp(zk.node[table->node[mode]].name, request->name) == 0)
+				fail("deletes a contender whose grant is in use");
+		}
 	}
 }
 
@@ -332,9 +244,9 @@ check_delete(Server *server, int dir, const Request *request)
  */
 
 static void
-perform(Server *server, int dir, const ZkLockAction *action, bool keep)
+perform(Server *server, int queue, const ZkLockAction *action, bool keep)
 {
-	Request request = {.type = action->type, .multi = -1, .dir = dir};
+	Request request = {.type = action->type, .multi = -1, .queue = queue};
 
 	TRACE("    %s slot %d uuid %" PRIx64 " %s list %" PRIu64 " token %" PRId64 " %s%s%s%s",
 		  request_name(action->type), action->slot, action->uuid & 0xffff,
@@ -345,25 +257,25 @@ perform(Server *server, int dir, const ZkLockAction *action, bool keep)
 	switch (action->type)
 	{
 		case ZKLOCK_ACT_GRANTED:
-			check_granted(server, dir, action, keep);
+			check_granted(server, queue, action, keep);
 			return;
 		case ZKLOCK_ACT_BLOCKED:
 			COVER(BLOCKED);
-			check_blocked(server, dir, action);
+			check_blocked(server, queue, action);
 			return;
 		case ZKLOCK_ACT_DEMANDED:
-			table_demanded(&server->table[dir], action->mode);
+			table_demanded(&server->table[queue], action->mode);
 			return;
 		case ZKLOCK_ACT_UNDEMANDED:
 			COVER(UNDEMANDED);
-			table_undemanded(&server->table[dir], action->mode);
+			table_undemanded(&server->table[queue], action->mode);
 			return;
 		case ZKLOCK_ACT_REVOKED:
 			COVER(REVOKED);
-			table_revoked(&server->table[dir], action->mode);
+			table_revoked(&server->table[queue], action->mode);
 			return;
 		case ZKLOCK_ACT_FAILED:
-			check_failed(server, dir, action);
+			check_failed(server, queue, action);
 			return;
 		default:
 			break;
@@ -372,7 +284,9 @@ perform(Server *server, int dir, const ZkLockAction *action, bool keep)
 	if (action->type == ZKLOCK_ACT_WATCH && strlen(action->name) > ZKLOCK_WATCHED_MAX)
 		fail("a name of %zu bytes is watched", strlen(action->name));
 
-	request.generation = server->generation[dir];
+	request.dir = queue_dir(queue);
+	request.slots = server->queue[queue].slots;
+	request.generation = server->generation[queue];
 	request.uuid = action->uuid;
 	request.mode = action->mode;
 	request.attempt = action->attempt;
@@ -382,27 +296,32 @@ perform(Server *server, int dir, const ZkLockAction *action, bool keep)
 	request.hash = action->hash;
 	if (action->type == ZKLOCK_ACT_WATCH || action->type == ZKLOCK_ACT_DELETE_ORPHAN)
 		snprintf(request.name, sizeof(request.name), "%s", action->name);
-	else if (action->type == ZKLOCK_ACT_WATCH_OWN || action->type == ZKLOCK_ACT_DELETE)
+	else if (action->type == ZKLOCK_ACT_WATCH_OWN || action->type == ZKLOCK_ACT_DELETE ||
+			 action->type == ZKLOCK_ACT_MARK)
 	{
 		size_t len;
 
 		if (action->sequence < 0)
 			fail("%s of a contender whose name is not known", request_name(action->type));
-		zklock_format_contender(request.name, server_session(server), action->uuid,
-								ZKLOCK_KIND_LOCK, action->mode);
+		if (action->slots > 0)
+			zklock_format_slot(request.name, server_session(server), action->uuid,
+							   action->slots);
+		else
+			zklock_format_contender(request.name, server_session(server), action->uuid,
+									ZKLOCK_KIND_LOCK, action->mode);
 		len = strlen(request.name);
 		snprintf(request.name + len, sizeof(request.name) - len, "%010" PRId64,
 				 action->sequence);
 	}
 	if (action->type == ZKLOCK_ACT_DELETE || action->type == ZKLOCK_ACT_DELETE_ORPHAN)
-		check_delete(server, dir, &request);
+		check_delete(server, &request);
 	if (action->jointly)
 	{
 		Part *part = &collecting->part[collecting->n++];
 
 		*part = (Part){
 			.type = request.type,
-			.dir = dir,
+			.dir = request.dir,
 			.generation = request.generation,
 			.uuid = request.uuid,
 			.mode = request.mode,
@@ -419,107 +338,36 @@ perform(Server *server, int dir, const ZkLockAction *action, bool keep)
 	/* else the worker has no client; a new connection annuls the reply */
 }
 
-/* Notice what is worth counting, by comparing before and after. */
 static void
-observe(const ZkLockEvent *event, const ZkLockQueue *before, const ZkLockQueue *after,
-		const ZkLockActions *actions)
+step(Server *server, int queue, ZkLockEvent *event)
 {
-	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
-	{
-		const ZkContender *old = &before->contender[i];
-		const ZkContender *new = &after->contender[i];
-
-		if (event->type == ZKLOCK_EV_LISTED && old->state == ZKLOCK_UNSETTLED &&
-			new->uuid == old->uuid &&new->state > ZKLOCK_UNSETTLED)
-		{
-			COVER(ADOPTED);
-			if (new->set != 0)
-				COVER(SET_ADOPTED);
-		}
-		if (event->type == ZKLOCK_EV_NEED && !event->needed[old->mode])
-		{
-			if (old->state == ZKLOCK_CREATING)
-				COVER(WITHDRAWN_CREATING);
-			if (old->state == ZKLOCK_WAITING)
-				COVER(WITHDRAWN_WAITING);
-		}
-		if (event->type == ZKLOCK_EV_LISTED && old->state == ZKLOCK_PROBING &&
-			new->state == ZKLOCK_CREATING)
-			COVER(PROBE_FREE);
-		if (event->type == ZKLOCK_EV_LISTED && old->state == ZKLOCK_QUEUED &&
-			new->state == ZKLOCK_DELETING && after->needed[old->mode])
-			COVER(NUMBER_SHARED);
-		if (old->state != ZKLOCK_WAITING && new->polled)
-			COVER(POLLED);
-		if (event->type == ZKLOCK_EV_LISTED && old->state == ZKLOCK_WAITING &&
-			!old->blocker_last && new->blocker_last)
-			COVER(FORESEEN);
-		if (event->type == ZKLOCK_EV_CREATED && old->state == ZKLOCK_CREATING &&
-			new->uuid == old->uuid && event->rc == ZKLOCK_RC_OK)
-		{
-			if (new->state == ZKLOCK_GRANTED)
-				COVER(SUCCEEDED);
-			else if (before->succession.watched && before->succession.last >= 0 &&
-					 new->sequence > before->succession.last + 1)
-				COVER(NOT_SUCCEEDED);
-		}
-		if (event->type == ZKLOCK_EV_CONNECTED && old->state == ZKLOCK_GRANTED)
-			COVER(RECONNECT_GRANTED);
-		if (event->type == ZKLOCK_EV_SESSION_LOST && old->state == ZKLOCK_GRANTED)
-			COVER(EXPIRED_GRANTED);
-		if (event->type == ZKLOCK_EV_SESSION_LOST &&
-			(old->state == ZKLOCK_CREATING || old->state == ZKLOCK_UNSETTLED))
-			COVER(EXPIRED_CREATING);
-		if (event->type == ZKLOCK_EV_RESUMED && old->state == ZKLOCK_GRANTED)
-			COVER(RESUMED_GRANTED);
-		if (event->type == ZKLOCK_EV_RESUMED && old->state == ZKLOCK_CREATING)
-			COVER(RESUMED_CREATING);
-
-		/*
-		 * The hand-over between servers: nobody else was before the one that
-		 * went, both watches stood.  This must not cost a listing.
-		 */
-		if (event->type == ZKLOCK_EV_NODE_DELETED && old->state == ZKLOCK_WAITING &&
-			old->blocker == event->hash && old->blocker_last && old->own_watched &&
-			old->blocker_watched && before->connected)
-		{
-			bool granted = false;
-			bool alone = true;
-
-			for (int j = 0; j < ZKLOCK_NCONTENDERS; j++)
-			{
-				/* another one of ours may have reasons of its own to list */
-				if (j != i && before->contender[j].state != ZKLOCK_FREE &&
-					before->contender[j].state < ZKLOCK_GRANTED)
-					alone = false;
-			}
-			for (int j = 0; j < actions->n; j++)
-			{
-				if (alone && actions->action[j].type == ZKLOCK_ACT_LIST)
-					fail("a hand-over costs a listing");
-				if (actions->action[j].type == ZKLOCK_ACT_GRANTED &&
-					actions->action[j].uuid == old->uuid)
-					granted = true;
-			}
-			if (!granted)
-				fail("the last blocker has gone and nobody is granted the lock");
-			COVER(DIRECT_HANDOVER);
-		}
-	}
-}
-
-static void
-step(Server *server, int dir, ZkLockEvent *event)
-{
-	static const char *const names[] = {"NEED",			"JOINTLY",		"DISCONNECTED",
-										"CONNECTED",	"SESSION_LOST", "RESUMED",
-										"TICK",			"MADE_DIR",		"CREATED",
-										"LISTED",		"WATCHED_OWN",	"WATCHED",
-										"WATCHED_DIR",	"DELETED",		"NODE_DELETED",
-										"NODE_CHANGED", "DIR_CHANGED",	"DIR_GONE"};
-	static const char *const rcs[] = {"OK",	  "NO_NODE", "EXISTS",
-									  "LOST", "UNDONE",	 "ERROR"};
-	ZkLockQueue before = server->queue[dir];
+	static const char *const names[] = {
+		[ZKLOCK_EV_NEED] = "NEED",
+		[ZKLOCK_EV_JOINTLY] = "JOINTLY",
+		[ZKLOCK_EV_DISCONNECTED] = "DISCONNECTED",
+		[ZKLOCK_EV_CONNECTED] = "CONNECTED",
+		[ZKLOCK_EV_SESSION_LOST] = "SESSION_LOST",
+		[ZKLOCK_EV_RESUMED] = "RESUMED",
+		[ZKLOCK_EV_TICK] = "TICK",
+		[ZKLOCK_EV_MADE_DIR] = "MADE_DIR",
+		[ZKLOCK_EV_CREATED] = "CREATED",
+		[ZKLOCK_EV_LISTED] = "LISTED",
+		[ZKLOCK_EV_WATCHED_OWN] = "WATCHED_OWN",
+		[ZKLOCK_EV_WATCHED] = "WATCHED",
+		[ZKLOCK_EV_WATCHED_DIR] = "WATCHED_DIR",
+		[ZKLOCK_EV_MARKED] = "MARKED",
+		[ZKLOCK_EV_DELETED] = "DELETED",
+		[ZKLOCK_EV_NODE_DELETED] = "NODE_DELETED",
+		[ZKLOCK_EV_NODE_CHANGED] = "NODE_CHANGED",
+		[ZKLOCK_EV_DIR_CHANGED] = "DIR_CHANGED",
+		[ZKLOCK_EV_DIR_GONE] = "DIR_GONE",
+	};
+	static const char *const rcs[] = {
+		[ZKLOCK_RC_OK] = "OK",		   [ZKLOCK_RC_NO_NODE] = "NO_NODE",
+		[ZKLOCK_RC_EXISTS] = "EXISTS", [ZKLOCK_RC_LOST] = "LOST",
+		[ZKLOCK_RC_UNDONE] = "UNDONE", [ZKLOCK_RC_ERROR] = "ERROR",
+	};
+	ZkLockQueue before = server->queue[queue];
 	ZkLockActions actions;
 
 	event->session = server_session(server);
@@ -529,43 +377,43 @@ step(Server *server, int dir, ZkLockEvent *event)
 	event->recurring =
 		!event->keep && server->recurring_rate > 0 && !once_in(server->recurring_rate);
 	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
-		event->held[mode] = table_held(&server->table[dir], (ZkLockMode) mode) > 0;
+		event->held[mode] = table_held(&server->table[queue], (ZkLockMode) mode) > 0;
 	event->fresh_uuid = server->next_uuid;
 	server->next_uuid += ZKLOCK_NCONTENDERS;
 	if (tracing)
 	{
-		TRACE("  server %d lock %d: %s %s uuid %" PRIx64 " list %" PRIu64
+		TRACE("  server %d queue %d: %s %s uuid %" PRIx64 " list %" PRIu64
 			  " needed %d%d spent %d%d %s",
-			  number_of(server), dir, names[event->type], rcs[event->rc],
+			  number_of(server), queue, names[event->type], rcs[event->rc],
 			  event->uuid & 0xffff, event->list, event->needed[0], event->needed[1],
 			  event->spent[0], event->spent[1], event->name ? event->name : "");
 		for (int i = 0; i < event->nchildren; i++)
 			TRACE("      %s", event->children[i].name);
 	}
 	if (event->rc == ZKLOCK_RC_ERROR)
-		server->refused[dir] = true;
+		server->refused[queue] = true;
 
-	zklock_step(&server->queue[dir], event, &actions);
-	observe(event, &before, &server->queue[dir], &actions);
+	zklock_step(&server->queue[queue], event, &actions);
+	world.observe(server, queue, event, &before, &actions);
 	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
 	{
-		const ZkContender *c = &server->queue[dir].contender[i];
+		const ZkContender *c = &server->queue[queue].contender[i];
 
-		server->polled[dir] |=
+		server->polled[queue] |=
 			c->polled || (c->state == ZKLOCK_GRANTED && c->list_needed == UINT64_MAX);
 	}
 	/* As dispatch.c: the table first, under its lock, then the requests. */
 	for (int i = 0; i < actions.n; i++)
 	{
 		if (!zklock_action_is_request(actions.action[i].type))
-			perform(server, dir, &actions.action[i], event->keep);
+			perform(server, queue, &actions.action[i], event->keep);
 	}
 	for (int i = 0; i < actions.n; i++)
 	{
 		if (zklock_action_is_request(actions.action[i].type))
-			perform(server, dir, &actions.action[i], event->keep);
+			perform(server, queue, &actions.action[i], event->keep);
 	}
-	sets_notice(server);
+	world.notice(server);
 }
 
 /* All that a set's queues ask for jointly, and then what they ask for besides. */
@@ -602,15 +450,16 @@ server_send_set(Server *server, int number)
  * The worker forgets a queue; replies to it find nobody.  What it knows of the directory
  * may be kept.
  */
-static void
-forget(Server *server, int dir)
+void
+server_forget(Server *server, int queue)
 {
-	ZkLockSuccession succession = server->queue[dir].succession;
+	ZkLockQueue old = server->queue[queue];
 
-	zklock_queue_init(&server->queue[dir], server->connected);
-	server->generation[dir]++;
-	if (succession.watched && !once_in(4))
-		server->queue[dir].succession = succession;
+	zklock_queue_init(&server->queue[queue], server->connected);
+	server->queue[queue].slots = old.slots;
+	server->generation[queue]++;
+	if (old.succession.watched && !once_in(4))
+		server->queue[queue].succession = old.succession;
 	COVER(FORGOTTEN);
 }
 
@@ -623,18 +472,18 @@ bool
 server_feed(Server *server)
 {
 	ZkLockEvent event = {.type = server->all_event};
-	int dir = server->all_next;
+	int queue = server->all_next;
 
-	if (dir < 0)
+	if (queue < 0)
 		return false;
-	server->all_next = dir + 1 < ndirs ? dir + 1 : -1;
-	if (zklock_queue_empty(&server->queue[dir]) && server->connected)
-		forget(server, dir);
-	else if (event.type != ZKLOCK_EV_TICK || zklock_queue_wants_tick(&server->queue[dir]))
-		step(server, dir, &event);
+	server->all_next = queue + 1 < nqueues ? queue + 1 : -1;
+	if (zklock_queue_empty(&server->queue[queue]) && server->connected)
+		server_forget(server, queue);
+	else if (event.type != ZKLOCK_EV_TICK || zklock_queue_wants_tick(&server->queue[queue]))
+		step(server, queue, &event);
 	for (int i = 0; event.type == ZKLOCK_EV_TICK && i < ZKLOCK_NCONTENDERS; i++)
 	{
-		if (server->queue[dir].contender[i].watch_later)
+		if (server->queue[queue].contender[i].watch_later)
 			fail("a grant stays without a watch");
 	}
 	return true;
@@ -655,10 +504,10 @@ step_all(Server *server, ZkLockEventType type)
 		server->resume_due = false;
 	}
 	/* what is kept of empty queues goes with the connection */
-	for (int dir = 0; dir < ndirs && type != ZKLOCK_EV_TICK; dir++)
+	for (int q = 0; q < nqueues && type != ZKLOCK_EV_TICK; q++)
 	{
-		if (zklock_queue_empty(&server->queue[dir]))
-			server->queue[dir].succession = ZKLOCK_NO_SUCCESSION;
+		if (zklock_queue_empty(&server->queue[q]))
+			server->queue[q].succession = ZKLOCK_NO_SUCCESSION;
 	}
 	server->all_event = type;
 	server->all_next = 0;
@@ -669,12 +518,21 @@ step_all(Server *server, ZkLockEventType type)
 void
 server_init(Server *server)
 {
+	static const int rates[] = {0, 1000, 1000, 1000, 4};
+
 	memset(server, 0, sizeof(*server));
 	server->next_uuid = random_bits() & UINT64_C(0xffff000000000000);
 	server->all_next = -1;
 	conn_open(&server->conn);
-	for (int dir = 0; dir < MAX_DIRS; dir++)
-		zklock_queue_init(&server->queue[dir], false);
+	for (int q = 0; q < nqueues; q++)
+	{
+		zklock_queue_init(&server->queue[q], false);
+		server->table[q].handoff_limit = random_below(3);
+	}
+	server->keep_rate = rates[random_below(lengthof(rates))];
+	server->alone_rate = rates[random_below(lengthof(rates))];
+	server->recurring_rate = rates[random_below(lengthof(rates))];
+	server->crowded = once_in(16);
 }
 
 /*
@@ -715,21 +573,21 @@ server_session_lost(Server *server)
  * new one would trust what it reads.
  */
 bool
-server_need(Server *server, int dir)
+server_need(Server *server, int queue)
 {
 	ZkLockEvent event = {0};
 
-	if (!server->table[dir].dirty || server->all_next >= 0)
+	if (!server->table[queue].dirty || server->all_next >= 0)
 		return false;
-	server->table[dir].dirty = false;
-	table_need(&server->table[dir], &server->queue[dir], &event);
-	if (zklock_queue_empty(&server->queue[dir]))
+	server->table[queue].dirty = false;
+	table_need(&server->table[queue], &server->queue[queue], &event);
+	if (zklock_queue_empty(&server->queue[queue]))
 	{
 		if (once_in(2))
-			forget(server, dir);
-		server->queue[dir].connected = server->connected;
+			server_forget(server, queue);
+		server->queue[queue].connected = server->connected;
 	}
-	step(server, dir, &event);
+	step(server, queue, &event);
 	return true;
 }
 
@@ -768,7 +626,7 @@ static void
 receive_reply(Server *server, const Message *message)
 {
 	const Request *request = &message->request;
-	int dir = request->dir;
+	int queue = request->queue;
 	ZkLockChild children[MAX_ALIVE];
 	ZkLockEvent event = {
 		.rc = message->rc,
@@ -776,6 +634,7 @@ receive_reply(Server *server, const Message *message)
 		.hash = request->hash,
 		.list = request->list,
 		.sequence = -1,
+		.marked = message->marked,
 	};
 
 	if (request->multi >= 0)
@@ -783,11 +642,11 @@ receive_reply(Server *server, const Message *message)
 		receive_multi(server, message);
 		return;
 	}
-	if (request->generation != server->generation[dir] ||
+	if (request->generation != server->generation[queue] ||
 		request->type == ZKLOCK_ACT_DELETE_ORPHAN)
 		return;
-	if (message->zxid > server->told[dir])
-		server->told[dir] = message->zxid;
+	if (message->zxid > server->told[queue])
+		server->told[queue] = message->zxid;
 
 	switch (request->type)
 	{
@@ -809,6 +668,9 @@ receive_reply(Server *server, const Message *message)
 		case ZKLOCK_ACT_WATCH_DIR:
 			event.type = ZKLOCK_EV_WATCHED_DIR;
 			break;
+		case ZKLOCK_ACT_MARK:
+			event.type = ZKLOCK_EV_MARKED;
+			break;
 		default:
 			event.type = ZKLOCK_EV_DELETED;
 			if (message->rc == ZKLOCK_RC_ERROR)
@@ -826,12 +688,30 @@ receive_reply(Server *server, const Message *message)
 
 		children[i] = node->child;
 		if (node->owner == server->conn.session)
+		{
+			int knower = server_find(server, node);
+
 			node->known = message->next;
+			children[i].sibling = knower >= 0 && knower != queue;
+		}
 	}
 	event.children = children;
 	event.nchildren = message->nchildren;
 	event.next_number = message->next;
-	step(server, dir, &event);
+	step(server, queue, &event);
+}
+
+/* All queues of the directory hear of it. */
+static void
+step_dir(Server *server, int dir, const ZkLockEvent *event)
+{
+	for (int q = 0; q < nqueues; q++)
+	{
+		ZkLockEvent copy = *event;
+
+		if (queue_dir(q) == dir)
+			step(server, q, &copy);
+	}
 }
 
 static void
@@ -847,7 +727,7 @@ receive_dir_watch(Server *server, const Message *message)
 		else
 			COVER(DIR_DATA_CHANGED);
 	}
-	step(server, dir_of_watch(message->node), &event);
+	step_dir(server, dir_of_watch(message->node), &event);
 }
 
 static void
@@ -864,16 +744,21 @@ receive_watch(Server *server, const Message *message)
 
 	if (!message->deleted)
 		COVER(NODE_CHANGED);
-	if (message->zxid > server->told[node->dir])
-		server->told[node->dir] = message->zxid;
-	step(server, node->dir, &event);
+	for (int q = 0; q < nqueues; q++)
+	{
+		if (queue_dir(q) == node->dir && message->zxid > server->told[q])
+			server->told[q] = message->zxid;
+	}
+	step_dir(server, node->dir, &event);
 
-	if (own && message->deleted)
+	if (own && message->deleted && server_find(server, node) >= 0)
 	{
 		const ZkContender *c =
-			find_contender(&server->queue[node->dir], node->child.uuid_lo);
+			server_contender(server, server_find(server, node), node->child.uuid_lo);
 
-		if (c != NULL && c->state != ZKLOCK_DELETING)
+		/* one that is not settled is looked for anyway; another place may watch it */
+		if (c->state != ZKLOCK_DELETING &&
+			(c->state != ZKLOCK_UNSETTLED || nqueues == ndirs))
 			fail("our contender was deleted and we do not mind");
 	}
 }
@@ -904,12 +789,12 @@ server_receive(Server *server)
 			 * The new follower may be behind what events told, and a new
 			 * worker has been told nothing.
 			 */
-			for (int dir = 0; dir < ndirs; dir++)
+			for (int q = 0; q < nqueues; q++)
 			{
 				if (server->resuming)
-					server->told[dir] = 0;
-				else if (server->told[dir] > server->conn.seen)
-					server->told[dir] = server->conn.seen;
+					server->told[q] = 0;
+				else if (server->told[q] > server->conn.seen)
+					server->told[q] = server->conn.seen;
 			}
 			step_all(server, server->resuming ? ZKLOCK_EV_RESUMED : ZKLOCK_EV_CONNECTED);
 			server->resuming = false;
@@ -923,40 +808,69 @@ server_receive(Server *server)
 	return true;
 }
 
+bool
+servers_need_tick(void)
+{
+	for (int s = 0; s < nservers; s++)
+	{
+		for (int q = 0; q < nqueues; q++)
+		{
+			if (servers[s].refused[q] || servers[s].polled[q] || servers[s].crowded)
+				return true;
+		}
+	}
+	return false;
+}
+
+/* For the trace: who waits? */
+void
+servers_show(void)
+{
+	for (int s = 0; s < nservers; s++)
+	{
+		for (int q = 0; q < nqueues; q++)
+		{
+			const Table *table = &servers[s].table[q];
+
+			TRACE("server %d queue %d: usable %d%d demanded %d%d keep %d%d dirty %d", s,
+				  q, table->usable[0], table->usable[1], table->demanded[0],
+				  table->demanded[1], table->keep[0], table->keep[1], table->dirty);
+			for (int i = 0; i < NPARTS; i++)
+			{
+				if (table->backend[i].state != BACKEND_IDLE)
+					TRACE("  backend %d state %d mode %d set %" PRIu64, i,
+						  table->backend[i].state, table->backend[i].mode,
+						  table->backend[i].set);
+			}
+			for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
+			{
+				const ZkContender *c = &servers[s].queue[q].contender[i];
+
+				if (c->state != ZKLOCK_FREE)
+					TRACE("  contender %" PRIx64 " state %d mode %d set %" PRIu64
+						  " token %" PRId64,
+						  c->uuid & 0xffff, c->state, c->mode, c->set, c->token);
+			}
+		}
+	}
+}
+
 /* ------------------------------------------------------------------------
  * Invariants
  * ------------------------------------------------------------------------
  */
 
 /* The grant is in use on this server, and counts. */
-static bool
-counts(const Server *server, int dir, int mode)
+bool
+server_counts(const Server *server, int queue, ZkLockMode mode)
 {
-	const Table *table = &server->table[dir];
+	const Table *table = &server->table[queue];
 
-	if (!table->usable[mode] && table_held(table, (ZkLockMode) mode) == 0)
+	if (!table->usable[mode] && table_held(table, mode) == 0)
 		return false;
 	return server_owns(server, table->node[mode]) &&
 		zk.session[server->conn.session].alive &&
 		zk.node[table->node[mode]].dzxid == NEVER;
-}
-
-/* No two servers hold conflicting grants of one name. */
-static void
-check_exclusion(int dir)
-{
-	for (int a = 0; a < nservers; a++)
-	{
-		if (!counts(&servers[a], dir, ZKLOCK_EXCLUSIVE))
-			continue;
-		for (int b = 0; b < nservers; b++)
-		{
-			if (b != a &&
-				(counts(&servers[b], dir, ZKLOCK_EXCLUSIVE) ||
-				 counts(&servers[b], dir, ZKLOCK_SHARED)))
-				fail("servers %d and %d hold lock %d", a, b, dir);
-		}
-	}
 }
 
 /* Has the server heard everything there is to hear? */
@@ -993,11 +907,11 @@ wanted_by_others(const Server *server, int dir)
 static void
 check_answered(const Server *server)
 {
-	for (int dir = 0; server_knows_all(server) && dir < ndirs; dir++)
+	for (int q = 0; server_knows_all(server) && q < nqueues; q++)
 	{
-		const Table *table = &server->table[dir];
+		const Table *table = &server->table[q];
 
-		if (table->dirty || server->refused[dir])
+		if (table->dirty || server->refused[q])
 			continue;
 		for (int i = 0; i < NPARTS; i++)
 		{
@@ -1010,8 +924,8 @@ check_answered(const Server *server)
 			if (b->mode == ZKLOCK_SHARED && table_joins(table) && !b->blocked)
 				fail("server %d: a reader does not know that it waits", number_of(server));
 		}
-		if (table_joins(table) && !wanted_by_others(server, dir) && !server->crowded &&
-			!server->polled[dir])
+		if (table_joins(table) && !wanted_by_others(server, queue_dir(q)) &&
+			!server->crowded && !server->polled[q])
 			fail("server %d: readers wait for readers", number_of(server));
 	}
 }
@@ -1026,15 +940,15 @@ check_belief(const Server *server)
 {
 	if (!server_knows_all(server) || server->crowded)
 		return;
-	for (int dir = 0; dir < ndirs; dir++)
+	for (int q = 0; q < nqueues; q++)
 	{
 		for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 		{
 			const ZkContender *grant =
-				zklock_queue_grant(&server->queue[dir], (ZkLockMode) mode);
+				zklock_queue_grant(&server->queue[q], (ZkLockMode) mode);
 
-			if (grant != NULL && !server->refused[dir] && !grant->watch_later &&
-				zk.node[zk_find_token(dir, grant->token)].dzxid != NEVER)
+			if (grant != NULL && !server->refused[q] && !grant->watch_later &&
+				zk.node[zk_find_token(queue_dir(q), grant->token)].dzxid != NEVER)
 				fail("server %d has not noticed the loss of its grant", number_of(server));
 		}
 	}
@@ -1043,14 +957,12 @@ check_belief(const Server *server)
 void
 check_invariants(void)
 {
-	for (int dir = 0; dir < ndirs; dir++)
-		check_exclusion(dir);
+	world.check();
 	for (int s = 0; s < nservers; s++)
 	{
 		check_belief(&servers[s]);
 		check_answered(&servers[s]);
 	}
-	check_sets();
 
 	/* Every contender of ours is known to its queue. */
 	for (int i = 0; i < zk.nalive; i++)
@@ -1060,7 +972,7 @@ check_invariants(void)
 		for (int s = 0; s < nservers; s++)
 		{
 			if (server_owns(&servers[s], zk.alive[i]) && !node->orphan &&
-				find_contender(&servers[s].queue[node->dir], node->child.uuid_lo) == NULL)
+				server_find(&servers[s], node) < 0)
 				fail("server %d does not know its contender %s", s, node->name);
 		}
 	}
@@ -1068,14 +980,14 @@ check_invariants(void)
 	/* A table and its queue agree on what is granted. */
 	for (int s = 0; s < nservers; s++)
 	{
-		for (int dir = 0; dir < ndirs; dir++)
+		for (int q = 0; q < nqueues; q++)
 		{
-			const Table *table = &servers[s].table[dir];
+			const Table *table = &servers[s].table[q];
 
 			for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 			{
 				const ZkContender *grant =
-					zklock_queue_grant(&servers[s].queue[dir], (ZkLockMode) mode);
+					zklock_queue_grant(&servers[s].queue[q], (ZkLockMode) mode);
 
 				if ((table->usable[mode] || table_held(table, (ZkLockMode) mode) > 0) &&
 					(grant == NULL || grant->token != table->token[mode]))

@@ -1,11 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * server.h
- *	  One simulated server: its table, its queues, its worker.
+ *	  One simulated server: its tables, its queues, its worker.
  *
  * The worker here does what dispatch.c and session.c do: it turns messages of
  * the connection and needs of the table into events, and performs the
  * protocol's actions.  On the way it checks what the actions claim.
+ *
+ * A queue, and the table entry that it belongs to, stands for a lock: then each has a
+ * directory of its own.  Or it stands for one session's place among those that have or
+ * want slots: then all are of one directory.  What is not the same there is the world's
+ * (world.h).
  *
  *-------------------------------------------------------------------------
  */
@@ -15,6 +20,8 @@
 #include "local.h"
 #include "model.h"
 #include "set.h"
+
+#define MAX_QUEUES MAX_DIRS
 
 typedef enum SetState
 {
@@ -49,41 +56,51 @@ typedef struct Server
 	int all_next;			   /* queue that hears of it next, or -1 */
 	bool resume_due;		   /* RESUMED has not reached all queues */
 	uint64_t next_uuid;
-	int generation[MAX_DIRS];
-	ZkLockQueue queue[MAX_DIRS];
-	Table table[MAX_DIRS];
-	int64_t told[MAX_DIRS]; /* newest zxid that the queue heard of */
-	bool refused[MAX_DIRS]; /* the ensemble has refused something */
-	bool polled[MAX_DIRS];	/* ... or a name was too long for a watch */
-	int keep_rate;			/* grants may be kept, but for one in so many events;
-							 * 0: not at all */
-	int alone_rate;			/* ... a first listing watches but for one in so many */
-	int recurring_rate;		/* ... a create is not listed but for one in so many */
-	bool crowded;			/* too many watches: does without */
+	int generation[MAX_QUEUES];
+	ZkLockQueue queue[MAX_QUEUES];
+	Table table[MAX_QUEUES];
+	int64_t told[MAX_QUEUES]; /* newest zxid that the queue heard of */
+	bool refused[MAX_QUEUES]; /* the ensemble has refused something */
+	bool polled[MAX_QUEUES];  /* ... or a name was too long for a watch */
+	int keep_rate;			  /* grants may be kept, but for one in so many events;
+							   * 0: not at all */
+	int alone_rate;			  /* ... a first listing watches but for one in so many */
+	int recurring_rate;		  /* ... a create is not listed but for one in so many */
+	bool crowded;			  /* too many watches: does without */
 	Set set[NSETS];
 	uint64_t next_set;
 } Server;
 
 extern int nservers;
 extern int ndirs;
+extern int nqueues; /* of each server */
 extern Server servers[MAX_SERVERS];
 extern bool faults; /* still happening */
 extern bool counter_jumped[MAX_DIRS];
 extern bool numbers_repeated[MAX_DIRS];
 
+/* A queue's directory: as many queues as directories, or one directory. */
+extern int queue_dir(int queue);
+
 extern void server_init(Server *server);
 extern bool server_receive(Server *server);
 extern bool server_feed(Server *server);
-extern bool server_need(Server *server, int dir);
+extern bool server_need(Server *server, int queue);
 extern void server_tick(Server *server);
 extern void server_session_lost(Server *server);
 extern bool server_owns(const Server *server, int node);
 extern void server_send_set(Server *server, int set);
-extern const ZkContender *server_contender(const Server *server, int dir, uint64_t uuid);
+extern const ZkContender *server_contender(const Server *server, int queue, uint64_t uuid);
+extern int server_find(const Server *server, const Node *node); /* queue, or -1 */
+extern void server_forget(Server *server, int queue);
+extern bool server_counts(const Server *server, int queue, ZkLockMode mode);
 extern uint64_t server_session(const Server *server);
 extern bool server_knows_all(const Server *server);
+extern void servers_show(void);
+
+/* Does anybody wait for what only a tick brings? */
+extern bool servers_need_tick(void);
 extern void check_invariants(void);
-extern void reset_tokens(void);
 
 /* sets.c: what a set's backend does, and the worker for it.  Whether it did anything. */
 extern bool set_start(Server *server, bool no_wait);
@@ -93,7 +110,6 @@ extern bool set_take(Server *server);
 extern bool set_release(Server *server);
 extern bool set_withdraw(Server *server);
 extern bool sets_quiet(void);
-extern void sets_show(void);
 
 /* The worker has told the tables something: a set that fails in one leaves all. */
 extern void sets_notice(Server *server);

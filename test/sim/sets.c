@@ -289,39 +289,6 @@ sets_quiet(void)
 	return true;
 }
 
-/* For the trace: who waits? */
-void
-sets_show(void)
-{
-	for (int s = 0; s < nservers; s++)
-	{
-		for (int dir = 0; dir < ndirs; dir++)
-		{
-			const Table *table = &servers[s].table[dir];
-
-			TRACE("server %d lock %d: usable %d%d demanded %d%d keep %d%d dirty %d", s,
-				  dir, table->usable[0], table->usable[1], table->demanded[0],
-				  table->demanded[1], table->keep[0], table->keep[1], table->dirty);
-			for (int i = 0; i < NPARTS; i++)
-			{
-				if (table->backend[i].state != BACKEND_IDLE)
-					TRACE("  backend %d state %d mode %d set %" PRIu64, i,
-						  table->backend[i].state, table->backend[i].mode,
-						  table->backend[i].set);
-			}
-			for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
-			{
-				const ZkContender *c = &servers[s].queue[dir].contender[i];
-
-				if (c->state != ZKLOCK_FREE)
-					TRACE("  contender %" PRIx64 " state %d mode %d set %" PRIu64
-						  " token %" PRId64,
-						  c->uuid & 0xffff, c->state, c->mode, c->set, c->token);
-			}
-		}
-	}
-}
-
 void
 sets_notice(Server *server)
 {
@@ -465,7 +432,7 @@ check_no_circle(void)
 /* A server that has heard all there is to hear, and has nothing more to do, owes a set
  * that would not wait no answer. */
 static void
-check_set_answered(Server *server, const Set *set)
+check_set_answered(const Server *server, const Set *set)
 {
 	bool refused = false;
 
