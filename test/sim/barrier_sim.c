@@ -46,12 +46,8 @@
 #define MAX_LIMBO	 4
 #define MAX_GIVEN_UP 8
 
-#define TRACE(format, ...)                                                               \
-	do                                                                                   \
-	{                                                                                    \
-		if (tracing)                                                                     \
-			trace("%5ld " format, step_count, ##__VA_ARGS__);                            \
-	} while (0)
+/* a line of the trace */
+#define TRACE(format, ...) TRACE_LINE("%5ld " format, step_count, ##__VA_ARGS__)
 
 typedef enum Coverage
 {
@@ -85,7 +81,7 @@ typedef enum Coverage
 	NCOVERAGE
 } Coverage;
 
-static const char *const coverage_name[NCOVERAGE] = {
+const char *const coverage_name[NCOVERAGE] = {
 	"calls",
 	"rounds",
 	"... of 3 and more",
@@ -379,15 +375,20 @@ check_round(const Txn *txn)
  * ------------------------------------------------------------------------
  */
 
+/* One more in a pipe. */
+static void *
+extend(void *pipe, int *n, size_t size)
+{
+	if (*n == MAX_PIPE)
+		fail("too many messages");
+	return memset((char *) pipe + (size_t) (*n)++ * size, 0, size);
+}
+
 static Reply *
 add_reply(Server *s, ZkBarrierEventType type)
 {
-	Reply *r = &s->in[s->nin];
+	Reply *r = extend(s->in, &s->nin, sizeof(*r));
 
-	if (s->nin == MAX_PIPE)
-		fail("too many replies");
-	s->nin++;
-	memset(r, 0, sizeof(*r));
 	r->type = type;
 	return r;
 }
@@ -545,12 +546,8 @@ execute(Server *s)
 static Request *
 add_request(Server *s, RequestType type)
 {
-	Request *r = &s->out[s->nout];
+	Request *r = extend(s->out, &s->nout, sizeof(*r));
 
-	if (s->nout == MAX_PIPE)
-		fail("too many requests");
-	s->nout++;
-	memset(r, 0, sizeof(*r));
 	r->type = type;
 	r->session = s->session;
 	return r;
@@ -1063,7 +1060,7 @@ check_calm(void)
 			fail("%d wait for a round of %d", waiting[n], n);
 }
 
-static void
+void
 play(uint64_t seed)
 {
 	int length;
@@ -1132,7 +1129,5 @@ play(uint64_t seed)
 const Simulator simulator = {
 	.schedules = "schedules of a barrier",
 	.enough = 5000,
-	.play = play,
-	.coverage_name = coverage_name,
 	.ncoverage = NCOVERAGE,
 };

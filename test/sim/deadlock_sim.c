@@ -58,12 +58,8 @@
 #define SOON	 INT64_C(1000) /* less than until the second look */
 #define WILD	 INT64_C(30000)
 
-#define TRACE(format, ...)                                                               \
-	do                                                                                   \
-	{                                                                                    \
-		if (tracing)                                                                     \
-			trace("%8.3f " format, (double) now / 1000, ##__VA_ARGS__);                  \
-	} while (0)
+/* a line of the trace */
+#define TRACE(format, ...) TRACE_LINE("%8.3f " format, (double) now / 1000, ##__VA_ARGS__)
 
 typedef enum Coverage
 {
@@ -95,31 +91,31 @@ typedef enum Coverage
 	NCOVERAGE
 } Coverage;
 
-static const char *const coverage_name[NCOVERAGE] = {"waits at level 2",
-													 "waits at level 1",
-													 "waits for a local lock",
-													 "waits for the end of a spent grant",
-													 "waits cancelled",
-													 "grants handed on",
-													 "local rings",
-													 "texts published",
-													 "texts withdrawn",
-													 "waits ended",
-													 "... in a ring of 2",
-													 "... of 3",
-													 "... of 4 or more",
-													 "... through a local wait",
-													 "... on one server",
-													 "... through a shared lock",
-													 "... for a ring that was broken just before",
-													 "... for none, by a late report",
-													 "connections lost",
-													 "... with a write that was done",
-													 "sessions expired",
-													 "servers paused",
-													 "workers paused",
-													 "successors",
-													 "calm ends"};
+const char *const coverage_name[NCOVERAGE] = {"waits at level 2",
+											  "waits at level 1",
+											  "waits for a local lock",
+											  "waits for the end of a spent grant",
+											  "waits cancelled",
+											  "grants handed on",
+											  "local rings",
+											  "texts published",
+											  "texts withdrawn",
+											  "waits ended",
+											  "... in a ring of 2",
+											  "... of 3",
+											  "... of 4 or more",
+											  "... through a local wait",
+											  "... on one server",
+											  "... through a shared lock",
+											  "... for a ring that was broken just before",
+											  "... for none, by a late report",
+											  "connections lost",
+											  "... with a write that was done",
+											  "sessions expired",
+											  "servers paused",
+											  "workers paused",
+											  "successors",
+											  "calm ends"};
 
 long coverage[NCOVERAGE];
 
@@ -1355,7 +1351,7 @@ begin_world(uint64_t seed)
 	}
 }
 
-static void
+void
 play(uint64_t seed)
 {
 	int wild;
@@ -1402,7 +1398,5 @@ play(uint64_t seed)
 const Simulator simulator = {
 	.schedules = "schedules of deadlocks",
 	.enough = 2000,
-	.play = play,
-	.coverage_name = coverage_name,
 	.ncoverage = NCOVERAGE,
 };

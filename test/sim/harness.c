@@ -95,14 +95,14 @@ on_abort(int signo)
 
 /* True if the schedule went well. */
 static bool
-play(uint64_t seed)
+goes_well(uint64_t seed)
 {
 	present_seed = seed;
 	step_count = 0;
 	trace_count = 0;
 	if (setjmp(failed) != 0)
 		return false;
-	simulator.play(seed);
+	play(seed);
 	return true;
 }
 
@@ -120,7 +120,7 @@ explain_failure(uint64_t seed)
 	if (!trace_all)
 	{
 		tracing = true;
-		if (play(seed))
+		if (goes_well(seed))
 			printf("# ... and not when played again: the simulator is at fault\n");
 		for (long i = trace_count > TRACE_LINES ? trace_count - TRACE_LINES : 0;
 			 i < trace_count; i++)
@@ -256,7 +256,7 @@ main(int argc, char **argv)
 	printf("1..%d\n", complete ? 2 : 1);
 	for (uint64_t seed = first; seed < first + count; seed++)
 	{
-		bool good = play(seed);
+		bool good = goes_well(seed);
 
 		steps += step_count;
 		if (good)
@@ -281,7 +281,7 @@ main(int argc, char **argv)
 		   step_name(), seconds());
 	if (count == 1)
 		return EXIT_SUCCESS;
-	missing = report_counts("", coverage, simulator.coverage_name, simulator.ncoverage);
+	missing = report_counts("", coverage, coverage_name, simulator.ncoverage);
 	if (simulator.report != NULL)
 		missing += simulator.report();
 	if (!complete)

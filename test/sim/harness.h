@@ -38,14 +38,15 @@ typedef struct Simulator
 	uint64_t enough;	   /* schedules after which it must be complete */
 	const Option *options;
 	size_t noptions;
-	void (*play)(uint64_t seed); /* sets random_state; may fail() */
-	const char *const *coverage_name;
 	int ncoverage;
 	int (*report)(void); /* prints more; returns how much has not happened; or NULL */
 } Simulator;
 
 /* Each program has one; harness.c's main() plays it, and prints what came of that in TAP. */
 extern const Simulator simulator;
+
+/* The program's, too: plays one schedule.  Sets random_state; may fail(). */
+extern void play(uint64_t seed);
 
 /* The present schedule. */
 extern uint64_t present_seed;
@@ -56,9 +57,16 @@ extern void fail(const char *format, ...) __attribute__((format(printf, 1, 2), n
 /* Adds a line to the trace; only to be called while tracing. */
 extern bool tracing;
 extern void trace(const char *format, ...) __attribute__((format(printf, 1, 2)));
+#define TRACE_LINE(...)                                                                  \
+	do                                                                                   \
+	{                                                                                    \
+		if (tracing)                                                                     \
+			trace(__VA_ARGS__);                                                          \
+	} while (0)
 
 /* Counters of what must have happened at least once in a run, for the report. */
 extern long coverage[];
+extern const char *const coverage_name[];
 #define COVER(what) (coverage[COVER_##what]++)
 
 /* Prints counters with their names; returns how many are 0. */

@@ -56,12 +56,9 @@
 #define LEASE		 (TIMEOUT / 16 * 9) /* after a write; see lease.h: 7/8 less 5/16 */
 #define NEVER		 INT64_MAX
 
+/* a line of the trace */
 #define TRACE(format, ...)                                                               \
-	do                                                                                   \
-	{                                                                                    \
-		if (tracing)                                                                     \
-			trace("%8.3f " format, (double) now / (double) S, ##__VA_ARGS__);            \
-	} while (0)
+	TRACE_LINE("%8.3f " format, (double) now / (double) S, ##__VA_ARGS__)
 
 typedef enum Coverage
 {
@@ -98,7 +95,7 @@ typedef enum Coverage
 	NCOVERAGE
 } Coverage;
 
-static const char *const coverage_name[NCOVERAGE] =
+const char *const coverage_name[NCOVERAGE] =
 	{"found by a write behind the top",
 	 "found by a base that fell",
 	 "found by a base that was raised",
@@ -1072,7 +1069,7 @@ all_admitted(void)
 	return true;
 }
 
-static void
+void
 play(uint64_t seed)
 {
 	int64_t pace;
@@ -1137,7 +1134,5 @@ play(uint64_t seed)
 const Simulator simulator = {
 	.schedules = "schedules of an ensemble that goes back",
 	.enough = 5000,
-	.play = play,
-	.coverage_name = coverage_name,
 	.ncoverage = NCOVERAGE,
 };

@@ -39,12 +39,8 @@
 #define MAX_PIPE  64
 #define WILD	  400 /* steps */
 
-#define TRACE(...)                                                                       \
-	do                                                                                   \
-	{                                                                                    \
-		if (tracing)                                                                     \
-			trace(__VA_ARGS__);                                                          \
-	} while (0)
+/* a line of the trace */
+#define TRACE(...) TRACE_LINE(__VA_ARGS__)
 
 typedef enum Coverage
 {
@@ -70,25 +66,25 @@ typedef enum Coverage
 	NCOVERAGE
 } Coverage;
 
-static const char *const coverage_name[NCOVERAGE] = {"items taken",
-													 "... and committed",
-													 "... and rolled back",
-													 "takes left",
-													 "items that somebody else had",
-													 "items that were gone",
-													 "items looked at",
-													 "connections lost",
-													 "... with a request that was done",
-													 "marks that might have been ours",
-													 "sessions expired",
-													 "... with an item",
-													 "items done twice",
-													 "successors",
-													 "queues without a free item",
-													 "puts moved",
-													 "puts dropped",
-													 "puts for later",
-													 "puts left to others"};
+const char *const coverage_name[NCOVERAGE] = {"items taken",
+											  "... and committed",
+											  "... and rolled back",
+											  "takes left",
+											  "items that somebody else had",
+											  "items that were gone",
+											  "items looked at",
+											  "connections lost",
+											  "... with a request that was done",
+											  "marks that might have been ours",
+											  "sessions expired",
+											  "... with an item",
+											  "items done twice",
+											  "successors",
+											  "queues without a free item",
+											  "puts moved",
+											  "puts dropped",
+											  "puts for later",
+											  "puts left to others"};
 
 long coverage[NCOVERAGE];
 
@@ -874,7 +870,7 @@ drain(void)
 	}
 }
 
-static void
+void
 play(uint64_t seed)
 {
 	random_state = seed;
@@ -893,7 +889,5 @@ play(uint64_t seed)
 const Simulator simulator = {
 	.schedules = "schedules of work that is handed out",
 	.enough = 5000,
-	.play = play,
-	.coverage_name = coverage_name,
 	.ncoverage = NCOVERAGE,
 };

@@ -48,12 +48,8 @@
 #define HALF		 (EVERY / 2 + 1)
 #define NEVER		 ZKLOCK_JOB_NEVER
 
-#define TRACE(format, ...)                                                               \
-	do                                                                                   \
-	{                                                                                    \
-		if (tracing)                                                                     \
-			trace("%8.3f " format, (double) now / 1000, ##__VA_ARGS__);                  \
-	} while (0)
+/* a line of the trace */
+#define TRACE(format, ...) TRACE_LINE("%8.3f " format, (double) now / 1000, ##__VA_ARGS__)
 
 typedef enum Coverage
 {
@@ -103,7 +99,7 @@ typedef enum Coverage
 	NCOVERAGE
 } Coverage;
 
-static const char *const coverage_name[NCOVERAGE] =
+const char *const coverage_name[NCOVERAGE] =
 	{"runs",
 	 "calls when nothing was due",
 	 "... for a slot ahead of the clock",
@@ -1741,7 +1737,7 @@ settle_all(void)
 		step(TIMEOUT / 200);
 }
 
-static void
+void
 play(uint64_t seed)
 {
 	int64_t pace;
@@ -1803,7 +1799,5 @@ play(uint64_t seed)
 const Simulator simulator = {
 	.schedules = "schedules of a job",
 	.enough = 5000,
-	.play = play,
-	.coverage_name = coverage_name,
 	.ncoverage = NCOVERAGE,
 };

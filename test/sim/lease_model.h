@@ -237,11 +237,7 @@ typedef enum Coverage
 
 /* A line of the trace, with the time. */
 #define TRACE(format, ...)                                                               \
-	do                                                                                   \
-	{                                                                                    \
-		if (tracing)                                                                     \
-			trace("%8.4f " format, (double) now / (double) timeout, ##__VA_ARGS__);      \
-	} while (0)
+	TRACE_LINE("%8.4f " format, (double) now / (double) timeout, ##__VA_ARGS__)
 
 /* lease_sim.c: the schedule's faults, its invariant */
 extern void point(Point where);

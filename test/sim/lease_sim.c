@@ -91,7 +91,7 @@ static const char *const point_name[NPOINTS] = {"any time",			  "heartbeat",
 												"ping sent",		  "ping answered",
 												"session touched",	  "fault ended"};
 
-static const char *const coverage_name[NCOVERAGE] =
+const char *const coverage_name[NCOVERAGE] =
 	{"a lease was proven",
 	 "a lease lapsed and backends were refused before its session ended",
 	 "a lapsed lease came back",
@@ -570,7 +570,7 @@ phase_timer(void)
 	}
 }
 
-static void
+void
 play(uint64_t seed)
 {
 	/* the timeout in ticks, times 2: the least that is allowed, and more */
@@ -693,8 +693,6 @@ const Simulator simulator = {
 	.enough = 50000,
 	.options = options,
 	.noptions = lengthof(options),
-	.play = play,
-	.coverage_name = coverage_name,
 	.ncoverage = NCOVERAGE,
 	.report = report,
 };

@@ -279,7 +279,6 @@ typedef enum Coverage
 extern Ensemble zk;
 extern int nmultis;
 extern Multi multis[MAX_MULTIS];
-extern const char *const coverage_name[NCOVERAGE];
 
 /* schedule.c's: a line of the trace, below the one that says what is tried */
 extern void show_heading(void);

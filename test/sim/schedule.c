@@ -238,14 +238,20 @@ foreigner_may_come(int dir)
 }
 
 static bool
-do_foreign_go(int dir)
+delete_some(int dir, bool foreign)
 {
-	int node = some_node(dir, true);
+	int node = some_node(dir, foreign);
 
 	if (node < 0)
 		return false;
 	zk_delete(node);
 	return true;
+}
+
+static bool
+do_foreign_go(int dir)
+{
+	return delete_some(dir, true);
 }
 
 static bool
@@ -262,12 +268,9 @@ do_change(int dir)
 static bool
 do_admin_delete(int dir)
 {
-	int node = some_node(dir, false);
-
-	if (node < 0)
+	if (!delete_some(dir, false))
 		return false;
 	COVER(ADMIN_DELETED);
-	zk_delete(node);
 	return true;
 }
 

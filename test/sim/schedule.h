@@ -64,7 +64,4 @@ extern bool foreigner_may_come(int dir);
 /* News get around until there are none; nobody does anything else. */
 extern void spread_news(void);
 
-/* Plays a schedule of the world. */
-extern void play(uint64_t seed);
-
 #endif /* SIM_SCHEDULE_H */

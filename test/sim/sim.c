@@ -479,8 +479,6 @@ const World world = {
 };
 
 const Simulator simulator = {
-	.schedules = "schedules",
-	.play = play,
-	.coverage_name = coverage_name,
+	.schedules = "schedules of locks",
 	.ncoverage = NCOVERAGE,
 };

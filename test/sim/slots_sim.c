@@ -421,9 +421,6 @@ const World world = {
 };
 
 const Simulator simulator = {
-	.schedules = "schedules",
-	.play = play,
-	.coverage_name = coverage_name,
-	.ncoverage = 0,
+	.schedules = "schedules of slots",
 	.report = report,
 };
