@@ -103,7 +103,7 @@ extern bool servers_need_tick(void);
 extern void check_invariants(void);
 
 /* sets.c: what a set's backend does, and the worker for it.  Whether it did anything. */
-extern bool set_start(Server *server, bool no_wait);
+extern bool set_start(Server *server);
 extern bool set_admit(Server *server);
 extern bool set_work(Server *server);
 extern bool set_take(Server *server);

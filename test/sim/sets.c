@@ -27,8 +27,9 @@ backend_of(Server *server, const Set *set, int dir)
 	return &server->table[dir].backend[part_of(server, set)];
 }
 
-static Set *
-some_set(Server *server, SetState state)
+/* One of those in this state does it, if any can. */
+static bool
+some_set(Server *server, SetState state, bool (*does)(Server *server, Set *set))
 {
 	int first = random_below(NSETS);
 
@@ -36,14 +37,14 @@ some_set(Server *server, SetState state)
 	{
 		Set *set = &server->set[(first + i) % NSETS];
 
-		if (set->state == state)
-			return set;
+		if (set->state == state && does(server, set))
+			return true;
 	}
-	return NULL;
+	return false;
 }
 
-/* All of them, or what is left of them. */
-static void
+/* All of them, or what is left of them; which is always something. */
+static bool
 leave(Server *server, Set *set)
 {
 	set->state = SET_IDLE;
@@ -52,6 +53,7 @@ leave(Server *server, Set *set)
 		if (set->dirs[dir])
 			table_set_leave(&server->table[dir], part_of(server, set));
 	}
+	return true;
 }
 
 static void
@@ -67,23 +69,26 @@ queue_at_level1(Server *server, Set *set)
 	}
 }
 
-bool
-set_start(Server *server, bool no_wait)
+static bool
+begin(Server *server, Set *set)
 {
-	Set *set = some_set(server, SET_IDLE);
 	bool any = false;
 
-	if (set == NULL)
-		return false;
 	memset(set, 0, sizeof(*set));
 	set->number = ++server->next_set;
 	set->mode = once_in(3) ? ZKLOCK_SHARED : ZKLOCK_EXCLUSIVE;
-	set->no_wait = no_wait;
+	set->no_wait = once_in(4);
 	for (int dir = 0; dir < ndirs; dir++)
 		any |= set->dirs[dir] = !once_in(4);
 	if (any)
 		queue_at_level1(server, set);
 	return any;
+}
+
+bool
+set_start(Server *server)
+{
+	return some_set(server, SET_IDLE, begin);
 }
 
 /* It has taken the grants of some of the others, and may not have this one. */
@@ -125,7 +130,7 @@ admit(Server *server, Set *set)
 		{
 			if (!set->no_wait)
 				return false;
-			leave(server, set);
+			(void) leave(server, set);
 		}
 		set->next++;
 		return true;
@@ -138,7 +143,7 @@ admit(Server *server, Set *set)
 	if (!set->slow && set->mode == ZKLOCK_SHARED)
 	{
 		set->slow = true;
-		leave(server, set);
+		(void) leave(server, set);
 		queue_at_level1(server, set);
 		return true;
 	}
@@ -154,16 +159,7 @@ admit(Server *server, Set *set)
 bool
 set_admit(Server *server)
 {
-	int first = random_below(NSETS);
-
-	for (int i = 0; i < NSETS; i++)
-	{
-		Set *set = &server->set[(first + i) % NSETS];
-
-		if (set->state == SET_QUEUES && admit(server, set))
-			return true;
-	}
-	return false;
+	return some_set(server, SET_QUEUES, admit);
 }
 
 static ZkSetVerdict
@@ -184,6 +180,8 @@ work(Server *server, Set *set)
 {
 	ZkSetVerdict verdict = judge(server, set);
 
+	if (server->all_next >= 0 || !server->connected)
+		return false;
 	if (verdict == ZKLOCK_SET_SEND)
 	{
 		if (set->sent)
@@ -208,71 +206,56 @@ work(Server *server, Set *set)
 bool
 set_work(Server *server)
 {
-	int first = random_below(NSETS);
+	return some_set(server, SET_WANTS, work);
+}
 
-	for (int i = 0; i < NSETS; i++)
+/* It wakes up and finds the grants. */
+static bool
+take(Server *server, Set *set)
+{
+	if (!set->granted)
+		return false;
+	if (!take_all(server, set, set->token))
 	{
-		Set *set = &server->set[(first + i) % NSETS];
-
-		if (set->state == SET_WANTS && server->all_next < 0 && server->connected &&
-			work(server, set))
-			return true;
+		COVER(SET_TAKE_FAILED);
+		set->granted = false;
+		return true;
 	}
-	return false;
+	COVER(SET_GRANTED);
+	if (set->mode == ZKLOCK_SHARED)
+		COVER(SET_SHARED);
+	/* readers come beside it from now on */
+	for (int dir = 0; dir < ndirs; dir++)
+	{
+		if (set->dirs[dir])
+			backend_of(server, set, dir)->alone = false;
+	}
+	return true;
 }
 
 bool
 set_take(Server *server)
 {
-	for (int i = 0; i < NSETS; i++)
-	{
-		Set *set = &server->set[i];
-
-		if (set->state != SET_WANTS || !set->granted)
-			continue;
-		if (take_all(server, set, set->token))
-		{
-			COVER(SET_GRANTED);
-			if (set->mode == ZKLOCK_SHARED)
-				COVER(SET_SHARED);
-			/* readers come beside it from now on */
-			for (int dir = 0; dir < ndirs; dir++)
-			{
-				if (set->dirs[dir])
-					backend_of(server, set, dir)->alone = false;
-			}
-		}
-		else
-		{
-			COVER(SET_TAKE_FAILED);
-			set->granted = false;
-		}
-		return true;
-	}
-	return false;
+	return some_set(server, SET_WANTS, take);
 }
 
 bool
 set_release(Server *server)
 {
-	Set *set = some_set(server, SET_HOLDS);
+	return some_set(server, SET_HOLDS, leave);
+}
 
-	if (set == NULL)
-		return false;
-	leave(server, set);
-	return true;
+static bool
+withdraw(Server *server, Set *set)
+{
+	COVER(SET_WITHDRAWN);
+	return leave(server, set);
 }
 
 bool
 set_withdraw(Server *server)
 {
-	Set *set = some_set(server, once_in(2) ? SET_WANTS : SET_QUEUES);
-
-	if (set == NULL)
-		return false;
-	COVER(SET_WITHDRAWN);
-	leave(server, set);
-	return true;
+	return some_set(server, once_in(2) ? SET_WANTS : SET_QUEUES, withdraw);
 }
 
 bool
@@ -301,7 +284,7 @@ sets_notice(Server *server)
 			if (!set->dirs[dir] || backend_of(server, set, dir)->state == BACKEND_WANTS)
 				continue;
 			COVER(SET_BLOCKED);
-			leave(server, set);
+			(void) leave(server, set);
 		}
 	}
 }

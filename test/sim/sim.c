@@ -288,7 +288,7 @@ do_upgrade(Server *server, int queue)
 static bool
 do_set_start(Server *server)
 {
-	return with_sets && set_start(server, once_in(4));
+	return with_sets && set_start(server);
 }
 
 /* The beginning of a foreign contender's name. */
