@@ -39,8 +39,8 @@ typedef struct Wait
 {
 	const char *name;
 	int32 parties;
-	int64 timeout; /* ms */
-	int slot;
+	int64 timeout;	   /* ms */
+	volatile int slot; /* -1: none yet */
 	TimestampTz began;
 	volatile ZkPartyStat outcome; /* if it ends by an error */
 } Wait;
@@ -51,6 +51,8 @@ end_wait(int code, Datum arg)
 {
 	const Wait *wait = (const Wait *) DatumGetPointer(arg);
 
+	if (wait->slot < 0)
+		return;
 	zklock_party_done(wait->slot, wait->outcome,
 					  Max(GetCurrentTimestamp() - wait->began, 0));
 }
@@ -184,6 +186,7 @@ zklock_meet(const char *name, int32 parties, int64 timeout)
 		.name = name,
 		.parties = parties,
 		.timeout = timeout,
+		.slot = -1,
 		.outcome = ZKLOCK_PARTY_STAT_CANCELS,
 	};
 	Datum arg = PointerGetDatum(&wait);
@@ -192,18 +195,19 @@ zklock_meet(const char *name, int32 parties, int64 timeout)
 	if (parties == 1)
 		return;
 	wait.began = GetCurrentTimestamp();
-	wait.slot = zklock_party_come(name, parties);
-	if (wait.slot < 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-				 errmsg("too many sessions of this server wait at barriers"),
-				 errdetail("No more than %d can, those included that were canceled while ZooKeeper is out of reach.",
-						   zklock_parties_max())));
+	/* which may itself raise: so the slot is taken inside */
 	PG_ENSURE_ERROR_CLEANUP(end_wait, arg);
 	{
 		bool by_setting;
 		ZkPartyEnd end;
 
+		wait.slot = zklock_party_come(name, parties);
+		if (wait.slot < 0)
+			ereport(ERROR,
+					(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+					 errmsg("too many sessions of this server wait at barriers"),
+					 errdetail("No more than %d can, those included that were canceled while ZooKeeper is out of reach.",
+							   zklock_parties_max())));
 		callback.callback = on_error;
 		callback.arg = &wait;
 		callback.previous = error_context_stack;

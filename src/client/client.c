@@ -282,7 +282,7 @@ fd_reset(ZkClient *client)
 static bool
 is_reply(const ZkMessage *message)
 {
-	return message->type >= ZKLOCK_MSG_CREATED && message->type <= ZKLOCK_MSG_SYNCED;
+	return message->type >= ZKLOCK_MSG_CREATED && message->type <= ZKLOCK_MSG_UNWATCHED;
 }
 
 /* Append a message that the caller has made. */
@@ -598,6 +598,13 @@ void_completion(int rc, const void *data)
 	ZkMessage *reply = reply_begin(request, rc);
 
 	reply_end(request, reply);
+}
+
+/* the end of a watch */
+static void
+unwatch_completion(int rc, const void *data)
+{
+	void_completion(rc == ZNOWATCHER ? ZOK : rc, data);
 }
 
 /* set */
@@ -1679,6 +1686,21 @@ zklock_client_sync(ZkClient *client, const char *path, const ZkRequestTag *tag)
 
 	if (sending.request != NULL)
 		sending.rc = zoo_async(client->zh, path, sync_completion, sending.request);
+	return request_end(client, &sending);
+}
+
+int
+zklock_client_unwatch(ZkClient *client, const char *path, bool children,
+					  const ZkRequestTag *tag)
+{
+	Sending sending = request_begin(client, ZKLOCK_MSG_UNWATCHED, tag, NULL, 0, 0);
+
+	/* declared as a pointer to a completion, and taken for the completion */
+	if (sending.request != NULL)
+		sending.rc = zoo_aremove_all_watches(client->zh, path,
+											 children ? ZWATCHTYPE_CHILD : ZWATCHTYPE_DATA,
+											 0, (void_completion_t *) unwatch_completion,
+											 sending.request);
 	return request_end(client, &sending);
 }
 

@@ -43,6 +43,7 @@ typedef enum ZkMessageType
 	ZKLOCK_MSG_MULTI,  /* children: for each op the name of the node that a CREATE made,
 						* or ""; zxid, if there was a SET; refused: failed_op */
 	ZKLOCK_MSG_SYNCED,
+	ZKLOCK_MSG_UNWATCHED,
 	/* watches: path */
 	ZKLOCK_MSG_NODE_DELETED,	 /* uses up all watches on the path */
 	ZKLOCK_MSG_CHILDREN_CHANGED, /* uses up that of a listing */
@@ -217,6 +218,10 @@ extern int zklock_client_set(ZkClient *client, const char *path, const char *dat
 extern int zklock_client_get_acl(ZkClient *client, const char *path,
 								 const ZkRequestTag *tag);
 extern int zklock_client_sync(ZkClient *client, const char *path, const ZkRequestTag *tag);
+/* Take back the watch that a listing ("children") or a get has set on the path.  That it
+ * has fired meanwhile is no error. */
+extern int zklock_client_unwatch(ZkClient *client, const char *path, bool children,
+								 const ZkRequestTag *tag);
 /*
  * All of the ops, or none.  A create that is one of several returns no Stat, but the czxid
  * is the transaction's, which a SET beside it tells.  The ensemble hangs up on a request

@@ -26,8 +26,10 @@
 #include "trouble.h"
 #include "watches.h"
 
-/* Heartbeats for which a barrier is remembered that nobody waits at. */
+/* Heartbeats for which a barrier is remembered that nobody waits at; none is while there
+ * are more than so many. */
 #define IDLE_TICKS 16
+#define IDLE_MAX   32
 
 typedef struct Meeting
 {
@@ -35,11 +37,13 @@ typedef struct Meeting
 	uint32 serial; /* never 0 */
 	int idle;	   /* heartbeats without a party */
 	bool needed;   /* a party has come, or is to leave */
+	bool watched;  /* there may be a watch on the record */
 	char name[ZKLOCK_NAME_MAX + 1];
 	ZkBarrier barrier;
 } Meeting;
 
-static dlist_head meetings = DLIST_STATIC_INIT(meetings);
+static dlist_head meetings = DLIST_STATIC_INIT(meetings); /* used last: at the end */
+static int nmeetings = 0;
 static uint32 last_serial = 0;
 static Meeting **meeting_of = NULL; /* by slot; NULL: none yet */
 static ZkParty **parties;			/* room for one of each slot */
@@ -106,7 +110,7 @@ send_open(ZkClient *client, const Meeting *m, const ZkBarrierAction *action,
 static void
 send_request(void *arg, const ZkBarrierAction *action)
 {
-	const Meeting *m = arg;
+	Meeting *m = arg;
 	ZkClient *client = zklock_session_client();
 	char *path;
 	int rc = ZKLOCK_ZOK;
@@ -138,6 +142,7 @@ send_request(void *arg, const ZkBarrierAction *action)
 										  zklock_path_directory(ZKLOCK_KIND_BARRIER),
 										  &zklock_no_tag);
 			tag.path = zklock_watch_count(path, false);
+			m->watched = true;
 			rc = zklock_client_get(client, path, true, &tag);
 			break;
 		case ZKLOCK_BARRIER_LIST:
@@ -190,11 +195,46 @@ make_meeting(const char *name)
 	m->serial = last_serial;
 	m->idle = 0;
 	m->needed = false;
+	m->watched = false;
 	strlcpy(m->name, name, sizeof(m->name));
 	zklock_barrier_init(&m->barrier, zklock_shared->session.uuid_hi,
 						zklock_session_client() != NULL);
 	dlist_push_tail(&meetings, &m->node);
+	nmeetings++;
 	return m;
+}
+
+static bool
+has_parties(const Meeting *m)
+{
+	for (int i = 0; i < zklock_parties_max() && meeting_of != NULL; i++)
+		if (meeting_of[i] == m)
+			return true;
+	return false;
+}
+
+/*
+ * The record stays for a day, and a watch on it would, too, and take from the room that
+ * there is for all watches.  Requests in order: should somebody come again, the next get
+ * sets it anew.  While there is no connection the watch cannot be taken back.
+ */
+static void
+forget_meeting(Meeting *m)
+{
+	ZkClient *client = zklock_session_client();
+	char *path = zklock_path_name(ZKLOCK_KIND_BARRIER, m->name, NULL);
+
+	Assert(!has_parties(m));
+	if (m->watched && client != NULL)
+	{
+		if (zklock_client_unwatch(client, path, false, &zklock_no_tag) != ZKLOCK_ZOK)
+			return;
+		zklock_watch_fired(path, false);
+	}
+	pfree(path);
+	dlist_delete(&m->node);
+	pfree(m);
+	nmeetings--;
 }
 
 /* A reply's, or NULL if that is history. */
@@ -277,7 +317,11 @@ take_slot(int i)
 		zklock_party_over(i);
 		return;
 	}
-	meeting_of[i] = m != NULL ? m : make_meeting(slot->name);
+	if (m == NULL)
+		m = make_meeting(slot->name);
+	meeting_of[i] = m;
+	dlist_delete(&m->node);
+	dlist_push_tail(&meetings, &m->node);
 }
 
 /* All that wait have a barrier, and it is to look at them. */
@@ -298,24 +342,15 @@ take_slots(void)
 	}
 }
 
-static bool
-has_parties(const Meeting *m)
-{
-	for (int i = 0; i < zklock_parties_max() && meeting_of != NULL; i++)
-		if (meeting_of[i] == m)
-			return true;
-	return false;
-}
-
 void
 zklock_rounds_work(void)
 {
-	dlist_iter iter;
+	dlist_mutable_iter iter;
 
 	if (!zklock_parties_changed() && !crowded)
 		return;
 	take_slots();
-	dlist_foreach (iter, &meetings)
+	dlist_foreach_modify (iter, &meetings)
 	{
 		Meeting *m = dlist_container(Meeting, node, iter.cur);
 
@@ -324,6 +359,8 @@ zklock_rounds_work(void)
 			m->needed = false;
 			step_type(m, ZKLOCK_BARRIER_NEED);
 		}
+		else if (nmeetings > IDLE_MAX && !has_parties(m))
+			forget_meeting(m);
 	}
 }
 
@@ -380,12 +417,11 @@ zklock_rounds_event(ZkLockEventType type)
 	{
 		Meeting *m = dlist_container(Meeting, node, iter.cur);
 
-		/* a party that has just come is one, though nothing has been said of it yet */
-		if (++m->idle > IDLE_TICKS && !has_parties(m))
-		{
-			dlist_delete(&m->node);
-			pfree(m);
-		}
+		if (event != ZKLOCK_BARRIER_TICK && event != ZKLOCK_BARRIER_CONNECTED &&
+			event != ZKLOCK_BARRIER_DISCONNECTED)
+			m->watched = false; /* with the handle */
+		if (type == ZKLOCK_EV_TICK && !has_parties(m) && ++m->idle > IDLE_TICKS)
+			forget_meeting(m);
 		else
 			step_type(m, event);
 	}
@@ -396,8 +432,10 @@ zklock_rounds_changed(const char *name)
 {
 	Meeting *m = find_meeting(name);
 
-	if (m != NULL)
-		step_type(m, ZKLOCK_BARRIER_CHANGED);
+	if (m == NULL)
+		return;
+	m->watched = false;
+	step_type(m, ZKLOCK_BARRIER_CHANGED);
 }
 
 static void

@@ -166,6 +166,26 @@ find_view(const char *name, bool make)
 	return view;
 }
 
+/* What is not listed any more is not to be watched: there may be many queues.  False:
+ * there is no connection. */
+static bool
+unwatch(const char *queue)
+{
+	static const char *const part[] = {"items", "held"};
+	ZkClient *client = zklock_session_client();
+
+	for (int i = 0; i < 2; i++)
+	{
+		char *path = zklock_path_name(ZKLOCK_KIND_QUEUE, queue, part[i]);
+
+		if (client == NULL ||
+			zklock_client_unwatch(client, path, true, &zklock_no_tag) != ZKLOCK_ZOK)
+			return false;
+		zklock_watch_fired(path, true);
+	}
+	return true;
+}
+
 /* Those that nobody has asked for lately. */
 static void
 forget_views(void)
@@ -176,7 +196,7 @@ forget_views(void)
 	{
 		View *view = lfirst(cell);
 
-		if (zklock_clock() - view->used < FORGET_AFTER)
+		if (zklock_clock() - view->used < FORGET_AFTER || !unwatch(view->name))
 			continue;
 		if (view->context != NULL)
 			MemoryContextDelete(view->context);

@@ -863,6 +863,18 @@ test_watches(const char *hosts)
 	zklock_client_free_message(message);
 
 	zklock_client_get(a, path, true, &t);
+	expect_rc(a, ZKLOCK_MSG_GOT, 0, "get with a watch that is taken back");
+	for (int i = 0; i < 2; i++)
+	{
+		zklock_client_unwatch(a, path, false, &t);
+		expect_rc(a, ZKLOCK_MSG_UNWATCHED, 0, i == 0 ? "it is" : "there is none");
+	}
+	zklock_client_set(b, path, "2", 1, -1, &t);
+	expect_rc(b, ZKLOCK_MSG_SET, 0, "set once more");
+	zklock_client_sync(a, path, &t);
+	expect_rc(a, ZKLOCK_MSG_SYNCED, 0, "nothing is heard of that");
+
+	zklock_client_get(a, path, true, &t);
 	message = expect(a, ZKLOCK_MSG_GOT, "get again");
 	ok(message != NULL && message->datalen == 1 && message->data[0] == '2',
 	   "watch set again");

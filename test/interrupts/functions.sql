@@ -5,7 +5,7 @@ CREATE FUNCTION zk_lapse() RETURNS void LANGUAGE c AS 'zklock';
 
 -- What a backend has, by all accounts
 CREATE FUNCTION all_of(backend integer) RETURNS text LANGUAGE sql AS $$
-	WITH zk AS MATERIALIZED (SELECT * FROM zk_locks WHERE pid = backend),
+	WITH zk AS MATERIALIZED (SELECT name, coalesce(mode, 'exclusive') AS mode, scope, count, granted, classid, objid FROM zk_locks WHERE pid = backend),
 		pg AS MATERIALIZED (SELECT *, CASE pg_locks.mode WHEN 'ExclusiveLock' THEN 'exclusive' ELSE 'shared' END AS zk_mode
 			FROM pg_locks WHERE pid = backend AND locktype = 'advisory' AND objsubid = 31339)
 	SELECT concat_ws(' ',

@@ -1,4 +1,5 @@
-# Barriers, and what others write into their directories: names that nobody here would make.
+# Barriers, and what others write into their directories: names that nobody here would make;
+# and barriers that are used once.
 use strict;
 use warnings;
 
@@ -6,7 +7,8 @@ use Test::More;
 use ZkLock;
 
 my $zk = ZooKeeper->new->start;
-my ($a, $b) = map { ZkLock::server($_, $zk) } qw(a b);
+# With a heartbeat every half second.
+my ($a, $b) = map { ZkLock::server($_, $zk, conf => "zklock.session_timeout = '4s'") } qw(a b);
 ZkLock::wait_connected($a, $b);
 my ($x, $y) = map { ZkLock::session($_) } $a, $b;
 
@@ -33,5 +35,17 @@ for my $node ("$party-2-9999999999", "$party-2-2147483648", "$party-02-000000000
 	is_deeply([ $zk->children(dir($name)) ], [$node], '... and is left alone');
 	is(ZkLock::ask($a, 'SELECT count(*) FROM zk_barriers()'), 0, '... and not shown');
 }
+
+# Barriers of many names: what is watched takes from what locks may watch.  A server watches
+# no more than a few that nobody waits at, and none after a while.
+my @names = map { "watched $_ " . '/' x 200 } 1 .. 60;
+like($x->fails(join ';', map { "CALL zk_barrier('$_', 2, '1 ms')" } @names), qr/^55P03/, 'nobody comes');
+meet($names[0], 'one of many');
+my $seen;
+ZkLock::wait_until(sub { ($seen = ZkLock::watch_count($zk)) <= 32 }, 'no more than a few are watched', sub { $seen });
+pass('no more than a few barriers are watched');
+meet($_, '... and they are as good as new') for @names[ 0, 1, -2, -1 ];
+ZkLock::wait_watches($zk, 0);
+pass('in the end none is');
 
 done_testing();
