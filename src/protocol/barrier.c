@@ -116,9 +116,7 @@ zklock_parse_party(const char *name, ZkPartyNode *node)
 static const char *
 line_end(const char *s, const char *end)
 {
-	const char *newline = memchr(s, '\n', (size_t) (end - s));
-
-	return newline;
+	return memchr(s, '\n', (size_t) (end - s));
 }
 
 bool
@@ -226,6 +224,10 @@ typedef struct Step
 	void *arg;
 } Step;
 
+#define foreach_party(p, s)                                                              \
+	for (ZkParty * p, **at_ = (s)->party; at_ < (s)->party + (s)->n && (p = *at_, true); \
+		 at_++)
+
 static bool
 same_id(const uint64_t a[2], const uint64_t b[2])
 {
@@ -258,10 +260,8 @@ may_have_node(const ZkParty *p)
 static void
 refuse(Step *s, int code)
 {
-	for (int i = 0; i < s->n; i++)
+	foreach_party (p, s)
 	{
-		ZkParty *p = s->party[i];
-
 		if (p->state == ZKLOCK_PARTY_OVER)
 			continue;
 		p->reason = ZKLOCK_PARTY_REFUSED;
@@ -282,9 +282,11 @@ forget_record(ZkBarrier *b)
 static ZkParty *
 find_party(const Step *s, const uint64_t id[2])
 {
-	for (int i = 0; i < s->n; i++)
-		if (s->party[i]->state != ZKLOCK_PARTY_OVER && same_id(s->party[i]->id, id))
-			return s->party[i];
+	foreach_party (p, s)
+	{
+		if (p->state != ZKLOCK_PARTY_OVER && same_id(p->id, id))
+			return p;
+	}
 	return NULL;
 }
 
@@ -374,10 +376,8 @@ decide(Step *s)
 	ZkBarrier *b = s->b;
 	bool any = false;
 
-	for (int i = 0; i < s->n; i++)
+	foreach_party (p, s)
 	{
-		ZkParty *p = s->party[i];
-
 		if (p->state == ZKLOCK_PARTY_WANTED && leaves(p))
 			end_party(p, ZKLOCK_PARTY_LEFT);
 		any |= p->state != ZKLOCK_PARTY_OVER;
@@ -386,10 +386,8 @@ decide(Step *s)
 		return;
 	if (!b->known && !b->reading && !b->making && !b->await_tick)
 		read_record(s);
-	for (int i = 0; i < s->n; i++)
+	foreach_party (p, s)
 	{
-		ZkParty *p = s->party[i];
-
 		if (p->state == ZKLOCK_PARTY_WANTED && b->known)
 			create(s, p);
 		else if (p->state == ZKLOCK_PARTY_THERE && leaves(p))
@@ -425,10 +423,8 @@ on_connected(Step *s, bool fresh)
 	end_connection(b);
 	b->connected = true;
 	b->fresh = fresh;
-	for (int i = 0; i < s->n; i++)
+	foreach_party (p, s)
 	{
-		ZkParty *p = s->party[i];
-
 		if (p->state == ZKLOCK_PARTY_CREATING || p->state == ZKLOCK_PARTY_DELETING)
 			p->state = ZKLOCK_PARTY_UNSETTLED;
 		if (ZKLOCK_BARRIER_MUTANT != 12)
@@ -440,10 +436,8 @@ static void
 on_session_lost(Step *s)
 {
 	end_connection(s->b);
-	for (int i = 0; i < s->n; i++)
+	foreach_party (p, s)
 	{
-		ZkParty *p = s->party[i];
-
 		if (may_have_node(p))
 			p->state =
 				ZKLOCK_BARRIER_MUTANT == 4 ? ZKLOCK_PARTY_WANTED : ZKLOCK_PARTY_UNSETTLED;
@@ -482,10 +476,8 @@ is_stale(const Step *s)
 {
 	const ZkBarrier *b = s->b;
 
-	for (int i = 0; i < s->n; i++)
+	foreach_party (p, s)
 	{
-		const ZkParty *p = s->party[i];
-
 		if (may_have_node(p) &&
 			(b->life < p->life || (b->life == p->life && b->newest < p->round)))
 			return true;
@@ -519,10 +511,8 @@ on_record(Step *s, const ZkBarrierEvent *event)
 		b->await_tick = true;
 		return;
 	}
-	for (int i = 0; i < s->n; i++)
+	foreach_party (p, s)
 	{
-		ZkParty *p = s->party[i];
-
 		if (!may_have_node(p))
 			continue;
 		if (zklock_rounds_have(b->text, (size_t) b->len, p->id))
@@ -766,18 +756,14 @@ on_listed(Step *s, const ZkBarrierEvent *event)
 		b->list_wanted = true;
 		return;
 	}
-	for (int i = 0; i < s->n; i++)
+	foreach_party (p, s)
 	{
-		ZkParty *p = s->party[i];
-
 		if ((p->state == ZKLOCK_PARTY_THERE || p->state == ZKLOCK_PARTY_UNSETTLED) &&
 			p->list <= b->lists)
 			find_place(s, p, event);
 	}
-	for (int i = 0; i < s->n; i++)
+	foreach_party (p, s)
 	{
-		ZkParty *p = s->party[i];
-
 		if (p->state == ZKLOCK_PARTY_THERE && p->list <= b->lists && !p->judged)
 			judge(p, event);
 	}
@@ -786,10 +772,8 @@ on_listed(Step *s, const ZkBarrierEvent *event)
 		b->list_wanted = true; /* in case that it fails; else it is one too many */
 		return;
 	}
-	for (int i = 0; i < s->n; i++)
+	foreach_party (p, s)
 	{
-		const ZkParty *p = s->party[i];
-
 		if (p->state == ZKLOCK_PARTY_THERE && p->judged && !leaves(p) &&
 			try_open(s, p, event))
 			break;
@@ -813,8 +797,8 @@ on_opened(Step *s, const ZkBarrierEvent *event)
 					end_party(p, ZKLOCK_PARTY_OPENED);
 			}
 			/* there may be others */
-			for (int i = 0; i < s->n; i++)
-				b->list_wanted |= s->party[i]->state == ZKLOCK_PARTY_THERE;
+			foreach_party (p, s)
+				b->list_wanted |= p->state == ZKLOCK_PARTY_THERE;
 			break;
 		case ZKLOCK_RC_NO_NODE:
 			if (ZKLOCK_BARRIER_MUTANT != 6)
@@ -836,10 +820,8 @@ check(const Step *s)
 	(void) b;
 	assert(b->connected ||
 		   (!b->known && !b->reading && !b->listing && !b->making && !b->opening));
-	for (int i = 0; i < s->n; i++)
+	foreach_party (p, s)
 	{
-		const ZkParty *p = s->party[i];
-
 		(void) p;
 		assert((p->end != ZKLOCK_PARTY_NONE) == (p->state == ZKLOCK_PARTY_OVER));
 		assert(!may_have_node(p) || p->tried);
