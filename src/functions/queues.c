@@ -12,6 +12,7 @@
 #include "mb/pg_wchar.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
+#include "utils/tuplestore.h"
 
 #include "arguments.h"
 #include "callbacks.h"
