@@ -153,6 +153,8 @@ zklock_handout_claim(void)
 
 	if (dlist_is_empty(&held_items))
 		return;
+	/* the item is deleted: a commit that a crash takes back would have lost it */
+	ForceSyncCommit();
 	ConditionVariablePrepareToSleep(&zklock_shared->write_cv);
 	while (!zklock_lease_valid() && find_lost() == NULL)
 	{
