@@ -282,7 +282,7 @@ make_puts(int n)
 		put->serial = zklock_work_serial();
 		put->nchunks = put->acked = put->settled = 0;
 		put->round = 1;
-		put->again = put->open = put->pause = false;
+		put->again = put->open = put->pause = put->stuck = false;
 		put->rc = 0;
 		put->length = -1;
 		strlcpy(put->queue, outbox->queue, sizeof(put->queue));
@@ -439,6 +439,21 @@ write_outbox(Outbox *outbox, ZkChunkHead *head)
 	outbox->written = true;
 }
 
+/* When the items are moved it is too late to refuse.  Until then the ensemble may have
+ * other leaders, of whom each brings 2^32 tokens, but not so many. */
+static void
+check_ids(void)
+{
+	int64 top = ((volatile const ZkHistory *) &zklock_shared->history)->top;
+
+	if (top >= ZKLOCK_ITEM_TOKENS - (INT64CONST(1) << 44))
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("cannot put items into a queue: fencing tokens are too large"),
+				 errdetail("The largest is %lld, and ids of items are made of tokens below %lld.",
+						   (long long) top, (long long) ZKLOCK_ITEM_TOKENS)));
+}
+
 static void
 write_outboxes(void)
 {
@@ -455,6 +470,7 @@ write_outboxes(void)
 		n += is_unwritten(dlist_container(Outbox, node, iter.cur));
 	if (n == 0)
 		return;
+	check_ids();
 	if (n > ZKLOCK_WORK_PUTS)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
@@ -500,7 +516,13 @@ zklock_handout_before_commit(void)
 void
 zklock_handout_refuse_prepare(void)
 {
-	if (zklock_handout_any())
+	bool any = !dlist_is_empty(&held_items);
+	dlist_iter iter;
+
+	/* what was rolled back leaves an empty outbox */
+	dlist_foreach (iter, &outboxes)
+		any |= dlist_container(Outbox, node, iter.cur)->nitems > 0;
+	if (any)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("cannot PREPARE a transaction that has put items into a queue, or taken them"),
@@ -523,6 +545,7 @@ leave_pending(void)
 	taken = &zklock_work->taken[pending];
 	pending = -1;
 	lock_work();
+	taken->order = ++zklock_work->last_order;
 	zklock_take_leave(&taken->take);
 	if (taken->take.state != ZKLOCK_TAKE_READING)
 		zklock_taken_free_buffer(taken);
@@ -704,6 +727,7 @@ end_held(Held *held, bool committed)
 	/* by the worker's word or by the clock */
 	if (taken->take.lost || zklock_lease_lost())
 		zklock_work_count(ZKLOCK_WORK_LOST, 1);
+	taken->order = ++zklock_work->last_order;
 	zklock_take_end(&taken->take, committed);
 	if (taken->take.state == ZKLOCK_TAKE_FREE)
 		zklock_taken_free(taken);

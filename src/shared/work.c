@@ -107,7 +107,7 @@ zklock_taken_make(const char *queue, bool waits)
 	taken->serial = zklock_work_serial();
 	taken->order = ++zklock_work->last_order;
 	taken->puts = zklock_work->committed;
-	taken->none = taken->refused = taken->pause = false;
+	taken->none = taken->refused = taken->pause = taken->made = false;
 	taken->waits = waits;
 	taken->rc = 0;
 	taken->buffer = -1;

@@ -51,14 +51,16 @@ typedef struct ZkTaken
 	ZkTake take;
 	uint32 serial; /* of the take, never 0 */
 	int32 next;	   /* free list */
-	uint64 order;  /* takes are served in the order of these */
+	uint64 order;  /* takes are served in the order of these; later: when its item was to be
+					* given back, in the same order */
 	uint64 puts;   /* "committed", when it began: it sees what was put before */
 	ConditionVariable cv;
 	bool waits;	  /* if there is none, it waits for one */
 	bool none;	  /* there was no item at some moment since it began */
 	bool refused; /* by the ensemble: rc */
 	int rc;
-	bool pause; /* a refused request is repeated at the next TICK; the worker's */
+	bool pause; /* a refused request is repeated at the next TICK; the worker's, as is: */
+	bool made;	/* held/ was missing, and we have made it */
 	int buffer; /* READING, READ; -1: none */
 	int len;	/* of the payload */
 	int64 id;
@@ -91,6 +93,7 @@ typedef struct ZkPut
 	int settled;  /* chunks, when the transaction is over */
 	bool open;	  /* a request is out: the worker's, as is: */
 	bool pause;	  /* one was refused: again at the next TICK */
+	bool stuck;	  /* ... since the last one that was done: nobody waits for it */
 	char queue[ZKLOCK_NAME_MAX + 1];
 } ZkPut;
 

@@ -119,16 +119,12 @@ send_move(const char *queue, const char *path, const char *data, int len,
 
 /* What a refused move calls for.  True: it was done before. */
 static bool
-move_was_done(const ZkMessage *message, const char *queue, bool *pause)
+move_was_done(const ZkMessage *message, const char *queue)
 {
 	if (message->rc == ZKLOCK_ZNONODE && message->failed_op == 0)
 		return true;
-	*pause = true;
 	if (message->rc == ZKLOCK_ZNONODE && message->failed_op >= 2)
-	{
 		zklock_takes_make_queue(queue);
-		*pause = false;
-	}
 	else if (message->rc != ZKLOCK_ZNONODE && message->rc != ZKLOCK_ZBADVERSION)
 		zklock_trouble_refused(message); /* else the base is about to be read again */
 	return false;
@@ -311,16 +307,23 @@ settled(ZkPut *put, const ZkMessage *message)
 		case TAG_MOVE:
 			if (message->rc == ZKLOCK_ZOK)
 				zklock_work_count(ZKLOCK_WORK_PUT, message->nchildren - 2);
-			done = message->rc == ZKLOCK_ZOK ||
-				move_was_done(message, put->queue, &put->pause);
+			done = message->rc == ZKLOCK_ZOK || move_was_done(message, put->queue);
+			/* a directory that was missing has been made */
+			put->pause = !done &&
+				(put->stuck || message->rc != ZKLOCK_ZNONODE || message->failed_op < 2);
+			put->stuck |= !done;
 			break;
 		case TAG_DROP:
 			done = message->rc == ZKLOCK_ZOK || message->rc == ZKLOCK_ZNONODE;
 			put->pause = !done;
 			break;
 	}
+	put->stuck |= put->pause;
 	if (done)
+	{
 		put->settled++;
+		put->stuck = false;
+	}
 }
 
 static void
@@ -495,7 +498,8 @@ take_stray(const ZkMessage *message)
 	ZkPutVerdict verdict = ZKLOCK_PUT_LEAVE;
 	bool sent = false;
 
-	if (message->rc == ZKLOCK_ZOK && !is_spoken_for(&stray->name) &&
+	if (message->rc == ZKLOCK_ZOK && zklock_session_client() != NULL &&
+		!is_spoken_for(&stray->name) &&
 		zklock_chunk_read(message->data, (size_t) message->datalen, head) != NULL)
 		verdict = judge(stray, head);
 	if (verdict == ZKLOCK_PUT_LATER)
@@ -528,15 +532,13 @@ take_stray(const ZkMessage *message)
 static void
 settled_stray(const ZkMessage *message)
 {
-	bool pause = false;
-
 	look.open = false;
 	if (message->rc != ZKLOCK_ZOK && message->rc != ZKLOCK_ZNONODE)
 		look.restart = true;
 	if (message->type == ZKLOCK_MSG_MULTI && message->rc == ZKLOCK_ZOK)
 		zklock_work_count(ZKLOCK_WORK_PUT, message->nchildren - 2);
 	else if (message->type == ZKLOCK_MSG_MULTI &&
-			 !move_was_done(message, look.strays[look.next].queue, &pause))
+			 !move_was_done(message, look.strays[look.next].queue))
 		look.restart = true;
 	look.next++;
 	zklock_takes_look_again();
@@ -747,9 +749,9 @@ zklock_puts_event(ZkLockEventType type)
 		put->again = true;
 		ConditionVariableBroadcast(&put->cv);
 	}
-	if (type == ZKLOCK_EV_RESUMED)
+	if (!tick)
 	{
-		/* what a predecessor was about to send */
+		/* what a predecessor was about to send: we are about nothing here */
 		for (int i = 0; i < ZKLOCK_WORK_BUFFERS; i++)
 			if (zklock_work->buffer[i].state == ZKLOCK_BUFFER_SENDING)
 				zklock_work->buffer[i].state = ZKLOCK_BUFFER_FREE;

@@ -9,13 +9,15 @@
  *
  * A take that finds no item is told so when a listing that was asked for after it began,
  * behind a sync, has none: so what was committed before is seen, on whatever server. What
- * this server itself has committed, and not moved into the queue yet, comes first.
+ * this server itself has committed, and not moved into the queue yet, comes first.  So
+ *does what its transactions have given back.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 #include "compat.h"
 
+#include "common/hashfn.h"
 #include "nodes/pg_list.h"
 #include "utils/memutils.h"
 
@@ -38,6 +40,9 @@
 #define TAG_LIST 100
 #define TAG_HELD 101
 #define TAG_LOOK 102 /* hash: the item's number */
+/* ... of what makes its directories (hash: of its name): */
+#define TAG_MAKE_QUEUE 200
+#define TAG_MAKE_PART  201
 
 /* A queue as this server sees it. */
 typedef struct View
@@ -104,6 +109,12 @@ zklock_takes_rc(int rc)
 	return ZKLOCK_ITEM_RC_ERROR;
 }
 
+static uint64
+hash_queue(const char *queue)
+{
+	return hash_bytes_extended((const unsigned char *) queue, (int) strlen(queue), 0);
+}
+
 void
 zklock_takes_make_queue(const char *queue)
 {
@@ -115,9 +126,14 @@ zklock_takes_make_queue(const char *queue)
 	for (int i = 0; i < (int) lengthof(parts); i++)
 	{
 		char *path = zklock_path_name(ZKLOCK_KIND_QUEUE, queue, parts[i]);
+		ZkRequestTag tag = {
+			.kind = ZKLOCK_TAG_TAKES,
+			.uuid = parts[i] == NULL ? TAG_MAKE_QUEUE : TAG_MAKE_PART,
+			.hash = hash_queue(queue),
+		};
 
 		(void) zklock_client_create(zklock_session_client(), path, "", 0,
-									ZKLOCK_CREATE_PERSISTENT, &zklock_no_tag);
+									ZKLOCK_CREATE_PERSISTENT, &tag);
 		pfree(path);
 	}
 }
@@ -225,20 +241,54 @@ take_listing(View *view, const ZkMessage *message)
 	view->context = context;
 }
 
-/* The queue may not be read: whoever waits is told. */
+/* The queue may not be read, or made: whoever waits is told. */
 static void
-refuse(const char *queue, int rc)
+refuse(uint64 queue, int rc)
 {
 	LWLockAcquire(zklock_work->lock, LW_EXCLUSIVE);
 	for (int i = 0; i < zklock_work->takes_high; i++)
 	{
 		ZkTaken *taken = &zklock_work->taken[i];
 
-		if (taken->take.state != ZKLOCK_TAKE_WANTED || strcmp(taken->queue, queue) != 0)
+		if (taken->take.state != ZKLOCK_TAKE_WANTED || hash_queue(taken->queue) != queue)
 			continue;
 		taken->refused = true;
 		taken->rc = rc;
 		ConditionVariableBroadcast(&taken->cv);
+	}
+	LWLockRelease(zklock_work->lock);
+}
+
+/*
+ * A directory of a queue was made, or not.  Who may make nothing in the queue's parent is
+ * refused even where the queue is there already, so it is the parts that count.
+ */
+static void
+made_message(const ZkMessage *message)
+{
+	static int of_queue = ZKLOCK_ZOK;
+	int rc = message->rc;
+
+	if (message->tag.uuid == TAG_MAKE_QUEUE)
+	{
+		of_queue = rc;
+		return;
+	}
+	if (rc == ZKLOCK_ZNONODE && of_queue != ZKLOCK_ZNODEEXISTS)
+		rc = of_queue;
+	if (zklock_takes_rc(rc) != ZKLOCK_ITEM_RC_ERROR)
+		return;
+	zklock_trouble("could not make the directories of a queue: %s", zklock_rc_text(rc));
+	refuse(message->tag.hash, rc);
+	LWLockAcquire(zklock_work->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < ZKLOCK_WORK_PUTS; i++)
+	{
+		ZkPut *put = &zklock_work->put[i];
+
+		if (put->state != ZKLOCK_PUT_WRITING || hash_queue(put->queue) != message->tag.hash)
+			continue;
+		put->rc = rc;
+		ConditionVariableBroadcast(&put->cv);
 	}
 	LWLockRelease(zklock_work->lock);
 }
@@ -263,7 +313,7 @@ view_message(const ZkMessage *message)
 	{
 		zklock_items_not_listed(&view->items, message->tag.uuid == TAG_HELD);
 		view->stuck = true;
-		refuse(view->name, message->rc);
+		refuse(hash_queue(view->name), message->rc);
 		zklock_trouble_refused(message);
 	}
 	else if (message->tag.uuid == TAG_HELD)
@@ -362,8 +412,25 @@ is_being_moved(const char *queue, uint64 puts)
 	{
 		const ZkPut *put = &zklock_work->put[i];
 
-		if (put->state == ZKLOCK_PUT_COMMITTED && put->order <= puts &&
+		if (put->state == ZKLOCK_PUT_COMMITTED && put->order <= puts && !put->stuck &&
 			strcmp(put->queue, queue) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* Is an item of this queue to be given back, since before a take began, and we have not
+ * heard that it was?  With the lock. */
+static bool
+is_being_returned(const char *queue, uint64 order)
+{
+	for (int i = 0; i < zklock_work->takes_high; i++)
+	{
+		const ZkTaken *taken = &zklock_work->taken[i];
+
+		if (taken->take.leaving && taken->take.state != ZKLOCK_TAKE_FREE &&
+			taken->take.state != ZKLOCK_TAKE_DONE && taken->order < order &&
+			!taken->pause && strcmp(taken->queue, queue) == 0)
 			return true;
 	}
 	return false;
@@ -378,6 +445,9 @@ choose(Sendings *sendings, View *view, ZkTaken *taken)
 
 	view->used = zklock_clock();
 	view->waits |= taken->waits;
+	/* whoever has rolled back finds the item in its place */
+	if (is_being_returned(taken->queue, taken->order))
+		return; /* the reply makes us look again */
 	while (!view->passed)
 	{
 		if (view->missing && taken->order <= view->fresh && !taken->none)
@@ -595,8 +665,9 @@ take_reply(ZkTaken *taken, ZkTakeRequest request, const ZkMessage *message)
 	switch (news)
 	{
 		case ZKLOCK_TAKE_NO_NEWS:
-			/* what ends a take is repeated until it is answered, but not at once */
-			taken->pause = rc == ZKLOCK_ITEM_RC_ERROR;
+			/* what ends a take is repeated until it is answered, but not at once.  (Below
+			 * an item there may be others' nodes.) */
+			taken->pause = rc == ZKLOCK_ITEM_RC_ERROR || rc == ZKLOCK_ITEM_RC_NOT_EMPTY;
 			break;
 		case ZKLOCK_TAKE_MISSED:
 		case ZKLOCK_TAKE_VANISHED:
@@ -612,6 +683,8 @@ take_reply(ZkTaken *taken, ZkTakeRequest request, const ZkMessage *message)
 				zklock_work_count(ZKLOCK_WORK_RETURNED, 1);
 			break;
 		case ZKLOCK_TAKE_NO_DIRECTORY:
+			taken->pause = taken->made;
+			taken->made = true;
 			break;
 		case ZKLOCK_TAKE_REFUSED:
 			taken->refused = true;
@@ -628,15 +701,40 @@ take_reply(ZkTaken *taken, ZkTakeRequest request, const ZkMessage *message)
 		zklock_taken_free(taken);
 }
 
+/*
+ * An end of a take has not found its marks: it was done before, or somebody has deleted
+ * one of them.  Then the other one would say that somebody has the item for as long as
+ * our session lives.  It is the one in held/ that is nobody else's.
+ */
+static void
+delete_mark(const char *queue, const char *item, uint32 serial)
+{
+	char mark[ZKLOCK_MARK_NAME];
+
+	if (zklock_session_client() == NULL)
+		return;
+	zklock_item_mark(mark, item, zklock_work->life, serial);
+	(void) zklock_client_delete(zklock_session_client(),
+								zklock_path_name(ZKLOCK_KIND_QUEUE, queue,
+												 psprintf("held/%s", mark)),
+								&zklock_no_tag);
+}
+
 void
 zklock_takes_message(const ZkMessage *message)
 {
 	ZkTaken *taken = &zklock_work->taken[message->tag.entry];
+	char item[ZKLOCK_ITEM_NAME] = "";
 	char queue[ZKLOCK_NAME_MAX + 1] = "";
 	bool refused = false;
 
 	if (message->tag.path != 0 && message->rc != ZKLOCK_ZOK)
 		zklock_watch_gone(message->tag.path);
+	if (message->tag.uuid >= TAG_MAKE_QUEUE)
+	{
+		made_message(message);
+		return;
+	}
 	if (message->tag.uuid >= TAG_LIST)
 	{
 		view_message(message);
@@ -647,14 +745,21 @@ zklock_takes_message(const ZkMessage *message)
 	{
 		bool missing = message->rc == ZKLOCK_ZNONODE && message->failed_op == 1;
 
+		if (missing && message->tag.uuid != ZKLOCK_TAKE_MARK)
+		{
+			strlcpy(queue, taken->queue, sizeof(queue));
+			strlcpy(item, taken->item, sizeof(item));
+		}
 		take_reply(taken, (ZkTakeRequest) message->tag.uuid, message);
-		refused = zklock_takes_rc(message->rc) == ZKLOCK_ITEM_RC_ERROR;
+		refused = zklock_takes_rc(message->rc) == ZKLOCK_ITEM_RC_ERROR || taken->pause;
 		if (missing && taken->take.state == ZKLOCK_TAKE_TAKING)
 			strlcpy(queue, taken->queue, sizeof(queue));
 	}
 	LWLockRelease(zklock_work->lock);
 	due = true;
-	if (queue[0] != '\0')
+	if (item[0] != '\0')
+		delete_mark(queue, item, message->tag.generation);
+	else if (queue[0] != '\0')
 		zklock_takes_make_queue(queue);
 	if (refused)
 		zklock_trouble_refused(message);
