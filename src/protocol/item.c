@@ -461,8 +461,8 @@ zklock_items_forget(ZkItems *items)
 	items->listing = items->listing_held = false;
 	for (int i = items->first; i < items->n; i++)
 	{
-		if (items->item[i].state != ZKLOCK_ITEM_OURS &&
-			items->item[i].state != ZKLOCK_ITEM_GONE)
+		/* what is gone may be there again: the ensemble may have gone back */
+		if (items->item[i].state != ZKLOCK_ITEM_OURS)
 			set_state(items, i, ZKLOCK_ITEM_SUSPECT);
 	}
 }
