@@ -1,6 +1,6 @@
 # interrupts.pl - whatever is interrupted, wherever, leaves nothing behind.
 #
-# interrupts.pl PART: waits, calls, room, or mutant (see the end).  The server is of a build in
+# interrupts.pl PART: waits, calls, room, queues, or mutant (see the end).  The server is of a build in
 # which each call that may raise an error, and each wait, is a point that can fail by
 # its number (faults.h).  A case is a statement in some state of the world.  It is run
 # with its first point failing, its second, and so on until no point fails.  Each time
@@ -322,8 +322,40 @@ my %part = (
 		ok_interrupted(map { ("zklock_await_room $_ cancel", "zklock_await_room $_ terminate") } qw(WaitLatch CHECK_FOR_INTERRUPTS));
 	},
 
+	# Work that is handed out: whatever fails, no item is had by nobody, and no put is left
+	queues => sub {
+		my @calls = ("SELECT zk_queue_put('q', 'put')", "SELECT payload FROM zk_queue_take('q')", "SELECT zk_queue_purge('none')", 'SELECT queue FROM zk_queues');
+		my $some = "SELECT zk_queue_put('q', i::text) FROM generate_series(1, 3) i";
+		run_case(statement => $_, world => 'free', setup => $some) for @calls;
+		ok_handed_out('after all calls');
+		run_case(statement => "BEGIN; $_; $calls[1]; $_; COMMIT", world => 'free', setup => $some, place => ['alone']) for $calls[0], "SAVEPOINT s; $calls[1]; ROLLBACK TO s";
+		run_case(statement => "BEGIN; $_; PREPARE TRANSACTION 'p'", world => 'free', setup => $some, place => ['alone']) for @calls[0, 1];
+		ok_handed_out('after all transactions');
+		# Now nothing answers.
+		run_case(statement => $_, world => 'a stopped worker', timeout => '500ms', waits => 1) for $calls[1], "SELECT FROM zk_queue_take('empty', '1 h')", @calls[2, 3];
+		run_case(statement => $calls[0], world => 'a stopped worker', timeout => '500ms', waits => 1, place => ['alone']);
+		ok_handed_out('after a stopped worker');
+		ok_true('after all of them');
+		ok_interrupted(map { ("$_ cancel", "$_ terminate") } 'wait_for_item ConditionVariableTimedSleep', 'wait_put ConditionVariableTimedSleep');
+	},
+
 	# What finds the mutant of acquire.c out
 	mutant => sub { run_case(statement => $locks[0], world => 'no room, a stopped worker', place => ['alone'], waits => 1) });
+
+# Nobody has an item, and none is on its way; all that is there can be had.
+sub ok_handed_out
+{
+	my $what = shift;
+	push @steps, [ 1, sub {
+		my $seen;
+		ZkLock::wait_until(
+			sub { ($seen = ZkLock::ask($a, "SELECT coalesce(sum(held + putting), 0) FROM zk_queues")) eq '0' },
+			'all is given back, and settled', sub { $seen });
+		my ($length, $had) = (ZkLock::ask($a, "SELECT sum(length) FROM zk_queues"), 0);
+		$had++ while $there->query("SELECT payload FROM zk_queue_take('q')") ne '';
+		is($had, $length, "$what: what is there can be had");
+	} ];
+}
 
 # All of these have failed.
 sub ok_interrupted
