@@ -261,16 +261,17 @@ take_listing(View *view, const ZkMessage *message)
 	view->context = context;
 }
 
-/* The queue may not be read, or made: whoever waits is told. */
+/* The queue may not be read, or made: whoever takes, or waits, is told. */
 static void
-refuse(uint64 queue, int rc)
+refuse(uint64 queue, bool made, int rc)
 {
 	LWLockAcquire(zklock_work->lock, LW_EXCLUSIVE);
 	for (int i = 0; i < zklock_work->takes_high; i++)
 	{
 		ZkTaken *taken = &zklock_work->taken[i];
 
-		if (taken->take.state != ZKLOCK_TAKE_WANTED || hash_queue(taken->queue) != queue)
+		if (taken->take.state != ZKLOCK_TAKE_WANTED ||
+			hash_queue(taken->queue) != queue || (made && !taken->waits))
 			continue;
 		taken->refused = true;
 		taken->rc = rc;
@@ -299,7 +300,7 @@ made_message(const ZkMessage *message)
 	if (zklock_takes_rc(rc) != ZKLOCK_ITEM_RC_ERROR)
 		return;
 	zklock_trouble("could not make the directories of a queue: %s", zklock_rc_text(rc));
-	refuse(message->tag.hash, rc);
+	refuse(message->tag.hash, true, rc);
 	LWLockAcquire(zklock_work->lock, LW_EXCLUSIVE);
 	for (int i = 0; i < ZKLOCK_WORK_PUTS; i++)
 	{
@@ -333,7 +334,7 @@ view_message(const ZkMessage *message)
 	{
 		zklock_items_not_listed(&view->items, message->tag.uuid == TAG_HELD);
 		view->stuck = true;
-		refuse(hash_queue(view->name), message->rc);
+		refuse(hash_queue(view->name), false, message->rc);
 		zklock_trouble_refused(message);
 	}
 	else if (message->tag.uuid == TAG_HELD)
