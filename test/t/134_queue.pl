@@ -5,6 +5,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::Bin/../perl";
+use Queues qw(length_is);
 use Test::More;
 use ZkLock;
 use ZooKeeper;
@@ -23,37 +24,27 @@ sub moved
 }
 sub put { my ($s, $queue, @payloads) = @_; $s->query(join '; ', 'BEGIN', (map { "SELECT zk_queue_put('$queue', '$_')" } @payloads), 'COMMIT'); return moved($queue); }
 sub take { my ($s, $queue, $more) = @_; return $s->query("SELECT payload || ' ' || attempt FROM zk_queue_take('$queue'" . ($more // '') . ')'); }
-sub length_is
-{
-	my ($queue, $length, $what) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my $seen;
-	ZkLock::wait_until(
-		sub { ($seen = ZkLock::ask($b, "SELECT length || ' ' || held || ' ' || putting FROM zk_queues WHERE queue = '$queue'")) eq $length },
-		"$queue has $length", sub { $seen });
-	return pass($what);
-}
 
 # Put
 is(take($sa, 'q'), '', 'nothing to take');
 is(ZkLock::ask($a, 'SELECT count(*) FROM zk_queues'), 0, '... and nothing made for it');
 $sa->query("BEGIN; SELECT zk_queue_put('q', v) FROM unnest('{one,two,three}'::text[]) v; COMMIT");
 is($sa->query("BEGIN; SELECT payload, attempt, id > 0, since <= now() + interval '1 h', since > now() - interval '1 h' FROM zk_queue_take('q')"), 'one|1|t|t|t', 'the oldest, at once after its commit');
-length_is('q', '3 1 0', 'it is held');
+length_is($b, 'q', '3 1 0', 'it is held');
 is($sb->query('BEGIN; ' . "SELECT payload FROM zk_queue_take('q')"), 'two', 'another server takes the next');
 is(take($sa, 'q'), 'three 1', 'a second one in one transaction');
 is(take($sb, 'q'), '', 'and no more');
 $sa->query('COMMIT');
-length_is('q', '1 1 0', 'the commit deletes them');
+length_is($b, 'q', '1 1 0', 'the commit deletes them');
 $sb->query('ROLLBACK');
-length_is('q', '1 0 0', 'the rollback gives it back');
+length_is($b, 'q', '1 0 0', 'the rollback gives it back');
 is(take($sa, 'q'), 'two 2', 'with the attempt counted');
-length_is('q', '0 0 0', 'and it is gone');
+length_is($b, 'q', '0 0 0', 'and it is gone');
 
 # Rollback of puts
 $sa->query("BEGIN; SELECT zk_queue_put('q', 'never'); ROLLBACK");
 $sa->query("BEGIN; SELECT zk_queue_put('q', '1'); SAVEPOINT s; SELECT zk_queue_put('q', 'never'); SAVEPOINT t; SELECT zk_queue_put('q', 'never'); RELEASE t; ROLLBACK TO s; SELECT zk_queue_put('q', '2'); SAVEPOINT u; SELECT zk_queue_put('q', '3'); RELEASE u; COMMIT");
-length_is('q', '3 0 0', 'what was rolled back was never there');
+length_is($b, 'q', '3 0 0', 'what was rolled back was never there');
 is(join(',', map { take($sb, 'q') } 1 .. 3), '1 1,2 1,3 1', '... and the rest is, in order');
 
 # Savepoints of takes
@@ -65,11 +56,11 @@ is(take($sb, 'q'), '2 1', 'after it');
 $sb->query('SAVEPOINT t');
 is(take($sb, 'q'), '3 1', 'after the second');
 $sb->query('RELEASE t; ROLLBACK TO s');
-length_is('q', '4 1 0', 'given back');
+length_is($b, 'q', '4 1 0', 'given back');
 is(take($sa, 'q'), '2 2', 'to its old place');
 is(take($sb, 'q'), '3 2', '... each');
 $sb->query('COMMIT');
-length_is('q', '1 0 0', 'the others are done');
+length_is($b, 'q', '1 0 0', 'the others are done');
 is(take($sa, 'q'), '4 1', 'the last one');
 
 # PREPARE
@@ -79,9 +70,9 @@ for my $what ("SELECT zk_queue_put('q', 'x')", "SELECT payload FROM zk_queue_tak
 	$sa->query("BEGIN; $what");
 	like($sa->fails("PREPARE TRANSACTION 'p'"), qr/^55000: cannot PREPARE a transaction that has put items/, "no PREPARE: $what");
 }
-length_is('q', '2 0 0', 'all is as it was');
+length_is($b, 'q', '2 0 0', 'all is as it was');
 is($sa->query("SELECT zk_queue_purge('q')"), 2, 'purged');
-length_is('q', '0 0 0', '... all');
+length_is($b, 'q', '0 0 0', '... all');
 
 # Waiting
 $sb->send("SELECT payload FROM zk_queue_take('q', '1 h')");
@@ -101,18 +92,18 @@ is($sb->cancel->failure, '57014: canceling statement due to user request', 'a wa
 
 # Many
 $sa->query("SELECT zk_queue_put('many', i::text) FROM generate_series(1, 1000) i");
-length_is('many', '1000 0 0', 'a thousand in one transaction');
+length_is($b, 'many', '1000 0 0', 'a thousand in one transaction');
 $sb->query("BEGIN");
 is($sb->query("SELECT bool_and((SELECT payload FROM zk_queue_take('many', 0 * i * interval '1 s')) = i::text) FROM generate_series(1, 300) i"), 't', 'in their order');
 $sb->query("COMMIT");
-length_is('many', '700 0 0', 'all of them done');
+length_is($b, 'many', '700 0 0', 'all of them done');
 
 # Sizes
 $sa->query("SELECT zk_queue_put('large', repeat('x', 65536)) FROM generate_series(1, 20)");
-length_is('large', '20 0 0', 'the largest');
+length_is($b, 'large', '20 0 0', 'the largest');
 is($sb->query("SELECT length(payload) FROM zk_queue_take('large')"), 65536, '... arrives');
 $sa->query("SELECT zk_queue_put('large', '')");
-length_is('large', '20 0 0', 'the smallest');
+length_is($b, 'large', '20 0 0', 'the smallest');
 is($sa->query("SELECT zk_queue_purge('large')"), 20, 'the rest is purged');
 
 is(ZkLock::ask($a, 'SELECT items_lost FROM zk_stat'), 0, 'none was lost');

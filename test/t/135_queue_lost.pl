@@ -5,6 +5,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::Bin/../perl";
+use Queues qw(length_is);
 use Test::More;
 use ZkLock;
 use ZooKeeper;
@@ -13,21 +14,11 @@ my $zk = ZooKeeper->new(tick_time => 200)->start;
 my ($a, $b, $c) = map { ZkLock::server($_, $zk, conf => "cluster_name = '$_'\nzklock.session_timeout = '4s'\nsynchronous_commit = off\nrestart_after_crash = on") } qw(a b c);
 ZkLock::wait_connected($a, $b, $c);
 
-sub length_is
-{
-	my ($queue, $length, $what) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my $seen;
-	ZkLock::wait_until(
-		sub { ($seen = ZkLock::ask($b, "SELECT length || ' ' || held || ' ' || putting FROM zk_queues WHERE queue = '$queue'")) eq $length },
-		"$queue has $length", sub { $seen });
-	return pass($what);
-}
 my ($sa, $sb) = map { ZkLock::session($_) } $a, $b;
 
 # A worker that is killed leaves all to its successor
 $sa->query("SELECT zk_queue_put('q', i::text) FROM generate_series(1, 5) i");
-length_is('q', '5 0 0', 'five');
+length_is($b, 'q', '5 0 0', 'five');
 $sa->query("BEGIN; SELECT FROM zk_queue_take('q')");
 my $worker = ZkLock::ask($a, 'SELECT worker_pid FROM zk_session');
 kill 'TERM', $worker;
@@ -36,19 +27,19 @@ ZkLock::wait_until(
 	sub { $now = ZkLock::ask($a, 'SELECT worker_pid FROM zk_session'); return $now && $now != $worker },
 	'another worker', sub { "$now after $worker" });
 ZkLock::wait_connected($a);
-length_is('q', '5 1 0', 'the item is held still');
+length_is($b, 'q', '5 1 0', 'the item is held still');
 $sa->query("SELECT zk_queue_put('q', '6'); COMMIT");
-length_is('q', '5 0 0', 'and done, and another one put');
+length_is($b, 'q', '5 0 0', 'and done, and another one put');
 
 # A backend that is killed gives its item back
 $sa->query("BEGIN; SELECT FROM zk_queue_take('q')");
-length_is('q', '5 1 0', 'held');
+length_is($b, 'q', '5 1 0', 'held');
 my $killed = $sa->pid;
 $sb->query('SELECT 1');
 ZkLock::ask($a, "SELECT pg_terminate_backend($killed)");
-length_is('q', '5 0 0', 'given back');
+length_is($b, 'q', '5 0 0', 'given back');
 is($sb->query("SELECT payload, attempt FROM zk_queue_take('q')"), '2|2', 'and taken by another server');
-length_is('q', '4 0 0', '... which is done');
+length_is($b, 'q', '4 0 0', '... which is done');
 
 # A session that expires takes the item away
 $sa = ZkLock::session($a);
@@ -57,7 +48,7 @@ $worker = ZkLock::ask($a, 'SELECT worker_pid FROM zk_session');
 kill 'STOP', $worker;
 $sb->send("SELECT payload, attempt FROM zk_queue_take('q', '1 h') WHERE payload = '3'");
 is($sb->result, '', 'the next item is another one');
-length_is('q', '3 0 0', 'when the session is gone the item is anybody\'s');
+length_is($b, 'q', '3 0 0', 'when the session is gone the item is anybody\'s');
 kill 'CONT', $worker;
 like($sa->fails('COMMIT'), qr/^40001: item \d+ of queue "q" was lost/, 'its transaction cannot commit');
 ZkLock::wait_connected($a);
@@ -71,7 +62,7 @@ $worker = ZkLock::ask($a, 'SELECT worker_pid FROM zk_session');
 my $open = ZkLock::session($a);
 $open->query("BEGIN; SELECT zk_queue_put('crash', 'open')");
 $sa->query("SELECT zk_queue_put('crash', 'before')");
-length_is('crash', '1 0 0', 'one is put');
+length_is($b, 'crash', '1 0 0', 'one is put');
 $sa->query("BEGIN; SELECT zk_queue_put('crash', 'committed'); INSERT INTO done SELECT id, payload FROM zk_queue_take('crash'); CREATE TEMPORARY TABLE x (i int)");
 # The worker stands still when the commit has come: so nothing is moved, or deleted
 my $watch = ZkLock::session($a);
@@ -122,7 +113,7 @@ my $body = q{
 	END};
 $_->send("DO \$\$$body\$\$") for @takers;
 $_->result for @takers;
-length_is('work', '0 0 0', 'all are done');
+length_is($b, 'work', '0 0 0', 'all are done');
 my @results = map { split /\n/, ZkLock::ask($_, 'SELECT payload FROM result') } $a, $b, $c;
 is(join(' ', sort @results), join(' ', sort 1 .. $n), 'each once');
 is(ZkLock::ask($a, "SELECT count(DISTINCT id) = count(*) FROM result"), 't', 'ids');

@@ -6,6 +6,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::Bin/../perl";
 use Proxy;
+use Queues qw(length_is);
 use Test::More;
 use ZkLock;
 use ZooKeeper;
@@ -17,17 +18,7 @@ my $b = ZkLock::server('b', $zk, conf => "cluster_name = 'b'");
 ZkLock::wait_connected($a, $b);
 my ($sa, $sb) = map { ZkLock::session($_) } $a, $b;
 
-sub length_is
-{
-	my ($queue, $length, $what) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my $seen;
-	ZkLock::wait_until(
-		sub { ($seen = ZkLock::ask($b, "SELECT length || ' ' || held || ' ' || putting FROM zk_queues WHERE queue = '$queue'")) eq $length },
-		"$queue has $length", sub { $seen });
-	return pass($what);
-}
-sub put { my ($queue, @payloads) = @_; ZkLock::ask($b, "SELECT zk_queue_put('$queue', '$_')") for @payloads; return length_is($queue, @payloads . ' 0 0', "$queue has @payloads"); }
+sub put { my ($queue, @payloads) = @_; ZkLock::ask($b, "SELECT zk_queue_put('$queue', '$_')") for @payloads; return length_is($b, $queue, @payloads . ' 0 0', "$queue has @payloads"); }
 sub take { my ($s, $queue, $timeout) = @_; return $s->query("SELECT payload || attempt FROM zk_queue_take('$queue', '" . ($timeout // 0) . "')"); }
 sub all { my ($queue) = @_; my @all; while ((my $item = take($sb, $queue)) ne '') { push @all, $item; } return join ' ', @all; }
 
@@ -57,11 +48,11 @@ for my $how (qw(cancel terminate kill_client))
 	# who has one, and puts another
 	$s = ZkLock::session($a);
 	$s->query("BEGIN; SELECT FROM zk_queue_take('$queue'); SELECT zk_queue_put('$queue', 'never')");
-	length_is($queue, '2 1 0', 'one is held');
+	length_is($b, $queue, '2 1 0', 'one is held');
 	if ($how eq 'cancel') { $s->send('SELECT pg_sleep(3600)')->wait_event('PgSleep'); }
 	elsif ($how eq 'terminate') { $s->send('SELECT pg_sleep(3600)')->wait_event('PgSleep'); }
 	$ended->($s, 'while it has one');
-	length_is($queue, '2 0 0', '... gives it back');
+	length_is($b, $queue, '2 0 0', '... gives it back');
 
 	# who is being given one, or waits to hear of it, or commits: the ensemble is silent
 	for my $step (qw(taking committing))
@@ -76,7 +67,7 @@ for my $how (qw(cancel terminate kill_client))
 		$zk->wait_children("/zklock/queues/$queue/puts", 1) if $step eq 'committing';
 		$ended->($s, "while it is $step");
 		$proxy->heal;
-		length_is($queue, '2 0 0', '... leaves nothing');
+		length_is($b, $queue, '2 0 0', '... leaves nothing');
 	}
 	is(all($queue), 'one2 two1', "$how: all is there");
 }
@@ -108,7 +99,7 @@ BEGIN
 	END;
 END $$
 END
-length_is('sub', '4 0 0', 'an exception block gives back what it took, and puts nothing');
+length_is($b, 'sub', '4 0 0', 'an exception block gives back what it took, and puts nothing');
 is(all('sub'), '31 41 51 inner1', '... and one without an exception is as if it were none');
 
 #
@@ -117,15 +108,15 @@ is(all('sub'), '31 41 51 inner1', '... and one without an exception is as if it 
 put('cursor', 1 .. 4);
 $sa->query("BEGIN; DECLARE c CURSOR FOR SELECT payload FROM generate_series(1, 3) i, zk_queue_take('cursor', 0 * i * interval '1 s')");
 is($sa->query('FETCH c'), 1, 'a cursor takes the first');
-length_is('cursor', '4 1 0', '... and no more');
+length_is($b, 'cursor', '4 1 0', '... and no more');
 $sa->query('SAVEPOINT s');
 is($sa->query('FETCH c'), 2, 'in a subtransaction the second');
 $sa->query('ROLLBACK TO s');
-length_is('cursor', '4 1 0', '... which gives it back');
+length_is($b, 'cursor', '4 1 0', '... which gives it back');
 $sa->query('ROLLBACK');
-length_is('cursor', '4 0 0', 'as does a rollback with a cursor open');
+length_is($b, 'cursor', '4 0 0', 'as does a rollback with a cursor open');
 $sa->query("BEGIN; DECLARE h CURSOR WITH HOLD FOR SELECT payload FROM zk_queue_take('cursor'); COMMIT");
-length_is('cursor', '3 0 0', 'a cursor that is held over the commit takes at the commit');
+length_is($b, 'cursor', '3 0 0', 'a cursor that is held over the commit takes at the commit');
 is($sa->query('FETCH h; CLOSE h'), 1, '... what it shows then');
 $sa->query("PREPARE take AS SELECT payload || attempt FROM zk_queue_take(\$1)");
 is($sa->query("EXECUTE take('cursor')"), '22', 'a prepared statement');
@@ -141,7 +132,7 @@ for my $what ("SELECT zk_queue_put('p', 'x')", "SELECT FROM zk_queue_take('p')")
 	put('p', 'p');
 	$sa->query("BEGIN; $what");
 	like($sa->fails("PREPARE TRANSACTION 'p'"), qr/^55000: cannot PREPARE a transaction that has put items/, "no PREPARE: $what");
-	length_is('p', '1 0 0', '... which leaves all as it was');
+	length_is($b, 'p', '1 0 0', '... which leaves all as it was');
 	all('p');
 }
 $sa->query("BEGIN; SAVEPOINT s; SELECT zk_queue_put('p', 'x'); ROLLBACK TO s; CREATE TABLE prepared (i int)");
@@ -164,12 +155,12 @@ CREATE PROCEDURE puts() LANGUAGE plpgsql AS $$ BEGIN FOR i IN 1..3 LOOP PERFORM 
 CREATE PROCEDURE takes() LANGUAGE plpgsql AS $$ DECLARE p text; BEGIN LOOP SELECT payload INTO p FROM zk_queue_take('orders'); EXIT WHEN p IS NULL; INSERT INTO prepared VALUES (length(p)); COMMIT; END LOOP; END $$;
 END
 $sa->query('INSERT INTO orders SELECT generate_series(1, 3)');
-length_is('orders', '3 0 0', 'a deferred trigger puts');
+length_is($b, 'orders', '3 0 0', 'a deferred trigger puts');
 is(all('orders'), '11 21 31', '... in its order');
 $sa->query('CALL puts()');
-length_is('orders', '2 0 0', 'a procedure puts with each of its commits');
+length_is($b, 'orders', '2 0 0', 'a procedure puts with each of its commits');
 $sa->query('CALL takes()');
-length_is('orders', '0 0 0', 'a procedure takes, and commits');
+length_is($b, 'orders', '0 0 0', 'a procedure takes, and commits');
 is($sa->query('SELECT count(*) FROM prepared'), 2, '... each');
 $sa->query("BEGIN; SELECT zk_queue_put('orders', 'chain'); COMMIT AND CHAIN; SELECT zk_queue_put('orders', 'never'); ROLLBACK");
 is(take($sb, 'orders', '1 h'), 'chain1', 'COMMIT AND CHAIN');
@@ -179,7 +170,7 @@ my $other = ZkLock::session($a);
 $other->query('BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT count(*) FROM orders; INSERT INTO orders VALUES (11)');
 $sa->query('COMMIT');
 like($other->fails('COMMIT'), qr/^40001: /, 'a commit fails');
-length_is('orders', '1 0 0', '... and puts nothing');
+length_is($b, 'orders', '1 0 0', '... and puts nothing');
 is(all('orders'), '101', '... of its own');
 
 #
@@ -188,12 +179,12 @@ is(all('orders'), '101', '... of its own');
 $sa->query("SELECT zk_queue_put('order', i::text) FROM generate_series(1, 20) i");
 my @more = map { ZkLock::session($a) } 1 .. 3;
 for my $round (1 .. 5) { $more[ $round % 3 ]->query("SELECT zk_queue_put('order', 'later $round.' || i) FROM generate_series(1, 3) i"); }
-length_is('order', '35 0 0', 'all are there');
+length_is($b, 'order', '35 0 0', 'all are there');
 is(all('order'), join(' ', map { "${_}1" } 1 .. 20, map { my $r = $_; map { "later $r.$_" } 1 .. 3 } 1 .. 5), 'those of one transaction in the order in which they were put, those of several in that of their commits');
 # Two at a time: each in its order
 $_->send("DO \$\$ BEGIN FOR i IN 1..40 LOOP PERFORM zk_queue_put('order', pg_backend_pid() || ' ' || i); COMMIT; END LOOP; END \$\$") for @more, my $from_b = ZkLock::session($b);
 $_->result for @more, $from_b;
-length_is('order', '160 0 0', 'of four sessions on two servers');
+length_is($b, 'order', '160 0 0', 'of four sessions on two servers');
 my (%last, @wrong);
 for my $item (map { [ /^(\d+) (\d+)$/ ] } split /\n/, $sb->query("SELECT payload FROM generate_series(1, 160) i, zk_queue_take('order', 0 * i * interval '1 s')"))
 {

@@ -6,6 +6,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::Bin/../perl";
 use Proxy;
+use Queues qw(length_is);
 use Test::More;
 use ZkLock;
 use ZooKeeper;
@@ -19,16 +20,6 @@ ZkLock::wait_connected($a, $b);
 my $sb = ZkLock::session($b);
 
 sub dir { my ($queue, $part) = @_; return ZkLock::directory($queue, 'queues') . "/$part"; }
-sub length_is
-{
-	my ($queue, $length, $what) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my $seen;
-	ZkLock::wait_until(
-		sub { ($seen = ZkLock::ask($b, "SELECT length || ' ' || held || ' ' || putting FROM zk_queues WHERE queue = '$queue'")) eq $length },
-		"$queue has $length", sub { $seen });
-	return pass($what);
-}
 sub take { my ($queue) = @_; return $sb->query("SELECT payload, attempt FROM zk_queue_take('$queue')"); }
 
 # Nothing of A is left but what is on its disk and in the ensemble.
@@ -64,7 +55,7 @@ for my $case (
 	my $lose = "lose_$how";
 	# the queue has its directories
 	ZkLock::ask($a, "SELECT zk_queue_put('$queue', 'first')");
-	length_is($queue, '1 0 0', 'one is there');
+	length_is($b, $queue, '1 0 0', 'one is there');
 	my $s = ZkLock::session($a);
 	$s->query("BEGIN; SELECT zk_queue_put('$queue', 'second'); INSERT INTO result VALUES ('$queue')");
 	$proxy->refuse->$lose($kind, $kind eq 'multi' ? '' : '/puts/');
@@ -75,7 +66,7 @@ for my $case (
 	ZkLock::wait_until(sub { (() = $zk->children(dir($queue, 'puts'))) == $left }, 'it is where it should be');
 	ok($s->busy, "$what: it has not committed") unless $commits;
 	crash();
-	length_is($queue, (1 + $commits) . ' 0 0', "$what: it is there exactly if the transaction committed");
+	length_is($b, $queue, (1 + $commits) . ' 0 0', "$what: it is there exactly if the transaction committed");
 	is(ZkLock::ask($a, "SELECT count(*) FROM result WHERE payload = '$queue'"), $commits, '... as is the row');
 	is(take($queue), 'first|1', '... in its order');
 	is(take($queue), $commits ? 'second|1' : '', '... behind the other');
@@ -89,8 +80,8 @@ for my $case (
 	$proxy->refuse->lose_reply('multi', '');
 	$s->query('COMMIT');
 	crash();
-	length_is('many', '1000 0 0', 'all of a thousand');
-	length_is('other', '1000 0 0', '... in two queues');
+	length_is($b, 'many', '1000 0 0', 'all of a thousand');
+	length_is($b, 'other', '1000 0 0', '... in two queues');
 	is($sb->query("SELECT count(DISTINCT payload) FROM generate_series(1, 1000) i, zk_queue_take('many', 0 * i * interval '1 s')"), 1000, 'each is another one');
 	$s = ZkLock::session($a);
 	$s->query("BEGIN; $put");
@@ -98,8 +89,8 @@ for my $case (
 	$s->send('COMMIT');
 	ZkLock::wait_until(sub { (() = $zk->children(dir('many', 'puts'))) >= 4 }, 'all is written for one');
 	crash();
-	length_is('many', '0 0 0', 'none of a thousand');
-	length_is('other', '1000 0 0', '... in two queues');
+	length_is($b, 'many', '0 0 0', 'none of a thousand');
+	length_is($b, 'other', '1000 0 0', '... in two queues');
 }
 
 #
@@ -107,9 +98,9 @@ for my $case (
 #
 # What was done is on disk before the item is deleted.
 ZkLock::ask($b, "SELECT zk_queue_put('flush', i::text) FROM generate_series(1, 2) i");
-length_is('flush', '2 0 0', 'two items');
+length_is($b, 'flush', '2 0 0', 'two items');
 ZkLock::ask($a, "INSERT INTO result SELECT payload FROM zk_queue_take('flush')");
-length_is('flush', '1 0 0', 'one is done');
+length_is($b, 'flush', '1 0 0', 'one is done');
 crash();
 is(ZkLock::ask($a, "SELECT count(*) FROM result WHERE payload = '1'"), 1, 'it is done after a crash, too, whatever synchronous_commit says');
 is(take('flush'), '2|1', 'the other is there');
@@ -125,7 +116,7 @@ for my $how (qw(request reply))
 	my $queue = "take $how";
 	my $lose = "lose_$how";
 	ZkLock::ask($b, "SELECT zk_queue_put('$queue', '$queue ' || i) FROM generate_series(1, 2) i");
-	length_is($queue, '2 0 0', 'two items');
+	length_is($b, $queue, '2 0 0', 'two items');
 	my $s = ZkLock::session($a);
 	$s->query('BEGIN; ' . sprintf $pattern, $queue, 0);
 	$proxy->refuse->$lose('multi', '');
@@ -133,12 +124,12 @@ for my $how (qw(request reply))
 	$s->query('COMMIT');
 	ZkLock::wait_until(sub { $proxy->lost > $lost }, 'the deletion is lost');
 	crash();
-	length_is($queue, $how eq 'request' ? '2 0 0' : '1 0 0', "$queue: given back, unless it was deleted");
+	length_is($b, $queue, $how eq 'request' ? '2 0 0' : '1 0 0', "$queue: given back, unless it was deleted");
 	is($sb->query("BEGIN; SELECT payload, attempt FROM zk_queue_take('$queue')"), $how eq 'request' ? "$queue 1|2" : "$queue 2|1", '... to its old place, the attempt counted');
 	$sb->query('ROLLBACK');
-	length_is($queue, $how eq 'request' ? '2 0 0' : '1 0 0', 'given back');
+	length_is($b, $queue, $how eq 'request' ? '2 0 0' : '1 0 0', 'given back');
 	ZkLock::ask($a, sprintf $pattern, $queue, 0) for 1 .. 2;
-	length_is($queue, '0 0 0', 'all are done');
+	length_is($b, $queue, '0 0 0', 'all are done');
 	is(ZkLock::ask($a, "SELECT string_agg(payload, ',' ORDER BY payload) FROM result WHERE payload LIKE '$queue %'"), "$queue 1,$queue 2", 'each once');
 }
 
@@ -148,7 +139,7 @@ for my $case ([ 'open' ], [ 'committed', 'has' ], [ 'committed', 'had' ], [ 'com
 	my ($state, $else) = @$case;
 	my $queue = join '-', @$case;
 	ZkLock::ask($b, "SELECT zk_queue_put('$queue', '$queue ' || i) FROM generate_series(1, 3) i");
-	length_is($queue, '3 0 0', 'three items');
+	length_is($b, $queue, '3 0 0', 'three items');
 	my $s = ZkLock::session($a);
 	my $id = ZkLock::ask($a, 'SELECT session_id FROM zk_session');
 	$s->query('BEGIN; ' . sprintf $pattern, $queue, 0);
@@ -159,7 +150,7 @@ for my $case ([ 'open' ], [ 'committed', 'has' ], [ 'committed', 'had' ], [ 'com
 		$s->query('COMMIT');
 	}
 	ZkLock::wait_until(sub { !exists $zk->sessions->{$id} }, 'the session expires');
-	length_is($queue, '3 0 0', "$queue: the item is anybody's");
+	length_is($b, $queue, '3 0 0', "$queue: the item is anybody's");
 	is($sb->query("BEGIN; SELECT payload, attempt FROM zk_queue_take('$queue')"), "$queue 1|2", '... in its old place') if $else;
 	$sb->query('COMMIT') if $else && $else eq 'had';
 	$proxy->heal->accept;
@@ -168,13 +159,13 @@ for my $case ([ 'open' ], [ 'committed', 'has' ], [ 'committed', 'had' ], [ 'com
 	if ($else && $else eq 'has')
 	{
 		$s->query("SELECT zk_queue_put('$queue', '$queue 4')");
-		length_is($queue, '4 1 0', 'A has come to the end of it, and the other has it still');
+		length_is($b, $queue, '4 1 0', 'A has come to the end of it, and the other has it still');
 		$sb->query('ROLLBACK');
 	}
 	my $left = $state eq 'open' ? 3 : $else && $else eq 'has' ? 4 : 2;
-	length_is($queue, "$left 0 0", "$queue: as many are left as should be");
+	length_is($b, $queue, "$left 0 0", "$queue: as many are left as should be");
 	ZkLock::ask($a, sprintf $pattern, $queue, 0) for 1 .. $left;
-	length_is($queue, '0 0 0', 'all are done');
+	length_is($b, $queue, '0 0 0', 'all are done');
 	is(ZkLock::ask($a, "SELECT count(*) || ' ' || count(DISTINCT payload) FROM result WHERE payload LIKE '$queue %'"), ($else && $else eq 'has' ? '4 4' : '3 3'), "$queue: each once");
 }
 
@@ -195,7 +186,7 @@ while ($put < $n)
 	crash();
 	$put = ZkLock::ask($a, 'SELECT count(*) FROM put');
 }
-length_is('pattern', '0 0 0', 'nothing is left');
+length_is($b, 'pattern', '0 0 0', 'nothing is left');
 is(ZkLock::ask($a, 'SELECT count(*), count(DISTINCT payload), max(payload::int) FROM result'), "$n|$n|$n", 'what was put by transactions that committed was done once, though the server was killed again and again');
 
 $_->stop for $a, $b;

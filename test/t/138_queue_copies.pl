@@ -6,6 +6,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::Bin/../perl";
 use Proxy;
+use Queues qw(length_is);
 use Test::More;
 use ZkLock;
 use ZooKeeper;
@@ -18,16 +19,6 @@ my $a = ZkLock::server('a', $proxy, init => { allows_streaming => 1 },
 my $b = ZkLock::server('b', $zk, conf => "$conf\nzklock.server_name = 'b'");
 ZkLock::wait_connected($a, $b);
 
-sub length_is
-{
-	my ($queue, $length, $what) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my $seen;
-	ZkLock::wait_until(
-		sub { ($seen = eval { ZkLock::ask($b, "SELECT length || ' ' || held || ' ' || putting FROM zk_queues WHERE queue = '$queue'") } // '') eq $length },
-		"$queue has $length", sub { $seen });
-	return pass($what);
-}
 sub take { my ($node, $queue) = @_; return ZkLock::ask($node, "SELECT payload || attempt FROM zk_queue_take('$queue')"); }
 my %id;
 sub ids
@@ -49,21 +40,21 @@ sub ids
 # The ensemble
 #
 ZkLock::ask($a, "SELECT zk_queue_put('e', v) FROM unnest('{1,2,3,4}'::text[]) v");
-length_is('e', '4 0 0', 'four items');
+length_is($b, 'e', '4 0 0', 'four items');
 ids('two are taken', 'e', 1, 2);
-length_is('e', '2 0 0', 'two are left');
+length_is($b, 'e', '2 0 0', 'two are left');
 $zk->save;
 ids('... and one more', 'e', 3);
 ZkLock::ask($a, "SELECT zk_queue_put('e', '5')");
-length_is('e', '2 0 0', 'two are left');
+length_is($b, 'e', '2 0 0', 'two are left');
 my $s = ZkLock::session($a);
 $s->query("BEGIN; SELECT FROM zk_queue_take('e')");
 $zk->kill9->go_back->start;
 ZkLock::wait_connected($a, $b);
 like($s->fails('COMMIT'), qr/^40001: item \d+ of queue "e" was lost/, 'an ensemble that goes back takes items away');
-length_is('e', '2 0 0', '... and brings others back');
+length_is($b, 'e', '2 0 0', '... and brings others back');
 ZkLock::ask($a, "SELECT zk_queue_put('e', '6')");
-length_is('e', '3 0 0', 'one is put');
+length_is($b, 'e', '3 0 0', 'one is put');
 ids('those of the backup have the ids that they had, others have new ones', 'e', 3, 4, 6);
 $s->query("BEGIN; SELECT zk_queue_put('e', '7')");
 $zk->kill9->wipe->start;
@@ -71,9 +62,9 @@ ZkLock::wait_connected($a, $b);
 is(take($b, 'e'), '', 'a queue that was wiped is empty');
 is(ZkLock::ask($b, 'SELECT count(*) FROM zk_queues'), 0, '... and is none');
 $s->query('COMMIT');
-length_is('e', '1 0 0', 'what is put then is there');
+length_is($b, 'e', '1 0 0', 'what is put then is there');
 ZkLock::ask($a, "SELECT zk_queue_put('e', '8')");
-length_is('e', '2 0 0', 'and one more');
+length_is($b, 'e', '2 0 0', 'and one more');
 ids('no id is given again', 'e', 7, 8);
 
 #
@@ -94,15 +85,15 @@ $a->backup('before');
 my $waits = ZkLock::session($a);
 $waits->query("SET synchronous_commit = on; BEGIN; SELECT zk_queue_put('c', 'waits')");
 $waits->send('COMMIT')->wait_event('SyncRep');
-length_is('c', '0 0 1', 'a transaction commits');
+length_is($b, 'c', '0 0 1', 'a transaction commits');
 $a->backup('while');
 
 my $standby = copy('standby', 'standby', 'while', has_streaming => 1);
 like(ZkLock::session($standby)->fails("SELECT zk_queue_put('c', 'x')"), qr/^25006: cannot execute zk_queue_put\(\) during recovery/, 'a standby puts nothing');
 ZkLock::ask($a, "SELECT zk_queue_put('t', i::text) FROM generate_series(1, 2) i");
-length_is('t', '2 0 0', 'two items');
+length_is($b, 't', '2 0 0', 'two items');
 is(take($standby, 't'), '11', 'a standby takes');
-length_is('t', '1 0 0', '... and has done it');
+length_is($b, 't', '1 0 0', '... and has done it');
 
 for my $case ([ 'copy', 'before' ], [ 'copy', 'while' ], [ 'a', 'before' ], [ 'a', 'while' ])
 {
@@ -110,56 +101,56 @@ for my $case ([ 'copy', 'before' ], [ 'copy', 'while' ], [ 'a', 'before' ], [ 'a
 	my $copy = copy("$name$backup", $name, $backup);
 	# it has come to its end with what it finds
 	ZkLock::ask($copy, "SELECT zk_queue_put('t', 'own')");
-	length_is('t', '2 0 0', 'a copy puts');
+	length_is($b, 't', '2 0 0', 'a copy puts');
 	ZkLock::ask($copy, "SELECT FROM zk_queue_take('t')");
 	ZkLock::ask($copy, "SELECT zk_queue_put('t', 'own')");
-	length_is('t', '2 0 0', 'and takes, and puts');
-	length_is('c', '0 0 1', "a copy of $backup called $name does not say what becomes of the transaction");
+	length_is($b, 't', '2 0 0', 'and takes, and puts');
+	length_is($b, 'c', '0 0 1', "a copy of $backup called $name does not say what becomes of the transaction");
 	ZkLock::hang_up($copy);
 	$copy->stop;
 	is(ZkLock::ask($b, "SELECT zk_queue_purge('t'); SELECT zk_queue_put('t', '2')"), 2, 'purged');
-	length_is('t', '1 0 0', 'one again');
+	length_is($b, 't', '1 0 0', 'one again');
 }
 $waits->cancel;
 $waits->failure;
-length_is('c', '1 0 0', 'its own server does');
+length_is($b, 'c', '1 0 0', 'its own server does');
 
 # The server is lost: a standby that is promoted says what has committed, and nothing else
 my $uncommitted = ZkLock::session($a);
 $uncommitted->query("BEGIN; SELECT zk_queue_put('d', 'never')");
 ZkLock::ask($a, "SELECT zk_queue_put('d', 'first')");
-length_is('d', '1 0 0', 'one is there');
+length_is($b, 'd', '1 0 0', 'one is there');
 $waits->query("BEGIN; SELECT zk_queue_put('c', 'committed')");
 $waits->send('COMMIT')->wait_event('SyncRep');
-length_is('c', '1 0 1', 'one commits');
+length_is($b, 'c', '1 0 1', 'one commits');
 $proxy->refuse->lose_reply('create', '/puts/');
 $uncommitted->send('COMMIT');
-length_is('d', '1 0 1', 'another one is about to');
+length_is($b, 'd', '1 0 1', 'another one is about to');
 $a->wait_for_catchup($standby, 'replay', $a->lsn('flush'));
 ZkLock::hang_up($a);
 $a->stop('immediate');
-length_is('c', '1 0 1', 'a standby says nothing');
+length_is($b, 'c', '1 0 1', 'a standby says nothing');
 $standby->promote;
-length_is('c', '2 0 0', 'when it is promoted, that it has committed');
-length_is('d', '1 0 1', '... and not that it has not');
+length_is($b, 'c', '2 0 0', 'when it is promoted, that it has committed');
+length_is($b, 'd', '1 0 1', '... and not that it has not');
 is(take($b, 'c') . take($b, 'c'), 'waits1committed1', 'both are there, in their order');
 # ... which the server itself does, if it goes on
 $proxy->heal->accept;
 $a->start;
-length_is('d', '1 0 0', 'its own server says so');
+length_is($b, 'd', '1 0 0', 'its own server says so');
 is(take($b, 'd'), 'first1', 'and has not put it');
 
 #
 # No ids are left
 #
 ZkLock::ask($a, "SELECT zk_queue_put('r', 'before')");
-length_is('r', '1 0 0', 'an item');
+length_is($b, 'r', '1 0 0', 'an item');
 ZkLock::ask($b, 'SELECT zk_raise_tokens((1::bigint << 55) - 10)');
 ZkLock::wait_until(sub { eval { ZkLock::ask($a, 'SELECT zk_try_lock(\'x\')') } && eval { ZkLock::ask($b, 'SELECT zk_try_lock(\'y\')') } }, 'all know of it');
 $s = ZkLock::session($b);
 $s->query("BEGIN; SELECT zk_queue_put('r', 'after')");
 like($s->fails('COMMIT'), qr/^54000: cannot put items into a queue: fencing tokens are too large/, 'what could have no id is refused at the commit');
-length_is('r', '1 0 0', '... and was never there');
+length_is($b, 'r', '1 0 0', '... and was never there');
 is(take($b, 'r'), 'before1', 'what is there can be taken');
 
 $_->stop for $a, $b, $standby;

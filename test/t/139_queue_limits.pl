@@ -5,6 +5,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::Bin/../perl";
+use Queues qw(length_is);
 use Test::More;
 use ZkLock;
 use ZooKeeper;
@@ -19,23 +20,13 @@ my $b = ZkLock::server('b', $zk, conf => "$conf\ncluster_name = 'b'");
 ZkLock::wait_connected($a, $b);
 my ($sa, $sb) = map { ZkLock::session($_) } $a, $b;
 
-sub length_is
-{
-	my ($queue, $length, $what) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my $seen;
-	ZkLock::wait_until(
-		sub { ($seen = ZkLock::ask($b, "SELECT length || ' ' || held || ' ' || putting FROM zk_queues WHERE queue = '$queue'")) eq $length },
-		"$queue has $length", sub { $seen });
-	return pass($what);
-}
 sub take { my ($s, $queue, $timeout) = @_; return $s->query("SELECT payload || attempt FROM zk_queue_take('$queue', '" . ($timeout // 0) . "')"); }
 
 #
 # Limits
 #
 $sb->query("SELECT zk_queue_put('q', i::text) FROM generate_series(1, 5) i");
-length_is('q', '5 0 0', 'five items');
+length_is($b, 'q', '5 0 0', 'five items');
 is($sb->query("SELECT oldest BETWEEN now() - interval '1 h' AND now() + interval '1 h' FROM zk_queues"), 't', 'the oldest');
 $sa->query('BEGIN');
 take($sa, 'q') for 1 .. 3;
@@ -46,14 +37,14 @@ for my $s ($other, $sa)
 	like($s->notices, qr/Its sessions hold 3, or wait for them, as many as "zklock.max_items_held" allows/, '... says how many');
 }
 $sa->query('ROLLBACK');
-length_is('q', '5 0 0', 'given back');
+length_is($b, 'q', '5 0 0', 'given back');
 $_->query("SET zklock.max_queue_length = 6; SET zklock.max_item_size = '10'") for $sa, $sb;
 $sa->query("BEGIN; SELECT zk_queue_put('q', '6'); SELECT zk_queue_put('q', '7')");
 like($sa->fails('COMMIT'), qr/^54000: queue "q" is full/, 'max_queue_length');
 like($sa->notices, qr/It has 5 items, the transaction puts 2, and "zklock.max_queue_length" is 6/, '... says how many');
-length_is('q', '5 0 0', '... and nothing is put');
+length_is($b, 'q', '5 0 0', '... and nothing is put');
 $sa->query("SELECT zk_queue_put('q', '1234567890')");
-length_is('q', '6 0 0', 'one more');
+length_is($b, 'q', '6 0 0', 'one more');
 like($sa->fails("SELECT zk_queue_put('q', '12345678901')"), qr/^54000: /, 'max_item_size');
 like($sa->fails("SELECT zk_queue_put('q', 'x')"), qr/^54000: queue "q" is full/, 'full');
 $_->query('RESET zklock.max_queue_length; RESET zklock.max_item_size') for $sa, $sb;
@@ -75,7 +66,7 @@ is($sb->query("SELECT zk_queue_purge('$long')"), 597, 'a long name');
 $sa->query('BEGIN');
 is(take($sa, 'q'), '12', 'one is taken');
 is($sb->query("SELECT zk_queue_purge('q')"), 5, 'the others are purged');
-length_is('q', '1 1 0', '... and that one not');
+length_is($b, 'q', '1 1 0', '... and that one not');
 is($sb->query("BEGIN; SELECT zk_queue_purge('q'); ROLLBACK"), 0, 'there is nothing more to be purged');
 $sa->query('ROLLBACK');
 is(take($sb, 'q', '1 h'), '13', 'it is given back');
@@ -90,7 +81,7 @@ my ($latin, $ascii) = map { my $s = ZkLock::session($a, dbname => $_); $s->query
 $latin->query("SELECT zk_queue_put('größe', 'Maß')");
 is(take($sb, 'größe', '1 h'), 'Maß1', 'from LATIN1 to UTF-8');
 $sb->query("SELECT zk_queue_put('größe', 'Öl €')");
-length_is('größe', '1 0 0', 'an item');
+length_is($b, 'größe', '1 0 0', 'an item');
 like($latin->fails("SELECT payload FROM zk_queue_take('größe')"), qr/^22P05: character with byte sequence 0xe2 0x82 0xac in encoding "UTF8" has no equivalent/, 'what this database cannot show');
 is(take($sb, 'größe', '1 h'), 'Öl €2', '... is given back');
 is($ascii->fails("SELECT zk_queue_put('bytes', E'\\xC3\\xA4')"), '', 'SQL_ASCII: UTF-8 is put');
@@ -114,7 +105,7 @@ like($as{worker}->fails("SET zklock.max_queue_length = 1"), qr/^42501: /, 'limit
 # ... in ZooKeeper
 my $friend = $zk->client(auth => [ digest => 'zklock:s3cr3t' ]);
 $sa->query("SELECT zk_queue_put('q', 'secret')");
-length_is('q', '1 0 0', 'an item');
+length_is($b, 'q', '1 0 0', 'an item');
 my ($item) = @{ $friend->children('/zklock/queues/q/items') };
 for my $path ('/zklock/queues/q', (map { "/zklock/queues/q/$_" } qw(items held puts)), "/zklock/queues/q/items/$item")
 {
@@ -142,7 +133,7 @@ ZkLock::wait_until(sub { ZkLock::ask($b, 'SHOW zklock.namespace') eq '' }, 'B ha
 # Drain
 #
 $sa->query("SELECT zk_queue_put('q', 'drain')");
-length_is('q', '1 0 0', 'an item');
+length_is($b, 'q', '1 0 0', 'an item');
 $sa->query("BEGIN; SELECT FROM zk_queue_take('q')");
 ZkLock::ask($a, 'ALTER SYSTEM SET zklock.drain = on');
 ZkLock::ask($a, 'SELECT pg_reload_conf()');
@@ -160,11 +151,11 @@ ZkLock::ask($a, 'SELECT pg_reload_conf()');
 # DROP EXTENSION
 #
 $sb->query("SELECT zk_queue_put('q', i::text) FROM generate_series(1, 2) i");
-length_is('q', '2 0 0', 'two items');
+length_is($b, 'q', '2 0 0', 'two items');
 $sb->query("BEGIN; SELECT FROM zk_queue_take('q'); SELECT zk_queue_put('q', 'last'); DROP EXTENSION zklock; COMMIT; CREATE EXTENSION zklock");
-length_is('q', '2 0 0', 'a transaction that drops the extension puts and has done what it took');
+length_is($b, 'q', '2 0 0', 'a transaction that drops the extension puts and has done what it took');
 $sb->query("BEGIN; SELECT FROM zk_queue_take('q'); DROP EXTENSION zklock; ROLLBACK");
-length_is('q', '2 0 0', '... or gives it back');
+length_is($b, 'q', '2 0 0', '... or gives it back');
 is(take($sb, 'q'), '22', '... in its place');
 is(take($sb, 'q'), 'last1', '... before the other');
 is(ZkLock::ask($_, 'SELECT items_lost FROM zk_stat'), 0, 'nothing was lost') for $a, $b;

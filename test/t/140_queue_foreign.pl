@@ -5,6 +5,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::Bin/../perl";
 use Proxy;
+use Queues qw(length_is);
 use Test::More;
 use ZkLock;
 use ZooKeeper;
@@ -18,16 +19,6 @@ my ($sa, $sb) = map { ZkLock::session($_) } $a, $b;
 my $foreigner = $zk->client;
 
 sub dir { my ($queue, $part) = @_; return ZkLock::directory($queue, 'queues') . "/$part"; }
-sub length_is
-{
-	my ($queue, $length, $what) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my $seen;
-	ZkLock::wait_until(
-		sub { ($seen = ZkLock::ask($b, "SELECT length || ' ' || held || ' ' || putting FROM zk_queues WHERE queue = '$queue'")) eq $length },
-		"$queue has $length", sub { $seen });
-	return pass($what);
-}
 sub take { my ($s, $queue, $timeout) = @_; return $s->query("SELECT payload, attempt FROM zk_queue_take('$queue', '" . ($timeout // 0) . "')"); }
 sub items { my ($queue) = @_; return sort { substr($a, -10) <=> substr($b, -10) } $zk->children(dir($queue, 'items')); }
 # A worker that asks again and again asks a hundred times in a moment.
@@ -47,7 +38,7 @@ sub calm
 # Nodes that are no items, and items that are none of ours
 #
 ZkLock::ask($a, "SELECT zk_queue_put('rubbish', 'first')");
-length_is('rubbish', '1 0 0', 'one item');
+length_is($b, 'rubbish', '1 0 0', 'one item');
 for my $name ('x', '0.00-', '0.00-1', '0.0-0000000001', 'g.00-0000000001', '0.00-000000000x', '-1.00-0000000001', '80000000000000.00-0000000001', '00.00-0000000001', 'a' x 300)
 {
 	$foreigner->create(dir('rubbish', 'items') . "/$name");
@@ -72,24 +63,24 @@ cmp_ok($sb->query("SELECT zk_queue_purge('rubbish')"), '==', 10, 'a purge takes 
 for my $end (qw(COMMIT ROLLBACK))
 {
 	ZkLock::ask($a, "SELECT zk_queue_put('below', '$end')");
-	length_is('below', '1 0 0', 'an item');
+	length_is($b, 'below', '1 0 0', 'an item');
 	$sa->query('BEGIN');
 	is(take($sa, 'below'), "$end|1", 'taken');
 	my $child = dir('below', 'items') . '/' . (items('below'))[0] . '/x';
 	$foreigner->create($child);
 	$sa->query($end);
 	calm("$end of an item with another's node below it");
-	length_is('below', $end eq 'COMMIT' ? '1 1 0' : '1 0 0', '... which cannot be deleted');
+	length_is($b, 'below', $end eq 'COMMIT' ? '1 1 0' : '1 0 0', '... which cannot be deleted');
 	$foreigner->delete($child);
 	is(take($sb, 'below'), "$end|3", '... and then it can be had again') if $end eq 'ROLLBACK';
-	length_is('below', '0 0 0', '... until that is gone');
+	length_is($b, 'below', '0 0 0', '... until that is gone');
 }
 
 # The mark, which says that somebody has it
 for my $end (qw(COMMIT ROLLBACK))
 {
 	ZkLock::ask($a, "SELECT zk_queue_put('mark', '$end')");
-	length_is('mark', '1 0 0', 'an item');
+	length_is($b, 'mark', '1 0 0', 'an item');
 	$sa->query('BEGIN');
 	is(take($sa, 'mark'), "$end|1", 'taken');
 	$foreigner->delete(dir('mark', 'items') . '/' . (items('mark'))[0] . '/held');
@@ -99,18 +90,18 @@ for my $end (qw(COMMIT ROLLBACK))
 	$zk->wait_children(dir('mark', 'held'), 1);
 	$sb->query('ROLLBACK');
 	is(take($sb, 'mark'), $end eq 'COMMIT' ? '' : "$end|3", '... and gone, or nobody\'s, when all have ended');
-	length_is('mark', '0 0 0', '... and leaves no mark');
+	length_is($b, 'mark', '0 0 0', '... and leaves no mark');
 }
 
 #
 # Directories that are missing, or belong to somebody else
 #
 ZkLock::ask($a, "SELECT zk_queue_put('gone', 'x')");
-length_is('gone', '1 0 0', 'one item');
+length_is($b, 'gone', '1 0 0', 'one item');
 # numbers begin again: what is put later has not that of the item that is held
 is(take($sb, 'gone'), 'x|1', 'taken');
 ZkLock::ask($a, "SELECT zk_queue_put('gone', 'x')");
-length_is('gone', '1 0 0', 'another one');
+length_is($b, 'gone', '1 0 0', 'another one');
 $sa->query("BEGIN; SELECT zk_queue_put('gone', 'y'); SELECT FROM zk_queue_take('gone')");
 $sb->send("SELECT payload FROM zk_queue_take('gone', '1 h')")->wait_event('Extension');
 for my $part (qw(items held puts))
@@ -126,7 +117,7 @@ for my $part (qw(items held puts))
 eval { $foreigner->delete(ZkLock::directory('gone', 'queues')) };
 $sa->query('COMMIT');
 is($sb->result, 'y', 'a directory that is deleted is made again');
-length_is('gone', '0 0 0', '... and nothing is left');
+length_is($b, 'gone', '0 0 0', '... and nothing is left');
 
 sub shut { my ($path, $perms) = @_; return $foreigner->set_acl($path, [ $perms, 'world', 'anyone' ]); }
 
@@ -145,12 +136,12 @@ sub shut { my ($path, $perms) = @_; return $foreigner->set_acl($path, [ $perms, 
 	$sa->query("SELECT zk_queue_put('gone', 'late')");
 	is(take($sa, 'gone', '0.1 s'), '', 'items that may not be made: nobody waits for them');
 	calm('items that may not be made');
-	length_is('gone', '0 0 1', '... and they are where they were');
+	length_is($b, 'gone', '0 0 1', '... and they are where they were');
 	shut(dir('gone', 'items'), 31);
 	is(take($sb, 'gone', '1 h'), 'late|1', '... until they may be');
 	shut(dir('gone', 'held'), 17);
 	$sa->query("SELECT zk_queue_put('gone', 'held')");
-	length_is('gone', '1 0 0', 'an item');
+	length_is($b, 'gone', '1 0 0', 'an item');
 	like($sa->fails("SELECT FROM zk_queue_take('gone')"), qr/^58000: ZooKeeper refused the request for queue "gone": /, 'a mark that may not be made is told');
 	shut(dir('gone', 'held'), 31);
 	is(take($sa, 'gone'), 'held|1', '... and does not count');
@@ -166,16 +157,16 @@ sub requests
 	return join ' ', map { "$_ $made{$_}" } sort keys %made;
 }
 ZkLock::ask($b, "SELECT zk_queue_put('cost', i::text) FROM generate_series(1, 500) i");
-length_is('cost', '500 0 0', '500 items');
+length_is($b, 'cost', '500 0 0', '500 items');
 take($sa, 'cost');
-length_is('cost', '499 0 0', 'the first is taken');
+length_is($b, 'cost', '499 0 0', 'the first is taken');
 $proxy->requests;
 for my $i (2 .. 101) { die "not $i" if take($sa, 'cost') ne "$i|1"; }
-length_is('cost', '399 0 0', 'a hundred more');
+length_is($b, 'cost', '399 0 0', 'a hundred more');
 is(requests(), 'get 100 multi 200', 'a take is a transaction, a read, and a transaction: no listing');
 $proxy->requests;
 $sa->query("SELECT zk_queue_put('cost', 'x')");
-length_is('cost', '400 0 0', 'one is put');
+length_is($b, 'cost', '400 0 0', 'one is put');
 is(requests(), 'create 1 get 2 multi 1', 'a put is a write, two reads, a transaction');
 
 # Others take, too: what is listed is what is held
@@ -183,7 +174,7 @@ my @takers = map { ZkLock::session($_) } $a, $a, $b, $b;
 $proxy->requests;
 $_->send(q{DO $$ BEGIN FOR i IN 1..50 LOOP PERFORM FROM zk_queue_take('cost'); COMMIT; END LOOP; END $$}) for @takers;
 $_->result for @takers;
-length_is('cost', '200 0 0', 'two hundred more');
+length_is($b, 'cost', '200 0 0', 'two hundred more');
 my %made = %{ $proxy->requests };
 note(join ' ', map { "$_ $made{$_}" } sort keys %made);
 cmp_ok($made{sync} // 0, '<=', 2, 'the queue is not listed again');
