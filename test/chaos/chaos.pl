@@ -14,6 +14,8 @@
 #   jobs            a slot that nobody committed, or that was committed once more
 #                   without a run in doubt or an ensemble that went back between: see
 #                   Chaos::Jobs                                         must be 0
+#   items           of a queue that were put and are lost, or not put and are there, or
+#                   there twice                                         must be 0
 #   crowds          more had a slot at a time than one of them names    must be 0
 #   long waits      of who waits for one lock and has another, in workload "rings", or
 #                   for a set: longer than a deadlock may last          must be 0
@@ -46,7 +48,7 @@ my $work = '/run/chaos';
 my $session_timeout = 2;    # s
 # One client each, on each server.  Two of one workload meet on their server, too.
 my @jobs = qw(jobs-run jobs-skip);
-my @workloads = (qw(intervals long long mixed mixed mixed rings rings sets sets slots slots register register fenced fenced election), @jobs);
+my @workloads = (qw(intervals long long mixed mixed mixed rings rings sets sets slots slots queue queue register register fenced fenced election), @jobs);
 
 $| = 1;
 # Process 1 gets no signal for which it has no handler.
@@ -119,6 +121,7 @@ sub make_registers
 {
 	$data->must(<<'SQL');
 CREATE TABLE register (name text PRIMARY KEY, value bigint NOT NULL) WITH (fillfactor = 10);
+CREATE TABLE handed_out (id bigint PRIMARY KEY, payload text NOT NULL);
 CREATE TABLE written (name text, value bigint, previous bigint, PRIMARY KEY (name, value));
 INSERT INTO register VALUES ('register', 0), ('fenced', 0);
 SQL
@@ -192,6 +195,26 @@ sub leaked
 	return @left;
 }
 
+# Take what is left in the queue, by a server after the other: whose puts were in doubt has
+# settled them by then.  Returns complaints.
+sub hand_out
+{
+	my $left;
+	wait_for(60, sub {
+		for my $server (@servers)
+		{
+			while (my $item = $server->ask("SELECT id || ' ' || quote_literal(payload) FROM zk_queue_take('queue')"))
+			{
+				my ($id, $payload) = split / /, $item;
+				$data->must("INSERT INTO handed_out VALUES ($id, $payload) ON CONFLICT DO NOTHING");
+			}
+		}
+		$left = $servers[0]->ask("SELECT length + putting FROM zk_queues WHERE queue = 'queue'");
+		return !$left;
+	});
+	return $left ? "$left are left in the queue" : ();
+}
+
 #
 # The run
 #
@@ -215,6 +238,7 @@ sub report
 	my @overlaps = Chaos::Judge::overlaps(@transactions);
 	my @disorders = Chaos::Judge::disorders(@transactions);
 	my @crowds = Chaos::Judge::crowds(@transactions);
+	my @items = (@{ $seen{undone} }, Chaos::Judge::items($data, \@transactions, \@faults));
 	my @long_waits = Chaos::Judge::long_waits($longest_wait, 4 * $session_timeout, \@transactions, \@faults);
 	my %job = map { $_ => Chaos::Jobs::judge($_, \@transactions, $seen{record}, $data, \@servers, $log) } @jobs;
 	my %rows = map { $_ => { lost => Chaos::Judge::lost_updates($data, $_), writes => Chaos::Judge::writes($data, $_) } } qw(register fenced);
@@ -254,7 +278,7 @@ sub report
 
 	# What is wrong, if anything is.
 	my %injected = map { $_->{kind} => 1 } @faults;
-	my @idle = grep { my $workload = $_; !grep { $_->{workload} eq $workload && $_->{outcome} eq 'ok' } @transactions } qw(intervals long mixed rings sets slots register fenced election), @jobs;
+	my @idle = grep { my $workload = $_; !grep { $_->{workload} eq $workload && $_->{outcome} eq 'ok' } @transactions } qw(intervals long mixed rings sets slots queue register fenced election), @jobs;
 	my %unexpected = map { $_ => 1 } grep { !/$expected/ } map { $_->{outcome} } @transactions;
 	my @strange = $history->strange;
 	my @crashes;
@@ -270,6 +294,7 @@ sub report
 		[ 'no slot was held by one too many', @crowds ? scalar(@crowds) . ' crowds' : () ],
 		[ "nobody waited for longer than $longest_wait s in a ring, or for a set", @long_waits ? scalar(@long_waits) . ' did' : () ],
 		[ 'no update was lost behind the fence', $rows{fenced}{lost} ? "$rows{fenced}{lost} lost" : () ],
+		[ 'each item was handed out, and done once', @items ? scalar(@items) . " were not: $items[0]" : () ],
 		[ 'no slot was left out', map { @{ $_->{missing} } } @job{@jobs} ],
 		[ 'no slot was committed once more', map { @{ $_->{wrong} } } @job{@jobs} ],
 		[ 'what jobs left, and what is told of them, is true', map { @{ $_->{untrue} } } @job{@jobs} ],
@@ -316,6 +341,7 @@ sub main
 	# is counted out by ZooKeeper within its timeout.
 	my @leaked;
 	my $record = Chaos::Jobs::record($servers[0], 60);
+	my @undone = hand_out();
 	my $stopped = now();
 	for my $server (@servers) { $server->must($_) for 'ALTER SYSTEM SET zklock.keep_time = 0', 'SELECT pg_reload_conf()'; }
 	wait_for(4 * $session_timeout + 15, sub { !(@leaked = leaked()) });
@@ -323,7 +349,7 @@ sub main
 	$history->update;
 
 	open my $fh, '>', "$log/report" or die "could not write $log/report: $!\n";
-	my $passed = report($fh, $history, $nemesis, wrong => \@wrong, stuck => $stuck, leaked => \@leaked, drained => $drained, record => $record);
+	my $passed = report($fh, $history, $nemesis, wrong => \@wrong, stuck => $stuck, leaked => \@leaked, undone => \@undone, drained => $drained, record => $record);
 	close $fh;
 	open $fh, '<', "$log/report" or die "$!\n";
 	print "\n", <$fh>;

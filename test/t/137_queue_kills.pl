@@ -5,6 +5,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::Bin/../perl";
+use Pages qw(blocks_of);
 use Proxy;
 use Queues qw(length_is);
 use Test::More;
@@ -105,10 +106,10 @@ crash();
 is(ZkLock::ask($a, "SELECT count(*) FROM result WHERE payload = '1'"), 1, 'it is done after a crash, too, whatever synchronous_commit says');
 is(take('flush'), '2|1', 'the other is there');
 
-my $pattern = q{
-	WITH item AS (SELECT * FROM zk_queue_take('%s', '%s')),
-	     new AS (INSERT INTO done SELECT id FROM item ON CONFLICT DO NOTHING RETURNING id)
-	INSERT INTO result SELECT item.payload FROM item JOIN new USING (id)};
+# As doc/batches.md has it
+my (undef, $page) = @{ blocks_of('doc/batches.md')->{'Hand out work'} };
+my ($pattern) = $page =~ /^BEGIN;\n(WITH .*?);\nCOMMIT;$/ms or die 'the page has no pattern';
+$pattern =~ s/'import', '10 s'/'%s', '%s'/ or die "no queue in $pattern";
 
 # Between the commit and the deletion: again, with the same id
 for my $how (qw(request reply))

@@ -56,6 +56,10 @@
 # how many: no more may have one at a time than any of those who have one names.  The number
 # has a line of its own: nobody else may have it meanwhile.
 #
+# Workload "queue" puts an item, or takes one and writes it into the fourth database by its id,
+# before its own commit: an item that is handed out again is in there once.  "data" is what it
+# put, or the id that it took: nobody else may have that meanwhile.
+#
 # Workloads "jobs-run" and "jobs-skip" are the schedule of a job on each server, with the
 # one and the other for in_doubt.  Slots are 1, 2, 3 and so on; a client calls for its
 # slot until it is told that this one is done, or a later one, and then for the next.  What the
@@ -362,6 +366,26 @@ sub slots
 	sleep(rand 0.1);
 	$self->commit($t);
 	$self->tell({ %number, proven => $t->{proven}, ended => now(), outcome => 'ok' }) if $number{locked};
+}
+
+sub queue
+{
+	my ($self, $t) = @_;
+	if (rand() < 0.5)
+	{
+		$t->{data} = "put $self->{id}-" . ++$self->{serial};
+		$self->ask('pg', 'put', "BEGIN; SELECT zk_queue_put('queue', '" . substr($t->{data}, 4) . "')");
+		sleep(rand 0.05);
+		$self->ask('pg', 'put', 'ROLLBACK'), die "busy\n" if rand() < 0.1;
+		$self->commit($t);
+		return;
+	}
+	my $answer = $self->ask('pg', 'take', "BEGIN; SELECT id || ' ' || payload FROM zk_queue_take('queue', '" . any('0', '300 ms') . "')") // '';
+	my ($id, $payload) = split / /, $answer or die "busy\n";
+	@$t{qw(name mode data locked)} = ("item $id", 'item', "took $id", now());
+	sleep(rand 0.1);
+	$self->ask('data', 'write', "INSERT INTO handed_out VALUES ($id, '$payload') ON CONFLICT DO NOTHING");
+	$self->commit($t);
 }
 
 sub jobs

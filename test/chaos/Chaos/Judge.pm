@@ -32,7 +32,8 @@ sub overlaps
 	return @overlaps;
 }
 
-sub conflicting { return $_[0] eq 'shared' ? ('exclusive') : $_[0] eq 'number' ? ('number') : qw(shared exclusive); }
+# Modes of locks, and "number" of a slot and "item" of a queue.
+sub conflicting { return $_[0] eq 'shared' ? ('exclusive') : $_[0] eq 'exclusive' ? qw(shared exclusive) : $_[0]; }
 
 # Moments at which more had a slot than one of them names: [ how many, of how many, the
 # last one to come ].
@@ -56,7 +57,7 @@ sub disorders
 {
 	my (%newest, @disorders);
 	# who came first may ask last which slot he has
-	for my $claim (sort { $a->{locked} <=> $b->{locked} } grep { $_->{mode} !~ /slot|number/ } claims(@_))
+	for my $claim (sort { $a->{locked} <=> $b->{locked} } grep { $_->{mode} !~ /slot|number|item/ } claims(@_))
 	{
 		my $newest = $newest{ $claim->{name} } //= {};
 		my $mode = $claim->{mode};
@@ -71,6 +72,30 @@ sub faults_at
 {
 	my ($time, $since, @faults) = @_;
 	return map { $_->{kind} } grep { $_->{begin} <= $time && $time <= $_->{heal} + $since } @faults;
+}
+
+# What is wrong with the items of "queue", by what was put and what is in the fourth database.
+# An ensemble that goes back forgets items, and knows again what had been moved; so what was
+# put before that is not asked for.
+sub items
+{
+	my ($data, $transactions, $faults) = @_;
+	my $back = max(0, map { $_->{heal} } grep { $_->{kind} =~ /^ensemble / } @$faults);
+	my $rows = $data->must("SELECT coalesce(string_agg(payload || ' ' || id, ','), '') FROM handed_out");
+	my %ids;
+	push @{ $ids{$1} }, $2 while $rows =~ /([\w-]+) (\d+)/g;
+	my @wrong;
+	for my $t (grep { ($_->{data} // '') =~ /^put / } @$transactions)
+	{
+		my $payload = substr($t->{data}, 4);
+		my $n = @{ $ids{$payload} // [] };
+		# whose COMMIT was not answered, he does not know
+		push @wrong, "$payload was not put ($t->{outcome}), and is there" if $n && $t->{outcome} ne 'ok' && $t->{outcome} !~ /^commit:(lost|57P)/;
+		next if $t->{begun} < $back;
+		push @wrong, "$payload was put, and is lost" if !$n && $t->{outcome} eq 'ok';
+		push @wrong, "$payload was put once, and is there $n times" if $n > 1;
+	}
+	return @wrong;
 }
 
 # Waits of "rings" and "sets" with so many seconds in which no fault was there, nor had been so long
@@ -166,7 +191,7 @@ sub print_workloads
 	};
 	printf $fh "\n$format", 'workload', 'operations', 'committed', 'intervals', 'overlaps', 'writes', 'refused', 'lost updates';
 	my $refused = grep { $_->{outcome} =~ /^(fence|write):40001/ } @done;
-	for my $workload (qw(intervals long mixed rings sets slots register fenced election))
+	for my $workload (qw(intervals long mixed rings sets slots queue register fenced election))
 	{
 		$row->($workload, $workload eq 'fenced' ? $refused : '-', $rows->{$workload}, sub { $_[0]{workload} eq $workload });
 	}
