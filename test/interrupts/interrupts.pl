@@ -356,11 +356,12 @@ my %part = (
 		run_case(statement => "BEGIN; $_; $calls[1]; $_; COMMIT", world => 'free', setup => $some, place => ['alone']) for $calls[0], "SAVEPOINT s; $calls[1]; ROLLBACK TO s";
 		run_case(statement => "BEGIN; $_; PREPARE TRANSACTION 'p'", world => 'free', setup => $some, place => ['alone']) for @calls[0, 1];
 		ok_handed_out('after all transactions');
-		# Now nothing answers.  (No statement_timeout ends a commit, and so a put.)
+		# Now nothing answers.  (No statement_timeout ends a commit, and so a put,
+		# whose wait 136_queue_transactions ends.)
 		run_case(statement => $_, world => 'a stopped worker', timeout => '500ms', waits => 1) for $calls[1], "SELECT FROM zk_queue_take('empty', '1 h')", @calls[2, 3];
 		ok_handed_out('after a stopped worker');
 		ok_true('after all of them');
-		ok_interrupted(map { ("$_ cancel", "$_ terminate") } 'wait_for_item ConditionVariableTimedSleep', 'wait_put ConditionVariableTimedSleep');
+		ok_interrupted(map { ("$_ cancel", "$_ terminate") } 'wait_for_item ConditionVariableTimedSleep');
 	},
 
 	# What finds the mutant of acquire.c out
