@@ -37,8 +37,8 @@
  * together.  So that step can be repeated until it is answered, without harm to whoever
  * has the item by then.  When the session is lost after the commit, the item alone is
  * deleted, which the ensemble refuses while anybody has it: a node with children.  It
- *goes by its name.  So whoever deletes the directories of a queue, where numbers then
- *begin again, while somebody has an item, may have another item deleted.
+ * goes by its name.  So whoever deletes the directories of a queue, where numbers
+ * then begin again, while somebody has an item, may have another item deleted.
  *
  *-------------------------------------------------------------------------
  */

@@ -37,12 +37,6 @@
 #include "trouble.h"
 #include "watches.h"
 
-/*
- * With this many requests open we make no new ones until replies have come.  A
- * step makes a few, so this stays well below ZKLOCK_MAX_PENDING.
- */
-#define TOO_MANY_PENDING (ZKLOCK_MAX_PENDING / 4)
-
 /* A session event on its way through the entries; see zklock_dispatch_all. */
 static ZkLockEventType all_event;
 static int all_next = -1;		/* the next entry to feed, -1: none */
@@ -427,14 +421,6 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
  * ------------------------------------------------------------------------
  */
 
-static bool
-too_many_pending(void)
-{
-	ZkClient *client = zklock_session_client();
-
-	return client != NULL && zklock_client_pending(client) > TOO_MANY_PENDING;
-}
-
 static void
 feed_all(void)
 {
@@ -446,7 +432,7 @@ feed_all(void)
 	bool at_once =
 		all_event == ZKLOCK_EV_DISCONNECTED || all_event == ZKLOCK_EV_SESSION_LOST;
 
-	while (all_next >= 0 && (at_once || !too_many_pending()))
+	while (all_next >= 0 && (at_once || !zklock_session_busy()))
 	{
 		ZkLockEntry *entry = zklock_entry(all_next);
 		ZkLockEvent event = {.type = all_event};
@@ -468,7 +454,8 @@ zklock_dispatch_dirty(void)
 	int32 index;
 
 	feed_all();
-	while (all_next < 0 && !too_many_pending() && (index = zklock_table_next_dirty()) >= 0)
+	while (all_next < 0 && !zklock_session_busy() &&
+		   (index = zklock_table_next_dirty()) >= 0)
 	{
 		ZkLockEvent event = {.type = ZKLOCK_EV_NEED};
 
@@ -508,7 +495,7 @@ zklock_dispatch_sets(void)
 {
 	ZkSetWork work;
 
-	while (all_next < 0 && zklock_session_client() != NULL && !too_many_pending() &&
+	while (all_next < 0 && zklock_session_client() != NULL && !zklock_session_busy() &&
 		   zklock_sets_next(&work))
 		send_set(&work);
 }

@@ -33,9 +33,6 @@
 #include "trouble.h"
 #include "work.h"
 
-/* More requests than that open: no new ones until replies have come. */
-#define TOO_MANY_PENDING (ZKLOCK_MAX_PENDING / 4)
-
 /* ZkRequestTag.uuid: of a put (entry, generation: its serial) ... */
 #define TAG_LENGTH 0 /* a get of items/; hash: the round */
 #define TAG_WRITE  1 /* the same, of a chunk's create */
@@ -706,8 +703,7 @@ zklock_puts_work(bool wanted)
 {
 	due |= wanted;
 	/* a look waits for the base, of which nobody tells us */
-	if (!(due || look.wanted) || zklock_session_client() == NULL ||
-		zklock_client_pending(zklock_session_client()) > TOO_MANY_PENDING)
+	if (!(due || look.wanted) || zklock_session_client() == NULL || zklock_session_busy())
 		return;
 	due = false;
 	send_chunks();

@@ -702,11 +702,8 @@ send_request(ZkClient *client, ZkDeadlockAct act)
 	}
 	if (rc == ZKLOCK_ZOK)
 		return;
-	/* else what was to be told of the connection's end is on its way */
-	if (zklock_client_connected(client))
-		ereport(ERROR,
-				(errcode(ERRCODE_SYSTEM_ERROR),
-				 errmsg("could not send a request to ZooKeeper: %s", zklock_rc_text(rc))));
+	zklock_session_sent(rc);
+	/* what was to be told of the connection's end is on its way */
 	zklock_deadlock_connected(&deadlock, false);
 }
 

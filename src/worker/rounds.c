@@ -158,11 +158,7 @@ send_request(void *arg, const ZkBarrierAction *action)
 			rc = send_open(client, m, action, &tag);
 			break;
 	}
-	/* as in dispatch.c: a reply that never comes would be waited for */
-	if (rc != ZKLOCK_ZOK && zklock_client_connected(client))
-		ereport(ERROR,
-				(errcode(ERRCODE_SYSTEM_ERROR),
-				 errmsg("could not send a request to ZooKeeper: %s", zklock_rc_text(rc))));
+	zklock_session_sent(rc);
 }
 
 /* ------------------------------------------------------------------------

@@ -519,6 +519,13 @@ zklock_session_sent(int rc)
 				 errmsg("could not send a request to ZooKeeper: %s", zklock_rc_text(rc))));
 }
 
+/* Whoever asks first makes a few more, so this stays well below ZKLOCK_MAX_PENDING. */
+bool
+zklock_session_busy(void)
+{
+	return client != NULL && zklock_client_pending(client) > ZKLOCK_MAX_PENDING / 4;
+}
+
 void
 zklock_session_make_directories(void)
 {

@@ -84,6 +84,9 @@ extern ZkClient *zklock_session_client(void);
  */
 extern void zklock_session_sent(int rc);
 
+/* So many requests are open that no new ones are to be made until replies have come. */
+extern bool zklock_session_busy(void);
+
 /* Make <root>/locks, <root>/elections and their ancestors, persistent.  What exists
  * stays as it is. */
 extern void zklock_session_make_directories(void);

@@ -7,10 +7,10 @@
  * of a queue's items is ours alone.  Both move under the lock, and what is to be
  * asked of the ensemble is asked when it has been released.
  *
- * A take that finds no item is told so when a listing that was asked for after it began,
- * behind a sync, has none: so what was committed before is seen, on whatever server. What
- * this server itself has committed, and not moved into the queue yet, comes first.  So
- *does what its transactions have given back.
+ * A take that finds no item is told so when a listing that was asked for after it
+ * began, behind a sync, has none: so what was committed before is seen, on whatever
+ * server.  What this server itself has committed, and not moved into the queue yet,
+ * comes first.  So does what its transactions have given back.
  *
  *-------------------------------------------------------------------------
  */
@@ -32,9 +32,6 @@
 
 /* ns: a queue that nobody here has asked for since is forgotten */
 #define FORGET_AFTER (60 * 1000 * NS_PER_MS)
-
-/* More requests than that open: no new ones until replies have come. */
-#define TOO_MANY_PENDING (ZKLOCK_MAX_PENDING / 4)
 
 /* ZkRequestTag.uuid: of a take its ZkTakeRequest, of a queue: */
 #define TAG_LIST 100
@@ -613,8 +610,7 @@ zklock_takes_work(bool wanted)
 	ListCell *cell;
 
 	due |= wanted;
-	if (!due || zklock_session_client() == NULL ||
-		zklock_client_pending(zklock_session_client()) > TOO_MANY_PENDING)
+	if (!due || zklock_session_client() == NULL || zklock_session_busy())
 		return;
 	due = false;
 	foreach (cell, views)

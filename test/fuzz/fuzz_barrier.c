@@ -3,8 +3,8 @@
  * fuzz_barrier.c
  *	  Fuzzer of src/protocol/barrier.c: names of parties, and the record of rounds.
  *
- * A name that is read is written likewise.  To a record that is read a round can be
- *added, and then it is a record, with all that are in it.
+ * A name that is read is written likewise.  To a record that is read a round can
+ * be added, and then it is a record, with all that are in it.
  *
  *-------------------------------------------------------------------------
  */
