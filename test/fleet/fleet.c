@@ -47,15 +47,15 @@
 #include "client.h"
 #include "lease.h"
 
-#define NS_PER_MS	INT64_C(1000000)
-#define MAX_SERVERS 20000
+#define NS_PER_MS	 INT64_C(1000000)
+#define MAX_SERVERS	 20000
 #define MAX_CHILDREN (MAX_SERVERS + 100)
-#define MAX_SAMPLES (1 << 20)
-#define SHARING		10	/* servers that take turns with one name */
-#define FLOOD		200 /* writes of a process of the flood under way */
+#define MAX_SAMPLES	 (1 << 20)
+#define SHARING		 10	 /* servers that take turns with one name */
+#define FLOOD		 200 /* writes of a process of the flood under way */
 
-#define ROOT		"/fleet"
-#define TOKENS		ROOT "/tokens"
+#define ROOT		 "/fleet"
+#define TOKENS		 ROOT "/tokens"
 
 /* What the process of a server tells the parent. */
 typedef struct Server
@@ -98,8 +98,7 @@ static int timeout_ms;
 static pid_t parent;
 static sigset_t no_signals; /* blocked, but while a process waits */
 
-static void __attribute__((noreturn, format(printf, 1, 2)))
-fatal(const char *format, ...)
+static void __attribute__((noreturn, format(printf, 1, 2))) fatal(const char *format, ...)
 {
 	va_list args;
 
@@ -168,9 +167,11 @@ lease_valid(void)
 static void
 send_heartbeat(void)
 {
-	static const char data[] = "{\"version\": \"1.0\", \"elections_led\": 0, \"jobs\": 0, \"drain\": \"off\", \"holders\": [], \"waits\": []}";
+	static const char data[] =
+		"{\"version\": \"1.0\", \"elections_led\": 0, \"jobs\": 0, \"drain\": \"off\", \"holders\": [], \"waits\": []}";
 
-	if (zklock_client_set(client, member, data, sizeof(data) - 1, -1, &heartbeat_tag) != ZKLOCK_ZOK)
+	if (zklock_client_set(client, member, data, sizeof(data) - 1, -1, &heartbeat_tag) !=
+		ZKLOCK_ZOK)
 		return;
 	heartbeats_open++;
 	atomic_fetch_add(&self->counted[BEATS], 1);
@@ -186,7 +187,8 @@ queue_up(void)
 			 (unsigned long long) session.id);
 	lock = LOCK_QUEUED;
 	contender[0] = '\0';
-	zklock_client_create(client, path, "", 0, ZKLOCK_CREATE_EPHEMERAL_SEQUENTIAL, &lock_tag);
+	zklock_client_create(client, path, "", 0, ZKLOCK_CREATE_EPHEMERAL_SEQUENTIAL,
+						 &lock_tag);
 	zklock_client_list(client, directory, false, &lock_tag);
 }
 
@@ -206,7 +208,8 @@ act(void)
 	int servers = atomic_load(&fleet->servers);
 	int holders = atomic_load(&fleet->holders);
 	int turns = atomic_load(&fleet->turns);
-	bool hold = (int64_t) number * holders / servers != (int64_t) (number + 1) * holders / servers;
+	bool hold = (int64_t) number * holders / servers !=
+		(int64_t) (number + 1) * holders / servers;
 	int64_t now = zklock_clock();
 
 	if (turns == 0)
@@ -340,8 +343,8 @@ open_client(void)
 	char error[512];
 
 	opened_at = zklock_clock();
-	client = zklock_client_open(hosts, timeout_ms, session.id != 0 ? &session : NULL, NULL,
-								error, sizeof(error));
+	client = zklock_client_open(hosts, timeout_ms, session.id != 0 ? &session : NULL,
+								NULL, error, sizeof(error));
 	if (client == NULL)
 		fatal("%s", error);
 }
@@ -438,8 +441,7 @@ wait_for(ZkClient *of, int64_t until)
 	(void) ppoll(&fd, 1, until != 0 ? &timeout : NULL, &no_signals);
 }
 
-static void __attribute__((noreturn))
-run_server(int n)
+static void __attribute__((noreturn)) run_server(int n)
 {
 	begin_child();
 	number = n;
@@ -482,7 +484,8 @@ receive_as_writer(const char *node)
 		{
 			case ZKLOCK_MSG_CONNECTED:
 				connected = true;
-				zklock_client_create(client, node, "", 0, ZKLOCK_CREATE_PERSISTENT, &other_tag);
+				zklock_client_create(client, node, "", 0, ZKLOCK_CREATE_PERSISTENT,
+									 &other_tag);
 				break;
 			case ZKLOCK_MSG_DISCONNECTED:
 				connected = false;
@@ -505,8 +508,7 @@ receive_as_writer(const char *node)
 
 /* A write each time that one is due, answered or not: a request that waits does not keep
  * others from being made, and so from being counted. */
-static void __attribute__((noreturn))
-run_probe(int interval_ms)
+static void __attribute__((noreturn)) run_probe(int interval_ms)
 {
 	int64_t next = 0;
 
@@ -528,8 +530,7 @@ run_probe(int interval_ms)
 	}
 }
 
-static void __attribute__((noreturn))
-run_flood(int n)
+static void __attribute__((noreturn)) run_flood(int n)
 {
 	char node[64];
 
@@ -580,7 +581,8 @@ count_servers(bool held)
 	int count = 0;
 
 	for (int i = 0; i < atomic_load(&fleet->servers); i++)
-		count += held ? atomic_load(&fleet->server[i].held) : atomic_load(&fleet->server[i].connected);
+		count += held ? atomic_load(&fleet->server[i].held)
+					  : atomic_load(&fleet->server[i].connected);
 	return count;
 }
 
@@ -633,7 +635,8 @@ proven(int64_t patience)
 		int good = 0;
 
 		for (int i = 0; i < atomic_load(&fleet->servers); i++)
-			good += atomic_load(&fleet->server[i].held) && atomic_load(&fleet->server[i].connected) &&
+			good += atomic_load(&fleet->server[i].held) &&
+				atomic_load(&fleet->server[i].connected) &&
 				atomic_load(&fleet->server[i].lease_end) > now;
 		if (good >= atomic_load(&fleet->holders))
 		{
@@ -668,8 +671,8 @@ report(Samples *samples)
 	if (kept == 0)
 		printf("0 0 0 0\n");
 	else
-		printf("%u %.0f %.0f %.0f\n", n, samples->us[kept / 2], samples->us[kept * 99ULL / 100],
-			   samples->us[kept - 1]);
+		printf("%u %.0f %.0f %.0f\n", n, samples->us[kept / 2],
+			   samples->us[kept * 99ULL / 100], samples->us[kept - 1]);
 }
 
 static unsigned int
@@ -694,7 +697,8 @@ main(int argc, char **argv)
 	hosts = argv[1];
 	timeout_ms = atoi(argv[2]);
 	parent = getpid();
-	fleet = mmap(NULL, sizeof(Fleet), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	fleet = mmap(NULL, sizeof(Fleet), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+				 -1, 0);
 	children = calloc(MAX_CHILDREN, sizeof(pid_t));
 	if (fleet == MAP_FAILED || children == NULL)
 		fatal("out of memory");
