@@ -157,9 +157,7 @@ struct ZkClient
 	bool creator; /* nodes that we create are ours alone */
 
 	/* of the main thread alone */
-#ifndef NDEBUG
-	pthread_t thread; /* itself */
-#endif
+	pthread_t thread; /* itself; the library's read it */
 	zhandle_t *zh;
 	bool up; /* CONNECTED was the last session message that
 			  * zklock_client_receive returned */
@@ -192,7 +190,8 @@ struct ZkClient
 	bool established;			  /* the I/O thread has a session on this connection */
 	bool leaving;				  /* the main thread wants to leave it */
 	bool left;					  /* the handle knows of no session that is ours */
-	ZkSessionId session;		  /* as of the last connection; id 0: none yet */
+	int64_t asked_at;	 /* ns: the latest attempt had not asked for its session */
+	ZkSessionId session; /* as of the last connection; id 0: none yet */
 	int timeout_ms;
 	char server[ZKLOCK_SERVER_LEN]; /* connected to or tried last */
 };
@@ -202,13 +201,11 @@ static void log_line(int slot, const char *line);
 /* Of the main thread; the library numbers the requests of a process, too. */
 static uint64_t last_serial = 0;
 
-#ifndef NDEBUG
 static bool
 in_main_thread(const ZkClient *client)
 {
 	return pthread_equal(client->thread, pthread_self());
 }
-#endif
 
 /*
  * The library's log callback has no context argument, so each client has one
@@ -381,6 +378,12 @@ event_append(ZkClient *client, ZkMessageType type, const char *path, bool patien
 	}
 	message->type = type;
 	message->tag.patient = patient;
+	if (type == ZKLOCK_MSG_CONNECTED)
+	{
+		pthread_mutex_lock(&client->mutex);
+		message->sent_at = client->asked_at;
+		pthread_mutex_unlock(&client->mutex);
+	}
 	message->received_at = zklock_clock();
 	queue_append(client, message);
 }
@@ -922,6 +925,23 @@ leave(ZkClient *client, const char *text)
 		pause_unless_closing(client, zoo_recv_timeout(client->zh));
 }
 
+/*
+ * The I/O thread has said that a connection or an attempt at one has failed: the next one
+ * begins after that.  Should the library ever begin one without a word, the time is too
+ * early, which does no harm.  Should that fail, too, before we have told of it, the time
+ * that we tell is too late for it: but then its end stands right behind, and no request
+ * that is made on it is answered.
+ */
+static void
+note_attempt(ZkClient *client, const char *text)
+{
+	if (zklock_liblog_failure(text) == 0 || in_main_thread(client))
+		return;
+	pthread_mutex_lock(&client->mutex);
+	client->asked_at = zklock_clock();
+	pthread_mutex_unlock(&client->mutex);
+}
+
 static void
 log_line(int slot, const char *line)
 {
@@ -969,6 +989,7 @@ log_line(int slot, const char *line)
 		queue_append(client, message);
 	leave(client, text);
 	pause_attempts(client, text);
+	note_attempt(client, text);
 }
 
 /*-------------------------------------------------------------------------
@@ -1149,9 +1170,7 @@ zklock_client_open(const char *hosts, int timeout_ms, const ZkSessionId *resume,
 		return NULL;
 	}
 	client->slot = slot;
-#ifndef NDEBUG
 	client->thread = pthread_self();
-#endif
 	client->opening = true;
 	client->creator = security != NULL && security->creator;
 	atomic_init(&client->closing, false);
@@ -1171,6 +1190,7 @@ zklock_client_open(const char *hosts, int timeout_ms, const ZkSessionId *resume,
 	pthread_cond_init(&client->closing_cond, &attributes);
 	pthread_condattr_destroy(&attributes);
 	client->timeout_ms = timeout_ms;
+	client->asked_at = zklock_clock();
 	client->nhosts = 1;
 	for (const char *p = hosts; *p != '\0' && *p != '/'; p++)
 		client->nhosts += *p == ',';

@@ -70,7 +70,8 @@ typedef struct ZkMessage
 	ZkMessageType type;
 	int rc;				 /* replies: ZooKeeper's code */
 	ZkRequestTag tag;	 /* replies */
-	int64_t sent_at;	 /* replies: ns of CLOCK_BOOTTIME at the call */
+	int64_t sent_at;	 /* replies: ns of CLOCK_BOOTTIME at the call.  CONNECTED: not
+						  * after the connection asked for its session */
 	int64_t received_at; /* all: ns of CLOCK_BOOTTIME in the callback */
 	char *path;
 	int64_t czxid;

@@ -35,6 +35,7 @@
 
 #include "port/atomics.h"
 
+#include "heartbeat.h"
 #include "history.h"
 #include "lease.h"
 #include "protocol.h"
@@ -225,16 +226,9 @@ typedef enum ZkSessionState
 	ZKLOCK_SESSION_CLOSING		 /* shutdown: nothing is granted any more */
 } ZkSessionState;
 
-/* ms between heartbeats in a session of this timeout, while the lease is good */
-static inline int64
-zklock_heartbeat_interval(int64 timeout_ms)
-{
-	return Max(Min(timeout_ms / 6, 10000), 1);
-}
-
 /*
- * The session.  Written by the worker only, and under the session lock, but for next_uuid
- * and lease, which it alone reads, and for worker_started when that becomes 0.
+ * The session.  Written by the worker only, and under the session lock, but for next_uuid,
+ * lease and heartbeat, which it alone reads, and for worker_started when that becomes 0.
  */
 typedef struct ZkSessionShared
 {
@@ -255,9 +249,10 @@ typedef struct ZkSessionShared
 	int64 auth_retry_at; /* ns of CLOCK_BOOTTIME: when it ends */
 	ZkSessionState auth_state; /* what is shown in it */
 	ZkLease lease;			   /* as published in lease_end and lost_at */
-	int64 worker_started;	   /* the same clock; 0: the next need not pause */
-	int64 opened_at;		   /* ... when the session was opened */
-	int64 reconnects;		   /* of all sessions since the server's start */
+	ZkHeartbeat heartbeat;
+	int64 worker_started; /* the same clock; 0: the next need not pause */
+	int64 opened_at;	  /* ... when the session was opened */
+	int64 reconnects;	  /* of all sessions since the server's start */
 	int64 expiries;
 	char server[128]; /* host:port */
 	char hosts[1024]; /* connect string in use */
@@ -316,6 +311,7 @@ typedef struct ZkLockShared
 	ZkHistory history;
 	bool history_read;	  /* from its file */
 	uint32 elections_led; /* announced, that is */
+	bool barriers_used;	  /* by sessions of this server */
 	uint64 member; /* hash of the path of the session's node under <root>/servers */
 
 	pg_atomic_uint32 abandoned; /* there are elections of that kind */

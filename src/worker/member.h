@@ -32,6 +32,10 @@ extern long zklock_member_heartbeat(ZkClient *client);
  * zklock_client_set does. */
 extern int zklock_member_touch(ZkClient *client, const ZkRequestTag *tag);
 
+/* Another write has done for a heartbeat: send one all the same if there is something to
+ * tell. */
+extern void zklock_member_look(ZkClient *client);
+
 /* The reply to a heartbeat. */
 extern void zklock_member_answer(const ZkMessage *message);
 

@@ -78,8 +78,8 @@ static bool mending = false;	   /* the session is for ensemble.c alone */
 static int opened = 0;
 static int64 trying_since = 0; /* ns; while there is a client, but no connection */
 static int64 retry_at = 0;	   /* ns; 0: at once */
-static int64 opened_at;		   /* ns; when the library was asked for the session */
-static char open_error[1024];  /* of the latest zklock_session_open, if it failed */
+static int64 counted = 0; /* ns: send time of the write that took a heartbeat's place */
+static char open_error[1024]; /* of the latest zklock_session_open, if it failed */
 
 void
 zklock_session_set_listener(const ZkSessionListener *to)
@@ -336,7 +336,6 @@ zklock_session_open(void)
 	zklock_watches_forget_all();
 	for (int i = 0; i < ZKLOCK_CLIENT_FDS; i++)
 		ReserveExternalFD();
-	opened_at = zklock_clock();
 	zklock_client_log_debug(zklock_log_min_messages > 3);
 	/* nobody needs credentials to close his session */
 	client = zklock_client_open(hosts, timeout, resuming ? &id : NULL,
@@ -482,7 +481,7 @@ pause_after_refusal(ZkSessionState state)
 								(0.75 + 0.5 * pg_prng_double(&pg_global_prng_state))));
 }
 
-/* Any acknowledged write extends the lease, whoever wanted it. */
+/* Any acknowledged write extends the lease, whoever wanted it, and may do for a heartbeat. */
 static void
 count_write(const ZkMessage *message)
 {
@@ -492,6 +491,11 @@ count_write(const ZkMessage *message)
 						(uint64) (message->received_at - message->sent_at));
 	zklock_lease_write(&zklock_shared->session.lease, message->sent_at,
 					   message->received_at);
+	if (zklock_heartbeat_written(&zklock_shared->session.heartbeat,
+								 &zklock_shared->session.lease, message->sent_at,
+								 message->received_at,
+								 pg_prng_uint32(&pg_global_prng_state)))
+		counted = message->sent_at;
 	publish_lease();
 }
 
@@ -541,25 +545,33 @@ zklock_session_heartbeat(void)
 	return connected && !mending ? zklock_member_heartbeat(client) : -1;
 }
 
+/* A heartbeat was acknowledged, or a write that does for one. */
+static void
+on_beat(int64 sent_at)
+{
+	ZkSessionShared *s = zklock_session_lock(LW_EXCLUSIVE);
+
+	if (zklock_ensemble_admitted())
+	{
+		s->auth_pause = 0; /* whatever is needed, we have it */
+		s->auth_retry_at = 0;
+	}
+	s->last_write = sent_at;
+	s->proven = s->state == ZKLOCK_SESSION_CONNECTED && zklock_ensemble_admitted();
+	zklock_session_unlock();
+	zklock_ensemble_save_again(false);
+	zklock_ensemble_remind(client);
+	ConditionVariableBroadcast(&zklock_shared->write_cv);
+	listener->event(ZKLOCK_EV_TICK);
+}
+
 static void
 on_heartbeat(const ZkMessage *message)
 {
 	if (message->rc == ZKLOCK_ZOK)
 	{
-		ZkSessionShared *s = zklock_session_lock(LW_EXCLUSIVE);
-
-		if (zklock_ensemble_admitted())
-		{
-			s->auth_pause = 0; /* whatever is needed, we have it */
-			s->auth_retry_at = 0;
-		}
-		s->last_write = message->sent_at;
-		s->proven = s->state == ZKLOCK_SESSION_CONNECTED && zklock_ensemble_admitted();
-		zklock_session_unlock();
-		zklock_ensemble_save_again(false);
-		zklock_ensemble_remind(client);
-		ConditionVariableBroadcast(&zklock_shared->write_cv);
-		listener->event(ZKLOCK_EV_TICK);
+		counted = 0;
+		on_beat(message->sent_at);
 	}
 	else if (message->rc != ZKLOCK_ZNONODE && message->rc != ZKLOCK_ZCONNECTIONLOSS)
 		zklock_trouble_refused(message);
@@ -673,7 +685,7 @@ close_stale(const ZkSessionId *id)
 }
 
 static void
-on_connected(void)
+on_connected(const ZkMessage *message)
 {
 	ZkSessionId id;
 	ZkSessionId known;
@@ -727,9 +739,10 @@ on_connected(void)
 	connected = true;
 	if (new)
 		zklock_lease_new_session(&zklock_shared->session.lease, NS_PER_MS * timeout,
-								 opened_at);
+								 message->sent_at);
 	else
-		zklock_lease_new_connection(&zklock_shared->session.lease, NS_PER_MS * timeout);
+		zklock_lease_new_connection(&zklock_shared->session.lease, NS_PER_MS * timeout,
+									message->sent_at, message->received_at);
 	publish_lease();
 	if (new)
 	{
@@ -944,7 +957,7 @@ zklock_session_receive(void)
 		switch (message->type)
 		{
 			case ZKLOCK_MSG_CONNECTED:
-				on_connected();
+				on_connected(message);
 				break;
 			case ZKLOCK_MSG_DISCONNECTED:
 				on_disconnected();
@@ -987,6 +1000,12 @@ zklock_session_receive(void)
 				break;
 		}
 		zklock_client_free_message(message);
+		if (counted != 0 && connected && !mending)
+		{
+			zklock_member_look(client);
+			on_beat(counted);
+		}
+		counted = 0;
 	}
 }
 
