@@ -45,6 +45,7 @@
 #include <unistd.h>
 
 #include "client.h"
+#include "heartbeat.h"
 #include "lease.h"
 
 #define NS_PER_MS	 INT64_C(1000000)
@@ -136,9 +137,7 @@ static ZkClient *client;
 static bool connected;
 static ZkSessionId session;
 static ZkLease lease;
-static int64_t opened_at;
-static int64_t heartbeat_at;
-static int heartbeats_open;
+static ZkHeartbeat heartbeat;
 static char member[64];
 
 static LockState lock;
@@ -151,12 +150,6 @@ static int64_t turn_at; /* when the next turn begins; 0: none */
 static const ZkRequestTag heartbeat_tag = {.kind = 1};
 static const ZkRequestTag lock_tag = {.kind = 2};
 static const ZkRequestTag other_tag = {.kind = 3};
-
-static int64_t
-lease_ns(void)
-{
-	return lease.timeout > 0 ? lease.timeout : timeout_ms * NS_PER_MS;
-}
 
 static bool
 lease_valid(void)
@@ -173,9 +166,8 @@ send_heartbeat(void)
 	if (zklock_client_set(client, member, data, sizeof(data) - 1, -1, &heartbeat_tag) !=
 		ZKLOCK_ZOK)
 		return;
-	heartbeats_open++;
 	atomic_fetch_add(&self->counted[BEATS], 1);
-	heartbeat_at = zklock_clock() + lease_ns() / (lease_valid() ? 6 : 36);
+	zklock_heartbeat_sent(&heartbeat, zklock_clock());
 }
 
 static void
@@ -199,6 +191,31 @@ release(void)
 		zklock_client_delete(client, contender, &other_tag);
 	lock = LOCK_NONE;
 	atomic_store(&self->held, false);
+}
+
+static void
+open_client(void)
+{
+	char error[512];
+
+	client = zklock_client_open(hosts, timeout_ms, session.id != 0 ? &session : NULL,
+								NULL, error, sizeof(error));
+	if (client == NULL)
+		fatal("%s", error);
+}
+
+/* The lease comes with a new session sooner than it can be proven. */
+static void
+renew_session(void)
+{
+	zklock_client_close(client);
+	memset(&session, 0, sizeof(session));
+	zklock_lease_init(&lease);
+	memset(&heartbeat, 0, sizeof(heartbeat));
+	connected = false;
+	lock = LOCK_QUEUED; /* when it is there */
+	contender[0] = '\0';
+	open_client();
 }
 
 /* Bring about what the orders say, as far as it can be done now. */
@@ -228,7 +245,10 @@ act(void)
 	if (lock == LOCK_GRANTED && (brief ? atomic_load(&self->held) : !hold))
 		release();
 	if (lock != LOCK_NONE)
+	{
+		(void) zklock_heartbeat_need(&heartbeat, &lease, now);
 		return;
+	}
 	if (hold)
 	{
 		snprintf(directory, sizeof(directory), ROOT "/hold-%d", number);
@@ -243,7 +263,10 @@ act(void)
 	else
 		return;
 	wished_at = now;
-	queue_up();
+	if (zklock_heartbeat_need(&heartbeat, &lease, now))
+		renew_session();
+	else
+		queue_up();
 }
 
 static int
@@ -300,7 +323,7 @@ on_lock_answer(const ZkMessage *message)
 
 /* What a worker sends first, see ensemble.c and session.c. */
 static void
-on_connected(void)
+on_connected(const ZkMessage *message)
 {
 	ZkSessionId id;
 	int timeout;
@@ -312,19 +335,20 @@ on_connected(void)
 	{
 		session = id;
 		atomic_fetch_add(&self->counted[SESSIONS], 1);
-		zklock_lease_new_session(&lease, timeout * NS_PER_MS, opened_at);
-		lock = LOCK_NONE;
+		zklock_lease_new_session(&lease, timeout * NS_PER_MS, message->sent_at);
 		atomic_store(&self->held, false);
+		contender[0] = '\0';
 		snprintf(member, sizeof(member), ROOT "/servers/%d-%016llx", number,
 				 (unsigned long long) id.id);
 		zklock_client_create(client, member, "", 0, ZKLOCK_CREATE_EPHEMERAL, &other_tag);
 	}
 	else
 	{
-		zklock_lease_new_connection(&lease, timeout * NS_PER_MS);
+		zklock_lease_new_connection(&lease, timeout * NS_PER_MS, message->sent_at,
+									message->received_at);
 		zklock_client_sync(client, ROOT, &other_tag);
 	}
-	heartbeats_open = 0;
+	zklock_heartbeat_connected(&heartbeat, zklock_clock());
 	send_heartbeat();
 	zklock_client_get(client, TOKENS, true, &other_tag);
 	if (lock != LOCK_NONE)
@@ -338,33 +362,16 @@ on_connected(void)
 }
 
 static void
-open_client(void)
-{
-	char error[512];
-
-	opened_at = zklock_clock();
-	client = zklock_client_open(hosts, timeout_ms, session.id != 0 ? &session : NULL,
-								NULL, error, sizeof(error));
-	if (client == NULL)
-		fatal("%s", error);
-}
-
-static void
 count_write(const ZkMessage *message)
 {
 	if (message->rc == ZKLOCK_ZOK)
-		zklock_lease_write(&lease, message->sent_at, message->received_at);
-	if (message->tag.kind != heartbeat_tag.kind)
-		return;
-	if (heartbeats_open > 0)
-		heartbeats_open--;
-	if (message->rc == ZKLOCK_ZOK && lease_valid())
 	{
-		int64_t next = zklock_lease_next_witness(&lease);
-
-		if (heartbeat_at < next)
-			heartbeat_at = next;
+		zklock_lease_write(&lease, message->sent_at, message->received_at);
+		zklock_heartbeat_written(&heartbeat, &lease, message->sent_at,
+								 message->received_at, (uint32_t) rand());
 	}
+	if (message->tag.kind == heartbeat_tag.kind)
+		zklock_heartbeat_answered(&heartbeat);
 }
 
 static void
@@ -377,7 +384,7 @@ receive(void)
 		switch (message->type)
 		{
 			case ZKLOCK_MSG_CONNECTED:
-				on_connected();
+				on_connected(message);
 				break;
 			case ZKLOCK_MSG_DISCONNECTED:
 				connected = false;
@@ -431,14 +438,14 @@ static void
 wait_for(ZkClient *of, int64_t until)
 {
 	struct pollfd fd = {.fd = zklock_client_fd(of), .events = POLLIN};
-	int64_t ns = until - zklock_clock();
+	int64_t ns = until - zklock_clock(); /* INT64_MAX: for ever */
 	struct timespec timeout;
 
 	if (ns < 0)
 		ns = 0;
 	timeout.tv_sec = ns / (1000 * NS_PER_MS);
 	timeout.tv_nsec = ns % (1000 * NS_PER_MS);
-	(void) ppoll(&fd, 1, until != 0 ? &timeout : NULL, &no_signals);
+	(void) ppoll(&fd, 1, until != 0 && until != INT64_MAX ? &timeout : NULL, &no_signals);
 }
 
 static void __attribute__((noreturn)) run_server(int n)
@@ -457,9 +464,9 @@ static void __attribute__((noreturn)) run_server(int n)
 		act();
 		if (connected)
 		{
-			if (heartbeats_open == 0 && zklock_clock() >= heartbeat_at)
+			if (zklock_clock() >= zklock_heartbeat_due(&heartbeat, &lease, zklock_clock()))
 				send_heartbeat();
-			next = heartbeat_at;
+			next = zklock_heartbeat_due(&heartbeat, &lease, zklock_clock());
 			if (turn_at != 0 && lock == LOCK_NONE && turn_at < next)
 				next = turn_at;
 		}
