@@ -313,6 +313,7 @@ typedef struct ZkLockShared
 	bool history_read;	  /* from its file */
 	bool base_missing;	  /* <root>/tokens was not there */
 	uint32 elections_led; /* announced, that is */
+	bool barriers_used;	  /* by sessions of this server */
 	uint64 member; /* hash of the path of the session's node under <root>/servers */
 
 	pg_atomic_uint32 abandoned; /* there are elections of that kind */

@@ -42,6 +42,7 @@ static ZkLockEventType all_event;
 static int all_next = -1;		/* the next entry to feed, -1: none */
 static bool tick_wanted = true; /* by some entry, perhaps */
 static bool resume_due = false; /* RESUMED was overtaken */
+static bool proof_due = false;	/* some entry waits for nothing but a heartbeat */
 
 /* ------------------------------------------------------------------------
  * Actions
@@ -209,13 +210,6 @@ send_request(const ZkLockEntry *entry, ZkLockKind kind, const char *name, int pi
 			tag.kind = ZKLOCK_TAG_DELETE;
 			path = contender_path(kind, name, action, uuid_hi, false);
 			zklock_session_sent(zklock_client_delete(client, path, &tag));
-			break;
-
-		case ZKLOCK_ACT_DELETE_ORPHAN:
-			tag.kind = ZKLOCK_TAG_NONE;
-			path = zklock_path_name(kind, name, action->name);
-			ereport(LOG, (errmsg("deleting orphaned contender \"%s\"", path)));
-			(void) zklock_client_delete(client, path, &tag);
 			break;
 
 		case ZKLOCK_ACT_GRANTED:
@@ -386,6 +380,7 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 		zklock_leadership_step(entry, event, &actions, &news);
 	zklock_reporter_note(entry);
 	tick_wanted |= wants_tick(entry);
+	proof_due |= zklock_queue_wants_proof(&entry->queue);
 	if (zklock_queue_empty(&entry->queue))
 		succession = entry->queue.succession;
 	generation = entry->generation;
@@ -460,6 +455,12 @@ zklock_dispatch_dirty(void)
 		ZkLockEvent event = {.type = ZKLOCK_EV_NEED};
 
 		step(zklock_entry(index), 0, &event);
+	}
+	/* while an event is on its way a tick goes nowhere */
+	if (proof_due && all_next < 0)
+	{
+		proof_due = false;
+		pg_atomic_write_u32(&zklock_shared->write_wanted, 1);
 	}
 }
 
@@ -780,19 +781,16 @@ dispatch_watch(const ZkMessage *message)
 	step_name(kind, name, &event);
 }
 
-/* As if its deletion had been heard of already.  Should the delete be lost, the node is
- * an orphan, which the next listing or the next look for orphans removes. */
 void
 zklock_dispatch_removal(ZkLockKind kind, const char *name, const char *child)
 {
-	ZkLockEvent event = {.type = ZKLOCK_EV_NODE_DELETED};
+	ZkLockEvent event = {.type = ZKLOCK_EV_REMOVE};
 	ZkLockChild parsed;
 
 	if (!zklock_parse_child(child, &parsed) ||
 		parsed.uuid_hi != zklock_shared->session.uuid_hi)
 		return;
-	event.name = child;
-	event.hash = parsed.hash;
+	event.hash = parsed.hash; /* by which a slot's place is found */
 	event.uuid = parsed.uuid_lo;
 	step_name(kind, name, &event);
 }
@@ -912,7 +910,7 @@ zklock_dispatch_message(const ZkMessage *message)
 		case ZKLOCK_TAG_SET:
 		case ZKLOCK_TAG_NONE:
 		case ZKLOCK_TAG_ANSWER:
-		case ZKLOCK_TAG_ORPHANS:
+		case ZKLOCK_TAG_UNUSED:
 		case ZKLOCK_TAG_NAMESAKES:
 		case ZKLOCK_TAG_RINGS:
 		case ZKLOCK_TAG_TAKES:

@@ -31,7 +31,7 @@ extern bool zklock_dispatch_wants_tick(void);
 extern void zklock_dispatch_message(const ZkMessage *message);
 
 /* A contender is about to be deleted by order of an administrator.  If it is ours, its
- * grant is lost. */
+ * grant is lost, and its queue sees to it that it goes. */
 extern void zklock_dispatch_removal(ZkLockKind kind, const char *name, const char *child);
 
 /* Does any backend of this server still hold a lock, or require a leadership? */

@@ -26,9 +26,6 @@
 #include "tag.h"
 #include "trouble.h"
 
-/* Times in a row that our node was not there, of which people should hear. */
-#define TIMES_MISSING 3
-
 /* Between two looks whether there is something to tell. */
 #define LOOK_NS INT64CONST(1000000000)
 
@@ -83,7 +80,6 @@ zklock_member_make(ZkClient *client)
 {
 	StringInfoData data;
 
-	zklock_path_make(client, zklock_path_servers());
 	describe(&data);
 	(void) zklock_client_create(client, member_path, data.data, data.len,
 								ZKLOCK_CREATE_EPHEMERAL, &zklock_no_tag);
@@ -187,13 +183,13 @@ zklock_member_answer(const ZkMessage *message)
 	zklock_heartbeat_answered(heartbeat());
 	if (message->rc == ZKLOCK_ZOK)
 		missing = 0;
-	else if (message->rc == ZKLOCK_ZNONODE && ++missing == TIMES_MISSING)
+	else if (message->rc == ZKLOCK_ZNONODE && ++missing == ZKLOCK_TIMES_MISSING)
 		zklock_trouble("could not create znode \"%s\": a chroot path in \"zklock.hosts\" must exist",
 					   member_path);
 }
 
-bool
-zklock_member_missing(void)
+int
+zklock_member_times_missing(void)
 {
-	return missing >= TIMES_MISSING;
+	return missing;
 }

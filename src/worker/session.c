@@ -508,9 +508,12 @@ count_read(const ZkMessage *message)
 							(uint64) (message->received_at - message->sent_at));
 }
 
+/* To be called when one of them is missing: a create that finds its node is a
+ * transaction, too. */
 static void
 make_directories(void)
 {
+	zklock_path_make(client, zklock_path_servers());
 	for (int kind = 0; kind < ZKLOCK_NKINDS; kind++)
 		zklock_path_make(client, zklock_path_directory((ZkLockKind) kind));
 }
@@ -655,6 +658,29 @@ on_beat(int64 sent_at)
 	listener->event(ZKLOCK_EV_TICK);
 }
 
+/* Our node is not there, and perhaps the root is not. */
+static void
+on_missing(void)
+{
+	bool made = zklock_member_times_missing() > 1;
+
+	/* nothing comes of a connection without a root but errors, which are wanted */
+	if (made && !zklock_ensemble_admitted())
+	{
+		if (zklock_shared->session.state != ZKLOCK_SESSION_CONNECTED)
+			set_state(ZKLOCK_SESSION_CONNECTED);
+		zklock_ensemble_remind(client);
+	}
+	make_directories();
+	zklock_member_make(client);
+	if (made)
+		return;
+	/* the connection begins now, ahead of whatever meets no directory */
+	zklock_member_start(client);
+	if (!zklock_ensemble_admitted())
+		zklock_ensemble_ask(client);
+}
+
 static void
 on_heartbeat(const ZkMessage *message)
 {
@@ -666,16 +692,7 @@ on_heartbeat(const ZkMessage *message)
 	else if (message->rc != ZKLOCK_ZNONODE && message->rc != ZKLOCK_ZCONNECTIONLOSS)
 		zklock_trouble_refused(message);
 	else if (message->rc == ZKLOCK_ZNONODE && connected)
-	{
-		/* nothing comes of a connection without a root but errors, which are wanted */
-		if (!zklock_ensemble_admitted())
-		{
-			if (zklock_shared->session.state != ZKLOCK_SESSION_CONNECTED)
-				set_state(ZKLOCK_SESSION_CONNECTED);
-			zklock_ensemble_remind(client);
-		}
-		zklock_member_make(client);
-	}
+		on_missing();
 }
 
 /*
@@ -687,8 +704,8 @@ introduce(bool resumed)
 {
 	Assert(connected);
 	zklock_ensemble_connected(resumed);
-	if (!resumed &&
-		retired == NULL) /* else they are there, or whoever misses them makes them */
+	/* who mends has no other try on this connection */
+	if (mending)
 		make_directories();
 	if (!resumed || resuming)
 	{
@@ -920,7 +937,7 @@ on_not_mended(const ZkMessage *message)
 {
 	if (message->rc != ZKLOCK_ZNONODE && message->rc != ZKLOCK_ZCONNECTIONLOSS)
 		zklock_trouble_refused(message);
-	if (zklock_member_missing())
+	if (zklock_member_times_missing() >= ZKLOCK_TIMES_MISSING)
 		zklock_trouble_connecting(zklock_shared->session.last_error);
 	drop_client(false);
 }

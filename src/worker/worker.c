@@ -43,7 +43,6 @@
 #include "grant.h"
 #include "leadership.h"
 #include "namesakes.h"
-#include "orphans.h"
 #include "parties.h"
 #include "puts.h"
 #include "rings.h"
@@ -54,6 +53,7 @@
 #include "table.h"
 #include "tag.h"
 #include "takes.h"
+#include "unused.h"
 #include "work.h"
 #include "worker.h"
 
@@ -185,8 +185,10 @@ on_session_event(ZkLockEventType type)
 {
 	if (type == ZKLOCK_EV_CONNECTED || type == ZKLOCK_EV_RESUMED)
 	{
-		zklock_orphans_start();
-		zklock_namesakes_start();
+		zklock_unused_start();
+		/* a server that has rested is the one that it was */
+		if (!zklock_session_renewed())
+			zklock_namesakes_start();
 	}
 	zklock_dispatch_all(type);
 	zklock_rings_event(type);
@@ -195,7 +197,7 @@ on_session_event(ZkLockEventType type)
 	zklock_puts_event(type);
 	if (type == ZKLOCK_EV_TICK)
 	{
-		zklock_orphans_work();
+		zklock_unused_work();
 		zklock_namesakes_work();
 	}
 }
@@ -205,8 +207,8 @@ on_session_message(const ZkMessage *message)
 {
 	if (message->tag.kind == ZKLOCK_TAG_ANSWER)
 		zklock_answer_message(message);
-	else if (message->tag.kind == ZKLOCK_TAG_ORPHANS)
-		zklock_orphans_message(message);
+	else if (message->tag.kind == ZKLOCK_TAG_UNUSED)
+		zklock_unused_message(message);
 	else if (message->tag.kind == ZKLOCK_TAG_NAMESAKES)
 		zklock_namesakes_message(message);
 	else if (message->tag.kind == ZKLOCK_TAG_RINGS)

@@ -57,7 +57,7 @@ sub _tell
 	return $1;
 }
 
-# A plain proxy knows nothing of requests: the next four are not for it.
+# A plain proxy knows nothing of requests: those up to "hole" are not for it.
 
 # Lose the reply of the next request of this kind (create, delete, set, get,
 # children, sync) whose path contains a string; the connection is cut instead.
@@ -94,6 +94,9 @@ sub requests
 	my $self = shift;
 	return { split /[= ]/, $self->_tell('requests') };
 }
+
+# The same, each as 'create /path', in their order; the first 10,000 of them.
+sub trace { my $self = shift; return split /\t/, $self->_tell('trace'); }
 
 # Silence: connections stay open, new ones are accepted, nothing passes.
 # "up" (requests only) or "down" (replies only) make it one way.  As on a real
@@ -156,7 +159,7 @@ sub DESTROY { my $self = shift; $self->stop; }
 package Proxy::Process;
 
 my ($port, $target, $plain, $listener);
-my (@connection, @loss, %passed);
+my (@connection, @loss, %passed, @trace);
 my $lost = 0;
 my $delay = 0;
 my $accepted = 0;
@@ -182,6 +185,7 @@ my %command = (
 		%passed = ();
 		$text;
 	},
+	trace => sub { join "\t", splice @trace; },
 	hole => sub { $held{$_} = $_[0] eq 'both' || $_[0] eq $_ for 'up', 'down'; '' },
 	heal => sub { %held = (up => 0, down => 0); $delay = $brief = 0; @loss = (); listen_again(); '' },
 	refuse => sub { undef $listener; '' },
@@ -253,6 +257,7 @@ sub may_pass
 		last;
 	}
 	$passed{$kind}++;
+	push @trace, "$kind $path" if @trace < 10_000;
 	return 1;
 }
 
