@@ -26,11 +26,12 @@
 #include "tag.h"
 #include "trouble.h"
 
-/* Times in a row that our node was not there, of which people should hear. */
-#define TIMES_MISSING 3
+/* Between two looks whether there is something to tell. */
+#define LOOK_NS INT64CONST(1000000000)
 
 static char member_path[1280]; /* our node under <root>/servers */
 static uint64 told_text = 0;   /* hash of what the newest heartbeat says */
+static int64 look_at = 0;	   /* ns: whether that has changed, while none is sent */
 static int missing = 0;		   /* times in a row that it was not there */
 
 bool
@@ -79,7 +80,6 @@ zklock_member_make(ZkClient *client)
 {
 	StringInfoData data;
 
-	zklock_path_make(client, zklock_path_servers());
 	describe(&data);
 	(void) zklock_client_create(client, member_path, data.data, data.len,
 								ZKLOCK_CREATE_EPHEMERAL, &zklock_no_tag);
@@ -155,6 +155,14 @@ zklock_member_heartbeat(ZkClient *client)
 		send_heartbeat(client, now);
 		due = zklock_heartbeat_due(heartbeat(), lease, now);
 	}
+	else if (heartbeat()->resting && now >= look_at)
+	{
+		look_at = now + LOOK_NS;
+		zklock_member_look(client);
+	}
+	/* a kept grant may be taken without a word as long as there is a lease */
+	if (heartbeat()->resting && zklock_lease_valid())
+		due = Min(due, now + lease->timeout / 16);
 	return due == ZKLOCK_NO_HEARTBEAT ? -1 : (long) (Max(due - now, 0) / NS_PER_MS + 1);
 }
 
@@ -175,13 +183,13 @@ zklock_member_answer(const ZkMessage *message)
 	zklock_heartbeat_answered(heartbeat());
 	if (message->rc == ZKLOCK_ZOK)
 		missing = 0;
-	else if (message->rc == ZKLOCK_ZNONODE && ++missing == TIMES_MISSING)
+	else if (message->rc == ZKLOCK_ZNONODE && ++missing == ZKLOCK_TIMES_MISSING)
 		zklock_trouble("could not create znode \"%s\": a chroot path in \"zklock.hosts\" must exist",
 					   member_path);
 }
 
-bool
-zklock_member_missing(void)
+int
+zklock_member_times_missing(void)
 {
-	return missing >= TIMES_MISSING;
+	return missing;
 }
