@@ -134,6 +134,7 @@ typedef enum LockState
 static int number;
 static Server *self;
 static ZkClient *client;
+static ZkClient *retired; /* of the session before it; to be closed */
 static bool connected;
 static ZkSessionId session;
 static ZkLease lease;
@@ -208,10 +209,9 @@ open_client(void)
 static void
 renew_session(void)
 {
-	zklock_client_close(client);
+	retired = client;
 	memset(&session, 0, sizeof(session));
 	zklock_lease_init(&lease);
-	memset(&heartbeat, 0, sizeof(heartbeat));
 	connected = false;
 	lock = LOCK_QUEUED; /* when it is there */
 	contender[0] = '\0';
@@ -246,7 +246,7 @@ act(void)
 		release();
 	if (lock != LOCK_NONE)
 	{
-		(void) zklock_heartbeat_need(&heartbeat, &lease, now);
+		zklock_heartbeat_need(&heartbeat, now);
 		return;
 	}
 	if (hold)
@@ -263,10 +263,13 @@ act(void)
 	else
 		return;
 	wished_at = now;
-	if (zklock_heartbeat_need(&heartbeat, &lease, now))
+	if (zklock_heartbeat_rested(&heartbeat, &lease, now) && retired == NULL)
+	{
 		renew_session();
-	else
-		queue_up();
+		return;
+	}
+	zklock_heartbeat_need(&heartbeat, now);
+	queue_up();
 }
 
 static int
@@ -462,6 +465,11 @@ static void __attribute__((noreturn)) run_server(int n)
 
 		receive();
 		act();
+		if (retired != NULL && connected)
+		{
+			zklock_client_close(retired);
+			retired = NULL;
+		}
 		if (connected)
 		{
 			if (zklock_clock() >= zklock_heartbeat_due(&heartbeat, &lease, zklock_clock()))
