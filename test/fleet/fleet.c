@@ -18,6 +18,7 @@
  *		locks		locks taken since the last such order, p50 and p99 of the time from
  *					the wish to the good lease, us
  *		proven MS	until all that hold have a good lease: ms, or -1 if it takes longer
+ *		leases		servers whose lease is good
  *		sessions	sessions that were ever opened
  *		beats		heartbeats that were ever sent
  *		probe MS	one more process writes a node of its own once in so long: 0
@@ -639,6 +640,23 @@ hold(int holders)
 	printf("%d\n", holders);
 }
 
+/* Those whose lease is good, and who are connected and hold, or whoever they are. */
+static int
+count_leases(bool held)
+{
+	int64_t now = zklock_clock();
+	int count = 0;
+
+	for (int i = 0; i < atomic_load(&fleet->servers); i++)
+	{
+		const Server *server = &fleet->server[i];
+
+		count += atomic_load(&server->lease_end) > now &&
+			(!held || (atomic_load(&server->held) && atomic_load(&server->connected)));
+	}
+	return count;
+}
+
 static void
 proven(int64_t patience)
 {
@@ -746,6 +764,8 @@ main(int argc, char **argv)
 			report(&fleet->locks);
 		else if (strcmp(order, "proven") == 0)
 			proven(n);
+		else if (strcmp(order, "leases") == 0)
+			printf("%d\n", count_leases(false));
 		else if (strcmp(order, "sessions") == 0)
 			printf("%u\n", sum(SESSIONS));
 		else if (strcmp(order, "beats") == 0)
