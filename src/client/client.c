@@ -158,6 +158,7 @@ struct ZkClient
 
 	/* of the main thread alone */
 	pthread_t thread; /* itself; the library's read it */
+	pthread_t closer; /* see zklock_client_close_begin */
 	zhandle_t *zh;
 	bool up; /* CONNECTED was the last session message that
 			  * zklock_client_receive returned */
@@ -190,6 +191,7 @@ struct ZkClient
 	bool established;			  /* the I/O thread has a session on this connection */
 	bool leaving;				  /* the main thread wants to leave it */
 	bool left;					  /* the handle knows of no session that is ours */
+	bool closed;				  /* there is no handle any more */
 	int64_t asked_at;	 /* ns: the latest attempt had not asked for its session */
 	ZkSessionId session; /* as of the last connection; id 0: none yet */
 	int timeout_ms;
@@ -1242,18 +1244,69 @@ zklock_client_open(const char *hosts, int timeout_ms, const ZkSessionId *resume,
  * connected, and then waits for 3 s to send it and 1.5 s for the answer.
  * What the library has to say meanwhile is not heard by anybody.
  */
-void
-zklock_client_close(ZkClient *client)
+static void
+set_closing(ZkClient *client)
 {
-	if (client == NULL)
-		return;
 	assert(in_main_thread(client) && !atomic_load(&client->closing));
 	pthread_mutex_lock(&client->mutex);
 	atomic_store(&client->closing, true);
 	pthread_cond_signal(&client->closing_cond);
 	pthread_mutex_unlock(&client->mutex);
+}
+
+void
+zklock_client_close(ZkClient *client)
+{
+	if (client == NULL)
+		return;
+	set_closing(client);
 	zookeeper_close(client->zh);
 	client_free(client);
+}
+
+static void *
+close_handle(void *argument)
+{
+	ZkClient *client = argument;
+
+	zookeeper_close(client->zh);
+	pthread_mutex_lock(&client->mutex);
+	client->closed = true;
+	pthread_mutex_unlock(&client->mutex);
+	return NULL;
+}
+
+bool
+zklock_client_close_begin(ZkClient *client)
+{
+	sigset_t all;
+	sigset_t saved;
+	int error;
+
+	set_closing(client);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &saved);
+	error = pthread_create(&client->closer, NULL, close_handle, client);
+	pthread_sigmask(SIG_SETMASK, &saved, NULL);
+	if (error != 0)
+		atomic_store(&client->closing, false);
+	return error == 0;
+}
+
+bool
+zklock_client_close_end(ZkClient *client)
+{
+	bool closed;
+
+	pthread_mutex_lock(&client->mutex);
+	closed = client->closed;
+	pthread_mutex_unlock(&client->mutex);
+	if (closed)
+	{
+		pthread_join(client->closer, NULL);
+		client_free(client);
+	}
+	return closed;
 }
 
 bool

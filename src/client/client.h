@@ -240,6 +240,14 @@ extern int zklock_client_multi(ZkClient *client, const ZkOp *ops, int nops,
 extern void zklock_client_close(ZkClient *client);
 
 /*
+ * The same without waiting: nothing may be done with the client after "begin" but to ask
+ * now and then whether it has come to its "end", when it is freed.  False: nothing was
+ * begun.
+ */
+extern bool zklock_client_close_begin(ZkClient *client);
+extern bool zklock_client_close_end(ZkClient *client);
+
+/*
  * Leave the session to another client, which may be opened at once.  Nothing may be done
  * with this one any more but to ask now and then whether it has left, which may take it
  * twice the session timeout, and to close it when it has.  False: it has just connected,

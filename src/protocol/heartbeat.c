@@ -73,14 +73,22 @@ runs_out(const ZkLease *lease, int64_t now, int64_t span)
 	return now >= zklock_lease_end(lease) - span;
 }
 
-bool
-zklock_heartbeat_need(ZkHeartbeat *heartbeat, const ZkLease *lease, int64_t now)
+void
+zklock_heartbeat_need(ZkHeartbeat *heartbeat, int64_t now)
 {
-	if (heartbeat->resting && runs_out(lease, now, lease->timeout / 4))
-		return true;
 	heartbeat->resting = false;
 	heartbeat->needed_at = now;
-	return false;
+}
+
+bool
+zklock_heartbeat_rested(ZkHeartbeat *heartbeat, const ZkLease *lease, int64_t now)
+{
+	bool lapsed = runs_out(lease, now, 0);
+
+	/* one that comes to an end now does so while there is need: that is another matter */
+	if (!heartbeat->resting && !lapsed)
+		heartbeat->rested = false;
+	return heartbeat->rested && lapsed;
 }
 
 int64_t
@@ -90,7 +98,7 @@ zklock_heartbeat_due(ZkHeartbeat *heartbeat, const ZkLease *lease, int64_t now)
 	int64_t soon = lease->timeout / 8;
 
 	if (now - heartbeat->needed_at >= 2 * lease->timeout)
-		heartbeat->resting = true;
+		heartbeat->resting = heartbeat->rested = true;
 	if (heartbeat->resting || heartbeat->open)
 		return ZKLOCK_NO_HEARTBEAT;
 	if (lease->nwrites > 0)

@@ -45,8 +45,9 @@ typedef struct ZkHeartbeat
 	bool open;			 /* ... and has no reply */
 	int64_t counts_from; /* a write that is sent from then on counts */
 	int64_t due;
-	int64_t needed_at; /* the lease was needed last */
-	bool resting;
+	int64_t needed_at; /* there was need of them last */
+	bool resting;	   /* none is sent */
+	bool rested;	   /* ... and the lease was not good since */
 } ZkHeartbeat;
 
 /* ns between heartbeats in a session of this timeout, in ns, about. */
@@ -66,12 +67,13 @@ extern void zklock_heartbeat_answered(ZkHeartbeat *heartbeat);
 extern bool zklock_heartbeat_written(ZkHeartbeat *heartbeat, const ZkLease *lease,
 									 int64_t sent, int64_t acknowledged, uint32_t random);
 
-/*
- * The lease is needed, now.  True: the server rested, and there is no time to prove it
- * again before it lapses, or it has.
- */
-extern bool zklock_heartbeat_need(ZkHeartbeat *heartbeat, const ZkLease *lease,
-								  int64_t now);
+/* There is need of heartbeats, now. */
+extern void zklock_heartbeat_need(ZkHeartbeat *heartbeat, int64_t now);
+
+/* Has the lease lapsed since the server rested?  A new session is the shortest way to one
+ * then, if there is nothing to be lost in this one. */
+extern bool zklock_heartbeat_rested(ZkHeartbeat *heartbeat, const ZkLease *lease,
+									int64_t now);
 
 /* When the next heartbeat is due; ZKLOCK_NO_HEARTBEAT while the server rests, or one has
  * no reply. */

@@ -118,6 +118,7 @@ zklock_table_shmem_startup(void)
 		pg_atomic_init_u32(&s->nleaving, 0);
 		pg_atomic_init_u32(&s->room_wanted, 0);
 		pg_atomic_init_u32(&s->write_wanted, 0);
+		pg_atomic_init_u32(&s->stands, 0);
 		pg_atomic_init_u32(&s->settle_wanted, 1); /* of before the start */
 		pg_atomic_init_u64(&s->write_latency, 0);
 		pg_atomic_init_u64(&s->read_latency, 0);

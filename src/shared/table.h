@@ -296,6 +296,7 @@ typedef struct ZkLockShared
 	/* for zk_session; by the worker */
 	pg_atomic_uint64 write_latency; /* ns: of the newest reply; 0: none yet */
 	pg_atomic_uint64 read_latency;
+	pg_atomic_uint32 stands;		/* there is a new candidacy; the worker resets it */
 	pg_atomic_uint32 settle_wanted; /* there may be runs of jobs to be settled */
 	pg_atomic_uint32 in_flight;		/* requests to the ensemble without a reply */
 	pg_atomic_uint32 look_wanted;	/* a proclock asks; the worker resets it */
@@ -310,6 +311,7 @@ typedef struct ZkLockShared
 	/* the worker's alone */
 	ZkHistory history;
 	bool history_read;	  /* from its file */
+	bool base_missing;	  /* <root>/tokens was not there */
 	uint32 elections_led; /* announced, that is */
 	bool barriers_used;	  /* by sessions of this server */
 	uint64 member; /* hash of the path of the session's node under <root>/servers */

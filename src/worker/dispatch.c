@@ -540,6 +540,12 @@ zklock_dispatch_all(ZkLockEventType type)
 }
 
 bool
+zklock_dispatch_wants_tick(void)
+{
+	return tick_wanted || all_next >= 0;
+}
+
+bool
 zklock_dispatch_holds(void)
 {
 	for (int i = 0; i < zklock_shared->nentries; i++)

@@ -24,6 +24,9 @@ extern void zklock_dispatch_sets(void);
  * with it if that would open too many requests at once. */
 extern void zklock_dispatch_all(ZkLockEventType type);
 
+/* Is there anything that a TICK would move? */
+extern bool zklock_dispatch_wants_tick(void);
+
 /* A reply or a watch event. */
 extern void zklock_dispatch_message(const ZkMessage *message);
 

@@ -26,8 +26,12 @@
 #include "tag.h"
 #include "trouble.h"
 
+/* Between two looks whether there is something to tell. */
+#define LOOK_NS INT64CONST(1000000000)
+
 static char member_path[1280]; /* our node under <root>/servers */
 static uint64 told_text = 0;   /* hash of what the newest heartbeat says */
+static int64 look_at = 0;	   /* ns: whether that has changed, while none is sent */
 static int missing = 0;		   /* times in a row that it was not there */
 
 bool
@@ -151,6 +155,14 @@ zklock_member_heartbeat(ZkClient *client)
 		send_heartbeat(client, now);
 		due = zklock_heartbeat_due(heartbeat(), lease, now);
 	}
+	else if (heartbeat()->resting && now >= look_at)
+	{
+		look_at = now + LOOK_NS;
+		zklock_member_look(client);
+	}
+	/* a kept grant may be taken without a word as long as there is a lease */
+	if (heartbeat()->resting && zklock_lease_valid())
+		due = Min(due, now + lease->timeout / 16);
 	return due == ZKLOCK_NO_HEARTBEAT ? -1 : (long) (Max(due - now, 0) / NS_PER_MS + 1);
 }
 

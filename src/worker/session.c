@@ -69,6 +69,8 @@
 
 static const ZkSessionListener *listener = NULL;
 static ZkClient *client = NULL;
+static ZkClient *retired = NULL; /* of the session before it, which is to be closed */
+static ZkClient *closing = NULL; /* ... or being so */
 static ZkClient *leaving[ZKLOCK_MAX_CLIENTS - 1]; /* clients before it, not closed yet */
 static bool connected = false;
 static bool resuming = false;	   /* the first connection is to be the old session */
@@ -314,7 +316,7 @@ zklock_session_open(void)
 	 * time is gone.  Its contenders would block everybody until it expires, so
 	 * it is closed before anything else is done.
 	 */
-	closing_stale = id.id == 0 && zklock_session_file_read(&id);
+	closing_stale = id.id == 0 && retired == NULL && zklock_session_file_read(&id);
 	resuming = id.id != 0;
 
 	/* why nothing could be mended yet goes on being shown */
@@ -542,10 +544,111 @@ zklock_session_make_directories(void)
 		zklock_ensemble_ask(client);
 }
 
+void
+zklock_session_need(void)
+{
+	zklock_heartbeat_need(&zklock_shared->session.heartbeat, zklock_clock());
+}
+
+bool
+zklock_session_resting(void)
+{
+	return zklock_shared->session.heartbeat.resting;
+}
+
+bool
+zklock_session_renewable(void)
+{
+	ZkSessionShared *s = &zklock_shared->session;
+
+	if (!zklock_heartbeat_rested(&s->heartbeat, &s->lease, zklock_clock()))
+		return false;
+	/* what is asked has its answer first */
+	if (!connected || mending || retired != NULL || closing != NULL ||
+		zklock_client_pending(client) > 0)
+		return false;
+	for (int i = 0; i < (int) lengthof(leaving); i++)
+	{
+		if (leaving[i] != NULL)
+			return false;
+	}
+	return true;
+}
+
+/*
+ * By another handle, which connects at once: one whose connection was broken may wait
+ * before it does.  The old session ends when the new one has asked for what is wanted, so
+ * that it costs nobody time.
+ */
+void
+zklock_session_renew(void)
+{
+	Assert(zklock_session_renewable());
+	ereport(DEBUG1, (errmsg_internal("opening a new ZooKeeper session, for its lease")));
+	retired = client;
+	client = NULL;
+	connected = false;
+	retry_at = 0;
+	forget_session();
+	set_state(ZKLOCK_SESSION_CONNECTING);
+	listener->event(ZKLOCK_EV_SESSION_LOST);
+	zklock_session_open();
+}
+
+bool
+zklock_session_renewed(void)
+{
+	return retired != NULL;
+}
+
+/* That the new one does not come is no reason to keep the old one, whose grants are in
+ * the way of others.  It may take a while, and there is a lease to be kept. */
+static void
+close_retired(void)
+{
+	if (retired != NULL &&
+		(client == NULL || connected ||
+		 zklock_clock() - trying_since >= RETRY_MS * NS_PER_MS))
+	{
+		if (zklock_client_close_begin(retired))
+			closing = retired;
+		else
+		{
+			zklock_client_close(retired);
+			release_descriptors();
+		}
+		retired = NULL;
+	}
+	if (closing != NULL && zklock_client_close_end(closing))
+	{
+		release_descriptors();
+		closing = NULL;
+	}
+}
+
+/* A worker that sends nothing for want of need is not silent. */
+static void
+show_alive(void)
+{
+	ZkSessionShared *s = &zklock_shared->session;
+	int64 now = zklock_clock();
+
+	if (!s->heartbeat.resting ||
+		now - s->last_write < zklock_heartbeat_period(s->lease.timeout))
+		return;
+	zklock_session_lock(LW_EXCLUSIVE)->last_write = now;
+	zklock_session_unlock();
+}
+
 long
 zklock_session_heartbeat(void)
 {
-	return connected && !mending ? zklock_member_heartbeat(client) : -1;
+	long due = connected && !mending ? zklock_member_heartbeat(client) : -1;
+
+	if (connected)
+		show_alive();
+	close_retired();
+	return due;
 }
 
 /* A heartbeat was acknowledged, or a write that does for one. */
@@ -776,7 +879,7 @@ on_connected(const ZkMessage *message)
 	}
 	resuming = false;
 
-	ereport(LOG,
+	ereport(retired != NULL ? DEBUG1 : LOG,
 			(errmsg("%s to ZooKeeper server %s, session 0x%llx, timeout %d ms", how,
 					server, (unsigned long long) id.id, timeout)));
 	warn_of_timeout(new, &id, server, timeout, before);
@@ -1049,6 +1152,7 @@ void
 zklock_session_close(void)
 {
 	zklock_ensemble_stop();
+	zklock_client_close(retired);
 	if (client == NULL)
 		return;
 	if (connected)

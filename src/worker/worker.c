@@ -43,6 +43,7 @@
 #include "grant.h"
 #include "leadership.h"
 #include "namesakes.h"
+#include "parties.h"
 #include "puts.h"
 #include "rings.h"
 #include "rounds.h"
@@ -185,7 +186,9 @@ on_session_event(ZkLockEventType type)
 	if (type == ZKLOCK_EV_CONNECTED || type == ZKLOCK_EV_RESUMED)
 	{
 		zklock_unused_start();
-		zklock_namesakes_start();
+		/* a server that has rested is the one that it was */
+		if (!zklock_session_renewed())
+			zklock_namesakes_start();
 	}
 	zklock_dispatch_all(type);
 	zklock_rings_event(type);
@@ -292,6 +295,34 @@ begin_exit(void)
 	}
 }
 
+/* Between two looks at what there is need of, unless the session rests. */
+#define LOOK_NS (50 * NS_PER_MS)
+
+/*
+ * A proclock is somebody who holds or waits.  Kept grants, and candidates who do not
+ * lead, need nothing before they are taken, or their turn comes.
+ */
+static void
+look_at_need(bool stopping)
+{
+	static int64 look_at = 0;
+	int64 now = zklock_clock();
+	bool stands = pg_atomic_exchange_u32(&zklock_shared->stands, 0) != 0;
+	bool wanted;
+	bool bound;
+
+	if (now < look_at && !stands && !zklock_session_resting())
+		return;
+	look_at = now + LOOK_NS;
+	wanted = stands || zklock_shared->proclocks_used > 0 || zklock_work_busy();
+	bound = zklock_leadership_leads() || zklock_parties_used() > 0;
+	if (wanted && !bound && !stopping && zklock_session_renewable() &&
+		!zklock_dispatch_holds())
+		zklock_session_renew();
+	else if (wanted || bound || stopping || zklock_dispatch_wants_tick())
+		zklock_session_need();
+}
+
 static void
 hand_out_work(void)
 {
@@ -357,6 +388,7 @@ zklock_worker_main(Datum arg)
 		if (due >= 0)
 			timeout = Min(timeout, due);
 		timeout = Min(timeout, zklock_leadership_work());
+		look_at_need(stopping_until != 0);
 		zklock_settle_work();
 		zklock_answer_work();
 		hand_out_work();

@@ -575,6 +575,7 @@ test_signals(const char *hosts)
 static void
 test_session(const char *hosts)
 {
+	int64_t opened;
 	ZkClient *client;
 	ZkSessionId session;
 	ZkRequestTag t = tag(1);
@@ -584,12 +585,18 @@ test_session(const char *hosts)
 	bool known;
 	int rc;
 
+	opened = zklock_clock();
 	client = open_client(hosts, NULL, "session");
 	ok(!zklock_client_session(client, &session, &timeout), "no session before CONNECTED");
 	rc = zklock_client_sync(client, "/", &t);
 	ok(rc == ZKLOCK_ZCONNECTIONLOSS, "a request before CONNECTED is refused (%s)",
 	   zklock_rc_text(rc));
-	expect_rc(client, ZKLOCK_MSG_CONNECTED, 0, "connected");
+	message = expect(client, ZKLOCK_MSG_CONNECTED, "connected");
+	if (message != NULL)
+		ok(message->sent_at > opened && message->sent_at < message->received_at,
+		   "asked for after it was opened, %d us before the answer",
+		   (int) ((message->received_at - message->sent_at) / 1000));
+	zklock_client_free_message(message);
 	ok(zklock_client_connected(client), "and says so");
 	known = zklock_client_session(client, &session, &timeout);
 	ok(known && session.id != 0 && timeout == SESSION_TIMEOUT,
@@ -606,6 +613,12 @@ test_session(const char *hosts)
 			   message->received_at > message->sent_at,
 		   "synced in %d us", (int) ((message->received_at - message->sent_at) / 1000));
 	zklock_client_free_message(message);
+
+	ok(zklock_client_close_begin(client), "it is being closed, without a wait");
+	while (!zklock_client_close_end(client))
+		usleep(1000);
+	client = open_client(hosts, &session, "closed");
+	expect_rc(client, ZKLOCK_MSG_EXPIRED, 0, "the session was closed");
 	zklock_client_close(client);
 }
 
@@ -1053,6 +1066,7 @@ test_loss(const char *hosts, const char *proxied)
 	ZkSessionId before;
 	ZkSessionId after;
 	char path[128];
+	int64_t cut;
 	int nchildren;
 
 	zklock_client_session(client, &before, NULL);
@@ -1066,6 +1080,7 @@ test_loss(const char *hosts, const char *proxied)
 	}
 	while (proxy(PROXY_HELD) < 3)
 		pause_ms(10);
+	cut = zklock_clock();
 	proxy(PROXY_CUT);
 	expect_rc(client, ZKLOCK_MSG_DISCONNECTED, 0, "disconnected");
 	ok(zklock_client_sync(client, "/", &t) == ZKLOCK_ZCONNECTIONLOSS,
@@ -1077,7 +1092,10 @@ test_loss(const char *hosts, const char *proxied)
 		   "lost request %u is answered", i);
 		zklock_client_free_message(message);
 	}
-	expect_rc(client, ZKLOCK_MSG_CONNECTED, 0, "then connected");
+	message = expect(client, ZKLOCK_MSG_CONNECTED, "then connected");
+	ok(message != NULL && message->sent_at > cut && message->sent_at < message->received_at,
+	   "which was asked for after the loss, and before the answer");
+	zklock_client_free_message(message);
 	ok(zklock_client_session(client, &after, NULL) && after.id == before.id,
 	   "to the same session");
 

@@ -499,18 +499,17 @@ worker_timer(int c)
 		return;
 	if (me->needs || settling)
 	{
-		if (zklock_heartbeat_need(&me->heartbeat, &me->lease, clock))
+		if (zklock_heartbeat_rested(&me->heartbeat, &me->lease, clock))
 		{
-			/* the old session is left to expire */
 			COVER(RENEWED);
 			library_down(c);
 			me->notices = 0;
 			me->connected = false;
-			me->heartbeat.resting = false;
-			me->heartbeat.needed_at = clock;
-			open_session(c);
+			memset(&me->heartbeat, 0, sizeof(me->heartbeat));
+			open_session(c); /* the old one is left to expire */
 			return;
 		}
+		zklock_heartbeat_need(&me->heartbeat, clock);
 	}
 	due = zklock_heartbeat_due(&me->heartbeat, &me->lease, clock);
 	if (me->heartbeat.resting)
