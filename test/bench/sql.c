@@ -17,6 +17,8 @@
  *		turns COUNT SQL		nobody waits: one transaction that takes the lock, on
  *							A, then on B, then on A; the time of each.  The same
  *							answer
+ *		cycles COUNT SQL	so many transactions of A, one after the other: the time of
+ *							each.  The same answer
  *		steps COUNT SQL		how many instructions A's backend executes in user space
  *							from one answer to the next, again and again.  The same
  *							answer
@@ -233,6 +235,18 @@ acquire_often(int count, const char *sql)
 	free(times);
 }
 
+static void
+lock_often(int count, const char *sql)
+{
+	double *times = allocate(count, sizeof(double));
+
+	prepare(conn[0], sql);
+	for (int i = 0; i < count; i++)
+		times[i] = timed_lock(conn[0]);
+	answer(times, (size_t) count);
+	free(times);
+}
+
 /* Do that with the process, which the kernel has stopped; a signal to be delivered. */
 static void
 trace(enum __ptrace_request what, pid_t pid, int signal)
@@ -402,6 +416,8 @@ main(int argc, char **argv)
 			fill(count, line + sql);
 		else if (strcmp(order, "acquire") == 0)
 			acquire_often(count, line + sql);
+		else if (strcmp(order, "cycles") == 0)
+			lock_often(count, line + sql);
 		else if (strcmp(order, "steps") == 0)
 			count_steps(count, line + sql);
 		else
