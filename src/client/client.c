@@ -284,6 +284,19 @@ is_reply(const ZkMessage *message)
 	return message->type >= ZKLOCK_MSG_CREATED && message->type <= ZKLOCK_MSG_UNWATCHED;
 }
 
+/*
+ * Does a message wait for the next one?  A deletion that has succeeded is no news to
+ * anybody who waits, and the next of the open requests brings its own reply, or the end
+ * of the connection.  With the mutex held.
+ */
+static bool
+is_patient(const ZkClient *client, const ZkMessage *message)
+{
+	return message->rc == ZOK &&
+		(message->tag.patient ||
+		 (message->type == ZKLOCK_MSG_DELETED && client->npending > 0));
+}
+
 /* Append a message that the caller has made. */
 static void
 queue_append(ZkClient *client, ZkMessage *message)
@@ -300,7 +313,7 @@ queue_append(ZkClient *client, ZkMessage *message)
 	client->nlogs += message->type == ZKLOCK_MSG_LOG;
 	if (is_reply(message))
 		client->filling = false;
-	wake = !client->readable && !(message->tag.patient && message->rc == ZOK);
+	wake = !client->readable && !is_patient(client, message);
 	client->readable |= wake;
 	pthread_mutex_unlock(&client->mutex);
 	if (wake)

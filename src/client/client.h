@@ -168,7 +168,8 @@ extern ZkClient *zklock_client_open(const char *hosts, int timeout_ms,
 									const ZkSessionId *resume, const ZkSecurity *security,
 									char *error, int errlen);
 
-/* Readable while messages wait, if not all of them are patient. */
+/* Readable while messages wait, if not all of them are patient, or say of a node that it
+ * is deleted while other requests are open. */
 extern int zklock_client_fd(ZkClient *client);
 
 /*
