@@ -48,6 +48,7 @@
 #include "table.h"
 #include "tag.h"
 #include "trouble.h"
+#include "unknown.h"
 #include "watches.h"
 
 #define RETRY_MS 1000
@@ -704,6 +705,7 @@ on_connected(void)
 
 	if (!zklock_client_session(client, &id, &timeout))
 		return;
+	zklock_unknown_connected();
 	zklock_client_server(client, server, sizeof(server));
 
 	/*
@@ -954,6 +956,7 @@ zklock_session_receive(void)
 		 (message = zklock_client_receive(client)) != NULL;
 		 i++)
 	{
+		zklock_unknown_look(message);
 		if (!look(message))
 		{
 			zklock_client_free_message(message);
