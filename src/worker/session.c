@@ -48,6 +48,7 @@
 #include "table.h"
 #include "tag.h"
 #include "trouble.h"
+#include "unknown.h"
 #include "watches.h"
 
 #define RETRY_MS 1000
@@ -819,6 +820,7 @@ on_connected(const ZkMessage *message)
 
 	if (!zklock_client_session(client, &id, &timeout))
 		return;
+	zklock_unknown_connected();
 	zklock_client_server(client, server, sizeof(server));
 
 	/*
@@ -1070,6 +1072,7 @@ zklock_session_receive(void)
 		 (message = zklock_client_receive(client)) != NULL;
 		 i++)
 	{
+		zklock_unknown_look(message);
 		if (!look(message))
 		{
 			zklock_client_free_message(message);
