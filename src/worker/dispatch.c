@@ -35,6 +35,7 @@
 #include "table.h"
 #include "tag.h"
 #include "trouble.h"
+#include "unknown.h"
 #include "watches.h"
 
 /* A session event on its way through the entries; see zklock_dispatch_all. */
@@ -95,7 +96,7 @@ send_make_dir(ZkClient *client, const char *path, ZkLockKind kind,
 	/* a job's has the record of its runs */
 	(void) zklock_client_create(client, path, "", 0,
 								kind == ZKLOCK_KIND_JOB ? ZKLOCK_CREATE_PERSISTENT
-														: ZKLOCK_CREATE_CONTAINER,
+														: zklock_unknown_container(),
 								tag);
 }
 

@@ -48,6 +48,7 @@
 #include "table.h"
 #include "tag.h"
 #include "trouble.h"
+#include "unknown.h"
 #include "watches.h"
 
 #define RETRY_MS 1000
@@ -70,6 +71,7 @@
 static const ZkSessionListener *listener = NULL;
 static ZkClient *client = NULL;
 static ZkClient *retired = NULL; /* of the session before it, which is to be closed */
+static ZkClient *closing = NULL; /* ... or being so */
 static ZkClient *leaving[ZKLOCK_MAX_CLIENTS - 1]; /* clients before it, not closed yet */
 static bool connected = false;
 static bool resuming = false;	   /* the first connection is to be the old session */
@@ -563,7 +565,8 @@ zklock_session_renewable(void)
 	if (!zklock_heartbeat_rested(&s->heartbeat, &s->lease, zklock_clock()))
 		return false;
 	/* what is asked has its answer first */
-	if (!connected || mending || retired != NULL || zklock_client_pending(client) > 0)
+	if (!connected || mending || retired != NULL || closing != NULL ||
+		zklock_client_pending(client) > 0)
 		return false;
 	for (int i = 0; i < (int) lengthof(leaving); i++)
 	{
@@ -600,17 +603,28 @@ zklock_session_renewed(void)
 }
 
 /* That the new one does not come is no reason to keep the old one, whose grants are in
- * the way of others. */
+ * the way of others.  It may take a while, and there is a lease to be kept. */
 static void
 close_retired(void)
 {
-	if (retired == NULL ||
-		(client != NULL && !connected &&
-		 zklock_clock() - trying_since < RETRY_MS * NS_PER_MS))
-		return;
-	zklock_client_close(retired);
-	release_descriptors();
-	retired = NULL;
+	if (retired != NULL &&
+		(client == NULL || connected ||
+		 zklock_clock() - trying_since >= RETRY_MS * NS_PER_MS))
+	{
+		if (zklock_client_close_begin(retired))
+			closing = retired;
+		else
+		{
+			zklock_client_close(retired);
+			release_descriptors();
+		}
+		retired = NULL;
+	}
+	if (closing != NULL && zklock_client_close_end(closing))
+	{
+		release_descriptors();
+		closing = NULL;
+	}
 }
 
 /* A worker that sends nothing for want of need is not silent. */
@@ -806,6 +820,7 @@ on_connected(const ZkMessage *message)
 
 	if (!zklock_client_session(client, &id, &timeout))
 		return;
+	zklock_unknown_connected();
 	zklock_client_server(client, server, sizeof(server));
 
 	/*
@@ -1057,6 +1072,7 @@ zklock_session_receive(void)
 		 (message = zklock_client_receive(client)) != NULL;
 		 i++)
 	{
+		zklock_unknown_look(message);
 		if (!look(message))
 		{
 			zklock_client_free_message(message);

@@ -303,7 +303,7 @@ begin_exit(void)
  * lead, need nothing before they are taken, or their turn comes.
  */
 static void
-look_at_need(void)
+look_at_need(bool stopping)
 {
 	static int64 look_at = 0;
 	int64 now = zklock_clock();
@@ -316,9 +316,10 @@ look_at_need(void)
 	look_at = now + LOOK_NS;
 	wanted = stands || zklock_shared->proclocks_used > 0 || zklock_work_busy();
 	bound = zklock_leadership_leads() || zklock_parties_used() > 0;
-	if (wanted && !bound && zklock_session_renewable() && !zklock_dispatch_holds())
+	if (wanted && !bound && !stopping && zklock_session_renewable() &&
+		!zklock_dispatch_holds())
 		zklock_session_renew();
-	else if (wanted || bound || zklock_dispatch_wants_tick())
+	else if (wanted || bound || stopping || zklock_dispatch_wants_tick())
 		zklock_session_need();
 }
 
@@ -387,10 +388,7 @@ zklock_worker_main(Datum arg)
 		if (due >= 0)
 			timeout = Min(timeout, due);
 		timeout = Min(timeout, zklock_leadership_work());
-		if (stopping_until == 0)
-			look_at_need();
-		else
-			zklock_session_need();
+		look_at_need(stopping_until != 0);
 		zklock_settle_work();
 		zklock_answer_work();
 		hand_out_work();
