@@ -314,7 +314,8 @@ typedef struct ZkLockShared
 	bool base_missing;	  /* <root>/tokens was not there */
 	uint32 elections_led; /* announced, that is */
 	bool barriers_used;	  /* by sessions of this server */
-	uint64 member; /* hash of the path of the session's node under <root>/servers */
+	uint64 member;		 /* hash of the path of the session's node under <root>/servers */
+	uint64 namesakes_of; /* ... of the name for which other servers were looked for */
 
 	pg_atomic_uint32 abandoned; /* there are elections of that kind */
 	bool draining;				/* zklock.drain: by the worker, read without lock */

@@ -596,12 +596,6 @@ zklock_session_renew(void)
 	zklock_session_open();
 }
 
-bool
-zklock_session_renewed(void)
-{
-	return retired != NULL;
-}
-
 /* That the new one does not come is no reason to keep the old one, whose grants are in
  * the way of others.  It may take a while, and there is a lease to be kept. */
 static void
