@@ -140,19 +140,14 @@ zklock_namesakes_work(void)
 static void
 take_listing(const ZkMessage *message)
 {
-	const char *own = zklock_member_path() + strlen(zklock_path_servers()) + 1;
-	size_t len = strlen(own) - ZKLOCK_MARK_LEN;
-
 	for (int i = 0; i < message->nchildren && nnamesakes < MAX_NAMESAKES; i++)
 	{
-		const char *child = message->children[i];
+		const char *mark = zklock_member_namesake(message->children[i]);
 		Namesake *n = &namesakes[nnamesakes];
 
-		if (strncmp(child, own, len) != 0 || strlen(child + len) != ZKLOCK_MARK_LEN ||
-			strspn(child + len, "0123456789abcdef") != ZKLOCK_MARK_LEN ||
-			strcmp(child, own) == 0)
+		if (mark == NULL)
 			continue;
-		strlcpy(n->mark, child + len, sizeof(n->mark));
+		strlcpy(n->mark, mark, sizeof(n->mark));
 		n->version = -1;
 		n->asked = false;
 		nnamesakes++;
