@@ -181,6 +181,7 @@ queue_up(void)
 			 (unsigned long long) session.id);
 	lock = LOCK_QUEUED;
 	contender[0] = '\0';
+	zklock_client_get(client, directory, true, &other_tag);
 	zklock_client_create(client, path, "", 0, ZKLOCK_CREATE_EPHEMERAL_SEQUENTIAL,
 						 &lock_tag);
 	zklock_client_list(client, directory, false, &lock_tag);
