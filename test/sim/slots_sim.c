@@ -55,6 +55,7 @@ typedef enum Happened
 	SEEN_ADOPTED,
 	SEEN_ORPHAN,
 	SEEN_LULL,
+	SEEN_AGREED,
 	NSEEN
 } Happened;
 
@@ -87,6 +88,7 @@ static const char *const seen_name[NSEEN] = {
 	[SEEN_ADOPTED] = "contenders adopted",
 	[SEEN_ORPHAN] = "orphans deleted",
 	[SEEN_LULL] = "lulls in which nobody waits for a free slot",
+	[SEEN_AGREED] = "queues in which one would say that it is granted a slot",
 };
 
 static int
@@ -202,6 +204,48 @@ was_blocked(const Server *server, int queue, ZkLockMode mode, int64_t since)
 			least = child->slots;
 	}
 	return n >= least;
+}
+
+#define MAX_TRIED 8
+
+/*
+ * Who waits to hear from another one, and that one, agree on it by listings of different
+ * times: whoever has gone meanwhile.  That they do not matters only where much else has
+ * gone wrong, so it is tried without.
+ */
+static void
+check_agreement(void)
+{
+	ZkLockChild queue[MAX_TRIED] = {{0}};
+	ZkLockChild later[MAX_TRIED];
+	const ZkLockChild *waiter = &queue[random_below(MAX_TRIED)];
+	int64_t sequence = 0;
+	int n = 0;
+	ZkSlotPlace place;
+	ZkSlotPlace far;
+
+	for (int i = 0; i < MAX_TRIED; i++)
+	{
+		sequence += 1 + random_below(2);
+		queue[i].sequence = sequence;
+		queue[i].uuid_hi = 1 + (uint64_t) random_below(3);
+		queue[i].slots = 1 + random_below(2);
+	}
+	place = zklock_slots_place(queue, MAX_TRIED, waiter->sequence, waiter->slots,
+							   waiter->uuid_hi);
+	if (place.granted || place.far == NULL)
+		return;
+	for (int i = 0; i < MAX_TRIED; i++)
+	{
+		if (&queue[i] == waiter || &queue[i] == place.far ||
+			(queue[i].sequence > place.far->sequence && once_in(2)))
+			later[n++] = queue[i];
+	}
+	far = zklock_slots_place(later, n, place.far->sequence, place.far->slots,
+							 place.far->uuid_hi);
+	if (!far.granted || !far.followed)
+		fail("it waits for one that does not know");
+	seen[SEEN_AGREED]++;
 }
 
 /* ------------------------------------------------------------------------
@@ -443,6 +487,7 @@ observe(const Server *server, int queue, const ZkLockEvent *event,
 static void
 begin(void)
 {
+	check_agreement();
 	nservers = 1 + random_below(MAX_SERVERS - 1);
 	ndirs = 1;
 	nqueues = MAX_QUEUES;
