@@ -51,6 +51,7 @@ zklock_check_connection(int64 start, int64 until)
 	ZkSessionShared s;
 	int64 now = zklock_clock();
 	int64 limit = zklock_connect_timeout * NS_PER_MS;
+	int64 last_write;
 	int64 lost;
 	bool silent;
 
@@ -60,11 +61,13 @@ zklock_check_connection(int64 start, int64 until)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("cannot wait for ZooKeeper while the server is shutting down")));
 
+	/* a heartbeat, or what has made it needless */
+	last_write = Max(s.last_write, (int64) pg_atomic_read_u64(&zklock_shared->last_write));
 	silent = s.state == ZKLOCK_SESSION_CONNECTED &&
-		now - s.last_write > 4 * zklock_heartbeat_interval(s.timeout_ms) * NS_PER_MS;
+		now - last_write > 4 * zklock_heartbeat_period(s.timeout_ms * NS_PER_MS);
 	if (s.state == ZKLOCK_SESSION_CONNECTED && s.proven && !silent)
 		return true;
-	lost = silent ? s.last_write : s.not_connected_since;
+	lost = silent ? last_write : s.not_connected_since;
 	if (start < lost && now < until)
 		limit = Max(limit, s.timeout_ms * NS_PER_MS);
 	if (now - Max(start, lost) < limit)
@@ -84,7 +87,7 @@ zklock_check_connection(int64 start, int64 until)
 				 errmsg("could not reach ZooKeeper within %lld ms",
 						(long long) (limit / NS_PER_MS)),
 				 errdetail("The zklock worker (PID %d) has had no write acknowledged for %lld ms.",
-						   s.worker_pid, (long long) ((now - s.last_write) / NS_PER_MS)),
+						   s.worker_pid, (long long) ((now - last_write) / NS_PER_MS)),
 				 errhint("Check whether that process is stopped or stuck.")));
 	ereport(ERROR,
 			(errcode(ERRCODE_SYSTEM_ERROR),

@@ -157,9 +157,8 @@ struct ZkClient
 	bool creator; /* nodes that we create are ours alone */
 
 	/* of the main thread alone */
-#ifndef NDEBUG
-	pthread_t thread; /* itself */
-#endif
+	pthread_t thread; /* itself; the library's read it */
+	pthread_t closer; /* see zklock_client_close_begin */
 	zhandle_t *zh;
 	bool up; /* CONNECTED was the last session message that
 			  * zklock_client_receive returned */
@@ -192,7 +191,9 @@ struct ZkClient
 	bool established;			  /* the I/O thread has a session on this connection */
 	bool leaving;				  /* the main thread wants to leave it */
 	bool left;					  /* the handle knows of no session that is ours */
-	ZkSessionId session;		  /* as of the last connection; id 0: none yet */
+	bool closed;				  /* there is no handle any more */
+	int64_t asked_at;	 /* ns: the latest attempt had not asked for its session */
+	ZkSessionId session; /* as of the last connection; id 0: none yet */
 	int timeout_ms;
 	char server[ZKLOCK_SERVER_LEN]; /* connected to or tried last */
 };
@@ -202,13 +203,11 @@ static void log_line(int slot, const char *line);
 /* Of the main thread; the library numbers the requests of a process, too. */
 static uint64_t last_serial = 0;
 
-#ifndef NDEBUG
 static bool
 in_main_thread(const ZkClient *client)
 {
 	return pthread_equal(client->thread, pthread_self());
 }
-#endif
 
 /*
  * The library's log callback has no context argument, so each client has one
@@ -279,10 +278,17 @@ fd_reset(ZkClient *client)
 	client->readable = rc < 0;
 }
 
+/*
+ * Does a message wait for the next one?  A deletion that has succeeded is no news to
+ * anybody who waits, and the next of the open requests brings its own reply, or the end
+ * of the connection.  With the mutex held.
+ */
 static bool
-is_reply(const ZkMessage *message)
+is_patient(const ZkClient *client, const ZkMessage *message)
 {
-	return message->type >= ZKLOCK_MSG_CREATED && message->type <= ZKLOCK_MSG_UNWATCHED;
+	return message->rc == ZOK &&
+		(message->tag.patient ||
+		 (message->type == ZKLOCK_MSG_DELETED && client->npending > 0));
 }
 
 /* Append a message that the caller has made. */
@@ -299,9 +305,9 @@ queue_append(ZkClient *client, ZkMessage *message)
 		client->head = message;
 	client->tail = message;
 	client->nlogs += message->type == ZKLOCK_MSG_LOG;
-	if (is_reply(message))
+	if (zklock_is_reply(message))
 		client->filling = false;
-	wake = !client->readable && !(message->tag.patient && message->rc == ZOK);
+	wake = !client->readable && !is_patient(client, message);
 	client->readable |= wake;
 	pthread_mutex_unlock(&client->mutex);
 	if (wake)
@@ -381,6 +387,12 @@ event_append(ZkClient *client, ZkMessageType type, const char *path, bool patien
 	}
 	message->type = type;
 	message->tag.patient = patient;
+	if (type == ZKLOCK_MSG_CONNECTED)
+	{
+		pthread_mutex_lock(&client->mutex);
+		message->sent_at = client->asked_at;
+		pthread_mutex_unlock(&client->mutex);
+	}
 	message->received_at = zklock_clock();
 	queue_append(client, message);
 }
@@ -922,6 +934,23 @@ leave(ZkClient *client, const char *text)
 		pause_unless_closing(client, zoo_recv_timeout(client->zh));
 }
 
+/*
+ * The I/O thread has said that a connection or an attempt at one has failed: the next one
+ * begins after that.  Should the library ever begin one without a word, the time is too
+ * early, which does no harm.  Should that fail, too, before we have told of it, the time
+ * that we tell is too late for it: but then its end stands right behind, and no request
+ * that is made on it is answered.
+ */
+static void
+note_attempt(ZkClient *client, const char *text)
+{
+	if (zklock_liblog_failure(text) == 0 || in_main_thread(client))
+		return;
+	pthread_mutex_lock(&client->mutex);
+	client->asked_at = zklock_clock();
+	pthread_mutex_unlock(&client->mutex);
+}
+
 static void
 log_line(int slot, const char *line)
 {
@@ -969,6 +998,7 @@ log_line(int slot, const char *line)
 		queue_append(client, message);
 	leave(client, text);
 	pause_attempts(client, text);
+	note_attempt(client, text);
 }
 
 /*-------------------------------------------------------------------------
@@ -1149,9 +1179,7 @@ zklock_client_open(const char *hosts, int timeout_ms, const ZkSessionId *resume,
 		return NULL;
 	}
 	client->slot = slot;
-#ifndef NDEBUG
 	client->thread = pthread_self();
-#endif
 	client->opening = true;
 	client->creator = security != NULL && security->creator;
 	atomic_init(&client->closing, false);
@@ -1171,6 +1199,7 @@ zklock_client_open(const char *hosts, int timeout_ms, const ZkSessionId *resume,
 	pthread_cond_init(&client->closing_cond, &attributes);
 	pthread_condattr_destroy(&attributes);
 	client->timeout_ms = timeout_ms;
+	client->asked_at = zklock_clock();
 	client->nhosts = 1;
 	for (const char *p = hosts; *p != '\0' && *p != '/'; p++)
 		client->nhosts += *p == ',';
@@ -1222,18 +1251,69 @@ zklock_client_open(const char *hosts, int timeout_ms, const ZkSessionId *resume,
  * connected, and then waits for 3 s to send it and 1.5 s for the answer.
  * What the library has to say meanwhile is not heard by anybody.
  */
-void
-zklock_client_close(ZkClient *client)
+static void
+set_closing(ZkClient *client)
 {
-	if (client == NULL)
-		return;
 	assert(in_main_thread(client) && !atomic_load(&client->closing));
 	pthread_mutex_lock(&client->mutex);
 	atomic_store(&client->closing, true);
 	pthread_cond_signal(&client->closing_cond);
 	pthread_mutex_unlock(&client->mutex);
+}
+
+void
+zklock_client_close(ZkClient *client)
+{
+	if (client == NULL)
+		return;
+	set_closing(client);
 	zookeeper_close(client->zh);
 	client_free(client);
+}
+
+static void *
+close_handle(void *argument)
+{
+	ZkClient *client = argument;
+
+	zookeeper_close(client->zh);
+	pthread_mutex_lock(&client->mutex);
+	client->closed = true;
+	pthread_mutex_unlock(&client->mutex);
+	return NULL;
+}
+
+bool
+zklock_client_close_begin(ZkClient *client)
+{
+	sigset_t all;
+	sigset_t saved;
+	int error;
+
+	set_closing(client);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &saved);
+	error = pthread_create(&client->closer, NULL, close_handle, client);
+	pthread_sigmask(SIG_SETMASK, &saved, NULL);
+	if (error != 0)
+		atomic_store(&client->closing, false);
+	return error == 0;
+}
+
+bool
+zklock_client_close_end(ZkClient *client)
+{
+	bool closed;
+
+	pthread_mutex_lock(&client->mutex);
+	closed = client->closed;
+	pthread_mutex_unlock(&client->mutex);
+	if (closed)
+	{
+		pthread_join(client->closer, NULL);
+		client_free(client);
+	}
+	return closed;
 }
 
 bool
@@ -1346,7 +1426,7 @@ answer_open_requests(ZkClient *client)
 	{
 		ZkMessage *message = *link;
 
-		if (is_reply(message))
+		if (zklock_is_reply(message))
 		{
 			*link = message->next;
 			*lost_end = message;
@@ -1382,6 +1462,7 @@ annul(ZkMessage *reply)
 	ZkMessage lost = {.type = reply->type,
 					  .rc = ZCONNECTIONLOSS,
 					  .tag = reply->tag,
+					  .container = reply->container,
 					  .sent_at = reply->sent_at,
 					  .received_at = zklock_clock(),
 					  .failed_op = -1};
@@ -1463,7 +1544,7 @@ zklock_client_receive(ZkClient *client)
 				 message->type == ZKLOCK_MSG_EXPIRED ||
 				 message->type == ZKLOCK_MSG_AUTH_FAILED)
 			client->up = false;
-		else if (is_reply(message) && !client->up)
+		else if (zklock_is_reply(message) && !client->up)
 			annul(message);
 	}
 	return message;
@@ -1620,8 +1701,12 @@ zklock_client_create(ZkClient *client, const char *path, const char *data, int d
 		request_begin(client, ZKLOCK_MSG_CREATED, tag, path, ZKLOCK_SEQUENCE_ROOM, 0);
 
 	if (sending.request != NULL)
+	{
+		/* the library has not heard of it yet */
+		sending.request->reply->container = mode == ZKLOCK_CREATE_CONTAINER;
 		sending.rc = zoo_acreate2(client->zh, path, data, datalen, new_acl(client),
 								  create_flags(mode), create_completion, sending.request);
+	}
 	return request_end(client, &sending);
 }
 

@@ -8,7 +8,9 @@
  * writes (in the simulator heartbeats are reads, then), 3 is content with one
  * write, 4 with two and 3/4 of the timeout, 5 lets the timeout grow (4 and 5 were
  * the rule until the simulator broke them), 6 leaves no time for a second round
- * of pings.
+ * of pings.  Of a connection 7 counts from the answer, 8 asks for no write, 9 for one
+ * though the lease had lapsed, 10 for one even then, but after a pause.  (With 11 the
+ * simulator's learners answer for the leader.)
  *
  *-------------------------------------------------------------------------
  */
@@ -46,7 +48,7 @@ check_lease(const ZkLease *lease)
 	{
 		const ZkLeaseWrite *m = &lease->write[i];
 
-		assert(m->sent <= lease->last_write && m->sent <= m->next);
+		assert((i == 0 || m->sent <= lease->last_write) && m->sent <= m->next);
 		assert(m->witnesses >= 0 && m->witnesses < WITNESSES);
 		assert(i == 0 || (m[-1].sent <= m->sent && m[-1].witnesses >= m->witnesses));
 	}
@@ -70,13 +72,25 @@ zklock_lease_new_session(ZkLease *lease, int64_t timeout, int64_t opened)
 }
 
 void
-zklock_lease_new_connection(ZkLease *lease, int64_t timeout)
+zklock_lease_new_connection(ZkLease *lease, int64_t timeout, int64_t asked, int64_t answered)
 {
-	assert(timeout > 0);
+	ZkLeaseWrite *m = &lease->write[0];
+	bool good = answered < zklock_lease_end(lease) || ZKLOCK_LEASE_MUTANT == 9;
+
+	assert(timeout > 0 && asked <= answered);
 	/* a shorter timeout binds at once what was proven under a longer one */
 	if (timeout < lease->timeout || ZKLOCK_LEASE_MUTANT == 5)
 		lease->timeout = timeout;
-	lease->nwrites = 0;
+
+	/* revalidation is a touch, and needs no rounds of pings */
+	m->sent = ZKLOCK_LEASE_MUTANT == 7 ? answered : asked;
+	m->witnesses = good || ZKLOCK_LEASE_MUTANT == 10 ? WITNESSES - 1 : WITNESSES - 2;
+	m->next = good ? answered : answered + lease->timeout / gap[WITNESSES - 1];
+	lease->nwrites = 1;
+#if ZKLOCK_LEASE_MUTANT == 8
+	lease->proven = asked;
+	lease->last_write = asked;
+#endif
 }
 
 void

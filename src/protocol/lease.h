@@ -37,6 +37,24 @@
  * So a session has to last 2 ticks, and 4 behind an observer's master.  No client
  * can see the ensemble's tick, nor what its server's master is: doc/failures.md says so.
  *
+ * A new connection of the session is as good as m, and better: our server asks the
+ * leader, who renews the session (LearnerHandler, REVALIDATE; through an observer's
+ * master, too), before it answers us.  It counts from the moment before we asked.  A
+ * write on that connection proves that who answered still led: a server that loses its
+ * leader breaks its connections.
+ *
+ *	 - If the lease was good when the answer came, the first write that is acknowledged
+ *	   on that connection is all it takes.
+ *	 - If it had lapsed, that is not enough.  The leader's session tracker takes all
+ *	   sessions of a tick that are to expire, and then marks one after the other as
+ *	   closing (SessionTrackerImpl.run), which takes a while if they are thousands.  One
+ *	   that is not marked yet is renewed by whoever asks, and may write, and is closed
+ *	   all the same.  So two witnesses are asked for, o, sent 1/16 of the timeout after
+ *	   the answer, and p, sent 1/16 after o's acknowledgement.  In the one pause or the
+ *	   other the leader has run, and has come to us: then p is refused.
+ *
+ * The creation of a session needs no witness.
+ *
  * The timeout is the shortest that was negotiated in the session.  A server that is
  * asked to go on with a session may set a longer one, by its own minSessionTimeout
  * (ZooKeeperServer.processConnectRequest).  This is not written down: the next
@@ -86,11 +104,12 @@ extern void zklock_lease_init(ZkLease *lease);
 extern void zklock_lease_new_session(ZkLease *lease, int64_t timeout, int64_t opened);
 
 /*
- * A new connection of the same session, in this process or a successor's, with
- * this timeout negotiated: a deposed leader may have answered.  What was proven
- * stays so.
+ * A new connection of the same session, in this process or a successor's, with this
+ * timeout negotiated.  What was proven stays so.  It was asked for at "asked" or
+ * later, and "answered" is not before its answer came.
  */
-extern void zklock_lease_new_connection(ZkLease *lease, int64_t timeout);
+extern void zklock_lease_new_connection(ZkLease *lease, int64_t timeout, int64_t asked,
+										int64_t answered);
 
 /* The ensemble acknowledged (ZOK) a create, delete or setData. */
 extern void zklock_lease_write(ZkLease *lease, int64_t sent, int64_t acknowledged);

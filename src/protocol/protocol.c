@@ -46,14 +46,12 @@
 #define LIST_LATER UINT64_MAX
 
 /*
- * list_needed of an UNSETTLED contender that no listing shows and nobody needs:
- * it stays known until the next TICK.  Only a deposed leader can have hidden it,
- * and then that connection ends without a write and the next one lists again.
+ * list_needed of an UNSETTLED contender that no listing shows: it stays known until the
+ * next TICK, unless the one that takes its place is made at once, and then settled on the
+ * same terms.  Only a deposed leader can have hidden it, and then that connection ends
+ * without a write and the next one lists again.
  */
 #define LIST_NOT_FOUND (UINT64_MAX - 1)
-
-/* Room that orphans must leave in an action list. */
-#define ACTION_RESERVE (ZKLOCK_SLOTS_WATCHED + 16)
 
 static ZkLockAction *
 add_action(ZkLockActions *actions, ZkLockActionType type, const ZkLockQueue *queue,
@@ -131,7 +129,7 @@ set_state(ZkContender *c, ZkContenderState state)
 		[ZKLOCK_BLOCKED] = TO(FREE) | TO(PROBING) | TO(READY) | TO(CREATING),
 		[ZKLOCK_READY] = TO(FREE) | TO(PROBING) | TO(READY) | TO(CREATING),
 		[ZKLOCK_CREATING] = TO(FREE) | TO(READY) | TO(UNSETTLED) | TO(QUEUED),
-		[ZKLOCK_UNSETTLED] = TO(FREE) | TO(READY) | TO(CREATING) | TO(QUEUED),
+		[ZKLOCK_UNSETTLED] = TO(FREE) | TO(CREATING) | TO(QUEUED),
 		[ZKLOCK_QUEUED] = TO(FREE) | TO(UNSETTLED) | TO(QUEUED) | TO(WAITING) |
 			TO(GRANTED) | TO(DELETING),
 		[ZKLOCK_WAITING] =
@@ -465,6 +463,21 @@ on_jointly(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 	set_state(vacant, ZKLOCK_CREATING);
 }
 
+/*
+ * Somebody here takes the contender away (zk_break).  Who holds is told before anybody
+ * else can have the lock; the node stays known until it is gone.
+ */
+static void
+on_remove(ZkLockQueue *queue, ZkContender *c, ZkLockActions *actions)
+{
+	if (!is_placed(c))
+		return;
+	revoke(queue, c, actions);
+	set_state(c, ZKLOCK_DELETING);
+	if (ZKLOCK_MUTANT == 24)
+		set_free(c);
+}
+
 static void
 on_session_lost(ZkLockQueue *queue, ZkLockActions *actions)
 {
@@ -477,6 +490,7 @@ on_session_lost(ZkLockQueue *queue, ZkLockActions *actions)
 	queue->list_synced = 0;
 	queue->dir_watched = false;
 	queue->dir_list = 0;
+	queue->orphans_left = queue->orphans_refused = false;
 	queue->succession = ZKLOCK_NO_SUCCESSION;
 	queue->connected = false;
 }
@@ -550,6 +564,7 @@ on_resumed(ZkLockQueue *queue, ZkLockActions *actions)
 static void
 on_tick(ZkLockQueue *queue)
 {
+	queue->orphans_refused = false;
 	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
 	{
 		ZkContender *c = &queue->contender[i];
@@ -1047,13 +1062,9 @@ find_place(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 	}
 }
 
-/*
- * A free slot for an orphan, if the modes that have no contender now leave one;
- * else it is deleted without waiting for the reply, and the next listing shows
- * whether that was done.
- */
-static void
-take_orphan(ZkLockQueue *queue, const ZkLockChild *child, ZkLockActions *actions)
+/* A free slot for an orphan, if the modes that have no contender now leave one. */
+static ZkContender *
+vacant_for_orphan(ZkLockQueue *queue)
 {
 	ZkContender *vacant = NULL;
 	int spare = -ZKLOCK_NMODES;
@@ -1067,16 +1078,25 @@ take_orphan(ZkLockQueue *queue, const ZkLockChild *child, ZkLockActions *actions
 		if (c->state == ZKLOCK_FREE || is_active(c))
 			spare++;
 	}
-	if (vacant != NULL && spare > 0)
+	return spare > 0 ? vacant : NULL;
+}
+
+/* Without room for it there is to be another listing when there is. */
+static void
+take_orphan(ZkLockQueue *queue, const ZkLockChild *child)
+{
+	ZkContender *vacant = vacant_for_orphan(queue);
+
+	if (vacant == NULL)
 	{
-		set_state(vacant, ZKLOCK_DELETING);
-		vacant->mode = (uint8_t) child->mode;
-		vacant->slots = child->slots;
-		vacant->uuid = child->uuid_lo;
-		vacant->sequence = child->sequence;
+		queue->orphans_left = ZKLOCK_MUTANT != 23;
+		return;
 	}
-	else if (actions->n < ZKLOCK_MAX_ACTIONS - ACTION_RESERVE)
-		add_action(actions, ZKLOCK_ACT_DELETE_ORPHAN, queue, NULL)->name = child->name;
+	set_state(vacant, ZKLOCK_DELETING);
+	vacant->mode = (uint8_t) child->mode;
+	vacant->slots = child->slots;
+	vacant->uuid = child->uuid_lo;
+	vacant->sequence = child->sequence;
 }
 
 /* Is the listing one that shows where "c" stands?  An older one is from before its node. */
@@ -1177,8 +1197,12 @@ look_for_own(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event, bool 
  * settled it.  It is taken up as a contender to be deleted.
  */
 static void
-take_orphans(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
+take_orphans(ZkLockQueue *queue, const ZkLockEvent *event)
 {
+	if (event->rc == ZKLOCK_RC_ERROR)
+		queue->orphans_refused = queue->orphans_left;
+	else
+		queue->orphans_left = false;
 	for (int i = 0; i < event->nchildren; i++)
 	{
 		const ZkLockChild *child = &event->children[i];
@@ -1186,7 +1210,7 @@ take_orphans(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *action
 		if (child->uuid_hi == event->session &&
 			(!child->sibling || ZKLOCK_SLOTS_MUTANT == 10) &&
 			find_contender(queue, child->uuid_lo) == NULL)
-			take_orphan(queue, child, actions);
+			take_orphan(queue, child);
 	}
 }
 
@@ -1246,7 +1270,7 @@ on_listed(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 			look_for_own(queue, c, event, synced, actions);
 	}
 
-	take_orphans(queue, event, actions);
+	take_orphans(queue, event);
 
 	/*
 	 * Places come second: whether an upgrade is a deadlock depends on our
@@ -1607,13 +1631,15 @@ drop_unneeded(ZkLockQueue *queue, const ZkLockEvent *event)
 	{
 		ZkContender *c = &queue->contender[i];
 
-		if (c->list_needed == LIST_NOT_FOUND && queue->needed[c->mode])
+		if (c->list_needed == LIST_NOT_FOUND && queue->needed[c->mode] &&
+			queue->set[c->mode] == 0)
+			set_creating(queue, c, (ZkLockMode) c->mode, event);
+		else if (c->list_needed == LIST_NOT_FOUND && queue->needed[c->mode] &&
+				 (ZKLOCK_MUTANT == 17 || ZKLOCK_MUTANT == 22))
 		{
-			if (queue->set[c->mode] != 0)
-				set_ready(queue, c, (ZkLockMode) c->mode, event);
-			else
-				set_creating(queue, c, (ZkLockMode) c->mode, event);
-			if (c->state == ZKLOCK_READY && ZKLOCK_MUTANT == 17)
+			/* a set's is not made now, but when all are ready, or never */
+			set_ready(queue, c, (ZkLockMode) c->mode, event);
+			if (ZKLOCK_MUTANT == 17)
 				set_state(c, ZKLOCK_CREATING);
 		}
 		else if (!is_needed(queue, c))
@@ -1850,6 +1876,10 @@ decide(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 	send_deletes(queue, event, actions); /* first: somebody may be waiting for them */
 	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
 		pursue(queue, &queue->contender[i], event, &listing, actions);
+	/* orphans that there was no room for; one that is under way may show them */
+	if (queue->orphans_left && !queue->orphans_refused &&
+		queue->list_sent == queue->list_answered && vacant_for_orphan(queue) != NULL)
+		listing.wanted = true;
 	if (listing.wanted)
 		send_listing(queue, &listing, actions);
 }
@@ -1908,6 +1938,7 @@ take_event(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 			on_beside(queue, event);
 			break;
 
+		case ZKLOCK_EV_REMOVE:
 		case ZKLOCK_EV_MADE_DIR:
 		case ZKLOCK_EV_CREATED:
 		case ZKLOCK_EV_WATCHED_OWN:
@@ -1917,7 +1948,9 @@ take_event(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 			c = find_contender(queue, event->uuid);
 			if (c == NULL)
 				break; /* its contender is history */
-			if (event->type == ZKLOCK_EV_MADE_DIR)
+			if (event->type == ZKLOCK_EV_REMOVE)
+				on_remove(queue, c, actions);
+			else if (event->type == ZKLOCK_EV_MADE_DIR)
 			{
 				/* The create behind it says the rest. */
 				if (event->rc == ZKLOCK_RC_ERROR && c->state == ZKLOCK_CREATING)
@@ -2170,13 +2203,8 @@ zklock_queue_empty(const ZkLockQueue *queue)
 		if (queue->contender[i].state != ZKLOCK_FREE)
 			return false;
 	}
-	return !queue->needed[ZKLOCK_SHARED] && !queue->needed[ZKLOCK_EXCLUSIVE];
-}
-
-bool
-zklock_queue_knows(const ZkLockQueue *queue, uint64_t uuid)
-{
-	return find_contender((ZkLockQueue *) queue, uuid) != NULL;
+	return !queue->orphans_left && !queue->needed[ZKLOCK_SHARED] &&
+		!queue->needed[ZKLOCK_EXCLUSIVE];
 }
 
 ZkLockPart
@@ -2205,8 +2233,21 @@ zklock_queue_part(const ZkLockQueue *queue, ZkLockMode mode, uint64_t set, bool 
 }
 
 bool
+zklock_queue_wants_proof(const ZkLockQueue *queue)
+{
+	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
+	{
+		if (queue->contender[i].list_needed == LIST_NOT_FOUND)
+			return true;
+	}
+	return false;
+}
+
+bool
 zklock_queue_wants_tick(const ZkLockQueue *queue)
 {
+	if (queue->orphans_refused)
+		return true;
 	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
 	{
 		const ZkContender *c = &queue->contender[i];

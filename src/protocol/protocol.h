@@ -15,20 +15,21 @@
  * contender, in short; src/README, section 6, has a picture and the rest:
  *
  *	 state      moves on to
- *	 FREE       CREATING: needed; PROBING: by those only who would not wait; READY: by a
- * set PROBING    BLOCKED: a listing shows somebody; CREATING: it shows nobody, or
- * somebody
- *	            has come who would wait
+ *	 FREE       CREATING: needed; PROBING: by those only who would not wait;
+ *	            READY: by a set
+ *	 PROBING    BLOCKED: a listing shows somebody; CREATING: it shows nobody,
+ *	            or somebody has come who would wait
  *	 BLOCKED    PROBING, CREATING: somebody has come who would not wait, or would
  *	 READY      CREATING: all of the set are (set.h)
  *	 CREATING   QUEUED: created; UNSETTLED: the reply is lost; FREE: refused; READY: a
  *	            set's, and another of it was
- *	 UNSETTLED  QUEUED: a listing shows it; if none does CREATING or READY, or FREE if not
- *	            needed
+ *	 UNSETTLED  QUEUED: a listing shows it; if none does CREATING; when that is
+ *	            proven, READY, or FREE if not needed
  *	 QUEUED     WAITING: a listing shows somebody before us; GRANTED: it shows nobody
  *	 WAITING    GRANTED: the last one before us has gone; QUEUED: nobody knows who is left
  *	 these two, and GRANTED
- *	            DELETING: not needed any more, or refused; FREE: somebody has deleted it
+ *	            DELETING: not needed any more, refused, or taken away here;
+ *	            FREE: somebody has deleted it
  *	 DELETING   FREE: deleted
  *
  * Of slots (slots.h) one ZkLockQueue is one session's place: a server has as many in one
@@ -37,12 +38,12 @@
  * places that wait the first one does that for all; the others are led by it.  See
  * siblings.h.
  *
- * Every request the actions ask for, but the delete of an orphan and a watch that there
- * is already, is answered by exactly one reply event, which carries the request's uuid,
- * or a listing's number, except that a session's end (ZKLOCK_EV_SESSION_LOST) and a new
- * worker (ZKLOCK_EV_RESUMED) annul all that are open.  Replies and watch events arrive
- * in wire order.  Replies of requests that fell to a lost connection arrive with
- * ZKLOCK_RC_LOST before the next ZKLOCK_EV_CONNECTED.
+ * Every request the actions ask for, but a watch that there is already, is answered by
+ * exactly one reply event, which carries the request's uuid, or a listing's number,
+ * except that a session's end (ZKLOCK_EV_SESSION_LOST) and a new worker
+ * (ZKLOCK_EV_RESUMED) annul all that are open.  Replies and watch events arrive in wire
+ * order.  Replies of requests that fell to a lost connection arrive with ZKLOCK_RC_LOST
+ * before the next ZKLOCK_EV_CONNECTED.
  *
  * A wish can be one of a set, whose locks are taken in one step.  Its contender is then
  * made with those of the set's other queues, in one transaction, and never alone; what
@@ -150,6 +151,8 @@ typedef struct ZkLockQueue
 	uint64_t set[ZKLOCK_NMODES]; /* ... by this set, 0: by none */
 	bool joins;					 /* ... by readers, of a grant that is held and takes no
 								  * more holds */
+	bool orphans_left;			 /* the newest listing has more than there was room for */
+	bool orphans_refused;		 /* ... and another one was refused: at the next TICK */
 	bool dir_watched;			 /* watch on the directory's children confirmed; the
 								  * library takes it to the next connection */
 	uint64_t dir_list;			 /* listing that is to set it, 0 if none is out */
@@ -178,6 +181,7 @@ typedef enum ZkLockEventType
 	ZKLOCK_EV_NEED,	   /* needed[], spent[], probe[], joins, asks[], set[] */
 	ZKLOCK_EV_JOINTLY, /* mode: from a set, see zklock_set_judge.  The queue's part is to
 						* be made, anew if it is there */
+	ZKLOCK_EV_REMOVE,  /* uuid: somebody here takes this contender away */
 	/* from the session; sent to every queue */
 	ZKLOCK_EV_DISCONNECTED,
 	ZKLOCK_EV_CONNECTED,	/* the same session on a new connection, or a
@@ -263,29 +267,28 @@ typedef struct ZkLockEvent
 
 typedef enum ZkLockActionType
 {
-	ZKLOCK_ACT_MAKE_DIR,	  /* slot, uuid, attempt */
-	ZKLOCK_ACT_WATCH_DIR,	  /* slot, uuid: get of the directory with a watch */
-	ZKLOCK_ACT_CREATE,		  /* slot, uuid, mode, listed: a LIST follows */
-	ZKLOCK_ACT_LIST,		  /* list, sync: sync first, pipelined; watch: on
-							   * the directory's children */
-	ZKLOCK_ACT_WATCH_OWN,	  /* slot, uuid: get with a watch */
-	ZKLOCK_ACT_WATCH,		  /* slot, uuid, name, hash: get with a watch; once: not if
-							   * there is one, as a reply on this connection said */
-	ZKLOCK_ACT_MARK,		  /* slot, uuid: write our node */
-	ZKLOCK_ACT_DELETE,		  /* slot, uuid; jointly, as a CREATE: in the set's
-							   * transaction, which is answered for each as if it had
-							   * been asked for alone */
-	ZKLOCK_ACT_DELETE_ORPHAN, /* name: no reply expected */
-	ZKLOCK_ACT_GRANTED,		  /* mode, token, demanded: tell the table */
-	ZKLOCK_ACT_BLOCKED,		  /* mode: somebody else has it */
-	ZKLOCK_ACT_DEMANDED,	  /* mode: somebody else wants what we were granted */
-	ZKLOCK_ACT_UNDEMANDED,	  /* mode: nobody does any more */
-	ZKLOCK_ACT_REVOKED,		  /* mode: a grant is lost; its holders are
-							   * no need any more.  needed[mode] is false
-							   * until the next NEED, to be sent at once if
-							   * others wait */
-	ZKLOCK_ACT_FAILED		  /* mode, failure: tell all waiters of the mode.
-							   * needed[mode] is false until the next NEED */
+	ZKLOCK_ACT_MAKE_DIR,   /* slot, uuid, attempt */
+	ZKLOCK_ACT_WATCH_DIR,  /* slot, uuid: get of the directory with a watch */
+	ZKLOCK_ACT_CREATE,	   /* slot, uuid, mode, listed: a LIST follows */
+	ZKLOCK_ACT_LIST,	   /* list, sync: sync first, pipelined; watch: on
+							* the directory's children */
+	ZKLOCK_ACT_WATCH_OWN,  /* slot, uuid: get with a watch */
+	ZKLOCK_ACT_WATCH,	   /* slot, uuid, name, hash: get with a watch; once: not if
+							* there is one, as a reply on this connection said */
+	ZKLOCK_ACT_MARK,	   /* slot, uuid: write our node */
+	ZKLOCK_ACT_DELETE,	   /* slot, uuid; jointly, as a CREATE: in the set's
+							* transaction, which is answered for each as if it had
+							* been asked for alone */
+	ZKLOCK_ACT_GRANTED,	   /* mode, token, demanded: tell the table */
+	ZKLOCK_ACT_BLOCKED,	   /* mode: somebody else has it */
+	ZKLOCK_ACT_DEMANDED,   /* mode: somebody else wants what we were granted */
+	ZKLOCK_ACT_UNDEMANDED, /* mode: nobody does any more */
+	ZKLOCK_ACT_REVOKED,	   /* mode: a grant is lost; its holders are
+							* no need any more.  needed[mode] is false
+							* until the next NEED, to be sent at once if
+							* others wait */
+	ZKLOCK_ACT_FAILED	   /* mode, failure: tell all waiters of the mode.
+							* needed[mode] is false until the next NEED */
 } ZkLockActionType;
 
 /* Is it a request to the ensemble?  Else it is something to tell the table. */
@@ -328,7 +331,6 @@ typedef struct ZkLockAction
 	ZkLockFailure failure;
 } ZkLockAction;
 
-/* Orphans found beyond the room here and in the slots wait for the next listing. */
 #define ZKLOCK_MAX_ACTIONS 64
 
 typedef struct ZkLockActions
@@ -350,9 +352,6 @@ extern void zklock_step(ZkLockQueue *queue, const ZkLockEvent *event,
 /* No contender, no need: the queue may be forgotten. */
 extern bool zklock_queue_empty(const ZkLockQueue *queue);
 
-/* Does the queue know of a contender, in whatever state? */
-extern bool zklock_queue_knows(const ZkLockQueue *queue, uint64_t uuid);
-
 /* What a queue is to a set that needs it. */
 typedef enum ZkLockPart
 {
@@ -366,6 +365,9 @@ typedef enum ZkLockPart
 /* "fixed": there is no room to make a contender anew beside the one there is. */
 extern ZkLockPart zklock_queue_part(const ZkLockQueue *queue, ZkLockMode mode,
 									uint64_t set, bool *fixed);
+
+/* Is there a contender that no listing shows, and that a TICK would settle? */
+extern bool zklock_queue_wants_proof(const ZkLockQueue *queue);
 
 /* Would a TICK do anything? */
 extern bool zklock_queue_wants_tick(const ZkLockQueue *queue);

@@ -20,6 +20,7 @@ zklock_candidacy_begin(ZkLockEntry *entry)
 	entry->election.entered = entry->election.idle_since = zklock_clock();
 	entry->election.since = GetCurrentTimestamp();
 	entry->last_rc = 0;
+	pg_atomic_write_u32(&zklock_shared->stands, 1);
 	zklock_entry_set_dirty(entry);
 }
 

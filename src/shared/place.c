@@ -131,18 +131,3 @@ zklock_places(const char *name, const int32 **places)
 	*places = found;
 	return n;
 }
-
-bool
-zklock_places_know(const char *name, uint64 uuid)
-{
-	const int32 *places;
-	int n = zklock_places(name, &places);
-
-	for (int i = 0; i < n; i++)
-	{
-		/* the worker alone changes queues */
-		if (zklock_queue_knows(&zklock_entry(places[i])->queue, uuid))
-			return true;
-	}
-	return false;
-}

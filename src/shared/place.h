@@ -42,7 +42,4 @@ extern ZkLockEntry *zklock_place_first(const ZkLockEntry *place);
  */
 extern int zklock_places(const char *name, const int32 **places);
 
-/* For the worker.  The contenders of a name's places, of whatever state: is it one? */
-extern bool zklock_places_know(const char *name, uint64 uuid);
-
 #endif /* ZKLOCK_PLACE_H */

@@ -35,6 +35,7 @@
 
 #include "port/atomics.h"
 
+#include "heartbeat.h"
 #include "history.h"
 #include "lease.h"
 #include "protocol.h"
@@ -225,16 +226,9 @@ typedef enum ZkSessionState
 	ZKLOCK_SESSION_CLOSING		 /* shutdown: nothing is granted any more */
 } ZkSessionState;
 
-/* ms between heartbeats in a session of this timeout, while the lease is good */
-static inline int64
-zklock_heartbeat_interval(int64 timeout_ms)
-{
-	return Max(Min(timeout_ms / 6, 10000), 1);
-}
-
 /*
- * The session.  Written by the worker only, and under the session lock, but for next_uuid
- * and lease, which it alone reads, and for worker_started when that becomes 0.
+ * The session.  Written by the worker only, and under the session lock, but for next_uuid,
+ * lease and heartbeat, which it alone reads, and for worker_started when that becomes 0.
  */
 typedef struct ZkSessionShared
 {
@@ -255,9 +249,10 @@ typedef struct ZkSessionShared
 	int64 auth_retry_at; /* ns of CLOCK_BOOTTIME: when it ends */
 	ZkSessionState auth_state; /* what is shown in it */
 	ZkLease lease;			   /* as published in lease_end and lost_at */
-	int64 worker_started;	   /* the same clock; 0: the next need not pause */
-	int64 opened_at;		   /* ... when the session was opened */
-	int64 reconnects;		   /* of all sessions since the server's start */
+	ZkHeartbeat heartbeat;
+	int64 worker_started; /* the same clock; 0: the next need not pause */
+	int64 opened_at;	  /* ... when the session was opened */
+	int64 reconnects;	  /* of all sessions since the server's start */
 	int64 expiries;
 	char server[128]; /* host:port */
 	char hosts[1024]; /* connect string in use */
@@ -301,6 +296,7 @@ typedef struct ZkLockShared
 	/* for zk_session; by the worker */
 	pg_atomic_uint64 write_latency; /* ns: of the newest reply; 0: none yet */
 	pg_atomic_uint64 read_latency;
+	pg_atomic_uint32 stands;		/* there is a new candidacy; the worker resets it */
 	pg_atomic_uint32 settle_wanted; /* there may be runs of jobs to be settled */
 	pg_atomic_uint32 in_flight;		/* requests to the ensemble without a reply */
 	pg_atomic_uint32 look_wanted;	/* a proclock asks; the worker resets it */
@@ -315,7 +311,9 @@ typedef struct ZkLockShared
 	/* the worker's alone */
 	ZkHistory history;
 	bool history_read;	  /* from its file */
+	bool base_missing;	  /* <root>/tokens was not there */
 	uint32 elections_led; /* announced, that is */
+	bool barriers_used;	  /* by sessions of this server */
 	uint64 member; /* hash of the path of the session's node under <root>/servers */
 
 	pg_atomic_uint32 abandoned; /* there are elections of that kind */
@@ -358,9 +356,30 @@ extern bool zklock_entry_is_locked(const ZkLockEntry *entry);
 
 /* --- entries ------------------------------------------------------------ */
 
-extern ZkLockEntry *zklock_entry(int32 index);
-extern int32 zklock_entry_index(const ZkLockEntry *entry);
-extern ZkProcLock *zklock_proclock(int32 index);
+/* Arrays in shared memory. */
+extern ZkLockEntry *zklock_entries;
+extern ZkProcLock *zklock_proclocks;
+
+static inline ZkLockEntry *
+zklock_entry(int32 index)
+{
+	Assert(index >= 0 && index < zklock_shared->nentries);
+	return &zklock_entries[index];
+}
+
+static inline int32
+zklock_entry_index(const ZkLockEntry *entry)
+{
+	Assert(entry >= zklock_entries && entry < zklock_entries + zklock_shared->nentries);
+	return (int32) (entry - zklock_entries);
+}
+
+static inline ZkProcLock *
+zklock_proclock(int32 index)
+{
+	Assert(index >= 0 && index < zklock_shared->nproclocks);
+	return &zklock_proclocks[index];
+}
 
 /* The proclocks of an entry, which is locked. */
 static inline ZkProcLock *
@@ -454,9 +473,15 @@ zklock_lease_valid(void)
 
 /* Has no write been acknowledged for a whole session timeout? */
 static inline bool
+zklock_lost_by(int64 now)
+{
+	return (uint64) now >= pg_atomic_read_u64(&zklock_shared->lost_at);
+}
+
+static inline bool
 zklock_lease_lost(void)
 {
-	return (uint64) zklock_clock() >= pg_atomic_read_u64(&zklock_shared->lost_at);
+	return zklock_lost_by(zklock_clock());
 }
 
 /*

@@ -35,6 +35,7 @@
 #include "table.h"
 #include "tag.h"
 #include "trouble.h"
+#include "unknown.h"
 #include "watches.h"
 
 /* A session event on its way through the entries; see zklock_dispatch_all. */
@@ -42,6 +43,7 @@ static ZkLockEventType all_event;
 static int all_next = -1;		/* the next entry to feed, -1: none */
 static bool tick_wanted = true; /* by some entry, perhaps */
 static bool resume_due = false; /* RESUMED was overtaken */
+static bool proof_due = false;	/* some entry waits for nothing but a heartbeat */
 
 /* ------------------------------------------------------------------------
  * Actions
@@ -94,7 +96,7 @@ send_make_dir(ZkClient *client, const char *path, ZkLockKind kind,
 	/* a job's has the record of its runs */
 	(void) zklock_client_create(client, path, "", 0,
 								kind == ZKLOCK_KIND_JOB ? ZKLOCK_CREATE_PERSISTENT
-														: ZKLOCK_CREATE_CONTAINER,
+														: zklock_unknown_container(),
 								tag);
 }
 
@@ -211,13 +213,6 @@ send_request(const ZkLockEntry *entry, ZkLockKind kind, const char *name, int pi
 			tag.kind = ZKLOCK_TAG_DELETE;
 			path = contender_path(kind, name, action, uuid_hi, false);
 			zklock_session_sent(zklock_client_delete(client, path, &tag));
-			break;
-
-		case ZKLOCK_ACT_DELETE_ORPHAN:
-			tag.kind = ZKLOCK_TAG_NONE;
-			path = zklock_path_name(kind, name, action->name);
-			ereport(LOG, (errmsg("deleting orphaned contender \"%s\"", path)));
-			(void) zklock_client_delete(client, path, &tag);
 			break;
 
 		case ZKLOCK_ACT_GRANTED:
@@ -450,6 +445,7 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 		zklock_leadership_step(entry, event, &actions, &news);
 	zklock_reporter_note(entry);
 	tick_wanted |= wants_tick(entry);
+	proof_due |= zklock_queue_wants_proof(&entry->queue);
 	if (zklock_queue_empty(&entry->queue))
 		succession = entry->queue.succession;
 	generation = entry->generation;
@@ -525,6 +521,12 @@ zklock_dispatch_dirty(void)
 		ZkLockEvent event = {.type = ZKLOCK_EV_NEED};
 
 		step(zklock_entry(index), 0, &event);
+	}
+	/* while an event is on its way a tick goes nowhere */
+	if (proof_due && all_next < 0)
+	{
+		proof_due = false;
+		pg_atomic_write_u32(&zklock_shared->write_wanted, 1);
 	}
 }
 
@@ -604,6 +606,12 @@ zklock_dispatch_all(ZkLockEventType type)
 	/* all have heard of the end of their grants, before there is another lease */
 	Assert(all_next < 0 ||
 		   (type != ZKLOCK_EV_SESSION_LOST && type != ZKLOCK_EV_DISCONNECTED));
+}
+
+bool
+zklock_dispatch_wants_tick(void)
+{
+	return tick_wanted || all_next >= 0;
 }
 
 bool
@@ -913,19 +921,16 @@ dispatch_watch(const ZkMessage *message)
 	step_name(kind, name, &event);
 }
 
-/* As if its deletion had been heard of already.  Should the delete be lost, the node is
- * an orphan, which the next listing or the next look for orphans removes. */
 void
 zklock_dispatch_removal(ZkLockKind kind, const char *name, const char *child)
 {
-	ZkLockEvent event = {.type = ZKLOCK_EV_NODE_DELETED};
+	ZkLockEvent event = {.type = ZKLOCK_EV_REMOVE};
 	ZkLockChild parsed;
 
 	if (!zklock_parse_child(child, &parsed) ||
 		parsed.uuid_hi != zklock_shared->session.uuid_hi)
 		return;
-	event.name = child;
-	event.hash = parsed.hash;
+	event.hash = parsed.hash; /* by which a slot's place is found */
 	event.uuid = parsed.uuid_lo;
 	step_name(kind, name, &event);
 }
@@ -1048,7 +1053,7 @@ zklock_dispatch_message(const ZkMessage *message)
 		case ZKLOCK_TAG_SET:
 		case ZKLOCK_TAG_NONE:
 		case ZKLOCK_TAG_ANSWER:
-		case ZKLOCK_TAG_ORPHANS:
+		case ZKLOCK_TAG_UNUSED:
 		case ZKLOCK_TAG_NAMESAKES:
 		case ZKLOCK_TAG_RINGS:
 		case ZKLOCK_TAG_TAKES:

@@ -24,11 +24,14 @@ extern void zklock_dispatch_sets(void);
  * with it if that would open too many requests at once. */
 extern void zklock_dispatch_all(ZkLockEventType type);
 
+/* Is there anything that a TICK would move? */
+extern bool zklock_dispatch_wants_tick(void);
+
 /* A reply or a watch event. */
 extern void zklock_dispatch_message(const ZkMessage *message);
 
 /* A contender is about to be deleted by order of an administrator.  If it is ours, its
- * grant is lost. */
+ * grant is lost, and its queue sees to it that it goes. */
 extern void zklock_dispatch_removal(ZkLockKind kind, const char *name, const char *child);
 
 /* Does any backend of this server still hold a lock, or require a leadership? */

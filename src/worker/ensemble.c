@@ -163,9 +163,10 @@ zklock_ensemble_new_member(void)
 }
 
 /*
- * The node is made where it is missing.  At the beginning of a connection it says 0,
- * which lets us see that it was gone; later whoever is connected gives back what was
- * deleted.
+ * The node is made where it is missing, which is a transaction for the ensemble even
+ * where it is not: so only where there is reason to think so.  At the beginning of a
+ * connection it says 0, which lets us see that it was gone; later whoever is connected
+ * gives back what was deleted.
  */
 void
 zklock_ensemble_ask(ZkClient *client)
@@ -177,8 +178,9 @@ zklock_ensemble_ask(ZkClient *client)
 	heard_base = false;
 	asking = true;
 	snprintf(text, sizeof(text), INT64_FORMAT, before ? history()->base : 0);
-	(void) zklock_client_create(client, zklock_path_tokens(), text, (int) strlen(text),
-								ZKLOCK_CREATE_PERSISTENT, &none);
+	if (before || !history()->known || history()->found || zklock_shared->base_missing)
+		(void) zklock_client_create(client, zklock_path_tokens(), text,
+									(int) strlen(text), ZKLOCK_CREATE_PERSISTENT, &none);
 	(void) zklock_client_get(client, zklock_path_tokens(), true, &tag);
 }
 
@@ -307,6 +309,13 @@ take_base(ZkClient *client, const ZkMessage *message)
 	asking = false;
 	if (message->rc == ZKLOCK_ZOPERATIONTIMEOUT)
 		return ZKLOCK_ENSEMBLE_NOTHING; /* the next heartbeat asks again */
+	if (message->rc == ZKLOCK_ZNONODE && !zklock_shared->base_missing)
+	{
+		/* also for a successor, should a reply come that cannot wait for the base */
+		zklock_shared->base_missing = true;
+		zklock_ensemble_ask(client);
+		return ZKLOCK_ENSEMBLE_NOTHING;
+	}
 	/* the root is missing, or whoever made it lets us make nothing in it */
 	if (message->rc == ZKLOCK_ZNONODE && sight.zxid == 0)
 		return ZKLOCK_ENSEMBLE_NOTHING;
@@ -316,6 +325,7 @@ take_base(ZkClient *client, const ZkMessage *message)
 		return unknown("it is not a number");
 	base_version = message->version;
 	heard_base = true;
+	zklock_shared->base_missing = false;
 	if (before)
 		/* whoever touched it did so after all that we know */
 		sight.zxid = Max(message->zxid, 0);

@@ -360,6 +360,20 @@ look_at_wishes(void)
 	}
 }
 
+bool
+zklock_leadership_leads(void)
+{
+	int i = -1;
+
+	while ((i = bms_next_member(elections, i)) >= 0)
+	{
+		/* as of a moment ago; of an entry that is another's by now it says 0, or as much */
+		if (pg_atomic_read_u64(&zklock_entry(i)->election.leader) != 0)
+			return true;
+	}
+	return false;
+}
+
 static void
 leave_if_abandoned(ZkLockEntry *entry, ZkElectionNews *news)
 {

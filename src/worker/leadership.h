@@ -33,6 +33,9 @@ extern void zklock_leadership_enter_listed(void);
  * should be called again. */
 extern long zklock_leadership_work(void);
 
+/* Is a leadership ours, or would it be with a lease? */
+extern bool zklock_leadership_leads(void);
+
 /* The server stops: no leadership is true any more. */
 extern void zklock_leadership_set_stopping(void);
 

@@ -26,13 +26,13 @@
 #include "tag.h"
 #include "trouble.h"
 
-/* Times in a row that our node was not there, of which people should hear. */
-#define TIMES_MISSING 3
+/* Between two looks whether there is something to tell. */
+#define LOOK_NS INT64CONST(1000000000)
 
 static char member_path[1280]; /* our node under <root>/servers */
-static int heartbeats_open;	   /* replies outstanding */
+static uint64 told_text = 0;   /* hash of what the newest heartbeat says */
+static int64 look_at = 0;	   /* ns: whether that has changed, while none is sent */
 static int missing = 0;		   /* times in a row that it was not there */
-static int64 heartbeat_at;	   /* ns: when the next one is due */
 
 bool
 zklock_member_set_name(void)
@@ -80,22 +80,22 @@ zklock_member_make(ZkClient *client)
 {
 	StringInfoData data;
 
-	zklock_path_make(client, zklock_path_servers());
 	describe(&data);
 	(void) zklock_client_create(client, member_path, data.data, data.len,
 								ZKLOCK_CREATE_EPHEMERAL, &zklock_no_tag);
 	pfree(data.data);
 }
 
-/* ns */
-static int64
-heartbeat_interval(void)
+static ZkHeartbeat *
+heartbeat(void)
 {
-	int64 interval =
-		NS_PER_MS * zklock_heartbeat_interval(zklock_shared->session.timeout_ms);
+	return &zklock_shared->session.heartbeat;
+}
 
-	/* the lease takes four writes with pauses between them to come back */
-	return zklock_lease_valid() ? interval : Max(interval / 6, NS_PER_MS);
+static uint64
+hash_text(const char *text)
+{
+	return hash_bytes_extended((const unsigned char *) text, (int) strlen(text), 0);
 }
 
 int
@@ -106,6 +106,7 @@ zklock_member_touch(ZkClient *client, const ZkRequestTag *tag)
 
 	Assert(zklock_unlocked());
 	describe(&data);
+	told_text = hash_text(data.data);
 	rc = zklock_client_set(client, member_path, data.data, data.len, -1, tag);
 	pfree(data.data);
 	return rc;
@@ -130,49 +131,65 @@ static void
 send_heartbeat(ZkClient *client, int64 now)
 {
 	if (zklock_member_touch(client, &zklock_no_tag) == ZKLOCK_ZOK)
-		heartbeats_open++;
-	heartbeat_at = now + heartbeat_interval();
+		zklock_heartbeat_sent(heartbeat(), now);
 }
 
 void
 zklock_member_start(ZkClient *client)
 {
-	heartbeats_open = 0;
-	send_heartbeat(client, zklock_clock());
+	int64 now = zklock_clock();
+
+	zklock_heartbeat_connected(heartbeat(), now);
+	send_heartbeat(client, now);
 }
 
 long
 zklock_member_heartbeat(ZkClient *client)
 {
+	const ZkLease *lease = &zklock_shared->session.lease;
 	int64 now = zklock_clock();
+	int64 due = zklock_heartbeat_due(heartbeat(), lease, now);
 
-	if ((now >= heartbeat_at && heartbeats_open == 0) ||
-		pg_atomic_exchange_u32(&zklock_shared->write_wanted, 0) != 0)
+	if (pg_atomic_exchange_u32(&zklock_shared->write_wanted, 0) != 0 || now >= due)
+	{
 		send_heartbeat(client, now);
-	return now >= heartbeat_at ? (long) (heartbeat_interval() / NS_PER_MS)
-							   : (long) ((heartbeat_at - now) / NS_PER_MS + 1);
+		due = zklock_heartbeat_due(heartbeat(), lease, now);
+	}
+	else if (heartbeat()->resting && now >= look_at)
+	{
+		look_at = now + LOOK_NS;
+		zklock_member_look(client);
+	}
+	/* a kept grant may be taken without a word as long as there is a lease */
+	if (heartbeat()->resting && zklock_lease_valid())
+		due = Min(due, now + lease->timeout / 16);
+	return due == ZKLOCK_NO_HEARTBEAT ? -1 : (long) (Max(due - now, 0) / NS_PER_MS + 1);
+}
+
+void
+zklock_member_look(ZkClient *client)
+{
+	StringInfoData data;
+
+	describe(&data);
+	if (hash_text(data.data) != told_text && !heartbeat()->open)
+		send_heartbeat(client, zklock_clock());
+	pfree(data.data);
 }
 
 void
 zklock_member_answer(const ZkMessage *message)
 {
-	if (heartbeats_open > 0)
-		heartbeats_open--;
+	zklock_heartbeat_answered(heartbeat());
 	if (message->rc == ZKLOCK_ZOK)
-	{
 		missing = 0;
-		/* sooner, the next would be no witness for this one */
-		if (zklock_lease_valid())
-			heartbeat_at = Max(heartbeat_at,
-							   zklock_lease_next_witness(&zklock_shared->session.lease));
-	}
-	else if (message->rc == ZKLOCK_ZNONODE && ++missing == TIMES_MISSING)
+	else if (message->rc == ZKLOCK_ZNONODE && ++missing == ZKLOCK_TIMES_MISSING)
 		zklock_trouble("could not create znode \"%s\": a chroot path in \"zklock.hosts\" must exist",
 					   member_path);
 }
 
-bool
-zklock_member_missing(void)
+int
+zklock_member_times_missing(void)
 {
-	return missing >= TIMES_MISSING;
+	return missing;
 }

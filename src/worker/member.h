@@ -19,7 +19,7 @@ extern bool zklock_member_set_name(void);
 /* The path, when there is a client. */
 extern const char *zklock_member_path(void);
 
-/* Make the node, and <root>/servers. */
+/* Make the node. */
 extern void zklock_member_make(ZkClient *client);
 
 /* The first heartbeat of a connection. */
@@ -32,11 +32,18 @@ extern long zklock_member_heartbeat(ZkClient *client);
  * zklock_client_set does. */
 extern int zklock_member_touch(ZkClient *client, const ZkRequestTag *tag);
 
+/* Another write has done for a heartbeat: send one all the same if there is something to
+ * tell. */
+extern void zklock_member_look(ZkClient *client);
+
 /* The reply to a heartbeat. */
 extern void zklock_member_answer(const ZkMessage *message);
 
-/* Has it not been there, for several heartbeats in a row? */
-extern bool zklock_member_missing(void);
+/* For how many heartbeats in a row has it not been there?  If for so many, people should
+ * hear of that. */
+#define ZKLOCK_TIMES_MISSING 3
+
+extern int zklock_member_times_missing(void);
 
 /* A write of it that is one of several changes; what it says is palloc'd. */
 extern void zklock_member_op(ZkOp *op);

@@ -193,6 +193,7 @@ make_meeting(const char *name)
 	m->needed = false;
 	m->watched = false;
 	strlcpy(m->name, name, sizeof(m->name));
+	zklock_shared->barriers_used = true;
 	zklock_barrier_init(&m->barrier, zklock_shared->session.uuid_hi,
 						zklock_session_client() != NULL);
 	dlist_push_tail(&meetings, &m->node);
@@ -358,20 +359,6 @@ zklock_rounds_work(void)
 		else if (nmeetings > IDLE_MAX && !has_parties(m))
 			forget_meeting(m);
 	}
-}
-
-bool
-zklock_rounds_knows(const uint64_t id[2])
-{
-	for (int i = 0; i < zklock_parties_max(); i++)
-	{
-		const ZkPartySlot *slot = zklock_party_slot(i);
-
-		if (meeting_of != NULL && meeting_of[i] != NULL && slot->party.id[0] == id[0] &&
-			slot->party.id[1] == id[1])
-			return true;
-	}
-	return false;
 }
 
 /* ------------------------------------------------------------------------

@@ -24,7 +24,4 @@ extern void zklock_rounds_changed(const char *name);
 /* Look at what backends want. */
 extern void zklock_rounds_work(void);
 
-/* Is somebody of this server at a barrier with this node? */
-extern bool zklock_rounds_knows(const uint64_t id[2]);
-
 #endif /* ZKLOCK_ROUNDS_H */

@@ -48,6 +48,7 @@
 #include "table.h"
 #include "tag.h"
 #include "trouble.h"
+#include "unknown.h"
 #include "watches.h"
 
 #define RETRY_MS 1000
@@ -69,6 +70,8 @@
 
 static const ZkSessionListener *listener = NULL;
 static ZkClient *client = NULL;
+static ZkClient *retired = NULL; /* of the session before it, which is to be closed */
+static ZkClient *closing = NULL; /* ... or being so */
 static ZkClient *leaving[ZKLOCK_MAX_CLIENTS - 1]; /* clients before it, not closed yet */
 static bool connected = false;
 static bool resuming = false;	   /* the first connection is to be the old session */
@@ -78,8 +81,8 @@ static bool mending = false;	   /* the session is for ensemble.c alone */
 static int opened = 0;
 static int64 trying_since = 0; /* ns; while there is a client, but no connection */
 static int64 retry_at = 0;	   /* ns; 0: at once */
-static int64 opened_at;		   /* ns; when the library was asked for the session */
-static char open_error[1024];  /* of the latest zklock_session_open, if it failed */
+static int64 counted = 0; /* ns: send time of the write that took a heartbeat's place */
+static char open_error[1024]; /* of the latest zklock_session_open, if it failed */
 
 void
 zklock_session_set_listener(const ZkSessionListener *to)
@@ -314,7 +317,7 @@ zklock_session_open(void)
 	 * time is gone.  Its contenders would block everybody until it expires, so
 	 * it is closed before anything else is done.
 	 */
-	closing_stale = id.id == 0 && zklock_session_file_read(&id);
+	closing_stale = id.id == 0 && retired == NULL && zklock_session_file_read(&id);
 	resuming = id.id != 0;
 
 	/* why nothing could be mended yet goes on being shown */
@@ -336,7 +339,6 @@ zklock_session_open(void)
 	zklock_watches_forget_all();
 	for (int i = 0; i < ZKLOCK_CLIENT_FDS; i++)
 		ReserveExternalFD();
-	opened_at = zklock_clock();
 	zklock_client_log_debug(zklock_log_min_messages > 3);
 	/* nobody needs credentials to close his session */
 	client = zklock_client_open(hosts, timeout, resuming ? &id : NULL,
@@ -482,7 +484,7 @@ pause_after_refusal(ZkSessionState state)
 								(0.75 + 0.5 * pg_prng_double(&pg_global_prng_state))));
 }
 
-/* Any acknowledged write extends the lease, whoever wanted it. */
+/* Any acknowledged write extends the lease, whoever wanted it, and may do for a heartbeat. */
 static void
 count_write(const ZkMessage *message)
 {
@@ -492,6 +494,11 @@ count_write(const ZkMessage *message)
 						(uint64) (message->received_at - message->sent_at));
 	zklock_lease_write(&zklock_shared->session.lease, message->sent_at,
 					   message->received_at);
+	if (zklock_heartbeat_written(&zklock_shared->session.heartbeat,
+								 &zklock_shared->session.lease, message->sent_at,
+								 message->received_at,
+								 pg_prng_uint32(&pg_global_prng_state)))
+		counted = message->sent_at;
 	publish_lease();
 }
 
@@ -503,9 +510,12 @@ count_read(const ZkMessage *message)
 							(uint64) (message->received_at - message->sent_at));
 }
 
+/* To be called when one of them is missing: a create that finds its node is a
+ * transaction, too. */
 static void
 make_directories(void)
 {
+	zklock_path_make(client, zklock_path_servers());
 	for (int kind = 0; kind < ZKLOCK_NKINDS; kind++)
 		zklock_path_make(client, zklock_path_directory((ZkLockKind) kind));
 }
@@ -535,10 +545,154 @@ zklock_session_make_directories(void)
 		zklock_ensemble_ask(client);
 }
 
+void
+zklock_session_need(void)
+{
+	zklock_heartbeat_need(&zklock_shared->session.heartbeat, zklock_clock());
+}
+
+bool
+zklock_session_resting(void)
+{
+	return zklock_shared->session.heartbeat.resting;
+}
+
+bool
+zklock_session_renewable(void)
+{
+	ZkSessionShared *s = &zklock_shared->session;
+
+	if (!zklock_heartbeat_rested(&s->heartbeat, &s->lease, zklock_clock()))
+		return false;
+	/* what is asked has its answer first */
+	if (!connected || mending || retired != NULL || closing != NULL ||
+		zklock_client_pending(client) > 0)
+		return false;
+	for (int i = 0; i < (int) lengthof(leaving); i++)
+	{
+		if (leaving[i] != NULL)
+			return false;
+	}
+	return true;
+}
+
+/*
+ * By another handle, which connects at once: one whose connection was broken may wait
+ * before it does.  The old session ends when the new one has asked for what is wanted, so
+ * that it costs nobody time.
+ */
+void
+zklock_session_renew(void)
+{
+	Assert(zklock_session_renewable());
+	ereport(DEBUG1, (errmsg_internal("opening a new ZooKeeper session, for its lease")));
+	retired = client;
+	client = NULL;
+	connected = false;
+	retry_at = 0;
+	forget_session();
+	set_state(ZKLOCK_SESSION_CONNECTING);
+	listener->event(ZKLOCK_EV_SESSION_LOST);
+	zklock_session_open();
+}
+
+bool
+zklock_session_renewed(void)
+{
+	return retired != NULL;
+}
+
+/* That the new one does not come is no reason to keep the old one, whose grants are in
+ * the way of others.  It may take a while, and there is a lease to be kept. */
+static void
+close_retired(void)
+{
+	if (retired != NULL &&
+		(client == NULL || connected ||
+		 zklock_clock() - trying_since >= RETRY_MS * NS_PER_MS))
+	{
+		if (zklock_client_close_begin(retired))
+			closing = retired;
+		else
+		{
+			zklock_client_close(retired);
+			release_descriptors();
+		}
+		retired = NULL;
+	}
+	if (closing != NULL && zklock_client_close_end(closing))
+	{
+		release_descriptors();
+		closing = NULL;
+	}
+}
+
+/* A worker that sends nothing for want of need is not silent. */
+static void
+show_alive(void)
+{
+	ZkSessionShared *s = &zklock_shared->session;
+	int64 now = zklock_clock();
+
+	if (!s->heartbeat.resting ||
+		now - s->last_write < zklock_heartbeat_period(s->lease.timeout))
+		return;
+	zklock_session_lock(LW_EXCLUSIVE)->last_write = now;
+	zklock_session_unlock();
+}
+
 long
 zklock_session_heartbeat(void)
 {
-	return connected && !mending ? zklock_member_heartbeat(client) : -1;
+	long due = connected && !mending ? zklock_member_heartbeat(client) : -1;
+
+	if (connected)
+		show_alive();
+	close_retired();
+	return due;
+}
+
+/* A heartbeat was acknowledged, or a write that does for one. */
+static void
+on_beat(int64 sent_at)
+{
+	ZkSessionShared *s = zklock_session_lock(LW_EXCLUSIVE);
+
+	if (zklock_ensemble_admitted())
+	{
+		s->auth_pause = 0; /* whatever is needed, we have it */
+		s->auth_retry_at = 0;
+	}
+	s->last_write = sent_at;
+	s->proven = s->state == ZKLOCK_SESSION_CONNECTED && zklock_ensemble_admitted();
+	zklock_session_unlock();
+	zklock_ensemble_save_again(false);
+	zklock_ensemble_remind(client);
+	ConditionVariableBroadcast(&zklock_shared->write_cv);
+	listener->event(ZKLOCK_EV_TICK);
+}
+
+/* Our node is not there, and perhaps the root is not. */
+static void
+on_missing(void)
+{
+	bool made = zklock_member_times_missing() > 1;
+
+	/* nothing comes of a connection without a root but errors, which are wanted */
+	if (made && !zklock_ensemble_admitted())
+	{
+		if (zklock_shared->session.state != ZKLOCK_SESSION_CONNECTED)
+			set_state(ZKLOCK_SESSION_CONNECTED);
+		zklock_ensemble_remind(client);
+	}
+	make_directories();
+	zklock_member_make(client);
+	if (made)
+		return;
+	/* the connection begins now, ahead of whatever meets no directory */
+	zklock_member_start(client);
+	if (!zklock_ensemble_admitted())
+		zklock_ensemble_ask(client);
 }
 
 static void
@@ -546,34 +700,13 @@ on_heartbeat(const ZkMessage *message)
 {
 	if (message->rc == ZKLOCK_ZOK)
 	{
-		ZkSessionShared *s = zklock_session_lock(LW_EXCLUSIVE);
-
-		if (zklock_ensemble_admitted())
-		{
-			s->auth_pause = 0; /* whatever is needed, we have it */
-			s->auth_retry_at = 0;
-		}
-		s->last_write = message->sent_at;
-		s->proven = s->state == ZKLOCK_SESSION_CONNECTED && zklock_ensemble_admitted();
-		zklock_session_unlock();
-		zklock_ensemble_save_again(false);
-		zklock_ensemble_remind(client);
-		ConditionVariableBroadcast(&zklock_shared->write_cv);
-		listener->event(ZKLOCK_EV_TICK);
+		counted = 0;
+		on_beat(message->sent_at);
 	}
 	else if (message->rc != ZKLOCK_ZNONODE && message->rc != ZKLOCK_ZCONNECTIONLOSS)
 		zklock_trouble_refused(message);
 	else if (message->rc == ZKLOCK_ZNONODE && connected)
-	{
-		/* nothing comes of a connection without a root but errors, which are wanted */
-		if (!zklock_ensemble_admitted())
-		{
-			if (zklock_shared->session.state != ZKLOCK_SESSION_CONNECTED)
-				set_state(ZKLOCK_SESSION_CONNECTED);
-			zklock_ensemble_remind(client);
-		}
-		zklock_member_make(client);
-	}
+		on_missing();
 }
 
 /*
@@ -585,7 +718,8 @@ introduce(bool resumed)
 {
 	Assert(connected);
 	zklock_ensemble_connected(resumed);
-	if (!resumed)
+	/* who mends has no other try on this connection */
+	if (mending)
 		make_directories();
 	if (!resumed || resuming)
 	{
@@ -673,7 +807,7 @@ close_stale(const ZkSessionId *id)
 }
 
 static void
-on_connected(void)
+on_connected(const ZkMessage *message)
 {
 	ZkSessionId id;
 	ZkSessionId known;
@@ -686,6 +820,7 @@ on_connected(void)
 
 	if (!zklock_client_session(client, &id, &timeout))
 		return;
+	zklock_unknown_connected();
 	zklock_client_server(client, server, sizeof(server));
 
 	/*
@@ -727,9 +862,10 @@ on_connected(void)
 	connected = true;
 	if (new)
 		zklock_lease_new_session(&zklock_shared->session.lease, NS_PER_MS * timeout,
-								 opened_at);
+								 message->sent_at);
 	else
-		zklock_lease_new_connection(&zklock_shared->session.lease, NS_PER_MS * timeout);
+		zklock_lease_new_connection(&zklock_shared->session.lease, NS_PER_MS * timeout,
+									message->sent_at, message->received_at);
 	publish_lease();
 	if (new)
 	{
@@ -745,7 +881,7 @@ on_connected(void)
 	}
 	resuming = false;
 
-	ereport(LOG,
+	ereport(retired != NULL ? DEBUG1 : LOG,
 			(errmsg("%s to ZooKeeper server %s, session 0x%llx, timeout %d ms", how,
 					server, (unsigned long long) id.id, timeout)));
 	warn_of_timeout(new, &id, server, timeout, before);
@@ -816,7 +952,7 @@ on_not_mended(const ZkMessage *message)
 {
 	if (message->rc != ZKLOCK_ZNONODE && message->rc != ZKLOCK_ZCONNECTIONLOSS)
 		zklock_trouble_refused(message);
-	if (zklock_member_missing())
+	if (zklock_member_times_missing() >= ZKLOCK_TIMES_MISSING)
 		zklock_trouble_connecting(zklock_shared->session.last_error);
 	drop_client(false);
 }
@@ -936,6 +1072,7 @@ zklock_session_receive(void)
 		 (message = zklock_client_receive(client)) != NULL;
 		 i++)
 	{
+		zklock_unknown_look(message);
 		if (!look(message))
 		{
 			zklock_client_free_message(message);
@@ -944,7 +1081,7 @@ zklock_session_receive(void)
 		switch (message->type)
 		{
 			case ZKLOCK_MSG_CONNECTED:
-				on_connected();
+				on_connected(message);
 				break;
 			case ZKLOCK_MSG_DISCONNECTED:
 				on_disconnected();
@@ -987,6 +1124,12 @@ zklock_session_receive(void)
 				break;
 		}
 		zklock_client_free_message(message);
+		if (counted != 0 && connected && !mending)
+		{
+			zklock_member_look(client);
+			on_beat(counted);
+		}
+		counted = 0;
 	}
 }
 
@@ -1012,6 +1155,7 @@ void
 zklock_session_close(void)
 {
 	zklock_ensemble_stop();
+	zklock_client_close(retired);
 	if (client == NULL)
 		return;
 	if (connected)

@@ -62,6 +62,22 @@ extern int zklock_session_opened(void);
 /* ms until zklock_session_open should be called (again); -1: there is a client. */
 extern long zklock_session_retry_in(void);
 
+/* There is need of heartbeats.  Two timeouts after the last time the session rests: none
+ * is sent. */
+extern void zklock_session_need(void);
+extern bool zklock_session_resting(void);
+
+/*
+ * Has the lease lapsed since the session rested, and can there be another one?  That is
+ * the shortest way to a lease; to be taken if nothing of what we have in this one is of
+ * use to anybody, and before anything that is wanted is sent.
+ */
+extern bool zklock_session_renewable(void);
+extern void zklock_session_renew(void);
+
+/* The session that begins is such a one: nothing else is new. */
+extern bool zklock_session_renewed(void);
+
 /* Send a heartbeat if one is due, or wanted.  ms until the next, -1 if not connected. */
 extern long zklock_session_heartbeat(void);
 
@@ -87,8 +103,8 @@ extern void zklock_session_sent(int rc);
 /* So many requests are open that no new ones are to be made until replies have come. */
 extern bool zklock_session_busy(void);
 
-/* Make <root>/locks, <root>/elections and their ancestors, persistent.  What exists
- * stays as it is. */
+/* One of them is missing: make <root>/locks, <root>/elections and the like, and their
+ * ancestors, persistent.  What exists stays as it is. */
 extern void zklock_session_make_directories(void);
 
 #endif /* ZKLOCK_SESSION_H */

@@ -27,7 +27,7 @@ typedef enum ZkTagKind
 	ZKLOCK_TAG_SET, /* of several queues: see sets.h */
 	/* of the files of these names */
 	ZKLOCK_TAG_ANSWER,
-	ZKLOCK_TAG_ORPHANS,
+	ZKLOCK_TAG_UNUSED,
 	ZKLOCK_TAG_NAMESAKES,
 	ZKLOCK_TAG_RINGS,
 	ZKLOCK_TAG_ROUNDS,

@@ -43,7 +43,7 @@
 #include "grant.h"
 #include "leadership.h"
 #include "namesakes.h"
-#include "orphans.h"
+#include "parties.h"
 #include "puts.h"
 #include "rings.h"
 #include "rounds.h"
@@ -53,6 +53,7 @@
 #include "table.h"
 #include "tag.h"
 #include "takes.h"
+#include "unused.h"
 #include "work.h"
 #include "worker.h"
 
@@ -184,8 +185,10 @@ on_session_event(ZkLockEventType type)
 {
 	if (type == ZKLOCK_EV_CONNECTED || type == ZKLOCK_EV_RESUMED)
 	{
-		zklock_orphans_start();
-		zklock_namesakes_start();
+		zklock_unused_start();
+		/* a server that has rested is the one that it was */
+		if (!zklock_session_renewed())
+			zklock_namesakes_start();
 	}
 	zklock_dispatch_all(type);
 	zklock_rings_event(type);
@@ -194,7 +197,7 @@ on_session_event(ZkLockEventType type)
 	zklock_puts_event(type);
 	if (type == ZKLOCK_EV_TICK)
 	{
-		zklock_orphans_work();
+		zklock_unused_work();
 		zklock_namesakes_work();
 	}
 }
@@ -204,8 +207,8 @@ on_session_message(const ZkMessage *message)
 {
 	if (message->tag.kind == ZKLOCK_TAG_ANSWER)
 		zklock_answer_message(message);
-	else if (message->tag.kind == ZKLOCK_TAG_ORPHANS)
-		zklock_orphans_message(message);
+	else if (message->tag.kind == ZKLOCK_TAG_UNUSED)
+		zklock_unused_message(message);
 	else if (message->tag.kind == ZKLOCK_TAG_NAMESAKES)
 		zklock_namesakes_message(message);
 	else if (message->tag.kind == ZKLOCK_TAG_RINGS)
@@ -292,6 +295,34 @@ begin_exit(void)
 	}
 }
 
+/* Between two looks at what there is need of, unless the session rests. */
+#define LOOK_NS (50 * NS_PER_MS)
+
+/*
+ * A proclock is somebody who holds or waits.  Kept grants, and candidates who do not
+ * lead, need nothing before they are taken, or their turn comes.
+ */
+static void
+look_at_need(bool stopping)
+{
+	static int64 look_at = 0;
+	int64 now = zklock_clock();
+	bool stands = pg_atomic_exchange_u32(&zklock_shared->stands, 0) != 0;
+	bool wanted;
+	bool bound;
+
+	if (now < look_at && !stands && !zklock_session_resting())
+		return;
+	look_at = now + LOOK_NS;
+	wanted = stands || zklock_shared->proclocks_used > 0 || zklock_work_busy();
+	bound = zklock_leadership_leads() || zklock_parties_used() > 0;
+	if (wanted && !bound && !stopping && zklock_session_renewable() &&
+		!zklock_dispatch_holds())
+		zklock_session_renew();
+	else if (wanted || bound || stopping || zklock_dispatch_wants_tick())
+		zklock_session_need();
+}
+
 static void
 hand_out_work(void)
 {
@@ -357,6 +388,7 @@ zklock_worker_main(Datum arg)
 		if (due >= 0)
 			timeout = Min(timeout, due);
 		timeout = Min(timeout, zklock_leadership_work());
+		look_at_need(stopping_until != 0);
 		zklock_settle_work();
 		zklock_answer_work();
 		hand_out_work();

@@ -57,7 +57,7 @@ sub _tell
 	return $1;
 }
 
-# A plain proxy knows nothing of requests: the next four are not for it.
+# A plain proxy knows nothing of requests: those up to "hole" are not for it.
 
 # Lose the reply of the next request of this kind (create, delete, set, get,
 # children, sync) whose path contains a string; the connection is cut instead.
@@ -85,6 +85,15 @@ sub lose_number
 	return $self;
 }
 
+# Hang up on each request with one of these numbers, as a server does that does not know
+# them.
+sub hang_up
+{
+	my ($self, @op) = @_;
+	$self->_tell('hang_up', @op);
+	return $self;
+}
+
 # How many requests, replies or numbers have been lost so far.
 sub lost { my $self = shift; return $self->_tell('lost'); }
 
@@ -94,6 +103,9 @@ sub requests
 	my $self = shift;
 	return { split /[= ]/, $self->_tell('requests') };
 }
+
+# The same, each as 'create /path', in their order; the first 10,000 of them.
+sub trace { my $self = shift; return split /\t/, $self->_tell('trace'); }
 
 # Silence: connections stay open, new ones are accepted, nothing passes.
 # "up" (requests only) or "down" (replies only) make it one way.  As on a real
@@ -156,7 +168,7 @@ sub DESTROY { my $self = shift; $self->stop; }
 package Proxy::Process;
 
 my ($port, $target, $plain, $listener);
-my (@connection, @loss, %passed);
+my (@connection, @loss, %passed, %unknown, @trace);
 my $lost = 0;
 my $delay = 0;
 my $accepted = 0;
@@ -176,14 +188,16 @@ sub listen_again
 my %command = (
 	hello => sub { '' },
 	lose => sub { push @loss, { kind => $_[0], path => $_[1], what => $_[2] }; '' },
+	hang_up => sub { %unknown = map { $_ => 1 } @_; '' },
 	lost => sub { $lost },
 	requests => sub {
 		my $text = join ' ', map { "$_=$passed{$_}" } sort keys %passed;
 		%passed = ();
 		$text;
 	},
+	trace => sub { join "\t", splice @trace; },
 	hole => sub { $held{$_} = $_[0] eq 'both' || $_[0] eq $_ for 'up', 'down'; '' },
-	heal => sub { %held = (up => 0, down => 0); $delay = $brief = 0; @loss = (); listen_again(); '' },
+	heal => sub { %held = (up => 0, down => 0); $delay = $brief = 0; @loss = %unknown = (); listen_again(); '' },
 	refuse => sub { undef $listener; '' },
 	accept => sub { listen_again(); '' },
 	cut => sub { end_connection($_) for @connection; '' },
@@ -238,6 +252,7 @@ sub may_pass
 		return 1;
 	}
 
+	return 0 if $unknown{$op};
 	my $kind = $opcode_name{$op} // "op$op";
 	my $path = length $packet > 16 && $op > 0 && $op < 100 && $op != 11 ? unpack 'N/a', substr $packet, 12 : '';
 	for my $i (0 .. $#loss)
@@ -253,6 +268,7 @@ sub may_pass
 		last;
 	}
 	$passed{$kind}++;
+	push @trace, "$kind $path" if @trace < 10_000;
 	return 1;
 }
 

@@ -16,6 +16,7 @@
  *
  *-------------------------------------------------------------------------
  */
+#include "heartbeat.h"
 #include "lease_model.h"
 
 #include <string.h>
@@ -27,16 +28,17 @@
 #define HEARTBEAT (ZKLOCK_LEASE_MUTANT == 2 ? REQUEST_READ : REQUEST_HEARTBEAT)
 #define QUEUE	  1024
 /*
- * What a calm heartbeat leaves: it is the last witness of the one 3/6 before it,
- * 7/8 - 3/6.  Less the time that messages take: a heartbeat that is acknowledged
- * after more than 1/6 - 1/8 puts off the next one.
+ * What a calm heartbeat leaves: it is the last witness of the one three before it, with
+ * up to 17/96 between them: 7/8 - 17/32.  Less the time that messages take: a heartbeat
+ * that is acknowledged after more than 1/6 - 1/8 puts off the next one.
  */
 #define ROUND_TRIP (160 * MS)
 #define ON_THE_WAY(timeout)                                                              \
 	((timeout) / 50 +                                                                    \
 	 (ROUND_TRIP > (timeout) / 24 ? 3 * (ROUND_TRIP - (timeout) / 24) : 0))
-#define CALM_LEFT(timeout)	((timeout) / 8 * 3 - ON_THE_WAY(timeout))
-#define CALM_LEAST(timeout) (CALM_LEFT(timeout) - (timeout) / 6 - 3 * ON_THE_WAY(timeout))
+#define CALM_LEFT(timeout) ((timeout) / 32 * 11 - ON_THE_WAY(timeout))
+#define CALM_LEAST(timeout)                                                              \
+	(CALM_LEFT(timeout) - (timeout) / 96 * 17 - 3 * ON_THE_WAY(timeout))
 
 typedef enum LibraryState
 {
@@ -68,7 +70,7 @@ typedef struct Notice
 	bool good;
 	bool longer;
 	int session;
-	Time sent;
+	Time sent; /* N_CONNECTED: asked for */
 	Time received;
 } Notice;
 
@@ -82,7 +84,8 @@ typedef struct Client
 	Time last_send;
 	Time last_receive;
 	Time next_try;
-	int head; /* requests without a reply */
+	Time asked; /* by the client's clock: not after the connection was asked for */
+	int head;	/* requests without a reply */
 	int count;
 	Request request[QUEUE];
 
@@ -93,14 +96,15 @@ typedef struct Client
 
 	/* worker */
 	bool connected;
-	int heartbeats_open;
-	Time heartbeat_at;
 	Time opened;
 	Time dead_until; /* the worker has died */
 	Time other_at;	 /* next write or read that is not a heartbeat */
 
 	/* shared memory */
 	ZkLease lease;
+	ZkHeartbeat heartbeat;
+	bool needs;		/* somebody holds or wants something */
+	Time change_at; /* of that */
 
 	/* a backend */
 	bool reading; /* has read the lease, not yet the clock */
@@ -110,6 +114,7 @@ typedef struct Client
 
 Time lease_end[NCLIENTS];
 int lease_session[NCLIENTS];
+bool settling;
 bool calm;
 double calm_least = 1;
 
@@ -163,6 +168,7 @@ library_down(int c)
 	if (me->state == LIB_UP)
 		tell_worker(c, &(Notice){.type = N_DISCONNECTED});
 	me->state = LIB_DOWN;
+	me->asked = clock_of(NSERVERS + c);
 	timer_set(TIMER_LIBRARY + c, now + random_time(once_in(2) ? 20 * MS : timeout / 8));
 }
 
@@ -293,7 +299,9 @@ client_message(int c, const Message *m)
 			tell_worker(c,
 						&(Notice){.type = N_CONNECTED,
 								  .session = m->session,
-								  .longer = m->longer});
+								  .longer = m->longer,
+								  .sent = me->asked,
+								  .received = clock_of(NSERVERS + c)});
 			break;
 		case M_EXPIRED:
 			TRACE("client %d hears that session %d has expired", c, me->session);
@@ -383,7 +391,7 @@ open_session(int c)
 	lease_session[c] = -1;
 	me->session = -1;
 	me->longer = false;
-	me->opened = clock_of(NSERVERS + c);
+	me->opened = me->asked = clock_of(NSERVERS + c);
 	me->state = LIB_DOWN;
 	timer_set(TIMER_LIBRARY + c, now);
 }
@@ -396,8 +404,8 @@ heed(int c, const Notice *n)
 	switch (n->type)
 	{
 		case N_REPLY:
-			if (n->kind == HEARTBEAT && me->heartbeats_open > 0)
-				me->heartbeats_open--;
+			if (n->kind == HEARTBEAT)
+				zklock_heartbeat_answered(&me->heartbeat);
 			if (!n->good)
 				break;
 			if (n->kind < REQUEST_WRITE && ZKLOCK_LEASE_MUTANT != 2)
@@ -405,11 +413,12 @@ heed(int c, const Notice *n)
 			if (calm)
 				calm_check(c, clock_of(NSERVERS + c), CALM_LEAST(me->lease.timeout));
 			if (n->session == lease_session[c])
+			{
 				zklock_lease_write(&me->lease, n->sent, n->received);
+				zklock_heartbeat_written(&me->heartbeat, &me->lease, n->sent, n->received,
+										 (uint32_t) random_below(1 << 20));
+			}
 			publish(c);
-			if (n->kind == HEARTBEAT && client_has_lease(c) &&
-				me->heartbeat_at < zklock_lease_next_witness(&me->lease))
-				me->heartbeat_at = zklock_lease_next_witness(&me->lease);
 			if (calm && n->kind == REQUEST_HEARTBEAT)
 			{
 				COVER(CALM);
@@ -418,8 +427,7 @@ heed(int c, const Notice *n)
 			break;
 		case N_CONNECTED:
 			me->connected = true;
-			me->heartbeats_open = 0;
-			me->heartbeat_at = 0;
+			zklock_heartbeat_connected(&me->heartbeat, clock_of(NSERVERS + c));
 			if (n->session != lease_session[c])
 			{
 				COVER(NEW_SESSION);
@@ -430,7 +438,8 @@ heed(int c, const Notice *n)
 			else
 			{
 				COVER(RECONNECTED);
-				zklock_lease_new_connection(&me->lease, session_timeout(n->longer));
+				zklock_lease_new_connection(&me->lease, session_timeout(n->longer),
+											n->sent, n->received);
 			}
 			publish(c);
 			break;
@@ -450,7 +459,7 @@ worker_timer(int c)
 {
 	Client *me = &client[c];
 	Time clock = clock_of(NSERVERS + c);
-	Time interval = me->lease.timeout / 6;
+	Time due;
 	Time wake;
 
 	if (me->dead_until > now)
@@ -464,7 +473,7 @@ worker_timer(int c)
 		me->dead_until = 0;
 		me->session = lease_session[c];
 		me->longer = me->session >= 0 && me->lease.timeout > timeout;
-		me->opened = clock;
+		me->opened = me->asked = clock;
 		me->state = LIB_DOWN;
 		timer_set(TIMER_LIBRARY + c, now);
 	}
@@ -481,21 +490,43 @@ worker_timer(int c)
 		timer_set(TIMER_WORKER + c, now);
 		return;
 	}
+	if (now >= me->change_at)
+	{
+		me->needs = !me->needs;
+		me->change_at = now + random_time(timeout * (once_in(2) ? 8 : 2));
+	}
 	if (!me->connected)
 		return;
-	if (!client_has_lease(c))
-		interval /= 6;
-	if (clock >= me->heartbeat_at && me->heartbeats_open == 0)
+	if (me->needs || settling)
+	{
+		if (zklock_heartbeat_rested(&me->heartbeat, &me->lease, clock))
+		{
+			COVER(RENEWED);
+			library_down(c);
+			me->notices = 0;
+			me->connected = false;
+			memset(&me->heartbeat, 0, sizeof(me->heartbeat));
+			open_session(c); /* the old one is left to expire */
+			return;
+		}
+		zklock_heartbeat_need(&me->heartbeat, clock);
+	}
+	due = zklock_heartbeat_due(&me->heartbeat, &me->lease, clock);
+	if (me->heartbeat.resting)
+		COVER(RESTED);
+	if (clock >= due)
 	{
 		if (quiet[c] == 0)
 		{
 			library_send(c, HEARTBEAT, clock);
-			me->heartbeats_open++;
 			if (!client_has_lease(c))
 				COVER(HURRIED);
 			point(POINT_HEARTBEAT);
 		}
-		me->heartbeat_at = clock + interval;
+		zklock_heartbeat_sent(&me->heartbeat, clock);
+		if (quiet[c] > 0)
+			zklock_heartbeat_answered(&me->heartbeat);
+		due = zklock_heartbeat_due(&me->heartbeat, &me->lease, clock);
 	}
 	if (other_period != 0 && now >= me->other_at && me->count < QUEUE / 4)
 	{
@@ -503,8 +534,9 @@ worker_timer(int c)
 			library_send(c, once_in(2) ? REQUEST_WRITE : REQUEST_READ, clock);
 		me->other_at = now + random_time(2 * other_period);
 	}
-	wake = clock >= me->heartbeat_at ? now + true_span(NSERVERS + c, interval)
-									 : true_time(NSERVERS + c, me->heartbeat_at) + 1;
+	wake = now + true_span(NSERVERS + c, me->lease.timeout / 6);
+	if (due != ZKLOCK_NO_HEARTBEAT && wake > true_time(NSERVERS + c, due) + 1)
+		wake = true_time(NSERVERS + c, due) + 1;
 	if (other_period != 0 && wake > me->other_at && me->other_at > now)
 		wake = me->other_at;
 	timer_set(TIMER_WORKER + c, wake + random_time(MS));
@@ -584,7 +616,9 @@ client_reset(void)
 		client[c].head = client[c].count = 0;
 		client[c].notice_head = client[c].notices = 0;
 		client[c].connected = false;
-		client[c].heartbeats_open = 0;
+		memset(&client[c].heartbeat, 0, sizeof(client[c].heartbeat));
+		client[c].needs = !once_in(4);
+		client[c].change_at = random_time(timeout * 8);
 		client[c].dead_until = 0;
 		client[c].other_at = 0;
 		client[c].reading = false;

@@ -63,7 +63,8 @@ typedef int64_t Time;
 #define TIMER_STREAM		  0
 #define TIMER_PING			  (TIMER_STREAM + NSTREAMS) /* the leader's loop */
 #define TIMER_EXPIRY		  (TIMER_PING + NSERVERS)	/* its session tracker */
-#define TIMER_PEER			  (TIMER_EXPIRY + NSERVERS) /* follower's read, election */
+#define TIMER_CLOSING		  (TIMER_EXPIRY + NSERVERS) /* ... in the midst of a bucket */
+#define TIMER_PEER			  (TIMER_CLOSING + NSERVERS) /* follower's read, election */
 #define TIMER_LIBRARY		  (TIMER_PEER + NSERVERS)
 #define TIMER_WORKER		  (TIMER_LIBRARY + NCLIENTS)
 #define TIMER_BACKEND		  (TIMER_WORKER + NCLIENTS)
@@ -166,6 +167,7 @@ typedef enum Point
 	POINT_PING_SENT,	 /* leader has pinged */
 	POINT_PING_ANSWERED, /* follower has answered */
 	POINT_TOUCHED,		 /* leader has renewed our session */
+	POINT_DOOMED,		 /* ... whose bucket it has taken */
 	POINT_RESUMED,		 /* another fault ended */
 	NPOINTS
 } Point;
@@ -209,6 +211,9 @@ typedef enum Coverage
 	COVER_EXPIRED_BY_DEPOSED,
 	COVER_HANDOVER,
 	COVER_TOUCH_SWALLOWED,
+	COVER_TOUCH_DOOMED,
+	COVER_REVALIDATED_DOOMED,
+	COVER_WRITE_DOOMED,
 	COVER_WRITE_REFUSED,
 	COVER_READ_CUT_OFF,
 	COVER_READ_DEPOSED,
@@ -230,6 +235,8 @@ typedef enum Coverage
 	COVER_CREATED_AGAIN,
 	COVER_FORGOTTEN,
 	COVER_HURRIED,
+	COVER_RESTED,
+	COVER_RENEWED,
 	COVER_RECOVERED,
 	COVER_CALM,
 	NCOVERAGE
@@ -299,12 +306,14 @@ extern void zk_restart(int server);
 extern void zk_message(int id, const Message *message);
 extern void zk_ping_timer(int server);
 extern void zk_expiry_timer(int server);
+extern void zk_closing_timer(int server);
 extern void zk_peer_timer(int server);
 extern void zk_disconnect(int client);
 
 /* lease_client.c: zklock */
 extern Time lease_end[NCLIENTS]; /* in shared memory */
 extern int lease_session[NCLIENTS];
+extern bool settling;	  /* faults have ended, and all need a lease */
 extern bool calm;		  /* faults have ended some time ago */
 extern double calm_least; /* timeouts left, right before it was renewed */
 

@@ -35,11 +35,11 @@
  *	   acknowledges a write each time.
  *
  * Usage: see harness.h; and [--skew PPM] [--survey] [--only KIND] [--flapping]
- * [--observers KIND] [--ticks N] [--observed N] [--mastered N].  --skew: how fast or
- * slow clocks may be, in millionths.  --survey does not stop at a broken lease, but
- * counts.  --only: faults of that kind only, a number from 0.  --observers: 0 none,
- * 1 of the leader, 2 of a follower.  The last three: the shortest timeout, in half
- * ticks, with each of these.
+ * [--at POINT] [--observers KIND] [--ticks N] [--observed N] [--mastered N].  --skew: how
+ * fast or slow clocks may be, in millionths.  --survey does not stop at a broken lease,
+ * but counts.  --only: faults of that kind only, a number from 0.  --at: most faults
+ * start at that point.  --observers: 0 none, 1 of the leader, 2 of a follower.  The last
+ * three: the shortest timeout, in half ticks, with each of these.
  *
  *-------------------------------------------------------------------------
  */
@@ -89,7 +89,8 @@ static const char *const point_name[NPOINTS] = {"any time",			  "heartbeat",
 												"write forwarded",	  "write proposed",
 												"write committed",	  "ping due",
 												"ping sent",		  "ping answered",
-												"session touched",	  "fault ended"};
+												"session touched",	  "bucket taken",
+												"fault ended"};
 
 const char *const coverage_name[NCOVERAGE] =
 	{"a lease was proven",
@@ -106,6 +107,9 @@ const char *const coverage_name[NCOVERAGE] =
 	 "expiries by deposed leaders",
 	 "handovers to another server",
 	 "expiries with the touch still at the follower",
+	 "touches of sessions whose bucket was taken",
+	 "reconnects of such sessions",
+	 "writes of such sessions",
 	 "writes refused",
 	 "reads at a cut-off follower",
 	 "reads at a deposed leader",
@@ -127,6 +131,8 @@ const char *const coverage_name[NCOVERAGE] =
 	 "new leaders that gave such a session its first timeout",
 	 "sessions forgotten by the ensemble",
 	 "heartbeats in a hurry",
+	 "looks at the clock of a server that rests",
+	 "new sessions of servers that rested",
 	 "recoveries",
 	 "heartbeats in calm conditions"};
 
@@ -134,6 +140,7 @@ const char *const coverage_name[NCOVERAGE] =
 static int skew = 50000;
 static int survey;
 static int only = -1;
+static int only_point = -1;
 static int flapping;
 static int only_observers = -1;
 static int least_ticks[] = {4, 4, 8}; /* of a timeout, times 2, by "observers" */
@@ -277,7 +284,7 @@ static bool
 just_resumed(int server)
 {
 	return paused[UNIT_SERVER + server] == 0 &&
-		now < resumed[UNIT_SERVER + server] + 2 * race;
+		now < resumed[UNIT_SERVER + server] + 3 * race;
 }
 
 static void
@@ -299,7 +306,7 @@ fault_start(int i)
 		((f->kind == FAULT_PAUSE_LEADER && just_resumed(leader)) ||
 		 (f->kind == FAULT_PAUSE_FOLLOWER && just_resumed(follower))))
 	{
-		timer_set(TIMER_FAULT + i, now + 2 * race);
+		timer_set(TIMER_FAULT + i, now + 3 * race);
 		return;
 	}
 	f->state = ACTIVE;
@@ -400,6 +407,11 @@ fault_arm(int i)
 	f->duration = random_duration();
 	f->point = (Point) (once_in(3) ? POINT_TIME : random_below(NPOINTS));
 	f->countdown = 1 + random_below(once_in(2) ? 2 : 12);
+	if (only_point >= 0 && !once_in(3))
+	{
+		f->point = (Point) only_point;
+		f->countdown = 1;
+	}
 	timer_set(TIMER_FAULT + i,
 			  now + random_time(f->point == POINT_TIME ? timeout : timeout * 2));
 }
@@ -535,6 +547,7 @@ phase_timer(void)
 		case PHASE_FAULTS:
 			TRACE("---- faults end");
 			phase = PHASE_RECOVERY;
+			settling = true;
 			for (int i = 0; i < NFAULTS; i++)
 			{
 				timer_off(TIMER_FAULT + i);
@@ -586,7 +599,7 @@ play(uint64_t seed)
 	longer_timeout = growing ? timeout + random_time(4 * timeout) : timeout;
 	sync_limit = 2 + random_below(4);
 	race = once_in(2) ? timeout / 1000 : timeout / 200;
-	calm = false;
+	settling = calm = false;
 	holder = -1;
 	broken_now = false;
 	phase = PHASE_FAULTS;
@@ -639,8 +652,10 @@ play(uint64_t seed)
 		}
 		else if (timer < TIMER_EXPIRY)
 			zk_ping_timer(timer - TIMER_PING);
-		else if (timer < TIMER_PEER)
+		else if (timer < TIMER_CLOSING)
 			zk_expiry_timer(timer - TIMER_EXPIRY);
+		else if (timer < TIMER_PEER)
+			zk_closing_timer(timer - TIMER_CLOSING);
 		else if (timer < TIMER_LIBRARY)
 			zk_peer_timer(timer - TIMER_PEER);
 		else if (timer < TIMER_WORKER)
@@ -680,6 +695,7 @@ static const Option options[] = {
 	{"--skew", "PPM", &skew, 500000},
 	{"--survey", NULL, &survey, 1},
 	{"--only", "KIND", &only, NFAULT_KINDS - 1},
+	{"--at", "POINT", &only_point, NPOINTS - 1},
 	{"--flapping", NULL, &flapping, 1},
 	{"--observers", "KIND", &only_observers, OBSERVERS_MASTER},
 	{"--ticks", "HALF TICKS", &least_ticks[NO_OBSERVERS], 40},

@@ -79,6 +79,7 @@ time_reset(int skew)
 	{
 		owner[TIMER_PING + i] = UNIT_SERVER + i;
 		owner[TIMER_EXPIRY + i] = UNIT_SERVER + i;
+		owner[TIMER_CLOSING + i] = UNIT_SERVER + i;
 		owner[TIMER_PEER + i] = UNIT_SERVER + i;
 	}
 	for (int i = 0; i < NCLIENTS; i++)

@@ -27,14 +27,22 @@
  * is not written down.  What a new leader knows is the timeout with which the
  * session was created (FileTxnSnapLog.processTransaction, CreateSessionTxn).
  *
- * An expiry is taken for done when the leader decides on it, though others are
- * granted the locks only when that has been committed.
+ * The session tracker takes a whole bucket, and then marks one session after the other
+ * as closing (SessionTrackerImpl.run).  Until it comes to one, that is touched,
+ * revalidated and writes like any other, and is closed all the same.
+ *
+ * An expiry is taken for done when the leader marks it, though others are granted the
+ * locks only when that has been committed.
  *
  *-------------------------------------------------------------------------
  */
 #include "lease_model.h"
 
 #include <string.h>
+
+#ifndef ZKLOCK_LEASE_MUTANT
+#define ZKLOCK_LEASE_MUTANT 0
+#endif
 
 #define PROPOSALS 1024
 
@@ -66,6 +74,7 @@ typedef struct Server
 
 	/* as a leader, or an observer's master */
 	Time bucket[MAX_SESSIONS]; /* end, by its clock; 0: not tracked */
+	uint32_t doomed;		   /* of a bucket that was taken, to be closed */
 	uint32_t closing;
 	Time next_expiration;
 	int64_t ticks;
@@ -117,6 +126,11 @@ touch(Server *l, int s, bool longer)
 	if (l->bucket[s] == 0 || (l->closing & (UINT32_C(1) << s)))
 		return false;
 	track(l, s, longer);
+	if (l - server == true_leader && (l->doomed & (UINT32_C(1) << s)))
+	{
+		COVER(TOUCH_DOOMED);
+		point(POINT_DOOMED);
+	}
 	if (l - server == true_leader)
 		point(POINT_TOUCHED);
 	return true;
@@ -222,12 +236,52 @@ propose(int at, RequestKind kind, int client, int serial, int origin, int s)
 		p->good = false;
 		COVER(WRITE_REFUSED);
 	}
+	else if (kind != REQUEST_CLOSE && (l->doomed & (UINT32_C(1) << s)))
+		COVER(WRITE_DOOMED);
 	l->proposed++;
 	for (int i = 0; i < NVOTERS; i++)
 		if (l->learner[i])
 			stream_send(STREAM_PEER(at, i), &m);
 	if (kind != REQUEST_CLOSE)
 		point(POINT_PROPOSED);
+}
+
+static void
+close_session(int at, int s)
+{
+	Server *l = &server[at];
+
+	TRACE("server %d expires session %d%s", at, s, at == true_leader ? "" : ", deposed");
+	l->doomed &= ~(UINT32_C(1) << s);
+	l->closing |= UINT32_C(1) << s;
+	propose(at, REQUEST_CLOSE, session[s].client, 0, at, s);
+	if (at == true_leader)
+	{
+		const Conn *c = &conn[session[s].client];
+
+		if (now < resumed[UNIT_SERVER + at] + 2 * race)
+			COVER(EXPIRED_RACE);
+		if (c->server >= 0 && c->session == s &&
+			((server[c->server].touched | server[c->server].longer_touched) &
+			 (UINT32_C(1) << s)))
+			COVER(TOUCH_SWALLOWED);
+		session[s].expired = now;
+		session_expired(s);
+	}
+	else
+		COVER(EXPIRED_BY_DEPOSED);
+}
+
+/* The session tracker goes on with the buckets that it has taken. */
+void
+zk_closing_timer(int at)
+{
+	Server *l = &server[at];
+
+	if (l->role != LEADING || l->doomed == 0)
+		return;
+	close_session(at, __builtin_ctz(l->doomed));
+	timer_set(TIMER_CLOSING + at, now + random_time(race / 2));
 }
 
 void
@@ -244,30 +298,14 @@ zk_expiry_timer(int at)
 		l->next_expiration += tick;
 		for (int s = 0; s < nsessions; s++)
 		{
-			if (l->bucket[s] == 0 || l->bucket[s] > end ||
-				(l->closing & (UINT32_C(1) << s)))
-				continue;
-			TRACE("server %d expires session %d%s", at, s,
-				  at == true_leader ? "" : ", deposed");
-			l->closing |= UINT32_C(1) << s;
-			propose(at, REQUEST_CLOSE, session[s].client, 0, at, s);
-			if (at == true_leader)
-			{
-				const Conn *c = &conn[session[s].client];
+			uint32_t bit = UINT32_C(1) << s;
 
-				if (l->next_expiration <= clock_of(at) || clock_of(at) > end + 100 * MS)
-					COVER(EXPIRED_RACE);
-				if (c->server >= 0 && c->session == s &&
-					((server[c->server].touched | server[c->server].longer_touched) &
-					 (UINT32_C(1) << s)))
-					COVER(TOUCH_SWALLOWED);
-				session[s].expired = now;
-				session_expired(s);
-			}
-			else
-				COVER(EXPIRED_BY_DEPOSED);
+			if (l->bucket[s] != 0 && l->bucket[s] <= end && !(l->closing & bit))
+				l->doomed |= bit;
 		}
 	}
+	if (l->doomed != 0)
+		timer_set(TIMER_CLOSING + at, now + (once_in(2) ? 0 : random_time(race / 2)));
 	timer_set(TIMER_EXPIRY + at, true_time(at, l->next_expiration));
 }
 
@@ -302,6 +340,7 @@ look(int at)
 	close_clients(at);
 	timer_off(TIMER_PING + at);
 	timer_off(TIMER_EXPIRY + at);
+	timer_off(TIMER_CLOSING + at);
 	timer_set(TIMER_PEER + at, now + random_time(tick));
 }
 
@@ -640,6 +679,8 @@ peer_message(int at, int from, const Message *m)
 				break;
 			}
 			answer.type = M_REVALIDATED;
+			if (me->doomed & (UINT32_C(1) << m->session))
+				COVER(REVALIDATED_DOOMED);
 			answer.good = touch(me, m->session, m->longer);
 			stream_send(STREAM_PEER(at, from), &answer);
 			break;
@@ -717,6 +758,13 @@ client_request(int at, int client, const Message *m)
 		else
 		{
 			answer.type = M_REVALIDATE;
+#if ZKLOCK_LEASE_MUTANT == 11
+			remember_touches(me, UINT32_C(1) << m->session, 0);
+			c->attached = session[m->session].expired == NEVER;
+			answer.type = c->attached ? M_CONNECTED : M_EXPIRED;
+			stream_send(STREAM_S2C + client, &answer);
+			return;
+#endif
 			stream_send(STREAM_PEER(at, me->leader), &answer);
 		}
 		if (m->session >= 0 && c->longer && !session[m->session].longer)

@@ -51,6 +51,7 @@ const char *const coverage_name[NCOVERAGE] = {
 	[COVER_DELETE_REFUSED] = "deletes refused",
 	[COVER_ORPHAN_MADE] = "orphans made",
 	[COVER_ORPHAN_DELETED] = "orphans deleted",
+	[COVER_ORPHANS_LEFT] = "more orphans than there is room for",
 	[COVER_DEADLOCK] = "deadlocks",
 	[COVER_SEQUENCE_LIMIT] = "counters near their end refused",
 	[COVER_REFUSED] = "requests refused",
@@ -59,6 +60,7 @@ const char *const coverage_name[NCOVERAGE] = {
 	[COVER_DIR_EXISTED] = "directories that existed already",
 	[COVER_REAPED] = "directories reaped",
 	[COVER_ADMIN_DELETED] = "contenders of ours deleted by somebody",
+	[COVER_REMOVED] = "contenders of ours taken away by ourselves",
 	[COVER_FOREIGN_EXCLUSIVE] = "foreign exclusive contenders",
 	[COVER_FOREIGN_SHARED] = "foreign shared contenders",
 	[COVER_FORGED_PAST] = "foreign contenders with a number of the past",
@@ -121,11 +123,11 @@ const char *const coverage_name[NCOVERAGE] = {
 const char *
 request_name(ZkLockActionType type)
 {
-	static const char *const names[] = {"MAKE_DIR",	  "WATCH_DIR", "CREATE",
-										"LIST",		  "WATCH_OWN", "WATCH",
-										"MARK",		  "DELETE",	   "DELETE_ORPHAN",
-										"GRANTED",	  "BLOCKED",   "DEMANDED",
-										"UNDEMANDED", "REVOKED",   "FAILED"};
+	static const char *const names[] = {"MAKE_DIR", "WATCH_DIR", "CREATE",
+										"LIST",		"WATCH_OWN", "WATCH",
+										"MARK",		"DELETE",	 "GRANTED",
+										"BLOCKED",	"DEMANDED",	 "UNDEMANDED",
+										"REVOKED",	"FAILED"};
 
 	return names[type];
 }
@@ -528,7 +530,7 @@ is_write(const Request *request)
 {
 	return request->multi >= 0 || request->type == ZKLOCK_ACT_MAKE_DIR ||
 		request->type == ZKLOCK_ACT_CREATE || request->type == ZKLOCK_ACT_DELETE ||
-		request->type == ZKLOCK_ACT_MARK || request->type == ZKLOCK_ACT_DELETE_ORPHAN;
+		request->type == ZKLOCK_ACT_MARK;
 }
 
 /* All of them in one transaction, or none. */

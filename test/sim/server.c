@@ -312,7 +312,7 @@ perform(Server *server, int queue, const ZkLockAction *action, bool keep)
 	request.watch = action->watch;
 	request.list = action->list;
 	request.hash = action->hash;
-	if (action->type == ZKLOCK_ACT_WATCH || action->type == ZKLOCK_ACT_DELETE_ORPHAN)
+	if (action->type == ZKLOCK_ACT_WATCH)
 		snprintf(request.name, sizeof(request.name), "%s", action->name);
 	else if (action->type == ZKLOCK_ACT_WATCH_OWN || action->type == ZKLOCK_ACT_DELETE ||
 			 action->type == ZKLOCK_ACT_MARK)
@@ -331,7 +331,7 @@ perform(Server *server, int queue, const ZkLockAction *action, bool keep)
 		snprintf(request.name + len, sizeof(request.name) - len, "%010" PRId64,
 				 action->sequence);
 	}
-	if (action->type == ZKLOCK_ACT_DELETE || action->type == ZKLOCK_ACT_DELETE_ORPHAN)
+	if (action->type == ZKLOCK_ACT_DELETE)
 		check_delete(server, &request);
 	if (action->jointly)
 	{
@@ -431,6 +431,7 @@ step(Server *server, int queue, ZkLockEvent *event)
 	static const char *const names[] = {
 		[ZKLOCK_EV_NEED] = "NEED",
 		[ZKLOCK_EV_JOINTLY] = "JOINTLY",
+		[ZKLOCK_EV_REMOVE] = "REMOVE",
 		[ZKLOCK_EV_DISCONNECTED] = "DISCONNECTED",
 		[ZKLOCK_EV_CONNECTED] = "CONNECTED",
 		[ZKLOCK_EV_SESSION_LOST] = "SESSION_LOST",
@@ -485,6 +486,8 @@ step(Server *server, int queue, ZkLockEvent *event)
 
 	zklock_step(&server->queue[queue], event, &actions);
 	world.observe(server, queue, event, &before, &actions);
+	if (server->queue[queue].orphans_left && !before.orphans_left)
+		COVER(ORPHANS_LEFT);
 	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
 	{
 		const ZkContender *c = &server->queue[queue].contender[i];
@@ -507,6 +510,21 @@ step(Server *server, int queue, ZkLockEvent *event)
 	/* a listing is shown to others first, see receive_listing */
 	if (before.slots > 0 && event->type != ZKLOCK_EV_LISTED && event->type != ZKLOCK_EV_SEEN)
 		tell_siblings(server, queue, &before, &actions);
+}
+
+/* zk_break of what this server has, or waits with. */
+bool
+server_remove(Server *server, int queue)
+{
+	const ZkContender *c =
+		&server->queue[queue].contender[random_below(ZKLOCK_NCONTENDERS)];
+	ZkLockEvent event = {.type = ZKLOCK_EV_REMOVE, .uuid = c->uuid};
+
+	if (!server->connected || c->state < ZKLOCK_QUEUED)
+		return false;
+	COVER(REMOVED);
+	step(server, queue, &event);
+	return true;
 }
 
 /* All that a set's queues ask for jointly, and then what they ask for besides. */
@@ -585,8 +603,6 @@ server_feed(Server *server)
 static void
 step_all(Server *server, ZkLockEventType type)
 {
-	if (type == ZKLOCK_EV_TICK && server->all_next >= 0)
-		return;
 	if (server->all_next >= 0 && server->all_event == ZKLOCK_EV_RESUMED)
 		server->resume_due = true;
 	if (type == ZKLOCK_EV_SESSION_LOST)
@@ -632,19 +648,20 @@ server_init(Server *server)
  * A tick, as it should be sent: when a write on the present connection has been
  * acknowledged, which a deposed leader does not do.
  */
-void
+bool
 server_tick(Server *server)
 {
 	const Conn *conn = &server->conn;
 
-	if (!server->connected || !conn->up || conn->deposed)
-		return;
+	if (!server->connected || !conn->up || conn->deposed || server->all_next >= 0)
+		return false;
 	for (int i = 0; i < conn->ns2c; i++)
 	{
 		if (conn->s2c[i].type == MESSAGE_CONNECTED)
-			return;
+			return false;
 	}
 	step_all(server, ZKLOCK_EV_TICK);
+	return true;
 }
 
 /* Expired, closed or given up: the session's requests are annulled. */
@@ -787,8 +804,7 @@ receive_reply(Server *server, const Message *message)
 		receive_multi(server, message);
 		return;
 	}
-	if (request->generation != server->generation[queue] ||
-		request->type == ZKLOCK_ACT_DELETE_ORPHAN)
+	if (request->generation != server->generation[queue])
 		return;
 	if (message->zxid > server->told[queue])
 		server->told[queue] = message->zxid;
@@ -1116,6 +1132,28 @@ check_belief(const Server *server)
 	}
 }
 
+/* Will there be another listing, since nobody knows what became of a create? */
+static bool
+is_doubted(const Server *server, int dir)
+{
+	for (int q = 0; q < nqueues; q++)
+	{
+		const ZkLockQueue *queue = &server->queue[q];
+
+		if (queue_dir(q) != dir)
+			continue;
+		if (queue->orphans_left)
+			return true;
+		for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
+		{
+			if (queue->contender[i].state == ZKLOCK_CREATING ||
+				queue->contender[i].state == ZKLOCK_UNSETTLED)
+				return true;
+		}
+	}
+	return false;
+}
+
 void
 check_invariants(void)
 {
@@ -1126,15 +1164,16 @@ check_invariants(void)
 		check_answered(&servers[s]);
 	}
 
-	/* Every contender of ours is known to its queue. */
+	/* Every contender of ours is known to its queue, or about to be found. */
 	for (int i = 0; i < zk.nalive; i++)
 	{
 		const Node *node = &zk.node[zk.alive[i]];
 
 		for (int s = 0; s < nservers; s++)
 		{
-			if (server_owns(&servers[s], zk.alive[i]) && !node->orphan &&
-				server_find(&servers[s], node) < 0)
+			if (server_owns(&servers[s], zk.alive[i]) &&
+				server_find(&servers[s], node) < 0 &&
+				!(node->orphan && is_doubted(&servers[s], node->dir)))
 				fail("server %d does not know its contender %s", s, node->name);
 		}
 	}

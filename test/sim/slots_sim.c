@@ -430,8 +430,6 @@ observe_action(const Table *table, const ZkLockAction *action)
 		seen[SEEN_REVOKED]++;
 	else if (action->type == ZKLOCK_ACT_MARK)
 		seen[SEEN_MARK]++;
-	else if (action->type == ZKLOCK_ACT_DELETE_ORPHAN)
-		seen[SEEN_ORPHAN]++;
 }
 
 static void
@@ -475,6 +473,8 @@ observe(const Server *server, int queue, const ZkLockEvent *event,
 			seen[SEEN_PROBE_FREE]++;
 		if (old->state == ZKLOCK_UNSETTLED && new->state == ZKLOCK_QUEUED)
 			seen[SEEN_ADOPTED]++;
+		if (old->state == ZKLOCK_FREE && new->state == ZKLOCK_DELETING)
+			seen[SEEN_ORPHAN]++;
 		if (old->mark_sent && event->type == ZKLOCK_EV_MARKED &&
 			event->rc == ZKLOCK_RC_LOST && new->uuid == event->uuid)
 			seen[SEEN_MARK_LOST]++;

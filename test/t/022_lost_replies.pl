@@ -233,29 +233,22 @@ for my $kind ('lock-', 'read-lock-')
 }
 
 #
-# Where nobody here uses the directory any more, the worker looks after each new
-# connection.
+# A contender that zk_break takes away, when the connection is lost at that: it goes.
 #
+for my $part ('reply', 'request')
 {
-	my $foreign = $zk->client;
-	$sa->query("BEGIN; SELECT zk_lock('orphanage')");
-	my ($mark) = (ZkLock::queue($zk, 'orphanage'))[0] =~ /^(_c_[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-)/ or die;
-	my @orphan;
-	for my $i (1 .. 40)
-	{
-		my $directory = ZkLock::directory("unused $i");
-		$foreign->create($directory);
-		push @orphan, $foreign->create(sprintf('%s/%s0000-%012x-lock-', $directory, $mark, $i), mode => 'ephemeral_sequential');
-		$foreign->create(sprintf('%s/_c_00000000-0000-0000-0000-%012x-lock-', $directory, $i), mode => 'ephemeral_sequential') if $i == 7;
-	}
-	is(scalar(grep { $zk->stat($_) } @orphan), 40, 'orphans in directories that nobody uses');
-	$proxy->cut;
-	ZkLock::wait_until(sub { !grep { $zk->stat($_) } @orphan }, 'the orphans to go');
-	is(scalar(grep { $zk->stat($_) } @orphan), 0, '... are swept after a new connection');
-	is(scalar($zk->children(ZkLock::directory('unused 7'))), 1, '... and nobody else');
-	ok($sa->query("SELECT zk_assert('orphanage')"), '... not what is in use, either');
-	$sa->query('COMMIT');
-	$foreign->close;
+	my $name = 'broken' . ++$n;
+	my $s = ZkLock::session($a);
+	my $token = $s->query("SELECT zk_lock('$name', scope => 'session')");
+	my $count = lose($part, 'delete', "/locks/$name");
+	is(ZkLock::ask($a, "SELECT zk_break('$name', $token)"), 't', "$part of zk_break's delete lost: it answers");
+	lost($count);
+	cmp_ok($sb->query("BEGIN; SELECT zk_lock('$name')"), '>', $token, '... the lock is free');
+	$sb->query('COMMIT');
+	like($s->fails('SELECT 1'), qr/^55000: lock "$name" was lost/, '... who had it is told');
+	$s->query('SELECT zk_unlock_all()');
+	$s->quit;
+	ZkLock::ok_clean($zk, [ $a, $b ], $name);
 }
 is(ZkLock::ask($a, 'SELECT session_id FROM zk_session'), $session, 'still in one session');
 

@@ -130,10 +130,14 @@ $run[0]->query("CALL zk_run_once('j2', 'SELECT 1', every => '1 day')");
 my $then = ZkLock::ask($q, 'SELECT heartbeat FROM zk_servers() WHERE ours');
 ZkLock::wait_until(sub { ZkLock::ask($q, "SELECT heartbeat > '$then' FROM zk_servers() WHERE ours") eq 't' }, 'a heartbeat after all of them');
 is($jobs->(), '0 0', '... and how many jobs it runs');
+# One that rests makes none.
+my $holder = ZkLock::session($p);
+$holder->query("BEGIN; SELECT zk_lock('beats')");
 my $since = ZkLock::ask($p, "SELECT since FROM zk_servers() WHERE ours");
 my $beat = ZkLock::ask($p, "SELECT heartbeat FROM zk_servers() WHERE ours");
 ZkLock::wait_until(sub { ZkLock::ask($p, "SELECT heartbeat > '$beat' FROM zk_servers() WHERE ours") eq 't' }, 'the next heartbeat');
 is(ZkLock::ask($p, "SELECT since = '$since', since < heartbeat, heartbeat BETWEEN now() - interval '1 h' AND now() + interval '1 h' FROM zk_servers() WHERE ours"), 't|t|t', 'since when it is there, and its newest heartbeat');
+$holder->query('COMMIT');
 
 # What others have put there, and a server with an older zklock
 $other->create('/zklock/servers/foreign', mode => 'ephemeral', data => '10.0.0.7');

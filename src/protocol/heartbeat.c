@@ -1,0 +1,114 @@
+/*-------------------------------------------------------------------------
+ *
+ * heartbeat.c
+ *	  When a server has to write for its lease's sake.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "heartbeat.h"
+
+#define LONGEST_PERIOD INT64_C(10000000000)
+
+static int64_t
+max(int64_t a, int64_t b)
+{
+	return a > b ? a : b;
+}
+
+static int64_t
+min(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+int64_t
+zklock_heartbeat_period(int64_t timeout)
+{
+	return max(min(timeout / 6, LONGEST_PERIOD), 1);
+}
+
+void
+zklock_heartbeat_connected(ZkHeartbeat *heartbeat, int64_t now)
+{
+	heartbeat->sent = 0;
+	heartbeat->open = false;
+	heartbeat->counts_from = now;
+	heartbeat->due = now;
+	if (heartbeat->needed_at == 0)
+		heartbeat->needed_at = now;
+}
+
+void
+zklock_heartbeat_sent(ZkHeartbeat *heartbeat, int64_t now)
+{
+	heartbeat->sent = now;
+	heartbeat->open = true;
+}
+
+void
+zklock_heartbeat_answered(ZkHeartbeat *heartbeat)
+{
+	heartbeat->open = false;
+}
+
+bool
+zklock_heartbeat_written(ZkHeartbeat *heartbeat, const ZkLease *lease, int64_t sent,
+						 int64_t acknowledged, uint32_t random)
+{
+	int64_t period = zklock_heartbeat_period(lease->timeout);
+
+	if (sent < heartbeat->counts_from)
+		return false;
+	heartbeat->counts_from = acknowledged + lease->timeout / 8;
+	heartbeat->due =
+		max(sent + period / 16 * 15 + (int64_t) (random % 1024) * (period / 8) / 1024,
+			heartbeat->counts_from);
+	return true;
+}
+
+/* Is less left of the lease than that? */
+static bool
+runs_out(const ZkLease *lease, int64_t now, int64_t span)
+{
+	return now >= zklock_lease_end(lease) - span;
+}
+
+void
+zklock_heartbeat_need(ZkHeartbeat *heartbeat, int64_t now)
+{
+	heartbeat->resting = false;
+	heartbeat->needed_at = now;
+}
+
+bool
+zklock_heartbeat_rested(ZkHeartbeat *heartbeat, const ZkLease *lease, int64_t now)
+{
+	bool lapsed = runs_out(lease, now, 0);
+
+	/* one that comes to an end now does so while there is need: that is another matter */
+	if (!heartbeat->resting && !lapsed)
+		heartbeat->rested = false;
+	return heartbeat->rested && lapsed;
+}
+
+int64_t
+zklock_heartbeat_due(ZkHeartbeat *heartbeat, const ZkLease *lease, int64_t now)
+{
+	int64_t due = heartbeat->due;
+	int64_t soon = lease->timeout / 8;
+
+	if (now - heartbeat->needed_at >= 2 * lease->timeout)
+		heartbeat->resting = heartbeat->rested = true;
+	if (heartbeat->resting || heartbeat->open)
+		return ZKLOCK_NO_HEARTBEAT;
+	if (lease->nwrites > 0)
+		due = min(due, max(lease->write[0].next, zklock_lease_end(lease) - soon));
+	if (runs_out(lease, now, 0) && lease->nwrites > 0)
+		due = lease->write[0].next;
+	if (heartbeat->sent != 0)
+		due = min(due, heartbeat->sent + 2 * lease->timeout);
+	/* one that was refused was no witness, and the next may be refused, too */
+	if (heartbeat->sent != 0)
+		due = max(due, heartbeat->sent + lease->timeout / 16);
+	return due;
+}

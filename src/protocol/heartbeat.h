@@ -1,0 +1,83 @@
+/*-------------------------------------------------------------------------
+ *
+ * heartbeat.h
+ *	  When a server has to write for its lease's sake.
+ *
+ * Pure, like lease.h, whose times it shares.  The worker asks it when the next heartbeat
+ * is due, and tells it of every write that was acknowledged; the simulator of the lease
+ * and the fleet's tool link the same object.
+ *
+ * While the lease is needed, a write comes every sixth of the session timeout, but at
+ * least every 10 s: a heartbeat, if no other does.  Then each is the last witness
+ * (lease.h) of the one three before it, and just before the next one 7/8 - 4/6, a fifth
+ * of the timeout, is left for one that is slow.  Writes with more than a sixth between
+ * them would leave less, those with less than an eighth are no witnesses of each other.
+ *So a write counts, and puts the heartbeat off, if it was sent an eighth after the one
+ * that counted before was acknowledged.  The sixth is up to 1/16 shorter or longer at
+ * random, or all servers that came back together would write together for ever.
+ *
+ * Heartbeats are of use for more than the lease: they tell other servers what they say,
+ * and whether the ensemble has gone back (history.h).  So every second timeout there is
+ * one in any case.
+ *
+ * A lease that has lapsed, or is about to, comes back as soon as it can: a heartbeat goes
+ * out when it is the next witness of the write that has most.
+ *
+ * A lease is needed while somebody holds, wants or leads something.  After two timeouts
+ * without that the server rests: it lets the lease lapse, and its session lives on by the
+ * library's pings.  What is wanted then would wait for a lease, which cannot be hurried:
+ * the session may be one that the leader is about to expire (lease.h).  But that of a new
+ * session begins with its creation.  So if nothing is left to be lost by that, the next
+ * wish has a new session.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_HEARTBEAT_H
+#define ZKLOCK_HEARTBEAT_H
+
+#include "lease.h"
+
+#define ZKLOCK_NO_HEARTBEAT INT64_MAX
+
+typedef struct ZkHeartbeat
+{
+	int64_t sent;		 /* the newest heartbeat; 0: none on this connection */
+	bool open;			 /* ... and has no reply */
+	int64_t counts_from; /* a write that is sent from then on counts */
+	int64_t due;
+	int64_t needed_at; /* there was need of them last */
+	bool resting;	   /* none is sent */
+	bool rested;	   /* ... and the lease was not good since */
+} ZkHeartbeat;
+
+/* ns between heartbeats in a session of this timeout, in ns, about. */
+extern int64_t zklock_heartbeat_period(int64_t timeout);
+
+/* A connection begins: a heartbeat is due. */
+extern void zklock_heartbeat_connected(ZkHeartbeat *heartbeat, int64_t now);
+
+/* A heartbeat was sent; it was answered, whatever the answer. */
+extern void zklock_heartbeat_sent(ZkHeartbeat *heartbeat, int64_t now);
+extern void zklock_heartbeat_answered(ZkHeartbeat *heartbeat);
+
+/*
+ * A write was acknowledged, perhaps a heartbeat: to be called after zklock_lease_write.
+ * "random" is any number.  True: it counts.
+ */
+extern bool zklock_heartbeat_written(ZkHeartbeat *heartbeat, const ZkLease *lease,
+									 int64_t sent, int64_t acknowledged, uint32_t random);
+
+/* There is need of heartbeats, now. */
+extern void zklock_heartbeat_need(ZkHeartbeat *heartbeat, int64_t now);
+
+/* Has the lease lapsed since the server rested?  A new session is the shortest way to one
+ * then, if there is nothing to be lost in this one. */
+extern bool zklock_heartbeat_rested(ZkHeartbeat *heartbeat, const ZkLease *lease,
+									int64_t now);
+
+/* When the next heartbeat is due; ZKLOCK_NO_HEARTBEAT while the server rests, or one has
+ * no reply. */
+extern int64_t zklock_heartbeat_due(ZkHeartbeat *heartbeat, const ZkLease *lease,
+									int64_t now);
+
+#endif /* ZKLOCK_HEARTBEAT_H */

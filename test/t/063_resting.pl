@@ -1,0 +1,109 @@
+# A server that has nothing to do writes nothing, and is quick when it has again.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/../perl";
+use Test::More;
+use Time::HiRes qw(time);
+use ZkLock;
+use ZooKeeper;
+
+my $timeout = 2;
+my $zk = ZooKeeper->new->start;
+my $conf = "zklock.session_timeout = '${timeout}s'\nzklock.keep_time = '1h'\nzklock.election_idle_time = 0";
+my ($p, $q) = map { ZkLock::server($_, $zk, conf => "$conf\ncluster_name = '$_'") } 'p', 'q';
+ZkLock::wait_connected($p, $q);
+my ($sp, $sq) = map { ZkLock::session($_) } $p, $q;
+
+sub session_of { return ZkLock::ask($_[0], 'SELECT session_id FROM zk_session') }
+sub lapsed { return ZkLock::ask($_[0], "SELECT lease_remaining = '0' FROM zk_session") eq 't' }
+
+# The newest transaction's number, by one of our own.
+sub newest
+{
+	$zk->create('/newest');
+	my $zxid = $zk->stat('/newest')->{czxid};
+
+	$zk->delete('/newest');
+	return $zxid;
+}
+
+# It rests when its lease has lapsed while the connection is good.
+sub rest
+{
+	my @nodes = @_;
+
+	for my $node (@nodes)
+	{
+		ZkLock::wait_until(sub { lapsed($node) }, $node->name . ' rests', sub { ZkLock::ask($node, 'SELECT state, lease_remaining FROM zk_session') });
+	}
+	# Others may have had all that it keeps, if it had been cut off for as long.
+	my $since = time;
+	ZkLock::wait_until(sub { time > $since + 2 * $timeout }, 'time passes');
+}
+
+rest($p, $q);
+my ($before, $session) = (newest(), session_of($p));
+rest($p, $q);
+is(newest() - $before, 2, 'nothing is written');
+is(session_of($p), $session, '... and the session goes on');
+is(ZkLock::ask($p, 'SELECT state FROM zk_session'), 'connected', '... connected');
+is(ZkLock::ask($p, 'SELECT expiries FROM zk_session'), 0, '... not expired');
+
+# A lock, by a session whose creation is a lease.
+is($sp->query("BEGIN; SELECT zk_lock('a') > 0"), 't', 'the first lock');
+isnt(session_of($p), $session, '... in a session of its own');
+is(ZkLock::ask($p, "SELECT lease_remaining > '0' FROM zk_session"), 't', '... whose lease is good');
+ZkLock::wait_until(sub { !exists $zk->sessions->{$session} }, 'the old session is gone');
+$session = session_of($p);
+
+# What is held is held, for as long as it takes.
+$before = time;
+ZkLock::wait_until(sub { time > $before + 4 * $timeout }, 'time passes');
+is(session_of($p), $session, 'a holder does not rest');
+is($sp->query('SELECT count(*) FROM zk_assert(\'a\')'), 1, '... and can prove what it has');
+$sp->query('COMMIT');
+
+# It is kept, and nobody hears of a loss.
+rest($p);
+is(ZkLock::ask($p, "SELECT count(*) FROM zk_locks WHERE grant_state = 'kept'"), 1, 'a lock is kept without a lease');
+is($sp->query("BEGIN; SELECT zk_lock('a') > 0"), 't', '... and taken');
+is($sp->query('COMMIT'), '', '... and not lost');
+is(ZkLock::ask($p, 'SELECT sum(losses) FROM zk_stat'), 0, '... nor was anything');
+
+# Whoever wants it meanwhile gets it.
+rest($p, $q);
+is($sq->query("BEGIN; SELECT zk_lock('a') > 0; COMMIT"), 't', 'another server takes what one that rests keeps');
+
+# A candidate that does not lead rests; its turn comes.
+ZkLock::wait_until(sub { $sp->query("SELECT zk_is_leader('job')") eq 't' }, 'P leads');
+is($sq->query("SELECT zk_is_leader('job')"), 'f', 'Q stands');
+rest($q);
+is(ZkLock::ask($p, "SELECT lease_remaining > '0' FROM zk_session"), 't', 'who leads does not rest');
+$session = session_of($q);
+$sp->query("SELECT zk_resign('job')");
+ZkLock::wait_until(sub { $sq->query("SELECT zk_is_leader('job')") eq 't' }, 'Q leads in its turn');
+is(session_of($q), $session, '... by the same session');
+$sq->query("SELECT zk_resign('job')");
+
+# The first one to stand needs no wait.
+rest($p, $q);
+ZkLock::wait_until(sub { $sp->query("SELECT zk_is_leader('other')") eq 't' }, 'a server that rested leads');
+$sp->query("SELECT zk_resign('other')");
+
+# A connection is lost and made again: nothing is wanted, and nothing is lost.
+rest($p, $q);
+$session = session_of($p);
+$zk->restart;
+ZkLock::wait_connected($p, $q);
+is($sp->query("BEGIN; SELECT zk_lock('b') > 0; COMMIT"), 't', 'a lock after a restart of ZooKeeper');
+
+# The worker's successor goes on.
+rest($p);
+my $pid = ZkLock::ask($p, 'SELECT worker_pid FROM zk_session');
+kill 'TERM', $pid or die;
+ZkLock::wait_until(sub { my $now = ZkLock::ask($p, 'SELECT worker_pid FROM zk_session'); $now ne '' && $now != $pid }, 'another worker');
+is($sp->query("BEGIN; SELECT zk_lock('b') > 0; COMMIT"), 't', 'a lock by its successor');
+
+done_testing();
