@@ -12,11 +12,12 @@
 #   make bench            zklock beside everybody else, in one table; REPEAT= SECONDS= ROWS=,
 #                         BASE= a commit to compare with
 #   make bench-plot       the same as a picture, build/log/bench.svg
+#   make fleet            what so many servers cost an ensemble; SERVERS= SECONDS=
 #   make soak             a million cycles of lock and commit, memory in a table; CYCLES=
 #   make model            random sessions beside a model of their answers; SEQUENCES= SEED=
 #   make chaos            faults of all kinds on six hosts; SECONDS= SEED=
 #
-# The last nine install what they need; all but chaos run in a sandbox
+# The last ten install what they need; all but chaos run in a sandbox
 # (test/sandbox), chaos in namespaces of its own (test/chaos/run).
 
 EXTENSION = zklock
@@ -25,7 +26,7 @@ MODULE_big = zklock
 OBJS = $(patsubst %.c,%.o,$(wildcard src/*.c src/*/*.c))
 DATA = $(wildcard sql/zklock--*.sql)
 REGRESS = $(patsubst sql/%.sql,%,$(filter-out sql/zklock--%,$(sort $(wildcard sql/*.sql))))
-EXTRA_CLEAN = build test/fuzz/build test/sim/build test/client/build test/bench/build
+EXTRA_CLEAN = build test/fuzz/build test/sim/build test/client/build test/bench/build test/fleet/build
 
 PG_CONFIG ?= pg_config
 # Calls from one file of ours to another go there, and not by the linker's table.
@@ -42,7 +43,7 @@ override with_llvm ?= no
 
 # PGXS has a "check" of its own, and a fresh machine has no PGXS yet: leave it
 # out when one of our own targets is asked for.
-ours = check demo lint warnings bench bench-plot chaos soak model dist
+ours = check demo lint warnings bench bench-plot fleet chaos soak model dist
 ifneq ($(filter $(ours),$(MAKECMDGOALS)),)
 
 .PHONY: $(MAKECMDGOALS)
@@ -60,6 +61,8 @@ bench:
 	@test/sandbox --bench test/bench/run $(bench_options) $(ROWS)
 bench-plot:
 	@test/sandbox --bench test/bench/run --plot $(bench_options)
+fleet:
+	@test/sandbox --bench test/fleet/run $(addprefix --servers=,$(SERVERS)) $(addprefix --seconds=,$(SECONDS))
 soak:
 	@test/sandbox test/soak $(CYCLES)
 model:

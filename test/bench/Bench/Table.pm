@@ -58,11 +58,13 @@ sub _judge
 
 my $row = '  %-40s %8s %15s  %-28s %8s %8s %5s  %s';
 
+# "plain": there will be no contests.
 sub heading
 {
-	$heading = shift;
+	($heading, my %option) = @_;
 	_line('');
 	_line('%s', $heading);
+	return if $option{plain};
 	_line($row, '', 'median', 'min .. max', 'ratio', 'requests', 'writes', 'idle', 'bars');
 }
 

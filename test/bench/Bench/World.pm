@@ -337,10 +337,16 @@ sub start
 sub finish
 {
 	my $self = shift;
-	my $answer = readline $self->{out} // die "a peer is gone\n";
-	chomp $answer;
-	my ($n, $p50) = split ' ', $answer;
+	my ($n, $p50) = $self->answer;
 	return { n => $n, p50 => $p50, $self->{seconds} ? (rate => $n / $self->{seconds}) : () };
+}
+
+# The numbers that it answers with.
+sub answer
+{
+	my $self = shift;
+	my $answer = readline $self->{out} // die "a peer is gone\n";
+	return split ' ', $answer;
 }
 
 package Bench::Pgbench;
