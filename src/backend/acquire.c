@@ -161,9 +161,12 @@ acquire_level2(ZkHeldLock *held, int32 index, const ZkWait *wait, int64 *token)
 		failed = proclock->failed;
 		acquired = zklock_proclock_take(index, w.cv != NULL);
 		*token = entry->grant[proclock->mode].token;
-		sight.blocked = is_blocked(&entry->queue, proclock);
-		sight.conflict = zklock_proclock_conflicts(index);
-		sight.granted = zklock_proclock_finds_grant(index) && !sight.conflict;
+		if (!acquired) /* a look at all who wait here */
+		{
+			sight.blocked = is_blocked(&entry->queue, proclock);
+			sight.conflict = zklock_proclock_conflicts(index);
+			sight.granted = zklock_proclock_finds_grant(index) && !sight.conflict;
+		}
 		zklock_entry_unlock(lock);
 
 		if (acquired)
@@ -327,18 +330,131 @@ zklock_find_sound(ZkLockKind kind, const char *name)
 	return NULL;
 }
 
+/*
+ * The way of most: level 1 is free, and the grant is there to be joined.  Who waits has a
+ * proclock before he does, for others to see; here nobody waits.  Returns a
+ * proclock, with level 1, and as *token that of the grant, or 0: level 2 is to come.
+ * ZKLOCK_NO_PROCLOCK: nothing of all this.
+ *
+ * Errors leave level 1 to the end of the transaction, which they bring about.
+ */
+static int32
+acquire_at_once(const char *name, ZkLockMode mode, ZkLockScope scope, bool no_wait,
+				ZkHeldLock **held, int64 *token)
+{
+	int32 proclock;
+
+	zklock_introduce();
+	zklock_callbacks_begin();
+	if (!zklock_level1_try(zklock_hold_tag(ZKLOCK_KIND_LOCK, name),
+						   zklock_level1_mode(mode)))
+		return ZKLOCK_NO_PROCLOCK;
+	*held = zklock_hold_reserve(ZKLOCK_KIND_LOCK, name);
+	proclock = zklock_proclock_make_held(name, mode, scope, no_wait, token);
+	if (proclock >= 0)
+		return proclock;
+	/* the wait for room begins with nothing in hand */
+	zklock_level1_release(&(*held)->tag, zklock_level1_mode(mode));
+	zklock_held_forget(*held);
+	return ZKLOCK_NO_PROCLOCK;
+}
+
+/* Acquire what is not there of level 1 and 2, with a proclock in hand.  What it came to
+ * nothing of has been taken back. */
+static bool
+acquire_patiently(ZkHeldLock *held, int32 proclock, bool level1, const ZkWait *wait,
+				  int64 *token)
+{
+	LOCKMODE lockmode = zklock_level1_mode((ZkLockMode) zklock_proclock(proclock)->mode);
+	bool session = zklock_proclock(proclock)->scope == ZKLOCK_SCOPE_SESSION;
+	bool had_level1 = level1;
+	volatile bool level1_acquired = level1;
+	volatile bool acquired = *token != 0;
+	ZkWaiting waiting;
+
+	zklock_hold_set_pending(proclock);
+	PG_TRY();
+	{
+		zklock_waiting_begin(&waiting, proclock);
+		if (!had_level1)
+			level1_acquired = zklock_level1_acquire(&held->tag, lockmode, wait);
+		if (level1_acquired && !acquired)
+			acquired = acquire_level2(held, proclock, wait, token);
+		zklock_waiting_end(&waiting);
+
+		/*
+		 * Session scope was transaction scope so far, so that an error on the
+		 * way leaves nothing.  Session scope of level 1 is a local count now.
+		 */
+		if (acquired && session)
+		{
+			(void) LockAcquire(&held->tag, lockmode, true, false);
+			zklock_level1_release(&held->tag, lockmode);
+		}
+	}
+	PG_CATCH();
+	{
+		ConditionVariableCancelSleep();
+		zklock_hold_set_pending(-1);
+		zklock_proclock(proclock)->end = zklock_error_end(geterrcode());
+		zklock_proclock_end(proclock);
+		zklock_held_forget(held);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+
+	zklock_hold_set_pending(-1);
+	if (!acquired)
+	{
+		zklock_proclock(proclock)->end = ZKLOCK_PROCLOCK_END_TIMEOUT;
+		zklock_proclock_end(proclock);
+		if (level1_acquired)
+			zklock_level1_release(&held->tag, lockmode);
+		zklock_held_forget(held);
+	}
+	return acquired;
+}
+
+/* This backend has nothing of the name in this mode.  "slots": as there. */
+static bool
+acquire_anew(ZkHeldLock *reader, ZkLockKind kind, const char *name, int slots,
+			 ZkLockMode mode, ZkLockScope scope, int64 wait_ms, int64 *token)
+{
+	/* a name that is in use is so again, as a rule: whoever had to wait does not try */
+	static bool waited = false;
+	ZkHeldLock *held = NULL;
+	int32 proclock = ZKLOCK_NO_PROCLOCK;
+	bool level1;
+	ZkWait wait;
+
+	*token = 0;
+	if (kind == ZKLOCK_KIND_LOCK && reader == NULL && !waited)
+		proclock = acquire_at_once(name, mode, scope, wait_ms == 0, &held, token);
+	level1 = proclock >= 0;
+	waited = false;
+	if (*token == 0 || scope == ZKLOCK_SCOPE_SESSION)
+	{
+		zklock_wait_begin(&wait, wait_ms);
+		if (!level1)
+			proclock = make_proclock(kind, name, slots, mode, scope, wait_ms, &wait, &held);
+		if (!acquire_patiently(held, proclock, level1, &wait, token))
+			return false;
+		waited = zklock_proclock(proclock)->waited;
+	}
+	held->proclock[mode] = proclock;
+	held->token[mode] = *token;
+	held->slots = slots;
+	held->number = 0;
+	zklock_hold_add(held, mode, scope);
+	return true;
+}
+
 /* "slots": of a slot, how many there are, else 0. */
 static bool
 acquire(ZkLockKind kind, const char *name, int slots, ZkLockMode mode, ZkLockScope scope,
 		int64 wait_ms, int64 *token)
 {
 	ZkHeldLock *held;
-	volatile bool acquired = false;
-	volatile bool level1 = false;
-	int32 proclock;
-	LOCKMODE lockmode;
-	ZkWait wait;
-	ZkWaiting waiting;
 
 	Assert(!zklock_hold_pending());
 	zklock_check_callable();
@@ -362,60 +478,9 @@ acquire(ZkLockKind kind, const char *name, int slots, ZkLockMode mode, ZkLockSco
 		*token = held->token[covering];
 		return true;
 	}
-
 	if (held == NULL)
 		zklock_check_limit(1);
-
-	zklock_wait_begin(&wait, wait_ms);
-	lockmode = zklock_level1_mode(mode);
-
-	proclock = make_proclock(kind, name, slots, mode, scope, wait_ms, &wait, &held);
-	zklock_hold_set_pending(proclock);
-
-	PG_TRY();
-	{
-		zklock_waiting_begin(&waiting, proclock);
-		level1 = zklock_level1_acquire(&held->tag, lockmode, &wait);
-		acquired = level1 && acquire_level2(held, proclock, &wait, token);
-		zklock_waiting_end(&waiting);
-
-		/*
-		 * Session scope was transaction scope so far, so that an error on the
-		 * way leaves nothing.  Session scope of level 1 is a local count now.
-		 */
-		if (acquired && scope == ZKLOCK_SCOPE_SESSION)
-		{
-			(void) LockAcquire(&held->tag, lockmode, true, false);
-			zklock_level1_release(&held->tag, lockmode);
-		}
-	}
-	PG_CATCH();
-	{
-		ConditionVariableCancelSleep();
-		zklock_hold_set_pending(-1);
-		zklock_proclock(proclock)->end = zklock_error_end(geterrcode());
-		zklock_proclock_end(proclock);
-		zklock_held_forget(held);
-		PG_RE_THROW();
-	}
-	PG_END_TRY();
-
-	zklock_hold_set_pending(-1);
-	if (!acquired)
-	{
-		zklock_proclock(proclock)->end = ZKLOCK_PROCLOCK_END_TIMEOUT;
-		zklock_proclock_end(proclock);
-		if (level1)
-			zklock_level1_release(&held->tag, lockmode);
-		zklock_held_forget(held);
-		return false;
-	}
-	held->proclock[mode] = proclock;
-	held->token[mode] = *token;
-	held->slots = slots;
-	held->number = 0;
-	zklock_hold_add(held, mode, scope);
-	return true;
+	return acquire_anew(held, kind, name, slots, mode, scope, wait_ms, token);
 }
 
 bool

@@ -28,6 +28,10 @@
 #include "names.h"
 #include "waiting.h"
 
+/* The innermost of these hooks is ExecutorRun's: its ExecutorEnd comes before any commit,
+ * as nothing in a query can commit. */
+static bool in_query = false;
+
 static ExecutorRun_hook_type prev_ExecutorRun = NULL;
 static ExecutorFinish_hook_type prev_ExecutorFinish = NULL;
 static ExecutorEnd_hook_type prev_ExecutorEnd = NULL;
@@ -160,7 +164,8 @@ zklock_callbacks_begin(void)
 		registered = true; /* should anything here fail, it is done again */
 	}
 	/* taken by an expression in PL/pgSQL, no statement may end before the commit */
-	callbacks_first();
+	if (!in_query)
+		callbacks_first();
 }
 
 /* ------------------------------------------------------------------------
@@ -249,24 +254,41 @@ tidy(void)
 		zklock_hold_end_void();
 }
 
-/* Out of a statement; "outer" is what was excused around it. */
+/* What was so around a statement. */
+typedef struct Outer
+{
+	bool excused;
+	bool in_query;
+} Outer;
+
+/* Into a statement, and out of it. */
+static Outer
+enter(bool excused, bool query)
+{
+	Outer outer = {.excused = zklock_alarm.excused, .in_query = in_query};
+
+	zklock_alarm.excused = excused;
+	in_query = query;
+	zklock_alarm.nesting++;
+	return outer;
+}
+
 static void
-leave(bool outer)
+leave(Outer outer)
 {
 	Assert(zklock_alarm.nesting > 0);
 	zklock_alarm.nesting--;
-	zklock_alarm.excused = outer;
+	zklock_alarm.excused = outer.excused;
+	in_query = outer.in_query;
 }
 
 static void
 on_ExecutorRun(QueryDesc *queryDesc, ScanDirection direction,
 			   uint64 count ZKLOCK_EXECUTE_ONCE_ARG)
 {
-	bool outer = zklock_alarm.excused;
 	bool own = zklock_loss_before_statement(queryDesc, NULL);
+	Outer outer = enter(own, true);
 
-	zklock_alarm.excused = own;
-	zklock_alarm.nesting++;
 	PG_TRY();
 	{
 		if (prev_ExecutorRun)
@@ -286,9 +308,27 @@ on_ExecutorRun(QueryDesc *queryDesc, ScanDirection direction,
 		zklock_loss_after_statement(queryDesc, NULL);
 }
 
+/* Does ExecutorFinish run anything: triggers, or what is left of a WITH that writes? */
+static bool
+finish_runs(const QueryDesc *queryDesc)
+{
+	const EState *estate = queryDesc->estate;
+
+	return (estate->es_top_eflags & EXEC_FLAG_SKIP_TRIGGERS) == 0 ||
+		estate->es_auxmodifytables != NIL;
+}
+
 static void
 on_ExecutorFinish(QueryDesc *queryDesc)
 {
+	if (!finish_runs(queryDesc))
+	{
+		if (prev_ExecutorFinish)
+			prev_ExecutorFinish(queryDesc);
+		else
+			standard_ExecutorFinish(queryDesc);
+		return;
+	}
 	zklock_alarm.nesting++;
 	PG_TRY();
 	{
@@ -322,11 +362,9 @@ on_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree
 				  ProcessUtilityContext context, ParamListInfo params,
 				  QueryEnvironment *queryEnv, DestReceiver *dest, QueryCompletion *qc)
 {
-	bool outer = zklock_alarm.excused;
 	bool own = zklock_loss_before_statement(NULL, pstmt->utilityStmt);
+	Outer outer = enter(own, false);
 
-	zklock_alarm.excused = own;
-	zklock_alarm.nesting++;
 	PG_TRY();
 	{
 		if (prev_ProcessUtility)

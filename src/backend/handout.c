@@ -147,12 +147,13 @@ raise_lost(const ZkTaken *taken)
 void
 zklock_handout_claim(void)
 {
-	int64 start = zklock_clock();
+	int64 start;
 	int64 limit = (int64) zklock_shared->session.timeout_ms + zklock_connect_timeout;
 	const ZkTaken *lost;
 
 	if (dlist_is_empty(&held_items))
 		return;
+	start = zklock_clock();
 	/* the item is deleted: a commit that a crash takes back would have lost it */
 	ForceSyncCommit();
 	ConditionVariablePrepareToSleep(&zklock_shared->write_cv);
@@ -509,7 +510,8 @@ write_outboxes(void)
 void
 zklock_handout_before_commit(void)
 {
-	write_outboxes();
+	if (!dlist_is_empty(&outboxes))
+		write_outboxes();
 }
 
 

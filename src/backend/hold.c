@@ -27,7 +27,6 @@
 #include "common/hashfn.h"
 #include "miscadmin.h"
 #include "utils/guc.h"
-#include "utils/hsearch.h"
 
 #include "alarm.h"
 #include "hold.h"
@@ -50,7 +49,36 @@ struct ZkHold
 	uint64 count;
 };
 
-static HTAB *held_locks = NULL; /* of ZkHeldLock; NULL until the first */
+/* What is looked for: a name's hash, as level 1 has it, and the name itself. */
+typedef struct HeldKey
+{
+	uint32 hash;
+	uint8 kind;
+	const char *name;
+} HeldKey;
+
+typedef struct HeldSlot
+{
+	HeldKey key; /* its name is that of "held" */
+	ZkHeldLock *held;
+	char status; /* simplehash.h's */
+} HeldSlot;
+
+#define SH_PREFIX			 held
+#define SH_ELEMENT_TYPE		 HeldSlot
+#define SH_KEY_TYPE			 HeldKey
+#define SH_KEY				 key
+#define SH_HASH_KEY(tb, key) ((key).hash)
+#define SH_EQUAL(tb, a, b)                                                               \
+	((a).hash == (b).hash && (a).kind == (b).kind && strcmp((a).name, (b).name) == 0)
+#define SH_SCOPE static inline
+#define SH_DECLARE
+#define SH_DEFINE
+#include "lib/simplehash.h"
+
+static held_hash *held_locks = NULL; /* NULL until the first */
+/* For the next name; of what was held last it still has name, kind and tag. */
+static ZkHeldLock *spare = NULL;
 static MemoryContext hold_context = NULL;
 static ZkHold **reserved = NULL; /* that may be added */
 static int nreserved = 0;
@@ -60,11 +88,10 @@ static int reserved_room = 0;
  * Newest first, so that nest levels only fall along the list, and the end of a
  * subtransaction concerns its head only.
  */
-static dlist_head transaction_holds = DLIST_STATIC_INIT(transaction_holds);
-static int session_scope_holds = 0; /* of ZkHold; quick way out of the callbacks */
-static bool look_at_all = false;	/* for zklock_hold_end_void */
-static int32 pending_proclock = -1;
-static int32 pending_set = -1;
+ZkHolds zklock_holds = {.transaction = DLIST_STATIC_INIT(zklock_holds.transaction),
+						.pending = -1,
+						.pending_set = -1};
+static bool look_at_all = false; /* for zklock_hold_end_void */
 
 /* ------------------------------------------------------------------------
  * Level 1
@@ -94,46 +121,64 @@ zklock_level1_mode(ZkLockMode mode)
  * ------------------------------------------------------------------------
  */
 
-/*
- * The beginning of a ZkHeldLock is the key.  A name is short as a rule, and its
- * room is not: so only the name itself is looked at.
- */
-#define KEY_SIZE (offsetof(ZkHeldLock, kind) + sizeof(uint8))
-
-static uint32
-hash_held(const void *key, Size size)
-{
-	const ZkHeldLock *held = key;
-
-	return hash_bytes((const unsigned char *) held->name, (int) strlen(held->name)) +
-		held->kind;
-}
-
-static int
-compare_held(const void *a, const void *b, Size size)
-{
-	const ZkHeldLock *left = a;
-	const ZkHeldLock *right = b;
-
-	return left->kind != right->kind || strcmp(left->name, right->name) != 0;
-}
-
-static ZkHeldLock *
-search_held(ZkLockKind kind, const char *name, HASHACTION action, bool *found)
-{
-	ZkHeldLock key;
-
-	strlcpy(key.name, name, sizeof(key.name));
-	key.kind = (uint8) kind;
-	return hash_search(held_locks, &key, action, found);
-}
-
 ZkHeldLock *
 zklock_held_find(ZkLockKind kind, const char *name)
 {
-	if (held_locks == NULL)
+	HeldKey key = {.kind = (uint8) kind, .name = name};
+	LOCKTAG tag;
+	HeldSlot *slot;
+
+	if (zklock_held_names() == 0)
 		return NULL;
-	return search_held(kind, name, HASH_FIND, NULL);
+	zklock_level1_tag(&tag, kind, name, MyProcPid);
+	key.hash = tag.locktag_field3;
+	slot = held_lookup(held_locks, key);
+	return slot != NULL ? slot->held : NULL;
+}
+
+/* The next of all names that something is held of, or NULL.  The one that was returned
+ * last may be forgotten. */
+static ZkHeldLock *
+next_held(held_iterator *iterator)
+{
+	HeldSlot *slot = held_iterate(held_locks, iterator);
+
+	return slot != NULL ? slot->held : NULL;
+}
+
+static void
+prepare(void)
+{
+	if (hold_context == NULL)
+		hold_context =
+			AllocSetContextCreate(TopMemoryContext, "zklock holds", ALLOCSET_SMALL_SIZES);
+	if (held_locks == NULL)
+		held_locks = held_create(hold_context, 16, NULL);
+	if (spare == NULL)
+		spare = MemoryContextAllocZero(hold_context, sizeof(ZkHeldLock));
+	if (nreserved == 0)
+		zklock_hold_reserve_room(1);
+	zklock_alarm_prepare();
+}
+
+const LOCKTAG *
+zklock_hold_tag(ZkLockKind kind, const char *name)
+{
+	prepare();
+	if (spare->kind != kind || strcmp(spare->name, name) != 0)
+	{
+		strlcpy(spare->name, name, sizeof(spare->name));
+		spare->kind = (uint8) kind;
+		zklock_level1_tag(&spare->tag, kind, name, MyProcPid);
+	}
+	return &spare->tag;
+}
+
+static HeldKey
+key_of(const ZkHeldLock *held)
+{
+	return (
+		HeldKey){.hash = held->tag.locktag_field3, .kind = held->kind, .name = held->name};
 }
 
 ZkHeldLock *
@@ -141,44 +186,28 @@ zklock_hold_reserve(ZkLockKind kind, const char *name)
 {
 	ZkHeldLock *held;
 	bool found;
+	HeldSlot *slot;
 
 	Assert(!zklock_in_worker());
-	if (held_locks == NULL)
+	(void) zklock_hold_tag(kind, name);
+	held = spare;
+	slot = held_insert(held_locks, key_of(held), &found);
+	if (found)
+		return slot->held;
+	slot->held = held;
+	spare = NULL;
+	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 	{
-		HASHCTL ctl;
-
-		if (hold_context == NULL)
-			hold_context = AllocSetContextCreate(TopMemoryContext, "zklock holds",
-												 ALLOCSET_SMALL_SIZES);
-		ctl.keysize = KEY_SIZE;
-		ctl.entrysize = sizeof(ZkHeldLock);
-		ctl.hash = hash_held;
-		ctl.match = compare_held;
-		ctl.hcxt = hold_context;
-		held_locks = hash_create("zklock holds", 16, &ctl,
-								 HASH_ELEM | HASH_FUNCTION | HASH_COMPARE | HASH_CONTEXT);
+		held->proclock[mode] = -1;
+		held->token[mode] = 0;
+		held->count[mode] = 0;
 	}
-	zklock_alarm_prepare();
-	if (nreserved == 0)
-		zklock_hold_reserve_room(1);
-
-	held = search_held(kind, name, HASH_ENTER, &found);
-	if (!found)
-	{
-		zklock_level1_tag(&held->tag, kind, name, MyProcPid);
-		for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
-		{
-			held->proclock[mode] = -1;
-			held->token[mode] = 0;
-			held->count[mode] = 0;
-		}
-		held->transaction_count = 0;
-		held->told = false;
-		held->begun = false;
-		held->slots = held->number = 0;
-		for (int scope = 0; scope < ZKLOCK_NSCOPES; scope++)
-			slist_init(&held->holds[scope]);
-	}
+	held->transaction_count = 0;
+	held->told = false;
+	held->begun = false;
+	held->slots = held->number = 0;
+	for (int scope = 0; scope < ZKLOCK_NSCOPES; scope++)
+		slist_init(&held->holds[scope]);
 	return held;
 }
 
@@ -202,23 +231,27 @@ zklock_hold_reserve_room(int n)
 void
 zklock_held_forget(ZkHeldLock *held)
 {
-	if (held->proclock[ZKLOCK_SHARED] < 0 && held->proclock[ZKLOCK_EXCLUSIVE] < 0)
-		hash_search(held_locks, held, HASH_REMOVE, NULL);
+	if (held->proclock[ZKLOCK_SHARED] >= 0 || held->proclock[ZKLOCK_EXCLUSIVE] >= 0)
+		return;
+	(void) held_delete(held_locks, key_of(held));
+	if (spare != NULL)
+		pfree(spare);
+	spare = held;
 }
 
 void
 zklock_hold_set_pending(int32 proclock)
 {
 	Assert(proclock < 0 || !zklock_hold_pending());
-	pending_proclock = proclock;
+	zklock_holds.pending = proclock;
 	zklock_hold_set_waiting(proclock);
 }
 
 void
 zklock_hold_set_pending_set(int32 first)
 {
-	Assert(pending_proclock < 0);
-	pending_set = first;
+	Assert(zklock_holds.pending < 0);
+	zklock_holds.pending_set = first;
 	if (first < 0)
 		zklock_hold_set_waiting(-1);
 }
@@ -314,9 +347,9 @@ zklock_hold_add(ZkHeldLock *held, ZkLockMode mode, ZkLockScope scope)
 		hold->count = 1;
 		slist_push_head(&held->holds[scope], &hold->lock_node);
 		if (scope == ZKLOCK_SCOPE_SESSION)
-			session_scope_holds++;
+			zklock_holds.session_scope++;
 		else
-			dlist_push_head(&transaction_holds, &hold->transaction_node);
+			dlist_push_head(&zklock_holds.transaction, &hold->transaction_node);
 	}
 	zklock_alarm_arm();
 	held->count[mode]++;
@@ -334,10 +367,13 @@ free_hold(ZkHold *hold)
 {
 	slist_delete(&hold->held->holds[hold->scope], &hold->lock_node);
 	if (hold->scope == ZKLOCK_SCOPE_SESSION)
-		session_scope_holds--;
+		zklock_holds.session_scope--;
 	else
 		dlist_delete(&hold->transaction_node);
-	pfree(hold);
+	if (nreserved < Min(reserved_room, 1))
+		reserved[nreserved++] = hold; /* for the next one */
+	else
+		pfree(hold);
 }
 
 /*
@@ -397,13 +433,13 @@ release_level1(const LOCKTAG *tag, LOCKMODE lockmode, bool mixed)
 void
 zklock_hold_each_session_scope(void (*what)(ZkHeldLock *held))
 {
-	HASH_SEQ_STATUS seq;
+	held_iterator iterator;
 	ZkHeldLock *held;
 
-	if (session_scope_holds == 0)
+	if (zklock_holds.session_scope == 0)
 		return;
-	hash_seq_init(&seq, held_locks);
-	while ((held = hash_seq_search(&seq)) != NULL)
+	held_start_iterate(held_locks, &iterator);
+	while ((held = next_held(&iterator)) != NULL)
 	{
 		if (zklock_kind_is_kept((ZkLockKind) held->kind) &&
 			!slist_is_empty(&held->holds[ZKLOCK_SCOPE_SESSION]))
@@ -439,15 +475,14 @@ zklock_hold_end_session_scope(ZkHeldLock *held, bool all)
 uint64
 zklock_hold_end_all_session_scope(bool jobs)
 {
-	HASH_SEQ_STATUS seq;
+	held_iterator iterator;
 	ZkHeldLock *held;
 	uint64 ended = 0;
 
-	if (session_scope_holds == 0)
+	if (zklock_holds.session_scope == 0)
 		return 0;
-	/* removing the element just returned is allowed */
-	hash_seq_init(&seq, held_locks);
-	while ((held = hash_seq_search(&seq)) != NULL)
+	held_start_iterate(held_locks, &iterator);
+	while ((held = next_held(&iterator)) != NULL)
 	{
 		if (jobs || held->kind != ZKLOCK_KIND_JOB)
 			ended += zklock_hold_end_session_scope(held, true);
@@ -462,15 +497,13 @@ zklock_hold_end_all_session_scope(bool jobs)
  * each is looked at: those that have level 1 may have been taken since.
  */
 void
-zklock_hold_end_void(void)
+zklock_hold_end_void_ones(void)
 {
-	HASH_SEQ_STATUS seq;
+	held_iterator iterator;
 	ZkHeldLock *held;
 
-	if (session_scope_holds == 0)
-		return;
-	hash_seq_init(&seq, held_locks);
-	while ((held = hash_seq_search(&seq)) != NULL)
+	held_start_iterate(held_locks, &iterator);
+	while ((held = next_held(&iterator)) != NULL)
 	{
 		ZkHold *hold;
 		bool gone[ZKLOCK_NMODES];
@@ -487,10 +520,7 @@ zklock_hold_end_void(void)
 			modes += held->proclock[mode] >= 0;
 		}
 		if (present && held->transaction_count == 0 && !look_at_all)
-		{
-			hash_seq_term(&seq);
 			return;
-		}
 		for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 		{
 			if (!gone[mode])
@@ -539,25 +569,7 @@ zklock_held_lost(const ZkHeldLock *held)
 int
 zklock_held_names(void)
 {
-	return held_locks == NULL ? 0 : (int) hash_get_num_entries(held_locks);
-}
-
-bool
-zklock_hold_any_in_transaction(void)
-{
-	return !dlist_is_empty(&transaction_holds);
-}
-
-bool
-zklock_hold_pending(void)
-{
-	return pending_proclock >= 0 || pending_set >= 0;
-}
-
-bool
-zklock_hold_any(void)
-{
-	return session_scope_holds > 0 || !dlist_is_empty(&transaction_holds);
+	return held_locks == NULL ? 0 : (int) held_locks->members;
 }
 
 /* Which of two losses is to be told of?  A job's is never only warned of. */
@@ -570,14 +582,14 @@ loss_rank(const ZkHeldLock *held)
 ZkHeldLock *
 zklock_held_find_lost(bool all)
 {
-	HASH_SEQ_STATUS seq;
+	held_iterator iterator;
 	ZkHeldLock *held;
 	ZkHeldLock *lost = NULL;
 
 	if (held_locks == NULL)
 		return NULL;
-	hash_seq_init(&seq, held_locks);
-	while ((held = hash_seq_search(&seq)) != NULL)
+	held_start_iterate(held_locks, &iterator);
+	while ((held = next_held(&iterator)) != NULL)
 	{
 		/* one that is only being asked for is not held yet */
 		if (held->count[ZKLOCK_SHARED] + held->count[ZKLOCK_EXCLUSIVE] == 0 ||
@@ -597,16 +609,16 @@ zklock_held_find_lost(bool all)
 void
 zklock_hold_end_pending(void)
 {
-	if (pending_proclock >= 0)
+	if (zklock_holds.pending >= 0)
 	{
-		int32 proclock = pending_proclock;
+		int32 proclock = zklock_holds.pending;
 
 		zklock_hold_set_pending(-1);
 		zklock_proclock_end(proclock);
 	}
-	if (pending_set >= 0)
+	if (zklock_holds.pending_set >= 0)
 	{
-		int32 next = pending_set;
+		int32 next = zklock_holds.pending_set;
 
 		zklock_hold_set_pending_set(-1);
 		zklock_set_withdraw();
@@ -623,9 +635,10 @@ zklock_hold_end_pending(void)
 void
 zklock_hold_end_transaction(int level)
 {
-	while (!dlist_is_empty(&transaction_holds))
+	while (!dlist_is_empty(&zklock_holds.transaction))
 	{
-		ZkHold *hold = dlist_head_element(ZkHold, transaction_node, &transaction_holds);
+		ZkHold *hold =
+			dlist_head_element(ZkHold, transaction_node, &zklock_holds.transaction);
 		ZkHeldLock *held = hold->held;
 		uint64 count = hold->count;
 
@@ -650,13 +663,13 @@ zklock_hold_end_transaction(int level)
 			look_at_all = true;
 		end_hold(hold, count);
 	}
-	Assert(level > 1 || dlist_is_empty(&transaction_holds));
+	Assert(level > 1 || dlist_is_empty(&zklock_holds.transaction));
 }
 
 void
 zklock_hold_refuse_prepare(void)
 {
-	ZkHold *hold = dlist_head_element(ZkHold, transaction_node, &transaction_holds);
+	ZkHold *hold = dlist_head_element(ZkHold, transaction_node, &zklock_holds.transaction);
 
 	if (hold->held->kind == ZKLOCK_KIND_ELECTION)
 		ereport(ERROR,
@@ -677,13 +690,13 @@ zklock_hold_refuse_prepare(void)
 void
 zklock_hold_abandon(void)
 {
-	HASH_SEQ_STATUS seq;
+	held_iterator iterator;
 	ZkHeldLock *held;
 
 	if (!zklock_hold_any())
 		return;
-	hash_seq_init(&seq, held_locks);
-	while ((held = hash_seq_search(&seq)) != NULL)
+	held_start_iterate(held_locks, &iterator);
+	while ((held = next_held(&iterator)) != NULL)
 	{
 		for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 		{
@@ -698,7 +711,7 @@ zklock_hold_pass_to_parent(int level)
 {
 	dlist_mutable_iter iter;
 
-	dlist_foreach_modify (iter, &transaction_holds)
+	dlist_foreach_modify (iter, &zklock_holds.transaction)
 	{
 		ZkHold *hold = dlist_container(ZkHold, transaction_node, iter.cur);
 		ZkHold *parent;

@@ -23,7 +23,7 @@
 typedef struct ZkHeldLock
 {
 	char name[ZKLOCK_NAME_MAX + 1]; /* UTF-8 */
-	uint8 kind;						/* ZkLockKind; with the name: hash key */
+	uint8 kind;						/* ZkLockKind */
 	LOCKTAG tag;					/* level 1; not of an election */
 	int32 proclock[ZKLOCK_NMODES];	/* -1: not held in this mode */
 	int64 token[ZKLOCK_NMODES];
@@ -37,6 +37,17 @@ typedef struct ZkHeldLock
 } ZkHeldLock;
 
 typedef struct ZkHold ZkHold;
+
+/* What there is; for the functions here, which every statement and transaction calls. */
+typedef struct ZkHolds
+{
+	dlist_head transaction; /* ZkHold, in that scope; the newest first */
+	int session_scope;		/* how many */
+	int32 pending;			/* zklock_hold_set_pending */
+	int32 pending_set;		/* zklock_hold_set_pending_set */
+} ZkHolds;
+
+extern ZkHolds zklock_holds;
 
 /* User advisory locks are class 1 and 2, Citus uses 4 to 15. */
 #define ZKLOCK_LEVEL1_CLASS 31339
@@ -59,6 +70,12 @@ extern ZkHeldLock *zklock_held_find(ZkLockKind kind, const char *name);
  * the reserved hold up; it does not throw.
  */
 extern ZkHeldLock *zklock_hold_reserve(ZkLockKind kind, const char *name);
+
+/*
+ * Level 1's name for the one that is to be reserved next, good until then.  Of a name
+ * that this backend had last it is known.  Throws as that does, and makes nothing.
+ */
+extern const LOCKTAG *zklock_hold_tag(ZkLockKind kind, const char *name);
 extern void zklock_hold_reserve_room(int n); /* for so many holds, no more */
 extern void zklock_hold_add(ZkHeldLock *held, ZkLockMode mode, ZkLockScope scope);
 
@@ -93,7 +110,14 @@ extern uint64 zklock_hold_end_all_session_scope(bool jobs);
  * it does, and at every end of an outermost statement and of a transaction.  Does not
  * throw.
  */
-extern void zklock_hold_end_void(void);
+extern void zklock_hold_end_void_ones(void);
+
+static inline void
+zklock_hold_end_void(void)
+{
+	if (zklock_holds.session_scope > 0)
+		zklock_hold_end_void_ones();
+}
 
 /*
  * Beside a hold in transaction scope in the same mode that does not see them.  To be
@@ -117,9 +141,23 @@ zklock_held_mode(const ZkHeldLock *held)
 extern int zklock_held_names(void);
 
 /* Does this backend hold anything, in transaction scope, or wait with a proclock? */
-extern bool zklock_hold_any(void);
-extern bool zklock_hold_any_in_transaction(void);
-extern bool zklock_hold_pending(void);
+static inline bool
+zklock_hold_any_in_transaction(void)
+{
+	return !dlist_is_empty(&zklock_holds.transaction);
+}
+
+static inline bool
+zklock_hold_any(void)
+{
+	return zklock_holds.session_scope > 0 || zklock_hold_any_in_transaction();
+}
+
+static inline bool
+zklock_hold_pending(void)
+{
+	return zklock_holds.pending >= 0 || zklock_holds.pending_set >= 0;
+}
 
 /* Has the ensemble taken the grant away under a hold of this name? */
 extern bool zklock_held_lost(const ZkHeldLock *held);

@@ -33,28 +33,41 @@ zklock_wait_begin(ZkWait *wait, int64 wait_ms)
 
 /*
  * LockAcquire for the transaction rather than for the running portal, which
- * would lose the lock when a cursor fails.  lock_timeout: in ms, for this one; 0: none.
+ * would lose the lock when a cursor fails.  An error ends the transaction or a
+ * subtransaction, and whoever ends that sets the resource owner.
  */
 static bool
-lock_for_transaction(const LOCKTAG *tag, LOCKMODE mode, bool dont_wait, int lock_timeout)
+acquire_for_transaction(const LOCKTAG *tag, LOCKMODE mode, bool dont_wait)
 {
 	ResourceOwner save = CurrentResourceOwner;
-	int save_timeout = LockTimeout;
 	LockAcquireResult result;
 
 	CurrentResourceOwner = CurTransactionResourceOwner;
+	result = LockAcquire(tag, mode, false, dont_wait);
+	CurrentResourceOwner = save;
+	return result != LOCKACQUIRE_NOT_AVAIL;
+}
+
+/* lock_timeout: in ms, for this one; 0: none. */
+static bool
+lock_for_transaction(const LOCKTAG *tag, LOCKMODE mode, bool dont_wait, int lock_timeout)
+{
+	int save_timeout = LockTimeout;
+	bool acquired;
+
+	if (lock_timeout == save_timeout)
+		return acquire_for_transaction(tag, mode, dont_wait);
 	LockTimeout = lock_timeout;
 	PG_TRY();
 	{
-		result = LockAcquire(tag, mode, false, dont_wait);
+		acquired = acquire_for_transaction(tag, mode, dont_wait);
 	}
 	PG_FINALLY();
 	{
 		LockTimeout = save_timeout;
-		CurrentResourceOwner = save;
 	}
 	PG_END_TRY();
-	return result != LOCKACQUIRE_NOT_AVAIL;
+	return acquired;
 }
 
 void
@@ -110,13 +123,19 @@ lock_timeout_left(const ZkWait *wait)
 }
 
 bool
+zklock_level1_try(const LOCKTAG *tag, LOCKMODE mode)
+{
+	return acquire_for_transaction(tag, mode, true);
+}
+
+bool
 zklock_level1_acquire(const LOCKTAG *tag, LOCKMODE mode, const ZkWait *wait)
 {
 	int64 ms;
 
 	if (wait->until == PG_INT64_MAX)
 		return lock_for_transaction(tag, mode, false, lock_timeout_left(wait));
-	if (lock_for_transaction(tag, mode, true, 0))
+	if (zklock_level1_try(tag, mode))
 		return true;
 	/* once in 24 days it goes to the end of the line */
 	while ((ms = (wait->until - zklock_clock() + NS_PER_MS - 1) / NS_PER_MS) > 0)

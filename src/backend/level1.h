@@ -25,6 +25,9 @@ extern void zklock_wait_begin(ZkWait *wait, int64 wait_ms);
 /* Take level 1 in transaction scope, within wait->until: false if that does not suffice. */
 extern bool zklock_level1_acquire(const LOCKTAG *tag, LOCKMODE mode, const ZkWait *wait);
 
+/* Take it if it is free. */
+extern bool zklock_level1_try(const LOCKTAG *tag, LOCKMODE mode);
+
 /* Take it once more, in a mode for which there is nobody to wait. */
 extern void zklock_level1_again(const LOCKTAG *tag, LOCKMODE mode);
 

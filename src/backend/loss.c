@@ -186,13 +186,14 @@ sleep_for_write(void)
 void
 zklock_loss_await_verdict(void)
 {
-	int64 start = zklock_clock();
+	int64 start;
 	int64 limit = (int64) zklock_shared->session.timeout_ms + zklock_connect_timeout;
 	ZkHeldLock *held;
 
 	Assert(!zklock_in_worker());
 	if (nothing_lost())
 		return;
+	start = zklock_clock();
 	ConditionVariablePrepareToSleep(&zklock_shared->write_cv);
 	while ((held = zklock_loss_find()) == NULL && zklock_hold_any() && !zklock_lease_valid())
 	{
@@ -338,8 +339,8 @@ zklock_loss_after_commit(void)
 	ZkHeldLock *held;
 	char *out = name;
 
-	if (nothing_lost() || !(has_written() || (zklock_alarm.worked && cannot_be_undone())) ||
-		warned == GetCurrentStatementStartTimestamp() ||
+	if (!(has_written() || (zklock_alarm.worked && cannot_be_undone())) ||
+		nothing_lost() || warned == GetCurrentStatementStartTimestamp() ||
 		(held = zklock_held_find_lost(!zklock_lease_valid())) == NULL)
 		return;
 	for (const char *p = zklock_local_name(held->name); *p; p++)

@@ -23,6 +23,7 @@
 #include "contenders.h"
 #include "hold.h"
 #include "names.h"
+#include "place.h"
 #include "waiting.h"
 
 #define LONGEST_QUESTION_MS 1000
@@ -61,11 +62,26 @@ find_remote(const ZkLockEntry *entry, const ZkProcLock *mine, Blocker *blocker)
 		const ZkContender *contender = &entry->queue.contender[i];
 
 		if (contender->state != ZKLOCK_WAITING || contender->mode != mine->mode ||
-			contender->blocker != entry->blocker)
+			contender->led || contender->blocker != entry->blocker)
 			continue;
 		blocker->known = true;
 		blocker->last = contender->blocker_last;
 		strlcpy(blocker->server, entry->blocker_server, sizeof(blocker->server));
+	}
+}
+
+/* Of slots another session here may wait for this one, too.  With the entry locked. */
+static void
+find_leader(const ZkLockEntry *entry, Blocker *blocker)
+{
+	const ZkLockEntry *first = zklock_place_first(entry);
+
+	if (!zklock_siblings_is_led(&entry->queue) || first == entry)
+		return;
+	zklock_foreach_proclock (proclock, first)
+	{
+		if (proclock->state == ZKLOCK_PROCLOCK_WANTED)
+			blocker->waiter = proclock->pid;
 	}
 }
 
@@ -82,7 +98,10 @@ find_blocker(const ZkProcLock *proclock, Blocker *blocker)
 	lock = zklock_entry_lock(entry, LW_SHARED);
 	find_local(entry, proclock, blocker);
 	if (proclock->state == ZKLOCK_PROCLOCK_WANTED)
+	{
 		find_remote(entry, proclock, blocker);
+		find_leader(entry, blocker);
+	}
 	zklock_entry_unlock(lock);
 }
 

@@ -278,10 +278,17 @@ fd_reset(ZkClient *client)
 	client->readable = rc < 0;
 }
 
+/*
+ * Does a message wait for the next one?  A deletion that has succeeded is no news to
+ * anybody who waits, and the next of the open requests brings its own reply, or the end
+ * of the connection.  With the mutex held.
+ */
 static bool
-is_reply(const ZkMessage *message)
+is_patient(const ZkClient *client, const ZkMessage *message)
 {
-	return message->type >= ZKLOCK_MSG_CREATED && message->type <= ZKLOCK_MSG_UNWATCHED;
+	return message->rc == ZOK &&
+		(message->tag.patient ||
+		 (message->type == ZKLOCK_MSG_DELETED && client->npending > 0));
 }
 
 /* Append a message that the caller has made. */
@@ -298,9 +305,9 @@ queue_append(ZkClient *client, ZkMessage *message)
 		client->head = message;
 	client->tail = message;
 	client->nlogs += message->type == ZKLOCK_MSG_LOG;
-	if (is_reply(message))
+	if (zklock_is_reply(message))
 		client->filling = false;
-	wake = !client->readable && !(message->tag.patient && message->rc == ZOK);
+	wake = !client->readable && !is_patient(client, message);
 	client->readable |= wake;
 	pthread_mutex_unlock(&client->mutex);
 	if (wake)
@@ -1419,7 +1426,7 @@ answer_open_requests(ZkClient *client)
 	{
 		ZkMessage *message = *link;
 
-		if (is_reply(message))
+		if (zklock_is_reply(message))
 		{
 			*link = message->next;
 			*lost_end = message;
@@ -1455,6 +1462,7 @@ annul(ZkMessage *reply)
 	ZkMessage lost = {.type = reply->type,
 					  .rc = ZCONNECTIONLOSS,
 					  .tag = reply->tag,
+					  .container = reply->container,
 					  .sent_at = reply->sent_at,
 					  .received_at = zklock_clock(),
 					  .failed_op = -1};
@@ -1536,7 +1544,7 @@ zklock_client_receive(ZkClient *client)
 				 message->type == ZKLOCK_MSG_EXPIRED ||
 				 message->type == ZKLOCK_MSG_AUTH_FAILED)
 			client->up = false;
-		else if (is_reply(message) && !client->up)
+		else if (zklock_is_reply(message) && !client->up)
 			annul(message);
 	}
 	return message;
@@ -1693,8 +1701,12 @@ zklock_client_create(ZkClient *client, const char *path, const char *data, int d
 		request_begin(client, ZKLOCK_MSG_CREATED, tag, path, ZKLOCK_SEQUENCE_ROOM, 0);
 
 	if (sending.request != NULL)
+	{
+		/* the library has not heard of it yet */
+		sending.request->reply->container = mode == ZKLOCK_CREATE_CONTAINER;
 		sending.rc = zoo_acreate2(client->zh, path, data, datalen, new_acl(client),
 								  create_flags(mode), create_completion, sending.request);
+	}
 	return request_end(client, &sending);
 }
 

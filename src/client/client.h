@@ -70,6 +70,7 @@ typedef struct ZkMessage
 	ZkMessageType type;
 	int rc;				 /* replies: ZooKeeper's code */
 	ZkRequestTag tag;	 /* replies */
+	bool container;		 /* CREATED: that is what was to be made */
 	int64_t sent_at;	 /* replies: ns of CLOCK_BOOTTIME at the call.  CONNECTED: not
 						  * after the connection asked for its session */
 	int64_t received_at; /* all: ns of CLOCK_BOOTTIME in the callback */
@@ -168,7 +169,8 @@ extern ZkClient *zklock_client_open(const char *hosts, int timeout_ms,
 									const ZkSessionId *resume, const ZkSecurity *security,
 									char *error, int errlen);
 
-/* Readable while messages wait, if not all of them are patient. */
+/* Readable while messages wait, if not all of them are patient, or say of a node that it
+ * is deleted while other requests are open. */
 extern int zklock_client_fd(ZkClient *client);
 
 /*
@@ -178,6 +180,13 @@ extern int zklock_client_fd(ZkClient *client);
  */
 extern ZkMessage *zklock_client_receive(ZkClient *client);
 extern void zklock_client_free_message(ZkMessage *message);
+
+/* Does it answer a request? */
+static inline bool
+zklock_is_reply(const ZkMessage *message)
+{
+	return message->type >= ZKLOCK_MSG_CREATED && message->type <= ZKLOCK_MSG_UNWATCHED;
+}
 
 /* Is the connection up, as far as the library knows by now? */
 extern bool zklock_client_connected(ZkClient *client);
@@ -198,8 +207,8 @@ extern void zklock_client_server(ZkClient *client, char *buf, int buflen);
  * the result is ZKLOCK_ZCONNECTIONLOSS.  What is open at DISCONNECTED is answered
  * before the next CONNECTED; what is open at EXPIRED or AUTH_FAILED may stay
  * unanswered.  Such answers were not given by the ensemble: whatever broke the
- * connection, their code is ZKLOCK_ZCONNECTIONLOSS, and nothing else is set but the tag
- * and the times.  No more than ZKLOCK_MAX_PENDING can be open at a time.
+ * connection, their code is ZKLOCK_ZCONNECTIONLOSS, and nothing else is set but what the
+ * request was, and the times.  No more than ZKLOCK_MAX_PENDING can be open at a time.
  */
 #define ZKLOCK_MAX_PENDING 32768
 

@@ -38,15 +38,36 @@ zklock_to_utf8(text *arg)
 	return pg_is_ascii(name) ? name : pg_server_to_any(name, (int) strlen(name), PG_UTF8);
 }
 
+/* As it is in the text, if that needs no conversion, else NULL. */
+static const char *
+find_ascii(const text *arg, size_t *len)
+{
+	const char *bytes = VARDATA_ANY(arg);
+
+	*len = VARSIZE_ANY_EXHDR(arg);
+	for (size_t i = 0; i < *len; i++)
+	{
+		if (IS_HIGHBIT_SET(bytes[i]))
+			return NULL;
+	}
+	return bytes;
+}
+
 /* Elections are the server's and have no namespace. */
 void
 zklock_get_name(ZkLockKind kind, text *arg, char *buf)
 {
 	const char *what = zklock_kind_names[kind];
-	char *utf8 = zklock_to_utf8(arg);
-	size_t len = strlen(utf8);
+	size_t len;
+	const char *utf8 = find_ascii(arg, &len);
 	size_t prefix = kind == ZKLOCK_KIND_ELECTION ? 0 : namespace_len();
 	int max = ZKLOCK_NAME_MAX - (int) prefix;
+
+	if (utf8 == NULL)
+	{
+		utf8 = zklock_to_utf8(arg);
+		len = strlen(utf8);
+	}
 
 	if (len == 0)
 		ereport(ERROR,
@@ -65,7 +86,8 @@ zklock_get_name(ZkLockKind kind, text *arg, char *buf)
 		memcpy(buf, zklock_namespace, prefix - 1);
 		buf[prefix - 1] = ZKLOCK_NAMESPACE_END;
 	}
-	memcpy(buf + prefix, utf8, len + 1);
+	memcpy(buf + prefix, utf8, len);
+	buf[prefix + len] = '\0';
 }
 
 char **
@@ -126,42 +148,63 @@ const char *const zklock_modes[ZKLOCK_NMODES] =
 const char *const zklock_scopes[ZKLOCK_NSCOPES] =
 	{[ZKLOCK_SCOPE_TRANSACTION] = "transaction", [ZKLOCK_SCOPE_SESSION] = "session"};
 
+static bool
+is_word(const text *arg, const char *word)
+{
+	const char *bytes = VARDATA_ANY(arg);
+	size_t len = VARSIZE_ANY_EXHDR(arg);
+
+	/* no text has a NUL */
+	for (size_t i = 0; i < len; i++)
+	{
+		if (bytes[i] != word[i])
+			return false;
+	}
+	return word[len] == '\0';
+}
+
 /* Which of two words; -1: neither. */
 static int
-which(const char *word, const char *const words[2])
+which(const text *arg, const char *const words[2])
 {
-	return strcmp(word, words[0]) == 0 ? 0 : strcmp(word, words[1]) == 0 ? 1 : -1;
+	return is_word(arg, words[0]) ? 0 : is_word(arg, words[1]) ? 1 : -1;
 }
 
 ZkLockMode
 zklock_get_mode(text *arg, bool takes_scope)
 {
-	char *word = text_to_cstring(arg);
-	int mode = which(word, zklock_modes);
+	int mode = which(arg, zklock_modes);
 
 	if (mode < 0)
+	{
+		char *word = text_to_cstring(arg);
+
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("unrecognized lock mode \"%s\"", word),
-				 takes_scope && which(word, zklock_scopes) >= 0
+				 takes_scope && which(arg, zklock_scopes) >= 0
 					 ? errhint("This is a scope: write scope => '%s'.", word)
 					 : errhint("Allowed modes are \"exclusive\" and \"shared\".")));
+	}
 	return (ZkLockMode) mode;
 }
 
 ZkLockScope
 zklock_get_scope(text *arg, bool takes_mode)
 {
-	char *word = text_to_cstring(arg);
-	int scope = which(word, zklock_scopes);
+	int scope = which(arg, zklock_scopes);
 
 	if (scope < 0)
+	{
+		char *word = text_to_cstring(arg);
+
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("unrecognized lock scope \"%s\"", word),
-				 takes_mode && which(word, zklock_modes) >= 0
+				 takes_mode && which(arg, zklock_modes) >= 0
 					 ? errhint("This is a mode: write mode => '%s'.", word)
 					 : errhint("Allowed scopes are \"transaction\" and \"session\".")));
+	}
 	return (ZkLockScope) scope;
 }
 

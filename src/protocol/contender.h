@@ -96,7 +96,8 @@ typedef struct ZkLockChild
 	int64_t sequence; /* negative: the server gives no such number any more */
 	ZkLockMode mode;  /* foreign names count as exclusive */
 	int slots;		  /* of a contender for one of so many; else 0 */
-	bool sibling;	  /* of our session, but of another of its queues (dispatch.c) */
+	bool sibling;	  /* of our session, but of another of its queues (dispatch.c) ... */
+	bool leaving;	  /* ... that has sent its delete */
 } ZkLockChild;
 
 /* A name without its namespace. */

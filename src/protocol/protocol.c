@@ -143,7 +143,10 @@ set_state(ZkContender *c, ZkContenderState state)
 	assert((edges[c->state] & (1 << state)) != 0);
 	c->state = (uint8_t) state;
 	if (state != ZKLOCK_WAITING)
-		c->first = false;
+	{
+		c->led = c->first = false;
+		c->lacks = 0;
+	}
 }
 
 static void
@@ -163,7 +166,8 @@ forget_blocker(ZkContender *c)
 	c->second = 0;
 	c->second_gone = false;
 	c->polled = false;
-	c->first = false;
+	c->led = c->first = false;
+	c->lacks = 0;
 }
 
 /* The position is not known any more: ask for a new listing. */
@@ -857,6 +861,76 @@ numbers_tell(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 	return !shared;
 }
 
+/* Does another place of this server wait before "c"? */
+static bool
+is_led(const ZkContender *c, const ZkLockEvent *event)
+{
+	return event->leader < c->sequence;
+}
+
+/* Behind another place of this server, which does the waiting for both. */
+static void
+set_led(ZkLockQueue *queue, ZkContender *c, ZkLockActions *actions)
+{
+	if (c->state != ZKLOCK_WAITING)
+		set_state(c, ZKLOCK_WAITING);
+	forget_blocker(c);
+	c->waited = c->led = true;
+	c->watch_later = false;
+	add_action(actions, ZKLOCK_ACT_BLOCKED, queue, c);
+}
+
+/* May all that stand before "c", but siblings, be watched? */
+static bool
+may_watch_all(const ZkContender *c, const ZkLockEvent *event)
+{
+	for (int i = 0; i < event->nchildren; i++)
+	{
+		const ZkLockChild *child = &event->children[i];
+
+		if (comes_before(c, child) && !child->sibling && !may_watch(child))
+			return false;
+	}
+	return !c->unreadable && !event->spare_watches;
+}
+
+/* "c" waits for a slot, and nobody of this server before it: what tells it when to look? */
+static void
+watch_for_slot(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
+			   const ZkSlotPlace *place, ZkLockActions *actions)
+{
+	const ZkLockChild *far = place->far;
+
+	c->watch_later = true; /* mostly it is over before */
+	c->blocker = far != NULL ? far->hash : place->before->hash;
+	c->polled = event->no_watches;
+	if (c->polled)
+		return;
+	if (far != NULL && (far->slots > 0 || ZKLOCK_SLOTS_MUTANT == 7) && !c->unreadable)
+	{
+		c->polled = !may_watch(far) || c->marked == c->blocker;
+		if (!c->polled)
+			watch_child(queue, c, far->name, far->hash, actions);
+	}
+	else if (far != NULL || place->nothers > ZKLOCK_SLOTS_WATCHED ||
+			 !may_watch_all(c, event))
+		c->first = c->wants_dir = true; /* decide() watches the directory */
+	else
+	{
+		c->lacks = place->lacks;
+		for (int i = 0; i < event->nchildren; i++)
+		{
+			const ZkLockChild *child = &event->children[i];
+
+			if (!conflicts(queue, c, child, event) || !comes_before(c, child) ||
+				child->sibling)
+				continue;
+			watch_child(queue, c, child->name, child->hash, actions);
+			actions->action[actions->n - 1].once = true; /* for whoever waits first here */
+		}
+	}
+}
+
 /*
  * The same as find_place for one of so many slots (slots.h).  Whoever stands behind may
  * have seen us wait, by a listing of before, and waits to hear that we do no more.
@@ -865,13 +939,15 @@ static void
 find_slot(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 		  ZkLockActions *actions)
 {
-	ZkSlotPlace place;
+	ZkSlotPlace place = zklock_slots_place(event->children, event->nchildren, c->sequence,
+										   queue->slots, event->session);
 
+	/* one of its own is on its way, which answers more */
+	if (!place.granted && event->type == ZKLOCK_EV_SEEN && c->state == ZKLOCK_QUEUED)
+		return;
 	c->list_synced = false; /* answered, not lost with a connection */
 	if (!numbers_tell(queue, c, event, actions))
 		return;
-	place =
-		zklock_slots_place(event->children, event->nchildren, c->sequence, queue->slots);
 	queue->other_slots = place.other;
 	if (place.granted)
 	{
@@ -883,18 +959,23 @@ find_slot(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 		c->watch_later = true; /* most are given back before */
 		return;
 	}
+	c->waited = true;
+	c->wants_dir = false;
+	if (is_led(c, event))
+	{
+		set_led(queue, c, actions);
+		return;
+	}
+	if (place.lacks == 0)
+	{
+		set_queued(c); /* for a listing behind the deletes that are on their way */
+		return;
+	}
 	if (c->state != ZKLOCK_WAITING)
 		set_state(c, ZKLOCK_WAITING);
 	forget_blocker(c);
-	c->waited = true;
-	c->first = place.first;
-	c->blocker = place.before->hash;
 	add_action(actions, ZKLOCK_ACT_BLOCKED, queue, c);
-	c->polled = event->no_watches ||
-		(!c->first && (!may_watch(place.before) || c->marked == c->blocker));
-	/* the first one watches the directory, see decide() */
-	if (!c->first && !c->polled)
-		watch_child(queue, c, place.before->name, place.before->hash, actions);
+	watch_for_slot(queue, c, event, &place, actions);
 }
 
 /*
@@ -1055,7 +1136,9 @@ end_probe(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 		  ZkLockActions *actions)
 {
 	bool blocked = queue->slots > 0
-		? !zklock_slots_place(event->children, event->nchildren, INT64_MAX, queue->slots).granted
+		? !zklock_slots_place(event->children, event->nchildren, INT64_MAX, queue->slots,
+							  event->session)
+			   .granted
 		: find_other(queue, c, event) != NULL;
 
 	if (blocked)
@@ -1141,8 +1224,8 @@ look_for_place(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 		if (c->second_gone)
 			look_ahead(queue, c, event, actions);
 	}
-	else if (c->state == ZKLOCK_WAITING && !c->first)
-		return; /* the one before us is watched */
+	else if (c->state == ZKLOCK_WAITING && (c->led || (!c->first && c->lacks == 0)))
+		return; /* the one before us is watched, or does that for us */
 	else if (!is_needed(queue, c))
 		return; /* decide() deletes it */
 	else if (c->token == 0)
@@ -1202,6 +1285,52 @@ on_listed(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 	}
 }
 
+/*
+ * The same of a listing that another place of this server has asked for.  Where it shows
+ * our contender it is recent enough for it.
+ */
+static void
+on_seen(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
+{
+	assert(queue->slots > 0 && event->rc == ZKLOCK_RC_OK);
+	if (!queue->connected || queue->list_synced != 0)
+		return; /* it does not trust in what was asked for before */
+	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
+	{
+		ZkContender *c = &queue->contender[i];
+
+		if ((c->state != ZKLOCK_QUEUED && c->state != ZKLOCK_WAITING) || c->token == 0 ||
+			!is_needed(queue, c))
+			continue;
+		if (find_own(c, event) != NULL || ZKLOCK_SLOTS_MUTANT == 11)
+			find_slot(queue, c, event, actions);
+		else if (c->state == ZKLOCK_WAITING)
+			set_queued(c); /* an old one, or it has gone */
+	}
+}
+
+/*
+ * Of our contenders that were before the first one that waits so many have ended.  It
+ * counts to itself those of others, too, that it watches.
+ */
+static void
+note_ended(ZkContender *c, int n)
+{
+	if (c->state != ZKLOCK_WAITING || c->lacks == 0)
+		return;
+	if (c->lacks <= n)
+		set_queued(c);
+	else
+		c->lacks -= n;
+}
+
+static void
+on_beside(ZkLockQueue *queue, const ZkLockEvent *event)
+{
+	for (int i = 0; i < ZKLOCK_NCONTENDERS && event->ended > 0; i++)
+		note_ended(&queue->contender[i], event->ended);
+}
+
 static void
 on_watched_own(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 			   ZkLockActions *actions)
@@ -1238,6 +1367,30 @@ on_watched_own(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 	}
 }
 
+/* One of those before the first place here that waits for a slot. */
+static void
+on_watched_other(ZkContender *c, const ZkLockEvent *event)
+{
+	switch (event->rc)
+	{
+		case ZKLOCK_RC_OK:
+			break;
+		case ZKLOCK_RC_NO_NODE:
+			if (ZKLOCK_SLOTS_MUTANT != 16)
+				note_ended(c, 1);
+			break;
+		case ZKLOCK_RC_LOST:
+			set_queued(c);
+			break;
+		case ZKLOCK_RC_UNDONE: /* for what changes something */
+		case ZKLOCK_RC_EXISTS:
+		case ZKLOCK_RC_ERROR:
+			c->unreadable = true;
+			set_queued(c);
+			break;
+	}
+}
+
 static void
 on_watched(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 		   ZkLockActions *actions)
@@ -1252,7 +1405,12 @@ on_watched(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 		return;
 	if (c->second == event->hash && event->rc == ZKLOCK_RC_NO_NODE)
 		set_second_gone(c);
-	if (c->blocker != event->hash || c->first)
+	if (c->lacks > 0)
+	{
+		on_watched_other(c, event);
+		return;
+	}
+	if (c->blocker != event->hash || c->first || c->led)
 		return;
 	switch (event->rc)
 	{
@@ -1327,7 +1485,9 @@ on_node_deleted(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *act
 			set_second_gone(c);
 		if (c->state == ZKLOCK_GRANTED && c->blocker == event->hash && ZKLOCK_MUTANT != 13)
 			c->blocker = 0; /* decide() looks who is left */
-		if (c->state != ZKLOCK_WAITING || c->blocker != event->hash)
+		note_ended(c, 1);	/* rather once too often: then it looks, and waits on */
+		if (c->state != ZKLOCK_WAITING || c->blocker != event->hash || c->lacks > 0 ||
+			c->first)
 			continue;
 
 			/*
@@ -1360,8 +1520,12 @@ on_node_changed(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *act
 		}
 		else if (queue->slots > 0)
 		{
-			/* the one before us is granted a slot, most likely */
-			if (c->state == ZKLOCK_WAITING && !c->first && c->blocker == event->hash)
+			if (c->state != ZKLOCK_WAITING)
+				continue;
+			if (c->lacks > 0 && queue->connected && event->uuid == 0)
+				watch_child(queue, c, event->name, event->hash, actions);
+			/* it is granted a slot, most likely */
+			else if (c->lacks == 0 && !c->first && c->blocker == event->hash)
 				set_queued(c);
 		}
 		else if ((c->state == ZKLOCK_WAITING || c->state == ZKLOCK_GRANTED) &&
@@ -1408,10 +1572,18 @@ on_dir_gone(ZkLockQueue *queue)
 		queue->contender[i].watch_later = false;
 }
 
+/* Is it certain that one made now would have to wait for a slot behind others of ours? */
+static bool
+waits_beside(const ZkLockQueue *queue, const ZkLockEvent *event)
+{
+	return queue->slots > 0 &&
+		(event->leader != INT64_MAX || event->beside >= queue->slots);
+}
+
 /*
  * The create of a contender.  Where its number is likely to say that nobody is before
- * it, no listing follows; if it then does not, decide() asks for one.  True if it must
- * follow at once.
+ * it, no listing follows; if it then does not, decide() asks for one.  Nor does where it
+ * has to wait for others of this server.  True if it must follow at once.
  */
 static bool
 create(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event, ZkLockActions *actions)
@@ -1431,7 +1603,8 @@ create(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event, ZkLockActio
 	a = add_action(actions, ZKLOCK_ACT_CREATE, queue, c);
 	a->jointly = event->type == ZKLOCK_EV_JOINTLY;
 	assert(a->jointly == (c->set != 0));
-	a->listed = !likely || !succession->watched || succession->last < 0;
+	a->listed = (!likely || !succession->watched || succession->last < 0) &&
+		!waits_beside(queue, event);
 	c->create_sent = true;
 	c->list_needed = a->listed ? queue->list_sent + 1 : 0;
 	return a->listed;
@@ -1631,9 +1804,9 @@ pursue(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event, Listing *li
 #else
 				listing->sync |= c->state != ZKLOCK_QUEUED || c->list_synced;
 #endif
-			/* who has waited for a slot may be the first now */
-			listing->watch |= listing->wanted && c->waited && c->state == ZKLOCK_QUEUED &&
-				may_watch_dir(queue) && !event->no_watches;
+			/* who has waited for a slot with a watch on the directory may go on so */
+			listing->watch |= listing->wanted && c->wants_dir &&
+				c->state == ZKLOCK_QUEUED && may_watch_dir(queue) && !event->no_watches;
 			break;
 
 		case ZKLOCK_GRANTED:
@@ -1643,7 +1816,7 @@ pursue(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event, Listing *li
 		case ZKLOCK_WAITING:
 			if (c->first)
 				pursue_first(queue, c, listing);
-			else if (!c->polled)
+			else if (!c->polled && !c->led && !c->watch_later)
 				watch_own(queue, c, actions);
 			if (c->second_gone)
 				(void) want_listing(queue, c, listing);
@@ -1654,6 +1827,23 @@ pursue(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event, Listing *li
 		case ZKLOCK_READY:
 		case ZKLOCK_DELETING:
 			break;
+	}
+}
+
+/* Who waits behind another place of this server asks for nothing; who does no more, does. */
+static void
+follow(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
+{
+	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
+	{
+		ZkContender *c = &queue->contender[i];
+
+		if (c->state == ZKLOCK_WAITING && c->led && !is_led(c, event) &&
+			ZKLOCK_SLOTS_MUTANT != 13)
+			set_queued(c);
+		else if (c->state == ZKLOCK_QUEUED && c->token != 0 && !c->list_synced &&
+				 c->list_needed == 0 && is_led(c, event))
+			set_led(queue, c, actions);
 	}
 }
 
@@ -1681,6 +1871,8 @@ decide(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 	start_needed(queue, event);
 	if (!queue->connected)
 		return;
+	if (queue->slots > 0)
+		follow(queue, event, actions);
 	send_deletes(queue, event, actions); /* first: somebody may be waiting for them */
 	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
 		pursue(queue, &queue->contender[i], event, &listing, actions);
@@ -1738,6 +1930,12 @@ take_event(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 			break;
 		case ZKLOCK_EV_WATCHED_DIR:
 			on_watched_dir(queue, event);
+			break;
+		case ZKLOCK_EV_SEEN:
+			on_seen(queue, event, actions);
+			break;
+		case ZKLOCK_EV_BESIDE:
+			on_beside(queue, event);
 			break;
 
 		case ZKLOCK_EV_REMOVE:
@@ -1834,8 +2032,11 @@ check_pursued(const ZkLockQueue *queue, const ZkContender *c, const ZkLockEvent 
 			assert(is_listing(queue, c));
 			break;
 		case ZKLOCK_WAITING:
-			assert(c->polled || c->first || c->own_watched || c->own_requested);
+			assert(c->polled || c->first || c->led || c->watch_later || c->own_watched ||
+				   c->own_requested);
 			assert(!c->first || c->polled || queue->dir_watched || queue->dir_list != 0);
+			/* another does the waiting */
+			assert(!c->led || is_led(c, event));
 			assert(!c->second_gone || is_listing(queue, c));
 			break;
 		case ZKLOCK_GRANTED:
@@ -1859,7 +2060,8 @@ check_contender(const ZkLockQueue *queue, const ZkContender *c, const ZkLockEven
 	assert(!c->create_sent || c->state == ZKLOCK_CREATING);
 	assert(!c->delete_sent || c->state == ZKLOCK_DELETING);
 	assert(!c->delete_refused || c->delete_sent);
-	assert(!c->first || c->state == ZKLOCK_WAITING);
+	assert((!c->first && !c->led && c->lacks == 0) || c->state == ZKLOCK_WAITING);
+	assert(c->first + c->led + (c->lacks > 0) <= 1 && c->lacks >= 0);
 	assert(queue->slots > 0 || (!c->waited && !c->mark_due));
 	switch ((ZkContenderState) c->state)
 	{
@@ -1886,7 +2088,7 @@ check_contender(const ZkLockQueue *queue, const ZkContender *c, const ZkLockEven
 			break;
 		case ZKLOCK_WAITING:
 			assert(is_needed(queue, c));
-			assert(c->token > 0 && c->blocker != 0);
+			assert(c->token > 0 && (c->blocker != 0 || c->led));
 			break;
 		case ZKLOCK_GRANTED:
 			assert(queue->needed[c->mode]);

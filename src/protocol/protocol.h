@@ -34,14 +34,16 @@
  *
  * Of slots (slots.h) one ZkLockQueue is one session's place: a server has as many in one
  * directory as it has sessions that hold or want a slot.  It is asked for in exclusive
- * mode, and has a rule of its own for who is granted and what a waiter watches.
+ * mode, and has a rule of its own for who is granted and what a waiter watches.  Of the
+ * places that wait the first one does that for all; the others are led by it.  See
+ * siblings.h.
  *
- * Every request the actions ask for is answered by exactly one reply event, which
- * carries the request's uuid, or a listing's number, except that a session's end
- * (ZKLOCK_EV_SESSION_LOST) and a new worker (ZKLOCK_EV_RESUMED) annul all that are
- * open.  Replies and watch events arrive in wire order.  Replies of requests that
- * fell to a lost connection arrive with ZKLOCK_RC_LOST before the next
- * ZKLOCK_EV_CONNECTED.
+ * Every request the actions ask for, but a watch that there is already, is answered by
+ * exactly one reply event, which carries the request's uuid, or a listing's number,
+ * except that a session's end (ZKLOCK_EV_SESSION_LOST) and a new worker
+ * (ZKLOCK_EV_RESUMED) annul all that are open.  Replies and watch events arrive in wire
+ * order.  Replies of requests that fell to a lost connection arrive with ZKLOCK_RC_LOST
+ * before the next ZKLOCK_EV_CONNECTED.
  *
  * A wish can be one of a set, whose locks are taken in one step.  Its contender is then
  * made with those of the set's other queues, in one transaction, and never alone; what
@@ -99,8 +101,10 @@ typedef struct ZkContender
 	bool delete_refused;  /* ... try again at the next TICK */
 	bool list_synced;	  /* the listing is to come after a sync */
 	bool waited;		  /* of slots: has been WAITING ... */
-	bool first;			  /* ... and is so, with nobody but holders before it: watches
-						   * the directory */
+	bool led;			  /* ... and is so, behind another place of this server */
+	bool first;			  /* ... or watches the directory */
+	bool unreadable;	  /* does so as others before it may not be read */
+	bool wants_dir;		  /* ... and will again, most likely */
 	bool mark_due;		  /* GRANTED: our node is to be written, for whoever waits
 						   * behind it */
 	bool mark_sent;		  /* ... that is outstanding, or refused */
@@ -109,6 +113,9 @@ typedef struct ZkContender
 	uint64_t list_needed; /* first listing that shows our position; or when there is
 						   * to be one, see protocol.c */
 	int slots;			  /* of so many, an orphan perhaps of others than its queue */
+	int lacks;			  /* WAITING for a slot, and watches all of other sessions that
+						   * are before it: so many of all must go before it is its
+						   * turn; else 0 */
 	int64_t sequence;
 	int64_t token;	  /* czxid, 0 while not known */
 	uint64_t uuid;	  /* low half; the high half is the session's */
@@ -199,8 +206,11 @@ typedef enum ZkLockEventType
 	ZKLOCK_EV_NODE_DELETED,
 	ZKLOCK_EV_NODE_CHANGED, /* any other: the watch is used up; name */
 	ZKLOCK_EV_DIR_CHANGED,	/* somebody came or went, or the directory has gone */
-	ZKLOCK_EV_DIR_GONE		/* the directory has gone, or the data watch on it is used
+	ZKLOCK_EV_DIR_GONE,		/* the directory has gone, or the data watch on it is used
 							 * up otherwise */
+	/* of slots, from another place of the same name here (siblings.h) */
+	ZKLOCK_EV_SEEN,	 /* a listing that it has asked for: as LISTED */
+	ZKLOCK_EV_BESIDE /* something has become of it: ended */
 } ZkLockEventType;
 
 typedef struct ZkLockEvent
@@ -242,6 +252,14 @@ typedef struct ZkLockEvent
 	bool spare_watches;		  /* always: too many paths are watched; do without
 							   * on grants, whose loss is then noticed later */
 	bool no_watches;		  /* always: far too many; waiters do without, too */
+	int ended;				  /* BESIDE: so many of ours that were before us have gone,
+							   * or their deletes are on their way */
+	int64_t leader;			  /* always, of slots: the lowest number of the contenders
+							   * of other places here that wait, INT64_MAX: none; or
+							   * somebody wants an answer of his own */
+	int beside;				  /* always, of slots: contenders of other places here that
+							   * are before one that would be made now; 0, if somebody
+							   * wants an answer of his own */
 	uint64_t session;		  /* always: high half of our UUIDs */
 	uint64_t fresh_uuid;	  /* always: fresh_uuid .. + ZKLOCK_NCONTENDERS - 1
 							   * were never used in this session */
@@ -255,7 +273,8 @@ typedef enum ZkLockActionType
 	ZKLOCK_ACT_LIST,	   /* list, sync: sync first, pipelined; watch: on
 							* the directory's children */
 	ZKLOCK_ACT_WATCH_OWN,  /* slot, uuid: get with a watch */
-	ZKLOCK_ACT_WATCH,	   /* slot, uuid, name, hash: get with a watch */
+	ZKLOCK_ACT_WATCH,	   /* slot, uuid, name, hash: get with a watch; once: not if
+							* there is one, as a reply on this connection said */
 	ZKLOCK_ACT_MARK,	   /* slot, uuid: write our node */
 	ZKLOCK_ACT_DELETE,	   /* slot, uuid; jointly, as a CREATE: in the set's
 							* transaction, which is answered for each as if it had
@@ -303,6 +322,7 @@ typedef struct ZkLockAction
 	bool listed;
 	bool demanded;
 	bool jointly;
+	bool once;
 	uint64_t list;
 	const char *name; /* belongs to the event */
 	uint64_t hash;
@@ -311,7 +331,7 @@ typedef struct ZkLockAction
 	ZkLockFailure failure;
 } ZkLockAction;
 
-#define ZKLOCK_MAX_ACTIONS 48
+#define ZKLOCK_MAX_ACTIONS 64
 
 typedef struct ZkLockActions
 {

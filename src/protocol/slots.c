@@ -31,12 +31,110 @@ least(int a, int b)
 	return a < b ? a : b;
 }
 
+static bool
+is_of(const ZkLockChild *child, uint64_t session)
+{
+	return child->uuid_hi != 0 && child->uuid_hi == session;
+}
+
+/* Is it granted a slot, as of the listing? */
+static bool
+is_granted(const ZkLockChild *children, int n, const ZkLockChild *one)
+{
+	int rank = 0;
+	int limit = limit_of(one);
+
+	for (int i = 0; i < n; i++)
+	{
+		if (children[i].sequence >= one->sequence)
+			continue;
+		rank++;
+		limit = least(limit, limit_of(&children[i]));
+	}
+	return rank < limit;
+}
+
+/* Does it stand more than ZKLOCK_SLOTS_NEAR numbers before "sequence"? */
+static bool
+is_far(const ZkLockChild *child, int64_t sequence)
+{
+	return child->sequence < sequence - ZKLOCK_SLOTS_NEAR;
+}
+
+/*
+ * The one that a contender, which waits as the first one of its session, is to hear from
+ * when it waits no more: the last one of those that are far before it.
+ */
+static const ZkLockChild *
+find_far(const ZkLockChild *children, int n, int64_t sequence, uint64_t session)
+{
+	const ZkLockChild *far = NULL;
+
+	for (int i = 0; i < n; i++)
+	{
+		if (is_far(&children[i], sequence) && !is_of(&children[i], session) &&
+			(far == NULL || children[i].sequence > far->sequence))
+			far = &children[i];
+	}
+	if (far == NULL || is_granted(children, n, far))
+		return NULL; /* and so are all before it */
+
+	/* by those it would not know that we have not heard (is_followed) */
+	for (int i = 0; i < n && ZKLOCK_SLOTS_MUTANT != 15; i++)
+	{
+		if (is_of(&children[i], session) && children[i].sequence > far->sequence &&
+			children[i].sequence < sequence)
+			return NULL;
+	}
+	return far;
+}
+
+/*
+ * The same from the other side: is there a session of which the first contender behind
+ * "sequence" is far?  Rather once too often.
+ */
+static bool
+is_followed(const ZkLockChild *children, int n, int64_t sequence, uint64_t session)
+{
+	uint64_t near[ZKLOCK_SLOTS_NEAR];
+	int nnear = 0;
+	bool followed = false;
+
+	for (int i = 0; i < n; i++)
+	{
+		const ZkLockChild *child = &children[i];
+		bool found = false;
+
+		if (child->sequence <= sequence || child->sequence - sequence > ZKLOCK_SLOTS_NEAR)
+			continue;
+		for (int j = 0; j < nnear && !found; j++)
+			found = near[j] == child->uuid_hi;
+		if (!found && nnear < ZKLOCK_SLOTS_NEAR)
+			near[nnear++] = child->uuid_hi;
+	}
+	for (int i = 0; i < n && !followed; i++)
+	{
+		const ZkLockChild *child = &children[i];
+
+		if (child->sequence <= sequence || child->sequence - sequence <= ZKLOCK_SLOTS_NEAR ||
+			child->slots == 0 || is_of(child, session))
+			continue;
+		followed = true;
+		for (int j = 0; j < nnear; j++)
+			followed &= near[j] != child->uuid_hi;
+	}
+	return followed;
+}
+
 ZkSlotPlace
-zklock_slots_place(const ZkLockChild *children, int n, int64_t sequence, int slots)
+zklock_slots_place(const ZkLockChild *children, int n, int64_t sequence, int slots,
+				   uint64_t session)
 {
 	ZkSlotPlace place = {0};
 	int rank = 0;
-	int limit = NO_LIMIT; /* of those before */
+	int leaving = 0;
+	int limit = NO_LIMIT;	/* of those before ... */
+	int staying = NO_LIMIT; /* ... and stay */
 	int all = slots;
 	int total = 1;
 
@@ -52,27 +150,33 @@ zklock_slots_place(const ZkLockChild *children, int n, int64_t sequence, int slo
 		if (child->slots > 0 && child->slots != slots)
 			place.other = child->slots;
 		if (child->sequence > sequence)
-		{
-			place.followed = true;
 			continue;
-		}
 		rank++;
 		limit = least(limit, limit_of(child));
+		place.nothers += !child->sibling;
+		if (child->leaving && ZKLOCK_SLOTS_MUTANT != 14)
+			leaving++;
+		else
+			staying = least(staying, limit_of(child));
 		if (place.before == NULL || child->sequence > place.before->sequence)
 			place.before = child;
 	}
 	if (ZKLOCK_SLOTS_MUTANT == 1)
 		limit = NO_LIMIT; /* only one's own number counts */
 	place.granted = rank < least(limit, slots) + (ZKLOCK_SLOTS_MUTANT == 2);
-	/*
-	 * The one before has one less before it, and its limit is that of all before.
-	 * Another program's does not say when it is granted a slot.
-	 */
-	place.first = !place.granted &&
-		(rank <= limit || (place.before->slots == 0 && ZKLOCK_SLOTS_MUTANT != 7));
-	if (ZKLOCK_SLOTS_MUTANT == 3)
-		place.first = !place.granted && rank == least(limit, slots);
 	place.contended = total > all;
+	if (place.granted)
+	{
+		place.followed = is_followed(children, n, sequence, session);
+		return place;
+	}
+	place.lacks = rank - leaving - least(staying, slots) + 1;
+	/* with the one who names the least goes the limit */
+	if (place.lacks > 1 && place.other != 0 && ZKLOCK_SLOTS_MUTANT != 3)
+		place.lacks = 1;
+	if (place.lacks < 0)
+		place.lacks = 0;
+	place.far = find_far(children, n, sequence, session);
 	return place;
 }
 

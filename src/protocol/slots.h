@@ -14,10 +14,15 @@
  *	 - those who have one are the first ones of the queue, without a gap,
  *	 - while somebody has a slot of N, no more than N have one.
  *
- * The first one who has none waits for any of those before it to go; each later one
- * waits for the one before it to be granted a slot, or to go.  So a release wakes one.
- * A contender that names no number, which only other programs make, has no limit of its
- * own.
+ * Who waits needs some of those before it to go, and knows how many.  Of a server's
+ * contenders the first one that waits does the waiting for all (siblings.h): it watches
+ * those of other sessions that stand before it, and looks again when as many have gone
+ * as it takes.  That is for few.  Where somebody waits more than ZKLOCK_SLOTS_NEAR
+ * numbers before it, it watches but that one, the last such, which says when it is
+ * granted a slot (place.followed).  A contender that names no number, which only other
+ * programs make, has no limit of its own, and says nothing.
+ *
+ * Both know by the numbers alone, which do not change, who waits to be told by whom.
  *
  *-------------------------------------------------------------------------
  */
@@ -26,24 +31,38 @@
 
 #include "contender.h"
 
+#ifndef ZKLOCK_SLOTS_NEAR
+#define ZKLOCK_SLOTS_NEAR 16
+#endif
+
+/* So many are watched at most.  Else the directory is. */
+#ifndef ZKLOCK_SLOTS_WATCHED
+#define ZKLOCK_SLOTS_WATCHED 32
+#endif
+
 /* Where a contender stands. */
 typedef struct ZkSlotPlace
 {
 	bool granted;
-	bool first;				   /* if not: but all before it are; or it stands behind
-								* another program's, and has to see for itself */
-	bool contended;			   /* not everybody in the queue is granted a slot, perhaps */
-	bool followed;			   /* somebody stands behind it */
+	bool contended; /* not everybody in the queue is granted a slot, perhaps */
+	bool followed;	/* somebody may wait for it to be granted one */
+	int lacks;		/* not granted: so many of those before it must go at least, besides
+					 * those that are leaving; 0: there may be one for it already */
+	int nothers;	/* of those before it are no siblings */
 	const ZkLockChild *before; /* the next one before it, or NULL */
+	const ZkLockChild *far;	   /* not granted: one that waits, too, and says when it does
+								* no more, or another program's; NULL: there is none, or
+								* it is too near */
 	int other; /* a number of slots that another one names, 0: none does */
 } ZkSlotPlace;
 
 /*
- * The place of a contender for one of "slots" with this number, INT64_MAX for one that
- * would come now, in a listing of its queue, in any order.  It counts itself only once.
+ * The place of a session's contender for one of "slots" with this number, INT64_MAX for
+ * one that would come now, in a listing of its queue, in any order.  It counts itself
+ * only once.
  */
 extern ZkSlotPlace zklock_slots_place(const ZkLockChild *children, int n,
-									  int64_t sequence, int slots);
+									  int64_t sequence, int slots, uint64_t session);
 
 /* Who of a queue has a slot?  "queue" is all of it, in the order of the numbers. */
 extern void zklock_slots_find_holders(const ZkLockChild *queue, int n, bool *holds);

@@ -181,6 +181,17 @@ is_everywhere(const char *name)
 	return digits > 0 && name[digits] == '/' && name[digits + 1] != '\0';
 }
 
+/* As of when it was first asked for, or "". */
+static const char *
+host_name(void)
+{
+	static char host[256] = "";
+
+	if (host[0] == '\0' && gethostname(host, sizeof(host) - 1) != 0)
+		host[0] = '\0';
+	return host;
+}
+
 void
 zklock_effective_server_name(char *buf, size_t size)
 {
@@ -193,13 +204,10 @@ zklock_effective_server_name(char *buf, size_t size)
 	}
 	else
 	{
-		char host[128];
+		const char *host = host_name();
 
-		if (gethostname(host, sizeof(host)) != 0)
-			strlcpy(host, "unknown", sizeof(host));
-		host[sizeof(host) - 1] = '\0';
-		snprintf(buf, size, "%s%s%s:%d", name, name[0] != '\0' ? "@" : "", host,
-				 PostPortNumber);
+		snprintf(buf, size, "%s%s%s:%d", name, name[0] != '\0' ? "@" : "",
+				 host[0] != '\0' ? host : "unknown", PostPortNumber);
 	}
 }
 
@@ -207,17 +215,14 @@ zklock_effective_server_name(char *buf, size_t size)
 static void
 begin_description(StringInfo buf, int pid)
 {
-	static char host[256] = "";
 	char server[256];
 
 	zklock_effective_server_name(server, sizeof(server));
-	if (host[0] == '\0' && gethostname(host, sizeof(host) - 1) != 0)
-		host[0] = '\0';
 	initStringInfo(buf);
 	appendStringInfoString(buf, "{\"server\": ");
 	escape_json(buf, server);
 	appendStringInfoString(buf, ", \"host\": ");
-	escape_json(buf, host);
+	escape_json(buf, host_name());
 	appendStringInfo(buf, ", \"pid\": %d", pid);
 }
 

@@ -59,6 +59,44 @@ zklock_place_waits_beside(const ZkLockEntry *place)
 	return false;
 }
 
+void
+zklock_place_tell(const ZkLockEntry *place, ZkLockEvent *event)
+{
+	Assert(zklock_in_worker() && zklock_entry_is_locked(place));
+	event->leader = INT64_MAX;
+	event->beside = 0;
+	zklock_foreach_proclock (proclock, place)
+	{
+		if (proclock->state == ZKLOCK_PROCLOCK_WANTED && proclock->no_wait)
+			return;
+	}
+	for (ZkLockEntry *e = zklock_entry_first(place); e != NULL;
+		 e = zklock_entry_namesake(e))
+	{
+		if (e != place)
+			zklock_siblings_add(event, &e->queue);
+	}
+}
+
+ZkLockEntry *
+zklock_place_first(const ZkLockEntry *place)
+{
+	ZkLockEntry *first = NULL;
+	int64 lowest = INT64_MAX;
+
+	for (ZkLockEntry *e = zklock_entry_first(place); e != NULL;
+		 e = zklock_entry_namesake(e))
+	{
+		int64 number = zklock_siblings_waiting(&e->queue);
+
+		if (number >= lowest)
+			continue;
+		lowest = number;
+		first = e;
+	}
+	return first;
+}
+
 int
 zklock_places(const char *name, const int32 **places)
 {

@@ -13,6 +13,7 @@
 #ifndef ZKLOCK_PLACE_H
 #define ZKLOCK_PLACE_H
 
+#include "siblings.h"
 #include "table.h"
 
 /*
@@ -25,6 +26,13 @@ extern ZkLockEntry *zklock_place_make(const char *name, int slots, LWLock **lock
 
 /* Does a session wait in another place of the name?  Then nothing is kept. */
 extern bool zklock_place_waits_beside(const ZkLockEntry *place);
+
+/* For the worker.  What the other places of the name are to this one (siblings.h);
+ * nothing, if its session would not wait. */
+extern void zklock_place_tell(const ZkLockEntry *place, ZkLockEvent *event);
+
+/* The place that is the first of the name to wait, or NULL.  A shared lock will do. */
+extern ZkLockEntry *zklock_place_first(const ZkLockEntry *place);
 
 /* --- without ---------------------------------------------------------------- */
 

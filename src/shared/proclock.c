@@ -63,9 +63,10 @@ reads(const ZkLockEntry *entry)
 	return false;
 }
 
+/* "token", if not NULL: take a hold, too. */
 static int32
 make_proclock(ZkLockKind kind, const char *name, int slots, ZkLockMode mode,
-			  ZkLockScope scope, bool no_wait, uint64 set)
+			  ZkLockScope scope, bool no_wait, uint64 set, int64 *token)
 {
 	LWLock *lock;
 	ZkLockEntry *entry;
@@ -134,6 +135,8 @@ make_proclock(ZkLockKind kind, const char *name, int slots, ZkLockMode mode,
 	/* readers whom we are about to wait for (zklock_proclock_finds_grant) */
 	if (proclock->upgrade && entry->want[ZKLOCK_SHARED] > 0)
 		zklock_entry_broadcast(entry);
+	if (token != NULL)
+		*token = zklock_proclock_take(index, false) ? entry->grant[mode].token : 0;
 	zklock_entry_unlock(lock);
 	return index;
 }
@@ -142,14 +145,21 @@ int32
 zklock_proclock_make(ZkLockKind kind, const char *name, int slots, ZkLockMode mode,
 					 ZkLockScope scope, bool no_wait)
 {
-	return make_proclock(kind, name, slots, mode, scope, no_wait, 0);
+	return make_proclock(kind, name, slots, mode, scope, no_wait, 0, NULL);
+}
+
+int32
+zklock_proclock_make_held(const char *name, ZkLockMode mode, ZkLockScope scope,
+						  bool no_wait, int64 *token)
+{
+	return make_proclock(ZKLOCK_KIND_LOCK, name, 0, mode, scope, no_wait, 0, token);
 }
 
 int32
 zklock_proclock_make_part(const char *name, ZkLockMode mode, ZkLockScope scope,
 						  bool no_wait, uint64 set)
 {
-	return make_proclock(ZKLOCK_KIND_LOCK, name, 0, mode, scope, no_wait, set);
+	return make_proclock(ZKLOCK_KIND_LOCK, name, 0, mode, scope, no_wait, set, NULL);
 }
 
 /* Does another backend of this server hold what conflicts? */
@@ -357,10 +367,13 @@ zklock_proclock_count(int32 index, bool cold)
 	zklock_entry_unlock(lock);
 }
 
-/* Does a set wait for the entry? */
+/* Does a set wait for the entry?  Level 1 lets few come so far; behind it there may be a
+ * thousand. */
 static bool
 set_waits(const ZkLockEntry *entry)
 {
+	if (entry->want[ZKLOCK_SHARED] == 0 && entry->want[ZKLOCK_EXCLUSIVE] == 0)
+		return false;
 	zklock_foreach_proclock (proclock, entry)
 	{
 		if (proclock->state == ZKLOCK_PROCLOCK_WANTED && proclock->set != 0)
@@ -395,7 +408,6 @@ zklock_proclock_end(int32 index)
 		changed = entry->held[mode] == 0 && !entry->grant[mode].usable;
 	}
 	Assert(entry->want[mode] >= 0 && entry->held[mode] >= 0);
-	zklock_stat_ended(entry, proclock);
 
 	if (proclock->prev >= 0)
 		zklock_proclock(proclock->prev)->next = proclock->next;
@@ -406,6 +418,9 @@ zklock_proclock_end(int32 index)
 	proclock->entry = -1;
 
 	changed |= zklock_grant_settle(entry);
+	/* what is kept for nobody is so from now on */
+	zklock_stat_ended(entry, proclock,
+					  entry->kept_since != 0 ? entry->kept_since : zklock_clock());
 	/* what was held until now is of no use to a set: the worker spends it (spend_for_set) */
 	if (changed || set_waits(entry))
 		zklock_entry_set_dirty(entry);

@@ -22,6 +22,13 @@ extern int32 zklock_proclock_make(ZkLockKind kind, const char *name, int slots,
 								  ZkLockMode mode, ZkLockScope scope, bool no_wait);
 
 /*
+ * The same for who has level 1 of a lock already: a hold is taken on its grant if there
+ * is one to be had (zklock_proclock_take).  *token: its token then, else 0.
+ */
+extern int32 zklock_proclock_make_held(const char *name, ZkLockMode mode,
+									   ZkLockScope scope, bool no_wait, int64 *token);
+
+/*
  * The same for a lock that is one of a set.  "set": its number, see setslot.h.
  */
 extern int32 zklock_proclock_make_part(const char *name, ZkLockMode mode,

@@ -128,12 +128,16 @@ add_wait(ZkLockEntry *entry, const ZkProcLock *proclock)
 	p->total[ZKLOCK_STAT_LONGEST_US] = Max(p->total[ZKLOCK_STAT_LONGEST_US], us);
 }
 
+/* It has been used, and counted. */
 static void
-touch(ZkLockEntry *entry, const ZkProcLock *proclock)
+touch(ZkLockEntry *entry, const ZkProcLock *proclock, ZkStatCounter counter)
 {
 	StatPartition *p = &shared->partition[entry->partition];
+	int slot = find_slot(p, entry);
 
-	p->used[find_slot(p, entry)] = proclock->wait_start;
+	p->used[slot] = proclock->wait_start;
+	p->n[slot][counter]++;
+	p->total[counter]++;
 }
 
 void
@@ -141,14 +145,13 @@ zklock_stat_acquired(ZkLockEntry *entry, const ZkProcLock *proclock, bool cold)
 {
 	if (!zklock_kind_is_kept((ZkLockKind) entry->kind))
 		return;
-	touch(entry, proclock);
-	zklock_stat_add(entry, cold ? ZKLOCK_STAT_COLD : ZKLOCK_STAT_KEPT, 1);
+	touch(entry, proclock, cold ? ZKLOCK_STAT_COLD : ZKLOCK_STAT_KEPT);
 	if (proclock->waited || proclock->blocked)
 		add_wait(entry, proclock);
 }
 
 void
-zklock_stat_ended(ZkLockEntry *entry, ZkProcLock *proclock)
+zklock_stat_ended(ZkLockEntry *entry, ZkProcLock *proclock, int64 now)
 {
 	if (!zklock_kind_is_kept((ZkLockKind) entry->kind))
 	{
@@ -164,19 +167,15 @@ zklock_stat_ended(ZkLockEntry *entry, ZkProcLock *proclock)
 			zklock_stat_add(entry, ZKLOCK_STAT_LOCAL,
 							(uint32) (proclock->again - proclock->again_counted));
 		/* by the clock alone; what the worker marks lost it counts itself */
-		if (!proclock->lost && zklock_lease_lost())
+		if (!proclock->lost && zklock_lost_by(now))
 			zklock_stat_add(entry, ZKLOCK_STAT_LOSSES, 1);
 		return;
 	}
-	touch(entry, proclock);
-	zklock_stat_add(entry,
-					proclock->end == ZKLOCK_PROCLOCK_END_TIMEOUT ? ZKLOCK_STAT_TIMEOUTS
-						: proclock->end == ZKLOCK_PROCLOCK_END_DEADLOCK
-						? ZKLOCK_STAT_DEADLOCKS
-						: proclock->end == ZKLOCK_PROCLOCK_END_FAILED
-						? ZKLOCK_STAT_FAILURES
-						: ZKLOCK_STAT_CANCELS,
-					1);
+	touch(entry, proclock,
+		  proclock->end == ZKLOCK_PROCLOCK_END_TIMEOUT		  ? ZKLOCK_STAT_TIMEOUTS
+			  : proclock->end == ZKLOCK_PROCLOCK_END_DEADLOCK ? ZKLOCK_STAT_DEADLOCKS
+			  : proclock->end == ZKLOCK_PROCLOCK_END_FAILED	  ? ZKLOCK_STAT_FAILURES
+															  : ZKLOCK_STAT_CANCELS);
 	if ((proclock->waited || proclock->blocked) && !proclock->no_wait)
 		add_wait(entry, proclock);
 }

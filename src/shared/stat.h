@@ -57,8 +57,8 @@ extern void zklock_stat_add(ZkLockEntry *entry, ZkStatCounter counter, int64 n);
 /* A proclock takes its first hold.  "cold": the ensemble was asked. */
 extern void zklock_stat_acquired(ZkLockEntry *entry, const ZkProcLock *proclock, bool cold);
 
-/* A proclock ends, whatever became of it. */
-extern void zklock_stat_ended(ZkLockEntry *entry, ZkProcLock *proclock);
+/* A proclock ends, whatever became of it; now. */
+extern void zklock_stat_ended(ZkLockEntry *entry, ZkProcLock *proclock, int64 now);
 
 /* --- without a lock -------------------------------------------------------- */
 

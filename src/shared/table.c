@@ -24,8 +24,8 @@
 
 ZkLockShared *zklock_shared = NULL;
 
-static ZkLockEntry *entries;
-static ZkProcLock *proclocks;
+ZkLockEntry *zklock_entries = NULL;
+ZkProcLock *zklock_proclocks = NULL;
 static int32 *buckets;
 static ZkLockHint *hints; /* one a bucket */
 static volatile sig_atomic_t *loss_flags;
@@ -89,10 +89,10 @@ zklock_table_shmem_startup(void)
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	zklock_shared = ShmemInitStruct("zklock", table_size(), &found);
 	p = (char *) zklock_shared + MAXALIGN(sizeof(ZkLockShared));
-	entries = (ZkLockEntry *) p;
+	zklock_entries = (ZkLockEntry *) p;
 	p += mul_size(sizeof(ZkLockEntry), zklock_max_locks);
 	p = (char *) MAXALIGN(p);
-	proclocks = (ZkProcLock *) p;
+	zklock_proclocks = (ZkProcLock *) p;
 	p += mul_size(sizeof(ZkProcLock), proclock_count());
 	p = (char *) MAXALIGN(p);
 	buckets = (int32 *) p;
@@ -143,18 +143,18 @@ zklock_table_shmem_startup(void)
 		zklock_history_init(&s->history);
 		for (int i = 0; i < s->nentries; i++)
 		{
-			memset(&entries[i], 0, sizeof(entries[i]));
-			entries[i].next = i + 1 < s->nentries ? i + 1 : -1;
-			entries[i].proclocks = -1;
-			entries[i].next_dirty = -1;
-			ConditionVariableInit(&entries[i].cv);
-			pg_atomic_init_u64(&entries[i].election.leader, 0);
+			memset(&zklock_entries[i], 0, sizeof(zklock_entries[i]));
+			zklock_entries[i].next = i + 1 < s->nentries ? i + 1 : -1;
+			zklock_entries[i].proclocks = -1;
+			zklock_entries[i].next_dirty = -1;
+			ConditionVariableInit(&zklock_entries[i].cv);
+			pg_atomic_init_u64(&zklock_entries[i].election.leader, 0);
 		}
 		for (int i = 0; i < s->nproclocks; i++)
 		{
-			memset(&proclocks[i], 0, sizeof(proclocks[i]));
-			proclocks[i].next = i + 1 < s->nproclocks ? i + 1 : -1;
-			proclocks[i].entry = -1;
+			memset(&zklock_proclocks[i], 0, sizeof(zklock_proclocks[i]));
+			zklock_proclocks[i].next = i + 1 < s->nproclocks ? i + 1 : -1;
+			zklock_proclocks[i].entry = -1;
 		}
 		for (int i = 0; i < s->nbuckets; i++)
 			buckets[i] = -1;
@@ -167,27 +167,6 @@ zklock_table_shmem_startup(void)
  * Entries
  * ------------------------------------------------------------------------
  */
-
-ZkLockEntry *
-zklock_entry(int32 index)
-{
-	Assert(index >= 0 && index < zklock_shared->nentries);
-	return &entries[index];
-}
-
-int32
-zklock_entry_index(const ZkLockEntry *entry)
-{
-	Assert(entry >= entries && entry < entries + zklock_shared->nentries);
-	return (int32) (entry - entries);
-}
-
-ZkProcLock *
-zklock_proclock(int32 index)
-{
-	Assert(index >= 0 && index < zklock_shared->nproclocks);
-	return &proclocks[index];
-}
 
 static LWLock *
 partition_lock(int partition)
@@ -252,7 +231,7 @@ check_proclocks(const ZkLockEntry *entry)
 	int32 prev = -1;
 	int writer = 0;
 
-	for (int32 i = entry->proclocks; i >= 0; prev = i, i = proclocks[i].next)
+	for (int32 i = entry->proclocks; i >= 0; prev = i, i = zklock_proclocks[i].next)
 	{
 		const ZkProcLock *proclock = zklock_proclock(i);
 
@@ -358,11 +337,11 @@ zklock_entry_lock(ZkLockEntry *entry, LWLockMode mode)
 static ZkLockEntry *
 find_locked(ZkLockKind kind, const char *name, uint32 hash)
 {
-	for (int32 i = *hash_bucket(hash); i >= 0; i = entries[i].next)
+	for (int32 i = *hash_bucket(hash); i >= 0; i = zklock_entries[i].next)
 	{
-		if (entries[i].hash == hash && entries[i].kind == kind &&
-			strcmp(entries[i].name, name) == 0)
-			return &entries[i];
+		if (zklock_entries[i].hash == hash && zklock_entries[i].kind == kind &&
+			strcmp(zklock_entries[i].name, name) == 0)
+			return &zklock_entries[i];
 	}
 	return NULL;
 }
@@ -378,14 +357,14 @@ make_locked(ZkLockKind kind, const char *name, uint32 hash)
 	index = zklock_shared->free_entry;
 	if (index >= 0)
 	{
-		zklock_shared->free_entry = entries[index].next;
+		zklock_shared->free_entry = zklock_entries[index].next;
 		zklock_shared->entries_used++;
 	}
 	SpinLockRelease(&zklock_shared->mutex);
 	if (index < 0)
 		return NULL;
 
-	entry = &entries[index];
+	entry = &zklock_entries[index];
 	Assert(!entry->in_use && !entry->dirty);
 	entry->partition = hash_partition(hash);
 	entry->generation++;
@@ -487,11 +466,11 @@ ZkLockEntry *
 zklock_entry_namesake(const ZkLockEntry *entry)
 {
 	Assert(LWLockHeldByMe(partition_lock(entry->partition)));
-	for (int32 i = entry->next; i >= 0; i = entries[i].next)
+	for (int32 i = entry->next; i >= 0; i = zklock_entries[i].next)
 	{
-		if (entries[i].hash == entry->hash && entries[i].kind == entry->kind &&
-			strcmp(entries[i].name, entry->name) == 0)
-			return &entries[i];
+		if (zklock_entries[i].hash == entry->hash && zklock_entries[i].kind == entry->kind &&
+			strcmp(zklock_entries[i].name, entry->name) == 0)
+			return &zklock_entries[i];
 	}
 	return NULL;
 }
@@ -509,7 +488,7 @@ zklock_entry_release(ZkLockEntry *entry)
 		!zklock_queue_empty(&entry->queue))
 		return;
 
-	for (link = hash_bucket(entry->hash); *link != index; link = &entries[*link].next)
+	for (link = hash_bucket(entry->hash); *link != index; link = &zklock_entries[*link].next)
 		;
 
 	SpinLockAcquire(&zklock_shared->mutex);
@@ -542,7 +521,7 @@ zklock_entry_set_dirty(ZkLockEntry *entry)
 		entry->dirty = true;
 		entry->next_dirty = -1;
 		if (zklock_shared->last_dirty >= 0)
-			entries[zklock_shared->last_dirty].next_dirty = index;
+			zklock_entries[zklock_shared->last_dirty].next_dirty = index;
 		else
 			zklock_shared->first_dirty = index;
 		zklock_shared->last_dirty = index;
@@ -589,11 +568,11 @@ zklock_table_next_dirty(void)
 	index = zklock_shared->first_dirty;
 	if (index >= 0)
 	{
-		zklock_shared->first_dirty = entries[index].next_dirty;
+		zklock_shared->first_dirty = zklock_entries[index].next_dirty;
 		if (zklock_shared->first_dirty < 0)
 			zklock_shared->last_dirty = -1;
-		entries[index].dirty = false;
-		entries[index].next_dirty = -1;
+		zklock_entries[index].dirty = false;
+		zklock_entries[index].next_dirty = -1;
 	}
 	SpinLockRelease(&zklock_shared->mutex);
 	return index;
@@ -636,7 +615,7 @@ zklock_partition_next(int partition, const ZkLockEntry *entry)
 			return NULL;
 		index = buckets[bucket];
 	}
-	return &entries[index];
+	return &zklock_entries[index];
 }
 
 bool

@@ -314,7 +314,8 @@ typedef struct ZkLockShared
 	bool base_missing;	  /* <root>/tokens was not there */
 	uint32 elections_led; /* announced, that is */
 	bool barriers_used;	  /* by sessions of this server */
-	uint64 member; /* hash of the path of the session's node under <root>/servers */
+	uint64 member;		 /* hash of the path of the session's node under <root>/servers */
+	uint64 namesakes_of; /* ... of the name for which other servers were looked for */
 
 	pg_atomic_uint32 abandoned; /* there are elections of that kind */
 	bool draining;				/* zklock.drain: by the worker, read without lock */
@@ -356,9 +357,30 @@ extern bool zklock_entry_is_locked(const ZkLockEntry *entry);
 
 /* --- entries ------------------------------------------------------------ */
 
-extern ZkLockEntry *zklock_entry(int32 index);
-extern int32 zklock_entry_index(const ZkLockEntry *entry);
-extern ZkProcLock *zklock_proclock(int32 index);
+/* Arrays in shared memory. */
+extern ZkLockEntry *zklock_entries;
+extern ZkProcLock *zklock_proclocks;
+
+static inline ZkLockEntry *
+zklock_entry(int32 index)
+{
+	Assert(index >= 0 && index < zklock_shared->nentries);
+	return &zklock_entries[index];
+}
+
+static inline int32
+zklock_entry_index(const ZkLockEntry *entry)
+{
+	Assert(entry >= zklock_entries && entry < zklock_entries + zklock_shared->nentries);
+	return (int32) (entry - zklock_entries);
+}
+
+static inline ZkProcLock *
+zklock_proclock(int32 index)
+{
+	Assert(index >= 0 && index < zklock_shared->nproclocks);
+	return &zklock_proclocks[index];
+}
 
 /* The proclocks of an entry, which is locked. */
 static inline ZkProcLock *
@@ -452,9 +474,15 @@ zklock_lease_valid(void)
 
 /* Has no write been acknowledged for a whole session timeout? */
 static inline bool
+zklock_lost_by(int64 now)
+{
+	return (uint64) now >= pg_atomic_read_u64(&zklock_shared->lost_at);
+}
+
+static inline bool
 zklock_lease_lost(void)
 {
-	return (uint64) zklock_clock() >= pg_atomic_read_u64(&zklock_shared->lost_at);
+	return zklock_lost_by(zklock_clock());
 }
 
 /*

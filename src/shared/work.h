@@ -130,6 +130,7 @@ typedef struct ZkWork
 {
 	LWLock *lock;			   /* of all but what is atomic */
 	uint64 life;			   /* random: of this shared memory */
+	bool looked;			   /* the worker's: what lives before it left is settled */
 	pg_atomic_uint32 wanted;   /* there is something for the worker */
 	ConditionVariable room_cv; /* a buffer or a put is free */
 	uint32 last_serial;

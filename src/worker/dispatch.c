@@ -35,6 +35,7 @@
 #include "table.h"
 #include "tag.h"
 #include "trouble.h"
+#include "unknown.h"
 #include "watches.h"
 
 /* A session event on its way through the entries; see zklock_dispatch_all. */
@@ -95,7 +96,7 @@ send_make_dir(ZkClient *client, const char *path, ZkLockKind kind,
 	/* a job's has the record of its runs */
 	(void) zklock_client_create(client, path, "", 0,
 								kind == ZKLOCK_KIND_JOB ? ZKLOCK_CREATE_PERSISTENT
-														: ZKLOCK_CREATE_CONTAINER,
+														: zklock_unknown_container(),
 								tag);
 }
 
@@ -202,6 +203,8 @@ send_request(const ZkLockEntry *entry, ZkLockKind kind, const char *name, int pi
 		case ZKLOCK_ACT_WATCH:
 			tag.kind = ZKLOCK_TAG_WATCH;
 			path = zklock_path_name(kind, name, action->name);
+			if (action->once && zklock_watch_stands(path))
+				break;
 			tag.path = zklock_watch_count(path, false);
 			zklock_session_sent(zklock_client_get(client, path, true, &tag));
 			break;
@@ -253,6 +256,8 @@ complete_event(ZkLockEntry *entry, ZkLockEvent *event)
 		zklock_grant_note_contender(entry, event->sequence);
 	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 		event->held[mode] = entry->held[mode] > 0;
+	if (entry->kind == ZKLOCK_KIND_SLOT)
+		zklock_place_tell(entry, event);
 	event->spare_watches = zklock_watches_too_many();
 	event->no_watches = zklock_watches_full();
 	zklock_grant_foresee(entry, event);
@@ -345,6 +350,58 @@ touch_set(uint64 set, const ZkLockActions *actions)
 	zklock_sets_touch(set, news);
 }
 
+/* ------------------------------------------------------------------------
+ * Places of one name (siblings.h)
+ * ------------------------------------------------------------------------
+ */
+
+/* Does the entry know of the connection?  If not it will hear, and look itself. */
+static bool
+has_heard(const ZkLockEntry *entry)
+{
+	return all_next < 0 || all_event == ZKLOCK_EV_TICK ||
+		zklock_entry_index(entry) < all_next;
+}
+
+/* What the first place that waits is to be told. */
+typedef struct SiblingNews
+{
+	ZkLockEntry *first; /* NULL: nothing */
+	uint32 generation;
+	int ended;
+} SiblingNews;
+
+/* A step of a place has been done.  Locked. */
+static void
+note_siblings(const ZkLockEntry *entry, const ZkLockQueue *before,
+			  const ZkLockActions *actions, SiblingNews *news)
+{
+	ZkLockEntry *first = zklock_place_first(entry);
+	int ended;
+
+	if (first == NULL || first == entry || !has_heard(first))
+		return;
+	ended = zklock_siblings_ended(before, &entry->queue, actions,
+								  zklock_siblings_waiting(&first->queue));
+	if (ended > 0 || zklock_siblings_is_led(&first->queue))
+		*news = (SiblingNews){
+			.first = first,
+			.generation = first->generation,
+			.ended = ended,
+		};
+}
+
+static void step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event);
+
+static void
+tell_siblings(const SiblingNews *news)
+{
+	ZkLockEvent event = {.type = ZKLOCK_EV_BESIDE, .ended = news->ended};
+
+	if (news->first != NULL)
+		step(news->first, news->generation, &event);
+}
+
 /*
  * Feed one event to an entry; "generation" is the one it is meant for, 0 for
  * whichever it is.  What the event makes of the need is fed later, as if by a
@@ -354,6 +411,8 @@ static void
 step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 {
 	ZkLockActions actions;
+	ZkLockQueue before;
+	SiblingNews siblings = {0};
 	char name[ZKLOCK_NAME_MAX + 1];
 	char shown[ZKLOCK_ENCODED_MAX + 1];
 	bool lost;
@@ -374,7 +433,13 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 		return; /* the one it was meant for is history */
 	}
 	complete_event(entry, event);
+	if (entry->kind == ZKLOCK_KIND_SLOT)
+		before = entry->queue;
 	zklock_step(&entry->queue, event, &actions);
+	/* a listing is shown to others first, see dispatch_listing */
+	if (entry->kind == ZKLOCK_KIND_SLOT && event->type != ZKLOCK_EV_LISTED &&
+		event->type != ZKLOCK_EV_SEEN)
+		note_siblings(entry, &before, &actions, &siblings);
 	lost = tell_table(entry, event, &actions);
 	if (entry->kind == ZKLOCK_KIND_ELECTION)
 		zklock_leadership_step(entry, event, &actions, &news);
@@ -409,6 +474,7 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 			perform(entry, kind, name, pid, generation, event, &actions.action[i]);
 	}
 	touch_set(set, &actions);
+	tell_siblings(&siblings);
 }
 
 /* ------------------------------------------------------------------------
@@ -528,7 +594,10 @@ zklock_dispatch_all(ZkLockEventType type)
 		resume_due = false;
 	}
 	if (type != ZKLOCK_EV_TICK)
+	{
 		zklock_succession_forget_all();
+		zklock_watches_doubt_all();
+	}
 	if (type == ZKLOCK_EV_SESSION_LOST || type == ZKLOCK_EV_RESUMED)
 		zklock_sets_forget();
 	all_event = type;
@@ -579,11 +648,17 @@ tagged_entry(const ZkRequestTag *tag)
 	return entry;
 }
 
-static int
-compare_uuids(const void *a, const void *b)
+typedef struct Sibling
 {
-	uint64 x = *(const uint64 *) a;
-	uint64 y = *(const uint64 *) b;
+	uint64 uuid;
+	bool leaves;
+} Sibling;
+
+static int
+compare_siblings(const void *a, const void *b)
+{
+	uint64 x = ((const Sibling *) a)->uuid;
+	uint64 y = ((const Sibling *) b)->uuid;
 
 	return (x > y) - (x < y);
 }
@@ -595,8 +670,8 @@ mark_siblings(const ZkLockEntry *entry, const char *name, ZkLockChild *children,
 {
 	const int32 *places;
 	int nplaces = zklock_places(name, &places);
-	uint64 *uuids = palloc(sizeof(uint64) * ZKLOCK_NCONTENDERS * ((Size) nplaces + 1));
-	size_t nuuids = 0;
+	Sibling *siblings = palloc(sizeof(Sibling) * ZKLOCK_NCONTENDERS * ((Size) nplaces + 1));
+	size_t nsiblings = 0;
 
 	for (int i = 0; i < nplaces; i++)
 	{
@@ -604,16 +679,71 @@ mark_siblings(const ZkLockEntry *entry, const char *name, ZkLockChild *children,
 
 		for (int j = 0; j < ZKLOCK_NCONTENDERS && place != entry; j++)
 		{
-			if (place->queue.contender[j].state != ZKLOCK_FREE)
-				uuids[nuuids++] = place->queue.contender[j].uuid;
+			const ZkContender *c = &place->queue.contender[j];
+
+			/* a delete that a predecessor of this process has sent tells nothing */
+			if (c->state != ZKLOCK_FREE)
+				siblings[nsiblings++] = (Sibling){
+					.uuid = c->uuid,
+					.leaves = has_heard(place) && zklock_siblings_leaves(c),
+				};
 		}
 	}
-	qsort(uuids, nuuids, sizeof(uint64), compare_uuids);
+	qsort(siblings, nsiblings, sizeof(Sibling), compare_siblings);
 	for (int i = 0; i < n; i++)
-		children[i].sibling = children[i].uuid_hi == zklock_shared->session.uuid_hi &&
-			bsearch(&children[i].uuid_lo, uuids, nuuids, sizeof(uint64), compare_uuids) !=
-				NULL;
-	pfree(uuids);
+	{
+		Sibling key = {.uuid = children[i].uuid_lo};
+		const Sibling *sibling = NULL;
+
+		if (children[i].uuid_hi == zklock_shared->session.uuid_hi)
+			sibling = bsearch(&key, siblings, nsiblings, sizeof(Sibling), compare_siblings);
+		children[i].sibling = sibling != NULL;
+		children[i].leaving = sibling != NULL && sibling->leaves;
+	}
+	pfree(siblings);
+}
+
+/* The place of the name that waits first, or NULL. */
+static ZkLockEntry *
+first_that_waits(const char *name, uint32 *generation)
+{
+	LWLock *lock;
+	ZkLockEntry *any = zklock_entry_find(ZKLOCK_KIND_SLOT, name, false, LW_SHARED, &lock);
+	ZkLockEntry *first;
+
+	if (any == NULL)
+		return NULL;
+	first = zklock_place_first(any);
+	if (first != NULL)
+		*generation = first->generation;
+	zklock_entry_unlock(lock);
+	return first;
+}
+
+/* A listing that a place has asked for is for the first one that waits, too, and for the
+ * next one, if that is granted a slot.  Then who is the first one now is told so. */
+static void
+show_listing(const char *name, ZkLockEntry *asker, const ZkLockEvent *event,
+			 ZkLockChild *children)
+{
+	ZkLockEntry *shown = asker;
+	ZkLockEntry *first;
+	uint32 generation;
+
+	while ((first = first_that_waits(name, &generation)) != NULL && first != shown &&
+		   has_heard(first))
+	{
+		ZkLockEvent seen = {
+			.type = event->rc == ZKLOCK_RC_OK ? ZKLOCK_EV_SEEN : ZKLOCK_EV_BESIDE,
+			.children = children,
+			.nchildren = event->nchildren,
+			.next_number = event->next_number,
+		};
+
+		mark_siblings(first, name, children, event->nchildren);
+		step(first, generation, &seen);
+		shown = first;
+	}
 }
 
 static void
@@ -626,12 +756,20 @@ dispatch_listing(const ZkMessage *message, ZkLockEntry *entry, ZkLockEvent *even
 		if (zklock_parse_child(message->children[i], &children[event->nchildren]))
 			event->nchildren++;
 	}
-	/* who has a request out stays, and so does its name */
-	if (entry->kind == ZKLOCK_KIND_SLOT)
-		mark_siblings(entry, entry->name, children, event->nchildren);
 	event->children = children;
 	event->next_number = message->ncreated;
-	step(entry, message->tag.generation, event);
+	/* who has a request out stays, and so does its name */
+	if (entry->kind == ZKLOCK_KIND_SLOT)
+	{
+		char name[ZKLOCK_NAME_MAX + 1];
+
+		strlcpy(name, entry->name, sizeof(name));
+		mark_siblings(entry, name, children, event->nchildren);
+		step(entry, message->tag.generation, event);
+		show_listing(name, entry, event, children);
+	}
+	else
+		step(entry, message->tag.generation, event);
 	pfree(children);
 }
 
@@ -682,7 +820,9 @@ is_concerned(const ZkLockQueue *queue, uint64 hash, uint64 uuid)
 		const ZkContender *c = &queue->contender[i];
 
 		if (c->state != ZKLOCK_FREE &&
-			(hash == 0 ? c->first : c->blocker == hash || (uuid != 0 && c->uuid == uuid)))
+			(hash == 0
+				 ? c->first
+				 : c->blocker == hash || c->lacks > 0 || (uuid != 0 && c->uuid == uuid)))
 			return true;
 	}
 	return false;
@@ -899,7 +1039,10 @@ zklock_dispatch_message(const ZkMessage *message)
 			event.type = ZKLOCK_EV_WATCHED;
 			event.marked = event.rc == ZKLOCK_RC_OK && message->version > 0;
 			if (event.rc == ZKLOCK_RC_OK)
+			{
+				zklock_watch_confirm(message->tag.path);
 				note_blocker(entry, message);
+			}
 			break;
 		case ZKLOCK_TAG_MARK:
 			event.type = ZKLOCK_EV_MARKED;

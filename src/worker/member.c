@@ -56,6 +56,19 @@ zklock_member_path(void)
 	return member_path;
 }
 
+const char *
+zklock_member_namesake(const char *child)
+{
+	const char *own = member_path + strlen(zklock_path_servers()) + 1;
+	size_t len = strlen(own) - ZKLOCK_MARK_LEN;
+
+	if (strncmp(child, own, len) != 0 || strlen(child + len) != ZKLOCK_MARK_LEN ||
+		strspn(child + len, "0123456789abcdef") != ZKLOCK_MARK_LEN ||
+		strcmp(child, own) == 0)
+		return NULL;
+	return child + len;
+}
+
 static void
 describe(StringInfo data)
 {

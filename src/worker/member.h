@@ -19,6 +19,10 @@ extern bool zklock_member_set_name(void);
 /* The path, when there is a client. */
 extern const char *zklock_member_path(void);
 
+/* Is it the node of another session of a server of our name, the one that is written?
+ * That session's mark, or NULL. */
+extern const char *zklock_member_namesake(const char *child);
+
 /* Make the node. */
 extern void zklock_member_make(ZkClient *client);
 

@@ -3,20 +3,23 @@
  * namesakes.c
  *	  Looks for other servers that bear this server's name.
  *
- * Two servers of one name get along, but people cannot tell them apart.  So on each new
- * connection the worker lists <root>/servers, behind the create of its own node: of two
- * servers the later one sees the earlier one's.
+ * Two servers of one name get along, but people cannot tell them apart.  So on its first
+ * connection under a name the worker lists <root>/servers, behind the create of its own
+ * node: of two servers the later one sees the earlier one's.  Not on each connection: the
+ * list has a line for each server of the fleet.
  *
  * A node of our name may also be our own, of a session before this one, that has not
- * expired yet.  A server that lives writes its node with each heartbeat, and nobody
- * writes that one any more: so only who writes is told of.  With each heartbeat of
- * ours we look again, until all have written or are gone, which takes no longer than
- * a session timeout.
+ * expired yet.  Nobody writes that one any more, and it goes when a session timeout is
+ * over.  A server that lives writes its node with each heartbeat, unless it rests, and
+ *its node stays: so who writes is told of, and who is there for longer than that.  With
+ *each heartbeat of ours we look again, until we know of all.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 #include "compat.h"
+
+#include "common/hashfn.h"
 
 #include "member.h"
 #include "names.h"
@@ -44,6 +47,7 @@ typedef struct Namesake
 } Namesake;
 
 static uint32 round_number = 0;
+static int64 listed_at; /* ns */
 static Namesake namesakes[MAX_NAMESAKES];
 static int nnamesakes = 0;
 static int64 told = 0; /* czxid of the node of whom the log tells */
@@ -81,11 +85,33 @@ tell(const ZkMessage *message)
 										message->datalen > DATA_MAX));
 }
 
+/* What our nodes are called, whatever the session. */
+static uint64
+hash_of_name(void)
+{
+	return hash_bytes_extended((const unsigned char *) zklock_member_path(), prefix_len(),
+							   0);
+}
+
+/* All of them are settled: it need not be done again, by a successor either. */
+static void
+settle(void)
+{
+	for (int i = 0; i < nnamesakes; i++)
+	{
+		if (namesakes[i].mark[0] != '\0')
+			return;
+	}
+	zklock_shared->namesakes_of = hash_of_name();
+}
+
 void
 zklock_namesakes_start(void)
 {
 	ZkRequestTag tag;
 
+	if (zklock_shared->namesakes_of == hash_of_name())
+		return;
 	round_number++; /* replies of an earlier one are void */
 	nnamesakes = 0;
 	tag = make_tag(LISTING);
@@ -114,23 +140,20 @@ zklock_namesakes_work(void)
 static void
 take_listing(const ZkMessage *message)
 {
-	const char *own = zklock_member_path() + strlen(zklock_path_servers()) + 1;
-	size_t len = strlen(own) - ZKLOCK_MARK_LEN;
-
 	for (int i = 0; i < message->nchildren && nnamesakes < MAX_NAMESAKES; i++)
 	{
-		const char *child = message->children[i];
+		const char *mark = zklock_member_namesake(message->children[i]);
 		Namesake *n = &namesakes[nnamesakes];
 
-		if (strncmp(child, own, len) != 0 || strlen(child + len) != ZKLOCK_MARK_LEN ||
-			strspn(child + len, "0123456789abcdef") != ZKLOCK_MARK_LEN ||
-			strcmp(child, own) == 0)
+		if (mark == NULL)
 			continue;
-		strlcpy(n->mark, child + len, sizeof(n->mark));
+		strlcpy(n->mark, mark, sizeof(n->mark));
 		n->version = -1;
 		n->asked = false;
 		nnamesakes++;
 	}
+	listed_at = message->received_at;
+	settle();
 	zklock_namesakes_work();
 }
 
@@ -147,7 +170,8 @@ take_node(Namesake *n, const ZkMessage *message)
 	}
 	if (n->version < 0)
 		n->version = message->version;
-	if (n->version == message->version)
+	if (n->version == message->version &&
+		message->sent_at - listed_at <= NS_PER_MS * zklock_shared->session.timeout_ms)
 		return;
 	n->mark[0] = '\0';
 	if (message->czxid == told)
@@ -162,7 +186,10 @@ zklock_namesakes_message(const ZkMessage *message)
 	if (message->tag.generation != round_number)
 		return;
 	if (message->tag.hash != LISTING)
+	{
 		take_node(&namesakes[message->tag.hash], message);
+		settle();
+	}
 	else if (message->rc == ZKLOCK_ZOK)
 		take_listing(message);
 }

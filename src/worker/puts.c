@@ -8,8 +8,13 @@
  * read since nobody has it any more: a backend has gone on, and a new worker was not there.
  *
  * Chunks that no put in shared memory speaks for are strays: a server that is restarted
- * finds its own.  On each new connection we look for those of our system, and judge them
- * by the commit log, one after the other.
+ * finds its own, and one that is promoted those of the server that it replaces.  So once
+ * in the life of shared memory we look for those of our system, and judge them by the
+ * commit log, one after the other; and once more if the ensemble has gone back.  No
+ * others come up: a put stays until its chunks are known to be gone.
+ *
+ * What a leader shows that was deposed is known to be so when a heartbeat was
+ * acknowledged on the same connection.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,6 +28,7 @@
 #include "utils/memutils.h"
 
 #include "ensemble.h"
+#include "member.h"
 #include "names.h"
 #include "path.h"
 #include "puts.h"
@@ -47,6 +53,7 @@
 #define TAG_STRAY_SETTLE 104
 
 static bool due = true;
+static bool proven = false; /* a heartbeat was acknowledged on this connection */
 
 /* ------------------------------------------------------------------------
  * Chunks
@@ -285,7 +292,7 @@ settled(ZkPut *put, const ZkMessage *message)
 	switch (message->tag.uuid)
 	{
 		case TAG_READ:
-			done = message->rc == ZKLOCK_ZNONODE;
+			done = message->rc == ZKLOCK_ZNONODE && proven;
 			put->pause = message->rc != ZKLOCK_ZOK && !done;
 			if (message->rc != ZKLOCK_ZOK || zklock_session_client() == NULL)
 				break;
@@ -368,6 +375,7 @@ static struct
 	uint32 number; /* of the look */
 	bool namesake; /* another server has our name, or a session that we had */
 	bool restart;  /* look again at the next TICK */
+	bool seen;	   /* all of it, if this connection is proven */
 	MemoryContext context;
 	char **queues;
 	int nqueues;
@@ -377,7 +385,7 @@ static struct
 	int nstrays;
 	int room;
 	int next;
-} look = {.wanted = true};
+} look;
 
 static ZkRequestTag
 look_tag(uint64 what, uint64 hash)
@@ -409,13 +417,15 @@ begin_look(void)
 
 	end_look();
 	look.number++;
-	look.wanted = look.restart = look.namesake = false;
+	look.wanted = look.restart = look.namesake = look.seen = false;
 	look.running = true;
 	look.context =
 		AllocSetContextCreate(TopMemoryContext, "zklock strays", ALLOCSET_DEFAULT_SIZES);
 	servers = look_tag(TAG_SERVERS, 0);
 	queues = look_tag(TAG_QUEUES, 0);
 	look.lists_open = 2;
+	(void) zklock_client_sync(zklock_session_client(),
+							  zklock_path_directory(ZKLOCK_KIND_QUEUE), &zklock_no_tag);
 	zklock_session_sent(zklock_client_list(zklock_session_client(), zklock_path_servers(),
 										   false, &servers));
 	zklock_session_sent(zklock_client_list(zklock_session_client(),
@@ -593,21 +603,9 @@ take_queues(const ZkMessage *message)
 static void
 take_servers(const ZkMessage *message)
 {
-	char name[256];
-	char encoded[3 * sizeof(name)];
-	char own[ZKLOCK_MARK_LEN + 1];
-	size_t len;
-
-	zklock_effective_server_name(name, sizeof(name));
-	len = zklock_encode_name(name, encoded);
-	snprintf(own, sizeof(own), "%016llx",
-			 (unsigned long long) zklock_shared->session.uuid_hi);
 	for (int i = 0; i < message->nchildren; i++)
 	{
-		const char *child = message->children[i];
-
-		if (strncmp(child, encoded, len) == 0 && child[len] == '-' &&
-			strlen(child + len + 1) == ZKLOCK_MARK_LEN && strcmp(child + len + 1, own) != 0)
+		if (zklock_member_namesake(message->children[i]) != NULL)
 			look.namesake = look.restart = true;
 	}
 }
@@ -651,6 +649,14 @@ look_message(const ZkMessage *message)
 	}
 }
 
+/* There are no strays any more, if no leader that was deposed has said so. */
+static void
+note_seen(void)
+{
+	if (look.seen && proven)
+		zklock_work->looked = true;
+}
+
 /* Go on with the look. */
 static void
 work_on_look(void)
@@ -691,6 +697,8 @@ work_on_look(void)
 	/* without strays it matters to nobody who else has our name */
 	look.restart &= look.nstrays > 0;
 	end_look();
+	look.seen = !look.restart;
+	note_seen();
 }
 
 /* ------------------------------------------------------------------------
@@ -731,6 +739,7 @@ zklock_puts_event(ZkLockEventType type)
 		type != ZKLOCK_EV_DISCONNECTED && type != ZKLOCK_EV_SESSION_LOST)
 		return;
 	due = true;
+	proven = tick;
 	LWLockAcquire(zklock_work->lock, LW_EXCLUSIVE);
 	for (int i = 0; i < ZKLOCK_WORK_PUTS; i++)
 	{
@@ -754,7 +763,13 @@ zklock_puts_event(ZkLockEventType type)
 		ConditionVariableBroadcast(&zklock_work->room_cv);
 	}
 	LWLockRelease(zklock_work->lock);
-	if (!tick)
+	if (tick)
+		note_seen();
+	else
 		end_look();
-	look.wanted |= !tick || look.restart;
+	/* what was moved may be there again */
+	if (zklock_ensemble_waiting())
+		zklock_work->looked = false;
+	if (!zklock_work->looked && (!tick || look.restart))
+		look.wanted = true;
 }

@@ -48,6 +48,7 @@
 #include "table.h"
 #include "tag.h"
 #include "trouble.h"
+#include "unknown.h"
 #include "watches.h"
 
 #define RETRY_MS 1000
@@ -595,12 +596,6 @@ zklock_session_renew(void)
 	zklock_session_open();
 }
 
-bool
-zklock_session_renewed(void)
-{
-	return retired != NULL;
-}
-
 /* That the new one does not come is no reason to keep the old one, whose grants are in
  * the way of others.  It may take a while, and there is a lease to be kept. */
 static void
@@ -819,6 +814,7 @@ on_connected(const ZkMessage *message)
 
 	if (!zklock_client_session(client, &id, &timeout))
 		return;
+	zklock_unknown_connected();
 	zklock_client_server(client, server, sizeof(server));
 
 	/*
@@ -1070,6 +1066,7 @@ zklock_session_receive(void)
 		 (message = zklock_client_receive(client)) != NULL;
 		 i++)
 	{
+		zklock_unknown_look(message);
 		if (!look(message))
 		{
 			zklock_client_free_message(message);

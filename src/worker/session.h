@@ -75,9 +75,6 @@ extern bool zklock_session_resting(void);
 extern bool zklock_session_renewable(void);
 extern void zklock_session_renew(void);
 
-/* The session that begins is such a one: nothing else is new. */
-extern bool zklock_session_renewed(void);
-
 /* Send a heartbeat if one is due, or wanted.  ms until the next, -1 if not connected. */
 extern long zklock_session_heartbeat(void);
 

@@ -26,11 +26,13 @@
 /* Watches of the present client, by a hash of path and kind.  NULL: none yet. */
 static HTAB *watched = NULL;
 static size_t watched_bytes;
+static uint32 connection = 1; /* counts them */
 
 typedef struct Watch
 {
 	uint64 hash; /* key */
 	size_t bytes;
+	uint32 confirmed; /* on this connection, 0: on none yet */
 } Watch;
 
 static uint64
@@ -65,6 +67,7 @@ zklock_watch_count(const char *path, bool children)
 	w = hash_search(watched, &hash, HASH_ENTER, &found);
 	if (!found)
 	{
+		w->confirmed = 0;
 		w->bytes = strlen(path) + 4; /* as serialized */
 		watched_bytes += w->bytes;
 	}
@@ -91,6 +94,30 @@ void
 zklock_watch_fired(const char *path, bool children)
 {
 	zklock_watch_gone(hash_watch(path, children));
+}
+
+void
+zklock_watch_confirm(uint64 hash)
+{
+	Watch *w = watched != NULL ? hash_search(watched, &hash, HASH_FIND, NULL) : NULL;
+
+	if (w != NULL)
+		w->confirmed = connection;
+}
+
+bool
+zklock_watch_stands(const char *path)
+{
+	uint64 hash = hash_watch(path, false);
+	const Watch *w = watched != NULL ? hash_search(watched, &hash, HASH_FIND, NULL) : NULL;
+
+	return w != NULL && w->confirmed == connection;
+}
+
+void
+zklock_watches_doubt_all(void)
+{
+	connection++;
 }
 
 bool

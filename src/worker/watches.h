@@ -3,7 +3,8 @@
  * watches.h
  *	  The worker's account of the watches that it has in the ensemble.
  *
- * Only how many bytes their paths take; what they mean is the protocol's business.
+ * How many bytes their paths take, and whether there is one; what they mean is the
+ * protocol's business.
  *
  *-------------------------------------------------------------------------
  */
@@ -24,6 +25,15 @@ extern void zklock_watch_gone(uint64 hash);
 
 /* A watch has fired; on a deletion all do that are on the path. */
 extern void zklock_watch_fired(const char *path, bool children);
+
+/* A reply says that the watch is set. */
+extern void zklock_watch_confirm(uint64 hash);
+
+/* Is the path itself watched for certain, on this connection? */
+extern bool zklock_watch_stands(const char *path);
+
+/* The connection is another one.  The library sets all watches again. */
+extern void zklock_watches_doubt_all(void);
 
 /* Are there so many that a grant had better do without? */
 extern bool zklock_watches_too_many(void);

@@ -186,9 +186,7 @@ on_session_event(ZkLockEventType type)
 	if (type == ZKLOCK_EV_CONNECTED || type == ZKLOCK_EV_RESUMED)
 	{
 		zklock_unused_start();
-		/* a server that has rested is the one that it was */
-		if (!zklock_session_renewed())
-			zklock_namesakes_start();
+		zklock_namesakes_start();
 	}
 	zklock_dispatch_all(type);
 	zklock_rings_event(type);

@@ -6,6 +6,7 @@ import java.util.List;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
 import org.apache.curator.framework.recipes.barriers.DistributedDoubleBarrier;
@@ -16,13 +17,15 @@ import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreV2;
 import org.apache.curator.framework.recipes.locks.Lease;
 import org.apache.curator.framework.recipes.queue.SimpleDistributedQueue;
 import org.apache.curator.retry.RetryOneTime;
+import org.apache.zookeeper.CreateMode;
+import org.apache.zookeeper.KeeperException;
 import org.apache.zookeeper.ZooDefs;
 import org.apache.zookeeper.ZooKeeper;
 import org.apache.zookeeper.recipes.lock.LockListener;
 import org.apache.zookeeper.recipes.lock.WriteLock;
 
 /**
- * Curator's recipes and ZooKeeper's own WriteLock.
+ * Curator's recipes, ZooKeeper's own WriteLock, and one plain node that everybody watches.
  *
  * <p>{@code java Peer.java HOSTS LIBRARY} takes the orders that Peer.pm describes, from
  * standard input. All threads of the process share one session.
@@ -147,6 +150,36 @@ public class Peer {
         };
     }
 
+    static final AtomicInteger watching = new AtomicInteger();
+
+    /** What articles begin with: whoever makes the node has the lock, all others watch it. */
+    static Library plain(String hosts) throws Exception {
+        ZooKeeper client = new ZooKeeper(hosts, 10000, event -> {});
+        return name -> new Lock() {
+            final String path = "/bench/plain-" + name;
+
+            public void acquire() throws Exception {
+                for (;;) {
+                    try {
+                        client.create(path, new byte[0], ZooDefs.Ids.OPEN_ACL_UNSAFE, CreateMode.EPHEMERAL);
+                        return;
+                    } catch (KeeperException.NodeExistsException e) {
+                        Semaphore gone = new Semaphore(0);
+                        if (client.exists(path, event -> gone.release()) != null) {
+                            watching.incrementAndGet();
+                            gone.acquire();
+                            watching.decrementAndGet();
+                        }
+                    }
+                }
+            }
+
+            public void release() throws Exception {
+                client.delete(path, -1);
+            }
+        };
+    }
+
     interface Client {
         void run(int number) throws Exception;
     }
@@ -206,7 +239,7 @@ public class Peer {
     static CountDownLatch waiting;
 
     /** Take a lock and let so many threads queue for it. */
-    static String fill(Library library, int waiters) throws Exception {
+    static String fill(Library library, boolean plain, int waiters) throws Exception {
         held = library.lock(1000);
         held.acquire();
         waiting = start(waiters, number -> {
@@ -214,6 +247,10 @@ public class Peer {
             lock.acquire();
             lock.release();
         });
+        // those who watch one node share one watch, so the ensemble does not know how many
+        while (plain && watching.get() < waiters) {
+            Thread.sleep(10);
+        }
         return "ok";
     }
 
@@ -227,6 +264,7 @@ public class Peer {
 
     public static void main(String[] args) throws Exception {
         Library library = args[1].equals("writelock") ? writeLock(args[0])
+                : args[1].equals("plain") ? plain(args[0])
                 : args[1].equals("multi10") ? multi(args[0], 10)
                 : args[1].equals("multi100") ? multi(args[0], 100)
                 : args[1].equals("semaphore") ? semaphore(args[0], 4)
@@ -245,7 +283,7 @@ public class Peer {
                     System.out.println(meet(connect(args[0]), Integer.parseInt(order[1]), Integer.parseInt(order[2])));
                     break;
                 case "fill":
-                    System.out.println(fill(library, Integer.parseInt(order[1])));
+                    System.out.println(fill(library, args[1].equals("plain"), Integer.parseInt(order[1])));
                     break;
                 default:
                     System.out.println(drain());

@@ -1,16 +1,24 @@
 #!/usr/bin/python3
 """kazoo's recipes: `peer.py HOSTS [lock|semaphore|queue]` takes the orders that Peer.pm
-describes, from standard input.  All threads share one session."""
+describes, from standard input.  All threads share one session.
+
+`peer.py HOST:PORT etcd` does so with etcd's lock, which is the Mutex of its package
+concurrency: the server has that as a service, and speaks JSON."""
+import base64
+import http.client
+import json
 import statistics
 import sys
 import threading
 import time
 
-from kazoo.client import KazooClient
-
-client = KazooClient(hosts=sys.argv[1], timeout=10)
-client.start()
+what = sys.argv[2] if len(sys.argv) > 2 else 'lock'
 threading.stack_size(256 << 10)
+if what != 'etcd':
+    from kazoo.client import KazooClient
+
+    client = KazooClient(hosts=sys.argv[1], timeout=10)
+    client.start()
 
 
 def start(count, target):
@@ -34,8 +42,37 @@ class Queue:
         self.queue.consume()
 
 
+class Etcd:
+    """A session of etcd is a lease; a thread has one connection."""
+
+    def __init__(self, name):
+        self.name = base64.b64encode(b'bench-%d' % name).decode()
+        self.connection = http.client.HTTPConnection(sys.argv[1])
+        self.lease = self.call('lease/grant', TTL=600)['ID']
+
+    def call(self, what, **arguments):
+        self.connection.request('POST', '/v3/' + what, json.dumps(arguments))
+        response = self.connection.getresponse()
+        answer = response.read()
+        if response.status != 200:
+            raise RuntimeError(answer)
+        return json.loads(answer)
+
+    def queued(self):
+        prefix = base64.b64decode(self.name)
+        first, last = (base64.b64encode(prefix + end).decode() for end in (b'/', b'0'))
+        return int(self.call('kv/range', key=first, range_end=last, count_only=True)['count'])
+
+    def acquire(self):
+        self.key = self.call('lock/lock', name=self.name, lease=self.lease)['key']
+
+    def release(self):
+        self.call('lock/unlock', key=self.key)
+
+
 def lock(name):
-    what = sys.argv[2] if len(sys.argv) > 2 else 'lock'
+    if what == 'etcd':
+        return Etcd(name)
     if what == 'queue':
         return Queue(name)
     if what == 'semaphore':
@@ -72,11 +109,14 @@ def fill(waiters):
     global waiting
 
     def wait(_):
-        with lock(1000):
-            pass
+        mine = lock(1000)
+        mine.acquire()
+        mine.release()
 
     held.acquire()
     waiting = start(waiters, wait)
+    while what == 'etcd' and held.queued() <= waiters:
+        time.sleep(0.01)
     return 'ok'
 
 
@@ -98,4 +138,5 @@ for line in sys.stdin:
     else:
         answer = drain()
     print(answer, flush=True)
-client.stop()
+if what != 'etcd':
+    client.stop()

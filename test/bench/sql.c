@@ -17,6 +17,11 @@
  *		turns COUNT SQL		nobody waits: one transaction that takes the lock, on
  *							A, then on B, then on A; the time of each.  The same
  *							answer
+ *		cycles COUNT SQL	so many transactions of A, one after the other: the time of
+ *							each.  The same answer
+ *		steps COUNT SQL		how many instructions A's backend executes in user space
+ *							from one answer to the next, again and again.  The same
+ *							answer
  *		fill COUNT SQL		a session of A holds the lock, and so many others of A
  *							queue for it
  *		drain				let it go; how many milliseconds from sending COMMIT
@@ -25,9 +30,15 @@
  *-------------------------------------------------------------------------
  */
 #include <libpq-fe.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "bench.h"
@@ -225,6 +236,98 @@ acquire_often(int count, const char *sql)
 }
 
 static void
+lock_often(int count, const char *sql)
+{
+	double *times = allocate(count, sizeof(double));
+
+	prepare(conn[0], sql);
+	for (int i = 0; i < count; i++)
+		times[i] = timed_lock(conn[0]);
+	answer(times, (size_t) count);
+	free(times);
+}
+
+/* Do that with the process, which the kernel has stopped; a signal to be delivered. */
+static void
+trace(enum __ptrace_request what, pid_t pid, int signal)
+{
+	if (ptrace(what, pid, NULL, (void *) (intptr_t) signal) != 0)
+		fatal("could not trace process %d: %s", (int) pid, strerror(errno));
+}
+
+/* Until the kernel has stopped the process; returns by which signal. */
+static int
+await_stop(pid_t pid)
+{
+	int status;
+
+	if (waitpid(pid, &status, __WALL) != pid || !WIFSTOPPED(status))
+		fatal("process %d is gone", (int) pid);
+	return WSTOPSIG(status);
+}
+
+/* From here to there and back on another CPU would take most of the time. */
+static void
+share_cpu(pid_t pid)
+{
+	cpu_set_t one;
+
+	CPU_ZERO(&one);
+	CPU_SET(sched_getcpu(), &one);
+	if (sched_setaffinity(0, sizeof(one), &one) != 0 ||
+		sched_setaffinity(pid, sizeof(one), &one) != 0)
+		fatal("could not bind process %d to one CPU: %s", (int) pid, strerror(errno));
+}
+
+/*
+ * One at a time.  The backend's timers are held back: they go off twice a second, and
+ * here so in each transaction, since that takes a good part of a second.
+ */
+static void
+count_steps(int count, const char *sql)
+{
+	double *steps = allocate(count, sizeof(double));
+	pid_t pid = PQbackendPID(conn[0]);
+	cpu_set_t cpus;
+	int alarm = 0;
+	int signal = 0;
+
+	prepare(conn[0], sql);
+	for (int i = 0; i < 1000; i++)
+		lock(conn[0]); /* plans are cached, and so is all else */
+	sched_getaffinity(0, sizeof(cpus), &cpus);
+	share_cpu(pid);
+	trace(PTRACE_ATTACH, pid, 0);
+	await_stop(pid);
+	for (int i = -1; i < count; i++) /* the first one begins elsewhere */
+	{
+		struct pollfd answered = {.fd = PQsocket(conn[0]), .events = POLLIN};
+		double n = 0;
+
+		start_lock(conn[0]);
+		while (poll(&answered, 1, 0) == 0)
+		{
+			trace(PTRACE_SINGLESTEP, pid, signal);
+			signal = await_stop(pid);
+			if (signal == SIGTRAP)
+				n++;
+			else if (signal == SIGALRM)
+				alarm = signal;
+			if (signal == SIGTRAP || signal == SIGALRM)
+				signal = 0;
+		}
+		finish(conn[0]);
+		if (i >= 0)
+			steps[i] = n;
+	}
+	trace(PTRACE_DETACH, pid, alarm);
+	sched_setaffinity(0, sizeof(cpus), &cpus);
+	sched_setaffinity(pid, sizeof(cpus), &cpus);
+	answer(steps, (size_t) count);
+	free(steps);
+}
+
+static void
 fill(int count, const char *sql)
 {
 	execute(conn[0], "BEGIN");
@@ -313,6 +416,10 @@ main(int argc, char **argv)
 			fill(count, line + sql);
 		else if (strcmp(order, "acquire") == 0)
 			acquire_often(count, line + sql);
+		else if (strcmp(order, "cycles") == 0)
+			lock_often(count, line + sql);
+		else if (strcmp(order, "steps") == 0)
+			count_steps(count, line + sql);
 		else
 			alternate(strcmp(order, "wait") == 0, count, line + sql);
 		fflush(stdout);

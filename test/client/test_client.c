@@ -985,6 +985,39 @@ test_patience(const char *hosts)
 	zklock_client_close(a);
 }
 
+/* A deletion has one wake-up with what was asked for behind it.  That may come too late
+ * to be open still when it is answered, but not each time. */
+static void
+test_deletion(const char *hosts)
+{
+	ZkClient *a = connect_client(hosts, NULL, "deletion");
+	ZkRequestTag plain = tag(1);
+	ZkRequestTag patient = tag(2);
+	char path[128];
+	bool woken = true;
+
+	patient.patient = true;
+	snprintf(path, sizeof(path), "%s/deleted", base);
+	for (int i = 0; i < 100 && woken; i++)
+	{
+		zklock_client_create(a, path, "", 0, ZKLOCK_CREATE_EPHEMERAL, &plain);
+		expect_rc(a, ZKLOCK_MSG_CREATED, 0, "what is to be deleted");
+		zklock_client_delete(a, path, &plain);
+		zklock_client_list(a, base, false, &patient);
+		wait_answered(a);
+		woken = readable(a, 0);
+		expect_rc(a, ZKLOCK_MSG_DELETED, 0, "deleted");
+		expect_rc(a, ZKLOCK_MSG_LISTED, 0, "listed");
+	}
+	ok(!woken, "a delete wakes nobody while another request is open");
+	zklock_client_create(a, path, "", 0, ZKLOCK_CREATE_EPHEMERAL, &plain);
+	expect_rc(a, ZKLOCK_MSG_CREATED, 0, "once more");
+	zklock_client_delete(a, path, &plain);
+	ok(readable(a, patience), "it does if none is");
+	expect_rc(a, ZKLOCK_MSG_DELETED, 0, "the last request");
+	zklock_client_close(a);
+}
+
 /* So many messages come, of good news; said only if it is not so. */
 static bool
 are_good(ZkClient *client, int n)
@@ -1055,6 +1088,18 @@ test_deletes(const char *hosts)
 	zklock_client_close(a);
 }
 
+/* Has a listing a child whose name begins so?  Others may go meanwhile: containers. */
+static bool
+has_child(const ZkMessage *message, const char *prefix)
+{
+	for (int i = 0; message != NULL && i < message->nchildren; i++)
+	{
+		if (strncmp(message->children[i], prefix, strlen(prefix)) == 0)
+			return true;
+	}
+	return false;
+}
+
 /* What is open when the connection breaks is answered before CONNECTED. */
 static void
 test_loss(const char *hosts, const char *proxied)
@@ -1067,7 +1112,7 @@ test_loss(const char *hosts, const char *proxied)
 	ZkSessionId after;
 	char path[128];
 	int64_t cut;
-	int nchildren;
+	bool arrived;
 
 	zklock_client_session(client, &before, NULL);
 
@@ -1108,9 +1153,9 @@ test_loss(const char *hosts, const char *proxied)
 	{
 		zklock_client_list(other, base, false, &t);
 		message = expect(other, ZKLOCK_MSG_LISTED, "the create arrives");
-		nchildren = message != NULL ? message->nchildren : 2;
+		arrived = message == NULL || has_child(message, "replylost-");
 		zklock_client_free_message(message);
-	} while (nchildren < 2);
+	} while (!arrived);
 	zklock_client_close(other);
 	proxy(PROXY_CUT);
 	expect_rc(client, ZKLOCK_MSG_DISCONNECTED, 0, "cut after a create");
@@ -1120,7 +1165,7 @@ test_loss(const char *hosts, const char *proxied)
 	zklock_client_list(client, base, false, &t);
 	expect_rc(client, ZKLOCK_MSG_SYNCED, 0, "sync");
 	message = expect(client, ZKLOCK_MSG_LISTED, "list");
-	ok(message != NULL && message->nchildren == 2, "sync and listing find the node");
+	ok(has_child(message, "replylost-"), "sync and listing find the node");
 	zklock_client_free_message(message);
 
 	/*
@@ -1582,6 +1627,7 @@ main(int argc, char **argv)
 	test_multi(hosts);
 	test_watches(hosts);
 	test_patience(hosts);
+	test_deletion(hosts);
 	test_deletes(hosts);
 	test_loss(hosts, proxied);
 	test_late(proxied);

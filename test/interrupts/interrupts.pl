@@ -271,8 +271,8 @@ my %part = (
 		run_case(statement => "SELECT zk_try_lock_all('{w,x}', 'shared', 'session', '1h')", world => 'free');
 		ok_true('after all waits');
 		ok_interrupted(
-			map { ("$_ error", "$_ cancel", "$_ terminate") } 'lock_for_transaction LockAcquire',
-			'zklock_acquire_again LockAcquire', 'acquire LockAcquire', 'fix_level1 LockAcquire');
+			map { ("$_ error", "$_ cancel", "$_ terminate") } 'acquire_for_transaction LockAcquire',
+			'zklock_acquire_again LockAcquire', 'acquire_patiently LockAcquire', 'fix_level1 LockAcquire');
 		ok_interrupted(map { ("$_ cancel", "$_ terminate") } 'zklock_level2_sleep ConditionVariableTimedSleep');
 
 		push @steps, [ 1, \&ok_long_wait ];

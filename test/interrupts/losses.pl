@@ -332,7 +332,7 @@ my %part = (
 		run_case(hold => 'transaction', world => 'the session expired', statement => 'COMMIT', says => $r40001);
 		run_case(hold => 'session', world => 'a contender deleted, and x taken', statement => $_, says => qr/^(55P03|$)/) for @anew;
 		ok_true();
-		ok_interrupted('display pnstrdup error', map { "lock_for_transaction LockAcquire $_" } qw(error cancel terminate));
+		ok_interrupted('display pnstrdup error', map { "acquire_for_transaction LockAcquire $_" } qw(error cancel terminate));
 	},
 
 	doubt => sub {

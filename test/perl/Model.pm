@@ -21,6 +21,8 @@
 #   guards       of { election, level }: leaderships that the transaction requires
 #   waits        the call that waits, if one does
 #
+# A name like s1-2 is that of 2 slots, of which a session has one; the mode is exclusive.
+#
 # A call asks for a lock: name, mode, scope, and
 #
 #   kind         lock     waits for as long as it takes: zk_lock, zk_lock_session,
@@ -72,6 +74,9 @@ sub holds
 	return $mode{exclusive} ? 'exclusive' : $mode{shared} ? 'shared' : '';
 }
 
+# Of so many slots the name is; 0: of a lock.
+sub slots_of { my $name = shift; return $name =~ /^s\d+-(\d+)$/ ? $1 : 0; }
+
 sub _excludes { my ($x, $y) = @_; return $x eq 'exclusive' || $y eq 'exclusive'; }
 
 # Other sessions that hold a name so that this mode cannot be granted; "perhaps": also
@@ -79,11 +84,15 @@ sub _excludes { my ($x, $y) = @_; return $x eq 'exclusive' || $y eq 'exclusive';
 sub in_the_way
 {
 	my ($self, $s, $name, $mode, $perhaps) = @_;
-	return grep {
+	my @holders = grep {
 		my $other = $_;
 		$other != $s && grep { $_->{name} eq $name && ($perhaps || _sure($_)) && _excludes($mode, $_->{mode}) } @{ $other->{holds} };
 	} $self->sessions;
+	return @holders < slots_of($name) ? () : @holders;
 }
+
+# What a name takes in the table of its server: of slots each session takes an entry.
+sub _entry { my ($s, $name) = @_; return slots_of($name) ? "$name of $s->{name}" : $name; }
 
 # Names that a server holds, or has been asked for.
 sub names_used
@@ -92,8 +101,8 @@ sub names_used
 	my %name;
 	for my $s (grep { $_->{server} eq $server } $self->sessions)
 	{
-		$name{ $_->{name} } = 1 for @{ $s->{holds} };
-		$name{ $s->{waits}{name} } = 1 if $s->{waits};
+		$name{ _entry($s, $_->{name}) } = 1 for @{ $s->{holds} };
+		$name{ _entry($s, $s->{waits}{name}) } = 1 if $s->{waits};
 	}
 	$name{"election $_"} = 1 for grep { $self->candidate($server, $_) } keys %{ $self->{election} };
 	return sort keys %name;
@@ -320,7 +329,7 @@ sub expect
 	{
 		my @used = $self->names_used($s->{server});
 		return { '53200' => "all names are in use: @used", %may }
-		  if @used >= $self->{server}{ $s->{server} }{names} && !grep { $_ eq $name } @used;
+		  if @used >= $self->{server}{ $s->{server} }{names} && !grep { $_ eq _entry($s, $name) } @used;
 	}
 
 	my @in_the_way = map { $_->{name} } $self->in_the_way($s, $name, $mode);
@@ -330,18 +339,30 @@ sub expect
 	{
 		$may{granted} = 'nobody is in the way';
 		push @why, map { "perhaps held by $_->{name}" } $self->in_the_way($s, $name, $mode, 1);
+		push @why, 'slots are held and kept' if slots_of($name);
 		push @why, map { "waited for by $_->{name}" } grep { $_ != $s && _excludes($mode, $_->{waits}{mode}) } $self->waiters($name);
 		for my $server (grep { $_ ne $s->{server} } sort keys %{ $kept->{$name} // {} })
 		{
 			push @why, map { "kept by $server, $_" } grep { _excludes($mode, $_) } sort keys %{ $kept->{$name}{$server} };
 		}
 	}
+	# who finds as many as there are slots, whatever becomes of them
+	my $slots = slots_of($name);
+	@why = () if !@in_the_way && $slots > $self->_contenders($s, $name, $kept);
 	my $why = join ', ', @why;
 	$may{false} = $why if @why && $kind ne 'lock';
 	$may{'55P03'} = $why if @why && $kind eq 'within' && $call->{procedure};
 	$may{waits} = $why || 'until it is heard' if $kind eq 'lock';
 	$may{'40P01'} = 'they wait for each other' if $kind ne 'try' && $self->deadlocked($s, $call);
 	return \%may;
+}
+
+# How many others have a contender for a slot, or may have one?
+sub _contenders
+{
+	my ($self, $s, $name, $kept) = @_;
+	my $n = grep { my $other = $_; $other != $s && (grep { $_->{name} eq $name } @{ $other->{holds} }, $other->{waits} // ()) } $self->sessions;
+	return $n + sum0(map { values %$_ } values %{ $kept->{$name} // {} });
 }
 
 # Does a session wait for itself, in the end?  All who ask for a name are taken to wait
@@ -355,6 +376,7 @@ sub deadlocked
 	while (my $x = shift @next)
 	{
 		my $waits = $x->{waits} or next;
+		next if slots_of($waits->{name}) > 1; # anybody may come free
 		my @for = (
 			$self->in_the_way($x, @$waits{qw(name mode)}, 1),
 			grep { $_ != $x && _excludes($waits->{mode}, $_->{waits}{mode}) } $self->waiters($waits->{name}));
@@ -378,6 +400,8 @@ sub obliged
 		my @waiters = $self->waiters($name);
 		my @holders = grep { grep { $_->{name} eq $name } @{ $_->{holds} } } $self->sessions;
 		my $exclusive = grep { $_->{name} eq $name && $_->{mode} eq 'exclusive' } map { @{ $_->{holds} } } @holders;
+		$obliged{$name} = 'there is a slot' if @holders < slots_of($name);
+		next if slots_of($name);
 		$obliged{$name} =
 			!@holders ? 'nobody has it'
 		  : !$exclusive && !(grep { $_->{waits}{mode} eq 'exclusive' } @waiters) ? 'nobody asks for more than to share it'
@@ -398,6 +422,7 @@ sub _in_local_circle
 	while (my $x = shift @next)
 	{
 		my $waits = $x->{waits} or next;
+		next if slots_of($waits->{name}); # which it does not see
 		next if grep { my $y = $_; $y->{server} ne $s->{server} && ($y->{waits} && $y->{waits}{name} eq $waits->{name} || grep { $_->{name} eq $waits->{name} } @{ $y->{holds} }) } $self->sessions;
 		for ($self->in_the_way($x, @$waits{qw(name mode)}))
 		{
@@ -419,7 +444,7 @@ sub note_queued
 {
 	my ($self, $s, @queued) = @_;
 	my $call = $s->{waits};
-	return if $call->{passed};
+	return if $call->{passed} || slots_of($call->{name});
 	for my $server (grep { $_ ne $s->{server} } keys %{ $self->{server} })
 	{
 		my $limit = $self->{server}{$server}{handoff_limit} // next;
@@ -474,6 +499,7 @@ sub floor
 sub check_token
 {
 	my ($self, $s, $name, $mode, $token, $floor) = @_;
+	return if slots_of($name); # one that is kept is older than others' that end before
 	my $own = $self->{server}{ $s->{server} };
 	my @wrong;
 	for my $server (sort keys %$floor)

@@ -85,6 +85,15 @@ sub lose_number
 	return $self;
 }
 
+# Hang up on each request with one of these numbers, as a server does that does not know
+# them.
+sub hang_up
+{
+	my ($self, @op) = @_;
+	$self->_tell('hang_up', @op);
+	return $self;
+}
+
 # How many requests, replies or numbers have been lost so far.
 sub lost { my $self = shift; return $self->_tell('lost'); }
 
@@ -159,7 +168,7 @@ sub DESTROY { my $self = shift; $self->stop; }
 package Proxy::Process;
 
 my ($port, $target, $plain, $listener);
-my (@connection, @loss, %passed, @trace);
+my (@connection, @loss, %passed, %unknown, @trace);
 my $lost = 0;
 my $delay = 0;
 my $accepted = 0;
@@ -179,6 +188,7 @@ sub listen_again
 my %command = (
 	hello => sub { '' },
 	lose => sub { push @loss, { kind => $_[0], path => $_[1], what => $_[2] }; '' },
+	hang_up => sub { %unknown = map { $_ => 1 } @_; '' },
 	lost => sub { $lost },
 	requests => sub {
 		my $text = join ' ', map { "$_=$passed{$_}" } sort keys %passed;
@@ -187,7 +197,7 @@ my %command = (
 	},
 	trace => sub { join "\t", splice @trace; },
 	hole => sub { $held{$_} = $_[0] eq 'both' || $_[0] eq $_ for 'up', 'down'; '' },
-	heal => sub { %held = (up => 0, down => 0); $delay = $brief = 0; @loss = (); listen_again(); '' },
+	heal => sub { %held = (up => 0, down => 0); $delay = $brief = 0; @loss = %unknown = (); listen_again(); '' },
 	refuse => sub { undef $listener; '' },
 	accept => sub { listen_again(); '' },
 	cut => sub { end_connection($_) for @connection; '' },
@@ -242,6 +252,7 @@ sub may_pass
 		return 1;
 	}
 
+	return 0 if $unknown{$op};
 	my $kind = $opcode_name{$op} // "op$op";
 	my $path = length $packet > 16 && $op > 0 && $op < 100 && $op != 11 ? unpack 'N/a', substr $packet, 12 : '';
 	for my $i (0 .. $#loss)

@@ -12,6 +12,7 @@
  *
  *-------------------------------------------------------------------------
  */
+#include "siblings.h"
 #include "world.h"
 
 #include <inttypes.h>
@@ -243,6 +244,20 @@ check_delete(const Server *server, const Request *request)
  * ------------------------------------------------------------------------
  */
 
+/* Has a reply on this connection said so, and has no event since? */
+static bool
+is_watched(const Server *server, int dir, const char *name)
+{
+	for (int i = 0; i < server->nwatched; i++)
+	{
+		const Node *node = &zk.node[server->watched[i]];
+
+		if (node->dir == dir && strcmp(node->name, name) == 0)
+			return true;
+	}
+	return false;
+}
+
 static void
 perform(Server *server, int queue, const ZkLockAction *action, bool keep)
 {
@@ -283,6 +298,9 @@ perform(Server *server, int queue, const ZkLockAction *action, bool keep)
 
 	if (action->type == ZKLOCK_ACT_WATCH && strlen(action->name) > ZKLOCK_WATCHED_MAX)
 		fail("a name of %zu bytes is watched", strlen(action->name));
+	if (action->type == ZKLOCK_ACT_WATCH && action->once &&
+		is_watched(server, queue_dir(queue), action->name))
+		return;
 
 	request.dir = queue_dir(queue);
 	request.slots = server->queue[queue].slots;
@@ -338,6 +356,75 @@ perform(Server *server, int queue, const ZkLockAction *action, bool keep)
 	/* else the worker has no client; a new connection annuls the reply */
 }
 
+/*
+ * Of slots all queues are of one name (siblings.h).
+ */
+
+/* What the others are to a place. */
+static void
+tell_of_siblings(const Server *server, int queue, ZkLockEvent *event)
+{
+	event->leader = INT64_MAX;
+	event->beside = 0;
+	if (server->queue[queue].slots == 0)
+		return;
+	for (int i = 0; i < NPARTS; i++)
+	{
+		const Backend *b = &server->table[queue].backend[i];
+
+		if (b->state == BACKEND_WANTS && b->no_wait)
+			return;
+	}
+	for (int q = 0; q < nqueues; q++)
+	{
+		if (q != queue && server->queue[q].slots > 0)
+			zklock_siblings_add(event, &server->queue[q]);
+	}
+}
+
+/* Does the place know of the connection?  If not it will hear, and look itself. */
+static bool
+has_heard(const Server *server, int queue)
+{
+	return server->all_next < 0 || server->all_event == ZKLOCK_EV_TICK ||
+		queue < server->all_next;
+}
+
+/* The place that is the first one to wait, or -1. */
+static int
+first_that_waits(const Server *server)
+{
+	int64_t lowest = INT64_MAX;
+	int first = -1;
+
+	for (int q = 0; q < nqueues; q++)
+	{
+		int64_t number = zklock_siblings_waiting(&server->queue[q]);
+
+		if (server->queue[q].slots == 0 || number >= lowest)
+			continue;
+		lowest = number;
+		first = q;
+	}
+	return first;
+}
+
+/* A step of one has been done. */
+static void
+tell_siblings(Server *server, int queue, const ZkLockQueue *before,
+			  const ZkLockActions *actions)
+{
+	int first = first_that_waits(server);
+	ZkLockEvent event = {.type = ZKLOCK_EV_BESIDE};
+
+	if (first < 0 || first == queue || !has_heard(server, first))
+		return;
+	event.ended = zklock_siblings_ended(before, &server->queue[queue], actions,
+										zklock_siblings_waiting(&server->queue[first]));
+	if (event.ended > 0 || zklock_siblings_is_led(&server->queue[first]))
+		step(server, first, &event);
+}
+
 static void
 step(Server *server, int queue, ZkLockEvent *event)
 {
@@ -362,6 +449,8 @@ step(Server *server, int queue, ZkLockEvent *event)
 		[ZKLOCK_EV_NODE_CHANGED] = "NODE_CHANGED",
 		[ZKLOCK_EV_DIR_CHANGED] = "DIR_CHANGED",
 		[ZKLOCK_EV_DIR_GONE] = "DIR_GONE",
+		[ZKLOCK_EV_SEEN] = "SEEN",
+		[ZKLOCK_EV_BESIDE] = "BESIDE",
 	};
 	static const char *const rcs[] = {
 		[ZKLOCK_RC_OK] = "OK",		   [ZKLOCK_RC_NO_NODE] = "NO_NODE",
@@ -381,6 +470,7 @@ step(Server *server, int queue, ZkLockEvent *event)
 		event->held[mode] = table_held(&server->table[queue], (ZkLockMode) mode) > 0;
 	event->fresh_uuid = server->next_uuid;
 	server->next_uuid += ZKLOCK_NCONTENDERS;
+	tell_of_siblings(server, queue, event);
 	if (tracing)
 	{
 		TRACE("  server %d queue %d: %s %s uuid %" PRIx64 " list %" PRIu64
@@ -417,6 +507,9 @@ step(Server *server, int queue, ZkLockEvent *event)
 			perform(server, queue, &actions.action[i], event->keep);
 	}
 	world.notice(server);
+	/* a listing is shown to others first, see receive_listing */
+	if (before.slots > 0 && event->type != ZKLOCK_EV_LISTED && event->type != ZKLOCK_EV_SEEN)
+		tell_siblings(server, queue, &before, &actions);
 }
 
 /* zk_break of what this server has, or waits with. */
@@ -639,6 +732,58 @@ receive_multi(Server *server, const Message *message)
 	}
 }
 
+/* A listing, as the queue has it. */
+static void
+take_listing(Server *server, int queue, const Message *message, ZkLockChild *children,
+			 ZkLockEvent *event)
+{
+	event->nchildren = message->nchildren;
+	for (int i = 0; i < message->nchildren; i++)
+	{
+		Node *node = &zk.node[message->children[i]];
+
+		children[i] = node->child;
+		if (node->owner == server->conn.session)
+		{
+			int knower = server_find(server, node);
+
+			node->known = message->next;
+			children[i].sibling = knower >= 0 && knower != queue;
+			children[i].leaving = children[i].sibling && has_heard(server, knower) &&
+				zklock_siblings_leaves(server_contender(server, knower,
+														node->child.uuid_lo));
+		}
+	}
+	if (message->zxid > server->told[queue])
+		server->told[queue] = message->zxid;
+	step(server, queue, event);
+}
+
+/* Of slots other places are shown it, too: the first one that waits, and the next one if
+ * that is granted a slot.  Then who is the first one now is told so. */
+static void
+receive_listing(Server *server, int queue, const Message *message, ZkLockChild *children,
+				ZkLockEvent *event)
+{
+	bool slots = server->queue[queue].slots > 0;
+	int shown = queue;
+	int first;
+
+	take_listing(server, queue, message, children, event);
+	while (slots && (first = first_that_waits(server)) >= 0 && first != shown &&
+		   has_heard(server, first))
+	{
+		ZkLockEvent seen = {
+			.type = message->rc == ZKLOCK_RC_OK ? ZKLOCK_EV_SEEN : ZKLOCK_EV_BESIDE,
+			.children = children,
+			.next_number = message->next,
+		};
+
+		shown = first;
+		take_listing(server, first, message, children, &seen);
+	}
+}
+
 static void
 receive_reply(Server *server, const Message *message)
 {
@@ -698,22 +843,16 @@ receive_reply(Server *server, const Message *message)
 		event.sequence = zk.node[message->node].child.sequence;
 		event.token = zk.node[message->node].czxid;
 	}
-	for (int i = 0; i < message->nchildren; i++)
-	{
-		Node *node = &zk.node[message->children[i]];
-
-		children[i] = node->child;
-		if (node->owner == server->conn.session)
-		{
-			int knower = server_find(server, node);
-
-			node->known = message->next;
-			children[i].sibling = knower >= 0 && knower != queue;
-		}
-	}
 	event.children = children;
-	event.nchildren = message->nchildren;
 	event.next_number = message->next;
+	if (request->type == ZKLOCK_ACT_LIST)
+	{
+		receive_listing(server, queue, message, children, &event);
+		return;
+	}
+	if (request->type == ZKLOCK_ACT_WATCH && message->rc == ZKLOCK_RC_OK &&
+		server->nwatched < MAX_WATCHES)
+		server->watched[server->nwatched++] = message->node;
 	step(server, queue, &event);
 }
 
@@ -765,6 +904,11 @@ receive_watch(Server *server, const Message *message)
 		if (queue_dir(q) == node->dir && message->zxid > server->told[q])
 			server->told[q] = message->zxid;
 	}
+	for (int i = 0; i < server->nwatched; i++)
+	{
+		if (server->watched[i] == message->node)
+			server->watched[i--] = server->watched[--server->nwatched];
+	}
 	step_dir(server, node->dir, &event);
 
 	if (own && message->deleted && server_find(server, node) >= 0)
@@ -800,6 +944,7 @@ server_receive(Server *server)
 			break;
 		case MESSAGE_CONNECTED:
 			server->connected = true;
+			server->nwatched = 0;
 
 			/*
 			 * The new follower may be behind what events told, and a new
@@ -817,11 +962,27 @@ server_receive(Server *server)
 			break;
 		case MESSAGE_DISCONNECTED:
 			server->connected = false;
+			server->nwatched = 0;
 			if (!server->resuming)
 				step_all(server, ZKLOCK_EV_DISCONNECTED);
 			break;
 	}
 	return true;
+}
+
+/* Is one of a place's contenders gone, and it will hear of that at the next tick? */
+static bool
+watches_later(const Server *server, int queue)
+{
+	for (int i = 0; i < ZKLOCK_NCONTENDERS && server->queue[queue].slots > 0; i++)
+	{
+		const ZkContender *c = &server->queue[queue].contender[i];
+
+		if (c->watch_later &&
+			zk.node[zk_find_token(queue_dir(queue), c->token)].dzxid != NEVER)
+			return true;
+	}
+	return false;
 }
 
 bool
@@ -831,7 +992,8 @@ servers_need_tick(void)
 	{
 		for (int q = 0; q < nqueues; q++)
 		{
-			if (servers[s].refused[q] || servers[s].polled[q] || servers[s].crowded)
+			if (servers[s].refused[q] || servers[s].polled[q] || servers[s].crowded ||
+				watches_later(&servers[s], q))
 				return true;
 		}
 	}

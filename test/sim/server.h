@@ -67,6 +67,8 @@ typedef struct Server
 	int alone_rate;			  /* ... a first listing watches but for one in so many */
 	int recurring_rate;		  /* ... a create is not listed but for one in so many */
 	bool crowded;			  /* too many watches: does without */
+	int nwatched;			  /* others' contenders that the library watches ... */
+	int watched[MAX_WATCHES]; /* ... and has said so on this connection */
 	Set set[NSETS];
 	uint64_t next_set;
 } Server;

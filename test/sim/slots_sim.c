@@ -31,8 +31,15 @@ typedef enum Happened
 	SEEN_GRANTED,
 	SEEN_GRANTED_BESIDE,
 	SEEN_GRANTED_AFTER_WAIT,
+	SEEN_GRANTED_BY_OTHER,
+	SEEN_WAITS_COUNTING,
 	SEEN_WAITS_FIRST,
-	SEEN_WAITS_BEHIND,
+	SEEN_WAITS_FAR,
+	SEEN_LED,
+	SEEN_LEADS_ON,
+	SEEN_LEAVING,
+	SEEN_ENDED,
+	SEEN_UNLISTED,
 	SEEN_MARK,
 	SEEN_MARK_LOST,
 	SEEN_MARKED_BEFORE,
@@ -48,6 +55,7 @@ typedef enum Happened
 	SEEN_ADOPTED,
 	SEEN_ORPHAN,
 	SEEN_LULL,
+	SEEN_AGREED,
 	NSEEN
 } Happened;
 
@@ -56,8 +64,15 @@ static const char *const seen_name[NSEEN] = {
 	[SEEN_GRANTED] = "slots granted",
 	[SEEN_GRANTED_BESIDE] = "slots granted beside others",
 	[SEEN_GRANTED_AFTER_WAIT] = "slots granted after a wait",
-	[SEEN_WAITS_FIRST] = "waits as the first",
-	[SEEN_WAITS_BEHIND] = "waits behind one who waits",
+	[SEEN_GRANTED_BY_OTHER] = "slots granted by a listing of another place",
+	[SEEN_WAITS_COUNTING] = "waits that count who goes",
+	[SEEN_WAITS_FIRST] = "waits for the directory to change",
+	[SEEN_WAITS_FAR] = "waits far behind one who waits",
+	[SEEN_LED] = "waits behind one of the same server",
+	[SEEN_LEADS_ON] = "places that were the first one to wait then",
+	[SEEN_LEAVING] = "listings that showed who was leaving, and were followed by one",
+	[SEEN_ENDED] = "looks as one of the same server has gone",
+	[SEEN_UNLISTED] = "contenders made without a listing",
 	[SEEN_MARK] = "nodes written for who waits behind",
 	[SEEN_MARK_LOST] = "such writes lost",
 	[SEEN_MARKED_BEFORE] = "nodes that were written before they were watched",
@@ -73,6 +88,7 @@ static const char *const seen_name[NSEEN] = {
 	[SEEN_ADOPTED] = "contenders adopted",
 	[SEEN_ORPHAN] = "orphans deleted",
 	[SEEN_LULL] = "lulls in which nobody waits for a free slot",
+	[SEEN_AGREED] = "queues in which one would say that it is granted a slot",
 };
 
 static int
@@ -188,6 +204,48 @@ was_blocked(const Server *server, int queue, ZkLockMode mode, int64_t since)
 			least = child->slots;
 	}
 	return n >= least;
+}
+
+#define MAX_TRIED 8
+
+/*
+ * Who waits to hear from another one, and that one, agree on it by listings of different
+ * times: whoever has gone meanwhile.  That they do not matters only where much else has
+ * gone wrong, so it is tried without.
+ */
+static void
+check_agreement(void)
+{
+	ZkLockChild queue[MAX_TRIED] = {{0}};
+	ZkLockChild later[MAX_TRIED];
+	const ZkLockChild *waiter = &queue[random_below(MAX_TRIED)];
+	int64_t sequence = 0;
+	int n = 0;
+	ZkSlotPlace place;
+	ZkSlotPlace far;
+
+	for (int i = 0; i < MAX_TRIED; i++)
+	{
+		sequence += 1 + random_below(2);
+		queue[i].sequence = sequence;
+		queue[i].uuid_hi = 1 + (uint64_t) random_below(3);
+		queue[i].slots = 1 + random_below(2);
+	}
+	place = zklock_slots_place(queue, MAX_TRIED, waiter->sequence, waiter->slots,
+							   waiter->uuid_hi);
+	if (place.granted || place.far == NULL)
+		return;
+	for (int i = 0; i < MAX_TRIED; i++)
+	{
+		if (&queue[i] == waiter || &queue[i] == place.far ||
+			(queue[i].sequence > place.far->sequence && once_in(2)))
+			later[n++] = queue[i];
+	}
+	far = zklock_slots_place(later, n, place.far->sequence, place.far->slots,
+							 place.far->uuid_hi);
+	if (!far.granted || !far.followed)
+		fail("it waits for one that does not know");
+	seen[SEEN_AGREED]++;
 }
 
 /* ------------------------------------------------------------------------
@@ -306,6 +364,25 @@ any_abandoned(void)
 	return false;
 }
 
+/* Does the server not know yet that one of its contenders was deleted?  It hears of that
+ * at the next tick, or when it looks, and lets nobody in meanwhile, nor says so. */
+static bool
+missed_loss(const Server *server)
+{
+	for (int i = 0; i < zk.nnodes; i++)
+	{
+		const Node *node = &zk.node[i];
+		int queue = server_owns(server, i) && node->dzxid != NEVER
+			? server_find(server, node)
+			: -1;
+
+		if (queue >= 0 &&
+			server_contender(server, queue, node->child.uuid_lo)->state != ZKLOCK_DELETING)
+			return true;
+	}
+	return false;
+}
+
 /* Nobody takes or releases anything for a while: no free slot stays unused by anybody who
  * waits for one. */
 static void
@@ -314,7 +391,7 @@ lull(void)
 	spread_news();
 	for (int s = 0; s < nservers; s++)
 	{
-		if (!server_knows_all(&servers[s]))
+		if (!server_knows_all(&servers[s]) || missed_loss(&servers[s]))
 			return;
 	}
 	if (any_abandoned())
@@ -371,8 +448,23 @@ observe(const Server *server, int queue, const ZkLockEvent *event,
 		const ZkContender *old = &before->contender[i];
 		const ZkContender *new = &after->contender[i];
 
-		if (new->state == ZKLOCK_WAITING && old->state != ZKLOCK_WAITING)
-			seen[new->first ? SEEN_WAITS_FIRST : SEEN_WAITS_BEHIND]++;
+		if (new->state == ZKLOCK_WAITING && (old->state != ZKLOCK_WAITING || old->led))
+			seen[new->led			  ? SEEN_LED
+					 : new->lacks > 0 ? SEEN_WAITS_COUNTING
+					 : new->first	  ? SEEN_WAITS_FIRST
+									  : SEEN_WAITS_FAR]++;
+		if (old->led && new->state == ZKLOCK_QUEUED)
+			seen[SEEN_LEADS_ON]++;
+		if (event->type == ZKLOCK_EV_LISTED && old->state == ZKLOCK_QUEUED &&
+			new->state == ZKLOCK_QUEUED && event->list < new->list_needed &&new->waited)
+			seen[SEEN_LEAVING]++;
+		if (event->type == ZKLOCK_EV_BESIDE && old->lacks > 0 && new->lacks == 0)
+			seen[SEEN_ENDED]++;
+		if (new->state == ZKLOCK_CREATING &&new->create_sent &&new->list_needed == 0)
+			seen[SEEN_UNLISTED]++;
+		if (event->type == ZKLOCK_EV_SEEN && new->state == ZKLOCK_GRANTED &&
+			old->state != ZKLOCK_GRANTED)
+			seen[SEEN_GRANTED_BY_OTHER]++;
 		if (new->state == ZKLOCK_GRANTED && old->state != ZKLOCK_GRANTED && old->waited)
 			seen[SEEN_GRANTED_AFTER_WAIT]++;
 		if (new->state == ZKLOCK_BLOCKED && old->state == ZKLOCK_PROBING)
@@ -395,6 +487,7 @@ observe(const Server *server, int queue, const ZkLockEvent *event,
 static void
 begin(void)
 {
+	check_agreement();
 	nservers = 1 + random_below(MAX_SERVERS - 1);
 	ndirs = 1;
 	nqueues = MAX_QUEUES;

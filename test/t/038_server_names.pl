@@ -22,7 +22,7 @@ sub start_as
 		local $node->{_name} = $cluster_name;
 		$node->start;
 	}
-	ZkLock::ask($node, 'CREATE EXTENSION zklock');
+	ZkLock::ask($node, 'CREATE EXTENSION IF NOT EXISTS zklock');
 	return $node;
 }
 
@@ -57,38 +57,43 @@ like(ZkLock::ask($second, 'SELECT last_error FROM zk_session'), $told, '... in l
 $_->stop for $first, $second;
 
 #
-# Of one's own earlier session there may be a node, and nobody writes it; and names that
-# begin alike are others.
+# Of one's own earlier session there may be a node, which nobody writes, and which goes; and
+# names that begin alike are others.
 #
 my $other = $zk->client;
 my $mark = '0123456789abcdef';
 my $old = "/zklock/servers/a%2Fb-$mark";
-$other->create($old, mode => 'ephemeral', data => '{"server": "a/b", "host": "h", "pid": 1}');
+my $data = '{"server": "a/b", "host": "' . 'h' x 300 . "\xff";
+$other->create($old, mode => 'ephemeral', data => $data);
 my @others = map { "/zklock/servers/$_" } "a%2Fb-c-$mark", "a%2Fb-$mark-$mark", "a%2Fb-" . uc $mark, "a%2Fb";
 $other->create($_, mode => 'ephemeral') for @others;
 my $lasting = "/zklock/servers/a%2Fb-fedcba9876543210";
 $other->create($lasting);
-my $node = server('node', 'a/b', $heartbeats);
-my ($own) = grep { !/$mark$|fedcba9876543210$/ } of('a%2Fb');
-my $writes = sub { return $zk->stat("/zklock/servers/$own")->{version}; };
+my $node = server('node', 'a/b', "zklock.session_timeout = '12s'");
+$zk->delete($old);
 
-# Each is followed by a look at the others, and by one more before the next.
+# So many are sent; each is followed by a look at the others.
 sub wait_heartbeats
 {
+	my $n = shift;
+	my ($own) = grep { !/$mark$|fedcba9876543210$/ } of('a%2Fb');
+	my $writes = sub { return $zk->stat("/zklock/servers/$own")->{version}; };
 	my $from = $writes->();
-	ZkLock::wait_until(sub { $writes->() > $from + 3 }, 'heartbeats');
+	ZkLock::wait_until(sub { $writes->() >= $from + $n }, 'heartbeats');
 }
 $other->set($_, 'x') for @others, $lasting;
-wait_heartbeats();
-unlike(log_of($node), $told, 'a node that nobody writes is no live server, nor is one of another name');
-$other->set($old, '{"server": "a/b", "host": "' . 'h' x 300 . "\xff");
-ZkLock::wait_until(sub { log_of($node) =~ $told }, 'one that somebody writes is');
-like(log_of($node), qr/another live server has the name "a\/b", too: \{"server": "a\/b", "host": "h{173}\.\.\.$/m, 'one that somebody writes is');
-$other->set($old, 'x');
-wait_heartbeats();
+wait_heartbeats(8);
+unlike(log_of($node), $told, 'a node that goes is no live server, nor is one of another name');
+$node->stop;
+
+# One that stays is, whether it is written or the server rests.
+$other->create($old, mode => 'ephemeral', data => $data);
+start_as($node, 'a/b');
+ZkLock::wait_until(sub { log_of($node) =~ $told }, 'one that stays is');
+like(log_of($node), qr/another live server has the name "a\/b", too: \{"server": "a\/b", "host": "h{173}\.\.\.$/m, 'one that stays is');
 kill 'TERM', my $worker = ZkLock::ask($node, 'SELECT worker_pid FROM zk_session');
 ZkLock::wait_until(sub { ZkLock::ask($node, "SELECT worker_pid <> $worker AND state = 'connected' FROM zk_session") eq 't' }, 'the next worker');
-wait_heartbeats();
+wait_heartbeats(3);
 is(scalar(() = log_of($node) =~ /$told/g), 1, '... and that is said once');
 
 #

@@ -1,5 +1,5 @@
 # Slots, and sessions that name other numbers of them; numbers of slots that others have
-# written.
+# written; other programs' semaphores.
 use strict;
 use warnings;
 
@@ -50,6 +50,29 @@ for my $case ([ 'too large a one', 9, 9 ], [ 'one for both', 1, 1 ], [ 'the same
 	$_->query('COMMIT') for @s[0, 1];
 	ZkLock::wait_queue($zk, 'job', 0, 'slots');
 }
+#
+# Other programs' semaphores: not shared, since neither sees the other
+# (doc/interoperation.md).  This is what they have in their directory.
+#
+my $other = $zk->client;
+$other->create("$directory/$_") for qw(locks leases);
+my @leases = (
+	[ Curator => "$directory/leases/_c_" . '0' x 8 . '-0000-4000-8000-' . '0' x 12 . '-lease-', 'ephemeral_sequential' ],
+	[ kazoo => "$directory/" . 'f' x 32, 'ephemeral' ]);
+for (@leases)
+{
+	my ($program, $path, $mode) = @$_;
+	my $lease = $other->create($path, mode => $mode);
+	is($s[0]->query("SELECT zk_try_acquire('job', 1)"), 't', "a lease of $program\'s does not count");
+	ZkLock::wait_until(sub { !grep { /-slot/ } ZkLock::queue($zk, 'job', 'slots') }, 'it is given back');
+	$other->delete($lease);
+}
+$other->delete("$directory/$_") for qw(locks leases);
+# What has a number does, whoever it is.
+my $lease = $other->create("$directory/lease-", mode => 'ephemeral_sequential');
+is($s[0]->query("SELECT zk_try_acquire('job', 1)"), 'f', 'what ends in a sequence number does');
+is($s[0]->query("SELECT zk_try_acquire('job', 2)"), 't', '... for one');
+$other->delete($lease);
 ZkLock::ok_clean($zk, [ $a, $b ], 'job', 'in the end', 'slots');
 
 done_testing();

@@ -13,6 +13,8 @@
 # with.  "servers" says that PostgreSQL servers do it, whose requests are counted
 # exactly; for all others, pings of idle sessions are among the requests.
 #
+# "idle" is what was left of the machine's CPUs: a row that leaves nothing is limited by these.
+#
 # "bars" are what is to be met: by the ratio, by requests or writes for each acquisition,
 # by the share of the requests ("of their requests") that the one compared with makes, or
 # by any other figure that the code returns.
@@ -23,7 +25,7 @@ use warnings;
 
 use Bench::World qw(median);
 use Exporter qw(import);
-use List::Util qw(min max);
+use List::Util qw(min max sum);
 
 our @EXPORT_OK = qw(heading title contest fact failure summary);
 
@@ -54,14 +56,14 @@ sub _judge
 	return "$what$bar: " . ($met ? 'met' : 'MISSED');
 }
 
-my $row = '  %-40s %8s %15s  %-28s %8s %8s  %s';
+my $row = '  %-40s %8s %15s  %-28s %8s %8s %5s  %s';
 
 sub heading
 {
 	$heading = shift;
 	_line('');
 	_line('%s', $heading);
-	_line($row, '', 'median', 'min .. max', 'ratio', 'requests', 'writes', 'bars');
+	_line($row, '', 'median', 'min .. max', 'ratio', 'requests', 'writes', 'idle', 'bars');
 }
 
 sub title
@@ -78,6 +80,14 @@ sub fact
 	_line('  %-40s %8s  %s', $name, _number($value), join '; ', @notes);
 }
 
+# Ticks of all CPUs so far: without work, and all.
+sub _cpus
+{
+	open my $fh, '<', '/proc/stat' or die "/proc/stat: $!\n";
+	my (undef, @ticks) = split ' ', readline $fh;
+	return ($ticks[3] + $ticks[4], sum(@ticks[ 0 .. 7 ]));
+}
+
 sub contest
 {
 	my ($world, $repeat, $contest, @contestants) = @_;
@@ -90,7 +100,10 @@ sub contest
 			$c->{before}->() if $c->{before};
 			$world->wait_answered if $c->{servers};
 			my $then = $world->counters;
+			my ($idle, $all) = _cpus();
 			my $result = $c->{code}->();
+			my ($idle_now, $all_now) = _cpus();
+			$result->{idle} = $all_now > $all ? 100 * ($idle_now - $idle) / ($all_now - $all) : 0;
 			$world->wait_answered if $c->{servers};
 			my $cost = $world->since($then);
 			$result->{requests} = $cost->{ $c->{servers} ? 'servers' : 'requests' } / $result->{n};
@@ -116,7 +129,7 @@ sub contest
 		_line($row, $c->{name}, _number(median(@values)),
 			@values > 1 ? _number(min(@values)) . ' .. ' . _number(max(@values)) : '',
 			$of ? _number($middle->('ratio')) . " x $c->{of}" : '',
-			_number($middle->('requests')), _number($middle->('writes')),
+			_number($middle->('requests')), _number($middle->('writes')), sprintf('%.0f %%', $middle->('idle')),
 			join '; ', @notes, $results[-1]{note} // ());
 	}
 }

@@ -54,9 +54,10 @@ my @java = ('java', '-Xmx256m', '-XX:-UsePerfData', '-cp', $classpath, "$FindBin
 my %program = (
 	limit => sub { "$FindBin::Bin/build/limit", $_[0]->hosts($_[1]) },
 	(map { my $library = $_; $library => sub { @java, $_[0]->hosts($_[1]), $library } }
-		qw(curator writelock multi10 multi100 semaphore curator-queue)),
+		qw(curator writelock plain multi10 multi100 semaphore curator-queue)),
 	(map { my $recipe = $_; ($recipe eq 'lock' ? 'kazoo' : "kazoo-$recipe") => sub { '/usr/bin/python3', "$FindBin::Bin/peer.py", $_[0]->hosts($_[1]), $recipe } }
 		qw(lock semaphore queue)),
+	etcd => sub { ('/usr/bin/python3', "$FindBin::Bin/peer.py", $_[0]->etcd, 'etcd') },
 	sql => sub { "$FindBin::Bin/build/sql", map { $_[0]->node($_)->connstr('postgres') } 0, 1 });
 
 sub new
@@ -80,7 +81,7 @@ sub new
 sub stop
 {
 	my $self = shift;
-	$_->stop for values %{ $self->{peer} };
+	$_->stop for values %{ $self->{peer} }, $self->{etcd} ? $self->{etcd}{process} : ();
 	ZkLock::hang_up($_), $_->stop for values %{ $self->{foreign} }, grep { defined } @{ $self->{node} };
 	$self->{zk}->stop;
 }
@@ -89,6 +90,30 @@ sub zk { my $self = shift; return $self->{zk}; }
 
 # ms from host to host
 sub delay { my $self = shift; return $self->{delay}; }
+
+# etcd, where it is installed: a server of one, which writes to disk as ours do.
+my $etcd = '/usr/bin/etcd';
+
+sub has_etcd { return -x $etcd; }
+
+sub etcd
+{
+	my $self = shift;
+	return $self->{etcd}{address} //= do
+	{
+		my ($client, $peer) = map { '127.0.0.1:' . ZooKeeper::free_port() } 1, 2;
+		my $log = "$PostgreSQL::Test::Utils::tmp_check/etcd.log";
+		$self->{etcd}{process} = Bench::Process->new('sh', '-c', <<"SH");
+'$etcd' --data-dir '$PostgreSQL::Test::Utils::tmp_check/etcd' --listen-client-urls http://$client --advertise-client-urls http://$client \\
+	--listen-peer-urls http://$peer --initial-advertise-peer-urls http://$peer --initial-cluster default=http://$peer >'$log' 2>&1 &
+cat >/dev/null
+kill \$!
+wait
+SH
+		ZkLock::wait_until(sub { -e $log && PostgreSQL::Test::Utils::slurp_file($log) =~ /ready to serve client requests/ }, 'etcd serves');
+		$client;
+	};
+}
 
 # The ensemble as the so-and-so-many-th server or peer knows it.
 sub hosts
@@ -196,7 +221,7 @@ sub peer
 	return $self->{peer}{"$name $i"} //= do
 	{
 		my $peer = Bench::Peer->new($program{$name}->($self, $i));
-		$peer->start('run', 4, 4, 3)->finish if $name =~ /curator|writelock|multi|^semaphore/;    # their compiler
+		$peer->start('run', 4, 4, 3)->finish if $name =~ /curator|writelock|plain|multi|^semaphore/;    # their compiler
 		$peer;
 	};
 }

@@ -1,0 +1,22 @@
+/*-------------------------------------------------------------------------
+ *
+ * unknown.h
+ *	  Requests that a server does not know.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_UNKNOWN_H
+#define ZKLOCK_UNKNOWN_H
+
+#include "client.h"
+
+/* There is another connection. */
+extern void zklock_unknown_connected(void);
+
+/* Any message. */
+extern void zklock_unknown_look(const ZkMessage *message);
+
+/* How directories are to be made that the ensemble may remove when they are empty. */
+extern ZkCreateMode zklock_unknown_container(void);
+
+#endif /* ZKLOCK_UNKNOWN_H */
