@@ -37,9 +37,9 @@
  * Usage: see harness.h; and [--skew PPM] [--survey] [--only KIND] [--flapping]
  * [--at POINT] [--observers KIND] [--ticks N] [--observed N] [--mastered N].  --skew: how
  * fast or slow clocks may be, in millionths.  --survey does not stop at a broken lease,
- * but counts.  --only: faults of that kind only, a number from 0.  --at: half of the faults
- * pause the leader, at that point.  --observers: 0 none, 1 of the leader, 2 of a follower.  The last
- * three: the shortest timeout, in half ticks, with each of these.
+ * but counts.  --only: faults of that kind only, a number from 0.  --at: half of the
+ * faults pause the leader, at that point.  --observers: 0 none, 1 of the leader, 2 of a
+ * follower.  The last three: the shortest timeout, in half ticks, with each of these.
  *
  *-------------------------------------------------------------------------
  */
