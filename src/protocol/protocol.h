@@ -213,6 +213,8 @@ typedef enum ZkLockEventType
 	ZKLOCK_EV_BESIDE /* something has become of it: ended */
 } ZkLockEventType;
 
+#define ZKLOCK_ENDED_UNKNOWN INT32_MAX /* look anew */
+
 typedef struct ZkLockEvent
 {
 	ZkLockEventType type;
@@ -253,7 +255,7 @@ typedef struct ZkLockEvent
 							   * on grants, whose loss is then noticed later */
 	bool no_watches;		  /* always: far too many; waiters do without, too */
 	int ended;				  /* BESIDE: so many of ours that were before us have gone,
-							   * or their deletes are on their way */
+							   * or their deletes are on their way; or _UNKNOWN */
 	int64_t leader;			  /* always, of slots: the lowest number of the contenders
 							   * of other places here that wait, INT64_MAX: none; or
 							   * somebody wants an answer of his own */

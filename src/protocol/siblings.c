@@ -55,6 +55,10 @@ zklock_siblings_ended(const ZkLockQueue *before, const ZkLockQueue *after,
 {
 	int n = 0;
 
+	/* of those that ended while it waited first it alone has heard */
+	if (zklock_siblings_waiting(before) < first &&
+		zklock_siblings_waiting(after) > first && ZKLOCK_SLOTS_MUTANT != 12)
+		return ZKLOCK_ENDED_UNKNOWN;
 	for (int i = 0; i < actions->n; i++)
 	{
 		const ZkLockAction *action = &actions->action[i];

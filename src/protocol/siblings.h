@@ -30,8 +30,12 @@ extern int64_t zklock_siblings_waiting(const ZkLockQueue *place);
 /* What "other" is to a place.  "event" begins with INT64_MAX and 0. */
 extern void zklock_siblings_add(ZkLockEvent *event, const ZkLockQueue *other);
 
-/* How many contenders of a place, with numbers below "first", has a step ended?  Their
- * deletes are among what it asks for, or they have gone. */
+/*
+ * How many contenders of a place, with numbers below "first", has a step ended?  Their
+ * deletes are among what it asks for, or they have gone.  If the place was the first one
+ * to wait until then, ZKLOCK_ENDED_UNKNOWN: "first" may have counted before, when a
+ * create of the place was still in doubt, and has not been told since.
+ */
 extern int zklock_siblings_ended(const ZkLockQueue *before, const ZkLockQueue *after,
 								 const ZkLockActions *actions, int64_t first);
 

@@ -738,6 +738,7 @@ show_listing(const char *name, ZkLockEntry *asker, const ZkLockEvent *event,
 			.children = children,
 			.nchildren = event->nchildren,
 			.next_number = event->next_number,
+			.ended = ZKLOCK_ENDED_UNKNOWN, /* for BESIDE */
 		};
 
 		mark_siblings(first, name, children, event->nchildren);

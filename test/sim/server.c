@@ -777,6 +777,7 @@ receive_listing(Server *server, int queue, const Message *message, ZkLockChild *
 			.type = message->rc == ZKLOCK_RC_OK ? ZKLOCK_EV_SEEN : ZKLOCK_EV_BESIDE,
 			.children = children,
 			.next_number = message->next,
+			.ended = ZKLOCK_ENDED_UNKNOWN, /* for BESIDE */
 		};
 
 		shown = first;

@@ -3,6 +3,7 @@
 use strict;
 use warnings;
 
+use Proxy;
 use Test::More;
 use Wait;
 use ZkLock;
@@ -172,5 +173,52 @@ $sc[0]->result;
 $sc[0]->query('COMMIT');
 pass('who is deleted while he waits has lost his place, and no more');
 clean('after a deleted contender');
+
+#
+# Two places of a server that both count who goes: the create of the one before was in
+# doubt when the other began.  What that is not told meanwhile it does not miss.
+#
+my $proxy = Proxy->new($zk->host);
+my $d = ZkLock::server('d', $proxy);
+push @all, $d;
+ZkLock::wait_connected($d);
+my @sd = map { ZkLock::session($d) } 1 .. 3;
+
+sub settled { return wait_until(sub { ZkLock::ask($d, 'SELECT state, in_flight FROM zk_session') eq 'connected|0' }, 'nothing is under way'); }
+
+sub lost { my ($n) = @_; return wait_until(sub { $proxy->lost == $n }, "$n replies are lost"); }
+
+acquire($sd[0], 1);
+waits($sb[0], 1);
+$proxy->refuse->lose_reply('create', '/slots/job');
+$worker = worker($d);
+# The second one has a place before that of the first one in the table, and looks before it.
+kill STOP => $worker;
+$sd[2]->send(q{SELECT zk_acquire('other', 1)})->wait_level(2);
+$sd[1]->query('BEGIN');
+$sd[1]->send(q{SELECT zk_acquire('job', 1)})->wait_level(2);
+$sd[2]->cancel->failure;
+kill CONT => $worker;
+lost(1);
+# ... and counts it, as its token is not known yet.
+$proxy->lose_reply('get', (in_queue(3))[2]);
+$sd[2]->query('BEGIN');
+$sd[2]->send(q{SELECT zk_acquire('job', 1)})->wait_level(2);
+$proxy->accept;
+lost(2);
+settled();
+in_queue(4);
+$sd[0]->query('COMMIT');
+$sb[0]->result;
+settled();
+like($sd[1]->cancel->failure, qr/^57014/, 'the first one does not wait any more');
+$sd[1]->query('ROLLBACK');
+in_queue(2);
+settled();
+$sb[0]->query('COMMIT');
+$sd[2]->result;
+pass('the second one has its turn');
+$sd[2]->query('COMMIT');
+clean('after two who counted');
 
 done_testing();
