@@ -315,7 +315,7 @@ look_at_need(bool stopping)
 	wanted = stands || zklock_shared->proclocks_used > 0 || zklock_work_busy();
 	bound = zklock_leadership_leads() || zklock_parties_used() > 0;
 	if (wanted && !bound && !stopping && zklock_session_renewable() &&
-		!zklock_dispatch_holds())
+		!zklock_dispatch_holds() && !zklock_work_has_items())
 		zklock_session_renew();
 	else if (wanted || bound || stopping || zklock_dispatch_wants_tick())
 		zklock_session_need();

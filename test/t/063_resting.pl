@@ -99,6 +99,19 @@ $zk->restart;
 ZkLock::wait_connected($p, $q);
 is($sp->query("BEGIN; SELECT zk_lock('b') > 0; COMMIT"), 't', 'a lock after a restart of ZooKeeper');
 
+# Whoever comes while there is no connection has what he asks for in the old session, and
+# that has to prove its lease then: another one would take away what he has got.
+$sq->query("SELECT zk_queue_put('q', 'x')");
+rest($p);
+$zk->stop;
+ZkLock::wait_until(sub { ZkLock::ask($p, 'SELECT state FROM zk_session') ne 'connected' }, 'P has lost its connection');
+$sp->send("BEGIN; SELECT payload, attempt FROM zk_queue_take('q', '1 h')");
+$sp->wait_event('Extension');
+$zk->start;
+is($sp->result, 'x|1', 'an item is taken as the connection comes back');
+is($sp->query('COMMIT'), '', '... and not lost');
+is(ZkLock::ask($p, 'SELECT items_lost FROM zk_stat'), 0, '... nor counted as such');
+
 # The worker's successor goes on.
 rest($p);
 my $pid = ZkLock::ask($p, 'SELECT worker_pid FROM zk_session');
