@@ -11,8 +11,8 @@
  * A node of our name may also be our own, of a session before this one, that has not
  * expired yet.  Nobody writes that one any more, and it goes when a session timeout is
  * over.  A server that lives writes its node with each heartbeat, unless it rests, and
- *its node stays: so who writes is told of, and who is there for longer than that.  With
- *each heartbeat of ours we look again, until we know of all.
+ * its node stays: so who writes is told of, and who is there for longer than that.  With
+ * each heartbeat of ours we look again, until we know of all.
  *
  *-------------------------------------------------------------------------
  */

@@ -257,16 +257,71 @@ show_went_back(void)
 	zklock_trouble_connecting("the ensemble went back to an earlier state");
 }
 
+/* What is to be said where there is no handle. */
+typedef struct Failure
+{
+	char what[sizeof(zklock_shared->session.hosts) + 64];
+	char error[sizeof(open_error)];
+} Failure;
+
+/* A handle for this session, or for a new one; NULL: it failed. */
+static ZkClient *
+open_handle(int timeout, const ZkSessionId *resume, Failure *failure)
+{
+	char hosts[sizeof(zklock_shared->session.hosts)];
+	ZkProtection *security = zklock_security_read(failure->error, sizeof(failure->error));
+	const ZkSecurity *settings;
+	ZkClient *handle;
+
+	failure->what[0] = '\0';
+	if (security == NULL)
+		return NULL;
+	settings = zklock_security_settings(security);
+	zklock_hosts_effective(hosts, sizeof(hosts));
+	for (int i = 0; i < ZKLOCK_CLIENT_FDS; i++)
+		ReserveExternalFD();
+	zklock_client_log_debug(zklock_log_min_messages > 3);
+	/* nobody needs credentials to close his session */
+	handle = zklock_client_open(hosts, timeout, resume,
+								closing_stale && settings->tls == NULL ? NULL : settings,
+								failure->error, sizeof(failure->error));
+	if (handle == NULL)
+	{
+		release_descriptors();
+		snprintf(failure->what, sizeof(failure->what),
+				 "could not use ZooKeeper connect string \"%s\": ", hosts);
+	}
+	else
+	{
+		open_error[0] = '\0';
+		trying_since = zklock_clock();
+		zklock_security_use(security);
+		opened++;
+		zklock_watches_forget_all();
+	}
+	zklock_security_free(security);
+	return handle;
+}
+
+/* The root, like the timeout, belongs to the session. */
+static void
+set_root(bool new)
+{
+	ZkSessionShared *s = zklock_session_lock(LW_EXCLUSIVE);
+
+	if (new)
+		strlcpy(s->root, zklock_root, sizeof(s->root));
+	zklock_paths_set(s->root);
+	zklock_session_unlock();
+}
+
 void
 zklock_session_open(void)
 {
 	ZkSessionId id;
 	ZkSessionShared *s;
 	char hosts[sizeof(s->hosts)];
-	char error[sizeof(open_error)];
-	char what[sizeof(s->hosts) + 64];
-	ZkProtection *security;
-	const ZkSecurity *settings;
+	Failure failure;
 	int timeout;
 	long wait;
 
@@ -298,18 +353,12 @@ zklock_session_open(void)
 	}
 	mending = zklock_ensemble_waiting();
 
-	s = zklock_session_lock(LW_EXCLUSIVE);
+	s = &zklock_shared->session;
 	id = s->id;
 	/* resuming is no occasion to change the timeout, unless nobody could connect
 	 * in that time */
 	timeout = s->timeout_ms >= SHORTEST_TIMEOUT_MS ? s->timeout_ms : zklock_session_timeout;
-	if (id.id == 0)
-	{
-		/* the root, like the timeout, belongs to the session */
-		strlcpy(s->root, zklock_root, sizeof(s->root));
-	}
-	zklock_paths_set(s->root);
-	zklock_session_unlock();
+	set_root(id.id == 0);
 
 	/*
 	 * A server that crashed or was stopped in a hurry left a session behind
@@ -328,36 +377,9 @@ zklock_session_open(void)
 	}
 	else if (zklock_shared->session.auth_pause == 0)
 		set_state(ZKLOCK_SESSION_CONNECTING);
-	security = zklock_security_read(error, sizeof(error));
-	if (security == NULL)
-	{
-		open_failed("", error);
-		return;
-	}
-	settings = zklock_security_settings(security);
-	opened++;
-	zklock_watches_forget_all();
-	for (int i = 0; i < ZKLOCK_CLIENT_FDS; i++)
-		ReserveExternalFD();
-	zklock_client_log_debug(zklock_log_min_messages > 3);
-	/* nobody needs credentials to close his session */
-	client = zklock_client_open(hosts, timeout, resuming ? &id : NULL,
-								closing_stale && settings->tls == NULL ? NULL : settings,
-								error, sizeof(error));
+	client = open_handle(timeout, resuming ? &id : NULL, &failure);
 	if (client == NULL)
-	{
-		release_descriptors();
-		snprintf(what, sizeof(what),
-				 "could not use ZooKeeper connect string \"%s\": ", hosts);
-		open_failed(what, error);
-	}
-	else
-	{
-		open_error[0] = '\0';
-		trying_since = zklock_clock();
-		zklock_security_use(security);
-	}
-	zklock_security_free(security);
+		open_failed(failure.what, failure.error);
 }
 
 static void
@@ -579,21 +601,33 @@ zklock_session_renewable(void)
 /*
  * By another handle, which connects at once: one whose connection was broken may wait
  * before it does.  The old session ends when the new one has asked for what is wanted, so
- * that it costs nobody time.
+ * that it costs nobody time.  Where there is no other handle to be had, since a file cannot
+ * be read or a name not resolved, the session goes on, and its lease has to be proven.
  */
 void
 zklock_session_renew(void)
 {
+	Failure failure;
+	ZkClient *next;
+
 	Assert(zklock_session_renewable());
 	ereport(DEBUG1, (errmsg_internal("opening a new ZooKeeper session, for its lease")));
+	next = open_handle(zklock_session_timeout, NULL, &failure);
+	if (next == NULL)
+	{
+		zklock_trouble("%s%s; the ZooKeeper session stays in use", failure.what,
+					   failure.error);
+		zklock_heartbeat_keep(&zklock_shared->session.heartbeat);
+		zklock_session_need();
+		return;
+	}
 	retired = client;
-	client = NULL;
+	client = next;
 	connected = false;
-	retry_at = 0;
 	forget_session();
 	set_state(ZKLOCK_SESSION_CONNECTING);
 	listener->event(ZKLOCK_EV_SESSION_LOST);
-	zklock_session_open();
+	set_root(true);
 }
 
 /* That the new one does not come is no reason to keep the old one, whose grants are in
@@ -1150,6 +1184,13 @@ zklock_session_close(void)
 {
 	zklock_ensemble_stop();
 	zklock_client_close(retired);
+	retired = NULL;
+	/* or its kept grants might be in the way of others until it times out */
+	while (closing != NULL)
+	{
+		close_retired();
+		pg_usleep(1000L);
+	}
 	if (client == NULL)
 		return;
 	if (connected)

@@ -112,6 +112,24 @@ is($sp->result, 'x|1', 'an item is taken as the connection comes back');
 is($sp->query('COMMIT'), '', '... and not lost');
 is(ZkLock::ask($p, 'SELECT items_lost FROM zk_stat'), 0, '... nor counted as such');
 
+# Settings that cannot be read are no reason to do without the session that there is.
+my $file = PostgreSQL::Test::Utils::tempdir() . '/credentials';
+sub write_file { PostgreSQL::Test::Utils::append_to_file($file, "digest r:s3cr3t\n"); chmod 0600, $file or die; return; }
+write_file();
+my $r = ZkLock::server('r', $zk, conf => "$conf\nzklock.root = '/closed'\nzklock.auth_file = '$file'");
+ZkLock::wait_connected($r);
+my $sr = ZkLock::session($r);
+rest($r);
+$session = session_of($r);
+unlink $file or die;
+is($sr->query("BEGIN; SELECT zk_lock('a') > 0; COMMIT"), 't', 'a lock without the file of credentials');
+is(session_of($r), $session, '... by the session that is there');
+like(ZkLock::ask($r, 'SELECT last_error FROM zk_session'), qr/stays in use/, '... which is told');
+write_file();
+rest($r);
+is($sr->query("BEGIN; SELECT zk_lock('a') > 0; COMMIT"), 't', 'a lock when it is there again');
+isnt(session_of($r), $session, '... by a new session');
+
 # The worker's successor goes on.
 rest($p);
 my $pid = ZkLock::ask($p, 'SELECT worker_pid FROM zk_session');
