@@ -99,6 +99,13 @@ $zk->restart;
 ZkLock::wait_connected($p, $q);
 is($sp->query("BEGIN; SELECT zk_lock('b') > 0; COMMIT"), 't', 'a lock after a restart of ZooKeeper');
 
+# What is put needs no lease, and goes out at once.
+rest($p);
+$session = session_of($p);
+$sp->query("SELECT zk_queue_put('p', 'x')");
+is($sq->query("SELECT payload FROM zk_queue_take('p', '1 h')"), 'x', 'a server that rested puts an item');
+is(session_of($p), $session, '... by the same session');
+
 # Whoever comes while there is no connection has what he asks for in the old session, and
 # that has to prove its lease then: another one would take away what he has got.
 $sq->query("SELECT zk_queue_put('q', 'x')");
