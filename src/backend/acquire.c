@@ -349,7 +349,7 @@ acquire_at_once(const char *name, ZkLockMode mode, ZkLockScope scope, bool no_wa
 	if (!zklock_level1_try(zklock_hold_tag(ZKLOCK_KIND_LOCK, name),
 						   zklock_level1_mode(mode)))
 		return ZKLOCK_NO_PROCLOCK;
-	*held = zklock_hold_reserve(ZKLOCK_KIND_LOCK, name);
+	*held = zklock_hold_reserve_tagged();
 	proclock = zklock_proclock_make_held(name, mode, scope, no_wait, token);
 	if (proclock >= 0)
 		return proclock;

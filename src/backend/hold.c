@@ -184,13 +184,18 @@ key_of(const ZkHeldLock *held)
 ZkHeldLock *
 zklock_hold_reserve(ZkLockKind kind, const char *name)
 {
-	ZkHeldLock *held;
+	(void) zklock_hold_tag(kind, name);
+	return zklock_hold_reserve_tagged();
+}
+
+ZkHeldLock *
+zklock_hold_reserve_tagged(void)
+{
+	ZkHeldLock *held = spare;
 	bool found;
 	HeldSlot *slot;
 
 	Assert(!zklock_in_worker());
-	(void) zklock_hold_tag(kind, name);
-	held = spare;
 	slot = held_insert(held_locks, key_of(held), &found);
 	if (found)
 		return slot->held;

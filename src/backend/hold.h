@@ -73,9 +73,11 @@ extern ZkHeldLock *zklock_hold_reserve(ZkLockKind kind, const char *name);
 
 /*
  * Level 1's name for the one that is to be reserved next, good until then.  Of a name
- * that this backend had last it is known.  Throws as that does, and makes nothing.
+ * that this backend had last it is known.  Throws as that does, and makes nothing.  Then
+ * that name can be reserved without being looked at again.
  */
 extern const LOCKTAG *zklock_hold_tag(ZkLockKind kind, const char *name);
+extern ZkHeldLock *zklock_hold_reserve_tagged(void);
 extern void zklock_hold_reserve_room(int n); /* for so many holds, no more */
 extern void zklock_hold_add(ZkHeldLock *held, ZkLockMode mode, ZkLockScope scope);
 

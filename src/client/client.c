@@ -1088,6 +1088,28 @@ zklock_client_has_tls(void)
 }
 
 /*
+ * The library takes what is before the last colon for the host, brackets and all, and
+ * resolves that: an IPv6 address has to stand without them.
+ */
+static char *
+copy_hosts(const char *hosts)
+{
+	char *copy = malloc(strlen(hosts) + 1);
+	char *to = copy;
+	bool path = false;
+
+	for (const char *p = hosts; copy != NULL && *p != '\0'; p++)
+	{
+		path |= *p == '/';
+		if (path || (*p != '[' && *p != ']'))
+			*to++ = *p;
+	}
+	if (copy != NULL)
+		*to = '\0';
+	return copy;
+}
+
+/*
  * The library's handle.  Credentials are given before it can be told that there
  * is a connection, and the library puts them before all else that is to be sent.
  */
@@ -1098,21 +1120,26 @@ make_handle(ZkClient *client, const char *hosts, int timeout_ms, const clientid_
 	log_callback_fn log_function = log_functions[client->slot];
 	zhandle_t *zh;
 	int n = security != NULL ? security->ncredentials : 0;
+	char *plain;
+	int save_errno;
 
+	if (security != NULL && security->tls != NULL && find_init_ssl() == NULL)
+	{
+		errno = ENOSYS;
+		return NULL;
+	}
+	plain = copy_hosts(hosts);
+	if (plain == NULL)
+		return NULL;
 	client->auth_open = n;
 	errno = 0;
 	if (security != NULL && security->tls != NULL)
 	{
 		init_ssl_fn init_ssl = find_init_ssl();
 
-		if (init_ssl == NULL)
-		{
-			errno = ENOSYS;
-			return NULL;
-		}
 		/* it takes no log function, and must not write to stderr meanwhile */
 		zoo_set_debug_level((ZooLogLevel) 0);
-		zh = init_ssl(hosts, security->tls, watcher, timeout_ms, resume, client,
+		zh = init_ssl(plain, security->tls, watcher, timeout_ms, resume, client,
 					  ZOO_NO_LOG_CLIENTENV);
 		if (zh != NULL)
 			zoo_set_log_callback(zh, log_function);
@@ -1121,9 +1148,12 @@ make_handle(ZkClient *client, const char *hosts, int timeout_ms, const clientid_
 	else
 	{
 		zoo_set_debug_level(log_level);
-		zh = zookeeper_init2(hosts, watcher, timeout_ms, resume, client,
+		zh = zookeeper_init2(plain, watcher, timeout_ms, resume, client,
 							 ZOO_NO_LOG_CLIENTENV, log_function);
 	}
+	save_errno = errno;
+	free(plain);
+	errno = save_errno;
 	if (zh == NULL)
 		return NULL;
 	for (int i = 0; i < n; i++)

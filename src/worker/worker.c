@@ -328,6 +328,8 @@ hand_out_work(void)
 {
 	bool wanted = pg_atomic_exchange_u32(&zklock_work->wanted, 0) != 0;
 
+	zklock_settle_work();
+	zklock_answer_work();
 	zklock_puts_work(wanted);
 	zklock_takes_work(wanted);
 }
@@ -389,8 +391,6 @@ zklock_worker_main(Datum arg)
 			timeout = Min(timeout, due);
 		timeout = Min(timeout, zklock_leadership_work());
 		look_at_need(stopping_until != 0);
-		zklock_settle_work();
-		zklock_answer_work();
 		hand_out_work();
 		zklock_dispatch_dirty();
 		zklock_dispatch_sets();

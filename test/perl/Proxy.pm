@@ -1,5 +1,7 @@
 # Proxy - a stretch of bad network between one client and one ZooKeeper server,
-# or, with plain => 1, between whoever and whomever.
+# or, with plain => 1, between whoever and whomever.  With several servers (hosts, as
+# zklock.hosts has them) it is a load balancer: each connection goes to the next one that
+# takes it.  address => '::1', say, is where it listens; port => the port.
 #
 #   my $proxy = Proxy->new($zk->host);
 #   ... zklock.hosts = $proxy->host ...
@@ -17,6 +19,7 @@ use warnings;
 use Carp;
 use IO::Select;
 use IO::Socket::INET;
+use IO::Socket::IP;
 use IPC::Open2;
 use Time::HiRes qw(time);
 use Wait;
@@ -31,17 +34,17 @@ my %opcode_name = (
 sub new
 {
 	my ($class, $target, %option) = @_;
-	my $self = bless { port => ZooKeeper::free_port() }, $class;
+	my $self = bless { port => $option{port} // ZooKeeper::free_port(), address => $option{address} // '127.0.0.1' }, $class;
 	# A program of its own, not a fork: it must not run the test's END blocks,
 	# nor hold the other end of any of its pipes.
 	$self->{pid} = open2(my $answers, my $commands, $^X, (map { "-I$_" } @INC), __FILE__, $self->{port}, $target,
-		$option{plain} // 0);
+		$option{plain} // 0, $self->{address});
 	@$self{qw(answers commands)} = ($answers, $commands);
 	$self->_tell('hello');
 	return $self;
 }
 
-sub host { my $self = shift; return "127.0.0.1:$self->{port}"; }
+sub host { my $self = shift; return ($self->{address} =~ /:/ ? "[$self->{address}]" : $self->{address}) . ":$self->{port}"; }
 sub port { my $self = shift; return $self->{port}; }
 
 sub _tell
@@ -167,7 +170,8 @@ sub DESTROY { my $self = shift; $self->stop; }
 #
 package Proxy::Process;
 
-my ($port, $target, $plain, $listener);
+my ($port, $target, $plain, $address, $listener);
+my $turn = 0;
 my (@connection, @loss, %passed, %unknown, @trace);
 my $lost = 0;
 my $delay = 0;
@@ -178,8 +182,8 @@ my @direction = ('up', 'down');
 
 sub listen_again
 {
-	$listener //= IO::Socket::INET->new(
-		LocalAddr => '127.0.0.1',
+	$listener //= IO::Socket::IP->new(
+		LocalHost => $address,
 		LocalPort => $port,
 		Listen => 128,
 		ReuseAddr => 1) or die "proxy: could not listen on port $port: $@\n";
@@ -219,7 +223,12 @@ sub new_connection
 {
 	my $client = $listener->accept or return;
 	$accepted++;
-	my $server = IO::Socket::INET->new(PeerAddr => $target, Timeout => 5);
+	my @targets = split /,/, $target;
+	my $server;
+	for (my $tries = 0; !$server && $tries < @targets; $tries++)
+	{
+		$server = IO::Socket::INET->new(PeerAddr => $targets[ $turn++ % @targets ], Timeout => 5);
+	}
 	# A ZooKeeper leader may be elected before it listens.  Its followers try
 	# again when they are refused, but a connection that breaks ends their term;
 	# should it take longer, they begin another.
@@ -314,7 +323,7 @@ sub flush
 
 sub serve
 {
-	($port, $target, $plain) = @_;
+	($port, $target, $plain, $address) = @_;
 	$SIG{PIPE} = 'IGNORE';
 	listen_again();
 	$| = 1;

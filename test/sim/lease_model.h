@@ -259,6 +259,7 @@ extern Time timeout; /* of a session, unless a server asks for more */
 extern Time longer_timeout;
 extern int sync_limit;
 extern Time race;
+extern Time dawdle; /* of a session tracker, until it comes to a session of its bucket */
 extern Stream stream[NSTREAMS];
 extern int cut[NNODES][NNODES];
 extern Time slow[NNODES][NNODES];

@@ -37,9 +37,9 @@
  * Usage: see harness.h; and [--skew PPM] [--survey] [--only KIND] [--flapping]
  * [--at POINT] [--observers KIND] [--ticks N] [--observed N] [--mastered N].  --skew: how
  * fast or slow clocks may be, in millionths.  --survey does not stop at a broken lease,
- * but counts.  --only: faults of that kind only, a number from 0.  --at: most faults
- * start at that point.  --observers: 0 none, 1 of the leader, 2 of a follower.  The last
- * three: the shortest timeout, in half ticks, with each of these.
+ * but counts.  --only: faults of that kind only, a number from 0.  --at: half of the
+ * faults pause the leader, at that point.  --observers: 0 none, 1 of the leader, 2 of a
+ * follower.  The last three: the shortest timeout, in half ticks, with each of these.
  *
  *-------------------------------------------------------------------------
  */
@@ -284,7 +284,7 @@ static bool
 just_resumed(int server)
 {
 	return paused[UNIT_SERVER + server] == 0 &&
-		now < resumed[UNIT_SERVER + server] + 3 * race;
+		now < resumed[UNIT_SERVER + server] + 2 * race + 2 * dawdle;
 }
 
 static void
@@ -306,7 +306,7 @@ fault_start(int i)
 		((f->kind == FAULT_PAUSE_LEADER && just_resumed(leader)) ||
 		 (f->kind == FAULT_PAUSE_FOLLOWER && just_resumed(follower))))
 	{
-		timer_set(TIMER_FAULT + i, now + 3 * race);
+		timer_set(TIMER_FAULT + i, now + 2 * race + 2 * dawdle);
 		return;
 	}
 	f->state = ACTIVE;
@@ -407,8 +407,9 @@ fault_arm(int i)
 	f->duration = random_duration();
 	f->point = (Point) (once_in(3) ? POINT_TIME : random_below(NPOINTS));
 	f->countdown = 1 + random_below(once_in(2) ? 2 : 12);
-	if (only_point >= 0 && !once_in(3))
+	if (only_point >= 0 && once_in(2))
 	{
+		f->kind = FAULT_PAUSE_LEADER;
 		f->point = (Point) only_point;
 		f->countdown = 1;
 	}
@@ -599,6 +600,7 @@ play(uint64_t seed)
 	longer_timeout = growing ? timeout + random_time(4 * timeout) : timeout;
 	sync_limit = 2 + random_below(4);
 	race = once_in(2) ? timeout / 1000 : timeout / 200;
+	dawdle = once_in(2) ? race / 2 : timeout / 64; /* thousands of sessions */
 	settling = calm = false;
 	holder = -1;
 	broken_now = false;

@@ -17,6 +17,7 @@ Time timeout;
 Time longer_timeout;
 int sync_limit;
 Time race;
+Time dawdle;
 Stream stream[NSTREAMS];
 int cut[NNODES][NNODES];
 Time slow[NNODES][NNODES];

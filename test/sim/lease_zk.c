@@ -281,7 +281,7 @@ zk_closing_timer(int at)
 	if (l->role != LEADING || l->doomed == 0)
 		return;
 	close_session(at, __builtin_ctz(l->doomed));
-	timer_set(TIMER_CLOSING + at, now + random_time(race / 2));
+	timer_set(TIMER_CLOSING + at, now + random_time(dawdle));
 }
 
 void
@@ -305,7 +305,7 @@ zk_expiry_timer(int at)
 		}
 	}
 	if (l->doomed != 0)
-		timer_set(TIMER_CLOSING + at, now + (once_in(2) ? 0 : random_time(race / 2)));
+		timer_set(TIMER_CLOSING + at, now + (once_in(2) ? 0 : random_time(dawdle)));
 	timer_set(TIMER_EXPIRY + at, true_time(at, l->next_expiration));
 }
 

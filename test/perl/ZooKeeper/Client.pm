@@ -34,6 +34,7 @@ my %opcode = (
 	sync => 9,
 	ping => 11,
 	create2 => 15,
+	reconfig => 16,
 	container => 19,
 	auth => 100,
 	close => -11);
@@ -279,6 +280,15 @@ sub set
 {
 	my ($self, $path, $data) = @_;
 	return defined $self->_request('set', pack 'N/a N/a l>', $path, $data, -1);
+}
+
+# Change a running ensemble: servers that join, as "server.N=..." has them, and numbers of
+# those that leave; each separated by commas.  Returns the new members.
+sub reconfig
+{
+	my ($self, $joining, $leaving) = @_;
+	return unpack 'N/a', $self->_request('reconfig',
+		join('', map { defined ? pack('N/a', $_) : pack('l>', -1) } $joining, $leaving, undef) . pack('q>', -1));
 }
 
 # What is read afterwards is at least as new as this moment.
