@@ -72,6 +72,15 @@ is($sp->query("BEGIN; SELECT zk_lock('a') > 0"), 't', '... and taken');
 is($sp->query('COMMIT'), '', '... and not lost');
 is(ZkLock::ask($p, 'SELECT sum(losses) FROM zk_stat'), 0, '... nor was anything');
 
+# Nor is what it keeps in its own way: whoever would not wait gets it, the first time and
+# when it has learned that nobody else comes.
+for my $try (1 .. 4)
+{
+	ZkLock::wait_until(sub { lapsed($p) }, 'P rests');
+	is($sp->query("BEGIN; SELECT zk_try_lock('a')"), 't', "zk_try_lock of a lock that is kept without a lease, $try");
+	$sp->query('COMMIT');
+}
+
 # Whoever wants it meanwhile gets it.
 rest($p, $q);
 is($sq->query("BEGIN; SELECT zk_lock('a') > 0; COMMIT"), 't', 'another server takes what one that rests keeps');
