@@ -91,6 +91,12 @@ zklock_heartbeat_rested(ZkHeartbeat *heartbeat, const ZkLease *lease, int64_t no
 	return heartbeat->rested && lapsed;
 }
 
+void
+zklock_heartbeat_keep(ZkHeartbeat *heartbeat)
+{
+	heartbeat->rested = false;
+}
+
 int64_t
 zklock_heartbeat_due(ZkHeartbeat *heartbeat, const ZkLease *lease, int64_t now)
 {

@@ -12,7 +12,7 @@
  * (lease.h) of the one three before it, and just before the next one 7/8 - 4/6, a fifth
  * of the timeout, is left for one that is slow.  Writes with more than a sixth between
  * them would leave less, those with less than an eighth are no witnesses of each other.
- *So a write counts, and puts the heartbeat off, if it was sent an eighth after the one
+ * So a write counts, and puts the heartbeat off, if it was sent an eighth after the one
  * that counted before was acknowledged.  The sixth is up to 1/16 shorter or longer at
  * random, or all servers that came back together would write together for ever.
  *
@@ -74,6 +74,9 @@ extern void zklock_heartbeat_need(ZkHeartbeat *heartbeat, int64_t now);
  * then, if there is nothing to be lost in this one. */
 extern bool zklock_heartbeat_rested(ZkHeartbeat *heartbeat, const ZkLease *lease,
 									int64_t now);
+
+/* There is no new session to be had: this one's lease has to be proven. */
+extern void zklock_heartbeat_keep(ZkHeartbeat *heartbeat);
 
 /* When the next heartbeat is due; ZKLOCK_NO_HEARTBEAT while the server rests, or one has
  * no reply. */

@@ -159,6 +159,18 @@ zklock_work_busy(void)
 	return busy;
 }
 
+bool
+zklock_work_has_items(void)
+{
+	bool found = false;
+
+	LWLockAcquire(zklock_work->lock, LW_SHARED);
+	for (int i = 0; i < zklock_work->takes_high && !found; i++)
+		found = zklock_work->taken[i].take.state > ZKLOCK_TAKE_WANTED;
+	LWLockRelease(zklock_work->lock);
+	return found;
+}
+
 void
 zklock_work_count(ZkWorkCounter counter, int64 n)
 {

@@ -170,6 +170,9 @@ extern void zklock_work_wake(void);
 /* Has any transaction of this server an item, or is anything to be told to the ensemble? */
 extern bool zklock_work_busy(void);
 
+/* ... an item, or is about to: it goes with the session. */
+extern bool zklock_work_has_items(void);
+
 extern void zklock_work_count(ZkWorkCounter counter, int64 n);
 extern void zklock_work_reset(void);
 

@@ -53,6 +53,9 @@
 
 #define RETRY_MS 1000
 
+/* Longest that a new session waits for the end of the one before it. */
+#define CLOSING_MS 500
+
 /* Longest pause between two attempts when our credentials are refused. */
 #define AUTH_RETRY_MS 60000
 
@@ -70,14 +73,14 @@
 
 static const ZkSessionListener *listener = NULL;
 static ZkClient *client = NULL;
-static ZkClient *retired = NULL; /* of the session before it, which is to be closed */
-static ZkClient *closing = NULL; /* ... or being so */
+static ZkClient *closing = NULL; /* of the session before it, which is being closed */
 static ZkClient *leaving[ZKLOCK_MAX_CLIENTS - 1]; /* clients before it, not closed yet */
 static bool connected = false;
 static bool resuming = false;	   /* the first connection is to be the old session */
 static bool closing_stale = false; /* ... only in order to close it */
 static bool anew = false;		   /* a new process is to resume the session */
 static bool mending = false;	   /* the session is for ensemble.c alone */
+static bool renewing = false;	   /* ... is for its lease's sake */
 static int opened = 0;
 static int64 trying_since = 0; /* ns; while there is a client, but no connection */
 static int64 retry_at = 0;	   /* ns; 0: at once */
@@ -257,16 +260,71 @@ show_went_back(void)
 	zklock_trouble_connecting("the ensemble went back to an earlier state");
 }
 
+/* What is to be said where there is no handle. */
+typedef struct Failure
+{
+	char what[sizeof(zklock_shared->session.hosts) + 64];
+	char error[sizeof(open_error)];
+} Failure;
+
+/* A handle for this session, or for a new one; NULL: it failed. */
+static ZkClient *
+open_handle(int timeout, const ZkSessionId *resume, Failure *failure)
+{
+	char hosts[sizeof(zklock_shared->session.hosts)];
+	ZkProtection *security = zklock_security_read(failure->error, sizeof(failure->error));
+	const ZkSecurity *settings;
+	ZkClient *handle;
+
+	failure->what[0] = '\0';
+	if (security == NULL)
+		return NULL;
+	settings = zklock_security_settings(security);
+	zklock_hosts_effective(hosts, sizeof(hosts));
+	for (int i = 0; i < ZKLOCK_CLIENT_FDS; i++)
+		ReserveExternalFD();
+	zklock_client_log_debug(zklock_log_min_messages > 3);
+	/* nobody needs credentials to close his session */
+	handle = zklock_client_open(hosts, timeout, resume,
+								closing_stale && settings->tls == NULL ? NULL : settings,
+								failure->error, sizeof(failure->error));
+	if (handle == NULL)
+	{
+		release_descriptors();
+		snprintf(failure->what, sizeof(failure->what),
+				 "could not use ZooKeeper connect string \"%s\": ", hosts);
+	}
+	else
+	{
+		open_error[0] = '\0';
+		trying_since = zklock_clock();
+		zklock_security_use(security);
+		opened++;
+		zklock_watches_forget_all();
+	}
+	zklock_security_free(security);
+	return handle;
+}
+
+/* The root, like the timeout, belongs to the session. */
+static void
+set_root(bool new)
+{
+	ZkSessionShared *s = zklock_session_lock(LW_EXCLUSIVE);
+
+	if (new)
+		strlcpy(s->root, zklock_root, sizeof(s->root));
+	zklock_paths_set(s->root);
+	zklock_session_unlock();
+}
+
 void
 zklock_session_open(void)
 {
 	ZkSessionId id;
 	ZkSessionShared *s;
 	char hosts[sizeof(s->hosts)];
-	char error[sizeof(open_error)];
-	char what[sizeof(s->hosts) + 64];
-	ZkProtection *security;
-	const ZkSecurity *settings;
+	Failure failure;
 	int timeout;
 	long wait;
 
@@ -297,19 +355,14 @@ zklock_session_open(void)
 		return;
 	}
 	mending = zklock_ensemble_waiting();
+	renewing = false;
 
-	s = zklock_session_lock(LW_EXCLUSIVE);
+	s = &zklock_shared->session;
 	id = s->id;
 	/* resuming is no occasion to change the timeout, unless nobody could connect
 	 * in that time */
 	timeout = s->timeout_ms >= SHORTEST_TIMEOUT_MS ? s->timeout_ms : zklock_session_timeout;
-	if (id.id == 0)
-	{
-		/* the root, like the timeout, belongs to the session */
-		strlcpy(s->root, zklock_root, sizeof(s->root));
-	}
-	zklock_paths_set(s->root);
-	zklock_session_unlock();
+	set_root(id.id == 0);
 
 	/*
 	 * A server that crashed or was stopped in a hurry left a session behind
@@ -317,7 +370,7 @@ zklock_session_open(void)
 	 * time is gone.  Its contenders would block everybody until it expires, so
 	 * it is closed before anything else is done.
 	 */
-	closing_stale = id.id == 0 && retired == NULL && zklock_session_file_read(&id);
+	closing_stale = id.id == 0 && closing == NULL && zklock_session_file_read(&id);
 	resuming = id.id != 0;
 
 	/* why nothing could be mended yet goes on being shown */
@@ -328,36 +381,9 @@ zklock_session_open(void)
 	}
 	else if (zklock_shared->session.auth_pause == 0)
 		set_state(ZKLOCK_SESSION_CONNECTING);
-	security = zklock_security_read(error, sizeof(error));
-	if (security == NULL)
-	{
-		open_failed("", error);
-		return;
-	}
-	settings = zklock_security_settings(security);
-	opened++;
-	zklock_watches_forget_all();
-	for (int i = 0; i < ZKLOCK_CLIENT_FDS; i++)
-		ReserveExternalFD();
-	zklock_client_log_debug(zklock_log_min_messages > 3);
-	/* nobody needs credentials to close his session */
-	client = zklock_client_open(hosts, timeout, resuming ? &id : NULL,
-								closing_stale && settings->tls == NULL ? NULL : settings,
-								error, sizeof(error));
+	client = open_handle(timeout, resuming ? &id : NULL, &failure);
 	if (client == NULL)
-	{
-		release_descriptors();
-		snprintf(what, sizeof(what),
-				 "could not use ZooKeeper connect string \"%s\": ", hosts);
-		open_failed(what, error);
-	}
-	else
-	{
-		open_error[0] = '\0';
-		trying_since = zklock_clock();
-		zklock_security_use(security);
-	}
-	zklock_security_free(security);
+		open_failed(failure.what, failure.error);
 }
 
 static void
@@ -565,8 +591,7 @@ zklock_session_renewable(void)
 	if (!zklock_heartbeat_rested(&s->heartbeat, &s->lease, zklock_clock()))
 		return false;
 	/* what is asked has its answer first */
-	if (!connected || mending || retired != NULL || closing != NULL ||
-		zklock_client_pending(client) > 0)
+	if (!connected || mending || closing != NULL || zklock_client_pending(client) > 0)
 		return false;
 	for (int i = 0; i < (int) lengthof(leaving); i++)
 	{
@@ -578,42 +603,49 @@ zklock_session_renewable(void)
 
 /*
  * By another handle, which connects at once: one whose connection was broken may wait
- * before it does.  The old session ends when the new one has asked for what is wanted, so
- * that it costs nobody time.
+ * before it does.  The old session is closed meanwhile, which takes no longer; and were
+ * it not, whoever would not wait for a lock would find it taken by what we kept.  Where
+ * there is no other handle to be had, since a file cannot be read or a name not resolved,
+ * the session goes on, and its lease has to be proven.
  */
 void
 zklock_session_renew(void)
 {
+	Failure failure;
+	ZkClient *next;
+	ZkClient *old;
+
 	Assert(zklock_session_renewable());
 	ereport(DEBUG1, (errmsg_internal("opening a new ZooKeeper session, for its lease")));
-	retired = client;
-	client = NULL;
+	next = open_handle(zklock_session_timeout, NULL, &failure);
+	if (next == NULL)
+	{
+		zklock_trouble("%s%s; the ZooKeeper session stays in use", failure.what,
+					   failure.error);
+		zklock_heartbeat_keep(&zklock_shared->session.heartbeat);
+		zklock_session_need();
+		return;
+	}
+	old = client;
+	client = next;
 	connected = false;
-	retry_at = 0;
+	renewing = true;
 	forget_session();
 	set_state(ZKLOCK_SESSION_CONNECTING);
 	listener->event(ZKLOCK_EV_SESSION_LOST);
-	zklock_session_open();
+	set_root(true);
+	if (zklock_client_close_begin(old))
+		closing = old;
+	else
+	{
+		zklock_client_close(old);
+		release_descriptors();
+	}
 }
 
-/* That the new one does not come is no reason to keep the old one, whose grants are in
- * the way of others.  It may take a while, and there is a lease to be kept. */
 static void
-close_retired(void)
+close_end(void)
 {
-	if (retired != NULL &&
-		(client == NULL || connected ||
-		 zklock_clock() - trying_since >= RETRY_MS * NS_PER_MS))
-	{
-		if (zklock_client_close_begin(retired))
-			closing = retired;
-		else
-		{
-			zklock_client_close(retired);
-			release_descriptors();
-		}
-		retired = NULL;
-	}
 	if (closing != NULL && zklock_client_close_end(closing))
 	{
 		release_descriptors();
@@ -642,7 +674,7 @@ zklock_session_heartbeat(void)
 
 	if (connected)
 		show_alive();
-	close_retired();
+	close_end();
 	return due;
 }
 
@@ -875,9 +907,10 @@ on_connected(const ZkMessage *message)
 	}
 	resuming = false;
 
-	ereport(retired != NULL ? DEBUG1 : LOG,
+	ereport(renewing ? DEBUG1 : LOG,
 			(errmsg("%s to ZooKeeper server %s, session 0x%llx, timeout %d ms", how,
 					server, (unsigned long long) id.id, timeout)));
+	renewing = false;
 	warn_of_timeout(new, &id, server, timeout, before);
 	listener->event(event);
 }
@@ -1061,6 +1094,11 @@ zklock_session_receive(void)
 {
 	ZkMessage *message;
 
+	/* what is asked in the new session does not meet what was kept in the old one */
+	close_end();
+	if (closing != NULL && zklock_clock() - trying_since < CLOSING_MS * NS_PER_MS)
+		return;
+
 	/* not without end: backends have wishes, too */
 	for (int i = 0; i < MAX_MESSAGES && client != NULL && !anew &&
 		 (message = zklock_client_receive(client)) != NULL;
@@ -1149,7 +1187,12 @@ void
 zklock_session_close(void)
 {
 	zklock_ensemble_stop();
-	zklock_client_close(retired);
+	/* or its kept grants might be in the way of others until it times out */
+	while (closing != NULL)
+	{
+		close_end();
+		pg_usleep(1000L);
+	}
 	if (client == NULL)
 		return;
 	if (connected)

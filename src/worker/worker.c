@@ -298,7 +298,8 @@ begin_exit(void)
 
 /*
  * A proclock is somebody who holds or waits.  Kept grants, and candidates who do not
- * lead, need nothing before they are taken, or their turn comes.
+ * lead, need nothing before they are taken, or their turn comes.  Puts need no lease, but
+ * ticks, if the ensemble refuses them.
  */
 static void
 look_at_need(bool stopping)
@@ -312,12 +313,13 @@ look_at_need(bool stopping)
 	if (now < look_at && !stands && !zklock_session_resting())
 		return;
 	look_at = now + LOOK_NS;
-	wanted = stands || zklock_shared->proclocks_used > 0 || zklock_work_busy();
+	wanted = stands || zklock_shared->proclocks_used > 0 || zklock_work->takes_used > 0;
 	bound = zklock_leadership_leads() || zklock_parties_used() > 0;
 	if (wanted && !bound && !stopping && zklock_session_renewable() &&
-		!zklock_dispatch_holds())
+		!zklock_dispatch_holds() && !zklock_work_has_items())
 		zklock_session_renew();
-	else if (wanted || bound || stopping || zklock_dispatch_wants_tick())
+	else if (wanted || bound || stopping || zklock_work_busy() ||
+			 zklock_dispatch_wants_tick())
 		zklock_session_need();
 }
 

@@ -72,6 +72,15 @@ is($sp->query("BEGIN; SELECT zk_lock('a') > 0"), 't', '... and taken');
 is($sp->query('COMMIT'), '', '... and not lost');
 is(ZkLock::ask($p, 'SELECT sum(losses) FROM zk_stat'), 0, '... nor was anything');
 
+# Nor is what it keeps in its own way: whoever would not wait gets it, the first time and
+# when it has learned that nobody else comes.
+for my $try (1 .. 4)
+{
+	ZkLock::wait_until(sub { lapsed($p) }, 'P rests');
+	is($sp->query("BEGIN; SELECT zk_try_lock('a')"), 't', "zk_try_lock of a lock that is kept without a lease, $try");
+	$sp->query('COMMIT');
+}
+
 # Whoever wants it meanwhile gets it.
 rest($p, $q);
 is($sq->query("BEGIN; SELECT zk_lock('a') > 0; COMMIT"), 't', 'another server takes what one that rests keeps');
@@ -98,6 +107,44 @@ $session = session_of($p);
 $zk->restart;
 ZkLock::wait_connected($p, $q);
 is($sp->query("BEGIN; SELECT zk_lock('b') > 0; COMMIT"), 't', 'a lock after a restart of ZooKeeper');
+
+# What is put needs no lease, and goes out at once.
+rest($p);
+$session = session_of($p);
+$sp->query("SELECT zk_queue_put('p', 'x')");
+is($sq->query("SELECT payload FROM zk_queue_take('p', '1 h')"), 'x', 'a server that rested puts an item');
+is(session_of($p), $session, '... by the same session');
+
+# Whoever comes while there is no connection has what he asks for in the old session, and
+# that has to prove its lease then: another one would take away what he has got.
+$sq->query("SELECT zk_queue_put('q', 'x')");
+rest($p);
+$zk->stop;
+ZkLock::wait_until(sub { ZkLock::ask($p, 'SELECT state FROM zk_session') ne 'connected' }, 'P has lost its connection');
+$sp->send("BEGIN; SELECT payload, attempt FROM zk_queue_take('q', '1 h')");
+$sp->wait_event('Extension');
+$zk->start;
+is($sp->result, 'x|1', 'an item is taken as the connection comes back');
+is($sp->query('COMMIT'), '', '... and not lost');
+is(ZkLock::ask($p, 'SELECT items_lost FROM zk_stat'), 0, '... nor counted as such');
+
+# Settings that cannot be read are no reason to do without the session that there is.
+my $file = PostgreSQL::Test::Utils::tempdir() . '/credentials';
+sub write_file { PostgreSQL::Test::Utils::append_to_file($file, "digest r:s3cr3t\n"); chmod 0600, $file or die; return; }
+write_file();
+my $r = ZkLock::server('r', $zk, conf => "$conf\nzklock.root = '/closed'\nzklock.auth_file = '$file'");
+ZkLock::wait_connected($r);
+my $sr = ZkLock::session($r);
+rest($r);
+$session = session_of($r);
+unlink $file or die;
+is($sr->query("BEGIN; SELECT zk_lock('a') > 0; COMMIT"), 't', 'a lock without the file of credentials');
+is(session_of($r), $session, '... by the session that is there');
+like(ZkLock::ask($r, 'SELECT last_error FROM zk_session'), qr/stays in use/, '... which is told');
+write_file();
+rest($r);
+is($sr->query("BEGIN; SELECT zk_lock('a') > 0; COMMIT"), 't', 'a lock when it is there again');
+isnt(session_of($r), $session, '... by a new session');
 
 # The worker's successor goes on.
 rest($p);
