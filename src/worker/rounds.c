@@ -26,9 +26,9 @@
 #include "trouble.h"
 #include "watches.h"
 
-/* Heartbeats for which a barrier is remembered that nobody waits at; none is while there
- * are more than so many. */
-#define IDLE_TICKS 16
+/* Heartbeats for which a barrier is remembered that nobody waits at, no more than a server
+ * makes before it rests (heartbeat.h); none is while there are more than so many. */
+#define IDLE_TICKS 8
 #define IDLE_MAX   32
 
 typedef struct Meeting

@@ -33,11 +33,14 @@ ZkLock::wait_until(sub { count($a, 'locks are granted again') == 1 }, 'its wait 
 ZkLock::wait_connected($a);
 is($zk->get($tokens), 0, 'a server whose znode was deleted raises nothing');
 is($held->query("SELECT zk_assert('held')"), $token, '... and another one goes on');
-$held->query('COMMIT');
 
-# The base is deleted while it is 0, and nobody asks for a lock.
+# The base is deleted while it is 0, and nobody asks for a lock: heartbeats of those who hold
+# one make it anew.
+my $other = ZkLock::session($a);
+$other->query("BEGIN; SELECT zk_lock('other')");
 $zk->delete($tokens);
 ZkLock::wait_until(sub { $zk->stat($tokens) && grep { $_ eq $tokens } $zk->watches }, 'it is there again, and watched');
+$_->query('COMMIT') for $held, $other;
 cmp_ok(ZkLock::session($a)->query('SELECT zk_raise_tokens(50000000)'), '>', 49000000, 'the base is raised after it was made anew');
 ZkLock::wait_until(sub { findings($a) == 2 && findings($b) == 1 }, 'both have noticed');
 ZkLock::wait_connected($a, $b);
