@@ -135,7 +135,7 @@ typedef enum LockState
 static int number;
 static Server *self;
 static ZkClient *client;
-static ZkClient *retired; /* of the session before it; to be closed */
+static ZkClient *closing; /* of the session before it */
 static bool connected;
 static ZkSessionId session;
 static ZkLease lease;
@@ -207,11 +207,14 @@ open_client(void)
 		fatal("%s", error);
 }
 
-/* The lease comes with a new session sooner than it can be proven. */
+/* The lease comes with a new session sooner than it can be proven: session.c. */
 static void
 renew_session(void)
 {
-	retired = client;
+	if (zklock_client_close_begin(client))
+		closing = client;
+	else
+		zklock_client_close(client);
 	memset(&session, 0, sizeof(session));
 	zklock_lease_init(&lease);
 	connected = false;
@@ -265,7 +268,7 @@ act(void)
 	else
 		return;
 	wished_at = now;
-	if (zklock_heartbeat_rested(&heartbeat, &lease, now) && retired == NULL)
+	if (zklock_heartbeat_rested(&heartbeat, &lease, now) && closing == NULL)
 	{
 		renew_session();
 		return;
@@ -384,7 +387,9 @@ receive(void)
 {
 	ZkMessage *message;
 
-	while (client != NULL && (message = zklock_client_receive(client)) != NULL)
+	if (closing != NULL && zklock_client_close_end(closing))
+		closing = NULL;
+	while (closing == NULL && (message = zklock_client_receive(client)) != NULL)
 	{
 		switch (message->type)
 		{
@@ -467,11 +472,6 @@ static void __attribute__((noreturn)) run_server(int n)
 
 		receive();
 		act();
-		if (retired != NULL && connected)
-		{
-			zklock_client_close(retired);
-			retired = NULL;
-		}
 		if (connected)
 		{
 			if (zklock_clock() >= zklock_heartbeat_due(&heartbeat, &lease, zklock_clock()))
