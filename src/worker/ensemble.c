@@ -373,7 +373,8 @@ take_number(ZkClient *client, const ZkMessage *message)
 			if (zklock_history_wrote(history(), version) != ZKLOCK_HISTORY_GOOD)
 				return went_back(ZKLOCK_HISTORY_UNDONE);
 		}
-		else if (!heard_member)
+		/* where it was missing it may have been made since, with the root */
+		else if (!heard_member || sight.version < 0)
 			sight.version = version;
 		heard_member = true;
 	}

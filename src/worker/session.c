@@ -161,7 +161,8 @@ set_state(ZkSessionState state)
 		s->state = state;
 	if (state == ZKLOCK_SESSION_CONNECTED)
 	{
-		s->attempts[0] = '\0';
+		if (!zklock_unknown_accuses())
+			s->attempts[0] = '\0';
 		s->last_write = zklock_clock(); /* the first heartbeat is on its way */
 	}
 	else

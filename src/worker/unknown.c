@@ -74,6 +74,12 @@ accused(void)
 	return KIND_OTHER;
 }
 
+bool
+zklock_unknown_accuses(void)
+{
+	return accused() != KIND_OTHER;
+}
+
 /* For who waits for a connection, as long as it is so. */
 static void
 tell_waiters(void)
