@@ -16,8 +16,8 @@ extern void zklock_unknown_connected(void);
 /* Any message. */
 extern void zklock_unknown_look(const ZkMessage *message);
 
-/* Is there one that it most likely does not know?  Then those who wait are told that, also
- * while there is a connection: it will not last. */
+/* Is there one that it most likely does not know?  Then those who wait are told that,
+ * also while there is a connection: it will not last. */
 extern bool zklock_unknown_accuses(void);
 
 /* How directories are to be made that the ensemble may remove when they are empty. */
