@@ -588,7 +588,8 @@ test_session(const char *hosts)
 	opened = zklock_clock();
 	client = open_client(hosts, NULL, "session");
 	/* which the library's threads may have been quick about */
-	ok(!zklock_client_session(client, &session, &timeout) || zklock_client_connected(client),
+	ok(!zklock_client_session(client, &session, &timeout) ||
+		   zklock_client_connected(client),
 	   "no session without a connection");
 	rc = zklock_client_sync(client, "/", &t);
 	ok(rc == ZKLOCK_ZCONNECTIONLOSS, "a request before CONNECTED is refused (%s)",
