@@ -223,26 +223,15 @@ alternate(bool waits, int count, const char *sql)
 	free(times);
 }
 
+/* So many times, one after the other. */
 static void
-acquire_often(int count, const char *sql)
+often(int count, const char *sql, double (*once)(PGconn *session))
 {
 	double *times = allocate(count, sizeof(double));
 
 	prepare(conn[0], sql);
 	for (int i = 0; i < count; i++)
-		times[i] = acquire(conn[0]);
-	answer(times, (size_t) count);
-	free(times);
-}
-
-static void
-lock_often(int count, const char *sql)
-{
-	double *times = allocate(count, sizeof(double));
-
-	prepare(conn[0], sql);
-	for (int i = 0; i < count; i++)
-		times[i] = timed_lock(conn[0]);
+		times[i] = once(conn[0]);
 	answer(times, (size_t) count);
 	free(times);
 }
@@ -415,9 +404,9 @@ main(int argc, char **argv)
 		else if (strcmp(order, "fill") == 0)
 			fill(count, line + sql);
 		else if (strcmp(order, "acquire") == 0)
-			acquire_often(count, line + sql);
+			often(count, line + sql, acquire);
 		else if (strcmp(order, "cycles") == 0)
-			lock_often(count, line + sql);
+			often(count, line + sql, timed_lock);
 		else if (strcmp(order, "steps") == 0)
 			count_steps(count, line + sql);
 		else

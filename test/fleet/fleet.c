@@ -197,14 +197,23 @@ release(void)
 }
 
 static void
-open_client(void)
+open_session(void)
 {
 	char error[512];
 
-	client = zklock_client_open(hosts, timeout_ms, session.id != 0 ? &session : NULL,
-								NULL, error, sizeof(error));
+	connected = false;
+	memset(&session, 0, sizeof(session));
+	zklock_lease_init(&lease);
+	client = zklock_client_open(hosts, timeout_ms, NULL, NULL, error, sizeof(error));
 	if (client == NULL)
 		fatal("%s", error);
+}
+
+static void
+on_expired(void)
+{
+	zklock_client_close(client);
+	open_session();
 }
 
 /* The lease comes with a new session sooner than it can be proven: session.c. */
@@ -215,12 +224,9 @@ renew_session(void)
 		closing = client;
 	else
 		zklock_client_close(client);
-	memset(&session, 0, sizeof(session));
-	zklock_lease_init(&lease);
-	connected = false;
 	lock = LOCK_QUEUED; /* when it is there */
 	contender[0] = '\0';
-	open_client();
+	open_session();
 }
 
 /* Bring about what the orders say, as far as it can be done now. */
@@ -400,11 +406,7 @@ receive(void)
 				connected = false;
 				break;
 			case ZKLOCK_MSG_EXPIRED:
-				connected = false;
-				zklock_client_close(client);
-				memset(&session, 0, sizeof(session));
-				zklock_lease_init(&lease);
-				open_client();
+				on_expired();
 				break;
 			case ZKLOCK_MSG_CREATED:
 			case ZKLOCK_MSG_DELETED:
@@ -464,8 +466,7 @@ static void __attribute__((noreturn)) run_server(int n)
 	number = n;
 	self = &fleet->server[n];
 	srand((unsigned int) getpid());
-	zklock_lease_init(&lease);
-	open_client();
+	open_session();
 	for (;;)
 	{
 		int64_t next = 0;
@@ -508,9 +509,7 @@ receive_as_writer(const char *node)
 				connected = false;
 				break;
 			case ZKLOCK_MSG_EXPIRED:
-				connected = false;
-				zklock_client_close(client);
-				open_client();
+				on_expired();
 				break;
 			case ZKLOCK_MSG_SET:
 				if (message->rc == ZKLOCK_ZOK && message->tag.kind == heartbeat_tag.kind)
@@ -530,7 +529,7 @@ static void __attribute__((noreturn)) run_probe(int interval_ms)
 	int64_t next = 0;
 
 	begin_child();
-	open_client();
+	open_session();
 	for (;;)
 	{
 		int64_t now;
@@ -553,7 +552,7 @@ static void __attribute__((noreturn)) run_flood(int n)
 
 	begin_child();
 	snprintf(node, sizeof(node), ROOT "/flood-%d", n);
-	open_client();
+	open_session();
 	while (atomic_load(&fleet->flood))
 	{
 		receive_as_writer(node);
