@@ -170,7 +170,9 @@ for my $victim ('worker', 'backend')
 	kill 'KILL', $victim eq 'worker' ? worker() : $holder->pid;
 	like($waiter->failure, qr/^$/, 'no statement runs') if $waiter->busy;
 	is_deeply([ $zk->wait_children("$root/locks/held", 1) ], [$foreign], "$victim killed: its server's lock is free");
-	ok(!exists $zk->sessions->{$id}, '... since the session has been closed');
+	# its nodes go a moment before
+	ZkLock::wait_until(sub { !exists $zk->sessions->{$id} }, 'the session has been closed');
+	pass('... since the session has been closed');
 	$zk->wait_children("$root/locks/held by session", 0);
 	$rival->close;
 	ZkLock::wait_until(sub { eval { zk_session($a, "state = 'connected' AND session_id <> '$id'") eq 't' } }, 'a new session');

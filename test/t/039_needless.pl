@@ -7,14 +7,13 @@ use Test::More;
 use Proxy;
 use ZkLock;
 
-my $zk = ZooKeeper->new->start;
+# Nor is anything reaped meanwhile.
+my $zk = ZooKeeper->new(container_check_ms => 3_600_000)->start;
 my $proxy = Proxy->new($zk->host);
-my $node = ZkLock::server('a', $proxy, conf => "zklock.session_timeout = '3s'\nzklock.keep_time = 0");
+my $node = ZkLock::server('a', $proxy, conf => "zklock.session_timeout = '9s'\nzklock.keep_time = 0");
 ZkLock::wait_connected($node);
 my $session = ZkLock::session($node);
 my $foreign = $zk->client;
-
-sub quiet { return ZkLock::ask($node, 'SELECT in_flight FROM zk_session') == 0; }
 
 # So many heartbeats go by.  Returns all else that was asked for: others' names, that is.
 sub beats
@@ -25,6 +24,19 @@ sub beats
 		push @requests, $proxy->trace;
 		return $n <= grep { m{^set /zklock/servers/} } @requests;
 	}, "$n heartbeats");
+	return grep { !m{^(?:ping|set /zklock/servers/)} } @requests;
+}
+
+# What is asked for until so many contenders of "cycle" have been deleted: the server does
+# that after the backend has gone on.
+sub cycles
+{
+	my ($n, @requests) = shift;
+	ZkLock::wait_until(sub
+	{
+		push @requests, $proxy->trace;
+		return $n <= grep { m{^delete /zklock/locks/cycle/} } @requests;
+	}, "$n contenders are deleted");
 	return grep { !m{^(?:ping|set /zklock/servers/)} } @requests;
 }
 
@@ -72,9 +84,9 @@ $session->query('SELECT zk_unlock_all()');
 # A lock of which nothing is new
 #
 $session->query("SELECT zk_lock('cycle')");
-$proxy->trace;
+cycles(1);
 $session->query("SELECT zk_lock('cycle')") for 1 .. 3;
-is(writes(beats(2)), join("\n", ('create /zklock/locks/cycle/<contender>', 'delete /zklock/locks/cycle/<contender>') x 3), 'a lock is two writes');
+is(writes(cycles(3), beats(2)), join("\n", ('create /zklock/locks/cycle/<contender>', 'delete /zklock/locks/cycle/<contender>') x 3), 'a lock is two writes');
 
 #
 # A server that starts where one has been, and where none has

@@ -211,7 +211,8 @@ ZkLock::wait_until(sub { state_of($c, 'state') eq 'authentication failed' }, 're
 is(state_of($c, 'last_error'), "ZooKeeper refused the credentials in \"$file\"", '... with its error');
 is($impatient->fails("SELECT zk_lock('job')"), '58000: could not reach ZooKeeper within 200 ms', '... no lock');
 like($impatient->notices, qr/: authentication failed\.$/m, '... and the user is told why');
-like(ZkLock::title(state_of($c, 'worker_pid')), qr/zklock worker authentication failed$/, '... and ps says so');
+ZkLock::wait_until(sub { ZkLock::title(state_of($c, 'worker_pid')) =~ /zklock worker authentication failed$/ }, 'ps says so');
+pass('... and ps says so');
 # Between attempts are pauses of 1 s, 2 s, ..., a quarter more or less, which a new worker
 # keeps to.
 sub attempts { return scalar(() = log_of($c) =~ /refused the credentials/g); }

@@ -85,7 +85,8 @@ $red->query("SELECT zk_lock('job', scope => 'session')");
 my ($contender) = $zk->children('/zklock/locks/red%FFjob');
 $zk->delete("/zklock/locks/red%FFjob/$contender");
 ZkLock::wait_until(sub { $red->fails('SELECT 1') =~ /^55000: lock "job" was lost/ }, 'the loss is seen');
-like(PostgreSQL::Test::Utils::slurp_file($a->logfile), qr/LOG:  lock "red%FFjob" was lost while held/, 'a loss in a namespace');
+# the worker marks it, and then says so
+ok(ZkLock::wait_until(sub { PostgreSQL::Test::Utils::slurp_file($a->logfile) =~ /LOG:  lock "red%FFjob" was lost while held/ }, 'the log has the loss'), 'a loss in a namespace');
 $red->query('SELECT zk_unlock_all()');
 
 # Fences, too

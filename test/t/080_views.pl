@@ -242,7 +242,7 @@ $holder->query("BEGIN; SELECT zk_lock('lapsed')");
 $sb->query("SELECT zk_lock('session', scope => 'session')");
 $zk->stop(1);
 ZkLock::wait_until(sub { ZkLock::ask($a, 'SELECT state FROM zk_session') ne 'connected' }, 'disconnected');
-like(ZkLock::title($worker), qr/zklock worker reconnecting$/, '... also without one');
+ok(ZkLock::wait_until(sub { ZkLock::title($worker) =~ /zklock worker reconnecting$/ }, 'ps says so', sub { ZkLock::title($worker) }), '... also without one');
 $sa->query("SET zklock.connect_timeout = '300ms'");
 like($sa->fails($_), qr/^58000: could not reach ZooKeeper within 300 ms/, "$_ without ZooKeeper")
   for "SELECT zk_contenders('job')", 'SELECT zk_lock_dirs()', "SELECT zk_break('job', 1)";

@@ -6,6 +6,7 @@ use warnings;
 use File::Temp ();
 use IPC::Run;
 use Pages qw(blocks_of);
+use Queues qw(length_is);
 use Test::More;
 use ZkLock;
 
@@ -45,7 +46,7 @@ my @runs = map { start($_, $split) } @servers;
 my @said = map { [ finish($_) ] } @runs;
 is_deeply([ map { $_->[0] } @said ], [ 0, 0, 0 ], 'all three begin') or diag explain \@said;
 is(scalar(grep { $_->[1] =~ /: NOTICE:  job "split"/ } @said), 2, '... and two of them say that it is done');
-is(ZkLock::ask($a, "SELECT length FROM zk_queues() WHERE queue = 'parts'"), 30, 'the parts are there, once');
+length_is($a, 'parts', '30 0 0', 'the parts are there, once');
 
 # A server dies with a part in hand.
 my $killed = ZkLock::session($c);
@@ -72,7 +73,7 @@ is_deeply([ finish($_) ], [ 0, $_->{node} == $a ? "t\n2\n" : '' ], $_->{node}->n
 is(rows('SELECT count(*) FROM orders', @servers), 300, 'all is there');
 is($report->query("SELECT zk_try_lock_all('{orders,stock}', 'shared')"), 't', 'the next report reads');
 is(ZkLock::ask($a, 'SELECT count(*) FROM zk_barriers()'), 0, 'nobody is left at a barrier');
-is(ZkLock::ask($a, "SELECT length + held + putting FROM zk_queues() WHERE queue = 'parts'"), 0, '... nor a part in the queue');
+length_is($a, 'parts', '0 0 0', '... nor a part in the queue');
 
 $_->stop for @servers;
 done_testing();

@@ -221,6 +221,7 @@ unlike(PostgreSQL::Test::Utils::slurp_file($a->logfile, $log_start), qr/FATAL:  
 	$s->quit;
 	like(PostgreSQL::Test::Utils::slurp_file($a->logfile, $log_start), qr/FATAL:  record of job "damaged" in ZooKeeper is damaged/, 'the log says it');
 	ZkLock::ok_clean($zk, [ $a, $b ], 'session');
+	ZkLock::wait_until(sub { !ZkLock::queue($zk, 'damaged', 'jobs') }, 'nobody holds the job');
 	is($sb->query("SELECT zk_job_forget('damaged')"), 't', '... and others can have the job');
 }
 

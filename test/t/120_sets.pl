@@ -124,7 +124,8 @@ $sa->query('RESET lock_timeout');
 ok_none('after lock_timeout', 'l', 'n');
 $sa->send("SELECT zk_lock_all('l', 'm', 'n')")->wait_level(2);
 is(scalar(my @two = ZkLock::wait_queue($zk, 'm', 2)), 2, 'it queues');
-is(scalar(@{[ ZkLock::queue($zk, $_) ]}), 1, "... in $_, too") for 'l', 'n';
+# m may have had one of the call before for a moment longer than these
+is(scalar(@{[ ZkLock::wait_queue($zk, $_, 1) ]}), 1, "... in $_, too") for 'l', 'n';
 is(ZkLock::ask($a, 'SELECT count(*) FROM zk_locks WHERE NOT granted'), 3, 'zk_locks of a set that waits');
 my $waits;
 ZkLock::wait_until(

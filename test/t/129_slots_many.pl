@@ -84,6 +84,7 @@ ok_few($proxy{a}->requests, 'children', 20, '... with a new connection');
 
 $holder->query('COMMIT');
 ok_through("$n have had their turn", $crowd);
+ZkLock::wait_queue($zk, 'one', 0, 'slots');
 settle($node{a});
 $requests = $proxy{a}->requests;
 is($requests->{delete}, $n + 1, '... and are gone');
@@ -101,6 +102,7 @@ $_->requests for values %proxy;
 $holder->query('COMMIT');
 $_->{harness}->pump_nb for @crowds;
 ok_through($n / 2 . ' of two servers have had their turn', @crowds);
+ZkLock::wait_queue($zk, 'one', 0, 'slots');
 settle($_) for values %node;
 my %sum;
 for my $of (values %proxy)

@@ -128,6 +128,7 @@ sub shut { my ($path, $perms) = @_; return $foreigner->set_acl($path, [ $perms, 
 	like($sa->fails("SELECT FROM zk_queue_take('refused', '1 h')"), qr/^58000: ZooKeeper refused the request for queue "refused": /, '... is told to whoever waits');
 	$sa->query("SELECT zk_queue_put('gone', 'there')");
 	is(take($sb, 'gone', '1 h'), 'there|1', 'one that is there is used');
+	length_is($b, 'gone', '0 0 0', '... and is gone');
 	shut('/zklock/queues', 31);
 	shut(dir('gone', 'puts'), 17);
 	like($sa->fails("SELECT zk_queue_put('gone', 'x')"), qr/^58000: ZooKeeper refused the request for queue "gone": /, 'puts that may not be written are told');
@@ -139,6 +140,7 @@ sub shut { my ($path, $perms) = @_; return $foreigner->set_acl($path, [ $perms, 
 	length_is($b, 'gone', '0 0 1', '... and they are where they were');
 	shut(dir('gone', 'items'), 31);
 	is(take($sb, 'gone', '1 h'), 'late|1', '... until they may be');
+	length_is($b, 'gone', '0 0 0', '... and is gone');
 	shut(dir('gone', 'held'), 17);
 	$sa->query("SELECT zk_queue_put('gone', 'held')");
 	length_is($b, 'gone', '1 0 0', 'an item');

@@ -66,6 +66,7 @@ lock();
 order('hold', 1);
 unlock();
 order('hold', 0);
+ZkLock::wait_queue($zk, 'own', 0);
 same('a lock', \&lock, sub { order('hold', 1) });
 same('it is held', sub { }, sub { });
 same('a new connection', sub { $ours->cut }, sub { $theirs->cut });
