@@ -143,8 +143,21 @@ sub delay
 	return $self;
 }
 
+# Hold each request of this kind back for so many ms, and with it what its connection sends
+# afterwards; other connections go on.
+sub late
+{
+	my ($self, $kind, $ms) = @_;
+	$self->_tell('late', $kind, $ms);
+	return $self;
+}
+
 # Cut each connection after the server's first packet, which makes the session.
 sub brief { my $self = shift; $self->_tell('brief'); return $self; }
+
+# From the next connection on a session has no password and cannot be resumed, as with
+# ClickHouse Keeper, or again as with ZooKeeper.
+sub keeper { my ($self, $on) = @_; $self->_tell('keeper', $on); return $self; }
 
 # Number of connections.
 sub connections { my $self = shift; return $self->_tell('connections'); }
@@ -175,8 +188,10 @@ my $turn = 0;
 my (@connection, @loss, %passed, %unknown, @trace);
 my $lost = 0;
 my $delay = 0;
+my %late;
 my $accepted = 0;
 my $brief = 0;
+my $keeper = 0;
 my %held = (up => 0, down => 0);
 my @direction = ('up', 'down');
 
@@ -201,12 +216,14 @@ my %command = (
 	},
 	trace => sub { join "\t", splice @trace; },
 	hole => sub { $held{$_} = $_[0] eq 'both' || $_[0] eq $_ for 'up', 'down'; '' },
-	heal => sub { %held = (up => 0, down => 0); $delay = $brief = 0; @loss = %unknown = (); listen_again(); '' },
+	heal => sub { %held = (up => 0, down => 0); $delay = $brief = 0; @loss = %unknown = %late = (); listen_again(); '' },
 	refuse => sub { undef $listener; '' },
 	accept => sub { listen_again(); '' },
-	cut => sub { end_connection($_) for @connection; '' },
+	cut => sub { my @all = @connection; end_connection($_) for @all; '' },
 	delay => sub { $delay = $_[0] / 1000; '' },
+	late => sub { $late{ $_[0] } = $_[1] / 1000; '' },
 	brief => sub { $brief = 1; '' },
+	keeper => sub { $keeper = $_[0]; '' },
 	connections => sub { scalar @connection },
 	accepted => sub { $accepted });
 
@@ -249,7 +266,13 @@ sub may_pass
 	my ($c, $from) = @_;
 	my $packet = $_[2];
 	# The first packet each way makes the session and has no header.
-	return 1 unless $c->{opened}[$from]++;
+	unless ($c->{opened}[$from]++)
+	{
+		# the number and the password that the client has; the password that it gets
+		substr($_[2], 20, 8) = "\0" x 8 if $keeper && $from == 0;
+		substr($_[2], $from == 0 ? 32 : 24, 16) = "\0" x 16 if $keeper;
+		return 1;
+	}
 	return 0 if $brief && $from == 1;
 	my ($xid, $op) = unpack 'l> l>', substr $packet, 4;
 	if ($from == 1)
@@ -276,6 +299,7 @@ sub may_pass
 		$c->{doomed}{$xid} = $loss->{what};
 		last;
 	}
+	$c->{late} = $late{$kind};
 	$passed{$kind}++;
 	push @trace, "$kind $path" if @trace < 10_000;
 	return 1;
@@ -288,8 +312,8 @@ sub take
 	return if !defined $n && $!{EAGAIN};
 	if (!$n)
 	{
-		# Let pass what came before the end.
-		flush($c, 1 - $from, 1);
+		# Let pass what came before the end; a reset takes it along.
+		flush($c, 1 - $from, 1) if defined $n;
 		return end_connection($c);
 	}
 	while (length $c->{in}[$from] >= 4 || $plain && length $c->{in}[$from])
@@ -302,7 +326,7 @@ sub take
 			flush($c, $_, 1) for 0, 1;
 			return end_connection($c);
 		}
-		push @{ $c->{out}[ 1 - $from ] }, [ Time::HiRes::time() + $delay, $packet ];
+		push @{ $c->{out}[ 1 - $from ] }, [ Time::HiRes::time() + $delay + (delete $c->{late} // 0), $packet ];
 	}
 }
 
