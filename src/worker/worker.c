@@ -236,12 +236,26 @@ static const ZkSessionListener session_listener = {
  * ------------------------------------------------------------------------
  */
 
+/* What the main loop waits for.  The descriptor of another session may have the number of
+ * the last one's. */
 static WaitEventSet *
-make_wait_set(void)
+wait_set(void)
 {
-	WaitEventSet *set = zklock_create_wait_event_set(3);
-	int fd = zklock_session_fd();
+	static WaitEventSet *set = NULL;
+	static int opened = -1;
+	static int fd = -1;
+	MemoryContext context;
 
+	if (set != NULL && opened == zklock_session_opened() && fd == zklock_session_fd() &&
+		fd >= 0)
+		return set;
+	if (set != NULL)
+		FreeWaitEventSet(set);
+	context = MemoryContextSwitchTo(TopMemoryContext);
+	set = zklock_create_wait_event_set(3);
+	MemoryContextSwitchTo(context);
+	opened = zklock_session_opened();
+	fd = zklock_session_fd();
 	AddWaitEventToSet(set, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
 	AddWaitEventToSet(set, WL_POSTMASTER_DEATH, PGINVALID_SOCKET, NULL, NULL);
 	if (fd >= 0)
@@ -337,14 +351,14 @@ hand_out_work(void)
 void
 zklock_worker_main(Datum arg)
 {
-	WaitEventSet *set = NULL;
-	int set_for = -1;
 	int64 stopping_until = 0;
 	MemoryContext context;
 
 	HOLD_INTERRUPTS();
 	pqsignal(SIGTERM, die);
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	/* a reload since we were forked is lost: BackgroundWorkerMain ignores SIGHUP first */
+	ProcessConfigFile(PGC_SIGHUP);
 	BackgroundWorkerUnblockSignals();
 
 	publish();
@@ -415,21 +429,12 @@ zklock_worker_main(Datum arg)
 			timeout = 20;
 		}
 
-		if (set == NULL || set_for != zklock_session_opened() || zklock_session_fd() < 0)
-		{
-			if (set != NULL)
-				FreeWaitEventSet(set);
-			MemoryContextSwitchTo(TopMemoryContext);
-			set = make_wait_set();
-			MemoryContextSwitchTo(context);
-			set_for = zklock_session_opened();
-		}
 		retry = zklock_session_retry_in();
 		if (retry >= 0 && stopping_until == 0)
 			timeout = Min(timeout, retry);
 
 		zklock_session_count_requests();
-		n = WaitEventSetWait(set, timeout, &event, 1,
+		n = WaitEventSetWait(wait_set(), timeout, &event, 1,
 							 zklock_wait_event(&wait_event_main, "ZkLockWorker"));
 		if (n > 0 && (event.events & WL_POSTMASTER_DEATH))
 			_exit(1);

@@ -105,6 +105,7 @@ sub current { return join "\n", split /\n/, $session->query("SELECT name, settin
 sub works { return $session->query("SELECT zk_lock('still'); SELECT state FROM zk_session") =~ /^\d+\nconnected$/; }
 
 my $before = current();
+ZkLock::wait_connected($node);
 my $worker = $session->query('SELECT worker_pid FROM zk_session');
 
 #
@@ -166,6 +167,15 @@ is(current(), $before, 'removed from the file, all are as before');
 ZkLock::wait_until(sub { $session->query('SELECT hosts FROM zk_session') eq $zk->hosts }, 'the worker has the old hosts');
 ZkLock::wait_connected($node);
 ok(works(), 'locks work');
+
+# A reload is not lost on a worker that is just being started: it reads the file by itself.
+PostgreSQL::Test::Utils::append_to_file($conf, "zklock.hosts = '" . $zk->hosts . ",127.0.0.1:1'\n");
+kill 'TERM', $session->query('SELECT worker_pid FROM zk_session');
+ZkLock::wait_until(sub { $session->query('SELECT hosts FROM zk_session') eq $zk->hosts . ',127.0.0.1:1' }, 'a new worker has the new hosts', sub { $session->query('SELECT hosts, worker_pid FROM zk_session') });
+reload_with();
+ZkLock::wait_until(sub { $session->query('SELECT hosts FROM zk_session') eq $zk->hosts }, 'the worker has the old hosts again');
+ZkLock::wait_connected($node);
+ok(works(), 'a worker that starts reads the file');
 
 # At a start there is no old value: PostgreSQL takes the default of an extension's
 # setting in place of a wrong one, and says so.
