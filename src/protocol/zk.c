@@ -1,14 +1,23 @@
 /*-------------------------------------------------------------------------
  *
  * zk.c
- *	  ZooKeeper's return codes as text, and the clock.
+ *	  Whose a session is, ZooKeeper's return codes as text, and the clock.
  *
  *-------------------------------------------------------------------------
  */
 #include "zk.h"
 
 #include <stddef.h>
+#include <string.h>
 #include <time.h>
+
+bool
+zklock_session_is_of_keeper(const ZkSessionId *id)
+{
+	static const char none[ZKLOCK_PASSWORD_LEN] = {0};
+
+	return id->id != 0 && memcmp(id->password, none, sizeof(none)) == 0;
+}
 
 static const struct
 {

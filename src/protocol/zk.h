@@ -23,6 +23,11 @@ typedef struct ZkSessionId
 	char password[ZKLOCK_PASSWORD_LEN];
 } ZkSessionId;
 
+/* Was the session given by ClickHouse Keeper?  It has no password there, so that none is
+ * ever resumed; ZooKeeper's is random, but for a session that is gone
+ * (KeeperTCPHandler.cpp; SessionTracker and ZooKeeperServer.java, generatePasswd). */
+extern bool zklock_session_is_of_keeper(const ZkSessionId *id);
+
 /* Return codes that we tell apart; ZooKeeper's own numbers. */
 #define ZKLOCK_ZOK				 0
 #define ZKLOCK_ZCONNECTIONLOSS	 (-4)

@@ -833,6 +833,18 @@ close_stale(const ZkSessionId *id)
 	drop_client(true);
 }
 
+/* A server that ends sessions whose clients go on to believe in them.  It resumes none,
+ * so this is not the one that we had. */
+static void
+refuse_keeper(const char *server)
+{
+	renewing = false;
+	zklock_trouble("%s is ClickHouse Keeper, with which two could hold one lock", server);
+	drop_client(false);
+	pause_after_refusal(mending ? ZKLOCK_SESSION_WENT_BACK : ZKLOCK_SESSION_CONNECTING);
+	zklock_trouble_connecting(zklock_shared->session.last_error);
+}
+
 static void
 on_connected(const ZkMessage *message)
 {
@@ -849,6 +861,11 @@ on_connected(const ZkMessage *message)
 		return;
 	zklock_unknown_connected();
 	zklock_client_server(client, server, sizeof(server));
+	if (zklock_session_is_of_keeper(&id))
+	{
+		refuse_keeper(server);
+		return;
+	}
 
 	/*
 	 * No ensemble makes it longer than that; to believe in less than it is does
