@@ -8,6 +8,12 @@
 # Servers are numbered from 1; methods that take servers mean all of them when
 # none is named.  They end with the test, even if that is killed with SIGKILL.
 #
+# An ensemble made with reconfigurable => 1 can be changed while it runs:
+#
+#   my $new = $zk->add;
+#   $zk->reconfig(join => [$new], leave => [1])->kill9(1);
+#   is_deeply([ $zk->members ], [ 2, 3, $new ]);
+#
 # Run by hand: perl -Itest/perl -MZooKeeper -e 'ZooKeeper->run(@ARGV)' COMMAND...
 # runs COMMAND with ZK_HOSTS set to a server of its own.
 package ZooKeeper;
@@ -42,6 +48,7 @@ my $classpath = join ':',
 #   dir                  instead of a temporary directory
 #   keep                 leave the servers running when the test ends
 #   conf                 more lines of zoo.cfg, as a hash
+#   reconfigurable       anybody may change it while it runs; not with link or wire
 #   link                 sub (FROM, TO, PORT): the port by which server FROM finds
 #                        server TO when that leads, and listens on PORT
 #   production           none of what makes tests quick: as an ensemble for use
@@ -62,14 +69,17 @@ sub new
 	}, $class;
 	$self->{dir} //= File::Temp::tempdir("$self->{name}-XXXXXX", TMPDIR => 1, CLEANUP => !$self->{keep});
 	$self->{wire} //= sub { return $_[0] };
-	for (1 .. $self->{servers})
-	{
-		my $port = free_port();
-		$self->{server}{$_} = { port => $port, reached => $self->{wire}->($port) };
-	}
-	$self->_write_conf($_) for $self->servers;
+	$self->_give_port($_) for 1 .. $self->{servers};
+	$self->_write_conf($_, $self->servers) for $self->servers;
 	push @all, $self;
 	return $self;
+}
+
+sub _give_port
+{
+	my ($self, $i) = @_;
+	my $port = free_port();
+	$self->{server}{$i} = { port => $port, reached => $self->{wire}->($port) };
 }
 
 # A TCP port that nobody listens on, outside both the range of outgoing
@@ -96,11 +106,12 @@ sub free_port
 	croak "no free port";
 }
 
+# Of a server in an ensemble of these members.
 sub _write_conf
 {
-	my ($self, $i) = @_;
+	my ($self, $i, @members) = @_;
 	my $dir = "$self->{dir}/$i";
-	mkdir $_ or croak "could not create $_: $!" for $dir, "$dir/data";
+	-d $_ or mkdir $_ or croak "could not create $_: $!" for $dir, "$dir/data";
 
 	my %conf = (
 		tickTime => $self->{tick_time},
@@ -114,15 +125,16 @@ sub _write_conf
 		clientPortAddress => '127.0.0.1',
 		'admin.enableServer' => 'false',
 		'4lw.commands.whitelist' => '*',
+		$self->{reconfigurable} ? (reconfigEnabled => 'true', standaloneEnabled => 'false', skipACL => 'yes') : (),
 		%{ $self->{conf} // {} });
-	if ($self->{servers} > 1)
+	if (@members > 1)
 	{
-		my $quorum = $self->{quorum} //= { map { $_ => $self->_quorum_ports } $self->servers };
-		for my $j ($self->servers)
+		for my $j (@members)
 		{
-			my $port = $quorum->{$j}{ $j == $i ? 'port' : 'reached' };
+			my $quorum = $self->{quorum}{$j} //= $self->_quorum_ports;
+			my $port = $quorum->{ $j == $i ? 'port' : 'reached' };
 			$port = $self->{link}->($i, $j, $port) if $self->{link} && $j != $i;
-			$conf{"server.$j"} = "127.0.0.1:$port:$quorum->{$j}{election}";
+			$conf{"server.$j"} = "127.0.0.1:$port:$quorum->{election}";
 		}
 		_write("$dir/data/myid", "$i\n");
 	}
@@ -312,6 +324,59 @@ sub _signal
 {
 	my ($self, $signal, @which) = @_;
 	kill $signal, map { $self->pid($_) // () } @which ? @which : $self->servers;
+	return $self;
+}
+
+#
+# Who is a member
+#
+
+# The members' numbers, as the ensemble has them, once it has a leader.
+sub members
+{
+	my $self = shift;
+	my $config;
+	wait_until(sub { $config = eval { $self->get('/zookeeper/config') } }, "$self->{name} tells its members", sub { $@ });
+	return sort $config =~ /^server\.(\d+)=/mg;
+}
+
+# One more server, which does not run and is no member yet.  Returns its number.
+sub add
+{
+	my $self = shift;
+	my $i = ++$self->{servers};
+	$self->_give_port($i);
+	return $i;
+}
+
+# Change the running ensemble: servers "join" it, and are started if they do not run;
+# others "leave" it, which go on running and serve their clients.
+sub reconfig
+{
+	my ($self, %change) = @_;
+	my ($join, $leave) = map { $_ // [] } @change{qw(join leave)};
+	my @members = $self->members;
+	for my $i (grep { !$self->pid($_) } @$join)
+	{
+		# One that has left wrote down an ensemble without itself, and would not start.
+		$self->_write_conf($i, @members, $i);
+		$self->start($i);
+	}
+	my %leaves = map { $_ => 1 } @$leave;
+	my @stay = grep { $self->pid($_) && !$leaves{$_} } @members;
+	my $joining = join ',',
+	  map { "server.$_=127.0.0.1:$self->{quorum}{$_}{port}:$self->{quorum}{$_}{election};" . $self->host($_) } @$join;
+	wait_until(
+		sub {
+			eval {
+				my $client = ZooKeeper::Client->new($self->hosts(@stay), wait => 30);
+				$client->reconfig($joining, join(',', @$leave));
+				# The change is in force when the next write is acknowledged.
+				$client->close;
+				1;
+			}
+		},
+		"$self->{name} is changed", sub { $@ });
 	return $self;
 }
 
