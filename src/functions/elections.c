@@ -290,7 +290,7 @@ zk_elections(PG_FUNCTION_ARGS)
 	zklock_check_callable();
 	InitMaterializedSRF(fcinfo, 0);
 
-	for (int i = 0; i < zklock_shared->nentries; i++)
+	for (int i = 0; i < zklock_entries_end(); i++)
 	{
 		ZkLockEntry *entry = zklock_entry(i);
 		LWLock *lock = zklock_entry_lock(entry, LW_SHARED);

@@ -238,7 +238,7 @@ zk_locks(PG_FUNCTION_ARGS)
 	zklock_check_callable();
 	InitMaterializedSRF(fcinfo, 0);
 
-	for (int i = 0; i < zklock_shared->nentries; i++)
+	for (int i = 0; i < zklock_entries_end(); i++)
 	{
 		ZkLockEntry *entry = zklock_entry(i);
 		bool fits;

@@ -109,7 +109,7 @@ zklock_candidacy_leave_database(Oid database)
 {
 	bool abandoned = false;
 
-	for (int i = 0; i < zklock_shared->nentries; i++)
+	for (int i = 0; i < zklock_entries_end(); i++)
 	{
 		ZkLockEntry *entry = zklock_entry(i);
 		ZkElection *election = &entry->election;

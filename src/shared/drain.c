@@ -12,24 +12,17 @@
 #include "parties.h"
 #include "work.h"
 
+static bool
+is_left(const ZkLockEntry *entry)
+{
+	return entry->proclocks >= 0 || !zklock_queue_empty(&entry->queue);
+}
+
 /* Nobody here holds or waits, and the ensemble has no contender and no party of ours. */
 static bool
 nothing_left(void)
 {
-	for (int i = 0; i < zklock_shared->nentries; i++)
-	{
-		ZkLockEntry *entry = zklock_entry(i);
-		LWLock *lock = zklock_entry_lock(entry, LW_SHARED);
-		bool empty;
-
-		if (lock == NULL)
-			continue;
-		empty = entry->proclocks < 0 && zklock_queue_empty(&entry->queue);
-		zklock_entry_unlock(lock);
-		if (!empty)
-			return false;
-	}
-	return zklock_parties_used() == 0 && !zklock_work_busy();
+	return !zklock_table_any(is_left) && zklock_parties_used() == 0 && !zklock_work_busy();
 }
 
 ZkDrain

@@ -385,7 +385,7 @@ zklock_grant_sweep(void)
 	sweep_time = keep_time();
 
 	kept = palloc_extended(sizeof(KeptEntry) * (nkept + 1), MCXT_ALLOC_HUGE);
-	for (int i = 0; i < zklock_shared->nentries; i++)
+	for (int i = 0; i < zklock_entries_end(); i++)
 	{
 		KeptEntry e = {.since = zklock_entry(i)->kept_since, .index = i};
 

@@ -359,6 +359,7 @@ make_locked(ZkLockKind kind, const char *name, uint32 hash)
 	{
 		zklock_shared->free_entry = zklock_entries[index].next;
 		zklock_shared->entries_used++;
+		zklock_shared->entries_end = Max(zklock_shared->entries_end, index + 1);
 	}
 	SpinLockRelease(&zklock_shared->mutex);
 	if (index < 0)
@@ -623,6 +624,25 @@ zklock_table_hope(void)
 {
 	return pg_atomic_read_u32(&zklock_shared->nkept) > 0 ||
 		pg_atomic_read_u32(&zklock_shared->nleaving) > 0;
+}
+
+bool
+zklock_table_any(bool (*what)(const ZkLockEntry *entry))
+{
+	for (int i = 0; i < zklock_entries_end(); i++)
+	{
+		ZkLockEntry *entry = zklock_entry(i);
+		LWLock *lock = zklock_entry_lock(entry, LW_SHARED);
+		bool is;
+
+		if (lock == NULL)
+			continue;
+		is = what(entry);
+		zklock_entry_unlock(lock);
+		if (is)
+			return true;
+	}
+	return false;
 }
 
 void

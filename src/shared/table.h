@@ -282,6 +282,7 @@ typedef struct ZkLockShared
 	int32 last_dirty;
 	Latch *worker_latch; /* NULL: no worker */
 	int entries_used;
+	int entries_end; /* those from this index on were never in use */
 	int proclocks_used;
 
 	/* ns of CLOCK_BOOTTIME; see lease.h */
@@ -368,6 +369,15 @@ zklock_entry(int32 index)
 	return &zklock_entries[index];
 }
 
+/* For who looks at all of them: none from this index on is in use.  Read without the
+ * mutex. One that comes into use meanwhile may be passed over, as when its place was
+ * passed already. */
+static inline int32
+zklock_entries_end(void)
+{
+	return zklock_shared->entries_end;
+}
+
 static inline int32
 zklock_entry_index(const ZkLockEntry *entry)
 {
@@ -430,6 +440,9 @@ extern ZkLockEntry *zklock_partition_next(int partition, const ZkLockEntry *entr
  * becomes free in between does not count any more.
  */
 extern bool zklock_table_hope(void);
+
+/* Is that true of an entry in use?  It is asked with the entry locked. */
+extern bool zklock_table_any(bool (*what)(const ZkLockEntry *entry));
 
 /* How full is the table?  Entries and proclocks in use. */
 extern void zklock_table_use(int *nentries, int *nproclocks);

@@ -504,7 +504,7 @@ feed_all(void)
 		 */
 		if (entry->in_use && (all_event != ZKLOCK_EV_TICK || wants_tick(entry)))
 			step(entry, 0, &event);
-		if (++all_next == zklock_shared->nentries)
+		if (++all_next >= zklock_entries_end())
 			all_next = -1;
 	}
 }
@@ -614,23 +614,16 @@ zklock_dispatch_wants_tick(void)
 	return tick_wanted || all_next >= 0;
 }
 
+static bool
+is_held(const ZkLockEntry *entry)
+{
+	return entry->held[ZKLOCK_SHARED] > 0 || entry->held[ZKLOCK_EXCLUSIVE] > 0;
+}
+
 bool
 zklock_dispatch_holds(void)
 {
-	for (int i = 0; i < zklock_shared->nentries; i++)
-	{
-		ZkLockEntry *entry = zklock_entry(i);
-		LWLock *lock = zklock_entry_lock(entry, LW_SHARED);
-		bool held;
-
-		if (lock == NULL)
-			continue;
-		held = entry->held[ZKLOCK_SHARED] > 0 || entry->held[ZKLOCK_EXCLUSIVE] > 0;
-		zklock_entry_unlock(lock);
-		if (held)
-			return true;
-	}
-	return false;
+	return zklock_table_any(is_held);
 }
 
 /* The entry that a request was made for, or NULL if it is history. */

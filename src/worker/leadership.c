@@ -181,7 +181,7 @@ zklock_leadership_announce(const char *name, const ZkElectionNews *news)
 static void
 for_each_candidacy(void (*what)(ZkLockEntry *entry, ZkElectionNews *news))
 {
-	for (int i = 0; i < zklock_shared->nentries; i++)
+	for (int i = 0; i < zklock_entries_end(); i++)
 	{
 		ZkLockEntry *entry = zklock_entry(i);
 		ZkElectionNews news = {0};
