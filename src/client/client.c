@@ -1309,7 +1309,9 @@ close_handle(void *argument)
 	zookeeper_close(client->zh);
 	pthread_mutex_lock(&client->mutex);
 	client->closed = true;
+	client->readable = true;
 	pthread_mutex_unlock(&client->mutex);
+	fd_set_readable(client);
 	return NULL;
 }
 

@@ -250,8 +250,8 @@ extern void zklock_client_close(ZkClient *client);
 
 /*
  * The same without waiting: nothing may be done with the client after "begin" but to ask
- * now and then whether it has come to its "end", when it is freed.  False: nothing was
- * begun.
+ * whether it has come to its "end", when it is freed; its descriptor becomes readable
+ * then. False: nothing was begun.
  */
 extern bool zklock_client_close_begin(ZkClient *client);
 extern bool zklock_client_close_end(ZkClient *client);

@@ -27,6 +27,24 @@ zklock_heartbeat_period(int64_t timeout)
 	return max(min(timeout / 6, LONGEST_PERIOD), 1);
 }
 
+int64_t
+zklock_heartbeat_pause(const ZkLease *lease, int64_t timeout, int64_t asked,
+					   int64_t answered, uint32_t random)
+{
+	int64_t took = answered - asked;
+	int64_t longest = min(4 * took, zklock_heartbeat_period(lease->timeout));
+	int64_t left = zklock_lease_end(lease) - answered;
+
+	if (timeout < lease->timeout)
+		return 0;
+	if (left <= 0)
+		left = zklock_lease_lost_at(lease) - answered;
+	/* the write that follows takes as long as the connection did */
+	if (left > 0)
+		longest = min(longest, max(left - took, 0) / 2);
+	return longest * (int64_t) (random % 1024) / 1024;
+}
+
 void
 zklock_heartbeat_connected(ZkHeartbeat *heartbeat, int64_t now)
 {

@@ -53,6 +53,17 @@ typedef struct ZkHeartbeat
 /* ns between heartbeats in a session of this timeout, in ns, about. */
 extern int64_t zklock_heartbeat_period(int64_t timeout);
 
+/*
+ * How long to ask for nothing on a connection that was made again, ns: asked for and
+ * answered then.  Servers that come back all at once make their ensemble slow, and slower
+ * if all ask at once.  So it is a random part of four times what the connection took, but
+ * of no more than a period, and never so long that a lease ends by it, or one that has
+ * ended counts as lost.  One with a shorter timeout, in ns, is used at once: the ensemble
+ * goes by that even if the connection ends before it is used.  "random" is any number.
+ */
+extern int64_t zklock_heartbeat_pause(const ZkLease *lease, int64_t timeout,
+									  int64_t asked, int64_t answered, uint32_t random);
+
 /* A connection begins: a heartbeat is due. */
 extern void zklock_heartbeat_connected(ZkHeartbeat *heartbeat, int64_t now);
 

@@ -351,13 +351,21 @@ evict(const KeptEntry *kept)
 	zklock_entry_unlock(lock);
 }
 
+/* Has the lease lapsed because nobody needs it?  Nothing can be taken on a grant then:
+ * the next wish has a new session (session.c). */
+static bool
+lapsed(void)
+{
+	return zklock_shared->session.heartbeat.resting && !zklock_lease_valid();
+}
+
 long
 zklock_grant_sweep(void)
 {
 	static int64 sweep_at = 0;
-	static int sweep_time = 0; /* keep_time() as of then */
+	static int64 sweep_age = 0; /* as of then */
 	int64 now = zklock_clock();
-	int64 age = keep_time() * NS_PER_MS;
+	int64 age = lapsed() ? 0 : keep_time() * NS_PER_MS;
 	int64 interval = Min(Max(age / 8, 100 * NS_PER_MS), 10000 * NS_PER_MS);
 	uint32 nkept = pg_atomic_read_u32(&zklock_shared->nkept);
 	uint32 excess = nkept - Min(nkept, (uint32) zklock_max_kept);
@@ -379,10 +387,10 @@ zklock_grant_sweep(void)
 	if (nkept == 0)
 		return -1;
 	if (!room && excess <= (uint32) zklock_max_kept / 16 && now < sweep_at &&
-		keep_time() == sweep_time)
+		age == sweep_age)
 		return (long) ((Min(sweep_at - now, interval)) / NS_PER_MS + 1);
 	sweep_at = now + interval;
-	sweep_time = keep_time();
+	sweep_age = age;
 
 	kept = palloc_extended(sizeof(KeptEntry) * (nkept + 1), MCXT_ALLOC_HUGE);
 	for (int i = 0; i < zklock_entries_end(); i++)

@@ -223,6 +223,16 @@ zklock_stat_server(int64 *n, TimestampTz *since)
 	}
 }
 
+int64
+zklock_stat_kept_unlocked(void)
+{
+	int64 n = 0;
+
+	for (int i = 0; i < ZKLOCK_NPARTITIONS; i++)
+		n += shared->partition[i].total[ZKLOCK_STAT_KEPT];
+	return n;
+}
+
 int
 zklock_stat_names(ZkStatRow *rows)
 {

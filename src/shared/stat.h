@@ -65,6 +65,10 @@ extern void zklock_stat_ended(ZkLockEntry *entry, ZkProcLock *proclock, int64 no
 /* All counters of the server, and since when it has counted. */
 extern void zklock_stat_server(int64 *n, TimestampTz *since);
 
+/* ZKLOCK_STAT_KEPT of the server, read without the partitions' locks: another number than
+ * before says that there were such takes, or a reset. */
+extern int64 zklock_stat_kept_unlocked(void);
+
 /* "rows" has room for ZKLOCK_STAT_NAMES. */
 extern int zklock_stat_names(ZkStatRow *rows);
 

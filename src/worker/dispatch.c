@@ -626,6 +626,18 @@ zklock_dispatch_holds(void)
 	return zklock_table_any(is_held);
 }
 
+static bool
+contends(const ZkLockEntry *entry)
+{
+	return entry->kind != ZKLOCK_KIND_ELECTION && !zklock_queue_empty(&entry->queue);
+}
+
+bool
+zklock_dispatch_contends(void)
+{
+	return zklock_table_any(contends);
+}
+
 /* The entry that a request was made for, or NULL if it is history. */
 static ZkLockEntry *
 tagged_entry(const ZkRequestTag *tag)

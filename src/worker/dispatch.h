@@ -37,4 +37,7 @@ extern void zklock_dispatch_removal(ZkLockKind kind, const char *name, const cha
 /* Does any backend of this server still hold a lock, or require a leadership? */
 extern bool zklock_dispatch_holds(void);
 
+/* Has the session contenders, or may it have some, but for candidates? */
+extern bool zklock_dispatch_contends(void);
+
 #endif /* ZKLOCK_DISPATCH_H */

@@ -74,6 +74,7 @@
 static const ZkSessionListener *listener = NULL;
 static ZkClient *client = NULL;
 static ZkClient *closing = NULL; /* of the session before it, which is being closed */
+static bool awaited = false;	 /* ... before the new one is used */
 static ZkClient *leaving[ZKLOCK_MAX_CLIENTS - 1]; /* clients before it, not closed yet */
 static bool connected = false;
 static bool resuming = false;	   /* the first connection is to be the old session */
@@ -81,6 +82,8 @@ static bool closing_stale = false; /* ... only in order to close it */
 static bool anew = false;		   /* a new process is to resume the session */
 static bool mending = false;	   /* the session is for ensemble.c alone */
 static bool renewing = false;	   /* ... is for its lease's sake */
+static ZkMessage *arrival = NULL;  /* CONNECTED of a connection that is not used yet */
+static int64 arrival_until = 0;	   /* ns: when it is */
 static int opened = 0;
 static int64 trying_since = 0; /* ns; while there is a client, but no connection */
 static int64 retry_at = 0;	   /* ns; 0: at once */
@@ -96,7 +99,9 @@ zklock_session_set_listener(const ZkSessionListener *to)
 int
 zklock_session_fd(void)
 {
-	return client ? zklock_client_fd(client) : -1;
+	if (client == NULL)
+		return -1;
+	return zklock_client_fd(awaited ? closing : client);
 }
 
 int
@@ -447,7 +452,7 @@ zklock_session_stuck(void)
 		return true;
 	}
 	close_left();
-	if (client == NULL || connected)
+	if (client == NULL || connected || arrival != NULL)
 		return false;
 	patience = Max(patience, Min(unreached / 2, 60000) * NS_PER_MS);
 	if (now - trying_since < patience)
@@ -480,6 +485,14 @@ zklock_session_worn(void)
 	return true;
 }
 
+static void
+drop_arrival(void)
+{
+	if (arrival != NULL)
+		zklock_client_free_message(arrival);
+	arrival = NULL;
+}
+
 /* Give up the handle; the session, if it lives, times out by itself. */
 static void
 drop_client(bool retry_now)
@@ -487,6 +500,7 @@ drop_client(bool retry_now)
 	ZkClient *old = client;
 
 	Assert(old != NULL);
+	drop_arrival();
 	client = NULL;
 	connected = false;
 	retry_at = retry_now ? 0 : zklock_clock() + RETRY_MS * NS_PER_MS;
@@ -584,6 +598,12 @@ zklock_session_resting(void)
 	return zklock_shared->session.heartbeat.resting;
 }
 
+static int64
+awaited_until(void)
+{
+	return trying_since + CLOSING_MS * NS_PER_MS;
+}
+
 bool
 zklock_session_renewable(void)
 {
@@ -610,7 +630,7 @@ zklock_session_renewable(void)
  * the session goes on, and its lease has to be proven.
  */
 void
-zklock_session_renew(void)
+zklock_session_renew(bool contends)
 {
 	Failure failure;
 	ZkClient *next;
@@ -636,7 +656,10 @@ zklock_session_renew(void)
 	listener->event(ZKLOCK_EV_SESSION_LOST);
 	set_root(true);
 	if (zklock_client_close_begin(old))
+	{
 		closing = old;
+		awaited = contends; /* rarely: zklock_grant_sweep */
+	}
 	else
 	{
 		zklock_client_close(old);
@@ -652,6 +675,8 @@ close_end(void)
 		release_descriptors();
 		closing = NULL;
 	}
+	if (closing == NULL || zklock_clock() >= awaited_until())
+		awaited = false;
 }
 
 /* A worker that sends nothing for want of need is not silent. */
@@ -675,7 +700,10 @@ zklock_session_heartbeat(void)
 
 	if (connected)
 		show_alive();
-	close_end();
+	if (arrival != NULL)
+		due = (long) (Max(arrival_until - zklock_clock(), 0) / NS_PER_MS + 1);
+	if (awaited)
+		due = (long) (Max(awaited_until() - zklock_clock(), 0) / NS_PER_MS + 1);
 	return due;
 }
 
@@ -913,7 +941,6 @@ on_connected(const ZkMessage *message)
 	publish_lease();
 	if (new)
 	{
-		zklock_session_file_write(&id);
 		introduce(false);
 		zklock_security_check(client);
 	}
@@ -931,6 +958,9 @@ on_connected(const ZkMessage *message)
 	renewing = false;
 	warn_of_timeout(new, &id, server, timeout, before);
 	listener->event(event);
+	/* at last: somebody may be waiting for what was sent */
+	if (new)
+		zklock_session_file_write(&id);
 }
 
 static void
@@ -1103,8 +1133,41 @@ on_log(const char *line, int level)
 			(errmsg_internal("libzookeeper: %s%s", level_name[level], line)));
 
 	/* what broke a connection that was up is no answer to an attempt */
-	if (!connected)
+	if (!connected && arrival == NULL)
 		zklock_hosts_heard(line);
+}
+
+/* On a connection of the session that we have nothing is asked for a while, so that not
+ * all servers that come back ask at once.  After an outage it is the first one of another
+ * handle.  True: the message is ours now. */
+static bool
+keep_arrival(ZkMessage *message)
+{
+	const ZkSessionShared *s = &zklock_shared->session;
+	ZkSessionId id;
+	int timeout;
+
+	Assert(arrival == NULL);
+	if (mending || closing_stale || !zklock_client_session(client, &id, &timeout) ||
+		id.id != s->id.id)
+		return false;
+	arrival_until = message->received_at +
+		zklock_heartbeat_pause(&s->lease, NS_PER_MS * timeout, message->sent_at,
+							   message->received_at, pg_prng_uint32(&pg_global_prng_state));
+	if (arrival_until <= zklock_clock())
+		return false;
+	arrival = message;
+	return true;
+}
+
+static void
+arrive(void)
+{
+	ZkMessage *message = arrival;
+
+	arrival = NULL;
+	on_connected(message);
+	zklock_client_free_message(message);
 }
 
 void
@@ -1114,8 +1177,10 @@ zklock_session_receive(void)
 
 	/* what is asked in the new session does not meet what was kept in the old one */
 	close_end();
-	if (closing != NULL && zklock_clock() - trying_since < CLOSING_MS * NS_PER_MS)
+	if (awaited)
 		return;
+	if (arrival != NULL && zklock_clock() >= arrival_until)
+		arrive();
 
 	/* not without end: backends have wishes, too */
 	for (int i = 0; i < MAX_MESSAGES && client != NULL && !anew &&
@@ -1131,15 +1196,22 @@ zklock_session_receive(void)
 		switch (message->type)
 		{
 			case ZKLOCK_MSG_CONNECTED:
+				if (keep_arrival(message))
+					continue;
 				on_connected(message);
 				break;
 			case ZKLOCK_MSG_DISCONNECTED:
+				if (arrival != NULL)
+					trying_since = zklock_clock();
+				drop_arrival();
 				on_disconnected();
 				break;
 			case ZKLOCK_MSG_EXPIRED:
+				drop_arrival();
 				on_expired(message);
 				break;
 			case ZKLOCK_MSG_AUTH_FAILED:
+				drop_arrival();
 				on_auth_failed();
 				break;
 			case ZKLOCK_MSG_ACL:
@@ -1213,6 +1285,8 @@ zklock_session_close(void)
 	}
 	if (client == NULL)
 		return;
+	if (arrival != NULL)
+		arrive();
 	if (connected)
 	{
 		/*

@@ -55,7 +55,8 @@ extern bool zklock_session_stuck(void);
 extern bool zklock_session_worn(void);
 
 /* Readable while messages wait; -1 while there is no client.  It changes when
- * the session is opened anew: zklock_session_opened() counts that. */
+ * the session is opened anew, which zklock_session_opened() counts, and when the one
+ * before has come to its end: what we wait for then is that. */
 extern int zklock_session_fd(void);
 extern int zklock_session_opened(void);
 
@@ -73,7 +74,8 @@ extern bool zklock_session_resting(void);
  * use to anybody, and before anything that is wanted is sent.
  */
 extern bool zklock_session_renewable(void);
-extern void zklock_session_renew(void);
+/* "contends": with contenders in this one, whose end the next one waits for. */
+extern void zklock_session_renew(bool contends);
 
 /* Send a heartbeat if one is due, or wanted.  ms until the next, -1 if not connected. */
 extern long zklock_session_heartbeat(void);

@@ -50,6 +50,7 @@
 #include "session.h"
 #include "settle.h"
 #include "settings.h"
+#include "stat.h"
 #include "table.h"
 #include "tag.h"
 #include "takes.h"
@@ -312,27 +313,34 @@ begin_exit(void)
 
 /*
  * A proclock is somebody who holds or waits.  Kept grants, and candidates who do not
- * lead, need nothing before they are taken, or their turn comes.  Puts need no lease, but
- * ticks, if the ensemble refuses them.
+ * lead, need nothing before they are taken, or their turn comes; those that were taken
+ * and given back between two looks are needed again, as likely as not.  Puts need no
+ * lease, but ticks, if the ensemble refuses them.
  */
 static void
 look_at_need(bool stopping)
 {
 	static int64 look_at = 0;
+	static int64 kept_seen = 0;
+	int64 kept;
 	int64 now = zklock_clock();
 	bool stands = pg_atomic_exchange_u32(&zklock_shared->stands, 0) != 0;
 	bool wanted;
+	bool taken;
 	bool bound;
 
 	if (now < look_at && !stands && !zklock_session_resting())
 		return;
 	look_at = now + LOOK_NS;
+	kept = zklock_stat_kept_unlocked();
+	taken = kept != kept_seen;
+	kept_seen = kept;
 	wanted = stands || zklock_shared->proclocks_used > 0 || zklock_work->takes_used > 0;
 	bound = zklock_leadership_leads() || zklock_parties_used() > 0;
 	if (wanted && !bound && !stopping && zklock_session_renewable() &&
 		!zklock_dispatch_holds() && !zklock_work_has_items())
-		zklock_session_renew();
-	else if (wanted || bound || stopping || zklock_work_busy() ||
+		zklock_session_renew(zklock_dispatch_contends());
+	else if (wanted || taken || bound || stopping || zklock_work_busy() ||
 			 zklock_dispatch_wants_tick())
 		zklock_session_need();
 }

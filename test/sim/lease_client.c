@@ -96,6 +96,8 @@ typedef struct Client
 
 	/* worker */
 	bool connected;
+	Notice arrival;		/* N_CONNECTED of a connection that is not used yet */
+	Time arrival_until; /* when it is, by our clock; 0: there is none */
 	Time opened;
 	Time dead_until; /* the worker has died */
 	Time other_at;	 /* next write or read that is not a heartbeat */
@@ -396,6 +398,42 @@ open_session(int c)
 	timer_set(TIMER_LIBRARY + c, now);
 }
 
+/* Whoever waits with his first write may lose neither his lease by that, nor his grants. */
+static void
+pause_check(int c, Time since, Time until)
+{
+	const ZkLease *lease = &client[c].lease;
+
+	if ((since < zklock_lease_end(lease) && until >= zklock_lease_end(lease)) ||
+		(since < zklock_lease_lost_at(lease) && until >= zklock_lease_lost_at(lease)))
+		fail("client %d loses what it has by a pause of %.3f timeouts", c,
+			 (double) (until - since) / (double) timeout);
+}
+
+/* A connection is used from now on. */
+static void
+arrive(int c, const Notice *n)
+{
+	Client *me = &client[c];
+
+	me->arrival_until = 0;
+	me->connected = true;
+	zklock_heartbeat_connected(&me->heartbeat, clock_of(NSERVERS + c));
+	if (n->session != lease_session[c])
+	{
+		COVER(NEW_SESSION);
+		lease_session[c] = n->session;
+		zklock_lease_new_session(&me->lease, session_timeout(n->longer), me->opened);
+	}
+	else
+	{
+		COVER(RECONNECTED);
+		zklock_lease_new_connection(&me->lease, session_timeout(n->longer), n->sent,
+									n->received);
+	}
+	publish(c);
+}
+
 static void
 heed(int c, const Notice *n)
 {
@@ -426,28 +464,22 @@ heed(int c, const Notice *n)
 			}
 			break;
 		case N_CONNECTED:
-			me->connected = true;
-			zklock_heartbeat_connected(&me->heartbeat, clock_of(NSERVERS + c));
+			me->arrival = *n;
+			me->arrival_until = n->received;
 			if (n->session != lease_session[c])
-			{
-				COVER(NEW_SESSION);
-				lease_session[c] = n->session;
-				zklock_lease_new_session(&me->lease, session_timeout(n->longer),
-										 me->opened);
-			}
-			else
-			{
-				COVER(RECONNECTED);
-				zklock_lease_new_connection(&me->lease, session_timeout(n->longer),
-											n->sent, n->received);
-			}
-			publish(c);
+				break;
+			me->arrival_until +=
+				zklock_heartbeat_pause(&me->lease, session_timeout(n->longer), n->sent,
+									   n->received, (uint32_t) random_below(1 << 20));
+			pause_check(c, n->received, me->arrival_until);
 			break;
 		case N_DISCONNECTED:
 			me->connected = false;
+			me->arrival_until = 0;
 			break;
 		case N_EXPIRED:
 			me->connected = false;
+			me->arrival_until = 0;
 			open_session(c);
 			break;
 	}
@@ -495,6 +527,14 @@ worker_timer(int c)
 		me->needs = !me->needs;
 		me->change_at = now + random_time(timeout * (once_in(2) ? 8 : 2));
 	}
+	if (me->arrival_until > clock)
+	{
+		COVER(PAUSED);
+		timer_set(TIMER_WORKER + c, true_time(NSERVERS + c, me->arrival_until) + 1);
+		return;
+	}
+	if (me->arrival_until != 0)
+		arrive(c, &me->arrival);
 	if (!me->connected)
 		return;
 	if (me->needs || settling)
@@ -554,6 +594,7 @@ worker_dies(int c, Time down)
 	me->state = LIB_OFF;
 	me->notices = 0;
 	me->connected = false;
+	me->arrival_until = 0;
 	me->dead_until = now + down + 1;
 	timer_set(TIMER_WORKER + c, me->dead_until);
 }

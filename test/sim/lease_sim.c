@@ -133,6 +133,7 @@ const char *const coverage_name[NCOVERAGE] =
 	 "heartbeats in a hurry",
 	 "looks at the clock of a server that rests",
 	 "new sessions of servers that rested",
+	 "looks at a connection that is not used yet",
 	 "recoveries",
 	 "heartbeats in calm conditions"};
 

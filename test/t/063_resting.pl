@@ -65,25 +65,47 @@ is(session_of($p), $session, 'a holder does not rest');
 is($sp->query('SELECT count(*) FROM zk_assert(\'a\')'), 1, '... and can prove what it has');
 $sp->query('COMMIT');
 
-# It is kept, and nobody hears of a loss.
+# It is kept while there is a lease, and nobody hears of a loss.
+sub kept { return ZkLock::ask($_[0], "SELECT count(*) FROM zk_locks WHERE grant_state = 'kept'") }
+is(kept($p), 1, 'a lock is kept');
 rest($p);
-is(ZkLock::ask($p, "SELECT count(*) FROM zk_locks WHERE grant_state = 'kept'"), 1, 'a lock is kept without a lease');
-is($sp->query("BEGIN; SELECT zk_lock('a') > 0"), 't', '... and taken');
+ZkLock::wait_until(sub { kept($p) == 0 }, 'it is given back without a lease');
+is($sp->query("BEGIN; SELECT zk_lock('a') > 0"), 't', '... and taken again');
 is($sp->query('COMMIT'), '', '... and not lost');
 is(ZkLock::ask($p, 'SELECT sum(losses) FROM zk_stat'), 0, '... nor was anything');
 
-# Nor is what it keeps in its own way: whoever would not wait gets it, the first time and
-# when it has learned that nobody else comes.
+# Nor is what it keeps in its own way, if it has not given that back yet: whoever would not
+# wait gets it, the first time and when it has learned that nobody else comes.
 for my $try (1 .. 4)
 {
 	ZkLock::wait_until(sub { lapsed($p) }, 'P rests');
-	is($sp->query("BEGIN; SELECT zk_try_lock('a')"), 't', "zk_try_lock of a lock that is kept without a lease, $try");
+	is($sp->query("BEGIN; SELECT zk_try_lock('a')"), 't', "zk_try_lock of a lock that was kept, $try");
 	$sp->query('COMMIT');
 }
 
+# One that is taken for a moment, now and then, needs a lease all the time, though nobody is
+# found to hold it.
+$sp->query("SELECT zk_lock('a')");
+$session = session_of($p);
+my ($begun, $last) = (time) x 2;
+ZkLock::wait_until(
+	sub {
+		my $now = time;
+		# too late
+		($begun, $session) = ($now, session_of($p)) if $now > $last + $timeout;
+		if ($now > $last + $timeout / 4)
+		{
+			$sp->query("SELECT zk_lock('a')");
+			$last = $now;
+		}
+		return $now > $begun + 5 * $timeout;
+	},
+	'a lock is taken again and again');
+is(session_of($p), $session, 'a server does not rest while what it keeps is taken now and then');
+
 # Whoever wants it meanwhile gets it.
 rest($p, $q);
-is($sq->query("BEGIN; SELECT zk_lock('a') > 0; COMMIT"), 't', 'another server takes what one that rests keeps');
+is($sq->query("BEGIN; SELECT zk_lock('a') > 0; COMMIT"), 't', 'another server takes what one that rests has kept');
 
 # A candidate that does not lead rests; its turn comes.
 ZkLock::wait_until(sub { $sp->query("SELECT zk_is_leader('job')") eq 't' }, 'P leads');
