@@ -169,12 +169,12 @@ struct ZkClient
 
 	/* set by the main thread, read by all */
 	atomic_bool closing;
-	pthread_cond_t closing_cond; /* with the mutex */
 
-	/* protects the following fields only */
+	/* protects the following fields only, but "changed" tells of "closing", too */
 	pthread_mutex_t mutex;
-	bool readable;	 /* fd */
-	ZkMessage *head; /* messages, oldest first */
+	pthread_cond_t changed; /* closing, leaving */
+	bool readable;			/* fd */
+	ZkMessage *head;		/* messages, oldest first */
 	ZkMessage *tail;
 	ZkRequest *pending_head; /* requests, oldest first */
 	ZkRequest *pending_tail;
@@ -837,10 +837,10 @@ note_server(ZkClient *client, const char *text)
 }
 
 /*
- * Sleep so many ms, or until the client is closed.
+ * Sleep so many ms, or until the client is closed; "unless_left": or is to be left.
  */
 static void
-pause_unless_closing(ZkClient *client, int ms)
+pause_io(ZkClient *client, int ms, bool unless_left)
 {
 	struct timespec until;
 
@@ -850,8 +850,8 @@ pause_unless_closing(ZkClient *client, int ms)
 	until.tv_nsec %= 1000000000;
 
 	pthread_mutex_lock(&client->mutex);
-	while (!atomic_load(&client->closing) &&
-		   pthread_cond_timedwait(&client->closing_cond, &client->mutex, &until) == 0)
+	while (!atomic_load(&client->closing) && !(unless_left && client->leaving) &&
+		   pthread_cond_timedwait(&client->changed, &client->mutex, &until) == 0)
 		;
 	pthread_mutex_unlock(&client->mutex);
 }
@@ -901,7 +901,19 @@ pause_attempts(ZkClient *client, const char *text)
 		ms *= 2;
 	if (ms > longest)
 		ms = longest;
-	pause_unless_closing(client, ms / 2 + (int) (now / 1000 % (ms / 2 + 1)));
+	pause_io(client, ms / 2 + (int) (now / 1000 % (ms / 2 + 1)), true);
+}
+
+static void
+note_established(ZkClient *client, const char *text)
+{
+	bool established = zklock_liblog_established(text);
+
+	if (!established && zklock_liblog_failure(text) == 0)
+		return;
+	pthread_mutex_lock(&client->mutex);
+	client->established = established;
+	pthread_mutex_unlock(&client->mutex);
 }
 
 /*
@@ -911,15 +923,12 @@ pause_attempts(ZkClient *client, const char *text)
 static void
 leave(ZkClient *client, const char *text)
 {
-	bool failed = zklock_liblog_failure(text) != 0;
 	bool established = zklock_liblog_established(text);
 	bool leaving;
 
-	if (!failed && !established && !zklock_liblog_initiated(text))
+	if (!established && zklock_liblog_failure(text) == 0 && !zklock_liblog_initiated(text))
 		return;
 	pthread_mutex_lock(&client->mutex);
-	if (failed || established)
-		client->established = established;
 	leaving = client->leaving;
 	if (leaving && !established)
 	{
@@ -931,7 +940,7 @@ leave(ZkClient *client, const char *text)
 	}
 	pthread_mutex_unlock(&client->mutex);
 	if (leaving)
-		pause_unless_closing(client, zoo_recv_timeout(client->zh));
+		pause_io(client, zoo_recv_timeout(client->zh), false);
 }
 
 /*
@@ -996,8 +1005,9 @@ log_line(int slot, const char *line)
 		zklock_client_free_message(message);
 	else
 		queue_append(client, message);
-	leave(client, text);
+	note_established(client, text);
 	pause_attempts(client, text);
+	leave(client, text); /* perhaps it was to be left during the pause */
 	note_attempt(client, text);
 }
 
@@ -1056,7 +1066,7 @@ client_free(ZkClient *client)
 		zklock_client_free_message(request->reply);
 		free(request);
 	}
-	pthread_cond_destroy(&client->closing_cond);
+	pthread_cond_destroy(&client->changed);
 	pthread_mutex_destroy(&client->mutex);
 	close(client->fd);
 	free(client);
@@ -1226,7 +1236,7 @@ zklock_client_open(const char *hosts, int timeout_ms, const ZkSessionId *resume,
 	pthread_mutex_init(&client->mutex, NULL);
 	pthread_condattr_init(&attributes);
 	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-	pthread_cond_init(&client->closing_cond, &attributes);
+	pthread_cond_init(&client->changed, &attributes);
 	pthread_condattr_destroy(&attributes);
 	client->timeout_ms = timeout_ms;
 	client->asked_at = zklock_clock();
@@ -1287,7 +1297,7 @@ set_closing(ZkClient *client)
 	assert(in_main_thread(client) && !atomic_load(&client->closing));
 	pthread_mutex_lock(&client->mutex);
 	atomic_store(&client->closing, true);
-	pthread_cond_signal(&client->closing_cond);
+	pthread_cond_broadcast(&client->changed);
 	pthread_mutex_unlock(&client->mutex);
 }
 
@@ -1356,7 +1366,10 @@ zklock_client_leave(ZkClient *client)
 	pthread_mutex_lock(&client->mutex);
 	established = client->established;
 	if (!established)
+	{
 		client->leaving = true;
+		pthread_cond_broadcast(&client->changed);
+	}
 	pthread_mutex_unlock(&client->mutex);
 	return !established;
 }

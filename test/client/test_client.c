@@ -35,6 +35,8 @@
 
 #define SESSION_TIMEOUT 60000	/* ms */
 #define LONG_TIMEOUT	3600000 /* ms */
+/* An attempt to connect that is not answered ends after two thirds of it, and is not to. */
+#define LEAVE_TIMEOUT 30000 /* ms */
 
 static int patience = 3600000; /* ms until a test gives up */
 static int ntests = 0;
@@ -1419,15 +1421,39 @@ expect_line(ZkClient *client, const char *begin)
 	ok(found, "log: %s", begin);
 }
 
-/*
- * A client is left for another one, which has the session at once.  "late": it has asked
- * for the session before, and gets it.
- */
-static void
-leave_for_another(const char *hosts, const char *proxied, bool late)
+/* What a client is doing that is left. */
+typedef enum Attempt
 {
-	const char *what = late ? "left, connected late" : "left, not connected";
-	ZkClient *client = open_client_timeout(proxied, 8000, NULL, what);
+	ATTEMPT_FAILS,	/* it has asked for the session, and gets no answer */
+	ATTEMPT_LATE,	/* ... it gets one */
+	ATTEMPT_PAUSED, /* several have failed, and it pauses before the next */
+	NATTEMPTS
+} Attempt;
+
+/* Have attempts fail, until the pause before the next one is long. */
+static void
+fail_attempts(ZkClient *client)
+{
+	for (int i = 0; i < 6; i++)
+	{
+		while (proxy(PROXY_HELD) < 1)
+			pause_ms(10);
+		proxy(PROXY_SILENCE);
+		expect_line(client, "Socket");
+	}
+}
+
+/* A client is left for another one, which has the session at once. */
+static void
+leave_for_another(const char *hosts, const char *proxied, Attempt attempt)
+{
+	static const char *const whats[NATTEMPTS] = {
+		[ATTEMPT_FAILS] = "left, not connected",
+		[ATTEMPT_LATE] = "left, connected late",
+		[ATTEMPT_PAUSED] = "left between two attempts",
+	};
+	const char *what = whats[attempt];
+	ZkClient *client = open_client_timeout(proxied, LEAVE_TIMEOUT, NULL, what);
 	ZkClient *next;
 	ZkRequestTag t = tag(1);
 	ZkSessionId session;
@@ -1444,20 +1470,29 @@ leave_for_another(const char *hosts, const char *proxied, bool late)
 
 	proxy(PROXY_SILENCE);
 	expect_rc(client, ZKLOCK_MSG_DISCONNECTED, 0, "silence");
-	while (proxy(PROXY_HELD) < 1)
-		pause_ms(10);
+	if (attempt == ATTEMPT_PAUSED)
+		fail_attempts(client);
+	else
+	{
+		while (proxy(PROXY_HELD) < 1)
+			pause_ms(10);
+	}
 	ok(zklock_client_leave(client), "a client that is not connected is left");
-	ok(!zklock_client_left(client), "... but may connect yet");
-	next = open_client_timeout(hosts, 8000, &session, what);
+	if (attempt != ATTEMPT_PAUSED)
+		ok(!zklock_client_left(client), "... but may connect yet");
+	next = open_client_timeout(hosts, LEAVE_TIMEOUT, &session, what);
 	expect_rc(next, ZKLOCK_MSG_CONNECTED, 0, "the next one connects");
 	ok(zklock_client_session(next, &now, NULL) && now.id == session.id,
 	   "... to the session");
-	proxy(late ? PROXY_PASS : PROXY_CUT);
-	if (late)
+	if (attempt != ATTEMPT_PAUSED)
+		proxy(attempt == ATTEMPT_LATE ? PROXY_PASS : PROXY_CUT);
+	if (attempt == ATTEMPT_LATE)
 		expect_line(client, "session establishment complete");
 	for (int i = 0; !zklock_client_left(client) && i < patience / 10; i++)
 		pause_ms(10);
 	ok(zklock_client_left(client), "%s: it is out", what);
+	if (attempt == ATTEMPT_PAUSED)
+		ok(proxy(PROXY_HELD) == 0, "... and has not asked for the session again");
 	zklock_client_close(client);
 	ok(works(next), "... which the session survives");
 	zklock_client_get(next, node, false, &t);
@@ -1471,8 +1506,8 @@ leave_for_another(const char *hosts, const char *proxied, bool late)
 static void
 test_leave(const char *hosts, const char *proxied)
 {
-	leave_for_another(hosts, proxied, false);
-	leave_for_another(hosts, proxied, true);
+	for (int attempt = 0; attempt < NATTEMPTS; attempt++)
+		leave_for_another(hosts, proxied, (Attempt) attempt);
 }
 
 static void
