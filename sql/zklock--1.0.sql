@@ -453,7 +453,7 @@ COMMENT ON COLUMN zk_stat_locks.failures IS 'calls that ended by another error';
 COMMENT ON COLUMN zk_stat_locks.losses IS 'holds whose lock was lost';
 COMMENT ON COLUMN zk_stat_locks.demands IS 'locks of this server that others asked for';
 COMMENT ON COLUMN zk_stat_locks.handovers IS 'locks that came from others after a wait';
-COMMENT ON COLUMN zk_stat_locks.last_call IS 'when it was asked for last';
+COMMENT ON COLUMN zk_stat_locks.last_call IS 'when a call last got it, or gave up';
 COMMENT ON COLUMN zk_stat_locks.kind IS '''lock'' or ''slot''';
 
 CREATE FUNCTION zk_stat_reset()

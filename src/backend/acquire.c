@@ -219,12 +219,13 @@ void
 zklock_introduce(void)
 {
 	static bool introduced = false;
-	ZkProc *proc = zklock_proc(ZKLOCK_MY_PROC_NUMBER);
+	ZkProc *proc;
 	const char *database;
 	const char *user;
 
 	if (introduced)
 		return;
+	proc = zklock_proc(ZKLOCK_MY_PROC_NUMBER);
 	database = get_database_name(MyDatabaseId);
 	user = GetUserNameFromId(MyProc->roleId, true);
 	proc->pid = 0;
@@ -350,7 +351,7 @@ acquire_at_once(const char *name, ZkLockMode mode, ZkLockScope scope, bool no_wa
 						   zklock_level1_mode(mode)))
 		return ZKLOCK_NO_PROCLOCK;
 	*held = zklock_hold_reserve_tagged();
-	proclock = zklock_proclock_make_held(name, mode, scope, no_wait, token);
+	proclock = zklock_proclock_make_held(name, (*held)->hash, mode, scope, no_wait, token);
 	if (proclock >= 0)
 		return proclock;
 	/* the wait for room begins with nothing in hand */

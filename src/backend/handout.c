@@ -148,12 +148,13 @@ void
 zklock_handout_claim(void)
 {
 	int64 start;
-	int64 limit = (int64) zklock_shared->session.timeout_ms + zklock_connect_timeout;
+	int64 limit;
 	const ZkTaken *lost;
 
 	if (dlist_is_empty(&held_items))
 		return;
 	start = zklock_clock();
+	limit = (int64) zklock_shared->session.timeout_ms + zklock_connect_timeout;
 	/* the item is deleted: a commit that a crash takes back would have lost it */
 	ForceSyncCommit();
 	ConditionVariablePrepareToSleep(&zklock_shared->write_cv);

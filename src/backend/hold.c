@@ -70,14 +70,15 @@ typedef struct HeldSlot
 #define SH_KEY				 key
 #define SH_HASH_KEY(tb, key) ((key).hash)
 #define SH_EQUAL(tb, a, b)                                                               \
-	((a).hash == (b).hash && (a).kind == (b).kind && strcmp((a).name, (b).name) == 0)
+	((a).hash == (b).hash && (a).kind == (b).kind &&                                     \
+	 ((a).name == (b).name || strcmp((a).name, (b).name) == 0))
 #define SH_SCOPE static inline
 #define SH_DECLARE
 #define SH_DEFINE
 #include "lib/simplehash.h"
 
 static held_hash *held_locks = NULL; /* NULL until the first */
-/* For the next name; of what was held last it still has name, kind and tag. */
+/* For the next name; of what was held last it still has name, kind, hash and tag. */
 static ZkHeldLock *spare = NULL;
 static MemoryContext hold_context = NULL;
 static ZkHold **reserved = NULL; /* that may be added */
@@ -169,6 +170,7 @@ zklock_hold_tag(ZkLockKind kind, const char *name)
 	{
 		strlcpy(spare->name, name, sizeof(spare->name));
 		spare->kind = (uint8) kind;
+		spare->hash = zklock_name_hash(kind, name);
 		zklock_level1_tag(&spare->tag, kind, name, MyProcPid);
 	}
 	return &spare->tag;

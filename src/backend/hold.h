@@ -24,6 +24,7 @@ typedef struct ZkHeldLock
 {
 	char name[ZKLOCK_NAME_MAX + 1]; /* UTF-8 */
 	uint8 kind;						/* ZkLockKind */
+	uint32 hash;					/* the name's, in the lock table */
 	LOCKTAG tag;					/* level 1; not of an election */
 	int32 proclock[ZKLOCK_NMODES];	/* -1: not held in this mode */
 	int64 token[ZKLOCK_NMODES];

@@ -24,9 +24,7 @@
 static size_t
 namespace_len(void)
 {
-	size_t len = strlen(zklock_namespace);
-
-	return len > 0 ? len + 1 : 0;
+	return zklock_namespace[0] != '\0' ? strlen(zklock_namespace) + 1 : 0;
 }
 
 /* ASCII needs no conversion, and some encodings have none to UTF-8. */
@@ -143,37 +141,46 @@ zklock_get_kind(text *arg)
 			 errhint("Allowed kinds are \"lock\" and \"slot\".")));
 }
 
-const char *const zklock_modes[ZKLOCK_NMODES] =
-	{[ZKLOCK_EXCLUSIVE] = "exclusive", [ZKLOCK_SHARED] = "shared"};
-const char *const zklock_scopes[ZKLOCK_NSCOPES] =
-	{[ZKLOCK_SCOPE_TRANSACTION] = "transaction", [ZKLOCK_SCOPE_SESSION] = "session"};
+#define EXCLUSIVE	"exclusive"
+#define SHARED		"shared"
+#define TRANSACTION "transaction"
+#define SESSION		"session"
 
-static bool
+const char *const zklock_modes[ZKLOCK_NMODES] =
+	{[ZKLOCK_EXCLUSIVE] = EXCLUSIVE, [ZKLOCK_SHARED] = SHARED};
+const char *const zklock_scopes[ZKLOCK_NSCOPES] =
+	{[ZKLOCK_SCOPE_TRANSACTION] = TRANSACTION, [ZKLOCK_SCOPE_SESSION] = SESSION};
+
+/* Of a word that the compiler knows this is a comparison or two. */
+static pg_attribute_always_inline bool
 is_word(const text *arg, const char *word)
 {
-	const char *bytes = VARDATA_ANY(arg);
-	size_t len = VARSIZE_ANY_EXHDR(arg);
+	size_t len = strlen(word);
 
-	/* no text has a NUL */
-	for (size_t i = 0; i < len; i++)
-	{
-		if (bytes[i] != word[i])
-			return false;
-	}
-	return word[len] == '\0';
+	return VARSIZE_ANY_EXHDR(arg) == len && memcmp(VARDATA_ANY(arg), word, len) == 0;
 }
 
-/* Which of two words; -1: neither. */
+/* -1: none */
 static int
-which(const text *arg, const char *const words[2])
+find_mode(const text *arg)
 {
-	return is_word(arg, words[0]) ? 0 : is_word(arg, words[1]) ? 1 : -1;
+	return is_word(arg, EXCLUSIVE) ? ZKLOCK_EXCLUSIVE
+		: is_word(arg, SHARED)	   ? ZKLOCK_SHARED
+								   : -1;
+}
+
+static int
+find_scope(const text *arg)
+{
+	return is_word(arg, TRANSACTION) ? ZKLOCK_SCOPE_TRANSACTION
+		: is_word(arg, SESSION)		 ? ZKLOCK_SCOPE_SESSION
+									 : -1;
 }
 
 ZkLockMode
 zklock_get_mode(text *arg, bool takes_scope)
 {
-	int mode = which(arg, zklock_modes);
+	int mode = find_mode(arg);
 
 	if (mode < 0)
 	{
@@ -182,7 +189,7 @@ zklock_get_mode(text *arg, bool takes_scope)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("unrecognized lock mode \"%s\"", word),
-				 takes_scope && which(arg, zklock_scopes) >= 0
+				 takes_scope && find_scope(arg) >= 0
 					 ? errhint("This is a scope: write scope => '%s'.", word)
 					 : errhint("Allowed modes are \"exclusive\" and \"shared\".")));
 	}
@@ -192,7 +199,7 @@ zklock_get_mode(text *arg, bool takes_scope)
 ZkLockScope
 zklock_get_scope(text *arg, bool takes_mode)
 {
-	int scope = which(arg, zklock_scopes);
+	int scope = find_scope(arg);
 
 	if (scope < 0)
 	{
@@ -201,7 +208,7 @@ zklock_get_scope(text *arg, bool takes_mode)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("unrecognized lock scope \"%s\"", word),
-				 takes_mode && which(arg, zklock_modes) >= 0
+				 takes_mode && find_mode(arg) >= 0
 					 ? errhint("This is a mode: write mode => '%s'.", word)
 					 : errhint("Allowed scopes are \"transaction\" and \"session\".")));
 	}

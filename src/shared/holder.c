@@ -63,12 +63,13 @@ put_session(ZkReportSession *session, int pid, const ZkProc *proc, const char *a
 	session->query = -1;
 }
 
-/* Since when is the proclock in this state? */
-static TimestampTz
-state_since(const ZkProcLock *proclock)
+/* For how many ms has the proclock been in its state? */
+static int64
+state_age(const ZkProcLock *proclock)
 {
-	return proclock->state == ZKLOCK_PROCLOCK_HELD ? proclock->held_since
-												   : proclock->wait_start;
+	if (proclock->state == ZKLOCK_PROCLOCK_HELD)
+		return (zklock_clock() - proclock->held_since) / NS_PER_MS;
+	return Max(GetCurrentTimestamp() - proclock->wait_start, 0) / 1000;
 }
 
 /* The proclock that is in this state and mode for longest, or NULL. */
@@ -81,7 +82,8 @@ oldest(const ZkLockEntry *entry, ZkLockMode mode, ZkProcLockState state)
 	{
 		if (proclock->mode == mode && proclock->state == state && !proclock->lost &&
 			!proclock->failed &&
-			(found == NULL || state_since(proclock) < state_since(found)))
+			(found == NULL ||
+			 zklock_proclock_since(proclock, state) < zklock_proclock_since(found, state)))
 			found = proclock;
 	}
 	return found;
@@ -111,7 +113,7 @@ zklock_holder_find(const ZkLockEntry *entry, const ZkContender *contender,
 	if (proclock != NULL)
 	{
 		item->state = granted ? ZKLOCK_REPORT_HELD : ZKLOCK_REPORT_WAITING;
-		item->age = Max(GetCurrentTimestamp() - state_since(proclock), 0) / 1000;
+		item->age = state_age(proclock);
 		put_session(&item->session[item->nsessions++], proclock->pid,
 					zklock_proc(proclock->proc_number), proclock->application);
 	}

@@ -65,7 +65,7 @@ reads(const ZkLockEntry *entry)
 
 /* "token", if not NULL: take a hold, too. */
 static int32
-make_proclock(ZkLockKind kind, const char *name, int slots, ZkLockMode mode,
+make_proclock(ZkLockKind kind, const char *name, uint32 hash, int slots, ZkLockMode mode,
 			  ZkLockScope scope, bool no_wait, uint64 set, int64 *token)
 {
 	LWLock *lock;
@@ -94,7 +94,7 @@ make_proclock(ZkLockKind kind, const char *name, int slots, ZkLockMode mode,
 
 	entry = kind == ZKLOCK_KIND_SLOT
 		? zklock_place_make(name, slots, &lock)
-		: zklock_entry_find(kind, name, true, LW_EXCLUSIVE, &lock);
+		: zklock_entry_find_hashed(kind, name, hash, true, LW_EXCLUSIVE, &lock);
 	if (entry == NULL)
 	{
 		free_proclock(index);
@@ -114,7 +114,7 @@ make_proclock(ZkLockKind kind, const char *name, int slots, ZkLockMode mode,
 	proclock->set_next = -1;
 	proclock->asked = proclock->asks = false;
 	proclock->count[ZKLOCK_SCOPE_TRANSACTION] = proclock->count[ZKLOCK_SCOPE_SESSION] = 0;
-	proclock->wait_start = proclock->held_since = GetCurrentTimestamp();
+	proclock->wait_start = token == NULL ? GetCurrentTimestamp() : 0;
 	proclock->waited = stands_behind(entry, mode);
 	proclock->end = ZKLOCK_PROCLOCK_END_CANCELED;
 	proclock->again = proclock->again_counted = 0;
@@ -136,7 +136,11 @@ make_proclock(ZkLockKind kind, const char *name, int slots, ZkLockMode mode,
 	if (proclock->upgrade && entry->want[ZKLOCK_SHARED] > 0)
 		zklock_entry_broadcast(entry);
 	if (token != NULL)
+	{
 		*token = zklock_proclock_take(index, false) ? entry->grant[mode].token : 0;
+		if (*token == 0)
+			proclock->wait_start = GetCurrentTimestamp(); /* another clock, for views */
+	}
 	zklock_entry_unlock(lock);
 	return index;
 }
@@ -145,21 +149,23 @@ int32
 zklock_proclock_make(ZkLockKind kind, const char *name, int slots, ZkLockMode mode,
 					 ZkLockScope scope, bool no_wait)
 {
-	return make_proclock(kind, name, slots, mode, scope, no_wait, 0, NULL);
+	return make_proclock(kind, name, zklock_name_hash(kind, name), slots, mode, scope,
+						 no_wait, 0, NULL);
 }
 
 int32
-zklock_proclock_make_held(const char *name, ZkLockMode mode, ZkLockScope scope,
-						  bool no_wait, int64 *token)
+zklock_proclock_make_held(const char *name, uint32 hash, ZkLockMode mode,
+						  ZkLockScope scope, bool no_wait, int64 *token)
 {
-	return make_proclock(ZKLOCK_KIND_LOCK, name, 0, mode, scope, no_wait, 0, token);
+	return make_proclock(ZKLOCK_KIND_LOCK, name, hash, 0, mode, scope, no_wait, 0, token);
 }
 
 int32
 zklock_proclock_make_part(const char *name, ZkLockMode mode, ZkLockScope scope,
 						  bool no_wait, uint64 set)
 {
-	return make_proclock(ZKLOCK_KIND_LOCK, name, 0, mode, scope, no_wait, set, NULL);
+	return make_proclock(ZKLOCK_KIND_LOCK, name, zklock_name_hash(ZKLOCK_KIND_LOCK, name),
+						 0, mode, scope, no_wait, set, NULL);
 }
 
 /* Does another backend of this server hold what conflicts? */
@@ -242,15 +248,13 @@ queued(const ZkLockEntry *entry, int mode)
 	return false;
 }
 
-/* The proclock gets a hold on the grant. */
+/* The proclock gets a hold on the grant; now. */
 static void
-take_hold(ZkLockEntry *entry, ZkProcLock *proclock)
+take_hold(ZkLockEntry *entry, ZkProcLock *proclock, int64 now)
 {
 	ZkLockGrant *grant = &entry->grant[proclock->mode];
 
-	/* a look at the clock is for those who have waited */
-	if (proclock->waited || proclock->state == ZKLOCK_PROCLOCK_WANTED)
-		proclock->held_since = GetCurrentTimestamp();
+	proclock->held_since = now;
 	if (proclock->state == ZKLOCK_PROCLOCK_WANTED)
 		entry->want[proclock->mode]--;
 	proclock->state = ZKLOCK_PROCLOCK_HELD;
@@ -286,15 +290,17 @@ zklock_proclock_take(int32 index, bool wish)
 {
 	ZkProcLock *proclock = zklock_proclock(index);
 	ZkLockEntry *entry = zklock_entry(proclock->entry);
+	bool wanted = proclock->state == ZKLOCK_PROCLOCK_WANTED;
+	int64 now;
 
 	Assert(zklock_entry_is_locked(entry));
 	Assert(proclock->pid == MyProcPid && proclock->state != ZKLOCK_PROCLOCK_HELD);
 	if (finds_grant(entry, (ZkLockMode) proclock->mode) && !proclock->failed &&
 		!zklock_shared->stopping && !held_by_other(entry, (ZkLockMode) proclock->mode) &&
-		zklock_lease_valid())
+		zklock_lease_valid_at(now = zklock_clock()))
 	{
-		zklock_stat_acquired(entry, proclock, proclock->state == ZKLOCK_PROCLOCK_WANTED);
-		take_hold(entry, proclock);
+		take_hold(entry, proclock, now);
+		zklock_stat_acquired(entry, proclock, wanted);
 		return true;
 	}
 	if (wish && proclock->state == ZKLOCK_PROCLOCK_LOCAL)
@@ -323,15 +329,16 @@ zklock_proclock_join(int32 index, int64 token)
 	ZkLockMode mode = (ZkLockMode) proclock->mode;
 	const ZkLockGrant *grant = &entry->grant[mode];
 	LWLock *lock = zklock_entry_lock(entry, LW_EXCLUSIVE); /* our proclock pins it */
+	int64 now = zklock_clock();
 	bool joined;
 
 	Assert(proclock->pid == MyProcPid && proclock->set != 0);
 	Assert(proclock->state == (token == 0 ? ZKLOCK_PROCLOCK_LOCAL : ZKLOCK_PROCLOCK_WANTED));
 	joined = grant->usable && (token == 0 ? !grant->demanded : grant->token == token) &&
 		!proclock->failed && !zklock_shared->stopping && !held_by_other(entry, mode) &&
-		zklock_lease_valid();
+		zklock_lease_valid_at(now);
 	if (joined)
-		take_hold(entry, proclock);
+		take_hold(entry, proclock, now);
 	zklock_entry_unlock(lock);
 	return joined;
 }
@@ -424,7 +431,7 @@ zklock_proclock_end(int32 index)
 	/* what was held until now is of no use to a set: the worker spends it (spend_for_set) */
 	if (changed || set_waits(entry))
 		zklock_entry_set_dirty(entry);
-	else if (entry->proclocks < 0)
+	else if (entry->proclocks < 0 && entry->kept_since == 0) /* what is kept stays */
 		zklock_entry_release(entry);
 	/* somebody who is kept from the grant by us alone (held_by_other) */
 	if (entry->want[ZKLOCK_SHARED] > 0 || entry->want[ZKLOCK_EXCLUSIVE] > 0)

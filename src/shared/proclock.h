@@ -22,10 +22,11 @@ extern int32 zklock_proclock_make(ZkLockKind kind, const char *name, int slots,
 								  ZkLockMode mode, ZkLockScope scope, bool no_wait);
 
 /*
- * The same for who has level 1 of a lock already: a hold is taken on its grant if there
- * is one to be had (zklock_proclock_take).  *token: its token then, else 0.
+ * The same for who has level 1 of a lock already, and knows its name's hash: a hold is
+ * taken on its grant if there is one to be had (zklock_proclock_take).  *token: its token
+ * then, else 0.
  */
-extern int32 zklock_proclock_make_held(const char *name, ZkLockMode mode,
+extern int32 zklock_proclock_make_held(const char *name, uint32 hash, ZkLockMode mode,
 									   ZkLockScope scope, bool no_wait, int64 *token);
 
 /*

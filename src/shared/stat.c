@@ -31,7 +31,7 @@ typedef struct StatPartition
 	/* by slot; apart from the rest, since all of them are looked at */
 	uint32 hash[NSLOTS];
 	uint32 serial[NSLOTS]; /* 0: free */
-	TimestampTz used[NSLOTS];
+	int64 used[NSLOTS];	   /* ns of CLOCK_BOOTTIME */
 	uint8 kind[NSLOTS];
 	char name[NSLOTS][ZKLOCK_NAME_MAX + 1];
 	int64 n[NSLOTS][ZKLOCK_NSTATS];
@@ -92,7 +92,7 @@ find_slot(StatPartition *p, ZkLockEntry *entry)
 		p->serial[slot] = p->last_serial;
 		p->hash[slot] = entry->hash;
 		p->kind[slot] = entry->kind;
-		p->used[slot] = GetCurrentTimestamp();
+		p->used[slot] = zklock_clock();
 		strlcpy(p->name[slot], entry->name, sizeof(p->name[slot]));
 		memset(p->n[slot], 0, sizeof(p->n[slot]));
 	}
@@ -118,7 +118,9 @@ static void
 add_wait(ZkLockEntry *entry, const ZkProcLock *proclock)
 {
 	StatPartition *p = &shared->partition[entry->partition];
-	int64 us = Max(GetCurrentTimestamp() - proclock->wait_start, 0);
+	int64 us = proclock->wait_start == 0
+		? 0 /* somebody was there, but not in the way */
+		: Max(GetCurrentTimestamp() - proclock->wait_start, 0);
 	int64 *n;
 
 	zklock_stat_add(entry, ZKLOCK_STAT_WAITS, 1);
@@ -128,14 +130,14 @@ add_wait(ZkLockEntry *entry, const ZkProcLock *proclock)
 	p->total[ZKLOCK_STAT_LONGEST_US] = Max(p->total[ZKLOCK_STAT_LONGEST_US], us);
 }
 
-/* It has been used, and counted. */
+/* It has been used, and counted; now. */
 static void
-touch(ZkLockEntry *entry, const ZkProcLock *proclock, ZkStatCounter counter)
+touch(ZkLockEntry *entry, ZkStatCounter counter, int64 now)
 {
 	StatPartition *p = &shared->partition[entry->partition];
 	int slot = find_slot(p, entry);
 
-	p->used[slot] = proclock->wait_start;
+	p->used[slot] = now;
 	p->n[slot][counter]++;
 	p->total[counter]++;
 }
@@ -145,7 +147,7 @@ zklock_stat_acquired(ZkLockEntry *entry, const ZkProcLock *proclock, bool cold)
 {
 	if (!zklock_kind_is_kept((ZkLockKind) entry->kind))
 		return;
-	touch(entry, proclock, cold ? ZKLOCK_STAT_COLD : ZKLOCK_STAT_KEPT);
+	touch(entry, cold ? ZKLOCK_STAT_COLD : ZKLOCK_STAT_KEPT, proclock->held_since);
 	if (proclock->waited || proclock->blocked)
 		add_wait(entry, proclock);
 }
@@ -171,11 +173,12 @@ zklock_stat_ended(ZkLockEntry *entry, ZkProcLock *proclock, int64 now)
 			zklock_stat_add(entry, ZKLOCK_STAT_LOSSES, 1);
 		return;
 	}
-	touch(entry, proclock,
+	touch(entry,
 		  proclock->end == ZKLOCK_PROCLOCK_END_TIMEOUT		  ? ZKLOCK_STAT_TIMEOUTS
 			  : proclock->end == ZKLOCK_PROCLOCK_END_DEADLOCK ? ZKLOCK_STAT_DEADLOCKS
 			  : proclock->end == ZKLOCK_PROCLOCK_END_FAILED	  ? ZKLOCK_STAT_FAILURES
-															  : ZKLOCK_STAT_CANCELS);
+															  : ZKLOCK_STAT_CANCELS,
+		  now);
 	if ((proclock->waited || proclock->blocked) && !proclock->no_wait)
 		add_wait(entry, proclock);
 }
@@ -237,6 +240,8 @@ int
 zklock_stat_names(ZkStatRow *rows)
 {
 	int nrows = 0;
+	TimestampTz time = GetCurrentTimestamp();
+	int64 now = zklock_clock();
 
 	for (int i = 0; i < ZKLOCK_NPARTITIONS; i++)
 	{
@@ -253,7 +258,7 @@ zklock_stat_names(ZkStatRow *rows)
 			row_of[slot] = nrows++;
 			row->kind = (ZkLockKind) p->kind[slot];
 			strlcpy(row->name, p->name[slot], sizeof(row->name));
-			row->used = p->used[slot];
+			row->used = time - (now - p->used[slot]) / 1000;
 			memcpy(row->n, p->n[slot], sizeof(row->n));
 		}
 		for (ZkLockEntry *e = zklock_partition_next(i, NULL); e != NULL;

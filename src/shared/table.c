@@ -188,8 +188,8 @@ hash_bucket(uint32 hash)
 	return &buckets[hash & (uint32) (zklock_shared->nbuckets - 1)];
 }
 
-static uint32
-hash_name(ZkLockKind kind, const char *name)
+uint32
+zklock_name_hash(ZkLockKind kind, const char *name)
 {
 	Assert(name[0] != '\0' && strlen(name) <= ZKLOCK_NAME_MAX);
 	return hash_bytes((const unsigned char *) name, (int) strlen(name)) ^ (uint32) kind;
@@ -432,10 +432,18 @@ ZkLockEntry *
 zklock_entry_find(ZkLockKind kind, const char *name, bool make, LWLockMode mode,
 				  LWLock **lock)
 {
-	uint32 hash = hash_name(kind, name);
+	return zklock_entry_find_hashed(kind, name, zklock_name_hash(kind, name), make, mode,
+									lock);
+}
+
+ZkLockEntry *
+zklock_entry_find_hashed(ZkLockKind kind, const char *name, uint32 hash, bool make,
+						 LWLockMode mode, LWLock **lock)
+{
 	ZkLockEntry *entry;
 
 	Assert(!make || mode == LW_EXCLUSIVE);
+	Assert(hash == zklock_name_hash(kind, name));
 	*lock = lock_hash(hash, mode);
 	entry = find_locked(kind, name, hash);
 	if (entry == NULL && make)
@@ -446,7 +454,7 @@ zklock_entry_find(ZkLockKind kind, const char *name, bool make, LWLockMode mode,
 ZkLockEntry *
 zklock_entry_add(ZkLockKind kind, const char *name, int slots, LWLock **lock)
 {
-	uint32 hash = hash_name(kind, name);
+	uint32 hash = zklock_name_hash(kind, name);
 	ZkLockEntry *entry;
 
 	*lock = lock_hash(hash, LW_EXCLUSIVE);

@@ -98,8 +98,8 @@ typedef struct ZkProcLock
 	bool asks;					  /* ... and not looked at since; the worker resets it */
 	uint32 count[ZKLOCK_NSCOPES]; /* holds, for zk_locks; by the backend, without
 								   * the lock */
-	TimestampTz wait_start;		  /* when it was made */
-	TimestampTz held_since;		  /* if HELD */
+	TimestampTz wait_start;		  /* when it was made; 0: it took a hold at once */
+	int64 held_since;			  /* if HELD: ns of CLOCK_BOOTTIME */
 	/* for zk_locks */
 	Oid database;
 	Oid role;
@@ -111,6 +111,14 @@ typedef struct ZkProcLock
 						   * the lock */
 	uint32 again_counted; /* of these */
 } ZkProcLock;
+
+/* When it came into this state, to be compared with others in the same: whoever holds and
+ * whoever waits go by different clocks. */
+static inline int64
+zklock_proclock_since(const volatile ZkProcLock *proclock, ZkProcLockState state)
+{
+	return state == ZKLOCK_PROCLOCK_HELD ? proclock->held_since : proclock->wait_start;
+}
 
 /*
  * What is known of a backend that has, or had, a proclock.  The backend writes it, and
@@ -417,6 +425,11 @@ extern LWLock *zklock_entry_lock(ZkLockEntry *entry, LWLockMode mode);
 extern ZkLockEntry *zklock_entry_find(ZkLockKind kind, const char *name, bool make,
 									  LWLockMode mode, LWLock **lock);
 
+/* The same by who knows the name's hash. */
+extern uint32 zklock_name_hash(ZkLockKind kind, const char *name);
+extern ZkLockEntry *zklock_entry_find_hashed(ZkLockKind kind, const char *name, uint32 hash,
+											 bool make, LWLockMode mode, LWLock **lock);
+
 /*
  * Places (place.h).  A new entry of a kind and name that may have several, with its lock,
  * for one of so many slots; NULL, and no lock, if there is no room.  With an entry
@@ -480,9 +493,15 @@ extern void zklock_table_set_stopping(void);
 /* May this server believe in its grants?  True for an instant, which is why the
  * one that makes a claim asks at the moment it makes it. */
 static inline bool
+zklock_lease_valid_at(int64 now)
+{
+	return (uint64) now < pg_atomic_read_u64(&zklock_shared->lease_end);
+}
+
+static inline bool
 zklock_lease_valid(void)
 {
-	return (uint64) zklock_clock() < pg_atomic_read_u64(&zklock_shared->lease_end);
+	return zklock_lease_valid_at(zklock_clock());
 }
 
 /* Has no write been acknowledged for a whole session timeout? */

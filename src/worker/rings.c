@@ -55,7 +55,7 @@ typedef struct Mark
 {
 	int32 proclock;
 	int pid;
-	TimestampTz wait_start;
+	int64 since; /* zklock_proclock_since: never twice at a time */
 } Mark;
 
 /* A backend that has a grant which others want. */
@@ -136,7 +136,8 @@ mark_of(const ZkProcLock *proclock)
 {
 	return (Mark){.proclock = (int32) (proclock - zklock_proclock(0)),
 				  .pid = proclock->pid,
-				  .wait_start = proclock->wait_start};
+				  .since =
+					  zklock_proclock_since(proclock, (ZkProcLockState) proclock->state)};
 }
 
 /* The contender that a wish is for, or the grant that it would join. */
@@ -462,8 +463,8 @@ is_still(const Mark *mark, ZkProcLockState state)
 	const volatile ZkProcLock *proclock = zklock_proclock(mark->proclock);
 
 	return proclock->entry >= 0 && proclock->pid == mark->pid &&
-		proclock->wait_start == mark->wait_start && proclock->state == state &&
-		!proclock->failed && !proclock->lost;
+		zklock_proclock_since(proclock, state) == mark->since &&
+		proclock->state == state && !proclock->failed && !proclock->lost;
 }
 
 static bool
@@ -579,7 +580,7 @@ end_wait(void)
 	describe_ring(&text);
 	memset(&verdict, 0, sizeof(verdict));
 	verdict.pid = seen->waiter.pid;
-	verdict.wait_start = seen->waiter.wait_start;
+	verdict.wait_start = seen->waiter.since;
 	if ((size_t) text.len >= sizeof(verdict.text))
 	{
 		text.len = (int) zklock_clip_utf8(text.data, sizeof(verdict.text) - 4);
