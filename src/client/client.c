@@ -85,6 +85,8 @@
 #include <assert.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -92,6 +94,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -111,6 +114,9 @@
 /* ms to wait when all hosts have failed once; twice as long each time after. */
 #define ZKLOCK_FIRST_PAUSE	 50
 #define ZKLOCK_LONGEST_PAUSE 1000
+
+/* ms: how long a client that is being closed waits for the server to hang up. */
+#define ZKLOCK_HANG_UP_MS 3000
 
 /* ms: a connection that lived for less was none. */
 #define ZKLOCK_SHORT_LIFE 1000
@@ -169,6 +175,10 @@ struct ZkClient
 
 	/* set by the main thread, read by all */
 	atomic_bool closing;
+
+	/* of the thread that closes the client */
+	int socket;			/* of the connection, -1: none */
+	int64_t hung_up_by; /* ns: when the server must have hung up */
 
 	/* protects the following fields only, but "changed" tells of "closing", too */
 	pthread_mutex_t mutex;
@@ -960,6 +970,45 @@ note_attempt(ZkClient *client, const char *text)
 	pthread_mutex_unlock(&client->mutex);
 }
 
+typedef void (*library_fn)(void);
+
+/* A function of the library that we run with, to be cast to its type; NULL: it has none. */
+static library_fn
+find_function(const char *name)
+{
+	void *symbol = dlsym(RTLD_DEFAULT, name);
+	library_fn function;
+
+	/* POSIX promises that this works, and C does not */
+	memcpy(&function, &symbol, sizeof(function));
+	return function;
+}
+
+/*
+ * The library has this, and calls it on its own thread, but zookeeper.h shows it to those
+ * alone who do without threads.
+ */
+typedef int (*interest_fn)(zhandle_t *zh, int *fd, int *interest, struct timeval *timeout);
+
+/*
+ * zookeeper_close is about to send the close request: keep the connection, see
+ * close_handle.  The library's threads have ended, so that it can be asked for the
+ * socket as if it had none.
+ */
+static void
+keep_socket(ZkClient *client)
+{
+	interest_fn ask = (interest_fn) find_function("zookeeper_interest");
+	int fd = -1;
+	int interest;
+	struct timeval timeout;
+
+	assert(client->socket < 0);
+	client->hung_up_by = zklock_clock() + INT64_C(1000000) * ZKLOCK_HANG_UP_MS;
+	if (ask != NULL && ask(client->zh, &fd, &interest, &timeout) == ZOK && fd >= 0)
+		client->socket = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+}
+
 static void
 log_line(int slot, const char *line)
 {
@@ -970,9 +1019,15 @@ log_line(int slot, const char *line)
 	int level;
 	bool drop;
 
-	if (client == NULL || atomic_load(&client->closing))
+	if (client == NULL)
 		return;
 	text = zklock_liblog_text(line, &level, &len);
+	if (atomic_load(&client->closing))
+	{
+		if (zklock_liblog_closing(text))
+			keep_socket(client);
+		return;
+	}
 
 	message = calloc(1, sizeof(ZkMessage));
 	if (message != NULL && (message->data = malloc(len + 1)) != NULL)
@@ -1083,12 +1138,7 @@ typedef zhandle_t *(*init_ssl_fn)(const char *hosts, const char *certificates,
 static init_ssl_fn
 find_init_ssl(void)
 {
-	void *symbol = dlsym(RTLD_DEFAULT, "zookeeper_init_ssl");
-	init_ssl_fn function;
-
-	/* POSIX promises that this works, and C does not */
-	memcpy(&function, &symbol, sizeof(function));
-	return function;
+	return (init_ssl_fn) find_function("zookeeper_init_ssl");
 }
 
 bool
@@ -1286,11 +1336,7 @@ zklock_client_open(const char *hosts, int timeout_ms, const ZkSessionId *resume,
 	return client;
 }
 
-/*
- * zookeeper_close joins both threads.  It sends a close request only when
- * connected, and then waits for 3 s to send it and 1.5 s for the answer.
- * What the library has to say meanwhile is not heard by anybody.
- */
+/* From here on all that comes from the library is dropped. */
 static void
 set_closing(ZkClient *client)
 {
@@ -1301,22 +1347,68 @@ set_closing(ZkClient *client)
 	pthread_mutex_unlock(&client->mutex);
 }
 
+/*
+ * Read until the server hangs up.  One that said nothing while the library waited for it
+ * is not waited for again.
+ */
+static void
+hear_out(int socket, int64_t until)
+{
+	struct pollfd fd = {.fd = socket, .events = POLLIN};
+	int ms = 0;
+	int n;
+
+	while ((n = poll(&fd, 1, ms)) > 0 || (n < 0 && errno == EINTR))
+	{
+		char buf[4096];
+		ssize_t got = n > 0 ? read(socket, buf, sizeof(buf)) : 1;
+
+		if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR))
+			break;
+		ms = (int) ((until - zklock_clock()) / 1000000);
+		if (ms < 0)
+			break;
+	}
+}
+
+/*
+ * zookeeper_close joins both threads.  It sends a close request only when
+ * connected, and then waits for 3 s to send it and 1.5 s for the answer.
+ *
+ * But it takes for the answer whatever comes first: that of another request, the event of
+ * a watch; and closes the socket without having read it.  That resets the connection.  A
+ * server that is told so may hang up before it has read the close request, and what is
+ * between us may drop that; and the session lives on until its timeout.  So the library
+ * has not got the last descriptor of the socket: we have one, and with it hear the server
+ * out, who hangs up when the session is closed.
+ */
+static void
+close_handle(ZkClient *client)
+{
+	client->socket = -1;
+	zookeeper_close(client->zh);
+	if (client->socket < 0)
+		return;
+	hear_out(client->socket, client->hung_up_by);
+	close(client->socket);
+}
+
 void
 zklock_client_close(ZkClient *client)
 {
 	if (client == NULL)
 		return;
 	set_closing(client);
-	zookeeper_close(client->zh);
+	close_handle(client);
 	client_free(client);
 }
 
 static void *
-close_handle(void *argument)
+closer_main(void *argument)
 {
 	ZkClient *client = argument;
 
-	zookeeper_close(client->zh);
+	close_handle(client);
 	pthread_mutex_lock(&client->mutex);
 	client->closed = true;
 	client->readable = true;
@@ -1335,7 +1427,7 @@ zklock_client_close_begin(ZkClient *client)
 	set_closing(client);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &saved);
-	error = pthread_create(&client->closer, NULL, close_handle, client);
+	error = pthread_create(&client->closer, NULL, closer_main, client);
 	pthread_sigmask(SIG_SETMASK, &saved, NULL);
 	if (error != 0)
 		atomic_store(&client->closing, false);

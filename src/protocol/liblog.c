@@ -81,6 +81,12 @@ zklock_liblog_established(const char *text)
 	return begins(text, "session establishment complete");
 }
 
+bool
+zklock_liblog_closing(const char *text)
+{
+	return begins(text, "Closing zookeeper sessionId=");
+}
+
 int
 zklock_liblog_failure(const char *text)
 {

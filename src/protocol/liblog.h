@@ -30,6 +30,9 @@ extern bool zklock_liblog_initiated(const char *text);
 /* Is a session established? */
 extern bool zklock_liblog_established(const char *text);
 
+/* Is a request to close the session about to be made? */
+extern bool zklock_liblog_closing(const char *text);
+
 /* The return code with which a connection has failed; 0: it has not. */
 extern int zklock_liblog_failure(const char *text);
 

@@ -56,6 +56,9 @@
 /* Longest that a new session waits for the end of the one before it. */
 #define CLOSING_MS 500
 
+/* For so long after its loss a connection may be back in a moment. */
+#define RETURNING_MS 2000
+
 /* Longest pause between two attempts when our credentials are refused. */
 #define AUTH_RETRY_MS 60000
 
@@ -1271,6 +1274,14 @@ zklock_session_set_stopping(void)
 		ereport(LOG,
 				(errmsg("closing ZooKeeper session 0x%llx as soon as no lock is held",
 						(unsigned long long) zklock_shared->session.id.id)));
+}
+
+bool
+zklock_session_returning(void)
+{
+	return client != NULL && !connected && arrival == NULL &&
+		(closing_stale || zklock_shared->session.id.id != 0) &&
+		zklock_clock() - trying_since < RETURNING_MS * NS_PER_MS;
 }
 
 void

@@ -86,6 +86,10 @@ extern void zklock_session_count_requests(void);
 /* The server stops: nobody gets a new hold from here on. */
 extern void zklock_session_set_stopping(void);
 
+/* May a session that is to be closed be reached if one waits a little?  Its connection
+ * was lost a moment ago, or is the first one that is tried for. */
+extern bool zklock_session_returning(void);
+
 /* End of the server: delete our contenders by closing the session. */
 extern void zklock_session_close(void);
 

@@ -428,7 +428,7 @@ zklock_worker_main(Datum arg)
 		{
 			bool holds = zklock_dispatch_holds() || zklock_work_busy();
 
-			if (!holds || zklock_clock() > stopping_until)
+			if ((!holds && !zklock_session_returning()) || zklock_clock() > stopping_until)
 			{
 				if (!holds)
 					zklock_session_close();

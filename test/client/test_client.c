@@ -481,6 +481,33 @@ close_quickly(ZkClient *client, const char *what)
 	ok(ms < SESSION_TIMEOUT / 2, "%s: closed in %d ms", what, ms);
 }
 
+/* Is there such a node? */
+static bool
+exists(ZkClient *client, const char *path)
+{
+	ZkRequestTag t = tag(2);
+	ZkMessage *message;
+	bool there;
+
+	zklock_client_get(client, path, false, &t);
+	message = next_message(client);
+	there = message != NULL && message->type == ZKLOCK_MSG_GOT && message->rc == ZKLOCK_ZOK;
+	zklock_client_free_message(message);
+	return there;
+}
+
+/* Have one client watch a node that another one makes. */
+static void
+watch_node(ZkClient *watcher, ZkClient *other, const char *path)
+{
+	ZkRequestTag t = tag(1);
+
+	zklock_client_create(other, path, "1", 1, ZKLOCK_CREATE_EPHEMERAL, &t);
+	expect_rc(other, ZKLOCK_MSG_CREATED, 0, "node");
+	zklock_client_get(watcher, path, true, &t);
+	expect_rc(watcher, ZKLOCK_MSG_GOT, 0, "get with watch");
+}
+
 /* ---------------------------------------------------------------------
  * Tests
  * ---------------------------------------------------------------------
@@ -625,6 +652,45 @@ test_session(const char *hosts)
 	client = open_client(hosts, &session, "closed");
 	expect_rc(client, ZKLOCK_MSG_EXPIRED, 0, "the session was closed");
 	zklock_client_close(client);
+}
+
+/*
+ * What a client has heard when it hangs up it must not hang up on: the server would be
+ * told so by a reset, which may overtake the request to close the session.
+ */
+static void
+test_close(const char *hosts, const char *proxied)
+{
+	ZkClient *b = connect_client(hosts, NULL, "a client that stays");
+	ZkClient *a = connect_client(proxied, NULL, "a client to be closed");
+	ZkRequestTag t = tag(1);
+	int64_t start;
+	int ms;
+	char path[128];
+	char watched[128];
+
+	snprintf(path, sizeof(path), "%s/of-session", base);
+	snprintf(watched, sizeof(watched), "%s/watched", base);
+	zklock_client_create(a, path, "", 0, ZKLOCK_CREATE_EPHEMERAL, &t);
+	expect_rc(a, ZKLOCK_MSG_CREATED, 0, "... a node");
+	watch_node(a, b, watched);
+
+	start = zklock_clock();
+	proxy(PROXY_HOLD);
+	ok(zklock_client_close_begin(a), "it is being closed");
+	while (proxy(PROXY_HELD) < 1)
+		pause_ms(10);
+	zklock_client_set(b, watched, "2", 1, -1, &t);
+	expect_rc(b, ZKLOCK_MSG_SET, 0, "the watch fires before the ensemble hears of that");
+	pause_ms(200);
+	proxy(PROXY_PASS);
+	while (!zklock_client_close_end(a))
+		pause_ms(1);
+	do
+		ms = (int) ((zklock_clock() - start) / 1000000);
+	while (exists(b, path) && ms < SESSION_TIMEOUT / 2);
+	ok(ms < SESSION_TIMEOUT / 2, "the session is closed (%d ms)", ms);
+	zklock_client_close(b);
 }
 
 /* Directories, then contenders and listings pipelined. */
@@ -868,11 +934,7 @@ test_watches(const char *hosts)
 	snprintf(path, sizeof(path), "%s/watched", base);
 	snprintf(absent, sizeof(absent), "%s/absent", base);
 
-	zklock_client_create(b, path, "1", 1, ZKLOCK_CREATE_EPHEMERAL, &t);
-	expect_rc(b, ZKLOCK_MSG_CREATED, 0, "node");
-
-	zklock_client_get(a, path, true, &t);
-	expect_rc(a, ZKLOCK_MSG_GOT, 0, "get with watch");
+	watch_node(a, b, path);
 	zklock_client_set(b, path, "2", 1, -1, &t);
 	expect_rc(b, ZKLOCK_MSG_SET, 0, "set by the other");
 	message = expect(a, ZKLOCK_MSG_NODE_CHANGED, "data change");
@@ -1061,7 +1123,7 @@ test_deletes(const char *hosts)
 	for (int d = 0; d < NDIRS; d++)
 	{
 		snprintf(dir[d], sizeof(dir[d]), "%s/deletes%d", base, d);
-		snprintf(other[d], sizeof(other[d]), "%s/other", dir[d]);
+		snprintf(other[d], sizeof(other[d]), "%s/deletes%d/other", base, d);
 		zklock_client_create(a, dir[d], "", 0, ZKLOCK_CREATE_PERSISTENT, &plain);
 	}
 	snprintf(own, sizeof(own), "%s/own", dir[0]);
@@ -1662,6 +1724,7 @@ main(int argc, char **argv)
 	test_signals(hosts);
 	test_session(hosts);
 	test_requests(proxied);
+	test_close(hosts, proxied);
 	test_multi(hosts);
 	test_watches(hosts);
 	test_patience(hosts);

@@ -17,6 +17,13 @@ my $conf = "zklock.session_timeout = '1h'";
 my $a = ZkLock::server('a', $proxy, conf => $conf, init => { allows_streaming => 1 });
 my $b = ZkLock::server('b', $zk, conf => $conf);
 
+sub wait_closed
+{
+	my $session = shift;
+	ZkLock::wait_until(sub { !exists $zk->sessions->{$session} }, "session $session is closed");
+	pass('... for the session is closed');
+}
+
 for my $mode ('fast', 'smart', 'immediate')
 {
 	for my $network ('up', 'down', 'hole')
@@ -73,7 +80,7 @@ for my $mode ('fast', 'smart', 'immediate')
 		{
 			# The timeout is far away: this can only be the session's end.
 			cmp_ok($next->result, '>', $token, '... and the other server has the lock');
-			ok(!exists $zk->sessions->{$session}, '... for the session is closed');
+			wait_closed($session);
 			ZkLock::wait_queue($zk, 'wanted', $mode eq 'smart' ? 0 : 1);
 		}
 		else
@@ -92,6 +99,64 @@ for my $mode ('fast', 'smart', 'immediate')
 		$other->query('ROLLBACK');
 		ZkLock::ok_clean($zk, [ $a, $b ], $_, $what) for 'held', 'wanted';
 	}
+}
+
+# Answers that are under way when the session is closed: to hang up before they have come
+# would be a reset, which may overtake the session's end.
+{
+	ZkLock::wait_connected($a, $b);
+	my $holder = ZkLock::session($a);
+	my $next = ZkLock::session($b);
+	my @names = map { "open$_" } 1 .. 5;
+	my $all = join ', ', map { "zk_lock('$_')" } @names;
+	$holder->query("BEGIN; SELECT $all");
+	$next->send("BEGIN; SELECT $all")->wait_level(2);
+	my $session = ZkLock::ask($a, 'SELECT session_id FROM zk_session');
+	ZkLock::hang_up($a);
+	$proxy->delay(100)->late('close', 500);
+	$a->stop('fast');
+	isnt($next->result, '', 'open requests: the other server has the locks');
+	wait_closed($session);
+	$next->query('COMMIT');
+	$proxy->heal;
+	$a->start;
+	ZkLock::ok_clean($zk, [ $a, $b ], $_) for @names;
+}
+
+# A connection that breaks just before, and comes back at once.  There is but a kept grant,
+# which nothing needs to be asked for.
+{
+	$a->append_conf('postgresql.conf', "zklock.keep_time = '1h'");
+	$a->reload;
+	ZkLock::wait_until(sub { ZkLock::ask($a, 'SHOW zklock.keep_time') eq '1h' }, 'grants are kept');
+	my $next = ZkLock::session($b);
+	my $closed = 0;
+	# A machine that is busy may need longer than the 2 s for which it waits.
+	for (1 .. 3)
+	{
+		my $s = ZkLock::session($a);
+		$s->query("SELECT zk_lock('kept')");
+		ZkLock::wait_queue($zk, 'kept', 1);
+		my $session = ZkLock::ask($a, 'SELECT session_id FROM zk_session');
+		my ($postmaster) = PostgreSQL::Test::Utils::slurp_file($a->data_dir . '/postmaster.pid') =~ /^(\d+)/;
+		$proxy->delay(50)->cut;
+		# The connection may be back before anybody has looked.
+		ZkLock::wait_until(sub { ZkLock::ask($a, "SELECT state <> 'connected' OR last_error ~ 'lost connection' FROM zk_session") eq 't' }, 'the loss is seen');
+		ZkLock::hang_up($a);
+		kill 'INT', $postmaster;
+		ZkLock::wait_until(sub { !kill 0, $postmaster }, 'the server ends');
+		last if $closed = !exists $zk->sessions->{$session};
+		$a->_update_pid(0);
+		$proxy->heal;
+		$a->start;
+		ZkLock::wait_connected($a);
+	}
+	ok($closed, 'the session is closed');
+	isnt($next->query("SELECT zk_lock('kept')"), '', '... though its connection had just broken');
+	$a->_update_pid(0);
+	$a->append_conf('postgresql.conf', 'zklock.keep_time = 0');
+	$proxy->heal;
+	$a->start;
 }
 
 # A copy of the data directory must not close the original's session.
