@@ -14,8 +14,9 @@
  *									the contender and go on without waiting.  All
  *									clients share one session; NAMES must be at
  *									least CLIENTS
- *		write-alone COUNT			setData, with nothing else under way
- *		acquire COUNT				create and list, with nothing else under way
+ *		write-alone COUNT MS		setData, after so long with nothing under way
+ *		acquire COUNT MS			create and list, in the same way
+ *		connect COUNT MS			the same in a session that is opened for it
  *		notify COUNT				from a delete in one session to the watch
  *									event in another one
  *
@@ -173,12 +174,12 @@ bench_run(int nclients)
 
 /* With a deadline that has passed, "write" and "run" do it once. */
 static void
-bench_alone(int count, bool write)
+bench_alone(int count, int pause_ms, bool write)
 {
 	deadline = 0;
 	for (int i = 0; i < count; i++)
 	{
-		usleep(IDLE_US);
+		usleep((useconds_t) pause_ms * 1000);
 		if (write)
 			bench_write();
 		else
@@ -226,6 +227,28 @@ connect_session(void)
 	zoo_set_servers_resolution_delay(handle, -1);
 	sem_wait(&done);
 	return handle;
+}
+
+static void
+bench_connect(int count, int pause_ms)
+{
+	zhandle_t *own = zh;
+
+	deadline = 0;
+	for (int i = 0; i < count; i++)
+	{
+		double begun;
+		double connected;
+
+		usleep((useconds_t) pause_ms * 1000);
+		begun = now_us();
+		zh = connect_session();
+		connected = now_us();
+		bench_run(1);
+		samples[nsamples - 1] += connected - begun;
+		check(zookeeper_close(zh), "close");
+	}
+	zh = own;
 }
 
 static void
@@ -288,6 +311,7 @@ main(int argc, char **argv)
 		double seconds;
 		int n;
 		int names;
+		int ms;
 
 		if (sscanf(line, "write %lf", &seconds) == 1)
 		{
@@ -300,10 +324,12 @@ main(int argc, char **argv)
 			deadline = now_us() + seconds * 1e6;
 			bench_run(n);
 		}
-		else if (sscanf(line, "write-alone %d", &n) == 1)
-			bench_alone(n, true);
-		else if (sscanf(line, "acquire %d", &n) == 1)
-			bench_alone(n, false);
+		else if (sscanf(line, "write-alone %d %d", &n, &ms) == 2)
+			bench_alone(n, ms, true);
+		else if (sscanf(line, "acquire %d %d", &n, &ms) == 2)
+			bench_alone(n, ms, false);
+		else if (sscanf(line, "connect %d %d", &n, &ms) == 2)
+			bench_connect(n, ms);
 		else if (sscanf(line, "notify %d", &n) == 1)
 			bench_notify(n);
 		else

@@ -104,6 +104,7 @@ sub contest
 			my $then = $world->counters;
 			my ($idle, $all) = _cpus();
 			my $result = $c->{code}->();
+			die "$c->{name}: nothing was measured\n" unless $result->{n} && $result->{value};
 			my ($idle_now, $all_now) = _cpus();
 			$result->{idle} = $all_now > $all ? 100 * ($idle_now - $idle) / ($all_now - $all) : 0;
 			$world->wait_answered if $c->{servers};

@@ -70,7 +70,7 @@ sub new
 		push @links, "$port:$_[0]";
 		return $port;
 	};
-	$self->{zk} = ZooKeeper->new(servers => $self->{servers}, production => 1, $self->{delay} ? (wire => $wire) : ());
+	$self->{zk} = ZooKeeper->new(servers => $self->{servers}, production => 1, conf => { minSessionTimeout => 1000 }, $self->{delay} ? (wire => $wire) : ());
 	$self->{delayer} = Bench::Process->new("$FindBin::Bin/build/delay", $self->{delay}, @links) if $self->{delay};
 	$self->{zk}->start;
 	$self->{zk}->create('/bench');
@@ -82,7 +82,7 @@ sub stop
 {
 	my $self = shift;
 	$_->stop for values %{ $self->{peer} }, $self->{etcd} ? $self->{etcd}{process} : ();
-	ZkLock::hang_up($_), $_->stop for values %{ $self->{foreign} }, grep { defined } @{ $self->{node} };
+	ZkLock::hang_up($_), $_->stop for values %{ $self->{other} }, grep { defined } @{ $self->{node} };
 	$self->{zk}->stop;
 }
 
@@ -132,21 +132,32 @@ sub node
 {
 	my ($self, $i) = @_;
 	return $self->{node}[$i] if $self->{node}[$i];
-	my $node = $self->{node}[$i] = ZkLock::server('node' . $made++, $self->hosts($i), conf => $conf);
+	return $self->{node}[$i] = $self->_make_node($i);
+}
+
+sub _make_node
+{
+	my ($self, $i, %option) = @_;
+	my $node = ZkLock::server('node' . $made++, $self->hosts($i), %option, conf => $conf . ($option{conf} // ''));
 	ZkLock::wait_connected($node);
 	return $node;
 }
 
-# One with another installation, which is left as it is by "keep".
-sub foreign_node
+# One more, made with these options of ZkLock::server, which is left as it is by "keep".
+# The same "what" is the same one.
+sub other_node
 {
-	my ($self, $installation) = @_;
-	return $self->{foreign}{$installation} //= do
-	{
-		my $node = ZkLock::server('node' . $made++, $self->hosts(0), conf => $conf, cluster => { install_path => $installation });
-		ZkLock::wait_connected($node);
-		$node;
-	};
+	my ($self, $what, %option) = @_;
+	return $self->{other}{$what} //= $self->_make_node(0, %option);
+}
+
+# It is not needed any more.
+sub drop_other
+{
+	my ($self, $what) = @_;
+	my $node = delete $self->{other}{$what} // return;
+	ZkLock::hang_up($node);
+	$node->stop;
 }
 
 # Have all servers keep grants, or not; if not, nothing is handed on to
@@ -247,22 +258,28 @@ sub heartbeats
 	return map { sprintf('0x%x', $_->{ephemeralOwner}) => $_->{version} } @stats;
 }
 
-# Until zklock has done what there was to do: two heartbeats later all that came
-# before the first has been answered, and what had to follow has been sent.
+# Until zklock has done what there was to do: two heartbeats later all that came before the
+# first has been answered, and what had to follow has been sent.  A server that rests has
+# nothing to do.
 sub settle
 {
 	my $self = shift;
 	my %then = $self->heartbeats;
-	ZkLock::wait_until(
-		sub {
-			my %now = $self->heartbeats;
-			return !grep { ($now{$_} // 0) < $then{$_} + 2 } keys %then;
-		},
-		'zklock has sent two heartbeats');
+	for my $node (grep { defined } @{ $self->{node} })
+	{
+		ZkLock::wait_until(
+			sub {
+				my ($session, $rests) = split /\|/, ZkLock::ask($node, "SELECT session_id, lease_remaining = '0' FROM zk_session");
+				my %now = $self->heartbeats;
+				return $rests eq 't' || ($now{$session} // 0) >= ($then{$session} // 0) + 2;
+			},
+			'zklock has sent two heartbeats, or rests');
+	}
 }
 
 # Of the ensemble since its start: requests, writes, watch events; "servers" are the
-# requests of zklock's sessions.  Heartbeats and our own questions do not count.
+# requests of zklock's sessions, also of each, "session 0x...".  Heartbeats and our own
+# questions do not count, but pings do: a server that rests makes three in a timeout.
 sub counters
 {
 	my $self = shift;
@@ -274,7 +291,9 @@ sub counters
 		my $connections = $self->{zk}->four('cons', $i);
 		while ($connections =~ /recved=(\d+).*?sid=(0x\w+)/g)
 		{
-			$sum{servers} += $1 if exists $beats{$2};
+			next unless exists $beats{$2};
+			$sum{servers} += $1;
+			$sum{"session $2"} = $1 - $beats{$2};
 		}
 		my %value = $self->{zk}->four('mntr', $i) =~ /^zk_(\S+)\t(\d+)$/mg;
 		$sum{requests} += $value{packets_received} - ($self->{asked}[$i] += 2);
@@ -288,7 +307,7 @@ sub since
 {
 	my ($self, $then) = @_;
 	my $now = $self->counters;
-	return { map { $_ => $now->{$_} - $then->{$_} } keys %$now };
+	return { map { $_ => $now->{$_} - ($then->{$_} // 0) } keys %$now };
 }
 
 # A program that ends when its standard input does.
