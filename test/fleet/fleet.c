@@ -17,7 +17,13 @@
  *					one name for each ten servers; 0: no more.  At once: 0
  *		locks		locks taken since the last such order, p50 and p99 of the time from
  *					the wish to the good lease, us
+ *		writes MS	who holds a lock writes a node of its own once in so long, besides;
+ *					0: no more.  At once: 0
+ *		cut			every server loses its connection, and makes another.  At once: 0
  *		proven MS	until all that hold have a good lease: ms, or -1 if it takes longer
+ *		proofs		how many servers' connections were made again since the last such
+ *					order while their leases were good, and the most writes that one
+ *					needed until its lease was good for longer
  *		leases		servers whose lease is good
  *		sessions	sessions that were ever opened
  *		beats		heartbeats that were ever sent
@@ -41,6 +47,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -65,6 +72,7 @@ typedef struct Server
 	atomic_bool connected;
 	atomic_bool held;
 	_Atomic int64_t lease_end;
+	atomic_uint proof;		/* writes that a connection made again needed; 0: none was */
 	atomic_uint counted[2]; /* Count */
 } Server;
 
@@ -86,7 +94,9 @@ typedef struct Fleet
 	/* the parent's; SIGUSR1 says that they have changed */
 	atomic_int servers;
 	atomic_int holders;
-	atomic_int turns; /* ms; 0: none */
+	atomic_int turns;  /* ms; 0: none */
+	atomic_int writes; /* ms; 0: none */
+	atomic_int cuts;   /* so far */
 	atomic_bool flood;
 
 	Server server[MAX_SERVERS];
@@ -137,6 +147,8 @@ static Server *self;
 static ZkClient *client;
 static ZkClient *closing; /* of the session before it */
 static bool connected;
+static ZkMessage *arrival; /* CONNECTED of a connection that is not used yet */
+static int64_t arrival_until;
 static ZkSessionId session;
 static ZkLease lease;
 static ZkHeartbeat heartbeat;
@@ -146,8 +158,17 @@ static LockState lock;
 static bool brief;		   /* this lock is a turn's */
 static char directory[64]; /* of the lock */
 static char contender[128];
+static bool creating; /* it has no answer */
 static int64_t wished_at;
 static int64_t turn_at; /* when the next turn begins; 0: none */
+static int64_t write_at; /* when the next write is due that is for something else; 0: none */
+
+static int cuts; /* that have been done */
+
+/* Of a connection that was made again while the lease was good. */
+static bool proving;
+static unsigned int proof;	 /* writes acknowledged so far */
+static int64_t proven_until; /* the lease's end when it began */
 
 static const ZkRequestTag heartbeat_tag = {.kind = 1};
 static const ZkRequestTag lock_tag = {.kind = 2};
@@ -181,6 +202,7 @@ queue_up(void)
 			 (unsigned long long) session.id);
 	lock = LOCK_QUEUED;
 	contender[0] = '\0';
+	creating = true;
 	zklock_client_get(client, directory, true, &other_tag);
 	zklock_client_create(client, path, "", 0, ZKLOCK_CREATE_EPHEMERAL_SEQUENTIAL,
 						 &lock_tag);
@@ -229,6 +251,37 @@ renew_session(void)
 	open_session();
 }
 
+/* The library has the only TCP socket. */
+static void
+cut_connection(void)
+{
+	for (int fd = 0; fd < 1024; fd++)
+	{
+		int domain;
+		socklen_t len = sizeof(domain);
+
+		if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) == 0 && domain != AF_UNIX)
+			shutdown(fd, SHUT_RDWR);
+	}
+}
+
+/* Whoever holds something does so for a purpose, and may write for that. */
+static void
+write_besides(int64_t now)
+{
+	int interval_ms = atomic_load(&fleet->writes);
+
+	if (interval_ms == 0 || lock != LOCK_GRANTED)
+		write_at = 0;
+	else if (write_at == 0)
+		write_at = now + rand() % interval_ms * NS_PER_MS;
+	else if (now >= write_at)
+	{
+		zklock_client_set(client, contender, "", 0, -1, &other_tag);
+		write_at += interval_ms * NS_PER_MS;
+	}
+}
+
 /* Bring about what the orders say, as far as it can be done now. */
 static void
 act(void)
@@ -240,6 +293,11 @@ act(void)
 		(int64_t) (number + 1) * holders / servers;
 	int64_t now = zklock_clock();
 
+	if (cuts != atomic_load(&fleet->cuts))
+	{
+		cuts = atomic_load(&fleet->cuts);
+		cut_connection();
+	}
 	if (turns == 0)
 		turn_at = 0;
 	else if (turn_at == 0)
@@ -255,6 +313,7 @@ act(void)
 	}
 	if (lock == LOCK_GRANTED && (brief ? atomic_load(&self->held) : !hold))
 		release();
+	write_besides(now);
 	if (lock != LOCK_NONE)
 	{
 		zklock_heartbeat_need(&heartbeat, now);
@@ -298,8 +357,20 @@ on_listed(const ZkMessage *message)
 	const char *before = NULL;
 	char path[128];
 
+	/* whether one was made whose answer was lost with the connection */
+	snprintf(path, sizeof(path), "_c_%016llx-", (unsigned long long) session.id);
+	for (int i = 0; i < message->nchildren && contender[0] == '\0'; i++)
+	{
+		if (strncmp(message->children[i], path, strlen(path)) == 0)
+			snprintf(contender, sizeof(contender), "%s/%s", directory,
+					 message->children[i]);
+	}
 	if (contender[0] == '\0')
+	{
+		if (!creating)
+			queue_up();
 		return;
+	}
 	for (int i = 0; i < message->nchildren; i++)
 	{
 		const char *child = message->children[i];
@@ -322,6 +393,8 @@ on_lock_answer(const ZkMessage *message)
 {
 	if (lock != LOCK_QUEUED)
 		return;
+	if (message->type == ZKLOCK_MSG_CREATED)
+		creating = false;
 	if (message->type == ZKLOCK_MSG_CREATED && message->rc == ZKLOCK_ZOK)
 		snprintf(contender, sizeof(contender), "%s", message->path);
 	else if (message->type == ZKLOCK_MSG_CREATED && message->rc == ZKLOCK_ZNONODE)
@@ -331,6 +404,9 @@ on_lock_answer(const ZkMessage *message)
 	}
 	else if (message->type == ZKLOCK_MSG_LISTED && message->rc == ZKLOCK_ZOK)
 		on_listed(message);
+	else if (message->type == ZKLOCK_MSG_LISTED && message->rc == ZKLOCK_ZNONODE &&
+			 !creating)
+		queue_up();
 	else if (message->type == ZKLOCK_MSG_GOT && message->rc == ZKLOCK_ZNONODE)
 		zklock_client_list(client, directory, false, &lock_tag);
 }
@@ -340,16 +416,19 @@ static void
 on_connected(const ZkMessage *message)
 {
 	ZkSessionId id;
+	bool new_session;
 	int timeout;
 
 	if (!zklock_client_session(client, &id, &timeout))
 		return;
 	connected = true;
-	if (id.id != session.id)
+	new_session = id.id != session.id;
+	if (new_session)
 	{
 		session = id;
 		atomic_fetch_add(&self->counted[SESSIONS], 1);
 		zklock_lease_new_session(&lease, timeout * NS_PER_MS, message->sent_at);
+		proving = false;
 		atomic_store(&self->held, false);
 		contender[0] = '\0';
 		snprintf(member, sizeof(member), ROOT "/servers/%d-%016llx", number,
@@ -358,6 +437,9 @@ on_connected(const ZkMessage *message)
 	}
 	else
 	{
+		proving = lease_valid();
+		proof = 0;
+		proven_until = zklock_lease_end(&lease);
 		zklock_lease_new_connection(&lease, timeout * NS_PER_MS, message->sent_at,
 									message->received_at);
 		zklock_client_sync(client, ROOT, &other_tag);
@@ -365,10 +447,11 @@ on_connected(const ZkMessage *message)
 	zklock_heartbeat_connected(&heartbeat, zklock_clock());
 	send_heartbeat();
 	zklock_client_get(client, TOKENS, true, &other_tag);
+	creating = false;
 	if (lock != LOCK_NONE)
 	{
-		/* whether its create was done is to be seen there; here it is made again */
-		if (contender[0] == '\0')
+		/* in a new session there is none; else whether it was made is to be seen there */
+		if (new_session)
 			queue_up();
 		else
 			zklock_client_list(client, directory, false, &lock_tag);
@@ -383,9 +466,41 @@ count_write(const ZkMessage *message)
 		zklock_lease_write(&lease, message->sent_at, message->received_at);
 		zklock_heartbeat_written(&heartbeat, &lease, message->sent_at,
 								 message->received_at, (uint32_t) rand());
+		proof++;
+		if (proving && zklock_lease_end(&lease) > proven_until)
+		{
+			proving = false;
+			atomic_store(&self->proof, proof);
+		}
 	}
 	if (message->tag.kind == heartbeat_tag.kind)
 		zklock_heartbeat_answered(&heartbeat);
+}
+
+static void
+drop_arrival(void)
+{
+	if (arrival != NULL)
+		zklock_client_free_message(arrival);
+	arrival = NULL;
+}
+
+/* As session.c does. */
+static bool
+keep_arrival(ZkMessage *message)
+{
+	ZkSessionId id;
+	int timeout;
+
+	if (!zklock_client_session(client, &id, &timeout) || id.id != session.id)
+		return false;
+	arrival_until = message->received_at +
+		zklock_heartbeat_pause(&lease, timeout * NS_PER_MS, message->sent_at,
+							   message->received_at, (uint32_t) rand());
+	if (arrival_until <= zklock_clock())
+		return false;
+	arrival = message;
+	return true;
 }
 
 static void
@@ -393,19 +508,31 @@ receive(void)
 {
 	ZkMessage *message;
 
+	if (arrival != NULL && zklock_clock() >= arrival_until)
+	{
+		message = arrival;
+		arrival = NULL;
+		on_connected(message);
+		zklock_client_free_message(message);
+	}
+
 	if (closing != NULL && zklock_client_close_end(closing))
 		closing = NULL;
-	while (closing == NULL && (message = zklock_client_receive(client)) != NULL)
+	while ((message = zklock_client_receive(client)) != NULL)
 	{
 		switch (message->type)
 		{
 			case ZKLOCK_MSG_CONNECTED:
+				if (keep_arrival(message))
+					continue;
 				on_connected(message);
 				break;
 			case ZKLOCK_MSG_DISCONNECTED:
+				drop_arrival();
 				connected = false;
 				break;
 			case ZKLOCK_MSG_EXPIRED:
+				drop_arrival();
 				on_expired();
 				break;
 			case ZKLOCK_MSG_CREATED:
@@ -466,6 +593,7 @@ static void __attribute__((noreturn)) run_server(int n)
 	number = n;
 	self = &fleet->server[n];
 	srand((unsigned int) getpid());
+	cuts = atomic_load(&fleet->cuts);
 	open_session();
 	for (;;)
 	{
@@ -480,7 +608,11 @@ static void __attribute__((noreturn)) run_server(int n)
 			next = zklock_heartbeat_due(&heartbeat, &lease, zklock_clock());
 			if (turn_at != 0 && lock == LOCK_NONE && turn_at < next)
 				next = turn_at;
+			if (write_at != 0 && write_at < next)
+				next = write_at;
 		}
+		else if (arrival != NULL)
+			next = arrival_until;
 		wait_for(client, next);
 	}
 }
@@ -664,14 +796,10 @@ proven(int64_t patience)
 
 	for (;;)
 	{
+		bool all = count_leases(true) >= atomic_load(&fleet->holders);
 		int64_t now = zklock_clock();
-		int good = 0;
 
-		for (int i = 0; i < atomic_load(&fleet->servers); i++)
-			good += atomic_load(&fleet->server[i].held) &&
-				atomic_load(&fleet->server[i].connected) &&
-				atomic_load(&fleet->server[i].lease_end) > now;
-		if (good >= atomic_load(&fleet->holders))
+		if (all)
 		{
 			printf("%lld\n", (long long) ((now - begun) / NS_PER_MS));
 			return;
@@ -683,6 +811,22 @@ proven(int64_t patience)
 		}
 		pause_a_little();
 	}
+}
+
+static void
+proofs(void)
+{
+	unsigned int most = 0;
+	int n = 0;
+
+	for (int i = 0; i < atomic_load(&fleet->servers); i++)
+	{
+		unsigned int one = atomic_exchange(&fleet->server[i].proof, 0);
+
+		n += one > 0;
+		most = one > most ? one : most;
+	}
+	printf("%d %u\n", n, most);
 }
 
 static int
@@ -760,10 +904,24 @@ main(int argc, char **argv)
 			tell();
 			printf("0\n");
 		}
+		else if (strcmp(order, "writes") == 0)
+		{
+			atomic_store(&fleet->writes, n);
+			tell();
+			printf("0\n");
+		}
+		else if (strcmp(order, "cut") == 0)
+		{
+			atomic_fetch_add(&fleet->cuts, 1);
+			tell();
+			printf("0\n");
+		}
 		else if (strcmp(order, "locks") == 0)
 			report(&fleet->locks);
 		else if (strcmp(order, "proven") == 0)
 			proven(n);
+		else if (strcmp(order, "proofs") == 0)
+			proofs();
 		else if (strcmp(order, "leases") == 0)
 			printf("%d\n", count_leases(false));
 		else if (strcmp(order, "sessions") == 0)

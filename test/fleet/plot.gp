@@ -25,7 +25,7 @@ plot file('zklock', 'idle') using 1:2 ls 1, file('zklock', '1') using 1:2 ls 2, 
 	file('Curator', 'all') using 1:2 ls 5
 
 set origin 0.333, 0.12
-set title 'CPU of three ZooKeeper servers, % of a core'
+set title 'CPU of the ensemble, % of a core'
 plot file('zklock', 'idle') using 1:3 ls 1, file('zklock', '1') using 1:3 ls 2, \
 	file('zklock', 'all') using 1:3 ls 3, file('Curator', 'idle') using 1:3 ls 4, \
 	file('Curator', 'all') using 1:3 ls 5
@@ -47,5 +47,5 @@ unset ytics
 unset border
 unset grid
 set key inside center center horizontal Left reverse maxcols 5 samplen 3 noenhanced
-plot [0:1] [0:1] NaN ls 1 title 'zklock, idle', NaN ls 2 title '1 % hold', \
-	NaN ls 3 title 'all hold', NaN ls 4 title 'Curator, idle', NaN ls 5 title 'all hold'
+plot [0:1] [0:1] NaN ls 1 title 'zklock, idle', NaN ls 2 title 'zklock, 1 % hold', \
+	NaN ls 3 title 'zklock, all hold', NaN ls 4 title 'Curator, idle', NaN ls 5 title 'Curator, all hold'
