@@ -160,6 +160,27 @@ zklock_work_busy(void)
 }
 
 bool
+zklock_work_owed(void)
+{
+	bool owed = false;
+
+	LWLockAcquire(zklock_work->lock, LW_SHARED);
+	for (int i = 0; i < zklock_work->takes_high && !owed; i++)
+	{
+		const ZkTake *take = &zklock_work->taken[i].take;
+
+		owed = take->state == ZKLOCK_TAKE_DONE ||
+			(take->state != ZKLOCK_TAKE_FREE && take->state != ZKLOCK_TAKE_RETURNED &&
+			 !take->leaving);
+	}
+	for (int i = 0; i < ZKLOCK_WORK_PUTS && !owed; i++)
+		owed = zklock_work->put[i].state == ZKLOCK_PUT_WRITING ||
+			zklock_work->put[i].state == ZKLOCK_PUT_COMMITTED;
+	LWLockRelease(zklock_work->lock);
+	return owed;
+}
+
+bool
 zklock_work_has_items(void)
 {
 	bool found = false;

@@ -170,6 +170,11 @@ extern void zklock_work_wake(void);
 /* Has any transaction of this server an item, or is anything to be told to the ensemble? */
 extern bool zklock_work_busy(void);
 
+/* Has any transaction an item, or is a commit to be told to the ensemble?  What is
+ * aborted it finds out by itself: items come back with the session's end, and the next
+ * life of this server deletes what it finds staged. */
+extern bool zklock_work_owed(void);
+
 /* ... an item, or is about to: it goes with the session. */
 extern bool zklock_work_has_items(void);
 

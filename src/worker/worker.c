@@ -61,8 +61,10 @@
 /* A backstop: nothing should depend on it. */
 #define LONGEST_SLEEP_MS 1000
 
-/* How long the end of the server may wait for holds to end. */
+/* How long the end of the server may wait for holds and commits, and after that for what
+ * the ensemble finds out by itself. */
 #define STOPPING_MS 60000
+#define ABORTED_MS	2000
 
 /* A worker that ends sooner than this after its start had better not be
  * followed at once. */
@@ -345,6 +347,28 @@ look_at_need(bool stopping)
 		zklock_session_need();
 }
 
+/* The server stops: has the worker done what there is to do?  It has closed its session
+ * then if no hold is left. */
+static bool
+may_end(int64 until)
+{
+	static int64 aborted_until = PG_INT64_MAX;
+	int64 now = zklock_clock();
+
+	if (zklock_dispatch_holds() || zklock_work_owed())
+	{
+		aborted_until = PG_INT64_MAX;
+		return now > until;
+	}
+	if (aborted_until == PG_INT64_MAX)
+		aborted_until = now + ABORTED_MS * NS_PER_MS;
+	if (now < Min(until, aborted_until) &&
+		(zklock_work_busy() || zklock_session_returning()))
+		return false;
+	zklock_session_close();
+	return true;
+}
+
 static void
 hand_out_work(void)
 {
@@ -426,14 +450,8 @@ zklock_worker_main(Datum arg)
 
 		if (stopping_until != 0)
 		{
-			bool holds = zklock_dispatch_holds() || zklock_work_busy();
-
-			if ((!holds && !zklock_session_returning()) || zklock_clock() > stopping_until)
-			{
-				if (!holds)
-					zklock_session_close();
+			if (may_end(stopping_until))
 				proc_exit(0);
-			}
 			timeout = 20;
 		}
 

@@ -185,4 +185,22 @@ for my $mode ('fast', 'smart', 'immediate')
 	is($holder->query('COMMIT'), '', 'the original holds on');
 }
 
+# An item that nobody can give back any more: it comes back with the session's end, which is
+# not worth a wait here.
+{
+	ZkLock::ask($b, "SELECT zk_queue_put('work', 'x')");
+	my $s = ZkLock::session($a);
+	is($s->query("BEGIN; SELECT payload FROM zk_queue_take('work', timeout => '1h')"), 'x', 'an item');
+	my ($postmaster) = PostgreSQL::Test::Utils::slurp_file($a->data_dir . '/postmaster.pid') =~ /^(\d+)/;
+	$proxy->hole;
+	ZkLock::hang_up($a);
+	kill 'INT', $postmaster;
+	ZkLock::wait_until(sub { !kill 0, $postmaster }, 'the server ends');
+	my $taker = ZkLock::session($b)->send("SELECT payload, attempt FROM zk_queue_take('work', timeout => '1h')");
+	$proxy->cut->heal;
+	$a->_update_pid(0);
+	$a->start;
+	is($taker->result, 'x|2', '... is back when the session has ended');
+}
+
 done_testing();
