@@ -15,7 +15,7 @@ use ZooKeeper;
 my $zk = ZooKeeper->new(tick_time => 200)->start;
 my $proxy = Proxy->new($zk->host);
 # What was not flushed because it had to be, is lost with the server.
-my $a = ZkLock::server('a', $proxy, conf => "cluster_name = 'a'\nsynchronous_commit = off\nwal_writer_delay = 10s\nzklock.session_timeout = '5s'\nrestart_after_crash = off");
+my $a = ZkLock::server('a', $proxy, conf => "cluster_name = 'a'\nsynchronous_commit = off\nwal_writer_delay = 10s\nzklock.session_timeout = '10s'\nrestart_after_crash = off");
 my $b = ZkLock::server('b', $zk, conf => "cluster_name = 'b'");
 ZkLock::wait_connected($a, $b);
 my $sb = ZkLock::session($b);
@@ -27,8 +27,9 @@ sub take { my ($queue) = @_; return $sb->query("SELECT payload, attempt FROM zk_
 sub crash
 {
 	my $postmaster = $a->{_pid};
-	my @children = map { m{/proc/(\d+)/} } grep { eval { PostgreSQL::Test::Utils::slurp_file($_) =~ /^PPid:\s+$postmaster$/m } } glob '/proc/[0-9]*/status';
 	ZkLock::hang_up($a);
+	kill 'STOP', $postmaster; # it has no more children than these
+	my @children = map { m{/proc/(\d+)/} } grep { eval { PostgreSQL::Test::Utils::slurp_file($_) =~ /^PPid:\s+$postmaster$/m } } glob '/proc/[0-9]*/status';
 	$a->kill9;
 	kill 'KILL', @children;
 	# pg_ctl does not tell a dead one that nobody has taken note of from another
@@ -175,17 +176,17 @@ for my $case ([ 'open' ], [ 'committed', 'has' ], [ 'committed', 'had' ], [ 'com
 #
 ZkLock::ask($a, 'CREATE TABLE put (i int); TRUNCATE done, result');
 my ($n, $kills) = (150, 3);
-my $put = 0;
-while ($put < $n)
+my ($put, $done) = (0, 0);
+while ($done < $n)
 {
 	my @takers = map { ZkLock::session($a) } 1 .. 3;
 	my $putter = ZkLock::session($a);
 	$putter->send("DO \$\$ BEGIN FOR n IN $put + 1 .. $n LOOP INSERT INTO put VALUES (n); PERFORM zk_queue_put('pattern', n::text); COMMIT; END LOOP; END \$\$");
 	$_->send("DO \$\$ BEGIN LOOP " . (sprintf $pattern, 'pattern', '1 h') . "; COMMIT; END LOOP; END \$\$") for @takers;
-	my $enough = $kills-- > 0 && $put + 20 < $n ? $put + 20 : $n;
+	my $enough = $kills-- > 0 && $done + 20 < $n ? $done + 20 : $n;
 	ZkLock::wait_until(sub { ZkLock::ask($a, 'SELECT count(*) FROM result') >= $enough }, "$enough are done");
 	crash();
-	$put = ZkLock::ask($a, 'SELECT count(*) FROM put');
+	($put, $done) = split /\|/, ZkLock::ask($a, 'SELECT (SELECT count(*) FROM put), (SELECT count(*) FROM result)');
 }
 length_is($b, 'pattern', '0 0 0', 'nothing is left');
 is(ZkLock::ask($a, 'SELECT count(*), count(DISTINCT payload), max(payload::int) FROM result'), "$n|$n|$n", 'what was put by transactions that committed was done once, though the server was killed again and again');
