@@ -6,6 +6,8 @@
 #   ok_ring(WHAT, SESSION...)  tests: these wait for each other; one of them fails, and is
 #           rolled back, and so the others go on, one after the other, to their commits.
 #           Returns the session that failed, and what it was told
+#   watch()                  returns a function that waits, for sessions, until each of them has
+#           looked for a deadlock since this call
 #   ok_withdrawn(ZK)         a test: nothing is published any more
 package Deadlocks;
 
@@ -60,6 +62,18 @@ sub ok_ring
 	is(join(', ', map { $_->[1] } @error), '40P01: deadlock detected', "$what: one is ended");
 	is(ended(), 1, '... and counted');
 	return ($error[0][0], $error[0][2]);
+}
+
+sub watch
+{
+	my %seen = map { $_->[0]->name => -s $_->[0]->logfile } values %ended;
+	return sub {
+		for my $s (@_)
+		{
+			my ($node, $pid) = ($s->{node}, $s->pid);
+			ZkLock::wait_until(sub { PostgreSQL::Test::Utils::slurp_file($node->logfile, $seen{ $node->name }) =~ /process $pid still waiting/ }, "$pid of " . $node->name . ' looks');
+		}
+	};
 }
 
 sub ok_withdrawn

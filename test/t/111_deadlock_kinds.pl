@@ -31,15 +31,19 @@ sub local_ring
 		$far->query("BEGIN; SELECT zk_lock('y')");
 		$second->query("BEGIN; $taken");
 		$first->query("BEGIN; SELECT zk_lock('x')");
-		my $wait = sub {
+		if (!$late)
+		{
 			$first->send($wanted);
 			ZkLock::wait_until(sub { ZkLock::ask($a, "SELECT wait_event_type FROM pg_stat_activity WHERE pid = $pid{first}") eq 'Lock' }, "$name: the first waits");
-		};
-		$wait->() unless $late;
+		}
+		my $looked = Deadlocks::watch();
 		$second->send("SELECT zk_lock('y')")->wait_level(2);
-		$far->send("SELECT zk_lock('x')")->wait_level(2);
-		ZkLock::wait_until(sub { PostgreSQL::Test::Utils::slurp_file($_->[0]->logfile) =~ /process $_->[1] still waiting/ }, "$name: they look") for [ $a, $pid{second} ], [ $b, $pid{far} ];
-		$wait->() if $late;
+		$far->send("SELECT zk_lock('x')");
+		if ($late)
+		{
+			$looked->($second, $far);
+			$first->send($wanted);
+		}
 		my ($victim, $said) = Deadlocks::ok_ring($name, $first, $second, $far);
 		like($said, qr/process $pid{first} waits for $shown, blocked by process $pid{second}/, '... and says what for');
 	}

@@ -23,13 +23,10 @@ my @round = $said =~ /waits for lock "(r\d)"/g;
 is(join(' ', sort @round), 'r0 r1 r2 r3 r4 r5 r6 r7', '... and all of them are named');
 
 # one after the other, the last one long after
+my $looked = Deadlocks::watch();
 on($node[$_])->query("BEGIN; SELECT zk_lock('r$_')") for 0 .. 7;
 on($node[$_])->send("SELECT zk_lock('r" . ($_ + 1) . "')")->wait_level(2) for 0 .. 6;
-for (0 .. 6)
-{
-	my ($log, $pid) = ($node[$_]->logfile, on($node[$_])->pid);
-	ZkLock::wait_until(sub { PostgreSQL::Test::Utils::slurp_file($log) =~ /process $pid still waiting/s }, 'they look');
-}
+$looked->(map { on($_) } @node[ 0 .. 6 ]);
 on($node[7])->send("SELECT zk_lock('r0')");
 Deadlocks::ok_ring('closed by the last of eight', map { on($_) } @node);
 
@@ -43,6 +40,7 @@ Deadlocks::ok_ring('with one who waits beside', map { on($_) } @node[ 0 .. 3 ]);
 
 # Many waits and no ring: s0 has r0; s1 has r1 and wants r0, and so on; and on each server
 # two more who stand in line.  All of them look, some more than once.
+$looked = Deadlocks::watch();
 on($node[$_])->query("BEGIN; SELECT zk_lock('r$_')") for 0 .. 7;
 my @waiter;
 for my $i (1 .. 7)
@@ -50,11 +48,7 @@ for my $i (1 .. 7)
 	on($node[$i])->send("SELECT zk_lock('r" . ($i - 1) . "')")->wait_level(2);
 	push @waiter, on($node[$i], $_)->send("BEGIN; SELECT zk_lock('r$_')") for grep { $_ != $i } 0, 7;
 }
-for my $s (@waiter, map { on($node[$_]) } 1 .. 7)
-{
-	my ($log, $pid) = ($s->{node}->logfile, $s->pid);
-	ZkLock::wait_until(sub { PostgreSQL::Test::Utils::slurp_file($log) =~ /process $pid still waiting/ }, 'they look');
-}
+$looked->(@waiter, map { on($node[$_]) } 1 .. 7);
 on($node[0])->query('COMMIT');
 my $done = 0;
 my @left = (@waiter, map { on($node[$_]) } 1 .. 7);
