@@ -265,6 +265,8 @@ $path = $foreign->contend($directory, kind => 'read-lock-');
 $sb->query("BEGIN; SELECT zk_lock('job', 'shared')");
 is($sa->query("SELECT zk_try_lock('job')"), 'f', 'a foreign reader: readers only');
 $sb->query('COMMIT');
+# else one that is yet to be deleted would pass for the writer's
+ZkLock::wait_queue($zk, 'job', 1);
 $sb->send("SELECT zk_lock('job')")->wait_level(2);
 ZkLock::wait_queue($zk, 'job', 2);
 my $path2 = $foreign->contend($directory, kind => 'read-lock-');
@@ -285,7 +287,7 @@ for my $name ('_c_0a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f-lock-', 'lock-', '__lock_
 	ok($sa->result, '... and is waited for');
 }
 # one that is no contender, and one that queues behind us
-$foreign->create("$directory/README");
+ZkLock::wait_until(sub { $foreign->create("$directory/README", parents => 1) }, 'a README, in whatever directory the reaper has left');
 $sa->query("BEGIN; SELECT zk_lock('job')");
 my @ours = grep { $_ ne 'README' } $zk->children($directory);
 $path = $foreign->contend($directory);

@@ -21,6 +21,7 @@ $holder->query('CREATE TABLE t (x int); INSERT INTO t SELECT generate_series(1, 
 $holder->query("CALL zk_lock_session('migration')");
 my $near = ZkLock::session($a)->send("CALL zk_lock_session('migration')")->wait_level(1);
 my $far = ZkLock::session($b)->send("CALL zk_lock_session('migration')")->wait_level(2);
+ZkLock::wait_queue($zk, 'migration', 2);
 my $path = $foreign->contend(ZkLock::directory('other'));
 my $other = ZkLock::session($a)->send("CALL zk_lock_session('other')")->wait_level(2);
 is($holder->query('CREATE INDEX CONCURRENTLY ON t (x); SELECT 1'), 1,

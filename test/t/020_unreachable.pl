@@ -27,6 +27,7 @@ my $zk = ZooKeeper->new(tick_time => 200);
 my $a = ZkLock::server('a', $zk, conf => "zklock.session_timeout = '20s'");
 my $s = ZkLock::session($a);
 my $host = $zk->host;
+ZkLock::wait_until(sub { zk_session($a, 'last_error') ne '' }, 'the worker has tried');
 $s->query("SET zklock.connect_timeout = '1s'");
 
 for my $sql ("SELECT zk_lock('job')", "SELECT zk_try_lock('job')",
@@ -252,7 +253,7 @@ is($waiter->query("SELECT zk_try_lock('job')"), 't', '... and a new session work
 # A path that is not there
 #
 my $lost = ZkLock::server('lost', "$host/nowhere", conf => "zklock.session_timeout = '4s'");
-ZkLock::wait_until(sub { zk_session($lost, 'last_error') ne '' }, 'an error');
+ZkLock::wait_until(sub { zk_session($lost, 'last_error') =~ /^could not create znode/ }, 'an error', sub { zk_session($lost, 'last_error') });
 like(zk_session($lost, 'last_error'), qr{^could not create znode "/zklock/servers/\S+": a chroot path in "zklock\.hosts" must exist$},
 	'a chroot that does not exist is told');
 my $log = $lost->logfile;

@@ -50,6 +50,7 @@ for my $round ('the server connected to', 'the leader')
 	ok($victim, "$round is known");
 	$zk->kill9($victim);
 	ZkLock::wait_until(sub { my $i = server_of($_); $i && $i != $victim }, 'connected to another server') for $a, $b;
+	ZkLock::wait_connected($a, $b);
 
 	# Without a leader nothing is acknowledged; the other survivor may be slow.
 	is_deeply([ queue('held', 1) ], \@held, "$round killed: the holder's contender stays");

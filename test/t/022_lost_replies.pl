@@ -16,6 +16,8 @@ my $b = ZkLock::server('b', $zk, conf => $conf);
 ZkLock::wait_connected($a, $b);
 my $sa = ZkLock::session($a);
 my $sb = ZkLock::session($b);
+# If it has rested, its first lock has a new session.
+$sa->query("SELECT zk_lock('first')");
 my $session = ZkLock::ask($a, 'SELECT session_id FROM zk_session');
 
 sub czxid { my ($name, $child) = @_; return $zk->stat(ZkLock::directory($name) . "/$child")->{czxid}; }

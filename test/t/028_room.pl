@@ -41,7 +41,10 @@ sub fill
 		'the table is full of kept names');
 	my $worker = worker();
 	kill 'STOP', $worker or die;
-	return $worker;
+	return $worker if ZkLock::ask($a, 'SELECT names FROM zk_session') == 5;
+	# it came just now
+	kill 'CONT', $worker or die;
+	return fill();
 }
 
 # Nothing of x is here, and what is here is true.

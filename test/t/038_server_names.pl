@@ -72,6 +72,9 @@ my $lasting = "/zklock/servers/a%2Fb-fedcba9876543210";
 $other->create($lasting);
 my $node = server('node', 'a/b', "zklock.session_timeout = '12s'");
 $zk->delete($old);
+# A server that rests sends no heartbeats.
+my $busy = ZkLock::session($node);
+$busy->query("SELECT zk_lock('busy', scope => 'session')");
 
 # So many are sent; each is followed by a look at the others.
 sub wait_heartbeats
@@ -90,6 +93,8 @@ $node->stop;
 # One that stays is, whether it is written or the server rests.
 $other->create($old, mode => 'ephemeral', data => $data);
 start_as($node, 'a/b');
+$busy = ZkLock::session($node);
+$busy->query("SELECT zk_lock('busy', scope => 'session')");
 ZkLock::wait_until(sub { log_of($node) =~ $told }, 'one that stays is');
 like(log_of($node), qr/another live server has the name "a\/b", too: \{"server": "a\/b", "host": "h{173}\.\.\.$/m, 'one that stays is');
 kill 'TERM', my $worker = ZkLock::ask($node, 'SELECT worker_pid FROM zk_session');

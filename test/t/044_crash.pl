@@ -46,7 +46,9 @@ for my $victim ('holder', 'another backend', 'worker', 'checkpointer', 'walwrite
 			holder => 'SELECT ' . $holder->pid,
 			'another backend' => 'SELECT ' . ($another->pid // die),
 			worker => 'SELECT worker_pid FROM zk_session');
-		my $pid = ZkLock::ask($a, $sql{$victim} // "SELECT pid FROM pg_stat_activity WHERE backend_type = '$victim'");
+		my $pid;
+		# one that has just been started again may not be seen yet
+		ZkLock::wait_until(sub { $pid = ZkLock::ask($a, $sql{$victim} // "SELECT pid FROM pg_stat_activity WHERE backend_type = '$victim'") }, "there is a $victim");
 		kill 'KILL', $pid or die "$victim: $pid";
 	}
 	ZkLock::wait_until($ready, 'the server is back');

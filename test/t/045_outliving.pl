@@ -32,6 +32,8 @@ sub lives
 	return kill(0, $pid) && (eval { PostgreSQL::Test::Utils::slurp_file("/proc/$pid/stat") } // '') !~ /\) Z/;
 }
 
+sub sleeps { return PostgreSQL::Test::Utils::slurp_file("/proc/$_[0]/stat") =~ /\) S/; }
+
 sub wait_gone
 {
 	my ($pid, $what) = @_;
@@ -53,7 +55,9 @@ sub stuck
 	# one message to the server: it would hear of the end where it reads the next
 	$self->send($at eq 'commit' ? 'COMMIT' : "COPY t FROM '$pipe' \\; COMMIT");
 	$alive{ $self->pid } = 1;
-	ZkLock::wait_until(sub { ZkLock::ask($a, 'SELECT state FROM pg_stat_activity WHERE pid = ' . $self->pid) eq 'active' }, 'it runs');
+	# One that runs, and has not come to the pipe yet, would hear of the end.
+	my $stuck = "SELECT state = 'active' AND wait_event IS NULL FROM pg_stat_activity WHERE pid = " . $self->pid;
+	ZkLock::wait_until(sub { sleeps($self->pid) && ZkLock::ask($a, $stuck) eq 't' && sleeps($self->pid) }, 'it is stuck');
 	return { session => $self, token => $token, pipe => $pipe, pid => $self->pid };
 }
 

@@ -93,6 +93,7 @@ raises(@$_) for (
 is($c->run("SELECT zk_unlock('busy')")->sync, 'parsed, bound, WARNING 55000: you do not hold lock "busy" in session scope, row f, SELECT 1, idle', 'zk_unlock warns');
 $c->query("SELECT zk_lock('up', 'shared', 'session')");
 my $waiter = ZkLock::session($rival)->send("SELECT zk_lock('up')")->wait_level(2);
+ZkLock::wait_queue($zk, 'up', 2);
 raises("SELECT zk_lock('up')", '40P01: deadlock detected');
 $c->query("SELECT zk_unlock('up')");
 like($waiter->result, qr/^\d+$/, 'the other request is granted when the upgrade has been given up');

@@ -77,7 +77,7 @@ is(leaders('job', qw(a b c)), 'b', 'a leader keeps its leadership over its worke
 # A ZooKeeper server dies, the leader of the ensemble, and all connections with it:
 # the same, until the two that are left have agreed and everybody is back.
 my %reconnects = map { $_->name => ZkLock::ask($_, 'SELECT reconnects FROM zk_session') } @nodes;
-my $dead = $zk->leader;
+my ($dead) = $zk->wait_elected;
 $zk->kill9($dead);
 my %seen;
 for my $node (@nodes)

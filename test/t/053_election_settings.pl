@@ -115,6 +115,9 @@ ZkLock::ask($standby, "SELECT zk_resign('näme')");
 ok(notified(qr/Asynchronous notification "zklock" with payload "näme:" received/), '... and so is losing it');
 
 # A database that is not there: one attempt a change, and what was not sent comes later.
+my $notifiers = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'zklock notifier'";
+# The process that has sent the last one would send the next one, too.
+wait_ask($standby, $notifiers, 0, 'the notifier has gone');
 reload($standby, notify_database => 'nowhere');
 ZkLock::wait_until(sub { ZkLock::ask($standby, "SHOW zklock.notify_database") eq 'nowhere' }, 'reloaded');
 ZkLock::ask($standby, "SELECT zk_is_leader('late')");
@@ -126,6 +129,6 @@ reload($standby, notify_database => 'postgres');
 ZkLock::wait_until(sub { ZkLock::ask($standby, "SHOW zklock.notify_database") eq 'postgres' }, 'reloaded');
 ZkLock::ask($standby, "SELECT zk_is_leader('later')");
 ok(notified(qr/payload "late:standby" received.*payload "later:standby" received/s), 'what was not sent comes later');
-wait_ask($standby, "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'zklock notifier'", 0, 'the notifier has gone');
+wait_ask($standby, $notifiers, 0, 'the notifier has gone');
 
 done_testing();

@@ -37,6 +37,8 @@ sub resign { $s->query("SELECT zk_resign('$_[0]')"); }
 sub notify_in
 {
 	my $database = shift;
+	# One that is there goes on with where it is.
+	ZkLock::wait_until(sub { ZkLock::ask($node, "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'zklock notifier'") == 0 }, 'the notifier has gone');
 	ZkLock::ask($node, "ALTER SYSTEM SET zklock.notify_database = '$database'");
 	ZkLock::ask($node, 'SELECT pg_reload_conf()');
 	# The postmaster has read it before it tells anybody, and starts the process.

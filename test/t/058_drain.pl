@@ -85,6 +85,7 @@ is(state_of($a), 'draining', 'not drained while somebody holds a lock');
 is($s->query("SELECT zk_lock('new') > 0"), 't', 'a lock can be had');
 ZkLock::wait_until(sub { ZkLock::ask($b, "SELECT count(*) FROM zk_contenders('new')") == 0 }, '... and is not kept');
 is(ZkLock::ask($b, "SELECT zk_try_lock('held')"), 'f', '... nor taken from who has it');
+ZkLock::wait_queue($zk, 'held', 1);
 is($holder->query("SELECT zk_unlock('held'); SELECT zk_token('later') > 0"), "t\nt", 'a holder goes on');
 is(state_of($a), 'draining', 'still not drained');
 $holder->quit;

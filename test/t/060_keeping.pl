@@ -163,7 +163,8 @@ for my $mode ('exclusive', 'shared')
 # Somebody else comes while it is held, and local backends wait, too
 #
 # Each local waiter is one of these; returns the names in the order in which they
-# got it.  After each, both servers stand in the queue as long as both have waiters.
+# got it.  After each, both servers stand in the queue as long as both have waiters, and the
+# one that has it knows of the other.
 sub order
 {
 	my ($name, $holder, @waiters) = @_;
@@ -172,7 +173,12 @@ sub order
 	while (@waiters)
 	{
 		my %servers = map { substr($_->[0], 0, 1) => 1 } $held, @waiters;
-		ZkLock::wait_queue($zk, $name, 2) if keys %servers == 2;
+		if (keys %servers == 2)
+		{
+			ZkLock::wait_queue($zk, $name, 2);
+			my $state = 'SELECT grant_state FROM zk_locks WHERE pid = ' . $held->[1]->pid;
+			ZkLock::wait_until(sub { ZkLock::ask($held->[1]{node}, $state) =~ /^(demanded|releasing)$/ }, "$name is demanded of $held->[0]");
+		}
 		$held->[1]->query('COMMIT');
 		my $next;
 		ZkLock::wait_until(sub { ($next) = grep { !$_->[1]->busy } @waiters }, "somebody gets $name");

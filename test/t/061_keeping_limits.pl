@@ -8,7 +8,7 @@ use ZkLock;
 
 # Directories are watched until they are reaped.
 my $zk = ZooKeeper->new(servers => 3, container_check_ms => 10_000)->start;
-my ($follower) = $zk->followers;
+my (undef, $follower) = $zk->wait_elected;
 my $proxy = Proxy->new($zk->host($follower));
 my $a = ZkLock::server('a', $proxy, conf => "zklock.keep_time = '1h'\nzklock.max_kept = 10000\nzklock.max_locks = 3000\n"
 	. "max_locks_per_transaction = 200");

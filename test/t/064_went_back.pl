@@ -210,6 +210,7 @@ pass('rubbish for a base: nothing is granted');
 $zk->set('/zklock/tokens', $base);
 ZkLock::ask($b, "ALTER SYSTEM RESET zklock.connect_timeout; SELECT pg_reload_conf()");
 ZkLock::wait_connected($a, $b, $c);
+ZkLock::wait_until(sub { $s_b->query('SHOW zklock.connect_timeout') eq '1h' }, 'it has all the time again');
 grown($s_b->query("SELECT zk_lock('job')"), 'job', 'base mended');
 
 #

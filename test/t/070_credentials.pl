@@ -172,6 +172,8 @@ my $open = qr/LOG:  znodes that zklock makes are open to every client of the Zoo
 $stranger = $zk->client; # the other fell with the restart
 like(log_of($c), $open, 'without credentials all is open, and the log says so');
 unlike(log_of($a), $open, '... and only then');
+# without a root it was connected as soon
+ZkLock::wait_until(sub { $stranger->exists('/zklock/locks') }, 'there is a root');
 is(refused(sub { $stranger->create('/zklock/locks/x', mode => 'container') }), '', '... and so it is');
 is($u->query("SELECT zk_try_lock('x')"), 't', '... and works');
 

@@ -87,8 +87,10 @@ SKIP:
 	$try->('"zklock.tls_ca_file" needs "zklock.tls_cert_file" and "zklock.tls_key_file" beside it');
 	set_and_reload(tls_cert_file => "$dir/cert", tls_key_file => "$dir/key");
 	$try->("could not access file \"$dir/ca\": No such file or directory");
-	PostgreSQL::Test::Utils::append_to_file("$dir/$_", "x\n") for qw(ca cert key);
+	# what the worker looks at first comes last, when the rest is as it should be
+	PostgreSQL::Test::Utils::append_to_file("$dir/$_", "x\n") for qw(cert key);
 	chmod 0644, "$dir/key";
+	PostgreSQL::Test::Utils::append_to_file("$dir/ca", "x\n");
 	$try->("file \"$dir/key\" has group or world access: its permissions must be 0600 or less if it is owned by the server's user, or 0640 or less if owned by root");
 	ok(!-e "$dir/note", 'no attempt so far');
 	chmod 0600, "$dir/key";

@@ -103,6 +103,8 @@ my $holder = "BEGIN; SELECT zk_lock('claim') > 0";
 is($s->query($holder), 't', 'a holder');
 $t->send("BEGIN; SELECT zk_lock('claim') > 0")->wait_level(2);
 my @queue = ZkLock::wait_queue($zk, 'claim', 2);
+# which both have listed: who lists later is told of a number that was never given
+ZkLock::wait_until(sub { grep { $_ eq "/zklock/locks/claim/$queue[0]" } $zk->watches }, 'the waiter watches the holder');
 for my $name (@queue)
 {
 	my ($stem) = $name =~ /^(.*-)\d+$/;

@@ -121,7 +121,7 @@ for my $name (sort keys %directory)
 }
 
 # servers
-$other->create("/zklock/servers/$order[$_] $_", mode => 'ephemeral', data => $data{ $order[$_] }) for 0 .. $#order;
+$other->create("/zklock/servers/$order[$_] $_", mode => 'ephemeral', parents => 1, data => $data{ $order[$_] }) for 0 .. $#order;
 $other->create("/zklock/servers/$_", mode => 'ephemeral', data => $server->($_, qq{, "host": "$_", "pid": 99999999999, "zklock": "$_", "postgres": "\\u2603"})) for $auml, $snow;
 
 #

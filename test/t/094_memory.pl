@@ -46,8 +46,15 @@ my @session = map { ZkLock::session($node) } 1 .. $sessions;
 my $holder = ZkLock::session($node);
 $holder->query("SELECT zk_lock('held', scope => 'session')");
 my $foreign = $zk->client;
-$foreign->contend(ZkLock::directory('foreign'));
+my $contender = $foreign->contend(ZkLock::directory('foreign'));
 my $tree = $zk->monitor('zk_znode_count');
+# Who waits for it for long enough leaves a watch behind: let that be there from the beginning.
+{
+	my $waiter = ZkLock::session($node)->send("SELECT zk_lock('foreign')")->wait_level(2);
+	ZkLock::wait_until(sub { grep { $_ eq $contender } $zk->watches }, 'the contender is watched');
+	$waiter->cancel->failure;
+	$waiter->quit;
+}
 
 sub set_keep_time
 {

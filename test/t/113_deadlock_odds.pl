@@ -135,10 +135,13 @@ for (
 #
 {
 	my ($holder, $waiter) = (on($b, 1), on($b, 2));
+	# what comes is server a's, then
+	ZkLock::wait_until(sub { !$zk->children('/zklock/waits') }, 'nothing is published any more');
 	on($a)->query("SET deadlock_timeout = '10ms'");
 	on($a)->query("BEGIN; SELECT zk_lock('x')");
 	$holder->query("BEGIN; SELECT zk_lock('y')");
 	$waiter->send("BEGIN; SELECT zk_lock('x')")->wait_level(2);
+	ZkLock::wait_queue($zk, 'x', 2);
 	ZkLock::wait_demanded($zk, $a, 'x');
 	on($a)->send("SELECT zk_lock('y')")->wait_level(2);
 	ZkLock::wait_until(sub { $zk->children('/zklock/waits') }, 'one publishes');

@@ -76,8 +76,9 @@ sub told
 
 like($wa->fails("CALL zk_lock_session('job', timeout => '300ms')"), qr/^55P03: could not obtain lock "job" within 300 ms/, 'zk_lock_session in time');
 told($wa, "CALL zk_lock_session('job', timeout => '300ms')", qr/^DETAIL:  Process @{[ $ha->pid ]} of server "a" held it as of T\.$/m, '... says who has it, too');
+$wa->send("SELECT zk_lock('job')")->wait_level(1);
 ZkLock::wait_until(sub { log_of($a) =~ /still waiting for ExclusiveLock on lock "job" after/ }, 'log_lock_waits names the lock');
-$wa->send("SELECT zk_lock('job')")->wait_level(1)->cancel->failure;
+$wa->cancel->failure;
 like(said($wa), qr/^(?:CONTEXT:  )?while waiting for exclusive lock "job", which process @{[ $ha->pid ]} holds$/m, 'a cancel');
 
 $wb->send("SELECT zk_lock('job')")->wait_level(2);
@@ -218,8 +219,8 @@ $h1->query("BEGIN; SELECT zk_lock('long')");
 ZkLock::ask($b, 'CREATE TABLE r AS SELECT generate_series(1, 9) i');
 my @row = map { my $s = ZkLock::session($b); $s->query("BEGIN; SELECT i FROM r WHERE i = $_ FOR UPDATE"); $s } 1 .. 6;
 # each has its row and waits for the next one's, and who has the lock for the first one
-$row[$_]->send('SELECT i FROM r WHERE i = ' . ($_ + 2) . ' FOR UPDATE') for 0 .. 4;
-$h1->send('SELECT i FROM r WHERE i = 1 FOR UPDATE');
+$row[$_]->send('SELECT i FROM r WHERE i = ' . ($_ + 2) . ' FOR UPDATE')->wait_event('transactionid') for 0 .. 4;
+$h1->send('SELECT i FROM r WHERE i = 1 FOR UPDATE')->wait_event('transactionid');
 my $l0 = ZkLock::session($a);
 $l0->send("SELECT zk_lock('long')")->wait_level(2);
 my $long = 'SELECT count(*), count(DISTINCT pid), string_agg(waits_for, $$,$$ ORDER BY step DESC) FILTER (WHERE step = last) FROM (SELECT *, max(step) OVER () AS last FROM zk_blocking(%d)) z';
@@ -235,6 +236,7 @@ $_->quit for $h1, $l0;
 $path = $foreign->contend(ZkLock::directory('theirs'), data => '10.0.0.7');
 my $p5 = ZkLock::session($b);
 $p5->send("SELECT zk_lock('theirs')")->wait_level(2);
+ZkLock::wait_queue($zk, 'theirs', 2);
 is(ZkLock::ask($b, 'SELECT step, server, pid IS NULL, waits_for FROM zk_blocking(' . $p5->pid . ')'), qq{0|b|f|lock "theirs"\n1||t|}, 'a program that is not zklock ends a chain');
 $foreign->delete($path);
 $p5->result;

@@ -214,14 +214,14 @@ SKIP:
 	ZkLock::ask($a, 'CREATE USER MAPPING FOR CURRENT_USER SERVER b');
 	ZkLock::ask($a, "CREATE FOREIGN TABLE ft (id int, v int) SERVER b OPTIONS (table_name 't')");
 	my ($s, $t) = map { ZkLock::session($_) } $a, $b;
-	my $round = sub {
+	my $begin = sub {
 		$s->query("BEGIN; SELECT zk_lock('x')");
 		$t->query('BEGIN; UPDATE t SET v = 1 WHERE id = 1');
-		$s->send('SELECT * FROM ft WHERE id = 1 FOR UPDATE');
-		ZkLock::wait_until(sub { ZkLock::ask($b, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'postgres_fdw' AND wait_event_type = 'Lock'") == 1 || !$s->busy }, 'it waits over there');
-		$t->send("SELECT zk_lock('x')")->wait_level(2);
 	};
-	$round->();
+	$begin->();
+	$s->send('SELECT * FROM ft WHERE id = 1 FOR UPDATE');
+	ZkLock::wait_until(sub { ZkLock::ask($b, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'postgres_fdw' AND wait_event_type = 'Lock'") == 1 || !$s->busy }, 'it waits over there');
+	$t->send("SELECT zk_lock('x')")->wait_level(2);
 	my $pid = $t->pid;
 	ZkLock::wait_until(sub { log_of($b) =~ /process $pid still waiting/ }, 'it looks');
 	ok($s->busy && $t->busy, 'a ring through postgres_fdw is not found');
@@ -233,7 +233,9 @@ SKIP:
 	$s->quit;
 	$s = ZkLock::session($a);
 	ZkLock::ask($a, q{ALTER SERVER b OPTIONS (ADD options '-c lock_timeout=1s')});
-	$round->();
+	$begin->();
+	$t->send("SELECT zk_lock('x')")->wait_level(2);
+	$s->send('SELECT * FROM ft WHERE id = 1 FOR UPDATE');
 	like($s->failure, qr/^55P03: canceling statement due to lock timeout/, '... but ends by the lock_timeout of its connection');
 	$s->query('ROLLBACK');
 	$t->result;

@@ -6,7 +6,8 @@ use warnings;
 use Test::More;
 use ZkLock;
 
-my $zk = ZooKeeper->new->start;
+# Directories stay when they are empty, as long as the test needs.
+my $zk = ZooKeeper->new(container_check_ms => 3_600_000)->start;
 my ($a, $b) = map { ZkLock::server($_, $zk) } qw(a b);
 ZkLock::wait_connected($a, $b);
 my @s = map { ZkLock::session($_) } $a, $b, $a;

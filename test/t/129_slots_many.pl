@@ -30,15 +30,16 @@ sub settle
 	return;
 }
 
-# As many clients, who take the slot one after another.
+# As many clients, who take the slot one after another; so many are in the queue with them.
 sub crowd
 {
-	my ($node, $clients) = @_;
+	my ($node, $clients, $all) = @_;
 	my $run = { output => '' };
 	$run->{harness} = IPC::Run::start(
 		[ 'pgbench', '-n', '-t', 1, '-c', $clients, '-j', 4, '-f', "$dir/one.sql", '-h', $node->host, '-p', $node->port, 'postgres' ],
 		'<', '/dev/null', '>&', \$run->{output}, IPC::Run::timeout($ZkLock::timeout, exception => 'pgbench has not ended in time'));
 	wait_until(sub { $run->{harness}->pump_nb; waiting($node) == $clients }, "$clients wait");
+	ZkLock::wait_queue($zk, 'one', $all, 'slots');
 	settle($node);
 	return $run;
 }
@@ -68,7 +69,7 @@ $holder->query('BEGIN');
 $holder->query("SELECT zk_acquire('one', 1)");
 settle($node{a});
 $proxy{a}->requests;
-my $crowd = crowd($node{a}, $n);
+my $crowd = crowd($node{a}, $n, 1 + $n);
 my $requests = $proxy{a}->requests;
 is($requests->{create}, $n, "$n who wait have made a contender each");
 ok_few($requests, 'children', 20, '... and have not looked at the queue each');
@@ -97,7 +98,7 @@ ok_few($requests, 'get', 20, '... and watching nobody');
 $holder = ZkLock::session($node{a});
 $holder->query('BEGIN');
 $holder->query("SELECT zk_acquire('one', 1)");
-my @crowds = map { crowd($node{$_}, $n / 2) } qw(a b);
+my @crowds = (crowd($node{a}, $n / 2, 1 + $n / 2), crowd($node{b}, $n / 2, 1 + $n));
 $_->requests for values %proxy;
 $holder->query('COMMIT');
 $_->{harness}->pump_nb for @crowds;

@@ -25,6 +25,14 @@ sub parties { my ($name) = @_; return $zk->children(dir($name)); }
 
 sub worker { return ZkLock::ask($_[0], 'SELECT worker_pid FROM zk_session'); }
 
+sub wait_successor
+{
+	my ($node, $of) = @_;
+	ZkLock::wait_until(sub { my $now = worker($node); $now ne '' && $now ne $of }, 'there is another worker');
+	ZkLock::wait_connected($node);
+	return;
+}
+
 sub session_id { return ZkLock::ask($_[0], 'SELECT session_id FROM zk_session'); }
 
 # One more is there.
@@ -54,8 +62,7 @@ sub ok_clean
 come($z, 'worker', 2);
 my $old = worker($c);
 kill 'TERM', $old;
-ZkLock::wait_until(sub { worker($c) ne $old }, 'there is another worker');
-ZkLock::wait_connected($c);
+wait_successor($c, $old);
 ok($z->busy, 'one waits on when the worker has a successor');
 is(scalar(my @nodes = parties('worker')), 1, '... in its place');
 $y->query("CALL zk_barrier('worker', 2)");
@@ -72,6 +79,7 @@ kill 'TERM', $old;
 kill 'CONT', $old;
 is($z->result, '', 'it, or its successor, does');
 ok_clean('stopped', 'a stopped worker');
+wait_successor($c, $old);
 
 # One who was cancelled meanwhile is not left there.
 come($z, 'cancelled', 2);

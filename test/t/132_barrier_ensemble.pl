@@ -30,7 +30,7 @@ sub arrived { return ZkLock::ask($b, "SELECT count(*) FROM zk_barriers() WHERE n
 # Rounds in a row, while leaders die.
 for my $round (1 .. 2)
 {
-	my $leader = $zk->leader;
+	my ($leader) = $zk->wait_elected;
 	$_->send("CALL zk_barrier('step', 3)") for @session[ 0, 2 ];
 	ZkLock::wait_until(sub { arrived('step') == 2 }, 'two are there');
 	$zk->kill9($leader);
@@ -44,6 +44,7 @@ is(ZkLock::ask($b, 'SELECT count(*) FROM zk_barriers()'), 0, 'nobody is left');
 
 # Nobody else can touch what is there.
 my $friend = $zk->client(auth => [ digest => 'zklock:s3cr3t' ]);
+$friend->sync('/zklock/barriers');
 is_deeply($friend->acl('/zklock/barriers/step'), $friend->acl('/zklock/locks'), 'the directory is ours alone');
 like($friend->get('/zklock/barriers/row'), qr/^20 /, 'the record has the newest round first');
 
@@ -53,11 +54,12 @@ $session[0]->send("CALL zk_barrier('row', 2)");
 ZkLock::wait_until(sub { arrived('row') == 1 }, 'one waits');
 my $worker = ZkLock::ask($c, 'SELECT worker_pid FROM zk_session');
 kill 'TERM', $worker;
-ZkLock::wait_until(sub { ZkLock::ask($c, 'SELECT worker_pid FROM zk_session') ne $worker }, 'another connection');
+my $successor;
+ZkLock::wait_until(sub { $successor = ZkLock::ask($c, 'SELECT worker_pid FROM zk_session'); $successor ne '' && $successor ne $worker }, 'another connection');
 ZkLock::wait_connected($c);
 is_deeply([ sort @{ $friend->children('/zklock/barriers') } ], [qw(row step)], 'they stay for a day');
 $clock->set(86400 + 3600);
-kill 'TERM', ZkLock::ask($c, 'SELECT worker_pid FROM zk_session');
+kill 'TERM', $successor;
 ZkLock::wait_until(sub { "@{ $friend->children('/zklock/barriers') }" eq 'row' }, 'the one that nobody uses goes');
 pass('a directory that nobody used for a day goes, and one that somebody waits in stays');
 $session[1]->query("CALL zk_barrier('row', 2)");

@@ -119,7 +119,7 @@ is(take($sb, 'q'), 'secret1', '... we do');
 #
 ZkLock::ask($b, "ALTER SYSTEM SET zklock.namespace = 'test'");
 ZkLock::ask($b, 'SELECT pg_reload_conf()');
-ZkLock::wait_until(sub { ZkLock::ask($b, 'SHOW zklock.namespace') eq 'test' }, 'B has a namespace');
+ZkLock::wait_until(sub { $sb->query('SHOW zklock.namespace') eq 'test' && ZkLock::ask($b, 'SHOW zklock.namespace') eq 'test' }, 'B has a namespace');
 $sa->query("SELECT zk_queue_put('q', 'out')");
 $sb->query("SELECT zk_queue_put('q', 'in')");
 is(take($sb, 'q', '1 h'), 'in1', 'queues of one name');
@@ -127,7 +127,7 @@ is(take($sa, 'q', '1 h'), 'out1', '... in two namespaces');
 is(ZkLock::ask($b, "SELECT string_agg(queue, ' ') FROM zk_queues"), 'q', 'each sees its own');
 ZkLock::ask($b, 'ALTER SYSTEM RESET zklock.namespace');
 ZkLock::ask($b, 'SELECT pg_reload_conf()');
-ZkLock::wait_until(sub { ZkLock::ask($b, 'SHOW zklock.namespace') eq '' }, 'B has none');
+ZkLock::wait_until(sub { $sb->query('SHOW zklock.namespace') eq '' && ZkLock::ask($b, 'SHOW zklock.namespace') eq '' }, 'B has none');
 
 #
 # Drain
