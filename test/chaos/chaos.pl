@@ -46,6 +46,8 @@ use Chaos::Server;
 my ($seconds, $seed, $log) = @ARGV;
 my $work = '/run/chaos';
 my $session_timeout = 2;    # s
+# Until all of it has begun, while nothing is judged yet.
+my $patience = 120;    # s
 # One client each, on each server.  Two of one workload meet on their server, too.
 my @jobs = qw(jobs-run jobs-skip);
 my @workloads = (qw(intervals long long mixed mixed mixed rings rings sets sets slots slots queue queue register register fenced fenced election), @jobs);
@@ -103,10 +105,10 @@ zklock.max_locks = $room{$name}
 CONF
 	}
 	$data = Chaos::Server->new('data', undef, $work, $log, '');
-	$_->start(30) || die 'server ' . $_->name . " does not start\n" for @servers, $data;
+	$_->start($patience) || die 'server ' . $_->name . " does not start\n" for @servers, $data;
 	$_->must('CREATE EXTENSION zklock') for @servers, $data;
 	$zk->wait_serving;
-	wait_connected(30) or die "the servers do not connect to ZooKeeper\n";
+	wait_connected($patience) or die "the servers do not connect to ZooKeeper\n";
 	make_registers();
 	Chaos::Jobs::set_up($data, @servers);
 }
@@ -320,9 +322,9 @@ sub main
 	print "chaos: starting ...\n";
 	set_up();
 	my $history = start_clients();
-	wait_for(20, sub { $history->update; !grep { !$history->last_lock($_->name) } @servers })
+	wait_for($patience, sub { $history->update; !grep { !$history->last_lock($_->name) } @servers })
 	  or die "the clients get no locks\n";
-	wait_for(20, sub { scalar $zk->contenders }) or die "no contender is seen\n";
+	wait_for($patience, sub { scalar $zk->contenders }) or die "no contender is seen\n";
 	srand $seed;
 	my $nemesis = Chaos::Nemesis->new(
 		zk => $zk,

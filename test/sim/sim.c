@@ -480,5 +480,6 @@ const World world = {
 
 const Simulator simulator = {
 	.schedules = "schedules of locks",
+	.enough = 50000,
 	.ncoverage = NCOVERAGE,
 };

@@ -55,7 +55,9 @@ is($s->fails("SET zklock.connect_timeout = '100ms'; SELECT zk_lock('job')"), '58
 $s->query('RESET zklock.connect_timeout');
 is($s->fails("BEGIN; SET LOCAL statement_timeout = '100ms'; SELECT zk_lock('job')"), '57014: canceling statement due to statement timeout',
 	'statement_timeout comes first');
-is($s->fails("ROLLBACK; SET lock_timeout = '100ms'; SELECT zk_lock('job')"),
+# A busy machine may need longer than the statement_timeout for this, too.
+1 while $s->fails('ROLLBACK') =~ /^57014:/;
+is($s->fails("SET lock_timeout = '100ms'; SELECT zk_lock('job')"),
 	'55P03: canceling statement due to lock timeout', 'lock_timeout comes first');
 $s->query('RESET lock_timeout');
 $s->send("SELECT zk_lock('job', scope => 'session')")->wait_level(2);
@@ -183,7 +185,7 @@ ZkLock::ok_clean($zk, [ $a, $b ], 'job', 'after cancel');
 #
 # During a wait: the session expires
 #
-ZkLock::ask($b, "ALTER SYSTEM SET zklock.session_timeout = '6s'");
+ZkLock::ask($b, "ALTER SYSTEM SET zklock.session_timeout = '9s'");
 $waiter->quit;
 $b->restart;
 ZkLock::wait_connected($b);
@@ -225,8 +227,8 @@ $holder->query("BEGIN; SELECT zk_lock('job')");
 $waiter->send("SELECT zk_lock('job')")->wait_level(2);
 my $dead = time;
 $proxy->down;
-is($waiter->failure, '58000: could not reach ZooKeeper within 6000 ms', 'a waiter does not wait for ever');
-cmp_ok(time - $dead, '>=', 5.9, '... but as long as its session may live');
+is($waiter->failure, '58000: could not reach ZooKeeper within 9000 ms', 'a waiter does not wait for ever');
+cmp_ok(time - $dead, '>=', 8.9, '... but as long as its session may live');
 like($waiter->notices, qr/^DETAIL:  Connect string "(\Q@{[ $proxy->host ]}\E)": \1: Connection refused\.$/m,
 	'... and is told why');
 is($waiter->query('RESET zklock.connect_timeout; SELECT 1'), 1, '... and can go on');

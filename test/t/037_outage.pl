@@ -82,7 +82,7 @@ for my $how ('down', 'silent')
 # The ensemble comes back with less than the worker has seen
 #
 {
-	my $node = ZkLock::server('back', $zk, conf => "zklock.session_timeout = '4s'");
+	my $node = ZkLock::server('back', $zk, conf => "zklock.session_timeout = '12s'");
 	ZkLock::wait_connected($node);
 	$zk->save;
 	my $s = ZkLock::session($node);

@@ -17,6 +17,10 @@ my $zk = ZooKeeper->new(servers => 1)->start;
 my $a = ZkLock::server('a', $zk, conf => "zklock.session_timeout = '8s'");
 my $b = ZkLock::server('b', $zk);
 ZkLock::wait_connected($a, $b);
+# For the pause at the end: the session after this one has more time, so that it lives.
+ZkLock::ask($a, "ALTER SYSTEM SET zklock.session_timeout = '30s'");
+ZkLock::ask($a, 'SELECT pg_reload_conf()');
+ZkLock::wait_until(sub { PostgreSQL::Test::Utils::slurp_file($a->logfile) =~ /"zklock\.session_timeout" takes effect with the next/ }, 'the next session has another timeout');
 ZkLock::ask($a, 'CREATE TABLE t (i int); CREATE TABLE slow (i int);
 	CREATE FUNCTION slowly() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN PERFORM pg_sleep(3600); RETURN NEW; END$$;
 	CREATE TRIGGER slow BEFORE INSERT ON slow FOR EACH ROW EXECUTE FUNCTION slowly()');

@@ -15,7 +15,7 @@ use ZooKeeper;
 
 my $zk = ZooKeeper->new(tick_time => 200)->start;
 my $proxy = Proxy->new($zk->host);
-my $a = ZkLock::server('a', $proxy, conf => "zklock.session_timeout = '3s'");
+my $a = ZkLock::server('a', $proxy, conf => "zklock.session_timeout = '8s'");
 my $b = ZkLock::server('b', $zk, conf => 'restart_after_crash = on');
 ZkLock::wait_connected($a, $b);
 
@@ -31,7 +31,7 @@ $session{holder}->query("BEGIN; SELECT zk_lock('job')");
 $proxy->down;
 $session{holder}->send('SELECT pg_sleep(3600)');
 # On a slow machine they may not see the loss, but end well all the same.
-$session{$_}->send('SELECT pg_sleep(5)') for grep { $_ ne 'holder' } keys %session;
+$session{$_}->send('SELECT pg_sleep(12)') for grep { $_ ne 'holder' } keys %session;
 is($session{holder}->failure, '40001: lock "job" was lost', 'a holder is told');
 is($session{$_}->failure, '', "$_: who holds nothing any more is not") for qw(unlock rollback commit discard never);
 $proxy->heal;

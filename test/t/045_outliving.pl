@@ -125,7 +125,7 @@ is(rows(), 'good commit good statement', '... the commits are durable');
 #
 # ... and after the session has timed out
 #
-restart('6s');
+restart('15s');
 my @late = map { stuck("late $_", $_) } 'statement', 'commit';
 my @next = map { next_holder("late $_") } 'statement', 'commit';
 kill_postmaster();

@@ -271,8 +271,9 @@ is($c->run("INSERT INTO t VALUES ('refused')")->run("INSERT INTO t VALUES ('skip
 ok($begun->(), 'another one has');
 lose('job');
 is($c->sync, $lost->('40001', 'job') . ', idle', '... and cannot commit');
-is($c->run("SELECT zk_lock('job') > 0")->run("SELECT lose('job')")->run('SELECT 1')->sync,
-	'parsed, bound, row t, SELECT 1, parsed, bound, row , ' . $lost->('40001', 'job') . ', idle', 'one ends with the statement during which the lock was lost');
+# it may hear of that before it has sent the row
+is($c->run("SELECT zk_lock('job') > 0")->run("SELECT lose('job')")->run('SELECT 1')->sync =~ s/row , //r,
+	'parsed, bound, row t, SELECT 1, parsed, bound, ' . $lost->('40001', 'job') . ', idle', 'one ends with the statement during which the lock was lost');
 lose_session('a', 'b');
 is($c->run("SELECT zk_unlock('a')")->run("SELECT zk_unlock('b')")->run("INSERT INTO t VALUES ('unlocked')")->sync,
 	'parsed, bound, WARNING 01000: lock "a" was lost, row t, SELECT 1, parsed, bound, WARNING 01000: lock "b" was lost, row t, SELECT 1, parsed, bound, INSERT 0 1, idle',

@@ -306,8 +306,16 @@ sub order
 	my ($listings, $syncs) = requests() =~ /^children=(\d+) sync=(\d+)$/;
 	ok($syncs && $syncs >= 40 && $syncs < 80 && $listings >= $syncs, '... asks without queueing');
 	is($zk->stat(ZkLock::directory('try'))->{pzxid}, $created, '... and changes nothing in ZooKeeper');
-	is($sa[0]->query("SELECT zk_try_lock('try', timeout => '10ms')"), 'f', 'one that waits');
-	like(requests(), qr/create=1/, '... queues');
+	# It may have gone before its server has come to it.
+	my ($false, $asked) = ('', '');
+	ZkLock::wait_until(
+		sub {
+			$false .= $sa[0]->query("SELECT zk_try_lock('try', timeout => '10ms')");
+			return ($asked .= requests()) =~ /create=/;
+		},
+		'it queues', sub { $asked });
+	like($false, qr/^f+$/, 'one that waits');
+	like($asked, qr/create=1/, '... queues');
 	is(@{[ ZkLock::wait_queue($zk, 'try', 1) ]}, 1, '... and leaves');
 	$sb[0]->query('COMMIT');
 	ZkLock::wait_queue($zk, 'try', 0);

@@ -13,7 +13,7 @@ my $conf = "zklock.keep_time = '1h'\nzklock.handoff_limit = 4\nrestart_after_cra
 my $a = ZkLock::server('a', $proxy, conf => "$conf\nzklock.session_timeout = '1h'");
 # C's is there to expire, and may do so at any time.
 my $proxy_c = Proxy->new($zk->host);
-my $c = ZkLock::server('c', $proxy_c, conf => "$conf\nzklock.session_timeout = '3s'");
+my $c = ZkLock::server('c', $proxy_c, conf => "$conf\nzklock.session_timeout = '8s'");
 my $b = ZkLock::server('b', $zk, conf => "$conf\nzklock.session_timeout = '1h'");
 ZkLock::wait_connected($a, $b, $c);
 my ($sa, $sb, $sc) = map { ZkLock::session($_) } $a, $b, $c;

@@ -9,7 +9,8 @@ use Time::HiRes qw(time);
 use ZkLock;
 use ZooKeeper;
 
-my $timeout = 2;
+# Long enough for a machine that stands still for a while.
+my $timeout = 8;
 my $zk = ZooKeeper->new->start;
 my $conf = "zklock.session_timeout = '${timeout}s'\nzklock.keep_time = '1h'\nzklock.election_idle_time = 0";
 my ($p, $q) = map { ZkLock::server($_, $zk, conf => "$conf\ncluster_name = '$_'") } 'p', 'q';

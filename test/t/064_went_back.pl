@@ -11,7 +11,7 @@ use Test::More;
 use ZkLock;
 use ZooKeeper;
 
-my $timeout = 6;
+my $timeout = 8;
 sub conf { return "zklock.session_timeout = '${timeout}s'"; }
 my $back = 'ZooKeeper ensemble went back to an earlier state';
 my (%seen, %largest);
@@ -283,7 +283,7 @@ ok_granted_later($b, 'job', 'three, B')->quit;
 # Another ensemble altogether
 #
 my $other = ZooKeeper->new->start;
-$timeout = 6;
+$timeout = 8;
 $a->append_conf('postgresql.conf', conf());
 ZkLock::hang_up($a);
 $a->restart;

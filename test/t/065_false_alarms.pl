@@ -12,7 +12,7 @@ use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
 my $tokens = '/zklock/tokens';
-my ($a, $b) = map { ZkLock::server($_, $zk, conf => "zklock.session_timeout = '6s'") } 'a', 'b';
+my ($a, $b) = map { ZkLock::server($_, $zk, conf => "zklock.session_timeout = '8s'") } 'a', 'b';
 ZkLock::wait_connected($a, $b);
 
 sub count { my ($node, $what) = @_; return scalar(() = PostgreSQL::Test::Utils::slurp_file($node->logfile) =~ /$what/g); }

@@ -71,7 +71,7 @@ is(rows('SELECT count(*) FROM orders', @servers), 0, 'nothing has changed while 
 $report->query('COMMIT');
 is_deeply([ finish($_) ], [ 0, $_->{node} == $a ? "t\n2\n" : '' ], $_->{node}->name . ' has changed tables') for @runs;
 is(rows('SELECT count(*) FROM orders', @servers), 300, 'all is there');
-is($report->query("SELECT zk_try_lock_all('{orders,stock}', 'shared')"), 't', 'the next report reads');
+is($report->query("SELECT zk_try_lock_all('{orders,stock}', 'shared', timeout => '1 h')"), 't', 'the next report reads');
 is(ZkLock::ask($a, 'SELECT count(*) FROM zk_barriers()'), 0, 'nobody is left at a barrier');
 length_is($a, 'parts', '0 0 0', '... nor a part in the queue');
 

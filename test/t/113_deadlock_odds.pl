@@ -173,7 +173,9 @@ for (
 		'another\'s contenders' => $head . $edge->(grant => 'f' x 16) . $edge->(contender => 'f' x 16) . $edge->(grant => $x, contender => $y),
 		'1 MB of a line' => $head . 'x' x 1_000_000 . "\n", '1 MB of lines' => $head . "\n" x 1_000_000, '1 MB of edges' => $head . $edge->(grant => 0) x 14_000,
 		'1 MB of ways that lead nowhere' => $head . join('', map { $edge->(number => $_, name => "n$_", waiter => $_) } 10 .. 12_000));
-	my $lines = () = log_of($a) =~ /^/mg;
+	# but for checkpoints, which come when it takes minutes
+	my $log_lines = sub { return scalar grep { !/LOG:  checkpoint / } split /^/m, log_of($a) };
+	my $lines = $log_lines->();
 	for my $what (sort keys %bad)
 	{
 		$lie->($bad{$what});
@@ -187,8 +189,7 @@ for (
 	looked();
 	ok(on($a)->busy, '... or for thousands of servers that are not there');
 	$foreign->delete("/zklock/waits/$_") for grep { $_ ne $own } @{ $foreign->children('/zklock/waits') };
-	my $told = () = log_of($a) =~ /^/mg;
-	is($told, $lines, '... and the log says nothing');
+	is($log_lines->(), $lines, '... and the log says nothing');
 	is(ZkLock::ask($a, "SELECT state FROM zk_session"), 'connected', '... and the worker lives');
 
 	# what it takes to be believed

@@ -70,7 +70,7 @@ sub told
 {
 	my ($session, $sql, $pattern, $what) = @_;
 	my $said;
-	ZkLock::wait_until(sub { $session->fails($sql); ($said = without_times($session->notices)) =~ /^DETAIL:  /m }, "$what has a detail", sub { $said });
+	ZkLock::wait_until(sub { $session->fails($sql); ($said = without_times($session->notices)) =~ /^DETAIL:  /m && said($session) !~ /^(?:CONTEXT:  )?while waiting for \w+ lock "job"$/m }, "$what has a detail", sub { $said });
 	return like($said, $pattern, $what);
 }
 
@@ -86,15 +86,25 @@ ZkLock::wait_demanded($zk, $a, 'job');
 wait_told($a, 'job', 'held', $ha->pid, $b);
 $wb->cancel->failure;
 like(said($wb), qr/^CONTEXT:  while waiting for exclusive lock "job", which server "a" has$/m, 'a cancel at level 2 names the server');
+my ($said, $context);
 $wb->query("SET lock_timeout = '300ms'");
 is($wb->fails("SELECT zk_lock('job')"), '55P03: canceling statement due to lock timeout', 'a timeout at level 2');
 told($wb, "SELECT zk_lock('job')", qr/^DETAIL:  Process @{[ $ha->pid ]} of server "a" held it as of T\.$/m, '... says who has it');
 like(said($wb), qr/^(?:CONTEXT:  )?while waiting for exclusive lock "job", which server "a" has$/m, '... and so does its context');
 $wb->query('RESET lock_timeout');
-$wb->query("SET statement_timeout = '500ms'");
-is($wb->fails("SELECT zk_lock('job')"), '57014: canceling statement due to statement timeout', 'statement_timeout');
-like(said($wb), qr/^(?:CONTEXT:  )?while waiting for exclusive lock "job"/m, '... names the lock');
-$wb->query('RESET statement_timeout');
+# It may strike before the wait has begun; and only this statement.
+ZkLock::wait_until(
+	sub {
+		$wb->query("BEGIN; SET LOCAL statement_timeout = '500ms'");
+		$said = $wb->fails("SELECT zk_lock('job')");
+		$context = said($wb);
+		$wb->query('ROLLBACK');
+		return $context =~ /while waiting/;
+	},
+	'statement_timeout strikes in the wait',
+	sub { "$said $context" });
+is($said, '57014: canceling statement due to statement timeout', 'statement_timeout');
+like($context, qr/^(?:CONTEXT:  )?while waiting for exclusive lock "job"/m, '... names the lock');
 
 # Behind others
 $wb->send("SELECT zk_lock('job')")->wait_level(2);

@@ -70,12 +70,14 @@ sub on { return Deadlocks::on(@_); }
 # A verdict for one who is stopped, and for whom something else comes besides: one error, and
 # nothing is left
 #
+my $limit = 5;
+
 sub stopped
 {
 	my ($what, $setting, $statement, $expected, $meanwhile) = @_;
 	my ($s, $other) = map { ZkLock::session($_) } $a, $b;
 	my $pid = $s->pid;
-	$s->query("SET deadlock_timeout = '1s'; $setting");
+	$s->query("SET deadlock_timeout = '1s'");
 	my ($start, $ready);
 	do
 	{
@@ -86,13 +88,17 @@ sub stopped
 		# who looks last is the one who is ended; he is stopped before he can be
 		my ($theirs) = ZkLock::queue($zk, 'y');
 		my $seen = length log_of($a);
+		# ends with the transaction: no other statement is to meet it
+		$s->query($setting) if $setting;
 		$start = time;
 		$s->send($statement);
 		ZkLock::wait_until(sub { !$s->busy || grep { m{/locks/y/\Q$theirs\E$} } $zk->watches }, 'it waits for the other');
 		$zk->pause;
 		ZkLock::wait_until(sub { !$s->busy || substr(log_of($a), $seen) =~ /process $pid still waiting for .*\n.*CONTEXT/ }, 'it looks');
-		$ready = $s->busy && substr(log_of($a), $seen) =~ / which server "b" has/;
 		kill 'STOP', $pid or die;
+		ZkLock::wait_until(sub { PostgreSQL::Test::Utils::slurp_file("/proc/$pid/stat") =~ /\) T/ }, 'it is stopped');
+		# before any of the timeouts, or they were first
+		$ready = $s->busy && substr(log_of($a), $seen) =~ / which server "b" has/ && time < $start + $limit;
 		$zk->resume;
 		# a busy machine may have come too late for that
 		if (!$ready)
@@ -115,13 +121,13 @@ sub stopped
 	ZkLock::ok_clean($zk, \@node, $_) for qw(x y);
 	return;
 }
-my $over = sub { my $start = $_[1]; ZkLock::wait_until(sub { time > $start + 3 }, 'the time is up') };
+my $over = sub { my $start = $_[1]; ZkLock::wait_until(sub { time > $start + $limit }, 'the time is up') };
 stopped('nothing else', '', "SELECT zk_lock('y')", qr/^40P01: deadlock detected$/);
 stopped('a cancel', '', "SELECT zk_lock('y')", qr/^(?:40P01|57014): /, sub { ZkLock::ask($a, "SELECT pg_cancel_backend($_[0])") });
 stopped('a termination', '', "SELECT zk_lock('y')", qr/^(?:40P01|57P01): /, sub { ZkLock::ask($a, "SELECT pg_terminate_backend($_[0])") });
-stopped('statement_timeout', "SET statement_timeout = '3s'", "SELECT zk_lock('y')", qr/^(?:40P01|57014): /, $over);
-stopped('lock_timeout', "SET lock_timeout = '3s'", "SELECT zk_lock('y')", qr/^40P01: /, $over);
-stopped('the timeout of zk_try_lock', '', "SELECT zk_try_lock('y', timeout => '3s')", qr/^40P01: /, $over);
+stopped('statement_timeout', "SET LOCAL statement_timeout = '${limit}s'", "SELECT zk_lock('y')", qr/^(?:40P01|57014): /, $over);
+stopped('lock_timeout', "SET LOCAL lock_timeout = '${limit}s'", "SELECT zk_lock('y')", qr/^40P01: /, $over);
+stopped('the timeout of zk_try_lock', '', "SELECT zk_try_lock('y', timeout => '${limit}s')", qr/^40P01: /, $over);
 Deadlocks::ended();
 
 #

@@ -145,10 +145,13 @@ for my $s ($a[2], $b[1])
 	$s->query('ROLLBACK');
 	$s->query("SET lock_timeout = '50 ms'");
 	like($s->fails("SELECT zk_acquire('job', 1)"), qr/canceling statement due to lock timeout/, '... and ended by lock_timeout');
+	# if the answer comes in time
+	wait_until(sub { $s->fails("SELECT zk_acquire('job', 1)"); $s->notices =~ /^DETAIL:/m }, 'it has a detail', sub { $s->notices });
 	like($s->notices, qr/^DETAIL:  .*"a"/m, '... which says who has it');
-	$s->query("SET lock_timeout = 0; SET statement_timeout = '50 ms'");
+	# for one statement only
+	$s->query("SET lock_timeout = 0; BEGIN; SET LOCAL statement_timeout = '50 ms'");
 	like($s->fails("SELECT zk_acquire('job', 1)"), qr/canceling statement due to statement timeout/, '... and by statement_timeout');
-	$s->query('SET statement_timeout = 0');
+	$s->query('ROLLBACK');
 	in_queue(1);
 }
 my $gone = ZkLock::session($b);

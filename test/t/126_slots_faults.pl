@@ -9,8 +9,8 @@ use Wait;
 use ZkLock;
 
 my $zk = ZooKeeper->new->start;
-my $short = "zklock.session_timeout = '4s'";
-my ($a, $b, $c) = map { ZkLock::server($_, $zk, conf => $short) } qw(a b c);
+# A's session is there to expire, but not because the machine is slow.
+my ($a, $b, $c) = map { ZkLock::server($_, $zk, conf => $_ eq 'a' ? "zklock.session_timeout = '10s'" : '') } qw(a b c);
 my @all = ($a, $b, $c);
 my @sa = map { ZkLock::session($a) } 1 .. 3;
 my @sb = map { ZkLock::session($b) } 1 .. 3;
@@ -132,6 +132,8 @@ pass('after a crash the next one that lives has it');
 $sc[0]->query('COMMIT');
 $sb[1]->result;
 $sb[1]->query('COMMIT');
+# What follows takes no expiry.
+$a->append_conf('postgresql.conf', "zklock.session_timeout = '60s'");
 ZkLock::start_again($a);
 @sa = map { ZkLock::session($a) } 1 .. 3;
 ZkLock::wait_connected($a);

@@ -12,8 +12,9 @@ use ZooKeeper;
 
 my $zk = ZooKeeper->new(tick_time => 200)->start;
 my $proxy = Proxy->new($zk->host);
-# A's session is there to expire, and may do so at any time.
-my $a = ZkLock::server('a', $proxy, conf => "zklock.session_timeout = '3s'");
+# A's session is there to expire, but not because the machine is slow: who comes then waits
+# for one who has gone with it.
+my $a = ZkLock::server('a', $proxy, conf => "zklock.session_timeout = '10s'");
 my $b = ZkLock::server('b', $zk);
 my $c = ZkLock::server('c', $zk, conf => 'restart_after_crash = on');
 ZkLock::wait_connected($a, $b, $c);
@@ -170,9 +171,9 @@ ok_clean('doubt', 'doubt');
 
 # The ensemble is out of reach.
 ZkLock::wait_connected($a);
-ZkLock::ask($a, "ALTER SYSTEM SET zklock.connect_timeout = '100ms'; SELECT pg_reload_conf()");
+ZkLock::ask($a, "ALTER SYSTEM SET zklock.connect_timeout = '2s'; SELECT pg_reload_conf()");
 my $impatient = ZkLock::session($a);
-ZkLock::wait_until(sub { $impatient->query('SHOW zklock.connect_timeout') eq '100ms' }, 'the setting is read');
+ZkLock::wait_until(sub { $impatient->query('SHOW zklock.connect_timeout') eq '2s' }, 'the setting is read');
 come($impatient, 'reach', 2);
 $proxy->hole;
 like($impatient->failure, qr/^58000: could not reach ZooKeeper within/, 'out of reach');

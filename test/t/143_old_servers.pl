@@ -9,7 +9,7 @@ use ZkLock;
 
 my $zk = ZooKeeper->new->start;
 my $proxy = Proxy->new($zk->host);
-my $node = ZkLock::server('a', $proxy, conf => "zklock.session_timeout = '6s'\nzklock.connect_timeout = '5min'");
+my $node = ZkLock::server('a', $proxy, conf => "zklock.session_timeout = '20s'\nzklock.connect_timeout = '5min'");
 ZkLock::wait_connected($node);
 my $session = ZkLock::session($node);
 

@@ -9,7 +9,7 @@ use Resolver;
 use ZkLock;
 
 my $zk = ZooKeeper->new(servers => 3)->start;
-my $conf = "zklock.session_timeout = '6s'\nzklock.connect_timeout = '10min'";
+my $conf = "zklock.session_timeout = '15s'\nzklock.connect_timeout = '10min'";
 my $other = ZkLock::server('other', $zk, conf => $conf);
 ZkLock::wait_connected($other);
 my $rival = ZkLock::session($other);

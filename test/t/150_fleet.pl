@@ -8,7 +8,7 @@ use Test::More;
 use Proxy;
 use ZkLock;
 
-my $timeout = 3;
+my $timeout = 6;
 my $zk = ZooKeeper->new->start;
 system('make', '-s', '-C', "$FindBin::Bin/../fleet") == 0 or BAIL_OUT('could not build the fleet');
 $zk->create($_) for '/fleet', '/fleet/servers', '/fleet/tokens';
