@@ -24,6 +24,8 @@
 #   hang_up(NODE)               end that session (smart shutdown waits for it)
 #   start_again(NODE)           after its postmaster was killed: when the last of its
 #           processes has gone, which is when PostgreSQL lets another one start
+#   set(NODE, NAME, VALUE, SESSION...)  by ALTER SYSTEM and a reload; the worker has it then, and so
+#           have these sessions
 #   wait_connected(NODE...)     until the worker has a ZooKeeper session
 #   title(PID)                  what ps says of a process
 #   wait_until(CODE, WHAT, SEEN)  see Wait.pm
@@ -165,6 +167,17 @@ sub start_again
 {
 	my ($node) = @_;
 	wait_until(sub { $node->start(fail_ok => 1) }, $node->name . ' starts again');
+}
+
+sub set
+{
+	my ($node, $name, $value, @sessions) = @_;
+	ask($node, "ALTER SYSTEM SET $name = '$value'");
+	ask($node, 'SELECT pg_reload_conf()');
+	wait_until(sub { ask($node, "SHOW $name") eq $value && !grep { $_->query("SHOW $name") ne $value } @sessions }, "$name is $value");
+	# the worker has gone round when it has answered
+	ask($node, "SELECT count(*) FROM zk_contenders('nobody')") for 1, 2;
+	return;
 }
 
 sub wait_connected

@@ -19,14 +19,7 @@ my $writer = ZkLock::session($b);
 my $foreigner = $zk->client;
 my $directory = ZkLock::directory('y');
 
-sub set
-{
-	my ($name, $value) = @_;
-	ZkLock::ask($a, "ALTER SYSTEM SET $name = '$value'");
-	ZkLock::ask($a, 'SELECT pg_reload_conf()');
-	ZkLock::wait_until(sub { ZkLock::ask($a, "SHOW $name") eq $value }, "$name is $value");
-	return;
-}
+sub set { my ($name, $value) = @_; return ZkLock::set($a, $name, $value, @reader); }
 
 sub grant_states { return ZkLock::ask($a, "SELECT string_agg(grant_state, ' ' ORDER BY wait_start NULLS FIRST, pid) FROM zk_locks WHERE name = 'y'"); }
 

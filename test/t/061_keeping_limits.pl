@@ -17,12 +17,7 @@ my $s = ZkLock::session($a);
 my $other = ZkLock::session($a);
 my $foreign = $zk->client;
 
-sub set
-{
-	my ($name, $value) = @_;
-	ZkLock::ask($a, "ALTER SYSTEM SET $name = '$value'");
-	ZkLock::ask($a, 'SELECT pg_reload_conf()');
-}
+sub set { my ($name, $value) = @_; return ZkLock::set($a, $name, $value); }
 
 # Names of which a contender exists.
 sub contended

@@ -14,7 +14,9 @@ use ZooKeeper;
 my $zk = ZooKeeper->new(tick_time => 200)->start;
 my $a = ZkLock::server('a', $zk,
 	init => { allows_streaming => 1 },
-	conf => "zklock.session_timeout = '1h'\nsynchronous_commit = local\nsynchronous_standby_names = 'nobody'");
+	conf => "zklock.session_timeout = '1h'\nsynchronous_commit = local\nsynchronous_standby_names = 'nobody'\n"
+	  # a standby that comes late needs the log from its backup on
+	  . 'wal_keep_size = 1GB');
 ZkLock::wait_connected($a);
 ZkLock::ask($a, 'CREATE TABLE t (job text)');
 $a->backup('copy');

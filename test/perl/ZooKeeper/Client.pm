@@ -237,10 +237,15 @@ sub contend
 {
 	my ($self, $directory, %option) = @_;
 	my $uuid = join '-', map { join '', map { sprintf '%04x', rand 65536 } 1 .. $_ } 2, 1, 1, 1, 3;
-	eval { $self->create($directory, mode => 'container', parents => 1) };
-	croak $@ if $@ && $@ !~ /node exists/;
-	return scalar $self->create("$directory/_c_$uuid-" . ($option{kind} // 'lock-'),
-		mode => 'ephemeral_sequential', %option);
+	# as he does again when the server has reaped it meanwhile
+	for (1 .. 10)
+	{
+		eval { $self->create($directory, mode => 'container', parents => 1) };
+		croak $@ if $@ && $@ !~ /node exists/;
+		my $path = $self->create("$directory/_c_$uuid-" . ($option{kind} // 'lock-'), mode => 'ephemeral_sequential', %option);
+		return $path if defined $path;
+	}
+	croak "could not queue in $directory";
 }
 
 sub delete
