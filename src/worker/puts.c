@@ -375,7 +375,7 @@ static struct
 	uint32 number; /* of the look */
 	bool namesake; /* another server has our name, or a session that we had */
 	bool restart;  /* look again at the next TICK */
-	bool seen;	   /* all of it, if this connection is proven */
+	bool seen;	   /* all of it, if this connection is proven; not that of one before */
 	MemoryContext context;
 	char **queues;
 	int nqueues;
@@ -402,7 +402,7 @@ end_look(void)
 	if (look.context != NULL)
 		MemoryContextDelete(look.context);
 	look.context = NULL;
-	look.running = look.open = false;
+	look.running = look.open = look.seen = false;
 	look.queues = NULL;
 	look.strays = NULL;
 	look.nqueues = look.next_queue = look.nstrays = look.room = look.next = 0;
@@ -417,7 +417,7 @@ begin_look(void)
 
 	end_look();
 	look.number++;
-	look.wanted = look.restart = look.namesake = look.seen = false;
+	look.wanted = look.restart = look.namesake = false;
 	look.running = true;
 	look.context =
 		AllocSetContextCreate(TopMemoryContext, "zklock strays", ALLOCSET_DEFAULT_SIZES);
@@ -719,6 +719,12 @@ zklock_puts_work(bool wanted)
 		settle();
 	if (zklock_session_client() != NULL)
 		work_on_look();
+}
+
+bool
+zklock_puts_looking(void)
+{
+	return look.running || look.restart;
 }
 
 void

@@ -14,6 +14,9 @@
 /* To be called each time round.  "wanted": backends have something for us. */
 extern void zklock_puts_work(bool wanted);
 
+/* Is a look for strays under way, or to be repeated at the next TICK? */
+extern bool zklock_puts_looking(void);
+
 /* As a ZkSessionListener has it: a reply with ZKLOCK_TAG_PUTS. */
 extern void zklock_puts_event(ZkLockEventType type);
 extern void zklock_puts_message(const ZkMessage *message);

@@ -317,7 +317,7 @@ begin_exit(void)
  * A proclock is somebody who holds or waits.  Kept grants, and candidates who do not
  * lead, need nothing before they are taken, or their turn comes; those that were taken
  * and given back between two looks are needed again, as likely as not.  Puts need no
- * lease, but ticks, if the ensemble refuses them.
+ * lease, but ticks, if the ensemble refuses them; so does a look for strays.
  */
 static void
 look_at_need(bool stopping)
@@ -343,7 +343,7 @@ look_at_need(bool stopping)
 		!zklock_dispatch_holds() && !zklock_work_has_items())
 		zklock_session_renew(zklock_dispatch_contends());
 	else if (wanted || taken || bound || stopping || zklock_work_busy() ||
-			 zklock_dispatch_wants_tick())
+			 zklock_puts_looking() || zklock_dispatch_wants_tick())
 		zklock_session_need();
 }
 

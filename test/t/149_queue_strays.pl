@@ -1,0 +1,93 @@
+# Work that is handed out: chunks of which nobody speaks, when the look for them does not come
+# to its end at once.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/../perl";
+use Proxy;
+use Queues qw(length_is);
+use Test::More;
+use ZkLock;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new(tick_time => 200)->start;
+my $proxy = Proxy->new($zk->host);
+# When the ensemble has gone back it is waited for as long, and so it is before A rests.
+my $conf = "zklock.session_timeout = '6s'";
+my $a = ZkLock::server('a', $proxy, conf => "$conf\nzklock.server_name = 'a'");
+my $b = ZkLock::server('b', $zk, conf => $conf);
+ZkLock::wait_connected($a, $b);
+
+my $puts = ZkLock::directory('q', 'queues') . '/puts';
+my $namesake = '/zklock/servers/a-fedcba9876543210';
+
+#
+# A chunk of an earlier life of A, that has not committed
+#
+ZkLock::ask($a, "SELECT zk_queue_put('q', 'first')");
+length_is($b, 'q', '1 0 0', 'the queue has its directories');
+is(ZkLock::ask($b, "SELECT zk_queue_purge('q')"), 1, '... and is empty');
+my $s = ZkLock::session($a);
+$s->query("BEGIN; SELECT zk_queue_put('q', 'never')");
+$proxy->refuse->lose_reply('create', '/puts/');
+$s->send('COMMIT');
+my $chunk;
+ZkLock::wait_until(sub { ($chunk) = $zk->children($puts) }, 'the chunk is there');
+my $data = $zk->get("$puts/$chunk");
+my $postmaster = $a->{_pid};
+ZkLock::hang_up($a);
+$a->stop('immediate');
+$proxy->heal->accept;
+$a->start;
+length_is($b, 'q', '0 0 0', 'the server has deleted it when it starts');
+
+# A chunk is there again, and A has reason to look, when it has looked before.  Its own
+# session is another then.
+my $tokens = 1000;
+
+sub come_back
+{
+	ZkLock::ask($a, "SELECT zk_queue_put('q', 'x')");
+	length_is($b, 'q', '1 0 0', 'A has nothing else to do');
+	is(ZkLock::ask($b, "SELECT zk_queue_purge('q')"), 1, '... nor the queue');
+	$zk->create("$puts/$chunk", data => $data);
+	$proxy->trace;
+	my $session = ZkLock::ask($a, 'SELECT session_id FROM zk_session');
+	ZkLock::ask($b, 'SELECT zk_raise_tokens(' . ($tokens *= 1000) . ')');
+	ZkLock::wait_until(sub { ZkLock::ask($a, "SELECT state = 'connected' AND session_id <> '$session' FROM zk_session") eq 't' }, 'A has another session');
+	return;
+}
+
+# How often A has read it since.
+sub looks { return scalar grep { $_ eq "get $puts/$chunk" } $proxy->trace; }
+
+come_back();
+length_is($b, 'q', '0 0 0', 'it is deleted when the ensemble has gone back');
+
+#
+# The connection breaks while A looks
+#
+$proxy->lose_reply('get', "/puts/$chunk");
+my $lost = $proxy->lost;
+come_back();
+ZkLock::wait_until(sub { $proxy->lost > $lost }, 'what A has read is lost');
+length_is($b, 'q', '0 0 0', 'it looks again on the next connection');
+
+#
+# Somebody has its name, and might be the one whose transaction it was
+#
+$zk->create($namesake);
+come_back();
+ZkLock::wait_until(sub { looks() > 0 }, 'A has read it');
+# A would rest after twelve heartbeats.
+my ($own) = grep { /^a-/ && $namesake !~ /$_/ } $zk->children('/zklock/servers');
+my $writes = sub { return $zk->stat("/zklock/servers/$own")->{version}; };
+my $from = $writes->();
+ZkLock::wait_until(sub { $writes->() >= $from + 30 }, 'A does not rest, as there is something left to do');
+length_is($b, 'q', '0 0 1', 'the chunk stays for as long as there is another server of that name');
+$zk->delete($namesake);
+length_is($b, 'q', '0 0 0', '... and no longer');
+
+$_->stop for $a, $b;
+done_testing();
