@@ -214,7 +214,10 @@ sub hand_out
 		$left = $servers[0]->ask("SELECT length + putting FROM zk_queues WHERE queue = 'queue'");
 		return !$left;
 	});
-	return $left ? "$left are left in the queue" : ();
+	return () unless $left;
+	my $queue = '/zklock/queues/queue';
+	my @nodes = map { my $part = $_; map { "$part/$_" } $zk->children("$queue/$part") } qw(items held puts);
+	return "$left are left in the queue: " . join ', ', @nodes;
 }
 
 #
