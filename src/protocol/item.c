@@ -256,6 +256,8 @@ set_state(ZkItems *items, int i, ZkItemState state)
 	item->state = (uint8_t) state;
 	if (state == ZKLOCK_ITEM_ASKED)
 		items->asked++;
+	if (state != ZKLOCK_ITEM_GONE && i < items->first)
+		items->first = i;
 	assert(items->asked >= 0);
 }
 
@@ -267,6 +269,11 @@ zklock_items_choose(ZkItems *items, int *which, int *nwhich)
 	*nwhich = 0;
 	if (items->listing || items->listing_held)
 		return ZKLOCK_CHOOSE_WAIT;
+	if (!items->known)
+	{
+		items->listing = items->listed = true;
+		return ZKLOCK_CHOOSE_LIST;
+	}
 	while (items->first < items->n && items->item[items->first].state == ZKLOCK_ITEM_GONE)
 		items->first++;
 	for (int i = items->first; i < items->n; i++)
@@ -352,6 +359,7 @@ zklock_items_listed(ZkItems *items, ZkItem *item, int n)
 	items->item = item;
 	items->n = n;
 	items->first = 0;
+	items->known = true;
 	items->listing = false;
 }
 
@@ -457,14 +465,19 @@ zklock_items_changed(ZkItems *items, bool held)
 void
 zklock_items_forget(ZkItems *items)
 {
-	items->listed = items->held_known = false;
+	int n = 0;
+
+	items->known = items->listed = items->held_known = false;
 	items->listing = items->listing_held = false;
+	/* what is gone may be there again: the ensemble may have gone back */
 	for (int i = items->first; i < items->n; i++)
 	{
-		/* what is gone may be there again: the ensemble may have gone back */
-		if (items->item[i].state != ZKLOCK_ITEM_OURS)
-			set_state(items, i, ZKLOCK_ITEM_SUSPECT);
+		if (items->item[i].state == ZKLOCK_ITEM_OURS)
+			items->item[n++] = items->item[i];
 	}
+	items->n = n;
+	items->first = items->asked = 0;
+	items->wary = WARY;
 }
 
 /* ------------------------------------------------------------------------
@@ -493,7 +506,12 @@ zklock_take_request(ZkTake *take)
 			request = ZKLOCK_TAKE_READ_IT;
 			break;
 		case ZKLOCK_TAKE_DONE:
-			request = take->alone ? ZKLOCK_TAKE_DELETE : ZKLOCK_TAKE_FINISH;
+			if (!take->alone)
+				request = ZKLOCK_TAKE_FINISH;
+			else if (take->same || ZKLOCK_ITEM_MUTANT == 11)
+				request = ZKLOCK_TAKE_DELETE;
+			else
+				request = ZKLOCK_TAKE_COMPARE;
 			break;
 		case ZKLOCK_TAKE_RETURNED:
 			request = ZKLOCK_TAKE_GIVE;
@@ -622,6 +640,13 @@ zklock_take_reply(ZkTake *take, ZkTakeRequest request, ZkItemRc rc, int failed)
 			if (rc == ZKLOCK_ITEM_RC_NO_NODE)
 				take->alone = true;
 			break;
+		case ZKLOCK_TAKE_COMPARE:
+			take->same = rc == ZKLOCK_ITEM_RC_OK;
+			if (rc == ZKLOCK_ITEM_RC_NO_NODE)
+				return over(take, ZKLOCK_TAKE_ENDED);
+			if (rc == ZKLOCK_ITEM_RC_EXISTS)
+				return over(take, ZKLOCK_TAKE_GIVEN);
+			break;
 		case ZKLOCK_TAKE_DELETE:
 			if (rc == ZKLOCK_ITEM_RC_OK || rc == ZKLOCK_ITEM_RC_NO_NODE)
 				return over(take, ZKLOCK_TAKE_ENDED);
@@ -643,13 +668,15 @@ zklock_take_resumed(ZkTake *take)
 	if (take->open && take->state == ZKLOCK_TAKE_TAKING && !take->whose &&
 		ZKLOCK_ITEM_MUTANT != 6)
 		take->doubt = true;
-	take->open = false;
+	/* the ensemble may have gone back meanwhile */
+	take->open = take->same = false;
 }
 
 bool
 zklock_take_session_lost(ZkTake *take)
 {
 	take->open = false;
+	take->same = take->same && ZKLOCK_ITEM_MUTANT == 12;
 	switch ((ZkTakeState) take->state)
 	{
 		case ZKLOCK_TAKE_FREE:

@@ -36,9 +36,10 @@
  * One of the marks has a name that no other take ever gives, and they come and go
  * together.  So that step can be repeated until it is answered, without harm to whoever
  * has the item by then.  When the session is lost after the commit, the item alone is
- * deleted, which the ensemble refuses while anybody has it: a node with children.  It
- * goes by its name.  So whoever deletes the directories of a queue, where numbers
- * then begin again, while somebody has an item, may have another item deleted.
+ * deleted, which the ensemble refuses while anybody has it: a node with children.  That
+ * goes by its name, which may be another item's by then, where the ensemble has gone back
+ * or somebody has deleted the directories of the queue: numbers begin again there.  So
+ * it is read first, and its id compared.
  *
  *-------------------------------------------------------------------------
  */
@@ -174,6 +175,7 @@ typedef struct ZkItems
 	ZkItem *item; /* in their order; the caller's memory */
 	int n;
 	int first;		 /* all before it are gone */
+	bool known;		 /* as of a listing on this connection */
 	bool listed;	 /* it is all there is, or a watch will tell */
 	bool held_known; /* as of a listing of held/, or a watch will tell */
 	bool listing;	 /* a listing of items/ is out ... */
@@ -229,7 +231,8 @@ extern void zklock_items_left(ZkItems *items, const char *name, bool gone);
 /* A watch has fired. */
 extern void zklock_items_changed(ZkItems *items, bool held);
 
-/* The connection is lost, and with it watches and replies: nothing is known for sure. */
+/* The connection is lost, and with it watches and replies: nothing is known for sure but
+ * where our takes are. */
 extern void zklock_items_forget(ZkItems *items);
 
 /* ------------------------------------------------------------------------
@@ -256,7 +259,8 @@ typedef struct ZkTake
 	bool open;	   /* a request is out */
 	bool doubt;	   /* marks were asked for, and the reply is lost */
 	bool whose;	   /* whose are the marks? */
-	bool alone;	   /* DONE: the item without its marks is to be deleted */
+	bool alone;	   /* DONE: the item without its marks is to be deleted ... */
+	bool same;	   /* ... and it is the one that was had, not another of its name */
 	bool lost;	   /* HELD: the session is lost, and the marks with it */
 } ZkTake;
 
@@ -268,6 +272,7 @@ typedef enum ZkTakeRequest
 	ZKLOCK_TAKE_WHOSE,	 /* get held/...: is it there? */
 	ZKLOCK_TAKE_READ_IT, /* get items/... */
 	ZKLOCK_TAKE_FINISH,	 /* multi: delete held/..., items/.../held, and the item */
+	ZKLOCK_TAKE_COMPARE, /* get items/...: is it the one that was had?  EXISTS: another */
 	ZKLOCK_TAKE_DELETE,	 /* delete items/... */
 	ZKLOCK_TAKE_GIVE	 /* multi: delete held/..., items/.../held */
 } ZkTakeRequest;

@@ -597,6 +597,7 @@ send_one(const Sending *s)
 			zklock_session_sent(zklock_client_get(client, mark, false, &tag));
 			break;
 		case ZKLOCK_TAKE_READ_IT:
+		case ZKLOCK_TAKE_COMPARE:
 			zklock_session_sent(zklock_client_get(client, item, false, &tag));
 			break;
 		case ZKLOCK_TAKE_DELETE:
@@ -666,6 +667,16 @@ deliver(ZkTaken *taken, const ZkMessage *message)
 	return true;
 }
 
+/* Is it the item that the take had? */
+static bool
+is_same(const ZkTaken *taken, const ZkMessage *message)
+{
+	ZkItemName name;
+
+	return zklock_item_parse(taken->item, &name) &&
+		zklock_item_id(&name, message->czxid) == taken->id;
+}
+
 /* With the lock. */
 static void
 take_reply(ZkTaken *taken, ZkTakeRequest request, const ZkMessage *message)
@@ -682,6 +693,9 @@ take_reply(ZkTaken *taken, ZkTakeRequest request, const ZkMessage *message)
 		rc = ZKLOCK_ITEM_RC_ERROR;
 		refusal = 0;
 	}
+	if (request == ZKLOCK_TAKE_COMPARE && rc == ZKLOCK_ITEM_RC_OK &&
+		!is_same(taken, message))
+		rc = ZKLOCK_ITEM_RC_EXISTS;
 	news = zklock_take_reply(&taken->take, request, rc, message->failed_op);
 	switch (news)
 	{

@@ -7,7 +7,8 @@
  * one.  Requests and replies go through a pipe each, at its own pace; connections break
  * with requests and replies on them, which may have been done; sessions expire, and the
  * server hears of it later; workers are exchanged for successors that know no more than
- * what is in shared memory.  Then all is well, and a server takes what is left.
+ * what is in shared memory.  The ensemble goes back, and others have put items by then
+ * whose names are those of earlier ones.  Then all is well, and a server takes what is left.
  *
  * Besides, each schedule has one transaction that puts something, and servers that judge
  * it: itself, after a crash or not; one that was promoted; a copy.
@@ -57,6 +58,8 @@ typedef enum Coverage
 	COVER_EXPIRED,
 	COVER_HELD_EXPIRED,
 	COVER_TWICE,
+	COVER_WENT_BACK,
+	COVER_ANOTHER,
 	COVER_SUCCESSOR,
 	COVER_NONE,
 	COVER_MOVE,
@@ -79,6 +82,8 @@ const char *const coverage_name[NCOVERAGE] = {"items taken",
 											  "sessions expired",
 											  "... with an item",
 											  "items done twice",
+											  "ensembles that went back",
+											  "items of a name that was another's",
 											  "successors",
 											  "queues without a free item",
 											  "puts moved",
@@ -111,6 +116,7 @@ typedef struct Message
 	int failed;
 	int nchildren;
 	int creates;
+	int birth;
 	bool has[MAX_ITEMS];
 } Message;
 
@@ -126,6 +132,7 @@ typedef struct Item
 	int child; /* session of items/.../held, 0: none */
 	int held;  /* ... of held/... */
 	int owner; /* the take that this names */
+	int birth; /* no other item of this name has it, as with ids */
 	int creates;
 	int commits;
 	bool excused; /* a session expired that had it, or might have */
@@ -139,6 +146,7 @@ typedef struct Take
 	int item;
 	int session; /* in which it is held */
 	int attempt;
+	int birth; /* of the item */
 } Take;
 
 typedef struct Server
@@ -161,6 +169,7 @@ static Item item[MAX_ITEMS];
 static int nitems;
 static int last_session;
 static int last_take;
+static int last_birth;
 static bool calm;
 
 /* ------------------------------------------------------------------------
@@ -252,9 +261,11 @@ do_take(Server *s, Message *m)
 				m->rc = ZKLOCK_ITEM_RC_NO_NODE;
 			break;
 		case ZKLOCK_TAKE_READ_IT:
+		case ZKLOCK_TAKE_COMPARE:
 			if (!i->there)
 				m->rc = ZKLOCK_ITEM_RC_NO_NODE;
 			m->creates = i->creates;
+			m->birth = i->birth;
 			break;
 		case ZKLOCK_TAKE_FINISH:
 		case ZKLOCK_TAKE_GIVE:
@@ -332,6 +343,27 @@ expire(Server *s)
 			item[s->take[t].item].excused = true;
 	if (marks)
 		fire(true);
+}
+
+/* It has forgotten all sessions, and some items.  Others have their names, put by a
+ * server that has not noticed. */
+static void
+go_back(void)
+{
+	COVER(WENT_BACK);
+	TRACE("the ensemble goes back");
+	for (int s = 0; s < NSERVERS; s++)
+		if (server[s].alive)
+			expire(&server[s]);
+	for (int i = 0; i < nitems; i++)
+	{
+		if (!once_in(3))
+			continue;
+		item[i].there = true;
+		item[i].commits = item[i].creates = 0;
+		item[i].excused = false;
+		item[i].birth = ++last_birth;
+	}
 }
 
 /* ------------------------------------------------------------------------
@@ -445,14 +477,24 @@ take_reply(Server *s, const Message *m)
 	Take *take = &s->take[m->take];
 	ZkTakeNews news;
 	bool was_whose = m->request == ZKLOCK_TAKE_WHOSE;
+	ZkItemRc rc = m->rc;
 
 	if (take->id != m->id || !take->take.open)
 		return;
-	news = zklock_take_reply(&take->take, m->request, m->rc, m->failed);
+	if (m->request == ZKLOCK_TAKE_COMPARE && rc == ZKLOCK_ITEM_RC_OK &&
+		m->birth != take->birth)
+	{
+		COVER(ANOTHER);
+		rc = ZKLOCK_ITEM_RC_EXISTS;
+	}
+	news = zklock_take_reply(&take->take, m->request, rc, m->failed);
 	if (was_whose)
 		COVER(WHOSE);
 	if (m->request == ZKLOCK_TAKE_READ_IT)
+	{
 		take->attempt = m->creates;
+		take->birth = m->birth;
+	}
 	switch (news)
 	{
 		case ZKLOCK_TAKE_MISSED:
@@ -733,6 +775,7 @@ put_item(void)
 		return;
 	memset(&item[nitems], 0, sizeof(Item));
 	item[nitems].there = true;
+	item[nitems].birth = ++last_birth;
 	zklock_item_prefix(prefix, 0, 0);
 	snprintf(item[nitems].name, sizeof(item[nitems].name), "%.20s%010d", prefix, nitems);
 	nitems++;
@@ -775,12 +818,14 @@ step(void)
 				connect_again(s);
 			break;
 		case 5:
-			if (once_in(15) && s->connected)
+			if (once_in(40) && s->connected)
 				disconnect(s);
 			else if (once_in(40) && s->alive)
 				expire(s);
 			else if (once_in(40))
 				succeed(s);
+			else if (once_in(200))
+				go_back();
 			break;
 	}
 	check_exclusion();
@@ -876,7 +921,7 @@ play(uint64_t seed)
 	random_state = seed;
 	memset(server, 0, sizeof(server));
 	nitems = 0;
-	last_session = last_take = 0;
+	last_session = last_take = last_birth = 0;
 	calm = false;
 	for (int i = random_below(8); i >= 0; i--)
 		put_item();

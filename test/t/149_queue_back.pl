@@ -1,5 +1,5 @@
-# Work that is handed out: chunks of which nobody speaks, when the look for them does not come
-# to its end at once.
+# Work that is handed out, when the ensemble goes back: items whose names were others', and
+# chunks of which nobody speaks, when the look for them does not come to its end at once.
 use strict;
 use warnings;
 
@@ -16,8 +16,42 @@ my $proxy = Proxy->new($zk->host);
 # When the ensemble has gone back it is waited for as long, and so it is before A rests.
 my $conf = "zklock.session_timeout = '6s'";
 my $a = ZkLock::server('a', $proxy, conf => "$conf\nzklock.server_name = 'a'");
+ZkLock::wait_connected($a);
+
+sub items { return $zk->children(ZkLock::directory('q', 'queues') . '/items'); }
+
+#
+# A has done an item, and has not heard that it is deleted; another item has its name
+#
+ZkLock::ask($a, "SELECT zk_queue_put('q', 'zeroth')");
+length_is($a, 'q', '1 0 0', 'the queue is there');
+is(ZkLock::ask($a, "SELECT zk_queue_purge('q')"), 1, '... and empty');
+$zk->save;
+# Numbers of transactions come again, but not these.
+$zk->set('/zklock/queues', $_) for 1 .. 1000;
+ZkLock::ask($a, "SELECT zk_queue_put('q', 'first')");
+length_is($a, 'q', '1 0 0', 'an item');
+my ($name) = items();
+my $s = ZkLock::session($a);
+is($s->query("BEGIN; SELECT payload FROM zk_queue_take('q')"), 'first', 'A takes it');
+$proxy->refuse->lose_request('multi', '');
+my $lost = $proxy->lost;
+$s->query('COMMIT');
+ZkLock::wait_until(sub { $proxy->lost > $lost }, 'that it is to be deleted is lost');
+$zk->kill9->go_back->start;
+# It remembers nothing, and is the first that comes back.
 my $b = ZkLock::server('b', $zk, conf => $conf);
+ZkLock::wait_connected($b);
+ZkLock::ask($b, "SELECT zk_queue_put('q', 'second')");
+length_is($b, 'q', '1 0 0', 'another item');
+is_deeply([ items() ], [$name], '... has the name of the one before');
+$proxy->heal->accept;
 ZkLock::wait_connected($a, $b);
+ZkLock::ask($a, "SELECT zk_queue_put('q', 'third')");
+length_is($b, 'q', '2 0 0', 'A comes to its end with its own, and leaves the other one there');
+is(ZkLock::ask($b, "SELECT payload || attempt FROM zk_queue_take('q')"), 'second1', '... for whoever takes it');
+is(ZkLock::ask($b, "SELECT payload || attempt FROM zk_queue_take('q')"), 'third1', '... and the next');
+length_is($b, 'q', '0 0 0', 'none is left');
 
 my $puts = ZkLock::directory('q', 'queues') . '/puts';
 my $namesake = '/zklock/servers/a-fedcba9876543210';
@@ -25,17 +59,13 @@ my $namesake = '/zklock/servers/a-fedcba9876543210';
 #
 # A chunk of an earlier life of A, that has not committed
 #
-ZkLock::ask($a, "SELECT zk_queue_put('q', 'first')");
-length_is($b, 'q', '1 0 0', 'the queue has its directories');
-is(ZkLock::ask($b, "SELECT zk_queue_purge('q')"), 1, '... and is empty');
-my $s = ZkLock::session($a);
+$s = ZkLock::session($a);
 $s->query("BEGIN; SELECT zk_queue_put('q', 'never')");
 $proxy->refuse->lose_reply('create', '/puts/');
 $s->send('COMMIT');
 my $chunk;
 ZkLock::wait_until(sub { ($chunk) = $zk->children($puts) }, 'the chunk is there');
 my $data = $zk->get("$puts/$chunk");
-my $postmaster = $a->{_pid};
 ZkLock::hang_up($a);
 $a->stop('immediate');
 $proxy->heal->accept;
@@ -44,7 +74,7 @@ length_is($b, 'q', '0 0 0', 'the server has deleted it when it starts');
 
 # A chunk is there again, and A has reason to look, when it has looked before.  Its own
 # session is another then.
-my $tokens = 1000;
+my $tokens = 1_000_000;
 
 sub come_back
 {
@@ -69,7 +99,7 @@ length_is($b, 'q', '0 0 0', 'it is deleted when the ensemble has gone back');
 # The connection breaks while A looks
 #
 $proxy->lose_reply('get', "/puts/$chunk");
-my $lost = $proxy->lost;
+$lost = $proxy->lost;
 come_back();
 ZkLock::wait_until(sub { $proxy->lost > $lost }, 'what A has read is lost');
 length_is($b, 'q', '0 0 0', 'it looks again on the next connection');
