@@ -93,13 +93,21 @@ zklock_item_mark(char *buf, const char *item, uint64_t life, uint32_t take)
 	snprintf(buf, ZKLOCK_MARK_NAME, "%.39s.%016" PRIx64 "%08x", item, life, take);
 }
 
-void
-zklock_item_of_mark(char *mark)
+bool
+zklock_item_of_mark(char *mark, uint64_t *life, uint32_t *take)
 {
 	char *end = strrchr(mark, '.');
+	const char *p;
+	uint64_t number;
 
-	if (end != NULL)
-		*end = '\0';
+	if (end == NULL)
+		return false;
+	*end = '\0';
+	p = parse_digits(end + 1, 16, 16, 16, life);
+	if (p == NULL || (p = parse_digits(p, 16, 8, 8, &number)) == NULL || *p != '\0')
+		return false;
+	*take = (uint32_t) number;
+	return true;
 }
 
 /* ------------------------------------------------------------------------

@@ -89,8 +89,8 @@ extern int64_t zklock_item_id(const ZkItemName *item, int64_t czxid);
 
 extern void zklock_item_mark(char *buf, const char *item, uint64_t life, uint32_t take);
 
-/* Cut a name of held/ off behind the item's name. */
-extern void zklock_item_of_mark(char *mark);
+/* Cut a name of held/ off behind the item's name.  False: zklock has not made it. */
+extern bool zklock_item_of_mark(char *mark, uint64_t *life, uint32_t *take);
 
 /* ------------------------------------------------------------------------
  * Chunks

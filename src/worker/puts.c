@@ -10,8 +10,9 @@
  * Chunks that no put in shared memory speaks for are strays: a server that is restarted
  * finds its own, and one that is promoted those of the server that it replaces.  So once
  * in the life of shared memory we look for those of our system, and judge them by the
- * commit log, one after the other; and once more if the ensemble has gone back.  No
- * others come up: a put stays until its chunks are known to be gone.
+ * commit log, one after the other; and once more if the ensemble has gone back, or may
+ * have, unnoticed, since a put was settled.  No others come up: a put stays until its
+ * chunks are known to be gone.
  *
  * What a leader shows that was deposed is known to be so when a heartbeat was
  * acknowledged on the same connection.
@@ -52,8 +53,13 @@
 #define TAG_STRAY_READ	 103
 #define TAG_STRAY_SETTLE 104
 
+/* An ensemble that goes back by less than that, in session timeouts, may do so unnoticed:
+ * no heartbeat shows it.  They are two apart at most. */
+#define UNNOTICED 3
+
 static bool due = true;
-static bool proven = false; /* a heartbeat was acknowledged on this connection */
+static bool proven = false;	 /* a heartbeat was acknowledged on this connection */
+static int64 settled_at = 0; /* ns: a put was, last */
 
 /* ------------------------------------------------------------------------
  * Chunks
@@ -327,6 +333,7 @@ settled(ZkPut *put, const ZkMessage *message)
 	{
 		put->settled++;
 		put->stuck = false;
+		settled_at = zklock_clock();
 	}
 }
 
@@ -774,7 +781,9 @@ zklock_puts_event(ZkLockEventType type)
 	else
 		end_look();
 	/* what was moved may be there again */
-	if (zklock_ensemble_waiting())
+	if (zklock_ensemble_waiting() ||
+		(type == ZKLOCK_EV_DISCONNECTED && settled_at != 0 &&
+		 zklock_clock() - settled_at < UNNOTICED * zklock_shared->session.lease.timeout))
 		zklock_work->looked = false;
 	if (!zklock_work->looked && (!tick || look.restart))
 		look.wanted = true;

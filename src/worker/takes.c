@@ -76,6 +76,8 @@ typedef struct Sendings
 	int room;
 } Sendings;
 
+static void send_one(const Sending *s);
+
 static List *views = NIL; /* in TopMemoryContext */
 static uint32 last_view = 0;
 static uint32 connection = 0; /* replies of an earlier one are void */
@@ -315,6 +317,46 @@ made_message(const ZkMessage *message)
 	LWLockRelease(zklock_work->lock);
 }
 
+/* A mark of this server's.  Has one of its takes made it? */
+static bool
+is_had(uint32 serial)
+{
+	bool found = false;
+
+	LWLockAcquire(zklock_work->lock, LW_SHARED);
+	for (int i = 0; i < zklock_work->takes_high && !found; i++)
+		found = zklock_work->taken[i].take.state != ZKLOCK_TAKE_FREE &&
+			zklock_work->taken[i].serial == serial;
+	LWLockRelease(zklock_work->lock);
+	return found;
+}
+
+/*
+ * A listing of held/.  A take is over when both of its marks are known to be gone; so if
+ * they are there again, the ensemble has gone back, by so little that nobody has noticed.
+ * Nobody else would delete them while our session lives.
+ */
+static void
+take_held(View *view, const ZkMessage *message)
+{
+	for (int i = 0; i < message->nchildren; i++)
+	{
+		char *child = message->children[i];
+		Sending s = {.what = ZKLOCK_TAKE_GIVE};
+		uint64 life;
+
+		if (zklock_item_of_mark(child, &life, &s.generation) &&
+			life == zklock_work->life && !is_had(s.generation))
+		{
+			strlcpy(s.queue, view->name, sizeof(s.queue));
+			strlcpy(s.item, child, sizeof(s.item));
+			send_one(&s); /* the reply is nobody's */
+		}
+	}
+	zklock_items_listed_held(&view->items, (const char **) message->children,
+							 message->nchildren);
+}
+
 static void
 view_message(const ZkMessage *message)
 {
@@ -339,12 +381,7 @@ view_message(const ZkMessage *message)
 		zklock_trouble_refused(message);
 	}
 	else if (message->tag.uuid == TAG_HELD)
-	{
-		for (int i = 0; i < message->nchildren; i++)
-			zklock_item_of_mark(message->children[i]);
-		zklock_items_listed_held(&view->items, (const char **) message->children,
-								 message->nchildren);
-	}
+		take_held(view, message);
 	else
 		take_listing(view, message);
 	if (message->tag.uuid == TAG_LIST)

@@ -18,6 +18,8 @@ fuzz_name(const char *text)
 	char ours[ZKLOCK_ITEM_NAME + 16];
 	char chunk[ZKLOCK_CHUNK_NAME];
 	char mark[ZKLOCK_MARK_NAME];
+	uint64_t life;
+	uint32_t take;
 	ZkItemName item;
 	ZkChunkName name;
 
@@ -37,9 +39,11 @@ fuzz_name(const char *text)
 		}
 		CHECK(zklock_item_id(&item, INT64_MAX) == 0);
 		zklock_item_mark(mark, text, UINT64_MAX, UINT32_MAX);
-		zklock_item_of_mark(mark);
-		CHECK(strcmp(mark, text) == 0);
+		CHECK(zklock_item_of_mark(mark, &life, &take));
+		CHECK(strcmp(mark, text) == 0 && life == UINT64_MAX && take == UINT32_MAX);
 	}
+	snprintf(mark, sizeof(mark), "%s", text);
+	(void) zklock_item_of_mark(mark, &life, &take);
 	if (zklock_chunk_parse(text, &name))
 	{
 		zklock_chunk_format(chunk, &name);

@@ -119,5 +119,35 @@ length_is($b, 'q', '0 0 1', 'the chunk stays for as long as there is another ser
 $zk->delete($namesake);
 length_is($b, 'q', '0 0 0', '... and no longer');
 
+#
+# The ensemble goes back by so little that no heartbeat shows it: what A has settled is there
+# again.  First a chunk, that was moved
+#
+$proxy->refuse->lose_request('multi', '');
+ZkLock::ask($a, "SELECT zk_queue_put('q', 'moved')");
+ZkLock::wait_until(sub { ($chunk) = $zk->children($puts) }, 'the chunk is there');
+$data = $zk->get("$puts/$chunk");
+$proxy->heal->accept;
+length_is($b, 'q', '1 0 0', 'it is moved into the queue');
+$proxy->down;
+is(ZkLock::ask($b, "SELECT zk_queue_purge('q')"), 1, 'the item is gone');
+$zk->create("$puts/$chunk", data => $data);
+$proxy->accept;
+length_is($b, 'q', '1 0 0', 'it is moved again');
+
+# Marks of a take that is over
+my $dir = ZkLock::directory('q', 'queues');
+$s = ZkLock::session($a);
+is($s->query("BEGIN; SELECT payload FROM zk_queue_take('q')"), 'moved', 'A takes it');
+my ($mark) = $zk->children("$dir/held");
+($name) = items();
+$s->query('ROLLBACK');
+length_is($b, 'q', '1 0 0', '... and gives it back');
+$zk->create($_) for "$dir/items/$name/held", "$dir/held/$mark";
+is(ZkLock::ask($b, "SELECT payload FROM zk_queue_take('q')"), '', 'nobody else can tell that nobody has it');
+length_is($b, 'q', '1 1 0', '... as zk_queues says');
+is(ZkLock::ask($a, "SELECT payload || attempt FROM zk_queue_take('q', '1 h')"), 'moved3', 'A does when it looks for an item');
+length_is($b, 'q', '0 0 0', 'none is left');
+
 $_->stop for $a, $b;
 done_testing();
