@@ -243,9 +243,9 @@ sub report
 	my @overlaps = Chaos::Judge::overlaps(@transactions);
 	my @disorders = Chaos::Judge::disorders(@transactions);
 	my @crowds = Chaos::Judge::crowds(@transactions);
-	my @items = (@{ $seen{undone} }, Chaos::Judge::items($data, \@transactions, \@faults));
+	my @items = (@{ $seen{undone} }, Chaos::Judge::items($data, \@transactions, \@faults, map { $_ + 1 + now() - time } @{ $seen{losses} }));
 	my @long_waits = Chaos::Judge::long_waits($longest_wait, 4 * $session_timeout, \@transactions, \@faults);
-	my %job = map { $_ => Chaos::Jobs::judge($_, \@transactions, $seen{record}, $data, \@servers, $log) } @jobs;
+	my %job = map { $_ => Chaos::Jobs::judge($_, \@transactions, $seen{record}, $data, \@servers, $log, @{ $seen{losses} }) } @jobs;
 	my %rows = map { $_ => { lost => Chaos::Judge::lost_updates($data, $_), writes => Chaos::Judge::writes($data, $_) } } qw(register fenced);
 
 	print $fh "chaos: $seconds s, seed $seed, session timeout $session_timeout s\n\n";
@@ -253,6 +253,7 @@ sub report
 		Chaos::Judge::recovery(\@transactions, \@faults, map { $_->name } @servers));
 	Chaos::Judge::print_workloads($fh, \@transactions, \@overlaps, \%rows);
 	Chaos::Jobs::print_table($fh, map { $job{$_} } @jobs);
+	printf $fh "the ensemble lost what it may have acknowledged, by itself: %d times\n\n", scalar @{ $seen{losses} } if @{ $seen{losses} };
 	printf $fh "leaked contenders: %d%s\n\n", scalar @leaked, @leaked ? '' : sprintf ' (the last one was gone after %.1f s)', $seen{drained};
 	Chaos::Judge::print_outcomes($fh, \@transactions);
 
@@ -352,9 +353,10 @@ sub main
 	wait_for(4 * $session_timeout + 15, sub { !(@leaked = leaked()) });
 	my $drained = now() - $stopped;
 	$history->update;
+	my @losses = $zk->losses;
 
 	open my $fh, '>', "$log/report" or die "could not write $log/report: $!\n";
-	my $passed = report($fh, $history, $nemesis, wrong => \@wrong, stuck => $stuck, leaked => \@leaked, undone => \@undone, drained => $drained, record => $record);
+	my $passed = report($fh, $history, $nemesis, wrong => \@wrong, stuck => $stuck, leaked => \@leaked, undone => \@undone, losses => \@losses, drained => $drained, record => $record);
 	close $fh;
 	open $fh, '<', "$log/report" or die "$!\n";
 	print "\n", <$fh>;

@@ -101,6 +101,37 @@ sub restore
 	}
 }
 
+# When the ensemble has lost by itself what it may have acknowledged (ZOOKEEPER-4785): a
+# server led that lacked what both others had.  Seconds since 1970, of the run that ends now.
+sub losses
+{
+	my $self = shift;
+	my @losses;
+	no warnings 'portable';
+	for my $i ($self->servers)
+	{
+		open my $in, '<', $self->logfile($i) or die "could not read @{[ $self->logfile($i) ]}: $!\n";
+		my ($proposed, %term);
+		my $end = sub {
+			my @more = grep { $term{more}{$_} > $term{from} && $term{more}{$_} < $term{first} } keys %{ $term{more} };
+			push @losses, $term{at} if @more > 1;
+			%term = ();
+		};
+		while (<$in>)
+		{
+			if (/ New election\. .*proposed zxid=0x([0-9a-f]+)/) { $end->(); $proposed = hex $1; }
+			elsif (/^(\d+):(\d+):([\d.]+) .* LEADING - LEADER ELECTION TOOK/) { %term = (at => 3600 * $1 + 60 * $2 + $3, from => $proposed // 0, first => 0); }
+			elsif (%term && / Synchronizing with Learner sid: (\d+) .*peerLastZxid=0x([0-9a-f]+)/) { $term{more}{$1} //= hex $2; }
+			elsif (%term && / setting last processed zxid: 0x([0-9a-f]+)/) { $term{first} = hex $1; }
+		}
+		$end->();
+		close $in;
+	}
+	# their clocks say the time of the day
+	my ($second, $minute, $hour) = localtime;
+	return map { time - (3600 * $hour + 60 * $minute + $second - int $_) % 86400 } @losses;
+}
+
 # What is left in the directories of locks, slots and jobs: paths.
 sub contenders
 {

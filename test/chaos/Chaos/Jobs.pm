@@ -18,7 +18,8 @@
 #             the earlier one as in doubt, and with 'skip' it must not run at all; unless
 #             the ensemble went back between the two, and forgot.  In no case are both of
 #             one server, which knows by its own zk_runs.  (ZooKeeper may go back by itself,
-#             ZOOKEEPER-4785: then a server has said so, and the record's numbers are smaller.)
+#             ZOOKEEPER-4785: then its servers' logs show it, or one of ours has said so, and
+#             the record's numbers are smaller.)
 #   untrue    zk_runs has a row for each run that committed, and no other one.  Each has
 #             exactly one row in the fourth database.  When nobody runs anything any more,
 #             zk_jobs says "done" of a run only if it has committed, and always then,
@@ -115,7 +116,7 @@ sub id { my $run = shift; return "$run->{token}/$run->{number}"; }
 # Of one job: numbers for the table, and complaints.  The record is what was had of it above.
 sub judge
 {
-	my ($job, $transactions, $record, $data, $servers, $log) = @_;
+	my ($job, $transactions, $record, $data, $servers, $log, @losses) = @_;
 	my %seen = (job => $job, missing => [], wrong => [], untrue => [], half => 0, doubt => 0, forgotten => 0, settled => 0, slots => 0);
 
 	# what clients were told
@@ -169,8 +170,8 @@ SQL
 		else { push @{ $seen{missing} }, "slot $slot of $job"; }
 	}
 
-	# when servers found out that the ensemble went back
-	my @found;
+	# when servers found out that the ensemble went back, or it did so by itself
+	my @found = @losses;
 	for my $file (glob "$log/server-[ABC].log")
 	{
 		open my $in, '<', $file or die "could not read $file: $!\n";

@@ -76,11 +76,11 @@ sub faults_at
 
 # What is wrong with the items of "queue", by what was put and what is in the fourth database.
 # An ensemble that goes back forgets items, and knows again what had been moved; so what was
-# put before that is not asked for.
+# put before that, or before it did so by itself ("losses"), is not asked for.
 sub items
 {
-	my ($data, $transactions, $faults) = @_;
-	my $back = max(0, map { $_->{heal} } grep { $_->{kind} =~ /^ensemble / } @$faults);
+	my ($data, $transactions, $faults, @losses) = @_;
+	my $back = max(0, @losses, map { $_->{heal} } grep { $_->{kind} =~ /^ensemble / } @$faults);
 	my $rows = $data->must("SELECT coalesce(string_agg(payload || ' ' || id, ','), '') FROM handed_out");
 	my %ids;
 	push @{ $ids{$1} }, $2 while $rows =~ /([\w-]+) (\d+)/g;
