@@ -317,18 +317,31 @@ made_message(const ZkMessage *message)
 	LWLockRelease(zklock_work->lock);
 }
 
-/* A mark of this server's.  Has one of its takes made it? */
-static bool
-is_had(uint32 serial)
+static int
+compare_serials(const void *a, const void *b)
 {
-	bool found = false;
+	uint32 x = *(const uint32 *) a;
+	uint32 y = *(const uint32 *) b;
 
+	return x < y ? -1 : x > y;
+}
+
+/* The serials of all takes, sorted, in the context of this time round. */
+static uint32 *
+all_serials(int *n)
+{
+	uint32 *serials = palloc(sizeof(uint32) * (Size) zklock_work->ntakes);
+
+	*n = 0;
 	LWLockAcquire(zklock_work->lock, LW_SHARED);
-	for (int i = 0; i < zklock_work->takes_high && !found; i++)
-		found = zklock_work->taken[i].take.state != ZKLOCK_TAKE_FREE &&
-			zklock_work->taken[i].serial == serial;
+	for (int i = 0; i < zklock_work->takes_high; i++)
+	{
+		if (zklock_work->taken[i].take.state != ZKLOCK_TAKE_FREE)
+			serials[(*n)++] = zklock_work->taken[i].serial;
+	}
 	LWLockRelease(zklock_work->lock);
-	return found;
+	qsort(serials, (size_t) *n, sizeof(uint32), compare_serials);
+	return serials;
 }
 
 /*
@@ -339,14 +352,18 @@ is_had(uint32 serial)
 static void
 take_held(View *view, const ZkMessage *message)
 {
+	int n;
+	const uint32 *serials = all_serials(&n);
+
 	for (int i = 0; i < message->nchildren; i++)
 	{
 		char *child = message->children[i];
 		Sending s = {.what = ZKLOCK_TAKE_GIVE};
 		uint64 life;
 
-		if (zklock_item_of_mark(child, &life, &s.generation) &&
-			life == zklock_work->life && !is_had(s.generation))
+		if (zklock_item_of_mark(child, &life, &s.generation) && life == zklock_work->life &&
+			bsearch(&s.generation, serials, (size_t) n, sizeof(uint32), compare_serials) ==
+				NULL)
 		{
 			strlcpy(s.queue, view->name, sizeof(s.queue));
 			strlcpy(s.item, child, sizeof(s.item));
