@@ -369,6 +369,14 @@ may_end(int64 until)
 	return true;
 }
 
+/* The server stops: is a session that we have not opened yet of use?  Our predecessor's
+ * is to be closed, and what has committed can be told in any. */
+static bool
+needs_session(void)
+{
+	return zklock_shared->session.id.id != 0 || zklock_work_owed();
+}
+
 static void
 hand_out_work(void)
 {
@@ -424,7 +432,7 @@ zklock_worker_main(Datum arg)
 			reload();
 		}
 
-		if (stopping_until == 0)
+		if (stopping_until == 0 || needs_session())
 			zklock_session_open();
 		zklock_session_receive();
 		if (stopping_until == 0 && (zklock_session_stuck() || zklock_session_worn()))
