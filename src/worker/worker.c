@@ -364,12 +364,14 @@ may_end(int64 until)
 	static int64 aborted_until = PG_INT64_MAX;
 	int64 now = zklock_clock();
 
-	if (zklock_dispatch_holds() || zklock_work_owed())
+	if (zklock_dispatch_holds())
 	{
 		aborted_until = PG_INT64_MAX;
 		return now > until;
 	}
-	if (aborted_until == PG_INT64_MAX)
+	if (zklock_work_owed())
+		aborted_until = PG_INT64_MAX;
+	else if (aborted_until == PG_INT64_MAX)
 		aborted_until = now + ABORTED_MS * NS_PER_MS;
 	if (now < Min(until, aborted_until) &&
 		(zklock_work_busy() || zklock_session_returning()))

@@ -21,8 +21,9 @@ sub server
 }
 
 my $a = server('a', $proxy);
+my $c = server('c', $zk);
 my $b = ZkLock::server('b', $zk, conf => "cluster_name = 'b'\nzklock.session_timeout = '1h'");
-ZkLock::wait_connected($a, $b);
+ZkLock::wait_connected($a, $b, $c);
 my $other = ZkLock::session($b);
 
 sub session_of { return ZkLock::ask($_[0], 'SELECT session_id FROM zk_session'); }
@@ -46,6 +47,17 @@ sub wait_stopped
 }
 
 sub start { $proxy->heal; $a->start; ZkLock::wait_connected($a); return; }
+
+# C cannot tell that it has done an item, for as long as it tries: that is looked at in the end.
+{
+	my $s = ZkLock::session($c);
+	$other->query("SELECT zk_queue_put('stuck', 'x')");
+	$s->query("SELECT zk_lock('kept'); BEGIN; SELECT zk_queue_take('stuck', '1 h')");
+	my ($item) = $zk->children('/zklock/queues/stuck/items');
+	$zk->create("/zklock/queues/stuck/items/$item/foreign");
+	$s->query('COMMIT');
+	begin_stop($c);
+}
 
 # A worker that has not begun to connect.  One that was told to end soon after its start has a
 # successor that waits before it does.
@@ -114,5 +126,8 @@ sub had_signal { return PostgreSQL::Test::Utils::slurp_file("/proc/$_[0]/status"
 	start();
 	is(ZkLock::ask($a, 'SELECT payload FROM mine'), 'x', '... since it has committed');
 }
+
+wait_stopped($c, 'it gives up');
+is($other->query("SELECT zk_try_lock('kept')"), 't', 'who gives up, and holds nothing, closes his session all the same');
 
 done_testing();
