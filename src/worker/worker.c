@@ -66,6 +66,10 @@
 #define STOPPING_MS 60000
 #define ABORTED_MS	2000
 
+/* Whoever ends all processes of a server at once may have come to us before the
+ * postmaster: how long it may take that to say that it stops. */
+#define STOPS_MS 500
+
 /* A worker that ends sooner than this after its start had better not be
  * followed at once. */
 #define RESTART_PAUSE_MS 1000
@@ -295,19 +299,24 @@ reload(void)
 }
 
 /*
- * SIGTERM.  Returns when the session is to be closed; does not return when it
- * is left to a successor.
+ * SIGTERM.  True when the session is to be closed.  When it is left to a successor this
+ * does not return; until then work goes on.
  */
-static void
+static bool
 begin_exit(void)
 {
-	if (!server_stopping())
-	{
-		ereport(LOG,
-				(errmsg(
-					"zklock worker terminated, leaving its ZooKeeper session to its successor")));
-		proc_exit(1);
-	}
+	static int64 leave_at = 0;
+
+	if (server_stopping())
+		return true;
+	if (leave_at == 0)
+		leave_at = zklock_clock() + STOPS_MS * NS_PER_MS;
+	if (zklock_clock() < leave_at)
+		return false;
+	ereport(LOG,
+			(errmsg(
+				"zklock worker terminated, leaving its ZooKeeper session to its successor")));
+	proc_exit(1);
 }
 
 /* Between two looks at what there is need of, unless the session rests. */
@@ -355,18 +364,28 @@ may_end(int64 until)
 	static int64 aborted_until = PG_INT64_MAX;
 	int64 now = zklock_clock();
 
-	if (zklock_dispatch_holds() || zklock_work_owed())
+	if (zklock_dispatch_holds())
 	{
 		aborted_until = PG_INT64_MAX;
 		return now > until;
 	}
-	if (aborted_until == PG_INT64_MAX)
+	if (zklock_work_owed())
+		aborted_until = PG_INT64_MAX;
+	else if (aborted_until == PG_INT64_MAX)
 		aborted_until = now + ABORTED_MS * NS_PER_MS;
 	if (now < Min(until, aborted_until) &&
 		(zklock_work_busy() || zklock_session_returning()))
 		return false;
 	zklock_session_close();
 	return true;
+}
+
+/* The server stops: is a session that we have not opened yet of use?  Our predecessor's
+ * is to be closed, and what has committed can be told in any. */
+static bool
+needs_session(void)
+{
+	return zklock_shared->session.id.id != 0 || zklock_work_owed();
 }
 
 static void
@@ -411,9 +430,8 @@ zklock_worker_main(Datum arg)
 
 		MemoryContextReset(context);
 
-		if (ProcDiePending && stopping_until == 0)
+		if (ProcDiePending && stopping_until == 0 && begin_exit())
 		{
-			begin_exit();
 			zklock_session_set_stopping();
 			zklock_leadership_set_stopping();
 			stopping_until = zklock_clock() + STOPPING_MS * NS_PER_MS;
@@ -424,7 +442,7 @@ zklock_worker_main(Datum arg)
 			reload();
 		}
 
-		if (stopping_until == 0)
+		if (stopping_until == 0 || needs_session())
 			zklock_session_open();
 		zklock_session_receive();
 		if (stopping_until == 0 && (zklock_session_stuck() || zklock_session_worn()))
@@ -454,6 +472,8 @@ zklock_worker_main(Datum arg)
 				proc_exit(0);
 			timeout = 20;
 		}
+		else if (ProcDiePending)
+			timeout = Min(timeout, 20);
 
 		retry = zklock_session_retry_in();
 		if (retry >= 0 && stopping_until == 0)
