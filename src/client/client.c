@@ -1393,13 +1393,25 @@ close_handle(ZkClient *client)
 	close(client->socket);
 }
 
+/*
+ * A signal would end the library's wait for the server; and while the socket takes
+ * nothing, the close request would not be sent at all.  Signals are heeded afterwards.
+ * SIGQUIT, by which PostgreSQL ends a process at once, is not kept waiting.
+ */
 void
 zklock_client_close(ZkClient *client)
 {
+	sigset_t most;
+	sigset_t saved;
+
 	if (client == NULL)
 		return;
 	set_closing(client);
+	sigfillset(&most);
+	sigdelset(&most, SIGQUIT);
+	pthread_sigmask(SIG_BLOCK, &most, &saved);
 	close_handle(client);
+	pthread_sigmask(SIG_SETMASK, &saved, NULL);
 	client_free(client);
 }
 

@@ -243,9 +243,9 @@ extern int zklock_client_multi(ZkClient *client, const ZkOp *ops, int nops,
 /*
  * Close the session and free the client: the ensemble deletes our ephemeral
  * nodes at once.  Joins the library's threads, and waits until the server hangs up: for
- * about 1.5 s when it says nothing, and 3 s when it does not come to that.  Should what is
- * to be sent not go out, that can take 3 s before.
- * When not connected the session is left to time out.
+ * about 1.5 s when it says nothing, and 3 s when it does not come to that.  Should what
+ * is to be sent not go out, that can take 3 s before. Signals but SIGQUIT are blocked
+ * meanwhile. When not connected the session is left to time out.
  */
 extern void zklock_client_close(ZkClient *client);
 

@@ -693,6 +693,71 @@ test_close(const char *hosts, const char *proxied)
 	zklock_client_close(b);
 }
 
+static void
+heed(int signum)
+{
+	(void) signum;
+}
+
+/* Signal the thread that closes while its close request is kept back; then let it pass. */
+static void *
+thread_signals(void *closing)
+{
+	while (proxy(PROXY_HELD) < 1)
+		pause_ms(10);
+	for (int i = 0; i < 20; i++)
+	{
+		pthread_kill(*(pthread_t *) closing, SIGUSR1);
+		pause_ms(10);
+	}
+	proxy(PROXY_PASS);
+	return NULL;
+}
+
+/*
+ * A signal ends the library's wait for the server's answer.  A client that hangs up then
+ * may be told a moment later what it did not wait for, and the reset that this brings may
+ * overtake the request to close the session.  The proxy drops what it has kept when the
+ * client hangs up.
+ */
+static void
+test_close_signals(const char *hosts, const char *proxied)
+{
+	ZkClient *b = connect_client(hosts, NULL, "a client that stays");
+	ZkClient *a = connect_client(proxied, NULL, "a client to be closed, and signalled");
+	struct sigaction action = {.sa_handler = heed};
+	ZkRequestTag t = tag(1);
+	pthread_t main_thread = pthread_self();
+	pthread_t thread;
+	sigset_t before;
+	sigset_t after;
+	int64_t start;
+	int ms;
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/of-session", base);
+	zklock_client_create(a, path, "", 0, ZKLOCK_CREATE_EPHEMERAL, &t);
+	expect_rc(a, ZKLOCK_MSG_CREATED, 0, "... a node");
+
+	sigaction(SIGUSR1, &action, NULL);
+	pthread_sigmask(SIG_SETMASK, NULL, &before);
+	start = zklock_clock();
+	proxy(PROXY_HOLD);
+	if (pthread_create(&thread, NULL, thread_signals, &main_thread) != 0)
+		bail_out("no thread");
+	zklock_client_close(a);
+	pthread_join(thread, NULL);
+	pthread_sigmask(SIG_SETMASK, NULL, &after);
+	ok(sigismember(&before, SIGUSR1) == 0 && sigismember(&after, SIGUSR1) == 0,
+	   "signals are heeded again");
+	signal(SIGUSR1, SIG_DFL);
+	do
+		ms = (int) ((zklock_clock() - start) / 1000000);
+	while (exists(b, path) && ms < SESSION_TIMEOUT / 2);
+	ok(ms < SESSION_TIMEOUT / 2, "the session is closed, whatever the signals (%d ms)", ms);
+	zklock_client_close(b);
+}
+
 /* Directories, then contenders and listings pipelined. */
 static void
 test_requests(const char *proxied)
@@ -1725,6 +1790,7 @@ main(int argc, char **argv)
 	test_session(hosts);
 	test_requests(proxied);
 	test_close(hosts, proxied);
+	test_close_signals(hosts, proxied);
 	test_multi(hosts);
 	test_watches(hosts);
 	test_patience(hosts);
