@@ -16,6 +16,7 @@
 #   make soak             a million cycles of lock and commit, memory in a table; CYCLES=
 #   make model            random sessions beside a model of their answers; SEQUENCES= SEED=
 #   make chaos            faults of all kinds on six hosts; SECONDS= SEED=
+#                         WORKLOADS= FAULTS=
 #
 # The last ten install what they need; all but chaos run in a sandbox
 # (test/sandbox), chaos in namespaces of its own (test/chaos/run).

@@ -1,5 +1,5 @@
 #!/usr/bin/perl
-# chaos.pl SECONDS SEED LOGS - is the lock a lock when things break?
+# chaos.pl SECONDS SEED LOGS [WORKLOADS [FAULTS]] - is the lock a lock when things break?
 #
 # Three ZooKeeper servers (zk1 to zk3) and three PostgreSQL servers (A, B, C) on
 # hosts of their own, clients on each server (Chaos::Client), a nemesis
@@ -28,6 +28,11 @@
 # if all is well, 1 if not, 2 if the run itself failed.  test/chaos/run starts it,
 # as process 1 of a PID namespace: what it leaves running ends with it.  SEED
 # repeats the nemesis's choices, though not their timing.
+#
+# WORKLOADS and FAULTS are for who looks for something rare.  The first, a list of workloads
+# with blanks between, has these clients on each server, and one of "intervals", by which
+# recoveries are seen, in place of all.  The second, a regular expression, has those kinds of
+# faults alone whose names it matches.
 use strict;
 use warnings;
 
@@ -43,20 +48,38 @@ use Chaos::Judge;
 use Chaos::Nemesis;
 use Chaos::Server;
 
-my ($seconds, $seed, $log) = @ARGV;
+my ($seconds, $seed, $log, $wanted, $faults) = @ARGV;
 my $work = '/run/chaos';
 my $session_timeout = 2;    # s
 # Until all of it has begun, while nothing is judged yet.
 my $patience = 120;    # s
 # One client each, on each server.  Two of one workload meet on their server, too.
-my @jobs = qw(jobs-run jobs-skip);
-my @workloads = (qw(intervals long long mixed mixed mixed rings rings sets sets slots slots queue queue register register fenced fenced election), @jobs);
+my @workloads = qw(intervals long long mixed mixed mixed rings rings sets sets slots slots queue queue register register fenced fenced election jobs-run jobs-skip);
+@workloads = chosen(\@workloads, split ' ', $wanted) if $wanted;
+my @jobs = grep { /^jobs-/ } distinct(@workloads);
+my @kinds = grep { $_->[0] =~ /(?:$faults)/ } @Chaos::Nemesis::kinds;
+@kinds or die "chaos: no kind of fault matches \"$faults\"\n";
 
 $| = 1;
 # Process 1 gets no signal for which it has no handler.
 $SIG{$_} = sub { exit 130 } for qw(INT TERM HUP);
 
 sub now { return Chaos::Postgres::now(); }
+
+sub distinct
+{
+	my %seen;
+	return grep { !$seen{$_}++ } @_;
+}
+
+# What is wanted of all workloads.
+sub chosen
+{
+	my ($all, @wanted) = @_;
+	my %known = map { $_ => 1 } @$all;
+	$known{$_} or die "chaos: there is no workload \"$_\", but: " . join(' ', distinct(@$all)) . "\n" for @wanted;
+	return ('intervals', grep { $_ ne 'intervals' } @wanted);
+}
 
 # Until it is true, at most so long.
 sub wait_for
@@ -238,7 +261,7 @@ sub report
 	my ($fh, $history, $nemesis, %seen) = @_;
 	my @transactions = $history->transactions;
 	my @faults = $nemesis->faults;
-	my @kinds = map { $_->[0] } @Chaos::Nemesis::kinds;
+	my @names = map { $_->[0] } @kinds;
 	my @leaked = @{ $seen{leaked} };
 	my @overlaps = Chaos::Judge::overlaps(@transactions);
 	my @disorders = Chaos::Judge::disorders(@transactions);
@@ -249,10 +272,10 @@ sub report
 	my %rows = map { $_ => { lost => Chaos::Judge::lost_updates($data, $_), writes => Chaos::Judge::writes($data, $_) } } qw(register fenced);
 
 	print $fh "chaos: $seconds s, seed $seed, session timeout $session_timeout s\n\n";
-	Chaos::Judge::print_faults($fh, \@kinds, \@faults,
+	Chaos::Judge::print_faults($fh, \@names, \@faults,
 		Chaos::Judge::recovery(\@transactions, \@faults, map { $_->name } @servers));
 	Chaos::Judge::print_workloads($fh, \@transactions, \@overlaps, \%rows);
-	Chaos::Jobs::print_table($fh, map { $job{$_} } @jobs);
+	Chaos::Jobs::print_table($fh, map { $job{$_} } @jobs) if @jobs;
 	printf $fh "the ensemble lost what it may have acknowledged, by itself: %d times\n\n", scalar @{ $seen{losses} } if @{ $seen{losses} };
 	printf $fh "leaked contenders: %d%s\n\n", scalar @leaked, @leaked ? '' : sprintf ' (the last one was gone after %.1f s)', $seen{drained};
 	Chaos::Judge::print_outcomes($fh, \@transactions);
@@ -284,7 +307,7 @@ sub report
 
 	# What is wrong, if anything is.
 	my %injected = map { $_->{kind} => 1 } @faults;
-	my @idle = grep { my $workload = $_; !grep { $_->{workload} eq $workload && $_->{outcome} eq 'ok' } @transactions } qw(intervals long mixed rings sets slots queue register fenced election), @jobs;
+	my @idle = grep { my $workload = $_; !grep { $_->{workload} eq $workload && $_->{outcome} eq 'ok' } @transactions } distinct(@workloads);
 	my %unexpected = map { $_ => 1 } grep { !/$expected/ } map { $_->{outcome} } @transactions;
 	my @strange = $history->strange;
 	my @crashes;
@@ -310,7 +333,7 @@ sub report
 		[ 'every error was one to be expected', sort keys %unexpected ],
 		[ 'no process crashed, nor broke an assertion', @crashes ],
 		[ 'every workload committed', map { "not $_" } @idle ]);
-	push @checks, [ 'every kind of fault was injected', map { "not $_" } grep { !$injected{$_} } @kinds ] if $seconds >= $long_run;
+	push @checks, [ 'every kind of fault was injected', map { "not $_" } grep { !$injected{$_} } @names ] if $seconds >= $long_run;
 	my $passed = 1;
 	for (@checks)
 	{
@@ -331,6 +354,7 @@ sub main
 	wait_for($patience, sub { scalar $zk->contenders }) or die "no contender is seen\n";
 	srand $seed;
 	my $nemesis = Chaos::Nemesis->new(
+		kinds => \@kinds,
 		zk => $zk,
 		servers => \@servers,
 		data => $data,
@@ -360,7 +384,8 @@ sub main
 	close $fh;
 	open $fh, '<', "$log/report" or die "$!\n";
 	print "\n", <$fh>;
-	print "logs: build/chaos; to repeat: make chaos SECONDS=$seconds SEED=$seed\n" unless $passed;
+	my $chosen = ($wanted ? " WORKLOADS='$wanted'" : '') . ($faults ? " FAULTS='$faults'" : '');
+	print "logs: build/chaos; to repeat: make chaos SECONDS=$seconds SEED=$seed$chosen\n" unless $passed;
 	return $passed ? 0 : 1;
 }
 

@@ -45,7 +45,7 @@ my $patience = 15;
 
 sub now { return Chaos::Postgres::now(); }
 
-# zk (Chaos::Ensemble), servers (Chaos::Server), data (the fourth), clients (lists of pids by the
+# kinds (of our @kinds, those that it may choose), zk (Chaos::Ensemble), servers (Chaos::Server), data (the fourth), clients (lists of pids by the
 # server's name), small (of the servers, those with a small table), history, timeout (of
 # sessions, s), log (a file)
 sub new
@@ -164,7 +164,7 @@ sub jobs_recovered
 sub inject
 {
 	my $self = shift;
-	$self->{bag} = [ shuffle @kinds ] unless @{ $self->{bag} };
+	$self->{bag} = [ shuffle @{ $self->{kinds} } ] unless @{ $self->{bag} };
 	my ($kind, $code, $min, $max) = @{ shift @{ $self->{bag} } };
 	my $duration = $self->{timeout} * ($min + ($max - $min) * rand);
 	my $begin = now();
