@@ -6,28 +6,39 @@ use warnings;
 use FindBin;
 use lib "$FindBin::Bin/../perl";
 use PostgreSQL::Test::Utils ();
+use Proxy;
 use Test::More;
 use ZkLock;
 use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
 my $tokens = '/zklock/tokens';
-my ($a, $b) = map { ZkLock::server($_, $zk, conf => "zklock.session_timeout = '8s'") } 'a', 'b';
+my $proxy = Proxy->new($zk->host);
+my ($a, $b) = map { ZkLock::server(@$_, conf => "zklock.session_timeout = '8s'") } [ 'a', $proxy ], [ 'b', $zk ];
 ZkLock::wait_connected($a, $b);
 
 sub count { my ($node, $what) = @_; return scalar(() = PostgreSQL::Test::Utils::slurp_file($node->logfile) =~ /$what/g); }
 sub findings { return count($_[0], 'WARNING:  ZooKeeper ensemble went back to an earlier state'); }
 
-# The znode of one goes while it has no connection.
+sub next_worker
+{
+	my ($node, $worker) = @_;
+	kill 'TERM', $worker or die;
+	ZkLock::wait_until(sub { my $now = ZkLock::ask($node, 'SELECT worker_pid FROM zk_session'); $now ne '' && $now != $worker }, 'another worker');
+}
+
+# The znode of one goes while it has no connection.  A worker that is told to end works on for
+# a moment: one that had a connection might make it anew.
 my $held = ZkLock::session($b);
 $held->query('BEGIN');
 my $token = $held->query("SELECT zk_lock('held')");
 my $worker = ZkLock::ask($a, 'SELECT worker_pid FROM zk_session');
-kill 'STOP', $worker;
+$proxy->down;
+ZkLock::wait_until(sub { ZkLock::ask($a, 'SELECT state FROM zk_session') ne 'connected' }, 'the connection is lost');
 my ($member) = grep { /^a-/ } $zk->children('/zklock/servers');
 $zk->delete("/zklock/servers/$member");
-kill 'TERM', $worker;
-kill 'CONT', $worker;
+next_worker($a, $worker);
+$proxy->heal;
 ZkLock::wait_until(sub { findings($a) == 1 }, 'a waits');
 ZkLock::wait_until(sub { count($a, 'locks are granted again') == 1 }, 'its wait is over');
 ZkLock::wait_connected($a);

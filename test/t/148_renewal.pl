@@ -23,6 +23,16 @@ my ($sq, $sq2) = map { ZkLock::session($q) } 1 .. 2;
 sub session_of { return ZkLock::ask($_[0], 'SELECT session_id FROM zk_session') }
 sub state_of { return ZkLock::ask($_[0], 'SELECT state FROM zk_session') }
 
+# One that is told to end works on for a moment.
+sub next_worker
+{
+	my $node = shift;
+	my $worker = ZkLock::ask($node, 'SELECT worker_pid FROM zk_session');
+	kill 'TERM', $worker or die;
+	ZkLock::wait_until(sub { my $now = ZkLock::ask($node, 'SELECT worker_pid FROM zk_session'); $now ne '' && $now != $worker }, 'another worker');
+	return;
+}
+
 # The delete of what was kept is a write, and may give it a lease for a while.
 sub rest
 {
@@ -177,7 +187,7 @@ sub renew_in_vain
 for my $what ('a worker that ends', 'a server to be drained', 'another root')
 {
 	renew_in_vain();
-	kill 'TERM', ZkLock::ask($p, 'SELECT worker_pid FROM zk_session') if $what =~ /worker/;
+	next_worker($p) if $what =~ /worker/;
 	ZkLock::ask($p, 'ALTER SYSTEM SET zklock.drain = on') if $what =~ /drain/;
 	ZkLock::ask($p, "ALTER SYSTEM SET zklock.root = '/other'") if $what =~ /root/;
 	ZkLock::ask($p, 'SELECT pg_reload_conf()');
@@ -302,10 +312,8 @@ cmp_ok(descriptors(), '<=', $descriptors + 1, '... and cost no descriptors');
 
 # The worker's end, and the server's.
 wait_unused();
-my $pid = ZkLock::ask($slow, 'SELECT worker_pid FROM zk_session');
-kill 'TERM', $pid or die;
+next_worker($slow);
 $proxy->heal;
-ZkLock::wait_until(sub { my $now = ZkLock::ask($slow, 'SELECT worker_pid FROM zk_session'); $now ne '' && $now != $pid }, 'another worker');
 ZkLock::wait_connected($slow);
 is($ss->query("SELECT zk_assert('held') > 0"), 't', 'a worker that ends as its connection waits leaves all to its successor');
 $session = session_of($slow);
