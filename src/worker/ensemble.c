@@ -184,6 +184,16 @@ zklock_ensemble_ask(ZkClient *client)
 	(void) zklock_client_get(client, zklock_path_tokens(), true, &tag);
 }
 
+/* Somebody may have met no directory, whose next try succeeds, and needs the base then. */
+void
+zklock_ensemble_make(ZkClient *client)
+{
+	if (admitted)
+		return;
+	zklock_shared->base_missing = true;
+	zklock_ensemble_ask(client);
+}
+
 void
 zklock_ensemble_remind(ZkClient *client)
 {

@@ -42,6 +42,9 @@ extern void zklock_ensemble_connected(bool resumed);
 /* Ask for the base (again). */
 extern void zklock_ensemble_ask(ZkClient *client);
 
+/* The same, unless it is known, since what stands beside it is missing: it is made first. */
+extern void zklock_ensemble_make(ZkClient *client);
+
 /* The same before something is sent that is of no use without, if nobody has asked. */
 extern void zklock_ensemble_remind(ZkClient *client);
 

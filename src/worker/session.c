@@ -585,8 +585,7 @@ zklock_session_make_directories(void)
 {
 	make_directories();
 	/* what lies beside them has gone, too */
-	if (!zklock_ensemble_admitted())
-		zklock_ensemble_ask(client);
+	zklock_ensemble_make(client);
 }
 
 void
@@ -749,8 +748,7 @@ on_missing(void)
 		return;
 	/* the connection begins now, ahead of whatever meets no directory */
 	zklock_member_start(client);
-	if (!zklock_ensemble_admitted())
-		zklock_ensemble_ask(client);
+	zklock_ensemble_make(client);
 }
 
 static void

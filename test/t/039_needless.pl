@@ -108,9 +108,13 @@ sub delete_tree
 $foreign->close;
 delete_tree('/zklock');
 my $log = -s $node->logfile;
+$proxy->down;
 $node->start;
 $session = ZkLock::session($node);
-is($session->query("SELECT zk_try_lock('own', timeout => '1h')"), 't', 'the first one makes the root');
+# What is wanted already is asked for as soon as there is a connection.
+$session->send("SELECT zk_try_lock('own', timeout => '1h')")->wait_level(2);
+$proxy->heal;
+is($session->result, 't', 'the first one makes the root');
 is_deeply([ sort $zk->children('/zklock') ], [qw(barriers elections jobs locks queues servers slots tokens)], '... all of it');
 unlike(PostgreSQL::Test::Utils::slurp_file($node->logfile, $log), qr/starting anew|exited with exit code/, '... at the first try');
 $zk->delete('/zklock/queues');
