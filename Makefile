@@ -31,7 +31,7 @@ EXTRA_CLEAN = build test/fuzz/build test/sim/build test/client/build test/bench/
 
 PG_CONFIG ?= pg_config
 # Calls from one file of ours to another go there, and not by the linker's table.
-SHLIB_LINK += -lzookeeper_mt -Wl,-Bsymbolic-functions
+SHLIB_LINK += -lzookeeper_st -Wl,-Bsymbolic-functions
 # As system headers, so that -Wextra speaks of this project's code only.
 PG_CPPFLAGS = -isystem $(shell $(PG_CONFIG) --includedir-server)
 # Signatures of callbacks are PostgreSQL's; not every one needs all it is given.

@@ -1,22 +1,23 @@
 /*-------------------------------------------------------------------------
  *
  * client.c
- *	  One ZooKeeper session, seen from a single-threaded program.
+ *	  One ZooKeeper session, as messages.
  *
- * Three threads meet here.  The main thread calls everything in client.h.
- * libzookeeper_mt adds two of its own for each handle: the I/O thread owns
- * the socket, the completion thread calls us back.  On those two nothing may
- * run that may fail or wait but malloc, pthread, write(2), nanosleep(2) and
- * clock_gettime(2), so the callbacks only fill a ZkMessage and append it to the
- * client's queue.
+ * The library is the one without threads, libzookeeper_st.  It does nothing by itself:
+ * zookeeper_interest begins an attempt to connect, pings, finds that the server is
+ * silent, and says what to wait for; zookeeper_process sends, reads one packet, and calls
+ * us back.  Both are called from zklock_client_receive and zklock_client_fd alone, so
+ * there and in opening and closing are all callbacks made; of requests (zoo_a...) only
+ * one that cannot be sent makes some (check_silent_loss).  The callbacks append a
+ * ZkMessage to the client's queue, and call nothing.
  *
- * Order.  Replies, watch events and session events all pass through one queue
- * of the library (completions_to_process), filled by the I/O thread in wire
- * order and emptied by the completion thread, which calls the watcher and the
- * completions alike.  When a connection breaks, the I/O thread queues the
- * session event first and then a reply for each open request (cleanup() in
- * zookeeper.c); both precede the next connection's event.  So the order in our
- * queue is
+ * What is waited for is an epoll descriptor with two members: the socket, which comes and
+ * goes (watch_socket), and a timer for whatever has a time (wake_at).
+ *
+ * Order.  Replies, watch events and session events come in the order of the wire.  When a
+ * connection breaks, the library tells of the session event first and then of each open
+ * request (cleanup() in zookeeper.c); and while anything of that is in the queue it is
+ * not asked to connect again.  So the order in our queue is
  *
  *		DISCONNECTED, lost replies, CONNECTED, replies on the new connection.
  *
@@ -27,58 +28,27 @@
  * did say on the old connection stands before DISCONNECTED.  So zklock_client_receive
  * makes a ZCONNECTIONLOSS of each reply that it returns while the connection is not up.
  *
- * One hole is left, and closed here.  A request made after the library has
- * seen the loss and before the main thread has read of it is kept by the
- * library and goes out on the next connection, ahead of whatever the caller
- * sends to find out what became of its older requests.  Its reply would come
- * after CONNECTED, when a caller thinks that all its requests are answered.
- * (The same can happen without any session event, when a wake-up of the I/O
- * thread fails.)  zklock_client_receive therefore answers whatever is open
- * in the same way before it returns CONNECTED, and drops the real reply; one that the
- * completion thread has in hand just then it lets come first.  That is no lie: the
- * request reaches the server, if at all, on this connection, and before anything that
- * the caller sends from now on.
+ * A request that is made when the library has lost the connection, and the caller has not
+ * yet read of it, would be kept by the library and go out on the next connection.  It is
+ * answered as lost here instead, and the library does not hear of it.
  *
- * Memory.  A request and its reply are allocated by the main thread when the
- * request is made, so that no reply can be lost for want of memory.  Until it
- * is answered, the request is in the client's pending list, since
- * zookeeper_close may leave completions uncalled; closing frees that list.
- * Our mutex is never held while the library is called.
+ * Memory.  A request and its reply are allocated when the request is made, so that no
+ * reply can be lost for want of memory.
  *
- * Attempts.  The library pauses between attempts to connect only where it sees
- * the end of its list of hosts; by ZOOKEEPER-2466 it never does if their number
- * is even, and else its pause is a sixtieth of the session timeout.  So servers
- * that accept and hang up, as those without a quorum do, would be asked some
- * hundred or many thousand times a second.  It has no setting for that.  But its
- * I/O thread logs each failure before it goes on to the next attempt, and there,
- * in the log callback, it is made to wait (pause_attempts).
+ * Attempts.  The library pauses between attempts to connect only where it sees the end of
+ * its list of hosts; by ZOOKEEPER-2466 it never does if their number is even, and else
+ * its pause is a sixtieth of the session timeout.  So the pauses are ours (note_failure),
+ * and its own is passed over.
  *
- * Leaving.  zookeeper_close ends the session if the handle turns out to be connected
- * when it has joined the threads, and a handle that tries to connect may be, at any
- * moment.  Others would have our locks then, while we still believe in the lease.  So a
- * handle that is to leave its session alive is made to forget it first: its id there is
- * replaced by one that no session has.  That is done on the I/O thread, in the log
- * callback, since nobody else reads and writes it then, after either of two lines (leave):
- *
- *		an attempt has failed: the next one asks for a session that there is not, and
- *		is refused;
- *		an attempt has asked for the session: the answer is about another session than
- *		the handle's, so the library takes the handle's for expired, and hangs up.
- *
- * An attempt that had asked before may succeed yet.  Then the I/O thread waits in the
- * callback for as long as silence may last, and takes the connection for broken when it
- * goes on: an attempt has failed.  It sends no ping meanwhile, and the session is not kept
- * alive by that, nor kept from whoever resumes it.
- *
- * A handle that never had a session asks for a new one instead, which nobody knows.
- * So to close a handle that has left harms nobody.
+ * Names.  The library resolves the names in its connect string before each attempt, and
+ * that may take long.  It is given addresses (resolve.c); whoever wants the names
+ * resolved anew opens another client.
  *
  *-------------------------------------------------------------------------
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#define THREADED
 
 #include "client.h"
 
@@ -86,24 +56,24 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
-#include <pthread.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
 #include <sys/time.h>
+#include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <zookeeper/zookeeper.h>
 
 #include "liblog.h"
-
-/* Log lines that may wait in the queue; further ones are only counted. */
-#define ZKLOCK_MAX_LOG_LINES 256
+#include "resolve.h"
 
 /* A sequence number is at most 11 characters, "-2147483648". */
 #define ZKLOCK_SEQUENCE_ROOM 16
@@ -121,8 +91,9 @@
 /* ms: a connection that lived for less was none. */
 #define ZKLOCK_SHORT_LIFE 1000
 
-/* No session has this id: they begin with the number of a server and the time. */
-#define ZKLOCK_NO_SESSION 1
+/* ns */
+#define AT_ONCE 1
+#define NEVER	INT64_MAX
 
 _Static_assert(ZKLOCK_ZOK == ZOK, "ZOK");
 _Static_assert(ZKLOCK_ZCONNECTIONLOSS == ZCONNECTIONLOSS, "ZCONNECTIONLOSS");
@@ -136,15 +107,13 @@ _Static_assert(ZKLOCK_ZSESSIONEXPIRED == ZSESSIONEXPIRED, "ZSESSIONEXPIRED");
 _Static_assert(ZKLOCK_PASSWORD_LEN == sizeof(((clientid_t *) 0)->passwd), "passwd");
 
 /*
- * A request that the library has and will complete: the completion's data.
- * Allocated by the main thread; freed by the completion thread when the
- * completion is called, or by zklock_client_close.
+ * A request that the library has and will complete: the completion's data, freed when it
+ * is called.
  */
 typedef struct ZkRequest
 {
 	ZkClient *client;
-	uint64_t serial;		/* unique within the process */
-	ZkMessage *reply;		/* NULL: answered already, drop the real one */
+	ZkMessage *reply;		/* NULL: drop the real one */
 	int pathroom;			/* size of reply->path, 0 if none */
 	struct ZkRequest *prev; /* pending list */
 	struct ZkRequest *next;
@@ -156,172 +125,74 @@ typedef struct ZkRequest
 
 struct ZkClient
 {
-	/* set by the main thread before the handle exists, then constant */
-	int fd;		  /* eventfd, see fd_set_readable */
-	int slot;	  /* in log_slots */
-	int nhosts;	  /* in the connect string */
-	bool creator; /* nodes that we create are ours alone */
-
-	/* of the main thread alone */
-	pthread_t thread; /* itself; the library's read it */
-	pthread_t closer; /* see zklock_client_close_begin */
-	zhandle_t *zh;
-	bool up; /* CONNECTED was the last session message that
-			  * zklock_client_receive returned */
-
-	/* of the I/O thread alone */
-	int failures;			/* attempts in a row that came to nothing */
-	int64_t established_at; /* ns; 0: no session on this connection */
-
-	/* set by the main thread, read by all */
-	atomic_bool closing;
-
-	/* of the thread that closes the client */
-	int socket;			/* of the connection, -1: none */
-	int64_t hung_up_by; /* ns: when the server must have hung up */
-
-	/* protects the following fields only, but "changed" tells of "closing", too */
-	pthread_mutex_t mutex;
-	pthread_cond_t changed; /* closing, leaving */
-	bool readable;			/* fd */
-	ZkMessage *head;		/* messages, oldest first */
+	int epoll;
+	int timer;
+	int64_t wake_at; /* ns: when the timer fires; NEVER */
+	int socket;		 /* of the connection or the attempt, in epoll; -1: none */
+	bool writing;	 /* ... until it takes more, or is connected */
+	bool more;		 /* TLS may have read more of it than was asked for */
+	zhandle_t *zh;	 /* NULL: closed */
+	bool creator;	 /* nodes that we create are ours alone */
+	bool tls;
+	int naddresses;	 /* to try */
+	bool up;		 /* CONNECTED was the last session message that
+					  * zklock_client_receive returned */
+	bool asked;		 /* requests were made since the library was last looked after */
+	ZkMessage *head; /* messages, oldest first */
 	ZkMessage *tail;
 	ZkRequest *pending_head; /* requests, oldest first */
 	ZkRequest *pending_tail;
 	int npending;
-	bool filling;				  /* a reply is neither there nor in the queue */
-	int nlogs;					  /* LOG messages in the queue */
-	unsigned long log_dropped;	  /* lines dropped since the last note of it */
-	bool opening;				  /* zookeeper_init2 has not returned yet */
-	int error_level;			  /* of "error", 0 if none */
-	char error[ZKLOCK_ERROR_LEN]; /* worst log line while opening */
-	bool connected;				  /* by the last session event */
-	int auth_open;				  /* credentials that were neither accepted nor refused */
-	bool held_back;				  /* CONNECTED waits for them */
-	bool established;			  /* the I/O thread has a session on this connection */
-	bool leaving;				  /* the main thread wants to leave it */
-	bool left;					  /* the handle knows of no session that is ours */
-	bool closed;				  /* there is no handle any more */
-	int64_t asked_at;	 /* ns: the latest attempt had not asked for its session */
+	bool connected;		 /* by the last session event */
+	bool dead;			 /* the handle connects no more */
+	int auth_open;		 /* credentials that were neither accepted nor refused */
+	bool held_back;		 /* CONNECTED waits for them */
 	ZkSessionId session; /* as of the last connection; id 0: none yet */
 	int timeout_ms;
 	char server[ZKLOCK_SERVER_LEN]; /* connected to or tried last */
+
+	/* attempts */
+	int64_t called_at;		/* ns: when the library was last called to go on */
+	int64_t began_at;		/* ns: the latest attempt */
+	int64_t asked_at;		/* ns: the latest attempt had not asked for its session */
+	int64_t established_at; /* ns; 0: no session on this connection */
+	int failures;			/* in a row, that came to nothing */
+	int64_t pause_until;	/* ns: no attempt before */
+
+	/* opening */
+	bool opening;
+	int error_level;			  /* of "error", 0 if none */
+	char error[ZKLOCK_ERROR_LEN]; /* worst log line while opening */
+
+	/* closing: see zklock_client_close_begin */
+	bool closing;
+	char *farewell; /* what is to be sent yet */
+	size_t farewell_len;
+	size_t farewell_sent;
+	int64_t hung_up_by; /* ns: when the server must have hung up */
 };
 
-static void log_line(int slot, const char *line);
-
-/* Of the main thread; the library numbers the requests of a process, too. */
-static uint64_t last_serial = 0;
-
-static bool
-in_main_thread(const ZkClient *client)
-{
-	return pthread_equal(client->thread, pthread_self());
-}
-
-/*
- * The library's log callback has no context argument, so each client has one
- * of these functions to itself.  A slot is filled before the library's threads
- * start and emptied after they are joined, which is all the locking it needs.
- */
-static ZkClient *log_slots[ZKLOCK_MAX_CLIENTS];
-
-static void
-log_line_0(const char *line)
-{
-	log_line(0, line);
-}
-
-static void
-log_line_1(const char *line)
-{
-	log_line(1, line);
-}
-
-static void
-log_line_2(const char *line)
-{
-	log_line(2, line);
-}
-
-static void
-log_line_3(const char *line)
-{
-	log_line(3, line);
-}
+/* The library's log callback has no context argument: whom the library is called for. */
+static ZkClient *calling = NULL;
 
 static ZooLogLevel log_level = ZOO_LOG_LEVEL_INFO; /* we read what these say */
 
-static const log_callback_fn log_functions[ZKLOCK_MAX_CLIENTS] = {log_line_0, log_line_1,
-																  log_line_2, log_line_3};
+static uint64_t requests_made = 0;
 
 /*-------------------------------------------------------------------------
- * The queue: any thread.
+ * The queue
  *-------------------------------------------------------------------------
  */
 
-/*
- * The descriptor becomes readable when there is something to receive that is not
- * patient, and stays so until all is received.  It is written without the mutex, which
- * whoever wakes up takes first; "readable" is set before that, and reset when the
- * write has been read.
- */
-static void
-fd_set_readable(ZkClient *client)
-{
-	uint64_t one = 1;
-
-	/* cannot block and cannot fail: the counter is 0 or 1 */
-	while (write(client->fd, &one, sizeof(one)) < 0 && errno == EINTR)
-		;
-}
-
-/* With the mutex held.  The write may be yet to come: then it wakes us for nothing. */
-static void
-fd_reset(ZkClient *client)
-{
-	uint64_t count;
-	ssize_t rc;
-
-	while ((rc = read(client->fd, &count, sizeof(count))) < 0 && errno == EINTR)
-		;
-	client->readable = rc < 0;
-}
-
-/*
- * Does a message wait for the next one?  A deletion that has succeeded is no news to
- * anybody who waits, and the next of the open requests brings its own reply, or the end
- * of the connection.  With the mutex held.
- */
-static bool
-is_patient(const ZkClient *client, const ZkMessage *message)
-{
-	return message->rc == ZOK &&
-		(message->tag.patient ||
-		 (message->type == ZKLOCK_MSG_DELETED && client->npending > 0));
-}
-
-/* Append a message that the caller has made. */
 static void
 queue_append(ZkClient *client, ZkMessage *message)
 {
-	bool wake;
-
-	pthread_mutex_lock(&client->mutex);
 	message->next = NULL;
 	if (client->tail != NULL)
 		client->tail->next = message;
 	else
 		client->head = message;
 	client->tail = message;
-	client->nlogs += message->type == ZKLOCK_MSG_LOG;
-	if (zklock_is_reply(message))
-		client->filling = false;
-	wake = !client->readable && !is_patient(client, message);
-	client->readable |= wake;
-	pthread_mutex_unlock(&client->mutex);
-	if (wake)
-		fd_set_readable(client);
 }
 
 void
@@ -335,7 +206,7 @@ zklock_client_free_message(ZkMessage *message)
 	free(message);
 }
 
-/* Take a request out of the pending list, with the mutex held. */
+/* Take a request out of the pending list. */
 static void
 pending_remove(ZkClient *client, ZkRequest *request)
 {
@@ -353,22 +224,22 @@ pending_remove(ZkClient *client, ZkRequest *request)
 }
 
 /*-------------------------------------------------------------------------
- * Events: the completion thread.
+ * Events: called back by the library.
  *-------------------------------------------------------------------------
  */
 
 /*
  * Memory for an event, which unlike a reply was not asked for in advance.
  * An event that is dropped would leave somebody waiting for ever.  Without
- * memory the completion thread rather waits here until there is some: no
- * acknowledgement arrives meanwhile, and the lease runs out, which is safe.
+ * memory the process rather waits here until there is some: no
+ * acknowledgement is read meanwhile, and the lease runs out, which is safe.
  */
 static void *
-event_alloc(ZkClient *client, size_t size)
+event_alloc(size_t size)
 {
 	void *block;
 
-	while ((block = calloc(1, size)) == NULL && !atomic_load(&client->closing))
+	while ((block = calloc(1, size)) == NULL)
 	{
 		struct timespec pause = {0, 10 * 1000 * 1000};
 
@@ -378,56 +249,39 @@ event_alloc(ZkClient *client, size_t size)
 }
 
 static void
-event_append(ZkClient *client, ZkMessageType type, const char *path, bool patient)
+event_append(ZkClient *client, ZkMessageType type, const char *path)
 {
-	ZkMessage *message = event_alloc(client, sizeof(ZkMessage));
-	size_t len = path != NULL ? strlen(path) + 1 : 0;
+	ZkMessage *message = event_alloc(sizeof(ZkMessage));
 
-	if (message != NULL && path != NULL)
+	if (path != NULL)
 	{
-		message->path = event_alloc(client, len);
-		if (message->path != NULL)
-			memcpy(message->path, path, len);
-	}
-	/* allocation gives up only when closing, and then nobody listens */
-	if (atomic_load(&client->closing))
-	{
-		zklock_client_free_message(message);
-		return;
+		message->path = event_alloc(strlen(path) + 1);
+		strcpy(message->path, path);
 	}
 	message->type = type;
-	message->tag.patient = patient;
 	if (type == ZKLOCK_MSG_CONNECTED)
-	{
-		pthread_mutex_lock(&client->mutex);
 		message->sent_at = client->asked_at;
-		pthread_mutex_unlock(&client->mutex);
-	}
 	message->received_at = zklock_clock();
 	queue_append(client, message);
 }
 
-static bool
-set_connected(ZkClient *client, bool connected)
+/* There is no connection, for the caller. */
+static void
+set_disconnected(ZkClient *client)
 {
-	bool was;
+	bool was = client->connected && !client->held_back;
 
-	pthread_mutex_lock(&client->mutex);
-	was = client->connected && !client->held_back;
-	client->connected = connected;
-	client->held_back = false;
-	pthread_mutex_unlock(&client->mutex);
-	return was;
+	client->connected = client->held_back = false;
+	if (was)
+		event_append(client, ZKLOCK_MSG_DISCONNECTED, NULL);
 }
 
-/* The handle connects no more. */
 static void
-set_dead(ZkClient *client)
+set_dead(ZkClient *client, ZkMessageType type)
 {
-	set_connected(client, false);
-	pthread_mutex_lock(&client->mutex);
-	client->left = true;
-	pthread_mutex_unlock(&client->mutex);
+	client->connected = client->held_back = false;
+	client->dead = true;
+	event_append(client, type, NULL);
 }
 
 static void
@@ -437,81 +291,41 @@ session_event(ZkClient *client, zhandle_t *zh, int state)
 	{
 		/* id, password and timeout are set before the event is queued */
 		const clientid_t *id = zoo_client_id(zh);
-		bool held_back;
 
-		/* a connection that broke without an event (see above) */
-		if (set_connected(client, false))
-			event_append(client, ZKLOCK_MSG_DISCONNECTED, NULL, false);
-
-		pthread_mutex_lock(&client->mutex);
+		set_disconnected(client);
 		client->session.id = id->client_id;
 		memcpy(client->session.password, id->passwd, ZKLOCK_PASSWORD_LEN);
 		client->timeout_ms = zoo_recv_timeout(zh);
 		client->connected = true;
-		client->held_back = held_back = client->auth_open > 0;
-		pthread_mutex_unlock(&client->mutex);
-		if (!held_back)
-			event_append(client, ZKLOCK_MSG_CONNECTED, NULL, false);
+		client->held_back = client->auth_open > 0;
+		if (!client->held_back)
+			event_append(client, ZKLOCK_MSG_CONNECTED, NULL);
 	}
 	else if (state == ZOO_EXPIRED_SESSION_STATE)
-	{
-		set_dead(client);
-		event_append(client, ZKLOCK_MSG_EXPIRED, NULL, false);
-	}
+		set_dead(client, ZKLOCK_MSG_EXPIRED);
 	else if (state == ZOO_AUTH_FAILED_STATE)
-	{
-		set_dead(client);
-		event_append(client, ZKLOCK_MSG_AUTH_FAILED, NULL, false);
-	}
+		set_dead(client, ZKLOCK_MSG_AUTH_FAILED);
 	else
-	{
-		/* CONNECTING, ASSOCIATING, NOTCONNECTED */
-		if (set_connected(client, false))
-			event_append(client, ZKLOCK_MSG_DISCONNECTED, NULL, false);
-	}
+		set_disconnected(client); /* CONNECTING, ASSOCIATING, NOTCONNECTED */
 }
 
 /*
  * A credential was accepted, refused (the session event says so, too), or lost
  * with its connection.  The library presents it again on the next one, but does
- * not call this again, so then nothing is held back any more.  Runs on the I/O
- * thread.
+ * not call this again, so then nothing is held back any more.
  */
 static void
 auth_completion(int rc, const void *data)
 {
 	ZkClient *client = (ZkClient *) data;
-	bool release;
 
-	pthread_mutex_lock(&client->mutex);
 	if (client->auth_open > 0)
 		client->auth_open--;
-	release = client->held_back && client->auth_open == 0 && rc == ZOK;
-	if (release)
+	if (client->held_back && client->auth_open == 0 && rc == ZOK && !client->closing)
+	{
 		client->held_back = false;
-	pthread_mutex_unlock(&client->mutex);
-	if (release && !atomic_load(&client->closing))
-		event_append(client, ZKLOCK_MSG_CONNECTED, NULL, false);
-}
-
-/*
- * Is the oldest request the delete of a child of "path"?  Then the watch on the
- * children has been used up by this child, or a moment before by another, and the
- * reply to the delete comes right behind.
- */
-static bool
-deleting_child(ZkClient *client, const char *path)
-{
-	size_t len = strlen(path);
-	const ZkMessage *reply;
-	bool deleting;
-
-	pthread_mutex_lock(&client->mutex);
-	reply = client->pending_head != NULL ? client->pending_head->reply : NULL;
-	deleting = reply != NULL && reply->type == ZKLOCK_MSG_DELETED &&
-		strncmp(reply->path, path, len) == 0 && reply->path[len] == '/';
-	pthread_mutex_unlock(&client->mutex);
-	return deleting;
+		event_append(client, ZKLOCK_MSG_CONNECTED, NULL);
+	}
 }
 
 /*
@@ -523,24 +337,23 @@ watcher(zhandle_t *zh, int type, int state, const char *path, void *context)
 {
 	ZkClient *client = context;
 
-	if (atomic_load(&client->closing))
+	if (client->closing)
 		return;
 	if (type == ZOO_SESSION_EVENT)
 		session_event(client, zh, state);
 	else if (type == ZOO_DELETED_EVENT)
-		event_append(client, ZKLOCK_MSG_NODE_DELETED, path, false);
+		event_append(client, ZKLOCK_MSG_NODE_DELETED, path);
 	else if (type == ZOO_CHILD_EVENT)
-		event_append(client, ZKLOCK_MSG_CHILDREN_CHANGED, path,
-					 deleting_child(client, path));
+		event_append(client, ZKLOCK_MSG_CHILDREN_CHANGED, path);
 	else
-		event_append(client, ZKLOCK_MSG_NODE_CHANGED, path, false);
+		event_append(client, ZKLOCK_MSG_NODE_CHANGED, path);
 }
 
 /*-------------------------------------------------------------------------
- * Replies: the completion thread.
+ * Replies: called back by the library.
  *
  * Each completion fills the reply with reply_begin, a few fields and
- * reply_end.  Between the two the message belongs to the completion thread.
+ * reply_end.
  *-------------------------------------------------------------------------
  */
 
@@ -551,18 +364,10 @@ watcher(zhandle_t *zh, int type, int state, const char *path, void *context)
 static ZkMessage *
 reply_begin(ZkRequest *request, int rc)
 {
-	ZkClient *client = request->client;
-	ZkMessage *reply;
+	ZkMessage *reply = request->reply;
 
-	/* answered once, and on the library's thread */
-	assert(!in_main_thread(client) || atomic_load(&client->closing));
-	pthread_mutex_lock(&client->mutex);
-	pending_remove(client, request);
-	reply = request->reply;
+	pending_remove(request->client, request);
 	request->reply = NULL;
-	client->filling = reply != NULL;
-	pthread_mutex_unlock(&client->mutex);
-
 	if (reply != NULL)
 	{
 		reply->rc = rc;
@@ -577,14 +382,10 @@ reply_end(ZkRequest *request, ZkMessage *reply)
 	ZkClient *client = request->client;
 
 	free(request);
-	if (reply == NULL)
-		return;
-	if (atomic_load(&client->closing))
-	{
+	if (client->closing)
 		zklock_client_free_message(reply);
-		return;
-	}
-	queue_append(client, reply);
+	else if (reply != NULL)
+		queue_append(client, reply);
 }
 
 static void
@@ -821,18 +622,11 @@ get_completion(int rc, const char *value, int value_len, const struct Stat *stat
 }
 
 /*-------------------------------------------------------------------------
- * The library's log: any thread.
- *
- * The library may hold locks of its own when it calls this; we call none of it but
- * zoo_client_id and zoo_recv_timeout, which take none.
+ * The library's log, which alone says what becomes of an attempt
  *-------------------------------------------------------------------------
  */
 
-/*
- * The server's address, as the I/O thread last named it.  The library's own
- * function for it takes a lock which the I/O thread holds while it resolves
- * names, for seconds if it must.
- */
+/* The server's address, as the library last named it. */
 static void
 note_server(ZkClient *client, const char *text)
 {
@@ -847,205 +641,75 @@ note_server(ZkClient *client, const char *text)
 }
 
 /*
- * Sleep so many ms, or until the client is closed; "unless_left": or is to be left.
+ * A connection or an attempt at one has failed, and the library has closed its socket.
+ * When all hosts have failed, wait; the more often the longer, and not all servers equally
+ * long.  A sixth of the session timeout must do: a session shall not end for that.
  */
 static void
-pause_io(ZkClient *client, int ms, bool unless_left)
+note_failure(ZkClient *client, int failure)
 {
-	struct timespec until;
-
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_nsec += (long) (ms % 1000) * 1000000;
-	until.tv_sec += ms / 1000 + until.tv_nsec / 1000000000;
-	until.tv_nsec %= 1000000000;
-
-	pthread_mutex_lock(&client->mutex);
-	while (!atomic_load(&client->closing) && !(unless_left && client->leaving) &&
-		   pthread_cond_timedwait(&client->changed, &client->mutex, &until) == 0)
-		;
-	pthread_mutex_unlock(&client->mutex);
-}
-
-/*
- * The I/O thread says what has become of a connection: "session establishment
- * complete on server ...", or "Socket ... zk retcode=...".  When all hosts have
- * failed, wait; the more often the longer, and not all servers equally long.
- * A sixth of the session timeout must do: a session shall not end for that.
- *
- * The end of a connection that has worked is told at once.  That of one which
- * hardly lived may be told late, which looks like a slow network.
- */
-static void
-pause_attempts(ZkClient *client, const char *text)
-{
-	int failure = zklock_liblog_failure(text);
 	int64_t now = zklock_clock();
-	int64_t lived;
-	int longest;
+	int64_t lived = client->established_at != 0 ? now - client->established_at : 0;
+	int longest = client->timeout_ms / 6;
 	int ms = ZKLOCK_FIRST_PAUSE;
 
-	if (zklock_liblog_established(text))
-		client->established_at = now;
-	if (failure == 0)
-		return;
-
-	lived = client->established_at != 0 ? now - client->established_at : 0;
 	client->established_at = 0;
 	if (lived >= INT64_C(1000000) * ZKLOCK_SHORT_LIFE)
 	{
 		client->failures = 0;
 		return;
 	}
-	/* silence has taken its time already, and expiry cannot wait */
-	if (failure != ZCONNECTIONLOSS)
+	/* silence has taken its time already, as a rule, and expiry cannot wait */
+	if (failure == ZSESSIONEXPIRED ||
+		(failure == ZOPERATIONTIMEOUT &&
+		 now - client->asked_at > INT64_C(1000000) * ZKLOCK_FIRST_PAUSE))
 		return;
-	if (++client->failures % client->nhosts != 0)
+	if (++client->failures % client->naddresses != 0)
 		return;
 
-	pthread_mutex_lock(&client->mutex);
-	longest = client->timeout_ms / 6;
-	pthread_mutex_unlock(&client->mutex);
 	if (longest > ZKLOCK_LONGEST_PAUSE)
 		longest = ZKLOCK_LONGEST_PAUSE;
-	for (int i = client->failures / client->nhosts; i > 1 && ms < longest; i--)
+	for (int i = client->failures / client->naddresses; i > 1 && ms < longest; i--)
 		ms *= 2;
 	if (ms > longest)
 		ms = longest;
-	pause_io(client, ms / 2 + (int) (now / 1000 % (ms / 2 + 1)), true);
+	ms = ms / 2 + (int) (now / 1000 % (ms / 2 + 1));
+	client->pause_until = now + INT64_C(1000000) * ms;
 }
 
 static void
-note_established(ZkClient *client, const char *text)
+append_line(ZkClient *client, int level, const char *text, size_t len)
 {
-	bool established = zklock_liblog_established(text);
+	ZkMessage *message = calloc(1, sizeof(ZkMessage));
 
-	if (!established && zklock_liblog_failure(text) == 0)
-		return;
-	pthread_mutex_lock(&client->mutex);
-	client->established = established;
-	pthread_mutex_unlock(&client->mutex);
-}
-
-/*
- * What the I/O thread says of a connection, once more, if the client is being left: see
- * at the top.
- */
-static void
-leave(ZkClient *client, const char *text)
-{
-	bool established = zklock_liblog_established(text);
-	bool leaving;
-
-	if (!established && zklock_liblog_failure(text) == 0 && !zklock_liblog_initiated(text))
-		return;
-	pthread_mutex_lock(&client->mutex);
-	leaving = client->leaving;
-	if (leaving && !established)
-	{
-		clientid_t *id = (clientid_t *) (uintptr_t) zoo_client_id(client->zh);
-
-		id->client_id = ZKLOCK_NO_SESSION;
-		memset(id->passwd, 0, sizeof(id->passwd));
-		client->left = true;
-	}
-	pthread_mutex_unlock(&client->mutex);
-	if (leaving)
-		pause_io(client, zoo_recv_timeout(client->zh), false);
-}
-
-/*
- * The I/O thread has said that a connection or an attempt at one has failed: the next one
- * begins after that.  Should the library ever begin one without a word, the time is too
- * early, which does no harm.  Should that fail, too, before we have told of it, the time
- * that we tell is too late for it: but then its end stands right behind, and no request
- * that is made on it is answered.
- */
-static void
-note_attempt(ZkClient *client, const char *text)
-{
-	if (zklock_liblog_failure(text) == 0 || in_main_thread(client))
-		return;
-	pthread_mutex_lock(&client->mutex);
-	client->asked_at = zklock_clock();
-	pthread_mutex_unlock(&client->mutex);
-}
-
-typedef void (*library_fn)(void);
-
-/* A function of the library that we run with, to be cast to its type; NULL: it has none. */
-static library_fn
-find_function(const char *name)
-{
-	void *symbol = dlsym(RTLD_DEFAULT, name);
-	library_fn function;
-
-	/* POSIX promises that this works, and C does not */
-	memcpy(&function, &symbol, sizeof(function));
-	return function;
-}
-
-/*
- * The library has this, and calls it on its own thread, but zookeeper.h shows it to those
- * alone who do without threads.
- */
-typedef int (*interest_fn)(zhandle_t *zh, int *fd, int *interest, struct timeval *timeout);
-
-/*
- * zookeeper_close is about to send the close request: keep the connection, see
- * close_handle.  The library's threads have ended, so that it can be asked for the
- * socket as if it had none.
- */
-static void
-keep_socket(ZkClient *client)
-{
-	interest_fn ask = (interest_fn) find_function("zookeeper_interest");
-	int fd = -1;
-	int interest;
-	struct timeval timeout;
-
-	assert(client->socket < 0);
-	client->hung_up_by = zklock_clock() + INT64_C(1000000) * ZKLOCK_HANG_UP_MS;
-	if (ask != NULL && ask(client->zh, &fd, &interest, &timeout) == ZOK && fd >= 0)
-		client->socket = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-}
-
-static void
-log_line(int slot, const char *line)
-{
-	ZkClient *client = log_slots[slot];
-	const char *text;
-	ZkMessage *message;
-	size_t len;
-	int level;
-	bool drop;
-
-	if (client == NULL)
-		return;
-	text = zklock_liblog_text(line, &level, &len);
-	if (atomic_load(&client->closing))
-	{
-		if (zklock_liblog_closing(text))
-			keep_socket(client);
-		return;
-	}
-
-	message = calloc(1, sizeof(ZkMessage));
-	if (message != NULL && (message->data = malloc(len + 1)) != NULL)
-	{
-		message->type = ZKLOCK_MSG_LOG;
-		message->level = level;
-		memcpy(message->data, text, len);
-		message->data[len] = '\0';
-		message->datalen = (int) len;
-		message->received_at = zklock_clock();
-	}
-	else
+	/* without memory there is no log */
+	if (message == NULL || (message->data = malloc(len + 1)) == NULL)
 	{
 		free(message);
-		message = NULL;
+		return;
 	}
+	message->type = ZKLOCK_MSG_LOG;
+	message->level = level;
+	memcpy(message->data, text, len);
+	message->data[len] = '\0';
+	message->datalen = (int) len;
+	message->received_at = zklock_clock();
+	queue_append(client, message);
+}
 
-	pthread_mutex_lock(&client->mutex);
+static void
+log_line(const char *line)
+{
+	ZkClient *client = calling;
+	const char *text;
+	size_t len;
+	int level;
+	int failure;
+
+	if (client == NULL || client->closing)
+		return;
+	text = zklock_liblog_text(line, &level, &len);
+	append_line(client, level, text, len);
 	note_server(client, text);
 	if (client->opening && level <= ZOO_LOG_LEVEL_WARN &&
 		(client->error_level == 0 || level <= client->error_level))
@@ -1053,77 +717,309 @@ log_line(int slot, const char *line)
 		client->error_level = level;
 		snprintf(client->error, sizeof(client->error), "%.*s", (int) len, text);
 	}
-	drop = message == NULL || client->nlogs >= ZKLOCK_MAX_LOG_LINES;
-	client->log_dropped += drop;
-	pthread_mutex_unlock(&client->mutex);
-	if (drop)
-		zklock_client_free_message(message);
-	else
-		queue_append(client, message);
-	note_established(client, text);
-	pause_attempts(client, text);
-	leave(client, text); /* perhaps it was to be left during the pause */
-	note_attempt(client, text);
+	failure = zklock_liblog_failure(text);
+	if (zklock_liblog_initiated(text))
+		client->asked_at = client->called_at;
+	else if (zklock_liblog_established(text))
+		client->established_at = zklock_clock();
+	else if (failure != 0)
+		note_failure(client, failure);
 }
 
 /*-------------------------------------------------------------------------
- * Open and close: the main thread.
+ * What the library has to do
  *-------------------------------------------------------------------------
  */
 
-static void *
-thread_nothing(void *argument)
+/* Have the descriptor readable from then on, ns; NEVER: not for the time's sake. */
+static void
+set_timer(ZkClient *client, int64_t at)
 {
-	return argument;
+	struct itimerspec spec = {{0, 0}, {0, 0}};
+
+	if (at != NEVER)
+	{
+		spec.it_value.tv_sec = at / 1000000000;
+		spec.it_value.tv_nsec = at % 1000000000;
+	}
+	/* cannot fail; what has expired before counts no more */
+	timerfd_settime(client->timer, TFD_TIMER_ABSTIME, &spec, NULL);
+	client->wake_at = at;
 }
 
 /*
- * Can two more threads be made?  The library asserts so, and an abort would
- * take the whole server down.
+ * The library sends each request in two pieces, at once.  Keep them together, with those
+ * of other requests, until the caller has made them all: one segment, one wake-up of the
+ * server.
  */
-static bool
-threads_available(void)
+static void
+set_corked(ZkClient *client, bool corked)
 {
-	pthread_t thread[2];
-	int n;
+	int value = corked;
 
-	for (n = 0; n < 2; n++)
-	{
-		int error = pthread_create(&thread[n], NULL, thread_nothing, NULL);
-
-		if (error != 0)
-		{
-			errno = error;
-			break;
-		}
-	}
-	for (int i = 0; i < n; i++)
-		pthread_join(thread[i], NULL);
-	return n == 2;
+	client->asked = corked;
+	if (client->socket >= 0)
+		setsockopt(client->socket, IPPROTO_TCP, TCP_CORK, &value, sizeof(value));
 }
 
-/* Free what is left when no thread of the library exists (any more). */
+/* The same, or sooner: then it is set anew when it fires. */
+static void
+wake_by(ZkClient *client, int64_t at)
+{
+	if (at < client->wake_at || client->wake_at <= zklock_clock())
+		set_timer(client, at);
+}
+
+/*
+ * Wait for the library's socket, -1 for none.  It closes a socket without a word, and the
+ * next one may have its number, so unless there is a connection nothing is taken for known.
+ */
+static void
+watch_socket(ZkClient *client, int socket, bool writing)
+{
+	struct epoll_event event = {.events = EPOLLIN | (writing ? (uint32_t) EPOLLOUT : 0)};
+
+	if (socket >= 0 &&
+		(!client->connected || socket != client->socket || writing != client->writing) &&
+		epoll_ctl(client->epoll, EPOLL_CTL_MOD, socket, &event) != 0)
+		epoll_ctl(client->epoll, EPOLL_CTL_ADD, socket, &event);
+	client->socket = socket;
+	client->writing = writing;
+}
+
+/*
+ * With TLS the library waits in zookeeper_process until the handshake is done, however
+ * long that takes; but gives it up when select() is interrupted.  So it is, by a signal
+ * of our own, after a third of the session timeout, and by no other.
+ */
+typedef struct Guard
+{
+	timer_t timer;
+	sigset_t mask;
+	struct sigaction action;
+} Guard;
+
+#define GUARD_SIGNAL SIGRTMIN
+
+static void
+on_guard(int signal)
+{
+	(void) signal;
+}
+
+static bool
+guard_begin(const ZkClient *client, Guard *guard)
+{
+	struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = GUARD_SIGNAL};
+	struct sigaction action = {.sa_handler = on_guard};
+	struct itimerspec spec = {.it_interval = {.tv_nsec = 50 * 1000 * 1000}};
+	int ms = client->timeout_ms / 3 + 1;
+	sigset_t others;
+
+	if (timer_create(CLOCK_MONOTONIC, &event, &guard->timer) != 0)
+		return false;
+	spec.it_value.tv_sec = ms / 1000;
+	spec.it_value.tv_nsec = (long) (ms % 1000) * 1000000;
+	sigaction(GUARD_SIGNAL, &action, &guard->action);
+	sigfillset(&others);
+	sigdelset(&others, GUARD_SIGNAL);
+	sigdelset(&others, SIGQUIT);
+	sigprocmask(SIG_SETMASK, &others, &guard->mask);
+	timer_settime(guard->timer, 0, &spec, NULL);
+	return true;
+}
+
+static void
+guard_end(Guard *guard)
+{
+	timer_delete(guard->timer);
+	sigprocmask(SIG_SETMASK, &guard->mask, NULL);
+	sigaction(GUARD_SIGNAL, &guard->action, NULL);
+}
+
+static bool
+library_connected(const ZkClient *client)
+{
+	int state = zoo_state(client->zh);
+
+	return state == ZOO_CONNECTED_STATE || state == ZOO_READONLY_STATE;
+}
+
+/* The library has met an error.  Unless the connection is one still, of which it will
+ * hear when it reads, it has closed the socket. */
+static void
+note_socket(ZkClient *client)
+{
+	if (!library_connected(client))
+		client->socket = -1;
+}
+
+/* Have the library close the socket of an attempt, in whose place it finds none. */
+static void
+break_attempt(ZkClient *client, int socket)
+{
+	if (dup3(client->timer, socket, O_CLOEXEC) >= 0)
+		(void) zookeeper_process(client->zh, ZOOKEEPER_READ | ZOOKEEPER_WRITE);
+}
+
+/*
+ * Give up an attempt that has not come to TLS.  The library does not by itself: if nobody
+ * answers, not before the kernel does, after two minutes; and not if it cannot use the
+ * certificates.
+ */
+static void
+abandon(ZkClient *client, int failure, int error, const char *why)
+{
+	char text[ZKLOCK_ERROR_LEN];
+
+	snprintf(text, sizeof(text), "Socket %s zk retcode=%d, errno=%d(%s): %s",
+			 zoo_get_current_server(client->zh), failure, error, strerror(error), why);
+	break_attempt(client, client->socket);
+	client->socket = -1;
+	append_line(client, ZOO_LOG_LEVEL_ERROR, text, strlen(text));
+	note_server(client, text);
+	note_failure(client, failure);
+}
+
+/* Send and read what the socket takes and has: one packet. */
+static void
+process(ZkClient *client)
+{
+	int events = ZOOKEEPER_READ | (client->writing ? ZOOKEEPER_WRITE : 0);
+	Guard guard;
+	bool guarded = false;
+	int rc;
+
+	client->more = false;
+	if (!client->connected)
+	{
+		/* a socket that is not connected yet must not be read */
+		struct pollfd fd = {.fd = client->socket,
+							.events = POLLIN | (client->writing ? POLLOUT : 0)};
+
+		if (poll(&fd, 1, 0) <= 0)
+			return;
+		events = (fd.revents & (POLLOUT | POLLERR | POLLHUP) ? ZOOKEEPER_WRITE : 0) |
+			(fd.revents & (POLLIN | POLLERR | POLLHUP) ? ZOOKEEPER_READ : 0);
+		guarded = client->tls && client->writing && guard_begin(client, &guard);
+	}
+	calling = client;
+	client->called_at = zklock_clock();
+	rc = zookeeper_process(client->zh, events);
+	calling = NULL;
+	if (guarded)
+		guard_end(&guard);
+	/* a packet was read, and behind it there may be others that TLS has read already */
+	client->more = client->tls && client->connected && rc == ZOK;
+	if (rc != ZOK && rc != ZNOTHING)
+	{
+		if (client->tls && !library_connected(client) && zoo_state(client->zh) != 0 &&
+			!is_unrecoverable(client->zh))
+			abandon(client, rc, 0, "no TLS");
+		else
+			note_socket(client);
+		set_timer(client, AT_ONCE); /* whoever looks next, there is something to do */
+	}
+}
+
+/* Let the library connect, ping and lose patience, and see what it waits for. */
+static void
+look_after(ZkClient *client)
+{
+	struct timeval wait = {0, 0};
+	int64_t now = zklock_clock();
+	int socket = -1;
+	int interest = 0;
+	int rc = ZOK;
+
+	if (client->dead)
+	{
+		set_timer(client, NEVER);
+		return;
+	}
+	if (client->socket < 0 && now < client->pause_until)
+	{
+		wake_by(client, client->pause_until);
+		return;
+	}
+	if (client->tls && client->socket >= 0 && client->writing && !client->connected &&
+		now - client->began_at >= INT64_C(1000000) * client->timeout_ms / 3)
+	{
+		abandon(client, ZOPERATIONTIMEOUT, ETIMEDOUT, "no connection");
+		wake_by(client, AT_ONCE);
+		return;
+	}
+	calling = client;
+	client->called_at = now;
+	/* the second time where it would pause */
+	for (int i = 0; i < 2 && rc == ZOK && socket < 0; i++)
+		rc = zookeeper_interest(client->zh, &socket, &interest, &wait);
+	calling = NULL;
+	if (rc != ZOK)
+	{
+		note_socket(client);
+		wake_by(client, AT_ONCE);
+		return;
+	}
+	if (client->socket < 0)
+		client->began_at = now;
+	watch_socket(client, socket, (interest & ZOOKEEPER_WRITE) != 0);
+	wake_by(client, now + INT64_C(1000000000) * wait.tv_sec + INT64_C(1000) * wait.tv_usec);
+}
+
+/*
+ * Where a request cannot be sent the library closes the socket without a word, and keeps
+ * all open requests: what was sent to wait for its answers on the next connection, where
+ * they do not come, and what was not, to be sent there.  So the caller is told by us, and
+ * an attempt to connect is begun in order to fail, since the library then gives them all
+ * up.
+ */
+static void
+check_silent_loss(ZkClient *client)
+{
+	static const char no_send[] = "a request could not be sent: the connection is broken";
+
+	if (!client->connected || library_connected(client))
+		return;
+	client->socket = -1;
+	append_line(client, ZOO_LOG_LEVEL_ERROR, no_send, sizeof(no_send) - 1);
+	note_failure(client, ZCONNECTIONLOSS);
+	set_disconnected(client);
+	/* and nobody is told what it logs of that */
+	calling = NULL;
+	for (int i = 0; i < 3 && client->npending > 0; i++)
+	{
+		struct timeval wait;
+		int socket = -1;
+		int interest;
+
+		if (zookeeper_interest(client->zh, &socket, &interest, &wait) == ZOK && socket >= 0)
+			break_attempt(client, socket);
+	}
+}
+
+/*-------------------------------------------------------------------------
+ * Open and close
+ *-------------------------------------------------------------------------
+ */
+
 static void
 client_free(ZkClient *client)
 {
 	ZkMessage *message;
-	ZkRequest *request;
 
-	log_slots[client->slot] = NULL;
 	while ((message = client->head) != NULL)
 	{
 		client->head = message->next;
 		zklock_client_free_message(message);
 	}
-	while ((request = client->pending_head) != NULL)
-	{
-		client->pending_head = request->next;
-		zklock_client_free_message(request->reply);
-		free(request);
-	}
-	pthread_cond_destroy(&client->changed);
-	pthread_mutex_destroy(&client->mutex);
-	close(client->fd);
+	/* the library has completed all */
+	assert(client->pending_head == NULL);
+	if (client->timer >= 0)
+		close(client->timer);
+	if (client->epoll >= 0)
+		close(client->epoll);
+	free(client->farewell);
 	free(client);
 }
 
@@ -1138,35 +1034,18 @@ typedef zhandle_t *(*init_ssl_fn)(const char *hosts, const char *certificates,
 static init_ssl_fn
 find_init_ssl(void)
 {
-	return (init_ssl_fn) find_function("zookeeper_init_ssl");
+	void *symbol = dlsym(RTLD_DEFAULT, "zookeeper_init_ssl");
+	init_ssl_fn function;
+
+	/* POSIX promises that this works, and C does not */
+	memcpy(&function, &symbol, sizeof(function));
+	return function;
 }
 
 bool
 zklock_client_has_tls(void)
 {
 	return find_init_ssl() != NULL;
-}
-
-/*
- * The library takes what is before the last colon for the host, brackets and all, and
- * resolves that: an IPv6 address has to stand without them.
- */
-static char *
-copy_hosts(const char *hosts)
-{
-	char *copy = malloc(strlen(hosts) + 1);
-	char *to = copy;
-	bool path = false;
-
-	for (const char *p = hosts; copy != NULL && *p != '\0'; p++)
-	{
-		path |= *p == '/';
-		if (path || (*p != '[' && *p != ']'))
-			*to++ = *p;
-	}
-	if (copy != NULL)
-		*to = '\0';
-	return copy;
 }
 
 /*
@@ -1177,46 +1056,35 @@ static zhandle_t *
 make_handle(ZkClient *client, const char *hosts, int timeout_ms, const clientid_t *resume,
 			const ZkSecurity *security)
 {
-	log_callback_fn log_function = log_functions[client->slot];
 	zhandle_t *zh;
 	int n = security != NULL ? security->ncredentials : 0;
-	char *plain;
-	int save_errno;
 
-	if (security != NULL && security->tls != NULL && find_init_ssl() == NULL)
-	{
-		errno = ENOSYS;
-		return NULL;
-	}
-	plain = copy_hosts(hosts);
-	if (plain == NULL)
-		return NULL;
 	client->auth_open = n;
 	errno = 0;
-	if (security != NULL && security->tls != NULL)
+	if (client->tls)
 	{
 		init_ssl_fn init_ssl = find_init_ssl();
 
+		if (init_ssl == NULL)
+		{
+			errno = ENOSYS;
+			return NULL;
+		}
 		/* it takes no log function, and must not write to stderr meanwhile */
 		zoo_set_debug_level((ZooLogLevel) 0);
-		zh = init_ssl(plain, security->tls, watcher, timeout_ms, resume, client,
+		zh = init_ssl(hosts, security->tls, watcher, timeout_ms, resume, client,
 					  ZOO_NO_LOG_CLIENTENV);
 		if (zh != NULL)
-			zoo_set_log_callback(zh, log_function);
+			zoo_set_log_callback(zh, log_line);
 		zoo_set_debug_level(log_level);
 	}
 	else
 	{
 		zoo_set_debug_level(log_level);
-		zh = zookeeper_init2(plain, watcher, timeout_ms, resume, client,
-							 ZOO_NO_LOG_CLIENTENV, log_function);
+		zh = zookeeper_init2(hosts, watcher, timeout_ms, resume, client,
+							 ZOO_NO_LOG_CLIENTENV, log_line);
 	}
-	save_errno = errno;
-	free(plain);
-	errno = save_errno;
-	if (zh == NULL)
-		return NULL;
-	for (int i = 0; i < n; i++)
+	for (int i = 0; zh != NULL && i < n; i++)
 	{
 		const ZkCredential *credential = &security->credentials[i];
 		int rc = zoo_add_auth(zh, credential->scheme, credential->data, credential->len,
@@ -1226,8 +1094,8 @@ make_handle(ZkClient *client, const char *hosts, int timeout_ms, const clientid_
 		{
 			/* never go on without it */
 			zookeeper_close(zh);
+			zh = NULL;
 			errno = rc == ZINVALIDSTATE ? EACCES : ENOMEM;
-			return NULL;
 		}
 	}
 	return zh;
@@ -1240,370 +1108,319 @@ zklock_client_log_debug(bool debug)
 	zoo_set_debug_level(log_level);
 }
 
-ZkClient *
-zklock_client_open(const char *hosts, int timeout_ms, const ZkSessionId *resume,
-				   const ZkSecurity *security, char *error, int errlen)
+/* Names that do not resolve, while others do. */
+static void
+on_unresolved(const char *text, void *context)
 {
-	ZkClient *client;
+	append_line(context, ZOO_LOG_LEVEL_WARN, text, strlen(text));
+}
+
+/* Make all that a client needs; false, with errno, and "error" perhaps. */
+static bool
+client_start(ZkClient *client, const char *hosts, int timeout_ms,
+			 const ZkSessionId *resume, const ZkSecurity *security)
+{
+	struct epoll_event event = {.events = EPOLLIN};
 	clientid_t id;
-	pthread_condattr_t attributes;
-	sigset_t all;
-	sigset_t saved;
-	int slot;
-	int save_errno;
+	char *addresses;
 
-	for (slot = 0; slot < ZKLOCK_MAX_CLIENTS; slot++)
-		if (log_slots[slot] == NULL)
-			break;
-	if (slot == ZKLOCK_MAX_CLIENTS)
-	{
-		errno = EBUSY;
-		snprintf(error, errlen, "too many ZooKeeper sessions in one process");
-		return NULL;
-	}
-
-	client = calloc(1, sizeof(ZkClient));
-	if (client == NULL)
-	{
-		snprintf(error, errlen, "out of memory");
-		return NULL;
-	}
-	client->slot = slot;
-	client->thread = pthread_self();
-	client->opening = true;
-	client->creator = security != NULL && security->creator;
-	atomic_init(&client->closing, false);
-	client->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (client->fd < 0)
-	{
-		save_errno = errno;
-		snprintf(error, errlen, "could not create event descriptor: %s",
-				 strerror(save_errno));
-		free(client);
-		errno = save_errno;
-		return NULL;
-	}
-	pthread_mutex_init(&client->mutex, NULL);
-	pthread_condattr_init(&attributes);
-	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-	pthread_cond_init(&client->changed, &attributes);
-	pthread_condattr_destroy(&attributes);
-	client->timeout_ms = timeout_ms;
-	client->asked_at = zklock_clock();
-	client->nhosts = 1;
-	for (const char *p = hosts; *p != '\0' && *p != '/'; p++)
-		client->nhosts += *p == ',';
-	log_slots[slot] = client;
-
+	client->epoll = epoll_create1(EPOLL_CLOEXEC);
+	client->timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+	if (client->epoll < 0 || client->timer < 0 ||
+		epoll_ctl(client->epoll, EPOLL_CTL_ADD, client->timer, &event) != 0)
+		return false;
+	addresses = zklock_resolve(hosts, &client->naddresses, on_unresolved, client,
+							   client->error, sizeof(client->error));
+	if (addresses == NULL)
+		return false;
 	if (resume != NULL)
 	{
 		id.client_id = resume->id;
 		memcpy(id.passwd, resume->password, ZKLOCK_PASSWORD_LEN);
 	}
-
-	/* The library's threads inherit the mask, and must take no signal. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &saved);
-	if (threads_available())
-	{
-		client->zh = make_handle(client, hosts, timeout_ms,
-								 resume != NULL && resume->id != 0 ? &id : NULL, security);
-	}
-	save_errno = errno;
-	pthread_sigmask(SIG_SETMASK, &saved, NULL);
-
-	/* The I/O thread may be logging already. */
-	pthread_mutex_lock(&client->mutex);
+	client->opening = true;
+	calling = client;
+	client->zh = make_handle(client, addresses, timeout_ms,
+							 resume != NULL && resume->id != 0 ? &id : NULL, security);
+	calling = NULL;
 	client->opening = false;
-	pthread_mutex_unlock(&client->mutex);
-
-	if (client->zh == NULL)
-	{
-		if (save_errno == 0)
-			save_errno = EINVAL;
-		snprintf(error, errlen, "%s",
-				 client->error_level != 0 ? client->error : strerror(save_errno));
-		client_free(client);
-		errno = save_errno;
-		return NULL;
-	}
-
-	/*
-	 * Do not resolve the names at each turn of the I/O loop, only before each
-	 * attempt to connect.
-	 */
-	zoo_set_servers_resolution_delay(client->zh, -1);
-	return client;
+	free(addresses);
+	/* these are addresses: once is enough, but for each attempt, where it always does */
+	if (client->zh != NULL)
+		zoo_set_servers_resolution_delay(client->zh, -1);
+	return client->zh != NULL;
 }
 
-/* From here on all that comes from the library is dropped. */
-static void
-set_closing(ZkClient *client)
+ZkClient *
+zklock_client_open(const char *hosts, int timeout_ms, const ZkSessionId *resume,
+				   const ZkSecurity *security, char *error, int errlen)
 {
-	assert(in_main_thread(client) && !atomic_load(&client->closing));
-	pthread_mutex_lock(&client->mutex);
-	atomic_store(&client->closing, true);
-	pthread_cond_broadcast(&client->changed);
-	pthread_mutex_unlock(&client->mutex);
-}
-
-/*
- * Read until the server hangs up.  One that said nothing while the library waited for it
- * is not waited for again.
- */
-static void
-hear_out(int socket, int64_t until)
-{
-	struct pollfd fd = {.fd = socket, .events = POLLIN};
-	int ms = 0;
-	int n;
-
-	while ((n = poll(&fd, 1, ms)) > 0 || (n < 0 && errno == EINTR))
-	{
-		char buf[4096];
-		ssize_t got = n > 0 ? read(socket, buf, sizeof(buf)) : 1;
-
-		if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR))
-			break;
-		ms = (int) ((until - zklock_clock()) / 1000000);
-		if (ms < 0)
-			break;
-	}
-}
-
-/*
- * zookeeper_close joins both threads.  It sends a close request only when
- * connected, and then waits for 3 s to send it and 1.5 s for the answer.
- *
- * But it takes for the answer whatever comes first: that of another request, the event of
- * a watch; and closes the socket without having read it.  That resets the connection.  A
- * server that is told so may hang up before it has read the close request, and what is
- * between us may drop that; and the session lives on until its timeout.  So the library
- * has not got the last descriptor of the socket: we have one, and with it hear the server
- * out, who hangs up when the session is closed.
- */
-static void
-close_handle(ZkClient *client)
-{
-	client->socket = -1;
-	zookeeper_close(client->zh);
-	if (client->socket < 0)
-		return;
-	hear_out(client->socket, client->hung_up_by);
-	close(client->socket);
-}
-
-/*
- * A signal would end the library's wait for the server; and while the socket takes
- * nothing, the close request would not be sent at all.  Signals are heeded afterwards.
- * SIGQUIT, by which PostgreSQL ends a process at once, is not kept waiting.
- */
-void
-zklock_client_close(ZkClient *client)
-{
-	sigset_t most;
-	sigset_t saved;
+	ZkClient *client = calloc(1, sizeof(ZkClient));
+	int save_errno;
 
 	if (client == NULL)
-		return;
-	set_closing(client);
-	sigfillset(&most);
-	sigdelset(&most, SIGQUIT);
-	pthread_sigmask(SIG_BLOCK, &most, &saved);
-	close_handle(client);
-	pthread_sigmask(SIG_SETMASK, &saved, NULL);
+	{
+		snprintf(error, errlen, "out of memory");
+		return NULL;
+	}
+	client->epoll = client->timer = client->socket = -1;
+	client->creator = security != NULL && security->creator;
+	client->tls = security != NULL && security->tls != NULL;
+	client->timeout_ms = timeout_ms;
+	errno = 0;
+	if (client_start(client, hosts, timeout_ms, resume, security))
+	{
+		/* it is for us to begin */
+		set_timer(client, AT_ONCE);
+		return client;
+	}
+	save_errno = errno != 0 ? errno : EINVAL;
+	snprintf(error, errlen, "%s",
+			 client->error[0] != '\0' ? client->error : strerror(save_errno));
 	client_free(client);
-}
-
-static void *
-closer_main(void *argument)
-{
-	ZkClient *client = argument;
-
-	close_handle(client);
-	pthread_mutex_lock(&client->mutex);
-	client->closed = true;
-	client->readable = true;
-	pthread_mutex_unlock(&client->mutex);
-	fd_set_readable(client);
+	errno = save_errno;
 	return NULL;
 }
 
-bool
+/* The library frees its handle, and closes its socket. */
+static void
+close_handle(ZkClient *client)
+{
+	calling = client;
+	zookeeper_close(client->zh);
+	calling = NULL;
+	client->zh = NULL;
+	client->socket = -1;
+}
+
+/* Send the rest of the farewell; false: there is nobody to hear it. */
+static bool
+send_farewell(ZkClient *client)
+{
+	ssize_t n = 0;
+
+	while (client->farewell_sent < client->farewell_len &&
+		   (n = send(client->socket, client->farewell + client->farewell_sent,
+					 client->farewell_len - client->farewell_sent,
+					 MSG_NOSIGNAL | MSG_DONTWAIT)) > 0)
+		client->farewell_sent += (size_t) n;
+	if (client->farewell_sent == client->farewell_len)
+	{
+		struct epoll_event event = {.events = EPOLLIN};
+
+		epoll_ctl(client->epoll, EPOLL_CTL_MOD, client->socket, &event);
+		return true;
+	}
+	return n < 0 && (errno == EAGAIN || errno == EINTR);
+}
+
+/* What the library has sent into the pair of sockets; false: nothing more. */
+static bool
+read_farewell(ZkClient *client, int from)
+{
+	const size_t more = 65536;
+	size_t before = client->farewell_len;
+	ssize_t n = 1;
+
+	while (n > 0)
+	{
+		char *grown = realloc(client->farewell, client->farewell_len + more);
+
+		if (grown == NULL)
+			break;
+		client->farewell = grown;
+		n = read(from, grown + client->farewell_len, more);
+		if (n > 0)
+			client->farewell_len += (size_t) n;
+	}
+	return client->farewell_len > before;
+}
+
+/*
+ * zookeeper_close sends the close request, and takes for the answer to it whatever comes
+ * first: that of another request, the event of a watch; and closes the socket without
+ * having read it.  That resets the connection.  A server that is told so may hang up
+ * before it has read the close request, and what is between us may drop that; and the
+ * session lives on until its timeout.  It also waits for that for 1.5 s, and we do not.
+ *
+ * So for this one moment the library is given one end of a pair of sockets for its own,
+ * in which something to be read waits already.  What it says there is sent on by us, and
+ * the server heard out, who hangs up when the session is closed.
+ *
+ * False: the library has to do it by itself.
+ */
+static bool
+take_connection(ZkClient *client)
+{
+	int pair[2];
+	int socket;
+	struct epoll_event event = {.events = EPOLLIN | EPOLLOUT};
+	bool taken = false;
+
+	if (!client->connected || client->socket < 0)
+		return false;
+	socket = fcntl(client->socket, F_DUPFD_CLOEXEC, 0);
+	if (socket < 0 ||
+		socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) != 0)
+	{
+		if (socket >= 0)
+			close(socket);
+		return false;
+	}
+	epoll_ctl(client->epoll, EPOLL_CTL_DEL, client->socket, NULL);
+	if (write(pair[1], "", 1) == 1 && dup3(pair[0], client->socket, O_CLOEXEC) >= 0)
+	{
+		/* what the connection would not take yet is more, perhaps, than the pair takes */
+		while (zookeeper_process(client->zh, ZOOKEEPER_WRITE) == ZOK &&
+			   read_farewell(client, pair[1]))
+			;
+		close_handle(client);
+		(void) read_farewell(client, pair[1]);
+		taken = true;
+	}
+	close(pair[0]);
+	close(pair[1]);
+	if (!taken || client->farewell_len == 0)
+	{
+		close(socket);
+		return taken;
+	}
+	epoll_ctl(client->epoll, EPOLL_CTL_ADD, socket, &event);
+	client->socket = socket;
+	client->hung_up_by = zklock_clock() + INT64_C(1000000) * ZKLOCK_HANG_UP_MS;
+	set_timer(client, client->hung_up_by);
+	(void) send_farewell(client);
+	return true;
+}
+
+/* Has the server hung up, or is it not to be waited for any more? */
+static bool
+heard_out(ZkClient *client)
+{
+	char buf[4096];
+	ssize_t n;
+
+	if (client->socket < 0)
+		return true;
+	if (!send_farewell(client))
+		return true;
+	while ((n = recv(client->socket, buf, sizeof(buf), MSG_DONTWAIT)) > 0)
+		;
+	return n == 0 || (errno != EAGAIN && errno != EINTR) ||
+		zklock_clock() >= client->hung_up_by;
+}
+
+void
 zklock_client_close_begin(ZkClient *client)
 {
-	sigset_t all;
-	sigset_t saved;
-	int error;
-
-	set_closing(client);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &saved);
-	error = pthread_create(&client->closer, NULL, closer_main, client);
-	pthread_sigmask(SIG_SETMASK, &saved, NULL);
-	if (error != 0)
-		atomic_store(&client->closing, false);
-	return error == 0;
+	assert(!client->closing);
+	client->closing = true;
+	if (client->asked)
+		set_corked(client, false);
+	set_timer(client, AT_ONCE);
+	if (!take_connection(client))
+		close_handle(client);
 }
 
 bool
 zklock_client_close_end(ZkClient *client)
 {
-	bool closed;
+	assert(client->closing);
+	if (!heard_out(client))
+		return false;
+	if (client->socket >= 0)
+		close(client->socket);
+	client_free(client);
+	return true;
+}
 
-	pthread_mutex_lock(&client->mutex);
-	closed = client->closed;
-	pthread_mutex_unlock(&client->mutex);
-	if (closed)
+void
+zklock_client_close(ZkClient *client)
+{
+	if (client == NULL)
+		return;
+	zklock_client_close_begin(client);
+	while (!zklock_client_close_end(client))
 	{
-		pthread_join(client->closer, NULL);
-		client_free(client);
+		struct pollfd fd = {.fd = client->epoll, .events = POLLIN};
+
+		poll(&fd, 1, ZKLOCK_HANG_UP_MS);
 	}
-	return closed;
 }
 
 bool
 zklock_client_leave(ZkClient *client)
 {
-	bool established;
-
-	pthread_mutex_lock(&client->mutex);
-	established = client->established;
-	if (!established)
-	{
-		client->leaving = true;
-		pthread_cond_broadcast(&client->changed);
-	}
-	pthread_mutex_unlock(&client->mutex);
-	return !established;
-}
-
-bool
-zklock_client_left(ZkClient *client)
-{
-	bool left;
-
-	pthread_mutex_lock(&client->mutex);
-	left = client->left;
-	pthread_mutex_unlock(&client->mutex);
-	return left;
+	/* where there is no connection, closing is not told to anybody */
+	if (client->connected || client->head != NULL)
+		return false;
+	client->closing = true;
+	close_handle(client);
+	client_free(client);
+	return true;
 }
 
 /*-------------------------------------------------------------------------
- * State and messages: the main thread.
+ * State and messages
  *-------------------------------------------------------------------------
  */
 
 int
 zklock_client_fd(ZkClient *client)
 {
-	return client->fd;
+	if (!client->closing)
+	{
+		bool due = client->asked || client->wake_at <= zklock_clock();
+
+		if (client->asked)
+			set_corked(client, false);
+		if (due && client->head == NULL)
+			look_after(client);
+		if (client->head != NULL || (client->more && client->socket >= 0))
+			set_timer(client, AT_ONCE);
+	}
+	return client->epoll;
 }
 
-/*
- * The limit on them: each may leave one byte in the library's non-blocking
- * wake-up pipe (64 kB), and if that is full, the calling thread closes the
- * socket under the I/O thread.
- */
 int
 zklock_client_pending(ZkClient *client)
 {
-	int pending;
-
-	pthread_mutex_lock(&client->mutex);
-	pending = client->npending;
-	pthread_mutex_unlock(&client->mutex);
-	return pending;
+	return client->npending;
 }
 
 uint64_t
 zklock_client_requests(void)
 {
-	return last_serial;
+	return requests_made;
 }
 
 bool
 zklock_client_connected(ZkClient *client)
 {
-	bool connected;
-
-	pthread_mutex_lock(&client->mutex);
-	connected = client->connected;
-	pthread_mutex_unlock(&client->mutex);
-	return connected;
+	return client->connected;
 }
 
 bool
 zklock_client_session(ZkClient *client, ZkSessionId *session, int *timeout_ms)
 {
-	bool known;
-
-	pthread_mutex_lock(&client->mutex);
-	known = client->session.id != 0;
-	if (known && session != NULL)
+	if (client->session.id == 0)
+		return false;
+	if (session != NULL)
 		*session = client->session;
-	if (known && timeout_ms != NULL)
+	if (timeout_ms != NULL)
 		*timeout_ms = client->timeout_ms;
-	pthread_mutex_unlock(&client->mutex);
-	return known;
+	return true;
 }
 
 void
 zklock_client_server(ZkClient *client, char *buf, int buflen)
 {
-	pthread_mutex_lock(&client->mutex);
 	snprintf(buf, buflen, "%s", client->server);
-	pthread_mutex_unlock(&client->mutex);
 }
 
 /*
- * CONNECTED is at the head of the queue: put all replies before it that are not there
- * yet.  Those are the ones that stand behind it and the ones in the pending list, in
- * this order of age; annul does the rest.  Called with the mutex held.  No request can
- * be made between this and the return of CONNECTED, since "up" is false.
- */
-static void
-answer_open_requests(ZkClient *client)
-{
-	ZkMessage *lost = NULL;
-	ZkMessage **lost_end = &lost;
-	ZkMessage **link = &client->head;
-
-	assert(!client->up);
-	client->tail = NULL;
-	while (*link != NULL)
-	{
-		ZkMessage *message = *link;
-
-		if (zklock_is_reply(message))
-		{
-			*link = message->next;
-			*lost_end = message;
-			lost_end = &message->next;
-			message->next = NULL;
-		}
-		else
-		{
-			client->tail = message;
-			link = &message->next;
-		}
-	}
-	for (ZkRequest *request = client->pending_head; request != NULL; request = request->next)
-	{
-		if (request->reply != NULL)
-		{
-			*lost_end = request->reply;
-			lost_end = &request->reply->next;
-			request->reply = NULL;
-		}
-	}
-	*lost_end = client->head;
-	client->head = lost;
-}
-
-/*
- * A reply that nobody gave, or that comes too late to count: what became of the request
- * is not known, whatever code the library made up for it.
+ * A reply that nobody gave: what became of the request is not known, whatever code the
+ * library made up for it.
  */
 static void
 annul(ZkMessage *reply)
@@ -1622,101 +1439,55 @@ annul(ZkMessage *reply)
 	*reply = lost;
 }
 
-/* Say how many lines were dropped, once those before them are out. */
-static ZkMessage *
-note_dropped(ZkClient *client)
-{
-	char text[100];
-	ZkMessage *message = calloc(1, sizeof(ZkMessage));
-
-	snprintf(text, sizeof(text), "%lu lines of the ZooKeeper library's log were dropped",
-			 client->log_dropped);
-	client->log_dropped = 0;
-	if (message != NULL)
-	{
-		message->type = ZKLOCK_MSG_LOG;
-		message->level = ZOO_LOG_LEVEL_WARN;
-		message->received_at = zklock_clock();
-		message->data = strdup(text);
-		message->datalen = message->data != NULL ? (int) strlen(text) : 0;
-	}
-	if (message != NULL && message->data == NULL)
-	{
-		free(message);
-		message = NULL;
-	}
-	return message;
-}
-
 ZkMessage *
 zklock_client_receive(ZkClient *client)
 {
-	ZkMessage *message = NULL;
+	ZkMessage *message;
 
-	assert(in_main_thread(client));
-	pthread_mutex_lock(&client->mutex);
-	if (client->log_dropped > 0 && client->nlogs == 0)
-		message = note_dropped(client);
+	assert(!client->closing);
+	while (client->head == NULL && client->socket >= 0)
+	{
+		process(client);
+		if (!client->more)
+			break;
+	}
+	if (client->head == NULL)
+		look_after(client);
+	message = client->head;
 	if (message == NULL)
-	{
-		message = client->head;
-		if (message != NULL && message->type == ZKLOCK_MSG_CONNECTED)
-		{
-			/* a reply that is about to come must come first: ask again */
-			if (client->filling)
-				message = NULL;
-			else
-			{
-				answer_open_requests(client);
-				message = client->head;
-			}
-		}
-		if (message != NULL)
-		{
-			client->head = message->next;
-			if (client->head == NULL)
-				client->tail = NULL;
-			message->next = NULL;
-			if (message->type == ZKLOCK_MSG_LOG)
-				client->nlogs--;
-		}
-	}
-	if (client->readable && client->head == NULL && client->log_dropped == 0)
-		fd_reset(client);
-	pthread_mutex_unlock(&client->mutex);
+		return NULL;
+	client->head = message->next;
+	if (client->head == NULL)
+		client->tail = NULL;
+	message->next = NULL;
 
-	if (message != NULL)
-	{
-		if (message->type == ZKLOCK_MSG_CONNECTED)
-			client->up = true;
-		else if (message->type == ZKLOCK_MSG_DISCONNECTED ||
-				 message->type == ZKLOCK_MSG_EXPIRED ||
-				 message->type == ZKLOCK_MSG_AUTH_FAILED)
-			client->up = false;
-		else if (zklock_is_reply(message) && !client->up)
-			annul(message);
-	}
+	if (message->type == ZKLOCK_MSG_CONNECTED)
+		client->up = true;
+	else if (message->type == ZKLOCK_MSG_DISCONNECTED ||
+			 message->type == ZKLOCK_MSG_EXPIRED || message->type == ZKLOCK_MSG_AUTH_FAILED)
+		client->up = false;
+	else if (zklock_is_reply(message) && !client->up)
+		annul(message);
 	return message;
 }
 
 /*-------------------------------------------------------------------------
- * Requests: the main thread.
+ * Requests
  *-------------------------------------------------------------------------
  */
 
 /* A request on its way to the library. */
 typedef struct Sending
 {
-	ZkRequest *request; /* NULL: it is not to be made */
-	uint64_t serial;
-	int rc; /* of the call, or why not */
+	ZkRequest *request; /* NULL: the library shall not hear of it */
+	ZkMessage *reply;	/* NULL: there will be none */
+	int rc;				/* of the call, or why not */
 } Sending;
 
 /*
- * Allocate a request and its reply and enter it into the pending list, before
- * the library hears of it: the reply can come before the call returns.  From then on
- * the library's threads read it.  "path", unless it is NULL, is copied into the reply,
- * with so much room behind it.  The request has "block" bytes behind it.
+ * Allocate a request and its reply and enter it into the pending list.  "path", unless it
+ * is NULL, is copied into the reply, with so much room behind it.  The request has
+ * "block" bytes behind it.
  */
 static Sending
 request_begin(ZkClient *client, ZkMessageType type, const ZkRequestTag *tag,
@@ -1727,13 +1498,15 @@ request_begin(ZkClient *client, ZkMessageType type, const ZkRequestTag *tag,
 	ZkRequest *request;
 	ZkMessage *reply;
 
-	assert(in_main_thread(client) && !atomic_load(&client->closing));
+	assert(!client->closing);
 	/* a request made now could only go out on a connection not yet known */
 	if (!client->up)
 	{
 		sending.rc = ZCONNECTIONLOSS;
 		return sending;
 	}
+	if (client->npending >= ZKLOCK_MAX_PENDING)
+		return sending;
 
 	request = calloc(1, sizeof(ZkRequest) + block);
 	reply = calloc(1, sizeof(ZkMessage));
@@ -1750,19 +1523,21 @@ request_begin(ZkClient *client, ZkMessageType type, const ZkRequestTag *tag,
 	reply->tag = *tag;
 	reply->sent_at = zklock_clock();
 	reply->failed_op = -1;
-	request->client = client;
-	request->serial = ++last_serial;
-	request->reply = reply;
-	request->pathroom = (int) pathroom;
-
-	pthread_mutex_lock(&client->mutex);
-	if (client->npending >= ZKLOCK_MAX_PENDING)
+	sending.rc = ZOK;
+	if (!client->connected)
 	{
-		pthread_mutex_unlock(&client->mutex);
+		/* so could this one, and DISCONNECTED is on its way: see at the top */
+		assert(client->head != NULL);
 		free(request);
-		zklock_client_free_message(reply);
+		queue_append(client, reply);
+		sending.reply = reply;
 		return sending;
 	}
+
+	requests_made++;
+	request->client = client;
+	request->reply = reply;
+	request->pathroom = (int) pathroom;
 	request->prev = client->pending_tail;
 	if (client->pending_tail != NULL)
 		client->pending_tail->next = request;
@@ -1770,50 +1545,40 @@ request_begin(ZkClient *client, ZkMessageType type, const ZkRequestTag *tag,
 		client->pending_head = request;
 	client->pending_tail = request;
 	client->npending++;
-	pthread_mutex_unlock(&client->mutex);
 
+	if (!client->asked)
+		set_corked(client, true);
+	calling = client;
 	sending.request = request;
-	sending.serial = last_serial;
-	sending.rc = ZOK;
+	sending.reply = reply;
 	return sending;
 }
 
 /*
  * The library has answered the call.  If it refused, there will be
  * no reply, and the request goes; except that after a ZMARSHALLINGERROR, which
- * stands for any failure half way, the completion may be queued, and may even
- * have been called and the request freed.  So look for it by its serial
- * number.
+ * stands for any failure half way, the completion may be queued.
  */
 static int
 request_end(ZkClient *client, const Sending *sending)
 {
-	ZkMessage *reply = NULL;
-	ZkRequest *found;
-	int rc = sending->rc;
+	ZkRequest *request = sending->request;
 
-	if (sending->request == NULL || rc == ZOK)
-		return rc;
-
-	pthread_mutex_lock(&client->mutex);
-	for (found = client->pending_tail; found != NULL; found = found->prev)
-		if (found->serial == sending->serial)
-			break;
-	if (found != NULL)
+	calling = NULL;
+	if (request == NULL)
+		return sending->rc;
+	if (sending->rc != ZOK)
 	{
-		reply = found->reply;
-		found->reply = NULL;
-		if (rc != ZMARSHALLINGERROR)
-			pending_remove(client, found);
+		zklock_client_free_message(request->reply);
+		request->reply = NULL;
+		if (sending->rc != ZMARSHALLINGERROR)
+		{
+			pending_remove(client, request);
+			free(request);
+		}
 	}
-	pthread_mutex_unlock(&client->mutex);
-
-	if (found == NULL)
-		return ZOK; /* answered meanwhile */
-	zklock_client_free_message(reply);
-	if (rc != ZMARSHALLINGERROR)
-		free(sending->request);
-	return rc;
+	check_silent_loss(client);
+	return sending->rc;
 }
 
 /* ZooKeeper's, for a node that we create. */
@@ -1849,13 +1614,11 @@ zklock_client_create(ZkClient *client, const char *path, const char *data, int d
 	Sending sending =
 		request_begin(client, ZKLOCK_MSG_CREATED, tag, path, ZKLOCK_SEQUENCE_ROOM, 0);
 
+	if (sending.reply != NULL)
+		sending.reply->container = mode == ZKLOCK_CREATE_CONTAINER;
 	if (sending.request != NULL)
-	{
-		/* the library has not heard of it yet */
-		sending.request->reply->container = mode == ZKLOCK_CREATE_CONTAINER;
 		sending.rc = zoo_acreate2(client->zh, path, data, datalen, new_acl(client),
 								  create_flags(mode), create_completion, sending.request);
-	}
 	return request_end(client, &sending);
 }
 

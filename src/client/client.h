@@ -3,15 +3,11 @@
  * client.h
  *	  One ZooKeeper session, seen from a single-threaded program.
  *
- * libzookeeper_mt runs two threads of its own and calls back on them.  This
- * module turns every callback into a message in a queue behind a mutex and
- * writes an eventfd; the main thread waits on that descriptor and takes the
- * messages.  client.c includes zookeeper.h and not postgres.h, so that the
- * compiler sees to it that no PostgreSQL code runs on the library's threads.
- * This header includes neither.
- *
- * All functions are for the main thread.  None blocks, except
- * zklock_client_open and zklock_client_close (see there).  Strings passed in are copied.
+ * The library is the one without threads.  All of it, and what it calls back, runs in
+ * the functions here; what it has to say is turned into messages.  None of the functions
+ * blocks, except zklock_client_open and zklock_client_close (see there), and where TLS is
+ * used zklock_client_receive, which waits for a handshake.  Strings passed in are copied.
+ * client.c includes zookeeper.h and not postgres.h; this header includes neither.
  *
  *-------------------------------------------------------------------------
  */
@@ -61,8 +57,6 @@ typedef struct ZkRequestTag
 	uint64_t uuid;
 	uint64_t hash;
 	uint64_t path;
-	bool patient; /* another request follows: if the answer is OK, it wakes nobody,
-				   * but comes with the next */
 } ZkRequestTag;
 
 typedef struct ZkMessage
@@ -134,8 +128,8 @@ typedef struct ZkCredential
 
 /*
  * Credentials are presented on each connection before anything else is asked;
- * if there are any, the first CONNECTED comes when the ensemble has accepted
- * them.
+ * if there are any, the first attempt's CONNECTED comes when the ensemble has accepted
+ * them.  When they are refused later, AUTH_FAILED may come after CONNECTED.
  */
 typedef struct ZkSecurity
 {
@@ -156,27 +150,26 @@ extern void zklock_client_log_debug(bool debug);
  * Start connecting.  "security" may be NULL: no credentials, no TLS, and nodes
  * that everybody may change.  "resume" is a session to resume, or NULL for a new one.
  * "timeout_ms" is the session timeout to ask for.  Names are resolved here, so
- * this can block on the resolver.  At most ZKLOCK_MAX_CLIENTS can be open in a
- * process, each with ZKLOCK_CLIENT_FDS descriptors.  Returns NULL with errno
+ * this can block on the resolver; for other addresses another client is opened.  A client
+ * has ZKLOCK_CLIENT_FDS descriptors.  Returns NULL with errno
  * set when the connect string is unusable, no name in it resolves, or something
  * that it takes cannot be had; log lines up to then are lost, "error" (room errlen)
  * says what happened.
  */
-#define ZKLOCK_MAX_CLIENTS 4
-#define ZKLOCK_CLIENT_FDS  5
+#define ZKLOCK_CLIENT_FDS 6
 
 extern ZkClient *zklock_client_open(const char *hosts, int timeout_ms,
 									const ZkSessionId *resume, const ZkSecurity *security,
 									char *error, int errlen);
 
-/* Readable while messages wait, if not all of them are patient, or say of a node that it
- * is deleted while other requests are open. */
+/* Readable when there is something to receive, or to do.  To be called before each wait,
+ * as it sees to it that what could not be sent yet is sent when that can be. */
 extern int zklock_client_fd(ZkClient *client);
 
 /*
- * The next message in order of arrival, or NULL, with the descriptor reset unless there
- * will be another one in a moment.  The caller frees it.  Never returns a message of an
- * earlier client.
+ * Do what the session has to do, and return the next message in order of arrival; NULL:
+ * there is none.  The caller frees it.  Unless it is called when the descriptor is
+ * readable nothing is sent, no ping either, and nothing received.
  */
 extern ZkMessage *zklock_client_receive(ZkClient *client);
 extern void zklock_client_free_message(ZkMessage *message);
@@ -241,29 +234,25 @@ extern int zklock_client_multi(ZkClient *client, const ZkOp *ops, int nops,
 							   const ZkRequestTag *tag);
 
 /*
- * Close the session and free the client: the ensemble deletes our ephemeral
- * nodes at once.  Joins the library's threads, and waits until the server hangs up: for
- * about 1.5 s when it says nothing, and 3 s when it does not come to that.  Should what
- * is to be sent not go out, that can take 3 s before. Signals but SIGQUIT are blocked
- * meanwhile. When not connected the session is left to time out.
+ * Close the session and free the client: the ensemble deletes our ephemeral nodes at
+ * once. Waits until the server hangs up, for 3 s when it does not come to that.  Should
+ * what is to be sent not go out, that can take as long before.  When not connected the
+ * session is left to time out.
  */
 extern void zklock_client_close(ZkClient *client);
 
 /*
  * The same without waiting: nothing may be done with the client after "begin" but to ask
  * whether it has come to its "end", when it is freed; its descriptor becomes readable
- * then. False: nothing was begun.
+ * then, or when there is something to be done for it.
  */
-extern bool zklock_client_close_begin(ZkClient *client);
+extern void zklock_client_close_begin(ZkClient *client);
 extern bool zklock_client_close_end(ZkClient *client);
 
 /*
- * Leave the session to another client, which may be opened at once.  Nothing may be done
- * with this one any more but to ask now and then whether it has left, which may take it
- * twice the session timeout, and to close it when it has.  False: it has just connected,
- * as zklock_client_receive is about to say, and is not left.
+ * Free the client, and leave the session to another one, which may be opened at once.
+ * False: it is connected, or has something to say.
  */
 extern bool zklock_client_leave(ZkClient *client);
-extern bool zklock_client_left(ZkClient *client);
 
 #endif /* ZKLOCK_CLIENT_H */

@@ -29,12 +29,12 @@ const char *
 zklock_liblog_text(const char *line, int *level, size_t *len)
 {
 	const char *text = line;
-	const char *mark = strstr(line, "):ZOO_");
+	const char *mark = strstr(line, ":ZOO_");
 
 	*level = 3;
 	if (mark != NULL)
 	{
-		mark += strlen("):ZOO_");
+		mark += strlen(":ZOO_");
 		if (begins(mark, "ERROR"))
 			*level = 1;
 		else if (begins(mark, "WARN"))
@@ -79,12 +79,6 @@ bool
 zklock_liblog_established(const char *text)
 {
 	return begins(text, "session establishment complete");
-}
-
-bool
-zklock_liblog_closing(const char *text)
-{
-	return begins(text, "Closing zookeeper sessionId=");
 }
 
 int

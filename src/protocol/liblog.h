@@ -15,7 +15,7 @@
 #include <stddef.h>
 
 /*
- * A line is "<time>:<pid>(0x<thread>):ZOO_<LEVEL>@<function>@<line>: <text>".  Returns
+ * A line is "<time>:<pid>:ZOO_<LEVEL>@<function>@<line>: <text>".  Returns
  * the text, "len" bytes without the end of the line, and the level: 1 error, 2 warning,
  * 3 info, 4 debug.
  */
@@ -29,9 +29,6 @@ extern bool zklock_liblog_initiated(const char *text);
 
 /* Is a session established? */
 extern bool zklock_liblog_established(const char *text);
-
-/* Is a request to close the session about to be made? */
-extern bool zklock_liblog_closing(const char *text);
 
 /* The return code with which a connection has failed; 0: it has not. */
 extern int zklock_liblog_failure(const char *text);

@@ -1591,6 +1591,8 @@ create(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event, ZkLockActio
 	ZkLockSuccession *succession = &queue->succession;
 	bool likely = c->attempts == 0 && c->set == 0 && c->mode == ZKLOCK_EXCLUSIVE &&
 		event->recurring && !event->spare_watches;
+	bool listed = (!likely || !succession->watched || succession->last < 0) &&
+		!waits_beside(queue, event);
 	ZkLockAction *a;
 
 	if (c->attempts > 0)
@@ -1603,11 +1605,9 @@ create(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event, ZkLockActio
 	a = add_action(actions, ZKLOCK_ACT_CREATE, queue, c);
 	a->jointly = event->type == ZKLOCK_EV_JOINTLY;
 	assert(a->jointly == (c->set != 0));
-	a->listed = (!likely || !succession->watched || succession->last < 0) &&
-		!waits_beside(queue, event);
 	c->create_sent = true;
-	c->list_needed = a->listed ? queue->list_sent + 1 : 0;
-	return a->listed;
+	c->list_needed = listed ? queue->list_sent + 1 : 0;
+	return listed;
 }
 
 /* ------------------------------------------------------------------------

@@ -271,7 +271,7 @@ typedef enum ZkLockActionType
 {
 	ZKLOCK_ACT_MAKE_DIR,   /* slot, uuid, attempt */
 	ZKLOCK_ACT_WATCH_DIR,  /* slot, uuid: get of the directory with a watch */
-	ZKLOCK_ACT_CREATE,	   /* slot, uuid, mode, listed: a LIST follows */
+	ZKLOCK_ACT_CREATE,	   /* slot, uuid, mode */
 	ZKLOCK_ACT_LIST,	   /* list, sync: sync first, pipelined; watch: on
 							* the directory's children */
 	ZKLOCK_ACT_WATCH_OWN,  /* slot, uuid: get with a watch */
@@ -321,7 +321,6 @@ typedef struct ZkLockAction
 	int attempt; /* MAKE_DIR: from 1; the ancestors, too, from 2 */
 	bool sync;
 	bool watch;
-	bool listed;
 	bool demanded;
 	bool jointly;
 	bool once;

@@ -129,7 +129,6 @@ send_own(ZkClient *client, ZkLockKind kind, const char *name, int pid, uint64 uu
 	StringInfoData data;
 
 	tag->kind = create ? ZKLOCK_TAG_CREATE : ZKLOCK_TAG_MARK;
-	tag->patient = create && action->listed;
 	describe_contender(&data, kind, pid);
 	zklock_session_sent(
 		create ? zklock_client_create(client, path, data.data, data.len,
@@ -167,7 +166,6 @@ send_request(const ZkLockEntry *entry, ZkLockKind kind, const char *name, int pi
 
 		case ZKLOCK_ACT_WATCH_DIR:
 			tag.kind = ZKLOCK_TAG_WATCH_DIR;
-			tag.patient = true; /* a create follows it */
 			path = zklock_path_name(kind, name, NULL);
 			tag.path = zklock_watch_count(path, false);
 			zklock_session_sent(zklock_client_get(client, path, true, &tag));

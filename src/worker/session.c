@@ -65,9 +65,6 @@
 /* Longest session timeout that we believe in: the largest that can be set. */
 #define LONGEST_TIMEOUT_MS (3600 * 1000)
 
-/* Longest wait for clients that are being left. */
-#define LONGEST_LEAVING_MS (60 * 1000)
-
 /* Shortest that is asked for. */
 #define SHORTEST_TIMEOUT_MS 100
 
@@ -76,9 +73,8 @@
 
 static const ZkSessionListener *listener = NULL;
 static ZkClient *client = NULL;
-static ZkClient *closing = NULL; /* of the session before it, which is being closed */
+static ZkClient *closing = NULL; /* of the session before it, to be closed */
 static bool awaited = false;	 /* ... before the new one is used */
-static ZkClient *leaving[ZKLOCK_MAX_CLIENTS - 1]; /* clients before it, not closed yet */
 static bool connected = false;
 static bool resuming = false;	   /* the first connection is to be the old session */
 static bool closing_stale = false; /* ... only in order to close it */
@@ -102,9 +98,13 @@ zklock_session_set_listener(const ZkSessionListener *to)
 int
 zklock_session_fd(void)
 {
-	if (client == NULL)
-		return -1;
-	return zklock_client_fd(awaited ? closing : client);
+	return client != NULL ? zklock_client_fd(client) : -1;
+}
+
+int
+zklock_session_closing_fd(void)
+{
+	return closing != NULL ? zklock_client_fd(closing) : -1;
 }
 
 int
@@ -395,35 +395,16 @@ zklock_session_open(void)
 		open_failed(failure.what, failure.error);
 }
 
-static void
-close_left(void)
-{
-	for (int i = 0; i < (int) lengthof(leaving); i++)
-	{
-		if (leaving[i] != NULL && zklock_client_left(leaving[i]))
-		{
-			zklock_client_close(leaving[i]);
-			release_descriptors();
-			leaving[i] = NULL;
-		}
-	}
-}
-
 /* The next client resumes the session.  False: this one goes on. */
 static bool
 leave_client(void)
 {
-	for (int i = 0; i < (int) lengthof(leaving); i++)
-	{
-		if (leaving[i] == NULL && zklock_client_leave(client))
-		{
-			leaving[i] = client;
-			client = NULL;
-			retry_at = 0;
-			return true;
-		}
-	}
-	return false;
+	if (!zklock_client_leave(client))
+		return false;
+	release_descriptors();
+	client = NULL;
+	retry_at = 0;
+	return true;
 }
 
 /*
@@ -435,8 +416,7 @@ leave_client(void)
  * was restored from a backup, say.  A new handle begins with a fresh list and
  * the same session, and has seen nothing.
  *
- * Each handle is given as long as all before it.  If too many do not come to an end, a
- * new process does it.
+ * Each handle is given as long as all before it.
  */
 bool
 zklock_session_stuck(void)
@@ -454,25 +434,16 @@ zklock_session_stuck(void)
 						zklock_path_tokens())));
 		return true;
 	}
-	close_left();
 	if (client == NULL || connected || arrival != NULL)
 		return false;
 	patience = Max(patience, Min(unreached / 2, 60000) * NS_PER_MS);
 	if (now - trying_since < patience)
 		return false;
 	if (leave_client())
-	{
 		ereport(LOG,
 				(errmsg("no ZooKeeper server reached for %lld ms, starting anew",
 						(long long) unreached)));
-		return false;
-	}
-	if (now - trying_since < patience + Min(timeout, LONGEST_LEAVING_MS) * NS_PER_MS)
-		return false;
-	ereport(LOG,
-			(errmsg("no ZooKeeper server reached for %lld ms, restarting",
-					(long long) unreached)));
-	return true;
+	return false;
 }
 
 /*
@@ -614,22 +585,14 @@ zklock_session_renewable(void)
 	if (!zklock_heartbeat_rested(&s->heartbeat, &s->lease, zklock_clock()))
 		return false;
 	/* what is asked has its answer first */
-	if (!connected || mending || closing != NULL || zklock_client_pending(client) > 0)
-		return false;
-	for (int i = 0; i < (int) lengthof(leaving); i++)
-	{
-		if (leaving[i] != NULL)
-			return false;
-	}
-	return true;
+	return connected && !mending && closing == NULL && zklock_client_pending(client) == 0;
 }
 
 /*
- * By another handle, which connects at once: one whose connection was broken may wait
- * before it does.  The old session is closed meanwhile, which takes no longer; and were
- * it not, whoever would not wait for a lock would find it taken by what we kept.  Where
- * there is no other handle to be had, since a file cannot be read or a name not resolved,
- * the session goes on, and its lease has to be proven.
+ * By another handle.  The old session is closed meanwhile, which takes no longer; and
+ * were it not, whoever would not wait for a lock would find it taken by what we kept.
+ * Where there is no other handle to be had, since a file cannot be read or a name not
+ * resolved, the session goes on, and its lease has to be proven.
  */
 void
 zklock_session_renew(bool contends)
@@ -657,16 +620,9 @@ zklock_session_renew(bool contends)
 	set_state(ZKLOCK_SESSION_CONNECTING);
 	listener->event(ZKLOCK_EV_SESSION_LOST);
 	set_root(true);
-	if (zklock_client_close_begin(old))
-	{
-		closing = old;
-		awaited = contends; /* rarely: zklock_grant_sweep */
-	}
-	else
-	{
-		zklock_client_close(old);
-		release_descriptors();
-	}
+	zklock_client_close_begin(old);
+	closing = old;
+	awaited = contends; /* rarely: zklock_grant_sweep */
 }
 
 static void
@@ -702,7 +658,7 @@ zklock_session_heartbeat(void)
 
 	if (connected)
 		show_alive();
-	if (arrival != NULL)
+	if (arrival != NULL && !awaited)
 		due = (long) (Max(arrival_until - zklock_clock(), 0) / NS_PER_MS + 1);
 	if (awaited)
 		due = (long) (Max(awaited_until() - zklock_clock(), 0) / NS_PER_MS + 1);
@@ -959,7 +915,8 @@ on_connected(const ZkMessage *message)
 	renewing = false;
 	warn_of_timeout(new, &id, server, timeout, before);
 	listener->event(event);
-	/* at last: somebody may be waiting for what was sent */
+	/* at last, and when all is sent: somebody may be waiting for that */
+	(void) zklock_client_fd(client);
 	if (new)
 		zklock_session_file_write(&id);
 }
@@ -1149,6 +1106,13 @@ keep_arrival(ZkMessage *message)
 	int timeout;
 
 	Assert(arrival == NULL);
+	/* what is asked in the new session does not meet what was kept in the old one */
+	if (awaited)
+	{
+		arrival = message;
+		arrival_until = message->received_at;
+		return true;
+	}
 	if (mending || closing_stale || !zklock_client_session(client, &id, &timeout) ||
 		id.id != s->id.id)
 		return false;
@@ -1176,11 +1140,8 @@ zklock_session_receive(void)
 {
 	ZkMessage *message;
 
-	/* what is asked in the new session does not meet what was kept in the old one */
 	close_end();
-	if (awaited)
-		return;
-	if (arrival != NULL && zklock_clock() >= arrival_until)
+	if (arrival != NULL && !awaited && zklock_clock() >= arrival_until)
 		arrive();
 
 	/* not without end: backends have wishes, too */

@@ -54,10 +54,12 @@ extern bool zklock_session_stuck(void);
 /* So many requests in this process that their numbers would soon wrap around. */
 extern bool zklock_session_worn(void);
 
-/* Readable while messages wait; -1 while there is no client.  It changes when
- * the session is opened anew, which zklock_session_opened() counts, and when the one
- * before has come to its end: what we wait for then is that. */
+/* Readable when zklock_session_receive has something to do; -1 while there is no client.
+ * To be called before each wait.  It changes when the session is opened anew, which
+ * zklock_session_opened() counts; then there may be the one before, too, which is being
+ * closed. */
 extern int zklock_session_fd(void);
+extern int zklock_session_closing_fd(void);
 extern int zklock_session_opened(void);
 
 /* ms until zklock_session_open should be called (again); -1: there is a client. */

@@ -250,23 +250,27 @@ wait_set(void)
 {
 	static WaitEventSet *set = NULL;
 	static int opened = -1;
-	static int fd = -1;
+	static int fds[2] = {-1, -1};
+	int now[2] = {zklock_session_fd(), zklock_session_closing_fd()};
 	MemoryContext context;
 
-	if (set != NULL && opened == zklock_session_opened() && fd == zklock_session_fd() &&
-		fd >= 0)
+	if (set != NULL && opened == zklock_session_opened() && fds[0] == now[0] &&
+		fds[1] == now[1])
 		return set;
 	if (set != NULL)
 		FreeWaitEventSet(set);
 	context = MemoryContextSwitchTo(TopMemoryContext);
-	set = zklock_create_wait_event_set(3);
+	set = zklock_create_wait_event_set(4);
 	MemoryContextSwitchTo(context);
 	opened = zklock_session_opened();
-	fd = zklock_session_fd();
 	AddWaitEventToSet(set, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
 	AddWaitEventToSet(set, WL_POSTMASTER_DEATH, PGINVALID_SOCKET, NULL, NULL);
-	if (fd >= 0)
-		AddWaitEventToSet(set, WL_SOCKET_READABLE, fd, NULL, NULL);
+	for (int i = 0; i < 2; i++)
+	{
+		fds[i] = now[i];
+		if (fds[i] >= 0)
+			AddWaitEventToSet(set, WL_SOCKET_READABLE, fds[i], NULL, NULL);
+	}
 	return set;
 }
 

@@ -242,10 +242,8 @@ on_expired(void)
 static void
 renew_session(void)
 {
-	if (zklock_client_close_begin(client))
-		closing = client;
-	else
-		zklock_client_close(client);
+	zklock_client_close_begin(client);
+	closing = client;
 	lock = LOCK_QUEUED; /* when it is there */
 	contender[0] = '\0';
 	open_session();
@@ -574,9 +572,12 @@ begin_child(void)
 
 /* Wait for the session, for an order, or until this moment (0: none). */
 static void
-wait_for(ZkClient *of, int64_t until)
+wait_for(int64_t until)
 {
-	struct pollfd fd = {.fd = zklock_client_fd(of), .events = POLLIN};
+	struct pollfd fds[2] = {
+		{.fd = zklock_client_fd(client), .events = POLLIN},
+		{.fd = closing != NULL ? zklock_client_fd(closing) : -1, .events = POLLIN},
+	};
 	int64_t ns = until - zklock_clock(); /* INT64_MAX: for ever */
 	struct timespec timeout;
 
@@ -584,7 +585,7 @@ wait_for(ZkClient *of, int64_t until)
 		ns = 0;
 	timeout.tv_sec = ns / (1000 * NS_PER_MS);
 	timeout.tv_nsec = ns % (1000 * NS_PER_MS);
-	(void) ppoll(&fd, 1, until != 0 && until != INT64_MAX ? &timeout : NULL, &no_signals);
+	(void) ppoll(fds, 2, until != 0 && until != INT64_MAX ? &timeout : NULL, &no_signals);
 }
 
 static void __attribute__((noreturn)) run_server(int n)
@@ -613,7 +614,7 @@ static void __attribute__((noreturn)) run_server(int n)
 		}
 		else if (arrival != NULL)
 			next = arrival_until;
-		wait_for(client, next);
+		wait_for(next);
 	}
 }
 
@@ -674,7 +675,7 @@ static void __attribute__((noreturn)) run_probe(int interval_ms)
 			/* what could not be made while there was no connection is not made up for */
 			next = (next + 1000 * NS_PER_MS < now ? now : next) + interval_ms * NS_PER_MS;
 		}
-		wait_for(client, connected ? next : 0);
+		wait_for(connected ? next : 0);
 	}
 }
 
@@ -690,7 +691,7 @@ static void __attribute__((noreturn)) run_flood(int n)
 		receive_as_writer(node);
 		while (connected && zklock_client_pending(client) < FLOOD)
 			zklock_client_set(client, node, "beat", 4, -1, &other_tag);
-		wait_for(client, 0);
+		wait_for(0);
 	}
 	zklock_client_close(client);
 	exit(0);
@@ -880,7 +881,7 @@ main(int argc, char **argv)
 	if (fleet == MAP_FAILED || children == NULL)
 		fatal("out of memory");
 
-	/* the library's threads are to leave it to their main thread */
+	/* heeded in wait_for alone */
 	sigaction(SIGUSR1, &action, NULL);
 	sigemptyset(&usr1);
 	sigaddset(&usr1, SIGUSR1);

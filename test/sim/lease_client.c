@@ -3,11 +3,12 @@
  * lease_client.c
  *	  A zklock server in the lease's simulator: library, worker, backends.
  *
- * The library is libzookeeper's two threads as one: it pings after a third of
- * the timeout without anything to send, unless requests are outstanding, gives
- * a connection up after two thirds without anything received, and tries the
- * servers at random.  It stamps what it receives.  The worker is session.c:
- * one heartbeat at a time, stamped when it is handed to the library.
+ * The library and the worker are one thread, but each may be paused here by itself, which
+ * is more than there can be.  The library pings after a third of the timeout without
+ * anything to send, unless requests are outstanding, gives a connection up after two
+ * thirds without anything received, and tries the servers at random.  It stamps what it
+ * receives.  The worker is session.c: one heartbeat at a time, stamped when it is handed
+ * to the library.
  *
  * A backend reads the end of the lease, may then be paused, reads the clock
  * and claims.  As every end that has been published may be read at any time
@@ -207,7 +208,7 @@ library_send(int c, RequestKind kind, Time sent)
 		fail("too many requests of client %d", c);
 	me->count++;
 	*r = (Request){kind, sent, -1};
-	if (me->state == LIB_UP) /* the library's thread sends it when it runs */
+	if (me->state == LIB_UP) /* the library sends it when it runs */
 		timer_set(TIMER_LIBRARY + c, now + random_time(MS / 20));
 }
 

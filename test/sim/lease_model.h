@@ -15,7 +15,7 @@
  *
  *	 backends   reads the lease and the clock, claims
  *	 worker     the main loop: heartbeats, lease.c
- *	 library    libzookeeper's threads: sends, receives, pings, reconnects
+ *	 library    libzookeeper: sends, receives, pings, reconnects
  *	   |  ^
  *	 server     a follower, the leader, or an observer: 3 that vote, and 1
  *	   |  ^

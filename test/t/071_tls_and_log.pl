@@ -39,7 +39,7 @@ ok($s->query("SELECT zk_try_lock('job')") eq 't', 'all works meanwhile');
 like($s->fails("SET zklock.log_min_messages = 'info'"), qr/^55P02: /, 'only by reload');
 
 # Without TLS in the library.
-my $has_tls = `nm -D \$(ldconfig -p | awk '/libzookeeper_mt.so.2/ { print \$NF; exit }')` =~ /zookeeper_init_ssl/;
+my $has_tls = `nm -D \$(ldconfig -p | awk '/libzookeeper_st.so.2/ { print \$NF; exit }')` =~ /zookeeper_init_ssl/;
 SKIP:
 {
 	skip 'this library has TLS', 5 if $has_tls;

@@ -1,0 +1,179 @@
+/*-------------------------------------------------------------------------
+ *
+ * resolve.c
+ *	  The names in a connect string, as addresses.
+ *
+ * The library takes what is before the last colon for the host and resolves that,
+ * brackets and all: an IPv6 address stands without them.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
+#include "resolve.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <netdb.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#define MAX_HOST 256
+
+/* Append "address:port" with a comma before it, unless it is the first; false: no memory. */
+static bool
+append_address(char **to, size_t *len, const char *address, const char *port)
+{
+	size_t more = strlen(address) + strlen(port) + 3;
+	char *grown = realloc(*to, *len + more);
+
+	if (grown == NULL)
+		return false;
+	*to = grown;
+	*len += (size_t) snprintf(grown + *len, more, "%s%s:%s", *len > 0 ? "," : "", address,
+							  port);
+	return true;
+}
+
+/* Split "host:port"; false, with a text: it is none. */
+static bool
+split(char *item, char **host, char **port, char *error, int errlen)
+{
+	char *end;
+	char *colon;
+	size_t len;
+
+	while (isspace((unsigned char) *item))
+		item++;
+	colon = strrchr(item, ':');
+	if (colon == NULL)
+	{
+		snprintf(error, errlen, "no port in \"%s\"", item);
+		return false;
+	}
+	if (strtol(colon + 1, &end, 10) <= 0 || *end != '\0')
+	{
+		snprintf(error, errlen, "invalid port in \"%s\"", item);
+		return false;
+	}
+	*colon = '\0';
+	*port = colon + 1;
+	len = strlen(item);
+	if (len >= 2 && item[0] == '[' && item[len - 1] == ']')
+	{
+		item[len - 1] = '\0';
+		item++;
+	}
+	*host = item;
+	return true;
+}
+
+/*
+ * An address is told at once, without a look at what else is there.  A name is looked up
+ * for the families that this machine uses; where it uses none but loopback, for all.
+ */
+static int
+look_up(const char *host, const char *port, struct addrinfo **found)
+{
+	static const int flags[] = {AI_NUMERICHOST, AI_ADDRCONFIG, 0};
+	int rc = EAI_NONAME;
+
+	for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
+	{
+		struct addrinfo hints = {.ai_flags = flags[i],
+								 .ai_family = AF_UNSPEC,
+								 .ai_socktype = SOCK_STREAM};
+
+		if (i == 2 && rc != EAI_BADFLAGS && rc != EAI_ADDRFAMILY)
+			break;
+		rc = getaddrinfo(host, port, &hints, found);
+		if (rc == 0)
+			break;
+	}
+	return rc;
+}
+
+/* Append what a host's name stands for; a code of getaddrinfo, 0 if all is well. */
+static int
+resolve_host(const char *host, const char *port, char **to, size_t *len, int *n)
+{
+	struct addrinfo *found;
+	char address[MAX_HOST];
+	int rc = look_up(host, port, &found);
+
+	if (rc != 0)
+		return rc;
+	for (struct addrinfo *a = found; rc == 0 && a != NULL; a = a->ai_next)
+	{
+		if (a->ai_family != AF_INET && a->ai_family != AF_INET6)
+			continue;
+		rc = getnameinfo(a->ai_addr, a->ai_addrlen, address, sizeof(address), NULL, 0,
+						 NI_NUMERICHOST);
+		if (rc == 0 && !append_address(to, len, address, port))
+			rc = EAI_MEMORY;
+		*n += rc == 0;
+	}
+	freeaddrinfo(found);
+	return rc;
+}
+
+char *
+zklock_resolve(const char *hosts, int *n,
+			   void (*unresolved)(const char *text, void *context), void *context,
+			   char *error, int errlen)
+{
+	const char *chroot = strchr(hosts, '/');
+	char *copy = strndup(hosts, chroot != NULL ? (size_t) (chroot - hosts) : strlen(hosts));
+	char *addresses = NULL;
+	char *state;
+	size_t len = 0;
+	char *grown;
+
+	*n = 0;
+	error[0] = '\0';
+	errno = copy != NULL ? EINVAL : ENOMEM;
+	for (char *item = copy != NULL ? strtok_r(copy, ",", &state) : NULL; item != NULL;
+		 item = strtok_r(NULL, ",", &state))
+	{
+		char *host;
+		char *port;
+		int rc;
+
+		if (!split(item, &host, &port, error, errlen))
+		{
+			*n = 0;
+			errno = EINVAL;
+			break;
+		}
+		rc = resolve_host(host, port, &addresses, &len, n);
+		if (rc != 0)
+		{
+			snprintf(error, errlen, "could not translate host name \"%s\" to address: %s",
+					 host, gai_strerror(rc));
+			errno = rc == EAI_MEMORY ? ENOMEM : ENOENT;
+			unresolved(error, context);
+		}
+	}
+	free(copy);
+	if (*n > 0 && chroot != NULL)
+	{
+		grown = realloc(addresses, len + strlen(chroot) + 1);
+		if (grown != NULL)
+			strcpy(grown + len, chroot);
+		else
+			*n = 0;
+		addresses = grown != NULL ? grown : addresses;
+	}
+	if (*n > 0)
+	{
+		error[0] = '\0';
+		return addresses;
+	}
+	free(addresses);
+	return NULL;
+}
