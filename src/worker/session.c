@@ -74,6 +74,7 @@
 static const ZkSessionListener *listener = NULL;
 static ZkClient *client = NULL;
 static ZkClient *closing = NULL; /* of the session before it, to be closed */
+static bool close_begun = false; /* ... which has begun */
 static bool awaited = false;	 /* ... before the new one is used */
 static bool connected = false;
 static bool resuming = false;	   /* the first connection is to be the old session */
@@ -104,7 +105,7 @@ zklock_session_fd(void)
 int
 zklock_session_closing_fd(void)
 {
-	return closing != NULL ? zklock_client_fd(closing) : -1;
+	return closing != NULL && close_begun ? zklock_client_fd(closing) : -1;
 }
 
 int
@@ -571,6 +572,15 @@ zklock_session_resting(void)
 	return zklock_shared->session.heartbeat.resting;
 }
 
+/* Close the session before this one, without a wait. */
+static void
+close_begin(void)
+{
+	Assert(!close_begun);
+	close_begun = true;
+	zklock_client_close_begin(closing);
+}
+
 static int64
 awaited_until(void)
 {
@@ -589,8 +599,9 @@ zklock_session_renewable(void)
 }
 
 /*
- * By another handle.  The old session is closed meanwhile, which takes no longer; and
- * were it not, whoever would not wait for a lock would find it taken by what we kept.
+ * By another handle.  The old session is closed when the new one has come to a write, so
+ * that the first lock need not wait for that, too; but at once if there are contenders of
+ * ours in it, or whoever would not wait for a lock would find it taken by what we kept.
  * Where there is no other handle to be had, since a file cannot be read or a name not
  * resolved, the session goes on, and its lease has to be proven.
  */
@@ -620,15 +631,20 @@ zklock_session_renew(bool contends)
 	set_state(ZKLOCK_SESSION_CONNECTING);
 	listener->event(ZKLOCK_EV_SESSION_LOST);
 	set_root(true);
-	zklock_client_close_begin(old);
 	closing = old;
+	close_begun = false;
 	awaited = contends; /* rarely: zklock_grant_sweep */
+	if (contends)
+		close_begin();
 }
 
 static void
 close_end(void)
 {
-	if (closing != NULL && zklock_client_close_end(closing))
+	/* the new session has not come to an acknowledged write: it is not waited for */
+	if (closing != NULL && !close_begun && zklock_clock() >= awaited_until())
+		close_begin();
+	if (closing != NULL && close_begun && zklock_client_close_end(closing))
 	{
 		release_descriptors();
 		closing = NULL;
@@ -660,8 +676,12 @@ zklock_session_heartbeat(void)
 		show_alive();
 	if (arrival != NULL && !awaited)
 		due = (long) (Max(arrival_until - zklock_clock(), 0) / NS_PER_MS + 1);
-	if (awaited)
-		due = (long) (Max(awaited_until() - zklock_clock(), 0) / NS_PER_MS + 1);
+	if (closing != NULL && (awaited || !close_begun))
+	{
+		long until = (long) (Max(awaited_until() - zklock_clock(), 0) / NS_PER_MS + 1);
+
+		due = due >= 0 ? Min(due, until) : until;
+	}
 	return due;
 }
 
@@ -679,6 +699,9 @@ on_beat(int64 sent_at)
 	s->last_write = sent_at;
 	s->proven = s->state == ZKLOCK_SESSION_CONNECTED && zklock_ensemble_admitted();
 	zklock_session_unlock();
+	/* what the end of the old session takes the ensemble is not in the way of the first lock */
+	if (closing != NULL && !close_begun)
+		close_begin();
 	zklock_ensemble_save_again(false);
 	zklock_ensemble_remind(client);
 	ConditionVariableBroadcast(&zklock_shared->write_cv);
@@ -1248,6 +1271,8 @@ zklock_session_close(void)
 {
 	zklock_ensemble_stop();
 	/* or its kept grants might be in the way of others until it times out */
+	if (closing != NULL && !close_begun)
+		close_begin();
 	while (closing != NULL)
 	{
 		close_end();

@@ -146,6 +146,7 @@ static int number;
 static Server *self;
 static ZkClient *client;
 static ZkClient *closing; /* of the session before it */
+static bool close_begun;
 static bool connected;
 static ZkMessage *arrival; /* CONNECTED of a connection that is not used yet */
 static int64_t arrival_until;
@@ -242,8 +243,8 @@ on_expired(void)
 static void
 renew_session(void)
 {
-	zklock_client_close_begin(client);
-	closing = client;
+	closing = client; /* when the new one has come to a write: session.c */
+	close_begun = false;
 	lock = LOCK_QUEUED; /* when it is there */
 	contender[0] = '\0';
 	open_session();
@@ -465,6 +466,11 @@ count_write(const ZkMessage *message)
 		zklock_heartbeat_written(&heartbeat, &lease, message->sent_at,
 								 message->received_at, (uint32_t) rand());
 		proof++;
+		if (closing != NULL && !close_begun)
+		{
+			close_begun = true;
+			zklock_client_close_begin(closing);
+		}
 		if (proving && zklock_lease_end(&lease) > proven_until)
 		{
 			proving = false;
@@ -514,7 +520,7 @@ receive(void)
 		zklock_client_free_message(message);
 	}
 
-	if (closing != NULL && zklock_client_close_end(closing))
+	if (closing != NULL && close_begun && zklock_client_close_end(closing))
 		closing = NULL;
 	while ((message = zklock_client_receive(client)) != NULL)
 	{
@@ -576,7 +582,8 @@ wait_for(int64_t until)
 {
 	struct pollfd fds[2] = {
 		{.fd = zklock_client_fd(client), .events = POLLIN},
-		{.fd = closing != NULL ? zklock_client_fd(closing) : -1, .events = POLLIN},
+		{.fd = closing != NULL && close_begun ? zklock_client_fd(closing) : -1,
+		 .events = POLLIN},
 	};
 	int64_t ns = until - zklock_clock(); /* INT64_MAX: for ever */
 	struct timespec timeout;
