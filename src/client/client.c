@@ -152,7 +152,6 @@ struct ZkClient
 	char server[ZKLOCK_SERVER_LEN]; /* connected to or tried last */
 
 	/* attempts */
-	int64_t called_at;		/* ns: when the library was last called to go on */
 	int64_t began_at;		/* ns: the latest attempt */
 	int64_t asked_at;		/* ns: the latest attempt had not asked for its session */
 	int64_t established_at; /* ns; 0: no session on this connection */
@@ -718,8 +717,9 @@ log_line(const char *line)
 		snprintf(client->error, sizeof(client->error), "%.*s", (int) len, text);
 	}
 	failure = zklock_liblog_failure(text);
+	/* a host that was slow to accept counts, too: zklock_heartbeat_pause goes by it */
 	if (zklock_liblog_initiated(text))
-		client->asked_at = client->called_at;
+		client->asked_at = client->began_at;
 	else if (zklock_liblog_established(text))
 		client->established_at = zklock_clock();
 	else if (failure != 0)
@@ -904,7 +904,6 @@ process(ZkClient *client)
 		guarded = client->tls && client->writing && guard_begin(client, &guard);
 	}
 	calling = client;
-	client->called_at = zklock_clock();
 	rc = zookeeper_process(client->zh, events);
 	calling = NULL;
 	if (guarded)
@@ -949,8 +948,9 @@ look_after(ZkClient *client)
 		wake_by(client, AT_ONCE);
 		return;
 	}
+	if (client->socket < 0)
+		client->began_at = now;
 	calling = client;
-	client->called_at = now;
 	/* the second time where it would pause */
 	for (int i = 0; i < 2 && rc == ZOK && socket < 0; i++)
 		rc = zookeeper_interest(client->zh, &socket, &interest, &wait);
@@ -961,8 +961,6 @@ look_after(ZkClient *client)
 		wake_by(client, AT_ONCE);
 		return;
 	}
-	if (client->socket < 0)
-		client->began_at = now;
 	watch_socket(client, socket, (interest & ZOOKEEPER_WRITE) != 0);
 	wake_by(client, now + INT64_C(1000000000) * wait.tv_sec + INT64_C(1000) * wait.tv_usec);
 }
