@@ -496,6 +496,18 @@ exists(ZkClient *client, const char *path)
 	return there;
 }
 
+/* The session that has this node is closed, and does not wait for its timeout. */
+static void
+expect_closed(ZkClient *other, const char *path, int64_t start, const char *what)
+{
+	int ms;
+
+	do
+		ms = (int) ((zklock_clock() - start) / 1000000);
+	while (exists(other, path) && ms < SESSION_TIMEOUT / 2);
+	ok(ms < SESSION_TIMEOUT / 2, "%s (%d ms)", what, ms);
+}
+
 /* Have one client watch a node that another one makes. */
 static void
 watch_node(ZkClient *watcher, ZkClient *other, const char *path)
@@ -600,7 +612,6 @@ test_close(const char *hosts, const char *proxied)
 	ZkClient *a = connect_client(proxied, NULL, "a client to be closed");
 	ZkRequestTag t = tag(1);
 	int64_t start;
-	int ms;
 	char path[128];
 	char watched[128];
 
@@ -621,10 +632,7 @@ test_close(const char *hosts, const char *proxied)
 	proxy(PROXY_PASS);
 	while (!zklock_client_close_end(a))
 		pause_ms(1);
-	do
-		ms = (int) ((zklock_clock() - start) / 1000000);
-	while (exists(b, path) && ms < SESSION_TIMEOUT / 2);
-	ok(ms < SESSION_TIMEOUT / 2, "the session is closed (%d ms)", ms);
+	expect_closed(b, path, start, "the session is closed");
 	zklock_client_close(b);
 }
 
@@ -659,10 +667,7 @@ test_close_backlog(const char *hosts, const char *proxied)
 	kill(proxy_pid, SIGCONT);
 	while (!zklock_client_close_end(a))
 		pause_ms(1);
-	do
-		ms = (int) ((zklock_clock() - start) / 1000000);
-	while (exists(b, path) && ms < SESSION_TIMEOUT / 2);
-	ok(ms < SESSION_TIMEOUT / 2, "the session is closed after all that (%d ms)", ms);
+	expect_closed(b, path, start, "the session is closed after all that");
 	free(data);
 	zklock_client_close(b);
 }
@@ -704,7 +709,6 @@ test_close_signals(const char *hosts, const char *proxied)
 	pthread_t main_thread = pthread_self();
 	pthread_t thread;
 	int64_t start;
-	int ms;
 	char path[128];
 
 	snprintf(path, sizeof(path), "%s/of-session", base);
@@ -719,10 +723,7 @@ test_close_signals(const char *hosts, const char *proxied)
 	zklock_client_close(a);
 	pthread_join(thread, NULL);
 	signal(SIGUSR1, SIG_DFL);
-	do
-		ms = (int) ((zklock_clock() - start) / 1000000);
-	while (exists(b, path) && ms < SESSION_TIMEOUT / 2);
-	ok(ms < SESSION_TIMEOUT / 2, "the session is closed, whatever the signals (%d ms)", ms);
+	expect_closed(b, path, start, "the session is closed, whatever the signals");
 	zklock_client_close(b);
 }
 
