@@ -31,7 +31,7 @@
 /* Between two attempts to write the file. */
 #define SAVE_AGAIN_MS 10000
 
-/* A crash makes us forget no more than what was seen in that time. */
+/* A crash of the machine makes us forget no more than what was seen in that time. */
 #define SAVE_TOP_MS (5 * 60 * 1000)
 
 /* ZkRequestTag.uuid of the write that raises the base; reads of it are numbered. */
@@ -49,8 +49,8 @@ static int64 raising;		  /* the base that was sent */
 static int64 mending_timeout; /* ns: of the session that mends */
 static char reason[512] = "";
 static int64 save_again_at = 0; /* ns; 0: the file is as it should be */
-static int64 saved_top = 0;		/* what it says, or was to say */
-static int64 saved_at = 0;		/* ns */
+static int64 saved_top = 0;		/* what it says, or was to say, but for the last line */
+static int64 saved_at = 0;		/* ns; 0: never by this process */
 
 static ZkHistory *
 history(void)
@@ -109,6 +109,17 @@ zklock_ensemble_save_again(bool disconnected)
 						   : admitted && history()->top > saved_top &&
 				now - saved_at >= pause * NS_PER_MS)
 		save();
+}
+
+/* The history has seen a number, and what it says then.  The first write in this process
+ * is what the line of the top goes to. */
+static void
+keep(bool to_be_saved)
+{
+	if ((to_be_saved || saved_at == 0) && save_again_at == 0)
+		save();
+	else
+		zklock_history_file_note(history());
 }
 
 /* The first worker since the server's start reads the file; its successors find all in
@@ -296,8 +307,7 @@ decide(ZkClient *client)
 	if (verdict != ZKLOCK_HISTORY_GOOD)
 		return went_back(verdict);
 	admitted = true;
-	if (zklock_history_admit(history(), &sight))
-		save();
+	keep(zklock_history_admit(history(), &sight));
 	return ZKLOCK_ENSEMBLE_ADMITTED;
 }
 
@@ -396,8 +406,11 @@ take_number(ZkClient *client, const ZkMessage *message)
 		return ZKLOCK_ENSEMBLE_NOTHING;
 	if (admitted)
 	{
-		if (zklock_history_see(history(), message->zxid) && save_again_at == 0)
-			save();
+		int64 top = history()->top;
+		bool to_be_saved = zklock_history_see(history(), message->zxid);
+
+		if (history()->top > top)
+			keep(to_be_saved);
 	}
 	else if (message->type != ZKLOCK_MSG_GOT && sight.zxid == 0)
 	{

@@ -25,20 +25,31 @@
 
 static bool complained = false;
 
+/* The file, open for its last line, and where that begins. */
+static File file = -1;
+static off_t line_at;
+
 static const char *const forgotten =
 	"This server does not remember what it has seen of the ZooKeeper ensemble before.";
 
 static void
-complain(const char *what)
+complain(const char *what, const char *name)
 {
 	if (complained)
 		return;
 	complained = true;
 	ereport(LOG,
-			(errcode_for_file_access(),
-			 errmsg("could not %s file \"%s\": %m", what, HISTORY_FILE_NEW),
+			(errcode_for_file_access(), errmsg("could not %s file \"%s\": %m", what, name),
 			 errdetail(
 				 "After a crash this server will not remember what it has seen of the ZooKeeper ensemble.")));
+}
+
+static void
+close_file(void)
+{
+	if (file >= 0)
+		FileClose(file);
+	file = -1;
 }
 
 bool
@@ -52,7 +63,7 @@ zklock_history_file_write(ZkHistory *history, bool last)
 
 	if (fd < 0)
 	{
-		complain("create");
+		complain("create", HISTORY_FILE_NEW);
 		return false;
 	}
 	errno = 0;
@@ -61,12 +72,12 @@ zklock_history_file_write(ZkHistory *history, bool last)
 	{
 		if (errno == 0)
 			errno = ENOSPC;
-		complain("write");
+		complain("write", HISTORY_FILE_NEW);
 	}
 	if (CloseTransientFile(fd) != 0 && ok)
 	{
 		ok = false;
-		complain("close");
+		complain("close", HISTORY_FILE_NEW);
 	}
 	/* it flushes the new one first, and complains itself */
 	if (!ok ||
@@ -76,9 +87,34 @@ zklock_history_file_write(ZkHistory *history, bool last)
 		(void) unlink(HISTORY_FILE_NEW);
 		return false;
 	}
-	complained = false;
 	*history = written;
+	/* the line is that of another file now */
+	close_file();
+	line_at = (off_t) len - ZKLOCK_HISTORY_LINE_LEN;
+	file = PathNameOpenFile(HISTORY_FILE, O_WRONLY | PG_BINARY);
+	if (file < 0)
+		complain("open", HISTORY_FILE);
+	else
+		complained = false;
 	return true;
+}
+
+void
+zklock_history_file_note(const ZkHistory *history)
+{
+	char line[ZKLOCK_HISTORY_LINE_LEN + 1];
+	int n;
+
+	if (file < 0)
+		return;
+	zklock_history_format_line(history, line);
+	n = (int) FileWrite(file, line, ZKLOCK_HISTORY_LINE_LEN, line_at, PG_WAIT_EXTENSION);
+	if (n == ZKLOCK_HISTORY_LINE_LEN)
+		return;
+	if (n >= 0)
+		errno = ENOSPC;
+	complain("write", HISTORY_FILE);
+	close_file();
 }
 
 bool

@@ -4,7 +4,8 @@
  *	  Plays seeded schedules of an ensemble that goes back against src/protocol/history.c.
  *
  * Servers hold sessions with an ensemble, take a few locks, lose connections, stop,
- * crash, and start again with the file that they left, or without.  The ensemble is saved
+ * crash, alone or with their machine, and start again with the file that they left, or
+ * without.  The ensemble is saved
  * now and then; later it goes back to what was saved, or to nothing, at any moment and
  * within any time, as one ZooKeeper does, with the old numbers, or as several do, which
  * hold an election and number on above all that there was, or as one does that is restored
@@ -81,6 +82,8 @@ typedef enum Coverage
 	COVER_CRASHED,
 	COVER_STOPPED,
 	COVER_CRASHED_IN_WAIT,
+	COVER_MACHINE_CRASHED,
+	COVER_LINE_READ,
 	COVER_FILE_LOST,
 	COVER_FILE_BEHIND,
 	COVER_EXPIRED,
@@ -115,6 +118,8 @@ const char *const coverage_name[NCOVERAGE] =
 	 "servers crashed",
 	 "servers stopped",
 	 "servers crashed while they waited",
+	 "machines crashed",
+	 "tops read from the file's last line",
 	 "files lost",
 	 "files behind what was granted",
 	 "sessions expired",
@@ -216,14 +221,17 @@ typedef struct Server
 	Fifo replies;
 	/* disk */
 	bool file;
+	bool opened; /* by this start of the server */
 	size_t file_len;
 	char text[ZKLOCK_HISTORY_TEXT_MAX];
+	char flushed[ZKLOCK_HISTORY_LINE_LEN]; /* the line that survives the machine */
 	/* what it has to know, worked out here */
 	bool known;
 	int64_t base;
-	int64_t top;	  /* what it remembers */
-	int64_t given;	  /* what it has seen, and may have forgotten by a crash ... */
+	int64_t top; /* what it remembers */
+	int64_t given; /* what it has seen, and may have forgotten by a crash of the machine ... */
 	int64_t file_top; /* ... down to this */
+	int64_t line_top; /* by another crash it forgets down to this */
 	int64_t file_base;
 	int32_t version;
 	bool admitted_once; /* in this session */
@@ -395,12 +403,20 @@ send_request(Server *s, Kind kind, int lock)
 	s->requests.packet[s->requests.n++] = p;
 }
 
+/* The file's last line. */
+static char *
+line(Server *s)
+{
+	return s->text + s->file_len - ZKLOCK_HISTORY_LINE_LEN;
+}
+
 static void
 save_file(Server *s)
 {
 	s->file_len = zklock_history_format(&s->history, false, s->text);
-	s->file = true;
-	s->file_top = s->top;
+	memcpy(s->flushed, line(s), ZKLOCK_HISTORY_LINE_LEN);
+	s->file = s->opened = true;
+	s->file_top = s->line_top = s->top;
 	s->file_base = s->base;
 }
 
@@ -476,8 +492,16 @@ see(Server *s, int64_t zxid)
 		s->top = s->base + zxid;
 	if (s->top > s->given)
 		s->given = s->top;
-	if (zklock_history_see(&s->history, zxid))
+	if (zklock_history_see(&s->history, zxid) || !s->opened)
 		save_file(s);
+	else
+	{
+		char again[ZKLOCK_HISTORY_LINE_LEN + 1];
+
+		zklock_history_format_line(&s->history, again);
+		memcpy(line(s), again, ZKLOCK_HISTORY_LINE_LEN);
+		s->line_top = s->top;
+	}
 }
 
 static void
@@ -780,7 +804,10 @@ start_server(Server *s)
 		fail("server %d cannot read its file", number(s));
 	s->known = told;
 	s->base = told ? s->file_base : 0;
-	s->top = told ? s->file_top : 0;
+	s->top = told ? s->line_top : 0;
+	s->opened = false;
+	if (told && s->top > s->file_top)
+		COVER(LINE_READ);
 	s->given = told ? given : 0;
 	s->must_wait &= told;
 	if (!told)
@@ -797,6 +824,21 @@ start_server(Server *s)
 	TRACE("%d starts, %s", number(s), told ? "and remembers" : "and knows nothing");
 }
 
+/* The file's last line is what it was when it was flushed, or nothing of use. */
+static void
+crash_machine(Server *s)
+{
+	COVER(MACHINE_CRASHED);
+	TRACE("... with its machine");
+	if (!s->file)
+		return;
+	if (once_in(2))
+		memcpy(line(s), s->flushed, ZKLOCK_HISTORY_LINE_LEN);
+	else
+		memset(line(s) + random_below(ZKLOCK_HISTORY_LINE_LEN), 0, 1);
+	s->line_top = s->file_top;
+}
+
 static void
 end_server(Server *s, bool crash)
 {
@@ -806,6 +848,8 @@ end_server(Server *s, bool crash)
 		COVER(CRASHED);
 		if (s->history.found)
 			COVER(CRASHED_IN_WAIT);
+		if (once_in(2))
+			crash_machine(s);
 		disconnect(s);
 	}
 	else

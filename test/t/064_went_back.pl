@@ -241,6 +241,43 @@ $d->stop;
 $zk->stop;
 
 #
+# PostgreSQL crashes, then the ensemble is wiped: whoever crashed comes back first.  What it
+# saw since it wrote its file for the last time is more than what the ensemble numbers now.
+#
+for my $how ('its postmaster', 'a backend')
+{
+	$zk = ZooKeeper->new->start;
+	my $e = ZkLock::server($how =~ /backend/ ? 'k' : 'l', $zk, conf => conf() . "\nrestart_after_crash = on");
+	ZkLock::wait_connected($e);
+	go_on($zk);
+	my $s = ZkLock::session($e);
+	$largest{crash} = $s->query("SELECT zk_lock('crash', 'exclusive', 'session')");
+	my ($pid, $worker) = split /\|/, $s->query('SELECT pg_backend_pid(), worker_pid FROM zk_session');
+	$zk->kill9;
+	ZkLock::hang_up($e);
+	if ($how =~ /backend/)
+	{
+		kill 'KILL', $pid or die;
+		ZkLock::wait_until(sub { (eval { ZkLock::ask($e, 'SELECT worker_pid FROM zk_session') } // $worker) ne $worker }, 'the server has started again');
+	}
+	else
+	{
+		$e->stop('immediate');
+		$e->start;
+	}
+	$zk->wipe->start;
+	$zk->create('/passing');
+	$zk->set('/passing', $_) for 1 .. 50;
+	wait_found($e);
+	my ($top) = PostgreSQL::Test::Utils::slurp_file($e->logfile) =~ /DETAIL:  Its newest transaction makes fencing token \d+, and token (\d+) may have been given before/;
+	cmp_ok($top // 0, '>=', $largest{crash}, "wiped after a crash of $how: it remembers what it saw until then");
+	ok_granted_later($e, 'crash', "... of $how")->quit;
+	ZkLock::hang_up($e);
+	$e->stop;
+	$zk->stop;
+}
+
+#
 # Three ZooKeepers, which hold an election as they come back: numbers are larger then
 #
 # It must be back before sessions are over, on a slow machine, too.
