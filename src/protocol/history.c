@@ -10,8 +10,8 @@
  * raises no further than what is sure to have been given, 9 starts without a wait that
  * was not over, 10 sets the base without comparing it, 11 takes no session's end for too
  * soon when its lease is over (both in the simulator, which does that), 12 looks at the
- * member's node no more once a connection is admitted, 13 makes nothing of the line of
- * the top.
+ * member's node no more once a connection is admitted, 13 starts with what the file says
+ * after every crash.
  *
  *-------------------------------------------------------------------------
  */
@@ -259,19 +259,10 @@ write_text(char *text, int64_t base, int64_t top, int64_t ceiling, int64_t wait_
 	return (size_t) n;
 }
 
-void
-zklock_history_format_line(const ZkHistory *history, char line[ZKLOCK_HISTORY_LINE_LEN + 1])
-{
-	int n = sprintf(line, "seen %016" PRIx64 " ", history->top);
-
-	sprintf(line + n, "%016" PRIx64 "\n", checksum(line, (size_t) n));
-}
-
 size_t
 zklock_history_format(ZkHistory *history, bool last, char *text)
 {
 	int64_t wait_ms = 0;
-	size_t len;
 
 	history->ceiling = history->found || last
 		? larger(history->top, history->forgotten)
@@ -282,10 +273,8 @@ zklock_history_format(ZkHistory *history, bool last, char *text)
 		if (wait_ms > LONGEST_WAIT_MS)
 			wait_ms = LONGEST_WAIT_MS;
 	}
-	len = write_text(text, history->base, history->top, history->ceiling, wait_ms,
-					 history->found && history->mended);
-	zklock_history_format_line(history, text + len);
-	return len + ZKLOCK_HISTORY_LINE_LEN;
+	return write_text(text, history->base, history->top, history->ceiling, wait_ms,
+					  history->found && history->mended);
 }
 
 /* Is this word next, and a number behind it? */
@@ -300,32 +289,11 @@ parse_field(const char **text, const char *end, const char *word, int64_t *numbe
 	return parse_number(text, end, number);
 }
 
-/* The top by this line; 0 if it is damaged. */
-static int64_t
-parse_line(const char *line)
-{
-	char again[ZKLOCK_HISTORY_LINE_LEN + 1];
-	ZkHistory history = {0};
-	uint64_t top = 0;
-
-	for (int i = 0; i < 16; i++)
-	{
-		char c = line[strlen("seen ") + i];
-
-		top = top << 4 | (uint64_t) (c <= '9' ? c - '0' : c - 'a' + 10);
-	}
-	history.top = top <= INT64_MAX ? (int64_t) top : 0;
-	zklock_history_format_line(&history, again);
-	return memcmp(again, line, ZKLOCK_HISTORY_LINE_LEN) == 0 ? history.top : 0;
-}
-
 bool
 zklock_history_parse(ZkHistory *history, const char *text, size_t len, int64_t now,
 					 int64_t wait)
 {
 	char again[ZKLOCK_HISTORY_TEXT_MAX];
-	size_t rest;
-	int64_t seen = 0;
 	const char *p = text;
 	const char *end = text + len;
 	int64_t base;
@@ -343,16 +311,10 @@ zklock_history_parse(ZkHistory *history, const char *text, size_t len, int64_t n
 	if (base > ZKLOCK_BASE_MAX || top < base || wait_ms > LONGEST_WAIT_MS ||
 		ceiling < top || mended > (wait_ms > 0))
 		return false;
-	/* it is as we would write it, sum and all, but for the line of the top */
-	rest = write_text(again, base, top, ceiling, wait_ms, mended);
-	if (len < rest || memcmp(again, text, rest) != 0)
+	/* it is as we would write it, sum and all */
+	if (write_text(again, base, top, ceiling, wait_ms, mended) != len ||
+		memcmp(again, text, len) != 0)
 		return false;
-	if (len == rest + ZKLOCK_HISTORY_LINE_LEN)
-		seen = ZKLOCK_HISTORY_MUTANT == 13 ? 0 : parse_line(text + rest);
-	else if (len != rest)
-		return false;
-	top = larger(top, seen);
-	ceiling = larger(ceiling, seen);
 
 	zklock_history_init(history);
 	history->known = true;
@@ -365,4 +327,13 @@ zklock_history_parse(ZkHistory *history, const char *text, size_t len, int64_t n
 		history->mended = mended != 0;
 	}
 	return true;
+}
+
+void
+zklock_history_remember(ZkHistory *history, int64_t top)
+{
+	assert(history->known);
+	if (ZKLOCK_HISTORY_MUTANT == 13)
+		return;
+	history->top = larger(history->top, top);
 }

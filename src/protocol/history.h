@@ -48,9 +48,10 @@
  * nothing else, the base is raised: only if it has to be, and by comparing and setting.
  *
  * The base has to be raised only if tokens would not be above the top otherwise: a raise
- * costs every server its session.  It goes MARGIN above our own top, so that those who
- * have seen a little more need not raise it again, and wait again.  What a crash of the
- * machine leaves in the file (historyfile.h) is never more than REACH behind.
+ * costs every server its session.  It goes MARGIN above our own top, so that those who have
+ * seen a little more need not raise it again, and wait again.  What is in the file
+ * (historyfile.h) is never more than REACH behind.  A crash of the server alone leaves the
+ * top in memory (historymemory.h).
  *
  *-------------------------------------------------------------------------
  */
@@ -139,8 +140,7 @@ extern bool zklock_history_admit(ZkHistory *history, const ZkHistorySight *sight
  */
 extern ZkHistoryVerdict zklock_history_wrote(ZkHistory *history, int32_t version);
 
-/* A transaction's number was seen on a connection that was admitted.  True: as above.
- * False: write the line of the top, if it has moved, before anything is granted. */
+/* A transaction's number was seen on a connection that was admitted.  True: as above. */
 extern bool zklock_history_see(ZkHistory *history, int64_t zxid);
 
 /* The token of a contender that was made by this transaction; 0 of 0. */
@@ -180,26 +180,21 @@ extern void zklock_history_end(ZkHistory *history);
 extern bool zklock_history_parse_base(const char *data, size_t len, int64_t *base);
 
 /*
- * The file's content, which ends in the line of the top.  Formatting moves the ceiling:
- * it counts as written from then on.  The ceiling is no more than what is known while
- * nothing is granted, which is after a finding and when nothing comes after that
- * ("last"): so an end then does not call for a raise.
- *
- * The line is written over in place whenever the top moves, and nobody waits for the
- * disk: it outlives all but a crash of the machine.  After one it may be an older one, or
- * damaged, and the rest of the file is what counts.
- *
+ * The file's content.  Formatting moves the ceiling: it counts as written from then on.
+ * The ceiling is no more than what is known while nothing is granted, which is after a
+ * finding and when nothing comes after that ("last"): so an end then does not call for a
+ * raise.
  * Parsing is false, and nothing has changed, if that was not written by it; else the
  * history is what was remembered, a wait that was not over begins anew at "now", and
  * lasts for "wait" ns if that is longer.
  */
 #define ZKLOCK_HISTORY_TEXT_MAX 256
-#define ZKLOCK_HISTORY_LINE_LEN 39
 
 extern size_t zklock_history_format(ZkHistory *history, bool last, char *text);
-extern void zklock_history_format_line(const ZkHistory *history,
-									   char line[ZKLOCK_HISTORY_LINE_LEN + 1]);
 extern bool zklock_history_parse(ZkHistory *history, const char *text, size_t len,
 								 int64_t now, int64_t wait);
+
+/* After parsing: this was the top when the server crashed; 0: nobody knows. */
+extern void zklock_history_remember(ZkHistory *history, int64_t top);
 
 #endif /* ZKLOCK_HISTORY_H */

@@ -14,7 +14,8 @@
  * A session for mending begins alike, and nobody else knows of it.  It sets the base, if
  * it has to be, by the version that was read, and is closed.
  *
- * The history is in shared memory, and the worker alone looks at it.
+ * The history is in shared memory, and the worker alone looks at it.  Its top is noted
+ * for the time after a crash, too, whenever it moves.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,6 +24,7 @@
 
 #include "ensemble.h"
 #include "historyfile.h"
+#include "historymemory.h"
 #include "path.h"
 #include "settings.h"
 #include "table.h"
@@ -49,8 +51,8 @@ static int64 raising;		  /* the base that was sent */
 static int64 mending_timeout; /* ns: of the session that mends */
 static char reason[512] = "";
 static int64 save_again_at = 0; /* ns; 0: the file is as it should be */
-static int64 saved_top = 0;		/* what it says, or was to say, but for the last line */
-static int64 saved_at = 0;		/* ns; 0: never by this process */
+static int64 saved_top = 0;		/* what it says, or was to say */
+static int64 saved_at = 0;		/* ns */
 
 static ZkHistory *
 history(void)
@@ -85,9 +87,16 @@ zklock_ensemble_token(int64 zxid)
 }
 
 /* ------------------------------------------------------------------------
- * The file
+ * The file, and what outlives a crash
  * ------------------------------------------------------------------------
  */
+
+/* To be called when it may have moved. */
+static void
+note_top(void)
+{
+	zklock_history_memory_note(history()->top);
+}
 
 static void
 save(void)
@@ -111,30 +120,23 @@ zklock_ensemble_save_again(bool disconnected)
 		save();
 }
 
-/* The history has seen a number, and what it says then.  The first write in this process
- * is what the line of the top goes to. */
-static void
-keep(bool to_be_saved)
-{
-	if ((to_be_saved || saved_at == 0) && save_again_at == 0)
-		save();
-	else
-		zklock_history_file_note(history());
-}
-
-/* The first worker since the server's start reads the file; its successors find all in
- * shared memory, and do not know whether it was written. */
+/* The first worker since the server's start reads the file, and what a crash has left; its
+ * successors find all in shared memory, and do not know whether the file was written. */
 void
 zklock_ensemble_start(void)
 {
+	int64 kept = zklock_history_memory_open();
+
 	if (zklock_shared->history_read)
 	{
 		if (history()->found)
 			save();
 		return;
 	}
-	(void) zklock_history_file_read(history(), zklock_clock(),
-									zklock_session_timeout * NS_PER_MS);
+	if (zklock_history_file_read(history(), zklock_clock(),
+								 zklock_session_timeout * NS_PER_MS))
+		zklock_history_remember(history(), kept);
+	note_top();
 	if (history()->found)
 		ereport(LOG,
 				(errmsg("ZooKeeper ensemble had gone back to an earlier state before this server's start"),
@@ -146,8 +148,9 @@ zklock_ensemble_start(void)
 void
 zklock_ensemble_stop(void)
 {
-	if (zklock_shared->history_read && history()->known)
-		(void) zklock_history_file_write(history(), true);
+	if (zklock_shared->history_read && history()->known &&
+		zklock_history_file_write(history(), true))
+		zklock_history_memory_remove();
 }
 
 /* ------------------------------------------------------------------------
@@ -263,6 +266,7 @@ static ZkEnsembleNews
 mended(int64 base, int64 zxid)
 {
 	zklock_history_mend(history(), base, zxid);
+	note_top();
 	zklock_history_extend(history(), mending_timeout);
 	save();
 	return ZKLOCK_ENSEMBLE_MENDED;
@@ -307,7 +311,9 @@ decide(ZkClient *client)
 	if (verdict != ZKLOCK_HISTORY_GOOD)
 		return went_back(verdict);
 	admitted = true;
-	keep(zklock_history_admit(history(), &sight));
+	if (zklock_history_admit(history(), &sight))
+		save();
+	note_top();
 	return ZKLOCK_ENSEMBLE_ADMITTED;
 }
 
@@ -406,11 +412,11 @@ take_number(ZkClient *client, const ZkMessage *message)
 		return ZKLOCK_ENSEMBLE_NOTHING;
 	if (admitted)
 	{
-		int64 top = history()->top;
 		bool to_be_saved = zklock_history_see(history(), message->zxid);
 
-		if (history()->top > top)
-			keep(to_be_saved);
+		note_top();
+		if (to_be_saved && save_again_at == 0)
+			save();
 	}
 	else if (message->type != ZKLOCK_MSG_GOT && sight.zxid == 0)
 	{

@@ -25,31 +25,20 @@
 
 static bool complained = false;
 
-/* The file, open for its last line, and where that begins. */
-static File file = -1;
-static off_t line_at;
-
 static const char *const forgotten =
 	"This server does not remember what it has seen of the ZooKeeper ensemble before.";
 
 static void
-complain(const char *what, const char *name)
+complain(const char *what)
 {
 	if (complained)
 		return;
 	complained = true;
 	ereport(LOG,
-			(errcode_for_file_access(), errmsg("could not %s file \"%s\": %m", what, name),
+			(errcode_for_file_access(),
+			 errmsg("could not %s file \"%s\": %m", what, HISTORY_FILE_NEW),
 			 errdetail(
 				 "After a crash this server will not remember what it has seen of the ZooKeeper ensemble.")));
-}
-
-static void
-close_file(void)
-{
-	if (file >= 0)
-		FileClose(file);
-	file = -1;
 }
 
 bool
@@ -63,7 +52,7 @@ zklock_history_file_write(ZkHistory *history, bool last)
 
 	if (fd < 0)
 	{
-		complain("create", HISTORY_FILE_NEW);
+		complain("create");
 		return false;
 	}
 	errno = 0;
@@ -72,12 +61,12 @@ zklock_history_file_write(ZkHistory *history, bool last)
 	{
 		if (errno == 0)
 			errno = ENOSPC;
-		complain("write", HISTORY_FILE_NEW);
+		complain("write");
 	}
 	if (CloseTransientFile(fd) != 0 && ok)
 	{
 		ok = false;
-		complain("close", HISTORY_FILE_NEW);
+		complain("close");
 	}
 	/* it flushes the new one first, and complains itself */
 	if (!ok ||
@@ -87,34 +76,9 @@ zklock_history_file_write(ZkHistory *history, bool last)
 		(void) unlink(HISTORY_FILE_NEW);
 		return false;
 	}
+	complained = false;
 	*history = written;
-	/* the line is that of another file now */
-	close_file();
-	line_at = (off_t) len - ZKLOCK_HISTORY_LINE_LEN;
-	file = PathNameOpenFile(HISTORY_FILE, O_WRONLY | PG_BINARY);
-	if (file < 0)
-		complain("open", HISTORY_FILE);
-	else
-		complained = false;
 	return true;
-}
-
-void
-zklock_history_file_note(const ZkHistory *history)
-{
-	char line[ZKLOCK_HISTORY_LINE_LEN + 1];
-	int n;
-
-	if (file < 0)
-		return;
-	zklock_history_format_line(history, line);
-	n = (int) FileWrite(file, line, ZKLOCK_HISTORY_LINE_LEN, line_at, PG_WAIT_EXTENSION);
-	if (n == ZKLOCK_HISTORY_LINE_LEN)
-		return;
-	if (n >= 0)
-		errno = ENOSPC;
-	complain("write", HISTORY_FILE);
-	close_file();
 }
 
 bool

@@ -17,13 +17,6 @@
 extern bool zklock_history_file_write(ZkHistory *history, bool last);
 
 /*
- * The top has moved: write the line of it over, without a wait for the disk.  It outlives
- * this server, not a crash of the machine.  Does nothing before the first write above in
- * this process, nor after a failure, which is logged, until the next one.
- */
-extern void zklock_history_file_note(const ZkHistory *history);
-
-/*
  * What was written last, or nothing to remember: then false.  "now" and "wait", in ns,
  * as for zklock_history_parse.  A file that is of no use is logged.
  */

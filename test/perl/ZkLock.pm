@@ -109,12 +109,22 @@ sub configure
 	return $node;
 }
 
+# What a crash of this server leaves in memory: src/worker/historymemory.c.
+sub memory
+{
+	my $node = shift;
+	return sprintf '/dev/shm/zklock.%x.%x', (stat $node->data_dir)[ 0, 1 ];
+}
+
+my @made;
+
 sub server
 {
 	my ($name, $zk, %option) = @_;
 	my $node = PostgreSQL::Test::Cluster->new($name, %{ $option{cluster} // {} });
 	$node->init(extra => ['--encoding=UTF8'], %{ $option{init} // {} });
 	configure($node, $zk, $option{conf});
+	push @made, $node;
 	return $node unless $option{start} // 1;
 	$node->start;
 	ask($node, 'CREATE EXTENSION zklock') if $option{extension} // 1;
@@ -127,6 +137,7 @@ our $crash = qr/^TRAP:|: Assertion `|\bPANIC:|was terminated by signal (?!9\b)/m
 END
 {
 	my $failed = $?;
+	unlink map { memory($_) } grep { -d $_->data_dir } @made;
 	my ($test) = $0 =~ m{([^/]+?)(?:\.[^./]*)?$};
 	for my $log (glob "$PostgreSQL::Test::Utils::log_path/${test}_*.log")
 	{

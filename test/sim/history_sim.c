@@ -5,13 +5,12 @@
  *
  * Servers hold sessions with an ensemble, take a few locks, lose connections, stop,
  * crash, alone or with their machine, and start again with the file that they left, or
- * without.  The ensemble is saved
- * now and then; later it goes back to what was saved, or to nothing, at any moment and
- * within any time, as one ZooKeeper does, with the old numbers, or as several do, which
- * hold an election and number on above all that there was, or as one does that is restored
- * while it runs, with connections that go on.  Requests and replies are in order, and take
- * any time.  What the worker does with history.c, in ensemble.c and
- * session.c, is done here alike.
+ * without.  The ensemble is saved now and then; later it goes back to what was saved, or
+ * to nothing, at any moment and within any time, as one ZooKeeper does, with the old
+ * numbers, or as several do, which hold an election and number on above all that there
+ * was, or as one does that is restored while it runs, with connections that go on.
+ * Requests and replies are in order, and take any time.  What the worker does with
+ * history.c, in ensemble.c and session.c, is done here alike.
  *
  * Invariants, of which a server is excused only as far as it could not know better, and
  * that is worked out here by itself (could_know):
@@ -23,7 +22,8 @@
  *	 - A grant has a larger token than all those before it that anybody remembers who has
  *	   been admitted, or has mended the base, since the ensemble went back.  Excused: one
  *	   that has lost its watch of the base with a restore while the ensemble ran.
- *	 - The base never falls but by the ensemble's going back.
+ *	 - The base never falls but by the ensemble's going back, and nobody finds that it has
+ *	   before it has.
  *	 - When all is calm everybody is admitted in the end.
  *
  * In half of the schedules nobody is excused for a belief: there the ensemble goes back
@@ -83,7 +83,7 @@ typedef enum Coverage
 	COVER_STOPPED,
 	COVER_CRASHED_IN_WAIT,
 	COVER_MACHINE_CRASHED,
-	COVER_LINE_READ,
+	COVER_REMEMBERED,
 	COVER_FILE_LOST,
 	COVER_FILE_BEHIND,
 	COVER_EXPIRED,
@@ -119,7 +119,7 @@ const char *const coverage_name[NCOVERAGE] =
 	 "servers stopped",
 	 "servers crashed while they waited",
 	 "machines crashed",
-	 "tops read from the file's last line",
+	 "tops that the file did not know remembered",
 	 "files lost",
 	 "files behind what was granted",
 	 "sessions expired",
@@ -221,17 +221,17 @@ typedef struct Server
 	Fifo replies;
 	/* disk */
 	bool file;
-	bool opened; /* by this start of the server */
 	size_t file_len;
 	char text[ZKLOCK_HISTORY_TEXT_MAX];
-	char flushed[ZKLOCK_HISTORY_LINE_LEN]; /* the line that survives the machine */
+	/* memory that outlives it */
+	int64_t memory;
 	/* what it has to know, worked out here */
 	bool known;
 	int64_t base;
-	int64_t top; /* what it remembers */
-	int64_t given; /* what it has seen, and may have forgotten by a crash of the machine ... */
+	int64_t top;   /* what it remembers */
+	int64_t given; /* what it has seen, and may have forgotten by its machine's crash ... */
 	int64_t file_top; /* ... down to this */
-	int64_t line_top; /* by another crash it forgets down to this */
+	int64_t kept_top; /* 0: by that, or there was no crash */
 	int64_t file_base;
 	int32_t version;
 	bool admitted_once; /* in this session */
@@ -333,7 +333,9 @@ execute(Server *s)
 	switch (p.kind)
 	{
 		case MEMBER:
-			session->version = 0;
+			p.ok = session->version < 0;
+			if (p.ok)
+				session->version = 0;
 			p.zxid = next_zxid();
 			break;
 		case WRITE:
@@ -403,20 +405,12 @@ send_request(Server *s, Kind kind, int lock)
 	s->requests.packet[s->requests.n++] = p;
 }
 
-/* The file's last line. */
-static char *
-line(Server *s)
-{
-	return s->text + s->file_len - ZKLOCK_HISTORY_LINE_LEN;
-}
-
 static void
 save_file(Server *s)
 {
 	s->file_len = zklock_history_format(&s->history, false, s->text);
-	memcpy(s->flushed, line(s), ZKLOCK_HISTORY_LINE_LEN);
-	s->file = s->opened = true;
-	s->file_top = s->line_top = s->top;
+	s->file = true;
+	s->file_top = s->top;
 	s->file_base = s->base;
 }
 
@@ -455,6 +449,8 @@ found(Server *s, ZkHistoryVerdict verdict)
 								[ZKLOCK_HISTORY_UNDONE] = COVER_UNDONE,
 								[ZKLOCK_HISTORY_TOO_SOON] = COVER_TOO_SOON};
 
+	if (incarnation == 1)
+		fail("server %d finds that the ensemble went back, and it has not", number(s));
 	coverage[cover[verdict]]++;
 	if (verdict == ZKLOCK_HISTORY_RAISED && !s->history.known)
 		COVER(RAISED_UNKNOWN);
@@ -492,16 +488,10 @@ see(Server *s, int64_t zxid)
 		s->top = s->base + zxid;
 	if (s->top > s->given)
 		s->given = s->top;
-	if (zklock_history_see(&s->history, zxid) || !s->opened)
+	s->kept_top = s->top;
+	if (zklock_history_see(&s->history, zxid))
 		save_file(s);
-	else
-	{
-		char again[ZKLOCK_HISTORY_LINE_LEN + 1];
-
-		zklock_history_format_line(&s->history, again);
-		memcpy(line(s), again, ZKLOCK_HISTORY_LINE_LEN);
-		s->line_top = s->top;
-	}
+	s->memory = s->history.top;
 }
 
 static void
@@ -558,8 +548,6 @@ decide(Server *s)
 		}
 		else
 		{
-			if (incarnation == 0)
-				fail("server %d raises the base though nothing went back", number(s));
 			send_request(s, SET_BASE, 0);
 		}
 		return;
@@ -802,12 +790,18 @@ start_server(Server *s)
 		told = zklock_history_parse(&s->history, s->text, s->file_len, now, TIMEOUT);
 	if (s->file != told)
 		fail("server %d cannot read its file", number(s));
+	if (told)
+		zklock_history_remember(&s->history, s->memory);
+	else
+		s->memory = s->kept_top = 0;
 	s->known = told;
 	s->base = told ? s->file_base : 0;
-	s->top = told ? s->line_top : 0;
-	s->opened = false;
-	if (told && s->top > s->file_top)
-		COVER(LINE_READ);
+	s->top = told ? s->file_top : 0;
+	if (s->kept_top > s->top)
+	{
+		COVER(REMEMBERED);
+		s->top = s->kept_top;
+	}
 	s->given = told ? given : 0;
 	s->must_wait &= told;
 	if (!told)
@@ -824,21 +818,6 @@ start_server(Server *s)
 	TRACE("%d starts, %s", number(s), told ? "and remembers" : "and knows nothing");
 }
 
-/* The file's last line is what it was when it was flushed, or nothing of use. */
-static void
-crash_machine(Server *s)
-{
-	COVER(MACHINE_CRASHED);
-	TRACE("... with its machine");
-	if (!s->file)
-		return;
-	if (once_in(2))
-		memcpy(line(s), s->flushed, ZKLOCK_HISTORY_LINE_LEN);
-	else
-		memset(line(s) + random_below(ZKLOCK_HISTORY_LINE_LEN), 0, 1);
-	s->line_top = s->file_top;
-}
-
 static void
 end_server(Server *s, bool crash)
 {
@@ -849,7 +828,11 @@ end_server(Server *s, bool crash)
 		if (s->history.found)
 			COVER(CRASHED_IN_WAIT);
 		if (once_in(2))
-			crash_machine(s);
+		{
+			COVER(MACHINE_CRASHED);
+			TRACE("... with its machine");
+			s->memory = s->kept_top = 0;
+		}
 		disconnect(s);
 	}
 	else
@@ -857,6 +840,7 @@ end_server(Server *s, bool crash)
 		COVER(STOPPED);
 		if (s->known)
 			save_file(s);
+		s->memory = s->kept_top = 0;
 		close_session(s);
 	}
 	s->up = false;

@@ -273,6 +273,26 @@ for my $how ('its postmaster', 'a backend')
 	cmp_ok($top // 0, '>=', $largest{crash}, "wiped after a crash of $how: it remembers what it saw until then");
 	ok_granted_later($e, 'crash', "... of $how")->quit;
 	ZkLock::hang_up($e);
+	ok(-e ZkLock::memory($e), '... by what is left in memory');
+	$e->stop;
+	ok(!-e ZkLock::memory($e), '... until its good end');
+	$zk->stop;
+}
+
+# It trusts no memory that others may have written, and does without.
+{
+	$zk = ZooKeeper->new->start;
+	my $e = ZkLock::server('m', $zk, start => 0);
+	my $memory = ZkLock::memory($e);
+	PostgreSQL::Test::Utils::append_to_file($memory, 'rubbish');
+	chmod 0666, $memory or die;
+	$e->start;
+	ZkLock::ask($e, 'CREATE EXTENSION zklock');
+	cmp_ok(ZkLock::session($e)->query("SELECT zk_lock('job')"), '>', 0, 'memory that everybody may write: there are locks');
+	(my $name = $memory) =~ s{.*/}{/};
+	is(scalar(() = PostgreSQL::Test::Utils::slurp_file($e->logfile) =~ /LOG:  could not open shared memory segment "$name": Permission denied/g), 1, '... and the log says that it is not used');
+	is(PostgreSQL::Test::Utils::slurp_file($memory), 'rubbish', '... nor written');
+	ZkLock::hang_up($e);
 	$e->stop;
 	$zk->stop;
 }

@@ -1,0 +1,129 @@
+/*-------------------------------------------------------------------------
+ *
+ * historymemory.c
+ *	  The top of history.h, in memory that outlives this server, but not its machine.
+ *
+ * A POSIX shared memory segment, as PostgreSQL has them (dsm_impl.c), of a name of its
+ * own: PostgreSQL's are given up when it starts again after a crash.  The name says which
+ * data directory it is, which no copy of it shares; what it holds, of which cluster,
+ * since a directory that was deleted may leave one behind that is another's by now.
+ * Whoever may write in it is whoever may write in the data directory: a segment of
+ * somebody else's is none.
+ *
+ * Noting a top is a store of 8 bytes, which no end of a process can cut in two.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+#include "compat.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "access/xlog.h"
+#include "miscadmin.h"
+
+#include "historymemory.h"
+
+#define MEMORY_MAGIC UINT64CONST(0x7a6b746f70303031)
+
+typedef struct HistoryMemory
+{
+	uint64 magic; /* written last */
+	uint64 system;
+	int64 top;
+} HistoryMemory;
+
+static volatile HistoryMemory *memory = NULL;
+
+/* False with errno if there is no data directory. */
+static bool
+make_name(char *name, size_t size)
+{
+	struct stat st;
+
+	if (stat(DataDir, &st) != 0)
+		return false;
+	snprintf(name, size, "/zklock.%llx.%llx", (unsigned long long) st.st_dev,
+			 (unsigned long long) st.st_ino);
+	return true;
+}
+
+/* All of it is there from then on: no access to it can fail for want of memory. */
+static bool
+reserve(int fd, const struct stat *st)
+{
+	int rc = 0;
+
+	if (st->st_uid != geteuid() || st->st_nlink != 1 ||
+		(st->st_mode & (S_IRWXG | S_IRWXO)) != 0)
+		rc = EACCES;
+	while (rc == 0 && (rc = posix_fallocate(fd, 0, sizeof(HistoryMemory))) == EINTR)
+		rc = 0;
+	errno = rc;
+	return rc == 0;
+}
+
+/* NULL with errno: there is none to be had. */
+static volatile HistoryMemory *
+attach(const char *name)
+{
+	int fd = shm_open(name, O_RDWR | O_CREAT, S_IRUSR | S_IWUSR);
+	struct stat st;
+	void *mapped = MAP_FAILED;
+	int error;
+
+	if (fd < 0)
+		return NULL;
+	if (fstat(fd, &st) == 0 && reserve(fd, &st))
+		mapped =
+			mmap(NULL, sizeof(HistoryMemory), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	error = errno;
+	close(fd);
+	errno = error;
+	return mapped == MAP_FAILED ? NULL : mapped;
+}
+
+int64_t
+zklock_history_memory_open(void)
+{
+	char name[64] = "/zklock";
+
+	Assert(memory == NULL);
+	if (make_name(name, sizeof(name)))
+		memory = attach(name);
+	if (memory == NULL)
+	{
+		ereport(LOG,
+				(errcode_for_file_access(),
+				 errmsg("could not open shared memory segment \"%s\": %m", name),
+				 errdetail(
+					 "After a crash this server will not remember all that it has seen of the ZooKeeper ensemble.")));
+		return 0;
+	}
+	if (memory->magic == MEMORY_MAGIC && memory->system == GetSystemIdentifier())
+		return Max(memory->top, 0);
+	memory->magic = 0;
+	memory->top = 0;
+	memory->system = GetSystemIdentifier();
+	memory->magic = MEMORY_MAGIC;
+	return 0;
+}
+
+void
+zklock_history_memory_note(int64_t top)
+{
+	if (memory != NULL)
+		memory->top = top;
+}
+
+void
+zklock_history_memory_remove(void)
+{
+	char name[64];
+
+	if (memory != NULL && make_name(name, sizeof(name)))
+		(void) shm_unlink(name);
+}
