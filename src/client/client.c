@@ -157,6 +157,7 @@ struct ZkClient
 	int64_t established_at; /* ns; 0: no session on this connection */
 	int failures;			/* in a row, that came to nothing */
 	int64_t pause_until;	/* ns: no attempt before */
+	int spread_ms;			/* that pause is no shorter, about */
 
 	/* opening */
 	bool opening;
@@ -672,6 +673,8 @@ note_failure(ZkClient *client, int failure)
 		ms *= 2;
 	if (ms > longest)
 		ms = longest;
+	if (ms < client->spread_ms)
+		ms = client->spread_ms;
 	ms = ms / 2 + (int) (now / 1000 % (ms / 2 + 1));
 	client->pause_until = now + INT64_C(1000000) * ms;
 }
@@ -1378,6 +1381,12 @@ zklock_client_fd(ZkClient *client)
 			set_timer(client, AT_ONCE);
 	}
 	return client->epoll;
+}
+
+void
+zklock_client_spread(ZkClient *client, int ms)
+{
+	client->spread_ms = ms;
 }
 
 int

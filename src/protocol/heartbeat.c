@@ -9,6 +9,9 @@
 
 #define LONGEST_PERIOD INT64_C(10000000000)
 
+/* In which an ensemble of few cores can take one more server back and do other things, too. */
+#define EACH_COMES_BACK INT64_C(2500000)
+
 static int64_t
 max(int64_t a, int64_t b)
 {
@@ -43,6 +46,14 @@ zklock_heartbeat_pause(const ZkLease *lease, int64_t timeout, int64_t asked,
 	if (left > 0)
 		longest = min(longest, max(left - took, 0) / 2);
 	return longest * (int64_t) (random % 1024) / 1024;
+}
+
+int64_t
+zklock_heartbeat_spread(const ZkLease *lease, int64_t now, int servers)
+{
+	if (zklock_lease_end(lease) > now)
+		return 0;
+	return min(servers * EACH_COMES_BACK, lease->timeout / 2);
 }
 
 void

@@ -64,6 +64,14 @@ extern int64_t zklock_heartbeat_period(int64_t timeout);
 extern int64_t zklock_heartbeat_pause(const ZkLease *lease, int64_t timeout,
 									  int64_t asked, int64_t answered, uint32_t random);
 
+/*
+ * How long to wait between attempts to connect, ns, or half of it at least: "servers" of
+ * them come back at once when their ensemble does.  0 while the lease is good, since
+ * nothing is to end by a wait.  Without one, holders have stopped already, and the
+ * session has all of its timeout again from when the ensemble is back.
+ */
+extern int64_t zklock_heartbeat_spread(const ZkLease *lease, int64_t now, int servers);
+
 /* A connection begins: a heartbeat is due. */
 extern void zklock_heartbeat_connected(ZkHeartbeat *heartbeat, int64_t now);
 

@@ -258,6 +258,7 @@ typedef struct ZkSessionShared
 	ZkSessionState auth_state; /* what is shown in it */
 	ZkLease lease;			   /* as published in lease_end and lost_at */
 	ZkHeartbeat heartbeat;
+	int32 servers;		  /* that were there when the connection began, ours too */
 	int64 worker_started; /* the same clock; 0: the next need not pause */
 	int64 opened_at;	  /* ... when the session was opened */
 	int64 reconnects;	  /* of all sessions since the server's start */

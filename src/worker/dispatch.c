@@ -939,13 +939,25 @@ zklock_dispatch_removal(ZkLockKind kind, const char *name, const char *child)
 	step_name(kind, name, &event);
 }
 
+static void
+note_refusal(ZkLockEntry *entry, const ZkMessage *message)
+{
+	char shown[ZKLOCK_ENCODED_MAX + 1];
+
+	/* a candidacy is tried again and again: say it once */
+	if (entry->kind != ZKLOCK_KIND_ELECTION || entry->last_rc != message->rc)
+		zklock_trouble("ZooKeeper refused a request for %s \"%s\": %s",
+					   zklock_kind_names[entry->kind],
+					   zklock_log_name(entry->name, shown), zklock_rc_text(message->rc));
+	entry->last_rc = message->rc; /* goes to the proclocks with a FAILED */
+}
+
 /* To each queue as if what it asked for had been asked for alone. */
 static void
 dispatch_set(const ZkMessage *message)
 {
 	ZkSetMember what;
 	ZkLockEvent event;
-	char shown[ZKLOCK_ENCODED_MAX + 1];
 
 	while (zklock_sets_reply(message, &what, &event))
 	{
@@ -953,13 +965,7 @@ dispatch_set(const ZkMessage *message)
 
 		if (event.rc == ZKLOCK_RC_ERROR && entry->in_use &&
 			entry->generation == what.generation)
-		{
-			zklock_trouble("ZooKeeper refused a request for %s \"%s\": %s",
-						   zklock_kind_names[entry->kind],
-						   zklock_log_name(entry->name, shown),
-						   zklock_rc_text(message->rc));
-			entry->last_rc = message->rc; /* goes to the proclocks with a FAILED */
-		}
+			note_refusal(entry, message);
 		step(entry, what.generation, &event);
 	}
 }
@@ -969,7 +975,6 @@ zklock_dispatch_message(const ZkMessage *message)
 {
 	ZkLockEntry *entry;
 	ZkLockEvent event = {0};
-	char shown[ZKLOCK_ENCODED_MAX + 1];
 
 	if (message->type == ZKLOCK_MSG_NODE_DELETED ||
 		message->type == ZKLOCK_MSG_CHILDREN_CHANGED ||
@@ -1000,15 +1005,7 @@ zklock_dispatch_message(const ZkMessage *message)
 	event.hash = message->tag.hash;
 	event.token = zklock_ensemble_token(message->czxid);
 	if (event.rc == ZKLOCK_RC_ERROR)
-	{
-		/* a candidacy is tried again and again: say it once */
-		if (entry->kind != ZKLOCK_KIND_ELECTION || entry->last_rc != message->rc)
-			zklock_trouble("ZooKeeper refused a request for %s \"%s\": %s",
-						   zklock_kind_names[entry->kind],
-						   zklock_log_name(entry->name, shown),
-						   zklock_rc_text(message->rc));
-		entry->last_rc = message->rc; /* goes to the proclocks with a FAILED */
-	}
+		note_refusal(entry, message);
 
 	switch ((ZkTagKind) message->tag.kind)
 	{
@@ -1064,6 +1061,7 @@ zklock_dispatch_message(const ZkMessage *message)
 		case ZKLOCK_TAG_PUTS:
 		case ZKLOCK_TAG_ROUNDS:
 		case ZKLOCK_TAG_ENSEMBLE:
+		case ZKLOCK_TAG_SERVERS:
 			return;
 	}
 	step(entry, message->tag.generation, &event);

@@ -87,6 +87,7 @@ static int64 arrival_until = 0;	   /* ns: when it is */
 static int opened = 0;
 static int64 trying_since = 0; /* ns; while there is a client, but no connection */
 static int64 retry_at = 0;	   /* ns; 0: at once */
+static const ZkRequestTag servers_tag = {.kind = ZKLOCK_TAG_SERVERS};
 static int64 counted = 0; /* ns: send time of the write that took a heartbeat's place */
 static char open_error[1024]; /* of the latest zklock_session_open, if it failed */
 
@@ -394,6 +395,11 @@ zklock_session_open(void)
 	client = open_handle(timeout, resuming ? &id : NULL, &failure);
 	if (client == NULL)
 		open_failed(failure.what, failure.error);
+	else
+		zklock_client_spread(client,
+							 (int) (zklock_heartbeat_spread(&s->lease, zklock_clock(),
+															s->servers) /
+									NS_PER_MS));
 }
 
 /* The next client resumes the session.  False: this one goes on. */
@@ -572,11 +578,13 @@ zklock_session_resting(void)
 	return zklock_shared->session.heartbeat.resting;
 }
 
-/* Close the session before this one, without a wait. */
+/* Close the session before this one, if there is one and that has not begun, without a
+ * wait. */
 static void
 close_begin(void)
 {
-	Assert(!close_begun);
+	if (closing == NULL || close_begun)
+		return;
 	close_begun = true;
 	zklock_client_close_begin(closing);
 }
@@ -642,7 +650,7 @@ static void
 close_end(void)
 {
 	/* the new session has not come to an acknowledged write: it is not waited for */
-	if (closing != NULL && !close_begun && zklock_clock() >= awaited_until())
+	if (zklock_clock() >= awaited_until())
 		close_begin();
 	if (closing != NULL && close_begun && zklock_client_close_end(closing))
 	{
@@ -700,8 +708,7 @@ on_beat(int64 sent_at)
 	s->proven = s->state == ZKLOCK_SESSION_CONNECTED && zklock_ensemble_admitted();
 	zklock_session_unlock();
 	/* what the end of the old session takes the ensemble is not in the way of the first lock */
-	if (closing != NULL && !close_begun)
-		close_begin();
+	close_begin();
 	zklock_ensemble_save_again(false);
 	zklock_ensemble_remind(client);
 	ConditionVariableBroadcast(&zklock_shared->write_cv);
@@ -766,6 +773,7 @@ introduce(bool resumed)
 	}
 	zklock_member_start(client);
 	zklock_ensemble_ask(client);
+	(void) zklock_client_get(client, zklock_path_servers(), false, &servers_tag);
 }
 
 /*
@@ -1227,7 +1235,10 @@ zklock_session_receive(void)
 			default:
 				if (message->type == ZKLOCK_MSG_LISTED || message->type == ZKLOCK_MSG_GOT)
 					count_read(message);
-				listener->message(message);
+				if (message->tag.kind == ZKLOCK_TAG_SERVERS)
+					zklock_shared->session.servers = message->nchildren; /* 0: it failed */
+				else
+					listener->message(message);
 				break;
 		}
 		zklock_client_free_message(message);
@@ -1271,8 +1282,7 @@ zklock_session_close(void)
 {
 	zklock_ensemble_stop();
 	/* or its kept grants might be in the way of others until it times out */
-	if (closing != NULL && !close_begun)
-		close_begin();
+	close_begin();
 	while (closing != NULL)
 	{
 		close_end();

@@ -33,7 +33,8 @@ typedef enum ZkTagKind
 	ZKLOCK_TAG_ROUNDS,
 	ZKLOCK_TAG_TAKES,
 	ZKLOCK_TAG_PUTS,
-	ZKLOCK_TAG_ENSEMBLE
+	ZKLOCK_TAG_ENSEMBLE,
+	ZKLOCK_TAG_SERVERS /* session.c: how many there are */
 } ZkTagKind;
 
 /* Of a request whose reply nobody waits for. */

@@ -1472,10 +1472,33 @@ test_leave(const char *hosts, const char *proxied)
 		leave_for_another(hosts, proxied, (Attempt) attempt);
 }
 
+/* Does the log say that there was an attempt at this host? */
+static bool
+is_refused(const ZkMessage *message, const char *host)
+{
+	return message->type == ZKLOCK_MSG_LOG && message->level == 1 &&
+		strstr(message->data, host) != NULL &&
+		strstr(message->data, "Connection refused") != NULL;
+}
+
+static void
+drain_refused(ZkClient *client, const char *host, int *times)
+{
+	ZkMessage *message;
+
+	while ((message = zklock_client_receive(client)) != NULL)
+	{
+		*times += is_refused(message, host);
+		zklock_client_free_message(message);
+	}
+}
+
 static void
 test_unreachable(void)
 {
 	char error[300] = "";
+	ZkClient *waits;
+	int refused[2] = {0};
 	char server[128];
 	ZkClient *client;
 	ZkMessage *message;
@@ -1497,9 +1520,7 @@ test_unreachable(void)
 	client = open_client_timeout(hosts, LONG_TIMEOUT, NULL, "unreachable");
 	while (!found && (message = next_any(client, patience)) != NULL)
 	{
-		found = message->type == ZKLOCK_MSG_LOG && message->level == 1 &&
-			strstr(message->data, hosts) != NULL &&
-			strstr(message->data, "Connection refused") != NULL;
+		found = is_refused(message, hosts);
 		if (found)
 			ok(true, "log: %s", message->data);
 		zklock_client_free_message(message);
@@ -1509,6 +1530,21 @@ test_unreachable(void)
 	zklock_client_server(client, server, sizeof(server));
 	ok(strcmp(server, hosts) == 0, "server tried is %s", server);
 	close_quickly(client, "unreachable");
+
+	/* two at a time: one of them is told to leave it to others */
+	client = open_client_timeout(hosts, LONG_TIMEOUT, NULL, "many attempts");
+	waits = open_client_timeout(hosts, LONG_TIMEOUT, NULL, "one attempt");
+	zklock_client_spread(waits, LONG_TIMEOUT);
+	while (refused[0] < 5 && readable(client, patience))
+	{
+		drain_refused(client, hosts, &refused[0]);
+		if (readable(waits, 0))
+			drain_refused(waits, hosts, &refused[1]);
+	}
+	ok(refused[0] >= 5, "attempts: %d", refused[0]);
+	ok(refused[1] == 1, "... of a client that spreads them: %d", refused[1]);
+	close_quickly(client, "unreachable");
+	close_quickly(waits, "unreachable");
 
 	close(sock);
 

@@ -164,7 +164,10 @@ static int64_t wished_at;
 static int64_t turn_at; /* when the next turn begins; 0: none */
 static int64_t write_at; /* when the next write is due that is for something else; 0: none */
 
-static int cuts; /* that have been done */
+static int64_t trying_since; /* while there is no connection: this handle ... */
+static int64_t unreached_since;
+static int servers; /* that there were when the connection began */
+static int cuts;	/* that have been done */
 
 /* Of a connection that was made again while the lease was good. */
 static bool proving;
@@ -174,6 +177,7 @@ static int64_t proven_until; /* the lease's end when it began */
 static const ZkRequestTag heartbeat_tag = {.kind = 1};
 static const ZkRequestTag lock_tag = {.kind = 2};
 static const ZkRequestTag other_tag = {.kind = 3};
+static const ZkRequestTag servers_tag = {.kind = 4};
 
 static bool
 lease_valid(void)
@@ -230,6 +234,37 @@ open_session(void)
 	client = zklock_client_open(hosts, timeout_ms, NULL, NULL, error, sizeof(error));
 	if (client == NULL)
 		fatal("%s", error);
+	trying_since = unreached_since = zklock_clock();
+}
+
+/* When another handle is to resume the session, as in session.c: zklock_session_stuck. */
+static int64_t
+stuck_at(void)
+{
+	int64_t patience = timeout_ms / 4 * NS_PER_MS;
+	int64_t most = 5000 * NS_PER_MS;
+	int64_t unreached = zklock_clock() - unreached_since;
+
+	if (patience > most)
+		patience = most;
+	return trying_since + (patience > unreached / 2 ? patience : unreached / 2);
+}
+
+static void
+resume_session(void)
+{
+	char error[512];
+
+	if (!zklock_client_leave(client))
+		return;
+	client = zklock_client_open(hosts, timeout_ms, session.id != 0 ? &session : NULL,
+								NULL, error, sizeof(error));
+	if (client == NULL)
+		fatal("%s", error);
+	trying_since = zklock_clock();
+	zklock_client_spread(client,
+						 (int) (zklock_heartbeat_spread(&lease, trying_since, servers) /
+								NS_PER_MS));
 }
 
 static void
@@ -446,6 +481,7 @@ on_connected(const ZkMessage *message)
 	zklock_heartbeat_connected(&heartbeat, zklock_clock());
 	send_heartbeat();
 	zklock_client_get(client, TOKENS, true, &other_tag);
+	zklock_client_get(client, ROOT "/servers", false, &servers_tag);
 	creating = false;
 	if (lock != LOCK_NONE)
 	{
@@ -534,6 +570,7 @@ receive(void)
 			case ZKLOCK_MSG_DISCONNECTED:
 				drop_arrival();
 				connected = false;
+				trying_since = unreached_since = zklock_clock();
 				break;
 			case ZKLOCK_MSG_EXPIRED:
 				drop_arrival();
@@ -553,6 +590,8 @@ receive(void)
 		}
 		if (message->tag.kind == lock_tag.kind && connected)
 			on_lock_answer(message);
+		if (message->tag.kind == servers_tag.kind && message->rc == ZKLOCK_ZOK)
+			servers = message->nchildren;
 		zklock_client_free_message(message);
 	}
 	atomic_store(&self->connected, connected);
@@ -621,6 +660,12 @@ static void __attribute__((noreturn)) run_server(int n)
 		}
 		else if (arrival != NULL)
 			next = arrival_until;
+		else
+		{
+			if (zklock_clock() >= stuck_at())
+				resume_session();
+			next = stuck_at();
+		}
 		wait_for(next);
 	}
 }
