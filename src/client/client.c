@@ -642,8 +642,9 @@ note_server(ZkClient *client, const char *text)
 
 /*
  * A connection or an attempt at one has failed, and the library has closed its socket.
- * When all hosts have failed, wait; the more often the longer, and not all servers equally
- * long.  A sixth of the session timeout must do: a session shall not end for that.
+ * When all hosts have failed, wait; the more often the longer, and not all servers
+ * equally long.  A sixth of the session timeout must do: a session shall not end for
+ * that, unless whoever called zklock_client_spread sees to that.
  */
 static void
 note_failure(ZkClient *client, int failure)

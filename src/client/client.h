@@ -162,8 +162,9 @@ extern ZkClient *zklock_client_open(const char *hosts, int timeout_ms,
 									const ZkSessionId *resume, const ZkSecurity *security,
 									char *error, int errlen);
 
-/* Wait for "ms" about, and half of that at least, whenever all hosts have failed once more:
- * many may wait for them to come back.  0, as at first: as long as seems good for one. */
+/* Wait for "ms" about, and half of that at least, whenever all hosts have failed once
+ * more: many may wait for them to come back.  It holds until it is called again.  0, as
+ * at first: as long as seems good for one. */
 extern void zklock_client_spread(ZkClient *client, int ms);
 
 /* Readable when there is something to receive, or to do.  To be called before each wait,

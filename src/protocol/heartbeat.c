@@ -51,7 +51,7 @@ zklock_heartbeat_pause(const ZkLease *lease, int64_t timeout, int64_t asked,
 int64_t
 zklock_heartbeat_spread(const ZkLease *lease, int64_t now, int servers)
 {
-	if (zklock_lease_end(lease) > now)
+	if (zklock_lease_lost_at(lease) > now)
 		return 0;
 	return min(servers * EACH_COMES_BACK, lease->timeout / 2);
 }

@@ -66,9 +66,8 @@ extern int64_t zklock_heartbeat_pause(const ZkLease *lease, int64_t timeout,
 
 /*
  * How long to wait between attempts to connect, ns, or half of it at least: "servers" of
- * them come back at once when their ensemble does.  0 while the lease is good, since
- * nothing is to end by a wait.  Without one, holders have stopped already, and the
- * session has all of its timeout again from when the ensemble is back.
+ * them come back at once when their ensemble does.  0 while something can be lost by a
+ * wait: what is held counts until zklock_lease_lost_at.
  */
 extern int64_t zklock_heartbeat_spread(const ZkLease *lease, int64_t now, int servers);
 

@@ -129,14 +129,16 @@ zklock_ensemble_start(void)
 
 	if (zklock_shared->history_read)
 	{
+		if (history()->known)
+			note_top();
 		if (history()->found)
 			save();
 		return;
 	}
+	/* without the file there is nothing to remember, and the first admission notes its top */
 	if (zklock_history_file_read(history(), zklock_clock(),
 								 zklock_session_timeout * NS_PER_MS))
 		zklock_history_remember(history(), kept);
-	note_top();
 	if (history()->found)
 		ereport(LOG,
 				(errmsg("ZooKeeper ensemble had gone back to an earlier state before this server's start"),
@@ -302,6 +304,7 @@ static ZkEnsembleNews
 decide(ZkClient *client)
 {
 	ZkHistoryVerdict verdict;
+	bool to_be_saved;
 
 	if (!heard_base || sight.zxid == 0)
 		return ZKLOCK_ENSEMBLE_NOTHING;
@@ -311,9 +314,10 @@ decide(ZkClient *client)
 	if (verdict != ZKLOCK_HISTORY_GOOD)
 		return went_back(verdict);
 	admitted = true;
-	if (zklock_history_admit(history(), &sight))
-		save();
+	to_be_saved = zklock_history_admit(history(), &sight);
 	note_top();
+	if (to_be_saved)
+		save();
 	return ZKLOCK_ENSEMBLE_ADMITTED;
 }
 

@@ -707,6 +707,8 @@ on_beat(int64 sent_at)
 	s->last_write = sent_at;
 	s->proven = s->state == ZKLOCK_SESSION_CONNECTED && zklock_ensemble_admitted();
 	zklock_session_unlock();
+	/* should it break later, that is another matter */
+	zklock_client_spread(client, 0);
 	/* what the end of the old session takes the ensemble is not in the way of the first lock */
 	close_begin();
 	zklock_ensemble_save_again(false);
@@ -1235,10 +1237,10 @@ zklock_session_receive(void)
 			default:
 				if (message->type == ZKLOCK_MSG_LISTED || message->type == ZKLOCK_MSG_GOT)
 					count_read(message);
-				if (message->tag.kind == ZKLOCK_TAG_SERVERS)
-					zklock_shared->session.servers = message->nchildren; /* 0: it failed */
-				else
+				if (message->tag.kind != ZKLOCK_TAG_SERVERS)
 					listener->message(message);
+				else if (message->rc == ZKLOCK_ZOK)
+					zklock_shared->session.servers = message->nchildren;
 				break;
 		}
 		zklock_client_free_message(message);

@@ -242,9 +242,12 @@ static int64_t
 stuck_at(void)
 {
 	int64_t patience = timeout_ms / 4 * NS_PER_MS;
+	int64_t least = 1000 * NS_PER_MS;
 	int64_t most = 5000 * NS_PER_MS;
 	int64_t unreached = zklock_clock() - unreached_since;
 
+	if (patience < least)
+		patience = least;
 	if (patience > most)
 		patience = most;
 	return trying_since + (patience > unreached / 2 ? patience : unreached / 2);
@@ -498,6 +501,7 @@ count_write(const ZkMessage *message)
 {
 	if (message->rc == ZKLOCK_ZOK)
 	{
+		zklock_client_spread(client, 0);
 		zklock_lease_write(&lease, message->sent_at, message->received_at);
 		zklock_heartbeat_written(&heartbeat, &lease, message->sent_at,
 								 message->received_at, (uint32_t) rand());
