@@ -176,7 +176,8 @@ sub attempt
 	$here->query("BEGIN; SELECT zk_lock('x', 'shared')") if $others;
 	ZkLock::wait_until(sub { ZkLock::ask($a, "SELECT zk_is_leader('e')") eq 't' }, 'it leads') if $case->{hold} eq 'leadership';
 	my $arm = $world->{pause} ? 'zk_pause' : 'zk_fault';
-	$s->query("SET lock_timeout = '" . ($world->{taken} ? '100ms' : 0) . "'; $hold{$case->{hold}}; SELECT '' FROM $arm($n)");
+	my $in_time = $world->{taken} ? "SET lock_timeout = '100ms';" : '';
+	$s->query("SET lock_timeout = 0; $hold{$case->{hold}}; $in_time SELECT '' FROM $arm($n)");
 	my $holds = ZkLock::ask($a, "SELECT count(*) FROM zk_locks WHERE pid = $pid AND scope = 'session'");
 	$world->{before}->() if $world->{before};
 
