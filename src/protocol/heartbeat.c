@@ -7,7 +7,8 @@
  */
 #include "heartbeat.h"
 
-#define LONGEST_PERIOD INT64_C(10000000000)
+#define SECOND		   INT64_C(1000000000)
+#define LONGEST_PERIOD (10 * SECOND)
 
 /* In which an ensemble of few cores can take one more server back and do other things, too. */
 #define EACH_COMES_BACK INT64_C(2500000)
@@ -54,6 +55,14 @@ zklock_heartbeat_spread(const ZkLease *lease, int64_t now, int servers)
 	if (zklock_lease_lost_at(lease) > now)
 		return 0;
 	return min(servers * EACH_COMES_BACK, lease->timeout / 2);
+}
+
+int64_t
+zklock_heartbeat_patience(int64_t timeout, int64_t unreached)
+{
+	int64_t least = max(SECOND, min(timeout / 4, 5 * SECOND));
+
+	return max(least, min(unreached / 2, 60 * SECOND));
 }
 
 void

@@ -71,6 +71,13 @@ extern int64_t zklock_heartbeat_pause(const ZkLease *lease, int64_t timeout,
  */
 extern int64_t zklock_heartbeat_spread(const ZkLease *lease, int64_t now, int servers);
 
+/*
+ * For how long one handle may try to connect before another resumes the session, ns, when
+ * nobody was reached for "unreached" ns: as long as all handles before it.  "timeout",
+ * ns, is the session's.
+ */
+extern int64_t zklock_heartbeat_patience(int64_t timeout, int64_t unreached);
+
 /* A connection begins: a heartbeat is due. */
 extern void zklock_heartbeat_connected(ZkHeartbeat *heartbeat, int64_t now);
 

@@ -71,6 +71,8 @@
 /* Messages handled before the main loop looks elsewhere. */
 #define MAX_MESSAGES 256
 
+static const ZkRequestTag servers_tag = {.kind = ZKLOCK_TAG_SERVERS};
+
 static const ZkSessionListener *listener = NULL;
 static ZkClient *client = NULL;
 static ZkClient *closing = NULL; /* of the session before it, to be closed */
@@ -87,7 +89,6 @@ static int64 arrival_until = 0;	   /* ns: when it is */
 static int opened = 0;
 static int64 trying_since = 0; /* ns; while there is a client, but no connection */
 static int64 retry_at = 0;	   /* ns; 0: at once */
-static const ZkRequestTag servers_tag = {.kind = ZKLOCK_TAG_SERVERS};
 static int64 counted = 0; /* ns: send time of the write that took a heartbeat's place */
 static char open_error[1024]; /* of the latest zklock_session_open, if it failed */
 
@@ -431,8 +432,7 @@ zklock_session_stuck(void)
 	ZkSessionShared *s = &zklock_shared->session; /* the worker alone writes */
 	int64 now = zklock_clock();
 	int64 timeout = s->timeout_ms > 0 ? s->timeout_ms : zklock_session_timeout;
-	int64 patience = Max(1000, Min(timeout / 4, 5000)) * NS_PER_MS;
-	int64 unreached = (now - s->not_connected_since) / NS_PER_MS;
+	int64 unreached = now - s->not_connected_since;
 
 	if (anew)
 	{
@@ -443,13 +443,12 @@ zklock_session_stuck(void)
 	}
 	if (client == NULL || connected || arrival != NULL)
 		return false;
-	patience = Max(patience, Min(unreached / 2, 60000) * NS_PER_MS);
-	if (now - trying_since < patience)
+	if (now - trying_since < zklock_heartbeat_patience(timeout * NS_PER_MS, unreached))
 		return false;
 	if (leave_client())
 		ereport(LOG,
 				(errmsg("no ZooKeeper server reached for %lld ms, starting anew",
-						(long long) unreached)));
+						(long long) (unreached / NS_PER_MS))));
 	return false;
 }
 
@@ -649,10 +648,15 @@ zklock_session_renew(bool contends)
 static void
 close_end(void)
 {
+	if (closing == NULL)
+	{
+		awaited = false;
+		return;
+	}
 	/* the new session has not come to an acknowledged write: it is not waited for */
 	if (zklock_clock() >= awaited_until())
 		close_begin();
-	if (closing != NULL && close_begun && zklock_client_close_end(closing))
+	if (close_begun && zklock_client_close_end(closing))
 	{
 		release_descriptors();
 		closing = NULL;

@@ -241,16 +241,8 @@ open_session(void)
 static int64_t
 stuck_at(void)
 {
-	int64_t patience = timeout_ms / 4 * NS_PER_MS;
-	int64_t least = 1000 * NS_PER_MS;
-	int64_t most = 5000 * NS_PER_MS;
-	int64_t unreached = zklock_clock() - unreached_since;
-
-	if (patience < least)
-		patience = least;
-	if (patience > most)
-		patience = most;
-	return trying_since + (patience > unreached / 2 ? patience : unreached / 2);
+	return trying_since +
+		zklock_heartbeat_patience(timeout_ms * NS_PER_MS, zklock_clock() - unreached_since);
 }
 
 static void

@@ -547,9 +547,7 @@ decide(Server *s)
 			mended(s, s->raising, s->sight.zxid);
 		}
 		else
-		{
 			send_request(s, SET_BASE, 0);
-		}
 		return;
 	}
 	verdict = zklock_history_check(&s->history, &s->sight);
