@@ -1,11 +1,14 @@
 # zklock: distributed locks through ZooKeeper, for PostgreSQL 15 to 19.
 #
 #   make, make install    build, install; PG_CONFIG selects the server.  ASSERTIONS=yes
-#                         compiles the assertions in, as all tests do
+#                         compiles the assertions in, as all tests do.  After
+#                         `make clean`.  ZOOKEEPER_LIB=st or mt is the ZooKeeper
+#                         library, without threads or with (src/client/library.mk)
 #   make dist             zklock-<version>.zip of what is committed
 #   make demo             see it work; KEEP=1 leaves the servers running
-#   make check            every test there is; PARTS= and TESTS= select (test/run),
-#                         PARTS=quick those of every day
+#   make check            the tests that all need; PARTS=all is every test there is, PARTS=rest
+#                         what the former leaves out, PARTS=quick takes two minutes;
+#                         names of parts and TESTS= select (test/run)
 #   make lint             clang-format, cppcheck, links in the texts, and who may use
 #                         whom (test/rooms)
 #   make warnings         gcc and clang with -Wall -Wextra -Werror
@@ -24,14 +27,14 @@
 EXTENSION = zklock
 version := $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" zklock.control)
 MODULE_big = zklock
-OBJS = $(patsubst %.c,%.o,$(wildcard src/*.c src/*/*.c))
+OBJS = $(patsubst %.c,%.o,$(filter-out $(other_library),$(wildcard src/*.c src/*/*.c)))
 DATA = $(wildcard sql/zklock--*.sql)
 REGRESS = $(patsubst sql/%.sql,%,$(filter-out sql/zklock--%,$(sort $(wildcard sql/*.sql))))
 EXTRA_CLEAN = build test/fuzz/build test/sim/build test/client/build test/bench/build test/fleet/build
 
 PG_CONFIG ?= pg_config
 # Calls from one file of ours to another go there, and not by the linker's table.
-SHLIB_LINK += -lzookeeper_st -Wl,-Bsymbolic-functions
+SHLIB_LINK += $(ZOOKEEPER_LINK) -Wl,-Bsymbolic-functions
 # As system headers, so that -Wextra speaks of this project's code only.
 PG_CPPFLAGS = -isystem $(shell $(PG_CONFIG) --includedir-server)
 # Signatures of callbacks are PostgreSQL's; not every one needs all it is given.
@@ -48,7 +51,7 @@ ours = check demo lint warnings bench bench-plot fleet chaos soak model dist
 ifneq ($(filter $(ours),$(MAKECMDGOALS)),)
 
 .PHONY: $(MAKECMDGOALS)
-export PG_CONFIG KEEP PARTS TESTS BASE
+export PG_CONFIG KEEP PARTS TESTS BASE ZOOKEEPER_LIB
 check:
 	@test/run
 demo:
@@ -82,9 +85,30 @@ PGXS := $(shell $(PG_CONFIG) --pgxs 2>/dev/null)
 ifeq ($(wildcard $(PGXS)),)
 $(error $(PG_CONFIG) knows no PGXS: install postgresql-server-dev-NN, or set PG_CONFIG (test/setup does the former))
 endif
+
+ifneq ($(filter-out clean distclean maintainer-clean installcheck uninstall,$(or $(MAKECMDGOALS),all)),)
+zookeeper_cc := $(if $(filter command,$(firstword $(origin CC))),$(CC),$(shell $(PG_CONFIG) --cc))
+# Where nobody says which, the one of the objects that are here: what `make` has built
+# `make install` installs.
+built_library := $(patsubst src/client/library_%.o,%,$(wildcard src/client/library_*.o))
+ifeq ($(words $(ZOOKEEPER_LIB) $(built_library)),1)
+override ZOOKEEPER_LIB := $(or $(ZOOKEEPER_LIB),$(built_library))
+endif
+include src/client/library.mk
+other_library := $(patsubst %,src/client/library_%.c,$(filter-out $(ZOOKEEPER_LIB),st mt))
+endif
+
 include $(PGXS)
 
 $(OBJS): $(wildcard src/*/*.h)
+
+# The objects were linked with the other library: link anew.
+ifneq ($(wildcard $(other_library:.c=.o)),)
+$(MODULE_big).so: other_library_goes
+.PHONY: other_library_goes
+other_library_goes:
+	@rm -f $(other_library:.c=.o)
+endif
 
 # What the files of a folder may include: headers of the folders named here, by their
 # bare names, and nothing else of ours (src/README, section 3).  The first two do not see

@@ -3,16 +3,18 @@
  * client.c
  *	  One ZooKeeper session, as messages.
  *
- * The library is the one without threads, libzookeeper_st.  It does nothing by itself:
- * zookeeper_interest begins an attempt to connect, pings, finds that the server is
- * silent, and says what to wait for; zookeeper_process sends, reads one packet, and calls
- * us back.  Both are called from zklock_client_receive and zklock_client_fd alone, so
- * there and in opening and closing are all callbacks made; of requests (zoo_a...) only
- * one that cannot be sent makes some (check_silent_loss).  The callbacks append a
- * ZkMessage to the client's queue, and call nothing.
+ * The library does nothing by itself: zookeeper_interest begins an attempt to connect,
+ * pings, finds that the server is silent, and says what to wait for; zookeeper_process
+ * sends, reads one packet, and has us called back.  Both are called from
+ * zklock_client_receive and zklock_client_fd alone, so from there and from opening and
+ * closing come all callbacks; of requests (zoo_a...) only one that cannot be sent makes
+ * some (check_silent_loss).  Replies and events may be called back on a thread of the
+ * library's (library.h): these callbacks look at nothing of the client but which library
+ * it has, and make news.  "hear" takes these in: it appends a ZkMessage to the client's
+ * queue, and calls nothing.
  *
- * What is waited for is an epoll descriptor with two members: the socket, which comes and
- * goes (watch_socket), and a timer for whatever has a time (wake_at).
+ * What is waited for is an epoll descriptor of the socket, which comes and goes
+ * (watch_socket), a timer for whatever has a time (wake_at), and the news.
  *
  * Order.  Replies, watch events and session events come in the order of the wire.  When a
  * connection breaks, the library tells of the session event first and then of each open
@@ -53,7 +55,6 @@
 #include "client.h"
 
 #include <assert.h>
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -70,9 +71,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <zookeeper/zookeeper.h>
-
 #include "liblog.h"
+#include "library.h"
 #include "resolve.h"
 
 /* A sequence number is at most 11 characters, "-2147483648". */
@@ -100,20 +100,31 @@ _Static_assert(ZKLOCK_ZCONNECTIONLOSS == ZCONNECTIONLOSS, "ZCONNECTIONLOSS");
 _Static_assert(ZKLOCK_ZOPERATIONTIMEOUT == ZOPERATIONTIMEOUT, "ZOPERATIONTIMEOUT");
 _Static_assert(ZKLOCK_ZNONODE == ZNONODE, "ZNONODE");
 _Static_assert(ZKLOCK_ZNOAUTH == ZNOAUTH, "ZNOAUTH");
+_Static_assert(ZKLOCK_ZNOWATCHER == ZNOWATCHER, "ZNOWATCHER");
 _Static_assert(ZKLOCK_ZBADVERSION == ZBADVERSION, "ZBADVERSION");
 _Static_assert(ZKLOCK_ZNODEEXISTS == ZNODEEXISTS, "ZNODEEXISTS");
 _Static_assert(ZKLOCK_ZNOTEMPTY == ZNOTEMPTY, "ZNOTEMPTY");
 _Static_assert(ZKLOCK_ZSESSIONEXPIRED == ZSESSIONEXPIRED, "ZSESSIONEXPIRED");
 _Static_assert(ZKLOCK_PASSWORD_LEN == sizeof(((clientid_t *) 0)->passwd), "passwd");
 
+/* What a callback was told about replies and events. */
+typedef struct Told
+{
+	ZkNews news;
+	ZkClient *client;
+	struct ZkRequest *request; /* which this answers, and whose first member it is */
+	ZkMessage *message;		   /* of a watch */
+	int state;				   /* else: the session's */
+} Told;
+
 /*
- * A request that the library has and will complete: the completion's data, freed when it
- * is called.
+ * A request that the library has and will complete: the completion's data, freed when
+ * that was heard of.
  */
 typedef struct ZkRequest
 {
-	ZkClient *client;
-	ZkMessage *reply;		/* NULL: drop the real one */
+	Told told;
+	ZkMessage *reply;		/* NULL: it is pending no more */
 	int pathroom;			/* size of reply->path, 0 if none */
 	struct ZkRequest *prev; /* pending list */
 	struct ZkRequest *next;
@@ -125,13 +136,14 @@ typedef struct ZkRequest
 
 struct ZkClient
 {
+	ZkLibrary *library; /* NULL: closed */
 	int epoll;
 	int timer;
 	int64_t wake_at; /* ns: when the timer fires; NEVER */
 	int socket;		 /* of the connection or the attempt, in epoll; -1: none */
 	bool writing;	 /* ... until it takes more, or is connected */
 	bool more;		 /* TLS may have read more of it than was asked for */
-	zhandle_t *zh;	 /* NULL: closed */
+	zhandle_t *zh;	 /* the library's */
 	bool creator;	 /* nodes that we create are ours alone */
 	bool tls;
 	int naddresses;	 /* to try */
@@ -172,8 +184,9 @@ struct ZkClient
 	int64_t hung_up_by; /* ns: when the server must have hung up */
 };
 
-/* The library's log callback has no context argument: whom the library is called for. */
-static ZkClient *calling = NULL;
+/* The library's log callback has no context argument: whom the library is called for, on
+ * this thread. */
+static __thread ZkClient *calling = NULL;
 
 static ZooLogLevel log_level = ZOO_LOG_LEVEL_INFO; /* we read what these say */
 
@@ -224,7 +237,7 @@ pending_remove(ZkClient *client, ZkRequest *request)
 }
 
 /*-------------------------------------------------------------------------
- * Events: called back by the library.
+ * Events
  *-------------------------------------------------------------------------
  */
 
@@ -248,20 +261,23 @@ event_alloc(size_t size)
 	return block;
 }
 
-static void
-event_append(ZkClient *client, ZkMessageType type, const char *path)
+static ZkMessage *
+event_make(ZkMessageType type)
 {
 	ZkMessage *message = event_alloc(sizeof(ZkMessage));
 
-	if (path != NULL)
-	{
-		message->path = event_alloc(strlen(path) + 1);
-		strcpy(message->path, path);
-	}
 	message->type = type;
+	message->received_at = zklock_clock();
+	return message;
+}
+
+static void
+event_append(ZkClient *client, ZkMessageType type)
+{
+	ZkMessage *message = event_make(type);
+
 	if (type == ZKLOCK_MSG_CONNECTED)
 		message->sent_at = client->asked_at;
-	message->received_at = zklock_clock();
 	queue_append(client, message);
 }
 
@@ -273,7 +289,7 @@ set_disconnected(ZkClient *client)
 
 	client->connected = client->held_back = false;
 	if (was)
-		event_append(client, ZKLOCK_MSG_DISCONNECTED, NULL);
+		event_append(client, ZKLOCK_MSG_DISCONNECTED);
 }
 
 static void
@@ -281,25 +297,26 @@ set_dead(ZkClient *client, ZkMessageType type)
 {
 	client->connected = client->held_back = false;
 	client->dead = true;
-	event_append(client, type, NULL);
+	event_append(client, type);
 }
 
 static void
-session_event(ZkClient *client, zhandle_t *zh, int state)
+session_event(ZkClient *client, int state)
 {
 	if (state == ZOO_CONNECTED_STATE)
 	{
-		/* id, password and timeout are set before the event is queued */
-		const clientid_t *id = zoo_client_id(zh);
+		/* id, password and timeout are set before the event is told of, and nothing is
+		 * done with the handle before that is heard */
+		const clientid_t *id = zoo_client_id(client->zh);
 
 		set_disconnected(client);
 		client->session.id = id->client_id;
 		memcpy(client->session.password, id->passwd, ZKLOCK_PASSWORD_LEN);
-		client->timeout_ms = zoo_recv_timeout(zh);
+		client->timeout_ms = zoo_recv_timeout(client->zh);
 		client->connected = true;
 		client->held_back = client->auth_open > 0;
 		if (!client->held_back)
-			event_append(client, ZKLOCK_MSG_CONNECTED, NULL);
+			event_append(client, ZKLOCK_MSG_CONNECTED);
 	}
 	else if (state == ZOO_EXPIRED_SESSION_STATE)
 		set_dead(client, ZKLOCK_MSG_EXPIRED);
@@ -324,7 +341,7 @@ auth_completion(int rc, const void *data)
 	if (client->held_back && client->auth_open == 0 && rc == ZOK && !client->closing)
 	{
 		client->held_back = false;
-		event_append(client, ZKLOCK_MSG_CONNECTED, NULL);
+		event_append(client, ZKLOCK_MSG_CONNECTED);
 	}
 }
 
@@ -336,38 +353,37 @@ static void
 watcher(zhandle_t *zh, int type, int state, const char *path, void *context)
 {
 	ZkClient *client = context;
+	Told *told = event_alloc(sizeof(Told));
 
-	if (client->closing)
-		return;
-	if (type == ZOO_SESSION_EVENT)
-		session_event(client, zh, state);
-	else if (type == ZOO_DELETED_EVENT)
-		event_append(client, ZKLOCK_MSG_NODE_DELETED, path);
-	else if (type == ZOO_CHILD_EVENT)
-		event_append(client, ZKLOCK_MSG_CHILDREN_CHANGED, path);
-	else
-		event_append(client, ZKLOCK_MSG_NODE_CHANGED, path);
+	(void) zh;
+	told->client = client;
+	told->state = state;
+	if (type != ZOO_SESSION_EVENT)
+	{
+		told->message =
+			event_make(type == ZOO_DELETED_EVENT	 ? ZKLOCK_MSG_NODE_DELETED
+						   : type == ZOO_CHILD_EVENT ? ZKLOCK_MSG_CHILDREN_CHANGED
+													 : ZKLOCK_MSG_NODE_CHANGED);
+		told->message->path = event_alloc(strlen(path) + 1);
+		strcpy(told->message->path, path);
+	}
+	zklock_library_tell(client->library, &told->news);
 }
 
 /*-------------------------------------------------------------------------
- * Replies: called back by the library.
+ * Replies
  *
  * Each completion fills the reply with reply_begin, a few fields and
  * reply_end.
  *-------------------------------------------------------------------------
  */
 
-/*
- * The reply to fill, taken from the request; NULL if the caller was answered
- * already or is closing.  Either way the request is out of the pending list.
- */
+/* The reply to fill; NULL: nobody asks for it any more. */
 static ZkMessage *
 reply_begin(ZkRequest *request, int rc)
 {
 	ZkMessage *reply = request->reply;
 
-	pending_remove(request->client, request);
-	request->reply = NULL;
 	if (reply != NULL)
 	{
 		reply->rc = rc;
@@ -377,15 +393,9 @@ reply_begin(ZkRequest *request, int rc)
 }
 
 static void
-reply_end(ZkRequest *request, ZkMessage *reply)
+reply_end(ZkRequest *request)
 {
-	ZkClient *client = request->client;
-
-	free(request);
-	if (client->closing)
-		zklock_client_free_message(reply);
-	else if (reply != NULL)
-		queue_append(client, reply);
+	zklock_library_tell(request->told.client->library, &request->told.news);
 }
 
 static void
@@ -410,7 +420,7 @@ create_completion(int rc, const char *path, const struct Stat *stat, const void 
 			reply->ephemeral_owner = stat->ephemeralOwner;
 		}
 	}
-	reply_end(request, reply);
+	reply_end(request);
 }
 
 /* delete */
@@ -418,9 +428,9 @@ static void
 void_completion(int rc, const void *data)
 {
 	ZkRequest *request = (ZkRequest *) data;
-	ZkMessage *reply = reply_begin(request, rc);
 
-	reply_end(request, reply);
+	(void) reply_begin(request, rc);
+	reply_end(request);
 }
 
 /* the end of a watch */
@@ -445,18 +455,15 @@ stat_completion(int rc, const struct Stat *stat, const void *data)
 		reply->version = stat->version;
 		reply->ephemeral_owner = stat->ephemeralOwner;
 	}
-	reply_end(request, reply);
+	reply_end(request);
 }
 
 /* sync */
 static void
 sync_completion(int rc, const char *path, const void *data)
 {
-	ZkRequest *request = (ZkRequest *) data;
-	ZkMessage *reply = reply_begin(request, rc);
-
 	(void) path;
-	reply_end(request, reply);
+	void_completion(rc, data);
 }
 
 /* Copy a listing into one block: the pointers, then the strings. */
@@ -510,7 +517,7 @@ list_completion(int rc, const struct String_vector *children, const struct Stat 
 		else
 			reply->ncreated = created_children(stat);
 	}
-	reply_end(request, reply);
+	reply_end(request);
 }
 
 /*
@@ -565,7 +572,7 @@ multi_completion(int rc, const void *data)
 		if (!copy_created(reply, request))
 			reply->rc = ZSYSTEMERROR;
 	}
-	reply_end(request, reply);
+	reply_end(request);
 }
 
 static void
@@ -584,7 +591,7 @@ acl_completion(int rc, struct ACL_vector *acl, struct Stat *stat, const void *da
 				reply->open = true;
 		}
 	}
-	reply_end(request, reply);
+	reply_end(request);
 }
 
 static void
@@ -618,7 +625,57 @@ get_completion(int rc, const char *value, int value_len, const struct Stat *stat
 			reply->ephemeral_owner = stat->ephemeralOwner;
 		}
 	}
-	reply_end(request, reply);
+	reply_end(request);
+}
+
+/*-------------------------------------------------------------------------
+ * What was told
+ *-------------------------------------------------------------------------
+ */
+
+static void
+hear(ZkNews *news)
+{
+	Told *told = (Told *) news;
+	ZkClient *client = told->client;
+	ZkMessage *message = told->message;
+
+	if (told->request != NULL)
+	{
+		message = told->request->reply;
+		if (message != NULL)
+			pending_remove(client, told->request);
+	}
+	/* without a handle: it was not to be had */
+	if (client->closing || client->zh == NULL)
+		zklock_client_free_message(message);
+	else if (message != NULL)
+		queue_append(client, message);
+	else if (told->request == NULL)
+		session_event(client, told->state);
+	free(told);
+}
+
+static bool
+library_connected(const ZkClient *client)
+{
+	int state = zoo_state(client->zh);
+
+	return state == ZOO_CONNECTED_STATE || state == ZOO_READONLY_STATE;
+}
+
+/* Has all been heard of the connection's beginning or end, and of what ended with it? */
+static bool
+settled(void *context)
+{
+	const ZkClient *client = context;
+
+	if (is_unrecoverable(client->zh))
+		return client->dead;
+	/* to a server that would let us read alone it is connected, and we are not */
+	if (zoo_state(client->zh) == ZOO_CONNECTED_STATE)
+		return client->connected;
+	return !client->connected && client->npending == 0;
 }
 
 /*-------------------------------------------------------------------------
@@ -712,6 +769,8 @@ log_line(const char *line)
 	if (client == NULL || client->closing)
 		return;
 	text = zklock_liblog_text(line, &level, &len);
+	if (level > (int) log_level)
+		return;
 	append_line(client, level, text, len);
 	note_server(client, text);
 	if (client->opening && level <= ZOO_LOG_LEVEL_WARN &&
@@ -841,14 +900,6 @@ guard_end(Guard *guard)
 	sigaction(GUARD_SIGNAL, &guard->action, NULL);
 }
 
-static bool
-library_connected(const ZkClient *client)
-{
-	int state = zoo_state(client->zh);
-
-	return state == ZOO_CONNECTED_STATE || state == ZOO_READONLY_STATE;
-}
-
 /* The library has met an error.  Unless the connection is one still, of which it will
  * hear when it reads, it has closed the socket. */
 static void
@@ -862,8 +913,10 @@ note_socket(ZkClient *client)
 static void
 break_attempt(ZkClient *client, int socket)
 {
-	if (dup3(client->timer, socket, O_CLOEXEC) >= 0)
-		(void) zookeeper_process(client->zh, ZOOKEEPER_READ | ZOOKEEPER_WRITE);
+	if (dup3(client->timer, socket, O_CLOEXEC) < 0)
+		return;
+	(void) zookeeper_process(client->zh, ZOOKEEPER_READ | ZOOKEEPER_WRITE);
+	zklock_library_settle(client->library, settled, client);
 }
 
 /*
@@ -883,6 +936,31 @@ abandon(ZkClient *client, int failure, int error, const char *why)
 	append_line(client, ZOO_LOG_LEVEL_ERROR, text, strlen(text));
 	note_server(client, text);
 	note_failure(client, failure);
+}
+
+static int
+call_process(ZkClient *client, int events)
+{
+	int rc;
+
+	calling = client;
+	rc = zookeeper_process(client->zh, events);
+	calling = NULL;
+	zklock_library_settle(client->library, settled, client);
+	return rc;
+}
+
+/* Send what was asked. */
+static void
+send_requests(ZkClient *client)
+{
+	if (zklock_library_sends_late && client->connected &&
+		call_process(client, ZOOKEEPER_WRITE) != ZOK)
+	{
+		note_socket(client);
+		set_timer(client, AT_ONCE);
+	}
+	set_corked(client, false);
 }
 
 /* Send and read what the socket takes and has: one packet. */
@@ -907,9 +985,7 @@ process(ZkClient *client)
 			(fd.revents & (POLLIN | POLLERR | POLLHUP) ? ZOOKEEPER_READ : 0);
 		guarded = client->tls && client->writing && guard_begin(client, &guard);
 	}
-	calling = client;
-	rc = zookeeper_process(client->zh, events);
-	calling = NULL;
+	rc = call_process(client, events);
 	if (guarded)
 		guard_end(&guard);
 	/* a packet was read, and behind it there may be others that TLS has read already */
@@ -959,6 +1035,7 @@ look_after(ZkClient *client)
 	for (int i = 0; i < 2 && rc == ZOK && socket < 0; i++)
 		rc = zookeeper_interest(client->zh, &socket, &interest, &wait);
 	calling = NULL;
+	zklock_library_settle(client->library, settled, client);
 	if (rc != ZOK)
 	{
 		note_socket(client);
@@ -1015,8 +1092,15 @@ client_free(ZkClient *client)
 		client->head = message->next;
 		zklock_client_free_message(message);
 	}
-	/* the library has completed all */
-	assert(client->pending_head == NULL);
+	/* which the library has not completed, though it is closed */
+	while (client->pending_head != NULL)
+	{
+		ZkRequest *request = client->pending_head;
+
+		pending_remove(client, request);
+		zklock_client_free_message(request->reply);
+		free(request);
+	}
 	if (client->timer >= 0)
 		close(client->timer);
 	if (client->epoll >= 0)
@@ -1025,82 +1109,91 @@ client_free(ZkClient *client)
 	free(client);
 }
 
-/*
- * zookeeper.h declares this only where the library was built with OpenSSL, and
- * what matters is the library that we run with.
- */
-typedef zhandle_t *(*init_ssl_fn)(const char *hosts, const char *certificates,
-								  watcher_fn watcher, int timeout,
-								  const clientid_t *resume, void *context, int flags);
+static char library_version[32];
 
-static init_ssl_fn
-find_init_ssl(void)
+static void
+note_version(const char *line)
 {
-	void *symbol = dlsym(RTLD_DEFAULT, "zookeeper_init_ssl");
-	init_ssl_fn function;
+	int level;
+	size_t len;
+	const char *version =
+		zklock_liblog_version(zklock_liblog_text(line, &level, &len), &len);
 
-	/* POSIX promises that this works, and C does not */
-	memcpy(&function, &symbol, sizeof(function));
-	return function;
+	if (version != NULL)
+		snprintf(library_version, sizeof(library_version), " %.*s", (int) len, version);
+}
+
+/* The library says its version where it logs what it finds around it, before it looks at
+ * the connect string, and nowhere else. */
+const char *
+zklock_client_library(void)
+{
+	static char library[64];
+
+	if (library[0] == '\0')
+	{
+		zoo_set_debug_level(ZOO_LOG_LEVEL_INFO);
+		(void) zookeeper_init2("", NULL, 1000, NULL, NULL, 0, note_version);
+		zoo_set_debug_level(log_level);
+		snprintf(library, sizeof(library), "%s%s", zklock_library_name, library_version);
+	}
+	return library;
 }
 
 bool
 zklock_client_has_tls(void)
 {
-	return find_init_ssl() != NULL;
+	return zklock_library_has_tls();
+}
+
+/* The library frees its handle, and closes its socket. */
+static void
+close_handle(ZkClient *client)
+{
+	client->closing = true;
+	calling = client;
+	zklock_library_close(client->library);
+	calling = NULL;
+	zoo_set_debug_level(log_level);
+	client->library = NULL;
+	client->zh = NULL;
+	client->socket = -1;
 }
 
 /*
  * The library's handle.  Credentials are given before it can be told that there
  * is a connection, and the library puts them before all else that is to be sent.
  */
-static zhandle_t *
+static bool
 make_handle(ZkClient *client, const char *hosts, int timeout_ms, const clientid_t *resume,
 			const ZkSecurity *security)
 {
-	zhandle_t *zh;
 	int n = security != NULL ? security->ncredentials : 0;
+	bool made;
 
 	client->auth_open = n;
-	errno = 0;
-	if (client->tls)
-	{
-		init_ssl_fn init_ssl = find_init_ssl();
-
-		if (init_ssl == NULL)
-		{
-			errno = ENOSYS;
-			return NULL;
-		}
-		/* it takes no log function, and must not write to stderr meanwhile */
-		zoo_set_debug_level((ZooLogLevel) 0);
-		zh = init_ssl(hosts, security->tls, watcher, timeout_ms, resume, client,
-					  ZOO_NO_LOG_CLIENTENV);
-		if (zh != NULL)
-			zoo_set_log_callback(zh, log_line);
-		zoo_set_debug_level(log_level);
-	}
-	else
-	{
-		zoo_set_debug_level(log_level);
-		zh = zookeeper_init2(hosts, watcher, timeout_ms, resume, client,
-							 ZOO_NO_LOG_CLIENTENV, log_line);
-	}
-	for (int i = 0; zh != NULL && i < n; i++)
+	made = zklock_library_open(&client->library, &client->zh, hosts,
+							   client->tls ? security->tls : NULL, timeout_ms, resume,
+							   client, watcher, log_line, hear, client->error,
+							   sizeof(client->error));
+	zoo_set_debug_level(log_level);
+	if (!made)
+		return false;
+	for (int i = 0; i < n; i++)
 	{
 		const ZkCredential *credential = &security->credentials[i];
-		int rc = zoo_add_auth(zh, credential->scheme, credential->data, credential->len,
-							  auth_completion, client);
+		int rc = zoo_add_auth(client->zh, credential->scheme, credential->data,
+							  credential->len, auth_completion, client);
 
 		if (rc != ZOK)
 		{
 			/* never go on without it */
-			zookeeper_close(zh);
-			zh = NULL;
+			close_handle(client);
 			errno = rc == ZINVALIDSTATE ? EACCES : ENOMEM;
+			return false;
 		}
 	}
-	return zh;
+	return true;
 }
 
 void
@@ -1125,6 +1218,7 @@ client_start(ZkClient *client, const char *hosts, int timeout_ms,
 	struct epoll_event event = {.events = EPOLLIN};
 	clientid_t id;
 	char *addresses;
+	bool made;
 
 	client->epoll = epoll_create1(EPOLL_CLOEXEC);
 	client->timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
@@ -1142,15 +1236,18 @@ client_start(ZkClient *client, const char *hosts, int timeout_ms,
 	}
 	client->opening = true;
 	calling = client;
-	client->zh = make_handle(client, addresses, timeout_ms,
-							 resume != NULL && resume->id != 0 ? &id : NULL, security);
+	made = make_handle(client, addresses, timeout_ms,
+					   resume != NULL && resume->id != 0 ? &id : NULL, security);
 	calling = NULL;
 	client->opening = false;
 	free(addresses);
+	if (!made)
+		return false;
 	/* these are addresses: once is enough, but for each attempt, where it always does */
-	if (client->zh != NULL)
-		zoo_set_servers_resolution_delay(client->zh, -1);
-	return client->zh != NULL;
+	zoo_set_servers_resolution_delay(client->zh, -1);
+	event.data.fd = zklock_library_fd(client->library);
+	return event.data.fd < 0 ||
+		epoll_ctl(client->epoll, EPOLL_CTL_ADD, event.data.fd, &event) == 0;
 }
 
 ZkClient *
@@ -1179,20 +1276,11 @@ zklock_client_open(const char *hosts, int timeout_ms, const ZkSessionId *resume,
 	save_errno = errno != 0 ? errno : EINVAL;
 	snprintf(error, errlen, "%s",
 			 client->error[0] != '\0' ? client->error : strerror(save_errno));
+	if (client->library != NULL)
+		close_handle(client);
 	client_free(client);
 	errno = save_errno;
 	return NULL;
-}
-
-/* The library frees its handle, and closes its socket. */
-static void
-close_handle(ZkClient *client)
-{
-	calling = client;
-	zookeeper_close(client->zh);
-	calling = NULL;
-	client->zh = NULL;
-	client->socket = -1;
 }
 
 /* Send the rest of the farewell; false: there is nobody to hear it. */
@@ -1375,7 +1463,7 @@ zklock_client_fd(ZkClient *client)
 		bool due = client->asked || client->wake_at <= zklock_clock();
 
 		if (client->asked)
-			set_corked(client, false);
+			send_requests(client);
 		if (due && client->head == NULL)
 			look_after(client);
 		if (client->head != NULL || (client->more && client->socket >= 0))
@@ -1453,6 +1541,7 @@ zklock_client_receive(ZkClient *client)
 	ZkMessage *message;
 
 	assert(!client->closing);
+	zklock_library_hear(client->library);
 	while (client->head == NULL && client->socket >= 0)
 	{
 		process(client);
@@ -1543,7 +1632,8 @@ request_begin(ZkClient *client, ZkMessageType type, const ZkRequestTag *tag,
 	}
 
 	requests_made++;
-	request->client = client;
+	request->told.client = client;
+	request->told.request = request;
 	request->reply = reply;
 	request->pathroom = (int) pathroom;
 	request->prev = client->pending_tail;
@@ -1563,9 +1653,9 @@ request_begin(ZkClient *client, ZkMessageType type, const ZkRequestTag *tag,
 }
 
 /*
- * The library has answered the call.  If it refused, there will be
- * no reply, and the request goes; except that after a ZMARSHALLINGERROR, which
- * stands for any failure half way, the completion may be queued.
+ * The library has answered the call.  If it refused, there will be no reply, and the
+ * request goes; but after a ZMARSHALLINGERROR, which stands for any failure half way, the
+ * completion may be called yet.
  */
 static int
 request_end(ZkClient *client, const Sending *sending)
@@ -1577,13 +1667,11 @@ request_end(ZkClient *client, const Sending *sending)
 		return sending->rc;
 	if (sending->rc != ZOK)
 	{
+		pending_remove(client, request);
 		zklock_client_free_message(request->reply);
 		request->reply = NULL;
 		if (sending->rc != ZMARSHALLINGERROR)
-		{
-			pending_remove(client, request);
 			free(request);
-		}
 	}
 	check_silent_loss(client);
 	return sending->rc;

@@ -3,8 +3,8 @@
  * client.h
  *	  One ZooKeeper session, seen from a single-threaded program.
  *
- * The library is the one without threads.  All of it, and what it calls back, runs in
- * the functions here; what it has to say is turned into messages.  None of the functions
+ * What the library does it does in the functions here, also the one with threads
+ * (library_mt.c); what it has to say is turned into messages.  None of the functions
  * blocks, except zklock_client_open and zklock_client_close (see there), and where TLS is
  * used zklock_client_receive, which waits for a handshake.  Strings passed in are copied.
  * client.c includes zookeeper.h and not postgres.h; this header includes neither.
@@ -139,6 +139,10 @@ typedef struct ZkSecurity
 	const char *tls; /* "ca,certificate,key" files; NULL: no TLS */
 } ZkSecurity;
 
+/* The library that we run with and its version, "libzookeeper_st 3.8.0"; without the
+ * version where it does not say that. */
+extern const char *zklock_client_library(void);
+
 /* Can the library that we run with do TLS? */
 extern bool zklock_client_has_tls(void);
 
@@ -156,7 +160,7 @@ extern void zklock_client_log_debug(bool debug);
  * that it takes cannot be had; log lines up to then are lost, "error" (room errlen)
  * says what happened.
  */
-#define ZKLOCK_CLIENT_FDS 6
+#define ZKLOCK_CLIENT_FDS 9
 
 extern ZkClient *zklock_client_open(const char *hosts, int timeout_ms,
 									const ZkSessionId *resume, const ZkSecurity *security,
@@ -167,8 +171,8 @@ extern ZkClient *zklock_client_open(const char *hosts, int timeout_ms,
  * at first: as long as seems good for one. */
 extern void zklock_client_spread(ZkClient *client, int ms);
 
-/* Readable when there is something to receive, or to do.  To be called before each wait,
- * as it sees to it that what could not be sent yet is sent when that can be. */
+/* Readable when there is something to receive, or to do.  To be called before each wait:
+ * it sends what was asked and is not sent yet, now or when that can be. */
 extern int zklock_client_fd(ZkClient *client);
 
 /*
@@ -226,8 +230,11 @@ extern int zklock_client_set(ZkClient *client, const char *path, const char *dat
 extern int zklock_client_get_acl(ZkClient *client, const char *path,
 								 const ZkRequestTag *tag);
 extern int zklock_client_sync(ZkClient *client, const char *path, const ZkRequestTag *tag);
-/* Take back the watch that a listing ("children") or a get has set on the path.  That it
- * has fired meanwhile is no error. */
+/*
+ * Take back the watch that a listing ("children") or a get has set on the path.  That it
+ * fires meanwhile is no error.  ZKLOCK_ZNOWATCHER: nothing is watched there, unless what
+ * sets the watch has no reply yet.
+ */
 extern int zklock_client_unwatch(ZkClient *client, const char *path, bool children,
 								 const ZkRequestTag *tag);
 /*

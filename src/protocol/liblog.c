@@ -81,6 +81,28 @@ zklock_liblog_established(const char *text)
 	return begins(text, "session establishment complete");
 }
 
+bool
+zklock_liblog_io_started(const char *text)
+{
+	return begins(text, "started IO thread");
+}
+
+const char *
+zklock_liblog_version(const char *text, size_t *len)
+{
+	static const char before[] = "Client environment:zookeeper.version=";
+	const char *last;
+
+	if (!begins(text, before))
+		return NULL;
+	/* "zookeeper C client 3.8.0" */
+	text += sizeof(before) - 1;
+	last = strrchr(text, ' ');
+	text = last != NULL ? last + 1 : text;
+	*len = strcspn(text, "\n");
+	return text;
+}
+
 int
 zklock_liblog_failure(const char *text)
 {

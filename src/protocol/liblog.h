@@ -30,6 +30,12 @@ extern bool zklock_liblog_initiated(const char *text);
 /* Is a session established? */
 extern bool zklock_liblog_established(const char *text);
 
+/* Has the I/O thread of a handle started?  Libraries with threads, at level 4. */
+extern bool zklock_liblog_io_started(const char *text);
+
+/* The library's version, "len" bytes; NULL: the text does not say it. */
+extern const char *zklock_liblog_version(const char *text, size_t *len);
+
 /* The return code with which a connection has failed; 0: it has not. */
 extern int zklock_liblog_failure(const char *text);
 

@@ -16,6 +16,7 @@
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -26,6 +27,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -33,6 +35,7 @@
 #include <zookeeper/zookeeper.h>
 
 #define SESSION_TIMEOUT 60000	/* ms */
+#define SHORT_TIMEOUT	6000	/* ms; a client that is silent for a third of it pings */
 #define LONG_TIMEOUT	3600000 /* ms */
 /* An attempt to connect that is not answered ends after two thirds of it, and is not to. */
 #define LEAVE_TIMEOUT 30000 /* ms */
@@ -91,6 +94,7 @@ typedef enum ProxyCommand
 	PROXY_PASS = 'p',	/* send what was kept, pass everything */
 	PROXY_MUTE = 'm',	/* throw away what the server sends */
 	PROXY_GARBLE = 'g', /* give the next reply the number of another request */
+	PROXY_READ = 'r',	/* have the next session be of a server that can be read alone */
 	PROXY_CUT = 'c',	/* close the connection, accept new ones */
 	PROXY_SILENCE = 's' /* ... and keep what they send */
 } ProxyCommand;
@@ -142,6 +146,7 @@ proxy_main(int listener, int control, const struct sockaddr *server, socklen_t s
 	bool hold = false;
 	bool mute = false;
 	bool garble = false;
+	bool read_only = false;
 	int up = -1;
 	int down = -1;
 
@@ -179,6 +184,12 @@ proxy_main(int listener, int control, const struct sockaddr *server, socklen_t s
 			{
 				buf[5] ^= 0x10;
 				garble = false;
+			}
+			/* the last byte of what answers a handshake */
+			if (read_only && n == 41)
+			{
+				buf[40] = 1;
+				read_only = false;
 			}
 			if (n <= 0)
 				close_both = true;
@@ -226,6 +237,9 @@ proxy_main(int listener, int control, const struct sockaddr *server, socklen_t s
 					break;
 				case PROXY_GARBLE:
 					garble = true;
+					break;
+				case PROXY_READ:
+					read_only = true;
 					break;
 				case PROXY_CUT:
 				case PROXY_SILENCE:
@@ -322,6 +336,20 @@ static void
 pause_ms(int ms)
 {
 	poll(NULL, 0, ms);
+}
+
+/* Wait until the proxy has so many packets of what was asked; how many it has. */
+static int
+await_held(ZkClient *client, int n)
+{
+	int held;
+
+	while ((held = proxy(PROXY_HELD)) < n)
+	{
+		zklock_client_fd(client);
+		pause_ms(10);
+	}
+	return held;
 }
 
 /* The next message, log lines too; NULL after "timeout" ms. */
@@ -525,28 +553,243 @@ watch_node(ZkClient *watcher, ZkClient *other, const char *path)
  * ---------------------------------------------------------------------
  */
 
+/* The entries of a directory that are numbers. */
 static int
-tasks(void)
+count_numbers(const char *path)
+{
+	DIR *dir = opendir(path);
+	struct dirent *entry;
+	int n = 0;
+
+	while (dir != NULL && (entry = readdir(dir)) != NULL)
+		n += entry->d_name[0] >= '0' && entry->d_name[0] <= '9';
+	if (dir != NULL)
+		closedir(dir);
+	return n;
+}
+
+static int
+threads(void)
+{
+	return count_numbers("/proc/self/task");
+}
+
+static int
+descriptors(void)
+{
+	return count_numbers("/proc/self/fd");
+}
+
+/* What a thread leaves to do when it has said that it ends takes it a moment. */
+static void
+await_threads(int n, const char *what)
+{
+	int64_t start = zklock_clock();
+
+	while (threads() != n && zklock_clock() - start < INT64_C(1000000) * patience)
+		pause_ms(1);
+	ok(threads() == n, "%s", what);
+}
+
+static bool
+has_threads(void)
+{
+	return strstr(zklock_client_library(), "_mt") != NULL;
+}
+
+/* Threads of this process that would take a signal. */
+static int
+signalled_threads(void)
 {
 	DIR *dir = opendir("/proc/self/task");
 	struct dirent *entry;
 	int n = 0;
 
 	while (dir != NULL && (entry = readdir(dir)) != NULL)
-		n += atoi(entry->d_name) > 0;
+	{
+		char path[300];
+		char line[200];
+		unsigned long long blocked = 0;
+		FILE *status;
+
+		if (atoi(entry->d_name) <= 0)
+			continue;
+		snprintf(path, sizeof(path), "/proc/self/task/%s/status", entry->d_name);
+		status = fopen(path, "r");
+		while (status != NULL && fgets(line, sizeof(line), status) != NULL)
+			if (sscanf(line, "SigBlk: %llx", &blocked) == 1)
+				break;
+		if (status != NULL)
+			fclose(status);
+		n += (blocked & (1ULL << (SIGTERM - 1))) == 0;
+	}
 	if (dir != NULL)
 		closedir(dir);
 	return n;
 }
 
-static void
-test_threads(const char *hosts)
-{
-	int before = tasks();
-	ZkClient *client = connect_client(hosts, NULL, "open");
+/* ---------------------------------------------------------------------
+ * A library that is not as we know it: what the one with threads calls is found here first.
+ * ---------------------------------------------------------------------
+ */
+static bool hide_start = false;
+static bool move_pipe = false;
 
-	ok(tasks() == before, "no thread is made");
+/* Its own function, which is in no header.  All that it logs goes by here. */
+extern void log_message(log_callback_fn callback, ZooLogLevel level, int line,
+						const char *function, const char *format, ...);
+
+void
+log_message(log_callback_fn callback, ZooLogLevel level, int line, const char *function,
+			const char *format, ...)
+{
+	static const char *const names[] = {"", "ERROR", "WARN", "INFO", "DEBUG"};
+	char text[4096];
+	int n;
+	va_list args;
+
+	if (callback == NULL || (hide_start && strstr(format, "started IO thread") != NULL))
+		return;
+	n = snprintf(text, sizeof(text), "0:0:ZOO_%s@%s@%d: ", names[level], function, line);
+	va_start(args, format);
+	vsnprintf(text + n, sizeof(text) - (size_t) n, format, args);
+	va_end(args);
+	callback(text);
+}
+
+int
+pipe(int fds[2])
+{
+	if (pipe2(fds, 0) != 0)
+		return -1;
+	for (int i = 0; i < 2 && move_pipe; i++)
+	{
+		int moved = fcntl(fds[i], F_DUPFD, 100);
+
+		close(fds[i]);
+		fds[i] = moved;
+	}
+	return 0;
+}
+
+static void
+expect_refusal(const char *hosts, const char *what)
+{
+	int before[2] = {threads(), descriptors()};
+	char error[300] = "";
+	ZkClient *client =
+		zklock_client_open(hosts, SESSION_TIMEOUT, NULL, NULL, error, sizeof(error));
+
+	ok(client == NULL && errno == ENOSYS && strstr(error, what) != NULL, "refused: %s",
+	   error);
+	ok(strstr(error, "install libzookeeper_st") != NULL,
+	   "... and what can be done about it");
+	await_threads(before[0], "... and no thread is left");
+	ok(descriptors() == before[1], "... nor a descriptor");
+}
+
+static void
+test_library(const char *hosts)
+{
+	const char *version = strchr(zklock_client_library(), ' ');
+	ZkClient *client = connect_client(hosts, NULL, zklock_client_library());
+	int before;
+	int fds;
+
+	/* what is made once for all clients, also by a sanitizer, is there now */
+	zklock_client_close(client);
+	before = threads();
+	client = connect_client(hosts, NULL, "another one");
+	ok(version != NULL && atoi(version + 1) >= 3, "the library has a version");
+	ok(threads() == before + (has_threads() ? 2 : 0), "threads are made: %d",
+	   threads() - before);
+	ok(signalled_threads() == 1, "... none of which takes a signal");
 	close_quickly(client, "connected");
+	await_threads(before, "... and none is left");
+
+	fds = descriptors();
+	for (int i = 0; i < 1000; i++)
+	{
+		char error[300];
+		ZkClient *one =
+			zklock_client_open(hosts, SESSION_TIMEOUT, NULL, NULL, error, sizeof(error));
+
+		if (one == NULL)
+			bail_out(error);
+		zklock_client_close(one);
+	}
+	await_threads(before, "after 1000 clients no thread is left");
+	ok(descriptors() == fds, "... nor a descriptor");
+
+	if (!has_threads())
+		return;
+	/* the library would abort; root has no such limit */
+	if (geteuid() != 0)
+	{
+		struct rlimit limit;
+		struct rlimit none;
+		char error[300] = "";
+
+		getrlimit(RLIMIT_NPROC, &limit);
+		none = limit;
+		none.rlim_cur = 1;
+		setrlimit(RLIMIT_NPROC, &none);
+		client =
+			zklock_client_open(hosts, SESSION_TIMEOUT, NULL, NULL, error, sizeof(error));
+		ok(client == NULL && errno == EAGAIN, "no thread can be made: %s", error);
+		setrlimit(RLIMIT_NPROC, &limit);
+	}
+	hide_start = true;
+	expect_refusal(hosts, "its I/O thread does not log that it has started");
+	hide_start = false;
+	move_pipe = true;
+	expect_refusal(hosts, "the pipe that wakes its I/O thread is not where it should be");
+	move_pipe = false;
+}
+
+/* The library with threads writes a byte for each request into a pipe of 64 kB. */
+static void
+test_many(const char *hosts)
+{
+	enum
+	{
+		N = 70000,
+		AT_A_TIME = 1000
+	};
+	char error[300] = "";
+	ZkClient *client =
+		zklock_client_open(hosts, SHORT_TIMEOUT, NULL, NULL, error, sizeof(error));
+	ZkRequestTag t = tag(1);
+	ZkMessage *message;
+	int good = 0;
+	bool pinged = false;
+
+	if (client == NULL)
+		bail_out(error);
+	expect_rc(client, ZKLOCK_MSG_CONNECTED, 0, "a client that asks much");
+	for (int i = 0; i < N; i += AT_A_TIME)
+	{
+		for (int j = 0; j < AT_A_TIME; j++)
+			zklock_client_sync(client, "/", &t);
+		for (int j = 0; j < AT_A_TIME; j++)
+		{
+			message = expect(client, ZKLOCK_MSG_SYNCED, "one of many");
+			good += message != NULL && message->rc == 0;
+			zklock_client_free_message(message);
+		}
+	}
+	ok(good == N, "%d requests are answered", good);
+	zklock_client_log_debug(true);
+	while (!pinged && (message = next_any(client, patience)) != NULL)
+	{
+		pinged = message->type == ZKLOCK_MSG_LOG &&
+			strstr(message->data, "Got ping response") != NULL;
+		zklock_client_free_message(message);
+	}
+	zklock_client_log_debug(false);
+	ok(pinged, "... and then a ping");
+	ok(zklock_client_connected(client), "... on the same connection");
+	zklock_client_close(client);
 }
 
 static void
@@ -789,8 +1032,7 @@ test_requests(const char *proxied)
 	zklock_client_create(client, path, "{}", 2, ZKLOCK_CREATE_EPHEMERAL_SEQUENTIAL, &t);
 	t = tag(5);
 	zklock_client_list(client, dir, false, &t);
-	while ((npackets = proxy(PROXY_HELD)) < 2)
-		pause_ms(10);
+	npackets = await_held(client, 2);
 	proxy(PROXY_PASS);
 	ok(npackets == 2, "create and listing leave together: %d packets", npackets);
 	created[0] = expect(client, ZKLOCK_MSG_CREATED, "pipelined create");
@@ -1142,8 +1384,7 @@ test_loss(const char *hosts, const char *proxied)
 		t = tag(i);
 		zklock_client_sync(client, "/", &t);
 	}
-	while (proxy(PROXY_HELD) < 3)
-		pause_ms(10);
+	await_held(client, 3);
 	cut = zklock_clock();
 	proxy(PROXY_CUT);
 	expect_rc(client, ZKLOCK_MSG_DISCONNECTED, 0, "disconnected");
@@ -1168,6 +1409,7 @@ test_loss(const char *hosts, const char *proxied)
 	proxy(PROXY_MUTE);
 	t = tag(4);
 	zklock_client_create(client, path, "", 0, ZKLOCK_CREATE_EPHEMERAL_SEQUENTIAL, &t);
+	zklock_client_fd(client);
 	do
 	{
 		zklock_client_list(other, base, false, &t);
@@ -1221,9 +1463,7 @@ test_loss(const char *hosts, const char *proxied)
 	proxy(PROXY_HOLD);
 	t = tag(11);
 	zklock_client_sync(client, "/", &t);
-	zklock_client_fd(client);
-	while (proxy(PROXY_HELD) < 1)
-		pause_ms(10);
+	await_held(client, 1);
 	proxy(PROXY_CUT);
 	for (uint32_t i = 12; i < 15; i++)
 	{
@@ -1389,6 +1629,23 @@ works(ZkClient *client)
 		}
 		zklock_client_free_message(message);
 	}
+}
+
+/* A server that would let us read alone, though we have not asked for one, is none. */
+static void
+test_read_only(const char *proxied)
+{
+	ZkClient *client;
+
+	proxy(PROXY_READ);
+	client = open_client(proxied, NULL, "read-only");
+	expect_line(client, "session establishment complete");
+	drain(client);
+	ok(!zklock_client_connected(client), "connected to a server that can be read alone");
+	proxy(PROXY_CUT);
+	expect_rc(client, ZKLOCK_MSG_CONNECTED, 0, "... and then to another one");
+	ok(works(client), "... which answers");
+	close_quickly(client, "read-only");
 }
 
 /* What a client is doing that is left. */
@@ -1629,7 +1886,8 @@ main(int argc, char **argv)
 			 chroot != NULL ? chroot : "");
 
 	test_texts();
-	test_threads(hosts);
+	test_library(hosts);
+	test_many(hosts);
 	test_session(hosts);
 	test_requests(proxied);
 	test_close(hosts, proxied);
@@ -1640,6 +1898,7 @@ main(int argc, char **argv)
 	test_descriptor(hosts);
 	test_large(proxied);
 	test_loss(hosts, proxied);
+	test_read_only(proxied);
 	test_resume(hosts, argv[0]);
 	test_leave(hosts, proxied);
 	test_unreachable();

@@ -18,6 +18,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	size_t len;
 	const char *text = zklock_liblog_text(line, &level, &len);
 	const char *server;
+	const char *version;
 	ZkLogAnswer answer;
 
 	CHECK(level >= 1 && level <= 4);
@@ -31,6 +32,10 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			  (zklock_liblog_failure(text) != 0) <=
 		  1);
 	CHECK(server != NULL || !zklock_liblog_initiated(text));
+
+	version = zklock_liblog_version(text, &len);
+	CHECK(version == NULL || (version > text && version + len <= end));
+	CHECK(version == NULL || !zklock_liblog_io_started(text));
 
 	if (zklock_liblog_answer(text, &answer))
 		CHECK(strstr(text, answer.host) != NULL && strstr(text, answer.answer) != NULL);

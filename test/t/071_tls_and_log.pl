@@ -22,8 +22,13 @@ sub set_and_reload
 
 sub last_error { return ZkLock::ask($a, 'SELECT last_error FROM zk_session'); }
 
+# Which library it is.
+my $library = ZkLock::ask($a, 'SELECT library FROM zk_session');
+like($library, qr/^libzookeeper_[sm]t \d+\.\d+\.\d+\S*$/, "zk_session.library: $library");
+like(log_of(), qr/LOG:  zklock \S+ worker started with \Q$library\E$/m, '... and the log');
+
 # What the library says.
-unlike(log_of(), qr/libzookeeper/, 'log_min_messages: nothing by default');
+unlike(log_of(), qr/libzookeeper:/, 'log_min_messages: nothing by default');
 set_and_reload(log_min_messages => 'info');
 ZkLock::wait_until(sub { ZkLock::ask($a, 'SHOW zklock.log_min_messages') eq 'info' }, 'the reload');
 $zk->restart;
@@ -38,13 +43,14 @@ set_and_reload(log_min_messages => 'error');
 ok($s->query("SELECT zk_try_lock('job')") eq 't', 'all works meanwhile');
 like($s->fails("SET zklock.log_min_messages = 'info'"), qr/^55P02: /, 'only by reload');
 
-# Without TLS in the library.
-my $has_tls = `nm -D \$(ldconfig -p | awk '/libzookeeper_st.so.2/ { print \$NF; exit }')` =~ /zookeeper_init_ssl/;
+# Without TLS in the library, or with one that has threads.
+my $threads = $library =~ /_mt/;
+my $has_tls = !$threads && `nm -D \$(ldconfig -p | awk '/libzookeeper_st.so.2/ { print \$NF; exit }')` =~ /zookeeper_init_ssl/;
 SKIP:
 {
 	skip 'this library has TLS', 5 if $has_tls;
 	set_and_reload(tls_ca_file => "$dir/ca");
-	my $none = '"zklock.tls_ca_file" is set, and the ZooKeeper library of this system was built without TLS';
+	my $none = "\"zklock.tls_ca_file\" is set, and zklock has no TLS with $library";
 	ZkLock::wait_until(sub { last_error() =~ /TLS/ }, 'no TLS: an error');
 	is(last_error(), "$none; the previous settings stay in use", '... at reload');
 	is($s->query("SELECT zk_try_lock('job2')"), 't', '... which changes nothing');
@@ -56,6 +62,71 @@ SKIP:
 	like($s->notices, qr/: \Q$none\E\.$/m, '... and why');
 	like($s->fails("ALTER SYSTEM SET zklock.tls_ca_file = 'a,b'"), qr/^22023: invalid value/, 'a comma would cut the name in two');
 }
+
+# A library with threads that does not work as we know it: here one that has its pipe
+# elsewhere.  Nothing is done with it, and who wants a lock hears what to install.
+if ($threads)
+{
+	PostgreSQL::Test::Utils::append_to_file("$dir/pipe.c", <<'END');
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <unistd.h>
+int pipe(int fds[2])
+{
+	if (pipe2(fds, 0) != 0)
+		return -1;
+	for (int i = 0; i < 2; i++)
+	{
+		int moved = fcntl(fds[i], F_DUPFD, 100);
+		close(fds[i]);
+		fds[i] = moved;
+	}
+	return 0;
+}
+END
+	system('gcc', '-shared', '-fPIC', '-o', "$dir/pipe.so", "$dir/pipe.c") == 0 or die 'no pipe.so';
+	ZkLock::hang_up($a);
+	$s->quit;
+	$a->stop;
+	{
+		local $ENV{LD_PRELOAD} = "$dir/pipe.so";
+		$a->append_conf('postgresql.auto.conf', "zklock.tls_ca_file = ''\n");
+		$a->start;
+	}
+	my $why = 'libzookeeper_mt cannot be used: the pipe that wakes its I/O thread is not where it should be; install libzookeeper_st, and build zklock with ZOOKEEPER_LIB=st';
+	ZkLock::wait_until(sub { last_error() eq $why }, 'a library that is not as we know it');
+	$s = ZkLock::session($a);
+	$s->query("SET zklock.connect_timeout = '200ms'");
+	is($s->fails("SELECT zk_lock('job')"), '58000: could not reach ZooKeeper within 200 ms', '... is not used');
+	like($s->notices, qr/\Q$why\E/, '... and why');
+	unlike(log_of(), qr/PANIC|terminated by signal/, '... and nothing breaks');
+	done_testing();
+	exit;
+}
+
+# The library with threads has the same names as the one without.  Where some other library
+# has brought it, and so its functions are the first ones, nothing is done with it.
+PostgreSQL::Test::Utils::append_to_file("$dir/threads.c", 'void *zookeeper_init2(void) { return 0; } int zoo_create(void) { return 0; }');
+system('gcc', '-shared', '-fPIC', '-o', "$dir/threads.so", "$dir/threads.c") == 0 or die 'no threads.so';
+$s->quit;
+ZkLock::hang_up($a);
+$a->stop;
+{
+	local $ENV{LD_PRELOAD} = "$dir/threads.so";
+	$a->append_conf('postgresql.auto.conf', "zklock.tls_ca_file = ''\n");
+	$a->start;
+}
+my $threads_first = 'another library has loaded libzookeeper_mt before libzookeeper_st: put zklock first in shared_preload_libraries';
+ZkLock::wait_until(sub { last_error() eq $threads_first }, 'another library that has brought the one with threads', sub { last_error() });
+$s = ZkLock::session($a);
+$s->query("SET zklock.connect_timeout = '200ms'");
+is($s->fails("SELECT zk_lock('job')"), '58000: could not reach ZooKeeper within 200 ms', '... is not used');
+like($s->notices, qr/\Q$threads_first\E/, '... and why');
+$s->quit;
+ZkLock::hang_up($a);
+$a->restart;
+ZkLock::wait_connected($a);
+$s = ZkLock::session($a);
 
 # With: here a library that has the function, and notes what it is given.
 PostgreSQL::Test::Utils::append_to_file("$dir/tls.c", <<'END');

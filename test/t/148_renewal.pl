@@ -6,6 +6,7 @@ use warnings;
 use Proxy;
 use Test::More;
 use Time::HiRes qw(time);
+use Jobs ();
 use ZkLock;
 
 my $zk = ZooKeeper->new->start;
@@ -141,15 +142,15 @@ is($sq->query("CALL zk_barrier('meet', 2)"), '', '... and after it');
 is($sp->result, '', '... for all');
 
 # jobs
-$sq->query("SELECT zk_run_begin('job', every => '1 day', attempts => 3)");
+$sq->query("SELECT zk_run_begin('job', $Jobs::daily, attempts => 3)");
 $session = rest();
-$sp->send("CALL zk_run_once('job', 'SELECT 1', every => '1 day', wait => '1 h', attempts => 3)")->wait_event('Extension');
+$sp->send("CALL zk_run_once('job', 'SELECT 1', $Jobs::daily, wait => '1 h', attempts => 3)")->wait_event('Extension');
 ZkLock::wait_until(sub { session_of($p) ne $session }, 'another session');
 $sq->query("SELECT zk_run_end('job', false)");
 is($sp->result, '', 'a job that another server has tried');
 is($sp->query("SELECT state, attempt FROM zk_jobs WHERE job = 'job'"), 'done|2', '... is done');
 rest();
-is($sp->query("CALL zk_run_once('job', 'SELECT 1/0', every => '1 day')"), '', '... and not again');
+is($sp->query("CALL zk_run_once('job', 'SELECT 1/0', $Jobs::daily)"), '', '... and not again');
 
 #
 # Elections: the leader goes just then

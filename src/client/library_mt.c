@@ -1,0 +1,403 @@
+/*-------------------------------------------------------------------------
+ *
+ * library_mt.c
+ *	  A handle of the ZooKeeper library with threads, of which one thread makes all use.
+ *
+ * libzookeeper_mt starts two threads for a handle.  The completion thread makes the
+ * callbacks; what they tell is passed on here.  The I/O thread would call
+ * zookeeper_interest and zookeeper_process, which the library exports, in a loop of its
+ * own.  We call these ourselves, as with the library without threads: so when that thread
+ * logs that it has started, which is the first that it does, the log callback holds it
+ * there.  All it ever does after that is to close the handle: it is not in the loop yet
+ * then, and will not enter it (mt_adaptor.c, do_io; zookeeper_close can be called on it).
+ *
+ * That the thread logs just this is promised nowhere, though it does in all versions from
+ * 3.4 to 3.9.  So it is waited for, and where it does not come there is no handle.  The
+ * same holds for the library's pipe, by which each request wakes that thread.  Nobody
+ * reads it now, and once it is full no ping can be sent; so we do.  Its descriptors are
+ * the lowest that were free, and looked at before they are believed.
+ *
+ * A handle with TLS has no log callback when its threads start, so there is none here.
+ *
+ * Who may touch what: the queue of news is the completion thread's, too, under the mutex;
+ * "zh" the I/O thread's once it is let go; all else the caller's.  No thread of the
+ * library's takes a signal, and what runs on it calls nothing but the C library.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
+#include "library.h"
+
+#include "liblog.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+/* s: for a thread of the library's to do its part; far more than it needs */
+#define PATIENCE 10
+
+const char *const zklock_library_name = "libzookeeper_mt";
+const bool zklock_library_sends_late = true;
+
+struct ZkLibrary
+{
+	zhandle_t *zh;
+	ZkHear hear;
+	pthread_mutex_t mutex;
+	ZkNews *head; /* oldest first */
+	ZkNews *tail;
+	int told;	/* eventfd: there are news */
+	int pipe;	/* what wakes the I/O thread, to be read */
+	sem_t held; /* the I/O thread: is where we want it */
+	sem_t let;	/* ... may close the handle */
+	sem_t gone; /* ... has ended */
+};
+
+/* Whose threads are being started: the I/O thread takes it. */
+static ZkLibrary *starting = NULL;
+
+/* Of an I/O thread that is held: its library. */
+static pthread_key_t held_key;
+static bool has_held_key = false;
+
+/* On the caller's thread; what the library's threads log, nobody reads. */
+static __thread log_callback_fn client_log = NULL;
+
+/*-------------------------------------------------------------------------
+ * On the library's threads
+ *-------------------------------------------------------------------------
+ */
+
+/* The I/O thread has left the library. */
+static void
+on_thread_end(void *library)
+{
+	sem_post(&((ZkLibrary *) library)->gone);
+}
+
+static void
+wait_for(sem_t *semaphore)
+{
+	while (sem_wait(semaphore) != 0)
+		;
+}
+
+static void
+on_log(const char *line)
+{
+	ZkLibrary *library = NULL;
+	int level;
+	size_t len;
+
+	if (zklock_liblog_io_started(zklock_liblog_text(line, &level, &len)))
+		library = __atomic_exchange_n(&starting, NULL, __ATOMIC_ACQ_REL);
+	if (library != NULL && pthread_setspecific(held_key, library) != 0)
+	{
+		__atomic_store_n(&starting, library, __ATOMIC_RELEASE);
+		library = NULL;
+	}
+	if (library != NULL)
+	{
+		sem_post(&library->held);
+		wait_for(&library->let);
+		zookeeper_close(library->zh);
+	}
+	else if (client_log != NULL)
+		client_log(line);
+}
+
+void
+zklock_library_tell(ZkLibrary *library, ZkNews *news)
+{
+	const uint64_t one = 1;
+	bool first;
+
+	news->next = NULL;
+	pthread_mutex_lock(&library->mutex);
+	first = library->head == NULL;
+	if (first)
+		library->head = news;
+	else
+		library->tail->next = news;
+	library->tail = news;
+	pthread_mutex_unlock(&library->mutex);
+	/* cannot fail: it counts no further than one, as whoever reads takes all news */
+	if (first && write(library->told, &one, sizeof(one)) < 0)
+		return;
+}
+
+/*-------------------------------------------------------------------------
+ * On the caller's
+ *-------------------------------------------------------------------------
+ */
+
+bool
+zklock_library_has_tls(void)
+{
+	return false;
+}
+
+/* The two lowest descriptors that are free. */
+static void
+find_free(int any, int fds[2])
+{
+	fds[0] = fcntl(any, F_DUPFD_CLOEXEC, 0);
+	fds[1] = fcntl(any, F_DUPFD_CLOEXEC, 0);
+	for (int i = 0; i < 2; i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+}
+
+static bool
+is_pipe(const int fds[2])
+{
+	struct stat ends[2];
+
+	return fds[0] >= 0 && fds[1] >= 0 && fstat(fds[0], &ends[0]) == 0 &&
+		fstat(fds[1], &ends[1]) == 0 && S_ISFIFO(ends[0].st_mode) &&
+		ends[0].st_dev == ends[1].st_dev && ends[0].st_ino == ends[1].st_ino &&
+		(fcntl(fds[0], F_GETFL) & (O_ACCMODE | O_NONBLOCK)) == (O_RDONLY | O_NONBLOCK) &&
+		(fcntl(fds[1], F_GETFL) & O_ACCMODE) == O_WRONLY;
+}
+
+/* Is the I/O thread held, or will it never be? */
+static bool
+await_held(ZkLibrary *library)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += PATIENCE;
+	while (sem_timedwait(&library->held, &until) != 0)
+	{
+		/* it comes no more, unless it is just doing so */
+		if (errno == ETIMEDOUT)
+		{
+			if (__atomic_exchange_n(&starting, NULL, __ATOMIC_ACQ_REL) != NULL)
+				return false;
+			wait_for(&library->held);
+			break;
+		}
+	}
+	return true;
+}
+
+static void
+library_free(ZkLibrary *library)
+{
+	if (library->told >= 0)
+		close(library->told);
+	sem_destroy(&library->held);
+	sem_destroy(&library->let);
+	sem_destroy(&library->gone);
+	pthread_mutex_destroy(&library->mutex);
+	free(library);
+}
+
+static ZkLibrary *
+library_make(ZkHear hear)
+{
+	ZkLibrary *library;
+
+	if (!has_held_key && (errno = pthread_key_create(&held_key, on_thread_end)) != 0)
+		return NULL;
+	has_held_key = true;
+	library = calloc(1, sizeof(ZkLibrary));
+	if (library == NULL)
+		return NULL;
+	library->hear = hear;
+	pthread_mutex_init(&library->mutex, NULL);
+	sem_init(&library->held, 0, 0);
+	sem_init(&library->let, 0, 0);
+	sem_init(&library->gone, 0, 0);
+	library->told = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (library->told < 0)
+	{
+		library_free(library);
+		return NULL;
+	}
+	return library;
+}
+
+static void *
+short_thread(void *let)
+{
+	wait_for(let);
+	return NULL;
+}
+
+/* Can two threads be made?  The library aborts the process if it cannot make its own. */
+static bool
+can_start_threads(void)
+{
+	pthread_t threads[2];
+	sem_t let;
+	int n = 0;
+
+	sem_init(&let, 0, 0);
+	while (n < 2 && (errno = pthread_create(&threads[n], NULL, short_thread, &let)) == 0)
+		n++;
+	for (int i = 0; i < n; i++)
+		sem_post(&let);
+	for (int i = 0; i < n; i++)
+		pthread_join(threads[i], NULL);
+	sem_destroy(&let);
+	return n == 2;
+}
+
+/*
+ * Have the library make its handle and start its threads, where no signal reaches them,
+ * and hold the I/O thread.  False with "zh" set: that went its own way.
+ */
+static bool
+start_threads(ZkLibrary *library, const char *hosts, int timeout_ms,
+			  const clientid_t *resume, void *context, watcher_fn watcher)
+{
+	sigset_t all;
+	sigset_t mask;
+	int save_errno;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &mask);
+	zoo_set_debug_level(ZOO_LOG_LEVEL_DEBUG);
+	__atomic_store_n(&starting, library, __ATOMIC_RELEASE);
+	errno = 0;
+	if (can_start_threads())
+		library->zh = zookeeper_init2(hosts, watcher, timeout_ms, resume, context,
+									  ZOO_NO_LOG_CLIENTENV, on_log);
+	save_errno = errno;
+	pthread_sigmask(SIG_SETMASK, &mask, NULL);
+	if (library->zh != NULL)
+		return await_held(library);
+	__atomic_store_n(&starting, NULL, __ATOMIC_RELEASE);
+	errno = save_errno;
+	return false;
+}
+
+bool
+zklock_library_open(ZkLibrary **made, zhandle_t **zh, const char *hosts, const char *tls,
+					int timeout_ms, const clientid_t *resume, void *context,
+					watcher_fn watcher, log_callback_fn log, ZkHear hear, char *error,
+					int errlen)
+{
+	ZkLibrary *library = NULL;
+	const char *why = NULL;
+	int save_errno = ENOSYS;
+	int fds[2];
+
+	*made = NULL;
+	if (tls != NULL)
+		why = "it has no TLS that it could be used with";
+	else if ((library = library_make(hear)) == NULL)
+		return false;
+	else
+	{
+		*made = library;
+		client_log = log;
+		find_free(library->told, fds);
+		if (start_threads(library, hosts, timeout_ms, resume, context, watcher))
+		{
+			if (is_pipe(fds))
+			{
+				library->pipe = fds[0];
+				*zh = library->zh;
+				return true;
+			}
+			why = "the pipe that wakes its I/O thread is not where it should be";
+			zklock_library_close(library);
+		}
+		else
+		{
+			save_errno = errno;
+			if (library->zh != NULL)
+			{
+				why = "its I/O thread does not log that it has started";
+				save_errno = ENOSYS;
+				zookeeper_close(library->zh);
+				zklock_library_hear(library);
+			}
+			library_free(library);
+		}
+		*made = NULL;
+	}
+	if (why != NULL)
+		snprintf(error, (size_t) errlen,
+				 "%s cannot be used: %s; install libzookeeper_st, and build zklock with ZOOKEEPER_LIB=st",
+				 zklock_library_name, why);
+	errno = save_errno;
+	return false;
+}
+
+int
+zklock_library_fd(ZkLibrary *library)
+{
+	return library->told;
+}
+
+void
+zklock_library_hear(ZkLibrary *library)
+{
+	uint64_t n;
+	ZkNews *news;
+
+	/* nothing was told since we were last here */
+	if (read(library->told, &n, sizeof(n)) < 0)
+		return;
+	pthread_mutex_lock(&library->mutex);
+	news = library->head;
+	library->head = library->tail = NULL;
+	pthread_mutex_unlock(&library->mutex);
+	while (news != NULL)
+	{
+		ZkNews *next = news->next;
+
+		library->hear(news);
+		news = next;
+	}
+}
+
+void
+zklock_library_settle(ZkLibrary *library, bool (*settled)(void *context), void *context)
+{
+	char wakes[4096];
+
+	while (read(library->pipe, wakes, sizeof(wakes)) == sizeof(wakes))
+		;
+	zklock_library_hear(library);
+	while (!settled(context))
+	{
+		struct pollfd fd = {.fd = library->told, .events = POLLIN};
+
+		/* an event that the library had no memory for never comes */
+		if (poll(&fd, 1, PATIENCE * 1000) == 0)
+			return;
+		zklock_library_hear(library);
+	}
+}
+
+void
+zklock_library_close(ZkLibrary *library)
+{
+	/* up to 3.9.2 it takes the log callback of a freed handle to log its end
+	 * (ZOOKEEPER-4809) */
+	zoo_set_debug_level(ZOO_LOG_LEVEL_INFO);
+	sem_post(&library->let);
+	wait_for(&library->gone);
+	zklock_library_hear(library);
+	library_free(library);
+}
