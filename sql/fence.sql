@@ -3,7 +3,6 @@
 CREATE EXTENSION IF NOT EXISTS zklock;
 
 -- zk_assert proves a hold, and there must be one
-SELECT zk_assert(NULL);
 SELECT zk_assert('nobody holds this');
 \echo :LAST_ERROR_SQLSTATE
 BEGIN;
@@ -12,7 +11,6 @@ SELECT zk_assert('fence') = :token AS proven;
 COMMIT;
 
 -- zk_fence remembers the largest token of a resource
-SELECT zk_fence('report', NULL), zk_fence(NULL, 1);
 SELECT zk_fence('report', 10);
 SELECT zk_fence('report', 10);
 SELECT zk_fence('report', 12), zk_fence('other', 1);
@@ -24,7 +22,35 @@ SELECT zk_fence('', 1);
 SELECT zk_fence(repeat('x', 1001), 1);
 SELECT * FROM zk_fences ORDER BY resource;
 
--- ... with its transaction
+-- the token of what others may hold at the same time is no fence
+BEGIN;
+SELECT zk_lock('fence', 'shared') AS token \gset
+SELECT zk_acquire('s', 2) AS slot, zk_acquire('t', 1) AS alone \gset
+\set VERBOSITY default
+-- the numbers are never the same
+DO $$
+DECLARE
+	detail text;
+	hint text;
+	token bigint;
+BEGIN
+	FOREACH token IN ARRAY ARRAY[zk_token('fence'), zk_token('s', 'slot')] LOOP
+		BEGIN
+			PERFORM zk_fence('shared', token);
+		EXCEPTION WHEN object_not_in_prerequisite_state THEN
+			GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
+			RAISE NOTICE '%', replace(SQLERRM, token::text, '...') USING DETAIL = detail, HINT = hint;
+		END;
+	END LOOP;
+END $$;
+\set VERBOSITY terse
+SELECT zk_fence('shared', :alone);
+-- an exclusive lock is one, also of a session that reads it besides
+SELECT zk_lock('fence') AS exclusive \gset
+SELECT zk_fence('shared', :exclusive);
+ROLLBACK;
+
+-- a fence goes with its transaction
 BEGIN;
 SELECT zk_fence('report', 20);
 SAVEPOINT s;

@@ -9,10 +9,16 @@
  * seen for a resource and stays locked until the transaction ends.  The row
  * lock orders the transactions, the token orders the holders.
  *
- * Nothing here needs shared memory or the ensemble: the database that is
- * written may belong to a server without them.
+ * Nothing here needs shared memory or the ensemble: the database that is written may
+ * belong to a server without them.  What this session holds is looked at, since its
+ * token may be no fence.
  *
  * The table is written without SQL; see owntable.h.
+ *
+ * Logical replication writes it, too, where a publication has it (FOR ALL TABLES).  A row
+ * of the publisher's may have a smaller token than this database has seen, and then a
+ * late holder would pass here.  So a trigger takes what comes that way as a call of
+ * zk_fence: it raises tokens, and neither lowers nor deletes one.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,6 +33,7 @@
 #include "access/xact.h"
 #include "catalog/indexing.h"
 #include "catalog/pg_type.h"
+#include "commands/trigger.h"
 #include "executor/tuptable.h"
 #include "miscadmin.h"
 #include "tcop/utility.h"
@@ -35,10 +42,14 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
+#include "arguments.h"
+#include "hold.h"
+#include "names.h"
 #include "owntable.h"
 #include "settings.h"
 
 PG_FUNCTION_INFO_V1(zk_fence);
+PG_FUNCTION_INFO_V1(zk_fence_replicated);
 
 /* bytes in the server encoding; with the namespace it must fit into an index */
 #define RESOURCE_MAX 1000
@@ -258,16 +269,46 @@ remember(const Fences *fences, int64 token)
 	return largest;
 }
 
+/*
+ * A fence orders holders who come one after the other.  Those who hold at the same time
+ * may write in any order: the token of one would lock out another, who has lost nothing
+ * and will not get a larger one.  We can tell for what this session holds; elsewhere a
+ * token is a number.
+ */
+static void
+refuse_shared(int64 token)
+{
+	const ZkHeldLock *held;
+
+	zklock_hold_end_void();
+	held = zklock_held_find_shared(token);
+	if (held == NULL)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("cannot fence with token %lld", (long long) token),
+			 held->slots > 1
+				 ? errdetail("This session has one of %d slots of \"%s\", and other sessions may have the others at the same time.",
+							 held->slots, zklock_display_name(held->name))
+				 : errdetail("This session holds lock \"%s\" in shared mode, and other sessions may do so at the same time.",
+							 zklock_display_name(held->name)),
+			 errhint("Acquire a lock in exclusive mode and use its token.")));
+}
+
 /* zk_fence(resource text, token bigint) returns void */
 Datum
 zk_fence(PG_FUNCTION_ARGS)
 {
-	text *resource = PG_GETARG_TEXT_PP(0);
-	int64 token = PG_GETARG_INT64(1);
-	Size resource_len = VARSIZE_ANY_EXHDR(resource);
+	text *resource;
+	int64 token;
+	Size resource_len;
 	Fences fences;
 	int64 largest;
 
+	ZKLOCK_REFUSE_NULLS("resource name", "fencing token");
+	resource = PG_GETARG_TEXT_PP(0);
+	token = PG_GETARG_INT64(1);
+	resource_len = VARSIZE_ANY_EXHDR(resource);
 	if (resource_len == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -280,6 +321,7 @@ zk_fence(PG_FUNCTION_ARGS)
 						   resource_len, RESOURCE_MAX)));
 	PreventCommandIfReadOnly("zk_fence()");
 	PreventCommandIfParallelMode("zk_fence()");
+	refuse_shared(token);
 
 	open_fences(fcinfo->flinfo->fn_oid, &fences);
 	fences.value[0] = CStringGetTextDatum(zklock_namespace);
@@ -295,6 +337,53 @@ zk_fence(PG_FUNCTION_ARGS)
 				 errdetail("The resource has seen token %lld: another holder has had the lock since.",
 						   (long long) largest),
 				 errhint(
-					 "Acquire the lock anew and retry the transaction. Should that be refused, too, a superuser can call zk_raise_tokens.")));
+					 "Acquire the lock anew, in exclusive mode, and retry the transaction. If the ensemble was wiped or restored and this is refused again and again, a superuser can use SELECT zk_raise_tokens(max(token)) FROM zk_fences.")));
 	PG_RETURN_VOID();
+}
+
+/*
+ * zk_fence_replicated() returns trigger
+ *
+ * Before each row that is written in replica mode (session_replication_role).
+ */
+Datum
+zk_fence_replicated(PG_FUNCTION_ARGS)
+{
+	TriggerData *trigger = (TriggerData *) fcinfo->context;
+	Fences fences;
+	HeapTuple row;
+	TupleDesc desc;
+	Datum token;
+	bool isnull;
+	bool incomplete;
+
+	if (!CALLED_AS_TRIGGER(fcinfo) || !TRIGGER_FIRED_BEFORE(trigger->tg_event) ||
+		!TRIGGER_FIRED_FOR_ROW(trigger->tg_event))
+		ereport(ERROR,
+				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				 errmsg("function \"%s\" must be called as a trigger before each row",
+						"zk_fence_replicated")));
+	if (TRIGGER_FIRED_BY_DELETE(trigger->tg_event))
+		return PointerGetDatum(NULL);
+	row = TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) ? trigger->tg_newtuple
+													 : trigger->tg_trigtuple;
+
+	open_fences(fcinfo->flinfo->fn_oid, &fences);
+	if (RelationGetRelid(fences.own.rel) != RelationGetRelid(trigger->tg_relation))
+		ereport(ERROR,
+				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				 errmsg("function \"%s\" is for table \"%s\" only", "zk_fence_replicated",
+						fences.own.name)));
+	desc = RelationGetDescr(fences.own.rel);
+	token = heap_getattr(row, fences.token, desc, &incomplete);
+	for (int i = 0; i < 2; i++)
+	{
+		fences.value[i] = heap_getattr(row, fences.key[i], desc, &isnull);
+		incomplete |= isnull;
+	}
+	if (!incomplete)
+		(void) remember(&fences, DatumGetInt64(token));
+	close_fences(&fences);
+	/* PostgreSQL refuses a row that lacks something */
+	return PointerGetDatum(incomplete ? row : NULL);
 }

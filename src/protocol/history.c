@@ -11,7 +11,9 @@
  * was not over, 10 sets the base without comparing it, 11 takes no session's end for too
  * soon when its lease is over (both in the simulator, which does that), 12 looks at the
  * member's node no more once a connection is admitted, 13 starts with what the file says
- * after every crash.
+ * after every crash, 14 goes by the file's ceiling although the memory knows, 15 believes
+ * whatever memory it finds, 16 forgets with a crash of the server what a crash of the
+ * machine before it left unknown.
  *
  *-------------------------------------------------------------------------
  */
@@ -246,13 +248,13 @@ checksum(const char *text, size_t len)
 }
 
 static size_t
-write_text(char *text, int64_t base, int64_t top, int64_t ceiling, int64_t wait_ms,
-		   int64_t mended)
+write_text(char *text, int64_t base, int64_t top, int64_t ceiling, int64_t memory,
+		   int64_t wait_ms, int64_t mended)
 {
 	int n = snprintf(text, ZKLOCK_HISTORY_TEXT_MAX,
-					 "zklock history 1\nbase %" PRId64 "\ntop %" PRId64
-					 "\nceiling %" PRId64 "\nwait %" PRId64 "\nmended %" PRId64 "\n",
-					 base, top, ceiling, wait_ms, mended);
+					 "zklock history 1\nbase %" PRId64 "\ntop %" PRId64 "\nceiling %" PRId64
+					 "\nmemory %" PRId64 "\nwait %" PRId64 "\nmended %" PRId64 "\n",
+					 base, top, ceiling, memory, wait_ms, mended);
 
 	n += snprintf(text + n, ZKLOCK_HISTORY_TEXT_MAX - (size_t) n, "sum %016" PRIx64 "\n",
 				  checksum(text, (size_t) n));
@@ -273,8 +275,8 @@ zklock_history_format(ZkHistory *history, bool last, char *text)
 		if (wait_ms > LONGEST_WAIT_MS)
 			wait_ms = LONGEST_WAIT_MS;
 	}
-	return write_text(text, history->base, history->top, history->ceiling, wait_ms,
-					  history->found && history->mended);
+	return write_text(text, history->base, history->top, history->ceiling,
+					  history->memory, wait_ms, history->found && history->mended);
 }
 
 /* Is this word next, and a number behind it? */
@@ -299,12 +301,14 @@ zklock_history_parse(ZkHistory *history, const char *text, size_t len, int64_t n
 	int64_t base;
 	int64_t top;
 	int64_t ceiling;
+	int64_t memory;
 	int64_t wait_ms;
 	int64_t mended;
 
 	if (!parse_field(&p, end, "zklock history 1\nbase ", &base) ||
 		!parse_field(&p, end, "\ntop ", &top) ||
 		!parse_field(&p, end, "\nceiling ", &ceiling) ||
+		!parse_field(&p, end, "\nmemory ", &memory) ||
 		!parse_field(&p, end, "\nwait ", &wait_ms) ||
 		!parse_field(&p, end, "\nmended ", &mended))
 		return false;
@@ -312,7 +316,7 @@ zklock_history_parse(ZkHistory *history, const char *text, size_t len, int64_t n
 		ceiling < top || mended > (wait_ms > 0))
 		return false;
 	/* it is as we would write it, sum and all */
-	if (write_text(again, base, top, ceiling, wait_ms, mended) != len ||
+	if (write_text(again, base, top, ceiling, memory, wait_ms, mended) != len ||
 		memcmp(again, text, len) != 0)
 		return false;
 
@@ -321,6 +325,7 @@ zklock_history_parse(ZkHistory *history, const char *text, size_t len, int64_t n
 	history->base = base;
 	history->top = top;
 	history->ceiling = history->forgotten = ceiling;
+	history->memory = memory;
 	if (wait_ms > 0 && ZKLOCK_HISTORY_MUTANT != 9)
 	{
 		zklock_history_found(history, now, larger(wait_ms * NS_PER_MS, wait));
@@ -329,11 +334,25 @@ zklock_history_parse(ZkHistory *history, const char *text, size_t len, int64_t n
 	return true;
 }
 
-void
-zklock_history_remember(ZkHistory *history, int64_t top)
+/*
+ * A memory that is not the one that the file names may have noted what we have not, all
+ * the same; but not all of it.
+ */
+bool
+zklock_history_remember(ZkHistory *history, const ZkHistoryMemory *memory)
 {
-	assert(history->known);
-	if (ZKLOCK_HISTORY_MUTANT == 13)
-		return;
-	history->top = larger(history->top, top);
+	if (history->known && ZKLOCK_HISTORY_MUTANT != 13)
+		history->top = larger(history->top, memory->top);
+	if (memory->id == 0 || (memory->id != history->memory && ZKLOCK_HISTORY_MUTANT != 15))
+		return false;
+	if (ZKLOCK_HISTORY_MUTANT != 14)
+		history->forgotten = ZKLOCK_HISTORY_MUTANT == 16 ? 0 : memory->forgotten;
+	return true;
+}
+
+ZkHistoryMemory
+zklock_history_new_memory(ZkHistory *history, int64_t id)
+{
+	history->memory = id;
+	return (ZkHistoryMemory){.id = id, .top = history->top, .forgotten = history->forgotten};
 }

@@ -50,8 +50,13 @@
  * The base has to be raised only if tokens would not be above the top otherwise: a raise
  * costs every server its session.  It goes MARGIN above our own top, so that those who have
  * seen a little more need not raise it again, and wait again.  What is in the file
- * (historyfile.h) is never more than REACH behind.  A crash of the server alone leaves the
- * top in memory (historymemory.h).
+ * (historyfile.h) is never more than REACH behind.
+ *
+ * A crash of the server alone leaves the top in memory (historymemory.h).  If that memory
+ * has noted all that was granted since the file was written, nothing is forgotten, and the
+ * REACH does not count.  It has if the file names it: each memory has an id, and a server
+ * that begins a new one writes the file before it grants anything.  So a data directory
+ * that was used on another machine meanwhile names another memory (sim: history mutant 15).
  *
  *-------------------------------------------------------------------------
  */
@@ -78,8 +83,9 @@ typedef struct ZkHistory
 	int64_t top;
 	int64_t ceiling;   /* what the file says that the top may have reached when a crash
 						* of the machine makes us forget */
-	int64_t forgotten; /* tokens up to this one may have been given before a crash: the
-						* file's ceiling; 0: there was none */
+	int64_t forgotten; /* tokens up to this one may have been given, and nobody knows: the
+						* file's ceiling after a crash of the machine; 0: none */
+	int64_t memory;	   /* the id of the memory that notes for the file; 0: none does */
 	int32_t version;   /* of our member's node as of the newest write; -1: none that we
 						* know of in this session */
 	bool admitted;	   /* the session was, on some connection */
@@ -90,6 +96,14 @@ typedef struct ZkHistory
 	int64_t wait;  /* ns */
 	int64_t until; /* ns, on the clock of the one who calls */
 } ZkHistory;
+
+/* What a crash of the server leaves, if its machine goes on. */
+typedef struct ZkHistoryMemory
+{
+	int64_t id; /* 0: there is none */
+	int64_t top;
+	int64_t forgotten; /* as of its beginning */
+} ZkHistoryMemory;
 
 /* What a connection shows first. */
 typedef struct ZkHistorySight
@@ -194,7 +208,13 @@ extern size_t zklock_history_format(ZkHistory *history, bool last, char *text);
 extern bool zklock_history_parse(ZkHistory *history, const char *text, size_t len,
 								 int64_t now, int64_t wait);
 
-/* After parsing: this was the top when the server crashed; 0: nobody knows. */
-extern void zklock_history_remember(ZkHistory *history, int64_t top);
+/*
+ * After parsing: this memory was found.  False: it is not the one that noted for the
+ * file, so begin a new one, with what is known and a new id.
+ */
+extern bool zklock_history_remember(ZkHistory *history, const ZkHistoryMemory *memory);
+
+/* The new one.  To be saved before anything is granted. */
+extern ZkHistoryMemory zklock_history_new_memory(ZkHistory *history, int64_t id);
 
 #endif /* ZKLOCK_HISTORY_H */

@@ -120,31 +120,50 @@ zklock_ensemble_save_again(bool disconnected)
 		save();
 }
 
-/* The first worker since the server's start reads the file, and what a crash has left; its
- * successors find all in shared memory, and do not know whether the file was written. */
+/* The memory that notes from now on.  True: save the history, since the file names
+ * another. */
+static bool
+attach_memory(void)
+{
+	ZkHistoryMemory kept;
+	int64 before = history()->memory;
+	int64 id = 0;
+
+	if (!zklock_history_memory_open(&kept))
+	{
+		(void) zklock_history_new_memory(history(), 0);
+		return before != 0;
+	}
+	if (zklock_history_remember(history(), &kept))
+		return false;
+	while (id == 0 && pg_strong_random(&id, sizeof(id)))
+		id &= PG_INT64_MAX;
+	kept = zklock_history_new_memory(history(), id);
+	zklock_history_memory_begin(&kept);
+	return true;
+}
+
+/* The first worker since the server's start reads the file; its successors find all in
+ * shared memory, and do not know whether the file was written. */
 void
 zklock_ensemble_start(void)
 {
-	int64 kept = zklock_history_memory_open();
+	bool first = !zklock_shared->history_read;
+	bool to_be_saved;
 
-	if (zklock_shared->history_read)
-	{
-		if (history()->known)
-			note_top();
-		if (history()->found)
-			save();
-		return;
-	}
-	/* without the file there is nothing to remember, and the first admission notes its top */
-	if (zklock_history_file_read(history(), zklock_clock(),
-								 zklock_session_timeout * NS_PER_MS))
-		zklock_history_remember(history(), kept);
-	if (history()->found)
+	if (first)
+		(void) zklock_history_file_read(history(), zklock_clock(),
+										zklock_session_timeout * NS_PER_MS);
+	to_be_saved = attach_memory() || (!first && history()->found);
+	zklock_shared->history_read = true;
+	/* else the first admission does it */
+	if (history()->known && to_be_saved)
+		save();
+	if (first && history()->found)
 		ereport(LOG,
 				(errmsg("ZooKeeper ensemble had gone back to an earlier state before this server's start"),
 				 errdetail("Nothing is granted on this server for %lld ms.",
 						   (long long) (history()->wait / NS_PER_MS))));
-	zklock_shared->history_read = true;
 }
 
 void
@@ -505,9 +524,8 @@ zklock_ensemble_found(int timeout_ms)
 	zklock_history_found(history(), zklock_clock(), wait_ms * NS_PER_MS);
 	ereport(WARNING,
 			(errmsg("ZooKeeper ensemble went back to an earlier state"),
-			 errdetail("%s.", reason),
-			 errhint("Nothing is granted on this server for %lld ms, for others may believe in locks that the ensemble has forgotten.",
-					 (long long) wait_ms)));
+			 errdetail("%s. Nothing is granted on this server for %lld ms, for others may believe in locks that the ensemble has forgotten.",
+					   reason, (long long) wait_ms)));
 	save();
 }
 

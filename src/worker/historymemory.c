@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * historymemory.c
- *	  The top of history.h, in memory that outlives this server, but not its machine.
+ *	  What history.h remembers, in memory that outlives this server, but not its machine.
  *
  * A POSIX shared memory segment, as PostgreSQL has them (dsm_impl.c), of a name of its
  * own: PostgreSQL's are given up when it starts again after a crash.  The name says which
@@ -27,13 +27,13 @@
 
 #include "historymemory.h"
 
-#define MEMORY_MAGIC UINT64CONST(0x7a6b746f70303031)
+#define MEMORY_MAGIC UINT64CONST(0x7a6b746f70303032)
 
 typedef struct HistoryMemory
 {
 	uint64 magic; /* written last */
 	uint64 system;
-	int64 top;
+	ZkHistoryMemory kept;
 } HistoryMemory;
 
 static volatile HistoryMemory *memory = NULL;
@@ -86,11 +86,12 @@ attach(const char *name)
 	return mapped == MAP_FAILED ? NULL : mapped;
 }
 
-int64_t
-zklock_history_memory_open(void)
+bool
+zklock_history_memory_open(ZkHistoryMemory *found)
 {
 	char name[64] = "/zklock";
 
+	memset(found, 0, sizeof(*found));
 	Assert(memory == NULL);
 	if (make_name(name, sizeof(name)))
 		memory = attach(name);
@@ -101,22 +102,27 @@ zklock_history_memory_open(void)
 				 errmsg("could not open shared memory segment \"%s\": %m", name),
 				 errdetail(
 					 "After a crash this server will not remember all that it has seen of the ZooKeeper ensemble.")));
-		return 0;
+		return false;
 	}
 	if (memory->magic == MEMORY_MAGIC && memory->system == GetSystemIdentifier())
-		return Max(memory->top, 0);
+		*found = memory->kept;
+	return true;
+}
+
+void
+zklock_history_memory_begin(const ZkHistoryMemory *kept)
+{
 	memory->magic = 0;
-	memory->top = 0;
 	memory->system = GetSystemIdentifier();
+	memory->kept = *kept;
 	memory->magic = MEMORY_MAGIC;
-	return 0;
 }
 
 void
 zklock_history_memory_note(int64_t top)
 {
 	if (memory != NULL)
-		memory->top = top;
+		memory->kept.top = top;
 }
 
 void

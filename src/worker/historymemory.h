@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * historymemory.h
- *	  The top of history.h, in memory that outlives this server, but not its machine.
+ *	  What history.h remembers, in memory that outlives this server, but not its machine.
  *
  * So a crash of PostgreSQL forgets no number that was seen, and nobody waits for a disk:
  * each number is new, and the worker must not stand still with the data directory.
@@ -11,14 +11,17 @@
 #ifndef ZKLOCK_HISTORYMEMORY_H
 #define ZKLOCK_HISTORYMEMORY_H
 
-#include <stdint.h>
+#include "history.h"
 
 /*
- * A worker starts: find the memory of this data directory, or make it.  Returns the top that
- * was noted there last, by whatever run of this server since the machine's start or its last
- * good end; 0: none.  That there is no memory is logged, and then nothing is noted.
+ * A worker starts: attach the memory of this data directory.  "found" is what it says, by
+ * whatever run of this server since the machine's start or its last good end; all 0:
+ * nothing. False: there is none to be had, which is logged, and then nothing is noted.
  */
-extern int64_t zklock_history_memory_open(void);
+extern bool zklock_history_memory_open(ZkHistoryMemory *found);
+
+/* It says this from now on. */
+extern void zklock_history_memory_begin(const ZkHistoryMemory *kept);
 
 /* The top is this one now: before anything is granted by it. */
 extern void zklock_history_memory_note(int64_t top);

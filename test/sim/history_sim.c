@@ -5,12 +5,13 @@
  *
  * Servers hold sessions with an ensemble, take a few locks, lose connections, stop,
  * crash, alone or with their machine, and start again with the file that they left, or
- * without.  The ensemble is saved now and then; later it goes back to what was saved, or
- * to nothing, at any moment and within any time, as one ZooKeeper does, with the old
- * numbers, or as several do, which hold an election and number on above all that there
- * was, or as one does that is restored while it runs, with connections that go on.
- * Requests and replies are in order, and take any time.  What the worker does with
- * history.c, in ensemble.c and session.c, is done here alike.
+ * without, on the same machine or on another, which may have a memory of long ago.  The
+ * ensemble is saved now and then; later it goes back to what was saved, or to nothing, at
+ * any moment and within any time, as one ZooKeeper does, with the old numbers, or as
+ * several do, which hold an election and number on above all that there was, or as one
+ * does that is restored while it runs, with connections that go on. Requests and replies
+ * are in order, and take any time.  What the worker does with history.c, in ensemble.c
+ * and session.c, is done here alike.
  *
  * Invariants, of which a server is excused only as far as it could not know better, and
  * that is worked out here by itself (could_know):
@@ -24,6 +25,8 @@
  *	   that has lost its watch of the base with a restore while the ensemble ran.
  *	 - The base never falls but by the ensemble's going back, and nobody finds that it has
  *	   before it has.
+ *	 - Nobody raises the base who knows that he need not: it costs all servers their
+ *	   sessions.
  *	 - When all is calm everybody is admitted in the end.
  *
  * In half of the schedules nobody is excused for a belief: there the ensemble goes back
@@ -49,6 +52,7 @@
 #define NSERVERS	 3
 #define NLOCKS		 2
 #define NSAVED		 3
+#define NMACHINES	 2
 #define MAX_SESSIONS 400
 #define QUEUE		 64
 #define STEPS		 1500
@@ -84,6 +88,9 @@ typedef enum Coverage
 	COVER_CRASHED_IN_WAIT,
 	COVER_MACHINE_CRASHED,
 	COVER_REMEMBERED,
+	COVER_MOVED,
+	COVER_OLD_MEMORY,
+	COVER_UNSURE,
 	COVER_FILE_LOST,
 	COVER_FILE_BEHIND,
 	COVER_EXPIRED,
@@ -120,6 +127,9 @@ const char *const coverage_name[NCOVERAGE] =
 	 "servers crashed while they waited",
 	 "machines crashed",
 	 "tops that the file did not know remembered",
+	 "starts on another machine",
+	 "... where there was a memory of long ago",
+	 "starts of servers that cannot know what they have given",
 	 "files lost",
 	 "files behind what was granted",
 	 "sessions expired",
@@ -223,15 +233,19 @@ typedef struct Server
 	bool file;
 	size_t file_len;
 	char text[ZKLOCK_HISTORY_TEXT_MAX];
-	/* memory that outlives it */
-	int64_t memory;
+	/* memory that outlives it, one on each machine */
+	ZkHistoryMemory memory[NMACHINES];
+	int machine;
 	/* what it has to know, worked out here */
 	bool known;
 	int64_t base;
 	int64_t top;   /* what it remembers */
 	int64_t given; /* what it has seen, and may have forgotten by its machine's crash ... */
 	int64_t file_top; /* ... down to this */
+	int64_t file_ceiling;
 	int64_t kept_top; /* 0: by that, or there was no crash */
+	int64_t unsure;	  /* it may have given up to this one, and cannot know */
+	bool stopped;	  /* by its good end, so that the file knows all */
 	int64_t file_base;
 	int32_t version;
 	bool admitted_once; /* in this session */
@@ -250,6 +264,7 @@ static int incarnation;
 static int heard_in; /* the incarnation of the reply that was received last */
 static int64_t largest_epoch;
 static int nsessions;
+static int nmemories;
 static Ensemble saved[NSAVED];
 static int nsaved;
 static Server server[NSERVERS];
@@ -386,6 +401,12 @@ number(const Server *s)
 	return (int) (s - server);
 }
 
+static int64_t
+larger(int64_t a, int64_t b)
+{
+	return a > b ? a : b;
+}
+
 static void
 send_request(Server *s, Kind kind, int lock)
 {
@@ -406,12 +427,19 @@ send_request(Server *s, Kind kind, int lock)
 }
 
 static void
-save_file(Server *s)
+write_file(Server *s, bool last)
 {
-	s->file_len = zklock_history_format(&s->history, false, s->text);
+	s->file_len = zklock_history_format(&s->history, last, s->text);
 	s->file = true;
 	s->file_top = s->top;
 	s->file_base = s->base;
+	s->file_ceiling = larger(last ? s->given : s->given + ZKLOCK_HISTORY_REACH, s->unsure);
+}
+
+static void
+save_file(Server *s)
+{
+	write_file(s, false);
 }
 
 static void
@@ -491,12 +519,14 @@ see(Server *s, int64_t zxid)
 	s->kept_top = s->top;
 	if (zklock_history_see(&s->history, zxid))
 		save_file(s);
-	s->memory = s->history.top;
+	s->memory[s->machine].top = s->history.top;
 }
 
 static void
 admit(Server *s)
 {
+	bool news;
+
 	if (could_know(s, s->sight.base, s->sight.zxid))
 		fail("server %d is admitted, and could know better", number(s));
 	if (s->must_wait)
@@ -511,9 +541,10 @@ admit(Server *s)
 	else if (s->found_in == incarnation)
 		s->excused = false;
 	s->admitted_in = heard_in;
-	if (zklock_history_admit(&s->history, &s->sight))
-		save_file(s);
+	news = zklock_history_admit(&s->history, &s->sight);
 	see(s, s->sight.zxid);
+	if (news)
+		save_file(s);
 	TRACE("%d is admitted%s, base %" PRId64 ", write %" PRId64, number(s),
 		  s->excused ? ", unknowing" : "", s->base, s->sight.zxid);
 }
@@ -547,7 +578,13 @@ decide(Server *s)
 			mended(s, s->raising, s->sight.zxid);
 		}
 		else
+		{
+			int64_t enough = larger(s->base, s->sight.base);
+
+			if (s->raising > enough && enough + s->sight.zxid >= larger(s->given, s->unsure))
+				fail("server %d raises the base, though its tokens would grow", number(s));
 			send_request(s, SET_BASE, 0);
+		}
 		return;
 	}
 	verdict = zklock_history_check(&s->history, &s->sight);
@@ -788,10 +825,22 @@ start_server(Server *s)
 		told = zklock_history_parse(&s->history, s->text, s->file_len, now, TIMEOUT);
 	if (s->file != told)
 		fail("server %d cannot read its file", number(s));
-	if (told)
-		zklock_history_remember(&s->history, s->memory);
-	else
-		s->memory = s->kept_top = 0;
+	if (once_in(4))
+	{
+		COVER(MOVED);
+		s->machine = (s->machine + 1) % NMACHINES;
+		s->kept_top = 0;
+		if (s->memory[s->machine].id != 0)
+			COVER(OLD_MEMORY);
+	}
+	if (!told)
+		s->kept_top = s->unsure = 0;
+	else if (!s->stopped && s->kept_top == 0 && s->unsure < s->file_ceiling)
+	{
+		COVER(UNSURE);
+		s->unsure = s->file_ceiling;
+	}
+	s->stopped = false;
 	s->known = told;
 	s->base = told ? s->file_base : 0;
 	s->top = told ? s->file_top : 0;
@@ -800,7 +849,13 @@ start_server(Server *s)
 		COVER(REMEMBERED);
 		s->top = s->kept_top;
 	}
-	s->given = told ? given : 0;
+	s->given = told ? larger(given, s->memory[s->machine].top) : 0;
+	if (!zklock_history_remember(&s->history, &s->memory[s->machine]))
+	{
+		s->memory[s->machine] = zklock_history_new_memory(&s->history, ++nmemories);
+		if (told)
+			save_file(s);
+	}
 	s->must_wait &= told;
 	if (!told)
 		s->found_in = 0;
@@ -829,7 +884,9 @@ end_server(Server *s, bool crash)
 		{
 			COVER(MACHINE_CRASHED);
 			TRACE("... with its machine");
-			s->memory = s->kept_top = 0;
+			s->memory[s->machine].id = 0;
+			s->memory[s->machine].top = 0;
+			s->kept_top = 0;
 		}
 		disconnect(s);
 	}
@@ -837,8 +894,12 @@ end_server(Server *s, bool crash)
 	{
 		COVER(STOPPED);
 		if (s->known)
-			save_file(s);
-		s->memory = s->kept_top = 0;
+		{
+			write_file(s, true);
+			s->stopped = true;
+			s->memory[s->machine].id = s->memory[s->machine].top = 0;
+		}
+		s->kept_top = 0;
 		close_session(s);
 	}
 	s->up = false;
@@ -1111,7 +1172,7 @@ play(uint64_t seed)
 	zk_up = true;
 	up_at = NEVER;
 	incarnation = 1;
-	largest_epoch = nsessions = nsaved = 0;
+	largest_epoch = nsessions = nsaved = nmemories = 0;
 	calm = false;
 	tame = once_in(2);
 	memset(largest, 0, sizeof(largest));
