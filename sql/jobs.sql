@@ -4,30 +4,28 @@ SET timezone = 'UTC';
 
 -- names
 \set VERBOSITY default
-CALL zk_run_once(NULL, 'SELECT 1', every => '1 h');
 CALL zk_run_once('', 'SELECT 1', every => '1 h');
 CALL zk_run_once(repeat('x', 256), 'SELECT 1', every => '1 h');
 SELECT zk_run_begin('', every => '1 h');
 SELECT zk_run_end('');
-SELECT zk_run_end(NULL) IS NULL;
-SELECT zk_job_reset(NULL);
 SELECT zk_job_reset('');
 SELECT zk_job_forget('');
 
 -- what else is given
-CALL zk_run_once('j', NULL, every => '1 h');
 CALL zk_run_once('j', 'SELECT 1');
 CALL zk_run_once('j', 'SELECT 1', every => '1 h', slot => 'today');
 CALL zk_run_once('j', 'SELECT 1', every => '0');
 CALL zk_run_once('j', 'SELECT 1', every => '-1 s');
-CALL zk_run_once('j', 'SELECT 1', every => '200 years');
+CALL zk_run_once('j', 'SELECT 1', every => '40000 days');
+CALL zk_run_once('j', 'SELECT 1', every => '1 month');
+CALL zk_run_once('j', 'SELECT 1', every => '1 year -1 day');
+CALL zk_run_once('j', 'SELECT 1', every => '1 h', origin => NULL);
+CALL zk_run_once('j', 'SELECT 1', every => '1 h', origin => 'infinity');
 CALL zk_run_once('j', 'SELECT 1', slot => 'infinity');
 CALL zk_run_once('j', 'SELECT 1', slot => '-infinity');
 CALL zk_run_once('j', 'SELECT 1', every => '1 h', wait => '-1 s');
 CALL zk_run_once('j', 'SELECT 1', every => '1 h', attempts => 0);
-CALL zk_run_once('j', 'SELECT 1', every => '1 h', attempts => NULL);
 CALL zk_run_once('j', 'SELECT 1', every => '1 h', in_doubt => 'maybe');
-CALL zk_run_once('j', 'SELECT 1', every => '1 h', in_doubt => NULL);
 SELECT zk_job_reset('j', 'infinity');
 SELECT count(*) FROM zk_jobs WHERE job = 'j';
 
@@ -48,9 +46,20 @@ CALL wrapped();
 DO $$ BEGIN CALL zk_run_once('wrapped', 'DROP TABLE job_wrapped', slot => '2026-01-02'); END $$;
 SELECT to_regclass('job_wrapped') IS NULL;
 DROP PROCEDURE wrapped();
+
+-- what stays is not written by a read-only transaction
+SELECT zk_run_begin('read', every => '1 h');
 SET default_transaction_read_only = on;
 CALL zk_run_once('j', 'SELECT 1', every => '1 h');
+SELECT zk_run_begin('j', every => '1 h');
+SELECT zk_run_end('read');
+SELECT zk_job_reset('read');
+SELECT zk_job_forget('read');
 RESET default_transaction_read_only;
+SELECT state FROM zk_jobs WHERE job = 'read';
+SELECT zk_run_end('read');
+SELECT count(*) FROM zk_runs WHERE name = 'read';
+SELECT zk_job_forget('read');
 
 -- slots
 CREATE TABLE job_runs (slot text);
@@ -84,6 +93,11 @@ SELECT state, error FROM zk_jobs WHERE job = 'bad';
 SELECT outcome, error FROM zk_runs WHERE name = 'bad';
 CALL zk_run_once('bad', 'SELECT repeat(''ä'', 200)::int', slot => '2026-01-02');
 SELECT octet_length(error), right(error, 3) FROM zk_jobs WHERE job = 'bad';
+-- the first line may be blank, and so may all be
+CALL zk_run_once('blank', $$DO 'BEGIN RAISE EXCEPTION E''\n \n  said \nmore''; END'$$, slot => '2026-01-01');
+CALL zk_run_once('blank', $$DO 'BEGIN RAISE EXCEPTION E'' \n''; END'$$, slot => '2026-01-02');
+SELECT run->'error' AS error FROM zk_jobs, jsonb_array_elements(runs) run WHERE job = 'blank';
+SELECT error FROM zk_runs WHERE name = 'blank' ORDER BY slot;
 
 -- commands
 CALL zk_run_once('bad', 'ROLLBACK', slot => '2026-01-03');
@@ -132,17 +146,17 @@ SELECT zk_resign('jobs');
 
 -- a table that is not as it was
 ALTER TABLE zk_runs ADD CHECK (token > 0);
-CALL zk_run_once('j', 'SELECT 1', every => '1 h');
+CALL zk_run_once('j', 'SELECT 1', every => '30000 days', origin => '2026-02-01');
 ALTER TABLE zk_runs DROP CONSTRAINT zk_runs_token_check;
 CREATE INDEX job_index ON zk_runs ((token + 1));
-CALL zk_run_once('j', 'SELECT 1', every => '1 h');
+CALL zk_run_once('j', 'SELECT 1', every => '30000 days', origin => '2026-02-01');
 DROP INDEX job_index;
 CREATE INDEX job_index ON zk_runs (token);
-CALL zk_run_once('j', 'SELECT 1', every => '1 h');
+CALL zk_run_once('j', 'SELECT 1', every => '30000 days', origin => '2026-02-01');
 SET client_min_messages = warning;
-CALL zk_run_once('j', 'SELECT 1', every => '1 h');
+CALL zk_run_once('j', 'SELECT 1', every => '30000 days', origin => '2026-02-01');
 RESET client_min_messages;
-SELECT count(*) FROM zk_runs WHERE name = 'j' AND slot > '2026-01-02';
+SELECT count(*) FROM zk_runs WHERE name = 'j' AND slot = '2026-02-01';
 DROP INDEX job_index;
 
 -- nothing is held

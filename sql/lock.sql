@@ -59,12 +59,6 @@ COMMIT;
 TABLE level2;
 SELECT zk_unlock_all();
 
--- NULL in, NULL out, and nothing is locked
-SELECT zk_lock(NULL), zk_lock('job', NULL), zk_lock('job', 'shared', NULL);
-SELECT zk_try_lock(NULL), zk_try_lock('job', timeout => NULL);
-SELECT zk_unlock(NULL), zk_token(NULL);
-TABLE level2;
-
 --
 -- Counting
 --

@@ -2,16 +2,21 @@
 
 CREATE EXTENSION zklock;
 SELECT zk_queue_put('', 'x');
-SELECT zk_queue_put(NULL, 'x');
-SELECT zk_queue_put('q', NULL);
 SELECT zk_queue_put(repeat('x', 256), 'x');
 SELECT zk_queue_put('q', repeat('x', 65537));
 SELECT * FROM zk_queue_take('');
 SELECT * FROM zk_queue_take('q', '-1 s');
-SELECT * FROM zk_queue_take(NULL);
-SELECT * FROM zk_queue_take('q', NULL);
 SELECT * FROM zk_queue_take('q');
 SELECT zk_queue_purge('q');
+SET lock_timeout = '10ms';
+SELECT * FROM zk_queue_take('q', '2 s');
+\echo :LAST_ERROR_SQLSTATE
+SET lock_timeout = '1h';
+SELECT * FROM zk_queue_take('q', '10 ms');
+RESET lock_timeout;
+BEGIN READ ONLY;
+SELECT zk_queue_put('q', 'x');
+COMMIT;
 SET zklock.max_item_size = 2;
 SELECT zk_queue_put('q', 'äö');
 RESET zklock.max_item_size;

@@ -58,7 +58,6 @@ TABLE level1;
 --
 SELECT zk_lock_all(VARIADIC '{}');
 SELECT zk_try_lock_all('{}');
-SELECT zk_lock_all(VARIADIC NULL::text[]);
 SELECT zk_lock_all('set/a', NULL);
 SELECT zk_lock_all('set/a', '');
 SELECT zk_lock_all(VARIADIC ARRAY[['set/a', 'set/b'], ['set/c', 'set/d']]);

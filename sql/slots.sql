@@ -4,7 +4,6 @@
 CREATE EXTENSION zklock;
 \pset null -
 
-SELECT zk_acquire(NULL, 1), zk_acquire('s', NULL), zk_try_acquire('s', 1, NULL), zk_slot(NULL);
 SELECT zk_acquire('s', 0);
 SELECT zk_acquire('s', 1, 'exclusive');
 SELECT zk_try_acquire('s', 1, timeout => '-1 s');

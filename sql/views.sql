@@ -96,7 +96,7 @@ SELECT * FROM zk_blocking(pg_backend_pid());
 SELECT * FROM zk_waits;
 SELECT * FROM zk_lock_dirs('see ') ORDER BY name;
 SELECT name FROM zk_lock_dirs('see r');
-SELECT zk_break('see job', :token + 1), zk_break('nobody', :token), zk_break('see job', NULL);
+SELECT zk_break('see job', :token + 1), zk_break('nobody', :token);
 SELECT zk_break('see job', :token);
 SELECT 1;
 \echo :LAST_ERROR_SQLSTATE
@@ -108,7 +108,7 @@ SELECT count(*) FROM zk_lock_dirs('nobody');
 
 -- there is a comment for everything
 SELECT p.oid::regprocedure FROM pg_proc p WHERE proname LIKE 'zk\_%' AND obj_description(oid, 'pg_proc') IS NULL;
-SELECT oid::regclass FROM pg_class WHERE relname LIKE 'zk\_%' AND obj_description(oid, 'pg_class') IS NULL;
+SELECT oid::regclass FROM pg_class WHERE relname LIKE 'zk\_%' AND obj_description(oid, 'pg_class') IS NULL ORDER BY relname;
 SELECT attrelid::regclass, attname FROM pg_attribute WHERE attrelid IN (SELECT oid FROM pg_class WHERE relname LIKE 'zk\_%' AND relkind IN ('r', 'v'))
 	AND attnum > 0 AND col_description(attrelid, attnum) IS NULL;
 SELECT proname, proparallel, provolatile, proisstrict FROM pg_proc WHERE proname LIKE 'zk\_%' ORDER BY proname COLLATE "C";

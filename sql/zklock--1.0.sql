@@ -3,10 +3,13 @@
 -- complain if script is sourced in psql, rather than via CREATE EXTENSION
 \echo Use "CREATE EXTENSION zklock" to load this file. \quit
 
+-- Functions with arguments are not STRICT, since NULL would look like an answer: they raise
+-- an error for it.  It is allowed where it is the default, and in zk_blocking: a pid in
+-- zk_locks may be NULL, and a join with it has no rows.
 CREATE FUNCTION zk_lock(name text, mode text DEFAULT 'exclusive', scope text DEFAULT 'transaction')
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'zk_lock'
-LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_lock(text, text, text) IS
 'acquire a distributed lock, waiting its turn, and return its fencing token';
@@ -14,7 +17,7 @@ COMMENT ON FUNCTION zk_lock(text, text, text) IS
 CREATE FUNCTION zk_try_lock(name text, mode text DEFAULT 'exclusive', scope text DEFAULT 'transaction', timeout interval DEFAULT '0')
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_try_lock'
-LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_try_lock(text, text, text, interval) IS
 'acquire a distributed lock if it is or becomes available within the timeout';
@@ -22,7 +25,7 @@ COMMENT ON FUNCTION zk_try_lock(text, text, text, interval) IS
 CREATE FUNCTION zk_lock_all(VARIADIC names text[])
 RETURNS bigint[]
 AS 'MODULE_PATHNAME', 'zk_lock_all'
-LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_lock_all(text[]) IS
 'acquire several distributed locks in one step, all or none, and return their fencing tokens';
@@ -30,7 +33,7 @@ COMMENT ON FUNCTION zk_lock_all(text[]) IS
 CREATE FUNCTION zk_try_lock_all(names text[], mode text DEFAULT 'exclusive', scope text DEFAULT 'transaction', timeout interval DEFAULT '0')
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_try_lock_all'
-LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_try_lock_all(text[], text, text, interval) IS
 'acquire several distributed locks in one step, all or none, if all are or become available within the timeout';
@@ -38,7 +41,7 @@ COMMENT ON FUNCTION zk_try_lock_all(text[], text, text, interval) IS
 CREATE FUNCTION zk_unlock(name text, kind text DEFAULT 'lock')
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_unlock'
-LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_unlock(text, text) IS
 'release the newest session-scope hold of a distributed lock, or of a slot';
@@ -54,7 +57,7 @@ COMMENT ON FUNCTION zk_unlock_all() IS
 CREATE FUNCTION zk_token(name text, kind text DEFAULT 'lock')
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'zk_token'
-LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_token(text, text) IS
 'fencing token of the distributed lock or slot that this session holds, or null';
@@ -62,7 +65,7 @@ COMMENT ON FUNCTION zk_token(text, text) IS
 CREATE FUNCTION zk_assert(name text, kind text DEFAULT 'lock')
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'zk_assert'
-LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_assert(text, text) IS
 'prove by a round trip to a quorum that this session holds the lock or slot, and return its fencing token';
@@ -77,7 +80,7 @@ COMMENT ON PROCEDURE zk_lock_session(text, text, interval) IS
 CREATE FUNCTION zk_acquire(name text, slots integer, scope text DEFAULT 'transaction')
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'zk_acquire'
-LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_acquire(text, integer, text) IS
 'acquire one of so many slots, waiting its turn, and return its fencing token';
@@ -85,7 +88,7 @@ COMMENT ON FUNCTION zk_acquire(text, integer, text) IS
 CREATE FUNCTION zk_try_acquire(name text, slots integer, scope text DEFAULT 'transaction', timeout interval DEFAULT '0')
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_try_acquire'
-LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_try_acquire(text, integer, text, interval) IS
 'acquire one of so many slots if one is or becomes free within the timeout';
@@ -93,7 +96,7 @@ COMMENT ON FUNCTION zk_try_acquire(text, integer, text, interval) IS
 CREATE FUNCTION zk_slot(name text)
 RETURNS integer
 AS 'MODULE_PATHNAME', 'zk_slot'
-LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_slot(text) IS
 'number of the slot that this session holds, which no other holder has meanwhile';
@@ -161,6 +164,7 @@ CREATE FUNCTION zk_session(
     OUT last_error_time timestamptz,
     OUT worker_pid integer,
     OUT hosts text,
+    OUT library text,
     OUT lease_remaining interval,
     OUT write_latency interval,
     OUT read_latency interval,
@@ -183,7 +187,7 @@ COMMENT ON FUNCTION zk_session() IS
 
 CREATE VIEW zk_session AS
     SELECT state, server, session_id, session_timeout, last_error, last_error_time, worker_pid, hosts,
-        lease_remaining, write_latency, read_latency, session_uptime, worker_uptime, reconnects, expiries,
+        library, lease_remaining, write_latency, read_latency, session_uptime, worker_uptime, reconnects, expiries,
         in_flight, names, max_names, locks, kept, drain
     FROM zk_session();
 
@@ -197,6 +201,7 @@ COMMENT ON COLUMN zk_session.last_error IS 'newest trouble, also when it is over
 COMMENT ON COLUMN zk_session.last_error_time IS 'when that was';
 COMMENT ON COLUMN zk_session.worker_pid IS 'process that owns the ZooKeeper session';
 COMMENT ON COLUMN zk_session.hosts IS 'connect string in use';
+COMMENT ON COLUMN zk_session.library IS 'library by which the worker speaks with ZooKeeper, and its version';
 COMMENT ON COLUMN zk_session.lease_remaining IS 'how long the server may believe in its locks without a word from ZooKeeper';
 COMMENT ON COLUMN zk_session.write_latency IS 'from the newest acknowledged write to its answer';
 COMMENT ON COLUMN zk_session.read_latency IS 'from the newest answered read to its answer';
@@ -255,7 +260,7 @@ CREATE FUNCTION zk_contenders(
     OUT slots integer)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'zk_contenders'
-LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_contenders(text, text) IS
 'everybody who holds or waits for a distributed lock, or for one of its slots, in order, as ZooKeeper has it';
@@ -299,7 +304,7 @@ AS 'MODULE_PATHNAME', 'zk_waits'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_waits() IS
-'waits for locks and jobs in the whole ensemble that are longer than a second, and who is to blame';
+'waits for locks, slots and jobs in the whole ensemble, and for room to put here, that are longer than a second, and who is to blame';
 
 CREATE VIEW zk_waits AS
     SELECT kind, name, mode, server, pid, database, username, application, wait_start, as_of,
@@ -308,9 +313,9 @@ CREATE VIEW zk_waits AS
 
 COMMENT ON VIEW zk_waits IS
 'waits for locks and jobs in the whole ensemble that are longer than a second, and who is to blame';
-COMMENT ON COLUMN zk_waits.kind IS '''lock'', ''job'' or ''slot''';
+COMMENT ON COLUMN zk_waits.kind IS '''lock'', ''job'' or ''slot''; ''queue'': to put items into it';
 COMMENT ON COLUMN zk_waits.name IS 'for which it waits';
-COMMENT ON COLUMN zk_waits.mode IS '''exclusive'' or ''shared''';
+COMMENT ON COLUMN zk_waits.mode IS '''exclusive'' or ''shared''; null: a queue';
 COMMENT ON COLUMN zk_waits.server IS 'of the session that waits; null: another program';
 COMMENT ON COLUMN zk_waits.pid IS 'of that session; null if its server does not say';
 COMMENT ON COLUMN zk_waits.database IS 'of that session';
@@ -334,7 +339,7 @@ CREATE FUNCTION zk_lock_dirs(
     OUT oldest_waiter timestamptz)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'zk_lock_dirs'
-LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_lock_dirs(text, text) IS
 'distributed locks, or names of slots, that anybody holds or waits for, as ZooKeeper has it';
@@ -342,7 +347,7 @@ COMMENT ON FUNCTION zk_lock_dirs(text, text) IS
 CREATE FUNCTION zk_break(name text, token bigint, kind text DEFAULT 'lock')
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_break'
-LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_break(text, bigint, text) IS
 'take a distributed lock or a slot, or a place in its queue, away from whoever has it with this token';
@@ -350,7 +355,7 @@ COMMENT ON FUNCTION zk_break(text, bigint, text) IS
 CREATE FUNCTION zk_raise_tokens(above bigint)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'zk_raise_tokens'
-LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_raise_tokens(bigint) IS
 'have all servers of the ensemble give fencing tokens above a number only, and return their new base';
@@ -475,7 +480,7 @@ COMMENT ON FUNCTION zk_is_leader(text, interval) IS
 CREATE FUNCTION zk_leader_token(election text)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'zk_leader_token'
-LANGUAGE C STRICT VOLATILE PARALLEL SAFE;
+LANGUAGE C VOLATILE PARALLEL SAFE;
 
 COMMENT ON FUNCTION zk_leader_token(text) IS
 'fencing token of this server''s leadership, or null';
@@ -483,7 +488,7 @@ COMMENT ON FUNCTION zk_leader_token(text) IS
 CREATE FUNCTION zk_require_leader(election text)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'zk_require_leader'
-LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_require_leader(text) IS
 'fail unless this server leads the election until the end of the transaction, and return the fencing token';
@@ -498,7 +503,7 @@ COMMENT ON PROCEDURE zk_run_as_leader(text, text) IS
 CREATE FUNCTION zk_resign(election text)
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_resign'
-LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_resign(text) IS
 'give up this server''s leadership and candidacy';
@@ -507,7 +512,7 @@ COMMENT ON FUNCTION zk_resign(text) IS
 CREATE FUNCTION zk_leader(election text)
 RETURNS text
 AS 'MODULE_PATHNAME', 'zk_leader'
-LANGUAGE C STRICT STABLE PARALLEL UNSAFE;
+LANGUAGE C STABLE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_leader(text) IS
 'name of the server that leads the election, or null';
@@ -515,7 +520,7 @@ COMMENT ON FUNCTION zk_leader(text) IS
 CREATE FUNCTION zk_candidates(election text)
 RETURNS text[]
 AS 'MODULE_PATHNAME', 'zk_candidates'
-LANGUAGE C STRICT STABLE PARALLEL UNSAFE;
+LANGUAGE C STABLE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_candidates(text) IS
 'names of the candidates in the election, in the order in which they come to lead';
@@ -567,10 +572,22 @@ SELECT pg_catalog.pg_extension_config_dump('zk_fences', '');
 CREATE FUNCTION zk_fence(resource text, token bigint)
 RETURNS void
 AS 'MODULE_PATHNAME', 'zk_fence'
-LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_fence(text, bigint) IS
 'refuse a fencing token that is older than the newest seen for the resource in this database';
+
+CREATE FUNCTION zk_fence_replicated()
+RETURNS trigger
+AS 'MODULE_PATHNAME', 'zk_fence_replicated'
+LANGUAGE C;
+
+COMMENT ON FUNCTION zk_fence_replicated() IS
+'trigger of zk_fences: logical replication raises tokens, and neither lowers nor deletes one';
+
+CREATE TRIGGER zk_fences_replicated BEFORE INSERT OR UPDATE OR DELETE ON zk_fences
+    FOR EACH ROW EXECUTE FUNCTION zk_fence_replicated();
+ALTER TABLE zk_fences ENABLE REPLICA TRIGGER zk_fences_replicated;
 
 CREATE TABLE zk_runs (
     kind text NOT NULL,
@@ -589,6 +606,8 @@ USING heap;
 
 CREATE INDEX zk_runs_slot ON zk_runs (kind, namespace, name, slot);
 CREATE INDEX zk_runs_ended ON zk_runs (ended);
+-- no columns tell all runs apart: those of elections have no number
+ALTER TABLE zk_runs REPLICA IDENTITY FULL;
 
 COMMENT ON TABLE zk_runs IS
 'runs of jobs and of zk_run_as_leader in this database';
@@ -608,34 +627,37 @@ COMMENT ON COLUMN zk_runs.error IS 'first line of the error';
 SELECT pg_catalog.pg_extension_config_dump('zk_runs', '');
 
 CREATE PROCEDURE zk_run_once(job text, command text, every interval DEFAULT NULL, slot timestamptz DEFAULT NULL,
-    wait interval DEFAULT NULL, attempts integer DEFAULT 1, in_doubt text DEFAULT 'run')
+    wait interval DEFAULT NULL, attempts integer DEFAULT 1, in_doubt text DEFAULT 'run',
+    origin timestamptz DEFAULT '2000-01-03 00:00:00+00')
 AS 'MODULE_PATHNAME', 'zk_run_once'
 LANGUAGE C;
 
-COMMENT ON PROCEDURE zk_run_once(text, text, interval, timestamptz, interval, integer, text) IS
+COMMENT ON PROCEDURE zk_run_once(text, text, interval, timestamptz, interval, integer, text, timestamptz) IS
 'run a command once a slot, on whichever server comes first';
 
 CREATE FUNCTION zk_run_begin(job text, every interval DEFAULT NULL, slot timestamptz DEFAULT NULL,
-    wait interval DEFAULT NULL, attempts integer DEFAULT 1, in_doubt text DEFAULT 'run')
+    wait interval DEFAULT NULL, attempts integer DEFAULT 1, in_doubt text DEFAULT 'run',
+    origin timestamptz DEFAULT '2000-01-03 00:00:00+00')
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_run_begin'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
-COMMENT ON FUNCTION zk_run_begin(text, interval, timestamptz, interval, integer, text) IS
+COMMENT ON FUNCTION zk_run_begin(text, interval, timestamptz, interval, integer, text, timestamptz) IS
 'is this session to run the slot? if so it has the job until zk_run_end';
 
 CREATE PROCEDURE zk_run_begin_session(job text, every interval DEFAULT NULL, slot timestamptz DEFAULT NULL,
-    wait interval DEFAULT NULL, attempts integer DEFAULT 1, in_doubt text DEFAULT 'run', INOUT due boolean DEFAULT NULL)
+    wait interval DEFAULT NULL, attempts integer DEFAULT 1, in_doubt text DEFAULT 'run',
+    origin timestamptz DEFAULT '2000-01-03 00:00:00+00', INOUT due boolean DEFAULT NULL)
 AS 'MODULE_PATHNAME', 'zk_run_begin_session'
 LANGUAGE C;
 
-COMMENT ON PROCEDURE zk_run_begin_session(text, interval, timestamptz, interval, integer, text, boolean) IS
+COMMENT ON PROCEDURE zk_run_begin_session(text, interval, timestamptz, interval, integer, text, timestamptz, boolean) IS
 'zk_run_begin, waiting without a snapshot';
 
 CREATE FUNCTION zk_run_end(job text, ok boolean DEFAULT true)
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_run_end'
-LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_run_end(text, boolean) IS
 'the run that this session has begun is done, or has failed';
@@ -646,12 +668,12 @@ AS 'MODULE_PATHNAME', 'zk_job_reset'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_job_reset(text, timestamptz) IS
-'make a slot of a job due again, with all its attempts; by default the one last done';
+'make a slot of a job due again, with all its attempts; by default the one that has failed, else the one last done';
 
 CREATE FUNCTION zk_job_forget(job text)
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_job_forget'
-LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_job_forget(text) IS
 'forget all runs of a job';
@@ -692,7 +714,7 @@ COMMENT ON COLUMN zk_jobs.attempt IS 'of the slot, from 1';
 COMMENT ON COLUMN zk_jobs.failures IS 'attempts of the slot that failed';
 COMMENT ON COLUMN zk_jobs.error IS 'first line of the error';
 COMMENT ON COLUMN zk_jobs.last_done IS 'latest slot that is done';
-COMMENT ON COLUMN zk_jobs.next_due IS 'when the job is due, if every tells';
+COMMENT ON COLUMN zk_jobs.next_due IS 'when the slot begins that follows the one last done, if every tells';
 COMMENT ON COLUMN zk_jobs.runs IS 'the newest runs, at most 16';
 
 CREATE FUNCTION zk_queue_put(queue text, payload text)
@@ -712,7 +734,7 @@ CREATE FUNCTION zk_queue_take(
     OUT since timestamptz)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'zk_queue_take'
-LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE ROWS 1;
+LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 1;
 
 COMMENT ON FUNCTION zk_queue_take(text, interval) IS
 'the oldest item of a queue that nobody has, until the end of the transaction, which deletes it or gives it back';
@@ -720,7 +742,7 @@ COMMENT ON FUNCTION zk_queue_take(text, interval) IS
 CREATE FUNCTION zk_queue_purge(queue text)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'zk_queue_purge'
-LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_queue_purge(text) IS
 'delete all items of a queue that nobody has, and return how many there were';
@@ -754,8 +776,8 @@ COMMENT ON COLUMN zk_queues.oldest IS 'since when the oldest item is in the queu
 -- A candidacy is the whole server's.  Who holds nothing can do nothing with the others.
 REVOKE ALL ON FUNCTION zk_lock_all(text[]), zk_try_lock_all(text[], text, text, interval) FROM PUBLIC;
 REVOKE ALL ON FUNCTION zk_lock(text, text, text), zk_try_lock(text, text, text, interval),
-    zk_assert(text, text), zk_fence(text, bigint), zk_is_leader(text, interval), zk_require_leader(text),
-    zk_leader_token(text), zk_leader(text), zk_candidates(text), zk_elections() FROM PUBLIC;
+    zk_assert(text, text), zk_fence(text, bigint), zk_fence_replicated(), zk_is_leader(text, interval),
+    zk_require_leader(text), zk_leader_token(text), zk_leader(text), zk_candidates(text), zk_elections() FROM PUBLIC;
 REVOKE ALL ON FUNCTION zk_acquire(text, integer, text), zk_try_acquire(text, integer, text, interval),
     zk_slot(text) FROM PUBLIC;
 REVOKE ALL ON PROCEDURE zk_lock_session(text, text, interval), zk_run_as_leader(text, text) FROM PUBLIC;
@@ -794,9 +816,9 @@ REVOKE ALL ON FUNCTION zk_stat_reset() FROM PUBLIC;
 -- A run of a job stands in the way of all others, and what is remembered decides which
 -- are to come.  Errors of commands may show what the commands know.
 REVOKE ALL ON PROCEDURE
-    zk_run_once(text, text, interval, timestamptz, interval, integer, text),
-    zk_run_begin_session(text, interval, timestamptz, interval, integer, text, boolean) FROM PUBLIC;
-REVOKE ALL ON FUNCTION zk_run_begin(text, interval, timestamptz, interval, integer, text),
+    zk_run_once(text, text, interval, timestamptz, interval, integer, text, timestamptz),
+    zk_run_begin_session(text, interval, timestamptz, interval, integer, text, timestamptz, boolean) FROM PUBLIC;
+REVOKE ALL ON FUNCTION zk_run_begin(text, interval, timestamptz, interval, integer, text, timestamptz),
     zk_run_end(text, boolean), zk_job_reset(text, timestamptz), zk_job_forget(text), zk_jobs() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_jobs() TO pg_monitor;
 GRANT SELECT ON zk_jobs, zk_runs TO pg_monitor;

@@ -29,6 +29,7 @@
 #include "commands/dbcommands.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
+#include "utils/builtins.h"
 #include "utils/lsyscache.h"
 
 #include "acquire.h"
@@ -37,6 +38,7 @@
 #include "hold.h"
 #include "level1.h"
 #include "level2.h"
+#include "limit.h"
 #include "loss.h"
 #include "names.h"
 #include "proclock.h"
@@ -79,8 +81,10 @@ zklock_acquire_raise(const ZkHeldLock *held, int32 index)
 					 errmsg("sequence numbers of %s \"%s\" are used up", what, display),
 					 errdetail(
 						 "ZooKeeper numbers the contenders in a directory with 31 bits."),
-					 errhint("Delete the directory while nobody uses the %s; ZooKeeper then starts again at 0.",
-							 what)));
+					 held->kind == ZKLOCK_KIND_JOB
+						 ? errhint("Make the directory anew, with the same data, while nobody uses the job; ZooKeeper then starts again at 0.")
+						 : errhint("Delete the directory while nobody uses the %s; ZooKeeper then starts again at 0.",
+								   what)));
 			break;
 		case ZKLOCK_FAIL_NUMBER:
 			ereport(ERROR,
@@ -89,8 +93,11 @@ zklock_acquire_raise(const ZkHeldLock *held, int32 index)
 							what, display),
 					 errdetail(
 						 "It was created without the sequence flag, so its number does not say whether it was there before ours."),
-					 errhint(
-						 "Find it with zk_contenders and remove it with zk_break, or let the program that made it use sequential znodes.")));
+					 held->kind == ZKLOCK_KIND_JOB
+						 ? errhint("Delete it from the job's directory in ZooKeeper, or let the program that made it use sequential znodes.")
+						 : errhint("Find it with zk_contenders(%s, '%s') and remove it with zk_break(%s, token, '%s'), or let the program that made it use sequential znodes.",
+								   quote_literal_cstr(display), what,
+								   quote_literal_cstr(display), what)));
 			break;
 		case ZKLOCK_FAIL_NO_DIRECTORY:
 			ereport(ERROR,
@@ -299,24 +306,6 @@ zklock_error_end(int sqlstate)
 											  : ZKLOCK_PROCLOCK_END_FAILED;
 }
 
-void
-zklock_check_limit(int n)
-{
-	if (zklock_max_locks_per_backend > 0 &&
-		zklock_held_names() + n > zklock_max_locks_per_backend)
-		ereport(ERROR,
-				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-				 errmsg("session holds too many zklock locks"),
-				 n == 1
-					 ? errdetail("It holds locks of %d names, and \"%s\" is %d.",
-								 zklock_held_names(), "zklock.max_locks_per_backend",
-								 zklock_max_locks_per_backend)
-					 : errdetail("It holds locks of %d names, asks for %d more, and \"%s\" is %d.",
-								 zklock_held_names(), n, "zklock.max_locks_per_backend",
-								 zklock_max_locks_per_backend),
-				 errhint("Release locks, or ask an administrator for a higher limit.")));
-}
-
 ZkHeldLock *
 zklock_find_sound(ZkLockKind kind, const char *name)
 {
@@ -480,7 +469,7 @@ acquire(ZkLockKind kind, const char *name, int slots, ZkLockMode mode, ZkLockSco
 		return true;
 	}
 	if (held == NULL)
-		zklock_check_limit(1);
+		zklock_limit_check(ZKLOCK_LIMIT_LOCKS, zklock_held_names(), 1);
 	return acquire_anew(held, kind, name, slots, mode, scope, wait_ms, token);
 }
 
@@ -526,6 +515,7 @@ zklock_acquire_slot(const char *name, int slots, ZkLockScope scope, int64 wait_m
 				 errmsg("somebody else asks for one of %d slots of \"%s\", not of %d",
 						other, zklock_display_name(name), slots),
 				 errdetail("The smallest number counts of those who came before."),
-				 errhint("zk_contenders(name, 'slot') shows who it is.")));
+				 errhint("zk_contenders(%s, 'slot') shows who it is.",
+						 quote_literal_cstr(zklock_display_name(name)))));
 	return true;
 }

@@ -45,10 +45,7 @@ extern bool zklock_acquire_slot(const char *name, int slots, ZkLockScope scope,
  */
 extern ZkHeldLock *zklock_find_sound(ZkLockKind kind, const char *name);
 
-/* Raise 53400 if there is no room for so many names more. */
-extern void zklock_check_limit(int n);
-
-/* Before the first proclock of this backend: say in shared memory who it is. */
+/* Before the first proclock of this backend, and the first wait to put: say in shared memory who it is. */
 extern void zklock_introduce(void);
 
 /* A hold of this backend covers the call: count it in the mode held. */

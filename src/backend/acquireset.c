@@ -30,6 +30,7 @@
 #include "callbacks.h"
 #include "check.h"
 #include "level2.h"
+#include "limit.h"
 #include "loss.h"
 #include "names.h"
 #include "proclock.h"
@@ -165,7 +166,7 @@ check_limits(const Set *set)
 {
 	int64 size;
 
-	zklock_check_limit(set->fresh);
+	zklock_limit_check(ZKLOCK_LIMIT_LOCKS, zklock_held_names(), set->fresh);
 	if (set->fresh > zklock_shared->nentries)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),

@@ -26,7 +26,6 @@
 #include "handout.h"
 #include "loss.h"
 #include "names.h"
-#include "waiting.h"
 
 /* The innermost of these hooks is ExecutorRun's: its ExecutorEnd comes before any commit,
  * as nothing in a query can commit. */
@@ -187,20 +186,15 @@ convert_cancel(void)
 	zklock_loss_raise(held);
 }
 
-static void
-name_locks(char **text)
-{
-	if (*text != NULL)
-		*text = zklock_waiting_name_locks(*text);
-}
-
 /*
  * A cancel of ours may strike where no hook of ours is around: in parse analysis,
  * which waits for table locks, in the planner, or in a deferred trigger between
  * its statements.  Then the error cannot be replaced, only its report: this is
  * called before it goes to the log and to the client.  (Not while ERRORs are kept
- * out of the log; then the client hears of a cancel.)  What PostgreSQL says of a deadlock
- * at level 1 is in numbers, and gets the names here.
+ * out of the log; then the client hears of a cancel.)
+ *
+ * No interrupt ends what this does, and clients write texts of any size: so it reads
+ * none, and replaces that of our own cancel as a whole.
  */
 static void
 on_emit_log(ErrorData *edata)
@@ -211,25 +205,15 @@ on_emit_log(ErrorData *edata)
 		edata->sqlerrcode == ERRCODE_QUERY_CANCELED && (held = zklock_loss_find()) != NULL)
 	{
 		ZkLossText text;
+		const char *name = zklock_plain_name(held->name);
 
 		zklock_alarm.shot = false;
-		held->told = true;
-		zklock_loss_describe(held, &text);
+		zklock_loss_describe(held, name, &text);
 		edata->sqlerrcode = text.sqlstate;
-		edata->message =
-			psprintf("%s \"%s\" was lost", text.what, zklock_plain_name(held->name));
+		edata->message = psprintf("%s \"%s\" was lost", text.what, name);
 		edata->detail = pstrdup(text.detail);
 		edata->hint = pstrdup(text.hint);
 	}
-	name_locks(&edata->context); /* from 19 on, of all who wait at level 1 */
-	if (edata->sqlerrcode == ERRCODE_T_R_DEADLOCK_DETECTED)
-	{
-		/* what the client is told, and the log */
-		name_locks(&edata->detail);
-		name_locks(&edata->detail_log);
-	}
-	else if (edata->elevel == LOG)
-		name_locks(&edata->message); /* log_lock_waits */
 	if (prev_emit_log)
 		prev_emit_log(edata);
 }

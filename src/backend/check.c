@@ -45,13 +45,54 @@ zklock_check_callable(void)
 				 errhint("Use an ordinary connection.")));
 }
 
+/* The newest write that was acknowledged: a heartbeat, or what has made it needless. */
+static int64
+last_write(const ZkSessionShared *s)
+{
+	return Max(s->last_write, (int64) pg_atomic_read_u64(&zklock_shared->last_write));
+}
+
+/* Connected, as its worker thinks, who has not come by for long? */
+static bool
+is_silent(const ZkSessionShared *s, int64 now)
+{
+	return s->state == ZKLOCK_SESSION_CONNECTED &&
+		now - last_write(s) > 4 * zklock_heartbeat_period(s->timeout_ms * NS_PER_MS);
+}
+
+static const char *
+describe_trouble(const ZkSessionShared *s, int64 now)
+{
+	if (s->worker_pid == 0)
+		return "The zklock worker, which owns the ZooKeeper session, is not running.";
+	if (is_silent(s, now))
+		return psprintf("The zklock worker (PID %d) has had no write acknowledged for %lld ms.",
+						s->worker_pid, (long long) ((now - last_write(s)) / NS_PER_MS));
+	return psprintf("Connect string \"%s\": %s.", zklock_display_text(s->hosts),
+					s->attempts[0] ? zklock_display_text(s->attempts) : "no answer");
+}
+
+const char *
+zklock_check_trouble(void)
+{
+	ZkSessionShared s;
+	int64 now = zklock_clock();
+
+	zklock_session_read(&s);
+	if (s.state == ZKLOCK_SESSION_CLOSING)
+		return "The server is shutting down.";
+	if (s.worker_pid != 0 && s.state == ZKLOCK_SESSION_CONNECTED && s.proven &&
+		!is_silent(&s, now))
+		return NULL;
+	return describe_trouble(&s, now);
+}
+
 bool
 zklock_check_connection(int64 start, int64 until)
 {
 	ZkSessionShared s;
 	int64 now = zklock_clock();
 	int64 limit = zklock_connect_timeout * NS_PER_MS;
-	int64 last_write;
 	int64 lost;
 	bool silent;
 
@@ -61,13 +102,10 @@ zklock_check_connection(int64 start, int64 until)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("cannot wait for ZooKeeper while the server is shutting down")));
 
-	/* a heartbeat, or what has made it needless */
-	last_write = Max(s.last_write, (int64) pg_atomic_read_u64(&zklock_shared->last_write));
-	silent = s.state == ZKLOCK_SESSION_CONNECTED &&
-		now - last_write > 4 * zklock_heartbeat_period(s.timeout_ms * NS_PER_MS);
+	silent = is_silent(&s, now);
 	if (s.state == ZKLOCK_SESSION_CONNECTED && s.proven && !silent)
 		return true;
-	lost = silent ? last_write : s.not_connected_since;
+	lost = silent ? last_write(&s) : s.not_connected_since;
 	if (start < lost && now < until)
 		limit = Max(limit, s.timeout_ms * NS_PER_MS);
 	if (now - Max(start, lost) < limit)
@@ -80,25 +118,19 @@ zklock_check_connection(int64 start, int64 until)
 				 errdetail(
 					 "It owns the ZooKeeper session; without it no lock can be acquired."),
 				 errhint(
-					 "See the server log for the reason. The worker needs a slot of \"max_worker_processes\".")));
-	if (silent)
-		ereport(ERROR,
-				(errcode(ERRCODE_SYSTEM_ERROR),
-				 errmsg("could not reach ZooKeeper within %lld ms",
-						(long long) (limit / NS_PER_MS)),
-				 errdetail("The zklock worker (PID %d) has had no write acknowledged for %lld ms.",
-						   s.worker_pid, (long long) ((now - last_write) / NS_PER_MS)),
-				 errhint("Check whether that process is stopped or stuck.")));
+					 "See server log for the reason. You might need to increase \"max_worker_processes\".")));
 	ereport(ERROR,
 			(errcode(ERRCODE_SYSTEM_ERROR),
 			 errmsg("could not reach ZooKeeper within %lld ms",
 					(long long) (limit / NS_PER_MS)),
-			 errdetail("Connect string \"%s\": %s.", zklock_display_text(s.hosts),
-					   s.attempts[0] ? zklock_display_text(s.attempts) : "no answer"),
-			 s.state == ZKLOCK_SESSION_AUTH_FAILED
+			 errdetail("%s", describe_trouble(&s, now)),
+			 silent ? errhint("Check whether that process is stopped or stuck.")
+				 : s.state == ZKLOCK_SESSION_AUTH_FAILED
 				 ? errhint("Check the credentials in \"zklock.auth_file\".")
 				 : s.state == ZKLOCK_SESSION_WENT_BACK
-				 ? errhint("Nothing is granted until a session timeout has passed. The server log says why.")
+				 ? errhint("Try again when a session timeout has passed. See server log for the reason.")
+				 : s.attempts[0] && s.other_trouble
+				 ? 0 /* the detail says what is wrong, which is not this: */
 				 : errhint(
 					   "Check that the ZooKeeper servers run, that this machine can reach them, and that \"zklock.hosts\" is right.")));
 }

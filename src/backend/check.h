@@ -31,4 +31,7 @@ extern void zklock_check_preloaded(void);
  */
 extern bool zklock_check_connection(int64 start, int64 until);
 
+/* Why the ensemble is out of reach now, a sentence; NULL: it is not, as far as is known. */
+extern const char *zklock_check_trouble(void);
+
 #endif /* ZKLOCK_CHECK_H */

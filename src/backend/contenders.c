@@ -77,6 +77,28 @@ find_member(const ZkMembers *members, int64 session)
 	return found;
 }
 
+static const ZkReport *
+read_report(ZkMembers *members, int m)
+{
+	if (members->reports[m] == NULL)
+	{
+		members->reports[m] = palloc(sizeof(ZkReport));
+		(void) zklock_report_read(members->nodes[m].data,
+								  (size_t) members->nodes[m].datalen, members->reports[m]);
+	}
+	return members->reports[m];
+}
+
+const ZkReport *
+zklock_members_report(ZkMembers *members, int i)
+{
+	int64 session = members->nodes[i].ephemeral_owner;
+
+	if (session == members->session || find_member(members, session) != i)
+		return NULL;
+	return read_report(members, i);
+}
+
 bool
 zklock_members_owner(ZkMembers *members, ZkLockKind kind, const char *name,
 					 const ZkContenders *contenders, int i, ZkOwner *owner)
@@ -99,13 +121,7 @@ zklock_members_owner(ZkMembers *members, ZkLockKind kind, const char *name,
 	m = find_member(members, node->ephemeral_owner);
 	if (m < 0)
 		return false;
-	if (members->reports[m] == NULL)
-	{
-		members->reports[m] = palloc(sizeof(ZkReport));
-		(void) zklock_report_read(members->nodes[m].data,
-								  (size_t) members->nodes[m].datalen, members->reports[m]);
-	}
-	item = zklock_report_find(members->reports[m], child->uuid_lo);
+	item = zklock_report_find(read_report(members, m), child->uuid_lo);
 	if (item == NULL)
 		return false;
 	owner->as_of = zklock_time_of_ms(members->nodes[m].mtime);

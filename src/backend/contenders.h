@@ -45,6 +45,9 @@ typedef struct ZkMembers
 extern void zklock_contenders_ask(ZkLockKind kind, const char *name, int limit,
 								  int64 until, ZkContenders *contenders);
 extern void zklock_members_ask(int64 until, ZkMembers *members);
+/* What another server reports, NULL if "i" has none, or is this server's or an old node
+ * of a server that has got another name.  What it says is as of the node's mtime. */
+extern const ZkReport *zklock_members_report(ZkMembers *members, int i);
 /* Whose is the contender "i" of a name's queue?  False if its server does not say. */
 extern bool zklock_members_owner(ZkMembers *members, ZkLockKind kind, const char *name,
 								 const ZkContenders *contenders, int i, ZkOwner *owner);

@@ -12,27 +12,47 @@
 #include "miscadmin.h"
 
 #include "callbacks.h"
+#include "check.h"
 #include "election.h"
 #include "hold.h"
+#include "limit.h"
 #include "loss.h"
 #include "proclock.h"
 #include "room.h"
+#include "settings.h"
 
 /* A backstop for a lost wake-up */
 #define LONGEST_SLEEP 1000
 
 static uint32 wait_event_election = 0;
 
-int64
-zklock_election_lead(const char *name, int64 wait_ms, ZkElectionRef *ref)
+/* Since when is nobody known to lead? */
+static int64
+undecided_since(ZkLockEntry *entry)
 {
+	int64 since = ((volatile const ZkLockEntry *) entry)->election.undecided;
+
+	/* we would, but for the lease */
+	if (pg_atomic_read_u64(&entry->election.leader) != 0)
+		since = Max(since, (int64) pg_atomic_read_u64(&zklock_shared->lease_end));
+	return since;
+}
+
+int64
+zklock_election_lead(const char *name, int64 wait_ms, bool anew, ZkElectionRef *ref)
+{
+	Oid role = GetSessionUserId();
 	ZkLockEntry *entry;
 	int64 start = zklock_clock();
 	int64 until;
 	int64 token;
 	bool hope;
 
-	while (hope = zklock_table_hope(), !zklock_candidacy_enter(name, MyDatabaseId, ref))
+	/* two sessions that ask at one moment may both be let in */
+	if (zklock_max_locks_per_backend > 0 && !zklock_candidacy_stands(name))
+		zklock_limit_check(ZKLOCK_LIMIT_ELECTIONS, zklock_candidacy_count(role), 1);
+	while (hope = zklock_table_hope(),
+		   !zklock_candidacy_enter(name, MyDatabaseId, role, ref))
 	{
 		if (!hope)
 			zklock_raise_table_full(false);
@@ -44,8 +64,9 @@ zklock_election_lead(const char *name, int64 wait_ms, ZkElectionRef *ref)
 
 	/* Should the entry be freed and used again, we wait in vain, but not long. */
 	entry = ref->entry;
-	until = wait_ms == ZKLOCK_WAIT_FOREVER ? PG_INT64_MAX
-										   : entry->election.entered + wait_ms * NS_PER_MS;
+	until = wait_ms == ZKLOCK_WAIT_FOREVER
+		? PG_INT64_MAX
+		: (anew ? start : undecided_since(entry)) + wait_ms * NS_PER_MS;
 	ConditionVariablePrepareToSleep(&entry->cv);
 	while (!zklock_election_peek(ref, &token))
 	{
@@ -60,6 +81,31 @@ zklock_election_lead(const char *name, int64 wait_ms, ZkElectionRef *ref)
 	}
 	ConditionVariableCancelSleep();
 	return token;
+}
+
+const char *
+zklock_election_doubt(const char *name)
+{
+	LWLock *lock;
+	ZkLockEntry *entry =
+		zklock_entry_find(ZKLOCK_KIND_ELECTION, name, false, LW_SHARED, &lock);
+	bool doubt;
+	bool failed;
+	const char *trouble;
+
+	if (entry == NULL)
+		return NULL; /* somebody has resigned meanwhile */
+	doubt = entry->election.candidate && zklock_shared->eligible != ZKLOCK_ELIGIBLE_NO &&
+		(!entry->election.verdict || pg_atomic_read_u64(&entry->election.leader) != 0);
+	failed = entry->election.failed;
+	zklock_entry_unlock(lock);
+	if (!doubt)
+		return NULL;
+	if ((trouble = zklock_check_trouble()) != NULL)
+		return trouble;
+	return failed
+		? "ZooKeeper refused the candidacy of this server; the server log says why."
+		: "ZooKeeper has not said so in time.";
 }
 
 int64

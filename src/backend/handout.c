@@ -31,11 +31,14 @@
 
 #include "check.h"
 #include "handout.h"
+#include "level1.h"
+#include "limit.h"
 #include "loss.h"
 #include "names.h"
 #include "room.h"
 #include "settings.h"
 #include "table.h"
+#include "waiting.h"
 
 /* ms: a backstop for lost wake-ups; how often it is looked at what is about to change;
  * and until a round is repeated */
@@ -197,6 +200,18 @@ find_outbox(const char *queue)
 	return outbox;
 }
 
+/* What was rolled back leaves an empty outbox. */
+static int
+count_queues(void)
+{
+	int n = 0;
+	dlist_iter iter;
+
+	dlist_foreach (iter, &outboxes)
+		n += dlist_container(Outbox, node, iter.cur)->nitems > 0;
+	return n;
+}
+
 /* "length": as it is without what we put. */
 static void
 check_length(const Outbox *outbox, int64 length)
@@ -216,7 +231,7 @@ zklock_handout_put(const char *queue, const char *payload, int len)
 	Outbox *outbox;
 	Parcel *item;
 
-	PreventCommandDuringRecovery("zk_queue_put()");
+	PreventCommandIfReadOnly("zk_queue_put()");
 	if (len > zklock_max_item_size)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
@@ -232,6 +247,8 @@ zklock_handout_put(const char *queue, const char *payload, int len)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("cannot put an item into a queue while the transaction commits")));
+	if (outbox->nitems == 0)
+		zklock_limit_check(ZKLOCK_LIMIT_QUEUES, count_queues(), 1);
 	item = MemoryContextAlloc(outbox_context, offsetof(Parcel, payload) + (Size) len);
 	item->level = GetCurrentTransactionNestLevel();
 	item->len = len;
@@ -282,6 +299,7 @@ make_puts(int n)
 		outbox->put = next;
 		put->state = ZKLOCK_PUT_WRITING;
 		put->serial = zklock_work_serial();
+		put->pid = MyProcPid;
 		put->nchunks = put->acked = put->settled = 0;
 		put->round = 1;
 		put->again = put->open = put->pause = put->stuck = false;
@@ -456,28 +474,123 @@ check_ids(void)
 						   (long long) top, (long long) ZKLOCK_ITEM_TOKENS)));
 }
 
+/* Say for what this backend waits, or with NULL that it does not. */
+static void
+set_waiting(const char *queue)
+{
+	ZkProc *proc = zklock_proc(ZKLOCK_MY_PROC_NUMBER);
+
+	lock_work();
+	proc->put_since = queue != NULL ? GetCurrentTimestamp() : 0;
+	if (queue != NULL)
+		strlcpy(proc->put, queue, sizeof(proc->put));
+	unlock_work();
+}
+
+static void
+on_room_error(void *queue)
+{
+	int nputs;
+	int writer = zklock_unlocked() ? zklock_work_writer(MyProcPid, &nputs) : 0;
+
+	errcontext("while waiting to put items into queue \"%s\"%s", zklock_plain_name(queue),
+			   writer != 0 ? psprintf(", behind process %d", writer) : "");
+}
+
+pg_noreturn static void
+raise_no_puts(int n)
+{
+	int nputs;
+	int writer = zklock_work_writer(MyProcPid, &nputs);
+
+	ereport(ERROR,
+			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			 errmsg("too many transactions of this server put items into queues"),
+			 writer != 0
+				 ? errdetail("This one needs room for %d queues, the server has it for %d, and process %d takes %d.",
+							 n, ZKLOCK_WORK_PUTS, writer, nputs)
+				 : errdetail("This one needs room for %d queues, the server has it for %d.",
+							 n, ZKLOCK_WORK_PUTS),
+			 errhint(
+				 "Retry when these have committed. While a COMMIT waits, zk_waits shows for whom.")));
+}
+
+/*
+ * Others may have the puts, and their commits may wait for what they will: so this wait
+ * is one for other sessions, with the limits of a wait for room in the lock table.  For
+ * n queues, of which the first is named.
+ */
+static void
+await_puts(int n, char *queue)
+{
+	ErrorContextCallback callback;
+	bool waits = false;
+	ZkWait wait;
+
+	callback.callback = on_room_error;
+	callback.arg = queue;
+	callback.previous = error_context_stack;
+	error_context_stack = &callback;
+	zklock_wait_begin(&wait, zklock_connect_timeout);
+	for (;;)
+	{
+		int64 now = zklock_clock();
+		int64 until = Min(wait.until, wait.lock_timeout);
+		bool made;
+
+		lock_work();
+		made = make_puts(n);
+		unlock_work();
+		if (made)
+			break;
+		if (now >= wait.until)
+		{
+			/* without the ensemble no put is settled: that is the reason, then */
+			(void) zklock_check_connection(wait.start, wait.start);
+			raise_no_puts(n);
+		}
+		if (now >= wait.lock_timeout)
+			ereport(ERROR,
+					(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+					 errmsg(ZKLOCK_LOCK_TIMEOUT_MESSAGE)));
+		if (!waits)
+		{
+			/* until the end of the transaction, should an error end it */
+			set_waiting(queue);
+			ConditionVariablePrepareToSleep(&zklock_work->room_cv);
+			waits = true;
+			continue;
+		}
+		wait_put(&zklock_work->room_cv, wait.start,
+				 (long) Min(LONGEST_SLEEP, (until - now) / NS_PER_MS + 1));
+	}
+	ConditionVariableCancelSleep();
+	if (waits)
+		set_waiting(NULL);
+	error_context_stack = callback.previous;
+}
+
 static void
 write_outboxes(void)
 {
 	ZkChunkHead *head = palloc(sizeof(ZkChunkHead));
-	int64 start = zklock_clock();
+	Outbox *first = NULL;
 	char name[256];
 	dlist_iter iter;
 	int n = 0;
 	uint64 xid;
-	bool made;
 
 	/* PRE_COMMIT is called twice (callbacks.c) */
 	dlist_foreach (iter, &outboxes)
-		n += is_unwritten(dlist_container(Outbox, node, iter.cur));
+	{
+		Outbox *outbox = dlist_container(Outbox, node, iter.cur);
+
+		if (is_unwritten(outbox) && n++ == 0)
+			first = outbox;
+	}
 	if (n == 0)
 		return;
 	check_ids();
-	if (n > ZKLOCK_WORK_PUTS)
-		ereport(ERROR,
-				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("transaction puts into too many queues"),
-				 errdetail("It puts into %d, and can put into %d.", n, ZKLOCK_WORK_PUTS)));
 	ForceSyncCommit();
 	xid = U64FromFullTransactionId(GetTopFullTransactionId());
 	zklock_effective_server_name(name, sizeof(name));
@@ -487,17 +600,7 @@ write_outboxes(void)
 	head->lsn = zklock_log_message("zklock", (const char *) &xid, sizeof(xid));
 	XLogFlush(head->lsn);
 
-	ConditionVariablePrepareToSleep(&zklock_work->room_cv);
-	for (;;)
-	{
-		lock_work();
-		made = make_puts(n);
-		unlock_work();
-		if (made)
-			break;
-		wait_put(&zklock_work->room_cv, start, LONGEST_SLEEP);
-	}
-	ConditionVariableCancelSleep();
+	await_puts(n, first->queue);
 	dlist_foreach (iter, &outboxes)
 	{
 		Outbox *outbox = dlist_container(Outbox, node, iter.cur);
@@ -519,13 +622,7 @@ zklock_handout_before_commit(void)
 void
 zklock_handout_refuse_prepare(void)
 {
-	bool any = !dlist_is_empty(&held_items);
-	dlist_iter iter;
-
-	/* what was rolled back leaves an empty outbox */
-	dlist_foreach (iter, &outboxes)
-		any |= dlist_container(Outbox, node, iter.cur)->nitems > 0;
-	if (any)
+	if (!dlist_is_empty(&held_items) || count_queues() > 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("cannot PREPARE a transaction that has put items into a queue, or taken them"),
@@ -556,6 +653,17 @@ leave_pending(void)
 		zklock_taken_free(taken);
 	unlock_work();
 	zklock_work_wake();
+}
+
+static int
+count_items(void)
+{
+	int n = 0;
+	dlist_iter iter;
+
+	dlist_foreach (iter, &held_items)
+		n++;
+	return n;
 }
 
 /* What has become of the take that we wait for? */
@@ -613,18 +721,28 @@ raise_take_refused(const ZkTaken *taken, int rc)
 			(errcode(ERRCODE_DATA_CORRUPTED),
 			 errmsg("item \"%s\" of queue \"%s\" was not put by zklock", taken->item,
 					zklock_display_name(taken->queue)),
-			 errhint("Delete its znode.")));
+			 errhint("Delete znode \"items/%s\" in the queue's directory.", taken->item)));
+}
+
+static void
+on_wait_error(void *queue)
+{
+	errcontext("while waiting for an item of queue \"%s\"", zklock_plain_name(queue));
 }
 
 static bool
 wait_for_item(int64 wait_ms, Held *held, ZkHandout *handout)
 {
 	ZkTaken *taken = &zklock_work->taken[pending];
-	int64 start = zklock_clock();
-	int64 until =
-		wait_ms == ZKLOCK_WAIT_FOREVER ? PG_INT64_MAX : start + wait_ms * NS_PER_MS;
+	ZkWait wait;
 	int64 unproven = 0;
+	ErrorContextCallback callback;
 
+	zklock_wait_begin(&wait, wait_ms);
+	callback.callback = on_wait_error;
+	callback.arg = taken->queue;
+	callback.previous = error_context_stack;
+	error_context_stack = &callback;
 	ConditionVariablePrepareToSleep(&taken->cv);
 	for (;;)
 	{
@@ -638,9 +756,13 @@ wait_for_item(int64 wait_ms, Held *held, ZkHandout *handout)
 			break;
 		if (outcome == OUTCOME_REFUSED)
 			raise_take_refused(taken, rc);
-		current = zklock_check_connection(start, until);
-		if (outcome == OUTCOME_NONE && current && now >= until)
+		current = zklock_check_connection(wait.start, wait.until);
+		if (outcome == OUTCOME_NONE && current && now >= wait.until)
 			break;
+		if (now >= wait.lock_timeout)
+			ereport(ERROR,
+					(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+					 errmsg(ZKLOCK_LOCK_TIMEOUT_MESSAGE)));
 		if (outcome != OUTCOME_UNPROVEN || !current)
 			unproven = 0;
 		else if (unproven == 0)
@@ -649,13 +771,15 @@ wait_for_item(int64 wait_ms, Held *held, ZkHandout *handout)
 			zklock_loss_raise_unproven(zklock_connect_timeout);
 		if (outcome == OUTCOME_UNPROVEN)
 			ms = SHORT_SLEEP;
-		if (until > now)
-			ms = Min(ms, (until - now) / NS_PER_MS + 1);
+		if (wait.until > now)
+			ms = Min(ms, (wait.until - now) / NS_PER_MS + 1);
+		ms = Min(ms, (wait.lock_timeout - now) / NS_PER_MS + 1);
 		(void) ConditionVariableTimedSleep(&taken->cv, (long) ms,
 										   zklock_wait_event(&wait_event_take,
 															 "ZkLockQueueTake"));
 	}
 	ConditionVariableCancelSleep();
+	error_context_stack = callback.previous;
 	return pending < 0;
 }
 
@@ -670,6 +794,7 @@ zklock_handout_take(const char *queue, int64 wait_ms, ZkHandout *handout)
 	Assert(pending < 0);
 	if (lost != NULL)
 		raise_lost(lost);
+	zklock_limit_check(ZKLOCK_LIMIT_ITEMS, count_items(), 1);
 	if (held_context == NULL)
 		held_context =
 			AllocSetContextCreate(TopMemoryContext, "zklock items", ALLOCSET_SMALL_SIZES);
@@ -690,7 +815,8 @@ zklock_handout_take(const char *queue, int64 wait_ms, ZkHandout *handout)
 				 errmsg("too many queue items are held on this server"),
 				 errdetail("Its sessions hold %d, or wait for them, as many as \"%s\" allows.",
 						   zklock_max_items_held, "zklock.max_items_held"),
-				 errhint("Commit, or ask an administrator for a higher limit.")));
+				 errhint(
+					 "Retry when other transactions have ended, or ask an administrator for a higher limit.")));
 	}
 	zklock_work_wake();
 	PG_TRY();
@@ -761,6 +887,8 @@ zklock_handout_end(bool committed)
 	if (!zklock_handout_any())
 		return;
 	leave_pending();
+	if (zklock_proc(ZKLOCK_MY_PROC_NUMBER)->put_since != 0)
+		set_waiting(NULL);
 	dlist_foreach (iter, &outboxes)
 	{
 		Outbox *outbox = dlist_container(Outbox, node, iter.cur);

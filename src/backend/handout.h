@@ -27,18 +27,19 @@ typedef struct ZkHandout
  * taken ends as it should.
  */
 
-/* Put an item into a queue at the commit.  Raises 54000 and 25006. */
+/* Put an item into a queue at the commit.  Raises 54000, 53400 and 25006. */
 extern void zklock_handout_put(const char *queue, const char *payload, int len);
 
 /*
  * Take the oldest item that nobody has, waiting for one for so many ms, or
- * ZKLOCK_WAIT_FOREVER.  False: there is none.
+ * ZKLOCK_WAIT_FOREVER.  False: there is none.  Raises 55P03 for lock_timeout, and 53400.
  */
 extern bool zklock_handout_take(const char *queue, int64 wait_ms, ZkHandout *handout);
 
 /* --- for callbacks; none throws but the first three ------------------------ */
 
-/* PRE_COMMIT: write what is put; as the last thing, see whether the items that we have
+/* PRE_COMMIT: write what is put, after a wait for room, which raises 53400 and 55P03; as the
+ * last thing, see whether the items that we have
  * are ours still, as zklock_loss_await_verdict does for locks. */
 extern void zklock_handout_before_commit(void);
 extern void zklock_handout_claim(void);

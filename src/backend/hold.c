@@ -211,6 +211,7 @@ zklock_hold_reserve_tagged(void)
 	}
 	held->transaction_count = 0;
 	held->told = false;
+	held->unproven_since = 0;
 	held->begun = false;
 	held->slots = held->number = 0;
 	for (int scope = 0; scope < ZKLOCK_NSCOPES; scope++)
@@ -565,7 +566,7 @@ zklock_held_lost(const ZkHeldLock *held)
 {
 	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 	{
-		/* set once, by the worker; read without the lock */
+		/* set once, by the worker or by us; read without the lock */
 		if (held->proclock[mode] >= 0 &&
 			((volatile ZkProcLock *) zklock_proclock(held->proclock[mode]))->lost)
 			return true;
@@ -573,10 +574,43 @@ zklock_held_lost(const ZkHeldLock *held)
 	return false;
 }
 
+void
+zklock_held_forfeit(ZkHeldLock *held)
+{
+	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
+	{
+		if (held->proclock[mode] >= 0 && held->count[mode] > 0)
+			zklock_proclock_forfeit(held->proclock[mode]);
+	}
+}
+
 int
 zklock_held_names(void)
 {
 	return held_locks == NULL ? 0 : (int) held_locks->members;
+}
+
+ZkHeldLock *
+zklock_held_find_shared(int64 token)
+{
+	held_iterator iterator;
+	ZkHeldLock *held;
+	ZkHeldLock *shared = NULL;
+
+	if (zklock_held_names() == 0)
+		return NULL;
+	held_start_iterate(held_locks, &iterator);
+	while ((held = next_held(&iterator)) != NULL)
+	{
+		ZkLockMode mode = zklock_held_mode(held);
+
+		if (held->token[mode] != token)
+			continue;
+		if (mode == ZKLOCK_EXCLUSIVE && held->slots <= 1)
+			return NULL;
+		shared = held;
+	}
+	return shared;
 }
 
 /* Which of two losses is to be told of?  A job's is never only warned of. */

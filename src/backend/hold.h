@@ -31,6 +31,7 @@ typedef struct ZkHeldLock
 	uint64 count[ZKLOCK_NMODES];	  /* of holds, both scopes */
 	uint64 transaction_count;		  /* of holds in transaction scope, both modes */
 	bool told;						  /* an error or a warning has named its loss */
+	TimestampTz unproven_since;		  /* told of by the clock alone; else 0 */
 	bool begun;						  /* a job: zk_run_end is to come */
 	int slots;						  /* of a slot: how many there are */
 	int number;						  /* ... and which it is; 0: nobody has asked */
@@ -55,7 +56,8 @@ extern ZkHolds zklock_holds;
 
 /*
  * Level 1's name for "name".  A slot's is the backend's own, for which nobody waits: it
- * makes the hold end with what takes advisory locks away, as a lock's does.
+ * makes the hold end with what takes advisory locks away, as a lock's does.  People come
+ * back from it to the name by a query in ../../doc/functions.md.
  */
 extern void zklock_level1_tag(LOCKTAG *tag, ZkLockKind kind, const char *name, int pid);
 
@@ -140,6 +142,13 @@ zklock_held_mode(const ZkHeldLock *held)
 	return held->proclock[ZKLOCK_EXCLUSIVE] >= 0 ? ZKLOCK_EXCLUSIVE : ZKLOCK_SHARED;
 }
 
+/*
+ * What this backend holds with this token and others may hold at the same time: a lock in
+ * shared mode, or one of several slots.  NULL if there is none, or if it holds something
+ * by the token alone, too.
+ */
+extern ZkHeldLock *zklock_held_find_shared(int64 token);
+
 /* Of how many names does this backend hold something? */
 extern int zklock_held_names(void);
 
@@ -162,8 +171,11 @@ zklock_hold_pending(void)
 	return zklock_holds.pending >= 0 || zklock_holds.pending_set >= 0;
 }
 
-/* Has the ensemble taken the grant away under a hold of this name? */
+/* Has the ensemble taken the grant away under a hold of this name, or is it forfeited? */
 extern bool zklock_held_lost(const ZkHeldLock *held);
+
+/* All holds of it are lost, whatever the ensemble says.  Does not throw. */
+extern void zklock_held_forfeit(ZkHeldLock *held);
 
 /* --- for callbacks; none throws but the first ------------------------------ */
 

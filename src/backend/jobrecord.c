@@ -10,6 +10,7 @@
 
 #include "miscadmin.h"
 #include "storage/latch.h"
+#include "utils/builtins.h"
 #include "utils/memutils.h"
 
 #include "jobrecord.h"
@@ -53,7 +54,8 @@ raise_damaged(const char *name)
 			 errmsg("record of job \"%s\" in ZooKeeper is damaged",
 					zklock_display_name(name)),
 			 errdetail("The data of its znode are not what zklock writes there."),
-			 errhint("Repair it, or call zk_job_forget.")));
+			 errhint("Repair it, or use SELECT zk_job_forget(%s) to forget all runs, those that are done included.",
+					 quote_literal_cstr(zklock_display_name(name)))));
 }
 
 /*

@@ -34,6 +34,7 @@
 #include "storage/procarray.h"
 #include "tcop/tcopprot.h"
 #include "utils/acl.h"
+#include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "utils/portal.h"
 #include "utils/snapmgr.h"
@@ -48,6 +49,7 @@
 #include "jobrun.h"
 #include "loss.h"
 #include "names.h"
+#include "proclock.h"
 #include "query.h"
 #include "runs.h"
 #include "waiting.h"
@@ -62,6 +64,7 @@ typedef struct Run
 	bool drained;	   /* no decision: the server is taken out of service */
 	bool tried;		   /* "run" has been written, perhaps */
 	TimestampTz began; /* by this server's clock */
+	int32 proclock;	   /* of the job, when the run may be committing */
 	/* of what is to be written next */
 	uint64 xid;
 	ZkJobCommit commit;
@@ -127,6 +130,14 @@ is_over(uint64 xid)
 	return !TransactionIdIsInProgress((TransactionId) xid);
 }
 
+static void
+tell_settled(const char *name, ZkJobId run, const char *what)
+{
+	ereport(LOG,
+			(errmsg("job \"%s\": run %lld, which was in doubt, %s",
+					zklock_display_name(name), (long long) run.number, what)));
+}
+
 /*
  * What became of runs of this database that the record does not know the end of.  Of one
  * that commits by itself the session is over if we have level 1, as it had.
@@ -149,16 +160,14 @@ settle(ZkJob *job, Oid function, const char *name, bool level1, int64_t now)
 			continue;
 		if (!committed && has_namesake(self.name))
 		{
-			zklock_settle_want(); /* when it is alone */
+			zklock_settle_want(MyDatabaseId, false); /* when it is alone */
 			continue;
 		}
 		zklock_job_settle(job, run.id, &self, committed, now);
-		ereport(LOG,
-				(errmsg("job \"%s\": run %lld, which was in doubt, %s",
-						zklock_display_name(name), (long long) run.id.number,
-						committed		? "is done"
-							: run.begun ? "has not come to its end"
-										: "has not committed")));
+		tell_settled(name, run.id,
+					 committed		 ? "is done"
+						 : run.begun ? "has not come to its end"
+									 : "has not committed");
 	}
 }
 
@@ -167,26 +176,76 @@ typedef struct Settling
 	Oid function;
 	const char *name;
 	bool level1;
+	List *left; /* ZkLeftRun */
 } Settling;
+
+/*
+ * The runs whose jobs sessions have left to this server.  Their transactions are over,
+ * and they are its own for certain: PostgreSQL knows what became of them, whatever has
+ * become of zk_runs.
+ */
+static void
+settle_left(ZkJob *job, const Settling *what, int64_t now)
+{
+	ListCell *cell;
+
+	foreach (cell, what->left)
+	{
+		const ZkLeftRun *left = lfirst(cell);
+		const ZkJobRun *run = zklock_job_find(job, left->run);
+		bool committed;
+
+		if (run == NULL || (run->end != ZKLOCK_JOB_NEVER && !run->doubt))
+			continue;
+		committed = run->xid != 0 && TransactionIdDidCommit((TransactionId) run->xid);
+		zklock_job_finish(job, left->run, committed ? ZKLOCK_JOB_DONE : ZKLOCK_JOB_LOST,
+						  NULL, now);
+		tell_settled(what->name, left->run, committed ? "is done" : "has not committed");
+	}
+}
 
 static void
 settle_alone(ZkJob *job, int64_t now, void *arg)
 {
 	const Settling *what = arg;
 
-	settle(job, what->function, what->name, what->level1, now);
+	settle_left(job, what, now);
+	if (OidIsValid(what->function))
+		settle(job, what->function, what->name, what->level1, now);
+}
+
+/* As of now: later ones are for the next settler. */
+static List *
+find_left(const char *name)
+{
+	List *all = NIL;
+	ZkLeftRun left = {.proclock = -1};
+
+	while (zklock_proclock_next_left(left.proclock + 1, &left))
+	{
+		if (left.database == MyDatabaseId && strcmp(left.name, name) == 0)
+			all = lappend(all, memcpy(palloc(sizeof(left)), &left, sizeof(left)));
+	}
+	return all;
 }
 
 void
 zklock_job_settle_runs(Oid function, const char *name)
 {
-	Settling what = {.function = function, .name = name};
+	Settling what = {.function = function, .name = name, .left = find_left(name)};
+	ListCell *cell;
 	LOCKTAG tag;
 
 	/* until the transaction ends; whoever has it will settle what is left */
 	zklock_level1_tag(&tag, ZKLOCK_KIND_JOB, name, 0);
 	what.level1 = LockAcquire(&tag, ExclusiveLock, false, true) != LOCKACQUIRE_NOT_AVAIL;
 	(void) zklock_job_record_change(name, false, settle_alone, &what);
+	foreach (cell, what.left)
+	{
+		const ZkLeftRun *left = lfirst(cell);
+
+		zklock_proclock_settled(left->proclock, left->run);
+	}
 }
 
 /*
@@ -210,6 +269,7 @@ decide(ZkJob *job, int64_t now, void *arg)
 	const ZkJobRun *mine = run->tried ? zklock_job_find(job, run->run.id) : NULL;
 	ZkJobCall call = {
 		.every = order->every,
+		.origin = order->origin,
 		.slot = order->slot,
 		.attempts = order->attempts,
 		.skip = order->skip,
@@ -249,6 +309,15 @@ may_see_errors(void)
 	return has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
 }
 
+/* The call that resets this slot and no other, to be pasted. */
+static const char *
+show_reset(const char *name, int64_t slot)
+{
+	return psprintf("SELECT zk_job_reset(%s, %s)",
+					quote_literal_cstr(zklock_display_name(name)),
+					quote_literal_cstr(show_time(slot)));
+}
+
 /* Why it is not run. */
 static void
 tell(const Run *run)
@@ -273,7 +342,8 @@ tell(const Run *run)
 					 : errdetail("Server \"%s\" ended the run at %s.", show_server(other),
 								 show_time(other->end)),
 				 decision->ahead
-					 ? errhint("The slot lies ahead of ZooKeeper's clock. If that was wrong then, and is right now, call zk_job_reset.")
+					 ? errhint("The slot lies ahead of ZooKeeper's clock. If that was wrong then, and is right now, use %s.",
+							   show_reset(run->order->name, decision->slot))
 					 : 0));
 	else
 		ereport(ERROR,
@@ -286,7 +356,8 @@ tell(const Run *run)
 								 show_time(other->end), zklock_display_text(other->error))
 					 : errdetail("Attempt %d on server \"%s\" failed at %s.",
 								 other->attempt, show_server(other), show_time(other->end)),
-				 errhint("Call zk_job_reset to have it run again.")));
+				 errhint("Use %s to have it run again.",
+						 show_reset(run->order->name, decision->slot))));
 }
 
 /* ------------------------------------------------------------------------
@@ -310,7 +381,7 @@ raise_taken_over(const char *name)
 			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 			 errmsg("job \"%s\" was lost", zklock_display_name(name)),
 			 errdetail("Another server has come to run it meanwhile."),
-			 errhint("Whoever calls next runs the job, if it is due still.")));
+			 errhint("Whoever calls next runs the job, if it is still due.")));
 }
 
 /* The job as this session has it, in session scope, or NULL. */
@@ -329,11 +400,15 @@ find_held(const char *name)
 static void
 check_not_held(const char *name)
 {
-	if (find_held(name) != NULL)
+	const ZkHeldLock *held = find_held(name);
+
+	if (held != NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_IN_USE),
 				 errmsg("this session runs job \"%s\" already", zklock_display_name(name)),
-				 errhint("A run of the session ends with zk_run_end.")));
+				 held->begun ? errhint("Use SELECT zk_run_end(%s) when the run has ended.",
+									   quote_literal_cstr(zklock_display_name(name)))
+							 : 0));
 }
 
 /*
@@ -408,14 +483,19 @@ tell_end(const Run *run)
 	zklock_changes_add_end(run->order->name, run->end);
 }
 
-/* The first line of an error, in UTF-8. */
+/*
+ * The first line of an error that says something, in UTF-8, and never "", which would
+ * stand for no error in the record.
+ */
 static char *
 first_line(const ErrorData *error)
 {
-	char *line = pstrdup(error->message != NULL ? error->message : "unknown error");
+	const char *text = error->message != NULL ? error->message : "";
 
-	line[strcspn(line, "\r\n")] = '\0';
-	return zklock_bytes_to_utf8(line);
+	text += strspn(text, " \t\r\n\v\f");
+	if (text[0] == '\0')
+		text = "missing error text"; /* as PostgreSQL says */
+	return zklock_bytes_to_utf8(pnstrdup(text, strcspn(text, "\r\n")));
 }
 
 /*
@@ -449,6 +529,10 @@ take_error(MemoryContext context)
 	return error;
 }
 
+/* The latest run that may be committing, and of which this session has recorded no end. */
+static Run unsettled;
+static char unsettled_name[ZKLOCK_NAME_MAX + 1] = ""; /* its job's; "": there is none */
+
 /*
  * The third transaction.  Whatever became of the run has become of it: what cannot be
  * written now, this server finds out when it looks at the record again.
@@ -462,13 +546,14 @@ record_end(Run *run)
 		if (run->end == ZKLOCK_JOB_FAILED)
 			insert_row(run);
 		SPI_commit();
+		zklock_proclock_settled(run->proclock, run->run.id);
+		unsettled_name[0] = '\0';
 	}
 	PG_CATCH();
 	{
 		ErrorData *error = take_error(run->context);
 
 		SPI_rollback();
-		zklock_settle_want();
 		ereport(WARNING,
 				(errcode(ERRCODE_WARNING),
 				 errmsg("the end of a run of job \"%s\" could not be recorded",
@@ -482,16 +567,15 @@ record_end(Run *run)
 	PG_END_TRY();
 }
 
+static void end_unsettled(void);
 static void fail_begun(void);
-
-static bool committing = false; /* this backend's run, and its end is not recorded */
 
 /* The backend ends. */
 static void
 on_backend_exit(int code, Datum arg)
 {
-	if (committing)
-		zklock_settle_want();
+	if (unsettled_name[0] != '\0')
+		end_unsettled();
 	if (code == 0)
 		fail_begun();
 }
@@ -577,6 +661,12 @@ run_transaction(Run *run)
 		raise_taken_over(order->name);
 	run_command(run);
 	run->xid = U64FromFullTransactionId(GetTopFullTransactionId());
+	run->proclock =
+		zklock_held_find(ZKLOCK_KIND_JOB, order->name)->proclock[ZKLOCK_EXCLUSIVE];
+	watch_exit();
+	zklock_proclock_set_run(run->proclock, run->run.id);
+	unsettled = *run;
+	strlcpy(unsettled_name, order->name, sizeof(unsettled_name));
 	(void) zklock_job_record_change(order->name, false, commit, run);
 	if (run->commit == ZKLOCK_JOB_ABORT)
 		raise_taken_over(order->name);
@@ -596,8 +686,6 @@ execute(Run *run)
 {
 	ErrorData *volatile error = NULL;
 
-	watch_exit();
-	committing = true;
 	PG_TRY();
 	{
 		SPI_commit();
@@ -622,7 +710,6 @@ execute(Run *run)
 	}
 	PG_END_TRY();
 	record_end(run);
-	committing = false;
 	tell_end(run);
 	if (error != NULL)
 		ReThrowError(error);
@@ -673,6 +760,7 @@ typedef struct Begun
 	int64 token;
 	ZkJobRun run;
 	TimestampTz began;
+	uint64 raised; /* zklock_loss_raised when it began */
 } Begun;
 
 static slist_head begun_runs = SLIST_STATIC_INIT(begun_runs);
@@ -754,9 +842,43 @@ zklock_job_begin(const ZkJobOrder *order)
 	begun->token = run.token;
 	begun->run = run.run;
 	begun->began = run.began;
+	begun->raised = zklock_loss_raised;
 	slist_push_head(&begun_runs, &begun->node);
 	held->begun = true;
 	return true;
+}
+
+/*
+ * Was a statement of the session refused or cancelled since the run was lost?  Then part of
+ * its work is not done, and its call to zk_run_end only says that the session has heard of
+ * the loss.  One that has given the job up as well cannot tell: it counts as lost.
+ */
+static bool
+was_interrupted(const Begun *begun)
+{
+	const ZkHeldLock *held = find_held(begun->name);
+
+	return zklock_loss_raised != begun->raised &&
+		(held == NULL || zklock_lease_lost() || zklock_held_lost(held));
+}
+
+/* The record alone: zk_runs has what was done, and what failed. */
+static void
+end_lost(Begun *begun, const ZkJobOrder *order)
+{
+	Run run = run_of(begun, order, ZKLOCK_JOB_LOST);
+
+	(void) zklock_job_record_change(order->name, false, finish, &run);
+	tell_end(&run);
+	release(&run);
+	forget_begun(begun);
+	ereport(WARNING,
+			(errcode(ERRCODE_WARNING),
+			 errmsg("the run of job \"%s\" is recorded as lost, not as done",
+					zklock_display_name(order->name)),
+			 errdetail(
+				 "The job was lost during the run, and a statement of this session failed for that reason."),
+			 errhint("Whoever calls next runs the job, if it is still due.")));
 }
 
 bool
@@ -768,14 +890,26 @@ zklock_job_end(Oid function, const char *name, bool done)
 	Run run;
 
 	if (begun == NULL)
+	{
+		ereport(WARNING,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("this session has not begun a run of job \"%s\"",
+						zklock_display_name(name))));
 		return false;
+	}
+	if (done && was_interrupted(begun))
+	{
+		end_lost(begun, &order);
+		return false;
+	}
 	if (done && TransactionIdIsValid(GetTopTransactionIdIfAny()))
 		ereport(ERROR,
 				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
 				 errmsg("a run of job \"%s\" cannot end in a transaction that has written",
 						zklock_display_name(name)),
 				 errdetail("What the transaction has written could still be rolled back."),
-				 errhint("Commit first, or use zk_run_once.")));
+				 errhint(
+					 "Commit first, or use zk_run_once instead of zk_run_begin and zk_run_end.")));
 	run = run_of(begun, &order, done ? ZKLOCK_JOB_DONE : ZKLOCK_JOB_FAILED);
 	insert_row(&run);
 	/* what has committed is on the disk before it is said to be done */
@@ -803,18 +937,75 @@ zklock_job_end(Oid function, const char *name, bool done)
  * shutdown waits for it.  ns */
 #define EXIT_PATIENCE (5000 * NS_PER_MS)
 
+/* Does the worker get answers?  While it waits for the last hold to end one has to try. */
+static bool
+is_connected(void)
+{
+	ZkSessionShared s;
+
+	zklock_session_read(&s);
+	return (s.state == ZKLOCK_SESSION_CONNECTED && s.proven) ||
+		s.state == ZKLOCK_SESSION_CLOSING;
+}
+
 /* Can it be said of this run that it has failed, and at once? */
 static bool
 is_in_good_order(const Begun *begun)
 {
 	const ZkHeldLock *held = find_held(begun->name);
-	ZkSessionShared s;
 
 	if (held == NULL || !zklock_lease_valid())
 		return false;
 	pg_read_barrier(); /* the lease first, see zklock_alarm_sees_loss */
-	zklock_session_read(&s);
-	return !zklock_held_lost(held) && s.state == ZKLOCK_SESSION_CONNECTED && s.proven;
+	return !zklock_held_lost(held) && is_connected();
+}
+
+/*
+ * For what a backend that exits has to say, a transaction that waits for nothing: no
+ * client, no standby, and no snapshot that is safe.
+ */
+static void
+begin_at_exit(void)
+{
+	whereToSendOutput = DestNone;
+	zklock_hold_abandon();
+	AbortOutOfAnyTransaction();
+	synchronous_commit = Min(synchronous_commit, SYNCHRONOUS_COMMIT_LOCAL_FLUSH);
+	StartTransactionCommand();
+	XactIsoLevel = XACT_READ_COMMITTED;
+	PushActiveSnapshot(GetTransactionSnapshot());
+}
+
+static void
+end_at_exit(void)
+{
+	PopActiveSnapshot();
+	CommitTransactionCommand();
+}
+
+/*
+ * The backend is ended while its run commits, or before that is recorded, and knows what
+ * became of it.  If it cannot say so at once, the settler will: the job is left to the
+ * server.
+ */
+static void
+end_unsettled(void)
+{
+	ZkJobOrder order = {.name = unsettled_name};
+	Run run = unsettled;
+
+	run.order = &order;
+	begin_at_exit();
+	run.end = TransactionIdDidCommit((TransactionId) run.xid) ? ZKLOCK_JOB_DONE
+															  : ZKLOCK_JOB_LOST;
+	if (is_connected() &&
+		zklock_job_record_change_until(unsettled_name, zklock_clock() + EXIT_PATIENCE,
+									   finish, &run))
+	{
+		zklock_proclock_settled(run.proclock, run.run.id);
+		tell_end(&run);
+	}
+	end_at_exit();
 }
 
 /* The record first: it is what others go by. */
@@ -842,7 +1033,7 @@ fail_one(const Begun *begun, int64 until)
 /*
  * The client has ended the session.  No error can be caught here: PostgreSQL makes it
  * FATAL, and the callbacks that are left are called.  So nothing is tried that is likely
- * to fail, nor what might wait: for a client, a standby, or a snapshot that is safe.
+ * to fail.
  */
 static void
 fail_begun(void)
@@ -852,17 +1043,10 @@ fail_begun(void)
 
 	if (slist_is_empty(&begun_runs))
 		return;
-	whereToSendOutput = DestNone;
-	zklock_hold_abandon();
-	AbortOutOfAnyTransaction();
-	synchronous_commit = Min(synchronous_commit, SYNCHRONOUS_COMMIT_LOCAL_FLUSH);
-	StartTransactionCommand();
-	XactIsoLevel = XACT_READ_COMMITTED;
-	PushActiveSnapshot(GetTransactionSnapshot());
+	begin_at_exit();
 	slist_foreach (iter, &begun_runs)
 		fail_one(slist_container(Begun, node, iter.cur), until);
-	PopActiveSnapshot();
-	CommitTransactionCommand();
+	end_at_exit();
 }
 
 /* ------------------------------------------------------------------------
@@ -875,6 +1059,7 @@ typedef struct ByHand
 	Oid function;
 	const char *name;
 	int64_t slot;
+	int64_t reset; /* the slot that is due again */
 	int64 token;
 	bool changed;
 } ByHand;
@@ -885,6 +1070,7 @@ reset(ZkJob *job, int64_t now, void *arg)
 	ByHand *what = arg;
 
 	what->changed = zklock_job_reset(job, what->slot, now);
+	what->reset = job->reset_slot;
 }
 
 /* Whatever is known, for the tables of other servers may know more. */
@@ -916,8 +1102,20 @@ zklock_job_reset_slot(const char *name, int64 slot)
 {
 	ByHand what = {.slot = slot};
 
-	return exists(name) && zklock_job_record_change(name, false, reset, &what) &&
-		what.changed;
+	if (!exists(name) || !zklock_job_record_change(name, false, reset, &what) ||
+		!what.changed)
+	{
+		ereport(NOTICE,
+				(errmsg("nothing to reset for job \"%s\"", zklock_display_name(name)),
+				 slot == ZKLOCK_JOB_NEVER
+					 ? errdetail("No slot of the job has failed or is done.")
+					 : errdetail("No run of the job was for slot %s.", show_time(slot))));
+		return false;
+	}
+	ereport(LOG,
+			(errmsg("zk_job_reset made slot %s of job \"%s\" due again",
+					show_time(what.reset), zklock_display_name(name))));
+	return true;
 }
 
 /* Does the table of this database, with no record, have a run of the job that is done? */
@@ -930,13 +1128,24 @@ has_runs(Oid function, const char *name)
 	return zklock_runs_last_done(function, name, &none) != ZKLOCK_JOB_NEVER;
 }
 
+static void
+tell_nothing_to_forget(const char *name)
+{
+	ereport(NOTICE,
+			(errmsg("nothing to forget of job \"%s\"", zklock_display_name(name)),
+			 errdetail("The job has no run, or all of them are forgotten.")));
+}
+
 bool
 zklock_job_forget_runs(Oid function, const char *name)
 {
 	ByHand what = {.function = function, .name = name};
 
 	if (!exists(name) && !has_runs(function, name))
+	{
+		tell_nothing_to_forget(name);
 		return false;
+	}
 	check_not_held(name);
 	if (!zklock_acquire(ZKLOCK_KIND_JOB, name, ZKLOCK_EXCLUSIVE, ZKLOCK_SCOPE_TRANSACTION,
 						0, &what.token))
@@ -944,5 +1153,7 @@ zklock_job_forget_runs(Oid function, const char *name)
 				(errcode(ERRCODE_OBJECT_IN_USE),
 				 errmsg("job \"%s\" is running, or waited for", zklock_display_name(name))));
 	(void) zklock_job_record_change(name, true, forget, &what);
+	if (!what.changed)
+		tell_nothing_to_forget(name);
 	return what.changed;
 }

@@ -17,8 +17,9 @@ typedef struct ZkJobOrder
 	const char *name;	 /* UTF-8, checked */
 	const char *command; /* NULL: a run of the session, until zklock_job_end */
 	int64 every;		 /* ms, or 0: slot */
-	int64 slot;			 /* ms since 1970 */
-	int64 wait;			 /* ms, or ZKLOCK_WAIT_FOREVER */
+	int64 origin;		 /* ms since 1970, and so is slot */
+	int64 slot;
+	int64 wait; /* ms, or ZKLOCK_WAIT_FOREVER */
 	int attempts;
 	bool skip; /* a run in doubt counts as done */
 } ZkJobOrder;
@@ -39,19 +40,23 @@ extern void zklock_job_run_once(const ZkJobOrder *order);
  */
 extern bool zklock_job_begin(const ZkJobOrder *order);
 
-/* ... and it has.  False: this session has begun no run of the job.  A session that its
- * client ends without this has failed. */
+/*
+ * ... and it has.  False, with a WARNING: this session has begun no run of the job; or
+ * "done", and one of its statements failed since the job was lost: then the run is
+ * recorded as lost.  A session that its client ends without this has failed.
+ */
 extern bool zklock_job_end(Oid function, const char *name, bool done);
 
 /* This server, and one of its databases.  Not during recovery. */
 extern ZkJobServer zklock_job_self(uint64 database);
 
-/* Say what became of runs of this database that are in doubt, if it can be told now.  The
- * job is not held. */
+/* Say what became of runs of this database that are in doubt, if it can be told now: with
+ * InvalidOid, where the extension is gone, of those that sessions have left to the
+ * server. The job is not held. */
 extern void zklock_job_settle_runs(Oid function, const char *name);
 
 /*
- * By hand.  False: there is nothing to reset or to forget.  "slot" may be
+ * By hand.  False, with a NOTICE: there is nothing to reset or to forget.  "slot" may be
  * ZKLOCK_JOB_NEVER.  What is forgotten is held until the transaction ends: 55006 while
  * somebody else has it.
  */

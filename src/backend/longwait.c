@@ -16,10 +16,12 @@
 #include "postgres.h"
 #include "compat.h"
 
+#include "catalog/pg_authid.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "storage/proc.h"
+#include "utils/acl.h"
 #include "utils/backend_status.h"
 
 #include "longwait.h"
@@ -114,7 +116,7 @@ zklock_longwait_raise_deadlock(int32 index)
 {
 	ZkVerdict *verdict = palloc(sizeof(ZkVerdict));
 	StringInfoData log;
-	char *detail;
+	const char *detail;
 
 	if (!zklock_verdict_get(zklock_proclock(index)->wait_start, verdict))
 		ereport(ERROR,
@@ -122,13 +124,18 @@ zklock_longwait_raise_deadlock(int32 index)
 				 errdetail("It goes through lock \"%s\" on several servers.",
 						   zklock_display_name(
 							   zklock_entry(zklock_proclock(index)->entry)->name))));
-	detail = zklock_display_bytes(verdict->text, (int) strlen(verdict->text), false);
 	initStringInfo(&log);
-	appendStringInfoString(&log, detail);
+	appendStringInfoString(&log,
+						   zklock_display_bytes(verdict->text,
+												(int) strlen(verdict->text), false));
 	/* as PostgreSQL has it: the log may show what clients may not see of each other */
 	for (int i = 0; i < verdict->npids; i++)
 		appendStringInfo(&log, "\nProcess %d: %s", verdict->pids[i],
 						 pgstat_get_backend_current_activity(verdict->pids[i], false));
+	/* names of others, as zk_locks shows them */
+	detail = has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) ? verdict->text
+																	: verdict->own;
+	detail = zklock_display_bytes(detail, (int) strlen(detail), false);
 	ereport(ERROR,
 			(errcode(ERRCODE_T_R_DEADLOCK_DETECTED), errmsg("deadlock detected"),
 			 errdetail_internal("%s", zklock_client_text(detail, true)),

@@ -24,12 +24,16 @@
 
 #include "access/xact.h"
 #include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
 
 #include "alarm.h"
 #include "loss.h"
 #include "names.h"
 #include "settings.h"
 #include "statement.h"
+
+uint64 zklock_loss_raised = 0;
 
 static TimestampTz warned = 0; /* of the statement that was warned last */
 
@@ -81,26 +85,83 @@ zklock_loss_find(void)
 	return held;
 }
 
-void
-zklock_loss_describe(const ZkHeldLock *held, ZkLossText *text)
+/* The client is being told that this hold is lost.  Does not throw. */
+static void
+is_told(ZkHeldLock *held)
 {
+	if (!zklock_held_lost(held))
+	{
+		int64 silent =
+			zklock_clock() - (int64) pg_atomic_read_u64(&zklock_shared->last_write);
+
+		held->unproven_since = GetCurrentTimestamp() - silent / 1000;
+		held->unproven_since -= held->unproven_since % USECS_PER_SEC;
+		zklock_held_forfeit(held);
+	}
+	held->told = true;
+}
+
+/* What happened while "what", and who may have it by now. */
+static const char *
+describe_cause(const ZkHeldLock *held, const char *what, const char *consequence)
+{
+	if (held->unproven_since == 0)
+		return psprintf("The ZooKeeper session ended, or the contender was deleted, %s; %s.",
+						what, consequence);
+	return psprintf("ZooKeeper has not confirmed this server's session since %s; %s.",
+					timestamptz_to_str(held->unproven_since), consequence);
+}
+
+/*
+ * The calls that acknowledge the loss of what is held in session scope, to be
+ * pasted.  Each zk_unlock speaks for one hold, since whoever has another one is to
+ * hear of it, too.
+ */
+static const char *
+show_ways(const ZkHeldLock *held, const char *name)
+{
+	const char *literal = quote_literal_cstr(name);
+	uint64 holds = held->count[ZKLOCK_SHARED] + held->count[ZKLOCK_EXCLUSIVE];
+	const char *times = holds > 1
+		? psprintf(" once for each of the %llu holds", (unsigned long long) holds)
+		: "";
+	const char *once = holds > 1 ? ", as one hold" : "";
+
+	if (held->kind == ZKLOCK_KIND_JOB)
+		return psprintf("Use SELECT zk_run_end(%s) to acknowledge the loss. It records that the run was lost, and whoever calls next runs the job.",
+						literal);
+	if (held->kind == ZKLOCK_KIND_SLOT)
+		return psprintf("Use SELECT zk_unlock(%s, 'slot')%s to acknowledge the loss, or SELECT zk_acquire(%s, %d, 'session') to acquire a slot anew%s.",
+						literal, times, literal, held->slots, once);
+	return psprintf("Use SELECT zk_unlock(%s)%s to acknowledge the loss, or SELECT zk_lock(%s, '%s', 'session') to acquire the lock anew%s.",
+					literal, times, literal,
+					held->count[ZKLOCK_EXCLUSIVE] > 0 ? "exclusive" : "shared", once);
+}
+
+void
+zklock_loss_describe(ZkHeldLock *held, const char *name, ZkLossText *text)
+{
+	is_told(held);
+	zklock_loss_raised++;
 	text->what = zklock_kind_names[held->kind];
 	if (held->kind == ZKLOCK_KIND_ELECTION)
 	{
 		text->what = "leadership of election";
 		text->sqlstate = ERRCODE_T_R_SERIALIZATION_FAILURE;
-		text->detail =
-			"The ZooKeeper session ended, or the contender was deleted, while the transaction required the leadership; another server may lead by now.";
-		text->hint = "Retry the transaction on the server that leads.";
+		text->detail = describe_cause(held, "while the transaction required the leadership",
+									  "another server may lead by now");
+		text->hint =
+			psprintf("Retry the transaction on the server that zk_leader(%s) names.",
+					 quote_literal_cstr(name));
 	}
 	else if (held->kind == ZKLOCK_KIND_JOB)
 	{
 		text->sqlstate = held->begun ? ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE
 									 : ERRCODE_T_R_SERIALIZATION_FAILURE;
-		text->detail =
-			"The ZooKeeper session ended, or the contender was deleted, during the run; another server may run the job by now.";
-		text->hint = held->begun ? "Call zk_run_end to acknowledge the loss."
-								 : "Whoever calls next runs the job, if it is due still.";
+		text->detail = describe_cause(held, "during the run",
+									  "another server may run the job by now");
+		text->hint = held->begun ? show_ways(held, name)
+								 : "Whoever calls next runs the job, if it is still due.";
 	}
 	else if (held->kind == ZKLOCK_KIND_SLOT)
 	{
@@ -108,26 +169,24 @@ zklock_loss_describe(const ZkHeldLock *held, ZkLossText *text)
 
 		text->sqlstate = transaction ? ERRCODE_T_R_SERIALIZATION_FAILURE
 									 : ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
-		text->detail =
-			"The ZooKeeper session ended, or the contender was deleted, while the slot was held; somebody else may have it by now.";
-		text->hint = transaction
-			? "The transaction might succeed if retried."
-			: "Call zk_unlock(name, 'slot') to acknowledge the loss, or zk_acquire to acquire a slot anew.";
+		text->detail = describe_cause(held, "while the slot was held",
+									  "somebody else may have it by now");
+		text->hint = transaction ? "The transaction might succeed if retried."
+								 : show_ways(held, name);
 	}
 	else if (held->transaction_count > 0)
 	{
 		text->sqlstate = ERRCODE_T_R_SERIALIZATION_FAILURE;
-		text->detail =
-			"The ZooKeeper session ended, or the contender was deleted, while the transaction held the lock; another server may hold it by now.";
+		text->detail = describe_cause(held, "while the transaction held the lock",
+									  "another server may hold it by now");
 		text->hint = "The transaction might succeed if retried.";
 	}
 	else
 	{
 		text->sqlstate = ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
-		text->detail =
-			"The ZooKeeper session ended, or the contender was deleted, while this session held the lock; another server may hold it by now.";
-		text->hint =
-			"Call zk_unlock to acknowledge the loss, or zk_lock to acquire the lock anew.";
+		text->detail = describe_cause(held, "while this session held the lock",
+									  "another server may hold it by now");
+		text->hint = show_ways(held, name);
 	}
 }
 
@@ -138,8 +197,7 @@ zklock_loss_raise(ZkHeldLock *held)
 	char *name = zklock_display_name(held->name);
 
 	Assert(held->count[ZKLOCK_SHARED] + held->count[ZKLOCK_EXCLUSIVE] > 0);
-	zklock_loss_describe(held, &text);
-	held->told = true;
+	zklock_loss_describe(held, name, &text);
 	ereport(ERROR,
 			(errcode(text.sqlstate), errmsg("%s \"%s\" was lost", text.what, name),
 			 errdetail("%s", text.detail), errhint("%s", text.hint)));
@@ -151,7 +209,7 @@ warn_of_loss(ZkHeldLock *held)
 {
 	char *name = zklock_display_name(held->name);
 
-	held->told = true;
+	is_told(held);
 	ereport(WARNING,
 			(errcode(ERRCODE_WARNING),
 			 held->kind == ZKLOCK_KIND_ELECTION
@@ -248,9 +306,9 @@ zklock_loss_raise_unproven(int64 ms)
 							 (long long) latency, zklock_shared->session.timeout_ms,
 							 zklock_shared->session.timeout_ms * 9 / 64),
 			 last > ms
-				 ? errhint("The transaction may be retried when ZooKeeper answers again.")
+				 ? errhint("The transaction might succeed if retried when ZooKeeper answers again.")
 				 : errhint(
-					   "Find out why the ensemble is slow, or raise \"zklock.session_timeout\".")));
+					   "Find out why the ensemble is slow, or increase \"zklock.session_timeout\" and restart the server.")));
 }
 
 void
@@ -346,7 +404,7 @@ zklock_loss_after_commit(void)
 	for (const char *p = zklock_local_name(held->name); *p; p++)
 		out += sprintf(out, IS_HIGHBIT_SET(*p) ? "%%%02X" : "%c", (unsigned char) *p);
 	warned = GetCurrentStatementStartTimestamp();
-	held->told = true;
+	is_told(held);
 	PG_TRY();
 	{
 		error_context_stack = NULL;
@@ -359,7 +417,7 @@ zklock_loss_after_commit(void)
 							  zklock_kind_names[held->kind], name),
 				 errdetail(
 					 "The transaction is committed. Another server may have held it since before that."),
-				 errhint("A late writer is kept out by zk_fence.")));
+				 errhint("Use zk_fence to keep out a late writer.")));
 		error_context_stack = context;
 	}
 	PG_CATCH();

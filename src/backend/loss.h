@@ -54,6 +54,9 @@ extern void zklock_loss_acknowledge(void);
  * before anything is ended. */
 extern void zklock_loss_tell(ZkHeldLock *held);
 
+/* So many statements of this session have been refused or cancelled for a loss. */
+extern uint64 zklock_loss_raised;
+
 /*
  * Errors of a lost lock: SQLSTATE 40001 if the hold is the transaction's, so
  * that retry loops retry it, else 55000.
@@ -66,7 +69,9 @@ typedef struct ZkLossText
 	const char *hint;
 } ZkLossText;
 
-extern void zklock_loss_describe(const ZkHeldLock *held, ZkLossText *text);
+/* What the client is being told, who sees the lock's name like this.  From now on the
+ * hold is lost, also where the clock alone says so and the lease comes back. */
+extern void zklock_loss_describe(ZkHeldLock *held, const char *name, ZkLossText *text);
 pg_noreturn extern void zklock_loss_raise(ZkHeldLock *held);
 
 /*

@@ -15,10 +15,10 @@
 
 #include "miscadmin.h"
 #include "storage/ipc.h"
-#include "storage/proc.h"
 #include "utils/timestamp.h"
 
 #include "check.h"
+#include "level1.h"
 #include "meet.h"
 #include "names.h"
 #include "parties.h"
@@ -144,15 +144,14 @@ static ZkPartyEnd
 await(Wait *wait, bool *by_setting)
 {
 	ZkPartySlot *slot = zklock_party_slot(wait->slot);
-	int64 start = zklock_clock();
-	int64 until = wait->timeout == ZKLOCK_WAIT_FOREVER ? PG_INT64_MAX
-													   : start + wait->timeout * NS_PER_MS;
+	ZkWait limits;
+	int64 until;
 	bool leaving = false;
 	ZkPartyEnd end;
 
-	*by_setting = LockTimeout > 0 && start + LockTimeout * NS_PER_MS < until;
-	if (*by_setting)
-		until = start + LockTimeout * NS_PER_MS;
+	zklock_wait_begin(&limits, wait->timeout);
+	*by_setting = limits.lock_timeout < limits.until;
+	until = Min(limits.lock_timeout, limits.until);
 	ConditionVariablePrepareToSleep(&slot->cv);
 	while ((end = zklock_party_look(wait->slot)) == ZKLOCK_PARTY_NONE)
 	{
@@ -160,7 +159,7 @@ await(Wait *wait, bool *by_setting)
 		int64 wake = now + LONGEST_SLEEP * NS_PER_MS;
 
 		wait->outcome = ZKLOCK_PARTY_STAT_FAILURES;
-		(void) zklock_check_connection(start, PG_INT64_MAX);
+		(void) zklock_check_connection(limits.start, PG_INT64_MAX);
 		wait->outcome = ZKLOCK_PARTY_STAT_CANCELS;
 		if (!leaving && now >= until)
 		{

@@ -13,6 +13,7 @@
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
 
+#include "background.h"
 #include "changes.h"
 #include "jobtext.h"
 #include "names.h"
@@ -75,7 +76,7 @@ zklock_notify_main(Datum arg)
 {
 	char server[256];
 
-	BackgroundWorkerUnblockSignals();
+	zklock_background_begin();
 	BackgroundWorkerInitializeConnection(zklock_notify_database, NULL, 0);
 	zklock_effective_server_name(server, sizeof(server));
 	while (send_changes(server))

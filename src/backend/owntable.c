@@ -29,6 +29,21 @@ zklock_own_refuse(const ZkOwnTable *own, const char *why)
 					 own->has)));
 }
 
+/* What the extension has made itself is for what others write: see fence.c. */
+static bool
+has_strange_trigger(Relation rel, Oid extension)
+{
+	const TriggerDesc *triggers = rel->trigdesc;
+
+	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
+	{
+		if (getExtensionOfObject(ProcedureRelationId, triggers->triggers[i].tgfoid) !=
+			extension)
+			return true;
+	}
+	return false;
+}
+
 void
 zklock_own_open(ZkOwnTable *own, Oid function)
 {
@@ -44,7 +59,7 @@ zklock_own_open(ZkOwnTable *own, Oid function)
 		zklock_own_refuse(own, "It is not an ordinary table.");
 	if (rel->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT)
 		zklock_own_refuse(own, "It is unlogged, so that a crash empties it.");
-	if (rel->trigdesc != NULL || rel->rd_rules != NULL)
+	if (has_strange_trigger(rel, extension) || rel->rd_rules != NULL)
 		zklock_own_refuse(own, "It has a trigger, a rule or a foreign key.");
 	if (RelationGetDescr(rel)->constr != NULL &&
 		RelationGetDescr(rel)->constr->num_check > 0)

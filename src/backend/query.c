@@ -38,7 +38,8 @@ is_over(const Patience *patience)
 
 	zklock_session_read(&s);
 	if (patience->until != 0)
-		return zklock_clock() >= patience->until || s.state != ZKLOCK_SESSION_CONNECTED;
+		return zklock_clock() >= patience->until ||
+			(s.state != ZKLOCK_SESSION_CONNECTED && s.state != ZKLOCK_SESSION_CLOSING);
 	if (s.state == ZKLOCK_SESSION_CLOSING)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),

@@ -1,14 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * settler.c
- *	  The process that settles runs of jobs.
+ *	  The processes that settle runs of jobs; see settle.c.
  *
- * It looks through the records of all jobs for runs of this server that nobody else can
- * tell the end of.  The tables that tell are in other databases: for each it starts
- * another process of the same kind, with the database's OID for its argument, and waits
- * for that.
+ * The one without a database looks through the records of all jobs for runs of this
+ * server that nobody else can tell the end of, and at the jobs that sessions have left to
+ * the server.  The tables that tell are in databases: it names these to the worker, which
+ * starts a process in each.
  *
- * Whichever ends before it is done has another attempt made (settle.c).
+ * Whichever ends before it is done has another attempt made.
  *
  *-------------------------------------------------------------------------
  */
@@ -16,35 +16,45 @@
 #include "compat.h"
 
 #include "access/genam.h"
+#include "access/heapam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/xact.h"
 #include "catalog/indexing.h"
+#include "catalog/pg_database.h"
 #include "catalog/pg_extension.h"
 #include "catalog/pg_proc.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
 #include "storage/ipc.h"
-#include "tcop/tcopprot.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
+#include "utils/timeout.h"
 
+#include "background.h"
 #include "contender.h"
 #include "jobrecord.h"
 #include "jobrun.h"
+#include "names.h"
+#include "proclock.h"
 #include "settler.h"
 #include "table.h"
 
+/* How long a process may take, so that others have their turn.  ms */
+#define LIMIT 30000
+
+static bool connected = false;
 static bool done = false;
 
+/* Of a database to which there is no connection: it may be gone. */
 static void
 on_exit_early(int code, Datum arg)
 {
 	if (!done)
-		zklock_settle_want();
+		zklock_settle_want(connected ? DatumGetObjectId(arg) : InvalidOid, false);
 }
 
 /* ------------------------------------------------------------------------
@@ -52,41 +62,63 @@ on_exit_early(int code, Datum arg)
  * ------------------------------------------------------------------------
  */
 
-static void
-start_in(Oid database)
+/* By a process without one, which has no system caches. */
+static bool
+database_exists(Oid database)
 {
-	BackgroundWorker worker = {
-		.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION,
-		.bgw_start_time = BgWorkerStart_RecoveryFinished,
-		.bgw_restart_time = BGW_NEVER_RESTART,
-		.bgw_main_arg = ObjectIdGetDatum(database),
-		.bgw_notify_pid = MyProcPid,
-	};
-	BackgroundWorkerHandle *handle;
+	Relation databases;
+	TableScanDesc scan;
+	ScanKeyData key;
+	bool found;
 
-	strlcpy(worker.bgw_library_name, "zklock", sizeof(worker.bgw_library_name));
-	strlcpy(worker.bgw_function_name, "zklock_settle_main",
-			sizeof(worker.bgw_function_name));
-	strlcpy(worker.bgw_name, "zklock settler", sizeof(worker.bgw_name));
-	strlcpy(worker.bgw_type, "zklock settler", sizeof(worker.bgw_type));
-	if (!RegisterDynamicBackgroundWorker(&worker, &handle))
-		ereport(ERROR,
-				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-				 errmsg("could not start a process to settle runs of jobs"),
-				 errhint("You might need to increase \"max_worker_processes\".")));
-	(void) WaitForBackgroundWorkerShutdown(handle);
+	StartTransactionCommand();
+	databases = table_open(DatabaseRelationId, AccessShareLock);
+	ScanKeyInit(&key, Anum_pg_database_oid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(database));
+	scan = table_beginscan_catalog(databases, 1, &key);
+	found = heap_getnext(scan, ForwardScanDirection) != NULL;
+	table_endscan(scan);
+	table_close(databases, AccessShareLock);
+	CommitTransactionCommand();
+	return found;
+}
+
+/* Nobody can settle it any more: it is in doubt for all. */
+static void
+give_up(const ZkLeftRun *left, const char *why)
+{
+	zklock_proclock_settled(left->proclock, left->run);
+	ereport(LOG,
+			(errmsg("job \"%s\": run %lld cannot be settled",
+					zklock_display_name(left->name), (long long) left->run.number),
+			 errdetail("%s", why)));
+}
+
+static void
+want_in(uint64 database)
+{
+	if (database <= PG_UINT32_MAX && database_exists((Oid) database))
+		zklock_settle_want((Oid) database, true);
 }
 
 /* The databases of this server with runs that are to be settled. */
-static List *
+static void
 find_databases(void)
 {
 	ZkJob *job = palloc(sizeof(ZkJob));
-	List *databases = NIL;
+	ZkLeftRun left = {.proclock = -1};
 	ZkNode *nodes;
 	int64_t now;
-	int n = zklock_query_records(&nodes, &now);
+	int n;
 
+	while (zklock_proclock_next_left(left.proclock + 1, &left))
+	{
+		if (database_exists(left.database))
+			zklock_settle_want(left.database, true);
+		else
+			give_up(&left, "Its database is gone.");
+	}
+	n = zklock_query_records(&nodes, &now);
 	for (int i = 0; i < n; i++)
 	{
 		if (zklock_job_record_parse(&nodes[i], job) != ZKLOCK_JOB_GOOD)
@@ -95,11 +127,10 @@ find_databases(void)
 		{
 			ZkJobServer self = zklock_job_self(job->run[j].database);
 
-			if (zklock_job_open(job, &self, j) == j && self.database <= PG_UINT32_MAX)
-				databases = list_append_unique_oid(databases, (Oid) self.database);
+			if (zklock_job_open(job, &self, j) == j)
+				want_in(self.database);
 		}
 	}
-	return databases;
 }
 
 /* ------------------------------------------------------------------------
@@ -132,61 +163,121 @@ find_function(void)
 	return function;
 }
 
-/* All runs of this database. */
-static void
+/*
+ * The runs of one job, in a transaction.  An error is that job's alone.  False: there is
+ * no time left.
+ */
+static bool
+settle_job(const char *name, bool *failed)
+{
+	MemoryContext context = CurrentMemoryContext;
+	volatile bool goes_on = true;
+
+	PG_TRY();
+	{
+		StartTransactionCommand();
+		zklock_job_settle_runs(find_function(), name);
+		CommitTransactionCommand();
+	}
+	PG_CATCH();
+	{
+		ErrorData *error;
+
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+		AbortCurrentTransaction();
+		*failed = true;
+		goes_on = error->sqlerrcode != ERRCODE_QUERY_CANCELED;
+		ereport(LOG,
+				(errmsg("could not settle the runs of job \"%s\"",
+						zklock_display_name(name)),
+				 errdetail("%s", error->message),
+				 error->hint != NULL ? errhint("%s", error->hint) : 0));
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	return goes_on;
+}
+
+/* The node of a job's record, or NULL. */
+static const ZkNode *
+find_node(const ZkNode *nodes, int n, const char *name)
+{
+	char encoded[ZKLOCK_ENCODED_MAX + 1];
+
+	zklock_encode_name(name, encoded);
+	for (int i = 0; i < n; i++)
+	{
+		if (strcmp(nodes[i].name, encoded) == 0)
+			return &nodes[i];
+	}
+	return NULL;
+}
+
+/* All runs of this database; false: some could not be settled. */
+static bool
 settle_all(void)
 {
-	MemoryContext context =
-		AllocSetContextCreate(TopMemoryContext, "zklock settler", ALLOCSET_DEFAULT_SIZES);
 	ZkJobServer self = zklock_job_self(MyDatabaseId);
-	ZkJob *job = MemoryContextAlloc(context, sizeof(ZkJob));
+	ZkJob *job = palloc(sizeof(ZkJob));
+	ZkLeftRun left = {.proclock = -1};
+	bool failed = false;
+	List *all_left = NIL;
+	ListCell *cell;
 	ZkNode *nodes;
 	int64_t now;
 	int n;
 
-	MemoryContextSwitchTo(context);
+	/* before the records are read, which say all of these then */
+	while (zklock_proclock_next_left(left.proclock + 1, &left))
+	{
+		if (left.database == MyDatabaseId)
+			all_left = lappend(all_left, memcpy(palloc(sizeof(left)), &left, sizeof(left)));
+	}
 	n = zklock_query_records(&nodes, &now);
+	foreach (cell, all_left)
+	{
+		const ZkLeftRun *run = lfirst(cell);
+		const ZkNode *node = find_node(nodes, n, run->name);
+
+		if (node == NULL || zklock_job_record_parse(node, job) != ZKLOCK_JOB_GOOD)
+			give_up(run, "The record of the job cannot be read.");
+		else if (!settle_job(run->name, &failed))
+			return false;
+	}
 	for (int i = 0; i < n; i++)
 	{
 		char name[ZKLOCK_NAME_MAX + 1];
-		Oid function;
 
-		if (!zklock_decode_name(nodes[i].name, name) ||
-			zklock_job_record_parse(&nodes[i], job) != ZKLOCK_JOB_GOOD ||
-			zklock_job_open(job, &self, 0) < 0)
-			continue;
-		StartTransactionCommand();
-		function = find_function();
-		if (OidIsValid(function))
-			zklock_job_settle_runs(function, name);
-		CommitTransactionCommand();
-		MemoryContextSwitchTo(context);
-		CHECK_FOR_INTERRUPTS();
+		if (zklock_decode_name(nodes[i].name, name) &&
+			zklock_job_record_parse(&nodes[i], job) == ZKLOCK_JOB_GOOD &&
+			zklock_job_open(job, &self, 0) >= 0 && !settle_job(name, &failed))
+			return false;
 	}
+	return !failed;
 }
 
 void
 zklock_settle_main(Datum arg)
 {
 	Oid database = DatumGetObjectId(arg);
-	ListCell *cell;
 
-	pqsignal(SIGTERM, die);
-	BackgroundWorkerUnblockSignals();
+	zklock_background_begin();
+	before_shmem_exit(on_exit_early, arg);
 	if (OidIsValid(database))
-		BackgroundWorkerInitializeConnectionByOid(database, InvalidOid, 0);
+		BackgroundWorkerInitializeConnectionByOid(database, InvalidOid,
+												  BGWORKER_BYPASS_ALLOWCONN);
 	else
 		BackgroundWorkerInitializeConnection(NULL, NULL, 0);
-	before_shmem_exit(on_exit_early, 0);
-
+	connected = true;
+	enable_timeout_after(STATEMENT_TIMEOUT, LIMIT);
+	MemoryContextSwitchTo(TopMemoryContext); /* until the process ends */
 	if (OidIsValid(database))
-		settle_all();
+		done = settle_all();
 	else
 	{
-		List *databases = find_databases();
-
-		foreach (cell, databases)
-			start_in(lfirst_oid(cell));
+		find_databases();
+		done = true;
 	}
-	done = true;
 }

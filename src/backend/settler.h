@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * settler.h
- *	  The process that settles runs of jobs; see settle.h.
+ *	  The processes that settle runs of jobs; see settle.c.
  *
  *-------------------------------------------------------------------------
  */

@@ -21,7 +21,6 @@
 #include "miscadmin.h"
 
 #include "contenders.h"
-#include "hold.h"
 #include "names.h"
 #include "place.h"
 #include "waiting.h"
@@ -233,78 +232,4 @@ zklock_waiting_raise_over(ZkLockKind kind, const char *name, int64 timeout)
 			 errmsg("could not obtain %s \"%s\" within %lld ms", zklock_kind_names[kind],
 					zklock_display_name(name), (long long) timeout),
 			 holder != NULL ? errdetail("%s", holder) : 0));
-}
-
-/* ------------------------------------------------------------------------
- * PostgreSQL's reports
- * ------------------------------------------------------------------------
- */
-
-/* The name behind a lock of level 1, if it is of our namespace and somebody has it or
- * waits for it, palloc'd with its kind; else NULL. */
-static char *
-find_level1(uint32 high, uint32 low)
-{
-	for (int partition = 0; partition < ZKLOCK_NPARTITIONS; partition++)
-	{
-		LWLock *lock = zklock_partition_lock(partition, LW_SHARED);
-		const ZkLockEntry *entry = NULL;
-		char name[ZKLOCK_NAME_MAX + 1];
-		ZkLockKind kind;
-
-		while ((entry = zklock_partition_next(partition, entry)) != NULL)
-		{
-			LOCKTAG tag;
-
-			zklock_level1_tag(&tag, (ZkLockKind) entry->kind, entry->name, 0);
-			if (entry->proclocks >= 0 && tag.locktag_field2 == high &&
-				tag.locktag_field3 == low)
-				break;
-		}
-		if (entry != NULL)
-		{
-			kind = (ZkLockKind) entry->kind;
-			strlcpy(name, entry->name, sizeof(name));
-		}
-		zklock_entry_unlock(lock);
-		if (entry != NULL)
-			return !zklock_in_namespace(name)
-				? NULL
-				: psprintf("%s \"%s\"", zklock_kind_names[kind],
-						   zklock_client_text(zklock_plain_name(name), false));
-	}
-	return NULL;
-}
-
-char *
-zklock_waiting_name_locks(char *text)
-{
-	static const char begin[] = "advisory lock [0,";
-	char *at = text;
-
-	if (zklock_shared == NULL || MyProc == NULL)
-		return text;
-	while ((at = strstr(at, begin)) != NULL)
-	{
-		unsigned high;
-		unsigned low;
-		unsigned class;
-		int len = 0;
-		char *name = NULL;
-
-		if (zklock_unlocked() &&
-			sscanf(at + strlen(begin), "%u,%u,%u]%n", &high, &low, &class, &len) == 3 &&
-			len > 0 && class == ZKLOCK_LEVEL1_CLASS)
-			name = find_level1(high, low);
-		if (name == NULL)
-			at += strlen(begin);
-		else
-		{
-			char *rest = at + strlen(begin) + len;
-
-			text = psprintf("%.*s%s%s", (int) (at - text), text, name, rest);
-			at = text + strlen(text) - strlen(rest);
-		}
-	}
-	return text;
 }

@@ -34,10 +34,4 @@ pg_noreturn extern void zklock_waiting_raise_over(ZkLockKind kind, const char *n
 /* The words of the former, for waits that are for no lock of anybody's. */
 #define ZKLOCK_LOCK_TIMEOUT_MESSAGE "canceling statement due to lock timeout"
 
-/*
- * Text in which PostgreSQL speaks of level 1, as "advisory lock [0,1150103993,...]", with
- * the names of our locks instead; the same text if there is nothing to be changed.
- */
-extern char *zklock_waiting_name_locks(char *text);
-
 #endif /* ZKLOCK_WAITING_H */

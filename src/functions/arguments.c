@@ -20,6 +20,13 @@
 #include "room.h"
 #include "settings.h"
 
+void
+zklock_raise_null(const char *what)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("%s must not be null", what)));
+}
+
 /* How many bytes our namespace takes of each lock name. */
 static size_t
 namespace_len(void)
@@ -107,9 +114,7 @@ zklock_get_names(ZkLockKind kind, ArrayType *arg, int *n)
 		char name[ZKLOCK_NAME_MAX + 1];
 
 		if (nulls[i])
-			ereport(ERROR,
-					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-					 errmsg("%s name must not be null", zklock_kind_names[kind])));
+			zklock_raise_null(psprintf("%s name", zklock_kind_names[kind]));
 		zklock_get_name(kind, DatumGetTextPP(elements[i]), name);
 		names[i] = pstrdup(name);
 	}

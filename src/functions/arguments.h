@@ -14,6 +14,28 @@
 
 #include "table.h"
 
+/*
+ * The first thing in each function of SQL: raise 22004 if an argument is NULL, as by
+ * 'job/' || id, since what NULL returns, or does not do, would look like an answer.  A
+ * word for each argument, for people; NULL for one that may be NULL, as it is by default.
+ */
+#define ZKLOCK_REFUSE_NULLS(...)                                                         \
+	zklock_refuse_nulls(fcinfo, (const char *const[]){__VA_ARGS__},                      \
+						(int) lengthof(((const char *const[]){__VA_ARGS__})))
+
+pg_noreturn extern void zklock_raise_null(const char *what);
+
+static inline void
+zklock_refuse_nulls(FunctionCallInfo fcinfo, const char *const *what, int n)
+{
+	Assert(n == PG_NARGS());
+	for (int i = 0; i < n; i++)
+	{
+		if (PG_ARGISNULL(i) && what[i] != NULL)
+			zklock_raise_null(what[i]);
+	}
+}
+
 /* Text in UTF-8, palloc'd.  Raises what PostgreSQL does for what has no character there. */
 extern char *zklock_to_utf8(text *arg);
 

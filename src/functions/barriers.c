@@ -42,12 +42,8 @@ zk_barrier(PG_FUNCTION_ARGS)
 	int32 parties;
 	int64 timeout = ZKLOCK_WAIT_FOREVER;
 
+	ZKLOCK_REFUSE_NULLS("barrier name", "number of parties", NULL);
 	zklock_check_callable();
-	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("%s must not be null",
-						PG_ARGISNULL(0) ? "barrier name" : "number of parties")));
 	zklock_get_name(ZKLOCK_KIND_BARRIER, PG_GETARG_TEXT_PP(0), name);
 	parties = PG_GETARG_INT32(1);
 	if (parties < 1 || parties > ZKLOCK_PARTIES_MAX)

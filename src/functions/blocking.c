@@ -36,9 +36,6 @@ PG_FUNCTION_INFO_V1(zk_waits);
 /* No ring is longer whose servers each name all their sessions once. */
 #define MAX_STEPS 64
 
-/* us: shorter waits are none, for zk_waits */
-#define LONG_WAIT INT64CONST(1000000)
-
 /* What has been asked so far: each thing once. */
 typedef struct Inquiry
 {
@@ -356,7 +353,7 @@ typedef struct WaitRow
 static bool
 is_long(TimestampTz since)
 {
-	return GetCurrentTimestamp() - since >= LONG_WAIT;
+	return GetCurrentTimestamp() - since >= ZKLOCK_LONG_WAIT;
 }
 
 static void
@@ -371,6 +368,7 @@ put_wait(ReturnSetInfo *rsinfo, const WaitRow *row)
 	values[0] = CStringGetTextDatum(zklock_kind_names[row->kind]);
 	values[1] = CStringGetTextDatum(zklock_display_name(row->name));
 	values[2] = CStringGetTextDatum(zklock_modes[row->mode]);
+	nulls[2] = row->kind == ZKLOCK_KIND_QUEUE;
 	put_step(&row->waiter, step, none);
 	memcpy(&values[3], step, 5 * sizeof(Datum));
 	memcpy(&nulls[3], none, 5 * sizeof(bool));
@@ -409,8 +407,8 @@ put_own_waits(ReturnSetInfo *rsinfo, Inquiry *inquiry, Chain *chain)
 		ZkLocalWait wait;
 		WaitRow row = {0};
 
-		if (!zklock_holder_waiter(i, &wait) || !zklock_in_namespace(wait.name) ||
-			!is_long(wait.since))
+		if (!(zklock_holder_waiter(i, &wait) || zklock_holder_putter(i, &wait)) ||
+			!zklock_in_namespace(wait.name) || !is_long(wait.since))
 			continue;
 		follow_session(chain, inquiry, wait.pid);
 		if (chain->n == 0)
@@ -419,6 +417,37 @@ put_own_waits(ReturnSetInfo *rsinfo, Inquiry *inquiry, Chain *chain)
 		row.name = wait.name;
 		row.mode = wait.mode;
 		row.since = wait.since;
+		row.waiter = chain->step[0];
+		set_root(&row, chain, 1);
+		put_wait(rsinfo, &row);
+	}
+}
+
+/* Sessions of another server that wait without a contender of their own. */
+static void
+put_reported_waits(ReturnSetInfo *rsinfo, Inquiry *inquiry, Chain *chain, int member)
+{
+	ZkMembers *members = ask_members(inquiry);
+	const ZkReport *report = zklock_members_report(members, member);
+
+	for (int i = 0; report != NULL && i < report->nitems; i++)
+	{
+		const ZkReportItem *item = &report->item[i];
+		Step step = {
+			.contender = &members->nodes[member],
+			.as_of = zklock_time_of_ms(members->nodes[member].mtime),
+		};
+		WaitRow row = {.mode = item->mode};
+
+		if (item->contender != 0 || item->nsessions == 0 ||
+			item->session[0].name[0] == '\0' || !zklock_in_namespace(item->session[0].name))
+			continue;
+		chain->n = 0;
+		if (add_sessions(chain, &step, item, 0))
+			follow(chain, inquiry);
+		row.kind = item->session[0].kind;
+		row.name = item->session[0].name;
+		row.since = step.as_of - Max(item->age, 0) * 1000;
 		row.waiter = chain->step[0];
 		set_root(&row, chain, 1);
 		put_wait(rsinfo, &row);
@@ -502,5 +531,7 @@ zk_waits(PG_FUNCTION_ARGS)
 				put_queue(rsinfo, &inquiry, chain, kinds[k], name);
 		}
 	}
+	for (int i = 0; i < ask_members(&inquiry)->n; i++)
+		put_reported_waits(rsinfo, &inquiry, chain, i);
 	return (Datum) 0;
 }

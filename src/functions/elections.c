@@ -27,6 +27,7 @@
 #include "nodes.h"
 #include "election.h"
 #include "hold.h"
+#include "limit.h"
 #include "query.h"
 #include "runs.h"
 
@@ -39,8 +40,8 @@ PG_FUNCTION_INFO_V1(zk_leader);
 PG_FUNCTION_INFO_V1(zk_candidates);
 PG_FUNCTION_INFO_V1(zk_elections);
 
-/* How long to wait for the first verdict, unless told otherwise: the default in SQL. */
-#define FIRST_VERDICT_MS 2000
+/* How long to wait while nobody is known to lead: the default of zk_is_leader in SQL. */
+#define VERDICT_MS 2000
 
 /* ------------------------------------------------------------------------
  * This server
@@ -66,15 +67,13 @@ zk_is_leader(PG_FUNCTION_ARGS)
 {
 	text *arg;
 	int len;
-	int64 wait = FIRST_VERDICT_MS;
 	CachedElection **cache = fcinfo->flinfo->fn_extra;
 	CachedElection **place = NULL;
 	char name[ZKLOCK_NAME_MAX + 1];
 	ZkElectionRef ref;
 	int64 token;
 
-	if (PG_ARGISNULL(0))
-		PG_RETURN_BOOL(false); /* and never NULL, which NOT would not turn round */
+	ZKLOCK_REFUSE_NULLS("election name", "wait");
 	arg = PG_GETARG_TEXT_PP(0);
 	len = (int) VARSIZE_ANY_EXHDR(arg);
 	if (cache == NULL)
@@ -97,9 +96,8 @@ zk_is_leader(PG_FUNCTION_ARGS)
 	}
 
 	zklock_get_name(ZKLOCK_KIND_ELECTION, arg, name);
-	if (!PG_ARGISNULL(1))
-		wait = zklock_get_timeout(PG_GETARG_INTERVAL_P(1), "wait");
-	token = zklock_election_lead(name, wait, &ref);
+	token = zklock_election_lead(name, zklock_get_timeout(PG_GETARG_INTERVAL_P(1), "wait"),
+								 false, &ref);
 	if (place != NULL)
 	{
 		if (*place == NULL)
@@ -118,6 +116,7 @@ zk_leader_token(PG_FUNCTION_ARGS)
 	char name[ZKLOCK_NAME_MAX + 1];
 	int64 token;
 
+	ZKLOCK_REFUSE_NULLS("election name");
 	zklock_check_preloaded();
 	zklock_get_name(ZKLOCK_KIND_ELECTION, PG_GETARG_TEXT_PP(0), name);
 	token = zklock_election_token(name);
@@ -126,19 +125,21 @@ zk_leader_token(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(token);
 }
 
-/* Have the transaction depend on the leadership, if this server has it. */
+/* Have the transaction depend on the leadership, if this server has it; "name" has room. */
 static bool
-guard(text *arg, int64 *token)
+guard(text *arg, char *name, int64 *token)
 {
-	char name[ZKLOCK_NAME_MAX + 1];
 	ZkElectionRef ref;
 
 	zklock_check_callable();
 	zklock_get_name(ZKLOCK_KIND_ELECTION, arg, name);
 	zklock_hold_end_void();
-	if (zklock_held_find(ZKLOCK_KIND_ELECTION, name) == NULL &&
-		zklock_election_lead(name, FIRST_VERDICT_MS, &ref) == 0)
-		return false;
+	if (zklock_held_find(ZKLOCK_KIND_ELECTION, name) == NULL)
+	{
+		zklock_limit_check(ZKLOCK_LIMIT_LOCKS, zklock_held_names(), 1);
+		if (zklock_election_lead(name, VERDICT_MS, true, &ref) == 0)
+			return false;
+	}
 	return zklock_election_guard(name, token);
 }
 
@@ -155,24 +156,51 @@ detail_of_drain(void)
 Datum
 zk_require_leader(PG_FUNCTION_ARGS)
 {
-	text *arg = PG_GETARG_TEXT_PP(0);
+	char name[ZKLOCK_NAME_MAX + 1];
 	int64 token;
 
-	if (!guard(arg, &token))
+	ZKLOCK_REFUSE_NULLS("election name");
+	if (!guard(PG_GETARG_TEXT_PP(0), name, &token))
+	{
+		const char *doubt = zklock_election_doubt(name);
+
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 				 errmsg("this server is not the leader of election \"%s\"",
-						text_to_cstring(arg)),
-				 detail_of_drain(),
-				 errhint("Run the transaction on the server that zk_leader names.")));
+						zklock_display_name(name)),
+				 doubt != NULL ? errdetail("It could not be found out who is. %s", doubt)
+							   : detail_of_drain(),
+				 doubt != NULL
+					 ? 0
+					 : errhint("Retry the transaction on the server that zk_leader(%s) names.",
+							   quote_literal_cstr(zklock_display_name(name)))));
+	}
 	PG_RETURN_INT64(token);
+}
+
+/* Who is not the leader skips the command; and so does who cannot know, who says why. */
+static void
+tell_skipped(const char *name)
+{
+	const char *doubt = zklock_election_doubt(name);
+
+	if (doubt != NULL)
+		ereport(WARNING,
+				(errcode(ERRCODE_SYSTEM_ERROR),
+				 errmsg("could not find out who leads election \"%s\", skipping",
+						zklock_display_name(name)),
+				 errdetail("%s", doubt)));
+	else
+		ereport(NOTICE,
+				(errmsg("this server is not the leader of election \"%s\", skipping",
+						zklock_display_name(name)),
+				 detail_of_drain()));
 }
 
 /* Its row, as far as the transaction may write. */
 static void
-remember_run(Oid function, text *arg, int64 token, TimestampTz started)
+remember_run(Oid function, const char *name, int64 token, TimestampTz started)
 {
-	char name[ZKLOCK_NAME_MAX + 1];
 	ZkRunRow row = {
 		.kind = ZKLOCK_KIND_ELECTION,
 		.name = name,
@@ -181,10 +209,8 @@ remember_run(Oid function, text *arg, int64 token, TimestampTz started)
 		.done = true,
 	};
 
-	if (XactReadOnly || RecoveryInProgress())
-		return;
-	zklock_get_name(ZKLOCK_KIND_ELECTION, arg, name);
-	zklock_runs_insert(function, &row);
+	if (!XactReadOnly && !RecoveryInProgress())
+		zklock_runs_insert(function, &row);
 }
 
 /*
@@ -196,20 +222,14 @@ remember_run(Oid function, text *arg, int64 token, TimestampTz started)
 Datum
 zk_run_as_leader(PG_FUNCTION_ARGS)
 {
+	char name[ZKLOCK_NAME_MAX + 1];
 	int64 token;
 	TimestampTz started;
 
-	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 PG_ARGISNULL(0) ? errmsg("election name must not be null")
-								 : errmsg("command must not be null")));
-	if (!guard(PG_GETARG_TEXT_PP(0), &token))
+	ZKLOCK_REFUSE_NULLS("election name", "command");
+	if (!guard(PG_GETARG_TEXT_PP(0), name, &token))
 	{
-		ereport(NOTICE,
-				(errmsg("this server is not the leader of election \"%s\", skipping",
-						text_to_cstring(PG_GETARG_TEXT_PP(0))),
-				 detail_of_drain()));
+		tell_skipped(name);
 		PG_RETURN_VOID();
 	}
 
@@ -218,7 +238,7 @@ zk_run_as_leader(PG_FUNCTION_ARGS)
 		elog(ERROR, "SPI_connect failed");
 	zklock_command_run("zk_run_as_leader", text_to_cstring(PG_GETARG_TEXT_PP(1)));
 	SPI_finish();
-	remember_run(fcinfo->flinfo->fn_oid, PG_GETARG_TEXT_PP(0), token, started);
+	remember_run(fcinfo->flinfo->fn_oid, name, token, started);
 	PG_RETURN_VOID();
 }
 
@@ -228,6 +248,7 @@ zk_resign(PG_FUNCTION_ARGS)
 {
 	char name[ZKLOCK_NAME_MAX + 1];
 
+	ZKLOCK_REFUSE_NULLS("election name");
 	zklock_check_callable();
 	zklock_get_name(ZKLOCK_KIND_ELECTION, PG_GETARG_TEXT_PP(0), name);
 	PG_RETURN_BOOL(zklock_election_resign(name));
@@ -259,6 +280,7 @@ zk_leader(PG_FUNCTION_ARGS)
 {
 	ZkNode *nodes;
 
+	ZKLOCK_REFUSE_NULLS("election name");
 	if (ask_candidates(PG_GETARG_TEXT_PP(0), 1, &nodes) < 1)
 		PG_RETURN_NULL();
 	PG_RETURN_DATUM(zklock_node_data_datum(nodes)); /* its server's name */
@@ -269,9 +291,11 @@ Datum
 zk_candidates(PG_FUNCTION_ARGS)
 {
 	ZkNode *nodes;
-	int n = ask_candidates(PG_GETARG_TEXT_PP(0), 0, &nodes);
+	int n;
 	ArrayBuildState *names = initArrayResult(TEXTOID, CurrentMemoryContext, false);
 
+	ZKLOCK_REFUSE_NULLS("election name");
+	n = ask_candidates(PG_GETARG_TEXT_PP(0), 0, &nodes);
 	for (int i = 0; i < n; i++)
 		names = accumArrayResult(names, zklock_node_data_datum(&nodes[i]), false, TEXTOID,
 								 CurrentMemoryContext);

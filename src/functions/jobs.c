@@ -48,18 +48,19 @@ PG_FUNCTION_INFO_V1(zk_jobs);
  * ------------------------------------------------------------------------
  */
 
-pg_noreturn static void
-raise_null(const char *what)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("%s must not be null", what)));
-}
-
+/* Months have no length. */
 static int64
 get_every(const Interval *arg)
 {
-	int64 every = zklock_get_timeout(arg, "every");
+	bool endless = ZKLOCK_INTERVAL_IS_ENDLESS(arg) || ZKLOCK_INTERVAL_IS_MINUS_ENDLESS(arg);
+	int64 every;
 
+	if (arg->month != 0 && !endless)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("every must not have months or years"),
+				 errhint("Use slot, such as slot => date_trunc('month', now(), 'UTC').")));
+	every = zklock_get_timeout(arg, "every");
 	if (every == 0 || every == ZKLOCK_WAIT_FOREVER)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -68,11 +69,12 @@ get_every(const Interval *arg)
 }
 
 static int64
-get_slot(TimestampTz arg)
+get_time(TimestampTz arg, const char *what)
 {
 	if (TIMESTAMP_NOT_FINITE(arg))
 		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("slot must be finite")));
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s must be finite", what)));
 	return zklock_ms_of_time(arg);
 }
 
@@ -91,7 +93,7 @@ get_in_doubt(text *arg)
 
 /*
  * The order of a call.  "i" is the first of the arguments that all of them have: every,
- * slot, wait, attempts, in_doubt.  "name": room for the job's.
+ * slot, wait, attempts, in_doubt, origin.  "name": room for the job's.
  */
 static ZkJobOrder
 get_order(FunctionCallInfo fcinfo, const char *function, int i, char *name)
@@ -99,8 +101,6 @@ get_order(FunctionCallInfo fcinfo, const char *function, int i, char *name)
 	ZkJobOrder order = {.function = fcinfo->flinfo->fn_oid, .name = name};
 
 	zklock_check_callable();
-	if (PG_ARGISNULL(0))
-		raise_null("job name");
 	zklock_get_name(ZKLOCK_KIND_JOB, PG_GETARG_TEXT_PP(0), name);
 	if (PG_ARGISNULL(i) == PG_ARGISNULL(i + 1))
 		ereport(ERROR,
@@ -111,20 +111,17 @@ get_order(FunctionCallInfo fcinfo, const char *function, int i, char *name)
 	if (!PG_ARGISNULL(i))
 		order.every = get_every(PG_GETARG_INTERVAL_P(i));
 	else
-		order.slot = get_slot(PG_GETARG_TIMESTAMPTZ(i + 1));
+		order.slot = get_time(PG_GETARG_TIMESTAMPTZ(i + 1), "slot");
 	order.wait = PG_ARGISNULL(i + 2)
 		? ZKLOCK_WAIT_FOREVER
 		: zklock_get_timeout(PG_GETARG_INTERVAL_P(i + 2), "wait");
-	if (PG_ARGISNULL(i + 3))
-		raise_null("attempts");
 	order.attempts = PG_GETARG_INT32(i + 3);
 	if (order.attempts < 1)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("attempts must be 1 or more")));
-	if (PG_ARGISNULL(i + 4))
-		raise_null("in_doubt");
 	order.skip = get_in_doubt(PG_GETARG_TEXT_PP(i + 4));
+	order.origin = get_time(PG_GETARG_TIMESTAMPTZ(i + 5), "origin");
 	PreventCommandIfReadOnly(function);
 	return order;
 }
@@ -134,15 +131,16 @@ get_order(FunctionCallInfo fcinfo, const char *function, int i, char *name)
  * ------------------------------------------------------------------------
  */
 
-/* CALL zk_run_once(job, command, every, slot, wait, attempts, in_doubt) */
+/* CALL zk_run_once(job, command, every, slot, wait, attempts, in_doubt, origin) */
 Datum
 zk_run_once(PG_FUNCTION_ARGS)
 {
 	char name[ZKLOCK_NAME_MAX + 1];
-	ZkJobOrder order = get_order(fcinfo, "zk_run_once()", 2, name);
+	ZkJobOrder order;
 
-	if (PG_ARGISNULL(1))
-		raise_null("command");
+	ZKLOCK_REFUSE_NULLS("job name", "command", NULL, NULL, NULL, "attempts", "in_doubt",
+						"origin");
+	order = get_order(fcinfo, "zk_run_once()", 2, name);
 	order.command = text_to_cstring(PG_GETARG_TEXT_PP(1));
 	zklock_leave_transaction(fcinfo, "zk_run_once", "Call it on its own.");
 	zklock_job_run_once(&order);
@@ -150,26 +148,32 @@ zk_run_once(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-/* zk_run_begin(job, every, slot, wait, attempts, in_doubt) returns boolean */
+/* zk_run_begin(job, every, slot, wait, attempts, in_doubt, origin) returns boolean */
 Datum
 zk_run_begin(PG_FUNCTION_ARGS)
 {
 	char name[ZKLOCK_NAME_MAX + 1];
-	ZkJobOrder order = get_order(fcinfo, "zk_run_begin()", 1, name);
+	ZkJobOrder order;
 
+	ZKLOCK_REFUSE_NULLS("job name", NULL, NULL, NULL, "attempts", "in_doubt", "origin");
+	order = get_order(fcinfo, "zk_run_begin()", 1, name);
 	PG_RETURN_BOOL(zklock_job_begin(&order));
 }
 
-/* CALL zk_run_begin_session(job, every, slot, wait, attempts, in_doubt, INOUT due) */
+/* CALL zk_run_begin_session(job, every, slot, wait, attempts, in_doubt, origin,
+ * INOUT due) */
 Datum
 zk_run_begin_session(PG_FUNCTION_ARGS)
 {
 	char name[ZKLOCK_NAME_MAX + 1];
-	ZkJobOrder order = get_order(fcinfo, "zk_run_begin_session()", 1, name);
+	ZkJobOrder order;
 	TupleDesc desc;
 	Datum due;
 	bool isnull = false;
 
+	ZKLOCK_REFUSE_NULLS("job name", NULL, NULL, NULL, "attempts", "in_doubt", "origin",
+						NULL);
+	order = get_order(fcinfo, "zk_run_begin_session()", 1, name);
 	/* what may fail comes before the run has begun */
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
@@ -187,16 +191,12 @@ zk_run_end(PG_FUNCTION_ARGS)
 {
 	char name[ZKLOCK_NAME_MAX + 1];
 
+	ZKLOCK_REFUSE_NULLS("job name", "ok");
 	zklock_check_callable();
 	zklock_get_name(ZKLOCK_KIND_JOB, PG_GETARG_TEXT_PP(0), name);
+	PreventCommandIfReadOnly("zk_run_end()");
 	zklock_loss_acknowledge();
-	if (zklock_job_end(fcinfo->flinfo->fn_oid, name, PG_GETARG_BOOL(1)))
-		PG_RETURN_BOOL(true);
-	ereport(WARNING,
-			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("this session has not begun a run of job \"%s\"",
-					zklock_display_name(name))));
-	PG_RETURN_BOOL(false);
+	PG_RETURN_BOOL(zklock_job_end(fcinfo->flinfo->fn_oid, name, PG_GETARG_BOOL(1)));
 }
 
 /* ------------------------------------------------------------------------
@@ -211,18 +211,13 @@ zk_job_reset(PG_FUNCTION_ARGS)
 	char name[ZKLOCK_NAME_MAX + 1];
 	int64 slot = ZKLOCK_JOB_NEVER;
 
+	ZKLOCK_REFUSE_NULLS("job name", NULL);
 	zklock_check_callable();
-	if (PG_ARGISNULL(0))
-		raise_null("job name");
 	zklock_get_name(ZKLOCK_KIND_JOB, PG_GETARG_TEXT_PP(0), name);
 	if (!PG_ARGISNULL(1))
-		slot = get_slot(PG_GETARG_TIMESTAMPTZ(1));
-	if (!zklock_job_reset_slot(name, slot))
-		PG_RETURN_BOOL(false);
-	ereport(LOG,
-			(errmsg("zk_job_reset made a slot of job \"%s\" due again",
-					zklock_display_name(name))));
-	PG_RETURN_BOOL(true);
+		slot = get_time(PG_GETARG_TIMESTAMPTZ(1), "slot");
+	PreventCommandIfReadOnly("zk_job_reset()");
+	PG_RETURN_BOOL(zklock_job_reset_slot(name, slot));
 }
 
 /* zk_job_forget(job text) returns boolean */
@@ -231,8 +226,10 @@ zk_job_forget(PG_FUNCTION_ARGS)
 {
 	char name[ZKLOCK_NAME_MAX + 1];
 
+	ZKLOCK_REFUSE_NULLS("job name");
 	zklock_check_callable();
 	zklock_get_name(ZKLOCK_KIND_JOB, PG_GETARG_TEXT_PP(0), name);
+	PreventCommandIfReadOnly("zk_job_forget()");
 	if (!zklock_job_forget_runs(fcinfo->flinfo->fn_oid, name))
 		PG_RETURN_BOOL(false);
 	ereport(LOG,

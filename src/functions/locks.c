@@ -53,6 +53,7 @@ zk_lock(PG_FUNCTION_ARGS)
 	ZkLockScope scope;
 	int64 token = 0;
 
+	ZKLOCK_REFUSE_NULLS("lock name", "lock mode", "lock scope");
 	zklock_check_callable();
 	zklock_get_name(ZKLOCK_KIND_LOCK, PG_GETARG_TEXT_PP(0), name);
 	mode = zklock_get_mode(PG_GETARG_TEXT_PP(1), true);
@@ -72,6 +73,7 @@ zk_try_lock(PG_FUNCTION_ARGS)
 	int64 timeout;
 	int64 token;
 
+	ZKLOCK_REFUSE_NULLS("lock name", "lock mode", "lock scope", "timeout");
 	zklock_check_callable();
 	zklock_get_name(ZKLOCK_KIND_LOCK, PG_GETARG_TEXT_PP(0), name);
 	mode = zklock_get_mode(PG_GETARG_TEXT_PP(1), true);
@@ -90,6 +92,7 @@ zk_lock_all(PG_FUNCTION_ARGS)
 	int64 *tokens;
 	Datum *values;
 
+	ZKLOCK_REFUSE_NULLS("lock names");
 	zklock_check_callable();
 	names = zklock_get_names(ZKLOCK_KIND_LOCK, PG_GETARG_ARRAYTYPE_P(0), &n);
 	zklock_loss_acknowledge();
@@ -113,6 +116,7 @@ zk_try_lock_all(PG_FUNCTION_ARGS)
 	ZkLockScope scope;
 	int64 timeout;
 
+	ZKLOCK_REFUSE_NULLS("lock names", "lock mode", "lock scope", "timeout");
 	zklock_check_callable();
 	names = zklock_get_names(ZKLOCK_KIND_LOCK, PG_GETARG_ARRAYTYPE_P(0), &n);
 	mode = zklock_get_mode(PG_GETARG_TEXT_PP(1), true);
@@ -137,10 +141,12 @@ find_held(ZkLockKind kind, text *arg, char *name)
 Datum
 zk_unlock(PG_FUNCTION_ARGS)
 {
-	ZkLockKind kind = zklock_get_kind(PG_GETARG_TEXT_PP(1));
+	ZkLockKind kind;
 	char name[ZKLOCK_NAME_MAX + 1];
 	ZkHeldLock *held;
 
+	ZKLOCK_REFUSE_NULLS("name", "kind");
+	kind = zklock_get_kind(PG_GETARG_TEXT_PP(1));
 	held = find_held(kind, PG_GETARG_TEXT_PP(0), name);
 	zklock_loss_acknowledge();
 	if (held != NULL && !slist_is_empty(&held->holds[ZKLOCK_SCOPE_SESSION]))
@@ -177,11 +183,11 @@ zk_unlock_all(PG_FUNCTION_ARGS)
 Datum
 zk_token(PG_FUNCTION_ARGS)
 {
-	ZkLockKind kind = zklock_get_kind(PG_GETARG_TEXT_PP(1));
 	char name[ZKLOCK_NAME_MAX + 1];
 	ZkHeldLock *held;
 
-	held = find_held(kind, PG_GETARG_TEXT_PP(0), name);
+	ZKLOCK_REFUSE_NULLS("name", "kind");
+	held = find_held(zklock_get_kind(PG_GETARG_TEXT_PP(1)), PG_GETARG_TEXT_PP(0), name);
 	if (held == NULL)
 		PG_RETURN_NULL();
 	PG_RETURN_INT64(zklock_loss_claim(held));
@@ -229,10 +235,12 @@ prove_contender(ZkHeldLock *held)
 Datum
 zk_assert(PG_FUNCTION_ARGS)
 {
-	ZkLockKind kind = zklock_get_kind(PG_GETARG_TEXT_PP(1));
+	ZkLockKind kind;
 	char name[ZKLOCK_NAME_MAX + 1];
 	ZkHeldLock *held;
 
+	ZKLOCK_REFUSE_NULLS("name", "kind");
+	kind = zklock_get_kind(PG_GETARG_TEXT_PP(1));
 	held = find_held(kind, PG_GETARG_TEXT_PP(0), name);
 	if (held != NULL)
 	{
@@ -262,12 +270,8 @@ zk_lock_session(PG_FUNCTION_ARGS)
 	int64 timeout = ZKLOCK_WAIT_FOREVER;
 	int64 token;
 
+	ZKLOCK_REFUSE_NULLS("lock name", "lock mode", NULL);
 	zklock_check_callable();
-	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("%s must not be null",
-						PG_ARGISNULL(0) ? "lock name" : "lock mode")));
 	zklock_get_name(ZKLOCK_KIND_LOCK, PG_GETARG_TEXT_PP(0), name);
 	mode = zklock_get_mode(PG_GETARG_TEXT_PP(1), false);
 	if (!PG_ARGISNULL(2))

@@ -333,8 +333,8 @@ zk_session(PG_FUNCTION_ARGS)
 	int64 latency;
 	int names;
 	int proclocks;
-	Datum values[21];
-	bool nulls[21] = {0};
+	Datum values[22];
+	bool nulls[22] = {0};
 
 	zklock_check_callable();
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
@@ -357,27 +357,29 @@ zk_session(PG_FUNCTION_ARGS)
 	nulls[6] = s.worker_pid == 0;
 	values[7] = bytes_datum(s.hosts);
 	nulls[7] = s.hosts[0] == '\0';
-	values[8] = IntervalPGetDatum(zklock_make_interval(Max(lease, 0) / 1000));
-	nulls[8] = s.id.id == 0;
+	values[8] = bytes_datum(s.library);
+	nulls[8] = s.library[0] == '\0';
+	values[9] = IntervalPGetDatum(zklock_make_interval(Max(lease, 0) / 1000));
+	nulls[9] = s.id.id == 0;
 	latency = (int64) pg_atomic_read_u64(&zklock_shared->write_latency);
-	values[9] = IntervalPGetDatum(zklock_make_interval(latency / 1000));
-	nulls[9] = latency == 0;
-	latency = (int64) pg_atomic_read_u64(&zklock_shared->read_latency);
 	values[10] = IntervalPGetDatum(zklock_make_interval(latency / 1000));
 	nulls[10] = latency == 0;
-	values[11] = IntervalPGetDatum(zklock_make_interval((now - s.opened_at) / 1000));
-	nulls[11] = s.id.id == 0 || s.opened_at == 0;
-	values[12] = IntervalPGetDatum(zklock_make_interval((now - s.worker_started) / 1000));
-	nulls[12] = s.worker_pid == 0 || s.worker_started == 0;
-	values[13] = Int64GetDatum(s.reconnects);
-	values[14] = Int64GetDatum(s.expiries);
-	values[15] = Int32GetDatum((int32) pg_atomic_read_u32(&zklock_shared->in_flight));
+	latency = (int64) pg_atomic_read_u64(&zklock_shared->read_latency);
+	values[11] = IntervalPGetDatum(zklock_make_interval(latency / 1000));
+	nulls[11] = latency == 0;
+	values[12] = IntervalPGetDatum(zklock_make_interval((now - s.opened_at) / 1000));
+	nulls[12] = s.id.id == 0 || s.opened_at == 0;
+	values[13] = IntervalPGetDatum(zklock_make_interval((now - s.worker_started) / 1000));
+	nulls[13] = s.worker_pid == 0 || s.worker_started == 0;
+	values[14] = Int64GetDatum(s.reconnects);
+	values[15] = Int64GetDatum(s.expiries);
+	values[16] = Int32GetDatum((int32) pg_atomic_read_u32(&zklock_shared->in_flight));
 	zklock_table_use(&names, &proclocks);
-	values[16] = Int32GetDatum(names);
-	values[17] = Int32GetDatum(zklock_shared->nentries);
-	values[18] = Int32GetDatum(proclocks);
-	values[19] = Int32GetDatum((int32) pg_atomic_read_u32(&zklock_shared->nkept));
-	values[20] = CStringGetTextDatum(zklock_drain_name(zklock_drain_state()));
+	values[17] = Int32GetDatum(names);
+	values[18] = Int32GetDatum(zklock_shared->nentries);
+	values[19] = Int32GetDatum(proclocks);
+	values[20] = Int32GetDatum((int32) pg_atomic_read_u32(&zklock_shared->nkept));
+	values[21] = CStringGetTextDatum(zklock_drain_name(zklock_drain_state()));
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
 }
 
@@ -472,12 +474,14 @@ Datum
 zk_contenders(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-	ZkLockKind kind = zklock_get_kind(PG_GETARG_TEXT_PP(1));
+	ZkLockKind kind;
 	char name[ZKLOCK_NAME_MAX + 1];
 	ZkSessionShared s;
 	ZkContenders queue;
 	ZkMembers members = {0};
 
+	ZKLOCK_REFUSE_NULLS("name", "kind");
+	kind = zklock_get_kind(PG_GETARG_TEXT_PP(1));
 	zklock_check_callable();
 	zklock_get_name(kind, PG_GETARG_TEXT_PP(0), name);
 	InitMaterializedSRF(fcinfo, 0);
@@ -526,12 +530,15 @@ Datum
 zk_lock_dirs(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-	ZkLockKind kind = zklock_get_kind(PG_GETARG_TEXT_PP(1));
-	ZkQuery query = {.kind = kind};
-	char *prefix = zklock_to_utf8(PG_GETARG_TEXT_PP(0));
+	ZkLockKind kind;
+	ZkQuery query = {0};
+	char *prefix;
 	ZkNode *nodes;
 	int n;
 
+	ZKLOCK_REFUSE_NULLS("prefix", "kind");
+	query.kind = kind = zklock_get_kind(PG_GETARG_TEXT_PP(1));
+	prefix = zklock_to_utf8(PG_GETARG_TEXT_PP(0));
 	zklock_check_callable();
 	InitMaterializedSRF(fcinfo, 0);
 	if (zklock_namespace[0] != '\0')
@@ -634,12 +641,15 @@ describe_owner(ZkLockKind kind, const char *name, int64 token)
 Datum
 zk_break(PG_FUNCTION_ARGS)
 {
-	ZkLockKind kind = zklock_get_kind(PG_GETARG_TEXT_PP(2));
+	ZkLockKind kind;
 	char name[ZKLOCK_NAME_MAX + 1];
-	int64 token = PG_GETARG_INT64(1);
+	int64 token;
 	const char *owner;
 	bool removed;
 
+	ZKLOCK_REFUSE_NULLS("name", "fencing token", "kind");
+	kind = zklock_get_kind(PG_GETARG_TEXT_PP(2));
+	token = PG_GETARG_INT64(1);
 	zklock_check_callable();
 	zklock_get_name(kind, PG_GETARG_TEXT_PP(0), name);
 	/* afterwards nobody can tell */
@@ -658,9 +668,11 @@ zk_break(PG_FUNCTION_ARGS)
 Datum
 zk_raise_tokens(PG_FUNCTION_ARGS)
 {
-	int64 above = PG_GETARG_INT64(0);
+	int64 above;
 	int64 base;
 
+	ZKLOCK_REFUSE_NULLS("fencing token");
+	above = PG_GETARG_INT64(0);
 	zklock_check_callable();
 	base = above > 0 ? zklock_query_raise(above) : 0;
 	if (base == 0)

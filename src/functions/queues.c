@@ -14,6 +14,7 @@
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
+#include "acquire.h"
 #include "arguments.h"
 #include "callbacks.h"
 #include "check.h"
@@ -36,13 +37,11 @@ zk_queue_put(PG_FUNCTION_ARGS)
 	char name[ZKLOCK_NAME_MAX + 1];
 	char *payload;
 
+	ZKLOCK_REFUSE_NULLS("queue name", "payload");
 	zklock_check_callable();
-	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("%s must not be null", PG_ARGISNULL(0) ? "queue name" : "payload")));
 	zklock_get_name(ZKLOCK_KIND_QUEUE, PG_GETARG_TEXT_PP(0), name);
 	payload = zklock_to_utf8(PG_GETARG_TEXT_PP(1));
+	zklock_introduce(); /* the commit may wait */
 	zklock_callbacks_begin();
 	zklock_handout_put(name, payload, (int) strlen(payload));
 	PG_RETURN_VOID();
@@ -76,6 +75,7 @@ zk_queue_take(PG_FUNCTION_ARGS)
 	Datum values[4];
 	bool nulls[4] = {0};
 
+	ZKLOCK_REFUSE_NULLS("queue name", "timeout");
 	zklock_check_callable();
 	zklock_get_name(ZKLOCK_KIND_QUEUE, PG_GETARG_TEXT_PP(0), name);
 	timeout = zklock_get_timeout(PG_GETARG_INTERVAL_P(1), "timeout");
@@ -105,6 +105,7 @@ zk_queue_purge(PG_FUNCTION_ARGS)
 {
 	char name[ZKLOCK_NAME_MAX + 1];
 
+	ZKLOCK_REFUSE_NULLS("queue name");
 	zklock_check_callable();
 	zklock_get_name(ZKLOCK_KIND_QUEUE, PG_GETARG_TEXT_PP(0), name);
 	PG_RETURN_INT64(zklock_query_purge(name, "items"));

@@ -34,6 +34,7 @@ zk_acquire(PG_FUNCTION_ARGS)
 	ZkLockScope scope;
 	int64 token = 0;
 
+	ZKLOCK_REFUSE_NULLS("slot name", "number of slots", "lock scope");
 	zklock_check_callable();
 	zklock_get_name(ZKLOCK_KIND_SLOT, PG_GETARG_TEXT_PP(0), name);
 	slots = zklock_get_slots(PG_GETARG_INT32(1));
@@ -53,6 +54,7 @@ zk_try_acquire(PG_FUNCTION_ARGS)
 	int64 timeout;
 	int64 token;
 
+	ZKLOCK_REFUSE_NULLS("slot name", "number of slots", "lock scope", "timeout");
 	zklock_check_callable();
 	zklock_get_name(ZKLOCK_KIND_SLOT, PG_GETARG_TEXT_PP(0), name);
 	slots = zklock_get_slots(PG_GETARG_INT32(1));
@@ -69,6 +71,7 @@ zk_slot(PG_FUNCTION_ARGS)
 	char name[ZKLOCK_NAME_MAX + 1];
 	ZkHeldLock *held;
 
+	ZKLOCK_REFUSE_NULLS("slot name");
 	zklock_check_callable();
 	zklock_get_name(ZKLOCK_KIND_SLOT, PG_GETARG_TEXT_PP(0), name);
 	zklock_hold_end_void();

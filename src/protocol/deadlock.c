@@ -19,6 +19,9 @@
  *	11 gives an edge that has changed the number that it had
  *	12 takes a ring that was broken between two readings for the only one
  *	13 the same of a ring in which it is another's turn
+ *	14 takes those of one server who ask for a slot for ones that share it
+ *	15 * does not look from a slot that nobody but its own server's backends want
+ *	16 * takes a wait for one of several slots for one that needs all of them
  *
  *-------------------------------------------------------------------------
  */
@@ -575,7 +578,7 @@ has_other(const Sessions *sessions, uint64_t session)
 static uint64_t
 session_of(const ZkLockChild *child)
 {
-	return child->slots > 0 ? 0 : child->uuid_hi;
+	return child->slots > 0 && ZKLOCK_DEADLOCK_MUTANT != 14 ? 0 : child->uuid_hi;
 }
 
 /* The newest contender first. */

@@ -25,7 +25,7 @@
  *	18 * writes with a version that was seen in another session
  *	19 * says DONE before the commit
  *	20 * lets go of the lock before the end is recorded
- *	21 takes a slot far ahead of the clock for the present one
+ *	21 leaves a slot out that begins soon after a run
  *	22 commits though the slot was done meanwhile
  *	23 * settles a run whose transaction goes on
  *	24 stays at a slot that was reset and has failed again
@@ -45,6 +45,10 @@
  *	38 takes the newest run that it knows for the newest one
  *	39 takes the word of a server's copy for its own
  *	40 * decides, or forgets, in another session than that of the lock
+ *	41 takes the slot last done for the one that is to be reset, though one has failed
+ *	42 takes a call just before a slot for one of the slot before
+ *	43 runs a slot that was reset before the present one
+ *	44 * lets go of the lock when the backend of a run that commits ends without a word
  *
  *-------------------------------------------------------------------------
  */
@@ -61,6 +65,7 @@ zklock_job_init(ZkJob *job)
 {
 	memset(job, 0, sizeof(*job));
 	job->version = ZKLOCK_JOB_VERSION;
+	job->origin = ZKLOCK_JOB_ORIGIN;
 	job->last_done = job->reset_slot = ZKLOCK_JOB_NEVER;
 }
 
@@ -102,8 +107,8 @@ zklock_job_valid(const ZkJob *job)
 		job->count >= ZKLOCK_JOB_COUNT_MAX || job->nruns < 0 ||
 		job->nruns > ZKLOCK_JOB_RUNS || !valid_time_or_never(job->last_done) ||
 		!valid_time_or_never(job->reset_slot) || job->every < 0 ||
-		job->every > ZKLOCK_JOB_TIME_MAX || job->forgotten.number < 0 ||
-		job->forgotten.number > job->count)
+		job->every > ZKLOCK_JOB_TIME_MAX || !valid_time(job->origin) ||
+		job->forgotten.number < 0 || job->forgotten.number > job->count)
 		return false;
 	for (int i = 0; i < job->nruns; i++)
 	{
@@ -153,14 +158,6 @@ find_slot(const ZkJob *job, int64_t slot, unsigned states)
 	return -1;
 }
 
-static int
-failures(const ZkJob *job, int64_t slot)
-{
-	int i = find_slot(job, slot, ANY_STATE);
-
-	return i < 0 ? 0 : job->run[i].failures;
-}
-
 /* Is somebody known to have had the lock after this one? */
 static bool
 is_late(const ZkJob *job, int64_t token)
@@ -180,6 +177,15 @@ counts(const ZkJob *job, ZkJobId id)
 	if (ZKLOCK_JOB_MUTANT == 37)
 		return id.number > last.number;
 	return id.token > last.token || (id.token == last.token && id.number > last.number);
+}
+
+/* Slots come again when the clock was ahead: what was forgotten has not failed. */
+static int
+failures(const ZkJob *job, int64_t slot)
+{
+	int i = find_slot(job, slot, ANY_STATE);
+
+	return i < 0 || !counts(job, job->run[i].id) ? 0 : job->run[i].failures;
 }
 
 bool
@@ -269,41 +275,66 @@ take_over(ZkJob *job, bool skip, int64_t now)
  * ------------------------------------------------------------------------
  */
 
-/* Times are far from the ends of an int64. */
-static bool
-within(int64_t a, int64_t b, int64_t distance)
+/* How long before a slot begins is a call for it already? */
+static int64_t
+early(int64_t every)
 {
-	return a - b < distance && b - a < distance;
+	if (ZKLOCK_JOB_MUTANT == 42)
+		return 0;
+	return every / 20 < ZKLOCK_JOB_EARLY ? every / 20 : ZKLOCK_JOB_EARLY;
 }
 
-/* Which slot the call is for; false: it is not due. */
+/* As date_bin does.  Times are far from the ends of an int64. */
+static int64_t
+bin(int64_t every, int64_t origin, int64_t time)
+{
+	int64_t into = (time - origin) % every;
+
+	return time - (into < 0 ? into + every : into);
+}
+
+int64_t
+zklock_job_slot(int64_t every, int64_t origin, int64_t now)
+{
+	int64_t slot = ZKLOCK_JOB_MUTANT == 8 ? now : bin(every, origin, now + early(every));
+
+	/* "every" may be what others wrote */
+	return slot < ZKLOCK_JOB_TIME_MIN ? ZKLOCK_JOB_TIME_MIN : slot;
+}
+
+/*
+ * Which slot the call is for; false: it is not due.
+ *
+ * With "every" the present slot comes first, for it passes, and one that was reset stays
+ * due. Neither keeps the job from going on when it has failed.
+ */
 static bool
 find_due(const ZkJob *job, const ZkJobCall *call, int64_t now, int64_t *slot)
 {
-	int64_t half = call->every / 2 + call->every % 2;
+	bool due;
+	bool goes_first;
 
-	if (call->every == 0)
-	{
-		*slot = call->slot;
-		return *slot > job->last_done || *slot == job->reset_slot ||
-			(ZKLOCK_JOB_MUTANT == 17 && *slot == job->last_done);
-	}
-	/* One that fails again must not keep the job from going on. */
-	if (job->reset_slot != ZKLOCK_JOB_NEVER &&
-		(failures(job, job->reset_slot) < call->attempts || ZKLOCK_JOB_MUTANT == 24))
-	{
-		*slot = job->reset_slot;
-		return true;
-	}
-	*slot = now;
-	if (job->last_done != ZKLOCK_JOB_NEVER && now - job->last_done < half)
+	*slot = call->every > 0 ? zklock_job_slot(call->every, call->origin, now) : call->slot;
+	if (ZKLOCK_JOB_MUTANT == 21 && call->every > 0 && job->nruns > 0 &&
+		job->run[0].state == ZKLOCK_JOB_DONE && now - job->run[0].start < call->every / 2)
 		return false;
-	/* The slot of a run that was not done goes on, unless the clock was set since. */
-	if (job->nruns > 0 && job->run[0].slot > job->last_done && ZKLOCK_JOB_MUTANT != 8 &&
-		(within(now, job->run[0].slot, half) ||
-		 (ZKLOCK_JOB_MUTANT == 21 && now < job->run[0].slot)))
-		*slot = job->run[0].slot;
+	due = *slot > job->last_done || *slot == job->reset_slot ||
+		(ZKLOCK_JOB_MUTANT == 17 && *slot == job->last_done);
+	goes_first = due && failures(job, *slot) < call->attempts && ZKLOCK_JOB_MUTANT != 43;
+	if (call->every == 0 || job->reset_slot == ZKLOCK_JOB_NEVER ||
+		((goes_first || failures(job, job->reset_slot) >= call->attempts) &&
+		 ZKLOCK_JOB_MUTANT != 24))
+		return due;
+	*slot = job->reset_slot;
 	return true;
+}
+
+static void
+set_every(ZkJob *job, const ZkJobCall *call)
+{
+	job->every = call->every;
+	if (call->every > 0)
+		job->origin = call->origin;
 }
 
 static void
@@ -326,7 +357,7 @@ begin_run(ZkJob *job, const ZkJobCall *call, int64_t slot, int64_t now)
 	{
 		run.attempt = job->run[before].attempt + 1;
 		if (ZKLOCK_JOB_MUTANT != 7)
-			run.failures = job->run[before].failures;
+			run.failures = failures(job, slot);
 	}
 	if (len > ZKLOCK_NAME_MAX)
 		len = ZKLOCK_NAME_MAX;
@@ -335,7 +366,7 @@ begin_run(ZkJob *job, const ZkJobCall *call, int64_t slot, int64_t now)
 		job->nruns++;
 	memmove(&job->run[1], &job->run[0], sizeof(run) * (size_t) (job->nruns - 1));
 	job->run[0] = run;
-	job->every = call->every;
+	set_every(job, call);
 	job->changed = true;
 }
 
@@ -364,11 +395,11 @@ zklock_job_decide(ZkJob *job, const ZkJobCall *call, int64_t now)
 		decision.slot = job->last_done;
 		decision.run = find_slot(job, job->last_done,
 								 STATE(ZKLOCK_JOB_DONE) | STATE(ZKLOCK_JOB_SKIPPED));
-		decision.ahead = call->every > 0 && job->last_done - now > call->every / 2;
+		decision.ahead = call->every > 0 && job->last_done > now + early(call->every);
 		/* a reset goes by it */
 		if (call->every > 0 && job->every == 0)
 		{
-			job->every = call->every;
+			set_every(job, call);
 			job->changed = true;
 		}
 		return decision;
@@ -388,14 +419,14 @@ zklock_job_decide(ZkJob *job, const ZkJobCall *call, int64_t now)
 int64_t
 zklock_job_next_due(const ZkJob *job)
 {
-	int64_t due;
+	int64_t slot;
 
 	if (job->reset_slot != ZKLOCK_JOB_NEVER)
 		return job->reset_slot;
 	if (job->every == 0 || job->last_done == ZKLOCK_JOB_NEVER)
 		return ZKLOCK_JOB_NEVER;
-	due = job->last_done + job->every / 2 + job->every % 2;
-	return valid_time(due) ? due : ZKLOCK_JOB_NEVER;
+	slot = bin(job->every, job->origin, job->last_done) + job->every;
+	return valid_time(slot) ? slot : ZKLOCK_JOB_NEVER;
 }
 
 /* ------------------------------------------------------------------------
@@ -494,31 +525,71 @@ zklock_job_settle(ZkJob *job, ZkJobId id, const ZkJobServer *server, bool commit
 static bool
 is_ahead(const ZkJob *job, int64_t now)
 {
+	int64_t latest = now + early(job->every);
+
 	if (job->every == 0)
 		return false; /* those who call make the slots */
-	if (job->last_done > now)
+	if (job->last_done > latest)
 		return true;
 	for (int i = 0; i < job->nruns; i++)
-		if (job->run[i].slot > now &&
+		if (job->run[i].slot > latest &&
 			(job->run[i].end == ZKLOCK_JOB_NEVER || job->run[i].doubt) &&
 			counts(job, job->run[i].id))
 			return true;
 	return false;
 }
 
+/* The newest slot that has failed and is not done, or NEVER. */
+static int64_t
+find_failed(const ZkJob *job)
+{
+	for (int i = 0; i < job->nruns; i++)
+	{
+		const ZkJobRun *run = &job->run[i];
+
+		if (run->failures > 0 && counts(job, run->id) &&
+			(run->slot > job->last_done || run->slot == job->reset_slot))
+			return run->slot;
+	}
+	return ZKLOCK_JOB_NEVER;
+}
+
+/*
+ * Which slot does one mean who names none?  A write may be repeated that has come
+ * through: so one that was reset, and is not done since, comes before the one last done.
+ */
+static int64_t
+find_meant(const ZkJob *job, int64_t now)
+{
+	int64_t failed = ZKLOCK_JOB_MUTANT == 41 ? ZKLOCK_JOB_NEVER : find_failed(job);
+
+	if (is_ahead(job, now))
+		return zklock_job_slot(job->every, job->origin, now);
+	if (failed != ZKLOCK_JOB_NEVER)
+		return failed;
+	return job->reset_slot != ZKLOCK_JOB_NEVER ? job->reset_slot : job->last_done;
+}
+
 bool
 zklock_job_reset(ZkJob *job, int64_t slot, int64_t now)
 {
+	int64_t present = now;
+
 	if (slot == ZKLOCK_JOB_NEVER)
-		slot = job->last_done;
+		slot = find_meant(job, now);
 	if (slot == ZKLOCK_JOB_NEVER)
 		return false;
-	if (job->every > 0 && slot > now && ZKLOCK_JOB_MUTANT != 35)
-		slot = now;
+	/* those who call make the slots, and this one has not been called for */
+	if (job->every == 0 && slot > job->last_done && find_slot(job, slot, ANY_STATE) < 0)
+		return false;
+	if (job->every > 0)
+		present = zklock_job_slot(job->every, job->origin, now);
+	if (job->every > 0 && slot > now + early(job->every) && ZKLOCK_JOB_MUTANT != 35)
+		slot = present;
 	if (is_ahead(job, now))
 	{
 		/* what is not ahead of it is done, as far as it is known to be */
-		job->last_done = now;
+		job->last_done = present;
 		if (ZKLOCK_JOB_MUTANT != 34)
 			job->forgotten = (ZkJobId){.token = ZKLOCK_JOB_MUTANT == 38 && job->nruns > 0
 										   ? job->run[0].id.token

@@ -10,9 +10,9 @@
  * A job is a name and a persistent znode, whose data is the record and whose children are
  * the queue of the job's lock.  Whoever holds the lock, by the ordinary protocol, may run
  * the job; it is the record that says whether it is due.  A time for which the job is to
- * run once is a slot: given by the caller, or with "every" the time at which the first run
- * for it began.  All times are ms since 1970.  "now" is the ensemble's clock, never a
- * server's: the mtime of a znode that the session has just written.
+ * run once is a slot: given by the caller, or with "every" the one that the present lies in,
+ * counted from "origin" (zklock_job_slot).  All times are ms since 1970.  "now" is the
+ * ensemble's clock, never a server's: the mtime of a znode that the session has just written.
  *
  * How to change the record.  Each function below changes it in memory and sets "changed"
  * if it has to be written.  So every change is the same loop:
@@ -51,7 +51,8 @@
  *	 6. zklock_job_finish: DONE, or after an error FAILED, or LOST if it was aborted since
  *	    the lock was lost.  Until that is known, with whatever session there is, for it
  *	    needs no lock.  Only then let go of the lock: the write and the contender's delete
- *	    go out in this order on one session.
+ *	    go out in this order on one session.  A backend that ends, or gives up, between
+ *	    steps 3 and 6 leaves the lock to its server, which does step 6 for it.
  *
  * Found by the next holder, a run that never reached COMMITTING did not commit, and one in
  * COMMITTING is in doubt: "doubt" says that nobody knows yet.  It counts as not done (LOST)
@@ -78,8 +79,8 @@
  *	    reached.
  *	 3. A slot is committed once, and never more often than 1 + the runs of it that were
  *	    in doubt.  A run is in doubt only if its server crashed, was paused or cut off for
- *	    longer than its session lasts, had its contender deleted by others, or gave up
- *	    step 6, all between steps 3 and 6.
+ *	    longer than its session lasts, or had its contender deleted by others, all between
+ *	    steps 3 and 6.
  *	 4. Runs commit in the order of their tokens, but for those that were in doubt; and
  *	    when a decision has been made on the strength of a run's not having committed,
  *	    it does not commit.
@@ -88,11 +89,11 @@
  *	    before the lock was lost is recorded when it can be.
  *	 6. When all servers are up and have settled, the record says what committed, and
  *	    what did not, of each run that it has; if the ensemble forgot nothing.
- *	 7. With "every", no run begins sooner than half of it after a slot that was done and
- *	    counts, by the ensemble's clock; but for a run in doubt that counted as not done.
- *	 8. A server never commits a slot again that it has committed itself, nor another one
- *	    sooner than half of "every" after, whatever the ensemble has forgotten; unless the
- *	    slot was reset, or does not count any more.
+ *	 7. With "every", a run is for the slot of the present, by the ensemble's clock, or for one
+ *	    that was reset.  The latter waits while the former is due and has an attempt left.
+ *	    So no slot in which somebody calls is left out for what was run at other times.
+ *	 8. A server never commits a slot again that it has committed itself, whatever the
+ *	    ensemble has forgotten; unless the slot was reset, or does not count any more.
  *	 9. Whoever is told that nothing is due, or that no attempt is left, is told so by runs
  *	    that count, and by nothing else.
  *
@@ -109,7 +110,8 @@
  * The mark is in the record, since each decision reads that before it asks any table, and
  * there is one place to write, whatever servers are up.  If the ensemble loses the record,
  * or goes back, it loses the mark, too, and the tables count in full: nothing is run twice,
- * and what was mended may have to be mended again.  It is an id, a token and a number:
+ * and what was mended may have to be mended again.  (Should it go back to a moment between
+ * a reset and the next decision, the mark is above all that was run since.)  It is an id, a token and a number:
  * numbers begin again with a record that was lost, tokens grow over that; and a token alone
  * does not tell apart what one holder has run before and after.  Whoever resets has no
  * token, and the record need not know all that tables have, if the ensemble went back: so
@@ -139,6 +141,12 @@
 #define ZKLOCK_JOB_TIME_MIN	 INT64_C(-210866803200000)
 #define ZKLOCK_JOB_TIME_MAX	 INT64_C(9224318015999999)
 #define ZKLOCK_JOB_COUNT_MAX (INT64_C(1) << 53)
+
+/* From where slots are counted if nobody says: 2000-01-03, a Monday, midnight UTC */
+#define ZKLOCK_JOB_ORIGIN INT64_C(946857600000)
+/* A call is for the slot that begins within this time, or a twentieth of "every" if that
+ * is less: clocks differ. */
+#define ZKLOCK_JOB_EARLY (5 * 60 * 1000)
 
 typedef enum ZkJobState
 {
@@ -187,6 +195,7 @@ typedef struct ZkJob
 	int64_t last_done;	/* the latest slot that counts as done, or NEVER */
 	int64_t every;		/* as of the newest run; 0: none, its slot was given.  Then it may
 						 * be of a call that found the job done */
+	int64_t origin;		/* ... of "every" */
 	int64_t reset_slot; /* is due again, or NEVER */
 	ZkJobId forgotten;	/* no run up to this one counts, here or in a table, but as
 						 * last_done says.  The token may be NEVER: none counts so far */
@@ -207,6 +216,7 @@ typedef struct ZkJobServer
 typedef struct ZkJobCall
 {
 	int64_t every; /* above 0, or 0: slot */
+	int64_t origin;
 	int64_t slot;
 	int attempts;	  /* at least 1 */
 	bool skip;		  /* a run in doubt counts as done */
@@ -231,8 +241,12 @@ typedef struct ZkJobDecision
 	int64_t slot; /* to be run, or the one last done, or the one given up */
 	int run;	  /* its newest run, done or failed, for the message; -1: not in the
 				   * record any more */
-	bool ahead;	  /* NOT_DUE: the slot last done is more than half of "every" after now */
+	bool ahead;	  /* NOT_DUE: the slot last done is none that may have begun */
 } ZkJobDecision;
+
+/* The slot that a call at this time is for: what date_bin(every, now, origin) says, or
+ * the next one if that begins soon. */
+extern int64_t zklock_job_slot(int64_t every, int64_t origin, int64_t now);
 
 /* No run yet, and none remembered. */
 extern void zklock_job_init(ZkJob *job);
@@ -288,10 +302,12 @@ extern void zklock_job_finish(ZkJob *job, ZkJobId id, ZkJobState end, const char
 
 /*
  * Makes a slot due again, once, with all its attempts: by a call for it, or by any call
- * with "every"; by a run that begins later, should one go on for it.  NEVER: the one last
- * done.  False: there is none.  Needs no lock.
+ * with "every" that has nothing else to run; by a run that begins later, should one go on
+ * for it.  NEVER: the newest one that has failed and is not done, else the one last done.
+ * False: there is none, or it was given by a caller and nobody has called for it.  Needs
+ * no lock.
  *
- * With "every" no slot can lie ahead of the clock, unless that was wrong: then the
+ * With "every" no slot that was run lies ahead of the clock, unless that was wrong: then the
  * present one is due again, and what was done at a slot ahead does not count any more.
  */
 extern bool zklock_job_reset(ZkJob *job, int64_t slot, int64_t now);
@@ -302,8 +318,8 @@ extern bool zklock_job_reset(ZkJob *job, int64_t slot, int64_t now);
  */
 extern bool zklock_job_forget(ZkJob *job, int64_t token);
 
-/* When is the job due next, by the newest run's "every"?  NEVER: nobody can tell, or
- * after the end of time. */
+/* When is the job due next: when does the slot begin that follows the one last done, by
+ * the newest run's "every"?  NEVER: nobody can tell, or after the end of time. */
 extern int64_t zklock_job_next_due(const ZkJob *job);
 
 #endif /* ZKLOCK_JOB_H */

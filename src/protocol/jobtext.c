@@ -45,6 +45,7 @@ static const Field job_fields[] = {
 	FIELD("version", INT, ZkJob, version),
 	FIELD("forgotten_token", TIME, ZkJob, forgotten.token),
 	FIELD("forgotten_number", INT64, ZkJob, forgotten.number),
+	FIELD("origin", INT64, ZkJob, origin),
 	/* from here on all records have them */
 	FIELD("count", INT64, ZkJob, count),
 	FIELD("last_done", TIME, ZkJob, last_done),
@@ -52,7 +53,7 @@ static const Field job_fields[] = {
 	FIELD("reset_slot", TIME, ZkJob, reset_slot),
 };
 
-#define FIRST_REQUIRED 3
+#define FIRST_REQUIRED 4
 
 static const Field run_fields[] = {
 	FIELD("number", INT64, ZkJobRun, id.number),

@@ -31,6 +31,11 @@ static const char *const states[] = {
 	[ZKLOCK_REPORT_WAITING] = "waiting",
 };
 
+static const char *const modes[] = {
+	[ZKLOCK_SHARED] = "shared",
+	[ZKLOCK_EXCLUSIVE] = "exclusive",
+};
+
 const char *
 zklock_report_state_name(ZkReportState state)
 {
@@ -40,7 +45,7 @@ zklock_report_state_name(ZkReportState state)
 const ZkReportItem *
 zklock_report_find(const ZkReport *report, uint64_t contender)
 {
-	for (int i = 0; i < report->nitems; i++)
+	for (int i = 0; i < report->nitems && contender != 0; i++)
 	{
 		if (report->item[i].contender == contender)
 			return &report->item[i];
@@ -94,7 +99,10 @@ write_session(char *out, const ZkReportSession *session)
 static char *
 write_item(char *out, const ZkReportItem *item)
 {
-	out += sprintf(out, "{\"contender\": %" PRIu64, item->contender);
+	if (item->contender != 0)
+		out += sprintf(out, "{\"contender\": %" PRIu64, item->contender);
+	else
+		out += sprintf(out, "{\"mode\": \"%s\"", modes[item->mode]);
 	out = write_text(out, "state", states[item->state]);
 	out = write_age(out, "for", item->age);
 	out += sprintf(out, ", \"sessions\": [");
@@ -265,6 +273,13 @@ read_item(ZkJson *in, const char *key, void *of)
 
 	if (strcmp(key, "contender") == 0)
 		return zklock_json_uint64(in, &item->contender);
+	if (strcmp(key, "mode") == 0)
+	{
+		if (!read_word(in, modes, ZKLOCK_NMODES, &which))
+			return false;
+		item->mode = (ZkLockMode) which;
+		return true;
+	}
 	if (strcmp(key, "state") == 0)
 	{
 		if (!read_word(in, states, ZKLOCK_REPORT_NSTATES, &which))

@@ -1,18 +1,24 @@
 /*-------------------------------------------------------------------------
  *
  * report.h
- *	  Who has, or waits for, what others see as this server's contenders only.
+ *	  Who has, or waits for, what others see as this server's contenders only, or not at all.
  *
  * In ZooKeeper a contender is a server's, and says at best by which session it was made.
  * So a server writes into its own znode under <root>/servers, with each heartbeat, whose
- * its contenders are now: those that others demand, and those with which it waits.  The
- * text is JSON behind what else the znode says (zklock_describe_member):
+ * its contenders are now: those that others demand, those with which it waits, and those
+ * for slots that have one while another of them waits; and its sessions that have waited for
+ * long, and that none of these shows: behind others of the same server a session waits
+ * without a contender.  The text is JSON behind what else the znode says
+ * (zklock_describe_member):
  *
  *	 "report": [{"contender": 17, "state": "held", "for": 3512, "sessions": [
  *	     {"pid": 4711, "database": "app", "user": "batch", "application": "nightly",
  *	      "query": 3511, "waits": "Lock: transactionid"},
  *	     {"pid": 4712, ..., "waits": "Extension: ZkLockAcquire",
- *	      "kind": "lock", "name": "other"}]}],
+ *	      "kind": "lock", "name": "other"}]},
+ *	     {"mode": "exclusive", "state": "waiting", "for": 3021, "sessions": [
+ *	     {"pid": 4713, ..., "waits": "Lock: advisory", "kind": "lock", "name": "other"},
+ *	     {"pid": 4712, ...}]}],
  *	 "more": 0
  *
  * Times are ages in ms when it was written, so that no clock but the ensemble's is needed
@@ -60,10 +66,11 @@ typedef struct ZkReportSession
 	char name[ZKLOCK_NAME_MAX + 1]; /* ... or "" */
 } ZkReportSession;
 
-/* A contender. */
+/* A contender, or a session that waits without one. */
 typedef struct ZkReportItem
 {
-	uint64_t contender; /* low half of its UUID */
+	uint64_t contender; /* low half of its UUID; 0: none */
+	ZkLockMode mode;	/* without a contender: that it waits for */
 	ZkReportState state;
 	int64_t age; /* ms in this state, -1: not known */
 	int nsessions;
@@ -73,7 +80,7 @@ typedef struct ZkReportItem
 typedef struct ZkReport
 {
 	int nitems;
-	int more; /* contenders for which there was no room */
+	int more; /* items for which there was no room */
 	ZkReportItem item[ZKLOCK_REPORT_ITEMS];
 } ZkReport;
 

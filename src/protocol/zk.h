@@ -37,6 +37,7 @@ extern bool zklock_session_is_of_keeper(const ZkSessionId *id);
 #define ZKLOCK_ZBADVERSION		 (-103)
 #define ZKLOCK_ZNODEEXISTS		 (-110)
 #define ZKLOCK_ZNOTEMPTY		 (-111)
+#define ZKLOCK_ZNOWATCHER		 (-121)
 #define ZKLOCK_ZSESSIONEXPIRED	 (-112)
 
 /* Nobody knows whether it was done: the connection was lost, or the session. */

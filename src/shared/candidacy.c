@@ -17,7 +17,7 @@ zklock_candidacy_begin(ZkLockEntry *entry)
 	Assert(pg_atomic_read_u64(&entry->election.leader) == 0);
 	entry->election.candidate = true;
 	entry->election.verdict = entry->election.failed = false;
-	entry->election.entered = entry->election.idle_since = zklock_clock();
+	entry->election.undecided = entry->election.idle_since = zklock_clock();
 	entry->election.since = GetCurrentTimestamp();
 	entry->last_rc = 0;
 	pg_atomic_write_u32(&zklock_shared->stands, 1);
@@ -76,7 +76,7 @@ note_database(ZkElection *election, Oid database)
 }
 
 bool
-zklock_candidacy_enter(const char *name, Oid database, ZkElectionRef *ref)
+zklock_candidacy_enter(const char *name, Oid database, Oid role, ZkElectionRef *ref)
 {
 	LWLock *lock;
 	ZkLockEntry *entry;
@@ -94,6 +94,7 @@ zklock_candidacy_enter(const char *name, Oid database, ZkElectionRef *ref)
 		{
 			memset(entry->election.databases, 0, sizeof(entry->election.databases));
 			entry->election.crowded = false;
+			entry->election.role = role;
 			zklock_candidacy_begin(entry);
 		}
 		note_database(&entry->election, database);
@@ -102,6 +103,39 @@ zklock_candidacy_enter(const char *name, Oid database, ZkElectionRef *ref)
 	ref->generation = entry->generation;
 	zklock_entry_unlock(lock);
 	return true;
+}
+
+bool
+zklock_candidacy_stands(const char *name)
+{
+	LWLock *lock;
+	ZkLockEntry *entry =
+		zklock_entry_find(ZKLOCK_KIND_ELECTION, name, false, LW_SHARED, &lock);
+	bool stands = entry != NULL && entry->election.candidate;
+
+	if (entry != NULL)
+		zklock_entry_unlock(lock);
+	return stands;
+}
+
+int
+zklock_candidacy_count(Oid role)
+{
+	int n = 0;
+
+	for (int i = 0; i < zklock_entries_end(); i++)
+	{
+		ZkLockEntry *entry = zklock_entry(i);
+		LWLock *lock;
+
+		if (entry->kind != ZKLOCK_KIND_ELECTION ||
+			(lock = zklock_entry_lock(entry, LW_SHARED)) == NULL)
+			continue;
+		n += entry->kind == ZKLOCK_KIND_ELECTION && entry->election.candidate &&
+			entry->election.role == role;
+		zklock_entry_unlock(lock);
+	}
+	return n;
 }
 
 void

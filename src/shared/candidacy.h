@@ -59,7 +59,7 @@ typedef struct ZkElectionRef
 
 /*
  * The token if this server leads, at some instant during the call, else 0.
- * False if that is not known yet, or not from this entry: then
+ * False if it does not, and nobody else is known to, or not from this entry: then
  * zklock_election_lead has to answer.
  *
  * Nothing is locked.  The worker sets "leader" to 0 before it lets go of a
@@ -74,9 +74,8 @@ zklock_election_peek(const ZkElectionRef *ref, int64 *token)
 	volatile const ZkLockEntry *entry = ref->entry;
 	pg_atomic_uint64 *leader = &ref->entry->election.leader;
 	uint64 found = pg_atomic_read_u64(leader);
-	bool known = found != 0 ||
-		(entry->election.candidate &&
-		 (entry->election.verdict || zklock_shared->eligible == ZKLOCK_ELIGIBLE_NO));
+	bool others = found == 0 && entry->election.candidate &&
+		(entry->election.verdict || zklock_shared->eligible == ZKLOCK_ELIGIBLE_NO);
 
 	*token = 0;
 	pg_read_barrier();
@@ -87,7 +86,7 @@ zklock_election_peek(const ZkElectionRef *ref, int64 *token)
 			*token = (int64) found;
 	}
 	pg_read_barrier();
-	return known && entry->generation == ref->generation;
+	return (others || *token != 0) && entry->generation == ref->generation;
 }
 
 extern void zklock_election_note_asked(ZkLockEntry *entry);
@@ -113,8 +112,14 @@ extern void zklock_candidacy_give_up(ZkLockEntry *entry, ZkLeaderEnd end);
 extern void zklock_candidacy_end(ZkLockEntry *entry, ZkLeaderEnd end);
 
 /* Make this server a candidate, unless it is one, because somebody in this database
- * wants that; InvalidOid: the server itself.  False: no room. */
-extern bool zklock_candidacy_enter(const char *name, Oid database, ZkElectionRef *ref);
+ * wants that, in a session of this role; InvalidOid: the server itself.  False: no room. */
+extern bool zklock_candidacy_enter(const char *name, Oid database, Oid role,
+								   ZkElectionRef *ref);
+
+/* Is this server a candidate?  In how many elections for that role?  One that begins or
+ * ends at this moment may be counted or not. */
+extern bool zklock_candidacy_stands(const char *name);
+extern int zklock_candidacy_count(Oid role);
 
 /* Nobody in this database will ask any more.  What was asked for nowhere else is the
  * worker's to resign. */

@@ -241,7 +241,8 @@ mark_lost(ZkLockEntry *entry, ZkLockMode mode)
 		if (r->mode != mode || r->state != ZKLOCK_PROCLOCK_HELD)
 			continue;
 		r->lost = true;
-		*zklock_loss_flag(r->proc_number) = 1;
+		if (r->pid != 0)
+			*zklock_loss_flag(r->proc_number) = 1;
 	}
 }
 

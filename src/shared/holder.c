@@ -19,6 +19,15 @@
 
 #include "blockers.h"
 #include "holder.h"
+#include "place.h"
+#include "work.h"
+
+bool
+zklock_holder_blocks(const ZkLockEntry *entry, const ZkContender *grant)
+{
+	return grant->demanded ||
+		(entry->kind == ZKLOCK_KIND_SLOT && zklock_place_waits_beside(entry));
+}
 
 bool
 zklock_holder_concerned(const ZkLockEntry *entry, const ZkContender *contender)
@@ -30,7 +39,7 @@ zklock_holder_concerned(const ZkLockEntry *entry, const ZkContender *contender)
 		case ZKLOCK_DELETING:
 			return true;
 		case ZKLOCK_GRANTED:
-			return contender->demanded || entry->grant[contender->mode].demanded;
+			return zklock_holder_blocks(entry, contender);
 		default:
 			return false;
 	}
@@ -114,8 +123,9 @@ zklock_holder_find(const ZkLockEntry *entry, const ZkContender *contender,
 	{
 		item->state = granted ? ZKLOCK_REPORT_HELD : ZKLOCK_REPORT_WAITING;
 		item->age = state_age(proclock);
-		put_session(&item->session[item->nsessions++], proclock->pid,
-					zklock_proc(proclock->proc_number), proclock->application);
+		if (proclock->pid != 0)
+			put_session(&item->session[item->nsessions++], proclock->pid,
+						zklock_proc(proclock->proc_number), proclock->application);
 	}
 	else if (granted && entry->grant[mode].usable)
 	{
@@ -198,6 +208,37 @@ zklock_holder_waiter(int proc_number, ZkLocalWait *wait)
 	return waits;
 }
 
+void
+zklock_holder_report_wait(int proc_number, const ZkLocalWait *wait, ZkReportItem *item)
+{
+	item->contender = 0;
+	item->mode = wait->mode;
+	item->state = ZKLOCK_REPORT_WAITING;
+	item->age = Max(GetCurrentTimestamp() - wait->since, 0) / 1000;
+	item->nsessions = 1;
+	put_session(&item->session[0], wait->pid, zklock_proc(proc_number), "");
+}
+
+bool
+zklock_holder_putter(int proc_number, ZkLocalWait *wait)
+{
+	const ZkProc *proc = zklock_proc(proc_number);
+	bool waits;
+
+	LWLockAcquire(zklock_work->lock, LW_SHARED);
+	waits = proc->put_since != 0;
+	if (waits)
+	{
+		wait->pid = proc->pid;
+		wait->kind = ZKLOCK_KIND_QUEUE;
+		strlcpy(wait->name, proc->put, sizeof(wait->name));
+		wait->mode = ZKLOCK_EXCLUSIVE;
+		wait->since = proc->put_since;
+	}
+	LWLockRelease(zklock_work->lock);
+	return waits;
+}
+
 /* For what does the session wait?  True if for a lock of PostgreSQL's. */
 static bool
 put_wait(ZkReportSession *session, const PGPROC *proc)
@@ -217,13 +258,20 @@ put_wait(ZkReportSession *session, const PGPROC *proc)
 	return (info & 0xFF000000) == PG_WAIT_LOCK;
 }
 
-/* A session that is in the way of one that waits for a lock of PostgreSQL's: its pid, 0
- * if it is a prepared transaction, -1 if there is none any more. */
+/* A session that is in the way of one that waits to put, or else for a lock of PostgreSQL's:
+ * its pid, 0 if it is a prepared transaction, -1 if there is none any more. */
 static int
-find_blocker(int pid)
+find_blocker(int pid, bool puts)
 {
 	ZkBlocker *blockers;
+	int nputs;
+	int writer;
 
+	if (puts)
+	{
+		writer = zklock_work_writer(pid, &nputs);
+		return writer != 0 ? writer : -1;
+	}
 	return zklock_blockers(pid, &blockers) > 0 ? blockers[0].pid : -1;
 }
 
@@ -247,11 +295,16 @@ follow(ZkReportItem *item)
 		ZkReportSession *session = &item->session[i];
 		const PGPROC *proc = BackendPidGetProc(session->pid);
 		const PGPROC *other;
+		ZkLocalWait wait;
+		bool puts;
 		int blocker;
 
-		if (proc == NULL || !put_wait(session, proc))
+		if (proc == NULL)
 			return;
-		blocker = find_blocker(session->pid);
+		puts = zklock_holder_putter(number_of(proc), &wait) && wait.pid == session->pid;
+		if (!put_wait(session, proc) && !puts)
+			return;
+		blocker = find_blocker(session->pid, puts);
 		if (blocker == 0)
 			strlcat(session->waits, " (of a prepared transaction)", sizeof(session->waits));
 		if (blocker > 0 && item->nsessions == ZKLOCK_REPORT_SESSIONS)

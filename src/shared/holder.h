@@ -13,6 +13,13 @@
 
 /* --- with the entry locked ------------------------------------------------------ */
 
+/*
+ * Does somebody wait for the end of a grant, as far as we know?  Others who demand it;
+ * or, for a slot, a session of this server with a contender of its own, of which the
+ * grant's queue knows nothing.
+ */
+extern bool zklock_holder_blocks(const ZkLockEntry *entry, const ZkContender *grant);
+
 /* Has the entry a contender of which others should know whose it is, as far as we know?
  * Not in an election: there it is the server's. */
 extern bool zklock_holder_concerns(const ZkLockEntry *entry);
@@ -41,6 +48,9 @@ extern void zklock_holder_complete(ZkReportItem *items, int n);
 /* The same of a session of this server, whatever it has. */
 extern void zklock_holder_session(int pid, ZkReportItem *item);
 
+/* us: shorter waits are none, for zk_waits and other servers */
+#define ZKLOCK_LONG_WAIT INT64CONST(1000000)
+
 /* A backend that waits for a lock of ours, at whichever level. */
 typedef struct ZkLocalWait
 {
@@ -53,5 +63,12 @@ typedef struct ZkLocalWait
 
 /* By proc number.  False if it does not wait. */
 extern bool zklock_holder_waiter(int proc_number, ZkLocalWait *wait);
+
+/* Make an item of it, without a contender. */
+extern void zklock_holder_report_wait(int proc_number, const ZkLocalWait *wait,
+									  ZkReportItem *item);
+
+/* ... that waits in its COMMIT for room to put into queues, of which the first is named. */
+extern bool zklock_holder_putter(int proc_number, ZkLocalWait *wait);
 
 #endif /* ZKLOCK_HOLDER_H */

@@ -24,7 +24,8 @@ extern ZkLockEntry *zklock_place_make(const char *name, int slots, LWLock **lock
 
 /* --- with the place locked exclusively ------------------------------------- */
 
-/* Does a session wait in another place of the name?  Then nothing is kept. */
+/* Does a session wait in another place of the name?  Then nothing is kept.  A shared lock
+ * will do. */
 extern bool zklock_place_waits_beside(const ZkLockEntry *place);
 
 /* For the worker.  What the other places of the name are to this one (siblings.h);

@@ -110,6 +110,7 @@ make_proclock(ZkLockKind kind, const char *name, uint32 hash, int slots, ZkLockM
 	proclock->upgrade = mode == ZKLOCK_EXCLUSIVE && !no_wait && reads(entry);
 	proclock->lost = proclock->failed = proclock->blocked = false;
 	proclock->failure_rc = 0;
+	proclock->run.number = 0;
 	proclock->set = set;
 	proclock->set_next = -1;
 	proclock->asked = proclock->asks = false;
@@ -389,18 +390,23 @@ set_waits(const ZkLockEntry *entry)
 	return false;
 }
 
-void
-zklock_proclock_end(int32 index)
+/* A proclock that was HELD, and not lost, is so no more. */
+static void
+uncount_held(ZkLockEntry *entry, ZkLockMode mode)
+{
+	entry->held[mode]--;
+	if (entry->kind == ZKLOCK_KIND_JOB)
+		pg_atomic_sub_fetch_u32(&zklock_shared->njobs, 1);
+}
+
+/* Of an entry that is locked by "lock", which is released. */
+static void
+end_proclock(int32 index, ZkLockEntry *entry, LWLock *lock)
 {
 	ZkProcLock *proclock = zklock_proclock(index);
-	ZkLockEntry *entry = zklock_entry(proclock->entry);
 	ZkLockMode mode = (ZkLockMode) proclock->mode;
 	bool changed = false;
-	LWLock *lock;
 
-	/* our proclock pins the entry */
-	lock = zklock_entry_lock(entry, LW_EXCLUSIVE);
-	Assert(proclock->pid == MyProcPid);
 	if (proclock->state == ZKLOCK_PROCLOCK_WANTED && !proclock->failed)
 	{
 		entry->want[mode]--;
@@ -408,9 +414,7 @@ zklock_proclock_end(int32 index)
 	}
 	else if (proclock->state == ZKLOCK_PROCLOCK_HELD && !proclock->lost)
 	{
-		entry->held[mode]--;
-		if (entry->kind == ZKLOCK_KIND_JOB)
-			pg_atomic_sub_fetch_u32(&zklock_shared->njobs, 1);
+		uncount_held(entry, mode);
 		/* while the grant is kept there is nothing for the worker to do */
 		changed = entry->held[mode] == 0 && !entry->grant[mode].usable;
 	}
@@ -441,6 +445,112 @@ zklock_proclock_end(int32 index)
 }
 
 void
+zklock_proclock_end(int32 index)
+{
+	ZkProcLock *proclock = zklock_proclock(index);
+	ZkLockEntry *entry = zklock_entry(proclock->entry);
+	LWLock *lock = zklock_entry_lock(entry, LW_EXCLUSIVE); /* our proclock pins it */
+	bool unsettled = proclock->run.number > 0;
+	Oid database = proclock->database;
+
+	Assert(proclock->pid == MyProcPid);
+	if (unsettled && !proclock->lost)
+	{
+		proclock->pid = 0;
+		for (int scope = 0; scope < ZKLOCK_NSCOPES; scope++)
+			proclock->count[scope] = 0;
+		zklock_entry_unlock(lock);
+	}
+	else
+		end_proclock(index, entry, lock);
+	if (unsettled)
+		zklock_settle_want(database, true);
+}
+
+/* ------------------------------------------------------------------------
+ * Runs of jobs that are not settled
+ * ------------------------------------------------------------------------
+ */
+
+void
+zklock_proclock_set_run(int32 index, ZkJobId run)
+{
+	ZkProcLock *proclock = zklock_proclock(index);
+	LWLock *lock = zklock_entry_lock(zklock_entry(proclock->entry), LW_EXCLUSIVE);
+
+	Assert(proclock->pid == MyProcPid && proclock->state == ZKLOCK_PROCLOCK_HELD);
+	proclock->run = run;
+	zklock_entry_unlock(lock);
+}
+
+/* The proclock's entry and its lock, or NULL if it is free. */
+static ZkLockEntry *
+lock_entry_of(const ZkProcLock *proclock, LWLock **lock)
+{
+	int32 index = ((const volatile ZkProcLock *) proclock)->entry;
+	ZkLockEntry *entry;
+
+	if (index < 0)
+		return NULL;
+	entry = zklock_entry(index);
+	*lock = zklock_entry_lock(entry, LW_EXCLUSIVE);
+	if (*lock == NULL)
+		return NULL;
+	if (proclock->entry == index)
+		return entry;
+	zklock_entry_unlock(*lock);
+	return NULL;
+}
+
+void
+zklock_proclock_settled(int32 index, ZkJobId run)
+{
+	ZkProcLock *proclock = zklock_proclock(index);
+	LWLock *lock;
+	ZkLockEntry *entry = lock_entry_of(proclock, &lock);
+
+	if (entry == NULL)
+		return;
+	if (proclock->run.number != run.number || proclock->run.token != run.token)
+		zklock_entry_unlock(lock);
+	else if (proclock->pid == 0)
+		end_proclock(index, entry, lock);
+	else
+	{
+		proclock->run.number = 0;
+		zklock_entry_unlock(lock);
+	}
+}
+
+bool
+zklock_proclock_next_left(int32 from, ZkLeftRun *left)
+{
+	for (int32 i = from; i < zklock_shared->nproclocks; i++)
+	{
+		/* unlocked, and so looked at again */
+		const ZkProcLock *proclock = zklock_proclock(i);
+		ZkLockEntry *entry;
+		LWLock *lock;
+		bool found;
+
+		if (proclock->pid != 0 || (entry = lock_entry_of(proclock, &lock)) == NULL)
+			continue;
+		found = proclock->pid == 0;
+		if (found)
+		{
+			left->proclock = i;
+			left->run = proclock->run;
+			left->database = proclock->database;
+			strlcpy(left->name, entry->name, sizeof(left->name));
+		}
+		zklock_entry_unlock(lock);
+		if (found)
+			return true;
+	}
+	return false;
+}
+
+void
 zklock_proclock_abandon(int32 index)
 {
 	ZkProcLock *proclock = zklock_proclock(index);
@@ -460,6 +570,35 @@ zklock_proclock_abandon(int32 index)
 		for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 			entry->grant[mode].usable = false;
 	}
+	zklock_entry_unlock(lock);
+}
+
+void
+zklock_proclock_forfeit(int32 index)
+{
+	ZkProcLock *proclock = zklock_proclock(index);
+	ZkLockEntry *entry = zklock_entry(proclock->entry);
+	ZkLockMode mode = (ZkLockMode) proclock->mode;
+	LWLock *lock = zklock_entry_lock(entry, LW_EXCLUSIVE); /* our proclock pins it */
+
+	Assert(proclock->pid == MyProcPid && proclock->state == ZKLOCK_PROCLOCK_HELD);
+	if (!proclock->lost)
+	{
+		proclock->lost = true;
+		uncount_held(entry, mode);
+		zklock_stat_add(entry, ZKLOCK_STAT_LOSSES, 1);
+		/* The leadership is the server's, and the grant of other readers theirs.  A
+		 * reader after a writer would be given its token. */
+		if (entry->kind != ZKLOCK_KIND_ELECTION && entry->held[mode] == 0)
+		{
+			entry->grant[mode].usable = false;
+			if (mode == ZKLOCK_EXCLUSIVE)
+				entry->grant[ZKLOCK_SHARED].usable = false;
+		}
+		(void) zklock_grant_settle(entry);
+		zklock_entry_set_dirty(entry);
+	}
+	*zklock_loss_flag(ZKLOCK_MY_PROC_NUMBER) = 1;
 	zklock_entry_unlock(lock);
 }
 

@@ -74,11 +74,40 @@ extern bool zklock_proclock_conflicts(int32 proclock);
 extern void zklock_proclock_end(int32 proclock);
 
 /*
+ * Of a job that is HELD, before others may come to know that its run is about to commit:
+ * they could not tell what becomes of that.  So if the proclock is to end, and the run is
+ * not settled, it is left to the server instead, which has the job until its settler has
+ * recorded the end (settler.c): unless it is lost.
+ */
+extern void zklock_proclock_set_run(int32 proclock, ZkJobId run);
+
+/* The end of that run is recorded: what was left ends.  By whoever has recorded it. */
+extern void zklock_proclock_settled(int32 proclock, ZkJobId run);
+
+/* What was left to the server: the next one from this proclock on.  False: no more. */
+typedef struct ZkLeftRun
+{
+	int32 proclock;
+	ZkJobId run;
+	Oid database;
+	char name[ZKLOCK_NAME_MAX + 1];
+} ZkLeftRun;
+
+extern bool zklock_proclock_next_left(int32 from, ZkLeftRun *left);
+
+/*
  * The exclusive grant of a proclock that is HELD goes with its last hold, whoever
  * waits, and so does one for readers that is kept beside it: the client is gone and may
  * still use the token elsewhere, so that the next holder must have another.
  */
 extern void zklock_proclock_abandon(int32 proclock);
+
+/*
+ * The backend has told its client that what it holds is lost: so it is, whatever becomes
+ * of the lease.  The grant goes as soon as nobody else holds it, so that whoever is
+ * granted the lock next has a larger token.
+ */
+extern void zklock_proclock_forfeit(int32 proclock);
 
 /* --- for the worker ------------------------------------------------------ */
 

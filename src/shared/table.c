@@ -119,7 +119,7 @@ zklock_table_shmem_startup(void)
 		pg_atomic_init_u32(&s->room_wanted, 0);
 		pg_atomic_init_u32(&s->write_wanted, 0);
 		pg_atomic_init_u32(&s->stands, 0);
-		pg_atomic_init_u32(&s->settle_wanted, 1); /* of before the start */
+		s->settle[0].soon = true; /* runs of before the start */
 		pg_atomic_init_u64(&s->write_latency, 0);
 		pg_atomic_init_u64(&s->read_latency, 0);
 		pg_atomic_init_u32(&s->in_flight, 0);
@@ -229,14 +229,14 @@ check_proclocks(const ZkLockEntry *entry)
 	int want[ZKLOCK_NMODES] = {0};
 	int held[ZKLOCK_NMODES] = {0};
 	int32 prev = -1;
-	int writer = 0;
+	const ZkProcLock *writer = NULL;
 
 	for (int32 i = entry->proclocks; i >= 0; prev = i, i = zklock_proclocks[i].next)
 	{
 		const ZkProcLock *proclock = zklock_proclock(i);
 
 		Assert(proclock->entry == zklock_entry_index(entry) && proclock->prev == prev);
-		Assert(proclock->pid != 0);
+		Assert(proclock->pid != 0 || proclock->run.number > 0);
 		Assert(entry->kind == ZKLOCK_KIND_LOCK || proclock->mode == ZKLOCK_EXCLUSIVE);
 		Assert(!proclock->lost || proclock->state == ZKLOCK_PROCLOCK_HELD);
 		if (proclock->state == ZKLOCK_PROCLOCK_WANTED && !proclock->failed)
@@ -245,18 +245,18 @@ check_proclocks(const ZkLockEntry *entry)
 		{
 			held[proclock->mode]++;
 			if (proclock->mode == ZKLOCK_EXCLUSIVE)
-				writer = proclock->pid;
+				writer = proclock;
 		}
 	}
 	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 		Assert(entry->want[mode] == want[mode] && entry->held[mode] == held[mode]);
 	/* a leadership may be required by many */
-	if (writer == 0 || entry->kind == ZKLOCK_KIND_ELECTION)
+	if (writer == NULL || entry->kind == ZKLOCK_KIND_ELECTION)
 		return;
 	Assert(held[ZKLOCK_EXCLUSIVE] == 1);
 	zklock_foreach_proclock (proclock, entry)
 		Assert(proclock->state != ZKLOCK_PROCLOCK_HELD || proclock->lost ||
-			   proclock->pid == writer);
+			   proclock->pid == writer->pid);
 }
 
 /* What holds are taken on, or have been, is a grant that the queue has. */
@@ -387,7 +387,7 @@ make_locked(ZkLockKind kind, const char *name, uint32 hash)
 	entry->election.verdict = false;
 	entry->election.failed = false;
 	entry->election.given_up = 0;
-	entry->election.entered = 0;
+	entry->election.undecided = 0;
 	entry->election.announced = 0;
 	entry->election.changes = 0;
 	entry->election.since = 0;
@@ -733,9 +733,28 @@ zklock_session_read(ZkSessionShared *copy)
 }
 
 void
-zklock_settle_want(void)
+zklock_settle_want(Oid database, bool soon)
 {
-	pg_atomic_write_u32(&zklock_shared->settle_wanted, 1);
+	int to = 0;
+
+	SpinLockAcquire(&zklock_shared->mutex);
+	for (int i = 1; i < ZKLOCK_NSETTLE && OidIsValid(database); i++)
+	{
+		if (zklock_shared->settle[i].database == database)
+		{
+			to = i;
+			break;
+		}
+		if (to == 0 && !OidIsValid(zklock_shared->settle[i].database))
+			to = i;
+	}
+	if (to > 0)
+		zklock_shared->settle[to].database = database;
+	if (soon)
+		zklock_shared->settle[to].soon = true;
+	else
+		zklock_shared->settle[to].later = true;
+	SpinLockRelease(&zklock_shared->mutex);
 	zklock_worker_wake();
 }
 

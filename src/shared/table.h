@@ -13,8 +13,8 @@
  *	 the partition lock (an LWLock, by the name's hash) protects an entry's
  *	 fields, its proclocks, and the bucket chains and hints of its partition;
  *	 ZkLockShared.mutex (a spinlock) protects the free lists and how much is in use, the
- *	 list of dirty entries and worker_latch; it is taken inside a partition lock, never
- *	 around one;
+ *	 list of dirty entries, worker_latch and settle; it is taken inside a partition lock,
+ *	 never around one;
  *	 the session lock (an LWLock, the last of ZkLockShared.locks) protects the session's
  *	 fields, but for those that the worker alone reads;
  *	 lease_end, lost_at and last_write are atomic: the worker writes, anybody reads;
@@ -37,6 +37,7 @@
 
 #include "heartbeat.h"
 #include "history.h"
+#include "job.h"
 #include "lease.h"
 #include "protocol.h"
 #include "zk.h"
@@ -79,14 +80,17 @@ typedef struct ZkProcLock
 	int32 next;	 /* of the same entry, or of the free list */
 	int32 prev;	 /* of the same entry, -1: the first */
 	int32 entry; /* -1: free */
-	int pid;
+	int pid;	 /* 0: it was left to the server, until "run" is settled */
 	int proc_number;
+	ZkJobId run;				  /* of a job, which may be committing and is not settled
+								   * yet; number 0: none.  See zklock_proclock_set_run */
 	uint8 mode;					  /* ZkLockMode */
 	uint8 state;				  /* ZkProcLockState */
 	uint8 scope;				  /* ZkLockScope waited for */
 	bool no_wait;				  /* content to hear that others have the lock */
 	bool upgrade;				  /* a reader's who would write, and waits */
-	bool lost;					  /* held, and the grant is gone; by the worker */
+	bool lost;					  /* held, and the grant is gone: by the worker, or by its
+								   * own backend (zklock_proclock_forfeit) */
 	bool heard;					  /* wanted, and the worker has looked since */
 	bool blocked;				  /* ... and says that others have it */
 	bool failed;				  /* wanted, and refused: the worker says so */
@@ -131,6 +135,8 @@ typedef struct ZkProc
 	char user[NAMEDATALEN];		/* the role that logged in; the same */
 	int32 pending;				/* the proclock that it waits with, or -1; read without a
 								 * lock, and to be checked then */
+	TimestampTz put_since;		/* since when it waits for room to put, or 0; with ... */
+	char put[ZKLOCK_NAME_MAX + 1]; /* ... the queue, by the lock of work.h */
 } ZkProc;
 
 /* What the worker has obtained, as backends see it. */
@@ -166,10 +172,10 @@ typedef struct ZkLockHint
 typedef struct ZkElection
 {
 	bool candidate;	 /* a standing wish of the server, which pins the entry */
-	bool verdict;	 /* the ensemble has said since then who leads */
-	bool failed;	 /* ... or refused to, and has not granted it since */
+	bool verdict;	 /* the ensemble says who leads: we, or somebody before us */
+	bool failed;	 /* it refused us, and has not granted it since */
 	uint8 given_up;	 /* ZkLeaderEnd, of the latest leadership given up */
-	int64 entered;	 /* ns of CLOCK_BOOTTIME: a candidate from then on */
+	int64 undecided; /* ns of CLOCK_BOOTTIME: since when there is no verdict */
 	int64 announced; /* token of the leadership in the log, or 0; the worker's */
 	int64 changes;	 /* of "announced" */
 	TimestampTz since;
@@ -179,6 +185,7 @@ typedef struct ZkElection
 	TimestampTz last_asked; /* 0: never.  The same */
 	int64 idle_since;		/* ns: not asked for since then; the worker's, but at the
 							 * beginning */
+	Oid role; /* whose session made the candidacy; InvalidOid: the server's own */
 	Oid databases[ZKLOCK_ELECTION_DATABASES]; /* in which it was asked for */
 	bool crowded;							  /* ... and in others */
 	bool abandoned; /* the extension has gone from the last of them */
@@ -265,9 +272,11 @@ typedef struct ZkSessionShared
 	int64 expiries;
 	char server[128]; /* host:port */
 	char hosts[1024]; /* connect string in use */
+	char library[64]; /* that the worker talks to ZooKeeper with, and its version */
 	char root[256];
 	char attempts[1024]; /* what each host answered since the connection
-						  * was lost */
+						  * was lost, or: */
+	bool other_trouble;	 /* ... what else is wrong, which says what to do */
 	char last_error[512];
 	TimestampTz last_error_at;
 } ZkSessionShared;
@@ -282,6 +291,19 @@ typedef enum ZkEligibility
 
 #define ZKLOCK_NPARTITIONS 16
 
+/*
+ * A database that may have runs of jobs to be settled.  The first one is InvalidOid:
+ * which ones have is to be found out.  Of the others InvalidOid is free.
+ */
+typedef struct ZkSettle
+{
+	Oid database;
+	bool soon;	/* there are new ones */
+	bool later; /* ... and some that could not be settled */
+} ZkSettle;
+
+#define ZKLOCK_NSETTLE 16
+
 typedef struct ZkLockShared
 {
 	slock_t mutex;
@@ -290,6 +312,7 @@ typedef struct ZkLockShared
 	int32 first_dirty;
 	int32 last_dirty;
 	Latch *worker_latch; /* NULL: no worker */
+	ZkSettle settle[ZKLOCK_NSETTLE];
 	int entries_used;
 	int entries_end; /* those from this index on were never in use */
 	int proclocks_used;
@@ -306,10 +329,9 @@ typedef struct ZkLockShared
 	/* for zk_session; by the worker */
 	pg_atomic_uint64 write_latency; /* ns: of the newest reply; 0: none yet */
 	pg_atomic_uint64 read_latency;
-	pg_atomic_uint32 stands;		/* there is a new candidacy; the worker resets it */
-	pg_atomic_uint32 settle_wanted; /* there may be runs of jobs to be settled */
-	pg_atomic_uint32 in_flight;		/* requests to the ensemble without a reply */
-	pg_atomic_uint32 look_wanted;	/* a proclock asks; the worker resets it */
+	pg_atomic_uint32 stands;	  /* there is a new candidacy; the worker resets it */
+	pg_atomic_uint32 in_flight;	  /* requests to the ensemble without a reply */
+	pg_atomic_uint32 look_wanted; /* a proclock asks; the worker resets it */
 
 	bool stopping;				   /* no new holds: the server stops */
 	pg_atomic_uint32 write_wanted; /* a backend wants a write now: the worker
@@ -531,8 +553,9 @@ extern ZkProc *zklock_proc(int proc_number);
 /* --- the session ---------------------------------------------------------- */
 
 extern void zklock_session_read(ZkSessionShared *copy);
-/* There may be runs of jobs whose end only this server can tell, and has not told. */
-extern void zklock_settle_want(void);
+/* There may be runs of jobs in this database whose end only this server can tell, and has
+ * not told.  InvalidOid: in any.  "soon": without a pause since the attempt before. */
+extern void zklock_settle_want(Oid database, bool soon);
 /* Wake the worker, if there is one. */
 extern void zklock_worker_wake(void);
 

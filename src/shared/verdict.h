@@ -22,7 +22,8 @@ typedef struct ZkVerdict
 	TimestampTz wait_start;
 	int npids; /* processes of this server in the ring */
 	int pids[ZKLOCK_VERDICT_PIDS];
-	char text[ZKLOCK_VERDICT_TEXT]; /* UTF-8 */
+	char text[ZKLOCK_VERDICT_TEXT]; /* UTF-8, for who may see all names ... */
+	char own[ZKLOCK_VERDICT_TEXT];	/* ... and for others, with their own names only */
 } ZkVerdict;
 
 /* For shmem_request_hook and shmem_startup_hook. */

@@ -139,6 +139,30 @@ zklock_taken_free(ZkTaken *taken)
 	zklock_work->takes_used--;
 }
 
+int
+zklock_work_writer(int pid, int *nputs)
+{
+	int writer = 0;
+
+	*nputs = 0;
+	LWLockAcquire(zklock_work->lock, LW_SHARED);
+	for (int i = 0; i < ZKLOCK_WORK_PUTS; i++)
+	{
+		const ZkPut *first = &zklock_work->put[i];
+		int n = 0;
+
+		for (int j = i; j < ZKLOCK_WORK_PUTS; j++)
+			n += zklock_work->put[j].state == ZKLOCK_PUT_WRITING &&
+				zklock_work->put[j].pid == first->pid;
+		if (first->state != ZKLOCK_PUT_WRITING || first->pid == pid || n <= *nputs)
+			continue;
+		writer = first->pid;
+		*nputs = n;
+	}
+	LWLockRelease(zklock_work->lock);
+	return writer;
+}
+
 void
 zklock_work_wake(void)
 {

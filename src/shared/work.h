@@ -82,6 +82,7 @@ typedef struct ZkPut
 {
 	ZkPutState state;
 	uint32 serial; /* of the put in this life, never 0 */
+	int pid;	   /* WRITING: whose */
 	uint64 order;  /* COMMITTED: as many had before */
 	ConditionVariable cv;
 	int nchunks;  /* posted */
@@ -163,6 +164,10 @@ extern void zklock_taken_free_buffer(ZkTaken *taken);
 
 /* A free buffer, or NULL.  With the lock. */
 extern ZkWorkBuffer *zklock_work_buffer(void);
+
+/* Who has most of the puts that are being written, and how many, but for this session;
+ * 0: nobody.  Without the lock. */
+extern int zklock_work_writer(int pid, int *nputs);
 
 /* There is something for the worker.  Without the lock. */
 extern void zklock_work_wake(void);

@@ -624,6 +624,26 @@ zklock_dispatch_holds(void)
 	return zklock_table_any(is_held);
 }
 
+/* A run's job that was left to the server is no session's. */
+static bool
+is_in_use(const ZkLockEntry *entry)
+{
+	if (entry->kind != ZKLOCK_KIND_JOB)
+		return is_held(entry);
+	zklock_foreach_proclock (proclock, entry)
+	{
+		if (proclock->state == ZKLOCK_PROCLOCK_HELD && !proclock->lost && proclock->pid != 0)
+			return true;
+	}
+	return false;
+}
+
+bool
+zklock_dispatch_sessions_hold(void)
+{
+	return zklock_table_any(is_in_use);
+}
+
 static bool
 contends(const ZkLockEntry *entry)
 {

@@ -37,6 +37,9 @@ extern void zklock_dispatch_removal(ZkLockKind kind, const char *name, const cha
 /* Does any backend of this server still hold a lock, or require a leadership? */
 extern bool zklock_dispatch_holds(void);
 
+/* The same without jobs that sessions have left to the server (zklock_proclock_set_run). */
+extern bool zklock_dispatch_sessions_hold(void);
+
 /* Has the session contenders, or may it have some, but for candidates? */
 extern bool zklock_dispatch_contends(void);
 

@@ -85,5 +85,5 @@ zklock_hosts_heard(const char *line)
 		to += n;
 		room -= (size_t) n;
 	}
-	zklock_trouble_connecting(all);
+	zklock_trouble_attempts(all);
 }

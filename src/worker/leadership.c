@@ -57,6 +57,8 @@ find_news(ZkLockEntry *entry, const ZkLockEvent *event, bool granted, bool revok
 	memset(news, 0, sizeof(*news));
 	if (present == election->announced)
 		return;
+	/* one that waits for the verdict */
+	zklock_entry_broadcast(entry);
 	news->gained = present;
 	news->lost = election->announced;
 	if (present != 0 && !granted)
@@ -92,6 +94,23 @@ note_election(const ZkLockEntry *entry)
 	MemoryContextSwitchTo(save);
 }
 
+/* Does the ensemble say who leads?  It does not when a connection was lost, or whoever
+ * was before us has gone, until it has been asked again. */
+static void
+find_verdict(ZkLockEntry *entry)
+{
+	ZkElection *election = &entry->election;
+	bool verdict = pg_atomic_read_u64(&election->leader) != 0;
+
+	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
+		verdict |= entry->queue.contender[i].state == ZKLOCK_WAITING;
+	if (election->verdict && !verdict)
+		election->undecided = zklock_clock();
+	else if (verdict && !election->verdict)
+		zklock_entry_broadcast(entry);
+	election->verdict = verdict;
+}
+
 void
 zklock_leadership_step(ZkLockEntry *entry, const ZkLockEvent *event,
 					   const ZkLockActions *actions, ZkElectionNews *news)
@@ -112,11 +131,7 @@ zklock_leadership_step(ZkLockEntry *entry, const ZkLockEvent *event,
 			case ZKLOCK_ACT_GRANTED:
 				if (stands)
 					pg_atomic_write_u64(&election->leader, (uint64) action->token);
-				election->verdict = true;
 				granted = true;
-				break;
-			case ZKLOCK_ACT_BLOCKED:
-				election->verdict = true;
 				break;
 			case ZKLOCK_ACT_REVOKED:
 				pg_atomic_write_u64(&election->leader, 0);
@@ -129,6 +144,7 @@ zklock_leadership_step(ZkLockEntry *entry, const ZkLockEvent *event,
 				break;
 		}
 	}
+	find_verdict(entry);
 	find_news(entry, event, granted, revoked, news);
 	if (election->candidate)
 		note_election(entry);
@@ -226,7 +242,7 @@ shut_down(ZkLockEntry *entry, ZkElectionNews *news)
 	zklock_entry_broadcast(entry);
 }
 
-/* The candidacy begins only now: its first verdict can be waited for. */
+/* The candidacy begins only now: its verdict can be waited for. */
 static void
 stand(ZkLockEntry *entry, ZkElectionNews *news)
 {
@@ -254,7 +270,7 @@ enter_listed_from(int first)
 		const char *name = list_nth(names, i);
 		ZkElectionRef ref;
 
-		if (zklock_candidacy_enter(name, InvalidOid, &ref))
+		if (zklock_candidacy_enter(name, InvalidOid, InvalidOid, &ref))
 			continue;
 		first_unentered = i;
 		if (i != told)

@@ -47,7 +47,7 @@ zklock_notify_work(void)
 		return;
 	}
 
-	if (!zklock_process_start(&process, "zklock_notify_main", "zklock notifier"))
+	if (!zklock_process_start(&process, "zklock_notify_main", "zklock notifier", (Datum) 0))
 		ereport(LOG,
 				(errmsg("could not start a process to send notifications"),
 				 errhint("You might need to increase \"max_worker_processes\".")));

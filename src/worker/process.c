@@ -29,12 +29,13 @@ zklock_process_runs(ZkProcess *process)
 }
 
 bool
-zklock_process_start(ZkProcess *process, const char *function, const char *name)
+zklock_process_start(ZkProcess *process, const char *function, const char *name, Datum arg)
 {
 	BackgroundWorker worker = {
 		.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION,
 		.bgw_start_time = BgWorkerStart_RecoveryFinished,
 		.bgw_restart_time = BGW_NEVER_RESTART,
+		.bgw_main_arg = arg,
 	};
 	MemoryContext save = MemoryContextSwitchTo(TopMemoryContext); /* of the handle */
 	bool started;

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * reporter.c
- *	  Tells other servers whose our contenders are.
+ *	  Tells other servers whose our contenders are, and who waits here without one.
  *
  * The report (report.h) goes along with the heartbeats.  So it costs no request, and
  * since nobody watches our node, it wakes nobody.
@@ -12,7 +12,9 @@
 #include "compat.h"
 
 #include "nodes/bitmapset.h"
+#include "nodes/pg_list.h"
 #include "utils/memutils.h"
+#include "utils/timestamp.h"
 
 #include "holder.h"
 #include "reporter.h"
@@ -30,6 +32,11 @@ zklock_reporter_note(const ZkLockEntry *entry)
 		return;
 	save = MemoryContextSwitchTo(TopMemoryContext);
 	noted = bms_add_member(noted, zklock_entry_index(entry));
+	/* one that waits for a slot makes those that have one concern others, too */
+	for (const ZkLockEntry *e =
+			 entry->kind == ZKLOCK_KIND_SLOT ? zklock_entry_first(entry) : NULL;
+		 e != NULL; e = zklock_entry_namesake(e))
+		noted = bms_add_member(noted, zklock_entry_index(e));
 	MemoryContextSwitchTo(save);
 }
 
@@ -112,6 +119,72 @@ find_again(const Candidate *candidate, ZkReportItem *item)
 	return found;
 }
 
+/* A session that has waited for long. */
+typedef struct LongWait
+{
+	int proc_number;
+	ZkLocalWait wait;
+} LongWait;
+
+static int
+compare_waits(const ListCell *a, const ListCell *b)
+{
+	const LongWait *left = lfirst(a);
+	const LongWait *right = lfirst(b);
+
+	return left->wait.since < right->wait.since ? -1 : left->wait.since > right->wait.since;
+}
+
+/* Does one of the items show that the session waits? */
+static bool
+shows(const ZkReport *report, int pid)
+{
+	for (int i = 0; i < report->nitems; i++)
+	{
+		const ZkReportItem *item = &report->item[i];
+
+		if (item->state == ZKLOCK_REPORT_WAITING && item->nsessions > 0 &&
+			item->session[0].pid == pid)
+			return true;
+	}
+	return false;
+}
+
+/* Append those that wait without a contender of their own, the longest waits first. */
+static void
+add_waits(ZkReport *report)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	List *waits = NIL;
+	ListCell *cell;
+
+	for (int i = 0; i < zklock_shared->nprocs; i++)
+	{
+		LongWait w = {.proc_number = i};
+
+		if (zklock_holder_waiter(i, &w.wait) && now - w.wait.since >= ZKLOCK_LONG_WAIT &&
+			!shows(report, w.wait.pid))
+		{
+			LongWait *found = palloc(sizeof(*found));
+
+			*found = w;
+			waits = lappend(waits, found);
+		}
+	}
+	list_sort(waits, compare_waits);
+	foreach (cell, waits)
+	{
+		const LongWait *w = lfirst(cell);
+
+		if (report->nitems == ZKLOCK_REPORT_ITEMS)
+			report->more++;
+		else
+			zklock_holder_report_wait(w->proc_number, &w->wait,
+									  &report->item[report->nitems++]);
+	}
+	list_free_deep(waits);
+}
+
 char *
 zklock_reporter_write(void)
 {
@@ -139,6 +212,9 @@ zklock_reporter_write(void)
 		else if (find_again(&candidates[i], &report.item[report.nitems]))
 			report.nitems++;
 	}
+	/* where contenders have no room, who is not shown may wait with one of these */
+	if (report.more == 0)
+		add_waits(&report);
 	zklock_holder_complete(report.item, report.nitems);
 	(void) zklock_report_write(&report, text);
 	pfree(candidates);

@@ -5,15 +5,15 @@
  *
  * The worker's part of deadlock.h: which of this server's grants wait for which of
  * its waits, what is sent, and what becomes of a verdict.  A look goes from each
- * grant that others want, by the backend that has it and whom that waits for in
- * PostgreSQL's lock manager, to backends that wait at level 2 and have done so for
- * deadlock_timeout, which then ask for a look (ZkProcLock.asked).  Where nobody has
- * asked, or no grant that others want leads to one who has, nothing is sent.
+ * grant that is wanted (zklock_holder_blocks), by the backend that has it and whom that
+ * waits for in PostgreSQL's lock manager, to backends that wait at level 2 and have done
+ * so for deadlock_timeout, which then ask for a look (ZkProcLock.asked).  Where nobody
+ * has asked, or no grant that is wanted leads to one who has, nothing is sent.
  *
- * There is a look when somebody asks; and while somebody waits who has asked, when a
- * grant becomes wanted.  What was published is looked at each time that the worker
- * wakes, and every 100 ms if it leads through the lock manager, of whose events
- * nobody hears: an edge that is over is withdrawn before anybody has read it twice.
+ * There is a look when somebody asks; and while somebody waits who has asked, when
+ * another server comes to want a grant.  What was published is looked at each time that
+ * the worker wakes, and every 100 ms if it leads through the lock manager, of whose
+ * events nobody hears: an edge that is over is withdrawn before anybody has read it twice.
  *
  * It runs in the worker rather than in the backend that waits: one look serves all who
  * have asked, what is published is one text, and a backend that sleeps on its entry stays
@@ -30,6 +30,7 @@
 
 #include "blockers.h"
 #include "deadlock.h"
+#include "holder.h"
 #include "names.h"
 #include "path.h"
 #include "rings.h"
@@ -58,7 +59,7 @@ typedef struct Mark
 	int64 since; /* zklock_proclock_since: never twice at a time */
 } Mark;
 
-/* A backend that has a grant which others want. */
+/* A backend that has a grant which is wanted. */
 typedef struct Holder
 {
 	Mark mark;
@@ -181,7 +182,7 @@ look_at_entry(Look *look, const ZkLockEntry *entry)
 		{
 			case ZKLOCK_PROCLOCK_HELD:
 				grant = zklock_queue_grant(&entry->queue, mode);
-				if (proclock->lost || grant == NULL || !grant->demanded)
+				if (proclock->lost || grant == NULL || !zklock_holder_blocks(entry, grant))
 					break;
 				ENLARGE(look->holders, look->nholders, look->holders_room);
 				look->holders[look->nholders++] =
@@ -512,9 +513,12 @@ append_process(StringInfo buf, int pid, const char *server)
 /*
  * All round: the wait that ends, and then that of each edge but the last one, whose wait
  * it is.  What others have written is UTF-8 (waits.c).
+ *
+ * Without "all" the session whose wait ends is told of no names but its own: that of the
+ * lock that it waits for, and that of the one that it has.
  */
 static void
-describe_ring(StringInfo buf)
+describe_ring(StringInfo buf, bool all)
 {
 	const ZkFollowed *last = &deadlock.ring[deadlock.nring - 1];
 	const ZkFollowed *waits = last;
@@ -522,18 +526,22 @@ describe_ring(StringInfo buf)
 	for (int i = 0; i < deadlock.nring; i++)
 	{
 		const ZkFollowed *edge = &deadlock.ring[i];
+		bool own = i == 0 || (edge == last && edge->edge.holder == edge->edge.waiter);
 
 		if (buf->len > 0)
 			appendStringInfoString(buf, "; ");
 		append_process(buf, waits->edge.waiter, waits->server);
 		appendStringInfoString(buf, " waits for ");
-		if (same_namespace(waits->edge.name, last->edge.name))
+		if (!same_namespace(waits->edge.name, last->edge.name))
+			appendStringInfoString(buf, "a lock of another namespace");
+		else if (all || own)
 			append_name(buf, waits->edge.kind, waits->edge.name);
 		else
-			appendStringInfoString(buf, "a lock of another namespace");
+			appendStringInfo(buf, "a %s", zklock_kind_names[waits->edge.kind]);
 		appendStringInfoString(buf, ", held by ");
 		append_process(buf, edge->edge.holder, edge->server);
-		if (edge->edge.via[0] != '\0' && same_namespace(edge->edge.name, last->edge.name))
+		if (all && edge->edge.via[0] != '\0' &&
+			same_namespace(edge->edge.name, last->edge.name))
 			appendStringInfo(buf, "; there %s", edge->edge.via);
 		else if (edge->edge.holder != edge->edge.waiter)
 			appendStringInfo(buf, "; there process %d waits for process %d",
@@ -542,6 +550,23 @@ describe_ring(StringInfo buf)
 	}
 	appendStringInfoChar(buf, '.');
 	buf->data[0] = (char) pg_toupper((unsigned char) buf->data[0]);
+}
+
+static void
+put_text(char *text, bool all)
+{
+	StringInfoData buf;
+
+	initStringInfo(&buf);
+	describe_ring(&buf, all);
+	if (buf.len >= ZKLOCK_VERDICT_TEXT)
+	{
+		buf.len = (int) zklock_clip_utf8(buf.data, ZKLOCK_VERDICT_TEXT - 4);
+		buf.data[buf.len] = '\0';
+		appendStringInfoString(&buf, "...");
+	}
+	strlcpy(text, buf.data, ZKLOCK_VERDICT_TEXT);
+	pfree(buf.data);
 }
 
 static void
@@ -561,7 +586,6 @@ end_wait(void)
 	const ZkFollowed *last = &deadlock.ring[deadlock.nring - 1];
 	const Evidence *seen = NULL;
 	static ZkVerdict verdict;
-	StringInfoData text;
 	ZkProcLock *proclock;
 	ZkLockEntry *entry;
 	int32 entry_index;
@@ -576,18 +600,11 @@ end_wait(void)
 	if (seen == NULL)
 		return;
 
-	initStringInfo(&text);
-	describe_ring(&text);
 	memset(&verdict, 0, sizeof(verdict));
 	verdict.pid = seen->waiter.pid;
 	verdict.wait_start = seen->waiter.since;
-	if ((size_t) text.len >= sizeof(verdict.text))
-	{
-		text.len = (int) zklock_clip_utf8(text.data, sizeof(verdict.text) - 4);
-		text.data[text.len] = '\0';
-		appendStringInfoString(&text, "...");
-	}
-	strlcpy(verdict.text, text.data, sizeof(verdict.text));
+	put_text(verdict.text, true);
+	put_text(verdict.own, false);
 	for (int i = 0; i < deadlock.nring; i++)
 	{
 		if (deadlock.ring[i].session != deadlock.session)

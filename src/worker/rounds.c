@@ -26,8 +26,8 @@
 #include "trouble.h"
 #include "watches.h"
 
-/* Heartbeats for which a barrier is remembered that nobody waits at, no more than a server
- * makes before it rests (heartbeat.h); none is while there are more than so many. */
+/* Heartbeats for which a barrier is remembered that nobody waits at; none is while there
+ * are more than so many. */
 #define IDLE_TICKS 8
 #define IDLE_MAX   32
 
@@ -224,7 +224,10 @@ forget_meeting(Meeting *m)
 	Assert(!has_parties(m));
 	if (m->watched && client != NULL)
 	{
-		if (zklock_client_unwatch(client, path, false, &zklock_no_tag) != ZKLOCK_ZOK)
+		int rc = zklock_client_unwatch(client, path, false, &zklock_no_tag);
+
+		/* heartbeats ago all was asked, and so has a reply */
+		if (rc != ZKLOCK_ZOK && (rc != ZKLOCK_ZNOWATCHER || m->idle <= IDLE_TICKS))
 			return;
 		zklock_watch_fired(path, false);
 	}
@@ -408,6 +411,12 @@ zklock_rounds_event(ZkLockEventType type)
 		else
 			step_type(m, event);
 	}
+}
+
+bool
+zklock_rounds_wants_tick(void)
+{
+	return nmeetings > 0;
 }
 
 void

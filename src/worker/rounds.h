@@ -15,6 +15,9 @@
 /* A session event. */
 extern void zklock_rounds_event(ZkLockEventType type);
 
+/* Is something watched that nobody waits for?  Not for long, if there are ticks. */
+extern bool zklock_rounds_wants_tick(void);
+
 /* A reply with the tag ZKLOCK_TAG_ROUNDS. */
 extern void zklock_rounds_message(const ZkMessage *message);
 

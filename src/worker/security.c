@@ -68,7 +68,8 @@ zklock_security_read(char *error, size_t errlen)
 		if (!zklock_client_has_tls())
 		{
 			snprintf(error, errlen,
-					 "\"zklock.tls_ca_file\" is set, and the ZooKeeper library of this system was built without TLS");
+					 "\"zklock.tls_ca_file\" is set, and zklock has no TLS with %s",
+					 zklock_client_library());
 			fine = false;
 		}
 		else if (zklock_tls_cert_file[0] == '\0' || zklock_tls_key_file[0] == '\0')

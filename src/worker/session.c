@@ -302,9 +302,11 @@ open_handle(int timeout, const ZkSessionId *resume, Failure *failure)
 								failure->error, sizeof(failure->error));
 	if (handle == NULL)
 	{
+		/* else it is not the string's fault */
+		if (errno != ENOSYS)
+			snprintf(failure->what, sizeof(failure->what),
+					 "could not use ZooKeeper connect string \"%s\": ", hosts);
 		release_descriptors();
-		snprintf(failure->what, sizeof(failure->what),
-				 "could not use ZooKeeper connect string \"%s\": ", hosts);
 	}
 	else
 	{
@@ -971,7 +973,11 @@ on_disconnected(void)
 		drop_client(false);
 		return;
 	}
-	zklock_trouble("lost connection to ZooKeeper, reconnecting");
+	/* why it is lost again and again is to be read in last_error all the time */
+	if (zklock_unknown_breaks())
+		ereport(LOG, (errmsg("lost connection to ZooKeeper, reconnecting")));
+	else
+		zklock_trouble("lost connection to ZooKeeper, reconnecting");
 	set_state(ZKLOCK_SESSION_RECONNECTING);
 	listener->event(ZKLOCK_EV_DISCONNECTED);
 }

@@ -8,7 +8,7 @@
 #ifndef ZKLOCK_SETTLE_H
 #define ZKLOCK_SETTLE_H
 
-/* Each time round: start the process if there may be some. */
+/* Each time round: start the processes where there may be some. */
 extern void zklock_settle_work(void);
 
 #endif /* ZKLOCK_SETTLE_H */

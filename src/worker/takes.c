@@ -183,8 +183,8 @@ find_view(const char *name, bool make)
 	return view;
 }
 
-/* What is not listed any more is not to be watched: there may be many queues.  False:
- * there is no connection. */
+/* What is not listed any more is not to be watched: there may be many queues.  All that
+ * sets a watch had its reply long ago.  False: there is no connection. */
 static bool
 unwatch(const char *queue)
 {
@@ -194,9 +194,12 @@ unwatch(const char *queue)
 	for (int i = 0; i < 2; i++)
 	{
 		char *path = zklock_path_name(ZKLOCK_KIND_QUEUE, queue, part[i]);
+		int rc;
 
-		if (client == NULL ||
-			zklock_client_unwatch(client, path, true, &zklock_no_tag) != ZKLOCK_ZOK)
+		if (client == NULL)
+			return false;
+		rc = zklock_client_unwatch(client, path, true, &zklock_no_tag);
+		if (rc != ZKLOCK_ZOK && rc != ZKLOCK_ZNOWATCHER)
 			return false;
 		zklock_watch_fired(path, true);
 	}
@@ -919,6 +922,12 @@ start_again(bool session_lost)
 							   (unsigned long) lost, lost),
 				 errdetail("The ZooKeeper session ended.")));
 	}
+}
+
+bool
+zklock_takes_wants_tick(void)
+{
+	return views != NIL;
 }
 
 void

@@ -25,6 +25,9 @@ extern void zklock_takes_event(ZkLockEventType type);
 extern void zklock_takes_message(const ZkMessage *message);
 extern void zklock_takes_watch(const ZkMessage *message);
 
+/* Is some queue watched?  One that nobody asks for is not for long, if there are ticks. */
+extern bool zklock_takes_wants_tick(void);
+
 /* What was put is in a queue: who found none looks again. */
 extern void zklock_takes_look_again(void);
 

@@ -48,11 +48,24 @@ zklock_trouble_refused(const ZkMessage *message)
 				   zklock_rc_text(message->rc));
 }
 
-void
-zklock_trouble_connecting(const char *text)
+static void
+show_to_waiters(const char *text, bool other)
 {
 	ZkSessionShared *s = zklock_session_lock(LW_EXCLUSIVE);
 
 	strlcpy(s->attempts, text, sizeof(s->attempts));
+	s->other_trouble = other;
 	zklock_session_unlock();
+}
+
+void
+zklock_trouble_attempts(const char *text)
+{
+	show_to_waiters(text, false);
+}
+
+void
+zklock_trouble_connecting(const char *text)
+{
+	show_to_waiters(text, true);
 }

@@ -19,7 +19,10 @@ extern void zklock_trouble_remember(const char *text);
 /* A request that nobody waits for was refused: once, say so. */
 extern void zklock_trouble_refused(const ZkMessage *message);
 
-/* What each host answered, or what is wrong otherwise: for who waits for too long. */
+/* For who waits for too long: what each host answered. */
+extern void zklock_trouble_attempts(const char *text);
+
+/* ... or what is wrong otherwise. */
 extern void zklock_trouble_connecting(const char *text);
 
 #endif /* ZKLOCK_TROUBLE_H */

@@ -80,6 +80,14 @@ zklock_unknown_accuses(void)
 	return accused() != KIND_OTHER;
 }
 
+bool
+zklock_unknown_breaks(void)
+{
+	RequestKind kind = accused();
+
+	return kind != KIND_OTHER && kind != KIND_CONTAINER;
+}
+
 /* For who waits for a connection, as long as it is so. */
 static void
 tell_waiters(void)

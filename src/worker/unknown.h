@@ -20,6 +20,9 @@ extern void zklock_unknown_look(const ZkMessage *message);
  * also while there is a connection: it will not last. */
 extern bool zklock_unknown_accuses(void);
 
+/* ... of one without which each connection breaks?  Containers can be done without. */
+extern bool zklock_unknown_breaks(void);
+
 /* How directories are to be made that the ensemble may remove when they are empty. */
 extern ZkCreateMode zklock_unknown_container(void);
 

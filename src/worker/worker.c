@@ -38,6 +38,7 @@
 #include "utils/ps_status.h"
 
 #include "answer.h"
+#include "client.h"
 #include "dispatch.h"
 #include "ensemble.h"
 #include "grant.h"
@@ -154,6 +155,7 @@ publish(void)
 	ZkSessionShared *s = zklock_session_lock(LW_EXCLUSIVE);
 	int64 now = zklock_clock();
 	int64 pause = s->worker_started + RESTART_PAUSE_MS * NS_PER_MS - now;
+	char library[sizeof(s->library)];
 
 	s->worker_pid = MyProcPid;
 	zklock_session_unlock();
@@ -177,9 +179,16 @@ publish(void)
 		now = zklock_clock();
 	}
 
+	/* The library asks the name service before it says its version, which may take long: a
+	 * successor, who has a session to resume, goes by what its predecessor has heard. */
+	strlcpy(library, zklock_shared->session.library, sizeof(library));
+	if (library[0] == '\0')
+		strlcpy(library, zklock_client_library(), sizeof(library));
 	s = zklock_session_lock(LW_EXCLUSIVE);
 	s->worker_started = zklock_clock();
+	strlcpy(s->library, library, sizeof(s->library));
 	zklock_session_unlock();
+	ereport(LOG, (errmsg("zklock %s worker started with %s", ZKLOCK_VERSION, library)));
 }
 
 /* ------------------------------------------------------------------------
@@ -330,7 +339,8 @@ begin_exit(void)
  * A proclock is somebody who holds or waits.  Kept grants, and candidates who do not
  * lead, need nothing before they are taken, or their turn comes; those that were taken
  * and given back between two looks are needed again, as likely as not.  Puts need no
- * lease, but ticks, if the ensemble refuses them; so does a look for strays.
+ * lease, but ticks, if the ensemble refuses them; so does a look for strays.  What is
+ * watched in vain is no longer after some ticks.
  */
 static void
 look_at_need(bool stopping)
@@ -356,7 +366,8 @@ look_at_need(bool stopping)
 		!zklock_dispatch_holds() && !zklock_work_has_items())
 		zklock_session_renew(zklock_dispatch_contends());
 	else if (wanted || taken || bound || stopping || zklock_work_busy() ||
-			 zklock_puts_looking() || zklock_dispatch_wants_tick())
+			 zklock_puts_looking() || zklock_dispatch_wants_tick() ||
+			 zklock_rounds_wants_tick() || zklock_takes_wants_tick())
 		zklock_session_need();
 }
 
@@ -368,7 +379,7 @@ may_end(int64 until)
 	static int64 aborted_until = PG_INT64_MAX;
 	int64 now = zklock_clock();
 
-	if (zklock_dispatch_holds())
+	if (zklock_dispatch_sessions_hold())
 	{
 		aborted_until = PG_INT64_MAX;
 		return now > until;
@@ -378,7 +389,7 @@ may_end(int64 until)
 	else if (aborted_until == PG_INT64_MAX)
 		aborted_until = now + ABORTED_MS * NS_PER_MS;
 	if (now < Min(until, aborted_until) &&
-		(zklock_work_busy() || zklock_session_returning()))
+		(zklock_dispatch_holds() || zklock_work_busy() || zklock_session_returning()))
 		return false;
 	zklock_session_close();
 	return true;

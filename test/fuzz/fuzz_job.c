@@ -38,7 +38,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	CHECK(zklock_job_read(once, len, &again) == ZKLOCK_JOB_GOOD);
 	CHECK(again.count == job.count && again.nruns == job.nruns &&
 		  again.last_done == job.last_done && again.every == job.every &&
-		  again.reset_slot == job.reset_slot &&
+		  again.origin == job.origin && again.reset_slot == job.reset_slot &&
 		  again.forgotten.token == job.forgotten.token &&
 		  again.forgotten.number == job.forgotten.number);
 	for (int i = 0; i < job.nruns; i++)

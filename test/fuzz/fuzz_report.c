@@ -28,7 +28,11 @@ check(const ZkReport *report)
 		const ZkReportItem *item = &report->item[i];
 
 		CHECK(item->age >= -1 && zklock_report_state_name(item->state) != NULL);
-		CHECK(zklock_report_find(report, item->contender)->contender == item->contender);
+		CHECK((unsigned) item->mode < ZKLOCK_NMODES);
+		if (item->contender == 0)
+			CHECK(zklock_report_find(report, 0) == NULL);
+		else
+			CHECK(zklock_report_find(report, item->contender)->contender == item->contender);
 		CHECK(item->nsessions >= 0 && item->nsessions <= ZKLOCK_REPORT_SESSIONS);
 		for (int j = 0; j < item->nsessions; j++)
 		{
@@ -76,6 +80,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	for (int i = 0; i < again.nitems; i++)
 	{
 		CHECK(again.item[i].contender == report.item[i].contender &&
+			  (again.item[i].contender != 0 || again.item[i].mode == report.item[i].mode) &&
 			  again.item[i].state == report.item[i].state &&
 			  again.item[i].age == report.item[i].age &&
 			  again.item[i].nsessions == report.item[i].nsessions);

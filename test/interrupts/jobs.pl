@@ -3,11 +3,14 @@
 # As interrupts.pl: a statement is run with its first point failing, its second, and so on
 # until no point fails (faults.h).  Each time nothing is held afterwards but what a session
 # has begun; and when the statement has been repeated as a scheduler would, each slot has
-# been run once, and the record says so.
+# been run once, and the record says so.  Another server that waits for the run meanwhile does
+# not run it again, either: in whichever moment between the record that it commits and the
+# record of its end the session is ended, its server has the job until that is recorded.
 use strict;
 use warnings;
 
 use FindBin;
+use Jobs ();
 use PostgreSQL::Test::Utils ();
 use Test::More;
 use ZkLock;
@@ -16,7 +19,9 @@ my $zk = ZooKeeper->new->start;
 my $a = ZkLock::server('a', $zk, conf => "zklock.session_timeout = '10min'\nzklock.connect_timeout = '1h'\nautovacuum = off");
 ZkLock::wait_connected($a);
 ZkLock::ask($a, PostgreSQL::Test::Utils::slurp_file("$FindBin::Bin/functions.sql"));
-ZkLock::ask($a, 'CREATE TABLE t (slot int)');
+my $b = ZkLock::server('b', $zk, conf => "zklock.session_timeout = '10min'\nautovacuum = off");
+ZkLock::wait_connected($b);
+ZkLock::ask($_, 'CREATE TABLE t (slot int)') for $a, $b;
 my $started = ZkLock::ask($a, 'SELECT pg_postmaster_start_time()');
 my $s = ZkLock::session($a);
 
@@ -24,14 +29,17 @@ my $s = ZkLock::session($a);
 my @wrong;
 sub check { my ($right, $what) = @_; push @wrong, $what unless $right; }
 
-# Run a statement with its n-th point failing.  Returns its answer, what failed, and its error.
+# Run a statement with its n-th point failing, and something else meanwhile.  Returns its answer,
+# what failed, and its error.
 sub interrupt
 {
-	my ($n, $statement) = @_;
+	my ($n, $statement, $meanwhile) = @_;
 	$s = ZkLock::session($a) unless $s->alive;
 	my $pid = $s->pid;
 	my $log_seen = -s $a->logfile;
-	my $error = $s->fails("SELECT '' FROM zk_fault($n);\n\\echo <statement>\n$statement;\n\\echo <failed>\nSELECT zk_fault(0)");
+	$s->send("SELECT '' FROM zk_fault($n);\n\\echo <statement>\n$statement;\n\\echo <failed>\nSELECT zk_fault(0)");
+	$meanwhile->() if $meanwhile;
+	my $error = $s->failure;
 	my ($answer, $failed) = $s->{answer} =~ /<statement>\n(.*?)\n?<failed>\n(.*)/s;
 	if ($s->{lost})
 	{
@@ -41,6 +49,14 @@ sub interrupt
 		$s = ZkLock::session($a);
 	}
 	return ($answer // '', $failed // '', $error);
+}
+
+# What a session could not record its server does, soon.
+sub check_nothing_held
+{
+	my $seen;
+	ZkLock::wait_until(sub { ($seen = held()) eq '|0' }, 'nothing is held', sub { $seen });
+	return;
 }
 
 sub held { return ZkLock::ask($a, 'SELECT all_of(' . $s->pid . "), locks FROM zk_session"); }
@@ -73,8 +89,8 @@ run_case(
 		my $n = shift;
 		my $call = "CALL zk_run_once('once', 'INSERT INTO t SELECT $n FROM zk_lock(''x'')', @{[ slot($n) ]}, attempts => 1000)";
 		my ($answer, $failed, $error) = interrupt($n, $call);
+		check_nothing_held();
 		my $rows = ZkLock::ask($a, "SELECT count(*) FROM t WHERE slot = $n");
-		check(held() eq '|0', 'holds ' . held());
 		check($rows == 1, 'not run') if $error eq '';
 		check($rows <= 1, 'run twice');
 		check($s->fails($call) eq '', "cannot be repeated: $s->{error}");
@@ -148,6 +164,33 @@ for my $statement ("SELECT zk_job_reset('once')", 'SELECT count(*) FROM zk_jobs'
 			return $failed;
 		});
 }
+
+# The command stands at a gate until the other server's call waits for the run.  Each is a job of
+# its own: what has failed here makes points for the next run.
+my $gate = Jobs::Gate->new($a);
+my $other = ZkLock::session($b);
+ZkLock::ask($_, 'TRUNCATE t') for $a, $b;
+run_case(
+	'zk_run_once, another server behind it',
+	sub {
+		my $n = shift;
+		my $call = "CALL zk_run_once('behind $n', 'INSERT INTO t VALUES ($n); %s', @{[ slot($n) ]}, attempts => 1000)";
+		my $waits = 0;
+		$s = ZkLock::session($a) unless $s->alive;
+		my $pid = $s->pid;
+		$gate->close;
+		my ($answer, $failed, $error) = interrupt($n, sprintf($call, $Jobs::at_gate), sub {
+			ZkLock::wait_until(sub { !$s->busy || ($waits = ZkLock::ask($a, "SELECT count(*) FROM pg_locks WHERE pid = $pid AND NOT granted AND objsubid = 1")) }, 'the command comes to the gate, or fails');
+			$other->send(sprintf $call, '')->wait_event('Extension') if $waits;
+			$gate->open;
+		});
+		check(($waits ? $other->failure : $other->fails(sprintf $call, '')) eq '', "the other server fails: $other->{error}");
+		check_nothing_held();
+		my @rows = map { ZkLock::ask($_, "SELECT count(*) FROM t WHERE slot = $n") } $a, $b;
+		check($rows[0] + $rows[1] == 1, "run @rows times");
+		check(state_of("behind $n", $n) eq 'done', 'the record says ' . state_of("behind $n", $n));
+		return $failed;
+	});
 
 is(ZkLock::ask($a, 'SELECT pg_postmaster_start_time()'), $started, 'the server has not crashed');
 done_testing();

@@ -6,6 +6,8 @@
 #   record(NODE, JOB)   'state|server|attempt|failures', as zk_jobs has it
 #   runs(NODE, JOB)     'state server, ...' of the runs that the record knows, newest first
 #
+#   $daily, $hourly     arguments of jobs, with slots that do not end while a test runs
+#
 #   my $gate = Jobs::Gate->new($node);
 #   $gate->stand($session, "CALL zk_run_once('job', '...; $Jobs::at_gate', ...)");
 #   $gate->open;        # the command goes on
@@ -18,6 +20,9 @@ use Exporter 'import';
 use ZkLock;
 
 our @EXPORT = qw(rows record runs);
+
+our $daily = "every => '1 day', origin => to_timestamp(" . ($^T - 43200) . ')';
+our $hourly = "every => '1 hour', origin => to_timestamp(" . ($^T - 1800) . ')';
 
 # What a command asks for that shall stand at the gate.
 our $at_gate = 'SELECT pg_advisory_xact_lock(1)';

@@ -33,13 +33,16 @@ $ENV{PGCTLTIMEOUT} //= $limit;
 sub wait_until
 {
 	my ($code, $what, $seen) = @_;
-	my $deadline = time + $limit;
+	my $start = time;
+	my $deadline = $start + $limit;
 	for (;;)
 	{
 		my $answer = $code->();
 		return $answer if $answer;
 		croak "waited $limit s in vain until $what" . ($seen ? ': ' . $seen->() : '') if time > $deadline;
-		sleep 0.01;
+		# Whoever waits for long looks less often: others have work for the processor.
+		my $pause = (time - $start) / 20;
+		sleep($pause < 0.01 ? 0.01 : $pause > 0.2 ? 0.2 : $pause);
 	}
 }
 

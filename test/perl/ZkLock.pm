@@ -69,6 +69,7 @@ use strict;
 use warnings;
 
 use Carp;
+use Fcntl qw(LOCK_EX);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils ();
 use Test::More;
@@ -110,21 +111,47 @@ sub configure
 }
 
 # What a crash of this server leaves in memory: src/worker/historymemory.c.
-sub memory
-{
-	my $node = shift;
-	return sprintf '/dev/shm/zklock.%x.%x', (stat $node->data_dir)[ 0, 1 ];
-}
+sub memory { my $node = shift; return _memory($node->data_dir); }
+sub _memory { my $data = shift; return sprintf '/dev/shm/zklock.%x.%x', (stat $data)[ 0, 1 ]; }
 
-my @made;
+# initdb is most of what a test costs, and the same in all of them: test/tap names a directory
+# where the first test that needs an Nth server leaves what initdb has made, for all others to
+# copy.  Of the servers of one test each has a system identifier of its own, by which zklock
+# tells a server from copies of it.
+my $made = 0;
+
+sub _init
+{
+	my ($node, @options) = @_;
+	@options = (extra => [ '--encoding=UTF8', '--wal-segsize=1' ], @options);
+	return $node->init(@options) unless $ENV{ZKLOCK_TEMPLATES};
+	my $system = \&PostgreSQL::Test::Utils::system_or_bail;
+	my $initdb = sub {
+		my @command = @_;
+		return $system->(@command) if $command[0] ne 'initdb';
+		my $data = $node->data_dir;
+		my $template = "$ENV{ZKLOCK_TEMPLATES}/" . ++$made;
+		open my $lock, '>', "$template.lock" or croak "could not open $template.lock: $!";
+		flock $lock, LOCK_EX or croak "could not lock $template.lock: $!";
+		unless (-d $template)
+		{
+			$system->(map { $_ eq $data ? "$template.new" : $_ } @command);
+			rename "$template.new", $template or croak "could not rename $template.new: $!";
+		}
+		close $lock;
+		return $system->('cp', '-a', '--reflink=auto', $template, $data);
+	};
+	no warnings 'redefine';
+	local *PostgreSQL::Test::Utils::system_or_bail = $initdb;
+	return $node->init(@options);
+}
 
 sub server
 {
 	my ($name, $zk, %option) = @_;
 	my $node = PostgreSQL::Test::Cluster->new($name, %{ $option{cluster} // {} });
-	$node->init(extra => ['--encoding=UTF8'], %{ $option{init} // {} });
+	_init($node, %{ $option{init} // {} });
 	configure($node, $zk, $option{conf});
-	push @made, $node;
 	return $node unless $option{start} // 1;
 	$node->start;
 	ask($node, 'CREATE EXTENSION zklock') if $option{extension} // 1;
@@ -137,8 +164,8 @@ our $crash = qr/^TRAP:|: Assertion `|\bPANIC:|was terminated by signal (?!9\b)/m
 END
 {
 	my $failed = $?;
-	unlink map { memory($_) } grep { -d $_->data_dir } @made;
 	my ($test) = $0 =~ m{([^/]+?)(?:\.[^./]*)?$};
+	unlink map { _memory($_) } glob "$PostgreSQL::Test::Utils::tmp_check/t_${test}_*_data/pgdata";
 	for my $log (glob "$PostgreSQL::Test::Utils::log_path/${test}_*.log")
 	{
 		my @lines = grep { /$crash/ } split /^/, PostgreSQL::Test::Utils::slurp_file($log);

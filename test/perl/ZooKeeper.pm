@@ -51,6 +51,7 @@ my $classpath = join ':',
 #   reconfigurable       anybody may change it while it runs; not with link or wire
 #   link                 sub (FROM, TO, PORT): the port by which server FROM finds
 #                        server TO when that leads, and listens on PORT
+#   java                 more options of java, as an array
 #   production           none of what makes tests quick: as an ensemble for use
 #   wire                 function of a port that returns another one, by which
 #                        clients and the other servers reach it
@@ -223,8 +224,11 @@ sub _spawn
 	push @java, $self->{production} ? '-Xmx512m' : (
 		qw(-Xmx128m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto),
 		# Nobody needs these data after a power failure, nor 64 MB of log at once.
-		qw(-Dzookeeper.forceSync=no -Dzookeeper.preAllocSize=1024));
+		qw(-Dzookeeper.forceSync=no -Dzookeeper.preAllocSize=1024),
+		# What test/tap has made; a Java that cannot use it does without.
+		$ENV{ZKLOCK_TEMPLATES} && -e "$ENV{ZKLOCK_TEMPLATES}/java.jsa" ? "-XX:SharedArchiveFile=$ENV{ZKLOCK_TEMPLATES}/java.jsa" : ());
 	push @java, (
+		@{ $self->{java} // [] },
 		'-Dznode.container.checkIntervalMs=' . ($self->{container_check_ms} // 60000),
 		'-Dznode.container.maxPerMinute=' . ($self->{container_max_per_minute} // 10000),
 		'-cp', $classpath, 'org.apache.zookeeper.server.quorum.QuorumPeerMain', "$dir/zoo.cfg");
@@ -526,7 +530,8 @@ sub admin
 {
 	my $self = shift;
 	$self->{admin} = undef if $self->{admin} && !$self->{admin}->alive;
-	return $self->{admin} //= $self->client;
+	# One that is no leader any more may forget what it was asked: better asked again.
+	return $self->{admin} //= $self->client(wait => $Wait::limit / 10);
 }
 
 # Children of a node, sorted, as of now at the leader; none if it is missing.

@@ -7,10 +7,12 @@
  * Backends of several servers take locks, shared or exclusive, in any order, and local
  * ones beside them, which PostgreSQL would see; they wait for them for as long as it
  * takes, or are cancelled; they commit.  Servers hand a lock on to their own, or give it
- * up.  What a server publishes, reads and lists goes through a pipe to the ensemble and
- * back, at its own pace.  Connections break with requests and replies on them, sessions
- * expire, workers are paused while their backends go on, whole servers are, and workers
- * are exchanged for successors that know nothing.
+ * up, or keep it for whoever comes next.  Some names are not locks but slots: there each
+ * backend has a contender of its own, which asks for one of so many.  What a server
+ * publishes, reads and lists goes through a pipe to the ensemble and back, at its own
+ * pace.  Connections break with requests and replies on them, sessions expire, workers
+ * are paused while their backends go on, whole servers are, and workers are exchanged for
+ * successors that know nothing.
  *
  * What is taken for granted: the queue of a lock, which sim.c proves, and
  * PostgreSQL's own detector, which sees what is a ring on one server.
@@ -22,7 +24,8 @@
  * is one that never was if a server had reported late, being paused or cut off.
  *	 - One wait a ring is ended.
  *	 - When all servers are well, nobody waits in a ring for longer than three rounds; and
- *	   if there are no local locks besides, a ring is found the first time.
+ *	   if there are no local locks besides, a ring is found the first time.  Who waits for
+ *	   one of several slots is in no ring, and gives up after a while.
  *
  * Usage: see harness.h.
  *
@@ -69,6 +72,10 @@ typedef enum Coverage
 	COVER_JOINS,
 	COVER_CANCELLED,
 	COVER_HANDED_ON,
+	COVER_KEPT,
+	COVER_SLOT,
+	COVER_SIBLING,
+	COVER_SEVERAL,
 	COVER_LOCAL_RING,
 	COVER_PUBLISHED,
 	COVER_WITHDRAWN,
@@ -79,6 +86,7 @@ typedef enum Coverage
 	COVER_LOCAL_STEP,
 	COVER_ONE_SERVER,
 	COVER_SHARED_STEP,
+	COVER_SIBLING_STEP,
 	COVER_BROKEN_SINCE,
 	COVER_PHANTOM,
 	COVER_LOST,
@@ -97,6 +105,10 @@ const char *const coverage_name[NCOVERAGE] = {"waits at level 2",
 											  "waits for the end of a spent grant",
 											  "waits cancelled",
 											  "grants handed on",
+											  "grants kept",
+											  "waits for a slot",
+											  "... that no other server wants",
+											  "waits for one of several, given up",
 											  "local rings",
 											  "texts published",
 											  "texts withdrawn",
@@ -107,6 +119,7 @@ const char *const coverage_name[NCOVERAGE] = {"waits at level 2",
 											  "... through a local wait",
 											  "... on one server",
 											  "... through a shared lock",
+											  "... through a slot that no other server wants",
 											  "... for a ring that was broken just before",
 											  "... for none, by a late report",
 											  "connections lost",
@@ -136,10 +149,12 @@ typedef struct Backend
 {
 	bool holds[MAX_NAMES];
 	ZkLockMode mode[MAX_NAMES];
+	uint64_t slot[MAX_NAMES]; /* its contender, of slots */
 	bool has[NLOCAL];
 	Waiting waiting;
 	int what; /* name or local lock */
 	ZkLockMode wants;
+	int slots; /* ... one of so many; 0: a lock */
 	int64_t since;
 	int64_t look;  /* when it looks next */
 	uint64_t wait; /* a number of its own */
@@ -156,6 +171,7 @@ typedef struct Contender
 	uint64_t session;
 	uint64_t uuid;
 	ZkLockMode mode;
+	int slots;
 	int64_t sequence;
 } Contender;
 
@@ -239,6 +255,7 @@ static int64_t last_place;
 static int64_t last_sequence[MAX_NAMES];
 static int nservers;
 static int nnames;
+static int slots_of[MAX_NAMES]; /* what is mostly named; 0: it is a lock */
 static Server server[MAX_SERVERS];
 static int nqueue[MAX_NAMES];
 static Contender queue[MAX_NAMES][MAX_CONTENDERS];
@@ -251,6 +268,7 @@ static bool calm;
 
 /* What a schedule is like. */
 static int want_every, local_every, shared_every, commit_every, cancel_every;
+static bool keeps; /* what is granted, for whoever comes next */
 static bool faults;
 static bool strict; /* no faults, no local locks, short ways: it is quick */
 static int latency;
@@ -289,28 +307,72 @@ find_contender(const Server *s, int name, ZkLockMode mode)
 	return NULL;
 }
 
-/* Is that one before this one, and in its way, as the lock's rules have it? */
+/* The one that a backend waits with for a slot, or has; or NULL. */
+static Contender *
+find_slot(const Server *s, int name, uint64_t uuid)
+{
+	for (int i = 0; i < nqueue[name]; i++)
+		if (queue[name][i].server == number_of(s) && queue[name][i].uuid == uuid)
+			return &queue[name][i];
+	return NULL;
+}
+
+/* The one with which a backend waits at level 2, or NULL. */
+static Contender *
+contender_of(const Server *s, const Backend *b)
+{
+	return slots_of[b->what] > 0 ? find_slot(s, b->what, b->slot[b->what])
+								 : find_contender(s, b->what, b->wants);
+}
+
+/* Is that one before this one, and in its way, as the rules of locks and slots have it? */
 static bool
 conflicts(const Contender *before, const Contender *c)
 {
-	return before < c && before->server != c->server &&
-		zklock_modes_conflict(before->mode, c->mode);
+	return before < c &&
+		(c->slots > 0 ||
+		 (before->server != c->server && zklock_modes_conflict(before->mode, c->mode)));
+}
+
+/* Fewer are before it than it names, and than each of these. */
+static bool
+is_granted_slot(int name, const Contender *c)
+{
+	int limit = c->slots;
+
+	for (const Contender *o = queue[name]; o < c; o++)
+		if (o->slots < limit)
+			limit = o->slots;
+	return c - queue[name] < limit;
 }
 
 static bool
 is_granted(int name, const Contender *c)
 {
+	if (c->slots > 0)
+		return is_granted_slot(name, c);
 	for (const Contender *o = queue[name]; o < c; o++)
 		if (conflicts(o, c))
 			return false;
 	return true;
 }
 
+/* Do other servers want it, as far as the queue tells?  Of slots all do who are there. */
 static bool
 is_demanded(int name, const Contender *c)
 {
-	for (const Contender *o = c + 1; o < queue[name] + nqueue[name]; o++)
-		if (conflicts(c, o))
+	for (const Contender *o = queue[name]; o < queue[name] + nqueue[name]; o++)
+		if (c->slots > 0 ? o->server != c->server : conflicts(c, o))
+			return true;
+	return false;
+}
+
+/* Does a backend of its own server wait for a slot? */
+static bool
+is_wanted_here(int name, const Contender *c)
+{
+	for (const Contender *o = queue[name]; o < queue[name] + nqueue[name]; o++)
+		if (c->slots > 0 && o->server == c->server && !is_granted(name, o))
 			return true;
 	return false;
 }
@@ -366,6 +428,14 @@ holds_in_mode(const Backend *b, int name, ZkLockMode mode)
 	return b->holds[name] && b->mode[name] == mode;
 }
 
+/* Has it what the contender is granted? */
+static bool
+has_grant(const Backend *b, int name, const Contender *c)
+{
+	return c->slots > 0 ? b->holds[name] && b->slot[name] == c->uuid
+						: holds_in_mode(b, name, c->mode);
+}
+
 static int
 holders(const Server *s, int name, ZkLockMode mode)
 {
@@ -391,9 +461,10 @@ wishes(const Server *s, int name, ZkLockMode mode)
 static bool
 joins(const Server *s, const Backend *b)
 {
-	const Contender *c = find_contender(s, b->what, b->wants);
+	const Contender *c = contender_of(s, b);
 
-	return c != NULL && is_granted(b->what, c) && holders(s, b->what, b->wants) > 0;
+	return c != NULL && c->slots == 0 && is_granted(b->what, c) &&
+		holders(s, b->what, b->wants) > 0;
 }
 
 /* Is there a ring of local waits through b? */
@@ -450,6 +521,8 @@ start_wait(Server *s, Backend *b, Waiting waiting, int what, ZkLockMode wants)
 static void
 stop_wait(Backend *b)
 {
+	if (b->waiting == LEVEL2 && !b->holds[b->what])
+		b->slot[b->what] = 0;
 	b->waiting = NOT;
 	b->asked = b->again = false;
 	b->wait = ++last_wait;
@@ -464,19 +537,93 @@ is_free_local(const Server *s, const Backend *b)
 	return true;
 }
 
+static Contender *
+add_contender(Server *s, int name, ZkLockMode mode, int slots)
+{
+	Contender *c = &queue[name][nqueue[name]++];
+
+	if (nqueue[name] > MAX_CONTENDERS)
+		fail("too many contenders");
+	*c = (Contender){.server = number_of(s),
+					 .session = s->session,
+					 .uuid = ++s->last_uuid,
+					 .mode = mode,
+					 .slots = slots,
+					 .sequence = ++last_sequence[name]};
+	for (int i = 0; i < nservers; i++)
+		server[i].look = true; /* somebody's grant is demanded */
+	return c;
+}
+
+/* May it stay for whoever comes next here? */
+static bool
+is_kept(int name, const Contender *c)
+{
+	return keeps && is_granted(name, c) && !is_demanded(name, c) &&
+		!is_wanted_here(name, c);
+}
+
+static const Backend *
+slot_owner(const Server *s, int name, const Contender *c)
+{
+	for (int i = 0; i < NBACKENDS; i++)
+		if (s->backend[i].slot[name] == c->uuid)
+			return &s->backend[i];
+	return NULL;
+}
+
+/* One that is kept, or a new one. */
+static Contender *
+take_slot(Server *s, int name, int slots)
+{
+	for (Contender *c = queue[name]; c < queue[name] + nqueue[name]; c++)
+		if (c->server == number_of(s) && slot_owner(s, name, c) == NULL &&
+			c->slots == slots && is_kept(name, c))
+		{
+			COVER(KEPT);
+			return c;
+		}
+	return add_contender(s, name, ZKLOCK_EXCLUSIVE, slots);
+}
+
+/* The same of slots as serve() does for locks. */
+static void
+serve_slots(Server *s, int name)
+{
+	for (int i = 0; i < NBACKENDS; i++)
+	{
+		Backend *b = &s->backend[i];
+
+		if (b->waiting == LEVEL2 && b->what == name && contender_of(s, b) == NULL)
+			b->slot[name] = take_slot(s, name, b->slots)->uuid;
+	}
+	for (int i = nqueue[name]; --i >= 0;)
+	{
+		Contender *c = &queue[name][i];
+
+		if (c->server == number_of(s) && slot_owner(s, name, c) == NULL && !is_kept(name, c))
+			remove_contender(name, c);
+	}
+}
+
 /* A server makes what its backends want of the ensemble, and gives up the rest. */
 static void
 serve(Server *s)
 {
 	for (int name = 0; name < nnames; name++)
 	{
+		if (slots_of[name] > 0)
+		{
+			serve_slots(s, name);
+			continue;
+		}
 		for (ZkLockMode mode = ZKLOCK_SHARED; mode <= ZKLOCK_EXCLUSIVE; mode++)
 		{
 			Contender *c = find_contender(s, name, mode);
 			int held = holders(s, name, mode);
 			int want = wishes(s, name, mode);
 
-			if (c != NULL && held == 0 &&
+			if (c != NULL && held == 0 && !(want == 0 && is_kept(name, c)) &&
 				(want == 0 || (is_granted(name, c) && is_demanded(name, c) && !once_in(3))))
 			{
 				/* it may not serve anybody else, or has nobody to serve */
@@ -489,18 +636,7 @@ serve(Server *s)
 				}
 			}
 			if (c == NULL && want > 0)
-			{
-				if (nqueue[name] == MAX_CONTENDERS)
-					fail("too many contenders");
-				queue[name][nqueue[name]++] =
-					(Contender){.server = number_of(s),
-								.session = s->session,
-								.uuid = ++s->last_uuid,
-								.mode = mode,
-								.sequence = ++last_sequence[name]};
-				for (int i = 0; i < nservers; i++)
-					server[i].look = true; /* somebody's grant is demanded */
-			}
+				(void) add_contender(s, name, mode, 0);
 		}
 	}
 }
@@ -525,16 +661,16 @@ advance(Server *s, Backend *b)
 	}
 	if (b->waiting != LEVEL2)
 		return;
-	c = find_contender(s, b->what, b->wants);
+	c = contender_of(s, b);
 	if (c == NULL || !is_granted(b->what, c))
 		return;
-	if (b->wants == ZKLOCK_SHARED && holders(s, b->what, b->wants) > 0 &&
+	if (c->slots == 0 && b->wants == ZKLOCK_SHARED && holders(s, b->what, b->wants) > 0 &&
 		is_demanded(b->what, c))
 	{
 		COVER(JOINS);
 		return;
 	}
-	if (is_demanded(b->what, c))
+	if (c->slots == 0 && is_demanded(b->what, c))
 		COVER(HANDED_ON);
 	b->holds[b->what] = true;
 	b->mode[b->what] = b->wants;
@@ -553,7 +689,13 @@ live(Server *s, Backend *b)
 
 	if (b->waiting != NOT)
 	{
-		if (!calm && once_in(cancel_every))
+		/* lock_timeout */
+		if (b->waiting == LEVEL2 && b->slots > 1 && now - b->since > 2 * PATIENCE)
+		{
+			COVER(SEVERAL);
+			stop_wait(b);
+		}
+		else if (!calm && once_in(cancel_every))
 		{
 			COVER(CANCELLED);
 			if (once_in(2))
@@ -585,7 +727,17 @@ live(Server *s, Backend *b)
 	{
 		int name = random_below(nnames);
 
-		if (!b->holds[name])
+		if (b->holds[name])
+			return;
+		b->slots = slots_of[name];
+		if (b->slots > 0)
+		{
+			if (once_in(6))
+				b->slots = 1 + random_below(3);
+			start_wait(s, b, LEVEL2, name, ZKLOCK_EXCLUSIVE);
+			COVER(SLOT);
+		}
+		else
 		{
 			start_wait(s, b, LEVEL1, name,
 					   once_in(shared_every) ? ZKLOCK_SHARED : ZKLOCK_EXCLUSIVE);
@@ -629,11 +781,12 @@ waits_for(int who, int b)
 		return false;
 	if (joins(s, p))
 		return s == t && holds_in_mode(q, p->what, p->wants);
-	c = find_contender(s, p->what, p->wants);
-	if (c == NULL || !q->holds[p->what])
+	c = contender_of(s, p);
+	/* one of several slots may come from anybody */
+	if (c == NULL || c->slots > 1)
 		return false;
 	for (const Contender *o = queue[p->what]; o < c; o++)
-		if (o->server == number_of(t) && o->mode == q->mode[p->what] &&
+		if (o->server == number_of(t) && has_grant(q, p->what, o) &&
 			is_granted(p->what, o) && is_behind(p->what, c, o))
 			return true;
 	return false;
@@ -728,9 +881,9 @@ edges_from(const Server *s, int name, const Contender *c, int holder, bool all,
 
 		if (b->waiting == LEVEL2 && (b->asked || all))
 		{
-			const Contender *w = find_contender(s, b->what, b->wants);
+			const Contender *w = contender_of(s, b);
 
-			if (w != NULL)
+			if (w != NULL && (w->slots <= 1 || (ZKLOCK_DEADLOCK_MUTANT == 16 && !all)))
 			{
 				ZkOwnEdge *e = &edges[n++];
 				bool join = joins(s, b);
@@ -739,7 +892,7 @@ edges_from(const Server *s, int name, const Contender *c, int holder, bool all,
 				e->edge.grant = c->uuid;
 				e->edge.contender = w->uuid;
 				e->edge.joins = join;
-				e->edge.kind = ZKLOCK_KIND_LOCK;
+				e->edge.kind = w->slots > 0 ? ZKLOCK_KIND_SLOT : ZKLOCK_KIND_LOCK;
 				e->edge.name[0] = (char) ('a' + b->what);
 				e->edge.holder = holder + 1;
 				e->edge.waiter = line[i] + 1;
@@ -770,11 +923,17 @@ look_at(const Server *s, ZkOwnEdge *edges, bool all)
 	for (int name = 0; name < nnames; name++)
 		for (const Contender *c = queue[name]; c < queue[name] + nqueue[name]; c++)
 		{
-			/* of a grant that is joined its own server knows that it is wanted */
-			if (c->server != number_of(s) || !is_granted(name, c) || !is_demanded(name, c))
+			if (c->server != number_of(s) || !is_granted(name, c))
 				continue;
+			/* of a grant that is joined its own server knows that it is wanted */
+			if (!is_demanded(name, c))
+			{
+				if (!is_wanted_here(name, c) || (ZKLOCK_DEADLOCK_MUTANT == 15 && !all))
+					continue;
+				COVER(SIBLING);
+			}
 			for (int i = 0; i < NBACKENDS; i++)
-				if (holds_in_mode(&s->backend[i], name, c->mode))
+				if (has_grant(&s->backend[i], name, c))
 					n += edges_from(s, name, c, i, all, edges + n);
 		}
 	return n;
@@ -903,6 +1062,17 @@ same_ring(const Ended *a, const Ended *b)
 	return true;
 }
 
+/* Does nobody but backends of its own server wait for the grant? */
+static bool
+is_wanted_here_alone(const ZkFollowed *f)
+{
+	for (int name = 0; name < nnames; name++)
+		for (const Contender *c = queue[name]; c < queue[name] + nqueue[name]; c++)
+			if (c->session == f->session && c->uuid == f->edge.grant)
+				return !is_demanded(name, c) && is_wanted_here(name, c);
+	return false;
+}
+
 static void
 end_wait(Server *s)
 {
@@ -945,6 +1115,8 @@ end_wait(Server *s)
 		one &= f->session == s->session;
 		if (f->edge.via[0] != '\0')
 			COVER(LOCAL_STEP);
+		if (is_wanted_here_alone(f))
+			COVER(SIBLING_STEP);
 		TRACE("  edge %" PRIx64 " number %" PRIu64 ": %" PRIu64
 			  " needs %s%s, for %d, by %d",
 			  f->session, f->edge.number, f->edge.grant, f->edge.name,
@@ -1110,7 +1282,8 @@ take_reply(Server *s, Request *r)
 				children[i] = (ZkLockChild){.uuid_hi = r->children[i].session,
 											.uuid_lo = r->children[i].uuid,
 											.sequence = r->children[i].sequence,
-											.mode = r->children[i].mode};
+											.mode = r->children[i].mode,
+											.slots = r->children[i].slots};
 			zklock_deadlock_listed(&s->d, r->serial, r->rc, children, r->nchildren);
 			break;
 		case READ:
@@ -1334,6 +1507,9 @@ begin_world(uint64_t seed)
 			commit_every = 1000;
 		}
 	}
+	keeps = !once_in(3);
+	for (int i = 0; i < nnames; i++)
+		slots_of[i] = once_in(5) ? 1 + once_in(3) : 0;
 	memset(nqueue, 0, sizeof(nqueue));
 	memset(last_sequence, 0, sizeof(last_sequence));
 	for (int i = 0; i < nservers; i++)
@@ -1397,6 +1573,6 @@ play(uint64_t seed)
 
 const Simulator simulator = {
 	.schedules = "schedules of deadlocks",
-	.enough = 2000,
+	.enough = 10000,
 	.ncoverage = NCOVERAGE,
 };

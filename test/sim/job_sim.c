@@ -8,8 +8,9 @@
  * pause, crash and start again with what they have committed; connections break, with
  * requests and replies on them, and what was under way may be executed later, while the
  * session lives; sessions expire; contenders are deleted by others; backends end without
- * a word; runs fail; the ensemble's clock is set; slots are reset, jobs forgotten; and in
- * some schedules the ensemble goes back to an earlier state, or to nothing.
+ * a word; runs fail; the ensemble's clock is set, and those of the servers, by which they
+ * call, are ahead or behind; slots are reset, jobs forgotten; and in some schedules the
+ * ensemble goes back to an earlier state, or to nothing.
  *
  * What is taken for granted, since other simulators prove it: the lease is honest
  * (lease_sim), the lock goes to one contender at a time, the oldest (sim), tokens
@@ -45,7 +46,8 @@
 #define STEPS		 5000
 #define TIMEOUT		 INT64_C(8000) /* of sessions, ms */
 #define EVERY		 (5 * TIMEOUT + 1)
-#define HALF		 (EVERY / 2 + 1)
+#define EARLY		 (EVERY / 20)
+#define ORIGIN		 (-EVERY / 3)
 #define NEVER		 ZKLOCK_JOB_NEVER
 
 /* a line of the trace */
@@ -54,6 +56,9 @@
 typedef enum Coverage
 {
 	COVER_RUN,
+	COVER_EARLY,
+	COVER_TICK,
+	COVER_RESET_LATER,
 	COVER_NOT_DUE,
 	COVER_AHEAD,
 	COVER_GIVEN_UP,
@@ -84,6 +89,7 @@ typedef enum Coverage
 	COVER_COPY_DONE,
 	COVER_COPY_SILENT,
 	COVER_QUIT,
+	COVER_LEFT,
 	COVER_CRASHED,
 	COVER_CRASHED_COMMITTING,
 	COVER_PAUSED,
@@ -91,6 +97,7 @@ typedef enum Coverage
 	COVER_BROKEN,
 	COVER_RESET,
 	COVER_RESET_AHEAD,
+	COVER_RESET_FAILED,
 	COVER_FORGOTTEN,
 	COVER_CLOCK,
 	COVER_WENT_BACK,
@@ -101,6 +108,9 @@ typedef enum Coverage
 
 const char *const coverage_name[NCOVERAGE] =
 	{"runs",
+	 "... for a slot that had not begun",
+	 "... called for when a clock said that the slot begins",
+	 "... for a slot that was reset, after the present one",
 	 "calls when nothing was due",
 	 "... for a slot ahead of the clock",
 	 "calls when no attempt was left",
@@ -131,6 +141,7 @@ const char *const coverage_name[NCOVERAGE] =
 	 "runs settled as done by a copy of their server",
 	 "... that it could not tell of",
 	 "backends that ended without a word",
+	 "... in COMMITTING, so that their server settles the run",
 	 "servers crashed",
 	 "... in COMMITTING",
 	 "servers paused past their session",
@@ -138,6 +149,7 @@ const char *const coverage_name[NCOVERAGE] =
 	 "contenders deleted by others",
 	 "slots reset",
 	 "... ahead of the clock",
+	 "... that had failed, and were not named",
 	 "jobs forgotten",
 	 "clocks set",
 	 "ensembles gone back",
@@ -233,8 +245,9 @@ typedef struct Caller
 {
 	Place place;
 	ZkJobCall call;
-	bool final; /* the one call that ends the schedule */
-	Kind what;	/* WRITE: run the job */
+	bool final;	 /* the one call that ends the schedule */
+	bool ticked; /* when its server's clock said so */
+	Kind what;	 /* WRITE: run the job */
 	int64_t paused;
 	int locked_in; /* session */
 	bool lost;	   /* is told that the lock is */
@@ -271,7 +284,9 @@ typedef struct Server
 	int64_t lease_end;
 	int64_t token; /* of its contender; 0: none */
 	bool granted;
-	int local; /* who has level 1; -1: nobody */
+	int local;		/* who has level 1; -1: nobody */
+	int64_t skew;	/* of its clock */
+	int64_t ticked; /* the slot that it has called for by that */
 	Fifo requests;
 	Fifo late; /* of a connection that broke; may yet be executed */
 	Caller caller[NCALLERS + 1];
@@ -329,6 +344,7 @@ static int form;  /* 0: every, 1: slot, 2: both */
 static int skips; /* 0: none, 1: all, 2: some */
 static int attempts;
 static bool copies; /* one server is a copy of another */
+static bool ticks;	/* servers call when a slot begins, and seldom else */
 static int pause_every, fail_every, begun_every, break_every;
 
 static int64_t
@@ -370,6 +386,19 @@ static bool
 counts_as_done(const Truth *t)
 {
 	return t->committed || t->skipped;
+}
+
+/* In which slot lies the time, or just before which? */
+static int64_t
+present_slot(int64_t time)
+{
+	int64_t slot = ORIGIN;
+
+	while (slot > time + EARLY)
+		slot -= EVERY;
+	while (slot + EVERY <= time + EARLY)
+		slot += EVERY;
+	return slot;
 }
 
 /* Does the record of that version, or any, say that it does not count? */
@@ -418,7 +447,8 @@ check_commit(const Truth *t)
 		if (u->committed && u->server == t->server && u->void_since == 0 &&
 			!((t->again || t->after_void) && u->forgotten))
 			fail("server %d commits a slot twice", t->server);
-		if (u->forgotten || t->forgotten)
+		/* what does not count may come again: its slot is one of the clock's */
+		if (u->forgotten || t->forgotten || u->void_since > 0 || t->void_since > 0)
 			continue;
 		commits += u->committed;
 		doubts += u->doubt;
@@ -434,11 +464,55 @@ check_commit(const Truth *t)
 	}
 }
 
+/* So many runs of the slot have failed.  "annulled": those that a reset has annulled
+ * which the caller did not see count, too. */
+static int
+failures_of(const Caller *c, int64_t slot, bool annulled)
+{
+	int failures = 0;
+
+	for (int i = 0; i < ntruths; i++)
+	{
+		const Truth *t = &truths[i];
+
+		failures += t->slot == slot && t->failed && !is_void(t, c->based) &&
+			(!t->annulled || (annulled && (t->forgotten || reset_version > c->based)));
+	}
+	return failures;
+}
+
+/* The slot that counts as done since a reset ahead of the clock. */
+static int64_t
+floor_of(const Caller *c)
+{
+	return record.void_since <= c->based ? record.floor : record.floor_before;
+}
+
+/* Is a slot later than all that is done? */
+static bool
+is_due(const Caller *c, int64_t slot)
+{
+	if (floor_of(c) != NEVER && floor_of(c) >= slot)
+		return false;
+	for (int i = 0; i < ntruths; i++)
+		if (counts_as_done(&truths[i]) && truths[i].slot >= slot &&
+			!is_void(&truths[i], c->based))
+			return false;
+	return true;
+}
+
+/* ... and has it an attempt left? */
+static bool
+is_left(const Caller *c, int64_t slot)
+{
+	return c->life == lives && is_due(c, slot) &&
+		failures_of(c, slot, true) < c->call.attempts;
+}
+
 /* A run is to begin. */
 static void
 check_run(const Caller *c, const Truth *t)
 {
-	const ZkJobRun *before = c->job.nruns > 1 ? &c->job.run[1] : NULL;
 	bool again = t->again;
 	int failures = 0;
 
@@ -449,20 +523,16 @@ check_run(const Caller *c, const Truth *t)
 		/* its write may have been acknowledged long ago */
 		if (u == t || u->annulled || later(u, t) || is_void(u, c->based))
 			continue;
-		if (c->call.every > 0 && !again && u->slot > c->decided - HALF)
+		if (!again && u->slot >= t->slot)
 		{
 			/* what was void has come back, perhaps, when t was forgotten */
-			if (u->committed && u->server == t->server && !t->forgotten)
-				fail("server %d runs too soon after slot %" PRId64 " of its own",
-					 u->server, u->slot);
+			if (c->call.every > 0 && u->committed && u->server == t->server && !t->forgotten)
+				fail("server %d runs slot %" PRId64 " after slot %" PRId64 " of its own",
+					 u->server, t->slot, u->slot);
 			if (counts_as_done(u) && (!u->doubt || u->skipped) && !u->forgotten)
-				fail("run %" PRId64 " is too soon after slot %" PRId64, t->id.number,
+				fail("run %" PRId64 " begins, and slot %" PRId64 " is done", t->id.number,
 					 u->slot);
 		}
-		if (c->call.every == 0 && !again && u->slot >= t->slot && counts_as_done(u) &&
-			(!u->doubt || u->skipped) && !u->forgotten)
-			fail("run %" PRId64 " begins, and slot %" PRId64 " is done", t->id.number,
-				 u->slot);
 		if (u->slot == t->slot && !u->forgotten)
 		{
 			failures += u->recorded > 0 && u->recorded <= c->based;
@@ -473,14 +543,20 @@ check_run(const Caller *c, const Truth *t)
 	}
 	if (failures >= c->call.attempts && c->job.nruns < ZKLOCK_JOB_RUNS)
 		fail("run %" PRId64 " begins though %d have failed", t->id.number, failures);
-	if (c->call.every == 0 || again || before == NULL || before->slot <= c->job.last_done)
+	if (c->call.every == 0)
 		return;
-	if (before->slot - c->decided < HALF && c->decided - before->slot < HALF &&
-		t->slot != before->slot)
-		fail("run %" PRId64 " has a slot of its own, and the last one goes on",
-			 t->id.number);
-	if (before->slot - c->decided >= HALF && t->slot == before->slot)
-		fail("run %" PRId64 " has a slot far ahead", t->id.number);
+	if (t->slot > c->decided)
+		COVER(EARLY);
+	if (c->ticked)
+		COVER(TICK);
+	if (t->slot == present_slot(c->decided))
+		return;
+	if (!again)
+		fail("run %" PRId64 " is for slot %" PRId64 ", which is not the present one",
+			 t->id.number, t->slot);
+	COVER(RESET_LATER);
+	if (is_left(c, present_slot(c->decided)))
+		fail("a slot is run again, and the present one waits");
 }
 
 /* Nothing is to be run. */
@@ -488,14 +564,10 @@ static void
 check_not_run(const Caller *c)
 {
 	const ZkJobDecision *d = &c->decision;
-	int64_t slot = c->call.every > 0 ? c->decided - HALF + 1 : c->call.slot;
+	int64_t slot = c->call.every > 0 ? present_slot(c->decided) : c->call.slot;
 	bool again = reset_slot != NEVER && reset_version <= c->based &&
 		(c->call.every > 0 || slot == reset_slot);
-	int64_t floor = record.void_since <= c->based ? record.floor : record.floor_before;
-	bool due = floor == NEVER || again || floor < slot;
-	bool ahead = floor != NEVER && floor - c->decided > EVERY / 2;
-	int failures = 0;
-	int failures_again = 0;
+	bool ahead = floor_of(c) != NEVER && floor_of(c) > c->decided + EARLY;
 
 	if (c->life != lives)
 		return;
@@ -503,27 +575,24 @@ check_not_run(const Caller *c)
 	{
 		const Truth *t = &truths[i];
 
-		failures_again += t->slot == reset_slot && t->failed && !t->annulled;
-		if (is_void(t, c->based))
+		if (is_void(t, c->based) || !counts_as_done(t))
 			continue;
-		if (counts_as_done(t) &&
-			(again ? t->slot == reset_slot && !t->annulled : t->slot >= slot))
-			due = false;
-		if (counts_as_done(t) && t->slot - c->decided > EVERY / 2)
+		if (!t->annulled && t->slot == reset_slot)
+			again = false;
+		if (t->slot > c->decided + EARLY)
 			ahead = true;
-		failures += t->slot == d->slot && t->failed &&
-			(!t->annulled || t->forgotten || reset_version > c->based);
 	}
 	if (d->verdict == ZKLOCK_JOB_NOT_DUE)
 	{
-		if (due && !(again && failures_again >= c->call.attempts))
-			fail("it is due, and server %d was told that it is not",
+		if (is_due(c, slot) ||
+			(again && failures_of(c, reset_slot, false) < c->call.attempts))
+			fail("slot %" PRId64 " is due, and server %d was told that it is not", slot,
 				 c->call.server.timeline - 1);
 		if (d->ahead && !ahead)
 			fail("no slot is ahead of the clock");
 	}
-	else if (failures < c->call.attempts)
-		fail("slot %" PRId64 " is given up after %d failures", d->slot, failures);
+	else if (failures_of(c, d->slot, true) < c->call.attempts)
+		fail("slot %" PRId64 " is given up after too few failures", d->slot);
 }
 
 /* ------------------------------------------------------------------------
@@ -576,13 +645,14 @@ end_session(int id)
 static bool
 was_ahead(const ZkJob *job, int64_t time)
 {
-	bool ahead = job->last_done > time;
+	int64_t latest = time + EARLY;
+	bool ahead = job->last_done > latest;
 
 	for (int i = 0; i < job->nruns; i++)
 	{
 		const Truth *t = find_truth(job->run[i].id);
 
-		ahead |= job->run[i].slot > time &&
+		ahead |= job->run[i].slot > latest &&
 			(job->run[i].end == NEVER || job->run[i].doubt) &&
 			(t == NULL ? !is_void_now(job->run[i].id, job->run[i].slot)
 					   : t->void_since == 0);
@@ -640,7 +710,7 @@ observe(const ZkJob *before, const Packet *p)
 		record.void_since = record.version + 1;
 		record.void_count = before->count;
 		record.floor_before = record.floor;
-		record.floor = p->kind == RESET ? p->time : NEVER;
+		record.floor = p->kind == RESET ? present_slot(p->time) : NEVER;
 		if (p->kind == RESET)
 			COVER(RESET_AHEAD);
 	}
@@ -657,7 +727,7 @@ observe(const ZkJob *before, const Packet *p)
 	if (p->kind == RESET)
 	{
 		COVER(RESET);
-		if (form == 0 && after->reset_slot > p->time)
+		if (form == 0 && after->reset_slot > p->time + EARLY)
 			fail("a slot ahead of the clock is due again");
 		reset_slot = after->reset_slot;
 		reset_version = record.version + 1;
@@ -1058,7 +1128,10 @@ start_call(Server *s, Caller *c)
 	if (form == 1 || (form == 2 && once_in(2)))
 		c->call.slot = tick - (once_in(8) ? 1 : 0);
 	else
+	{
 		c->call.every = EVERY;
+		c->call.origin = ORIGIN;
+	}
 	c->place = WANT_LOCAL;
 }
 
@@ -1280,14 +1353,37 @@ record_end(Server *s, Caller *c, bool wrote)
 	c->place = LET_GO;
 }
 
+/* A run that may be in COMMITTING keeps the lock, and its server records the end. */
 static void
 quit(Server *s, Caller *c)
 {
+	bool leaves = c->truth != NULL && !c->truth->begun && c->place >= COMMITTING &&
+		c->place <= FINISH && ZKLOCK_JOB_MUTANT != 44;
+
 	COVER(QUIT);
 	TRACE("%d.%d ends without a word", number(s), index_of(s, c));
-	if (c->truth != NULL)
+	if (leaves)
+	{
+		COVER(LEFT);
+		c->serial++; /* no reply comes to the one who goes on */
+		c->waiting = c->known = false;
+		finish(s, c, c->truth->committed ? ZKLOCK_JOB_DONE : ZKLOCK_JOB_LOST);
+		return;
+	}
+	if (c->truth != NULL && (c->truth->begun || c->place < COMMITTING))
 		c->truth->excused = true;
 	let_go(s, c);
+}
+
+/* Is it time to call for the job, by the server's clock, or to catch up? */
+static bool
+wants_to_call(Server *s, Caller *c)
+{
+	int64_t slot = present_slot(now + clock_offset + s->skew - EARLY);
+
+	c->ticked = ticks && slot != s->ticked;
+	s->ticked = slot;
+	return c->ticked || once_in(ticks ? 200 : 4);
 }
 
 static void
@@ -1312,7 +1408,7 @@ step_caller(Server *s, Caller *c)
 	switch (c->place)
 	{
 		case IDLE:
-			if (!calm && once_in(4))
+			if (!calm && wants_to_call(s, c))
 				start_call(s, c);
 			break;
 		case WANT_LOCAL:
@@ -1374,6 +1470,46 @@ step_caller(Server *s, Caller *c)
 	}
 }
 
+/* Whoever resets a job and names no slot means one that has failed, if there is one. */
+static void
+check_reset(const Caller *c, const ZkJob *before)
+{
+	bool any = false;
+	bool meant = false;
+
+	/* a slot ahead of the clock is the present one */
+	if (c->life != lives || c->job.reset_slot == present_slot(c->time))
+		return;
+	for (int i = 0; i < ntruths; i++)
+	{
+		const Truth *t = &truths[i];
+
+		if (!t->failed)
+			continue;
+		meant |= t->slot == c->job.reset_slot;
+		any |= t->recorded > 0 && t->recorded <= c->version && !t->annulled &&
+			!t->forgotten && t->void_since == 0 && t->slot > before->last_done &&
+			zklock_job_find(before, t->id) != NULL;
+	}
+	if (any)
+		COVER(RESET_FAILED);
+	if (any && !meant)
+		fail("slot %" PRId64 " is reset, and another has failed", c->job.reset_slot);
+}
+
+static void
+reset(Caller *c)
+{
+	ZkJob before = c->job;
+	int64_t slot = before.nruns > 0 && once_in(2)
+		? before.run[random_below(before.nruns)].slot
+		: NEVER;
+
+	(void) zklock_job_reset(&c->job, slot, c->time);
+	if (slot == NEVER)
+		check_reset(c, &before);
+}
+
 /* Looks now and then what its server can tell, or resets a slot; has no lock. */
 static void
 step_settler(Server *s, Caller *c)
@@ -1397,11 +1533,7 @@ step_settler(Server *s, Caller *c)
 		if (c->what == WRITE)
 			settle(s, c);
 		else
-			(void) zklock_job_reset(&c->job,
-									c->job.nruns > 0 && once_in(2)
-										? c->job.run[random_below(c->job.nruns)].slot
-										: NEVER,
-									c->time);
+			reset(c);
 		if (c->job.changed)
 		{
 			send_request(s, c, c->what);
@@ -1498,8 +1630,13 @@ go_back(void)
 		record = saved;
 	for (int i = 0; i < ntruths; i++)
 	{
-		truths[i].forgotten = true;
-		truths[i].void_since = wiped ? 0 : truths[i].void_saved;
+		Truth *t = &truths[i];
+
+		t->forgotten = true;
+		t->void_since = wiped ? 0 : t->void_saved;
+		/* a mark that waits for its token: nothing counts that was run by now */
+		if (record.job.forgotten.token == NEVER && t->slot > record.floor)
+			t->void_since = record.void_since;
 	}
 	stale = record;
 	reset_slot = NEVER;
@@ -1707,6 +1844,7 @@ begin_world(uint64_t seed)
 	copies = once_in(4);
 	tied = goes_back || once_in(2);
 	form = random_below(8) / 3;
+	ticks = form == 0 && once_in(2);
 	skips = random_below(3);
 	attempts = 1 + random_below(3);
 	pause_every = 20 + random_below(400);
@@ -1720,6 +1858,8 @@ begin_world(uint64_t seed)
 		s->up = true;
 		s->connected = s->granted = false;
 		s->paused = s->lease_end = s->token = 0;
+		s->skew = random_time(2 * EARLY) - EARLY;
+		s->ticked = NEVER;
 		s->session = s->local = -1;
 		s->requests.n = s->late.n = 0;
 		memset(s->caller, 0, sizeof(s->caller));

@@ -73,7 +73,7 @@ for my $mode ('exclusive', 'shared')
 {
 	like($sa->fails("SELECT zk_try_lock('future', '$mode')"), $never, "$mode: a number that was never given");
 }
-like($sa->notices, qr/without the sequence flag.*Find it with zk_contenders and remove it with zk_break/is, '... it says why, and what to do');
+like($sa->notices, qr/without the sequence flag.*Find it with zk_contenders\('future', 'lock'\) and remove it with zk_break\(/is, '... it says why, and what to do');
 like($sb->fails("SELECT zk_lock('future')"), $never, '... on another server, too');
 ZkLock::wait_queue($zk, 'future', 1);
 is($sa->query("SELECT concat(position, server) FROM zk_contenders('future')"), '1', '... zk_contenders shows it');
@@ -162,6 +162,23 @@ ZkLock::wait_queue($zk, 'many', 0);
 $zk->delete($many);
 cmp_ok($sa->query("SELECT zk_lock('many')"), '>', 0, '... which helps');
 ZkLock::ok_clean($zk, [ $a, $b ], 'many');
+
+# The directory of a job has its record
+my $jobs = ZkLock::directory('many', 'jobs');
+my ($first, $second) = map { "CALL zk_run_once('many', 'SELECT 1', slot => '2026-01-0$_')" } 1, 2;
+$sa->query($first);
+ZkLock::wait_queue($zk, 'many', 0, 'jobs');
+set_counter($jobs, 2**31 - 1);
+like($sa->fails($second), qr/^54000: sequence numbers of job "many" are used up/, 'a job: at their end');
+like($sa->notices, qr/^HINT:  Make the directory anew, with the same data, while nobody uses the job/m, '... it says what to do');
+ZkLock::wait_queue($zk, 'many', 0, 'jobs');
+my $record = $zk->get($jobs);
+$zk->delete($jobs);
+$zk->create($jobs, data => $record);
+$sb->query($first);
+like($sb->notices, qr/^NOTICE 00000: job "many" is done for slot 2026-01-01/, '... after which what was done is done');
+$sb->query($second);
+is($sb->notices, '', '... and what is due is run');
 $foreigner = $zk->client;
 
 #
@@ -170,7 +187,7 @@ $foreigner = $zk->client;
 $path = scalar $foreigner->create(ZkLock::directory('boss', 'elections') . "/_c_$uuid-latch-0000000007", mode => 'ephemeral', parents => 1);
 $sa->query("SELECT zk_is_leader('boss')");
 ZkLock::wait_until(sub { PostgreSQL::Test::Utils::slurp_file($a->logfile) =~ /could not become a candidate in election "boss"/ }, 'the log tells');
-like(PostgreSQL::Test::Utils::slurp_file($a->logfile), qr/DETAIL:  A contender has a sequence number that was never given/, '... why');
+like(PostgreSQL::Test::Utils::slurp_file($a->logfile), qr/DETAIL:  A contender has a sequence number that was never given\.\n.*HINT:  Delete it from the election's directory in ZooKeeper, or /, '... why, and what to do');
 is($sa->query("SELECT zk_is_leader('boss')"), 'f', 'no leader beside a candidate with a number that was never given');
 $foreigner->delete($path);
 ZkLock::wait_until(sub { $sa->query("SELECT zk_is_leader('boss')") eq 't' }, 'it leads when that has gone');

@@ -27,10 +27,12 @@ $trier->send("SELECT zk_try_lock('other')");
 like($trier->failure, qr/^58000: could not reach ZooKeeper within 100 ms/,
 	'zk_try_lock fails while the worker is stopped, after connect_timeout');
 like($waiter->failure, qr/^58000: could not reach ZooKeeper within \d+ ms/, 'so does a wait');
-like(join("\n", $waiter->notices), qr/worker \(PID $worker\) has had no write acknowledged/,
-	'and says that the worker is silent');
+like($waiter->notices, qr/^HINT:  Check whether that process is stopped or stuck\.$/m, '... with a hint');
+my ($that) = $waiter->notices =~ /worker \(PID (\d+)\) has had no write acknowledged/;
+is($that, $worker, '... at the worker, which is silent');
+like(PostgreSQL::Test::Utils::slurp_file("/proc/$that/stat"), qr/^\d+ \(.*\) T /s, '... since it is stopped');
 
-kill 'CONT', $worker or die;
+kill 'CONT', $that or die;
 is($holder->query("SELECT zk_token('held')"), $token, 'a hold survives the pause');
 ZkLock::wait_until(sub { ZkLock::session($node)->fails("SELECT zk_lock('job')") eq '' },
 	'a lock can be had again');

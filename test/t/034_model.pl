@@ -520,12 +520,16 @@ sub fence
 	my ($name) = shuffle(grep { $model->holds($s, $_) } @names, @slots);
 	return if !defined $name || $s->{aborted};
 	# a resource of its own: a row that another one has written would have to be waited for
-	my $token = $s->{token}{$name}{ $model->holds($s, $name) } // return;
+	my $mode = $model->holds($s, $name);
+	my $token = $s->{token}{$name}{$mode} // return;
 	$fenced++;
+	# others may hold it at the same time
+	return run_as($s, "SELECT zk_fence('r$fenced', $token)", '55000') if $mode eq 'shared' || Model::slots_of($name) > 1;
 	run_as($s, "SELECT zk_fence('r$fenced', $token)", '');
 	run_as($s, "SELECT zk_fence('r$fenced', $token)", '');
 	return if rand() < 0.7;
-	run_as($s, "SELECT zk_fence('r$fenced', $token - 1)", '40001');
+	# which may be the token of what it shares
+	run_as($s, "SELECT zk_fence('r$fenced', $token - 1)", '40001', '55000');
 	return;
 }
 
@@ -546,6 +550,8 @@ sub election
 	{
 		# whether it stands again while it still leaves, and when, is not said
 		return if $candidate && $candidate->{resigned};
+		my @standing = grep { !$_->{resigned} } map { $model->candidate($server, $_) // () } @elections;
+		return run_as($s, $sql, '53400') if $s->{names_limit} && !$candidate && @standing >= $s->{names_limit};
 		return run_as($s, $sql, '53200') unless $model->may_enter($server, $election);
 		# the others wait for the verdict for no more than 2 s
 		$model->enter($server, $election);
@@ -575,8 +581,8 @@ sub election
 
 my @wrong_calls = (
 	[ "SELECT zk_lock('')", '22023' ], [ "SELECT zk_lock('x', 'update')", '22023' ], [ "SELECT zk_lock('x', 'shared', 'statement')", '22023' ],
-	[ "SELECT zk_try_lock('x', timeout => '-1s')", '22023' ], [ 'SELECT zk_lock(NULL)', '' ], [ 'SELECT zk_try_lock(NULL)', '' ],
-	[ "SELECT zk_try_lock('x', NULL)", '' ], [ 'SELECT zk_token(NULL)', '' ], [ 'SELECT zk_unlock(NULL)', '' ], [ "CALL zk_lock_session('')", '22023' ],
+	[ "SELECT zk_try_lock('x', timeout => '-1s')", '22023' ], [ 'SELECT zk_lock(NULL)', '22004' ], [ 'SELECT zk_try_lock(NULL)', '22004' ],
+	[ "SELECT zk_try_lock('x', NULL)", '22004' ], [ 'SELECT zk_token(NULL)', '22004' ], [ 'SELECT zk_unlock(NULL)', '22004' ], [ "CALL zk_lock_session('')", '22023' ],
 	[ 'CALL zk_lock_session(NULL)', '22004' ], [ "CALL zk_lock_session('x', NULL)", '22004' ], [ "SELECT repeat(zk_token('x' || repeat('x', 255))::text, 1)", '22023' ],
 	[ 'SELECT 1 / 0', '22012' ]);
 

@@ -34,8 +34,19 @@ like($holder->failure, qr/^58000: could not prove the lock within 17000 ms/, 'CO
 like($holder->notices, qr/took \d+ ms to acknowledge the latest write; with a session timeout of 16000 ms it may take 2250 ms/, '... and says why');
 is(ZkLock::ask($node, 'SELECT count(*) FROM t'), 0, '... and has not committed');
 is(ZkLock::ask($node, 'SELECT state, session_id FROM zk_session'), "connected|$session", 'the session lives');
+my ($setting) = $holder->notices =~ /^HINT:  Find out why the ensemble is slow, or increase "([^"]+)" and restart the server\.$/m;
 
 $proxy->heal;
 ZkLock::wait_until(sub { ZkLock::session($node)->fails("SELECT zk_lock('a')") eq '' }, 'locks are given again');
 ok(1, 'locks are given again');
+
+# What its hint says: with a longer timeout the same ensemble will do.
+$proxy->delay(1400);
+$node->append_conf('postgresql.conf', ($setting // 'none') . " = '1h'\nzklock.connect_timeout = '1h'");
+$holder->quit;
+ZkLock::hang_up($node);
+$node->restart;
+ZkLock::wait_connected($node);
+is(ZkLock::session($node)->fails("BEGIN; SELECT zk_lock('held'); INSERT INTO t VALUES (1); COMMIT"), '', 'with a longer session timeout a slow ensemble gives locks');
+is(ZkLock::ask($node, 'SELECT count(*) FROM t'), 1, '... and the transaction commits, once');
 done_testing;

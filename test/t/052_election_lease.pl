@@ -91,6 +91,8 @@ ZkLock::wait_until(
 is($late, 0, 'ZooKeeper is silent: false when the session may be over');
 is($sp->query("SELECT zk_leader_token('job') IS NULL"), 't', '... and no token');
 is($sp->fails("SELECT zk_require_leader('job')"), '40001: this server is not the leader of election "job"', '... nor a guard');
+$sp->query("CALL zk_run_as_leader('job', 'SELECT 1')");
+like($sp->notices, qr/^WARNING 58000: could not find out who leads election "job", skipping\nDETAIL: /, '... and zk_run_as_leader says that nobody is known to lead');
 is($sp->query("SELECT is_leader, token IS NULL FROM zk_elections"), 'f|t', '... nor a leader in zk_elections, which does not ask for that');
 is($sq->query($ask), 'f', '... and nobody else leads');
 is($sq->query("SELECT zk_is_leader('new', '100 ms')"), 'f', 'no error from a new candidate');

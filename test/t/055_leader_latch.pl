@@ -14,6 +14,11 @@ my @jars = map { "/usr/share/java/$_.jar" } qw(curator-recipes curator-framework
 plan skip_all => 'no Curator, or no JDK'
   unless -e $jars[0] && system('command -v javac >/dev/null') == 0;
 
+# compiled once, for all
+my $classes = PostgreSQL::Test::Utils::tempdir();
+my $classpath = join ':', $classes, @jars;
+system('javac', '-cp', $classpath, '-d', $classes, "$FindBin::Bin/../java/Latch.java") == 0 or die 'javac failed';
+
 my $zk = ZooKeeper->new->start;
 my %node = map { $_ => ZkLock::server($_, $zk, conf => "zklock.session_timeout = '1h'\ncluster_name = '$_'") } qw(p q);
 ZkLock::wait_connected(values %node);
@@ -28,8 +33,8 @@ my %java;
 sub start
 {
 	my ($id, $timeout) = @_;
-	$java{$id}{pid} = open2($java{$id}{out}, $java{$id}{in}, 'java', '-Xmx64m', '-cp', join(':', @jars),
-		"$FindBin::Bin/../java/Latch.java", $zk->hosts, '/zklock/elections/job', $id, $timeout // 3_600_000);
+	$java{$id}{pid} = open2($java{$id}{out}, $java{$id}{in}, qw(java -Xmx64m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC), '-cp', $classpath,
+		'Latch', $zk->hosts, '/zklock/elections/job', $id, $timeout // 3_600_000);
 }
 
 sub ask_java

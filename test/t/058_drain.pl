@@ -7,6 +7,7 @@ use FindBin;
 use lib "$FindBin::Bin/../perl";
 use PostgreSQL::Test::Cluster;
 use Test::More;
+use Jobs ();
 use ZkLock;
 use ZooKeeper;
 
@@ -35,8 +36,8 @@ sub wait_leader
 my ($run, $waiter) = map { ZkLock::session($a) } 1 .. 2;
 is($run->query("SELECT zk_run_begin('night', every => '1 day')"), 't', 'a run begins');
 my $other_run = ZkLock::session($b);
-$other_run->query("SELECT zk_run_begin('elsewhere', every => '1 day')");
-$waiter->send("CALL zk_run_once('elsewhere', 'SELECT 1/0', every => '1 day')");
+$other_run->query("SELECT zk_run_begin('elsewhere', $Jobs::daily)");
+$waiter->send("CALL zk_run_once('elsewhere', 'SELECT 1/0', $Jobs::daily)");
 $waiter->wait_event('Extension');
 
 #

@@ -165,6 +165,7 @@ for my $bad (@bad)
 	is(state_of($c, 'state, session_id'), 'connecting|', "not connected: $error");
 	is($impatient->fails("SELECT zk_lock('job')"), '58000: could not reach ZooKeeper within 200 ms', '... no lock');
 	like($impatient->notices, qr/: \Q$error\E\.$/m, '... and the user is told why');
+	unlike($impatient->notices, qr/HINT/, '... and not to look elsewhere');
 }
 set_and_reload($c, acl => 'auto');
 ZkLock::wait_connected($c);
@@ -212,7 +213,7 @@ ZkLock::ask($c, 'SELECT pg_reload_conf()');
 ZkLock::wait_until(sub { state_of($c, 'state') eq 'authentication failed' }, 'refused credentials are a state');
 is(state_of($c, 'last_error'), "ZooKeeper refused the credentials in \"$file\"", '... with its error');
 is($impatient->fails("SELECT zk_lock('job')"), '58000: could not reach ZooKeeper within 200 ms', '... no lock');
-like($impatient->notices, qr/: authentication failed\.$/m, '... and the user is told why');
+like($impatient->notices, qr/: authentication failed\.\nHINT:  Check the credentials in "zklock\.auth_file"\.$/m, '... and the user is told why');
 ZkLock::wait_until(sub { ZkLock::title(state_of($c, 'worker_pid')) =~ /zklock worker authentication failed$/ }, 'ps says so');
 pass('... and ps says so');
 # Between attempts are pauses of 1 s, 2 s, ..., a quarter more or less, which a new worker

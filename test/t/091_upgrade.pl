@@ -51,11 +51,13 @@ sub calls
 				WHEN t = 'text'::regtype THEN '''upgrade'''
 				WHEN t = 'text[]'::regtype THEN '''{upgrade}'''
 				WHEN t = 'bigint'::regtype THEN '9000000000'
+				WHEN t = 'integer'::regtype THEN '1'
 				ELSE 'NULL' END || '::' || format_type(t, -1), ', ' ORDER BY i)
 				FROM generate_subscripts(proargtypes, 1) i, LATERAL (SELECT proargtypes[i] AS t) x
 				WHERE i < pronargs - pronargdefaults), '') || ')'
 		FROM pg_proc p JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
 		JOIN pg_extension e ON d.refobjid = e.oid AND extname = 'zklock'
+		WHERE prorettype <> 'trigger'::regtype
 		-- holds first, then what ends them
 		ORDER BY proname <> 'zk_lock', proname LIKE '%unlock%' OR proname IN ('zk_resign', 'zk_break'), proname});
 	my @views = split /\n/, $s->query(q{
@@ -137,7 +139,7 @@ END { unlink @written if @written && $owner == $$; }
 
 my $change = <<'SQL';
 CREATE FUNCTION zk_try(name text) RETURNS boolean
-AS 'MODULE_PATHNAME', 'zk_unlock' LANGUAGE C STRICT;
+AS 'MODULE_PATHNAME', 'zk_resign' LANGUAGE C STRICT;
 COMMENT ON FUNCTION zk_try(text) IS 'what a later version might have';
 REVOKE ALL ON FUNCTION zk_try(text) FROM PUBLIC;
 ALTER TABLE zk_fences ADD at timestamptz;
@@ -166,7 +168,7 @@ script('9999.1', $base =~ s/SETOF (record\s+AS 'MODULE_PATHNAME', 'zk_locks')/$1
 my $broken = database('broken');
 $broken->query("CREATE EXTENSION zklock VERSION '9999.1'");
 like((calls($broken))[1], qr/zk_locks\(\): 39P02/, 'the test sees that a function is not that of the library');
-script('9999.2', $base . $change =~ s/'zk_unlock'/'zk_gone'/r);
+script('9999.2', $base . $change =~ s/'zk_resign'/'zk_gone'/r);
 like(database('gone')->fails("CREATE EXTENSION zklock VERSION '9999.2'"), qr/^42883: could not find function "zk_gone"/, 'nor would a function be missing unnoticed');
 unlink splice @written;
 

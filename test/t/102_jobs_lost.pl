@@ -65,14 +65,6 @@ $ra->query('RESET zklock.on_loss');
 	$c->stop;
 }
 
-# Between zk_run_begin and zk_run_end
-is($ra->query("SELECT zk_run_begin('begun', $slot)"), 't', 'begun');
-$zk->delete('/zklock/jobs/begun/' . (ZkLock::queue($zk, 'begun', 'jobs'))[0]);
-ZkLock::wait_until(sub { $ra->fails('SELECT count(*) FROM t') eq '55000: job "begun" was lost' }, 'every statement fails');
-is($ra->query("SELECT zk_run_end('begun')"), 't', '... until the loss is acknowledged');
-is($ra->query('SELECT 1'), 1, '... and then no more');
-is(record($b, 'begun'), 'done|a|1|0', '... and the run is done, since nobody has taken it over');
-
 # ZooKeeper goes while it runs, and stays away: it cannot commit.
 $ra->query("SET zklock.connect_timeout = '1s'");
 $gate->stand($ra, "CALL zk_run_once('away', 'INSERT INTO t VALUES (''away''); $Jobs::at_gate', $slot)");
@@ -119,7 +111,7 @@ is($watch->query("SELECT outcome, error FROM zk_runs WHERE name = 'role' ORDER B
 is($watch->query("SELECT state FROM zk_jobs WHERE job = 'role'"), 'failed', '... and what ZooKeeper has');
 
 # The ensemble forgets all: what a server has done itself it does not do again.
-$ra->query("CALL zk_run_once('wiped', 'INSERT INTO t VALUES (''wiped'')', every => '1 day')");
+$ra->query("CALL zk_run_once('wiped', 'INSERT INTO t VALUES (''wiped'')', $Jobs::daily)");
 ZkLock::hang_up($_) for $a, $b;
 $_->stop for $a, $b;
 for my $job (map { "/zklock/jobs/$_" } $zk->children('/zklock/jobs'))
@@ -130,11 +122,11 @@ for my $job (map { "/zklock/jobs/$_" } $zk->children('/zklock/jobs'))
 $_->start for $a, $b;
 ZkLock::wait_connected($a, $b);
 $ra = ZkLock::session($a);
-$ra->query("CALL zk_run_once('wiped', 'INSERT INTO t VALUES (''wiped'')', every => '1 day')");
+$ra->query("CALL zk_run_once('wiped', 'INSERT INTO t VALUES (''wiped'')', $Jobs::daily)");
 is(rows($a, 'wiped'), 1, 'an ensemble that has forgotten');
 like($ra->notices, qr/^NOTICE 00000: job "wiped" is done for slot [^\n]*$/, '... is told by the server');
 $sb = ZkLock::session($b);
-$sb->query("CALL zk_run_once('wiped', 'INSERT INTO t VALUES (''wiped'')', every => '1 day')");
+$sb->query("CALL zk_run_once('wiped', 'INSERT INTO t VALUES (''wiped'')', $Jobs::daily)");
 is(rows($b, 'wiped'), 0, '... and so the others know, too');
 
 # Nothing is left

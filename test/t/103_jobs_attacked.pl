@@ -143,17 +143,19 @@ ZkLock::ok_clean($zk, [ $a, $b ], 'held', 'after all these commands');
 {
 	my $c = Protocol3->new($a);
 	my $sql = sub { "CALL zk_run_once('$_[0]', 'INSERT INTO t VALUES (''$_[0]'')', $slot)" };
+	# PostgreSQL's minor releases speak of a pipeline in different words.
+	my $told = sub { $_[0] =~ s/cannot be executed within a pipeline/cannot run inside a transaction block/r };
 	is($c->run($sql->('extended'))->sync, 'parsed, bound, CALL, idle', 'the extended protocol');
 	is($c->parse('s', 'CALL zk_run_once($1, $2, slot => $3)')->bind('', 's', 'parameters', "INSERT INTO t VALUES ('parameters')", '2026-01-01')->describe('P', '')->execute('')->sync,
 		'parsed, bound, no data, CALL, idle', '... with parameters');
 	like($c->bind('', 's', 'parameters', "INSERT INTO t VALUES ('parameters')", '2026-01-01')->execute('')->sync, qr/^bound, NOTICE 00000: job "parameters" is done for slot .*, skipping, CALL, idle$/, '... and again');
 	like($c->bind('', 's', 'fails', 'SELECT 1/0', '2026-01-01')->execute('')->sync, qr/^bound, 22012: division by zero, idle$/, '... and a failure');
 	is(rows($a, 'extended') . rows($a, 'parameters'), '11', '... once each');
-	is($c->run("INSERT INTO t VALUES ('before')")->run($sql->('pipelined'))->sync, 'parsed, bound, INSERT 0 1, parsed, bound, 25001: zk_run_once cannot be executed within a pipeline, idle', 'a pipeline with a statement before it');
+	is($told->($c->run("INSERT INTO t VALUES ('before')")->run($sql->('pipelined'))->sync), 'parsed, bound, INSERT 0 1, parsed, bound, 25001: zk_run_once cannot run inside a transaction block, idle', 'a pipeline with a statement before it');
 	is(rows($a, 'before') . rows($a, 'pipelined'), '00', '... does nothing');
 	is($c->run($sql->('first'))->run("INSERT INTO t VALUES ('after')")->run('SELECT 1/0')->sync, 'parsed, bound, CALL, parsed, bound, INSERT 0 1, parsed, 22012: division by zero, idle', 'one that begins with it');
 	is(rows($a, 'first') . rows($a, 'after'), '10', '... is a transaction after it');
-	is($c->run($sql->('one'))->run($sql->('two'))->sync, 'parsed, bound, CALL, parsed, bound, 25001: zk_run_once cannot be executed within a pipeline, idle', 'two in a pipeline');
+	is($told->($c->run($sql->('one'))->run($sql->('two'))->sync), 'parsed, bound, CALL, parsed, bound, 25001: zk_run_once cannot run inside a transaction block, idle', 'two in a pipeline');
 	is(rows($a, 'one') . rows($a, 'two'), '10', '... are not one transaction');
 	$c->query('BEGIN');
 	is($c->run($sql->('autocommit off'))->sync, 'parsed, bound, 25001: zk_run_once cannot run inside a transaction block, aborted', 'with autocommit off');
@@ -256,6 +258,7 @@ $gate->open;
 is($ra->failure, '22023: record of job "rubbish" in ZooKeeper is damaged', 'damaged while it runs');
 like($ra->notices, qr/WARNING 01000: the end of a run of job "rubbish" could not be recorded/, '... nothing can be recorded');
 is(rows($a, 'rubbish'), 2, '... and it does not commit');
+ZkLock::wait_queue($zk, 'rubbish', 0, 'jobs'); # its server has the job until it has seen that
 is(ZkLock::ask($a, "SELECT zk_job_forget('rubbish')"), 't', '... it can be forgotten');
 $rb->query(call('rubbish', 'SELECT 1') =~ s/2026-01-01/2026-01-03/r);
 is(rows($b, 'rubbish'), 1, '... and run');

@@ -7,6 +7,7 @@ use FindBin;
 use lib "$FindBin::Bin/../perl";
 use Test::More;
 use Clock;
+use Jobs ();
 use ZkLock;
 use ZooKeeper;
 
@@ -38,7 +39,7 @@ sub calls
 	for my $node (@nodes)
 	{
 		my $s = ZkLock::session($node);
-		push @said, $s->fails("CALL zk_run_once('$job', 'INSERT INTO t VALUES (''$job'')', every => '1 hour')")
+		push @said, $s->fails("CALL zk_run_once('$job', 'INSERT INTO t VALUES (''$job'')', $Jobs::hourly)")
 		  . ($s->notices =~ /job "$job" is done for slot .*, skipping/ ? 'done' : '') . ($s->notices =~ /HINT:  The slot lies ahead/ ? ', ahead' : '');
 		$s->quit;
 	}
@@ -59,7 +60,7 @@ for my $order ([ $a, $b, $c ], [ $b, $c, $a ], [ $c, $a, $b ])
 my @seen = map { ZkLock::ask($_, 'SELECT job, slot, state, server, since, duration, last_done, next_due - last_done FROM zk_jobs ORDER BY 1') } @all;
 is($seen[1], $seen[0], 'zk_jobs is the same everywhere');
 is($seen[2], $seen[0], '... indeed');
-like($seen[0], qr/\|00:30:00$/, '... and tells when it is due');
+like($seen[0], qr/\|01:00:00$/, '... and tells when it is due');
 is(ZkLock::ask($b, "SELECT ended - slot > '1 h' FROM zk_runs"), 't', 'zk_runs has the times of its server');
 
 # Slots that are given come from the servers' clocks
@@ -75,7 +76,7 @@ for my $set (86400, -86400, 0)
 	my $job = "set to $set";
 	$gate->query('SELECT pg_advisory_lock(1)');
 	my $pid = $run->pid;
-	$run->send("CALL zk_run_once('$job', 'INSERT INTO t VALUES (''$job''); SELECT pg_advisory_xact_lock(1)', every => '1 hour')");
+	$run->send("CALL zk_run_once('$job', 'INSERT INTO t VALUES (''$job''); SELECT pg_advisory_xact_lock(1)', $Jobs::hourly)");
 	ZkLock::wait_until(sub { ZkLock::ask($a, "SELECT wait_event FROM pg_stat_activity WHERE pid = $pid") eq 'advisory' }, 'it runs');
 	$clock{a}->set($set);
 	ok($run->busy, "a clock is $job while a run goes on");
@@ -97,7 +98,7 @@ sub forget { my ($node, $job) = @_; return ZkLock::ask($node, "SELECT zk_job_for
 is(reset_job($c, 'first b'), 't', '... until it is reset');
 is(ZkLock::ask($a, "SELECT next_due = last_done AND last_done > '2020-01-01' AND last_done < slot FROM zk_jobs WHERE job = 'first b'"), 't', '... which makes the present slot due');
 is(calls('first b', $c, $a, $b), 'runs done done', '... and it is run, and as before then');
-is(ZkLock::ask($a, "SELECT next_due - slot, slot = last_done FROM zk_jobs WHERE job = 'first b'"), '00:30:00|t', '... the next one is due in time');
+is(ZkLock::ask($a, "SELECT next_due - slot, slot = last_done FROM zk_jobs WHERE job = 'first b'"), '01:00:00|t', '... the next one is due in time');
 
 # What was done while it was far ahead, also by servers that know it from their own tables
 # alone: one call mends it, whoever makes it
@@ -140,7 +141,7 @@ for my $job (sort keys %mend)
 	is($mend{$job}->($job), 't', "$job: mended by one call");
 	is(calls($job, $a, $b, $c), 'runs done done', '... and it runs, though the server has run it then');
 	is(calls($job, $b, $c, $a), 'done done done', '... once');
-	is(ZkLock::ask($a, "SELECT slot = last_done, next_due - slot FROM zk_jobs WHERE job = '$job'"), 't|00:30:00', '... and again when that is due');
+	is(ZkLock::ask($a, "SELECT slot = last_done, next_due - slot FROM zk_jobs WHERE job = '$job'"), 't|01:00:00', '... and again when that is due');
 }
 # What was done since counts when the ensemble forgets
 wiped('reset');

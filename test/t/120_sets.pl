@@ -56,7 +56,6 @@ ok_none('after COMMIT', qw(a b c));
 
 is($sa->query("SELECT zk_lock_all(VARIADIC '{}')"), '{}', 'no names');
 is($sa->query("SELECT zk_try_lock_all('{}')"), 't', '... to be tried');
-is($sa->query('SELECT zk_lock_all(VARIADIC NULL::text[])'), '', 'NULL');
 like($sa->query("BEGIN; SELECT zk_lock_all('a', 'b', 'a')"), qr/^\{(\d+),\1,\1\}$/, 'a name twice');
 is(held($a), 'a exclusive transaction t 1,b exclusive transaction t 1', '... is held once');
 $sa->query('COMMIT');

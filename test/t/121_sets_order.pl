@@ -79,7 +79,7 @@ for my $keep ('1h', '0')
 	{
 		push @runs, map { ZkLock::session($node)->send($_) } loop('n', 60), loop('n DESC', 60), loop('random()', 60),
 		  # some of them, to be read
-		  "DO \$\$ BEGIN FOR i IN 1 .. 60 LOOP PERFORM zk_try_lock_all(array_agg(n), 'shared', timeout => '1h') FROM unnest(ARRAY[$names]) n WHERE random() < 0.5; COMMIT; END LOOP; END \$\$",
+		  "DO \$\$ BEGIN FOR i IN 1 .. 60 LOOP PERFORM zk_try_lock_all(coalesce(array_agg(n), '{n1}'), 'shared', timeout => '1h') FROM unnest(ARRAY[$names]) n WHERE random() < 0.5; COMMIT; END LOOP; END \$\$",
 		  # and beside them one lock at a time
 		  "DO \$\$ BEGIN FOR i IN 1 .. 60 LOOP PERFORM zk_lock('n' || 1 + i % 10); COMMIT; END LOOP; END \$\$";
 	}

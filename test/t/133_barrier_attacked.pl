@@ -3,6 +3,7 @@
 use strict;
 use warnings;
 
+use Proxy;
 use Test::More;
 use ZkLock;
 
@@ -47,5 +48,26 @@ pass('no more than a few barriers are watched');
 meet($_, '... and they are as good as new') for @names[ 0, 1, -2, -1 ];
 ZkLock::wait_watches($zk, 0);
 pass('in the end none is');
+
+# A slow ensemble acknowledges fewer heartbeats before a server rests.
+my $proxy = Proxy->new($zk->host);
+my $slow = ZkLock::server('slow', $proxy->host, conf => "zklock.session_timeout = '4s'");
+ZkLock::wait_connected($slow);
+my $z = ZkLock::session($slow);
+$z->send(q(CALL zk_barrier('slow', 2)))->wait_event('Extension');
+$x->query(q(CALL zk_barrier('slow', 2)));
+is($z->result, '', 'they meet');
+$proxy->delay(350);
+ZkLock::wait_watches($zk, 0);
+pass('in the end a slow server watches none');
+
+# A queue is watched for a minute after its last use, which is longer than a server without
+# needs goes on with its heartbeats.
+$x->query(q(SELECT zk_queue_put('used', 'item')));
+is($y->query(q(SELECT payload FROM zk_queue_take('used', '1min'))), 'item', 'an item');
+is($y->query(q(SELECT zk_queue_take('used'))), '', '... and no more');
+cmp_ok(ZkLock::watch_count($zk), '>', 0, 'a queue that was used is watched');
+ZkLock::wait_watches($zk, 0);
+pass('... and not for ever');
 
 done_testing();

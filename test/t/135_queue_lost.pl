@@ -52,8 +52,9 @@ is($sb->result, '', 'the next item is another one');
 length_is($b, 'q', '3 0 0', 'when the session is gone the item is anybody\'s');
 kill 'CONT', $worker;
 like($sa->fails('COMMIT'), qr/^40001: item \d+ of queue "q" was lost/, 'its transaction cannot commit');
+like($sa->notices, qr/^HINT:  The transaction might succeed if retried\.$/m, '... and has a hint');
 ZkLock::wait_connected($a);
-is($sb->query("SELECT payload, attempt FROM zk_queue_take('q')"), '3|2', 'it is taken by another');
+is($sa->query("BEGIN; SELECT payload, attempt FROM zk_queue_take('q', '1 h'); COMMIT"), '3|2', '... the retry has it');
 ZkLock::wait_until(sub { ZkLock::ask($a, 'SELECT items_lost FROM zk_stat') eq '1' }, 'the loss is counted');
 is($sb->query("SELECT zk_queue_purge('q') >= 0"), 't', 'purged');
 

@@ -29,13 +29,13 @@ $sb->query("SELECT zk_queue_put('q', i::text) FROM generate_series(1, 5) i");
 length_is($b, 'q', '5 0 0', 'five items');
 is($sb->query("SELECT oldest BETWEEN now() - interval '1 h' AND now() + interval '1 h' FROM zk_queues"), 't', 'the oldest');
 $sa->query('BEGIN');
-take($sa, 'q') for 1 .. 3;
-my $other = ZkLock::session($a);
-for my $s ($other, $sa)
-{
-	like($s->fails("SELECT FROM zk_queue_take('q', '1 h')"), qr/^53400: too many queue items are held on this server/, 'max_items_held');
-	like($s->notices, qr/Its sessions hold 3, or wait for them, as many as "zklock.max_items_held" allows/, '... says how many');
-}
+take($sa, 'q') for 1 .. 2;
+my ($other, $third) = map { ZkLock::session($a) } 1, 2;
+$other->query('BEGIN');
+take($other, 'q');
+like($third->fails("SELECT FROM zk_queue_take('q', '1 h')"), qr/^53400: too many queue items are held on this server/, 'max_items_held');
+like($third->notices, qr/Its sessions hold 3, or wait for them, as many as "zklock.max_items_held" allows/, '... says how many');
+$other->query('ROLLBACK');
 $sa->query('ROLLBACK');
 length_is($b, 'q', '5 0 0', 'given back');
 $_->query("SET zklock.max_queue_length = 6; SET zklock.max_item_size = '10'") for $sa, $sb;
@@ -48,10 +48,9 @@ length_is($b, 'q', '6 0 0', 'one more');
 like($sa->fails("SELECT zk_queue_put('q', '12345678901')"), qr/^54000: /, 'max_item_size');
 like($sa->fails("SELECT zk_queue_put('q', 'x')"), qr/^54000: queue "q" is full/, 'full');
 $_->query('RESET zklock.max_queue_length; RESET zklock.max_item_size') for $sa, $sb;
-like($sa->fails("SELECT zk_queue_put(i::text, 'x') FROM generate_series(1, 257) i"), qr/^54000: transaction puts into too many queues/, 'too many queues');
-$sa->query("SELECT zk_queue_put(repeat(chr(128) || 'ü', 60) || i, 'x') FROM generate_series(1, 256) i");
+$sa->query("SELECT zk_queue_put(repeat(chr(128) || 'ü', 60) || (i + 128 * $_), 'x') FROM generate_series(1, 128) i") for 0, 1;
 ZkLock::wait_until(sub { ZkLock::ask($b, "SELECT count(*) FROM zk_queues WHERE length = 1 AND putting = 0") == 256 }, 'as many as there may be are put');
-pass('256 queues at a time');
+pass('128 queues at a time');
 is($sb->query("SELECT sum(zk_queue_purge(queue)) FROM zk_queues WHERE queue <> 'q'"), 256, '... and purged');
 # the largest names, and as many of the smallest items as a step has
 my $long = 'x' . ("\x01" x 254);

@@ -46,8 +46,9 @@
 #
 # Workload "rings" takes two of eight names in whatever order, and waits for the second as long
 # as it takes: who waits for whom may well be a ring over several servers.  It must
-# be broken (40P01): "data" is from when until when the longer wait was.  The second lock
-# has a line of its own.
+# be broken (40P01): "data" is from when until when the longer wait was.  Half of the names are
+# slots, of which there is one, and which servers keep, too.  The second lock has a line of
+# its own.
 #
 # Workload "sets" takes two or three of six names in one step, in whatever order; "data" as
 # in "rings": none of them may wait for another in a ring.  Each name has a line of its own.
@@ -149,7 +150,8 @@ sub check
 	my ($self, $t) = @_;
 	my $sent = now();
 	my $function = rand() < 0.8 ? 'zk_token' : 'zk_assert';
-	my $token = $self->ask('pg', 'check', "SELECT $function('$t->{name}')");
+	my $kind = $t->{kind} // 'lock';
+	my $token = $self->ask('pg', 'check', "SELECT $function('$t->{name}', '$kind')");
 	$t->{token} //= $token;    # zk_try_lock has told none
 	die "check:changed\n" unless defined $token && $token == $t->{token};
 	$t->{proven} = $sent;
@@ -288,17 +290,18 @@ sub election
 sub rings
 {
 	my ($self, $t) = @_;
-	my ($one, $other) = map { "ring-$_" } List::Util::shuffle(0 .. 7);
+	my ($one, $other) = map { ($_ < 4 ? 'ring-' : 'permit-') . $_ } List::Util::shuffle(0 .. 7);
 	my $longest = 0;
 	my $wait = sub {
 		my ($name, $begin) = @_;
 		my $from = now();
-		my $token = eval { $self->ask('pg', 'lock', "$begin SELECT zk_lock('$name')", 80) };
+		my $permit = $name =~ /^permit/;
+		my $token = eval { $self->ask('pg', 'lock', "$begin SELECT " . ($permit ? "zk_acquire('$name', 1)" : "zk_lock('$name')"), 80) };
 		my $error = $@;
 		my $until = now();
 		($longest, $t->{data}) = ($until - $from, "$from $until") if $until - $from > $longest;
 		die $error if $error;
-		return (token => $token, locked => $until);
+		return (token => $token, locked => $until, kind => $permit ? 'slot' : 'lock');
 	};
 	$t->{name} = $one;
 	my %first = $wait->($one, 'BEGIN;');

@@ -16,7 +16,9 @@
 #             then the first one who was told that it is done was told that it was skipped.
 #   wrong     Of two runs of one slot that committed, the later one (by token) must know of
 #             the earlier one as in doubt, and with 'skip' it must not run at all; unless
-#             the ensemble went back between the two, and forgot.  In no case are both of
+#             the ensemble went back between the two, and forgot.  Nor may it be in doubt
+#             when nothing but its session was harmed: its server lives, and can tell.  In no
+#             case are both of
 #             one server, which knows by its own zk_runs.  (ZooKeeper may go back by itself,
 #             ZOOKEEPER-4785: then its servers' logs show it, or one of ours has said so, and
 #             the record's numbers are smaller.)
@@ -114,9 +116,11 @@ sub record
 sub id { my $run = shift; return "$run->{token}/$run->{number}"; }
 
 # Of one job: numbers for the table, and complaints.  The record is what was had of it above.
+# "harms": when servers, or what they need, were harmed: [ from, until ], in seconds of their
+# clock.
 sub judge
 {
-	my ($job, $transactions, $record, $data, $servers, $log, @losses) = @_;
+	my ($job, $transactions, $record, $data, $servers, $log, $harms, @losses) = @_;
 	my %seen = (job => $job, missing => [], wrong => [], untrue => [], half => 0, doubt => 0, forgotten => 0, settled => 0, slots => 0);
 
 	# what clients were told
@@ -185,7 +189,7 @@ SQL
 		my @rows = sort { $a->{run}{token} <=> $b->{run}{token} || $a->{run}{number} <=> $b->{run}{number} } @{ $committed{$slot} };
 		for my $i (1 .. $#rows)
 		{
-			my %why = map { why($job, $_, $rows[$i], @found) => 1 } @rows[ 0 .. $i - 1 ];
+			my %why = map { why($job, $_, $rows[$i], $harms, @found) => 1 } @rows[ 0 .. $i - 1 ];
 			my ($kind) = grep { $why{$_} } qw(wrong doubt forgotten);
 			if ($kind ne 'wrong') { $seen{$kind}++; }
 			else { push @{ $seen{wrong} }, "slot $slot of $job on " . join ' ', map { "$_->{server} (" . id($_->{run}) . ')' } @rows[ 0 .. $i ]; }
@@ -221,13 +225,14 @@ sub seconds
 # Why a slot was committed once more.
 sub why
 {
-	my ($job, $earlier, $later, @found) = @_;
+	my ($job, $earlier, $later, $harms, @found) = @_;
+	my ($from, $until) = map { seconds($_->{run}{started}) } $earlier, $later;
 	return 'wrong' if $earlier->{server} eq $later->{server};
 	return 'forgotten' if $earlier->{generation} != $later->{generation};
 	# not all who look do so at once
 	return 'forgotten' if $later->{run}{number} <= $earlier->{run}{number}
-	  && grep { seconds($earlier->{run}{start}) < $_ && $_ < seconds($later->{run}{start}) + 10 } @found;
-	return 'wrong' if $job eq 'jobs-skip';
+	  && grep { $from < $_ && $_ < $until + 10 } @found;
+	return 'wrong' if $job eq 'jobs-skip' || !grep { $_->[0] < $until && $from < $_->[1] } @$harms;
 	my ($known) = grep { id($_) eq id($earlier->{run}) } @{ $later->{runs} };
 	return 'doubt' if $known ? $known->{state} eq 'in doubt' : @{ $later->{runs} } == $remembered;
 	return 'wrong';

@@ -22,6 +22,9 @@ our @kinds = (
 	[ 'cut: follower from quorum', \&cut_follower, 0.5, 3 ],
 	[ 'cut: PostgreSQL host', \&cut_server, 0.3, 3 ],
 	[ 'terminate: holder', \&terminate_holder, 0, 0 ],
+	[ 'terminate: sessions', \&terminate_sessions, 0, 0 ],
+	[ 'cancel: sessions', \&cancel_sessions, 0, 0 ],
+	[ 'no synchronous standby', \&lose_standby, 0.3, 2 ],
 	[ 'kill -9: worker', \&kill_worker, 0, 0 ],
 	[ 'kill -9: backend', \&kill_backend, 0, 0 ],
 	[ 'kill -9: postmaster', \&kill_postmaster, 0.1, 1.5 ],
@@ -36,6 +39,9 @@ our @kinds = (
 	[ 'pause: ZooKeeper follower', \&pause_follower, 0.3, 3 ],
 	[ 'pause: ZooKeeper leader', \&pause_leader, 0.3, 3 ],
 	[ 'pause: PostgreSQL host', \&pause_server, 0.3, 3 ]);
+
+# Only sessions are harmed by these.
+our %spares_servers = map { $_ => 1 } ('terminate: holder', 'terminate: sessions', 'cancel: sessions', 'no synchronous standby');
 
 # What change_timeout makes of the session timeout, at most: so many of them.
 my $longest_timeout = 3;
@@ -255,6 +261,45 @@ sub terminate_holder
 	my $pids = $server->ask("SELECT string_agg(pid::text, ' ') FROM (SELECT pid FROM zk_locks WHERE granted"
 		  . " UNION ALL SELECT pid FROM pg_stat_activity WHERE query LIKE 'CALL zk_run_once%' AND backend_xid IS NOT NULL) AS t", 0.5) // return;
 	return kill_one($server, any(split / /, $pids), 'TERM');
+}
+
+# Half of a server's sessions, whatever they are at
+sub signal_sessions
+{
+	my ($self, $signal) = @_;
+	my $server = any(@{ $self->{servers} });
+	my @pids = shuffle $server->backends;
+	my $n = kill $signal, @pids[ 0 .. $#pids / 2 ];
+	return $n ? $server->name . " ($n)" : ();
+}
+
+sub terminate_sessions { return $_[0]->signal_sessions('TERM'); }
+
+sub cancel_sessions { return $_[0]->signal_sessions('INT'); }
+
+# Commits wait for a standby that is not there, and the sessions that do are terminated, as
+# DBAs do, before it is given up.  What they did has committed, and nobody was told.
+sub lose_standby
+{
+	my $self = shift;
+	my $server = any(@{ $self->{servers} });
+	my $waiting = q{SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND backend_type = 'client backend'};
+	my $reload = 'SELECT pg_reload_conf()';
+	do_all($server, q{ALTER SYSTEM SET synchronous_standby_names = 'nobody'}, $reload) // return;
+	return ($server->name, sub { do_all($server, $waiting, 'ALTER SYSTEM RESET synchronous_standby_names', $reload) });
+}
+
+# Undef if it takes no connection, false if something fails.
+sub do_all
+{
+	my ($server, @statements) = @_;
+	my $pg = Chaos::Postgres->new($server->dir, 0.5) // return undef;
+	for (@statements)
+	{
+		$pg->query($_, 5);
+		return 0 if $pg->error;
+	}
+	return 1;
 }
 
 # Either makes the postmaster start all of its processes anew.

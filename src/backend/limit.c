@@ -1,0 +1,81 @@
+/*-------------------------------------------------------------------------
+ *
+ * limit.c
+ *	  Limits: what one session may have of what all share.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+#include "compat.h"
+
+#include "limit.h"
+#include "settings.h"
+#include "work.h"
+
+static const struct
+{
+	const char *message;
+	const char *has;
+	const char *hint;
+} texts[] = {
+	[ZKLOCK_LIMIT_LOCKS] = {.message = "session holds too many zklock locks",
+							.has = "It holds locks of %d names",
+							.hint =
+								"Release locks, or ask an administrator for a higher limit."},
+	[ZKLOCK_LIMIT_ITEMS] =
+		{.message = "transaction has taken too many queue items",
+		 .has = "It has %d items",
+		 .hint =
+			 "Take fewer items in one transaction, or ask an administrator for a higher limit."},
+	[ZKLOCK_LIMIT_QUEUES] =
+		{.message = "transaction puts into too many queues",
+		 .has = "It puts into %d queues",
+		 .hint =
+			 "Put into fewer queues in one transaction, or ask an administrator for a higher limit."},
+	[ZKLOCK_LIMIT_ELECTIONS] =
+		{.message = "role has made this server a candidate in too many elections",
+		 .has = "It has in %d elections",
+		 .hint =
+			 "Resign from some with zk_resign, or ask an administrator for a higher limit."},
+};
+
+/* Half of the place that there is. */
+static int
+half(ZkLimit limit)
+{
+	switch (limit)
+	{
+		case ZKLOCK_LIMIT_ITEMS:
+			return (zklock_max_items_held + 1) / 2;
+		case ZKLOCK_LIMIT_QUEUES:
+			return ZKLOCK_WORK_PUTS / 2;
+		default:
+			return PG_INT32_MAX; /* zklock.max_locks, for whom the setting has no limit */
+	}
+}
+
+void
+zklock_limit_check(ZkLimit limit, int has, int more)
+{
+	int own = zklock_max_locks_per_backend;
+	bool is_own = own > 0 && own < half(limit);
+	int most = is_own ? own : half(limit);
+	char *now;
+	char *asks;
+
+	if (has <= most - more)
+		return;
+	now = psprintf(texts[limit].has, has);
+	asks = more > 1 ? psprintf(", asks for %d more", more) : "";
+	ereport(ERROR,
+			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			 errmsg("%s", texts[limit].message),
+			 is_own ? errdetail("%s%s, and \"%s\" is %d.", now, asks,
+								"zklock.max_locks_per_backend", own)
+					: errdetail("%s%s, and one transaction can have %d: half of what the server has room for.",
+								now, asks, most),
+			 /* no setting makes more room for puts */
+			 is_own || limit != ZKLOCK_LIMIT_QUEUES
+				 ? errhint("%s", texts[limit].hint)
+				 : errhint("Put into fewer queues in one transaction.")));
+}
