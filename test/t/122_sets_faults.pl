@@ -168,8 +168,7 @@ for my $signal ('TERM', 'KILL')
 		kill $signal, $pid;
 		isnt($waiter->failure, '', 'a crash ends all sessions');
 		$holder->query('COMMIT');
-		$node->poll_query_until('postgres', 'SELECT 1', '1');
-		$node->poll_query_until('postgres', "SELECT state = 'connected' FROM zk_session", 't');
+		ZkLock::wait_until(sub { eval { ZkLock::ask($node, 'SELECT state FROM zk_session') eq 'connected' } }, 'the server is back');
 	}
 	ok_none("SIG$signal", qw(s t));
 }
