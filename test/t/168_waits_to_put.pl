@@ -52,8 +52,7 @@ $s->query('\set SHOW_CONTEXT always');
 $s->query("SET lock_timeout = '100ms'");
 is($s->fails("SELECT zk_queue_put('q', '2')"), '55P03: canceling statement due to lock timeout', 'lock_timeout ends it');
 like($s->notices . "\n" . $s->{answer}, qr/while waiting to put items into queue "q", behind process (?:@{[ $one->pid ]}|@{[ $two->pid ]})$/m, '... and the context says for whom it waited');
-$s->query("RESET lock_timeout; SET zklock.connect_timeout = '300ms'");
-$s->query("BEGIN; SELECT zk_queue_put('q', '2'), zk_queue_put('r', '2')");
+$s->query("RESET lock_timeout; BEGIN; SELECT zk_queue_put('q', '2'), zk_queue_put('r', '2'); SET LOCAL zklock.connect_timeout = '300ms'");
 is($s->fails('COMMIT'), '53400: too many transactions of this server put items into queues', 'zklock.connect_timeout ends it');
 like($s->notices, qr/^DETAIL:  This one needs room for 2 queues, the server has it for 256, and process (?:@{[ $one->pid ]}|@{[ $two->pid ]}) takes 128\.\nHINT:  Retry when these have committed\. While a COMMIT waits, zk_waits shows for whom\.$/m, '... and says who is in the way');
 my $victim = ZkLock::session($a);
@@ -65,7 +64,6 @@ is($other->fails("SELECT zk_queue_purge('nobody')"), '', 'the server goes on');
 #
 # It goes on when there is room
 #
-$s->query('RESET zklock.connect_timeout');
 $s->send("SELECT zk_queue_put('q', '3')")->wait_event('Extension');
 ZkLock::wait_until(sub { ZkLock::ask($a, 'SELECT pid FROM zk_waits') eq $s->pid }, 'a retry waits, too, and zk_waits shows for whom');
 $one->cancel;

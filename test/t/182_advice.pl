@@ -20,6 +20,7 @@ sub comes_to_work
 	my ($session, $sql, $what) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $error;
+	$session->query('RESET zklock.connect_timeout');
 	ZkLock::wait_until(sub { ($error = $session->fails($sql)) eq '' || !$session->fails('ROLLBACK') && 0 }, $what, sub { $error });
 	return pass($what);
 }
@@ -29,6 +30,7 @@ sub comes_to_fail
 {
 	my ($session, $error, $detail, $what) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	$session->query("SET zklock.connect_timeout = '300ms'");
 	ZkLock::wait_until(sub { $session->fails("SELECT zk_try_lock('job')") =~ $error && detail($session) =~ $detail }, $what, sub { $session->notices });
 	return pass($what);
 }
@@ -47,9 +49,10 @@ sub write_credentials
 }
 write_credentials('zklock:s3cr3t');
 chmod 0644, $file or die;
-my $a = ZkLock::server('a', '127.0.0.1:' . ZooKeeper::free_port(), conf => join "\n", "cluster_name = 'a'", "zklock.session_timeout = '8s'", "zklock.connect_timeout = '300ms'",
+my $a = ZkLock::server('a', '127.0.0.1:' . ZooKeeper::free_port(), conf => join "\n", "cluster_name = 'a'", "zklock.session_timeout = '8s'",
 	"zklock.root = '/closed'", "zklock.auth_file = '$file'", 'max_worker_processes = 0', 'max_parallel_workers = 0', 'max_logical_replication_workers = 0');
 my $s = ZkLock::session($a);
+$s->query("SET zklock.connect_timeout = '300ms'");
 is($s->fails("SELECT zk_lock('job')"), '55000: zklock worker is not running', 'no worker');
 is(hint($s), 'See server log for the reason. You might need to increase "max_worker_processes".', '... has a hint');
 like(log_of($a), qr/LOG:  too many background workers\n.*DETAIL:  Up to 0 background workers can be registered/, '... and the log the reason');
