@@ -21,7 +21,8 @@
  *	13 the same of a ring in which it is another's turn
  *	14 takes those of one server who ask for a slot for ones that share it
  *	15 * does not look from a slot that nobody but its own server's backends want
- *	16 * takes a wait for one of several slots for one that needs all of them
+ *	16 takes a wait for one of several slots for one that needs all of them
+ *	17 goes by the number of slots that the waiter itself names
  *
  *-------------------------------------------------------------------------
  */
@@ -574,13 +575,6 @@ has_other(const Sessions *sessions, uint64_t session)
 	return sessions->any && (sessions->several || session == 0 || sessions->one != session);
 }
 
-/* One that asks for a slot is in the way of all, and all are in its. */
-static uint64_t
-session_of(const ZkLockChild *child)
-{
-	return child->slots > 0 && ZKLOCK_DEADLOCK_MUTANT != 14 ? 0 : child->uuid_hi;
-}
-
 /* The newest contender first. */
 static void
 sort_children(ZkLockChild *children, int n)
@@ -607,24 +601,43 @@ find_in_way(ZkDeadlock *d, const ZkLockChild *children, int n, int self)
 	Sessions all = {0};
 	Sessions writers = {0};
 
-	add_session(&all, session_of(&children[self]));
+	add_session(&all, children[self].uuid_hi);
 	if (children[self].mode == ZKLOCK_EXCLUSIVE)
-		add_session(&writers, session_of(&children[self]));
+		add_session(&writers, children[self].uuid_hi);
 	for (int i = self + 1; i < n; i++)
 	{
 		const ZkLockChild *child = &children[i];
 		bool writes = child->mode == ZKLOCK_EXCLUSIVE;
 
-		if (!has_other(writes ? &all : &writers, session_of(child)))
+		if (!has_other(writes ? &all : &writers, child->uuid_hi))
 			continue;
 		add_in_way(d, child->uuid_hi, child->uuid_lo);
 		if (ZKLOCK_DEADLOCK_MUTANT == 5)
 			return;
 		if (ZKLOCK_DEADLOCK_MUTANT == 6)
 			continue;
-		add_session(&all, session_of(child));
+		add_session(&all, child->uuid_hi);
 		if (writes)
-			add_session(&writers, session_of(child));
+			add_session(&writers, child->uuid_hi);
+	}
+}
+
+/*
+ * The same of one that asks for a slot.  Two are in each other's way if either asks for
+ * one of one; else the one behind has room beside the other, whatever those before them
+ * do.  So the last one that asks for one of one is in its way, and all before that.
+ */
+static void
+find_in_way_of_slot(ZkDeadlock *d, const ZkLockChild *children, int n, int self)
+{
+	bool alone = children[self].slots == 1 || ZKLOCK_DEADLOCK_MUTANT == 16;
+
+	for (int i = self + 1; i < n; i++)
+	{
+		alone |= children[i].slots == 1 && ZKLOCK_DEADLOCK_MUTANT != 17;
+		if (alone &&
+			(ZKLOCK_DEADLOCK_MUTANT != 14 || children[i].uuid_hi != children[self].uuid_hi))
+			add_in_way(d, children[i].uuid_hi, children[i].uuid_lo);
 	}
 }
 
@@ -647,7 +660,9 @@ zklock_deadlock_listed(ZkDeadlock *d, uint32_t serial, ZkLockRc rc, ZkLockChild 
 	{
 		if (children[i].uuid_hi != session || children[i].uuid_lo != edge->contender)
 			continue;
-		if (!edge->joins)
+		if (children[i].slots > 0)
+			find_in_way_of_slot(d, children, n, i);
+		else if (!edge->joins)
 			find_in_way(d, children, n, i);
 		else if (ZKLOCK_DEADLOCK_MUTANT != 9)
 			add_in_way(d, session, edge->contender);

@@ -200,8 +200,7 @@ look_at_entry(Look *look, const ZkLockEntry *entry)
 															   .set = true};
 					break;
 				}
-				/* one of several slots may come from anybody: that is no edge */
-				if (!proclock->asked || proclock->failed || entry->queue.slots > 1 ||
+				if (!proclock->asked || proclock->failed ||
 					!find_contender(entry, mode, &contender, &joins))
 					break;
 				ENLARGE(look->waiters, look->nwaiters, look->waiters_room);

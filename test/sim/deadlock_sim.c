@@ -25,7 +25,7 @@
  *	 - One wait a ring is ended.
  *	 - When all servers are well, nobody waits in a ring for longer than three rounds; and
  *	   if there are no local locks besides, a ring is found the first time.  Who waits for
- *	   one of several slots is in no ring, and gives up after a while.
+ *	   one of several slots, and is in no ring, gives up after a while.
  *
  * Usage: see harness.h.
  *
@@ -87,6 +87,7 @@ typedef enum Coverage
 	COVER_ONE_SERVER,
 	COVER_SHARED_STEP,
 	COVER_SIBLING_STEP,
+	COVER_SEVERAL_STEP,
 	COVER_BROKEN_SINCE,
 	COVER_PHANTOM,
 	COVER_LOST,
@@ -120,6 +121,7 @@ const char *const coverage_name[NCOVERAGE] = {"waits at level 2",
 											  "... on one server",
 											  "... through a shared lock",
 											  "... through a slot that no other server wants",
+											  "... through a wait for one of several slots",
 											  "... for a ring that was broken just before",
 											  "... for none, by a late report",
 											  "connections lost",
@@ -259,7 +261,8 @@ static int slots_of[MAX_NAMES]; /* what is mostly named; 0: it is a lock */
 static Server server[MAX_SERVERS];
 static int nqueue[MAX_NAMES];
 static Contender queue[MAX_NAMES][MAX_CONTENDERS];
-static bool directory; /* <root>/waits is there */
+static int64_t left_at[MAX_NAMES]; /* when did somebody leave it last? */
+static bool directory;			   /* <root>/waits is there */
 static int nrecords;
 static Record records[MAX_RECORDS];
 static int nended;
@@ -384,6 +387,7 @@ remove_contender(int name, Contender *c)
 
 	memmove(c, c + 1, sizeof(*c) * (size_t) (nqueue[name] - i - 1));
 	nqueue[name]--;
+	left_at[name] = now;
 }
 
 /* ------------------------------------------------------------------------
@@ -677,6 +681,8 @@ advance(Server *s, Backend *b)
 	stop_wait(b);
 }
 
+static bool in_ring(int b);
+
 static void
 live(Server *s, Backend *b)
 {
@@ -690,7 +696,8 @@ live(Server *s, Backend *b)
 	if (b->waiting != NOT)
 	{
 		/* lock_timeout */
-		if (b->waiting == LEVEL2 && b->slots > 1 && now - b->since > 2 * PATIENCE)
+		if (b->waiting == LEVEL2 && b->slots > 1 && now - b->since > 2 * PATIENCE &&
+			!in_ring(backend_number(s, b)))
 		{
 			COVER(SEVERAL);
 			stop_wait(b);
@@ -763,6 +770,28 @@ is_behind(int name, const Contender *c, const Contender *before)
 	return false;
 }
 
+/* Would c, which asks for a slot, wait still if that one stayed, and of the others all
+ * went that can? */
+static bool
+needs_slot(const Contender *c, const Contender *that)
+{
+	int limit = that->slots;
+	int nstay = 1;
+
+	for (const Contender *o = that + 1; o <= c; o++)
+	{
+		int least = o->slots < limit ? o->slots : limit;
+
+		if (nstay < least)
+			continue;
+		if (o == c)
+			return true;
+		limit = least;
+		nstay++;
+	}
+	return false;
+}
+
 /* Does that backend wait for this one, anywhere? */
 static bool
 waits_for(int who, int b)
@@ -782,12 +811,12 @@ waits_for(int who, int b)
 	if (joins(s, p))
 		return s == t && holds_in_mode(q, p->what, p->wants);
 	c = contender_of(s, p);
-	/* one of several slots may come from anybody */
-	if (c == NULL || c->slots > 1)
+	if (c == NULL)
 		return false;
 	for (const Contender *o = queue[p->what]; o < c; o++)
 		if (o->server == number_of(t) && has_grant(q, p->what, o) &&
-			is_granted(p->what, o) && is_behind(p->what, c, o))
+			is_granted(p->what, o) &&
+			(c->slots > 0 ? needs_slot(c, o) : is_behind(p->what, c, o)))
 			return true;
 	return false;
 }
@@ -883,7 +912,7 @@ edges_from(const Server *s, int name, const Contender *c, int holder, bool all,
 		{
 			const Contender *w = contender_of(s, b);
 
-			if (w != NULL && (w->slots <= 1 || (ZKLOCK_DEADLOCK_MUTANT == 16 && !all)))
+			if (w != NULL)
 			{
 				ZkOwnEdge *e = &edges[n++];
 				bool join = joins(s, b);
@@ -1073,6 +1102,29 @@ is_wanted_here_alone(const ZkFollowed *f)
 	return false;
 }
 
+/* Does its wait ask for one of several slots? */
+static bool
+asks_for_several(const ZkFollowed *f)
+{
+	for (int name = 0; name < nnames; name++)
+		for (const Contender *c = queue[name]; c < queue[name] + nqueue[name]; c++)
+			if (c->session == f->session && c->uuid == f->edge.contender)
+				return c->slots > 1;
+	return false;
+}
+
+/* Has somebody left one of its queues since the second reading began?  So who waits there
+ * for one of several slots may not need the next in the ring any more. */
+static bool
+is_broken_by_leaving(const ZkDeadlock *d)
+{
+	for (int i = 0; i < d->nring; i++)
+		if (d->ring[i].edge.kind == ZKLOCK_KIND_SLOT &&
+			left_at[d->ring[i].edge.name[0] - 'a'] >= d->at_time)
+			return true;
+	return false;
+}
+
 static void
 end_wait(Server *s)
 {
@@ -1117,6 +1169,8 @@ end_wait(Server *s)
 			COVER(LOCAL_STEP);
 		if (is_wanted_here_alone(f))
 			COVER(SIBLING_STEP);
+		if (asks_for_several(f))
+			COVER(SEVERAL_STEP);
 		TRACE("  edge %" PRIx64 " number %" PRIu64 ": %" PRIu64
 			  " needs %s%s, for %d, by %d",
 			  f->session, f->edge.number, f->edge.grant, f->edge.name,
@@ -1140,7 +1194,8 @@ end_wait(Server *s)
 			fail("server %d ends a wait that was in no ring", number_of(s));
 		COVER(PHANTOM);
 	}
-	else if (over != INT64_MAX)
+	else if (over != INT64_MAX ||
+			 (!in_ring(backend_number(s, b)) && is_broken_by_leaving(d)))
 		COVER(BROKEN_SINCE);
 	else if (!in_ring(backend_number(s, b)))
 		fail("server %d ends a wait in no ring, with edges that are true", number_of(s));
@@ -1511,6 +1566,7 @@ begin_world(uint64_t seed)
 	for (int i = 0; i < nnames; i++)
 		slots_of[i] = once_in(5) ? 1 + once_in(3) : 0;
 	memset(nqueue, 0, sizeof(nqueue));
+	memset(left_at, 0, sizeof(left_at));
 	memset(last_sequence, 0, sizeof(last_sequence));
 	for (int i = 0; i < nservers; i++)
 	{
