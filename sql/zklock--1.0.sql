@@ -554,11 +554,20 @@ COMMENT ON COLUMN zk_elections.since IS 'when is_leader last changed, or the can
 COMMENT ON COLUMN zk_elections.changes IS 'how often is_leader has changed';
 COMMENT ON COLUMN zk_elections.last_asked IS 'when anybody on this server last asked whether it leads, to a second; null: nobody has';
 
+CREATE FUNCTION zk_fence_guarded()
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zk_fence_guarded'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_fence_guarded() IS
+'check of zk_fences: nothing is replicated into it past its trigger';
+
 CREATE TABLE zk_fences (
     namespace text,
     resource text,
     token bigint NOT NULL,
-    PRIMARY KEY (namespace, resource))
+    PRIMARY KEY (namespace, resource),
+    CONSTRAINT zk_fences_guarded CHECK (zk_fence_guarded()))
 USING heap;
 
 COMMENT ON TABLE zk_fences IS

@@ -13,6 +13,8 @@
 #include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_proc.h"
+#include "nodes/nodes.h"
+#include "nodes/primnodes.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 
@@ -44,6 +46,24 @@ has_strange_trigger(Relation rel, Oid extension)
 	return false;
 }
 
+/* A check that only calls a function of the extension's own is its own, too. */
+static bool
+has_strange_check(Relation rel, Oid extension)
+{
+	const TupleConstr *constr = RelationGetDescr(rel)->constr;
+
+	for (int i = 0; constr != NULL && i < constr->num_check; i++)
+	{
+		Node *check = stringToNode(constr->check[i].ccbin);
+
+		if (!IsA(check, FuncExpr) || ((FuncExpr *) check)->args != NIL ||
+			getExtensionOfObject(ProcedureRelationId, ((FuncExpr *) check)->funcid) !=
+				extension)
+			return true;
+	}
+	return false;
+}
+
 void
 zklock_own_open(ZkOwnTable *own, Oid function)
 {
@@ -61,8 +81,7 @@ zklock_own_open(ZkOwnTable *own, Oid function)
 		zklock_own_refuse(own, "It is unlogged, so that a crash empties it.");
 	if (has_strange_trigger(rel, extension) || rel->rd_rules != NULL)
 		zklock_own_refuse(own, "It has a trigger, a rule or a foreign key.");
-	if (RelationGetDescr(rel)->constr != NULL &&
-		RelationGetDescr(rel)->constr->num_check > 0)
+	if (has_strange_check(rel, extension))
 		zklock_own_refuse(own, "It has a check constraint.");
 	own->rel = rel;
 }

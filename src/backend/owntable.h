@@ -9,7 +9,7 @@
  * table counts only if it belongs to the function's extension.  It is read and
  * written as PostgreSQL does with its catalogs, which runs no trigger, rule, default,
  * check or expression.  A table that has such a thing is refused, rather than written
- * without it; but for a trigger of the extension's own.
+ * without it; but for triggers and checks of the extension's own.
  *
  *-------------------------------------------------------------------------
  */

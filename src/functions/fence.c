@@ -20,6 +20,11 @@
  * late holder would pass here.  So a trigger takes what comes that way as a call of
  * zk_fence: it raises tokens, and neither lowers nor deletes one.
  *
+ * Somebody may switch that trigger off without meaning to.  ALTER TABLE ... ENABLE
+ *TRIGGER ALL, with which pg_restore --disable-triggers ends, leaves it enabled for all
+ *writes but those of replication.  Then a check constraint refuses these: ALTER TABLE has
+ *no word that disables one.  But PostgreSQL checks no row that it deletes.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -39,6 +44,7 @@
 #include "tcop/utility.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
@@ -50,6 +56,7 @@
 
 PG_FUNCTION_INFO_V1(zk_fence);
 PG_FUNCTION_INFO_V1(zk_fence_replicated);
+PG_FUNCTION_INFO_V1(zk_fence_guarded);
 
 /* bytes in the server encoding; with the namespace it must fit into an index */
 #define RESOURCE_MAX 1000
@@ -344,7 +351,8 @@ zk_fence(PG_FUNCTION_ARGS)
 /*
  * zk_fence_replicated() returns trigger
  *
- * Before each row that is written in replica mode (session_replication_role).
+ * Before each row that is written in replica mode (session_replication_role).  In another
+ * mode, for which somebody has enabled it, the row is written as it is.
  */
 Datum
 zk_fence_replicated(PG_FUNCTION_ARGS)
@@ -355,7 +363,7 @@ zk_fence_replicated(PG_FUNCTION_ARGS)
 	TupleDesc desc;
 	Datum token;
 	bool isnull;
-	bool incomplete;
+	bool as_it_is;
 
 	if (!CALLED_AS_TRIGGER(fcinfo) || !TRIGGER_FIRED_BEFORE(trigger->tg_event) ||
 		!TRIGGER_FIRED_FOR_ROW(trigger->tg_event))
@@ -363,8 +371,6 @@ zk_fence_replicated(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
 				 errmsg("function \"%s\" must be called as a trigger before each row",
 						"zk_fence_replicated")));
-	if (TRIGGER_FIRED_BY_DELETE(trigger->tg_event))
-		return PointerGetDatum(NULL);
 	row = TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) ? trigger->tg_newtuple
 													 : trigger->tg_trigtuple;
 
@@ -375,15 +381,39 @@ zk_fence_replicated(PG_FUNCTION_ARGS)
 				 errmsg("function \"%s\" is for table \"%s\" only", "zk_fence_replicated",
 						fences.own.name)));
 	desc = RelationGetDescr(fences.own.rel);
-	token = heap_getattr(row, fences.token, desc, &incomplete);
+	/* PostgreSQL refuses a row that lacks something */
+	token = heap_getattr(row, fences.token, desc, &as_it_is);
 	for (int i = 0; i < 2; i++)
 	{
 		fences.value[i] = heap_getattr(row, fences.key[i], desc, &isnull);
-		incomplete |= isnull;
+		as_it_is |= isnull;
 	}
-	if (!incomplete)
+	as_it_is |= SessionReplicationRole != SESSION_REPLICATION_ROLE_REPLICA;
+	if (!as_it_is && !TRIGGER_FIRED_BY_DELETE(trigger->tg_event))
 		(void) remember(&fences, DatumGetInt64(token));
 	close_fences(&fences);
-	/* PostgreSQL refuses a row that lacks something */
-	return PointerGetDatum(incomplete ? row : NULL);
+	return PointerGetDatum(as_it_is ? row : NULL);
+}
+
+/*
+ * zk_fence_guarded() returns boolean
+ *
+ * The check of zk_fences.  In replica mode the trigger leaves no row to be written, and
+ * so to be checked: here is one, so it has not fired.
+ */
+Datum
+zk_fence_guarded(PG_FUNCTION_ARGS)
+{
+	Oid schema = get_func_namespace(fcinfo->flinfo->fn_oid);
+
+	if (SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot write table \"%s\" in replica mode", "zk_fences"),
+				 errdetail(
+					 "Its trigger does not fire in this mode, which is that of logical replication. Without it a fencing token could be lowered, and a late holder would pass."),
+				 errhint("Use ALTER TABLE %s.%s ENABLE REPLICA TRIGGER %s.",
+						 quote_identifier(get_namespace_name(schema)), "zk_fences",
+						 "zk_fences_replicated")));
+	PG_RETURN_BOOL(true);
 }

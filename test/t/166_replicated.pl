@@ -96,4 +96,44 @@ is($r->query($tables), $s->query($tables), '... with rows, trigger and replica i
 like($r->fails("SELECT zk_fence('r', 29)"), qr/^40001: /, '... and refuses what it did before');
 
 unlike(PostgreSQL::Test::Utils::slurp_file($sub->logfile), qr/TRAP|PANIC|logical replication.* exited with exit code/, 'no bad line in the log');
+
+#
+# The trigger is disabled, or fires for all others' writes, as it does after
+# pg_restore --disable-triggers: nothing is replicated then, until it fires again
+#
+for my $off ('DISABLE TRIGGER ALL', 'DISABLE TRIGGER ALL; ALTER TABLE zk_fences ENABLE TRIGGER ALL')
+{
+	for my $write ('UPDATE', 'INSERT')
+	{
+		my $resource = "$write after $off";
+		if ($write eq 'UPDATE')
+		{
+			$p->query("SELECT zk_fence('$resource', 1)");
+			catch_up();
+		}
+		my $since = -s $sub->logfile;
+		$s->query("SELECT zk_fence('$resource', 20); ALTER TABLE zk_fences $off");
+		$p->query("SELECT zk_fence('$resource', 15)");
+		my ($error, $hint) = ('', '');
+		ZkLock::wait_until(
+			sub { ($error, $hint) = PostgreSQL::Test::Utils::slurp_file($sub->logfile, $since) =~ /ERROR:  (.*)\n.*DETAIL:  .*\n(?:.*HINT:  (.*))?/ or token($s, $resource) != 20 },
+			'the subscriber has tried', sub { $error });
+		is($error, 'cannot write table "zk_fences" in replica mode', "$off: $write is refused");
+		is(token($s, $resource), 20, '... and the token is not lowered');
+		$s->query("BEGIN; UPDATE zk_fences SET token = 2 WHERE resource = '$resource'");
+		is(token($s, $resource), 2, '... who writes here himself may do as before');
+		$s->query("DELETE FROM zk_fences WHERE resource = '$resource'");
+		is(token($s, $resource), '', '... all of it');
+		$s->query('ROLLBACK');
+		my ($enable) = ($hint // '') =~ /^Use (ALTER TABLE .*)\.$/;
+		is($s->fails($enable // 'no hint'), '', '... ' . ($enable // 'no hint'));
+		catch_up();
+		is(token($s, $resource), 20, '... lets replication go on, by the trigger');
+		like($s->fails("SELECT zk_fence('$resource', 16)"), qr/^40001: /, '... and a late holder does not pass');
+		$p->query("SELECT zk_fence('$resource', 30)");
+		catch_up();
+		is(token($s, $resource), 30, '... and a larger token raises it');
+	}
+}
+
 done_testing();
