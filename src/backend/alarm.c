@@ -100,7 +100,7 @@ zklock_alarm_arm(void)
 	zklock_alarm.armed = true;
 	zklock_alarm_start();
 	if (!zklock_alarm.excused)
-		zklock_alarm.worked = true;
+		zklock_alarm.worked = zklock_alarm.beside = true;
 }
 
 void

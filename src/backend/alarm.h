@@ -10,6 +10,8 @@
 
 #include <signal.h>
 
+#include "datatype/timestamp.h"
+
 /* What this backend is at, for the timer's handler and for who asks what a loss means. */
 typedef struct ZkAlarm
 {
@@ -19,8 +21,11 @@ typedef struct ZkAlarm
 	volatile sig_atomic_t excused;	  /* the statement is one of those that are
 									   * admitted with a loss */
 	volatile sig_atomic_t nesting;	  /* in the executor or a utility statement */
-	bool worked; /* this transaction has run a statement that was not excused.  Kept only
-				  * while there are holds */
+	/* This transaction has run a statement; kept only while there are holds. */
+	bool worked; /* ... that was not excused */
+	bool beside; /* ... that does more than acknowledge losses */
+	/* The start of the latest one that has run a statement which does nothing else. */
+	TimestampTz acknowledging;
 } ZkAlarm;
 
 extern ZkAlarm zklock_alarm;

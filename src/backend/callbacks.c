@@ -24,6 +24,7 @@
 #include "alarm.h"
 #include "callbacks.h"
 #include "handout.h"
+#include "jobrun.h"
 #include "loss.h"
 #include "names.h"
 
@@ -80,6 +81,7 @@ on_transaction_end(XactEvent event, void *arg)
 			zklock_hold_end_pending();
 			zklock_hold_end_transaction(1);
 			zklock_hold_end_void();
+			zklock_job_after_transaction(event == XACT_EVENT_COMMIT);
 			zklock_loss_after_transaction();
 			break;
 

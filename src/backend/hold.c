@@ -621,7 +621,7 @@ loss_rank(const ZkHeldLock *held)
 }
 
 ZkHeldLock *
-zklock_held_find_lost(bool all)
+zklock_held_find_lost(bool all, const ZkHeldLock *but)
 {
 	held_iterator iterator;
 	ZkHeldLock *held;
@@ -633,7 +633,7 @@ zklock_held_find_lost(bool all)
 	while ((held = next_held(&iterator)) != NULL)
 	{
 		/* one that is only being asked for is not held yet */
-		if (held->count[ZKLOCK_SHARED] + held->count[ZKLOCK_EXCLUSIVE] == 0 ||
+		if (held == but || held->count[ZKLOCK_SHARED] + held->count[ZKLOCK_EXCLUSIVE] == 0 ||
 			!(all || zklock_held_lost(held)))
 			continue;
 		if (lost == NULL || loss_rank(held) > loss_rank(lost))

@@ -132,8 +132,8 @@ extern void zklock_hold_end_hidden_void(ZkHeldLock *held, ZkLockMode mode);
 
 /* A lost lock of this backend, a job's or one in transaction scope if there is such a
  * one, or NULL.
- * "all": all of them count as lost. */
-extern ZkHeldLock *zklock_held_find_lost(bool all);
+ * "all": all of them count as lost.  "but": NULL, or one that is not meant. */
+extern ZkHeldLock *zklock_held_find_lost(bool all, const ZkHeldLock *but);
 
 /* The strongest mode in which it is held. */
 static inline ZkLockMode

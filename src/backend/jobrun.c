@@ -32,6 +32,7 @@
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "storage/procarray.h"
+#include "tcop/pquery.h"
 #include "tcop/tcopprot.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
@@ -45,6 +46,7 @@
 #include "changes.h"
 #include "command.h"
 #include "drain.h"
+#include "handout.h"
 #include "jobrecord.h"
 #include "jobrun.h"
 #include "loss.h"
@@ -396,19 +398,45 @@ find_held(const char *name)
 																			   : NULL;
 }
 
+static int
+hint_ends(const char *name)
+{
+	const char *literal = quote_literal_cstr(zklock_display_name(name));
+
+	return errhint("If what it runs has come to its end, use SELECT zk_run_end(%s); if not, use SELECT zk_run_end(%s, ok => false).",
+				   literal, literal);
+}
+
+/* The start of the latest transaction that was ended here, and has done nothing else. */
+static TimestampTz refused_alone = 0;
+
+/* The latest transaction in which runs were ended as done. */
+static FullTransactionId ends_in = {InvalidTransactionId};
+
+/* Has this transaction done nothing so far but end runs, and is it no block? */
+static bool
+only_ends(void)
+{
+	FullTransactionId xid = GetTopFullTransactionIdIfAny();
+
+	return !IsInTransactionBlock(true) && !zklock_handout_any() &&
+		(!FullTransactionIdIsValid(xid) || FullTransactionIdEquals(xid, ends_in));
+}
+
 /* What this session has begun it ends before it asks again: it would wait for nobody. */
 static void
 check_not_held(const char *name)
 {
 	const ZkHeldLock *held = find_held(name);
 
-	if (held != NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_IN_USE),
-				 errmsg("this session runs job \"%s\" already", zklock_display_name(name)),
-				 held->begun ? errhint("Use SELECT zk_run_end(%s) when the run has ended.",
-									   quote_literal_cstr(zklock_display_name(name)))
-							 : 0));
+	if (held == NULL)
+		return;
+	if (only_ends())
+		refused_alone = GetCurrentTransactionStartTimestamp();
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_IN_USE),
+			 errmsg("this session runs job \"%s\" already", zklock_display_name(name)),
+			 held->begun ? hint_ends(name) : 0));
 }
 
 /*
@@ -760,7 +788,8 @@ typedef struct Begun
 	int64 token;
 	ZkJobRun run;
 	TimestampTz began;
-	uint64 raised; /* zklock_loss_raised when it began */
+	uint64 raised;	  /* zklock_loss_raised when it began */
+	bool rolled_back; /* the session's latest transaction since then was */
 } Begun;
 
 static slist_head begun_runs = SLIST_STATIC_INIT(begun_runs);
@@ -848,6 +877,21 @@ zklock_job_begin(const ZkJobOrder *order)
 	return true;
 }
 
+void
+zklock_job_after_transaction(bool committed)
+{
+	TimestampTz this = GetCurrentTransactionStartTimestamp();
+	slist_iter iter;
+
+	/* what only begins or ends a run, or acknowledges a loss, is no part of the work */
+	if (!zklock_alarm.beside && (committed || zklock_alarm.acknowledging == this))
+		return;
+	if (!committed && refused_alone == this)
+		return;
+	slist_foreach (iter, &begun_runs)
+		slist_container(Begun, node, iter.cur)->rolled_back = !committed;
+}
+
 /*
  * Was a statement of the session refused or cancelled since the run was lost?  Then part of
  * its work is not done, and its call to zk_run_end only says that the session has heard of
@@ -858,7 +902,7 @@ was_interrupted(const Begun *begun)
 {
 	const ZkHeldLock *held = find_held(begun->name);
 
-	return zklock_loss_raised != begun->raised &&
+	return (zklock_loss_raised != begun->raised || begun->rolled_back) &&
 		(held == NULL || zklock_lease_lost() || zklock_held_lost(held));
 }
 
@@ -877,8 +921,39 @@ end_lost(Begun *begun, const ZkJobOrder *order)
 			 errmsg("the run of job \"%s\" is recorded as lost, not as done",
 					zklock_display_name(order->name)),
 			 errdetail(
-				 "The job was lost during the run, and a statement of this session failed for that reason."),
+				 "The job was lost during the run, and a statement of this session failed."),
 			 errhint("Whoever calls next runs the job, if it is still due.")));
+}
+
+/*
+ * May it be recorded that the run is done?  Not while anything can be rolled back that
+ * the session has done; and the session has not done what was rolled back just now.
+ *
+ * If no procedure goes on after this statement, it is the transaction.  So that is to
+ * commit whatever is lost meanwhile, and at once if it is one of a pipeline.
+ */
+static void
+check_done(const Begun *begun)
+{
+	const char *name = zklock_display_name(begun->name);
+	const char *literal = quote_literal_cstr(name);
+
+	if (!only_ends() || zklock_alarm.beside)
+		ereport(ERROR,
+				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+				 errmsg("a run of job \"%s\" cannot end in a transaction that does anything else",
+						name),
+				 errdetail("What the transaction does could still be rolled back."),
+				 errhint("The transaction is rolled back. Repeat it without zk_run_end, commit, and then use SELECT zk_run_end(%s) on its own.",
+						 literal)));
+	if (begun->rolled_back)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the run of job \"%s\" is not done", name),
+				 errdetail("The latest transaction of this session was rolled back."),
+				 errhint("Repeat it, or use SELECT zk_run_end(%s, ok => false).", literal)));
+	if (zklock_alarm.nesting == 1 && ActivePortal->queryDesc != NULL)
+		MyXactFlags |= XACT_FLAGS_NEEDIMMEDIATECOMMIT;
 }
 
 bool
@@ -902,21 +977,19 @@ zklock_job_end(Oid function, const char *name, bool done)
 		end_lost(begun, &order);
 		return false;
 	}
-	if (done && TransactionIdIsValid(GetTopTransactionIdIfAny()))
-		ereport(ERROR,
-				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
-				 errmsg("a run of job \"%s\" cannot end in a transaction that has written",
-						zklock_display_name(name)),
-				 errdetail("What the transaction has written could still be rolled back."),
-				 errhint(
-					 "Commit first, or use zk_run_once instead of zk_run_begin and zk_run_end.")));
+	held = find_held(name);
+	if (done)
+		check_done(begun);
+	zklock_loss_check_others(held);
 	run = run_of(begun, &order, done ? ZKLOCK_JOB_DONE : ZKLOCK_JOB_FAILED);
 	insert_row(&run);
+	if (done)
+		ends_in = GetTopFullTransactionId();
 	/* what has committed is on the disk before it is said to be done */
 	XLogFlush(XactLastCommitEnd);
 	(void) zklock_job_record_change(name, false, finish, &run);
 	tell_end(&run);
-	if ((held = find_held(name)) != NULL)
+	if (held != NULL)
 	{
 		zklock_loss_tell(held);
 		release(&run);

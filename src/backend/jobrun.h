@@ -44,8 +44,15 @@ extern bool zklock_job_begin(const ZkJobOrder *order);
  * ... and it has.  False, with a WARNING: this session has begun no run of the job; or
  * "done", and one of its statements failed since the job was lost: then the run is
  * recorded as lost.  A session that its client ends without this has failed.
+ *
+ * What is recorded as done cannot be taken back, so all that the session did is on the
+ * disk before that.  Raises 25001 if this transaction does anything else, 55000 if the
+ * latest one was rolled back, and the loss of another hold, which would fail the commit.
  */
 extern bool zklock_job_end(Oid function, const char *name, bool done);
+
+/* A transaction has ended, while the session has holds.  Does not throw. */
+extern void zklock_job_after_transaction(bool committed);
 
 /* This server, and one of its databases.  Not during recovery. */
 extern ZkJobServer zklock_job_self(uint64 database);

@@ -79,7 +79,7 @@ zklock_loss_find(void)
 	 */
 	*flag = 0;
 	pg_memory_barrier();
-	held = zklock_held_find_lost(zklock_lease_lost());
+	held = zklock_held_find_lost(zklock_lease_lost(), NULL);
 	if (held != NULL && ZKLOCK_LOSS_MUTANT != 2)
 		*flag = 1;
 	return held;
@@ -276,6 +276,19 @@ zklock_loss_settle(const ZkHeldLock *held)
 	return zklock_lease_lost() || zklock_held_lost(held);
 }
 
+void
+zklock_loss_check_others(const ZkHeldLock *but)
+{
+	ZkHeldLock *held;
+
+	if (!zklock_lease_lost() && !zklock_lease_valid())
+		zklock_loss_await_verdict();
+	pg_read_barrier(); /* the lease first, see nothing_lost */
+	held = zklock_held_find_lost(zklock_lease_lost(), but);
+	if (held != NULL)
+		report_loss(held);
+}
+
 int64
 zklock_loss_claim(ZkHeldLock *held)
 {
@@ -399,7 +412,7 @@ zklock_loss_after_commit(void)
 
 	if (!(has_written() || (zklock_alarm.worked && cannot_be_undone())) ||
 		nothing_lost() || warned == GetCurrentStatementStartTimestamp() ||
-		(held = zklock_held_find_lost(!zklock_lease_valid())) == NULL)
+		(held = zklock_held_find_lost(!zklock_lease_valid(), NULL)) == NULL)
 		return;
 	for (const char *p = zklock_local_name(held->name); *p; p++)
 		out += sprintf(out, IS_HIGHBIT_SET(*p) ? "%%%02X" : "%c", (unsigned char) *p);
@@ -432,7 +445,7 @@ void
 zklock_loss_after_transaction(void)
 {
 	zklock_alarm.committing = false;
-	zklock_alarm.worked = false;
+	zklock_alarm.worked = zklock_alarm.beside = false;
 	zklock_alarm_withdraw();
 }
 
@@ -440,6 +453,15 @@ zklock_loss_after_transaction(void)
  * Statements
  * ------------------------------------------------------------------------
  */
+
+static bool
+acknowledges(QueryDesc *query, Node *utility)
+{
+	if (!zklock_statement_acknowledges(query, utility))
+		return false;
+	zklock_alarm.acknowledging = GetCurrentTransactionStartTimestamp();
+	return true;
+}
 
 bool
 zklock_loss_before_statement(QueryDesc *query, Node *utility)
@@ -455,11 +477,12 @@ zklock_loss_before_statement(QueryDesc *query, Node *utility)
 	if (held != NULL)
 	{
 		if (held->transaction_count == 0 && !zklock_alarm.worked && !has_written() &&
-			zklock_statement_acknowledges(query, utility))
+			acknowledges(query, utility))
 			return true;
 		report_loss(held);
 	}
 	zklock_alarm.worked = true;
+	zklock_alarm.beside = zklock_alarm.beside || !acknowledges(query, utility);
 	return false;
 }
 

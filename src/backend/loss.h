@@ -41,6 +41,9 @@ pg_noreturn extern void zklock_loss_raise_unproven(int64 ms);
  */
 extern bool zklock_loss_settle(const ZkHeldLock *held);
 
+/* The same of all holds but this one, or NULL: raise, or warn, if one of them is lost. */
+extern void zklock_loss_check_others(const ZkHeldLock *but);
+
 /* The token of what we hold right now, or the error of its loss. */
 extern int64 zklock_loss_claim(ZkHeldLock *held);
 
