@@ -72,6 +72,7 @@ typedef struct Run
 	ZkJobCommit commit;
 	ZkJobState end;
 	const char *error;
+	bool told;			   /* what became of it */
 	MemoryContext context; /* lives as long as the procedure runs */
 } Run;
 
@@ -739,6 +740,7 @@ execute(Run *run)
 	PG_END_TRY();
 	record_end(run);
 	tell_end(run);
+	unsettled.told = true;
 	if (error != NULL)
 		ReThrowError(error);
 }
@@ -1076,7 +1078,8 @@ end_unsettled(void)
 									   finish, &run))
 	{
 		zklock_proclock_settled(run.proclock, run.run.id);
-		tell_end(&run);
+		if (!run.told)
+			tell_end(&run);
 	}
 	end_at_exit();
 }

@@ -1,0 +1,64 @@
+# The end of a run is told once: in the log, and to those who listen.
+#
+# A session cannot record the end of its run, and says so; its server records it meanwhile, or
+# does not; then the session ends.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/../perl";
+use Jobs qw(rows runs);
+use PostgreSQL::Test::Utils ();
+use Proxy;
+use Test::More;
+use ZkLock;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new(tick_time => 200)->start;
+my $proxy = Proxy->new($zk->host);
+my $a = ZkLock::server('a', $proxy, init => { allows_streaming => 1 },
+	conf => "zklock.session_timeout = '1h'\nzklock.connect_timeout = '1h'\ncluster_name = 'a'\nzklock.notify_database = 'postgres'\n"
+	  # a standby that is not there holds up a commit that asks for it
+	  . "synchronous_commit = local\nsynchronous_standby_names = 'nobody'");
+my $b = ZkLock::server('b', $zk, conf => "zklock.session_timeout = '1h'\ncluster_name = 'b'");
+ZkLock::wait_connected($a, $b);
+ZkLock::ask($a, 'CREATE TABLE t (job text)');
+my $listener = ZkLock::session($a);
+$listener->query('LISTEN zklock_jobs');
+
+my $told = '';
+sub told { my ($job) = @_; $told .= $listener->query('SELECT 1'); return () = $told =~ /payload "$job:done"/g; }
+sub logged { my ($job) = @_; return () = PostgreSQL::Test::Utils::slurp_file($a->logfile) =~ /job "$job": run 1 is done after/g; }
+
+for my $settled (1, 0)
+{
+	my $job = $settled ? 'settled' : 'not settled';
+	my $run = ZkLock::session($a);
+	$run->query('SET synchronous_commit = on');
+	$run->send("CALL zk_run_once('$job', 'INSERT INTO t VALUES (''$job'')', slot => '2026-01-01')")->wait_event('SyncRep');
+	$proxy->down;
+	$run->cancel; # the wait for the standby
+	$run->wait_event('Extension');
+	$run->cancel; # the record of the end
+	is($run->failure, '', "$job: the run is done");
+	like($run->notices, qr/WARNING 01000: the end of a run of job "$job" could not be recorded/, '... which cannot be recorded');
+	is(logged($job), 1, '... and is logged');
+	if ($settled)
+	{
+		$proxy->heal;
+		my $seen;
+		ZkLock::wait_until(sub { ($seen = runs($b, $job)) eq 'done a' }, "$job: the server has recorded it", sub { $seen });
+	}
+	$run->quit;
+	$proxy->heal;
+	ZkLock::wait_until(sub { runs($b, $job) eq 'done a' }, "$job: it is recorded");
+	ZkLock::wait_queue($zk, $job, 0, 'jobs');
+	is(logged($job), 1, '... not again when the session ends');
+	# notifications come in order
+	ZkLock::ask($a, "CALL zk_run_once('after $job', 'SELECT 1', slot => '2026-01-01')");
+	ZkLock::wait_until(sub { told("after $job") == 1 }, "after $job: told");
+	is(told($job), 1, '... and told once');
+}
+
+is(rows($a, 'settled') . rows($a, 'not settled'), '11', 'each is run once');
+done_testing();
