@@ -13,7 +13,8 @@
  * member's node no more once a connection is admitted, 13 starts with what the file says
  * after every crash, 14 goes by the file's ceiling although the memory knows, 15 believes
  * whatever memory it finds, 16 forgets with a crash of the server what a crash of the
- * machine before it left unknown.
+ * machine before it left unknown.  Of a session that a crash left 17 forgets the member's
+ * node, and 18 until when it was to live; 19 remembers a session that is to be closed.
  *
  *-------------------------------------------------------------------------
  */
@@ -355,4 +356,26 @@ zklock_history_new_memory(ZkHistory *history, int64_t id)
 {
 	history->memory = id;
 	return (ZkHistoryMemory){.id = id, .top = history->top, .forgotten = history->forgotten};
+}
+
+void
+zklock_history_note(const ZkHistory *history, ZkHistoryMemory *memory, int64_t session,
+					int64_t lost_at)
+{
+	memory->top = history->top;
+	if (ZKLOCK_HISTORY_MUTANT == 19 && session == 0)
+		return;
+	memory->session = history->admitted ? session : 0;
+	memory->lost_at = lost_at;
+	memory->version = history->version;
+}
+
+bool
+zklock_history_resume(ZkHistory *history, const ZkHistoryMemory *memory, int64_t session)
+{
+	if (memory->session != session || history->found)
+		return false;
+	history->version = ZKLOCK_HISTORY_MUTANT == 17 ? -1 : memory->version;
+	history->admitted = ZKLOCK_HISTORY_MUTANT != 18;
+	return true;
 }

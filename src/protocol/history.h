@@ -58,6 +58,13 @@
  * that begins a new one writes the file before it grants anything.  So a data directory
  * that was used on another machine meanwhile names another memory (sim: history mutant 15).
  *
+ * A crash also leaves the session, which the next run closes (sessionfile.h).  The memory
+ * has what the session would have told: our node's version, and until when the session was
+ * to live.  So the next run resumes the session and looks at UNDONE and TOO_SOON, before it
+ * closes the session and opens one of its own (sim: history mutants 17 and 18).  A run that
+ * closes its session on purpose takes the session out of the memory first, or the next run
+ * would take its end for too soon (sim: history mutant 19).
+ *
  *-------------------------------------------------------------------------
  */
 #ifndef ZKLOCK_HISTORY_H
@@ -103,6 +110,11 @@ typedef struct ZkHistoryMemory
 	int64_t id; /* 0: there is none */
 	int64_t top;
 	int64_t forgotten; /* as of its beginning */
+
+	/* The session, from its first admission until it is closed on purpose: */
+	int64_t session; /* its id; 0: none */
+	int64_t lost_at; /* it was to live until then (zklock_lease_lost_at) */
+	int32_t version; /* of our member's node; -1: none that was known of */
 } ZkHistoryMemory;
 
 /* What a connection shows first. */
@@ -216,5 +228,19 @@ extern bool zklock_history_remember(ZkHistory *history, const ZkHistoryMemory *m
 
 /* The new one.  To be saved before anything is granted. */
 extern ZkHistoryMemory zklock_history_new_memory(ZkHistory *history, int64_t id);
+
+/* It is to say what is known now: before anything is granted by that.  "session" is the
+ * one that we have, 0 if none or if it is about to be closed. */
+extern void zklock_history_note(const ZkHistory *history, ZkHistoryMemory *memory,
+								int64_t session, int64_t lost_at);
+
+/*
+ * This session was left by a crash, and is to be resumed in order to be closed.  True:
+ * the memory knows of it.  Ask zklock_history_expired, with the memory's lost_at, if it
+ * has expired.  Else write our node in it, ask zklock_history_check, and close it if that
+ * is good.  In a wait there is no need.
+ */
+extern bool zklock_history_resume(ZkHistory *history, const ZkHistoryMemory *memory,
+								  int64_t session);
 
 #endif /* ZKLOCK_HISTORY_H */

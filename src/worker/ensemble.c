@@ -14,8 +14,11 @@
  * A session for mending begins alike, and nobody else knows of it.  It sets the base, if
  * it has to be, by the version that was read, and is closed.
  *
- * The history is in shared memory, and the worker alone looks at it.  Its top is noted
- * for the time after a crash, too, whenever it moves.
+ * The history is in shared memory, and the worker alone looks at it.  What has to outlive
+ * a crash is noted for that, too, whenever it moves.
+ *
+ * A session that a crash has left is closed by the next run, and asked first: its node is
+ * written.  Nothing else is: the session that comes next shows the rest.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,6 +28,7 @@
 #include "ensemble.h"
 #include "historyfile.h"
 #include "historymemory.h"
+#include "member.h"
 #include "path.h"
 #include "settings.h"
 #include "table.h"
@@ -36,8 +40,10 @@
 /* A crash of the machine makes us forget no more than what was seen in that time. */
 #define SAVE_TOP_MS (5 * 60 * 1000)
 
-/* ZkRequestTag.uuid of the write that raises the base; reads of it are numbered. */
+/* ZkRequestTag.uuid of the write that raises the base, and of that of the node in a
+ * session that was left; reads of the base are numbered. */
 #define TAG_RAISE PG_UINT64_MAX
+#define TAG_LEFT  (PG_UINT64_MAX - 1)
 
 static bool admitted;
 static bool before;		/* it was, on this connection, and the base is read again */
@@ -53,6 +59,8 @@ static char reason[512] = "";
 static int64 save_again_at = 0; /* ns; 0: the file is as it should be */
 static int64 saved_top = 0;		/* what it says, or was to say */
 static int64 saved_at = 0;		/* ns */
+static ZkHistoryMemory noted;	/* what outlives a crash says */
+static bool finding = false; /* the ensemble went back, and the file does not say so yet */
 
 static ZkHistory *
 history(void)
@@ -91,11 +99,21 @@ zklock_ensemble_token(int64 zxid)
  * ------------------------------------------------------------------------
  */
 
-/* To be called when it may have moved. */
-static void
-note_top(void)
+/* A crash before the file tells of a finding leaves the session, which will tell it again. */
+void
+zklock_ensemble_note(void)
 {
-	zklock_history_memory_note(history()->top);
+	const ZkSessionShared *s = &zklock_shared->session;
+
+	if (finding)
+		return;
+	if (s->id.id == 0)
+		zklock_history_new_session(history());
+	/* a worker that resumes it knows no better yet than its predecessor */
+	else if (zklock_member_path()[0] == '\0')
+		return;
+	zklock_history_note(history(), &noted, s->id.id, zklock_lease_lost_at(&s->lease));
+	zklock_history_memory_note(&noted, zklock_member_path());
 }
 
 static void
@@ -125,21 +143,20 @@ zklock_ensemble_save_again(bool disconnected)
 static bool
 attach_memory(void)
 {
-	ZkHistoryMemory kept;
 	int64 before = history()->memory;
 	int64 id = 0;
 
-	if (!zklock_history_memory_open(&kept))
+	if (!zklock_history_memory_open(&noted))
 	{
 		(void) zklock_history_new_memory(history(), 0);
 		return before != 0;
 	}
-	if (zklock_history_remember(history(), &kept))
+	if (zklock_history_remember(history(), &noted))
 		return false;
 	while (id == 0 && pg_strong_random(&id, sizeof(id)))
 		id &= PG_INT64_MAX;
-	kept = zklock_history_new_memory(history(), id);
-	zklock_history_memory_begin(&kept);
+	noted = zklock_history_new_memory(history(), id);
+	zklock_history_memory_begin(&noted);
 	return true;
 }
 
@@ -167,10 +184,15 @@ zklock_ensemble_start(void)
 }
 
 void
-zklock_ensemble_stop(void)
+zklock_ensemble_stop(bool closes)
 {
+	if (closes)
+	{
+		zklock_history_note(history(), &noted, 0, 0);
+		zklock_history_memory_note(&noted, zklock_member_path());
+	}
 	if (zklock_shared->history_read && history()->known &&
-		zklock_history_file_write(history(), true))
+		zklock_history_file_write(history(), true) && noted.session == 0)
 		zklock_history_memory_remove();
 }
 
@@ -195,6 +217,7 @@ zklock_ensemble_new_member(void)
 {
 	history()->version = -1;
 	sight.resumed = false;
+	zklock_ensemble_note();
 }
 
 /*
@@ -242,6 +265,7 @@ went_back(ZkHistoryVerdict verdict)
 {
 	const ZkHistory *h = history();
 
+	finding = true;
 	switch (verdict)
 	{
 		case ZKLOCK_HISTORY_GOOD:
@@ -287,7 +311,7 @@ static ZkEnsembleNews
 mended(int64 base, int64 zxid)
 {
 	zklock_history_mend(history(), base, zxid);
-	note_top();
+	zklock_ensemble_note();
 	zklock_history_extend(history(), mending_timeout);
 	save();
 	return ZKLOCK_ENSEMBLE_MENDED;
@@ -334,7 +358,7 @@ decide(ZkClient *client)
 		return went_back(verdict);
 	admitted = true;
 	to_be_saved = zklock_history_admit(history(), &sight);
-	note_top();
+	zklock_ensemble_note();
 	if (to_be_saved)
 		save();
 	return ZKLOCK_ENSEMBLE_ADMITTED;
@@ -421,6 +445,7 @@ take_number(ZkClient *client, const ZkMessage *message)
 			sight.version = version;
 			if (zklock_history_wrote(history(), version) != ZKLOCK_HISTORY_GOOD)
 				return went_back(ZKLOCK_HISTORY_UNDONE);
+			zklock_ensemble_note();
 		}
 		/* where it was missing it may have been made since, with the root */
 		else if (!heard_member || sight.version < 0)
@@ -437,7 +462,7 @@ take_number(ZkClient *client, const ZkMessage *message)
 	{
 		bool to_be_saved = zklock_history_see(history(), message->zxid);
 
-		note_top();
+		zklock_ensemble_note();
 		if (to_be_saved && save_again_at == 0)
 			save();
 	}
@@ -498,16 +523,62 @@ zklock_ensemble_look(ZkClient *client, const ZkMessage *message)
 }
 
 ZkEnsembleNews
-zklock_ensemble_expired(int64 told, int64 session)
+zklock_ensemble_expired(int64 told)
 {
-	int64 lost_at = zklock_lease_lost_at(&zklock_shared->session.lease);
+	const ZkSessionShared *s = &zklock_shared->session;
+	bool left = s->id.id == 0;
+	int64 session = left ? noted.session : s->id.id;
+	int64 lost_at = left ? noted.lost_at : zklock_lease_lost_at(&s->lease);
 
 	if (zklock_history_expired(history(), told, lost_at) == ZKLOCK_HISTORY_GOOD)
 		return ZKLOCK_ENSEMBLE_NOTHING;
 	snprintf(reason, sizeof(reason),
 			 "It does not know ZooKeeper session 0x%llx any more, which was to live for another %lld ms",
 			 (unsigned long long) session, (long long) ((lost_at - told) / NS_PER_MS));
-	return ZKLOCK_ENSEMBLE_WENT_BACK;
+	return went_back(ZKLOCK_HISTORY_TOO_SOON);
+}
+
+/* ------------------------------------------------------------------------
+ * A session that was left
+ * ------------------------------------------------------------------------
+ */
+
+bool
+zklock_ensemble_tells(int64 session)
+{
+	return zklock_history_resume(history(), &noted, session) && history()->version >= 0;
+}
+
+bool
+zklock_ensemble_ask_left(ZkClient *client, int64 session)
+{
+	ZkRequestTag tag = {.kind = ZKLOCK_TAG_ENSEMBLE, .uuid = TAG_LEFT};
+
+	/* the node says what this server has: nothing, until its next session */
+	return zklock_ensemble_tells(session) &&
+		zklock_client_set(client, zklock_history_memory_member(), "{}", 2, -1, &tag) ==
+		ZKLOCK_ZOK;
+}
+
+ZkEnsembleNews
+zklock_ensemble_look_left(const ZkMessage *message)
+{
+	ZkHistoryVerdict verdict;
+
+	if (message->tag.kind != ZKLOCK_TAG_ENSEMBLE || message->tag.uuid != TAG_LEFT ||
+		zklock_rc_is_lost(message->rc))
+		return ZKLOCK_ENSEMBLE_NOTHING;
+	/* we may not write it any more */
+	if (message->rc != ZKLOCK_ZOK && message->rc != ZKLOCK_ZNONODE)
+		return ZKLOCK_ENSEMBLE_ADMITTED;
+	sight = (ZkHistorySight){
+		.base = history()->base,
+		.zxid = message->rc == ZKLOCK_ZOK ? message->zxid : 0,
+		.resumed = true,
+		.version = message->rc == ZKLOCK_ZOK ? message->version : -1,
+	};
+	verdict = zklock_history_check(history(), &sight);
+	return verdict == ZKLOCK_HISTORY_GOOD ? ZKLOCK_ENSEMBLE_ADMITTED : went_back(verdict);
 }
 
 /* ------------------------------------------------------------------------
@@ -527,6 +598,8 @@ zklock_ensemble_found(int timeout_ms)
 			 errdetail("%s. Nothing is granted on this server for %lld ms, for others may believe in locks that the ensemble has forgotten.",
 					   reason, (long long) wait_ms)));
 	save();
+	finding = false;
+	zklock_ensemble_note();
 }
 
 bool

@@ -29,8 +29,29 @@ typedef enum ZkEnsembleNews
 /* The worker starts: remember what was known. */
 extern void zklock_ensemble_start(void);
 
-/* The end of the server, in good order: write the file. */
-extern void zklock_ensemble_stop(void);
+/* The end of the server, in good order: write the file.  "closes": the session, if there
+ * is one, is closed next; else it is left. */
+extern void zklock_ensemble_stop(bool closes);
+
+/*
+ * What a crash leaves says this of the session in shared memory from now on: to be called
+ * when its lease has moved, and before the session is closed on purpose, when there is
+ * none in shared memory any more.
+ */
+extern void zklock_ensemble_note(void);
+
+/*
+ * A session that an earlier run has left is resumed in order to be closed.  Has it
+ * something to tell, which is to be asked first, with credentials?
+ */
+extern bool zklock_ensemble_tells(int64_t session);
+
+/* On its connection: ask.  False: it has nothing to tell. */
+extern bool zklock_ensemble_ask_left(ZkClient *client, int64_t session);
+
+/* A message on it: NOTHING, WENT_BACK, or ADMITTED, when it has told all, and is to be
+ * closed. */
+extern ZkEnsembleNews zklock_ensemble_look_left(const ZkMessage *message);
 
 /*
  * A connection begins, "resumed" if it is not the session's first.  To be called before
@@ -65,8 +86,9 @@ extern bool zklock_ensemble_base(int64_t *base, int32_t *version);
  * node is another. */
 extern void zklock_ensemble_new_member(void);
 
-/* The session has expired, in a message of that time.  NOTHING or WENT_BACK. */
-extern ZkEnsembleNews zklock_ensemble_expired(int64_t told, int64_t session);
+/* The session has expired, or the one that an earlier run has left, in a message of that
+ * time.  NOTHING or WENT_BACK. */
+extern ZkEnsembleNews zklock_ensemble_expired(int64_t told);
 
 /* The ensemble has gone back; the session, which is given up, had this timeout or 0. */
 extern void zklock_ensemble_found(int timeout_ms);

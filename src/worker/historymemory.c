@@ -10,7 +10,8 @@
  * Whoever may write in it is whoever may write in the data directory: a segment of
  * somebody else's is none.
  *
- * Noting a top is a store of 8 bytes, which no end of a process can cut in two.
+ * Each number is noted by one store, which no end of a process can cut in two.  While the
+ * session is exchanged, or the name of our node in it, there is none.
  *
  *-------------------------------------------------------------------------
  */
@@ -26,14 +27,16 @@
 #include "miscadmin.h"
 
 #include "historymemory.h"
+#include "member.h"
 
-#define MEMORY_MAGIC UINT64CONST(0x7a6b746f70303032)
+#define MEMORY_MAGIC UINT64CONST(0x7a6b746f70303033)
 
 typedef struct HistoryMemory
 {
 	uint64 magic; /* written last */
 	uint64 system;
 	ZkHistoryMemory kept;
+	char member[ZKLOCK_MEMBER_PATH_SIZE]; /* of our node in kept.session */
 } HistoryMemory;
 
 static volatile HistoryMemory *memory = NULL;
@@ -119,10 +122,28 @@ zklock_history_memory_begin(const ZkHistoryMemory *kept)
 }
 
 void
-zklock_history_memory_note(int64_t top)
+zklock_history_memory_note(const ZkHistoryMemory *kept, const char *member)
 {
-	if (memory != NULL)
-		memory->kept.top = top;
+	if (memory == NULL)
+		return;
+	memory->kept.top = kept->top;
+	if (memory->kept.session != kept->session ||
+		strcmp(zklock_history_memory_member(), member) != 0)
+	{
+		memory->kept.session = 0;
+		pg_write_barrier();
+		strlcpy((char *) memory->member, member, sizeof(memory->member));
+	}
+	memory->kept.lost_at = kept->lost_at;
+	memory->kept.version = kept->version;
+	pg_write_barrier();
+	memory->kept.session = kept->session;
+}
+
+const char *
+zklock_history_memory_member(void)
+{
+	return (const char *) memory->member;
 }
 
 void

@@ -29,10 +29,10 @@
 /* Between two looks whether there is something to tell. */
 #define LOOK_NS INT64CONST(1000000000)
 
-static char member_path[1280]; /* our node under <root>/servers */
-static uint64 told_text = 0;   /* hash of what the newest heartbeat says */
-static int64 look_at = 0;	   /* ns: whether that has changed, while none is sent */
-static int missing = 0;		   /* times in a row that it was not there */
+static char member_path[ZKLOCK_MEMBER_PATH_SIZE]; /* our node under <root>/servers */
+static uint64 told_text = 0; /* hash of what the newest heartbeat says */
+static int64 look_at = 0;	 /* ns: whether that has changed, while none is sent */
+static int missing = 0;		 /* times in a row that it was not there */
 
 bool
 zklock_member_set_name(void)

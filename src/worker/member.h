@@ -16,7 +16,9 @@
  */
 extern bool zklock_member_set_name(void);
 
-/* The path, when there is a client. */
+/* The path, once zklock_member_set_name was called, before that "". */
+#define ZKLOCK_MEMBER_PATH_SIZE 1280
+
 extern const char *zklock_member_path(void);
 
 /* Is it the node of another session of a server of our name, the one that is written?

@@ -196,6 +196,7 @@ publish_lease(void)
 	pg_atomic_write_u64(&zklock_shared->lease_end, (uint64) zklock_lease_end(lease));
 	pg_atomic_write_u64(&zklock_shared->lost_at, (uint64) zklock_lease_lost_at(lease));
 	pg_atomic_write_u64(&zklock_shared->last_write, (uint64) lease->last_write);
+	zklock_ensemble_note();
 }
 
 /* Nobody shall resume the session. */
@@ -296,10 +297,11 @@ open_handle(int timeout, const ZkSessionId *resume, Failure *failure)
 	for (int i = 0; i < ZKLOCK_CLIENT_FDS; i++)
 		ReserveExternalFD();
 	zklock_client_log_debug(zklock_log_min_messages > 3);
-	/* nobody needs credentials to close his session */
-	handle = zklock_client_open(hosts, timeout, resume,
-								closing_stale && settings->tls == NULL ? NULL : settings,
-								failure->error, sizeof(failure->error));
+	/* nobody needs credentials to close his session, but to ask it before */
+	if (closing_stale && !zklock_ensemble_tells(resume->id) && settings->tls == NULL)
+		settings = NULL;
+	handle = zklock_client_open(hosts, timeout, resume, settings, failure->error,
+								sizeof(failure->error));
 	if (handle == NULL)
 	{
 		/* else it is not the string's fault */
@@ -382,7 +384,7 @@ zklock_session_open(void)
 	 * A server that crashed or was stopped in a hurry left a session behind
 	 * that nobody can use: shared memory is new, and every backend of that
 	 * time is gone.  Its contenders would block everybody until it expires, so
-	 * it is closed before anything else is done.
+	 * it is closed before anything else is done, when it has told what it can.
 	 */
 	closing_stale = id.id == 0 && closing == NULL && zklock_session_file_read(&id);
 	resuming = id.id != 0;
@@ -848,6 +850,7 @@ close_stale(const ZkSessionId *id)
 			(errmsg("closing ZooKeeper session 0x%llx of this server's previous run",
 					(unsigned long long) id->id)));
 	closing_stale = false;
+	zklock_ensemble_note();
 
 	/*
 	 * Connected, so this closes the session, unless the connection breaks
@@ -898,7 +901,8 @@ on_connected(const ZkMessage *message)
 	timeout = Max(1, Min(timeout, LONGEST_TIMEOUT_MS));
 	if (closing_stale)
 	{
-		close_stale(&id);
+		if (!zklock_ensemble_ask_left(client, id.id))
+			close_stale(&id);
 		return;
 	}
 	if (mending)
@@ -986,7 +990,7 @@ on_disconnected(void)
 static void
 give_up_session(void)
 {
-	connected = resuming = false;
+	connected = resuming = closing_stale = false;
 	forget_session();
 }
 
@@ -1033,6 +1037,27 @@ on_not_mended(const ZkMessage *message)
 	drop_client(false);
 }
 
+/* On a connection that is to close a session that was left: has it told all? */
+static bool
+look_at_stale(const ZkMessage *message)
+{
+	ZkSessionId id;
+	int timeout;
+
+	switch (zklock_ensemble_look_left(message))
+	{
+		case ZKLOCK_ENSEMBLE_WENT_BACK:
+			on_went_back();
+			return false;
+		case ZKLOCK_ENSEMBLE_ADMITTED:
+			(void) zklock_client_session(client, &id, &timeout);
+			close_stale(&id);
+			return false;
+		default:
+			return true;
+	}
+}
+
 /*
  * What is known of the ensemble comes before all else that is made of a message.  False
  * if the client is gone.
@@ -1040,6 +1065,8 @@ on_not_mended(const ZkMessage *message)
 static bool
 look(const ZkMessage *message)
 {
+	if (closing_stale)
+		return look_at_stale(message);
 	if (!connected)
 		return true;
 	switch (zklock_ensemble_look(client, message))
@@ -1078,12 +1105,10 @@ on_expired(const ZkMessage *message)
 	bool stale = closing_stale;
 	ZkEnsembleNews news = ZKLOCK_ENSEMBLE_NOTHING;
 
-	if (!stale && id.id != 0)
-		news = zklock_ensemble_expired(message->received_at, id.id);
+	if (stale || id.id != 0)
+		news = zklock_ensemble_expired(message->received_at);
 	closing_stale = resuming = false;
-	if (stale)
-		zklock_session_file_remove(); /* it is gone, which is what we want */
-	else
+	if (!stale)
 		zklock_trouble("ZooKeeper session 0x%llx expired", (unsigned long long) id.id);
 	if (!stale && id.id != 0)
 	{
@@ -1096,10 +1121,10 @@ on_expired(const ZkMessage *message)
 		return;
 	}
 	drop_client(true);
-	if (stale || mending)
-		return;
 	forget_session();
 	zklock_session_file_remove();
+	if (stale || mending)
+		return;
 	set_state(ZKLOCK_SESSION_CONNECTING);
 	listener->event(ZKLOCK_EV_SESSION_LOST);
 }
@@ -1113,6 +1138,9 @@ on_auth_failed(void)
 {
 	bool was_connected = connected && !mending;
 
+	/* the next attempt closes it without them, and so without a word from it */
+	if (closing_stale)
+		zklock_ensemble_note();
 	closing_stale = resuming = false;
 	zklock_trouble("ZooKeeper refused the credentials in \"%s\"", zklock_auth_file);
 	drop_client(false);
@@ -1292,7 +1320,8 @@ zklock_session_returning(void)
 void
 zklock_session_close(void)
 {
-	zklock_ensemble_stop();
+	/* what cannot be closed may tell our next start something */
+	zklock_ensemble_stop(connected || arrival != NULL);
 	/* or its kept grants might be in the way of others until it times out */
 	close_begin();
 	while (closing != NULL)

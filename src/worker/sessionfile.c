@@ -4,11 +4,11 @@
  *	  The session's id and password on disk.
  *
  * The file serves one purpose: after a crash or an immediate shutdown the next
- * run closes the session that was left.  It must never make a copy of this
- * server touch the session of the original.  So it lies in the directory for
- * temporary statistics, which base backups and pg_rewind skip and which
- * survives a crash; and it names the machine's boot, the data directory's and
- * its own inode, which no copy shares.
+ * run closes the session that was left, and asks it first (ensemble.c).  It must
+ * never make a copy of this server touch the session of the original.  So it lies
+ * in the directory for temporary statistics, which base backups and pg_rewind
+ * skip and which survives a crash; and it names the machine's boot, the data
+ * directory's and its own inode, which no copy shares.
  *
  *-------------------------------------------------------------------------
  */

@@ -5,9 +5,10 @@
  *
  * Servers hold sessions with an ensemble, take a few locks, lose connections, stop,
  * crash, alone or with their machine, and start again with the file that they left, or
- * without, on the same machine or on another, which may have a memory of long ago.  The
- * ensemble is saved now and then; later it goes back to what was saved, or to nothing, at
- * any moment and within any time, as one ZooKeeper does, with the old numbers, or as
+ * without, on the same machine or on another, which may have a memory of long ago.
+ * First they close the session that they have left, and ask it what it tells.  The
+ * ensemble is saved now and then; later it goes back to what was saved, or to nothing,
+ * at any moment and within any time, as one ZooKeeper does, with the old numbers, or as
  * several do, which hold an election and number on above all that there was, or as one
  * does that is restored while it runs, with connections that go on. Requests and replies
  * are in order, and take any time.  What the worker does with history.c, in ensemble.c
@@ -33,6 +34,7 @@
  * only when all servers are connected, and have written since the state that it goes
  * back to, and within the last sixth of a timeout; and then no connection breaks for a
  * while, since what is written on one that breaks again may be as much as was forgotten.
+ * Servers may have crashed since they wrote, each alone, and start again at any time.
  *
  * Usage: see harness.h.
  *
@@ -91,6 +93,13 @@ typedef enum Coverage
 	COVER_MOVED,
 	COVER_OLD_MEMORY,
 	COVER_UNSURE,
+	COVER_LEFT_GOOD,
+	COVER_LEFT_EXPIRED,
+	COVER_LEFT_UNDONE,
+	COVER_LEFT_TOO_SOON,
+	COVER_LEFT_UNKNOWN,
+	COVER_LEFT_BY_STOP,
+	COVER_CRASHED_FINDING,
 	COVER_FILE_LOST,
 	COVER_FILE_BEHIND,
 	COVER_EXPIRED,
@@ -130,6 +139,13 @@ const char *const coverage_name[NCOVERAGE] =
 	 "starts on another machine",
 	 "... where there was a memory of long ago",
 	 "starts of servers that cannot know what they have given",
+	 "sessions that a server had left were as they should be",
+	 "... had expired in their time",
+	 "... had been written less often",
+	 "... had expired too soon",
+	 "... and nothing was known of them",
+	 "... by a good end",
+	 "servers crashed before they saved what they found",
 	 "files lost",
 	 "files behind what was granted",
 	 "sessions expired",
@@ -215,6 +231,7 @@ typedef struct Server
 	bool connected;
 	int64_t away; /* until then it tries elsewhere, or pauses */
 	bool mending;
+	bool asking; /* the session that it has left */
 	bool watching;
 	bool deaf; /* it was, and does not know that it is not */
 	bool resumed;
@@ -233,6 +250,8 @@ typedef struct Server
 	bool file;
 	size_t file_len;
 	char text[ZKLOCK_HISTORY_TEXT_MAX];
+	int file_session; /* in the session's file; -1: there is none */
+	int left;		  /* the session that is to be closed; -1: none */
 	/* memory that outlives it, one on each machine */
 	ZkHistoryMemory memory[NMACHINES];
 	int machine;
@@ -244,8 +263,11 @@ typedef struct Server
 	int64_t file_top; /* ... down to this */
 	int64_t file_ceiling;
 	int64_t kept_top; /* 0: by that, or there was no crash */
-	int64_t unsure;	  /* it may have given up to this one, and cannot know */
-	bool stopped;	  /* by its good end, so that the file knows all */
+	int kept_session; /* in which it was admitted, and that it has not given up; or -1 */
+	int64_t kept_lost_at;
+	int32_t kept_version;
+	int64_t unsure; /* it may have given up to this one, and cannot know */
+	bool stopped;	/* by its good end, so that the file knows all */
 	int64_t file_base;
 	int32_t version;
 	bool admitted_once; /* in this session */
@@ -448,12 +470,36 @@ disconnect(Server *s)
 	s->connected = s->watching = s->deaf = false;
 	memset(s->busy, 0, sizeof(s->busy));
 	s->requests.n = s->replies.n = 0;
+	if (s->asking)
+		s->session = -1;
+	s->asking = false;
+}
+
+/* What the server leaves, should it crash. */
+static void
+note(Server *s)
+{
+	zklock_history_note(&s->history, &s->memory[s->machine],
+						s->mending ? 0 : s->session + 1, s->lost_at);
+	s->kept_top = s->top;
+	s->kept_session = s->mending || !s->admitted_once ? -1 : s->session;
+	s->kept_lost_at = s->lost_at;
+	s->kept_version = s->version;
+}
+
+/* The session is gone, or will be, and shall be no surprise. */
+static void
+forget_session(Server *s)
+{
+	zklock_history_note(&s->history, &s->memory[s->machine], 0, 0);
+	s->kept_session = -1;
 }
 
 /* The session is closed, if the ensemble hears of it. */
 static void
 close_session(Server *s)
 {
+	forget_session(s);
 	if (s->connected && s->session >= 0 && !once_in(4))
 		end_session(s->session);
 	disconnect(s);
@@ -467,6 +513,8 @@ lose_all(Server *s)
 	s->lease_end = s->lost_at = 0;
 	s->version = -1;
 }
+
+static void crash(Server *s);
 
 static void
 found(Server *s, ZkHistoryVerdict verdict)
@@ -483,6 +531,12 @@ found(Server *s, ZkHistoryVerdict verdict)
 	if (verdict == ZKLOCK_HISTORY_RAISED && !s->history.known)
 		COVER(RAISED_UNKNOWN);
 	TRACE("%d finds out: %d", number(s), (int) verdict);
+	if (!tame && !calm && once_in(16))
+	{
+		COVER(CRASHED_FINDING);
+		crash(s);
+		return;
+	}
 	lose_all(s);
 	zklock_history_found(&s->history, now, TIMEOUT);
 	save_file(s);
@@ -516,10 +570,9 @@ see(Server *s, int64_t zxid)
 		s->top = s->base + zxid;
 	if (s->top > s->given)
 		s->given = s->top;
-	s->kept_top = s->top;
 	if (zklock_history_see(&s->history, zxid))
 		save_file(s);
-	s->memory[s->machine].top = s->history.top;
+	note(s);
 }
 
 static void
@@ -628,6 +681,85 @@ granted(Server *s, const Packet *p)
 		largest[l] = token;
 }
 
+/* The session that the server has left is gone: too soon? */
+static void
+left_expired(Server *s, bool known, bool could_ask)
+{
+	ZkHistoryVerdict verdict = ZKLOCK_HISTORY_GOOD;
+
+	TRACE("%d hears that session %d, which it left, has expired", number(s), s->left);
+	if (known)
+		verdict = zklock_history_expired(&s->history, now, s->memory[s->machine].lost_at);
+	if (could_ask && now < s->kept_lost_at && verdict == ZKLOCK_HISTORY_GOOD)
+		fail("server %d could know that the session it left cannot have expired",
+			 number(s));
+	s->left = -1;
+	if (verdict != ZKLOCK_HISTORY_GOOD)
+	{
+		COVER(LEFT_TOO_SOON);
+		found(s, verdict);
+		return;
+	}
+	COVER(LEFT_EXPIRED);
+	s->file_session = -1;
+	forget_session(s);
+}
+
+static void
+ask_left(Server *s)
+{
+	bool known = zklock_history_resume(&s->history, &s->memory[s->machine], s->left + 1);
+	bool could_ask = s->kept_session == s->left && !s->history.found;
+
+	if (!known)
+		COVER(LEFT_UNKNOWN);
+	if (s->stopped)
+		COVER(LEFT_BY_STOP);
+	if (!zk.session[s->left].alive)
+	{
+		left_expired(s, known, could_ask);
+		return;
+	}
+	TRACE("%d resumes session %d, which it left", number(s), s->left);
+	zk.session[s->left].heard = now;
+	s->session = s->left;
+	s->connected = true;
+	s->mending = false;
+	if (known && s->history.version >= 0)
+	{
+		s->asking = true;
+		send_request(s, WRITE, 0);
+		return;
+	}
+	if (could_ask && s->kept_version >= 0)
+		fail("server %d does not ask the session that it left", number(s));
+	close_session(s);
+}
+
+/* Our node in it was written, or is missing. */
+static void
+left_answers(Server *s, const Packet *p)
+{
+	ZkHistorySight sight = {.base = s->history.base,
+							.zxid = p->zxid,
+							.resumed = true,
+							.version = p->ok ? p->version : -1};
+	ZkHistoryVerdict verdict = zklock_history_check(&s->history, &sight);
+
+	if (verdict == ZKLOCK_HISTORY_GOOD)
+	{
+		if (sight.version <= s->kept_version || s->base + p->zxid <= s->top)
+			fail("server %d has asked the session that it left, and could know better",
+				 number(s));
+		COVER(LEFT_GOOD);
+		close_session(s);
+		return;
+	}
+	if (verdict == ZKLOCK_HISTORY_UNDONE)
+		COVER(LEFT_UNDONE);
+	found(s, verdict);
+}
+
 static void
 receive(Server *s)
 {
@@ -636,6 +768,11 @@ receive(Server *s)
 	memmove(s->replies.packet, s->replies.packet + 1,
 			sizeof(Packet) * (size_t) --s->replies.n);
 	heard_in = p.incarnation;
+	if (s->asking)
+	{
+		left_answers(s, &p);
+		return;
+	}
 	if (p.kind == CHANGED)
 	{
 		if (s->admitted)
@@ -717,6 +854,8 @@ receive(Server *s)
 		s->lease_end = p.sent + LEASE;
 	if (p.sent + TIMEOUT > s->lost_at && !s->mending)
 		s->lost_at = p.sent + TIMEOUT;
+	if (s->before)
+		note(s);
 	if (s->admitted)
 		see(s, p.zxid);
 	else if (s->sight.zxid == 0)
@@ -755,6 +894,11 @@ connect_server(Server *s)
 		zklock_history_end(&s->history);
 		save_file(s);
 	}
+	if (s->left >= 0)
+	{
+		ask_left(s);
+		return;
+	}
 	s->mending = s->history.found;
 	if (s->session >= 0)
 	{
@@ -772,7 +916,11 @@ connect_server(Server *s)
 				fail("server %d could know that its session cannot have expired",
 					 number(s));
 			if (verdict != ZKLOCK_HISTORY_GOOD)
+			{
 				found(s, verdict);
+				return;
+			}
+			forget_session(s);
 			lose_all(s);
 			s->session = -1;
 			return;
@@ -791,6 +939,7 @@ connect_server(Server *s)
 		{
 			s->lease_end = now + TIMEOUT / 8 * 7;
 			s->lost_at = now + TIMEOUT;
+			s->file_session = s->session;
 		}
 	}
 	zk.session[s->session].heard = now;
@@ -825,22 +974,25 @@ start_server(Server *s)
 		told = zklock_history_parse(&s->history, s->text, s->file_len, now, TIMEOUT);
 	if (s->file != told)
 		fail("server %d cannot read its file", number(s));
-	if (once_in(4))
+	if (!tame && once_in(4))
 	{
 		COVER(MOVED);
 		s->machine = (s->machine + 1) % NMACHINES;
 		s->kept_top = 0;
+		s->kept_session = s->file_session = -1;
 		if (s->memory[s->machine].id != 0)
 			COVER(OLD_MEMORY);
 	}
 	if (!told)
+	{
 		s->kept_top = s->unsure = 0;
+		s->kept_session = -1;
+	}
 	else if (!s->stopped && s->kept_top == 0 && s->unsure < s->file_ceiling)
 	{
 		COVER(UNSURE);
 		s->unsure = s->file_ceiling;
 	}
-	s->stopped = false;
 	s->known = told;
 	s->base = told ? s->file_base : 0;
 	s->top = told ? s->file_top : 0;
@@ -863,47 +1015,60 @@ start_server(Server *s)
 		s->wait_end = now + TIMEOUT;
 	if (told && s->top < s->given)
 		COVER(FILE_BEHIND);
-	/* the session is left behind, or closed: session file */
-	if (s->session >= 0 && zk_up && once_in(2))
-		end_session(s->session);
 	s->session = -1;
+	s->left = s->file_session;
 	lose_all(s);
 	TRACE("%d starts, %s", number(s), told ? "and remembers" : "and knows nothing");
 }
 
 static void
-end_server(Server *s, bool crash)
+end_server(Server *s)
 {
-	TRACE("%d %s", number(s), crash ? "crashes" : "stops");
-	if (crash)
-	{
-		COVER(CRASHED);
-		if (s->history.found)
-			COVER(CRASHED_IN_WAIT);
-		if (once_in(2))
-		{
-			COVER(MACHINE_CRASHED);
-			TRACE("... with its machine");
-			s->memory[s->machine].id = 0;
-			s->memory[s->machine].top = 0;
-			s->kept_top = 0;
-		}
-		disconnect(s);
-	}
-	else
-	{
-		COVER(STOPPED);
-		if (s->known)
-		{
-			write_file(s, true);
-			s->stopped = true;
-			s->memory[s->machine].id = s->memory[s->machine].top = 0;
-		}
-		s->kept_top = 0;
-		close_session(s);
-	}
 	s->up = false;
 	memset(s->holds, 0, sizeof(s->holds));
+}
+
+static void
+crash(Server *s)
+{
+	COVER(CRASHED);
+	TRACE("%d crashes", number(s));
+	if (s->history.found)
+		COVER(CRASHED_IN_WAIT);
+	s->stopped = false;
+	disconnect(s);
+	end_server(s);
+}
+
+static void
+crash_machine(Server *s)
+{
+	COVER(MACHINE_CRASHED);
+	TRACE("the machine of %d crashes", number(s));
+	memset(&s->memory[s->machine], 0, sizeof(ZkHistoryMemory));
+	s->kept_top = 0;
+	s->kept_session = s->file_session = -1;
+	crash(s);
+}
+
+/* The session is closed if there is a connection, else left. */
+static void
+stop_server(Server *s)
+{
+	COVER(STOPPED);
+	TRACE("%d stops", number(s));
+	if (s->connected && !s->asking)
+		close_session(s);
+	disconnect(s);
+	if (s->known)
+	{
+		write_file(s, true);
+		s->stopped = true;
+		s->kept_top = 0;
+		if (s->memory[s->machine].session == 0)
+			memset(&s->memory[s->machine], 0, sizeof(ZkHistoryMemory));
+	}
+	end_server(s);
 }
 
 /* ------------------------------------------------------------------------
@@ -1001,11 +1166,14 @@ all_know(void)
 	{
 		const Server *s = &server[i];
 
-		if (!s->connected || !s->admitted || s->lost_at < now + TIMEOUT / 6 * 5)
+		/* one that has crashed knows what it kept */
+		if (s->up ? !s->connected || !s->admitted : s->kept_session < 0)
+			return false;
+		if (s->kept_lost_at < now + TIMEOUT / 6 * 5)
 			return false;
 		for (int j = 0; j < nsaved; j++)
 			if (s->top <= saved[j].base + saved[j].zxid ||
-				s->version <= saved[j].session[s->session].version)
+				s->kept_version <= saved[j].session[s->kept_session].version)
 				return false;
 	}
 	return true;
@@ -1018,7 +1186,7 @@ fault(void)
 
 	if (tame && now < quiet)
 		return;
-	switch (random_below(tame ? 5 : 12))
+	switch (random_below(tame ? 6 : 12))
 	{
 		case 0:
 		case 1:
@@ -1040,6 +1208,12 @@ fault(void)
 				s->session = -1; /* as session.c */
 			break;
 		case 5:
+			if (tame)
+			{
+				if (s->up)
+					crash(s);
+				break;
+			}
 			zk_up = !zk_up;
 			up_at = NEVER;
 			for (int i = 0; !zk_up && i < NSERVERS; i++)
@@ -1051,8 +1225,14 @@ fault(void)
 			break;
 		case 6:
 		case 7:
-			if (s->up)
-				end_server(s, once_in(2));
+			if (!s->up)
+				break;
+			if (once_in(2))
+				stop_server(s);
+			else if (once_in(2))
+				crash(s);
+			else
+				crash_machine(s);
 			break;
 		case 8:
 			if (!s->up && s->file && once_in(3))
@@ -1107,7 +1287,11 @@ act(Server *s)
 	int l = random_below(NLOCKS);
 
 	if (!s->up)
+	{
+		if (tame && once_in(8))
+			start_server(s);
 		return;
+	}
 	if (!s->connected)
 	{
 		if (zk_up && now >= s->away && once_in(3))
@@ -1127,12 +1311,12 @@ act(Server *s)
 				receive(s);
 			break;
 		case 4:
-			if (!s->mending && s->requests.n < 4 && s->replies.n < 8)
+			if (!s->mending && !s->asking && s->requests.n < 4 && s->replies.n < 8)
 				send_request(s, WRITE, 0);
 			break;
 		default:
 			/* right behind the check, too */
-			if (s->mending || s->busy[l])
+			if (s->mending || s->asking || s->busy[l])
 				break;
 			s->busy[l] = true;
 			if (now >= s->wrote + TIMEOUT / 6)
@@ -1179,7 +1363,7 @@ play(uint64_t seed)
 	memset(server, 0, sizeof(server));
 	for (int i = 0; i < NSERVERS; i++)
 	{
-		server[i].session = -1;
+		server[i].session = server[i].file_session = server[i].kept_session = -1;
 		start_server(&server[i]);
 	}
 	for (int i = 0; i < NLOCKS; i++)

@@ -255,6 +255,8 @@ for my $how ('its postmaster', 'a backend')
 	my ($pid, $worker) = split /\|/, $s->query('SELECT pg_backend_pid(), worker_pid FROM zk_session');
 	$zk->kill9;
 	ZkLock::hang_up($e);
+	# the session that it leaves would tell, too: see 180
+	unlink $e->data_dir . '/pg_stat_tmp/zklock.session' or die;
 	if ($how =~ /backend/)
 	{
 		kill 'KILL', $pid or die;
