@@ -19,6 +19,9 @@
 #   crowds          more had a slot at a time than one of them names    must be 0
 #   long waits      of who waits for one lock and has another, in workload "rings", or
 #                   for a set: longer than a deadlock may last          must be 0
+#   sessions        that a server gave up since it found that the ensemble went back, when
+#                   that had not, and nothing had happened but to another server
+#                                                                       must be 0
 #   leaked          contenders in ZooKeeper, rows in zk_locks, or level-1 locks
 #                   that nobody asks for any more                       must be 0
 #
@@ -45,6 +48,7 @@ use Chaos::History;
 use Chaos::Host;
 use Chaos::Jobs;
 use Chaos::Judge;
+use Chaos::Losses;
 use Chaos::Nemesis;
 use Chaos::Server;
 
@@ -272,11 +276,16 @@ sub report
 	my $zero = time - now();
 	my @harms = map { [ $_->{begin} + $zero - 1, $_->{heal} + $zero + 4 * $session_timeout ] } grep { !$Chaos::Nemesis::spares_servers{ $_->{kind} } } @faults;
 	my %job = map { $_ => Chaos::Jobs::judge($_, \@transactions, $seen{record}, $data, \@servers, $log, \@harms, @{ $seen{losses} }) } @jobs;
+	my @lost = Chaos::Losses::sessions($log);
+	Chaos::Losses::explain(\@lost, 4 * $session_timeout, Time::HiRes::time() - now(), \@faults, @{ $seen{losses} });
+	my $lost = Chaos::Losses::count(@lost);
+	my @needless = Chaos::Losses::needless(@lost);
 	my %rows = map { $_ => { lost => Chaos::Judge::lost_updates($data, $_), writes => Chaos::Judge::writes($data, $_) } } qw(register fenced);
 
 	print $fh "chaos: $seconds s, seed $seed, session timeout $session_timeout s\n\n";
 	Chaos::Judge::print_faults($fh, \@names, \@faults,
-		Chaos::Judge::recovery(\@transactions, \@faults, map { $_->name } @servers));
+		Chaos::Judge::recovery(\@transactions, \@faults, map { $_->name } @servers), $lost);
+	printf $fh "sessions lost without a fault: %d\n", $lost->{''}{elsewhere} if $lost->{''};
 	Chaos::Judge::print_workloads($fh, \@transactions, \@overlaps, \%rows);
 	Chaos::Jobs::print_table($fh, map { $job{$_} } @jobs) if @jobs;
 	printf $fh "the ensemble lost what it may have acknowledged, by itself: %d times\n\n", scalar @{ $seen{losses} } if @{ $seen{losses} };
@@ -303,6 +312,9 @@ sub report
 		  join(', ', Chaos::Judge::faults_at($other->{locked}, 2 * $session_timeout, @faults)) || 'no fault';
 	}
 
+	printf $fh "server %s found at %.3f that the ensemble went back; %s\n", $_->{server}, $_->{at} - Time::HiRes::time() + now(),
+	  join(', ', map { "$_->{kind} of $_->{target}" } @{ $_->{near} }) || 'no fault'
+	  for @needless;
 	printf $fh "crowd at %.3f: %d have one of %d slots with client %s (%s); %s\n", $_->[2]{locked}, @$_[ 0, 1 ], @{ $_->[2] }{qw(client server)},
 	  join(', ', Chaos::Judge::faults_at($_->[2]{locked}, 2 * $session_timeout, @faults)) || 'no fault'
 	  for @crowds[ 0 .. ($#crowds < 20 ? $#crowds : 19) ];
@@ -330,6 +342,7 @@ sub report
 		[ 'no slot was left out', map { @{ $_->{missing} } } @job{@jobs} ],
 		[ 'no slot was committed once more', map { @{ $_->{wrong} } } @job{@jobs} ],
 		[ 'what jobs left, and what is told of them, is true', map { @{ $_->{untrue} } } @job{@jobs} ],
+		[ 'no fault of one server cost another its session', @needless ? scalar(@needless) . ' were given up without need' : () ],
 		[ 'no contender leaked', @leaked ? scalar(@leaked) . ' leaked' : () ],
 		[ 'every server gave locks and ran jobs again', @{ $seen{wrong} } ],
 		[ 'every client came to an end', $seen{stuck} ? "$seen{stuck} did not" : (), @strange ? "one says: $strange[0]" : () ],

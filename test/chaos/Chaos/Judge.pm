@@ -4,7 +4,7 @@ package Chaos::Judge;
 use strict;
 use warnings;
 
-use List::Util qw(first max min);
+use List::Util qw(first max min sum);
 
 # Intervals of one name that overlap, and are not both a reader's: [ name, earlier,
 # later, seconds ].  The intervals are those that Chaos::Client explains.
@@ -166,15 +166,18 @@ sub writes { my ($data, $name) = @_; return $data->must("SELECT count(*) FROM wr
 #
 sub print_faults
 {
-	my ($fh, $kinds, $faults, $recovery) = @_;
+	my ($fh, $kinds, $faults, $recovery, $lost) = @_;
 	my $row = sub {
-		my ($kind, $injected, @samples) = @_;
-		printf $fh "%-28s %8d %14s %9s %8d\n", $kind, $injected,
-		  @samples ? (sprintf('%.2f s', median(@samples)), sprintf('%.2f s', max @samples)) : ('-', '-'), scalar @samples;
+		my ($kind, $injected, $lost, @samples) = @_;
+		printf $fh "%-28s %8d %14s %9s %8d %14d %9d\n", $kind, $injected,
+		  @samples ? (sprintf('%.2f s', median(@samples)), sprintf('%.2f s', max @samples)) : ('-', '-'), scalar @samples,
+		  $lost->{there} // 0, $lost->{elsewhere} // 0;
 	};
-	printf $fh "%-28s %8s %14s %9s %8s\n", 'fault', 'injected', 'recovery p50', 'max', 'of';
-	for my $kind (@$kinds) { $row->($kind, scalar(grep { $_->{kind} eq $kind } @$faults), @{ $recovery->{$kind} // [] }); }
-	$row->('all', scalar @$faults, map { @$_ } values %$recovery);
+	printf $fh "%-28s %8s %14s %9s %8s %14s %9s\n", 'fault', 'injected', 'recovery p50', 'max', 'of', 'sessions lost', 'elsewhere';
+	for my $kind (@$kinds) { $row->($kind, scalar(grep { $_->{kind} eq $kind } @$faults), $lost->{$kind}, @{ $recovery->{$kind} // [] }); }
+	my %all;
+	for my $where (qw(there elsewhere)) { $all{$where} = sum(0, map { $_->{$where} // 0 } @$lost{@$kinds}); }
+	$row->('all', scalar @$faults, \%all, map { @$_ } values %$recovery);
 }
 
 # Rows: workload => { lost, writes }

@@ -71,7 +71,8 @@ sub say
 	printf { $self->{fh} } "%s.%s %.3f  %s\n", POSIX::strftime('%T', gmtime $now), $fraction, now(), $text;
 }
 
-# Every fault: kind, what, begin, heal (when it was healed or let go).
+# Every fault: kind, what, target (the one of our servers that it strikes; undef: an ensemble's
+# server, or more than one), begin, heal (when it was healed or let go).
 sub faults { my $self = shift; return @{ $self->{faults} }; }
 
 sub run
@@ -181,7 +182,8 @@ sub inject
 		return;
 	}
 	$duration = max $duration, $more{at_least} // 0;
-	my $fault = { %more, kind => $kind, what => $what, begin => $begin, due => now() + $duration, undo => $undo // sub { 1 } };
+	my ($target) = $kind eq 'cut: halves' ? undef : $what =~ /^([ABC])\b/;
+	my $fault = { %more, target => $target, kind => $kind, what => $what, begin => $begin, due => now() + $duration, undo => $undo // sub { 1 } };
 	push @{ $self->{faults} }, $fault;
 	push @{ $self->{active} }, $fault;
 	$self->say(sprintf 'inject  %s: %s, for %.1f s', $kind, $what, $duration);
