@@ -72,6 +72,8 @@ on_timer(void)
 		(zklock_alarm.nesting > 0 || looks > 1) &&
 		zklock_on_loss == ZKLOCK_ON_LOSS_ABORT && zklock_alarm_sees_loss())
 	{
+		if (zklock_lease_lost())
+			zklock_alarm.lapsed = (int64) pg_atomic_read_u64(&zklock_shared->last_write);
 		zklock_alarm.shot = true;
 		QueryCancelPending = true;
 		InterruptPending = true;
@@ -103,12 +105,19 @@ zklock_alarm_arm(void)
 		zklock_alarm.worked = zklock_alarm.beside = true;
 }
 
+bool
+zklock_alarm_struck(void)
+{
+	return zklock_alarm.shot && !QueryCancelPending;
+}
+
 void
 zklock_alarm_withdraw(void)
 {
 	if (zklock_alarm.shot)
 	{
 		zklock_alarm.shot = false;
+		zklock_alarm.lapsed = 0;
 		QueryCancelPending = false;
 	}
 }

@@ -26,6 +26,8 @@ typedef struct ZkAlarm
 	bool beside; /* ... that does more than acknowledge losses */
 	/* The start of the latest one that has run a statement which does nothing else. */
 	TimestampTz acknowledging;
+	volatile int64 lapsed; /* if it was shot for a loss by the clock, when the newest
+							* acknowledged write had been sent; else 0 */
 } ZkAlarm;
 
 extern ZkAlarm zklock_alarm;
@@ -42,6 +44,9 @@ extern void zklock_alarm_disarm(void);
 
 /* Start the timer again, which an error has stopped. */
 extern void zklock_alarm_start(void);
+
+/* Has a cancel of ours struck, since the latest one was withdrawn? */
+extern bool zklock_alarm_struck(void);
 
 /* A cancel of ours that has not struck is not called for any more. */
 extern void zklock_alarm_withdraw(void);

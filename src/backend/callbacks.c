@@ -77,6 +77,8 @@ on_transaction_end(XactEvent event, void *arg)
 				zklock_hold_abandon();
 			else if (event == XACT_EVENT_COMMIT)
 				zklock_loss_after_commit();
+			else
+				zklock_loss_on_abort();
 			zklock_handout_end(event == XACT_EVENT_COMMIT);
 			zklock_hold_end_pending();
 			zklock_hold_end_transaction(1);
@@ -102,6 +104,8 @@ on_subtransaction_end(SubXactEvent event, SubTransactionId mySubid,
 {
 	int level;
 
+	if (event == SUBXACT_EVENT_ABORT_SUB)
+		zklock_loss_on_abort();
 	if (!zklock_hold_any_in_transaction() && !zklock_handout_any())
 		return;
 	level = GetCurrentTransactionNestLevel();
@@ -181,7 +185,7 @@ convert_cancel(void)
 	ZkHeldLock *held;
 
 	if (!zklock_alarm.shot || zklock_alarm.nesting > 0 ||
-		geterrcode() != ERRCODE_QUERY_CANCELED || (held = zklock_loss_find()) == NULL)
+		geterrcode() != ERRCODE_QUERY_CANCELED || (held = zklock_loss_cancelled()) == NULL)
 		return;
 	zklock_alarm.shot = false;
 	FlushErrorState();
@@ -193,7 +197,8 @@ convert_cancel(void)
  * which waits for table locks, in the planner, or in a deferred trigger between
  * its statements.  Then the error cannot be replaced, only its report: this is
  * called before it goes to the log and to the client.  (Not while ERRORs are kept
- * out of the log; then the client hears of a cancel.)
+ * out of the log; then the client hears of a cancel.)  This does no more than say it
+ * better: what the cancel means for the hold is seen at the abort (zklock_loss_on_abort).
  *
  * No interrupt ends what this does, and clients write texts of any size: so it reads
  * none, and replaces that of our own cancel as a whole.
@@ -204,12 +209,12 @@ on_emit_log(ErrorData *edata)
 	ZkHeldLock *held;
 
 	if (zklock_alarm.shot && edata->elevel == ERROR &&
-		edata->sqlerrcode == ERRCODE_QUERY_CANCELED && (held = zklock_loss_find()) != NULL)
+		edata->sqlerrcode == ERRCODE_QUERY_CANCELED &&
+		(held = zklock_loss_cancelled()) != NULL)
 	{
 		ZkLossText text;
 		const char *name = zklock_plain_name(held->name);
 
-		zklock_alarm.shot = false;
 		zklock_loss_describe(held, name, &text);
 		edata->sqlerrcode = text.sqlstate;
 		edata->message = psprintf("%s \"%s\" was lost", text.what, name);

@@ -541,7 +541,7 @@ take_error(MemoryContext context)
 	error = CopyErrorData();
 	FlushErrorState();
 	if (!zklock_alarm.shot || error->sqlerrcode != ERRCODE_QUERY_CANCELED ||
-		(held = zklock_loss_find()) == NULL)
+		(held = zklock_loss_cancelled()) == NULL)
 		return error;
 	zklock_alarm.shot = false;
 	PG_TRY();

@@ -85,20 +85,49 @@ zklock_loss_find(void)
 	return held;
 }
 
+/* From now on it is lost, which the clock alone may say: there was no write since this
+ * one.  Does not throw. */
+static void
+forfeit(ZkHeldLock *held, int64 last_write)
+{
+	if (!zklock_held_lost(held))
+	{
+		held->unproven_since = GetCurrentTimestamp() - (zklock_clock() - last_write) / 1000;
+		held->unproven_since -= held->unproven_since % USECS_PER_SEC;
+		zklock_held_forfeit(held);
+	}
+}
+
 /* The client is being told that this hold is lost.  Does not throw. */
 static void
 is_told(ZkHeldLock *held)
 {
-	if (!zklock_held_lost(held))
-	{
-		int64 silent =
-			zklock_clock() - (int64) pg_atomic_read_u64(&zklock_shared->last_write);
-
-		held->unproven_since = GetCurrentTimestamp() - silent / 1000;
-		held->unproven_since -= held->unproven_since % USECS_PER_SEC;
-		zklock_held_forfeit(held);
-	}
+	forfeit(held, (int64) pg_atomic_read_u64(&zklock_shared->last_write));
 	held->told = true;
+}
+
+ZkHeldLock *
+zklock_loss_cancelled(void)
+{
+	ZkHeldLock *held = zklock_loss_find();
+	int64 lapsed = zklock_alarm.lapsed;
+
+	zklock_alarm.lapsed = 0; /* it has a mark from now on */
+	if (held == NULL && lapsed != 0)
+		held = zklock_held_find_lost(true, NULL);
+	if (held != NULL)
+		forfeit(held,
+				lapsed != 0 ? lapsed
+							: (int64) pg_atomic_read_u64(&zklock_shared->last_write));
+	return held;
+}
+
+/* The client may have been sent PostgreSQL's text, which names no lock. */
+void
+zklock_loss_on_abort(void)
+{
+	if (zklock_alarm_struck() && zklock_loss_cancelled() != NULL)
+		zklock_loss_raised++;
 }
 
 /* What happened while "what", and who may have it by now. */

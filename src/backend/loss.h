@@ -61,6 +61,20 @@ extern void zklock_loss_tell(ZkHeldLock *held);
 extern uint64 zklock_loss_raised;
 
 /*
+ * Our timer's cancel has struck: the hold for whose sake it did is lost from now on, also
+ * if that was by the clock alone and the lease has come back meanwhile.  Returns that
+ * hold, or NULL if it has ended.  Does not throw.
+ */
+extern ZkHeldLock *zklock_loss_cancelled(void);
+
+/*
+ * A transaction or subtransaction is being aborted.  If our timer's cancel has struck,
+ * that counts as a loss that was raised, whatever text the client is sent and whoever has
+ * caught the error.  Does not throw.
+ */
+extern void zklock_loss_on_abort(void);
+
+/*
  * Errors of a lost lock: SQLSTATE 40001 if the hold is the transaction's, so
  * that retry loops retry it, else 55000.
  */
