@@ -57,7 +57,7 @@ sub ok_ring
 		push @error, [ $next, $error, $next->notices ] if $error ne '';
 		$next->query($error ne '' ? 'ROLLBACK' : 'COMMIT');
 		$next->query('SELECT zk_unlock_all()');
-		$next->fails("SELECT zk_run_end('j', true)");
+		$next->fails("SELECT zk_run_end('j', ok => " . ($error eq '' ? 'true' : 'false') . ')');
 	}
 	is(join(', ', map { $_->[1] } @error), '40P01: deadlock detected', "$what: one is ended");
 	is(ended(), 1, '... and counted');
