@@ -142,10 +142,10 @@ ZkLock::wait_until(sub { ZkLock::ask($c, 'SELECT last_error FROM zk_session') ne
 like(ZkLock::ask($c, 'SELECT last_error FROM zk_session'),
 	qr{^ZooKeeper refused a request of the worker on /closed/servers/c-\w+: not authenticated$}, 'a root that we may not write: an error');
 like($v->fails("SELECT zk_lock('job')"), qr/^58000: /, '... no lock');
-# a slow machine makes fewer, in more time
+# a slow machine makes fewer, in more time; without a pause they are thousands a second
 my ($packets, $start) = ($zk->packets, time);
 $v->query('SELECT pg_sleep(2)');
-cmp_ok($zk->packets - $packets, '<', 50 * (time - $start), '... and no storm');
+cmp_ok($zk->packets - $packets, '<', 200 * (time - $start), '... and no storm');
 $c->stop;
 
 #
