@@ -88,8 +88,8 @@ Deadlocks::ok_ring('session scope', on($a), on($b));
 
 # a job
 on($a)->query("SELECT zk_lock('x', scope => 'session')");
-on($b)->query("CALL zk_run_begin_session('j', every => '1 day')");
-on($a)->send("CALL zk_run_once('j', 'SELECT 1', every => '1 day')");
+on($b)->query("CALL zk_run_begin_session('j', every => '1 day', attempts => 2)");
+on($a)->send("CALL zk_run_once('j', 'SELECT 1', every => '1 day', attempts => 2)");
 on($b)->send("SELECT zk_lock('x')");
 Deadlocks::ok_ring('a job', on($a), on($b));
 
