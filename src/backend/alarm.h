@@ -26,6 +26,11 @@ typedef struct ZkAlarm
 	bool beside; /* ... that does more than acknowledge losses */
 	/* The start of the latest one that has run a statement which does nothing else. */
 	TimestampTz acknowledging;
+	/* ... of the latest one that has done nothing but end runs, and ask for one in vain */
+	TimestampTz refused;
+	/* Transactions that have done more, while there were holds. */
+	uint64 works;		   /* so many have ended */
+	bool rolled_back;	   /* the latest one was */
 	volatile int64 lapsed; /* if it was shot for a loss by the clock, when the newest
 							* acknowledged write had been sent; else 0 */
 } ZkAlarm;

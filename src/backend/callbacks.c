@@ -24,7 +24,6 @@
 #include "alarm.h"
 #include "callbacks.h"
 #include "handout.h"
-#include "jobrun.h"
 #include "loss.h"
 #include "names.h"
 
@@ -83,12 +82,11 @@ on_transaction_end(XactEvent event, void *arg)
 			zklock_hold_end_pending();
 			zklock_hold_end_transaction(1);
 			zklock_hold_end_void();
-			zklock_job_after_transaction(event == XACT_EVENT_COMMIT);
-			zklock_loss_after_transaction();
+			zklock_loss_after_transaction(event == XACT_EVENT_COMMIT);
 			break;
 
 		case XACT_EVENT_PREPARE:
-			zklock_loss_after_transaction();
+			zklock_loss_after_transaction(true);
 			break;
 
 		case XACT_EVENT_PARALLEL_PRE_COMMIT:

@@ -408,9 +408,6 @@ hint_ends(const char *name)
 				   literal, literal);
 }
 
-/* The start of the latest transaction that was ended here, and has done nothing else. */
-static TimestampTz refused_alone = 0;
-
 /* The latest transaction in which runs were ended as done. */
 static FullTransactionId ends_in = {InvalidTransactionId};
 
@@ -433,7 +430,7 @@ check_not_held(const char *name)
 	if (held == NULL)
 		return;
 	if (only_ends())
-		refused_alone = GetCurrentTransactionStartTimestamp();
+		zklock_alarm.refused = GetCurrentTransactionStartTimestamp();
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_IN_USE),
 			 errmsg("this session runs job \"%s\" already", zklock_display_name(name)),
@@ -790,8 +787,8 @@ typedef struct Begun
 	int64 token;
 	ZkJobRun run;
 	TimestampTz began;
-	uint64 raised;	  /* zklock_loss_raised when it began */
-	bool rolled_back; /* the session's latest transaction since then was */
+	uint64 raised; /* zklock_loss_raised when it began */
+	uint64 works;  /* zklock_alarm.works then */
 } Begun;
 
 static slist_head begun_runs = SLIST_STATIC_INIT(begun_runs);
@@ -874,24 +871,17 @@ zklock_job_begin(const ZkJobOrder *order)
 	begun->run = run.run;
 	begun->began = run.began;
 	begun->raised = zklock_loss_raised;
+	begun->works = zklock_alarm.works;
 	slist_push_head(&begun_runs, &begun->node);
 	held->begun = true;
 	return true;
 }
 
-void
-zklock_job_after_transaction(bool committed)
+/* Was the latest transaction of its session rolled back that did a part of its work? */
+static bool
+was_rolled_back(const Begun *begun)
 {
-	TimestampTz this = GetCurrentTransactionStartTimestamp();
-	slist_iter iter;
-
-	/* what only begins or ends a run, or acknowledges a loss, is no part of the work */
-	if (!zklock_alarm.beside && (committed || zklock_alarm.acknowledging == this))
-		return;
-	if (!committed && refused_alone == this)
-		return;
-	slist_foreach (iter, &begun_runs)
-		slist_container(Begun, node, iter.cur)->rolled_back = !committed;
+	return zklock_alarm.works != begun->works && zklock_alarm.rolled_back;
 }
 
 /*
@@ -904,7 +894,7 @@ was_interrupted(const Begun *begun)
 {
 	const ZkHeldLock *held = find_held(begun->name);
 
-	return (zklock_loss_raised != begun->raised || begun->rolled_back) &&
+	return (zklock_loss_raised != begun->raised || was_rolled_back(begun)) &&
 		(held == NULL || zklock_lease_lost() || zklock_held_lost(held));
 }
 
@@ -948,7 +938,7 @@ check_done(const Begun *begun)
 				 errdetail("What the transaction does could still be rolled back."),
 				 errhint("The transaction is rolled back. Repeat it without zk_run_end, commit, and then use SELECT zk_run_end(%s) on its own.",
 						 literal)));
-	if (begun->rolled_back)
+	if (was_rolled_back(begun))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("the run of job \"%s\" is not done", name),

@@ -51,9 +51,6 @@ extern bool zklock_job_begin(const ZkJobOrder *order);
  */
 extern bool zklock_job_end(Oid function, const char *name, bool done);
 
-/* A transaction has ended, while the session has holds.  Does not throw. */
-extern void zklock_job_after_transaction(bool committed);
-
 /* This server, and one of its databases.  Not during recovery. */
 extern ZkJobServer zklock_job_self(uint64 database);
 

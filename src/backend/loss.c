@@ -470,9 +470,24 @@ zklock_loss_after_commit(void)
 	PG_END_TRY();
 }
 
-void
-zklock_loss_after_transaction(void)
+/* What only begins or ends a run, or acknowledges a loss, is no work (jobrun.c). */
+static void
+count_work(bool committed)
 {
+	TimestampTz this = GetCurrentTransactionStartTimestamp();
+
+	if (!zklock_alarm.beside && (committed || zklock_alarm.acknowledging == this))
+		return;
+	if (!committed && zklock_alarm.refused == this)
+		return;
+	zklock_alarm.works++;
+	zklock_alarm.rolled_back = !committed;
+}
+
+void
+zklock_loss_after_transaction(bool committed)
+{
+	count_work(committed);
 	zklock_alarm.committing = false;
 	zklock_alarm.worked = zklock_alarm.beside = false;
 	zklock_alarm_withdraw();

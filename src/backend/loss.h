@@ -114,7 +114,7 @@ extern void zklock_loss_before_commit(bool holding);
 extern void zklock_loss_after_commit(void);
 
 /* The transaction has ended, one way or the other. */
-extern void zklock_loss_after_transaction(void);
+extern void zklock_loss_after_transaction(bool committed);
 
 /*
  * Wait until a write that was sent from now on is acknowledged.  Raises 58000
