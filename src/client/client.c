@@ -1347,7 +1347,8 @@ take_connection(ZkClient *client)
 	struct epoll_event event = {.events = EPOLLIN | EPOLLOUT};
 	bool taken = false;
 
-	if (!client->connected || client->socket < 0)
+	/* another handle's socket may have the number of one that the library has closed */
+	if (!client->connected || !library_connected(client) || client->socket < 0)
 		return false;
 	socket = fcntl(client->socket, F_DUPFD_CLOEXEC, 0);
 	if (socket < 0 ||

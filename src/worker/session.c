@@ -83,9 +83,10 @@ static bool resuming = false;	   /* the first connection is to be the old sessio
 static bool closing_stale = false; /* ... only in order to close it */
 static bool anew = false;		   /* a new process is to resume the session */
 static bool mending = false;	   /* the session is for ensemble.c alone */
-static bool renewing = false;	   /* ... is for its lease's sake */
-static ZkMessage *arrival = NULL;  /* CONNECTED of a connection that is not used yet */
-static int64 arrival_until = 0;	   /* ns: when it is */
+static int64 renewed =
+	0; /* the session whose place it takes, for its lease's sake; 0: none */
+static ZkMessage *arrival = NULL; /* CONNECTED of a connection that is not used yet */
+static int64 arrival_until = 0;	  /* ns: when it is */
 static int opened = 0;
 static int64 trying_since = 0; /* ns; while there is a client, but no connection */
 static int64 retry_at = 0;	   /* ns; 0: at once */
@@ -371,7 +372,7 @@ zklock_session_open(void)
 		return;
 	}
 	mending = zklock_ensemble_waiting();
-	renewing = false;
+	renewed = 0;
 
 	s = &zklock_shared->session;
 	id = s->id;
@@ -637,7 +638,7 @@ zklock_session_renew(bool contends)
 	old = client;
 	client = next;
 	connected = false;
-	renewing = true;
+	renewed = zklock_shared->session.id.id;
 	forget_session();
 	set_state(ZKLOCK_SESSION_CONNECTING);
 	listener->event(ZKLOCK_EV_SESSION_LOST);
@@ -865,7 +866,7 @@ close_stale(const ZkSessionId *id)
 static void
 refuse_keeper(const char *server)
 {
-	renewing = false;
+	renewed = 0;
 	zklock_trouble("%s is ClickHouse Keeper, with which two could hold one lock", server);
 	drop_client(false);
 	pause_after_refusal(mending ? ZKLOCK_SESSION_WENT_BACK : ZKLOCK_SESSION_CONNECTING);
@@ -952,10 +953,14 @@ on_connected(const ZkMessage *message)
 	}
 	resuming = false;
 
-	ereport(renewing ? DEBUG1 : LOG,
+	ereport(LOG,
 			(errmsg("%s to ZooKeeper server %s, session 0x%llx, timeout %d ms", how,
-					server, (unsigned long long) id.id, timeout)));
-	renewing = false;
+					server, (unsigned long long) id.id, timeout),
+			 renewed == 0
+				 ? 0
+				 : errdetail("It takes the place of ZooKeeper session 0x%llx, whose lease has lapsed while it was not needed.",
+							 (unsigned long long) renewed)));
+	renewed = 0;
 	warn_of_timeout(new, &id, server, timeout, before);
 	listener->event(event);
 	/* at last, and when all is sent: somebody may be waiting for that */

@@ -37,7 +37,10 @@ is($sp->query("BEGIN; SELECT zk_lock('a') > 0"), 't', 'the first lock');
 isnt(session_of($p), $session, '... in a session of its own');
 is(ZkLock::ask($p, "SELECT lease_remaining > '0' FROM zk_session"), 't', '... whose lease is good');
 ZkLock::wait_until(sub { !exists $zk->sessions->{$session} }, 'the old session is gone');
-$session = session_of($p);
+my $new = session_of($p);
+like(PostgreSQL::Test::Utils::slurp_file($p->logfile), qr/connected to ZooKeeper server \S+, session $new, .*\n.*DETAIL:  It takes the place of ZooKeeper session $session,/,
+	'... the log says which took its place');
+$session = $new;
 
 # What is held is held, for as long as it takes.
 $before = time;
