@@ -83,10 +83,9 @@ static bool resuming = false;	   /* the first connection is to be the old sessio
 static bool closing_stale = false; /* ... only in order to close it */
 static bool anew = false;		   /* a new process is to resume the session */
 static bool mending = false;	   /* the session is for ensemble.c alone */
-static int64 renewed =
-	0; /* the session whose place it takes, for its lease's sake; 0: none */
-static ZkMessage *arrival = NULL; /* CONNECTED of a connection that is not used yet */
-static int64 arrival_until = 0;	  /* ns: when it is */
+static int64 renewed = 0;		   /* ... in place of this one, for its lease's sake */
+static ZkMessage *arrival = NULL;  /* CONNECTED of a connection that is not used yet */
+static int64 arrival_until = 0;	   /* ns: when it is */
 static int opened = 0;
 static int64 trying_since = 0; /* ns; while there is a client, but no connection */
 static int64 retry_at = 0;	   /* ns; 0: at once */
