@@ -515,7 +515,10 @@ list_completion(int rc, const struct String_vector *children, const struct Stat 
 		if (children == NULL || stat == NULL || !copy_children(reply, children))
 			reply->rc = ZSYSTEMERROR;
 		else
+		{
 			reply->ncreated = created_children(stat);
+			reply->zxid = stat->pzxid;
+		}
 	}
 	reply_end(request);
 }

@@ -31,7 +31,7 @@ typedef enum ZkMessageType
 	/* replies */
 	ZKLOCK_MSG_CREATED, /* path (with the sequence number, if any), czxid, zxid */
 	ZKLOCK_MSG_DELETED,
-	ZKLOCK_MSG_LISTED, /* children, nchildren, ncreated */
+	ZKLOCK_MSG_LISTED, /* children, nchildren, ncreated, zxid */
 	ZKLOCK_MSG_GOT,	   /* czxid, zxid, ctime, mtime, ephemeral_owner, nchildren (its
 						* number alone), ncreated, version, data, datalen */
 	ZKLOCK_MSG_SET,	   /* zxid, version, mtime */
@@ -71,7 +71,7 @@ typedef struct ZkMessage
 	char *path;
 	int64_t czxid;
 	int64_t zxid;  /* CREATED: czxid.  SET, MULTI: this transaction's.  GOT: of the newest
-					* that wrote the node */
+					* that wrote the node.  LISTED: that made or deleted a child */
 	int64_t ctime; /* ms since 1970 */
 	int64_t mtime; /* the same, of the newest write; by the leader's clock */
 	int64_t ephemeral_owner;

@@ -193,6 +193,21 @@ zk_token(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(zklock_loss_claim(held));
 }
 
+/* Is it in the queue?  Another client may have made a node of its name, with our mark. */
+static bool
+is_queued(const ZkQuery *query, int64 token, int64 session)
+{
+	ZkNode *nodes;
+	int n = zklock_query(query, &nodes);
+
+	for (int i = 0; i < n; i++)
+	{
+		if (nodes[i].token == token && nodes[i].ephemeral_owner == session)
+			return true;
+	}
+	return false;
+}
+
 /*
  * Is our contender still there?  We hear of its deletion by a watch; but not always at once
  * (protocol.h, watch_later), and not at all where there are too many watches (watches.h).
@@ -204,9 +219,9 @@ prove_contender(ZkHeldLock *held)
 		held->proclock[ZKLOCK_EXCLUSIVE] >= 0 ? ZKLOCK_EXCLUSIVE : ZKLOCK_SHARED;
 	ZkLockEntry *entry = zklock_entry(zklock_proclock(held->proclock[mode])->entry);
 	ZkLockKind kind = (ZkLockKind) held->kind;
-	ZkQuery query = {.kind = kind, .contenders = true, .limit = 1};
+	ZkQuery query = {.kind = kind, .contenders = true};
 	ZkSessionShared session;
-	ZkNode *nodes;
+	int64 token = 0;
 	LWLock *lock;
 
 	zklock_session_read(&session);
@@ -223,11 +238,12 @@ prove_contender(ZkHeldLock *held)
 		else
 			zklock_format_contender(query.prefix, session.uuid_hi, contender->uuid, kind,
 									mode);
+		token = contender->token;
 	}
 	zklock_entry_unlock(lock);
 	strlcpy(query.name, held->name, sizeof(query.name));
 	/* without one the worker has said that it is lost */
-	if (query.prefix[0] != '\0' && zklock_query(&query, &nodes) <= 0)
+	if (query.prefix[0] != '\0' && !is_queued(&query, token, session.id.id))
 		zklock_loss_raise(held);
 }
 

@@ -18,7 +18,8 @@
  *
  * A contender is known to the ensemble by its name alone.  Replies and events
  * are therefore matched by uuid (ours) or by the name's hash (others'), never
- * by slot only: a slot is used again.
+ * by slot only: a slot is used again.  But anybody can delete a node of ours and make one
+ * of its name: ours is what our session has made, in the transaction that is the token.
  *
  * ZKLOCK_MUTANT, if defined, breaks one rule on purpose.  The test of the
  * simulator builds such mutants and expects each to be found out.
@@ -262,6 +263,16 @@ set_demanded(ZkLockQueue *queue, ZkContender *c, ZkLockActions *actions)
 	add_action(actions, ZKLOCK_ACT_DEMANDED, queue, c);
 }
 
+/*
+ * Something has changed in the directory since our node was made, or may have: so another
+ * one may have its name by now.  decide() looks, unless it does.
+ */
+static bool
+may_be_remade(const ZkContender *c, const ZkLockEvent *event)
+{
+	return event->changed > c->token;
+}
+
 /* Do readers here wait to share the grant? */
 static bool
 is_joined(const ZkLockQueue *queue, const ZkContender *c)
@@ -308,12 +319,20 @@ revoke(ZkLockQueue *queue, ZkContender *c, ZkLockActions *actions)
 	queue->needed[c->mode] = false;
 }
 
+/* There is no node of this name.  What else has its mark is looked for, as an orphan. */
+static void
+set_gone(ZkLockQueue *queue, ZkContender *c)
+{
+	queue->orphans_left |= c->alike;
+	set_free(c);
+}
+
 /* Our node is gone without our doing.  A waiter loses its place and queues again. */
 static void
 vanished(ZkLockQueue *queue, ZkContender *c, ZkLockActions *actions)
 {
 	revoke(queue, c, actions);
-	set_free(c);
+	set_gone(queue, c);
 }
 
 /*
@@ -955,6 +974,7 @@ find_slot(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 					place.contended || find_other(queue, c, event) != NULL ||
 						(!queue->dir_watched && !watches_dir(c, event)),
 					actions);
+		c->doubted = may_be_remade(c, event);
 		c->mark_due = place.followed && ZKLOCK_SLOTS_MUTANT != 4;
 		c->watch_later = true; /* most are given back before */
 		return;
@@ -1036,7 +1056,10 @@ find_place(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 	if (deadlock)
 		fail(queue, c, ZKLOCK_FAIL_DEADLOCK, actions);
 	else if (blocker == NULL)
+	{
 		set_granted(queue, c, demanded, actions);
+		c->doubted = may_be_remade(c, event);
+	}
 	else
 	{
 		set_state(c, ZKLOCK_WAITING);
@@ -1150,16 +1173,31 @@ end_probe(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 		set_creating(queue, c, (ZkLockMode) c->mode, event);
 }
 
+/* What has its name.  Whether it is the one that we have made a listing cannot say. */
 static const ZkLockChild *
 find_own(const ZkContender *c, const ZkLockEvent *event)
 {
 	for (int i = 0; i < event->nchildren; i++)
 	{
-		if (event->children[i].uuid_hi == event->session &&
-			event->children[i].uuid_lo == c->uuid)
-			return &event->children[i];
+		const ZkLockChild *child = &event->children[i];
+
+		if (child->uuid_hi == event->session && child->uuid_lo == c->uuid &&
+			child->sequence >= 0 && (c->token == 0 || child->sequence == c->sequence))
+			return child;
 	}
 	return NULL;
+}
+
+/* Our create's number, if what a listing shows is ours.  Token and owner come with the
+ * watch on it. */
+static void
+adopt(ZkContender *c, const ZkLockChild *own)
+{
+	if (c->token != 0 || c->sequence == own->sequence)
+		return;
+	c->alike |= c->sequence >= 0 && ZKLOCK_MUTANT != 27;
+	c->sequence = own->sequence;
+	c->own_requested = false;
 }
 
 /* A listing that is recent enough for "c": is its node there? */
@@ -1173,8 +1211,7 @@ look_for_own(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event, bool 
 	{
 		if (own != NULL)
 		{
-			/* Adopt it.  The token comes with the watch on it. */
-			c->sequence = own->sequence;
+			adopt(c, own);
 			set_queued(c);
 		}
 		else
@@ -1182,8 +1219,11 @@ look_for_own(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event, bool 
 	}
 	else if (own != NULL)
 	{
-		if (c->state == ZKLOCK_GRANTED)
-			look_for_demand(queue, c, event, actions);
+		adopt(c, own);
+		if (c->state != ZKLOCK_GRANTED)
+			return;
+		c->doubted |= may_be_remade(c, event);
+		look_for_demand(queue, c, event, actions);
 	}
 	else if (synced)
 		vanished_unproven(queue, c, LIST_NOT_FOUND, actions);
@@ -1206,11 +1246,16 @@ take_orphans(ZkLockQueue *queue, const ZkLockEvent *event)
 	for (int i = 0; i < event->nchildren; i++)
 	{
 		const ZkLockChild *child = &event->children[i];
+		ZkContender *c;
 
-		if (child->uuid_hi == event->session &&
-			(!child->sibling || ZKLOCK_SLOTS_MUTANT == 10) &&
-			find_contender(queue, child->uuid_lo) == NULL)
+		if (child->uuid_hi != event->session ||
+			(child->sibling && ZKLOCK_SLOTS_MUTANT != 10))
+			continue;
+		c = find_contender(queue, child->uuid_lo);
+		if (c == NULL)
 			take_orphan(queue, child);
+		else if (c->token == 0 && c->sequence >= 0 && c->sequence != child->sequence)
+			c->alike = ZKLOCK_MUTANT != 27;
 	}
 }
 
@@ -1331,6 +1376,43 @@ on_beside(ZkLockQueue *queue, const ZkLockEvent *event)
 		note_ended(&queue->contender[i], event->ended);
 }
 
+/*
+ * Is what has our contender's name the node that we have made?  A foreigner has made it if
+ * it is of another transaction, or of another session; the latter is all there is to tell
+ * where a listing has shown it and our create is in doubt.
+ */
+static bool
+is_ours(const ZkContender *c, const ZkLockEvent *event)
+{
+	if (c->token != 0 && ZKLOCK_MUTANT == 25)
+		return true;
+	return (event->owned || ZKLOCK_MUTANT == 26) &&
+		(c->token == 0 || event->token == c->token);
+}
+
+/* By the word of a server that may be behind, before the sync. */
+static void
+lose_own(ZkLockQueue *queue, ZkContender *c, ZkLockActions *actions)
+{
+	if (queue->list_synced > queue->list_answered)
+		return; /* before the sync it means nothing */
+	if (queue->list_synced != 0)
+		vanished_unproven(queue, c, LIST_LATER, actions); /* refused */
+	else
+		vanished(queue, c, actions);
+}
+
+/*
+ * Another's node has our contender's name.  It bears our mark, and stands in the way of
+ * all: so it is looked for, as an orphan.
+ */
+static void
+lose_to_other(ZkLockQueue *queue, ZkContender *c, ZkLockActions *actions)
+{
+	queue->orphans_left = true;
+	lose_own(queue, c, actions);
+}
+
 static void
 on_watched_own(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 			   ZkLockActions *actions)
@@ -1341,17 +1423,17 @@ on_watched_own(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 	switch (event->rc)
 	{
 		case ZKLOCK_RC_OK:
+			if (!is_ours(c, event))
+			{
+				lose_to_other(queue, c, actions);
+				break;
+			}
 			c->own_watched = true;
 			if (c->token == 0)
 				c->token = event->token;
 			break;
 		case ZKLOCK_RC_NO_NODE:
-			if (queue->list_synced > queue->list_answered)
-				break; /* before the sync it means nothing */
-			if (queue->list_synced != 0)
-				vanished_unproven(queue, c, LIST_LATER, actions); /* refused */
-			else
-				vanished(queue, c, actions);
+			lose_own(queue, c, actions);
 			break;
 		case ZKLOCK_RC_LOST:
 			break;
@@ -1444,9 +1526,12 @@ on_watched_dir(ZkLockQueue *queue, const ZkLockEvent *event)
 
 /* Whoever waits behind us hears of it; or of our end. */
 static void
-on_marked(ZkContender *c, const ZkLockEvent *event)
+on_marked(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
+		  ZkLockActions *actions)
 {
-	if (event->rc == ZKLOCK_RC_OK || event->rc == ZKLOCK_RC_NO_NODE)
+	if (event->rc == ZKLOCK_RC_OK && c->state == ZKLOCK_GRANTED && !is_ours(c, event))
+		lose_to_other(queue, c, actions);
+	else if (event->rc == ZKLOCK_RC_OK || event->rc == ZKLOCK_RC_NO_NODE)
 		c->mark_due = c->mark_sent = false;
 	else if (event->rc == ZKLOCK_RC_LOST)
 		c->mark_sent = ZKLOCK_SLOTS_MUTANT == 8;
@@ -1455,12 +1540,12 @@ on_marked(ZkContender *c, const ZkLockEvent *event)
 }
 
 static void
-on_deleted(ZkContender *c, const ZkLockEvent *event)
+on_deleted(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event)
 {
 	if (c->state != ZKLOCK_DELETING)
 		return;
 	if (event->rc == ZKLOCK_RC_OK || event->rc == ZKLOCK_RC_NO_NODE)
-		set_free(c);
+		set_gone(queue, c);
 	else if (event->rc == ZKLOCK_RC_LOST || event->rc == ZKLOCK_RC_UNDONE)
 		c->delete_sent = false;
 	else
@@ -1754,7 +1839,8 @@ pursue_granted(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 {
 	/*
 	 * The watch on the directory tells of demands and of our own loss;
-	 * where a demand is known, the watch on our node does.
+	 * where a demand is known, the watch on our node does.  So it does where another
+	 * node may have our name.
 	 */
 	if (!c->demanded && !queue->dir_watched && queue->dir_list == 0)
 	{
@@ -1774,7 +1860,7 @@ pursue_granted(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 		add_action(actions, ZKLOCK_ACT_MARK, queue, c);
 		c->mark_sent = true; /* ahead of the watch, which it would use up */
 	}
-	if (c->demanded && !event->spare_watches && !c->watch_later)
+	if ((c->demanded || c->doubted) && !event->spare_watches && !c->watch_later)
 		watch_own(queue, c, actions);
 }
 
@@ -1963,9 +2049,9 @@ take_event(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 			else if (event->type == ZKLOCK_EV_WATCHED)
 				on_watched(queue, c, event, actions);
 			else if (event->type == ZKLOCK_EV_MARKED)
-				on_marked(c, event);
+				on_marked(queue, c, event, actions);
 			else
-				on_deleted(c, event);
+				on_deleted(queue, c, event);
 			break;
 	}
 }
@@ -2043,8 +2129,8 @@ check_pursued(const ZkLockQueue *queue, const ZkContender *c, const ZkLockEvent 
 			/* who demands it is told by a watch, or it is demanded as it is */
 			assert(c->demanded || queue->dir_watched || queue->dir_list != 0);
 			/* ... and its loss by another, unless there are too many */
-			assert(!c->demanded || c->own_watched || c->own_requested || c->watch_later ||
-				   event->spare_watches);
+			assert(!(c->demanded || c->doubted) || c->own_watched || c->own_requested ||
+				   c->watch_later || event->spare_watches);
 			assert(!c->mark_due || c->mark_sent);
 			break;
 		case ZKLOCK_DELETING:

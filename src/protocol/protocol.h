@@ -94,11 +94,15 @@ typedef struct ZkContender
 						   * each TICK */
 	bool second_gone;	  /* WAITING: list, who is left before the blocker? */
 	bool watch_later;	  /* GRANTED: no watch on our node before the next TICK */
+	bool doubted;		  /* GRANTED: what has our name may be somebody else's, for all
+						   * that a listing can say: only a get of it can tell */
 	bool demanded;		  /* GRANTED, and others want it or might, for all we
 						   * know: not to be kept for nobody */
 	bool create_sent;	  /* create outstanding */
 	bool delete_sent;	  /* delete outstanding, or refused */
 	bool delete_refused;  /* ... try again at the next TICK */
+	bool alike;			  /* without a token, and others in a listing have its mark, too:
+						   * ours may be one of them */
 	bool list_synced;	  /* the listing is to come after a sync */
 	bool waited;		  /* of slots: has been WAITING ... */
 	bool led;			  /* ... and is so, behind another place of this server */
@@ -196,11 +200,11 @@ typedef enum ZkLockEventType
 	/* replies; uuid as in the action, rc */
 	ZKLOCK_EV_MADE_DIR,
 	ZKLOCK_EV_CREATED,	   /* sequence, token */
-	ZKLOCK_EV_LISTED,	   /* list, children, nchildren */
-	ZKLOCK_EV_WATCHED_OWN, /* token */
+	ZKLOCK_EV_LISTED,	   /* list, children, nchildren, next_number, changed */
+	ZKLOCK_EV_WATCHED_OWN, /* token, owned */
 	ZKLOCK_EV_WATCHED,	   /* hash of the child's name; marked */
 	ZKLOCK_EV_WATCHED_DIR,
-	ZKLOCK_EV_MARKED,
+	ZKLOCK_EV_MARKED, /* token, owned */
 	ZKLOCK_EV_DELETED,
 	/* watch events; on a child: hash; uuid where it is of this session, else 0 */
 	ZKLOCK_EV_NODE_DELETED,
@@ -241,8 +245,11 @@ typedef struct ZkLockEvent
 	const ZkLockChild *children; /* contenders only, in any order */
 	int nchildren;
 	bool marked;			  /* WATCHED: the node was written since it was made */
+	bool owned;				  /* WATCHED_OWN, MARKED: the node is our session's */
 	int64_t next_number;	  /* LISTED: that the directory will give to the next
 							   * contender */
+	int64_t changed;		  /* LISTED: token of the newest transaction that made or
+							   * deleted a child: the directory's pzxid */
 	bool held[ZKLOCK_NMODES]; /* always: backends hold the grant */
 	bool keep;				  /* always: a grant may be kept for the next one here
 							   * while nobody else wants it */

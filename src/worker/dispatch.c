@@ -761,6 +761,7 @@ show_listing(const char *name, ZkLockEntry *asker, const ZkLockEvent *event,
 			.children = children,
 			.nchildren = event->nchildren,
 			.next_number = event->next_number,
+			.changed = event->changed,
 			.ended = ZKLOCK_ENDED_UNKNOWN, /* for BESIDE */
 		};
 
@@ -782,6 +783,7 @@ dispatch_listing(const ZkMessage *message, ZkLockEntry *entry, ZkLockEvent *even
 	}
 	event->children = children;
 	event->next_number = message->ncreated;
+	event->changed = zklock_ensemble_token(message->zxid);
 	/* who has a request out stays, and so does its name */
 	if (entry->kind == ZKLOCK_KIND_SLOT)
 	{
@@ -1024,6 +1026,7 @@ zklock_dispatch_message(const ZkMessage *message)
 	event.uuid = message->tag.uuid;
 	event.hash = message->tag.hash;
 	event.token = zklock_ensemble_token(message->czxid);
+	event.owned = message->ephemeral_owner == zklock_shared->session.id.id;
 	if (event.rc == ZKLOCK_RC_ERROR)
 		note_refusal(entry, message);
 

@@ -60,6 +60,11 @@ const char *const coverage_name[NCOVERAGE] = {
 	[COVER_DIR_EXISTED] = "directories that existed already",
 	[COVER_REAPED] = "directories reaped",
 	[COVER_ADMIN_DELETED] = "contenders of ours deleted by somebody",
+	[COVER_REMADE] = "contenders of ours made anew by somebody",
+	[COVER_REMADE_GRANTED] = "grants by the name of one that was gone",
+	[COVER_REMADE_NOTICED] = "grants lost to somebody's node of the same name",
+	[COVER_MIMICKED] = "creates in doubt that somebody made a node for",
+	[COVER_MIMIC_REFUSED] = "such nodes that were not adopted",
 	[COVER_REMOVED] = "contenders of ours taken away by ourselves",
 	[COVER_FOREIGN_EXCLUSIVE] = "foreign exclusive contenders",
 	[COVER_FOREIGN_SHARED] = "foreign shared contenders",
@@ -268,6 +273,51 @@ zk_change(int node)
 	zk.node[node].mzxid = ++zk.zxid;
 }
 
+/* A foreigner's node in place of one of ours. */
+int
+zk_remake(int node)
+{
+	int made;
+
+	zk_delete(node);
+	made = zk_create_named(zk.node[node].dir, zk.node[node].name, FOREIGN);
+	zk.node[made].forged = true;
+	return made;
+}
+
+/* ... beside one of ours, with another number.  -1: there is one. */
+int
+zk_mimic(int node, int64_t sequence)
+{
+	const Node *ours = &zk.node[node];
+	char name[NAME_LEN];
+	int made;
+
+	snprintf(name, sizeof(name), "%.*s%010" PRId64, (int) strlen(ours->name) - 10,
+			 ours->name, sequence);
+	if (sequence < 0 || zk_find(ours->dir, name) >= 0)
+		return -1;
+	made = zk_create_named(ours->dir, name, FOREIGN);
+	zk.node[made].forged = true;
+	zk.node[node].orphan = true;
+	return made;
+}
+
+/* Has another one the name of a node that is gone, as of then? */
+bool
+zk_is_remade(const Node *node, int64_t zxid)
+{
+	for (int i = 0; i < zk.nnodes; i++)
+	{
+		const Node *other = &zk.node[i];
+
+		if (other != node && other->dir == node->dir && other->czxid > node->czxid &&
+			other->czxid <= zxid && strcmp(other->name, node->name) == 0)
+			return true;
+	}
+	return false;
+}
+
 int
 zk_find(int dir, const char *name)
 {
@@ -359,6 +409,26 @@ next_number(int dir, int64_t zxid)
 	return 0;
 }
 
+/* When a child of the directory, which existed, was made or deleted last; its pzxid. */
+static int64_t
+last_change(int dir, int64_t zxid)
+{
+	int64_t last = 0;
+
+	for (int i = 0; i < zk.dir[dir].nincarnations && zk.dir[dir].made[i] <= zxid; i++)
+		last = zk.dir[dir].made[i];
+	for (int i = 0; i < zk.nnodes; i++)
+	{
+		const Node *n = &zk.node[i];
+
+		if (n->dir == dir && n->czxid <= zxid && n->czxid > last)
+			last = n->czxid;
+		if (n->dir == dir && n->dzxid <= zxid && n->dzxid > last)
+			last = n->dzxid;
+	}
+	return last;
+}
+
 static bool
 node_existed(int node, int64_t zxid)
 {
@@ -384,6 +454,7 @@ add_message(Conn *conn, MessageType type)
 	message->marked = false;
 	message->zxid = conn->view;
 	message->nchildren = 0;
+	message->next = message->changed = 0;
 	return message;
 }
 
@@ -731,6 +802,7 @@ answer_listing(Conn *conn, const Request *request)
 		}
 	}
 	message->next = next_number(request->dir, conn->view);
+	message->changed = last_change(request->dir, conn->view);
 	if (request->watch)
 		add_watch(conn->watch, &conn->nwatches, children_watch(request->dir));
 	/* The ensemble lists them in no order. */
@@ -988,6 +1060,18 @@ conn_break(Conn *conn)
 		add_message(conn, MESSAGE_DISCONNECTED);
 }
 
+static bool
+exists_by_name(const Node *node, int64_t zxid)
+{
+	for (int i = 0; i < zk.nnodes; i++)
+	{
+		if (zk.node[i].dir == node->dir && node_existed(i, zxid) &&
+			strcmp(zk.node[i].name, node->name) == 0)
+			return true;
+	}
+	return false;
+}
+
 /* Put the connection to some server and do what the library does then. */
 static void
 connect_to(Conn *conn, ReconnectKind kind, int64_t oldest)
@@ -1048,7 +1132,8 @@ connect_to(Conn *conn, ReconnectKind kind, int64_t oldest)
 
 			COVER(WATCH_MISSED);
 			message->node = node;
-			message->deleted = deleted;
+			/* a watch is on a name */
+			message->deleted = deleted && !exists_by_name(&zk.node[node], conn->view);
 		}
 		else
 			add_watch(conn->watch, &conn->nwatches, node);

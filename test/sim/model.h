@@ -52,7 +52,8 @@ typedef struct Node
 	int64_t dzxid; /* NEVER while it exists */
 	int64_t next;  /* number that the directory was to give after it */
 	int64_t known; /* ... when its owner last read a listing with it */
-	bool orphan;   /* landed after a deposed leader's listing */
+	bool orphan;   /* landed after a deposed leader's listing, or is hidden behind a
+					* foreigner's node that has its mark */
 	bool forged;   /* made without the sequence flag */
 } Node;
 
@@ -145,7 +146,8 @@ typedef struct Message
 	bool deleted;  /* WATCH: else changed */
 	bool marked;   /* REPLY to get: it was written since it was made */
 	int64_t zxid;  /* state that the message tells of */
-	int64_t next;  /* REPLY to list: number that the directory will give next */
+	int64_t next;  /* REPLY to list: number that the directory will give next ... */
+	int64_t changed; /* ... and when a child was made or deleted last */
 	int nchildren; /* ... */
 	int children[MAX_ALIVE];
 } Message;
@@ -217,6 +219,11 @@ typedef enum Coverage
 	COVER_DIR_EXISTED,
 	COVER_REAPED,
 	COVER_ADMIN_DELETED,
+	COVER_REMADE,
+	COVER_REMADE_GRANTED,
+	COVER_REMADE_NOTICED,
+	COVER_MIMICKED,
+	COVER_MIMIC_REFUSED,
 	COVER_REMOVED,
 	COVER_FOREIGN_EXCLUSIVE,
 	COVER_FOREIGN_SHARED,
@@ -303,6 +310,9 @@ extern int zk_create_named(int dir, const char *name, int owner);
 extern bool zk_step_back(int dir);
 extern void zk_delete(int node);
 extern void zk_change(int node);
+extern int zk_remake(int node);
+extern int zk_mimic(int node, int64_t sequence);
+extern bool zk_is_remade(const Node *node, int64_t zxid);
 extern int zk_find(int dir, const char *name);
 extern int zk_find_token(int dir, int64_t czxid);
 extern void zk_make_dir(int dir);

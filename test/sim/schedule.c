@@ -285,6 +285,19 @@ do_admin_delete(int dir)
 	return true;
 }
 
+/* Somebody deletes a contender of ours and makes a node of the same name. */
+static bool
+do_remake(int dir)
+{
+	int node = some_node(dir, false);
+
+	if (node < 0 || !foreigner_may_come(dir))
+		return false;
+	zk_remake(node);
+	COVER(REMADE);
+	return true;
+}
+
 static bool
 do_reap(int dir)
 {
@@ -319,6 +332,7 @@ static const Kind common[] = {
 	{"foreigner goes", {20, 30, 30}, 0, .dir = do_foreign_go},
 	{"node is changed", {10, 0, 0}, KIND_FAULT, .dir = do_change},
 	{"contender is deleted", {3, 0, 0}, KIND_FAULT, .dir = do_admin_delete},
+	{"contender is remade", {3, 0, 0}, KIND_FAULT, .dir = do_remake},
 	{"contender is removed", {2, 0, 0}, KIND_FAULT, .queue = server_remove},
 	{"directory is reaped", {20, 20, 20}, KIND_FAULT, .dir = do_reap},
 };

@@ -106,7 +106,13 @@ check_granted(Server *server, int queue, const ZkLockAction *action, bool keep)
 		fail("token %" PRId64 " is not our contender's czxid", action->token);
 	own = &zk.node[node];
 	if (own->dzxid <= server->told[queue])
-		fail("granted though our contender was gone before what we were told");
+	{
+		/* a listing shows a name; whose node that is, the watch on it tells */
+		if (server_contender(server, queue, action->uuid)->own_watched ||
+			!zk_is_remade(own, server->told[queue]))
+			fail("granted though our contender was gone before what we were told");
+		COVER(REMADE_GRANTED);
+	}
 	if (own->dzxid == NEVER)
 		world.check_turn(server, queue, own);
 
@@ -738,16 +744,18 @@ take_listing(Server *server, int queue, const Message *message, ZkLockChild *chi
 			 ZkLockEvent *event)
 {
 	event->nchildren = message->nchildren;
+	event->changed = message->changed;
 	for (int i = 0; i < message->nchildren; i++)
 	{
 		Node *node = &zk.node[message->children[i]];
 
 		children[i] = node->child;
 		if (node->owner == server->conn.session)
+			node->known = message->next;
+		if (node->child.uuid_hi == server_session(server))
 		{
 			int knower = server_find(server, node);
 
-			node->known = message->next;
 			children[i].sibling = knower >= 0 && knower != queue;
 			children[i].leaving = children[i].sibling && has_heard(server, knower) &&
 				zklock_siblings_leaves(server_contender(server, knower,
@@ -843,6 +851,7 @@ receive_reply(Server *server, const Message *message)
 	{
 		event.sequence = zk.node[message->node].child.sequence;
 		event.token = zk.node[message->node].czxid;
+		event.owned = zk.node[message->node].owner == server->conn.session;
 	}
 	event.children = children;
 	event.next_number = message->next;
@@ -912,7 +921,8 @@ receive_watch(Server *server, const Message *message)
 	}
 	step_dir(server, node->dir, &event);
 
-	if (own && message->deleted && server_find(server, node) >= 0)
+	if (server_owns(server, message->node) && message->deleted &&
+		server_find(server, node) >= 0)
 	{
 		const ZkContender *c =
 			server_contender(server, server_find(server, node), node->child.uuid_lo);

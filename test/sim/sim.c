@@ -98,7 +98,9 @@ check_turn(Server *server, int queue, const Node *own)
 	{
 		const Node *other = &zk.node[zk.alive[i]];
 
+		/* what somebody else has made with our mark is nobody's place, and goes */
 		if (other->dir == dir && other->owner != own->owner && comes_before(other, own) &&
+			other->child.uuid_hi != own->child.uuid_hi &&
 			zklock_modes_conflict(own->child.mode, other->child.mode))
 			fail("granted though %s is before us", other->name);
 	}
@@ -175,6 +177,15 @@ observe(const Server *server, int queue, const ZkLockEvent *event,
 			COVER(ADOPTED);
 			if (new->set != 0)
 				COVER(SET_ADOPTED);
+		}
+		if (event->type == ZKLOCK_EV_WATCHED_OWN && event->rc == ZKLOCK_RC_OK &&
+			old->uuid == event->uuid && old->state != ZKLOCK_FREE &&
+			new->state == ZKLOCK_FREE)
+		{
+			if (old->state == ZKLOCK_GRANTED)
+				COVER(REMADE_NOTICED);
+			if (old->token == 0)
+				COVER(MIMIC_REFUSED);
 		}
 		if (event->type == ZKLOCK_EV_NEED && !event->needed[old->mode])
 		{
@@ -369,6 +380,32 @@ do_forge(int dir)
 	return true;
 }
 
+/*
+ * A foreigner makes a node with the mark of one of ours, of which its server does not know
+ * that it was made: beside it, or in its place.
+ */
+static bool
+do_mimic(int dir)
+{
+	int ours = some_node(dir, false);
+	const ZkContender *c = NULL;
+
+	for (int s = 0; s < nservers && ours >= 0; s++)
+	{
+		if (server_owns(&servers[s], ours))
+			c = server_contender(&servers[s], dir, zk.node[ours].child.uuid_lo);
+	}
+	if (c == NULL || (c->state != ZKLOCK_CREATING && c->state != ZKLOCK_UNSETTLED) ||
+		!foreigner_may_come(dir))
+		return false;
+	if (once_in(2))
+		zk_remake(ours);
+	else if (zk_mimic(ours, zk.node[ours].child.sequence + random_below(4) - 2) < 0)
+		return false;
+	COVER(MIMICKED);
+	return true;
+}
+
 static bool
 do_change_dir(int dir)
 {
@@ -438,6 +475,7 @@ static const Kind kinds[] = {
 	{"set gives up", {10, 0, 60}, KIND_FAULT, .server = set_withdraw},
 	{"foreigner comes", {10, 0, 0}, KIND_FAULT, .dir = do_foreign_come},
 	{"foreigner numbers itself", {5, 0, 0}, KIND_FAULT, .dir = do_forge},
+	{"foreigner makes itself ours", {5, 0, 0}, KIND_FAULT, .dir = do_mimic},
 	{"directory is written", {3, 0, 0}, KIND_FAULT, .dir = do_change_dir},
 	{"ancestors vanish", {10, 0, 0}, KIND_FAULT, .dir = do_remove_ancestors},
 	{"counter jumps", {1, 0, 0}, KIND_FAULT | KIND_RARE, .dir = do_jump},

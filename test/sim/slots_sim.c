@@ -102,17 +102,21 @@ report(void)
  * ------------------------------------------------------------------------
  */
 
-/* Who is in the queue, in its order. */
+/* Who is in the queue, in its order; without those that were made without the sequence flag
+ * since then. */
 static int
-true_queue(ZkLockChild *queue, const Node **nodes)
+true_queue(ZkLockChild *queue, const Node **nodes, int64_t since)
 {
 	int n = 0;
 
 	for (int i = 0; i < zk.nalive; i++)
 	{
 		const Node *node = &zk.node[zk.alive[i]];
-		int at = n++;
+		int at = n;
 
+		if (node->forged && node->czxid > since)
+			continue;
+		n++;
 		for (; at > 0 && queue[at - 1].sequence > node->child.sequence; at--)
 		{
 			queue[at] = queue[at - 1];
@@ -124,14 +128,15 @@ true_queue(ZkLockChild *queue, const Node **nodes)
 	return n;
 }
 
-/* Is the node entitled to a slot? */
+/* Is the node entitled to a slot?  Who makes himself a place before it that he had not when
+ * it came takes nothing from it. */
 static bool
-entitled(const Node *node)
+entitled(const Node *node, int64_t since)
 {
 	ZkLockChild queue[MAX_ALIVE] = {{0}};
 	const Node *nodes[MAX_ALIVE];
 	bool holds[MAX_ALIVE];
-	int n = true_queue(queue, nodes);
+	int n = true_queue(queue, nodes, since);
 
 	zklock_slots_find_holders(queue, n, holds);
 	for (int i = 0; i < n; i++)
@@ -167,7 +172,7 @@ check_number(void)
 static void
 check_turn(Server *server, int queue, const Node *own)
 {
-	if (!entitled(own))
+	if (!entitled(own, own->czxid))
 		fail("granted out of turn");
 	seen[SEEN_GRANTED]++;
 	for (int s = 0; s < nservers; s++)
@@ -407,7 +412,7 @@ lull(void)
 				: -1;
 
 			if (queue >= 0 && table_want(&servers[s].table[queue], ZKLOCK_EXCLUSIVE) > 0 &&
-				entitled(node) && !servers_need_tick())
+				entitled(node, NEVER) && !servers_need_tick())
 				fail("%s waits for a slot that is free", node->name);
 		}
 	}
