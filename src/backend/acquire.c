@@ -112,7 +112,7 @@ zklock_acquire_raise(const ZkHeldLock *held, int32 index)
 					(errcode(ERRCODE_SYSTEM_ERROR),
 					 errmsg("ZooKeeper refused the request for %s \"%s\": %s", what,
 							display, rc != 0 ? zklock_rc_text(rc) : "reason unknown"),
-					 errhint("Check the permissions of the znodes under \"zklock.root\".")));
+					 zklock_refusal_hint(rc)));
 			break;
 	}
 	pg_unreachable();

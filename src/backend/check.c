@@ -16,6 +16,7 @@
 #include "names.h"
 #include "settings.h"
 #include "table.h"
+#include "zk.h"
 
 void
 zklock_check_preloaded(void)
@@ -43,6 +44,15 @@ zklock_check_callable(void)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("cannot use zklock in a replication connection"),
 				 errhint("Use an ordinary connection.")));
+}
+
+int
+zklock_refusal_hint(int rc)
+{
+	if (rc == ZKLOCK_ZQUOTAEXCEEDED)
+		return errhint(
+			"Find the quota of \"zklock.root\", or of a znode above or below it, with ZooKeeper's listquota, and raise it with setquota or remove it with delquota.");
+	return errhint("Check the permissions of the znodes under \"zklock.root\".");
 }
 
 /* The newest write that was acknowledged: a heartbeat, or what has made it needless. */

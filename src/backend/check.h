@@ -31,6 +31,9 @@ extern void zklock_check_preloaded(void);
  */
 extern bool zklock_check_connection(int64 start, int64 until);
 
+/* What to do where the ensemble has refused a request with this code: an errhint. */
+extern int zklock_refusal_hint(int rc);
+
 /* Why the ensemble is out of reach now, a sentence; NULL: it is not, as far as is known. */
 extern const char *zklock_check_trouble(void);
 

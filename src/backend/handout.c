@@ -397,7 +397,7 @@ raise_refused(const char *queue, int rc)
 			(errcode(ERRCODE_SYSTEM_ERROR),
 			 errmsg("ZooKeeper refused the request for queue \"%s\": %s",
 					zklock_display_name(queue), zklock_rc_text(rc)),
-			 errhint("Check the permissions of the znodes under \"zklock.root\".")));
+			 zklock_refusal_hint(rc)));
 }
 
 /* All chunks of one queue, acknowledged. */

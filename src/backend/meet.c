@@ -131,7 +131,7 @@ raise_end(const Wait *wait, ZkPartyEnd end)
 			(errcode(ERRCODE_SYSTEM_ERROR),
 			 errmsg("ZooKeeper refused the request for barrier \"%s\": %s", name,
 					slot->rc != 0 ? zklock_rc_text(slot->rc) : "reason unknown"),
-			 errhint("Check the permissions of the znodes under \"zklock.root\".")));
+			 zklock_refusal_hint(slot->rc)));
 }
 
 /* ------------------------------------------------------------------------

@@ -308,7 +308,7 @@ ask(const ZkQuery *query, const char *data, int len, int64 until, Answer *answer
 		ereport(ERROR,
 				(errcode(ERRCODE_SYSTEM_ERROR),
 				 errmsg("ZooKeeper refused to answer: %s", zklock_rc_text(rc)),
-				 errhint("Check the permissions of the znodes under \"zklock.root\".")));
+				 zklock_refusal_hint(rc)));
 	return rc;
 }
 

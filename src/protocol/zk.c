@@ -58,6 +58,7 @@ static const struct
 	{-123,
 	 "attempts to perform a reconfiguration operation when reconfiguration feature is disable"},
 	{-124, "session closed by server because client is required to do SASL authentication"},
+	{ZKLOCK_ZQUOTAEXCEEDED, "quota exceeded"},
 	{-127, "Operation was throttled due to high load"},
 };
 

@@ -39,6 +39,7 @@ extern bool zklock_session_is_of_keeper(const ZkSessionId *id);
 #define ZKLOCK_ZNOTEMPTY		 (-111)
 #define ZKLOCK_ZNOWATCHER		 (-121)
 #define ZKLOCK_ZSESSIONEXPIRED	 (-112)
+#define ZKLOCK_ZQUOTAEXCEEDED	 (-125) /* the library does not know it */
 
 /* Nobody knows whether it was done: the connection was lost, or the session. */
 static inline bool
@@ -48,7 +49,7 @@ zklock_rc_is_lost(int rc)
 		rc == ZKLOCK_ZSESSIONEXPIRED;
 }
 
-/* Any return code as text: the library's own, see test/client. */
+/* Any return code as text: the library's own, where it has one, see test/client. */
 extern const char *zklock_rc_text(int rc);
 
 /* ns of CLOCK_BOOTTIME: runs on while the machine sleeps. */

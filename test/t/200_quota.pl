@@ -1,0 +1,59 @@
+# An ensemble that enforces quotas, and one that zklock has come to: the error says so, its
+# hint helps, and nothing is left behind.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/../perl";
+use Test::More;
+use ZkLock;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new(conf => { enforceQuota => 'true', skipACL => 'yes' })->start;
+my $node = ZkLock::server('a', $zk);
+ZkLock::wait_connected($node);
+my $s = ZkLock::session($node);
+$s->query("SELECT zk_lock('warm')");
+ZkLock::ask($node, "SELECT zk_queue_put('warm', 'up')");
+my $admin = $zk->client;
+
+# As setquota and delquota of ZooKeeper's zkCli.sh do it (SetQuotaCommand.java, createQuota;
+# DelQuotaCommand.java).  The number is of nodes, the path's own included.
+sub setquota
+{
+	my ($path, $nodes) = @_;
+	my $quota = "/zookeeper/quota$path";
+	my $data = "count=-1,bytes=-1=;byteHardLimit=-1;countHardLimit=$nodes";
+	return $admin->set("$quota/zookeeper_limits", $data) if $admin->exists("$quota/zookeeper_limits");
+	$admin->create("$quota/zookeeper_limits", data => $data, parents => 1);
+	$admin->create("$quota/zookeeper_stats", data => 'count=0,bytes=0');
+}
+
+sub delquota
+{
+	my ($path) = @_;
+	$admin->delete("/zookeeper/quota$path/$_") for qw(zookeeper_limits zookeeper_stats);
+}
+
+my $hint = q(HINT:  Find the quota of "zklock.root", or of a znode above or below it, with ZooKeeper's listquota, and raise it with setquota or remove it with delquota.);
+my %request = (
+	"SELECT zk_lock('new')" => 'lock "new"',
+	"SELECT zk_acquire('new', 2)" => 'slot "new"',
+	"SELECT zk_lock_all('new', 'other')" => 'lock "(?:new|other)"',
+	"SELECT zk_queue_put('new', 'item')" => 'queue "new"',
+	"CALL zk_barrier('new', 1)" => 'barrier "new"');
+for my $case ([ 'removed', \&delquota ], [ 'raised', sub { setquota($_[0], 10_000) } ])
+{
+	my ($how, $help) = @$case;
+	setquota('/zklock', 1);
+	for my $sql (sort keys %request)
+	{
+		like($s->fails($sql), qr/^58000: ZooKeeper refused the request for $request{$sql}: quota exceeded/, "$sql beyond a quota");
+		like($s->notices, qr/^\Q$hint\E$/m, '... has a hint');
+	}
+	like(ZkLock::ask($node, 'SELECT last_error FROM zk_session'), qr/: quota exceeded$/, '... and zk_session says it');
+	$help->('/zklock');
+	is($s->fails($_), '', "$_ when it was $how") for sort keys %request;
+	delquota('/zklock') if $how eq 'raised';
+}
+done_testing();
