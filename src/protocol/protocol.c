@@ -1377,9 +1377,9 @@ on_beside(ZkLockQueue *queue, const ZkLockEvent *event)
 }
 
 /*
- * Is what has our contender's name the node that we have made?  A foreigner has made it if
- * it is of another transaction, or of another session; the latter is all there is to tell
- * where a listing has shown it and our create is in doubt.
+ * Is what has our contender's name the node that we have made?  A foreigner has made it
+ * if it is of another transaction, or of another session; the latter is all there is to
+ * tell where a listing has shown it and our create is in doubt.
  */
 static bool
 is_ours(const ZkContender *c, const ZkLockEvent *event)

@@ -142,13 +142,13 @@ typedef struct Message
 	MessageType type;
 	Request request; /* REPLY */
 	ZkLockRc rc;
-	int node;	   /* WATCH; REPLY to create and get; see children_watch */
-	bool deleted;  /* WATCH: else changed */
-	bool marked;   /* REPLY to get: it was written since it was made */
-	int64_t zxid;  /* state that the message tells of */
-	int64_t next;  /* REPLY to list: number that the directory will give next ... */
+	int node;		 /* WATCH; REPLY to create and get; see children_watch */
+	bool deleted;	 /* WATCH: else changed */
+	bool marked;	 /* REPLY to get: it was written since it was made */
+	int64_t zxid;	 /* state that the message tells of */
+	int64_t next;	 /* REPLY to list: number that the directory will give next ... */
 	int64_t changed; /* ... and when a child was made or deleted last */
-	int nchildren; /* ... */
+	int nchildren;	 /* ... */
 	int children[MAX_ALIVE];
 } Message;
 

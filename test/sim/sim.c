@@ -381,8 +381,8 @@ do_forge(int dir)
 }
 
 /*
- * A foreigner makes a node with the mark of one of ours, of which its server does not know
- * that it was made: beside it, or in its place.
+ * A foreigner makes a node with the mark of one of ours, of which its server does not
+ * know that it was made: beside it, or in its place.
  */
 static bool
 do_mimic(int dir)

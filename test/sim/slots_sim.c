@@ -102,8 +102,8 @@ report(void)
  * ------------------------------------------------------------------------
  */
 
-/* Who is in the queue, in its order; without those that were made without the sequence flag
- * since then. */
+/* Who is in the queue, in its order; without those that were made without the sequence
+ * flag since then. */
 static int
 true_queue(ZkLockChild *queue, const Node **nodes, int64_t since)
 {
@@ -128,8 +128,8 @@ true_queue(ZkLockChild *queue, const Node **nodes, int64_t since)
 	return n;
 }
 
-/* Is the node entitled to a slot?  Who makes himself a place before it that he had not when
- * it came takes nothing from it. */
+/* Is the node entitled to a slot?  Who makes himself a place before it that he had not
+ * when it came takes nothing from it. */
 static bool
 entitled(const Node *node, int64_t since)
 {
