@@ -1059,7 +1059,7 @@ test_requests(const char *proxied)
 		if (created[i] == NULL || created[i]->rc != 0 || message == NULL ||
 			created[i - 1] == NULL || !has_tag(created[i], 100 + (uint32_t) i) ||
 			!has_tag(message, 100 + (uint32_t) i) || message->nchildren != i + 1 ||
-			message->ncreated != (uint32_t) i + 1 ||
+			message->ncreated != (uint32_t) i + 1 || message->zxid != created[i]->czxid ||
 			!listed(message, last_part(created[i]->path)) ||
 			created[i]->czxid <= created[i - 1]->czxid)
 			bad++;
@@ -1096,8 +1096,8 @@ test_requests(const char *proxied)
 	zklock_client_list(client, dir, false, &t);
 	message = expect(client, ZKLOCK_MSG_LISTED, "empty");
 	ok(message != NULL && message->rc == 0 && message->nchildren == 0 &&
-		   message->ncreated == N,
-	   "empty listing, which still counts them");
+		   message->ncreated == N && message->zxid > created[N - 1]->czxid,
+	   "empty listing, which still counts them, and says when the last one went");
 	zklock_client_free_message(message);
 	t = tag(7);
 	zklock_client_delete(client, created[0] ? created[0]->path : dir, &t);
