@@ -115,63 +115,197 @@ unlock_work(void)
  * ------------------------------------------------------------------------
  */
 
-/* An item of this transaction that is lost, or NULL. */
+static ZkTaken *
+taken_of(const Held *held)
+{
+	return &zklock_work->taken[held->taken];
+}
+
+/*
+ * The clock says that nothing is proven any more, and the client is being told so: from
+ * now on the transaction has lost all its items, also if the ZooKeeper session turns out
+ * to live.  Does not throw.
+ */
+static void
+forfeit(void)
+{
+	TimestampTz since =
+		zklock_loss_unproven_since((int64) pg_atomic_read_u64(&zklock_shared->last_write));
+	dlist_iter iter;
+
+	lock_work();
+	dlist_foreach (iter, &held_items)
+	{
+		ZkTaken *taken = taken_of(dlist_container(Held, node, iter.cur));
+
+		if (taken->take.lost)
+			continue;
+		zklock_take_forfeit(&taken->take);
+		taken->loss = ZKLOCK_ITEM_UNPROVEN;
+		taken->unproven_since = since;
+	}
+	unlock_work();
+}
+
+/* An item of this transaction that is lost, or NULL.  Whoever is given one tells it. */
 static const ZkTaken *
 find_lost(void)
 {
-	bool all = zklock_lease_lost();
 	dlist_iter iter;
 
+	if (dlist_is_empty(&held_items))
+		return NULL;
+	if (zklock_lease_lost())
+		forfeit();
+	pg_read_barrier(); /* the lease first, as with locks */
 	dlist_foreach (iter, &held_items)
 	{
-		const ZkTaken *taken =
-			&zklock_work->taken[dlist_container(Held, node, iter.cur)->taken];
+		const ZkTaken *taken = taken_of(dlist_container(Held, node, iter.cur));
 
-		/* set once, by the worker */
-		if (all || ((volatile const ZkTaken *) taken)->take.lost)
+		/* set once */
+		if (((volatile const ZkTaken *) taken)->take.lost)
 			return taken;
 	}
 	return NULL;
 }
 
-static void
+/* One whose marks have not been seen on the newest connection, or NULL. */
+static const ZkTaken *
+find_unseen(void)
+{
+	const ZkTaken *unseen = NULL;
+	dlist_iter iter;
+
+	LWLockAcquire(zklock_work->lock, LW_SHARED);
+	dlist_foreach (iter, &held_items)
+	{
+		const ZkTaken *taken = taken_of(dlist_container(Held, node, iter.cur));
+
+		if (taken->take.unseen && (unseen == NULL || taken->refused))
+			unseen = taken;
+	}
+	unlock_work();
+	return unseen;
+}
+
+pg_noreturn static void
+raise_refused(const char *queue, int rc)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_SYSTEM_ERROR),
+			 errmsg("ZooKeeper refused the request for queue \"%s\": %s",
+					zklock_display_name(queue), zklock_rc_text(rc)),
+			 zklock_refusal_hint(rc)));
+}
+
+static const char *
+describe_loss(const ZkTaken *taken)
+{
+	switch (taken->loss)
+	{
+		case ZKLOCK_ITEM_UNPROVEN:
+			return zklock_loss_describe_unproven(taken->unproven_since,
+												 "another session may have the item by now");
+		case ZKLOCK_ITEM_TORN:
+			return "ZooKeeper does not say any more that this server has the item: it was restored, or somebody deleted a mark; another session may have the item by now.";
+		case ZKLOCK_ITEM_KEPT:
+		case ZKLOCK_ITEM_SESSION_ENDED:
+			break;
+	}
+	return "The ZooKeeper session ended while the transaction had the item; another server may have it by now.";
+}
+
+pg_noreturn static void
 raise_lost(const ZkTaken *taken)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 			 errmsg("item %lld of queue \"%s\" was lost", (long long) taken->id,
 					zklock_display_name(taken->queue)),
-			 errdetail(
-				 "The ZooKeeper session ended while the transaction had the item; another server may have it by now."),
+			 errdetail("%s", describe_loss(taken)),
 			 errhint("The transaction might succeed if retried.")));
 }
 
-/* The lease first, and then the marks, as there. */
-void
-zklock_handout_claim(void)
+/* There is a lease, and a look at an item's marks has no answer. */
+pg_noreturn static void
+raise_unseen(const ZkTaken *taken, int64 ms)
 {
-	int64 start;
-	int64 limit;
-	const ZkTaken *lost;
+	if (taken->refused)
+		raise_refused(taken->queue, taken->rc);
+	ereport(ERROR,
+			(errcode(ERRCODE_SYSTEM_ERROR),
+			 errmsg("could not prove item %lld of queue \"%s\" within %lld ms",
+					(long long) taken->id, zklock_display_name(taken->queue),
+					(long long) ms),
+			 errdetail(
+				 "ZooKeeper has not said on the new connection whether this server has the item still."),
+			 errhint("The transaction might succeed if retried.")));
+}
 
-	if (dlist_is_empty(&held_items))
-		return;
-	start = zklock_clock();
-	limit = (int64) zklock_shared->session.timeout_ms + zklock_connect_timeout;
-	/* the item is deleted: a commit that a crash takes back would have lost it */
-	ForceSyncCommit();
+static void
+on_claim_error(void *queue)
+{
+	errcontext("while waiting for the proof of an item of queue \"%s\"",
+			   zklock_plain_name(queue));
+}
+
+/*
+ * Wait until the lease is good, and the marks have been seen on the newest connection, or
+ * an item is lost: it is returned.  The lease comes first: that of a new connection is
+ * there when the marks count as unseen.
+ */
+static const ZkTaken *
+await_proof(void)
+{
+	int64 ms = (int64) zklock_shared->session.timeout_ms + zklock_connect_timeout;
+	const ZkTaken *lost;
+	ZkWait wait;
+
+	zklock_wait_begin(&wait, ms);
 	ConditionVariablePrepareToSleep(&zklock_shared->write_cv);
-	while (!zklock_lease_valid() && find_lost() == NULL)
+	for (;;)
 	{
-		if (zklock_clock() - start > limit * NS_PER_MS)
-			zklock_loss_raise_unproven(limit);
+		bool valid = zklock_lease_valid();
+		const ZkTaken *unseen = find_unseen();
+		int64 now = zklock_clock();
+
+		/* it was lost before it counted as seen */
+		lost = find_lost();
+		if (lost != NULL || (valid && unseen == NULL))
+			break;
+		if (valid && (unseen->refused || now > wait.until))
+			raise_unseen(unseen, ms);
+		if (now > wait.until)
+			zklock_loss_raise_unproven(ms);
+		if (now >= wait.lock_timeout)
+			ereport(ERROR,
+					(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+					 errmsg(ZKLOCK_LOCK_TIMEOUT_MESSAGE)));
 		(void) ConditionVariableTimedSleep(&zklock_shared->write_cv, SHORT_SLEEP,
 										   zklock_wait_event(&wait_event_take,
 															 "ZkLockQueueTake"));
 	}
 	ConditionVariableCancelSleep();
-	pg_read_barrier();
-	if ((lost = find_lost()) != NULL)
+	return lost;
+}
+
+void
+zklock_handout_claim(void)
+{
+	ErrorContextCallback callback;
+	const ZkTaken *lost;
+
+	if (dlist_is_empty(&held_items))
+		return;
+	/* the item is deleted: a commit that a crash takes back would have lost it */
+	ForceSyncCommit();
+	callback.callback = on_claim_error;
+	callback.arg = taken_of(dlist_head_element(Held, node, &held_items))->queue;
+	callback.previous = error_context_stack;
+	error_context_stack = &callback;
+	lost = await_proof();
+	error_context_stack = callback.previous;
+	if (lost != NULL)
 		raise_lost(lost);
 }
 
@@ -388,16 +522,6 @@ post(Outbox *outbox, ZkChunkHead *head)
 	if (posted)
 		zklock_work_wake();
 	return outbox->posted;
-}
-
-pg_noreturn static void
-raise_refused(const char *queue, int rc)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_SYSTEM_ERROR),
-			 errmsg("ZooKeeper refused the request for queue \"%s\": %s",
-					zklock_display_name(queue), zklock_rc_text(rc)),
-			 zklock_refusal_hint(rc)));
 }
 
 /* All chunks of one queue, acknowledged. */
@@ -850,7 +974,7 @@ zklock_handout_take(const char *queue, int64 wait_ms, ZkHandout *handout)
 static void
 end_held(Held *held, bool committed)
 {
-	ZkTaken *taken = &zklock_work->taken[held->taken];
+	ZkTaken *taken = taken_of(held);
 
 	lock_work();
 	/* by the worker's word or by the clock */

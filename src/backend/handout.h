@@ -38,9 +38,12 @@ extern bool zklock_handout_take(const char *queue, int64 wait_ms, ZkHandout *han
 
 /* --- for callbacks; none throws but the first three ------------------------ */
 
-/* PRE_COMMIT: write what is put, after a wait for room, which raises 53400 and 55P03; as the
- * last thing, see whether the items that we have
- * are ours still, as zklock_loss_await_verdict does for locks. */
+/*
+ * PRE_COMMIT: write what is put, after a wait for room, which raises 53400 and 55P03; as the
+ * last thing, see whether the items that we have are ours still, as
+ * zklock_loss_await_verdict does for locks: 40001.  It waits for a lease, and for the look at
+ * their marks on a new connection, and raises 58000 and 55P03.
+ */
 extern void zklock_handout_before_commit(void);
 extern void zklock_handout_claim(void);
 

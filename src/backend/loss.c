@@ -85,6 +85,21 @@ zklock_loss_find(void)
 	return held;
 }
 
+TimestampTz
+zklock_loss_unproven_since(int64 last_write)
+{
+	TimestampTz since = GetCurrentTimestamp() - (zklock_clock() - last_write) / 1000;
+
+	return since - since % USECS_PER_SEC;
+}
+
+const char *
+zklock_loss_describe_unproven(TimestampTz since, const char *consequence)
+{
+	return psprintf("ZooKeeper has not confirmed this server's session since %s; %s.",
+					timestamptz_to_str(since), consequence);
+}
+
 /* From now on it is lost, which the clock alone may say: there was no write since this
  * one.  Does not throw. */
 static void
@@ -92,8 +107,7 @@ forfeit(ZkHeldLock *held, int64 last_write)
 {
 	if (!zklock_held_lost(held))
 	{
-		held->unproven_since = GetCurrentTimestamp() - (zklock_clock() - last_write) / 1000;
-		held->unproven_since -= held->unproven_since % USECS_PER_SEC;
+		held->unproven_since = zklock_loss_unproven_since(last_write);
 		zklock_held_forfeit(held);
 	}
 }
@@ -137,8 +151,7 @@ describe_cause(const ZkHeldLock *held, const char *what, const char *consequence
 	if (held->unproven_since == 0)
 		return psprintf("The ZooKeeper session ended, or the contender was deleted, %s; %s.",
 						what, consequence);
-	return psprintf("ZooKeeper has not confirmed this server's session since %s; %s.",
-					timestamptz_to_str(held->unproven_since), consequence);
+	return zklock_loss_describe_unproven(held->unproven_since, consequence);
 }
 
 /*

@@ -14,6 +14,7 @@
 #define ZKLOCK_LOSS_H
 
 #include "executor/execdesc.h"
+#include "utils/timestamp.h"
 
 #include "hold.h"
 
@@ -30,6 +31,14 @@ extern ZkHeldLock *zklock_loss_find(void);
  * raises 58000 after that time and connect_timeout.  Can be cancelled.
  */
 extern void zklock_loss_await_verdict(void);
+
+/* Since when is nothing known, if the newest acknowledged write was sent at "last_write"?
+ * Does not throw. */
+extern TimestampTz zklock_loss_unproven_since(int64 last_write);
+
+/* ... and what is said of it, and of who may have by now what was lost. */
+extern const char *zklock_loss_describe_unproven(TimestampTz since,
+												 const char *consequence);
 
 /* No lease was proven within so many ms: 58000. */
 pg_noreturn extern void zklock_loss_raise_unproven(int64 ms);

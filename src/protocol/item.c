@@ -493,6 +493,19 @@ zklock_items_forget(ZkItems *items)
  * ------------------------------------------------------------------------
  */
 
+/* What is to be asked, or to be done, before the marks are ended together. */
+static ZkTakeRequest
+request_about_marks(const ZkTake *take)
+{
+	if (take->unseen)
+		return take->half ? ZKLOCK_TAKE_SEE_IT : ZKLOCK_TAKE_SEE;
+	if (!take->torn || take->state == ZKLOCK_TAKE_HELD)
+		return ZKLOCK_TAKE_NOTHING;
+	return take->ours  ? ZKLOCK_TAKE_REPAIR
+		: take->others ? ZKLOCK_TAKE_CLEAR
+					   : ZKLOCK_TAKE_SEE_IT;
+}
+
 ZkTakeRequest
 zklock_take_request(ZkTake *take)
 {
@@ -505,7 +518,9 @@ zklock_take_request(ZkTake *take)
 		case ZKLOCK_TAKE_FREE:
 		case ZKLOCK_TAKE_WANTED:
 		case ZKLOCK_TAKE_READ:
+			break;
 		case ZKLOCK_TAKE_HELD:
+			request = request_about_marks(take);
 			break;
 		case ZKLOCK_TAKE_TAKING:
 			request = take->whose ? ZKLOCK_TAKE_WHOSE : ZKLOCK_TAKE_MARK;
@@ -514,6 +529,9 @@ zklock_take_request(ZkTake *take)
 			request = ZKLOCK_TAKE_READ_IT;
 			break;
 		case ZKLOCK_TAKE_DONE:
+			request = request_about_marks(take);
+			if (request != ZKLOCK_TAKE_NOTHING)
+				break;
 			if (!take->alone)
 				request = ZKLOCK_TAKE_FINISH;
 			else if (take->same || ZKLOCK_ITEM_MUTANT == 11)
@@ -522,11 +540,20 @@ zklock_take_request(ZkTake *take)
 				request = ZKLOCK_TAKE_COMPARE;
 			break;
 		case ZKLOCK_TAKE_RETURNED:
-			request = ZKLOCK_TAKE_GIVE;
+			request = request_about_marks(take);
+			if (request == ZKLOCK_TAKE_NOTHING)
+				request = ZKLOCK_TAKE_GIVE;
 			break;
 	}
 	take->open = request != ZKLOCK_TAKE_NOTHING;
 	return request;
+}
+
+/* There are no marks to be looked at. */
+static void
+forget_marks(ZkTake *take)
+{
+	take->unseen = take->half = take->torn = take->ours = take->others = false;
 }
 
 static void
@@ -534,6 +561,7 @@ start_over(ZkTake *take)
 {
 	take->state = take->leaving ? ZKLOCK_TAKE_FREE : ZKLOCK_TAKE_WANTED;
 	take->open = take->doubt = take->whose = false;
+	forget_marks(take);
 }
 
 /* The marks are ours. */
@@ -582,6 +610,7 @@ reply_whose(ZkTake *take, ZkItemRc rc)
 		(rc == ZKLOCK_ITEM_RC_NO_NODE && ZKLOCK_ITEM_MUTANT == 5))
 	{
 		marked(take);
+		take->unseen = true; /* the one below the item is not seen yet */
 		return ZKLOCK_TAKE_NO_NEWS;
 	}
 	start_over(take);
@@ -598,15 +627,12 @@ reply_read(ZkTake *take, ZkItemRc rc)
 	}
 	if (rc == ZKLOCK_ITEM_RC_OK)
 		take->state = ZKLOCK_TAKE_READ;
-	else if (rc == ZKLOCK_ITEM_RC_NO_NODE)
-	{
-		start_over(take);
-		return ZKLOCK_TAKE_VANISHED;
-	}
 	else
 	{
 		take->state = ZKLOCK_TAKE_RETURNED;
-		return ZKLOCK_TAKE_REFUSED;
+		/* it is gone, but for the mark in held/: then another one is chosen */
+		if (rc != ZKLOCK_ITEM_RC_NO_NODE)
+			return ZKLOCK_TAKE_REFUSED;
 	}
 	return ZKLOCK_TAKE_NO_NEWS;
 }
@@ -617,6 +643,63 @@ over(ZkTake *take, ZkTakeNews news)
 	/* one that was refused is its backend's still */
 	start_over(take);
 	return news;
+}
+
+/* The marks are not both there. */
+static void
+tear(ZkTake *take)
+{
+	forget_marks(take);
+	take->torn = true;
+}
+
+/* A mark was looked at. */
+static ZkTakeNews
+reply_see(ZkTake *take, ZkTakeRequest request, ZkItemRc rc)
+{
+	bool ours = rc == ZKLOCK_ITEM_RC_OK;
+
+	if (!ours && rc != ZKLOCK_ITEM_RC_NO_NODE && rc != ZKLOCK_ITEM_RC_EXISTS)
+		return ZKLOCK_TAKE_NO_NEWS; /* again, then */
+	if (take->torn)
+	{
+		take->ours = ours;
+		take->others = !ours;
+		return ZKLOCK_TAKE_NO_NEWS;
+	}
+	if (ours)
+	{
+		take->half = request == ZKLOCK_TAKE_SEE && ZKLOCK_ITEM_MUTANT != 14;
+		take->unseen = take->half;
+		return ZKLOCK_TAKE_NO_NEWS;
+	}
+	tear(take);
+	if (take->state != ZKLOCK_TAKE_HELD)
+		return ZKLOCK_TAKE_NO_NEWS;
+	take->lost = true;
+	return ZKLOCK_TAKE_LOST;
+}
+
+/* The mark in held/ is there again. */
+static ZkTakeNews
+reply_repair(ZkTake *take, ZkItemRc rc)
+{
+	if (rc == ZKLOCK_ITEM_RC_OK || rc == ZKLOCK_ITEM_RC_EXISTS)
+		forget_marks(take);
+	return rc == ZKLOCK_ITEM_RC_NO_NODE ? ZKLOCK_TAKE_NO_DIRECTORY : ZKLOCK_TAKE_NO_NEWS;
+}
+
+/* The mark in held/ was deleted, or was not there: none of ours is left. */
+static ZkTakeNews
+reply_clear(ZkTake *take, ZkItemRc rc)
+{
+	if (rc != ZKLOCK_ITEM_RC_OK && rc != ZKLOCK_ITEM_RC_NO_NODE)
+		return ZKLOCK_TAKE_NO_NEWS;
+	forget_marks(take);
+	if (take->state != ZKLOCK_TAKE_DONE)
+		return over(take, ZKLOCK_TAKE_GIVEN);
+	take->alone = true;
+	return ZKLOCK_TAKE_NO_NEWS;
 }
 
 ZkTakeNews
@@ -644,9 +727,9 @@ zklock_take_reply(ZkTake *take, ZkTakeRequest request, ZkItemRc rc, int failed)
 		case ZKLOCK_TAKE_FINISH:
 			if (rc == ZKLOCK_ITEM_RC_OK)
 				return over(take, ZKLOCK_TAKE_ENDED);
-			/* done before, though we did not hear of it; or somebody has deleted the marks */
+			/* done before, though we did not hear of it; or somebody has deleted a mark */
 			if (rc == ZKLOCK_ITEM_RC_NO_NODE)
-				take->alone = true;
+				tear(take);
 			break;
 		case ZKLOCK_TAKE_COMPARE:
 			take->same = rc == ZKLOCK_ITEM_RC_OK;
@@ -663,9 +746,18 @@ zklock_take_reply(ZkTake *take, ZkTakeRequest request, ZkItemRc rc, int failed)
 				return over(take, ZKLOCK_TAKE_GIVEN);
 			break;
 		case ZKLOCK_TAKE_GIVE:
-			if (rc == ZKLOCK_ITEM_RC_OK || rc == ZKLOCK_ITEM_RC_NO_NODE)
+			if (rc == ZKLOCK_ITEM_RC_OK)
 				return over(take, ZKLOCK_TAKE_GIVEN);
+			if (rc == ZKLOCK_ITEM_RC_NO_NODE)
+				tear(take);
 			break;
+		case ZKLOCK_TAKE_SEE:
+		case ZKLOCK_TAKE_SEE_IT:
+			return reply_see(take, request, rc);
+		case ZKLOCK_TAKE_REPAIR:
+			return reply_repair(take, rc);
+		case ZKLOCK_TAKE_CLEAR:
+			return reply_clear(take, rc);
 	}
 	return ZKLOCK_TAKE_NO_NEWS;
 }
@@ -677,12 +769,47 @@ zklock_take_resumed(ZkTake *take)
 		ZKLOCK_ITEM_MUTANT != 6)
 		take->doubt = true;
 	/* the ensemble may have gone back meanwhile */
-	take->open = take->same = false;
+	take->open = take->same = take->ours = take->others = false;
+}
+
+void
+zklock_take_connected(ZkTake *take)
+{
+	assert(!take->open);
+	switch ((ZkTakeState) take->state)
+	{
+		case ZKLOCK_TAKE_FREE:
+		case ZKLOCK_TAKE_WANTED:
+		case ZKLOCK_TAKE_TAKING:
+			break;
+		case ZKLOCK_TAKE_READING:
+		case ZKLOCK_TAKE_READ:
+		case ZKLOCK_TAKE_HELD:
+		case ZKLOCK_TAKE_DONE:
+		case ZKLOCK_TAKE_RETURNED:
+			take->unseen =
+				!take->torn && !take->alone && !take->gone && ZKLOCK_ITEM_MUTANT != 13;
+			take->half = false;
+			break;
+	}
+}
+
+void
+zklock_take_forfeit(ZkTake *take)
+{
+	assert(take->state == ZKLOCK_TAKE_HELD);
+	if (ZKLOCK_ITEM_MUTANT != 15)
+		take->lost = true;
+	/* the marks may be there */
+	if (ZKLOCK_ITEM_MUTANT == 16)
+		take->gone = true;
 }
 
 bool
 zklock_take_session_lost(ZkTake *take)
 {
+	bool told;
+
 	take->open = false;
 	take->same = take->same && ZKLOCK_ITEM_MUTANT == 12;
 	switch ((ZkTakeState) take->state)
@@ -697,13 +824,17 @@ zklock_take_session_lost(ZkTake *take)
 			break;
 		case ZKLOCK_TAKE_HELD:
 			if (ZKLOCK_ITEM_MUTANT != 7)
-				take->lost = true;
-			return true;
+				take->lost = take->gone = true;
+			told = take->torn;
+			forget_marks(take);
+			return !told;
 		case ZKLOCK_TAKE_DONE:
 			/* marks that are there are another's */
+			forget_marks(take);
 			take->alone = true;
 			break;
 		case ZKLOCK_TAKE_RETURNED:
+			forget_marks(take);
 			take->state = ZKLOCK_TAKE_FREE;
 			break;
 	}
@@ -726,15 +857,16 @@ zklock_take_leave(ZkTake *take)
 void
 zklock_take_end(ZkTake *take, bool committed)
 {
-	assert(take->state == ZKLOCK_TAKE_HELD && !take->open);
+	/* the marks may be looked at */
+	assert(take->state == ZKLOCK_TAKE_HELD && (!take->open || take->unseen));
 	take->leaving = true;
 	if (committed)
 	{
 		take->state = ZKLOCK_TAKE_DONE;
-		take->alone = take->lost;
+		take->alone = take->gone;
 	}
 	else
-		take->state = take->lost ? ZKLOCK_TAKE_FREE : ZKLOCK_TAKE_RETURNED;
+		take->state = take->gone ? ZKLOCK_TAKE_FREE : ZKLOCK_TAKE_RETURNED;
 }
 
 /* ------------------------------------------------------------------------

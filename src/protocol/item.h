@@ -11,7 +11,7 @@
  *	 items/<base>.<index>-<sequence>
  *		an item, persistent and sequential; its data are the payload
  *	 items/.../held
- *		ephemeral: a session has taken it
+ *		ephemeral: a session has taken it; its data are the name of the other mark
  *	 held/<item's name>.<take>
  *		the same once more: by which take, and for those who want to know which items are
  *		taken without a look at each
@@ -32,6 +32,10 @@
  * are made in the same step: so that can be repeated until it is known to be done.  Who
  * finds a chunk that nobody speaks for asks the commit log: zklock_put_judge.
  *
+ * On each new connection the marks are looked at: an ensemble that was restored may lack
+ * them, though the session is there, or somebody may have deleted one.  An item is lost
+ * unless both are there, and this take's.
+ *
  * To end a take.  At the commit marks and item are deleted in one step, else the marks.
  * One of the marks has a name that no other take ever gives, and they come and go
  * together.  So that step can be repeated until it is answered, without harm to whoever
@@ -39,7 +43,9 @@
  * deleted, which the ensemble refuses while anybody has it: a node with children.  That
  * goes by its name, which may be another item's by then, where the ensemble has gone back
  * or somebody has deleted the directories of the queue: numbers begin again there.  So
- * it is read first, and its id compared.
+ * it is read first, and its id compared.  Where the marks are not both there, the
+ * one below the item is looked at: if it is this take's, the other one is made again, and
+ * they are ended together, for others watch held/; else the one in held/ is deleted.
  *
  *-------------------------------------------------------------------------
  */
@@ -261,7 +267,13 @@ typedef struct ZkTake
 	bool whose;	   /* whose are the marks? */
 	bool alone;	   /* DONE: the item without its marks is to be deleted ... */
 	bool same;	   /* ... and it is the one that was had, not another of its name */
-	bool lost;	   /* HELD: the session is lost, and the marks with it */
+	bool lost;	   /* HELD: the transaction has it no more, or was told so */
+	bool gone;	   /* ... with the session: there is no mark of it */
+	bool unseen; /* the marks were made on an earlier connection: are they there still? */
+	bool half;	 /* ... the one in held/ is */
+	bool torn;	 /* they are not both there and ours */
+	bool ours;	 /* ... the one below the item is */
+	bool others; /* ... it is not */
 } ZkTake;
 
 /* What to ask for. */
@@ -270,11 +282,15 @@ typedef enum ZkTakeRequest
 	ZKLOCK_TAKE_NOTHING,
 	ZKLOCK_TAKE_MARK,	 /* multi: create items/.../held, create held/... */
 	ZKLOCK_TAKE_WHOSE,	 /* get held/...: is it there? */
+	ZKLOCK_TAKE_SEE,	 /* ... and of our session?  EXISTS: it is not */
+	ZKLOCK_TAKE_SEE_IT,	 /* get items/.../held: is it this take's?  EXISTS: it is not */
 	ZKLOCK_TAKE_READ_IT, /* get items/... */
 	ZKLOCK_TAKE_FINISH,	 /* multi: delete held/..., items/.../held, and the item */
 	ZKLOCK_TAKE_COMPARE, /* get items/...: is it the one that was had?  EXISTS: another */
 	ZKLOCK_TAKE_DELETE,	 /* delete items/... */
-	ZKLOCK_TAKE_GIVE	 /* multi: delete held/..., items/.../held */
+	ZKLOCK_TAKE_GIVE,	 /* multi: delete held/..., items/.../held */
+	ZKLOCK_TAKE_REPAIR,	 /* create held/... */
+	ZKLOCK_TAKE_CLEAR	 /* delete held/... */
 } ZkTakeRequest;
 
 /* What a reply means for the item. */
@@ -285,6 +301,7 @@ typedef enum ZkTakeNews
 	ZKLOCK_TAKE_VANISHED,	  /* it is gone: likewise */
 	ZKLOCK_TAKE_ENDED,		  /* the take is over, and the item gone */
 	ZKLOCK_TAKE_GIVEN,		  /* the take is over, and the item anybody's */
+	ZKLOCK_TAKE_LOST,		  /* the transaction has lost it */
 	ZKLOCK_TAKE_NO_DIRECTORY, /* held/ is missing: make it */
 	ZKLOCK_TAKE_REFUSED		  /* for good; the item is anybody's, or will be */
 } ZkTakeNews;
@@ -298,6 +315,14 @@ extern ZkTakeNews zklock_take_reply(ZkTake *take, ZkTakeRequest request, ZkItemR
 
 /* The session goes on, on another connection: what was out has been lost. */
 extern void zklock_take_resumed(ZkTake *take);
+
+/* ... or another session, which has begun: marks that there are have to be looked at.
+ * Nothing is out. */
+extern void zklock_take_connected(ZkTake *take);
+
+/* The transaction is told that the item is lost, for all that is known: so it is,
+ * whatever turns out. */
+extern void zklock_take_forfeit(ZkTake *take);
 
 /* The session is lost.  Returns whether the transaction has lost the item by it. */
 extern bool zklock_take_session_lost(ZkTake *take);

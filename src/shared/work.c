@@ -110,6 +110,8 @@ zklock_taken_make(const char *queue, bool waits)
 	taken->none = taken->refused = taken->pause = taken->made = false;
 	taken->waits = waits;
 	taken->rc = 0;
+	taken->loss = ZKLOCK_ITEM_KEPT;
+	taken->unproven_since = 0;
 	taken->buffer = -1;
 	taken->item[0] = '\0';
 	strlcpy(taken->queue, queue, sizeof(taken->queue));

@@ -34,6 +34,7 @@
 
 #include "storage/condition_variable.h"
 #include "storage/lwlock.h"
+#include "utils/timestamp.h"
 
 #include "port/atomics.h"
 
@@ -46,18 +47,29 @@
 /* Puts at a time that are not settled; further ones wait. */
 #define ZKLOCK_WORK_PUTS 256
 
+/* Why a transaction has lost its item: what is known of it. */
+typedef enum ZkItemLoss
+{
+	ZKLOCK_ITEM_KEPT, /* it has not */
+	ZKLOCK_ITEM_SESSION_ENDED,
+	ZKLOCK_ITEM_TORN,	 /* the marks were not there, on a new connection */
+	ZKLOCK_ITEM_UNPROVEN /* the clock said so, and so the client was told */
+} ZkItemLoss;
+
 typedef struct ZkTaken
 {
 	ZkTake take;
-	uint32 serial; /* of the take, never 0 */
-	int32 next;	   /* free list */
-	uint64 order;  /* takes are served in the order of these; later: when its item was to
-					* be  given back, in the same order */
-	uint64 puts;   /* "committed", when it began: it sees what was put before */
+	ZkItemLoss loss;			/* of take.lost */
+	TimestampTz unproven_since; /* UNPROVEN */
+	uint32 serial;				/* of the take, never 0 */
+	int32 next;					/* free list */
+	uint64 order; /* takes are served in the order of these; later: when its item was to
+				   * be  given back, in the same order */
+	uint64 puts;  /* "committed", when it began: it sees what was put before */
 	ConditionVariable cv;
 	bool waits;	  /* if there is none, it waits for one */
 	bool none;	  /* there was no item at some moment since it began */
-	bool refused; /* by the ensemble: rc */
+	bool refused; /* by the ensemble: rc.  HELD: a look at the marks */
 	int rc;
 	bool pause; /* a refused request is repeated at the next TICK; the worker's, as is: */
 	bool made;	/* held/ was missing, and we have made it */

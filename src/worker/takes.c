@@ -81,6 +81,7 @@ static void send_one(const Sending *s);
 static List *views = NIL; /* in TopMemoryContext */
 static uint32 last_view = 0;
 static uint32 connection = 0; /* replies of an earlier one are void */
+static int torn = 0;		  /* items that were lost since the log was told */
 static bool due = true;
 
 void
@@ -591,11 +592,16 @@ compare_orders(const void *a, const void *b)
 /* Make the marks of a take, or delete them, perhaps with the item.  The one that says
  * whose they are comes first where it is to be there. */
 static void
-send_multi(const ZkRequestTag *tag, const Sending *s, const char *item, const char *mark)
+send_multi(const ZkRequestTag *tag, const Sending *s, const char *item, const char *held,
+		   const char *mark)
 {
-	char *held = psprintf("%s/held", item);
+	const char *name = strrchr(mark, '/') + 1;
 	ZkOp make[2] = {
-		{.type = ZKLOCK_OP_CREATE, .path = held, .data = "", .mode = ZKLOCK_CREATE_EPHEMERAL},
+		{.type = ZKLOCK_OP_CREATE,
+		 .path = held,
+		 .data = name,
+		 .datalen = (int) strlen(name),
+		 .mode = ZKLOCK_CREATE_EPHEMERAL},
 		{.type = ZKLOCK_OP_CREATE, .path = mark, .data = "", .mode = ZKLOCK_CREATE_EPHEMERAL},
 	};
 	ZkOp end[3] = {
@@ -622,6 +628,7 @@ send_one(const Sending *s)
 	};
 	char *item =
 		zklock_path_name(ZKLOCK_KIND_QUEUE, s->queue, psprintf("items/%s", s->item));
+	char *held = psprintf("%s/held", item);
 	char name[ZKLOCK_MARK_NAME];
 	char *mark;
 	char *path;
@@ -648,10 +655,21 @@ send_one(const Sending *s)
 		case ZKLOCK_TAKE_MARK:
 		case ZKLOCK_TAKE_FINISH:
 		case ZKLOCK_TAKE_GIVE:
-			send_multi(&tag, s, item, mark);
+			send_multi(&tag, s, item, held, mark);
 			break;
 		case ZKLOCK_TAKE_WHOSE:
+		case ZKLOCK_TAKE_SEE:
 			zklock_session_sent(zklock_client_get(client, mark, false, &tag));
+			break;
+		case ZKLOCK_TAKE_SEE_IT:
+			zklock_session_sent(zklock_client_get(client, held, false, &tag));
+			break;
+		case ZKLOCK_TAKE_CLEAR:
+			zklock_session_sent(zklock_client_delete(client, mark, &tag));
+			break;
+		case ZKLOCK_TAKE_REPAIR:
+			zklock_session_sent(
+				zklock_client_create(client, mark, "", 0, ZKLOCK_CREATE_EPHEMERAL, &tag));
 			break;
 		case ZKLOCK_TAKE_READ_IT:
 		case ZKLOCK_TAKE_COMPARE:
@@ -663,6 +681,17 @@ send_one(const Sending *s)
 	}
 }
 
+/* So many transactions have lost an item. */
+static void
+report_lost(int n, const char *why)
+{
+	ereport(LOG,
+			(errmsg_plural("%d queue item was lost while a transaction had it",
+						   "%d queue items were lost while transactions had them",
+						   (unsigned long) n, n),
+			 errdetail("%s", why)));
+}
+
 void
 zklock_takes_work(bool wanted)
 {
@@ -671,6 +700,10 @@ zklock_takes_work(bool wanted)
 	int nwishes = 0;
 	ListCell *cell;
 
+	if (torn > 0)
+		report_lost(torn,
+					"The marks that say who has them were deleted, or ZooKeeper was restored without them.");
+	torn = 0;
 	due |= wanted;
 	if (!due || zklock_session_client() == NULL || zklock_session_busy())
 		return;
@@ -734,6 +767,32 @@ is_same(const ZkTaken *taken, const ZkMessage *message)
 		zklock_item_id(&name, message->czxid) == taken->id;
 }
 
+/* A mark that is there: is it that of the take? */
+static bool
+is_ours(const ZkTaken *taken, ZkTakeRequest request, const ZkMessage *message)
+{
+	char mark[ZKLOCK_MARK_NAME];
+
+	if (message->ephemeral_owner != zklock_shared->session.id.id)
+		return false;
+	/* no other take has this name */
+	if (request == ZKLOCK_TAKE_SEE)
+		return true;
+	zklock_item_mark(mark, taken->item, zklock_work->life, taken->serial);
+	return message->datalen == (int) strlen(mark) &&
+		memcmp(message->data, mark, strlen(mark)) == 0;
+}
+
+/* A mark was looked at: whoever commits waits for that. */
+static void
+note_look(ZkTaken *taken, ZkItemRc rc, int refusal)
+{
+	taken->refused = rc == ZKLOCK_ITEM_RC_ERROR;
+	taken->rc = refusal;
+	if (!taken->take.unseen || taken->refused)
+		ConditionVariableBroadcast(&zklock_shared->write_cv);
+}
+
 /* With the lock. */
 static void
 take_reply(ZkTaken *taken, ZkTakeRequest request, const ZkMessage *message)
@@ -752,6 +811,9 @@ take_reply(ZkTaken *taken, ZkTakeRequest request, const ZkMessage *message)
 	}
 	if (request == ZKLOCK_TAKE_COMPARE && rc == ZKLOCK_ITEM_RC_OK &&
 		!is_same(taken, message))
+		rc = ZKLOCK_ITEM_RC_EXISTS;
+	if ((request == ZKLOCK_TAKE_SEE || request == ZKLOCK_TAKE_SEE_IT) &&
+		rc == ZKLOCK_ITEM_RC_OK && !is_ours(taken, request, message))
 		rc = ZKLOCK_ITEM_RC_EXISTS;
 	news = zklock_take_reply(&taken->take, request, rc, message->failed_op);
 	switch (news)
@@ -774,6 +836,11 @@ take_reply(ZkTaken *taken, ZkTakeRequest request, const ZkMessage *message)
 			if (!done)
 				zklock_work_count(ZKLOCK_WORK_RETURNED, 1);
 			break;
+		case ZKLOCK_TAKE_LOST:
+			if (taken->loss == ZKLOCK_ITEM_KEPT)
+				taken->loss = ZKLOCK_ITEM_TORN;
+			torn++;
+			break;
 		case ZKLOCK_TAKE_NO_DIRECTORY:
 			taken->pause = taken->made;
 			taken->made = true;
@@ -785,6 +852,8 @@ take_reply(ZkTaken *taken, ZkTakeRequest request, const ZkMessage *message)
 				zklock_items_left(&view->items, taken->item, false);
 			break;
 	}
+	if (taken->take.state == ZKLOCK_TAKE_HELD)
+		note_look(taken, rc, refusal);
 	if (taken->take.state != ZKLOCK_TAKE_READING && taken->take.state != ZKLOCK_TAKE_READ)
 		zklock_taken_free_buffer(taken);
 	if (taken->take.state == ZKLOCK_TAKE_READ || taken->refused)
@@ -793,30 +862,10 @@ take_reply(ZkTaken *taken, ZkTakeRequest request, const ZkMessage *message)
 		zklock_taken_free(taken);
 }
 
-/*
- * An end of a take has not found its marks: it was done before, or somebody has deleted
- * one of them.  Then the other one would say that somebody has the item for as long as
- * our session lives.  It is the one in held/ that is nobody else's.
- */
-static void
-delete_mark(const char *queue, const char *item, uint32 serial)
-{
-	char mark[ZKLOCK_MARK_NAME];
-
-	if (zklock_session_client() == NULL)
-		return;
-	zklock_item_mark(mark, item, zklock_work->life, serial);
-	(void) zklock_client_delete(zklock_session_client(),
-								zklock_path_name(ZKLOCK_KIND_QUEUE, queue,
-												 psprintf("held/%s", mark)),
-								&zklock_no_tag);
-}
-
 void
 zklock_takes_message(const ZkMessage *message)
 {
 	ZkTaken *taken = &zklock_work->taken[message->tag.entry];
-	char item[ZKLOCK_ITEM_NAME] = "";
 	char queue[ZKLOCK_NAME_MAX + 1] = "";
 	bool refused = false;
 
@@ -835,23 +884,18 @@ zklock_takes_message(const ZkMessage *message)
 	LWLockAcquire(zklock_work->lock, LW_EXCLUSIVE);
 	if (taken->serial == message->tag.generation && taken->take.open)
 	{
-		bool missing = message->rc == ZKLOCK_ZNONODE && message->failed_op == 1;
+		bool missing = message->rc == ZKLOCK_ZNONODE &&
+			(message->tag.uuid == ZKLOCK_TAKE_REPAIR ||
+			 (message->tag.uuid == ZKLOCK_TAKE_MARK && message->failed_op == 1));
 
-		if (missing && message->tag.uuid != ZKLOCK_TAKE_MARK)
-		{
-			strlcpy(queue, taken->queue, sizeof(queue));
-			strlcpy(item, taken->item, sizeof(item));
-		}
 		take_reply(taken, (ZkTakeRequest) message->tag.uuid, message);
 		refused = zklock_takes_rc(message->rc) == ZKLOCK_ITEM_RC_ERROR || taken->pause;
-		if (missing && taken->take.state == ZKLOCK_TAKE_TAKING)
+		if (missing && taken->take.state != ZKLOCK_TAKE_FREE)
 			strlcpy(queue, taken->queue, sizeof(queue));
 	}
 	LWLockRelease(zklock_work->lock);
 	due = true;
-	if (item[0] != '\0')
-		delete_mark(queue, item, message->tag.generation);
-	else if (queue[0] != '\0')
+	if (queue[0] != '\0')
 		zklock_takes_make_queue(queue);
 	if (refused)
 		zklock_trouble_refused(message);
@@ -875,9 +919,40 @@ zklock_takes_watch(const ZkMessage *message)
 	due = true;
 }
 
+/* One that is in use. */
+static void
+start_take_again(ZkTaken *taken, ZkLockEventType type, int *lost)
+{
+	View *view;
+
+	taken->pause = false;
+	if (type != ZKLOCK_EV_SESSION_LOST)
+	{
+		zklock_take_resumed(&taken->take);
+		if (type != ZKLOCK_EV_DISCONNECTED)
+			zklock_take_connected(&taken->take);
+	}
+	else
+	{
+		if (zklock_take_session_lost(&taken->take))
+		{
+			if (taken->loss == ZKLOCK_ITEM_KEPT)
+				taken->loss = ZKLOCK_ITEM_SESSION_ENDED;
+			(*lost)++;
+		}
+		view = find_view(taken->queue, false);
+		if (view != NULL && taken->take.state != ZKLOCK_TAKE_DONE)
+			zklock_items_left(&view->items, taken->item, false);
+	}
+	if (taken->take.state != ZKLOCK_TAKE_READ)
+		zklock_taken_free_buffer(taken);
+	if (taken->take.state == ZKLOCK_TAKE_FREE)
+		zklock_taken_free(taken);
+}
+
 /* The connection is another, and perhaps the session. */
 static void
-start_again(bool session_lost)
+start_again(ZkLockEventType type)
 {
 	ListCell *cell;
 	int lost = 0;
@@ -893,35 +968,12 @@ start_again(bool session_lost)
 	LWLockAcquire(zklock_work->lock, LW_EXCLUSIVE);
 	for (int i = 0; i < zklock_work->takes_high; i++)
 	{
-		ZkTaken *taken = &zklock_work->taken[i];
-		View *view;
-
-		if (taken->take.state == ZKLOCK_TAKE_FREE)
-			continue;
-		taken->pause = false;
-		if (!session_lost)
-			zklock_take_resumed(&taken->take);
-		else
-		{
-			lost += zklock_take_session_lost(&taken->take);
-			view = find_view(taken->queue, false);
-			if (view != NULL && taken->take.state != ZKLOCK_TAKE_DONE)
-				zklock_items_left(&view->items, taken->item, false);
-		}
-		if (taken->take.state != ZKLOCK_TAKE_READ)
-			zklock_taken_free_buffer(taken);
-		if (taken->take.state == ZKLOCK_TAKE_FREE)
-			zklock_taken_free(taken);
+		if (zklock_work->taken[i].take.state != ZKLOCK_TAKE_FREE)
+			start_take_again(&zklock_work->taken[i], type, &lost);
 	}
 	LWLockRelease(zklock_work->lock);
 	if (lost > 0)
-	{
-		ereport(LOG,
-				(errmsg_plural("%d queue item was lost while a transaction had it",
-							   "%d queue items were lost while transactions had them",
-							   (unsigned long) lost, lost),
-				 errdetail("The ZooKeeper session ended.")));
-	}
+		report_lost(lost, "The ZooKeeper session ended.");
 }
 
 bool
@@ -940,10 +992,8 @@ zklock_takes_event(ZkLockEventType type)
 		case ZKLOCK_EV_CONNECTED:
 		case ZKLOCK_EV_RESUMED:
 		case ZKLOCK_EV_DISCONNECTED:
-			start_again(false);
-			break;
 		case ZKLOCK_EV_SESSION_LOST:
-			start_again(true);
+			start_again(type);
 			break;
 		case ZKLOCK_EV_TICK:
 			forget_views();

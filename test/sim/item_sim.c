@@ -8,7 +8,10 @@
  * with requests and replies on them, which may have been done; sessions expire, and the
  * server hears of it later; workers are exchanged for successors that know no more than
  * what is in shared memory.  The ensemble goes back, and others have put items by then
- * whose names are those of earlier ones.  Then all is well, and a server takes what is left.
+ * whose names are those of earlier ones; or it is restored, and knows the sessions, but
+ *not all marks, or somebody deletes one while a server has no connection.  Backends are
+ *told by the clock that their items are lost, and the session goes on.  Then all is well,
+ *and a server takes what is left.
  *
  * Besides, each schedule has one transaction that puts something, and servers that judge
  * it: itself, after a crash or not; one that was promoted; a copy.
@@ -18,7 +21,10 @@
  *	 - No two transactions of sessions that live have an item at a time.
  *	 - Marks are deleted by the session that made them, and an item only when a
  * transaction that had it has committed.
- *	 - An item is done twice only if a session has expired.
+ *	 - An item is done twice only if a session has expired, or marks were gone of a
+ *	   transaction that had committed, or did so before its server had a new connection.
+ *	 - Nobody commits on a connection that began after a mark of his was gone; nor what he
+ *was told is lost.
  *	 - In the end no mark is left, and what was not done is taken, in its order, each with
  *	   an attempt more than it was marked.
  *	 - What is judged to be moved has committed, and what is to be dropped never will.
@@ -37,6 +43,7 @@
 #define NSERVERS  3
 #define NTAKES	  4 /* of a server */
 #define MAX_ITEMS 24
+#define MAX_MARKS 8 /* of an item, in held/ */
 #define MAX_PIPE  64
 #define WILD	  400 /* steps */
 
@@ -60,6 +67,15 @@ typedef enum Coverage
 	COVER_TWICE,
 	COVER_WENT_BACK,
 	COVER_ANOTHER,
+	COVER_RESTORED,
+	COVER_DELETED,
+	COVER_SEEN,
+	COVER_TORN,
+	COVER_UNAWARE,
+	COVER_REPAIRED,
+	COVER_CLEARED,
+	COVER_TOLD,
+	COVER_TOLD_AND_BACK,
 	COVER_SUCCESSOR,
 	COVER_NONE,
 	COVER_MOVE,
@@ -84,6 +100,15 @@ const char *const coverage_name[NCOVERAGE] = {"items taken",
 											  "items done twice",
 											  "ensembles that went back",
 											  "items of a name that was another's",
+											  "ensembles restored without marks",
+											  "single marks deleted",
+											  "marks seen on a new connection",
+											  "items lost with their marks",
+											  "... and committed before a connection",
+											  "marks made again, to be ended",
+											  "single marks ended",
+											  "items told lost by the clock",
+											  "... that were not to be committed",
 											  "successors",
 											  "queues without a free item",
 											  "puts moved",
@@ -126,12 +151,19 @@ typedef struct Pipe
 	int n;
 } Pipe;
 
+/* A node that says who has an item. */
+typedef struct Mark
+{
+	int session; /* 0: it is not there */
+	int take;	 /* that it names */
+} Mark;
+
 typedef struct Item
 {
 	bool there;
-	int child; /* session of items/.../held, 0: none */
-	int held;  /* ... of held/... */
-	int owner; /* the take that this names */
+	Mark child; /* items/.../held */
+	Mark held[MAX_MARKS];
+	int nheld;
 	int birth; /* no other item of this name has it, as with ids */
 	int creates;
 	int commits;
@@ -147,6 +179,8 @@ typedef struct Take
 	int session; /* in which it is held */
 	int attempt;
 	int birth; /* of the item */
+	bool torn; /* a mark was gone before the newest connection began, or will begin */
+	bool told; /* that it is lost */
 } Take;
 
 typedef struct Server
@@ -218,14 +252,84 @@ delete_item(int i)
 	fire(false);
 }
 
-static void
-delete_marks(int i, int session)
+/* Of this take in held/, or NULL. */
+static Mark *
+find_mark(Item *i, int take)
 {
-	if (item[i].child != session || item[i].held != session)
-		fail("session %d deletes the marks of session %d on item %d", session,
-			 item[i].child, i);
-	item[i].child = item[i].held = 0;
+	for (int n = 0; n < i->nheld; n++)
+		if (i->held[n].take == take)
+			return &i->held[n];
+	return NULL;
+}
+
+/* Delete it, by this session for this take; 0: as its session ends, or by whomever. */
+static void
+delete_mark(Item *i, Mark *mark, int session, int take)
+{
+	if (session != 0 && (mark->session != session || mark->take != take))
+		fail("session %d deletes a mark of session %d", session, mark->session);
+	if (mark == &i->child)
+		*mark = (Mark){0};
+	else
+	{
+		*mark = i->held[--i->nheld];
+		fire(true);
+	}
+}
+
+static void
+add_mark(Item *i, int session, int take)
+{
+	if (i->nheld == MAX_MARKS)
+		fail("too many marks");
+	i->held[i->nheld++] = (Mark){.session = session, .take = take};
 	fire(true);
+}
+
+/* What a look at a mark finds. */
+static ZkItemRc
+see(const Mark *mark, int session, int take)
+{
+	if (mark == NULL || mark->session == 0)
+		return ZKLOCK_ITEM_RC_NO_NODE;
+	return mark->session == session && mark->take == take ? ZKLOCK_ITEM_RC_OK
+														  : ZKLOCK_ITEM_RC_EXISTS;
+}
+
+/* Both of them, or none. */
+static bool
+end_marks(Item *i, int session, int take)
+{
+	Mark *mark = find_mark(i, take);
+
+	if (mark == NULL || i->child.session == 0)
+		return false;
+	delete_mark(i, mark, session, take);
+	delete_mark(i, &i->child, session, take);
+	return true;
+}
+
+/* The one in held/ alone: make it, or delete it. */
+static ZkItemRc
+repair(Item *i, int session, int take)
+{
+	if (find_mark(i, take) != NULL)
+		return ZKLOCK_ITEM_RC_EXISTS;
+	COVER(REPAIRED);
+	add_mark(i, session, take);
+	return ZKLOCK_ITEM_RC_OK;
+}
+
+static ZkItemRc
+clear(Item *i, int session, int take)
+{
+	Mark *mark = find_mark(i, take);
+
+	if (mark == NULL)
+		return ZKLOCK_ITEM_RC_NO_NODE;
+	COVER(CLEARED);
+	delete_mark(i, mark, session, take);
+	return ZKLOCK_ITEM_RC_OK;
 }
 
 static void
@@ -243,22 +347,33 @@ do_take(Server *s, Message *m)
 			m->failed = 0;
 			if (!i->there)
 				m->rc = ZKLOCK_ITEM_RC_NO_NODE;
-			else if (i->child != 0)
+			else if (i->child.session != 0 || find_mark(i, m->id) != NULL)
 				m->rc = ZKLOCK_ITEM_RC_EXISTS;
 			else
 			{
 				for (int older = 0; calm && older < m->item; older++)
-					if (item[older].there && item[older].child == 0)
+					if (item[older].there && item[older].child.session == 0)
 						fail("item %d is taken before item %d", m->item, older);
-				i->child = i->held = s->session;
-				i->owner = m->id;
+				i->child = (Mark){.session = s->session, .take = m->id};
 				i->creates++;
-				fire(true);
+				add_mark(i, s->session, m->id);
 			}
 			break;
 		case ZKLOCK_TAKE_WHOSE:
-			if (i->child == 0 || i->owner != m->id)
+			if (find_mark(i, m->id) == NULL)
 				m->rc = ZKLOCK_ITEM_RC_NO_NODE;
+			break;
+		case ZKLOCK_TAKE_SEE:
+			m->rc = see(find_mark(i, m->id), s->session, m->id);
+			break;
+		case ZKLOCK_TAKE_SEE_IT:
+			m->rc = see(&i->child, s->session, m->id);
+			break;
+		case ZKLOCK_TAKE_REPAIR:
+			m->rc = repair(i, s->session, m->id);
+			break;
+		case ZKLOCK_TAKE_CLEAR:
+			m->rc = clear(i, s->session, m->id);
 			break;
 		case ZKLOCK_TAKE_READ_IT:
 		case ZKLOCK_TAKE_COMPARE:
@@ -269,19 +384,18 @@ do_take(Server *s, Message *m)
 			break;
 		case ZKLOCK_TAKE_FINISH:
 		case ZKLOCK_TAKE_GIVE:
-			if (i->child == 0 || i->owner != m->id)
+			if (!end_marks(i, s->session, m->id))
 			{
 				m->rc = ZKLOCK_ITEM_RC_NO_NODE;
 				break;
 			}
-			delete_marks(m->item, s->session);
 			if (m->request == ZKLOCK_TAKE_FINISH)
 				delete_item(m->item);
 			break;
 		case ZKLOCK_TAKE_DELETE:
 			if (!i->there)
 				m->rc = ZKLOCK_ITEM_RC_NO_NODE;
-			else if (i->child != 0)
+			else if (i->child.session != 0)
 				m->rc = ZKLOCK_ITEM_RC_NOT_EMPTY;
 			else
 				delete_item(m->item);
@@ -305,11 +419,11 @@ execute(Server *s)
 		case LIST_HELD:
 			s->watches_held = true;
 			for (int i = 0; i < nitems; i++)
-				m.has[i] = item[i].held != 0;
+				m.has[i] = item[i].nheld > 0;
 			break;
 		case LOOK:
 			m.rc = item[m.item].there ? ZKLOCK_ITEM_RC_OK : ZKLOCK_ITEM_RC_NO_NODE;
-			m.nchildren = item[m.item].child != 0;
+			m.nchildren = item[m.item].child.session != 0;
 			break;
 		case TAKE:
 			do_take(s, &m);
@@ -324,25 +438,22 @@ execute(Server *s)
 static void
 expire(Server *s)
 {
-	bool marks = false;
-
 	COVER(EXPIRED);
 	TRACE("session %d expires", s->session);
 	s->alive = s->connected = false;
 	s->out.n = s->in.n = 0;
 	for (int i = 0; i < nitems; i++)
 	{
-		if (item[i].child != s->session)
-			continue;
-		item[i].child = item[i].held = 0;
-		marks = true;
+		if (item[i].child.session == s->session)
+			delete_mark(&item[i], &item[i].child, 0, 0);
+		for (int n = item[i].nheld - 1; n >= 0; n--)
+			if (item[i].held[n].session == s->session)
+				delete_mark(&item[i], &item[i].held[n], 0, 0);
 	}
 	/* what it had may be done twice */
 	for (int t = 0; t < NTAKES; t++)
 		if (s->take[t].take.state >= ZKLOCK_TAKE_HELD)
 			item[s->take[t].item].excused = true;
-	if (marks)
-		fire(true);
 }
 
 /* It has forgotten all sessions, and some items.  Others have their names, put by a
@@ -366,6 +477,55 @@ go_back(void)
 	}
 }
 
+/* Marks of this take go, one of them or both; its server has no connection. */
+static void
+lose_marks(Take *take, bool both)
+{
+	Item *i = &item[take->item];
+	Mark *mark = find_mark(i, take->id);
+	bool child = both || once_in(2);
+
+	/* in doubt whether they were made one does not ask for the one below the item */
+	if (take->take.state < ZKLOCK_TAKE_READING || mark == NULL || i->child.take != take->id)
+		return;
+	take->torn = true;
+	/* that it is deleted is not known yet, and whoever comes next may have it, too */
+	if (take->take.state == ZKLOCK_TAKE_DONE)
+		i->excused = true;
+	if (child)
+		delete_mark(i, &i->child, 0, 0);
+	if (both || !child)
+		delete_mark(i, mark, 0, 0);
+}
+
+static void disconnect(Server *s);
+
+/* It comes back with what it had at some time before: it knows the sessions. */
+static void
+restore(void)
+{
+	COVER(RESTORED);
+	TRACE("the ensemble is restored");
+	for (int s = 0; s < NSERVERS; s++)
+		if (server[s].connected)
+			disconnect(&server[s]);
+	for (int s = 0; s < NSERVERS; s++)
+		for (int t = 0; server[s].alive && t < NTAKES; t++)
+			if (once_in(2))
+				lose_marks(&server[s].take[t], true);
+}
+
+/* Somebody deletes a mark of a server that has no connection. */
+static void
+interfere(Server *s)
+{
+	if (s->connected || !s->alive)
+		return;
+	COVER(DELETED);
+	TRACE("somebody deletes a mark of session %d", s->session);
+	lose_marks(&s->take[random_below(NTAKES)], false);
+}
+
 /* ------------------------------------------------------------------------
  * Servers
  * ------------------------------------------------------------------------
@@ -383,9 +543,9 @@ check_exclusion(void)
 			const Take *take = &server[s].take[t];
 
 			if (take->take.state != ZKLOCK_TAKE_HELD ||
-				take->session != server[s].session || !server[s].alive)
+				take->session != server[s].session || !server[s].alive || take->torn)
 				continue;
-			if (item[take->item].child != take->session)
+			if (item[take->item].child.take != take->id)
 				fail("server %d has item %d without a mark", s, take->item);
 			if (holder[take->item]++)
 				fail("two transactions have item %d", take->item);
@@ -509,7 +669,15 @@ take_reply(Server *s, const Message *m)
 		case ZKLOCK_TAKE_GIVEN:
 			zklock_items_left(&s->items, item[take->item].name, news == ZKLOCK_TAKE_ENDED);
 			break;
+		case ZKLOCK_TAKE_LOST:
+			COVER(TORN);
+			if (!take->torn)
+				fail("item %d counts as lost, and has its marks", take->item);
+			break;
 		case ZKLOCK_TAKE_NO_NEWS:
+			if (m->request == ZKLOCK_TAKE_SEE_IT)
+				COVER(SEEN);
+			break;
 		case ZKLOCK_TAKE_NO_DIRECTORY:
 		case ZKLOCK_TAKE_REFUSED:
 			break;
@@ -605,6 +773,8 @@ connect_again(Server *s)
 		start_again(s, true);
 	}
 	s->connected = true;
+	for (int t = 0; t < NTAKES; t++)
+		zklock_take_connected(&s->take[t].take);
 }
 
 static void
@@ -625,7 +795,17 @@ succeed(Server *s)
 static bool
 may_commit(const Server *s, const Take *take)
 {
-	return s->alive && !take->take.lost;
+	return s->alive && !take->take.lost && !take->take.unseen;
+}
+
+/* The clock says that all is lost.  The backend goes on with a savepoint, say. */
+static void
+tell_by_clock(Take *take)
+{
+	COVER(TOLD);
+	TRACE("item %d is told lost", take->item);
+	zklock_take_forfeit(&take->take);
+	take->told = true;
 }
 
 static void
@@ -633,6 +813,8 @@ end_take(Server *s, Take *take, bool commit)
 {
 	Item *i = &item[take->item];
 
+	if (commit && take->told)
+		COVER(TOLD_AND_BACK);
 	commit = commit && may_commit(s, take);
 	TRACE("session %d: item %d %s", s->session, take->item,
 		  commit ? "committed" : "rolled back");
@@ -645,6 +827,15 @@ end_take(Server *s, Take *take, bool commit)
 	COVER(COMMITTED);
 	if (take->session != s->session)
 		fail("item %d is committed, and was lost", take->item);
+	if (take->told)
+		fail("item %d is committed, and was told lost", take->item);
+	if (take->torn && s->connected)
+		fail("item %d is committed, and its marks were gone", take->item);
+	if (take->torn)
+	{
+		COVER(UNAWARE);
+		i->excused = true;
+	}
 	if (i->commits++ > 0)
 	{
 		COVER(TWICE);
@@ -661,8 +852,7 @@ backend(Server *s)
 	switch ((ZkTakeState) take->take.state)
 	{
 		case ZKLOCK_TAKE_FREE:
-			take->take = (ZkTake){.state = ZKLOCK_TAKE_WANTED};
-			take->id = ++last_take;
+			*take = (Take){.take = {.state = ZKLOCK_TAKE_WANTED}, .id = ++last_take};
 			break;
 		case ZKLOCK_TAKE_WANTED:
 		case ZKLOCK_TAKE_TAKING:
@@ -680,12 +870,15 @@ backend(Server *s)
 			take->session = s->session;
 			COVER(TAKEN);
 			TRACE("session %d has item %d", s->session, take->item);
-			if (take->attempt != item[take->item].creates)
+			if (take->attempt != item[take->item].creates && !take->torn)
 				fail("item %d: attempt %d, but %d", take->item, take->attempt,
 					 item[take->item].creates);
 			break;
 		case ZKLOCK_TAKE_HELD:
-			end_take(s, take, once_in(2));
+			if (!s->connected && !take->told && once_in(3))
+				tell_by_clock(take);
+			else
+				end_take(s, take, once_in(2));
 			break;
 		case ZKLOCK_TAKE_DONE:
 		case ZKLOCK_TAKE_RETURNED:
@@ -826,6 +1019,10 @@ step(void)
 				succeed(s);
 			else if (once_in(200))
 				go_back();
+			else if (once_in(100))
+				restore();
+			else if (once_in(3))
+				interfere(s);
 			break;
 	}
 	check_exclusion();
@@ -885,15 +1082,15 @@ drain(void)
 	for (int i = 0; i < NSERVERS; i++)
 		(void) settle(&server[i]);
 	for (int i = 0; i < nitems; i++)
-		if (item[i].child != 0 || item[i].held != 0)
-			fail("item %d is marked by session %d, and nobody has it", i, item[i].child);
+		if (item[i].child.session != 0 || item[i].nheld != 0)
+			fail("item %d is marked by session %d, and nobody has it", i,
+				 item[i].child.session);
 	calm = true;
 	for (;;)
 	{
 		bool none;
 
-		take->take = (ZkTake){.state = ZKLOCK_TAKE_WANTED};
-		take->id = ++last_take;
+		*take = (Take){.take = {.state = ZKLOCK_TAKE_WANTED}, .id = ++last_take};
 		none = settle(s);
 		if (take->take.state == ZKLOCK_TAKE_WANTED && none)
 			break;
