@@ -95,7 +95,8 @@ zklock_job_self(uint64 database)
 
 /*
  * Is there another server that one cannot tell from this one?  Or the node of our own
- * session before this one: it is gone before long.
+ * session before this one, unless it is kept for what is to be settled: it is gone before
+ * long.
  */
 static bool
 has_namesake(const char *name)
@@ -114,7 +115,8 @@ has_namesake(const char *name)
 		if (strlen(nodes[i].name) == len + 1 + ZKLOCK_MARK_LEN &&
 			nodes[i].name[len] == '-' &&
 			(zklock_node_unread(&nodes[i]) ||
-			 (nodes[i].ephemeral_owner != 0 && nodes[i].ephemeral_owner != s.id.id)))
+			 (nodes[i].ephemeral_owner != 0 && nodes[i].ephemeral_owner != s.id.id &&
+			  nodes[i].ephemeral_owner != s.before)))
 			return true;
 	return false;
 }

@@ -49,6 +49,7 @@
  *	42 takes a call just before a slot for one of the slot before
  *	43 runs a slot that was reset before the present one
  *	44 * lets go of the lock when the backend of a run that commits ends without a word
+ *	45 closes the session of the server's life before without having settled its run
  *
  *-------------------------------------------------------------------------
  */
@@ -217,6 +218,16 @@ zklock_job_is_own(const ZkJobRun *run, const ZkJobServer *server)
 			run->timeline == server->timeline &&
 			strcmp(run->server_name, server->name) == 0) ||
 		ZKLOCK_JOB_MUTANT == 39;
+}
+
+bool
+zklock_job_left(const ZkJob *job, const ZkJobServer *server)
+{
+	const ZkJobRun *run = &job->run[0];
+
+	return job->nruns > 0 && run->state == ZKLOCK_JOB_COMMITTING &&
+		run->server == server->system && strcmp(run->server_name, server->name) == 0 &&
+		ZKLOCK_JOB_MUTANT != 45;
 }
 
 static void

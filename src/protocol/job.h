@@ -52,7 +52,8 @@
  *	    the lock was lost.  Until that is known, with whatever session there is, for it
  *	    needs no lock.  Only then let go of the lock: the write and the contender's delete
  *	    go out in this order on one session.  A backend that ends, or gives up, between
- *	    steps 3 and 6 leaves the lock to its server, which does step 6 for it.
+ *	    steps 3 and 6 leaves the lock to its server, which does step 6 for it; a server
+ *	    that ends then leaves its session to its next life (zklock_job_left).
  *
  * Found by the next holder, a run that never reached COMMITTING did not commit, and one in
  * COMMITTING is in doubt: "doubt" says that nobody knows yet.  It counts as not done (LOST)
@@ -78,7 +79,7 @@
  *	    failed "attempts" times: if somebody who calls stays alive, and the ensemble can be
  *	    reached.
  *	 3. A slot is committed once, and never more often than 1 + the runs of it that were
- *	    in doubt.  A run is in doubt only if its server crashed, was paused or cut off for
+ *	    in doubt.  A run is in doubt only if its server was down, paused or cut off for
  *	    longer than its session lasts, or had its contender deleted by others, all between
  *	    steps 3 and 6.
  *	 4. Runs commit in the order of their tokens, but for those that were in doubt; and
@@ -270,6 +271,13 @@ extern int zklock_job_open(const ZkJob *job, const ZkJobServer *server, int from
 
 /* Was it run by this server itself, and not by one that it is a copy of? */
 extern bool zklock_job_is_own(const ZkJobRun *run, const ZkJobServer *server);
+
+/*
+ * Is it this server's own run that others would find in COMMITTING?  Who asks is the next
+ * life of the server, which keeps the session of the life before, and with it the lock,
+ * until it has settled the run.  "database" and "timeline" do not matter.
+ */
+extern bool zklock_job_left(const ZkJob *job, const ZkJobServer *server);
 
 /* That run has committed, or has not and never will.  Needs no lock. */
 extern void zklock_job_settle(ZkJob *job, ZkJobId id, const ZkJobServer *server,

@@ -1079,6 +1079,7 @@ zklock_dispatch_message(const ZkMessage *message)
 		case ZKLOCK_TAG_ANSWER:
 		case ZKLOCK_TAG_UNUSED:
 		case ZKLOCK_TAG_NAMESAKES:
+		case ZKLOCK_TAG_LEFTRUNS:
 		case ZKLOCK_TAG_RINGS:
 		case ZKLOCK_TAG_TAKES:
 		case ZKLOCK_TAG_PUTS:

@@ -162,7 +162,8 @@ take_node(Namesake *n, const ZkMessage *message)
 {
 	n->asked = false;
 	if (message->rc != ZKLOCK_ZOK || message->ephemeral_owner == 0 ||
-		message->ephemeral_owner == zklock_shared->session.id.id)
+		message->ephemeral_owner == zklock_shared->session.id.id ||
+		message->ephemeral_owner == zklock_shared->session.before)
 	{
 		/* gone, or no server's, or what this session was called before */
 		n->mark[0] = '\0';

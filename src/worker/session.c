@@ -6,7 +6,9 @@
  * The session outlives the process.  Its id and password are in shared memory
  * from the moment it exists; a worker that ends alone leaves it, and the
  * grants that hang on it, to its successor, who resumes it.  The end of the server
- * closes it; so do we when the ensemble went back, or its base cannot be told.
+ * closes it; so do we when the ensemble went back, or its base cannot be told.  What a
+ * life of the server has left open the next one closes, or keeps beside its own while
+ * runs of jobs that hang on it are settled.
  *
  *	 STARTING -----(a worker)--------------------> CONNECTING
  *	 CONNECTING ---(admitted, a new session)-----> CONNECTED
@@ -39,12 +41,14 @@
 
 #include "ensemble.h"
 #include "hosts.h"
+#include "leftruns.h"
 #include "member.h"
 #include "path.h"
 #include "security.h"
 #include "session.h"
 #include "sessionfile.h"
 #include "settings.h"
+#include "settle.h"
 #include "table.h"
 #include "tag.h"
 #include "trouble.h"
@@ -75,12 +79,16 @@ static const ZkRequestTag servers_tag = {.kind = ZKLOCK_TAG_SERVERS};
 
 static const ZkSessionListener *listener = NULL;
 static ZkClient *client = NULL;
+static ZkClient *left = NULL;	 /* of a life before, kept while runs are settled */
+static int64 left_until = 0;	 /* ns: ... at most */
+static bool left_over = false;	 /* ... and settlers have done what they can */
 static ZkClient *closing = NULL; /* of the session before it, to be closed */
 static bool close_begun = false; /* ... which has begun */
 static bool awaited = false;	 /* ... before the new one is used */
 static bool connected = false;
 static bool resuming = false;	   /* the first connection is to be the old session */
-static bool closing_stale = false; /* ... only in order to close it */
+static bool closing_stale = false; /* ... only in order to close it, or to keep it */
+static int64 stale_until = 0;	   /* ns: that one is asked at most; 0: not yet */
 static bool anew = false;		   /* a new process is to resume the session */
 static bool mending = false;	   /* the session is for ensemble.c alone */
 static int64 renewed = 0;		   /* ... in place of this one, for its lease's sake */
@@ -108,6 +116,12 @@ int
 zklock_session_closing_fd(void)
 {
 	return closing != NULL && close_begun ? zklock_client_fd(closing) : -1;
+}
+
+int
+zklock_session_left_fd(void)
+{
+	return left != NULL ? zklock_client_fd(left) : -1;
 }
 
 int
@@ -280,6 +294,14 @@ typedef struct Failure
 	char error[sizeof(open_error)];
 } Failure;
 
+/* Is the session that a life before has left to be closed without another question?  Its
+ * contenders are in the way of others, and whatever is in the way of an answer may last. */
+static bool
+stale_is_over(void)
+{
+	return stale_until != 0 && zklock_clock() >= stale_until;
+}
+
 /* A handle for this session, or for a new one; NULL: it failed. */
 static ZkClient *
 open_handle(int timeout, const ZkSessionId *resume, Failure *failure)
@@ -297,8 +319,8 @@ open_handle(int timeout, const ZkSessionId *resume, Failure *failure)
 	for (int i = 0; i < ZKLOCK_CLIENT_FDS; i++)
 		ReserveExternalFD();
 	zklock_client_log_debug(zklock_log_min_messages > 3);
-	/* nobody needs credentials to close his session, but to ask it before */
-	if (closing_stale && !zklock_ensemble_tells(resume->id) && settings->tls == NULL)
+	/* nobody needs credentials to close his session, but to ask before */
+	if (closing_stale && stale_is_over() && settings->tls == NULL)
 		settings = NULL;
 	handle = zklock_client_open(hosts, timeout, resume, settings, failure->error,
 								sizeof(failure->error));
@@ -384,9 +406,11 @@ zklock_session_open(void)
 	 * A server that crashed or was stopped in a hurry left a session behind
 	 * that nobody can use: shared memory is new, and every backend of that
 	 * time is gone.  Its contenders would block everybody until it expires, so
-	 * it is closed before anything else is done, when it has told what it can.
+	 * it is closed before anything else is done, when it has told what it can; but
+	 * not while jobs hang on it whose runs only we can tell the end of.
 	 */
-	closing_stale = id.id == 0 && closing == NULL && zklock_session_file_read(&id);
+	closing_stale =
+		id.id == 0 && closing == NULL && left == NULL && zklock_session_file_read(&id);
 	resuming = id.id != 0;
 
 	/* why nothing could be mended yet goes on being shown */
@@ -692,6 +716,12 @@ zklock_session_heartbeat(void)
 		show_alive();
 	if (arrival != NULL && !awaited)
 		due = (long) (Max(arrival_until - zklock_clock(), 0) / NS_PER_MS + 1);
+	if (left != NULL)
+	{
+		long until = (long) (Max(left_until - zklock_clock(), 0) / NS_PER_MS + 1);
+
+		due = due >= 0 ? Min(due, until) : until;
+	}
 	if (closing != NULL && (awaited || !close_begun))
 	{
 		long until = (long) (Max(awaited_until() - zklock_clock(), 0) / NS_PER_MS + 1);
@@ -843,13 +873,21 @@ warn_of_timeout(bool new, const ZkSessionId *id, const char *server, int timeout
 						   "It is the most that this server allows; all servers of the ensemble should allow the same.")));
 }
 
+/* It is asked, or closed, no more. */
+static void
+end_stale(void)
+{
+	closing_stale = false;
+	stale_until = 0;
+}
+
 static void
 close_stale(const ZkSessionId *id)
 {
 	ereport(LOG,
 			(errmsg("closing ZooKeeper session 0x%llx of this server's previous run",
 					(unsigned long long) id->id)));
-	closing_stale = false;
+	end_stale();
 	zklock_ensemble_note();
 
 	/*
@@ -858,6 +896,107 @@ close_stale(const ZkSessionId *id)
 	 * that the session is gone (on_expired).
 	 */
 	drop_client(true);
+	zklock_leftruns_forget();
+}
+
+/* A line of the library's log. */
+static void
+log_line(const char *line, int level)
+{
+	static const char *const level_name[] = {"", "error: ", "warning: ", "", "debug: "};
+
+	ereport(level <= zklock_log_min_messages ? LOG
+				: level <= 1				 ? DEBUG1
+											 : DEBUG2,
+			(errmsg_internal("libzookeeper: %s%s", level_name[level], line)));
+}
+
+/*
+ * The session of a life before has left runs to be settled.  The jobs hang on it, so it
+ * stays until that is done, beside the one that is opened now; but for no longer than it
+ * would without us, since all that it has is in the way of others.
+ */
+static void
+keep_stale(const ZkSessionId *id, int timeout)
+{
+	ereport(LOG,
+			(errmsg("keeping ZooKeeper session 0x%llx of this server's previous run until its runs of jobs are settled",
+					(unsigned long long) id->id)));
+	end_stale();
+	zklock_ensemble_note();
+	zklock_session_lock(LW_EXCLUSIVE)->before = id->id;
+	zklock_session_unlock();
+	left = client;
+	left_over = false;
+	left_until = zklock_clock() + NS_PER_MS * Min(timeout, LONGEST_TIMEOUT_MS);
+	client = NULL;
+	retry_at = 0;
+}
+
+/* That session goes. */
+static void
+end_left(void)
+{
+	ereport(LOG,
+			(errmsg("closing ZooKeeper session 0x%llx of this server's previous run",
+					(unsigned long long) zklock_shared->session.before),
+			 zklock_leftruns_any()
+				 ? errdetail(
+					   "Some of its runs of jobs could not be settled. Other servers can run these jobs now.")
+				 : 0));
+	closing = left;
+	close_begun = false;
+	left = NULL;
+	zklock_leftruns_forget();
+	close_begin();
+}
+
+/* Is it of no use any more?  Settlers that are at their end have settled what they could:
+ * the records are read once more. */
+static bool
+left_ends(ZkLeftRuns runs)
+{
+	if (runs == ZKLOCK_LEFT_NONE || (runs == ZKLOCK_LEFT_SOME && left_over))
+		return true;
+	if (!left_over && connected && zklock_shared->session.proven && zklock_settle_over())
+	{
+		left_over = true;
+		(void) zklock_leftruns_ask(left);
+	}
+	return !zklock_leftruns_own() || zklock_clock() >= left_until;
+}
+
+static void
+receive_left(void)
+{
+	ZkLeftRuns runs = ZKLOCK_LEFT_UNKNOWN;
+	ZkMessage *message;
+
+	if (left == NULL || closing != NULL)
+		return;
+	while (runs != ZKLOCK_LEFT_NONE && (message = zklock_client_receive(left)) != NULL)
+	{
+		if (message->type == ZKLOCK_MSG_CONNECTED)
+			(void) zklock_leftruns_ask(left);
+		else if (message->type == ZKLOCK_MSG_EXPIRED ||
+				 message->type == ZKLOCK_MSG_AUTH_FAILED)
+			left_until = 0;
+		else if (message->type == ZKLOCK_MSG_LOG)
+			log_line(message->data ? message->data : "", message->level);
+		else
+			runs = zklock_leftruns_look(left, message);
+		zklock_client_free_message(message);
+	}
+	if (left_ends(runs))
+		end_left();
+}
+
+/* On a connection that is to close a session that was left, and that has told all. */
+static void
+ask_stale(const ZkSessionId *id)
+{
+	if (stale_is_over() || !zklock_leftruns_ask(client))
+		close_stale(id);
 }
 
 /* A server that ends sessions whose clients go on to believe in them.  It resumes none,
@@ -901,8 +1040,10 @@ on_connected(const ZkMessage *message)
 	timeout = Max(1, Min(timeout, LONGEST_TIMEOUT_MS));
 	if (closing_stale)
 	{
+		if (stale_until == 0)
+			stale_until = zklock_clock() + NS_PER_MS * timeout;
 		if (!zklock_ensemble_ask_left(client, id.id))
-			close_stale(&id);
+			ask_stale(&id);
 		return;
 	}
 	if (mending)
@@ -994,7 +1135,8 @@ on_disconnected(void)
 static void
 give_up_session(void)
 {
-	connected = resuming = closing_stale = false;
+	connected = resuming = false;
+	end_stale();
 	forget_session();
 }
 
@@ -1041,7 +1183,8 @@ on_not_mended(const ZkMessage *message)
 	drop_client(false);
 }
 
-/* On a connection that is to close a session that was left: has it told all? */
+/* On a connection that is to close a session that was left: has it told all, and are
+ * there runs to be settled?  False: the message has served. */
 static bool
 look_at_stale(const ZkMessage *message)
 {
@@ -1055,11 +1198,26 @@ look_at_stale(const ZkMessage *message)
 			return false;
 		case ZKLOCK_ENSEMBLE_ADMITTED:
 			(void) zklock_client_session(client, &id, &timeout);
-			close_stale(&id);
+			ask_stale(&id);
 			return false;
 		default:
-			return true;
+			break;
 	}
+	if (message->tag.kind != ZKLOCK_TAG_LEFTRUNS)
+		return true;
+	(void) zklock_client_session(client, &id, &timeout);
+	switch (zklock_leftruns_look(client, message))
+	{
+		case ZKLOCK_LEFT_NONE:
+			close_stale(&id);
+			break;
+		case ZKLOCK_LEFT_SOME:
+			keep_stale(&id, timeout);
+			break;
+		case ZKLOCK_LEFT_UNKNOWN:
+			break;
+	}
+	return false;
 }
 
 /*
@@ -1111,7 +1269,8 @@ on_expired(const ZkMessage *message)
 
 	if (stale || id.id != 0)
 		news = zklock_ensemble_expired(message->received_at);
-	closing_stale = resuming = false;
+	end_stale();
+	resuming = false;
 	if (!stale)
 		zklock_trouble("ZooKeeper session 0x%llx expired", (unsigned long long) id.id);
 	if (!stale && id.id != 0)
@@ -1144,7 +1303,10 @@ on_auth_failed(void)
 
 	/* the next attempt closes it without them, and so without a word from it */
 	if (closing_stale)
+	{
 		zklock_ensemble_note();
+		stale_until = zklock_clock();
+	}
 	closing_stale = resuming = false;
 	zklock_trouble("ZooKeeper refused the credentials in \"%s\"", zklock_auth_file);
 	drop_client(false);
@@ -1158,13 +1320,7 @@ on_auth_failed(void)
 static void
 on_log(const char *line, int level)
 {
-	static const char *const level_name[] = {"", "error: ", "warning: ", "", "debug: "};
-
-	ereport(level <= zklock_log_min_messages ? LOG
-				: level <= 1				 ? DEBUG1
-											 : DEBUG2,
-			(errmsg_internal("libzookeeper: %s%s", level_name[level], line)));
-
+	log_line(line, level);
 	/* what broke a connection that was up is no answer to an attempt */
 	if (!connected && arrival == NULL)
 		zklock_hosts_heard(line);
@@ -1216,6 +1372,7 @@ zklock_session_receive(void)
 	ZkMessage *message;
 
 	close_end();
+	receive_left();
 	if (arrival != NULL && !awaited && zklock_clock() >= arrival_until)
 		arrive();
 
@@ -1321,11 +1478,22 @@ zklock_session_returning(void)
 		zklock_clock() - trying_since < RETURNING_MS * NS_PER_MS;
 }
 
+/* Our next start goes on with it. */
+static void
+leave_left(void)
+{
+	ZkSessionId id;
+	int timeout;
+
+	if (zklock_client_session(left, &id, &timeout))
+		zklock_session_file_write(&id);
+}
+
 void
-zklock_session_close(void)
+zklock_session_close(bool leaves)
 {
 	/* what cannot be closed may tell our next start something */
-	zklock_ensemble_stop(connected || arrival != NULL);
+	zklock_ensemble_stop(!leaves && (connected || arrival != NULL));
 	/* or its kept grants might be in the way of others until it times out */
 	close_begin();
 	while (closing != NULL)
@@ -1333,11 +1501,16 @@ zklock_session_close(void)
 		close_end();
 		pg_usleep(1000L);
 	}
-	if (client == NULL)
+	if (leaves && client != NULL)
+	{
+		ereport(LOG,
+				(errmsg("leaving ZooKeeper session 0x%llx to the next run of this server, which settles runs of jobs",
+						(unsigned long long) zklock_shared->session.id.id)));
 		return;
-	if (arrival != NULL)
+	}
+	if (client != NULL && arrival != NULL)
 		arrive();
-	if (connected)
+	if (client != NULL && connected)
 	{
 		/*
 		 * From here on nobody may resume it.  The library does not say whether
@@ -1346,6 +1519,8 @@ zklock_session_close(void)
 		 */
 		forget_session();
 		drop_client(false);
+		if (left != NULL)
+			leave_left();
 	}
 
 	/*

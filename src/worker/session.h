@@ -57,9 +57,10 @@ extern bool zklock_session_worn(void);
 /* Readable when zklock_session_receive has something to do; -1 while there is no client.
  * To be called before each wait.  It changes when the session is opened anew, which
  * zklock_session_opened() counts; then there may be the one before, too, which is being
- * closed. */
+ * closed, and one of a life before, which is kept. */
 extern int zklock_session_fd(void);
 extern int zklock_session_closing_fd(void);
+extern int zklock_session_left_fd(void);
 extern int zklock_session_opened(void);
 
 /* ms until zklock_session_open should be called (again); -1: there is a client. */
@@ -92,8 +93,9 @@ extern void zklock_session_set_stopping(void);
  * was lost a moment ago, or is the first one that is tried for. */
 extern bool zklock_session_returning(void);
 
-/* End of the server: delete our contenders by closing the session. */
-extern void zklock_session_close(void);
+/* End of the server: delete our contenders by closing the session; or, if jobs hang on it
+ * whose runs are not settled, leave that to our next life. */
+extern void zklock_session_close(bool leaves);
 
 /* The client when requests may be sent, else NULL. */
 extern ZkClient *zklock_session_client(void);

@@ -10,6 +10,9 @@
  * settles them.  They run beside each other as far as the server has worker processes;
  * where it has but one to spare, one after the other.
  *
+ * At the start the jobs of such runs may hang on the session of the server's life before, which
+ * session.c keeps until they are settled, or all is done that can be (zklock_settle_over).
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -113,4 +116,19 @@ zklock_settle_work(void)
 		if (take_wish(i))
 			start(i);
 	}
+}
+
+bool
+zklock_settle_over(void)
+{
+	bool over = !any_runs();
+
+	SpinLockAcquire(&zklock_shared->mutex);
+	for (int i = 0; i < ZKLOCK_NSETTLE; i++)
+	{
+		if (zklock_shared->settle[i].soon || zklock_shared->settle[i].later)
+			over = false;
+	}
+	SpinLockRelease(&zklock_shared->mutex);
+	return over;
 }

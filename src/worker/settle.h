@@ -11,4 +11,7 @@
 /* Each time round: start the processes where there may be some. */
 extern void zklock_settle_work(void);
 
+/* Is nothing wanted of them, and none at work? */
+extern bool zklock_settle_over(void);
+
 #endif /* ZKLOCK_SETTLE_H */

@@ -259,22 +259,23 @@ wait_set(void)
 {
 	static WaitEventSet *set = NULL;
 	static int opened = -1;
-	static int fds[2] = {-1, -1};
-	int now[2] = {zklock_session_fd(), zklock_session_closing_fd()};
+	static int fds[3] = {-1, -1, -1};
+	int now[3] = {zklock_session_fd(), zklock_session_closing_fd(),
+				  zklock_session_left_fd()};
 	MemoryContext context;
 
-	if (set != NULL && opened == zklock_session_opened() && fds[0] == now[0] &&
-		fds[1] == now[1])
+	if (set != NULL && opened == zklock_session_opened() &&
+		memcmp(fds, now, sizeof(fds)) == 0)
 		return set;
 	if (set != NULL)
 		FreeWaitEventSet(set);
 	context = MemoryContextSwitchTo(TopMemoryContext);
-	set = zklock_create_wait_event_set(4);
+	set = zklock_create_wait_event_set(5);
 	MemoryContextSwitchTo(context);
 	opened = zklock_session_opened();
 	AddWaitEventToSet(set, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
 	AddWaitEventToSet(set, WL_POSTMASTER_DEATH, PGINVALID_SOCKET, NULL, NULL);
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < 3; i++)
 	{
 		fds[i] = now[i];
 		if (fds[i] >= 0)
@@ -391,7 +392,8 @@ may_end(int64 until)
 	if (now < Min(until, aborted_until) &&
 		(zklock_dispatch_holds() || zklock_work_busy() || zklock_session_returning()))
 		return false;
-	zklock_session_close();
+	/* jobs that sessions have left to us, and that nobody settles any more */
+	zklock_session_close(zklock_dispatch_holds() && !zklock_dispatch_sessions_hold());
 	return true;
 }
 

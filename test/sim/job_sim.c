@@ -92,6 +92,9 @@ typedef enum Coverage
 	COVER_LEFT,
 	COVER_CRASHED,
 	COVER_CRASHED_COMMITTING,
+	COVER_KEPT,
+	COVER_KEPT_SETTLED,
+	COVER_KEPT_EXPIRED,
 	COVER_PAUSED,
 	COVER_EXPIRED,
 	COVER_BROKEN,
@@ -144,6 +147,9 @@ const char *const coverage_name[NCOVERAGE] =
 	 "... in COMMITTING, so that their server settles the run",
 	 "servers crashed",
 	 "... in COMMITTING",
+	 "sessions that the next life of a server has kept",
+	 "... until it had settled the run",
+	 "... and that expired before",
 	 "servers paused past their session",
 	 "sessions expired",
 	 "contenders deleted by others",
@@ -280,6 +286,7 @@ typedef struct Server
 	bool up;
 	int64_t paused;
 	int session; /* -1: none */
+	int before;	 /* that of its life before, which it keeps; -1: none */
 	bool connected;
 	int64_t lease_end;
 	int64_t token; /* of its contender; 0: none */
@@ -629,16 +636,23 @@ leave_queue(int64_t token)
 		}
 }
 
+/* One that its server closes is no reason for a doubt. */
 static void
-end_session(int id)
+close_session(int id)
 {
 	session[id].alive = false;
 	for (int i = nqueue; --i >= 0;)
 		if (queue[i].session == id)
-		{
-			excuse(queue[i].token);
 			leave_queue(queue[i].token);
-		}
+}
+
+static void
+end_session(int id)
+{
+	for (int i = 0; i < nqueue; i++)
+		if (queue[i].session == id)
+			excuse(queue[i].token);
+	close_session(id);
 }
 
 /* Is, or may there be, something done at a slot ahead of the clock that made it? */
@@ -860,10 +874,38 @@ is_wanted(const Server *s)
 	return s->local >= 0 && s->caller[s->local].place == WANT_GRANT;
 }
 
+static ZkJobServer
+identity(const Server *s)
+{
+	return (ZkJobServer){.system = (uint64_t) (copies && number(s) == COPY ? ORIGINAL
+																		   : number(s)),
+						 .timeline = 1 + number(s),
+						 .name = "server"};
+}
+
+/* The session of the life before goes when there is nothing to be settled any more. */
+static void
+look_at_before(Server *s)
+{
+	ZkJobServer self = identity(s);
+
+	if (s->before < 0 || (session[s->before].alive && zklock_job_left(&record.job, &self)))
+		return;
+	if (session[s->before].alive)
+	{
+		COVER(KEPT_SETTLED);
+		close_session(s->before);
+	}
+	else
+		COVER(KEPT_EXPIRED);
+	s->before = -1;
+}
+
 /* Contenders come and go in the order of the requests. */
 static void
 work(Server *s)
 {
+	look_at_before(s);
 	if (!s->connected)
 	{
 		if (s->late.n > 0 && session[s->session].alive && once_in(4))
@@ -1088,15 +1130,6 @@ goes_on(const Server *s, ZkJobId id)
 			(s->caller[i].truth == NULL || !s->caller[i].truth->over))
 			return true;
 	return false;
-}
-
-static ZkJobServer
-identity(const Server *s)
-{
-	return (ZkJobServer){.system = (uint64_t) (copies && number(s) == COPY ? ORIGINAL
-																		   : number(s)),
-						 .timeline = 1 + number(s),
-						 .name = "server"};
 }
 
 static void
@@ -1562,7 +1595,9 @@ crash(Server *s)
 
 		if (c->truth != NULL)
 		{
-			c->truth->over = c->truth->excused = true;
+			c->truth->over = true;
+			if (c->truth->begun)
+				c->truth->excused = true;
 			if (c->place == LOOK || c->place == COMMIT || c->place == FINISH)
 				COVER(CRASHED_COMMITTING);
 		}
@@ -1574,15 +1609,30 @@ crash(Server *s)
 	s->local = -1;
 }
 
+/*
+ * The session of the life before, if it is known, is closed; or kept, if that has left a
+ * run to be settled, for as long as it lasts by itself.
+ */
 static void
 start_server(Server *s)
 {
+	ZkJobServer self = identity(s);
+
 	s->up = true;
+	s->before = -1;
 	/* What the old session has under way may be executed until it ends. */
 	if (s->session >= 0 && session[s->session].alive && once_in(2))
 	{
 		execute_first(s, &s->late, random_below(s->late.n + 1), false);
-		end_session(s->session);
+		session[s->session].expires = now + TIMEOUT;
+		if (zklock_job_left(&record.job, &self))
+		{
+			COVER(KEPT);
+			TRACE("%d keeps its session of before", number(s));
+			s->before = s->session;
+		}
+		else
+			close_session(s->session);
 	}
 	s->late.n = 0;
 	s->session = -1;
@@ -1860,7 +1910,7 @@ begin_world(uint64_t seed)
 		s->paused = s->lease_end = s->token = 0;
 		s->skew = random_time(2 * EARLY) - EARLY;
 		s->ticked = NEVER;
-		s->session = s->local = -1;
+		s->session = s->before = s->local = -1;
 		s->requests.n = s->late.n = 0;
 		memset(s->caller, 0, sizeof(s->caller));
 	}
