@@ -13,22 +13,19 @@ use ZooKeeper;
 # Directories stay when they are empty, as long as the test needs.
 my $zk = ZooKeeper->new(container_check_ms => 3_600_000)->start;
 my ($a, $b) = map { ZkLock::server($_, $zk) } qw(a b);
-ZkLock::wait_connected($a, $b);
-my ($s, $r) = map { ZkLock::session($_) } $a, $b;
+# One that keeps its locks watches their directories.
+my $keeper = ZkLock::server('keeper', $zk, conf => "zklock.keep_time = '1h'");
+ZkLock::wait_connected($a, $b, $keeper);
+my ($s, $r, $k) = map { ZkLock::session($_) } $a, $b, $keeper;
 my $foreign = $zk->client;
 
-# The contenders of server A, as paths
+# The contenders of a server, as paths
 sub own
 {
-	my ($kind, @names) = @_;
-	my $id = ZkLock::ask($a, 'SELECT session_id FROM zk_session');
-	my @paths;
-	for my $name (@names)
-	{
-		my $directory = ZkLock::directory($name, $kind);
-		push @paths, grep { sprintf('0x%x', ($zk->stat($_) // { ephemeralOwner => 0 })->{ephemeralOwner}) eq $id } map { "$directory/$_" } ZkLock::queue($zk, $name, $kind);
-	}
-	return @paths;
+	my ($node, $kind, $name) = @_;
+	my $id = ZkLock::ask($node, 'SELECT session_id FROM zk_session');
+	my $directory = ZkLock::directory($name, $kind);
+	return grep { sprintf('0x%x', ($zk->stat($_) // { ephemeralOwner => 0 })->{ephemeralOwner}) eq $id } map { "$directory/$_" } ZkLock::queue($zk, $name, $kind);
 }
 
 # "between" happens while there is none
@@ -76,7 +73,7 @@ for (@cases)
 		# A lock that its server comes back to again and again is granted by its number.
 		$s->query($have->($name) . '; SELECT zk_unlock_all()') for $n % 2 ? 1 .. 2 : ();
 		$s->query($have->($name));
-		my ($path) = own($directory, $name);
+		my ($path) = own($a, $directory, $name);
 		$r->send($want->($name));
 		$zk->wait_children(ZkLock::directory($name, $directory), $beside ? 3 : 2);
 		remake($path, sub { $r->result });
@@ -85,7 +82,7 @@ for (@cases)
 		$wrong++ if $failure !~ $lost;
 		$wrong++ if told($s) !~ $lost;
 		$r->query("SELECT zk_assert('$name', '$kind')");
-		$left++ if own($directory, $name);
+		$left++ if own($a, $directory, $name);
 		# It may have gone: A deletes what bears its mark and is not its own, if it finds any.
 		$foreign->delete($path);
 		$_->query('SELECT zk_unlock_all()') for $s, $r, $beside // ();
@@ -99,41 +96,43 @@ for (@cases)
 # Nobody waits, and nothing is handed over: the holder is told all the same.
 #
 for my $case (
-	[ 'a slot', 'slots', slot(1) ],
-	[ 'a lock', 'locks', lock('exclusive') ],
-	[ 'a lock to read', 'locks', lock('shared') ])
+	[ 'a slot', $a, $s, 'slots', slot(1) ],
+	[ 'a lock', $a, $s, 'locks', lock('exclusive') ],
+	[ 'a lock to read', $a, $s, 'locks', lock('shared') ],
+	[ 'a lock that may be kept', $keeper, $k, 'locks', lock('exclusive') ],
+	[ 'a lock that may be kept, to read', $keeper, $k, 'locks', lock('shared') ])
 {
-	my ($what, $directory, $have) = @$case;
+	my ($what, $node, $session, $directory, $have) = @$case;
 	my $kind = $directory =~ s/s$//r;
 	my $wrong = 0;
 	for my $n (1 .. 2)
 	{
 		my $name = "$what alone $n";
-		$s->query($have->($name));
-		my ($path) = own($directory, $name);
+		$session->query($have->($name));
+		my ($path) = own($node, $directory, $name);
 		remake($path);
-		$wrong++ if told($s) !~ /^55000: $kind "\Q$name\E" was lost/;
-		$s->query('SELECT zk_unlock_all()');
+		$wrong++ if told($session) !~ /^55000: $kind "\Q$name\E" was lost/;
+		$session->query('SELECT zk_unlock_all()');
 		$foreign->delete($path);
 	}
-	is($wrong, 0, "$what, and nobody waits: A is told");
+	is($wrong, 0, "$what, and nobody waits: the holder is told");
 }
 
 # In a transaction: no commit.
 $s->query("BEGIN; SELECT zk_acquire('commit', 1)");
-my ($path) = own('slots', 'commit');
+my ($path) = own($a, 'slots', 'commit');
 remake($path);
 ZkLock::wait_until(sub { !$foreign->exists($path) || !ZkLock::ask($a, "SELECT count(*) FROM zk_locks WHERE name = 'commit' AND grant_state <> 'lost'") }, 'A knows');
 like($s->fails('COMMIT'), qr/^40001: slot "commit" was lost/, 'the commit of who has lost it fails');
 
 # A grant that is kept for nobody is none any more.
-$s->query("SELECT zk_lock('kept')") for 1 .. 4;
-($path) = own('locks', 'kept');
+$k->query("SELECT zk_lock('kept')") for 1 .. 4;
+($path) = own($keeper, 'locks', 'kept');
 ok($path, 'a lock is kept');
 remake($path);
 $foreign->delete($path);
 $r->query("SELECT zk_lock('kept', scope => 'session')");
-is($s->query("SELECT zk_try_lock('kept')"), 'f', '... it is not, when its contender was remade');
+is($k->query("SELECT zk_try_lock('kept')"), 'f', '... it is not, when its contender was remade');
 $r->query("SELECT zk_unlock('kept')");
 
 #
@@ -141,7 +140,7 @@ $r->query("SELECT zk_unlock('kept')");
 #
 ZkLock::wait_until(sub { $s->query("SELECT zk_is_leader('e')") eq 't' }, 'A leads');
 my $token = $s->query("SELECT zk_leader_token('e')");
-($path) = own('elections', 'e');
+($path) = own($a, 'elections', 'e');
 remake($path);
 ZkLock::wait_until(sub { $foreign->delete($path); ($s->query("SELECT zk_leader_token('e')") // 0) ne $token }, 'A does not lead with the token of what is gone');
 ZkLock::wait_until(sub { $s->query("SELECT zk_is_leader('e')") eq 't' }, 'A leads again');
