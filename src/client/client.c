@@ -42,6 +42,9 @@
  * its pause is a sixtieth of the session timeout.  So the pauses are ours (note_failure),
  * and its own is passed over.
  *
+ * Hosts.  Which one is tried next, and for how long, tries.h says; the library is made to
+ * try that one (ring.c), and an attempt that has had its time is ended (abandon).
+ *
  * Names.  The library resolves the names in its connect string before each attempt, and
  * that may take long.  It is given addresses (resolve.c); whoever wants the names
  * resolved anew opens another client.
@@ -74,6 +77,7 @@
 #include "liblog.h"
 #include "library.h"
 #include "resolve.h"
+#include "ring.h"
 
 /* A sequence number is at most 11 characters, "-2147483648". */
 #define ZKLOCK_SEQUENCE_ROOM 16
@@ -169,7 +173,15 @@ struct ZkClient
 	int64_t established_at; /* ns; 0: no session on this connection */
 	int failures;			/* in a row, that came to nothing */
 	int64_t pause_until;	/* ns: no attempt before */
-	int spread_ms;			/* that pause is no shorter, about */
+	ZkRing ring;
+	ZkTries own_tries;
+	ZkTries *tries;					/* what is known of the hosts */
+	char trying[ZKLOCK_TRIES_NAME]; /* in the attempt or the connection; "": none */
+	bool reached;					/* ... which has answered */
+	int64_t attempt_until;			/* ns: when the attempt has had its time; NEVER */
+	int64_t session_ends;			/* ns; 0: there is none */
+	int64_t patience;				/* ns: how long this client may try; 0: who knows */
+	int spread_ms;					/* that pause is no shorter, about */
 
 	/* opening */
 	bool opening;
@@ -300,6 +312,17 @@ set_dead(ZkClient *client, ZkMessageType type)
 	event_append(client, type);
 }
 
+/* The host has answered. */
+static void
+note_reached(ZkClient *client)
+{
+	int host = zklock_tries_find(client->tries, client->trying);
+
+	client->reached = true;
+	if (host >= 0)
+		zklock_tries_reached(client->tries, host);
+}
+
 static void
 session_event(ZkClient *client, int state)
 {
@@ -314,6 +337,7 @@ session_event(ZkClient *client, int state)
 		memcpy(client->session.password, id->passwd, ZKLOCK_PASSWORD_LEN);
 		client->timeout_ms = zoo_recv_timeout(client->zh);
 		client->connected = true;
+		note_reached(client);
 		client->held_back = client->auth_open > 0;
 		if (!client->held_back)
 			event_append(client, ZKLOCK_MSG_CONNECTED);
@@ -700,6 +724,25 @@ note_server(ZkClient *client, const char *text)
 	}
 }
 
+/* How an attempt or a connection has ended, for the choice of the next host. */
+static void
+note_end(ZkClient *client, int failure, int64_t now)
+{
+	int host = zklock_tries_find(client->tries, client->trying);
+	ZkTryEnd end = failure == ZOPERATIONTIMEOUT ? ZKLOCK_TRY_SILENT : ZKLOCK_TRY_REFUSED;
+	bool reached = client->reached;
+
+	client->trying[0] = '\0';
+	client->reached = false;
+	/* a session's end is no fault of the host's */
+	if (host < 0 || failure == ZSESSIONEXPIRED)
+		return;
+	if (reached)
+		zklock_tries_lost(client->tries, host, end, now);
+	else
+		zklock_tries_ended(client->tries, host, end, now);
+}
+
 /*
  * A connection or an attempt at one has failed, and the library has closed its socket.
  * When all hosts have failed, wait; the more often the longer, and not all servers
@@ -714,6 +757,7 @@ note_failure(ZkClient *client, int failure)
 	int longest = client->timeout_ms / 6;
 	int ms = ZKLOCK_FIRST_PAUSE;
 
+	note_end(client, failure, now);
 	client->established_at = 0;
 	if (lived >= INT64_C(1000000) * ZKLOCK_SHORT_LIFE)
 	{
@@ -856,7 +900,8 @@ watch_socket(ZkClient *client, int socket, bool writing)
 /*
  * With TLS the library waits in zookeeper_process until the handshake is done, however
  * long that takes; but gives it up when select() is interrupted.  So it is, by a signal
- * of our own, after a third of the session timeout, and by no other.
+ * of our own, after a third of the session timeout or when the attempt has had its time,
+ * and by no other.
  */
 typedef struct Guard
 {
@@ -879,11 +924,14 @@ guard_begin(const ZkClient *client, Guard *guard)
 	struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = GUARD_SIGNAL};
 	struct sigaction action = {.sa_handler = on_guard};
 	struct itimerspec spec = {.it_interval = {.tv_nsec = 50 * 1000 * 1000}};
+	int64_t left = (client->attempt_until - zklock_clock()) / 1000000;
 	int ms = client->timeout_ms / 3 + 1;
 	sigset_t others;
 
 	if (timer_create(CLOCK_MONOTONIC, &event, &guard->timer) != 0)
 		return false;
+	if (left < ms)
+		ms = left > 0 ? (int) left + 1 : 1;
 	spec.it_value.tv_sec = ms / 1000;
 	spec.it_value.tv_nsec = (long) (ms % 1000) * 1000000;
 	sigaction(GUARD_SIGNAL, &action, &guard->action);
@@ -923,9 +971,9 @@ break_attempt(ZkClient *client, int socket)
 }
 
 /*
- * Give up an attempt that has not come to TLS.  The library does not by itself: if nobody
- * answers, not before the kernel does, after two minutes; and not if it cannot use the
- * certificates.
+ * Give up an attempt.  The library does not by itself before two thirds of the session
+ * timeout; and where it has not come to TLS, if nobody answers, not before the kernel
+ * does, after two minutes, and not if it cannot use the certificates.
  */
 static void
 abandon(ZkClient *client, int failure, int error, const char *why)
@@ -1004,6 +1052,35 @@ process(ZkClient *client)
 	}
 }
 
+/* Begin an attempt, at the host whose turn it is. */
+static void
+begin_attempt(ZkClient *client, int64_t now)
+{
+	const char *name = zklock_ring_turn(&client->ring, client->zh, client->naddresses,
+										client->tries, (uint32_t) (now ^ (now >> 20)));
+
+	snprintf(client->trying, sizeof(client->trying), "%s", name);
+	client->began_at = now;
+	client->attempt_until = NEVER;
+	/* one host is tried until there is another handle */
+	if (client->ring.n > 1 && client->patience > 0)
+		client->attempt_until = now +
+			zklock_tries_time(client->tries,
+							  client->session_ends != 0 ? client->session_ends - now : 0,
+							  client->patience);
+}
+
+/* Has an attempt had its time? */
+static bool
+out_of_time(const ZkClient *client, int64_t now)
+{
+	if (client->socket < 0 || client->connected)
+		return false;
+	return now >= client->attempt_until ||
+		(client->tls && client->writing &&
+		 now - client->began_at >= INT64_C(1000000) * client->timeout_ms / 3);
+}
+
 /* Let the library connect, ping and lose patience, and see what it waits for. */
 static void
 look_after(ZkClient *client)
@@ -1013,6 +1090,7 @@ look_after(ZkClient *client)
 	int socket = -1;
 	int interest = 0;
 	int rc = ZOK;
+	int64_t next;
 
 	if (client->dead)
 	{
@@ -1024,15 +1102,14 @@ look_after(ZkClient *client)
 		wake_by(client, client->pause_until);
 		return;
 	}
-	if (client->tls && client->socket >= 0 && client->writing && !client->connected &&
-		now - client->began_at >= INT64_C(1000000) * client->timeout_ms / 3)
+	if (out_of_time(client, now))
 	{
 		abandon(client, ZOPERATIONTIMEOUT, ETIMEDOUT, "no connection");
 		wake_by(client, AT_ONCE);
 		return;
 	}
 	if (client->socket < 0)
-		client->began_at = now;
+		begin_attempt(client, now);
 	calling = client;
 	/* the second time where it would pause */
 	for (int i = 0; i < 2 && rc == ZOK && socket < 0; i++)
@@ -1046,7 +1123,10 @@ look_after(ZkClient *client)
 		return;
 	}
 	watch_socket(client, socket, (interest & ZOOKEEPER_WRITE) != 0);
-	wake_by(client, now + INT64_C(1000000000) * wait.tv_sec + INT64_C(1000) * wait.tv_usec);
+	next = now + INT64_C(1000000000) * wait.tv_sec + INT64_C(1000) * wait.tv_usec;
+	if (!client->connected && client->attempt_until < next)
+		next = client->attempt_until;
+	wake_by(client, next);
 }
 
 /*
@@ -1269,6 +1349,8 @@ zklock_client_open(const char *hosts, int timeout_ms, const ZkSessionId *resume,
 	client->creator = security != NULL && security->creator;
 	client->tls = security != NULL && security->tls != NULL;
 	client->timeout_ms = timeout_ms;
+	client->tries = &client->own_tries;
+	client->attempt_until = NEVER;
 	errno = 0;
 	if (client_start(client, hosts, timeout_ms, resume, security))
 	{
@@ -1442,12 +1524,24 @@ zklock_client_close(ZkClient *client)
 	}
 }
 
+static void
+leave_attempt(ZkClient *client)
+{
+	int host = zklock_tries_find(client->tries, client->trying);
+	int64_t now = zklock_clock();
+
+	if (client->socket >= 0 && host >= 0 && client->attempt_until != NEVER)
+		zklock_tries_left(client->tries, host, now - client->began_at,
+						  client->attempt_until - client->began_at, now);
+}
+
 bool
 zklock_client_leave(ZkClient *client)
 {
 	/* where there is no connection, closing is not told to anybody */
 	if (client->connected || client->head != NULL)
 		return false;
+	leave_attempt(client);
 	client->closing = true;
 	close_handle(client);
 	client_free(client);
@@ -1474,6 +1568,14 @@ zklock_client_fd(ZkClient *client)
 			set_timer(client, AT_ONCE);
 	}
 	return client->epoll;
+}
+
+void
+zklock_client_hosts(ZkClient *client, ZkTries *tries, int64_t session_ends, int64_t patience)
+{
+	client->tries = tries;
+	client->session_ends = session_ends;
+	client->patience = patience;
 }
 
 void

@@ -14,6 +14,7 @@
 #ifndef ZKLOCK_CLIENT_H
 #define ZKLOCK_CLIENT_H
 
+#include "tries.h"
 #include "zk.h"
 
 #include <stdbool.h>
@@ -165,6 +166,17 @@ extern void zklock_client_log_debug(bool debug);
 extern ZkClient *zklock_client_open(const char *hosts, int timeout_ms,
 									const ZkSessionId *resume, const ZkSecurity *security,
 									char *error, int errlen);
+
+/*
+ * By what the client chooses among several hosts, and gives up an attempt: "tries" is what
+ * is known of them, and goes on from one client to the next; "session_ends", ns, is when
+ * the session is over, 0 if there is none; "patience", ns, is for how long the caller will
+ * leave it to this client to connect.  To be called before the first attempt, and when
+ * the connection was lost.  Without it a client knows what it has met itself, and gives up
+ * no attempt before the library does, after two thirds of the session timeout.
+ */
+extern void zklock_client_hosts(ZkClient *client, ZkTries *tries, int64_t session_ends,
+								int64_t patience);
 
 /* Wait for "ms" about, and half of that at least, whenever all hosts have failed once
  * more: many may wait for them to come back.  It holds until it is called again.  0, as

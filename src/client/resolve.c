@@ -25,18 +25,35 @@
 
 #define MAX_HOST 256
 
-/* Append "address:port" with a comma before it, unless it is the first; false: no memory. */
+/* Is "address:port" one of those before, each with a comma behind it? */
 static bool
-append_address(char **to, size_t *len, const char *address, const char *port)
+has_address(const char *addresses, const char *address, const char *port)
+{
+	size_t host = strlen(address);
+	size_t all = host + 1 + strlen(port);
+
+	for (const char *at = addresses; at != NULL && *at != '\0'; at = strchr(at, ',') + 1)
+		if (strcspn(at, ",") == all && strncmp(at, address, host) == 0 &&
+			at[host] == ':' && strncmp(at + host + 1, port, all - host - 1) == 0)
+			return true;
+	return false;
+}
+
+/* Append "address:port" and a comma, unless it is there; false: no memory. */
+static bool
+append_address(char **to, size_t *len, const char *address, const char *port, int *n)
 {
 	size_t more = strlen(address) + strlen(port) + 3;
-	char *grown = realloc(*to, *len + more);
+	char *grown;
 
+	if (has_address(*to, address, port))
+		return true;
+	grown = realloc(*to, *len + more);
 	if (grown == NULL)
 		return false;
 	*to = grown;
-	*len += (size_t) snprintf(grown + *len, more, "%s%s:%s", *len > 0 ? "," : "", address,
-							  port);
+	*len += (size_t) snprintf(grown + *len, more, "%s:%s,", address, port);
+	(*n)++;
 	return true;
 }
 
@@ -114,9 +131,8 @@ resolve_host(const char *host, const char *port, char **to, size_t *len, int *n)
 			continue;
 		rc = getnameinfo(a->ai_addr, a->ai_addrlen, address, sizeof(address), NULL, 0,
 						 NI_NUMERICHOST);
-		if (rc == 0 && !append_address(to, len, address, port))
+		if (rc == 0 && !append_address(to, len, address, port, n))
 			rc = EAI_MEMORY;
-		*n += rc == 0;
 	}
 	freeaddrinfo(found);
 	return rc;
@@ -160,6 +176,8 @@ zklock_resolve(const char *hosts, int *n,
 		}
 	}
 	free(copy);
+	if (len > 0)
+		addresses[--len] = '\0';
 	if (*n > 0 && chroot != NULL)
 	{
 		grown = realloc(addresses, len + strlen(chroot) + 1);

@@ -10,10 +10,10 @@
 
 /*
  * "host:port,...[/chroot]", where a host is a name or an address, of IPv6 in brackets or
- * without, as a connect string of addresses for the library, allocated; "n" is how many
- * they are.  Can block on the resolver.  A name that does not resolve while others do is
- * left out, and "unresolved" is told a text about it.  NULL, with errno set: nothing is
- * left, or the string is unusable; "error" (room errlen) says why.
+ * without, as a connect string of addresses for the library, each once, allocated; "n" is
+ * how many they are.  Can block on the resolver.  A name that does not resolve while
+ * others do is left out, and "unresolved" is told a text about it.  NULL, with errno set:
+ * nothing is left, or the string is unusable; "error" (room errlen) says why.
  */
 extern char *zklock_resolve(const char *hosts, int *n,
 							void (*unresolved)(const char *text, void *context),

@@ -45,6 +45,14 @@ zklock_hosts_changed(void)
 	return strcmp(hosts, zklock_shared->session.hosts) != 0;
 }
 
+ZkTries *
+zklock_hosts_tries(void)
+{
+	static ZkTries tries;
+
+	return &tries;
+}
+
 void
 zklock_hosts_reached(void)
 {

@@ -8,6 +8,8 @@
 #ifndef ZKLOCK_HOSTS_H
 #define ZKLOCK_HOSTS_H
 
+#include "tries.h"
+
 /*
  * The connect string to use.  A chroot is part of every path, so like the root
  * it belongs to the session: one that lives keeps it.
@@ -23,5 +25,8 @@ extern void zklock_hosts_heard(const char *line);
 
 /* There is a connection: forget the answers. */
 extern void zklock_hosts_reached(void);
+
+/* What is known of the hosts, for the choice of the next one: for zklock_client_hosts. */
+extern ZkTries *zklock_hosts_tries(void);
 
 #endif /* ZKLOCK_HOSTS_H */

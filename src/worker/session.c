@@ -302,6 +302,33 @@ stale_is_over(void)
 	return stale_until != 0 && zklock_clock() >= stale_until;
 }
 
+static int64
+timeout_ns(void)
+{
+	const ZkSessionShared *s = &zklock_shared->session; /* the worker alone writes */
+
+	return (s->timeout_ms > 0 ? s->timeout_ms : zklock_session_timeout) * NS_PER_MS;
+}
+
+/*
+ * How the handle is to choose among the hosts.  The session ends when its lease counts as
+ * lost; where it rests it lives by pings, of which the last was sent a third of the
+ * timeout before.  Its patience is that of zklock_session_stuck, which grows meanwhile.
+ */
+static void
+choose_hosts(ZkClient *handle, bool resume)
+{
+	const ZkSessionShared *s = &zklock_shared->session;
+	int64 unreached = zklock_clock() - s->not_connected_since;
+	int64 ends = 0;
+
+	if (resume)
+		ends = Max(zklock_lease_lost_at(&s->lease),
+				   s->not_connected_since + timeout_ns() / 3);
+	zklock_client_hosts(handle, zklock_hosts_tries(), ends,
+						zklock_heartbeat_patience(timeout_ns(), 2 * unreached));
+}
+
 /* A handle for this session, or for a new one; NULL: it failed. */
 static ZkClient *
 open_handle(int timeout, const ZkSessionId *resume, Failure *failure)
@@ -336,6 +363,7 @@ open_handle(int timeout, const ZkSessionId *resume, Failure *failure)
 	{
 		open_error[0] = '\0';
 		trying_since = zklock_clock();
+		choose_hosts(handle, resume != NULL);
 		zklock_security_use(security);
 		opened++;
 		zklock_watches_forget_all();
@@ -444,13 +472,10 @@ leave_client(void)
 }
 
 /*
- * Has the library tried for long enough?  It steps over every second address
- * when an attempt fails (ZOOKEEPER-2466, open as of 3.9), so if their number is
- * even it may never come back to one that answers, nor pause between attempts.
- * An attempt at a host that is silent takes it two thirds of the session timeout.
- * And it never accepts an ensemble that has seen less than itself, one that
- * was restored from a backup, say.  A new handle begins with a fresh list and
- * the same session, and has seen nothing.
+ * Has the library tried for long enough?  It never accepts an ensemble that has seen less
+ * than itself, one that was restored from a backup, say; and names may stand for other
+ * addresses by now.  A new handle begins with a fresh list and the same session, and has
+ * seen nothing.
  *
  * Each handle is given as long as all before it.
  */
@@ -459,7 +484,6 @@ zklock_session_stuck(void)
 {
 	ZkSessionShared *s = &zklock_shared->session; /* the worker alone writes */
 	int64 now = zklock_clock();
-	int64 timeout = s->timeout_ms > 0 ? s->timeout_ms : zklock_session_timeout;
 	int64 unreached = now - s->not_connected_since;
 
 	if (anew)
@@ -471,7 +495,7 @@ zklock_session_stuck(void)
 	}
 	if (client == NULL || connected || arrival != NULL)
 		return false;
-	if (now - trying_since < zklock_heartbeat_patience(timeout * NS_PER_MS, unreached))
+	if (now - trying_since < zklock_heartbeat_patience(timeout_ns(), unreached))
 		return false;
 	if (leave_client())
 		ereport(LOG,
@@ -1128,6 +1152,7 @@ on_disconnected(void)
 	else
 		zklock_trouble("lost connection to ZooKeeper, reconnecting");
 	set_state(ZKLOCK_SESSION_RECONNECTING);
+	choose_hosts(client, true);
 	listener->event(ZKLOCK_EV_DISCONNECTED);
 }
 
