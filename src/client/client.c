@@ -68,6 +68,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/timerfd.h>
@@ -161,6 +162,7 @@ struct ZkClient
 	int npending;
 	bool connected;		 /* by the last session event */
 	bool dead;			 /* the handle connects no more */
+	bool spoilt;		 /* ... is of no use, since it has believed nonsense */
 	int auth_open;		 /* credentials that were neither accepted nor refused */
 	bool held_back;		 /* CONNECTED waits for them */
 	ZkSessionId session; /* as of the last connection; id 0: none yet */
@@ -323,10 +325,25 @@ note_reached(ZkClient *client)
 		zklock_tries_reached(client->tries, host);
 }
 
+/* A server that makes a session gives it a number and a timeout.  The library goes by
+ * whatever it is told: with a timeout of 0 each later attempt of its handle is over at
+ * once. */
+static bool
+makes_sense(int64_t id, int timeout)
+{
+	return id != 0 && timeout > 0;
+}
+
 static void
 session_event(ZkClient *client, int state)
 {
-	if (state == ZOO_CONNECTED_STATE)
+	if (state == ZOO_CONNECTED_STATE &&
+		!makes_sense(zoo_client_id(client->zh)->client_id, zoo_recv_timeout(client->zh)))
+	{
+		set_disconnected(client);
+		client->spoilt = true;
+	}
+	else if (state == ZOO_CONNECTED_STATE)
 	{
 		/* id, password and timeout are set before the event is told of, and nothing is
 		 * done with the handle before that is heard */
@@ -699,6 +716,8 @@ settled(void *context)
 
 	if (is_unrecoverable(client->zh))
 		return client->dead;
+	if (client->spoilt)
+		return true;
 	/* to a server that would let us read alone it is connected, and we are not */
 	if (zoo_state(client->zh) == ZOO_CONNECTED_STATE)
 		return client->connected;
@@ -729,7 +748,9 @@ static void
 note_end(ZkClient *client, int failure, int64_t now)
 {
 	int host = zklock_tries_find(client->tries, client->trying);
-	ZkTryEnd end = failure == ZOPERATIONTIMEOUT ? ZKLOCK_TRY_SILENT : ZKLOCK_TRY_REFUSED;
+	ZkTryEnd end = failure == ZOPERATIONTIMEOUT ? ZKLOCK_TRY_SILENT
+		: failure == ZMARSHALLINGERROR			? ZKLOCK_TRY_RUBBISH
+												: ZKLOCK_TRY_REFUSED;
 	bool reached = client->reached;
 
 	client->trying[0] = '\0';
@@ -1014,6 +1035,44 @@ send_requests(ZkClient *client)
 	set_corked(client, false);
 }
 
+/*
+ * What a connection begins with, as far as it is there: a server's first answer is 36 or 37
+ * bytes: a version, the session's timeout and number, both 0 if it has ended, and a
+ * password of 16 bytes.  To the library anything else may look like the end of the session.
+ */
+static bool
+begins_with_nonsense(const ZkClient *client)
+{
+	uint32_t word[6]; /* length, version, timeout, number, length of the password */
+	int there = 0;
+	ssize_t n;
+	uint32_t length;
+	int timeout;
+	bool ended;
+
+	/* where there is nothing, a look would take the error that the library waits for */
+	if (ioctl(client->socket, FIONREAD, &there) != 0 || there < (int) sizeof(word[0]))
+		return false;
+	n = recv(client->socket, word, sizeof(word), MSG_PEEK | MSG_DONTWAIT);
+	if (n < (ssize_t) sizeof(word[0]))
+		return false;
+	length = ntohl(word[0]);
+	if (length != 36 && length != 37)
+		return true;
+	if (n < (ssize_t) sizeof(word))
+		return false;
+	timeout = (int) ntohl(word[2]);
+	ended = (word[3] | word[4]) == 0;
+	return timeout < 0 || ended != (timeout == 0) || ntohl(word[5]) != ZKLOCK_PASSWORD_LEN;
+}
+
+static void
+abandon_nonsense(ZkClient *client)
+{
+	abandon(client, ZMARSHALLINGERROR, 0, "what it answers is not ZooKeeper's");
+	set_timer(client, AT_ONCE);
+}
+
 /* Send and read what the socket takes and has: one packet. */
 static void
 process(ZkClient *client)
@@ -1034,11 +1093,21 @@ process(ZkClient *client)
 			return;
 		events = (fd.revents & (POLLOUT | POLLERR | POLLHUP) ? ZOOKEEPER_WRITE : 0) |
 			(fd.revents & (POLLIN | POLLERR | POLLHUP) ? ZOOKEEPER_READ : 0);
+		if (!client->tls && (events & ZOOKEEPER_READ) && begins_with_nonsense(client))
+		{
+			abandon_nonsense(client);
+			return;
+		}
 		guarded = client->tls && client->writing && guard_begin(client, &guard);
 	}
 	rc = call_process(client, events);
 	if (guarded)
 		guard_end(&guard);
+	if (client->spoilt && client->socket >= 0)
+	{
+		abandon_nonsense(client);
+		return;
+	}
 	/* a packet was read, and behind it there may be others that TLS has read already */
 	client->more = client->tls && client->connected && rc == ZOK;
 	if (rc != ZOK && rc != ZNOTHING)
@@ -1092,7 +1161,7 @@ look_after(ZkClient *client)
 	int rc = ZOK;
 	int64_t next;
 
-	if (client->dead)
+	if (client->dead || client->spoilt)
 	{
 		set_timer(client, NEVER);
 		return;
@@ -1568,6 +1637,12 @@ zklock_client_fd(ZkClient *client)
 			set_timer(client, AT_ONCE);
 	}
 	return client->epoll;
+}
+
+bool
+zklock_client_spoilt(ZkClient *client)
+{
+	return client->spoilt;
 }
 
 void

@@ -205,6 +205,10 @@ zklock_is_reply(const ZkMessage *message)
 /* Is the connection up, as far as the library knows by now? */
 extern bool zklock_client_connected(ZkClient *client);
 
+/* It was told nonsense, which it has not seen through in time: it connects no more, and
+ * is to be left, zklock_client_leave. */
+extern bool zklock_client_spoilt(ZkClient *client);
+
 /* The session, once connected; false before. */
 extern bool zklock_client_session(ZkClient *client, ZkSessionId *session, int *timeout_ms);
 

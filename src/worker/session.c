@@ -57,6 +57,9 @@
 
 #define RETRY_MS 1000
 
+/* Pause before another handle, when one was told nonsense. */
+#define SPOILT_MS 250
+
 /* Longest that a new session waits for the end of the one before it. */
 #define CLOSING_MS 500
 
@@ -495,6 +498,12 @@ zklock_session_stuck(void)
 	}
 	if (client == NULL || connected || arrival != NULL)
 		return false;
+	if (zklock_client_spoilt(client))
+	{
+		if (leave_client())
+			retry_at = now + Min(SPOILT_MS * NS_PER_MS, timeout_ns() / 6);
+		return false;
+	}
 	if (now - trying_since < zklock_heartbeat_patience(timeout_ns(), unreached))
 		return false;
 	if (leave_client())
