@@ -47,7 +47,8 @@
  *
  * Names.  The library resolves the names in its connect string before each attempt, and
  * that may take long.  It is given addresses (resolve.c); whoever wants the names
- * resolved anew opens another client.
+ * resolved anew opens another client, and whoever does not want to wait for that opens it
+ * with addresses (lookup.c).
  *
  *-------------------------------------------------------------------------
  */

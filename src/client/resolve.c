@@ -25,35 +25,36 @@
 
 #define MAX_HOST 256
 
-/* Is "address:port" one of those before, each with a comma behind it? */
+/* Is it one of those before, each of which has a comma behind it? */
 static bool
-has_address(const char *addresses, const char *address, const char *port)
+is_there(const char *addresses, const char *address, size_t len)
 {
-	size_t host = strlen(address);
-	size_t all = host + 1 + strlen(port);
-
 	for (const char *at = addresses; at != NULL && *at != '\0'; at = strchr(at, ',') + 1)
-		if (strcspn(at, ",") == all && strncmp(at, address, host) == 0 &&
-			at[host] == ':' && strncmp(at + host + 1, port, all - host - 1) == 0)
+		if (strcspn(at, ",") == len && strncmp(at, address, len) == 0)
 			return true;
 	return false;
 }
 
-/* Append "address:port" and a comma, unless it is there; false: no memory. */
-static bool
-append_address(char **to, size_t *len, const char *address, const char *port, int *n)
+bool
+zklock_resolve_join(char **to, size_t *len, const char *more, int *n)
 {
-	size_t more = strlen(address) + strlen(port) + 3;
-	char *grown;
+	while (*more != '\0')
+	{
+		size_t size = strcspn(more, ",");
+		char *grown;
 
-	if (has_address(*to, address, port))
-		return true;
-	grown = realloc(*to, *len + more);
-	if (grown == NULL)
-		return false;
-	*to = grown;
-	*len += (size_t) snprintf(grown + *len, more, "%s:%s,", address, port);
-	(*n)++;
+		if (!is_there(*to, more, size))
+		{
+			grown = realloc(*to, *len + size + 2);
+			if (grown == NULL)
+				return false;
+			*to = grown;
+			*len += (size_t) snprintf(grown + *len, size + 2, "%.*s,", (int) size, more);
+			(*n)++;
+		}
+		more += size;
+		more += *more == ',';
+	}
 	return true;
 }
 
@@ -121,6 +122,7 @@ resolve_host(const char *host, const char *port, char **to, size_t *len, int *n)
 {
 	struct addrinfo *found;
 	char address[MAX_HOST];
+	char text[MAX_HOST + 16];
 	int rc = look_up(host, port, &found);
 
 	if (rc != 0)
@@ -131,11 +133,33 @@ resolve_host(const char *host, const char *port, char **to, size_t *len, int *n)
 			continue;
 		rc = getnameinfo(a->ai_addr, a->ai_addrlen, address, sizeof(address), NULL, 0,
 						 NI_NUMERICHOST);
-		if (rc == 0 && !append_address(to, len, address, port, n))
+		snprintf(text, sizeof(text), "%s:%s", address, port);
+		if (rc == 0 && !zklock_resolve_join(to, len, text, n))
 			rc = EAI_MEMORY;
 	}
 	freeaddrinfo(found);
 	return rc;
+}
+
+bool
+zklock_resolve_takes_time(const char *text)
+{
+	struct addrinfo hints = {.ai_flags = AI_NUMERICHOST, .ai_family = AF_UNSPEC};
+	struct addrinfo *found;
+	char *copy = strdup(text);
+	char error[MAX_HOST + 32];
+	char *host;
+	char *port;
+	bool takes = false;
+
+	if (copy != NULL && split(copy, &host, &port, error, sizeof(error)))
+	{
+		takes = getaddrinfo(host, NULL, &hints, &found) != 0;
+		if (!takes)
+			freeaddrinfo(found);
+	}
+	free(copy);
+	return takes;
 }
 
 char *

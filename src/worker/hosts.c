@@ -8,8 +8,11 @@
 #include "postgres.h"
 #include "compat.h"
 
+#include "storage/fd.h"
+
 #include "hosts.h"
 #include "liblog.h"
+#include "lookup.h"
 #include "settings.h"
 #include "table.h"
 #include "trouble.h"
@@ -19,6 +22,11 @@
 
 static ZkLogAnswer attempts[MAX_ATTEMPTS];
 static int nattempts = 0;
+
+/* What the names stand for: of one connect string, but for the chroot, since another one
+ * has another process.  NULL: nothing is connected to yet. */
+static ZkLookup *lookup = NULL;
+static bool wanting = false; /* addresses were wanted, and there were none */
 
 void
 zklock_hosts_effective(char *buf, size_t size)
@@ -43,6 +51,102 @@ zklock_hosts_changed(void)
 				(errmsg("the new chroot path in \"%s\" takes effect with the next ZooKeeper session",
 						"zklock.hosts")));
 	return strcmp(hosts, zklock_shared->session.hosts) != 0;
+}
+
+static bool
+make_lookup(const char *hosts, char *error, size_t errlen)
+{
+	char *copy = pnstrdup(hosts, strcspn(hosts, "/"));
+
+	lookup = zklock_lookup_make(copy, error, (int) errlen);
+	pfree(copy);
+	if (lookup == NULL)
+	{
+		int save_errno = errno;
+
+		if (error[0] == '\0')
+			strlcpy(error, strerror(save_errno), errlen);
+		errno = save_errno;
+		return false;
+	}
+	ReserveExternalFD();
+	zklock_lookup_ask(lookup);
+	return true;
+}
+
+/* What is wrong with a name, once. */
+static void
+tell_unresolved(const char *error)
+{
+	static char told[320];
+
+	if (error[0] != '\0' && strcmp(error, told) != 0)
+		zklock_trouble("%s", error);
+	strlcpy(told, error, sizeof(told));
+}
+
+char *
+zklock_hosts_addresses(const char *hosts, char *error, size_t errlen)
+{
+	char *known;
+	char *all;
+	bool awaited;
+
+	if (lookup == NULL && !make_lookup(hosts, error, errlen))
+		return NULL;
+	known = zklock_lookup_addresses(lookup, error, (int) errlen);
+	wanting = known == NULL;
+	if (known != NULL)
+	{
+		tell_unresolved(error);
+		all = psprintf("%s%s", known, hosts + strcspn(hosts, "/"));
+		free(known);
+		return all;
+	}
+	awaited = error[0] == '\0';
+	if (awaited)
+		strlcpy(error, "the name service has not answered yet", errlen);
+	zklock_lookup_ask(lookup);
+	errno = awaited ? EAGAIN : ENOENT;
+	return NULL;
+}
+
+void
+zklock_hosts_ask(void)
+{
+	if (lookup != NULL)
+		zklock_lookup_ask(lookup);
+}
+
+bool
+zklock_hosts_asking(void)
+{
+	return lookup != NULL && zklock_lookup_asking(lookup);
+}
+
+int
+zklock_hosts_fd(void)
+{
+	return lookup != NULL ? zklock_lookup_fd(lookup) : -1;
+}
+
+bool
+zklock_hosts_hear(void)
+{
+	char error[320];
+	char *known;
+	bool found;
+
+	if (zklock_hosts_fd() < 0)
+		return false;
+	zklock_lookup_hear(lookup);
+	if (!wanting)
+		return false;
+	known = zklock_lookup_addresses(lookup, error, sizeof(error));
+	found = known != NULL;
+	wanting = !found;
+	free(known);
+	return found;
 }
 
 ZkTries *

@@ -98,8 +98,9 @@ static int64 renewed = 0;		   /* ... in place of this one, for its lease's sake 
 static ZkMessage *arrival = NULL;  /* CONNECTED of a connection that is not used yet */
 static int64 arrival_until = 0;	   /* ns: when it is */
 static int opened = 0;
-static int64 trying_since = 0; /* ns; while there is a client, but no connection */
-static int64 retry_at = 0;	   /* ns; 0: at once */
+static int64 trying_since = 0;		/* ns; while there is a client, but no connection */
+static int64 retry_at = 0;			/* ns; 0: at once */
+static bool awaiting_names = false; /* what they stand for, for the first time */
 static int64 counted = 0; /* ns: send time of the write that took a heartbeat's place */
 static char open_error[1024]; /* of the latest zklock_session_open, if it failed */
 
@@ -125,6 +126,12 @@ int
 zklock_session_left_fd(void)
 {
 	return left != NULL ? zklock_client_fd(left) : -1;
+}
+
+int
+zklock_session_names_fd(void)
+{
+	return zklock_hosts_fd();
 }
 
 int
@@ -295,6 +302,7 @@ typedef struct Failure
 {
 	char what[sizeof(zklock_shared->session.hosts) + 64];
 	char error[sizeof(open_error)];
+	bool waits; /* for an answer of the name service */
 } Failure;
 
 /* Is the session that a life before has left to be closed without another question?  Its
@@ -340,19 +348,30 @@ open_handle(int timeout, const ZkSessionId *resume, Failure *failure)
 	ZkProtection *security = zklock_security_read(failure->error, sizeof(failure->error));
 	const ZkSecurity *settings;
 	ZkClient *handle;
+	char *addresses;
 
 	failure->what[0] = '\0';
+	failure->waits = false;
 	if (security == NULL)
 		return NULL;
 	settings = zklock_security_settings(security);
 	zklock_hosts_effective(hosts, sizeof(hosts));
+	addresses = zklock_hosts_addresses(hosts, failure->error, sizeof(failure->error));
+	if (addresses == NULL)
+	{
+		failure->waits = errno == EAGAIN;
+		snprintf(failure->what, sizeof(failure->what),
+				 "could not use ZooKeeper connect string \"%s\": ", hosts);
+		zklock_security_free(security);
+		return NULL;
+	}
 	for (int i = 0; i < ZKLOCK_CLIENT_FDS; i++)
 		ReserveExternalFD();
 	zklock_client_log_debug(zklock_log_min_messages > 3);
 	/* nobody needs credentials to close his session, but to ask before */
 	if (closing_stale && stale_is_over() && settings->tls == NULL)
 		settings = NULL;
-	handle = zklock_client_open(hosts, timeout, resume, settings, failure->error,
+	handle = zklock_client_open(addresses, timeout, resume, settings, failure->error,
 								sizeof(failure->error));
 	if (handle == NULL)
 	{
@@ -365,6 +384,7 @@ open_handle(int timeout, const ZkSessionId *resume, Failure *failure)
 	else
 	{
 		open_error[0] = '\0';
+		awaiting_names = false;
 		trying_since = zklock_clock();
 		choose_hosts(handle, resume != NULL);
 		zklock_security_use(security);
@@ -453,7 +473,14 @@ zklock_session_open(void)
 	else if (zklock_shared->session.auth_pause == 0)
 		set_state(ZKLOCK_SESSION_CONNECTING);
 	client = open_handle(timeout, resuming ? &id : NULL, &failure);
-	if (client == NULL)
+	if (client == NULL && failure.waits && !awaiting_names)
+	{
+		/* no trouble yet */
+		awaiting_names = true;
+		zklock_trouble_connecting(failure.error);
+		retry_at = zklock_clock() + RETRY_MS * NS_PER_MS;
+	}
+	else if (client == NULL)
 		open_failed(failure.what, failure.error);
 	else
 		zklock_client_spread(client,
@@ -472,6 +499,21 @@ leave_client(void)
 	client = NULL;
 	retry_at = 0;
 	return true;
+}
+
+/* Do names stand for what they do now?  They are asked for, and the answer is awaited,
+ * but not for long. */
+static bool
+names_are_fresh(int64 now)
+{
+	static int64 asked_at = 0;
+
+	if (asked_at < trying_since)
+	{
+		zklock_hosts_ask();
+		asked_at = now;
+	}
+	return !zklock_hosts_asking() || now - asked_at >= RETRY_MS * NS_PER_MS;
 }
 
 /*
@@ -504,7 +546,8 @@ zklock_session_stuck(void)
 			retry_at = now + Min(SPOILT_MS * NS_PER_MS, timeout_ns() / 6);
 		return false;
 	}
-	if (now - trying_since < zklock_heartbeat_patience(timeout_ns(), unreached))
+	if (now - trying_since < zklock_heartbeat_patience(timeout_ns(), unreached) ||
+		!names_are_fresh(now))
 		return false;
 	if (leave_client())
 		ereport(LOG,
@@ -670,8 +713,8 @@ zklock_session_renewable(void)
  * By another handle.  The old session is closed when the new one has come to a write, so
  * that the first lock need not wait for that, too; but at once if there are contenders of
  * ours in it, or whoever would not wait for a lock would find it taken by what we kept.
- * Where there is no other handle to be had, since a file cannot be read or a name not
- * resolved, the session goes on, and its lease has to be proven.
+ * Where there is no other handle to be had, since a file cannot be read, say, the session
+ * goes on, and its lease has to be proven.
  */
 void
 zklock_session_renew(bool contends)
@@ -1407,6 +1450,8 @@ zklock_session_receive(void)
 
 	close_end();
 	receive_left();
+	if (zklock_hosts_hear() && client == NULL)
+		retry_at = 0;
 	if (arrival != NULL && !awaited && zklock_clock() >= arrival_until)
 		arrive();
 

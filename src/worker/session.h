@@ -57,8 +57,10 @@ extern bool zklock_session_worn(void);
 /* Readable when zklock_session_receive has something to do; -1 while there is no client.
  * To be called before each wait.  It changes when the session is opened anew, which
  * zklock_session_opened() counts; then there may be the one before, too, which is being
- * closed, and one of a life before, which is kept. */
+ * closed, and one of a life before, which is kept.  And the name service may have an
+ * answer. */
 extern int zklock_session_fd(void);
+extern int zklock_session_names_fd(void);
 extern int zklock_session_closing_fd(void);
 extern int zklock_session_left_fd(void);
 extern int zklock_session_opened(void);

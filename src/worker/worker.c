@@ -259,9 +259,9 @@ wait_set(void)
 {
 	static WaitEventSet *set = NULL;
 	static int opened = -1;
-	static int fds[3] = {-1, -1, -1};
-	int now[3] = {zklock_session_fd(), zklock_session_closing_fd(),
-				  zklock_session_left_fd()};
+	static int fds[4] = {-1, -1, -1, -1};
+	int now[4] = {zklock_session_fd(), zklock_session_closing_fd(),
+				  zklock_session_left_fd(), zklock_session_names_fd()};
 	MemoryContext context;
 
 	if (set != NULL && opened == zklock_session_opened() &&
@@ -270,12 +270,12 @@ wait_set(void)
 	if (set != NULL)
 		FreeWaitEventSet(set);
 	context = MemoryContextSwitchTo(TopMemoryContext);
-	set = zklock_create_wait_event_set(5);
+	set = zklock_create_wait_event_set(6);
 	MemoryContextSwitchTo(context);
 	opened = zklock_session_opened();
 	AddWaitEventToSet(set, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
 	AddWaitEventToSet(set, WL_POSTMASTER_DEATH, PGINVALID_SOCKET, NULL, NULL);
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < 4; i++)
 	{
 		fds[i] = now[i];
 		if (fds[i] >= 0)

@@ -1,9 +1,11 @@
-# Resolver - one name whose address moves, for one program and what it starts: a library that
-# is loaded before others.
+# Resolver - one name whose address moves, or is not told, for one program and what it starts: a
+# library that is loaded before others.
 #
 #   my $resolver = Resolver->new('zk.test', '127.0.0.1') or plan skip_all => 'no compiler';
 #   { local @ENV{ $resolver->names } = $resolver->values; $node->start; }
 #   $resolver->set('127.0.0.2');
+#   $resolver->hang;    # no answer until another address is set
+#   $resolver->set('');    # there is no such name
 package Resolver;
 
 use strict;
@@ -25,18 +27,28 @@ sub new
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+static int read_address(char *address)
+{
+	FILE *file = fopen(getenv("RESOLVER_FILE"), "r");
+	if (file == NULL)
+		return 0;
+	if (fscanf(file, "%63s", address) != 1)
+		address[0] = 0;
+	fclose(file);
+	return 1;
+}
 int getaddrinfo(const char *node, const char *service, const struct addrinfo *hints, struct addrinfo **res)
 {
 	int (*real)(const char *, const char *, const struct addrinfo *, struct addrinfo **) =
 		(int (*)(const char *, const char *, const struct addrinfo *, struct addrinfo **)) dlsym(RTLD_NEXT, "getaddrinfo");
 	const char *name = getenv("RESOLVER_NAME");
 	char address[64] = "";
-	FILE *file;
-	if (node == NULL || name == NULL || strcmp(node, name) != 0 || (file = fopen(getenv("RESOLVER_FILE"), "r")) == NULL)
+	if (node == NULL || name == NULL || strcmp(node, name) != 0 || (hints != NULL && (hints->ai_flags & AI_NUMERICHOST) != 0) ||
+		!read_address(address))
 		return real(node, service, hints, res);
-	if (fscanf(file, "%63s", address) != 1)
-		address[0] = 0;
-	fclose(file);
+	while (strcmp(address, "hang") == 0 && read_address(address))
+		usleep(10000);
 	return address[0] ? real(address, service, hints, res) : EAI_NONAME;
 }
 END
@@ -55,6 +67,9 @@ sub set
 	rename "$self->{file}.new", $self->{file} or croak $!;
 	return $self;
 }
+
+# From now on, and whoever asks before that is answered then.
+sub hang { my $self = shift; return $self->set('hang'); }
 
 sub names { return qw(LD_PRELOAD RESOLVER_NAME RESOLVER_FILE); }
 
