@@ -63,6 +63,9 @@ enum
 #define LEAST_ERROR			  (-999)
 #define RUNTIME_INCONSISTENCY (-2)
 
+/* No ensemble makes so many transactions between two replies on one connection. */
+#define FAR_AWAY (INT64_C(1) << 28)
+
 /* Watcher.Event */
 #define EVENT_CREATED	1
 #define EVENT_CHILDREN	4
@@ -293,8 +296,7 @@ look_at_stat(ZkBytes *bytes, const Header *header, Contents contents)
 	pzxid = zklock_bytes_long(bytes);
 	zklock_bytes_refuse(bytes, czxid < 0 || mzxid < czxid || pzxid < 0,
 						"a Stat has transactions in a wrong order");
-	zklock_bytes_refuse(bytes,
-						header->zxid > 0 && (mzxid > header->zxid || pzxid > header->zxid),
+	zklock_bytes_refuse(bytes, mzxid > header->zxid || pzxid > header->zxid,
 						"a Stat is newer than its reply");
 	zklock_bytes_refuse(bytes,
 						datalen < 0 ||
@@ -497,6 +499,20 @@ look_at_special(ZkBytes *bytes, const Header *header, const ZkFrames *frames)
 	return true;
 }
 
+/* 0 comes with what the server has not asked its state for.  An event has an older one,
+ * or -1. */
+static void
+look_at_zxid(ZkBytes *bytes, const Header *header, const ZkFrames *frames)
+{
+	int64_t since = header->zxid > 0 ? header->zxid - frames->zxid : 0;
+
+	if (header->xid == XID_EVENT || header->zxid == 0)
+		return;
+	zklock_bytes_refuse(bytes, header->zxid < 0, "its transaction has no number");
+	zklock_bytes_refuse(bytes, frames->zxid > 0 && (since > FAR_AWAY || since < -FAR_AWAY),
+						"its transaction is far away from those before");
+}
+
 static void
 look_at_reply(ZkBytes *bytes, ZkFrames *frames, Header *header)
 {
@@ -505,6 +521,7 @@ look_at_reply(ZkBytes *bytes, ZkFrames *frames, Header *header)
 	header->xid = zklock_bytes_int(bytes);
 	header->zxid = zklock_bytes_long(bytes);
 	header->err = zklock_bytes_int(bytes);
+	look_at_zxid(bytes, header, frames);
 	zklock_bytes_refuse(bytes, !is_code(header->err), "its error code is none");
 	if (!zklock_bytes_good(bytes) || look_at_special(bytes, header, frames))
 		return;
@@ -530,19 +547,23 @@ consume(ZkFrames *frames, const Header *header)
 {
 	if (!frames->answered)
 		frames->answered = true;
+	else if (header->xid == XID_EVENT)
+		return;
 	else if (header->xid == XID_PING)
 		frames->pings--;
 	else if (header->xid == XID_AUTH)
 		frames->credentials--;
 	else if (header->xid == XID_SET_WATCHES)
 		frames->watches--;
-	else if (header->xid != XID_EVENT)
+	else
 	{
 		size_t gone = 1 + nth(frames, 0)->nops;
 
 		frames->first = (frames->first + gone) & (frames->size - 1);
 		frames->n -= gone;
 	}
+	if (header->zxid > 0)
+		frames->zxid = header->zxid;
 }
 
 /* Whose frame it is that is wrong, and what is. */

@@ -18,6 +18,9 @@
  *	           frame with them; a multi has a result for each op, of its type
  *	  Stat     its numbers are none below zero, fit each other, the data and the children,
  *	           and none is newer than the newest transaction that the reply knows of
+ *	  zxid     of a reply: near those before on the connection, which ends when the ensemble
+ *	           changes its leader, and with that the upper half.  So no single reply has
+ *	           history.h believe in tokens that will not be there for years
  *	  event    its type and state are those of a change of a node
  *	  session  the first answer: the one that was asked for or none, and a timeout
  *
@@ -71,6 +74,7 @@ typedef struct ZkFrames
 	size_t size;		  /* a power of two, or 0 */
 	size_t first;
 	size_t n;
+	int64_t zxid;	   /* of the newest reply; 0: none yet */
 	size_t look_again; /* how much of a frame must have arrived to look at it once more */
 } ZkFrames;
 

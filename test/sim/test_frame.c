@@ -449,6 +449,44 @@ test_headers(void)
 	zklock_frames_free(&frames);
 }
 
+/* The first reply's number is believed, and those that come are near it. */
+static void
+test_zxids(void)
+{
+	const int64_t epoch = INT64_C(5) << 32;
+	ZkFrames frames;
+	Packet p;
+
+	connect(&frames);
+	for (int32_t xid = 0; xid < 6; xid++)
+		ask(&frames, xid, 2, "/a");
+	put_header(&p, 0, epoch, 0);
+	end(&p);
+	bad_if(&frames, &p, 8, -epoch, 8, "its transaction has no number");
+	bad_if(&frames, &p, 8, -1, 8, "its transaction has no number");
+	good(&frames, &p, "the first one");
+	put_header(&p, 1, epoch + (1 << 28), 0);
+	end(&p);
+	bad_if(&frames, &p, 8, epoch + (1 << 28) + 1, 8, "far away from those before");
+	bad_if(&frames, &p, 8, epoch - (1 << 28) - 1, 8, "far away from those before");
+	bad_if(&frames, &p, 8, INT64_MAX, 8, "far away from those before");
+	good(&frames, &p, "newer ones");
+	put_header(&p, 2, 0, -4);
+	end(&p);
+	good(&frames, &p, "an error without one");
+	put_header(&p, -1, epoch + INT64_C(0x100000000), 0);
+	put_int(&p, 3);
+	put_int(&p, 3);
+	put_string(&p, "/a");
+	end(&p);
+	good(&frames, &p, "an event, whatever its own");
+	put_header(&p, 3, epoch + (1 << 27), 0);
+	end(&p);
+	good(&frames, &p, "older ones");
+	bad_if(&frames, &p, 8, epoch + INT64_C(0x100000000), 8, "far away from those before");
+	zklock_frames_free(&frames);
+}
+
 static void
 test_bodies(void)
 {
@@ -736,6 +774,7 @@ main(void)
 	test_session();
 	test_replies();
 	test_headers();
+	test_zxids();
 	test_bodies();
 	test_events();
 	test_multi();

@@ -89,6 +89,7 @@ for my $case (
 	[ 'a path that is none', ['at=24:00'], 'a string has a zero in it' ],
 	[ 'a czxid out of path bytes', ['at=-68:6e2d'], 'a Stat has transactions in a wrong order' ],
 	[ 'a czxid and an mzxid that are', ['at=-68:6e2d', 'at=-60:6e2d'], 'a Stat is newer than its reply' ],
+	[ 'transactions of another epoch', [ 'at=8:6e2d', 'at=-68:6e2d', 'at=-60:6e2d' ], 'its transaction is far away' ],
 	[ 'children below zero', ['at=-12:ffffffff'], 'a Stat has a wrong number of children' ])
 {
 	my ($what, $how, $said) = @$case;
