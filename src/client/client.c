@@ -889,7 +889,7 @@ set_timer(ZkClient *client, int64_t at)
 /*
  * The library sends each request in two pieces, at once.  Keep them together, with those
  * of other requests, until the caller has made them all: one segment, one wake-up of the
- * server.
+ * server.  A wire does so by itself.
  */
 static void
 set_corked(ZkClient *client, bool corked)
