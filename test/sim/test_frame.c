@@ -641,7 +641,16 @@ test_multi(void)
 	put_header(&p, 8, 1005, 0);
 	end(&p);
 	good(&frames, &p, "what was asked behind it");
+	zklock_frames_free(&frames);
+}
 
+static void
+test_refused_multi(void)
+{
+	ZkFrames frames;
+	Packet p;
+
+	connect(&frames);
 	ask_multi(&frames, 9);
 	put_header(&p, 9, 1005, 0);
 	for (int i = 0; i < 4; i++)
@@ -778,6 +787,7 @@ main(void)
 	test_bodies();
 	test_events();
 	test_multi();
+	test_refused_multi();
 	test_many();
 	test_large();
 	printf("1..%d\n", ntests);
