@@ -82,8 +82,8 @@ for my $mode ('exclusive', 'shared')
 	my $writer = $sa[0]->query("SELECT zk_lock('mixed')");
 	cmp_ok($writer, '>', $reader, 'a writer after a kept reader: a larger token');
 	is(@{[ ZkLock::wait_queue($zk, 'mixed', 2) ]}, 2, '... and both are kept');
-	ZkLock::wait_watches($zk, 1);
-	# its own contender's arrival has made it look
+	# its own contender's arrival has made it look, also at the one that was there
+	ZkLock::wait_watches($zk, 2);
 	is($sa[1]->query("SELECT zk_lock('mixed', 'shared') > 0, zk_lock('mixed') > 0"), 't|t', '... both at once');
 	requests();
 	for my $i (1 .. 5)
