@@ -407,6 +407,20 @@ set_root(bool new)
 	zklock_session_unlock();
 }
 
+static void
+no_handle(const Failure *failure)
+{
+	if (!failure->waits || awaiting_names)
+	{
+		open_failed(failure->what, failure->error);
+		return;
+	}
+	/* no trouble yet */
+	awaiting_names = true;
+	zklock_trouble_connecting(failure->error);
+	retry_at = zklock_clock() + RETRY_MS * NS_PER_MS;
+}
+
 void
 zklock_session_open(void)
 {
@@ -473,15 +487,8 @@ zklock_session_open(void)
 	else if (zklock_shared->session.auth_pause == 0)
 		set_state(ZKLOCK_SESSION_CONNECTING);
 	client = open_handle(timeout, resuming ? &id : NULL, &failure);
-	if (client == NULL && failure.waits && !awaiting_names)
-	{
-		/* no trouble yet */
-		awaiting_names = true;
-		zklock_trouble_connecting(failure.error);
-		retry_at = zklock_clock() + RETRY_MS * NS_PER_MS;
-	}
-	else if (client == NULL)
-		open_failed(failure.what, failure.error);
+	if (client == NULL)
+		no_handle(&failure);
 	else
 		zklock_client_spread(client,
 							 (int) (zklock_heartbeat_spread(&s->lease, zklock_clock(),
