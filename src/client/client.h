@@ -157,12 +157,12 @@ extern void zklock_client_log_debug(bool debug);
 /*
  * Start connecting.  "security" may be NULL: no credentials, no TLS, and nodes
  * that everybody may change.  "resume" is a session to resume, or NULL for a new one.
- * "timeout_ms" is the session timeout to ask for.  Names are resolved here, so where there
- * are some this can block on the resolver (see lookup.h); for other addresses another client is opened.  A client
- * has ZKLOCK_CLIENT_FDS descriptors.  Returns NULL with errno
- * set when the connect string is unusable, no name in it resolves, or something
- * that it takes cannot be had; log lines up to then are lost, "error" (room errlen)
- * says what happened.
+ * "timeout_ms" is the session timeout to ask for.  Names are resolved here, so where
+ * there are some this can block on the resolver (see lookup.h); for other addresses
+ * another client is opened.  A client has ZKLOCK_CLIENT_FDS descriptors.  Returns NULL
+ * with errno set when the connect string is unusable, no name in it resolves, or
+ * something that it takes cannot be had; log lines up to then are lost, "error" (room
+ * errlen) says what happened.
  */
 #define ZKLOCK_CLIENT_FDS 11
 
