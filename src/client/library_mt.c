@@ -152,15 +152,22 @@ zklock_library_has_tls(void)
 	return false;
 }
 
-/* The two lowest descriptors that are free. */
-static void
-find_free(int any, int fds[2])
+/* The library's pipe is looked for below this. */
+#define MOST_FDS 4096
+
+static bool
+is_fifo(int fd)
 {
-	fds[0] = fcntl(any, F_DUPFD_CLOEXEC, 0);
-	fds[1] = fcntl(any, F_DUPFD_CLOEXEC, 0);
-	for (int i = 0; i < 2; i++)
-		if (fds[i] >= 0)
-			close(fds[i]);
+	struct stat state;
+
+	return fstat(fd, &state) == 0 && S_ISFIFO(state.st_mode);
+}
+
+static void
+note_fifos(bool *fifo)
+{
+	for (int fd = 0; fd < MOST_FDS; fd++)
+		fifo[fd] = is_fifo(fd);
 }
 
 static bool
@@ -289,6 +296,26 @@ start_threads(ZkLibrary *library, const char *hosts, int timeout_ms,
 	return false;
 }
 
+/*
+ * The end to be read of a pipe that was not there before; -1: there is none.  Its number
+ * may be any: threads that look names up open and close descriptors, too.
+ */
+static int
+find_pipe(const bool *before)
+{
+	int found[16];
+	int n = 0;
+
+	for (int fd = 0; fd < MOST_FDS && n < 16; fd++)
+		if (!before[fd] && is_fifo(fd))
+			found[n++] = fd;
+	for (int i = 0; i < n; i++)
+		for (int j = 0; j < n; j++)
+			if (is_pipe((int[2]){found[i], found[j]}))
+				return found[i];
+	return -1;
+}
+
 bool
 zklock_library_open(ZkLibrary **made, zhandle_t **zh, const char *hosts, const char *tls,
 					int timeout_ms, const clientid_t *resume, void *context,
@@ -298,7 +325,7 @@ zklock_library_open(ZkLibrary **made, zhandle_t **zh, const char *hosts, const c
 	ZkLibrary *library = NULL;
 	const char *why = NULL;
 	int save_errno = ENOSYS;
-	int fds[2];
+	bool before[MOST_FDS];
 
 	*made = NULL;
 	if (tls != NULL)
@@ -309,16 +336,16 @@ zklock_library_open(ZkLibrary **made, zhandle_t **zh, const char *hosts, const c
 	{
 		*made = library;
 		client_log = log;
-		find_free(library->told, fds);
+		note_fifos(before);
 		if (start_threads(library, hosts, timeout_ms, resume, context, watcher))
 		{
-			if (is_pipe(fds))
+			library->pipe = find_pipe(before);
+			if (library->pipe >= 0)
 			{
-				library->pipe = fds[0];
 				*zh = library->zh;
 				return true;
 			}
-			why = "the pipe that wakes its I/O thread is not where it should be";
+			why = "there is no pipe that wakes its I/O thread";
 			zklock_library_close(library);
 		}
 		else

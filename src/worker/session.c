@@ -125,7 +125,8 @@ zklock_session_closing_fd(void)
 int
 zklock_session_left_fd(void)
 {
-	return left != NULL ? zklock_client_fd(left) : -1;
+	/* as long as another one is being closed it is not received from */
+	return left != NULL && closing == NULL ? zklock_client_fd(left) : -1;
 }
 
 int
@@ -1299,6 +1300,8 @@ look_at_stale(const ZkMessage *message)
 			keep_stale(&id, timeout);
 			break;
 		case ZKLOCK_LEFT_UNKNOWN:
+			if (stale_is_over())
+				close_stale(&id);
 			break;
 	}
 	return false;

@@ -33,6 +33,10 @@
 /* ns: a queue that nobody here has asked for since is forgotten */
 #define FORGET_AFTER (60 * 1000 * NS_PER_MS)
 
+/* Requests about takes to be made at a time: all that are held are looked at when there is a
+ * new connection.  With what zklock_session_busy lets pass it stays below ZKLOCK_MAX_PENDING. */
+#define MOST_SENDINGS (ZKLOCK_MAX_PENDING / 4)
+
 /* ZkRequestTag.uuid: of a take its ZkTakeRequest, of a queue: */
 #define TAG_LIST 100
 #define TAG_HELD 101
@@ -723,8 +727,10 @@ zklock_takes_work(bool wanted)
 
 		if (taken->take.state == ZKLOCK_TAKE_WANTED && !taken->refused)
 			wishes[nwishes++] = taken;
-		else
+		else if (sendings.n < MOST_SENDINGS)
 			add_of_take(&sendings, taken);
+		else
+			due = true; /* when these have been answered */
 	}
 	qsort(wishes, (size_t) nwishes, sizeof(ZkTaken *), compare_orders);
 	for (int i = 0; i < nwishes; i++)
@@ -926,6 +932,9 @@ start_take_again(ZkTaken *taken, ZkLockEventType type, int *lost)
 	View *view;
 
 	taken->pause = false;
+	/* of a look on another connection */
+	if (taken->take.state == ZKLOCK_TAKE_HELD)
+		taken->refused = false;
 	if (type != ZKLOCK_EV_SESSION_LOST)
 	{
 		zklock_take_resumed(&taken->take);

@@ -63,25 +63,15 @@ SKIP:
 	like($s->fails("ALTER SYSTEM SET zklock.tls_ca_file = 'a,b'"), qr/^22023: invalid value/, 'a comma would cut the name in two');
 }
 
-# A library with threads that does not work as we know it: here one that has its pipe
-# elsewhere.  Nothing is done with it, and who wants a lock hears what to install.
+# A library with threads that does not work as we know it: here one that has sockets for its
+# pipe.  Nothing is done with it, and who wants a lock hears what to install.
 if ($threads)
 {
 	PostgreSQL::Test::Utils::append_to_file("$dir/pipe.c", <<'END');
-#define _GNU_SOURCE
-#include <fcntl.h>
-#include <unistd.h>
+#include <sys/socket.h>
 int pipe(int fds[2])
 {
-	if (pipe2(fds, 0) != 0)
-		return -1;
-	for (int i = 0; i < 2; i++)
-	{
-		int moved = fcntl(fds[i], F_DUPFD, 100);
-		close(fds[i]);
-		fds[i] = moved;
-	}
-	return 0;
+	return socketpair(AF_UNIX, SOCK_STREAM, 0, fds);
 }
 END
 	system('gcc', '-shared', '-fPIC', '-o', "$dir/pipe.so", "$dir/pipe.c") == 0 or die 'no pipe.so';
@@ -93,7 +83,7 @@ END
 		$a->append_conf('postgresql.auto.conf', "zklock.tls_ca_file = ''\n");
 		$a->start;
 	}
-	my $why = 'libzookeeper_mt cannot be used: the pipe that wakes its I/O thread is not where it should be; install libzookeeper_st, and build zklock with ZOOKEEPER_LIB=st';
+	my $why = 'libzookeeper_mt cannot be used: there is no pipe that wakes its I/O thread; install libzookeeper_st, and build zklock with ZOOKEEPER_LIB=st';
 	ZkLock::wait_until(sub { last_error() eq $why }, 'a library that is not as we know it');
 	$s = ZkLock::session($a);
 	$s->query("SET zklock.connect_timeout = '200ms'");
