@@ -194,7 +194,8 @@ is($s->query("SELECT count(*) FROM written WHERE by = 'hangs'"), 0, '... when it
 for my $how ("SELECT zk_lock('forgotten', scope => 'session'); SET idle_session_timeout", "BEGIN; SELECT zk_lock('forgotten'); SET idle_in_transaction_session_timeout")
 {
 	my $forgets = ZkLock::session($b);
-	is($forgets->fails("$how = '1ms'"), '', $how);
+	# the end may come with the answer, or after it
+	like($forgets->fails("$how = '1ms'"), qr/^(?:|57P05: .*|25P03: .*)$/, $how);
 	is($other->query("SELECT zk_try_lock('forgotten', timeout => '1 h')"), 't', '... ends it');
 }
 
