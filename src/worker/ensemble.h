@@ -42,7 +42,8 @@ extern void zklock_ensemble_note(void);
 
 /*
  * A session that an earlier run has left is resumed in order to be closed.  Has it
- * something to tell, which is to be asked first, with credentials?
+ * something to tell, which is to be asked first, with credentials?  To be called before
+ * it is resumed: zklock_ensemble_expired goes by what is remembered of it from here on.
  */
 extern bool zklock_ensemble_tells(int64_t session);
 

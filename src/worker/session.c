@@ -477,6 +477,9 @@ zklock_session_open(void)
 	 */
 	closing_stale =
 		id.id == 0 && closing == NULL && left == NULL && zklock_session_file_read(&id);
+	/* the first answer may be that it has ended, which is told, too */
+	if (closing_stale)
+		(void) zklock_ensemble_tells(id.id);
 	resuming = id.id != 0;
 
 	/* why nothing could be mended yet goes on being shown */
