@@ -267,9 +267,7 @@ make_proclock(ZkLockKind kind, const char *name, int slots, ZkLockMode mode,
 		if (proclock != ZKLOCK_NO_ENTRY || !hope)
 			zklock_raise_table_full(false);
 		if (zklock_clock() >= wait->lock_timeout)
-			ereport(ERROR,
-					(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-					 errmsg(ZKLOCK_LOCK_TIMEOUT_MESSAGE)));
+			zklock_waiting_raise_lock_timeout();
 		zklock_await_room(wait->start, wait_ms);
 	}
 }

@@ -252,9 +252,7 @@ get_proclocks(Set *set, int64 wait_ms)
 		if (why == ZKLOCK_NO_PROCLOCK || !hope)
 			zklock_raise_table_full(false);
 		if (zklock_clock() >= set->wait.lock_timeout)
-			ereport(ERROR,
-					(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-					 errmsg(ZKLOCK_LOCK_TIMEOUT_MESSAGE)));
+			zklock_waiting_raise_lock_timeout();
 		zklock_await_room(set->wait.start, wait_ms);
 	}
 }

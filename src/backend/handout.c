@@ -278,9 +278,7 @@ await_proof(void)
 		if (now > wait.until)
 			zklock_loss_raise_unproven(ms);
 		if (now >= wait.lock_timeout)
-			ereport(ERROR,
-					(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-					 errmsg(ZKLOCK_LOCK_TIMEOUT_MESSAGE)));
+			zklock_waiting_raise_lock_timeout();
 		(void) ConditionVariableTimedSleep(&zklock_shared->write_cv, SHORT_SLEEP,
 										   zklock_wait_event(&wait_event_take,
 															 "ZkLockQueueTake"));
@@ -674,9 +672,7 @@ await_puts(int n, char *queue)
 			raise_no_puts(n);
 		}
 		if (now >= wait.lock_timeout)
-			ereport(ERROR,
-					(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-					 errmsg(ZKLOCK_LOCK_TIMEOUT_MESSAGE)));
+			zklock_waiting_raise_lock_timeout();
 		if (!waits)
 		{
 			/* until the end of the transaction, should an error end it */
@@ -884,9 +880,7 @@ wait_for_item(int64 wait_ms, Held *held, ZkHandout *handout)
 		if (outcome == OUTCOME_NONE && current && now >= wait.until)
 			break;
 		if (now >= wait.lock_timeout)
-			ereport(ERROR,
-					(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-					 errmsg(ZKLOCK_LOCK_TIMEOUT_MESSAGE)));
+			zklock_waiting_raise_lock_timeout();
 		if (outcome != OUTCOME_UNPROVEN || !current)
 			unproven = 0;
 		else if (unproven == 0)

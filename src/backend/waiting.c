@@ -223,6 +223,13 @@ zklock_waiting_raise_timeout(int32 index, int64 lock_timeout)
 }
 
 void
+zklock_waiting_raise_lock_timeout(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_LOCK_NOT_AVAILABLE), errmsg(ZKLOCK_LOCK_TIMEOUT_MESSAGE)));
+}
+
+void
 zklock_waiting_raise_over(ZkLockKind kind, const char *name, int64 timeout)
 {
 	const char *holder = timeout > 0 ? describe_holder(kind, name, timeout) : NULL;
