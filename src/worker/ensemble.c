@@ -543,10 +543,17 @@ zklock_ensemble_expired(int64 told)
  * ------------------------------------------------------------------------
  */
 
-bool
-zklock_ensemble_tells(int64 session)
+/* Has it something to tell? */
+static bool
+resume(int64 session)
 {
 	return zklock_history_resume(history(), &noted, session) && history()->version >= 0;
+}
+
+void
+zklock_ensemble_resume(int64 session)
+{
+	(void) resume(session);
 }
 
 bool
@@ -555,7 +562,7 @@ zklock_ensemble_ask_left(ZkClient *client, int64 session)
 	ZkRequestTag tag = {.kind = ZKLOCK_TAG_ENSEMBLE, .uuid = TAG_LEFT};
 
 	/* the node says what this server has: nothing, until its next session */
-	return zklock_ensemble_tells(session) &&
+	return resume(session) &&
 		zklock_client_set(client, zklock_history_memory_member(), "{}", 2, -1, &tag) ==
 		ZKLOCK_ZOK;
 }

@@ -40,12 +40,9 @@ extern void zklock_ensemble_stop(bool closes);
  */
 extern void zklock_ensemble_note(void);
 
-/*
- * A session that an earlier run has left is resumed in order to be closed.  Has it
- * something to tell, which is to be asked first, with credentials?  To be called before
- * it is resumed: zklock_ensemble_expired goes by what is remembered of it from here on.
- */
-extern bool zklock_ensemble_tells(int64_t session);
+/* A session that an earlier run has left is about to be resumed in order to be closed:
+ * zklock_ensemble_expired goes by what is remembered of it from here on. */
+extern void zklock_ensemble_resume(int64_t session);
 
 /* On its connection: ask.  False: it has nothing to tell. */
 extern bool zklock_ensemble_ask_left(ZkClient *client, int64_t session);

@@ -21,6 +21,7 @@
 #include "names.h"
 #include "path.h"
 #include "tag.h"
+#include "trouble.h"
 
 /* Records asked for at a time, to begin with. */
 #define WINDOW 128
@@ -74,16 +75,6 @@ make_tag(uint64 what, bool again)
 						  .uuid = again};
 }
 
-/* What a broken connection did not take is asked for again on the next one. */
-static void
-sent(ZkClient *client, int rc)
-{
-	if (rc != ZKLOCK_ZOK && zklock_client_connected(client))
-		ereport(ERROR,
-				(errcode(ERRCODE_SYSTEM_ERROR),
-				 errmsg("could not send a request to ZooKeeper: %s", zklock_rc_text(rc))));
-}
-
 bool
 zklock_leftruns_ask(ZkClient *client)
 {
@@ -94,10 +85,12 @@ zklock_leftruns_ask(ZkClient *client)
 		return false;
 	tag = make_tag(LISTING, false);
 	/* a settler may have written by another ZooKeeper server */
-	sent(client,
-		 zklock_client_sync(client, zklock_path_directory(ZKLOCK_KIND_JOB), &zklock_no_tag));
-	sent(client,
-		 zklock_client_list(client, zklock_path_directory(ZKLOCK_KIND_JOB), false, &tag));
+	zklock_trouble_sending(client,
+						   zklock_client_sync(client, zklock_path_directory(ZKLOCK_KIND_JOB),
+											  &zklock_no_tag));
+	zklock_trouble_sending(client,
+						   zklock_client_list(client, zklock_path_directory(ZKLOCK_KIND_JOB),
+											  false, &tag));
 	return true;
 }
 
@@ -114,7 +107,7 @@ get(ZkClient *client, int i, bool again)
 	ZkRequestTag tag = make_tag((uint64) i, again);
 	char *path = path_of(&records[i]);
 
-	sent(client, zklock_client_get(client, path, again, &tag));
+	zklock_trouble_sending(client, zklock_client_get(client, path, again, &tag));
 	pfree(path);
 }
 

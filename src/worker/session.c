@@ -479,7 +479,7 @@ zklock_session_open(void)
 		id.id == 0 && closing == NULL && left == NULL && zklock_session_file_read(&id);
 	/* the first answer may be that it has ended, which is told, too */
 	if (closing_stale)
-		(void) zklock_ensemble_tells(id.id);
+		zklock_ensemble_resume(id.id);
 	resuming = id.id != 0;
 
 	/* why nothing could be mended yet goes on being shown */
@@ -659,10 +659,7 @@ make_directories(void)
 void
 zklock_session_sent(int rc)
 {
-	if (rc != ZKLOCK_ZOK && zklock_client_connected(zklock_session_client()))
-		ereport(ERROR,
-				(errcode(ERRCODE_SYSTEM_ERROR),
-				 errmsg("could not send a request to ZooKeeper: %s", zklock_rc_text(rc))));
+	zklock_trouble_sending(zklock_session_client(), rc);
 }
 
 /* Whoever asks first makes a few more, so this stays well below ZKLOCK_MAX_PENDING. */

@@ -48,6 +48,15 @@ zklock_trouble_refused(const ZkMessage *message)
 				   zklock_rc_text(message->rc));
 }
 
+void
+zklock_trouble_sending(ZkClient *client, int rc)
+{
+	if (rc != ZKLOCK_ZOK && zklock_client_connected(client))
+		ereport(ERROR,
+				(errcode(ERRCODE_SYSTEM_ERROR),
+				 errmsg("could not send a request to ZooKeeper: %s", zklock_rc_text(rc))));
+}
+
 static void
 show_to_waiters(const char *text, bool other)
 {

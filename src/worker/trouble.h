@@ -19,6 +19,10 @@ extern void zklock_trouble_remember(const char *text);
 /* A request that nobody waits for was refused: once, say so. */
 extern void zklock_trouble_refused(const ZkMessage *message);
 
+/* A request of this client could not be sent, unless rc says that it was, or the
+ * connection is lost, on whose next one it is made again: an ERROR, 58000. */
+extern void zklock_trouble_sending(ZkClient *client, int rc);
+
 /* For who waits for too long: what each host answered. */
 extern void zklock_trouble_attempts(const char *text);
 
