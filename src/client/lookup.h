@@ -5,10 +5,10 @@
  *
  * A resolver may take minutes, or never answer.  So each name in a connect string has a
  * thread of its own while it is looked up, which calls getaddrinfo and nothing of ours,
- *and takes no signal.  What the names stand for by the latest answers can be asked at any
- *time. A name that is being looked up is not looked up again, so there are never more
- *threads than names; where one of them has no answer yet, exit() ends the process without
- *a wait for it, and without what is left to be done at its end (on_exit).
+ * and takes no signal.  What the names stand for by the latest answers can be asked at
+ * any time.  A name that is being looked up is not looked up again, so there are never
+ * more threads than names; where one of them has no answer yet, exit() ends the process
+ * without a wait for it, and without what is left to be done at its end (on_exit).
  *
  *-------------------------------------------------------------------------
  */

@@ -3,9 +3,9 @@
  * ring.h
  *	  The library's list of hosts, and which of them it tries next.
  *
- * The library shuffles its list once, and tries one host after the other; when an attempt
- * has failed it steps over one (ZOOKEEPER-2466).  zoo_cycle_next_server turns the list,
- *so whoever knows it can have the library try the host that he wants.
+ * The library shuffles its list once, and tries one host after the other; when an
+ * attempt has failed it steps over one (ZOOKEEPER-2466).  zoo_cycle_next_server turns
+ * the list, so whoever knows it can have the library try the host that he wants.
  *
  *-------------------------------------------------------------------------
  */

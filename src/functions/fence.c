@@ -21,9 +21,9 @@
  * zk_fence: it raises tokens, and neither lowers nor deletes one.
  *
  * Somebody may switch that trigger off without meaning to.  ALTER TABLE ... ENABLE
- *TRIGGER ALL, with which pg_restore --disable-triggers ends, leaves it enabled for all
- *writes but those of replication.  Then a check constraint refuses these: ALTER TABLE has
- *no word that disables one.  But PostgreSQL checks no row that it deletes.
+ * TRIGGER ALL, with which pg_restore --disable-triggers ends, leaves it enabled for all
+ * writes but those of replication.  Then a check constraint refuses these: ALTER TABLE
+ * has no word that disables one.  But PostgreSQL checks no row that it deletes.
  *
  *-------------------------------------------------------------------------
  */

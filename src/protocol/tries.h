@@ -7,18 +7,18 @@
  * connect, and tells it how attempts and connections ended; the simulator links the same
  * object.  All times are ns.
  *
- * One host that does not answer must cost no session while others do.  Hosts are tried in
- * rounds, each once in a round.  First come those whose latest attempt or connection did
- * not fail, then those that refused, or hung up, which costs no time; then those that
- *were silent, which does; last those that answered rubbish.  Among the same that which
- *failed longest ago is first, else it is left to chance: the servers of a fleet shall not
- *all go to one host.
+ * One host that does not answer must cost no session while others do.  Hosts are tried
+ * in rounds, each once in a round.  First come those whose latest attempt or connection
+ * did not fail, then those that refused, or hung up, which costs no time; then those
+ * that were silent, which does; last those that answered rubbish.  Among the same that
+ * which failed longest ago is first, else it is left to chance: the servers of a fleet
+ * shall not all go to one host.
  *
- * An attempt is given its share of what is left of the session: as much as each host that
- * was not tried in this round, and never more than half, since the host that would have
- * answered may have refused a moment ago.  No more than the patience that there is for
- *all of them together, either: a session may be long.  Where nothing is left, or there is
- *no session, the patience is divided over all.
+ * An attempt is given its share of what is left of the session: as much as each host
+ * that was not tried in this round, and never more than half, since the host that would
+ * have answered may have refused a moment ago.  No more than the patience that there is
+ * for all of them together, either: a session may be long.  Where nothing is left, or
+ * there is no session, the patience is divided over all.
  *
  *-------------------------------------------------------------------------
  */

@@ -64,7 +64,7 @@ typedef struct ZkTaken
 	uint32 serial;				/* of the take, never 0 */
 	int32 next;					/* free list */
 	uint64 order; /* takes are served in the order of these; later: when its item was to
-				   * be  given back, in the same order */
+				   * be given back, in the same order */
 	uint64 puts;  /* "committed", when it began: it sees what was put before */
 	ConditionVariable cv;
 	bool waits;	  /* if there is none, it waits for one */

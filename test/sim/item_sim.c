@@ -9,9 +9,9 @@
  * server hears of it later; workers are exchanged for successors that know no more than
  * what is in shared memory.  The ensemble goes back, and others have put items by then
  * whose names are those of earlier ones; or it is restored, and knows the sessions, but
- *not all marks, or somebody deletes one while a server has no connection.  Backends are
- *told by the clock that their items are lost, and the session goes on.  Then all is well,
- *and a server takes what is left.
+ * not all marks, or somebody deletes one while a server has no connection.  Backends are
+ * told by the clock that their items are lost, and the session goes on.  Then all is
+ * well, and a server takes what is left.
  *
  * Besides, each schedule has one transaction that puts something, and servers that judge
  * it: itself, after a crash or not; one that was promoted; a copy.
@@ -20,11 +20,11 @@
  *
  *	 - No two transactions of sessions that live have an item at a time.
  *	 - Marks are deleted by the session that made them, and an item only when a
- * transaction that had it has committed.
+ *	   transaction that had it has committed.
  *	 - An item is done twice only if a session has expired, or marks were gone of a
  *	   transaction that had committed, or did so before its server had a new connection.
  *	 - Nobody commits on a connection that began after a mark of his was gone; nor what he
- *was told is lost.
+ *	   was told is lost.
  *	 - In the end no mark is left, and what was not done is taken, in its order, each with
  *	   an attempt more than it was marked.
  *	 - What is judged to be moved has committed, and what is to be dropped never will.

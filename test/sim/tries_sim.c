@@ -7,10 +7,10 @@
  * One host, which may be another one after each cut, is bad: it answers nothing, answers
  * rubbish, or hangs up.  The others answer soon, but the one that was cut off may refuse
  * for a moment.  A bad host may be the one that there was a connection to: it freezes,
- *and that is noticed when it has been silent for two thirds of the timeout.  Handles are
- *given up when their patience is at its end, or when they were told rubbish, and the next
- *one has the hosts in another order.  Sometimes a new process begins, which knows
- *nothing.  In some schedules all hosts are away for longer than the session lasts.
+ * and that is noticed when it has been silent for two thirds of the timeout.  Handles are
+ * given up when their patience is at its end, or when they were told rubbish, and the next
+ * one has the hosts in another order.  Sometimes a new process begins, which knows
+ * nothing.  In some schedules all hosts are away for longer than the session lasts.
  *
  * Invariants:
  *
