@@ -8,7 +8,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::Bin/../perl";
-use Jobs qw(rows runs);
+use Jobs qw(is_once rows runs);
 use PostgreSQL::Test::Utils ();
 use Proxy;
 use Test::More;
@@ -38,33 +38,22 @@ sub stand
 }
 
 # Once, and the record says so; nothing is held.
-sub is_once
-{
-	my ($job, $waiter) = @_;
-	is($waiter->result, '', "$job: the other server's call comes to its end");
-	like($waiter->notices, qr/is done for slot/, '... as it is done');
-	is(rows($a, $job) . rows($b, $job), '10', '... and has not run it again');
-	is(runs($b, $job), 'done a', '... as the record says');
-	ZkLock::wait_queue($zk, $job, 0, 'jobs');
-	return;
-}
-
 my ($run, $waiter) = stand('terminate');
 $run->terminate;
 like($run->failure, qr/^(?:57P0|lost)/, 'terminated while it commits');
-is_once('terminate', $waiter);
+is_once($zk, $a, $b, 'terminate', $waiter);
 
 ($run, $waiter) = stand('cancel');
 $run->cancel;
 is($run->failure, '', 'cancelled while it commits: it goes on');
-is_once('cancel', $waiter);
+is_once($zk, $a, $b, 'cancel', $waiter);
 
 # The client is gone, and the server looks whether it is
 ZkLock::set($a, client_connection_check_interval => '100ms');
 ($run, $waiter) = stand('client');
 $run->kill_client;
 ZkLock::ask($a, "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'");
-is_once('client', $waiter);
+is_once($zk, $a, $b, 'client', $waiter);
 
 # Without ZooKeeper nobody can record it, and the session cannot wait for that: the server
 # keeps the job.
@@ -83,7 +72,7 @@ for my $how (qw(terminate cancel))
 	$other->send("CALL zk_run_once('$job', 'INSERT INTO t VALUES (''$job'')', slot => '2026-01-01')")->wait_event('Extension');
 	pass('... here, too');
 	$proxy->heal;
-	is_once($job, $waiter);
+	is_once($zk, $a, $b, $job, $waiter);
 	is($other->result, '', '... and here it is not run again, either');
 	like(PostgreSQL::Test::Utils::slurp_file($a->logfile), qr/LOG:  job "$job": run 1, which was in doubt, is done\n/, '... the log says what was found');
 }

@@ -10,7 +10,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::Bin/../perl";
-use Jobs qw(rows runs);
+use Jobs qw(is_once rows runs);
 use PostgreSQL::Test::Utils ();
 use Proxy;
 use Test::More;
@@ -105,18 +105,6 @@ sub lose_contender
 	return;
 }
 
-# A has committed, and B, which hears of it, does not.
-sub is_once
-{
-	my ($job, $waiter) = @_;
-	is($waiter->result, '', "$job: the other server's call comes to its end");
-	like($waiter->notices, qr/is done for slot/, '... as it is done');
-	is(rows($a, $job) . rows($b, $job), '10', '... and has not run it again');
-	is(runs($b, $job), 'done a', '... as the record says');
-	ZkLock::wait_queue($zk, $job, 0, 'jobs');
-	return;
-}
-
 # A has not, and B does.
 sub is_run_again
 {
@@ -126,6 +114,27 @@ sub is_run_again
 	is(runs($b, $job), 'done b, lost a', '... as the record says');
 	ZkLock::wait_queue($zk, $job, 0, 'jobs');
 	return;
+}
+
+my $most = ZkLock::ask($a, 'SHOW max_worker_processes');
+my $keeping = qr/keeping ZooKeeper session \w+ of this server's previous run until its runs of jobs are settled/;
+my $few = 2; # the worker, and PostgreSQL's for subscriptions
+
+# A's run has committed, a call of B's waits for it, and A's next life can start no process
+# that would settle it.
+sub cannot_settle
+{
+	my ($job) = @_;
+	my $run = commit($job);
+	my $waiter = wait_for($job);
+	lose_zookeeper();
+	leave($run);
+	my $kept = logged($keeping);
+	restart('fast', max_worker_processes => $few);
+	$proxy->heal;
+	wait_logged($keeping, $kept);
+	ZkLock::wait_connected($a);
+	return $waiter;
 }
 
 # A restart while ZooKeeper is away.
@@ -139,8 +148,8 @@ for my $mode ('fast', 'immediate')
 	restart($mode);
 	ok($waiter->busy, "$job: the other server waits");
 	$proxy->heal;
-	is_once($job, $waiter);
-	is_once("$job, too", $waiter2);
+	is_once($zk, $a, $b, $job, $waiter);
+	is_once($zk, $a, $b, "$job, too", $waiter2);
 	ZkLock::wait_connected($a);
 }
 
@@ -164,16 +173,13 @@ for my $mode ('fast', 'immediate')
 	my $waiter = wait_for('killed');
 	kill 'KILL', $run->pid;
 	ZkLock::hang_up($a);
-	is_once('killed', $waiter);
+	is_once($zk, $a, $b, 'killed', $waiter);
 	$run->kill_client;
 	ZkLock::wait_connected($a);
 }
 
 # No process is to be had for settlers, and the log's hint is followed, while ZooKeeper
 # answers.
-my $most = ZkLock::ask($a, 'SHOW max_worker_processes');
-my $keeping = qr/keeping ZooKeeper session \w+ of this server's previous run until its runs of jobs are settled/;
-my $few = 2; # the worker, and PostgreSQL's for subscriptions
 {
 	restart('fast', max_worker_processes => $few);
 	ZkLock::wait_connected($a);
@@ -185,41 +191,25 @@ my $few = 2; # the worker, and PostgreSQL's for subscriptions
 	wait_logged('could not start a process to settle runs of jobs');
 	ok($waiter->busy, 'no process: the other server waits');
 	restart('fast', max_worker_processes => $most);
-	is_once('no process', $waiter);
+	is_once($zk, $a, $b, 'no process', $waiter);
 }
 
 # The next life cannot settle it either, and is restarted in its turn.
 {
-	my $run = commit('twice');
-	my $waiter = wait_for('twice');
-	lose_zookeeper();
-	leave($run);
-	my $kept = logged($keeping);
-	restart('fast', max_worker_processes => $few);
-	$proxy->heal;
-	wait_logged($keeping, $kept);
-	ZkLock::wait_connected($a);
+	my $waiter = cannot_settle('twice');
 	ok($waiter->busy, 'twice: the other server waits');
 	restart('fast', max_worker_processes => $most);
-	is_once('twice', $waiter);
+	is_once($zk, $a, $b, 'twice', $waiter);
 }
 
 # ... or crashes.  The old session is left to its timeout then, and the contender goes with it.
 {
-	my $run = commit('crash');
-	my $waiter = wait_for('crash');
-	lose_zookeeper();
-	leave($run);
-	my $kept = logged($keeping);
-	restart('fast', max_worker_processes => $few);
-	$proxy->heal;
-	wait_logged($keeping, $kept);
-	ZkLock::wait_connected($a);
+	my $waiter = cannot_settle('crash');
 	restart('immediate', max_worker_processes => $most);
 	ZkLock::wait_until(sub { runs($b, 'crash') eq 'done a' }, 'crash: the run is settled');
 	ok($waiter->busy, 'crash: the other server waits still');
 	lose_contender('crash');
-	is_once('crash', $waiter);
+	is_once($zk, $a, $b, 'crash', $waiter);
 }
 
 # ... or cannot for longer than the session would last: nobody waits for ever.
