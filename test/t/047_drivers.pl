@@ -165,23 +165,32 @@ for my $call (qw(zk_unlock('job') zk_unlock_all() zk_lock('job') zk_try_lock('jo
 }
 is(written(), 'acknowledged', 'nothing else was committed');
 
-# A procedure that hears of a loss rolls back, acknowledges it and goes on.
-ZkLock::ask($node, q(CREATE PROCEDURE survive() LANGUAGE plpgsql AS $$BEGIN
+# A procedure that hears of a loss rolls back, acknowledges it and goes on: be it that its next
+# statement is refused, or that the one that runs is cancelled.  (So may the former be: a timer
+# looks, too.)
+ZkLock::ask($node, q(CREATE PROCEDURE survive(meanwhile text) LANGUAGE plpgsql AS $$BEGIN
 	PERFORM zk_lock('job', scope => 'session');
 	COMMIT;
 	BEGIN
 		INSERT INTO t VALUES ('in good faith');
-		PERFORM lose('job');
+		EXECUTE meanwhile;
 		PERFORM nextval('done');
-	EXCEPTION WHEN object_not_in_prerequisite_state THEN
-		RAISE NOTICE '%', SQLERRM;
+	EXCEPTION WHEN object_not_in_prerequisite_state OR query_canceled THEN
+		NULL;
 	END;
 	ROLLBACK;
 	PERFORM zk_unlock('job');
 	INSERT INTO t VALUES ('survived');
 END$$));
-is($c->query('CALL survive()'), 'NOTICE 00000: lock "job" was lost, CALL, idle', 'a procedure survives a loss');
+is($c->query(q(CALL survive('SELECT lose(''job'')'))), 'CALL, idle', 'a procedure survives a loss before a statement');
 is(written(), 'acknowledged survived', '... and does not commit what it wrote before');
+ZkLock::ask($node, "DELETE FROM t WHERE what = 'survived'");
+my $sleeper = ZkLock::session($node);
+$sleeper->send("CALL survive('SELECT pg_sleep(3600)')")->wait_event('PgSleep');
+lose('job');
+is($sleeper->result, '', '... and one that cancels a statement');
+is(written(), 'acknowledged survived', '... and does not commit what it wrote before');
+$sleeper->quit;
 ZkLock::ask($node, "DELETE FROM t WHERE what = 'survived'");
 
 # The fast path runs no statement that could be refused; its commit can.
