@@ -369,6 +369,19 @@ any_abandoned(void)
 	return false;
 }
 
+/* Has somebody made a contender anew, under its name?  Then numbers do not say who came
+ * first, and who was granted a slot before says nothing to who sees the new one. */
+static bool
+any_remade(void)
+{
+	for (int i = 0; i < zk.nnodes; i++)
+	{
+		if (zk.node[i].owner == FOREIGN && zk.node[i].child.slots > 0)
+			return true;
+	}
+	return false;
+}
+
 /* Does the server not know yet that one of its contenders was deleted?  It hears of that
  * at the next tick, or when it looks, and lets nobody in meanwhile, nor says so. */
 static bool
@@ -399,7 +412,7 @@ lull(void)
 		if (!server_knows_all(&servers[s]) || missed_loss(&servers[s]))
 			return;
 	}
-	if (any_abandoned())
+	if (any_abandoned() || any_remade())
 		return;
 	for (int i = 0; i < zk.nalive; i++)
 	{
