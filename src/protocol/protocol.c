@@ -1607,7 +1607,9 @@ on_node_changed(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *act
 		{
 			if (c->state != ZKLOCK_WAITING)
 				continue;
-			if (c->lacks > 0 && queue->connected && event->uuid == 0)
+			/* it may be an orphan of ours: whose place it was, nobody here tells */
+			if (c->lacks > 0 && queue->connected &&
+				(event->uuid == 0 || ZKLOCK_SLOTS_MUTANT != 17))
 				watch_child(queue, c, event->name, event->hash, actions);
 			/* it is granted a slot, most likely */
 			else if (c->lacks == 0 && !c->first && c->blocker == event->hash)
