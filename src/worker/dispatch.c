@@ -576,6 +576,13 @@ zklock_dispatch_all(ZkLockEventType type)
 		tick_wanted = false; /* who goes on wanting one says so */
 	}
 
+	/* A process that ended has told nobody of the end of its connection. */
+	if (type == ZKLOCK_EV_RESUMED)
+	{
+		zklock_dispatch_all(ZKLOCK_EV_DISCONNECTED);
+		resume_due = false;
+	}
+
 	/*
 	 * Any other event overtakes one that has not reached all entries: an entry
 	 * that missed a connection need not hear of its end.  Only our start must

@@ -609,6 +609,13 @@ server_feed(Server *server)
 static void
 step_all(Server *server, ZkLockEventType type)
 {
+	if (type == ZKLOCK_EV_RESUMED)
+	{
+		server->all_event = ZKLOCK_EV_DISCONNECTED;
+		for (server->all_next = 0; server_feed(server);)
+			;
+		server->resume_due = false;
+	}
 	if (server->all_next >= 0 && server->all_event == ZKLOCK_EV_RESUMED)
 		server->resume_due = true;
 	if (type == ZKLOCK_EV_SESSION_LOST)
