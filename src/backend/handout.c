@@ -832,18 +832,6 @@ look_at(ZkTaken *taken, Held *held, ZkHandout *handout, int *rc)
 	return outcome;
 }
 
-pg_noreturn static void
-raise_take_refused(const ZkTaken *taken, int rc)
-{
-	if (rc != 0)
-		raise_refused(taken->queue, rc);
-	ereport(ERROR,
-			(errcode(ERRCODE_DATA_CORRUPTED),
-			 errmsg("item \"%s\" of queue \"%s\" was not put by zklock", taken->item,
-					zklock_display_name(taken->queue)),
-			 errhint("Delete znode \"items/%s\" in the queue's directory.", taken->item)));
-}
-
 static void
 on_wait_error(void *queue)
 {
@@ -875,7 +863,7 @@ wait_for_item(int64 wait_ms, Held *held, ZkHandout *handout)
 		if (outcome == OUTCOME_ITEM)
 			break;
 		if (outcome == OUTCOME_REFUSED)
-			raise_take_refused(taken, rc);
+			raise_refused(taken->queue, rc);
 		current = zklock_check_connection(wait.start, wait.until);
 		if (outcome == OUTCOME_NONE && current && now >= wait.until)
 			break;

@@ -292,6 +292,7 @@ zklock_items_choose(ZkItems *items, int *which, int *nwhich)
 		{
 			case ZKLOCK_ITEM_GONE:
 			case ZKLOCK_ITEM_OURS:
+			case ZKLOCK_ITEM_ASIDE:
 				continue;
 			case ZKLOCK_ITEM_HELD:
 				held = true;
@@ -403,6 +404,7 @@ zklock_items_listed_held(ZkItems *items, const char **held, int n)
 				break;
 			case ZKLOCK_ITEM_ASKED:
 			case ZKLOCK_ITEM_OURS:
+			case ZKLOCK_ITEM_ASIDE:
 			case ZKLOCK_ITEM_GONE:
 				break;
 		}
@@ -419,7 +421,7 @@ zklock_items_not_listed(ZkItems *items, bool held)
 }
 
 void
-zklock_items_looked(ZkItems *items, int64_t sequence, ZkItemRc rc, int nchildren)
+zklock_items_looked(ZkItems *items, int64_t sequence, ZkItemRc rc, bool held)
 {
 	int i = find(items, sequence, "");
 
@@ -431,7 +433,7 @@ zklock_items_looked(ZkItems *items, int64_t sequence, ZkItemRc rc, int nchildren
 		return;
 	if (rc == ZKLOCK_ITEM_RC_NO_NODE)
 		set_state(items, i, ZKLOCK_ITEM_GONE);
-	else if (rc == ZKLOCK_ITEM_RC_OK && nchildren == 0)
+	else if (rc == ZKLOCK_ITEM_RC_OK && !held)
 		set_state(items, i, ZKLOCK_ITEM_FREE);
 	else if (rc == ZKLOCK_ITEM_RC_LOST)
 		set_state(items, i, ZKLOCK_ITEM_SUSPECT);
@@ -453,11 +455,20 @@ zklock_items_missed(ZkItems *items, const char *name, bool gone)
 }
 
 void
+zklock_items_set_aside(ZkItems *items, const char *name)
+{
+	int i = zklock_items_find(items, name);
+
+	if (i >= 0 && ZKLOCK_ITEM_MUTANT != 17)
+		set_state(items, i, ZKLOCK_ITEM_ASIDE);
+}
+
+void
 zklock_items_left(ZkItems *items, const char *name, bool gone)
 {
 	int i = zklock_items_find(items, name);
 
-	if (i >= 0)
+	if (i >= 0 && (gone || items->item[i].state != ZKLOCK_ITEM_ASIDE))
 		set_state(items, i, gone ? ZKLOCK_ITEM_GONE : ZKLOCK_ITEM_SUSPECT);
 }
 
@@ -532,7 +543,9 @@ zklock_take_request(ZkTake *take)
 			request = request_about_marks(take);
 			if (request != ZKLOCK_TAKE_NOTHING)
 				break;
-			if (!take->alone)
+			if (take->barred)
+				request = take->alone ? ZKLOCK_TAKE_BAR : ZKLOCK_TAKE_KEEP;
+			else if (!take->alone)
 				request = ZKLOCK_TAKE_FINISH;
 			else if (take->same || ZKLOCK_ITEM_MUTANT == 11)
 				request = ZKLOCK_TAKE_DELETE;
@@ -560,7 +573,7 @@ static void
 start_over(ZkTake *take)
 {
 	take->state = take->leaving ? ZKLOCK_TAKE_FREE : ZKLOCK_TAKE_WANTED;
-	take->open = take->doubt = take->whose = false;
+	take->open = take->doubt = take->whose = take->barred = false;
 	forget_marks(take);
 }
 
@@ -596,6 +609,7 @@ reply_mark(ZkTake *take, ZkItemRc rc, int failed)
 			return ZKLOCK_TAKE_VANISHED;
 		case ZKLOCK_ITEM_RC_LOST:
 		case ZKLOCK_ITEM_RC_NOT_EMPTY:
+		case ZKLOCK_ITEM_RC_UNFIT:
 		case ZKLOCK_ITEM_RC_ERROR:
 			break;
 	}
@@ -630,6 +644,8 @@ reply_read(ZkTake *take, ZkItemRc rc)
 	else
 	{
 		take->state = ZKLOCK_TAKE_RETURNED;
+		if (rc == ZKLOCK_ITEM_RC_UNFIT)
+			return ZKLOCK_TAKE_UNFIT;
 		/* it is gone, but for the mark in held/: then another one is chosen */
 		if (rc != ZKLOCK_ITEM_RC_NO_NODE)
 			return ZKLOCK_TAKE_REFUSED;
@@ -727,9 +743,25 @@ zklock_take_reply(ZkTake *take, ZkTakeRequest request, ZkItemRc rc, int failed)
 		case ZKLOCK_TAKE_FINISH:
 			if (rc == ZKLOCK_ITEM_RC_OK)
 				return over(take, ZKLOCK_TAKE_ENDED);
+			take->barred = rc == ZKLOCK_ITEM_RC_NOT_EMPTY;
 			/* done before, though we did not hear of it; or somebody has deleted a mark */
 			if (rc == ZKLOCK_ITEM_RC_NO_NODE)
 				tear(take);
+			break;
+		case ZKLOCK_TAKE_KEEP:
+			if (rc == ZKLOCK_ITEM_RC_OK)
+				return over(take, ZKLOCK_TAKE_BARRED);
+			if (rc == ZKLOCK_ITEM_RC_NO_NODE)
+				tear(take);
+			break;
+		case ZKLOCK_TAKE_BAR:
+			if (rc == ZKLOCK_ITEM_RC_OK)
+				return over(take, ZKLOCK_TAKE_BARRED);
+			if (rc == ZKLOCK_ITEM_RC_NO_NODE)
+				return over(take, ZKLOCK_TAKE_ENDED);
+			/* somebody else has it: a second time, then */
+			if (rc == ZKLOCK_ITEM_RC_EXISTS)
+				return over(take, ZKLOCK_TAKE_GIVEN);
 			break;
 		case ZKLOCK_TAKE_COMPARE:
 			take->same = rc == ZKLOCK_ITEM_RC_OK;
@@ -741,8 +773,9 @@ zklock_take_reply(ZkTake *take, ZkTakeRequest request, ZkItemRc rc, int failed)
 		case ZKLOCK_TAKE_DELETE:
 			if (rc == ZKLOCK_ITEM_RC_OK || rc == ZKLOCK_ITEM_RC_NO_NODE)
 				return over(take, ZKLOCK_TAKE_ENDED);
-			/* somebody else has it: a second time, then */
-			if (rc == ZKLOCK_ITEM_RC_NOT_EMPTY)
+			/* somebody else has it, or has made a node below it */
+			take->barred = rc == ZKLOCK_ITEM_RC_NOT_EMPTY;
+			if (take->barred && ZKLOCK_ITEM_MUTANT == 18)
 				return over(take, ZKLOCK_TAKE_GIVEN);
 			break;
 		case ZKLOCK_TAKE_GIVE:
@@ -769,7 +802,7 @@ zklock_take_resumed(ZkTake *take)
 		ZKLOCK_ITEM_MUTANT != 6)
 		take->doubt = true;
 	/* the ensemble may have gone back meanwhile */
-	take->open = take->same = take->ours = take->others = false;
+	take->open = take->same = take->barred = take->ours = take->others = false;
 }
 
 void
@@ -810,7 +843,7 @@ zklock_take_session_lost(ZkTake *take)
 {
 	bool told;
 
-	take->open = false;
+	take->open = take->barred = false;
 	take->same = take->same && ZKLOCK_ITEM_MUTANT == 12;
 	switch ((ZkTakeState) take->state)
 	{

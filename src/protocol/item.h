@@ -11,7 +11,8 @@
  *	 items/<base>.<index>-<sequence>
  *		an item, persistent and sequential; its data are the payload
  *	 items/.../held
- *		ephemeral: a session has taken it; its data are the name of the other mark
+ *		ephemeral: a session has taken it; its data are the name of the other mark.
+ *		Persistent: the item is done, and set aside
  *	 held/<item's name>.<take>
  *		the same once more: by which take, and for those who want to know which items are
  *		taken without a look at each
@@ -46,6 +47,11 @@
  * it is read first, and its id compared.  Where the marks are not both there, the
  * one below the item is looked at: if it is this take's, the other one is made again, and
  * they are ended together, for others watch held/; else the one in held/ is deleted.
+ *
+ * Foreign hands.  Data that zklock cannot have put are handed to nobody, and stand in
+ * nobody's way (ZKLOCK_ITEM_ASIDE).  Below an item somebody may make a node: then the
+ * item can be taken, and cannot be deleted when it is done.  So that nobody takes it
+ * again, it is given a mark that stays.
  *
  *-------------------------------------------------------------------------
  */
@@ -149,7 +155,8 @@ typedef enum ZkItemRc
 	ZKLOCK_ITEM_RC_NO_NODE,
 	ZKLOCK_ITEM_RC_EXISTS,
 	ZKLOCK_ITEM_RC_NOT_EMPTY,
-	ZKLOCK_ITEM_RC_LOST, /* done or not, nobody knows */
+	ZKLOCK_ITEM_RC_LOST,  /* done or not, nobody knows */
+	ZKLOCK_ITEM_RC_UNFIT, /* it was read, and zklock has not put it */
 	ZKLOCK_ITEM_RC_ERROR
 } ZkItemRc;
 
@@ -166,6 +173,7 @@ typedef enum ZkItemState
 	ZKLOCK_ITEM_ASKED,	 /* is being looked at */
 	ZKLOCK_ITEM_HELD,	 /* another server has it */
 	ZKLOCK_ITEM_OURS,	 /* a take of this server is at it */
+	ZKLOCK_ITEM_ASIDE,	 /* zklock has not put it: nobody is to have it */
 	ZKLOCK_ITEM_GONE
 } ZkItemState;
 
@@ -224,12 +232,14 @@ extern void zklock_items_listed_held(ZkItems *items, const char **held, int n);
 /* A listing was not answered, or refused. */
 extern void zklock_items_not_listed(ZkItems *items, bool held);
 
-/* What a look at an item has shown, known by its number. */
-extern void zklock_items_looked(ZkItems *items, int64_t sequence, ZkItemRc rc,
-								int nchildren);
+/* What a look at an item has shown, known by its number: is there a mark below it? */
+extern void zklock_items_looked(ZkItems *items, int64_t sequence, ZkItemRc rc, bool held);
 
 /* A take of ours has met somebody else: it is his, or gone. */
 extern void zklock_items_missed(ZkItems *items, const char *name, bool gone);
+
+/* A take of ours has read what zklock has not put. */
+extern void zklock_items_set_aside(ZkItems *items, const char *name);
 
 /* A take of ours is over: the item is gone, or anybody's again. */
 extern void zklock_items_left(ZkItems *items, const char *name, bool gone);
@@ -267,6 +277,7 @@ typedef struct ZkTake
 	bool whose;	   /* whose are the marks? */
 	bool alone;	   /* DONE: the item without its marks is to be deleted ... */
 	bool same;	   /* ... and it is the one that was had, not another of its name */
+	bool barred;   /* DONE: others have made a node below it, so it cannot be deleted */
 	bool lost;	   /* HELD: the transaction has it no more, or was told so */
 	bool gone;	   /* ... with the session: there is no mark of it */
 	bool unseen; /* the marks were made on an earlier connection: are they there still? */
@@ -288,9 +299,11 @@ typedef enum ZkTakeRequest
 	ZKLOCK_TAKE_FINISH,	 /* multi: delete held/..., items/.../held, and the item */
 	ZKLOCK_TAKE_COMPARE, /* get items/...: is it the one that was had?  EXISTS: another */
 	ZKLOCK_TAKE_DELETE,	 /* delete items/... */
-	ZKLOCK_TAKE_GIVE,	 /* multi: delete held/..., items/.../held */
-	ZKLOCK_TAKE_REPAIR,	 /* create held/... */
-	ZKLOCK_TAKE_CLEAR	 /* delete held/... */
+	ZKLOCK_TAKE_KEEP,	 /* multi: delete held/..., items/.../held, create that to stay */
+	ZKLOCK_TAKE_BAR,  /* create items/.../held to stay.  EXISTS: somebody has the item */
+	ZKLOCK_TAKE_GIVE, /* multi: delete held/..., items/.../held */
+	ZKLOCK_TAKE_REPAIR, /* create held/... */
+	ZKLOCK_TAKE_CLEAR	/* delete held/... */
 } ZkTakeRequest;
 
 /* What a reply means for the item. */
@@ -301,7 +314,9 @@ typedef enum ZkTakeNews
 	ZKLOCK_TAKE_VANISHED,	  /* it is gone: likewise */
 	ZKLOCK_TAKE_ENDED,		  /* the take is over, and the item gone */
 	ZKLOCK_TAKE_GIVEN,		  /* the take is over, and the item anybody's */
+	ZKLOCK_TAKE_BARRED,		  /* the take is over, and the item is done and stays */
 	ZKLOCK_TAKE_LOST,		  /* the transaction has lost it */
+	ZKLOCK_TAKE_UNFIT,		  /* zklock has not put it: another one is to be chosen */
 	ZKLOCK_TAKE_NO_DIRECTORY, /* held/ is missing: make it */
 	ZKLOCK_TAKE_REFUSED		  /* for good; the item is anybody's, or will be */
 } ZkTakeNews;

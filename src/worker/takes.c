@@ -21,6 +21,7 @@
 #include "nodes/pg_list.h"
 #include "utils/memutils.h"
 
+#include "names.h"
 #include "path.h"
 #include "session.h"
 #include "table.h"
@@ -382,6 +383,18 @@ take_held(View *view, const ZkMessage *message)
 							 message->nchildren);
 }
 
+/* Below an item there may be others' nodes, too. */
+static bool
+has_mark(const ZkMessage *message)
+{
+	for (int i = 0; i < message->nchildren; i++)
+	{
+		if (strcmp(message->children[i], "held") == 0)
+			return true;
+	}
+	return false;
+}
+
 static void
 view_message(const ZkMessage *message)
 {
@@ -395,7 +408,7 @@ view_message(const ZkMessage *message)
 	if (message->tag.uuid == TAG_LOOK)
 	{
 		zklock_items_looked(&view->items, (int64) message->tag.hash,
-							(ZkItemRc) zklock_takes_rc(message->rc), message->nchildren);
+							(ZkItemRc) zklock_takes_rc(message->rc), has_mark(message));
 		return;
 	}
 	if (message->rc != ZKLOCK_ZOK && !missing)
@@ -593,8 +606,8 @@ compare_orders(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Make the marks of a take, or delete them, perhaps with the item.  The one that says
- * whose they are comes first where it is to be there. */
+/* Make the marks of a take, or delete them, perhaps with the item, or so that one stays.
+ * The one that says whose they are comes first where it is to be there. */
 static void
 send_multi(const ZkRequestTag *tag, const Sending *s, const char *item, const char *held,
 		   const char *mark)
@@ -613,10 +626,16 @@ send_multi(const ZkRequestTag *tag, const Sending *s, const char *item, const ch
 		{.type = ZKLOCK_OP_DELETE, .path = held, .version = -1},
 		{.type = ZKLOCK_OP_DELETE, .path = item, .version = -1},
 	};
+	int n = s->what == ZKLOCK_TAKE_FINISH || s->what == ZKLOCK_TAKE_KEEP ? 3 : 2;
 
+	if (s->what == ZKLOCK_TAKE_KEEP)
+		end[2] = (ZkOp){.type = ZKLOCK_OP_CREATE,
+						.path = held,
+						.data = "",
+						.mode = ZKLOCK_CREATE_PERSISTENT};
 	zklock_session_sent(zklock_client_multi(zklock_session_client(),
-											s->what == ZKLOCK_TAKE_MARK ? make : end,
-											s->what == ZKLOCK_TAKE_FINISH ? 3 : 2, tag));
+											s->what == ZKLOCK_TAKE_MARK ? make : end, n,
+											tag));
 }
 
 static void
@@ -659,7 +678,12 @@ send_one(const Sending *s)
 		case ZKLOCK_TAKE_MARK:
 		case ZKLOCK_TAKE_FINISH:
 		case ZKLOCK_TAKE_GIVE:
+		case ZKLOCK_TAKE_KEEP:
 			send_multi(&tag, s, item, held, mark);
+			break;
+		case ZKLOCK_TAKE_BAR:
+			zklock_session_sent(zklock_client_create(client, held, "", 0,
+													 ZKLOCK_CREATE_PERSISTENT, &tag));
 			break;
 		case ZKLOCK_TAKE_WHOSE:
 		case ZKLOCK_TAKE_SEE:
@@ -800,21 +824,17 @@ note_look(ZkTaken *taken, ZkItemRc rc, int refusal)
 }
 
 /* With the lock. */
-static void
+static ZkTakeNews
 take_reply(ZkTaken *taken, ZkTakeRequest request, const ZkMessage *message)
 {
 	View *view = find_view(taken->queue, false);
 	ZkItemRc rc = (ZkItemRc) zklock_takes_rc(message->rc);
-	int refusal = message->rc;
 	bool done = taken->take.state == ZKLOCK_TAKE_DONE;
 	ZkTakeNews news;
 
 	if (request == ZKLOCK_TAKE_READ_IT && rc == ZKLOCK_ITEM_RC_OK &&
 		!taken->take.leaving && !deliver(taken, message))
-	{
-		rc = ZKLOCK_ITEM_RC_ERROR;
-		refusal = 0;
-	}
+		rc = ZKLOCK_ITEM_RC_UNFIT;
 	if (request == ZKLOCK_TAKE_COMPARE && rc == ZKLOCK_ITEM_RC_OK &&
 		!is_same(taken, message))
 		rc = ZKLOCK_ITEM_RC_EXISTS;
@@ -825,9 +845,8 @@ take_reply(ZkTaken *taken, ZkTakeRequest request, const ZkMessage *message)
 	switch (news)
 	{
 		case ZKLOCK_TAKE_NO_NEWS:
-			/* what ends a take is repeated until it is answered, but not at once.  (Below
-			 * an item there may be others' nodes.) */
-			taken->pause = rc == ZKLOCK_ITEM_RC_ERROR || rc == ZKLOCK_ITEM_RC_NOT_EMPTY;
+			/* what ends a take is repeated until it is answered, but not at once */
+			taken->pause = rc == ZKLOCK_ITEM_RC_ERROR;
 			break;
 		case ZKLOCK_TAKE_MISSED:
 		case ZKLOCK_TAKE_VANISHED:
@@ -837,10 +856,15 @@ take_reply(ZkTaken *taken, ZkTakeRequest request, const ZkMessage *message)
 			break;
 		case ZKLOCK_TAKE_ENDED:
 		case ZKLOCK_TAKE_GIVEN:
+		case ZKLOCK_TAKE_BARRED:
 			if (view != NULL)
 				zklock_items_left(&view->items, taken->item, news == ZKLOCK_TAKE_ENDED);
 			if (!done)
 				zklock_work_count(ZKLOCK_WORK_RETURNED, 1);
+			break;
+		case ZKLOCK_TAKE_UNFIT:
+			if (view != NULL)
+				zklock_items_set_aside(&view->items, taken->item);
 			break;
 		case ZKLOCK_TAKE_LOST:
 			if (taken->loss == ZKLOCK_ITEM_KEPT)
@@ -853,19 +877,34 @@ take_reply(ZkTaken *taken, ZkTakeRequest request, const ZkMessage *message)
 			break;
 		case ZKLOCK_TAKE_REFUSED:
 			taken->refused = true;
-			taken->rc = refusal;
+			taken->rc = message->rc;
 			if (view != NULL)
 				zklock_items_left(&view->items, taken->item, false);
 			break;
 	}
 	if (taken->take.state == ZKLOCK_TAKE_HELD)
-		note_look(taken, rc, refusal);
+		note_look(taken, rc, message->rc);
 	if (taken->take.state != ZKLOCK_TAKE_READING && taken->take.state != ZKLOCK_TAKE_READ)
 		zklock_taken_free_buffer(taken);
 	if (taken->take.state == ZKLOCK_TAKE_READ || taken->refused)
 		ConditionVariableBroadcast(&taken->cv);
 	if (taken->take.state == ZKLOCK_TAKE_FREE)
 		zklock_taken_free(taken);
+	return news;
+}
+
+/* Foreign hands have made it so. */
+static void
+report_set_aside(const char *queue, const char *item, bool done)
+{
+	char shown[ZKLOCK_ENCODED_MAX + 1];
+
+	ereport(LOG,
+			(errmsg("item \"%s\" of queue \"%s\" is set aside", item,
+					zklock_log_name(queue, shown)),
+			 done ? errdetail("It is done, and cannot be deleted: there is a znode below it.")
+				  : errdetail("It was not put by zklock."),
+			 errhint("Delete znode \"items/%s\" in the queue's directory.", item)));
 }
 
 void
@@ -873,6 +912,9 @@ zklock_takes_message(const ZkMessage *message)
 {
 	ZkTaken *taken = &zklock_work->taken[message->tag.entry];
 	char queue[ZKLOCK_NAME_MAX + 1] = "";
+	char aside[ZKLOCK_NAME_MAX + 1] = "";
+	char item[ZKLOCK_ITEM_NAME];
+	ZkTakeNews news = ZKLOCK_TAKE_NO_NEWS;
 	bool refused = false;
 
 	if (message->tag.path != 0 && message->rc != ZKLOCK_ZOK)
@@ -894,7 +936,9 @@ zklock_takes_message(const ZkMessage *message)
 			(message->tag.uuid == ZKLOCK_TAKE_REPAIR ||
 			 (message->tag.uuid == ZKLOCK_TAKE_MARK && message->failed_op == 1));
 
-		take_reply(taken, (ZkTakeRequest) message->tag.uuid, message);
+		strlcpy(aside, taken->queue, sizeof(aside));
+		strlcpy(item, taken->item, sizeof(item));
+		news = take_reply(taken, (ZkTakeRequest) message->tag.uuid, message);
 		refused = zklock_takes_rc(message->rc) == ZKLOCK_ITEM_RC_ERROR || taken->pause;
 		if (missing && taken->take.state != ZKLOCK_TAKE_FREE)
 			strlcpy(queue, taken->queue, sizeof(queue));
@@ -903,6 +947,8 @@ zklock_takes_message(const ZkMessage *message)
 	due = true;
 	if (queue[0] != '\0')
 		zklock_takes_make_queue(queue);
+	if (news == ZKLOCK_TAKE_UNFIT || news == ZKLOCK_TAKE_BARRED)
+		report_set_aside(aside, item, news == ZKLOCK_TAKE_BARRED);
 	if (refused)
 		zklock_trouble_refused(message);
 }

@@ -10,8 +10,9 @@
  * what is in shared memory.  The ensemble goes back, and others have put items by then
  * whose names are those of earlier ones; or it is restored, and knows the sessions, but
  * not all marks, or somebody deletes one while a server has no connection.  Backends are
- * told by the clock that their items are lost, and the session goes on.  Then all is
- * well, and a server takes what is left.
+ * told by the clock that their items are lost, and the session goes on.  Somebody makes
+ * nodes below items, and items that are none.  Then all is well, and a server takes what
+ * is left.
  *
  * Besides, each schedule has one transaction that puts something, and servers that judge
  * it: itself, after a crash or not; one that was promoted; a copy.
@@ -25,8 +26,10 @@
  *	   transaction that had committed, or did so before its server had a new connection.
  *	 - Nobody commits on a connection that began after a mark of his was gone; nor what he
  *	   was told is lost.
- *	 - In the end no mark is left, and what was not done is taken, in its order, each with
- *	   an attempt more than it was marked.
+ *	 - In the end no mark is left, but on items that are done and cannot be deleted; and
+ *	   what was not done is taken, in its order, each with an attempt more than it was
+ *	   marked.  What is done is not to be had again, if nobody else had it before.
+ *	 - What zklock has not put is handed to nobody, and stands in nobody's way.
  *	 - What is judged to be moved has committed, and what is to be dropped never will.
  *
  * Usage: see harness.h.
@@ -45,7 +48,8 @@
 #define MAX_ITEMS 24
 #define MAX_MARKS 8 /* of an item, in held/ */
 #define MAX_PIPE  64
-#define WILD	  400 /* steps */
+#define WILD	  400  /* steps */
+#define FOR_GOOD  (-1) /* no session's */
 
 /* a line of the trace */
 #define TRACE(...) TRACE_LINE(__VA_ARGS__)
@@ -78,6 +82,9 @@ typedef enum Coverage
 	COVER_TOLD_AND_BACK,
 	COVER_SUCCESSOR,
 	COVER_NONE,
+	COVER_UNFIT,
+	COVER_KEPT,
+	COVER_BARRED,
 	COVER_MOVE,
 	COVER_DROP,
 	COVER_LATER,
@@ -111,6 +118,9 @@ const char *const coverage_name[NCOVERAGE] = {"items taken",
 											  "... that were not to be committed",
 											  "successors",
 											  "queues without a free item",
+											  "items that zklock has not put",
+											  "items done that stay, marked at once",
+											  "... by another session",
 											  "puts moved",
 											  "puts dropped",
 											  "puts for later",
@@ -139,7 +149,7 @@ typedef struct Message
 	/* the reply */
 	ZkItemRc rc;
 	int failed;
-	int nchildren;
+	bool held;
 	int creates;
 	int birth;
 	bool has[MAX_ITEMS];
@@ -154,14 +164,17 @@ typedef struct Pipe
 /* A node that says who has an item. */
 typedef struct Mark
 {
-	int session; /* 0: it is not there */
+	int session; /* 0: it is not there; FOR_GOOD: it is nobody's */
 	int take;	 /* that it names */
 } Mark;
 
 typedef struct Item
 {
 	bool there;
-	Mark child; /* items/.../held */
+	bool unfit;	  /* zklock has not put it */
+	bool foreign; /* somebody's node is below it */
+	int had;	  /* its creates, as of the take that committed last */
+	Mark child;	  /* items/.../held */
 	Mark held[MAX_MARKS];
 	int nheld;
 	int birth; /* no other item of this name has it, as with ids */
@@ -296,6 +309,21 @@ see(const Mark *mark, int session, int take)
 														  : ZKLOCK_ITEM_RC_EXISTS;
 }
 
+/* Items that are done, and that nobody can delete, have a mark that stays. */
+static bool
+is_for_good(const Item *i)
+{
+	return i->child.session == FOR_GOOD;
+}
+
+static void
+mark_for_good(Item *i)
+{
+	if (i->commits == 0)
+		fail("an item is set aside, and nobody has done it");
+	i->child = (Mark){.session = FOR_GOOD};
+}
+
 /* Both of them, or none. */
 static bool
 end_marks(Item *i, int session, int take)
@@ -352,7 +380,8 @@ do_take(Server *s, Message *m)
 			else
 			{
 				for (int older = 0; calm && older < m->item; older++)
-					if (item[older].there && item[older].child.session == 0)
+					if (item[older].there && item[older].child.session == 0 &&
+						!item[older].unfit)
 						fail("item %d is taken before item %d", m->item, older);
 				i->child = (Mark){.session = s->session, .take = m->id};
 				i->creates++;
@@ -379,11 +408,20 @@ do_take(Server *s, Message *m)
 		case ZKLOCK_TAKE_COMPARE:
 			if (!i->there)
 				m->rc = ZKLOCK_ITEM_RC_NO_NODE;
+			else if (i->unfit && m->request == ZKLOCK_TAKE_READ_IT)
+				m->rc = ZKLOCK_ITEM_RC_UNFIT;
 			m->creates = i->creates;
 			m->birth = i->birth;
 			break;
 		case ZKLOCK_TAKE_FINISH:
 		case ZKLOCK_TAKE_GIVE:
+		case ZKLOCK_TAKE_KEEP:
+			if (m->request == ZKLOCK_TAKE_FINISH && i->foreign &&
+				find_mark(i, m->id) != NULL && i->child.session != 0)
+			{
+				m->rc = ZKLOCK_ITEM_RC_NOT_EMPTY;
+				break;
+			}
 			if (!end_marks(i, s->session, m->id))
 			{
 				m->rc = ZKLOCK_ITEM_RC_NO_NODE;
@@ -391,11 +429,21 @@ do_take(Server *s, Message *m)
 			}
 			if (m->request == ZKLOCK_TAKE_FINISH)
 				delete_item(m->item);
+			else if (m->request == ZKLOCK_TAKE_KEEP)
+				mark_for_good(i);
+			break;
+		case ZKLOCK_TAKE_BAR:
+			if (!i->there)
+				m->rc = ZKLOCK_ITEM_RC_NO_NODE;
+			else if (i->child.session != 0)
+				m->rc = ZKLOCK_ITEM_RC_EXISTS;
+			else
+				mark_for_good(i);
 			break;
 		case ZKLOCK_TAKE_DELETE:
 			if (!i->there)
 				m->rc = ZKLOCK_ITEM_RC_NO_NODE;
-			else if (i->child.session != 0)
+			else if (i->child.session != 0 || i->foreign)
 				m->rc = ZKLOCK_ITEM_RC_NOT_EMPTY;
 			else
 				delete_item(m->item);
@@ -423,7 +471,7 @@ execute(Server *s)
 			break;
 		case LOOK:
 			m.rc = item[m.item].there ? ZKLOCK_ITEM_RC_OK : ZKLOCK_ITEM_RC_NO_NODE;
-			m.nchildren = item[m.item].child.session != 0;
+			m.held = item[m.item].child.session != 0;
 			break;
 		case TAKE:
 			do_take(s, &m);
@@ -471,7 +519,9 @@ go_back(void)
 		if (!once_in(3))
 			continue;
 		item[i].there = true;
-		item[i].commits = item[i].creates = 0;
+		if (is_for_good(&item[i]))
+			item[i].child = (Mark){0};
+		item[i].commits = item[i].creates = item[i].had = 0;
 		item[i].excused = false;
 		item[i].birth = ++last_birth;
 	}
@@ -496,6 +546,15 @@ lose_marks(Take *take, bool both)
 		delete_mark(i, &i->child, 0, 0);
 	if (both || !child)
 		delete_mark(i, mark, 0, 0);
+}
+
+/* Somebody makes a node below an item, or takes it away. */
+static void
+make_below(void)
+{
+	Item *i = &item[random_below(nitems)];
+
+	i->foreign = i->there && !i->foreign;
 }
 
 static void disconnect(Server *s);
@@ -669,6 +728,17 @@ take_reply(Server *s, const Message *m)
 		case ZKLOCK_TAKE_GIVEN:
 			zklock_items_left(&s->items, item[take->item].name, news == ZKLOCK_TAKE_ENDED);
 			break;
+		case ZKLOCK_TAKE_BARRED:
+			if (m->request == ZKLOCK_TAKE_KEEP)
+				COVER(KEPT);
+			else
+				COVER(BARRED);
+			zklock_items_left(&s->items, item[take->item].name, false);
+			break;
+		case ZKLOCK_TAKE_UNFIT:
+			COVER(UNFIT);
+			zklock_items_set_aside(&s->items, item[take->item].name);
+			break;
 		case ZKLOCK_TAKE_LOST:
 			COVER(TORN);
 			if (!take->torn)
@@ -712,7 +782,7 @@ receive(Server *s, const Message *m)
 			zklock_items_listed_held(&s->items, held, n);
 			break;
 		case LOOK:
-			zklock_items_looked(&s->items, m->item, m->rc, m->nchildren);
+			zklock_items_looked(&s->items, m->item, m->rc, m->held);
 			break;
 		case TAKE:
 			take_reply(s, m);
@@ -836,6 +906,7 @@ end_take(Server *s, Take *take, bool commit)
 		COVER(UNAWARE);
 		i->excused = true;
 	}
+	i->had = take->attempt;
 	if (i->commits++ > 0)
 	{
 		COVER(TWICE);
@@ -870,6 +941,8 @@ backend(Server *s)
 			take->session = s->session;
 			COVER(TAKEN);
 			TRACE("session %d has item %d", s->session, take->item);
+			if (item[take->item].unfit)
+				fail("item %d is handed out, and zklock has not put it", take->item);
 			if (take->attempt != item[take->item].creates && !take->torn)
 				fail("item %d: attempt %d, but %d", take->item, take->attempt,
 					 item[take->item].creates);
@@ -969,6 +1042,7 @@ put_item(void)
 	memset(&item[nitems], 0, sizeof(Item));
 	item[nitems].there = true;
 	item[nitems].birth = ++last_birth;
+	item[nitems].unfit = once_in(10);
 	zklock_item_prefix(prefix, 0, 0);
 	snprintf(item[nitems].name, sizeof(item[nitems].name), "%.20s%010d", prefix, nitems);
 	nitems++;
@@ -1023,6 +1097,8 @@ step(void)
 				restore();
 			else if (once_in(3))
 				interfere(s);
+			else if (once_in(10))
+				make_below();
 			break;
 	}
 	check_exclusion();
@@ -1082,9 +1158,14 @@ drain(void)
 	for (int i = 0; i < NSERVERS; i++)
 		(void) settle(&server[i]);
 	for (int i = 0; i < nitems; i++)
-		if (item[i].child.session != 0 || item[i].nheld != 0)
+	{
+		if ((item[i].child.session != 0 && !is_for_good(&item[i])) || item[i].nheld != 0)
 			fail("item %d is marked by session %d, and nobody has it", i,
 				 item[i].child.session);
+		if (item[i].there && item[i].commits > 0 && item[i].creates == item[i].had &&
+			!is_for_good(&item[i]))
+			fail("item %d is done, and can be had again, though nobody else had it", i);
+	}
 	calm = true;
 	for (;;)
 	{
@@ -1105,9 +1186,9 @@ drain(void)
 	}
 	for (int i = 0; i < nitems; i++)
 	{
-		if (item[i].there)
+		if (item[i].there && !item[i].unfit && !is_for_good(&item[i]))
 			fail("item %d is there, and is not taken", i);
-		if (item[i].commits == 0)
+		if (item[i].commits == 0 && !item[i].unfit)
 			fail("item %d is gone, and nobody has had it", i);
 	}
 }

@@ -4,6 +4,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::Bin/../perl";
+use PostgreSQL::Test::Utils ();
 use Proxy;
 use Queues qw(length_is);
 use Test::More;
@@ -14,12 +15,23 @@ my $zk = ZooKeeper->new(tick_time => 200)->start;
 my $proxy = Proxy->new($zk->host);
 my $a = ZkLock::server('a', $proxy, conf => "cluster_name = 'a'");
 my $b = ZkLock::server('b', $zk, conf => "cluster_name = 'b'");
-ZkLock::wait_connected($a, $b);
-my ($sa, $sb) = map { ZkLock::session($_) } $a, $b;
+# Its session is there to expire, but not because the machine is slow.
+my $c = ZkLock::server('c', $zk, conf => "cluster_name = 'c'\nzklock.session_timeout = '10s'");
+ZkLock::wait_connected($a, $b, $c);
+my ($sa, $sb, $sc) = map { ZkLock::session($_) } $a, $b, $c;
 my $foreigner = $zk->client;
 
 sub dir { my ($queue, $part) = @_; return ZkLock::directory($queue, 'queues') . "/$part"; }
 sub take { my ($s, $queue, $timeout) = @_; return $s->query("SELECT payload, attempt FROM zk_queue_take('$queue', '" . ($timeout // 0) . "')"); }
+# The server log says that this item is set aside, and why.
+sub wait_set_aside
+{
+	my ($server, $item, $queue, $why) = @_;
+	ZkLock::wait_until(
+		sub { PostgreSQL::Test::Utils::slurp_file($server->logfile) =~ /LOG:  item "\Q$item\E" of queue "$queue" is set aside\n.*DETAIL:  $why\n.*HINT:  Delete znode "items\/\Q$item\E" in the queue's directory\./ },
+		"item $item is set aside");
+	return;
+}
 sub items { my ($queue) = @_; return sort { substr($a, -10) <=> substr($b, -10) } $zk->children(dir($queue, 'items')); }
 # A worker that asks again and again asks a hundred times in a moment.
 sub calm
@@ -52,29 +64,62 @@ like($sb->fails("SELECT * FROM zk_queue_take('rubbish')"), qr/^22021: item \d+ h
 $foreigner->set(dir('rubbish', 'items') . '/0.07-0000000000', "\xff\xfe");
 like($sb->fails("SELECT * FROM zk_queue_take('rubbish')"), qr/^22021: invalid byte sequence for encoding "UTF8"/, 'what is not UTF-8 is told');
 $foreigner->set(dir('rubbish', 'items') . '/0.07-0000000000', 'x' x 65537);
-like($sb->fails("SELECT * FROM zk_queue_take('rubbish')"), qr/^XX001: item "0.07-0000000000" of queue "rubbish" was not put by zklock/, 'what is too large is told');
+ZkLock::ask($a, "SELECT zk_queue_put('rubbish', 'behind')");
+is(take($sb, 'rubbish', '1 h'), 'behind|1', 'what is too large stands in the way of none');
+wait_set_aside($b, '0.07-0000000000', 'rubbish', 'It was not put by zklock\.');
+is(take($sb, 'rubbish'), '', '... and is handed to nobody');
 $foreigner->set(dir('rubbish', 'items') . '/0.07-0000000000', 'forged');
-is(take($sb, 'rubbish'), 'forged|4', 'one that looks like an item is one');
+is(take($sa, 'rubbish'), 'forged|4', 'one that looks like an item is one');
 cmp_ok($sb->query("SELECT zk_queue_purge('rubbish')"), '==', 10, 'a purge takes it all');
 
 #
-# Below an item
+# Below an item: it can be taken, and given back, but not deleted when it is done
 #
-for my $end (qw(COMMIT ROLLBACK))
+sub node_below
 {
-	ZkLock::ask($a, "SELECT zk_queue_put('below', '$end')");
-	length_is($b, 'below', '1 0 0', 'an item');
-	$sa->query('BEGIN');
-	is(take($sa, 'below'), "$end|1", 'taken');
 	my $child = dir('below', 'items') . '/' . (items('below'))[0] . '/x';
 	$foreigner->create($child);
-	$sa->query($end);
-	calm("$end of an item with another's node below it");
-	length_is($b, 'below', $end eq 'COMMIT' ? '1 1 0' : '1 0 0', '... which cannot be deleted');
-	$foreigner->delete($child);
-	is(take($sb, 'below'), "$end|3", '... and then it can be had again') if $end eq 'ROLLBACK';
-	length_is($b, 'below', '0 0 0', '... until that is gone');
+	return $child;
 }
+ZkLock::ask($a, "SELECT zk_queue_put('below', 'returned')");
+length_is($b, 'below', '1 0 0', 'an item');
+$sa->query('BEGIN');
+is(take($sa, 'below'), 'returned|1', 'taken');
+my $below = node_below();
+$sa->query('ROLLBACK');
+length_is($b, 'below', '1 0 0', 'an item with another\'s node below it is given back');
+is(take($sb, 'below'), 'returned|3', '... and can be had again');
+my ($item) = items('below');
+wait_set_aside($b, $item, 'below', 'It is done, and cannot be deleted: there is a znode below it\.');
+length_is($b, 'below', '1 0 0', '... and when it is done, it is nobody\'s');
+is(take($_, 'below'), '', '... and handed to nobody') for $sa, $sb;
+ZkLock::ask($a, "SELECT zk_queue_put('below', 'behind')");
+is(take($sb, 'below', '1 h'), 'behind|1', '... and stands in nobody\'s way');
+calm('an item that is set aside');
+sub delete_below
+{
+	$foreigner->delete(dir('below', "items/$_[0]/$_")) for $zk->children(dir('below', "items/$_[0]"));
+	$foreigner->delete(dir('below', "items/$_[0]"));
+	length_is($b, 'below', '0 0 0', '... until it is deleted');
+	return;
+}
+delete_below($item);
+
+# Its session has ended before it could be deleted, and so its marks
+ZkLock::ask($a, "SELECT zk_queue_put('below', 'expired')");
+length_is($b, 'below', '1 0 0', 'an item');
+my $worker = ZkLock::ask($c, 'SELECT worker_pid FROM zk_session');
+$sc->query('BEGIN');
+is(take($sc, 'below'), 'expired|1', 'taken');
+node_below();
+kill 'STOP', $worker;
+$sc->query('COMMIT');
+length_is($b, 'below', '1 0 0', 'its session ends');
+kill 'CONT', $worker;
+($item) = items('below');
+wait_set_aside($c, $item, 'below', 'It is done, and cannot be deleted: there is a znode below it\.');
+is(take($_, 'below'), '', '... and handed to nobody') for $sa, $sb;
+delete_below($item);
 
 # The mark, which says that somebody has it
 for my $end (qw(COMMIT ROLLBACK))
@@ -182,5 +227,5 @@ note(join ' ', map { "$_ $made{$_}" } sort keys %made);
 cmp_ok($made{sync} // 0, '<=', 2, 'the queue is not listed again');
 cmp_ok($made{multi}, '<=', 300, 'few attempts are in vain');
 cmp_ok($made{children}, '<=', 100 * 20, 'what is looked at is the next few');
-$_->stop for $a, $b;
+$_->stop for $a, $b, $c;
 done_testing();
