@@ -194,6 +194,7 @@ struct ZkClient
 	/* closing: see zklock_client_close_begin */
 	bool closing;
 	char *farewell; /* what is to be sent yet */
+	size_t farewell_room;
 	size_t farewell_len;
 	size_t farewell_sent;
 	int64_t hung_up_by; /* ns: when the server must have hung up */
@@ -1469,12 +1470,18 @@ read_farewell(ZkClient *client, int from)
 
 	while (n > 0)
 	{
-		char *grown = realloc(client->farewell, client->farewell_len + more);
+		/* it may be megabytes, which are not to be moved about for each piece */
+		if (client->farewell_room < client->farewell_len + more)
+		{
+			size_t room = 2 * (client->farewell_len + more);
+			char *grown = realloc(client->farewell, room);
 
-		if (grown == NULL)
-			break;
-		client->farewell = grown;
-		n = read(from, grown + client->farewell_len, more);
+			if (grown == NULL)
+				break;
+			client->farewell = grown;
+			client->farewell_room = room;
+		}
+		n = read(from, client->farewell + client->farewell_len, more);
 		if (n > 0)
 			client->farewell_len += (size_t) n;
 	}
