@@ -402,7 +402,12 @@ end_hold(ZkHold *hold, uint64 n)
 	hold->count -= n;
 	held->count[mode] -= n;
 	if (scope == ZKLOCK_SCOPE_TRANSACTION)
+	{
 		held->transaction_count -= n;
+		/* what the transaction was told says nothing of the session's own holds */
+		if (held->transaction_count == 0)
+			held->told = false;
+	}
 	zklock_proclock(held->proclock[mode])->count[scope] -= (uint32) n;
 
 	if (hold->count == 0)
