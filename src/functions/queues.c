@@ -48,20 +48,13 @@ zk_queue_put(PG_FUNCTION_ARGS)
 }
 
 /*
- * A payload is the user's: it comes as it was put, or not at all.  Others may have
- * written anything; and this database may lack a character.
+ * A payload is the user's: it comes as it was put, or not at all.  It is valid UTF-8
+ * (takes.c, deliver); but this database may lack a character.
  */
 static Datum
 payload_datum(const ZkHandout *handout)
 {
-	const char *text =
-		pg_any_to_server(handout->payload, (int) strlen(handout->payload), PG_UTF8);
-
-	if (strlen(handout->payload) != (size_t) handout->len)
-		ereport(ERROR,
-				(errcode(ERRCODE_CHARACTER_NOT_IN_REPERTOIRE),
-				 errmsg("item %lld has a byte 0", (long long) handout->id)));
-	return CStringGetTextDatum(text);
+	return CStringGetTextDatum(pg_any_to_server(handout->payload, handout->len, PG_UTF8));
 }
 
 /* zk_queue_take(queue text, timeout interval) returns setof record */

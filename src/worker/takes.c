@@ -18,6 +18,7 @@
 #include "compat.h"
 
 #include "common/hashfn.h"
+#include "mb/pg_wchar.h"
 #include "nodes/pg_list.h"
 #include "utils/memutils.h"
 
@@ -777,7 +778,8 @@ deliver(ZkTaken *taken, const ZkMessage *message)
 	ZkItemName name;
 
 	if (!zklock_item_parse(taken->item, &name) || message->datalen > ZKLOCK_ITEM_MAX ||
-		(taken->id = zklock_item_id(&name, message->czxid)) == 0)
+		(taken->id = zklock_item_id(&name, message->czxid)) == 0 ||
+		!pg_verify_mbstr(PG_UTF8, message->data, message->datalen, true))
 		return false;
 	memcpy(zklock_work->buffer[taken->buffer].data, message->data,
 		   (size_t) message->datalen);
@@ -904,7 +906,8 @@ report_set_aside(const char *queue, const char *item, bool done)
 					zklock_log_name(queue, shown)),
 			 done ? errdetail("It is done, and cannot be deleted: there is a znode below it.")
 				  : errdetail("It was not put by zklock."),
-			 errhint("Delete znode \"items/%s\" in the queue's directory.", item)));
+			 errhint("Delete znode \"items/%s\" in the queue's directory, with what is below it.",
+					 item)));
 }
 
 void

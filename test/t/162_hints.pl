@@ -468,7 +468,7 @@ $zk->create($foreign, data => 'x' x 65537);
 my $znode;
 ZkLock::wait_until(sub {
 	$sb->query("SELECT zk_queue_take('items')");
-	($znode) = PostgreSQL::Test::Utils::slurp_file($b->logfile) =~ /item "0\.07-0000000000" of queue "items" is set aside\n.*\n.*HINT:  Delete znode "([^"]+)" in the queue's directory\./;
+	($znode) = PostgreSQL::Test::Utils::slurp_file($b->logfile) =~ /item "0\.07-0000000000" of queue "items" is set aside\n.*\n.*HINT:  Delete znode "([^"]+)" in the queue's directory, with what is below it\./;
 	return defined $znode;
 }, 'what is no item is set aside');
 is("/zklock/queues/items/$znode", $foreign, '... and the hint names its znode');
