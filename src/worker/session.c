@@ -1413,6 +1413,17 @@ on_log(const char *line, int level)
 		zklock_hosts_heard(line);
 }
 
+/* A server has sent what it cannot mean, and its connection is broken for that. */
+static void
+on_damage(const char *why)
+{
+	char server[sizeof(zklock_shared->session.server)];
+
+	zklock_client_server(client, server, sizeof(server));
+	zklock_trouble("closed the connection to ZooKeeper server %s, from which damaged data came: %s",
+				   server, why);
+}
+
 /* On a connection of the session that we have nothing is asked for a while, so that not
  * all servers that come back ask at once.  After an outage it is the first one of another
  * handle.  True: the message is ours now. */
@@ -1518,6 +1529,9 @@ zklock_session_receive(void)
 			case ZKLOCK_MSG_MULTI:
 				count_write(message);
 				listener->message(message);
+				break;
+			case ZKLOCK_MSG_DAMAGED:
+				on_damage(message->data);
 				break;
 			case ZKLOCK_MSG_LOG:
 				on_log(message->data ? message->data : "", message->level);

@@ -88,6 +88,22 @@ sub lose_number
 	return $self;
 }
 
+# Damage the reply of the next such request; or the next answer to a request for a session
+# ('session'), or the next event whose path contains the string ('event').  HOW, one after
+# the other, with bytes in hexadecimal and offsets from the packet's length on, or, negative,
+# from its end:
+#   at=OFFSET:BYTES     these stand there
+#   plus=OFFSET:NUMBER  the 32 bits there are more by that
+#   cut=N, add=BYTES    the packet is shorter, longer, and its length says so
+#   twice               it comes two times
+#   before=BYTES, then=BYTES   these come, too
+sub damage
+{
+	my ($self, $kind, $path, @how) = @_;
+	$self->_tell('lose', $kind, $path, join ' ', @how);
+	return $self;
+}
+
 # Hang up on each request with one of these numbers, as a server does that does not know
 # them.
 sub hang_up
@@ -97,7 +113,7 @@ sub hang_up
 	return $self;
 }
 
-# How many requests, replies or numbers have been lost so far.
+# How many requests, replies or numbers have been lost, or damaged, so far.
 sub lost { my $self = shift; return $self->_tell('lost'); }
 
 # Requests passed on since the last call, as { create => 2, ... }.
@@ -260,6 +276,39 @@ sub new_connection
 	$_->blocking(0), setsockopt($_, Socket::IPPROTO_TCP(), Socket::TCP_NODELAY(), 1) for $client, $server;
 }
 
+my %change = (
+	at => sub { substr $_[0], $_[1], length($_[2]) / 2, pack 'H*', $_[2]; },
+	plus => sub { substr $_[0], $_[1], 4, pack 'N', $_[2] + unpack 'N', substr $_[0], $_[1], 4; },
+	cut => sub { substr $_[0], -$_[1], $_[1], ''; substr $_[0], 0, 4, pack 'N', length($_[0]) - 4; },
+	add => sub { $_[0] .= pack 'H*', $_[1]; substr $_[0], 0, 4, pack 'N', length($_[0]) - 4; },
+	twice => sub { $_[0] x= 2; },
+	before => sub { $_[0] = pack('H*', $_[1]) . $_[0]; },
+	then => sub { $_[0] .= pack 'H*', $_[1]; });
+
+# Change the packet in all these ways.
+sub change
+{
+	my (undef, $how) = @_;
+	for (split / /, $how)
+	{
+		my ($name, @arguments) = split /[=:]/;
+		$change{$name}->($_[0], @arguments);
+	}
+	$lost++;
+}
+
+# ... if it is of this kind, which no request announces.
+sub change_one
+{
+	my (undef, $kind, $path) = @_;
+	for my $i (0 .. $#loss)
+	{
+		next unless $loss[$i]{kind} eq $kind && index($path, $loss[$i]{path}) >= 0;
+		my ($loss) = splice @loss, $i, 1;
+		return change($_[0], $loss->{what});
+	}
+}
+
 # Look at a packet, which may be changed; false: it is lost and so is the connection.
 sub may_pass
 {
@@ -271,17 +320,17 @@ sub may_pass
 		# the number and the password that the client has; the password that it gets
 		substr($_[2], 20, 8) = "\0" x 8 if $keeper && $from == 0;
 		substr($_[2], $from == 0 ? 32 : 24, 16) = "\0" x 16 if $keeper;
+		change_one($_[2], 'session', '') if $from == 1;
 		return 1;
 	}
 	return 0 if $brief && $from == 1;
 	my ($xid, $op) = unpack 'l> l>', substr $packet, 4;
 	if ($from == 1)
 	{
+		change_one($_[2], 'event', unpack 'N/a', substr $packet, 28) if $xid == -1;
 		my $what = delete $c->{doomed}{$xid} // return 1;
-		$lost++;
-		return 0 if $what eq 'reply';
-		substr($_[2], 4, 4) = pack 'l>', $xid ^ 1 << 20;
-		return 1;
+		change($_[2], $what eq 'number' ? sprintf('at=4:%08x', $xid ^ 1 << 20) : $what eq 'reply' ? '' : $what);
+		return $what ne 'reply';
 	}
 
 	return 0 if $unknown{$op};
