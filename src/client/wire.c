@@ -211,11 +211,11 @@ zklock_wire_receive(ZkWire *wire, char *why)
 										 in->len - in->start, &wire->passing, why);
 		if (verdict == ZKLOCK_FRAME_GOOD)
 			return ZKLOCK_WIRE_FRAME;
-		if (verdict == ZKLOCK_FRAME_BAD)
+		if (verdict == ZKLOCK_FRAME_BAD || verdict == ZKLOCK_FRAME_LAST)
 		{
 			give_up(wire);
 			wire->reset = false;
-			return ZKLOCK_WIRE_DAMAGED;
+			return verdict == ZKLOCK_FRAME_BAD ? ZKLOCK_WIRE_DAMAGED : ZKLOCK_WIRE_END;
 		}
 		if (wire->ended)
 			return ZKLOCK_WIRE_END;

@@ -62,6 +62,11 @@ enum
 /* KeeperException.Code, and what may come to be one */
 #define LEAST_ERROR			  (-999)
 #define RUNTIME_INCONSISTENCY (-2)
+#define SESSION_EXPIRED		  (-112)
+
+/* The version in the first answer of a ClickHouse Keeper that has no leader, and hangs
+ * up: KEEPER_PROTOCOL_VERSION_CONNECTION_REJECT in ZooKeeperConstants.h */
+#define KEEPER_REJECTS 42
 
 /* No ensemble makes so many transactions between two replies on one connection, or elects
  * so many leaders. */
@@ -267,6 +272,7 @@ typedef struct Header
 	int32_t xid;
 	int64_t zxid;
 	int32_t err;
+	bool last; /* ZKLOCK_FRAME_LAST */
 } Header;
 
 /* What a Stat says of what comes with it; -1: nothing does. */
@@ -446,7 +452,7 @@ look_at_event(ZkBytes *bytes, const Header *header)
 
 /* ConnectResponse, without its length */
 static void
-look_at_session(ZkBytes *bytes, const ZkFrames *frames)
+look_at_session(ZkBytes *bytes, const ZkFrames *frames, Header *header)
 {
 	int32_t longest =
 		frames->timeout_ms > LONGEST_TIMEOUT ? frames->timeout_ms : LONGEST_TIMEOUT;
@@ -456,7 +462,9 @@ look_at_session(ZkBytes *bytes, const ZkFrames *frames)
 	bool keeper = zklock_bytes_zeros(bytes, 4, PASSWORD_SIZE);
 	int32_t password = zklock_bytes_buffer(bytes);
 
-	zklock_bytes_refuse(bytes, version != 0, "it is of an unknown version");
+	header->last = version == KEEPER_REJECTS && keeper;
+	zklock_bytes_refuse(bytes, version != 0 && !header->last,
+						"it is of an unknown version");
 	zklock_bytes_refuse(bytes, password != PASSWORD_SIZE,
 						"the session's password has a wrong length");
 	if (bytes->left > 0)
@@ -491,7 +499,6 @@ look_at_special(ZkBytes *bytes, const Header *header, const ZkFrames *frames)
 			return true;
 		case XID_PING:
 			open = frames->pings;
-			zklock_bytes_refuse(bytes, header->err != 0, "a ping has an error");
 			break;
 		case XID_AUTH:
 			open = frames->credentials;
@@ -523,16 +530,59 @@ is_near(int64_t before, int64_t zxid)
 						: leaders <= FAR_LEADER && (zxid & UINT32_MAX) <= FAR_AWAY;
 }
 
-/* 0 comes with what the server has not asked its state for.  An event has an older one,
- * or -1. */
+/*
+ * The zxids that servers send, by the sources of ZooKeeper 3.4 to 3.9 (also as observers,
+ * which have the same classes) and of ClickHouse Keeper (src/Coordination):
+ *
+ *	 newest  the newest transaction that the server has applied: of all replies, errors
+ *	         among them, of pings and of setWatches.  It is never below zero, and 0 in an
+ *	         empty database, or one that is being closed
+ *	             FinalRequestProcessor, ReadOnlyRequestProcessor; KeeperStateMachine
+ *	 0       of credentials and SASL, and of what is refused before it is processed, since
+ *	         credentials are missing (ZSESSIONCLOSEDREQUIRESASLAUTH) or an ACL is against
+ *it ZooKeeperServer: processPacket, processSasl, authWriteRequest; AuthenticationHelper
+ *	         of each request that Keeper has not got through: ZOPERATIONTIMEOUT,
+ *	         ZCONNECTIONLOSS
+ *	             KeeperDispatcher::addErrorResponses
+ *	 -1      of a request whose type is not known: ZUNIMPLEMENTED
+ *	             UnimplementedRequestProcessor, with Request.zxid as it was made
+ *	 any     of an event: -1, and from 3.9 on its own
+ *	             NIOServerCnxn, NettyServerCnxn: process
+ *
+ * A ping has an error, too, where a session is about to end (PrepRequestProcessor:
+ * checkSession), credentials are missing, or Keeper has no quorum.  No ping and no error
+ * of what is asked here has a body: see sendResponse.
+ */
 static void
 look_at_zxid(ZkBytes *bytes, const Header *header, const ZkFrames *frames)
 {
-	if (header->xid == XID_EVENT || header->zxid == 0)
+	if (header->xid == XID_EVENT || header->zxid == 0 ||
+		(header->zxid == -1 && header->err != 0))
 		return;
 	zklock_bytes_refuse(bytes, header->zxid < 0, "its transaction has no number");
 	zklock_bytes_refuse(bytes, frames->zxid > 0 && !is_near(frames->zxid, header->zxid),
 						"its transaction is far ahead of those before");
+}
+
+/*
+ * Does a server end the connection with this, or would the library?  Where a type is not
+ * known, credentials are missing, or an ACL is looked at early, the refusal does not wait
+ * for the replies to requests before it: see look_at_zxid.  And Keeper says that a session
+ * has ended without being asked, with no numbers: KeeperDispatcher::finishSession.
+ */
+static bool
+is_last(const ZkBytes *bytes, const Header *header, const ZkFrames *frames)
+{
+	if (header->err == 0 || bytes->left > 0)
+		return false;
+	if (header->xid == 0 && header->err == SESSION_EXPIRED)
+		return true;
+	if (header->zxid != 0 && header->zxid != -1)
+		return false;
+	for (size_t i = 0; i < frames->n; i += 1 + nth(frames, i)->nops)
+		if (i > 0 && nth(frames, i)->xid == header->xid)
+			return true;
+	return false;
 }
 
 static void
@@ -543,8 +593,11 @@ look_at_reply(ZkBytes *bytes, ZkFrames *frames, Header *header)
 	header->xid = zklock_bytes_int(bytes);
 	header->zxid = zklock_bytes_long(bytes);
 	header->err = zklock_bytes_int(bytes);
-	look_at_zxid(bytes, header, frames);
 	zklock_bytes_refuse(bytes, !is_code(header->err), "its error code is none");
+	header->last = zklock_bytes_good(bytes) && is_last(bytes, header, frames);
+	if (header->last)
+		return;
+	look_at_zxid(bytes, header, frames);
 	if (!zklock_bytes_good(bytes) || look_at_special(bytes, header, frames))
 		return;
 	zklock_bytes_refuse(bytes, frames->n == 0, "nothing is open");
@@ -584,7 +637,7 @@ consume(ZkFrames *frames, const Header *header)
 		frames->first = (frames->first + gone) & (frames->size - 1);
 		frames->n -= gone;
 	}
-	if (header->zxid > 0)
+	if (header->zxid != 0 && header->zxid != -1)
 		frames->zxid = header->zxid;
 }
 
@@ -594,8 +647,7 @@ explain(const ZkFrames *frames, const Header *header, const char *wrong, size_t 
 		char *why)
 {
 	if (!frames->answered)
-		snprintf(why, ZKLOCK_FRAME_WHY,
-				 "answer of %zu bytes to a request for a session: %s", len, wrong);
+		snprintf(why, ZKLOCK_FRAME_WHY, "%s", wrong);
 	else if (frames->n > 0)
 		snprintf(why, ZKLOCK_FRAME_WHY,
 				 "packet of %zu bytes with xid %d, while %d of type %d is due: %s", len,
@@ -625,7 +677,7 @@ zklock_frames_look(ZkFrames *frames, const void *data, size_t here, size_t *size
 		zklock_bytes_refuse(&bytes, !frames->asked, "it was not asked for");
 		zklock_bytes_refuse(&bytes, len < CONNECT_SIZE || len > CONNECT_SIZE_NOW,
 							"its length is none");
-		look_at_session(&bytes, frames);
+		look_at_session(&bytes, frames, &header);
 	}
 	else
 	{
@@ -645,6 +697,8 @@ zklock_frames_look(ZkFrames *frames, const void *data, size_t here, size_t *size
 		return ZKLOCK_FRAME_PART;
 	}
 	frames->look_again = 0;
+	if (header.last)
+		return ZKLOCK_FRAME_LAST;
 	*size = ZKLOCK_FRAME_LENGTH + len;
 	consume(frames, &header);
 	return ZKLOCK_FRAME_GOOD;

@@ -12,7 +12,9 @@
  *
  *	  length   of a frame: what its type can have, also before all of it has arrived
  *	  number   (xid) of a reply: that of the oldest request that is open.  Of what is no
- *	           reply: a ping, credentials or watches must be open for it
+ *	           reply: a ping, credentials or watches must be open for it.  Servers refuse
+ *	           some requests before their turn; the library does not believe that, and
+ *	           it is a connection's end as it would be by the library, and no damage
  *	  header   a code that is one; an error, and what has no body, ends with it
  *	  body     of the type of the request: strings and lists end within the frame, and the
  *	           frame with them; a multi has a result for each op, of its type
@@ -27,7 +29,7 @@
  * To know which request is due, what the library sends is looked at, too.
  *
  * What is changed into something that a server could have sent is believed: no look at
- *one frame can tell.  That is what checksums are for, of TCP and, better, of TLS.
+ * one frame can tell.  That is what checksums are for, of TCP and, better, of TLS.
  *
  * Knows no clock, no sockets; allocates memory for the open requests alone.
  *
@@ -82,6 +84,7 @@ typedef enum ZkFrameVerdict
 {
 	ZKLOCK_FRAME_PART, /* more has to arrive */
 	ZKLOCK_FRAME_GOOD,
+	ZKLOCK_FRAME_LAST, /* a server may send it, but nothing can come of the connection */
 	ZKLOCK_FRAME_BAD
 } ZkFrameVerdict;
 
@@ -98,8 +101,9 @@ extern bool zklock_frames_sent(ZkFrames *frames, const void *frame, size_t size)
 
 /*
  * The server has sent "here" bytes: is what they begin with a frame, as it can be sent?
- * GOOD: it has "size" bytes; the next one is looked at next.  BAD: "why" says what is
- * wrong (room ZKLOCK_FRAME_WHY), and nothing is asked any more.
+ * GOOD: it has "size" bytes; the next one is looked at next.  LAST: it is not for the
+ * library, and the connection is to end.  BAD: so it is, and "why" says what is wrong
+ * (room ZKLOCK_FRAME_WHY).  After these two nothing is asked any more.
  */
 #define ZKLOCK_FRAME_WHY 160
 

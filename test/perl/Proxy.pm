@@ -113,6 +113,23 @@ sub hang_up
 	return $self;
 }
 
+# ... or say that they are unimplemented first, without a transaction, as ZooKeeper does.
+sub unimplemented
+{
+	my ($self, @op) = @_;
+	$self->_tell('unimplemented', @op);
+	return $self;
+}
+
+# These bytes, in hexadecimal, stand for the answers to requests for a session, in turn, as if
+# somebody else answered.  They come in pieces.
+sub rubbish
+{
+	my ($self, @bytes) = @_;
+	$self->_tell('rubbish', @bytes);
+	return $self;
+}
+
 # How many requests, replies or numbers have been lost, or damaged, so far.
 sub lost { my $self = shift; return $self->_tell('lost'); }
 
@@ -201,7 +218,7 @@ package Proxy::Process;
 
 my ($port, $target, $plain, $address, $listener);
 my $turn = 0;
-my (@connection, @loss, %passed, %unknown, @trace);
+my (@connection, @loss, %passed, %unknown, @rubbish, @trace);
 my $lost = 0;
 my $delay = 0;
 my %late;
@@ -223,7 +240,9 @@ sub listen_again
 my %command = (
 	hello => sub { '' },
 	lose => sub { push @loss, { kind => $_[0], path => $_[1], what => $_[2] }; '' },
-	hang_up => sub { %unknown = map { $_ => 1 } @_; '' },
+	hang_up => sub { %unknown = map { $_ => 0 } @_; '' },
+	unimplemented => sub { %unknown = map { $_ => -6 } @_; '' },
+	rubbish => sub { @rubbish = @_; '' },
 	lost => sub { $lost },
 	requests => sub {
 		my $text = join ' ', map { "$_=$passed{$_}" } sort keys %passed;
@@ -232,7 +251,7 @@ my %command = (
 	},
 	trace => sub { join "\t", splice @trace; },
 	hole => sub { $held{$_} = $_[0] eq 'both' || $_[0] eq $_ for 'up', 'down'; '' },
-	heal => sub { %held = (up => 0, down => 0); $delay = $brief = 0; @loss = %unknown = %late = (); listen_again(); '' },
+	heal => sub { %held = (up => 0, down => 0); $delay = $brief = 0; @loss = %unknown = @rubbish = %late = (); listen_again(); '' },
 	refuse => sub { undef $listener; '' },
 	accept => sub { listen_again(); '' },
 	cut => sub { my @all = @connection; end_connection($_) for @all; '' },
@@ -321,6 +340,12 @@ sub may_pass
 		substr($_[2], 20, 8) = "\0" x 8 if $keeper && $from == 0;
 		substr($_[2], $from == 0 ? 32 : 24, 16) = "\0" x 16 if $keeper;
 		change_one($_[2], 'session', '') if $from == 1;
+		if ($from == 1 && @rubbish)
+		{
+			push @rubbish, shift @rubbish;
+			$_[2] = pack 'H*', $rubbish[-1];
+			$c->{pieces} = 1;
+		}
 		return 1;
 	}
 	return 0 if $brief && $from == 1;
@@ -333,7 +358,11 @@ sub may_pass
 		return $what ne 'reply';
 	}
 
-	return 0 if $unknown{$op};
+	if (exists $unknown{$op})
+	{
+		push @{ $c->{out}[0] }, [ 0, pack 'N/a', pack 'l> q> l>', $xid, -1, $unknown{$op} ] if $unknown{$op};
+		return 0;
+	}
 	my $kind = $opcode_name{$op} // "op$op";
 	my $path = length $packet > 16 && $op > 0 && $op < 100 && $op != 11 ? unpack 'N/a', substr $packet, 12 : '';
 	for my $i (0 .. $#loss)
@@ -375,7 +404,12 @@ sub take
 			flush($c, $_, 1) for 0, 1;
 			return end_connection($c);
 		}
-		push @{ $c->{out}[ 1 - $from ] }, [ Time::HiRes::time() + $delay + (delete $c->{late} // 0), $packet ];
+		my $at = Time::HiRes::time() + $delay + (delete $c->{late} // 0);
+		for my $piece (delete $c->{pieces} ? unpack('(a7)*', $packet) : $packet)
+		{
+			push @{ $c->{out}[ 1 - $from ] }, [ $at, $piece ];
+			$at += 0.002;
+		}
 	}
 }
 

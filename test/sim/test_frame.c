@@ -4,9 +4,9 @@
  *	  Unit test of src/protocol/frame.c and bytes.c, output in TAP.
  *
  * Each case is a connection: the session, requests, and a packet of the server's, which
- *is good, or wrong for a reason.  What is good is believed whole only, and refused at no
+ * is good, or wrong for a reason.  What is good is believed whole only, and refused at no
  * byte before; each of its prefixes is memory of its own, for the sanitizer.  What is
- *wrong stays so, whatever comes behind it.
+ * wrong stays so, whatever comes behind it.
  *
  *-------------------------------------------------------------------------
  */
@@ -196,7 +196,7 @@ result(int success, const char *what, const char *said)
 }
 
 static void
-good(ZkFrames *frames, const Packet *p, const char *what)
+expect(ZkFrames *frames, const Packet *p, ZkFrameVerdict verdict, const char *what)
 {
 	char why[ZKLOCK_FRAME_WHY] = "";
 	size_t size = 0;
@@ -204,9 +204,22 @@ good(ZkFrames *frames, const Packet *p, const char *what)
 
 	for (size_t here = 0; here < p->len; here++)
 		success = success && look(frames, p, here, &size, why) == ZKLOCK_FRAME_PART;
-	success = success && look(frames, p, p->len, &size, why) == ZKLOCK_FRAME_GOOD &&
-		size == p->len;
+	success = success && look(frames, p, p->len, &size, why) == verdict &&
+		(verdict != ZKLOCK_FRAME_GOOD || size == p->len);
 	result(success, what, why);
+}
+
+static void
+good(ZkFrames *frames, const Packet *p, const char *what)
+{
+	expect(frames, p, ZKLOCK_FRAME_GOOD, what);
+}
+
+/* No damage, but the end of the connection. */
+static void
+last(ZkFrames *frames, const Packet *p, const char *what)
+{
+	expect(frames, p, ZKLOCK_FRAME_LAST, what);
 }
 
 /* "reason" is what is to be said of it.  Also if the next packet has arrived, too. */
@@ -258,6 +271,30 @@ connect(ZkFrames *frames)
  *-------------------------------------------------------------------------
  */
 
+/* A first answer that says, or has, less than one can have: refused by its length, when
+ * that has arrived and before more of it is read. */
+static void
+test_short_session(ZkFrames *frames)
+{
+	char why[ZKLOCK_FRAME_WHY] = "";
+	size_t size;
+	int success = 1;
+
+	for (int32_t len = 0; len < 36; len++)
+		for (size_t here = 4; here <= 4 + (size_t) len; here++)
+		{
+			Packet p;
+
+			begin(&p);
+			memset(p.data + 4, 0, 36);
+			p.len = 4 + (size_t) len;
+			end(&p);
+			success = success && look(frames, &p, here, &size, why) == ZKLOCK_FRAME_BAD &&
+				strcmp(why, "its length is none") == 0;
+		}
+	result(success, "no session in fewer than 36 bytes", why);
+}
+
 static void
 test_session(void)
 {
@@ -271,6 +308,7 @@ test_session(void)
 	ask_session(&frames, 0, 10000);
 	bad_if(&frames, &p, 0, 35, 4, "its length is none");
 	bad_if(&frames, &p, 0, 38, 4, "its length is none");
+	test_short_session(&frames);
 	bad_if(&frames, &p, 4, 1, 4, "it is of an unknown version");
 	bad_if(&frames, &p, 8, 0, 4, "a timeout that cannot be");
 	bad_if(&frames, &p, 8, -10000, 4, "a timeout that cannot be");
@@ -289,7 +327,15 @@ test_session(void)
 	zklock_frames_init(&frames, false);
 	ask_session(&frames, SESSION, 10000);
 	p = session(0, 10000, 1, "0123456789abcdef", 0);
+	bad_if(&frames, &p, 4, 42, 4, "it is of an unknown version");
 	memset(p.data + 24, 0, 16);
+	bad_if(&frames, &p, 4, 41, 4, "it is of an unknown version");
+	{
+		Packet changed = p;
+
+		changed.data[7] = 42;
+		last(&frames, &changed, "ClickHouse Keeper has no leader");
+	}
 	good(&frames, &p, "a new one of ClickHouse Keeper's in its place");
 	zklock_frames_init(&frames, false);
 	ask_session(&frames, SESSION, 10000);
@@ -439,8 +485,6 @@ test_headers(void)
 		bad(&frames, &p, "longer than what it says");
 		p.len--;
 		end(&p);
-		if (xid == -2)
-			bad_if(&frames, &p, 16, -1, 4, "a ping has an error");
 		good(&frames, &p, "a ping, credentials, watches");
 		bad(&frames, &p, "nothing of its kind is open");
 	}
@@ -451,6 +495,102 @@ test_headers(void)
 	put_header(&p, 10, 1005, 0);
 	end(&p);
 	bad(&frames, &p, "it answers what is never asked");
+	zklock_frames_free(&frames);
+}
+
+static void
+ask_multi(ZkFrames *frames, int32_t xid)
+{
+	Packet p;
+
+	begin(&p);
+	put_int(&p, xid);
+	put_int(&p, 14);
+	put_multi(&p, 1, 0, -1);
+	put_string(&p, "/a");
+	put_string(&p, "data");
+	put_int(&p, 1);
+	put_int(&p, 31);
+	put_string(&p, "world");
+	put_string(&p, "anyone");
+	put_int(&p, 3);
+	put_multi(&p, 2, 0, -1);
+	put_string(&p, "/b");
+	put_int(&p, -1);
+	put_multi(&p, 13, 0, -1);
+	put_string(&p, "/c");
+	put_int(&p, -1);
+	put_multi(&p, 5, 0, -1);
+	put_string(&p, "/d");
+	put_int(&p, -1);
+	put_int(&p, -1);
+	put_multi(&p, -1, 1, -1);
+	end(&p);
+	if (!zklock_frames_sent(frames, p.data, p.len))
+		abort();
+}
+
+static void
+refused(Packet *p, int32_t xid, int64_t zxid, int32_t err)
+{
+	put_header(p, xid, zxid, err);
+	end(p);
+}
+
+/* What real servers say when they refuse something: see look_at_zxid. */
+static void
+test_refusals(void)
+{
+	ZkFrames frames;
+	Packet p;
+
+	connect(&frames);
+	ask(&frames, -2, 11, NULL);
+	ask(&frames, -2, 11, NULL);
+	ask(&frames, -2, 11, NULL);
+	ask(&frames, -8, 101, NULL);
+	ask(&frames, -4, 100, NULL);
+	refused(&p, -2, 1005, -112);
+	good(&frames, &p, "a ping of a session that is about to end");
+	refused(&p, -2, 0, -124);
+	good(&frames, &p, "a ping without credentials");
+	refused(&p, -2, 0, -7);
+	good(&frames, &p, "a ping of ClickHouse Keeper's that has no quorum");
+	refused(&p, -8, 1005, -112);
+	good(&frames, &p, "watches of a session that is about to end");
+	refused(&p, -4, 0, -115);
+	good(&frames, &p, "credentials that are refused");
+	refused(&p, 0, INT64_C(0x5555555555555555), -112);
+	last(&frames, &p, "a session has ended, with nothing open");
+
+	ask(&frames, 7, 15, "/a");
+	ask_multi(&frames, 8);
+	ask(&frames, 9, 15, "/c");
+	last(&frames, &p, "a session has ended, with something open");
+	refused(&p, 9, -1, -6);
+	last(&frames, &p, "a type that is not known, before its turn");
+	bad_if(&frames, &p, 4, 10, 4, "does not answer the oldest request");
+	bad_if(&frames, &p, 4, 0, 4, "does not answer the oldest request");
+	bad_if(&frames, &p, 8, -2, 8, "its transaction has no number");
+	bad_if(&frames, &p, 8, 1005, 8, "does not answer the oldest request");
+	bad_if(&frames, &p, 16, 0, 4, "its transaction has no number");
+	put_number(&p, 0, 1);
+	end(&p);
+	bad(&frames, &p, "does not answer the oldest request");
+	refused(&p, 8, 0, -102);
+	last(&frames, &p, "a multi that an ACL is against, before its turn");
+	refused(&p, 7, -1, -6);
+	good(&frames, &p, "a type that is not known, in its turn");
+	put_number(&p, 0, 1);
+	end(&p);
+	ask(&frames, 10, 15, "/d");
+	bad(&frames, &p, "does not answer the oldest request");
+	refused(&p, 8, 0, -124);
+	good(&frames, &p, "credentials are missing");
+	refused(&p, 9, 0, -4);
+	good(&frames, &p, "Keeper has not got through");
+	refused(&p, 10, 0, -112);
+	good(&frames, &p, "a session has ended, in turn");
 	zklock_frames_free(&frames);
 }
 
@@ -591,38 +731,6 @@ test_events(void)
 	bad_if(&frames, &p, 28, 0x7fffffff, 4, "too short");
 	bad_if(&frames, &p, 32, 'a', 1, "a path does not begin with a slash");
 	zklock_frames_free(&frames);
-}
-
-static void
-ask_multi(ZkFrames *frames, int32_t xid)
-{
-	Packet p;
-
-	begin(&p);
-	put_int(&p, xid);
-	put_int(&p, 14);
-	put_multi(&p, 1, 0, -1);
-	put_string(&p, "/a");
-	put_string(&p, "data");
-	put_int(&p, 1);
-	put_int(&p, 31);
-	put_string(&p, "world");
-	put_string(&p, "anyone");
-	put_int(&p, 3);
-	put_multi(&p, 2, 0, -1);
-	put_string(&p, "/b");
-	put_int(&p, -1);
-	put_multi(&p, 13, 0, -1);
-	put_string(&p, "/c");
-	put_int(&p, -1);
-	put_multi(&p, 5, 0, -1);
-	put_string(&p, "/d");
-	put_int(&p, -1);
-	put_int(&p, -1);
-	put_multi(&p, -1, 1, -1);
-	end(&p);
-	if (!zklock_frames_sent(frames, p.data, p.len))
-		abort();
 }
 
 static void
@@ -798,6 +906,7 @@ main(void)
 	test_session();
 	test_replies();
 	test_headers();
+	test_refusals();
 	test_zxids();
 	test_bodies();
 	test_events();
