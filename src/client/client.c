@@ -109,6 +109,7 @@
 
 _Static_assert(ZKLOCK_ZOK == ZOK, "ZOK");
 _Static_assert(ZKLOCK_ZCONNECTIONLOSS == ZCONNECTIONLOSS, "ZCONNECTIONLOSS");
+_Static_assert(ZKLOCK_ZMARSHALLINGERROR == ZMARSHALLINGERROR, "ZMARSHALLINGERROR");
 _Static_assert(ZKLOCK_ZOPERATIONTIMEOUT == ZOPERATIONTIMEOUT, "ZOPERATIONTIMEOUT");
 _Static_assert(ZKLOCK_ZNONODE == ZNONODE, "ZNONODE");
 _Static_assert(ZKLOCK_ZNOAUTH == ZNOAUTH, "ZNOAUTH");
@@ -1104,10 +1105,15 @@ send_requests(ZkClient *client)
 	set_corked(client, false);
 }
 
+/* "why": what is wrong, if that is known. */
 static void
-abandon_nonsense(ZkClient *client)
+abandon_nonsense(ZkClient *client, const char *why)
 {
-	abandon(client, ZMARSHALLINGERROR, 0, "what it answers is not ZooKeeper's");
+	char text[ZKLOCK_FRAME_WHY + 64];
+
+	snprintf(text, sizeof(text), "what it answers is not ZooKeeper's%s%s%s",
+			 why != NULL ? " (" : "", why != NULL ? why : "", why != NULL ? ")" : "");
+	abandon(client, ZMARSHALLINGERROR, 0, text);
 	set_timer(client, AT_ONCE);
 }
 
@@ -1145,13 +1151,13 @@ process_wire(ZkClient *client)
 	}
 	else
 	{
-		if (news == ZKLOCK_WIRE_DAMAGED)
-			append_damage(client, why);
 		if (news == ZKLOCK_WIRE_DAMAGED && !was)
 		{
-			abandon_nonsense(client);
+			abandon_nonsense(client, why);
 			return;
 		}
+		if (news == ZKLOCK_WIRE_DAMAGED)
+			append_damage(client, why);
 		zklock_wire_end(&client->wire, client->socket);
 		rc = call_process(client, ZOOKEEPER_READ);
 	}
@@ -1218,7 +1224,7 @@ process(ZkClient *client)
 		guard_end(&guard);
 	if (client->spoilt && client->socket >= 0)
 	{
-		abandon_nonsense(client);
+		abandon_nonsense(client, NULL);
 		return;
 	}
 	/* a packet was read, and behind it there may be others that TLS has read already */

@@ -46,7 +46,7 @@ typedef enum ZkMessageType
 	ZKLOCK_MSG_CHILDREN_CHANGED, /* uses up that of a listing */
 	ZKLOCK_MSG_NODE_CHANGED,	 /* uses up that of a get */
 	/* the server has sent what it cannot mean (frame.h), and the connection is broken:
-	 * DISCONNECTED follows, if there was one */
+	 * DISCONNECTED follows.  Of an attempt a line of the log says so. */
 	ZKLOCK_MSG_DAMAGED, /* data = what is wrong */
 	/* a line of the library's log */
 	ZKLOCK_MSG_LOG /* level, data = text */

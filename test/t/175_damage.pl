@@ -28,7 +28,9 @@ sub state_of_it
 my $state = state_of_it();
 
 sub log_of { return PostgreSQL::Test::Utils::slurp_file($a->logfile); }
-sub lines { my $said = shift; return scalar(() = log_of() =~ /LOG:  closed the connection to ZooKeeper server 127\.0\.0\.1:\d+, from which damaged data came: [^\n]*$said/g); }
+my $damage = qr/LOG:  (?:closed the connection to ZooKeeper server 127\.0\.0\.1:\d+, from which damaged data came: |could not connect to ZooKeeper server 127\.0\.0\.1:\d+: what it answers is not ZooKeeper's \()/;
+sub lines { my $said = shift; return scalar(() = log_of() =~ /$damage[^\n]*$said/g); }
+sub last_error { return ZkLock::ask($a, 'SELECT last_error FROM zk_session'); }
 
 # Nothing else remembers an old name: each case has its own.
 my $n = 0;
@@ -44,6 +46,7 @@ sub damaged
 	ZkLock::wait_until(sub { $proxy->lost > $lost && lines($said) > $before },
 		"$what: the log says $said", sub { join "\n", $proxy->lost - $lost, (split /\n/, log_of())[ -10 .. -1 ] });
 	ZkLock::wait_connected($a);
+	like(last_error(), qr/(?:damaged data came: |not ZooKeeper's \().*$said/, "$what: so does last_error");
 	$n++;
 	is($s->query("BEGIN; SELECT zk_lock('after$n') > 0; COMMIT"), 't', "$what: a lock can be had");
 	is(state_of_it(), $state, "$what: nothing else has happened");
@@ -186,9 +189,34 @@ for my $case (
 	damaged("session: $what", session => '', $how, $said, sub { $proxy->cut });
 }
 
+# In fewer bytes than one has
+for my $cut (21, 25, 36)
+{
+	my $short = 41 - $cut;
+	damaged("session: in $short bytes", session => '', ["cut=$cut"], 'its length is none', sub { $proxy->cut });
+}
+
 is($keeper->query("SELECT zk_assert('kept') > 0"), 't', 'what was held is held');
+unlike(log_of(), qr/seems not to know it/, 'no request is called unknown');
 unlike(log_of(), qr/terminated by signal|all server processes terminated|PANIC/, 'nothing has crashed');
 $keeper->quit;
+
+#
+# Somebody who answers something else each time, and in pieces: the log says so once, until
+# there was a good connection.
+#
+my @rubbish = map { unpack 'H*', $_ } "\0" x 400, pack('N', 37) . "\1" x 37, pack('N', 16) . "\0" x 16, "HTTP/1.1 400 Bad Request\r\n\r\n",
+  pack('N/a', pack 'N N q> N/a C', 0, 0, 0x1234567, "\0" x 16, 0), pack('N/a', pack 'N N q> N/a C', 0, 12_000, 0x1234567, 'x' x 16, 0);
+for my $outage (1, 2)
+{
+	my ($accepted, $lines) = ($proxy->accepted, lines(''));
+	$proxy->rubbish(@rubbish)->cut;
+	ZkLock::wait_until(sub { $proxy->accepted > $accepted + @rubbish }, "outage $outage: each answer is tried");
+	is(lines(''), $lines + 1, '... the log says so once');
+	$proxy->heal;
+	ZkLock::wait_connected($a);
+	is($s->query("BEGIN; SELECT zk_lock('outage$outage') > 0; COMMIT"), 't', '... and afterwards a lock can be had');
+}
 ZkLock::ok_clean($zk, [$a], $_) for 'kept', 'created1';
 
 done_testing();
