@@ -1424,6 +1424,7 @@ on_damage(const char *why)
 
 	zklock_client_server(client, server, sizeof(server));
 	zklock_hosts_damaged(server, why);
+	zklock_unknown_damaged();
 	damaged = true;
 }
 
