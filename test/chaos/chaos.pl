@@ -333,7 +333,7 @@ sub report
 		{
 			chomp;
 			push @crashes, $_ if /^TRAP:|: Assertion `|was terminated by signal (?!9\b)/;
-			push @damaged, $_ if /, from which damaged data came: /;
+			push @damaged, $_ if /, from which damaged data came: / || !$injected{'rubbish from a ZooKeeper host'} && /: what it answers is not ZooKeeper's/;
 		}
 		close $in;
 	}
