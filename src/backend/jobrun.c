@@ -1128,6 +1128,8 @@ typedef struct ByHand
 	const char *name;
 	int64_t slot;
 	int64_t reset; /* the slot that is due again */
+	int64_t first; /* ... or the first of those that are, if there are too many */
+	ZkJobReset verdict;
 	int64 token;
 	bool changed;
 } ByHand;
@@ -1137,8 +1139,10 @@ reset(ZkJob *job, int64_t now, void *arg)
 {
 	ByHand *what = arg;
 
-	what->changed = zklock_job_reset(job, what->slot, now);
-	what->reset = job->reset_slot;
+	what->reset = what->slot;
+	what->verdict = zklock_job_reset(job, &what->reset, now);
+	if (what->verdict == ZKLOCK_JOB_FULL)
+		what->first = job->resets.slot[0];
 }
 
 /* Whatever is known, for the tables of other servers may know more. */
@@ -1170,8 +1174,19 @@ zklock_job_reset_slot(const char *name, int64 slot)
 {
 	ByHand what = {.slot = slot};
 
-	if (!exists(name) || !zklock_job_record_change(name, false, reset, &what) ||
-		!what.changed)
+	if (!exists(name) || !zklock_job_record_change(name, false, reset, &what))
+		what.verdict = ZKLOCK_JOB_NOTHING;
+	if (what.verdict == ZKLOCK_JOB_FULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("too many slots of job \"%s\" are due again",
+						zklock_display_name(name)),
+				 errdetail("No more than %d slots can be at a time, and none of them "
+						   "is done since it was reset.",
+						   ZKLOCK_JOB_RESETS),
+				 errhint("Have the job run for them before; the first is slot %s.",
+						 show_time(what.first))));
+	if (what.verdict == ZKLOCK_JOB_NOTHING)
 	{
 		ereport(NOTICE,
 				(errmsg("nothing to reset for job \"%s\"", zklock_display_name(name)),
