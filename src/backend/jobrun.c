@@ -314,13 +314,15 @@ may_see_errors(void)
 	return has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
 }
 
-/* The call that resets this slot and no other, to be pasted. */
+/* The call that resets this slot and no other, to be pasted; and only if it was not run
+ * since this attempt, unless that is 0. */
 static const char *
-show_reset(const char *name, int64_t slot)
+show_reset(const char *name, int64_t slot, int attempt)
 {
-	return psprintf("SELECT zk_job_reset(%s, %s)",
+	return psprintf("SELECT zk_job_reset(%s, %s%s)",
 					quote_literal_cstr(zklock_display_name(name)),
-					quote_literal_cstr(show_time(slot)));
+					quote_literal_cstr(show_time(slot)),
+					attempt > 0 ? psprintf(", attempt => %d", attempt) : "");
 }
 
 /* Why it is not run. */
@@ -348,7 +350,7 @@ tell(const Run *run)
 								 show_time(other->end)),
 				 decision->ahead
 					 ? errhint("The slot lies ahead of ZooKeeper's clock. If that was wrong then, and is right now, use %s.",
-							   show_reset(run->order->name, decision->slot))
+							   show_reset(run->order->name, decision->slot, 0))
 					 : 0));
 	else
 		ereport(ERROR,
@@ -362,7 +364,8 @@ tell(const Run *run)
 					 : errdetail("Attempt %d on server \"%s\" failed at %s.",
 								 other->attempt, show_server(other), show_time(other->end)),
 				 errhint("Use %s to have it run again.",
-						 show_reset(run->order->name, decision->slot))));
+						 show_reset(run->order->name, decision->slot,
+									known ? other->attempt : 0))));
 }
 
 /* ------------------------------------------------------------------------
@@ -1127,6 +1130,7 @@ typedef struct ByHand
 	Oid function;
 	const char *name;
 	int64_t slot;
+	int attempt;   /* of it has failed; 0: any */
 	int64_t reset; /* the slot that is due again */
 	int64_t first; /* ... or the first of those that are, if there are too many */
 	ZkJobReset verdict;
@@ -1140,7 +1144,7 @@ reset(ZkJob *job, int64_t now, void *arg)
 	ByHand *what = arg;
 
 	what->reset = what->slot;
-	what->verdict = zklock_job_reset(job, &what->reset, now);
+	what->verdict = zklock_job_reset(job, &what->reset, what->attempt, now);
 	if (what->verdict == ZKLOCK_JOB_FULL)
 		what->first = job->resets.slot[0];
 }
@@ -1170,9 +1174,9 @@ exists(const char *name)
 }
 
 bool
-zklock_job_reset_slot(const char *name, int64 slot)
+zklock_job_reset_slot(const char *name, int64 slot, int attempt)
 {
-	ByHand what = {.slot = slot};
+	ByHand what = {.slot = slot, .attempt = attempt};
 
 	if (!exists(name) || !zklock_job_record_change(name, false, reset, &what))
 		what.verdict = ZKLOCK_JOB_NOTHING;
@@ -1186,6 +1190,16 @@ zklock_job_reset_slot(const char *name, int64 slot)
 						   ZKLOCK_JOB_RESETS),
 				 errhint("Have the job run for them before; the first is slot %s.",
 						 show_time(what.first))));
+	if (what.verdict == ZKLOCK_JOB_SINCE)
+	{
+		ereport(NOTICE,
+				(errmsg("slot %s of job \"%s\" has been run since, skipping",
+						show_time(slot), zklock_display_name(name)),
+				 errdetail("It is done, or being run, by a later attempt than attempt %d.",
+						   attempt),
+				 errhint("To have it run once more, use %s.", show_reset(name, slot, 0))));
+		return false;
+	}
 	if (what.verdict == ZKLOCK_JOB_NOTHING)
 	{
 		ereport(NOTICE,

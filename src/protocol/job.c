@@ -56,6 +56,7 @@
  *	49 leaves the present slot out when another one is reset and one ahead is done
  *	50 runs the present slot again then though it is done
  *	51 leaves a slot reset that is ahead of the clock
+ *	52 resets a slot for a failure since which it was done
  *
  *-------------------------------------------------------------------------
  */
@@ -692,13 +693,26 @@ forget_ahead(ZkJob *job, int64_t present)
 								   .number = job->count};
 }
 
+/* Is it done, or being run, since this attempt of it? */
+static bool
+is_run_since(const ZkJob *job, int64_t slot, int attempt)
+{
+	int i = find_slot(job, slot,
+					  STATE(ZKLOCK_JOB_RUNNING) | STATE(ZKLOCK_JOB_COMMITTING) |
+						  STATE(ZKLOCK_JOB_DONE) | STATE(ZKLOCK_JOB_SKIPPED));
+
+	return i >= 0 && job->run[i].attempt > attempt && ZKLOCK_JOB_MUTANT != 52;
+}
+
 ZkJobReset
-zklock_job_reset(ZkJob *job, int64_t *slot, int64_t now)
+zklock_job_reset(ZkJob *job, int64_t *slot, int attempt, int64_t now)
 {
 	int64_t present = now;
 	int64_t other;
 	bool ahead = is_ahead(job, now);
 
+	if (attempt > 0 && is_run_since(job, *slot, attempt))
+		return ZKLOCK_JOB_SINCE;
 	if (*slot == ZKLOCK_JOB_NEVER)
 		*slot = find_meant(job, now);
 	if (*slot == ZKLOCK_JOB_NEVER)

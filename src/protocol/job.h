@@ -325,7 +325,8 @@ typedef enum ZkJobReset
 	ZKLOCK_JOB_RESET,
 	ZKLOCK_JOB_NOTHING, /* there is no such slot, or nobody has called for it, and those
 						 * who call make the slots */
-	ZKLOCK_JOB_FULL		/* as many are due again as can be */
+	ZKLOCK_JOB_FULL,	/* as many are due again as can be */
+	ZKLOCK_JOB_SINCE	/* the slot is done, or being run, since that attempt */
 } ZkJobReset;
 
 /*
@@ -333,12 +334,14 @@ typedef enum ZkJobReset
  * with "every" that has nothing else to run; by a run that begins later, should one go on
  * for it.  NEVER: the newest one that has failed and is not done, else the one last done.
  * Those that were reset before stay due.  Says in *slot which one it was.  Needs no lock.
+ * "attempt": the caller knows that this one of a slot that he names has failed; 0: he
+ * knows of none.
  *
  * With "every" no slot that was run lies ahead of the clock, unless that was wrong: then
  * what was done at a slot ahead does not count any more, and the present one is due
  * again; if another one is named, only if it is not known to be done.
  */
-extern ZkJobReset zklock_job_reset(ZkJob *job, int64_t *slot, int64_t now);
+extern ZkJobReset zklock_job_reset(ZkJob *job, int64_t *slot, int attempt, int64_t now);
 
 /* Is the slot due again, and not done since? */
 extern bool zklock_job_is_reset(const ZkJob *job, int64_t slot);

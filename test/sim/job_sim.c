@@ -105,6 +105,7 @@ typedef enum Coverage
 	COVER_RESET_MORE,
 	COVER_RESET_PRESENT,
 	COVER_RESET_FULL,
+	COVER_RESET_SINCE,
 	COVER_FORGOTTEN,
 	COVER_CLOCK,
 	COVER_WENT_BACK,
@@ -164,6 +165,7 @@ const char *const coverage_name[NCOVERAGE] =
 	 "... while others are due again",
 	 "... and the present one, which is not known to be done",
 	 "resets that there was no room for",
+	 "... or that came when the slot had been run since",
 	 "jobs forgotten",
 	 "clocks set",
 	 "ensembles gone back",
@@ -1656,18 +1658,37 @@ check_reset(const Caller *c, const ZkJob *before)
 		fail("slot %" PRId64 " is reset, and another has failed", c->reset);
 }
 
+/* A slot was reset since this run of it had failed: it is not done by a later one. */
+static void
+check_since(const Caller *c, const ZkJob *before, const ZkJobRun *run)
+{
+	for (int i = 0; i < ntruths; i++)
+	{
+		const Truth *t = &truths[i];
+		const ZkJobRun *since = zklock_job_find(before, t->id);
+
+		if (c->life == lives && t->slot == run->slot && t->committed && since != NULL &&
+			since->state == ZKLOCK_JOB_DONE && since->id.number > run->id.number)
+			fail("slot %" PRId64 " is reset, and done since it has failed", run->slot);
+	}
+}
+
 static void
 reset(Caller *c)
 {
 	ZkJob before = c->job;
-	bool named = before.nruns > 0 && once_in(2);
+	const ZkJobRun *named =
+		before.nruns > 0 && once_in(2) ? &before.run[random_below(before.nruns)] : NULL;
+	int attempt = named != NULL && named->failures > 0 && once_in(2) ? named->attempt : 0;
 
-	c->reset = named ? before.run[random_below(before.nruns)].slot : NEVER;
-	switch (zklock_job_reset(&c->job, &c->reset, c->time))
+	c->reset = named != NULL ? named->slot : NEVER;
+	switch (zklock_job_reset(&c->job, &c->reset, attempt, c->time))
 	{
 		case ZKLOCK_JOB_RESET:
-			if (!named)
+			if (named == NULL)
 				check_reset(c, &before);
+			else if (attempt > 0)
+				check_since(c, &before, named);
 			break;
 		case ZKLOCK_JOB_NOTHING:
 			break;
@@ -1675,6 +1696,11 @@ reset(Caller *c)
 			COVER(RESET_FULL);
 			if (c->job.changed)
 				fail("a reset that there is no room for changes the record");
+			break;
+		case ZKLOCK_JOB_SINCE:
+			COVER(RESET_SINCE);
+			if (c->job.changed)
+				fail("a reset that comes late changes the record");
 			break;
 	}
 }

@@ -87,6 +87,42 @@ is($s->query($hint[0]), 't', $hint[0]) for 1, 2;
 $s->query(call('twice', $_)) for '01', '01', '02';
 is(done('twice'), '01 02', '... by two who follow it: once');
 
+# ... also when it runs, or has run, since: then the second is told.
+for my $when ('while it runs', 'when it is done')
+{
+	$hint[0] = failed($when, '01');
+	is($s->query($hint[0]), 't', "$when: $hint[0]");
+	my $work = "INSERT INTO t VALUES (''$when'', ''01'')";
+	if ($when eq 'while it runs')
+	{
+		$gate->stand($s, call($when, '01', "$work; $Jobs::at_gate"));
+		is($other->query($hint[0]), 'f', '... and again');
+		$gate->open;
+		is($s->result, '', '... while it runs, which goes on');
+	}
+	else
+	{
+		$s->query(call($when, '01'));
+		is($other->query($hint[0]), 'f', '... and again');
+	}
+	like($other->notices, qr/^NOTICE 00000: slot 2026-01-01 00:00:00\+00 of job "$when" has been run since, skipping\nDETAIL:  It is done, or being run, by a later attempt than attempt 1\.\n/, '... tells');
+	my ($more) = $other->notices =~ /HINT:  To have it run once more, use (SELECT .*)\.$/m;
+	$other->query(call($when, '01'));
+	is(done($when), '01', '... it is run once') or diag(runs($a, $when));
+	is($other->query($more), 't', "... but once more by $more");
+	$other->query(call($when, '01')) for 1, 2;
+	is(done($when), '01 01', '... it is') or diag(runs($a, $when));
+}
+# What failed again is reset again, by its own hint.
+$hint[0] = failed('again', '01');
+is($s->query($hint[0]), 't', $hint[0]);
+$hint[1] = failed('again', '01');
+isnt($hint[1], $hint[0], 'failed again: another hint');
+is($s->query($hint[1]), 't', $hint[1]);
+$s->query(call('again', '01'));
+is(done('again'), '01', '... and then it is done');
+like($s->fails("SELECT zk_job_reset('again', $_)"), qr/^22023: attempt must/, "not $_") for "'2026-01-01', 0", "NULL, 1", "'2026-01-01', -1";
+
 # There is room for so many.  No reset is dropped without a word.
 for my $i (1 .. 16)
 {
