@@ -426,7 +426,10 @@ only_ends(void)
 		(!FullTransactionIdIsValid(xid) || FullTransactionIdEquals(xid, ends_in));
 }
 
-/* What this session has begun it ends before it asks again: it would wait for nobody. */
+/*
+ * What this session has begun it ends before it asks again: it would wait for nobody.  To
+ * ask in vain is no work, unless the transaction has done anything else, which is rolled back.
+ */
 static void
 check_not_held(const char *name)
 {
@@ -434,7 +437,7 @@ check_not_held(const char *name)
 
 	if (held == NULL)
 		return;
-	if (only_ends())
+	if (only_ends() && !zklock_alarm.acted)
 		zklock_alarm.refused = GetCurrentTransactionStartTimestamp();
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_IN_USE),
@@ -599,6 +602,7 @@ record_end(Run *run)
 }
 
 static void end_unsettled(void);
+static const char *any_begun(void);
 static void fail_begun(void);
 
 /* The backend ends. */
@@ -611,14 +615,37 @@ on_backend_exit(int code, Datum arg)
 		fail_begun();
 }
 
+/*
+ * What a prepared transaction has done may yet be rolled back, by whoever it is, and
+ * without this session hearing of it: so it could never say that a run is done.
+ */
+static void
+on_prepare(XactEvent event, void *arg)
+{
+	const char *name;
+
+	if (event != XACT_EVENT_PRE_PREPARE || zklock_alarm.runs == 0)
+		return;
+	name = zklock_display_name(any_begun());
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("cannot PREPARE a transaction during a run of job \"%s\"", name),
+			 errdetail(
+				 "What is prepared could be rolled back when the run is recorded as done."),
+			 errhint("Use COMMIT, or prepare it in another session. If the run is over and has failed, use SELECT zk_run_end(%s, ok => false) first.",
+					 quote_literal_cstr(name))));
+}
+
 /* Once the job is held: so we are called before the callback that gives it back. */
 static void
-watch_exit(void)
+watch(void)
 {
 	static bool registered = false;
 
-	if (!registered)
-		before_shmem_exit(on_backend_exit, 0);
+	if (registered)
+		return;
+	RegisterXactCallback(on_prepare, NULL);
+	before_shmem_exit(on_backend_exit, 0);
 	registered = true;
 }
 
@@ -694,7 +721,7 @@ run_transaction(Run *run)
 	run->xid = U64FromFullTransactionId(GetTopFullTransactionId());
 	run->proclock =
 		zklock_held_find(ZKLOCK_KIND_JOB, order->name)->proclock[ZKLOCK_EXCLUSIVE];
-	watch_exit();
+	watch();
 	zklock_proclock_set_run(run->proclock, run->run.id);
 	unsettled = *run;
 	strlcpy(unsettled_name, order->name, sizeof(unsettled_name));
@@ -813,10 +840,18 @@ find_begun(const char *name)
 	return NULL;
 }
 
+/* One of them. */
+static const char *
+any_begun(void)
+{
+	return slist_head_element(Begun, node, &begun_runs)->name;
+}
+
 static void
 forget_begun(Begun *begun)
 {
 	slist_delete(&begun_runs, &begun->node);
+	zklock_alarm.runs--;
 	pfree(begun);
 }
 
@@ -849,7 +884,7 @@ zklock_job_begin(const ZkJobOrder *order)
 	PG_TRY();
 	{
 		due = take(&run);
-		watch_exit();
+		watch();
 		held = zklock_held_find(ZKLOCK_KIND_JOB, order->name);
 		if (due && zklock_loss_settle(held))
 			zklock_loss_raise(held);
@@ -878,6 +913,7 @@ zklock_job_begin(const ZkJobOrder *order)
 	begun->raised = zklock_loss_raised;
 	begun->works = zklock_alarm.works;
 	slist_push_head(&begun_runs, &begun->node);
+	zklock_alarm.runs++;
 	held->begun = true;
 	return true;
 }
@@ -890,17 +926,20 @@ was_rolled_back(const Begun *begun)
 }
 
 /*
- * Was a statement of the session refused or cancelled since the run was lost?  Then part of
- * its work is not done, and its call to zk_run_end only says that the session has heard of
- * the loss.  One that has given the job up as well cannot tell: it counts as lost.
+ * Was a statement of the session refused or cancelled since the run was lost?  Then part
+ * of its work is not done, and its call to zk_run_end only says that the session has
+ * heard of the loss.  If it has given the job up, too, nobody can tell whether it was
+ * this job's loss that a statement was refused for: it counts as lost.
  */
 static bool
 was_interrupted(const Begun *begun)
 {
 	const ZkHeldLock *held = find_held(begun->name);
 
+	if (held == NULL)
+		return zklock_loss_raised != begun->raised;
 	return (zklock_loss_raised != begun->raised || was_rolled_back(begun)) &&
-		(held == NULL || zklock_lease_lost() || zklock_held_lost(held));
+		(zklock_lease_lost() || zklock_held_lost(held));
 }
 
 /* The record alone: zk_runs has what was done, and what failed. */

@@ -43,6 +43,8 @@ PG_FUNCTION_INFO_V1(zk_job_reset);
 PG_FUNCTION_INFO_V1(zk_job_forget);
 PG_FUNCTION_INFO_V1(zk_jobs);
 
+const PGFunction zklock_asking[] = {zk_run_begin, zk_job_forget, NULL};
+
 /* ------------------------------------------------------------------------
  * Arguments
  * ------------------------------------------------------------------------
