@@ -17,7 +17,6 @@
 
 #include "callbacks.h"
 #include "changes.h"
-#include "jobs.h"
 #include "locks.h"
 #include "monitor.h"
 #include "parties.h"
@@ -83,7 +82,7 @@ _PG_init(void)
 
 	zklock_callbacks_install();
 	zklock_removal_install();
-	zklock_statement_functions(zklock_acknowledging, zk_locks, zklock_asking);
+	zklock_statement_functions(zklock_acknowledging, zk_locks);
 
 	/* pg_upgrade's servers have no business in the ensemble */
 	if (!IsBinaryUpgrade)
