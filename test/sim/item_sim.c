@@ -28,7 +28,9 @@
  *	   was told is lost.
  *	 - In the end no mark is left, but on items that are done and cannot be deleted; and
  *	   what was not done is taken, in its order, each with an attempt more than it was
- *	   marked.  What is done is not to be had again, if nobody else had it before.
+ *	   marked; but for an item of which somebody has deleted the mark in held/, before its
+ *	   session expired: the others hear of that with the next change of held/.  What is
+ *	   done is not to be had again, if nobody else had it before.
  *	 - What zklock has not put is handed to nobody, and stands in nobody's way.
  *	 - What is judged to be moved has committed, and what is to be dropped never will.
  *
@@ -181,6 +183,7 @@ typedef struct Item
 	int creates;
 	int commits;
 	bool excused; /* a session expired that had it, or might have */
+	bool unheard; /* a mark went that was not in held/ as well: no watch tells */
 	char name[ZKLOCK_ITEM_NAME];
 } Item;
 
@@ -381,7 +384,7 @@ do_take(Server *s, Message *m)
 			{
 				for (int older = 0; calm && older < m->item; older++)
 					if (item[older].there && item[older].child.session == 0 &&
-						!item[older].unfit)
+						!item[older].unfit && !item[older].unheard)
 						fail("item %d is taken before item %d", m->item, older);
 				i->child = (Mark){.session = s->session, .take = m->id};
 				i->creates++;
@@ -493,7 +496,10 @@ expire(Server *s)
 	for (int i = 0; i < nitems; i++)
 	{
 		if (item[i].child.session == s->session)
+		{
+			item[i].unheard |= find_mark(&item[i], item[i].child.take) == NULL;
 			delete_mark(&item[i], &item[i].child, 0, 0);
+		}
 		for (int n = item[i].nheld - 1; n >= 0; n--)
 			if (item[i].held[n].session == s->session)
 				delete_mark(&item[i], &item[i].held[n], 0, 0);
@@ -709,6 +715,9 @@ take_reply(Server *s, const Message *m)
 	news = zklock_take_reply(&take->take, m->request, rc, m->failed);
 	if (was_whose)
 		COVER(WHOSE);
+	/* after a session's end they are made anew */
+	if (m->request == ZKLOCK_TAKE_MARK && rc == ZKLOCK_ITEM_RC_OK)
+		take->torn = false;
 	if (m->request == ZKLOCK_TAKE_READ_IT)
 	{
 		take->attempt = m->creates;
@@ -1186,9 +1195,9 @@ drain(void)
 	}
 	for (int i = 0; i < nitems; i++)
 	{
-		if (item[i].there && !item[i].unfit && !is_for_good(&item[i]))
+		if (item[i].there && !item[i].unfit && !item[i].unheard && !is_for_good(&item[i]))
 			fail("item %d is there, and is not taken", i);
-		if (item[i].commits == 0 && !item[i].unfit)
+		if (!item[i].there && item[i].commits == 0)
 			fail("item %d is gone, and nobody has had it", i);
 	}
 }
