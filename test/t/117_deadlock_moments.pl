@@ -81,10 +81,20 @@ sub stopped
 	my ($start, $ready);
 	do
 	{
+		# nothing is published of a lock that is known to be wanted by nobody, and the other
+		# would know, had nobody else asked for it since it had it
+		$s->query("SELECT zk_lock('y')");
 		$s->query("BEGIN; SELECT zk_lock('x')");
 		$other->query("BEGIN; SELECT zk_lock('y')");
 		$other->send("SELECT zk_lock('x')")->wait_level(2);
-		ZkLock::wait_until(sub { $zk->children('/zklock/waits') == 1 }, 'the other publishes');
+		ZkLock::wait_until(
+			sub { $zk->children('/zklock/waits') == 1 },
+			'the other publishes',
+			sub {
+				my $published = join ', ', map { "$_: " . ($zk->get("/zklock/waits/$_") // '') } $zk->children('/zklock/waits');
+				my ($x, $y) = map { join ' ', ZkLock::queue($zk, $_) } qw(x y);
+				return "published: $published; x: $x; y: $y; " . substr log_of($b), -2000;
+			});
 		# who looks last is the one who is ended; he is stopped before he can be
 		my ($theirs) = ZkLock::queue($zk, 'y');
 		my $seen = length log_of($a);
@@ -93,6 +103,8 @@ sub stopped
 		$start = time;
 		$s->send($statement);
 		ZkLock::wait_until(sub { !$s->busy || grep { m{/locks/y/\Q$theirs\E$} } $zk->watches }, 'it waits for the other');
+		# replies come in order: then its server knows, too, for whom it waits
+		ZkLock::ask($a, "SELECT zk_lock('z')");
 		$zk->pause;
 		ZkLock::wait_until(sub { !$s->busy || substr(log_of($a), $seen) =~ /process $pid still waiting for .*\n.*CONTEXT/ }, 'it looks');
 		kill 'STOP', $pid or die;
@@ -104,8 +116,12 @@ sub stopped
 		if (!$ready)
 		{
 			kill 'CONT', $pid or die;
-			$_->failure for $s, $other;
-			$_->query('ROLLBACK') for $s, $other;
+			# in this order: without an error $s has what the other waits for
+			for ($s, $other)
+			{
+				$_->failure;
+				$_->query('ROLLBACK');
+			}
 		}
 	} until $ready;
 	# its contender goes with the verdict

@@ -270,7 +270,8 @@ sub signal_sessions
 {
 	my ($self, $signal) = @_;
 	my $server = any(@{ $self->{servers} });
-	my @pids = shuffle $server->backends;
+	# none, while the server starts
+	my @pids = shuffle $server->backends or return;
 	my $n = kill $signal, @pids[ 0 .. $#pids / 2 ];
 	return $n ? $server->name . " ($n)" : ();
 }
