@@ -718,6 +718,42 @@ reply_clear(ZkTake *take, ZkItemRc rc)
 	return ZKLOCK_TAKE_NO_NEWS;
 }
 
+/* The marks were to be ended together; "news", if they are. */
+static ZkTakeNews
+reply_end(ZkTake *take, ZkItemRc rc, ZkTakeNews news)
+{
+	if (rc == ZKLOCK_ITEM_RC_OK)
+		return over(take, news);
+	/* done before, though we did not hear of it; or somebody has deleted a mark */
+	if (rc == ZKLOCK_ITEM_RC_NO_NODE)
+		tear(take);
+	if (rc == ZKLOCK_ITEM_RC_NOT_EMPTY)
+		take->barred = true;
+	return ZKLOCK_TAKE_NO_NEWS;
+}
+
+/* The item was asked about, or was to be ended, without its marks. */
+static ZkTakeNews
+reply_alone(ZkTake *take, ZkTakeRequest request, ZkItemRc rc)
+{
+	if (rc == ZKLOCK_ITEM_RC_NO_NODE)
+		return over(take, ZKLOCK_TAKE_ENDED);
+	/* it is another one; or somebody else has it: a second time, then */
+	if (rc == ZKLOCK_ITEM_RC_EXISTS)
+		return over(take, ZKLOCK_TAKE_GIVEN);
+	if (request == ZKLOCK_TAKE_COMPARE)
+		take->same = rc == ZKLOCK_ITEM_RC_OK;
+	else if (rc == ZKLOCK_ITEM_RC_OK)
+		return over(take,
+					request == ZKLOCK_TAKE_BAR ? ZKLOCK_TAKE_BARRED : ZKLOCK_TAKE_ENDED);
+	/* somebody else has it, or has made a node below it */
+	else if (rc == ZKLOCK_ITEM_RC_NOT_EMPTY && ZKLOCK_ITEM_MUTANT == 18)
+		return over(take, ZKLOCK_TAKE_GIVEN);
+	else if (rc == ZKLOCK_ITEM_RC_NOT_EMPTY)
+		take->barred = true;
+	return ZKLOCK_TAKE_NO_NEWS;
+}
+
 ZkTakeNews
 zklock_take_reply(ZkTake *take, ZkTakeRequest request, ZkItemRc rc, int failed)
 {
@@ -741,49 +777,15 @@ zklock_take_reply(ZkTake *take, ZkTakeRequest request, ZkItemRc rc, int failed)
 		case ZKLOCK_TAKE_READ_IT:
 			return reply_read(take, rc);
 		case ZKLOCK_TAKE_FINISH:
-			if (rc == ZKLOCK_ITEM_RC_OK)
-				return over(take, ZKLOCK_TAKE_ENDED);
-			take->barred = rc == ZKLOCK_ITEM_RC_NOT_EMPTY;
-			/* done before, though we did not hear of it; or somebody has deleted a mark */
-			if (rc == ZKLOCK_ITEM_RC_NO_NODE)
-				tear(take);
-			break;
+			return reply_end(take, rc, ZKLOCK_TAKE_ENDED);
 		case ZKLOCK_TAKE_KEEP:
-			if (rc == ZKLOCK_ITEM_RC_OK)
-				return over(take, ZKLOCK_TAKE_BARRED);
-			if (rc == ZKLOCK_ITEM_RC_NO_NODE)
-				tear(take);
-			break;
-		case ZKLOCK_TAKE_BAR:
-			if (rc == ZKLOCK_ITEM_RC_OK)
-				return over(take, ZKLOCK_TAKE_BARRED);
-			if (rc == ZKLOCK_ITEM_RC_NO_NODE)
-				return over(take, ZKLOCK_TAKE_ENDED);
-			/* somebody else has it: a second time, then */
-			if (rc == ZKLOCK_ITEM_RC_EXISTS)
-				return over(take, ZKLOCK_TAKE_GIVEN);
-			break;
-		case ZKLOCK_TAKE_COMPARE:
-			take->same = rc == ZKLOCK_ITEM_RC_OK;
-			if (rc == ZKLOCK_ITEM_RC_NO_NODE)
-				return over(take, ZKLOCK_TAKE_ENDED);
-			if (rc == ZKLOCK_ITEM_RC_EXISTS)
-				return over(take, ZKLOCK_TAKE_GIVEN);
-			break;
-		case ZKLOCK_TAKE_DELETE:
-			if (rc == ZKLOCK_ITEM_RC_OK || rc == ZKLOCK_ITEM_RC_NO_NODE)
-				return over(take, ZKLOCK_TAKE_ENDED);
-			/* somebody else has it, or has made a node below it */
-			take->barred = rc == ZKLOCK_ITEM_RC_NOT_EMPTY;
-			if (take->barred && ZKLOCK_ITEM_MUTANT == 18)
-				return over(take, ZKLOCK_TAKE_GIVEN);
-			break;
+			return reply_end(take, rc, ZKLOCK_TAKE_BARRED);
 		case ZKLOCK_TAKE_GIVE:
-			if (rc == ZKLOCK_ITEM_RC_OK)
-				return over(take, ZKLOCK_TAKE_GIVEN);
-			if (rc == ZKLOCK_ITEM_RC_NO_NODE)
-				tear(take);
-			break;
+			return reply_end(take, rc, ZKLOCK_TAKE_GIVEN);
+		case ZKLOCK_TAKE_COMPARE:
+		case ZKLOCK_TAKE_DELETE:
+		case ZKLOCK_TAKE_BAR:
+			return reply_alone(take, request, rc);
 		case ZKLOCK_TAKE_SEE:
 		case ZKLOCK_TAKE_SEE_IT:
 			return reply_see(take, request, rc);

@@ -914,10 +914,11 @@ void
 zklock_takes_message(const ZkMessage *message)
 {
 	ZkTaken *taken = &zklock_work->taken[message->tag.entry];
-	char queue[ZKLOCK_NAME_MAX + 1] = "";
-	char aside[ZKLOCK_NAME_MAX + 1] = "";
+	char queue[ZKLOCK_NAME_MAX + 1];
 	char item[ZKLOCK_ITEM_NAME];
-	ZkTakeNews news = ZKLOCK_TAKE_NO_NEWS;
+	bool missing = false;
+	bool done = false;
+	bool aside = false;
 	bool refused = false;
 
 	if (message->tag.path != 0 && message->rc != ZKLOCK_ZOK)
@@ -935,23 +936,28 @@ zklock_takes_message(const ZkMessage *message)
 	LWLockAcquire(zklock_work->lock, LW_EXCLUSIVE);
 	if (taken->serial == message->tag.generation && taken->take.open)
 	{
-		bool missing = message->rc == ZKLOCK_ZNONODE &&
-			(message->tag.uuid == ZKLOCK_TAKE_REPAIR ||
-			 (message->tag.uuid == ZKLOCK_TAKE_MARK && message->failed_op == 1));
+		ZkTakeNews news = take_reply(taken, (ZkTakeRequest) message->tag.uuid, message);
 
-		strlcpy(aside, taken->queue, sizeof(aside));
-		strlcpy(item, taken->item, sizeof(item));
-		news = take_reply(taken, (ZkTakeRequest) message->tag.uuid, message);
+		missing = message->rc == ZKLOCK_ZNONODE &&
+			(message->tag.uuid == ZKLOCK_TAKE_REPAIR ||
+			 (message->tag.uuid == ZKLOCK_TAKE_MARK && message->failed_op == 1)) &&
+			taken->take.state != ZKLOCK_TAKE_FREE;
+		done = news == ZKLOCK_TAKE_BARRED;
+		aside = done || news == ZKLOCK_TAKE_UNFIT;
 		refused = zklock_takes_rc(message->rc) == ZKLOCK_ITEM_RC_ERROR || taken->pause;
-		if (missing && taken->take.state != ZKLOCK_TAKE_FREE)
+		/* a take that is over has its names until the lock is released */
+		if (missing || aside)
+		{
 			strlcpy(queue, taken->queue, sizeof(queue));
+			strlcpy(item, taken->item, sizeof(item));
+		}
 	}
 	LWLockRelease(zklock_work->lock);
 	due = true;
-	if (queue[0] != '\0')
+	if (missing)
 		zklock_takes_make_queue(queue);
-	if (news == ZKLOCK_TAKE_UNFIT || news == ZKLOCK_TAKE_BARRED)
-		report_set_aside(aside, item, news == ZKLOCK_TAKE_BARRED);
+	if (aside)
+		report_set_aside(queue, item, done);
 	if (refused)
 		zklock_trouble_refused(message);
 }
