@@ -89,7 +89,7 @@ ZkLock::ask($a, "SELECT zk_queue_put('below', 'returned')");
 length_is($b, 'below', '1 0 0', 'an item');
 $sa->query('BEGIN');
 is(take($sa, 'below'), 'returned|1', 'taken');
-my $below = node_below();
+node_below();
 $sa->query('ROLLBACK');
 length_is($b, 'below', '1 0 0', 'an item with another\'s node below it is given back');
 is(take($sb, 'below'), 'returned|3', '... and can be had again');

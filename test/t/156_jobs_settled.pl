@@ -37,7 +37,6 @@ sub stand
 	return ($run, $waiter);
 }
 
-# Once, and the record says so; nothing is held.
 my ($run, $waiter) = stand('terminate');
 $run->terminate;
 like($run->failure, qr/^(?:57P0|lost)/, 'terminated while it commits');
