@@ -16,6 +16,12 @@
  * What is waited for is an epoll descriptor of the socket, which comes and goes
  * (watch_socket), a timer for whatever has a time (wake_at), and the news.
  *
+ * Damage.  The library believes whatever bytes come, and some end the process.  So once a
+ * socket is connected the library has one end of a pair of sockets in its place, and gets
+ * what was looked at (wire.h, frame.h).  Not with TLS, which the library reads by itself:
+ * its checksums find out what is changed on the way, but not what a server sends that is
+ * out of its mind.
+ *
  * Order.  Replies, watch events and session events come in the order of the wire.  When a
  * connection breaks, the library tells of the session event first and then of each open
  * request (cleanup() in zookeeper.c); and while anything of that is in the queue it is
@@ -69,7 +75,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/timerfd.h>
@@ -80,6 +85,7 @@
 #include "library.h"
 #include "resolve.h"
 #include "ring.h"
+#include "wire.h"
 
 /* A sequence number is at most 11 characters, "-2147483648". */
 #define ZKLOCK_SEQUENCE_ROOM 16
@@ -103,6 +109,7 @@
 
 _Static_assert(ZKLOCK_ZOK == ZOK, "ZOK");
 _Static_assert(ZKLOCK_ZCONNECTIONLOSS == ZCONNECTIONLOSS, "ZCONNECTIONLOSS");
+_Static_assert(ZKLOCK_ZMARSHALLINGERROR == ZMARSHALLINGERROR, "ZMARSHALLINGERROR");
 _Static_assert(ZKLOCK_ZOPERATIONTIMEOUT == ZOPERATIONTIMEOUT, "ZOPERATIONTIMEOUT");
 _Static_assert(ZKLOCK_ZNONODE == ZNONODE, "ZNONODE");
 _Static_assert(ZKLOCK_ZNOAUTH == ZNOAUTH, "ZNOAUTH");
@@ -146,9 +153,10 @@ struct ZkClient
 	int epoll;
 	int timer;
 	int64_t wake_at; /* ns: when the timer fires; NEVER */
-	int socket;		 /* of the connection or the attempt, in epoll; -1: none */
-	bool writing;	 /* ... until it takes more, or is connected */
-	bool more;		 /* TLS may have read more of it than was asked for */
+	int socket;		 /* the library's, of the connection or the attempt; -1: none */
+	ZkWire wire;	 /* what stands between that and the server's, if it is open */
+	bool writing;	 /* epoll waits until that takes more, or is connected */
+	bool more;		 /* more of it may have been read than was heard of */
 	zhandle_t *zh;	 /* the library's */
 	bool creator;	 /* nodes that we create are ours alone */
 	bool tls;
@@ -883,7 +891,7 @@ set_timer(ZkClient *client, int64_t at)
 /*
  * The library sends each request in two pieces, at once.  Keep them together, with those
  * of other requests, until the caller has made them all: one segment, one wake-up of the
- * server.
+ * server.  A wire does so by itself.
  */
 static void
 set_corked(ZkClient *client, bool corked)
@@ -891,7 +899,7 @@ set_corked(ZkClient *client, bool corked)
 	int value = corked;
 
 	client->asked = corked;
-	if (client->socket >= 0)
+	if (client->socket >= 0 && !zklock_wire_is_open(&client->wire))
 		setsockopt(client->socket, IPPROTO_TCP, TCP_CORK, &value, sizeof(value));
 }
 
@@ -903,6 +911,14 @@ wake_by(ZkClient *client, int64_t at)
 		set_timer(client, at);
 }
 
+/* There is none any more: the library has closed it. */
+static void
+drop_socket(ZkClient *client)
+{
+	client->socket = -1;
+	zklock_wire_close(&client->wire);
+}
+
 /*
  * Wait for the library's socket, -1 for none.  It closes a socket without a word, and the
  * next one may have its number, so unless there is a connection nothing is taken for known.
@@ -912,9 +928,14 @@ watch_socket(ZkClient *client, int socket, bool writing)
 {
 	struct epoll_event event = {.events = EPOLLIN | (writing ? (uint32_t) EPOLLOUT : 0)};
 
-	if (socket >= 0 &&
-		(!client->connected || socket != client->socket || writing != client->writing) &&
-		epoll_ctl(client->epoll, EPOLL_CTL_MOD, socket, &event) != 0)
+	if (zklock_wire_is_open(&client->wire))
+	{
+		if (writing != client->writing)
+			epoll_ctl(client->epoll, EPOLL_CTL_MOD, client->wire.socket, &event);
+	}
+	else if (socket >= 0 &&
+			 (!client->connected || socket != client->socket || writing != client->writing) &&
+			 epoll_ctl(client->epoll, EPOLL_CTL_MOD, socket, &event) != 0)
 		epoll_ctl(client->epoll, EPOLL_CTL_ADD, socket, &event);
 	client->socket = socket;
 	client->writing = writing;
@@ -980,7 +1001,7 @@ static void
 note_socket(ZkClient *client)
 {
 	if (!library_connected(client))
-		client->socket = -1;
+		drop_socket(client);
 }
 
 /* Have the library close the socket of an attempt, in whose place it finds none. */
@@ -995,8 +1016,8 @@ break_attempt(ZkClient *client, int socket)
 
 /*
  * Give up an attempt.  The library does not by itself before two thirds of the session
- * timeout; and where it has not come to TLS, if nobody answers, not before the kernel
- * does, after two minutes, and not if it cannot use the certificates.
+ * timeout; and where it has not come to TLS, or to the wire, if nobody answers, not
+ * before the kernel does, after two minutes, and not if it cannot use the certificates.
  */
 static void
 abandon(ZkClient *client, int failure, int error, const char *why)
@@ -1006,7 +1027,7 @@ abandon(ZkClient *client, int failure, int error, const char *why)
 	snprintf(text, sizeof(text), "Socket %s zk retcode=%d, errno=%d(%s): %s",
 			 zoo_get_current_server(client->zh), failure, error, strerror(error), why);
 	break_attempt(client, client->socket);
-	client->socket = -1;
+	drop_socket(client);
 	append_line(client, ZOO_LOG_LEVEL_ERROR, text, strlen(text));
 	note_server(client, text);
 	note_failure(client, failure);
@@ -1024,55 +1045,139 @@ call_process(ZkClient *client, int events)
 	return rc;
 }
 
+/* The library has met an error, or none. */
+static void
+note_result(ZkClient *client, int rc)
+{
+	if (rc == ZOK || rc == ZNOTHING)
+		return;
+	if (client->tls && !library_connected(client) && zoo_state(client->zh) != 0 &&
+		!is_unrecoverable(client->zh))
+		abandon(client, rc, 0, "no TLS");
+	else
+		note_socket(client);
+	set_timer(client, AT_ONCE); /* whoever looks next, there is something to do */
+}
+
+/*
+ * Take the library's place at its socket.  "asked": it has asked for its session there.
+ * False: the attempt is given up.
+ */
+static bool
+open_wire(ZkClient *client, bool asked)
+{
+	struct epoll_event event = {.events = EPOLLIN};
+
+	epoll_ctl(client->epoll, EPOLL_CTL_DEL, client->socket, NULL);
+	if (zklock_wire_open(&client->wire, client->socket, asked) &&
+		epoll_ctl(client->epoll, EPOLL_CTL_ADD, client->wire.socket, &event) == 0)
+	{
+		client->writing = false;
+		return true;
+	}
+	abandon(client, ZSYSTEMERROR, errno, "could not look at what comes");
+	wake_by(client, AT_ONCE);
+	return false;
+}
+
+/* Send on what the library has sent by the wire, and what it could not send into that. */
+static void
+send_on(ZkClient *client)
+{
+	int rc = ZOK;
+
+	while (zklock_wire_send(&client->wire) && rc == ZOK && client->connected)
+		rc = call_process(client, ZOOKEEPER_WRITE);
+	watch_socket(client, client->socket, zklock_wire_is_sending(&client->wire));
+	note_result(client, rc);
+	if (client->wire.ended)
+		set_timer(client, AT_ONCE);
+}
+
 /* Send what was asked. */
 static void
 send_requests(ZkClient *client)
 {
-	if (zklock_library_sends_late && client->connected &&
-		call_process(client, ZOOKEEPER_WRITE) != ZOK)
-	{
-		note_socket(client);
-		set_timer(client, AT_ONCE);
-	}
+	if (zklock_library_sends_late && client->connected)
+		note_result(client, call_process(client, ZOOKEEPER_WRITE));
+	if (zklock_wire_is_open(&client->wire))
+		send_on(client);
 	set_corked(client, false);
 }
 
-/*
- * What a connection begins with, as far as it is there: a server's first answer is 36 or 37
- * bytes: a version, the session's timeout and number, both 0 if it has ended, and a
- * password of 16 bytes.  To the library anything else may look like the end of the session.
- */
-static bool
-begins_with_nonsense(const ZkClient *client)
+/* "why": what is wrong, if that is known. */
+static void
+abandon_nonsense(ZkClient *client, const char *why)
 {
-	uint32_t word[6]; /* length, version, timeout, number, length of the password */
-	int there = 0;
-	ssize_t n;
-	uint32_t length;
-	int timeout;
-	bool ended;
+	char text[ZKLOCK_FRAME_WHY + 64];
 
-	/* where there is nothing, a look would take the error that the library waits for */
-	if (ioctl(client->socket, FIONREAD, &there) != 0 || there < (int) sizeof(word[0]))
-		return false;
-	n = recv(client->socket, word, sizeof(word), MSG_PEEK | MSG_DONTWAIT);
-	if (n < (ssize_t) sizeof(word[0]))
-		return false;
-	length = ntohl(word[0]);
-	if (length != 36 && length != 37)
-		return true;
-	if (n < (ssize_t) sizeof(word))
-		return false;
-	timeout = (int) ntohl(word[2]);
-	ended = (word[3] | word[4]) == 0;
-	return timeout < 0 || ended != (timeout == 0) || ntohl(word[5]) != ZKLOCK_PASSWORD_LEN;
+	snprintf(text, sizeof(text), "what it answers is not ZooKeeper's%s%s%s",
+			 why != NULL ? " (" : "", why != NULL ? why : "", why != NULL ? ")" : "");
+	abandon(client, ZMARSHALLINGERROR, 0, text);
+	set_timer(client, AT_ONCE);
 }
 
 static void
-abandon_nonsense(ZkClient *client)
+append_damage(ZkClient *client, const char *why)
 {
-	abandon(client, ZMARSHALLINGERROR, 0, "what it answers is not ZooKeeper's");
-	set_timer(client, AT_ONCE);
+	ZkMessage *message = event_make(ZKLOCK_MSG_DAMAGED);
+
+	message->data = event_alloc(strlen(why) + 1);
+	strcpy(message->data, why);
+	message->datalen = (int) strlen(why);
+	queue_append(client, message);
+}
+
+/* Read what the wire has: one frame. */
+static void
+process_wire(ZkClient *client)
+{
+	char why[ZKLOCK_FRAME_WHY];
+	bool was = client->connected;
+	ZkWireNews news = zklock_wire_receive(&client->wire, why);
+	int rc;
+
+	if (news == ZKLOCK_WIRE_NOTHING)
+		return;
+	if (news == ZKLOCK_WIRE_FRAME)
+	{
+		bool more;
+
+		do
+		{
+			more = zklock_wire_pass(&client->wire);
+			rc = call_process(client, ZOOKEEPER_READ);
+		} while (more && rc == ZNOTHING);
+	}
+	else
+	{
+		if (news == ZKLOCK_WIRE_DAMAGED && !was)
+		{
+			abandon_nonsense(client, why);
+			return;
+		}
+		if (news == ZKLOCK_WIRE_DAMAGED)
+			append_damage(client, why);
+		zklock_wire_end(&client->wire, client->socket);
+		rc = call_process(client, ZOOKEEPER_READ);
+	}
+	note_result(client, rc);
+	if (!zklock_wire_is_open(&client->wire))
+		return;
+	/* what it has to say first on a connection */
+	if (!was)
+		send_on(client);
+	client->more = zklock_wire_holds(&client->wire);
+}
+
+/* Is there a connection, on which nothing was sent yet? */
+static bool
+has_peer(int socket)
+{
+	struct sockaddr_storage address;
+	socklen_t len = sizeof(address);
+
+	return getpeername(socket, (struct sockaddr *) &address, &len) == 0;
 }
 
 /* Send and read what the socket takes and has: one packet. */
@@ -1085,6 +1190,14 @@ process(ZkClient *client)
 	int rc;
 
 	client->more = false;
+	if (zklock_wire_is_open(&client->wire))
+	{
+		if (client->writing)
+			send_on(client);
+		if (zklock_wire_is_open(&client->wire))
+			process_wire(client);
+		return;
+	}
 	if (!client->connected)
 	{
 		/* a socket that is not connected yet must not be read */
@@ -1095,9 +1208,13 @@ process(ZkClient *client)
 			return;
 		events = (fd.revents & (POLLOUT | POLLERR | POLLHUP) ? ZOOKEEPER_WRITE : 0) |
 			(fd.revents & (POLLIN | POLLERR | POLLHUP) ? ZOOKEEPER_READ : 0);
-		if (!client->tls && (events & ZOOKEEPER_READ) && begins_with_nonsense(client))
+		if (!client->tls && has_peer(client->socket))
 		{
-			abandon_nonsense(client);
+			if (!open_wire(client, false))
+				return;
+			note_result(client, call_process(client, ZOOKEEPER_WRITE));
+			if (zklock_wire_is_open(&client->wire))
+				send_on(client);
 			return;
 		}
 		guarded = client->tls && client->writing && guard_begin(client, &guard);
@@ -1107,20 +1224,35 @@ process(ZkClient *client)
 		guard_end(&guard);
 	if (client->spoilt && client->socket >= 0)
 	{
-		abandon_nonsense(client);
+		abandon_nonsense(client, NULL);
 		return;
 	}
 	/* a packet was read, and behind it there may be others that TLS has read already */
 	client->more = client->tls && client->connected && rc == ZOK;
-	if (rc != ZOK && rc != ZNOTHING)
+	note_result(client, rc);
+}
+
+/* The library waits for this socket, which it may have made just now, or to write. */
+static void
+keep_socket(ZkClient *client, int socket, bool writing)
+{
+	int state = zoo_state(client->zh);
+
+	/* the wire is another socket's, which it has closed without a word */
+	if (state == ZOO_CONNECTING_STATE)
+		zklock_wire_close(&client->wire);
+	if (!zklock_wire_is_open(&client->wire))
 	{
-		if (client->tls && !library_connected(client) && zoo_state(client->zh) != 0 &&
-			!is_unrecoverable(client->zh))
-			abandon(client, rc, 0, "no TLS");
-		else
-			note_socket(client);
-		set_timer(client, AT_ONCE); /* whoever looks next, there is something to do */
+		watch_socket(client, socket, writing);
+		/* connected at once */
+		if (client->tls || socket < 0 || state != ZOO_ASSOCIATING_STATE ||
+			!open_wire(client, true))
+			return;
 	}
+	if (writing)
+		note_result(client, call_process(client, ZOOKEEPER_WRITE));
+	if (zklock_wire_is_open(&client->wire))
+		send_on(client);
 }
 
 /* Begin an attempt, at the host whose turn it is. */
@@ -1193,11 +1325,12 @@ look_after(ZkClient *client)
 		wake_by(client, AT_ONCE);
 		return;
 	}
-	watch_socket(client, socket, (interest & ZOOKEEPER_WRITE) != 0);
 	next = now + INT64_C(1000000000) * wait.tv_sec + INT64_C(1000) * wait.tv_usec;
 	if (!client->connected && client->attempt_until < next)
 		next = client->attempt_until;
 	wake_by(client, next);
+	/* last: it may find that there is something to do at once */
+	keep_socket(client, socket, (interest & ZOOKEEPER_WRITE) != 0);
 }
 
 /*
@@ -1214,7 +1347,7 @@ check_silent_loss(ZkClient *client)
 
 	if (!client->connected || library_connected(client))
 		return;
-	client->socket = -1;
+	drop_socket(client);
 	append_line(client, ZOO_LOG_LEVEL_ERROR, no_send, sizeof(no_send) - 1);
 	note_failure(client, ZCONNECTIONLOSS);
 	set_disconnected(client);
@@ -1255,6 +1388,7 @@ client_free(ZkClient *client)
 		zklock_client_free_message(request->reply);
 		free(request);
 	}
+	zklock_wire_close(&client->wire);
 	if (client->timer >= 0)
 		close(client->timer);
 	if (client->epoll >= 0)
@@ -1311,7 +1445,7 @@ close_handle(ZkClient *client)
 	zoo_set_debug_level(log_level);
 	client->library = NULL;
 	client->zh = NULL;
-	client->socket = -1;
+	drop_socket(client);
 }
 
 /*
@@ -1417,6 +1551,7 @@ zklock_client_open(const char *hosts, int timeout_ms, const ZkSessionId *resume,
 		return NULL;
 	}
 	client->epoll = client->timer = client->socket = -1;
+	zklock_wire_init(&client->wire);
 	client->creator = security != NULL && security->creator;
 	client->tls = security != NULL && security->tls != NULL;
 	client->timeout_ms = timeout_ms;
@@ -1495,49 +1630,44 @@ read_farewell(ZkClient *client, int from)
  * before it has read the close request, and what is between us may drop that; and the
  * session lives on until its timeout.  It also waits for that for 1.5 s, and we do not.
  *
- * So for this one moment the library is given one end of a pair of sockets for its own,
- * in which something to be read waits already.  What it says there is sent on by us, and
- * the server heard out, who hangs up when the session is closed.
+ * So something to be read waits in the wire already; where there is none, with TLS, it is
+ * opened for this one moment.  What the library says there is sent on by us, and the
+ * server heard out, who hangs up when the session is closed.
  *
  * False: the library has to do it by itself.
  */
 static bool
 take_connection(ZkClient *client)
 {
-	int pair[2];
+	int pair;
 	int socket;
 	struct epoll_event event = {.events = EPOLLIN | EPOLLOUT};
-	bool taken = false;
 
 	/* another handle's socket may have the number of one that the library has closed */
 	if (!client->connected || !library_connected(client) || client->socket < 0)
 		return false;
-	socket = fcntl(client->socket, F_DUPFD_CLOEXEC, 0);
-	if (socket < 0 ||
-		socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) != 0)
+	if (!zklock_wire_is_open(&client->wire))
 	{
-		if (socket >= 0)
-			close(socket);
-		return false;
+		epoll_ctl(client->epoll, EPOLL_CTL_DEL, client->socket, NULL);
+		if (!zklock_wire_open(&client->wire, client->socket, true))
+			return false;
 	}
-	epoll_ctl(client->epoll, EPOLL_CTL_DEL, client->socket, NULL);
-	if (write(pair[1], "", 1) == 1 && dup3(pair[0], client->socket, O_CLOEXEC) >= 0)
-	{
-		/* what the connection would not take yet is more, perhaps, than the pair takes */
-		while (zookeeper_process(client->zh, ZOOKEEPER_WRITE) == ZOK &&
-			   read_farewell(client, pair[1]))
-			;
-		close_handle(client);
-		(void) read_farewell(client, pair[1]);
-		taken = true;
-	}
-	close(pair[0]);
-	close(pair[1]);
-	if (!taken || client->farewell_len == 0)
+	zklock_wire_leave(&client->wire, &socket, &pair, &client->farewell,
+					  &client->farewell_len);
+	(void) !write(pair, "", 1);
+	/* what the connection would not take yet is more, perhaps, than the pair takes */
+	while (zookeeper_process(client->zh, ZOOKEEPER_WRITE) == ZOK &&
+		   read_farewell(client, pair))
+		;
+	close_handle(client);
+	(void) read_farewell(client, pair);
+	close(pair);
+	if (client->farewell_len == 0)
 	{
 		close(socket);
-		return taken;
+		return true;
 	}
+	epoll_ctl(client->epoll, EPOLL_CTL_DEL, socket, NULL);
 	epoll_ctl(client->epoll, EPOLL_CTL_ADD, socket, &event);
 	client->socket = socket;
 	client->hung_up_by = zklock_clock() + INT64_C(1000000) * ZKLOCK_HANG_UP_MS;

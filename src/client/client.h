@@ -45,6 +45,9 @@ typedef enum ZkMessageType
 	ZKLOCK_MSG_NODE_DELETED,	 /* uses up all watches on the path */
 	ZKLOCK_MSG_CHILDREN_CHANGED, /* uses up that of a listing */
 	ZKLOCK_MSG_NODE_CHANGED,	 /* uses up that of a get */
+	/* the server has sent what it cannot mean (frame.h), and the connection is broken:
+	 * DISCONNECTED follows.  Of an attempt a line of the log says so. */
+	ZKLOCK_MSG_DAMAGED, /* data = what is wrong */
 	/* a line of the library's log */
 	ZKLOCK_MSG_LOG /* level, data = text */
 } ZkMessageType;
@@ -161,7 +164,7 @@ extern void zklock_client_log_debug(bool debug);
  * something that it takes cannot be had; log lines up to then are lost, "error" (room
  * errlen) says what happened.
  */
-#define ZKLOCK_CLIENT_FDS 9
+#define ZKLOCK_CLIENT_FDS 11
 
 extern ZkClient *zklock_client_open(const char *hosts, int timeout_ms,
 									const ZkSessionId *resume, const ZkSecurity *security,

@@ -31,6 +31,7 @@ extern bool zklock_session_is_of_keeper(const ZkSessionId *id);
 /* Return codes that we tell apart; ZooKeeper's own numbers. */
 #define ZKLOCK_ZOK				 0
 #define ZKLOCK_ZCONNECTIONLOSS	 (-4)
+#define ZKLOCK_ZMARSHALLINGERROR (-5)
 #define ZKLOCK_ZOPERATIONTIMEOUT (-7)
 #define ZKLOCK_ZNONODE			 (-101)
 #define ZKLOCK_ZNOAUTH			 (-102)

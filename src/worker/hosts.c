@@ -23,6 +23,11 @@
 static ZkLogAnswer attempts[MAX_ATTEMPTS];
 static int nattempts = 0;
 
+/* Whose rubbish people were told of in this outage.  What it is may be another thing with
+ * each attempt. */
+static char rubbish_of[MAX_ATTEMPTS][sizeof(attempts[0].host)];
+static int nrubbish = 0;
+
 /* What the names stand for: of one connect string, but for the chroot, since another one
  * has another process.  NULL: nothing is connected to yet. */
 static ZkLookup *lookup = NULL;
@@ -164,6 +169,39 @@ zklock_hosts_reached(void)
 }
 
 void
+zklock_hosts_proven(void)
+{
+	nrubbish = 0;
+}
+
+/* Is it not known yet that this host sends rubbish? */
+static bool
+is_first_rubbish(const char *host)
+{
+	for (int i = 0; i < nrubbish; i++)
+		if (strcmp(rubbish_of[i], host) == 0)
+			return false;
+	if (nrubbish == MAX_ATTEMPTS)
+		return false;
+	strlcpy(rubbish_of[nrubbish++], host, sizeof(rubbish_of[0]));
+	return true;
+}
+
+void
+zklock_hosts_damaged(const char *host, const char *why)
+{
+	char text[sizeof(zklock_shared->session.last_error)];
+
+	snprintf(text, sizeof(text),
+			 "closed the connection to ZooKeeper server %s, from which damaged data came: %s",
+			 host, why);
+	if (is_first_rubbish(host))
+		zklock_trouble("%s", text);
+	else
+		zklock_trouble_remember(text);
+}
+
+void
 zklock_hosts_heard(const char *line)
 {
 	int i;
@@ -183,7 +221,8 @@ zklock_hosts_heard(const char *line)
 		return;
 	snprintf(news, sizeof(news), "%s: %s", a.host, a.answer);
 	if ((i == nattempts || strcmp(attempts[i].answer, a.answer) != 0) &&
-		strstr(zklock_shared->session.attempts, news) == NULL)
+		strstr(zklock_shared->session.attempts, news) == NULL &&
+		(a.rc != ZKLOCK_ZMARSHALLINGERROR || is_first_rubbish(a.host)))
 		zklock_trouble("could not connect to ZooKeeper server %s", news);
 	attempts[i] = a;
 	nattempts = Max(nattempts, i + 1);

@@ -42,6 +42,11 @@ extern void zklock_hosts_heard(const char *line);
 /* There is a connection: forget the answers. */
 extern void zklock_hosts_reached(void);
 
+/* A host has sent on a connection what it cannot mean, and that is closed: say so, once
+ * until a write is acknowledged. */
+extern void zklock_hosts_damaged(const char *host, const char *why);
+extern void zklock_hosts_proven(void);
+
 /* What is known of the hosts, for the choice of the next one: for zklock_client_hosts. */
 extern ZkTries *zklock_hosts_tries(void);
 

@@ -101,6 +101,7 @@ static int opened = 0;
 static int64 trying_since = 0;		/* ns; while there is a client, but no connection */
 static int64 retry_at = 0;			/* ns; 0: at once */
 static bool awaiting_names = false; /* what they stand for, for the first time */
+static bool damaged = false;		/* the connection, which is closed for that */
 static int64 counted = 0; /* ns: send time of the write that took a heartbeat's place */
 static char open_error[1024]; /* of the latest zklock_session_open, if it failed */
 
@@ -626,6 +627,7 @@ count_write(const ZkMessage *message)
 {
 	if (message->rc != ZKLOCK_ZOK)
 		return;
+	zklock_hosts_proven();
 	pg_atomic_write_u64(&zklock_shared->write_latency,
 						(uint64) (message->received_at - message->sent_at));
 	zklock_lease_write(&zklock_shared->session.lease, message->sent_at,
@@ -1107,6 +1109,7 @@ on_connected(const ZkMessage *message)
 	char server[sizeof(zklock_shared->session.server)];
 	const char *how = "reconnected";
 
+	damaged = false;
 	if (!zklock_client_session(client, &id, &timeout))
 		return;
 	zklock_unknown_connected();
@@ -1207,7 +1210,7 @@ on_disconnected(void)
 		return;
 	}
 	/* why it is lost again and again is to be read in last_error all the time */
-	if (zklock_unknown_breaks())
+	if (damaged || zklock_unknown_breaks())
 		ereport(LOG, (errmsg("lost connection to ZooKeeper, reconnecting")));
 	else
 		zklock_trouble("lost connection to ZooKeeper, reconnecting");
@@ -1413,6 +1416,18 @@ on_log(const char *line, int level)
 		zklock_hosts_heard(line);
 }
 
+/* A server has sent what it cannot mean, and its connection is broken for that. */
+static void
+on_damage(const char *why)
+{
+	char server[sizeof(zklock_shared->session.server)];
+
+	zklock_client_server(client, server, sizeof(server));
+	zklock_hosts_damaged(server, why);
+	zklock_unknown_damaged();
+	damaged = true;
+}
+
 /* On a connection of the session that we have nothing is asked for a while, so that not
  * all servers that come back ask at once.  After an outage it is the first one of another
  * handle.  True: the message is ours now. */
@@ -1518,6 +1533,9 @@ zklock_session_receive(void)
 			case ZKLOCK_MSG_MULTI:
 				count_write(message);
 				listener->message(message);
+				break;
+			case ZKLOCK_MSG_DAMAGED:
+				on_damage(message->data);
 				break;
 			case ZKLOCK_MSG_LOG:
 				on_log(message->data ? message->data : "", message->level);

@@ -110,6 +110,12 @@ zklock_unknown_connected(void)
 	tell_waiters();
 }
 
+void
+zklock_unknown_damaged(void)
+{
+	memset(counted, true, sizeof(counted));
+}
+
 static void
 count_lost(RequestKind kind)
 {

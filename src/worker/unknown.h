@@ -13,6 +13,9 @@
 /* There is another connection. */
 extern void zklock_unknown_connected(void);
 
+/* ... which is closed since its data are damaged: that is no sign. */
+extern void zklock_unknown_damaged(void);
+
 /* Any message. */
 extern void zklock_unknown_look(const ZkMessage *message);
 

@@ -325,11 +325,16 @@ sub report
 	my @idle = grep { my $workload = $_; !grep { $_->{workload} eq $workload && $_->{outcome} eq 'ok' } @transactions } distinct(@workloads);
 	my %unexpected = map { $_ => 1 } grep { !/$expected/ } map { $_->{outcome} } @transactions;
 	my @strange = $history->strange;
-	my @crashes;
+	my (@crashes, @damaged);
 	for my $file (glob "$log/server-*.log")
 	{
 		open my $in, '<', $file or die "could not read $file: $!\n";
-		push @crashes, map { chomp; $_ } grep { /^TRAP:|: Assertion `|was terminated by signal (?!9\b)/ } <$in>;
+		for (<$in>)
+		{
+			chomp;
+			push @crashes, $_ if /^TRAP:|: Assertion `|was terminated by signal (?!9\b)/;
+			push @damaged, $_ if /, from which damaged data came: / || !$injected{'rubbish from a ZooKeeper host'} && /: what it answers is not ZooKeeper's/;
+		}
 		close $in;
 	}
 	my @checks = (
@@ -348,6 +353,7 @@ sub report
 		[ 'every client came to an end', $seen{stuck} ? "$seen{stuck} did not" : (), @strange ? "one says: $strange[0]" : () ],
 		[ 'every error was one to be expected', sort keys %unexpected ],
 		[ 'no process crashed, nor broke an assertion', @crashes ],
+		[ 'no server called damaged what ZooKeeper has sent', @damaged ],
 		[ 'every workload committed', map { "not $_" } @idle ]);
 	push @checks, [ 'every kind of fault was injected', map { "not $_" } grep { !$injected{$_} } @names ] if $seconds >= $long_run;
 	my $passed = 1;

@@ -1495,7 +1495,7 @@ test_loss(const char *hosts, const char *proxied)
 	expect_rc(client, ZKLOCK_MSG_SYNCED, 0, "... for good");
 
 	/*
-	 * A reply that is not the one that is due: the library breaks the connection and
+	 * A reply that is not the one that is due: the connection is broken, and the library
 	 * makes up a code for all that is open.
 	 */
 	proxy(PROXY_GARBLE);
@@ -1504,7 +1504,11 @@ test_loss(const char *hosts, const char *proxied)
 	zklock_client_create(client, path, "", 0, ZKLOCK_CREATE_EPHEMERAL, &t);
 	t = tag(9);
 	zklock_client_sync(client, "/", &t);
-	expect_rc(client, ZKLOCK_MSG_DISCONNECTED, 0, "a reply with a wrong number");
+	message = expect(client, ZKLOCK_MSG_DAMAGED, "a reply with a wrong number");
+	ok(message != NULL && strstr(message->data, "oldest request") != NULL, "... %s",
+	   message != NULL ? message->data : "none");
+	zklock_client_free_message(message);
+	expect_rc(client, ZKLOCK_MSG_DISCONNECTED, 0, "... breaks the connection");
 	message = expect(client, ZKLOCK_MSG_CREATED, "its request");
 	ok(message != NULL && message->rc == ZKLOCK_ZCONNECTIONLOSS && has_tag(message, 8) &&
 		   message->path == NULL,

@@ -88,6 +88,22 @@ sub lose_number
 	return $self;
 }
 
+# Damage the reply of the next such request; or the next answer to a request for a session
+# ('session'), or the next event whose path contains the string ('event').  HOW, one after
+# the other, with bytes in hexadecimal and offsets from the packet's length on, or, negative,
+# from its end:
+#   at=OFFSET:BYTES     these stand there
+#   plus=OFFSET:NUMBER  the 32 bits there are more by that
+#   cut=N, add=BYTES    the packet is shorter, longer, and its length says so
+#   twice               it comes two times
+#   before=BYTES, then=BYTES   these come, too
+sub damage
+{
+	my ($self, $kind, $path, @how) = @_;
+	$self->_tell('lose', $kind, $path, join ' ', @how);
+	return $self;
+}
+
 # Hang up on each request with one of these numbers, as a server does that does not know
 # them.
 sub hang_up
@@ -97,7 +113,24 @@ sub hang_up
 	return $self;
 }
 
-# How many requests, replies or numbers have been lost so far.
+# ... or say that they are unimplemented first, without a transaction, as ZooKeeper does.
+sub unimplemented
+{
+	my ($self, @op) = @_;
+	$self->_tell('unimplemented', @op);
+	return $self;
+}
+
+# These bytes, in hexadecimal, stand for the answers to requests for a session, in turn, as if
+# somebody else answered.  They come in pieces.
+sub rubbish
+{
+	my ($self, @bytes) = @_;
+	$self->_tell('rubbish', @bytes);
+	return $self;
+}
+
+# How many requests, replies or numbers have been lost, or damaged, so far.
 sub lost { my $self = shift; return $self->_tell('lost'); }
 
 # Requests passed on since the last call, as { create => 2, ... }.
@@ -185,7 +218,7 @@ package Proxy::Process;
 
 my ($port, $target, $plain, $address, $listener);
 my $turn = 0;
-my (@connection, @loss, %passed, %unknown, @trace);
+my (@connection, @loss, %passed, %unknown, @rubbish, @trace);
 my $lost = 0;
 my $delay = 0;
 my %late;
@@ -207,7 +240,9 @@ sub listen_again
 my %command = (
 	hello => sub { '' },
 	lose => sub { push @loss, { kind => $_[0], path => $_[1], what => $_[2] }; '' },
-	hang_up => sub { %unknown = map { $_ => 1 } @_; '' },
+	hang_up => sub { %unknown = map { $_ => 0 } @_; '' },
+	unimplemented => sub { %unknown = map { $_ => -6 } @_; '' },
+	rubbish => sub { @rubbish = @_; '' },
 	lost => sub { $lost },
 	requests => sub {
 		my $text = join ' ', map { "$_=$passed{$_}" } sort keys %passed;
@@ -216,7 +251,7 @@ my %command = (
 	},
 	trace => sub { join "\t", splice @trace; },
 	hole => sub { $held{$_} = $_[0] eq 'both' || $_[0] eq $_ for 'up', 'down'; '' },
-	heal => sub { %held = (up => 0, down => 0); $delay = $brief = 0; @loss = %unknown = %late = (); listen_again(); '' },
+	heal => sub { %held = (up => 0, down => 0); $delay = $brief = 0; @loss = %unknown = @rubbish = %late = (); listen_again(); '' },
 	refuse => sub { undef $listener; '' },
 	accept => sub { listen_again(); '' },
 	cut => sub { my @all = @connection; end_connection($_) for @all; '' },
@@ -260,6 +295,39 @@ sub new_connection
 	$_->blocking(0), setsockopt($_, Socket::IPPROTO_TCP(), Socket::TCP_NODELAY(), 1) for $client, $server;
 }
 
+my %change = (
+	at => sub { substr $_[0], $_[1], length($_[2]) / 2, pack 'H*', $_[2]; },
+	plus => sub { substr $_[0], $_[1], 4, pack 'N', $_[2] + unpack 'N', substr $_[0], $_[1], 4; },
+	cut => sub { substr $_[0], -$_[1], $_[1], ''; substr $_[0], 0, 4, pack 'N', length($_[0]) - 4; },
+	add => sub { $_[0] .= pack 'H*', $_[1]; substr $_[0], 0, 4, pack 'N', length($_[0]) - 4; },
+	twice => sub { $_[0] x= 2; },
+	before => sub { $_[0] = pack('H*', $_[1]) . $_[0]; },
+	then => sub { $_[0] .= pack 'H*', $_[1]; });
+
+# Change the packet in all these ways.
+sub change
+{
+	my (undef, $how) = @_;
+	for (split / /, $how)
+	{
+		my ($name, @arguments) = split /[=:]/;
+		$change{$name}->($_[0], @arguments);
+	}
+	$lost++;
+}
+
+# ... if it is of this kind, which no request announces.
+sub change_one
+{
+	my (undef, $kind, $path) = @_;
+	for my $i (0 .. $#loss)
+	{
+		next unless $loss[$i]{kind} eq $kind && index($path, $loss[$i]{path}) >= 0;
+		my ($loss) = splice @loss, $i, 1;
+		return change($_[0], $loss->{what});
+	}
+}
+
 # Look at a packet, which may be changed; false: it is lost and so is the connection.
 sub may_pass
 {
@@ -271,20 +339,30 @@ sub may_pass
 		# the number and the password that the client has; the password that it gets
 		substr($_[2], 20, 8) = "\0" x 8 if $keeper && $from == 0;
 		substr($_[2], $from == 0 ? 32 : 24, 16) = "\0" x 16 if $keeper;
+		change_one($_[2], 'session', '') if $from == 1;
+		if ($from == 1 && @rubbish)
+		{
+			push @rubbish, shift @rubbish;
+			$_[2] = pack 'H*', $rubbish[-1];
+			$c->{pieces} = 1;
+		}
 		return 1;
 	}
 	return 0 if $brief && $from == 1;
 	my ($xid, $op) = unpack 'l> l>', substr $packet, 4;
 	if ($from == 1)
 	{
+		change_one($_[2], 'event', unpack 'N/a', substr $packet, 28) if $xid == -1;
 		my $what = delete $c->{doomed}{$xid} // return 1;
-		$lost++;
-		return 0 if $what eq 'reply';
-		substr($_[2], 4, 4) = pack 'l>', $xid ^ 1 << 20;
-		return 1;
+		change($_[2], $what eq 'number' ? sprintf('at=4:%08x', $xid ^ 1 << 20) : $what eq 'reply' ? '' : $what);
+		return $what ne 'reply';
 	}
 
-	return 0 if $unknown{$op};
+	if (exists $unknown{$op})
+	{
+		push @{ $c->{out}[0] }, [ 0, pack 'N/a', pack 'l> q> l>', $xid, -1, $unknown{$op} ] if $unknown{$op};
+		return 0;
+	}
 	my $kind = $opcode_name{$op} // "op$op";
 	my $path = length $packet > 16 && $op > 0 && $op < 100 && $op != 11 ? unpack 'N/a', substr $packet, 12 : '';
 	for my $i (0 .. $#loss)
@@ -326,7 +404,12 @@ sub take
 			flush($c, $_, 1) for 0, 1;
 			return end_connection($c);
 		}
-		push @{ $c->{out}[ 1 - $from ] }, [ Time::HiRes::time() + $delay + (delete $c->{late} // 0), $packet ];
+		my $at = Time::HiRes::time() + $delay + (delete $c->{late} // 0);
+		for my $piece (delete $c->{pieces} ? unpack('(a7)*', $packet) : $packet)
+		{
+			push @{ $c->{out}[ 1 - $from ] }, [ $at, $piece ];
+			$at += 0.002;
+		}
 	}
 }
 

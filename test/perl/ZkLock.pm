@@ -41,7 +41,8 @@
 #   ok_clean(ZK, [NODE...], NAME, [WHAT])  a test: nobody is left anywhere, no
 #           contender, no row in zk_locks, no level-1 lock
 #
-# A test fails, too, if a process of its servers has crashed, or an assertion was broken.
+# A test fails, too, if a process of its servers has crashed, or an assertion was broken; or
+# if a server called data damaged, unless the test damages some: $ZkLock::damaging = 1.
 #
 # A session is one psql.  One statement (or a few, separated by ;) at a time:
 #
@@ -160,6 +161,8 @@ sub server
 
 # Before PostgreSQL's modules stop the servers, and remove what a good test has left.
 our $crash = qr/^TRAP:|: Assertion `|\bPANIC:|was terminated by signal (?!9\b)/m;
+our $damaging;
+my $damage = qr/, from which damaged data came: |: what it answers is not ZooKeeper's/;
 
 END
 {
@@ -168,7 +171,7 @@ END
 	unlink map { _memory($_) } glob "$PostgreSQL::Test::Utils::tmp_check/t_${test}_*_data/pgdata";
 	for my $log (glob "$PostgreSQL::Test::Utils::log_path/${test}_*.log")
 	{
-		my @lines = grep { /$crash/ } split /^/, PostgreSQL::Test::Utils::slurp_file($log);
+		my @lines = grep { /$crash/ || !$damaging && /$damage/ } split /^/, PostgreSQL::Test::Utils::slurp_file($log);
 		next unless @lines;
 		Test::More->builder->diag("$log:\n", @lines);
 		$failed ||= 1;

@@ -36,6 +36,11 @@ is($a->get('/none'), undef, 'get of nothing');
 ok(!$a->delete('/none'), 'delete of nothing');
 ok($a->delete('/x'), 'delete');
 is($zk->stat('/x'), undef, 'delete is seen');
+$a->create("/beside$_") for 1, 2;
+ok($a->delete_beside('/beside1', '/beside2') && !$zk->stat('/beside1'), 'delete beside another node');
+$a->create('/beside1');
+$a->delete('/beside2');
+ok(!$a->delete_beside('/beside1', '/beside2') && $zk->stat('/beside1'), '... which is there no more');
 
 my $first = $a->contend('/zklock/locks/job');
 my $second = $b->contend('/zklock/locks/job');

@@ -7,6 +7,8 @@ use Test::More;
 use Proxy;
 use ZkLock;
 
+$ZkLock::damaging = 1;
+
 my $zk = ZooKeeper->new->start;
 my $proxy = Proxy->new($zk->host);
 # The library waits 1/60 of this before it tries a host again.

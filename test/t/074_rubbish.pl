@@ -8,9 +8,9 @@ use POSIX ();
 use Test::More;
 use ZkLock;
 
-# Not tried: a peer that keeps to the protocol and lies.  The library ends the
-# process by an assertion where an answer comes to a request that it did not make,
-# and so PostgreSQL restarts.
+$ZkLock::damaging = 1;
+
+# A peer that keeps to the protocol, and answers what was not asked, is in 175_damage.
 #
 # What it says: at once, or when it has been told something; what it does then.
 my $handshake = sub { pack 'N/a', pack 'N N q> N/a C', 0, $_[0] // 1000, $_[1] // 0x1234567, "\0" x 16, 0 };

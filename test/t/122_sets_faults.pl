@@ -6,6 +6,8 @@ use Test::More;
 use Proxy;
 use ZkLock;
 
+$ZkLock::damaging = 1;
+
 my $zk = ZooKeeper->new->start;
 my $proxy = Proxy->new($zk->host);
 my $conf = "zklock.session_timeout = '15s'";

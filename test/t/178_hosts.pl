@@ -9,6 +9,8 @@ use Proxy;
 use Test::More;
 use ZkLock;
 
+$ZkLock::damaging = 1;
+
 sub zk_session { my ($node, $columns) = @_; return ZkLock::ask($node, "SELECT $columns FROM zk_session"); }
 sub log_of { return PostgreSQL::Test::Utils::slurp_file($_[0]->logfile); }
 

@@ -29,6 +29,8 @@ our @kinds = (
 	[ 'kill -9: backend', \&kill_backend, 0, 0 ],
 	[ 'kill -9: postmaster', \&kill_postmaster, 0.1, 1.5 ],
 	[ 'kill -9: ZooKeeper', \&kill_zookeeper, 0.1, 1.5 ],
+	[ 'rubbish from a ZooKeeper host', \&speak_rubbish, 0.3, 3 ],
+	[ 'foreign: waiters deleted', \&delete_waiters, 0, 0 ],
 	[ 'other minSessionTimeout', \&change_timeout, 0.1, 1 ],
 	[ 'ensemble restored', \&restore, 0, 2 ],
 	[ 'ensemble wiped', \&wipe, 0, 2 ],
@@ -327,6 +329,62 @@ sub kill_zookeeper
 	my $mode = $zk->mode($i) // 'not serving';
 	$zk->kill9($i);
 	return ("zk$i ($mode)", sub { $zk->start_nowait($i); 1 });
+}
+
+# In place of a server of the ensemble there is somebody who answers rubbish: nothing but zeros, a
+# length and nothing more, any bytes, any bytes of the right length; or hangs up.
+my $rubbish = <<'END';
+use strict;
+use warnings;
+use IO::Socket::INET;
+my ($address, $kind) = @ARGV;
+my $listener = IO::Socket::INET->new(LocalAddr => $address, Listen => 100, ReuseAddr => 1) or die "$address: $@\n";
+my $any = sub { join '', map { chr int rand 256 } 1 .. $_[0] };
+my @clients;
+while (my $client = $listener->accept)
+{
+	sysread $client, my $request, 4096;
+	syswrite $client, ("\0" x 400, pack('N', 37), $any->(400), pack('N', 37) . $any->(37), '')[$kind];
+	push @clients, $client if $kind < 4;
+}
+END
+
+sub speak_rubbish
+{
+	my $self = shift;
+	my $zk = $self->{zk};
+	my $i = any(grep { $zk->pid($_) } $zk->servers) // return;
+	my $kind = int rand 5;
+	$zk->kill9($i);
+	my $host = $zk->{hosts}{$i};
+	my $pid = $host->spawn("$zk->{log}/rubbish", '/', $^X, '-e', $rubbish, $zk->host($i), $kind);
+	return ("zk$i (" . ('zeros', 'a length', 'any bytes', 'any session', 'nothing')[$kind] . ')', sub {
+		kill 'KILL', $pid;
+		waitpid $pid, 0;
+		$zk->start_nowait($i);
+		1;
+	});
+}
+
+# Somebody deletes contenders that wait.  Those that have a lock are left alone: whose is deleted
+# has lost the lock at that moment, and hears of it a moment later.
+sub delete_waiters
+{
+	my $self = shift;
+	my $n = 0;
+	eval {
+		my $client = $self->{zk}->client(wait => 0.5, timeout => 1000 * $self->{timeout});
+		for my $directory (map { my $top = $_; map { "$top/$_" } @{ $client->children($top) // [] } } '/zklock/locks', '/zklock/jobs')
+		{
+			my @queue = sort { substr($a, -10) cmp substr($b, -10) } grep { /-\d{10}$/ } @{ $client->children($directory) // [] };
+			my ($first) = grep { !/-read-lock-/ } @queue;
+			next if !defined $first || $queue[-1] eq $first;
+			$n += $client->delete_beside("$directory/$queue[-1]", "$directory/$first");
+		}
+		$client->close;
+		1;
+	} or $self->say("foreign: $@");
+	return $n ? "$n of them" : ();
 }
 
 # One server of the ensemble gives new sessions a timeout of its own, and older ones when

@@ -33,6 +33,8 @@ my %opcode = (
 	children => 8,
 	sync => 9,
 	ping => 11,
+	check => 13,
+	multi => 14,
 	create2 => 15,
 	reconfig => 16,
 	container => 19,
@@ -252,6 +254,16 @@ sub delete
 {
 	my ($self, $path) = @_;
 	return defined $self->_request('delete', pack 'N/a l>', $path, -1);
+}
+
+# Delete a node if another one is there at the same moment.
+sub delete_beside
+{
+	my ($self, $path, $other) = @_;
+	my $reply = $self->_request('multi',
+		join '', (map { pack('l> C l>', $opcode{ $_->[0] }, 0, -1) . pack('N/a l>', $_->[1], -1) } [ check => $other ], [ delete => $path ]), pack('l> C l>', -1, 1, -1));
+	# the results have the types of what was asked, or -1
+	return unpack('l>', $reply) == $opcode{check};
 }
 
 # A node's state, or undef.
