@@ -671,12 +671,12 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION zk_run_end(text, boolean) IS
 'the run that this session has begun is done, or has failed';
 
-CREATE FUNCTION zk_job_reset(job text, slot timestamptz DEFAULT NULL)
+CREATE FUNCTION zk_job_reset(job text, slot timestamptz DEFAULT NULL, attempt integer DEFAULT NULL)
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_job_reset'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
-COMMENT ON FUNCTION zk_job_reset(text, timestamptz) IS
+COMMENT ON FUNCTION zk_job_reset(text, timestamptz, integer) IS
 'make a slot of a job due again, with all its attempts; by default the one that has failed, else the one last done';
 
 CREATE FUNCTION zk_job_forget(job text)
@@ -828,7 +828,8 @@ REVOKE ALL ON PROCEDURE
     zk_run_once(text, text, interval, timestamptz, interval, integer, text, timestamptz),
     zk_run_begin_session(text, interval, timestamptz, interval, integer, text, timestamptz, boolean) FROM PUBLIC;
 REVOKE ALL ON FUNCTION zk_run_begin(text, interval, timestamptz, interval, integer, text, timestamptz),
-    zk_run_end(text, boolean), zk_job_reset(text, timestamptz), zk_job_forget(text), zk_jobs() FROM PUBLIC;
+    zk_run_end(text, boolean), zk_job_reset(text, timestamptz, integer), zk_job_forget(text), zk_jobs()
+    FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_jobs() TO pg_monitor;
 GRANT SELECT ON zk_jobs, zk_runs TO pg_monitor;
 

@@ -17,6 +17,7 @@
 
 #include "callbacks.h"
 #include "changes.h"
+#include "jobs.h"
 #include "locks.h"
 #include "monitor.h"
 #include "parties.h"
@@ -82,7 +83,7 @@ _PG_init(void)
 
 	zklock_callbacks_install();
 	zklock_removal_install();
-	zklock_statement_functions(zklock_acknowledging, zk_locks);
+	zklock_statement_functions(zklock_acknowledging, zk_locks, zklock_asking);
 
 	/* pg_upgrade's servers have no business in the ensemble */
 	if (!IsBinaryUpgrade)

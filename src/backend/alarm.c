@@ -102,7 +102,7 @@ zklock_alarm_arm(void)
 	zklock_alarm.armed = true;
 	zklock_alarm_start();
 	if (!zklock_alarm.excused)
-		zklock_alarm.worked = zklock_alarm.beside = true;
+		zklock_alarm.worked = zklock_alarm.beside = zklock_alarm.acted = true;
 }
 
 bool

@@ -21,14 +21,18 @@ typedef struct ZkAlarm
 	volatile sig_atomic_t excused;	  /* the statement is one of those that are
 									   * admitted with a loss */
 	volatile sig_atomic_t nesting;	  /* in the executor or a utility statement */
-	/* This transaction has run a statement; kept only while there are holds. */
+	/* Runs of jobs that zk_run_end is to end; the session may have given their jobs up. */
+	int runs;
+	/* This transaction has run a statement; kept only while there are holds, and those
+	 * below while there are runs, too. */
 	bool worked; /* ... that was not excused */
 	bool beside; /* ... that does more than acknowledge losses */
+	bool acted;	 /* ... and more than ask for a run, too */
 	/* The start of the latest one that has run a statement which does nothing else. */
 	TimestampTz acknowledging;
 	/* ... of the latest one that has done nothing but end runs, and ask for one in vain */
 	TimestampTz refused;
-	/* Transactions that have done more, while there were holds. */
+	/* Transactions that have done more, while there were holds or runs. */
 	uint64 works;		   /* so many have ended */
 	bool rolled_back;	   /* the latest one was */
 	volatile int64 lapsed; /* if it was shot for a loss by the clock, when the newest

@@ -45,7 +45,8 @@ static emit_log_hook_type prev_emit_log = NULL;
 static void
 on_transaction_end(XactEvent event, void *arg)
 {
-	if (!zklock_hold_pending() && !zklock_hold_any() && !zklock_handout_any())
+	if (!zklock_hold_pending() && !zklock_hold_any() && !zklock_handout_any() &&
+		zklock_alarm.runs == 0)
 		return;
 
 	switch (event)

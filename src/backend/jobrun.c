@@ -314,13 +314,15 @@ may_see_errors(void)
 	return has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
 }
 
-/* The call that resets this slot and no other, to be pasted. */
+/* The call that resets this slot and no other, to be pasted; and only if it was not run
+ * since this attempt, unless that is 0. */
 static const char *
-show_reset(const char *name, int64_t slot)
+show_reset(const char *name, int64_t slot, int attempt)
 {
-	return psprintf("SELECT zk_job_reset(%s, %s)",
+	return psprintf("SELECT zk_job_reset(%s, %s%s)",
 					quote_literal_cstr(zklock_display_name(name)),
-					quote_literal_cstr(show_time(slot)));
+					quote_literal_cstr(show_time(slot)),
+					attempt > 0 ? psprintf(", attempt => %d", attempt) : "");
 }
 
 /* Why it is not run. */
@@ -348,7 +350,7 @@ tell(const Run *run)
 								 show_time(other->end)),
 				 decision->ahead
 					 ? errhint("The slot lies ahead of ZooKeeper's clock. If that was wrong then, and is right now, use %s.",
-							   show_reset(run->order->name, decision->slot))
+							   show_reset(run->order->name, decision->slot, 0))
 					 : 0));
 	else
 		ereport(ERROR,
@@ -362,7 +364,8 @@ tell(const Run *run)
 					 : errdetail("Attempt %d on server \"%s\" failed at %s.",
 								 other->attempt, show_server(other), show_time(other->end)),
 				 errhint("Use %s to have it run again.",
-						 show_reset(run->order->name, decision->slot))));
+						 show_reset(run->order->name, decision->slot,
+									known ? other->attempt : 0))));
 }
 
 /* ------------------------------------------------------------------------
@@ -423,7 +426,10 @@ only_ends(void)
 		(!FullTransactionIdIsValid(xid) || FullTransactionIdEquals(xid, ends_in));
 }
 
-/* What this session has begun it ends before it asks again: it would wait for nobody. */
+/*
+ * What this session has begun it ends before it asks again: it would wait for nobody.  To
+ * ask in vain is no work, unless the transaction has done anything else, which is rolled back.
+ */
 static void
 check_not_held(const char *name)
 {
@@ -431,7 +437,7 @@ check_not_held(const char *name)
 
 	if (held == NULL)
 		return;
-	if (only_ends())
+	if (only_ends() && !zklock_alarm.acted)
 		zklock_alarm.refused = GetCurrentTransactionStartTimestamp();
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_IN_USE),
@@ -596,6 +602,7 @@ record_end(Run *run)
 }
 
 static void end_unsettled(void);
+static const char *any_begun(void);
 static void fail_begun(void);
 
 /* The backend ends. */
@@ -608,14 +615,37 @@ on_backend_exit(int code, Datum arg)
 		fail_begun();
 }
 
+/*
+ * What a prepared transaction has done may yet be rolled back, by whoever it is, and
+ * without this session hearing of it: so it could never say that a run is done.
+ */
+static void
+on_prepare(XactEvent event, void *arg)
+{
+	const char *name;
+
+	if (event != XACT_EVENT_PRE_PREPARE || zklock_alarm.runs == 0)
+		return;
+	name = zklock_display_name(any_begun());
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("cannot PREPARE a transaction during a run of job \"%s\"", name),
+			 errdetail(
+				 "What is prepared could be rolled back when the run is recorded as done."),
+			 errhint("Use COMMIT, or prepare it in another session. If the run is over and has failed, use SELECT zk_run_end(%s, ok => false) first.",
+					 quote_literal_cstr(name))));
+}
+
 /* Once the job is held: so we are called before the callback that gives it back. */
 static void
-watch_exit(void)
+watch(void)
 {
 	static bool registered = false;
 
-	if (!registered)
-		before_shmem_exit(on_backend_exit, 0);
+	if (registered)
+		return;
+	RegisterXactCallback(on_prepare, NULL);
+	before_shmem_exit(on_backend_exit, 0);
 	registered = true;
 }
 
@@ -691,7 +721,7 @@ run_transaction(Run *run)
 	run->xid = U64FromFullTransactionId(GetTopFullTransactionId());
 	run->proclock =
 		zklock_held_find(ZKLOCK_KIND_JOB, order->name)->proclock[ZKLOCK_EXCLUSIVE];
-	watch_exit();
+	watch();
 	zklock_proclock_set_run(run->proclock, run->run.id);
 	unsettled = *run;
 	strlcpy(unsettled_name, order->name, sizeof(unsettled_name));
@@ -810,10 +840,18 @@ find_begun(const char *name)
 	return NULL;
 }
 
+/* One of them. */
+static const char *
+any_begun(void)
+{
+	return slist_head_element(Begun, node, &begun_runs)->name;
+}
+
 static void
 forget_begun(Begun *begun)
 {
 	slist_delete(&begun_runs, &begun->node);
+	zklock_alarm.runs--;
 	pfree(begun);
 }
 
@@ -846,7 +884,7 @@ zklock_job_begin(const ZkJobOrder *order)
 	PG_TRY();
 	{
 		due = take(&run);
-		watch_exit();
+		watch();
 		held = zklock_held_find(ZKLOCK_KIND_JOB, order->name);
 		if (due && zklock_loss_settle(held))
 			zklock_loss_raise(held);
@@ -875,6 +913,7 @@ zklock_job_begin(const ZkJobOrder *order)
 	begun->raised = zklock_loss_raised;
 	begun->works = zklock_alarm.works;
 	slist_push_head(&begun_runs, &begun->node);
+	zklock_alarm.runs++;
 	held->begun = true;
 	return true;
 }
@@ -887,17 +926,20 @@ was_rolled_back(const Begun *begun)
 }
 
 /*
- * Was a statement of the session refused or cancelled since the run was lost?  Then part of
- * its work is not done, and its call to zk_run_end only says that the session has heard of
- * the loss.  One that has given the job up as well cannot tell: it counts as lost.
+ * Was a statement of the session refused or cancelled since the run was lost?  Then part
+ * of its work is not done, and its call to zk_run_end only says that the session has
+ * heard of the loss.  If it has given the job up, too, nobody can tell whether it was
+ * this job's loss that a statement was refused for: it counts as lost.
  */
 static bool
 was_interrupted(const Begun *begun)
 {
 	const ZkHeldLock *held = find_held(begun->name);
 
+	if (held == NULL)
+		return zklock_loss_raised != begun->raised;
 	return (zklock_loss_raised != begun->raised || was_rolled_back(begun)) &&
-		(held == NULL || zklock_lease_lost() || zklock_held_lost(held));
+		(zklock_lease_lost() || zklock_held_lost(held));
 }
 
 /* The record alone: zk_runs has what was done, and what failed. */
@@ -1127,7 +1169,10 @@ typedef struct ByHand
 	Oid function;
 	const char *name;
 	int64_t slot;
+	int attempt;   /* of it has failed; 0: any */
 	int64_t reset; /* the slot that is due again */
+	int64_t first; /* ... or the first of those that are, if there are too many */
+	ZkJobReset verdict;
 	int64 token;
 	bool changed;
 } ByHand;
@@ -1137,8 +1182,10 @@ reset(ZkJob *job, int64_t now, void *arg)
 {
 	ByHand *what = arg;
 
-	what->changed = zklock_job_reset(job, what->slot, now);
-	what->reset = job->reset_slot;
+	what->reset = what->slot;
+	what->verdict = zklock_job_reset(job, &what->reset, what->attempt, now);
+	if (what->verdict == ZKLOCK_JOB_FULL)
+		what->first = job->resets.slot[0];
 }
 
 /* Whatever is known, for the tables of other servers may know more. */
@@ -1166,12 +1213,33 @@ exists(const char *name)
 }
 
 bool
-zklock_job_reset_slot(const char *name, int64 slot)
+zklock_job_reset_slot(const char *name, int64 slot, int attempt)
 {
-	ByHand what = {.slot = slot};
+	ByHand what = {.slot = slot, .attempt = attempt};
 
-	if (!exists(name) || !zklock_job_record_change(name, false, reset, &what) ||
-		!what.changed)
+	if (!exists(name) || !zklock_job_record_change(name, false, reset, &what))
+		what.verdict = ZKLOCK_JOB_NOTHING;
+	if (what.verdict == ZKLOCK_JOB_FULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("too many slots of job \"%s\" are due again",
+						zklock_display_name(name)),
+				 errdetail("No more than %d slots can be at a time, and none of them "
+						   "is done since it was reset.",
+						   ZKLOCK_JOB_RESETS),
+				 errhint("Have the job run for them before; the first is slot %s.",
+						 show_time(what.first))));
+	if (what.verdict == ZKLOCK_JOB_SINCE)
+	{
+		ereport(NOTICE,
+				(errmsg("slot %s of job \"%s\" has been run since, skipping",
+						show_time(slot), zklock_display_name(name)),
+				 errdetail("It is done, or being run, by a later attempt than attempt %d.",
+						   attempt),
+				 errhint("To have it run once more, use %s.", show_reset(name, slot, 0))));
+		return false;
+	}
+	if (what.verdict == ZKLOCK_JOB_NOTHING)
 	{
 		ereport(NOTICE,
 				(errmsg("nothing to reset for job \"%s\"", zklock_display_name(name)),

@@ -64,7 +64,7 @@ extern void zklock_job_settle_runs(Oid function, const char *name);
  * ZKLOCK_JOB_NEVER.  What is forgotten is held until the transaction ends: 55006 while
  * somebody else has it.
  */
-extern bool zklock_job_reset_slot(const char *name, int64 slot);
+extern bool zklock_job_reset_slot(const char *name, int64 slot, int attempt);
 extern bool zklock_job_forget_runs(Oid function, const char *name);
 
 #endif /* ZKLOCK_JOBRUN_H */

@@ -502,7 +502,7 @@ zklock_loss_after_transaction(bool committed)
 {
 	count_work(committed);
 	zklock_alarm.committing = false;
-	zklock_alarm.worked = zklock_alarm.beside = false;
+	zklock_alarm.worked = zklock_alarm.beside = zklock_alarm.acted = false;
 	zklock_alarm_withdraw();
 }
 
@@ -520,6 +520,16 @@ acknowledges(QueryDesc *query, Node *utility)
 	return true;
 }
 
+/* What the transaction does besides. */
+static void
+note(QueryDesc *query, Node *utility)
+{
+	if (acknowledges(query, utility))
+		return;
+	zklock_alarm.beside = true;
+	zklock_alarm.acted = zklock_alarm.acted || zklock_statement_acts(query, utility);
+}
+
 bool
 zklock_loss_before_statement(QueryDesc *query, Node *utility)
 {
@@ -528,7 +538,11 @@ zklock_loss_before_statement(QueryDesc *query, Node *utility)
 	if (utility != NULL && zklock_statement_is_exempt(utility))
 		return true;
 	if (!zklock_alarm.armed)
+	{
+		if (zklock_alarm.runs > 0)
+			note(query, utility);
 		return false;
+	}
 	zklock_alarm_start(); /* an error stops it */
 	held = zklock_loss_find();
 	if (held != NULL)
@@ -539,7 +553,7 @@ zklock_loss_before_statement(QueryDesc *query, Node *utility)
 		report_loss(held);
 	}
 	zklock_alarm.worked = true;
-	zklock_alarm.beside = zklock_alarm.beside || !acknowledges(query, utility);
+	note(query, utility);
 	return false;
 }
 

@@ -22,12 +22,26 @@
 
 static const PGFunction *acknowledging = NULL;
 static PGFunction looking = NULL;
+static const PGFunction *asking = NULL;
 
 void
-zklock_statement_functions(const PGFunction *those, PGFunction that)
+zklock_statement_functions(const PGFunction *those, PGFunction that,
+						   const PGFunction *others)
 {
 	acknowledging = those;
 	looking = that;
+	asking = others;
+}
+
+static bool
+is_one_of(const PGFunction *functions, const FmgrInfo *info)
+{
+	for (const PGFunction *f = functions; *f != NULL; f++)
+	{
+		if (info->fn_addr == *f)
+			return true;
+	}
+	return false;
 }
 
 /* Does a function acknowledge losses?  It is known by its address. */
@@ -41,12 +55,7 @@ acknowledges(Oid function, void *context)
 	if (function < FirstNormalObjectId)
 		return false;
 	fmgr_info(function, &info);
-	for (const PGFunction *f = acknowledging; *f != NULL; f++)
-	{
-		if (info.fn_addr == *f)
-			return true;
-	}
-	return false;
+	return is_one_of(acknowledging, &info);
 }
 
 static bool
@@ -59,10 +68,10 @@ expression_acknowledges(Node *node, void *context)
 
 /*
  * May a function do more than compute?  Such a one would do it before the loss is
- * acknowledged, or without.
+ * acknowledged, or without.  "may_ask": those that ask for runs do not count.
  */
 static bool
-works(Oid function, void *context)
+works(Oid function, void *may_ask)
 {
 	FmgrInfo info;
 
@@ -71,40 +80,41 @@ works(Oid function, void *context)
 	if (function < FirstNormalObjectId)
 		return func_volatile(function) == PROVOLATILE_VOLATILE;
 	fmgr_info(function, &info);
-	return info.fn_addr != looking;
+	return info.fn_addr != looking && !(*(bool *) may_ask && is_one_of(asking, &info));
 }
 
 static bool
-expression_works(Node *node, void *context)
+expression_works(Node *node, void *may_ask)
 {
 	return node != NULL &&
-		(check_functions_in_node(node, works, context) ||
-		 expression_tree_walker(node, expression_works, context));
+		(check_functions_in_node(node, works, may_ask) ||
+		 expression_tree_walker(node, expression_works, may_ask));
 }
 
 /* Walk the expressions of a plan's node, those that the nodes which are admitted have. */
 static bool
-plan_walker(PlanState *state, bool (*walker)(Node *node, void *context))
+plan_walker(PlanState *state, bool (*walker)(Node *node, void *context), void *context)
 {
 	Plan *plan = state->plan;
 
-	return walker((Node *) plan->targetlist, NULL) || walker((Node *) plan->qual, NULL) ||
-		(IsA(plan, Result) && walker(((Result *) plan)->resconstantqual, NULL)) ||
+	return walker((Node *) plan->targetlist, context) ||
+		walker((Node *) plan->qual, context) ||
+		(IsA(plan, Result) && walker(((Result *) plan)->resconstantqual, context)) ||
 		(IsA(plan, FunctionScan) &&
-		 walker((Node *) ((FunctionScan *) plan)->functions, NULL)) ||
+		 walker((Node *) ((FunctionScan *) plan)->functions, context)) ||
 		(IsA(plan, ValuesScan) &&
-		 walker((Node *) ((ValuesScan *) plan)->values_lists, NULL));
+		 walker((Node *) ((ValuesScan *) plan)->values_lists, context));
 }
 
 static bool
 plan_acknowledges(PlanState *state, void *context)
 {
-	return plan_walker(state, expression_acknowledges) ||
+	return plan_walker(state, expression_acknowledges, context) ||
 		planstate_tree_walker(state, plan_acknowledges, context);
 }
 
 static bool
-plan_works(PlanState *state, void *context)
+plan_works(PlanState *state, void *may_ask)
 {
 	switch (nodeTag(state->plan))
 	{
@@ -116,19 +126,25 @@ plan_works(PlanState *state, void *context)
 		case T_CteScan:
 		case T_Agg:
 		case T_Sort:
-			return plan_walker(state, expression_works) ||
-				planstate_tree_walker(state, plan_works, context);
+			return plan_walker(state, expression_works, may_ask) ||
+				planstate_tree_walker(state, plan_works, may_ask);
 		default:
 			return true;
 	}
+}
+
+static bool
+query_works(QueryDesc *query, bool may_ask)
+{
+	return query->operation != CMD_SELECT || query->plannedstmt->hasModifyingCTE ||
+		plan_works(query->planstate, &may_ask);
 }
 
 /* Is it a SELECT that calls such a function itself, and does nothing else? */
 static bool
 query_acknowledges(QueryDesc *query)
 {
-	return query->operation == CMD_SELECT && !query->plannedstmt->hasModifyingCTE &&
-		plan_acknowledges(query->planstate, NULL) && !plan_works(query->planstate, NULL);
+	return !query_works(query, false) && plan_acknowledges(query->planstate, NULL);
 }
 
 /* Are the parameters of EXECUTE constants?  They are not analyzed yet. */
@@ -158,9 +174,10 @@ utility_acknowledges(Node *statement)
 	if (IsA(statement, CallStmt))
 	{
 		FuncExpr *call = ((CallStmt *) statement)->funcexpr;
+		bool may_ask = false;
 
 		return acknowledges(call->funcid, NULL) &&
-			!expression_works((Node *) call->args, NULL);
+			!expression_works((Node *) call->args, &may_ask);
 	}
 	return false;
 }
@@ -169,6 +186,14 @@ bool
 zklock_statement_acknowledges(QueryDesc *query, Node *utility)
 {
 	return query != NULL ? query_acknowledges(query) : utility_acknowledges(utility);
+}
+
+/* A block or a procedure does nothing but by statements of its own. */
+bool
+zklock_statement_acts(QueryDesc *query, Node *utility)
+{
+	return query != NULL ? query_works(query, true)
+						 : !IsA(utility, DoStmt) && !IsA(utility, CallStmt);
 }
 
 bool

@@ -43,6 +43,8 @@ PG_FUNCTION_INFO_V1(zk_job_reset);
 PG_FUNCTION_INFO_V1(zk_job_forget);
 PG_FUNCTION_INFO_V1(zk_jobs);
 
+const PGFunction zklock_asking[] = {zk_run_begin, zk_job_forget, NULL};
+
 /* ------------------------------------------------------------------------
  * Arguments
  * ------------------------------------------------------------------------
@@ -204,20 +206,33 @@ zk_run_end(PG_FUNCTION_ARGS)
  * ------------------------------------------------------------------------
  */
 
-/* zk_job_reset(job text, slot timestamptz) returns boolean */
+/* zk_job_reset(job text, slot timestamptz, attempt integer) returns boolean */
 Datum
 zk_job_reset(PG_FUNCTION_ARGS)
 {
 	char name[ZKLOCK_NAME_MAX + 1];
 	int64 slot = ZKLOCK_JOB_NEVER;
+	int attempt = 0;
 
-	ZKLOCK_REFUSE_NULLS("job name", NULL);
+	ZKLOCK_REFUSE_NULLS("job name", NULL, NULL);
 	zklock_check_callable();
 	zklock_get_name(ZKLOCK_KIND_JOB, PG_GETARG_TEXT_PP(0), name);
 	if (!PG_ARGISNULL(1))
 		slot = get_time(PG_GETARG_TIMESTAMPTZ(1), "slot");
+	if (!PG_ARGISNULL(2))
+	{
+		attempt = PG_GETARG_INT32(2);
+		if (attempt < 1)
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("attempt must be at least 1")));
+		if (PG_ARGISNULL(1))
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("attempt must not be given without slot")));
+	}
 	PreventCommandIfReadOnly("zk_job_reset()");
-	PG_RETURN_BOOL(zklock_job_reset_slot(name, slot));
+	PG_RETURN_BOOL(zklock_job_reset_slot(name, slot, attempt));
 }
 
 /* zk_job_forget(job text) returns boolean */

@@ -50,6 +50,13 @@
  *	43 runs a slot that was reset before the present one
  *	44 * lets go of the lock when the backend of a run that commits ends without a word
  *	45 closes the session of the server's life before without having settled its run
+ *	46 drops a slot that was reset when another one is
+ *	47 drops the earliest slot that was reset when there is no room for one more
+ *	48 takes a slot that has failed for done when a later one is
+ *	49 leaves the present slot out when another one is reset and one ahead is done
+ *	50 runs the present slot again then though it is done
+ *	51 leaves a slot reset that is ahead of the clock
+ *	52 resets a slot for a failure since which it was done
  *
  *-------------------------------------------------------------------------
  */
@@ -67,7 +74,7 @@ zklock_job_init(ZkJob *job)
 	memset(job, 0, sizeof(*job));
 	job->version = ZKLOCK_JOB_VERSION;
 	job->origin = ZKLOCK_JOB_ORIGIN;
-	job->last_done = job->reset_slot = ZKLOCK_JOB_NEVER;
+	job->last_done = ZKLOCK_JOB_NEVER;
 }
 
 /* ------------------------------------------------------------------------
@@ -101,13 +108,24 @@ valid_run(const ZkJobRun *run)
 		memchr(run->error, '\0', sizeof(run->error)) != NULL;
 }
 
+static bool
+valid_slots(const ZkJobSlots *slots)
+{
+	if (slots->n < 0 || slots->n > ZKLOCK_JOB_RESETS)
+		return false;
+	for (int i = 0; i < slots->n; i++)
+		if (!valid_time(slots->slot[i]) || (i > 0 && slots->slot[i] <= slots->slot[i - 1]))
+			return false;
+	return true;
+}
+
 bool
 zklock_job_valid(const ZkJob *job)
 {
 	if (job->version != ZKLOCK_JOB_VERSION || job->count < 0 ||
 		job->count >= ZKLOCK_JOB_COUNT_MAX || job->nruns < 0 ||
 		job->nruns > ZKLOCK_JOB_RUNS || !valid_time_or_never(job->last_done) ||
-		!valid_time_or_never(job->reset_slot) || job->every < 0 ||
+		!valid_slots(&job->resets) || job->every < 0 ||
 		job->every > ZKLOCK_JOB_TIME_MAX || !valid_time(job->origin) ||
 		job->forgotten.number < 0 || job->forgotten.number > job->count)
 		return false;
@@ -230,15 +248,57 @@ zklock_job_left(const ZkJob *job, const ZkJobServer *server)
 		ZKLOCK_JOB_MUTANT != 45;
 }
 
+/* Where the slot is, or is to be, among those that are due again. */
+static int
+find_reset(const ZkJob *job, int64_t slot)
+{
+	int i = 0;
+
+	while (i < job->resets.n && job->resets.slot[i] < slot)
+		i++;
+	return i;
+}
+
+bool
+zklock_job_is_reset(const ZkJob *job, int64_t slot)
+{
+	int i = find_reset(job, slot);
+
+	return i < job->resets.n && job->resets.slot[i] == slot;
+}
+
+static void
+drop_reset(ZkJob *job, int i)
+{
+	int64_t *slot = &job->resets.slot[i];
+
+	job->resets.n--;
+	memmove(slot, slot + 1, sizeof(*slot) * (size_t) (job->resets.n - i));
+}
+
+/* There is room for it. */
+static void
+add_reset(ZkJob *job, int64_t slot)
+{
+	int i = find_reset(job, slot);
+	int64_t *there = &job->resets.slot[i];
+
+	if (zklock_job_is_reset(job, slot))
+		return;
+	memmove(there + 1, there, sizeof(*there) * (size_t) (job->resets.n - i));
+	*there = slot;
+	job->resets.n++;
+}
+
 static void
 count_as_done(ZkJob *job, const ZkJobRun *run)
 {
 	if ((run->slot > job->last_done || ZKLOCK_JOB_MUTANT == 10) &&
 		(counts(job, run->id) || ZKLOCK_JOB_MUTANT == 33))
 		job->last_done = run->slot;
-	if (run->slot == job->reset_slot && ZKLOCK_JOB_MUTANT != 29 &&
+	if (zklock_job_is_reset(job, run->slot) && ZKLOCK_JOB_MUTANT != 29 &&
 		(!run->reset || ZKLOCK_JOB_MUTANT == 12))
-		job->reset_slot = ZKLOCK_JOB_NEVER;
+		drop_reset(job, find_reset(job, run->slot));
 }
 
 /* One more failure of the slot, which the runs of it since then did not know of. */
@@ -316,8 +376,8 @@ zklock_job_slot(int64_t every, int64_t origin, int64_t now)
 /*
  * Which slot the call is for; false: it is not due.
  *
- * With "every" the present slot comes first, for it passes, and one that was reset stays
- * due. Neither keeps the job from going on when it has failed.
+ * With "every" the present slot comes first, for it passes, and those that were reset
+ * stay due. None keeps the job from going on when it has failed.
  */
 static bool
 find_due(const ZkJob *job, const ZkJobCall *call, int64_t now, int64_t *slot)
@@ -329,15 +389,17 @@ find_due(const ZkJob *job, const ZkJobCall *call, int64_t now, int64_t *slot)
 	if (ZKLOCK_JOB_MUTANT == 21 && call->every > 0 && job->nruns > 0 &&
 		job->run[0].state == ZKLOCK_JOB_DONE && now - job->run[0].start < call->every / 2)
 		return false;
-	due = *slot > job->last_done || *slot == job->reset_slot ||
+	due = *slot > job->last_done || zklock_job_is_reset(job, *slot) ||
 		(ZKLOCK_JOB_MUTANT == 17 && *slot == job->last_done);
 	goes_first = due && failures(job, *slot) < call->attempts && ZKLOCK_JOB_MUTANT != 43;
-	if (call->every == 0 || job->reset_slot == ZKLOCK_JOB_NEVER ||
-		((goes_first || failures(job, job->reset_slot) >= call->attempts) &&
-		 ZKLOCK_JOB_MUTANT != 24))
-		return due;
-	*slot = job->reset_slot;
-	return true;
+	for (int i = 0; call->every > 0 && i < job->resets.n; i++)
+		if ((!goes_first && failures(job, job->resets.slot[i]) < call->attempts) ||
+			ZKLOCK_JOB_MUTANT == 24)
+		{
+			*slot = job->resets.slot[i];
+			return true;
+		}
+	return due;
 }
 
 static void
@@ -432,8 +494,8 @@ zklock_job_next_due(const ZkJob *job)
 {
 	int64_t slot;
 
-	if (job->reset_slot != ZKLOCK_JOB_NEVER)
-		return job->reset_slot;
+	if (job->resets.n > 0)
+		return job->resets.slot[0];
 	if (job->every == 0 || job->last_done == ZKLOCK_JOB_NEVER)
 		return ZKLOCK_JOB_NEVER;
 	slot = bin(job->every, job->origin, job->last_done) + job->every;
@@ -456,7 +518,7 @@ zklock_job_commit(ZkJob *job, ZkJobId id, uint64_t xid)
 	run = &job->run[i];
 	if (run->end != ZKLOCK_JOB_NEVER && ZKLOCK_JOB_MUTANT != 3)
 		return ZKLOCK_JOB_ABORT;
-	if (run->slot <= job->last_done && run->slot != job->reset_slot &&
+	if (run->slot <= job->last_done && !zklock_job_is_reset(job, run->slot) &&
 		ZKLOCK_JOB_MUTANT != 22)
 		return ZKLOCK_JOB_DONE_BY_OTHERS;
 	if (run->state == ZKLOCK_JOB_COMMITTING)
@@ -550,19 +612,37 @@ is_ahead(const ZkJob *job, int64_t now)
 	return false;
 }
 
-/* The newest slot that has failed and is not done, or NEVER. */
-static int64_t
-find_failed(const ZkJob *job)
+/* Is the slot known to be done, by a run that counts and since it was reset last? */
+static bool
+is_done(const ZkJob *job, int64_t slot)
 {
 	for (int i = 0; i < job->nruns; i++)
 	{
 		const ZkJobRun *run = &job->run[i];
 
-		if (run->failures > 0 && counts(job, run->id) &&
-			(run->slot > job->last_done || run->slot == job->reset_slot))
-			return run->slot;
+		if (run->slot == slot && !run->reset && counts(job, run->id) &&
+			(run->state == ZKLOCK_JOB_DONE || run->state == ZKLOCK_JOB_SKIPPED))
+			return true;
 	}
-	return ZKLOCK_JOB_NEVER;
+	return false;
+}
+
+/* The newest slot that has failed and is not done, whatever later one is; or NEVER. */
+static int64_t
+find_failed(const ZkJob *job)
+{
+	int64_t newest = ZKLOCK_JOB_NEVER;
+
+	for (int i = 0; i < job->nruns; i++)
+	{
+		const ZkJobRun *run = &job->run[i];
+
+		if (run->failures > 0 && run->slot > newest && counts(job, run->id) &&
+			!is_done(job, run->slot) &&
+			(run->slot > job->last_done || ZKLOCK_JOB_MUTANT != 48))
+			newest = run->slot;
+	}
+	return newest;
 }
 
 /*
@@ -578,46 +658,96 @@ find_meant(const ZkJob *job, int64_t now)
 		return zklock_job_slot(job->every, job->origin, now);
 	if (failed != ZKLOCK_JOB_NEVER)
 		return failed;
-	return job->reset_slot != ZKLOCK_JOB_NEVER ? job->reset_slot : job->last_done;
+	return job->resets.n > 0 ? job->resets.slot[job->resets.n - 1] : job->last_done;
 }
 
-bool
-zklock_job_reset(ZkJob *job, int64_t slot, int64_t now)
+/* Takes the slots among those that are due again, and drops none; false: there is no room. */
+static bool
+add_resets(ZkJob *job, int64_t slot, int64_t other)
+{
+	int more = !zklock_job_is_reset(job, slot);
+
+	if (other != slot && !zklock_job_is_reset(job, other))
+		more++;
+	if (ZKLOCK_JOB_MUTANT == 46)
+		job->resets.n = 0;
+	while (ZKLOCK_JOB_MUTANT == 47 && job->resets.n + more > ZKLOCK_JOB_RESETS)
+		drop_reset(job, 0);
+	if (job->resets.n + more > ZKLOCK_JOB_RESETS)
+		return false;
+	add_reset(job, slot);
+	add_reset(job, other);
+	return true;
+}
+
+/* No run so far counts, but that the present slot and those before are done, as far as
+ * they are known to be. */
+static void
+forget_ahead(ZkJob *job, int64_t present)
+{
+	job->last_done = present;
+	if (ZKLOCK_JOB_MUTANT != 34)
+		job->forgotten = (ZkJobId){.token = ZKLOCK_JOB_MUTANT == 38 && job->nruns > 0
+									   ? job->run[0].id.token
+									   : ZKLOCK_JOB_NEVER,
+								   .number = job->count};
+}
+
+/* Is it done, or being run, since this attempt of it? */
+static bool
+is_run_since(const ZkJob *job, int64_t slot, int attempt)
+{
+	int i = find_slot(job, slot,
+					  STATE(ZKLOCK_JOB_RUNNING) | STATE(ZKLOCK_JOB_COMMITTING) |
+						  STATE(ZKLOCK_JOB_DONE) | STATE(ZKLOCK_JOB_SKIPPED));
+
+	return i >= 0 && job->run[i].attempt > attempt && ZKLOCK_JOB_MUTANT != 52;
+}
+
+ZkJobReset
+zklock_job_reset(ZkJob *job, int64_t *slot, int attempt, int64_t now)
 {
 	int64_t present = now;
+	int64_t other;
+	bool ahead = is_ahead(job, now);
 
-	if (slot == ZKLOCK_JOB_NEVER)
-		slot = find_meant(job, now);
-	if (slot == ZKLOCK_JOB_NEVER)
-		return false;
+	if (attempt > 0 && is_run_since(job, *slot, attempt))
+		return ZKLOCK_JOB_SINCE;
+	if (*slot == ZKLOCK_JOB_NEVER)
+		*slot = find_meant(job, now);
+	if (*slot == ZKLOCK_JOB_NEVER)
+		return ZKLOCK_JOB_NOTHING;
 	/* those who call make the slots, and this one has not been called for */
-	if (job->every == 0 && slot > job->last_done && find_slot(job, slot, ANY_STATE) < 0)
-		return false;
+	if (job->every == 0 && *slot > job->last_done && find_slot(job, *slot, ANY_STATE) < 0)
+		return ZKLOCK_JOB_NOTHING;
 	if (job->every > 0)
-		present = zklock_job_slot(job->every, job->origin, now);
-	if (job->every > 0 && slot > now + early(job->every) && ZKLOCK_JOB_MUTANT != 35)
-		slot = present;
-	if (is_ahead(job, now))
 	{
-		/* what is not ahead of it is done, as far as it is known to be */
-		job->last_done = present;
-		if (ZKLOCK_JOB_MUTANT != 34)
-			job->forgotten = (ZkJobId){.token = ZKLOCK_JOB_MUTANT == 38 && job->nruns > 0
-										   ? job->run[0].id.token
-										   : ZKLOCK_JOB_NEVER,
-									   .number = job->count};
+		present = zklock_job_slot(job->every, job->origin, now);
+		if (*slot > now + early(job->every) && ZKLOCK_JOB_MUTANT != 35)
+			*slot = present;
+		/* those are due when they come, as nothing there counts as done */
+		while (job->resets.n > 0 && ZKLOCK_JOB_MUTANT != 51 &&
+			   job->resets.slot[job->resets.n - 1] > now + early(job->every))
+			drop_reset(job, job->resets.n - 1);
 	}
+	other = ahead && ZKLOCK_JOB_MUTANT != 49 &&
+			(!is_done(job, present) || ZKLOCK_JOB_MUTANT == 50)
+		? present
+		: *slot;
 	if (ZKLOCK_JOB_MUTANT == 31)
-		take_over(job, false, slot);
+		take_over(job, false, *slot);
+	if (!add_resets(job, *slot, other))
+		return ZKLOCK_JOB_FULL;
+	if (ahead)
+		forget_ahead(job, present);
 	for (int i = 0; i < job->nruns; i++)
-		if (job->run[i].slot == slot && ZKLOCK_JOB_MUTANT != 28)
+		if (job->run[i].slot == *slot && ZKLOCK_JOB_MUTANT != 28)
 		{
 			job->run[i].reset = true;
 			job->run[i].failures = 0;
 		}
-	job->reset_slot = slot;
 	job->changed = true;
-	return true;
+	return ZKLOCK_JOB_RESET;
 }
 
 bool

@@ -106,7 +106,8 @@
  * The clock of the ensemble is its leader's.  A run that was done while it was fast can
  * hold a job back for long, and "ahead" says so.  zklock_job_reset mends it: no run up to
  * then ("forgotten") counts any more, and instead of them the present slot is the one last
- * done, which is due again.  zklock_job_forget sets the same mark, without a slot.
+ * done, and is due again if it is the one meant, or not known to be done.
+ * zklock_job_forget sets the same mark, without a slot.
  *
  * The mark is in the record, since each decision reads that before it asks any table, and
  * there is one place to write, whatever servers are up.  If the ensemble loses the record,
@@ -136,8 +137,12 @@
 
 #define ZKLOCK_JOB_RUNS		 16
 #define ZKLOCK_JOB_ERROR_MAX 200 /* bytes, without the NUL */
+/* So many slots can be due again at a time.  The simulator fills them soon. */
+#ifndef ZKLOCK_JOB_RESETS
+#define ZKLOCK_JOB_RESETS 16
+#endif
 
-#define ZKLOCK_JOB_NEVER	 INT64_MIN /* no time */
+#define ZKLOCK_JOB_NEVER INT64_MIN /* no time */
 /* All others are PostgreSQL's timestamps. */
 #define ZKLOCK_JOB_TIME_MIN	 INT64_C(-210866803200000)
 #define ZKLOCK_JOB_TIME_MAX	 INT64_C(9224318015999999)
@@ -188,18 +193,25 @@ typedef struct ZkJobRun
 	char error[ZKLOCK_JOB_ERROR_MAX + 1]; /* its first line */
 } ZkJobRun;
 
+/* Slots that are due again, the earliest first. */
+typedef struct ZkJobSlots
+{
+	int n;
+	int64_t slot[ZKLOCK_JOB_RESETS];
+} ZkJobSlots;
+
 typedef struct ZkJob
 {
 	bool changed; /* not of the record: to be written */
 	int version;
-	int64_t count;		/* runs that there were */
-	int64_t last_done;	/* the latest slot that counts as done, or NEVER */
-	int64_t every;		/* as of the newest run; 0: none, its slot was given.  Then it may
-						 * be of a call that found the job done */
-	int64_t origin;		/* ... of "every" */
-	int64_t reset_slot; /* is due again, or NEVER */
-	ZkJobId forgotten;	/* no run up to this one counts, here or in a table, but as
-						 * last_done says.  The token may be NEVER: none counts so far */
+	int64_t count;	   /* runs that there were */
+	int64_t last_done; /* the latest slot that counts as done, or NEVER */
+	int64_t every;	   /* as of the newest run; 0: none, its slot was given.  Then it may
+						* be of a call that found the job done */
+	int64_t origin;	   /* ... of "every" */
+	ZkJobSlots resets; /* stay until they are done, whatever else is reset */
+	ZkJobId forgotten; /* no run up to this one counts, here or in a table, but as
+						* last_done says.  The token may be NEVER: none counts so far */
 	int nruns;
 	ZkJobRun run[ZKLOCK_JOB_RUNS]; /* newest first */
 } ZkJob;
@@ -308,17 +320,31 @@ extern ZkJobCommit zklock_job_commit(ZkJob *job, ZkJobId id, uint64_t xid);
 extern void zklock_job_finish(ZkJob *job, ZkJobId id, ZkJobState end, const char *error,
 							  int64_t now);
 
+typedef enum ZkJobReset
+{
+	ZKLOCK_JOB_RESET,
+	ZKLOCK_JOB_NOTHING, /* there is no such slot, or nobody has called for it, and those
+						 * who call make the slots */
+	ZKLOCK_JOB_FULL,	/* as many are due again as can be */
+	ZKLOCK_JOB_SINCE	/* the slot is done, or being run, since that attempt */
+} ZkJobReset;
+
 /*
  * Makes a slot due again, once, with all its attempts: by a call for it, or by any call
  * with "every" that has nothing else to run; by a run that begins later, should one go on
  * for it.  NEVER: the newest one that has failed and is not done, else the one last done.
- * False: there is none, or it was given by a caller and nobody has called for it.  Needs
- * no lock.
+ * Those that were reset before stay due.  Says in *slot which one it was.  Needs no lock.
+ * "attempt": the caller knows that this one of a slot that he names has failed; 0: he
+ * knows of none.
  *
- * With "every" no slot that was run lies ahead of the clock, unless that was wrong: then the
- * present one is due again, and what was done at a slot ahead does not count any more.
+ * With "every" no slot that was run lies ahead of the clock, unless that was wrong: then
+ * what was done at a slot ahead does not count any more, and the present one is due
+ * again; if another one is named, only if it is not known to be done.
  */
-extern bool zklock_job_reset(ZkJob *job, int64_t slot, int64_t now);
+extern ZkJobReset zklock_job_reset(ZkJob *job, int64_t *slot, int attempt, int64_t now);
+
+/* Is the slot due again, and not done since? */
+extern bool zklock_job_is_reset(const ZkJob *job, int64_t slot);
 
 /*
  * By the holder of the lock.  No run so far counts any more, here or in servers' tables,

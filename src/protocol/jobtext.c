@@ -18,7 +18,8 @@
 typedef enum Type
 {
 	INT64,
-	TIME, /* int64_t, or null: NEVER.  A token, too */
+	TIME,  /* int64_t, or null: NEVER.  A token, too */
+	SLOTS, /* null, a time, or an array of them, which are in their order */
 	UINT64,
 	TEXT_UINT64, /* as text, for readers whose numbers are short */
 	INT,
@@ -50,7 +51,7 @@ static const Field job_fields[] = {
 	FIELD("count", INT64, ZkJob, count),
 	FIELD("last_done", TIME, ZkJob, last_done),
 	FIELD("every", INT64, ZkJob, every),
-	FIELD("reset_slot", TIME, ZkJob, reset_slot),
+	FIELD("reset_slot", SLOTS, ZkJob, resets),
 };
 
 #define FIRST_REQUIRED 4
@@ -95,6 +96,19 @@ zklock_job_state_name(ZkJobState state)
  */
 
 static char *
+write_slots(char *out, const ZkJobSlots *slots)
+{
+	if (slots->n == 0)
+		return out + sprintf(out, "null");
+	for (int i = 0; i < slots->n; i++)
+	{
+		out += sprintf(out, i > 0 ? ", " : slots->n > 1 ? "[" : "");
+		out += sprintf(out, "%" PRId64, slots->slot[i]);
+	}
+	return out + sprintf(out, slots->n > 1 ? "]" : "");
+}
+
+static char *
 write_value(char *out, Type type, const char *value)
 {
 	switch (type)
@@ -103,6 +117,8 @@ write_value(char *out, Type type, const char *value)
 			return *(const int64_t *) value == ZKLOCK_JOB_NEVER
 				? out + sprintf(out, "null")
 				: write_value(out, INT64, value);
+		case SLOTS:
+			return write_slots(out, (const ZkJobSlots *) value);
 		case INT64:
 			return out + sprintf(out, "%" PRId64, *(const int64_t *) value);
 		case UINT64:
@@ -202,6 +218,28 @@ take_text_uint64(ZkJson *in, uint64_t *value)
 }
 
 static bool
+take_slots(ZkJson *in, ZkJobSlots *slots)
+{
+	slots->n = 0;
+	if (zklock_json_word(in, "null"))
+		return true;
+	if (!zklock_json_take(in, '['))
+	{
+		slots->n = 1;
+		return zklock_json_int64(in, &slots->slot[0]);
+	}
+	if (zklock_json_take(in, ']'))
+		return true;
+	do
+	{
+		if (slots->n == ZKLOCK_JOB_RESETS ||
+			!zklock_json_int64(in, &slots->slot[slots->n++]))
+			return false;
+	} while (zklock_json_take(in, ','));
+	return zklock_json_take(in, ']');
+}
+
+static bool
 take_value(ZkJson *in, Type type, char *value)
 {
 	int64_t number;
@@ -215,6 +253,8 @@ take_value(ZkJson *in, Type type, char *value)
 				return true;
 			}
 			return zklock_json_int64(in, (int64_t *) value);
+		case SLOTS:
+			return take_slots(in, (ZkJobSlots *) value);
 		case INT64:
 			return zklock_json_int64(in, (int64_t *) value);
 		case UINT64:

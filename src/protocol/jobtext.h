@@ -15,7 +15,8 @@
 
 /* Any record fits: its texts at twice their size, and all else. */
 #define ZKLOCK_JOB_TEXT_MAX                                                              \
-	(512 + ZKLOCK_JOB_RUNS * (512 + 2 * (ZKLOCK_NAME_MAX + ZKLOCK_JOB_ERROR_MAX)))
+	(512 + ZKLOCK_JOB_RESETS * 18 +                                                      \
+	 ZKLOCK_JOB_RUNS * (512 + 2 * (ZKLOCK_NAME_MAX + ZKLOCK_JOB_ERROR_MAX)))
 
 /* "running" and so on. */
 extern const char *zklock_job_state_name(ZkJobState state);

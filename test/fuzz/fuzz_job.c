@@ -38,7 +38,9 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	CHECK(zklock_job_read(once, len, &again) == ZKLOCK_JOB_GOOD);
 	CHECK(again.count == job.count && again.nruns == job.nruns &&
 		  again.last_done == job.last_done && again.every == job.every &&
-		  again.origin == job.origin && again.reset_slot == job.reset_slot &&
+		  again.origin == job.origin && again.resets.n == job.resets.n &&
+		  memcmp(again.resets.slot, job.resets.slot,
+				 sizeof(int64_t) * (size_t) job.resets.n) == 0 &&
 		  again.forgotten.token == job.forgotten.token &&
 		  again.forgotten.number == job.forgotten.number);
 	for (int i = 0; i < job.nruns; i++)

@@ -101,6 +101,11 @@ typedef enum Coverage
 	COVER_RESET,
 	COVER_RESET_AHEAD,
 	COVER_RESET_FAILED,
+	COVER_RESET_FAILED_EARLIER,
+	COVER_RESET_MORE,
+	COVER_RESET_PRESENT,
+	COVER_RESET_FULL,
+	COVER_RESET_SINCE,
 	COVER_FORGOTTEN,
 	COVER_CLOCK,
 	COVER_WENT_BACK,
@@ -156,6 +161,11 @@ const char *const coverage_name[NCOVERAGE] =
 	 "slots reset",
 	 "... ahead of the clock",
 	 "... that had failed, and were not named",
+	 "... and a later one was done",
+	 "... while others are due again",
+	 "... and the present one, which is not known to be done",
+	 "resets that there was no room for",
+	 "... or that came when the slot had been run since",
 	 "jobs forgotten",
 	 "clocks set",
 	 "ensembles gone back",
@@ -212,6 +222,7 @@ typedef struct Packet
 	int32_t version;
 	bool late;	  /* the connection has broken since */
 	int64_t time; /* the ensemble's, when the record was read */
+	int64_t slot; /* RESET: this one */
 	ZkJob job;
 } Packet;
 
@@ -279,6 +290,7 @@ typedef struct Caller
 	bool wrote;
 	int serial;
 	Reply reply;
+	int64_t reset;
 } Caller;
 
 typedef struct Server
@@ -340,8 +352,13 @@ static Server server[NSERVERS];
 static Truth truths[MAX_TRUTHS];
 static int ntruths;
 static int64_t tick; /* the slot of the hour */
-static int64_t reset_slot;
-static int32_t reset_version; /* of the record that says so first */
+/* Slots that are due again since this version of the record; done since or not. */
+static struct Again
+{
+	int64_t slot;
+	int32_t version;
+} again[MAX_TRUTHS];
+static int nagain;
 static bool calm;
 
 /* What a schedule is like. */
@@ -424,6 +441,14 @@ is_void_now(ZkJobId id, int64_t slot)
 		(record.floor == NEVER || slot > record.floor);
 }
 
+/* Does its failure count no more since then, though the slot may be done by it? */
+static bool
+is_marked(const Truth *t, int32_t version)
+{
+	return record.void_since > 0 && record.void_since <= version &&
+		t->id.number <= record.void_count;
+}
+
 static bool
 later(const Truth *a, const Truth *b)
 {
@@ -471,6 +496,28 @@ check_commit(const Truth *t)
 	}
 }
 
+/* The record's version that says that the slot is due again, or 0. */
+static int32_t
+reset_since(int64_t slot)
+{
+	for (int i = 0; i < nagain; i++)
+		if (again[i].slot == slot)
+			return again[i].version;
+	return 0;
+}
+
+/* Such a slot has not been done since. */
+static bool
+is_again(const Caller *c, const struct Again *a)
+{
+	if (a->version > c->based)
+		return false;
+	for (int i = 0; i < ntruths; i++)
+		if (truths[i].slot == a->slot && !truths[i].annulled && counts_as_done(&truths[i]))
+			return false;
+	return true;
+}
+
 /* So many runs of the slot have failed.  "annulled": those that a reset has annulled
  * which the caller did not see count, too. */
 static int
@@ -483,7 +530,7 @@ failures_of(const Caller *c, int64_t slot, bool annulled)
 		const Truth *t = &truths[i];
 
 		failures += t->slot == slot && t->failed && !is_void(t, c->based) &&
-			(!t->annulled || (annulled && (t->forgotten || reset_version > c->based)));
+			(!t->annulled || (annulled && (t->forgotten || reset_since(slot) > c->based)));
 	}
 	return failures;
 }
@@ -520,7 +567,6 @@ is_left(const Caller *c, int64_t slot)
 static void
 check_run(const Caller *c, const Truth *t)
 {
-	bool again = t->again;
 	int failures = 0;
 
 	for (int i = 0; i < ntruths; i++)
@@ -530,7 +576,7 @@ check_run(const Caller *c, const Truth *t)
 		/* its write may have been acknowledged long ago */
 		if (u == t || u->annulled || later(u, t) || is_void(u, c->based))
 			continue;
-		if (!again && u->slot >= t->slot)
+		if (!t->again && u->slot >= t->slot)
 		{
 			/* what was void has come back, perhaps, when t was forgotten */
 			if (c->call.every > 0 && u->committed && u->server == t->server && !t->forgotten)
@@ -542,7 +588,8 @@ check_run(const Caller *c, const Truth *t)
 		}
 		if (u->slot == t->slot && !u->forgotten)
 		{
-			failures += u->recorded > 0 && u->recorded <= c->based;
+			failures +=
+				u->recorded > 0 && u->recorded <= c->based && !is_marked(u, c->based);
 			if (u->id.token == t->id.token)
 				COVER(SAME_TOKEN);
 			COVER(RETRIED);
@@ -558,7 +605,7 @@ check_run(const Caller *c, const Truth *t)
 		COVER(TICK);
 	if (t->slot == present_slot(c->decided))
 		return;
-	if (!again)
+	if (!t->again)
 		fail("run %" PRId64 " is for slot %" PRId64 ", which is not the present one",
 			 t->id.number, t->slot);
 	COVER(RESET_LATER);
@@ -572,8 +619,6 @@ check_not_run(const Caller *c)
 {
 	const ZkJobDecision *d = &c->decision;
 	int64_t slot = c->call.every > 0 ? present_slot(c->decided) : c->call.slot;
-	bool again = reset_slot != NEVER && reset_version <= c->based &&
-		(c->call.every > 0 || slot == reset_slot);
 	bool ahead = floor_of(c) != NEVER && floor_of(c) > c->decided + EARLY;
 
 	if (c->life != lives)
@@ -584,15 +629,17 @@ check_not_run(const Caller *c)
 
 		if (is_void(t, c->based) || !counts_as_done(t))
 			continue;
-		if (!t->annulled && t->slot == reset_slot)
-			again = false;
 		if (t->slot > c->decided + EARLY)
 			ahead = true;
 	}
 	if (d->verdict == ZKLOCK_JOB_NOT_DUE)
 	{
-		if (is_due(c, slot) ||
-			(again && failures_of(c, reset_slot, false) < c->call.attempts))
+		bool due = is_due(c, slot);
+
+		for (int i = 0; i < nagain; i++)
+			due |= (c->call.every > 0 || again[i].slot == slot) && is_again(c, &again[i]) &&
+				failures_of(c, again[i].slot, false) < c->call.attempts;
+		if (due)
 			fail("slot %" PRId64 " is due, and server %d was told that it is not", slot,
 				 c->call.server.timeline - 1);
 		if (d->ahead && !ahead)
@@ -674,6 +721,73 @@ was_ahead(const ZkJob *job, int64_t time)
 	return ahead && job->every > 0;
 }
 
+static void
+set_again(int64_t slot)
+{
+	int i = 0;
+
+	while (i < nagain && again[i].slot != slot)
+		i++;
+	if (i == nagain)
+		nagain++;
+	again[i] = (struct Again){.slot = slot, .version = record.version + 1};
+}
+
+/*
+ * The present slot is due, too, when another one is reset and what was done at slots
+ * ahead counts no more; unless it is done, as far as that can be known.
+ */
+static void
+observe_present(const ZkJob *before, const Packet *p)
+{
+	int64_t present = present_slot(p->time);
+	bool done = false;
+
+	if (p->slot == present)
+		return;
+	for (int i = 0; i < ntruths; i++)
+	{
+		Truth *t = &truths[i];
+		const ZkJobRun *run = zklock_job_find(before, t->id);
+		bool open = run != NULL && run->state != ZKLOCK_JOB_DONE &&
+			run->state != ZKLOCK_JOB_SKIPPED;
+
+		if (t->slot != present || !counts_as_done(t) || t->annulled || open)
+			continue;
+		if (run != NULL && zklock_job_counts(before, t->id))
+			done = true;
+		else
+			t->annulled = true; /* nobody knows any more */
+	}
+	if (done && zklock_job_is_reset(&p->job, present) &&
+		!zklock_job_is_reset(before, present))
+		fail("the present slot is done, and due again");
+	if (done)
+		return;
+	COVER(RESET_PRESENT);
+	set_again(present);
+}
+
+static void
+observe_reset(const ZkJob *before, const Packet *p)
+{
+	int64_t present = present_slot(p->time);
+
+	COVER(RESET);
+	if (before->resets.n > 0 && !zklock_job_is_reset(before, p->slot))
+		COVER(RESET_MORE);
+	for (int i = 0; i < p->job.resets.n; i++)
+		if (form == 0 && p->job.resets.slot[i] > p->time + EARLY)
+			fail("a slot ahead of the clock is due again");
+	/* what is ahead comes in its time */
+	for (int i = nagain; --i >= 0;)
+		if (before->every > 0 && again[i].slot > present)
+			again[i] = again[--nagain];
+	set_again(p->slot);
+	if (record.void_since == record.version + 1)
+		observe_present(before, p);
+}
+
 /* A write changes the record: what does it say of each run? */
 static void
 observe(const ZkJob *before, const Packet *p)
@@ -702,7 +816,7 @@ observe(const ZkJob *before, const Packet *p)
 		if (was->state == ZKLOCK_JOB_RUNNING && run->state == ZKLOCK_JOB_LOST)
 			COVER(LOST);
 		if (run->state == ZKLOCK_JOB_COMMITTING && before->last_done >= run->slot &&
-			before->reset_slot != run->slot)
+			!zklock_job_is_reset(before, run->slot))
 			fail("run %" PRId64 " goes on, and its slot is done", run->id.number);
 		if (run->doubt && !was->doubt)
 		{
@@ -730,7 +844,7 @@ observe(const ZkJob *before, const Packet *p)
 	}
 	for (int i = 0; i < ntruths; i++)
 	{
-		if (p->kind == RESET && truths[i].slot == after->reset_slot)
+		if (p->kind == RESET && truths[i].slot == p->slot)
 			truths[i].annulled = true;
 		if (p->kind == FORGET)
 			truths[i].forgotten = true;
@@ -739,17 +853,11 @@ observe(const ZkJob *before, const Packet *p)
 			truths[i].void_since = record.void_since;
 	}
 	if (p->kind == RESET)
-	{
-		COVER(RESET);
-		if (form == 0 && after->reset_slot > p->time + EARLY)
-			fail("a slot ahead of the clock is due again");
-		reset_slot = after->reset_slot;
-		reset_version = record.version + 1;
-	}
+		observe_reset(before, p);
 	if (p->kind == FORGET)
 	{
 		COVER(FORGOTTEN);
-		reset_slot = NEVER;
+		nagain = 0;
 	}
 }
 
@@ -984,6 +1092,7 @@ send_request(Server *s, Caller *c, Kind kind)
 	p->version = c->version;
 	p->late = false;
 	p->time = c->time;
+	p->slot = c->reset;
 	if (kind != READ)
 		p->job = c->job;
 	s->requests.n++;
@@ -1270,7 +1379,7 @@ decide(Server *s, Caller *c)
 		if (c->decision.verdict == ZKLOCK_JOB_RUN)
 		{
 			c->id = c->job.run[0].id;
-			c->again = c->job.reset_slot == c->decision.slot;
+			c->again = zklock_job_is_reset(&c->job, c->decision.slot);
 		}
 		else if (c->decision.verdict == ZKLOCK_JOB_NO_HOLDER)
 			c->overrules = NULL;
@@ -1503,15 +1612,28 @@ step_caller(Server *s, Caller *c)
 	}
 }
 
+/* May the slot be done, as far as the record knows? */
+static bool
+is_done_in(const ZkJob *job, int64_t slot)
+{
+	for (int i = 0; i < job->nruns; i++)
+		if (job->run[i].slot == slot &&
+			(job->run[i].state == ZKLOCK_JOB_DONE ||
+			 job->run[i].state == ZKLOCK_JOB_SKIPPED))
+			return true;
+	return false;
+}
+
 /* Whoever resets a job and names no slot means one that has failed, if there is one. */
 static void
 check_reset(const Caller *c, const ZkJob *before)
 {
 	bool any = false;
 	bool meant = false;
+	bool earlier = false;
 
 	/* a slot ahead of the clock is the present one */
-	if (c->life != lives || c->job.reset_slot == present_slot(c->time))
+	if (c->life != lives || (before->every > 0 && c->reset == present_slot(c->time)))
 		return;
 	for (int i = 0; i < ntruths; i++)
 	{
@@ -1519,28 +1641,68 @@ check_reset(const Caller *c, const ZkJob *before)
 
 		if (!t->failed)
 			continue;
-		meant |= t->slot == c->job.reset_slot;
-		any |= t->recorded > 0 && t->recorded <= c->version && !t->annulled &&
-			!t->forgotten && t->void_since == 0 && t->slot > before->last_done &&
-			zklock_job_find(before, t->id) != NULL;
+		meant |= t->slot == c->reset;
+		if (t->recorded > 0 && t->recorded <= c->version && !t->annulled &&
+			!t->forgotten && !is_marked(t, c->version) &&
+			zklock_job_find(before, t->id) != NULL && !is_done_in(before, t->slot))
+		{
+			any = true;
+			earlier |= t->slot < before->last_done;
+		}
 	}
 	if (any)
 		COVER(RESET_FAILED);
+	if (earlier)
+		COVER(RESET_FAILED_EARLIER);
 	if (any && !meant)
-		fail("slot %" PRId64 " is reset, and another has failed", c->job.reset_slot);
+		fail("slot %" PRId64 " is reset, and another has failed", c->reset);
+}
+
+/* A slot was reset since this run of it had failed: it is not done by a later one. */
+static void
+check_since(const Caller *c, const ZkJob *before, const ZkJobRun *run)
+{
+	for (int i = 0; i < ntruths; i++)
+	{
+		const Truth *t = &truths[i];
+		const ZkJobRun *since = zklock_job_find(before, t->id);
+
+		if (c->life == lives && t->slot == run->slot && t->committed && since != NULL &&
+			since->state == ZKLOCK_JOB_DONE && since->id.number > run->id.number)
+			fail("slot %" PRId64 " is reset, and done since it has failed", run->slot);
+	}
 }
 
 static void
 reset(Caller *c)
 {
 	ZkJob before = c->job;
-	int64_t slot = before.nruns > 0 && once_in(2)
-		? before.run[random_below(before.nruns)].slot
-		: NEVER;
+	const ZkJobRun *named =
+		before.nruns > 0 && once_in(2) ? &before.run[random_below(before.nruns)] : NULL;
+	int attempt = named != NULL && named->failures > 0 && once_in(2) ? named->attempt : 0;
 
-	(void) zklock_job_reset(&c->job, slot, c->time);
-	if (slot == NEVER)
-		check_reset(c, &before);
+	c->reset = named != NULL ? named->slot : NEVER;
+	switch (zklock_job_reset(&c->job, &c->reset, attempt, c->time))
+	{
+		case ZKLOCK_JOB_RESET:
+			if (named == NULL)
+				check_reset(c, &before);
+			else if (attempt > 0)
+				check_since(c, &before, named);
+			break;
+		case ZKLOCK_JOB_NOTHING:
+			break;
+		case ZKLOCK_JOB_FULL:
+			COVER(RESET_FULL);
+			if (c->job.changed)
+				fail("a reset that there is no room for changes the record");
+			break;
+		case ZKLOCK_JOB_SINCE:
+			COVER(RESET_SINCE);
+			if (c->job.changed)
+				fail("a reset that comes late changes the record");
+			break;
+	}
 }
 
 /* Looks now and then what its server can tell, or resets a slot; has no lock. */
@@ -1689,7 +1851,7 @@ go_back(void)
 			t->void_since = record.void_since;
 	}
 	stale = record;
-	reset_slot = NEVER;
+	nagain = 0;
 	embargo = now + TIMEOUT;
 }
 
@@ -1887,7 +2049,7 @@ begin_world(uint64_t seed)
 	saved = stale = record;
 	nsessions = nqueue = ntruths = lives = 0;
 	tick = 1;
-	reset_slot = NEVER;
+	nagain = 0;
 	calm = false;
 	goes_back = once_in(3);
 	resets = once_in(3);

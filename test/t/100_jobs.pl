@@ -71,7 +71,7 @@ is(ZkLock::ask($b, "SELECT state, server, attempt, failures, error FROM zk_jobs 
 is(ZkLock::ask($a, "SELECT outcome, error FROM zk_runs WHERE name = 'failing'"), 'failed|division by zero', '... also in zk_runs');
 is($sb->fails("CALL zk_run_once('failing', 'SELECT no()', slot => '2026-01-01', attempts => 2)"), '42883: function no() does not exist', 'an attempt is left');
 is($sb->fails("CALL zk_run_once('failing', 'SELECT 1', slot => '2026-01-01', attempts => 2)"), '55000: job "failing" has failed for slot 2026-01-01 00:00:00+00', 'no attempt is left') or diag $sb->notices;
-like($sb->notices, qr/DETAIL:  Attempt 2 on server "b" failed at .*: function no\(\) does not exist\nHINT:  Use SELECT zk_job_reset\('failing', '2026-01-01 00:00:00\+00'\) to have it run again\./, '... and why');
+like($sb->notices, qr/DETAIL:  Attempt 2 on server "b" failed at .*: function no\(\) does not exist\nHINT:  Use SELECT zk_job_reset\('failing', '2026-01-01 00:00:00\+00', attempt => 2\) to have it run again\./, '... and why');
 is(ZkLock::ask($a, "SELECT zk_job_reset('failing', '2026-01-01')"), 't', 'a reset');
 $sa->query("CALL zk_run_once('failing', 'INSERT INTO t VALUES (4)', slot => '2026-01-01', attempts => 2)");
 is(rows($a), 4, '... makes the slot due again');
