@@ -621,11 +621,23 @@ pause_after_refusal(ZkSessionState state)
 								(0.75 + 0.5 * pg_prng_double(&pg_global_prng_state))));
 }
 
+/*
+ * Was that a transaction of a session that lives?  A new text that a quota refuses is
+ * one: the leader looks at the session first, and has a quorum agree that the write is
+ * refused (PrepRequestProcessor.java, pRequest2Txn and pRequest).
+ */
+static bool
+is_acknowledged(const ZkMessage *message)
+{
+	return message->rc == ZKLOCK_ZOK ||
+		(message->type == ZKLOCK_MSG_SET && message->rc == ZKLOCK_ZQUOTAEXCEEDED);
+}
+
 /* Any acknowledged write extends the lease, whoever wanted it, and may do for a heartbeat. */
 static void
 count_write(const ZkMessage *message)
 {
-	if (message->rc != ZKLOCK_ZOK)
+	if (!is_acknowledged(message))
 		return;
 	zklock_hosts_proven();
 	pg_atomic_write_u64(&zklock_shared->write_latency,
@@ -866,12 +878,14 @@ on_missing(void)
 static void
 on_heartbeat(const ZkMessage *message)
 {
-	if (message->rc == ZKLOCK_ZOK)
+	if (is_acknowledged(message))
 	{
 		counted = 0;
 		on_beat(message->sent_at);
 	}
-	else if (message->rc != ZKLOCK_ZNONODE && message->rc != ZKLOCK_ZCONNECTIONLOSS)
+	/* a quota's refusal, too: what others are shown of us is of before */
+	if (message->rc != ZKLOCK_ZOK && message->rc != ZKLOCK_ZNONODE &&
+		message->rc != ZKLOCK_ZCONNECTIONLOSS)
 		zklock_trouble_refused(message);
 	else if (message->rc == ZKLOCK_ZNONODE && connected)
 		on_missing();

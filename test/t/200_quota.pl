@@ -18,12 +18,14 @@ ZkLock::ask($node, "SELECT zk_queue_put('warm', 'up')");
 my $admin = $zk->client;
 
 # As setquota and delquota of ZooKeeper's zkCli.sh do it (SetQuotaCommand.java, createQuota;
-# DelQuotaCommand.java).  The number is of nodes, the path's own included.
+# DelQuotaCommand.java).  The numbers are of nodes, the path's own included, and of bytes;
+# -1 is no limit.
 sub setquota
 {
-	my ($path, $nodes) = @_;
+	my ($path, $nodes, $bytes) = @_;
+	$bytes //= -1;
 	my $quota = "/zookeeper/quota$path";
-	my $data = "count=-1,bytes=-1=;byteHardLimit=-1;countHardLimit=$nodes";
+	my $data = "count=-1,bytes=-1=;byteHardLimit=$bytes;countHardLimit=$nodes";
 	return $admin->set("$quota/zookeeper_limits", $data) if $admin->exists("$quota/zookeeper_limits");
 	$admin->create("$quota/zookeeper_limits", data => $data, parents => 1);
 	$admin->create("$quota/zookeeper_stats", data => 'count=0,bytes=0');
@@ -56,4 +58,20 @@ for my $case ([ 'removed', \&delquota ], [ 'raised', sub { setquota($_[0], 10_00
 	is($s->fails($_), '', "$_ when it was $how") for grep { !/barrier/ } sort keys %request;
 	delquota('/zklock') if $how eq 'raised';
 }
+
+# A limit of bytes refuses each heartbeat that says something new of the server.  It costs
+# nobody what he has.
+my $short = ZkLock::server('short', $zk, conf => "zklock.session_timeout = '4s'");
+ZkLock::wait_connected($short);
+my $holder = ZkLock::session($short);
+my $token = $holder->query("SELECT zk_lock('held', scope => 'session')");
+setquota('/zklock', -1, 1);
+ZkLock::set($short, 'zklock.drain', 'on');
+ZkLock::wait_until(sub { ZkLock::ask($short, 'SELECT last_error FROM zk_session') =~ /: quota exceeded$/ }, 'a heartbeat is refused');
+my $lease = ZkLock::ask($short, 'SELECT now() + lease_remaining FROM zk_session');
+ZkLock::wait_until(sub { ZkLock::ask($short, "SELECT now() > '$lease'::timestamptz") eq 't' }, 'the lease of then is over');
+is($holder->fails('SELECT 1'), '', 'a quota of bytes: who has a lock has it still');
+setquota('/zklock', -1, 10_000_000);
+is($holder->query("SELECT zk_assert('held')"), $token, '... and can prove it, when it was raised');
+is($holder->query("SELECT zk_unlock('held')"), 't', '... and gives it back');
 done_testing();
