@@ -41,6 +41,7 @@ my $classpath = join ':',
 # Options, all of them optional:
 #   name                 for messages and the directory
 #   servers              1 or 3
+#   observer             the number of one that does not vote, in an ensemble of more
 #   tick_time            ms; a session lasts at least 2 ticks
 #   init_limit, sync_limit   ticks that a follower may lag
 #   container_check_ms   how often empty containers are reaped (default: 60000)
@@ -135,12 +136,15 @@ sub _write_conf
 			my $quorum = $self->{quorum}{$j} //= $self->_quorum_ports;
 			my $port = $quorum->{ $j == $i ? 'port' : 'reached' };
 			$port = $self->{link}->($i, $j, $port) if $self->{link} && $j != $i;
-			$conf{"server.$j"} = "127.0.0.1:$port:$quorum->{election}";
+			$conf{"server.$j"} = "127.0.0.1:$port:$quorum->{election}" . ($self->_observes($j) ? ':observer' : '');
 		}
+		$conf{peerType} = 'observer' if $self->_observes($i);
 		_write("$dir/data/myid", "$i\n");
 	}
 	_write("$dir/zoo.cfg", join '', map { "$_=$conf{$_}\n" } sort keys %conf);
 }
+
+sub _observes { my ($self, $i) = @_; return $i == ($self->{observer} // 0); }
 
 # Another line of zoo.cfg, for the next start.  The last of several counts.
 sub append_conf
@@ -453,16 +457,16 @@ sub four
 # "standalone", "leader", "follower"; undef if it does not say so now.
 sub mode { my ($self, $i) = @_; return ($self->_probe('srvr', $i) // '') =~ /^Mode: (\w+)/m ? $1 : undef; }
 
-# Wait until each server is the leader or follows it; returns them in this order.
+# Wait until each server that votes is the leader or follows it; returns them in this order.
 sub wait_elected
 {
 	my $self = shift;
 	my @order;
 	wait_until(
 		sub {
-			my %mode = map { $_ => $self->mode($_) // '' } $self->servers;
-			@order = sort { $mode{$b} cmp $mode{$a} } $self->servers;
-			return "@mode{@order}" eq join ' ', 'leader', ('follower') x ($self->{servers} - 1);
+			my %mode = map { $_ => $self->mode($_) // '' } grep { !$self->_observes($_) } $self->servers;
+			@order = sort { $mode{$b} cmp $mode{$a} } keys %mode;
+			return "@mode{@order}" eq join ' ', 'leader', ('follower') x (@order - 1);
 		},
 		"$self->{name} has a leader and followers");
 	return @order;
