@@ -71,6 +71,8 @@ sub rest
 {
 	my ($s, @rest) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	# who failed has them given back after that, one by one
+	ZkLock::wait_until(sub { !marks() }, 'all are given back', sub { join ' ', marks() });
 	is(take($s), $_, "$_ is taken") for @rest;
 	length_is($b, 'q', '0 0 0', 'none is left');
 	ZkLock::wait_until(sub { !marks() }, 'no mark is left', sub { join ' ', marks() });
