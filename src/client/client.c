@@ -19,8 +19,7 @@
  * Damage.  The library believes whatever bytes come, and some end the process.  So once a
  * socket is connected the library has one end of a pair of sockets in its place, and gets
  * what was looked at (wire.h, frame.h).  Not with TLS, which the library reads by itself:
- * its checksums find out what is changed on the way, but not what a server sends that is
- * out of its mind.
+ * its checksums find out what is changed on the way, but not what a faulty server sends.
  *
  * Order.  Replies, watch events and session events come in the order of the wire.  When a
  * connection breaks, the library tells of the session event first and then of each open

@@ -1,4 +1,4 @@
-# Replies that are damaged on their way, or come from a server that is out of its mind: the
+# Replies that are damaged on their way, or come from a faulty server: the
 # connection is closed, the log says why, and nothing else happens.  No process crashes, the
 # ZooKeeper session lives, what is held is held, and what was asked is asked again.
 use strict;
