@@ -190,15 +190,9 @@ is_first_rubbish(const char *host)
 void
 zklock_hosts_damaged(const char *host, const char *why)
 {
-	char text[sizeof(zklock_shared->session.last_error)];
-
-	snprintf(text, sizeof(text),
-			 "closed the connection to ZooKeeper server %s, from which damaged data came: %s",
-			 host, why);
-	if (is_first_rubbish(host))
-		zklock_trouble("%s", text);
-	else
-		zklock_trouble_remember(text);
+	zklock_trouble_again(is_first_rubbish(host),
+						 "closed the connection to ZooKeeper server %s, from which damaged data came: %s",
+						 host, why);
 }
 
 void

@@ -196,9 +196,10 @@ zklock_member_answer(const ZkMessage *message)
 	zklock_heartbeat_answered(heartbeat());
 	if (message->rc == ZKLOCK_ZOK)
 		missing = 0;
-	else if (message->rc == ZKLOCK_ZNONODE && ++missing == ZKLOCK_TIMES_MISSING)
-		zklock_trouble("could not create znode \"%s\": a chroot path in \"zklock.hosts\" must exist",
-					   member_path);
+	else if (message->rc == ZKLOCK_ZNONODE && ++missing >= ZKLOCK_TIMES_MISSING)
+		zklock_trouble_again(missing == ZKLOCK_TIMES_MISSING,
+							 "could not create znode \"%s\": a chroot path in \"zklock.hosts\" must exist",
+							 member_path);
 }
 
 int

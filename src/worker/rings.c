@@ -746,12 +746,11 @@ take_listing(const ZkMessage *message, ZkLockRc rc)
 static void
 tell_refused(ZkDeadlockAct act, int rc)
 {
-	if (rc == told_rc)
-		return;
+	zklock_trouble_again(rc != told_rc,
+						 "deadlocks across servers may not be found, since ZooKeeper refused a request on %s: %s",
+						 act == ZKLOCK_DO_LIST ? "the queue of a lock" : zklock_path_waits(),
+						 zklock_rc_text(rc));
 	told_rc = rc;
-	zklock_trouble("deadlocks across servers may not be found, since ZooKeeper refused a request on %s: %s",
-				   act == ZKLOCK_DO_LIST ? "the queue of a lock" : zklock_path_waits(),
-				   zklock_rc_text(rc));
 }
 
 void

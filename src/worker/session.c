@@ -285,8 +285,7 @@ zklock_session_reload(void)
 static void
 open_failed(const char *what, const char *error)
 {
-	if (strcmp(error, open_error) != 0)
-		zklock_trouble("%s%s", what, error);
+	zklock_trouble_again(strcmp(error, open_error) != 0, "%s%s", what, error);
 	strlcpy(open_error, error, sizeof(open_error));
 	zklock_trouble_connecting(error);
 	retry_at = zklock_clock() + RETRY_MS * NS_PER_MS;

@@ -21,18 +21,35 @@ zklock_trouble_remember(const char *text)
 	zklock_session_unlock();
 }
 
+static void
+tell(bool log, const char *fmt, va_list args)
+{
+	char text[sizeof(zklock_shared->session.last_error)];
+
+	vsnprintf(text, sizeof(text), fmt, args);
+	if (log)
+		ereport(LOG, (errmsg_internal("%s", text)));
+	zklock_trouble_remember(text);
+}
+
 void
 zklock_trouble(const char *fmt, ...)
 {
-	char text[sizeof(zklock_shared->session.last_error)];
 	va_list args;
 
 	va_start(args, fmt);
-	vsnprintf(text, sizeof(text), fmt, args);
+	tell(true, fmt, args);
 	va_end(args);
+}
 
-	ereport(LOG, (errmsg_internal("%s", text)));
-	zklock_trouble_remember(text);
+void
+zklock_trouble_again(bool new, const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	tell(new, fmt, args);
+	va_end(args);
 }
 
 void
@@ -40,12 +57,11 @@ zklock_trouble_refused(const ZkMessage *message)
 {
 	static int last_rc = 0;
 
-	if (message->rc == last_rc)
-		return;
+	zklock_trouble_again(message->rc != last_rc,
+						 "ZooKeeper refused a request of the worker%s%s: %s",
+						 message->path ? " on " : "", message->path ? message->path : "",
+						 zklock_rc_text(message->rc));
 	last_rc = message->rc;
-	zklock_trouble("ZooKeeper refused a request of the worker%s%s: %s",
-				   message->path ? " on " : "", message->path ? message->path : "",
-				   zklock_rc_text(message->rc));
 }
 
 void

@@ -16,7 +16,11 @@ extern void zklock_trouble(const char *fmt, ...) pg_attribute_printf(1, 2);
 /* The same without the log, where somebody else says so. */
 extern void zklock_trouble_remember(const char *text);
 
-/* A request that nobody waits for was refused: once, say so. */
+/* The same of what comes again and again: the log is told of it once, that is, if "new".
+ * Something else may have gone wrong meanwhile, and last_error is to say what is. */
+extern void zklock_trouble_again(bool new, const char *fmt, ...) pg_attribute_printf(2, 3);
+
+/* A request that nobody waits for was refused: the log is told once. */
 extern void zklock_trouble_refused(const ZkMessage *message);
 
 /* A request of this client could not be sent, unless rc says that it was, or the

@@ -3,6 +3,7 @@
 use strict;
 use warnings;
 
+use Proxy;
 use Test::More;
 use Time::HiRes qw(time);
 use ZkLock;
@@ -136,13 +137,19 @@ is($s->query("SELECT zk_try_lock('job')"), 't', '... and others are none the wor
 $other->create('/closed', mode => 'persistent');
 $other->create('/closed/locks', mode => 'persistent', acl => [ [ 1, 'world', 'anyone' ] ]);
 $other->create('/closed/servers', mode => 'persistent', acl => [ [ 1, 'world', 'anyone' ] ]);
-my $c = ZkLock::server('c', $zk, conf => "zklock.connect_timeout = '1s'\nzklock.root = '/closed'");
+my $proxy = Proxy->new($zk->host);
+my $c = ZkLock::server('c', $proxy, conf => "zklock.connect_timeout = '1s'\nzklock.root = '/closed'");
 my $v = ZkLock::session($c);
+sub last_error { return ZkLock::ask($c, 'SELECT last_error FROM zk_session'); }
+my $refused = qr{^ZooKeeper refused a request of the worker on /closed/servers/c-\w+: not authenticated$};
 # Another error may come first on a slow machine.
-ZkLock::wait_until(
-	sub { ZkLock::ask($c, 'SELECT last_error FROM zk_session') =~ qr{^ZooKeeper refused a request of the worker on /closed/servers/c-\w+: not authenticated$} },
-	'the error', sub { ZkLock::ask($c, 'SELECT last_error FROM zk_session') });
+ZkLock::wait_until(sub { last_error() =~ $refused }, 'the error', \&last_error);
 pass('a root that we may not write: an error');
+$proxy->down;
+ZkLock::wait_until(sub { last_error() !~ $refused }, 'another error');
+$proxy->heal;
+ZkLock::wait_until(sub { last_error() =~ $refused }, 'it is refused again', \&last_error);
+pass('... and so it is after another one');
 like($v->fails("SELECT zk_lock('job')"), qr/^58000: /, '... no lock');
 # a slow machine makes fewer, in more time; without a pause they are thousands a second
 my ($packets, $start) = ($zk->packets, time);
