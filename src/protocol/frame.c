@@ -284,6 +284,13 @@ typedef struct Contents
 
 static const Contents nothing = {-1, -1};
 
+/* Is a transaction later than the reply that tells of it?  A server's numbers are anything. */
+static bool
+is_beyond(int64_t zxid, int64_t reply)
+{
+	return zxid > FAR_AWAY && zxid - FAR_AWAY > reply;
+}
+
 static void
 look_at_stat(ZkBytes *bytes, const Header *header, Contents contents)
 {
@@ -306,7 +313,7 @@ look_at_stat(ZkBytes *bytes, const Header *header, Contents contents)
 						"a Stat has transactions in a wrong order");
 	/* by a little it may be, of a follower that has just been sent a snapshot */
 	zklock_bytes_refuse(bytes,
-						mzxid - header->zxid > FAR_AWAY || pzxid - header->zxid > FAR_AWAY,
+						is_beyond(mzxid, header->zxid) || is_beyond(pzxid, header->zxid),
 						"a Stat is newer than its reply");
 	zklock_bytes_refuse(bytes,
 						datalen < 0 ||
