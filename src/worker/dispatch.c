@@ -974,7 +974,8 @@ note_refusal(ZkLockEntry *entry, const ZkMessage *message)
 	char shown[ZKLOCK_ENCODED_MAX + 1];
 
 	/* a candidacy is tried again and again: say it once */
-	zklock_trouble_again(entry->kind != ZKLOCK_KIND_ELECTION || entry->last_rc != message->rc,
+	zklock_trouble_again(entry->kind != ZKLOCK_KIND_ELECTION ||
+							 entry->last_rc != message->rc,
 						 "ZooKeeper refused a request for %s \"%s\": %s",
 						 zklock_kind_names[entry->kind],
 						 zklock_log_name(entry->name, shown), zklock_rc_text(message->rc));

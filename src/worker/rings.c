@@ -748,7 +748,8 @@ tell_refused(ZkDeadlockAct act, int rc)
 {
 	zklock_trouble_again(rc != told_rc,
 						 "deadlocks across servers may not be found, since ZooKeeper refused a request on %s: %s",
-						 act == ZKLOCK_DO_LIST ? "the queue of a lock" : zklock_path_waits(),
+						 act == ZKLOCK_DO_LIST ? "the queue of a lock"
+											   : zklock_path_waits(),
 						 zklock_rc_text(rc));
 	told_rc = rc;
 }
