@@ -572,20 +572,18 @@ look_at_zxid(ZkBytes *bytes, const Header *header, const ZkFrames *frames)
 }
 
 /*
- * Does a server end the connection with this, or would the library?  Where a type is not
- * known, credentials are missing, or an ACL is looked at early, the refusal does not wait
- * for the replies to requests before it: see look_at_zxid.  And Keeper says that a session
- * has ended without being asked, with no numbers: KeeperDispatcher::finishSession.
+ * Does a server end the connection with this, or would the library?  A reply may come out
+ * of turn.  Where a type is not known, credentials are missing, or an ACL is looked at
+ * early, the refusal does not wait for the replies to requests before it: see
+ * look_at_zxid.  And where a session comes back to a server at which it has requests of
+ * before, one may be left out (CommitProcessor, ZOOKEEPER-2684).  Keeper says that a
+ * session has ended without being asked, with no numbers: KeeperDispatcher::finishSession.
  */
 static bool
 is_last(const ZkBytes *bytes, const Header *header, const ZkFrames *frames)
 {
-	if (header->err == 0 || bytes->left > 0)
-		return false;
-	if (header->xid == 0 && header->err == SESSION_EXPIRED)
+	if (header->xid == 0 && header->err == SESSION_EXPIRED && bytes->left == 0)
 		return true;
-	if (header->zxid != 0 && header->zxid != -1)
-		return false;
 	for (size_t i = 0; i < frames->n; i += 1 + nth(frames, i)->nops)
 		if (i > 0 && nth(frames, i)->xid == header->xid)
 			return true;
@@ -603,7 +601,10 @@ look_at_reply(ZkBytes *bytes, ZkFrames *frames, Header *header)
 	zklock_bytes_refuse(bytes, !is_code(header->err), "its error code is none");
 	header->last = zklock_bytes_good(bytes) && is_last(bytes, header, frames);
 	if (header->last)
+	{
+		bytes->left = 0; /* nobody reads it */
 		return;
+	}
 	look_at_zxid(bytes, header, frames);
 	if (!zklock_bytes_good(bytes) || look_at_special(bytes, header, frames))
 		return;
