@@ -23,9 +23,9 @@
 
 #include "alarm.h"
 #include "callbacks.h"
-#include "handout.h"
 #include "loss.h"
 #include "names.h"
+#include "queue_backend.h"
 
 /* The innermost of these hooks is ExecutorRun's: its ExecutorEnd comes before any commit,
  * as nothing in a query can commit. */

@@ -17,7 +17,7 @@
 
 #include "contenders.h"
 #include "holder.h"
-#include "slots.h"
+#include "semaphore_rules.h"
 #include "table.h"
 
 void

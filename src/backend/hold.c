@@ -32,7 +32,7 @@
 #include "hold.h"
 #include "names.h"
 #include "proclock.h"
-#include "setslot.h"
+#include "set_shared.h"
 
 /*
  * There is one for each lock, mode and scope, and in transaction scope for each nest

@@ -6,7 +6,7 @@
  * Local to the backend.  A hold has a mode and a scope and is counted; all
  * holds of one name in one mode share one proclock in the lock table.
  *
- * A transaction that requires leadership in an election (election.c) holds that
+ * A transaction that requires leadership in an election (election_backend.c) holds that
  * like an exclusive lock in transaction scope, but shares it with every other
  * backend of the server, so that there is no level 1.
  *

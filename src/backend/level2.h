@@ -3,7 +3,7 @@
  * level2.h
  *	  Level 2: the wait for the grant of a lock, or those of a set.
  *
- * acquire.c and acquireset.c look at what they wait for, and sleep here in between.
+ * acquire.c and set_backend.c look at what they wait for, and sleep here in between.
  *
  *-------------------------------------------------------------------------
  */
@@ -12,8 +12,8 @@
 
 #include "storage/condition_variable.h"
 
+#include "deadlock_backend.h"
 #include "level1.h"
-#include "longwait.h"
 
 typedef struct ZkLevel2Wait
 {

@@ -9,8 +9,8 @@
 #include "compat.h"
 
 #include "limit.h"
+#include "queue_shared.h"
 #include "settings.h"
-#include "work.h"
 
 static const struct
 {

@@ -483,7 +483,7 @@ zklock_loss_after_commit(void)
 	PG_END_TRY();
 }
 
-/* What only begins or ends a run, or acknowledges a loss, is no work (jobrun.c). */
+/* What only begins or ends a run, or acknowledges a loss, is no work (job_backend.c). */
 static void
 count_work(bool committed)
 {

@@ -19,7 +19,7 @@
 #include "commands/extension.h"
 #include "miscadmin.h"
 
-#include "candidacy.h"
+#include "election_shared.h"
 #include "removal.h"
 
 static object_access_hook_type prev_object_access = NULL;

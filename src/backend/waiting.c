@@ -22,7 +22,7 @@
 
 #include "contenders.h"
 #include "names.h"
-#include "place.h"
+#include "semaphore_shared.h"
 #include "waiting.h"
 
 #define LONGEST_QUESTION_MS 1000

@@ -21,6 +21,7 @@
 #include "utils/tuplestore.h"
 
 #include "arguments.h"
+#include "barrier_shared.h"
 #include "check.h"
 #include "contenders.h"
 #include "drain.h"
@@ -29,13 +30,12 @@
 #include "monitor.h"
 #include "names.h"
 #include "nodes.h"
-#include "parties.h"
 #include "protocol.h"
 #include "query.h"
-#include "settings.h"
+#include "queue_shared.h"
 #include "sessions.h"
+#include "settings.h"
 #include "stat.h"
-#include "work.h"
 
 PG_FUNCTION_INFO_V1(zk_locks);
 PG_FUNCTION_INFO_V1(zk_session);

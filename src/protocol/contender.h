@@ -11,11 +11,10 @@
  * _c_<uuid>-lock-<sequence> (exclusive) or _c_<uuid>-read-lock-<sequence>
  * (shared).  An election's is <root>/elections/<encoded name>, its contenders
  * are named _c_<uuid>-latch-<sequence>.  A job's is <root>/jobs/<encoded name>, with
- * contenders named as those of an exclusive lock.  Slots (slots.h) are asked for in
- * <root>/slots/<encoded name>, by contenders named _c_<uuid>-slot<N>-<sequence>, where N
- * is the number of slots.  The high half of the UUID is the
- * session's, the low half the contender's, so that a listing tells our own from
- * everybody else's.
+ * contenders named as those of an exclusive lock.  Slots (semaphore_rules.h) are asked
+ * for in <root>/slots/<encoded name>, by contenders named _c_<uuid>-slot<N>-<sequence>,
+ * where N is the number of slots.  The high half of the UUID is the session's, the low
+ * half the contender's, so that a listing tells our own from everybody else's.
  *
  *-------------------------------------------------------------------------
  */
@@ -50,10 +49,10 @@ typedef enum ZkLockKind
 {
 	ZKLOCK_KIND_LOCK,
 	ZKLOCK_KIND_ELECTION, /* exclusive only */
-	ZKLOCK_KIND_JOB,	  /* the same; see job.h */
-	ZKLOCK_KIND_BARRIER,  /* no lock: names and a directory; see barrier.h */
-	ZKLOCK_KIND_SLOT,	  /* exclusive only; see slots.h */
-	ZKLOCK_KIND_QUEUE	  /* of work, and no lock: see item.h */
+	ZKLOCK_KIND_JOB,	  /* the same; see job_rules.h */
+	ZKLOCK_KIND_BARRIER,  /* no lock: names and a directory; see barrier_rules.h */
+	ZKLOCK_KIND_SLOT,	  /* exclusive only; see semaphore_rules.h */
+	ZKLOCK_KIND_QUEUE	  /* of work, and no lock: see queue_rules.h */
 } ZkLockKind;
 
 #define ZKLOCK_NKINDS 6

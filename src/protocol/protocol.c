@@ -27,7 +27,7 @@
  *-------------------------------------------------------------------------
  */
 #include "protocol.h"
-#include "slots.h"
+#include "semaphore_rules.h"
 
 #include <assert.h>
 #include <string.h>
@@ -951,8 +951,9 @@ watch_for_slot(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 }
 
 /*
- * The same as find_place for one of so many slots (slots.h).  Whoever stands behind may
- * have seen us wait, by a listing of before, and waits to hear that we do no more.
+ * The same as find_place for one of so many slots (semaphore_rules.h).  Whoever stands
+ * behind may have seen us wait, by a listing of before, and waits to hear that we do no
+ * more.
  */
 static void
 find_slot(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,

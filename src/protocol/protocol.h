@@ -20,7 +20,7 @@
  *	 PROBING    BLOCKED: a listing shows somebody; CREATING: it shows nobody,
  *	            or somebody has come who would wait
  *	 BLOCKED    PROBING, CREATING: somebody has come who would not wait, or would
- *	 READY      CREATING: all of the set are (set.h)
+ *	 READY      CREATING: all of the set are (set_rules.h)
  *	 CREATING   QUEUED: created; UNSETTLED: the reply is lost; FREE: refused; READY: a
  *	            set's, and another of it was
  *	 UNSETTLED  QUEUED: a listing shows it; if none does CREATING; when that is
@@ -32,11 +32,11 @@
  *	            FREE: somebody has deleted it
  *	 DELETING   FREE: deleted
  *
- * Of slots (slots.h) one ZkLockQueue is one session's place: a server has as many in one
- * directory as it has sessions that hold or want a slot.  It is asked for in exclusive
- * mode, and has a rule of its own for who is granted and what a waiter watches.  Of the
- * places that wait the first one does that for all; the others are led by it.  See
- * siblings.h.
+ * Of slots (semaphore_rules.h) one ZkLockQueue is one session's place: a server has as
+ * many in one directory as it has sessions that hold or want a slot.  It is asked for in
+ * exclusive mode, and has a rule of its own for who is granted and what a waiter watches.
+ * Of the places that wait the first one does that for all; the others are led by it.  See
+ * semaphore_siblings.h.
  *
  * Every request the actions ask for, but a watch that there is already, is answered by
  * exactly one reply event, which carries the request's uuid, or a listing's number,
@@ -47,7 +47,7 @@
  *
  * A wish can be one of a set, whose locks are taken in one step.  Its contender is then
  * made with those of the set's other queues, in one transaction, and never alone; what
- * this server had in the queue before goes in the same transaction.  See set.h.
+ * this server had in the queue before goes in the same transaction.  See set_rules.h.
  *
  *-------------------------------------------------------------------------
  */
@@ -212,7 +212,7 @@ typedef enum ZkLockEventType
 	ZKLOCK_EV_DIR_CHANGED,	/* somebody came or went, or the directory has gone */
 	ZKLOCK_EV_DIR_GONE,		/* the directory has gone, or the data watch on it is used
 							 * up otherwise */
-	/* of slots, from another place of the same name here (siblings.h) */
+	/* of slots, from another place of the same name here (semaphore_siblings.h) */
 	ZKLOCK_EV_SEEN,	 /* a listing that it has asked for: as LISTED */
 	ZKLOCK_EV_BESIDE /* something has become of it: ended */
 } ZkLockEventType;
@@ -314,7 +314,7 @@ typedef enum ZkLockFailure
 	ZKLOCK_FAIL_NUMBER,		  /* a contender has a number that was not given yet */
 	ZKLOCK_FAIL_NO_DIRECTORY, /* could not be made, or vanishes for ever */
 	ZKLOCK_FAIL_REFUSED,	  /* ensemble refused: see the worker's last error */
-	ZKLOCK_FAIL_RING /* deadlock.h says so, not zklock_step: several locks wait for
+	ZKLOCK_FAIL_RING /* deadlock_rules.h says so, not zklock_step: several locks wait for
 					  * each other */
 } ZkLockFailure;
 

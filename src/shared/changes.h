@@ -9,7 +9,7 @@
 #ifndef ZKLOCK_CHANGES_H
 #define ZKLOCK_CHANGES_H
 
-#include "job.h"
+#include "job_rules.h"
 
 typedef struct ZkChange
 {

@@ -8,9 +8,9 @@
 #include "postgres.h"
 #include "compat.h"
 
+#include "barrier_shared.h"
 #include "drain.h"
-#include "parties.h"
-#include "work.h"
+#include "queue_shared.h"
 
 static bool
 is_left(const ZkLockEntry *entry)

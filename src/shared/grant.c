@@ -18,9 +18,9 @@
 #include "postgres.h"
 #include "compat.h"
 
-#include "candidacy.h"
+#include "election_shared.h"
 #include "grant.h"
-#include "place.h"
+#include "semaphore_shared.h"
 #include "settings.h"
 #include "stat.h"
 

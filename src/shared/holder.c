@@ -19,8 +19,8 @@
 
 #include "blockers.h"
 #include "holder.h"
-#include "place.h"
-#include "work.h"
+#include "queue_shared.h"
+#include "semaphore_shared.h"
 
 bool
 zklock_holder_blocks(const ZkLockEntry *entry, const ZkContender *grant)

@@ -18,10 +18,10 @@
 #include "miscadmin.h"
 #include "utils/guc.h"
 
-#include "candidacy.h"
+#include "election_shared.h"
 #include "grant.h"
-#include "place.h"
 #include "proclock.h"
+#include "semaphore_shared.h"
 #include "stat.h"
 
 static void

@@ -6,7 +6,7 @@
  *
  * The table has one entry a name that somebody on this server holds, keeps or waits
  * for, or an election in which it is a candidate; of slots one for each session that does
- * (place.h).  Backends state in it what they want
+ * (semaphore_shared.h).  Backends state in it what they want
  * and have (want, held); the worker alone moves the entry's queue and publishes its
  * outcome (grant).  Who may touch what:
  *
@@ -37,7 +37,7 @@
 
 #include "heartbeat.h"
 #include "history.h"
-#include "job.h"
+#include "job_rules.h"
 #include "lease.h"
 #include "protocol.h"
 #include "zk.h"
@@ -136,7 +136,7 @@ typedef struct ZkProc
 	int32 pending;				/* the proclock that it waits with, or -1; read without a
 								 * lock, and to be checked then */
 	TimestampTz put_since;		/* since when it waits for room to put, or 0; with ... */
-	char put[ZKLOCK_NAME_MAX + 1]; /* ... the queue, by the lock of work.h */
+	char put[ZKLOCK_NAME_MAX + 1]; /* ... the queue, by the lock of queue_shared.h */
 } ZkProc;
 
 /* What the worker has obtained, as backends see it. */
@@ -168,7 +168,7 @@ typedef struct ZkLockHint
 /* Databases of an election that are told apart. */
 #define ZKLOCK_ELECTION_DATABASES 4
 
-/* This server's part in an election; see candidacy.h. */
+/* This server's part in an election; see election_shared.h. */
 typedef struct ZkElection
 {
 	bool candidate;	 /* a standing wish of the server, which pins the entry */
@@ -180,7 +180,7 @@ typedef struct ZkElection
 	int64 changes;	 /* of "announced" */
 	TimestampTz since;
 
-	/* who wants it: see candidacy.h */
+	/* who wants it: see election_shared.h */
 	bool asked;				/* since the worker looked; read and set without the lock */
 	TimestampTz last_asked; /* 0: never.  The same */
 	int64 idle_since;		/* ns: not asked for since then; the worker's, but at the
@@ -455,9 +455,9 @@ extern ZkLockEntry *zklock_entry_find_hashed(ZkLockKind kind, const char *name, 
 											 bool make, LWLockMode mode, LWLock **lock);
 
 /*
- * Places (place.h).  A new entry of a kind and name that may have several, with its lock,
- * for one of so many slots; NULL, and no lock, if there is no room.  With an entry
- * locked: the first of its kind and name, and the next one, or NULL.
+ * Places (semaphore_shared.h).  A new entry of a kind and name that may have several,
+ * with its lock, for one of so many slots; NULL, and no lock, if there is no room.  With
+ * an entry locked: the first of its kind and name, and the next one, or NULL.
  */
 extern ZkLockEntry *zklock_entry_add(ZkLockKind kind, const char *name, int slots,
 									 LWLock **lock);

@@ -18,19 +18,19 @@
 #include "lib/stringinfo.h"
 #include "nodes/pg_list.h"
 
+#include "barrier_worker.h"
+#include "deadlock_worker.h"
 #include "dispatch.h"
+#include "election_worker.h"
 #include "ensemble.h"
 #include "grant.h"
-#include "leadership.h"
 #include "names.h"
 #include "path.h"
-#include "place.h"
 #include "proclock.h"
 #include "reporter.h"
-#include "rings.h"
-#include "rounds.h"
+#include "semaphore_shared.h"
 #include "session.h"
-#include "sets.h"
+#include "set_worker.h"
 #include "succession.h"
 #include "table.h"
 #include "tag.h"
@@ -349,7 +349,7 @@ touch_set(uint64 set, const ZkLockActions *actions)
 }
 
 /* ------------------------------------------------------------------------
- * Places of one name (siblings.h)
+ * Places of one name (semaphore_siblings.h)
  * ------------------------------------------------------------------------
  */
 

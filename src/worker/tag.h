@@ -24,7 +24,7 @@ typedef enum ZkTagKind
 	ZKLOCK_TAG_WATCH,
 	ZKLOCK_TAG_MARK,
 	ZKLOCK_TAG_DELETE,
-	ZKLOCK_TAG_SET, /* of several queues: see sets.h */
+	ZKLOCK_TAG_SET, /* of several queues: see set_worker.h */
 	/* of the files of these names */
 	ZKLOCK_TAG_ANSWER,
 	ZKLOCK_TAG_UNUSED,

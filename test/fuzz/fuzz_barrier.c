@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * fuzz_barrier.c
- *	  Fuzzer of src/protocol/barrier.c: names of parties, and the record of rounds.
+ *	  Fuzzer of src/protocol/barrier_rules.c: names of parties, and the record of rounds.
  *
  * A name that is read is written likewise.  To a record that is read a round can
  * be added, and then it is a record, with all that are in it.
@@ -10,7 +10,7 @@
  */
 #include "fuzz.h"
 
-#include "barrier.h"
+#include "barrier_rules.h"
 
 static void
 fuzz_name(const char *text)

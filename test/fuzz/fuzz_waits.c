@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * fuzz_waits.c
- *	  Fuzzer of src/protocol/waits.c: what a server says of its waits.
+ *	  Fuzzer of src/protocol/deadlock_text.c: what a server says of its waits.
  *
  * What is read can be written, and read again it is the same.
  *
@@ -9,7 +9,7 @@
  */
 #include "fuzz.h"
 
-#include "waits.h"
+#include "deadlock_text.h"
 
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * barrier_sim.c
- *	  Plays seeded schedules of sessions that meet, against src/protocol/barrier.c.
+ *	  Plays seeded schedules of sessions that meet, against src/protocol/barrier_rules.c.
  *
  * Sessions of several servers come to one barrier, leave it, are cancelled, and come
  * again the moment that they are let go.  Their servers' requests go through a pipe
@@ -31,7 +31,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "barrier.h"
+#include "barrier_rules.h"
 #include "harness.h"
 
 #ifndef ZKLOCK_BARRIER_MUTANT

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * deadlock_sim.c
- *	  Plays seeded schedules of deadlocks across servers against src/protocol/deadlock.c
- *	  and waits.c.
+ *	  Plays seeded schedules of deadlocks across servers against
+ *	  src/protocol/deadlock_rules.c and deadlock_text.c.
  *
  * Backends of several servers take locks, shared or exclusive, in any order, and local
  * ones beside them, which PostgreSQL would see; they wait for them for as long as it
@@ -35,7 +35,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "deadlock.h"
+#include "deadlock_rules.h"
 #include "harness.h"
 
 #ifndef ZKLOCK_DEADLOCK_MUTANT

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * item_sim.c
- *	  Plays seeded schedules of work that is handed out against src/protocol/item.c.
+ *	  Plays seeded schedules of work that is handed out against
+ *	  src/protocol/queue_rules.c.
  *
  * Some servers take items of one queue, commit or roll back, or leave before they have
  * one.  Requests and replies go through a pipe each, at its own pace; connections break
@@ -43,7 +44,7 @@
 #include <string.h>
 
 #include "harness.h"
-#include "item.h"
+#include "queue_rules.h"
 
 #define NSERVERS  3
 #define NTAKES	  4 /* of a server */
@@ -649,7 +650,8 @@ item_of(const char *name)
 	return (int) parsed.sequence;
 }
 
-/* As worker/takes.c does.  Returns whether a take was told that there is no item. */
+/* As worker/queue_takes.c does.  Returns whether a take was told that there is no item.
+ * */
 static bool
 work(Server *s)
 {

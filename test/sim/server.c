@@ -12,7 +12,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "siblings.h"
+#include "semaphore_siblings.h"
 #include "world.h"
 
 #include <inttypes.h>
@@ -363,7 +363,7 @@ perform(Server *server, int queue, const ZkLockAction *action, bool keep)
 }
 
 /*
- * Of slots all queues are of one name (siblings.h).
+ * Of slots all queues are of one name (semaphore_siblings.h).
  */
 
 /* What the others are to a place. */

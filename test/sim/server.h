@@ -19,7 +19,7 @@
 
 #include "local.h"
 #include "model.h"
-#include "set.h"
+#include "set_rules.h"
 
 #define MAX_QUEUES MAX_DIRS
 

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * slots_sim.c
- *	  Plays seeded schedules of slots (slots.h, and protocol.h for each place) against
- *	  the model of ZooKeeper.
+ *	  Plays seeded schedules of slots (semaphore_rules.h, and protocol.h for each place)
+ *	  against the model of ZooKeeper.
  *
  * The world of slots: each server has a few places, of one session each, in one
  * directory.  A place is a queue, and a table in which one backend wants the lock to
@@ -15,7 +15,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "slots.h"
+#include "semaphore_rules.h"
 #include "world.h"
 
 static int usual;	/* number of slots */
