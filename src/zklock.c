@@ -48,10 +48,10 @@ on_shmem_request(void)
 	zklock_stat_shmem_request();
 	zklock_question_shmem_request();
 	zklock_changes_shmem_request();
-	zklock_verdict_shmem_request();
+	zklock_deadlock_shmem_request();
 	zklock_set_shmem_request();
-	zklock_parties_shmem_request();
-	zklock_work_shmem_request();
+	zklock_barrier_shmem_request();
+	zklock_queue_shmem_request();
 }
 
 static void
@@ -63,10 +63,10 @@ on_shmem_startup(void)
 	zklock_stat_shmem_startup();
 	zklock_question_shmem_startup();
 	zklock_changes_shmem_startup();
-	zklock_verdict_shmem_startup();
+	zklock_deadlock_shmem_startup();
 	zklock_set_shmem_startup();
-	zklock_parties_shmem_startup();
-	zklock_work_shmem_startup();
+	zklock_barrier_shmem_startup();
+	zklock_queue_shmem_startup();
 }
 
 void

@@ -66,7 +66,7 @@ zklock_acquire_raise(const ZkHeldLock *held, int32 index)
 	switch ((ZkLockFailure) proclock->failure)
 	{
 		case ZKLOCK_FAIL_RING:
-			zklock_longwait_raise_deadlock(index);
+			zklock_deadlock_raise(index);
 		case ZKLOCK_FAIL_DEADLOCK:
 			ereport(ERROR,
 					(errcode(ERRCODE_T_R_DEADLOCK_DETECTED), errmsg("deadlock detected"),
@@ -493,8 +493,8 @@ find_other_number(const ZkHeldLock *held)
 }
 
 bool
-zklock_acquire_slot(const char *name, int slots, ZkLockScope scope, int64 wait_ms,
-					int64 *token)
+zklock_semaphore_acquire(const char *name, int slots, ZkLockScope scope, int64 wait_ms,
+						 int64 *token)
 {
 	ZkHeldLock *held;
 	int other;

@@ -53,8 +53,8 @@ end_wait(int code, Datum arg)
 
 	if (wait->slot < 0)
 		return;
-	zklock_party_done(wait->slot, wait->outcome,
-					  Max(GetCurrentTimestamp() - wait->began, 0));
+	zklock_barrier_party_done(wait->slot, wait->outcome,
+							  Max(GetCurrentTimestamp() - wait->began, 0));
 }
 
 static void
@@ -86,8 +86,8 @@ count_present(const Wait *wait)
 	{
 		ZkPartyNode node;
 
-		present +=
-			zklock_parse_party(nodes[i].name, &node) && node.parties == wait->parties;
+		present += zklock_barrier_parse_party(nodes[i].name, &node) &&
+			node.parties == wait->parties;
 	}
 	return n < 0 ? -1 : present;
 }
@@ -111,7 +111,7 @@ raise_timeout(const Wait *wait, bool by_setting)
 pg_noreturn static void
 raise_end(const Wait *wait, ZkPartyEnd end)
 {
-	const ZkPartySlot *slot = zklock_party_slot(wait->slot);
+	const ZkPartySlot *slot = zklock_barrier_party_slot(wait->slot);
 	char *name = zklock_display_name(wait->name);
 
 	if (end == ZKLOCK_PARTY_NUMBERS)
@@ -143,7 +143,7 @@ raise_end(const Wait *wait, ZkPartyEnd end)
 static ZkPartyEnd
 await(Wait *wait, bool *by_setting)
 {
-	ZkPartySlot *slot = zklock_party_slot(wait->slot);
+	ZkPartySlot *slot = zklock_barrier_party_slot(wait->slot);
 	ZkWait limits;
 	int64 until;
 	bool leaving = false;
@@ -153,7 +153,7 @@ await(Wait *wait, bool *by_setting)
 	*by_setting = limits.lock_timeout < limits.until;
 	until = Min(limits.lock_timeout, limits.until);
 	ConditionVariablePrepareToSleep(&slot->cv);
-	while ((end = zklock_party_look(wait->slot)) == ZKLOCK_PARTY_NONE)
+	while ((end = zklock_barrier_party_look(wait->slot)) == ZKLOCK_PARTY_NONE)
 	{
 		int64 now = zklock_clock();
 		int64 wake = now + LONGEST_SLEEP * NS_PER_MS;
@@ -163,7 +163,7 @@ await(Wait *wait, bool *by_setting)
 		wait->outcome = ZKLOCK_PARTY_STAT_CANCELS;
 		if (!leaving && now >= until)
 		{
-			zklock_party_leave(wait->slot);
+			zklock_barrier_party_leave(wait->slot);
 			leaving = true;
 		}
 		if (!leaving)
@@ -179,7 +179,7 @@ await(Wait *wait, bool *by_setting)
 }
 
 void
-zklock_meet(const char *name, int32 parties, int64 timeout)
+zklock_barrier_wait(const char *name, int32 parties, int64 timeout)
 {
 	Wait wait = {
 		.name = name,
@@ -200,13 +200,13 @@ zklock_meet(const char *name, int32 parties, int64 timeout)
 		bool by_setting;
 		ZkPartyEnd end;
 
-		wait.slot = zklock_party_come(name, parties);
+		wait.slot = zklock_barrier_party_come(name, parties);
 		if (wait.slot < 0)
 			ereport(ERROR,
 					(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 					 errmsg("too many sessions of this server wait at barriers"),
 					 errdetail("No more than %d can, those included that were canceled while ZooKeeper is out of reach.",
-							   zklock_parties_max())));
+							   zklock_barrier_max())));
 		callback.callback = on_error;
 		callback.arg = &wait;
 		callback.previous = error_context_stack;

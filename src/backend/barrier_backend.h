@@ -18,6 +18,6 @@
  * too many of this server wait; 58000 and 55000 as zklock_check_connection does, and when
  * it cannot be found out whether the round was opened.
  */
-extern void zklock_meet(const char *name, int32 parties, int64 timeout);
+extern void zklock_barrier_wait(const char *name, int32 parties, int64 timeout);
 
 #endif /* ZKLOCK_BARRIER_BACKEND_H */

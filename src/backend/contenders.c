@@ -43,7 +43,7 @@ zklock_contenders_ask(ZkLockKind kind, const char *name, int limit, int64 until,
 		(void) zklock_parse_child(contenders->nodes[i].name, child);
 	}
 	if (kind == ZKLOCK_KIND_SLOT)
-		zklock_slots_find_holders(contenders->children, n, contenders->holds);
+		zklock_semaphore_find_holders(contenders->children, n, contenders->holds);
 	else
 		zklock_find_holders(contenders->children, n, contenders->holds);
 }

@@ -31,7 +31,7 @@
 #define LONGEST_PAUSE 8 /* times deadlock_timeout */
 
 void
-zklock_longwait_begin(ZkLongWait *wait)
+zklock_deadlock_wait_begin(ZkDeadlockWait *wait)
 {
 	wait->start = zklock_clock();
 	wait->look = wait->start + DeadlockTimeout * NS_PER_MS;
@@ -76,7 +76,7 @@ ask(int32 first)
 }
 
 void
-zklock_longwait_look(ZkLongWait *wait, int32 index, int32 first, int64 now)
+zklock_deadlock_wait_look(ZkDeadlockWait *wait, int32 index, int32 first, int64 now)
 {
 	int64 pause = LONGEST_PAUSE * NS_PER_MS * DeadlockTimeout;
 
@@ -98,7 +98,7 @@ zklock_longwait_look(ZkLongWait *wait, int32 index, int32 first, int64 now)
 }
 
 void
-zklock_longwait_end(const ZkLongWait *wait, int32 index)
+zklock_deadlock_wait_end(const ZkDeadlockWait *wait, int32 index)
 {
 	long ms;
 	int us;
@@ -112,13 +112,13 @@ zklock_longwait_end(const ZkLongWait *wait, int32 index)
 }
 
 void
-zklock_longwait_raise_deadlock(int32 index)
+zklock_deadlock_raise(int32 index)
 {
-	ZkVerdict *verdict = palloc(sizeof(ZkVerdict));
+	ZkDeadlockVerdict *verdict = palloc(sizeof(ZkDeadlockVerdict));
 	StringInfoData log;
 	const char *detail;
 
-	if (!zklock_verdict_get(zklock_proclock(index)->wait_start, verdict))
+	if (!zklock_deadlock_verdict_get(zklock_proclock(index)->wait_start, verdict))
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_DEADLOCK_DETECTED), errmsg("deadlock detected"),
 				 errdetail("It goes through lock \"%s\" on several servers.",

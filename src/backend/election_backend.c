@@ -49,10 +49,11 @@ zklock_election_lead(const char *name, int64 wait_ms, bool anew, ZkElectionRef *
 	bool hope;
 
 	/* two sessions that ask at one moment may both be let in */
-	if (zklock_max_locks_per_backend > 0 && !zklock_candidacy_stands(name))
-		zklock_limit_check(ZKLOCK_LIMIT_ELECTIONS, zklock_candidacy_count(role), 1);
+	if (zklock_max_locks_per_backend > 0 && !zklock_election_candidacy_stands(name))
+		zklock_limit_check(ZKLOCK_LIMIT_ELECTIONS, zklock_election_candidacy_count(role),
+						   1);
 	while (hope = zklock_table_hope(),
-		   !zklock_candidacy_enter(name, MyDatabaseId, role, ref))
+		   !zklock_election_candidacy_enter(name, MyDatabaseId, role, ref))
 	{
 		if (!hope)
 			zklock_raise_table_full(false);
@@ -195,7 +196,7 @@ zklock_election_resign(const char *name)
 		return false;
 	candidate = entry->election.candidate;
 	if (candidate)
-		zklock_candidacy_end(entry, ZKLOCK_LEADER_END_RESIGNED);
+		zklock_election_candidacy_end(entry, ZKLOCK_LEADER_END_RESIGNED);
 	zklock_entry_unlock(lock);
 	return candidate;
 }

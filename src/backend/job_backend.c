@@ -160,12 +160,12 @@ settle(ZkJob *job, Oid function, const char *name, bool level1, int64_t now)
 
 		if (own && (run.begun ? !level1 : !is_over(run.xid)))
 			continue;
-		committed = zklock_runs_committed(function, name, &run);
+		committed = zklock_job_runs_committed(function, name, &run);
 		if (!committed && !own)
 			continue;
 		if (!committed && has_namesake(self.name))
 		{
-			zklock_settle_want(MyDatabaseId, false); /* when it is alone */
+			zklock_job_want_settler(MyDatabaseId, false); /* when it is alone */
 			continue;
 		}
 		zklock_job_settle(job, run.id, &self, committed, now);
@@ -287,7 +287,7 @@ decide(ZkJob *job, int64_t now, void *arg)
 		return; /* it was written, though we did not hear of it */
 	check_holder(order->name);
 	settle(job, order->function, order->name, true, now);
-	call.own_done = zklock_runs_last_done(order->function, order->name, job);
+	call.own_done = zklock_job_runs_last_done(order->function, order->name, job);
 	run->decision = zklock_job_decide(job, &call, now);
 	memset(&run->run, 0, sizeof(run->run));
 	if (run->decision.run >= 0)
@@ -422,7 +422,7 @@ only_ends(void)
 {
 	FullTransactionId xid = GetTopFullTransactionIdIfAny();
 
-	return !IsInTransactionBlock(true) && !zklock_handout_any() &&
+	return !IsInTransactionBlock(true) && !zklock_queue_any() &&
 		(!FullTransactionIdIsValid(xid) || FullTransactionIdEquals(xid, ends_in));
 }
 
@@ -500,7 +500,7 @@ insert_row(const Run *run)
 		.error = run->error,
 	};
 
-	zklock_runs_insert(run->order->function, &row);
+	zklock_job_runs_insert(run->order->function, &row);
 }
 
 static void
@@ -1135,7 +1135,7 @@ fail_one(const Begun *begun, int64 until)
 				 errdetail("The session ended without zk_run_end.")));
 		return;
 	}
-	if (zklock_runs_ready(order.function))
+	if (zklock_job_runs_ready(order.function))
 		insert_row(&run);
 	tell_end(&run);
 }
@@ -1195,7 +1195,7 @@ forget(ZkJob *job, int64_t now, void *arg)
 	ByHand *what = arg;
 	/* it was damaged; or there is something */
 	bool any = job->changed || job->nruns > 0 || job->last_done != ZKLOCK_JOB_NEVER ||
-		zklock_runs_last_done(what->function, what->name, job) != ZKLOCK_JOB_NEVER;
+		zklock_job_runs_last_done(what->function, what->name, job) != ZKLOCK_JOB_NEVER;
 
 	check_holder(what->name);
 	/* It may have been forgotten by a write of ours that we did not hear of. */
@@ -1261,7 +1261,7 @@ has_runs(Oid function, const char *name)
 	ZkJob none;
 
 	zklock_job_init(&none);
-	return zklock_runs_last_done(function, name, &none) != ZKLOCK_JOB_NEVER;
+	return zklock_job_runs_last_done(function, name, &none) != ZKLOCK_JOB_NEVER;
 }
 
 static void

@@ -220,7 +220,7 @@ delete_old(const Runs *runs)
 }
 
 void
-zklock_runs_insert(Oid function, const ZkRunRow *row)
+zklock_job_runs_insert(Oid function, const ZkRunRow *row)
 {
 	Runs runs;
 
@@ -232,7 +232,7 @@ zklock_runs_insert(Oid function, const ZkRunRow *row)
 }
 
 bool
-zklock_runs_ready(Oid function)
+zklock_job_runs_ready(Oid function)
 {
 	Oid oid = get_relname_relid(TABLE_NAME, get_func_namespace(function));
 
@@ -315,13 +315,13 @@ find_done(Oid function, const char *job, const ZkJobRun *run, const ZkJob *recor
 }
 
 int64_t
-zklock_runs_last_done(Oid function, const char *job, const ZkJob *record)
+zklock_job_runs_last_done(Oid function, const char *job, const ZkJob *record)
 {
 	return find_done(function, job, NULL, record);
 }
 
 bool
-zklock_runs_committed(Oid function, const char *job, const ZkJobRun *run)
+zklock_job_runs_committed(Oid function, const char *job, const ZkJobRun *run)
 {
 	return find_done(function, job, run, NULL) != ZKLOCK_JOB_NEVER;
 }

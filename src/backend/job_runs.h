@@ -31,17 +31,18 @@ typedef struct ZkRunRow
  * Insert it, as ended now, in the current transaction, and delete what is older than
  * zklock.run_history.
  */
-extern void zklock_runs_insert(Oid function, const ZkRunRow *row);
+extern void zklock_job_runs_insert(Oid function, const ZkRunRow *row);
 
 /* Can it be inserted without waiting for somebody else's lock?  False also if there is no
  * such table any more. */
-extern bool zklock_runs_ready(Oid function);
+extern bool zklock_job_runs_ready(Oid function);
 
 /* The latest slot of a job that is done by what has committed here and counts by the
  * record, or ZKLOCK_JOB_NEVER. */
-extern int64_t zklock_runs_last_done(Oid function, const char *job, const ZkJob *record);
+extern int64_t zklock_job_runs_last_done(Oid function, const char *job,
+										 const ZkJob *record);
 
 /* Has that run of a job committed here? */
-extern bool zklock_runs_committed(Oid function, const char *job, const ZkJobRun *run);
+extern bool zklock_job_runs_committed(Oid function, const char *job, const ZkJobRun *run);
 
 #endif /* ZKLOCK_JOB_RUNS_H */

@@ -54,7 +54,7 @@ static void
 on_exit_early(int code, Datum arg)
 {
 	if (!done)
-		zklock_settle_want(connected ? DatumGetObjectId(arg) : InvalidOid, false);
+		zklock_job_want_settler(connected ? DatumGetObjectId(arg) : InvalidOid, false);
 }
 
 /* ------------------------------------------------------------------------
@@ -98,7 +98,7 @@ static void
 want_in(uint64 database)
 {
 	if (database <= PG_UINT32_MAX && database_exists((Oid) database))
-		zklock_settle_want((Oid) database, true);
+		zklock_job_want_settler((Oid) database, true);
 }
 
 /* The databases of this server with runs that are to be settled. */
@@ -114,7 +114,7 @@ find_databases(void)
 	while (zklock_proclock_next_left(left.proclock + 1, &left))
 	{
 		if (database_exists(left.database))
-			zklock_settle_want(left.database, true);
+			zklock_job_want_settler(left.database, true);
 		else
 			give_up(&left, "Its database is gone.");
 	}
@@ -259,7 +259,7 @@ settle_all(void)
 }
 
 void
-zklock_settle_main(Datum arg)
+zklock_job_settler_main(Datum arg)
 {
 	Oid database = DatumGetObjectId(arg);
 

@@ -10,6 +10,6 @@
 
 #include "postgres.h"
 
-extern PGDLLEXPORT void zklock_settle_main(Datum arg);
+extern PGDLLEXPORT void zklock_job_settler_main(Datum arg);
 
 #endif /* ZKLOCK_JOB_SETTLER_H */

@@ -20,7 +20,7 @@ typedef struct ZkLevel2Wait
 	const ZkWait *wait;
 	ConditionVariable *cv; /* NULL: not begun */
 	int64 unproven;		   /* since when a grant waits for a lease, ns; 0: it does not */
-	ZkLongWait long_wait;
+	ZkDeadlockWait long_wait;
 } ZkLevel2Wait;
 
 /* What a look has found. */

@@ -48,7 +48,7 @@ half(ZkLimit limit)
 		case ZKLOCK_LIMIT_ITEMS:
 			return (zklock_max_items_held + 1) / 2;
 		case ZKLOCK_LIMIT_QUEUES:
-			return ZKLOCK_WORK_PUTS / 2;
+			return ZKLOCK_QUEUE_PUTS / 2;
 		default:
 			return PG_INT32_MAX; /* zklock.max_locks, for whom the setting has no limit */
 	}

@@ -94,7 +94,7 @@ static uint32 wait_event_put = 0;
 static uint32 wait_event_take = 0;
 
 bool
-zklock_handout_any(void)
+zklock_queue_any(void)
 {
 	return pending >= 0 || !dlist_is_empty(&outboxes) || !dlist_is_empty(&held_items);
 }
@@ -102,13 +102,13 @@ zklock_handout_any(void)
 static void
 lock_work(void)
 {
-	LWLockAcquire(zklock_work->lock, LW_EXCLUSIVE);
+	LWLockAcquire(zklock_queue_shared->lock, LW_EXCLUSIVE);
 }
 
 static void
 unlock_work(void)
 {
-	LWLockRelease(zklock_work->lock);
+	LWLockRelease(zklock_queue_shared->lock);
 }
 
 /* ------------------------------------------------------------------------
@@ -116,10 +116,10 @@ unlock_work(void)
  * ------------------------------------------------------------------------
  */
 
-static ZkTaken *
+static ZkQueueTake *
 taken_of(const Held *held)
 {
-	return &zklock_work->taken[held->taken];
+	return &zklock_queue_shared->taken[held->taken];
 }
 
 /*
@@ -137,7 +137,7 @@ forfeit(void)
 	lock_work();
 	dlist_foreach (iter, &held_items)
 	{
-		ZkTaken *taken = taken_of(dlist_container(Held, node, iter.cur));
+		ZkQueueTake *taken = taken_of(dlist_container(Held, node, iter.cur));
 
 		if (taken->take.lost)
 			continue;
@@ -149,7 +149,7 @@ forfeit(void)
 }
 
 /* An item of this transaction that is lost, or NULL.  Whoever is given one tells it. */
-static const ZkTaken *
+static const ZkQueueTake *
 find_lost(void)
 {
 	dlist_iter iter;
@@ -161,26 +161,26 @@ find_lost(void)
 	pg_read_barrier(); /* the lease first, as with locks */
 	dlist_foreach (iter, &held_items)
 	{
-		const ZkTaken *taken = taken_of(dlist_container(Held, node, iter.cur));
+		const ZkQueueTake *taken = taken_of(dlist_container(Held, node, iter.cur));
 
 		/* set once */
-		if (((volatile const ZkTaken *) taken)->take.lost)
+		if (((volatile const ZkQueueTake *) taken)->take.lost)
 			return taken;
 	}
 	return NULL;
 }
 
 /* One whose marks have not been seen on the newest connection, or NULL. */
-static const ZkTaken *
+static const ZkQueueTake *
 find_unseen(void)
 {
-	const ZkTaken *unseen = NULL;
+	const ZkQueueTake *unseen = NULL;
 	dlist_iter iter;
 
-	LWLockAcquire(zklock_work->lock, LW_SHARED);
+	LWLockAcquire(zklock_queue_shared->lock, LW_SHARED);
 	dlist_foreach (iter, &held_items)
 	{
-		const ZkTaken *taken = taken_of(dlist_container(Held, node, iter.cur));
+		const ZkQueueTake *taken = taken_of(dlist_container(Held, node, iter.cur));
 
 		if (taken->take.unseen && (unseen == NULL || taken->refused))
 			unseen = taken;
@@ -200,7 +200,7 @@ raise_refused(const char *queue, int rc)
 }
 
 static const char *
-describe_loss(const ZkTaken *taken)
+describe_loss(const ZkQueueTake *taken)
 {
 	switch (taken->loss)
 	{
@@ -217,7 +217,7 @@ describe_loss(const ZkTaken *taken)
 }
 
 pg_noreturn static void
-raise_lost(const ZkTaken *taken)
+raise_lost(const ZkQueueTake *taken)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
@@ -229,7 +229,7 @@ raise_lost(const ZkTaken *taken)
 
 /* There is a lease, and a look at an item's marks has no answer. */
 pg_noreturn static void
-raise_unseen(const ZkTaken *taken, int64 ms)
+raise_unseen(const ZkQueueTake *taken, int64 ms)
 {
 	if (taken->refused)
 		raise_refused(taken->queue, taken->rc);
@@ -255,11 +255,11 @@ on_claim_error(void *queue)
  * an item is lost: it is returned.  The lease comes first: that of a new connection is
  * there when the marks count as unseen.
  */
-static const ZkTaken *
+static const ZkQueueTake *
 await_proof(void)
 {
 	int64 ms = (int64) zklock_shared->session.timeout_ms + zklock_connect_timeout;
-	const ZkTaken *lost;
+	const ZkQueueTake *lost;
 	ZkWait wait;
 
 	zklock_wait_begin(&wait, ms);
@@ -267,7 +267,7 @@ await_proof(void)
 	for (;;)
 	{
 		bool valid = zklock_lease_valid();
-		const ZkTaken *unseen = find_unseen();
+		const ZkQueueTake *unseen = find_unseen();
 		int64 now = zklock_clock();
 
 		/* it was lost before it counted as seen */
@@ -289,10 +289,10 @@ await_proof(void)
 }
 
 void
-zklock_handout_claim(void)
+zklock_queue_claim(void)
 {
 	ErrorContextCallback callback;
-	const ZkTaken *lost;
+	const ZkQueueTake *lost;
 
 	if (dlist_is_empty(&held_items))
 		return;
@@ -359,7 +359,7 @@ check_length(const Outbox *outbox, int64 length)
 }
 
 void
-zklock_handout_put(const char *queue, const char *payload, int len)
+zklock_queue_put(const char *queue, const char *payload, int len)
 {
 	Outbox *outbox;
 	Parcel *item;
@@ -415,23 +415,23 @@ make_puts(int n)
 	dlist_iter iter;
 	int next = 0;
 
-	for (int i = 0; i < ZKLOCK_WORK_PUTS; i++)
-		nfree += zklock_work->put[i].state == ZKLOCK_PUT_FREE;
+	for (int i = 0; i < ZKLOCK_QUEUE_PUTS; i++)
+		nfree += zklock_queue_shared->put[i].state == ZKLOCK_PUT_FREE;
 	if (nfree < n)
 		return false;
 	dlist_foreach (iter, &outboxes)
 	{
 		Outbox *outbox = dlist_container(Outbox, node, iter.cur);
-		ZkPut *put;
+		ZkQueuePut *put;
 
 		if (!is_unwritten(outbox))
 			continue;
-		while (zklock_work->put[next].state != ZKLOCK_PUT_FREE)
+		while (zklock_queue_shared->put[next].state != ZKLOCK_PUT_FREE)
 			next++;
-		put = &zklock_work->put[next];
+		put = &zklock_queue_shared->put[next];
 		outbox->put = next;
 		put->state = ZKLOCK_PUT_WRITING;
-		put->serial = zklock_work_serial();
+		put->serial = zklock_queue_serial();
 		put->pid = MyProcPid;
 		put->nchunks = put->acked = put->settled = 0;
 		put->round = 1;
@@ -450,9 +450,9 @@ make_puts(int n)
  * The next chunk, as many items as it has room for, into a buffer.  With the lock.
  */
 static void
-post_chunk(Outbox *outbox, ZkWorkBuffer *buffer, ZkChunkHead *head)
+post_chunk(Outbox *outbox, ZkQueueBuffer *buffer, ZkChunkHead *head)
 {
-	ZkPut *put = &zklock_work->put[outbox->put];
+	ZkQueuePut *put = &zklock_queue_shared->put[outbox->put];
 	dlist_node *node = outbox->next;
 	int size = 0;
 	char *p;
@@ -492,9 +492,9 @@ post_chunk(Outbox *outbox, ZkWorkBuffer *buffer, ZkChunkHead *head)
 static void
 free_buffers(int put)
 {
-	for (int i = 0; i < ZKLOCK_WORK_BUFFERS; i++)
+	for (int i = 0; i < ZKLOCK_QUEUE_BUFFERS; i++)
 	{
-		ZkWorkBuffer *buffer = &zklock_work->buffer[i];
+		ZkQueueBuffer *buffer = &zklock_queue_shared->buffer[i];
 
 		if (buffer->state == ZKLOCK_BUFFER_POSTED && buffer->put == put)
 			buffer->state = ZKLOCK_BUFFER_FREE;
@@ -510,7 +510,7 @@ post(Outbox *outbox, ZkChunkHead *head)
 	lock_work();
 	while (!outbox->posted)
 	{
-		ZkWorkBuffer *buffer = zklock_work_buffer();
+		ZkQueueBuffer *buffer = zklock_queue_buffer();
 
 		if (buffer == NULL)
 			break;
@@ -519,7 +519,7 @@ post(Outbox *outbox, ZkChunkHead *head)
 	}
 	unlock_work();
 	if (posted)
-		zklock_work_wake();
+		zklock_queue_wake();
 	return outbox->posted;
 }
 
@@ -527,7 +527,7 @@ post(Outbox *outbox, ZkChunkHead *head)
 static void
 write_outbox(Outbox *outbox, ZkChunkHead *head)
 {
-	ZkPut *put = &zklock_work->put[outbox->put];
+	ZkQueuePut *put = &zklock_queue_shared->put[outbox->put];
 	int64 start = zklock_clock();
 	bool ready = false;
 
@@ -614,7 +614,7 @@ static void
 on_room_error(void *queue)
 {
 	int nputs;
-	int writer = zklock_unlocked() ? zklock_work_writer(MyProcPid, &nputs) : 0;
+	int writer = zklock_unlocked() ? zklock_queue_writer(MyProcPid, &nputs) : 0;
 
 	errcontext("while waiting to put items into queue \"%s\"%s", zklock_plain_name(queue),
 			   writer != 0 ? psprintf(", behind process %d", writer) : "");
@@ -624,16 +624,16 @@ pg_noreturn static void
 raise_no_puts(int n)
 {
 	int nputs;
-	int writer = zklock_work_writer(MyProcPid, &nputs);
+	int writer = zklock_queue_writer(MyProcPid, &nputs);
 
 	ereport(ERROR,
 			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 			 errmsg("too many transactions of this server put items into queues"),
 			 writer != 0
 				 ? errdetail("This one needs room for %d queues, the server has it for %d, and process %d takes %d.",
-							 n, ZKLOCK_WORK_PUTS, writer, nputs)
+							 n, ZKLOCK_QUEUE_PUTS, writer, nputs)
 				 : errdetail("This one needs room for %d queues, the server has it for %d.",
-							 n, ZKLOCK_WORK_PUTS),
+							 n, ZKLOCK_QUEUE_PUTS),
 			 errhint(
 				 "Retry when these have committed. While a COMMIT waits, zk_waits shows for whom.")));
 }
@@ -678,11 +678,11 @@ await_puts(int n, char *queue)
 		{
 			/* until the end of the transaction, should an error end it */
 			set_waiting(queue);
-			ConditionVariablePrepareToSleep(&zklock_work->room_cv);
+			ConditionVariablePrepareToSleep(&zklock_queue_shared->room_cv);
 			waits = true;
 			continue;
 		}
-		wait_put(&zklock_work->room_cv, wait.start,
+		wait_put(&zklock_queue_shared->room_cv, wait.start,
 				 (long) Min(LONGEST_SLEEP, (until - now) / NS_PER_MS + 1));
 	}
 	ConditionVariableCancelSleep();
@@ -733,7 +733,7 @@ write_outboxes(void)
 }
 
 void
-zklock_handout_before_commit(void)
+zklock_queue_before_commit(void)
 {
 	if (!dlist_is_empty(&outboxes))
 		write_outboxes();
@@ -741,7 +741,7 @@ zklock_handout_before_commit(void)
 
 
 void
-zklock_handout_refuse_prepare(void)
+zklock_queue_refuse_prepare(void)
 {
 	if (!dlist_is_empty(&held_items) || count_queues() > 0)
 		ereport(ERROR,
@@ -759,21 +759,21 @@ zklock_handout_refuse_prepare(void)
 static void
 leave_pending(void)
 {
-	ZkTaken *taken;
+	ZkQueueTake *taken;
 
 	if (pending < 0)
 		return;
-	taken = &zklock_work->taken[pending];
+	taken = &zklock_queue_shared->taken[pending];
 	pending = -1;
 	lock_work();
-	taken->order = ++zklock_work->last_order;
+	taken->order = ++zklock_queue_shared->last_order;
 	zklock_take_leave(&taken->take);
 	if (taken->take.state != ZKLOCK_TAKE_READING)
-		zklock_taken_free_buffer(taken);
+		zklock_queue_take_free_buffer(taken);
 	if (taken->take.state == ZKLOCK_TAKE_FREE)
-		zklock_taken_free(taken);
+		zklock_queue_take_free(taken);
 	unlock_work();
-	zklock_work_wake();
+	zklock_queue_wake();
 }
 
 static int
@@ -798,7 +798,7 @@ typedef enum Outcome
 } Outcome;
 
 static Outcome
-look_at(ZkTaken *taken, Held *held, ZkHandout *handout, int *rc)
+look_at(ZkQueueTake *taken, Held *held, ZkHandout *handout, int *rc)
 {
 	Outcome outcome = OUTCOME_NOTHING;
 
@@ -815,10 +815,10 @@ look_at(ZkTaken *taken, Held *held, ZkHandout *handout, int *rc)
 			handout->attempt = taken->attempt;
 			handout->since = taken->since;
 			handout->len = taken->len;
-			memcpy(handout->payload, zklock_work->buffer[taken->buffer].data,
+			memcpy(handout->payload, zklock_queue_shared->buffer[taken->buffer].data,
 				   (size_t) taken->len);
 			handout->payload[taken->len] = '\0';
-			zklock_taken_free_buffer(taken);
+			zklock_queue_take_free_buffer(taken);
 			taken->take.state = ZKLOCK_TAKE_HELD;
 			held->taken = pending;
 			dlist_push_head(&held_items, &held->node);
@@ -829,7 +829,7 @@ look_at(ZkTaken *taken, Held *held, ZkHandout *handout, int *rc)
 		outcome = OUTCOME_NONE;
 	unlock_work();
 	if (outcome == OUTCOME_ITEM)
-		zklock_work_wake(); /* the buffer is free */
+		zklock_queue_wake(); /* the buffer is free */
 	return outcome;
 }
 
@@ -842,7 +842,7 @@ on_wait_error(void *queue)
 static bool
 wait_for_item(int64 wait_ms, Held *held, ZkHandout *handout)
 {
-	ZkTaken *taken = &zklock_work->taken[pending];
+	ZkQueueTake *taken = &zklock_queue_shared->taken[pending];
 	ZkWait wait;
 	int64 unproven = 0;
 	ErrorContextCallback callback;
@@ -891,10 +891,10 @@ wait_for_item(int64 wait_ms, Held *held, ZkHandout *handout)
 }
 
 bool
-zklock_handout_take(const char *queue, int64 wait_ms, ZkHandout *handout)
+zklock_queue_take(const char *queue, int64 wait_ms, ZkHandout *handout)
 {
-	const ZkTaken *lost = find_lost();
-	ZkTaken *taken;
+	const ZkQueueTake *lost = find_lost();
+	ZkQueueTake *taken;
 	Held *held;
 	bool found;
 
@@ -910,9 +910,9 @@ zklock_handout_take(const char *queue, int64 wait_ms, ZkHandout *handout)
 	held = MemoryContextAlloc(held_context, sizeof(Held));
 	held->level = GetCurrentTransactionNestLevel();
 	lock_work();
-	taken = zklock_taken_make(queue, wait_ms != 0);
+	taken = zklock_queue_take_make(queue, wait_ms != 0);
 	if (taken != NULL)
-		pending = (int32) (taken - zklock_work->taken);
+		pending = (int32) (taken - zklock_queue_shared->taken);
 	unlock_work();
 	if (taken == NULL)
 	{
@@ -925,7 +925,7 @@ zklock_handout_take(const char *queue, int64 wait_ms, ZkHandout *handout)
 				 errhint(
 					 "Retry when other transactions have ended, or ask an administrator for a higher limit.")));
 	}
-	zklock_work_wake();
+	zklock_queue_wake();
 	PG_TRY();
 	{
 		found = wait_for_item(wait_ms, held, handout);
@@ -945,7 +945,7 @@ zklock_handout_take(const char *queue, int64 wait_ms, ZkHandout *handout)
 		pfree(handout->payload);
 	}
 	else
-		zklock_work_count(ZKLOCK_WORK_TAKEN, 1);
+		zklock_queue_count(ZKLOCK_QUEUE_TAKEN, 1);
 	return found;
 }
 
@@ -957,16 +957,16 @@ zklock_handout_take(const char *queue, int64 wait_ms, ZkHandout *handout)
 static void
 end_held(Held *held, bool committed)
 {
-	ZkTaken *taken = taken_of(held);
+	ZkQueueTake *taken = taken_of(held);
 
 	lock_work();
 	/* by the worker's word or by the clock */
 	if (taken->take.lost || zklock_lease_lost())
-		zklock_work_count(ZKLOCK_WORK_LOST, 1);
-	taken->order = ++zklock_work->last_order;
+		zklock_queue_count(ZKLOCK_QUEUE_LOST, 1);
+	taken->order = ++zklock_queue_shared->last_order;
 	zklock_take_end(&taken->take, committed);
 	if (taken->take.state == ZKLOCK_TAKE_FREE)
-		zklock_taken_free(taken);
+		zklock_queue_take_free(taken);
 	unlock_work();
 	dlist_delete(&held->node);
 	pfree(held);
@@ -975,23 +975,23 @@ end_held(Held *held, bool committed)
 static void
 end_outbox(Outbox *outbox, bool committed)
 {
-	ZkPut *put = &zklock_work->put[outbox->put];
+	ZkQueuePut *put = &zklock_queue_shared->put[outbox->put];
 
 	lock_work();
 	free_buffers(outbox->put);
 	Assert(put->state == ZKLOCK_PUT_WRITING);
-	put->order = committed ? ++zklock_work->committed : 0;
+	put->order = committed ? ++zklock_queue_shared->committed : 0;
 	put->state = committed ? ZKLOCK_PUT_COMMITTED : ZKLOCK_PUT_ABORTED;
 	unlock_work();
-	ConditionVariableBroadcast(&zklock_work->room_cv);
+	ConditionVariableBroadcast(&zklock_queue_shared->room_cv);
 }
 
 void
-zklock_handout_end(bool committed)
+zklock_queue_end(bool committed)
 {
 	dlist_iter iter;
 
-	if (!zklock_handout_any())
+	if (!zklock_queue_any())
 		return;
 	leave_pending();
 	if (zklock_proc(ZKLOCK_MY_PROC_NUMBER)->put_since != 0)
@@ -1008,11 +1008,11 @@ zklock_handout_end(bool committed)
 		MemoryContextReset(outbox_context);
 	while (!dlist_is_empty(&held_items))
 		end_held(dlist_head_element(Held, node, &held_items), committed);
-	zklock_work_wake();
+	zklock_queue_wake();
 }
 
 void
-zklock_handout_end_sub(int level, bool committed)
+zklock_queue_end_sub(int level, bool committed)
 {
 	dlist_iter iter;
 	dlist_mutable_iter held_iter;
@@ -1060,5 +1060,5 @@ zklock_handout_end_sub(int level, bool committed)
 		}
 	}
 	if (ended)
-		zklock_work_wake();
+		zklock_queue_wake();
 }

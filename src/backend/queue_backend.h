@@ -28,13 +28,13 @@ typedef struct ZkHandout
  */
 
 /* Put an item into a queue at the commit.  Raises 54000, 53400 and 25006. */
-extern void zklock_handout_put(const char *queue, const char *payload, int len);
+extern void zklock_queue_put(const char *queue, const char *payload, int len);
 
 /*
  * Take the oldest item that nobody has, waiting for one for so many ms, or
  * ZKLOCK_WAIT_FOREVER.  False: there is none.  Raises 55P03 for lock_timeout, and 53400.
  */
-extern bool zklock_handout_take(const char *queue, int64 wait_ms, ZkHandout *handout);
+extern bool zklock_queue_take(const char *queue, int64 wait_ms, ZkHandout *handout);
 
 /* --- for callbacks; none throws but the first three ------------------------ */
 
@@ -44,19 +44,19 @@ extern bool zklock_handout_take(const char *queue, int64 wait_ms, ZkHandout *han
  * zklock_loss_await_verdict does for locks: 40001.  It waits for a lease, and for the look at
  * their marks on a new connection, and raises 58000 and 55P03.
  */
-extern void zklock_handout_before_commit(void);
-extern void zklock_handout_claim(void);
+extern void zklock_queue_before_commit(void);
+extern void zklock_queue_claim(void);
 
 /* PRE_PREPARE. */
-extern void zklock_handout_refuse_prepare(void);
+extern void zklock_queue_refuse_prepare(void);
 
 /* Has this transaction put or taken anything, or is it about to? */
-extern bool zklock_handout_any(void);
+extern bool zklock_queue_any(void);
 
 /* The transaction has ended. */
-extern void zklock_handout_end(bool committed);
+extern void zklock_queue_end(bool committed);
 
 /* A subtransaction of this nest level ends. */
-extern void zklock_handout_end_sub(int level, bool committed);
+extern void zklock_queue_end_sub(int level, bool committed);
 
 #endif /* ZKLOCK_QUEUE_BACKEND_H */

@@ -32,7 +32,7 @@ static void
 on_transaction_end(XactEvent event, void *arg)
 {
 	if (event == XACT_EVENT_COMMIT && OidIsValid(database))
-		zklock_candidacy_leave_database(database);
+		zklock_election_candidacy_leave_database(database);
 	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT ||
 		event == XACT_EVENT_PREPARE)
 		database = InvalidOid;

@@ -45,7 +45,7 @@ find_contender(const ZkHeldLock *held, uint64 *hi, uint64 *lo)
 	zklock_session_read(&session);
 	*hi = session.uuid_hi;
 	lock = zklock_entry_lock(entry, LW_SHARED); /* our proclock pins it */
-	contender = zklock_queue_grant(&entry->queue, ZKLOCK_EXCLUSIVE);
+	contender = zklock_lock_queue_grant(&entry->queue, ZKLOCK_EXCLUSIVE);
 	if (contender != NULL)
 		*lo = contender->uuid;
 	zklock_entry_unlock(lock);
@@ -88,8 +88,8 @@ try_number(const ZkHeldLock *held)
 	if (!record.exists)
 		return 0;
 	n = list_queue(held->name, &children);
-	number = zklock_slots_number(record.node.data, (size_t) record.node.datalen, children,
-								 n, hi, lo, held->slots, text, &len);
+	number = zklock_semaphore_find_number(record.node.data, (size_t) record.node.datalen,
+										  children, n, hi, lo, held->slots, text, &len);
 	if (number < 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
@@ -104,7 +104,7 @@ try_number(const ZkHeldLock *held)
 }
 
 int
-zklock_slot_number(ZkHeldLock *held)
+zklock_semaphore_number(ZkHeldLock *held)
 {
 	MemoryContext context =
 		AllocSetContextCreate(CurrentMemoryContext, "zklock slot", ALLOCSET_DEFAULT_SIZES);

@@ -14,6 +14,6 @@
  * The number of a slot that is held, which no other holder has meanwhile.  The first call
  * asks the ensemble.  Raises what zklock_query does, and the error of a loss.
  */
-extern int zklock_slot_number(ZkHeldLock *held);
+extern int zklock_semaphore_number(ZkHeldLock *held);
 
 #endif /* ZKLOCK_SEMAPHORE_BACKEND_H */

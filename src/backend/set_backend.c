@@ -535,7 +535,7 @@ find_token(const Set *set, const char *name)
 }
 
 bool
-zklock_acquire_all(char *const *names, int n, ZkLockMode mode, ZkLockScope scope,
+zklock_set_acquire(char *const *names, int n, ZkLockMode mode, ZkLockScope scope,
 				   int64 wait_ms, int64 *token)
 {
 	Set *set = palloc0(sizeof(Set));

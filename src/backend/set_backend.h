@@ -20,7 +20,7 @@
  * many names for one step, and 55000 where one is held in shared mode and all are asked
  * for in exclusive mode.  Nothing stays behind in any of them.
  */
-extern bool zklock_acquire_all(char *const *names, int n, ZkLockMode mode,
+extern bool zklock_set_acquire(char *const *names, int n, ZkLockMode mode,
 							   ZkLockScope scope, int64 wait_ms, int64 *token);
 
 #endif /* ZKLOCK_SET_BACKEND_H */

@@ -73,9 +73,9 @@ find_remote(const ZkLockEntry *entry, const ZkProcLock *mine, Blocker *blocker)
 static void
 find_leader(const ZkLockEntry *entry, Blocker *blocker)
 {
-	const ZkLockEntry *first = zklock_place_first(entry);
+	const ZkLockEntry *first = zklock_semaphore_place_first(entry);
 
-	if (!zklock_siblings_is_led(&entry->queue) || first == entry)
+	if (!zklock_semaphore_siblings_is_led(&entry->queue) || first == entry)
 		return;
 	zklock_foreach_proclock (proclock, first)
 	{

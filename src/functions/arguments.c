@@ -122,7 +122,7 @@ zklock_get_names(ZkLockKind kind, ArrayType *arg, int *n)
 }
 
 int
-zklock_get_slots(int32 arg)
+zklock_get_permits(int32 arg)
 {
 	if (arg < 1 || arg > ZKLOCK_SLOTS_MAX)
 		ereport(ERROR,

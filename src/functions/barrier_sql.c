@@ -46,15 +46,16 @@ zk_barrier(PG_FUNCTION_ARGS)
 	zklock_check_callable();
 	zklock_get_name(ZKLOCK_KIND_BARRIER, PG_GETARG_TEXT_PP(0), name);
 	parties = PG_GETARG_INT32(1);
-	if (parties < 1 || parties > ZKLOCK_PARTIES_MAX)
+	if (parties < 1 || parties > ZKLOCK_BARRIER_PARTIES_MAX)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("number of parties must be between 1 and %d", ZKLOCK_PARTIES_MAX)));
+				 errmsg("number of parties must be between 1 and %d",
+						ZKLOCK_BARRIER_PARTIES_MAX)));
 	if (!PG_ARGISNULL(2))
 		timeout = zklock_get_timeout(PG_GETARG_INTERVAL_P(2), "timeout");
 
 	zklock_leave_transaction(fcinfo, "zk_barrier", "Call it on its own.");
-	zklock_meet(name, parties, timeout);
+	zklock_barrier_wait(name, parties, timeout);
 	SPI_finish();
 	PG_RETURN_VOID();
 }
@@ -85,7 +86,7 @@ put_barrier(ReturnSetInfo *rsinfo, const char *name, int64 session)
 	parties = palloc(sizeof(*parties) * ((Size) n + 1));
 	is_party = palloc(sizeof(*is_party) * ((Size) n + 1));
 	for (int i = 0; i < n; i++)
-		is_party[i] = zklock_parse_party(nodes[i].name, &parties[i]);
+		is_party[i] = zklock_barrier_parse_party(nodes[i].name, &parties[i]);
 	for (int i = 0; i < n; i++)
 	{
 		const ZkNode *node = &nodes[i];
@@ -145,8 +146,8 @@ zk_stat_barriers(PG_FUNCTION_ARGS)
 	zklock_check_callable();
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
-	zklock_party_stats(n, &since);
-	values[0] = Int32GetDatum(zklock_parties_used());
+	zklock_barrier_party_stats(n, &since);
+	values[0] = Int32GetDatum(zklock_barrier_used());
 	for (int i = 0; i < ZKLOCK_NPARTY_STATS; i++)
 		values[i + 1] = i < ZKLOCK_PARTY_STAT_WAIT_US
 			? Int64GetDatum(n[i])

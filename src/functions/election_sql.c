@@ -210,7 +210,7 @@ remember_run(Oid function, const char *name, int64 token, TimestampTz started)
 	};
 
 	if (!XactReadOnly && !RecoveryInProgress())
-		zklock_runs_insert(function, &row);
+		zklock_job_runs_insert(function, &row);
 }
 
 /*

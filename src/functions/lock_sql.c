@@ -97,7 +97,7 @@ zk_lock_all(PG_FUNCTION_ARGS)
 	names = zklock_get_names(ZKLOCK_KIND_LOCK, PG_GETARG_ARRAYTYPE_P(0), &n);
 	zklock_loss_acknowledge();
 	tokens = palloc(sizeof(int64) * (Size) Max(n, 1));
-	(void) zklock_acquire_all(names, n, ZKLOCK_EXCLUSIVE, ZKLOCK_SCOPE_TRANSACTION,
+	(void) zklock_set_acquire(names, n, ZKLOCK_EXCLUSIVE, ZKLOCK_SCOPE_TRANSACTION,
 							  ZKLOCK_WAIT_FOREVER, tokens);
 	values = palloc(sizeof(Datum) * (Size) Max(n, 1));
 	for (int i = 0; i < n; i++)
@@ -123,7 +123,7 @@ zk_try_lock_all(PG_FUNCTION_ARGS)
 	scope = zklock_get_scope(PG_GETARG_TEXT_PP(2), true);
 	timeout = zklock_get_timeout(PG_GETARG_INTERVAL_P(3), "timeout");
 	zklock_loss_acknowledge();
-	PG_RETURN_BOOL(zklock_acquire_all(names, n, mode, scope, timeout,
+	PG_RETURN_BOOL(zklock_set_acquire(names, n, mode, scope, timeout,
 									  palloc(sizeof(int64) * (Size) Max(n, 1))));
 }
 
@@ -233,8 +233,8 @@ prove_contender(ZkHeldLock *held)
 		if (contender->state != ZKLOCK_GRANTED || contender->mode != mode)
 			continue;
 		if (kind == ZKLOCK_KIND_SLOT)
-			zklock_format_slot(query.prefix, session.uuid_hi, contender->uuid,
-							   contender->slots);
+			zklock_format_permit(query.prefix, session.uuid_hi, contender->uuid,
+								 contender->slots);
 		else
 			zklock_format_contender(query.prefix, session.uuid_hi, contender->uuid, kind,
 									mode);

@@ -717,18 +717,18 @@ zk_stat(PG_FUNCTION_ARGS)
 	TupleDesc desc;
 	int64 n[ZKLOCK_NSTATS];
 	TimestampTz since;
-	Datum values[ZKLOCK_NSTATS + ZKLOCK_WORK_COUNTERS + 1];
-	bool nulls[ZKLOCK_NSTATS + ZKLOCK_WORK_COUNTERS + 1] = {0};
+	Datum values[ZKLOCK_NSTATS + ZKLOCK_QUEUE_COUNTERS + 1];
+	bool nulls[ZKLOCK_NSTATS + ZKLOCK_QUEUE_COUNTERS + 1] = {0};
 
 	zklock_check_callable();
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
 	zklock_stat_server(n, &since);
 	put_counters(values, n);
-	for (int i = 0; i < ZKLOCK_WORK_COUNTERS; i++)
+	for (int i = 0; i < ZKLOCK_QUEUE_COUNTERS; i++)
 		values[ZKLOCK_NSTATS + i] =
-			Int64GetDatum((int64) pg_atomic_read_u64(&zklock_work->count[i]));
-	values[ZKLOCK_NSTATS + ZKLOCK_WORK_COUNTERS] = TimestampTzGetDatum(since);
+			Int64GetDatum((int64) pg_atomic_read_u64(&zklock_queue_shared->count[i]));
+	values[ZKLOCK_NSTATS + ZKLOCK_QUEUE_COUNTERS] = TimestampTzGetDatum(since);
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
 }
 
@@ -766,7 +766,7 @@ zk_stat_reset(PG_FUNCTION_ARGS)
 {
 	zklock_check_callable();
 	zklock_stat_reset();
-	zklock_party_stats_reset();
-	zklock_work_reset();
+	zklock_barrier_party_stats_reset();
+	zklock_queue_reset();
 	PG_RETURN_VOID();
 }

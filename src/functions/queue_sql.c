@@ -43,7 +43,7 @@ zk_queue_put(PG_FUNCTION_ARGS)
 	payload = zklock_to_utf8(PG_GETARG_TEXT_PP(1));
 	zklock_introduce(); /* the commit may wait */
 	zklock_callbacks_begin();
-	zklock_handout_put(name, payload, (int) strlen(payload));
+	zklock_queue_put(name, payload, (int) strlen(payload));
 	PG_RETURN_VOID();
 }
 
@@ -82,7 +82,7 @@ zk_queue_take(PG_FUNCTION_ARGS)
 		return (Datum) 0;
 	}
 	zklock_callbacks_begin();
-	if (!zklock_handout_take(name, timeout, &handout))
+	if (!zklock_queue_take(name, timeout, &handout))
 		return (Datum) 0;
 	values[0] = Int64GetDatum(handout.id);
 	values[1] = payload_datum(&handout);

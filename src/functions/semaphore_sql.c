@@ -37,10 +37,10 @@ zk_acquire(PG_FUNCTION_ARGS)
 	ZKLOCK_REFUSE_NULLS("slot name", "number of slots", "lock scope");
 	zklock_check_callable();
 	zklock_get_name(ZKLOCK_KIND_SLOT, PG_GETARG_TEXT_PP(0), name);
-	slots = zklock_get_slots(PG_GETARG_INT32(1));
+	slots = zklock_get_permits(PG_GETARG_INT32(1));
 	scope = zklock_get_scope(PG_GETARG_TEXT_PP(2), false);
 	zklock_loss_acknowledge();
-	(void) zklock_acquire_slot(name, slots, scope, ZKLOCK_WAIT_FOREVER, &token);
+	(void) zklock_semaphore_acquire(name, slots, scope, ZKLOCK_WAIT_FOREVER, &token);
 	PG_RETURN_INT64(token);
 }
 
@@ -57,11 +57,11 @@ zk_try_acquire(PG_FUNCTION_ARGS)
 	ZKLOCK_REFUSE_NULLS("slot name", "number of slots", "lock scope", "timeout");
 	zklock_check_callable();
 	zklock_get_name(ZKLOCK_KIND_SLOT, PG_GETARG_TEXT_PP(0), name);
-	slots = zklock_get_slots(PG_GETARG_INT32(1));
+	slots = zklock_get_permits(PG_GETARG_INT32(1));
 	scope = zklock_get_scope(PG_GETARG_TEXT_PP(2), false);
 	timeout = zklock_get_timeout(PG_GETARG_INTERVAL_P(3), "timeout");
 	zklock_loss_acknowledge();
-	PG_RETURN_BOOL(zklock_acquire_slot(name, slots, scope, timeout, &token));
+	PG_RETURN_BOOL(zklock_semaphore_acquire(name, slots, scope, timeout, &token));
 }
 
 /* zk_slot(name text) returns integer */
@@ -80,5 +80,5 @@ zk_slot(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("you do not hold slot \"%s\"", zklock_display_name(name))));
-	PG_RETURN_INT32(zklock_slot_number(held));
+	PG_RETURN_INT32(zklock_semaphore_number(held));
 }

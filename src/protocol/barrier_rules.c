@@ -38,9 +38,10 @@
 static const char party_prefix[] = "party-";
 
 void
-zklock_format_party(char *buf, const uint64_t id[2], uint64_t session, int32_t parties)
+zklock_barrier_format_party(char *buf, const uint64_t id[2], uint64_t session,
+							int32_t parties)
 {
-	assert(session != 0 && parties > 0 && parties <= ZKLOCK_PARTIES_MAX);
+	assert(session != 0 && parties > 0 && parties <= ZKLOCK_BARRIER_PARTIES_MAX);
 	(void) snprintf(buf, ZKLOCK_PARTY_NAME_MAX,
 					"%s%016" PRIx64 "%016" PRIx64 "-%016" PRIx64 "-%" PRId32 "-",
 					party_prefix, id[0], id[1], session, parties);
@@ -80,7 +81,7 @@ take_number(const char *s, const char *end, int64_t *value)
 }
 
 bool
-zklock_parse_party(const char *name, ZkPartyNode *node)
+zklock_barrier_parse_party(const char *name, ZkPartyNode *node)
 {
 	const char *end = name + strlen(name);
 	const char *s = name;
@@ -98,12 +99,12 @@ zklock_parse_party(const char *name, ZkPartyNode *node)
 	/* the server writes ten digits, and a sign when it has come to an end */
 	if (end - s != 10 || take_number(s, end, &node->sequence) != end)
 		return false;
-	if (parties < 1 || parties > ZKLOCK_PARTIES_MAX || node->session == 0 ||
+	if (parties < 1 || parties > ZKLOCK_BARRIER_PARTIES_MAX || node->session == 0 ||
 		node->sequence > INT32_MAX)
 		return false;
 	node->parties = (int32_t) parties;
 	/* nodes are deleted by the name that these make: "02" is nobody's number */
-	zklock_format_party(ours, node->id, node->session, node->parties);
+	zklock_barrier_format_party(ours, node->id, node->session, node->parties);
 	return strncmp(name, ours, strlen(ours)) == 0;
 }
 
@@ -120,7 +121,7 @@ line_end(const char *s, const char *end)
 }
 
 bool
-zklock_rounds_parse(const char *text, size_t len, int64_t *newest, int64_t *oldest)
+zklock_barrier_rounds_parse(const char *text, size_t len, int64_t *newest, int64_t *oldest)
 {
 	const char *end = text + len;
 	int64_t expected = 0;
@@ -162,7 +163,7 @@ format_id(char *buf, const uint64_t id[2])
 }
 
 bool
-zklock_rounds_have(const char *text, size_t len, const uint64_t id[2])
+zklock_barrier_rounds_have(const char *text, size_t len, const uint64_t id[2])
 {
 	char digits[ID_DIGITS + 1];
 	const char *end = text + len;
@@ -178,14 +179,14 @@ zklock_rounds_have(const char *text, size_t len, const uint64_t id[2])
 }
 
 int
-zklock_rounds_add(const char *text, size_t len, int64_t round, const ZkPartyNode *member,
-				  int n, char *buf)
+zklock_barrier_rounds_add(const char *text, size_t len, int64_t round,
+						  const ZkPartyNode *member, int n, char *buf)
 {
 	const char *end = text + len;
 	char *out = buf;
 	int lines = 1;
 
-	assert(n <= ZKLOCK_PARTIES_MAX);
+	assert(n <= ZKLOCK_BARRIER_PARTIES_MAX);
 	out += snprintf(out, 24, "%" PRId64, round);
 	for (int i = 0; i < n; i++)
 	{
@@ -499,7 +500,7 @@ on_record(Step *s, const ZkBarrierEvent *event)
 	b->len = fits ? event->datalen : 0;
 	if (b->len > 0)
 		memcpy(b->text, event->data, (size_t) b->len);
-	if (!zklock_rounds_parse(b->text, (size_t) b->len, &b->newest, &b->oldest))
+	if (!zklock_barrier_rounds_parse(b->text, (size_t) b->len, &b->newest, &b->oldest))
 	{
 		b->newest = 0;
 		b->oldest = 1;
@@ -515,7 +516,7 @@ on_record(Step *s, const ZkBarrierEvent *event)
 	{
 		if (!may_have_node(p))
 			continue;
-		if (zklock_rounds_have(b->text, (size_t) b->len, p->id))
+		if (zklock_barrier_rounds_have(b->text, (size_t) b->len, p->id))
 			end_party(p, ZKLOCK_PARTY_OPENED);
 		else if (is_complete(b, p))
 		{
@@ -728,8 +729,8 @@ try_open(Step *s, const ZkParty *p, const ZkBarrierEvent *event)
 		return false;
 	action.version = b->version;
 	action.data = b->next;
-	action.datalen = zklock_rounds_add(b->text, (size_t) b->len, b->newest + 1, b->member,
-									   b->nmembers, b->next);
+	action.datalen = zklock_barrier_rounds_add(b->text, (size_t) b->len, b->newest + 1,
+											   b->member, b->nmembers, b->next);
 	action.nodes = b->member;
 	action.nnodes = b->nmembers;
 	b->opening = true;

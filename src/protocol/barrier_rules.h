@@ -56,12 +56,12 @@
 #include "protocol.h"
 
 /* So many deletes of the longest paths, and the record, fit into one request. */
-#ifndef ZKLOCK_PARTIES_MAX
-#define ZKLOCK_PARTIES_MAX 500
+#ifndef ZKLOCK_BARRIER_PARTIES_MAX
+#define ZKLOCK_BARRIER_PARTIES_MAX 500
 #endif
 
 /* Rounds in the record, and its bytes, with a NUL: there is always room for one of
- * ZKLOCK_PARTIES_MAX. */
+ * ZKLOCK_BARRIER_PARTIES_MAX. */
 #ifndef ZKLOCK_ROUNDS_KEPT
 #define ZKLOCK_ROUNDS_KEPT 32
 #endif
@@ -217,7 +217,7 @@ typedef struct ZkBarrier
 	char text[ZKLOCK_ROUNDS_MAX];
 	/* of a round that is being opened */
 	int nmembers;
-	ZkPartyNode member[ZKLOCK_PARTIES_MAX];
+	ZkPartyNode member[ZKLOCK_BARRIER_PARTIES_MAX];
 	char next[ZKLOCK_ROUNDS_MAX];
 } ZkBarrier;
 
@@ -235,23 +235,23 @@ extern void zklock_barrier_step(ZkBarrier *barrier, ZkParty **party, int n,
 extern void zklock_barrier_init(ZkBarrier *barrier, uint64_t session, bool connected);
 
 /* A party's name without the sequence number; room: ZKLOCK_PARTY_NAME_MAX. */
-extern void zklock_format_party(char *buf, const uint64_t id[2], uint64_t session,
-								int32_t parties);
+extern void zklock_barrier_format_party(char *buf, const uint64_t id[2], uint64_t session,
+										int32_t parties);
 
 /* False: it is none of ours. */
-extern bool zklock_parse_party(const char *name, ZkPartyNode *node);
+extern bool zklock_barrier_parse_party(const char *name, ZkPartyNode *node);
 
 /* The numbers of the newest and the oldest round in a record; 0 and 1: there is none.
  * False, and the same, if it is none. */
-extern bool zklock_rounds_parse(const char *text, size_t len, int64_t *newest,
-								int64_t *oldest);
+extern bool zklock_barrier_rounds_parse(const char *text, size_t len, int64_t *newest,
+										int64_t *oldest);
 
 /* Is somebody in one of its rounds?  It has been parsed. */
-extern bool zklock_rounds_have(const char *text, size_t len, const uint64_t id[2]);
+extern bool zklock_barrier_rounds_have(const char *text, size_t len, const uint64_t id[2]);
 
 /* The record with one round more, in "buf" (ZKLOCK_ROUNDS_MAX), and as many of the others
  * as there may be.  Returns its length. */
-extern int zklock_rounds_add(const char *text, size_t len, int64_t round,
-							 const ZkPartyNode *member, int n, char *buf);
+extern int zklock_barrier_rounds_add(const char *text, size_t len, int64_t round,
+									 const ZkPartyNode *member, int n, char *buf);
 
 #endif /* ZKLOCK_BARRIER_RULES_H */

@@ -297,7 +297,7 @@ zklock_format_contender(char *buf, uint64_t uuid_hi, uint64_t uuid_lo, ZkLockKin
 }
 
 void
-zklock_format_slot(char *buf, uint64_t uuid_hi, uint64_t uuid_lo, int slots)
+zklock_format_permit(char *buf, uint64_t uuid_hi, uint64_t uuid_lo, int slots)
 {
 	assert(slots > 0 && slots <= ZKLOCK_SLOTS_MAX);
 	sprintf(put_uuid(buf, uuid_hi, uuid_lo), "%s%d-", slot_suffix, slots);

@@ -144,7 +144,7 @@ extern void zklock_format_contender(char *buf, uint64_t uuid_hi, uint64_t uuid_l
 									ZkLockKind kind, ZkLockMode mode);
 
 /* The same for one of so many slots: "_c_<uuid>-slot<N>-". */
-extern void zklock_format_slot(char *buf, uint64_t uuid_hi, uint64_t uuid_lo, int slots);
+extern void zklock_format_permit(char *buf, uint64_t uuid_hi, uint64_t uuid_lo, int slots);
 
 /*
  * Take a child's name apart.  False when it does not end in a sequence

@@ -754,10 +754,10 @@ zklock_deadlock_read(ZkDeadlock *d, uint32_t serial, ZkLockRc rc, int64_t zxid,
 
 	if (!is_awaited(d, serial, rc))
 		return;
-	if (rc == ZKLOCK_RC_OK && zklock_waits_open(&reader, text, len))
+	if (rc == ZKLOCK_RC_OK && zklock_deadlock_waits_open(&reader, text, len))
 	{
 		memcpy(edge.server, reader.server, sizeof(edge.server));
-		while (zklock_waits_next(&reader, &edge.edge))
+		while (zklock_deadlock_waits_next(&reader, &edge.edge))
 		{
 			if (edge.edge.stamp == 0)
 				edge.edge.stamp = zxid;

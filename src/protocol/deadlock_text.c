@@ -28,7 +28,7 @@ write_text(char *out, const char *text)
 }
 
 char *
-zklock_waits_begin(char *buf, const char *server)
+zklock_deadlock_waits_begin(char *buf, const char *server)
 {
 	buf += sprintf(buf, "%s\t", magic);
 	buf = write_text(buf, server);
@@ -38,7 +38,7 @@ zklock_waits_begin(char *buf, const char *server)
 }
 
 char *
-zklock_waits_add(char *buf, const ZkWaitEdge *edge)
+zklock_deadlock_waits_add(char *buf, const ZkWaitEdge *edge)
 {
 	buf += sprintf(buf,
 				   "%" PRIu64 "\t%" PRId64 "\t%016" PRIx64 "\t%016" PRIx64
@@ -182,7 +182,7 @@ take_line(ZkWaitsReader *reader, Field *line)
 }
 
 bool
-zklock_waits_open(ZkWaitsReader *reader, const char *text, size_t len)
+zklock_deadlock_waits_open(ZkWaitsReader *reader, const char *text, size_t len)
 {
 	static const char *const first[] = {magic};
 	Field line;
@@ -225,7 +225,7 @@ take_edge(Field *line, ZkWaitEdge *edge)
 }
 
 bool
-zklock_waits_next(ZkWaitsReader *reader, ZkWaitEdge *edge)
+zklock_deadlock_waits_next(ZkWaitsReader *reader, ZkWaitEdge *edge)
 {
 	Field line;
 

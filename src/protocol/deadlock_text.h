@@ -49,8 +49,8 @@ typedef struct ZkWaitEdge
  * first this, with the server's name in UTF-8, then an edge at a time.  Each returns
  * where the next one goes.
  */
-extern char *zklock_waits_begin(char *buf, const char *server);
-extern char *zklock_waits_add(char *buf, const ZkWaitEdge *edge);
+extern char *zklock_deadlock_waits_begin(char *buf, const char *server);
+extern char *zklock_deadlock_waits_add(char *buf, const ZkWaitEdge *edge);
 
 typedef struct ZkWaitsReader
 {
@@ -61,7 +61,7 @@ typedef struct ZkWaitsReader
 
 /* The inverse.  False if the text is none; one edge at a time, false if there are no
  * more. */
-extern bool zklock_waits_open(ZkWaitsReader *reader, const char *text, size_t len);
-extern bool zklock_waits_next(ZkWaitsReader *reader, ZkWaitEdge *edge);
+extern bool zklock_deadlock_waits_open(ZkWaitsReader *reader, const char *text, size_t len);
+extern bool zklock_deadlock_waits_next(ZkWaitsReader *reader, ZkWaitEdge *edge);
 
 #endif /* ZKLOCK_DEADLOCK_TEXT_H */

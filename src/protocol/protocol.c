@@ -959,8 +959,9 @@ static void
 find_slot(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 		  ZkLockActions *actions)
 {
-	ZkSlotPlace place = zklock_slots_place(event->children, event->nchildren, c->sequence,
-										   queue->slots, event->session);
+	ZkSlotPlace place =
+		zklock_semaphore_find_place(event->children, event->nchildren, c->sequence,
+									queue->slots, event->session);
 
 	/* one of its own is on its way, which answers more */
 	if (!place.granted && event->type == ZKLOCK_EV_SEEN && c->state == ZKLOCK_QUEUED)
@@ -1016,7 +1017,7 @@ find_place(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 	c->list_synced = false; /* answered, not lost with a connection */
 
 	if (c->mode == ZKLOCK_EXCLUSIVE && event->held[ZKLOCK_SHARED])
-		shared = zklock_queue_grant(queue, ZKLOCK_SHARED);
+		shared = zklock_lock_queue_grant(queue, ZKLOCK_SHARED);
 
 	if (!numbers_tell(queue, c, event, actions))
 		return;
@@ -1160,8 +1161,8 @@ end_probe(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 		  ZkLockActions *actions)
 {
 	bool blocked = queue->slots > 0
-		? !zklock_slots_place(event->children, event->nchildren, INT64_MAX, queue->slots,
-							  event->session)
+		? !zklock_semaphore_find_place(event->children, event->nchildren, INT64_MAX,
+									   queue->slots, event->session)
 			   .granted
 		: find_other(queue, c, event) != NULL;
 
@@ -2078,7 +2079,8 @@ check_event(const ZkLockQueue *queue, const ZkLockEvent *event)
 	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 	{
 		/* who holds, holds a grant of ours */
-		assert(!event->held[mode] || zklock_queue_grant(queue, (ZkLockMode) mode) != NULL);
+		assert(!event->held[mode] ||
+			   zklock_lock_queue_grant(queue, (ZkLockMode) mode) != NULL);
 		if (event->type != ZKLOCK_EV_NEED)
 			continue;
 		assert(!event->held[mode] || (event->needed[mode] && !event->spent[mode]));
@@ -2243,8 +2245,8 @@ check_changes(const ZkLockQueue *before, const ZkLockQueue *queue,
 {
 	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 	{
-		const ZkContender *old = zklock_queue_grant(before, (ZkLockMode) mode);
-		const ZkContender *new = zklock_queue_grant(queue, (ZkLockMode) mode);
+		const ZkContender *old = zklock_lock_queue_grant(before, (ZkLockMode) mode);
+		const ZkContender *new = zklock_lock_queue_grant(queue, (ZkLockMode) mode);
 		bool kept = old != NULL && new != NULL && old->uuid == new->uuid;
 
 		assert(kept || old == NULL || !event->held[mode] ||
@@ -2275,7 +2277,7 @@ zklock_step(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions
 
 
 void
-zklock_queue_init(ZkLockQueue *queue, bool connected)
+zklock_lock_queue_init(ZkLockQueue *queue, bool connected)
 {
 	memset(queue, 0, sizeof(*queue));
 	queue->connected = connected;
@@ -2285,7 +2287,7 @@ zklock_queue_init(ZkLockQueue *queue, bool connected)
 }
 
 bool
-zklock_queue_empty(const ZkLockQueue *queue)
+zklock_lock_queue_empty(const ZkLockQueue *queue)
 {
 	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
 	{
@@ -2297,7 +2299,7 @@ zklock_queue_empty(const ZkLockQueue *queue)
 }
 
 ZkLockPart
-zklock_queue_part(const ZkLockQueue *queue, ZkLockMode mode, uint64_t set, bool *fixed)
+zklock_lock_queue_part(const ZkLockQueue *queue, ZkLockMode mode, uint64_t set, bool *fixed)
 {
 	ZkLockPart part = ZKLOCK_PART_UNREADY;
 
@@ -2322,7 +2324,7 @@ zklock_queue_part(const ZkLockQueue *queue, ZkLockMode mode, uint64_t set, bool 
 }
 
 bool
-zklock_queue_wants_proof(const ZkLockQueue *queue)
+zklock_lock_queue_wants_proof(const ZkLockQueue *queue)
 {
 	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
 	{
@@ -2333,7 +2335,7 @@ zklock_queue_wants_proof(const ZkLockQueue *queue)
 }
 
 bool
-zklock_queue_wants_tick(const ZkLockQueue *queue)
+zklock_lock_queue_wants_tick(const ZkLockQueue *queue)
 {
 	if (queue->orphans_refused)
 		return true;
@@ -2350,7 +2352,7 @@ zklock_queue_wants_tick(const ZkLockQueue *queue)
 }
 
 const ZkContender *
-zklock_queue_grant(const ZkLockQueue *queue, ZkLockMode mode)
+zklock_lock_queue_grant(const ZkLockQueue *queue, ZkLockMode mode)
 {
 	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
 	{

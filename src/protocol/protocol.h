@@ -348,7 +348,7 @@ typedef struct ZkLockActions
 } ZkLockActions;
 
 /* All slots free, not connected, nothing needed. */
-extern void zklock_queue_init(ZkLockQueue *queue, bool connected);
+extern void zklock_lock_queue_init(ZkLockQueue *queue, bool connected);
 
 /*
  * The only way a queue changes.  "actions" is overwritten; they are to be
@@ -358,7 +358,7 @@ extern void zklock_step(ZkLockQueue *queue, const ZkLockEvent *event,
 						ZkLockActions *actions);
 
 /* No contender, no need: the queue may be forgotten. */
-extern bool zklock_queue_empty(const ZkLockQueue *queue);
+extern bool zklock_lock_queue_empty(const ZkLockQueue *queue);
 
 /* What a queue is to a set that needs it. */
 typedef enum ZkLockPart
@@ -371,14 +371,14 @@ typedef enum ZkLockPart
 } ZkLockPart;
 
 /* "fixed": there is no room to make a contender anew beside the one there is. */
-extern ZkLockPart zklock_queue_part(const ZkLockQueue *queue, ZkLockMode mode,
-									uint64_t set, bool *fixed);
+extern ZkLockPart zklock_lock_queue_part(const ZkLockQueue *queue, ZkLockMode mode,
+										 uint64_t set, bool *fixed);
 
 /* Is there a contender that no listing shows, and that a TICK would settle? */
-extern bool zklock_queue_wants_proof(const ZkLockQueue *queue);
+extern bool zklock_lock_queue_wants_proof(const ZkLockQueue *queue);
 
 /* Would a TICK do anything? */
-extern bool zklock_queue_wants_tick(const ZkLockQueue *queue);
+extern bool zklock_lock_queue_wants_tick(const ZkLockQueue *queue);
 
 /*
  * Who of a queue has the lock?  "queue" is all of it, in the order of the numbers.
@@ -388,6 +388,7 @@ extern bool zklock_queue_wants_tick(const ZkLockQueue *queue);
 extern void zklock_find_holders(const ZkLockChild *queue, int n, bool *holds);
 
 /* The granted contender of this mode, or NULL. */
-extern const ZkContender *zklock_queue_grant(const ZkLockQueue *queue, ZkLockMode mode);
+extern const ZkContender *zklock_lock_queue_grant(const ZkLockQueue *queue,
+												  ZkLockMode mode);
 
 #endif /* ZKLOCK_PROTOCOL_H */

@@ -127,8 +127,8 @@ is_followed(const ZkLockChild *children, int n, int64_t sequence, uint64_t sessi
 }
 
 ZkSlotPlace
-zklock_slots_place(const ZkLockChild *children, int n, int64_t sequence, int slots,
-				   uint64_t session)
+zklock_semaphore_find_place(const ZkLockChild *children, int n, int64_t sequence,
+							int slots, uint64_t session)
 {
 	ZkSlotPlace place = {0};
 	int rank = 0;
@@ -181,7 +181,7 @@ zklock_slots_place(const ZkLockChild *children, int n, int64_t sequence, int slo
 }
 
 void
-zklock_slots_find_holders(const ZkLockChild *queue, int n, bool *holds)
+zklock_semaphore_find_holders(const ZkLockChild *queue, int n, bool *holds)
 {
 	int limit = NO_LIMIT;
 
@@ -270,8 +270,9 @@ is_taken(const char *text, size_t len, int number)
 }
 
 int
-zklock_slots_number(const char *text, size_t text_len, const ZkLockChild *children, int n,
-					uint64_t hi, uint64_t lo, int slots, char *written, size_t *len)
+zklock_semaphore_find_number(const char *text, size_t text_len,
+							 const ZkLockChild *children, int n, uint64_t hi, uint64_t lo,
+							 int slots, char *written, size_t *len)
 {
 	int number = 1;
 	Line line;

@@ -61,11 +61,12 @@ typedef struct ZkSlotPlace
  * one that would come now, in a listing of its queue, in any order.  It counts itself
  * only once.
  */
-extern ZkSlotPlace zklock_slots_place(const ZkLockChild *children, int n,
-									  int64_t sequence, int slots, uint64_t session);
+extern ZkSlotPlace zklock_semaphore_find_place(const ZkLockChild *children, int n,
+											   int64_t sequence, int slots,
+											   uint64_t session);
 
 /* Who of a queue has a slot?  "queue" is all of it, in the order of the numbers. */
-extern void zklock_slots_find_holders(const ZkLockChild *queue, int n, bool *holds);
+extern void zklock_semaphore_find_holders(const ZkLockChild *queue, int n, bool *holds);
 
 /*
  * Numbers of slots: which holder has which number, as text of the queue's directory, a
@@ -81,8 +82,8 @@ extern void zklock_slots_find_holders(const ZkLockChild *queue, int n, bool *hol
  * ZKLOCK_SLOT_TEXT_MAX) the text with it, its length in "len"; or 0 as length if it has
  * the number already.  0: all numbers are others'.  -1: there is no room for the text.
  */
-extern int zklock_slots_number(const char *text, size_t text_len,
-							   const ZkLockChild *children, int n, uint64_t hi,
-							   uint64_t lo, int slots, char *written, size_t *len);
+extern int zklock_semaphore_find_number(const char *text, size_t text_len,
+										const ZkLockChild *children, int n, uint64_t hi,
+										uint64_t lo, int slots, char *written, size_t *len);
 
 #endif /* ZKLOCK_SEMAPHORE_RULES_H */

@@ -19,7 +19,7 @@ waits(const ZkContender *c)
 }
 
 int64_t
-zklock_siblings_waiting(const ZkLockQueue *place)
+zklock_semaphore_siblings_waiting(const ZkLockQueue *place)
 {
 	int64_t first = INT64_MAX;
 
@@ -34,9 +34,9 @@ zklock_siblings_waiting(const ZkLockQueue *place)
 }
 
 void
-zklock_siblings_add(ZkLockEvent *event, const ZkLockQueue *other)
+zklock_semaphore_siblings_add(ZkLockEvent *event, const ZkLockQueue *other)
 {
-	int64_t waiting = zklock_siblings_waiting(other);
+	int64_t waiting = zklock_semaphore_siblings_waiting(other);
 
 	if (waiting < event->leader)
 		event->leader = waiting;
@@ -50,14 +50,14 @@ zklock_siblings_add(ZkLockEvent *event, const ZkLockQueue *other)
 }
 
 int
-zklock_siblings_ended(const ZkLockQueue *before, const ZkLockQueue *after,
-					  const ZkLockActions *actions, int64_t first)
+zklock_semaphore_siblings_ended(const ZkLockQueue *before, const ZkLockQueue *after,
+								const ZkLockActions *actions, int64_t first)
 {
 	int n = 0;
 
 	/* of those that ended while it waited first it alone has heard */
-	if (zklock_siblings_waiting(before) < first &&
-		zklock_siblings_waiting(after) > first && ZKLOCK_SLOTS_MUTANT != 12)
+	if (zklock_semaphore_siblings_waiting(before) < first &&
+		zklock_semaphore_siblings_waiting(after) > first && ZKLOCK_SLOTS_MUTANT != 12)
 		return ZKLOCK_ENDED_UNKNOWN;
 	for (int i = 0; i < actions->n; i++)
 	{
@@ -79,7 +79,7 @@ zklock_siblings_ended(const ZkLockQueue *before, const ZkLockQueue *after,
 }
 
 bool
-zklock_siblings_is_led(const ZkLockQueue *place)
+zklock_semaphore_siblings_is_led(const ZkLockQueue *place)
 {
 	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
 	{
@@ -90,7 +90,7 @@ zklock_siblings_is_led(const ZkLockQueue *place)
 }
 
 bool
-zklock_siblings_leaves(const ZkContender *c)
+zklock_semaphore_siblings_leaves(const ZkContender *c)
 {
 	return c->state == ZKLOCK_DELETING && c->delete_sent && !c->delete_refused;
 }

@@ -15,7 +15,7 @@ void
 zklock_set_count(ZkSetCount *count, const ZkLockQueue *queue, ZkLockMode mode, uint64_t set)
 {
 	bool fixed;
-	ZkLockPart part = zklock_queue_part(queue, mode, set, &fixed);
+	ZkLockPart part = zklock_lock_queue_part(queue, mode, set, &fixed);
 
 	count->total++;
 	count->part[part]++;

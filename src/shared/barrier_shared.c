@@ -46,14 +46,14 @@ shmem_size(void)
 }
 
 void
-zklock_parties_shmem_request(void)
+zklock_barrier_shmem_request(void)
 {
 	RequestAddinShmemSpace(MAXALIGN(shmem_size()));
 	RequestNamedLWLockTranche("zklock_barrier", 1);
 }
 
 void
-zklock_parties_shmem_startup(void)
+zklock_barrier_shmem_startup(void)
 {
 	bool found;
 
@@ -73,20 +73,20 @@ zklock_parties_shmem_startup(void)
 }
 
 int
-zklock_parties_max(void)
+zklock_barrier_max(void)
 {
 	return shared->nslots;
 }
 
 ZkPartySlot *
-zklock_party_slot(int slot)
+zklock_barrier_party_slot(int slot)
 {
 	Assert(slot >= 0 && slot < shared->nslots);
 	return &shared->slot[slot];
 }
 
 int
-zklock_parties_used(void)
+zklock_barrier_used(void)
 {
 	return shared->used; /* as of a moment ago */
 }
@@ -110,7 +110,7 @@ tell_worker(void)
 }
 
 int
-zklock_party_come(const char *name, int32 parties)
+zklock_barrier_party_come(const char *name, int32 parties)
 {
 	uint64 id[2];
 	int found = -1;
@@ -144,7 +144,7 @@ zklock_party_come(const char *name, int32 parties)
 }
 
 ZkPartyEnd
-zklock_party_look(int slot)
+zklock_barrier_party_look(int slot)
 {
 	ZkPartyEnd end;
 
@@ -156,7 +156,7 @@ zklock_party_look(int slot)
 }
 
 void
-zklock_party_leave(int slot)
+zklock_barrier_party_leave(int slot)
 {
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
 	shared->slot[slot].party.leave = true;
@@ -165,7 +165,7 @@ zklock_party_leave(int slot)
 }
 
 void
-zklock_party_done(int slot, ZkPartyStat outcome, int64 us)
+zklock_barrier_party_done(int slot, ZkPartyStat outcome, int64 us)
 {
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
 	Assert(shared->slot[slot].used && shared->slot[slot].awaited);
@@ -181,13 +181,13 @@ zklock_party_done(int slot, ZkPartyStat outcome, int64 us)
 }
 
 bool
-zklock_parties_changed(void)
+zklock_barrier_changed(void)
 {
 	return pg_atomic_exchange_u32(&shared->changed, 0) != 0;
 }
 
 bool
-zklock_party_waits(int slot)
+zklock_barrier_party_waits(int slot)
 {
 	bool waits;
 
@@ -198,7 +198,7 @@ zklock_party_waits(int slot)
 }
 
 void
-zklock_party_over(int slot)
+zklock_barrier_party_over(int slot)
 {
 	ZkPartySlot *s = &shared->slot[slot];
 
@@ -214,7 +214,7 @@ zklock_party_over(int slot)
 }
 
 void
-zklock_party_count_opened(void)
+zklock_barrier_party_count_opened(void)
 {
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
 	shared->stat[ZKLOCK_PARTY_STAT_OPENED]++;
@@ -222,7 +222,7 @@ zklock_party_count_opened(void)
 }
 
 void
-zklock_party_stats(int64 *n, TimestampTz *since)
+zklock_barrier_party_stats(int64 *n, TimestampTz *since)
 {
 	LWLockAcquire(shared->lock, LW_SHARED);
 	memcpy(n, shared->stat, sizeof(shared->stat));
@@ -231,7 +231,7 @@ zklock_party_stats(int64 *n, TimestampTz *since)
 }
 
 void
-zklock_party_stats_reset(void)
+zklock_barrier_party_stats_reset(void)
 {
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
 	memset(shared->stat, 0, sizeof(shared->stat));

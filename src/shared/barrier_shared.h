@@ -51,45 +51,45 @@ typedef enum ZkPartyStat
 #define ZKLOCK_NPARTY_STATS (ZKLOCK_PARTY_STAT_LONGEST_US + 1)
 
 /* For shmem_request_hook and shmem_startup_hook. */
-extern void zklock_parties_shmem_request(void);
-extern void zklock_parties_shmem_startup(void);
+extern void zklock_barrier_shmem_request(void);
+extern void zklock_barrier_shmem_startup(void);
 
 /* So many slots there are; one of them. */
-extern int zklock_parties_max(void);
-extern ZkPartySlot *zklock_party_slot(int slot);
+extern int zklock_barrier_max(void);
+extern ZkPartySlot *zklock_barrier_party_slot(int slot);
 
 /* How many are in use? */
-extern int zklock_parties_used(void);
+extern int zklock_barrier_used(void);
 
 /* --- for backends ----------------------------------------------------------- */
 
 /* This backend comes to a barrier.  Returns the slot; -1: all are in use. */
-extern int zklock_party_come(const char *name, int32 parties);
+extern int zklock_barrier_party_come(const char *name, int32 parties);
 
 /* What became of it?  If it is over, "slot" has the rest. */
-extern ZkPartyEnd zklock_party_look(int slot);
+extern ZkPartyEnd zklock_barrier_party_look(int slot);
 
 /* It is to leave: "end" comes in time. */
-extern void zklock_party_leave(int slot);
+extern void zklock_barrier_party_leave(int slot);
 
 /* The backend has done with it, whatever became of it, after so many us. */
-extern void zklock_party_done(int slot, ZkPartyStat outcome, int64 us);
+extern void zklock_barrier_party_done(int slot, ZkPartyStat outcome, int64 us);
 
 /* --- for the worker ---------------------------------------------------------- */
 
 /* Has any slot been taken, or is one to leave, since this was called last? */
-extern bool zklock_parties_changed(void);
+extern bool zklock_barrier_changed(void);
 
 /* Is the slot in use, and not over? */
-extern bool zklock_party_waits(int slot);
+extern bool zklock_barrier_party_waits(int slot);
 
 /* The protocol has done with it. */
-extern void zklock_party_over(int slot);
+extern void zklock_barrier_party_over(int slot);
 
 /* --- statistics --------------------------------------------------------------- */
 
-extern void zklock_party_count_opened(void);
-extern void zklock_party_stats(int64 *n, TimestampTz *since);
-extern void zklock_party_stats_reset(void);
+extern void zklock_barrier_party_count_opened(void);
+extern void zklock_barrier_party_stats(int64 *n, TimestampTz *since);
+extern void zklock_barrier_party_stats_reset(void);
 
 #endif /* ZKLOCK_BARRIER_SHARED_H */

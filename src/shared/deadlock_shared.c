@@ -21,20 +21,20 @@ typedef struct VerdictShared
 {
 	LWLock *lock;
 	int next;
-	ZkVerdict verdict[NVERDICTS];
+	ZkDeadlockVerdict verdict[NVERDICTS];
 } VerdictShared;
 
 static VerdictShared *shared = NULL;
 
 void
-zklock_verdict_shmem_request(void)
+zklock_deadlock_shmem_request(void)
 {
 	RequestAddinShmemSpace(MAXALIGN(sizeof(VerdictShared)));
 	RequestNamedLWLockTranche("zklock_verdict", 1);
 }
 
 void
-zklock_verdict_shmem_startup(void)
+zklock_deadlock_shmem_startup(void)
 {
 	bool found;
 
@@ -49,7 +49,7 @@ zklock_verdict_shmem_startup(void)
 }
 
 void
-zklock_verdict_put(const ZkVerdict *verdict)
+zklock_deadlock_verdict_put(const ZkDeadlockVerdict *verdict)
 {
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
 	shared->verdict[shared->next] = *verdict;
@@ -58,7 +58,7 @@ zklock_verdict_put(const ZkVerdict *verdict)
 }
 
 bool
-zklock_verdict_get(TimestampTz wait_start, ZkVerdict *verdict)
+zklock_deadlock_verdict_get(TimestampTz wait_start, ZkDeadlockVerdict *verdict)
 {
 	bool found = false;
 

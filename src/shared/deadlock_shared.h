@@ -13,27 +13,27 @@
 
 #include "utils/timestamp.h"
 
-#define ZKLOCK_VERDICT_TEXT 8192 /* bytes, with the NUL */
-#define ZKLOCK_VERDICT_PIDS 32
+#define ZKLOCK_DEADLOCK_TEXT 8192 /* bytes, with the NUL */
+#define ZKLOCK_DEADLOCK_PIDS 32
 
-typedef struct ZkVerdict
+typedef struct ZkDeadlockVerdict
 {
 	int pid; /* whose wait it was ... */
 	TimestampTz wait_start;
 	int npids; /* processes of this server in the ring */
-	int pids[ZKLOCK_VERDICT_PIDS];
-	char text[ZKLOCK_VERDICT_TEXT]; /* UTF-8, for who may see all names ... */
-	char own[ZKLOCK_VERDICT_TEXT];	/* ... and for others, with their own names only */
-} ZkVerdict;
+	int pids[ZKLOCK_DEADLOCK_PIDS];
+	char text[ZKLOCK_DEADLOCK_TEXT]; /* UTF-8, for who may see all names ... */
+	char own[ZKLOCK_DEADLOCK_TEXT];	 /* ... and for others, with their own names only */
+} ZkDeadlockVerdict;
 
 /* For shmem_request_hook and shmem_startup_hook. */
-extern void zklock_verdict_shmem_request(void);
-extern void zklock_verdict_shmem_startup(void);
+extern void zklock_deadlock_shmem_request(void);
+extern void zklock_deadlock_shmem_startup(void);
 
 /* For the worker, before it says that the wait has failed. */
-extern void zklock_verdict_put(const ZkVerdict *verdict);
+extern void zklock_deadlock_verdict_put(const ZkDeadlockVerdict *verdict);
 
 /* For the backend; false if it is not there (any more). */
-extern bool zklock_verdict_get(TimestampTz wait_start, ZkVerdict *verdict);
+extern bool zklock_deadlock_verdict_get(TimestampTz wait_start, ZkDeadlockVerdict *verdict);
 
 #endif /* ZKLOCK_DEADLOCK_SHARED_H */

@@ -11,7 +11,7 @@
 #include "election_shared.h"
 
 void
-zklock_candidacy_begin(ZkLockEntry *entry)
+zklock_election_candidacy_begin(ZkLockEntry *entry)
 {
 	Assert(entry->kind == ZKLOCK_KIND_ELECTION && zklock_entry_is_locked(entry));
 	Assert(pg_atomic_read_u64(&entry->election.leader) == 0);
@@ -25,7 +25,7 @@ zklock_candidacy_begin(ZkLockEntry *entry)
 }
 
 void
-zklock_candidacy_give_up(ZkLockEntry *entry, ZkLeaderEnd end)
+zklock_election_candidacy_give_up(ZkLockEntry *entry, ZkLeaderEnd end)
 {
 	Assert(entry->kind == ZKLOCK_KIND_ELECTION && zklock_entry_is_locked(entry));
 	pg_atomic_write_u64(&entry->election.leader, 0);
@@ -35,10 +35,10 @@ zklock_candidacy_give_up(ZkLockEntry *entry, ZkLeaderEnd end)
 }
 
 void
-zklock_candidacy_end(ZkLockEntry *entry, ZkLeaderEnd end)
+zklock_election_candidacy_end(ZkLockEntry *entry, ZkLeaderEnd end)
 {
 	entry->election.candidate = false;
-	zklock_candidacy_give_up(entry, end);
+	zklock_election_candidacy_give_up(entry, end);
 	/* one that waits for the verdict */
 	zklock_entry_broadcast(entry);
 }
@@ -76,7 +76,7 @@ note_database(ZkElection *election, Oid database)
 }
 
 bool
-zklock_candidacy_enter(const char *name, Oid database, Oid role, ZkElectionRef *ref)
+zklock_election_candidacy_enter(const char *name, Oid database, Oid role, ZkElectionRef *ref)
 {
 	LWLock *lock;
 	ZkLockEntry *entry;
@@ -95,7 +95,7 @@ zklock_candidacy_enter(const char *name, Oid database, Oid role, ZkElectionRef *
 			memset(entry->election.databases, 0, sizeof(entry->election.databases));
 			entry->election.crowded = false;
 			entry->election.role = role;
-			zklock_candidacy_begin(entry);
+			zklock_election_candidacy_begin(entry);
 		}
 		note_database(&entry->election, database);
 	}
@@ -106,7 +106,7 @@ zklock_candidacy_enter(const char *name, Oid database, Oid role, ZkElectionRef *
 }
 
 bool
-zklock_candidacy_stands(const char *name)
+zklock_election_candidacy_stands(const char *name)
 {
 	LWLock *lock;
 	ZkLockEntry *entry =
@@ -119,7 +119,7 @@ zklock_candidacy_stands(const char *name)
 }
 
 int
-zklock_candidacy_count(Oid role)
+zklock_election_candidacy_count(Oid role)
 {
 	int n = 0;
 
@@ -139,7 +139,7 @@ zklock_candidacy_count(Oid role)
 }
 
 void
-zklock_candidacy_leave_database(Oid database)
+zklock_election_candidacy_leave_database(Oid database)
 {
 	bool abandoned = false;
 

@@ -100,29 +100,29 @@ zklock_election_asked(const ZkElectionRef *ref)
 }
 
 /* From now on this server is a candidate, if it is eligible.  Locked. */
-extern void zklock_candidacy_begin(ZkLockEntry *entry);
+extern void zklock_election_candidacy_begin(ZkLockEntry *entry);
 
 /*
  * The entry of an election in which this server is a candidate.  Its leadership ends
  * here and now; for that the candidacy may go on.  Locked.
  */
-extern void zklock_candidacy_give_up(ZkLockEntry *entry, ZkLeaderEnd end);
+extern void zklock_election_candidacy_give_up(ZkLockEntry *entry, ZkLeaderEnd end);
 
 /* Be a candidate no more.  The same.  Locked. */
-extern void zklock_candidacy_end(ZkLockEntry *entry, ZkLeaderEnd end);
+extern void zklock_election_candidacy_end(ZkLockEntry *entry, ZkLeaderEnd end);
 
 /* Make this server a candidate, unless it is one, because somebody in this database
  * wants that, in a session of this role; InvalidOid: the server itself.  False: no room. */
-extern bool zklock_candidacy_enter(const char *name, Oid database, Oid role,
-								   ZkElectionRef *ref);
+extern bool zklock_election_candidacy_enter(const char *name, Oid database, Oid role,
+											ZkElectionRef *ref);
 
 /* Is this server a candidate?  In how many elections for that role?  One that begins or
  * ends at this moment may be counted or not. */
-extern bool zklock_candidacy_stands(const char *name);
-extern int zklock_candidacy_count(Oid role);
+extern bool zklock_election_candidacy_stands(const char *name);
+extern int zklock_election_candidacy_count(Oid role);
 
 /* Nobody in this database will ask any more.  What was asked for nowhere else is the
  * worker's to resign. */
-extern void zklock_candidacy_leave_database(Oid database);
+extern void zklock_election_candidacy_leave_database(Oid database);
 
 #endif /* ZKLOCK_ELECTION_SHARED_H */

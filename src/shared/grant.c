@@ -90,7 +90,7 @@ zklock_grant_settle(ZkLockEntry *entry)
 			continue;
 		if (grant->keep && !grant->demanded &&
 			(entry->kind != ZKLOCK_KIND_SLOT || entry->want[mode] > 0 ||
-			 !zklock_place_waits_beside(entry)))
+			 !zklock_semaphore_place_waits_beside(entry)))
 			continue;
 		/*
 		 * Those who wait at level 1 behind one that asks for the other mode would

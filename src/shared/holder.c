@@ -26,7 +26,7 @@ bool
 zklock_holder_blocks(const ZkLockEntry *entry, const ZkContender *grant)
 {
 	return grant->demanded ||
-		(entry->kind == ZKLOCK_KIND_SLOT && zklock_place_waits_beside(entry));
+		(entry->kind == ZKLOCK_KIND_SLOT && zklock_semaphore_place_waits_beside(entry));
 }
 
 bool
@@ -225,7 +225,7 @@ zklock_holder_putter(int proc_number, ZkLocalWait *wait)
 	const ZkProc *proc = zklock_proc(proc_number);
 	bool waits;
 
-	LWLockAcquire(zklock_work->lock, LW_SHARED);
+	LWLockAcquire(zklock_queue_shared->lock, LW_SHARED);
 	waits = proc->put_since != 0;
 	if (waits)
 	{
@@ -235,7 +235,7 @@ zklock_holder_putter(int proc_number, ZkLocalWait *wait)
 		wait->mode = ZKLOCK_EXCLUSIVE;
 		wait->since = proc->put_since;
 	}
-	LWLockRelease(zklock_work->lock);
+	LWLockRelease(zklock_queue_shared->lock);
 	return waits;
 }
 
@@ -269,7 +269,7 @@ find_blocker(int pid, bool puts)
 
 	if (puts)
 	{
-		writer = zklock_work_writer(pid, &nputs);
+		writer = zklock_queue_writer(pid, &nputs);
 		return writer != 0 ? writer : -1;
 	}
 	return zklock_blockers(pid, &blockers) > 0 ? blockers[0].pid : -1;

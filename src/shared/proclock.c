@@ -93,7 +93,7 @@ make_proclock(ZkLockKind kind, const char *name, uint32 hash, int slots, ZkLockM
 	strlcpy(proclock->application, application_name, sizeof(proclock->application));
 
 	entry = kind == ZKLOCK_KIND_SLOT
-		? zklock_place_make(name, slots, &lock)
+		? zklock_semaphore_place_make(name, slots, &lock)
 		: zklock_entry_find_hashed(kind, name, hash, true, LW_EXCLUSIVE, &lock);
 	if (entry == NULL)
 	{
@@ -464,7 +464,7 @@ zklock_proclock_end(int32 index)
 	else
 		end_proclock(index, entry, lock);
 	if (unsettled)
-		zklock_settle_want(database, true);
+		zklock_job_want_settler(database, true);
 }
 
 /* ------------------------------------------------------------------------
@@ -611,7 +611,8 @@ spend_for_set(ZkLockEntry *entry, uint64 set)
 {
 	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 	{
-		const ZkContender *grant = zklock_queue_grant(&entry->queue, (ZkLockMode) mode);
+		const ZkContender *grant =
+			zklock_lock_queue_grant(&entry->queue, (ZkLockMode) mode);
 
 		if (entry->grant[mode].usable && entry->held[mode] == 0 &&
 			(grant == NULL || grant->set != set))

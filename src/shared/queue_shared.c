@@ -15,48 +15,49 @@
 #include "settings.h"
 #include "table.h"
 
-ZkWork *zklock_work = NULL;
+ZkQueueShared *zklock_queue_shared = NULL;
 
 static Size
 work_size(void)
 {
-	return MAXALIGN(add_size(offsetof(ZkWork, taken),
-							 mul_size(sizeof(ZkTaken), (Size) zklock_max_items_held)));
+	return MAXALIGN(add_size(offsetof(ZkQueueShared, taken),
+							 mul_size(sizeof(ZkQueueTake), (Size) zklock_max_items_held)));
 }
 
 void
-zklock_work_shmem_request(void)
+zklock_queue_shmem_request(void)
 {
 	RequestAddinShmemSpace(work_size());
-	RequestNamedLWLockTranche("zklock_work", 1);
+	RequestNamedLWLockTranche("zklock_queue_shared", 1);
 }
 
 void
-zklock_work_shmem_startup(void)
+zklock_queue_shmem_startup(void)
 {
 	bool found;
 
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	zklock_work = ShmemInitStruct("zklock work", work_size(), &found);
+	zklock_queue_shared = ShmemInitStruct("zklock work", work_size(), &found);
 	if (!found)
 	{
-		memset(zklock_work, 0, work_size());
-		zklock_work->lock = &GetNamedLWLockTranche("zklock_work")->lock;
-		if (!pg_strong_random(&zklock_work->life, sizeof(zklock_work->life)))
+		memset(zklock_queue_shared, 0, work_size());
+		zklock_queue_shared->lock = &GetNamedLWLockTranche("zklock_queue_shared")->lock;
+		if (!pg_strong_random(&zklock_queue_shared->life, sizeof(zklock_queue_shared->life)))
 			ereport(FATAL,
 					(errcode(ERRCODE_INTERNAL_ERROR),
 					 errmsg("could not generate a random number")));
-		pg_atomic_init_u32(&zklock_work->wanted, 0);
-		ConditionVariableInit(&zklock_work->room_cv);
-		for (int i = 0; i < ZKLOCK_WORK_COUNTERS; i++)
-			pg_atomic_init_u64(&zklock_work->count[i], 0);
-		for (int i = 0; i < ZKLOCK_WORK_PUTS; i++)
-			ConditionVariableInit(&zklock_work->put[i].cv);
-		zklock_work->ntakes = zklock_max_items_held;
-		for (int i = 0; i < zklock_work->ntakes; i++)
+		pg_atomic_init_u32(&zklock_queue_shared->wanted, 0);
+		ConditionVariableInit(&zklock_queue_shared->room_cv);
+		for (int i = 0; i < ZKLOCK_QUEUE_COUNTERS; i++)
+			pg_atomic_init_u64(&zklock_queue_shared->count[i], 0);
+		for (int i = 0; i < ZKLOCK_QUEUE_PUTS; i++)
+			ConditionVariableInit(&zklock_queue_shared->put[i].cv);
+		zklock_queue_shared->ntakes = zklock_max_items_held;
+		for (int i = 0; i < zklock_queue_shared->ntakes; i++)
 		{
-			ConditionVariableInit(&zklock_work->taken[i].cv);
-			zklock_work->taken[i].next = i + 1 < zklock_work->ntakes ? i + 1 : -1;
+			ConditionVariableInit(&zklock_queue_shared->taken[i].cv);
+			zklock_queue_shared->taken[i].next =
+				i + 1 < zklock_queue_shared->ntakes ? i + 1 : -1;
 		}
 	}
 	LWLockRelease(AddinShmemInitLock);
@@ -66,47 +67,47 @@ zklock_work_shmem_startup(void)
 static bool
 is_locked(void)
 {
-	return LWLockHeldByMeInMode(zklock_work->lock, LW_EXCLUSIVE);
+	return LWLockHeldByMeInMode(zklock_queue_shared->lock, LW_EXCLUSIVE);
 }
 #endif
 
 uint32
-zklock_work_serial(void)
+zklock_queue_serial(void)
 {
 	Assert(is_locked());
-	if (++zklock_work->last_serial == 0)
-		zklock_work->last_serial = 1;
-	return zklock_work->last_serial;
+	if (++zklock_queue_shared->last_serial == 0)
+		zklock_queue_shared->last_serial = 1;
+	return zklock_queue_shared->last_serial;
 }
 
-ZkWorkBuffer *
-zklock_work_buffer(void)
+ZkQueueBuffer *
+zklock_queue_buffer(void)
 {
 	Assert(is_locked());
-	for (int i = 0; i < ZKLOCK_WORK_BUFFERS; i++)
-		if (zklock_work->buffer[i].state == ZKLOCK_BUFFER_FREE)
-			return &zklock_work->buffer[i];
+	for (int i = 0; i < ZKLOCK_QUEUE_BUFFERS; i++)
+		if (zklock_queue_shared->buffer[i].state == ZKLOCK_BUFFER_FREE)
+			return &zklock_queue_shared->buffer[i];
 	return NULL;
 }
 
-ZkTaken *
-zklock_taken_make(const char *queue, bool waits)
+ZkQueueTake *
+zklock_queue_take_make(const char *queue, bool waits)
 {
-	int32 i = zklock_work->free_take;
-	ZkTaken *taken;
+	int32 i = zklock_queue_shared->free_take;
+	ZkQueueTake *taken;
 
 	Assert(is_locked());
 	if (i < 0)
 		return NULL;
-	taken = &zklock_work->taken[i];
+	taken = &zklock_queue_shared->taken[i];
 	Assert(taken->take.state == ZKLOCK_TAKE_FREE);
-	zklock_work->free_take = taken->next;
-	zklock_work->takes_high = Max(zklock_work->takes_high, i + 1);
-	zklock_work->takes_used++;
+	zklock_queue_shared->free_take = taken->next;
+	zklock_queue_shared->takes_high = Max(zklock_queue_shared->takes_high, i + 1);
+	zklock_queue_shared->takes_used++;
 	taken->take = (ZkTake){.state = ZKLOCK_TAKE_WANTED};
-	taken->serial = zklock_work_serial();
-	taken->order = ++zklock_work->last_order;
-	taken->puts = zklock_work->committed;
+	taken->serial = zklock_queue_serial();
+	taken->order = ++zklock_queue_shared->last_order;
+	taken->puts = zklock_queue_shared->committed;
 	taken->none = taken->refused = taken->pause = taken->made = false;
 	taken->waits = waits;
 	taken->rc = 0;
@@ -119,114 +120,114 @@ zklock_taken_make(const char *queue, bool waits)
 }
 
 void
-zklock_taken_free_buffer(ZkTaken *taken)
+zklock_queue_take_free_buffer(ZkQueueTake *taken)
 {
 	Assert(is_locked());
 	if (taken->buffer < 0)
 		return;
-	Assert(zklock_work->buffer[taken->buffer].state == ZKLOCK_BUFFER_READING);
-	zklock_work->buffer[taken->buffer].state = ZKLOCK_BUFFER_FREE;
+	Assert(zklock_queue_shared->buffer[taken->buffer].state == ZKLOCK_BUFFER_READING);
+	zklock_queue_shared->buffer[taken->buffer].state = ZKLOCK_BUFFER_FREE;
 	taken->buffer = -1;
-	ConditionVariableSignal(&zklock_work->room_cv);
+	ConditionVariableSignal(&zklock_queue_shared->room_cv);
 }
 
 void
-zklock_taken_free(ZkTaken *taken)
+zklock_queue_take_free(ZkQueueTake *taken)
 {
 	Assert(is_locked() && taken->take.state == ZKLOCK_TAKE_FREE);
-	zklock_taken_free_buffer(taken);
+	zklock_queue_take_free_buffer(taken);
 	taken->serial = 0; /* replies to what was asked for it are nobody's */
-	taken->next = zklock_work->free_take;
-	zklock_work->free_take = (int32) (taken - zklock_work->taken);
-	zklock_work->takes_used--;
+	taken->next = zklock_queue_shared->free_take;
+	zklock_queue_shared->free_take = (int32) (taken - zklock_queue_shared->taken);
+	zklock_queue_shared->takes_used--;
 }
 
 int
-zklock_work_writer(int pid, int *nputs)
+zklock_queue_writer(int pid, int *nputs)
 {
 	int writer = 0;
 
 	*nputs = 0;
-	LWLockAcquire(zklock_work->lock, LW_SHARED);
-	for (int i = 0; i < ZKLOCK_WORK_PUTS; i++)
+	LWLockAcquire(zklock_queue_shared->lock, LW_SHARED);
+	for (int i = 0; i < ZKLOCK_QUEUE_PUTS; i++)
 	{
-		const ZkPut *first = &zklock_work->put[i];
+		const ZkQueuePut *first = &zklock_queue_shared->put[i];
 		int n = 0;
 
-		for (int j = i; j < ZKLOCK_WORK_PUTS; j++)
-			n += zklock_work->put[j].state == ZKLOCK_PUT_WRITING &&
-				zklock_work->put[j].pid == first->pid;
+		for (int j = i; j < ZKLOCK_QUEUE_PUTS; j++)
+			n += zklock_queue_shared->put[j].state == ZKLOCK_PUT_WRITING &&
+				zklock_queue_shared->put[j].pid == first->pid;
 		if (first->state != ZKLOCK_PUT_WRITING || first->pid == pid || n <= *nputs)
 			continue;
 		writer = first->pid;
 		*nputs = n;
 	}
-	LWLockRelease(zklock_work->lock);
+	LWLockRelease(zklock_queue_shared->lock);
 	return writer;
 }
 
 void
-zklock_work_wake(void)
+zklock_queue_wake(void)
 {
-	pg_atomic_write_u32(&zklock_work->wanted, 1);
+	pg_atomic_write_u32(&zklock_queue_shared->wanted, 1);
 	zklock_worker_wake();
 }
 
 bool
-zklock_work_busy(void)
+zklock_queue_busy(void)
 {
 	bool busy;
 
-	LWLockAcquire(zklock_work->lock, LW_SHARED);
-	busy = zklock_work->takes_used > 0;
-	for (int i = 0; i < ZKLOCK_WORK_PUTS && !busy; i++)
-		busy = zklock_work->put[i].state != ZKLOCK_PUT_FREE;
-	LWLockRelease(zklock_work->lock);
+	LWLockAcquire(zklock_queue_shared->lock, LW_SHARED);
+	busy = zklock_queue_shared->takes_used > 0;
+	for (int i = 0; i < ZKLOCK_QUEUE_PUTS && !busy; i++)
+		busy = zklock_queue_shared->put[i].state != ZKLOCK_PUT_FREE;
+	LWLockRelease(zklock_queue_shared->lock);
 	return busy;
 }
 
 bool
-zklock_work_owed(void)
+zklock_queue_owed(void)
 {
 	bool owed = false;
 
-	LWLockAcquire(zklock_work->lock, LW_SHARED);
-	for (int i = 0; i < zklock_work->takes_high && !owed; i++)
+	LWLockAcquire(zklock_queue_shared->lock, LW_SHARED);
+	for (int i = 0; i < zklock_queue_shared->takes_high && !owed; i++)
 	{
-		const ZkTake *take = &zklock_work->taken[i].take;
+		const ZkTake *take = &zklock_queue_shared->taken[i].take;
 
 		owed = take->state == ZKLOCK_TAKE_DONE ||
 			(take->state != ZKLOCK_TAKE_FREE && take->state != ZKLOCK_TAKE_RETURNED &&
 			 !take->leaving);
 	}
-	for (int i = 0; i < ZKLOCK_WORK_PUTS && !owed; i++)
-		owed = zklock_work->put[i].state == ZKLOCK_PUT_WRITING ||
-			zklock_work->put[i].state == ZKLOCK_PUT_COMMITTED;
-	LWLockRelease(zklock_work->lock);
+	for (int i = 0; i < ZKLOCK_QUEUE_PUTS && !owed; i++)
+		owed = zklock_queue_shared->put[i].state == ZKLOCK_PUT_WRITING ||
+			zklock_queue_shared->put[i].state == ZKLOCK_PUT_COMMITTED;
+	LWLockRelease(zklock_queue_shared->lock);
 	return owed;
 }
 
 bool
-zklock_work_has_items(void)
+zklock_queue_has_items(void)
 {
 	bool found = false;
 
-	LWLockAcquire(zklock_work->lock, LW_SHARED);
-	for (int i = 0; i < zklock_work->takes_high && !found; i++)
-		found = zklock_work->taken[i].take.state > ZKLOCK_TAKE_WANTED;
-	LWLockRelease(zklock_work->lock);
+	LWLockAcquire(zklock_queue_shared->lock, LW_SHARED);
+	for (int i = 0; i < zklock_queue_shared->takes_high && !found; i++)
+		found = zklock_queue_shared->taken[i].take.state > ZKLOCK_TAKE_WANTED;
+	LWLockRelease(zklock_queue_shared->lock);
 	return found;
 }
 
 void
-zklock_work_count(ZkWorkCounter counter, int64 n)
+zklock_queue_count(ZkQueueCounter counter, int64 n)
 {
-	(void) pg_atomic_fetch_add_u64(&zklock_work->count[counter], n);
+	(void) pg_atomic_fetch_add_u64(&zklock_queue_shared->count[counter], n);
 }
 
 void
-zklock_work_reset(void)
+zklock_queue_reset(void)
 {
-	for (int i = 0; i < ZKLOCK_WORK_COUNTERS; i++)
-		pg_atomic_write_u64(&zklock_work->count[i], 0);
+	for (int i = 0; i < ZKLOCK_QUEUE_COUNTERS; i++)
+		pg_atomic_write_u64(&zklock_queue_shared->count[i], 0);
 }

@@ -42,10 +42,10 @@
 #include "queue_rules.h"
 
 /* Payloads on their way at a time; further ones wait. */
-#define ZKLOCK_WORK_BUFFERS 8
+#define ZKLOCK_QUEUE_BUFFERS 8
 
 /* Puts at a time that are not settled; further ones wait. */
-#define ZKLOCK_WORK_PUTS 256
+#define ZKLOCK_QUEUE_PUTS 256
 
 /* Why a transaction has lost its item: what is known of it. */
 typedef enum ZkItemLoss
@@ -56,7 +56,7 @@ typedef enum ZkItemLoss
 	ZKLOCK_ITEM_UNPROVEN /* the clock said so, and so the client was told */
 } ZkItemLoss;
 
-typedef struct ZkTaken
+typedef struct ZkQueueTake
 {
 	ZkTake take;
 	ZkItemLoss loss;			/* of take.lost */
@@ -80,7 +80,7 @@ typedef struct ZkTaken
 	int64 since;				 /* ms since 1970: in the queue since then */
 	char item[ZKLOCK_ITEM_NAME]; /* from TAKING on */
 	char queue[ZKLOCK_NAME_MAX + 1];
-} ZkTaken;
+} ZkQueueTake;
 
 typedef enum ZkPutState
 {
@@ -90,7 +90,7 @@ typedef enum ZkPutState
 	ZKLOCK_PUT_ABORTED
 } ZkPutState;
 
-typedef struct ZkPut
+typedef struct ZkQueuePut
 {
 	ZkPutState state;
 	uint32 serial; /* of the put in this life, never 0 */
@@ -108,7 +108,7 @@ typedef struct ZkPut
 	bool pause;	  /* one was refused: again at the next TICK */
 	bool stuck;	  /* ... since the last one that was done: nobody waits for it */
 	char queue[ZKLOCK_NAME_MAX + 1];
-} ZkPut;
+} ZkQueuePut;
 
 typedef enum ZkBufferState
 {
@@ -118,7 +118,7 @@ typedef enum ZkBufferState
 	ZKLOCK_BUFFER_READING
 } ZkBufferState;
 
-typedef struct ZkWorkBuffer
+typedef struct ZkQueueBuffer
 {
 	ZkBufferState state;
 	int put; /* POSTED */
@@ -127,19 +127,19 @@ typedef struct ZkWorkBuffer
 	uint32 chunk;
 	int len;
 	char data[ZKLOCK_CHUNK_MAX];
-} ZkWorkBuffer;
+} ZkQueueBuffer;
 
-typedef enum ZkWorkCounter
+typedef enum ZkQueueCounter
 {
-	ZKLOCK_WORK_PUT,	  /* items put */
-	ZKLOCK_WORK_TAKEN,	  /* ... taken */
-	ZKLOCK_WORK_RETURNED, /* ... given back */
-	ZKLOCK_WORK_LOST	  /* ... lost */
-} ZkWorkCounter;
+	ZKLOCK_QUEUE_PUT,	   /* items put */
+	ZKLOCK_QUEUE_TAKEN,	   /* ... taken */
+	ZKLOCK_QUEUE_RETURNED, /* ... given back */
+	ZKLOCK_QUEUE_LOST	   /* ... lost */
+} ZkQueueCounter;
 
-#define ZKLOCK_WORK_COUNTERS (ZKLOCK_WORK_LOST + 1)
+#define ZKLOCK_QUEUE_COUNTERS (ZKLOCK_QUEUE_LOST + 1)
 
-typedef struct ZkWork
+typedef struct ZkQueueShared
 {
 	LWLock *lock;			   /* of all but what is atomic */
 	uint64 life;			   /* random: of this shared memory */
@@ -153,49 +153,49 @@ typedef struct ZkWork
 	int32 takes_high; /* no take from here on was ever in use */
 	int32 takes_used;
 	int ntakes;
-	pg_atomic_uint64 count[ZKLOCK_WORK_COUNTERS];
-	ZkPut put[ZKLOCK_WORK_PUTS];
-	ZkWorkBuffer buffer[ZKLOCK_WORK_BUFFERS];
-	ZkTaken taken[FLEXIBLE_ARRAY_MEMBER];
-} ZkWork;
+	pg_atomic_uint64 count[ZKLOCK_QUEUE_COUNTERS];
+	ZkQueuePut put[ZKLOCK_QUEUE_PUTS];
+	ZkQueueBuffer buffer[ZKLOCK_QUEUE_BUFFERS];
+	ZkQueueTake taken[FLEXIBLE_ARRAY_MEMBER];
+} ZkQueueShared;
 
-extern ZkWork *zklock_work;
+extern ZkQueueShared *zklock_queue_shared;
 
 /* For shmem_request_hook and shmem_startup_hook. */
-extern void zklock_work_shmem_request(void);
-extern void zklock_work_shmem_startup(void);
+extern void zklock_queue_shmem_request(void);
+extern void zklock_queue_shmem_startup(void);
 
 /* A new serial number.  With the lock. */
-extern uint32 zklock_work_serial(void);
+extern uint32 zklock_queue_serial(void);
 
 /* A take, for this queue, or NULL if there is none left.  Free one that is over, or free
  * its buffer alone.  With the lock. */
-extern ZkTaken *zklock_taken_make(const char *queue, bool waits);
-extern void zklock_taken_free(ZkTaken *taken);
-extern void zklock_taken_free_buffer(ZkTaken *taken);
+extern ZkQueueTake *zklock_queue_take_make(const char *queue, bool waits);
+extern void zklock_queue_take_free(ZkQueueTake *taken);
+extern void zklock_queue_take_free_buffer(ZkQueueTake *taken);
 
 /* A free buffer, or NULL.  With the lock. */
-extern ZkWorkBuffer *zklock_work_buffer(void);
+extern ZkQueueBuffer *zklock_queue_buffer(void);
 
 /* Who has most of the puts that are being written, and how many, but for this session;
  * 0: nobody.  Without the lock. */
-extern int zklock_work_writer(int pid, int *nputs);
+extern int zklock_queue_writer(int pid, int *nputs);
 
 /* There is something for the worker.  Without the lock. */
-extern void zklock_work_wake(void);
+extern void zklock_queue_wake(void);
 
 /* Has any transaction of this server an item, or is anything to be told to the ensemble? */
-extern bool zklock_work_busy(void);
+extern bool zklock_queue_busy(void);
 
 /* Has any transaction an item, or is a commit to be told to the ensemble?  What is
  * aborted it finds out by itself: items come back with the session's end, and the next
  * life of this server deletes what it finds staged. */
-extern bool zklock_work_owed(void);
+extern bool zklock_queue_owed(void);
 
 /* ... an item, or is about to: it goes with the session. */
-extern bool zklock_work_has_items(void);
+extern bool zklock_queue_has_items(void);
 
-extern void zklock_work_count(ZkWorkCounter counter, int64 n);
-extern void zklock_work_reset(void);
+extern void zklock_queue_count(ZkQueueCounter counter, int64 n);
+extern void zklock_queue_reset(void);
 
 #endif /* ZKLOCK_QUEUE_SHARED_H */

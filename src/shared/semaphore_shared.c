@@ -26,7 +26,7 @@ waits(const ZkLockEntry *place)
 }
 
 ZkLockEntry *
-zklock_place_make(const char *name, int slots, LWLock **lock)
+zklock_semaphore_place_make(const char *name, int slots, LWLock **lock)
 {
 	ZkLockEntry *first =
 		zklock_entry_find(ZKLOCK_KIND_SLOT, name, false, LW_EXCLUSIVE, lock);
@@ -48,7 +48,7 @@ zklock_place_make(const char *name, int slots, LWLock **lock)
 }
 
 bool
-zklock_place_waits_beside(const ZkLockEntry *place)
+zklock_semaphore_place_waits_beside(const ZkLockEntry *place)
 {
 	for (ZkLockEntry *e = zklock_entry_first(place); e != NULL;
 		 e = zklock_entry_namesake(e))
@@ -60,7 +60,7 @@ zklock_place_waits_beside(const ZkLockEntry *place)
 }
 
 void
-zklock_place_tell(const ZkLockEntry *place, ZkLockEvent *event)
+zklock_semaphore_place_tell(const ZkLockEntry *place, ZkLockEvent *event)
 {
 	Assert(zklock_in_worker() && zklock_entry_is_locked(place));
 	event->leader = INT64_MAX;
@@ -74,12 +74,12 @@ zklock_place_tell(const ZkLockEntry *place, ZkLockEvent *event)
 		 e = zklock_entry_namesake(e))
 	{
 		if (e != place)
-			zklock_siblings_add(event, &e->queue);
+			zklock_semaphore_siblings_add(event, &e->queue);
 	}
 }
 
 ZkLockEntry *
-zklock_place_first(const ZkLockEntry *place)
+zklock_semaphore_place_first(const ZkLockEntry *place)
 {
 	ZkLockEntry *first = NULL;
 	int64 lowest = INT64_MAX;
@@ -87,7 +87,7 @@ zklock_place_first(const ZkLockEntry *place)
 	for (ZkLockEntry *e = zklock_entry_first(place); e != NULL;
 		 e = zklock_entry_namesake(e))
 	{
-		int64 number = zklock_siblings_waiting(&e->queue);
+		int64 number = zklock_semaphore_siblings_waiting(&e->queue);
 
 		if (number >= lowest)
 			continue;
@@ -98,7 +98,7 @@ zklock_place_first(const ZkLockEntry *place)
 }
 
 int
-zklock_places(const char *name, const int32 **places)
+zklock_semaphore_places(const char *name, const int32 **places)
 {
 	static int32 *found = NULL;
 	static int room = 0;

@@ -20,20 +20,20 @@
  * A place for a session that wants one of so many slots of "name": one that is kept for
  * whoever comes next here, or a new one.  NULL, and no lock, if there is no room.
  */
-extern ZkLockEntry *zklock_place_make(const char *name, int slots, LWLock **lock);
+extern ZkLockEntry *zklock_semaphore_place_make(const char *name, int slots, LWLock **lock);
 
 /* --- with the place locked exclusively ------------------------------------- */
 
 /* Does a session wait in another place of the name?  Then nothing is kept.  A shared lock
  * will do. */
-extern bool zklock_place_waits_beside(const ZkLockEntry *place);
+extern bool zklock_semaphore_place_waits_beside(const ZkLockEntry *place);
 
 /* For the worker.  What the other places of the name are to this one
  * (semaphore_siblings.h); nothing, if its session would not wait. */
-extern void zklock_place_tell(const ZkLockEntry *place, ZkLockEvent *event);
+extern void zklock_semaphore_place_tell(const ZkLockEntry *place, ZkLockEvent *event);
 
 /* The place that is the first of the name to wait, or NULL.  A shared lock will do. */
-extern ZkLockEntry *zklock_place_first(const ZkLockEntry *place);
+extern ZkLockEntry *zklock_semaphore_place_first(const ZkLockEntry *place);
 
 /* --- without ---------------------------------------------------------------- */
 
@@ -41,6 +41,6 @@ extern ZkLockEntry *zklock_place_first(const ZkLockEntry *place);
  * For the worker.  The places of a name: their number, and to *places their indexes,
  * which are good until the next call.  One may be freed as soon as its queue is empty.
  */
-extern int zklock_places(const char *name, const int32 **places);
+extern int zklock_semaphore_places(const char *name, const int32 **places);
 
 #endif /* ZKLOCK_SEMAPHORE_SHARED_H */

@@ -270,7 +270,7 @@ check_grants(const ZkLockEntry *entry)
 	{
 		ZkLockMode mode = (ZkLockMode) i;
 		const ZkLockGrant *grant = &entry->grant[mode];
-		const ZkContender *contender = zklock_queue_grant(&entry->queue, mode);
+		const ZkContender *contender = zklock_lock_queue_grant(&entry->queue, mode);
 
 		if (!grant->usable && entry->held[mode] == 0)
 			continue;
@@ -396,7 +396,7 @@ make_locked(ZkLockKind kind, const char *name, uint32 hash)
 	entry->election.abandoned = false;
 	Assert(pg_atomic_read_u64(&entry->election.leader) == 0);
 	/* the worker says otherwise when it first looks at the entry */
-	zklock_queue_init(&entry->queue, false);
+	zklock_lock_queue_init(&entry->queue, false);
 	strlcpy(entry->name, name, sizeof(entry->name));
 	entry->next = *hash_bucket(hash);
 	*hash_bucket(hash) = index;
@@ -494,7 +494,7 @@ zklock_entry_release(ZkLockEntry *entry)
 
 	Assert(zklock_entry_is_locked(entry));
 	if (!entry->in_use || entry->proclocks >= 0 || entry->election.candidate ||
-		!zklock_queue_empty(&entry->queue))
+		!zklock_lock_queue_empty(&entry->queue))
 		return;
 
 	for (link = hash_bucket(entry->hash); *link != index; link = &zklock_entries[*link].next)
@@ -733,7 +733,7 @@ zklock_session_read(ZkSessionShared *copy)
 }
 
 void
-zklock_settle_want(Oid database, bool soon)
+zklock_job_want_settler(Oid database, bool soon)
 {
 	int to = 0;
 

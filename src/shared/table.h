@@ -556,7 +556,7 @@ extern ZkProc *zklock_proc(int proc_number);
 extern void zklock_session_read(ZkSessionShared *copy);
 /* There may be runs of jobs in this database whose end only this server can tell, and has
  * not told.  InvalidOid: in any.  "soon": without a pause since the attempt before. */
-extern void zklock_settle_want(Oid database, bool soon);
+extern void zklock_job_want_settler(Oid database, bool soon);
 /* Wake the worker, if there is one. */
 extern void zklock_worker_wake(void);
 

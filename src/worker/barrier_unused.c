@@ -52,7 +52,9 @@ static int ngets = 0; /* replies to come */
 static ZkRequestTag
 make_tag(uint64 what)
 {
-	return (ZkRequestTag){.kind = ZKLOCK_TAG_UNUSED, .generation = connection, .hash = what};
+	return (ZkRequestTag){.kind = ZKLOCK_TAG_BARRIER_UNUSED,
+						  .generation = connection,
+						  .hash = what};
 }
 
 static char *
@@ -72,7 +74,7 @@ send_list(void)
 }
 
 void
-zklock_unused_start(void)
+zklock_barrier_unused_start(void)
 {
 	connection++;
 	nnames = next_name = ngets = 0;
@@ -81,7 +83,7 @@ zklock_unused_start(void)
 }
 
 void
-zklock_unused_work(void)
+zklock_barrier_unused_work(void)
 {
 	ZkRequestTag tag = make_tag(TAG_TIME);
 
@@ -171,7 +173,7 @@ take_directory(const ZkMessage *message)
 }
 
 void
-zklock_unused_message(const ZkMessage *message)
+zklock_barrier_unused_message(const ZkMessage *message)
 {
 	if (message->tag.generation != connection || zklock_session_client() == NULL)
 		return;

@@ -11,12 +11,12 @@
 #include "client.h"
 
 /* A new connection. */
-extern void zklock_unused_start(void);
+extern void zklock_barrier_unused_start(void);
 
 /* A heartbeat was acknowledged. */
-extern void zklock_unused_work(void);
+extern void zklock_barrier_unused_work(void);
 
-/* A reply that is tagged ZKLOCK_TAG_UNUSED. */
-extern void zklock_unused_message(const ZkMessage *message);
+/* A reply that is tagged ZKLOCK_TAG_BARRIER_UNUSED. */
+extern void zklock_barrier_unused_message(const ZkMessage *message);
 
 #endif /* ZKLOCK_BARRIER_UNUSED_H */

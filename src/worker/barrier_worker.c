@@ -60,7 +60,7 @@ node_path(const Meeting *m, const ZkPartyNode *node)
 {
 	char child[ZKLOCK_PARTY_NAME_MAX + 16];
 
-	zklock_format_party(child, node->id, node->session, node->parties);
+	zklock_barrier_format_party(child, node->id, node->session, node->parties);
 	snprintf(child + strlen(child), 16, "%010d", (int) node->sequence);
 	return zklock_path_name(ZKLOCK_KIND_BARRIER, m->name, child);
 }
@@ -79,7 +79,7 @@ send_create(ZkClient *client, const Meeting *m, const ZkParty *party,
 	char child[ZKLOCK_PARTY_NAME_MAX];
 	StringInfoData data;
 
-	zklock_format_party(child, party->id, m->barrier.session, party->parties);
+	zklock_barrier_format_party(child, party->id, m->barrier.session, party->parties);
 	zklock_describe_server(&data, slot_of(party)->pid);
 	return zklock_client_create(client,
 								zklock_path_name(ZKLOCK_KIND_BARRIER, m->name, child),
@@ -116,7 +116,7 @@ send_request(void *arg, const ZkBarrierAction *action)
 	char *path;
 	int rc = ZKLOCK_ZOK;
 	ZkRequestTag tag = {
-		.kind = ZKLOCK_TAG_ROUNDS,
+		.kind = ZKLOCK_TAG_BARRIER,
 		.entry = m->serial,
 		.generation = (uint32) action->type,
 	};
@@ -205,7 +205,7 @@ make_meeting(const char *name)
 static bool
 has_parties(const Meeting *m)
 {
-	for (int i = 0; i < zklock_parties_max() && meeting_of != NULL; i++)
+	for (int i = 0; i < zklock_barrier_max() && meeting_of != NULL; i++)
 		if (meeting_of[i] == m)
 			return true;
 	return false;
@@ -260,22 +260,22 @@ step(Meeting *m, ZkBarrierEvent *event)
 	int n = 0;
 
 	Assert(zklock_in_worker());
-	for (int i = 0; i < zklock_parties_max(); i++)
+	for (int i = 0; i < zklock_barrier_max(); i++)
 		if (meeting_of[i] == m)
-			parties[n++] = &zklock_party_slot(i)->party;
+			parties[n++] = &zklock_barrier_party_slot(i)->party;
 	event->session = zklock_shared->session.uuid_hi;
 	zklock_barrier_step(&m->barrier, parties, n, event, send_request, m);
 	if (n > 0)
 		m->idle = 0;
-	for (int i = 0; i < zklock_parties_max() && n > 0; i++)
+	for (int i = 0; i < zklock_barrier_max() && n > 0; i++)
 	{
 		if (meeting_of[i] != m)
 			continue;
 		n--;
-		if (zklock_party_slot(i)->party.state == ZKLOCK_PARTY_OVER)
+		if (zklock_barrier_party_slot(i)->party.state == ZKLOCK_PARTY_OVER)
 		{
 			meeting_of[i] = NULL;
-			zklock_party_over(i);
+			zklock_barrier_party_over(i);
 		}
 	}
 }
@@ -295,16 +295,16 @@ begin(void)
 	if (meeting_of != NULL)
 		return;
 	meeting_of = MemoryContextAllocZero(TopMemoryContext,
-										sizeof(*meeting_of) * (Size) zklock_parties_max());
+										sizeof(*meeting_of) * (Size) zklock_barrier_max());
 	parties = MemoryContextAlloc(TopMemoryContext,
-								 sizeof(*parties) * (Size) zklock_parties_max());
+								 sizeof(*parties) * (Size) zklock_barrier_max());
 }
 
 /* A slot that belongs to no barrier here yet. */
 static void
 take_slot(int i)
 {
-	ZkPartySlot *slot = zklock_party_slot(i);
+	ZkPartySlot *slot = zklock_barrier_party_slot(i);
 	Meeting *m = find_meeting(slot->name);
 
 	if (m == NULL && zklock_watches_full() && !slot->party.tried)
@@ -315,7 +315,7 @@ take_slot(int i)
 			return;
 		slot->party.state = ZKLOCK_PARTY_OVER;
 		slot->party.end = ZKLOCK_PARTY_LEFT;
-		zklock_party_over(i);
+		zklock_barrier_party_over(i);
 		return;
 	}
 	if (m == NULL)
@@ -331,12 +331,12 @@ take_slots(void)
 {
 	begin();
 	crowded = false;
-	for (int i = 0; i < zklock_parties_max(); i++)
+	for (int i = 0; i < zklock_barrier_max(); i++)
 	{
 		/* unlocked: whoever takes a slot says so afterwards */
-		if (!zklock_party_slot(i)->used)
+		if (!zklock_barrier_party_slot(i)->used)
 			continue;
-		if (meeting_of[i] == NULL && zklock_party_waits(i))
+		if (meeting_of[i] == NULL && zklock_barrier_party_waits(i))
 			take_slot(i);
 		if (meeting_of[i] != NULL)
 			meeting_of[i]->needed = true;
@@ -344,11 +344,11 @@ take_slots(void)
 }
 
 void
-zklock_rounds_work(void)
+zklock_barrier_worker_work(void)
 {
 	dlist_mutable_iter iter;
 
-	if (!zklock_parties_changed() && !crowded)
+	if (!zklock_barrier_changed() && !crowded)
 		return;
 	take_slots();
 	dlist_foreach_modify (iter, &meetings)
@@ -371,7 +371,7 @@ zklock_rounds_work(void)
  */
 
 void
-zklock_rounds_event(ZkLockEventType type)
+zklock_barrier_worker_event(ZkLockEventType type)
 {
 	dlist_mutable_iter iter;
 	ZkBarrierEventType event;
@@ -398,7 +398,7 @@ zklock_rounds_event(ZkLockEventType type)
 			return;
 	}
 	/* what a predecessor has left is to hear of it, too */
-	if (type != ZKLOCK_EV_TICK && zklock_parties_used() > 0)
+	if (type != ZKLOCK_EV_TICK && zklock_barrier_used() > 0)
 		take_slots();
 	dlist_foreach_modify (iter, &meetings)
 	{
@@ -415,13 +415,13 @@ zklock_rounds_event(ZkLockEventType type)
 }
 
 bool
-zklock_rounds_wants_tick(void)
+zklock_barrier_worker_wants_tick(void)
 {
 	return nmeetings > 0;
 }
 
 void
-zklock_rounds_changed(const char *name)
+zklock_barrier_worker_changed(const char *name)
 {
 	Meeting *m = find_meeting(name);
 
@@ -437,7 +437,7 @@ take_listing(Meeting *m, const ZkMessage *message, ZkBarrierEvent *event)
 	ZkPartyNode *nodes = palloc(sizeof(ZkPartyNode) * (Size) Max(message->nchildren, 1));
 
 	for (int i = 0; i < message->nchildren; i++)
-		if (zklock_parse_party(message->children[i], &nodes[event->nnodes]))
+		if (zklock_barrier_parse_party(message->children[i], &nodes[event->nnodes]))
 			event->nnodes++;
 	event->nodes = nodes;
 	step(m, event);
@@ -445,7 +445,7 @@ take_listing(Meeting *m, const ZkMessage *message, ZkBarrierEvent *event)
 }
 
 void
-zklock_rounds_message(const ZkMessage *message)
+zklock_barrier_worker_message(const ZkMessage *message)
 {
 	Meeting *m = tagged_meeting(&message->tag);
 	ZkBarrierEvent event = {0};
@@ -494,7 +494,7 @@ zklock_rounds_message(const ZkMessage *message)
 			event.type = ZKLOCK_BARRIER_CREATED;
 			if (event.rc != ZKLOCK_RC_OK)
 				break;
-			if (child != NULL && zklock_parse_party(child + 1, &node))
+			if (child != NULL && zklock_barrier_parse_party(child + 1, &node))
 				event.sequence = node.sequence;
 			else
 				event.rc = ZKLOCK_RC_LOST; /* it exists, but where? */
@@ -506,7 +506,7 @@ zklock_rounds_message(const ZkMessage *message)
 		case ZKLOCK_BARRIER_OPEN:
 			event.type = ZKLOCK_BARRIER_OPENED;
 			if (event.rc == ZKLOCK_RC_OK)
-				zklock_party_count_opened();
+				zklock_barrier_party_count_opened();
 			break;
 	}
 	step(m, &event);

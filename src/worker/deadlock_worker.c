@@ -181,7 +181,7 @@ look_at_entry(Look *look, const ZkLockEntry *entry)
 		switch ((ZkProcLockState) proclock->state)
 		{
 			case ZKLOCK_PROCLOCK_HELD:
-				grant = zklock_queue_grant(&entry->queue, mode);
+				grant = zklock_lock_queue_grant(&entry->queue, mode);
 				if (proclock->lost || grant == NULL || !zklock_holder_blocks(entry, grant))
 					break;
 				ENLARGE(look->holders, look->nholders, look->holders_room);
@@ -190,7 +190,7 @@ look_at_entry(Look *look, const ZkLockEntry *entry)
 				break;
 			case ZKLOCK_PROCLOCK_WANTED:
 				/* a set's that is granted waits for its others, as if it were held */
-				grant = zklock_queue_grant(&entry->queue, mode);
+				grant = zklock_lock_queue_grant(&entry->queue, mode);
 				if (proclock->set != 0 && grant != NULL && grant->set == proclock->set &&
 					grant->demanded && !proclock->failed)
 				{
@@ -558,23 +558,23 @@ put_text(char *text, bool all)
 
 	initStringInfo(&buf);
 	describe_ring(&buf, all);
-	if (buf.len >= ZKLOCK_VERDICT_TEXT)
+	if (buf.len >= ZKLOCK_DEADLOCK_TEXT)
 	{
-		buf.len = (int) zklock_clip_utf8(buf.data, ZKLOCK_VERDICT_TEXT - 4);
+		buf.len = (int) zklock_clip_utf8(buf.data, ZKLOCK_DEADLOCK_TEXT - 4);
 		buf.data[buf.len] = '\0';
 		appendStringInfoString(&buf, "...");
 	}
-	strlcpy(text, buf.data, ZKLOCK_VERDICT_TEXT);
+	strlcpy(text, buf.data, ZKLOCK_DEADLOCK_TEXT);
 	pfree(buf.data);
 }
 
 static void
-add_pid(ZkVerdict *verdict, int pid)
+add_pid(ZkDeadlockVerdict *verdict, int pid)
 {
 	for (int i = 0; i < verdict->npids; i++)
 		if (verdict->pids[i] == pid)
 			return;
-	if (verdict->npids < ZKLOCK_VERDICT_PIDS)
+	if (verdict->npids < ZKLOCK_DEADLOCK_PIDS)
 		verdict->pids[verdict->npids++] = pid;
 }
 
@@ -584,7 +584,7 @@ end_wait(void)
 {
 	const ZkFollowed *last = &deadlock.ring[deadlock.nring - 1];
 	const Evidence *seen = NULL;
-	static ZkVerdict verdict;
+	static ZkDeadlockVerdict verdict;
 	ZkProcLock *proclock;
 	ZkLockEntry *entry;
 	int32 entry_index;
@@ -613,7 +613,7 @@ end_wait(void)
 	}
 	for (int i = 0; i < seen->nhops; i++)
 		add_pid(&verdict, seen->hop[i].pid);
-	zklock_verdict_put(&verdict);
+	zklock_deadlock_verdict_put(&verdict);
 
 	proclock = zklock_proclock(seen->waiter.proclock);
 	entry_index = proclock->entry;
@@ -634,7 +634,7 @@ end_wait(void)
 	}
 	zklock_entry_unlock(lock);
 	if (set != 0)
-		zklock_sets_touch(set, true);
+		zklock_set_worker_touch(set, true);
 }
 
 /* ------------------------------------------------------------------------
@@ -645,7 +645,7 @@ end_wait(void)
 static ZkRequestTag
 make_tag(ZkDeadlockAct act)
 {
-	return (ZkRequestTag){.kind = ZKLOCK_TAG_RINGS,
+	return (ZkRequestTag){.kind = ZKLOCK_TAG_DEADLOCK,
 						  .generation = deadlock.serial,
 						  .uuid = (uint64) act};
 }
@@ -667,9 +667,9 @@ make_text(void)
 	zklock_effective_server_name(server, sizeof(server));
 	if (!zklock_is_utf8(server, strlen(server)))
 		server[0] = '\0';
-	end = zklock_waits_begin(text, server);
+	end = zklock_deadlock_waits_begin(text, server);
 	for (int i = 0; i < deadlock.nown; i++)
-		end = zklock_waits_add(end, &deadlock.own[i].edge);
+		end = zklock_deadlock_waits_add(end, &deadlock.own[i].edge);
 	return text;
 }
 
@@ -755,7 +755,7 @@ tell_refused(ZkDeadlockAct act, int rc)
 }
 
 void
-zklock_rings_message(const ZkMessage *message)
+zklock_deadlock_worker_message(const ZkMessage *message)
 {
 	ZkLockRc rc = zklock_reply_rc(message->rc);
 	uint32 serial = message->tag.generation;
@@ -796,7 +796,7 @@ zklock_rings_message(const ZkMessage *message)
  */
 
 void
-zklock_rings_event(ZkLockEventType type)
+zklock_deadlock_worker_event(ZkLockEventType type)
 {
 	uint64 session = zklock_shared->session.uuid_hi;
 
@@ -827,13 +827,13 @@ zklock_rings_event(ZkLockEventType type)
 }
 
 void
-zklock_rings_demanded(void)
+zklock_deadlock_worker_demanded(void)
 {
 	look_wanted |= anybody_asked;
 }
 
 long
-zklock_rings_work(void)
+zklock_deadlock_worker_work(void)
 {
 	ZkClient *client = zklock_session_client();
 	int64 now = zklock_clock();

@@ -12,15 +12,15 @@
 #include "protocol.h"
 
 /* A session event. */
-extern void zklock_rings_event(ZkLockEventType type);
+extern void zklock_deadlock_worker_event(ZkLockEventType type);
 
-/* A reply with the tag ZKLOCK_TAG_RINGS. */
-extern void zklock_rings_message(const ZkMessage *message);
+/* A reply with the tag ZKLOCK_TAG_DEADLOCK. */
+extern void zklock_deadlock_worker_message(const ZkMessage *message);
 
 /* Somebody else wants a grant of this server, and did not before. */
-extern void zklock_rings_demanded(void);
+extern void zklock_deadlock_worker_demanded(void);
 
 /* Do what is to be done.  ms until this should be called again, -1: no hurry. */
-extern long zklock_rings_work(void);
+extern long zklock_deadlock_worker_work(void);
 
 #endif /* ZKLOCK_DEADLOCK_WORKER_H */

@@ -58,7 +58,7 @@ contender_path(ZkLockKind kind, const char *name, const ZkLockAction *action,
 	char child[ZKLOCK_CONTENDER_LEN + 16];
 
 	if (kind == ZKLOCK_KIND_SLOT)
-		zklock_format_slot(child, uuid_hi, action->uuid, action->slots);
+		zklock_format_permit(child, uuid_hi, action->uuid, action->slots);
 	else
 		zklock_format_contender(child, uuid_hi, action->uuid, kind, action->mode);
 	if (!create)
@@ -116,7 +116,7 @@ add_to_set(const ZkLockEntry *entry, ZkLockKind kind, const char *name, int pid,
 
 	if (what.creates)
 		describe_contender(&data, kind, pid);
-	zklock_sets_add(&what, path, data.data, data.len);
+	zklock_set_worker_add(&what, path, data.data, data.len);
 }
 
 /* Make our contender, or write it once more.  Returns its path. */
@@ -229,7 +229,7 @@ send_request(const ZkLockEntry *entry, ZkLockKind kind, const char *name, int pi
 static bool
 wants_tick(const ZkLockEntry *entry)
 {
-	return zklock_queue_wants_tick(&entry->queue) ||
+	return zklock_lock_queue_wants_tick(&entry->queue) ||
 		(entry->kind == ZKLOCK_KIND_ELECTION && entry->election.failed);
 }
 
@@ -239,7 +239,7 @@ complete_event(ZkLockEntry *entry, ZkLockEvent *event)
 {
 	if (event->type == ZKLOCK_EV_NEED)
 	{
-		if (zklock_queue_empty(&entry->queue))
+		if (zklock_lock_queue_empty(&entry->queue))
 		{
 			entry->queue.connected = zklock_session_client() != NULL;
 			entry->queue.succession = entry->kind == ZKLOCK_KIND_LOCK
@@ -255,7 +255,7 @@ complete_event(ZkLockEntry *entry, ZkLockEvent *event)
 	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 		event->held[mode] = entry->held[mode] > 0;
 	if (entry->kind == ZKLOCK_KIND_SLOT)
-		zklock_place_tell(entry, event);
+		zklock_semaphore_place_tell(entry, event);
 	event->spare_watches = zklock_watches_too_many();
 	event->no_watches = zklock_watches_full();
 	zklock_grant_foresee(entry, event);
@@ -284,7 +284,7 @@ tell_table(ZkLockEntry *entry, const ZkLockEvent *event, const ZkLockActions *ac
 		if (action->type == ZKLOCK_ACT_REVOKED)
 			lost |= entry->held[action->mode] > 0;
 		if (action->type == ZKLOCK_ACT_DEMANDED)
-			zklock_rings_demanded();
+			zklock_deadlock_worker_demanded();
 		if (zklock_grant_apply(entry, action, event->keep))
 			zklock_entry_set_dirty(entry);
 		changed = true;
@@ -345,7 +345,7 @@ touch_set(uint64 set, const ZkLockActions *actions)
 	for (int i = 0; i < actions->n; i++)
 		news |= actions->action[i].type == ZKLOCK_ACT_BLOCKED ||
 			actions->action[i].type == ZKLOCK_ACT_FAILED;
-	zklock_sets_touch(set, news);
+	zklock_set_worker_touch(set, news);
 }
 
 /* ------------------------------------------------------------------------
@@ -374,14 +374,15 @@ static void
 note_siblings(const ZkLockEntry *entry, const ZkLockQueue *before,
 			  const ZkLockActions *actions, SiblingNews *news)
 {
-	ZkLockEntry *first = zklock_place_first(entry);
+	ZkLockEntry *first = zklock_semaphore_place_first(entry);
 	int ended;
 
 	if (first == NULL || first == entry || !has_heard(first))
 		return;
-	ended = zklock_siblings_ended(before, &entry->queue, actions,
-								  zklock_siblings_waiting(&first->queue));
-	if (ended > 0 || zklock_siblings_is_led(&first->queue))
+	ended =
+		zklock_semaphore_siblings_ended(before, &entry->queue, actions,
+										zklock_semaphore_siblings_waiting(&first->queue));
+	if (ended > 0 || zklock_semaphore_siblings_is_led(&first->queue))
 		*news = (SiblingNews){
 			.first = first,
 			.generation = first->generation,
@@ -440,11 +441,11 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 		note_siblings(entry, &before, &actions, &siblings);
 	lost = tell_table(entry, event, &actions);
 	if (entry->kind == ZKLOCK_KIND_ELECTION)
-		zklock_leadership_step(entry, event, &actions, &news);
+		zklock_election_worker_step(entry, event, &actions, &news);
 	zklock_reporter_note(entry);
 	tick_wanted |= wants_tick(entry);
-	proof_due |= zklock_queue_wants_proof(&entry->queue);
-	if (zklock_queue_empty(&entry->queue))
+	proof_due |= zklock_lock_queue_wants_proof(&entry->queue);
+	if (zklock_lock_queue_empty(&entry->queue))
 		succession = entry->queue.succession;
 	generation = entry->generation;
 	kind = (ZkLockKind) entry->kind;
@@ -458,7 +459,7 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 	if (succession.watched)
 		zklock_succession_remember(name, &succession);
 	if (kind == ZKLOCK_KIND_ELECTION)
-		zklock_leadership_announce(name, &news);
+		zklock_election_worker_announce(name, &news);
 	else if (lost)
 		ereport(LOG,
 				(errmsg("%s \"%s\" was lost while held", zklock_kind_names[kind],
@@ -544,7 +545,7 @@ send_set(const ZkSetWork *work)
 		step(zklock_entry(work->member[i].entry), work->member[i].generation, &event);
 	}
 	zklock_ensemble_remind(client);
-	zklock_session_sent(zklock_sets_send(client));
+	zklock_session_sent(zklock_set_worker_send(client));
 	foreach (cell, later)
 	{
 		const Later *l = lfirst(cell);
@@ -561,7 +562,7 @@ zklock_dispatch_sets(void)
 	ZkSetWork work;
 
 	while (all_next < 0 && zklock_session_client() != NULL && !zklock_session_busy() &&
-		   zklock_sets_next(&work))
+		   zklock_set_worker_next(&work))
 		send_set(&work);
 }
 
@@ -604,7 +605,7 @@ zklock_dispatch_all(ZkLockEventType type)
 		zklock_watches_doubt_all();
 	}
 	if (type == ZKLOCK_EV_SESSION_LOST || type == ZKLOCK_EV_RESUMED)
-		zklock_sets_forget();
+		zklock_set_worker_forget();
 	all_event = type;
 	all_next = 0;
 	feed_all();
@@ -654,7 +655,7 @@ zklock_dispatch_sessions_hold(void)
 static bool
 contends(const ZkLockEntry *entry)
 {
-	return entry->kind != ZKLOCK_KIND_ELECTION && !zklock_queue_empty(&entry->queue);
+	return entry->kind != ZKLOCK_KIND_ELECTION && !zklock_lock_queue_empty(&entry->queue);
 }
 
 bool
@@ -699,7 +700,7 @@ static void
 mark_siblings(const ZkLockEntry *entry, const char *name, ZkLockChild *children, int n)
 {
 	const int32 *places;
-	int nplaces = zklock_places(name, &places);
+	int nplaces = zklock_semaphore_places(name, &places);
 	Sibling *siblings = palloc(sizeof(Sibling) * ZKLOCK_NCONTENDERS * ((Size) nplaces + 1));
 	size_t nsiblings = 0;
 
@@ -715,7 +716,7 @@ mark_siblings(const ZkLockEntry *entry, const char *name, ZkLockChild *children,
 			if (c->state != ZKLOCK_FREE)
 				siblings[nsiblings++] = (Sibling){
 					.uuid = c->uuid,
-					.leaves = has_heard(place) && zklock_siblings_leaves(c),
+					.leaves = has_heard(place) && zklock_semaphore_siblings_leaves(c),
 				};
 		}
 	}
@@ -743,7 +744,7 @@ first_that_waits(const char *name, uint32 *generation)
 
 	if (any == NULL)
 		return NULL;
-	first = zklock_place_first(any);
+	first = zklock_semaphore_place_first(any);
 	if (first != NULL)
 		*generation = first->generation;
 	zklock_entry_unlock(lock);
@@ -879,7 +880,7 @@ step_name(ZkLockKind kind, const char *name, const ZkLockEvent *event)
 			step(entry, 0, &copy);
 		return;
 	}
-	n = zklock_places(name, &places);
+	n = zklock_semaphore_places(name, &places);
 	indexes = palloc(sizeof(int32) * ((Size) n + 1));
 	memcpy(indexes, places, sizeof(int32) * (Size) n);
 	for (int i = 0; i < n; i++)
@@ -936,7 +937,7 @@ dispatch_watch(const ZkMessage *message)
 		return;
 	if (kind == ZKLOCK_KIND_BARRIER)
 	{
-		zklock_rounds_changed(name);
+		zklock_barrier_worker_changed(name);
 		return;
 	}
 	if (child == NULL)
@@ -989,7 +990,7 @@ dispatch_set(const ZkMessage *message)
 	ZkSetMember what;
 	ZkLockEvent event;
 
-	while (zklock_sets_reply(message, &what, &event))
+	while (zklock_set_worker_reply(message, &what, &event))
 	{
 		ZkLockEntry *entry = zklock_entry(what.entry);
 
@@ -1085,13 +1086,13 @@ zklock_dispatch_message(const ZkMessage *message)
 		case ZKLOCK_TAG_SET:
 		case ZKLOCK_TAG_NONE:
 		case ZKLOCK_TAG_ANSWER:
-		case ZKLOCK_TAG_UNUSED:
+		case ZKLOCK_TAG_BARRIER_UNUSED:
 		case ZKLOCK_TAG_NAMESAKES:
 		case ZKLOCK_TAG_LEFTRUNS:
-		case ZKLOCK_TAG_RINGS:
-		case ZKLOCK_TAG_TAKES:
-		case ZKLOCK_TAG_PUTS:
-		case ZKLOCK_TAG_ROUNDS:
+		case ZKLOCK_TAG_DEADLOCK:
+		case ZKLOCK_TAG_QUEUE_TAKES:
+		case ZKLOCK_TAG_QUEUE_PUTS:
+		case ZKLOCK_TAG_BARRIER:
 		case ZKLOCK_TAG_ENSEMBLE:
 		case ZKLOCK_TAG_SERVERS:
 			return;

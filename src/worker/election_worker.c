@@ -112,8 +112,8 @@ find_verdict(ZkLockEntry *entry)
 }
 
 void
-zklock_leadership_step(ZkLockEntry *entry, const ZkLockEvent *event,
-					   const ZkLockActions *actions, ZkElectionNews *news)
+zklock_election_worker_step(ZkLockEntry *entry, const ZkLockEvent *event,
+							const ZkLockActions *actions, ZkElectionNews *news)
 {
 	ZkElection *election = &entry->election;
 	bool stands = zklock_election_stands(entry);
@@ -156,14 +156,14 @@ zklock_leadership_step(ZkLockEntry *entry, const ZkLockEvent *event,
 		news->failure = failed->failure;
 		election->failed = true;
 	}
-	else if (zklock_queue_grant(&entry->queue, ZKLOCK_EXCLUSIVE) != NULL)
+	else if (zklock_lock_queue_grant(&entry->queue, ZKLOCK_EXCLUSIVE) != NULL)
 		election->failed = false;
 	if (event->type == ZKLOCK_EV_TICK && stands && !entry->queue.needed[ZKLOCK_EXCLUSIVE])
 		zklock_entry_set_dirty(entry);
 }
 
 void
-zklock_leadership_announce(const char *name, const ZkElectionNews *news)
+zklock_election_worker_announce(const char *name, const ZkElectionNews *news)
 {
 	if (news->lost != 0)
 	{
@@ -211,7 +211,7 @@ for_each_candidacy(void (*what)(ZkLockEntry *entry, ZkElectionNews *news))
 			what(entry, &news);
 		strlcpy(name, entry->name, sizeof(name));
 		zklock_entry_unlock(lock);
-		zklock_leadership_announce(name, &news);
+		zklock_election_worker_announce(name, &news);
 	}
 }
 
@@ -224,21 +224,21 @@ look_at_lease(ZkLockEntry *entry, ZkElectionNews *news)
 static void
 demote(ZkLockEntry *entry, ZkElectionNews *news)
 {
-	zklock_candidacy_give_up(entry, ZKLOCK_LEADER_END_DEMOTED);
+	zklock_election_candidacy_give_up(entry, ZKLOCK_LEADER_END_DEMOTED);
 	zklock_entry_broadcast(entry);
 }
 
 static void
 step_aside(ZkLockEntry *entry, ZkElectionNews *news)
 {
-	zklock_candidacy_give_up(entry, ZKLOCK_LEADER_END_DRAINED);
+	zklock_election_candidacy_give_up(entry, ZKLOCK_LEADER_END_DRAINED);
 	zklock_entry_broadcast(entry);
 }
 
 static void
 shut_down(ZkLockEntry *entry, ZkElectionNews *news)
 {
-	zklock_candidacy_give_up(entry, ZKLOCK_LEADER_END_SHUTDOWN);
+	zklock_election_candidacy_give_up(entry, ZKLOCK_LEADER_END_SHUTDOWN);
 	zklock_entry_broadcast(entry);
 }
 
@@ -246,7 +246,7 @@ shut_down(ZkLockEntry *entry, ZkElectionNews *news)
 static void
 stand(ZkLockEntry *entry, ZkElectionNews *news)
 {
-	zklock_candidacy_begin(entry);
+	zklock_election_candidacy_begin(entry);
 }
 
 /* Elections of "zklock.elections" from this position on have found no room. */
@@ -270,7 +270,7 @@ enter_listed_from(int first)
 		const char *name = list_nth(names, i);
 		ZkElectionRef ref;
 
-		if (zklock_candidacy_enter(name, InvalidOid, InvalidOid, &ref))
+		if (zklock_election_candidacy_enter(name, InvalidOid, InvalidOid, &ref))
 			continue;
 		first_unentered = i;
 		if (i != told)
@@ -283,7 +283,7 @@ enter_listed_from(int first)
 }
 
 void
-zklock_leadership_enter_listed(void)
+zklock_election_worker_enter_listed(void)
 {
 	first_unentered = NONE_UNENTERED;
 	enter_listed_from(0);
@@ -329,7 +329,7 @@ look_at_wish(ZkLockEntry *entry, int64 now)
 	if (zklock_election_idle_time > 0 &&
 		now - election->idle_since >= zklock_election_idle_time * (1000 * NS_PER_MS) &&
 		!is_listed(entry->name))
-		zklock_candidacy_end(entry, ZKLOCK_LEADER_END_IDLE);
+		zklock_election_candidacy_end(entry, ZKLOCK_LEADER_END_IDLE);
 }
 
 static void
@@ -377,7 +377,7 @@ look_at_wishes(void)
 }
 
 bool
-zklock_leadership_leads(void)
+zklock_election_worker_leads(void)
 {
 	int i = -1;
 
@@ -397,13 +397,13 @@ leave_if_abandoned(ZkLockEntry *entry, ZkElectionNews *news)
 		return;
 	entry->election.abandoned = false;
 	if (!is_listed(entry->name))
-		zklock_candidacy_end(entry, ZKLOCK_LEADER_END_ABANDONED);
+		zklock_election_candidacy_end(entry, ZKLOCK_LEADER_END_ABANDONED);
 }
 
 static bool stopping = false;
 
 void
-zklock_leadership_set_stopping(void)
+zklock_election_worker_set_stopping(void)
 {
 	stopping = true;
 	zklock_shared->eligible = ZKLOCK_ELIGIBLE_NO;
@@ -411,7 +411,7 @@ zklock_leadership_set_stopping(void)
 }
 
 long
-zklock_leadership_work(void)
+zklock_election_worker_work(void)
 {
 	static bool lease = false;
 	int64 left;

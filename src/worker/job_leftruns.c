@@ -45,7 +45,7 @@ static int nleft = 0; /* that are left */
 static bool listed = false;
 
 void
-zklock_leftruns_forget(void)
+zklock_job_leftruns_forget(void)
 {
 	round_number++;
 	nrecords = next = nopen = nleft = 0;
@@ -55,13 +55,13 @@ zklock_leftruns_forget(void)
 }
 
 bool
-zklock_leftruns_own(void)
+zklock_job_leftruns_own(void)
 {
 	return GetRecoveryState() != RECOVERY_STATE_ARCHIVE;
 }
 
 bool
-zklock_leftruns_any(void)
+zklock_job_leftruns_any(void)
 {
 	return nleft > 0;
 }
@@ -76,12 +76,12 @@ make_tag(uint64 what, bool again)
 }
 
 bool
-zklock_leftruns_ask(ZkClient *client)
+zklock_job_leftruns_ask(ZkClient *client)
 {
 	ZkRequestTag tag;
 
-	zklock_leftruns_forget();
-	if (!zklock_leftruns_own())
+	zklock_job_leftruns_forget();
+	if (!zklock_job_leftruns_own())
 		return false;
 	tag = make_tag(LISTING, false);
 	/* a settler may have written by another ZooKeeper server */
@@ -188,7 +188,7 @@ take_change(ZkClient *client, const char *path)
 }
 
 ZkLeftRuns
-zklock_leftruns_look(ZkClient *client, const ZkMessage *message)
+zklock_job_leftruns_look(ZkClient *client, const ZkMessage *message)
 {
 	if (message->type == ZKLOCK_MSG_NODE_CHANGED || message->type == ZKLOCK_MSG_NODE_DELETED)
 		take_change(client, message->path);

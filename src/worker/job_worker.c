@@ -10,8 +10,9 @@
  * settles them.  They run beside each other as far as the server has worker processes;
  * where it has but one to spare, one after the other.
  *
- * At the start the jobs of such runs may hang on the session of the server's life before, which
- * session.c keeps until they are settled, or all is done that can be (zklock_settle_over).
+ * At the start the jobs of such runs may hang on the session of the server's life before,
+ * which session.c keeps until they are settled, or all is done that can be
+ * (zklock_job_worker_over).
  *
  *-------------------------------------------------------------------------
  */
@@ -75,8 +76,8 @@ start(int i)
 	Oid database = zklock_shared->settle[i].database; /* ours until there is no wish */
 
 	settlers[i].started =
-		zklock_process_start(&settlers[i].process, "zklock_settle_main", "zklock settler",
-							 ObjectIdGetDatum(database));
+		zklock_process_start(&settlers[i].process, "zklock_job_settler_main",
+							 "zklock settler", ObjectIdGetDatum(database));
 	if (settlers[i].started)
 	{
 		told = false;
@@ -98,7 +99,7 @@ start(int i)
 }
 
 void
-zklock_settle_work(void)
+zklock_job_worker_work(void)
 {
 	if (!zklock_shared->session.proven || RecoveryInProgress())
 		return;
@@ -119,7 +120,7 @@ zklock_settle_work(void)
 }
 
 bool
-zklock_settle_over(void)
+zklock_job_worker_over(void)
 {
 	bool over = !any_runs();
 

@@ -9,9 +9,9 @@
 #define ZKLOCK_JOB_WORKER_H
 
 /* Each time round: start the processes where there may be some. */
-extern void zklock_settle_work(void);
+extern void zklock_job_worker_work(void);
 
 /* Is nothing wanted of them, and none at work? */
-extern bool zklock_settle_over(void);
+extern bool zklock_job_worker_over(void);
 
 #endif /* ZKLOCK_JOB_WORKER_H */

@@ -77,7 +77,7 @@ own_chunk_path(const char *queue, uint32 put, uint32 chunk)
 {
 	ZkChunkName name = {
 		.system = GetSystemIdentifier(),
-		.life = zklock_work->life,
+		.life = zklock_queue_shared->life,
 		.put = put,
 		.chunk = chunk,
 	};
@@ -134,7 +134,7 @@ move_was_done(const ZkMessage *message, const char *queue)
 	if (message->rc == ZKLOCK_ZNONODE && message->failed_op == 0)
 		return true;
 	if (message->rc == ZKLOCK_ZNONODE && message->failed_op >= 2)
-		zklock_takes_make_queue(queue);
+		zklock_queue_takes_make_queue(queue);
 	else if (message->rc != ZKLOCK_ZNONODE && message->rc != ZKLOCK_ZBADVERSION)
 		zklock_trouble_refused(message); /* else the base is about to be read again */
 	return false;
@@ -146,12 +146,13 @@ move_was_done(const ZkMessage *message, const char *queue)
  */
 
 static void
-send_chunk(ZkWorkBuffer *buffer)
+send_chunk(ZkQueueBuffer *buffer)
 {
 	ZkClient *client = zklock_session_client();
-	ZkPut *put = &zklock_work->put[buffer->put]; /* its backend waits for us */
+	ZkQueuePut *put =
+		&zklock_queue_shared->put[buffer->put]; /* its backend waits for us */
 	ZkRequestTag tag = {
-		.kind = ZKLOCK_TAG_PUTS,
+		.kind = ZKLOCK_TAG_QUEUE_PUTS,
 		.entry = (uint32) buffer->put,
 		.generation = buffer->serial,
 		.uuid = TAG_LENGTH,
@@ -169,28 +170,28 @@ send_chunk(ZkWorkBuffer *buffer)
 			zklock_client_create(client,
 								 own_chunk_path(put->queue, buffer->serial, buffer->chunk),
 								 buffer->data, buffer->len, ZKLOCK_CREATE_PERSISTENT, &tag));
-	LWLockAcquire(zklock_work->lock, LW_EXCLUSIVE);
+	LWLockAcquire(zklock_queue_shared->lock, LW_EXCLUSIVE);
 	if (client == NULL)
 		put->again = true;
 	buffer->state = ZKLOCK_BUFFER_FREE;
-	ConditionVariableBroadcast(&zklock_work->room_cv);
+	ConditionVariableBroadcast(&zklock_queue_shared->room_cv);
 	ConditionVariableBroadcast(&put->cv);
-	LWLockRelease(zklock_work->lock);
+	LWLockRelease(zklock_queue_shared->lock);
 }
 
 static void
 send_chunks(void)
 {
-	for (int i = 0; i < ZKLOCK_WORK_BUFFERS; i++)
+	for (int i = 0; i < ZKLOCK_QUEUE_BUFFERS; i++)
 	{
-		ZkWorkBuffer *buffer = &zklock_work->buffer[i];
+		ZkQueueBuffer *buffer = &zklock_queue_shared->buffer[i];
 		bool posted;
 
-		LWLockAcquire(zklock_work->lock, LW_EXCLUSIVE);
+		LWLockAcquire(zklock_queue_shared->lock, LW_EXCLUSIVE);
 		posted = buffer->state == ZKLOCK_BUFFER_POSTED;
 		if (posted)
 			buffer->state = ZKLOCK_BUFFER_SENDING;
-		LWLockRelease(zklock_work->lock);
+		LWLockRelease(zklock_queue_shared->lock);
 		if (posted)
 			send_chunk(buffer);
 	}
@@ -199,8 +200,8 @@ send_chunks(void)
 static int
 compare_orders(const void *a, const void *b)
 {
-	uint64 x = (*(ZkPut *const *) a)->order;
-	uint64 y = (*(ZkPut *const *) b)->order;
+	uint64 x = (*(ZkQueuePut *const *) a)->order;
+	uint64 y = (*(ZkQueuePut *const *) b)->order;
 
 	return x < y ? -1 : x > y;
 }
@@ -212,13 +213,13 @@ compare_orders(const void *a, const void *b)
 static void
 settle(void)
 {
-	ZkPut *puts[ZKLOCK_WORK_PUTS];
+	ZkQueuePut *puts[ZKLOCK_QUEUE_PUTS];
 	int nputs = 0;
 
-	LWLockAcquire(zklock_work->lock, LW_EXCLUSIVE);
-	for (int i = 0; i < ZKLOCK_WORK_PUTS; i++)
+	LWLockAcquire(zklock_queue_shared->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < ZKLOCK_QUEUE_PUTS; i++)
 	{
-		ZkPut *put = &zklock_work->put[i];
+		ZkQueuePut *put = &zklock_queue_shared->put[i];
 
 		if ((put->state != ZKLOCK_PUT_COMMITTED && put->state != ZKLOCK_PUT_ABORTED) ||
 			put->open || put->pause)
@@ -230,20 +231,20 @@ settle(void)
 			continue;
 		}
 		put->state = ZKLOCK_PUT_FREE;
-		ConditionVariableBroadcast(&zklock_work->room_cv);
-		zklock_takes_look_again();
+		ConditionVariableBroadcast(&zklock_queue_shared->room_cv);
+		zklock_queue_takes_look_again();
 	}
-	LWLockRelease(zklock_work->lock);
+	LWLockRelease(zklock_queue_shared->lock);
 
 	/* nobody else moves what is over */
-	qsort(puts, (size_t) nputs, sizeof(ZkPut *), compare_orders);
+	qsort(puts, (size_t) nputs, sizeof(ZkQueuePut *), compare_orders);
 	for (int i = 0; i < nputs; i++)
 	{
-		const ZkPut *put = puts[i];
+		const ZkQueuePut *put = puts[i];
 		char *path = own_chunk_path(put->queue, put->serial, (uint32) put->settled);
 		ZkRequestTag tag = {
-			.kind = ZKLOCK_TAG_PUTS,
-			.entry = (uint32) (put - zklock_work->put),
+			.kind = ZKLOCK_TAG_QUEUE_PUTS,
+			.entry = (uint32) (put - zklock_queue_shared->put),
 			.generation = put->serial,
 			.uuid = put->state == ZKLOCK_PUT_COMMITTED ? TAG_READ : TAG_DROP,
 			.hash = (uint64) put->settled,
@@ -259,7 +260,7 @@ settle(void)
 
 /* The reply to what was asked before the transaction is over.  With the lock. */
 static void
-written(ZkPut *put, const ZkMessage *message, bool *missing)
+written(ZkQueuePut *put, const ZkMessage *message, bool *missing)
 {
 	if (put->state != ZKLOCK_PUT_WRITING || put->round != message->tag.hash)
 		return;
@@ -285,7 +286,7 @@ written(ZkPut *put, const ZkMessage *message, bool *missing)
 
 /* ... when it is.  Not with the lock: nobody else moves it. */
 static void
-settled(ZkPut *put, const ZkMessage *message)
+settled(ZkQueuePut *put, const ZkMessage *message)
 {
 	ZkRequestTag tag = message->tag;
 	bool done = false;
@@ -316,7 +317,7 @@ settled(ZkPut *put, const ZkMessage *message)
 			break;
 		case TAG_MOVE:
 			if (message->rc == ZKLOCK_ZOK)
-				zklock_work_count(ZKLOCK_WORK_PUT, message->nchildren - 2);
+				zklock_queue_count(ZKLOCK_QUEUE_PUT, message->nchildren - 2);
 			done = message->rc == ZKLOCK_ZOK || move_was_done(message, put->queue);
 			/* a directory that was missing has been made */
 			put->pause = !done &&
@@ -340,24 +341,24 @@ settled(ZkPut *put, const ZkMessage *message)
 static void
 put_message(const ZkMessage *message)
 {
-	ZkPut *put = &zklock_work->put[message->tag.entry];
+	ZkQueuePut *put = &zklock_queue_shared->put[message->tag.entry];
 	char queue[ZKLOCK_NAME_MAX + 1];
 	bool missing = false;
 	bool over;
 
-	LWLockAcquire(zklock_work->lock, LW_EXCLUSIVE);
+	LWLockAcquire(zklock_queue_shared->lock, LW_EXCLUSIVE);
 	if (put->serial != message->tag.generation || put->state == ZKLOCK_PUT_FREE)
 	{
-		LWLockRelease(zklock_work->lock);
+		LWLockRelease(zklock_queue_shared->lock);
 		return;
 	}
 	over = message->tag.uuid >= TAG_READ;
 	if (!over)
 		written(put, message, &missing);
 	strlcpy(queue, put->queue, sizeof(queue));
-	LWLockRelease(zklock_work->lock);
+	LWLockRelease(zklock_queue_shared->lock);
 	if (missing)
-		zklock_takes_make_queue(queue);
+		zklock_queue_takes_make_queue(queue);
 	if (over && put->open)
 		settled(put, message);
 }
@@ -397,7 +398,7 @@ static struct
 static ZkRequestTag
 look_tag(uint64 what, uint64 hash)
 {
-	return (ZkRequestTag){.kind = ZKLOCK_TAG_PUTS,
+	return (ZkRequestTag){.kind = ZKLOCK_TAG_QUEUE_PUTS,
 						  .generation = look.number,
 						  .uuid = what,
 						  .hash = hash};
@@ -446,13 +447,13 @@ is_spoken_for(const ZkChunkName *name)
 {
 	bool found = false;
 
-	if (name->life != zklock_work->life)
+	if (name->life != zklock_queue_shared->life)
 		return false;
-	LWLockAcquire(zklock_work->lock, LW_SHARED);
-	for (int i = 0; i < ZKLOCK_WORK_PUTS && !found; i++)
-		found = zklock_work->put[i].state != ZKLOCK_PUT_FREE &&
-			zklock_work->put[i].serial == name->put;
-	LWLockRelease(zklock_work->lock);
+	LWLockAcquire(zklock_queue_shared->lock, LW_SHARED);
+	for (int i = 0; i < ZKLOCK_QUEUE_PUTS && !found; i++)
+		found = zklock_queue_shared->put[i].state != ZKLOCK_PUT_FREE &&
+			zklock_queue_shared->put[i].serial == name->put;
+	LWLockRelease(zklock_queue_shared->lock);
 	return found;
 }
 
@@ -489,7 +490,7 @@ judge(const Stray *stray, const ZkChunkHead *head)
 		return zklock_put_judge(&facts);
 	zklock_effective_server_name(name, sizeof(name));
 	timeline = GetWALInsertionTimeLine();
-	facts.own_life = stray->name.life == zklock_work->life;
+	facts.own_life = stray->name.life == zklock_queue_shared->life;
 	facts.own_name = head->server == zklock_hash_child(name) && !look.namesake;
 	facts.timeline = head->timeline == (int) timeline;
 	/* the record ends where it says, which may be where the next timeline begins */
@@ -550,12 +551,12 @@ settled_stray(const ZkMessage *message)
 	if (message->rc != ZKLOCK_ZOK && message->rc != ZKLOCK_ZNONODE)
 		look.restart = true;
 	if (message->type == ZKLOCK_MSG_MULTI && message->rc == ZKLOCK_ZOK)
-		zklock_work_count(ZKLOCK_WORK_PUT, message->nchildren - 2);
+		zklock_queue_count(ZKLOCK_QUEUE_PUT, message->nchildren - 2);
 	else if (message->type == ZKLOCK_MSG_MULTI &&
 			 !move_was_done(message, look.strays[look.next].queue))
 		look.restart = true;
 	look.next++;
-	zklock_takes_look_again();
+	zklock_queue_takes_look_again();
 }
 
 /* The chunks of our system, of whatever life, that nobody speaks for. */
@@ -661,7 +662,7 @@ static void
 note_seen(void)
 {
 	if (look.seen && proven)
-		zklock_work->looked = true;
+		zklock_queue_shared->looked = true;
 }
 
 /* Go on with the look. */
@@ -714,7 +715,7 @@ work_on_look(void)
  */
 
 void
-zklock_puts_work(bool wanted)
+zklock_queue_puts_work(bool wanted)
 {
 	due |= wanted;
 	/* a look waits for the base, of which nobody tells us */
@@ -729,13 +730,13 @@ zklock_puts_work(bool wanted)
 }
 
 bool
-zklock_puts_looking(void)
+zklock_queue_puts_looking(void)
 {
 	return look.running || look.restart;
 }
 
 void
-zklock_puts_message(const ZkMessage *message)
+zklock_queue_puts_message(const ZkMessage *message)
 {
 	if (message->tag.uuid >= TAG_SERVERS)
 		look_message(message);
@@ -744,7 +745,7 @@ zklock_puts_message(const ZkMessage *message)
 }
 
 void
-zklock_puts_event(ZkLockEventType type)
+zklock_queue_puts_event(ZkLockEventType type)
 {
 	bool tick = type == ZKLOCK_EV_TICK;
 
@@ -753,10 +754,10 @@ zklock_puts_event(ZkLockEventType type)
 		return;
 	due = true;
 	proven = tick;
-	LWLockAcquire(zklock_work->lock, LW_EXCLUSIVE);
-	for (int i = 0; i < ZKLOCK_WORK_PUTS; i++)
+	LWLockAcquire(zklock_queue_shared->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < ZKLOCK_QUEUE_PUTS; i++)
 	{
-		ZkPut *put = &zklock_work->put[i];
+		ZkQueuePut *put = &zklock_queue_shared->put[i];
 
 		put->pause = false;
 		if (tick || put->state == ZKLOCK_PUT_FREE)
@@ -770,12 +771,12 @@ zklock_puts_event(ZkLockEventType type)
 	if (!tick)
 	{
 		/* what a predecessor was about to send: we are about nothing here */
-		for (int i = 0; i < ZKLOCK_WORK_BUFFERS; i++)
-			if (zklock_work->buffer[i].state == ZKLOCK_BUFFER_SENDING)
-				zklock_work->buffer[i].state = ZKLOCK_BUFFER_FREE;
-		ConditionVariableBroadcast(&zklock_work->room_cv);
+		for (int i = 0; i < ZKLOCK_QUEUE_BUFFERS; i++)
+			if (zklock_queue_shared->buffer[i].state == ZKLOCK_BUFFER_SENDING)
+				zklock_queue_shared->buffer[i].state = ZKLOCK_BUFFER_FREE;
+		ConditionVariableBroadcast(&zklock_queue_shared->room_cv);
 	}
-	LWLockRelease(zklock_work->lock);
+	LWLockRelease(zklock_queue_shared->lock);
 	if (tick)
 		note_seen();
 	else
@@ -784,7 +785,7 @@ zklock_puts_event(ZkLockEventType type)
 	if (zklock_ensemble_waiting() ||
 		(type == ZKLOCK_EV_DISCONNECTED && settled_at != 0 &&
 		 zklock_clock() - settled_at < UNNOTICED * zklock_shared->session.lease.timeout))
-		zklock_work->looked = false;
-	if (!zklock_work->looked && (!tick || look.restart))
+		zklock_queue_shared->looked = false;
+	if (!zklock_queue_shared->looked && (!tick || look.restart))
 		look.wanted = true;
 }

@@ -91,13 +91,13 @@ static int torn = 0;		  /* items that were lost since the log was told */
 static bool due = true;
 
 void
-zklock_takes_look_again(void)
+zklock_queue_takes_look_again(void)
 {
 	due = true;
 }
 
 int
-zklock_takes_rc(int rc)
+zklock_queue_takes_rc(int rc)
 {
 	if (zklock_rc_is_lost(rc))
 		return ZKLOCK_ITEM_RC_LOST;
@@ -122,7 +122,7 @@ hash_queue(const char *queue)
 }
 
 void
-zklock_takes_make_queue(const char *queue)
+zklock_queue_takes_make_queue(const char *queue)
 {
 	static const char *const parts[] = {NULL, "items", "held", "puts"};
 
@@ -135,7 +135,7 @@ zklock_takes_make_queue(const char *queue)
 	{
 		char *path = zklock_path_name(ZKLOCK_KIND_QUEUE, queue, parts[i]);
 		ZkRequestTag tag = {
-			.kind = ZKLOCK_TAG_TAKES,
+			.kind = ZKLOCK_TAG_QUEUE_TAKES,
 			.uuid = parts[i] == NULL ? TAG_MAKE_QUEUE : TAG_MAKE_PART,
 			.hash = hash_queue(queue),
 		};
@@ -276,10 +276,10 @@ take_listing(View *view, const ZkMessage *message)
 static void
 refuse(uint64 queue, bool made, int rc)
 {
-	LWLockAcquire(zklock_work->lock, LW_EXCLUSIVE);
-	for (int i = 0; i < zklock_work->takes_high; i++)
+	LWLockAcquire(zklock_queue_shared->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < zklock_queue_shared->takes_high; i++)
 	{
-		ZkTaken *taken = &zklock_work->taken[i];
+		ZkQueueTake *taken = &zklock_queue_shared->taken[i];
 
 		if (taken->take.state != ZKLOCK_TAKE_WANTED ||
 			hash_queue(taken->queue) != queue || (made && !taken->waits))
@@ -288,7 +288,7 @@ refuse(uint64 queue, bool made, int rc)
 		taken->rc = rc;
 		ConditionVariableBroadcast(&taken->cv);
 	}
-	LWLockRelease(zklock_work->lock);
+	LWLockRelease(zklock_queue_shared->lock);
 }
 
 /*
@@ -310,21 +310,21 @@ made_message(const ZkMessage *message)
 	}
 	if (rc == ZKLOCK_ZNONODE && of_queue != ZKLOCK_ZNODEEXISTS)
 		rc = of_queue;
-	if (zklock_takes_rc(rc) != ZKLOCK_ITEM_RC_ERROR)
+	if (zklock_queue_takes_rc(rc) != ZKLOCK_ITEM_RC_ERROR)
 		return;
 	zklock_trouble("could not make the directories of a queue: %s", zklock_rc_text(rc));
 	refuse(message->tag.hash, true, rc);
-	LWLockAcquire(zklock_work->lock, LW_EXCLUSIVE);
-	for (int i = 0; i < ZKLOCK_WORK_PUTS; i++)
+	LWLockAcquire(zklock_queue_shared->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < ZKLOCK_QUEUE_PUTS; i++)
 	{
-		ZkPut *put = &zklock_work->put[i];
+		ZkQueuePut *put = &zklock_queue_shared->put[i];
 
 		if (put->state != ZKLOCK_PUT_WRITING || hash_queue(put->queue) != message->tag.hash)
 			continue;
 		put->rc = rc;
 		ConditionVariableBroadcast(&put->cv);
 	}
-	LWLockRelease(zklock_work->lock);
+	LWLockRelease(zklock_queue_shared->lock);
 }
 
 static int
@@ -340,16 +340,16 @@ compare_serials(const void *a, const void *b)
 static uint32 *
 all_serials(int *n)
 {
-	uint32 *serials = palloc(sizeof(uint32) * (Size) zklock_work->ntakes);
+	uint32 *serials = palloc(sizeof(uint32) * (Size) zklock_queue_shared->ntakes);
 
 	*n = 0;
-	LWLockAcquire(zklock_work->lock, LW_SHARED);
-	for (int i = 0; i < zklock_work->takes_high; i++)
+	LWLockAcquire(zklock_queue_shared->lock, LW_SHARED);
+	for (int i = 0; i < zklock_queue_shared->takes_high; i++)
 	{
-		if (zklock_work->taken[i].take.state != ZKLOCK_TAKE_FREE)
-			serials[(*n)++] = zklock_work->taken[i].serial;
+		if (zklock_queue_shared->taken[i].take.state != ZKLOCK_TAKE_FREE)
+			serials[(*n)++] = zklock_queue_shared->taken[i].serial;
 	}
-	LWLockRelease(zklock_work->lock);
+	LWLockRelease(zklock_queue_shared->lock);
 	qsort(serials, (size_t) *n, sizeof(uint32), compare_serials);
 	return serials;
 }
@@ -371,7 +371,8 @@ take_held(View *view, const ZkMessage *message)
 		Sending s = {.what = ZKLOCK_TAKE_GIVE};
 		uint64 life;
 
-		if (zklock_item_of_mark(child, &life, &s.generation) && life == zklock_work->life &&
+		if (zklock_item_of_mark(child, &life, &s.generation) &&
+			life == zklock_queue_shared->life &&
 			bsearch(&s.generation, serials, (size_t) n, sizeof(uint32), compare_serials) ==
 				NULL)
 		{
@@ -409,7 +410,8 @@ view_message(const ZkMessage *message)
 	if (message->tag.uuid == TAG_LOOK)
 	{
 		zklock_items_looked(&view->items, (int64) message->tag.hash,
-							(ZkItemRc) zklock_takes_rc(message->rc), has_mark(message));
+							(ZkItemRc) zklock_queue_takes_rc(message->rc),
+							has_mark(message));
 		return;
 	}
 	if (message->rc != ZKLOCK_ZOK && !missing)
@@ -432,7 +434,7 @@ view_message(const ZkMessage *message)
 		view->stuck |= view->made;
 		view->made = view->waits && !view->stuck;
 		if (view->made)
-			zklock_takes_make_queue(view->name);
+			zklock_queue_takes_make_queue(view->name);
 	}
 	else
 		view->made = false;
@@ -477,7 +479,7 @@ add_of_view(Sendings *sendings, uint32 what, const View *view, int item)
 
 /* The next step of a take, if it is at one that is ours.  With the lock. */
 static void
-add_of_take(Sendings *sendings, ZkTaken *taken)
+add_of_take(Sendings *sendings, ZkQueueTake *taken)
 {
 	ZkTakeRequest request;
 	Sending *s;
@@ -486,18 +488,18 @@ add_of_take(Sendings *sendings, ZkTaken *taken)
 		return;
 	if (taken->take.state == ZKLOCK_TAKE_READING && taken->buffer < 0)
 	{
-		ZkWorkBuffer *buffer = zklock_work_buffer();
+		ZkQueueBuffer *buffer = zklock_queue_buffer();
 
 		if (buffer == NULL)
 			return; /* who frees one wakes us */
 		buffer->state = ZKLOCK_BUFFER_READING;
-		taken->buffer = (int) (buffer - zklock_work->buffer);
+		taken->buffer = (int) (buffer - zklock_queue_shared->buffer);
 	}
 	request = zklock_take_request(&taken->take);
 	if (request == ZKLOCK_TAKE_NOTHING)
 		return;
 	s = add_sending(sendings, request, taken->queue, taken->item);
-	s->entry = (uint32) (taken - zklock_work->taken);
+	s->entry = (uint32) (taken - zklock_queue_shared->taken);
 	s->generation = taken->serial;
 }
 
@@ -506,9 +508,9 @@ add_of_take(Sendings *sendings, ZkTaken *taken)
 static bool
 is_being_moved(const char *queue, uint64 puts)
 {
-	for (int i = 0; i < ZKLOCK_WORK_PUTS; i++)
+	for (int i = 0; i < ZKLOCK_QUEUE_PUTS; i++)
 	{
-		const ZkPut *put = &zklock_work->put[i];
+		const ZkQueuePut *put = &zklock_queue_shared->put[i];
 
 		if (put->state == ZKLOCK_PUT_COMMITTED && put->order <= puts && !put->stuck &&
 			strcmp(put->queue, queue) == 0)
@@ -522,9 +524,9 @@ is_being_moved(const char *queue, uint64 puts)
 static bool
 is_being_returned(const char *queue, uint64 order)
 {
-	for (int i = 0; i < zklock_work->takes_high; i++)
+	for (int i = 0; i < zklock_queue_shared->takes_high; i++)
 	{
-		const ZkTaken *taken = &zklock_work->taken[i];
+		const ZkQueueTake *taken = &zklock_queue_shared->taken[i];
 
 		if (taken->take.leaving && taken->take.state != ZKLOCK_TAKE_FREE &&
 			taken->take.state != ZKLOCK_TAKE_DONE && taken->order < order &&
@@ -536,7 +538,7 @@ is_being_returned(const char *queue, uint64 order)
 
 /* Find an item for a take, or what it takes to find one.  With the lock. */
 static void
-choose(Sendings *sendings, View *view, ZkTaken *taken)
+choose(Sendings *sendings, View *view, ZkQueueTake *taken)
 {
 	int which[ZKLOCK_ITEMS_WINDOW];
 	int n;
@@ -570,7 +572,7 @@ choose(Sendings *sendings, View *view, ZkTaken *taken)
 			case ZKLOCK_CHOOSE_LIST:
 				/* what is being moved it need not show: then it counts for nobody */
 				if (!is_being_moved(view->name, PG_UINT64_MAX))
-					view->asked = zklock_work->last_order;
+					view->asked = zklock_queue_shared->last_order;
 				add_of_view(sendings, TAG_LIST, view, -1);
 				view->passed = true;
 				break;
@@ -601,8 +603,8 @@ choose(Sendings *sendings, View *view, ZkTaken *taken)
 static int
 compare_orders(const void *a, const void *b)
 {
-	uint64 x = (*(ZkTaken *const *) a)->order;
-	uint64 y = (*(ZkTaken *const *) b)->order;
+	uint64 x = (*(ZkQueueTake *const *) a)->order;
+	uint64 y = (*(ZkQueueTake *const *) b)->order;
 
 	return x < y ? -1 : x > y;
 }
@@ -644,7 +646,7 @@ send_one(const Sending *s)
 {
 	ZkClient *client = zklock_session_client();
 	ZkRequestTag tag = {
-		.kind = ZKLOCK_TAG_TAKES,
+		.kind = ZKLOCK_TAG_QUEUE_TAKES,
 		.entry = s->entry,
 		.generation = s->generation,
 		.uuid = s->what,
@@ -659,7 +661,7 @@ send_one(const Sending *s)
 
 	if (client == NULL)
 		return; /* all that is open is about to be taken for lost */
-	zklock_item_mark(name, s->item, zklock_work->life, s->generation);
+	zklock_item_mark(name, s->item, zklock_queue_shared->life, s->generation);
 	mark = zklock_path_name(ZKLOCK_KIND_QUEUE, s->queue, psprintf("held/%s", name));
 	switch (s->what)
 	{
@@ -722,10 +724,10 @@ report_lost(int n, const char *why)
 }
 
 void
-zklock_takes_work(bool wanted)
+zklock_queue_takes_work(bool wanted)
 {
 	Sendings sendings = {0};
-	ZkTaken **wishes;
+	ZkQueueTake **wishes;
 	int nwishes = 0;
 	ListCell *cell;
 
@@ -744,11 +746,11 @@ zklock_takes_work(bool wanted)
 		view->passed = view->stuck;
 		view->waits = false;
 	}
-	wishes = palloc(sizeof(ZkTaken *) * (Size) zklock_work->ntakes);
-	LWLockAcquire(zklock_work->lock, LW_EXCLUSIVE);
-	for (int i = 0; i < zklock_work->takes_high; i++)
+	wishes = palloc(sizeof(ZkQueueTake *) * (Size) zklock_queue_shared->ntakes);
+	LWLockAcquire(zklock_queue_shared->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < zklock_queue_shared->takes_high; i++)
 	{
-		ZkTaken *taken = &zklock_work->taken[i];
+		ZkQueueTake *taken = &zklock_queue_shared->taken[i];
 
 		if (taken->take.state == ZKLOCK_TAKE_WANTED && !taken->refused)
 			wishes[nwishes++] = taken;
@@ -757,10 +759,10 @@ zklock_takes_work(bool wanted)
 		else
 			due = true; /* when these have been answered */
 	}
-	qsort(wishes, (size_t) nwishes, sizeof(ZkTaken *), compare_orders);
+	qsort(wishes, (size_t) nwishes, sizeof(ZkQueueTake *), compare_orders);
 	for (int i = 0; i < nwishes; i++)
 		choose(&sendings, find_view(wishes[i]->queue, true), wishes[i]);
-	LWLockRelease(zklock_work->lock);
+	LWLockRelease(zklock_queue_shared->lock);
 
 	for (int i = 0; i < sendings.n; i++)
 		send_one(&sendings.sending[i]);
@@ -773,7 +775,7 @@ zklock_takes_work(bool wanted)
 
 /* The payload, for the backend.  False: it is none that zklock has put.  With the lock. */
 static bool
-deliver(ZkTaken *taken, const ZkMessage *message)
+deliver(ZkQueueTake *taken, const ZkMessage *message)
 {
 	ZkItemName name;
 
@@ -781,7 +783,7 @@ deliver(ZkTaken *taken, const ZkMessage *message)
 		(taken->id = zklock_item_id(&name, message->czxid)) == 0 ||
 		!pg_verify_mbstr(PG_UTF8, message->data, message->datalen, true))
 		return false;
-	memcpy(zklock_work->buffer[taken->buffer].data, message->data,
+	memcpy(zklock_queue_shared->buffer[taken->buffer].data, message->data,
 		   (size_t) message->datalen);
 	taken->len = message->datalen;
 	taken->attempt = (int) message->ncreated;
@@ -791,7 +793,7 @@ deliver(ZkTaken *taken, const ZkMessage *message)
 
 /* Is it the item that the take had? */
 static bool
-is_same(const ZkTaken *taken, const ZkMessage *message)
+is_same(const ZkQueueTake *taken, const ZkMessage *message)
 {
 	ZkItemName name;
 
@@ -801,7 +803,7 @@ is_same(const ZkTaken *taken, const ZkMessage *message)
 
 /* A mark that is there: is it that of the take? */
 static bool
-is_ours(const ZkTaken *taken, ZkTakeRequest request, const ZkMessage *message)
+is_ours(const ZkQueueTake *taken, ZkTakeRequest request, const ZkMessage *message)
 {
 	char mark[ZKLOCK_MARK_NAME];
 
@@ -810,14 +812,14 @@ is_ours(const ZkTaken *taken, ZkTakeRequest request, const ZkMessage *message)
 	/* no other take has this name */
 	if (request == ZKLOCK_TAKE_SEE)
 		return true;
-	zklock_item_mark(mark, taken->item, zklock_work->life, taken->serial);
+	zklock_item_mark(mark, taken->item, zklock_queue_shared->life, taken->serial);
 	return message->datalen == (int) strlen(mark) &&
 		memcmp(message->data, mark, strlen(mark)) == 0;
 }
 
 /* A mark was looked at: whoever commits waits for that. */
 static void
-note_look(ZkTaken *taken, ZkItemRc rc, int refusal)
+note_look(ZkQueueTake *taken, ZkItemRc rc, int refusal)
 {
 	taken->refused = rc == ZKLOCK_ITEM_RC_ERROR;
 	taken->rc = refusal;
@@ -827,10 +829,10 @@ note_look(ZkTaken *taken, ZkItemRc rc, int refusal)
 
 /* With the lock. */
 static ZkTakeNews
-take_reply(ZkTaken *taken, ZkTakeRequest request, const ZkMessage *message)
+take_reply(ZkQueueTake *taken, ZkTakeRequest request, const ZkMessage *message)
 {
 	View *view = find_view(taken->queue, false);
-	ZkItemRc rc = (ZkItemRc) zklock_takes_rc(message->rc);
+	ZkItemRc rc = (ZkItemRc) zklock_queue_takes_rc(message->rc);
 	bool done = taken->take.state == ZKLOCK_TAKE_DONE;
 	ZkTakeNews news;
 
@@ -862,7 +864,7 @@ take_reply(ZkTaken *taken, ZkTakeRequest request, const ZkMessage *message)
 			if (view != NULL)
 				zklock_items_left(&view->items, taken->item, news == ZKLOCK_TAKE_ENDED);
 			if (!done)
-				zklock_work_count(ZKLOCK_WORK_RETURNED, 1);
+				zklock_queue_count(ZKLOCK_QUEUE_RETURNED, 1);
 			break;
 		case ZKLOCK_TAKE_UNFIT:
 			if (view != NULL)
@@ -887,11 +889,11 @@ take_reply(ZkTaken *taken, ZkTakeRequest request, const ZkMessage *message)
 	if (taken->take.state == ZKLOCK_TAKE_HELD)
 		note_look(taken, rc, message->rc);
 	if (taken->take.state != ZKLOCK_TAKE_READING && taken->take.state != ZKLOCK_TAKE_READ)
-		zklock_taken_free_buffer(taken);
+		zklock_queue_take_free_buffer(taken);
 	if (taken->take.state == ZKLOCK_TAKE_READ || taken->refused)
 		ConditionVariableBroadcast(&taken->cv);
 	if (taken->take.state == ZKLOCK_TAKE_FREE)
-		zklock_taken_free(taken);
+		zklock_queue_take_free(taken);
 	return news;
 }
 
@@ -911,9 +913,9 @@ report_set_aside(const char *queue, const char *item, bool done)
 }
 
 void
-zklock_takes_message(const ZkMessage *message)
+zklock_queue_takes_message(const ZkMessage *message)
 {
-	ZkTaken *taken = &zklock_work->taken[message->tag.entry];
+	ZkQueueTake *taken = &zklock_queue_shared->taken[message->tag.entry];
 	char queue[ZKLOCK_NAME_MAX + 1];
 	char item[ZKLOCK_ITEM_NAME];
 	bool missing = false;
@@ -933,7 +935,7 @@ zklock_takes_message(const ZkMessage *message)
 		view_message(message);
 		return;
 	}
-	LWLockAcquire(zklock_work->lock, LW_EXCLUSIVE);
+	LWLockAcquire(zklock_queue_shared->lock, LW_EXCLUSIVE);
 	if (taken->serial == message->tag.generation && taken->take.open)
 	{
 		ZkTakeNews news = take_reply(taken, (ZkTakeRequest) message->tag.uuid, message);
@@ -944,7 +946,8 @@ zklock_takes_message(const ZkMessage *message)
 			taken->take.state != ZKLOCK_TAKE_FREE;
 		done = news == ZKLOCK_TAKE_BARRED;
 		aside = done || news == ZKLOCK_TAKE_UNFIT;
-		refused = zklock_takes_rc(message->rc) == ZKLOCK_ITEM_RC_ERROR || taken->pause;
+		refused =
+			zklock_queue_takes_rc(message->rc) == ZKLOCK_ITEM_RC_ERROR || taken->pause;
 		/* a take that is over has its names until the lock is released */
 		if (missing || aside)
 		{
@@ -952,10 +955,10 @@ zklock_takes_message(const ZkMessage *message)
 			strlcpy(item, taken->item, sizeof(item));
 		}
 	}
-	LWLockRelease(zklock_work->lock);
+	LWLockRelease(zklock_queue_shared->lock);
 	due = true;
 	if (missing)
-		zklock_takes_make_queue(queue);
+		zklock_queue_takes_make_queue(queue);
 	if (aside)
 		report_set_aside(queue, item, done);
 	if (refused)
@@ -963,7 +966,7 @@ zklock_takes_message(const ZkMessage *message)
 }
 
 void
-zklock_takes_watch(const ZkMessage *message)
+zklock_queue_takes_watch(const ZkMessage *message)
 {
 	char name[ZKLOCK_NAME_MAX + 1];
 	const char *child;
@@ -982,7 +985,7 @@ zklock_takes_watch(const ZkMessage *message)
 
 /* One that is in use. */
 static void
-start_take_again(ZkTaken *taken, ZkLockEventType type, int *lost)
+start_take_again(ZkQueueTake *taken, ZkLockEventType type, int *lost)
 {
 	View *view;
 
@@ -1009,9 +1012,9 @@ start_take_again(ZkTaken *taken, ZkLockEventType type, int *lost)
 			zklock_items_left(&view->items, taken->item, false);
 	}
 	if (taken->take.state != ZKLOCK_TAKE_READ)
-		zklock_taken_free_buffer(taken);
+		zklock_queue_take_free_buffer(taken);
 	if (taken->take.state == ZKLOCK_TAKE_FREE)
-		zklock_taken_free(taken);
+		zklock_queue_take_free(taken);
 }
 
 /* The connection is another, and perhaps the session. */
@@ -1029,25 +1032,25 @@ start_again(ZkLockEventType type)
 		zklock_items_forget(&view->items);
 		view->stuck = false;
 	}
-	LWLockAcquire(zklock_work->lock, LW_EXCLUSIVE);
-	for (int i = 0; i < zklock_work->takes_high; i++)
+	LWLockAcquire(zklock_queue_shared->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < zklock_queue_shared->takes_high; i++)
 	{
-		if (zklock_work->taken[i].take.state != ZKLOCK_TAKE_FREE)
-			start_take_again(&zklock_work->taken[i], type, &lost);
+		if (zklock_queue_shared->taken[i].take.state != ZKLOCK_TAKE_FREE)
+			start_take_again(&zklock_queue_shared->taken[i], type, &lost);
 	}
-	LWLockRelease(zklock_work->lock);
+	LWLockRelease(zklock_queue_shared->lock);
 	if (lost > 0)
 		report_lost(lost, "The ZooKeeper session ended.");
 }
 
 bool
-zklock_takes_wants_tick(void)
+zklock_queue_takes_wants_tick(void)
 {
 	return views != NIL;
 }
 
 void
-zklock_takes_event(ZkLockEventType type)
+zklock_queue_takes_event(ZkLockEventType type)
 {
 	ListCell *cell;
 
@@ -1067,10 +1070,10 @@ zklock_takes_event(ZkLockEventType type)
 
 				view->stuck = view->made = false;
 			}
-			LWLockAcquire(zklock_work->lock, LW_EXCLUSIVE);
-			for (int i = 0; i < zklock_work->takes_high; i++)
-				zklock_work->taken[i].pause = false;
-			LWLockRelease(zklock_work->lock);
+			LWLockAcquire(zklock_queue_shared->lock, LW_EXCLUSIVE);
+			for (int i = 0; i < zklock_queue_shared->takes_high; i++)
+				zklock_queue_shared->taken[i].pause = false;
+			LWLockRelease(zklock_queue_shared->lock);
 			break;
 		default:
 			return;

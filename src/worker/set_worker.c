@@ -141,7 +141,7 @@ read_slots(void)
 }
 
 void
-zklock_sets_touch(uint64 number, bool news)
+zklock_set_worker_touch(uint64 number, bool news)
 {
 	dlist_iter iter;
 
@@ -181,7 +181,7 @@ judge(const Set *set, int64 *token)
 	{
 		const ZkLockQueue *queue =
 			is_same(&set->member[i]) ? &zklock_entry(set->member[i].entry)->queue : &none;
-		const ZkContender *grant = zklock_queue_grant(queue, set->mode);
+		const ZkContender *grant = zklock_lock_queue_grant(queue, set->mode);
 
 		zklock_set_count(&count, queue, set->mode, set->number);
 		if (grant != NULL)
@@ -191,7 +191,7 @@ judge(const Set *set, int64 *token)
 }
 
 bool
-zklock_sets_next(ZkSetWork *work)
+zklock_set_worker_next(ZkSetWork *work)
 {
 	dlist_iter iter;
 
@@ -230,7 +230,7 @@ zklock_sets_next(ZkSetWork *work)
  */
 
 void
-zklock_sets_add(const ZkSetMember *what, char *path, char *data, int len)
+zklock_set_worker_add(const ZkSetMember *what, char *path, char *data, int len)
 {
 	if (nops == ops_room)
 	{
@@ -258,7 +258,7 @@ zklock_sets_add(const ZkSetMember *what, char *path, char *data, int len)
  * a write of our own node returns does.
  */
 int
-zklock_sets_send(ZkClient *client)
+zklock_set_worker_send(ZkClient *client)
 {
 	int first = without_member ? 0 : 1;
 	Flight *flight =
@@ -324,7 +324,7 @@ take_created(const ZkMessage *message, int op, ZkLockEvent *event)
 }
 
 bool
-zklock_sets_reply(const ZkMessage *message, ZkSetMember *what, ZkLockEvent *event)
+zklock_set_worker_reply(const ZkMessage *message, ZkSetMember *what, ZkLockEvent *event)
 {
 	Flight *flight = find_flight(message->tag.uuid);
 	ZkLockRc rc = zklock_reply_rc(message->rc);
@@ -360,7 +360,7 @@ zklock_sets_reply(const ZkMessage *message, ZkSetMember *what, ZkLockEvent *even
 }
 
 void
-zklock_sets_forget(void)
+zklock_set_worker_forget(void)
 {
 	while (!dlist_is_empty(&flights))
 		pfree(dlist_container(Flight, node, dlist_pop_head_node(&flights)));

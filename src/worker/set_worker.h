@@ -31,27 +31,27 @@ typedef struct ZkSetWork
 } ZkSetWork;
 
 /* A queue that is needed by this set has moved; "news": the set's backend should know. */
-extern void zklock_sets_touch(uint64 set, bool news);
+extern void zklock_set_worker_touch(uint64 set, bool news);
 
 /* A set whose queues are to be fed JOINTLY, and then the transaction to be sent.  Tells
  * those that are granted. */
-extern bool zklock_sets_next(ZkSetWork *work);
+extern bool zklock_set_worker_next(ZkSetWork *work);
 
 /* What the queues ask for, to be done in one transaction: "path" and "data" are palloc'd,
  * and freed when it is sent.  "data": NULL for a delete. */
-extern void zklock_sets_add(const ZkSetMember *what, char *path, char *data, int len);
+extern void zklock_set_worker_add(const ZkSetMember *what, char *path, char *data, int len);
 
 /* ZooKeeper's code, as of the client. */
-extern int zklock_sets_send(ZkClient *client);
+extern int zklock_set_worker_send(ZkClient *client);
 
 /*
  * The reply to a transaction says this to one after the other of those who asked.  False:
  * there are no more.
  */
-extern bool zklock_sets_reply(const ZkMessage *message, ZkSetMember *what,
-							  ZkLockEvent *event);
+extern bool zklock_set_worker_reply(const ZkMessage *message, ZkSetMember *what,
+									ZkLockEvent *event);
 
 /* Replies that are still to come are annulled. */
-extern void zklock_sets_forget(void);
+extern void zklock_set_worker_forget(void);
 
 #endif /* ZKLOCK_SET_WORKER_H */

@@ -201,17 +201,17 @@ on_session_event(ZkLockEventType type)
 {
 	if (type == ZKLOCK_EV_CONNECTED || type == ZKLOCK_EV_RESUMED)
 	{
-		zklock_unused_start();
+		zklock_barrier_unused_start();
 		zklock_namesakes_start();
 	}
 	zklock_dispatch_all(type);
-	zklock_rings_event(type);
-	zklock_rounds_event(type);
-	zklock_takes_event(type);
-	zklock_puts_event(type);
+	zklock_deadlock_worker_event(type);
+	zklock_barrier_worker_event(type);
+	zklock_queue_takes_event(type);
+	zklock_queue_puts_event(type);
 	if (type == ZKLOCK_EV_TICK)
 	{
-		zklock_unused_work();
+		zklock_barrier_unused_work();
 		zklock_namesakes_work();
 	}
 }
@@ -221,23 +221,23 @@ on_session_message(const ZkMessage *message)
 {
 	if (message->tag.kind == ZKLOCK_TAG_ANSWER)
 		zklock_answer_message(message);
-	else if (message->tag.kind == ZKLOCK_TAG_UNUSED)
-		zklock_unused_message(message);
+	else if (message->tag.kind == ZKLOCK_TAG_BARRIER_UNUSED)
+		zklock_barrier_unused_message(message);
 	else if (message->tag.kind == ZKLOCK_TAG_NAMESAKES)
 		zklock_namesakes_message(message);
-	else if (message->tag.kind == ZKLOCK_TAG_RINGS)
-		zklock_rings_message(message);
-	else if (message->tag.kind == ZKLOCK_TAG_ROUNDS)
-		zklock_rounds_message(message);
-	else if (message->tag.kind == ZKLOCK_TAG_TAKES)
-		zklock_takes_message(message);
-	else if (message->tag.kind == ZKLOCK_TAG_PUTS)
-		zklock_puts_message(message);
+	else if (message->tag.kind == ZKLOCK_TAG_DEADLOCK)
+		zklock_deadlock_worker_message(message);
+	else if (message->tag.kind == ZKLOCK_TAG_BARRIER)
+		zklock_barrier_worker_message(message);
+	else if (message->tag.kind == ZKLOCK_TAG_QUEUE_TAKES)
+		zklock_queue_takes_message(message);
+	else if (message->tag.kind == ZKLOCK_TAG_QUEUE_PUTS)
+		zklock_queue_puts_message(message);
 	else if (message->tag.kind != ZKLOCK_TAG_ENSEMBLE)
 	{
 		if (message->type == ZKLOCK_MSG_NODE_DELETED ||
 			message->type == ZKLOCK_MSG_CHILDREN_CHANGED)
-			zklock_takes_watch(message);
+			zklock_queue_takes_watch(message);
 		zklock_dispatch_message(message);
 	}
 }
@@ -309,7 +309,7 @@ reload(void)
 		zklock_shared->session.worker_started = 0; /* no pause: we meant it */
 		proc_exit(1);
 	}
-	zklock_leadership_enter_listed();
+	zklock_election_worker_enter_listed();
 }
 
 /*
@@ -361,14 +361,15 @@ look_at_need(bool stopping)
 	kept = zklock_stat_kept_unlocked();
 	taken = kept != kept_seen;
 	kept_seen = kept;
-	wanted = stands || zklock_shared->proclocks_used > 0 || zklock_work->takes_used > 0;
-	bound = zklock_leadership_leads() || zklock_parties_used() > 0;
+	wanted = stands || zklock_shared->proclocks_used > 0 ||
+		zklock_queue_shared->takes_used > 0;
+	bound = zklock_election_worker_leads() || zklock_barrier_used() > 0;
 	if (wanted && !bound && !stopping && zklock_session_renewable() &&
-		!zklock_dispatch_holds() && !zklock_work_has_items())
+		!zklock_dispatch_holds() && !zklock_queue_has_items())
 		zklock_session_renew(zklock_dispatch_contends());
-	else if (wanted || taken || bound || stopping || zklock_work_busy() ||
-			 zklock_puts_looking() || zklock_dispatch_wants_tick() ||
-			 zklock_rounds_wants_tick() || zklock_takes_wants_tick())
+	else if (wanted || taken || bound || stopping || zklock_queue_busy() ||
+			 zklock_queue_puts_looking() || zklock_dispatch_wants_tick() ||
+			 zklock_barrier_worker_wants_tick() || zklock_queue_takes_wants_tick())
 		zklock_session_need();
 }
 
@@ -385,12 +386,12 @@ may_end(int64 until)
 		aborted_until = PG_INT64_MAX;
 		return now > until;
 	}
-	if (zklock_work_owed())
+	if (zklock_queue_owed())
 		aborted_until = PG_INT64_MAX;
 	else if (aborted_until == PG_INT64_MAX)
 		aborted_until = now + ABORTED_MS * NS_PER_MS;
 	if (now < Min(until, aborted_until) &&
-		(zklock_dispatch_holds() || zklock_work_busy() || zklock_session_returning()))
+		(zklock_dispatch_holds() || zklock_queue_busy() || zklock_session_returning()))
 		return false;
 	/* jobs that sessions have left to us, and that nobody settles any more */
 	zklock_session_close(zklock_dispatch_holds() && !zklock_dispatch_sessions_hold());
@@ -402,18 +403,18 @@ may_end(int64 until)
 static bool
 needs_session(void)
 {
-	return zklock_shared->session.id.id != 0 || zklock_work_owed();
+	return zklock_shared->session.id.id != 0 || zklock_queue_owed();
 }
 
 static void
 hand_out_work(void)
 {
-	bool wanted = pg_atomic_exchange_u32(&zklock_work->wanted, 0) != 0;
+	bool wanted = pg_atomic_exchange_u32(&zklock_queue_shared->wanted, 0) != 0;
 
-	zklock_settle_work();
+	zklock_job_worker_work();
 	zklock_answer_work();
-	zklock_puts_work(wanted);
-	zklock_takes_work(wanted);
+	zklock_queue_puts_work(wanted);
+	zklock_queue_takes_work(wanted);
 }
 
 void
@@ -435,7 +436,7 @@ zklock_worker_main(Datum arg)
 	MemoryContextSwitchTo(context);
 	zklock_session_set_listener(&session_listener);
 	zklock_ensemble_start();
-	zklock_leadership_enter_listed();
+	zklock_election_worker_enter_listed();
 
 	for (;;)
 	{
@@ -450,7 +451,7 @@ zklock_worker_main(Datum arg)
 		if (ProcDiePending && stopping_until == 0 && begin_exit())
 		{
 			zklock_session_set_stopping();
-			zklock_leadership_set_stopping();
+			zklock_election_worker_set_stopping();
 			stopping_until = zklock_clock() + STOPPING_MS * NS_PER_MS;
 		}
 		if (ConfigReloadPending && stopping_until == 0)
@@ -470,13 +471,13 @@ zklock_worker_main(Datum arg)
 		due = zklock_grant_sweep();
 		if (due >= 0)
 			timeout = Min(timeout, due);
-		timeout = Min(timeout, zklock_leadership_work());
+		timeout = Min(timeout, zklock_election_worker_work());
 		look_at_need(stopping_until != 0);
 		hand_out_work();
 		zklock_dispatch_dirty();
 		zklock_dispatch_sets();
-		zklock_rounds_work();
-		due = zklock_rings_work();
+		zklock_barrier_worker_work();
+		due = zklock_deadlock_worker_work();
 		if (due >= 0)
 			timeout = Min(timeout, due);
 		due = zklock_session_heartbeat();

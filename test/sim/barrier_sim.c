@@ -651,7 +651,8 @@ tell(Server *s, int i)
 		case ZKLOCK_PARTY_DOUBT:
 			COVER(DOUBT);
 			/* what it had seen may have been out of date */
-			(void) zklock_rounds_parse(head.data, (size_t) head.datalen, &newest, &oldest);
+			(void) zklock_barrier_rounds_parse(head.data, (size_t) head.datalen, &newest,
+											   &oldest);
 			if (p->life == head.life && p->round + 1 >= oldest)
 				fail("call %" PRIu64 " is in doubt after %d rounds", p->id[1],
 					 (int) (newest - p->round));

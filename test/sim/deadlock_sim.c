@@ -1287,14 +1287,14 @@ send_request(Server *s, RequestType type)
 	{
 		case CREATE:
 		case SET:
-			out = zklock_waits_begin(r->text, "server");
+			out = zklock_deadlock_waits_begin(r->text, "server");
 			for (int i = 0; i < s->d.nown; i++)
 			{
 				ZkWaitEdge edge = s->d.own[i].edge;
 
 				if (ZKLOCK_DEADLOCK_MUTANT == 3)
 					edge.stamp = now + s->clock + 1;
-				out = zklock_waits_add(out, &edge);
+				out = zklock_deadlock_waits_add(out, &edge);
 			}
 			if (s->d.make)
 				directory = true;

@@ -132,7 +132,8 @@ check_granted(Server *server, int queue, const ZkLockAction *action, bool keep)
 static void
 check_deadlock(Server *server, int queue, const ZkLockAction *action)
 {
-	const ZkContender *shared = zklock_queue_grant(&server->queue[queue], ZKLOCK_SHARED);
+	const ZkContender *shared =
+		zklock_lock_queue_grant(&server->queue[queue], ZKLOCK_SHARED);
 	int exclusive = zk_find_token(queue_dir(queue), action->token);
 
 	COVER(DEADLOCK);
@@ -328,8 +329,8 @@ perform(Server *server, int queue, const ZkLockAction *action, bool keep)
 		if (action->sequence < 0)
 			fail("%s of a contender whose name is not known", request_name(action->type));
 		if (action->slots > 0)
-			zklock_format_slot(request.name, server_session(server), action->uuid,
-							   action->slots);
+			zklock_format_permit(request.name, server_session(server), action->uuid,
+								 action->slots);
 		else
 			zklock_format_contender(request.name, server_session(server), action->uuid,
 									ZKLOCK_KIND_LOCK, action->mode);
@@ -384,7 +385,7 @@ tell_of_siblings(const Server *server, int queue, ZkLockEvent *event)
 	for (int q = 0; q < nqueues; q++)
 	{
 		if (q != queue && server->queue[q].slots > 0)
-			zklock_siblings_add(event, &server->queue[q]);
+			zklock_semaphore_siblings_add(event, &server->queue[q]);
 	}
 }
 
@@ -405,7 +406,7 @@ first_that_waits(const Server *server)
 
 	for (int q = 0; q < nqueues; q++)
 	{
-		int64_t number = zklock_siblings_waiting(&server->queue[q]);
+		int64_t number = zklock_semaphore_siblings_waiting(&server->queue[q]);
 
 		if (server->queue[q].slots == 0 || number >= lowest)
 			continue;
@@ -425,9 +426,10 @@ tell_siblings(Server *server, int queue, const ZkLockQueue *before,
 
 	if (first < 0 || first == queue || !has_heard(server, first))
 		return;
-	event.ended = zklock_siblings_ended(before, &server->queue[queue], actions,
-										zklock_siblings_waiting(&server->queue[first]));
-	if (event.ended > 0 || zklock_siblings_is_led(&server->queue[first]))
+	event.ended = zklock_semaphore_siblings_ended(before, &server->queue[queue], actions,
+												  zklock_semaphore_siblings_waiting(
+													  &server->queue[first]));
+	if (event.ended > 0 || zklock_semaphore_siblings_is_led(&server->queue[first]))
 		step(server, first, &event);
 }
 
@@ -550,7 +552,7 @@ server_send_set(Server *server, int number)
 		ZkLockEvent event = {.type = ZKLOCK_EV_JOINTLY, .mode = set->mode};
 		bool fixed;
 		ZkLockPart part =
-			zklock_queue_part(&server->queue[dir], set->mode, set->number, &fixed);
+			zklock_lock_queue_part(&server->queue[dir], set->mode, set->number, &fixed);
 
 		if (set->dirs[dir] && (ZKLOCK_MUTANT != 18 || part == ZKLOCK_PART_READY))
 			step(server, dir, &event);
@@ -572,7 +574,7 @@ server_forget(Server *server, int queue)
 {
 	ZkLockQueue old = server->queue[queue];
 
-	zklock_queue_init(&server->queue[queue], server->connected);
+	zklock_lock_queue_init(&server->queue[queue], server->connected);
 	server->queue[queue].slots = old.slots;
 	server->generation[queue]++;
 	if (old.succession.watched && !once_in(4))
@@ -594,9 +596,10 @@ server_feed(Server *server)
 	if (queue < 0)
 		return false;
 	server->all_next = queue + 1 < nqueues ? queue + 1 : -1;
-	if (zklock_queue_empty(&server->queue[queue]) && server->connected)
+	if (zklock_lock_queue_empty(&server->queue[queue]) && server->connected)
 		server_forget(server, queue);
-	else if (event.type != ZKLOCK_EV_TICK || zklock_queue_wants_tick(&server->queue[queue]))
+	else if (event.type != ZKLOCK_EV_TICK ||
+			 zklock_lock_queue_wants_tick(&server->queue[queue]))
 		step(server, queue, &event);
 	for (int i = 0; event.type == ZKLOCK_EV_TICK && i < ZKLOCK_NCONTENDERS; i++)
 	{
@@ -628,7 +631,7 @@ step_all(Server *server, ZkLockEventType type)
 	/* what is kept of empty queues goes with the connection */
 	for (int q = 0; q < nqueues && type != ZKLOCK_EV_TICK; q++)
 	{
-		if (zklock_queue_empty(&server->queue[q]))
+		if (zklock_lock_queue_empty(&server->queue[q]))
 			server->queue[q].succession = ZKLOCK_NO_SUCCESSION;
 	}
 	server->all_event = type;
@@ -648,7 +651,7 @@ server_init(Server *server)
 	conn_open(&server->conn);
 	for (int q = 0; q < nqueues; q++)
 	{
-		zklock_queue_init(&server->queue[q], false);
+		zklock_lock_queue_init(&server->queue[q], false);
 		server->table[q].handoff_limit = random_below(3);
 	}
 	server->keep_rate = rates[random_below(lengthof(rates))];
@@ -704,7 +707,7 @@ server_need(Server *server, int queue)
 		return false;
 	server->table[queue].dirty = false;
 	table_need(&server->table[queue], &server->queue[queue], &event);
-	if (zklock_queue_empty(&server->queue[queue]))
+	if (zklock_lock_queue_empty(&server->queue[queue]))
 	{
 		if (once_in(2))
 			server_forget(server, queue);
@@ -765,8 +768,8 @@ take_listing(Server *server, int queue, const Message *message, ZkLockChild *chi
 
 			children[i].sibling = knower >= 0 && knower != queue;
 			children[i].leaving = children[i].sibling && has_heard(server, knower) &&
-				zklock_siblings_leaves(server_contender(server, knower,
-														node->child.uuid_lo));
+				zklock_semaphore_siblings_leaves(server_contender(server, knower,
+																  node->child.uuid_lo));
 		}
 	}
 	if (message->zxid > server->told[queue])
@@ -1141,7 +1144,7 @@ check_belief(const Server *server)
 		for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 		{
 			const ZkContender *grant =
-				zklock_queue_grant(&server->queue[q], (ZkLockMode) mode);
+				zklock_lock_queue_grant(&server->queue[q], (ZkLockMode) mode);
 
 			if (grant != NULL && !server->refused[q] && !grant->watch_later &&
 				zk.node[zk_find_token(queue_dir(q), grant->token)].dzxid != NEVER)
@@ -1206,7 +1209,7 @@ check_invariants(void)
 			for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 			{
 				const ZkContender *grant =
-					zklock_queue_grant(&servers[s].queue[q], (ZkLockMode) mode);
+					zklock_lock_queue_grant(&servers[s].queue[q], (ZkLockMode) mode);
 
 				if ((table->usable[mode] || table_held(table, (ZkLockMode) mode) > 0) &&
 					(grant == NULL || grant->token != table->token[mode]))

@@ -197,7 +197,7 @@ work(Server *server, Set *set)
 	for (int dir = 0; dir < ndirs; dir++)
 	{
 		if (set->dirs[dir])
-			set->token = zklock_queue_grant(&server->queue[dir], set->mode)->token;
+			set->token = zklock_lock_queue_grant(&server->queue[dir], set->mode)->token;
 	}
 	return true;
 }

@@ -138,7 +138,7 @@ entitled(const Node *node, int64_t since)
 	bool holds[MAX_ALIVE];
 	int n = true_queue(queue, nodes, since);
 
-	zklock_slots_find_holders(queue, n, holds);
+	zklock_semaphore_find_holders(queue, n, holds);
 	for (int i = 0; i < n; i++)
 	{
 		if (nodes[i] == node)
@@ -236,8 +236,8 @@ check_agreement(void)
 		queue[i].uuid_hi = 1 + (uint64_t) random_below(3);
 		queue[i].slots = 1 + random_below(2);
 	}
-	place = zklock_slots_place(queue, MAX_TRIED, waiter->sequence, waiter->slots,
-							   waiter->uuid_hi);
+	place = zklock_semaphore_find_place(queue, MAX_TRIED, waiter->sequence, waiter->slots,
+										waiter->uuid_hi);
 	if (place.granted || place.far == NULL)
 		return;
 	for (int i = 0; i < MAX_TRIED; i++)
@@ -246,8 +246,8 @@ check_agreement(void)
 			(queue[i].sequence > place.far->sequence && once_in(2)))
 			later[n++] = queue[i];
 	}
-	far = zklock_slots_place(later, n, place.far->sequence, place.far->slots,
-							 place.far->uuid_hi);
+	far = zklock_semaphore_find_place(later, n, place.far->sequence, place.far->slots,
+									  place.far->uuid_hi);
 	if (!far.granted || !far.followed)
 		fail("it waits for one that does not know");
 	seen[SEEN_AGREED]++;
@@ -288,7 +288,7 @@ notice(Server *server)
 
 		if (waits)
 			table_evict(table);
-		if (server->queue[q].slots > 0 && zklock_queue_empty(&server->queue[q]) &&
+		if (server->queue[q].slots > 0 && zklock_lock_queue_empty(&server->queue[q]) &&
 			table_quiet(table) && !table->usable[ZKLOCK_EXCLUSIVE] && !table->dirty)
 		{
 			server_forget(server, q);

@@ -444,7 +444,7 @@ test_slots(void)
 	{
 		char name[ZKLOCK_CONTENDER_LEN + 11];
 
-		zklock_format_slot(name, UUID_HI, UUID_LO, slots[i]);
+		zklock_format_permit(name, UUID_HI, UUID_LO, slots[i]);
 		CHECK(strlen(name) < ZKLOCK_CONTENDER_LEN, "%s", name);
 		strcat(name, "0000000042");
 		CHECK(zklock_parse_child(name, &child) && child.uuid_hi == UUID_HI &&
