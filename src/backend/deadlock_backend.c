@@ -46,7 +46,7 @@ describe(int32 index)
 	const ZkLockEntry *entry = zklock_entry(proclock->entry);
 
 	return psprintf("%s%s \"%s\"",
-					entry->kind == ZKLOCK_KIND_SLOT			 ? ""
+					entry->kind == ZKLOCK_KIND_SEMAPHORE	 ? ""
 						: proclock->mode == ZKLOCK_EXCLUSIVE ? "exclusive "
 															 : "shared ",
 					zklock_kind_names[entry->kind], zklock_display_name(entry->name));

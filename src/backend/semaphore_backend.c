@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * semaphore_backend.c
- *	  Which of the slots it is that this backend has.
+ *	  Which of the permits it is that this backend has.
  *
  * Who has which number is written in the queue's directory (semaphore_rules.h): read it,
  * list the queue, take a number that nobody there has, write that if nobody else has
@@ -24,14 +24,14 @@
 #include "semaphore_backend.h"
 #include "semaphore_rules.h"
 
-StaticAssertDecl(ZKLOCK_SLOT_TEXT_MAX <= ZKLOCK_RECORD_MAX, "numbers fit");
+StaticAssertDecl(ZKLOCK_SEMAPHORE_TEXT_MAX <= ZKLOCK_RECORD_MAX, "numbers fit");
 
 /* ms between two attempts, where something is about to change */
 #define PAUSE 50
 
 static uint32 wait_event_number = 0;
 
-/* The UUID of the contender that has the slot.  False: it is lost, as we are about to
+/* The UUID of the contender that has the permit.  False: it is lost, as we are about to
  * hear. */
 static bool
 find_contender(const ZkHeldLock *held, uint64 *hi, uint64 *lo)
@@ -56,7 +56,7 @@ find_contender(const ZkHeldLock *held, uint64 *hi, uint64 *lo)
 static int
 list_queue(const char *name, ZkLockChild **children)
 {
-	ZkQuery query = {.kind = ZKLOCK_KIND_SLOT, .contenders = true};
+	ZkQuery query = {.kind = ZKLOCK_KIND_SEMAPHORE, .contenders = true};
 	ZkNode *nodes;
 	int n;
 	int found = 0;
@@ -73,7 +73,7 @@ list_queue(const char *name, ZkLockChild **children)
 static int
 try_number(const ZkHeldLock *held)
 {
-	static char text[ZKLOCK_SLOT_TEXT_MAX];
+	static char text[ZKLOCK_SEMAPHORE_TEXT_MAX];
 	ZkRecord record;
 	ZkLockChild *children;
 	int n;
@@ -84,21 +84,21 @@ try_number(const ZkHeldLock *held)
 
 	if (!find_contender(held, &hi, &lo))
 		return 0;
-	(void) zklock_query_record(ZKLOCK_KIND_SLOT, held->name, 0, &record);
+	(void) zklock_query_record(ZKLOCK_KIND_SEMAPHORE, held->name, 0, &record);
 	if (!record.exists)
 		return 0;
 	n = list_queue(held->name, &children);
 	number = zklock_semaphore_find_number(record.node.data, (size_t) record.node.datalen,
-										  children, n, hi, lo, held->slots, text, &len);
+										  children, n, hi, lo, held->permits, text, &len);
 	if (number < 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("too many slots of \"%s\" have numbers",
+				 errmsg("too many permits of semaphore \"%s\" have numbers",
 						zklock_display_name(held->name)),
-				 errdetail("There is room for some %d.", ZKLOCK_SLOT_TEXT_MAX / 40)));
+				 errdetail("There is room for some %d.", ZKLOCK_SEMAPHORE_TEXT_MAX / 40)));
 	if (number == 0 || len == 0)
 		return number;
-	return zklock_query_write(ZKLOCK_KIND_SLOT, held->name, 0, &record, text, (int) len)
+	return zklock_query_write(ZKLOCK_KIND_SEMAPHORE, held->name, 0, &record, text, (int) len)
 		? number
 		: 0;
 }
@@ -106,8 +106,8 @@ try_number(const ZkHeldLock *held)
 int
 zklock_semaphore_number(ZkHeldLock *held)
 {
-	MemoryContext context =
-		AllocSetContextCreate(CurrentMemoryContext, "zklock slot", ALLOCSET_DEFAULT_SIZES);
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "zklock permit",
+												  ALLOCSET_DEFAULT_SIZES);
 	MemoryContext save = MemoryContextSwitchTo(context);
 	int number = held->number;
 
@@ -120,7 +120,7 @@ zklock_semaphore_number(ZkHeldLock *held)
 		if (number != 0)
 			break;
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, PAUSE,
-						 zklock_wait_event(&wait_event_number, "ZkLockSlotNumber"));
+						 zklock_wait_event(&wait_event_number, "ZkLockPermitNumber"));
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
 	}

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * semaphore_backend.h
- *	  Which of the slots it is that this backend has.
+ *	  Which of the permits it is that this backend has.
  *
  *-------------------------------------------------------------------------
  */
@@ -11,8 +11,8 @@
 #include "hold.h"
 
 /*
- * The number of a slot that is held, which no other holder has meanwhile.  The first call
- * asks the ensemble.  Raises what zklock_query does, and the error of a loss.
+ * The number of a permit that is held, which no other holder has meanwhile.  The first
+ * call asks the ensemble.  Raises what zklock_query does, and the error of a loss.
  */
 extern int zklock_semaphore_number(ZkHeldLock *held);
 

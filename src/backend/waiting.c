@@ -69,7 +69,7 @@ find_remote(const ZkLockEntry *entry, const ZkProcLock *mine, Blocker *blocker)
 	}
 }
 
-/* Of slots another session here may wait for this one, too.  With the entry locked. */
+/* Of permits another session here may wait for this one, too.  With the entry locked. */
 static void
 find_leader(const ZkLockEntry *entry, Blocker *blocker)
 {
@@ -236,7 +236,7 @@ zklock_waiting_raise_over(ZkLockKind kind, const char *name, int64 timeout)
 
 	ereport(ERROR,
 			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-			 errmsg("could not obtain %s \"%s\" within %lld ms", zklock_kind_names[kind],
+			 errmsg("could not obtain %s \"%s\" within %lld ms", zklock_hold_names[kind],
 					zklock_display_name(name), (long long) timeout),
 			 holder != NULL ? errdetail("%s", holder) : 0));
 }

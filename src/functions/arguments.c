@@ -124,10 +124,10 @@ zklock_get_names(ZkLockKind kind, ArrayType *arg, int *n)
 int
 zklock_get_permits(int32 arg)
 {
-	if (arg < 1 || arg > ZKLOCK_SLOTS_MAX)
+	if (arg < 1 || arg > ZKLOCK_PERMITS_MAX)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("number of slots must be between 1 and %d", ZKLOCK_SLOTS_MAX)));
+				 errmsg("number of permits must be between 1 and %d", ZKLOCK_PERMITS_MAX)));
 	return arg;
 }
 
@@ -138,12 +138,12 @@ zklock_get_kind(text *arg)
 
 	if (strcmp(word, zklock_kind_names[ZKLOCK_KIND_LOCK]) == 0)
 		return ZKLOCK_KIND_LOCK;
-	if (strcmp(word, zklock_kind_names[ZKLOCK_KIND_SLOT]) == 0)
-		return ZKLOCK_KIND_SLOT;
+	if (strcmp(word, zklock_kind_names[ZKLOCK_KIND_SEMAPHORE]) == 0)
+		return ZKLOCK_KIND_SEMAPHORE;
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("unrecognized kind \"%s\"", word),
-			 errhint("Allowed kinds are \"lock\" and \"slot\".")));
+			 errhint("Allowed kinds are \"lock\" and \"semaphore\".")));
 }
 
 #define EXCLUSIVE	"exclusive"

@@ -508,7 +508,8 @@ put_queue(ReturnSetInfo *rsinfo, Inquiry *inquiry, Chain *chain, ZkLockKind kind
 Datum
 zk_waits(PG_FUNCTION_ARGS)
 {
-	static const ZkLockKind kinds[] = {ZKLOCK_KIND_LOCK, ZKLOCK_KIND_JOB, ZKLOCK_KIND_SLOT};
+	static const ZkLockKind kinds[] = {ZKLOCK_KIND_LOCK, ZKLOCK_KIND_JOB,
+									   ZKLOCK_KIND_SEMAPHORE};
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	Chain *chain = palloc(sizeof(Chain));
 	Inquiry inquiry = {0};

@@ -158,7 +158,7 @@ zk_unlock(PG_FUNCTION_ARGS)
 
 	ereport(WARNING,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("you do not hold %s \"%s\" in session scope", zklock_kind_names[kind],
+			 errmsg("you do not hold %s \"%s\" in session scope", zklock_hold_names[kind],
 					zklock_display_name(name)),
 			 held != NULL ? errhint("A hold in transaction scope ends with its transaction.")
 						  : 0));
@@ -232,9 +232,9 @@ prove_contender(ZkHeldLock *held)
 
 		if (contender->state != ZKLOCK_GRANTED || contender->mode != mode)
 			continue;
-		if (kind == ZKLOCK_KIND_SLOT)
+		if (kind == ZKLOCK_KIND_SEMAPHORE)
 			zklock_format_permit(query.prefix, session.uuid_hi, contender->uuid,
-								 contender->slots);
+								 contender->permits);
 		else
 			zklock_format_contender(query.prefix, session.uuid_hi, contender->uuid, kind,
 									mode);
@@ -266,7 +266,7 @@ zk_assert(PG_FUNCTION_ARGS)
 	}
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("you do not hold %s \"%s\"", zklock_kind_names[kind],
+			 errmsg("you do not hold %s \"%s\"", zklock_hold_names[kind],
 					zklock_display_name(name))));
 }
 

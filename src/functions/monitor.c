@@ -58,7 +58,7 @@ typedef struct LockRow
 {
 	char name[ZKLOCK_NAME_MAX + 1];
 	ZkLockKind kind;
-	int slots; /* of that kind */
+	int permits; /* of that kind */
 	ZkProcLock proclock;
 	ZkLockGrant grant;
 } LockRow;
@@ -95,7 +95,7 @@ local_blockers(const LockRow *rows, int nrows, const LockRow *waiter)
 	Datum *pids;
 	int n = 0;
 
-	/* who asks for a slot waits for nobody in particular */
+	/* who asks for a permit waits for nobody in particular */
 	if (w->state != ZKLOCK_PROCLOCK_WANTED || waiter->kind != ZKLOCK_KIND_LOCK)
 		return NULL;
 	while (first > rows && first[-1].kind == waiter->kind &&
@@ -168,8 +168,8 @@ put_lock_row(ReturnSetInfo *rsinfo, const LockRow *row, ArrayType *blockers,
 	values[15] = ObjectIdGetDatum(tag.locktag_field3);
 	values[16] = Int16GetDatum((int16) tag.locktag_field4);
 	values[17] = CStringGetTextDatum(zklock_kind_names[row->kind]);
-	values[18] = Int32GetDatum(row->slots);
-	nulls[18] = row->slots == 0;
+	values[18] = Int32GetDatum(row->permits);
+	nulls[18] = row->permits == 0;
 	if (!kept && !zklock_may_see(proclock->role))
 	{
 		for (int i = 0; i < (int) lengthof(nulls); i++)
@@ -182,7 +182,7 @@ static void
 put_entry(LockRow *row, const ZkLockEntry *entry, int mode)
 {
 	row->kind = (ZkLockKind) entry->kind;
-	row->slots = entry->queue.slots;
+	row->permits = entry->queue.permits;
 	row->grant = entry->grant[mode];
 	strlcpy(row->name, entry->name, sizeof(row->name));
 }
@@ -514,8 +514,8 @@ zk_contenders(PG_FUNCTION_ARGS)
 			memset(&nulls[8], true, 7);
 		values[15] = zklock_node_data_datum(node);
 		values[16] = zklock_node_name_datum(node);
-		values[17] = Int32GetDatum(queue.children[i].slots);
-		nulls[17] = queue.children[i].slots == 0;
+		values[17] = Int32GetDatum(queue.children[i].permits);
+		nulls[17] = queue.children[i].permits == 0;
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 	}
 	return (Datum) 0;

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * semaphore_sql.h
- *	  SQL functions of slots, as far as they differ where a slot is lost.
+ *	  SQL functions of permits, as far as they differ where a permit is lost.
  *
  *-------------------------------------------------------------------------
  */

@@ -11,10 +11,11 @@
  * _c_<uuid>-lock-<sequence> (exclusive) or _c_<uuid>-read-lock-<sequence>
  * (shared).  An election's is <root>/elections/<encoded name>, its contenders
  * are named _c_<uuid>-latch-<sequence>.  A job's is <root>/jobs/<encoded name>, with
- * contenders named as those of an exclusive lock.  Slots (semaphore_rules.h) are asked
- * for in <root>/slots/<encoded name>, by contenders named _c_<uuid>-slot<N>-<sequence>,
- * where N is the number of slots.  The high half of the UUID is the session's, the low
- * half the contender's, so that a listing tells our own from everybody else's.
+ * contenders named as those of an exclusive lock.  Permits (semaphore_rules.h) are asked
+ * for in <root>/semaphores/<encoded name>, by contenders named
+ * _c_<uuid>-permit<N>-<sequence>, where N is the number of permits.  The high half of the
+ * UUID is the session's, the low half the contender's, so that a listing tells our own
+ * from everybody else's.
  *
  *-------------------------------------------------------------------------
  */
@@ -48,11 +49,11 @@
 typedef enum ZkLockKind
 {
 	ZKLOCK_KIND_LOCK,
-	ZKLOCK_KIND_ELECTION, /* exclusive only */
-	ZKLOCK_KIND_JOB,	  /* the same; see job_rules.h */
-	ZKLOCK_KIND_BARRIER,  /* no lock: names and a directory; see barrier_rules.h */
-	ZKLOCK_KIND_SLOT,	  /* exclusive only; see semaphore_rules.h */
-	ZKLOCK_KIND_QUEUE	  /* of work, and no lock: see queue_rules.h */
+	ZKLOCK_KIND_ELECTION,  /* exclusive only */
+	ZKLOCK_KIND_JOB,	   /* the same; see job_rules.h */
+	ZKLOCK_KIND_BARRIER,   /* no lock: names and a directory; see barrier_rules.h */
+	ZKLOCK_KIND_SEMAPHORE, /* exclusive only; see semaphore_rules.h */
+	ZKLOCK_KIND_QUEUE	   /* of work, and no lock: see queue_rules.h */
 } ZkLockKind;
 
 #define ZKLOCK_NKINDS 6
@@ -61,13 +62,17 @@ typedef enum ZkLockKind
  * servers write for each other. */
 extern const char *const zklock_kind_names[ZKLOCK_NKINDS];
 
-#define ZKLOCK_SLOTS_MAX 1000000 /* of one name */
+/* What a session has of a name of that kind, and may lose, in messages.  NULL at the end:
+ * of barriers and queues it is nothing. */
+extern const char *const zklock_hold_names[];
+
+#define ZKLOCK_PERMITS_MAX 1000000 /* of one name */
 
 /* May a grant be kept when nobody has it? */
 static inline bool
 zklock_kind_is_kept(ZkLockKind kind)
 {
-	return kind == ZKLOCK_KIND_LOCK || kind == ZKLOCK_KIND_SLOT;
+	return kind == ZKLOCK_KIND_LOCK || kind == ZKLOCK_KIND_SEMAPHORE;
 }
 
 typedef enum ZkLockMode
@@ -94,7 +99,7 @@ typedef struct ZkLockChild
 	uint64_t uuid_lo;
 	int64_t sequence; /* negative: the server gives no such number any more */
 	ZkLockMode mode;  /* foreign names count as exclusive */
-	int slots;		  /* of a contender for one of so many; else 0 */
+	int permits;	  /* of a contender for one of so many; else 0 */
 	bool sibling;	  /* of our session, but of another of its queues (dispatch.c) ... */
 	bool leaving;	  /* ... that has sent its delete */
 } ZkLockChild;
@@ -143,8 +148,9 @@ extern bool zklock_decode_name(const char *encoded, char *buf);
 extern void zklock_format_contender(char *buf, uint64_t uuid_hi, uint64_t uuid_lo,
 									ZkLockKind kind, ZkLockMode mode);
 
-/* The same for one of so many slots: "_c_<uuid>-slot<N>-". */
-extern void zklock_format_permit(char *buf, uint64_t uuid_hi, uint64_t uuid_lo, int slots);
+/* The same for one of so many permits: "_c_<uuid>-permit<N>-". */
+extern void zklock_format_permit(char *buf, uint64_t uuid_hi, uint64_t uuid_lo,
+								 int permits);
 
 /*
  * Take a child's name apart.  False when it does not end in a sequence

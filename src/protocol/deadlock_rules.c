@@ -19,10 +19,10 @@
  *	11 gives an edge that has changed the number that it had
  *	12 takes a ring that was broken between two readings for the only one
  *	13 the same of a ring in which it is another's turn
- *	14 takes those of one server who ask for a slot for ones that share it
- *	15 * does not look from a slot that nobody but its own server's backends want
- *	16 takes a wait for one of several slots for one that needs all of them
- *	17 goes by the number of slots that the waiter itself names
+ *	14 takes those of one server who ask for a permit for ones that share it
+ *	15 * does not look from a permit that nobody but its own server's backends want
+ *	16 takes a wait for one of several permits for one that needs all of them
+ *	17 goes by the number of permits that the waiter itself names
  *
  *-------------------------------------------------------------------------
  */
@@ -623,18 +623,18 @@ find_in_way(ZkDeadlock *d, const ZkLockChild *children, int n, int self)
 }
 
 /*
- * The same of one that asks for a slot.  Two are in each other's way if either asks for
+ * The same of one that asks for a permit.  Two are in each other's way if either asks for
  * one of one; else the one behind has room beside the other, whatever those before them
  * do.  So the last one that asks for one of one is in its way, and all before that.
  */
 static void
-find_in_way_of_slot(ZkDeadlock *d, const ZkLockChild *children, int n, int self)
+find_in_way_of_permit(ZkDeadlock *d, const ZkLockChild *children, int n, int self)
 {
-	bool alone = children[self].slots == 1 || ZKLOCK_DEADLOCK_MUTANT == 16;
+	bool alone = children[self].permits == 1 || ZKLOCK_DEADLOCK_MUTANT == 16;
 
 	for (int i = self + 1; i < n; i++)
 	{
-		alone |= children[i].slots == 1 && ZKLOCK_DEADLOCK_MUTANT != 17;
+		alone |= children[i].permits == 1 && ZKLOCK_DEADLOCK_MUTANT != 17;
 		if (alone &&
 			(ZKLOCK_DEADLOCK_MUTANT != 14 || children[i].uuid_hi != children[self].uuid_hi))
 			add_in_way(d, children[i].uuid_hi, children[i].uuid_lo);
@@ -660,8 +660,8 @@ zklock_deadlock_listed(ZkDeadlock *d, uint32_t serial, ZkLockRc rc, ZkLockChild 
 	{
 		if (children[i].uuid_hi != session || children[i].uuid_lo != edge->contender)
 			continue;
-		if (children[i].slots > 0)
-			find_in_way_of_slot(d, children, n, i);
+		if (children[i].permits > 0)
+			find_in_way_of_permit(d, children, n, i);
 		else if (!edge->joins)
 			find_in_way(d, children, n, i);
 		else if (ZKLOCK_DEADLOCK_MUTANT != 9)

@@ -9,7 +9,7 @@
  *
  * What depends on what.  A contender that waits depends on each before it that is in
  * its way, or in the way of one that is in its way: any listing of the queue says so.
- * Two that ask for a slot are in each other's way if either asks for one of one.
+ * Two that ask for a permit are in each other's way if either asks for one of one.
  * A grant depends on those waits of its own server for which the backend that has it
  * waits, or which are its own.  Only the server knows that: an edge, see deadlock_text.h.
  * A ring of such steps is a deadlock, since each needs all that it depends on.
@@ -35,7 +35,7 @@
  *
  * What is not seen, and ends a path: contenders of other programs and of servers that
  * publish nothing, edges beyond ZKLOCK_MAX_EDGES, steps beyond ZKLOCK_MAX_FOLLOWED; and
- * a wait for one of several slots where each of the holders may make room, also if all
+ * a wait for one of several permits where each of the holders may make room, also if all
  * of them wait for it.
  *
  * The caller performs what zklock_deadlock_next says, again and again until there is

@@ -4,7 +4,7 @@
  *	  Work that is handed out: items of queues, as ZooKeeper has them.
  *
  * Pure: no postgres.h, no zookeeper.h, no clock, no allocation.  The worker links it,
- * and the simulator (test/sim/item_sim.c).
+ * and the simulator (test/sim/queue_sim.c).
  *
  * A queue is a persistent directory <root>/queues/<encoded name>, with
  *

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * semaphore_rules.c
- *	  "At most N at a time": who of a queue has one of N slots.
+ *	  "At most N at a time": who of a queue has one of N permits.
  *
  *-------------------------------------------------------------------------
  */
@@ -12,8 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#ifndef ZKLOCK_SLOTS_MUTANT
-#define ZKLOCK_SLOTS_MUTANT 0
+#ifndef ZKLOCK_SEMAPHORE_MUTANT
+#define ZKLOCK_SEMAPHORE_MUTANT 0
 #endif
 
 /* No limit of its own. */
@@ -22,7 +22,7 @@
 static int
 limit_of(const ZkLockChild *child)
 {
-	return child->slots > 0 ? child->slots : NO_LIMIT;
+	return child->permits > 0 ? child->permits : NO_LIMIT;
 }
 
 static int
@@ -37,7 +37,7 @@ is_of(const ZkLockChild *child, uint64_t session)
 	return child->uuid_hi != 0 && child->uuid_hi == session;
 }
 
-/* Is it granted a slot, as of the listing? */
+/* Is it granted a permit, as of the listing? */
 static bool
 is_granted(const ZkLockChild *children, int n, const ZkLockChild *one)
 {
@@ -54,11 +54,11 @@ is_granted(const ZkLockChild *children, int n, const ZkLockChild *one)
 	return rank < limit;
 }
 
-/* Does it stand more than ZKLOCK_SLOTS_NEAR numbers before "sequence"? */
+/* Does it stand more than ZKLOCK_SEMAPHORE_NEAR numbers before "sequence"? */
 static bool
 is_far(const ZkLockChild *child, int64_t sequence)
 {
-	return child->sequence < sequence - ZKLOCK_SLOTS_NEAR;
+	return child->sequence < sequence - ZKLOCK_SEMAPHORE_NEAR;
 }
 
 /*
@@ -80,7 +80,7 @@ find_far(const ZkLockChild *children, int n, int64_t sequence, uint64_t session)
 		return NULL; /* and so are all before it */
 
 	/* by those it would not know that we have not heard (is_followed) */
-	for (int i = 0; i < n && ZKLOCK_SLOTS_MUTANT != 15; i++)
+	for (int i = 0; i < n && ZKLOCK_SEMAPHORE_MUTANT != 15; i++)
 	{
 		if (is_of(&children[i], session) && children[i].sequence > far->sequence &&
 			children[i].sequence < sequence)
@@ -96,7 +96,7 @@ find_far(const ZkLockChild *children, int n, int64_t sequence, uint64_t session)
 static bool
 is_followed(const ZkLockChild *children, int n, int64_t sequence, uint64_t session)
 {
-	uint64_t near[ZKLOCK_SLOTS_NEAR];
+	uint64_t near[ZKLOCK_SEMAPHORE_NEAR];
 	int nnear = 0;
 	bool followed = false;
 
@@ -105,19 +105,21 @@ is_followed(const ZkLockChild *children, int n, int64_t sequence, uint64_t sessi
 		const ZkLockChild *child = &children[i];
 		bool found = false;
 
-		if (child->sequence <= sequence || child->sequence - sequence > ZKLOCK_SLOTS_NEAR)
+		if (child->sequence <= sequence ||
+			child->sequence - sequence > ZKLOCK_SEMAPHORE_NEAR)
 			continue;
 		for (int j = 0; j < nnear && !found; j++)
 			found = near[j] == child->uuid_hi;
-		if (!found && nnear < ZKLOCK_SLOTS_NEAR)
+		if (!found && nnear < ZKLOCK_SEMAPHORE_NEAR)
 			near[nnear++] = child->uuid_hi;
 	}
 	for (int i = 0; i < n && !followed; i++)
 	{
 		const ZkLockChild *child = &children[i];
 
-		if (child->sequence <= sequence || child->sequence - sequence <= ZKLOCK_SLOTS_NEAR ||
-			child->slots == 0 || is_of(child, session))
+		if (child->sequence <= sequence ||
+			child->sequence - sequence <= ZKLOCK_SEMAPHORE_NEAR || child->permits == 0 ||
+			is_of(child, session))
 			continue;
 		followed = true;
 		for (int j = 0; j < nnear; j++)
@@ -126,19 +128,19 @@ is_followed(const ZkLockChild *children, int n, int64_t sequence, uint64_t sessi
 	return followed;
 }
 
-ZkSlotPlace
+ZkSemaphorePlace
 zklock_semaphore_find_place(const ZkLockChild *children, int n, int64_t sequence,
-							int slots, uint64_t session)
+							int permits, uint64_t session)
 {
-	ZkSlotPlace place = {0};
+	ZkSemaphorePlace place = {0};
 	int rank = 0;
 	int leaving = 0;
 	int limit = NO_LIMIT;	/* of those before ... */
 	int staying = NO_LIMIT; /* ... and stay */
-	int all = slots;
+	int all = permits;
 	int total = 1;
 
-	assert(slots > 0);
+	assert(permits > 0);
 	for (int i = 0; i < n; i++)
 	{
 		const ZkLockChild *child = &children[i];
@@ -147,32 +149,32 @@ zklock_semaphore_find_place(const ZkLockChild *children, int n, int64_t sequence
 			continue; /* itself */
 		total++;
 		all = least(all, limit_of(child));
-		if (child->slots > 0 && child->slots != slots)
-			place.other = child->slots;
+		if (child->permits > 0 && child->permits != permits)
+			place.other = child->permits;
 		if (child->sequence > sequence)
 			continue;
 		rank++;
 		limit = least(limit, limit_of(child));
 		place.nothers += !child->sibling;
-		if (child->leaving && ZKLOCK_SLOTS_MUTANT != 14)
+		if (child->leaving && ZKLOCK_SEMAPHORE_MUTANT != 14)
 			leaving++;
 		else
 			staying = least(staying, limit_of(child));
 		if (place.before == NULL || child->sequence > place.before->sequence)
 			place.before = child;
 	}
-	if (ZKLOCK_SLOTS_MUTANT == 1)
+	if (ZKLOCK_SEMAPHORE_MUTANT == 1)
 		limit = NO_LIMIT; /* only one's own number counts */
-	place.granted = rank < least(limit, slots) + (ZKLOCK_SLOTS_MUTANT == 2);
+	place.granted = rank < least(limit, permits) + (ZKLOCK_SEMAPHORE_MUTANT == 2);
 	place.contended = total > all;
 	if (place.granted)
 	{
 		place.followed = is_followed(children, n, sequence, session);
 		return place;
 	}
-	place.lacks = rank - leaving - least(staying, slots) + 1;
+	place.lacks = rank - leaving - least(staying, permits) + 1;
 	/* with the one who names the least goes the limit */
-	if (place.lacks > 1 && place.other != 0 && ZKLOCK_SLOTS_MUTANT != 3)
+	if (place.lacks > 1 && place.other != 0 && ZKLOCK_SEMAPHORE_MUTANT != 3)
 		place.lacks = 1;
 	if (place.lacks < 0)
 		place.lacks = 0;
@@ -272,7 +274,7 @@ is_taken(const char *text, size_t len, int number)
 int
 zklock_semaphore_find_number(const char *text, size_t text_len,
 							 const ZkLockChild *children, int n, uint64_t hi, uint64_t lo,
-							 int slots, char *written, size_t *len)
+							 int permits, char *written, size_t *len)
 {
 	int number = 1;
 	Line line;
@@ -284,26 +286,26 @@ zklock_semaphore_find_number(const char *text, size_t text_len,
 		bool forged = is_taken(written, *len, line.number);
 		bool ours = line.hi == hi && line.lo == lo;
 
-		if (ours && line.number <= slots && !forged)
+		if (ours && line.number <= permits && !forged)
 		{
 			*len = 0;
 			return line.number;
 		}
 		if (ours || forged || !is_present(children, n, line.hi, line.lo))
 			continue;
-		if (*len + LINE_MAX > ZKLOCK_SLOT_TEXT_MAX)
+		if (*len + LINE_MAX > ZKLOCK_SEMAPHORE_TEXT_MAX)
 			return -1;
 		*len += (size_t) snprintf(written + *len, LINE_MAX, LINE_FORMAT, line.number,
 								  line.hi, line.lo);
 	}
-	while (number <= slots && is_taken(written, *len, number))
+	while (number <= permits && is_taken(written, *len, number))
 		number++;
-	if (number > slots)
+	if (number > permits)
 	{
 		*len = 0;
 		return 0;
 	}
-	if (*len + LINE_MAX > ZKLOCK_SLOT_TEXT_MAX)
+	if (*len + LINE_MAX > ZKLOCK_SEMAPHORE_TEXT_MAX)
 		return -1;
 	*len += (size_t) snprintf(written + *len, LINE_MAX, LINE_FORMAT, number, hi, lo);
 	return number;

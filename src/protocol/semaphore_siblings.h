@@ -3,7 +3,7 @@
  * semaphore_siblings.h
  *	  Places of one name on one server: what each has to know of the others.
  *
- * Pure, as protocol.h.  Of a server's contenders for slots of one name those that wait
+ * Pure, as protocol.h.  Of a server's contenders for permits of one name those that wait
  * wait for each other, too, and that needs no word of the ensemble.  The first one of
  * them, by the numbers, watches what is to be watched; the others are led by it, and ask
  * for nothing.  So whoever feeds the queues (dispatch.c; the simulator)
@@ -15,7 +15,7 @@
  *	   were before it (zklock_semaphore_siblings_ended); or, where that was another one,
  *	   that it is the first one now (ZKLOCK_EV_BESIDE),
  *	 - shows a listing that one has asked for to the first one that waits, and if that is
- *	   granted a slot to the next one, and so on (ZKLOCK_EV_SEEN).  Only then comes what
+ *	   granted a permit to the next one, and so on (ZKLOCK_EV_SEEN).  Only then comes what
  *	   there is to tell.
  *
  *-------------------------------------------------------------------------

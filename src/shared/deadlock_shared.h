@@ -3,7 +3,7 @@
  * deadlock_shared.h
  *	  What a backend is told whose wait the worker has ended for a deadlock.
  *
- * There are few at a time, so the texts are in a few slots, the oldest of which is
+ * There are few at a time, so the texts are in a few places, the oldest of which is
  * overwritten: who comes too late learns no more than that there was one.
  *
  *-------------------------------------------------------------------------

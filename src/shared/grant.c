@@ -89,7 +89,7 @@ zklock_grant_settle(ZkLockEntry *entry)
 		if (!grant->usable || entry->held[mode] > 0)
 			continue;
 		if (grant->keep && !grant->demanded &&
-			(entry->kind != ZKLOCK_KIND_SLOT || entry->want[mode] > 0 ||
+			(entry->kind != ZKLOCK_KIND_SEMAPHORE || entry->want[mode] > 0 ||
 			 !zklock_semaphore_place_waits_beside(entry)))
 			continue;
 		/*
@@ -129,8 +129,8 @@ zklock_grant_foresee(const ZkLockEntry *entry, ZkLockEvent *event)
 
 	event->keep = lock && keeps && (!hint->bounced || hint->streak >= 2);
 	event->alone = lock && (hint->sequence < 0 || hint->streak > 0);
-	/* a slot is no use to others while it is kept: only where others do not come */
-	if (entry->kind == ZKLOCK_KIND_SLOT)
+	/* a permit is no use to others while it is kept: only where others do not come */
+	if (entry->kind == ZKLOCK_KIND_SEMAPHORE)
 		event->keep = event->alone = keeps && hint->streak >= 2;
 	event->recurring = lock && !keeps && hint->streak > 0;
 }

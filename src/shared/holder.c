@@ -26,7 +26,7 @@ bool
 zklock_holder_blocks(const ZkLockEntry *entry, const ZkContender *grant)
 {
 	return grant->demanded ||
-		(entry->kind == ZKLOCK_KIND_SLOT && zklock_semaphore_place_waits_beside(entry));
+		(entry->kind == ZKLOCK_KIND_SEMAPHORE && zklock_semaphore_place_waits_beside(entry));
 }
 
 bool
@@ -146,7 +146,7 @@ zklock_holder_lookup(ZkLockKind kind, const char *name, uint64 uuid, ZkReportIte
 
 	if (entry == NULL)
 		return false;
-	/* of slots, in one of the places */
+	/* of permits, in one of the places */
 	for (; entry != NULL && !found; entry = zklock_entry_namesake(entry))
 	{
 		for (int i = 0; i < ZKLOCK_NCONTENDERS && !found; i++)

@@ -65,8 +65,8 @@ reads(const ZkLockEntry *entry)
 
 /* "token", if not NULL: take a hold, too. */
 static int32
-make_proclock(ZkLockKind kind, const char *name, uint32 hash, int slots, ZkLockMode mode,
-			  ZkLockScope scope, bool no_wait, uint64 set, int64 *token)
+make_proclock(ZkLockKind kind, const char *name, uint32 hash, int permits,
+			  ZkLockMode mode, ZkLockScope scope, bool no_wait, uint64 set, int64 *token)
 {
 	LWLock *lock;
 	ZkLockEntry *entry;
@@ -75,7 +75,7 @@ make_proclock(ZkLockKind kind, const char *name, uint32 hash, int slots, ZkLockM
 
 	Assert(!zklock_in_worker());
 	Assert(kind == ZKLOCK_KIND_LOCK || mode == ZKLOCK_EXCLUSIVE);
-	Assert((kind == ZKLOCK_KIND_SLOT) == (slots > 0));
+	Assert((kind == ZKLOCK_KIND_SEMAPHORE) == (permits > 0));
 	SpinLockAcquire(&zklock_shared->mutex);
 	index = zklock_shared->free_proclock;
 	if (index >= 0)
@@ -92,8 +92,8 @@ make_proclock(ZkLockKind kind, const char *name, uint32 hash, int slots, ZkLockM
 	proclock->role = MyProc->roleId;
 	strlcpy(proclock->application, application_name, sizeof(proclock->application));
 
-	entry = kind == ZKLOCK_KIND_SLOT
-		? zklock_semaphore_place_make(name, slots, &lock)
+	entry = kind == ZKLOCK_KIND_SEMAPHORE
+		? zklock_semaphore_place_make(name, permits, &lock)
 		: zklock_entry_find_hashed(kind, name, hash, true, LW_EXCLUSIVE, &lock);
 	if (entry == NULL)
 	{
@@ -147,10 +147,10 @@ make_proclock(ZkLockKind kind, const char *name, uint32 hash, int slots, ZkLockM
 }
 
 int32
-zklock_proclock_make(ZkLockKind kind, const char *name, int slots, ZkLockMode mode,
+zklock_proclock_make(ZkLockKind kind, const char *name, int permits, ZkLockMode mode,
 					 ZkLockScope scope, bool no_wait)
 {
-	return make_proclock(kind, name, zklock_name_hash(kind, name), slots, mode, scope,
+	return make_proclock(kind, name, zklock_name_hash(kind, name), permits, mode, scope,
 						 no_wait, 0, NULL);
 }
 
@@ -224,10 +224,10 @@ zklock_proclock_conflicts(int32 index)
 											: (ZkLockMode) proclock->mode);
 }
 
-/* Somebody is about to wait for a slot: those that are kept on this server are no use to
- * him, but stand in his way. */
+/* Somebody is about to wait for a permit: those that are kept on this server are no use
+ * to him, but stand in his way. */
 static void
-give_up_kept_slots(const ZkLockEntry *place)
+give_up_kept_permits(const ZkLockEntry *place)
 {
 	if (pg_atomic_read_u32(&zklock_shared->nkept) == 0)
 		return;
@@ -280,8 +280,8 @@ state_wish(ZkLockEntry *entry, ZkProcLock *proclock)
 	proclock->heard = proclock->blocked = false;
 	entry->want[proclock->mode]++;
 	entry->last_pid = MyProcPid;
-	if (entry->kind == ZKLOCK_KIND_SLOT)
-		give_up_kept_slots(entry);
+	if (entry->kind == ZKLOCK_KIND_SEMAPHORE)
+		give_up_kept_permits(entry);
 	(void) zklock_grant_settle(entry);
 	zklock_entry_set_dirty(entry);
 }

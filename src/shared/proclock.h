@@ -12,13 +12,14 @@
 
 /*
  * Make a proclock for "name" in "mode" by this backend, in state LOCAL, and the
- * entry if there is none; "slots": of a slot, how many there are, else 0.  Returns its index,
- * ZKLOCK_NO_ENTRY when there is no room for another name, or ZKLOCK_NO_PROCLOCK.  Does not throw.
+ * entry if there is none; "permits": of a semaphore, how many there are, else 0.  Returns
+ * its index, ZKLOCK_NO_ENTRY when there is no room for another name, or
+ * ZKLOCK_NO_PROCLOCK.  Does not throw.
  */
 #define ZKLOCK_NO_ENTRY	   (-1)
 #define ZKLOCK_NO_PROCLOCK (-2)
 
-extern int32 zklock_proclock_make(ZkLockKind kind, const char *name, int slots,
+extern int32 zklock_proclock_make(ZkLockKind kind, const char *name, int permits,
 								  ZkLockMode mode, ZkLockScope scope, bool no_wait);
 
 /*

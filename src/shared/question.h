@@ -32,8 +32,8 @@
  *				once, since the session ends when the base is another (ensemble.c)
  *	 PURGE		the worker deletes each child.  If the connection is lost then, all begins
  *				again; the slot remembers how many were deleted
- *	 WRITE		the worker sets a job's record (or that of slots), which the page has, if
- *				it has the version still; in the session that the version was read in,
+ *	 WRITE		the worker sets a job's record (or a semaphore's), which the page has, if it
+ *				has the version still; in the session that the version was read in,
  *				or not at all.  What came of it when the connection is lost nobody
  *				knows: the backend does not begin again, but looks
  *
@@ -61,7 +61,7 @@
 
 /* bytes of a node's data; what is longer is cut off there */
 #define ZKLOCK_ANSWER_DATA_MAX 1024
-#define ZKLOCK_RECORD_MAX	   (23 * 1024) /* a job's, or who has which number of slots */
+#define ZKLOCK_RECORD_MAX	   (23 * 1024) /* a job's, or who has which number of permits */
 #define ZKLOCK_MEMBER_MAX	   (12 * 1024) /* a server's, with its report */
 
 typedef enum ZkAsk
@@ -70,7 +70,7 @@ typedef enum ZkAsk
 	ZKLOCK_ASK_SERVERS,	 /* ... of <root>/servers? */
 	ZKLOCK_ASK_REMOVE,
 	ZKLOCK_ASK_RAISE,
-	ZKLOCK_ASK_RECORD, /* of the job, or the directory of slots; one row without a name */
+	ZKLOCK_ASK_RECORD, /* of a job, or a semaphore's directory; one row without a name */
 	ZKLOCK_ASK_WRITE,
 	ZKLOCK_ASK_PURGE /* delete the children that have none themselves; no rows */
 } ZkAsk;

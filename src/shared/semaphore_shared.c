@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * semaphore_shared.c
- *	  Places: the entries of the lock table that are for slots.
+ *	  Places: the entries of the lock table that are for permits.
  *
  *-------------------------------------------------------------------------
  */
@@ -12,7 +12,7 @@
 
 #include "semaphore_shared.h"
 
-/* Is a slot kept in it for nobody? */
+/* Is a permit kept in it for nobody? */
 static bool
 is_kept(const ZkLockEntry *place)
 {
@@ -26,17 +26,17 @@ waits(const ZkLockEntry *place)
 }
 
 ZkLockEntry *
-zklock_semaphore_place_make(const char *name, int slots, LWLock **lock)
+zklock_semaphore_place_make(const char *name, int permits, LWLock **lock)
 {
 	ZkLockEntry *first =
-		zklock_entry_find(ZKLOCK_KIND_SLOT, name, false, LW_EXCLUSIVE, lock);
+		zklock_entry_find(ZKLOCK_KIND_SEMAPHORE, name, false, LW_EXCLUSIVE, lock);
 	ZkLockEntry *kept = NULL;
 	bool anybody = false;
 
 	for (ZkLockEntry *e = first; e != NULL; e = zklock_entry_namesake(e))
 	{
 		anybody |= waits(e);
-		if (is_kept(e) && e->queue.slots == slots)
+		if (is_kept(e) && e->queue.permits == permits)
 			kept = e;
 	}
 	/* who waits already comes first */
@@ -44,7 +44,7 @@ zklock_semaphore_place_make(const char *name, int slots, LWLock **lock)
 		return kept;
 	if (first != NULL)
 		zklock_entry_unlock(*lock);
-	return zklock_entry_add(ZKLOCK_KIND_SLOT, name, slots, lock);
+	return zklock_entry_add(ZKLOCK_KIND_SEMAPHORE, name, permits, lock);
 }
 
 bool
@@ -108,7 +108,8 @@ zklock_semaphore_places(const char *name, const int32 **places)
 	for (;;)
 	{
 		LWLock *lock;
-		ZkLockEntry *e = zklock_entry_find(ZKLOCK_KIND_SLOT, name, false, LW_SHARED, &lock);
+		ZkLockEntry *e =
+			zklock_entry_find(ZKLOCK_KIND_SEMAPHORE, name, false, LW_SHARED, &lock);
 
 		n = 0;
 		if (e == NULL)

@@ -1,9 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * semaphore_shared.h
- *	  Places: the entries of the lock table that are for slots.
+ *	  Places: the entries of the lock table that are for permits.
  *
- * A lock has one entry on a server, with one contender a mode.  Of slots each session
+ * A lock has one entry on a server, with one contender a mode.  Of permits each session
  * that holds or wants one has an entry of its own, a place, with a contender of its own.
  * The places of a name are in one partition and one bucket, so that the lock of one of
  * them is that of all.
@@ -17,10 +17,11 @@
 #include "table.h"
 
 /*
- * A place for a session that wants one of so many slots of "name": one that is kept for
+ * A place for a session that wants one of so many permits of "name": one that is kept for
  * whoever comes next here, or a new one.  NULL, and no lock, if there is no room.
  */
-extern ZkLockEntry *zklock_semaphore_place_make(const char *name, int slots, LWLock **lock);
+extern ZkLockEntry *zklock_semaphore_place_make(const char *name, int permits,
+												LWLock **lock);
 
 /* --- with the place locked exclusively ------------------------------------- */
 

@@ -300,7 +300,7 @@ check_entry(const ZkLockEntry *entry)
 	Assert((entry->kept_since != 0) ==
 		   (usable && entry->proclocks < 0 &&
 			zklock_kind_is_kept((ZkLockKind) entry->kind)));
-	Assert((entry->queue.slots > 0) == (entry->kind == ZKLOCK_KIND_SLOT));
+	Assert((entry->queue.permits > 0) == (entry->kind == ZKLOCK_KIND_SEMAPHORE));
 	Assert(!entry->leaving || (entry->proclocks < 0 && entry->kept_since == 0));
 }
 
@@ -452,7 +452,7 @@ zklock_entry_find_hashed(ZkLockKind kind, const char *name, uint32 hash, bool ma
 }
 
 ZkLockEntry *
-zklock_entry_add(ZkLockKind kind, const char *name, int slots, LWLock **lock)
+zklock_entry_add(ZkLockKind kind, const char *name, int permits, LWLock **lock)
 {
 	uint32 hash = zklock_name_hash(kind, name);
 	ZkLockEntry *entry;
@@ -460,7 +460,7 @@ zklock_entry_add(ZkLockKind kind, const char *name, int slots, LWLock **lock)
 	*lock = lock_hash(hash, LW_EXCLUSIVE);
 	entry = make_locked(kind, name, hash);
 	if (entry != NULL)
-		entry->queue.slots = slots;
+		entry->queue.permits = permits;
 	return keep_locked(entry, *lock);
 }
 

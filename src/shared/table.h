@@ -5,10 +5,10 @@
  *	  ZooKeeper session.
  *
  * The table has one entry a name that somebody on this server holds, keeps or waits
- * for, or an election in which it is a candidate; of slots one for each session that does
- * (semaphore_shared.h).  Backends state in it what they want
- * and have (want, held); the worker alone moves the entry's queue and publishes its
- * outcome (grant).  Who may touch what:
+ * for, or an election in which it is a candidate; of permits one for each session that
+ * does (semaphore_shared.h).  Backends state in it what they want and have (want, held);
+ * the worker alone moves the entry's queue and publishes its outcome (grant).  Who may
+ * touch what:
  *
  *	 the partition lock (an LWLock, by the name's hash) protects an entry's
  *	 fields, its proclocks, and the bucket chains and hints of its partition;
@@ -199,7 +199,7 @@ typedef struct ZkLockEntry
 	int32 next;	   /* of the same bucket, or of the free list */
 	int partition; /* never changes while in use */
 	bool in_use;
-	uint32 generation; /* of this slot: a late reply is recognised */
+	uint32 generation; /* of this entry: a late reply is recognised */
 	uint32 hash;
 	uint8 kind;				 /* ZkLockKind */
 	int32 proclocks;		 /* first ZkProcLock, or -1.  While there is
@@ -220,7 +220,7 @@ typedef struct ZkLockEntry
 						   * waited last; the worker's, as is: */
 	char blocker_server[NAMEDATALEN]; /* whose it is, in UTF-8; "": another program's */
 	ZkLockQueue queue;				  /* written by the worker only */
-	int stat_slot;					/* stat.c: the name's, if its serial number is ... */
+	int stat_row;					/* stat.c: the name's, if its serial number is ... */
 	uint32 stat_serial;				/* ... this; 0: not known */
 	ZkElection election;			/* of that kind */
 	char name[ZKLOCK_NAME_MAX + 1]; /* UTF-8 */
@@ -456,10 +456,10 @@ extern ZkLockEntry *zklock_entry_find_hashed(ZkLockKind kind, const char *name, 
 
 /*
  * Places (semaphore_shared.h).  A new entry of a kind and name that may have several,
- * with its lock, for one of so many slots; NULL, and no lock, if there is no room.  With
- * an entry locked: the first of its kind and name, and the next one, or NULL.
+ * with its lock, for one of so many permits; NULL, and no lock, if there is no room.
+ * With an entry locked: the first of its kind and name, and the next one, or NULL.
  */
-extern ZkLockEntry *zklock_entry_add(ZkLockKind kind, const char *name, int slots,
+extern ZkLockEntry *zklock_entry_add(ZkLockKind kind, const char *name, int permits,
 									 LWLock **lock);
 extern ZkLockEntry *zklock_entry_first(const ZkLockEntry *entry);
 extern ZkLockEntry *zklock_entry_namesake(const ZkLockEntry *entry);

@@ -57,8 +57,8 @@ contender_path(ZkLockKind kind, const char *name, const ZkLockAction *action,
 {
 	char child[ZKLOCK_CONTENDER_LEN + 16];
 
-	if (kind == ZKLOCK_KIND_SLOT)
-		zklock_format_permit(child, uuid_hi, action->uuid, action->slots);
+	if (kind == ZKLOCK_KIND_SEMAPHORE)
+		zklock_format_permit(child, uuid_hi, action->uuid, action->permits);
 	else
 		zklock_format_contender(child, uuid_hi, action->uuid, kind, action->mode);
 	if (!create)
@@ -254,7 +254,7 @@ complete_event(ZkLockEntry *entry, ZkLockEvent *event)
 		zklock_grant_note_contender(entry, event->sequence);
 	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 		event->held[mode] = entry->held[mode] > 0;
-	if (entry->kind == ZKLOCK_KIND_SLOT)
+	if (entry->kind == ZKLOCK_KIND_SEMAPHORE)
 		zklock_semaphore_place_tell(entry, event);
 	event->spare_watches = zklock_watches_too_many();
 	event->no_watches = zklock_watches_full();
@@ -432,11 +432,11 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 		return; /* the one it was meant for is history */
 	}
 	complete_event(entry, event);
-	if (entry->kind == ZKLOCK_KIND_SLOT)
+	if (entry->kind == ZKLOCK_KIND_SEMAPHORE)
 		before = entry->queue;
 	zklock_step(&entry->queue, event, &actions);
 	/* a listing is shown to others first, see dispatch_listing */
-	if (entry->kind == ZKLOCK_KIND_SLOT && event->type != ZKLOCK_EV_LISTED &&
+	if (entry->kind == ZKLOCK_KIND_SEMAPHORE && event->type != ZKLOCK_EV_LISTED &&
 		event->type != ZKLOCK_EV_SEEN)
 		note_siblings(entry, &before, &actions, &siblings);
 	lost = tell_table(entry, event, &actions);
@@ -462,7 +462,7 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 		zklock_election_worker_announce(name, &news);
 	else if (lost)
 		ereport(LOG,
-				(errmsg("%s \"%s\" was lost while held", zklock_kind_names[kind],
+				(errmsg("%s \"%s\" was lost while held", zklock_hold_names[kind],
 						zklock_log_name(name, shown)),
 				 event->type == ZKLOCK_EV_SESSION_LOST
 					 ? errdetail("The ZooKeeper session ended.")
@@ -739,7 +739,8 @@ static ZkLockEntry *
 first_that_waits(const char *name, uint32 *generation)
 {
 	LWLock *lock;
-	ZkLockEntry *any = zklock_entry_find(ZKLOCK_KIND_SLOT, name, false, LW_SHARED, &lock);
+	ZkLockEntry *any =
+		zklock_entry_find(ZKLOCK_KIND_SEMAPHORE, name, false, LW_SHARED, &lock);
 	ZkLockEntry *first;
 
 	if (any == NULL)
@@ -752,7 +753,7 @@ first_that_waits(const char *name, uint32 *generation)
 }
 
 /* A listing that a place has asked for is for the first one that waits, too, and for the
- * next one, if that is granted a slot.  Then who is the first one now is told so. */
+ * next one, if that is granted a permit.  Then who is the first one now is told so. */
 static void
 show_listing(const char *name, ZkLockEntry *asker, const ZkLockEvent *event,
 			 ZkLockChild *children)
@@ -793,7 +794,7 @@ dispatch_listing(const ZkMessage *message, ZkLockEntry *entry, ZkLockEvent *even
 	event->next_number = message->ncreated;
 	event->changed = zklock_ensemble_token(message->zxid);
 	/* who has a request out stays, and so does its name */
-	if (entry->kind == ZKLOCK_KIND_SLOT)
+	if (entry->kind == ZKLOCK_KIND_SEMAPHORE)
 	{
 		char name[ZKLOCK_NAME_MAX + 1];
 
@@ -862,7 +863,7 @@ is_concerned(const ZkLockQueue *queue, uint64 hash, uint64 uuid)
 	return false;
 }
 
-/* Feed an event of the directory or of a child to whoever it concerns: of slots, to
+/* Feed an event of the directory or of a child to whoever it concerns: of permits, to
  * several places. */
 static void
 step_name(ZkLockKind kind, const char *name, const ZkLockEvent *event)
@@ -871,7 +872,7 @@ step_name(ZkLockKind kind, const char *name, const ZkLockEvent *event)
 	int32 *indexes;
 	int n = 0;
 
-	if (kind != ZKLOCK_KIND_SLOT)
+	if (kind != ZKLOCK_KIND_SEMAPHORE)
 	{
 		ZkLockEntry *entry = zklock_table_find(kind, name);
 		ZkLockEvent copy = *event;
@@ -906,7 +907,7 @@ dispatch_dir_watch(ZkLockKind kind, const char *name, bool children, bool data)
 	{
 		if (kind == ZKLOCK_KIND_LOCK)
 			zklock_succession_forget(name);
-		if (kind != ZKLOCK_KIND_SLOT) /* which watch no data of it */
+		if (kind != ZKLOCK_KIND_SEMAPHORE) /* which watch no data of it */
 			step_name(kind, name, &gone);
 	}
 	if (children)
@@ -964,7 +965,7 @@ zklock_dispatch_removal(ZkLockKind kind, const char *name, const char *child)
 	if (!zklock_parse_child(child, &parsed) ||
 		parsed.uuid_hi != zklock_shared->session.uuid_hi)
 		return;
-	event.hash = parsed.hash; /* by which a slot's place is found */
+	event.hash = parsed.hash; /* by which a permit's place is found */
 	event.uuid = parsed.uuid_lo;
 	step_name(kind, name, &event);
 }

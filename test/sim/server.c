@@ -102,7 +102,7 @@ check_granted(Server *server, int queue, const ZkLockAction *action, bool keep)
 	if (node < 0 || !server_owns(server, node) ||
 		zk.node[node].child.uuid_lo != action->uuid ||
 		zk.node[node].child.mode != action->mode ||
-		zk.node[node].child.slots != server->queue[queue].slots)
+		zk.node[node].child.permits != server->queue[queue].permits)
 		fail("token %" PRId64 " is not our contender's czxid", action->token);
 	own = &zk.node[node];
 	if (own->dzxid <= server->told[queue])
@@ -170,9 +170,9 @@ check_blocked(Server *server, int queue, const ZkLockAction *action)
 			b->heard && b->asked_at < asked_at)
 			asked_at = b->asked_at;
 	}
-	if (server->queue[queue].contender[action->slot].state == ZKLOCK_BLOCKED)
+	if (server->queue[queue].contender[action->index].state == ZKLOCK_BLOCKED)
 		COVER(PROBE_BLOCKED);
-	if (server->queue[queue].contender[action->slot].state == ZKLOCK_GRANTED)
+	if (server->queue[queue].contender[action->index].state == ZKLOCK_GRANTED)
 		COVER(JOIN_BLOCKED);
 	if (asked_at != NEVER && !server->refused[queue] && !server->conn.deposed &&
 		!world.was_blocked(server, queue, action->mode, asked_at))
@@ -270,8 +270,9 @@ perform(Server *server, int queue, const ZkLockAction *action, bool keep)
 {
 	Request request = {.type = action->type, .multi = -1, .queue = queue};
 
-	TRACE("    %s slot %d uuid %" PRIx64 " %s list %" PRIu64 " token %" PRId64 " %s%s%s%s",
-		  request_name(action->type), action->slot, action->uuid & 0xffff,
+	TRACE("    %s permit %d uuid %" PRIx64 " %s list %" PRIu64 " token %" PRId64
+		  " %s%s%s%s",
+		  request_name(action->type), action->index, action->uuid & 0xffff,
 		  action->mode == ZKLOCK_SHARED ? "shared" : "exclusive", action->list,
 		  action->token, action->name ? action->name : "", action->sync ? " (sync)" : "",
 		  action->watch ? " (watch)" : "", action->demanded ? " (demanded)" : "");
@@ -310,7 +311,7 @@ perform(Server *server, int queue, const ZkLockAction *action, bool keep)
 		return;
 
 	request.dir = queue_dir(queue);
-	request.slots = server->queue[queue].slots;
+	request.permits = server->queue[queue].permits;
 	request.generation = server->generation[queue];
 	request.uuid = action->uuid;
 	request.mode = action->mode;
@@ -328,9 +329,9 @@ perform(Server *server, int queue, const ZkLockAction *action, bool keep)
 
 		if (action->sequence < 0)
 			fail("%s of a contender whose name is not known", request_name(action->type));
-		if (action->slots > 0)
+		if (action->permits > 0)
 			zklock_format_permit(request.name, server_session(server), action->uuid,
-								 action->slots);
+								 action->permits);
 		else
 			zklock_format_contender(request.name, server_session(server), action->uuid,
 									ZKLOCK_KIND_LOCK, action->mode);
@@ -364,7 +365,7 @@ perform(Server *server, int queue, const ZkLockAction *action, bool keep)
 }
 
 /*
- * Of slots all queues are of one name (semaphore_siblings.h).
+ * Of permits all queues are of one name (semaphore_siblings.h).
  */
 
 /* What the others are to a place. */
@@ -373,7 +374,7 @@ tell_of_siblings(const Server *server, int queue, ZkLockEvent *event)
 {
 	event->leader = INT64_MAX;
 	event->beside = 0;
-	if (server->queue[queue].slots == 0)
+	if (server->queue[queue].permits == 0)
 		return;
 	for (int i = 0; i < NPARTS; i++)
 	{
@@ -384,7 +385,7 @@ tell_of_siblings(const Server *server, int queue, ZkLockEvent *event)
 	}
 	for (int q = 0; q < nqueues; q++)
 	{
-		if (q != queue && server->queue[q].slots > 0)
+		if (q != queue && server->queue[q].permits > 0)
 			zklock_semaphore_siblings_add(event, &server->queue[q]);
 	}
 }
@@ -408,7 +409,7 @@ first_that_waits(const Server *server)
 	{
 		int64_t number = zklock_semaphore_siblings_waiting(&server->queue[q]);
 
-		if (server->queue[q].slots == 0 || number >= lowest)
+		if (server->queue[q].permits == 0 || number >= lowest)
 			continue;
 		lowest = number;
 		first = q;
@@ -516,7 +517,8 @@ step(Server *server, int queue, ZkLockEvent *event)
 	}
 	world.notice(server);
 	/* a listing is shown to others first, see receive_listing */
-	if (before.slots > 0 && event->type != ZKLOCK_EV_LISTED && event->type != ZKLOCK_EV_SEEN)
+	if (before.permits > 0 && event->type != ZKLOCK_EV_LISTED &&
+		event->type != ZKLOCK_EV_SEEN)
 		tell_siblings(server, queue, &before, &actions);
 }
 
@@ -575,7 +577,7 @@ server_forget(Server *server, int queue)
 	ZkLockQueue old = server->queue[queue];
 
 	zklock_lock_queue_init(&server->queue[queue], server->connected);
-	server->queue[queue].slots = old.slots;
+	server->queue[queue].permits = old.permits;
 	server->generation[queue]++;
 	if (old.succession.watched && !once_in(4))
 		server->queue[queue].succession = old.succession;
@@ -777,18 +779,18 @@ take_listing(Server *server, int queue, const Message *message, ZkLockChild *chi
 	step(server, queue, event);
 }
 
-/* Of slots other places are shown it, too: the first one that waits, and the next one if
- * that is granted a slot.  Then who is the first one now is told so. */
+/* Of permits other places are shown it, too: the first one that waits, and the next one
+ * if that is granted a permit.  Then who is the first one now is told so. */
 static void
 receive_listing(Server *server, int queue, const Message *message, ZkLockChild *children,
 				ZkLockEvent *event)
 {
-	bool slots = server->queue[queue].slots > 0;
+	bool permits = server->queue[queue].permits > 0;
 	int shown = queue;
 	int first;
 
 	take_listing(server, queue, message, children, event);
-	while (slots && (first = first_that_waits(server)) >= 0 && first != shown &&
+	while (permits && (first = first_that_waits(server)) >= 0 && first != shown &&
 		   has_heard(server, first))
 	{
 		ZkLockEvent seen = {
@@ -995,7 +997,7 @@ server_receive(Server *server)
 static bool
 watches_later(const Server *server, int queue)
 {
-	for (int i = 0; i < ZKLOCK_NCONTENDERS && server->queue[queue].slots > 0; i++)
+	for (int i = 0; i < ZKLOCK_NCONTENDERS && server->queue[queue].permits > 0; i++)
 	{
 		const ZkContender *c = &server->queue[queue].contender[i];
 

@@ -22,7 +22,7 @@ my %session = (
 	'twice' => [ "SELECT zk_lock('twice', scope => 'session') FROM generate_series(1, 2)" ],
 	'shared' => [ "SELECT zk_lock('shared', 'shared', 'session')" ],
 	'both' => [ "SELECT zk_lock('both', 'shared', 'session'); SELECT zk_lock('both', 'exclusive', 'session')" ],
-	'permit' => [ "SELECT zk_acquire('permit', 2, 'session')", 'slot' ],
+	'permit' => [ "SELECT zk_acquire('permit', 2, 'session')", 'semaphore' ],
 );
 # Transaction scope
 my %transaction = (

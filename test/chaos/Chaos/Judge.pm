@@ -15,7 +15,7 @@ sub overlaps
 	my @overlaps;
 	for my $name (sort keys %claims)
 	{
-		next if $claims{$name}[0]{mode} eq 'slot';
+		next if $claims{$name}[0]{mode} eq 'semaphore';
 		my %last;    # by mode, of those so far the one that ended last
 		for my $claim (sort { $a->{locked} <=> $b->{locked} } @{ $claims{$name} })
 		{
@@ -32,15 +32,15 @@ sub overlaps
 	return @overlaps;
 }
 
-# Modes of locks, and "number" of a slot and "item" of a queue.
+# Modes of locks, and "number" of a permit and "item" of a queue.
 sub conflicting { return $_[0] eq 'shared' ? ('exclusive') : $_[0] eq 'exclusive' ? qw(shared exclusive) : $_[0]; }
 
-# Moments at which more had a slot than one of them names: [ how many, of how many, the
+# Moments at which more had a permit than one of them names: [ how many, of how many, the
 # last one to come ].
 sub crowds
 {
 	my (@crowds, @present);
-	for my $claim (sort { $a->{locked} <=> $b->{locked} } grep { $_->{mode} eq 'slot' } claims(@_))
+	for my $claim (sort { $a->{locked} <=> $b->{locked} } grep { $_->{mode} eq 'semaphore' } claims(@_))
 	{
 		@present = ((grep { $_->{proven} > $claim->{locked} } @present), $claim);
 		my $least = min(map { $_->{data} } @present);
@@ -56,8 +56,8 @@ sub claims { return grep { defined $_->{locked} && defined $_->{proven} && $_->{
 sub disorders
 {
 	my (%newest, @disorders);
-	# who came first may ask last which slot he has
-	for my $claim (sort { $a->{locked} <=> $b->{locked} } grep { $_->{mode} !~ /slot|number|item/ } claims(@_))
+	# who came first may ask last which permit he has
+	for my $claim (sort { $a->{locked} <=> $b->{locked} } grep { $_->{mode} !~ /permit|number|item/ } claims(@_))
 	{
 		my $newest = $newest{ $claim->{name} } //= {};
 		my $mode = $claim->{mode};
@@ -194,7 +194,7 @@ sub print_workloads
 	};
 	printf $fh "\n$format", 'workload', 'operations', 'committed', 'intervals', 'overlaps', 'writes', 'refused', 'lost updates';
 	my $refused = grep { $_->{outcome} =~ /^(fence|write):40001/ } @done;
-	for my $workload (qw(intervals long mixed rings sets slots queue register fenced election))
+	for my $workload (qw(intervals long mixed rings sets permits queue register fenced election))
 	{
 		$row->($workload, $workload eq 'fenced' ? $refused : '-', $rows->{$workload}, sub { $_[0]{workload} eq $workload });
 	}

@@ -12,10 +12,10 @@ my $b = ZkLock::server('b', $zk);
 my @both = ($a, $b);
 my @a = map { ZkLock::session($a) } 1 .. 4;
 my @b = map { ZkLock::session($b) } 1 .. 3;
-my $directory = ZkLock::directory('job', 'slots');
+my $directory = ZkLock::directory('job', 'semaphores');
 
-sub in_queue { return ZkLock::wait_queue($zk, 'job', $_[0], 'slots'); }
-sub clean { local $Test::Builder::Level = $Test::Builder::Level + 1; return ZkLock::ok_clean($zk, \@both, 'job', $_[0], 'slots'); }
+sub in_queue { return ZkLock::wait_queue($zk, 'job', $_[0], 'semaphores'); }
+sub clean { local $Test::Builder::Level = $Test::Builder::Level + 1; return ZkLock::ok_clean($zk, \@both, 'job', $_[0], 'semaphores'); }
 sub rows { return ZkLock::ask($_[0], "SELECT $_[1] FROM zk_locks ORDER BY token, wait_start"); }
 
 #
@@ -24,7 +24,7 @@ sub rows { return ZkLock::ask($_[0], "SELECT $_[1] FROM zk_locks ORDER BY token,
 $_->query('BEGIN') for @a, @b;
 my $token = $a[0]->query("SELECT zk_acquire('job', 2)");
 my ($contender) = in_queue(1);
-like($contender, qr/^_c_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-slot2-\d{10}$/, 'a contender says how many slots there are');
+like($contender, qr/^_c_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-permit2-\d{10}$/, 'a contender says how many permits there are');
 is($zk->stat("$directory/$contender")->{czxid}, $token, 'the token is its czxid');
 cmp_ok($b[0]->query("SELECT zk_acquire('job', 2)"), '>', $token, 'a second one has one, too, with a larger token');
 is($a[1]->query("SELECT zk_try_acquire('job', 2)"), 'f', 'a third one has not');
@@ -33,9 +33,9 @@ is($b[1]->query("SELECT zk_try_lock('job')"), 't', 'a lock is another thing');
 is($b[1]->query("SELECT zk_try_acquire('other', 2)"), 't', '... and so is another name');
 $b[1]->query('ROLLBACK; BEGIN');
 in_queue(2);
-is(rows($a, "kind, name, slots, mode, scope, granted, grant_state, count, token = $token, pid = @{[ $a[0]->pid ]}"),
-	'slot|job|2||transaction|t|releasing|1|t|t', 'zk_locks of a holder');
-is(ZkLock::ask($a, q{SELECT string_agg(concat_ws(' ', position, server, coalesce(mode, '-'), granted, slots), ', ' ORDER BY position) FROM zk_contenders('job', 'slot')}),
+is(rows($a, "kind, name, permits, mode, scope, granted, grant_state, count, token = $token, pid = @{[ $a[0]->pid ]}"),
+	'permit|job|2||transaction|t|releasing|1|t|t', 'zk_locks of a holder');
+is(ZkLock::ask($a, q{SELECT string_agg(concat_ws(' ', position, server, coalesce(mode, '-'), granted, permits), ', ' ORDER BY position) FROM zk_contenders('job', 'semaphore')}),
 	'1 a - t 2, 2 b - t 2', 'zk_contenders');
 
 # In order, of both servers.
@@ -45,7 +45,7 @@ for my $i (0 .. $#order)
 	$order[$i]->send("SELECT zk_acquire('job', 2)")->wait_level(2);
 	in_queue(3 + $i);
 }
-is(ZkLock::ask($b, q{SELECT name, contenders, waiting, oldest_waiter < now() FROM zk_lock_dirs('j', 'slot')}), 'job|7|5|t', 'zk_lock_dirs');
+is(ZkLock::ask($b, q{SELECT name, contenders, waiting, oldest_waiter < now() FROM zk_lock_dirs('j', 'semaphore')}), 'job|7|5|t', 'zk_lock_dirs');
 is(ZkLock::ask($b, q{SELECT count(*) FROM zk_lock_dirs('j')}), 0, '... of locks has none of it');
 my @holders = ($a[0], $b[0]);
 my $last = $token;
@@ -72,9 +72,9 @@ $a[0]->query("SELECT zk_acquire('job', 1)");
 is(rows($a, 'count'), 3, '... counted');
 $a[0]->query('ROLLBACK TO s');
 is(rows($a, 'count'), 2, 'a savepoint gives back what it has added');
-is($a[0]->query("SELECT zk_token('job', 'slot') = $token, zk_token('job') IS NULL"), 't|t', 'zk_token by kind');
-is($a[0]->query("SELECT zk_assert('job', 'slot') = $token"), 't', 'zk_assert');
-like($a[0]->fails("PREPARE TRANSACTION 'p'"), qr/cannot PREPARE a transaction that holds a zklock slot/, 'no prepared transaction');
+is($a[0]->query("SELECT zk_token('job', 'semaphore') = $token, zk_token('job') IS NULL"), 't|t', 'zk_token by kind');
+is($a[0]->query("SELECT zk_assert('job', 'semaphore') = $token"), 't', 'zk_assert');
+like($a[0]->fails("PREPARE TRANSACTION 'p'"), qr/cannot PREPARE a transaction that holds a zklock permit/, 'no prepared transaction');
 clean('after an error');
 $a[0]->query("BEGIN; SAVEPOINT s; SELECT zk_acquire('job', 1); ROLLBACK TO s");
 clean('after a rollback to a savepoint');
@@ -85,13 +85,13 @@ $token = $a[0]->query("SELECT zk_acquire('job', 1, 'session')");
 $a[0]->query("BEGIN; SELECT zk_acquire('job', 1, 'session'); ROLLBACK");
 is(rows($a, 'scope, count'), 'session|2', 'session scope outlives transactions');
 $b[0]->send("SELECT zk_acquire('job', 1)")->wait_level(2);
-is($a[0]->query("SELECT zk_unlock('job', 'slot')"), 't', 'zk_unlock gives one back');
+is($a[0]->query("SELECT zk_unlock('job', 'semaphore')"), 't', 'zk_unlock gives one back');
 is($a[0]->query("SELECT zk_unlock('job')"), 'f', '... and a lock is another thing');
 like($a[0]->notices, qr/you do not hold lock "job" in session scope/, '... it says so');
 ok($b[0]->busy, '... the other one holds it');
-is($a[0]->query("SELECT zk_unlock('job', 'slot')"), 't', '... and the other one');
+is($a[0]->query("SELECT zk_unlock('job', 'semaphore')"), 't', '... and the other one');
 $b[0]->result;
-is($a[0]->query("SELECT zk_unlock('job', 'slot')"), 'f', 'there is no third');
+is($a[0]->query("SELECT zk_unlock('job', 'semaphore')"), 'f', 'there is no third');
 $a[0]->query("SELECT zk_acquire('job', 1, 'session'); SELECT zk_lock('job', scope => 'session')");
 is($a[0]->query('SELECT zk_unlock_all()'), 2, 'zk_unlock_all gives back both kinds');
 clean('after zk_unlock_all');
@@ -124,12 +124,12 @@ in_queue(3);
 ok($a[2]->busy && $a[3]->busy, 'one holds it: too many for who says one, and nobody comes past that');
 $b[2]->query('COMMIT');
 $a[2]->result;
-like($a[2]->notices, qr/^WARNING 01000: somebody else asks for one of 3 slots of "job", not of 1/, 'a warning says that they do not agree');
+like($a[2]->notices, qr/^WARNING 01000: somebody else asks for one of 3 permits of semaphore "job", not of 1/, 'a warning says that they do not agree');
 ok($a[3]->busy, '... and while one has it who says one, nobody else does');
 $a[2]->query('COMMIT');
 $a[3]->result;
 is($a[3]->query("SELECT zk_acquire('job', 5) > 0"), 't', 'another number for what one has');
-like($a[3]->notices, qr/^WARNING 01000: this session has one of 3 slots of "job" already, not of 5/, '... is warned of');
+like($a[3]->notices, qr/^WARNING 01000: this session has one of 3 permits of semaphore "job" already, not of 5/, '... is warned of');
 $a[3]->query('COMMIT');
 clean('after different numbers');
 
@@ -184,8 +184,8 @@ is($a[1]->query("SELECT zk_try_acquire('job', 1)"), 't', 'a directory is made');
 #
 # Arguments
 #
-like($a[1]->fails("SELECT zk_acquire('job', $_)"), qr/number of slots must be between 1 and 1000000/, "$_ slots") for 0, -1, 1000001;
-like($a[1]->fails("SELECT zk_acquire('', 1)"), qr/slot name must not be empty/, 'a name');
+like($a[1]->fails("SELECT zk_acquire('job', $_)"), qr/number of permits must be between 1 and 1000000/, "$_ permits") for 0, -1, 1000001;
+like($a[1]->fails("SELECT zk_acquire('', 1)"), qr/semaphore name must not be empty/, 'a name');
 like($a[1]->fails("SELECT zk_unlock('job', 'leek')"), qr/unrecognized kind "leek"/, 'a kind');
 
 #
@@ -193,10 +193,10 @@ like($a[1]->fails("SELECT zk_unlock('job', 'leek')"), qr/unrecognized kind "leek
 #
 $token = $a[1]->query("BEGIN; SELECT zk_acquire('job', 1)");
 $b[1]->send("SELECT zk_acquire('job', 1)")->wait_level(2);
-is(ZkLock::ask($b, "SELECT zk_break('job', $token, 'slot')"), 't', 'zk_break');
+is(ZkLock::ask($b, "SELECT zk_break('job', $token, 'semaphore')"), 't', 'zk_break');
 $b[1]->result;
 wait_until(sub { rows($a, 'grant_state') eq 'lost' }, 'the other server hears of it');
-like($a[1]->fails('SELECT 1'), qr/slot "job" was lost/, '... is noticed');
+like($a[1]->fails('SELECT 1'), qr/a permit of semaphore "job" was lost/, '... is noticed');
 $a[1]->query('ROLLBACK');
 clean('after zk_break');
 

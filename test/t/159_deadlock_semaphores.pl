@@ -1,4 +1,4 @@
-# Deadlocks through a slot of one that no other server wants: whoever waits for it waits on
+# Deadlocks through a permit of one that no other server wants: whoever waits for it waits on
 # the holder's server.
 use strict;
 use warnings;
@@ -17,14 +17,14 @@ ZkLock::wait_connected(@node);
 
 sub on { return Deadlocks::on(@_); }
 
-sub state { return ZkLock::ask($_[0], "SELECT string_agg(grant_state, ' ' ORDER BY token) FROM zk_locks WHERE kind = 'slot' AND name = '$_[1]'"); }
+sub state { return ZkLock::ask($_[0], "SELECT string_agg(grant_state, ' ' ORDER BY token) FROM zk_locks WHERE kind = 'semaphore' AND name = '$_[1]'"); }
 
-# It keeps a slot that it alone has taken again and again.
+# It keeps a permit that it alone has taken again and again.
 sub keep
 {
 	my ($node, $name, $n) = @_;
 	on($node, 1)->query("SELECT zk_acquire('$name', $n)") for 1 .. 3;
-	ZkLock::wait_until(sub { state($node, $name) eq 'kept' }, "slot $name is kept");
+	ZkLock::wait_until(sub { state($node, $name) eq 'kept' }, "permit $name is kept");
 	return;
 }
 
@@ -32,7 +32,7 @@ sub take
 {
 	my ($name, $holder) = @_;
 	$holder->query("BEGIN; SELECT zk_acquire('$name', 1)");
-	is(state($holder->{node}, $name), 'held', "slot $name: nobody else wants it");
+	is(state($holder->{node}, $name), 'held', "permit $name: nobody else wants it");
 	return;
 }
 
@@ -49,13 +49,13 @@ for my $how ('kept', 'handed over')
 		$first->send("BEGIN; SELECT zk_acquire('$name', 1)")->wait_level(2);
 		$second->query('COMMIT');
 		$first->result;
-		is(state($a, $name), 'held', "slot $name: nobody else wants it");
+		is(state($a, $name), 'held', "permit $name: nobody else wants it");
 	}
 	$second->query("BEGIN; SELECT zk_lock('$name')");
 	$second->send("SELECT zk_acquire('$name', 1)")->wait_level(2);
 	$first->send("SELECT zk_lock('$name')");
 	my ($victim, $said) = Deadlocks::ok_ring("one server, $how", $first, $second);
-	like($said, qr/waits for slot "$name", held by process \d+ of server/, '... and the slot is named');
+	like($said, qr/waits for semaphore "$name", held by process \d+ of server/, '... and the permit is named');
 }
 
 # On two, each with one session
@@ -64,9 +64,9 @@ take('two', on($b, 1));
 $first->query("BEGIN; SELECT zk_lock('two')");
 $first->send("SELECT zk_acquire('two', 1)")->wait_level(2);
 on($b, 1)->send("SELECT zk_lock('two')");
-Deadlocks::ok_ring('a slot of another server', $first, on($b, 1));
+Deadlocks::ok_ring('a permit of another server', $first, on($b, 1));
 
-# Back to the same server by one other, and by two.  "late": the wait for the slot is the last
+# Back to the same server by one other, and by two.  "late": the wait for the permit is the last
 for my $others ([$b], [ $b, $c ])
 {
 	for my $late (0, 1)
@@ -102,7 +102,7 @@ $looked->($first, $second, on($b, 1));
 $third->query('COMMIT');
 for my $s ($second, on($b, 1), $first)
 {
-	is($s->failure, '', 'one of two slots: nobody is ended');
+	is($s->failure, '', 'one of two permits: nobody is ended');
 	$s->query('COMMIT');
 }
 

@@ -1,4 +1,4 @@
-# Slots, and sessions that name other numbers of them; numbers of slots that others have
+# Permits, and sessions that name other numbers of them; numbers of permits that others have
 # written; other programs' semaphores.
 use strict;
 use warnings;
@@ -11,7 +11,7 @@ my $zk = ZooKeeper->new(container_check_ms => 3_600_000)->start;
 my ($a, $b) = map { ZkLock::server($_, $zk) } qw(a b);
 ZkLock::wait_connected($a, $b);
 my @s = map { ZkLock::session($_) } $a, $b, $a;
-my $directory = ZkLock::directory('job', 'slots');
+my $directory = ZkLock::directory('job', 'semaphores');
 
 sub count { return ZkLock::ask($a, "SELECT count FROM zk_locks WHERE pid = @{[ $s[0]->pid ]}"); }
 
@@ -22,7 +22,7 @@ $_->query("BEGIN; SELECT zk_acquire('job', 3)") for @s;
 $s[0]->query('SAVEPOINT s');
 for my $call ("zk_acquire('job', 2)", "zk_try_acquire('job', 1)", "zk_acquire('job', 2, 'session')")
 {
-	like($s[0]->fails("SELECT $call"), qr/^55000: cannot acquire one of \d slots of "job"/, "$call of who has one of three: others may have the rest");
+	like($s[0]->fails("SELECT $call"), qr/^55000: cannot acquire one of \d permits of semaphore "job"/, "$call of who has one of three: others may have the rest");
 	$s[0]->query('ROLLBACK TO s');
 	is(count(), 1, '... and is not counted');
 }
@@ -36,7 +36,7 @@ $_->query('COMMIT') for @s;
 sub line
 {
 	my ($number, $contender) = @_;
-	my ($uuid) = $contender =~ /^_c_(.*)-slot/;
+	my ($uuid) = $contender =~ /^_c_(.*)-permit/;
 	return "$number " . $uuid =~ s/-//gr . "\n";
 }
 
@@ -44,12 +44,12 @@ for my $case ([ 'too large a one', 9, 9 ], [ 'one for both', 1, 1 ], [ 'the same
 {
 	my ($what, @number) = @$case;
 	$_->query("BEGIN; SELECT zk_acquire('job', 2)") for @s[0, 1];
-	my @queue = ZkLock::wait_queue($zk, 'job', 2, 'slots');
+	my @queue = ZkLock::wait_queue($zk, 'job', 2, 'semaphores');
 	$zk->set($directory, join '', map { line($number[$_], $queue[$_]) } 0, 1);
-	is(join(' ', sort map { $_->query("SELECT zk_slot('job')") } @s[0, 1]), '1 2', "somebody has written $what");
-	is($s[0]->query("SELECT zk_slot('job')"), $s[0]->query("SELECT zk_slot('job')"), '... and it stays');
+	is(join(' ', sort map { $_->query("SELECT zk_permit('job')") } @s[0, 1]), '1 2', "somebody has written $what");
+	is($s[0]->query("SELECT zk_permit('job')"), $s[0]->query("SELECT zk_permit('job')"), '... and it stays');
 	$_->query('COMMIT') for @s[0, 1];
-	ZkLock::wait_queue($zk, 'job', 0, 'slots');
+	ZkLock::wait_queue($zk, 'job', 0, 'semaphores');
 }
 #
 # Other programs' semaphores: not shared, since neither sees the other
@@ -65,7 +65,7 @@ for (@leases)
 	my ($program, $path, $mode) = @$_;
 	my $lease = $other->create($path, mode => $mode);
 	is($s[0]->query("SELECT zk_try_acquire('job', 1)"), 't', "a lease of $program\'s does not count");
-	ZkLock::wait_until(sub { !grep { /-slot/ } ZkLock::queue($zk, 'job', 'slots') }, 'it is given back');
+	ZkLock::wait_until(sub { !grep { /-permit/ } ZkLock::queue($zk, 'job', 'semaphores') }, 'it is given back');
 	$other->delete($lease);
 }
 $other->delete("$directory/$_") for qw(locks leases);
@@ -74,6 +74,6 @@ my $lease = $other->create("$directory/lease-", mode => 'ephemeral_sequential');
 is($s[0]->query("SELECT zk_try_acquire('job', 1)"), 'f', 'what ends in a sequence number does');
 is($s[0]->query("SELECT zk_try_acquire('job', 2)"), 't', '... for one');
 $other->delete($lease);
-ZkLock::ok_clean($zk, [ $a, $b ], 'job', 'in the end', 'slots');
+ZkLock::ok_clean($zk, [ $a, $b ], 'job', 'in the end', 'semaphores');
 
 done_testing();

@@ -1,4 +1,4 @@
-# Slots that are kept, what a slot costs, its number, and deadlocks.
+# Permits that are kept, what a permit costs, its number, and deadlocks.
 use strict;
 use warnings;
 
@@ -19,7 +19,7 @@ my @both = ($cold, $keeps);
 my @c = map { ZkLock::session($cold) } 1 .. 4;
 my @k = map { ZkLock::session($keeps) } 1 .. 4;
 
-sub in_queue { return ZkLock::wait_queue($zk, $_[0], $_[1], 'slots'); }
+sub in_queue { return ZkLock::wait_queue($zk, $_[0], $_[1], 'semaphores'); }
 sub state { return ZkLock::ask($_[0], "SELECT string_agg(grant_state, ' ' ORDER BY token) FROM zk_locks WHERE name = '$_[1]'"); }
 
 #
@@ -32,15 +32,15 @@ my ($contender) = in_queue('k', 1);
 my $token = $k[2]->query("SELECT zk_acquire('k', 2)");
 is($token, $tokens[2], 'whoever comes next takes it');
 is($k[3]->query("SELECT zk_acquire('k', 2)"), $token, '... and the next');
-is((ZkLock::queue($zk, 'k', 'slots'))[0], $contender, '... with the same contender');
+is((ZkLock::queue($zk, 'k', 'semaphores'))[0], $contender, '... with the same contender');
 # Somebody else who needs it has it at once; who does not takes another one.
 is($c[0]->query("BEGIN; SELECT zk_acquire('k', 1) > 0"), 't', 'whoever needs it on another server has it');
 in_queue('k', 1);
-isnt((ZkLock::queue($zk, 'k', 'slots'))[0], $contender, '... and it is given up');
+isnt((ZkLock::queue($zk, 'k', 'semaphores'))[0], $contender, '... and it is given up');
 $c[0]->query('COMMIT');
 in_queue('k', 0);
 
-# One for each session; what is kept serves the one with the same number of slots.
+# One for each session; what is kept serves the one with the same number of permits.
 $k[0]->query("SELECT zk_acquire('k', 2)") for 1 .. 3;
 $_->query('BEGIN') for @k;
 $k[0]->query("SELECT zk_acquire('k', 2)");
@@ -55,7 +55,7 @@ $k[3]->result;
 $_->query('COMMIT') for @k[2, 3];
 $k[0]->query("SELECT zk_acquire('k', 2)") for 1 .. 3;
 wait_until(sub { state($keeps, 'k') =~ /kept/ }, 'kept again');
-is($k[1]->query("SELECT zk_acquire('k', 1) > 0"), 't', 'another number of slots is another contender');
+is($k[1]->query("SELECT zk_acquire('k', 1) > 0"), 't', 'another number of permits is another contender');
 ZkLock::ask($keeps, q{ALTER SYSTEM SET zklock.drain = on});
 ZkLock::ask($keeps, 'SELECT pg_reload_conf()');
 in_queue('k', 0);
@@ -94,7 +94,7 @@ sub ok_costs
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	return ok(scalar(grep { $_ eq $expected } @seen), $what) || diag(join "\n", @seen);
 }
-ok_costs(0, '1 children 1 create 1 delete', 'a slot that is free costs a create, a listing and a delete');
+ok_costs(0, '1 children 1 create 1 delete', 'a permit that is free costs a create, a listing and a delete');
 $c[1]->query("BEGIN; SELECT zk_acquire('n', 3)");
 ok_costs(1, '1 children 1 create 1 delete', '... also beside others');
 $c[1]->query('COMMIT');
@@ -104,18 +104,18 @@ $c[1]->query('COMMIT');
 #
 $_->query('BEGIN') for @c[0 .. 2];
 $c[$_]->query("SELECT zk_acquire('n', 3)") for 0 .. 2;
-is($c[$_]->query("SELECT zk_slot('n')"), $_ + 1, "number of holder $_") for 0 .. 2;
-is($c[1]->query("SELECT zk_slot('n')"), 2, '... stays');
+is($c[$_]->query("SELECT zk_permit('n')"), $_ + 1, "number of holder $_") for 0 .. 2;
+is($c[1]->query("SELECT zk_permit('n')"), 2, '... stays');
 $c[0]->query('COMMIT');
 in_queue('n', 2);
 $k[0]->query('BEGIN');
 $k[0]->query("SELECT zk_acquire('n', 3)");
-is($k[0]->query("SELECT zk_slot('n')"), 1, 'one that is free is another one\'s, on whatever server');
+is($k[0]->query("SELECT zk_permit('n')"), 1, 'one that is free is another one\'s, on whatever server');
 $c[1]->terminate;
 in_queue('n', 2);
 $k[1]->query('BEGIN');
 $k[1]->query("SELECT zk_acquire('n', 3)");
-is($k[1]->query("SELECT zk_slot('n')"), 2, '... also that of one who died');
+is($k[1]->query("SELECT zk_permit('n')"), 2, '... also that of one who died');
 $c[2]->query('COMMIT');
 # A server that is lost takes its numbers along.
 $keeps->stop('immediate');
@@ -124,25 +124,25 @@ ZkLock::start_again($keeps);
 ZkLock::wait_connected($keeps);
 $c[0]->query('BEGIN');
 $c[0]->query("SELECT zk_acquire('n', 1)");
-is($c[0]->query("SELECT zk_slot('n')"), 1, 'a server that crashed has no number any more');
-$zk->set(ZkLock::directory('n', 'slots'), "rubbish\n1 0\n1 " . 'f' x 32 . "\n");
-is($c[0]->query("SELECT zk_slot('n')"), 1, '... known');
+is($c[0]->query("SELECT zk_permit('n')"), 1, 'a server that crashed has no number any more');
+$zk->set(ZkLock::directory('n', 'semaphores'), "rubbish\n1 0\n1 " . 'f' x 32 . "\n");
+is($c[0]->query("SELECT zk_permit('n')"), 1, '... known');
 $c[0]->query('COMMIT');
 $c[0]->query('BEGIN');
 $c[0]->query("SELECT zk_acquire('n', 1)");
-is($c[0]->query("SELECT zk_slot('n')"), 1, 'what others write there does no harm');
+is($c[0]->query("SELECT zk_permit('n')"), 1, 'what others write there does no harm');
 $c[0]->query('COMMIT');
-like($c[0]->fails("SELECT zk_slot('n')"), qr/you do not hold slot "n"/, 'of what one does not hold');
+like($c[0]->fails("SELECT zk_permit('n')"), qr/you do not hold a permit of semaphore "n"/, 'of what one does not hold');
 
 #
-# Deadlocks: of one slot only
+# Deadlocks: of one permit only
 #
 @k = map { ZkLock::session($keeps) } 1 .. 2;
 $c[0]->query("BEGIN; SELECT zk_acquire('one', 1)");
 $k[0]->query("BEGIN; SELECT zk_lock('lock')");
 $c[0]->send("SELECT zk_lock('lock')")->wait_level(2);
 $k[0]->send("SELECT zk_acquire('one', 1)");
-is(scalar(grep { $_->failure =~ /^40P01/ } $c[0], $k[0]), 1, 'with one slot a deadlock across servers is found');
+is(scalar(grep { $_->failure =~ /^40P01/ } $c[0], $k[0]), 1, 'with one permit a deadlock across servers is found');
 $_->query('ROLLBACK') for $c[0], $k[0];
 
 # The same on one server, where PostgreSQL sees one half of it.
@@ -156,7 +156,7 @@ $c[2]->query('ROLLBACK');
 $c[0]->result;
 $c[0]->query('ROLLBACK');
 
-# Of several slots anybody may come free: lock_timeout ends such a wait.
+# Of several permits anybody may come free: lock_timeout ends such a wait.
 $c[0]->query("BEGIN; SELECT zk_acquire('two', 2)");
 $c[3]->query("BEGIN; SELECT zk_acquire('two', 2)");
 $k[0]->query("BEGIN; SELECT zk_lock('lock')");
@@ -167,7 +167,7 @@ $k[0]->query('ROLLBACK');
 $c[0]->result;
 $_->query('ROLLBACK') for @c[0, 3];
 
-is(ZkLock::ask($cold, "SELECT kind, acquired_cold > 0 FROM zk_stat_locks WHERE name = 'one'"), 'slot|t', 'statistics by kind');
-ZkLock::ok_clean($zk, [$cold], $_, $_, 'slots') for qw(n one two);
+is(ZkLock::ask($cold, "SELECT kind, acquired_cold > 0 FROM zk_stat_locks WHERE name = 'one'"), 'permit|t', 'statistics by kind');
+ZkLock::ok_clean($zk, [$cold], $_, $_, 'semaphores') for qw(n one two);
 
 done_testing();

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * item_sim.c
+ * queue_sim.c
  *	  Plays seeded schedules of work that is handed out against
  *	  src/protocol/queue_rules.c.
  *
@@ -650,8 +650,7 @@ item_of(const char *name)
 	return (int) parsed.sequence;
 }
 
-/* As worker/queue_takes.c does.  Returns whether a take was told that there is no item.
- * */
+/* As worker/queue_takes.c does.  Was a take told that there is no item? */
 static bool
 work(Server *s)
 {

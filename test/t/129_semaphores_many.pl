@@ -1,4 +1,4 @@
-# Many who wait for slots of one name: what they cost, by the requests of their server.
+# Many who wait for permits of one name: what they cost, by the requests of their server.
 use strict;
 use warnings;
 
@@ -21,7 +21,7 @@ my %node = map { $_ => ZkLock::server($_, $proxy{$_}, conf => $conf) } qw(a b);
 my $dir = PostgreSQL::Test::Utils::tempdir();
 PostgreSQL::Test::Utils::append_to_file("$dir/one.sql", "BEGIN;\nSELECT zk_acquire('one', 1);\nCOMMIT;\n");
 
-sub waiting { return ZkLock::ask($_[0], q{SELECT count(*) FROM zk_locks WHERE kind = 'slot' AND NOT granted}); }
+sub waiting { return ZkLock::ask($_[0], q{SELECT count(*) FROM zk_locks WHERE kind = 'semaphore' AND NOT granted}); }
 
 sub settle
 {
@@ -30,7 +30,7 @@ sub settle
 	return;
 }
 
-# As many clients, who take the slot one after another; so many are in the queue with them.
+# As many clients, who take the permit one after another; so many are in the queue with them.
 sub crowd
 {
 	my ($node, $clients, $all) = @_;
@@ -39,7 +39,7 @@ sub crowd
 		[ 'pgbench', '-n', '-t', 1, '-c', $clients, '-j', 4, '-f', "$dir/one.sql", '-h', $node->host, '-p', $node->port, 'postgres' ],
 		'<', '/dev/null', '>&', \$run->{output}, IPC::Run::timeout($ZkLock::timeout, exception => 'pgbench has not ended in time'));
 	wait_until(sub { $run->{harness}->pump_nb; waiting($node) == $clients }, "$clients wait");
-	ZkLock::wait_queue($zk, 'one', $all, 'slots');
+	ZkLock::wait_queue($zk, 'one', $all, 'semaphores');
 	settle($node);
 	return $run;
 }
@@ -85,7 +85,7 @@ ok_few($proxy{a}->requests, 'children', 20, '... with a new connection');
 
 $holder->query('COMMIT');
 ok_through("$n have had their turn", $crowd);
-ZkLock::wait_queue($zk, 'one', 0, 'slots');
+ZkLock::wait_queue($zk, 'one', 0, 'semaphores');
 settle($node{a});
 $requests = $proxy{a}->requests;
 is($requests->{delete}, $n + 1, '... and are gone');
@@ -103,7 +103,7 @@ $_->requests for values %proxy;
 $holder->query('COMMIT');
 $_->{harness}->pump_nb for @crowds;
 ok_through($n / 2 . ' of two servers have had their turn', @crowds);
-ZkLock::wait_queue($zk, 'one', 0, 'slots');
+ZkLock::wait_queue($zk, 'one', 0, 'semaphores');
 settle($_) for values %node;
 my %sum;
 for my $of (values %proxy)
@@ -115,5 +115,5 @@ is($sum{delete}, $n + 1, '... and are gone');
 ok_few(\%sum, 'children', $n + 40, '... looking once each');
 ok_few(\%sum, 'get', $n + 40, '... and watched once each');
 
-ZkLock::ok_clean($zk, [ values %node ], 'one', 'all', 'slots');
+ZkLock::ok_clean($zk, [ values %node ], 'one', 'all', 'semaphores');
 done_testing();

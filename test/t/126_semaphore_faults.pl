@@ -1,4 +1,4 @@
-# Slots whose holders and waiters are lost: on two servers and on three, by expiry, by a
+# Permits whose holders and waiters are lost: on two servers and on three, by expiry, by a
 # killed worker, a crashed server, a backend that dies.
 use strict;
 use warnings;
@@ -16,16 +16,16 @@ my @sa = map { ZkLock::session($a) } 1 .. 3;
 my @sb = map { ZkLock::session($b) } 1 .. 3;
 my @sc = map { ZkLock::session($c) } 1 .. 2;
 
-sub in_queue { return ZkLock::wait_queue($zk, 'job', $_[0], 'slots'); }
-sub clean { local $Test::Builder::Level = $Test::Builder::Level + 1; return ZkLock::ok_clean($zk, \@all, 'job', $_[0], 'slots'); }
+sub in_queue { return ZkLock::wait_queue($zk, 'job', $_[0], 'semaphores'); }
+sub clean { local $Test::Builder::Level = $Test::Builder::Level + 1; return ZkLock::ok_clean($zk, \@all, 'job', $_[0], 'semaphores'); }
 sub acquire { my ($s, $n) = @_; $s->query('BEGIN'); return $s->query("SELECT zk_acquire('job', $n)"); }
 
 sub waits
 {
-	my ($s, $slots) = @_;
-	my $before = scalar ZkLock::queue($zk, 'job', 'slots');
+	my ($s, $permits) = @_;
+	my $before = scalar ZkLock::queue($zk, 'job', 'semaphores');
 	$s->query('BEGIN');
-	$s->send("SELECT zk_acquire('job', $slots)")->wait_level(2);
+	$s->send("SELECT zk_acquire('job', $permits)")->wait_level(2);
 	in_queue($before + 1);
 	return $s;
 }
@@ -58,7 +58,7 @@ sub worker { return ZkLock::ask($_[0], 'SELECT worker_pid FROM zk_session'); }
 }
 
 #
-# A backend that dies takes its slot along, and its place
+# A backend that dies takes its permit along, and its place
 #
 acquire($sa[0], 1);
 my $dies = ZkLock::session($b);
@@ -70,7 +70,7 @@ in_queue(2);
 $sa[0]->terminate;
 eval { $sa[0]->query('SELECT 1') };
 $sb[0]->result;
-pass('a backend that dies leaves its slot to the next');
+pass('a backend that dies leaves its permit to the next');
 $sb[0]->query('COMMIT');
 $sa[0] = ZkLock::session($a);
 clean('after backends that died');
@@ -85,14 +85,14 @@ waits($sb[1], 2);
 waits($sc[0], 2);
 my $worker = worker($a);
 kill STOP => $worker;
-# Its two contenders go: one slot is free, for the one of b that waits.
+# Its two contenders go: one permit is free, for the one of b that waits.
 $sb[1]->result;
-pass('when a session has expired the next one has its slot');
+pass('when a session has expired the next one has its permit');
 $sb[0]->query('COMMIT');
 $sc[0]->result;
 pass('... and so it goes on');
 kill CONT => $worker;
-like($sa[0]->fails('COMMIT'), qr/^40001: slot "job" was lost/, 'who has lost it cannot commit');
+like($sa[0]->fails('COMMIT'), qr/^40001: a permit of semaphore "job" was lost/, 'who has lost it cannot commit');
 # The waiter queues anew.
 in_queue(3);
 ok($sa[1]->busy, 'who waited waits on');
@@ -106,12 +106,12 @@ $sa[0]->query("SELECT zk_acquire('job', 1, 'session')");
 $sa[0]->send('SELECT pg_sleep(3600)');
 $worker = worker($a);
 kill STOP => $worker;
-like($sa[0]->failure, qr/^55000: slot "job" was lost/, 'a statement is canceled');
+like($sa[0]->failure, qr/^55000: a permit of semaphore "job" was lost/, 'a statement is canceled');
 in_queue(0);
 kill CONT => $worker;
 ZkLock::wait_connected($a);
-like($sa[0]->fails('SELECT 1'), qr/slot "job" was lost/, '... and so is the next');
-is($sa[0]->query("SELECT zk_unlock('job', 'slot')"), 't', '... until it is acknowledged');
+like($sa[0]->fails('SELECT 1'), qr/a permit of semaphore "job" was lost/, '... and so is the next');
+is($sa[0]->query("SELECT zk_unlock('job', 'semaphore')"), 't', '... until it is acknowledged');
 is($sa[0]->query("SELECT zk_try_acquire('job', 1, timeout => '1 h')"), 't', '... and then another can be had');
 clean('after a loss in session scope');
 
@@ -164,8 +164,8 @@ waits($sb[0], 1);
 waits($sc[0], 1);
 waits($sa[1], 1);
 my @queue = in_queue(4);
-$zk->delete(ZkLock::directory('job', 'slots') . "/$queue[2]");
-wait_until(sub { my @now = ZkLock::queue($zk, 'job', 'slots'); @now == 4 && $now[3] ne $queue[3] }, 'it queues again, at the end');
+$zk->delete(ZkLock::directory('job', 'semaphores') . "/$queue[2]");
+wait_until(sub { my @now = ZkLock::queue($zk, 'job', 'semaphores'); @now == 4 && $now[3] ne $queue[3] }, 'it queues again, at the end');
 $sa[0]->query('COMMIT');
 $sb[0]->result;
 $sb[0]->query('COMMIT');
@@ -192,7 +192,7 @@ sub lost { my ($n) = @_; return wait_until(sub { $proxy->lost == $n }, "$n repli
 
 acquire($sd[0], 1);
 waits($sb[0], 1);
-$proxy->refuse->lose_reply('create', '/slots/job');
+$proxy->refuse->lose_reply('create', '/semaphores/job');
 $worker = worker($d);
 # The second one has a place before that of the first one in the table, and looks before it.
 kill STOP => $worker;

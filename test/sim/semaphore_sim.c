@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
- * slots_sim.c
- *	  Plays seeded schedules of slots (semaphore_rules.h, and protocol.h for each place)
+ * semaphore_sim.c
+ *	  Plays seeded schedules of permits (semaphore_rules.h, and protocol.h for each place)
  *	  against the model of ZooKeeper.
  *
- * The world of slots: each server has a few places, of one session each, in one
+ * The world of permits: each server has a few places, of one session each, in one
  * directory.  A place is a queue, and a table in which one backend wants the lock to
- * write.  It is in use while its queue says of how many slots.
+ * write.  It is in use while its queue says of how many permits.
  *
  * Usage: see harness.h.
  *
@@ -18,7 +18,7 @@
 #include "semaphore_rules.h"
 #include "world.h"
 
-static int usual;	/* number of slots */
+static int usual;	/* number of permits */
 static bool agreed; /* everybody names that */
 
 /* ------------------------------------------------------------------------
@@ -61,10 +61,10 @@ typedef enum Happened
 
 static long seen[NSEEN];
 static const char *const seen_name[NSEEN] = {
-	[SEEN_GRANTED] = "slots granted",
-	[SEEN_GRANTED_BESIDE] = "slots granted beside others",
-	[SEEN_GRANTED_AFTER_WAIT] = "slots granted after a wait",
-	[SEEN_GRANTED_BY_OTHER] = "slots granted by a listing of another place",
+	[SEEN_GRANTED] = "permits granted",
+	[SEEN_GRANTED_BESIDE] = "permits granted beside others",
+	[SEEN_GRANTED_AFTER_WAIT] = "permits granted after a wait",
+	[SEEN_GRANTED_BY_OTHER] = "permits granted by a listing of another place",
 	[SEEN_WAITS_COUNTING] = "waits that count who goes",
 	[SEEN_WAITS_FIRST] = "waits for the directory to change",
 	[SEEN_WAITS_FAR] = "waits far behind one who waits",
@@ -76,19 +76,19 @@ static const char *const seen_name[NSEEN] = {
 	[SEEN_MARK] = "nodes written for who waits behind",
 	[SEEN_MARK_LOST] = "such writes lost",
 	[SEEN_MARKED_BEFORE] = "nodes that were written before they were watched",
-	[SEEN_KEPT] = "slots kept for nobody",
-	[SEEN_KEPT_TAKEN] = "kept slots taken",
-	[SEEN_KEPT_DEMANDED] = "kept slots given up on demand",
-	[SEEN_OTHER_NUMBER] = "slots granted beside another number of slots",
-	[SEEN_SIBLINGS] = "slots granted beside one of the same server",
-	[SEEN_PROBE_BLOCKED] = "probes that found no slot",
+	[SEEN_KEPT] = "permits kept for nobody",
+	[SEEN_KEPT_TAKEN] = "kept permits taken",
+	[SEEN_KEPT_DEMANDED] = "kept permits given up on demand",
+	[SEEN_OTHER_NUMBER] = "permits granted beside another number of permits",
+	[SEEN_SIBLINGS] = "permits granted beside one of the same server",
+	[SEEN_PROBE_BLOCKED] = "probes that found no permit",
 	[SEEN_PROBE_FREE] = "probes that found one",
 	[SEEN_FOREIGNER] = "foreigners who count",
-	[SEEN_REVOKED] = "slots lost",
+	[SEEN_REVOKED] = "permits lost",
 	[SEEN_ADOPTED] = "contenders adopted",
 	[SEEN_ORPHAN] = "orphans deleted",
-	[SEEN_LULL] = "lulls in which nobody waits for a free slot",
-	[SEEN_AGREED] = "queues in which one would say that it is granted a slot",
+	[SEEN_LULL] = "lulls in which nobody waits for a free permit",
+	[SEEN_AGREED] = "queues in which one would say that it is granted a permit",
 };
 
 static int
@@ -128,7 +128,7 @@ true_queue(ZkLockChild *queue, const Node **nodes, int64_t since)
 	return n;
 }
 
-/* Is the node entitled to a slot?  Who makes himself a place before it that he had not
+/* Is the node entitled to a permit?  Who makes himself a place before it that he had not
  * when it came takes nothing from it. */
 static bool
 entitled(const Node *node, int64_t since)
@@ -147,7 +147,7 @@ entitled(const Node *node, int64_t since)
 	return false;
 }
 
-/* While somebody has a slot of N, no more than N have one. */
+/* While somebody has a permit of N, no more than N have one. */
 static void
 check_number(void)
 {
@@ -161,12 +161,12 @@ check_number(void)
 			if (!server_counts(&servers[s], q, ZKLOCK_EXCLUSIVE))
 				continue;
 			n++;
-			if (servers[s].queue[q].slots < least)
-				least = servers[s].queue[q].slots;
+			if (servers[s].queue[q].permits < least)
+				least = servers[s].queue[q].permits;
 		}
 	}
 	if (n > least)
-		fail("%d have a slot, and one of them said %d", n, least);
+		fail("%d have a permit, and one of them said %d", n, least);
 }
 
 static void
@@ -184,18 +184,18 @@ check_turn(Server *server, int queue, const Node *own)
 			seen[SEEN_GRANTED_BESIDE]++;
 			if (&servers[s] == server)
 				seen[SEEN_SIBLINGS]++;
-			if (servers[s].queue[q].slots != server->queue[queue].slots)
+			if (servers[s].queue[q].permits != server->queue[queue].permits)
 				seen[SEEN_OTHER_NUMBER]++;
 		}
 	}
 }
 
-/* Who is told that there is no slot must have had a reason to wait since he asked. */
+/* Who is told that there is no permit must have had a reason to wait since he asked. */
 static bool
 was_blocked(const Server *server, int queue, ZkLockMode mode, int64_t since)
 {
 	int n = 0;
-	int least = server->queue[queue].slots;
+	int least = server->queue[queue].permits;
 
 	(void) mode;
 	for (int i = 0; i < zk.nnodes; i++)
@@ -205,8 +205,8 @@ was_blocked(const Server *server, int queue, ZkLockMode mode, int64_t since)
 		if (zk.node[i].dzxid <= since)
 			continue;
 		n++;
-		if (child->slots > 0 && child->slots < least)
-			least = child->slots;
+		if (child->permits > 0 && child->permits < least)
+			least = child->permits;
 	}
 	return n >= least;
 }
@@ -226,18 +226,18 @@ check_agreement(void)
 	const ZkLockChild *waiter = &queue[random_below(MAX_TRIED)];
 	int64_t sequence = 0;
 	int n = 0;
-	ZkSlotPlace place;
-	ZkSlotPlace far;
+	ZkSemaphorePlace place;
+	ZkSemaphorePlace far;
 
 	for (int i = 0; i < MAX_TRIED; i++)
 	{
 		sequence += 1 + random_below(2);
 		queue[i].sequence = sequence;
 		queue[i].uuid_hi = 1 + (uint64_t) random_below(3);
-		queue[i].slots = 1 + random_below(2);
+		queue[i].permits = 1 + random_below(2);
 	}
-	place = zklock_semaphore_find_place(queue, MAX_TRIED, waiter->sequence, waiter->slots,
-										waiter->uuid_hi);
+	place = zklock_semaphore_find_place(queue, MAX_TRIED, waiter->sequence,
+										waiter->permits, waiter->uuid_hi);
 	if (place.granted || place.far == NULL)
 		return;
 	for (int i = 0; i < MAX_TRIED; i++)
@@ -246,7 +246,7 @@ check_agreement(void)
 			(queue[i].sequence > place.far->sequence && once_in(2)))
 			later[n++] = queue[i];
 	}
-	far = zklock_semaphore_find_place(later, n, place.far->sequence, place.far->slots,
+	far = zklock_semaphore_find_place(later, n, place.far->sequence, place.far->permits,
 									  place.far->uuid_hi);
 	if (!far.granted || !far.followed)
 		fail("it waits for one that does not know");
@@ -288,35 +288,35 @@ notice(Server *server)
 
 		if (waits)
 			table_evict(table);
-		if (server->queue[q].slots > 0 && zklock_lock_queue_empty(&server->queue[q]) &&
+		if (server->queue[q].permits > 0 && zklock_lock_queue_empty(&server->queue[q]) &&
 			table_quiet(table) && !table->usable[ZKLOCK_EXCLUSIVE] && !table->dirty)
 		{
 			server_forget(server, q);
-			server->queue[q].slots = 0;
+			server->queue[q].permits = 0;
 		}
 	}
 }
 
 static bool
-start(Server *server, int slots, bool no_wait)
+start(Server *server, int permits, bool no_wait)
 {
 	int vacant = -1;
 
 	for (int q = 0; q < nqueues; q++)
 	{
-		if (kept(&server->table[q]) && server->queue[q].slots == slots)
+		if (kept(&server->table[q]) && server->queue[q].permits == permits)
 		{
 			seen[SEEN_KEPT_TAKEN]++;
 			return table_start(&server->table[q], 0, ZKLOCK_EXCLUSIVE, no_wait);
 		}
-		if (server->queue[q].slots == 0)
+		if (server->queue[q].permits == 0)
 			vacant = q;
 	}
 	for (int q = 0; q < nqueues; q++)
 		table_evict(&server->table[q]);
 	if (vacant < 0)
 		return false;
-	server->queue[vacant].slots = slots;
+	server->queue[vacant].permits = permits;
 	server->told[vacant] = 0;
 	server->refused[vacant] = server->polled[vacant] = false;
 	return table_start(&server->table[vacant], 0, ZKLOCK_EXCLUSIVE, no_wait);
@@ -325,9 +325,9 @@ start(Server *server, int slots, bool no_wait)
 static bool
 do_start(Server *server)
 {
-	int slots = agreed || !once_in(4) ? usual : 1 + random_below(4);
+	int permits = agreed || !once_in(4) ? usual : 1 + random_below(4);
 
-	return start(server, slots, once_in(4));
+	return start(server, permits, once_in(4));
 }
 
 static bool
@@ -351,8 +351,8 @@ static const Kind kinds[] = {
 	{"foreigner comes", {8, 0, 0}, KIND_FAULT, .dir = do_foreign_come},
 };
 
-/* Is there a contender whose worker is gone?  It does not say that it is granted a slot,
- * and goes when its session expires. */
+/* Is there a contender whose worker is gone?  It does not say that it is granted a
+ * permit, and goes when its session expires. */
 static bool
 any_abandoned(void)
 {
@@ -370,13 +370,13 @@ any_abandoned(void)
 }
 
 /* Has somebody made a contender anew, under its name?  Then numbers do not say who came
- * first, and who was granted a slot before says nothing to who sees the new one. */
+ * first, and who was granted a permit before says nothing to who sees the new one. */
 static bool
 any_remade(void)
 {
 	for (int i = 0; i < zk.nnodes; i++)
 	{
-		if (zk.node[i].owner == FOREIGN && zk.node[i].child.slots > 0)
+		if (zk.node[i].owner == FOREIGN && zk.node[i].child.permits > 0)
 			return true;
 	}
 	return false;
@@ -401,8 +401,8 @@ missed_loss(const Server *server)
 	return false;
 }
 
-/* Nobody takes or releases anything for a while: no free slot stays unused by anybody who
- * waits for one. */
+/* Nobody takes or releases anything for a while: no free permit stays unused by anybody
+ * who waits for one. */
 static void
 lull(void)
 {
@@ -426,7 +426,7 @@ lull(void)
 
 			if (queue >= 0 && table_want(&servers[s].table[queue], ZKLOCK_EXCLUSIVE) > 0 &&
 				entitled(node, NEVER) && !servers_need_tick())
-				fail("%s waits for a slot that is free", node->name);
+				fail("%s waits for a permit that is free", node->name);
 		}
 	}
 	seen[SEEN_LULL]++;
@@ -443,7 +443,7 @@ observe_action(const Table *table, const ZkLockAction *action)
 	if (action->type == ZKLOCK_ACT_DEMANDED && kept(table))
 		seen[SEEN_KEPT_DEMANDED]++;
 	else if (action->type == ZKLOCK_ACT_UNDEMANDED)
-		fail("a demand of a slot is withdrawn");
+		fail("a demand of a permit is withdrawn");
 	else if (action->type == ZKLOCK_ACT_REVOKED)
 		seen[SEEN_REVOKED]++;
 	else if (action->type == ZKLOCK_ACT_MARK)
@@ -532,6 +532,6 @@ const World world = {
 };
 
 const Simulator simulator = {
-	.schedules = "schedules of slots",
+	.schedules = "schedules of permits",
 	.report = report,
 };
