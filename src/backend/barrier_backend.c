@@ -40,7 +40,7 @@ typedef struct Wait
 	const char *name;
 	int32 parties;
 	int64 timeout;	   /* ms */
-	volatile int slot; /* -1: none yet */
+	volatile int call; /* -1: none yet */
 	TimestampTz began;
 	volatile ZkPartyStat outcome; /* if it ends by an error */
 } Wait;
@@ -51,10 +51,10 @@ end_wait(int code, Datum arg)
 {
 	const Wait *wait = (const Wait *) DatumGetPointer(arg);
 
-	if (wait->slot < 0)
+	if (wait->call < 0)
 		return;
-	zklock_barrier_party_done(wait->slot, wait->outcome,
-							  Max(GetCurrentTimestamp() - wait->began, 0));
+	zklock_barrier_done(wait->call, wait->outcome,
+						Max(GetCurrentTimestamp() - wait->began, 0));
 }
 
 static void
@@ -111,13 +111,13 @@ raise_timeout(const Wait *wait, bool by_setting)
 pg_noreturn static void
 raise_end(const Wait *wait, ZkPartyEnd end)
 {
-	const ZkPartySlot *slot = zklock_barrier_party_slot(wait->slot);
+	const ZkBarrierCall *call = zklock_barrier_call(wait->call);
 	char *name = zklock_display_name(wait->name);
 
 	if (end == ZKLOCK_PARTY_NUMBERS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("barrier \"%s\" is for %d parties, not %d", name, slot->other,
+				 errmsg("barrier \"%s\" is for %d parties, not %d", name, call->other,
 						wait->parties),
 				 errdetail("The number that the first session there has named counts."),
 				 errhint("zk_barriers() shows who is there.")));
@@ -130,8 +130,8 @@ raise_end(const Wait *wait, ZkPartyEnd end)
 	ereport(ERROR,
 			(errcode(ERRCODE_SYSTEM_ERROR),
 			 errmsg("ZooKeeper refused the request for barrier \"%s\": %s", name,
-					slot->rc != 0 ? zklock_rc_text(slot->rc) : "reason unknown"),
-			 zklock_refusal_hint(slot->rc)));
+					call->rc != 0 ? zklock_rc_text(call->rc) : "reason unknown"),
+			 zklock_refusal_hint(call->rc)));
 }
 
 /* ------------------------------------------------------------------------
@@ -143,7 +143,7 @@ raise_end(const Wait *wait, ZkPartyEnd end)
 static ZkPartyEnd
 await(Wait *wait, bool *by_setting)
 {
-	ZkPartySlot *slot = zklock_barrier_party_slot(wait->slot);
+	ZkBarrierCall *call = zklock_barrier_call(wait->call);
 	ZkWait limits;
 	int64 until;
 	bool leaving = false;
@@ -152,8 +152,8 @@ await(Wait *wait, bool *by_setting)
 	zklock_wait_begin(&limits, wait->timeout);
 	*by_setting = limits.lock_timeout < limits.until;
 	until = Min(limits.lock_timeout, limits.until);
-	ConditionVariablePrepareToSleep(&slot->cv);
-	while ((end = zklock_barrier_party_look(wait->slot)) == ZKLOCK_PARTY_NONE)
+	ConditionVariablePrepareToSleep(&call->cv);
+	while ((end = zklock_barrier_look(wait->call)) == ZKLOCK_PARTY_NONE)
 	{
 		int64 now = zklock_clock();
 		int64 wake = now + LONGEST_SLEEP * NS_PER_MS;
@@ -163,13 +163,13 @@ await(Wait *wait, bool *by_setting)
 		wait->outcome = ZKLOCK_PARTY_STAT_CANCELS;
 		if (!leaving && now >= until)
 		{
-			zklock_barrier_party_leave(wait->slot);
+			zklock_barrier_leave(wait->call);
 			leaving = true;
 		}
 		if (!leaving)
 			wake = Min(wake, until);
 		Assert(zklock_unlocked() && wake > now);
-		(void) ConditionVariableTimedSleep(&slot->cv,
+		(void) ConditionVariableTimedSleep(&call->cv,
 										   (long) ((wake - now + NS_PER_MS - 1) / NS_PER_MS),
 										   zklock_wait_event(&wait_event_barrier,
 															 "ZkLockBarrier"));
@@ -185,7 +185,7 @@ zklock_barrier_wait(const char *name, int32 parties, int64 timeout)
 		.name = name,
 		.parties = parties,
 		.timeout = timeout,
-		.slot = -1,
+		.call = -1,
 		.outcome = ZKLOCK_PARTY_STAT_CANCELS,
 	};
 	Datum arg = PointerGetDatum(&wait);
@@ -194,14 +194,14 @@ zklock_barrier_wait(const char *name, int32 parties, int64 timeout)
 	if (parties == 1)
 		return;
 	wait.began = GetCurrentTimestamp();
-	/* which may itself raise: so the slot is taken inside */
+	/* which may itself raise: so it comes inside */
 	PG_ENSURE_ERROR_CLEANUP(end_wait, arg);
 	{
 		bool by_setting;
 		ZkPartyEnd end;
 
-		wait.slot = zklock_barrier_party_come(name, parties);
-		if (wait.slot < 0)
+		wait.call = zklock_barrier_come(name, parties);
+		if (wait.call < 0)
 			ereport(ERROR,
 					(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 					 errmsg("too many sessions of this server wait at barriers"),

@@ -102,13 +102,13 @@ zklock_queue_any(void)
 static void
 lock_work(void)
 {
-	LWLockAcquire(zklock_queue_shared->lock, LW_EXCLUSIVE);
+	LWLockAcquire(zklock_queue_shared->box.lock, LW_EXCLUSIVE);
 }
 
 static void
 unlock_work(void)
 {
-	LWLockRelease(zklock_queue_shared->lock);
+	LWLockRelease(zklock_queue_shared->box.lock);
 }
 
 /* ------------------------------------------------------------------------
@@ -177,7 +177,7 @@ find_unseen(void)
 	const ZkQueueTake *unseen = NULL;
 	dlist_iter iter;
 
-	LWLockAcquire(zklock_queue_shared->lock, LW_SHARED);
+	LWLockAcquire(zklock_queue_shared->box.lock, LW_SHARED);
 	dlist_foreach (iter, &held_items)
 	{
 		const ZkQueueTake *taken = taken_of(dlist_container(Held, node, iter.cur));
@@ -431,7 +431,7 @@ make_puts(int n)
 		put = &zklock_queue_shared->put[next];
 		outbox->put = next;
 		put->state = ZKLOCK_PUT_WRITING;
-		put->serial = zklock_queue_serial();
+		put->serial = zklock_mailbox_serial(&zklock_queue_shared->box);
 		put->pid = MyProcPid;
 		put->nchunks = put->acked = put->settled = 0;
 		put->round = 1;
@@ -519,7 +519,7 @@ post(Outbox *outbox, ZkChunkHead *head)
 	}
 	unlock_work();
 	if (posted)
-		zklock_queue_wake();
+		zklock_mailbox_post(&zklock_queue_shared->box);
 	return outbox->posted;
 }
 
@@ -773,7 +773,7 @@ leave_pending(void)
 	if (taken->take.state == ZKLOCK_TAKE_FREE)
 		zklock_queue_take_free(taken);
 	unlock_work();
-	zklock_queue_wake();
+	zklock_mailbox_post(&zklock_queue_shared->box);
 }
 
 static int
@@ -829,7 +829,7 @@ look_at(ZkQueueTake *taken, Held *held, ZkHandout *handout, int *rc)
 		outcome = OUTCOME_NONE;
 	unlock_work();
 	if (outcome == OUTCOME_ITEM)
-		zklock_queue_wake(); /* the buffer is free */
+		zklock_mailbox_post(&zklock_queue_shared->box); /* the buffer is free */
 	return outcome;
 }
 
@@ -925,7 +925,7 @@ zklock_queue_take(const char *queue, int64 wait_ms, ZkHandout *handout)
 				 errhint(
 					 "Retry when other transactions have ended, or ask an administrator for a higher limit.")));
 	}
-	zklock_queue_wake();
+	zklock_mailbox_post(&zklock_queue_shared->box);
 	PG_TRY();
 	{
 		found = wait_for_item(wait_ms, held, handout);
@@ -1008,7 +1008,7 @@ zklock_queue_end(bool committed)
 		MemoryContextReset(outbox_context);
 	while (!dlist_is_empty(&held_items))
 		end_held(dlist_head_element(Held, node, &held_items), committed);
-	zklock_queue_wake();
+	zklock_mailbox_post(&zklock_queue_shared->box);
 }
 
 void
@@ -1060,5 +1060,5 @@ zklock_queue_end_sub(int level, bool committed)
 		}
 	}
 	if (ended)
-		zklock_queue_wake();
+		zklock_mailbox_post(&zklock_queue_shared->box);
 }

@@ -146,7 +146,7 @@ zk_stat_barriers(PG_FUNCTION_ARGS)
 	zklock_check_callable();
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
-	zklock_barrier_party_stats(n, &since);
+	zklock_barrier_stats(n, &since);
 	values[0] = Int32GetDatum(zklock_barrier_used());
 	for (int i = 0; i < ZKLOCK_NPARTY_STATS; i++)
 		values[i + 1] = i < ZKLOCK_PARTY_STAT_WAIT_US

@@ -766,7 +766,7 @@ zk_stat_reset(PG_FUNCTION_ARGS)
 {
 	zklock_check_callable();
 	zklock_stat_reset();
-	zklock_barrier_party_stats_reset();
+	zklock_barrier_stats_reset();
 	zklock_queue_reset();
 	PG_RETURN_VOID();
 }

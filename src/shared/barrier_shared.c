@@ -9,23 +9,18 @@
 #include "compat.h"
 
 #include "miscadmin.h"
-#include "port/atomics.h"
-#include "storage/ipc.h"
-#include "storage/lwlock.h"
-#include "storage/shmem.h"
 
 #include "barrier_shared.h"
 #include "table.h"
 
 typedef struct PartiesShared
 {
-	LWLock *lock;
-	pg_atomic_uint32 changed; /* the worker resets it */
-	int nslots;
+	ZkMailbox box;
+	int ncalls;
 	int used;
 	int64 stat[ZKLOCK_NPARTY_STATS];
 	TimestampTz since;
-	ZkPartySlot slot[FLEXIBLE_ARRAY_MEMBER];
+	ZkBarrierCall call[FLEXIBLE_ARRAY_MEMBER];
 } PartiesShared;
 
 static PartiesShared *shared = NULL;
@@ -33,7 +28,7 @@ static PartiesShared *shared = NULL;
 /* Every backend can wait; as many again may have been cancelled, and the worker has not
  * heard from the ensemble yet. */
 static int
-slots_wanted(void)
+calls_wanted(void)
 {
 	return 2 * MaxBackends;
 }
@@ -41,48 +36,38 @@ slots_wanted(void)
 static Size
 shmem_size(void)
 {
-	return add_size(offsetof(PartiesShared, slot),
-					mul_size(sizeof(ZkPartySlot), slots_wanted()));
+	return add_size(offsetof(PartiesShared, call),
+					mul_size(sizeof(ZkBarrierCall), calls_wanted()));
 }
 
-void
-zklock_barrier_shmem_request(void)
+static void
+init(void)
 {
-	RequestAddinShmemSpace(MAXALIGN(shmem_size()));
-	RequestNamedLWLockTranche("zklock_barrier", 1);
+	shared->ncalls = calls_wanted();
+	shared->since = GetCurrentTimestamp();
+	for (int i = 0; i < shared->ncalls; i++)
+		ConditionVariableInit(&shared->call[i].cv);
 }
 
-void
-zklock_barrier_shmem_startup(void)
-{
-	bool found;
-
-	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	shared = ShmemInitStruct("zklock barriers", shmem_size(), &found);
-	if (!found)
-	{
-		memset(shared, 0, shmem_size());
-		shared->lock = &GetNamedLWLockTranche("zklock_barrier")->lock;
-		shared->nslots = slots_wanted();
-		shared->since = GetCurrentTimestamp();
-		pg_atomic_init_u32(&shared->changed, 0);
-		for (int i = 0; i < shared->nslots; i++)
-			ConditionVariableInit(&shared->slot[i].cv);
-	}
-	LWLockRelease(AddinShmemInitLock);
-}
+const ZkSharedPart zklock_barrier_part = {
+	.name = "zklock_barrier",
+	.nlocks = 1,
+	.size = shmem_size,
+	.memory = (void **) &shared,
+	.init = init,
+};
 
 int
 zklock_barrier_max(void)
 {
-	return shared->nslots;
+	return shared->ncalls;
 }
 
-ZkPartySlot *
-zklock_barrier_party_slot(int slot)
+ZkBarrierCall *
+zklock_barrier_call(int call)
 {
-	Assert(slot >= 0 && slot < shared->nslots);
-	return &shared->slot[slot];
+	Assert(call >= 0 && call < shared->ncalls);
+	return &shared->call[call];
 }
 
 int
@@ -93,24 +78,17 @@ zklock_barrier_used(void)
 
 /* With the lock, when somebody has done with it. */
 static void
-release(ZkPartySlot *slot)
+release(ZkBarrierCall *call)
 {
-	if (slot->awaited || slot->end == ZKLOCK_PARTY_NONE)
+	if (call->awaited || call->end == ZKLOCK_PARTY_NONE)
 		return;
 	Assert(shared->used > 0);
-	slot->used = false;
+	call->used = false;
 	shared->used--;
 }
 
-static void
-tell_worker(void)
-{
-	pg_atomic_write_u32(&shared->changed, 1);
-	zklock_worker_wake();
-}
-
 int
-zklock_barrier_party_come(const char *name, int32 parties)
+zklock_barrier_come(const char *name, int32 parties)
 {
 	uint64 id[2];
 	int found = -1;
@@ -120,121 +98,121 @@ zklock_barrier_party_come(const char *name, int32 parties)
 		ereport(ERROR,
 				(errcode(ERRCODE_INTERNAL_ERROR),
 				 errmsg("could not generate random numbers")));
-	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
-	for (int i = 0; i < shared->nslots && found < 0; i++)
+	LWLockAcquire(shared->box.lock, LW_EXCLUSIVE);
+	for (int i = 0; i < shared->ncalls && found < 0; i++)
 	{
-		ZkPartySlot *slot = &shared->slot[i];
+		ZkBarrierCall *call = &shared->call[i];
 
-		if (slot->used)
+		if (call->used)
 			continue;
 		found = i;
-		slot->used = slot->awaited = true;
-		slot->pid = MyProcPid;
-		strlcpy(slot->name, name, sizeof(slot->name));
-		slot->end = ZKLOCK_PARTY_NONE;
-		memset(&slot->party, 0, sizeof(slot->party));
-		memcpy(slot->party.id, id, sizeof(id));
-		slot->party.parties = parties;
+		call->used = call->awaited = true;
+		call->pid = MyProcPid;
+		strlcpy(call->name, name, sizeof(call->name));
+		call->end = ZKLOCK_PARTY_NONE;
+		memset(&call->party, 0, sizeof(call->party));
+		memcpy(call->party.id, id, sizeof(id));
+		call->party.parties = parties;
 		shared->used++;
 	}
-	LWLockRelease(shared->lock);
+	LWLockRelease(shared->box.lock);
 	if (found >= 0)
-		tell_worker();
+		zklock_mailbox_post(&shared->box);
 	return found;
 }
 
 ZkPartyEnd
-zklock_barrier_party_look(int slot)
+zklock_barrier_look(int call)
 {
 	ZkPartyEnd end;
 
-	LWLockAcquire(shared->lock, LW_SHARED);
-	Assert(shared->slot[slot].awaited);
-	end = shared->slot[slot].end;
-	LWLockRelease(shared->lock);
+	LWLockAcquire(shared->box.lock, LW_SHARED);
+	Assert(shared->call[call].awaited);
+	end = shared->call[call].end;
+	LWLockRelease(shared->box.lock);
 	return end;
 }
 
 void
-zklock_barrier_party_leave(int slot)
+zklock_barrier_leave(int call)
 {
-	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
-	shared->slot[slot].party.leave = true;
-	LWLockRelease(shared->lock);
-	tell_worker();
+	LWLockAcquire(shared->box.lock, LW_EXCLUSIVE);
+	shared->call[call].party.leave = true;
+	LWLockRelease(shared->box.lock);
+	zklock_mailbox_post(&shared->box);
 }
 
 void
-zklock_barrier_party_done(int slot, ZkPartyStat outcome, int64 us)
+zklock_barrier_done(int call, ZkPartyStat outcome, int64 us)
 {
-	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
-	Assert(shared->slot[slot].used && shared->slot[slot].awaited);
-	shared->slot[slot].awaited = false;
-	shared->slot[slot].party.leave = true;
-	release(&shared->slot[slot]);
+	LWLockAcquire(shared->box.lock, LW_EXCLUSIVE);
+	Assert(shared->call[call].used && shared->call[call].awaited);
+	shared->call[call].awaited = false;
+	shared->call[call].party.leave = true;
+	release(&shared->call[call]);
 	shared->stat[outcome]++;
 	shared->stat[ZKLOCK_PARTY_STAT_WAIT_US] += us;
 	shared->stat[ZKLOCK_PARTY_STAT_LONGEST_US] =
 		Max(shared->stat[ZKLOCK_PARTY_STAT_LONGEST_US], us);
-	LWLockRelease(shared->lock);
-	tell_worker();
+	LWLockRelease(shared->box.lock);
+	zklock_mailbox_post(&shared->box);
 }
 
 bool
 zklock_barrier_changed(void)
 {
-	return pg_atomic_exchange_u32(&shared->changed, 0) != 0;
+	return zklock_mailbox_posted(&shared->box);
 }
 
 bool
-zklock_barrier_party_waits(int slot)
+zklock_barrier_waits(int call)
 {
 	bool waits;
 
-	LWLockAcquire(shared->lock, LW_SHARED);
-	waits = shared->slot[slot].used && shared->slot[slot].end == ZKLOCK_PARTY_NONE;
-	LWLockRelease(shared->lock);
+	LWLockAcquire(shared->box.lock, LW_SHARED);
+	waits = shared->call[call].used && shared->call[call].end == ZKLOCK_PARTY_NONE;
+	LWLockRelease(shared->box.lock);
 	return waits;
 }
 
 void
-zklock_barrier_party_over(int slot)
+zklock_barrier_over(int call)
 {
-	ZkPartySlot *s = &shared->slot[slot];
+	ZkBarrierCall *s = &shared->call[call];
 
 	Assert(zklock_in_worker());
-	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	LWLockAcquire(shared->box.lock, LW_EXCLUSIVE);
 	Assert(s->used && s->end == ZKLOCK_PARTY_NONE && s->party.end != ZKLOCK_PARTY_NONE);
 	s->end = s->party.end;
 	s->other = s->party.other;
 	s->rc = s->party.rc;
 	release(s);
-	LWLockRelease(shared->lock);
+	LWLockRelease(shared->box.lock);
 	ConditionVariableBroadcast(&s->cv);
 }
 
 void
-zklock_barrier_party_count_opened(void)
+zklock_barrier_count_opened(void)
 {
-	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	LWLockAcquire(shared->box.lock, LW_EXCLUSIVE);
 	shared->stat[ZKLOCK_PARTY_STAT_OPENED]++;
-	LWLockRelease(shared->lock);
+	LWLockRelease(shared->box.lock);
 }
 
 void
-zklock_barrier_party_stats(int64 *n, TimestampTz *since)
+zklock_barrier_stats(int64 *n, TimestampTz *since)
 {
-	LWLockAcquire(shared->lock, LW_SHARED);
+	LWLockAcquire(shared->box.lock, LW_SHARED);
 	memcpy(n, shared->stat, sizeof(shared->stat));
 	*since = shared->since;
-	LWLockRelease(shared->lock);
+	LWLockRelease(shared->box.lock);
 }
 
 void
-zklock_barrier_party_stats_reset(void)
+zklock_barrier_stats_reset(void)
 {
-	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	LWLockAcquire(shared->box.lock, LW_EXCLUSIVE);
 	memset(shared->stat, 0, sizeof(shared->stat));
 	shared->since = GetCurrentTimestamp();
-	LWLockRelease(shared->lock);
+	LWLockRelease(shared->box.lock);
 }

@@ -3,14 +3,14 @@
  * barrier_shared.h
  *	  Sessions of this server that wait at barriers, in shared memory.
  *
- * A slot is a call.  Its backend makes it and sleeps on it; the worker has it take
- * part in the rounds of its barrier (barrier_rules.h), and says what became of it.  The
- * slot is free again when both have done with it: a backend that is cancelled goes at
- * once, and the worker sees to it that nothing stays in the ensemble.
+ * The backend makes a call and sleeps on it.  The worker has it take part in the rounds
+ * of its barrier (barrier_rules.h), and says what became of it.  Its place is free again
+ * when both have done with it: a backend that is cancelled goes at once, and the worker
+ * sees to it that nothing stays in the ensemble.
  *
- * A lock protects who uses a slot and what is said to the backend.  What the protocol
- * keeps of a party (ZkParty) the worker alone reads and writes from then on, without
- * it, but for "leave".
+ * The mailbox's lock protects who uses a place and what is said to the backend.  What the
+ * protocol keeps of a party (ZkParty) the worker alone reads and writes from then on,
+ * without the lock, but for "leave".
  *
  *-------------------------------------------------------------------------
  */
@@ -21,8 +21,9 @@
 #include "utils/timestamp.h"
 
 #include "barrier_rules.h"
+#include "mailbox.h"
 
-typedef struct ZkPartySlot
+typedef struct ZkBarrierCall
 {
 	bool used;
 	bool awaited; /* by its backend */
@@ -34,7 +35,7 @@ typedef struct ZkPartySlot
 	ZkPartyEnd end;
 	int32 other; /* NUMBERS */
 	int rc;		 /* REFUSED */
-} ZkPartySlot;
+} ZkBarrierCall;
 
 /* Statistics of this server: zk_stat_barriers. */
 typedef enum ZkPartyStat
@@ -50,46 +51,44 @@ typedef enum ZkPartyStat
 
 #define ZKLOCK_NPARTY_STATS (ZKLOCK_PARTY_STAT_LONGEST_US + 1)
 
-/* For shmem_request_hook and shmem_startup_hook. */
-extern void zklock_barrier_shmem_request(void);
-extern void zklock_barrier_shmem_startup(void);
+extern const ZkSharedPart zklock_barrier_part;
 
-/* So many slots there are; one of them. */
+/* There is room for so many calls; one of them. */
 extern int zklock_barrier_max(void);
-extern ZkPartySlot *zklock_barrier_party_slot(int slot);
+extern ZkBarrierCall *zklock_barrier_call(int call);
 
-/* How many are in use? */
+/* How many are there? */
 extern int zklock_barrier_used(void);
 
 /* --- for backends ----------------------------------------------------------- */
 
-/* This backend comes to a barrier.  Returns the slot; -1: all are in use. */
-extern int zklock_barrier_party_come(const char *name, int32 parties);
+/* This backend comes to a barrier.  Returns the call; -1: there is no room. */
+extern int zklock_barrier_come(const char *name, int32 parties);
 
-/* What became of it?  If it is over, "slot" has the rest. */
-extern ZkPartyEnd zklock_barrier_party_look(int slot);
+/* What became of it?  If it is over, "call" has the rest. */
+extern ZkPartyEnd zklock_barrier_look(int call);
 
 /* It is to leave: "end" comes in time. */
-extern void zklock_barrier_party_leave(int slot);
+extern void zklock_barrier_leave(int call);
 
 /* The backend has done with it, whatever became of it, after so many us. */
-extern void zklock_barrier_party_done(int slot, ZkPartyStat outcome, int64 us);
+extern void zklock_barrier_done(int call, ZkPartyStat outcome, int64 us);
 
 /* --- for the worker ---------------------------------------------------------- */
 
-/* Has any slot been taken, or is one to leave, since this was called last? */
+/* Has any call come, or is one to leave, since this was called last? */
 extern bool zklock_barrier_changed(void);
 
-/* Is the slot in use, and not over? */
-extern bool zklock_barrier_party_waits(int slot);
+/* Is there such a call, which is not over? */
+extern bool zklock_barrier_waits(int call);
 
 /* The protocol has done with it. */
-extern void zklock_barrier_party_over(int slot);
+extern void zklock_barrier_over(int call);
 
 /* --- statistics --------------------------------------------------------------- */
 
-extern void zklock_barrier_party_count_opened(void);
-extern void zklock_barrier_party_stats(int64 *n, TimestampTz *since);
-extern void zklock_barrier_party_stats_reset(void);
+extern void zklock_barrier_count_opened(void);
+extern void zklock_barrier_stats(int64 *n, TimestampTz *since);
+extern void zklock_barrier_stats_reset(void);
 
 #endif /* ZKLOCK_BARRIER_SHARED_H */

@@ -9,9 +9,6 @@
 #include "compat.h"
 
 #include "miscadmin.h"
-#include "storage/ipc.h"
-#include "storage/lwlock.h"
-#include "storage/shmem.h"
 
 #include "deadlock_shared.h"
 
@@ -19,42 +16,33 @@
 
 typedef struct VerdictShared
 {
-	LWLock *lock;
+	ZkMailbox box;
 	int next;
 	ZkDeadlockVerdict verdict[NVERDICTS];
 } VerdictShared;
 
 static VerdictShared *shared = NULL;
 
-void
-zklock_deadlock_shmem_request(void)
+static Size
+size(void)
 {
-	RequestAddinShmemSpace(MAXALIGN(sizeof(VerdictShared)));
-	RequestNamedLWLockTranche("zklock_verdict", 1);
+	return sizeof(VerdictShared);
 }
 
-void
-zklock_deadlock_shmem_startup(void)
-{
-	bool found;
-
-	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	shared = ShmemInitStruct("zklock verdicts", sizeof(VerdictShared), &found);
-	if (!found)
-	{
-		memset(shared, 0, sizeof(*shared));
-		shared->lock = &GetNamedLWLockTranche("zklock_verdict")->lock;
-	}
-	LWLockRelease(AddinShmemInitLock);
-}
+const ZkSharedPart zklock_deadlock_part = {
+	.name = "zklock_deadlock",
+	.nlocks = 1,
+	.size = size,
+	.memory = (void **) &shared,
+};
 
 void
 zklock_deadlock_verdict_put(const ZkDeadlockVerdict *verdict)
 {
-	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	LWLockAcquire(shared->box.lock, LW_EXCLUSIVE);
 	shared->verdict[shared->next] = *verdict;
 	shared->next = (shared->next + 1) % NVERDICTS;
-	LWLockRelease(shared->lock);
+	LWLockRelease(shared->box.lock);
 }
 
 bool
@@ -62,7 +50,7 @@ zklock_deadlock_verdict_get(TimestampTz wait_start, ZkDeadlockVerdict *verdict)
 {
 	bool found = false;
 
-	LWLockAcquire(shared->lock, LW_SHARED);
+	LWLockAcquire(shared->box.lock, LW_SHARED);
 	for (int i = 0; i < NVERDICTS && !found; i++)
 	{
 		found = shared->verdict[i].pid == MyProcPid &&
@@ -70,6 +58,6 @@ zklock_deadlock_verdict_get(TimestampTz wait_start, ZkDeadlockVerdict *verdict)
 		if (found)
 			*verdict = shared->verdict[i];
 	}
-	LWLockRelease(shared->lock);
+	LWLockRelease(shared->box.lock);
 	return found;
 }

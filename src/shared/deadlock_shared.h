@@ -13,6 +13,8 @@
 
 #include "utils/timestamp.h"
 
+#include "mailbox.h"
+
 #define ZKLOCK_DEADLOCK_TEXT 8192 /* bytes, with the NUL */
 #define ZKLOCK_DEADLOCK_PIDS 32
 
@@ -26,9 +28,7 @@ typedef struct ZkDeadlockVerdict
 	char own[ZKLOCK_DEADLOCK_TEXT];	 /* ... and for others, with their own names only */
 } ZkDeadlockVerdict;
 
-/* For shmem_request_hook and shmem_startup_hook. */
-extern void zklock_deadlock_shmem_request(void);
-extern void zklock_deadlock_shmem_startup(void);
+extern const ZkSharedPart zklock_deadlock_part;
 
 /* For the worker, before it says that the wait has failed. */
 extern void zklock_deadlock_verdict_put(const ZkDeadlockVerdict *verdict);

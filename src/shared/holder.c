@@ -225,7 +225,7 @@ zklock_holder_putter(int proc_number, ZkLocalWait *wait)
 	const ZkProc *proc = zklock_proc(proc_number);
 	bool waits;
 
-	LWLockAcquire(zklock_queue_shared->lock, LW_SHARED);
+	LWLockAcquire(zklock_queue_shared->box.lock, LW_SHARED);
 	waits = proc->put_since != 0;
 	if (waits)
 	{
@@ -235,7 +235,7 @@ zklock_holder_putter(int proc_number, ZkLocalWait *wait)
 		wait->mode = ZKLOCK_EXCLUSIVE;
 		wait->since = proc->put_since;
 	}
-	LWLockRelease(zklock_queue_shared->lock);
+	LWLockRelease(zklock_queue_shared->box.lock);
 	return waits;
 }
 

@@ -8,8 +8,6 @@
 #include "postgres.h"
 #include "compat.h"
 
-#include "storage/ipc.h"
-#include "storage/shmem.h"
 
 #include "queue_shared.h"
 #include "settings.h"
@@ -18,67 +16,48 @@
 ZkQueueShared *zklock_queue_shared = NULL;
 
 static Size
-work_size(void)
+queue_size(void)
 {
-	return MAXALIGN(add_size(offsetof(ZkQueueShared, taken),
-							 mul_size(sizeof(ZkQueueTake), (Size) zklock_max_items_held)));
+	return add_size(offsetof(ZkQueueShared, taken),
+					mul_size(sizeof(ZkQueueTake), (Size) zklock_max_items_held));
 }
 
-void
-zklock_queue_shmem_request(void)
+static void
+init(void)
 {
-	RequestAddinShmemSpace(work_size());
-	RequestNamedLWLockTranche("zklock_queue_shared", 1);
-}
-
-void
-zklock_queue_shmem_startup(void)
-{
-	bool found;
-
-	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	zklock_queue_shared = ShmemInitStruct("zklock work", work_size(), &found);
-	if (!found)
+	if (!pg_strong_random(&zklock_queue_shared->life, sizeof(zklock_queue_shared->life)))
+		ereport(FATAL,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("could not generate a random number")));
+	ConditionVariableInit(&zklock_queue_shared->room_cv);
+	for (int i = 0; i < ZKLOCK_QUEUE_COUNTERS; i++)
+		pg_atomic_init_u64(&zklock_queue_shared->count[i], 0);
+	for (int i = 0; i < ZKLOCK_QUEUE_PUTS; i++)
+		ConditionVariableInit(&zklock_queue_shared->put[i].cv);
+	zklock_queue_shared->ntakes = zklock_max_items_held;
+	for (int i = 0; i < zklock_queue_shared->ntakes; i++)
 	{
-		memset(zklock_queue_shared, 0, work_size());
-		zklock_queue_shared->lock = &GetNamedLWLockTranche("zklock_queue_shared")->lock;
-		if (!pg_strong_random(&zklock_queue_shared->life, sizeof(zklock_queue_shared->life)))
-			ereport(FATAL,
-					(errcode(ERRCODE_INTERNAL_ERROR),
-					 errmsg("could not generate a random number")));
-		pg_atomic_init_u32(&zklock_queue_shared->wanted, 0);
-		ConditionVariableInit(&zklock_queue_shared->room_cv);
-		for (int i = 0; i < ZKLOCK_QUEUE_COUNTERS; i++)
-			pg_atomic_init_u64(&zklock_queue_shared->count[i], 0);
-		for (int i = 0; i < ZKLOCK_QUEUE_PUTS; i++)
-			ConditionVariableInit(&zklock_queue_shared->put[i].cv);
-		zklock_queue_shared->ntakes = zklock_max_items_held;
-		for (int i = 0; i < zklock_queue_shared->ntakes; i++)
-		{
-			ConditionVariableInit(&zklock_queue_shared->taken[i].cv);
-			zklock_queue_shared->taken[i].next =
-				i + 1 < zklock_queue_shared->ntakes ? i + 1 : -1;
-		}
+		ConditionVariableInit(&zklock_queue_shared->taken[i].cv);
+		zklock_queue_shared->taken[i].next =
+			i + 1 < zklock_queue_shared->ntakes ? i + 1 : -1;
 	}
-	LWLockRelease(AddinShmemInitLock);
 }
+
+const ZkSharedPart zklock_queue_part = {
+	.name = "zklock_queue",
+	.nlocks = 1,
+	.size = queue_size,
+	.memory = (void **) &zklock_queue_shared,
+	.init = init,
+};
 
 #ifdef USE_ASSERT_CHECKING
 static bool
 is_locked(void)
 {
-	return LWLockHeldByMeInMode(zklock_queue_shared->lock, LW_EXCLUSIVE);
+	return LWLockHeldByMeInMode(zklock_queue_shared->box.lock, LW_EXCLUSIVE);
 }
 #endif
-
-uint32
-zklock_queue_serial(void)
-{
-	Assert(is_locked());
-	if (++zklock_queue_shared->last_serial == 0)
-		zklock_queue_shared->last_serial = 1;
-	return zklock_queue_shared->last_serial;
-}
 
 ZkQueueBuffer *
 zklock_queue_buffer(void)
@@ -105,7 +84,7 @@ zklock_queue_take_make(const char *queue, bool waits)
 	zklock_queue_shared->takes_high = Max(zklock_queue_shared->takes_high, i + 1);
 	zklock_queue_shared->takes_used++;
 	taken->take = (ZkTake){.state = ZKLOCK_TAKE_WANTED};
-	taken->serial = zklock_queue_serial();
+	taken->serial = zklock_mailbox_serial(&zklock_queue_shared->box);
 	taken->order = ++zklock_queue_shared->last_order;
 	taken->puts = zklock_queue_shared->committed;
 	taken->none = taken->refused = taken->pause = taken->made = false;
@@ -148,7 +127,7 @@ zklock_queue_writer(int pid, int *nputs)
 	int writer = 0;
 
 	*nputs = 0;
-	LWLockAcquire(zklock_queue_shared->lock, LW_SHARED);
+	LWLockAcquire(zklock_queue_shared->box.lock, LW_SHARED);
 	for (int i = 0; i < ZKLOCK_QUEUE_PUTS; i++)
 	{
 		const ZkQueuePut *first = &zklock_queue_shared->put[i];
@@ -162,15 +141,8 @@ zklock_queue_writer(int pid, int *nputs)
 		writer = first->pid;
 		*nputs = n;
 	}
-	LWLockRelease(zklock_queue_shared->lock);
+	LWLockRelease(zklock_queue_shared->box.lock);
 	return writer;
-}
-
-void
-zklock_queue_wake(void)
-{
-	pg_atomic_write_u32(&zklock_queue_shared->wanted, 1);
-	zklock_worker_wake();
 }
 
 bool
@@ -178,11 +150,11 @@ zklock_queue_busy(void)
 {
 	bool busy;
 
-	LWLockAcquire(zklock_queue_shared->lock, LW_SHARED);
+	LWLockAcquire(zklock_queue_shared->box.lock, LW_SHARED);
 	busy = zklock_queue_shared->takes_used > 0;
 	for (int i = 0; i < ZKLOCK_QUEUE_PUTS && !busy; i++)
 		busy = zklock_queue_shared->put[i].state != ZKLOCK_PUT_FREE;
-	LWLockRelease(zklock_queue_shared->lock);
+	LWLockRelease(zklock_queue_shared->box.lock);
 	return busy;
 }
 
@@ -191,7 +163,7 @@ zklock_queue_owed(void)
 {
 	bool owed = false;
 
-	LWLockAcquire(zklock_queue_shared->lock, LW_SHARED);
+	LWLockAcquire(zklock_queue_shared->box.lock, LW_SHARED);
 	for (int i = 0; i < zklock_queue_shared->takes_high && !owed; i++)
 	{
 		const ZkTake *take = &zklock_queue_shared->taken[i].take;
@@ -203,7 +175,7 @@ zklock_queue_owed(void)
 	for (int i = 0; i < ZKLOCK_QUEUE_PUTS && !owed; i++)
 		owed = zklock_queue_shared->put[i].state == ZKLOCK_PUT_WRITING ||
 			zklock_queue_shared->put[i].state == ZKLOCK_PUT_COMMITTED;
-	LWLockRelease(zklock_queue_shared->lock);
+	LWLockRelease(zklock_queue_shared->box.lock);
 	return owed;
 }
 
@@ -212,10 +184,10 @@ zklock_queue_has_items(void)
 {
 	bool found = false;
 
-	LWLockAcquire(zklock_queue_shared->lock, LW_SHARED);
+	LWLockAcquire(zklock_queue_shared->box.lock, LW_SHARED);
 	for (int i = 0; i < zklock_queue_shared->takes_high && !found; i++)
 		found = zklock_queue_shared->taken[i].take.state > ZKLOCK_TAKE_WANTED;
-	LWLockRelease(zklock_queue_shared->lock);
+	LWLockRelease(zklock_queue_shared->box.lock);
 	return found;
 }
 

@@ -25,7 +25,7 @@
  *	 READING      worker         FREE: it was not to be had; or the take is READ
  *	              backend        FREE: it has read it, or left
  *
- * One lock protects all of it.
+ * The mailbox's lock protects all of it.
  *
  *-------------------------------------------------------------------------
  */
@@ -33,12 +33,11 @@
 #define ZKLOCK_QUEUE_SHARED_H
 
 #include "storage/condition_variable.h"
-#include "storage/lwlock.h"
 #include "utils/timestamp.h"
 
-#include "port/atomics.h"
 
 #include "contender.h"
+#include "mailbox.h"
 #include "queue_rules.h"
 
 /* Payloads on their way at a time; further ones wait. */
@@ -141,12 +140,10 @@ typedef enum ZkQueueCounter
 
 typedef struct ZkQueueShared
 {
-	LWLock *lock;			   /* of all but what is atomic */
+	ZkMailbox box;
 	uint64 life;			   /* random: of this shared memory */
 	bool looked;			   /* the worker's: what lives before it left is settled */
-	pg_atomic_uint32 wanted;   /* there is something for the worker */
 	ConditionVariable room_cv; /* a buffer or a put is free */
-	uint32 last_serial;
 	uint64 last_order;
 	uint64 committed; /* puts that have, ever */
 	int32 free_take;
@@ -161,12 +158,7 @@ typedef struct ZkQueueShared
 
 extern ZkQueueShared *zklock_queue_shared;
 
-/* For shmem_request_hook and shmem_startup_hook. */
-extern void zklock_queue_shmem_request(void);
-extern void zklock_queue_shmem_startup(void);
-
-/* A new serial number.  With the lock. */
-extern uint32 zklock_queue_serial(void);
+extern const ZkSharedPart zklock_queue_part;
 
 /* A take, for this queue, or NULL if there is none left.  Free one that is over, or free
  * its buffer alone.  With the lock. */
@@ -180,9 +172,6 @@ extern ZkQueueBuffer *zklock_queue_buffer(void);
 /* Who has most of the puts that are being written, and how many, but for this session;
  * 0: nobody.  Without the lock. */
 extern int zklock_queue_writer(int pid, int *nputs);
-
-/* There is something for the worker.  Without the lock. */
-extern void zklock_queue_wake(void);
 
 /* Has any transaction of this server an item, or is anything to be told to the ensemble? */
 extern bool zklock_queue_busy(void);

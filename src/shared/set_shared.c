@@ -9,17 +9,14 @@
 #include "compat.h"
 
 #include "miscadmin.h"
-#include "storage/ipc.h"
-#include "storage/shmem.h"
 
 #include "set_shared.h"
 
 typedef struct SetsShared
 {
-	LWLock *lock;
+	ZkMailbox box;
 	uint64 last_number;
-	pg_atomic_uint32 changed; /* the worker resets it */
-	ZkSetSlot slot[FLEXIBLE_ARRAY_MEMBER];
+	ZkSetCall call[FLEXIBLE_ARRAY_MEMBER];
 } SetsShared;
 
 static SetsShared *shared = NULL;
@@ -27,46 +24,36 @@ static SetsShared *shared = NULL;
 static Size
 sets_size(void)
 {
-	return add_size(offsetof(SetsShared, slot), mul_size(sizeof(ZkSetSlot), MaxBackends));
-}
-
-void
-zklock_set_shmem_request(void)
-{
-	RequestAddinShmemSpace(sets_size());
-	RequestNamedLWLockTranche("zklock_sets", 1);
-}
-
-void
-zklock_set_shmem_startup(void)
-{
-	bool found;
-
-	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	shared = ShmemInitStruct("zklock sets", sets_size(), &found);
-	if (!found)
-	{
-		memset(shared, 0, sets_size());
-		shared->lock = &GetNamedLWLockTranche("zklock_sets")->lock;
-		pg_atomic_init_u32(&shared->changed, 0);
-		for (int i = 0; i < MaxBackends; i++)
-			ConditionVariableInit(&shared->slot[i].cv);
-	}
-	LWLockRelease(AddinShmemInitLock);
-}
-
-static ZkSetSlot *
-my_slot(void)
-{
-	Assert(!zklock_in_worker());
-	return &shared->slot[ZKLOCK_MY_PROC_NUMBER];
+	return add_size(offsetof(SetsShared, call), mul_size(sizeof(ZkSetCall), MaxBackends));
 }
 
 static void
-lock_slots(LWLockMode mode)
+init(void)
+{
+	for (int i = 0; i < MaxBackends; i++)
+		ConditionVariableInit(&shared->call[i].cv);
+}
+
+const ZkSharedPart zklock_set_part = {
+	.name = "zklock_set",
+	.nlocks = 1,
+	.size = sets_size,
+	.memory = (void **) &shared,
+	.init = init,
+};
+
+static ZkSetCall *
+my_call(void)
+{
+	Assert(!zklock_in_worker());
+	return &shared->call[ZKLOCK_MY_PROC_NUMBER];
+}
+
+static void
+lock_calls(LWLockMode mode)
 {
 	Assert(zklock_unlocked());
-	LWLockAcquire(shared->lock, mode);
+	LWLockAcquire(shared->box.lock, mode);
 }
 
 /* ------------------------------------------------------------------------
@@ -79,65 +66,61 @@ zklock_set_number(void)
 {
 	uint64 number;
 
-	lock_slots(LW_EXCLUSIVE);
+	lock_calls(LW_EXCLUSIVE);
 	number = ++shared->last_number;
-	LWLockRelease(shared->lock);
+	LWLockRelease(shared->box.lock);
 	return number;
 }
 
 void
 zklock_set_post(uint64 number, int32 first, ZkLockMode mode)
 {
-	ZkSetSlot *slot = my_slot();
+	ZkSetCall *call = my_call();
 
-	lock_slots(LW_EXCLUSIVE);
-	Assert(slot->number == 0);
-	slot->number = number;
-	slot->first = first;
-	slot->mode = (uint8) mode;
-	slot->token = 0;
-	LWLockRelease(shared->lock);
-	pg_atomic_write_u32(&shared->changed, 1);
-	zklock_worker_wake();
+	lock_calls(LW_EXCLUSIVE);
+	Assert(call->number == 0);
+	call->number = number;
+	call->first = first;
+	call->mode = (uint8) mode;
+	call->token = 0;
+	LWLockRelease(shared->box.lock);
+	zklock_mailbox_post(&shared->box);
 }
 
 void
 zklock_set_withdraw(void)
 {
-	ZkSetSlot *slot = my_slot();
+	ZkSetCall *call = my_call();
 
-	if (slot->number == 0)
+	if (call->number == 0)
 		return; /* we alone write it */
-	lock_slots(LW_EXCLUSIVE);
-	slot->number = 0;
-	LWLockRelease(shared->lock);
+	lock_calls(LW_EXCLUSIVE);
+	call->number = 0;
+	LWLockRelease(shared->box.lock);
 	/* the worker need not know at once: it looks at the queues, and makes nothing of them */
-	pg_atomic_write_u32(&shared->changed, 1);
+	pg_atomic_write_u32(&shared->box.posted, 1);
 }
 
 int64
 zklock_set_token(bool again)
 {
-	ZkSetSlot *slot = my_slot();
+	ZkSetCall *call = my_call();
 	int64 token;
 
-	lock_slots(LW_EXCLUSIVE);
+	lock_calls(LW_EXCLUSIVE);
 	if (again)
-		slot->token = 0;
-	token = slot->token;
-	LWLockRelease(shared->lock);
+		call->token = 0;
+	token = call->token;
+	LWLockRelease(shared->box.lock);
 	if (again)
-	{
-		pg_atomic_write_u32(&shared->changed, 1);
-		zklock_worker_wake();
-	}
+		zklock_mailbox_post(&shared->box);
 	return token;
 }
 
 ConditionVariable *
 zklock_set_cv(void)
 {
-	return &my_slot()->cv;
+	return &my_call()->cv;
 }
 
 /* ------------------------------------------------------------------------
@@ -148,39 +131,39 @@ zklock_set_cv(void)
 bool
 zklock_sets_changed(void)
 {
-	return pg_atomic_exchange_u32(&shared->changed, 0) != 0;
+	return zklock_mailbox_posted(&shared->box);
 }
 
-ZkSetSlot *
+ZkSetCall *
 zklock_sets_lock(int *n)
 {
 	Assert(zklock_in_worker());
-	lock_slots(LW_SHARED);
+	lock_calls(LW_SHARED);
 	*n = zklock_shared->nprocs;
-	return shared->slot;
+	return shared->call;
 }
 
 void
 zklock_sets_unlock(void)
 {
-	LWLockRelease(shared->lock);
+	LWLockRelease(shared->box.lock);
 }
 
 void
 zklock_set_grant(int index, uint64 number, int64 token)
 {
-	ZkSetSlot *slot = &shared->slot[index];
+	ZkSetCall *call = &shared->call[index];
 
 	Assert(zklock_in_worker() && token > 0);
-	lock_slots(LW_EXCLUSIVE);
-	if (slot->number == number)
-		slot->token = token;
-	LWLockRelease(shared->lock);
-	ConditionVariableBroadcast(&slot->cv);
+	lock_calls(LW_EXCLUSIVE);
+	if (call->number == number)
+		call->token = token;
+	LWLockRelease(shared->box.lock);
+	ConditionVariableBroadcast(&call->cv);
 }
 
 void
 zklock_set_wake(int index)
 {
-	ConditionVariableBroadcast(&shared->slot[index].cv);
+	ConditionVariableBroadcast(&shared->call[index].cv);
 }

@@ -17,9 +17,6 @@
 #include "postgres.h"
 #include "compat.h"
 
-#include "storage/ipc.h"
-#include "storage/shmem.h"
-
 #include "stat.h"
 
 #define NROWS (ZKLOCK_STAT_NAMES / ZKLOCK_NPARTITIONS)
@@ -45,26 +42,24 @@ typedef struct StatShared
 
 static StatShared *shared = NULL;
 
-void
-zklock_stat_shmem_request(void)
+static Size
+size(void)
 {
-	RequestAddinShmemSpace(MAXALIGN(sizeof(StatShared)));
+	return sizeof(StatShared);
 }
 
-void
-zklock_stat_shmem_startup(void)
+static void
+init(void)
 {
-	bool found;
-
-	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	shared = ShmemInitStruct("zklock statistics", sizeof(StatShared), &found);
-	if (!found)
-	{
-		memset(shared, 0, sizeof(*shared));
-		pg_atomic_init_u64(&shared->since, (uint64) GetCurrentTimestamp());
-	}
-	LWLockRelease(AddinShmemInitLock);
+	pg_atomic_init_u64(&shared->since, (uint64) GetCurrentTimestamp());
 }
+
+const ZkSharedPart zklock_stat_part = {
+	.name = "zklock statistics",
+	.size = size,
+	.memory = (void **) &shared,
+	.init = init,
+};
 
 /* The row of the entry's name. */
 static int

@@ -29,16 +29,14 @@
 
 #include "storage/condition_variable.h"
 #include "storage/latch.h"
-#include "storage/lwlock.h"
 #include "storage/spin.h"
 #include "utils/timestamp.h"
-
-#include "port/atomics.h"
 
 #include "heartbeat.h"
 #include "history.h"
 #include "job_rules.h"
 #include "lease.h"
+#include "mailbox.h"
 #include "protocol.h"
 #include "zk.h"
 
@@ -365,9 +363,7 @@ typedef struct ZkLockShared
 /* NULL when not preloaded. */
 extern PGDLLIMPORT ZkLockShared *zklock_shared;
 
-/* For shmem_request_hook and shmem_startup_hook. */
-extern void zklock_table_shmem_request(void);
-extern void zklock_table_shmem_startup(void);
+extern const ZkSharedPart zklock_table_part;
 
 /* The worker's entry point; by it a process knows that it is the worker. */
 #define ZKLOCK_WORKER_MAIN "zklock_worker_main"

@@ -46,8 +46,8 @@ typedef struct Meeting
 static dlist_head meetings = DLIST_STATIC_INIT(meetings); /* used last: at the end */
 static int nmeetings = 0;
 static uint32 last_serial = 0;
-static Meeting **meeting_of = NULL; /* by slot; NULL: none yet */
-static ZkParty **parties;			/* room for one of each slot */
+static Meeting **meeting_of = NULL; /* by call; NULL: none yet */
+static ZkParty **parties;			/* room for one of each call */
 static bool crowded = false;		/* some wait for room for their watches */
 
 /* ------------------------------------------------------------------------
@@ -65,11 +65,11 @@ node_path(const Meeting *m, const ZkPartyNode *node)
 	return zklock_path_name(ZKLOCK_KIND_BARRIER, m->name, child);
 }
 
-/* Which slot has the party? */
-static const ZkPartySlot *
-slot_of(const ZkParty *party)
+/* Which call has the party? */
+static const ZkBarrierCall *
+call_of(const ZkParty *party)
 {
-	return (const ZkPartySlot *) ((const char *) party - offsetof(ZkPartySlot, party));
+	return (const ZkBarrierCall *) ((const char *) party - offsetof(ZkBarrierCall, party));
 }
 
 static int
@@ -80,7 +80,7 @@ send_create(ZkClient *client, const Meeting *m, const ZkParty *party,
 	StringInfoData data;
 
 	zklock_barrier_format_party(child, party->id, m->barrier.session, party->parties);
-	zklock_describe_server(&data, slot_of(party)->pid);
+	zklock_describe_server(&data, call_of(party)->pid);
 	return zklock_client_create(client,
 								zklock_path_name(ZKLOCK_KIND_BARRIER, m->name, child),
 								data.data, data.len, ZKLOCK_CREATE_EPHEMERAL_SEQUENTIAL,
@@ -262,7 +262,7 @@ step(Meeting *m, ZkBarrierEvent *event)
 	Assert(zklock_in_worker());
 	for (int i = 0; i < zklock_barrier_max(); i++)
 		if (meeting_of[i] == m)
-			parties[n++] = &zklock_barrier_party_slot(i)->party;
+			parties[n++] = &zklock_barrier_call(i)->party;
 	event->session = zklock_shared->session.uuid_hi;
 	zklock_barrier_step(&m->barrier, parties, n, event, send_request, m);
 	if (n > 0)
@@ -272,10 +272,10 @@ step(Meeting *m, ZkBarrierEvent *event)
 		if (meeting_of[i] != m)
 			continue;
 		n--;
-		if (zklock_barrier_party_slot(i)->party.state == ZKLOCK_PARTY_OVER)
+		if (zklock_barrier_call(i)->party.state == ZKLOCK_PARTY_OVER)
 		{
 			meeting_of[i] = NULL;
-			zklock_barrier_party_over(i);
+			zklock_barrier_over(i);
 		}
 	}
 }
@@ -300,26 +300,26 @@ begin(void)
 								 sizeof(*parties) * (Size) zklock_barrier_max());
 }
 
-/* A slot that belongs to no barrier here yet. */
+/* A call that belongs to no barrier here yet. */
 static void
-take_slot(int i)
+take_call(int i)
 {
-	ZkPartySlot *slot = zklock_barrier_party_slot(i);
-	Meeting *m = find_meeting(slot->name);
+	ZkBarrierCall *call = zklock_barrier_call(i);
+	Meeting *m = find_meeting(call->name);
 
-	if (m == NULL && zklock_watches_full() && !slot->party.tried)
+	if (m == NULL && zklock_watches_full() && !call->party.tried)
 	{
 		/* it waits for room, and may leave meanwhile */
 		crowded = true;
-		if (!slot->party.leave)
+		if (!call->party.leave)
 			return;
-		slot->party.state = ZKLOCK_PARTY_OVER;
-		slot->party.end = ZKLOCK_PARTY_LEFT;
-		zklock_barrier_party_over(i);
+		call->party.state = ZKLOCK_PARTY_OVER;
+		call->party.end = ZKLOCK_PARTY_LEFT;
+		zklock_barrier_over(i);
 		return;
 	}
 	if (m == NULL)
-		m = make_meeting(slot->name);
+		m = make_meeting(call->name);
 	meeting_of[i] = m;
 	dlist_delete(&m->node);
 	dlist_push_tail(&meetings, &m->node);
@@ -327,17 +327,17 @@ take_slot(int i)
 
 /* All that wait have a barrier, and it is to look at them. */
 static void
-take_slots(void)
+take_calls(void)
 {
 	begin();
 	crowded = false;
 	for (int i = 0; i < zklock_barrier_max(); i++)
 	{
-		/* unlocked: whoever takes a slot says so afterwards */
-		if (!zklock_barrier_party_slot(i)->used)
+		/* unlocked: whoever comes says so afterwards */
+		if (!zklock_barrier_call(i)->used)
 			continue;
-		if (meeting_of[i] == NULL && zklock_barrier_party_waits(i))
-			take_slot(i);
+		if (meeting_of[i] == NULL && zklock_barrier_waits(i))
+			take_call(i);
 		if (meeting_of[i] != NULL)
 			meeting_of[i]->needed = true;
 	}
@@ -350,7 +350,7 @@ zklock_barrier_worker_work(void)
 
 	if (!zklock_barrier_changed() && !crowded)
 		return;
-	take_slots();
+	take_calls();
 	dlist_foreach_modify (iter, &meetings)
 	{
 		Meeting *m = dlist_container(Meeting, node, iter.cur);
@@ -399,7 +399,7 @@ zklock_barrier_worker_event(ZkLockEventType type)
 	}
 	/* what a predecessor has left is to hear of it, too */
 	if (type != ZKLOCK_EV_TICK && zklock_barrier_used() > 0)
-		take_slots();
+		take_calls();
 	dlist_foreach_modify (iter, &meetings)
 	{
 		Meeting *m = dlist_container(Meeting, node, iter.cur);
@@ -506,7 +506,7 @@ zklock_barrier_worker_message(const ZkMessage *message)
 		case ZKLOCK_BARRIER_OPEN:
 			event.type = ZKLOCK_BARRIER_OPENED;
 			if (event.rc == ZKLOCK_RC_OK)
-				zklock_barrier_party_count_opened();
+				zklock_barrier_count_opened();
 			break;
 	}
 	step(m, &event);

@@ -170,13 +170,13 @@ send_chunk(ZkQueueBuffer *buffer)
 			zklock_client_create(client,
 								 own_chunk_path(put->queue, buffer->serial, buffer->chunk),
 								 buffer->data, buffer->len, ZKLOCK_CREATE_PERSISTENT, &tag));
-	LWLockAcquire(zklock_queue_shared->lock, LW_EXCLUSIVE);
+	LWLockAcquire(zklock_queue_shared->box.lock, LW_EXCLUSIVE);
 	if (client == NULL)
 		put->again = true;
 	buffer->state = ZKLOCK_BUFFER_FREE;
 	ConditionVariableBroadcast(&zklock_queue_shared->room_cv);
 	ConditionVariableBroadcast(&put->cv);
-	LWLockRelease(zklock_queue_shared->lock);
+	LWLockRelease(zklock_queue_shared->box.lock);
 }
 
 static void
@@ -187,11 +187,11 @@ send_chunks(void)
 		ZkQueueBuffer *buffer = &zklock_queue_shared->buffer[i];
 		bool posted;
 
-		LWLockAcquire(zklock_queue_shared->lock, LW_EXCLUSIVE);
+		LWLockAcquire(zklock_queue_shared->box.lock, LW_EXCLUSIVE);
 		posted = buffer->state == ZKLOCK_BUFFER_POSTED;
 		if (posted)
 			buffer->state = ZKLOCK_BUFFER_SENDING;
-		LWLockRelease(zklock_queue_shared->lock);
+		LWLockRelease(zklock_queue_shared->box.lock);
 		if (posted)
 			send_chunk(buffer);
 	}
@@ -216,7 +216,7 @@ settle(void)
 	ZkQueuePut *puts[ZKLOCK_QUEUE_PUTS];
 	int nputs = 0;
 
-	LWLockAcquire(zklock_queue_shared->lock, LW_EXCLUSIVE);
+	LWLockAcquire(zklock_queue_shared->box.lock, LW_EXCLUSIVE);
 	for (int i = 0; i < ZKLOCK_QUEUE_PUTS; i++)
 	{
 		ZkQueuePut *put = &zklock_queue_shared->put[i];
@@ -234,7 +234,7 @@ settle(void)
 		ConditionVariableBroadcast(&zklock_queue_shared->room_cv);
 		zklock_queue_takes_look_again();
 	}
-	LWLockRelease(zklock_queue_shared->lock);
+	LWLockRelease(zklock_queue_shared->box.lock);
 
 	/* nobody else moves what is over */
 	qsort(puts, (size_t) nputs, sizeof(ZkQueuePut *), compare_orders);
@@ -346,17 +346,17 @@ put_message(const ZkMessage *message)
 	bool missing = false;
 	bool over;
 
-	LWLockAcquire(zklock_queue_shared->lock, LW_EXCLUSIVE);
+	LWLockAcquire(zklock_queue_shared->box.lock, LW_EXCLUSIVE);
 	if (put->serial != message->tag.generation || put->state == ZKLOCK_PUT_FREE)
 	{
-		LWLockRelease(zklock_queue_shared->lock);
+		LWLockRelease(zklock_queue_shared->box.lock);
 		return;
 	}
 	over = message->tag.uuid >= TAG_READ;
 	if (!over)
 		written(put, message, &missing);
 	strlcpy(queue, put->queue, sizeof(queue));
-	LWLockRelease(zklock_queue_shared->lock);
+	LWLockRelease(zklock_queue_shared->box.lock);
 	if (missing)
 		zklock_queue_takes_make_queue(queue);
 	if (over && put->open)
@@ -449,11 +449,11 @@ is_spoken_for(const ZkChunkName *name)
 
 	if (name->life != zklock_queue_shared->life)
 		return false;
-	LWLockAcquire(zklock_queue_shared->lock, LW_SHARED);
+	LWLockAcquire(zklock_queue_shared->box.lock, LW_SHARED);
 	for (int i = 0; i < ZKLOCK_QUEUE_PUTS && !found; i++)
 		found = zklock_queue_shared->put[i].state != ZKLOCK_PUT_FREE &&
 			zklock_queue_shared->put[i].serial == name->put;
-	LWLockRelease(zklock_queue_shared->lock);
+	LWLockRelease(zklock_queue_shared->box.lock);
 	return found;
 }
 
@@ -754,7 +754,7 @@ zklock_queue_puts_event(ZkLockEventType type)
 		return;
 	due = true;
 	proven = tick;
-	LWLockAcquire(zklock_queue_shared->lock, LW_EXCLUSIVE);
+	LWLockAcquire(zklock_queue_shared->box.lock, LW_EXCLUSIVE);
 	for (int i = 0; i < ZKLOCK_QUEUE_PUTS; i++)
 	{
 		ZkQueuePut *put = &zklock_queue_shared->put[i];
@@ -776,7 +776,7 @@ zklock_queue_puts_event(ZkLockEventType type)
 				zklock_queue_shared->buffer[i].state = ZKLOCK_BUFFER_FREE;
 		ConditionVariableBroadcast(&zklock_queue_shared->room_cv);
 	}
-	LWLockRelease(zklock_queue_shared->lock);
+	LWLockRelease(zklock_queue_shared->box.lock);
 	if (tick)
 		note_seen();
 	else

@@ -276,7 +276,7 @@ take_listing(View *view, const ZkMessage *message)
 static void
 refuse(uint64 queue, bool made, int rc)
 {
-	LWLockAcquire(zklock_queue_shared->lock, LW_EXCLUSIVE);
+	LWLockAcquire(zklock_queue_shared->box.lock, LW_EXCLUSIVE);
 	for (int i = 0; i < zklock_queue_shared->takes_high; i++)
 	{
 		ZkQueueTake *taken = &zklock_queue_shared->taken[i];
@@ -288,7 +288,7 @@ refuse(uint64 queue, bool made, int rc)
 		taken->rc = rc;
 		ConditionVariableBroadcast(&taken->cv);
 	}
-	LWLockRelease(zklock_queue_shared->lock);
+	LWLockRelease(zklock_queue_shared->box.lock);
 }
 
 /*
@@ -314,7 +314,7 @@ made_message(const ZkMessage *message)
 		return;
 	zklock_trouble("could not make the directories of a queue: %s", zklock_rc_text(rc));
 	refuse(message->tag.hash, true, rc);
-	LWLockAcquire(zklock_queue_shared->lock, LW_EXCLUSIVE);
+	LWLockAcquire(zklock_queue_shared->box.lock, LW_EXCLUSIVE);
 	for (int i = 0; i < ZKLOCK_QUEUE_PUTS; i++)
 	{
 		ZkQueuePut *put = &zklock_queue_shared->put[i];
@@ -324,7 +324,7 @@ made_message(const ZkMessage *message)
 		put->rc = rc;
 		ConditionVariableBroadcast(&put->cv);
 	}
-	LWLockRelease(zklock_queue_shared->lock);
+	LWLockRelease(zklock_queue_shared->box.lock);
 }
 
 static int
@@ -343,13 +343,13 @@ all_serials(int *n)
 	uint32 *serials = palloc(sizeof(uint32) * (Size) zklock_queue_shared->ntakes);
 
 	*n = 0;
-	LWLockAcquire(zklock_queue_shared->lock, LW_SHARED);
+	LWLockAcquire(zklock_queue_shared->box.lock, LW_SHARED);
 	for (int i = 0; i < zklock_queue_shared->takes_high; i++)
 	{
 		if (zklock_queue_shared->taken[i].take.state != ZKLOCK_TAKE_FREE)
 			serials[(*n)++] = zklock_queue_shared->taken[i].serial;
 	}
-	LWLockRelease(zklock_queue_shared->lock);
+	LWLockRelease(zklock_queue_shared->box.lock);
 	qsort(serials, (size_t) *n, sizeof(uint32), compare_serials);
 	return serials;
 }
@@ -747,7 +747,7 @@ zklock_queue_takes_work(bool wanted)
 		view->waits = false;
 	}
 	wishes = palloc(sizeof(ZkQueueTake *) * (Size) zklock_queue_shared->ntakes);
-	LWLockAcquire(zklock_queue_shared->lock, LW_EXCLUSIVE);
+	LWLockAcquire(zklock_queue_shared->box.lock, LW_EXCLUSIVE);
 	for (int i = 0; i < zklock_queue_shared->takes_high; i++)
 	{
 		ZkQueueTake *taken = &zklock_queue_shared->taken[i];
@@ -762,7 +762,7 @@ zklock_queue_takes_work(bool wanted)
 	qsort(wishes, (size_t) nwishes, sizeof(ZkQueueTake *), compare_orders);
 	for (int i = 0; i < nwishes; i++)
 		choose(&sendings, find_view(wishes[i]->queue, true), wishes[i]);
-	LWLockRelease(zklock_queue_shared->lock);
+	LWLockRelease(zklock_queue_shared->box.lock);
 
 	for (int i = 0; i < sendings.n; i++)
 		send_one(&sendings.sending[i]);
@@ -935,7 +935,7 @@ zklock_queue_takes_message(const ZkMessage *message)
 		view_message(message);
 		return;
 	}
-	LWLockAcquire(zklock_queue_shared->lock, LW_EXCLUSIVE);
+	LWLockAcquire(zklock_queue_shared->box.lock, LW_EXCLUSIVE);
 	if (taken->serial == message->tag.generation && taken->take.open)
 	{
 		ZkTakeNews news = take_reply(taken, (ZkTakeRequest) message->tag.uuid, message);
@@ -955,7 +955,7 @@ zklock_queue_takes_message(const ZkMessage *message)
 			strlcpy(item, taken->item, sizeof(item));
 		}
 	}
-	LWLockRelease(zklock_queue_shared->lock);
+	LWLockRelease(zklock_queue_shared->box.lock);
 	due = true;
 	if (missing)
 		zklock_queue_takes_make_queue(queue);
@@ -1032,13 +1032,13 @@ start_again(ZkLockEventType type)
 		zklock_items_forget(&view->items);
 		view->stuck = false;
 	}
-	LWLockAcquire(zklock_queue_shared->lock, LW_EXCLUSIVE);
+	LWLockAcquire(zklock_queue_shared->box.lock, LW_EXCLUSIVE);
 	for (int i = 0; i < zklock_queue_shared->takes_high; i++)
 	{
 		if (zklock_queue_shared->taken[i].take.state != ZKLOCK_TAKE_FREE)
 			start_take_again(&zklock_queue_shared->taken[i], type, &lost);
 	}
-	LWLockRelease(zklock_queue_shared->lock);
+	LWLockRelease(zklock_queue_shared->box.lock);
 	if (lost > 0)
 		report_lost(lost, "The ZooKeeper session ended.");
 }
@@ -1070,10 +1070,10 @@ zklock_queue_takes_event(ZkLockEventType type)
 
 				view->stuck = view->made = false;
 			}
-			LWLockAcquire(zklock_queue_shared->lock, LW_EXCLUSIVE);
+			LWLockAcquire(zklock_queue_shared->box.lock, LW_EXCLUSIVE);
 			for (int i = 0; i < zklock_queue_shared->takes_high; i++)
 				zklock_queue_shared->taken[i].pause = false;
-			LWLockRelease(zklock_queue_shared->lock);
+			LWLockRelease(zklock_queue_shared->box.lock);
 			break;
 		default:
 			return;

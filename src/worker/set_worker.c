@@ -3,7 +3,7 @@
  * set_worker.c
  *	  Several locks in one step: what becomes of the sets that backends have posted.
  *
- * A set is known here by a copy of what its slot says, made when it is posted; so its
+ * A set is known here by a copy of what its call says, made when it is posted; so its
  * backend may go at any time.  An entry that it was of is another one then, of another
  * generation, and no part of the set.
  *
@@ -26,7 +26,7 @@
 typedef struct Set
 {
 	dlist_node node;
-	int slot;
+	int call;
 	uint64 number;
 	ZkLockMode mode;
 	bool touched; /* something of it has changed */
@@ -66,7 +66,7 @@ static ZkSetMember *asked = NULL;
  */
 
 static Set *
-find_set(int slot)
+find_set(int call)
 {
 	dlist_iter iter;
 
@@ -74,7 +74,7 @@ find_set(int slot)
 	{
 		Set *set = dlist_container(Set, node, iter.cur);
 
-		if (set->slot == slot)
+		if (set->call == call)
 			return set;
 	}
 	return NULL;
@@ -87,23 +87,23 @@ forget_set(Set *set)
 	pfree(set);
 }
 
-/* With the slots locked: its proclocks stay, and so do their entries. */
+/* With the calls locked: its proclocks stay, and so do their entries. */
 static void
-add_set(int number, const ZkSetSlot *slot)
+add_set(int number, const ZkSetCall *call)
 {
 	int n = 0;
 	Set *set;
 
-	for (int32 i = slot->first; i >= 0; i = zklock_proclock(i)->set_next)
+	for (int32 i = call->first; i >= 0; i = zklock_proclock(i)->set_next)
 		n++;
 	set = MemoryContextAlloc(TopMemoryContext,
 							 offsetof(Set, member) + sizeof(ZkSetMember) * (Size) n);
-	set->slot = number;
-	set->number = slot->number;
-	set->mode = (ZkLockMode) slot->mode;
+	set->call = number;
+	set->number = call->number;
+	set->mode = (ZkLockMode) call->mode;
 	set->touched = true;
 	set->n = 0;
-	for (int32 i = slot->first; i >= 0; i = zklock_proclock(i)->set_next)
+	for (int32 i = call->first; i >= 0; i = zklock_proclock(i)->set_next)
 	{
 		int32 entry = zklock_proclock(i)->entry;
 
@@ -117,24 +117,24 @@ add_set(int number, const ZkSetSlot *slot)
 
 /* Which sets are there now? */
 static void
-read_slots(void)
+read_calls(void)
 {
 	int n;
-	const ZkSetSlot *slots = zklock_sets_lock(&n);
+	const ZkSetCall *calls = zklock_sets_lock(&n);
 
 	for (int i = 0; i < n; i++)
 	{
 		Set *set = find_set(i);
 
-		if (set != NULL && set->number == slots[i].number)
+		if (set != NULL && set->number == calls[i].number)
 		{
 			set->touched = true; /* it may doubt what it was told */
 			continue;
 		}
 		if (set != NULL)
 			forget_set(set);
-		if (slots[i].number != 0)
-			add_set(i, &slots[i]);
+		if (calls[i].number != 0)
+			add_set(i, &calls[i]);
 	}
 	zklock_sets_unlock();
 	touched = true;
@@ -153,7 +153,7 @@ zklock_set_worker_touch(uint64 number, bool news)
 			continue;
 		set->touched = touched = true;
 		if (news)
-			zklock_set_wake(set->slot);
+			zklock_set_wake(set->call);
 		return;
 	}
 }
@@ -196,7 +196,7 @@ zklock_set_worker_next(ZkSetWork *work)
 	dlist_iter iter;
 
 	if (zklock_sets_changed() || !read_once)
-		read_slots();
+		read_calls();
 	read_once = true;
 	if (!touched)
 		return false;
@@ -213,7 +213,7 @@ zklock_set_worker_next(ZkSetWork *work)
 			case ZKLOCK_SET_WAIT:
 				break;
 			case ZKLOCK_SET_GRANTED:
-				zklock_set_grant(set->slot, set->number, token);
+				zklock_set_grant(set->call, set->number, token);
 				break;
 			case ZKLOCK_SET_SEND:
 				*work = (ZkSetWork){.mode = set->mode, .n = set->n, .member = set->member};

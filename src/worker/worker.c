@@ -409,7 +409,7 @@ needs_session(void)
 static void
 hand_out_work(void)
 {
-	bool wanted = pg_atomic_exchange_u32(&zklock_queue_shared->wanted, 0) != 0;
+	bool wanted = zklock_mailbox_posted(&zklock_queue_shared->box);
 
 	zklock_job_worker_work();
 	zklock_answer_work();
