@@ -438,8 +438,8 @@ work_on(Run *run, ZkQuestion *question)
 	LWLockRelease(zklock_questions->box.lock);
 }
 
-void
-zklock_answer_work(void)
+static long
+work(void)
 {
 	for (int i = 0; i < ZKLOCK_NQUESTIONS; i++)
 	{
@@ -448,6 +448,7 @@ zklock_answer_work(void)
 			runs[i].serial != 0)
 			work_on(&runs[i], &zklock_questions->question[i]);
 	}
+	return -1;
 }
 
 /* Is the answer good for something without a child that may not be read?  Neither a queue
@@ -536,8 +537,8 @@ count_purged(Run *run)
 	LWLockRelease(zklock_questions->box.lock);
 }
 
-void
-zklock_answer_message(const ZkMessage *message)
+static void
+on_message(const ZkMessage *message)
 {
 	Run *run = &runs[message->tag.entry];
 	uint64 what = message->tag.uuid;
@@ -566,3 +567,9 @@ zklock_answer_message(const ZkMessage *message)
 	else if (run->query.token == zklock_ensemble_token(message->czxid))
 		remove_child(run, run->children[what].name);
 }
+
+const ZkAgent zklock_answer_agent = {
+	.tag = ZKLOCK_TAG_ANSWER,
+	.message = on_message,
+	.work = work,
+};

@@ -73,8 +73,8 @@ send_list(void)
 										   false, &tag));
 }
 
-void
-zklock_barrier_unused_start(void)
+static void
+start(void)
 {
 	connection++;
 	nnames = next_name = ngets = 0;
@@ -82,8 +82,8 @@ zklock_barrier_unused_start(void)
 		send_list();
 }
 
-void
-zklock_barrier_unused_work(void)
+static void
+look_whether_due(void)
 {
 	ZkRequestTag tag = make_tag(TAG_TIME);
 
@@ -172,8 +172,8 @@ take_directory(const ZkMessage *message)
 	go_on();
 }
 
-void
-zklock_barrier_unused_message(const ZkMessage *message)
+static void
+on_message(const ZkMessage *message)
 {
 	if (message->tag.generation != connection || zklock_session_client() == NULL)
 		return;
@@ -197,3 +197,18 @@ zklock_barrier_unused_message(const ZkMessage *message)
 			break;
 	}
 }
+
+static void
+on_event(ZkLockEventType type)
+{
+	if (type == ZKLOCK_EV_CONNECTED || type == ZKLOCK_EV_RESUMED)
+		start();
+	else if (type == ZKLOCK_EV_TICK)
+		look_whether_due();
+}
+
+const ZkAgent zklock_barrier_unused_agent = {
+	.event = on_event,
+	.tag = ZKLOCK_TAG_BARRIER_UNUSED,
+	.message = on_message,
+};

@@ -8,15 +8,8 @@
 #ifndef ZKLOCK_BARRIER_UNUSED_H
 #define ZKLOCK_BARRIER_UNUSED_H
 
-#include "client.h"
+#include "agent.h"
 
-/* A new connection. */
-extern void zklock_barrier_unused_start(void);
-
-/* A heartbeat was acknowledged. */
-extern void zklock_barrier_unused_work(void);
-
-/* A reply that is tagged ZKLOCK_TAG_BARRIER_UNUSED. */
-extern void zklock_barrier_unused_message(const ZkMessage *message);
+extern const ZkAgent zklock_barrier_unused_agent;
 
 #endif /* ZKLOCK_BARRIER_UNUSED_H */

@@ -343,13 +343,13 @@ take_calls(void)
 	}
 }
 
-void
-zklock_barrier_worker_work(void)
+static long
+work(void)
 {
 	dlist_mutable_iter iter;
 
 	if (!zklock_barrier_changed() && !crowded)
-		return;
+		return -1;
 	take_calls();
 	dlist_foreach_modify (iter, &meetings)
 	{
@@ -363,6 +363,7 @@ zklock_barrier_worker_work(void)
 		else if (nmeetings > IDLE_MAX && !has_parties(m))
 			forget_meeting(m);
 	}
+	return -1;
 }
 
 /* ------------------------------------------------------------------------
@@ -370,8 +371,8 @@ zklock_barrier_worker_work(void)
  * ------------------------------------------------------------------------
  */
 
-void
-zklock_barrier_worker_event(ZkLockEventType type)
+static void
+on_event(ZkLockEventType type)
 {
 	dlist_mutable_iter iter;
 	ZkBarrierEventType event;
@@ -414,21 +415,19 @@ zklock_barrier_worker_event(ZkLockEventType type)
 	}
 }
 
-bool
-zklock_barrier_worker_wants_tick(void)
+static bool
+on_watch(const ZkWatch *watch)
 {
-	return nmeetings > 0;
-}
+	Meeting *m;
 
-void
-zklock_barrier_worker_changed(const char *name)
-{
-	Meeting *m = find_meeting(name);
-
-	if (m == NULL)
-		return;
-	m->watched = false;
-	step_type(m, ZKLOCK_BARRIER_CHANGED);
+	if (watch->kind != ZKLOCK_KIND_BARRIER)
+		return false;
+	if ((m = find_meeting(watch->name)) != NULL)
+	{
+		m->watched = false;
+		step_type(m, ZKLOCK_BARRIER_CHANGED);
+	}
+	return true;
 }
 
 static void
@@ -444,8 +443,8 @@ take_listing(Meeting *m, const ZkMessage *message, ZkBarrierEvent *event)
 	pfree(nodes);
 }
 
-void
-zklock_barrier_worker_message(const ZkMessage *message)
+static void
+on_message(const ZkMessage *message)
 {
 	Meeting *m = tagged_meeting(&message->tag);
 	ZkBarrierEvent event = {0};
@@ -511,3 +510,26 @@ zklock_barrier_worker_message(const ZkMessage *message)
 	}
 	step(m, &event);
 }
+
+static bool
+ask(ZkAgentAsk what)
+{
+	switch (what)
+	{
+		case ZKLOCK_AGENT_BOUND:
+			return zklock_barrier_used() > 0;
+		case ZKLOCK_AGENT_TICKS:
+			return nmeetings > 0; /* what nobody waits for is forgotten by ticks */
+		default:
+			return false;
+	}
+}
+
+const ZkAgent zklock_barrier_agent = {
+	.event = on_event,
+	.tag = ZKLOCK_TAG_BARRIER,
+	.message = on_message,
+	.watch = on_watch,
+	.work = work,
+	.ask = ask,
+};

@@ -754,8 +754,8 @@ tell_refused(ZkDeadlockAct act, int rc)
 	told_rc = rc;
 }
 
-void
-zklock_deadlock_worker_message(const ZkMessage *message)
+static void
+on_message(const ZkMessage *message)
 {
 	ZkLockRc rc = zklock_reply_rc(message->rc);
 	uint32 serial = message->tag.generation;
@@ -795,8 +795,8 @@ zklock_deadlock_worker_message(const ZkMessage *message)
  * ------------------------------------------------------------------------
  */
 
-void
-zklock_deadlock_worker_event(ZkLockEventType type)
+static void
+on_event(ZkLockEventType type)
 {
 	uint64 session = zklock_shared->session.uuid_hi;
 
@@ -827,13 +827,13 @@ zklock_deadlock_worker_event(ZkLockEventType type)
 }
 
 void
-zklock_deadlock_worker_demanded(void)
+zklock_deadlock_demanded(void)
 {
 	look_wanted |= anybody_asked;
 }
 
-long
-zklock_deadlock_worker_work(void)
+static long
+work(void)
 {
 	ZkClient *client = zklock_session_client();
 	int64 now = zklock_clock();
@@ -870,3 +870,10 @@ zklock_deadlock_worker_work(void)
 		due = LOOK_PAUSE / NS_PER_MS;
 	return (long) due;
 }
+
+const ZkAgent zklock_deadlock_agent = {
+	.event = on_event,
+	.tag = ZKLOCK_TAG_DEADLOCK,
+	.message = on_message,
+	.work = work,
+};

@@ -8,19 +8,11 @@
 #ifndef ZKLOCK_DEADLOCK_WORKER_H
 #define ZKLOCK_DEADLOCK_WORKER_H
 
-#include "client.h"
-#include "protocol.h"
+#include "agent.h"
 
-/* A session event. */
-extern void zklock_deadlock_worker_event(ZkLockEventType type);
-
-/* A reply with the tag ZKLOCK_TAG_DEADLOCK. */
-extern void zklock_deadlock_worker_message(const ZkMessage *message);
+extern const ZkAgent zklock_deadlock_agent;
 
 /* Somebody else wants a grant of this server, and did not before. */
-extern void zklock_deadlock_worker_demanded(void);
-
-/* Do what is to be done.  ms until this should be called again, -1: no hurry. */
-extern long zklock_deadlock_worker_work(void);
+extern void zklock_deadlock_demanded(void);
 
 #endif /* ZKLOCK_DEADLOCK_WORKER_H */

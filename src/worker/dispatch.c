@@ -38,7 +38,7 @@
 #include "unknown.h"
 #include "watches.h"
 
-/* A session event on its way through the entries; see zklock_dispatch_all. */
+/* A session event on its way through the entries; see on_event. */
 static ZkLockEventType all_event;
 static int all_next = -1;		/* the next entry to feed, -1: none */
 static bool tick_wanted = true; /* by some entry, perhaps */
@@ -284,7 +284,7 @@ tell_table(ZkLockEntry *entry, const ZkLockEvent *event, const ZkLockActions *ac
 		if (action->type == ZKLOCK_ACT_REVOKED)
 			lost |= entry->held[action->mode] > 0;
 		if (action->type == ZKLOCK_ACT_DEMANDED)
-			zklock_deadlock_worker_demanded();
+			zklock_deadlock_demanded();
 		if (zklock_grant_apply(entry, action, event->keep))
 			zklock_entry_set_dirty(entry);
 		changed = true;
@@ -441,7 +441,7 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 		note_siblings(entry, &before, &actions, &siblings);
 	lost = tell_table(entry, event, &actions);
 	if (entry->kind == ZKLOCK_KIND_ELECTION)
-		zklock_election_worker_step(entry, event, &actions, &news);
+		zklock_election_step(entry, event, &actions, &news);
 	zklock_reporter_note(entry);
 	tick_wanted |= wants_tick(entry);
 	proof_due |= zklock_lock_queue_wants_proof(&entry->queue);
@@ -459,7 +459,7 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 	if (succession.watched)
 		zklock_succession_remember(name, &succession);
 	if (kind == ZKLOCK_KIND_ELECTION)
-		zklock_election_worker_announce(name, &news);
+		zklock_election_announce(name, &news);
 	else if (lost)
 		ereport(LOG,
 				(errmsg("%s \"%s\" was lost while held", zklock_hold_names[kind],
@@ -508,8 +508,8 @@ feed_all(void)
 	}
 }
 
-void
-zklock_dispatch_dirty(void)
+static void
+work_on_dirty(void)
 {
 	int32 index;
 
@@ -556,8 +556,8 @@ send_set(const ZkSetWork *work)
 	later = NIL;
 }
 
-void
-zklock_dispatch_sets(void)
+static void
+work_on_sets(void)
 {
 	ZkSetWork work;
 
@@ -566,8 +566,8 @@ zklock_dispatch_sets(void)
 		send_set(&work);
 }
 
-void
-zklock_dispatch_all(ZkLockEventType type)
+static void
+on_event(ZkLockEventType type)
 {
 	/* A tick is nothing beside the rest, and mostly for nobody. */
 	if (type == ZKLOCK_EV_TICK)
@@ -580,7 +580,7 @@ zklock_dispatch_all(ZkLockEventType type)
 	/* A process that ended has told nobody of the end of its connection. */
 	if (type == ZKLOCK_EV_RESUMED)
 	{
-		zklock_dispatch_all(ZKLOCK_EV_DISCONNECTED);
+		on_event(ZKLOCK_EV_DISCONNECTED);
 		resume_due = false;
 	}
 
@@ -600,10 +600,7 @@ zklock_dispatch_all(ZkLockEventType type)
 		resume_due = false;
 	}
 	if (type != ZKLOCK_EV_TICK)
-	{
 		zklock_succession_forget_all();
-		zklock_watches_doubt_all();
-	}
 	if (type == ZKLOCK_EV_SESSION_LOST || type == ZKLOCK_EV_RESUMED)
 		zklock_set_worker_forget();
 	all_event = type;
@@ -612,12 +609,6 @@ zklock_dispatch_all(ZkLockEventType type)
 	/* all have heard of the end of their grants, before there is another lease */
 	Assert(all_next < 0 ||
 		   (type != ZKLOCK_EV_SESSION_LOST && type != ZKLOCK_EV_DISCONNECTED));
-}
-
-bool
-zklock_dispatch_wants_tick(void)
-{
-	return tick_wanted || all_next >= 0;
 }
 
 static bool
@@ -914,46 +905,27 @@ dispatch_dir_watch(ZkLockKind kind, const char *name, bool children, bool data)
 		step_name(kind, name, &changed);
 }
 
-/* A watch fired: find the entry by the path. */
-static void
-dispatch_watch(const ZkMessage *message)
+/* On whose path nobody else has one. */
+static bool
+on_watch(const ZkWatch *watch)
 {
-	char name[ZKLOCK_NAME_MAX + 1];
-	const char *child;
-	ZkLockKind kind;
 	ZkLockChild parsed;
 	ZkLockEvent event = {0};
 
-	/* a deletion uses up both watches that there can be on a path */
-	bool children = message->type != ZKLOCK_MSG_NODE_CHANGED;
-	bool data = message->type != ZKLOCK_MSG_CHILDREN_CHANGED;
-
-	if (message->path == NULL || message->path[0] != '/')
-		return;
-	if (children)
-		zklock_watch_fired(message->path, true);
-	if (data)
-		zklock_watch_fired(message->path, false);
-	if (!zklock_parse_path(message->path, &kind, name, &child))
-		return;
-	if (kind == ZKLOCK_KIND_BARRIER)
+	if (watch->child == NULL)
 	{
-		zklock_barrier_worker_changed(name);
-		return;
+		dispatch_dir_watch(watch->kind, watch->name, watch->children, watch->data);
+		return true;
 	}
-	if (child == NULL)
-	{
-		dispatch_dir_watch(kind, name, children, data);
-		return;
-	}
-	event.type = message->type == ZKLOCK_MSG_NODE_DELETED ? ZKLOCK_EV_NODE_DELETED
-														  : ZKLOCK_EV_NODE_CHANGED;
-	event.name = child;
-	event.hash = zklock_hash_child(child);
-	if (zklock_parse_child(child, &parsed) &&
+	event.type = watch->message == ZKLOCK_MSG_NODE_DELETED ? ZKLOCK_EV_NODE_DELETED
+														   : ZKLOCK_EV_NODE_CHANGED;
+	event.name = watch->child;
+	event.hash = zklock_hash_child(watch->child);
+	if (zklock_parse_child(watch->child, &parsed) &&
 		parsed.uuid_hi == zklock_shared->session.uuid_hi)
 		event.uuid = parsed.uuid_lo;
-	step_name(kind, name, &event);
+	step_name(watch->kind, watch->name, &event);
+	return true;
 }
 
 void
@@ -1002,19 +974,11 @@ dispatch_set(const ZkMessage *message)
 	}
 }
 
-void
-zklock_dispatch_message(const ZkMessage *message)
+static void
+on_message(const ZkMessage *message)
 {
 	ZkLockEntry *entry;
 	ZkLockEvent event = {0};
-
-	if (message->type == ZKLOCK_MSG_NODE_DELETED ||
-		message->type == ZKLOCK_MSG_CHILDREN_CHANGED ||
-		message->type == ZKLOCK_MSG_NODE_CHANGED)
-	{
-		dispatch_watch(message);
-		return;
-	}
 
 	if (message->tag.kind == ZKLOCK_TAG_SET)
 	{
@@ -1084,19 +1048,42 @@ zklock_dispatch_message(const ZkMessage *message)
 		case ZKLOCK_TAG_DELETE:
 			event.type = ZKLOCK_EV_DELETED;
 			break;
-		case ZKLOCK_TAG_SET:
-		case ZKLOCK_TAG_NONE:
-		case ZKLOCK_TAG_ANSWER:
-		case ZKLOCK_TAG_BARRIER_UNUSED:
-		case ZKLOCK_TAG_NAMESAKES:
-		case ZKLOCK_TAG_LEFTRUNS:
-		case ZKLOCK_TAG_DEADLOCK:
-		case ZKLOCK_TAG_QUEUE_TAKES:
-		case ZKLOCK_TAG_QUEUE_PUTS:
-		case ZKLOCK_TAG_BARRIER:
-		case ZKLOCK_TAG_ENSEMBLE:
-		case ZKLOCK_TAG_SERVERS:
+		default:
 			return;
 	}
 	step(entry, message->tag.generation, &event);
 }
+
+static long
+work(void)
+{
+	work_on_dirty();
+	work_on_sets();
+	return -1;
+}
+
+static bool
+ask(ZkAgentAsk what)
+{
+	switch (what)
+	{
+		case ZKLOCK_AGENT_WANTS:
+			return zklock_shared->proclocks_used > 0;
+		case ZKLOCK_AGENT_HOLDS:
+		case ZKLOCK_AGENT_BUSY:
+			return zklock_dispatch_holds();
+		case ZKLOCK_AGENT_TICKS:
+			return tick_wanted || all_next >= 0;
+		default:
+			return false;
+	}
+}
+
+const ZkAgent zklock_lock_agent = {
+	.event = on_event,
+	.tag = ZKLOCK_TAG_NONE,
+	.message = on_message,
+	.watch = on_watch,
+	.work = work,
+	.ask = ask,
+};

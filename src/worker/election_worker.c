@@ -112,8 +112,8 @@ find_verdict(ZkLockEntry *entry)
 }
 
 void
-zklock_election_worker_step(ZkLockEntry *entry, const ZkLockEvent *event,
-							const ZkLockActions *actions, ZkElectionNews *news)
+zklock_election_step(ZkLockEntry *entry, const ZkLockEvent *event,
+					 const ZkLockActions *actions, ZkElectionNews *news)
 {
 	ZkElection *election = &entry->election;
 	bool stands = zklock_election_stands(entry);
@@ -163,7 +163,7 @@ zklock_election_worker_step(ZkLockEntry *entry, const ZkLockEvent *event,
 }
 
 void
-zklock_election_worker_announce(const char *name, const ZkElectionNews *news)
+zklock_election_announce(const char *name, const ZkElectionNews *news)
 {
 	if (news->lost != 0)
 	{
@@ -211,7 +211,7 @@ for_each_candidacy(void (*what)(ZkLockEntry *entry, ZkElectionNews *news))
 			what(entry, &news);
 		strlcpy(name, entry->name, sizeof(name));
 		zklock_entry_unlock(lock);
-		zklock_election_worker_announce(name, &news);
+		zklock_election_announce(name, &news);
 	}
 }
 
@@ -282,8 +282,8 @@ enter_listed_from(int first)
 	}
 }
 
-void
-zklock_election_worker_enter_listed(void)
+static void
+enter_listed(void)
 {
 	first_unentered = NONE_UNENTERED;
 	enter_listed_from(0);
@@ -376,8 +376,8 @@ look_at_wishes(void)
 	}
 }
 
-bool
-zklock_election_worker_leads(void)
+static bool
+leads(void)
 {
 	int i = -1;
 
@@ -402,16 +402,16 @@ leave_if_abandoned(ZkLockEntry *entry, ZkElectionNews *news)
 
 static bool stopping = false;
 
-void
-zklock_election_worker_set_stopping(void)
+static void
+set_stopping(void)
 {
 	stopping = true;
 	zklock_shared->eligible = ZKLOCK_ELIGIBLE_NO;
 	for_each_candidacy(shut_down);
 }
 
-long
-zklock_election_worker_work(void)
+static long
+work(void)
 {
 	static bool lease = false;
 	int64 left;
@@ -452,3 +452,16 @@ zklock_election_worker_work(void)
 	}
 	return due;
 }
+
+static bool
+ask(ZkAgentAsk what)
+{
+	return what == ZKLOCK_AGENT_BOUND && leads();
+}
+
+const ZkAgent zklock_election_agent = {
+	.work = work,
+	.ask = ask,
+	.reload = enter_listed,
+	.stop = set_stopping,
+};

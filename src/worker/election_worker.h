@@ -8,7 +8,10 @@
 #ifndef ZKLOCK_ELECTION_WORKER_H
 #define ZKLOCK_ELECTION_WORKER_H
 
+#include "agent.h"
 #include "election_shared.h"
+
+extern const ZkAgent zklock_election_agent;
 
 /* What is to be said when the entry is unlocked. */
 typedef struct ZkElectionNews
@@ -21,22 +24,8 @@ typedef struct ZkElectionNews
 } ZkElectionNews;
 
 /* A step of the entry, which is locked, has had these actions. */
-extern void zklock_election_worker_step(ZkLockEntry *entry, const ZkLockEvent *event,
-										const ZkLockActions *actions, ZkElectionNews *news);
-extern void zklock_election_worker_announce(const char *name, const ZkElectionNews *news);
-
-/* Enter the elections of "zklock.elections"; those that find no room, when there is
- * some (zklock_election_worker_work). */
-extern void zklock_election_worker_enter_listed(void);
-
-/* Each time round: who may lead, and is the lease good?  Returns ms until it
- * should be called again. */
-extern long zklock_election_worker_work(void);
-
-/* Is a leadership ours, or would it be with a lease? */
-extern bool zklock_election_worker_leads(void);
-
-/* The server stops: no leadership is true any more. */
-extern void zklock_election_worker_set_stopping(void);
+extern void zklock_election_step(ZkLockEntry *entry, const ZkLockEvent *event,
+								 const ZkLockActions *actions, ZkElectionNews *news);
+extern void zklock_election_announce(const char *name, const ZkElectionNews *news);
 
 #endif /* ZKLOCK_ELECTION_WORKER_H */

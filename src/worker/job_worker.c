@@ -12,7 +12,7 @@
  *
  * At the start the jobs of such runs may hang on the session of the server's life before,
  * which session.c keeps until they are settled, or all is done that can be
- * (zklock_job_worker_over).
+ * (zklock_job_settled).
  *
  *-------------------------------------------------------------------------
  */
@@ -98,11 +98,11 @@ start(int i)
 			 errhint("You might need to increase \"max_worker_processes\".")));
 }
 
-void
-zklock_job_worker_work(void)
+static long
+work(void)
 {
 	if (!zklock_shared->session.proven || RecoveryInProgress())
-		return;
+		return -1;
 	for (int i = 0; i < ZKLOCK_NSETTLE; i++)
 	{
 		/* read without the mutex: whoever wants something wakes us */
@@ -117,10 +117,11 @@ zklock_job_worker_work(void)
 		if (take_wish(i))
 			start(i);
 	}
+	return -1;
 }
 
 bool
-zklock_job_worker_over(void)
+zklock_job_settled(void)
 {
 	bool over = !any_runs();
 
@@ -133,3 +134,7 @@ zklock_job_worker_over(void)
 	SpinLockRelease(&zklock_shared->mutex);
 	return over;
 }
+
+const ZkAgent zklock_job_agent = {
+	.work = work,
+};

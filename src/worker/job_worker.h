@@ -8,10 +8,11 @@
 #ifndef ZKLOCK_JOB_WORKER_H
 #define ZKLOCK_JOB_WORKER_H
 
-/* Each time round: start the processes where there may be some. */
-extern void zklock_job_worker_work(void);
+#include "agent.h"
 
-/* Is nothing wanted of them, and none at work? */
-extern bool zklock_job_worker_over(void);
+extern const ZkAgent zklock_job_agent;
+
+/* Are no runs left to be settled, and no process at work on some? */
+extern bool zklock_job_settled(void);
 
 #endif /* ZKLOCK_JOB_WORKER_H */

@@ -714,8 +714,8 @@ work_on_look(void)
  * ------------------------------------------------------------------------
  */
 
-void
-zklock_queue_puts_work(bool wanted)
+static void
+work_on_puts(bool wanted)
 {
 	due |= wanted;
 	/* a look waits for the base, of which nobody tells us */
@@ -729,14 +729,8 @@ zklock_queue_puts_work(bool wanted)
 		work_on_look();
 }
 
-bool
-zklock_queue_puts_looking(void)
-{
-	return look.running || look.restart;
-}
-
-void
-zklock_queue_puts_message(const ZkMessage *message)
+static void
+on_message(const ZkMessage *message)
 {
 	if (message->tag.uuid >= TAG_SERVERS)
 		look_message(message);
@@ -744,8 +738,8 @@ zklock_queue_puts_message(const ZkMessage *message)
 		put_message(message);
 }
 
-void
-zklock_queue_puts_event(ZkLockEventType type)
+static void
+on_event(ZkLockEventType type)
 {
 	bool tick = type == ZKLOCK_EV_TICK;
 
@@ -789,3 +783,35 @@ zklock_queue_puts_event(ZkLockEventType type)
 	if (!zklock_queue_shared->looked && (!tick || look.restart))
 		look.wanted = true;
 }
+
+static long
+work(void)
+{
+	bool wanted = zklock_mailbox_posted(&zklock_queue_shared->box);
+
+	work_on_puts(wanted);
+	zklock_queue_takes_work(wanted);
+	return -1;
+}
+
+static bool
+ask(ZkAgentAsk what)
+{
+	switch (what)
+	{
+		case ZKLOCK_AGENT_TICKS:
+			return look.running || look.restart;
+		case ZKLOCK_AGENT_OWES:
+			return zklock_queue_owed();
+		default:
+			return false;
+	}
+}
+
+const ZkAgent zklock_queue_puts_agent = {
+	.event = on_event,
+	.tag = ZKLOCK_TAG_QUEUE_PUTS,
+	.message = on_message,
+	.work = work,
+	.ask = ask,
+};

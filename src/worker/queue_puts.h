@@ -8,17 +8,8 @@
 #ifndef ZKLOCK_QUEUE_PUTS_H
 #define ZKLOCK_QUEUE_PUTS_H
 
-#include "client.h"
-#include "protocol.h"
+#include "agent.h"
 
-/* To be called each time round.  "wanted": backends have something for us. */
-extern void zklock_queue_puts_work(bool wanted);
-
-/* Is a look for strays under way, or to be repeated at the next TICK? */
-extern bool zklock_queue_puts_looking(void);
-
-/* As a ZkSessionListener has it: a reply with ZKLOCK_TAG_QUEUE_PUTS. */
-extern void zklock_queue_puts_event(ZkLockEventType type);
-extern void zklock_queue_puts_message(const ZkMessage *message);
+extern const ZkAgent zklock_queue_puts_agent;
 
 #endif /* ZKLOCK_QUEUE_PUTS_H */

@@ -912,8 +912,8 @@ report_set_aside(const char *queue, const char *item, bool done)
 					 item)));
 }
 
-void
-zklock_queue_takes_message(const ZkMessage *message)
+static void
+on_message(const ZkMessage *message)
 {
 	ZkQueueTake *taken = &zklock_queue_shared->taken[message->tag.entry];
 	char queue[ZKLOCK_NAME_MAX + 1];
@@ -965,22 +965,20 @@ zklock_queue_takes_message(const ZkMessage *message)
 		zklock_trouble_refused(message);
 }
 
-void
-zklock_queue_takes_watch(const ZkMessage *message)
+static bool
+on_watch(const ZkWatch *watch)
 {
-	char name[ZKLOCK_NAME_MAX + 1];
-	const char *child;
-	ZkLockKind kind;
 	View *view;
 
-	if (message->path == NULL || message->path[0] != '/' ||
-		message->type == ZKLOCK_MSG_NODE_CHANGED ||
-		!zklock_parse_path(message->path, &kind, name, &child) ||
-		kind != ZKLOCK_KIND_QUEUE || child == NULL ||
-		(view = find_view(name, false)) == NULL)
-		return;
-	zklock_items_changed(&view->items, strcmp(child, "held") == 0);
-	due = true;
+	if (watch->kind != ZKLOCK_KIND_QUEUE)
+		return false;
+	if (watch->children && watch->child != NULL &&
+		(view = find_view(watch->name, false)) != NULL)
+	{
+		zklock_items_changed(&view->items, strcmp(watch->child, "held") == 0);
+		due = true;
+	}
+	return true;
 }
 
 /* One that is in use. */
@@ -1043,14 +1041,8 @@ start_again(ZkLockEventType type)
 		report_lost(lost, "The ZooKeeper session ended.");
 }
 
-bool
-zklock_queue_takes_wants_tick(void)
-{
-	return views != NIL;
-}
-
-void
-zklock_queue_takes_event(ZkLockEventType type)
+static void
+on_event(ZkLockEventType type)
 {
 	ListCell *cell;
 
@@ -1080,3 +1072,30 @@ zklock_queue_takes_event(ZkLockEventType type)
 	}
 	due = true;
 }
+
+static bool
+ask(ZkAgentAsk what)
+{
+	switch (what)
+	{
+		case ZKLOCK_AGENT_WANTS:
+			return zklock_queue_shared->takes_used > 0;
+		case ZKLOCK_AGENT_HOLDS:
+			return zklock_queue_has_items();
+		case ZKLOCK_AGENT_TICKS:
+			/* what is watched in vain is no longer after some ticks */
+			return views != NIL || zklock_queue_busy();
+		case ZKLOCK_AGENT_BUSY:
+			return zklock_queue_busy();
+		default:
+			return false;
+	}
+}
+
+const ZkAgent zklock_queue_takes_agent = {
+	.event = on_event,
+	.tag = ZKLOCK_TAG_QUEUE_TAKES,
+	.message = on_message,
+	.watch = on_watch,
+	.ask = ask,
+};

@@ -8,8 +8,9 @@
 #ifndef ZKLOCK_QUEUE_TAKES_H
 #define ZKLOCK_QUEUE_TAKES_H
 
-#include "client.h"
-#include "protocol.h"
+#include "agent.h"
+
+extern const ZkAgent zklock_queue_takes_agent;
 
 /* Make the directories of a queue. */
 extern void zklock_queue_takes_make_queue(const char *queue);
@@ -17,17 +18,8 @@ extern void zklock_queue_takes_make_queue(const char *queue);
 /* What a reply's code is to queue_rules.h. */
 extern int zklock_queue_takes_rc(int rc);
 
-/* To be called each time round.  "wanted": backends have something for us. */
+/* For the agent of puts, each time round.  "wanted": backends have something for us. */
 extern void zklock_queue_takes_work(bool wanted);
-
-/* As a ZkSessionListener has it: a reply with ZKLOCK_TAG_QUEUE_TAKES, or a watch of
- * whatever. */
-extern void zklock_queue_takes_event(ZkLockEventType type);
-extern void zklock_queue_takes_message(const ZkMessage *message);
-extern void zklock_queue_takes_watch(const ZkMessage *message);
-
-/* Is some queue watched?  One that nobody asks for is not for long, if there are ticks. */
-extern bool zklock_queue_takes_wants_tick(void);
 
 /* What was put is in a queue: who found none looks again. */
 extern void zklock_queue_takes_look_again(void);

@@ -1057,7 +1057,7 @@ left_ends(ZkLeftRuns runs)
 {
 	if (runs == ZKLOCK_LEFT_NONE || (runs == ZKLOCK_LEFT_SOME && left_over))
 		return true;
-	if (!left_over && connected && zklock_shared->session.proven && zklock_job_worker_over())
+	if (!left_over && connected && zklock_shared->session.proven && zklock_job_settled())
 	{
 		left_over = true;
 		(void) zklock_job_leftruns_ask(left);

@@ -37,8 +37,8 @@
 #include "utils/pidfile.h"
 #include "utils/ps_status.h"
 
+#include "agent.h"
 #include "answer.h"
-#include "barrier_shared.h"
 #include "barrier_unused.h"
 #include "barrier_worker.h"
 #include "client.h"
@@ -49,14 +49,15 @@
 #include "grant.h"
 #include "job_worker.h"
 #include "namesakes.h"
+#include "path.h"
 #include "queue_puts.h"
-#include "queue_shared.h"
 #include "queue_takes.h"
 #include "session.h"
 #include "settings.h"
 #include "stat.h"
 #include "table.h"
 #include "tag.h"
+#include "watches.h"
 #include "worker.h"
 
 /* A backstop: nothing should depend on it. */
@@ -196,49 +197,88 @@ publish(void)
  * ------------------------------------------------------------------------
  */
 
+/*
+ * Each has its turn in this order.  Queues come before locks, of which there may be as
+ * many as to leave no room for other requests.
+ */
+static const ZkAgent *const agents[] = {
+	&zklock_election_agent,	  &zklock_job_agent,		 &zklock_answer_agent,
+	&zklock_queue_puts_agent, &zklock_queue_takes_agent, &zklock_barrier_agent,
+	&zklock_lock_agent,		  &zklock_deadlock_agent,	 &zklock_barrier_unused_agent,
+	&zklock_namesakes_agent,
+};
+
+/* Does any of them say so? */
+static bool
+any(ZkAgentAsk what)
+{
+	for (size_t i = 0; i < lengthof(agents); i++)
+	{
+		if (agents[i]->ask != NULL && agents[i]->ask(what))
+			return true;
+	}
+	return false;
+}
+
 static void
 on_session_event(ZkLockEventType type)
 {
-	if (type == ZKLOCK_EV_CONNECTED || type == ZKLOCK_EV_RESUMED)
+	/* before anybody asks for one */
+	if (type != ZKLOCK_EV_TICK)
+		zklock_watches_doubt_all();
+	for (size_t i = 0; i < lengthof(agents); i++)
 	{
-		zklock_barrier_unused_start();
-		zklock_namesakes_start();
+		if (agents[i]->event != NULL)
+			agents[i]->event(type);
 	}
-	zklock_dispatch_all(type);
-	zklock_deadlock_worker_event(type);
-	zklock_barrier_worker_event(type);
-	zklock_queue_takes_event(type);
-	zklock_queue_puts_event(type);
-	if (type == ZKLOCK_EV_TICK)
+}
+
+static void
+on_watch(const ZkMessage *message)
+{
+	char name[ZKLOCK_NAME_MAX + 1];
+	ZkWatch watch = {
+		.name = name,
+		.message = message->type,
+		.children = message->type != ZKLOCK_MSG_NODE_CHANGED,
+		.data = message->type != ZKLOCK_MSG_CHILDREN_CHANGED,
+	};
+
+	if (message->path == NULL || message->path[0] != '/')
+		return;
+	if (watch.children)
+		zklock_watch_fired(message->path, true);
+	if (watch.data)
+		zklock_watch_fired(message->path, false);
+	if (!zklock_parse_path(message->path, &watch.kind, name, &watch.child))
+		return;
+	for (size_t i = 0; i < lengthof(agents); i++)
 	{
-		zklock_barrier_unused_work();
-		zklock_namesakes_work();
+		if (agents[i]->watch != NULL && agents[i]->watch(&watch))
+			return;
 	}
 }
 
 static void
 on_session_message(const ZkMessage *message)
 {
-	if (message->tag.kind == ZKLOCK_TAG_ANSWER)
-		zklock_answer_message(message);
-	else if (message->tag.kind == ZKLOCK_TAG_BARRIER_UNUSED)
-		zklock_barrier_unused_message(message);
-	else if (message->tag.kind == ZKLOCK_TAG_NAMESAKES)
-		zklock_namesakes_message(message);
-	else if (message->tag.kind == ZKLOCK_TAG_DEADLOCK)
-		zklock_deadlock_worker_message(message);
-	else if (message->tag.kind == ZKLOCK_TAG_BARRIER)
-		zklock_barrier_worker_message(message);
-	else if (message->tag.kind == ZKLOCK_TAG_QUEUE_TAKES)
-		zklock_queue_takes_message(message);
-	else if (message->tag.kind == ZKLOCK_TAG_QUEUE_PUTS)
-		zklock_queue_puts_message(message);
-	else if (message->tag.kind != ZKLOCK_TAG_ENSEMBLE)
+	uint32 tag =
+		zklock_tag_is_lock_queue(message->tag.kind) ? ZKLOCK_TAG_NONE : message->tag.kind;
+
+	if (message->type == ZKLOCK_MSG_NODE_DELETED ||
+		message->type == ZKLOCK_MSG_CHILDREN_CHANGED ||
+		message->type == ZKLOCK_MSG_NODE_CHANGED)
 	{
-		if (message->type == ZKLOCK_MSG_NODE_DELETED ||
-			message->type == ZKLOCK_MSG_CHILDREN_CHANGED)
-			zklock_queue_takes_watch(message);
-		zklock_dispatch_message(message);
+		on_watch(message);
+		return;
+	}
+	for (size_t i = 0; i < lengthof(agents); i++)
+	{
+		if (agents[i]->message != NULL && agents[i]->tag == tag)
+		{
+			agents[i]->message(message);
+			return;
+		}
 	}
 }
 
@@ -285,6 +325,16 @@ wait_set(void)
 }
 
 static void
+reload_agents(void)
+{
+	for (size_t i = 0; i < lengthof(agents); i++)
+	{
+		if (agents[i]->reload != NULL)
+			agents[i]->reload();
+	}
+}
+
+static void
 reload(void)
 {
 	char *root = pstrdup(zklock_root);
@@ -309,7 +359,7 @@ reload(void)
 		zklock_shared->session.worker_started = 0; /* no pause: we meant it */
 		proc_exit(1);
 	}
-	zklock_election_worker_enter_listed();
+	reload_agents();
 }
 
 /*
@@ -361,15 +411,12 @@ look_at_need(bool stopping)
 	kept = zklock_stat_kept_unlocked();
 	taken = kept != kept_seen;
 	kept_seen = kept;
-	wanted = stands || zklock_shared->proclocks_used > 0 ||
-		zklock_queue_shared->takes_used > 0;
-	bound = zklock_election_worker_leads() || zklock_barrier_used() > 0;
+	wanted = stands || any(ZKLOCK_AGENT_WANTS);
+	bound = any(ZKLOCK_AGENT_BOUND);
 	if (wanted && !bound && !stopping && zklock_session_renewable() &&
-		!zklock_dispatch_holds() && !zklock_queue_has_items())
+		!any(ZKLOCK_AGENT_HOLDS))
 		zklock_session_renew(zklock_dispatch_contends());
-	else if (wanted || taken || bound || stopping || zklock_queue_busy() ||
-			 zklock_queue_puts_looking() || zklock_dispatch_wants_tick() ||
-			 zklock_barrier_worker_wants_tick() || zklock_queue_takes_wants_tick())
+	else if (wanted || taken || bound || stopping || any(ZKLOCK_AGENT_TICKS))
 		zklock_session_need();
 }
 
@@ -386,12 +433,12 @@ may_end(int64 until)
 		aborted_until = PG_INT64_MAX;
 		return now > until;
 	}
-	if (zklock_queue_owed())
+	if (any(ZKLOCK_AGENT_OWES))
 		aborted_until = PG_INT64_MAX;
 	else if (aborted_until == PG_INT64_MAX)
 		aborted_until = now + ABORTED_MS * NS_PER_MS;
 	if (now < Min(until, aborted_until) &&
-		(zklock_dispatch_holds() || zklock_queue_busy() || zklock_session_returning()))
+		(any(ZKLOCK_AGENT_BUSY) || zklock_session_returning()))
 		return false;
 	/* jobs that sessions have left to us, and that nobody settles any more */
 	zklock_session_close(zklock_dispatch_holds() && !zklock_dispatch_sessions_hold());
@@ -403,18 +450,31 @@ may_end(int64 until)
 static bool
 needs_session(void)
 {
-	return zklock_shared->session.id.id != 0 || zklock_queue_owed();
+	return zklock_shared->session.id.id != 0 || any(ZKLOCK_AGENT_OWES);
 }
 
 static void
-hand_out_work(void)
+stop_agents(void)
 {
-	bool wanted = zklock_mailbox_posted(&zklock_queue_shared->box);
+	for (size_t i = 0; i < lengthof(agents); i++)
+	{
+		if (agents[i]->stop != NULL)
+			agents[i]->stop();
+	}
+}
 
-	zklock_job_worker_work();
-	zklock_answer_work();
-	zklock_queue_puts_work(wanted);
-	zklock_queue_takes_work(wanted);
+/* ms until they should be called again, "timeout" at most. */
+static long
+call_agents(long timeout)
+{
+	for (size_t i = 0; i < lengthof(agents); i++)
+	{
+		long due = agents[i]->work != NULL ? agents[i]->work() : -1;
+
+		if (due >= 0)
+			timeout = Min(timeout, due);
+	}
+	return timeout;
 }
 
 void
@@ -436,7 +496,7 @@ zklock_worker_main(Datum arg)
 	MemoryContextSwitchTo(context);
 	zklock_session_set_listener(&session_listener);
 	zklock_ensemble_start();
-	zklock_election_worker_enter_listed();
+	reload_agents();
 
 	for (;;)
 	{
@@ -451,7 +511,7 @@ zklock_worker_main(Datum arg)
 		if (ProcDiePending && stopping_until == 0 && begin_exit())
 		{
 			zklock_session_set_stopping();
-			zklock_election_worker_set_stopping();
+			stop_agents();
 			stopping_until = zklock_clock() + STOPPING_MS * NS_PER_MS;
 		}
 		if (ConfigReloadPending && stopping_until == 0)
@@ -471,15 +531,8 @@ zklock_worker_main(Datum arg)
 		due = zklock_grant_sweep();
 		if (due >= 0)
 			timeout = Min(timeout, due);
-		timeout = Min(timeout, zklock_election_worker_work());
 		look_at_need(stopping_until != 0);
-		hand_out_work();
-		zklock_dispatch_dirty();
-		zklock_dispatch_sets();
-		zklock_barrier_worker_work();
-		due = zklock_deadlock_worker_work();
-		if (due >= 0)
-			timeout = Min(timeout, due);
+		timeout = call_agents(timeout);
 		due = zklock_session_heartbeat();
 		if (due >= 0)
 			timeout = Min(timeout, due);
