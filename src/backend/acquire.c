@@ -60,7 +60,7 @@ zklock_acquire_raise(const ZkHeldLock *held, int32 index)
 {
 	const ZkProcLock *proclock = zklock_proclock(index);
 	int rc = proclock->failure_rc;
-	const char *what = zklock_kind_names[held->kind];
+	const char *what = zklock_kinds[held->kind].name;
 	const char *display = zklock_display_name(held->name);
 
 	switch ((ZkLockFailure) proclock->failure)
@@ -81,7 +81,7 @@ zklock_acquire_raise(const ZkHeldLock *held, int32 index)
 					 errmsg("sequence numbers of %s \"%s\" are used up", what, display),
 					 errdetail(
 						 "ZooKeeper numbers the contenders in a directory with 31 bits."),
-					 held->kind == ZKLOCK_KIND_JOB
+					 zklock_kinds[held->kind].record
 						 ? errhint("Make the directory anew, with the same data, while nobody uses the job; ZooKeeper then starts again at 0.")
 						 : errhint("Delete the directory while nobody uses the %s; ZooKeeper then starts again at 0.",
 								   what)));
@@ -93,7 +93,7 @@ zklock_acquire_raise(const ZkHeldLock *held, int32 index)
 							what, display),
 					 errdetail(
 						 "It was created without the sequence flag, so its number does not say whether it was there before ours."),
-					 held->kind == ZKLOCK_KIND_JOB
+					 zklock_kinds[held->kind].record
 						 ? errhint("Delete it from the job's directory in ZooKeeper, or let the program that made it use sequential znodes.")
 						 : errhint("Find it with zk_contenders(%s, '%s') and remove it with zk_break(%s, token, '%s'), or let the program that made it use sequential znodes.",
 								   quote_literal_cstr(display), what,

@@ -46,10 +46,10 @@ describe(int32 index)
 	const ZkLockEntry *entry = zklock_entry(proclock->entry);
 
 	return psprintf("%s%s \"%s\"",
-					entry->kind == ZKLOCK_KIND_SEMAPHORE	 ? ""
+					!zklock_kinds[entry->kind].modes		 ? ""
 						: proclock->mode == ZKLOCK_EXCLUSIVE ? "exclusive "
 															 : "shared ",
-					zklock_kind_names[entry->kind], zklock_display_name(entry->name));
+					zklock_kinds[entry->kind].name, zklock_display_name(entry->name));
 }
 
 static void

@@ -102,7 +102,7 @@ static bool look_at_all = false; /* for zklock_hold_end_void */
 void
 zklock_level1_tag(LOCKTAG *tag, ZkLockKind kind, const char *name, int pid)
 {
-	uint64 whose = kind == ZKLOCK_KIND_SEMAPHORE ? (uint64) pid << 8 : 0;
+	uint64 whose = zklock_kinds[kind].by_session ? (uint64) pid << 8 : 0;
 	uint64 hash = hash_bytes_extended((const unsigned char *) name, (int) strlen(name),
 									  whose | (uint64) kind);
 
@@ -341,7 +341,7 @@ zklock_hold_add(ZkHeldLock *held, ZkLockMode mode, ZkLockScope scope)
 
 	Assert(hold != NULL || nreserved > 0);
 	Assert(held->proclock[mode] >= 0);
-	Assert(!zklock_kind_is_kept((ZkLockKind) held->kind) ||
+	Assert(!zklock_kinds[held->kind].level1 ||
 		   zklock_lock_held_by_me(&held->tag, zklock_level1_mode(mode)));
 	if (hold != NULL)
 		hold->count++;
@@ -454,7 +454,7 @@ zklock_hold_each_session_scope(void (*what)(ZkHeldLock *held))
 	held_start_iterate(held_locks, &iterator);
 	while ((held = next_held(&iterator)) != NULL)
 	{
-		if (zklock_kind_is_kept((ZkLockKind) held->kind) &&
+		if (zklock_kinds[held->kind].level1 &&
 			!slist_is_empty(&held->holds[ZKLOCK_SCOPE_SESSION]))
 			what(held);
 	}
@@ -717,7 +717,7 @@ zklock_hold_refuse_prepare(void)
 {
 	ZkHold *hold = dlist_head_element(ZkHold, transaction_node, &zklock_holds.transaction);
 	ZkLockKind kind = hold->held->kind;
-	const char *what = kind == ZKLOCK_KIND_SEMAPHORE ? "permit" : zklock_kind_names[kind];
+	const char *what = kind == ZKLOCK_KIND_SEMAPHORE ? "permit" : zklock_kinds[kind].name;
 
 	if (kind == ZKLOCK_KIND_ELECTION)
 		ereport(ERROR,

@@ -168,7 +168,7 @@ insert_row(const Runs *runs, const ZkRunRow *row)
 
 	memset(nulls, true, (Size) desc->natts);
 	zklock_effective_server_name(server, sizeof(server));
-	zklock_own_set(values, nulls, column[KIND], text_datum(zklock_kind_names[row->kind]));
+	zklock_own_set(values, nulls, column[KIND], text_datum(zklock_kinds[row->kind].name));
 	zklock_own_set(values, nulls, column[NAMESPACE], namespace_datum(row->name));
 	zklock_own_set(values, nulls, column[NAME], text_datum(zklock_display_name(row->name)));
 	zklock_own_set(values, nulls, column[TOKEN], Int64GetDatum(row->token));
@@ -285,7 +285,7 @@ find_done(Oid function, const char *job, const ZkJobRun *run, const ZkJob *recor
 	int64_t found = ZKLOCK_JOB_NEVER;
 
 	open_runs(function, &runs);
-	value[KIND] = text_datum(zklock_kind_names[ZKLOCK_KIND_JOB]);
+	value[KIND] = text_datum(zklock_kinds[ZKLOCK_KIND_JOB].name);
 	value[NAMESPACE] = namespace_datum(job);
 	value[NAME] = text_datum(zklock_display_name(job));
 	if (run != NULL)

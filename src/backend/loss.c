@@ -185,7 +185,7 @@ zklock_loss_describe(ZkHeldLock *held, const char *name, ZkLossText *text)
 {
 	is_told(held);
 	zklock_loss_raised++;
-	text->what = zklock_hold_names[held->kind];
+	text->what = zklock_kinds[held->kind].held;
 	if (held->kind == ZKLOCK_KIND_ELECTION)
 	{
 		text->sqlstate = ERRCODE_T_R_SERIALIZATION_FAILURE;
@@ -253,7 +253,7 @@ warn_of_loss(ZkHeldLock *held)
 	is_told(held);
 	ereport(WARNING,
 			(errcode(ERRCODE_WARNING),
-			 errmsg("%s \"%s\" was lost", zklock_hold_names[held->kind], name),
+			 errmsg("%s \"%s\" was lost", zklock_kinds[held->kind].held, name),
 			 errdetail("Another server may hold it by now.")));
 }
 
@@ -463,7 +463,7 @@ zklock_loss_after_commit(void)
 		ereport(WARNING,
 				(errcode(ERRCODE_WARNING),
 				 errmsg("%s \"%s\" was lost before the commit was visible",
-						zklock_hold_names[held->kind], name),
+						zklock_kinds[held->kind].held, name),
 				 errdetail(
 					 "The transaction is committed. Another server may have held it since before that."),
 				 errhint("Use zk_fence to keep out a late writer.")));

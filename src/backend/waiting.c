@@ -131,10 +131,10 @@ on_error(void *arg)
 
 	find_blocker(proclock, &blocker);
 	errcontext("while waiting for %s%s \"%s\"%s",
-			   entry->kind != ZKLOCK_KIND_LOCK			? ""
+			   !zklock_kinds[entry->kind].modes			? ""
 				   : proclock->mode == ZKLOCK_EXCLUSIVE ? "exclusive "
 														: "shared ",
-			   zklock_kind_names[entry->kind], zklock_plain_name(entry->name),
+			   zklock_kinds[entry->kind].name, zklock_plain_name(entry->name),
 			   describe_blocker(&blocker));
 }
 
@@ -236,7 +236,7 @@ zklock_waiting_raise_over(ZkLockKind kind, const char *name, int64 timeout)
 
 	ereport(ERROR,
 			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-			 errmsg("could not obtain %s \"%s\" within %lld ms", zklock_hold_names[kind],
+			 errmsg("could not obtain %s \"%s\" within %lld ms", zklock_kinds[kind].held,
 					zklock_display_name(name), (long long) timeout),
 			 holder != NULL ? errdetail("%s", holder) : 0));
 }

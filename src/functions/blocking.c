@@ -267,12 +267,12 @@ put_waits(const Step *step, Datum *value, bool *null)
 	else if (!zklock_in_namespace(session->name))
 	{
 		*null = false;
-		*value = CStringGetTextDatum(zklock_kind_names[session->kind]);
+		*value = CStringGetTextDatum(zklock_kinds[session->kind].name);
 	}
 	else
 	{
 		*null = false;
-		*value = CStringGetTextDatum(psprintf("%s \"%s\"", zklock_kind_names[session->kind],
+		*value = CStringGetTextDatum(psprintf("%s \"%s\"", zklock_kinds[session->kind].name,
 											  zklock_display_name(session->name)));
 	}
 }
@@ -365,7 +365,7 @@ put_wait(ReturnSetInfo *rsinfo, const WaitRow *row)
 	Datum step[STEP_COLUMNS];
 	bool none[STEP_COLUMNS] = {0};
 
-	values[0] = CStringGetTextDatum(zklock_kind_names[row->kind]);
+	values[0] = CStringGetTextDatum(zklock_kinds[row->kind].name);
 	values[1] = CStringGetTextDatum(zklock_display_name(row->name));
 	values[2] = CStringGetTextDatum(zklock_modes[row->mode]);
 	nulls[2] = row->kind == ZKLOCK_KIND_QUEUE;
@@ -508,8 +508,6 @@ put_queue(ReturnSetInfo *rsinfo, Inquiry *inquiry, Chain *chain, ZkLockKind kind
 Datum
 zk_waits(PG_FUNCTION_ARGS)
 {
-	static const ZkLockKind kinds[] = {ZKLOCK_KIND_LOCK, ZKLOCK_KIND_JOB,
-									   ZKLOCK_KIND_SEMAPHORE};
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	Chain *chain = palloc(sizeof(Chain));
 	Inquiry inquiry = {0};
@@ -517,11 +515,11 @@ zk_waits(PG_FUNCTION_ARGS)
 	zklock_check_callable();
 	InitMaterializedSRF(fcinfo, 0);
 	put_own_waits(rsinfo, &inquiry, chain);
-	for (int k = 0; k < (int) lengthof(kinds); k++)
+	for (int k = 0; k < ZKLOCK_NKINDS; k++)
 	{
-		ZkQuery query = {.kind = kinds[k]};
+		ZkQuery query = {.kind = (ZkLockKind) k};
 		ZkNode *nodes;
-		int n = zklock_query(&query, &nodes);
+		int n = zklock_kinds[k].in_waits ? zklock_query(&query, &nodes) : 0;
 
 		for (int i = 0; i < n; i++)
 		{
@@ -529,7 +527,7 @@ zk_waits(PG_FUNCTION_ARGS)
 
 			if (nodes[i].nchildren > 1 && zklock_decode_name(nodes[i].name, name) &&
 				zklock_in_namespace(name))
-				put_queue(rsinfo, &inquiry, chain, kinds[k], name);
+				put_queue(rsinfo, &inquiry, chain, (ZkLockKind) k, name);
 		}
 	}
 	for (int i = 0; i < ask_members(&inquiry)->n; i++)

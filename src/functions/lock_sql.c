@@ -158,7 +158,7 @@ zk_unlock(PG_FUNCTION_ARGS)
 
 	ereport(WARNING,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("you do not hold %s \"%s\" in session scope", zklock_hold_names[kind],
+			 errmsg("you do not hold %s \"%s\" in session scope", zklock_kinds[kind].held,
 					zklock_display_name(name)),
 			 held != NULL ? errhint("A hold in transaction scope ends with its transaction.")
 						  : 0));
@@ -266,7 +266,7 @@ zk_assert(PG_FUNCTION_ARGS)
 	}
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("you do not hold %s \"%s\"", zklock_hold_names[kind],
+			 errmsg("you do not hold %s \"%s\"", zklock_kinds[kind].held,
 					zklock_display_name(name))));
 }
 

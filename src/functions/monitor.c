@@ -96,7 +96,7 @@ local_blockers(const LockRow *rows, int nrows, const LockRow *waiter)
 	int n = 0;
 
 	/* who asks for a permit waits for nobody in particular */
-	if (w->state != ZKLOCK_PROCLOCK_WANTED || waiter->kind != ZKLOCK_KIND_LOCK)
+	if (w->state != ZKLOCK_PROCLOCK_WANTED || zklock_kinds[waiter->kind].by_session)
 		return NULL;
 	while (first > rows && first[-1].kind == waiter->kind &&
 		   strcmp(first[-1].name, waiter->name) == 0)
@@ -135,7 +135,7 @@ put_lock_row(ReturnSetInfo *rsinfo, const LockRow *row, ArrayType *blockers,
 	values[0] = CStringGetTextDatum(zklock_display_name(row->name));
 	values[1] = CStringGetTextDatum(zklock_modes[proclock->mode]);
 	values[2] = CStringGetTextDatum(zklock_scopes[scope]);
-	nulls[1] = row->kind != ZKLOCK_KIND_LOCK;
+	nulls[1] = !zklock_kinds[row->kind].modes;
 	nulls[2] = kept;
 	values[3] = BoolGetDatum(granted);
 	values[4] = CStringGetTextDatum(lock_row_state(row));
@@ -167,7 +167,7 @@ put_lock_row(ReturnSetInfo *rsinfo, const LockRow *row, ArrayType *blockers,
 	values[14] = ObjectIdGetDatum(tag.locktag_field2);
 	values[15] = ObjectIdGetDatum(tag.locktag_field3);
 	values[16] = Int16GetDatum((int16) tag.locktag_field4);
-	values[17] = CStringGetTextDatum(zklock_kind_names[row->kind]);
+	values[17] = CStringGetTextDatum(zklock_kinds[row->kind].name);
 	values[18] = Int32GetDatum(row->permits);
 	nulls[18] = row->permits == 0;
 	if (!kept && !zklock_may_see(proclock->role))
@@ -194,7 +194,7 @@ collect_lock_rows(const ZkLockEntry *entry, LockRow *rows, int room)
 {
 	int n = 0;
 
-	if (!zklock_kind_is_kept((ZkLockKind) entry->kind))
+	if (!zklock_kinds[entry->kind].shown)
 		return 0;
 	zklock_foreach_proclock (proclock, entry)
 	{
@@ -502,7 +502,7 @@ zk_contenders(PG_FUNCTION_ARGS)
 		values[0] = Int32GetDatum(i + 1);
 		zklock_put_server(node, &values[1], &nulls[1]);
 		values[2] = CStringGetTextDatum(zklock_modes[queue.children[i].mode]);
-		nulls[2] = kind != ZKLOCK_KIND_LOCK;
+		nulls[2] = !zklock_kinds[kind].modes;
 		values[3] = BoolGetDatum(queue.holds[i]);
 		values[4] = Int64GetDatum(node->token);
 		zklock_put_session(node, &values[5], &nulls[5]);
@@ -658,7 +658,7 @@ zk_break(PG_FUNCTION_ARGS)
 	if (removed)
 		ereport(LOG,
 				(errmsg("zk_break removed the contender with token %lld from the queue of %s \"%s\"",
-						(long long) token, zklock_kind_names[kind],
+						(long long) token, zklock_kinds[kind].name,
 						zklock_display_name(name)),
 				 owner != NULL ? errdetail_log("%s", owner) : 0));
 	PG_RETURN_BOOL(removed);
@@ -754,7 +754,7 @@ zk_stat_locks(PG_FUNCTION_ARGS)
 		values[0] = CStringGetTextDatum(zklock_display_name(rows[i].name));
 		put_counters(&values[1], rows[i].n);
 		values[ZKLOCK_NSTATS + 1] = TimestampTzGetDatum(rows[i].used);
-		values[ZKLOCK_NSTATS + 2] = CStringGetTextDatum(zklock_kind_names[rows[i].kind]);
+		values[ZKLOCK_NSTATS + 2] = CStringGetTextDatum(zklock_kinds[rows[i].kind].name);
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 	}
 	return (Datum) 0;

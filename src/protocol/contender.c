@@ -28,21 +28,58 @@
 #define SEQUENCE_DIGITS 10 /* width of the server's "%010d" */
 #define SEQUENCE_MAX	INT64_C(2147483647)
 
-const char *const zklock_kind_names[] = {
-	[ZKLOCK_KIND_LOCK] = "lock",
-	[ZKLOCK_KIND_ELECTION] = "election",
-	[ZKLOCK_KIND_JOB] = "job",
-	[ZKLOCK_KIND_BARRIER] = "barrier",
-	[ZKLOCK_KIND_SEMAPHORE] = "semaphore",
-	[ZKLOCK_KIND_QUEUE] = "queue",
+const ZkKind zklock_kinds[ZKLOCK_NKINDS] = {
+	[ZKLOCK_KIND_LOCK] =
+		{
+			.name = "lock",
+			.held = "lock",
+			.namespaced = true,
+			.modes = true,
+			.level1 = true,
+			.kept = true,
+			.shown = true,
+			.in_waits = true,
+		},
+	[ZKLOCK_KIND_ELECTION] =
+		{
+			.name = "election",
+			.held = "leadership of election",
+			.by_server = true,
+		},
+	[ZKLOCK_KIND_JOB] =
+		{
+			.name = "job",
+			.held = "job",
+			.namespaced = true,
+			.in_waits = true,
+			.record = true,
+		},
+	[ZKLOCK_KIND_BARRIER] = {.name = "barrier", .namespaced = true},
+	[ZKLOCK_KIND_SEMAPHORE] =
+		{
+			.name = "semaphore",
+			.held = "a permit of semaphore",
+			.namespaced = true,
+			.by_session = true,
+			.level1 = true,
+			.kept = true,
+			.shown = true,
+			.in_waits = true,
+		},
+	[ZKLOCK_KIND_QUEUE] = {.name = "queue", .namespaced = true},
 };
 
-const char *const zklock_hold_names[] = {
-	[ZKLOCK_KIND_LOCK] = "lock",
-	[ZKLOCK_KIND_ELECTION] = "leadership of election",
-	[ZKLOCK_KIND_JOB] = "job",
-	[ZKLOCK_KIND_SEMAPHORE] = "a permit of semaphore",
-};
+int
+zklock_kind_find(const char *name, size_t len)
+{
+	for (int kind = 0; kind < ZKLOCK_NKINDS; kind++)
+	{
+		if (strlen(zklock_kinds[kind].name) == len &&
+			memcmp(zklock_kinds[kind].name, name, len) == 0)
+			return kind;
+	}
+	return -1;
+}
 
 static const char contender_prefix[] = "_c_";
 static const char exclusive_suffix[] = "-lock-";
@@ -298,7 +335,7 @@ void
 zklock_format_contender(char *buf, uint64_t uuid_hi, uint64_t uuid_lo, ZkLockKind kind,
 						ZkLockMode mode)
 {
-	assert(kind == ZKLOCK_KIND_LOCK || mode == ZKLOCK_EXCLUSIVE);
+	assert(zklock_kinds[kind].modes || mode == ZKLOCK_EXCLUSIVE);
 	strcpy(put_uuid(buf, uuid_hi, uuid_lo),
 		   kind == ZKLOCK_KIND_ELECTION ? election_suffix
 			   : mode == ZKLOCK_SHARED	? shared_suffix

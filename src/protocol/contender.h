@@ -58,22 +58,33 @@ typedef enum ZkLockKind
 
 #define ZKLOCK_NKINDS 6
 
-/* "lock", "election" and so on: what stands before a name in messages, and in texts that
- * servers write for each other. */
-extern const char *const zklock_kind_names[ZKLOCK_NKINDS];
+/* What distinguishes a kind from others, wherever no more than that matters. */
+typedef struct ZkKind
+{
+	/* What stands before a name of it in messages, and in texts that servers write for
+	 * each other; with an "s", the directory under the root. */
+	const char *name;
 
-/* What a session has of a name of that kind, and may lose, in messages.  NULL at the end:
- * of barriers and queues it is nothing. */
-extern const char *const zklock_hold_names[];
+	/* What a session has of a name of it, and may lose.  NULL: nothing. */
+	const char *held;
+
+	bool namespaced; /* zklock.namespace goes before its names */
+	bool modes;		 /* it can be had in shared mode, too */
+	bool by_server;	 /* the server has it, for all of its backends together */
+	bool by_session; /* each session has an entry and a contender of its own: a place */
+	bool level1;	 /* with it comes a lock of PostgreSQL's lock manager */
+	bool kept;		 /* a grant may stay when nobody has it */
+	bool shown;		 /* in zk_locks, and counted in zk_stat and zk_stat_locks */
+	bool in_waits;	 /* in zk_waits */
+	bool record;	 /* its directory has a record, and stays */
+} ZkKind;
+
+extern const ZkKind zklock_kinds[ZKLOCK_NKINDS];
+
+/* The kind of that name, or -1. */
+extern int zklock_kind_find(const char *name, size_t len);
 
 #define ZKLOCK_PERMITS_MAX 1000000 /* of one name */
-
-/* May a grant be kept when nobody has it? */
-static inline bool
-zklock_kind_is_kept(ZkLockKind kind)
-{
-	return kind == ZKLOCK_KIND_LOCK || kind == ZKLOCK_KIND_SEMAPHORE;
-}
 
 typedef enum ZkLockMode
 {

@@ -44,7 +44,7 @@ zklock_deadlock_waits_add(char *buf, const ZkWaitEdge *edge)
 				   "%" PRIu64 "\t%" PRId64 "\t%016" PRIx64 "\t%016" PRIx64
 				   "\t%s\t%s\t%d\t%d\t",
 				   edge->number, edge->stamp, edge->grant, edge->contender,
-				   edge->joins ? "joins" : "waits", zklock_kind_names[edge->kind],
+				   edge->joins ? "joins" : "waits", zklock_kinds[edge->kind].name,
 				   edge->holder, edge->waiter);
 	buf = write_text(buf, edge->name);
 	*buf++ = '\t';
@@ -202,6 +202,7 @@ take_edge(Field *line, ZkWaitEdge *edge)
 	uint64_t stamp;
 	uint64_t holder;
 	uint64_t waiter;
+	Field word;
 	int form;
 	int kind;
 
@@ -209,8 +210,8 @@ take_edge(Field *line, ZkWaitEdge *edge)
 		!take_number(line, 10, INT64_MAX, &stamp) ||
 		!take_number(line, 16, UINT64_MAX, &edge->grant) ||
 		!take_number(line, 16, UINT64_MAX, &edge->contender) ||
-		!take_word(line, forms, 2, &form) ||
-		!take_word(line, zklock_kind_names, ZKLOCK_NKINDS, &kind) ||
+		!take_word(line, forms, 2, &form) || !take_field(line, &word) ||
+		(kind = zklock_kind_find(word.p, word.len)) < 0 ||
 		!take_number(line, 10, INT32_MAX, &holder) ||
 		!take_number(line, 10, INT32_MAX, &waiter) ||
 		!take_text(line, edge->name, sizeof(edge->name)) || edge->name[0] == '\0' ||

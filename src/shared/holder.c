@@ -26,7 +26,7 @@ bool
 zklock_holder_blocks(const ZkLockEntry *entry, const ZkContender *grant)
 {
 	return grant->demanded ||
-		(entry->kind == ZKLOCK_KIND_SEMAPHORE && zklock_semaphore_place_waits_beside(entry));
+		(zklock_kinds[entry->kind].by_session && zklock_semaphore_place_waits_beside(entry));
 }
 
 bool
@@ -48,7 +48,7 @@ zklock_holder_concerned(const ZkLockEntry *entry, const ZkContender *contender)
 bool
 zklock_holder_concerns(const ZkLockEntry *entry)
 {
-	if (entry->kind == ZKLOCK_KIND_ELECTION)
+	if (zklock_kinds[entry->kind].by_server)
 		return false;
 	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
 	{

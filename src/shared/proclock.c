@@ -74,8 +74,8 @@ make_proclock(ZkLockKind kind, const char *name, uint32 hash, int permits,
 	int32 index;
 
 	Assert(!zklock_in_worker());
-	Assert(kind == ZKLOCK_KIND_LOCK || mode == ZKLOCK_EXCLUSIVE);
-	Assert((kind == ZKLOCK_KIND_SEMAPHORE) == (permits > 0));
+	Assert(zklock_kinds[kind].modes || mode == ZKLOCK_EXCLUSIVE);
+	Assert(zklock_kinds[kind].by_session == (permits > 0));
 	SpinLockAcquire(&zklock_shared->mutex);
 	index = zklock_shared->free_proclock;
 	if (index >= 0)
@@ -92,7 +92,7 @@ make_proclock(ZkLockKind kind, const char *name, uint32 hash, int permits,
 	proclock->role = MyProc->roleId;
 	strlcpy(proclock->application, application_name, sizeof(proclock->application));
 
-	entry = kind == ZKLOCK_KIND_SEMAPHORE
+	entry = zklock_kinds[kind].by_session
 		? zklock_semaphore_place_make(name, permits, &lock)
 		: zklock_entry_find_hashed(kind, name, hash, true, LW_EXCLUSIVE, &lock);
 	if (entry == NULL)
@@ -280,7 +280,7 @@ state_wish(ZkLockEntry *entry, ZkProcLock *proclock)
 	proclock->heard = proclock->blocked = false;
 	entry->want[proclock->mode]++;
 	entry->last_pid = MyProcPid;
-	if (entry->kind == ZKLOCK_KIND_SEMAPHORE)
+	if (zklock_kinds[entry->kind].by_session)
 		give_up_kept_permits(entry);
 	(void) zklock_grant_settle(entry);
 	zklock_entry_set_dirty(entry);
@@ -565,7 +565,7 @@ zklock_proclock_abandon(int32 index)
 	 * (zklock_grant_apply).
 	 */
 	if (proclock->state == ZKLOCK_PROCLOCK_HELD && !proclock->lost &&
-		proclock->mode == ZKLOCK_EXCLUSIVE && entry->kind != ZKLOCK_KIND_ELECTION)
+		proclock->mode == ZKLOCK_EXCLUSIVE && !zklock_kinds[entry->kind].by_server)
 	{
 		for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 			entry->grant[mode].usable = false;
@@ -589,7 +589,7 @@ zklock_proclock_forfeit(int32 index)
 		zklock_stat_add(entry, ZKLOCK_STAT_LOSSES, 1);
 		/* The leadership is the server's, and the grant of other readers theirs.  A
 		 * reader after a writer would be given its token. */
-		if (entry->kind != ZKLOCK_KIND_ELECTION && entry->held[mode] == 0)
+		if (!zklock_kinds[entry->kind].by_server && entry->held[mode] == 0)
 		{
 			entry->grant[mode].usable = false;
 			if (mode == ZKLOCK_EXCLUSIVE)

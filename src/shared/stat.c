@@ -102,7 +102,7 @@ zklock_stat_add(ZkLockEntry *entry, ZkStatCounter counter, int64 n)
 	StatPartition *p = &shared->partition[entry->partition];
 
 	Assert(zklock_entry_is_locked(entry) && n >= 0);
-	if (!zklock_kind_is_kept((ZkLockKind) entry->kind))
+	if (!zklock_kinds[entry->kind].shown)
 		return;
 	p->total[counter] += n;
 	p->n[find_row(p, entry)][counter] += n;
@@ -140,7 +140,7 @@ touch(ZkLockEntry *entry, ZkStatCounter counter, int64 now)
 void
 zklock_stat_acquired(ZkLockEntry *entry, const ZkProcLock *proclock, bool cold)
 {
-	if (!zklock_kind_is_kept((ZkLockKind) entry->kind))
+	if (!zklock_kinds[entry->kind].shown)
 		return;
 	touch(entry, cold ? ZKLOCK_STAT_COLD : ZKLOCK_STAT_KEPT, proclock->held_since);
 	if (proclock->waited || proclock->blocked)
@@ -150,7 +150,7 @@ zklock_stat_acquired(ZkLockEntry *entry, const ZkProcLock *proclock, bool cold)
 void
 zklock_stat_ended(ZkLockEntry *entry, ZkProcLock *proclock, int64 now)
 {
-	if (!zklock_kind_is_kept((ZkLockKind) entry->kind))
+	if (!zklock_kinds[entry->kind].shown)
 	{
 		/* a wait for a job can close a ring of locks, and is counted with these */
 		if (proclock->state != ZKLOCK_PROCLOCK_HELD &&
@@ -214,7 +214,7 @@ zklock_stat_server(int64 *n, TimestampTz *since)
 		for (ZkLockEntry *e = zklock_partition_next(i, NULL); e != NULL;
 			 e = zklock_partition_next(i, e))
 		{
-			if (zklock_kind_is_kept((ZkLockKind) e->kind))
+			if (zklock_kinds[e->kind].shown)
 				n[ZKLOCK_STAT_LOCAL] += uncounted(e);
 		}
 		zklock_entry_unlock(lock);
@@ -259,7 +259,7 @@ zklock_stat_names(ZkStatRow *rows)
 		for (ZkLockEntry *e = zklock_partition_next(i, NULL); e != NULL;
 			 e = zklock_partition_next(i, e))
 		{
-			if (zklock_kind_is_kept((ZkLockKind) e->kind) && e->stat_serial != 0 &&
+			if (zklock_kinds[e->kind].shown && e->stat_serial != 0 &&
 				p->serial[e->stat_row] == e->stat_serial)
 				rows[row_of[e->stat_row]].n[ZKLOCK_STAT_LOCAL] += uncounted(e);
 		}

@@ -222,7 +222,7 @@ check_proclocks(const ZkLockEntry *entry)
 
 		Assert(proclock->entry == zklock_entry_index(entry) && proclock->prev == prev);
 		Assert(proclock->pid != 0 || proclock->run.number > 0);
-		Assert(entry->kind == ZKLOCK_KIND_LOCK || proclock->mode == ZKLOCK_EXCLUSIVE);
+		Assert(zklock_kinds[entry->kind].modes || proclock->mode == ZKLOCK_EXCLUSIVE);
 		Assert(!proclock->lost || proclock->state == ZKLOCK_PROCLOCK_HELD);
 		if (proclock->state == ZKLOCK_PROCLOCK_WANTED && !proclock->failed)
 			want[proclock->mode]++;
@@ -236,7 +236,7 @@ check_proclocks(const ZkLockEntry *entry)
 	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 		Assert(entry->want[mode] == want[mode] && entry->held[mode] == held[mode]);
 	/* a leadership may be required by many */
-	if (writer == NULL || entry->kind == ZKLOCK_KIND_ELECTION)
+	if (writer == NULL || zklock_kinds[entry->kind].by_server)
 		return;
 	Assert(held[ZKLOCK_EXCLUSIVE] == 1);
 	zklock_foreach_proclock (proclock, entry)
@@ -283,9 +283,8 @@ check_entry(const ZkLockEntry *entry)
 	check_grants(entry);
 	/* a grant that is kept for nobody is counted */
 	Assert((entry->kept_since != 0) ==
-		   (usable && entry->proclocks < 0 &&
-			zklock_kind_is_kept((ZkLockKind) entry->kind)));
-	Assert((entry->queue.permits > 0) == (entry->kind == ZKLOCK_KIND_SEMAPHORE));
+		   (usable && entry->proclocks < 0 && zklock_kinds[entry->kind].kept));
+	Assert((entry->queue.permits > 0) == zklock_kinds[entry->kind].by_session);
 	Assert(!entry->leaving || (entry->proclocks < 0 && entry->kept_since == 0));
 }
 

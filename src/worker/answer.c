@@ -101,7 +101,7 @@ send_sync(const Run *run)
 	ZkClient *client = zklock_session_client();
 	ZkRequestTag tag = make_tag(run, TAG_TIME);
 
-	if (run->query.kind == ZKLOCK_KIND_JOB || run->query.ask == ZKLOCK_ASK_RECORD)
+	if (zklock_kinds[run->query.kind].record || run->query.ask == ZKLOCK_ASK_RECORD)
 		return zklock_ensemble_admitted() &&
 			zklock_member_touch(client, &tag) == ZKLOCK_ZOK;
 	return zklock_client_sync(client, zklock_path_directory(run->query.kind),
@@ -201,7 +201,8 @@ take_child(Run *run, const char *name, const ZkMessage *message)
 {
 	static const char padding[MAXIMUM_ALIGNOF] = {0};
 	size_t name_len = strlen(name);
-	bool record = run->query.kind == ZKLOCK_KIND_JOB || run->query.ask == ZKLOCK_ASK_RECORD;
+	bool record =
+		zklock_kinds[run->query.kind].record || run->query.ask == ZKLOCK_ASK_RECORD;
 	int data_max = record					   ? ZKLOCK_RECORD_MAX
 		: run->query.ask == ZKLOCK_ASK_SERVERS ? ZKLOCK_MEMBER_MAX
 											   : ZKLOCK_ANSWER_DATA_MAX;
@@ -457,7 +458,7 @@ static bool
 can_do_without(const Run *run)
 {
 	return run->query.ask == ZKLOCK_ASK_SERVERS ||
-		(run->query.kind == ZKLOCK_KIND_JOB && !run->query.contenders);
+		(zklock_kinds[run->query.kind].record && !run->query.contenders);
 }
 
 /* The reply to what is no get of a child. */

@@ -269,7 +269,7 @@ static void
 append_name(StringInfo buf, ZkLockKind kind, const char *name)
 {
 	name = zklock_local_name(name);
-	appendStringInfo(buf, "%s \"", zklock_kind_names[kind]);
+	appendStringInfo(buf, "%s \"", zklock_kinds[kind].name);
 	if (zklock_is_utf8(name, strlen(name)))
 		appendStringInfoString(buf, name);
 	else
@@ -536,7 +536,7 @@ describe_ring(StringInfo buf, bool all)
 		else if (all || own)
 			append_name(buf, waits->edge.kind, waits->edge.name);
 		else
-			appendStringInfo(buf, "a %s", zklock_kind_names[waits->edge.kind]);
+			appendStringInfo(buf, "a %s", zklock_kinds[waits->edge.kind].name);
 		appendStringInfoString(buf, ", held by ");
 		append_process(buf, edge->edge.holder, edge->server);
 		if (all && edge->edge.via[0] != '\0' &&

@@ -95,8 +95,8 @@ send_make_dir(ZkClient *client, const char *path, ZkLockKind kind,
 		zklock_session_make_directories();
 	/* a job's has the record of its runs */
 	(void) zklock_client_create(client, path, "", 0,
-								kind == ZKLOCK_KIND_JOB ? ZKLOCK_CREATE_PERSISTENT
-														: zklock_unknown_container(),
+								zklock_kinds[kind].record ? ZKLOCK_CREATE_PERSISTENT
+														  : zklock_unknown_container(),
 								tag);
 }
 
@@ -254,7 +254,7 @@ complete_event(ZkLockEntry *entry, ZkLockEvent *event)
 		zklock_grant_note_contender(entry, event->sequence);
 	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 		event->held[mode] = entry->held[mode] > 0;
-	if (entry->kind == ZKLOCK_KIND_SEMAPHORE)
+	if (zklock_kinds[entry->kind].by_session)
 		zklock_semaphore_place_tell(entry, event);
 	event->spare_watches = zklock_watches_too_many();
 	event->no_watches = zklock_watches_full();
@@ -432,11 +432,11 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 		return; /* the one it was meant for is history */
 	}
 	complete_event(entry, event);
-	if (entry->kind == ZKLOCK_KIND_SEMAPHORE)
+	if (zklock_kinds[entry->kind].by_session)
 		before = entry->queue;
 	zklock_step(&entry->queue, event, &actions);
 	/* a listing is shown to others first, see dispatch_listing */
-	if (entry->kind == ZKLOCK_KIND_SEMAPHORE && event->type != ZKLOCK_EV_LISTED &&
+	if (zklock_kinds[entry->kind].by_session && event->type != ZKLOCK_EV_LISTED &&
 		event->type != ZKLOCK_EV_SEEN)
 		note_siblings(entry, &before, &actions, &siblings);
 	lost = tell_table(entry, event, &actions);
@@ -462,7 +462,7 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 		zklock_election_announce(name, &news);
 	else if (lost)
 		ereport(LOG,
-				(errmsg("%s \"%s\" was lost while held", zklock_hold_names[kind],
+				(errmsg("%s \"%s\" was lost while held", zklock_kinds[kind].held,
 						zklock_log_name(name, shown)),
 				 event->type == ZKLOCK_EV_SESSION_LOST
 					 ? errdetail("The ZooKeeper session ended.")
@@ -646,7 +646,7 @@ zklock_dispatch_sessions_hold(void)
 static bool
 contends(const ZkLockEntry *entry)
 {
-	return entry->kind != ZKLOCK_KIND_ELECTION && !zklock_lock_queue_empty(&entry->queue);
+	return !zklock_kinds[entry->kind].by_server && !zklock_lock_queue_empty(&entry->queue);
 }
 
 bool
@@ -785,7 +785,7 @@ dispatch_listing(const ZkMessage *message, ZkLockEntry *entry, ZkLockEvent *even
 	event->next_number = message->ncreated;
 	event->changed = zklock_ensemble_token(message->zxid);
 	/* who has a request out stays, and so does its name */
-	if (entry->kind == ZKLOCK_KIND_SEMAPHORE)
+	if (zklock_kinds[entry->kind].by_session)
 	{
 		char name[ZKLOCK_NAME_MAX + 1];
 
@@ -863,7 +863,7 @@ step_name(ZkLockKind kind, const char *name, const ZkLockEvent *event)
 	int32 *indexes;
 	int n = 0;
 
-	if (kind != ZKLOCK_KIND_SEMAPHORE)
+	if (!zklock_kinds[kind].by_session)
 	{
 		ZkLockEntry *entry = zklock_table_find(kind, name);
 		ZkLockEvent copy = *event;
@@ -898,7 +898,7 @@ dispatch_dir_watch(ZkLockKind kind, const char *name, bool children, bool data)
 	{
 		if (kind == ZKLOCK_KIND_LOCK)
 			zklock_succession_forget(name);
-		if (kind != ZKLOCK_KIND_SEMAPHORE) /* which watch no data of it */
+		if (!zklock_kinds[kind].by_session) /* which watch no data of it */
 			step_name(kind, name, &gone);
 	}
 	if (children)
@@ -948,10 +948,10 @@ note_refusal(ZkLockEntry *entry, const ZkMessage *message)
 	char shown[ZKLOCK_ENCODED_MAX + 1];
 
 	/* a candidacy is tried again and again: say it once */
-	zklock_trouble_again(entry->kind != ZKLOCK_KIND_ELECTION ||
+	zklock_trouble_again(!zklock_kinds[entry->kind].by_server ||
 							 entry->last_rc != message->rc,
 						 "ZooKeeper refused a request for %s \"%s\": %s",
-						 zklock_kind_names[entry->kind],
+						 zklock_kinds[entry->kind].name,
 						 zklock_log_name(entry->name, shown), zklock_rc_text(message->rc));
 	entry->last_rc = message->rc; /* goes to the proclocks with a FAILED */
 }
