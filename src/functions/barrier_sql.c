@@ -25,6 +25,7 @@
 #include "nodes.h"
 #include "query.h"
 #include "room.h"
+#include "row.h"
 
 PG_FUNCTION_INFO_V1(zk_barrier);
 PG_FUNCTION_INFO_V1(zk_barriers);
@@ -90,21 +91,20 @@ put_barrier(ReturnSetInfo *rsinfo, const char *name, int64 session)
 	for (int i = 0; i < n; i++)
 	{
 		const ZkNode *node = &nodes[i];
-		Datum values[9];
-		bool nulls[9] = {0};
+		ZkRow row;
 
 		if (!is_party[i])
 			continue;
-		values[0] = CStringGetTextDatum(zklock_display_name(name));
-		values[1] = Int32GetDatum(parties[i].parties);
-		values[2] = Int32GetDatum(count_arrived(parties, is_party, n, parties[i].parties));
-		zklock_put_server(node, &values[3], &nulls[3]);
-		zklock_put_number(node, "pid", &values[4], &nulls[4]);
-		values[5] = TimestampTzGetDatum(zklock_time_of_ms(node->ctime));
-		values[6] = BoolGetDatum(session != 0 && node->ephemeral_owner == session);
-		zklock_put_session(node, &values[7], &nulls[7]);
-		values[8] = zklock_node_name_datum(node);
-		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+		row = zklock_row_of_set(rsinfo);
+		zklock_row_name(&row, "name", name);
+		zklock_row_int(&row, "parties", parties[i].parties);
+		zklock_row_int(&row, "arrived",
+					   count_arrived(parties, is_party, n, parties[i].parties));
+		zklock_row_node(&row, node);
+		zklock_row_number(&row, "pid", node, "pid");
+		zklock_row_time(&row, "since", zklock_time_of_ms(node->ctime));
+		zklock_row_bool(&row, "ours", session != 0 && node->ephemeral_owner == session);
+		zklock_row_store(rsinfo, &row);
 	}
 }
 
@@ -137,21 +137,30 @@ zk_barriers(PG_FUNCTION_ARGS)
 Datum
 zk_stat_barriers(PG_FUNCTION_ARGS)
 {
-	TupleDesc desc;
+	static const char *const columns[] = {
+		[ZKLOCK_PARTY_STAT_PASSED] = "passed",
+		[ZKLOCK_PARTY_STAT_TIMEOUTS] = "timeouts",
+		[ZKLOCK_PARTY_STAT_CANCELS] = "cancels",
+		[ZKLOCK_PARTY_STAT_FAILURES] = "failures",
+		[ZKLOCK_PARTY_STAT_OPENED] = "opened",
+		[ZKLOCK_PARTY_STAT_WAIT_US] = "total_wait",
+		[ZKLOCK_PARTY_STAT_LONGEST_US] = "longest_wait",
+	};
 	int64 n[ZKLOCK_NPARTY_STATS];
 	TimestampTz since;
-	Datum values[ZKLOCK_NPARTY_STATS + 2];
-	bool nulls[ZKLOCK_NPARTY_STATS + 2] = {0};
+	ZkRow row;
 
 	zklock_check_callable();
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
+	row = zklock_row_of_function(fcinfo);
 	zklock_barrier_stats(n, &since);
-	values[0] = Int32GetDatum(zklock_barrier_used());
+	zklock_row_int(&row, "waiting", zklock_barrier_used());
 	for (int i = 0; i < ZKLOCK_NPARTY_STATS; i++)
-		values[i + 1] = i < ZKLOCK_PARTY_STAT_WAIT_US
-			? Int64GetDatum(n[i])
-			: IntervalPGetDatum(zklock_make_interval(n[i]));
-	values[ZKLOCK_NPARTY_STATS + 1] = TimestampTzGetDatum(since);
-	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
+	{
+		if (i < ZKLOCK_PARTY_STAT_WAIT_US)
+			zklock_row_bigint(&row, columns[i], n[i]);
+		else
+			zklock_row_interval(&row, columns[i], n[i]);
+	}
+	zklock_row_time(&row, "stats_reset", since);
+	PG_RETURN_DATUM(zklock_row_datum(&row));
 }

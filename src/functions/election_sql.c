@@ -30,6 +30,7 @@
 #include "names.h"
 #include "nodes.h"
 #include "query.h"
+#include "row.h"
 
 PG_FUNCTION_INFO_V1(zk_is_leader);
 PG_FUNCTION_INFO_V1(zk_leader_token);
@@ -323,8 +324,7 @@ zk_elections(PG_FUNCTION_ARGS)
 		bool candidate;
 		ZkElectionRef ref;
 		int64 token;
-		Datum values[6];
-		bool nulls[6] = {0};
+		ZkRow row;
 
 		if (lock == NULL)
 			continue;
@@ -338,15 +338,15 @@ zk_elections(PG_FUNCTION_ARGS)
 		if (!candidate)
 			continue;
 
-		values[0] = CStringGetTextDatum(zklock_display_name(name));
-		values[1] = BoolGetDatum(token != 0);
-		values[2] = Int64GetDatum(token);
-		nulls[2] = token == 0;
-		values[3] = TimestampTzGetDatum(election.since);
-		values[4] = Int64GetDatum(election.changes);
-		values[5] = TimestampTzGetDatum(election.last_asked);
-		nulls[5] = election.last_asked == 0;
-		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+		row = zklock_row_of_set(rsinfo);
+		zklock_row_name(&row, "election", name);
+		zklock_row_bool(&row, "is_leader", token != 0);
+		if (token != 0)
+			zklock_row_bigint(&row, "token", token);
+		zklock_row_time(&row, "since", election.since);
+		zklock_row_bigint(&row, "changes", election.changes);
+		zklock_row_time(&row, "last_asked", election.last_asked);
+		zklock_row_store(rsinfo, &row);
 	}
 	return (Datum) 0;
 }

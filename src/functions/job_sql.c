@@ -34,6 +34,7 @@
 #include "names.h"
 #include "query.h"
 #include "room.h"
+#include "row.h"
 
 PG_FUNCTION_INFO_V1(zk_run_once);
 PG_FUNCTION_INFO_V1(zk_run_begin);
@@ -169,22 +170,18 @@ zk_run_begin_session(PG_FUNCTION_ARGS)
 {
 	char name[ZKLOCK_NAME_MAX + 1];
 	ZkJobOrder order;
-	TupleDesc desc;
-	Datum due;
-	bool isnull = false;
+	ZkRow row;
 
 	ZKLOCK_REFUSE_NULLS("job name", NULL, NULL, NULL, "attempts", "in_doubt", "origin",
 						NULL);
 	order = get_order(fcinfo, "zk_run_begin_session()", 1, name);
 	/* what may fail comes before the run has begun */
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
-	desc = BlessTupleDesc(desc);
+	row = zklock_row_of_function(fcinfo);
 	zklock_leave_transaction(fcinfo, "zk_run_begin_session",
 							 "Call it on its own, or use zk_run_begin.");
-	due = BoolGetDatum(zklock_job_begin(&order));
+	zklock_row_bool(&row, "due", zklock_job_begin(&order));
 	SPI_finish();
-	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(desc, &due, &isnull)));
+	PG_RETURN_DATUM(zklock_row_datum(&row));
 }
 
 /* zk_run_end(job text, ok boolean) returns boolean */
@@ -320,57 +317,51 @@ runs_datum(const ZkJob *job, bool anybody)
 }
 
 static void
-set_time(Datum *value, bool *isnull, int64_t ms)
+put_time(ZkRow *row, const char *column, int64_t ms)
 {
-	*isnull = ms == ZKLOCK_JOB_NEVER;
-	*value = TimestampTzGetDatum(*isnull ? 0 : zklock_time_of_ms(ms));
+	if (ms != ZKLOCK_JOB_NEVER)
+		zklock_row_set(row, column, TimestampTzGetDatum(zklock_time_of_ms(ms)));
+}
+
+static void
+put_run(ZkRow *row, const ZkJobRun *run, bool anybody, int64_t now)
+{
+	bool goes_on = run->end == ZKLOCK_JOB_NEVER;
+	int64 ms = Max((goes_on ? now : run->end) - run->start, 0);
+
+	put_time(row, "slot", run->slot);
+	zklock_row_text(row, "state", state_name(run, anybody));
+	zklock_row_text(row, "server", zklock_display_text(run->server_name));
+	put_time(row, "since", run->start);
+	zklock_row_interval(row, "duration", Min(ms, PG_INT64_MAX / 1000) * 1000);
+	zklock_row_int(row, "attempt", run->attempt);
+	zklock_row_int(row, "failures", run->failures);
+	zklock_row_bytes(row, "error", run->error);
 }
 
 static void
 put_job(ReturnSetInfo *rsinfo, const char *name, const ZkJob *job, bool anybody, int64_t now)
 {
-	const ZkJobRun *run = &job->run[0];
-	bool goes_on = run->end == ZKLOCK_JOB_NEVER;
-	int64 ms;
-	Datum values[12];
-	bool nulls[12] = {0};
+	ZkRow row = zklock_row_of_set(rsinfo);
 
-	values[0] = CStringGetTextDatum(zklock_display_name(name));
-	set_time(&values[1], &nulls[1], run->slot);
-	values[2] = CStringGetTextDatum(state_name(run, anybody));
-	values[3] = CStringGetTextDatum(zklock_display_text(run->server_name));
-	set_time(&values[4], &nulls[4], run->start);
-	ms = Max((goes_on ? now : run->end) - run->start, 0);
-	values[5] =
-		IntervalPGetDatum(zklock_make_interval(Min(ms, PG_INT64_MAX / 1000) * 1000));
-	values[6] = Int32GetDatum(run->attempt);
-	values[7] = Int32GetDatum(run->failures);
-	nulls[8] = run->error[0] == '\0';
-	if (!nulls[8])
-		values[8] = CStringGetTextDatum(zklock_display_text(run->error));
-	set_time(&values[9], &nulls[9], job->last_done);
-	set_time(&values[10], &nulls[10], zklock_job_next_due(job));
-	values[11] = runs_datum(job, anybody);
-	if (job->nruns == 0)
-	{
-		/* others have forgotten it, and this server has it in its table */
-		for (int i = 1; i <= 8; i++)
-			nulls[i] = true;
-	}
-	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	zklock_row_name(&row, "job", name);
+	/* others may have forgotten all, and this server has it in its table */
+	if (job->nruns > 0)
+		put_run(&row, &job->run[0], anybody, now);
+	put_time(&row, "last_done", job->last_done);
+	put_time(&row, "next_due", zklock_job_next_due(job));
+	zklock_row_set(&row, "runs", runs_datum(job, anybody));
+	zklock_row_store(rsinfo, &row);
 }
 
 static void
 put_unread(ReturnSetInfo *rsinfo, const char *name, ZkJobText text)
 {
-	Datum values[12];
-	bool nulls[12];
+	ZkRow row = zklock_row_of_set(rsinfo);
 
-	memset(nulls, true, sizeof(nulls));
-	values[0] = CStringGetTextDatum(zklock_display_name(name));
-	values[2] = CStringGetTextDatum(text == ZKLOCK_JOB_NEWER ? "newer version" : "damaged");
-	nulls[0] = nulls[2] = false;
-	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	zklock_row_name(&row, "job", name);
+	zklock_row_text(&row, "state", text == ZKLOCK_JOB_NEWER ? "newer version" : "damaged");
+	zklock_row_store(rsinfo, &row);
 }
 
 /* zk_jobs() returns setof record: jobs in our namespace, but for those that are forgotten */

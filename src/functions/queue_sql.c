@@ -23,6 +23,7 @@
 #include "names.h"
 #include "query.h"
 #include "queue_backend.h"
+#include "row.h"
 #include "table.h"
 
 PG_FUNCTION_INFO_V1(zk_queue_put);
@@ -65,8 +66,7 @@ zk_queue_take(PG_FUNCTION_ARGS)
 	char name[ZKLOCK_NAME_MAX + 1];
 	int64 timeout;
 	ZkHandout handout;
-	Datum values[4];
-	bool nulls[4] = {0};
+	ZkRow row;
 
 	ZKLOCK_REFUSE_NULLS("queue name", "timeout");
 	zklock_check_callable();
@@ -84,11 +84,12 @@ zk_queue_take(PG_FUNCTION_ARGS)
 	zklock_callbacks_begin();
 	if (!zklock_queue_take(name, timeout, &handout))
 		return (Datum) 0;
-	values[0] = Int64GetDatum(handout.id);
-	values[1] = payload_datum(&handout);
-	values[2] = Int32GetDatum(handout.attempt);
-	values[3] = TimestampTzGetDatum(zklock_time_of_ms(handout.since));
-	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	row = zklock_row_of_set(rsinfo);
+	zklock_row_bigint(&row, "id", handout.id);
+	zklock_row_set(&row, "payload", payload_datum(&handout));
+	zklock_row_int(&row, "attempt", handout.attempt);
+	zklock_row_time(&row, "since", zklock_time_of_ms(handout.since));
+	zklock_row_store(rsinfo, &row);
 	return (Datum) 0;
 }
 
@@ -121,6 +122,13 @@ find_oldest(const char *name, TimestampTz *since)
 	return true;
 }
 
+/* What is in the directories below a queue's, and in which column it is counted. */
+static const struct
+{
+	const char *part;
+	const char *column;
+} parts_of_queue[] = {{"items", "length"}, {"held", "held"}, {"puts", "putting"}};
+
 /* zk_queues() returns setof record */
 Datum
 zk_queues(PG_FUNCTION_ARGS)
@@ -136,30 +144,27 @@ zk_queues(PG_FUNCTION_ARGS)
 	for (int i = 0; i < nqueues; i++)
 	{
 		ZkQuery query = {.kind = ZKLOCK_KIND_QUEUE};
-		Datum values[5] = {0, Int64GetDatum(0), Int64GetDatum(0), Int64GetDatum(0), 0};
-		bool nulls[5] = {0};
-		TimestampTz oldest = 0;
+		int64 length[lengthof(parts_of_queue)] = {0};
+		TimestampTz oldest;
 		ZkNode *parts;
 		int nparts;
+		ZkRow row;
 
 		if (queues[i].name_cut || !zklock_decode_name(queues[i].name, query.name) ||
 			!zklock_in_namespace(query.name))
 			continue;
-		values[0] = CStringGetTextDatum(zklock_display_name(query.name));
 		nparts = zklock_query(&query, &parts);
 		for (int j = 0; j < nparts; j++)
-		{
-			int column = strcmp(parts[j].name, "items") == 0 ? 1
-				: strcmp(parts[j].name, "held") == 0		 ? 2
-				: strcmp(parts[j].name, "puts") == 0		 ? 3
-															 : 0;
-
-			if (column > 0)
-				values[column] = Int64GetDatum(parts[j].nchildren);
-		}
-		nulls[4] = DatumGetInt64(values[1]) == 0 || !find_oldest(query.name, &oldest);
-		values[4] = TimestampTzGetDatum(oldest);
-		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+			for (size_t k = 0; k < lengthof(parts_of_queue); k++)
+				if (strcmp(parts[j].name, parts_of_queue[k].part) == 0)
+					length[k] = parts[j].nchildren;
+		row = zklock_row_of_set(rsinfo);
+		zklock_row_name(&row, "queue", query.name);
+		for (size_t k = 0; k < lengthof(parts_of_queue); k++)
+			zklock_row_bigint(&row, parts_of_queue[k].column, length[k]);
+		if (length[0] > 0 && find_oldest(query.name, &oldest))
+			zklock_row_time(&row, "oldest", oldest);
+		zklock_row_store(rsinfo, &row);
 	}
 	return (Datum) 0;
 }
