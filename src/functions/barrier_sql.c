@@ -13,7 +13,6 @@
 #include "funcapi.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
-#include "utils/tuplestore.h"
 
 #include "arguments.h"
 #include "barrier_backend.h"

@@ -21,7 +21,6 @@
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
-#include "utils/tuplestore.h"
 
 #include "arguments.h"
 #include "check.h"

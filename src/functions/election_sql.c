@@ -17,7 +17,6 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
-#include "utils/tuplestore.h"
 
 #include "arguments.h"
 #include "check.h"

@@ -20,7 +20,6 @@
 #include "utils/jsonb.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
-#include "utils/tuplestore.h"
 
 #include "arguments.h"
 #include "check.h"

@@ -18,7 +18,6 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/timestamp.h"
-#include "utils/tuplestore.h"
 
 #include "arguments.h"
 #include "barrier_shared.h"

@@ -12,7 +12,6 @@
 #include "mb/pg_wchar.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
-#include "utils/tuplestore.h"
 
 #include "acquire.h"
 #include "arguments.h"
