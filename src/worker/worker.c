@@ -68,6 +68,9 @@
 #define STOPPING_MS 60000
 #define ABORTED_MS	2000
 
+/* How often it looks whether it may end. */
+#define STOPPING_LOOK_MS 20
+
 /* Whoever ends all processes of a server at once may have come to us before the
  * postmaster: how long it may take that to say that it stops. */
 #define STOPS_MS 500
@@ -477,6 +480,54 @@ call_agents(long timeout)
 	return timeout;
 }
 
+/* What signals ask for.  "stopping_until": not 0 once the server stops. */
+static void
+obey_signals(int64 *stopping_until)
+{
+	if (*stopping_until != 0)
+		return;
+	if (ProcDiePending && begin_exit())
+	{
+		zklock_session_set_stopping();
+		stop_agents();
+		*stopping_until = zklock_clock() + STOPPING_MS * NS_PER_MS;
+	}
+	else if (ConfigReloadPending)
+	{
+		ConfigReloadPending = false;
+		reload();
+	}
+}
+
+/* All that there is to do now.  ms until there may be more. */
+static long
+work(bool stopping)
+{
+	long timeout = LONGEST_SLEEP_MS;
+	long due;
+
+	if (!stopping || needs_session())
+		zklock_session_open();
+	zklock_session_receive();
+	if (!stopping && (zklock_session_stuck() || zklock_session_worn()))
+	{
+		succeeded = true;
+		proc_exit(1);
+	}
+	due = zklock_grant_sweep();
+	if (due >= 0)
+		timeout = Min(timeout, due);
+	look_at_need(stopping);
+	timeout = call_agents(timeout);
+	due = zklock_session_heartbeat();
+	if (due >= 0)
+		timeout = Min(timeout, due);
+	due = zklock_session_retry_in();
+	if (due >= 0 && !stopping)
+		timeout = Min(timeout, due);
+	return timeout;
+}
+
 void
 zklock_worker_main(Datum arg)
 {
@@ -501,55 +552,16 @@ zklock_worker_main(Datum arg)
 	for (;;)
 	{
 		WaitEvent event;
-		long timeout = LONGEST_SLEEP_MS;
-		long retry;
-		long due;
+		long timeout;
 		int n;
 
 		MemoryContextReset(context);
-
-		if (ProcDiePending && stopping_until == 0 && begin_exit())
-		{
-			zklock_session_set_stopping();
-			stop_agents();
-			stopping_until = zklock_clock() + STOPPING_MS * NS_PER_MS;
-		}
-		if (ConfigReloadPending && stopping_until == 0)
-		{
-			ConfigReloadPending = false;
-			reload();
-		}
-
-		if (stopping_until == 0 || needs_session())
-			zklock_session_open();
-		zklock_session_receive();
-		if (stopping_until == 0 && (zklock_session_stuck() || zklock_session_worn()))
-		{
-			succeeded = true;
-			proc_exit(1);
-		}
-		due = zklock_grant_sweep();
-		if (due >= 0)
-			timeout = Min(timeout, due);
-		look_at_need(stopping_until != 0);
-		timeout = call_agents(timeout);
-		due = zklock_session_heartbeat();
-		if (due >= 0)
-			timeout = Min(timeout, due);
-
-		if (stopping_until != 0)
-		{
-			if (may_end(stopping_until))
-				proc_exit(0);
-			timeout = 20;
-		}
-		else if (ProcDiePending)
-			timeout = Min(timeout, 20);
-
-		retry = zklock_session_retry_in();
-		if (retry >= 0 && stopping_until == 0)
-			timeout = Min(timeout, retry);
-
+		obey_signals(&stopping_until);
+		timeout = work(stopping_until != 0);
+		if (stopping_until != 0 && may_end(stopping_until))
+			proc_exit(0);
+		if (ProcDiePending)
+			timeout = Min(timeout, STOPPING_LOOK_MS);
 		zklock_session_count_requests();
 		n = WaitEventSetWait(wait_set(), timeout, &event, 1,
 							 zklock_wait_event(&wait_event_main, "ZkLockWorker"));

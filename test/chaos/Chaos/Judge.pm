@@ -169,11 +169,11 @@ sub print_faults
 	my ($fh, $kinds, $faults, $recovery, $lost) = @_;
 	my $row = sub {
 		my ($kind, $injected, $lost, @samples) = @_;
-		printf $fh "%-28s %8d %14s %9s %8d %14d %9d\n", $kind, $injected,
+		printf $fh "%-30s %8d %14s %9s %8d %14d %9d\n", $kind, $injected,
 		  @samples ? (sprintf('%.2f s', median(@samples)), sprintf('%.2f s', max @samples)) : ('-', '-'), scalar @samples,
 		  $lost->{there} // 0, $lost->{elsewhere} // 0;
 	};
-	printf $fh "%-28s %8s %14s %9s %8s %14s %9s\n", 'fault', 'injected', 'recovery p50', 'max', 'of', 'sessions lost', 'elsewhere';
+	printf $fh "%-30s %8s %14s %9s %8s %14s %9s\n", 'fault', 'injected', 'recovery p50', 'max', 'of', 'sessions lost', 'elsewhere';
 	for my $kind (@$kinds) { $row->($kind, scalar(grep { $_->{kind} eq $kind } @$faults), $lost->{$kind}, @{ $recovery->{$kind} // [] }); }
 	my %all;
 	for my $where (qw(there elsewhere)) { $all{$where} = sum(0, map { $_->{$where} // 0 } @$lost{@$kinds}); }
