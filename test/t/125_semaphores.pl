@@ -34,7 +34,7 @@ is($b[1]->query("SELECT zk_try_acquire('other', 2)"), 't', '... and so is anothe
 $b[1]->query('ROLLBACK; BEGIN');
 in_queue(2);
 is(rows($a, "kind, name, permits, mode, scope, granted, grant_state, count, token = $token, pid = @{[ $a[0]->pid ]}"),
-	'permit|job|2||transaction|t|releasing|1|t|t', 'zk_locks of a holder');
+	'semaphore|job|2||transaction|t|releasing|1|t|t', 'zk_locks of a holder');
 is(ZkLock::ask($a, q{SELECT string_agg(concat_ws(' ', position, server, coalesce(mode, '-'), granted, permits), ', ' ORDER BY position) FROM zk_contenders('job', 'semaphore')}),
 	'1 a - t 2, 2 b - t 2', 'zk_contenders');
 

@@ -167,7 +167,7 @@ $k[0]->query('ROLLBACK');
 $c[0]->result;
 $_->query('ROLLBACK') for @c[0, 3];
 
-is(ZkLock::ask($cold, "SELECT kind, acquired_cold > 0 FROM zk_stat_locks WHERE name = 'one'"), 'permit|t', 'statistics by kind');
+is(ZkLock::ask($cold, "SELECT kind, acquired_cold > 0 FROM zk_stat_locks WHERE name = 'one'"), 'semaphore|t', 'statistics by kind');
 ZkLock::ok_clean($zk, [$cold], $_, $_, 'semaphores') for qw(n one two);
 
 done_testing();
