@@ -29,6 +29,7 @@
 #include "proclock.h"
 #include "reporter.h"
 #include "semaphore_shared.h"
+#include "semaphore_worker.h"
 #include "session.h"
 #include "set_worker.h"
 #include "succession.h"
@@ -57,7 +58,7 @@ contender_path(ZkLockKind kind, const char *name, const ZkLockAction *action,
 {
 	char child[ZKLOCK_CONTENDER_LEN + 16];
 
-	if (kind == ZKLOCK_KIND_SEMAPHORE)
+	if (zklock_kinds[kind].by_session)
 		zklock_format_permit(child, uuid_hi, action->uuid, action->permits);
 	else
 		zklock_format_contender(child, uuid_hi, action->uuid, kind, action->mode);
@@ -66,12 +67,12 @@ contender_path(ZkLockKind kind, const char *name, const ZkLockAction *action,
 	return zklock_path_name(kind, name, child);
 }
 
-/* A contender's data.  In an election it is the name of the candidate, as other
- * programs (Curator's LeaderLatch) have it. */
+/* A contender's data.  Of one for the whole server it is the server's name, as a
+ * candidate's is for other programs (Curator's LeaderLatch). */
 static void
 describe_contender(StringInfo buf, ZkLockKind kind, int pid)
 {
-	if (kind == ZKLOCK_KIND_ELECTION)
+	if (zklock_kinds[kind].by_server)
 	{
 		char server[256];
 
@@ -230,7 +231,7 @@ static bool
 wants_tick(const ZkLockEntry *entry)
 {
 	return zklock_lock_queue_wants_tick(&entry->queue) ||
-		(entry->kind == ZKLOCK_KIND_ELECTION && entry->election.failed);
+		(zklock_kinds[entry->kind].by_server && entry->election.failed);
 }
 
 /* All that the protocol is told with each event.  Locked. */
@@ -349,7 +350,7 @@ touch_set(uint64 set, const ZkLockActions *actions)
 }
 
 /* ------------------------------------------------------------------------
- * Places of one name (semaphore_siblings.h)
+ * Steps
  * ------------------------------------------------------------------------
  */
 
@@ -361,45 +362,12 @@ has_heard(const ZkLockEntry *entry)
 		zklock_entry_index(entry) < all_next;
 }
 
-/* What the first place that waits is to be told. */
-typedef struct SiblingNews
-{
-	ZkLockEntry *first; /* NULL: nothing */
-	uint32 generation;
-	int ended;
-} SiblingNews;
-
-/* A step of a place has been done.  Locked. */
-static void
-note_siblings(const ZkLockEntry *entry, const ZkLockQueue *before,
-			  const ZkLockActions *actions, SiblingNews *news)
-{
-	ZkLockEntry *first = zklock_semaphore_place_first(entry);
-	int ended;
-
-	if (first == NULL || first == entry || !has_heard(first))
-		return;
-	ended =
-		zklock_semaphore_siblings_ended(before, &entry->queue, actions,
-										zklock_semaphore_siblings_waiting(&first->queue));
-	if (ended > 0 || zklock_semaphore_siblings_is_led(&first->queue))
-		*news = (SiblingNews){
-			.first = first,
-			.generation = first->generation,
-			.ended = ended,
-		};
-}
-
 static void step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event);
 
-static void
-tell_siblings(const SiblingNews *news)
-{
-	ZkLockEvent event = {.type = ZKLOCK_EV_BESIDE, .ended = news->ended};
-
-	if (news->first != NULL)
-		step(news->first, news->generation, &event);
-}
+static const ZkFeeder feeder = {
+	.step = step,
+	.has_heard = has_heard,
+};
 
 /*
  * Feed one event to an entry; "generation" is the one it is meant for, 0 for
@@ -411,7 +379,7 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 {
 	ZkLockActions actions;
 	ZkLockQueue before;
-	SiblingNews siblings = {0};
+	ZkPlaceNews places = {0};
 	char name[ZKLOCK_NAME_MAX + 1];
 	char shown[ZKLOCK_ENCODED_MAX + 1];
 	bool lost;
@@ -438,9 +406,9 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 	/* a listing is shown to others first, see dispatch_listing */
 	if (zklock_kinds[entry->kind].by_session && event->type != ZKLOCK_EV_LISTED &&
 		event->type != ZKLOCK_EV_SEEN)
-		note_siblings(entry, &before, &actions, &siblings);
+		zklock_semaphore_note(&feeder, entry, &before, &actions, &places);
 	lost = tell_table(entry, event, &actions);
-	if (entry->kind == ZKLOCK_KIND_ELECTION)
+	if (zklock_kinds[entry->kind].by_server)
 		zklock_election_step(entry, event, &actions, &news);
 	zklock_reporter_note(entry);
 	tick_wanted |= wants_tick(entry);
@@ -458,7 +426,7 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 
 	if (succession.watched)
 		zklock_succession_remember(name, &succession);
-	if (kind == ZKLOCK_KIND_ELECTION)
+	if (zklock_kinds[kind].by_server)
 		zklock_election_announce(name, &news);
 	else if (lost)
 		ereport(LOG,
@@ -473,7 +441,7 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 			perform(entry, kind, name, pid, generation, event, &actions.action[i]);
 	}
 	touch_set(set, &actions);
-	tell_siblings(&siblings);
+	zklock_semaphore_tell(&feeder, &places);
 }
 
 /* ------------------------------------------------------------------------
@@ -627,8 +595,6 @@ zklock_dispatch_holds(void)
 static bool
 is_in_use(const ZkLockEntry *entry)
 {
-	if (entry->kind != ZKLOCK_KIND_JOB)
-		return is_held(entry);
 	zklock_foreach_proclock (proclock, entry)
 	{
 		if (proclock->state == ZKLOCK_PROCLOCK_HELD && !proclock->lost && proclock->pid != 0)
@@ -670,107 +636,6 @@ tagged_entry(const ZkRequestTag *tag)
 	return entry;
 }
 
-typedef struct Sibling
-{
-	uint64 uuid;
-	bool leaves;
-} Sibling;
-
-static int
-compare_siblings(const void *a, const void *b)
-{
-	uint64 x = ((const Sibling *) a)->uuid;
-	uint64 y = ((const Sibling *) b)->uuid;
-
-	return (x > y) - (x < y);
-}
-
-/* Which contenders are those of other places of this server?  The others of our session
- * are this one's, or orphans. */
-static void
-mark_siblings(const ZkLockEntry *entry, const char *name, ZkLockChild *children, int n)
-{
-	const int32 *places;
-	int nplaces = zklock_semaphore_places(name, &places);
-	Sibling *siblings = palloc(sizeof(Sibling) * ZKLOCK_NCONTENDERS * ((Size) nplaces + 1));
-	size_t nsiblings = 0;
-
-	for (int i = 0; i < nplaces; i++)
-	{
-		const ZkLockEntry *place = zklock_entry(places[i]);
-
-		for (int j = 0; j < ZKLOCK_NCONTENDERS && place != entry; j++)
-		{
-			const ZkContender *c = &place->queue.contender[j];
-
-			/* a delete that a predecessor of this process has sent tells nothing */
-			if (c->state != ZKLOCK_FREE)
-				siblings[nsiblings++] = (Sibling){
-					.uuid = c->uuid,
-					.leaves = has_heard(place) && zklock_semaphore_siblings_leaves(c),
-				};
-		}
-	}
-	qsort(siblings, nsiblings, sizeof(Sibling), compare_siblings);
-	for (int i = 0; i < n; i++)
-	{
-		Sibling key = {.uuid = children[i].uuid_lo};
-		const Sibling *sibling = NULL;
-
-		if (children[i].uuid_hi == zklock_shared->session.uuid_hi)
-			sibling = bsearch(&key, siblings, nsiblings, sizeof(Sibling), compare_siblings);
-		children[i].sibling = sibling != NULL;
-		children[i].leaving = sibling != NULL && sibling->leaves;
-	}
-	pfree(siblings);
-}
-
-/* The place of the name that waits first, or NULL. */
-static ZkLockEntry *
-first_that_waits(const char *name, uint32 *generation)
-{
-	LWLock *lock;
-	ZkLockEntry *any =
-		zklock_entry_find(ZKLOCK_KIND_SEMAPHORE, name, false, LW_SHARED, &lock);
-	ZkLockEntry *first;
-
-	if (any == NULL)
-		return NULL;
-	first = zklock_semaphore_place_first(any);
-	if (first != NULL)
-		*generation = first->generation;
-	zklock_entry_unlock(lock);
-	return first;
-}
-
-/* A listing that a place has asked for is for the first one that waits, too, and for the
- * next one, if that is granted a permit.  Then who is the first one now is told so. */
-static void
-show_listing(const char *name, ZkLockEntry *asker, const ZkLockEvent *event,
-			 ZkLockChild *children)
-{
-	ZkLockEntry *shown = asker;
-	ZkLockEntry *first;
-	uint32 generation;
-
-	while ((first = first_that_waits(name, &generation)) != NULL && first != shown &&
-		   has_heard(first))
-	{
-		ZkLockEvent seen = {
-			.type = event->rc == ZKLOCK_RC_OK ? ZKLOCK_EV_SEEN : ZKLOCK_EV_BESIDE,
-			.children = children,
-			.nchildren = event->nchildren,
-			.next_number = event->next_number,
-			.changed = event->changed,
-			.ended = ZKLOCK_ENDED_UNKNOWN, /* for BESIDE */
-		};
-
-		mark_siblings(first, name, children, event->nchildren);
-		step(first, generation, &seen);
-		shown = first;
-	}
-}
-
 static void
 dispatch_listing(const ZkMessage *message, ZkLockEntry *entry, ZkLockEvent *event)
 {
@@ -784,16 +649,8 @@ dispatch_listing(const ZkMessage *message, ZkLockEntry *entry, ZkLockEvent *even
 	event->children = children;
 	event->next_number = message->ncreated;
 	event->changed = zklock_ensemble_token(message->zxid);
-	/* who has a request out stays, and so does its name */
 	if (zklock_kinds[entry->kind].by_session)
-	{
-		char name[ZKLOCK_NAME_MAX + 1];
-
-		strlcpy(name, entry->name, sizeof(name));
-		mark_siblings(entry, name, children, event->nchildren);
-		step(entry, message->tag.generation, event);
-		show_listing(name, entry, event, children);
-	}
+		zklock_semaphore_listed(&feeder, entry, message->tag.generation, event, children);
 	else
 		step(entry, message->tag.generation, event);
 	pfree(children);
@@ -835,56 +692,17 @@ note_blocker(ZkLockEntry *entry, const ZkMessage *message)
 	pfree(server);
 }
 
-/* Does an event of the directory, or with "hash" of a child, concern the queue? */
-static bool
-is_concerned(const ZkLockQueue *queue, uint64 hash, uint64 uuid)
-{
-	if (hash == 0 && (queue->dir_watched || queue->dir_list != 0))
-		return true;
-	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
-	{
-		const ZkContender *c = &queue->contender[i];
-
-		if (c->state != ZKLOCK_FREE &&
-			(hash == 0
-				 ? c->first
-				 : c->blocker == hash || c->lacks > 0 || (uuid != 0 && c->uuid == uuid)))
-			return true;
-	}
-	return false;
-}
-
-/* Feed an event of the directory or of a child to whoever it concerns: of permits, to
- * several places. */
+/* Feed an event of the directory or of a child to whoever it concerns. */
 static void
 step_name(ZkLockKind kind, const char *name, const ZkLockEvent *event)
 {
-	const int32 *places;
-	int32 *indexes;
-	int n = 0;
+	ZkLockEntry *entry;
+	ZkLockEvent copy = *event;
 
-	if (!zklock_kinds[kind].by_session)
-	{
-		ZkLockEntry *entry = zklock_table_find(kind, name);
-		ZkLockEvent copy = *event;
-
-		if (entry != NULL)
-			step(entry, 0, &copy);
-		return;
-	}
-	n = zklock_semaphore_places(name, &places);
-	indexes = palloc(sizeof(int32) * ((Size) n + 1));
-	memcpy(indexes, places, sizeof(int32) * (Size) n);
-	for (int i = 0; i < n; i++)
-	{
-		ZkLockEntry *entry = zklock_entry(indexes[i]);
-		ZkLockEvent copy = *event;
-
-		/* queues are ours alone to change; one that is empty is not concerned */
-		if (is_concerned(&entry->queue, event->hash, event->uuid))
-			step(entry, 0, &copy);
-	}
-	pfree(indexes);
+	if (zklock_kinds[kind].by_session)
+		zklock_semaphore_changed(&feeder, name, event);
+	else if ((entry = zklock_table_find(kind, name)) != NULL)
+		step(entry, 0, &copy);
 }
 
 /* The watch on a directory's children fired, or that on itself, or both. */
