@@ -115,7 +115,7 @@ $session = ZkLock::session($node);
 $session->send("SELECT zk_try_lock('own', timeout => '1h')")->wait_level(2);
 $proxy->heal;
 is($session->result, 't', 'the first one makes the root');
-is_deeply([ sort $zk->children('/zklock') ], [qw(barriers elections jobs locks queues servers permits tokens)], '... all of it');
+is_deeply([ sort $zk->children('/zklock') ], [qw(barriers elections jobs locks queues semaphores servers tokens)], '... all of it');
 # On a slow machine the outage itself may outlast a handle.
 unlike(PostgreSQL::Test::Utils::slurp_file($node->logfile, $log), qr/connected to ZooKeeper server.*starting anew|exited with exit code/s, '... at the first try');
 $zk->delete('/zklock/queues');
