@@ -57,7 +57,7 @@ sub disorders
 {
 	my (%newest, @disorders);
 	# who came first may ask last which permit he has
-	for my $claim (sort { $a->{locked} <=> $b->{locked} } grep { $_->{mode} !~ /permit|number|item/ } claims(@_))
+	for my $claim (sort { $a->{locked} <=> $b->{locked} } grep { $_->{mode} !~ /semaphore|number|item/ } claims(@_))
 	{
 		my $newest = $newest{ $claim->{name} } //= {};
 		my $mode = $claim->{mode};
