@@ -53,7 +53,7 @@
 # Workload "sets" takes two or three of six names in one step, in whatever order; "data" as
 # in "rings": none of them may wait for another in a ring.  Each name has a line of its own.
 #
-# Workload "semaphores" takes one of three permits, or of two, and asks which one it is.  "data" is of
+# Workload "permits" takes one of three permits, or of two, and asks which one it is.  "data" is of
 # how many: no more may have one at a time than any of those who have one names.  The number
 # has a line of its own: nobody else may have it meanwhile.
 #
