@@ -10,7 +10,7 @@
 #define ZKLOCK_CHANGES_H
 
 #include "job_rules.h"
-#include "mailbox.h"
+#include "part.h"
 
 typedef struct ZkChange
 {

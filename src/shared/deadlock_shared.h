@@ -13,7 +13,7 @@
 
 #include "utils/timestamp.h"
 
-#include "mailbox.h"
+#include "part.h"
 
 #define ZKLOCK_DEADLOCK_TEXT 8192 /* bytes, with the NUL */
 #define ZKLOCK_DEADLOCK_PIDS 32

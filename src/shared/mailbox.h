@@ -14,30 +14,7 @@
 #ifndef ZKLOCK_MAILBOX_H
 #define ZKLOCK_MAILBOX_H
 
-#include "port/atomics.h"
-#include "storage/lwlock.h"
-
-typedef struct ZkMailbox
-{
-	LWLock *lock;
-	pg_atomic_uint32 posted; /* the worker resets it */
-	uint32 last_serial;
-} ZkMailbox;
-
-/* A part of shared memory.  zklock.c has the list of all. */
-typedef struct ZkSharedPart
-{
-	const char *name; /* of the memory, and of its LWLocks */
-	int nlocks;		  /* 1: the memory begins with a ZkMailbox */
-	Size (*size)(void);
-	void **memory;		  /* set in each process */
-	void (*attach)(void); /* so are further pointers into it; or NULL */
-	void (*init)(void);	  /* what is not zero in new memory; or NULL */
-} ZkSharedPart;
-
-/* For shmem_request_hook and shmem_startup_hook, of each part. */
-extern void zklock_part_request(const ZkSharedPart *part);
-extern void zklock_part_startup(const ZkSharedPart *part);
+#include "part.h"
 
 /* Something is in the mailbox for the worker.  Without the lock. */
 extern void zklock_mailbox_post(ZkMailbox *box);

@@ -10,6 +10,7 @@
 
 #include "miscadmin.h"
 
+#include "mailbox.h"
 #include "set_shared.h"
 
 typedef struct SetsShared

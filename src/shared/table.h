@@ -36,7 +36,7 @@
 #include "history.h"
 #include "job_rules.h"
 #include "lease.h"
-#include "mailbox.h"
+#include "part.h"
 #include "protocol.h"
 #include "zk.h"
 
