@@ -473,7 +473,7 @@ sub unlock
 	return run_as($s, $sql, '25P02') if $s->{aborted};
 	my $may = $model->expect_unlock($s, $name);
 	my $answer = run_as($s, $sql, sort keys %$may);
-	fail_here("$s->{name}: zk_unlock: $answer->{text}") unless ($answer->{value} eq 'f') == ($answer->{text} =~ /WARNING 55000: you do not hold $kind "$name" in session scope/);
+	fail_here("$s->{name}: zk_unlock: $answer->{text}") unless ($answer->{value} eq 'f') == ($answer->{text} =~ /WARNING 55000: you do not hold (?:a permit of )?$kind "$name" in session scope/);
 	$model->unlocked($s, $name, $answer->{value});
 	return;
 }
