@@ -320,11 +320,7 @@ sub expect
 	return { '25001' => 'it cannot be called in a transaction block' } if $call->{procedure} && $s->{block};
 	$may{$_} = 'the session said so' for @{ $call->{limited} // [] };
 	return { granted => 'a hold of the session covers it', %may } if $has eq 'exclusive' || $has eq $mode;
-	if (!$has && $s->{names_limit} && !$call->{sent})
-	{
-		my %names = ((map { $_->{name} => 1 } @{ $s->{holds} }), map { ("election $_->{election}" => 1) } @{ $s->{guards} });
-		return { '53400' => "it has $s->{names_limit} names", %may } if !$names{$name} && keys %names >= $s->{names_limit};
-	}
+	return { '53400' => "it has $s->{names_limit} names", %may } if !$has && !$call->{sent} && $self->too_many($s, $name);
 	if (!$call->{sent})
 	{
 		my @used = $self->names_used($s->{server});
@@ -601,6 +597,14 @@ sub resign
 	my $candidate = $self->candidate($server, $election);
 	$candidate->{resigned} = 1 if $candidate;
 	return $self->_pass_on;
+}
+
+# Has it as many names as it may, and not this one, which may be "election e"?
+sub too_many
+{
+	my ($self, $s, $name) = @_;
+	my %names = ((map { $_->{name} => 1 } @{ $s->{holds} }), map { ("election $_->{election}" => 1) } @{ $s->{guards} });
+	return $s->{names_limit} && !$names{$name} && keys %names >= $s->{names_limit};
 }
 
 sub guard { my ($self, $s, $election) = @_; push @{ $s->{guards} }, { election => $election, level => $self->level($s) }; return; }

@@ -559,6 +559,8 @@ sub election
 		run_as($s, "SELECT zk_is_leader('$election', '1h')", $leads ? 't' : 'f') if $what eq 'is_leader' || !$candidate;
 		settle();
 		return if $what eq 'is_leader';
+		# a leadership that is required is a name, too
+		return run_as($s, $sql, '53400') if $leads && $model->too_many($s, "election $election");
 		my @may = $what eq 'run' ? 'CALL' : $leads ? $model->candidate($server, $election)->{token} : '40001';
 		my $answer = run_as($s, $sql, @may);
 		fail_here("$s->{name}: $sql: $answer->{text}") if $what eq 'run' && ($answer->{text} =~ /NOTICE/ xor !$leads);
