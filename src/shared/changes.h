@@ -9,8 +9,7 @@
 #ifndef ZKLOCK_CHANGES_H
 #define ZKLOCK_CHANGES_H
 
-#include "job_rules.h"
-#include "part.h"
+#include "job.h"
 
 typedef struct ZkChange
 {
@@ -23,7 +22,9 @@ typedef struct ZkChange
 /* So many wait at a time. */
 #define ZKLOCK_NCHANGES 1024
 
-extern const ZkSharedPart zklock_changes_part;
+/* For shmem_request_hook and shmem_startup_hook. */
+extern void zklock_changes_shmem_request(void);
+extern void zklock_changes_shmem_startup(void);
 
 /* This server has become the leader of an election, or has ceased to be; or has ended a
  * run of a job.  Nothing, without zklock.notify_database. */

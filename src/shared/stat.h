@@ -45,7 +45,9 @@ typedef struct ZkStatRow
 	int64 n[ZKLOCK_NSTATS];
 } ZkStatRow;
 
-extern const ZkSharedPart zklock_stat_part;
+/* For shmem_request_hook and shmem_startup_hook. */
+extern void zklock_stat_shmem_request(void);
+extern void zklock_stat_shmem_startup(void);
 
 /* --- with the entry locked exclusively; nothing is counted of elections, and of jobs
  * --- but the deadlocks, for the server --------------------------------------- */

@@ -8,8 +8,12 @@
 #ifndef ZKLOCK_ANSWER_H
 #define ZKLOCK_ANSWER_H
 
-#include "agent.h"
+#include "client.h"
 
-extern const ZkAgent zklock_answer_agent;
+/* Each time round: look at the questions. */
+extern void zklock_answer_work(void);
+
+/* A reply that is tagged ZKLOCK_TAG_ANSWER. */
+extern void zklock_answer_message(const ZkMessage *message);
 
 #endif /* ZKLOCK_ANSWER_H */

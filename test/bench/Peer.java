@@ -77,10 +77,10 @@ public class Peer {
         };
     }
 
-    static Library semaphore(String hosts, int permits) throws Exception {
+    static Library semaphore(String hosts, int slots) throws Exception {
         CuratorFramework client = connect(hosts);
         return name -> {
-            InterProcessSemaphoreV2 semaphore = new InterProcessSemaphoreV2(client, "/bench/semaphore-" + name, permits);
+            InterProcessSemaphoreV2 semaphore = new InterProcessSemaphoreV2(client, "/bench/semaphore-" + name, slots);
             return new Lock() {
                 Lease lease;
 

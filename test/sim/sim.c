@@ -292,8 +292,7 @@ do_admit(Server *server, int queue)
 static bool
 do_upgrade(Server *server, int queue)
 {
-	/* who holds a lock and waits is in a circle with sets, perhaps, and
-	 * deadlock_rules.h's */
+	/* who holds a lock and waits is in a circle with sets, perhaps, and deadlock.h's */
 	return !with_sets && table_upgrade(&server->table[queue], some_backend());
 }
 

@@ -1,0 +1,156 @@
+/*-------------------------------------------------------------------------
+ *
+ * barriers.c
+ *	  SQL functions of barriers.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+#include "compat.h"
+
+#include "access/htup_details.h"
+#include "executor/spi.h"
+#include "funcapi.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+#include "utils/tuplestore.h"
+
+#include "arguments.h"
+#include "check.h"
+#include "command.h"
+#include "contenders.h"
+#include "meet.h"
+#include "names.h"
+#include "nodes.h"
+#include "parties.h"
+#include "query.h"
+#include "room.h"
+
+PG_FUNCTION_INFO_V1(zk_barrier);
+PG_FUNCTION_INFO_V1(zk_barriers);
+PG_FUNCTION_INFO_V1(zk_stat_barriers);
+
+/*
+ * CALL zk_barrier(name text, parties integer, timeout interval)
+ *
+ * Waits without a snapshot, as zk_lock_session does.
+ */
+Datum
+zk_barrier(PG_FUNCTION_ARGS)
+{
+	char name[ZKLOCK_NAME_MAX + 1];
+	int32 parties;
+	int64 timeout = ZKLOCK_WAIT_FOREVER;
+
+	ZKLOCK_REFUSE_NULLS("barrier name", "number of parties", NULL);
+	zklock_check_callable();
+	zklock_get_name(ZKLOCK_KIND_BARRIER, PG_GETARG_TEXT_PP(0), name);
+	parties = PG_GETARG_INT32(1);
+	if (parties < 1 || parties > ZKLOCK_PARTIES_MAX)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("number of parties must be between 1 and %d", ZKLOCK_PARTIES_MAX)));
+	if (!PG_ARGISNULL(2))
+		timeout = zklock_get_timeout(PG_GETARG_INTERVAL_P(2), "timeout");
+
+	zklock_leave_transaction(fcinfo, "zk_barrier", "Call it on its own.");
+	zklock_meet(name, parties, timeout);
+	SPI_finish();
+	PG_RETURN_VOID();
+}
+
+/* How many are there of the same number? */
+static int
+count_arrived(const ZkPartyNode *parties, const bool *is_party, int n, int32 number)
+{
+	int arrived = 0;
+
+	for (int i = 0; i < n; i++)
+		arrived += is_party[i] && parties[i].parties == number;
+	return arrived;
+}
+
+/* All that are at one barrier. */
+static void
+put_barrier(ReturnSetInfo *rsinfo, const char *name, int64 session)
+{
+	ZkQuery query = {.kind = ZKLOCK_KIND_BARRIER, .contenders = true};
+	ZkPartyNode *parties;
+	bool *is_party;
+	ZkNode *nodes;
+	int n;
+
+	strlcpy(query.name, name, sizeof(query.name));
+	n = Max(zklock_query(&query, &nodes), 0);
+	parties = palloc(sizeof(*parties) * ((Size) n + 1));
+	is_party = palloc(sizeof(*is_party) * ((Size) n + 1));
+	for (int i = 0; i < n; i++)
+		is_party[i] = zklock_parse_party(nodes[i].name, &parties[i]);
+	for (int i = 0; i < n; i++)
+	{
+		const ZkNode *node = &nodes[i];
+		Datum values[9];
+		bool nulls[9] = {0};
+
+		if (!is_party[i])
+			continue;
+		values[0] = CStringGetTextDatum(zklock_display_name(name));
+		values[1] = Int32GetDatum(parties[i].parties);
+		values[2] = Int32GetDatum(count_arrived(parties, is_party, n, parties[i].parties));
+		zklock_put_server(node, &values[3], &nulls[3]);
+		zklock_put_number(node, "pid", &values[4], &nulls[4]);
+		values[5] = TimestampTzGetDatum(zklock_time_of_ms(node->ctime));
+		values[6] = BoolGetDatum(session != 0 && node->ephemeral_owner == session);
+		zklock_put_session(node, &values[7], &nulls[7]);
+		values[8] = zklock_node_name_datum(node);
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	}
+}
+
+/* zk_barriers() returns setof record: who waits at barriers, on all servers */
+Datum
+zk_barriers(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	ZkQuery query = {.kind = ZKLOCK_KIND_BARRIER};
+	ZkSessionShared s;
+	ZkNode *nodes;
+	int n;
+
+	zklock_check_callable();
+	InitMaterializedSRF(fcinfo, 0);
+	n = zklock_query(&query, &nodes);
+	zklock_session_read(&s);
+	for (int i = 0; i < n; i++)
+	{
+		char name[ZKLOCK_NAME_MAX + 1];
+
+		if (nodes[i].nchildren > 0 && zklock_decode_name(nodes[i].name, name) &&
+			zklock_in_namespace(name))
+			put_barrier(rsinfo, name, s.id.id);
+	}
+	return (Datum) 0;
+}
+
+/* zk_stat_barriers() returns record */
+Datum
+zk_stat_barriers(PG_FUNCTION_ARGS)
+{
+	TupleDesc desc;
+	int64 n[ZKLOCK_NPARTY_STATS];
+	TimestampTz since;
+	Datum values[ZKLOCK_NPARTY_STATS + 2];
+	bool nulls[ZKLOCK_NPARTY_STATS + 2] = {0};
+
+	zklock_check_callable();
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	zklock_party_stats(n, &since);
+	values[0] = Int32GetDatum(zklock_parties_used());
+	for (int i = 0; i < ZKLOCK_NPARTY_STATS; i++)
+		values[i + 1] = i < ZKLOCK_PARTY_STAT_WAIT_US
+			? Int64GetDatum(n[i])
+			: IntervalPGetDatum(zklock_make_interval(n[i]));
+	values[ZKLOCK_NPARTY_STATS + 1] = TimestampTzGetDatum(since);
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
+}
