@@ -284,7 +284,7 @@ typedef struct Contents
 
 static const Contents nothing = {-1, -1};
 
-/* Is a transaction later than the reply that tells of it?  A server's numbers are anything. */
+/* Is a transaction far later than the reply that tells of it?  Any numbers may come. */
 static bool
 is_beyond(int64_t zxid, int64_t reply)
 {

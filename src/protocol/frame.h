@@ -12,9 +12,9 @@
  *
  *	  length   of a frame: what its type can have, also before all of it has arrived
  *	  number   (xid) of a reply: that of the oldest request that is open.  Of what is no
- *	           reply: a ping, credentials or watches must be open for it.  Servers refuse
- *	           some requests before their turn; the library does not believe that, and
- *	           it is a connection's end as it would be by the library, and no damage
+ *	           reply: a ping, credentials or watches must be open for it.  Servers answer
+ *	           some requests before their turn.  That ends the connection, as it would in
+ *	           the library, and is no damage
  *	  header   a code that is one; an error, and what has no body, ends with it
  *	  body     of the type of the request: strings and lists end within the frame, and the
  *	           frame with them; a multi has a result for each op, of its type

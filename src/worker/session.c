@@ -1244,14 +1244,12 @@ give_up_session(void)
 static void
 on_went_back(void)
 {
-	char text[sizeof(zklock_shared->session.last_error)];
 	int timeout = zklock_shared->session.timeout_ms;
 
 	/* what our successor goes by comes before all that may fail */
 	give_up_session();
-	snprintf(text, sizeof(text), "ZooKeeper ensemble went back to an earlier state: %s",
-			 zklock_ensemble_reason());
-	zklock_trouble_remember(text);
+	zklock_trouble_again(false, "ZooKeeper ensemble went back to an earlier state: %s",
+						 zklock_ensemble_reason());
 	zklock_ensemble_found(timeout);
 	show_went_back();
 	listener->event(ZKLOCK_EV_SESSION_LOST);

@@ -11,25 +11,19 @@
 #include "table.h"
 #include "trouble.h"
 
-void
-zklock_trouble_remember(const char *text)
-{
-	ZkSessionShared *s = zklock_session_lock(LW_EXCLUSIVE);
-
-	strlcpy(s->last_error, text, sizeof(s->last_error));
-	s->last_error_at = GetCurrentTimestamp();
-	zklock_session_unlock();
-}
-
 static void
 tell(bool log, const char *fmt, va_list args)
 {
 	char text[sizeof(zklock_shared->session.last_error)];
+	ZkSessionShared *s;
 
 	vsnprintf(text, sizeof(text), fmt, args);
 	if (log)
 		ereport(LOG, (errmsg_internal("%s", text)));
-	zklock_trouble_remember(text);
+	s = zklock_session_lock(LW_EXCLUSIVE);
+	strlcpy(s->last_error, text, sizeof(s->last_error));
+	s->last_error_at = GetCurrentTimestamp();
+	zklock_session_unlock();
 }
 
 void
@@ -43,12 +37,12 @@ zklock_trouble(const char *fmt, ...)
 }
 
 void
-zklock_trouble_again(bool new, const char *fmt, ...)
+zklock_trouble_again(bool log, const char *fmt, ...)
 {
 	va_list args;
 
 	va_start(args, fmt);
-	tell(new, fmt, args);
+	tell(log, fmt, args);
 	va_end(args);
 }
 

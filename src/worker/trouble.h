@@ -13,12 +13,9 @@
 /* Remember, and log, something that went wrong.  Shown in zk_session. */
 extern void zklock_trouble(const char *fmt, ...) pg_attribute_printf(1, 2);
 
-/* The same without the log, where somebody else says so. */
-extern void zklock_trouble_remember(const char *text);
-
-/* The same of what comes again and again: the log is told of it once, that is, if "new".
- * Something else may have gone wrong meanwhile, and last_error is to say what is. */
-extern void zklock_trouble_again(bool new, const char *fmt, ...) pg_attribute_printf(2, 3);
+/* The same, logged only if "log": not where somebody else logs it, nor each time that a
+ * trouble comes again.  It is remembered each time, since another may have come between. */
+extern void zklock_trouble_again(bool log, const char *fmt, ...) pg_attribute_printf(2, 3);
 
 /* A request that nobody waits for was refused: the log is told once. */
 extern void zklock_trouble_refused(const ZkMessage *message);

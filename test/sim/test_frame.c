@@ -577,9 +577,16 @@ test_refusals(void)
 	last(&frames, &p, "a type that is not known, before its turn");
 	bad_if(&frames, &p, 4, 10, 4, "does not answer the oldest request");
 	bad_if(&frames, &p, 4, 0, 4, "does not answer the oldest request");
+	refused(&p, 9, 1005, -6);
+	last(&frames, &p, "the same with the number of a transaction");
+	put_number(&p, 0, 1);
+	end(&p);
+	last(&frames, &p, "... and with a body");
 	refused(&p, 8, 0, -102);
 	last(&frames, &p, "a multi that an ACL is against, before its turn");
 	refused(&p, 7, -1, -6);
+	bad_if(&frames, &p, 8, -2, 8, "its transaction has no number");
+	bad_if(&frames, &p, 16, 0, 4, "its transaction has no number");
 	good(&frames, &p, "a type that is not known, in its turn");
 	put_number(&p, 0, 1);
 	end(&p);

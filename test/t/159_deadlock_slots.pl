@@ -81,7 +81,7 @@ for my $others ([$b], [ $b, $c ])
 		$waits->()->wait_level(2) if !$late;
 		$other[$_]->send("SELECT zk_lock('x$_')")->wait_level(2) for 0 .. $#other;
 		my $looked = Deadlocks::watch();
-		# whose wait closes the ring may be ended before anybody sees it wait
+		# the session that closes the ring may be ended before anybody sees it wait
 		$first->send("SELECT zk_lock('x" . @other . "')");
 		$first->wait_level(2) if $late;
 		$looked->($first) if $late;
