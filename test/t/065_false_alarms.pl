@@ -133,7 +133,7 @@ ZkLock::wait_connected($a, $b);
 # A chroot path that was wiped is named, and a file that cannot be written, once by each worker.
 my $wiped = ZooKeeper->new->start;
 $wiped->create('/app');
-my $e = ZkLock::server('e', $wiped->hosts . '/app', conf => "zklock.session_timeout = '6s'\nzklock.connect_timeout = '1s'", start => 0);
+my $e = ZkLock::server('e', $wiped->hosts . '/app', conf => "zklock.session_timeout = '30s'\nzklock.connect_timeout = '1s'", start => 0);
 my $file = $e->data_dir . '/zklock.history';
 mkdir $file or die;
 $e->start;
