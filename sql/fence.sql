@@ -25,7 +25,7 @@ SELECT * FROM zk_fences ORDER BY resource;
 -- the token of what others may hold at the same time is no fence
 BEGIN;
 SELECT zk_lock('fence', 'shared') AS token \gset
-SELECT zk_acquire('s', 2) AS slot, zk_acquire('t', 1) AS alone \gset
+SELECT zk_acquire('s', 2) AS permit, zk_acquire('t', 1) AS alone \gset
 \set VERBOSITY default
 -- the numbers are never the same
 DO $$
@@ -34,7 +34,7 @@ DECLARE
 	hint text;
 	token bigint;
 BEGIN
-	FOREACH token IN ARRAY ARRAY[zk_token('fence'), zk_token('s', 'slot')] LOOP
+	FOREACH token IN ARRAY ARRAY[zk_token('fence'), zk_token('s', 'semaphore')] LOOP
 		BEGIN
 			PERFORM zk_fence('shared', token);
 		EXCEPTION WHEN object_not_in_prerequisite_state THEN

@@ -44,7 +44,7 @@ AS 'MODULE_PATHNAME', 'zk_unlock'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_unlock(text, text) IS
-'release the newest session-scope hold of a distributed lock, or of a slot';
+'release the newest session-scope hold of a distributed lock, or of a permit';
 
 CREATE FUNCTION zk_unlock_all()
 RETURNS integer
@@ -52,7 +52,7 @@ AS 'MODULE_PATHNAME', 'zk_unlock_all'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_unlock_all() IS
-'release all session-scope holds of distributed locks and slots, and return how many there were';
+'release all session-scope holds of distributed locks and permits, and return how many there were';
 
 CREATE FUNCTION zk_token(name text, kind text DEFAULT 'lock')
 RETURNS bigint
@@ -60,7 +60,7 @@ AS 'MODULE_PATHNAME', 'zk_token'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_token(text, text) IS
-'fencing token of the distributed lock or slot that this session holds, or null';
+'fencing token of the distributed lock or permit that this session holds, or null';
 
 CREATE FUNCTION zk_assert(name text, kind text DEFAULT 'lock')
 RETURNS bigint
@@ -68,7 +68,7 @@ AS 'MODULE_PATHNAME', 'zk_assert'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_assert(text, text) IS
-'prove by a round trip to a quorum that this session holds the lock or slot, and return its fencing token';
+'prove by a round trip to a quorum that this session holds the lock or permit, and return its fencing token';
 
 CREATE PROCEDURE zk_lock_session(name text, mode text DEFAULT 'exclusive', timeout interval DEFAULT NULL)
 AS 'MODULE_PATHNAME', 'zk_lock_session'
@@ -77,28 +77,28 @@ LANGUAGE C;
 COMMENT ON PROCEDURE zk_lock_session(text, text, interval) IS
 'acquire a distributed lock in session scope, waiting without a snapshot';
 
-CREATE FUNCTION zk_acquire(name text, slots integer, scope text DEFAULT 'transaction')
+CREATE FUNCTION zk_acquire(name text, permits integer, scope text DEFAULT 'transaction')
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'zk_acquire'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_acquire(text, integer, text) IS
-'acquire one of so many slots, waiting its turn, and return its fencing token';
+'acquire one of so many permits, waiting its turn, and return its fencing token';
 
-CREATE FUNCTION zk_try_acquire(name text, slots integer, scope text DEFAULT 'transaction', timeout interval DEFAULT '0')
+CREATE FUNCTION zk_try_acquire(name text, permits integer, scope text DEFAULT 'transaction', timeout interval DEFAULT '0')
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_try_acquire'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_try_acquire(text, integer, text, interval) IS
-'acquire one of so many slots if one is or becomes free within the timeout';
+'acquire one of so many permits if one is or becomes free within the timeout';
 
-CREATE FUNCTION zk_slot(name text)
+CREATE FUNCTION zk_permit(name text)
 RETURNS integer
-AS 'MODULE_PATHNAME', 'zk_slot'
+AS 'MODULE_PATHNAME', 'zk_permit'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
-COMMENT ON FUNCTION zk_slot(text) IS
+COMMENT ON FUNCTION zk_permit(text) IS
 'number of the slot that this session holds, which no other holder has meanwhile';
 
 CREATE FUNCTION zk_locks(
@@ -120,23 +120,23 @@ CREATE FUNCTION zk_locks(
     OUT objid oid,
     OUT objsubid smallint,
     OUT kind text,
-    OUT slots integer)
+    OUT permits integer)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'zk_locks'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_locks() IS
-'distributed locks and slots that this server holds, keeps or waits for';
+'distributed locks and permits that this server holds, keeps or waits for';
 
 CREATE VIEW zk_locks AS
     SELECT name, mode, scope, granted, grant_state, count, token, lease_remaining, wait_start,
-        pid, database, username, application, blocked_by, classid, objid, objsubid, kind, slots
+        pid, database, username, application, blocked_by, classid, objid, objsubid, kind, permits
     FROM zk_locks();
 
 COMMENT ON VIEW zk_locks IS
-'distributed locks and slots that this server holds, keeps or waits for';
+'distributed locks and permits that this server holds, keeps or waits for';
 COMMENT ON COLUMN zk_locks.name IS 'name of the lock';
-COMMENT ON COLUMN zk_locks.mode IS '''exclusive'' or ''shared'', as asked for or as held; null for a slot';
+COMMENT ON COLUMN zk_locks.mode IS '''exclusive'' or ''shared'', as asked for or as held; null for a permit';
 COMMENT ON COLUMN zk_locks.scope IS '''transaction'' or ''session''; null if it is kept for nobody';
 COMMENT ON COLUMN zk_locks.granted IS 'false while it waits';
 COMMENT ON COLUMN zk_locks.grant_state IS 'waiting, queued; held, demanded, releasing, lost; kept';
@@ -152,8 +152,8 @@ COMMENT ON COLUMN zk_locks.blocked_by IS 'sessions of this server that must end 
 COMMENT ON COLUMN zk_locks.classid IS 'joins pg_locks';
 COMMENT ON COLUMN zk_locks.objid IS 'joins pg_locks';
 COMMENT ON COLUMN zk_locks.objsubid IS 'joins pg_locks';
-COMMENT ON COLUMN zk_locks.kind IS '''lock'' or ''slot''';
-COMMENT ON COLUMN zk_locks.slots IS 'how many slots that session says there are; null for a lock';
+COMMENT ON COLUMN zk_locks.kind IS '''lock'' or ''semaphore''';
+COMMENT ON COLUMN zk_locks.permits IS 'how many permits that session says there are; null for a lock';
 
 CREATE FUNCTION zk_session(
     OUT state text,
@@ -257,13 +257,13 @@ CREATE FUNCTION zk_contenders(
     OUT as_of timestamptz,
     OUT data text,
     OUT node text,
-    OUT slots integer)
+    OUT permits integer)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'zk_contenders'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_contenders(text, text) IS
-'everybody who holds or waits for a distributed lock, or for one of its slots, in order, as ZooKeeper has it';
+'everybody who holds or waits for a distributed lock, or for one of its permits, in order, as ZooKeeper has it';
 
 CREATE FUNCTION zk_blocking(
     OUT step integer,
@@ -304,7 +304,7 @@ AS 'MODULE_PATHNAME', 'zk_waits'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_waits() IS
-'waits for locks, slots and jobs in the whole ensemble, and for room to put here, that are longer than a second, and who is to blame';
+'waits for locks, permits and jobs in the whole ensemble, and for room to put here, that are longer than a second, and who is to blame';
 
 CREATE VIEW zk_waits AS
     SELECT kind, name, mode, server, pid, database, username, application, wait_start, as_of,
@@ -313,7 +313,7 @@ CREATE VIEW zk_waits AS
 
 COMMENT ON VIEW zk_waits IS
 'waits for locks and jobs in the whole ensemble that are longer than a second, and who is to blame';
-COMMENT ON COLUMN zk_waits.kind IS '''lock'', ''job'' or ''slot''; ''queue'': to put items into it';
+COMMENT ON COLUMN zk_waits.kind IS '''lock'', ''job'' or ''semaphore''; ''queue'': to put items into it';
 COMMENT ON COLUMN zk_waits.name IS 'for which it waits';
 COMMENT ON COLUMN zk_waits.mode IS '''exclusive'' or ''shared''; null: a queue';
 COMMENT ON COLUMN zk_waits.server IS 'of the session that waits; null: another program';
@@ -342,7 +342,7 @@ AS 'MODULE_PATHNAME', 'zk_lock_dirs'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_lock_dirs(text, text) IS
-'distributed locks, or names of slots, that anybody holds or waits for, as ZooKeeper has it';
+'distributed locks, or names of semaphores, that anybody holds or waits for, as ZooKeeper has it';
 
 CREATE FUNCTION zk_break(name text, token bigint, kind text DEFAULT 'lock')
 RETURNS boolean
@@ -350,7 +350,7 @@ AS 'MODULE_PATHNAME', 'zk_break'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_break(text, bigint, text) IS
-'take a distributed lock or a slot, or a place in its queue, away from whoever has it with this token';
+'take a distributed lock or a permit, or a place in its queue, away from whoever has it with this token';
 
 CREATE FUNCTION zk_raise_tokens(above bigint)
 RETURNS bigint
@@ -459,7 +459,7 @@ COMMENT ON COLUMN zk_stat_locks.losses IS 'holds whose lock was lost';
 COMMENT ON COLUMN zk_stat_locks.demands IS 'locks of this server that others asked for';
 COMMENT ON COLUMN zk_stat_locks.handovers IS 'locks that came from others after a wait';
 COMMENT ON COLUMN zk_stat_locks.last_call IS 'when a call last got it, or gave up';
-COMMENT ON COLUMN zk_stat_locks.kind IS '''lock'' or ''slot''';
+COMMENT ON COLUMN zk_stat_locks.kind IS '''lock'' or ''semaphore''';
 
 CREATE FUNCTION zk_stat_reset()
 RETURNS void
@@ -788,7 +788,7 @@ REVOKE ALL ON FUNCTION zk_lock(text, text, text), zk_try_lock(text, text, text, 
     zk_assert(text, text), zk_fence(text, bigint), zk_fence_replicated(), zk_is_leader(text, interval),
     zk_require_leader(text), zk_leader_token(text), zk_leader(text), zk_candidates(text), zk_elections() FROM PUBLIC;
 REVOKE ALL ON FUNCTION zk_acquire(text, integer, text), zk_try_acquire(text, integer, text, interval),
-    zk_slot(text) FROM PUBLIC;
+    zk_permit(text) FROM PUBLIC;
 REVOKE ALL ON PROCEDURE zk_lock_session(text, text, interval), zk_run_as_leader(text, text) FROM PUBLIC;
 
 -- Like pg_stat_activity, zk_locks itself hides what is nobody else's business.  The

@@ -15,26 +15,32 @@
 #include "miscadmin.h"
 #include "storage/ipc.h"
 
+#include "barrier_shared.h"
 #include "callbacks.h"
 #include "changes.h"
-#include "jobs.h"
-#include "locks.h"
+#include "deadlock_shared.h"
+#include "job_sql.h"
+#include "lock_sql.h"
 #include "monitor.h"
-#include "parties.h"
 #include "question.h"
+#include "queue_shared.h"
 #include "removal.h"
-#include "setslot.h"
+#include "set_shared.h"
 #include "settings.h"
 #include "stat.h"
 #include "statement.h"
 #include "table.h"
-#include "verdict.h"
-#include "work.h"
 #include "worker.h"
 
 ZKLOCK_MODULE_MAGIC;
 
 PGDLLEXPORT void _PG_init(void);
+
+/* Of shared memory. */
+static const ZkSharedPart *const parts[] = {
+	&zklock_table_part,	   &zklock_stat_part, &zklock_question_part, &zklock_changes_part,
+	&zklock_deadlock_part, &zklock_set_part,  &zklock_barrier_part,	 &zklock_queue_part,
+};
 
 static shmem_request_hook_type prev_shmem_request_hook = NULL;
 static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
@@ -44,14 +50,8 @@ on_shmem_request(void)
 {
 	if (prev_shmem_request_hook)
 		prev_shmem_request_hook();
-	zklock_table_shmem_request();
-	zklock_stat_shmem_request();
-	zklock_question_shmem_request();
-	zklock_changes_shmem_request();
-	zklock_verdict_shmem_request();
-	zklock_set_shmem_request();
-	zklock_parties_shmem_request();
-	zklock_work_shmem_request();
+	for (size_t i = 0; i < lengthof(parts); i++)
+		zklock_part_request(parts[i]);
 }
 
 static void
@@ -59,14 +59,8 @@ on_shmem_startup(void)
 {
 	if (prev_shmem_startup_hook)
 		prev_shmem_startup_hook();
-	zklock_table_shmem_startup();
-	zklock_stat_shmem_startup();
-	zklock_question_shmem_startup();
-	zklock_changes_shmem_startup();
-	zklock_verdict_shmem_startup();
-	zklock_set_shmem_startup();
-	zklock_parties_shmem_startup();
-	zklock_work_shmem_startup();
+	for (size_t i = 0; i < lengthof(parts); i++)
+		zklock_part_startup(parts[i]);
 }
 
 void

@@ -60,13 +60,13 @@ zklock_acquire_raise(const ZkHeldLock *held, int32 index)
 {
 	const ZkProcLock *proclock = zklock_proclock(index);
 	int rc = proclock->failure_rc;
-	const char *what = zklock_kind_names[held->kind];
+	const char *what = zklock_kinds[held->kind].name;
 	const char *display = zklock_display_name(held->name);
 
 	switch ((ZkLockFailure) proclock->failure)
 	{
 		case ZKLOCK_FAIL_RING:
-			zklock_longwait_raise_deadlock(index);
+			zklock_deadlock_raise(index);
 		case ZKLOCK_FAIL_DEADLOCK:
 			ereport(ERROR,
 					(errcode(ERRCODE_T_R_DEADLOCK_DETECTED), errmsg("deadlock detected"),
@@ -81,7 +81,7 @@ zklock_acquire_raise(const ZkHeldLock *held, int32 index)
 					 errmsg("sequence numbers of %s \"%s\" are used up", what, display),
 					 errdetail(
 						 "ZooKeeper numbers the contenders in a directory with 31 bits."),
-					 held->kind == ZKLOCK_KIND_JOB
+					 zklock_kinds[held->kind].record
 						 ? errhint("Make the directory anew, with the same data, while nobody uses the job; ZooKeeper then starts again at 0.")
 						 : errhint("Delete the directory while nobody uses the %s; ZooKeeper then starts again at 0.",
 								   what)));
@@ -93,7 +93,7 @@ zklock_acquire_raise(const ZkHeldLock *held, int32 index)
 							what, display),
 					 errdetail(
 						 "It was created without the sequence flag, so its number does not say whether it was there before ours."),
-					 held->kind == ZKLOCK_KIND_JOB
+					 zklock_kinds[held->kind].record
 						 ? errhint("Delete it from the job's directory in ZooKeeper, or let the program that made it use sequential znodes.")
 						 : errhint("Find it with zk_contenders(%s, '%s') and remove it with zk_break(%s, token, '%s'), or let the program that made it use sequential znodes.",
 								   quote_literal_cstr(display), what,
@@ -247,7 +247,7 @@ zklock_introduce(void)
  * for nobody, wait until the worker has given some up.
  */
 static int32
-make_proclock(ZkLockKind kind, const char *name, int slots, ZkLockMode mode,
+make_proclock(ZkLockKind kind, const char *name, int permits, ZkLockMode mode,
 			  ZkLockScope scope, int64 wait_ms, const ZkWait *wait, ZkHeldLock **held)
 {
 	zklock_introduce();
@@ -258,7 +258,7 @@ make_proclock(ZkLockKind kind, const char *name, int slots, ZkLockMode mode,
 
 		zklock_callbacks_begin();
 		*held = zklock_hold_reserve(kind, name);
-		proclock = zklock_proclock_make(kind, name, slots, mode, scope, wait_ms == 0);
+		proclock = zklock_proclock_make(kind, name, permits, mode, scope, wait_ms == 0);
 		if (proclock >= 0)
 			return proclock;
 		/* the wait may end by an error: a name that stays reserved looks held */
@@ -403,9 +403,9 @@ acquire_patiently(ZkHeldLock *held, int32 proclock, bool level1, const ZkWait *w
 	return acquired;
 }
 
-/* This backend has nothing of the name in this mode.  "slots": as there. */
+/* This backend has nothing of the name in this mode.  "permits": as there. */
 static bool
-acquire_anew(ZkHeldLock *reader, ZkLockKind kind, const char *name, int slots,
+acquire_anew(ZkHeldLock *reader, ZkLockKind kind, const char *name, int permits,
 			 ZkLockMode mode, ZkLockScope scope, int64 wait_ms, int64 *token)
 {
 	/* a name that is in use is so again, as a rule: whoever had to wait does not try */
@@ -424,23 +424,24 @@ acquire_anew(ZkHeldLock *reader, ZkLockKind kind, const char *name, int slots,
 	{
 		zklock_wait_begin(&wait, wait_ms);
 		if (!level1)
-			proclock = make_proclock(kind, name, slots, mode, scope, wait_ms, &wait, &held);
+			proclock =
+				make_proclock(kind, name, permits, mode, scope, wait_ms, &wait, &held);
 		if (!acquire_patiently(held, proclock, level1, &wait, token))
 			return false;
 		waited = zklock_proclock(proclock)->waited;
 	}
 	held->proclock[mode] = proclock;
 	held->token[mode] = *token;
-	held->slots = slots;
+	held->permits = permits;
 	held->number = 0;
 	zklock_hold_add(held, mode, scope);
 	return true;
 }
 
-/* "slots": of a slot, how many there are, else 0. */
+/* "permits": of a semaphore, how many there are, else 0. */
 static bool
-acquire(ZkLockKind kind, const char *name, int slots, ZkLockMode mode, ZkLockScope scope,
-		int64 wait_ms, int64 *token)
+acquire(ZkLockKind kind, const char *name, int permits, ZkLockMode mode,
+		ZkLockScope scope, int64 wait_ms, int64 *token)
 {
 	ZkHeldLock *held;
 
@@ -455,20 +456,21 @@ acquire(ZkLockKind kind, const char *name, int slots, ZkLockMode mode, ZkLockSco
 
 		if (zklock_loss_settle(held))
 			zklock_loss_raise(held);
-		if (slots < held->slots)
+		if (permits < held->permits)
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("cannot acquire one of %d slots of \"%s\"", slots,
-							zklock_display_name(name)),
-					 errdetail("This session has one of %d, and so may others.", held->slots),
-					 errhint("Release it before, or ask for one of %d.", held->slots)));
+					 errmsg("cannot acquire one of %d permits of semaphore \"%s\"",
+							permits, zklock_display_name(name)),
+					 errdetail("This session has one of %d, and so may others.",
+							   held->permits),
+					 errhint("Release it before, or ask for one of %d.", held->permits)));
 		zklock_acquire_again(held, covering, scope);
 		*token = held->token[covering];
 		return true;
 	}
 	if (held == NULL)
 		zklock_limit_check(ZKLOCK_LIMIT_LOCKS, zklock_held_names(), 1);
-	return acquire_anew(held, kind, name, slots, mode, scope, wait_ms, token);
+	return acquire_anew(held, kind, name, permits, mode, scope, wait_ms, token);
 }
 
 bool
@@ -478,42 +480,43 @@ zklock_acquire(ZkLockKind kind, const char *name, ZkLockMode mode, ZkLockScope s
 	return acquire(kind, name, 0, mode, scope, wait_ms, token);
 }
 
-/* Another number of slots than this session's, by which somebody in the queue asked when
- * it was listed last; 0: none. */
+/* Another number of permits than this session's, by which somebody in the queue asked
+ * when it was listed last; 0: none. */
 static int
 find_other_number(const ZkHeldLock *held)
 {
 	ZkLockEntry *entry =
 		zklock_entry(zklock_proclock(held->proclock[ZKLOCK_EXCLUSIVE])->entry);
 	LWLock *lock = zklock_entry_lock(entry, LW_SHARED); /* our proclock pins it */
-	int other = entry->queue.other_slots;
+	int other = entry->queue.other_permits;
 
 	zklock_entry_unlock(lock);
 	return other;
 }
 
 bool
-zklock_acquire_slot(const char *name, int slots, ZkLockScope scope, int64 wait_ms,
-					int64 *token)
+zklock_semaphore_acquire(const char *name, int permits, ZkLockScope scope, int64 wait_ms,
+						 int64 *token)
 {
 	ZkHeldLock *held;
 	int other;
 
-	if (!acquire(ZKLOCK_KIND_SLOT, name, slots, ZKLOCK_EXCLUSIVE, scope, wait_ms, token))
+	if (!acquire(ZKLOCK_KIND_SEMAPHORE, name, permits, ZKLOCK_EXCLUSIVE, scope, wait_ms,
+				 token))
 		return false;
-	held = zklock_held_find(ZKLOCK_KIND_SLOT, name);
-	if (held->slots != slots)
+	held = zklock_held_find(ZKLOCK_KIND_SEMAPHORE, name);
+	if (held->permits != permits)
 		ereport(WARNING,
 				(errcode(ERRCODE_WARNING),
-				 errmsg("this session has one of %d slots of \"%s\" already, not of %d",
-						held->slots, zklock_display_name(name), slots)));
+				 errmsg("this session has one of %d permits of semaphore \"%s\" already, not of %d",
+						held->permits, zklock_display_name(name), permits)));
 	else if (held->count[ZKLOCK_EXCLUSIVE] == 1 && (other = find_other_number(held)) != 0)
 		ereport(WARNING,
 				(errcode(ERRCODE_WARNING),
-				 errmsg("somebody else asks for one of %d slots of \"%s\", not of %d",
-						other, zklock_display_name(name), slots),
+				 errmsg("somebody else asks for one of %d permits of semaphore \"%s\", not of %d",
+						other, zklock_display_name(name), permits),
 				 errdetail("The smallest number counts of those who came before."),
-				 errhint("zk_contenders(%s, 'slot') shows who it is.",
+				 errhint("zk_contenders(%s, 'semaphore') shows who it is.",
 						 quote_literal_cstr(zklock_display_name(name)))));
 	return true;
 }

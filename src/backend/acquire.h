@@ -31,11 +31,11 @@ extern bool zklock_acquire(ZkLockKind kind, const char *name, ZkLockMode mode,
 						   ZkLockScope scope, int64 wait_ms, int64 *token);
 
 /*
- * Acquire one of so many slots of "name", as zklock_acquire does a lock.  Who has one
+ * Acquire one of so many permits of "name", as zklock_acquire does a lock.  Who has one
  * already has it once more.  Warns if somebody names another number.
  */
-extern bool zklock_acquire_slot(const char *name, int slots, ZkLockScope scope,
-								int64 wait_ms, int64 *token);
+extern bool zklock_semaphore_acquire(const char *name, int permits, ZkLockScope scope,
+									 int64 wait_ms, int64 *token);
 
 /* --- parts of it ----------------------------------------------------------- */
 

@@ -23,9 +23,9 @@
 
 #include "alarm.h"
 #include "callbacks.h"
-#include "handout.h"
 #include "loss.h"
 #include "names.h"
+#include "queue_backend.h"
 
 /* The innermost of these hooks is ExecutorRun's: its ExecutorEnd comes before any commit,
  * as nothing in a query can commit. */
@@ -45,7 +45,7 @@ static emit_log_hook_type prev_emit_log = NULL;
 static void
 on_transaction_end(XactEvent event, void *arg)
 {
-	if (!zklock_hold_pending() && !zklock_hold_any() && !zklock_handout_any() &&
+	if (!zklock_hold_pending() && !zklock_hold_any() && !zklock_queue_any() &&
 		zklock_alarm.runs == 0)
 		return;
 
@@ -56,17 +56,17 @@ on_transaction_end(XactEvent event, void *arg)
 			if (proc_exit_inprogress)
 				break;
 			/* this may take a while, so the look at what is lost comes after it */
-			zklock_handout_before_commit();
+			zklock_queue_before_commit();
 			/* DISCARD ALL has released session-scope holds by now */
 			zklock_hold_end_void();
 			zklock_loss_before_commit(zklock_hold_any_in_transaction());
-			zklock_handout_claim();
+			zklock_queue_claim();
 			break;
 
 		case XACT_EVENT_PRE_PREPARE:
 			if (zklock_hold_any_in_transaction())
 				zklock_hold_refuse_prepare();
-			zklock_handout_refuse_prepare();
+			zklock_queue_refuse_prepare();
 			zklock_loss_before_commit(false);
 			break;
 
@@ -79,7 +79,7 @@ on_transaction_end(XactEvent event, void *arg)
 				zklock_loss_after_commit();
 			else
 				zklock_loss_on_abort();
-			zklock_handout_end(event == XACT_EVENT_COMMIT);
+			zklock_queue_end(event == XACT_EVENT_COMMIT);
 			zklock_hold_end_pending();
 			zklock_hold_end_transaction(1);
 			zklock_hold_end_void();
@@ -105,19 +105,19 @@ on_subtransaction_end(SubXactEvent event, SubTransactionId mySubid,
 
 	if (event == SUBXACT_EVENT_ABORT_SUB)
 		zklock_loss_on_abort();
-	if (!zklock_hold_any_in_transaction() && !zklock_handout_any())
+	if (!zklock_hold_any_in_transaction() && !zklock_queue_any())
 		return;
 	level = GetCurrentTransactionNestLevel();
 
 	switch (event)
 	{
 		case SUBXACT_EVENT_COMMIT_SUB:
-			zklock_handout_end_sub(level, true);
+			zklock_queue_end_sub(level, true);
 			zklock_hold_pass_to_parent(level);
 			break;
 
 		case SUBXACT_EVENT_ABORT_SUB:
-			zklock_handout_end_sub(level, false);
+			zklock_queue_end_sub(level, false);
 			zklock_hold_end_transaction(level);
 			break;
 
@@ -231,7 +231,7 @@ on_emit_log(ErrorData *edata)
 static void
 tidy(void)
 {
-	if (!zklock_alarm.armed && !zklock_handout_any())
+	if (!zklock_alarm.armed && !zklock_queue_any())
 		return;
 
 	/*

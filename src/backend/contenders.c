@@ -17,7 +17,7 @@
 
 #include "contenders.h"
 #include "holder.h"
-#include "slots.h"
+#include "semaphore_rules.h"
 #include "table.h"
 
 void
@@ -42,8 +42,8 @@ zklock_contenders_ask(ZkLockKind kind, const char *name, int limit, int64 until,
 		child->mode = ZKLOCK_EXCLUSIVE;
 		(void) zklock_parse_child(contenders->nodes[i].name, child);
 	}
-	if (kind == ZKLOCK_KIND_SLOT)
-		zklock_slots_find_holders(contenders->children, n, contenders->holds);
+	if (kind == ZKLOCK_KIND_SEMAPHORE)
+		zklock_semaphore_find_holders(contenders->children, n, contenders->holds);
 	else
 		zklock_find_holders(contenders->children, n, contenders->holds);
 }

@@ -32,7 +32,7 @@
 #include "hold.h"
 #include "names.h"
 #include "proclock.h"
-#include "setslot.h"
+#include "set_shared.h"
 
 /*
  * There is one for each lock, mode and scope, and in transaction scope for each nest
@@ -57,15 +57,15 @@ typedef struct HeldKey
 	const char *name;
 } HeldKey;
 
-typedef struct HeldSlot
+typedef struct HeldElement
 {
 	HeldKey key; /* its name is that of "held" */
 	ZkHeldLock *held;
 	char status; /* simplehash.h's */
-} HeldSlot;
+} HeldElement;
 
 #define SH_PREFIX			 held
-#define SH_ELEMENT_TYPE		 HeldSlot
+#define SH_ELEMENT_TYPE		 HeldElement
 #define SH_KEY_TYPE			 HeldKey
 #define SH_KEY				 key
 #define SH_HASH_KEY(tb, key) ((key).hash)
@@ -102,7 +102,7 @@ static bool look_at_all = false; /* for zklock_hold_end_void */
 void
 zklock_level1_tag(LOCKTAG *tag, ZkLockKind kind, const char *name, int pid)
 {
-	uint64 whose = kind == ZKLOCK_KIND_SLOT ? (uint64) pid << 8 : 0;
+	uint64 whose = zklock_kinds[kind].by_session ? (uint64) pid << 8 : 0;
 	uint64 hash = hash_bytes_extended((const unsigned char *) name, (int) strlen(name),
 									  whose | (uint64) kind);
 
@@ -127,14 +127,14 @@ zklock_held_find(ZkLockKind kind, const char *name)
 {
 	HeldKey key = {.kind = (uint8) kind, .name = name};
 	LOCKTAG tag;
-	HeldSlot *slot;
+	HeldElement *element;
 
 	if (zklock_held_names() == 0)
 		return NULL;
 	zklock_level1_tag(&tag, kind, name, MyProcPid);
 	key.hash = tag.locktag_field3;
-	slot = held_lookup(held_locks, key);
-	return slot != NULL ? slot->held : NULL;
+	element = held_lookup(held_locks, key);
+	return element != NULL ? element->held : NULL;
 }
 
 /* The next of all names that something is held of, or NULL.  The one that was returned
@@ -142,9 +142,9 @@ zklock_held_find(ZkLockKind kind, const char *name)
 static ZkHeldLock *
 next_held(held_iterator *iterator)
 {
-	HeldSlot *slot = held_iterate(held_locks, iterator);
+	HeldElement *element = held_iterate(held_locks, iterator);
 
-	return slot != NULL ? slot->held : NULL;
+	return element != NULL ? element->held : NULL;
 }
 
 static void
@@ -195,13 +195,13 @@ zklock_hold_reserve_tagged(void)
 {
 	ZkHeldLock *held = spare;
 	bool found;
-	HeldSlot *slot;
+	HeldElement *element;
 
 	Assert(!zklock_in_worker());
-	slot = held_insert(held_locks, key_of(held), &found);
+	element = held_insert(held_locks, key_of(held), &found);
 	if (found)
-		return slot->held;
-	slot->held = held;
+		return element->held;
+	element->held = held;
 	spare = NULL;
 	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 	{
@@ -213,7 +213,7 @@ zklock_hold_reserve_tagged(void)
 	held->told = false;
 	held->unproven_since = 0;
 	held->begun = false;
-	held->slots = held->number = 0;
+	held->permits = held->number = 0;
 	for (int scope = 0; scope < ZKLOCK_NSCOPES; scope++)
 		slist_init(&held->holds[scope]);
 	return held;
@@ -341,7 +341,7 @@ zklock_hold_add(ZkHeldLock *held, ZkLockMode mode, ZkLockScope scope)
 
 	Assert(hold != NULL || nreserved > 0);
 	Assert(held->proclock[mode] >= 0);
-	Assert(!zklock_kind_is_kept((ZkLockKind) held->kind) ||
+	Assert(!zklock_kinds[held->kind].level1 ||
 		   zklock_lock_held_by_me(&held->tag, zklock_level1_mode(mode)));
 	if (hold != NULL)
 		hold->count++;
@@ -454,7 +454,7 @@ zklock_hold_each_session_scope(void (*what)(ZkHeldLock *held))
 	held_start_iterate(held_locks, &iterator);
 	while ((held = next_held(&iterator)) != NULL)
 	{
-		if (zklock_kind_is_kept((ZkLockKind) held->kind) &&
+		if (zklock_kinds[held->kind].level1 &&
 			!slist_is_empty(&held->holds[ZKLOCK_SCOPE_SESSION]))
 			what(held);
 	}
@@ -611,7 +611,7 @@ zklock_held_find_shared(int64 token)
 
 		if (held->token[mode] != token)
 			continue;
-		if (mode == ZKLOCK_EXCLUSIVE && held->slots <= 1)
+		if (mode == ZKLOCK_EXCLUSIVE && held->permits <= 1)
 			return NULL;
 		shared = held;
 	}
@@ -716,8 +716,10 @@ void
 zklock_hold_refuse_prepare(void)
 {
 	ZkHold *hold = dlist_head_element(ZkHold, transaction_node, &zklock_holds.transaction);
+	ZkLockKind kind = hold->held->kind;
+	const char *what = kind == ZKLOCK_KIND_SEMAPHORE ? "permit" : zklock_kinds[kind].name;
 
-	if (hold->held->kind == ZKLOCK_KIND_ELECTION)
+	if (kind == ZKLOCK_KIND_ELECTION)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("cannot PREPARE a transaction that requires leadership"),
@@ -727,9 +729,9 @@ zklock_hold_refuse_prepare(void)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("cannot PREPARE a transaction that holds a zklock %s in transaction scope",
-						zklock_kind_names[hold->held->kind]),
+						what),
 				 errdetail("The %s could not be released when the prepared transaction ends.",
-						   zklock_kind_names[hold->held->kind]),
+						   what),
 				 errhint("Use session scope for locks around prepared transactions.")));
 }
 

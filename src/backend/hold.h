@@ -6,7 +6,7 @@
  * Local to the backend.  A hold has a mode and a scope and is counted; all
  * holds of one name in one mode share one proclock in the lock table.
  *
- * A transaction that requires leadership in an election (election.c) holds that
+ * A transaction that requires leadership in an election (election_backend.c) holds that
  * like an exclusive lock in transaction scope, but shares it with every other
  * backend of the server, so that there is no level 1.
  *
@@ -33,7 +33,7 @@ typedef struct ZkHeldLock
 	bool told;						  /* an error or a warning has named its loss */
 	TimestampTz unproven_since;		  /* told of by the clock alone; else 0 */
 	bool begun;						  /* a job: zk_run_end is to come */
-	int slots;						  /* of a slot: how many there are */
+	int permits;					  /* of a permit: how many there are */
 	int number;						  /* ... and which it is; 0: nobody has asked */
 	slist_head holds[ZKLOCK_NSCOPES]; /* ZkHold, newest first */
 } ZkHeldLock;
@@ -55,7 +55,7 @@ extern ZkHolds zklock_holds;
 #define ZKLOCK_LEVEL1_CLASS 31339
 
 /*
- * Level 1's name for "name".  A slot's is the backend's own, for which nobody waits: it
+ * Level 1's name for "name".  A permit's is the backend's own, for which nobody waits: it
  * makes the hold end with what takes advisory locks away, as a lock's does.  People come
  * back from it to the name by a query in ../../doc/functions.md.
  */
@@ -98,13 +98,13 @@ extern void zklock_hold_set_pending(int32 proclock);
 extern void zklock_hold_set_pending_set(int32 first);
 extern void zklock_hold_set_waiting(int32 proclock);
 
-/* Call "what" for each lock and slot that is held in session scope.  It may throw; it
+/* Call "what" for each lock and permit that is held in session scope.  It may throw; it
  * must not end or make any. */
 extern void zklock_hold_each_session_scope(void (*what)(ZkHeldLock *held));
 
 /*
  * End the newest session-scope hold of "held", or all of them, or all of all locks and
- * slots (and of jobs), at both levels.  Return how many ended.
+ * permits (and of jobs), at both levels.  Return how many ended.
  */
 extern uint64 zklock_hold_end_session_scope(ZkHeldLock *held, bool all);
 extern uint64 zklock_hold_end_all_session_scope(bool jobs);
@@ -144,8 +144,8 @@ zklock_held_mode(const ZkHeldLock *held)
 
 /*
  * What this backend holds with this token and others may hold at the same time: a lock in
- * shared mode, or one of several slots.  NULL if there is none, or if it holds something
- * by the token alone, too.
+ * shared mode, or one of several permits.  NULL if there is none, or if it holds
+ * something by the token alone, too.
  */
 extern ZkHeldLock *zklock_held_find_shared(int64 token);
 

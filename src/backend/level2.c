@@ -30,7 +30,7 @@ zklock_level2_begin(ZkLevel2Wait *w, const ZkWait *wait, ConditionVariable *cv)
 	w->cv = cv;
 	w->unproven = 0;
 	ConditionVariablePrepareToSleep(cv);
-	zklock_longwait_begin(&w->long_wait);
+	zklock_deadlock_wait_begin(&w->long_wait);
 }
 
 /* A grant is of no use without a lease. */
@@ -64,7 +64,7 @@ zklock_level2_sleep(ZkLevel2Wait *w, int64 now, const ZkLevel2Sight *sight)
 	/* who would not wait, or not any more, waits for an answer, and for nobody */
 	if (wait->until > now)
 	{
-		zklock_longwait_look(&w->long_wait, sight->proclock, sight->first, now);
+		zklock_deadlock_wait_look(&w->long_wait, sight->proclock, sight->first, now);
 		wake = Min(wake, w->long_wait.look);
 		wake = Min(wake, wait->until);
 	}
@@ -92,5 +92,5 @@ zklock_level2_end(const ZkLevel2Wait *w, int32 proclock)
 {
 	ConditionVariableCancelSleep();
 	if (proclock >= 0)
-		zklock_longwait_end(&w->long_wait, proclock);
+		zklock_deadlock_wait_end(&w->long_wait, proclock);
 }

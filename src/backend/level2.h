@@ -3,7 +3,7 @@
  * level2.h
  *	  Level 2: the wait for the grant of a lock, or those of a set.
  *
- * acquire.c and acquireset.c look at what they wait for, and sleep here in between.
+ * acquire.c and set_backend.c look at what they wait for, and sleep here in between.
  *
  *-------------------------------------------------------------------------
  */
@@ -12,15 +12,15 @@
 
 #include "storage/condition_variable.h"
 
+#include "deadlock_backend.h"
 #include "level1.h"
-#include "longwait.h"
 
 typedef struct ZkLevel2Wait
 {
 	const ZkWait *wait;
 	ConditionVariable *cv; /* NULL: not begun */
 	int64 unproven;		   /* since when a grant waits for a lease, ns; 0: it does not */
-	ZkLongWait long_wait;
+	ZkDeadlockWait long_wait;
 } ZkLevel2Wait;
 
 /* What a look has found. */

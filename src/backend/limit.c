@@ -9,8 +9,8 @@
 #include "compat.h"
 
 #include "limit.h"
+#include "queue_shared.h"
 #include "settings.h"
-#include "work.h"
 
 static const struct
 {
@@ -48,7 +48,7 @@ half(ZkLimit limit)
 		case ZKLOCK_LIMIT_ITEMS:
 			return (zklock_max_items_held + 1) / 2;
 		case ZKLOCK_LIMIT_QUEUES:
-			return ZKLOCK_WORK_PUTS / 2;
+			return ZKLOCK_QUEUE_PUTS / 2;
 		default:
 			return PG_INT32_MAX; /* zklock.max_locks, for whom the setting has no limit */
 	}

@@ -172,9 +172,9 @@ show_ways(const ZkHeldLock *held, const char *name)
 	if (held->kind == ZKLOCK_KIND_JOB)
 		return psprintf("Use SELECT zk_run_end(%s) to acknowledge the loss. It records that the run was lost, and whoever calls next runs the job.",
 						literal);
-	if (held->kind == ZKLOCK_KIND_SLOT)
-		return psprintf("Use SELECT zk_unlock(%s, 'slot')%s to acknowledge the loss, or SELECT zk_acquire(%s, %d, 'session') to acquire a slot anew%s.",
-						literal, times, literal, held->slots, once);
+	if (held->kind == ZKLOCK_KIND_SEMAPHORE)
+		return psprintf("Use SELECT zk_unlock(%s, 'semaphore')%s to acknowledge the loss, or SELECT zk_acquire(%s, %d, 'session') to acquire a permit anew%s.",
+						literal, times, literal, held->permits, once);
 	return psprintf("Use SELECT zk_unlock(%s)%s to acknowledge the loss, or SELECT zk_lock(%s, '%s', 'session') to acquire the lock anew%s.",
 					literal, times, literal,
 					held->count[ZKLOCK_EXCLUSIVE] > 0 ? "exclusive" : "shared", once);
@@ -185,10 +185,9 @@ zklock_loss_describe(ZkHeldLock *held, const char *name, ZkLossText *text)
 {
 	is_told(held);
 	zklock_loss_raised++;
-	text->what = zklock_kind_names[held->kind];
+	text->what = zklock_kinds[held->kind].held;
 	if (held->kind == ZKLOCK_KIND_ELECTION)
 	{
-		text->what = "leadership of election";
 		text->sqlstate = ERRCODE_T_R_SERIALIZATION_FAILURE;
 		text->detail = describe_cause(held, "while the transaction required the leadership",
 									  "another server may lead by now");
@@ -205,13 +204,13 @@ zklock_loss_describe(ZkHeldLock *held, const char *name, ZkLossText *text)
 		text->hint = held->begun ? show_ways(held, name)
 								 : "Whoever calls next runs the job, if it is still due.";
 	}
-	else if (held->kind == ZKLOCK_KIND_SLOT)
+	else if (held->kind == ZKLOCK_KIND_SEMAPHORE)
 	{
 		bool transaction = held->transaction_count > 0;
 
 		text->sqlstate = transaction ? ERRCODE_T_R_SERIALIZATION_FAILURE
 									 : ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
-		text->detail = describe_cause(held, "while the slot was held",
+		text->detail = describe_cause(held, "while the permit was held",
 									  "somebody else may have it by now");
 		text->hint = transaction ? "The transaction might succeed if retried."
 								 : show_ways(held, name);
@@ -254,9 +253,7 @@ warn_of_loss(ZkHeldLock *held)
 	is_told(held);
 	ereport(WARNING,
 			(errcode(ERRCODE_WARNING),
-			 held->kind == ZKLOCK_KIND_ELECTION
-				 ? errmsg("leadership of election \"%s\" was lost", name)
-				 : errmsg("%s \"%s\" was lost", zklock_kind_names[held->kind], name),
+			 errmsg("%s \"%s\" was lost", zklock_kinds[held->kind].held, name),
 			 errdetail("Another server may hold it by now.")));
 }
 
@@ -465,11 +462,8 @@ zklock_loss_after_commit(void)
 		error_context_stack = NULL;
 		ereport(WARNING,
 				(errcode(ERRCODE_WARNING),
-				 held->kind == ZKLOCK_KIND_ELECTION
-					 ? errmsg("leadership of election \"%s\" was lost before the commit was visible",
-							  name)
-					 : errmsg("%s \"%s\" was lost before the commit was visible",
-							  zklock_kind_names[held->kind], name),
+				 errmsg("%s \"%s\" was lost before the commit was visible",
+						zklock_kinds[held->kind].held, name),
 				 errdetail(
 					 "The transaction is committed. Another server may have held it since before that."),
 				 errhint("Use zk_fence to keep out a late writer.")));
@@ -483,7 +477,7 @@ zklock_loss_after_commit(void)
 	PG_END_TRY();
 }
 
-/* What only begins or ends a run, or acknowledges a loss, is no work (jobrun.c). */
+/* What only begins or ends a run, or acknowledges a loss, is no work (job_backend.c). */
 static void
 count_work(bool committed)
 {

@@ -15,7 +15,7 @@
 
 #include "background.h"
 #include "changes.h"
-#include "jobtext.h"
+#include "job_text.h"
 #include "names.h"
 #include "notifier.h"
 #include "settings.h"

@@ -54,7 +54,7 @@ wait_for_worker(ConditionVariable *cv, const Patience *patience)
 {
 	long sleep = LONGEST_SLEEP;
 
-	Assert(!LWLockHeldByMe(zklock_questions->lock) && zklock_unlocked());
+	Assert(!LWLockHeldByMe(zklock_questions->box.lock) && zklock_unlocked());
 	if (is_over(patience))
 		return false;
 	if (patience->until != 0)
@@ -64,34 +64,34 @@ wait_for_worker(ConditionVariable *cv, const Patience *patience)
 	return true;
 }
 
-/* Take a free slot and post the question; -1: there was none in time. */
+/* Post a question where there is room; -1: there was none in time. */
 static int
-take_slot(const ZkQuery *query, const char *data, int len, const Patience *patience)
+take_question(const ZkQuery *query, const char *data, int len, const Patience *patience)
 {
 	int taken = -1;
 
 	ConditionVariablePrepareToSleep(&zklock_questions->free_cv);
 	while (taken < 0)
 	{
-		LWLockAcquire(zklock_questions->lock, LW_EXCLUSIVE);
+		LWLockAcquire(zklock_questions->box.lock, LW_EXCLUSIVE);
 		for (int i = 0; i < ZKLOCK_NQUESTIONS && taken < 0; i++)
 		{
-			ZkQuestion *slot = &zklock_questions->slot[i];
+			ZkQuestion *question = &zklock_questions->question[i];
 
-			if (slot->state != ZKLOCK_QUESTION_FREE)
+			if (question->state != ZKLOCK_QUESTION_FREE)
 				continue;
-			slot->query = *query;
-			slot->removing = false;
-			slot->raised = slot->purged = 0;
-			slot->now = slot->session = 0;
-			slot->used = len;
+			question->query = *query;
+			question->removing = false;
+			question->raised = question->purged = 0;
+			question->now = question->session = 0;
+			question->used = len;
 			if (len > 0)
-				memcpy(slot->page, data, (size_t) len);
-			slot->serial = zklock_question_serial();
-			zklock_question_set_state(slot, ZKLOCK_QUESTION_POSTED);
+				memcpy(question->page, data, (size_t) len);
+			question->serial = zklock_mailbox_serial(&zklock_questions->box);
+			zklock_question_set_state(question, ZKLOCK_QUESTION_POSTED);
 			taken = i;
 		}
-		LWLockRelease(zklock_questions->lock);
+		LWLockRelease(zklock_questions->box.lock);
 		if (taken < 0 && !wait_for_worker(&zklock_questions->free_cv, patience))
 			break;
 	}
@@ -99,42 +99,43 @@ take_slot(const ZkQuery *query, const char *data, int len, const Patience *patie
 	return taken;
 }
 
-/* "arg": which slot, if it is 0 or more. */
+/* "arg": which question, if it is 0 or more. */
 static void
-free_slot(int code, Datum arg)
+free_question(int code, Datum arg)
 {
 	int taken = *(volatile int *) DatumGetPointer(arg);
-	ZkQuestion *slot = &zklock_questions->slot[taken];
+	ZkQuestion *question = &zklock_questions->question[taken];
 
 	if (taken < 0)
 		return;
-	LWLockAcquire(zklock_questions->lock, LW_EXCLUSIVE);
-	zklock_question_set_state(slot, ZKLOCK_QUESTION_FREE);
-	slot->serial = zklock_question_serial(); /* the worker forgets it */
-	LWLockRelease(zklock_questions->lock);
+	LWLockAcquire(zklock_questions->box.lock, LW_EXCLUSIVE);
+	zklock_question_set_state(question, ZKLOCK_QUESTION_FREE);
+	question->serial =
+		zklock_mailbox_serial(&zklock_questions->box); /* the worker forgets it */
+	LWLockRelease(zklock_questions->box.lock);
 	ConditionVariableSignal(&zklock_questions->free_cv);
 	zklock_worker_wake();
 }
 
-/* What the slot has to say.  A page is copied, and the worker may go on. */
+/* What is the answer so far?  A page is copied, and the worker may go on. */
 static ZkQuestionState
-read_slot(ZkQuestion *slot, char *page, int *used, int *rc)
+read_question(ZkQuestion *question, char *page, int *used, int *rc)
 {
 	ZkQuestionState state;
 
-	LWLockAcquire(zklock_questions->lock, LW_EXCLUSIVE);
-	state = slot->state;
+	LWLockAcquire(zklock_questions->box.lock, LW_EXCLUSIVE);
+	state = question->state;
 	Assert(state != ZKLOCK_QUESTION_FREE); /* it is ours */
 	*used = 0;
-	*rc = slot->rc;
+	*rc = question->rc;
 	if (state == ZKLOCK_QUESTION_PAGE || state == ZKLOCK_QUESTION_DONE)
 	{
-		*used = slot->used;
-		memcpy(page, slot->page, (size_t) slot->used);
+		*used = question->used;
+		memcpy(page, question->page, (size_t) question->used);
 	}
 	if (state == ZKLOCK_QUESTION_PAGE)
-		zklock_question_set_state(slot, ZKLOCK_QUESTION_RUNNING);
-	LWLockRelease(zklock_questions->lock);
+		zklock_question_set_state(question, ZKLOCK_QUESTION_RUNNING);
+	LWLockRelease(zklock_questions->box.lock);
 	return state;
 }
 
@@ -143,21 +144,21 @@ read_slot(ZkQuestion *slot, char *page, int *used, int *rc)
  * so for longer, and not until then does it see the question.
  */
 static void
-begin_again(ZkQuestion *slot, const Patience *patience)
+begin_again(ZkQuestion *question, const Patience *patience)
 {
 	int64 until = zklock_clock() + RESTART_PAUSE * NS_PER_MS;
 	int64 now;
 
 	(void) is_over(patience);
 	while ((now = zklock_clock()) < until)
-		(void) ConditionVariableTimedSleep(&slot->cv,
+		(void) ConditionVariableTimedSleep(&question->cv,
 										   (long) ((until - now) / NS_PER_MS + 1),
 										   zklock_wait_event(&wait_event_query,
 															 "ZkLockQuery"));
-	LWLockAcquire(zklock_questions->lock, LW_EXCLUSIVE);
-	slot->serial = zklock_question_serial();
-	zklock_question_set_state(slot, ZKLOCK_QUESTION_POSTED);
-	LWLockRelease(zklock_questions->lock);
+	LWLockAcquire(zklock_questions->box.lock, LW_EXCLUSIVE);
+	question->serial = zklock_mailbox_serial(&zklock_questions->box);
+	zklock_question_set_state(question, ZKLOCK_QUESTION_POSTED);
+	LWLockRelease(zklock_questions->box.lock);
 	zklock_worker_wake();
 }
 
@@ -167,7 +168,7 @@ typedef struct Answer
 	ZkNode *nodes;
 	int n;
 	int room;
-	/* as in the slot */
+	/* as in the question */
 	bool removing;
 	int64 raised;
 	int64 purged;
@@ -228,15 +229,15 @@ forget_rows(Answer *answer)
 /* Read until all is there.  Returns ZooKeeper's code, which is ZKLOCK_ZCONNECTIONLOSS
  * also when patience is over. */
 static int
-read_answer(ZkQuestion *slot, const Patience *patience, Answer *answer)
+read_answer(ZkQuestion *question, const Patience *patience, Answer *answer)
 {
 	char *page = palloc(ZKLOCK_ANSWER_PAGE);
 	ZkQuestionState state;
 	int used;
 	int rc;
 
-	ConditionVariablePrepareToSleep(&slot->cv);
-	while ((state = read_slot(slot, page, &used, &rc)) != ZKLOCK_QUESTION_DONE)
+	ConditionVariablePrepareToSleep(&question->cv);
+	while ((state = read_question(question, page, &used, &rc)) != ZKLOCK_QUESTION_DONE)
 	{
 		switch (state)
 		{
@@ -246,17 +247,17 @@ read_answer(ZkQuestion *slot, const Patience *patience, Answer *answer)
 				CHECK_FOR_INTERRUPTS();
 				break;
 			case ZKLOCK_QUESTION_RESTART:
-				if (slot->query.ask == ZKLOCK_ASK_WRITE)
+				if (question->query.ask == ZKLOCK_ASK_WRITE)
 				{
 					ConditionVariableCancelSleep();
 					pfree(page);
 					return ZKLOCK_ZCONNECTIONLOSS;
 				}
 				forget_rows(answer);
-				begin_again(slot, patience);
+				begin_again(question, patience);
 				break;
 			default:
-				if (wait_for_worker(&slot->cv, patience))
+				if (wait_for_worker(&question->cv, patience))
 					break;
 				ConditionVariableCancelSleep();
 				pfree(page);
@@ -269,7 +270,7 @@ read_answer(ZkQuestion *slot, const Patience *patience, Answer *answer)
 	return rc;
 }
 
-/* Ask, with "len" bytes of data, and free the slot again.  Returns ZooKeeper's code, and
+/* Ask, with "len" bytes of data, and make room again.  Returns ZooKeeper's code, and
  * raises a refusal unless there is a limit "until". */
 static int
 ask(const ZkQuery *query, const char *data, int len, int64 until, Answer *answer)
@@ -279,28 +280,28 @@ ask(const ZkQuery *query, const char *data, int len, int64 until, Answer *answer
 	volatile int rc = ZKLOCK_ZOK;
 	Datum which = PointerGetDatum(unvolatize(int *, &taken));
 
-	/* which may itself raise: so the slot is taken inside */
-	PG_ENSURE_ERROR_CLEANUP(free_slot, which);
+	/* which may itself raise: so it is posted inside */
+	PG_ENSURE_ERROR_CLEANUP(free_question, which);
 	{
-		ZkQuestion *slot;
+		ZkQuestion *question;
 
-		taken = take_slot(query, data, len, &patience);
+		taken = take_question(query, data, len, &patience);
 		if (taken < 0)
 			rc = ZKLOCK_ZCONNECTIONLOSS;
 		else
 		{
-			slot = &zklock_questions->slot[taken];
+			question = &zklock_questions->question[taken];
 			zklock_worker_wake();
-			rc = read_answer(slot, &patience, answer);
-			answer->removing = slot->removing;
-			answer->raised = slot->raised;
-			answer->purged = slot->purged;
-			answer->now = slot->now;
-			answer->session = slot->session;
+			rc = read_answer(question, &patience, answer);
+			answer->removing = question->removing;
+			answer->raised = question->raised;
+			answer->purged = question->purged;
+			answer->now = question->now;
+			answer->session = question->session;
 		}
 	}
-	PG_END_ENSURE_ERROR_CLEANUP(free_slot, which);
-	free_slot(0, which);
+	PG_END_ENSURE_ERROR_CLEANUP(free_question, which);
+	free_question(0, which);
 
 	if (until == 0 && rc != ZKLOCK_ZOK && rc != ZKLOCK_ZNONODE &&
 		(query->ask != ZKLOCK_ASK_WRITE ||

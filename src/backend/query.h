@@ -51,8 +51,8 @@ extern int zklock_query(const ZkQuery *query, ZkNode **nodes);
 extern int zklock_query_until(const ZkQuery *query, int64 until, ZkNode **nodes);
 
 /*
- * Delete the contender of a lock or a slot that has this token, whoever's it is.  If it is
- * this server's, its holders have lost the lock before it goes.  False if there is
+ * Delete the contender of a lock or a permit that has this token, whoever's it is.  If it
+ * is this server's, its holders have lost the lock before it goes.  False if there is
  * none.  Raises as zklock_query does.
  */
 extern bool zklock_query_remove(ZkLockKind kind, const char *name, int64_t token);
@@ -70,7 +70,8 @@ extern int64_t zklock_query_raise(int64_t above);
  */
 extern int64_t zklock_query_purge(const char *name, const char *part);
 
-/* A job's record, or what the directory of slots says, and when and where it was so. */
+/* A job's record, or what the directory of a semaphore says, and when and where it was
+ * so. */
 typedef struct ZkRecord
 {
 	bool exists;

@@ -19,7 +19,7 @@
 #include "commands/extension.h"
 #include "miscadmin.h"
 
-#include "candidacy.h"
+#include "election_shared.h"
 #include "removal.h"
 
 static object_access_hook_type prev_object_access = NULL;
@@ -32,7 +32,7 @@ static void
 on_transaction_end(XactEvent event, void *arg)
 {
 	if (event == XACT_EVENT_COMMIT && OidIsValid(database))
-		zklock_candidacy_leave_database(database);
+		zklock_election_candidacy_leave_database(database);
 	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT ||
 		event == XACT_EVENT_PREPARE)
 		database = InvalidOid;

@@ -22,7 +22,7 @@
 
 #include "contenders.h"
 #include "names.h"
-#include "place.h"
+#include "semaphore_shared.h"
 #include "waiting.h"
 
 #define LONGEST_QUESTION_MS 1000
@@ -69,13 +69,13 @@ find_remote(const ZkLockEntry *entry, const ZkProcLock *mine, Blocker *blocker)
 	}
 }
 
-/* Of slots another session here may wait for this one, too.  With the entry locked. */
+/* Of permits another session here may wait for this one, too.  With the entry locked. */
 static void
 find_leader(const ZkLockEntry *entry, Blocker *blocker)
 {
-	const ZkLockEntry *first = zklock_place_first(entry);
+	const ZkLockEntry *first = zklock_semaphore_place_first(entry);
 
-	if (!zklock_siblings_is_led(&entry->queue) || first == entry)
+	if (!zklock_semaphore_siblings_is_led(&entry->queue) || first == entry)
 		return;
 	zklock_foreach_proclock (proclock, first)
 	{
@@ -131,10 +131,10 @@ on_error(void *arg)
 
 	find_blocker(proclock, &blocker);
 	errcontext("while waiting for %s%s \"%s\"%s",
-			   entry->kind != ZKLOCK_KIND_LOCK			? ""
+			   !zklock_kinds[entry->kind].modes			? ""
 				   : proclock->mode == ZKLOCK_EXCLUSIVE ? "exclusive "
 														: "shared ",
-			   zklock_kind_names[entry->kind], zklock_plain_name(entry->name),
+			   zklock_kinds[entry->kind].name, zklock_plain_name(entry->name),
 			   describe_blocker(&blocker));
 }
 
@@ -236,7 +236,7 @@ zklock_waiting_raise_over(ZkLockKind kind, const char *name, int64 timeout)
 
 	ereport(ERROR,
 			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-			 errmsg("could not obtain %s \"%s\" within %lld ms", zklock_kind_names[kind],
+			 errmsg("could not obtain %s \"%s\" within %lld ms", zklock_kinds[kind].held,
 					zklock_display_name(name), (long long) timeout),
 			 holder != NULL ? errdetail("%s", holder) : 0));
 }

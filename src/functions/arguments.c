@@ -62,10 +62,10 @@ find_ascii(const text *arg, size_t *len)
 void
 zklock_get_name(ZkLockKind kind, text *arg, char *buf)
 {
-	const char *what = zklock_kind_names[kind];
+	const char *what = zklock_kinds[kind].name;
 	size_t len;
 	const char *utf8 = find_ascii(arg, &len);
-	size_t prefix = kind == ZKLOCK_KIND_ELECTION ? 0 : namespace_len();
+	size_t prefix = zklock_kinds[kind].namespaced ? namespace_len() : 0;
 	int max = ZKLOCK_NAME_MAX - (int) prefix;
 
 	if (utf8 == NULL)
@@ -106,7 +106,7 @@ zklock_get_names(ZkLockKind kind, ArrayType *arg, int *n)
 		ereport(ERROR,
 				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
 				 errmsg("%s names must be a one-dimensional array",
-						zklock_kind_names[kind])));
+						zklock_kinds[kind].name)));
 	deconstruct_array(arg, TEXTOID, -1, false, TYPALIGN_INT, &elements, &nulls, n);
 	names = palloc(sizeof(char *) * (Size) Max(*n, 1));
 	for (int i = 0; i < *n; i++)
@@ -114,7 +114,7 @@ zklock_get_names(ZkLockKind kind, ArrayType *arg, int *n)
 		char name[ZKLOCK_NAME_MAX + 1];
 
 		if (nulls[i])
-			zklock_raise_null(psprintf("%s name", zklock_kind_names[kind]));
+			zklock_raise_null(psprintf("%s name", zklock_kinds[kind].name));
 		zklock_get_name(kind, DatumGetTextPP(elements[i]), name);
 		names[i] = pstrdup(name);
 	}
@@ -122,12 +122,12 @@ zklock_get_names(ZkLockKind kind, ArrayType *arg, int *n)
 }
 
 int
-zklock_get_slots(int32 arg)
+zklock_get_permits(int32 arg)
 {
-	if (arg < 1 || arg > ZKLOCK_SLOTS_MAX)
+	if (arg < 1 || arg > ZKLOCK_PERMITS_MAX)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("number of slots must be between 1 and %d", ZKLOCK_SLOTS_MAX)));
+				 errmsg("number of permits must be between 1 and %d", ZKLOCK_PERMITS_MAX)));
 	return arg;
 }
 
@@ -136,14 +136,14 @@ zklock_get_kind(text *arg)
 {
 	char *word = text_to_cstring(arg);
 
-	if (strcmp(word, zklock_kind_names[ZKLOCK_KIND_LOCK]) == 0)
+	if (strcmp(word, zklock_kinds[ZKLOCK_KIND_LOCK].name) == 0)
 		return ZKLOCK_KIND_LOCK;
-	if (strcmp(word, zklock_kind_names[ZKLOCK_KIND_SLOT]) == 0)
-		return ZKLOCK_KIND_SLOT;
+	if (strcmp(word, zklock_kinds[ZKLOCK_KIND_SEMAPHORE].name) == 0)
+		return ZKLOCK_KIND_SEMAPHORE;
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("unrecognized kind \"%s\"", word),
-			 errhint("Allowed kinds are \"lock\" and \"slot\".")));
+			 errhint("Allowed kinds are \"lock\" and \"semaphore\".")));
 }
 
 #define EXCLUSIVE	"exclusive"

@@ -49,10 +49,10 @@ extern void zklock_get_name(ZkLockKind kind, text *arg, char *buf);
  */
 extern char **zklock_get_names(ZkLockKind kind, ArrayType *arg, int *n);
 
-/* A number of slots.  Raises 22023 for one that is out of range. */
-extern int zklock_get_slots(int32 arg);
+/* A number of permits.  Raises 22023 for one that is out of range. */
+extern int zklock_get_permits(int32 arg);
 
-/* "lock" or "slot".  Raises 22023 for another word. */
+/* "lock" or "semaphore".  Raises 22023 for another word. */
 extern ZkLockKind zklock_get_kind(text *arg);
 
 /* "exclusive" and "shared"; "transaction" and "session". */

@@ -21,13 +21,13 @@
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
-#include "utils/tuplestore.h"
 
 #include "arguments.h"
 #include "check.h"
 #include "contenders.h"
 #include "holder.h"
 #include "names.h"
+#include "row.h"
 #include "sessions.h"
 
 PG_FUNCTION_INFO_V1(zk_blocking);
@@ -235,7 +235,7 @@ follow_session(Chain *chain, Inquiry *inquiry, int pid)
  */
 
 static void
-put_server(const Step *step, Datum *value, bool *null)
+put_server(ZkRow *row, const char *column, const Step *step)
 {
 	const ZkNode *node = step->contender;
 	char own[256];
@@ -243,69 +243,72 @@ put_server(const Step *step, Datum *value, bool *null)
 	if (step->ours)
 	{
 		zklock_effective_server_name(own, sizeof(own));
-		zklock_put_text(own, value, null);
-		return;
+		zklock_row_bytes(row, column, own);
 	}
-	*null = true;
-	if (node != NULL)
+	else if (node != NULL)
 	{
 		char *server = palloc((Size) node->datalen + 1);
 
 		if (zklock_parse_server(node->data, (size_t) node->datalen, server))
-			zklock_put_text(server, value, null);
+			zklock_row_bytes(row, column, server);
 	}
 }
 
 /* For what: the lock's name, if it is one of ours, of the user's namespace. */
 static void
-put_waits(const Step *step, Datum *value, bool *null)
+put_waits(ZkRow *row, const char *column, const Step *step)
 {
 	const ZkReportSession *session = &step->session;
+	const char *kind = zklock_kinds[session->kind].name;
 
 	if (session->name[0] == '\0')
-		zklock_put_text(step->waits, value, null);
+		zklock_row_bytes(row, column, step->waits);
 	else if (!zklock_in_namespace(session->name))
-	{
-		*null = false;
-		*value = CStringGetTextDatum(zklock_kind_names[session->kind]);
-	}
+		zklock_row_text(row, column, kind);
 	else
-	{
-		*null = false;
-		*value = CStringGetTextDatum(psprintf("%s \"%s\"", zklock_kind_names[session->kind],
-											  zklock_display_name(session->name)));
-	}
+		zklock_row_text(row, column,
+						psprintf("%s \"%s\"", kind, zklock_display_name(session->name)));
 }
 
-/* Eight columns: server, pid, database, username, application, query_start, waits_for,
- * as_of. */
-#define STEP_COLUMNS 8
+/* In which column of the row are a step's servers, and so on?  NULL: in none. */
+static const char *
+column_of(const ZkRow *row, const char *prefix, const char *name)
+{
+	const char *column = psprintf("%s%s", prefix, name);
 
+	return zklock_row_has(row, column) ? column : NULL;
+}
+
+/* The columns of a step, as far as the row has them. */
 static void
-put_step(const Step *step, Datum *values, bool *nulls)
+put_step(ZkRow *row, const char *prefix, const Step *step)
 {
 	const ZkReportSession *session = &step->session;
+	const char *waits_for = column_of(row, prefix, "waits_for");
+	const char *column;
 
-	for (int i = 1; i < STEP_COLUMNS; i++)
-		nulls[i] = true;
-	put_server(step, &values[0], &nulls[0]);
-	values[7] = TimestampTzGetDatum(step->as_of);
-	nulls[7] = step->as_of == 0;
+	put_server(row, column_of(row, prefix, "server"), step);
+	if ((column = column_of(row, prefix, "as_of")) != NULL)
+		zklock_row_time(row, column, step->as_of);
 	if (session->pid == 0)
 	{
-		zklock_put_text(step->waits, &values[6], &nulls[6]);
+		if (waits_for != NULL)
+			zklock_row_bytes(row, waits_for, step->waits);
 		return;
 	}
-	values[1] = Int32GetDatum(session->pid);
-	nulls[1] = false;
+	zklock_row_int(row, column_of(row, prefix, "pid"), session->pid);
 	if (!zklock_may_see_session(session->pid, step->ours))
 		return;
-	zklock_put_text(session->database, &values[2], &nulls[2]);
-	zklock_put_text(session->user, &values[3], &nulls[3]);
-	zklock_put_text(session->application, &values[4], &nulls[4]);
-	values[5] = TimestampTzGetDatum(step->as_of - session->query * 1000);
-	nulls[5] = session->query < 0;
-	put_waits(step, &values[6], &nulls[6]);
+	if ((column = column_of(row, prefix, "database")) != NULL)
+		zklock_row_bytes(row, column, session->database);
+	if ((column = column_of(row, prefix, "username")) != NULL)
+		zklock_row_bytes(row, column, session->user);
+	zklock_row_bytes(row, column_of(row, prefix, "application"), session->application);
+	column = column_of(row, prefix, "query_start");
+	if (column != NULL && session->query >= 0)
+		zklock_row_time(row, column, step->as_of - session->query * 1000);
+	if (waits_for != NULL)
+		put_waits(row, waits_for, step);
 }
 
 /* zk_blocking(pid integer) returns setof record */
@@ -321,12 +324,11 @@ zk_blocking(PG_FUNCTION_ARGS)
 	follow_session(chain, &inquiry, PG_GETARG_INT32(0));
 	for (int i = 0; i < chain->n; i++)
 	{
-		Datum values[1 + STEP_COLUMNS];
-		bool nulls[1 + STEP_COLUMNS] = {0};
+		ZkRow row = zklock_row_of_set(rsinfo);
 
-		values[0] = Int32GetDatum(i);
-		put_step(&chain->step[i], &values[1], &nulls[1]);
-		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+		zklock_row_int(&row, "step", i);
+		put_step(&row, "", &chain->step[i]);
+		zklock_row_store(rsinfo, &row);
 	}
 	return (Datum) 0;
 }
@@ -348,8 +350,6 @@ typedef struct WaitRow
 	int steps;
 } WaitRow;
 
-#define WAIT_COLUMNS 16
-
 static bool
 is_long(TimestampTz since)
 {
@@ -357,37 +357,22 @@ is_long(TimestampTz since)
 }
 
 static void
-put_wait(ReturnSetInfo *rsinfo, const WaitRow *row)
+put_wait(ReturnSetInfo *rsinfo, const WaitRow *wait)
 {
-	static const int root_columns[] = {0, 1, 4, 5, 6};
-	Datum values[WAIT_COLUMNS];
-	bool nulls[WAIT_COLUMNS] = {0};
-	Datum step[STEP_COLUMNS];
-	bool none[STEP_COLUMNS] = {0};
+	ZkRow row = zklock_row_of_set(rsinfo);
 
-	values[0] = CStringGetTextDatum(zklock_kind_names[row->kind]);
-	values[1] = CStringGetTextDatum(zklock_display_name(row->name));
-	values[2] = CStringGetTextDatum(zklock_modes[row->mode]);
-	nulls[2] = row->kind == ZKLOCK_KIND_QUEUE;
-	put_step(&row->waiter, step, none);
-	memcpy(&values[3], step, 5 * sizeof(Datum));
-	memcpy(&nulls[3], none, 5 * sizeof(bool));
-	values[8] = TimestampTzGetDatum(row->since);
-	values[9] = step[7];
-	nulls[9] = none[7];
-	memset(&nulls[10], true, WAIT_COLUMNS - 10);
-	if (row->root != NULL)
+	zklock_row_text(&row, "kind", zklock_kinds[wait->kind].name);
+	zklock_row_name(&row, "name", wait->name);
+	if (wait->kind != ZKLOCK_KIND_QUEUE)
+		zklock_row_text(&row, "mode", zklock_modes[wait->mode]);
+	put_step(&row, "", &wait->waiter);
+	zklock_row_time(&row, "wait_start", wait->since);
+	if (wait->root != NULL)
 	{
-		put_step(row->root, step, none);
-		for (int i = 0; i < (int) lengthof(root_columns); i++)
-		{
-			values[10 + i] = step[root_columns[i]];
-			nulls[10 + i] = none[root_columns[i]];
-		}
-		values[15] = Int32GetDatum(row->steps);
-		nulls[15] = false;
+		put_step(&row, "root_", wait->root);
+		zklock_row_int(&row, "steps", wait->steps);
 	}
-	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	zklock_row_store(rsinfo, &row);
 }
 
 /* The chain's first "skip" steps are the waiter itself. */
@@ -508,7 +493,6 @@ put_queue(ReturnSetInfo *rsinfo, Inquiry *inquiry, Chain *chain, ZkLockKind kind
 Datum
 zk_waits(PG_FUNCTION_ARGS)
 {
-	static const ZkLockKind kinds[] = {ZKLOCK_KIND_LOCK, ZKLOCK_KIND_JOB, ZKLOCK_KIND_SLOT};
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	Chain *chain = palloc(sizeof(Chain));
 	Inquiry inquiry = {0};
@@ -516,11 +500,11 @@ zk_waits(PG_FUNCTION_ARGS)
 	zklock_check_callable();
 	InitMaterializedSRF(fcinfo, 0);
 	put_own_waits(rsinfo, &inquiry, chain);
-	for (int k = 0; k < (int) lengthof(kinds); k++)
+	for (int k = 0; k < ZKLOCK_NKINDS; k++)
 	{
-		ZkQuery query = {.kind = kinds[k]};
+		ZkQuery query = {.kind = (ZkLockKind) k};
 		ZkNode *nodes;
-		int n = zklock_query(&query, &nodes);
+		int n = zklock_kinds[k].in_waits ? zklock_query(&query, &nodes) : 0;
 
 		for (int i = 0; i < n; i++)
 		{
@@ -528,7 +512,7 @@ zk_waits(PG_FUNCTION_ARGS)
 
 			if (nodes[i].nchildren > 1 && zklock_decode_name(nodes[i].name, name) &&
 				zklock_in_namespace(name))
-				put_queue(rsinfo, &inquiry, chain, kinds[k], name);
+				put_queue(rsinfo, &inquiry, chain, (ZkLockKind) k, name);
 		}
 	}
 	for (int i = 0; i < ask_members(&inquiry)->n; i++)

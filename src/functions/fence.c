@@ -294,9 +294,9 @@ refuse_shared(int64 token)
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("cannot fence with token %lld", (long long) token),
-			 held->slots > 1
-				 ? errdetail("This session has one of %d slots of \"%s\", and other sessions may have the others at the same time.",
-							 held->slots, zklock_display_name(held->name))
+			 held->permits > 1
+				 ? errdetail("This session has one of %d permits of semaphore \"%s\", and other sessions may have the others at the same time.",
+							 held->permits, zklock_display_name(held->name))
 				 : errdetail("This session holds lock \"%s\" in shared mode, and other sessions may do so at the same time.",
 							 zklock_display_name(held->name)),
 			 errhint("Acquire a lock in exclusive mode and use its token.")));

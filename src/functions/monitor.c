@@ -18,9 +18,9 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/timestamp.h"
-#include "utils/tuplestore.h"
 
 #include "arguments.h"
+#include "barrier_shared.h"
 #include "check.h"
 #include "contenders.h"
 #include "drain.h"
@@ -29,13 +29,13 @@
 #include "monitor.h"
 #include "names.h"
 #include "nodes.h"
-#include "parties.h"
 #include "protocol.h"
 #include "query.h"
-#include "settings.h"
+#include "queue_shared.h"
+#include "row.h"
 #include "sessions.h"
+#include "settings.h"
 #include "stat.h"
-#include "work.h"
 
 PG_FUNCTION_INFO_V1(zk_locks);
 PG_FUNCTION_INFO_V1(zk_session);
@@ -58,7 +58,7 @@ typedef struct LockRow
 {
 	char name[ZKLOCK_NAME_MAX + 1];
 	ZkLockKind kind;
-	int slots; /* of that kind */
+	int permits; /* of that kind */
 	ZkProcLock proclock;
 	ZkLockGrant grant;
 } LockRow;
@@ -95,8 +95,8 @@ local_blockers(const LockRow *rows, int nrows, const LockRow *waiter)
 	Datum *pids;
 	int n = 0;
 
-	/* who asks for a slot waits for nobody in particular */
-	if (w->state != ZKLOCK_PROCLOCK_WANTED || waiter->kind != ZKLOCK_KIND_LOCK)
+	/* who asks for a permit waits for nobody in particular */
+	if (w->state != ZKLOCK_PROCLOCK_WANTED || zklock_kinds[waiter->kind].by_session)
 		return NULL;
 	while (first > rows && first[-1].kind == waiter->kind &&
 		   strcmp(first[-1].name, waiter->name) == 0)
@@ -127,62 +127,49 @@ put_lock_row(ReturnSetInfo *rsinfo, const LockRow *row, ArrayType *blockers,
 	int64 lease =
 		(int64) pg_atomic_read_u64(&zklock_shared->lease_end) - (int64) zklock_clock();
 	LOCKTAG tag;
-	char *text;
-	Datum values[19];
-	bool nulls[19] = {0};
+	ZkRow out = zklock_row_of_set(rsinfo);
 
-	zklock_level1_tag(&tag, row->kind, row->name, proclock->pid);
-	values[0] = CStringGetTextDatum(zklock_display_name(row->name));
-	values[1] = CStringGetTextDatum(zklock_modes[proclock->mode]);
-	values[2] = CStringGetTextDatum(zklock_scopes[scope]);
-	nulls[1] = row->kind != ZKLOCK_KIND_LOCK;
-	nulls[2] = kept;
-	values[3] = BoolGetDatum(granted);
-	values[4] = CStringGetTextDatum(lock_row_state(row));
-	values[5] = Int64GetDatum((int64) proclock->count[scope]);
-	nulls[5] = !granted || kept;
-	values[6] = Int64GetDatum(row->grant.token);
-	nulls[6] = !granted || proclock->lost;
-	values[7] = IntervalPGetDatum(zklock_make_interval(Max(lease, 0) / 1000));
-	nulls[7] = nulls[6];
-	values[8] = TimestampTzGetDatum(proclock->wait_start);
-	nulls[8] = granted;
-	values[9] = Int32GetDatum(proclock->pid);
-	nulls[9] = kept;
-	for (int i = 10; i <= 12; i++)
-		nulls[i] = true;
+	zklock_row_name(&out, "name", row->name);
+	zklock_row_text(&out, "kind", zklock_kinds[row->kind].name);
+	if (zklock_kinds[row->kind].modes)
+		zklock_row_text(&out, "mode", zklock_modes[proclock->mode]);
+	zklock_row_bool(&out, "granted", granted);
+	zklock_row_text(&out, "grant_state", lock_row_state(row));
+	if (granted && !proclock->lost)
+	{
+		zklock_row_bigint(&out, "token", row->grant.token);
+		zklock_row_interval(&out, "lease_remaining", Max(lease, 0) / 1000);
+	}
+	if (!granted)
+		zklock_row_time(&out, "wait_start", proclock->wait_start);
 	if (!kept)
 	{
-		if ((text = get_database_name(proclock->database)) != NULL)
-			values[10] = CStringGetTextDatum(text);
-		nulls[10] = text == NULL;
-		if ((text = GetUserNameFromId(proclock->role, true)) != NULL)
-			values[11] = CStringGetTextDatum(text);
-		nulls[11] = text == NULL;
-		values[12] = CStringGetTextDatum(proclock->application);
-		nulls[12] = false;
+		zklock_row_text(&out, "scope", zklock_scopes[scope]);
+		if (granted)
+			zklock_row_bigint(&out, "count", (int64) proclock->count[scope]);
+		zklock_row_int(&out, "pid", proclock->pid);
+		zklock_row_text(&out, "database", get_database_name(proclock->database));
+		zklock_row_text(&out, "username", GetUserNameFromId(proclock->role, true));
+		zklock_row_text(&out, "application", proclock->application);
 	}
-	values[13] = PointerGetDatum(blockers);
-	nulls[13] = blockers == NULL;
-	values[14] = ObjectIdGetDatum(tag.locktag_field2);
-	values[15] = ObjectIdGetDatum(tag.locktag_field3);
-	values[16] = Int16GetDatum((int16) tag.locktag_field4);
-	values[17] = CStringGetTextDatum(zklock_kind_names[row->kind]);
-	values[18] = Int32GetDatum(row->slots);
-	nulls[18] = row->slots == 0;
+	if (blockers != NULL)
+		zklock_row_set(&out, "blocked_by", PointerGetDatum(blockers));
+	zklock_level1_tag(&tag, row->kind, row->name, proclock->pid);
+	zklock_row_set(&out, "classid", ObjectIdGetDatum(tag.locktag_field2));
+	zklock_row_set(&out, "objid", ObjectIdGetDatum(tag.locktag_field3));
+	zklock_row_set(&out, "objsubid", Int16GetDatum((int16) tag.locktag_field4));
+	if (row->permits > 0)
+		zklock_row_int(&out, "permits", row->permits);
 	if (!kept && !zklock_may_see(proclock->role))
-	{
-		for (int i = 0; i < (int) lengthof(nulls); i++)
-			nulls[i] = i != 9; /* pid */
-	}
-	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+		zklock_row_hide_all_but(&out, "pid");
+	zklock_row_store(rsinfo, &out);
 }
 
 static void
 put_entry(LockRow *row, const ZkLockEntry *entry, int mode)
 {
 	row->kind = (ZkLockKind) entry->kind;
-	row->slots = entry->queue.slots;
+	row->permits = entry->queue.permits;
 	row->grant = entry->grant[mode];
 	strlcpy(row->name, entry->name, sizeof(row->name));
 }
@@ -194,7 +181,7 @@ collect_lock_rows(const ZkLockEntry *entry, LockRow *rows, int room)
 {
 	int n = 0;
 
-	if (!zklock_kind_is_kept((ZkLockKind) entry->kind))
+	if (!zklock_kinds[entry->kind].shown)
 		return 0;
 	zklock_foreach_proclock (proclock, entry)
 	{
@@ -315,72 +302,62 @@ session_state_name(ZkSessionState state)
 	return "unknown";
 }
 
-/* Settings, and what others answered, may be any bytes, and cut off where room ended. */
-static Datum
-bytes_datum(const char *bytes)
-{
-	return CStringGetTextDatum(zklock_display_text(bytes));
-}
-
 /* zk_session() returns record: the state of this server's ZooKeeper session */
 Datum
 zk_session(PG_FUNCTION_ARGS)
 {
 	ZkSessionShared s;
-	TupleDesc desc;
+	ZkRow row;
 	int64 now = zklock_clock();
-	int64 lease;
 	int64 latency;
 	int names;
 	int proclocks;
-	Datum values[22];
-	bool nulls[22] = {0};
 
 	zklock_check_callable();
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
+	row = zklock_row_of_function(fcinfo);
 	zklock_session_read(&s);
-	lease = (int64) pg_atomic_read_u64(&zklock_shared->lease_end) - now;
+	zklock_row_text(&row, "state", session_state_name(s.state));
+	zklock_row_bytes(&row, "server", s.server);
+	if (s.id.id != 0)
+	{
+		int64 lease = (int64) pg_atomic_read_u64(&zklock_shared->lease_end) - now;
 
-	values[0] = CStringGetTextDatum(session_state_name(s.state));
-	values[1] = bytes_datum(s.server);
-	nulls[1] = s.server[0] == '\0';
-	values[2] = zklock_session_datum(s.id.id);
-	nulls[2] = s.id.id == 0;
-	values[3] = IntervalPGetDatum(zklock_make_interval((int64) s.timeout_ms * 1000));
-	nulls[3] = s.id.id == 0;
-	values[4] = bytes_datum(s.last_error);
-	nulls[4] = s.last_error[0] == '\0';
-	values[5] = TimestampTzGetDatum(s.last_error_at);
-	nulls[5] = nulls[4];
-	values[6] = Int32GetDatum(s.worker_pid);
-	nulls[6] = s.worker_pid == 0;
-	values[7] = bytes_datum(s.hosts);
-	nulls[7] = s.hosts[0] == '\0';
-	values[8] = bytes_datum(s.library);
-	nulls[8] = s.library[0] == '\0';
-	values[9] = IntervalPGetDatum(zklock_make_interval(Max(lease, 0) / 1000));
-	nulls[9] = s.id.id == 0;
+		zklock_row_session(&row, "session_id", s.id.id);
+		zklock_row_interval(&row, "session_timeout", (int64) s.timeout_ms * 1000);
+		zklock_row_interval(&row, "lease_remaining", Max(lease, 0) / 1000);
+		if (s.opened_at != 0)
+			zklock_row_interval(&row, "session_uptime", (now - s.opened_at) / 1000);
+	}
+	if (s.last_error[0] != '\0')
+	{
+		zklock_row_bytes(&row, "last_error", s.last_error);
+		zklock_row_time(&row, "last_error_time", s.last_error_at);
+	}
+	if (s.worker_pid != 0)
+	{
+		zklock_row_int(&row, "worker_pid", s.worker_pid);
+		if (s.worker_started != 0)
+			zklock_row_interval(&row, "worker_uptime", (now - s.worker_started) / 1000);
+	}
+	zklock_row_bytes(&row, "hosts", s.hosts);
+	zklock_row_bytes(&row, "library", s.library);
 	latency = (int64) pg_atomic_read_u64(&zklock_shared->write_latency);
-	values[10] = IntervalPGetDatum(zklock_make_interval(latency / 1000));
-	nulls[10] = latency == 0;
+	if (latency != 0)
+		zklock_row_interval(&row, "write_latency", latency / 1000);
 	latency = (int64) pg_atomic_read_u64(&zklock_shared->read_latency);
-	values[11] = IntervalPGetDatum(zklock_make_interval(latency / 1000));
-	nulls[11] = latency == 0;
-	values[12] = IntervalPGetDatum(zklock_make_interval((now - s.opened_at) / 1000));
-	nulls[12] = s.id.id == 0 || s.opened_at == 0;
-	values[13] = IntervalPGetDatum(zklock_make_interval((now - s.worker_started) / 1000));
-	nulls[13] = s.worker_pid == 0 || s.worker_started == 0;
-	values[14] = Int64GetDatum(s.reconnects);
-	values[15] = Int64GetDatum(s.expiries);
-	values[16] = Int32GetDatum((int32) pg_atomic_read_u32(&zklock_shared->in_flight));
+	if (latency != 0)
+		zklock_row_interval(&row, "read_latency", latency / 1000);
+	zklock_row_bigint(&row, "reconnects", s.reconnects);
+	zklock_row_bigint(&row, "expiries", s.expiries);
+	zklock_row_int(&row, "in_flight",
+				   (int32) pg_atomic_read_u32(&zklock_shared->in_flight));
 	zklock_table_use(&names, &proclocks);
-	values[17] = Int32GetDatum(names);
-	values[18] = Int32GetDatum(zklock_shared->nentries);
-	values[19] = Int32GetDatum(proclocks);
-	values[20] = Int32GetDatum((int32) pg_atomic_read_u32(&zklock_shared->nkept));
-	values[21] = CStringGetTextDatum(zklock_drain_name(zklock_drain_state()));
-	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
+	zklock_row_int(&row, "names", names);
+	zklock_row_int(&row, "max_names", zklock_shared->nentries);
+	zklock_row_int(&row, "locks", proclocks);
+	zklock_row_int(&row, "kept", (int32) pg_atomic_read_u32(&zklock_shared->nkept));
+	zklock_row_text(&row, "drain", zklock_drain_name(zklock_drain_state()));
+	PG_RETURN_DATUM(zklock_row_datum(&row));
 }
 
 /* ------------------------------------------------------------------------
@@ -406,55 +383,48 @@ zk_servers(PG_FUNCTION_ARGS)
 	for (int i = 0; i < n; i++)
 	{
 		const ZkNode *node = &nodes[i];
-		Datum values[13];
-		bool nulls[13] = {0};
+		ZkRow row = zklock_row_of_set(rsinfo);
 
-		zklock_put_field(node, "server", &values[0], &nulls[0]);
-		zklock_put_field(node, "host", &values[1], &nulls[1]);
-		zklock_put_number(node, "pid", &values[2], &nulls[2]);
-		zklock_put_field(node, "zklock", &values[3], &nulls[3]);
-		zklock_put_field(node, "postgres", &values[4], &nulls[4]);
-		values[5] = TimestampTzGetDatum(zklock_time_of_ms(node->ctime));
-		values[6] = TimestampTzGetDatum(zklock_time_of_ms(node->mtime));
-		nulls[5] = nulls[6] = zklock_node_unread(node);
-		zklock_put_number(node, "elections", &values[7], &nulls[7]);
-		zklock_put_number(node, "jobs", &values[8], &nulls[8]);
-		zklock_put_field(node, "drain", &values[9], &nulls[9]);
-		values[10] = BoolGetDatum(s.id.id != 0 && node->ephemeral_owner == s.id.id);
-		zklock_put_session(node, &values[11], &nulls[11]);
-		values[12] = zklock_node_name_datum(node);
-		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+		zklock_row_node(&row, node);
+		zklock_row_field(&row, "server", node, "server");
+		zklock_row_field(&row, "host", node, "host");
+		zklock_row_number(&row, "postmaster_pid", node, "pid");
+		zklock_row_field(&row, "zklock_version", node, "zklock");
+		zklock_row_field(&row, "postgres_version", node, "postgres");
+		if (!zklock_node_unread(node))
+		{
+			zklock_row_time(&row, "since", zklock_time_of_ms(node->ctime));
+			zklock_row_time(&row, "heartbeat", zklock_time_of_ms(node->mtime));
+		}
+		zklock_row_number(&row, "elections", node, "elections");
+		zklock_row_number(&row, "jobs", node, "jobs");
+		zklock_row_field(&row, "drain", node, "drain");
+		zklock_row_bool(&row, "ours", s.id.id != 0 && node->ephemeral_owner == s.id.id);
+		zklock_row_store(rsinfo, &row);
 	}
 	return (Datum) 0;
 }
 
-/* Seven columns: state, pid, database, username, application, state_since, as_of. */
+/* The columns that a report tells of. */
 static void
-put_owner(const ZkOwner *owner, bool ours, Datum *values, bool *nulls)
+put_owner(ZkRow *row, const ZkOwner *owner, bool ours)
 {
 	const ZkReportItem *item = &owner->item;
 	const ZkReportSession *session = &item->session[0];
-	bool any = item->nsessions > 0;
 
-	for (int i = 1; i < 6; i++)
-		nulls[i] = true;
-	values[0] = CStringGetTextDatum(zklock_report_state_name(item->state));
-	values[6] = TimestampTzGetDatum(owner->as_of);
-	if (any)
+	zklock_row_text(row, "state", zklock_report_state_name(item->state));
+	zklock_row_time(row, "as_of", owner->as_of);
+	if (item->nsessions > 0)
 	{
-		values[1] = Int32GetDatum(session->pid);
-		nulls[1] = false;
+		zklock_row_int(row, "pid", session->pid);
+		if (!zklock_may_see_session(session->pid, ours))
+			return;
+		zklock_row_bytes(row, "database", session->database);
+		zklock_row_bytes(row, "username", session->user);
+		zklock_row_bytes(row, "application", session->application);
 	}
-	if (any && !zklock_may_see_session(session->pid, ours))
-		return;
-	if (any)
-	{
-		zklock_put_text(session->database, &values[2], &nulls[2]);
-		zklock_put_text(session->user, &values[3], &nulls[3]);
-		zklock_put_text(session->application, &values[4], &nulls[4]);
-	}
-	nulls[5] = item->age < 0;
-	values[5] = TimestampTzGetDatum(zklock_owner_time(owner, item->age));
+	if (item->age >= 0)
+		zklock_row_time(row, "state_since", zklock_owner_time(owner, item->age));
 }
 
 /* Is there a contender of another server?  Then its report is wanted. */
@@ -496,27 +466,22 @@ zk_contenders(PG_FUNCTION_ARGS)
 		const ZkNode *node = &queue.nodes[i];
 		bool ours = members.session != 0 && node->ephemeral_owner == members.session;
 		ZkOwner owner;
-		Datum values[18];
-		bool nulls[18] = {0};
+		ZkRow row = zklock_row_of_set(rsinfo);
 
-		values[0] = Int32GetDatum(i + 1);
-		zklock_put_server(node, &values[1], &nulls[1]);
-		values[2] = CStringGetTextDatum(zklock_modes[queue.children[i].mode]);
-		nulls[2] = kind != ZKLOCK_KIND_LOCK;
-		values[3] = BoolGetDatum(queue.holds[i]);
-		values[4] = Int64GetDatum(node->token);
-		zklock_put_session(node, &values[5], &nulls[5]);
-		values[6] = BoolGetDatum(ours);
-		values[7] = TimestampTzGetDatum(zklock_time_of_ms(node->ctime));
+		zklock_row_int(&row, "position", i + 1);
+		zklock_row_node(&row, node);
+		if (zklock_kinds[kind].modes)
+			zklock_row_text(&row, "mode", zklock_modes[queue.children[i].mode]);
+		zklock_row_bool(&row, "granted", queue.holds[i]);
+		zklock_row_bigint(&row, "token", node->token);
+		zklock_row_bool(&row, "ours", ours);
+		zklock_row_time(&row, "since", zklock_time_of_ms(node->ctime));
 		if (zklock_members_owner(&members, kind, name, &queue, i, &owner))
-			put_owner(&owner, ours, &values[8], &nulls[8]);
-		else
-			memset(&nulls[8], true, 7);
-		values[15] = zklock_node_data_datum(node);
-		values[16] = zklock_node_name_datum(node);
-		values[17] = Int32GetDatum(queue.children[i].slots);
-		nulls[17] = queue.children[i].slots == 0;
-		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+			put_owner(&row, &owner, ours);
+		zklock_row_set(&row, "data", zklock_node_data_datum(node));
+		if (queue.children[i].permits > 0)
+			zklock_row_int(&row, "permits", queue.children[i].permits);
+		zklock_row_store(rsinfo, &row);
 	}
 	return (Datum) 0;
 }
@@ -555,13 +520,12 @@ zk_lock_dirs(PG_FUNCTION_ARGS)
 		char name[ZKLOCK_NAME_MAX + 1];
 		int contenders = nodes[i].nchildren;
 		int waiting = 0;
-		Datum values[4];
-		bool nulls[4] = {0};
+		TimestampTz oldest = 0;
+		ZkRow row;
 
 		if (contenders == 0 || !zklock_decode_name(nodes[i].name, name) ||
 			strncmp(name, prefix, strlen(prefix)) != 0 || !zklock_in_namespace(name))
 			continue;
-		nulls[3] = true;
 		if (contenders > 1)
 		{
 			MemoryContext context =
@@ -577,19 +541,19 @@ zk_lock_dirs(PG_FUNCTION_ARGS)
 				if (queue.holds[j])
 					continue;
 				if (waiting++ == 0)
-					values[3] =
-						TimestampTzGetDatum(zklock_time_of_ms(queue.nodes[j].ctime));
-				nulls[3] = false;
+					oldest = zklock_time_of_ms(queue.nodes[j].ctime);
 			}
 			MemoryContextSwitchTo(save);
 			MemoryContextDelete(context);
 			if (contenders == 0)
 				continue;
 		}
-		values[0] = CStringGetTextDatum(zklock_display_name(name));
-		values[1] = Int32GetDatum(contenders);
-		values[2] = Int32GetDatum(waiting);
-		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+		row = zklock_row_of_set(rsinfo);
+		zklock_row_name(&row, "name", name);
+		zklock_row_int(&row, "contenders", contenders);
+		zklock_row_int(&row, "waiting", waiting);
+		zklock_row_time(&row, "oldest_waiter", oldest);
+		zklock_row_store(rsinfo, &row);
 	}
 	return (Datum) 0;
 }
@@ -658,7 +622,7 @@ zk_break(PG_FUNCTION_ARGS)
 	if (removed)
 		ereport(LOG,
 				(errmsg("zk_break removed the contender with token %lld from the queue of %s \"%s\"",
-						(long long) token, zklock_kind_names[kind],
+						(long long) token, zklock_kinds[kind].name,
 						zklock_display_name(name)),
 				 owner != NULL ? errdetail_log("%s", owner) : 0));
 	PG_RETURN_BOOL(removed);
@@ -697,16 +661,25 @@ zk_raise_tokens(PG_FUNCTION_ARGS)
  * ------------------------------------------------------------------------
  */
 
-/* Columns, in the order of ZkStatCounter. */
+static const char *const counter_columns[] = {
+	[ZKLOCK_STAT_LOCAL] = "acquired_local", [ZKLOCK_STAT_KEPT] = "acquired_kept",
+	[ZKLOCK_STAT_COLD] = "acquired_cold",	[ZKLOCK_STAT_WAITS] = "waits",
+	[ZKLOCK_STAT_WAIT_US] = "total_wait",	[ZKLOCK_STAT_LONGEST_US] = "longest_wait",
+	[ZKLOCK_STAT_TIMEOUTS] = "timeouts",	[ZKLOCK_STAT_CANCELS] = "cancels",
+	[ZKLOCK_STAT_DEADLOCKS] = "deadlocks",	[ZKLOCK_STAT_FAILURES] = "failures",
+	[ZKLOCK_STAT_LOSSES] = "losses",		[ZKLOCK_STAT_DEMANDS] = "demands",
+	[ZKLOCK_STAT_HANDOVERS] = "handovers",
+};
+
 static void
-put_counters(Datum *values, const int64 *n)
+put_counters(ZkRow *row, const int64 *n)
 {
 	for (int i = 0; i < ZKLOCK_NSTATS; i++)
 	{
 		if (i == ZKLOCK_STAT_WAIT_US || i == ZKLOCK_STAT_LONGEST_US)
-			values[i] = IntervalPGetDatum(zklock_make_interval(n[i]));
+			zklock_row_interval(row, counter_columns[i], n[i]);
 		else
-			values[i] = Int64GetDatum(n[i]);
+			zklock_row_bigint(row, counter_columns[i], n[i]);
 	}
 }
 
@@ -714,22 +687,25 @@ put_counters(Datum *values, const int64 *n)
 Datum
 zk_stat(PG_FUNCTION_ARGS)
 {
-	TupleDesc desc;
+	static const char *const item_columns[] = {
+		[ZKLOCK_QUEUE_PUT] = "items_put",
+		[ZKLOCK_QUEUE_TAKEN] = "items_taken",
+		[ZKLOCK_QUEUE_RETURNED] = "items_returned",
+		[ZKLOCK_QUEUE_LOST] = "items_lost",
+	};
 	int64 n[ZKLOCK_NSTATS];
 	TimestampTz since;
-	Datum values[ZKLOCK_NSTATS + ZKLOCK_WORK_COUNTERS + 1];
-	bool nulls[ZKLOCK_NSTATS + ZKLOCK_WORK_COUNTERS + 1] = {0};
+	ZkRow row;
 
 	zklock_check_callable();
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
+	row = zklock_row_of_function(fcinfo);
 	zklock_stat_server(n, &since);
-	put_counters(values, n);
-	for (int i = 0; i < ZKLOCK_WORK_COUNTERS; i++)
-		values[ZKLOCK_NSTATS + i] =
-			Int64GetDatum((int64) pg_atomic_read_u64(&zklock_work->count[i]));
-	values[ZKLOCK_NSTATS + ZKLOCK_WORK_COUNTERS] = TimestampTzGetDatum(since);
-	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
+	put_counters(&row, n);
+	for (int i = 0; i < ZKLOCK_QUEUE_COUNTERS; i++)
+		zklock_row_bigint(&row, item_columns[i],
+						  (int64) pg_atomic_read_u64(&zklock_queue_shared->count[i]));
+	zklock_row_time(&row, "stats_reset", since);
+	PG_RETURN_DATUM(zklock_row_datum(&row));
 }
 
 /* zk_stat_locks() returns setof record */
@@ -746,16 +722,16 @@ zk_stat_locks(PG_FUNCTION_ARGS)
 	n = zklock_stat_names(rows);
 	for (int i = 0; i < n; i++)
 	{
-		Datum values[ZKLOCK_NSTATS + 3];
-		bool nulls[ZKLOCK_NSTATS + 3] = {0};
+		ZkRow row;
 
 		if (!zklock_in_namespace(rows[i].name))
 			continue;
-		values[0] = CStringGetTextDatum(zklock_display_name(rows[i].name));
-		put_counters(&values[1], rows[i].n);
-		values[ZKLOCK_NSTATS + 1] = TimestampTzGetDatum(rows[i].used);
-		values[ZKLOCK_NSTATS + 2] = CStringGetTextDatum(zklock_kind_names[rows[i].kind]);
-		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+		row = zklock_row_of_set(rsinfo);
+		zklock_row_name(&row, "name", rows[i].name);
+		zklock_row_text(&row, "kind", zklock_kinds[rows[i].kind].name);
+		put_counters(&row, rows[i].n);
+		zklock_row_time(&row, "last_call", rows[i].used);
+		zklock_row_store(rsinfo, &row);
 	}
 	return (Datum) 0;
 }
@@ -766,7 +742,7 @@ zk_stat_reset(PG_FUNCTION_ARGS)
 {
 	zklock_check_callable();
 	zklock_stat_reset();
-	zklock_party_stats_reset();
-	zklock_work_reset();
+	zklock_barrier_stats_reset();
+	zklock_queue_reset();
 	PG_RETURN_VOID();
 }

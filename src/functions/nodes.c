@@ -13,12 +13,6 @@
 #include "names.h"
 #include "nodes.h"
 
-static Datum
-text_datum(const char *text)
-{
-	return CStringGetTextDatum(zklock_display_bytes(text, (int) strlen(text), false));
-}
-
 /* What a node's data say behind a key; NULL: nothing. */
 static char *
 field(const ZkNode *node, const char *key)
@@ -29,60 +23,48 @@ field(const ZkNode *node, const char *key)
 }
 
 void
-zklock_put_field(const ZkNode *node, const char *key, Datum *value, bool *null)
+zklock_row_field(ZkRow *row, const char *column, const ZkNode *node, const char *key)
 {
 	char *text = field(node, key);
 
-	*null = text == NULL;
 	if (text != NULL)
-		*value = text_datum(text);
+		zklock_row_text(row, column, zklock_display_bytes(text, (int) strlen(text), false));
 }
 
 void
-zklock_put_number(const ZkNode *node, const char *key, Datum *value, bool *null)
+zklock_row_number(ZkRow *row, const char *column, const ZkNode *node, const char *key)
 {
 	char *text = field(node, key);
 	char *end;
 	long number;
 
-	*null = text == NULL;
 	if (text == NULL)
 		return;
 	errno = 0;
 	number = strtol(text, &end, 10);
-	*null = errno != 0 || *end != '\0' || number < 0 || number > PG_INT32_MAX;
-	*value = Int32GetDatum((int32) number);
+	if (errno == 0 && *end == '\0' && number >= 0 && number <= PG_INT32_MAX)
+		zklock_row_int(row, column, (int32) number);
 }
 
 void
-zklock_put_server(const ZkNode *node, Datum *value, bool *null)
+zklock_row_session(ZkRow *row, const char *column, int64 session)
 {
-	char *text = palloc((Size) node->datalen + 1);
-
-	*null = !zklock_parse_server(node->data, (size_t) node->datalen, text);
-	if (!*null)
-		*value = text_datum(text);
-}
-
-Datum
-zklock_session_datum(int64 session)
-{
-	return CStringGetTextDatum(psprintf("0x%llx", (unsigned long long) session));
+	if (session != 0)
+		zklock_row_text(row, column, psprintf("0x%llx", (unsigned long long) session));
 }
 
 void
-zklock_put_session(const ZkNode *node, Datum *value, bool *null)
+zklock_row_node(ZkRow *row, const ZkNode *node)
 {
-	*null = node->ephemeral_owner == 0;
-	if (!*null)
-		*value = zklock_session_datum(node->ephemeral_owner);
-}
+	char *server = palloc((Size) node->datalen + 1);
 
-Datum
-zklock_node_name_datum(const ZkNode *node)
-{
-	return CStringGetTextDatum(
-		zklock_display_bytes(node->name, (int) strlen(node->name), node->name_cut));
+	if (zklock_parse_server(node->data, (size_t) node->datalen, server))
+		zklock_row_text(row, "server",
+						zklock_display_bytes(server, (int) strlen(server), false));
+	zklock_row_session(row, "session_id", node->ephemeral_owner);
+	zklock_row_text(row, "node",
+					zklock_display_bytes(node->name, (int) strlen(node->name),
+										 node->name_cut));
 }
 
 Datum

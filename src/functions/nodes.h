@@ -11,23 +11,22 @@
 #define ZKLOCK_NODES_H
 
 #include "query.h"
+#include "row.h"
 
 /* What the data say behind a key, as text; a number that is not negative, as an integer. */
-extern void zklock_put_field(const ZkNode *node, const char *key, Datum *value, bool *null);
-extern void zklock_put_number(const ZkNode *node, const char *key, Datum *value,
-							  bool *null);
+extern void zklock_row_field(ZkRow *row, const char *column, const ZkNode *node,
+							 const char *key);
+extern void zklock_row_number(ZkRow *row, const char *column, const ZkNode *node,
+							  const char *key);
 
-/* The server that a contender's or a party's data name. */
-extern void zklock_put_server(const ZkNode *node, Datum *value, bool *null);
+/* The columns of a contender or a party: "server", which its data name, "session_id", as
+ * zk_session has it, and "node", its own name. */
+extern void zklock_row_node(ZkRow *row, const ZkNode *node);
 
-/* Whose the node is, as zk_session names it. */
-extern void zklock_put_session(const ZkNode *node, Datum *value, bool *null);
+/* A ZooKeeper session's name. */
+extern void zklock_row_session(ZkRow *row, const char *column, int64 session);
 
-/* A session's name. */
-extern Datum zklock_session_datum(int64 session);
-
-/* Its own name, and its data. */
-extern Datum zklock_node_name_datum(const ZkNode *node);
+/* A node's data, as text. */
 extern Datum zklock_node_data_datum(const ZkNode *node);
 
 #endif /* ZKLOCK_NODES_H */

@@ -12,9 +12,7 @@
 #include "miscadmin.h"
 #include "storage/procarray.h"
 #include "utils/acl.h"
-#include "utils/builtins.h"
 
-#include "names.h"
 #include "sessions.h"
 
 bool
@@ -30,12 +28,4 @@ zklock_may_see_session(int pid, bool ours)
 	const PGPROC *proc = ours ? BackendPidGetProc(pid) : NULL;
 
 	return zklock_may_see(proc != NULL ? proc->roleId : InvalidOid);
-}
-
-void
-zklock_put_text(const char *text, Datum *value, bool *null)
-{
-	*null = text[0] == '\0';
-	if (!*null)
-		*value = CStringGetTextDatum(zklock_display_text(text));
 }

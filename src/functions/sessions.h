@@ -15,7 +15,4 @@ extern bool zklock_may_see(Oid role);
  * role. */
 extern bool zklock_may_see_session(int pid, bool ours);
 
-/* Texts of others, or NULL where there is none. */
-extern void zklock_put_text(const char *text, Datum *value, bool *null);
-
 #endif /* ZKLOCK_SESSIONS_H */

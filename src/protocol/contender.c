@@ -28,17 +28,64 @@
 #define SEQUENCE_DIGITS 10 /* width of the server's "%010d" */
 #define SEQUENCE_MAX	INT64_C(2147483647)
 
-const char *const zklock_kind_names[] = {
-	[ZKLOCK_KIND_LOCK] = "lock", [ZKLOCK_KIND_ELECTION] = "election",
-	[ZKLOCK_KIND_JOB] = "job",	 [ZKLOCK_KIND_BARRIER] = "barrier",
-	[ZKLOCK_KIND_SLOT] = "slot", [ZKLOCK_KIND_QUEUE] = "queue",
+const ZkKind zklock_kinds[ZKLOCK_NKINDS] = {
+	[ZKLOCK_KIND_LOCK] =
+		{
+			.name = "lock",
+			.held = "lock",
+			.namespaced = true,
+			.modes = true,
+			.level1 = true,
+			.kept = true,
+			.shown = true,
+			.in_waits = true,
+		},
+	[ZKLOCK_KIND_ELECTION] =
+		{
+			.name = "election",
+			.held = "leadership of election",
+			.by_server = true,
+		},
+	[ZKLOCK_KIND_JOB] =
+		{
+			.name = "job",
+			.held = "job",
+			.namespaced = true,
+			.in_waits = true,
+			.record = true,
+		},
+	[ZKLOCK_KIND_BARRIER] = {.name = "barrier", .namespaced = true},
+	[ZKLOCK_KIND_SEMAPHORE] =
+		{
+			.name = "semaphore",
+			.held = "a permit of semaphore",
+			.namespaced = true,
+			.by_session = true,
+			.level1 = true,
+			.kept = true,
+			.shown = true,
+			.in_waits = true,
+		},
+	[ZKLOCK_KIND_QUEUE] = {.name = "queue", .namespaced = true},
 };
+
+int
+zklock_kind_find(const char *name, size_t len)
+{
+	for (int kind = 0; kind < ZKLOCK_NKINDS; kind++)
+	{
+		if (strlen(zklock_kinds[kind].name) == len &&
+			memcmp(zklock_kinds[kind].name, name, len) == 0)
+			return kind;
+	}
+	return -1;
+}
 
 static const char contender_prefix[] = "_c_";
 static const char exclusive_suffix[] = "-lock-";
 static const char shared_suffix[] = "-read-lock-";
 static const char election_suffix[] = "-latch-";
-static const char slot_suffix[] = "-slot"; /* the number of slots follows, and "-" */
+static const char permit_suffix[] = "-permit"; /* the number of permits follows, and "-" */
 
 /* ----------
  * Text
@@ -288,7 +335,7 @@ void
 zklock_format_contender(char *buf, uint64_t uuid_hi, uint64_t uuid_lo, ZkLockKind kind,
 						ZkLockMode mode)
 {
-	assert(kind == ZKLOCK_KIND_LOCK || mode == ZKLOCK_EXCLUSIVE);
+	assert(zklock_kinds[kind].modes || mode == ZKLOCK_EXCLUSIVE);
 	strcpy(put_uuid(buf, uuid_hi, uuid_lo),
 		   kind == ZKLOCK_KIND_ELECTION ? election_suffix
 			   : mode == ZKLOCK_SHARED	? shared_suffix
@@ -297,10 +344,10 @@ zklock_format_contender(char *buf, uint64_t uuid_hi, uint64_t uuid_lo, ZkLockKin
 }
 
 void
-zklock_format_slot(char *buf, uint64_t uuid_hi, uint64_t uuid_lo, int slots)
+zklock_format_permit(char *buf, uint64_t uuid_hi, uint64_t uuid_lo, int permits)
 {
-	assert(slots > 0 && slots <= ZKLOCK_SLOTS_MAX);
-	sprintf(put_uuid(buf, uuid_hi, uuid_lo), "%s%d-", slot_suffix, slots);
+	assert(permits > 0 && permits <= ZKLOCK_PERMITS_MAX);
+	sprintf(put_uuid(buf, uuid_hi, uuid_lo), "%s%d-", permit_suffix, permits);
 	assert(strlen(buf) < ZKLOCK_CONTENDER_LEN);
 }
 
@@ -401,18 +448,18 @@ parse_sequence(const char *name, size_t len, int64_t *sequence, size_t *start)
 	return true;
 }
 
-/* "-slot<N>-": N as it is written, or 0 if it is not that. */
+/* "-permit<N>-": N as it is written, or 0 if it is not that. */
 static int
-parse_slots(const char *suffix, size_t len)
+parse_permits(const char *suffix, size_t len)
 {
-	size_t begin = sizeof(slot_suffix) - 1;
-	int64_t slots;
+	size_t begin = sizeof(permit_suffix) - 1;
+	int64_t permits;
 
-	if (len < begin + 2 || len > begin + 8 || memcmp(suffix, slot_suffix, begin) != 0 ||
+	if (len < begin + 2 || len > begin + 8 || memcmp(suffix, permit_suffix, begin) != 0 ||
 		suffix[len - 1] != '-' || suffix[begin] == '0')
 		return 0;
-	slots = parse_digits(suffix + begin, (int) (len - begin - 1));
-	return slots > 0 && slots <= ZKLOCK_SLOTS_MAX ? (int) slots : 0;
+	permits = parse_digits(suffix + begin, (int) (len - begin - 1));
+	return permits > 0 && permits <= ZKLOCK_PERMITS_MAX ? (int) permits : 0;
 }
 
 bool
@@ -431,7 +478,7 @@ zklock_parse_child(const char *name, ZkLockChild *child)
 	child->uuid_hi = 0;
 	child->uuid_lo = 0;
 	child->mode = ZKLOCK_EXCLUSIVE;
-	child->slots = 0;
+	child->permits = 0;
 	child->sibling = false;
 
 	if (start > prefix_len + ZKLOCK_UUID_LEN &&
@@ -447,8 +494,8 @@ zklock_parse_child(const char *name, ZkLockChild *child)
 		bool election = suffix_len == sizeof(election_suffix) - 1 &&
 			memcmp(suffix, election_suffix, suffix_len) == 0;
 
-		child->slots = parse_slots(suffix, suffix_len);
-		if (shared || exclusive || election || child->slots > 0)
+		child->permits = parse_permits(suffix, suffix_len);
+		if (shared || exclusive || election || child->permits > 0)
 		{
 			child->uuid_hi = hi;
 			child->uuid_lo = lo;

@@ -11,11 +11,11 @@
  * _c_<uuid>-lock-<sequence> (exclusive) or _c_<uuid>-read-lock-<sequence>
  * (shared).  An election's is <root>/elections/<encoded name>, its contenders
  * are named _c_<uuid>-latch-<sequence>.  A job's is <root>/jobs/<encoded name>, with
- * contenders named as those of an exclusive lock.  Slots (slots.h) are asked for in
- * <root>/slots/<encoded name>, by contenders named _c_<uuid>-slot<N>-<sequence>, where N
- * is the number of slots.  The high half of the UUID is the
- * session's, the low half the contender's, so that a listing tells our own from
- * everybody else's.
+ * contenders named as those of an exclusive lock.  Permits (semaphore_rules.h) are asked
+ * for in <root>/semaphores/<encoded name>, by contenders named
+ * _c_<uuid>-permit<N>-<sequence>, where N is the number of permits.  The high half of the
+ * UUID is the session's, the low half the contender's, so that a listing tells our own
+ * from everybody else's.
  *
  *-------------------------------------------------------------------------
  */
@@ -49,27 +49,42 @@
 typedef enum ZkLockKind
 {
 	ZKLOCK_KIND_LOCK,
-	ZKLOCK_KIND_ELECTION, /* exclusive only */
-	ZKLOCK_KIND_JOB,	  /* the same; see job.h */
-	ZKLOCK_KIND_BARRIER,  /* no lock: names and a directory; see barrier.h */
-	ZKLOCK_KIND_SLOT,	  /* exclusive only; see slots.h */
-	ZKLOCK_KIND_QUEUE	  /* of work, and no lock: see item.h */
+	ZKLOCK_KIND_ELECTION,  /* exclusive only */
+	ZKLOCK_KIND_JOB,	   /* the same; see job_rules.h */
+	ZKLOCK_KIND_BARRIER,   /* no lock: names and a directory; see barrier_rules.h */
+	ZKLOCK_KIND_SEMAPHORE, /* exclusive only; see semaphore_rules.h */
+	ZKLOCK_KIND_QUEUE	   /* of work, and no lock: see queue_rules.h */
 } ZkLockKind;
 
 #define ZKLOCK_NKINDS 6
 
-/* "lock", "election" and so on: what stands before a name in messages, and in texts that
- * servers write for each other. */
-extern const char *const zklock_kind_names[ZKLOCK_NKINDS];
-
-#define ZKLOCK_SLOTS_MAX 1000000 /* of one name */
-
-/* May a grant be kept when nobody has it? */
-static inline bool
-zklock_kind_is_kept(ZkLockKind kind)
+/* What distinguishes a kind from others, wherever no more than that matters. */
+typedef struct ZkKind
 {
-	return kind == ZKLOCK_KIND_LOCK || kind == ZKLOCK_KIND_SLOT;
-}
+	/* What stands before a name of it in messages, and in texts that servers write for
+	 * each other; with an "s", the directory under the root. */
+	const char *name;
+
+	/* What a session has of a name of it, and may lose.  NULL: nothing. */
+	const char *held;
+
+	bool namespaced; /* zklock.namespace goes before its names */
+	bool modes;		 /* it can be had in shared mode, too */
+	bool by_server;	 /* the server has it, for all of its backends together */
+	bool by_session; /* each session has an entry and a contender of its own: a place */
+	bool level1;	 /* with it comes a lock of PostgreSQL's lock manager */
+	bool kept;		 /* a grant may stay when nobody has it */
+	bool shown;		 /* in zk_locks, and counted in zk_stat and zk_stat_locks */
+	bool in_waits;	 /* in zk_waits */
+	bool record;	 /* its directory has a record, and stays */
+} ZkKind;
+
+extern const ZkKind zklock_kinds[ZKLOCK_NKINDS];
+
+/* The kind of that name, or -1. */
+extern int zklock_kind_find(const char *name, size_t len);
+
+#define ZKLOCK_PERMITS_MAX 1000000 /* of one name */
 
 typedef enum ZkLockMode
 {
@@ -95,7 +110,7 @@ typedef struct ZkLockChild
 	uint64_t uuid_lo;
 	int64_t sequence; /* negative: the server gives no such number any more */
 	ZkLockMode mode;  /* foreign names count as exclusive */
-	int slots;		  /* of a contender for one of so many; else 0 */
+	int permits;	  /* of a contender for one of so many; else 0 */
 	bool sibling;	  /* of our session, but of another of its queues (dispatch.c) ... */
 	bool leaving;	  /* ... that has sent its delete */
 } ZkLockChild;
@@ -144,8 +159,9 @@ extern bool zklock_decode_name(const char *encoded, char *buf);
 extern void zklock_format_contender(char *buf, uint64_t uuid_hi, uint64_t uuid_lo,
 									ZkLockKind kind, ZkLockMode mode);
 
-/* The same for one of so many slots: "_c_<uuid>-slot<N>-". */
-extern void zklock_format_slot(char *buf, uint64_t uuid_hi, uint64_t uuid_lo, int slots);
+/* The same for one of so many permits: "_c_<uuid>-permit<N>-". */
+extern void zklock_format_permit(char *buf, uint64_t uuid_hi, uint64_t uuid_lo,
+								 int permits);
 
 /*
  * Take a child's name apart.  False when it does not end in a sequence

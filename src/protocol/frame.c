@@ -545,9 +545,10 @@ is_near(int64_t before, int64_t zxid)
  *	         among them, of pings and of setWatches.  It is never below zero, and 0 in an
  *	         empty database, or one that is being closed
  *	             FinalRequestProcessor, ReadOnlyRequestProcessor; KeeperStateMachine
- *	 0       of credentials and SASL, and of what is refused before it is processed, since
- *	         credentials are missing (ZSESSIONCLOSEDREQUIRESASLAUTH) or an ACL is against
- *it ZooKeeperServer: processPacket, processSasl, authWriteRequest; AuthenticationHelper
+ *	 0       of credentials and SASL, and of what is refused before it is processed, for
+ *	         missing credentials (ZSESSIONCLOSEDREQUIRESASLAUTH) or by an ACL
+ *	             ZooKeeperServer: processPacket, processSasl, authWriteRequest;
+ *	             AuthenticationHelper
  *	         of each request that Keeper has not got through: ZOPERATIONTIMEOUT,
  *	         ZCONNECTIONLOSS
  *	             KeeperDispatcher::addErrorResponses

@@ -18,8 +18,9 @@
  *
  * A contender is known to the ensemble by its name alone.  Replies and events
  * are therefore matched by uuid (ours) or by the name's hash (others'), never
- * by slot only: a slot is used again.  But anybody can delete a node of ours and make one
- * of its name: ours is what our session has made, in the transaction that is the token.
+ * by index only: an index is used again.  But anybody can delete a node of ours and make
+ * one of its name: ours is what our session has made, in the transaction that is the
+ * token.
  *
  * ZKLOCK_MUTANT, if defined, breaks one rule on purpose.  The test of the
  * simulator builds such mutants and expects each to be found out.
@@ -27,7 +28,7 @@
  *-------------------------------------------------------------------------
  */
 #include "protocol.h"
-#include "slots.h"
+#include "semaphore_rules.h"
 
 #include <assert.h>
 #include <string.h>
@@ -35,8 +36,8 @@
 #ifndef ZKLOCK_MUTANT
 #define ZKLOCK_MUTANT 0
 #endif
-#ifndef ZKLOCK_SLOTS_MUTANT /* for slots_sim */
-#define ZKLOCK_SLOTS_MUTANT 0
+#ifndef ZKLOCK_SEMAPHORE_MUTANT /* for semaphore_sim */
+#define ZKLOCK_SEMAPHORE_MUTANT 0
 #endif
 
 /* Creates in a row that may meet no directory before we give up. */
@@ -65,17 +66,17 @@ add_action(ZkLockActions *actions, ZkLockActionType type, const ZkLockQueue *que
 	a = &actions->action[actions->n++];
 	memset(a, 0, sizeof(*a));
 	a->type = type;
-	a->slot = -1;
+	a->index = -1;
 	a->sequence = -1;
 	if (c != NULL)
 	{
-		a->slot = (int) (c - queue->contender);
+		a->index = (int) (c - queue->contender);
 		a->uuid = c->uuid;
 		a->mode = (ZkLockMode) c->mode;
 		a->sequence = c->sequence;
 		a->token = c->token;
 		a->demanded = c->demanded;
-		a->slots = c->slots;
+		a->permits = c->permits;
 	}
 	return a;
 }
@@ -196,7 +197,7 @@ set_begun(const ZkLockQueue *queue, ZkContender *c, ZkContenderState state,
 	set_state(c, state);
 	reset(c);
 	c->mode = (uint8_t) mode;
-	c->slots = queue->slots;
+	c->permits = queue->permits;
 	c->uuid = event->fresh_uuid + (uint64_t) (c - queue->contender);
 }
 
@@ -694,13 +695,13 @@ watches_dir(const ZkContender *c, const ZkLockEvent *event)
 
 /*
  * Do we have to wait for "child", or it for us?  Our own never stand in our way:
- * exclusion among local backends is the table's business.  For a slot everybody counts.
+ * exclusion among local backends is the table's business.  For a permit everybody counts.
  */
 static bool
 conflicts(ZkLockQueue *queue, const ZkContender *c, const ZkLockChild *child,
 		  const ZkLockEvent *event)
 {
-	if (queue->slots > 0)
+	if (queue->permits > 0)
 		return child->uuid_hi != event->session || child->uuid_lo != c->uuid;
 	if (child->uuid_hi == event->session && find_contender(queue, child->uuid_lo) != NULL)
 		return false;
@@ -796,7 +797,7 @@ look_for_demand(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 	const ZkLockChild *other = find_other(queue, c, event);
 
 	c->list_synced = false; /* answered, not lost with a connection */
-	if (other != NULL && !c->demanded && ZKLOCK_SLOTS_MUTANT != 9)
+	if (other != NULL && !c->demanded && ZKLOCK_SEMAPHORE_MUTANT != 9)
 		set_demanded(queue, c, actions);
 	if (!is_joined(queue, c))
 		return;
@@ -913,10 +914,11 @@ may_watch_all(const ZkContender *c, const ZkLockEvent *event)
 	return !c->unreadable && !event->spare_watches;
 }
 
-/* "c" waits for a slot, and nobody of this server before it: what tells it when to look? */
+/* "c" waits for a permit, and nobody of this server before it: what tells it when to
+ * look? */
 static void
-watch_for_slot(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
-			   const ZkSlotPlace *place, ZkLockActions *actions)
+watch_for_permit(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
+				 const ZkSemaphorePlace *place, ZkLockActions *actions)
 {
 	const ZkLockChild *far = place->far;
 
@@ -925,13 +927,13 @@ watch_for_slot(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 	c->polled = event->no_watches;
 	if (c->polled)
 		return;
-	if (far != NULL && (far->slots > 0 || ZKLOCK_SLOTS_MUTANT == 7) && !c->unreadable)
+	if (far != NULL && (far->permits > 0 || ZKLOCK_SEMAPHORE_MUTANT == 7) && !c->unreadable)
 	{
 		c->polled = !may_watch(far) || c->marked == c->blocker;
 		if (!c->polled)
 			watch_child(queue, c, far->name, far->hash, actions);
 	}
-	else if (far != NULL || place->nothers > ZKLOCK_SLOTS_WATCHED ||
+	else if (far != NULL || place->nothers > ZKLOCK_SEMAPHORE_WATCHED ||
 			 !may_watch_all(c, event))
 		c->first = c->wants_dir = true; /* decide() watches the directory */
 	else
@@ -951,15 +953,17 @@ watch_for_slot(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 }
 
 /*
- * The same as find_place for one of so many slots (slots.h).  Whoever stands behind may
- * have seen us wait, by a listing of before, and waits to hear that we do no more.
+ * The same as find_place for one of so many permits (semaphore_rules.h).  Whoever stands
+ * behind may have seen us wait, by a listing of before, and waits to hear that we do no
+ * more.
  */
 static void
-find_slot(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
-		  ZkLockActions *actions)
+find_permit(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
+			ZkLockActions *actions)
 {
-	ZkSlotPlace place = zklock_slots_place(event->children, event->nchildren, c->sequence,
-										   queue->slots, event->session);
+	ZkSemaphorePlace place =
+		zklock_semaphore_find_place(event->children, event->nchildren, c->sequence,
+									queue->permits, event->session);
 
 	/* one of its own is on its way, which answers more */
 	if (!place.granted && event->type == ZKLOCK_EV_SEEN && c->state == ZKLOCK_QUEUED)
@@ -967,7 +971,7 @@ find_slot(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 	c->list_synced = false; /* answered, not lost with a connection */
 	if (!numbers_tell(queue, c, event, actions))
 		return;
-	queue->other_slots = place.other;
+	queue->other_permits = place.other;
 	if (place.granted)
 	{
 		set_granted(queue, c,
@@ -975,7 +979,7 @@ find_slot(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 						(!queue->dir_watched && !watches_dir(c, event)),
 					actions);
 		c->doubted = may_be_remade(c, event);
-		c->mark_due = place.followed && ZKLOCK_SLOTS_MUTANT != 4;
+		c->mark_due = place.followed && ZKLOCK_SEMAPHORE_MUTANT != 4;
 		c->watch_later = true; /* most are given back before */
 		return;
 	}
@@ -995,7 +999,7 @@ find_slot(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 		set_state(c, ZKLOCK_WAITING);
 	forget_blocker(c);
 	add_action(actions, ZKLOCK_ACT_BLOCKED, queue, c);
-	watch_for_slot(queue, c, event, &place, actions);
+	watch_for_permit(queue, c, event, &place, actions);
 }
 
 /*
@@ -1015,7 +1019,7 @@ find_place(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 	c->list_synced = false; /* answered, not lost with a connection */
 
 	if (c->mode == ZKLOCK_EXCLUSIVE && event->held[ZKLOCK_SHARED])
-		shared = zklock_queue_grant(queue, ZKLOCK_SHARED);
+		shared = zklock_lock_queue_grant(queue, ZKLOCK_SHARED);
 
 	if (!numbers_tell(queue, c, event, actions))
 		return;
@@ -1085,7 +1089,7 @@ find_place(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 	}
 }
 
-/* A free slot for an orphan, if the modes that have no contender now leave one. */
+/* A free contender for an orphan, if the modes that have no contender now leave one. */
 static ZkContender *
 vacant_for_orphan(ZkLockQueue *queue)
 {
@@ -1117,7 +1121,7 @@ take_orphan(ZkLockQueue *queue, const ZkLockChild *child)
 	}
 	set_state(vacant, ZKLOCK_DELETING);
 	vacant->mode = (uint8_t) child->mode;
-	vacant->slots = child->slots;
+	vacant->permits = child->permits;
 	vacant->uuid = child->uuid_lo;
 	vacant->sequence = child->sequence;
 }
@@ -1158,9 +1162,9 @@ static void
 end_probe(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 		  ZkLockActions *actions)
 {
-	bool blocked = queue->slots > 0
-		? !zklock_slots_place(event->children, event->nchildren, INT64_MAX, queue->slots,
-							  event->session)
+	bool blocked = queue->permits > 0
+		? !zklock_semaphore_find_place(event->children, event->nchildren, INT64_MAX,
+									   queue->permits, event->session)
 			   .granted
 		: find_other(queue, c, event) != NULL;
 
@@ -1249,7 +1253,7 @@ take_orphans(ZkLockQueue *queue, const ZkLockEvent *event)
 		ZkContender *c;
 
 		if (child->uuid_hi != event->session ||
-			(child->sibling && ZKLOCK_SLOTS_MUTANT != 10))
+			(child->sibling && ZKLOCK_SEMAPHORE_MUTANT != 10))
 			continue;
 		c = find_contender(queue, child->uuid_lo);
 		if (c == NULL)
@@ -1264,7 +1268,7 @@ static void
 look_for_place(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 			   ZkLockActions *actions)
 {
-	if (c->state == ZKLOCK_WAITING && queue->slots == 0)
+	if (c->state == ZKLOCK_WAITING && queue->permits == 0)
 	{
 		if (c->second_gone)
 			look_ahead(queue, c, event, actions);
@@ -1275,8 +1279,8 @@ look_for_place(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 		return; /* decide() deletes it */
 	else if (c->token == 0)
 		c->list_needed = 0;
-	else if (queue->slots > 0)
-		find_slot(queue, c, event, actions);
+	else if (queue->permits > 0)
+		find_permit(queue, c, event, actions);
 	else
 		find_place(queue, c, event, actions);
 }
@@ -1337,7 +1341,7 @@ on_listed(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 static void
 on_seen(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 {
-	assert(queue->slots > 0 && event->rc == ZKLOCK_RC_OK);
+	assert(queue->permits > 0 && event->rc == ZKLOCK_RC_OK);
 	if (!queue->connected || queue->list_synced != 0)
 		return; /* it does not trust in what was asked for before */
 	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
@@ -1347,8 +1351,8 @@ on_seen(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 		if ((c->state != ZKLOCK_QUEUED && c->state != ZKLOCK_WAITING) || c->token == 0 ||
 			!is_needed(queue, c))
 			continue;
-		if (find_own(c, event) != NULL || ZKLOCK_SLOTS_MUTANT == 11)
-			find_slot(queue, c, event, actions);
+		if (find_own(c, event) != NULL || ZKLOCK_SEMAPHORE_MUTANT == 11)
+			find_permit(queue, c, event, actions);
 		else if (c->state == ZKLOCK_WAITING)
 			set_queued(c); /* an old one, or it has gone */
 	}
@@ -1449,7 +1453,7 @@ on_watched_own(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 	}
 }
 
-/* One of those before the first place here that waits for a slot. */
+/* One of those before the first place here that waits for a permit. */
 static void
 on_watched_other(ZkContender *c, const ZkLockEvent *event)
 {
@@ -1458,7 +1462,7 @@ on_watched_other(ZkContender *c, const ZkLockEvent *event)
 		case ZKLOCK_RC_OK:
 			break;
 		case ZKLOCK_RC_NO_NODE:
-			if (ZKLOCK_SLOTS_MUTANT != 16)
+			if (ZKLOCK_SEMAPHORE_MUTANT != 16)
 				note_ended(c, 1);
 			break;
 		case ZKLOCK_RC_LOST:
@@ -1498,9 +1502,9 @@ on_watched(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 	{
 		case ZKLOCK_RC_OK:
 			c->blocker_watched = true;
-			if (queue->slots > 0 && event->marked && ZKLOCK_SLOTS_MUTANT != 5)
+			if (queue->permits > 0 && event->marked && ZKLOCK_SEMAPHORE_MUTANT != 5)
 			{
-				/* it was granted a slot before we could watch it; or so it says: once */
+				/* it got a permit before we could watch it; or so it says: once */
 				set_queued(c);
 				c->marked = event->hash;
 			}
@@ -1534,7 +1538,7 @@ on_marked(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 	else if (event->rc == ZKLOCK_RC_OK || event->rc == ZKLOCK_RC_NO_NODE)
 		c->mark_due = c->mark_sent = false;
 	else if (event->rc == ZKLOCK_RC_LOST)
-		c->mark_sent = ZKLOCK_SLOTS_MUTANT == 8;
+		c->mark_sent = ZKLOCK_SEMAPHORE_MUTANT == 8;
 	else
 		c->mark_refused = c->mark_sent;
 }
@@ -1603,15 +1607,15 @@ on_node_changed(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *act
 			c->own_watched = false; /* decide() sets it again */
 			c->own_requested = false;
 		}
-		else if (queue->slots > 0)
+		else if (queue->permits > 0)
 		{
 			if (c->state != ZKLOCK_WAITING)
 				continue;
 			/* it may be an orphan of ours: whose place it was, nobody here tells */
 			if (c->lacks > 0 && queue->connected &&
-				(event->uuid == 0 || ZKLOCK_SLOTS_MUTANT != 17))
+				(event->uuid == 0 || ZKLOCK_SEMAPHORE_MUTANT != 17))
 				watch_child(queue, c, event->name, event->hash, actions);
-			/* it is granted a slot, most likely */
+			/* it is granted a permit, most likely */
 			else if (c->lacks == 0 && !c->first && c->blocker == event->hash)
 				set_queued(c);
 		}
@@ -1629,8 +1633,8 @@ on_node_changed(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *act
 /*
  * An exclusive grant is wanted by whoever comes; we are alone with it, or others
  * were seen before.  A shared one is wanted by writers only: decide() lists again.  So it
- * does for slots, where this server may have come or gone itself; and for the first one
- * who waits for a slot.
+ * does for permits, where this server may have come or gone itself; and for the first one
+ * who waits for a permit.
  */
 static void
 on_dir_changed(ZkLockQueue *queue, ZkLockActions *actions)
@@ -1643,7 +1647,7 @@ on_dir_changed(ZkLockQueue *queue, ZkLockActions *actions)
 		ZkContender *c = &queue->contender[i];
 
 		if (c->state == ZKLOCK_GRANTED && c->mode == ZKLOCK_EXCLUSIVE && !c->demanded &&
-			queue->slots == 0)
+			queue->permits == 0)
 			set_demanded(queue, c, actions);
 	}
 }
@@ -1659,12 +1663,12 @@ on_dir_gone(ZkLockQueue *queue)
 		queue->contender[i].watch_later = false;
 }
 
-/* Is it certain that one made now would have to wait for a slot behind others of ours? */
+/* Is it certain that one made now would have to wait behind others of ours? */
 static bool
 waits_beside(const ZkLockQueue *queue, const ZkLockEvent *event)
 {
-	return queue->slots > 0 &&
-		(event->leader != INT64_MAX || event->beside >= queue->slots);
+	return queue->permits > 0 &&
+		(event->leader != INT64_MAX || event->beside >= queue->permits);
 }
 
 /*
@@ -1818,13 +1822,14 @@ may_watch_dir(const ZkLockQueue *queue)
 }
 
 /*
- * "c" is the first one who waits for a slot, as of a listing.  The directory was watched
- * by then, and is silent; or the listing that watches it shows whether that is still so.
+ * "c" is the first one who waits for a permit, as of a listing.  The directory was
+ * watched by then, and is silent; or the listing that watches it shows whether that is
+ * still so.
  */
 static void
 pursue_first(ZkLockQueue *queue, ZkContender *c, Listing *listing)
 {
-	if (queue->dir_watched || c->polled || ZKLOCK_SLOTS_MUTANT == 6)
+	if (queue->dir_watched || c->polled || ZKLOCK_SEMAPHORE_MUTANT == 6)
 		return;
 	if (queue->dir_list != 0)
 		c->list_needed = queue->dir_list;
@@ -1892,7 +1897,7 @@ pursue(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event, Listing *li
 #else
 				listing->sync |= c->state != ZKLOCK_QUEUED || c->list_synced;
 #endif
-			/* who has waited for a slot with a watch on the directory may go on so */
+			/* who has waited for a permit with a watch on the directory may go on so */
 			listing->watch |= listing->wanted && c->wants_dir &&
 				c->state == ZKLOCK_QUEUED && may_watch_dir(queue) && !event->no_watches;
 			break;
@@ -1927,7 +1932,7 @@ follow(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 		ZkContender *c = &queue->contender[i];
 
 		if (c->state == ZKLOCK_WAITING && c->led && !is_led(c, event) &&
-			ZKLOCK_SLOTS_MUTANT != 13)
+			ZKLOCK_SEMAPHORE_MUTANT != 13)
 			set_queued(c);
 		else if (c->state == ZKLOCK_QUEUED && c->token != 0 && !c->list_synced &&
 				 c->list_needed == 0 && is_led(c, event))
@@ -1959,7 +1964,7 @@ decide(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 	start_needed(queue, event);
 	if (!queue->connected)
 		return;
-	if (queue->slots > 0)
+	if (queue->permits > 0)
 		follow(queue, event, actions);
 	send_deletes(queue, event, actions); /* first: somebody may be waiting for them */
 	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
@@ -2077,7 +2082,8 @@ check_event(const ZkLockQueue *queue, const ZkLockEvent *event)
 	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 	{
 		/* who holds, holds a grant of ours */
-		assert(!event->held[mode] || zklock_queue_grant(queue, (ZkLockMode) mode) != NULL);
+		assert(!event->held[mode] ||
+			   zklock_lock_queue_grant(queue, (ZkLockMode) mode) != NULL);
 		if (event->type != ZKLOCK_EV_NEED)
 			continue;
 		assert(!event->held[mode] || (event->needed[mode] && !event->spent[mode]));
@@ -2150,7 +2156,7 @@ check_contender(const ZkLockQueue *queue, const ZkContender *c, const ZkLockEven
 	assert(!c->delete_refused || c->delete_sent);
 	assert((!c->first && !c->led && c->lacks == 0) || c->state == ZKLOCK_WAITING);
 	assert(c->first + c->led + (c->lacks > 0) <= 1 && c->lacks >= 0);
-	assert(queue->slots > 0 || (!c->waited && !c->mark_due));
+	assert(queue->permits > 0 || (!c->waited && !c->mark_due));
 	switch ((ZkContenderState) c->state)
 	{
 		case ZKLOCK_FREE:
@@ -2242,8 +2248,8 @@ check_changes(const ZkLockQueue *before, const ZkLockQueue *queue,
 {
 	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 	{
-		const ZkContender *old = zklock_queue_grant(before, (ZkLockMode) mode);
-		const ZkContender *new = zklock_queue_grant(queue, (ZkLockMode) mode);
+		const ZkContender *old = zklock_lock_queue_grant(before, (ZkLockMode) mode);
+		const ZkContender *new = zklock_lock_queue_grant(queue, (ZkLockMode) mode);
 		bool kept = old != NULL && new != NULL && old->uuid == new->uuid;
 
 		assert(kept || old == NULL || !event->held[mode] ||
@@ -2274,7 +2280,7 @@ zklock_step(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions
 
 
 void
-zklock_queue_init(ZkLockQueue *queue, bool connected)
+zklock_lock_queue_init(ZkLockQueue *queue, bool connected)
 {
 	memset(queue, 0, sizeof(*queue));
 	queue->connected = connected;
@@ -2284,7 +2290,7 @@ zklock_queue_init(ZkLockQueue *queue, bool connected)
 }
 
 bool
-zklock_queue_empty(const ZkLockQueue *queue)
+zklock_lock_queue_empty(const ZkLockQueue *queue)
 {
 	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
 	{
@@ -2296,7 +2302,7 @@ zklock_queue_empty(const ZkLockQueue *queue)
 }
 
 ZkLockPart
-zklock_queue_part(const ZkLockQueue *queue, ZkLockMode mode, uint64_t set, bool *fixed)
+zklock_lock_queue_part(const ZkLockQueue *queue, ZkLockMode mode, uint64_t set, bool *fixed)
 {
 	ZkLockPart part = ZKLOCK_PART_UNREADY;
 
@@ -2321,7 +2327,7 @@ zklock_queue_part(const ZkLockQueue *queue, ZkLockMode mode, uint64_t set, bool 
 }
 
 bool
-zklock_queue_wants_proof(const ZkLockQueue *queue)
+zklock_lock_queue_wants_proof(const ZkLockQueue *queue)
 {
 	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
 	{
@@ -2332,7 +2338,7 @@ zklock_queue_wants_proof(const ZkLockQueue *queue)
 }
 
 bool
-zklock_queue_wants_tick(const ZkLockQueue *queue)
+zklock_lock_queue_wants_tick(const ZkLockQueue *queue)
 {
 	if (queue->orphans_refused)
 		return true;
@@ -2349,7 +2355,7 @@ zklock_queue_wants_tick(const ZkLockQueue *queue)
 }
 
 const ZkContender *
-zklock_queue_grant(const ZkLockQueue *queue, ZkLockMode mode)
+zklock_lock_queue_grant(const ZkLockQueue *queue, ZkLockMode mode)
 {
 	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
 	{

@@ -20,7 +20,7 @@
  *	 PROBING    BLOCKED: a listing shows somebody; CREATING: it shows nobody,
  *	            or somebody has come who would wait
  *	 BLOCKED    PROBING, CREATING: somebody has come who would not wait, or would
- *	 READY      CREATING: all of the set are (set.h)
+ *	 READY      CREATING: all of the set are (set_rules.h)
  *	 CREATING   QUEUED: created; UNSETTLED: the reply is lost; FREE: refused; READY: a
  *	            set's, and another of it was
  *	 UNSETTLED  QUEUED: a listing shows it; if none does CREATING; when that is
@@ -32,11 +32,11 @@
  *	            FREE: somebody has deleted it
  *	 DELETING   FREE: deleted
  *
- * Of slots (slots.h) one ZkLockQueue is one session's place: a server has as many in one
- * directory as it has sessions that hold or want a slot.  It is asked for in exclusive
- * mode, and has a rule of its own for who is granted and what a waiter watches.  Of the
- * places that wait the first one does that for all; the others are led by it.  See
- * siblings.h.
+ * Of permits (semaphore_rules.h) one ZkLockQueue is one session's place: a server has as
+ * many in one directory as it has sessions that hold or want a permit.  It is asked for
+ * in exclusive mode, and has a rule of its own for who is granted and what a waiter
+ * watches. Of the places that wait the first one does that for all; the others are led by
+ * it.  See semaphore_siblings.h.
  *
  * Every request the actions ask for, but a watch that there is already, is answered by
  * exactly one reply event, which carries the request's uuid, or a listing's number,
@@ -47,7 +47,7 @@
  *
  * A wish can be one of a set, whose locks are taken in one step.  Its contender is then
  * made with those of the set's other queues, in one transaction, and never alone; what
- * this server had in the queue before goes in the same transaction.  See set.h.
+ * this server had in the queue before goes in the same transaction.  See set_rules.h.
  *
  *-------------------------------------------------------------------------
  */
@@ -68,7 +68,7 @@
 
 typedef enum ZkContenderState
 {
-	ZKLOCK_FREE,	  /* slot not in use */
+	ZKLOCK_FREE,	  /* not in use */
 	ZKLOCK_PROBING,	  /* no node: a listing is to say whether it is worth one */
 	ZKLOCK_BLOCKED,	  /* no node: it was not, at that moment */
 	ZKLOCK_READY,	  /* no node: it is made when all of the set are ready */
@@ -104,7 +104,7 @@ typedef struct ZkContender
 	bool alike;			  /* without a token, and others in a listing have its mark, too:
 						   * ours may be one of them */
 	bool list_synced;	  /* the listing is to come after a sync */
-	bool waited;		  /* of slots: has been WAITING ... */
+	bool waited;		  /* of permits: has been WAITING ... */
 	bool led;			  /* ... and is so, behind another place of this server */
 	bool first;			  /* ... or watches the directory */
 	bool unreadable;	  /* does so as others before it may not be read */
@@ -116,8 +116,8 @@ typedef struct ZkContender
 	uint64_t marked;	  /* hash of a blocker that was found written when watched */
 	uint64_t list_needed; /* first listing that shows our position; or when there is
 						   * to be one, see protocol.c */
-	int slots;			  /* of so many, an orphan perhaps of others than its queue */
-	int lacks;			  /* WAITING for a slot, and watches all of other sessions that
+	int permits;		  /* of so many, an orphan perhaps of others than its queue */
+	int lacks;			  /* WAITING for a permit, and watches all of other sessions that
 						   * are before it: so many of all must go before it is its
 						   * turn; else 0 */
 	int64_t sequence;
@@ -146,10 +146,10 @@ typedef struct ZkLockSuccession
 
 typedef struct ZkLockQueue
 {
-	int slots;		 /* of slots: how many there are; else 0 */
-	int other_slots; /* ... another number that somebody named, as of the newest
-					  * listing; 0: none */
-	bool connected;	 /* requests may be sent */
+	int permits;	   /* of permits: how many there are; else 0 */
+	int other_permits; /* ... another number that somebody named, as of the newest
+						* listing; 0: none */
+	bool connected;	   /* requests may be sent */
 	bool needed[ZKLOCK_NMODES];	 /* what this server needs, last heard */
 	bool probe[ZKLOCK_NMODES];	 /* ... by those who will not wait */
 	uint64_t set[ZKLOCK_NMODES]; /* ... by this set, 0: by none */
@@ -212,7 +212,7 @@ typedef enum ZkLockEventType
 	ZKLOCK_EV_DIR_CHANGED,	/* somebody came or went, or the directory has gone */
 	ZKLOCK_EV_DIR_GONE,		/* the directory has gone, or the data watch on it is used
 							 * up otherwise */
-	/* of slots, from another place of the same name here (siblings.h) */
+	/* of permits, from another place of the same name here (semaphore_siblings.h) */
 	ZKLOCK_EV_SEEN,	 /* a listing that it has asked for: as LISTED */
 	ZKLOCK_EV_BESIDE /* something has become of it: ended */
 } ZkLockEventType;
@@ -263,10 +263,10 @@ typedef struct ZkLockEvent
 	bool no_watches;		  /* always: far too many; waiters do without, too */
 	int ended;				  /* BESIDE: so many of ours that were before us have gone,
 							   * or their deletes are on their way; or _UNKNOWN */
-	int64_t leader;			  /* always, of slots: the lowest number of the contenders
+	int64_t leader;			  /* always, of permits: the lowest number of the contenders
 							   * of other places here that wait, INT64_MAX: none; or
 							   * somebody wants an answer of his own */
-	int beside;				  /* always, of slots: contenders of other places here that
+	int beside;				  /* always, of permits: contenders of other places here that
 							   * are before one that would be made now; 0, if somebody
 							   * wants an answer of his own */
 	uint64_t session;		  /* always: high half of our UUIDs */
@@ -276,16 +276,16 @@ typedef struct ZkLockEvent
 
 typedef enum ZkLockActionType
 {
-	ZKLOCK_ACT_MAKE_DIR,   /* slot, uuid, attempt */
-	ZKLOCK_ACT_WATCH_DIR,  /* slot, uuid: get of the directory with a watch */
-	ZKLOCK_ACT_CREATE,	   /* slot, uuid, mode */
+	ZKLOCK_ACT_MAKE_DIR,   /* index, uuid, attempt */
+	ZKLOCK_ACT_WATCH_DIR,  /* index, uuid: get of the directory with a watch */
+	ZKLOCK_ACT_CREATE,	   /* index, uuid, mode */
 	ZKLOCK_ACT_LIST,	   /* list, sync: sync first, pipelined; watch: on
 							* the directory's children */
-	ZKLOCK_ACT_WATCH_OWN,  /* slot, uuid: get with a watch */
-	ZKLOCK_ACT_WATCH,	   /* slot, uuid, name, hash: get with a watch; once: not if
+	ZKLOCK_ACT_WATCH_OWN,  /* index, uuid: get with a watch */
+	ZKLOCK_ACT_WATCH,	   /* index, uuid, name, hash: get with a watch; once: not if
 							* there is one, as a reply on this connection said */
-	ZKLOCK_ACT_MARK,	   /* slot, uuid: write our node */
-	ZKLOCK_ACT_DELETE,	   /* slot, uuid; jointly, as a CREATE: in the set's
+	ZKLOCK_ACT_MARK,	   /* index, uuid: write our node */
+	ZKLOCK_ACT_DELETE,	   /* index, uuid; jointly, as a CREATE: in the set's
 							* transaction, which is answered for each as if it had
 							* been asked for alone */
 	ZKLOCK_ACT_GRANTED,	   /* mode, token, demanded: tell the table */
@@ -314,17 +314,17 @@ typedef enum ZkLockFailure
 	ZKLOCK_FAIL_NUMBER,		  /* a contender has a number that was not given yet */
 	ZKLOCK_FAIL_NO_DIRECTORY, /* could not be made, or vanishes for ever */
 	ZKLOCK_FAIL_REFUSED,	  /* ensemble refused: see the worker's last error */
-	ZKLOCK_FAIL_RING /* deadlock.h says so, not zklock_step: several locks wait for
+	ZKLOCK_FAIL_RING /* deadlock_rules.h says so, not zklock_step: several locks wait for
 					  * each other */
 } ZkLockFailure;
 
 typedef struct ZkLockAction
 {
 	ZkLockActionType type;
-	int slot;
+	int index;
 	uint64_t uuid;
 	ZkLockMode mode;
-	int slots;	 /* in the contender's name; 0: a lock's */
+	int permits; /* in the contender's name; 0: a lock's */
 	int attempt; /* MAKE_DIR: from 1; the ancestors, too, from 2 */
 	bool sync;
 	bool watch;
@@ -347,8 +347,8 @@ typedef struct ZkLockActions
 	ZkLockAction action[ZKLOCK_MAX_ACTIONS];
 } ZkLockActions;
 
-/* All slots free, not connected, nothing needed. */
-extern void zklock_queue_init(ZkLockQueue *queue, bool connected);
+/* All contenders free, not connected, nothing needed. */
+extern void zklock_lock_queue_init(ZkLockQueue *queue, bool connected);
 
 /*
  * The only way a queue changes.  "actions" is overwritten; they are to be
@@ -358,7 +358,7 @@ extern void zklock_step(ZkLockQueue *queue, const ZkLockEvent *event,
 						ZkLockActions *actions);
 
 /* No contender, no need: the queue may be forgotten. */
-extern bool zklock_queue_empty(const ZkLockQueue *queue);
+extern bool zklock_lock_queue_empty(const ZkLockQueue *queue);
 
 /* What a queue is to a set that needs it. */
 typedef enum ZkLockPart
@@ -371,14 +371,14 @@ typedef enum ZkLockPart
 } ZkLockPart;
 
 /* "fixed": there is no room to make a contender anew beside the one there is. */
-extern ZkLockPart zklock_queue_part(const ZkLockQueue *queue, ZkLockMode mode,
-									uint64_t set, bool *fixed);
+extern ZkLockPart zklock_lock_queue_part(const ZkLockQueue *queue, ZkLockMode mode,
+										 uint64_t set, bool *fixed);
 
 /* Is there a contender that no listing shows, and that a TICK would settle? */
-extern bool zklock_queue_wants_proof(const ZkLockQueue *queue);
+extern bool zklock_lock_queue_wants_proof(const ZkLockQueue *queue);
 
 /* Would a TICK do anything? */
-extern bool zklock_queue_wants_tick(const ZkLockQueue *queue);
+extern bool zklock_lock_queue_wants_tick(const ZkLockQueue *queue);
 
 /*
  * Who of a queue has the lock?  "queue" is all of it, in the order of the numbers.
@@ -388,6 +388,7 @@ extern bool zklock_queue_wants_tick(const ZkLockQueue *queue);
 extern void zklock_find_holders(const ZkLockChild *queue, int n, bool *holds);
 
 /* The granted contender of this mode, or NULL. */
-extern const ZkContender *zklock_queue_grant(const ZkLockQueue *queue, ZkLockMode mode);
+extern const ZkContender *zklock_lock_queue_grant(const ZkLockQueue *queue,
+												  ZkLockMode mode);
 
 #endif /* ZKLOCK_PROTOCOL_H */

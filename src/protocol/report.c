@@ -89,7 +89,7 @@ write_session(char *out, const ZkReportSession *session)
 		char encoded[ZKLOCK_ENCODED_MAX + 1];
 
 		zklock_encode_name(session->name, encoded);
-		out = write_text(out, "kind", zklock_kind_names[session->kind]);
+		out = write_text(out, "kind", zklock_kinds[session->kind].name);
 		out = write_text(out, "name", encoded);
 	}
 	*out++ = '}';
@@ -231,7 +231,10 @@ read_session(ZkJson *in, const char *key, void *of)
 		return zklock_json_text(in, session->waits, sizeof(session->waits));
 	if (strcmp(key, "kind") == 0)
 	{
-		if (!read_word(in, zklock_kind_names, ZKLOCK_NKINDS, &which))
+		char word[16];
+
+		if (!zklock_json_text(in, word, sizeof(word)) ||
+			(which = zklock_kind_find(word, strlen(word))) < 0)
 			return false;
 		session->kind = (ZkLockKind) which;
 		return true;

@@ -6,9 +6,9 @@
  * In ZooKeeper a contender is a server's, and says at best by which session it was made.
  * So a server writes into its own znode under <root>/servers, with each heartbeat, whose
  * its contenders are now: those that others demand, those with which it waits, and those
- * for slots that have one while another of them waits; and its sessions that have waited for
- * long, and that none of these shows: behind others of the same server a session waits
- * without a contender.  The text is JSON behind what else the znode says
+ * for permits that have one while another of them waits; and its sessions that have
+ * waited for long, and that none of these shows: behind others of the same server a
+ * session waits without a contender.  The text is JSON behind what else the znode says
  * (zklock_describe_member):
  *
  *	 "report": [{"contender": 17, "state": "held", "for": 3512, "sessions": [

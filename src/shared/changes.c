@@ -9,17 +9,13 @@
 #include "postgres.h"
 #include "compat.h"
 
-#include "storage/ipc.h"
-#include "storage/lwlock.h"
-#include "storage/shmem.h"
-
 #include "changes.h"
 #include "settings.h"
 #include "table.h"
 
 typedef struct ChangesShared
 {
-	LWLock *lock; /* of all that follows */
+	ZkMailbox box;
 	uint64 added; /* changes so far */
 	uint64 sent;  /* of those */
 	ZkChange ring[ZKLOCK_NCHANGES];
@@ -27,27 +23,18 @@ typedef struct ChangesShared
 
 static ChangesShared *shared = NULL;
 
-void
-zklock_changes_shmem_request(void)
+static Size
+size(void)
 {
-	RequestAddinShmemSpace(MAXALIGN(sizeof(ChangesShared)));
-	RequestNamedLWLockTranche("zklock_notify", 1);
+	return sizeof(ChangesShared);
 }
 
-void
-zklock_changes_shmem_startup(void)
-{
-	bool found;
-
-	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	shared = ShmemInitStruct("zklock notifications", sizeof(ChangesShared), &found);
-	if (!found)
-	{
-		memset(shared, 0, sizeof(*shared));
-		shared->lock = &GetNamedLWLockTranche("zklock_notify")->lock;
-	}
-	LWLockRelease(AddinShmemInitLock);
-}
+const ZkSharedPart zklock_changes_part = {
+	.name = "zklock_notify",
+	.nlocks = 1,
+	.size = size,
+	.memory = (void **) &shared,
+};
 
 static void
 add(const ZkChange *change)
@@ -56,13 +43,13 @@ add(const ZkChange *change)
 
 	if (zklock_notify_database[0] == '\0')
 		return;
-	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	LWLockAcquire(shared->box.lock, LW_EXCLUSIVE);
 	Assert(shared->added - shared->sent <= ZKLOCK_NCHANGES);
 	full = shared->added - shared->sent == ZKLOCK_NCHANGES;
 	if (full)
 		shared->sent++;
 	shared->ring[shared->added++ % ZKLOCK_NCHANGES] = *change;
-	LWLockRelease(shared->lock);
+	LWLockRelease(shared->box.lock);
 	zklock_worker_wake();
 	if (full)
 		ereport(LOG,
@@ -91,10 +78,10 @@ zklock_changes_add_end(const char *job, ZkJobState end)
 void
 zklock_changes_count(uint64 *added, uint64 *sent)
 {
-	LWLockAcquire(shared->lock, LW_SHARED);
+	LWLockAcquire(shared->box.lock, LW_SHARED);
 	*added = shared->added;
 	*sent = shared->sent;
-	LWLockRelease(shared->lock);
+	LWLockRelease(shared->box.lock);
 }
 
 int
@@ -102,19 +89,19 @@ zklock_changes_read(ZkChange *changes, int room, uint64 *first)
 {
 	int n = 0;
 
-	LWLockAcquire(shared->lock, LW_SHARED);
+	LWLockAcquire(shared->box.lock, LW_SHARED);
 	*first = shared->sent;
 	for (; n < room && *first + n < shared->added; n++)
 		changes[n] = shared->ring[(*first + n) % ZKLOCK_NCHANGES];
-	LWLockRelease(shared->lock);
+	LWLockRelease(shared->box.lock);
 	return n;
 }
 
 void
 zklock_changes_set_sent(uint64 sent)
 {
-	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	LWLockAcquire(shared->box.lock, LW_EXCLUSIVE);
 	Assert(sent <= shared->added);
 	shared->sent = Max(shared->sent, sent);
-	LWLockRelease(shared->lock);
+	LWLockRelease(shared->box.lock);
 }

@@ -9,7 +9,8 @@
 #ifndef ZKLOCK_CHANGES_H
 #define ZKLOCK_CHANGES_H
 
-#include "job.h"
+#include "job_rules.h"
+#include "part.h"
 
 typedef struct ZkChange
 {
@@ -22,9 +23,7 @@ typedef struct ZkChange
 /* So many wait at a time. */
 #define ZKLOCK_NCHANGES 1024
 
-/* For shmem_request_hook and shmem_startup_hook. */
-extern void zklock_changes_shmem_request(void);
-extern void zklock_changes_shmem_startup(void);
+extern const ZkSharedPart zklock_changes_part;
 
 /* This server has become the leader of an election, or has ceased to be; or has ended a
  * run of a job.  Nothing, without zklock.notify_database. */

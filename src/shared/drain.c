@@ -8,21 +8,21 @@
 #include "postgres.h"
 #include "compat.h"
 
+#include "barrier_shared.h"
 #include "drain.h"
-#include "parties.h"
-#include "work.h"
+#include "queue_shared.h"
 
 static bool
 is_left(const ZkLockEntry *entry)
 {
-	return entry->proclocks >= 0 || !zklock_queue_empty(&entry->queue);
+	return entry->proclocks >= 0 || !zklock_lock_queue_empty(&entry->queue);
 }
 
 /* Nobody here holds or waits, and the ensemble has no contender and no party of ours. */
 static bool
 nothing_left(void)
 {
-	return !zklock_table_any(is_left) && zklock_parties_used() == 0 && !zklock_work_busy();
+	return !zklock_table_any(is_left) && zklock_barrier_used() == 0 && !zklock_queue_busy();
 }
 
 ZkDrain

@@ -18,9 +18,9 @@
 #include "postgres.h"
 #include "compat.h"
 
-#include "candidacy.h"
+#include "election_shared.h"
 #include "grant.h"
-#include "place.h"
+#include "semaphore_shared.h"
 #include "settings.h"
 #include "stat.h"
 
@@ -47,7 +47,7 @@ queued_locally(const ZkLockEntry *entry, int mode)
 void
 zklock_grant_update_kept(ZkLockEntry *entry)
 {
-	bool kept = zklock_kind_is_kept((ZkLockKind) entry->kind) && entry->proclocks < 0 &&
+	bool kept = zklock_kinds[entry->kind].kept && entry->proclocks < 0 &&
 		(entry->grant[ZKLOCK_SHARED].usable || entry->grant[ZKLOCK_EXCLUSIVE].usable);
 
 	Assert(zklock_entry_is_locked(entry));
@@ -89,8 +89,8 @@ zklock_grant_settle(ZkLockEntry *entry)
 		if (!grant->usable || entry->held[mode] > 0)
 			continue;
 		if (grant->keep && !grant->demanded &&
-			(entry->kind != ZKLOCK_KIND_SLOT || entry->want[mode] > 0 ||
-			 !zklock_place_waits_beside(entry)))
+			(!zklock_kinds[entry->kind].by_session || entry->want[mode] > 0 ||
+			 !zklock_semaphore_place_waits_beside(entry)))
 			continue;
 		/*
 		 * Those who wait at level 1 behind one that asks for the other mode would
@@ -129,8 +129,8 @@ zklock_grant_foresee(const ZkLockEntry *entry, ZkLockEvent *event)
 
 	event->keep = lock && keeps && (!hint->bounced || hint->streak >= 2);
 	event->alone = lock && (hint->sequence < 0 || hint->streak > 0);
-	/* a slot is no use to others while it is kept: only where others do not come */
-	if (entry->kind == ZKLOCK_KIND_SLOT)
+	/* a permit is no use to others while it is kept: only where others do not come */
+	if (zklock_kinds[entry->kind].by_session)
 		event->keep = event->alone = keeps && hint->streak >= 2;
 	event->recurring = lock && !keeps && hint->streak > 0;
 }

@@ -19,14 +19,14 @@
 
 #include "blockers.h"
 #include "holder.h"
-#include "place.h"
-#include "work.h"
+#include "queue_shared.h"
+#include "semaphore_shared.h"
 
 bool
 zklock_holder_blocks(const ZkLockEntry *entry, const ZkContender *grant)
 {
 	return grant->demanded ||
-		(entry->kind == ZKLOCK_KIND_SLOT && zklock_place_waits_beside(entry));
+		(zklock_kinds[entry->kind].by_session && zklock_semaphore_place_waits_beside(entry));
 }
 
 bool
@@ -48,7 +48,7 @@ zklock_holder_concerned(const ZkLockEntry *entry, const ZkContender *contender)
 bool
 zklock_holder_concerns(const ZkLockEntry *entry)
 {
-	if (entry->kind == ZKLOCK_KIND_ELECTION)
+	if (zklock_kinds[entry->kind].by_server)
 		return false;
 	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
 	{
@@ -146,7 +146,7 @@ zklock_holder_lookup(ZkLockKind kind, const char *name, uint64 uuid, ZkReportIte
 
 	if (entry == NULL)
 		return false;
-	/* of slots, in one of the places */
+	/* of permits, in one of the places */
 	for (; entry != NULL && !found; entry = zklock_entry_namesake(entry))
 	{
 		for (int i = 0; i < ZKLOCK_NCONTENDERS && !found; i++)
@@ -225,7 +225,7 @@ zklock_holder_putter(int proc_number, ZkLocalWait *wait)
 	const ZkProc *proc = zklock_proc(proc_number);
 	bool waits;
 
-	LWLockAcquire(zklock_work->lock, LW_SHARED);
+	LWLockAcquire(zklock_queue_shared->box.lock, LW_SHARED);
 	waits = proc->put_since != 0;
 	if (waits)
 	{
@@ -235,7 +235,7 @@ zklock_holder_putter(int proc_number, ZkLocalWait *wait)
 		wait->mode = ZKLOCK_EXCLUSIVE;
 		wait->since = proc->put_since;
 	}
-	LWLockRelease(zklock_work->lock);
+	LWLockRelease(zklock_queue_shared->box.lock);
 	return waits;
 }
 
@@ -269,7 +269,7 @@ find_blocker(int pid, bool puts)
 
 	if (puts)
 	{
-		writer = zklock_work_writer(pid, &nputs);
+		writer = zklock_queue_writer(pid, &nputs);
 		return writer != 0 ? writer : -1;
 	}
 	return zklock_blockers(pid, &blockers) > 0 ? blockers[0].pid : -1;

@@ -15,7 +15,7 @@
 
 /*
  * Does somebody wait for the end of a grant, as far as we know?  Others who demand it;
- * or, for a slot, a session of this server with a contender of its own, of which the
+ * or, for a permit, a session of this server with a contender of its own, of which the
  * grant's queue knows nothing.
  */
 extern bool zklock_holder_blocks(const ZkLockEntry *entry, const ZkContender *grant);

@@ -18,10 +18,10 @@
 #include "miscadmin.h"
 #include "utils/guc.h"
 
-#include "candidacy.h"
+#include "election_shared.h"
 #include "grant.h"
-#include "place.h"
 #include "proclock.h"
+#include "semaphore_shared.h"
 #include "stat.h"
 
 static void
@@ -65,8 +65,8 @@ reads(const ZkLockEntry *entry)
 
 /* "token", if not NULL: take a hold, too. */
 static int32
-make_proclock(ZkLockKind kind, const char *name, uint32 hash, int slots, ZkLockMode mode,
-			  ZkLockScope scope, bool no_wait, uint64 set, int64 *token)
+make_proclock(ZkLockKind kind, const char *name, uint32 hash, int permits,
+			  ZkLockMode mode, ZkLockScope scope, bool no_wait, uint64 set, int64 *token)
 {
 	LWLock *lock;
 	ZkLockEntry *entry;
@@ -74,8 +74,8 @@ make_proclock(ZkLockKind kind, const char *name, uint32 hash, int slots, ZkLockM
 	int32 index;
 
 	Assert(!zklock_in_worker());
-	Assert(kind == ZKLOCK_KIND_LOCK || mode == ZKLOCK_EXCLUSIVE);
-	Assert((kind == ZKLOCK_KIND_SLOT) == (slots > 0));
+	Assert(zklock_kinds[kind].modes || mode == ZKLOCK_EXCLUSIVE);
+	Assert(zklock_kinds[kind].by_session == (permits > 0));
 	SpinLockAcquire(&zklock_shared->mutex);
 	index = zklock_shared->free_proclock;
 	if (index >= 0)
@@ -92,8 +92,8 @@ make_proclock(ZkLockKind kind, const char *name, uint32 hash, int slots, ZkLockM
 	proclock->role = MyProc->roleId;
 	strlcpy(proclock->application, application_name, sizeof(proclock->application));
 
-	entry = kind == ZKLOCK_KIND_SLOT
-		? zklock_place_make(name, slots, &lock)
+	entry = zklock_kinds[kind].by_session
+		? zklock_semaphore_place_make(name, permits, &lock)
 		: zklock_entry_find_hashed(kind, name, hash, true, LW_EXCLUSIVE, &lock);
 	if (entry == NULL)
 	{
@@ -147,10 +147,10 @@ make_proclock(ZkLockKind kind, const char *name, uint32 hash, int slots, ZkLockM
 }
 
 int32
-zklock_proclock_make(ZkLockKind kind, const char *name, int slots, ZkLockMode mode,
+zklock_proclock_make(ZkLockKind kind, const char *name, int permits, ZkLockMode mode,
 					 ZkLockScope scope, bool no_wait)
 {
-	return make_proclock(kind, name, zklock_name_hash(kind, name), slots, mode, scope,
+	return make_proclock(kind, name, zklock_name_hash(kind, name), permits, mode, scope,
 						 no_wait, 0, NULL);
 }
 
@@ -224,10 +224,10 @@ zklock_proclock_conflicts(int32 index)
 											: (ZkLockMode) proclock->mode);
 }
 
-/* Somebody is about to wait for a slot: those that are kept on this server are no use to
- * him, but stand in his way. */
+/* Somebody is about to wait for a permit: those that are kept on this server are no use
+ * to him, but stand in his way. */
 static void
-give_up_kept_slots(const ZkLockEntry *place)
+give_up_kept_permits(const ZkLockEntry *place)
 {
 	if (pg_atomic_read_u32(&zklock_shared->nkept) == 0)
 		return;
@@ -280,8 +280,8 @@ state_wish(ZkLockEntry *entry, ZkProcLock *proclock)
 	proclock->heard = proclock->blocked = false;
 	entry->want[proclock->mode]++;
 	entry->last_pid = MyProcPid;
-	if (entry->kind == ZKLOCK_KIND_SLOT)
-		give_up_kept_slots(entry);
+	if (zklock_kinds[entry->kind].by_session)
+		give_up_kept_permits(entry);
 	(void) zklock_grant_settle(entry);
 	zklock_entry_set_dirty(entry);
 }
@@ -464,7 +464,7 @@ zklock_proclock_end(int32 index)
 	else
 		end_proclock(index, entry, lock);
 	if (unsettled)
-		zklock_settle_want(database, true);
+		zklock_job_want_settler(database, true);
 }
 
 /* ------------------------------------------------------------------------
@@ -565,7 +565,7 @@ zklock_proclock_abandon(int32 index)
 	 * (zklock_grant_apply).
 	 */
 	if (proclock->state == ZKLOCK_PROCLOCK_HELD && !proclock->lost &&
-		proclock->mode == ZKLOCK_EXCLUSIVE && entry->kind != ZKLOCK_KIND_ELECTION)
+		proclock->mode == ZKLOCK_EXCLUSIVE && !zklock_kinds[entry->kind].by_server)
 	{
 		for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 			entry->grant[mode].usable = false;
@@ -589,7 +589,7 @@ zklock_proclock_forfeit(int32 index)
 		zklock_stat_add(entry, ZKLOCK_STAT_LOSSES, 1);
 		/* The leadership is the server's, and the grant of other readers theirs.  A
 		 * reader after a writer would be given its token. */
-		if (entry->kind != ZKLOCK_KIND_ELECTION && entry->held[mode] == 0)
+		if (!zklock_kinds[entry->kind].by_server && entry->held[mode] == 0)
 		{
 			entry->grant[mode].usable = false;
 			if (mode == ZKLOCK_EXCLUSIVE)
@@ -611,7 +611,8 @@ spend_for_set(ZkLockEntry *entry, uint64 set)
 {
 	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 	{
-		const ZkContender *grant = zklock_queue_grant(&entry->queue, (ZkLockMode) mode);
+		const ZkContender *grant =
+			zklock_lock_queue_grant(&entry->queue, (ZkLockMode) mode);
 
 		if (entry->grant[mode].usable && entry->held[mode] == 0 &&
 			(grant == NULL || grant->set != set))

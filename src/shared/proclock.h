@@ -12,13 +12,14 @@
 
 /*
  * Make a proclock for "name" in "mode" by this backend, in state LOCAL, and the
- * entry if there is none; "slots": of a slot, how many there are, else 0.  Returns its index,
- * ZKLOCK_NO_ENTRY when there is no room for another name, or ZKLOCK_NO_PROCLOCK.  Does not throw.
+ * entry if there is none; "permits": of a semaphore, how many there are, else 0.  Returns
+ * its index, ZKLOCK_NO_ENTRY when there is no room for another name, or
+ * ZKLOCK_NO_PROCLOCK.  Does not throw.
  */
 #define ZKLOCK_NO_ENTRY	   (-1)
 #define ZKLOCK_NO_PROCLOCK (-2)
 
-extern int32 zklock_proclock_make(ZkLockKind kind, const char *name, int slots,
+extern int32 zklock_proclock_make(ZkLockKind kind, const char *name, int permits,
 								  ZkLockMode mode, ZkLockScope scope, bool no_wait);
 
 /*
@@ -30,7 +31,7 @@ extern int32 zklock_proclock_make_held(const char *name, uint32 hash, ZkLockMode
 									   ZkLockScope scope, bool no_wait, int64 *token);
 
 /*
- * The same for a lock that is one of a set.  "set": its number, see setslot.h.
+ * The same for a lock that is one of a set.  "set": its number, see set_shared.h.
  */
 extern int32 zklock_proclock_make_part(const char *name, ZkLockMode mode,
 									   ZkLockScope scope, bool no_wait, uint64 set);
@@ -77,7 +78,7 @@ extern void zklock_proclock_end(int32 proclock);
  * Of a job that is HELD, before others may come to know that its run is about to commit:
  * they could not tell what becomes of that.  So if the proclock is to end, and the run is
  * not settled, it is left to the server instead, which has the job until its settler has
- * recorded the end (settler.c): unless it is lost.
+ * recorded the end (job_settler.c): unless it is lost.
  */
 extern void zklock_proclock_set_run(int32 proclock, ZkJobId run);
 

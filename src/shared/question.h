@@ -3,8 +3,8 @@
  * question.h
  *	  Questions of backends to the ensemble, in shared memory.
  *
- * The backend puts its question into one of a few slots (query.c); the worker asks, and
- * passes the answer back through the slot, one page of rows at a time (answer.c).
+ * There is room for a few.  The backend posts its question (query.c); the worker asks, and
+ * passes the answer back through it, one page of rows at a time (answer.c).
  *
  *	 state     who moves on      to
  *	 FREE      backend           POSTED: a question
@@ -16,24 +16,24 @@
  *	 DONE      backend           FREE
  *	 RESTART   backend           POSTED: what was read is forgotten
  *
- * A slot belongs to its backend, which frees it in any state, whatever the
- * worker is about to do.  So each question has a serial number, and the worker
- * compares it under the lock before it touches the slot; replies to gets that
- * are still out are dropped by it as well.  A new worker finds slots of which it
+ * A question belongs to its backend, which frees it in any state, whatever the
+ * worker is about to do.  So each has a serial number, and the worker
+ * compares it under the lock before it touches the question; replies to gets that
+ * are still out are dropped by it as well.  A new worker finds questions of which it
  * knows nothing and has their backends begin again.
  *
  * Some questions have a deed for an answer:
  *
  *	 REMOVE		the worker looks for the child with the token and deletes it.  If the
- *				connection is lost then, all begins again; the slot remembers that the
+ *				connection is lost then, all begins again; the question remembers that the
  *				child was there
  *	 RAISE		the worker reads the base of tokens and sets it, if nobody else has in
- *				between.  What it has set the slot remembers.  The answer is given at
+ *				between.  What it has set the question remembers.  The answer is given at
  *				once, since the session ends when the base is another (ensemble.c)
  *	 PURGE		the worker deletes each child.  If the connection is lost then, all begins
- *				again; the slot remembers how many were deleted
- *	 WRITE		the worker sets a job's record (or that of slots), which the page has, if
- *				it has the version still; in the session that the version was read in,
+ *				again; the question remembers how many were deleted
+ *	 WRITE		the worker sets a job's record (or a semaphore's), which the page has, if it
+ *				has the version still; in the session that the version was read in,
  *				or not at all.  What came of it when the connection is lost nobody
  *				knows: the backend does not begin again, but looks
  *
@@ -47,9 +47,9 @@
 #define ZKLOCK_QUESTION_H
 
 #include "storage/condition_variable.h"
-#include "storage/lwlock.h"
 
 #include "contender.h"
+#include "mailbox.h"
 
 /* Questions at a time; further ones wait. */
 #define ZKLOCK_NQUESTIONS  4
@@ -61,7 +61,7 @@
 
 /* bytes of a node's data; what is longer is cut off there */
 #define ZKLOCK_ANSWER_DATA_MAX 1024
-#define ZKLOCK_RECORD_MAX	   (23 * 1024) /* a job's, or who has which number of slots */
+#define ZKLOCK_RECORD_MAX	   (23 * 1024) /* a job's, or who has which number of permits */
 #define ZKLOCK_MEMBER_MAX	   (12 * 1024) /* a server's, with its report */
 
 typedef enum ZkAsk
@@ -70,7 +70,7 @@ typedef enum ZkAsk
 	ZKLOCK_ASK_SERVERS,	 /* ... of <root>/servers? */
 	ZKLOCK_ASK_REMOVE,
 	ZKLOCK_ASK_RAISE,
-	ZKLOCK_ASK_RECORD, /* of the job, or the directory of slots; one row without a name */
+	ZKLOCK_ASK_RECORD, /* of a job, or a semaphore's directory; one row without a name */
 	ZKLOCK_ASK_WRITE,
 	ZKLOCK_ASK_PURGE /* delete the children that have none themselves; no rows */
 } ZkAsk;
@@ -119,10 +119,9 @@ typedef struct ZkQuestion
 
 typedef struct ZkQuestions
 {
-	LWLock *lock;			   /* of all that follows */
-	ConditionVariable free_cv; /* a slot is free */
-	uint32 last_serial;
-	ZkQuestion slot[ZKLOCK_NQUESTIONS];
+	ZkMailbox box;
+	ConditionVariable free_cv; /* one is free */
+	ZkQuestion question[ZKLOCK_NQUESTIONS];
 } ZkQuestions;
 
 /* A row in a page, before its name and its data, which end in a NUL each. */
@@ -143,14 +142,9 @@ typedef struct ZkAnswerRow
 
 extern ZkQuestions *zklock_questions;
 
-/* For shmem_request_hook and shmem_startup_hook. */
-extern void zklock_question_shmem_request(void);
-extern void zklock_question_shmem_startup(void);
+extern const ZkSharedPart zklock_question_part;
 
-/* A new serial number.  With the lock. */
-extern uint32 zklock_question_serial(void);
-
-/* Move a slot on, as the table above says.  With the lock. */
-extern void zklock_question_set_state(ZkQuestion *slot, ZkQuestionState state);
+/* Move a question on, as the table above says.  With the lock. */
+extern void zklock_question_set_state(ZkQuestion *question, ZkQuestionState state);
 
 #endif /* ZKLOCK_QUESTION_H */

@@ -20,8 +20,8 @@
 #include "utils/varlena.h"
 
 #include "contender.h"
-#include "item.h"
 #include "options.h"
+#include "queue_rules.h"
 #include "settings.h"
 
 char *zklock_hosts;

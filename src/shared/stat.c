@@ -3,8 +3,8 @@
  * stat.c
  *	  Statistics of locks.
  *
- * Each partition of the lock table has counters of its own, and a number of slots for
- * names.  An entry remembers its name's slot, and the slot's serial number tells
+ * Each partition of the lock table has counters of its own, and a number of rows for
+ * names.  An entry remembers its name's row, and the row's serial number tells
  * whether it still is: so nothing is looked up when a kept lock is taken.  A name
  * whose entry is new is looked for by its hash, which costs little beside the round
  * trip to the ensemble that follows.
@@ -17,24 +17,21 @@
 #include "postgres.h"
 #include "compat.h"
 
-#include "storage/ipc.h"
-#include "storage/shmem.h"
-
 #include "stat.h"
 
-#define NSLOTS (ZKLOCK_STAT_NAMES / ZKLOCK_NPARTITIONS)
+#define NROWS (ZKLOCK_STAT_NAMES / ZKLOCK_NPARTITIONS)
 
 typedef struct StatPartition
 {
 	int64 total[ZKLOCK_NSTATS];
 	uint32 last_serial;
-	/* by slot; apart from the rest, since all of them are looked at */
-	uint32 hash[NSLOTS];
-	uint32 serial[NSLOTS]; /* 0: free */
-	int64 used[NSLOTS];	   /* ns of CLOCK_BOOTTIME */
-	uint8 kind[NSLOTS];
-	char name[NSLOTS][ZKLOCK_NAME_MAX + 1];
-	int64 n[NSLOTS][ZKLOCK_NSTATS];
+	/* by row; apart from the rest, since all of them are looked at */
+	uint32 hash[NROWS];
+	uint32 serial[NROWS]; /* 0: free */
+	int64 used[NROWS];	  /* ns of CLOCK_BOOTTIME */
+	uint8 kind[NROWS];
+	char name[NROWS][ZKLOCK_NAME_MAX + 1];
+	int64 n[NROWS][ZKLOCK_NSTATS];
 } StatPartition;
 
 typedef struct StatShared
@@ -45,60 +42,58 @@ typedef struct StatShared
 
 static StatShared *shared = NULL;
 
-void
-zklock_stat_shmem_request(void)
+static Size
+size(void)
 {
-	RequestAddinShmemSpace(MAXALIGN(sizeof(StatShared)));
+	return sizeof(StatShared);
 }
 
-void
-zklock_stat_shmem_startup(void)
+static void
+init(void)
 {
-	bool found;
-
-	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	shared = ShmemInitStruct("zklock statistics", sizeof(StatShared), &found);
-	if (!found)
-	{
-		memset(shared, 0, sizeof(*shared));
-		pg_atomic_init_u64(&shared->since, (uint64) GetCurrentTimestamp());
-	}
-	LWLockRelease(AddinShmemInitLock);
+	pg_atomic_init_u64(&shared->since, (uint64) GetCurrentTimestamp());
 }
 
-/* The slot of the entry's name. */
+const ZkSharedPart zklock_stat_part = {
+	.name = "zklock statistics",
+	.size = size,
+	.memory = (void **) &shared,
+	.init = init,
+};
+
+/* The row of the entry's name. */
 static int
-find_slot(StatPartition *p, ZkLockEntry *entry)
+find_row(StatPartition *p, ZkLockEntry *entry)
 {
-	int slot = -1;
+	int row = -1;
 	int oldest = 0;
 
-	if (entry->stat_serial != 0 && p->serial[entry->stat_slot] == entry->stat_serial)
-		return entry->stat_slot;
+	if (entry->stat_serial != 0 && p->serial[entry->stat_row] == entry->stat_serial)
+		return entry->stat_row;
 
-	for (int i = 0; i < NSLOTS && slot < 0; i++)
+	for (int i = 0; i < NROWS && row < 0; i++)
 	{
 		if (p->serial[i] != 0 && p->hash[i] == entry->hash && p->kind[i] == entry->kind &&
 			strcmp(p->name[i], entry->name) == 0)
-			slot = i;
+			row = i;
 		else if (p->used[i] < p->used[oldest])
 			oldest = i;
 	}
-	if (slot < 0)
+	if (row < 0)
 	{
-		slot = oldest;
+		row = oldest;
 		if (++p->last_serial == 0)
 			p->last_serial = 1;
-		p->serial[slot] = p->last_serial;
-		p->hash[slot] = entry->hash;
-		p->kind[slot] = entry->kind;
-		p->used[slot] = zklock_clock();
-		strlcpy(p->name[slot], entry->name, sizeof(p->name[slot]));
-		memset(p->n[slot], 0, sizeof(p->n[slot]));
+		p->serial[row] = p->last_serial;
+		p->hash[row] = entry->hash;
+		p->kind[row] = entry->kind;
+		p->used[row] = zklock_clock();
+		strlcpy(p->name[row], entry->name, sizeof(p->name[row]));
+		memset(p->n[row], 0, sizeof(p->n[row]));
 	}
-	entry->stat_slot = slot;
-	entry->stat_serial = p->serial[slot];
-	return slot;
+	entry->stat_row = row;
+	entry->stat_serial = p->serial[row];
+	return row;
 }
 
 void
@@ -107,10 +102,10 @@ zklock_stat_add(ZkLockEntry *entry, ZkStatCounter counter, int64 n)
 	StatPartition *p = &shared->partition[entry->partition];
 
 	Assert(zklock_entry_is_locked(entry) && n >= 0);
-	if (!zklock_kind_is_kept((ZkLockKind) entry->kind))
+	if (!zklock_kinds[entry->kind].shown)
 		return;
 	p->total[counter] += n;
-	p->n[find_slot(p, entry)][counter] += n;
+	p->n[find_row(p, entry)][counter] += n;
 }
 
 /* The proclock is over with waiting. */
@@ -125,7 +120,7 @@ add_wait(ZkLockEntry *entry, const ZkProcLock *proclock)
 
 	zklock_stat_add(entry, ZKLOCK_STAT_WAITS, 1);
 	zklock_stat_add(entry, ZKLOCK_STAT_WAIT_US, us);
-	n = p->n[find_slot(p, entry)];
+	n = p->n[find_row(p, entry)];
 	n[ZKLOCK_STAT_LONGEST_US] = Max(n[ZKLOCK_STAT_LONGEST_US], us);
 	p->total[ZKLOCK_STAT_LONGEST_US] = Max(p->total[ZKLOCK_STAT_LONGEST_US], us);
 }
@@ -135,17 +130,17 @@ static void
 touch(ZkLockEntry *entry, ZkStatCounter counter, int64 now)
 {
 	StatPartition *p = &shared->partition[entry->partition];
-	int slot = find_slot(p, entry);
+	int row = find_row(p, entry);
 
-	p->used[slot] = now;
-	p->n[slot][counter]++;
+	p->used[row] = now;
+	p->n[row][counter]++;
 	p->total[counter]++;
 }
 
 void
 zklock_stat_acquired(ZkLockEntry *entry, const ZkProcLock *proclock, bool cold)
 {
-	if (!zklock_kind_is_kept((ZkLockKind) entry->kind))
+	if (!zklock_kinds[entry->kind].shown)
 		return;
 	touch(entry, cold ? ZKLOCK_STAT_COLD : ZKLOCK_STAT_KEPT, proclock->held_since);
 	if (proclock->waited || proclock->blocked)
@@ -155,7 +150,7 @@ zklock_stat_acquired(ZkLockEntry *entry, const ZkProcLock *proclock, bool cold)
 void
 zklock_stat_ended(ZkLockEntry *entry, ZkProcLock *proclock, int64 now)
 {
-	if (!zklock_kind_is_kept((ZkLockKind) entry->kind))
+	if (!zklock_kinds[entry->kind].shown)
 	{
 		/* a wait for a job can close a ring of locks, and is counted with these */
 		if (proclock->state != ZKLOCK_PROCLOCK_HELD &&
@@ -219,7 +214,7 @@ zklock_stat_server(int64 *n, TimestampTz *since)
 		for (ZkLockEntry *e = zklock_partition_next(i, NULL); e != NULL;
 			 e = zklock_partition_next(i, e))
 		{
-			if (zklock_kind_is_kept((ZkLockKind) e->kind))
+			if (zklock_kinds[e->kind].shown)
 				n[ZKLOCK_STAT_LOCAL] += uncounted(e);
 		}
 		zklock_entry_unlock(lock);
@@ -247,26 +242,26 @@ zklock_stat_names(ZkStatRow *rows)
 	{
 		const StatPartition *p = &shared->partition[i];
 		LWLock *lock = zklock_partition_lock(i, LW_SHARED);
-		int row_of[NSLOTS];
+		int row_of[NROWS];
 
-		for (int slot = 0; slot < NSLOTS; slot++)
+		for (int k = 0; k < NROWS; k++)
 		{
 			ZkStatRow *row = &rows[nrows];
 
-			if (p->serial[slot] == 0)
+			if (p->serial[k] == 0)
 				continue;
-			row_of[slot] = nrows++;
-			row->kind = (ZkLockKind) p->kind[slot];
-			strlcpy(row->name, p->name[slot], sizeof(row->name));
-			row->used = time - (now - p->used[slot]) / 1000;
-			memcpy(row->n, p->n[slot], sizeof(row->n));
+			row_of[k] = nrows++;
+			row->kind = (ZkLockKind) p->kind[k];
+			strlcpy(row->name, p->name[k], sizeof(row->name));
+			row->used = time - (now - p->used[k]) / 1000;
+			memcpy(row->n, p->n[k], sizeof(row->n));
 		}
 		for (ZkLockEntry *e = zklock_partition_next(i, NULL); e != NULL;
 			 e = zklock_partition_next(i, e))
 		{
-			if (zklock_kind_is_kept((ZkLockKind) e->kind) && e->stat_serial != 0 &&
-				p->serial[e->stat_slot] == e->stat_serial)
-				rows[row_of[e->stat_slot]].n[ZKLOCK_STAT_LOCAL] += uncounted(e);
+			if (zklock_kinds[e->kind].shown && e->stat_serial != 0 &&
+				p->serial[e->stat_row] == e->stat_serial)
+				rows[row_of[e->stat_row]].n[ZKLOCK_STAT_LOCAL] += uncounted(e);
 		}
 		zklock_entry_unlock(lock);
 	}
@@ -282,7 +277,7 @@ zklock_stat_reset(void)
 		LWLock *lock = zklock_partition_lock(i, LW_EXCLUSIVE);
 
 		memset(p->total, 0, sizeof(p->total));
-		/* last_serial goes on: no entry shall take a slot for its own */
+		/* last_serial goes on: no entry shall take a row for its own */
 		memset(p->serial, 0, sizeof(p->serial));
 		memset(p->used, 0, sizeof(p->used));
 		for (ZkLockEntry *e = zklock_partition_next(i, NULL); e != NULL;

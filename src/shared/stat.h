@@ -45,9 +45,7 @@ typedef struct ZkStatRow
 	int64 n[ZKLOCK_NSTATS];
 } ZkStatRow;
 
-/* For shmem_request_hook and shmem_startup_hook. */
-extern void zklock_stat_shmem_request(void);
-extern void zklock_stat_shmem_startup(void);
+extern const ZkSharedPart zklock_stat_part;
 
 /* --- with the entry locked exclusively; nothing is counted of elections, and of jobs
  * --- but the deadlocks, for the server --------------------------------------- */

@@ -16,8 +16,6 @@
 #include "miscadmin.h"
 #include "port/pg_bitutils.h"
 #include "postmaster/bgworker.h"
-#include "storage/ipc.h"
-#include "storage/shmem.h"
 
 #include "settings.h"
 #include "table.h"
@@ -69,25 +67,11 @@ table_size(void)
 	return size;
 }
 
-void
-zklock_table_shmem_request(void)
+static void
+attach(void)
 {
-	RequestAddinShmemSpace(table_size());
-	RequestNamedLWLockTranche("zklock", ZKLOCK_NPARTITIONS + 1);
-}
-
-/*
- * Runs in the postmaster at start and after a crash of any child: then the
- * memory is new, and nobody holds anything.
- */
-void
-zklock_table_shmem_startup(void)
-{
-	bool found;
 	char *p;
 
-	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	zklock_shared = ShmemInitStruct("zklock", table_size(), &found);
 	p = (char *) zklock_shared + MAXALIGN(sizeof(ZkLockShared));
 	zklock_entries = (ZkLockEntry *) p;
 	p += mul_size(sizeof(ZkLockEntry), zklock_max_locks);
@@ -102,66 +86,67 @@ zklock_table_shmem_startup(void)
 	loss_flags = (volatile sig_atomic_t *) p;
 	p += mul_size(sizeof(sig_atomic_t), MaxBackends);
 	procs = (ZkProc *) MAXALIGN(p);
-
-	if (!found)
-	{
-		ZkLockShared *s = zklock_shared;
-
-		memset(s, 0, sizeof(*s));
-		SpinLockInit(&s->mutex);
-		s->locks = GetNamedLWLockTranche("zklock");
-		pg_atomic_init_u64(&s->lease_end, 0);
-		pg_atomic_init_u64(&s->lost_at, 0);
-		pg_atomic_init_u64(&s->last_write, 0);
-		pg_atomic_init_u32(&s->njobs, 0);
-		pg_atomic_init_u32(&s->nkept, 0);
-		pg_atomic_init_u32(&s->nleaving, 0);
-		pg_atomic_init_u32(&s->room_wanted, 0);
-		pg_atomic_init_u32(&s->write_wanted, 0);
-		pg_atomic_init_u32(&s->stands, 0);
-		s->settle[0].soon = true; /* runs of before the start */
-		pg_atomic_init_u64(&s->write_latency, 0);
-		pg_atomic_init_u64(&s->read_latency, 0);
-		pg_atomic_init_u32(&s->in_flight, 0);
-		pg_atomic_init_u32(&s->abandoned, 0);
-		ConditionVariableInit(&s->write_cv);
-		s->nprocs = MaxBackends;
-		for (int i = 0; i < s->nprocs; i++)
-		{
-			loss_flags[i] = 0;
-			memset(&procs[i], 0, sizeof(procs[i]));
-			procs[i].pending = -1;
-		}
-		s->nentries = zklock_max_locks;
-		s->nproclocks = proclock_count();
-		s->nbuckets = bucket_count();
-		s->first_dirty = s->last_dirty = -1;
-		s->free_entry = s->nentries > 0 ? 0 : -1;
-		s->free_proclock = 0;
-		s->session.state = ZKLOCK_SESSION_STARTING;
-		s->session.not_connected_since = zklock_clock();
-		zklock_history_init(&s->history);
-		for (int i = 0; i < s->nentries; i++)
-		{
-			memset(&zklock_entries[i], 0, sizeof(zklock_entries[i]));
-			zklock_entries[i].next = i + 1 < s->nentries ? i + 1 : -1;
-			zklock_entries[i].proclocks = -1;
-			zklock_entries[i].next_dirty = -1;
-			ConditionVariableInit(&zklock_entries[i].cv);
-			pg_atomic_init_u64(&zklock_entries[i].election.leader, 0);
-		}
-		for (int i = 0; i < s->nproclocks; i++)
-		{
-			memset(&zklock_proclocks[i], 0, sizeof(zklock_proclocks[i]));
-			zklock_proclocks[i].next = i + 1 < s->nproclocks ? i + 1 : -1;
-			zklock_proclocks[i].entry = -1;
-		}
-		for (int i = 0; i < s->nbuckets; i++)
-			buckets[i] = -1;
-		memset(hints, 0, mul_size(sizeof(ZkLockHint), s->nbuckets));
-	}
-	LWLockRelease(AddinShmemInitLock);
 }
+
+static void
+init(void)
+{
+	ZkLockShared *s = zklock_shared;
+
+	SpinLockInit(&s->mutex);
+	s->locks = GetNamedLWLockTranche("zklock");
+	pg_atomic_init_u64(&s->lease_end, 0);
+	pg_atomic_init_u64(&s->lost_at, 0);
+	pg_atomic_init_u64(&s->last_write, 0);
+	pg_atomic_init_u32(&s->njobs, 0);
+	pg_atomic_init_u32(&s->nkept, 0);
+	pg_atomic_init_u32(&s->nleaving, 0);
+	pg_atomic_init_u32(&s->room_wanted, 0);
+	pg_atomic_init_u32(&s->write_wanted, 0);
+	pg_atomic_init_u32(&s->stands, 0);
+	s->settle[0].soon = true; /* runs of before the start */
+	pg_atomic_init_u64(&s->write_latency, 0);
+	pg_atomic_init_u64(&s->read_latency, 0);
+	pg_atomic_init_u32(&s->in_flight, 0);
+	pg_atomic_init_u32(&s->abandoned, 0);
+	ConditionVariableInit(&s->write_cv);
+	s->nprocs = MaxBackends;
+	for (int i = 0; i < s->nprocs; i++)
+		procs[i].pending = -1;
+	s->nentries = zklock_max_locks;
+	s->nproclocks = proclock_count();
+	s->nbuckets = bucket_count();
+	s->first_dirty = s->last_dirty = -1;
+	s->free_entry = s->nentries > 0 ? 0 : -1;
+	s->free_proclock = 0;
+	s->session.state = ZKLOCK_SESSION_STARTING;
+	s->session.not_connected_since = zklock_clock();
+	zklock_history_init(&s->history);
+	for (int i = 0; i < s->nentries; i++)
+	{
+		zklock_entries[i].next = i + 1 < s->nentries ? i + 1 : -1;
+		zklock_entries[i].proclocks = -1;
+		zklock_entries[i].next_dirty = -1;
+		ConditionVariableInit(&zklock_entries[i].cv);
+		pg_atomic_init_u64(&zklock_entries[i].election.leader, 0);
+	}
+	for (int i = 0; i < s->nproclocks; i++)
+	{
+		zklock_proclocks[i].next = i + 1 < s->nproclocks ? i + 1 : -1;
+		zklock_proclocks[i].entry = -1;
+	}
+	for (int i = 0; i < s->nbuckets; i++)
+		buckets[i] = -1;
+}
+
+const ZkSharedPart zklock_table_part = {
+	.name = "zklock",
+	.nlocks = ZKLOCK_NPARTITIONS + 1,
+	.size = table_size,
+	.memory = (void **) &zklock_shared,
+	.attach = attach,
+	.init = init,
+};
 
 /* ------------------------------------------------------------------------
  * Entries
@@ -237,7 +222,7 @@ check_proclocks(const ZkLockEntry *entry)
 
 		Assert(proclock->entry == zklock_entry_index(entry) && proclock->prev == prev);
 		Assert(proclock->pid != 0 || proclock->run.number > 0);
-		Assert(entry->kind == ZKLOCK_KIND_LOCK || proclock->mode == ZKLOCK_EXCLUSIVE);
+		Assert(zklock_kinds[entry->kind].modes || proclock->mode == ZKLOCK_EXCLUSIVE);
 		Assert(!proclock->lost || proclock->state == ZKLOCK_PROCLOCK_HELD);
 		if (proclock->state == ZKLOCK_PROCLOCK_WANTED && !proclock->failed)
 			want[proclock->mode]++;
@@ -251,7 +236,7 @@ check_proclocks(const ZkLockEntry *entry)
 	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 		Assert(entry->want[mode] == want[mode] && entry->held[mode] == held[mode]);
 	/* a leadership may be required by many */
-	if (writer == NULL || entry->kind == ZKLOCK_KIND_ELECTION)
+	if (writer == NULL || zklock_kinds[entry->kind].by_server)
 		return;
 	Assert(held[ZKLOCK_EXCLUSIVE] == 1);
 	zklock_foreach_proclock (proclock, entry)
@@ -270,7 +255,7 @@ check_grants(const ZkLockEntry *entry)
 	{
 		ZkLockMode mode = (ZkLockMode) i;
 		const ZkLockGrant *grant = &entry->grant[mode];
-		const ZkContender *contender = zklock_queue_grant(&entry->queue, mode);
+		const ZkContender *contender = zklock_lock_queue_grant(&entry->queue, mode);
 
 		if (!grant->usable && entry->held[mode] == 0)
 			continue;
@@ -298,9 +283,8 @@ check_entry(const ZkLockEntry *entry)
 	check_grants(entry);
 	/* a grant that is kept for nobody is counted */
 	Assert((entry->kept_since != 0) ==
-		   (usable && entry->proclocks < 0 &&
-			zklock_kind_is_kept((ZkLockKind) entry->kind)));
-	Assert((entry->queue.slots > 0) == (entry->kind == ZKLOCK_KIND_SLOT));
+		   (usable && entry->proclocks < 0 && zklock_kinds[entry->kind].kept));
+	Assert((entry->queue.permits > 0) == zklock_kinds[entry->kind].by_session);
 	Assert(!entry->leaving || (entry->proclocks < 0 && entry->kept_since == 0));
 }
 
@@ -396,7 +380,7 @@ make_locked(ZkLockKind kind, const char *name, uint32 hash)
 	entry->election.abandoned = false;
 	Assert(pg_atomic_read_u64(&entry->election.leader) == 0);
 	/* the worker says otherwise when it first looks at the entry */
-	zklock_queue_init(&entry->queue, false);
+	zklock_lock_queue_init(&entry->queue, false);
 	strlcpy(entry->name, name, sizeof(entry->name));
 	entry->next = *hash_bucket(hash);
 	*hash_bucket(hash) = index;
@@ -452,7 +436,7 @@ zklock_entry_find_hashed(ZkLockKind kind, const char *name, uint32 hash, bool ma
 }
 
 ZkLockEntry *
-zklock_entry_add(ZkLockKind kind, const char *name, int slots, LWLock **lock)
+zklock_entry_add(ZkLockKind kind, const char *name, int permits, LWLock **lock)
 {
 	uint32 hash = zklock_name_hash(kind, name);
 	ZkLockEntry *entry;
@@ -460,7 +444,7 @@ zklock_entry_add(ZkLockKind kind, const char *name, int slots, LWLock **lock)
 	*lock = lock_hash(hash, LW_EXCLUSIVE);
 	entry = make_locked(kind, name, hash);
 	if (entry != NULL)
-		entry->queue.slots = slots;
+		entry->queue.permits = permits;
 	return keep_locked(entry, *lock);
 }
 
@@ -494,7 +478,7 @@ zklock_entry_release(ZkLockEntry *entry)
 
 	Assert(zklock_entry_is_locked(entry));
 	if (!entry->in_use || entry->proclocks >= 0 || entry->election.candidate ||
-		!zklock_queue_empty(&entry->queue))
+		!zklock_lock_queue_empty(&entry->queue))
 		return;
 
 	for (link = hash_bucket(entry->hash); *link != index; link = &zklock_entries[*link].next)
@@ -733,7 +717,7 @@ zklock_session_read(ZkSessionShared *copy)
 }
 
 void
-zklock_settle_want(Oid database, bool soon)
+zklock_job_want_settler(Oid database, bool soon)
 {
 	int to = 0;
 

@@ -5,10 +5,10 @@
  *	  ZooKeeper session.
  *
  * The table has one entry a name that somebody on this server holds, keeps or waits
- * for, or an election in which it is a candidate; of slots one for each session that does
- * (place.h).  Backends state in it what they want
- * and have (want, held); the worker alone moves the entry's queue and publishes its
- * outcome (grant).  Who may touch what:
+ * for, or an election in which it is a candidate; of permits one for each session that
+ * does (semaphore_shared.h).  Backends state in it what they want and have (want, held);
+ * the worker alone moves the entry's queue and publishes its outcome (grant).  Who may
+ * touch what:
  *
  *	 the partition lock (an LWLock, by the name's hash) protects an entry's
  *	 fields, its proclocks, and the bucket chains and hints of its partition;
@@ -29,16 +29,14 @@
 
 #include "storage/condition_variable.h"
 #include "storage/latch.h"
-#include "storage/lwlock.h"
 #include "storage/spin.h"
 #include "utils/timestamp.h"
 
-#include "port/atomics.h"
-
 #include "heartbeat.h"
 #include "history.h"
-#include "job.h"
+#include "job_rules.h"
 #include "lease.h"
+#include "part.h"
 #include "protocol.h"
 #include "zk.h"
 
@@ -136,7 +134,7 @@ typedef struct ZkProc
 	int32 pending;				/* the proclock that it waits with, or -1; read without a
 								 * lock, and to be checked then */
 	TimestampTz put_since;		/* since when it waits for room to put, or 0; with ... */
-	char put[ZKLOCK_NAME_MAX + 1]; /* ... the queue, by the lock of work.h */
+	char put[ZKLOCK_NAME_MAX + 1]; /* ... the queue, by the lock of queue_shared.h */
 } ZkProc;
 
 /* What the worker has obtained, as backends see it. */
@@ -168,7 +166,7 @@ typedef struct ZkLockHint
 /* Databases of an election that are told apart. */
 #define ZKLOCK_ELECTION_DATABASES 4
 
-/* This server's part in an election; see candidacy.h. */
+/* This server's part in an election; see election_shared.h. */
 typedef struct ZkElection
 {
 	bool candidate;	 /* a standing wish of the server, which pins the entry */
@@ -180,7 +178,7 @@ typedef struct ZkElection
 	int64 changes;	 /* of "announced" */
 	TimestampTz since;
 
-	/* who wants it: see candidacy.h */
+	/* who wants it: see election_shared.h */
 	bool asked;				/* since the worker looked; read and set without the lock */
 	TimestampTz last_asked; /* 0: never.  The same */
 	int64 idle_since;		/* ns: not asked for since then; the worker's, but at the
@@ -199,7 +197,7 @@ typedef struct ZkLockEntry
 	int32 next;	   /* of the same bucket, or of the free list */
 	int partition; /* never changes while in use */
 	bool in_use;
-	uint32 generation; /* of this slot: a late reply is recognised */
+	uint32 generation; /* of this entry: a late reply is recognised */
 	uint32 hash;
 	uint8 kind;				 /* ZkLockKind */
 	int32 proclocks;		 /* first ZkProcLock, or -1.  While there is
@@ -220,7 +218,7 @@ typedef struct ZkLockEntry
 						   * waited last; the worker's, as is: */
 	char blocker_server[NAMEDATALEN]; /* whose it is, in UTF-8; "": another program's */
 	ZkLockQueue queue;				  /* written by the worker only */
-	int stat_slot;					/* stat.c: the name's, if its serial number is ... */
+	int stat_row;					/* stat.c: the name's, if its serial number is ... */
 	uint32 stat_serial;				/* ... this; 0: not known */
 	ZkElection election;			/* of that kind */
 	char name[ZKLOCK_NAME_MAX + 1]; /* UTF-8 */
@@ -365,9 +363,7 @@ typedef struct ZkLockShared
 /* NULL when not preloaded. */
 extern PGDLLIMPORT ZkLockShared *zklock_shared;
 
-/* For shmem_request_hook and shmem_startup_hook. */
-extern void zklock_table_shmem_request(void);
-extern void zklock_table_shmem_startup(void);
+extern const ZkSharedPart zklock_table_part;
 
 /* The worker's entry point; by it a process knows that it is the worker. */
 #define ZKLOCK_WORKER_MAIN "zklock_worker_main"
@@ -455,11 +451,11 @@ extern ZkLockEntry *zklock_entry_find_hashed(ZkLockKind kind, const char *name, 
 											 bool make, LWLockMode mode, LWLock **lock);
 
 /*
- * Places (place.h).  A new entry of a kind and name that may have several, with its lock,
- * for one of so many slots; NULL, and no lock, if there is no room.  With an entry
- * locked: the first of its kind and name, and the next one, or NULL.
+ * Places (semaphore_shared.h).  A new entry of a kind and name that may have several,
+ * with its lock, for one of so many permits; NULL, and no lock, if there is no room.
+ * With an entry locked: the first of its kind and name, and the next one, or NULL.
  */
-extern ZkLockEntry *zklock_entry_add(ZkLockKind kind, const char *name, int slots,
+extern ZkLockEntry *zklock_entry_add(ZkLockKind kind, const char *name, int permits,
 									 LWLock **lock);
 extern ZkLockEntry *zklock_entry_first(const ZkLockEntry *entry);
 extern ZkLockEntry *zklock_entry_namesake(const ZkLockEntry *entry);
@@ -556,7 +552,7 @@ extern ZkProc *zklock_proc(int proc_number);
 extern void zklock_session_read(ZkSessionShared *copy);
 /* There may be runs of jobs in this database whose end only this server can tell, and has
  * not told.  InvalidOid: in any.  "soon": without a pause since the attempt before. */
-extern void zklock_settle_want(Oid database, bool soon);
+extern void zklock_job_want_settler(Oid database, bool soon);
 /* Wake the worker, if there is one. */
 extern void zklock_worker_wake(void);
 

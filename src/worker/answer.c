@@ -101,7 +101,7 @@ send_sync(const Run *run)
 	ZkClient *client = zklock_session_client();
 	ZkRequestTag tag = make_tag(run, TAG_TIME);
 
-	if (run->query.kind == ZKLOCK_KIND_JOB || run->query.ask == ZKLOCK_ASK_RECORD)
+	if (zklock_kinds[run->query.kind].record || run->query.ask == ZKLOCK_ASK_RECORD)
 		return zklock_ensemble_admitted() &&
 			zklock_member_touch(client, &tag) == ZKLOCK_ZOK;
 	return zklock_client_sync(client, zklock_path_directory(run->query.kind),
@@ -201,7 +201,8 @@ take_child(Run *run, const char *name, const ZkMessage *message)
 {
 	static const char padding[MAXIMUM_ALIGNOF] = {0};
 	size_t name_len = strlen(name);
-	bool record = run->query.kind == ZKLOCK_KIND_JOB || run->query.ask == ZKLOCK_ASK_RECORD;
+	bool record =
+		zklock_kinds[run->query.kind].record || run->query.ask == ZKLOCK_ASK_RECORD;
 	int data_max = record					   ? ZKLOCK_RECORD_MAX
 		: run->query.ask == ZKLOCK_ASK_SERVERS ? ZKLOCK_MEMBER_MAX
 											   : ZKLOCK_ANSWER_DATA_MAX;
@@ -236,16 +237,16 @@ take_child(Run *run, const char *name, const ZkMessage *message)
 static void
 remove_child(Run *run, const char *name)
 {
-	ZkQuestion *slot = &zklock_questions->slot[run - runs];
+	ZkQuestion *question = &zklock_questions->question[run - runs];
 	ZkClient *client = zklock_session_client();
 	ZkRequestTag tag = make_tag(run, TAG_REMOVAL);
 	char *path = psprintf("%s/%s", run->path, name);
 
 	/* whatever becomes of the connection: it was there, and will go */
-	LWLockAcquire(zklock_questions->lock, LW_EXCLUSIVE);
-	if (slot->serial == run->serial)
-		slot->removing = true;
-	LWLockRelease(zklock_questions->lock);
+	LWLockAcquire(zklock_questions->box.lock, LW_EXCLUSIVE);
+	if (question->serial == run->serial)
+		question->removing = true;
+	LWLockRelease(zklock_questions->box.lock);
 
 	zklock_dispatch_removal(run->query.kind, run->query.name, name);
 	if (client == NULL || zklock_client_delete(client, path, &tag) != ZKLOCK_ZOK)
@@ -256,22 +257,22 @@ remove_child(Run *run, const char *name)
 	pfree(path);
 }
 
-/* The answer, before the worker comes to look at the slot again. */
+/* The answer, before the worker comes to look at the question again. */
 static void
 finish(Run *run, int rc, int64 raised)
 {
-	ZkQuestion *slot = &zklock_questions->slot[run - runs];
+	ZkQuestion *question = &zklock_questions->question[run - runs];
 
-	LWLockAcquire(zklock_questions->lock, LW_EXCLUSIVE);
-	if (slot->serial == run->serial && slot->state == ZKLOCK_QUESTION_RUNNING)
+	LWLockAcquire(zklock_questions->box.lock, LW_EXCLUSIVE);
+	if (question->serial == run->serial && question->state == ZKLOCK_QUESTION_RUNNING)
 	{
-		slot->raised = raised;
-		slot->rc = rc;
-		slot->used = 0;
-		zklock_question_set_state(slot, ZKLOCK_QUESTION_DONE);
-		ConditionVariableBroadcast(&slot->cv);
+		question->raised = raised;
+		question->rc = rc;
+		question->used = 0;
+		zklock_question_set_state(question, ZKLOCK_QUESTION_DONE);
+		ConditionVariableBroadcast(&question->cv);
 	}
-	LWLockRelease(zklock_questions->lock);
+	LWLockRelease(zklock_questions->box.lock);
 	forget_run(run);
 }
 
@@ -279,9 +280,9 @@ finish(Run *run, int rc, int64 raised)
 static void
 take_base(Run *run, const ZkMessage *message)
 {
-	ZkQuestion *slot = &zklock_questions->slot[run - runs];
+	ZkQuestion *question = &zklock_questions->question[run - runs];
 	ZkRequestTag tag = make_tag(run, TAG_RAISE);
-	int64 sent = slot->raised; /* while we are at it we alone write it */
+	int64 sent = question->raised; /* while we are at it we alone write it */
 	int64 base;
 	int64 raised;
 	char text[32];
@@ -301,10 +302,10 @@ take_base(Run *run, const ZkMessage *message)
 		finish(run, ZKLOCK_ZOK, -1);
 	else
 	{
-		LWLockAcquire(zklock_questions->lock, LW_EXCLUSIVE);
-		if (slot->serial == run->serial)
-			slot->raised = raised;
-		LWLockRelease(zklock_questions->lock);
+		LWLockAcquire(zklock_questions->box.lock, LW_EXCLUSIVE);
+		if (question->serial == run->serial)
+			question->raised = raised;
+		LWLockRelease(zklock_questions->box.lock);
 		snprintf(text, sizeof(text), INT64_FORMAT, raised);
 		if (zklock_client_set(zklock_session_client(), zklock_path_tokens(), text,
 							  (int) strlen(text), message->version, &tag) != ZKLOCK_ZOK)
@@ -324,7 +325,7 @@ run_finished(const Run *run)
 
 /* Fill the page with whole rows.  With the lock. */
 static void
-fill_page(Run *run, ZkQuestion *slot)
+fill_page(Run *run, ZkQuestion *question)
 {
 	const char *start = run->rows.data + run->rows_sent;
 	int left = run->rows.len - run->rows_sent;
@@ -339,8 +340,8 @@ fill_page(Run *run, ZkQuestion *slot)
 		used += size;
 	}
 	Assert(used > 0 || left == 0);
-	memcpy(slot->page, start, (size_t) used);
-	slot->used = used;
+	memcpy(question->page, start, (size_t) used);
+	question->used = used;
 	run->rows_sent += used;
 	if (run->rows_sent == run->rows.len)
 	{
@@ -376,7 +377,7 @@ send_gets(Run *run)
 }
 
 static void
-work_on(Run *run, ZkQuestion *slot)
+work_on(Run *run, ZkQuestion *question)
 {
 	static char data[ZKLOCK_RECORD_MAX];
 	int len = 0;
@@ -385,20 +386,20 @@ work_on(Run *run, ZkQuestion *slot)
 	ZkQuestionState before;
 	bool alive;
 
-	LWLockAcquire(zklock_questions->lock, LW_EXCLUSIVE);
-	before = slot->state;
-	serial = slot->serial;
-	query = slot->query;
+	LWLockAcquire(zklock_questions->box.lock, LW_EXCLUSIVE);
+	before = question->state;
+	serial = question->serial;
+	query = question->query;
 	if (before == ZKLOCK_QUESTION_POSTED && zklock_session_client() != NULL)
 	{
-		zklock_question_set_state(slot, ZKLOCK_QUESTION_RUNNING);
+		zklock_question_set_state(question, ZKLOCK_QUESTION_RUNNING);
 		if (query.ask == ZKLOCK_ASK_WRITE)
 		{
-			len = slot->used;
-			memcpy(data, slot->page, (size_t) len);
+			len = question->used;
+			memcpy(data, question->page, (size_t) len);
 		}
 	}
-	LWLockRelease(zklock_questions->lock);
+	LWLockRelease(zklock_questions->box.lock);
 
 	if (run->serial != 0 && (run->serial != serial || before == ZKLOCK_QUESTION_FREE))
 		forget_run(run);
@@ -411,40 +412,44 @@ work_on(Run *run, ZkQuestion *slot)
 		alive = run->serial == serial && run->opened == zklock_session_opened();
 	alive = alive && send_gets(run);
 
-	LWLockAcquire(zklock_questions->lock, LW_EXCLUSIVE);
-	if (slot->serial == serial &&
-		(slot->state == ZKLOCK_QUESTION_RUNNING || slot->state == ZKLOCK_QUESTION_PAGE))
+	LWLockAcquire(zklock_questions->box.lock, LW_EXCLUSIVE);
+	if (question->serial == serial &&
+		(question->state == ZKLOCK_QUESTION_RUNNING ||
+		 question->state == ZKLOCK_QUESTION_PAGE))
 	{
 		if (!alive)
-			zklock_question_set_state(slot, ZKLOCK_QUESTION_RESTART);
-		else if (slot->state == ZKLOCK_QUESTION_RUNNING &&
+			zklock_question_set_state(question, ZKLOCK_QUESTION_RESTART);
+		else if (question->state == ZKLOCK_QUESTION_RUNNING &&
 				 (run_finished(run) ||
 				  run->rows.len - run->rows_sent > ZKLOCK_ANSWER_PAGE / 2))
 		{
-			fill_page(run, slot);
-			slot->rc = run->rc;
-			zklock_question_set_state(slot,
+			fill_page(run, question);
+			question->rc = run->rc;
+			zklock_question_set_state(question,
 									  run_finished(run) && run->rows.len == 0
 										  ? ZKLOCK_QUESTION_DONE
 										  : ZKLOCK_QUESTION_PAGE);
 		}
-		if (slot->state != ZKLOCK_QUESTION_RUNNING)
-			ConditionVariableBroadcast(&slot->cv);
-		if (slot->state == ZKLOCK_QUESTION_RESTART || slot->state == ZKLOCK_QUESTION_DONE)
+		if (question->state != ZKLOCK_QUESTION_RUNNING)
+			ConditionVariableBroadcast(&question->cv);
+		if (question->state == ZKLOCK_QUESTION_RESTART ||
+			question->state == ZKLOCK_QUESTION_DONE)
 			forget_run(run);
 	}
-	LWLockRelease(zklock_questions->lock);
+	LWLockRelease(zklock_questions->box.lock);
 }
 
-void
-zklock_answer_work(void)
+static long
+work(void)
 {
 	for (int i = 0; i < ZKLOCK_NQUESTIONS; i++)
 	{
 		/* unlocked: whoever posts a question wakes us, and then we see it */
-		if (zklock_questions->slot[i].state != ZKLOCK_QUESTION_FREE || runs[i].serial != 0)
-			work_on(&runs[i], &zklock_questions->slot[i]);
+		if (zklock_questions->question[i].state != ZKLOCK_QUESTION_FREE ||
+			runs[i].serial != 0)
+			work_on(&runs[i], &zklock_questions->question[i]);
 	}
+	return -1;
 }
 
 /* Is the answer good for something without a child that may not be read?  Neither a queue
@@ -453,14 +458,14 @@ static bool
 can_do_without(const Run *run)
 {
 	return run->query.ask == ZKLOCK_ASK_SERVERS ||
-		(run->query.kind == ZKLOCK_KIND_JOB && !run->query.contenders);
+		(zklock_kinds[run->query.kind].record && !run->query.contenders);
 }
 
 /* The reply to what is no get of a child. */
 static void
 take_other(Run *run, const ZkMessage *message)
 {
-	ZkQuestion *slot = &zklock_questions->slot[run - runs];
+	ZkQuestion *question = &zklock_questions->question[run - runs];
 
 	switch (message->tag.uuid)
 	{
@@ -471,16 +476,16 @@ take_other(Run *run, const ZkMessage *message)
 			take_base(run, message);
 			break;
 		case TAG_RAISE:
-			finish(run, ZKLOCK_ZOK, slot->raised);
+			finish(run, ZKLOCK_ZOK, question->raised);
 			break;
 		case TAG_TIME:
-			LWLockAcquire(zklock_questions->lock, LW_EXCLUSIVE);
-			if (slot->serial == run->serial)
+			LWLockAcquire(zklock_questions->box.lock, LW_EXCLUSIVE);
+			if (question->serial == run->serial)
 			{
-				slot->now = message->mtime;
-				slot->session = zklock_shared->session.id.id;
+				question->now = message->mtime;
+				question->session = zklock_shared->session.id.id;
 			}
-			LWLockRelease(zklock_questions->lock);
+			LWLockRelease(zklock_questions->box.lock);
 			break;
 		case TAG_RECORD:
 			take_child(run, "", message);
@@ -525,16 +530,16 @@ take_refusal(Run *run, const ZkMessage *message)
 static void
 count_purged(Run *run)
 {
-	ZkQuestion *slot = &zklock_questions->slot[run - runs];
+	ZkQuestion *question = &zklock_questions->question[run - runs];
 
-	LWLockAcquire(zklock_questions->lock, LW_EXCLUSIVE);
-	if (slot->serial == run->serial)
-		slot->purged++;
-	LWLockRelease(zklock_questions->lock);
+	LWLockAcquire(zklock_questions->box.lock, LW_EXCLUSIVE);
+	if (question->serial == run->serial)
+		question->purged++;
+	LWLockRelease(zklock_questions->box.lock);
 }
 
-void
-zklock_answer_message(const ZkMessage *message)
+static void
+on_message(const ZkMessage *message)
 {
 	Run *run = &runs[message->tag.entry];
 	uint64 what = message->tag.uuid;
@@ -563,3 +568,9 @@ zklock_answer_message(const ZkMessage *message)
 	else if (run->query.token == zklock_ensemble_token(message->czxid))
 		remove_child(run, run->children[what].name);
 }
+
+const ZkAgent zklock_answer_agent = {
+	.tag = ZKLOCK_TAG_ANSWER,
+	.message = on_message,
+	.work = work,
+};

@@ -8,12 +8,8 @@
 #ifndef ZKLOCK_ANSWER_H
 #define ZKLOCK_ANSWER_H
 
-#include "client.h"
+#include "agent.h"
 
-/* Each time round: look at the questions. */
-extern void zklock_answer_work(void);
-
-/* A reply that is tagged ZKLOCK_TAG_ANSWER. */
-extern void zklock_answer_message(const ZkMessage *message);
+extern const ZkAgent zklock_answer_agent;
 
 #endif /* ZKLOCK_ANSWER_H */

@@ -18,19 +18,20 @@
 #include "lib/stringinfo.h"
 #include "nodes/pg_list.h"
 
+#include "barrier_worker.h"
+#include "deadlock_worker.h"
 #include "dispatch.h"
+#include "election_worker.h"
 #include "ensemble.h"
 #include "grant.h"
-#include "leadership.h"
 #include "names.h"
 #include "path.h"
-#include "place.h"
 #include "proclock.h"
 #include "reporter.h"
-#include "rings.h"
-#include "rounds.h"
+#include "semaphore_shared.h"
+#include "semaphore_worker.h"
 #include "session.h"
-#include "sets.h"
+#include "set_worker.h"
 #include "succession.h"
 #include "table.h"
 #include "tag.h"
@@ -38,7 +39,7 @@
 #include "unknown.h"
 #include "watches.h"
 
-/* A session event on its way through the entries; see zklock_dispatch_all. */
+/* A session event on its way through the entries; see on_event. */
 static ZkLockEventType all_event;
 static int all_next = -1;		/* the next entry to feed, -1: none */
 static bool tick_wanted = true; /* by some entry, perhaps */
@@ -57,8 +58,8 @@ contender_path(ZkLockKind kind, const char *name, const ZkLockAction *action,
 {
 	char child[ZKLOCK_CONTENDER_LEN + 16];
 
-	if (kind == ZKLOCK_KIND_SLOT)
-		zklock_format_slot(child, uuid_hi, action->uuid, action->slots);
+	if (zklock_kinds[kind].by_session)
+		zklock_format_permit(child, uuid_hi, action->uuid, action->permits);
 	else
 		zklock_format_contender(child, uuid_hi, action->uuid, kind, action->mode);
 	if (!create)
@@ -66,12 +67,12 @@ contender_path(ZkLockKind kind, const char *name, const ZkLockAction *action,
 	return zklock_path_name(kind, name, child);
 }
 
-/* A contender's data.  In an election it is the name of the candidate, as other
- * programs (Curator's LeaderLatch) have it. */
+/* A contender's data.  Of one for the whole server it is the server's name, as a
+ * candidate's is for other programs (Curator's LeaderLatch). */
 static void
 describe_contender(StringInfo buf, ZkLockKind kind, int pid)
 {
-	if (kind == ZKLOCK_KIND_ELECTION)
+	if (zklock_kinds[kind].by_server)
 	{
 		char server[256];
 
@@ -95,8 +96,8 @@ send_make_dir(ZkClient *client, const char *path, ZkLockKind kind,
 		zklock_session_make_directories();
 	/* a job's has the record of its runs */
 	(void) zklock_client_create(client, path, "", 0,
-								kind == ZKLOCK_KIND_JOB ? ZKLOCK_CREATE_PERSISTENT
-														: zklock_unknown_container(),
+								zklock_kinds[kind].record ? ZKLOCK_CREATE_PERSISTENT
+														  : zklock_unknown_container(),
 								tag);
 }
 
@@ -116,7 +117,7 @@ add_to_set(const ZkLockEntry *entry, ZkLockKind kind, const char *name, int pid,
 
 	if (what.creates)
 		describe_contender(&data, kind, pid);
-	zklock_sets_add(&what, path, data.data, data.len);
+	zklock_set_worker_add(&what, path, data.data, data.len);
 }
 
 /* Make our contender, or write it once more.  Returns its path. */
@@ -229,8 +230,8 @@ send_request(const ZkLockEntry *entry, ZkLockKind kind, const char *name, int pi
 static bool
 wants_tick(const ZkLockEntry *entry)
 {
-	return zklock_queue_wants_tick(&entry->queue) ||
-		(entry->kind == ZKLOCK_KIND_ELECTION && entry->election.failed);
+	return zklock_lock_queue_wants_tick(&entry->queue) ||
+		(zklock_kinds[entry->kind].by_server && entry->election.failed);
 }
 
 /* All that the protocol is told with each event.  Locked. */
@@ -239,7 +240,7 @@ complete_event(ZkLockEntry *entry, ZkLockEvent *event)
 {
 	if (event->type == ZKLOCK_EV_NEED)
 	{
-		if (zklock_queue_empty(&entry->queue))
+		if (zklock_lock_queue_empty(&entry->queue))
 		{
 			entry->queue.connected = zklock_session_client() != NULL;
 			entry->queue.succession = entry->kind == ZKLOCK_KIND_LOCK
@@ -254,8 +255,8 @@ complete_event(ZkLockEntry *entry, ZkLockEvent *event)
 		zklock_grant_note_contender(entry, event->sequence);
 	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 		event->held[mode] = entry->held[mode] > 0;
-	if (entry->kind == ZKLOCK_KIND_SLOT)
-		zklock_place_tell(entry, event);
+	if (zklock_kinds[entry->kind].by_session)
+		zklock_semaphore_place_tell(entry, event);
 	event->spare_watches = zklock_watches_too_many();
 	event->no_watches = zklock_watches_full();
 	zklock_grant_foresee(entry, event);
@@ -284,7 +285,7 @@ tell_table(ZkLockEntry *entry, const ZkLockEvent *event, const ZkLockActions *ac
 		if (action->type == ZKLOCK_ACT_REVOKED)
 			lost |= entry->held[action->mode] > 0;
 		if (action->type == ZKLOCK_ACT_DEMANDED)
-			zklock_rings_demanded();
+			zklock_deadlock_demanded();
 		if (zklock_grant_apply(entry, action, event->keep))
 			zklock_entry_set_dirty(entry);
 		changed = true;
@@ -345,11 +346,11 @@ touch_set(uint64 set, const ZkLockActions *actions)
 	for (int i = 0; i < actions->n; i++)
 		news |= actions->action[i].type == ZKLOCK_ACT_BLOCKED ||
 			actions->action[i].type == ZKLOCK_ACT_FAILED;
-	zklock_sets_touch(set, news);
+	zklock_set_worker_touch(set, news);
 }
 
 /* ------------------------------------------------------------------------
- * Places of one name (siblings.h)
+ * Steps
  * ------------------------------------------------------------------------
  */
 
@@ -361,44 +362,12 @@ has_heard(const ZkLockEntry *entry)
 		zklock_entry_index(entry) < all_next;
 }
 
-/* What the first place that waits is to be told. */
-typedef struct SiblingNews
-{
-	ZkLockEntry *first; /* NULL: nothing */
-	uint32 generation;
-	int ended;
-} SiblingNews;
-
-/* A step of a place has been done.  Locked. */
-static void
-note_siblings(const ZkLockEntry *entry, const ZkLockQueue *before,
-			  const ZkLockActions *actions, SiblingNews *news)
-{
-	ZkLockEntry *first = zklock_place_first(entry);
-	int ended;
-
-	if (first == NULL || first == entry || !has_heard(first))
-		return;
-	ended = zklock_siblings_ended(before, &entry->queue, actions,
-								  zklock_siblings_waiting(&first->queue));
-	if (ended > 0 || zklock_siblings_is_led(&first->queue))
-		*news = (SiblingNews){
-			.first = first,
-			.generation = first->generation,
-			.ended = ended,
-		};
-}
-
 static void step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event);
 
-static void
-tell_siblings(const SiblingNews *news)
-{
-	ZkLockEvent event = {.type = ZKLOCK_EV_BESIDE, .ended = news->ended};
-
-	if (news->first != NULL)
-		step(news->first, news->generation, &event);
-}
+static const ZkFeeder feeder = {
+	.step = step,
+	.has_heard = has_heard,
+};
 
 /*
  * Feed one event to an entry; "generation" is the one it is meant for, 0 for
@@ -410,7 +379,7 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 {
 	ZkLockActions actions;
 	ZkLockQueue before;
-	SiblingNews siblings = {0};
+	ZkPlaceNews places = {0};
 	char name[ZKLOCK_NAME_MAX + 1];
 	char shown[ZKLOCK_ENCODED_MAX + 1];
 	bool lost;
@@ -431,20 +400,20 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 		return; /* the one it was meant for is history */
 	}
 	complete_event(entry, event);
-	if (entry->kind == ZKLOCK_KIND_SLOT)
+	if (zklock_kinds[entry->kind].by_session)
 		before = entry->queue;
 	zklock_step(&entry->queue, event, &actions);
 	/* a listing is shown to others first, see dispatch_listing */
-	if (entry->kind == ZKLOCK_KIND_SLOT && event->type != ZKLOCK_EV_LISTED &&
+	if (zklock_kinds[entry->kind].by_session && event->type != ZKLOCK_EV_LISTED &&
 		event->type != ZKLOCK_EV_SEEN)
-		note_siblings(entry, &before, &actions, &siblings);
+		zklock_semaphore_note(&feeder, entry, &before, &actions, &places);
 	lost = tell_table(entry, event, &actions);
-	if (entry->kind == ZKLOCK_KIND_ELECTION)
-		zklock_leadership_step(entry, event, &actions, &news);
+	if (zklock_kinds[entry->kind].by_server)
+		zklock_election_step(entry, event, &actions, &news);
 	zklock_reporter_note(entry);
 	tick_wanted |= wants_tick(entry);
-	proof_due |= zklock_queue_wants_proof(&entry->queue);
-	if (zklock_queue_empty(&entry->queue))
+	proof_due |= zklock_lock_queue_wants_proof(&entry->queue);
+	if (zklock_lock_queue_empty(&entry->queue))
 		succession = entry->queue.succession;
 	generation = entry->generation;
 	kind = (ZkLockKind) entry->kind;
@@ -457,11 +426,11 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 
 	if (succession.watched)
 		zklock_succession_remember(name, &succession);
-	if (kind == ZKLOCK_KIND_ELECTION)
-		zklock_leadership_announce(name, &news);
+	if (zklock_kinds[kind].by_server)
+		zklock_election_announce(name, &news);
 	else if (lost)
 		ereport(LOG,
-				(errmsg("%s \"%s\" was lost while held", zklock_kind_names[kind],
+				(errmsg("%s \"%s\" was lost while held", zklock_kinds[kind].held,
 						zklock_log_name(name, shown)),
 				 event->type == ZKLOCK_EV_SESSION_LOST
 					 ? errdetail("The ZooKeeper session ended.")
@@ -472,7 +441,7 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 			perform(entry, kind, name, pid, generation, event, &actions.action[i]);
 	}
 	touch_set(set, &actions);
-	tell_siblings(&siblings);
+	zklock_semaphore_tell(&feeder, &places);
 }
 
 /* ------------------------------------------------------------------------
@@ -507,8 +476,8 @@ feed_all(void)
 	}
 }
 
-void
-zklock_dispatch_dirty(void)
+static void
+work_on_dirty(void)
 {
 	int32 index;
 
@@ -544,7 +513,7 @@ send_set(const ZkSetWork *work)
 		step(zklock_entry(work->member[i].entry), work->member[i].generation, &event);
 	}
 	zklock_ensemble_remind(client);
-	zklock_session_sent(zklock_sets_send(client));
+	zklock_session_sent(zklock_set_worker_send(client));
 	foreach (cell, later)
 	{
 		const Later *l = lfirst(cell);
@@ -555,18 +524,18 @@ send_set(const ZkSetWork *work)
 	later = NIL;
 }
 
-void
-zklock_dispatch_sets(void)
+static void
+work_on_sets(void)
 {
 	ZkSetWork work;
 
 	while (all_next < 0 && zklock_session_client() != NULL && !zklock_session_busy() &&
-		   zklock_sets_next(&work))
+		   zklock_set_worker_next(&work))
 		send_set(&work);
 }
 
-void
-zklock_dispatch_all(ZkLockEventType type)
+static void
+on_event(ZkLockEventType type)
 {
 	/* A tick is nothing beside the rest, and mostly for nobody. */
 	if (type == ZKLOCK_EV_TICK)
@@ -579,7 +548,7 @@ zklock_dispatch_all(ZkLockEventType type)
 	/* A process that ended has told nobody of the end of its connection. */
 	if (type == ZKLOCK_EV_RESUMED)
 	{
-		zklock_dispatch_all(ZKLOCK_EV_DISCONNECTED);
+		on_event(ZKLOCK_EV_DISCONNECTED);
 		resume_due = false;
 	}
 
@@ -599,24 +568,15 @@ zklock_dispatch_all(ZkLockEventType type)
 		resume_due = false;
 	}
 	if (type != ZKLOCK_EV_TICK)
-	{
 		zklock_succession_forget_all();
-		zklock_watches_doubt_all();
-	}
 	if (type == ZKLOCK_EV_SESSION_LOST || type == ZKLOCK_EV_RESUMED)
-		zklock_sets_forget();
+		zklock_set_worker_forget();
 	all_event = type;
 	all_next = 0;
 	feed_all();
 	/* all have heard of the end of their grants, before there is another lease */
 	Assert(all_next < 0 ||
 		   (type != ZKLOCK_EV_SESSION_LOST && type != ZKLOCK_EV_DISCONNECTED));
-}
-
-bool
-zklock_dispatch_wants_tick(void)
-{
-	return tick_wanted || all_next >= 0;
 }
 
 static bool
@@ -635,8 +595,6 @@ zklock_dispatch_holds(void)
 static bool
 is_in_use(const ZkLockEntry *entry)
 {
-	if (entry->kind != ZKLOCK_KIND_JOB)
-		return is_held(entry);
 	zklock_foreach_proclock (proclock, entry)
 	{
 		if (proclock->state == ZKLOCK_PROCLOCK_HELD && !proclock->lost && proclock->pid != 0)
@@ -654,7 +612,7 @@ zklock_dispatch_sessions_hold(void)
 static bool
 contends(const ZkLockEntry *entry)
 {
-	return entry->kind != ZKLOCK_KIND_ELECTION && !zklock_queue_empty(&entry->queue);
+	return !zklock_kinds[entry->kind].by_server && !zklock_lock_queue_empty(&entry->queue);
 }
 
 bool
@@ -678,106 +636,6 @@ tagged_entry(const ZkRequestTag *tag)
 	return entry;
 }
 
-typedef struct Sibling
-{
-	uint64 uuid;
-	bool leaves;
-} Sibling;
-
-static int
-compare_siblings(const void *a, const void *b)
-{
-	uint64 x = ((const Sibling *) a)->uuid;
-	uint64 y = ((const Sibling *) b)->uuid;
-
-	return (x > y) - (x < y);
-}
-
-/* Which contenders are those of other places of this server?  The others of our session
- * are this one's, or orphans. */
-static void
-mark_siblings(const ZkLockEntry *entry, const char *name, ZkLockChild *children, int n)
-{
-	const int32 *places;
-	int nplaces = zklock_places(name, &places);
-	Sibling *siblings = palloc(sizeof(Sibling) * ZKLOCK_NCONTENDERS * ((Size) nplaces + 1));
-	size_t nsiblings = 0;
-
-	for (int i = 0; i < nplaces; i++)
-	{
-		const ZkLockEntry *place = zklock_entry(places[i]);
-
-		for (int j = 0; j < ZKLOCK_NCONTENDERS && place != entry; j++)
-		{
-			const ZkContender *c = &place->queue.contender[j];
-
-			/* a delete that a predecessor of this process has sent tells nothing */
-			if (c->state != ZKLOCK_FREE)
-				siblings[nsiblings++] = (Sibling){
-					.uuid = c->uuid,
-					.leaves = has_heard(place) && zklock_siblings_leaves(c),
-				};
-		}
-	}
-	qsort(siblings, nsiblings, sizeof(Sibling), compare_siblings);
-	for (int i = 0; i < n; i++)
-	{
-		Sibling key = {.uuid = children[i].uuid_lo};
-		const Sibling *sibling = NULL;
-
-		if (children[i].uuid_hi == zklock_shared->session.uuid_hi)
-			sibling = bsearch(&key, siblings, nsiblings, sizeof(Sibling), compare_siblings);
-		children[i].sibling = sibling != NULL;
-		children[i].leaving = sibling != NULL && sibling->leaves;
-	}
-	pfree(siblings);
-}
-
-/* The place of the name that waits first, or NULL. */
-static ZkLockEntry *
-first_that_waits(const char *name, uint32 *generation)
-{
-	LWLock *lock;
-	ZkLockEntry *any = zklock_entry_find(ZKLOCK_KIND_SLOT, name, false, LW_SHARED, &lock);
-	ZkLockEntry *first;
-
-	if (any == NULL)
-		return NULL;
-	first = zklock_place_first(any);
-	if (first != NULL)
-		*generation = first->generation;
-	zklock_entry_unlock(lock);
-	return first;
-}
-
-/* A listing that a place has asked for is for the first one that waits, too, and for the
- * next one, if that is granted a slot.  Then who is the first one now is told so. */
-static void
-show_listing(const char *name, ZkLockEntry *asker, const ZkLockEvent *event,
-			 ZkLockChild *children)
-{
-	ZkLockEntry *shown = asker;
-	ZkLockEntry *first;
-	uint32 generation;
-
-	while ((first = first_that_waits(name, &generation)) != NULL && first != shown &&
-		   has_heard(first))
-	{
-		ZkLockEvent seen = {
-			.type = event->rc == ZKLOCK_RC_OK ? ZKLOCK_EV_SEEN : ZKLOCK_EV_BESIDE,
-			.children = children,
-			.nchildren = event->nchildren,
-			.next_number = event->next_number,
-			.changed = event->changed,
-			.ended = ZKLOCK_ENDED_UNKNOWN, /* for BESIDE */
-		};
-
-		mark_siblings(first, name, children, event->nchildren);
-		step(first, generation, &seen);
-		shown = first;
-	}
-}
-
 static void
 dispatch_listing(const ZkMessage *message, ZkLockEntry *entry, ZkLockEvent *event)
 {
@@ -791,16 +649,8 @@ dispatch_listing(const ZkMessage *message, ZkLockEntry *entry, ZkLockEvent *even
 	event->children = children;
 	event->next_number = message->ncreated;
 	event->changed = zklock_ensemble_token(message->zxid);
-	/* who has a request out stays, and so does its name */
-	if (entry->kind == ZKLOCK_KIND_SLOT)
-	{
-		char name[ZKLOCK_NAME_MAX + 1];
-
-		strlcpy(name, entry->name, sizeof(name));
-		mark_siblings(entry, name, children, event->nchildren);
-		step(entry, message->tag.generation, event);
-		show_listing(name, entry, event, children);
-	}
+	if (zklock_kinds[entry->kind].by_session)
+		zklock_semaphore_listed(&feeder, entry, message->tag.generation, event, children);
 	else
 		step(entry, message->tag.generation, event);
 	pfree(children);
@@ -842,56 +692,17 @@ note_blocker(ZkLockEntry *entry, const ZkMessage *message)
 	pfree(server);
 }
 
-/* Does an event of the directory, or with "hash" of a child, concern the queue? */
-static bool
-is_concerned(const ZkLockQueue *queue, uint64 hash, uint64 uuid)
-{
-	if (hash == 0 && (queue->dir_watched || queue->dir_list != 0))
-		return true;
-	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
-	{
-		const ZkContender *c = &queue->contender[i];
-
-		if (c->state != ZKLOCK_FREE &&
-			(hash == 0
-				 ? c->first
-				 : c->blocker == hash || c->lacks > 0 || (uuid != 0 && c->uuid == uuid)))
-			return true;
-	}
-	return false;
-}
-
-/* Feed an event of the directory or of a child to whoever it concerns: of slots, to
- * several places. */
+/* Feed an event of the directory or of a child to whoever it concerns. */
 static void
 step_name(ZkLockKind kind, const char *name, const ZkLockEvent *event)
 {
-	const int32 *places;
-	int32 *indexes;
-	int n = 0;
+	ZkLockEntry *entry;
+	ZkLockEvent copy = *event;
 
-	if (kind != ZKLOCK_KIND_SLOT)
-	{
-		ZkLockEntry *entry = zklock_table_find(kind, name);
-		ZkLockEvent copy = *event;
-
-		if (entry != NULL)
-			step(entry, 0, &copy);
-		return;
-	}
-	n = zklock_places(name, &places);
-	indexes = palloc(sizeof(int32) * ((Size) n + 1));
-	memcpy(indexes, places, sizeof(int32) * (Size) n);
-	for (int i = 0; i < n; i++)
-	{
-		ZkLockEntry *entry = zklock_entry(indexes[i]);
-		ZkLockEvent copy = *event;
-
-		/* queues are ours alone to change; one that is empty is not concerned */
-		if (is_concerned(&entry->queue, event->hash, event->uuid))
-			step(entry, 0, &copy);
-	}
-	pfree(indexes);
+	if (zklock_kinds[kind].by_session)
+		zklock_semaphore_changed(&feeder, name, event);
+	else if ((entry = zklock_table_find(kind, name)) != NULL)
+		step(entry, 0, &copy);
 }
 
 /* The watch on a directory's children fired, or that on itself, or both. */
@@ -905,53 +716,34 @@ dispatch_dir_watch(ZkLockKind kind, const char *name, bool children, bool data)
 	{
 		if (kind == ZKLOCK_KIND_LOCK)
 			zklock_succession_forget(name);
-		if (kind != ZKLOCK_KIND_SLOT) /* which watch no data of it */
+		if (!zklock_kinds[kind].by_session) /* which watch no data of it */
 			step_name(kind, name, &gone);
 	}
 	if (children)
 		step_name(kind, name, &changed);
 }
 
-/* A watch fired: find the entry by the path. */
-static void
-dispatch_watch(const ZkMessage *message)
+/* On whose path nobody else has one. */
+static bool
+on_watch(const ZkWatch *watch)
 {
-	char name[ZKLOCK_NAME_MAX + 1];
-	const char *child;
-	ZkLockKind kind;
 	ZkLockChild parsed;
 	ZkLockEvent event = {0};
 
-	/* a deletion uses up both watches that there can be on a path */
-	bool children = message->type != ZKLOCK_MSG_NODE_CHANGED;
-	bool data = message->type != ZKLOCK_MSG_CHILDREN_CHANGED;
-
-	if (message->path == NULL || message->path[0] != '/')
-		return;
-	if (children)
-		zklock_watch_fired(message->path, true);
-	if (data)
-		zklock_watch_fired(message->path, false);
-	if (!zklock_parse_path(message->path, &kind, name, &child))
-		return;
-	if (kind == ZKLOCK_KIND_BARRIER)
+	if (watch->child == NULL)
 	{
-		zklock_rounds_changed(name);
-		return;
+		dispatch_dir_watch(watch->kind, watch->name, watch->children, watch->data);
+		return true;
 	}
-	if (child == NULL)
-	{
-		dispatch_dir_watch(kind, name, children, data);
-		return;
-	}
-	event.type = message->type == ZKLOCK_MSG_NODE_DELETED ? ZKLOCK_EV_NODE_DELETED
-														  : ZKLOCK_EV_NODE_CHANGED;
-	event.name = child;
-	event.hash = zklock_hash_child(child);
-	if (zklock_parse_child(child, &parsed) &&
+	event.type = watch->message == ZKLOCK_MSG_NODE_DELETED ? ZKLOCK_EV_NODE_DELETED
+														   : ZKLOCK_EV_NODE_CHANGED;
+	event.name = watch->child;
+	event.hash = zklock_hash_child(watch->child);
+	if (zklock_parse_child(watch->child, &parsed) &&
 		parsed.uuid_hi == zklock_shared->session.uuid_hi)
 		event.uuid = parsed.uuid_lo;
-	step_name(kind, name, &event);
+	step_name(watch->kind, watch->name, &event);
+	return true;
 }
 
 void
@@ -963,7 +755,7 @@ zklock_dispatch_removal(ZkLockKind kind, const char *name, const char *child)
 	if (!zklock_parse_child(child, &parsed) ||
 		parsed.uuid_hi != zklock_shared->session.uuid_hi)
 		return;
-	event.hash = parsed.hash; /* by which a slot's place is found */
+	event.hash = parsed.hash; /* by which a permit's place is found */
 	event.uuid = parsed.uuid_lo;
 	step_name(kind, name, &event);
 }
@@ -974,10 +766,10 @@ note_refusal(ZkLockEntry *entry, const ZkMessage *message)
 	char shown[ZKLOCK_ENCODED_MAX + 1];
 
 	/* a candidacy is tried again and again: say it once */
-	zklock_trouble_again(entry->kind != ZKLOCK_KIND_ELECTION ||
+	zklock_trouble_again(!zklock_kinds[entry->kind].by_server ||
 							 entry->last_rc != message->rc,
 						 "ZooKeeper refused a request for %s \"%s\": %s",
-						 zklock_kind_names[entry->kind],
+						 zklock_kinds[entry->kind].name,
 						 zklock_log_name(entry->name, shown), zklock_rc_text(message->rc));
 	entry->last_rc = message->rc; /* goes to the proclocks with a FAILED */
 }
@@ -989,7 +781,7 @@ dispatch_set(const ZkMessage *message)
 	ZkSetMember what;
 	ZkLockEvent event;
 
-	while (zklock_sets_reply(message, &what, &event))
+	while (zklock_set_worker_reply(message, &what, &event))
 	{
 		ZkLockEntry *entry = zklock_entry(what.entry);
 
@@ -1000,19 +792,11 @@ dispatch_set(const ZkMessage *message)
 	}
 }
 
-void
-zklock_dispatch_message(const ZkMessage *message)
+static void
+on_message(const ZkMessage *message)
 {
 	ZkLockEntry *entry;
 	ZkLockEvent event = {0};
-
-	if (message->type == ZKLOCK_MSG_NODE_DELETED ||
-		message->type == ZKLOCK_MSG_CHILDREN_CHANGED ||
-		message->type == ZKLOCK_MSG_NODE_CHANGED)
-	{
-		dispatch_watch(message);
-		return;
-	}
 
 	if (message->tag.kind == ZKLOCK_TAG_SET)
 	{
@@ -1082,19 +866,42 @@ zklock_dispatch_message(const ZkMessage *message)
 		case ZKLOCK_TAG_DELETE:
 			event.type = ZKLOCK_EV_DELETED;
 			break;
-		case ZKLOCK_TAG_SET:
-		case ZKLOCK_TAG_NONE:
-		case ZKLOCK_TAG_ANSWER:
-		case ZKLOCK_TAG_UNUSED:
-		case ZKLOCK_TAG_NAMESAKES:
-		case ZKLOCK_TAG_LEFTRUNS:
-		case ZKLOCK_TAG_RINGS:
-		case ZKLOCK_TAG_TAKES:
-		case ZKLOCK_TAG_PUTS:
-		case ZKLOCK_TAG_ROUNDS:
-		case ZKLOCK_TAG_ENSEMBLE:
-		case ZKLOCK_TAG_SERVERS:
+		default:
 			return;
 	}
 	step(entry, message->tag.generation, &event);
 }
+
+static long
+work(void)
+{
+	work_on_dirty();
+	work_on_sets();
+	return -1;
+}
+
+static bool
+ask(ZkAgentAsk what)
+{
+	switch (what)
+	{
+		case ZKLOCK_AGENT_WANTS:
+			return zklock_shared->proclocks_used > 0;
+		case ZKLOCK_AGENT_HOLDS:
+		case ZKLOCK_AGENT_BUSY:
+			return zklock_dispatch_holds();
+		case ZKLOCK_AGENT_TICKS:
+			return tick_wanted || all_next >= 0;
+		default:
+			return false;
+	}
+}
+
+const ZkAgent zklock_lock_agent = {
+	.event = on_event,
+	.tag = ZKLOCK_TAG_NONE,
+	.message = on_message,
+	.watch = on_watch,
+	.work = work,
+	.ask = ask,
+};

@@ -8,27 +8,11 @@
 #ifndef ZKLOCK_DISPATCH_H
 #define ZKLOCK_DISPATCH_H
 
-#include "client.h"
-#include "protocol.h"
+#include "agent.h"
 
-/*
- * Look at every entry that backends have changed.  Some are left if too many
- * requests are open; replies will wake us.
- */
-extern void zklock_dispatch_dirty(void);
-
-/* See to the sets that backends wait for; to be called behind it. */
-extern void zklock_dispatch_sets(void);
-
-/* Feed a session event to every entry in use; zklock_dispatch_dirty goes on
- * with it if that would open too many requests at once. */
-extern void zklock_dispatch_all(ZkLockEventType type);
-
-/* Is there anything that a TICK would move? */
-extern bool zklock_dispatch_wants_tick(void);
-
-/* A reply or a watch event. */
-extern void zklock_dispatch_message(const ZkMessage *message);
+/* Of all that has a lock queue.  It has the replies and watches that are no other
+ * agent's. */
+extern const ZkAgent zklock_lock_agent;
 
 /* A contender is about to be deleted by order of an administrator.  If it is ours, its
  * grant is lost, and its queue sees to it that it goes. */

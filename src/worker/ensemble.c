@@ -517,7 +517,7 @@ zklock_ensemble_look(ZkClient *client, const ZkMessage *message)
 	if (news == ZKLOCK_ENSEMBLE_NOTHING && !admitted && message->rc == ZKLOCK_ZOK &&
 		(message->type == ZKLOCK_MSG_CREATED || message->type == ZKLOCK_MSG_LISTED ||
 		 message->type == ZKLOCK_MSG_GOT || message->type == ZKLOCK_MSG_MULTI) &&
-		zklock_tag_is_queue(message->tag.kind))
+		zklock_tag_is_lock_queue(message->tag.kind))
 		return ZKLOCK_ENSEMBLE_ANEW;
 	return news;
 }

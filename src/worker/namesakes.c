@@ -105,8 +105,8 @@ settle(void)
 	zklock_shared->namesakes_of = hash_of_name();
 }
 
-void
-zklock_namesakes_start(void)
+static void
+start(void)
 {
 	ZkRequestTag tag;
 
@@ -120,8 +120,8 @@ zklock_namesakes_start(void)
 								  &tag);
 }
 
-void
-zklock_namesakes_work(void)
+static void
+ask_for_nodes(void)
 {
 	for (int i = 0; i < nnamesakes && zklock_session_client() != NULL; i++)
 	{
@@ -154,7 +154,7 @@ take_listing(const ZkMessage *message)
 	}
 	listed_at = message->received_at;
 	settle();
-	zklock_namesakes_work();
+	ask_for_nodes();
 }
 
 static void
@@ -181,8 +181,8 @@ take_node(Namesake *n, const ZkMessage *message)
 	tell(message);
 }
 
-void
-zklock_namesakes_message(const ZkMessage *message)
+static void
+on_message(const ZkMessage *message)
 {
 	if (message->tag.generation != round_number)
 		return;
@@ -194,3 +194,18 @@ zklock_namesakes_message(const ZkMessage *message)
 	else if (message->rc == ZKLOCK_ZOK)
 		take_listing(message);
 }
+
+static void
+on_event(ZkLockEventType type)
+{
+	if (type == ZKLOCK_EV_CONNECTED || type == ZKLOCK_EV_RESUMED)
+		start();
+	else if (type == ZKLOCK_EV_TICK)
+		ask_for_nodes();
+}
+
+const ZkAgent zklock_namesakes_agent = {
+	.event = on_event,
+	.tag = ZKLOCK_TAG_NAMESAKES,
+	.message = on_message,
+};

@@ -21,7 +21,7 @@ zklock_paths_set(const char *root)
 {
 	for (int kind = 0; kind < ZKLOCK_NKINDS; kind++)
 		snprintf(directory[kind], sizeof(directory[kind]), "%s/%ss", root,
-				 zklock_kind_names[kind]);
+				 zklock_kinds[kind].name);
 	snprintf(servers, sizeof(servers), "%s/servers", root);
 	snprintf(tokens, sizeof(tokens), "%s/tokens", root);
 	snprintf(waits, sizeof(waits), "%s/waits", root);

@@ -17,7 +17,7 @@
 /* The session's root: to be called before all else here. */
 extern void zklock_paths_set(const char *root);
 
-/* <root>/locks, /elections, /jobs, /barriers, /slots or /queues; <root>/servers,
+/* <root>/locks, /elections, /jobs, /barriers, /semaphores or /queues; <root>/servers,
  * <root>/tokens, <root>/waits. */
 extern const char *zklock_path_directory(ZkLockKind kind);
 extern const char *zklock_path_servers(void);

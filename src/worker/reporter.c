@@ -32,9 +32,9 @@ zklock_reporter_note(const ZkLockEntry *entry)
 		return;
 	save = MemoryContextSwitchTo(TopMemoryContext);
 	noted = bms_add_member(noted, zklock_entry_index(entry));
-	/* one that waits for a slot makes those that have one concern others, too */
+	/* one that waits for a permit makes those that have one concern others, too */
 	for (const ZkLockEntry *e =
-			 entry->kind == ZKLOCK_KIND_SLOT ? zklock_entry_first(entry) : NULL;
+			 zklock_kinds[entry->kind].by_session ? zklock_entry_first(entry) : NULL;
 		 e != NULL; e = zklock_entry_namesake(e))
 		noted = bms_add_member(noted, zklock_entry_index(e));
 	MemoryContextSwitchTo(save);

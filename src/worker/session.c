@@ -41,14 +41,14 @@
 
 #include "ensemble.h"
 #include "hosts.h"
-#include "leftruns.h"
+#include "job_leftruns.h"
+#include "job_worker.h"
 #include "member.h"
 #include "path.h"
 #include "security.h"
 #include "session.h"
 #include "sessionfile.h"
 #include "settings.h"
-#include "settle.h"
 #include "table.h"
 #include "tag.h"
 #include "trouble.h"
@@ -995,7 +995,7 @@ close_stale(const ZkSessionId *id)
 	 * that the session is gone (on_expired).
 	 */
 	drop_client(true);
-	zklock_leftruns_forget();
+	zklock_job_leftruns_forget();
 }
 
 /* A line of the library's log. */
@@ -1039,14 +1039,14 @@ end_left(void)
 	ereport(LOG,
 			(errmsg("closing ZooKeeper session 0x%llx of this server's previous run",
 					(unsigned long long) zklock_shared->session.before),
-			 zklock_leftruns_any()
+			 zklock_job_leftruns_any()
 				 ? errdetail(
 					   "Some of its runs of jobs could not be settled. Other servers can run these jobs now.")
 				 : 0));
 	closing = left;
 	close_begun = false;
 	left = NULL;
-	zklock_leftruns_forget();
+	zklock_job_leftruns_forget();
 	close_begin();
 }
 
@@ -1057,12 +1057,12 @@ left_ends(ZkLeftRuns runs)
 {
 	if (runs == ZKLOCK_LEFT_NONE || (runs == ZKLOCK_LEFT_SOME && left_over))
 		return true;
-	if (!left_over && connected && zklock_shared->session.proven && zklock_settle_over())
+	if (!left_over && connected && zklock_shared->session.proven && zklock_job_settled())
 	{
 		left_over = true;
-		(void) zklock_leftruns_ask(left);
+		(void) zklock_job_leftruns_ask(left);
 	}
-	return !zklock_leftruns_own() || zklock_clock() >= left_until;
+	return !zklock_job_leftruns_own() || zklock_clock() >= left_until;
 }
 
 static void
@@ -1076,14 +1076,14 @@ receive_left(void)
 	while (runs != ZKLOCK_LEFT_NONE && (message = zklock_client_receive(left)) != NULL)
 	{
 		if (message->type == ZKLOCK_MSG_CONNECTED)
-			(void) zklock_leftruns_ask(left);
+			(void) zklock_job_leftruns_ask(left);
 		else if (message->type == ZKLOCK_MSG_EXPIRED ||
 				 message->type == ZKLOCK_MSG_AUTH_FAILED)
 			left_until = 0;
 		else if (message->type == ZKLOCK_MSG_LOG)
 			log_line(message->data ? message->data : "", message->level);
 		else
-			runs = zklock_leftruns_look(left, message);
+			runs = zklock_job_leftruns_look(left, message);
 		zklock_client_free_message(message);
 	}
 	if (left_ends(runs))
@@ -1094,7 +1094,7 @@ receive_left(void)
 static void
 ask_stale(const ZkSessionId *id)
 {
-	if (stale_is_over() || !zklock_leftruns_ask(client))
+	if (stale_is_over() || !zklock_job_leftruns_ask(client))
 		close_stale(id);
 }
 
@@ -1305,7 +1305,7 @@ look_at_stale(const ZkMessage *message)
 	if (message->tag.kind != ZKLOCK_TAG_LEFTRUNS)
 		return true;
 	(void) zklock_client_session(client, &id, &timeout);
-	switch (zklock_leftruns_look(client, message))
+	switch (zklock_job_leftruns_look(client, message))
 	{
 		case ZKLOCK_LEFT_NONE:
 			close_stale(&id);

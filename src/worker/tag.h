@@ -24,16 +24,16 @@ typedef enum ZkTagKind
 	ZKLOCK_TAG_WATCH,
 	ZKLOCK_TAG_MARK,
 	ZKLOCK_TAG_DELETE,
-	ZKLOCK_TAG_SET, /* of several queues: see sets.h */
+	ZKLOCK_TAG_SET, /* of several queues: see set_worker.h */
 	/* of the files of these names */
 	ZKLOCK_TAG_ANSWER,
-	ZKLOCK_TAG_UNUSED,
+	ZKLOCK_TAG_BARRIER_UNUSED,
 	ZKLOCK_TAG_NAMESAKES,
 	ZKLOCK_TAG_LEFTRUNS,
-	ZKLOCK_TAG_RINGS,
-	ZKLOCK_TAG_ROUNDS,
-	ZKLOCK_TAG_TAKES,
-	ZKLOCK_TAG_PUTS,
+	ZKLOCK_TAG_DEADLOCK,
+	ZKLOCK_TAG_BARRIER,
+	ZKLOCK_TAG_QUEUE_TAKES,
+	ZKLOCK_TAG_QUEUE_PUTS,
 	ZKLOCK_TAG_ENSEMBLE,
 	ZKLOCK_TAG_SERVERS /* session.c: how many there are */
 } ZkTagKind;
@@ -43,7 +43,7 @@ static const ZkRequestTag zklock_no_tag = {.kind = ZKLOCK_TAG_NONE};
 
 /* Does the protocol of a queue wait for the reply? */
 static inline bool
-zklock_tag_is_queue(uint32 kind)
+zklock_tag_is_lock_queue(uint32 kind)
 {
 	return kind >= ZKLOCK_TAG_MAKE_DIR && kind <= ZKLOCK_TAG_SET;
 }

@@ -37,26 +37,27 @@
 #include "utils/pidfile.h"
 #include "utils/ps_status.h"
 
+#include "agent.h"
 #include "answer.h"
+#include "barrier_unused.h"
+#include "barrier_worker.h"
 #include "client.h"
+#include "deadlock_worker.h"
 #include "dispatch.h"
+#include "election_worker.h"
 #include "ensemble.h"
 #include "grant.h"
-#include "leadership.h"
+#include "job_worker.h"
 #include "namesakes.h"
-#include "parties.h"
-#include "puts.h"
-#include "rings.h"
-#include "rounds.h"
+#include "path.h"
+#include "queue_puts.h"
+#include "queue_takes.h"
 #include "session.h"
-#include "settle.h"
 #include "settings.h"
 #include "stat.h"
 #include "table.h"
 #include "tag.h"
-#include "takes.h"
-#include "unused.h"
-#include "work.h"
+#include "watches.h"
 #include "worker.h"
 
 /* A backstop: nothing should depend on it. */
@@ -66,6 +67,9 @@
  * the ensemble finds out by itself. */
 #define STOPPING_MS 60000
 #define ABORTED_MS	2000
+
+/* How often it looks whether it may end. */
+#define STOPPING_LOOK_MS 20
 
 /* Whoever ends all processes of a server at once may have come to us before the
  * postmaster: how long it may take that to say that it stops. */
@@ -196,49 +200,88 @@ publish(void)
  * ------------------------------------------------------------------------
  */
 
+/*
+ * Each has its turn in this order.  Queues come before locks, of which there may be as
+ * many as to leave no room for other requests.
+ */
+static const ZkAgent *const agents[] = {
+	&zklock_election_agent,	  &zklock_job_agent,		 &zklock_answer_agent,
+	&zklock_queue_puts_agent, &zklock_queue_takes_agent, &zklock_barrier_agent,
+	&zklock_lock_agent,		  &zklock_deadlock_agent,	 &zklock_barrier_unused_agent,
+	&zklock_namesakes_agent,
+};
+
+/* Does any of them say so? */
+static bool
+any(ZkAgentAsk what)
+{
+	for (size_t i = 0; i < lengthof(agents); i++)
+	{
+		if (agents[i]->ask != NULL && agents[i]->ask(what))
+			return true;
+	}
+	return false;
+}
+
 static void
 on_session_event(ZkLockEventType type)
 {
-	if (type == ZKLOCK_EV_CONNECTED || type == ZKLOCK_EV_RESUMED)
+	/* before anybody asks for one */
+	if (type != ZKLOCK_EV_TICK)
+		zklock_watches_doubt_all();
+	for (size_t i = 0; i < lengthof(agents); i++)
 	{
-		zklock_unused_start();
-		zklock_namesakes_start();
+		if (agents[i]->event != NULL)
+			agents[i]->event(type);
 	}
-	zklock_dispatch_all(type);
-	zklock_rings_event(type);
-	zklock_rounds_event(type);
-	zklock_takes_event(type);
-	zklock_puts_event(type);
-	if (type == ZKLOCK_EV_TICK)
+}
+
+static void
+on_watch(const ZkMessage *message)
+{
+	char name[ZKLOCK_NAME_MAX + 1];
+	ZkWatch watch = {
+		.name = name,
+		.message = message->type,
+		.children = message->type != ZKLOCK_MSG_NODE_CHANGED,
+		.data = message->type != ZKLOCK_MSG_CHILDREN_CHANGED,
+	};
+
+	if (message->path == NULL || message->path[0] != '/')
+		return;
+	if (watch.children)
+		zklock_watch_fired(message->path, true);
+	if (watch.data)
+		zklock_watch_fired(message->path, false);
+	if (!zklock_parse_path(message->path, &watch.kind, name, &watch.child))
+		return;
+	for (size_t i = 0; i < lengthof(agents); i++)
 	{
-		zklock_unused_work();
-		zklock_namesakes_work();
+		if (agents[i]->watch != NULL && agents[i]->watch(&watch))
+			return;
 	}
 }
 
 static void
 on_session_message(const ZkMessage *message)
 {
-	if (message->tag.kind == ZKLOCK_TAG_ANSWER)
-		zklock_answer_message(message);
-	else if (message->tag.kind == ZKLOCK_TAG_UNUSED)
-		zklock_unused_message(message);
-	else if (message->tag.kind == ZKLOCK_TAG_NAMESAKES)
-		zklock_namesakes_message(message);
-	else if (message->tag.kind == ZKLOCK_TAG_RINGS)
-		zklock_rings_message(message);
-	else if (message->tag.kind == ZKLOCK_TAG_ROUNDS)
-		zklock_rounds_message(message);
-	else if (message->tag.kind == ZKLOCK_TAG_TAKES)
-		zklock_takes_message(message);
-	else if (message->tag.kind == ZKLOCK_TAG_PUTS)
-		zklock_puts_message(message);
-	else if (message->tag.kind != ZKLOCK_TAG_ENSEMBLE)
+	uint32 tag =
+		zklock_tag_is_lock_queue(message->tag.kind) ? ZKLOCK_TAG_NONE : message->tag.kind;
+
+	if (message->type == ZKLOCK_MSG_NODE_DELETED ||
+		message->type == ZKLOCK_MSG_CHILDREN_CHANGED ||
+		message->type == ZKLOCK_MSG_NODE_CHANGED)
 	{
-		if (message->type == ZKLOCK_MSG_NODE_DELETED ||
-			message->type == ZKLOCK_MSG_CHILDREN_CHANGED)
-			zklock_takes_watch(message);
-		zklock_dispatch_message(message);
+		on_watch(message);
+		return;
+	}
+	for (size_t i = 0; i < lengthof(agents); i++)
+	{
+		if (agents[i]->message != NULL && agents[i]->tag == tag)
+		{
+			agents[i]->message(message);
+			return;
+		}
 	}
 }
 
@@ -285,6 +328,16 @@ wait_set(void)
 }
 
 static void
+reload_agents(void)
+{
+	for (size_t i = 0; i < lengthof(agents); i++)
+	{
+		if (agents[i]->reload != NULL)
+			agents[i]->reload();
+	}
+}
+
+static void
 reload(void)
 {
 	char *root = pstrdup(zklock_root);
@@ -309,7 +362,7 @@ reload(void)
 		zklock_shared->session.worker_started = 0; /* no pause: we meant it */
 		proc_exit(1);
 	}
-	zklock_leadership_enter_listed();
+	reload_agents();
 }
 
 /*
@@ -361,14 +414,12 @@ look_at_need(bool stopping)
 	kept = zklock_stat_kept_unlocked();
 	taken = kept != kept_seen;
 	kept_seen = kept;
-	wanted = stands || zklock_shared->proclocks_used > 0 || zklock_work->takes_used > 0;
-	bound = zklock_leadership_leads() || zklock_parties_used() > 0;
+	wanted = stands || any(ZKLOCK_AGENT_WANTS);
+	bound = any(ZKLOCK_AGENT_BOUND);
 	if (wanted && !bound && !stopping && zklock_session_renewable() &&
-		!zklock_dispatch_holds() && !zklock_work_has_items())
+		!any(ZKLOCK_AGENT_HOLDS))
 		zklock_session_renew(zklock_dispatch_contends());
-	else if (wanted || taken || bound || stopping || zklock_work_busy() ||
-			 zklock_puts_looking() || zklock_dispatch_wants_tick() ||
-			 zklock_rounds_wants_tick() || zklock_takes_wants_tick())
+	else if (wanted || taken || bound || stopping || any(ZKLOCK_AGENT_TICKS))
 		zklock_session_need();
 }
 
@@ -385,12 +436,12 @@ may_end(int64 until)
 		aborted_until = PG_INT64_MAX;
 		return now > until;
 	}
-	if (zklock_work_owed())
+	if (any(ZKLOCK_AGENT_OWES))
 		aborted_until = PG_INT64_MAX;
 	else if (aborted_until == PG_INT64_MAX)
 		aborted_until = now + ABORTED_MS * NS_PER_MS;
 	if (now < Min(until, aborted_until) &&
-		(zklock_dispatch_holds() || zklock_work_busy() || zklock_session_returning()))
+		(any(ZKLOCK_AGENT_BUSY) || zklock_session_returning()))
 		return false;
 	/* jobs that sessions have left to us, and that nobody settles any more */
 	zklock_session_close(zklock_dispatch_holds() && !zklock_dispatch_sessions_hold());
@@ -402,18 +453,79 @@ may_end(int64 until)
 static bool
 needs_session(void)
 {
-	return zklock_shared->session.id.id != 0 || zklock_work_owed();
+	return zklock_shared->session.id.id != 0 || any(ZKLOCK_AGENT_OWES);
 }
 
 static void
-hand_out_work(void)
+stop_agents(void)
 {
-	bool wanted = pg_atomic_exchange_u32(&zklock_work->wanted, 0) != 0;
+	for (size_t i = 0; i < lengthof(agents); i++)
+	{
+		if (agents[i]->stop != NULL)
+			agents[i]->stop();
+	}
+}
 
-	zklock_settle_work();
-	zklock_answer_work();
-	zklock_puts_work(wanted);
-	zklock_takes_work(wanted);
+/* ms until they should be called again, "timeout" at most. */
+static long
+call_agents(long timeout)
+{
+	for (size_t i = 0; i < lengthof(agents); i++)
+	{
+		long due = agents[i]->work != NULL ? agents[i]->work() : -1;
+
+		if (due >= 0)
+			timeout = Min(timeout, due);
+	}
+	return timeout;
+}
+
+/* What signals ask for.  "stopping_until": not 0 once the server stops. */
+static void
+obey_signals(int64 *stopping_until)
+{
+	if (*stopping_until != 0)
+		return;
+	if (ProcDiePending && begin_exit())
+	{
+		zklock_session_set_stopping();
+		stop_agents();
+		*stopping_until = zklock_clock() + STOPPING_MS * NS_PER_MS;
+	}
+	else if (ConfigReloadPending)
+	{
+		ConfigReloadPending = false;
+		reload();
+	}
+}
+
+/* All that there is to do now.  ms until there may be more. */
+static long
+work(bool stopping)
+{
+	long timeout = LONGEST_SLEEP_MS;
+	long due;
+
+	if (!stopping || needs_session())
+		zklock_session_open();
+	zklock_session_receive();
+	if (!stopping && (zklock_session_stuck() || zklock_session_worn()))
+	{
+		succeeded = true;
+		proc_exit(1);
+	}
+	due = zklock_grant_sweep();
+	if (due >= 0)
+		timeout = Min(timeout, due);
+	look_at_need(stopping);
+	timeout = call_agents(timeout);
+	due = zklock_session_heartbeat();
+	if (due >= 0)
+		timeout = Min(timeout, due);
+	due = zklock_session_retry_in();
+	if (due >= 0 && !stopping)
+		timeout = Min(timeout, due);
+	return timeout;
 }
 
 void
@@ -435,67 +547,21 @@ zklock_worker_main(Datum arg)
 	MemoryContextSwitchTo(context);
 	zklock_session_set_listener(&session_listener);
 	zklock_ensemble_start();
-	zklock_leadership_enter_listed();
+	reload_agents();
 
 	for (;;)
 	{
 		WaitEvent event;
-		long timeout = LONGEST_SLEEP_MS;
-		long retry;
-		long due;
+		long timeout;
 		int n;
 
 		MemoryContextReset(context);
-
-		if (ProcDiePending && stopping_until == 0 && begin_exit())
-		{
-			zklock_session_set_stopping();
-			zklock_leadership_set_stopping();
-			stopping_until = zklock_clock() + STOPPING_MS * NS_PER_MS;
-		}
-		if (ConfigReloadPending && stopping_until == 0)
-		{
-			ConfigReloadPending = false;
-			reload();
-		}
-
-		if (stopping_until == 0 || needs_session())
-			zklock_session_open();
-		zklock_session_receive();
-		if (stopping_until == 0 && (zklock_session_stuck() || zklock_session_worn()))
-		{
-			succeeded = true;
-			proc_exit(1);
-		}
-		due = zklock_grant_sweep();
-		if (due >= 0)
-			timeout = Min(timeout, due);
-		timeout = Min(timeout, zklock_leadership_work());
-		look_at_need(stopping_until != 0);
-		hand_out_work();
-		zklock_dispatch_dirty();
-		zklock_dispatch_sets();
-		zklock_rounds_work();
-		due = zklock_rings_work();
-		if (due >= 0)
-			timeout = Min(timeout, due);
-		due = zklock_session_heartbeat();
-		if (due >= 0)
-			timeout = Min(timeout, due);
-
-		if (stopping_until != 0)
-		{
-			if (may_end(stopping_until))
-				proc_exit(0);
-			timeout = 20;
-		}
-		else if (ProcDiePending)
-			timeout = Min(timeout, 20);
-
-		retry = zklock_session_retry_in();
-		if (retry >= 0 && stopping_until == 0)
-			timeout = Min(timeout, retry);
-
+		obey_signals(&stopping_until);
+		timeout = work(stopping_until != 0);
+		if (stopping_until != 0 && may_end(stopping_until))
+			proc_exit(0);
+		if (ProcDiePending)
+			timeout = Min(timeout, STOPPING_LOOK_MS);
 		zklock_session_count_requests();
 		n = WaitEventSetWait(wait_set(), timeout, &event, 1,
 							 zklock_wait_event(&wait_event_main, "ZkLockWorker"));

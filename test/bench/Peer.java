@@ -77,10 +77,10 @@ public class Peer {
         };
     }
 
-    static Library semaphore(String hosts, int slots) throws Exception {
+    static Library semaphore(String hosts, int permits) throws Exception {
         CuratorFramework client = connect(hosts);
         return name -> {
-            InterProcessSemaphoreV2 semaphore = new InterProcessSemaphoreV2(client, "/bench/semaphore-" + name, slots);
+            InterProcessSemaphoreV2 semaphore = new InterProcessSemaphoreV2(client, "/bench/semaphore-" + name, permits);
             return new Lock() {
                 Lease lease;
 

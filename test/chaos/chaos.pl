@@ -16,7 +16,7 @@
 #                   Chaos::Jobs                                         must be 0
 #   items           of a queue that were put and are lost, or not put and are there, or
 #                   there twice                                         must be 0
-#   crowds          more had a slot at a time than one of them names    must be 0
+#   crowds          more had a permit at a time than one of them names    must be 0
 #   long waits      of who waits for one lock and has another, in workload "rings", or
 #                   for a set: longer than a deadlock may last          must be 0
 #   sessions        that a server gave up since it found that the ensemble went back, when
@@ -58,7 +58,7 @@ my $session_timeout = 2;    # s
 # Until all of it has begun, while nothing is judged yet.
 my $patience = 120;    # s
 # One client each, on each server.  Two of one workload meet on their server, too.
-my @workloads = qw(intervals long long mixed mixed mixed rings rings sets sets slots slots queue queue register register fenced fenced election jobs-run jobs-skip);
+my @workloads = qw(intervals long long mixed mixed mixed rings rings sets sets permits permits queue queue register register fenced fenced election jobs-run jobs-skip);
 @workloads = chosen(\@workloads, split ' ', $wanted) if $wanted;
 my @jobs = grep { /^jobs-/ } distinct(@workloads);
 my @kinds = grep { $_->[0] =~ /(?:$faults)/ } @Chaos::Nemesis::kinds;
@@ -315,7 +315,7 @@ sub report
 	printf $fh "server %s found at %.3f that the ensemble went back; %s\n", $_->{server}, $_->{at} - Time::HiRes::time() + now(),
 	  join(', ', map { "$_->{kind} of $_->{target}" } @{ $_->{near} }) || 'no fault'
 	  for @needless;
-	printf $fh "crowd at %.3f: %d have one of %d slots with client %s (%s); %s\n", $_->[2]{locked}, @$_[ 0, 1 ], @{ $_->[2] }{qw(client server)},
+	printf $fh "crowd at %.3f: %d have one of %d permits with client %s (%s); %s\n", $_->[2]{locked}, @$_[ 0, 1 ], @{ $_->[2] }{qw(client server)},
 	  join(', ', Chaos::Judge::faults_at($_->[2]{locked}, 2 * $session_timeout, @faults)) || 'no fault'
 	  for @crowds[ 0 .. ($#crowds < 20 ? $#crowds : 19) ];
 	printf $fh "long wait of %.1f s for %s: client %s (%s), %s\n", $_->[0], @{ $_->[1] }{qw(name client server outcome)} for @long_waits[ 0 .. ($#long_waits < 20 ? $#long_waits : 19) ];
@@ -340,7 +340,7 @@ sub report
 	my @checks = (
 		[ 'no lock was held twice', @overlaps ? scalar(@overlaps) . ' overlaps' : () ],
 		[ 'a later holder had a larger token', @disorders ? scalar(@disorders) . ' tokens out of order' : () ],
-		[ 'no slot was held by one too many', @crowds ? scalar(@crowds) . ' crowds' : () ],
+		[ 'no permit was held by one too many', @crowds ? scalar(@crowds) . ' crowds' : () ],
 		[ "nobody waited for longer than $longest_wait s in a ring, or for a set", @long_waits ? scalar(@long_waits) . ' did' : () ],
 		[ 'no update was lost behind the fence', $rows{fenced}{lost} ? "$rows{fenced}{lost} lost" : () ],
 		[ 'each item was handed out, and done once', @items ? scalar(@items) . " were not: $items[0]" : () ],

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * fuzz_item.c
- *	  Fuzzer of src/protocol/item.c: names of items, marks and chunks, and chunks.
+ *	  Fuzzer of src/protocol/queue_rules.c: names of items, marks and chunks, and chunks.
  *
  * A name that is read is the one that is written of it.  A chunk that is read has all of
  * its payloads in it, and can be written, and read again it is the same.
@@ -10,7 +10,7 @@
  */
 #include "fuzz.h"
 
-#include "item.h"
+#include "queue_rules.h"
 
 static void
 fuzz_name(const char *text)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * fuzz_job.c
- *	  Fuzzer of src/protocol/jobtext.c: the record of a job's runs.
+ *	  Fuzzer of src/protocol/job_text.c: the record of a job's runs.
  *
  * What is read is a record; written and read again it is the same, but for characters
  * that are not written.
@@ -10,7 +10,7 @@
  */
 #include "fuzz.h"
 
-#include "jobtext.h"
+#include "job_text.h"
 
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

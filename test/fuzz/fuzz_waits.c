@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * fuzz_waits.c
- *	  Fuzzer of src/protocol/waits.c: what a server says of its waits.
+ *	  Fuzzer of src/protocol/deadlock_text.c: what a server says of its waits.
  *
  * What is read can be written, and read again it is the same.
  *
@@ -9,7 +9,7 @@
  */
 #include "fuzz.h"
 
-#include "waits.h"
+#include "deadlock_text.h"
 
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -23,31 +23,31 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	char *end = once;
 	int n = 0;
 
-	if (zklock_waits_open(&reader, text, size))
+	if (zklock_deadlock_waits_open(&reader, text, size))
 	{
 		ZkWaitsReader from_start = reader;
 
-		end = zklock_waits_begin(once, reader.server);
-		while (n < ZKLOCK_MAX_EDGES && zklock_waits_next(&reader, &edge))
+		end = zklock_deadlock_waits_begin(once, reader.server);
+		while (n < ZKLOCK_MAX_EDGES && zklock_deadlock_waits_next(&reader, &edge))
 		{
-			end = zklock_waits_add(end, &edge);
+			end = zklock_deadlock_waits_add(end, &edge);
 			n++;
 		}
 		CHECK((size_t) (end - once) <= ZKLOCK_WAITS_TEXT_MAX && *end == '\0');
 		CHECK(zklock_is_utf8(once, strlen(once)));
-		CHECK(zklock_waits_open(&again, once, (size_t) (end - once)));
+		CHECK(zklock_deadlock_waits_open(&again, once, (size_t) (end - once)));
 		CHECK(strcmp(again.server, from_start.server) == 0);
 		for (int i = 0; i < n; i++)
 		{
-			CHECK(zklock_waits_next(&from_start, &edge));
-			CHECK(zklock_waits_next(&again, &other));
+			CHECK(zklock_deadlock_waits_next(&from_start, &edge));
+			CHECK(zklock_deadlock_waits_next(&again, &other));
 			CHECK(edge.number == other.number && edge.stamp == other.stamp &&
 				  edge.grant == other.grant && edge.contender == other.contender &&
 				  edge.joins == other.joins && edge.kind == other.kind &&
 				  edge.holder == other.holder && edge.waiter == other.waiter);
 			CHECK(strcmp(edge.name, other.name) == 0 && strcmp(edge.via, other.via) == 0);
 		}
-		CHECK(!zklock_waits_next(&again, &other));
+		CHECK(!zklock_deadlock_waits_next(&again, &other));
 	}
 	free(text);
 	return 0;

@@ -1,6 +1,6 @@
 # interrupts.pl - whatever is interrupted, wherever, leaves nothing behind.
 #
-# interrupts.pl PART: waits, calls, slots, room, queues, or mutant (see the end).  The server is of a
+# interrupts.pl PART: waits, calls, permits, room, queues, or mutant (see the end).  The server is of a
 # build in which each call that may raise an error, and each wait, is a point that can fail by
 # its number (faults.h).  A case is a statement in some state of the world.  It is run
 # with its first point failing, its second, and so on until no point fails.  Each time
@@ -67,7 +67,7 @@ my %world = (
 	'a reader here' => { make => $lock_x->($here, 'shared'), end => $commit->($here), locks => 1, endless => qr/^(?!.*'shared')/ },
 	'a holder elsewhere' => { make => $lock_x->($there, 'exclusive'), end => $commit->($there), taken => 1, endless => qr/^/ },
 	'a reader elsewhere' => { make => $lock_x->($there, 'shared'), end => $commit->($there), endless => qr/^(?!.*'shared')/ },
-	'no slot' => { make => sub { $there->query("BEGIN; SELECT zk_acquire('s', 1)") }, end => $commit->($there), endless => qr/^/ },
+	'no permit' => { make => sub { $there->query("BEGIN; SELECT zk_acquire('s', 1)") }, end => $commit->($there), endless => qr/^/ },
 	'a stopped worker' => { make => \&stop_worker, end => \&continue_worker, endless => qr/^/ },
 	'x held, a stopped worker' => { before => sub { continue_worker(); $s->query($exclusive); stop_worker() }, end => \&continue_worker, endless => qr/^/ },
 	'x kept' => { before => sub { $keeper->query("SELECT zk_lock('x')") } },
@@ -311,23 +311,23 @@ my %part = (
 		ok_true('after all calls');
 	},
 
-	# Slots, and barriers, of which a session holds nothing
-	slots => sub {
-		my $slot = "SELECT zk_acquire('s', 2, 'session')";
-		my @slots = ("SELECT zk_acquire('s', 2)", $slot, "SELECT zk_try_acquire('s', 2)", "SELECT zk_try_acquire('s', 2, timeout => '20ms')", "SELECT zk_acquire('s', 1)");
+	# Permits, and barriers, of which a session holds nothing
+	permits => sub {
+		my $permit = "SELECT zk_acquire('s', 2, 'session')";
+		my @permits = ("SELECT zk_acquire('s', 2)", $permit, "SELECT zk_try_acquire('s', 2)", "SELECT zk_try_acquire('s', 2, timeout => '20ms')", "SELECT zk_acquire('s', 1)");
 		my $barrier = "CALL zk_barrier('b', 2, '20ms')";
-		for my $setup ('', $slot, "$slot; SELECT zk_slot('s')")
+		for my $setup ('', $permit, "$permit; SELECT zk_permit('s')")
 		{
-			run_case(statement => $_, world => 'free', setup => $setup) for @slots, "SELECT zk_slot('s')", "SELECT zk_unlock('s', 'slot')", "SELECT zk_token('s', 'slot')", "SELECT zk_assert('s', 'slot')";
+			run_case(statement => $_, world => 'free', setup => $setup) for @permits, "SELECT zk_permit('s')", "SELECT zk_unlock('s', 'semaphore')", "SELECT zk_token('s', 'semaphore')", "SELECT zk_assert('s', 'semaphore')";
 			run_case(statement => $barrier, world => 'free', setup => $setup, place => ['alone'], waits => 1);
 		}
-		for my $world ('no slot', 'a stopped worker')
+		for my $world ('no permit', 'a stopped worker')
 		{
-			run_case(statement => $_, world => $world, waits => 1) for @slots;
+			run_case(statement => $_, world => $world, waits => 1) for @permits;
 		}
 		run_case(statement => 'SELECT * FROM zk_barriers()', world => 'free');
 		run_case(statement => 'SELECT * FROM zk_stat_barriers', world => 'free');
-		ok_true('after slots and barriers');
+		ok_true('after permits and barriers');
 		ok_interrupted(map { ("$_ cancel", "$_ terminate") } 'await ConditionVariableTimedSleep');
 		push @steps, [ 1, sub {
 			ZkLock::wait_until(sub { ZkLock::ask($a, 'SELECT waiting FROM zk_stat_barriers') == 0 && !$zk->children(ZkLock::directory('b', 'barriers')) }, 'nobody is left at the barrier');

@@ -21,7 +21,7 @@
 #   guards       of { election, level }: leaderships that the transaction requires
 #   waits        the call that waits, if one does
 #
-# A name like s1-2 is that of 2 slots, of which a session has one; the mode is exclusive.
+# A name like s1-2 is that of 2 permits, of which a session has one; the mode is exclusive.
 #
 # A call asks for a lock: name, mode, scope, and
 #
@@ -74,8 +74,8 @@ sub holds
 	return $mode{exclusive} ? 'exclusive' : $mode{shared} ? 'shared' : '';
 }
 
-# Of so many slots the name is; 0: of a lock.
-sub slots_of { my $name = shift; return $name =~ /^s\d+-(\d+)$/ ? $1 : 0; }
+# Of so many permits the name is; 0: of a lock.
+sub permits_of { my $name = shift; return $name =~ /^s\d+-(\d+)$/ ? $1 : 0; }
 
 sub _excludes { my ($x, $y) = @_; return $x eq 'exclusive' || $y eq 'exclusive'; }
 
@@ -88,11 +88,11 @@ sub in_the_way
 		my $other = $_;
 		$other != $s && grep { $_->{name} eq $name && ($perhaps || _sure($_)) && _excludes($mode, $_->{mode}) } @{ $other->{holds} };
 	} $self->sessions;
-	return @holders < slots_of($name) ? () : @holders;
+	return @holders < permits_of($name) ? () : @holders;
 }
 
-# What a name takes in the table of its server: of slots each session takes an entry.
-sub _entry { my ($s, $name) = @_; return slots_of($name) ? "$name of $s->{name}" : $name; }
+# What a name takes in the table of its server: of permits each session takes an entry.
+sub _entry { my ($s, $name) = @_; return permits_of($name) ? "$name of $s->{name}" : $name; }
 
 # Names that a server holds, or has been asked for.
 sub names_used
@@ -335,16 +335,16 @@ sub expect
 	{
 		$may{granted} = 'nobody is in the way';
 		push @why, map { "perhaps held by $_->{name}" } $self->in_the_way($s, $name, $mode, 1);
-		push @why, 'slots are held and kept' if slots_of($name);
+		push @why, 'permits are held and kept' if permits_of($name);
 		push @why, map { "waited for by $_->{name}" } grep { $_ != $s && _excludes($mode, $_->{waits}{mode}) } $self->waiters($name);
 		for my $server (grep { $_ ne $s->{server} } sort keys %{ $kept->{$name} // {} })
 		{
 			push @why, map { "kept by $server, $_" } grep { _excludes($mode, $_) } sort keys %{ $kept->{$name}{$server} };
 		}
 	}
-	# who finds as many as there are slots, whatever becomes of them
-	my $slots = slots_of($name);
-	@why = () if !@in_the_way && $slots > $self->_contenders($s, $name, $kept);
+	# who finds as many as there are permits, whatever becomes of them
+	my $permits = permits_of($name);
+	@why = () if !@in_the_way && $permits > $self->_contenders($s, $name, $kept);
 	my $why = join ', ', @why;
 	$may{false} = $why if @why && $kind ne 'lock';
 	$may{'55P03'} = $why if @why && $kind eq 'within' && $call->{procedure};
@@ -353,7 +353,7 @@ sub expect
 	return \%may;
 }
 
-# How many others have a contender for a slot, or may have one?
+# How many others have a contender for a permit, or may have one?
 sub _contenders
 {
 	my ($self, $s, $name, $kept) = @_;
@@ -372,7 +372,7 @@ sub deadlocked
 	while (my $x = shift @next)
 	{
 		my $waits = $x->{waits} or next;
-		next if slots_of($waits->{name}) > 1; # anybody may come free
+		next if permits_of($waits->{name}) > 1; # anybody may come free
 		my @for = (
 			$self->in_the_way($x, @$waits{qw(name mode)}, 1),
 			grep { $_ != $x && _excludes($waits->{mode}, $_->{waits}{mode}) } $self->waiters($waits->{name}));
@@ -396,8 +396,8 @@ sub obliged
 		my @waiters = $self->waiters($name);
 		my @holders = grep { grep { $_->{name} eq $name } @{ $_->{holds} } } $self->sessions;
 		my $exclusive = grep { $_->{name} eq $name && $_->{mode} eq 'exclusive' } map { @{ $_->{holds} } } @holders;
-		$obliged{$name} = 'there is a slot' if @holders < slots_of($name);
-		next if slots_of($name);
+		$obliged{$name} = 'there is a permit' if @holders < permits_of($name);
+		next if permits_of($name);
 		$obliged{$name} =
 			!@holders ? 'nobody has it'
 		  : !$exclusive && !(grep { $_->{waits}{mode} eq 'exclusive' } @waiters) ? 'nobody asks for more than to share it'
@@ -418,7 +418,7 @@ sub _in_local_circle
 	while (my $x = shift @next)
 	{
 		my $waits = $x->{waits} or next;
-		next if slots_of($waits->{name}); # which it does not see
+		next if permits_of($waits->{name}); # which it does not see
 		next if grep { my $y = $_; $y->{server} ne $s->{server} && ($y->{waits} && $y->{waits}{name} eq $waits->{name} || grep { $_->{name} eq $waits->{name} } @{ $y->{holds} }) } $self->sessions;
 		for ($self->in_the_way($x, @$waits{qw(name mode)}))
 		{
@@ -440,7 +440,7 @@ sub note_queued
 {
 	my ($self, $s, @queued) = @_;
 	my $call = $s->{waits};
-	return if $call->{passed} || slots_of($call->{name});
+	return if $call->{passed} || permits_of($call->{name});
 	for my $server (grep { $_ ne $s->{server} } keys %{ $self->{server} })
 	{
 		my $limit = $self->{server}{$server}{handoff_limit} // next;
@@ -495,7 +495,7 @@ sub floor
 sub check_token
 {
 	my ($self, $s, $name, $mode, $token, $floor) = @_;
-	return if slots_of($name); # one that is kept is older than others' that end before
+	return if permits_of($name); # one that is kept is older than others' that end before
 	my $own = $self->{server}{ $s->{server} };
 	my @wrong;
 	for my $server (sort keys %$floor)

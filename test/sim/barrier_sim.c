@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * barrier_sim.c
- *	  Plays seeded schedules of sessions that meet, against src/protocol/barrier.c.
+ *	  Plays seeded schedules of sessions that meet, against src/protocol/barrier_rules.c.
  *
  * Sessions of several servers come to one barrier, leave it, are cancelled, and come
  * again the moment that they are let go.  Their servers' requests go through a pipe
@@ -31,7 +31,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "barrier.h"
+#include "barrier_rules.h"
 #include "harness.h"
 
 #ifndef ZKLOCK_BARRIER_MUTANT
@@ -651,7 +651,8 @@ tell(Server *s, int i)
 		case ZKLOCK_PARTY_DOUBT:
 			COVER(DOUBT);
 			/* what it had seen may have been out of date */
-			(void) zklock_rounds_parse(head.data, (size_t) head.datalen, &newest, &oldest);
+			(void) zklock_barrier_rounds_parse(head.data, (size_t) head.datalen, &newest,
+											   &oldest);
 			if (p->life == head.life && p->round + 1 >= oldest)
 				fail("call %" PRIu64 " is in doubt after %d rounds", p->id[1],
 					 (int) (newest - p->round));

@@ -1,14 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * deadlock_sim.c
- *	  Plays seeded schedules of deadlocks across servers against src/protocol/deadlock.c
- *	  and waits.c.
+ *	  Plays seeded schedules of deadlocks across servers against
+ *	  src/protocol/deadlock_rules.c and deadlock_text.c.
  *
  * Backends of several servers take locks, shared or exclusive, in any order, and local
  * ones beside them, which PostgreSQL would see; they wait for them for as long as it
  * takes, or are cancelled; they commit.  Servers hand a lock on to their own, or give it
- * up, or keep it for whoever comes next.  Some names are not locks but slots: there each
- * backend has a contender of its own, which asks for one of so many.  What a server
+ * up, or keep it for whoever comes next.  Some names are not locks but permits: there
+ * each backend has a contender of its own, which asks for one of so many.  What a server
  * publishes, reads and lists goes through a pipe to the ensemble and back, at its own
  * pace.  Connections break with requests and replies on them, sessions expire, workers
  * are paused while their backends go on, whole servers are, and workers are exchanged for
@@ -25,7 +25,7 @@
  *	 - One wait a ring is ended.
  *	 - When all servers are well, nobody waits in a ring for longer than three rounds; and
  *	   if there are no local locks besides, a ring is found the first time.  Who waits for
- *	   one of several slots, and is in no ring, gives up after a while.
+ *	   one of several permits, and is in no ring, gives up after a while.
  *
  * Usage: see harness.h.
  *
@@ -35,7 +35,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "deadlock.h"
+#include "deadlock_rules.h"
 #include "harness.h"
 
 #ifndef ZKLOCK_DEADLOCK_MUTANT
@@ -107,7 +107,7 @@ const char *const coverage_name[NCOVERAGE] = {"waits at level 2",
 											  "waits cancelled",
 											  "grants handed on",
 											  "grants kept",
-											  "waits for a slot",
+											  "waits for a permit",
 											  "... that no other server wants",
 											  "waits for one of several, given up",
 											  "local rings",
@@ -120,8 +120,8 @@ const char *const coverage_name[NCOVERAGE] = {"waits at level 2",
 											  "... through a local wait",
 											  "... on one server",
 											  "... through a shared lock",
-											  "... through a slot that no other server wants",
-											  "... through a wait for one of several slots",
+											  "... through a permit that no other server wants",
+											  "... through a wait for one of several permits",
 											  "... for a ring that was broken just before",
 											  "... for none, by a late report",
 											  "connections lost",
@@ -151,12 +151,12 @@ typedef struct Backend
 {
 	bool holds[MAX_NAMES];
 	ZkLockMode mode[MAX_NAMES];
-	uint64_t slot[MAX_NAMES]; /* its contender, of slots */
+	uint64_t permit[MAX_NAMES]; /* its contender, of permits */
 	bool has[NLOCAL];
 	Waiting waiting;
 	int what; /* name or local lock */
 	ZkLockMode wants;
-	int slots; /* ... one of so many; 0: a lock */
+	int permits; /* ... one of so many; 0: a lock */
 	int64_t since;
 	int64_t look;  /* when it looks next */
 	uint64_t wait; /* a number of its own */
@@ -173,7 +173,7 @@ typedef struct Contender
 	uint64_t session;
 	uint64_t uuid;
 	ZkLockMode mode;
-	int slots;
+	int permits;
 	int64_t sequence;
 } Contender;
 
@@ -257,7 +257,7 @@ static int64_t last_place;
 static int64_t last_sequence[MAX_NAMES];
 static int nservers;
 static int nnames;
-static int slots_of[MAX_NAMES]; /* what is mostly named; 0: it is a lock */
+static int permits_of[MAX_NAMES]; /* what is mostly named; 0: it is a lock */
 static Server server[MAX_SERVERS];
 static int nqueue[MAX_NAMES];
 static Contender queue[MAX_NAMES][MAX_CONTENDERS];
@@ -310,9 +310,9 @@ find_contender(const Server *s, int name, ZkLockMode mode)
 	return NULL;
 }
 
-/* The one that a backend waits with for a slot, or has; or NULL. */
+/* The one that a backend waits with for a permit, or has; or NULL. */
 static Contender *
-find_slot(const Server *s, int name, uint64_t uuid)
+find_permit(const Server *s, int name, uint64_t uuid)
 {
 	for (int i = 0; i < nqueue[name]; i++)
 		if (queue[name][i].server == number_of(s) && queue[name][i].uuid == uuid)
@@ -324,58 +324,58 @@ find_slot(const Server *s, int name, uint64_t uuid)
 static Contender *
 contender_of(const Server *s, const Backend *b)
 {
-	return slots_of[b->what] > 0 ? find_slot(s, b->what, b->slot[b->what])
-								 : find_contender(s, b->what, b->wants);
+	return permits_of[b->what] > 0 ? find_permit(s, b->what, b->permit[b->what])
+								   : find_contender(s, b->what, b->wants);
 }
 
-/* Is that one before this one, and in its way, as the rules of locks and slots have it? */
+/* Is that one before this one and in its way, by the rules of locks or of permits? */
 static bool
 conflicts(const Contender *before, const Contender *c)
 {
 	return before < c &&
-		(c->slots > 0 ||
+		(c->permits > 0 ||
 		 (before->server != c->server && zklock_modes_conflict(before->mode, c->mode)));
 }
 
 /* Fewer are before it than it names, and than each of these. */
 static bool
-is_granted_slot(int name, const Contender *c)
+is_granted_permit(int name, const Contender *c)
 {
-	int limit = c->slots;
+	int limit = c->permits;
 
 	for (const Contender *o = queue[name]; o < c; o++)
-		if (o->slots < limit)
-			limit = o->slots;
+		if (o->permits < limit)
+			limit = o->permits;
 	return c - queue[name] < limit;
 }
 
 static bool
 is_granted(int name, const Contender *c)
 {
-	if (c->slots > 0)
-		return is_granted_slot(name, c);
+	if (c->permits > 0)
+		return is_granted_permit(name, c);
 	for (const Contender *o = queue[name]; o < c; o++)
 		if (conflicts(o, c))
 			return false;
 	return true;
 }
 
-/* Do other servers want it, as far as the queue tells?  Of slots all do who are there. */
+/* Do other servers want it, as far as the queue tells?  A permit all do who are there. */
 static bool
 is_demanded(int name, const Contender *c)
 {
 	for (const Contender *o = queue[name]; o < queue[name] + nqueue[name]; o++)
-		if (c->slots > 0 ? o->server != c->server : conflicts(c, o))
+		if (c->permits > 0 ? o->server != c->server : conflicts(c, o))
 			return true;
 	return false;
 }
 
-/* Does a backend of its own server wait for a slot? */
+/* Does a backend of its own server wait for a permit? */
 static bool
 is_wanted_here(int name, const Contender *c)
 {
 	for (const Contender *o = queue[name]; o < queue[name] + nqueue[name]; o++)
-		if (c->slots > 0 && o->server == c->server && !is_granted(name, o))
+		if (c->permits > 0 && o->server == c->server && !is_granted(name, o))
 			return true;
 	return false;
 }
@@ -436,8 +436,8 @@ holds_in_mode(const Backend *b, int name, ZkLockMode mode)
 static bool
 has_grant(const Backend *b, int name, const Contender *c)
 {
-	return c->slots > 0 ? b->holds[name] && b->slot[name] == c->uuid
-						: holds_in_mode(b, name, c->mode);
+	return c->permits > 0 ? b->holds[name] && b->permit[name] == c->uuid
+						  : holds_in_mode(b, name, c->mode);
 }
 
 static int
@@ -467,7 +467,7 @@ joins(const Server *s, const Backend *b)
 {
 	const Contender *c = contender_of(s, b);
 
-	return c != NULL && c->slots == 0 && is_granted(b->what, c) &&
+	return c != NULL && c->permits == 0 && is_granted(b->what, c) &&
 		holders(s, b->what, b->wants) > 0;
 }
 
@@ -526,7 +526,7 @@ static void
 stop_wait(Backend *b)
 {
 	if (b->waiting == LEVEL2 && !b->holds[b->what])
-		b->slot[b->what] = 0;
+		b->permit[b->what] = 0;
 	b->waiting = NOT;
 	b->asked = b->again = false;
 	b->wait = ++last_wait;
@@ -542,7 +542,7 @@ is_free_local(const Server *s, const Backend *b)
 }
 
 static Contender *
-add_contender(Server *s, int name, ZkLockMode mode, int slots)
+add_contender(Server *s, int name, ZkLockMode mode, int permits)
 {
 	Contender *c = &queue[name][nqueue[name]++];
 
@@ -552,7 +552,7 @@ add_contender(Server *s, int name, ZkLockMode mode, int slots)
 					 .session = s->session,
 					 .uuid = ++s->last_uuid,
 					 .mode = mode,
-					 .slots = slots,
+					 .permits = permits,
 					 .sequence = ++last_sequence[name]};
 	for (int i = 0; i < nservers; i++)
 		server[i].look = true; /* somebody's grant is demanded */
@@ -568,44 +568,45 @@ is_kept(int name, const Contender *c)
 }
 
 static const Backend *
-slot_owner(const Server *s, int name, const Contender *c)
+permit_owner(const Server *s, int name, const Contender *c)
 {
 	for (int i = 0; i < NBACKENDS; i++)
-		if (s->backend[i].slot[name] == c->uuid)
+		if (s->backend[i].permit[name] == c->uuid)
 			return &s->backend[i];
 	return NULL;
 }
 
 /* One that is kept, or a new one. */
 static Contender *
-take_slot(Server *s, int name, int slots)
+take_permit(Server *s, int name, int permits)
 {
 	for (Contender *c = queue[name]; c < queue[name] + nqueue[name]; c++)
-		if (c->server == number_of(s) && slot_owner(s, name, c) == NULL &&
-			c->slots == slots && is_kept(name, c))
+		if (c->server == number_of(s) && permit_owner(s, name, c) == NULL &&
+			c->permits == permits && is_kept(name, c))
 		{
 			COVER(KEPT);
 			return c;
 		}
-	return add_contender(s, name, ZKLOCK_EXCLUSIVE, slots);
+	return add_contender(s, name, ZKLOCK_EXCLUSIVE, permits);
 }
 
-/* The same of slots as serve() does for locks. */
+/* The same of permits as serve() does for locks. */
 static void
-serve_slots(Server *s, int name)
+serve_permits(Server *s, int name)
 {
 	for (int i = 0; i < NBACKENDS; i++)
 	{
 		Backend *b = &s->backend[i];
 
 		if (b->waiting == LEVEL2 && b->what == name && contender_of(s, b) == NULL)
-			b->slot[name] = take_slot(s, name, b->slots)->uuid;
+			b->permit[name] = take_permit(s, name, b->permits)->uuid;
 	}
 	for (int i = nqueue[name]; --i >= 0;)
 	{
 		Contender *c = &queue[name][i];
 
-		if (c->server == number_of(s) && slot_owner(s, name, c) == NULL && !is_kept(name, c))
+		if (c->server == number_of(s) && permit_owner(s, name, c) == NULL &&
+			!is_kept(name, c))
 			remove_contender(name, c);
 	}
 }
@@ -616,9 +617,9 @@ serve(Server *s)
 {
 	for (int name = 0; name < nnames; name++)
 	{
-		if (slots_of[name] > 0)
+		if (permits_of[name] > 0)
 		{
-			serve_slots(s, name);
+			serve_permits(s, name);
 			continue;
 		}
 		for (ZkLockMode mode = ZKLOCK_SHARED; mode <= ZKLOCK_EXCLUSIVE; mode++)
@@ -668,13 +669,13 @@ advance(Server *s, Backend *b)
 	c = contender_of(s, b);
 	if (c == NULL || !is_granted(b->what, c))
 		return;
-	if (c->slots == 0 && b->wants == ZKLOCK_SHARED && holders(s, b->what, b->wants) > 0 &&
-		is_demanded(b->what, c))
+	if (c->permits == 0 && b->wants == ZKLOCK_SHARED &&
+		holders(s, b->what, b->wants) > 0 && is_demanded(b->what, c))
 	{
 		COVER(JOINS);
 		return;
 	}
-	if (c->slots == 0 && is_demanded(b->what, c))
+	if (c->permits == 0 && is_demanded(b->what, c))
 		COVER(HANDED_ON);
 	b->holds[b->what] = true;
 	b->mode[b->what] = b->wants;
@@ -696,7 +697,7 @@ live(Server *s, Backend *b)
 	if (b->waiting != NOT)
 	{
 		/* lock_timeout */
-		if (b->waiting == LEVEL2 && b->slots > 1 && now - b->since > 2 * PATIENCE &&
+		if (b->waiting == LEVEL2 && b->permits > 1 && now - b->since > 2 * PATIENCE &&
 			!in_ring(backend_number(s, b)))
 		{
 			COVER(SEVERAL);
@@ -736,11 +737,11 @@ live(Server *s, Backend *b)
 
 		if (b->holds[name])
 			return;
-		b->slots = slots_of[name];
-		if (b->slots > 0)
+		b->permits = permits_of[name];
+		if (b->permits > 0)
 		{
 			if (once_in(6))
-				b->slots = 1 + random_below(3);
+				b->permits = 1 + random_below(3);
 			start_wait(s, b, LEVEL2, name, ZKLOCK_EXCLUSIVE);
 			COVER(SLOT);
 		}
@@ -770,17 +771,17 @@ is_behind(int name, const Contender *c, const Contender *before)
 	return false;
 }
 
-/* Would c, which asks for a slot, wait still if that one stayed, and of the others all
+/* Would c, which asks for a permit, wait still if that one stayed, and of the others all
  * went that can? */
 static bool
-needs_slot(const Contender *c, const Contender *that)
+needs_permit(const Contender *c, const Contender *that)
 {
-	int limit = that->slots;
+	int limit = that->permits;
 	int nstay = 1;
 
 	for (const Contender *o = that + 1; o <= c; o++)
 	{
-		int least = o->slots < limit ? o->slots : limit;
+		int least = o->permits < limit ? o->permits : limit;
 
 		if (nstay < least)
 			continue;
@@ -816,7 +817,7 @@ waits_for(int who, int b)
 	for (const Contender *o = queue[p->what]; o < c; o++)
 		if (o->server == number_of(t) && has_grant(q, p->what, o) &&
 			is_granted(p->what, o) &&
-			(c->slots > 0 ? needs_slot(c, o) : is_behind(p->what, c, o)))
+			(c->permits > 0 ? needs_permit(c, o) : is_behind(p->what, c, o)))
 			return true;
 	return false;
 }
@@ -921,7 +922,7 @@ edges_from(const Server *s, int name, const Contender *c, int holder, bool all,
 				e->edge.grant = c->uuid;
 				e->edge.contender = w->uuid;
 				e->edge.joins = join;
-				e->edge.kind = w->slots > 0 ? ZKLOCK_KIND_SLOT : ZKLOCK_KIND_LOCK;
+				e->edge.kind = w->permits > 0 ? ZKLOCK_KIND_SEMAPHORE : ZKLOCK_KIND_LOCK;
 				e->edge.name[0] = (char) ('a' + b->what);
 				e->edge.holder = holder + 1;
 				e->edge.waiter = line[i] + 1;
@@ -1102,24 +1103,24 @@ is_wanted_here_alone(const ZkFollowed *f)
 	return false;
 }
 
-/* Does its wait ask for one of several slots? */
+/* Does its wait ask for one of several permits? */
 static bool
 asks_for_several(const ZkFollowed *f)
 {
 	for (int name = 0; name < nnames; name++)
 		for (const Contender *c = queue[name]; c < queue[name] + nqueue[name]; c++)
 			if (c->session == f->session && c->uuid == f->edge.contender)
-				return c->slots > 1;
+				return c->permits > 1;
 	return false;
 }
 
 /* Has somebody left one of its queues since the second reading began?  So who waits there
- * for one of several slots may not need the next in the ring any more. */
+ * for one of several permits may not need the next in the ring any more. */
 static bool
 is_broken_by_leaving(const ZkDeadlock *d)
 {
 	for (int i = 0; i < d->nring; i++)
-		if (d->ring[i].edge.kind == ZKLOCK_KIND_SLOT &&
+		if (d->ring[i].edge.kind == ZKLOCK_KIND_SEMAPHORE &&
 			left_at[d->ring[i].edge.name[0] - 'a'] >= d->at_time)
 			return true;
 	return false;
@@ -1287,14 +1288,14 @@ send_request(Server *s, RequestType type)
 	{
 		case CREATE:
 		case SET:
-			out = zklock_waits_begin(r->text, "server");
+			out = zklock_deadlock_waits_begin(r->text, "server");
 			for (int i = 0; i < s->d.nown; i++)
 			{
 				ZkWaitEdge edge = s->d.own[i].edge;
 
 				if (ZKLOCK_DEADLOCK_MUTANT == 3)
 					edge.stamp = now + s->clock + 1;
-				out = zklock_waits_add(out, &edge);
+				out = zklock_deadlock_waits_add(out, &edge);
 			}
 			if (s->d.make)
 				directory = true;
@@ -1338,7 +1339,7 @@ take_reply(Server *s, Request *r)
 											.uuid_lo = r->children[i].uuid,
 											.sequence = r->children[i].sequence,
 											.mode = r->children[i].mode,
-											.slots = r->children[i].slots};
+											.permits = r->children[i].permits};
 			zklock_deadlock_listed(&s->d, r->serial, r->rc, children, r->nchildren);
 			break;
 		case READ:
@@ -1564,7 +1565,7 @@ begin_world(uint64_t seed)
 	}
 	keeps = !once_in(3);
 	for (int i = 0; i < nnames; i++)
-		slots_of[i] = once_in(5) ? 1 + once_in(3) : 0;
+		permits_of[i] = once_in(5) ? 1 + once_in(3) : 0;
 	memset(nqueue, 0, sizeof(nqueue));
 	memset(left_at, 0, sizeof(left_at));
 	memset(last_sequence, 0, sizeof(last_sequence));

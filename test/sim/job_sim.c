@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * job_sim.c
- *	  Plays seeded schedules of a job on several servers against src/protocol/job.c.
+ *	  Plays seeded schedules of a job on several servers against src/protocol/job_rules.c.
  *
  * Servers take a job's lock for their backends, one at a time, which read the record,
  * decide, run, commit and write what became of it, each step when its turn comes. Servers
@@ -17,8 +17,8 @@
  * grow, and after the ensemble has gone back nobody is granted anything for a session
  * timeout, in a new session (history_sim).
  *
- * Invariants: those of job.h, by the same numbers, and that each verdict is true when it
- * counts.  Who commits, and when, is written down here by itself (Truth).
+ * Invariants: those of job_rules.h, by the same numbers, and that each verdict is true
+ * when it counts.  Who commits, and when, is written down here by itself (Truth).
  *
  * Usage: see harness.h.
  *
@@ -29,7 +29,7 @@
 #include <string.h>
 
 #include "harness.h"
-#include "job.h"
+#include "job_rules.h"
 
 #ifndef ZKLOCK_JOB_MUTANT
 #define ZKLOCK_JOB_MUTANT 0

@@ -385,7 +385,7 @@ spend_for_set(Table *table, const ZkLockQueue *queue, ZkLockEvent *event)
 		event->set[b->mode] = b->set;
 		for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 		{
-			const ZkContender *grant = zklock_queue_grant(queue, (ZkLockMode) mode);
+			const ZkContender *grant = zklock_lock_queue_grant(queue, (ZkLockMode) mode);
 
 			if (table->usable[mode] && ZKLOCK_MUTANT != 16 && ZKLOCK_MUTANT != 19 &&
 				table_held(table, (ZkLockMode) mode) == 0 &&

@@ -687,9 +687,9 @@ execute_write(const Request *request, int session, int *node)
 			return ZKLOCK_RC_OK;
 
 		case ZKLOCK_ACT_CREATE:
-			if (request->slots > 0)
-				zklock_format_slot(prefix, zk.session[session].id, request->uuid,
-								   request->slots);
+			if (request->permits > 0)
+				zklock_format_permit(prefix, zk.session[session].id, request->uuid,
+									 request->permits);
 			else
 				zklock_format_contender(prefix, zk.session[session].id, request->uuid,
 										ZKLOCK_KIND_LOCK, request->mode);

@@ -118,7 +118,7 @@ typedef struct Request
 	int generation;
 	uint64_t uuid;
 	ZkLockMode mode;
-	int slots; /* CREATE: of so many; 0: a lock */
+	int permits; /* CREATE: of so many; 0: a lock */
 	int attempt;
 	bool sync;
 	bool watch;	 /* LIST: on the children, too */

@@ -215,7 +215,7 @@ do_prove(Server *server)
 	bool wanted = false;
 
 	for (int q = 0; q < nqueues; q++)
-		wanted |= zklock_queue_wants_proof(&server->queue[q]);
+		wanted |= zklock_lock_queue_wants_proof(&server->queue[q]);
 	return wanted && server_tick(server);
 }
 
@@ -550,7 +550,7 @@ check_nothing_left(void)
 	{
 		for (int q = 0; q < nqueues; q++)
 		{
-			if (!zklock_queue_empty(&servers[s].queue[q]))
+			if (!zklock_lock_queue_empty(&servers[s].queue[q]))
 				fail("server %d: queue %d is not empty", s, q);
 		}
 	}

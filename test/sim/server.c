@@ -12,7 +12,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "siblings.h"
+#include "semaphore_siblings.h"
 #include "world.h"
 
 #include <inttypes.h>
@@ -102,7 +102,7 @@ check_granted(Server *server, int queue, const ZkLockAction *action, bool keep)
 	if (node < 0 || !server_owns(server, node) ||
 		zk.node[node].child.uuid_lo != action->uuid ||
 		zk.node[node].child.mode != action->mode ||
-		zk.node[node].child.slots != server->queue[queue].slots)
+		zk.node[node].child.permits != server->queue[queue].permits)
 		fail("token %" PRId64 " is not our contender's czxid", action->token);
 	own = &zk.node[node];
 	if (own->dzxid <= server->told[queue])
@@ -132,7 +132,8 @@ check_granted(Server *server, int queue, const ZkLockAction *action, bool keep)
 static void
 check_deadlock(Server *server, int queue, const ZkLockAction *action)
 {
-	const ZkContender *shared = zklock_queue_grant(&server->queue[queue], ZKLOCK_SHARED);
+	const ZkContender *shared =
+		zklock_lock_queue_grant(&server->queue[queue], ZKLOCK_SHARED);
 	int exclusive = zk_find_token(queue_dir(queue), action->token);
 
 	COVER(DEADLOCK);
@@ -169,9 +170,9 @@ check_blocked(Server *server, int queue, const ZkLockAction *action)
 			b->heard && b->asked_at < asked_at)
 			asked_at = b->asked_at;
 	}
-	if (server->queue[queue].contender[action->slot].state == ZKLOCK_BLOCKED)
+	if (server->queue[queue].contender[action->index].state == ZKLOCK_BLOCKED)
 		COVER(PROBE_BLOCKED);
-	if (server->queue[queue].contender[action->slot].state == ZKLOCK_GRANTED)
+	if (server->queue[queue].contender[action->index].state == ZKLOCK_GRANTED)
 		COVER(JOIN_BLOCKED);
 	if (asked_at != NEVER && !server->refused[queue] && !server->conn.deposed &&
 		!world.was_blocked(server, queue, action->mode, asked_at))
@@ -269,8 +270,9 @@ perform(Server *server, int queue, const ZkLockAction *action, bool keep)
 {
 	Request request = {.type = action->type, .multi = -1, .queue = queue};
 
-	TRACE("    %s slot %d uuid %" PRIx64 " %s list %" PRIu64 " token %" PRId64 " %s%s%s%s",
-		  request_name(action->type), action->slot, action->uuid & 0xffff,
+	TRACE("    %s permit %d uuid %" PRIx64 " %s list %" PRIu64 " token %" PRId64
+		  " %s%s%s%s",
+		  request_name(action->type), action->index, action->uuid & 0xffff,
 		  action->mode == ZKLOCK_SHARED ? "shared" : "exclusive", action->list,
 		  action->token, action->name ? action->name : "", action->sync ? " (sync)" : "",
 		  action->watch ? " (watch)" : "", action->demanded ? " (demanded)" : "");
@@ -309,7 +311,7 @@ perform(Server *server, int queue, const ZkLockAction *action, bool keep)
 		return;
 
 	request.dir = queue_dir(queue);
-	request.slots = server->queue[queue].slots;
+	request.permits = server->queue[queue].permits;
 	request.generation = server->generation[queue];
 	request.uuid = action->uuid;
 	request.mode = action->mode;
@@ -327,9 +329,9 @@ perform(Server *server, int queue, const ZkLockAction *action, bool keep)
 
 		if (action->sequence < 0)
 			fail("%s of a contender whose name is not known", request_name(action->type));
-		if (action->slots > 0)
-			zklock_format_slot(request.name, server_session(server), action->uuid,
-							   action->slots);
+		if (action->permits > 0)
+			zklock_format_permit(request.name, server_session(server), action->uuid,
+								 action->permits);
 		else
 			zklock_format_contender(request.name, server_session(server), action->uuid,
 									ZKLOCK_KIND_LOCK, action->mode);
@@ -363,7 +365,7 @@ perform(Server *server, int queue, const ZkLockAction *action, bool keep)
 }
 
 /*
- * Of slots all queues are of one name (siblings.h).
+ * Of permits all queues are of one name (semaphore_siblings.h).
  */
 
 /* What the others are to a place. */
@@ -372,7 +374,7 @@ tell_of_siblings(const Server *server, int queue, ZkLockEvent *event)
 {
 	event->leader = INT64_MAX;
 	event->beside = 0;
-	if (server->queue[queue].slots == 0)
+	if (server->queue[queue].permits == 0)
 		return;
 	for (int i = 0; i < NPARTS; i++)
 	{
@@ -383,8 +385,8 @@ tell_of_siblings(const Server *server, int queue, ZkLockEvent *event)
 	}
 	for (int q = 0; q < nqueues; q++)
 	{
-		if (q != queue && server->queue[q].slots > 0)
-			zklock_siblings_add(event, &server->queue[q]);
+		if (q != queue && server->queue[q].permits > 0)
+			zklock_semaphore_siblings_add(event, &server->queue[q]);
 	}
 }
 
@@ -405,9 +407,9 @@ first_that_waits(const Server *server)
 
 	for (int q = 0; q < nqueues; q++)
 	{
-		int64_t number = zklock_siblings_waiting(&server->queue[q]);
+		int64_t number = zklock_semaphore_siblings_waiting(&server->queue[q]);
 
-		if (server->queue[q].slots == 0 || number >= lowest)
+		if (server->queue[q].permits == 0 || number >= lowest)
 			continue;
 		lowest = number;
 		first = q;
@@ -425,9 +427,10 @@ tell_siblings(Server *server, int queue, const ZkLockQueue *before,
 
 	if (first < 0 || first == queue || !has_heard(server, first))
 		return;
-	event.ended = zklock_siblings_ended(before, &server->queue[queue], actions,
-										zklock_siblings_waiting(&server->queue[first]));
-	if (event.ended > 0 || zklock_siblings_is_led(&server->queue[first]))
+	event.ended = zklock_semaphore_siblings_ended(before, &server->queue[queue], actions,
+												  zklock_semaphore_siblings_waiting(
+													  &server->queue[first]));
+	if (event.ended > 0 || zklock_semaphore_siblings_is_led(&server->queue[first]))
 		step(server, first, &event);
 }
 
@@ -514,7 +517,8 @@ step(Server *server, int queue, ZkLockEvent *event)
 	}
 	world.notice(server);
 	/* a listing is shown to others first, see receive_listing */
-	if (before.slots > 0 && event->type != ZKLOCK_EV_LISTED && event->type != ZKLOCK_EV_SEEN)
+	if (before.permits > 0 && event->type != ZKLOCK_EV_LISTED &&
+		event->type != ZKLOCK_EV_SEEN)
 		tell_siblings(server, queue, &before, &actions);
 }
 
@@ -550,7 +554,7 @@ server_send_set(Server *server, int number)
 		ZkLockEvent event = {.type = ZKLOCK_EV_JOINTLY, .mode = set->mode};
 		bool fixed;
 		ZkLockPart part =
-			zklock_queue_part(&server->queue[dir], set->mode, set->number, &fixed);
+			zklock_lock_queue_part(&server->queue[dir], set->mode, set->number, &fixed);
 
 		if (set->dirs[dir] && (ZKLOCK_MUTANT != 18 || part == ZKLOCK_PART_READY))
 			step(server, dir, &event);
@@ -572,8 +576,8 @@ server_forget(Server *server, int queue)
 {
 	ZkLockQueue old = server->queue[queue];
 
-	zklock_queue_init(&server->queue[queue], server->connected);
-	server->queue[queue].slots = old.slots;
+	zklock_lock_queue_init(&server->queue[queue], server->connected);
+	server->queue[queue].permits = old.permits;
 	server->generation[queue]++;
 	if (old.succession.watched && !once_in(4))
 		server->queue[queue].succession = old.succession;
@@ -594,9 +598,10 @@ server_feed(Server *server)
 	if (queue < 0)
 		return false;
 	server->all_next = queue + 1 < nqueues ? queue + 1 : -1;
-	if (zklock_queue_empty(&server->queue[queue]) && server->connected)
+	if (zklock_lock_queue_empty(&server->queue[queue]) && server->connected)
 		server_forget(server, queue);
-	else if (event.type != ZKLOCK_EV_TICK || zklock_queue_wants_tick(&server->queue[queue]))
+	else if (event.type != ZKLOCK_EV_TICK ||
+			 zklock_lock_queue_wants_tick(&server->queue[queue]))
 		step(server, queue, &event);
 	for (int i = 0; event.type == ZKLOCK_EV_TICK && i < ZKLOCK_NCONTENDERS; i++)
 	{
@@ -628,7 +633,7 @@ step_all(Server *server, ZkLockEventType type)
 	/* what is kept of empty queues goes with the connection */
 	for (int q = 0; q < nqueues && type != ZKLOCK_EV_TICK; q++)
 	{
-		if (zklock_queue_empty(&server->queue[q]))
+		if (zklock_lock_queue_empty(&server->queue[q]))
 			server->queue[q].succession = ZKLOCK_NO_SUCCESSION;
 	}
 	server->all_event = type;
@@ -648,7 +653,7 @@ server_init(Server *server)
 	conn_open(&server->conn);
 	for (int q = 0; q < nqueues; q++)
 	{
-		zklock_queue_init(&server->queue[q], false);
+		zklock_lock_queue_init(&server->queue[q], false);
 		server->table[q].handoff_limit = random_below(3);
 	}
 	server->keep_rate = rates[random_below(lengthof(rates))];
@@ -704,7 +709,7 @@ server_need(Server *server, int queue)
 		return false;
 	server->table[queue].dirty = false;
 	table_need(&server->table[queue], &server->queue[queue], &event);
-	if (zklock_queue_empty(&server->queue[queue]))
+	if (zklock_lock_queue_empty(&server->queue[queue]))
 	{
 		if (once_in(2))
 			server_forget(server, queue);
@@ -765,8 +770,8 @@ take_listing(Server *server, int queue, const Message *message, ZkLockChild *chi
 
 			children[i].sibling = knower >= 0 && knower != queue;
 			children[i].leaving = children[i].sibling && has_heard(server, knower) &&
-				zklock_siblings_leaves(server_contender(server, knower,
-														node->child.uuid_lo));
+				zklock_semaphore_siblings_leaves(server_contender(server, knower,
+																  node->child.uuid_lo));
 		}
 	}
 	if (message->zxid > server->told[queue])
@@ -774,18 +779,18 @@ take_listing(Server *server, int queue, const Message *message, ZkLockChild *chi
 	step(server, queue, event);
 }
 
-/* Of slots other places are shown it, too: the first one that waits, and the next one if
- * that is granted a slot.  Then who is the first one now is told so. */
+/* Of permits other places are shown it, too: the first one that waits, and the next one
+ * if that is granted a permit.  Then who is the first one now is told so. */
 static void
 receive_listing(Server *server, int queue, const Message *message, ZkLockChild *children,
 				ZkLockEvent *event)
 {
-	bool slots = server->queue[queue].slots > 0;
+	bool permits = server->queue[queue].permits > 0;
 	int shown = queue;
 	int first;
 
 	take_listing(server, queue, message, children, event);
-	while (slots && (first = first_that_waits(server)) >= 0 && first != shown &&
+	while (permits && (first = first_that_waits(server)) >= 0 && first != shown &&
 		   has_heard(server, first))
 	{
 		ZkLockEvent seen = {
@@ -992,7 +997,7 @@ server_receive(Server *server)
 static bool
 watches_later(const Server *server, int queue)
 {
-	for (int i = 0; i < ZKLOCK_NCONTENDERS && server->queue[queue].slots > 0; i++)
+	for (int i = 0; i < ZKLOCK_NCONTENDERS && server->queue[queue].permits > 0; i++)
 	{
 		const ZkContender *c = &server->queue[queue].contender[i];
 
@@ -1141,7 +1146,7 @@ check_belief(const Server *server)
 		for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 		{
 			const ZkContender *grant =
-				zklock_queue_grant(&server->queue[q], (ZkLockMode) mode);
+				zklock_lock_queue_grant(&server->queue[q], (ZkLockMode) mode);
 
 			if (grant != NULL && !server->refused[q] && !grant->watch_later &&
 				zk.node[zk_find_token(queue_dir(q), grant->token)].dzxid != NEVER)
@@ -1206,7 +1211,7 @@ check_invariants(void)
 			for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 			{
 				const ZkContender *grant =
-					zklock_queue_grant(&servers[s].queue[q], (ZkLockMode) mode);
+					zklock_lock_queue_grant(&servers[s].queue[q], (ZkLockMode) mode);
 
 				if ((table->usable[mode] || table_held(table, (ZkLockMode) mode) > 0) &&
 					(grant == NULL || grant->token != table->token[mode]))

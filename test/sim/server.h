@@ -9,7 +9,7 @@
  *
  * A queue, and the table entry that it belongs to, stands for a lock: then each has a
  * directory of its own.  Or it stands for one session's place among those that have or
- * want slots: then all are of one directory.  What is not the same there is the world's
+ * want permits: then all are of one directory.  What is not the same there is the world's
  * (world.h).
  *
  *-------------------------------------------------------------------------
@@ -19,7 +19,7 @@
 
 #include "local.h"
 #include "model.h"
-#include "set.h"
+#include "set_rules.h"
 
 #define MAX_QUEUES MAX_DIRS
 

@@ -3,7 +3,7 @@
  * sets.c
  *	  Backends that want several locks in one step, for the simulator.
  *
- * This stands for acquireset.c and sets.c: a set has a part in each table, gets level 1
+ * This stands for set_backend.c and sets.c: a set has a part in each table, gets level 1
  * of one after the other, takes the grants that are there if all of them are, or has the
  * worker ask for all of them.
  *
@@ -197,7 +197,7 @@ work(Server *server, Set *set)
 	for (int dir = 0; dir < ndirs; dir++)
 	{
 		if (set->dirs[dir])
-			set->token = zklock_queue_grant(&server->queue[dir], set->mode)->token;
+			set->token = zklock_lock_queue_grant(&server->queue[dir], set->mode)->token;
 	}
 	return true;
 }

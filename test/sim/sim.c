@@ -292,7 +292,8 @@ do_admit(Server *server, int queue)
 static bool
 do_upgrade(Server *server, int queue)
 {
-	/* who holds a lock and waits is in a circle with sets, perhaps, and deadlock.h's */
+	/* who holds a lock and waits is in a circle with sets, perhaps, and
+	 * deadlock_rules.h's */
 	return !with_sets && table_upgrade(&server->table[queue], some_backend());
 }
 

@@ -431,24 +431,25 @@ test_our_form(void)
 	end_group("uuid and mode are read from exactly our three forms");
 }
 
-/* How many slots there are is read from what we write, and from nothing that is like it. */
+/* How many permits there are is read from what we write, and from nothing that is like
+ * it. */
 static void
-test_slots(void)
+test_permits(void)
 {
-	static const int slots[] = {1, 2, 9, 10, 999999, ZKLOCK_SLOTS_MAX};
+	static const int permits[] = {1, 2, 9, 10, 999999, ZKLOCK_PERMITS_MAX};
 	static const char *const others[] = {"0-",		 "01-",		  "-",	 "",   "1",
 										 "1000001-", "99999999-", "+1-", "1x-"};
 	ZkLockChild child;
 
-	for (size_t i = 0; i < lengthof(slots); i++)
+	for (size_t i = 0; i < lengthof(permits); i++)
 	{
 		char name[ZKLOCK_CONTENDER_LEN + 11];
 
-		zklock_format_slot(name, UUID_HI, UUID_LO, slots[i]);
+		zklock_format_permit(name, UUID_HI, UUID_LO, permits[i]);
 		CHECK(strlen(name) < ZKLOCK_CONTENDER_LEN, "%s", name);
 		strcat(name, "0000000042");
 		CHECK(zklock_parse_child(name, &child) && child.uuid_hi == UUID_HI &&
-				  child.uuid_lo == UUID_LO && child.slots == slots[i] &&
+				  child.uuid_lo == UUID_LO && child.permits == permits[i] &&
 				  child.sequence == 42,
 			  "%s", name);
 	}
@@ -456,11 +457,11 @@ test_slots(void)
 	{
 		char name[128];
 
-		snprintf(name, sizeof(name), "_c_" UUID_TEXT "-slot%s0000000042", others[i]);
-		CHECK(zklock_parse_child(name, &child) && child.uuid_hi == 0 && child.slots == 0,
+		snprintf(name, sizeof(name), "_c_" UUID_TEXT "-permit%s0000000042", others[i]);
+		CHECK(zklock_parse_child(name, &child) && child.uuid_hi == 0 && child.permits == 0,
 			  "%s", name);
 	}
-	end_group("numbers of slots");
+	end_group("numbers of permits");
 }
 
 static void
@@ -581,7 +582,7 @@ main(void)
 	test_sequence_numbers();
 	test_no_contenders();
 	test_our_form();
-	test_slots();
+	test_permits();
 	test_hash();
 	test_servers();
 	test_text();

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * world.h
- *	  What the simulated servers compete for: locks (sim.c), or slots (slots_sim.c).
+ *	  What the simulated servers compete for: locks (sim.c), or permits (semaphore_sim.c).
  *
  * All else is theirs in common: ZooKeeper (model.c), the worker (server.c), the table
  * (local.c), and what can happen to them (schedule.c).

@@ -2,7 +2,7 @@
 # a model of what they may be answered (test/perl/Model.pm).
 #
 # A sequence is some forty steps.  In each a session does something: takes a lock or a
-# slot in some mode, scope and way, gives one up, begins, ends or goes back in a transaction, is
+# permit in some mode, scope and way, gives one up, begins, ends or goes back in a transaction, is
 # cancelled or ends.  Then all settles: whoever must be answered has been, whoever waits
 # is seen to wait, and the servers and ZooKeeper show what the model expects and nothing
 # besides.  So the outcome of a step is known before the next one is made, and who must
@@ -42,7 +42,7 @@ my $fenced = 0;
 my @elections = qw(e f);
 
 # Of the sequence
-my ($model, %client, @names, @slots, @script, @servers, %kept, %setting, %mood, %queued);
+my ($model, %client, @names, @permits, @script, @servers, %kept, %setting, %mood, %queued);
 my %seen;
 
 #
@@ -278,7 +278,7 @@ sub wrong_session
 	return @wrong, map { "$s->{name} has $_ $is{$_}{count}" } sort keys %is;
 }
 
-# Of slots each session has an entry and a contender, and so has each that is kept.
+# Of permits each session has an entry and a contender, and so has each that is kept.
 sub place { my $row = shift; return ' of ' . ($row->{pid} || $row); }
 
 # contender: { name => { "server mode" => 1 } }, who must have one; token: { name => { token
@@ -287,10 +287,10 @@ sub wrong_queues
 {
 	my ($contender, $token) = @_;
 	my @wrong;
-	for my $name (@names, @slots)
+	for my $name (@names, @permits)
 	{
 		my @expected = sort keys %{ $contender->{$name} // {} };
-		my @kind = Model::slots_of($name) ? 'slots' : ();
+		my @kind = Model::permits_of($name) ? 'semaphores' : ();
 		my @queue = ZkLock::queue($zk, $name, @kind);
 		$queued{$name} = @queue;
 		push @wrong, "$name has $queued{$name} contenders, not those of " . (join(', ', @expected) || 'nobody') if $queued{$name} != @expected;
@@ -326,10 +326,10 @@ sub unsettled
 	{
 		my $see = look($server);
 		my @rows = @{ $see->{rows} };
-		$contender{ $_->{name} }{ "$server $_->{mode}" . (Model::slots_of($_->{name}) ? place($_) : '') } = 1 for grep { $_->{state} ne 'waiting' } @rows;
+		$contender{ $_->{name} }{ "$server $_->{mode}" . (Model::permits_of($_->{name}) ? place($_) : '') } = 1 for grep { $_->{state} ne 'waiting' } @rows;
 		$is_kept{ $_->{name} }{$server}{ $_->{mode} }++ for grep { $_->{state} eq 'kept' } @rows;
 		$token{ $_->{name} }{ $_->{token} } = 1 for grep { $_->{granted} && $_->{mode} eq 'exclusive' } @rows;
-		my $names = uniq((map { Model::slots_of($_->{name}) ? "$_->{name}" . place($_) : $_->{name} } @rows), map { "election $_" } grep { $model->candidate($server, $_) } @elections);
+		my $names = uniq((map { Model::permits_of($_->{name}) ? "$_->{name}" . place($_) : $_->{name} } @rows), map { "election $_" } grep { $model->candidate($server, $_) } @elections);
 		my ($locks, $guards, $doubt) = (0, 0, 0);
 		my %of_others = map { $_->{pid} => 1 } grep { $_->{pid} } @rows;
 		for my $s (grep { $_->{server} eq $server } $model->sessions)
@@ -382,19 +382,19 @@ sub settle
 
 sub random { return $_[ int rand @_ ]; }
 
-sub random_name { return random(@slots && rand() < $mood{slots} ? @slots : @names); }
+sub random_name { return random(@permits && rand() < $mood{permits} ? @permits : @names); }
 
 # The arguments that say which name it is
-sub named { my ($name) = @_; return "'$name'" . (Model::slots_of($name) ? ", 'slot'" : ''); }
+sub named { my ($name) = @_; return "'$name'" . (Model::permits_of($name) ? ", 'semaphore'" : ''); }
 
 sub acquire
 {
 	my $s = shift;
 	my $name = random_name();
-	my $slots = Model::slots_of($name);
-	my $mode = !$slots && rand() < $mood{shared} ? 'shared' : 'exclusive';
+	my $permits = Model::permits_of($name);
+	my $mode = !$permits && rand() < $mood{shared} ? 'shared' : 'exclusive';
 	my $scope = rand() < $mood{session} ? 'session' : 'transaction';
-	my $kind = random(qw(lock lock lock lock lock try try try within patient block limited), $slots || $s->{block} && rand() < 0.8 ? () : 'procedure');
+	my $kind = random(qw(lock lock lock lock lock try try try within patient block limited), $permits || $s->{block} && rand() < 0.8 ? () : 'procedure');
 	my $call = { name => $name, mode => $mode, scope => $scope, kind => 'lock', has_token => 0 };
 	my $before = '';
 	my $again = '';
@@ -435,7 +435,7 @@ sub acquire
 		$before = "SET $local$setting = '30ms'";
 		$again = "SET $local$setting = 0";
 	}
-	$call->{sql} =~ s/zk_(try_)?lock\('$name', '$mode'/'zk_' . ($1 \/\/ '') . "acquire('$name', $slots"/e if $slots;
+	$call->{sql} =~ s/zk_(try_)?lock\('$name', '$mode'/'zk_' . ($1 \/\/ '') . "acquire('$name', $permits"/e if $permits;
 	$call->{passes} = 1 if !$s->{block} && $call->{scope} eq 'transaction';
 	run_as($s, $before, 'SET') if $before && !$s->{aborted};
 	$model->end_void($s) unless $s->{aborted} || $call->{procedure} && $s->{block};
@@ -469,11 +469,11 @@ sub unlock
 	my $s = shift;
 	my $name = random_name();
 	my $sql = "SELECT zk_unlock(" . named($name) . ')';
-	my $kind = Model::slots_of($name) ? 'slot' : 'lock';
+	my $kind = Model::permits_of($name) ? 'semaphore' : 'lock';
 	return run_as($s, $sql, '25P02') if $s->{aborted};
 	my $may = $model->expect_unlock($s, $name);
 	my $answer = run_as($s, $sql, sort keys %$may);
-	fail_here("$s->{name}: zk_unlock: $answer->{text}") unless ($answer->{value} eq 'f') == ($answer->{text} =~ /WARNING 55000: you do not hold $kind "$name" in session scope/);
+	fail_here("$s->{name}: zk_unlock: $answer->{text}") unless ($answer->{value} eq 'f') == ($answer->{text} =~ /WARNING 55000: you do not hold (?:a permit of )?$kind "$name" in session scope/);
 	$model->unlocked($s, $name, $answer->{value});
 	return;
 }
@@ -517,14 +517,14 @@ sub token
 sub fence
 {
 	my $s = shift;
-	my ($name) = shuffle(grep { $model->holds($s, $_) } @names, @slots);
+	my ($name) = shuffle(grep { $model->holds($s, $_) } @names, @permits);
 	return if !defined $name || $s->{aborted};
 	# a resource of its own: a row that another one has written would have to be waited for
 	my $mode = $model->holds($s, $name);
 	my $token = $s->{token}{$name}{$mode} // return;
 	$fenced++;
 	# others may hold it at the same time
-	return run_as($s, "SELECT zk_fence('r$fenced', $token)", '55000') if $mode eq 'shared' || Model::slots_of($name) > 1;
+	return run_as($s, "SELECT zk_fence('r$fenced', $token)", '55000') if $mode eq 'shared' || Model::permits_of($name) > 1;
 	run_as($s, "SELECT zk_fence('r$fenced', $token)", '');
 	run_as($s, "SELECT zk_fence('r$fenced', $token)", '');
 	return if rand() < 0.7;
@@ -592,8 +592,8 @@ my @wrong_calls = (
 sub look_elsewhere
 {
 	my $s = shift;
-	my $name = random(@names, @slots);
-	my $sql = Model::slots_of($name) ? "SELECT count(*) FROM zk_contenders('$name', 'slot')" : random("SELECT count(*) FROM zk_contenders('$name')", "SELECT coalesce(sum(contenders), 0) FROM zk_lock_dirs('$name') WHERE name = '$name'");
+	my $name = random(@names, @permits);
+	my $sql = Model::permits_of($name) ? "SELECT count(*) FROM zk_contenders('$name', 'semaphore')" : random("SELECT count(*) FROM zk_contenders('$name')", "SELECT coalesce(sum(contenders), 0) FROM zk_lock_dirs('$name') WHERE name = '$name'");
 	run_as($s, $sql, $s->{aborted} ? '25P02' : $queued{$name});
 	return;
 }
@@ -770,8 +770,8 @@ sub sequence
 	my $steps = 30 + int rand 30;
 	@names = map { "n$_" } 1 .. ($small && rand() < 0.6 ? 7 : random(1, 1, 2, 3));
 	# how often a lock is shared, and outlives its transaction; how soon a transaction ends
-	@slots = map { "s$_-" . random(1, 2, 2, 3) } 1 .. random(0, 1, 1, 2);
-	%mood = (slots => random(0.2, 0.5, 0.8), shared => random(0.5, 0.6, 0.85), session => random(0.2, 0.5), end => random(1, 4, 8), election => random(0.3, 0.3, 3));
+	@permits = map { "s$_-" . random(1, 2, 2, 3) } 1 .. random(0, 1, 1, 2);
+	%mood = (permits => random(0.2, 0.5, 0.8), shared => random(0.5, 0.6, 0.85), session => random(0.2, 0.5), end => random(1, 4, 8), election => random(0.3, 0.3, 3));
 	@script = ();
 	%client = ();
 	%kept = ();

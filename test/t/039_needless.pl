@@ -51,7 +51,7 @@ sub writes
 #
 # Directories of others: a new connection and a new worker list none of them.
 #
-for my $kind ('locks', 'elections', 'jobs', 'slots', 'barriers')
+for my $kind ('locks', 'elections', 'jobs', 'semaphores', 'barriers')
 {
 	$foreign->create("/zklock/$kind/foreign$_") for 1 .. 40;
 	$foreign->create("/zklock/$kind/foreign$_/_c_00000000-1111-4222-8333-444455556666-lock-", mode => 'ephemeral_sequential') for 1 .. 3;
@@ -115,7 +115,7 @@ $session = ZkLock::session($node);
 $session->send("SELECT zk_try_lock('own', timeout => '1h')")->wait_level(2);
 $proxy->heal;
 is($session->result, 't', 'the first one makes the root');
-is_deeply([ sort $zk->children('/zklock') ], [qw(barriers elections jobs locks queues servers slots tokens)], '... all of it');
+is_deeply([ sort $zk->children('/zklock') ], [qw(barriers elections jobs locks queues semaphores servers tokens)], '... all of it');
 # On a slow machine the outage itself may outlast a handle.
 unlike(PostgreSQL::Test::Utils::slurp_file($node->logfile, $log), qr/connected to ZooKeeper server.*starting anew|exited with exit code/s, '... at the first try');
 $zk->delete('/zklock/queues');

@@ -188,7 +188,7 @@ ZkLock::wait_connected($c);
 ZkLock::wait_until(sub { state_of($c, 'last_error') =~ /tokens/ }, 'open nodes are noticed');
 like(state_of($c, 'last_error'), qr{^znode "/zklock/tokens" was made without "zklock.acl", and is open to every client$}, 'open nodes are named');
 my $opened = () = log_of($c) =~ /is open to every client$/mg;
-is($opened, 9, '... root, locks, elections, jobs, barriers, slots, queues, servers, tokens');
+is($opened, 9, '... root, locks, elections, jobs, barriers, semaphores, queues, servers, tokens');
 set_and_reload($c, acl => 'open');
 ZkLock::wait_until(sub { log_of($c) =~ /DETAIL:  "zklock.acl" is "open"/ }, 'acl = open: the log says so');
 ZkLock::wait_connected($c);

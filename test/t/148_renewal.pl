@@ -89,20 +89,20 @@ sub renewed
 	return isnt(session_of($p), $session, "$what: another session");
 }
 
-# slots
-$sp->query("SELECT zk_acquire('slots', 2)") for 1 .. 3;
-$sq->query("BEGIN; SELECT zk_acquire('slots', 2)");
+# permits
+$sp->query("SELECT zk_acquire('semaphores', 2)") for 1 .. 3;
+$sq->query("BEGIN; SELECT zk_acquire('semaphores', 2)");
 my $session = rest();
-$sp->query("BEGIN; SELECT zk_acquire('slots', 2)");
-renewed($session, 'a slot');
-isnt($sp->query("SELECT zk_slot('slots')"), $sq->query("SELECT zk_slot('slots')"), '... and a number of its own');
-$sq2->send("SELECT zk_acquire('slots', 2) > 0")->wait_level(2);
+$sp->query("BEGIN; SELECT zk_acquire('semaphores', 2)");
+renewed($session, 'a permit');
+isnt($sp->query("SELECT zk_permit('semaphores')"), $sq->query("SELECT zk_permit('semaphores')"), '... and a number of its own');
+$sq2->send("SELECT zk_acquire('semaphores', 2) > 0")->wait_level(2);
 $sp->query('COMMIT');
 is($sq2->result, 't', '... which others have after it');
-$sq2->query("BEGIN; SELECT zk_acquire('slots', 2)");
+$sq2->query("BEGIN; SELECT zk_acquire('semaphores', 2)");
 $session = rest();
-is($sp->query("SELECT zk_try_acquire('slots', 2)"), 'f', 'there is none');
-renewed($session, 'no slot');
+is($sp->query("SELECT zk_try_acquire('semaphores', 2)"), 'f', 'there is none');
+renewed($session, 'no permit');
 $_->query('COMMIT') for $sq, $sq2;
 
 # a set, of which another server has one
@@ -265,7 +265,7 @@ cmp_ok($waited, '>', 0.4, 'a connection of a new handle waits, too');
 
 
 # What is told of meanwhile by watches is not lost on those who wait, nor on what is kept.
-$ss->query("SELECT zk_lock('held', scope => 'session'), zk_is_leader('e'), zk_acquire('slots', 1, 'session')");
+$ss->query("SELECT zk_lock('held', scope => 'session'), zk_is_leader('e'), zk_acquire('semaphores', 1, 'session')");
 $ss->query("SELECT zk_lock('kept')");
 $sq->query("SELECT zk_lock('wanted', scope => 'session')");
 $ss2->send("SELECT zk_lock('wanted') > 0")->wait_level(2);
@@ -278,7 +278,7 @@ $sq2->send("SELECT zk_lock('kept') > 0");
 $sq3->send("CALL zk_barrier('meet', 2)");
 $sq->query("SELECT zk_queue_put('slow', 'x')");
 is(join(' ', map { $_->result } $ss2, $ss3, $ss4, $sq2, $sq3), 't  x t ', 'what comes as a connection waits is heard of');
-is($ss->query("SELECT zk_assert('held') > 0 AND zk_require_leader('e') > 0 AND zk_slot('slots') = 1"), 't', '... and all is held that was');
+is($ss->query("SELECT zk_assert('held') > 0 AND zk_require_leader('e') > 0 AND zk_permit('semaphores') = 1"), 't', '... and all is held that was');
 $proxy->heal;
 ZkLock::wait_connected($slow);
 

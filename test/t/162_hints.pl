@@ -49,7 +49,7 @@ for my $line (split /\n/, PostgreSQL::Test::Utils::slurp_file("$FindBin::Bin/../
 	ok(-f "$FindBin::Bin/$_.pl" || -f "$FindBin::Bin/../../sql/$_.sql", "a test $_ for: $text") for split /, /, $tests =~ s/^(?:by hand|not followed):.*//r;
 }
 is(join("\n", sort keys %listed), join("\n", sort keys %printed), 'test/hints.md has all hints in src, and no other');
-is(join(', ', sort keys %indirect), 'backend/command.c: hint, backend/limit.c: texts[limit].hint, backend/loss.c: text.hint, backend/settler.c: error->hint', 'hints that are made elsewhere are known');
+is(join(', ', sort keys %indirect), 'backend/command.c: hint, backend/job_settler.c: error->hint, backend/limit.c: texts[limit].hint, backend/loss.c: text.hint', 'hints that are made elsewhere are known');
 is(join("\n", grep { !/: [A-Z].*\.$/ && !/: zk_\w+\(.*\.$/ } sort keys %printed), '', 'all are sentences');
 
 #
@@ -71,15 +71,18 @@ sub call { my ($session, $n) = @_; return (calls($session))[ $n // 0 ] // 'SELEC
 
 sub log_of { return PostgreSQL::Test::Utils::slurp_file($_[0]->logfile); }
 
+# What a session has of a name, in messages.
+sub held { my ($kind) = @_; return $kind eq 'semaphore' ? 'a permit of semaphore' : $kind; }
+
 # Its server hears that the contender is gone; the session need not.
 sub lose
 {
 	my ($kind, $name) = @_;
-	my $directory = { lock => 'locks', slot => 'slots', job => 'jobs', election => 'elections' }->{$kind};
+	my $directory = { lock => 'locks', semaphore => 'semaphores', job => 'jobs', election => 'elections' }->{$kind};
 	my $before = () = log_of($a) =~ /\Q$kind "$name" was lost while held/g;
-	# nobody watches a slot before the next heartbeat
-	ZkLock::ask($a, "SELECT zk_break('$name', token, 'slot') FROM zk_contenders('$name', 'slot')") if $kind eq 'slot';
-	$zk->delete(ZkLock::directory($name, $directory) . '/' . (ZkLock::queue($zk, $name, $directory))[0]) if $kind ne 'slot';
+	# nobody watches a permit before the next heartbeat
+	ZkLock::ask($a, "SELECT zk_break('$name', token, 'semaphore') FROM zk_contenders('$name', 'semaphore')") if $kind eq 'semaphore';
+	$zk->delete(ZkLock::directory($name, $directory) . '/' . (ZkLock::queue($zk, $name, $directory))[0]) if $kind ne 'semaphore';
 	ZkLock::wait_until(sub { (() = log_of($a) =~ /(?:\Q$kind "$name" was lost while held\E|no longer leader of election "\Q$name\E")/g) > $before }, "$name: $kind is lost");
 	return;
 }
@@ -204,7 +207,7 @@ works($sa, 'SELECT takes()', '... and a function that is marked as the hint says
 $sa->query('RESET ALL');
 $sa->query('DROP FUNCTION takes()');
 
-for my $of ([ "zk_lock('prepared', %s)", 'exclusive', 'transaction', "zk_unlock('prepared')" ], [ "zk_acquire('prepared', %s)", 2, 'transaction', "zk_unlock('prepared', 'slot')" ])
+for my $of ([ "zk_lock('prepared', %s)", 'exclusive', 'transaction', "zk_unlock('prepared')" ], [ "zk_acquire('prepared', %s)", 2, 'transaction', "zk_unlock('prepared', 'semaphore')" ])
 {
 	my ($take, $first, $scope, $end) = @$of;
 	my $sql = sub { return 'BEGIN; SELECT ' . sprintf($take, "'$first', '$_[0]'") . "; INSERT INTO t VALUES ('prepared'); PREPARE TRANSACTION 'p'"; };
@@ -224,15 +227,15 @@ like(hint($sa), qr/ends with its transaction\.$/, '... has a hint');
 $sa->query('COMMIT');
 ZkLock::ok_clean($zk, [$a], 'scope');
 
-$sa->query("SELECT zk_acquire('slots', 3, 'session')");
-like($sa->fails("SELECT zk_acquire('slots', 2, 'session')"), qr/^55000: cannot acquire/, 'one of fewer slots');
+$sa->query("SELECT zk_acquire('semaphores', 3, 'session')");
+like($sa->fails("SELECT zk_acquire('semaphores', 2, 'session')"), qr/^55000: cannot acquire/, 'one of fewer permits');
 my ($number) = hint($sa) =~ /ask for one of (\d+)\./;
-works($sa, "SELECT zk_acquire('slots', $number, 'session')", '... of the number that the hint has');
-$sa->query("SELECT zk_unlock('slots', 'slot')") for 1, 2;
-works($sa, "SELECT zk_acquire('slots', 2, 'session')", '... or released before');
-$sb->query("SELECT zk_acquire('slots', 3, 'session')");
-like($sb->notices, qr/^WARNING 01000: somebody else asks for one of 2 slots/, 'others name another number');
-is($sb->query("SELECT string_agg(concat(server, slots), ' ') FROM " . call($sb)), 'a2 b3', '... and the call of the hint shows who');
+works($sa, "SELECT zk_acquire('semaphores', $number, 'session')", '... of the number that the hint has');
+$sa->query("SELECT zk_unlock('semaphores', 'semaphore')") for 1, 2;
+works($sa, "SELECT zk_acquire('semaphores', 2, 'session')", '... or released before');
+$sb->query("SELECT zk_acquire('semaphores', 3, 'session')");
+like($sb->notices, qr/^WARNING 01000: somebody else asks for one of 2 permits/, 'others name another number');
+is($sb->query("SELECT string_agg(concat(server, permits), ' ') FROM " . call($sb)), 'a2 b3', '... and the call of the hint shows who');
 $_->query('SELECT zk_unlock_all()') for $sa, $sb;
 
 $sa->query("SELECT zk_lock('set', 'shared', 'session')");
@@ -304,20 +307,20 @@ my %held = (
 	'exclusive' => [ 'lock', "zk_lock('%s', 'exclusive', 'session')" ],
 	'shared' => [ 'lock', "zk_lock('%s', 'shared', 'session')" ],
 	"it's \\" => [ 'lock', "zk_lock('%s', scope => 'session')" ],
-	'slot' => [ 'slot', "zk_acquire('%s', 2, 'session')" ],
+	'semaphore' => [ 'semaphore', "zk_acquire('%s', 2, 'session')" ],
 );
 for my $name (sort keys %held)
 {
 	my ($kind, $take) = @{ $held{$name} };
 	my $literal = $name =~ s/'/''/gr;
-	my $directory = $kind eq 'slot' ? 'slots' : 'locks';
+	my $directory = $kind eq 'semaphore' ? 'semaphores' : 'locks';
 	my $what = "SELECT count, scope, mode FROM zk_locks WHERE kind = '$kind' AND granted AND name = '$literal' AND pid = " . $sa->pid;
 	for my $n (0, 1)
 	{
 		my $token = $sa->query('SELECT ' . sprintf $take, $literal);
 		my $before = ZkLock::ask($a, $what);
 		lose($kind, $name);
-		is($sa->fails('SELECT count(*) FROM pg_class'), "55000: $kind \"$name\" was lost", "$name: lost");
+		is($sa->fails('SELECT count(*) FROM pg_class'), "55000: @{[ held($kind) ]} \"$name\" was lost", "$name: lost");
 		my $hinted = call($sa, $n);
 		my $answer = $sa->query($hinted);
 		works($sa, 'SELECT count(*) FROM pg_class', "... $hinted helps");
@@ -326,7 +329,7 @@ for my $name (sort keys %held)
 		{
 			cmp_ok($answer, '>', $token, '... with a larger token');
 			is(ZkLock::ask($a, $what), $before, '... and holds what was held, for as long, once');
-			is($sa->query($kind eq 'slot' ? "SELECT zk_unlock('$literal', 'slot')" : "SELECT zk_unlock('$literal')"), 't', '... until it is released');
+			is($sa->query($kind eq 'semaphore' ? "SELECT zk_unlock('$literal', 'semaphore')" : "SELECT zk_unlock('$literal')"), 't', '... until it is released');
 		}
 		ZkLock::ok_clean($zk, [$a], $name, "$name, $hinted", $directory);
 	}
@@ -336,18 +339,18 @@ for my $name (sort keys %held)
 # as often as it says.
 for my $of ([ 'lock', 'twice', "zk_lock('twice', 'exclusive', 'session')", "zk_lock('twice', 'exclusive', 'session')" ],
 	[ 'lock', 'in both modes', "zk_lock('in both modes', 'shared', 'session')", "zk_lock('in both modes', 'exclusive', 'session')" ],
-	[ 'slot', 'slot twice', "zk_acquire('slot twice', 2, 'session')", "zk_acquire('slot twice', 2, 'session')" ])
+	[ 'semaphore', 'permit twice', "zk_acquire('permit twice', 2, 'session')", "zk_acquire('permit twice', 2, 'session')" ])
 {
 	my ($kind, $name, @takes) = @$of;
 	my $take = sub { $sa->query("SELECT $_") for @takes; };
 	$take->();
 	lose($kind, $name);
-	is($sa->fails('SELECT count(*) FROM pg_class'), "55000: $kind \"$name\" was lost", "$name: lost");
+	is($sa->fails('SELECT count(*) FROM pg_class'), "55000: @{[ held($kind) ]} \"$name\" was lost", "$name: lost");
 	my ($times) = hint($sa) =~ /zk_unlock\([^()]*\) once for each of the (\d+) holds to acknowledge the loss, or .* anew, as one hold\.$/;
 	is($times, 2, '... which its hint counts');
 	my $unlock = call($sa);
 	is($sa->query($unlock), 't', '... acknowledged once');
-	is($sa->fails('SELECT count(*) FROM pg_class'), "55000: $kind \"$name\" was lost", '... it is lost for the other hold');
+	is($sa->fails('SELECT count(*) FROM pg_class'), "55000: @{[ held($kind) ]} \"$name\" was lost", '... it is lost for the other hold');
 	is(call($sa), $unlock, '... which its hint has');
 	unlike(hint($sa), qr/holds/, '... as the only one');
 	is($sa->query($unlock), 't', '... acknowledged twice');
@@ -386,7 +389,7 @@ for my $way ("SELECT zk_try_lock('%s', scope => 'session')", "CALL zk_lock_sessi
 # In a transaction: what was done under the lock is undone, and done once by the retry
 my %transaction = (
 	'transaction' => [ 'lock', "SELECT zk_lock('transaction')" ],
-	'slot too' => [ 'slot', "SELECT zk_acquire('slot too', 2)" ],
+	'permit too' => [ 'semaphore', "SELECT zk_acquire('permit too', 2)" ],
 );
 for my $name (sort keys %transaction)
 {
@@ -394,7 +397,7 @@ for my $name (sort keys %transaction)
 	my @statements = ($take, "INSERT INTO t VALUES ('$name')");
 	$sa->query('BEGIN; ' . join '; ', @statements);
 	lose($kind, $name);
-	like($sa->fails('COMMIT'), qr/^40001: $kind "$name" was lost/, "$name: lost");
+	like($sa->fails('COMMIT'), qr/^40001: @{[ held($kind) ]} "$name" was lost/, "$name: lost");
 	like(hint($sa), qr/^The transaction might succeed if retried\.$/, '... has a hint');
 	works($sa, 'BEGIN; ' . join('; ', @statements) . '; COMMIT', '... and the retry');
 	is(Jobs::rows($a, $name), 1, '... does it once');
@@ -526,7 +529,7 @@ like(hint($sb), qr/^Update zklock on this server\.$/, '... has a hint');
 # Numbers that were never given
 #
 my $uuid = '01234567-89ab-4cde-8f01-23456789abcd';
-for my $of ([ 'lock', 'locks', "zk_lock('never')" ], [ 'slot', 'slots', "zk_acquire('never', 1)" ], [ 'job', 'jobs', "zk_run_begin('never', slot => '2026-01-01')" ])
+for my $of ([ 'lock', 'locks', "zk_lock('never')" ], [ 'semaphore', 'semaphores', "zk_acquire('never', 1)" ], [ 'job', 'jobs', "zk_run_begin('never', slot => '2026-01-01')" ])
 {
 	my ($kind, $directory, $take) = @$of;
 	# nobody but the one that is meant is to be removed

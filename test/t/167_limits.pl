@@ -85,7 +85,7 @@ is($super->fails("SELECT zk_queue_put('x' || i, 'x') FROM generate_series(1, 128
 # Locks
 #
 $s->query("BEGIN; SELECT zk_lock('l1'), zk_acquire('l2', 3)");
-refused($s, "SELECT zk_lock('l3')", 'session holds too many zklock locks', 'It holds locks of 2 names, and "zklock.max_locks_per_backend" is 2', 'locks and slots, of which each kind of limit knows nothing');
+refused($s, "SELECT zk_lock('l3')", 'session holds too many zklock locks', 'It holds locks of 2 names, and "zklock.max_locks_per_backend" is 2', 'locks and permits, of which each kind of limit knows nothing');
 $s->query('ROLLBACK');
 ZkLock::wait_until(sub { $s->fails("SELECT zk_require_leader('of_server')") eq '' }, 'the server leads');
 $s->query("BEGIN; SELECT zk_lock('l1'), zk_lock('l2')");

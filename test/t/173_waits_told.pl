@@ -77,15 +77,15 @@ for my $node ($b, $c)
 $end->query('COMMIT');
 $_->result for @waiting;
 
-# Slots.
-$holder->query("BEGIN; SELECT zk_acquire('slots', 1)");
-$writer->send("SELECT zk_acquire('slots', 1)")->wait_event('Extension');
+# Permits.
+$holder->query("BEGIN; SELECT zk_acquire('semaphores', 1)");
+$writer->send("SELECT zk_acquire('semaphores', 1)")->wait_event('Extension');
 for my $node ($b, $c)
 {
 	ZkLock::wait_until(
-		sub { ($seen = ZkLock::ask($node, "SELECT kind, name, server, pid, root_server, root_pid FROM zk_waits")) eq row('slot', 'slots', 'a', $writer->pid, @chain) },
-		'a wait for a slot', sub { $seen });
-	pass('a wait for a slot, on ' . $node->name);
+		sub { ($seen = ZkLock::ask($node, "SELECT kind, name, server, pid, root_server, root_pid FROM zk_waits")) eq row('semaphore', 'semaphores', 'a', $writer->pid, @chain) },
+		'a wait for a permit', sub { $seen });
+	pass('a wait for a permit, on ' . $node->name);
 }
 $holder->query('COMMIT');
 $writer->result;

@@ -124,7 +124,7 @@ write_credentials('digest new:n3w');
 reload();
 is($s->query("SELECT zk_assert('before')"), $held, 'credentials are changed: what was held is held');
 is($s->query("SELECT zk_unlock('before')"), 't', '... until it is released');
-comes_to_work($s, "SELECT zk_lock('before'), zk_lock('after'), zk_acquire('slot', 2)", '... then the old ones are not needed any more');
+comes_to_work($s, "SELECT zk_lock('before'), zk_lock('after'), zk_acquire('semaphore', 2)", '... then the old ones are not needed any more');
 is($s->fails("CALL zk_run_once('job', 'SELECT 1', slot => '2026-01-01')"), '', '... for jobs either');
 is(ZkLock::ask($a, "SELECT state FROM zk_session"), 'connected', '... and the session goes on');
 $s->quit;

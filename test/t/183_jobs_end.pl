@@ -38,15 +38,15 @@ sub ends
 #
 begin('other');
 my @other = ("SELECT zk_lock('lock', scope => 'session')", "SELECT zk_acquire('permit', 1, 'session')");
-my %directory = (lock => 'locks', permit => 'slots');
+my %directory = (lock => 'locks', permit => 'semaphores');
 $s->query($_) for @other;
 for my $name (sort keys %directory)
 {
 	$zk->delete(ZkLock::directory($name, $directory{$name}) . '/' . (ZkLock::queue($zk, $name, $directory{$name}))[0]);
 	ZkLock::wait_until(sub { PostgreSQL::Test::Utils::slurp_file($a->logfile) =~ /"$name" was lost while held/ }, "$name is lost");
-	like($s->fails("SELECT zk_run_end('other', ok => $_)"), qr/^55000: \w+ "$name" was lost$/, "$name is lost: zk_run_end, ok => $_, says so") for 'true', 'false';
+	like($s->fails("SELECT zk_run_end('other', ok => $_)"), qr/^55000: [\w ]+ "$name" was lost$/, "$name is lost: zk_run_end, ok => $_, says so") for 'true', 'false';
 	goes_on('other', "$name is lost");
-	is($s->query("SELECT zk_unlock('$name'" . ($name eq 'permit' ? ", 'slot')" : ')')), 't', '... which is acknowledged');
+	is($s->query("SELECT zk_unlock('$name'" . ($name eq 'permit' ? ", 'semaphore')" : ')')), 't', '... which is acknowledged');
 }
 ends('other');
 

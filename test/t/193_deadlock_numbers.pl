@@ -1,4 +1,4 @@
-# Deadlocks through slots of which different numbers are asked for.  Two sessions are in each
+# Deadlocks through permits of which different numbers are asked for.  Two sessions are in each
 # other's way if either asks for one of one; so is whoever waits behind such a one.
 use strict;
 use warnings;
@@ -16,12 +16,12 @@ ZkLock::wait_connected(@node);
 
 sub on { return Deadlocks::on(@_); }
 
-# It keeps a slot that it alone has taken again and again.
+# It keeps a permit that it alone has taken again and again.
 sub keep
 {
 	my ($node, $name, $n) = @_;
 	on($node, 1)->query("SELECT zk_acquire('$name', $n)") for 1 .. 3;
-	ZkLock::wait_until(sub { ZkLock::ask($node, "SELECT grant_state FROM zk_locks WHERE kind = 'slot' AND name = '$name'") eq 'kept' }, "slot $name is kept");
+	ZkLock::wait_until(sub { ZkLock::ask($node, "SELECT grant_state FROM zk_locks WHERE kind = 'semaphore' AND name = '$name'") eq 'kept' }, "permit $name is kept");
 	return;
 }
 
@@ -42,11 +42,11 @@ for my $numbers ([ 1, 3 ], [ 3, 1 ], [ 1, 1 ])
 				keep($a, $name, $held) if $kept;
 				$first->query("BEGIN; SELECT zk_acquire('$name', $held)");
 				$second->query("BEGIN; SELECT zk_lock('$name')");
-				my ($slot, $lock) = ([ $second, "SELECT zk_acquire('$name', $wanted)" ], [ $first, "SELECT zk_lock('$name')" ]);
-				my @waits = $late ? ($lock, $slot) : ($slot, $lock);
+				my ($permit, $lock) = ([ $second, "SELECT zk_acquire('$name', $wanted)" ], [ $first, "SELECT zk_lock('$name')" ]);
+				my @waits = $late ? ($lock, $permit) : ($permit, $lock);
 				$_->[0]->send($_->[1]) for @waits;
 				my ($victim, $said) = Deadlocks::ok_ring($name, $first, $second);
-				like($said, qr/waits for slot "\Q$name\E", held by process \d+ of server|waits for lock "\Q$name\E"/, '... and it is told');
+				like($said, qr/waits for semaphore "\Q$name\E", held by process \d+ of server|waits for lock "\Q$name\E"/, '... and it is told');
 			}
 		}
 	}
@@ -61,9 +61,9 @@ for my $order ('first', 'last')
 	$first->query("BEGIN; SELECT zk_acquire('$name', 3)");
 	$third->query("BEGIN; SELECT zk_lock('$name')");
 	$second->send("BEGIN; SELECT zk_acquire('$name', 1)")->wait_level(2);
-	my ($slot, $lock) = ([ $third, "SELECT zk_acquire('$name', 3)" ], [ $first, "SELECT zk_lock('$name')" ]);
-	$_->[0]->send($_->[1])->wait_level(2) for $order eq 'first' ? $slot : $lock;
-	$_->[0]->send($_->[1]) for $order eq 'first' ? $lock : $slot;
+	my ($permit, $lock) = ([ $third, "SELECT zk_acquire('$name', 3)" ], [ $first, "SELECT zk_lock('$name')" ]);
+	$_->[0]->send($_->[1])->wait_level(2) for $order eq 'first' ? $permit : $lock;
+	$_->[0]->send($_->[1]) for $order eq 'first' ? $lock : $permit;
 	Deadlocks::ok_ring($name, $first, $second, $third);
 }
 
@@ -78,7 +78,7 @@ $looked->($third);
 $second->cancel;
 like($second->failure, qr/^57014/, 'who stood between gives up');
 $second->query('ROLLBACK');
-is($third->failure, '', '... and the one behind it has a slot beside the holder');
+is($third->failure, '', '... and the one behind it has a permit beside the holder');
 $first->send("SELECT zk_lock('$name')")->wait_level(2);
 $third->query('COMMIT');
 is($first->failure, '', '... so that nobody is ended');

@@ -27,7 +27,7 @@ sub lose
 
 my %take = (
 	lock => [ 'locks', "zk_lock('lock')", "zk_lock('lock', scope => 'session')", '' ],
-	slot => [ 'slots', "zk_acquire('slot', 1)", "zk_acquire('slot', 1, 'session')", ", 'slot'" ]);
+	semaphore => [ 'semaphores', "zk_acquire('semaphore', 1)", "zk_acquire('semaphore', 1, 'session')", ", 'semaphore'" ]);
 for my $name (sort keys %take)
 {
 	my ($directory, $transaction, $session, $kind) = @{ $take{$name} };
@@ -36,14 +36,14 @@ for my $name (sort keys %take)
 		$s->query("SELECT $session");
 		$s->query("BEGIN; SAVEPOINT s; SELECT $transaction");
 		lose($name, $directory);
-		like($s->fails('SELECT 1'), qr/^40001: \w+ "$name" was lost$/, "$name: lost, in transaction scope");
+		like($s->fails('SELECT 1'), qr/^40001: [\w ]+ "$name" was lost$/, "$name: lost, in transaction scope");
 		like($s->notices, qr/The transaction might succeed if retried/, '... with its hint');
 	};
 
 	# whatever is next is refused
 	$start->();
 	$s->query('ROLLBACK');
-	like($s->fails("INSERT INTO t VALUES ('$name')"), qr/^55000: \w+ "$name" was lost$/, '... and then the session is told');
+	like($s->fails("INSERT INTO t VALUES ('$name')"), qr/^55000: [\w ]+ "$name" was lost$/, '... and then the session is told');
 	is($s->query("SELECT zk_unlock('$name'$kind)"), 't', '... acknowledges');
 	is($s->query('SELECT 1'), 1, '... and goes on');
 
@@ -51,14 +51,14 @@ for my $name (sort keys %take)
 	$start->();
 	$s->query('ROLLBACK; BEGIN');
 	$s->query("SELECT $transaction");
-	like($s->notices, qr/^WARNING 01000: \w+ "$name" was lost$/m, '... a retry tells of the hold that it acknowledges');
+	like($s->notices, qr/^WARNING 01000: [\w ]+ "$name" was lost$/m, '... a retry tells of the hold that it acknowledges');
 	$s->query('COMMIT');
 	is($s->query("SELECT zk_token('$name'$kind) IS NULL"), 't', '... which is gone');
 
 	# it goes on behind the savepoint
 	$start->();
 	$s->query('ROLLBACK TO s');
-	like($s->fails("INSERT INTO t VALUES ('$name')"), qr/^55000: \w+ "$name" was lost$/, '... behind a savepoint the session is told, too');
+	like($s->fails("INSERT INTO t VALUES ('$name')"), qr/^55000: [\w ]+ "$name" was lost$/, '... behind a savepoint the session is told, too');
 	$s->query('ROLLBACK');
 	is($s->query('SELECT zk_unlock_all()'), 1, '... and acknowledges');
 	$s->quit;

@@ -51,11 +51,11 @@ sub told
 # Another server has it then.  The holder's watch on its own node comes with the next
 # heartbeat: a race, hence so often.
 #
-sub slot { my ($n) = @_; return sub { "SELECT zk_acquire('$_[0]', $n, 'session')" } }
+sub permit { my ($n) = @_; return sub { "SELECT zk_acquire('$_[0]', $n, 'session')" } }
 sub lock { my ($mode) = @_; return sub { "SELECT zk_lock('$_[0]', '$mode', 'session')" } }
 my @cases = (
-	[ 'a slot', 'slots', slot(1), slot(1) ],
-	[ 'one of two slots', 'slots', slot(2), slot(2) ],
+	[ 'a permit', 'semaphores', permit(1), permit(1) ],
+	[ 'one of two permits', 'semaphores', permit(2), permit(2) ],
 	[ 'a lock', 'locks', lock('exclusive'), lock('exclusive') ],
 	[ 'a lock to read', 'locks', lock('shared'), lock('exclusive') ],
 	[ 'a lock of a set', 'locks', sub { "SELECT zk_try_lock_all(ARRAY['$_[0]', '$_[0] too'], 'exclusive', 'session')" }, lock('exclusive') ]);
@@ -67,8 +67,8 @@ for (@cases)
 	for my $n (1 .. 10)
 	{
 		my $name = "$what $n";
-		my $lost = qr/^55000: $kind "\Q$name\E" was lost/;
-		my $beside = $what eq 'one of two slots' ? ZkLock::session($b) : undef;
+		my $lost = qr/^55000: (?:a permit of )?$kind "\Q$name\E" was lost/;
+		my $beside = $what eq 'one of two permits' ? ZkLock::session($b) : undef;
 		$beside->query($have->($name)) if $beside;
 		# A lock that its server comes back to again and again is granted by its number.
 		$s->query($have->($name) . '; SELECT zk_unlock_all()') for $n % 2 ? 1 .. 2 : ();
@@ -96,7 +96,7 @@ for (@cases)
 # Nobody waits, and nothing is handed over: the holder is told all the same.
 #
 for my $case (
-	[ 'a slot', $a, $s, 'slots', slot(1) ],
+	[ 'a permit', $a, $s, 'semaphores', permit(1) ],
 	[ 'a lock', $a, $s, 'locks', lock('exclusive') ],
 	[ 'a lock to read', $a, $s, 'locks', lock('shared') ],
 	[ 'a lock that may be kept', $keeper, $k, 'locks', lock('exclusive') ],
@@ -111,7 +111,7 @@ for my $case (
 		$session->query($have->($name));
 		my ($path) = own($node, $directory, $name);
 		remake($path);
-		$wrong++ if told($session) !~ /^55000: $kind "\Q$name\E" was lost/;
+		$wrong++ if told($session) !~ /^55000: (?:a permit of )?$kind "\Q$name\E" was lost/;
 		$session->query('SELECT zk_unlock_all()');
 		$foreign->delete($path);
 	}
@@ -120,10 +120,10 @@ for my $case (
 
 # In a transaction: no commit.
 $s->query("BEGIN; SELECT zk_acquire('commit', 1)");
-my ($path) = own($a, 'slots', 'commit');
+my ($path) = own($a, 'semaphores', 'commit');
 remake($path);
 ZkLock::wait_until(sub { !$foreign->exists($path) || !ZkLock::ask($a, "SELECT count(*) FROM zk_locks WHERE name = 'commit' AND grant_state <> 'lost'") }, 'A knows');
-like($s->fails('COMMIT'), qr/^40001: slot "commit" was lost/, 'the commit of who has lost it fails');
+like($s->fails('COMMIT'), qr/^40001: a permit of semaphore "commit" was lost/, 'the commit of who has lost it fails');
 
 # A grant that is kept for nobody is none any more.
 $k->query("SELECT zk_lock('kept')") for 1 .. 4;

@@ -40,7 +40,7 @@ sub delquota
 my $hint = q(HINT:  Find the quota of "zklock.root", or of a znode above or below it, with ZooKeeper's listquota, and raise it with setquota or remove it with delquota.);
 my %request = (
 	"SELECT zk_lock('new')" => 'lock "new"',
-	"SELECT zk_acquire('new', 2)" => 'slot "new"',
+	"SELECT zk_acquire('new', 2)" => 'semaphore "new"',
 	"SELECT zk_lock_all('new', 'other')" => 'lock "(?:new|other)"',
 	"SELECT zk_queue_put('new', 'item')" => 'queue "new"',
 	"CALL zk_barrier('new', 2)" => 'barrier "new"');

@@ -47,13 +47,13 @@
 # Workload "rings" takes two of eight names in whatever order, and waits for the second as long
 # as it takes: who waits for whom may well be a ring over several servers.  It must
 # be broken (40P01): "data" is from when until when the longer wait was.  Half of the names are
-# slots, of which there is one, and which servers keep, too.  The second lock has a line of
+# permits, of which there is one, and which servers keep, too.  The second lock has a line of
 # its own.
 #
 # Workload "sets" takes two or three of six names in one step, in whatever order; "data" as
 # in "rings": none of them may wait for another in a ring.  Each name has a line of its own.
 #
-# Workload "slots" takes one of three slots, or of two, and asks which one it is.  "data" is of
+# Workload "permits" takes one of three permits, or of two, and asks which one it is.  "data" is of
 # how many: no more may have one at a time than any of those who have one names.  The number
 # has a line of its own: nobody else may have it meanwhile.
 #
@@ -301,7 +301,7 @@ sub rings
 		my $until = now();
 		($longest, $t->{data}) = ($until - $from, "$from $until") if $until - $from > $longest;
 		die $error if $error;
-		return (token => $token, locked => $until, kind => $permit ? 'slot' : 'lock');
+		return (token => $token, locked => $until, kind => $permit ? 'semaphore' : 'lock');
 	};
 	$t->{name} = $one;
 	my %first = $wait->($one, 'BEGIN;');
@@ -340,28 +340,28 @@ sub sets
 	$self->tell({ %$_, proven => $t->{proven}, ended => now(), outcome => 'ok' }) for @others;
 }
 
-sub slots
+sub permits
 {
 	my ($self, $t) = @_;
-	my $name = $t->{name} = 'slots';
-	my $slots = $t->{data} = rand() < 0.9 ? 3 : 2;
+	my $name = $t->{name} = 'permits';
+	my $permits = $t->{data} = rand() < 0.9 ? 3 : 2;
 	my %number = (mode => 'number', begun => $t->{begun});
 	my $check = sub {
 		my $sent = now();
-		my $answer = $self->ask('pg', 'check', "SELECT zk_token('$name', 'slot')");
+		my $answer = $self->ask('pg', 'check', "SELECT zk_token('$name', 'semaphore')");
 		die "check:changed\n" unless $answer == $t->{token};
 		$t->{proven} = $sent;
 		$number{proven} = $sent if $number{locked};
 	};
-	$t->{mode} = 'slot';
-	my $how = any("zk_acquire('$name', $slots)", "zk_acquire('$name', $slots)", "zk_try_acquire('$name', $slots)", "zk_try_acquire('$name', $slots, timeout => '200 ms')");
+	$t->{mode} = 'semaphore';
+	my $how = any("zk_acquire('$name', $permits)", "zk_acquire('$name', $permits)", "zk_try_acquire('$name', $permits)", "zk_try_acquire('$name', $permits, timeout => '200 ms')");
 	my $answer = $self->ask('pg', 'lock', "BEGIN; SELECT $how", 60);
 	die "busy\n" if $answer eq 'f';
 	$t->{locked} = now();
-	$t->{token} = $answer eq 't' ? $self->ask('pg', 'check', "SELECT zk_token('$name', 'slot')") : $answer;
+	$t->{token} = $answer eq 't' ? $self->ask('pg', 'check', "SELECT zk_token('$name', 'semaphore')") : $answer;
 	if (rand() < 0.7)
 	{
-		$number{name} = 'slot ' . $self->ask('pg', 'number', "SELECT zk_slot('$name')");
+		$number{name} = 'permit ' . $self->ask('pg', 'number', "SELECT zk_permit('$name')");
 		@number{qw(token locked)} = ($t->{token}, now());
 	}
 	sleep(rand 0.1);

@@ -132,12 +132,12 @@ sub losses
 	return map { time - (3600 * $hour + 60 * $minute + $second - int $_) % 86400 } @losses;
 }
 
-# What is left in the directories of locks, slots and jobs: paths.
+# What is left in the directories of locks, permits and jobs: paths.
 sub contenders
 {
 	my $self = shift;
 	my @left;
-	for my $directory (map { my $top = $_; map { "$top/$_" } $self->children($top) } '/zklock/locks', '/zklock/slots', '/zklock/jobs')
+	for my $directory (map { my $top = $_; map { "$top/$_" } $self->children($top) } '/zklock/locks', '/zklock/semaphores', '/zklock/jobs')
 	{
 		push @left, map { "$directory/$_" } $self->children($directory);
 	}

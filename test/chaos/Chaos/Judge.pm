@@ -15,7 +15,7 @@ sub overlaps
 	my @overlaps;
 	for my $name (sort keys %claims)
 	{
-		next if $claims{$name}[0]{mode} eq 'slot';
+		next if $claims{$name}[0]{mode} eq 'semaphore';
 		my %last;    # by mode, of those so far the one that ended last
 		for my $claim (sort { $a->{locked} <=> $b->{locked} } @{ $claims{$name} })
 		{
@@ -32,15 +32,15 @@ sub overlaps
 	return @overlaps;
 }
 
-# Modes of locks, and "number" of a slot and "item" of a queue.
+# Modes of locks, and "number" of a permit and "item" of a queue.
 sub conflicting { return $_[0] eq 'shared' ? ('exclusive') : $_[0] eq 'exclusive' ? qw(shared exclusive) : $_[0]; }
 
-# Moments at which more had a slot than one of them names: [ how many, of how many, the
+# Moments at which more had a permit than one of them names: [ how many, of how many, the
 # last one to come ].
 sub crowds
 {
 	my (@crowds, @present);
-	for my $claim (sort { $a->{locked} <=> $b->{locked} } grep { $_->{mode} eq 'slot' } claims(@_))
+	for my $claim (sort { $a->{locked} <=> $b->{locked} } grep { $_->{mode} eq 'semaphore' } claims(@_))
 	{
 		@present = ((grep { $_->{proven} > $claim->{locked} } @present), $claim);
 		my $least = min(map { $_->{data} } @present);
@@ -56,8 +56,8 @@ sub claims { return grep { defined $_->{locked} && defined $_->{proven} && $_->{
 sub disorders
 {
 	my (%newest, @disorders);
-	# who came first may ask last which slot he has
-	for my $claim (sort { $a->{locked} <=> $b->{locked} } grep { $_->{mode} !~ /slot|number|item/ } claims(@_))
+	# who came first may ask last which permit he has
+	for my $claim (sort { $a->{locked} <=> $b->{locked} } grep { $_->{mode} !~ /semaphore|number|item/ } claims(@_))
 	{
 		my $newest = $newest{ $claim->{name} } //= {};
 		my $mode = $claim->{mode};
@@ -169,11 +169,11 @@ sub print_faults
 	my ($fh, $kinds, $faults, $recovery, $lost) = @_;
 	my $row = sub {
 		my ($kind, $injected, $lost, @samples) = @_;
-		printf $fh "%-28s %8d %14s %9s %8d %14d %9d\n", $kind, $injected,
+		printf $fh "%-30s %8d %14s %9s %8d %14d %9d\n", $kind, $injected,
 		  @samples ? (sprintf('%.2f s', median(@samples)), sprintf('%.2f s', max @samples)) : ('-', '-'), scalar @samples,
 		  $lost->{there} // 0, $lost->{elsewhere} // 0;
 	};
-	printf $fh "%-28s %8s %14s %9s %8s %14s %9s\n", 'fault', 'injected', 'recovery p50', 'max', 'of', 'sessions lost', 'elsewhere';
+	printf $fh "%-30s %8s %14s %9s %8s %14s %9s\n", 'fault', 'injected', 'recovery p50', 'max', 'of', 'sessions lost', 'elsewhere';
 	for my $kind (@$kinds) { $row->($kind, scalar(grep { $_->{kind} eq $kind } @$faults), $lost->{$kind}, @{ $recovery->{$kind} // [] }); }
 	my %all;
 	for my $where (qw(there elsewhere)) { $all{$where} = sum(0, map { $_->{$where} // 0 } @$lost{@$kinds}); }
@@ -194,7 +194,7 @@ sub print_workloads
 	};
 	printf $fh "\n$format", 'workload', 'operations', 'committed', 'intervals', 'overlaps', 'writes', 'refused', 'lost updates';
 	my $refused = grep { $_->{outcome} =~ /^(fence|write):40001/ } @done;
-	for my $workload (qw(intervals long mixed rings sets slots queue register fenced election))
+	for my $workload (qw(intervals long mixed rings sets permits queue register fenced election))
 	{
 		$row->($workload, $workload eq 'fenced' ? $refused : '-', $rows->{$workload}, sub { $_[0]{workload} eq $workload });
 	}

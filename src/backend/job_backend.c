@@ -1,0 +1,1295 @@
+/*-------------------------------------------------------------------------
+ *
+ * job_backend.c
+ *	  Runs of jobs, by the backend that runs them.
+ *
+ * Step by step as job_rules.h says.  What ZooKeeper is told and the transaction that
+ * tells it are two things, so that there are three transactions:
+ *
+ *	 the first	waits for the job, decides, and has it written that the run goes on
+ *	 the second	is the command's.  All that may fail has been done when it is written that
+ *				the run is committing: the command, its deferred triggers, its row in
+ *				zk_runs.  Then it commits, if nothing is lost (loss.c)
+ *	 the third	has it written what became of it
+ *
+ * The command runs in a subtransaction: whatever it leaves when it fails, SPI and locks
+ * of ours included, is gone then, and the procedure goes on.
+ *
+ * The job is held in session scope throughout, and in the command's transaction in
+ * transaction scope, too: so nothing that the command does can give it back.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+#include "compat.h"
+
+#include "access/transam.h"
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "catalog/pg_authid.h"
+#include "commands/trigger.h"
+#include "executor/spi.h"
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "storage/procarray.h"
+#include "tcop/pquery.h"
+#include "tcop/tcopprot.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+#include "utils/portal.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+#include "acquire.h"
+#include "alarm.h"
+#include "changes.h"
+#include "command.h"
+#include "drain.h"
+#include "job_backend.h"
+#include "job_record.h"
+#include "job_runs.h"
+#include "loss.h"
+#include "names.h"
+#include "proclock.h"
+#include "query.h"
+#include "queue_backend.h"
+#include "waiting.h"
+
+/* A run, or what stood in its way. */
+typedef struct Run
+{
+	const ZkJobOrder *order;
+	int64 token;
+	ZkJobDecision decision;
+	ZkJobRun run;	   /* the run itself, or the one that the decision is about */
+	bool drained;	   /* no decision: the server is taken out of service */
+	bool tried;		   /* "run" has been written, perhaps */
+	TimestampTz began; /* by this server's clock */
+	int32 proclock;	   /* of the job, when the run may be committing */
+	/* of what is to be written next */
+	uint64 xid;
+	ZkJobCommit commit;
+	ZkJobState end;
+	const char *error;
+	bool told;			   /* what became of it */
+	MemoryContext context; /* lives as long as the procedure runs */
+} Run;
+
+/* ------------------------------------------------------------------------
+ * Decisions
+ * ------------------------------------------------------------------------
+ */
+
+ZkJobServer
+zklock_job_self(uint64 database)
+{
+	static char name[256];
+
+	zklock_effective_server_name(name, sizeof(name));
+	return (ZkJobServer){.system = GetSystemIdentifier(),
+						 .database = database,
+						 .timeline = (int) GetWALInsertionTimeLine(),
+						 .name = name};
+}
+
+/*
+ * Is there another server that one cannot tell from this one?  Or the node of our own
+ * session before this one, unless it is kept for what is to be settled: it is gone before
+ * long.
+ */
+static bool
+has_namesake(const char *name)
+{
+	ZkQuery query = {.ask = ZKLOCK_ASK_SERVERS};
+	ZkSessionShared s;
+	ZkNode *nodes;
+	int n;
+	size_t len;
+
+	zklock_encode_name(name, query.prefix);
+	len = strlen(query.prefix);
+	n = zklock_query(&query, &nodes);
+	zklock_session_read(&s);
+	for (int i = 0; i < n; i++)
+		if (strlen(nodes[i].name) == len + 1 + ZKLOCK_MARK_LEN &&
+			nodes[i].name[len] == '-' &&
+			(zklock_node_unread(&nodes[i]) ||
+			 (nodes[i].ephemeral_owner != 0 && nodes[i].ephemeral_owner != s.id.id &&
+			  nodes[i].ephemeral_owner != s.before)))
+			return true;
+	return false;
+}
+
+/* Will this transaction, of this server or of the one that it is a copy of, never commit
+ * here if it has not? */
+static bool
+is_over(uint64 xid)
+{
+	FullTransactionId next = ReadNextFullTransactionId();
+
+	/* one that has not begun here, or before what PostgreSQL can tell apart */
+	if (xid == 0 || xid >= U64FromFullTransactionId(next) ||
+		U64FromFullTransactionId(next) - xid > PG_INT32_MAX)
+		return true;
+	return !TransactionIdIsInProgress((TransactionId) xid);
+}
+
+static void
+tell_settled(const char *name, ZkJobId run, const char *what)
+{
+	ereport(LOG,
+			(errmsg("job \"%s\": run %lld, which was in doubt, %s",
+					zklock_display_name(name), (long long) run.number, what)));
+}
+
+/*
+ * What became of runs of this database that the record does not know the end of.  Of one
+ * that commits by itself the session is over if we have level 1, as it had.
+ */
+static void
+settle(ZkJob *job, Oid function, const char *name, bool level1, int64_t now)
+{
+	ZkJobServer self = zklock_job_self(MyDatabaseId);
+
+	for (int i = 0; (i = zklock_job_open(job, &self, i)) >= 0; i++)
+	{
+		ZkJobRun run = job->run[i];
+		bool own = zklock_job_is_own(&run, &self);
+		bool committed;
+
+		if (own && (run.begun ? !level1 : !is_over(run.xid)))
+			continue;
+		committed = zklock_job_runs_committed(function, name, &run);
+		if (!committed && !own)
+			continue;
+		if (!committed && has_namesake(self.name))
+		{
+			zklock_job_want_settler(MyDatabaseId, false); /* when it is alone */
+			continue;
+		}
+		zklock_job_settle(job, run.id, &self, committed, now);
+		tell_settled(name, run.id,
+					 committed		 ? "is done"
+						 : run.begun ? "has not come to its end"
+									 : "has not committed");
+	}
+}
+
+typedef struct Settling
+{
+	Oid function;
+	const char *name;
+	bool level1;
+	List *left; /* ZkLeftRun */
+} Settling;
+
+/*
+ * The runs whose jobs sessions have left to this server.  Their transactions are over,
+ * and they are its own for certain: PostgreSQL knows what became of them, whatever has
+ * become of zk_runs.
+ */
+static void
+settle_left(ZkJob *job, const Settling *what, int64_t now)
+{
+	ListCell *cell;
+
+	foreach (cell, what->left)
+	{
+		const ZkLeftRun *left = lfirst(cell);
+		const ZkJobRun *run = zklock_job_find(job, left->run);
+		bool committed;
+
+		if (run == NULL || (run->end != ZKLOCK_JOB_NEVER && !run->doubt))
+			continue;
+		committed = run->xid != 0 && TransactionIdDidCommit((TransactionId) run->xid);
+		zklock_job_finish(job, left->run, committed ? ZKLOCK_JOB_DONE : ZKLOCK_JOB_LOST,
+						  NULL, now);
+		tell_settled(what->name, left->run, committed ? "is done" : "has not committed");
+	}
+}
+
+static void
+settle_alone(ZkJob *job, int64_t now, void *arg)
+{
+	const Settling *what = arg;
+
+	settle_left(job, what, now);
+	if (OidIsValid(what->function))
+		settle(job, what->function, what->name, what->level1, now);
+}
+
+/* As of now: later ones are for the next settler. */
+static List *
+find_left(const char *name)
+{
+	List *all = NIL;
+	ZkLeftRun left = {.proclock = -1};
+
+	while (zklock_proclock_next_left(left.proclock + 1, &left))
+	{
+		if (left.database == MyDatabaseId && strcmp(left.name, name) == 0)
+			all = lappend(all, memcpy(palloc(sizeof(left)), &left, sizeof(left)));
+	}
+	return all;
+}
+
+void
+zklock_job_settle_runs(Oid function, const char *name)
+{
+	Settling what = {.function = function, .name = name, .left = find_left(name)};
+	ListCell *cell;
+	LOCKTAG tag;
+
+	/* until the transaction ends; whoever has it will settle what is left */
+	zklock_level1_tag(&tag, ZKLOCK_KIND_JOB, name, 0);
+	what.level1 = LockAcquire(&tag, ExclusiveLock, false, true) != LOCKACQUIRE_NOT_AVAIL;
+	(void) zklock_job_record_change(name, false, settle_alone, &what);
+	foreach (cell, what.left)
+	{
+		const ZkLeftRun *left = lfirst(cell);
+
+		zklock_proclock_settled(left->proclock, left->run);
+	}
+}
+
+/*
+ * Whoever decides, or forgets, does it in the session that he has the job in.  If the
+ * record was read in another one, the loss was marked before.
+ */
+static void
+check_holder(const char *name)
+{
+	ZkHeldLock *held = zklock_held_find(ZKLOCK_KIND_JOB, name);
+
+	if (held != NULL && zklock_held_lost(held))
+		zklock_loss_raise(held);
+}
+
+static void
+decide(ZkJob *job, int64_t now, void *arg)
+{
+	Run *run = arg;
+	const ZkJobOrder *order = run->order;
+	const ZkJobRun *mine = run->tried ? zklock_job_find(job, run->run.id) : NULL;
+	ZkJobCall call = {
+		.every = order->every,
+		.origin = order->origin,
+		.slot = order->slot,
+		.attempts = order->attempts,
+		.skip = order->skip,
+		.begun = order->command == NULL,
+		.token = run->token,
+		.server = zklock_job_self(MyDatabaseId),
+	};
+
+	if (mine != NULL && mine->state == ZKLOCK_JOB_RUNNING)
+		return; /* it was written, though we did not hear of it */
+	check_holder(order->name);
+	settle(job, order->function, order->name, true, now);
+	call.own_done = zklock_job_runs_last_done(order->function, order->name, job);
+	run->decision = zklock_job_decide(job, &call, now);
+	memset(&run->run, 0, sizeof(run->run));
+	if (run->decision.run >= 0)
+		run->run = job->run[run->decision.run];
+	run->tried = run->decision.verdict == ZKLOCK_JOB_RUN;
+}
+
+static const char *
+show_time(int64_t ms)
+{
+	return pstrdup(timestamptz_to_str(zklock_time_of_ms(ms)));
+}
+
+static const char *
+show_server(const ZkJobRun *run)
+{
+	return zklock_display_text(run->server_name);
+}
+
+/* What a command says may be what only its caller is to know, who was another, perhaps. */
+static bool
+may_see_errors(void)
+{
+	return has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
+}
+
+/* The call that resets this slot and no other, to be pasted; and only if it was not run
+ * since this attempt, unless that is 0. */
+static const char *
+show_reset(const char *name, int64_t slot, int attempt)
+{
+	return psprintf("SELECT zk_job_reset(%s, %s%s)",
+					quote_literal_cstr(zklock_display_name(name)),
+					quote_literal_cstr(show_time(slot)),
+					attempt > 0 ? psprintf(", attempt => %d", attempt) : "");
+}
+
+/* Why it is not run. */
+static void
+tell(const Run *run)
+{
+	const ZkJobDecision *decision = &run->decision;
+	const ZkJobRun *other = &run->run;
+	bool known = decision->run >= 0;
+	const char *name = zklock_display_name(run->order->name);
+	const char *slot = run->drained ? NULL : show_time(decision->slot);
+
+	if (run->drained)
+		ereport(NOTICE,
+				(errmsg("job \"%s\" is not run by this server, skipping", name),
+				 errdetail("The server is taken out of service by \"zklock.drain\".")));
+	else if (decision->verdict == ZKLOCK_JOB_NOT_DUE)
+		ereport(NOTICE,
+				(errmsg("job \"%s\" is done for slot %s, skipping", name, slot),
+				 !known ? 0
+					 : other->state == ZKLOCK_JOB_SKIPPED
+					 ? errdetail("Server \"%s\" was lost while it committed at %s, and that counts as done.",
+								 show_server(other), show_time(other->end))
+					 : errdetail("Server \"%s\" ended the run at %s.", show_server(other),
+								 show_time(other->end)),
+				 decision->ahead
+					 ? errhint("The slot lies ahead of ZooKeeper's clock. If that was wrong then, and is right now, use %s.",
+							   show_reset(run->order->name, decision->slot, 0))
+					 : 0));
+	else
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("job \"%s\" has failed for slot %s", name, slot),
+				 !known ? 0
+					 : may_see_errors()
+					 ? errdetail("Attempt %d on server \"%s\" failed at %s: %s",
+								 other->attempt, show_server(other),
+								 show_time(other->end), zklock_display_text(other->error))
+					 : errdetail("Attempt %d on server \"%s\" failed at %s.",
+								 other->attempt, show_server(other), show_time(other->end)),
+				 errhint("Use %s to have it run again.",
+						 show_reset(run->order->name, decision->slot,
+									known ? other->attempt : 0))));
+}
+
+/* ------------------------------------------------------------------------
+ * The job as a lock
+ * ------------------------------------------------------------------------
+ */
+
+static void
+release(const Run *run)
+{
+	ZkHeldLock *held = zklock_held_find(ZKLOCK_KIND_JOB, run->order->name);
+
+	if (held != NULL)
+		(void) zklock_hold_end_session_scope(held, true);
+}
+
+pg_noreturn static void
+raise_taken_over(const char *name)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+			 errmsg("job \"%s\" was lost", zklock_display_name(name)),
+			 errdetail("Another server has come to run it meanwhile."),
+			 errhint("Whoever calls next runs the job, if it is still due.")));
+}
+
+/* The job as this session has it, in session scope, or NULL. */
+static ZkHeldLock *
+find_held(const char *name)
+{
+	ZkHeldLock *held;
+
+	zklock_hold_end_void();
+	held = zklock_held_find(ZKLOCK_KIND_JOB, name);
+	return held != NULL && !slist_is_empty(&held->holds[ZKLOCK_SCOPE_SESSION]) ? held
+																			   : NULL;
+}
+
+static int
+hint_ends(const char *name)
+{
+	const char *literal = quote_literal_cstr(zklock_display_name(name));
+
+	return errhint("If what it runs has come to its end, use SELECT zk_run_end(%s); if not, use SELECT zk_run_end(%s, ok => false).",
+				   literal, literal);
+}
+
+/* The latest transaction in which runs were ended as done. */
+static FullTransactionId ends_in = {InvalidTransactionId};
+
+/* Has this transaction done nothing so far but end runs, and is it no block? */
+static bool
+only_ends(void)
+{
+	FullTransactionId xid = GetTopFullTransactionIdIfAny();
+
+	return !IsInTransactionBlock(true) && !zklock_queue_any() &&
+		(!FullTransactionIdIsValid(xid) || FullTransactionIdEquals(xid, ends_in));
+}
+
+/*
+ * What this session has begun it ends before it asks again: it would wait for nobody.  To
+ * ask in vain is no work, unless the transaction has done anything else, which is rolled back.
+ */
+static void
+check_not_held(const char *name)
+{
+	const ZkHeldLock *held = find_held(name);
+
+	if (held == NULL)
+		return;
+	if (only_ends() && !zklock_alarm.acted)
+		zklock_alarm.refused = GetCurrentTransactionStartTimestamp();
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_IN_USE),
+			 errmsg("this session runs job \"%s\" already", zklock_display_name(name)),
+			 held->begun ? hint_ends(name) : 0));
+}
+
+/*
+ * Wait for it, and decide: true if it is to be run.  What it raises leaves the job held,
+ * and so does what it returns.
+ */
+static bool
+take(Run *run)
+{
+	const ZkJobOrder *order = run->order;
+
+	if ((run->drained = zklock_draining()))
+		return false;
+	if (!zklock_acquire(ZKLOCK_KIND_JOB, order->name, ZKLOCK_EXCLUSIVE,
+						ZKLOCK_SCOPE_SESSION, order->wait, &run->token))
+		zklock_waiting_raise_over(ZKLOCK_KIND_JOB, order->name, order->wait);
+	if ((run->drained = zklock_draining()))
+		return false;
+	(void) zklock_job_record_change(order->name, false, decide, run);
+	if (run->decision.verdict == ZKLOCK_JOB_NO_HOLDER)
+		raise_taken_over(order->name);
+	if (run->decision.verdict != ZKLOCK_JOB_RUN)
+		return false;
+	run->began = GetCurrentTimestamp();
+	ereport(LOG,
+			(errmsg("job \"%s\": run %lld begins for slot %s, attempt %d, token %lld",
+					zklock_display_name(order->name), (long long) run->run.id.number,
+					show_time(run->run.slot), run->run.attempt, (long long) run->token)));
+	return true;
+}
+
+/* ------------------------------------------------------------------------
+ * The end of a run
+ * ------------------------------------------------------------------------
+ */
+
+static void
+finish(ZkJob *job, int64_t now, void *arg)
+{
+	Run *run = arg;
+
+	zklock_job_finish(job, run->run.id, run->end, run->error, now);
+}
+
+static void
+insert_row(const Run *run)
+{
+	ZkRunRow row = {
+		.kind = ZKLOCK_KIND_JOB,
+		.name = run->order->name,
+		.token = run->token,
+		.run = &run->run,
+		.started = run->began,
+		.done = run->end == ZKLOCK_JOB_DONE,
+		.error = run->error,
+	};
+
+	zklock_job_runs_insert(run->order->function, &row);
+}
+
+static void
+tell_end(const Run *run)
+{
+	ereport(LOG,
+			(errmsg("job \"%s\": run %lld %s after %lld ms",
+					zklock_display_name(run->order->name), (long long) run->run.id.number,
+					run->end == ZKLOCK_JOB_DONE			? "is done"
+						: run->end == ZKLOCK_JOB_FAILED ? "failed"
+														: "was lost",
+					(long long) ((GetCurrentTimestamp() - run->began) / 1000)),
+			 run->error != NULL ? errdetail("%s", zklock_display_text(run->error)) : 0));
+	zklock_changes_add_end(run->order->name, run->end);
+}
+
+/*
+ * The first line of an error that says something, in UTF-8, and never "", which would
+ * stand for no error in the record.
+ */
+static char *
+first_line(const ErrorData *error)
+{
+	const char *text = error->message != NULL ? error->message : "";
+
+	text += strspn(text, " \t\r\n\v\f");
+	if (text[0] == '\0')
+		text = "missing error text"; /* as PostgreSQL says */
+	return zklock_bytes_to_utf8(pnstrdup(text, strcspn(text, "\r\n")));
+}
+
+/*
+ * The error of a PG_CATCH block, which is left with it.  If it is the cancel of our own
+ * timer, it is the loss instead (callbacks.c does that at the end of the statement).
+ */
+static ErrorData *
+take_error(MemoryContext context)
+{
+	ErrorData *volatile error;
+	ZkHeldLock *held;
+
+	MemoryContextSwitchTo(context);
+	error = CopyErrorData();
+	FlushErrorState();
+	if (!zklock_alarm.shot || error->sqlerrcode != ERRCODE_QUERY_CANCELED ||
+		(held = zklock_loss_cancelled()) == NULL)
+		return error;
+	zklock_alarm.shot = false;
+	PG_TRY();
+	{
+		zklock_loss_raise(held);
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+	}
+	PG_END_TRY();
+	return error;
+}
+
+/* The latest run that may be committing, and of which this session has recorded no end. */
+static Run unsettled;
+static char unsettled_name[ZKLOCK_NAME_MAX + 1] = ""; /* its job's; "": there is none */
+
+/*
+ * The third transaction.  Whatever became of the run has become of it: what cannot be
+ * written now, this server finds out when it looks at the record again.
+ */
+static void
+record_end(Run *run)
+{
+	PG_TRY();
+	{
+		(void) zklock_job_record_change(run->order->name, false, finish, run);
+		if (run->end == ZKLOCK_JOB_FAILED)
+			insert_row(run);
+		SPI_commit();
+		zklock_proclock_settled(run->proclock, run->run.id);
+		unsettled_name[0] = '\0';
+	}
+	PG_CATCH();
+	{
+		ErrorData *error = take_error(run->context);
+
+		SPI_rollback();
+		ereport(WARNING,
+				(errcode(ERRCODE_WARNING),
+				 errmsg("the end of a run of job \"%s\" could not be recorded",
+						zklock_display_name(run->order->name)),
+				 errdetail("The run %s. %s",
+						   run->end == ZKLOCK_JOB_DONE		   ? "is done"
+							   : run->end == ZKLOCK_JOB_FAILED ? "failed"
+															   : "was lost",
+						   error->message)));
+	}
+	PG_END_TRY();
+}
+
+static void end_unsettled(void);
+static const char *any_begun(void);
+static void fail_begun(void);
+
+/* The backend ends. */
+static void
+on_backend_exit(int code, Datum arg)
+{
+	if (unsettled_name[0] != '\0')
+		end_unsettled();
+	if (code == 0)
+		fail_begun();
+}
+
+/*
+ * What a prepared transaction has done may yet be rolled back, by whoever it is, and
+ * without this session hearing of it: so it could never say that a run is done.
+ */
+static void
+on_prepare(XactEvent event, void *arg)
+{
+	const char *name;
+
+	if (event != XACT_EVENT_PRE_PREPARE || zklock_alarm.runs == 0)
+		return;
+	name = zklock_display_name(any_begun());
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("cannot PREPARE a transaction during a run of job \"%s\"", name),
+			 errdetail(
+				 "What is prepared could be rolled back when the run is recorded as done."),
+			 errhint("Use COMMIT, or prepare it in another session. If the run is over and has failed, use SELECT zk_run_end(%s, ok => false) first.",
+					 quote_literal_cstr(name))));
+}
+
+/* Once the job is held: so we are called before the callback that gives it back. */
+static void
+watch(void)
+{
+	static bool registered = false;
+
+	if (registered)
+		return;
+	RegisterXactCallback(on_prepare, NULL);
+	before_shmem_exit(on_backend_exit, 0);
+	registered = true;
+}
+
+/* ------------------------------------------------------------------------
+ * Commands in a transaction
+ * ------------------------------------------------------------------------
+ */
+
+/* All deferred triggers now: an error of theirs is to come before it is written that the
+ * run commits. */
+static void
+fire_deferred(void)
+{
+	ConstraintsSetStmt all = {.type = T_ConstraintsSetStmt, .deferred = false};
+
+	AfterTriggerSetState(&all);
+}
+
+/* The command, and its row, in a subtransaction. */
+static void
+run_command(Run *run)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(context);
+	PG_TRY();
+	{
+		zklock_command_run("zk_run_once", run->order->command);
+		fire_deferred();
+		run->end = ZKLOCK_JOB_DONE;
+		insert_row(run);
+		ReleaseCurrentSubTransaction();
+	}
+	PG_CATCH();
+	{
+		ErrorData *error = take_error(run->context);
+
+		RollbackAndReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(context);
+		CurrentResourceOwner = owner;
+		ReThrowError(error);
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	CurrentResourceOwner = owner;
+}
+
+static void
+commit(ZkJob *job, int64_t now, void *arg)
+{
+	Run *run = arg;
+
+	run->commit = zklock_job_commit(job, run->run.id, run->xid);
+}
+
+/*
+ * The second transaction.  It is on the disk when it has committed, since then it is
+ * written that it is done.
+ */
+static void
+run_transaction(Run *run)
+{
+	const ZkJobOrder *order = run->order;
+	int64 token;
+
+	if (!zklock_acquire(ZKLOCK_KIND_JOB, order->name, ZKLOCK_EXCLUSIVE,
+						ZKLOCK_SCOPE_TRANSACTION, 0, &token) ||
+		token != run->token)
+		raise_taken_over(order->name);
+	run_command(run);
+	run->xid = U64FromFullTransactionId(GetTopFullTransactionId());
+	run->proclock =
+		zklock_held_find(ZKLOCK_KIND_JOB, order->name)->proclock[ZKLOCK_EXCLUSIVE];
+	watch();
+	zklock_proclock_set_run(run->proclock, run->run.id);
+	unsettled = *run;
+	strlcpy(unsettled_name, order->name, sizeof(unsettled_name));
+	(void) zklock_job_record_change(order->name, false, commit, run);
+	if (run->commit == ZKLOCK_JOB_ABORT)
+		raise_taken_over(order->name);
+	if (run->commit == ZKLOCK_JOB_DONE_BY_OTHERS)
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("job \"%s\" turned out to be done for slot %s",
+						zklock_display_name(order->name), show_time(run->run.slot)),
+				 errdetail("An earlier run, which was in doubt, has committed.")));
+	ForceSyncCommit();
+	SPI_commit();
+}
+
+/* The run has been decided on, and is recorded. */
+static void
+execute(Run *run)
+{
+	ErrorData *volatile error = NULL;
+
+	PG_TRY();
+	{
+		SPI_commit();
+		run_transaction(run);
+		run->end = ZKLOCK_JOB_DONE;
+	}
+	PG_CATCH();
+	{
+		const ZkHeldLock *held = zklock_held_find(ZKLOCK_KIND_JOB, run->order->name);
+
+		error = take_error(run->context);
+		run->end = run->commit != ZKLOCK_JOB_COMMIT || held == NULL ||
+				zklock_held_lost(held) || zklock_lease_lost()
+			? ZKLOCK_JOB_LOST
+			: ZKLOCK_JOB_FAILED;
+		SPI_rollback();
+		MemoryContextSwitchTo(run->context);
+		run->error = first_line(error);
+		/* with a lost one our own timer would not let us go on */
+		if (run->end == ZKLOCK_JOB_LOST)
+			release(run);
+	}
+	PG_END_TRY();
+	record_end(run);
+	tell_end(run);
+	unsettled.told = true;
+	if (error != NULL)
+		ReThrowError(error);
+}
+
+void
+zklock_job_run_once(const ZkJobOrder *order)
+{
+	MemoryContext context =
+		AllocSetContextCreate(PortalContext, "zklock job", ALLOCSET_DEFAULT_SIZES);
+	Run *run = MemoryContextAllocZero(context, sizeof(Run));
+	volatile bool due = false;
+
+	run->order = order;
+	run->context = context;
+	check_not_held(order->name);
+	PG_TRY();
+	{
+		due = take(run);
+		if (due)
+			execute(run);
+	}
+	PG_CATCH();
+	{
+		ErrorData *error = take_error(context);
+
+		release(run);
+		ReThrowError(error);
+	}
+	PG_END_TRY();
+	release(run);
+	if (!due)
+		tell(run);
+	MemoryContextDelete(context);
+}
+
+/* ------------------------------------------------------------------------
+ * Commands that commit by themselves
+ * ------------------------------------------------------------------------
+ */
+
+/* A run of this session. */
+typedef struct Begun
+{
+	slist_node node;
+	Oid function; /* that began it */
+	char name[ZKLOCK_NAME_MAX + 1];
+	int64 token;
+	ZkJobRun run;
+	TimestampTz began;
+	uint64 raised; /* zklock_loss_raised when it began */
+	uint64 works;  /* zklock_alarm.works then */
+} Begun;
+
+static slist_head begun_runs = SLIST_STATIC_INIT(begun_runs);
+
+static Begun *
+find_begun(const char *name)
+{
+	slist_iter iter;
+
+	slist_foreach (iter, &begun_runs)
+	{
+		Begun *begun = slist_container(Begun, node, iter.cur);
+
+		if (strcmp(begun->name, name) == 0)
+			return begun;
+	}
+	return NULL;
+}
+
+/* One of them. */
+static const char *
+any_begun(void)
+{
+	return slist_head_element(Begun, node, &begun_runs)->name;
+}
+
+static void
+forget_begun(Begun *begun)
+{
+	slist_delete(&begun_runs, &begun->node);
+	zklock_alarm.runs--;
+	pfree(begun);
+}
+
+/* Its end. */
+static Run
+run_of(const Begun *begun, const ZkJobOrder *order, ZkJobState end)
+{
+	return (Run){
+		.order = order,
+		.token = begun->token,
+		.run = begun->run,
+		.began = begun->began,
+		.end = end,
+	};
+}
+
+bool
+zklock_job_begin(const ZkJobOrder *order)
+{
+	MemoryContext context = CurrentMemoryContext;
+	Run run = {.order = order};
+	volatile bool due = false;
+	ZkHeldLock *held;
+	Begun *begun;
+
+	check_not_held(order->name);
+	if ((begun = find_begun(order->name)) != NULL)
+		forget_begun(begun); /* it has lost level 1, as by DISCARD ALL */
+	begun = MemoryContextAllocZero(TopMemoryContext, sizeof(Begun));
+	PG_TRY();
+	{
+		due = take(&run);
+		watch();
+		held = zklock_held_find(ZKLOCK_KIND_JOB, order->name);
+		if (due && zklock_loss_settle(held))
+			zklock_loss_raise(held);
+	}
+	PG_CATCH();
+	{
+		ErrorData *error = take_error(context);
+
+		release(&run);
+		pfree(begun);
+		ReThrowError(error);
+	}
+	PG_END_TRY();
+	if (!due)
+	{
+		release(&run);
+		pfree(begun);
+		tell(&run);
+		return false;
+	}
+	begun->function = order->function;
+	strlcpy(begun->name, order->name, sizeof(begun->name));
+	begun->token = run.token;
+	begun->run = run.run;
+	begun->began = run.began;
+	begun->raised = zklock_loss_raised;
+	begun->works = zklock_alarm.works;
+	slist_push_head(&begun_runs, &begun->node);
+	zklock_alarm.runs++;
+	held->begun = true;
+	return true;
+}
+
+/* Was the latest transaction of its session rolled back that did a part of its work? */
+static bool
+was_rolled_back(const Begun *begun)
+{
+	return zklock_alarm.works != begun->works && zklock_alarm.rolled_back;
+}
+
+/*
+ * Was a statement of the session refused or cancelled since the run was lost?  Then part
+ * of its work is not done, and its call to zk_run_end only says that the session has
+ * heard of the loss.  If it has given the job up, too, nobody can tell whether it was
+ * this job's loss that a statement was refused for: it counts as lost.
+ */
+static bool
+was_interrupted(const Begun *begun)
+{
+	const ZkHeldLock *held = find_held(begun->name);
+
+	if (held == NULL)
+		return zklock_loss_raised != begun->raised;
+	return (zklock_loss_raised != begun->raised || was_rolled_back(begun)) &&
+		(zklock_lease_lost() || zklock_held_lost(held));
+}
+
+/* The record alone: zk_runs has what was done, and what failed. */
+static void
+end_lost(Begun *begun, const ZkJobOrder *order)
+{
+	Run run = run_of(begun, order, ZKLOCK_JOB_LOST);
+
+	(void) zklock_job_record_change(order->name, false, finish, &run);
+	tell_end(&run);
+	release(&run);
+	forget_begun(begun);
+	ereport(WARNING,
+			(errcode(ERRCODE_WARNING),
+			 errmsg("the run of job \"%s\" is recorded as lost, not as done",
+					zklock_display_name(order->name)),
+			 errdetail(
+				 "The job was lost during the run, and a statement of this session failed."),
+			 errhint("Whoever calls next runs the job, if it is still due.")));
+}
+
+/*
+ * May it be recorded that the run is done?  Not while anything can be rolled back that
+ * the session has done; and the session has not done what was rolled back just now.
+ *
+ * If no procedure goes on after this statement, it is the transaction.  So that is to
+ * commit whatever is lost meanwhile, and at once if it is one of a pipeline.
+ */
+static void
+check_done(const Begun *begun)
+{
+	const char *name = zklock_display_name(begun->name);
+	const char *literal = quote_literal_cstr(name);
+
+	if (!only_ends() || zklock_alarm.beside)
+		ereport(ERROR,
+				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+				 errmsg("a run of job \"%s\" cannot end in a transaction that does anything else",
+						name),
+				 errdetail("What the transaction does could still be rolled back."),
+				 errhint("The transaction is rolled back. Repeat it without zk_run_end, commit, and then use SELECT zk_run_end(%s) on its own.",
+						 literal)));
+	if (was_rolled_back(begun))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the run of job \"%s\" is not done", name),
+				 errdetail("The latest transaction of this session was rolled back."),
+				 errhint("Repeat it, or use SELECT zk_run_end(%s, ok => false).", literal)));
+	if (zklock_alarm.nesting == 1 && ActivePortal->queryDesc != NULL)
+		MyXactFlags |= XACT_FLAGS_NEEDIMMEDIATECOMMIT;
+}
+
+bool
+zklock_job_end(Oid function, const char *name, bool done)
+{
+	Begun *begun = find_begun(name);
+	ZkJobOrder order = {.function = function, .name = name};
+	ZkHeldLock *held;
+	Run run;
+
+	if (begun == NULL)
+	{
+		ereport(WARNING,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("this session has not begun a run of job \"%s\"",
+						zklock_display_name(name))));
+		return false;
+	}
+	if (done && was_interrupted(begun))
+	{
+		end_lost(begun, &order);
+		return false;
+	}
+	held = find_held(name);
+	if (done)
+		check_done(begun);
+	zklock_loss_check_others(held);
+	run = run_of(begun, &order, done ? ZKLOCK_JOB_DONE : ZKLOCK_JOB_FAILED);
+	insert_row(&run);
+	if (done)
+		ends_in = GetTopFullTransactionId();
+	/* what has committed is on the disk before it is said to be done */
+	XLogFlush(XactLastCommitEnd);
+	(void) zklock_job_record_change(name, false, finish, &run);
+	tell_end(&run);
+	if (held != NULL)
+	{
+		zklock_loss_tell(held);
+		release(&run);
+	}
+	else
+		ereport(WARNING,
+				(errcode(ERRCODE_WARNING),
+				 errmsg("job \"%s\" was given up before its run ended",
+						zklock_display_name(name)),
+				 errdetail("Another session may have run it meanwhile."),
+				 errhint(
+					 "Between zk_run_begin and zk_run_end, use neither DISCARD ALL nor pg_advisory_unlock_all().")));
+	forget_begun(begun);
+	return true;
+}
+
+/* How long a backend that exits waits for ZooKeeper: nothing can interrupt it, and a
+ * shutdown waits for it.  ns */
+#define EXIT_PATIENCE (5000 * NS_PER_MS)
+
+/* Does the worker get answers?  While it waits for the last hold to end one has to try. */
+static bool
+is_connected(void)
+{
+	ZkSessionShared s;
+
+	zklock_session_read(&s);
+	return (s.state == ZKLOCK_SESSION_CONNECTED && s.proven) ||
+		s.state == ZKLOCK_SESSION_CLOSING;
+}
+
+/* Can it be said of this run that it has failed, and at once? */
+static bool
+is_in_good_order(const Begun *begun)
+{
+	const ZkHeldLock *held = find_held(begun->name);
+
+	if (held == NULL || !zklock_lease_valid())
+		return false;
+	pg_read_barrier(); /* the lease first, see zklock_alarm_sees_loss */
+	return !zklock_held_lost(held) && is_connected();
+}
+
+/*
+ * For what a backend that exits has to say, a transaction that waits for nothing: no
+ * client, no standby, and no snapshot that is safe.
+ */
+static void
+begin_at_exit(void)
+{
+	whereToSendOutput = DestNone;
+	zklock_hold_abandon();
+	AbortOutOfAnyTransaction();
+	synchronous_commit = Min(synchronous_commit, SYNCHRONOUS_COMMIT_LOCAL_FLUSH);
+	StartTransactionCommand();
+	XactIsoLevel = XACT_READ_COMMITTED;
+	PushActiveSnapshot(GetTransactionSnapshot());
+}
+
+static void
+end_at_exit(void)
+{
+	PopActiveSnapshot();
+	CommitTransactionCommand();
+}
+
+/*
+ * The backend is ended while its run commits, or before that is recorded, and knows what
+ * became of it.  If it cannot say so at once, the settler will: the job is left to the
+ * server.
+ */
+static void
+end_unsettled(void)
+{
+	ZkJobOrder order = {.name = unsettled_name};
+	Run run = unsettled;
+
+	run.order = &order;
+	begin_at_exit();
+	run.end = TransactionIdDidCommit((TransactionId) run.xid) ? ZKLOCK_JOB_DONE
+															  : ZKLOCK_JOB_LOST;
+	if (is_connected() &&
+		zklock_job_record_change_until(unsettled_name, zklock_clock() + EXIT_PATIENCE,
+									   finish, &run))
+	{
+		zklock_proclock_settled(run.proclock, run.run.id);
+		if (!run.told)
+			tell_end(&run);
+	}
+	end_at_exit();
+}
+
+/* The record first: it is what others go by. */
+static void
+fail_one(const Begun *begun, int64 until)
+{
+	ZkJobOrder order = {.function = begun->function, .name = begun->name};
+	Run run = run_of(begun, &order, ZKLOCK_JOB_FAILED);
+
+	run.error = "the session ended without zk_run_end";
+	if (!is_in_good_order(begun) ||
+		!zklock_job_record_change_until(begun->name, until, finish, &run))
+	{
+		ereport(LOG,
+				(errmsg("the end of a run of job \"%s\" could not be recorded",
+						zklock_display_name(begun->name)),
+				 errdetail("The session ended without zk_run_end.")));
+		return;
+	}
+	if (zklock_job_runs_ready(order.function))
+		insert_row(&run);
+	tell_end(&run);
+}
+
+/*
+ * The client has ended the session.  No error can be caught here: PostgreSQL makes it
+ * FATAL, and the callbacks that are left are called.  So nothing is tried that is likely
+ * to fail.
+ */
+static void
+fail_begun(void)
+{
+	int64 until = zklock_clock() + EXIT_PATIENCE;
+	slist_iter iter;
+
+	if (slist_is_empty(&begun_runs))
+		return;
+	begin_at_exit();
+	slist_foreach (iter, &begun_runs)
+		fail_one(slist_container(Begun, node, iter.cur), until);
+	end_at_exit();
+}
+
+/* ------------------------------------------------------------------------
+ * By hand
+ * ------------------------------------------------------------------------
+ */
+
+typedef struct ByHand
+{
+	Oid function;
+	const char *name;
+	int64_t slot;
+	int attempt;   /* of it has failed; 0: any */
+	int64_t reset; /* the slot that is due again */
+	int64_t first; /* ... or the first of those that are, if there are too many */
+	ZkJobReset verdict;
+	int64 token;
+	bool changed;
+} ByHand;
+
+static void
+reset(ZkJob *job, int64_t now, void *arg)
+{
+	ByHand *what = arg;
+
+	what->reset = what->slot;
+	what->verdict = zklock_job_reset(job, &what->reset, what->attempt, now);
+	if (what->verdict == ZKLOCK_JOB_FULL)
+		what->first = job->resets.slot[0];
+}
+
+/* Whatever is known, for the tables of other servers may know more. */
+static void
+forget(ZkJob *job, int64_t now, void *arg)
+{
+	ByHand *what = arg;
+	/* it was damaged; or there is something */
+	bool any = job->changed || job->nruns > 0 || job->last_done != ZKLOCK_JOB_NEVER ||
+		zklock_job_runs_last_done(what->function, what->name, job) != ZKLOCK_JOB_NEVER;
+
+	check_holder(what->name);
+	/* It may have been forgotten by a write of ours that we did not hear of. */
+	if (zklock_job_forget(job, what->token) && any)
+		what->changed = true;
+}
+
+static bool
+exists(const char *name)
+{
+	ZkRecord record;
+
+	(void) zklock_query_record(ZKLOCK_KIND_JOB, name, 0, &record);
+	return record.exists && record.node.datalen > 0;
+}
+
+bool
+zklock_job_reset_slot(const char *name, int64 slot, int attempt)
+{
+	ByHand what = {.slot = slot, .attempt = attempt};
+
+	if (!exists(name) || !zklock_job_record_change(name, false, reset, &what))
+		what.verdict = ZKLOCK_JOB_NOTHING;
+	if (what.verdict == ZKLOCK_JOB_FULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("too many slots of job \"%s\" are due again",
+						zklock_display_name(name)),
+				 errdetail("No more than %d slots can be at a time, and none of them "
+						   "is done since it was reset.",
+						   ZKLOCK_JOB_RESETS),
+				 errhint("Have the job run for them before; the first is slot %s.",
+						 show_time(what.first))));
+	if (what.verdict == ZKLOCK_JOB_SINCE)
+	{
+		ereport(NOTICE,
+				(errmsg("slot %s of job \"%s\" has been run since, skipping",
+						show_time(slot), zklock_display_name(name)),
+				 errdetail("It is done, or being run, by a later attempt than attempt %d.",
+						   attempt),
+				 errhint("To have it run once more, use %s.", show_reset(name, slot, 0))));
+		return false;
+	}
+	if (what.verdict == ZKLOCK_JOB_NOTHING)
+	{
+		ereport(NOTICE,
+				(errmsg("nothing to reset for job \"%s\"", zklock_display_name(name)),
+				 slot == ZKLOCK_JOB_NEVER
+					 ? errdetail("No slot of the job has failed or is done.")
+					 : errdetail("No run of the job was for slot %s.", show_time(slot))));
+		return false;
+	}
+	ereport(LOG,
+			(errmsg("zk_job_reset made slot %s of job \"%s\" due again",
+					show_time(what.reset), zklock_display_name(name))));
+	return true;
+}
+
+/* Does the table of this database, with no record, have a run of the job that is done? */
+static bool
+has_runs(Oid function, const char *name)
+{
+	ZkJob none;
+
+	zklock_job_init(&none);
+	return zklock_job_runs_last_done(function, name, &none) != ZKLOCK_JOB_NEVER;
+}
+
+static void
+tell_nothing_to_forget(const char *name)
+{
+	ereport(NOTICE,
+			(errmsg("nothing to forget of job \"%s\"", zklock_display_name(name)),
+			 errdetail("The job has no run, or all of them are forgotten.")));
+}
+
+bool
+zklock_job_forget_runs(Oid function, const char *name)
+{
+	ByHand what = {.function = function, .name = name};
+
+	if (!exists(name) && !has_runs(function, name))
+	{
+		tell_nothing_to_forget(name);
+		return false;
+	}
+	check_not_held(name);
+	if (!zklock_acquire(ZKLOCK_KIND_JOB, name, ZKLOCK_EXCLUSIVE, ZKLOCK_SCOPE_TRANSACTION,
+						0, &what.token))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("job \"%s\" is running, or waited for", zklock_display_name(name))));
+	(void) zklock_job_record_change(name, true, forget, &what);
+	if (!what.changed)
+		tell_nothing_to_forget(name);
+	return what.changed;
+}

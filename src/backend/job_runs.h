@@ -1,0 +1,48 @@
+/*-------------------------------------------------------------------------
+ *
+ * job_runs.h
+ *	  zk_runs: the runs of jobs and of zk_run_as_leader in this database.
+ *
+ * The row of a run that is done is inserted by the transaction of its command, so it is
+ * there if that has committed, and only then.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_JOB_RUNS_H
+#define ZKLOCK_JOB_RUNS_H
+
+#include "datatype/timestamp.h"
+
+#include "job_rules.h"
+
+/* A row.  "function": any of the extension, whose table it is. */
+typedef struct ZkRunRow
+{
+	ZkLockKind kind; /* a job or an election */
+	const char *name;
+	int64 token;
+	const ZkJobRun *run; /* of a job; NULL: of an election */
+	TimestampTz started; /* by this server's clock */
+	bool done;
+	const char *error; /* UTF-8, or NULL */
+} ZkRunRow;
+
+/*
+ * Insert it, as ended now, in the current transaction, and delete what is older than
+ * zklock.run_history.
+ */
+extern void zklock_job_runs_insert(Oid function, const ZkRunRow *row);
+
+/* Can it be inserted without waiting for somebody else's lock?  False also if there is no
+ * such table any more. */
+extern bool zklock_job_runs_ready(Oid function);
+
+/* The latest slot of a job that is done by what has committed here and counts by the
+ * record, or ZKLOCK_JOB_NEVER. */
+extern int64_t zklock_job_runs_last_done(Oid function, const char *job,
+										 const ZkJob *record);
+
+/* Has that run of a job committed here? */
+extern bool zklock_job_runs_committed(Oid function, const char *job, const ZkJobRun *run);
+
+#endif /* ZKLOCK_JOB_RUNS_H */

@@ -1,0 +1,1064 @@
+/*-------------------------------------------------------------------------
+ *
+ * queue_backend.c
+ *	  Work that is handed out: what this transaction puts, and the items that it has.
+ *
+ * The commit of a transaction that has put something:
+ *
+ *	 a record goes to the log, and is flushed, with the transaction's number: from then on
+ *	 no server that has this part of the log gives the number to another transaction,
+ *	 whatever comes, and each can tell by it whether this one has committed
+ *	 (queue_rules.h);
+ *	 the items are written to the ensemble, in chunks that name the record, and
+ *	 acknowledged;
+ *	 the transaction commits, and that is flushed before anybody is told.
+ *
+ * What must not fail is done by the worker, later.  At the end of a transaction nothing
+ * here throws, allocates or waits.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+#include "compat.h"
+
+#include "access/transam.h"
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "lib/ilist.h"
+#include "miscadmin.h"
+#include "replication/message.h"
+#include "tcop/utility.h"
+#include "utils/memutils.h"
+
+#include "check.h"
+#include "level1.h"
+#include "limit.h"
+#include "loss.h"
+#include "names.h"
+#include "queue_backend.h"
+#include "room.h"
+#include "settings.h"
+#include "table.h"
+#include "waiting.h"
+
+/* ms: a backstop for lost wake-ups; how often it is looked at what is about to change;
+ * and until a round is repeated */
+#define LONGEST_SLEEP 1000
+#define SHORT_SLEEP	  50
+
+/* An item that is put. */
+typedef struct Parcel
+{
+	dlist_node node; /* in the queue's list */
+	int level;
+	int len;
+	char payload[FLEXIBLE_ARRAY_MEMBER];
+} Parcel;
+
+/* What is put into one queue. */
+typedef struct Outbox
+{
+	dlist_node node;
+	char queue[ZKLOCK_NAME_MAX + 1];
+	dlist_head items; /* in their order */
+	int nitems;
+	int put; /* in shared memory; -1: not yet */
+	/* while it is written */
+	dlist_node *next; /* item */
+	uint32 chunk;
+	bool posted;  /* all of them, in this round */
+	bool written; /* and acknowledged */
+} Outbox;
+
+static bool
+is_unwritten(const Outbox *outbox)
+{
+	return outbox->nitems > 0 && !outbox->written;
+}
+
+/* An item that is held. */
+typedef struct Held
+{
+	dlist_node node; /* newest first */
+	int level;
+	int32 taken; /* in shared memory */
+} Held;
+
+static MemoryContext outbox_context = NULL; /* of a transaction's outboxes and items */
+static MemoryContext held_context = NULL;
+static dlist_head outboxes = DLIST_STATIC_INIT(outboxes);
+static dlist_head held_items = DLIST_STATIC_INIT(held_items);
+static int32 pending = -1; /* the take that this backend waits for */
+
+static uint32 wait_event_put = 0;
+static uint32 wait_event_take = 0;
+
+bool
+zklock_queue_any(void)
+{
+	return pending >= 0 || !dlist_is_empty(&outboxes) || !dlist_is_empty(&held_items);
+}
+
+static void
+lock_work(void)
+{
+	LWLockAcquire(zklock_queue_shared->box.lock, LW_EXCLUSIVE);
+}
+
+static void
+unlock_work(void)
+{
+	LWLockRelease(zklock_queue_shared->box.lock);
+}
+
+/* ------------------------------------------------------------------------
+ * Losses
+ * ------------------------------------------------------------------------
+ */
+
+static ZkQueueTake *
+taken_of(const Held *held)
+{
+	return &zklock_queue_shared->taken[held->taken];
+}
+
+/*
+ * The clock says that nothing is proven any more, and the client is being told so: from
+ * now on the transaction has lost all its items, also if the ZooKeeper session turns out
+ * to live.  Does not throw.
+ */
+static void
+forfeit(void)
+{
+	TimestampTz since =
+		zklock_loss_unproven_since((int64) pg_atomic_read_u64(&zklock_shared->last_write));
+	dlist_iter iter;
+
+	lock_work();
+	dlist_foreach (iter, &held_items)
+	{
+		ZkQueueTake *taken = taken_of(dlist_container(Held, node, iter.cur));
+
+		if (taken->take.lost)
+			continue;
+		zklock_take_forfeit(&taken->take);
+		taken->loss = ZKLOCK_ITEM_UNPROVEN;
+		taken->unproven_since = since;
+	}
+	unlock_work();
+}
+
+/* An item of this transaction that is lost, or NULL.  Whoever is given one tells it. */
+static const ZkQueueTake *
+find_lost(void)
+{
+	dlist_iter iter;
+
+	if (dlist_is_empty(&held_items))
+		return NULL;
+	if (zklock_lease_lost())
+		forfeit();
+	pg_read_barrier(); /* the lease first, as with locks */
+	dlist_foreach (iter, &held_items)
+	{
+		const ZkQueueTake *taken = taken_of(dlist_container(Held, node, iter.cur));
+
+		/* set once */
+		if (((volatile const ZkQueueTake *) taken)->take.lost)
+			return taken;
+	}
+	return NULL;
+}
+
+/* One whose marks have not been seen on the newest connection, or NULL. */
+static const ZkQueueTake *
+find_unseen(void)
+{
+	const ZkQueueTake *unseen = NULL;
+	dlist_iter iter;
+
+	LWLockAcquire(zklock_queue_shared->box.lock, LW_SHARED);
+	dlist_foreach (iter, &held_items)
+	{
+		const ZkQueueTake *taken = taken_of(dlist_container(Held, node, iter.cur));
+
+		if (taken->take.unseen && (unseen == NULL || taken->refused))
+			unseen = taken;
+	}
+	unlock_work();
+	return unseen;
+}
+
+pg_noreturn static void
+raise_refused(const char *queue, int rc)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_SYSTEM_ERROR),
+			 errmsg("ZooKeeper refused the request for queue \"%s\": %s",
+					zklock_display_name(queue), zklock_rc_text(rc)),
+			 zklock_refusal_hint(rc)));
+}
+
+static const char *
+describe_loss(const ZkQueueTake *taken)
+{
+	switch (taken->loss)
+	{
+		case ZKLOCK_ITEM_UNPROVEN:
+			return zklock_loss_describe_unproven(taken->unproven_since,
+												 "another session may have the item by now");
+		case ZKLOCK_ITEM_TORN:
+			return "ZooKeeper does not say any more that this server has the item: it was restored, or somebody deleted a mark; another session may have the item by now.";
+		case ZKLOCK_ITEM_KEPT:
+		case ZKLOCK_ITEM_SESSION_ENDED:
+			break;
+	}
+	return "The ZooKeeper session ended while the transaction had the item; another server may have it by now.";
+}
+
+pg_noreturn static void
+raise_lost(const ZkQueueTake *taken)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+			 errmsg("item %lld of queue \"%s\" was lost", (long long) taken->id,
+					zklock_display_name(taken->queue)),
+			 errdetail("%s", describe_loss(taken)),
+			 errhint("The transaction might succeed if retried.")));
+}
+
+/* There is a lease, and a look at an item's marks has no answer. */
+pg_noreturn static void
+raise_unseen(const ZkQueueTake *taken, int64 ms)
+{
+	if (taken->refused)
+		raise_refused(taken->queue, taken->rc);
+	ereport(ERROR,
+			(errcode(ERRCODE_SYSTEM_ERROR),
+			 errmsg("could not prove item %lld of queue \"%s\" within %lld ms",
+					(long long) taken->id, zklock_display_name(taken->queue),
+					(long long) ms),
+			 errdetail(
+				 "ZooKeeper has not said on the new connection whether this server has the item still."),
+			 errhint("The transaction might succeed if retried.")));
+}
+
+static void
+on_claim_error(void *queue)
+{
+	errcontext("while waiting for the proof of an item of queue \"%s\"",
+			   zklock_plain_name(queue));
+}
+
+/*
+ * Wait until the lease is good, and the marks have been seen on the newest connection, or
+ * an item is lost: it is returned.  The lease comes first: that of a new connection is
+ * there when the marks count as unseen.
+ */
+static const ZkQueueTake *
+await_proof(void)
+{
+	int64 ms = (int64) zklock_shared->session.timeout_ms + zklock_connect_timeout;
+	const ZkQueueTake *lost;
+	ZkWait wait;
+
+	zklock_wait_begin(&wait, ms);
+	ConditionVariablePrepareToSleep(&zklock_shared->write_cv);
+	for (;;)
+	{
+		bool valid = zklock_lease_valid();
+		const ZkQueueTake *unseen = find_unseen();
+		int64 now = zklock_clock();
+
+		/* it was lost before it counted as seen */
+		lost = find_lost();
+		if (lost != NULL || (valid && unseen == NULL))
+			break;
+		if (valid && (unseen->refused || now > wait.until))
+			raise_unseen(unseen, ms);
+		if (now > wait.until)
+			zklock_loss_raise_unproven(ms);
+		if (now >= wait.lock_timeout)
+			zklock_waiting_raise_lock_timeout();
+		(void) ConditionVariableTimedSleep(&zklock_shared->write_cv, SHORT_SLEEP,
+										   zklock_wait_event(&wait_event_take,
+															 "ZkLockQueueTake"));
+	}
+	ConditionVariableCancelSleep();
+	return lost;
+}
+
+void
+zklock_queue_claim(void)
+{
+	ErrorContextCallback callback;
+	const ZkQueueTake *lost;
+
+	if (dlist_is_empty(&held_items))
+		return;
+	/* the item is deleted: a commit that a crash takes back would have lost it */
+	ForceSyncCommit();
+	callback.callback = on_claim_error;
+	callback.arg = taken_of(dlist_head_element(Held, node, &held_items))->queue;
+	callback.previous = error_context_stack;
+	error_context_stack = &callback;
+	lost = await_proof();
+	error_context_stack = callback.previous;
+	if (lost != NULL)
+		raise_lost(lost);
+}
+
+/* ------------------------------------------------------------------------
+ * Putting
+ * ------------------------------------------------------------------------
+ */
+
+static Outbox *
+find_outbox(const char *queue)
+{
+	dlist_iter iter;
+	Outbox *outbox;
+
+	dlist_foreach (iter, &outboxes)
+	{
+		outbox = dlist_container(Outbox, node, iter.cur);
+		if (strcmp(outbox->queue, queue) == 0)
+			return outbox;
+	}
+	outbox = MemoryContextAllocZero(outbox_context, sizeof(Outbox));
+	strlcpy(outbox->queue, queue, sizeof(outbox->queue));
+	dlist_init(&outbox->items);
+	outbox->put = -1;
+	dlist_push_tail(&outboxes, &outbox->node);
+	return outbox;
+}
+
+/* What was rolled back leaves an empty outbox. */
+static int
+count_queues(void)
+{
+	int n = 0;
+	dlist_iter iter;
+
+	dlist_foreach (iter, &outboxes)
+		n += dlist_container(Outbox, node, iter.cur)->nitems > 0;
+	return n;
+}
+
+/* "length": as it is without what we put. */
+static void
+check_length(const Outbox *outbox, int64 length)
+{
+	if (length + outbox->nitems > zklock_max_queue_length)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("queue \"%s\" is full", zklock_display_name(outbox->queue)),
+				 errdetail("It has %lld items, the transaction puts %d, and \"%s\" is %d.",
+						   (long long) length, outbox->nitems, "zklock.max_queue_length",
+						   zklock_max_queue_length)));
+}
+
+void
+zklock_queue_put(const char *queue, const char *payload, int len)
+{
+	Outbox *outbox;
+	Parcel *item;
+
+	PreventCommandIfReadOnly("zk_queue_put()");
+	if (len > zklock_max_item_size)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("item for queue \"%s\" is too large", zklock_display_name(queue)),
+				 errdetail("It has %d bytes in UTF-8, and \"%s\" is %d.", len,
+						   "zklock.max_item_size", zklock_max_item_size),
+				 errhint("Put the row elsewhere, and its key into the queue.")));
+	if (outbox_context == NULL)
+		outbox_context = AllocSetContextCreate(TopMemoryContext, "zklock outbox",
+											   ALLOCSET_DEFAULT_SIZES);
+	outbox = find_outbox(queue);
+	if (outbox->put >= 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot put an item into a queue while the transaction commits")));
+	if (outbox->nitems == 0)
+		zklock_limit_check(ZKLOCK_LIMIT_QUEUES, count_queues(), 1);
+	item = MemoryContextAlloc(outbox_context, offsetof(Parcel, payload) + (Size) len);
+	item->level = GetCurrentTransactionNestLevel();
+	item->len = len;
+	memcpy(item->payload, payload, (size_t) len);
+	dlist_push_tail(&outbox->items, &item->node);
+	outbox->nitems++;
+	if (outbox->nitems > zklock_max_queue_length)
+		check_length(outbox, 0);
+}
+
+/* ------------------------------------------------------------------------
+ * ... before the commit
+ * ------------------------------------------------------------------------
+ */
+
+/* Wait for the worker, as long as the ensemble is not out of reach for too long. */
+static void
+wait_put(ConditionVariable *cv, int64 start, long ms)
+{
+	(void) zklock_check_connection(start, PG_INT64_MAX);
+	(void) ConditionVariableTimedSleep(cv, ms,
+									   zklock_wait_event(&wait_event_put, "ZkLockQueuePut"));
+}
+
+/* A put in shared memory for each queue, or for none as long as there are too few: two
+ * that have some and wait for more would wait for each other. */
+static bool
+make_puts(int n)
+{
+	int nfree = 0;
+	dlist_iter iter;
+	int next = 0;
+
+	for (int i = 0; i < ZKLOCK_QUEUE_PUTS; i++)
+		nfree += zklock_queue_shared->put[i].state == ZKLOCK_PUT_FREE;
+	if (nfree < n)
+		return false;
+	dlist_foreach (iter, &outboxes)
+	{
+		Outbox *outbox = dlist_container(Outbox, node, iter.cur);
+		ZkQueuePut *put;
+
+		if (!is_unwritten(outbox))
+			continue;
+		while (zklock_queue_shared->put[next].state != ZKLOCK_PUT_FREE)
+			next++;
+		put = &zklock_queue_shared->put[next];
+		outbox->put = next;
+		put->state = ZKLOCK_PUT_WRITING;
+		put->serial = zklock_mailbox_serial(&zklock_queue_shared->box);
+		put->pid = MyProcPid;
+		put->nchunks = put->acked = put->settled = 0;
+		put->round = 1;
+		put->again = put->open = put->pause = put->stuck = false;
+		put->rc = 0;
+		put->length = -1;
+		strlcpy(put->queue, outbox->queue, sizeof(put->queue));
+		outbox->next = dlist_head_node(&outbox->items);
+		outbox->chunk = 0;
+		outbox->posted = false;
+	}
+	return true;
+}
+
+/*
+ * The next chunk, as many items as it has room for, into a buffer.  With the lock.
+ */
+static void
+post_chunk(Outbox *outbox, ZkQueueBuffer *buffer, ZkChunkHead *head)
+{
+	ZkQueuePut *put = &zklock_queue_shared->put[outbox->put];
+	dlist_node *node = outbox->next;
+	int size = 0;
+	char *p;
+
+	for (head->nitems = 0; node != NULL && head->nitems < ZKLOCK_CHUNK_ITEMS; head->nitems++)
+	{
+		const Parcel *item = dlist_container(Parcel, node, node);
+
+		if (size + item->len > ZKLOCK_ITEM_MAX)
+			break;
+		size += item->len;
+		head->length[head->nitems] = item->len;
+		node = dlist_has_next(&outbox->items, node) ? dlist_next_node(&outbox->items, node)
+													: NULL;
+	}
+	p = buffer->data + zklock_chunk_write(buffer->data, head);
+	for (dlist_node *n = outbox->next; n != node;)
+	{
+		const Parcel *item = dlist_container(Parcel, node, n);
+
+		memcpy(p, item->payload, (size_t) item->len);
+		p += item->len;
+		n = dlist_has_next(&outbox->items, n) ? dlist_next_node(&outbox->items, n) : NULL;
+	}
+	buffer->state = ZKLOCK_BUFFER_POSTED;
+	buffer->put = outbox->put;
+	buffer->serial = put->serial;
+	buffer->round = put->round;
+	buffer->chunk = outbox->chunk++;
+	buffer->len = (int) (p - buffer->data);
+	put->nchunks = Max(put->nchunks, (int) outbox->chunk);
+	outbox->next = node;
+	outbox->posted = node == NULL;
+}
+
+/* Buffers of a put that are not on their way.  With the lock. */
+static void
+free_buffers(int put)
+{
+	for (int i = 0; i < ZKLOCK_QUEUE_BUFFERS; i++)
+	{
+		ZkQueueBuffer *buffer = &zklock_queue_shared->buffer[i];
+
+		if (buffer->state == ZKLOCK_BUFFER_POSTED && buffer->put == put)
+			buffer->state = ZKLOCK_BUFFER_FREE;
+	}
+}
+
+/* Post what there is room for.  False: there is no room for the rest. */
+static bool
+post(Outbox *outbox, ZkChunkHead *head)
+{
+	bool posted = false;
+
+	lock_work();
+	while (!outbox->posted)
+	{
+		ZkQueueBuffer *buffer = zklock_queue_buffer();
+
+		if (buffer == NULL)
+			break;
+		post_chunk(outbox, buffer, head);
+		posted = true;
+	}
+	unlock_work();
+	if (posted)
+		zklock_mailbox_post(&zklock_queue_shared->box);
+	return outbox->posted;
+}
+
+/* All chunks of one queue, acknowledged. */
+static void
+write_outbox(Outbox *outbox, ZkChunkHead *head)
+{
+	ZkQueuePut *put = &zklock_queue_shared->put[outbox->put];
+	int64 start = zklock_clock();
+	bool ready = false;
+
+	for (;;)
+	{
+		bool room = post(outbox, head);
+		bool again;
+		bool complete;
+		int64 length;
+		int rc;
+
+		lock_work();
+		again = put->again;
+		complete = outbox->posted && put->acked == (int) outbox->chunk;
+		length = put->length;
+		rc = put->rc;
+		if (again)
+		{
+			/* names are the same, and what is there by now is as good as acknowledged */
+			free_buffers(outbox->put);
+			put->again = false;
+			put->acked = 0;
+			put->round++;
+			outbox->next = dlist_head_node(&outbox->items);
+			outbox->chunk = 0;
+			outbox->posted = false;
+		}
+		unlock_work();
+		if (rc != 0)
+			raise_refused(outbox->queue, rc);
+		if (length >= 0)
+			check_length(outbox, length);
+		if (complete && !again && length >= 0)
+			break;
+		if (again)
+		{
+			ConditionVariableCancelSleep();
+			ready = false;
+			wait_put(&put->cv, start, SHORT_SLEEP);
+			ConditionVariableCancelSleep();
+			continue;
+		}
+		if (!ready)
+		{
+			ConditionVariablePrepareToSleep(&put->cv);
+			ready = true;
+			continue;
+		}
+		wait_put(&put->cv, start, room ? LONGEST_SLEEP : SHORT_SLEEP);
+	}
+	ConditionVariableCancelSleep();
+	outbox->written = true;
+}
+
+/* When the items are moved it is too late to refuse.  Until then the ensemble may have
+ * other leaders, of whom each brings 2^32 tokens, but not so many. */
+static void
+check_ids(void)
+{
+	int64 top = ((volatile const ZkHistory *) &zklock_shared->history)->top;
+
+	if (top >= ZKLOCK_ITEM_TOKENS - (INT64CONST(1) << 44))
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("cannot put items into a queue: fencing tokens are too large"),
+				 errdetail("The largest is %lld, and ids of items are made of tokens below %lld.",
+						   (long long) top, (long long) ZKLOCK_ITEM_TOKENS)));
+}
+
+/* Say for what this backend waits, or with NULL that it does not. */
+static void
+set_waiting(const char *queue)
+{
+	ZkProc *proc = zklock_proc(ZKLOCK_MY_PROC_NUMBER);
+
+	lock_work();
+	proc->put_since = queue != NULL ? GetCurrentTimestamp() : 0;
+	if (queue != NULL)
+		strlcpy(proc->put, queue, sizeof(proc->put));
+	unlock_work();
+}
+
+static void
+on_room_error(void *queue)
+{
+	int nputs;
+	int writer = zklock_unlocked() ? zklock_queue_writer(MyProcPid, &nputs) : 0;
+
+	errcontext("while waiting to put items into queue \"%s\"%s", zklock_plain_name(queue),
+			   writer != 0 ? psprintf(", behind process %d", writer) : "");
+}
+
+pg_noreturn static void
+raise_no_puts(int n)
+{
+	int nputs;
+	int writer = zklock_queue_writer(MyProcPid, &nputs);
+
+	ereport(ERROR,
+			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			 errmsg("too many transactions of this server put items into queues"),
+			 writer != 0
+				 ? errdetail("This one needs room for %d queues, the server has it for %d, and process %d takes %d.",
+							 n, ZKLOCK_QUEUE_PUTS, writer, nputs)
+				 : errdetail("This one needs room for %d queues, the server has it for %d.",
+							 n, ZKLOCK_QUEUE_PUTS),
+			 errhint(
+				 "Retry when these have committed. While a COMMIT waits, zk_waits shows for whom.")));
+}
+
+/*
+ * Others may have the puts, and their commits may wait for what they will: so this wait
+ * is one for other sessions, with the limits of a wait for room in the lock table.  For
+ * n queues, of which the first is named.
+ */
+static void
+await_puts(int n, char *queue)
+{
+	ErrorContextCallback callback;
+	bool waits = false;
+	ZkWait wait;
+
+	callback.callback = on_room_error;
+	callback.arg = queue;
+	callback.previous = error_context_stack;
+	error_context_stack = &callback;
+	zklock_wait_begin(&wait, zklock_connect_timeout);
+	for (;;)
+	{
+		int64 now = zklock_clock();
+		int64 until = Min(wait.until, wait.lock_timeout);
+		bool made;
+
+		lock_work();
+		made = make_puts(n);
+		unlock_work();
+		if (made)
+			break;
+		if (now >= wait.until)
+		{
+			/* without the ensemble no put is settled: that is the reason, then */
+			(void) zklock_check_connection(wait.start, wait.start);
+			raise_no_puts(n);
+		}
+		if (now >= wait.lock_timeout)
+			zklock_waiting_raise_lock_timeout();
+		if (!waits)
+		{
+			/* until the end of the transaction, should an error end it */
+			set_waiting(queue);
+			ConditionVariablePrepareToSleep(&zklock_queue_shared->room_cv);
+			waits = true;
+			continue;
+		}
+		wait_put(&zklock_queue_shared->room_cv, wait.start,
+				 (long) Min(LONGEST_SLEEP, (until - now) / NS_PER_MS + 1));
+	}
+	ConditionVariableCancelSleep();
+	if (waits)
+		set_waiting(NULL);
+	error_context_stack = callback.previous;
+}
+
+static void
+write_outboxes(void)
+{
+	ZkChunkHead *head = palloc(sizeof(ZkChunkHead));
+	Outbox *first = NULL;
+	char name[256];
+	dlist_iter iter;
+	int n = 0;
+	uint64 xid;
+
+	/* PRE_COMMIT is called twice (callbacks.c) */
+	dlist_foreach (iter, &outboxes)
+	{
+		Outbox *outbox = dlist_container(Outbox, node, iter.cur);
+
+		if (is_unwritten(outbox) && n++ == 0)
+			first = outbox;
+	}
+	if (n == 0)
+		return;
+	check_ids();
+	ForceSyncCommit();
+	xid = U64FromFullTransactionId(GetTopFullTransactionId());
+	zklock_effective_server_name(name, sizeof(name));
+	head->timeline = (int) GetWALInsertionTimeLine();
+	head->xid = xid;
+	head->server = zklock_hash_child(name);
+	head->lsn = zklock_log_message("zklock", (const char *) &xid, sizeof(xid));
+	XLogFlush(head->lsn);
+
+	await_puts(n, first->queue);
+	dlist_foreach (iter, &outboxes)
+	{
+		Outbox *outbox = dlist_container(Outbox, node, iter.cur);
+
+		if (is_unwritten(outbox))
+			write_outbox(outbox, head);
+	}
+	pfree(head);
+}
+
+void
+zklock_queue_before_commit(void)
+{
+	if (!dlist_is_empty(&outboxes))
+		write_outboxes();
+}
+
+
+void
+zklock_queue_refuse_prepare(void)
+{
+	if (!dlist_is_empty(&held_items) || count_queues() > 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot PREPARE a transaction that has put items into a queue, or taken them"),
+				 errdetail(
+					 "The queue could not be changed when the prepared transaction ends.")));
+}
+
+/* ------------------------------------------------------------------------
+ * Taking
+ * ------------------------------------------------------------------------
+ */
+
+static void
+leave_pending(void)
+{
+	ZkQueueTake *taken;
+
+	if (pending < 0)
+		return;
+	taken = &zklock_queue_shared->taken[pending];
+	pending = -1;
+	lock_work();
+	taken->order = ++zklock_queue_shared->last_order;
+	zklock_take_leave(&taken->take);
+	if (taken->take.state != ZKLOCK_TAKE_READING)
+		zklock_queue_take_free_buffer(taken);
+	if (taken->take.state == ZKLOCK_TAKE_FREE)
+		zklock_queue_take_free(taken);
+	unlock_work();
+	zklock_mailbox_post(&zklock_queue_shared->box);
+}
+
+static int
+count_items(void)
+{
+	int n = 0;
+	dlist_iter iter;
+
+	dlist_foreach (iter, &held_items)
+		n++;
+	return n;
+}
+
+/* What has become of the take that we wait for? */
+typedef enum Outcome
+{
+	OUTCOME_NOTHING,
+	OUTCOME_UNPROVEN, /* an item, but no lease */
+	OUTCOME_ITEM,
+	OUTCOME_NONE,
+	OUTCOME_REFUSED
+} Outcome;
+
+static Outcome
+look_at(ZkQueueTake *taken, Held *held, ZkHandout *handout, int *rc)
+{
+	Outcome outcome = OUTCOME_NOTHING;
+
+	lock_work();
+	*rc = taken->rc;
+	if (taken->refused)
+		outcome = OUTCOME_REFUSED;
+	else if (taken->take.state == ZKLOCK_TAKE_READ)
+	{
+		outcome = zklock_lease_valid() ? OUTCOME_ITEM : OUTCOME_UNPROVEN;
+		if (outcome == OUTCOME_ITEM)
+		{
+			handout->id = taken->id;
+			handout->attempt = taken->attempt;
+			handout->since = taken->since;
+			handout->len = taken->len;
+			memcpy(handout->payload, zklock_queue_shared->buffer[taken->buffer].data,
+				   (size_t) taken->len);
+			handout->payload[taken->len] = '\0';
+			zklock_queue_take_free_buffer(taken);
+			taken->take.state = ZKLOCK_TAKE_HELD;
+			held->taken = pending;
+			dlist_push_head(&held_items, &held->node);
+			pending = -1;
+		}
+	}
+	else if (taken->none)
+		outcome = OUTCOME_NONE;
+	unlock_work();
+	if (outcome == OUTCOME_ITEM)
+		zklock_mailbox_post(&zklock_queue_shared->box); /* the buffer is free */
+	return outcome;
+}
+
+static void
+on_wait_error(void *queue)
+{
+	errcontext("while waiting for an item of queue \"%s\"", zklock_plain_name(queue));
+}
+
+static bool
+wait_for_item(int64 wait_ms, Held *held, ZkHandout *handout)
+{
+	ZkQueueTake *taken = &zklock_queue_shared->taken[pending];
+	ZkWait wait;
+	int64 unproven = 0;
+	ErrorContextCallback callback;
+
+	zklock_wait_begin(&wait, wait_ms);
+	callback.callback = on_wait_error;
+	callback.arg = taken->queue;
+	callback.previous = error_context_stack;
+	error_context_stack = &callback;
+	ConditionVariablePrepareToSleep(&taken->cv);
+	for (;;)
+	{
+		int rc;
+		Outcome outcome = look_at(taken, held, handout, &rc);
+		int64 now = zklock_clock();
+		int64 ms = LONGEST_SLEEP;
+		bool current;
+
+		if (outcome == OUTCOME_ITEM)
+			break;
+		if (outcome == OUTCOME_REFUSED)
+			raise_refused(taken->queue, rc);
+		current = zklock_check_connection(wait.start, wait.until);
+		if (outcome == OUTCOME_NONE && current && now >= wait.until)
+			break;
+		if (now >= wait.lock_timeout)
+			zklock_waiting_raise_lock_timeout();
+		if (outcome != OUTCOME_UNPROVEN || !current)
+			unproven = 0;
+		else if (unproven == 0)
+			unproven = now;
+		else if (now - unproven >= zklock_connect_timeout * NS_PER_MS)
+			zklock_loss_raise_unproven(zklock_connect_timeout);
+		if (outcome == OUTCOME_UNPROVEN)
+			ms = SHORT_SLEEP;
+		if (wait.until > now)
+			ms = Min(ms, (wait.until - now) / NS_PER_MS + 1);
+		ms = Min(ms, (wait.lock_timeout - now) / NS_PER_MS + 1);
+		(void) ConditionVariableTimedSleep(&taken->cv, (long) ms,
+										   zklock_wait_event(&wait_event_take,
+															 "ZkLockQueueTake"));
+	}
+	ConditionVariableCancelSleep();
+	error_context_stack = callback.previous;
+	return pending < 0;
+}
+
+bool
+zklock_queue_take(const char *queue, int64 wait_ms, ZkHandout *handout)
+{
+	const ZkQueueTake *lost = find_lost();
+	ZkQueueTake *taken;
+	Held *held;
+	bool found;
+
+	Assert(pending < 0);
+	if (lost != NULL)
+		raise_lost(lost);
+	zklock_limit_check(ZKLOCK_LIMIT_ITEMS, count_items(), 1);
+	if (held_context == NULL)
+		held_context =
+			AllocSetContextCreate(TopMemoryContext, "zklock items", ALLOCSET_SMALL_SIZES);
+	/* all that can fail comes first */
+	handout->payload = palloc(ZKLOCK_ITEM_MAX + 1);
+	held = MemoryContextAlloc(held_context, sizeof(Held));
+	held->level = GetCurrentTransactionNestLevel();
+	lock_work();
+	taken = zklock_queue_take_make(queue, wait_ms != 0);
+	if (taken != NULL)
+		pending = (int32) (taken - zklock_queue_shared->taken);
+	unlock_work();
+	if (taken == NULL)
+	{
+		pfree(held);
+		ereport(ERROR,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("too many queue items are held on this server"),
+				 errdetail("Its sessions hold %d, or wait for them, as many as \"%s\" allows.",
+						   zklock_max_items_held, "zklock.max_items_held"),
+				 errhint(
+					 "Retry when other transactions have ended, or ask an administrator for a higher limit.")));
+	}
+	zklock_mailbox_post(&zklock_queue_shared->box);
+	PG_TRY();
+	{
+		found = wait_for_item(wait_ms, held, handout);
+	}
+	PG_CATCH();
+	{
+		ConditionVariableCancelSleep();
+		leave_pending();
+		pfree(held);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	if (!found)
+	{
+		leave_pending();
+		pfree(held);
+		pfree(handout->payload);
+	}
+	else
+		zklock_queue_count(ZKLOCK_QUEUE_TAKEN, 1);
+	return found;
+}
+
+/* ------------------------------------------------------------------------
+ * How it ends
+ * ------------------------------------------------------------------------
+ */
+
+static void
+end_held(Held *held, bool committed)
+{
+	ZkQueueTake *taken = taken_of(held);
+
+	lock_work();
+	/* by the worker's word or by the clock */
+	if (taken->take.lost || zklock_lease_lost())
+		zklock_queue_count(ZKLOCK_QUEUE_LOST, 1);
+	taken->order = ++zklock_queue_shared->last_order;
+	zklock_take_end(&taken->take, committed);
+	if (taken->take.state == ZKLOCK_TAKE_FREE)
+		zklock_queue_take_free(taken);
+	unlock_work();
+	dlist_delete(&held->node);
+	pfree(held);
+}
+
+static void
+end_outbox(Outbox *outbox, bool committed)
+{
+	ZkQueuePut *put = &zklock_queue_shared->put[outbox->put];
+
+	lock_work();
+	free_buffers(outbox->put);
+	Assert(put->state == ZKLOCK_PUT_WRITING);
+	put->order = committed ? ++zklock_queue_shared->committed : 0;
+	put->state = committed ? ZKLOCK_PUT_COMMITTED : ZKLOCK_PUT_ABORTED;
+	unlock_work();
+	ConditionVariableBroadcast(&zklock_queue_shared->room_cv);
+}
+
+void
+zklock_queue_end(bool committed)
+{
+	dlist_iter iter;
+
+	if (!zklock_queue_any())
+		return;
+	leave_pending();
+	if (zklock_proc(ZKLOCK_MY_PROC_NUMBER)->put_since != 0)
+		set_waiting(NULL);
+	dlist_foreach (iter, &outboxes)
+	{
+		Outbox *outbox = dlist_container(Outbox, node, iter.cur);
+
+		if (outbox->put >= 0)
+			end_outbox(outbox, committed);
+	}
+	dlist_init(&outboxes);
+	if (outbox_context != NULL)
+		MemoryContextReset(outbox_context);
+	while (!dlist_is_empty(&held_items))
+		end_held(dlist_head_element(Held, node, &held_items), committed);
+	zklock_mailbox_post(&zklock_queue_shared->box);
+}
+
+void
+zklock_queue_end_sub(int level, bool committed)
+{
+	dlist_iter iter;
+	dlist_mutable_iter held_iter;
+	bool ended = false;
+
+	dlist_foreach (iter, &outboxes)
+	{
+		Outbox *outbox = dlist_container(Outbox, node, iter.cur);
+
+		/* levels grow along the list */
+		for (dlist_node *node =
+				 dlist_is_empty(&outbox->items) ? NULL : dlist_tail_node(&outbox->items);
+			 node != NULL;)
+		{
+			Parcel *item = dlist_container(Parcel, node, node);
+			dlist_node *before = dlist_has_prev(&outbox->items, node)
+				? dlist_prev_node(&outbox->items, node)
+				: NULL;
+
+			if (item->level < level)
+				break;
+			if (committed)
+				item->level = level - 1;
+			else
+			{
+				dlist_delete(node);
+				pfree(item);
+				outbox->nitems--;
+			}
+			node = before;
+		}
+	}
+	dlist_foreach_modify (held_iter, &held_items)
+	{
+		Held *held = dlist_container(Held, node, held_iter.cur);
+
+		if (held->level < level)
+			break;
+		if (committed)
+			held->level = level - 1;
+		else
+		{
+			end_held(held, false);
+			ended = true;
+		}
+	}
+	if (ended)
+		zklock_mailbox_post(&zklock_queue_shared->box);
+}

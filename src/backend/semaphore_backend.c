@@ -1,0 +1,131 @@
+/*-------------------------------------------------------------------------
+ *
+ * semaphore_backend.c
+ *	  Which of the permits it is that this backend has.
+ *
+ * Who has which number is written in the queue's directory (semaphore_rules.h): read it,
+ * list the queue, take a number that nobody there has, write that if nobody else has
+ * written; else again.  A number goes with its contender, so there is nothing to be given
+ * back, whatever ends the hold; who takes one next leaves out those that have gone.
+ * Should the reply to the write be lost, the next reading tells.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+#include "compat.h"
+
+#include "miscadmin.h"
+#include "storage/latch.h"
+
+#include "loss.h"
+#include "names.h"
+#include "query.h"
+#include "question.h"
+#include "semaphore_backend.h"
+#include "semaphore_rules.h"
+
+StaticAssertDecl(ZKLOCK_SEMAPHORE_TEXT_MAX <= ZKLOCK_RECORD_MAX, "numbers fit");
+
+/* ms between two attempts, where something is about to change */
+#define PAUSE 50
+
+static uint32 wait_event_number = 0;
+
+/* The UUID of the contender that has the permit.  False: it is lost, as we are about to
+ * hear. */
+static bool
+find_contender(const ZkHeldLock *held, uint64 *hi, uint64 *lo)
+{
+	ZkLockEntry *entry =
+		zklock_entry(zklock_proclock(held->proclock[ZKLOCK_EXCLUSIVE])->entry);
+	ZkSessionShared session;
+	LWLock *lock;
+	const ZkContender *contender;
+
+	zklock_session_read(&session);
+	*hi = session.uuid_hi;
+	lock = zklock_entry_lock(entry, LW_SHARED); /* our proclock pins it */
+	contender = zklock_lock_queue_grant(&entry->queue, ZKLOCK_EXCLUSIVE);
+	if (contender != NULL)
+		*lo = contender->uuid;
+	zklock_entry_unlock(lock);
+	return contender != NULL;
+}
+
+/* The queue; returns how many there are. */
+static int
+list_queue(const char *name, ZkLockChild **children)
+{
+	ZkQuery query = {.kind = ZKLOCK_KIND_SEMAPHORE, .contenders = true};
+	ZkNode *nodes;
+	int n;
+	int found = 0;
+
+	strlcpy(query.name, name, sizeof(query.name));
+	n = Max(zklock_query(&query, &nodes), 0);
+	*children = palloc_extended(sizeof(ZkLockChild) * ((Size) n + 1), MCXT_ALLOC_HUGE);
+	for (int i = 0; i < n; i++)
+		found += zklock_parse_child(nodes[i].name, &(*children)[found]);
+	return found;
+}
+
+/* One attempt: the number, or 0: again. */
+static int
+try_number(const ZkHeldLock *held)
+{
+	static char text[ZKLOCK_SEMAPHORE_TEXT_MAX];
+	ZkRecord record;
+	ZkLockChild *children;
+	int n;
+	uint64 hi;
+	uint64 lo;
+	size_t len;
+	int number;
+
+	if (!find_contender(held, &hi, &lo))
+		return 0;
+	(void) zklock_query_record(ZKLOCK_KIND_SEMAPHORE, held->name, 0, &record);
+	if (!record.exists)
+		return 0;
+	n = list_queue(held->name, &children);
+	number = zklock_semaphore_find_number(record.node.data, (size_t) record.node.datalen,
+										  children, n, hi, lo, held->permits, text, &len);
+	if (number < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("too many permits of semaphore \"%s\" have numbers",
+						zklock_display_name(held->name)),
+				 errdetail("There is room for some %d.", ZKLOCK_SEMAPHORE_TEXT_MAX / 40)));
+	if (number == 0 || len == 0)
+		return number;
+	return zklock_query_write(ZKLOCK_KIND_SEMAPHORE, held->name, 0, &record, text, (int) len)
+		? number
+		: 0;
+}
+
+int
+zklock_semaphore_number(ZkHeldLock *held)
+{
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "zklock permit",
+												  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext save = MemoryContextSwitchTo(context);
+	int number = held->number;
+
+	(void) zklock_loss_claim(held);
+	while (number == 0)
+	{
+		number = try_number(held);
+		MemoryContextReset(context);
+		(void) zklock_loss_claim(held);
+		if (number != 0)
+			break;
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, PAUSE,
+						 zklock_wait_event(&wait_event_number, "ZkLockPermitNumber"));
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+	}
+	MemoryContextSwitchTo(save);
+	MemoryContextDelete(context);
+	held->number = number;
+	return number;
+}

@@ -1,0 +1,594 @@
+/*-------------------------------------------------------------------------
+ *
+ * set_backend.c
+ *	  Acquiring several locks in one step.
+ *
+ * Level 1 is taken of one name after the other, in one order for all sets: by lock tag,
+ * since that is what waits, then by name.  With all of it in hand, the backend takes the
+ * grants that this server has, if there is one of each; it has waited for nobody
+ * elsewhere by then.  Otherwise it states all wishes, posts the set and sleeps until the
+ * worker says that all are granted, or that one cannot be had.
+ *
+ * Who asks the ensemble has level 1 in exclusive mode, readers, too: a grant from before
+ * the set must go, and so nobody may hold it or come to hold it.  Readers who are granted
+ * the set, or find all grants there, have it in shared mode.
+ *
+ * Until all is done nothing is a hold (hold.h): what has been got is in the proclocks,
+ * all of which end, if the wait is cut short, with the set withdrawn before.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+#include "compat.h"
+
+#include "lib/stringinfo.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+
+#include "acquire.h"
+#include "callbacks.h"
+#include "check.h"
+#include "level2.h"
+#include "limit.h"
+#include "loss.h"
+#include "names.h"
+#include "proclock.h"
+#include "room.h"
+#include "set_backend.h"
+#include "set_shared.h"
+#include "settings.h"
+#include "waiting.h"
+
+/*
+ * The ensemble hangs up on a request of more than jute.maxbuffer, which is 1 MB unless it
+ * was set.  Our own node is written in the same one (ZKLOCK_MEMBER_MAX), and what the
+ * leader makes of it is a little larger.
+ */
+#define LARGEST_REQUEST 900000
+
+typedef struct Member
+{
+	const char *name;
+	LOCKTAG tag;
+	ZkHeldLock *held; /* what this backend has of the name, or is about to */
+	bool again;		  /* it has it already */
+	int32 proclock;	  /* else, or -1 */
+	bool session;	  /* it, or level 1, has been taken in session scope */
+} Member;
+
+typedef struct Set
+{
+	ZkLockMode mode;
+	ZkLockScope scope;
+	LOCKMODE lockmode; /* of level 1 */
+	ZkWait wait;
+	uint64 number;
+	int n;			/* names, each once */
+	int fresh;		/* of which so many are not held yet */
+	int nlevel1;	/* have level 1, of the fresh ones from the first on */
+	int32 first;	/* proclock */
+	bool cold;		/* the ensemble was asked */
+	Member *member; /* in the order of level 1 */
+	ZkWaiting *waiting;
+} Set;
+
+/* ------------------------------------------------------------------------
+ * What is asked for
+ * ------------------------------------------------------------------------
+ */
+
+static int
+compare_members(const void *a, const void *b)
+{
+	const Member *x = a;
+	const Member *y = b;
+	int order = memcmp(&x->tag, &y->tag, sizeof(LOCKTAG));
+
+	return order != 0 ? order : strcmp(x->name, y->name);
+}
+
+/* Each name once, in order. */
+static void
+sort_names(Set *set, char *const *names, int n)
+{
+	set->member = palloc0(sizeof(Member) * (Size) Max(n, 1));
+	for (int i = 0; i < n; i++)
+	{
+		set->member[i].name = names[i];
+		set->member[i].proclock = -1;
+		zklock_level1_tag(&set->member[i].tag, ZKLOCK_KIND_LOCK, names[i], 0);
+	}
+	qsort(set->member, (size_t) n, sizeof(Member), compare_members);
+	for (int i = 0; i < n; i++)
+	{
+		if (set->n == 0 || strcmp(set->member[set->n - 1].name, set->member[i].name) != 0)
+			set->member[set->n++] = set->member[i];
+	}
+}
+
+/* What this backend has of the names already. */
+static void
+find_held(Set *set)
+{
+	for (int i = 0; i < set->n; i++)
+	{
+		Member *m = &set->member[i];
+
+		m->held = zklock_find_sound(ZKLOCK_KIND_LOCK, m->name);
+		if (m->held == NULL)
+		{
+			set->fresh++;
+			continue;
+		}
+		m->again = true;
+		if (set->mode == ZKLOCK_EXCLUSIVE && zklock_held_mode(m->held) == ZKLOCK_SHARED)
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("cannot acquire lock \"%s\" in exclusive mode together with others",
+							zklock_display_name(m->name)),
+					 errdetail("This session holds it in shared mode."),
+					 errhint(
+						 "Acquire it in exclusive mode on its own, or release it before.")));
+		if (zklock_loss_settle(m->held))
+			zklock_loss_raise(m->held);
+	}
+}
+
+/* Bytes of the request that asks for all of them, and deletes what is kept of them. */
+static int64
+request_size(const Set *set)
+{
+	StringInfoData data;
+	ZkSessionShared session;
+	int64 size = 0;
+
+	zklock_describe_server(&data, MyProcPid);
+	zklock_session_read(&session);
+	for (int i = 0; i < set->n; i++)
+	{
+		char encoded[ZKLOCK_ENCODED_MAX + 1];
+		int64 path;
+
+		if (set->member[i].again)
+			continue;
+		path = (int64) strlen(session.root) + (int64) strlen("/locks/") +
+			(int64) zklock_encode_name(set->member[i].name, encoded) + 1 +
+			ZKLOCK_CONTENDER_LEN + 16;
+		/* headers, lengths, flags and an ACL; a delete in either mode */
+		size += 64 + path + data.len + 2 * (24 + path);
+	}
+	pfree(data.data);
+	return size;
+}
+
+static void
+check_limits(const Set *set)
+{
+	int64 size;
+
+	zklock_limit_check(ZKLOCK_LIMIT_LOCKS, zklock_held_names(), set->fresh);
+	if (set->fresh > zklock_shared->nentries)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("cannot acquire %d locks in one step", set->fresh),
+				 errdetail("The lock table has room for %d names.", zklock_shared->nentries),
+				 errhint("Acquire fewer of them, or increase \"zklock.max_locks\".")));
+	size = request_size(set);
+	if (size > LARGEST_REQUEST)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("cannot acquire %d locks in one step", set->fresh),
+				 errdetail("ZooKeeper would be asked with %lld bytes, and takes %d.",
+						   (long long) size, LARGEST_REQUEST),
+				 errhint("Acquire fewer of them.")));
+}
+
+/* ------------------------------------------------------------------------
+ * Proclocks
+ * ------------------------------------------------------------------------
+ */
+
+/* End them all, with the set withdrawn. */
+static void
+end_proclocks(Set *set, ZkProcLockEnd end)
+{
+	zklock_hold_set_pending_set(-1);
+	zklock_set_withdraw();
+	for (int i = 0; i < set->n; i++)
+	{
+		Member *m = &set->member[i];
+
+		if (m->again || m->held == NULL)
+			continue;
+		if (m->proclock >= 0)
+		{
+			zklock_proclock(m->proclock)->end = (uint8) end;
+			zklock_proclock_end(m->proclock);
+			m->proclock = -1;
+		}
+		zklock_held_forget(m->held);
+		m->held = NULL;
+	}
+	set->first = -1;
+}
+
+/* False: there is no room for all of them. */
+static bool
+make_proclocks(Set *set, bool no_wait, int32 *why)
+{
+	for (int i = set->n - 1; i >= 0; i--)
+	{
+		Member *m = &set->member[i];
+
+		if (m->again)
+			continue;
+		m->held = zklock_hold_reserve(ZKLOCK_KIND_LOCK, m->name);
+		*why = zklock_proclock_make_part(m->name, set->mode, set->scope, no_wait,
+										 set->number);
+		if (*why < 0)
+			return false;
+		m->proclock = *why;
+		zklock_proclock(m->proclock)->set_next = set->first;
+		set->first = m->proclock;
+		zklock_hold_set_pending_set(set->first);
+	}
+	return true;
+}
+
+/* If the table is full of names that are kept for nobody, wait until the worker has given
+ * some up, with nothing in hand. */
+static void
+get_proclocks(Set *set, int64 wait_ms)
+{
+	for (;;)
+	{
+		bool hope = zklock_table_hope();
+		int32 why;
+
+		zklock_callbacks_begin();
+		if (make_proclocks(set, wait_ms == 0, &why))
+			return;
+		end_proclocks(set, ZKLOCK_PROCLOCK_END_FAILED);
+		if (why == ZKLOCK_NO_PROCLOCK || !hope)
+			zklock_raise_table_full(false);
+		if (zklock_clock() >= set->wait.lock_timeout)
+			zklock_waiting_raise_lock_timeout();
+		zklock_await_room(set->wait.start, wait_ms);
+	}
+}
+
+/* The backend waits with this one of them, for whoever wants to know. */
+static void
+set_waiting(Set *set, int32 proclock)
+{
+	zklock_hold_set_waiting(proclock);
+	set->waiting->proclock = proclock;
+}
+
+/* ------------------------------------------------------------------------
+ * Level 1
+ * ------------------------------------------------------------------------
+ */
+
+static void
+release_level1(Set *set)
+{
+	for (int i = 0, n = set->nlevel1; n > 0; i++)
+	{
+		if (set->member[i].again)
+			continue;
+		zklock_level1_release(&set->member[i].tag, set->lockmode);
+		n--;
+	}
+	set->nlevel1 = 0;
+}
+
+static bool
+acquire_level1(Set *set, LOCKMODE lockmode)
+{
+	set->lockmode = lockmode;
+	for (int i = 0; i < set->n; i++)
+	{
+		const Member *m = &set->member[i];
+
+		if (m->again)
+			continue;
+		set_waiting(set, m->proclock);
+		if (!zklock_level1_acquire(&m->tag, lockmode, &set->wait))
+		{
+			release_level1(set);
+			return false;
+		}
+		set->nlevel1++;
+	}
+	return true;
+}
+
+/* Nobody has to be waited for: a lock that we have is in the way of all others. */
+static void
+weaken_level1(Set *set)
+{
+	LOCKMODE lockmode = zklock_level1_mode(set->mode);
+
+	if (set->lockmode == lockmode)
+		return;
+	for (int i = 0; i < set->n; i++)
+	{
+		if (set->member[i].again)
+			continue;
+		zklock_level1_again(&set->member[i].tag, lockmode);
+		zklock_level1_release(&set->member[i].tag, set->lockmode);
+	}
+	set->lockmode = lockmode;
+}
+
+/* In the scope asked for. */
+static void
+fix_level1(Set *set)
+{
+	for (int i = 0; i < set->n && set->scope == ZKLOCK_SCOPE_SESSION; i++)
+	{
+		Member *m = &set->member[i];
+
+		if (m->again)
+			continue;
+		(void) LockAcquire(&m->tag, set->lockmode, true, false);
+		m->session = true;
+	}
+	if (set->scope == ZKLOCK_SCOPE_SESSION)
+		release_level1(set);
+}
+
+/* An error on the way takes back what is the transaction's, and nothing else. */
+static void
+give_back_session_scope(Set *set)
+{
+	for (int i = 0; i < set->n; i++)
+	{
+		Member *m = &set->member[i];
+
+		if (m->session && m->again)
+			(void) zklock_hold_end_session_scope(m->held, false);
+		else if (m->session)
+			(void) LockRelease(&m->tag, set->lockmode, true);
+		m->session = false;
+	}
+}
+
+/* ------------------------------------------------------------------------
+ * Level 2
+ * ------------------------------------------------------------------------
+ */
+
+/* Take all grants, those of this token or with 0 what is there, or none. */
+static bool
+join_all(const Set *set, int64 token)
+{
+	for (int i = set->first; i >= 0; i = zklock_proclock(i)->set_next)
+	{
+		if (zklock_proclock_join(i, token))
+			continue;
+		for (int k = set->first; k != i; k = zklock_proclock(k)->set_next)
+			zklock_proclock_leave(k, token != 0);
+		return false;
+	}
+	return true;
+}
+
+/* Does somebody else have what we ask for, as of the newest answer? */
+static bool
+is_blocked(const ZkLockQueue *queue, const ZkProcLock *proclock)
+{
+	for (int i = 0; i < ZKLOCK_NCONTENDERS && !proclock->no_wait; i++)
+	{
+		if (queue->contender[i].state == ZKLOCK_WAITING &&
+			queue->contender[i].set == proclock->set)
+			return true;
+	}
+	return proclock->blocked;
+}
+
+/* What the proclocks say, as of one after the other.  Returns one that has failed, or -1. */
+static int32
+look(const Set *set, ZkLevel2Sight *sight)
+{
+	int32 failed = -1;
+
+	sight->proclock = -1;
+	for (int i = set->first; i >= 0; i = zklock_proclock(i)->set_next)
+	{
+		const ZkProcLock *proclock = zklock_proclock(i);
+		ZkLockEntry *entry = zklock_entry(proclock->entry);
+		LWLock *lock = zklock_entry_lock(entry, LW_SHARED); /* our proclock pins it */
+
+		if (proclock->failed && failed < 0)
+			failed = i;
+		if (!entry->grant[proclock->mode].usable && sight->proclock < 0)
+			sight->proclock = i;
+		sight->blocked |= is_blocked(&entry->queue, proclock);
+		sight->conflict |= zklock_proclock_conflicts(i);
+		zklock_entry_unlock(lock);
+	}
+	return failed;
+}
+
+/* Ask the ensemble for all of them.  False: somebody has one, and the time is up. */
+static bool
+acquire_level2(Set *set)
+{
+	const ZkWait *wait = &set->wait;
+	ZkLevel2Wait w;
+	bool acquired = false;
+
+	set->cold = true;
+	zklock_level2_begin(&w, wait, zklock_set_cv());
+	for (int i = set->first; i >= 0; i = zklock_proclock(i)->set_next)
+		zklock_proclock_wish(i);
+	zklock_set_post(set->number, set->first, set->mode);
+	for (;;)
+	{
+		int64 now = zklock_clock();
+		int64 token = zklock_set_token(false);
+		ZkLevel2Sight sight = {.granted = token != 0, .first = set->first};
+		int32 failed;
+
+		acquired = token != 0 && join_all(set, token);
+		if (acquired)
+			break;
+		if (token != 0 && zklock_lease_valid())
+			(void) zklock_set_token(true);
+		failed = look(set, &sight);
+		if (sight.proclock >= 0)
+			set_waiting(set, sight.proclock);
+		else
+			sight.proclock = set->first;
+		if (failed >= 0)
+			zklock_acquire_raise(zklock_held_find(ZKLOCK_KIND_LOCK,
+												  zklock_entry(zklock_proclock(failed)->entry)
+													  ->name),
+								 failed);
+		if (!zklock_level2_sleep(&w, now, &sight))
+			break;
+	}
+	zklock_level2_end(&w, acquired ? set->first : -1);
+	return acquired;
+}
+
+/* ------------------------------------------------------------------------
+ * Both
+ * ------------------------------------------------------------------------
+ */
+
+/* Take what is there, or ask for it. */
+static bool
+acquire_fresh(Set *set)
+{
+	if (!acquire_level1(set, zklock_level1_mode(set->mode)))
+		return false;
+	if (join_all(set, 0))
+		return true;
+	if (set->lockmode != ExclusiveLock)
+	{
+		release_level1(set);
+		if (!acquire_level1(set, ExclusiveLock))
+			return false;
+	}
+	if (!acquire_level2(set))
+	{
+		release_level1(set);
+		return false;
+	}
+	weaken_level1(set);
+	return true;
+}
+
+/* Once more what this backend has had. */
+static void
+acquire_again(Set *set)
+{
+	for (int i = 0; i < set->n; i++)
+	{
+		Member *m = &set->member[i];
+
+		if (!m->again)
+			continue;
+		if (zklock_held_lost(m->held))
+			zklock_loss_raise(m->held);
+		zklock_acquire_again(m->held, zklock_held_mode(m->held), set->scope);
+		m->session = set->scope == ZKLOCK_SCOPE_SESSION;
+	}
+}
+
+/* All are there, and no hold yet: from here on nothing fails. */
+static void
+add_holds(Set *set)
+{
+	zklock_hold_set_pending_set(-1);
+	zklock_set_withdraw();
+	for (int i = 0; i < set->n; i++)
+	{
+		Member *m = &set->member[i];
+		ZkLockEntry *entry;
+		LWLock *lock;
+
+		if (m->again)
+			continue;
+		entry = zklock_entry(zklock_proclock(m->proclock)->entry);
+		lock = zklock_entry_lock(entry, LW_SHARED);
+		m->held->token[set->mode] = entry->grant[set->mode].token;
+		zklock_entry_unlock(lock);
+		zklock_proclock_count(m->proclock, set->cold);
+		m->held->proclock[set->mode] = m->proclock;
+		zklock_hold_add(m->held, set->mode, set->scope);
+	}
+}
+
+static int64
+find_token(const Set *set, const char *name)
+{
+	Member key = {.name = name};
+	const Member *m;
+
+	zklock_level1_tag(&key.tag, ZKLOCK_KIND_LOCK, name, 0);
+	m = bsearch(&key, set->member, (size_t) set->n, sizeof(Member), compare_members);
+	return m->held->token[zklock_held_mode(m->held)];
+}
+
+bool
+zklock_set_acquire(char *const *names, int n, ZkLockMode mode, ZkLockScope scope,
+				   int64 wait_ms, int64 *token)
+{
+	Set *set = palloc0(sizeof(Set));
+	ZkWaiting waiting;
+	volatile bool acquired = true;
+
+	Assert(!zklock_hold_pending());
+	zklock_check_callable();
+	zklock_hold_end_void();
+
+	set->mode = mode;
+	set->scope = scope;
+	set->first = -1;
+	set->waiting = &waiting;
+	sort_names(set, names, n);
+	find_held(set);
+	check_limits(set);
+	zklock_wait_begin(&set->wait, wait_ms);
+	zklock_introduce();
+	set->number = zklock_set_number();
+
+	PG_TRY();
+	{
+		if (set->fresh > 0)
+		{
+			get_proclocks(set, wait_ms);
+			zklock_waiting_begin(&waiting, set->first);
+			acquired = acquire_fresh(set);
+			zklock_waiting_end(&waiting);
+		}
+		if (acquired)
+		{
+			fix_level1(set);
+			acquire_again(set);
+			zklock_hold_reserve_room(set->fresh);
+		}
+	}
+	PG_CATCH();
+	{
+		ConditionVariableCancelSleep();
+		end_proclocks(set, zklock_error_end(geterrcode()));
+		give_back_session_scope(set);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+
+	if (!acquired)
+	{
+		end_proclocks(set, ZKLOCK_PROCLOCK_END_TIMEOUT);
+		return false;
+	}
+	add_holds(set);
+	for (int i = 0; i < n; i++)
+		token[i] = find_token(set, names[i]);
+	return true;
+}

@@ -1,0 +1,19 @@
+/*-------------------------------------------------------------------------
+ *
+ * job_sql.h
+ *	  SQL functions of jobs, as far as they differ where a job is lost.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_JOB_SQL_H
+#define ZKLOCK_JOB_SQL_H
+
+#include "fmgr.h"
+
+/* It acknowledges a loss; see statement.h. */
+extern PGDLLEXPORT Datum zk_run_end(PG_FUNCTION_ARGS);
+
+/* Those that ask for a run of a job, or for none to be there, up to a NULL; see statement.h. */
+extern const PGFunction zklock_asking[];
+
+#endif /* ZKLOCK_JOB_SQL_H */

@@ -1,0 +1,303 @@
+/*-------------------------------------------------------------------------
+ *
+ * lock_sql.c
+ *	  SQL functions of locks.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+#include "compat.h"
+
+#include "catalog/pg_type.h"
+#include "executor/spi.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+
+#include "acquire.h"
+#include "arguments.h"
+#include "check.h"
+#include "command.h"
+#include "hold.h"
+#include "job_sql.h"
+#include "lock_sql.h"
+#include "loss.h"
+#include "names.h"
+#include "query.h"
+#include "room.h"
+#include "semaphore_sql.h"
+#include "set_backend.h"
+#include "waiting.h"
+
+PG_FUNCTION_INFO_V1(zk_lock);
+PG_FUNCTION_INFO_V1(zk_try_lock);
+PG_FUNCTION_INFO_V1(zk_lock_all);
+PG_FUNCTION_INFO_V1(zk_try_lock_all);
+PG_FUNCTION_INFO_V1(zk_unlock);
+PG_FUNCTION_INFO_V1(zk_unlock_all);
+PG_FUNCTION_INFO_V1(zk_token);
+PG_FUNCTION_INFO_V1(zk_assert);
+PG_FUNCTION_INFO_V1(zk_lock_session);
+
+const PGFunction zklock_acknowledging[] = {zk_lock,			zk_try_lock, zk_lock_all,
+										   zk_try_lock_all, zk_unlock,	 zk_unlock_all,
+										   zk_lock_session, zk_acquire,	 zk_try_acquire,
+										   zk_run_end,		NULL};
+
+/* zk_lock(name text, mode text, scope text) returns bigint */
+Datum
+zk_lock(PG_FUNCTION_ARGS)
+{
+	char name[ZKLOCK_NAME_MAX + 1];
+	ZkLockMode mode;
+	ZkLockScope scope;
+	int64 token = 0;
+
+	ZKLOCK_REFUSE_NULLS("lock name", "lock mode", "lock scope");
+	zklock_check_callable();
+	zklock_get_name(ZKLOCK_KIND_LOCK, PG_GETARG_TEXT_PP(0), name);
+	mode = zklock_get_mode(PG_GETARG_TEXT_PP(1), true);
+	scope = zklock_get_scope(PG_GETARG_TEXT_PP(2), true);
+	zklock_loss_acknowledge();
+	(void) zklock_acquire(ZKLOCK_KIND_LOCK, name, mode, scope, ZKLOCK_WAIT_FOREVER, &token);
+	PG_RETURN_INT64(token);
+}
+
+/* zk_try_lock(name text, mode text, scope text, timeout interval) returns boolean */
+Datum
+zk_try_lock(PG_FUNCTION_ARGS)
+{
+	char name[ZKLOCK_NAME_MAX + 1];
+	ZkLockMode mode;
+	ZkLockScope scope;
+	int64 timeout;
+	int64 token;
+
+	ZKLOCK_REFUSE_NULLS("lock name", "lock mode", "lock scope", "timeout");
+	zklock_check_callable();
+	zklock_get_name(ZKLOCK_KIND_LOCK, PG_GETARG_TEXT_PP(0), name);
+	mode = zklock_get_mode(PG_GETARG_TEXT_PP(1), true);
+	scope = zklock_get_scope(PG_GETARG_TEXT_PP(2), true);
+	timeout = zklock_get_timeout(PG_GETARG_INTERVAL_P(3), "timeout");
+	zklock_loss_acknowledge();
+	PG_RETURN_BOOL(zklock_acquire(ZKLOCK_KIND_LOCK, name, mode, scope, timeout, &token));
+}
+
+/* zk_lock_all(VARIADIC names text[]) returns bigint[] */
+Datum
+zk_lock_all(PG_FUNCTION_ARGS)
+{
+	int n;
+	char **names;
+	int64 *tokens;
+	Datum *values;
+
+	ZKLOCK_REFUSE_NULLS("lock names");
+	zklock_check_callable();
+	names = zklock_get_names(ZKLOCK_KIND_LOCK, PG_GETARG_ARRAYTYPE_P(0), &n);
+	zklock_loss_acknowledge();
+	tokens = palloc(sizeof(int64) * (Size) Max(n, 1));
+	(void) zklock_set_acquire(names, n, ZKLOCK_EXCLUSIVE, ZKLOCK_SCOPE_TRANSACTION,
+							  ZKLOCK_WAIT_FOREVER, tokens);
+	values = palloc(sizeof(Datum) * (Size) Max(n, 1));
+	for (int i = 0; i < n; i++)
+		values[i] = Int64GetDatum(tokens[i]);
+	PG_RETURN_ARRAYTYPE_P(construct_array(values, n, INT8OID, sizeof(int64),
+										  FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
+}
+
+/* zk_try_lock_all(names text[], mode text, scope text, timeout interval) returns boolean */
+Datum
+zk_try_lock_all(PG_FUNCTION_ARGS)
+{
+	int n;
+	char **names;
+	ZkLockMode mode;
+	ZkLockScope scope;
+	int64 timeout;
+
+	ZKLOCK_REFUSE_NULLS("lock names", "lock mode", "lock scope", "timeout");
+	zklock_check_callable();
+	names = zklock_get_names(ZKLOCK_KIND_LOCK, PG_GETARG_ARRAYTYPE_P(0), &n);
+	mode = zklock_get_mode(PG_GETARG_TEXT_PP(1), true);
+	scope = zklock_get_scope(PG_GETARG_TEXT_PP(2), true);
+	timeout = zklock_get_timeout(PG_GETARG_INTERVAL_P(3), "timeout");
+	zklock_loss_acknowledge();
+	PG_RETURN_BOOL(zklock_set_acquire(names, n, mode, scope, timeout,
+									  palloc(sizeof(int64) * (Size) Max(n, 1))));
+}
+
+/* What this backend holds of a name now, or NULL; the name in UTF-8 to "name". */
+static ZkHeldLock *
+find_held(ZkLockKind kind, text *arg, char *name)
+{
+	zklock_check_callable();
+	zklock_get_name(kind, arg, name);
+	zklock_hold_end_void();
+	return zklock_held_find(kind, name);
+}
+
+/* zk_unlock(name text, kind text) returns boolean */
+Datum
+zk_unlock(PG_FUNCTION_ARGS)
+{
+	ZkLockKind kind;
+	char name[ZKLOCK_NAME_MAX + 1];
+	ZkHeldLock *held;
+
+	ZKLOCK_REFUSE_NULLS("name", "kind");
+	kind = zklock_get_kind(PG_GETARG_TEXT_PP(1));
+	held = find_held(kind, PG_GETARG_TEXT_PP(0), name);
+	zklock_loss_acknowledge();
+	if (held != NULL && !slist_is_empty(&held->holds[ZKLOCK_SCOPE_SESSION]))
+	{
+		zklock_loss_tell(held);
+		(void) zklock_hold_end_session_scope(held, false);
+		PG_RETURN_BOOL(true);
+	}
+
+	ereport(WARNING,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("you do not hold %s \"%s\" in session scope", zklock_kinds[kind].held,
+					zklock_display_name(name)),
+			 held != NULL ? errhint("A hold in transaction scope ends with its transaction.")
+						  : 0));
+	PG_RETURN_BOOL(false);
+}
+
+/* zk_unlock_all() returns integer */
+Datum
+zk_unlock_all(PG_FUNCTION_ARGS)
+{
+	uint64 ended;
+
+	zklock_check_callable();
+	zklock_hold_end_void();
+	zklock_loss_acknowledge();
+	zklock_hold_each_session_scope(zklock_loss_tell);
+	ended = zklock_hold_end_all_session_scope(false);
+	PG_RETURN_INT32((int32) Min(ended, PG_INT32_MAX));
+}
+
+/* zk_token(name text, kind text) returns bigint */
+Datum
+zk_token(PG_FUNCTION_ARGS)
+{
+	char name[ZKLOCK_NAME_MAX + 1];
+	ZkHeldLock *held;
+
+	ZKLOCK_REFUSE_NULLS("name", "kind");
+	held = find_held(zklock_get_kind(PG_GETARG_TEXT_PP(1)), PG_GETARG_TEXT_PP(0), name);
+	if (held == NULL)
+		PG_RETURN_NULL();
+	PG_RETURN_INT64(zklock_loss_claim(held));
+}
+
+/* Is it in the queue?  Another client may have made a node of its name, with our mark. */
+static bool
+is_queued(const ZkQuery *query, int64 token, int64 session)
+{
+	ZkNode *nodes;
+	int n = zklock_query(query, &nodes);
+
+	for (int i = 0; i < n; i++)
+	{
+		if (nodes[i].token == token && nodes[i].ephemeral_owner == session)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Is our contender still there?  We hear of its deletion by a watch; but not always at once
+ * (protocol.h, watch_later), and not at all where there are too many watches (watches.h).
+ */
+static void
+prove_contender(ZkHeldLock *held)
+{
+	ZkLockMode mode =
+		held->proclock[ZKLOCK_EXCLUSIVE] >= 0 ? ZKLOCK_EXCLUSIVE : ZKLOCK_SHARED;
+	ZkLockEntry *entry = zklock_entry(zklock_proclock(held->proclock[mode])->entry);
+	ZkLockKind kind = (ZkLockKind) held->kind;
+	ZkQuery query = {.kind = kind, .contenders = true};
+	ZkSessionShared session;
+	int64 token = 0;
+	LWLock *lock;
+
+	zklock_session_read(&session);
+	lock = zklock_entry_lock(entry, LW_SHARED); /* our proclock pins it */
+	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
+	{
+		const ZkContender *contender = &entry->queue.contender[i];
+
+		if (contender->state != ZKLOCK_GRANTED || contender->mode != mode)
+			continue;
+		if (kind == ZKLOCK_KIND_SEMAPHORE)
+			zklock_format_permit(query.prefix, session.uuid_hi, contender->uuid,
+								 contender->permits);
+		else
+			zklock_format_contender(query.prefix, session.uuid_hi, contender->uuid, kind,
+									mode);
+		token = contender->token;
+	}
+	zklock_entry_unlock(lock);
+	strlcpy(query.name, held->name, sizeof(query.name));
+	/* without one the worker has said that it is lost */
+	if (query.prefix[0] != '\0' && !is_queued(&query, token, session.id.id))
+		zklock_loss_raise(held);
+}
+
+/* zk_assert(name text, kind text) returns bigint */
+Datum
+zk_assert(PG_FUNCTION_ARGS)
+{
+	ZkLockKind kind;
+	char name[ZKLOCK_NAME_MAX + 1];
+	ZkHeldLock *held;
+
+	ZKLOCK_REFUSE_NULLS("name", "kind");
+	kind = zklock_get_kind(PG_GETARG_TEXT_PP(1));
+	held = find_held(kind, PG_GETARG_TEXT_PP(0), name);
+	if (held != NULL)
+	{
+		zklock_loss_prove();
+		prove_contender(held);
+		PG_RETURN_INT64(zklock_loss_claim(held));
+	}
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("you do not hold %s \"%s\"", zklock_kinds[kind].held,
+					zklock_display_name(name))));
+}
+
+/*
+ * CALL zk_lock_session(name text, mode text, timeout interval)
+ *
+ * Waits without a snapshot, so that whoever holds the lock can run commands
+ * that wait for old snapshots to go, such as CREATE INDEX CONCURRENTLY.  That
+ * takes a transaction of its own: the one that CALL began is committed first,
+ * in which the arguments were evaluated under a snapshot.
+ */
+Datum
+zk_lock_session(PG_FUNCTION_ARGS)
+{
+	char name[ZKLOCK_NAME_MAX + 1];
+	ZkLockMode mode;
+	int64 timeout = ZKLOCK_WAIT_FOREVER;
+	int64 token;
+
+	ZKLOCK_REFUSE_NULLS("lock name", "lock mode", NULL);
+	zklock_check_callable();
+	zklock_get_name(ZKLOCK_KIND_LOCK, PG_GETARG_TEXT_PP(0), name);
+	mode = zklock_get_mode(PG_GETARG_TEXT_PP(1), false);
+	if (!PG_ARGISNULL(2))
+		timeout = zklock_get_timeout(PG_GETARG_INTERVAL_P(2), "timeout");
+
+	zklock_leave_transaction(fcinfo, "zk_lock_session",
+							 "Call it on its own, or use zk_lock(name, mode, 'session').");
+
+	if (!zklock_acquire(ZKLOCK_KIND_LOCK, name, mode, ZKLOCK_SCOPE_SESSION, timeout, &token))
+		zklock_waiting_raise_over(ZKLOCK_KIND_LOCK, name, timeout);
+	SPI_finish();
+	PG_RETURN_VOID();
+}

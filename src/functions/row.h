@@ -1,0 +1,59 @@
+/*-------------------------------------------------------------------------
+ *
+ * row.h
+ *	  Rows of results, by the names of their columns.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_ROW_H
+#define ZKLOCK_ROW_H
+
+#include "access/tupdesc.h"
+#include "fmgr.h"
+#include "nodes/execnodes.h"
+#include "utils/timestamp.h"
+
+typedef struct ZkRow
+{
+	TupleDesc desc;
+	Datum *values;
+	bool *nulls;
+} ZkRow;
+
+/* A row of a set, or the one that the function returns, all of it NULL. */
+extern ZkRow zklock_row_of_set(const ReturnSetInfo *rsinfo);
+extern ZkRow zklock_row_of_function(FunctionCallInfo fcinfo);
+
+/* Add it to the set, or return it. */
+extern void zklock_row_store(const ReturnSetInfo *rsinfo, const ZkRow *row);
+extern Datum zklock_row_datum(const ZkRow *row);
+
+/* --- columns ------------------------------------------------------------------ */
+
+extern void zklock_row_set(ZkRow *row, const char *column, Datum value);
+
+/* Text in the encoding of the database; NULL if there is none. */
+extern void zklock_row_text(ZkRow *row, const char *column, const char *text);
+
+/* What others wrote, or a setting: any bytes.  NULL if it is empty. */
+extern void zklock_row_bytes(ZkRow *row, const char *column, const char *bytes);
+
+/* A name as users gave it. */
+extern void zklock_row_name(ZkRow *row, const char *column, const char *name);
+
+extern void zklock_row_bool(ZkRow *row, const char *column, bool value);
+extern void zklock_row_int(ZkRow *row, const char *column, int32 value);
+extern void zklock_row_bigint(ZkRow *row, const char *column, int64 value);
+
+/* NULL if it is 0. */
+extern void zklock_row_time(ZkRow *row, const char *column, TimestampTz time);
+
+/* So many us. */
+extern void zklock_row_interval(ZkRow *row, const char *column, int64 us);
+
+extern bool zklock_row_has(const ZkRow *row, const char *column);
+
+/* The user may see no more than this column. */
+extern void zklock_row_hide_all_but(ZkRow *row, const char *column);
+
+#endif /* ZKLOCK_ROW_H */

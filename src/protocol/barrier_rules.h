@@ -1,0 +1,257 @@
+/*-------------------------------------------------------------------------
+ *
+ * barrier_rules.h
+ *	  Meeting: one server's part in the rounds of one barrier, as a state machine.
+ *
+ * Everything here is pure: no postgres.h, no zookeeper.h, no allocation, no clock.  The
+ * worker and the simulator (test/sim/barrier_sim.c) link the same object.
+ *
+ * A barrier is the directory <root>/barriers/<encoded name>.  Whoever has come is
+ * there as an ephemeral sequential child of it,
+ *
+ *	 party-<id>-<session>-<parties>-<sequence>
+ *
+ * in which the id is the call's, 128 random bits, the session's mark is its server's,
+ * and "parties" is the number for which it waits.  The rounds that were opened are in
+ * the directory's data, the newest first, a line each: its number, and the ids of its
+ * members. The data are written by nothing else.
+ *
+ * A round is opened by one multi(): the data are set, if they are of the version that was
+ * read; and the nodes of all members are deleted.  So
+ *
+ *	 - either all of them are let go, or none, whoever ends meanwhile: one who has left
+ *	   has no node to delete;
+ *	 - nobody is in two rounds: he has one node.  It is made again only when a listing
+ *	   proves that there is none, not one that is to come, nor one of an earlier session;
+ *	 - who is let go learns it from the record, also if his session or his server's
+ *	   connection has ended since;
+ *	 - nobody needs to clean up.
+ *
+ * Anybody opens a round who sees that it is full: in a listing that was made after
+ * his own create, while the watch on the data, set before, was silent.  So the
+ * listing and the record are of one moment.  Of all who are there and have not left,
+ * the one that filled the round lists after he has come, and sees it full; if the
+ * multi fails, somebody has left or was quicker, and he lists again.  So no full
+ * round stays closed, but for as long as that one's session is not heard of and not
+ * ended.
+ *
+ * Nobody watches anybody arrive: the watch on the data fires once a round.
+ *
+ * The record keeps the newest rounds only.  Who was away for so long that one may be
+ * missing is told so (ZKLOCK_PARTY_DOUBT), if there is no node of his any more; it takes
+ * more than ZKLOCK_ROUNDS_KEPT rounds without him in that time.
+ *
+ * The number of parties that the first one there names is the barrier's; who names
+ * another one leaves (ZKLOCK_PARTY_NUMBERS).
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_BARRIER_RULES_H
+#define ZKLOCK_BARRIER_RULES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "protocol.h"
+
+/* So many deletes of the longest paths, and the record, fit into one request. */
+#ifndef ZKLOCK_BARRIER_PARTIES_MAX
+#define ZKLOCK_BARRIER_PARTIES_MAX 500
+#endif
+
+/* Rounds in the record, and its bytes, with a NUL: there is always room for one of
+ * ZKLOCK_BARRIER_PARTIES_MAX. */
+#ifndef ZKLOCK_ROUNDS_KEPT
+#define ZKLOCK_ROUNDS_KEPT 32
+#endif
+#ifndef ZKLOCK_ROUNDS_MAX
+#define ZKLOCK_ROUNDS_MAX (20 * 1024)
+#endif
+
+#define ZKLOCK_PARTY_NAME_MAX 96 /* of our own, with the NUL */
+
+/* What a child's name says. */
+typedef struct ZkPartyNode
+{
+	uint64_t id[2];
+	uint64_t session;
+	int32_t parties;
+	int64_t sequence;
+} ZkPartyNode;
+
+/*
+ *	 state      its node                                leaves this state by
+ *	 WANTED     it has none                             create
+ *	 CREATING   a create is out                         its reply
+ *	 UNSETTLED  perhaps, also of an earlier session     READ, LISTED
+ *	 THERE      it has one                              READ; LISTED; delete
+ *	 DELETING   a delete is out                         its reply; READ
+ *	 OVER       none that it knows of                   -
+ */
+typedef enum ZkPartyState
+{
+	ZKLOCK_PARTY_WANTED,
+	ZKLOCK_PARTY_CREATING,
+	ZKLOCK_PARTY_UNSETTLED,
+	ZKLOCK_PARTY_THERE,
+	ZKLOCK_PARTY_DELETING,
+	ZKLOCK_PARTY_OVER
+} ZkPartyState;
+
+typedef enum ZkPartyEnd
+{
+	ZKLOCK_PARTY_NONE,
+	ZKLOCK_PARTY_OPENED,  /* let go with all others */
+	ZKLOCK_PARTY_LEFT,	  /* as it was told to; it is in no round, for certain */
+	ZKLOCK_PARTY_NUMBERS, /* the same: others wait for another number, "other" */
+	ZKLOCK_PARTY_REFUSED, /* the ensemble did: "rc" */
+	ZKLOCK_PARTY_DOUBT	  /* it may have been let go */
+} ZkPartyEnd;
+
+/* One call.  In shared memory: a new worker goes on with it. */
+typedef struct ZkParty
+{
+	/* by who makes it */
+	uint64_t id[2];
+	int32_t parties;
+	bool leave; /* set by him at any time: it is to leave, if it is not in a round */
+	/* the protocol's, which begins with zeros */
+	bool judged;	/* its number is good */
+	bool gap;		/* rounds may be missing from the record since "round" */
+	uint8_t reason; /* ZkPartyEnd, if it is to leave for that */
+	ZkPartyState state;
+	ZkPartyEnd end;	  /* OVER: what became of it */
+	bool tried;		  /* a create was sent */
+	int64_t sequence; /* THERE */
+	uint32_t list;	  /* the first listing that shows its node */
+	int64_t life;	  /* of the directory, and ... */
+	int64_t round;	  /* ... it is in no round of this number or below */
+	int32_t other;
+	int rc;
+} ZkParty;
+
+typedef enum ZkBarrierEventType
+{
+	ZKLOCK_BARRIER_NEED, /* a party has come, or is to leave */
+	/* the session's */
+	ZKLOCK_BARRIER_CONNECTED, /* again, by the same handle */
+	ZKLOCK_BARRIER_RESUMED,	  /* by a handle that has seen nothing; also a new session */
+	ZKLOCK_BARRIER_DISCONNECTED,
+	ZKLOCK_BARRIER_SESSION_LOST,
+	ZKLOCK_BARRIER_TICK, /* a heartbeat was acknowledged */
+	/* replies: rc */
+	ZKLOCK_BARRIER_MADE_DIR,
+	ZKLOCK_BARRIER_READ,	/* life, version, data, datalen */
+	ZKLOCK_BARRIER_LISTED,	/* nodes, nnodes */
+	ZKLOCK_BARRIER_CREATED, /* id, sequence */
+	ZKLOCK_BARRIER_DELETED, /* id */
+	ZKLOCK_BARRIER_OPENED,	/* NO_NODE: nothing was done, somebody was quicker */
+	/* the watch on the data */
+	ZKLOCK_BARRIER_CHANGED
+} ZkBarrierEventType;
+
+typedef struct ZkBarrierEvent
+{
+	ZkBarrierEventType type;
+	ZkLockRc rc;
+	int code; /* the ensemble's own, for people */
+	uint64_t session;
+	uint64_t id[2];
+	int64_t sequence;
+	int64_t life; /* czxid of the directory */
+	int32_t version;
+	const char *data;
+	int datalen;
+	const ZkPartyNode *nodes;
+	int nnodes;
+} ZkBarrierEvent;
+
+typedef enum ZkBarrierActionType
+{
+	ZKLOCK_BARRIER_MAKE_DIR, /* attempt */
+	ZKLOCK_BARRIER_READ_IT,	 /* with a watch; sync: after one */
+	ZKLOCK_BARRIER_LIST,
+	ZKLOCK_BARRIER_CREATE, /* party */
+	ZKLOCK_BARRIER_DELETE, /* node; party, if somebody waits for the reply */
+	ZKLOCK_BARRIER_OPEN	   /* version, data, datalen: set them; and delete nodes */
+} ZkBarrierActionType;
+
+typedef struct ZkBarrierAction
+{
+	ZkBarrierActionType type;
+	int attempt;
+	bool sync;
+	const ZkParty *party;
+	const ZkPartyNode *nodes; /* DELETE: one */
+	int nnodes;
+	int32_t version;
+	const char *data;
+	int datalen;
+} ZkBarrierAction;
+
+/* One server's part in one barrier, while it has parties there. */
+typedef struct ZkBarrier
+{
+	bool connected;
+	bool proven;  /* a heartbeat was acknowledged on this connection */
+	bool fresh;	  /* nothing is read by this handle before a sync */
+	bool known;	  /* what follows is the record, watched, and the watch is silent */
+	bool reading; /* requests that are out */
+	bool making;
+	bool listing;
+	bool opening;
+	bool list_wanted;
+	bool list_proven; /* the listing that is out was asked for after a heartbeat */
+	bool read_proven; /* ... so was the record, or it will be told what is newer */
+	bool await_tick;  /* after the next heartbeat there will be another look */
+	int attempts;	  /* to make the directory */
+	int ticks;
+	uint32_t lists; /* listings so far */
+	uint64_t session;
+	int64_t life;
+	int32_t version;
+	int64_t newest; /* round; 0: none yet */
+	int64_t oldest; /* ... in the record */
+	int len;
+	char text[ZKLOCK_ROUNDS_MAX];
+	/* of a round that is being opened */
+	int nmembers;
+	ZkPartyNode member[ZKLOCK_BARRIER_PARTIES_MAX];
+	char next[ZKLOCK_ROUNDS_MAX];
+} ZkBarrier;
+
+/* What is to be sent, in this order. */
+typedef void (*ZkBarrierSend)(void *arg, const ZkBarrierAction *action);
+
+/*
+ * All parties of this server in this barrier, those that are OVER included or not.
+ * Session events go to every barrier that has one.
+ */
+extern void zklock_barrier_step(ZkBarrier *barrier, ZkParty **party, int n,
+								const ZkBarrierEvent *event, ZkBarrierSend send, void *arg);
+
+/* To begin with, and what is known of the session then: connected or not. */
+extern void zklock_barrier_init(ZkBarrier *barrier, uint64_t session, bool connected);
+
+/* A party's name without the sequence number; room: ZKLOCK_PARTY_NAME_MAX. */
+extern void zklock_barrier_format_party(char *buf, const uint64_t id[2], uint64_t session,
+										int32_t parties);
+
+/* False: it is none of ours. */
+extern bool zklock_barrier_parse_party(const char *name, ZkPartyNode *node);
+
+/* The numbers of the newest and the oldest round in a record; 0 and 1: there is none.
+ * False, and the same, if it is none. */
+extern bool zklock_barrier_rounds_parse(const char *text, size_t len, int64_t *newest,
+										int64_t *oldest);
+
+/* Is somebody in one of its rounds?  It has been parsed. */
+extern bool zklock_barrier_rounds_have(const char *text, size_t len, const uint64_t id[2]);
+
+/* The record with one round more, in "buf" (ZKLOCK_ROUNDS_MAX), and as many of the others
+ * as there may be.  Returns its length. */
+extern int zklock_barrier_rounds_add(const char *text, size_t len, int64_t round,
+									 const ZkPartyNode *member, int n, char *buf);
+
+#endif /* ZKLOCK_BARRIER_RULES_H */

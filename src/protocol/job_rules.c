@@ -1,0 +1,766 @@
+/*-------------------------------------------------------------------------
+ *
+ * job_rules.c
+ *	  Who runs a job, and what became of it: the record of a job's runs.
+ *
+ * ZKLOCK_JOB_MUTANT, if defined, breaks a rule on purpose, for the test of the simulator:
+ *
+ *	 1 writes only what it runs, not that a run is lost
+ *	 2 writes without comparing versions (in the simulator, as those marked * are)
+ *	 3 goes on to COMMITTING though the run was taken over
+ *	 4 takes a run in COMMITTING for one that did not commit, without a doubt
+ *	 5 does not count a skipped slot as done
+ *	 6 counts a lost run as a failure
+ *	 7 begins to count failures anew with each run
+ *	 8 takes each call with "every" for one of a new slot
+ *	 9 does not go by what the own table says
+ *	10 takes the slot that was settled last for the latest one done
+ *	11 does not settle runs that were taken over
+ *	12 forgets that a slot was reset as soon as a run from before is settled
+ *	13 * does not look at the lease again when COMMITTING is acknowledged
+ *	14 * reads without an acknowledged write before
+ *	15 * takes a write whose reply is lost for done
+ *	16 does not see that somebody has had the lock later
+ *	17 runs a slot that equals the last one done
+ *	18 * writes with a version that was seen in another session
+ *	19 * says DONE before the commit
+ *	20 * lets go of the lock before the end is recorded
+ *	21 leaves a slot out that begins soon after a run
+ *	22 commits though the slot was done meanwhile
+ *	23 * settles a run whose transaction goes on
+ *	24 stays at a slot that was reset and has failed again
+ *	25 gives numbers again when the job was forgotten
+ *	26 takes a command that commits by itself for lost without a doubt
+ *	27 does not count a failure that is recorded late
+ *	28 does not give a slot that is reset its attempts back
+ *	29 leaves a slot reset when it was done
+ *	30 takes a slot that was skipped for one that was not done, when it is settled
+ *	31 takes a run over, as not done, when a slot is reset
+ *	32 counts runs in the tables that are forgotten
+ *	33 counts runs that are forgotten when they are settled
+ *	34 does not forget the runs at a slot ahead of the clock when that is reset
+ *	35 takes a slot ahead of the clock for the one that is reset
+ *	36 goes by tokens alone to tell which runs are forgotten
+ *	37 goes by numbers alone, likewise
+ *	38 takes the newest run that it knows for the newest one
+ *	39 takes the word of a server's copy for its own
+ *	40 * decides, or forgets, in another session than that of the lock
+ *	41 takes the slot last done for the one that is to be reset, though one has failed
+ *	42 takes a call just before a slot for one of the slot before
+ *	43 runs a slot that was reset before the present one
+ *	44 * lets go of the lock when the backend of a run that commits ends without a word
+ *	45 closes the session of the server's life before without having settled its run
+ *	46 drops a slot that was reset when another one is
+ *	47 drops the earliest slot that was reset when there is no room for one more
+ *	48 takes a slot that has failed for done when a later one is
+ *	49 leaves the present slot out when another one is reset and one ahead is done
+ *	50 runs the present slot again then though it is done
+ *	51 leaves a slot reset that is ahead of the clock
+ *	52 resets a slot for a failure since which it was done
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "job_rules.h"
+
+#include <string.h>
+
+#ifndef ZKLOCK_JOB_MUTANT
+#define ZKLOCK_JOB_MUTANT 0
+#endif
+
+void
+zklock_job_init(ZkJob *job)
+{
+	memset(job, 0, sizeof(*job));
+	job->version = ZKLOCK_JOB_VERSION;
+	job->origin = ZKLOCK_JOB_ORIGIN;
+	job->last_done = ZKLOCK_JOB_NEVER;
+}
+
+/* ------------------------------------------------------------------------
+ * What others wrote
+ * ------------------------------------------------------------------------
+ */
+
+static bool
+valid_time(int64_t t)
+{
+	return t >= ZKLOCK_JOB_TIME_MIN && t <= ZKLOCK_JOB_TIME_MAX;
+}
+
+static bool
+valid_time_or_never(int64_t t)
+{
+	return t == ZKLOCK_JOB_NEVER || valid_time(t);
+}
+
+static bool
+valid_run(const ZkJobRun *run)
+{
+	bool over = run->state != ZKLOCK_JOB_RUNNING && run->state != ZKLOCK_JOB_COMMITTING;
+	bool may_doubt = run->state == ZKLOCK_JOB_LOST || run->state == ZKLOCK_JOB_SKIPPED;
+
+	return run->id.number > 0 && run->state <= ZKLOCK_JOB_SKIPPED &&
+		(!run->doubt || may_doubt) && valid_time(run->slot) && valid_time(run->start) &&
+		(over ? valid_time(run->end) : run->end == ZKLOCK_JOB_NEVER) && run->attempt > 0 &&
+		run->attempt < INT32_MAX && run->failures >= 0 && run->failures < INT32_MAX &&
+		memchr(run->server_name, '\0', sizeof(run->server_name)) != NULL &&
+		memchr(run->error, '\0', sizeof(run->error)) != NULL;
+}
+
+static bool
+valid_slots(const ZkJobSlots *slots)
+{
+	if (slots->n < 0 || slots->n > ZKLOCK_JOB_RESETS)
+		return false;
+	for (int i = 0; i < slots->n; i++)
+		if (!valid_time(slots->slot[i]) || (i > 0 && slots->slot[i] <= slots->slot[i - 1]))
+			return false;
+	return true;
+}
+
+bool
+zklock_job_valid(const ZkJob *job)
+{
+	if (job->version != ZKLOCK_JOB_VERSION || job->count < 0 ||
+		job->count >= ZKLOCK_JOB_COUNT_MAX || job->nruns < 0 ||
+		job->nruns > ZKLOCK_JOB_RUNS || !valid_time_or_never(job->last_done) ||
+		!valid_slots(&job->resets) || job->every < 0 ||
+		job->every > ZKLOCK_JOB_TIME_MAX || !valid_time(job->origin) ||
+		job->forgotten.number < 0 || job->forgotten.number > job->count)
+		return false;
+	for (int i = 0; i < job->nruns; i++)
+	{
+		int64_t newest = i == 0 ? job->count : job->run[i - 1].id.number - 1;
+
+		/* only the newest one goes on */
+		if (!valid_run(&job->run[i]) || job->run[i].id.number > newest ||
+			(i > 0 && job->run[i].end == ZKLOCK_JOB_NEVER))
+			return false;
+	}
+	return true;
+}
+
+/* ------------------------------------------------------------------------
+ * Runs
+ * ------------------------------------------------------------------------
+ */
+
+static int
+find(const ZkJob *job, ZkJobId id)
+{
+	for (int i = 0; i < job->nruns; i++)
+		if (job->run[i].id.token == id.token && job->run[i].id.number == id.number)
+			return i;
+	return -1;
+}
+
+const ZkJobRun *
+zklock_job_find(const ZkJob *job, ZkJobId id)
+{
+	int i = find(job, id);
+
+	return i < 0 ? NULL : &job->run[i];
+}
+
+/* A set of states. */
+#define STATE(state) (1u << (state))
+#define ANY_STATE	 (~0u)
+
+/* The newest run of the slot that is in one of these states, or -1. */
+static int
+find_slot(const ZkJob *job, int64_t slot, unsigned states)
+{
+	for (int i = 0; i < job->nruns; i++)
+		if (job->run[i].slot == slot && (STATE(job->run[i].state) & states) != 0)
+			return i;
+	return -1;
+}
+
+/* Is somebody known to have had the lock after this one? */
+static bool
+is_late(const ZkJob *job, int64_t token)
+{
+	return job->forgotten.token > token || (job->nruns > 0 && job->run[0].id.token > token);
+}
+
+static bool
+counts(const ZkJob *job, ZkJobId id)
+{
+	ZkJobId last = job->forgotten;
+
+	if (last.token == ZKLOCK_JOB_NEVER)
+		return false;
+	if (ZKLOCK_JOB_MUTANT == 36)
+		return id.token > last.token;
+	if (ZKLOCK_JOB_MUTANT == 37)
+		return id.number > last.number;
+	return id.token > last.token || (id.token == last.token && id.number > last.number);
+}
+
+/* Slots come again when the clock was ahead: what was forgotten has not failed. */
+static int
+failures(const ZkJob *job, int64_t slot)
+{
+	int i = find_slot(job, slot, ANY_STATE);
+
+	return i < 0 || !counts(job, job->run[i].id) ? 0 : job->run[i].failures;
+}
+
+bool
+zklock_job_counts(const ZkJob *job, ZkJobId id)
+{
+	return counts(job, id) || ZKLOCK_JOB_MUTANT == 32;
+}
+
+static bool
+is_open(const ZkJobRun *run)
+{
+	return run->state == ZKLOCK_JOB_COMMITTING || run->doubt;
+}
+
+int
+zklock_job_open(const ZkJob *job, const ZkJobServer *server, int from)
+{
+	for (int i = from; i < job->nruns; i++)
+		if (is_open(&job->run[i]) && job->run[i].server == server->system &&
+			job->run[i].database == server->database)
+			return i;
+	return -1;
+}
+
+bool
+zklock_job_is_own(const ZkJobRun *run, const ZkJobServer *server)
+{
+	return (run->server == server->system && run->database == server->database &&
+			run->timeline == server->timeline &&
+			strcmp(run->server_name, server->name) == 0) ||
+		ZKLOCK_JOB_MUTANT == 39;
+}
+
+bool
+zklock_job_left(const ZkJob *job, const ZkJobServer *server)
+{
+	const ZkJobRun *run = &job->run[0];
+
+	return job->nruns > 0 && run->state == ZKLOCK_JOB_COMMITTING &&
+		run->server == server->system && strcmp(run->server_name, server->name) == 0 &&
+		ZKLOCK_JOB_MUTANT != 45;
+}
+
+/* Where the slot is, or is to be, among those that are due again. */
+static int
+find_reset(const ZkJob *job, int64_t slot)
+{
+	int i = 0;
+
+	while (i < job->resets.n && job->resets.slot[i] < slot)
+		i++;
+	return i;
+}
+
+bool
+zklock_job_is_reset(const ZkJob *job, int64_t slot)
+{
+	int i = find_reset(job, slot);
+
+	return i < job->resets.n && job->resets.slot[i] == slot;
+}
+
+static void
+drop_reset(ZkJob *job, int i)
+{
+	int64_t *slot = &job->resets.slot[i];
+
+	job->resets.n--;
+	memmove(slot, slot + 1, sizeof(*slot) * (size_t) (job->resets.n - i));
+}
+
+/* There is room for it. */
+static void
+add_reset(ZkJob *job, int64_t slot)
+{
+	int i = find_reset(job, slot);
+	int64_t *there = &job->resets.slot[i];
+
+	if (zklock_job_is_reset(job, slot))
+		return;
+	memmove(there + 1, there, sizeof(*there) * (size_t) (job->resets.n - i));
+	*there = slot;
+	job->resets.n++;
+}
+
+static void
+count_as_done(ZkJob *job, const ZkJobRun *run)
+{
+	if ((run->slot > job->last_done || ZKLOCK_JOB_MUTANT == 10) &&
+		(counts(job, run->id) || ZKLOCK_JOB_MUTANT == 33))
+		job->last_done = run->slot;
+	if (zklock_job_is_reset(job, run->slot) && ZKLOCK_JOB_MUTANT != 29 &&
+		(!run->reset || ZKLOCK_JOB_MUTANT == 12))
+		drop_reset(job, find_reset(job, run->slot));
+}
+
+/* One more failure of the slot, which the runs of it since then did not know of. */
+static void
+count_failure(ZkJob *job, int i)
+{
+	if (job->run[i].reset)
+		return;
+	for (int j = i; j >= (ZKLOCK_JOB_MUTANT == 27 ? i : 0); j--)
+		if (job->run[j].slot == job->run[i].slot && job->run[j].failures < INT32_MAX - 1)
+			job->run[j].failures++;
+}
+
+/* The lock is another's: whoever ran has lost it, or has ended without a word. */
+static void
+take_over(ZkJob *job, bool skip, int64_t now)
+{
+	ZkJobRun *run = &job->run[0];
+
+	if (job->nruns == 0)
+		return;
+	if (run->state == ZKLOCK_JOB_RUNNING)
+	{
+		run->state = ZKLOCK_JOB_LOST;
+		run->doubt = run->begun && ZKLOCK_JOB_MUTANT != 26;
+		if (ZKLOCK_JOB_MUTANT == 6)
+			count_failure(job, 0);
+	}
+	else if (run->state == ZKLOCK_JOB_COMMITTING)
+	{
+		run->state = skip && ZKLOCK_JOB_MUTANT != 4 ? ZKLOCK_JOB_SKIPPED : ZKLOCK_JOB_LOST;
+		run->doubt = ZKLOCK_JOB_MUTANT != 4;
+		if (run->state == ZKLOCK_JOB_SKIPPED && ZKLOCK_JOB_MUTANT != 5)
+			count_as_done(job, run);
+	}
+	else
+		return;
+	run->end = now;
+	if (run->state == ZKLOCK_JOB_SKIPPED || run->doubt || ZKLOCK_JOB_MUTANT != 1)
+		job->changed = true;
+}
+
+/* ------------------------------------------------------------------------
+ * Is it due?
+ * ------------------------------------------------------------------------
+ */
+
+/* How long before a slot begins is a call for it already? */
+static int64_t
+early(int64_t every)
+{
+	if (ZKLOCK_JOB_MUTANT == 42)
+		return 0;
+	return every / 20 < ZKLOCK_JOB_EARLY ? every / 20 : ZKLOCK_JOB_EARLY;
+}
+
+/* As date_bin does.  Times are far from the ends of an int64. */
+static int64_t
+bin(int64_t every, int64_t origin, int64_t time)
+{
+	int64_t into = (time - origin) % every;
+
+	return time - (into < 0 ? into + every : into);
+}
+
+int64_t
+zklock_job_slot(int64_t every, int64_t origin, int64_t now)
+{
+	int64_t slot = ZKLOCK_JOB_MUTANT == 8 ? now : bin(every, origin, now + early(every));
+
+	/* "every" may be what others wrote */
+	return slot < ZKLOCK_JOB_TIME_MIN ? ZKLOCK_JOB_TIME_MIN : slot;
+}
+
+/*
+ * Which slot the call is for; false: it is not due.
+ *
+ * With "every" the present slot comes first, for it passes, and those that were reset
+ * stay due. None keeps the job from going on when it has failed.
+ */
+static bool
+find_due(const ZkJob *job, const ZkJobCall *call, int64_t now, int64_t *slot)
+{
+	bool due;
+	bool goes_first;
+
+	*slot = call->every > 0 ? zklock_job_slot(call->every, call->origin, now) : call->slot;
+	if (ZKLOCK_JOB_MUTANT == 21 && call->every > 0 && job->nruns > 0 &&
+		job->run[0].state == ZKLOCK_JOB_DONE && now - job->run[0].start < call->every / 2)
+		return false;
+	due = *slot > job->last_done || zklock_job_is_reset(job, *slot) ||
+		(ZKLOCK_JOB_MUTANT == 17 && *slot == job->last_done);
+	goes_first = due && failures(job, *slot) < call->attempts && ZKLOCK_JOB_MUTANT != 43;
+	for (int i = 0; call->every > 0 && i < job->resets.n; i++)
+		if ((!goes_first && failures(job, job->resets.slot[i]) < call->attempts) ||
+			ZKLOCK_JOB_MUTANT == 24)
+		{
+			*slot = job->resets.slot[i];
+			return true;
+		}
+	return due;
+}
+
+static void
+set_every(ZkJob *job, const ZkJobCall *call)
+{
+	job->every = call->every;
+	if (call->every > 0)
+		job->origin = call->origin;
+}
+
+static void
+begin_run(ZkJob *job, const ZkJobCall *call, int64_t slot, int64_t now)
+{
+	int before = find_slot(job, slot, ANY_STATE);
+	ZkJobRun run = {.id = {.token = call->token, .number = ++job->count},
+					.slot = slot,
+					.state = ZKLOCK_JOB_RUNNING,
+					.begun = call->begun,
+					.server = call->server.system,
+					.database = call->server.database,
+					.timeline = call->server.timeline,
+					.start = now,
+					.end = ZKLOCK_JOB_NEVER,
+					.attempt = 1};
+	size_t len = strlen(call->server.name);
+
+	if (before >= 0)
+	{
+		run.attempt = job->run[before].attempt + 1;
+		if (ZKLOCK_JOB_MUTANT != 7)
+			run.failures = failures(job, slot);
+	}
+	if (len > ZKLOCK_NAME_MAX)
+		len = ZKLOCK_NAME_MAX;
+	memcpy(run.server_name, call->server.name, len);
+	if (job->nruns < ZKLOCK_JOB_RUNS)
+		job->nruns++;
+	memmove(&job->run[1], &job->run[0], sizeof(run) * (size_t) (job->nruns - 1));
+	job->run[0] = run;
+	set_every(job, call);
+	job->changed = true;
+}
+
+ZkJobDecision
+zklock_job_decide(ZkJob *job, const ZkJobCall *call, int64_t now)
+{
+	ZkJobDecision decision = {.verdict = ZKLOCK_JOB_NO_HOLDER, .run = -1};
+
+	if (is_late(job, call->token) && ZKLOCK_JOB_MUTANT != 16)
+		return decision;
+	if (job->forgotten.token == ZKLOCK_JOB_NEVER)
+	{
+		job->forgotten.token = call->token;
+		job->changed = true;
+	}
+	take_over(job, call->skip, now);
+	if (call->own_done > job->last_done && ZKLOCK_JOB_MUTANT != 9)
+	{
+		job->last_done = call->own_done;
+		job->changed = true;
+	}
+
+	if (!find_due(job, call, now, &decision.slot))
+	{
+		decision.verdict = ZKLOCK_JOB_NOT_DUE;
+		decision.slot = job->last_done;
+		decision.run = find_slot(job, job->last_done,
+								 STATE(ZKLOCK_JOB_DONE) | STATE(ZKLOCK_JOB_SKIPPED));
+		decision.ahead = call->every > 0 && job->last_done > now + early(call->every);
+		/* a reset goes by it */
+		if (call->every > 0 && job->every == 0)
+		{
+			set_every(job, call);
+			job->changed = true;
+		}
+		return decision;
+	}
+	if (failures(job, decision.slot) >= call->attempts)
+	{
+		decision.verdict = ZKLOCK_JOB_GIVEN_UP;
+		decision.run = find_slot(job, decision.slot, STATE(ZKLOCK_JOB_FAILED));
+		return decision;
+	}
+	begin_run(job, call, decision.slot, now);
+	decision.verdict = ZKLOCK_JOB_RUN;
+	decision.run = 0;
+	return decision;
+}
+
+int64_t
+zklock_job_next_due(const ZkJob *job)
+{
+	int64_t slot;
+
+	if (job->resets.n > 0)
+		return job->resets.slot[0];
+	if (job->every == 0 || job->last_done == ZKLOCK_JOB_NEVER)
+		return ZKLOCK_JOB_NEVER;
+	slot = bin(job->every, job->origin, job->last_done) + job->every;
+	return valid_time(slot) ? slot : ZKLOCK_JOB_NEVER;
+}
+
+/* ------------------------------------------------------------------------
+ * The end of a run
+ * ------------------------------------------------------------------------
+ */
+
+ZkJobCommit
+zklock_job_commit(ZkJob *job, ZkJobId id, uint64_t xid)
+{
+	int i = find(job, id);
+	ZkJobRun *run;
+
+	if (i < 0)
+		return ZKLOCK_JOB_ABORT;
+	run = &job->run[i];
+	if (run->end != ZKLOCK_JOB_NEVER && ZKLOCK_JOB_MUTANT != 3)
+		return ZKLOCK_JOB_ABORT;
+	if (run->slot <= job->last_done && !zklock_job_is_reset(job, run->slot) &&
+		ZKLOCK_JOB_MUTANT != 22)
+		return ZKLOCK_JOB_DONE_BY_OTHERS;
+	if (run->state == ZKLOCK_JOB_COMMITTING)
+		return ZKLOCK_JOB_COMMIT;
+	run->state = ZKLOCK_JOB_COMMITTING;
+	run->xid = xid;
+	job->changed = true;
+	return ZKLOCK_JOB_COMMIT;
+}
+
+/* As much as there is room for, without half a character. */
+static void
+copy_error(char *to, const char *from)
+{
+	size_t len = strlen(from);
+
+	if (len > ZKLOCK_JOB_ERROR_MAX)
+		for (len = ZKLOCK_JOB_ERROR_MAX; len > 0 && (from[len] & 0xC0) == 0x80;)
+			len--;
+	memcpy(to, from, len);
+	to[len] = '\0';
+}
+
+void
+zklock_job_finish(ZkJob *job, ZkJobId id, ZkJobState end, const char *error, int64_t now)
+{
+	int i = find(job, id);
+	ZkJobRun *run;
+	bool goes_on;
+
+	if (i < 0)
+		return;
+	run = &job->run[i];
+	goes_on = run->end == ZKLOCK_JOB_NEVER;
+	/* Nothing new, or nothing that may be taken back. */
+	if (run->state == ZKLOCK_JOB_DONE || run->state == ZKLOCK_JOB_FAILED ||
+		(!goes_on && !run->doubt && end == ZKLOCK_JOB_LOST))
+		return;
+	if (!goes_on && ZKLOCK_JOB_MUTANT == 11)
+		return;
+	/* A slot that was skipped stays so, if nothing was committed for it. */
+	if (run->state != ZKLOCK_JOB_SKIPPED || end == ZKLOCK_JOB_DONE ||
+		ZKLOCK_JOB_MUTANT == 30)
+		run->state = end;
+	else if (!run->doubt)
+		return;
+	run->doubt = false;
+	if (goes_on)
+		run->end = now;
+	if (error != NULL)
+		copy_error(run->error, error);
+	if (end == ZKLOCK_JOB_DONE)
+		count_as_done(job, run);
+	else if (end == ZKLOCK_JOB_FAILED)
+		count_failure(job, i);
+	job->changed = true;
+}
+
+void
+zklock_job_settle(ZkJob *job, ZkJobId id, const ZkJobServer *server, bool committed,
+				  int64_t now)
+{
+	int i = find(job, id);
+
+	if (i >= 0 && is_open(&job->run[i]) &&
+		(committed || zklock_job_is_own(&job->run[i], server)))
+		zklock_job_finish(job, id, committed ? ZKLOCK_JOB_DONE : ZKLOCK_JOB_LOST, NULL,
+						  now);
+}
+
+/* ------------------------------------------------------------------------
+ * By hand
+ * ------------------------------------------------------------------------
+ */
+
+/* Is there a slot ahead of the clock that is done, or may turn out to be? */
+static bool
+is_ahead(const ZkJob *job, int64_t now)
+{
+	int64_t latest = now + early(job->every);
+
+	if (job->every == 0)
+		return false; /* those who call make the slots */
+	if (job->last_done > latest)
+		return true;
+	for (int i = 0; i < job->nruns; i++)
+		if (job->run[i].slot > latest &&
+			(job->run[i].end == ZKLOCK_JOB_NEVER || job->run[i].doubt) &&
+			counts(job, job->run[i].id))
+			return true;
+	return false;
+}
+
+/* Is the slot known to be done, by a run that counts and since it was reset last? */
+static bool
+is_done(const ZkJob *job, int64_t slot)
+{
+	for (int i = 0; i < job->nruns; i++)
+	{
+		const ZkJobRun *run = &job->run[i];
+
+		if (run->slot == slot && !run->reset && counts(job, run->id) &&
+			(run->state == ZKLOCK_JOB_DONE || run->state == ZKLOCK_JOB_SKIPPED))
+			return true;
+	}
+	return false;
+}
+
+/* The newest slot that has failed and is not done, whatever later one is; or NEVER. */
+static int64_t
+find_failed(const ZkJob *job)
+{
+	int64_t newest = ZKLOCK_JOB_NEVER;
+
+	for (int i = 0; i < job->nruns; i++)
+	{
+		const ZkJobRun *run = &job->run[i];
+
+		if (run->failures > 0 && run->slot > newest && counts(job, run->id) &&
+			!is_done(job, run->slot) &&
+			(run->slot > job->last_done || ZKLOCK_JOB_MUTANT != 48))
+			newest = run->slot;
+	}
+	return newest;
+}
+
+/*
+ * Which slot does one mean who names none?  A write may be repeated that has come
+ * through: so one that was reset, and is not done since, comes before the one last done.
+ */
+static int64_t
+find_meant(const ZkJob *job, int64_t now)
+{
+	int64_t failed = ZKLOCK_JOB_MUTANT == 41 ? ZKLOCK_JOB_NEVER : find_failed(job);
+
+	if (is_ahead(job, now))
+		return zklock_job_slot(job->every, job->origin, now);
+	if (failed != ZKLOCK_JOB_NEVER)
+		return failed;
+	return job->resets.n > 0 ? job->resets.slot[job->resets.n - 1] : job->last_done;
+}
+
+/* Takes the slots among those that are due again, and drops none; false: there is no room. */
+static bool
+add_resets(ZkJob *job, int64_t slot, int64_t other)
+{
+	int more = !zklock_job_is_reset(job, slot);
+
+	if (other != slot && !zklock_job_is_reset(job, other))
+		more++;
+	if (ZKLOCK_JOB_MUTANT == 46)
+		job->resets.n = 0;
+	while (ZKLOCK_JOB_MUTANT == 47 && job->resets.n + more > ZKLOCK_JOB_RESETS)
+		drop_reset(job, 0);
+	if (job->resets.n + more > ZKLOCK_JOB_RESETS)
+		return false;
+	add_reset(job, slot);
+	add_reset(job, other);
+	return true;
+}
+
+/* No run so far counts, but that the present slot and those before are done, as far as
+ * they are known to be. */
+static void
+forget_ahead(ZkJob *job, int64_t present)
+{
+	job->last_done = present;
+	if (ZKLOCK_JOB_MUTANT != 34)
+		job->forgotten = (ZkJobId){.token = ZKLOCK_JOB_MUTANT == 38 && job->nruns > 0
+									   ? job->run[0].id.token
+									   : ZKLOCK_JOB_NEVER,
+								   .number = job->count};
+}
+
+/* Is it done, or being run, since this attempt of it? */
+static bool
+is_run_since(const ZkJob *job, int64_t slot, int attempt)
+{
+	int i = find_slot(job, slot,
+					  STATE(ZKLOCK_JOB_RUNNING) | STATE(ZKLOCK_JOB_COMMITTING) |
+						  STATE(ZKLOCK_JOB_DONE) | STATE(ZKLOCK_JOB_SKIPPED));
+
+	return i >= 0 && job->run[i].attempt > attempt && ZKLOCK_JOB_MUTANT != 52;
+}
+
+ZkJobReset
+zklock_job_reset(ZkJob *job, int64_t *slot, int attempt, int64_t now)
+{
+	int64_t present = now;
+	int64_t other;
+	bool ahead = is_ahead(job, now);
+
+	if (attempt > 0 && is_run_since(job, *slot, attempt))
+		return ZKLOCK_JOB_SINCE;
+	if (*slot == ZKLOCK_JOB_NEVER)
+		*slot = find_meant(job, now);
+	if (*slot == ZKLOCK_JOB_NEVER)
+		return ZKLOCK_JOB_NOTHING;
+	/* those who call make the slots, and this one has not been called for */
+	if (job->every == 0 && *slot > job->last_done && find_slot(job, *slot, ANY_STATE) < 0)
+		return ZKLOCK_JOB_NOTHING;
+	if (job->every > 0)
+	{
+		present = zklock_job_slot(job->every, job->origin, now);
+		if (*slot > now + early(job->every) && ZKLOCK_JOB_MUTANT != 35)
+			*slot = present;
+		/* those are due when they come, as nothing there counts as done */
+		while (job->resets.n > 0 && ZKLOCK_JOB_MUTANT != 51 &&
+			   job->resets.slot[job->resets.n - 1] > now + early(job->every))
+			drop_reset(job, job->resets.n - 1);
+	}
+	other = ahead && ZKLOCK_JOB_MUTANT != 49 &&
+			(!is_done(job, present) || ZKLOCK_JOB_MUTANT == 50)
+		? present
+		: *slot;
+	if (ZKLOCK_JOB_MUTANT == 31)
+		take_over(job, false, *slot);
+	if (!add_resets(job, *slot, other))
+		return ZKLOCK_JOB_FULL;
+	if (ahead)
+		forget_ahead(job, present);
+	for (int i = 0; i < job->nruns; i++)
+		if (job->run[i].slot == *slot && ZKLOCK_JOB_MUTANT != 28)
+		{
+			job->run[i].reset = true;
+			job->run[i].failures = 0;
+		}
+	job->changed = true;
+	return ZKLOCK_JOB_RESET;
+}
+
+bool
+zklock_job_forget(ZkJob *job, int64_t token)
+{
+	int64_t count = job->count;
+
+	if (is_late(job, token))
+		return false;
+	zklock_job_init(job);
+	/* so that no run is like one before */
+	job->count = ZKLOCK_JOB_MUTANT == 25 ? 0 : count;
+	job->forgotten = (ZkJobId){.token = token, .number = job->count};
+	job->changed = true;
+	return true;
+}

@@ -1,0 +1,939 @@
+/*-------------------------------------------------------------------------
+ *
+ * queue_rules.c
+ *	  Work that is handed out: items of queues, as ZooKeeper has them.
+ *
+ * ZKLOCK_QUEUE_MUTANT, if defined, breaks one rule on purpose, for test/sim, which must
+ * find each out.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "queue_rules.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifndef ZKLOCK_QUEUE_MUTANT
+#define ZKLOCK_QUEUE_MUTANT 0
+#endif
+
+/* Takes that go well before items are taken unseen again. */
+#define WARY 64
+
+/* ------------------------------------------------------------------------
+ * Names and ids
+ * ------------------------------------------------------------------------
+ */
+
+void
+zklock_item_prefix(char *buf, int64_t base, int index)
+{
+	assert(base >= 0 && base < ZKLOCK_ITEM_TOKENS);
+	assert(index >= 0 && index < ZKLOCK_CHUNK_ITEMS);
+	snprintf(buf, ZKLOCK_ITEM_NAME, "%" PRIx64 ".%02x-", (uint64_t) base, index);
+}
+
+/* Digits of a base, "min" to "max" of them, lower case.  NULL: there are not. */
+static const char *
+parse_digits(const char *text, int base, int min, int max, uint64_t *value)
+{
+	int n = 0;
+
+	for (*value = 0; n < max; n++)
+	{
+		int digit = text[n] >= '0' && text[n] <= '9' ? text[n] - '0'
+			: text[n] >= 'a' && text[n] <= 'f'		 ? text[n] - 'a' + 10
+													 : 16;
+
+		if (digit >= base)
+			break;
+		*value = *value * (uint64_t) base + (uint64_t) digit;
+	}
+	return n >= min ? text + n : NULL;
+}
+
+bool
+zklock_item_parse(const char *name, ZkItemName *item)
+{
+	uint64_t base;
+	uint64_t index;
+	uint64_t sequence;
+	const char *p = parse_digits(name, 16, 1, 14, &base);
+
+	if (p == NULL || *p != '.' || base >= (uint64_t) ZKLOCK_ITEM_TOKENS ||
+		(name[0] == '0' && p != name + 1))
+		return false;
+	p = parse_digits(p + 1, 16, 2, 2, &index);
+	if (p == NULL || *p != '-')
+		return false;
+	p = parse_digits(p + 1, 10, 10, 10, &sequence);
+	if (p == NULL || *p != '\0')
+		return false;
+	item->base = (int64_t) base;
+	item->index = (int) index;
+	item->sequence = (int64_t) sequence;
+	return true;
+}
+
+int64_t
+zklock_item_id(const ZkItemName *item, int64_t czxid)
+{
+	if (czxid <= 0 || czxid >= ZKLOCK_ITEM_TOKENS ||
+		item->base + czxid >= ZKLOCK_ITEM_TOKENS)
+		return 0;
+	return (item->base + czxid) * ZKLOCK_CHUNK_ITEMS + item->index;
+}
+
+void
+zklock_item_mark(char *buf, const char *item, uint64_t life, uint32_t take)
+{
+	snprintf(buf, ZKLOCK_MARK_NAME, "%.39s.%016" PRIx64 "%08x", item, life, take);
+}
+
+bool
+zklock_item_of_mark(char *mark, uint64_t *life, uint32_t *take)
+{
+	char *end = strrchr(mark, '.');
+	const char *p;
+	uint64_t number;
+
+	if (end == NULL)
+		return false;
+	*end = '\0';
+	p = parse_digits(end + 1, 16, 16, 16, life);
+	if (p == NULL || (p = parse_digits(p, 16, 8, 8, &number)) == NULL || *p != '\0')
+		return false;
+	*take = (uint32_t) number;
+	return true;
+}
+
+/* ------------------------------------------------------------------------
+ * Chunks
+ * ------------------------------------------------------------------------
+ */
+
+void
+zklock_chunk_format(char *buf, const ZkChunkName *name)
+{
+	snprintf(buf, ZKLOCK_CHUNK_NAME, "%016" PRIx64 "-%016" PRIx64 "-%08x-%08x",
+			 name->system, name->life, name->put, name->chunk);
+}
+
+bool
+zklock_chunk_parse(const char *text, ZkChunkName *name)
+{
+	uint64_t put;
+	uint64_t chunk;
+	const char *p = parse_digits(text, 16, 16, 16, &name->system);
+
+	if (p == NULL || *p != '-' ||
+		(p = parse_digits(p + 1, 16, 16, 16, &name->life)) == NULL || *p != '-' ||
+		(p = parse_digits(p + 1, 16, 8, 8, &put)) == NULL || *p != '-' ||
+		(p = parse_digits(p + 1, 16, 8, 8, &chunk)) == NULL || *p != '\0')
+		return false;
+	name->put = (uint32_t) put;
+	name->chunk = (uint32_t) chunk;
+	return true;
+}
+
+int
+zklock_chunk_write(char *buf, const ZkChunkHead *head)
+{
+	int len;
+
+	assert(head->nitems >= 1 && head->nitems <= ZKLOCK_CHUNK_ITEMS);
+	len = snprintf(buf, ZKLOCK_CHUNK_HEAD, "%d %" PRIu64 " %" PRIu64 " %" PRIu64 " %d",
+				   head->timeline, head->lsn, head->xid, head->server, head->nitems);
+	for (int i = 0; i < head->nitems; i++)
+	{
+		assert(head->length[i] >= 0 && head->length[i] <= ZKLOCK_ITEM_MAX);
+		len += snprintf(buf + len, (size_t) (ZKLOCK_CHUNK_HEAD - len), " %d",
+						head->length[i]);
+	}
+	len += snprintf(buf + len, (size_t) (ZKLOCK_CHUNK_HEAD - len), "\n");
+	assert(len < ZKLOCK_CHUNK_HEAD);
+	return len;
+}
+
+/* A number up to "max" and what ends it. */
+static const char *
+read_number(const char *p, const char *end, char stop, uint64_t max, uint64_t *value)
+{
+	uint64_t n = 0;
+	const char *start = p;
+
+	for (; p < end && *p >= '0' && *p <= '9'; p++)
+	{
+		uint64_t digit = (uint64_t) (*p - '0');
+
+		if (n > (max - digit) / 10)
+			return NULL;
+		n = n * 10 + digit;
+	}
+	if (p == start || p == end || *p != stop)
+		return NULL;
+	*value = n;
+	return p + 1;
+}
+
+const char *
+zklock_chunk_read(const char *data, size_t len, ZkChunkHead *head)
+{
+	const char *end = data + len;
+	const char *p = data;
+	uint64_t number;
+	uint64_t total = 0;
+
+	if ((p = read_number(p, end, ' ', INT32_MAX, &number)) == NULL)
+		return NULL;
+	head->timeline = (int) number;
+	if ((p = read_number(p, end, ' ', UINT64_MAX, &head->lsn)) == NULL ||
+		(p = read_number(p, end, ' ', UINT64_MAX, &head->xid)) == NULL ||
+		(p = read_number(p, end, ' ', UINT64_MAX, &head->server)) == NULL)
+		return NULL;
+	/* as many lengths as the number says, the last of which ends the line */
+	if ((p = read_number(p, end, ' ', ZKLOCK_CHUNK_ITEMS, &number)) == NULL || number == 0)
+		return NULL;
+	head->nitems = (int) number;
+	for (int i = 0; i < head->nitems; i++)
+	{
+		p = read_number(p, end, i == head->nitems - 1 ? '\n' : ' ', ZKLOCK_ITEM_MAX,
+						&number);
+		if (p == NULL)
+			return NULL;
+		head->length[i] = (int) number;
+		total += number;
+	}
+	return (uint64_t) (end - p) == total ? p : NULL;
+}
+
+/* ------------------------------------------------------------------------
+ * The items of a queue
+ * ------------------------------------------------------------------------
+ */
+
+static int
+compare_items(const ZkItem *a, int64_t sequence, const char *name)
+{
+	if (a->sequence != sequence)
+		return a->sequence < sequence ? -1 : 1;
+	return strcmp(a->name, name);
+}
+
+/* The first item that is not before this one. */
+static int
+find(const ZkItems *items, int64_t sequence, const char *name)
+{
+	int low = 0;
+	int high = items->n;
+
+	while (low < high)
+	{
+		int middle = low + (high - low) / 2;
+
+		if (compare_items(&items->item[middle], sequence, name) < 0)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+int
+zklock_items_find(const ZkItems *items, const char *name)
+{
+	ZkItemName parsed;
+	int i;
+
+	if (!zklock_item_parse(name, &parsed))
+		return -1;
+	i = find(items, parsed.sequence, name);
+	return i < items->n && strcmp(items->item[i].name, name) == 0 ? i : -1;
+}
+
+static void
+set_state(ZkItems *items, int i, ZkItemState state)
+{
+	ZkItem *item = &items->item[i];
+
+	if (item->state == ZKLOCK_ITEM_ASKED)
+		items->asked--;
+	item->state = (uint8_t) state;
+	if (state == ZKLOCK_ITEM_ASKED)
+		items->asked++;
+	if (state != ZKLOCK_ITEM_GONE && i < items->first)
+		items->first = i;
+	assert(items->asked >= 0);
+}
+
+ZkChoice
+zklock_items_choose(ZkItems *items, int *which, int *nwhich)
+{
+	bool held = false;
+
+	*nwhich = 0;
+	if (items->listing || items->listing_held)
+		return ZKLOCK_CHOOSE_WAIT;
+	if (!items->known)
+	{
+		items->listing = items->listed = true;
+		return ZKLOCK_CHOOSE_LIST;
+	}
+	while (items->first < items->n && items->item[items->first].state == ZKLOCK_ITEM_GONE)
+		items->first++;
+	for (int i = items->first; i < items->n; i++)
+	{
+		ZkItemState state = (ZkItemState) items->item[i].state;
+
+		switch (state)
+		{
+			case ZKLOCK_ITEM_GONE:
+			case ZKLOCK_ITEM_OURS:
+			case ZKLOCK_ITEM_ASIDE:
+				continue;
+			case ZKLOCK_ITEM_HELD:
+				held = true;
+				continue;
+			case ZKLOCK_ITEM_ASKED:
+				if (ZKLOCK_QUEUE_MUTANT == 1)
+					continue;
+				return ZKLOCK_CHOOSE_WAIT;
+			case ZKLOCK_ITEM_NEW:
+			case ZKLOCK_ITEM_FREE:
+			case ZKLOCK_ITEM_SUSPECT:
+				break;
+		}
+		/* one that somebody had, and that is older, may have been given back */
+		if (held && !items->held_known && ZKLOCK_QUEUE_MUTANT != 2)
+		{
+			items->listing_held = items->held_known = true;
+			return ZKLOCK_CHOOSE_LIST_HELD;
+		}
+		if (state == ZKLOCK_ITEM_FREE || (state == ZKLOCK_ITEM_NEW && items->wary == 0))
+		{
+			set_state(items, i, ZKLOCK_ITEM_OURS);
+			if (items->wary > 0)
+				items->wary--;
+			which[0] = i;
+			*nwhich = 1;
+			return ZKLOCK_CHOOSE_TAKE;
+		}
+		for (; i < items->n && *nwhich < ZKLOCK_ITEMS_WINDOW; i++)
+		{
+			state = (ZkItemState) items->item[i].state;
+			if (state != ZKLOCK_ITEM_NEW && state != ZKLOCK_ITEM_SUSPECT)
+				continue;
+			set_state(items, i, ZKLOCK_ITEM_ASKED);
+			which[(*nwhich)++] = i;
+		}
+		return ZKLOCK_CHOOSE_LOOK;
+	}
+	if (held && !items->held_known)
+	{
+		items->listing_held = items->held_known = true;
+		return ZKLOCK_CHOOSE_LIST_HELD;
+	}
+	if (!items->listed)
+	{
+		items->listing = items->listed = true;
+		return ZKLOCK_CHOOSE_LIST;
+	}
+	return ZKLOCK_CHOOSE_NONE;
+}
+
+void
+zklock_items_listed(ZkItems *items, ZkItem *item, int n)
+{
+	int old = items->first;
+
+	items->asked = 0;
+	for (int i = 0; i < n; i++)
+	{
+		while (old < items->n &&
+			   compare_items(&items->item[old], item[i].sequence, item[i].name) < 0)
+			old++;
+		item[i].state = ZKLOCK_ITEM_NEW;
+		if (old < items->n &&
+			compare_items(&items->item[old], item[i].sequence, item[i].name) == 0)
+		{
+			item[i].state = items->item[old].state;
+			/* what the listing shows may be over by now, and we know it */
+			if (item[i].state == ZKLOCK_ITEM_ASKED)
+				items->asked++;
+		}
+	}
+	items->item = item;
+	items->n = n;
+	items->first = 0;
+	items->known = true;
+	items->listing = false;
+}
+
+static int
+compare_names(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *) a, *(const char *const *) b);
+}
+
+void
+zklock_items_listed_held(ZkItems *items, const char **held, int n)
+{
+	items->listing_held = false;
+	if (n > 0)
+		qsort(held, (size_t) n, sizeof(*held), compare_names);
+	for (int i = items->first; i < items->n; i++)
+	{
+		const char *name = items->item[i].name;
+		bool is_held = n > 0 &&
+			bsearch(&name, held, (size_t) n, sizeof(*held), compare_names) != NULL;
+
+		switch ((ZkItemState) items->item[i].state)
+		{
+			case ZKLOCK_ITEM_NEW:
+			case ZKLOCK_ITEM_FREE:
+			case ZKLOCK_ITEM_SUSPECT:
+				if (is_held)
+					set_state(items, i, ZKLOCK_ITEM_HELD);
+				break;
+			case ZKLOCK_ITEM_HELD:
+				if (!is_held && ZKLOCK_QUEUE_MUTANT != 3)
+					set_state(items, i, ZKLOCK_ITEM_SUSPECT);
+				break;
+			case ZKLOCK_ITEM_ASKED:
+			case ZKLOCK_ITEM_OURS:
+			case ZKLOCK_ITEM_ASIDE:
+			case ZKLOCK_ITEM_GONE:
+				break;
+		}
+	}
+}
+
+void
+zklock_items_not_listed(ZkItems *items, bool held)
+{
+	if (held)
+		items->listing_held = items->held_known = false;
+	else
+		items->listing = items->listed = false;
+}
+
+void
+zklock_items_looked(ZkItems *items, int64_t sequence, ZkItemRc rc, bool held)
+{
+	int i = find(items, sequence, "");
+
+	/* a number is given once: two that have it were not made by zklock */
+	while (i < items->n && items->item[i].sequence == sequence &&
+		   items->item[i].state != ZKLOCK_ITEM_ASKED)
+		i++;
+	if (i == items->n || items->item[i].sequence != sequence)
+		return;
+	if (rc == ZKLOCK_ITEM_RC_NO_NODE)
+		set_state(items, i, ZKLOCK_ITEM_GONE);
+	else if (rc == ZKLOCK_ITEM_RC_OK && !held)
+		set_state(items, i, ZKLOCK_ITEM_FREE);
+	else if (rc == ZKLOCK_ITEM_RC_LOST)
+		set_state(items, i, ZKLOCK_ITEM_SUSPECT);
+	else
+		/* when it is given back, the watch on held/ tells */
+		set_state(items, i, ZKLOCK_ITEM_HELD);
+}
+
+void
+zklock_items_missed(ZkItems *items, const char *name, bool gone)
+{
+	int i = zklock_items_find(items, name);
+
+	items->wary = WARY;
+	if (i < 0)
+		return;
+	/* he may have given it back since then: a look will tell */
+	set_state(items, i, gone ? ZKLOCK_ITEM_GONE : ZKLOCK_ITEM_SUSPECT);
+}
+
+void
+zklock_items_set_aside(ZkItems *items, const char *name)
+{
+	int i = zklock_items_find(items, name);
+
+	if (i >= 0 && ZKLOCK_QUEUE_MUTANT != 17)
+		set_state(items, i, ZKLOCK_ITEM_ASIDE);
+}
+
+void
+zklock_items_left(ZkItems *items, const char *name, bool gone)
+{
+	int i = zklock_items_find(items, name);
+
+	if (i >= 0 && (gone || items->item[i].state != ZKLOCK_ITEM_ASIDE))
+		set_state(items, i, gone ? ZKLOCK_ITEM_GONE : ZKLOCK_ITEM_SUSPECT);
+}
+
+void
+zklock_items_changed(ZkItems *items, bool held)
+{
+	if (held)
+		items->held_known = false;
+	else
+		items->listed = false;
+}
+
+void
+zklock_items_forget(ZkItems *items)
+{
+	int n = 0;
+
+	items->known = items->listed = items->held_known = false;
+	items->listing = items->listing_held = false;
+	/* what is gone may be there again: the ensemble may have gone back */
+	for (int i = items->first; i < items->n; i++)
+	{
+		if (items->item[i].state == ZKLOCK_ITEM_OURS)
+			items->item[n++] = items->item[i];
+	}
+	items->n = n;
+	items->first = items->asked = 0;
+	items->wary = WARY;
+}
+
+/* ------------------------------------------------------------------------
+ * A take
+ * ------------------------------------------------------------------------
+ */
+
+/* What is to be asked, or to be done, before the marks are ended together. */
+static ZkTakeRequest
+request_about_marks(const ZkTake *take)
+{
+	if (take->unseen)
+		return take->half ? ZKLOCK_TAKE_SEE_IT : ZKLOCK_TAKE_SEE;
+	if (!take->torn || take->state == ZKLOCK_TAKE_HELD)
+		return ZKLOCK_TAKE_NOTHING;
+	return take->ours  ? ZKLOCK_TAKE_REPAIR
+		: take->others ? ZKLOCK_TAKE_CLEAR
+					   : ZKLOCK_TAKE_SEE_IT;
+}
+
+ZkTakeRequest
+zklock_take_request(ZkTake *take)
+{
+	ZkTakeRequest request = ZKLOCK_TAKE_NOTHING;
+
+	if (take->open)
+		return request;
+	switch ((ZkTakeState) take->state)
+	{
+		case ZKLOCK_TAKE_FREE:
+		case ZKLOCK_TAKE_WANTED:
+		case ZKLOCK_TAKE_READ:
+			break;
+		case ZKLOCK_TAKE_HELD:
+			request = request_about_marks(take);
+			break;
+		case ZKLOCK_TAKE_TAKING:
+			request = take->whose ? ZKLOCK_TAKE_WHOSE : ZKLOCK_TAKE_MARK;
+			break;
+		case ZKLOCK_TAKE_READING:
+			request = ZKLOCK_TAKE_READ_IT;
+			break;
+		case ZKLOCK_TAKE_DONE:
+			request = request_about_marks(take);
+			if (request != ZKLOCK_TAKE_NOTHING)
+				break;
+			if (take->barred)
+				request = take->alone ? ZKLOCK_TAKE_BAR : ZKLOCK_TAKE_KEEP;
+			else if (!take->alone)
+				request = ZKLOCK_TAKE_FINISH;
+			else if (take->same || ZKLOCK_QUEUE_MUTANT == 11)
+				request = ZKLOCK_TAKE_DELETE;
+			else
+				request = ZKLOCK_TAKE_COMPARE;
+			break;
+		case ZKLOCK_TAKE_RETURNED:
+			request = request_about_marks(take);
+			if (request == ZKLOCK_TAKE_NOTHING)
+				request = ZKLOCK_TAKE_GIVE;
+			break;
+	}
+	take->open = request != ZKLOCK_TAKE_NOTHING;
+	return request;
+}
+
+/* There are no marks to be looked at. */
+static void
+forget_marks(ZkTake *take)
+{
+	take->unseen = take->half = take->torn = take->ours = take->others = false;
+}
+
+static void
+start_over(ZkTake *take)
+{
+	take->state = take->leaving ? ZKLOCK_TAKE_FREE : ZKLOCK_TAKE_WANTED;
+	take->open = take->doubt = take->whose = take->barred = false;
+	forget_marks(take);
+}
+
+/* The marks are ours. */
+static void
+marked(ZkTake *take)
+{
+	take->state = take->leaving ? ZKLOCK_TAKE_RETURNED : ZKLOCK_TAKE_READING;
+	take->doubt = take->whose = false;
+}
+
+static ZkTakeNews
+reply_mark(ZkTake *take, ZkItemRc rc, int failed)
+{
+	switch (rc)
+	{
+		case ZKLOCK_ITEM_RC_OK:
+			marked(take);
+			return ZKLOCK_TAKE_NO_NEWS;
+		case ZKLOCK_ITEM_RC_EXISTS:
+			/* somebody's, or our own, of which we have not heard */
+			if (take->doubt && ZKLOCK_QUEUE_MUTANT != 4)
+			{
+				take->whose = true;
+				return ZKLOCK_TAKE_NO_NEWS;
+			}
+			start_over(take);
+			return ZKLOCK_TAKE_MISSED;
+		case ZKLOCK_ITEM_RC_NO_NODE:
+			if (failed == 1)
+				return ZKLOCK_TAKE_NO_DIRECTORY;
+			start_over(take);
+			return ZKLOCK_TAKE_VANISHED;
+		case ZKLOCK_ITEM_RC_LOST:
+		case ZKLOCK_ITEM_RC_NOT_EMPTY:
+		case ZKLOCK_ITEM_RC_UNFIT:
+		case ZKLOCK_ITEM_RC_ERROR:
+			break;
+	}
+	start_over(take);
+	return ZKLOCK_TAKE_REFUSED;
+}
+
+static ZkTakeNews
+reply_whose(ZkTake *take, ZkItemRc rc)
+{
+	if (rc == ZKLOCK_ITEM_RC_OK ||
+		(rc == ZKLOCK_ITEM_RC_NO_NODE && ZKLOCK_QUEUE_MUTANT == 5))
+	{
+		marked(take);
+		take->unseen = true; /* the one below the item is not seen yet */
+		return ZKLOCK_TAKE_NO_NEWS;
+	}
+	start_over(take);
+	return rc == ZKLOCK_ITEM_RC_NO_NODE ? ZKLOCK_TAKE_MISSED : ZKLOCK_TAKE_REFUSED;
+}
+
+static ZkTakeNews
+reply_read(ZkTake *take, ZkItemRc rc)
+{
+	if (take->leaving)
+	{
+		take->state = ZKLOCK_TAKE_RETURNED;
+		return ZKLOCK_TAKE_NO_NEWS;
+	}
+	if (rc == ZKLOCK_ITEM_RC_OK)
+		take->state = ZKLOCK_TAKE_READ;
+	else
+	{
+		take->state = ZKLOCK_TAKE_RETURNED;
+		if (rc == ZKLOCK_ITEM_RC_UNFIT)
+			return ZKLOCK_TAKE_UNFIT;
+		/* it is gone, but for the mark in held/: then another one is chosen */
+		if (rc != ZKLOCK_ITEM_RC_NO_NODE)
+			return ZKLOCK_TAKE_REFUSED;
+	}
+	return ZKLOCK_TAKE_NO_NEWS;
+}
+
+static ZkTakeNews
+over(ZkTake *take, ZkTakeNews news)
+{
+	/* one that was refused is its backend's still */
+	start_over(take);
+	return news;
+}
+
+/* The marks are not both there. */
+static void
+tear(ZkTake *take)
+{
+	forget_marks(take);
+	take->torn = true;
+}
+
+/* A mark was looked at. */
+static ZkTakeNews
+reply_see(ZkTake *take, ZkTakeRequest request, ZkItemRc rc)
+{
+	bool ours = rc == ZKLOCK_ITEM_RC_OK;
+
+	if (!ours && rc != ZKLOCK_ITEM_RC_NO_NODE && rc != ZKLOCK_ITEM_RC_EXISTS)
+		return ZKLOCK_TAKE_NO_NEWS; /* again, then */
+	if (take->torn)
+	{
+		take->ours = ours;
+		take->others = !ours;
+		return ZKLOCK_TAKE_NO_NEWS;
+	}
+	if (ours)
+	{
+		take->half = request == ZKLOCK_TAKE_SEE && ZKLOCK_QUEUE_MUTANT != 14;
+		take->unseen = take->half;
+		return ZKLOCK_TAKE_NO_NEWS;
+	}
+	tear(take);
+	if (take->state != ZKLOCK_TAKE_HELD)
+		return ZKLOCK_TAKE_NO_NEWS;
+	take->lost = true;
+	return ZKLOCK_TAKE_LOST;
+}
+
+/* The mark in held/ is there again. */
+static ZkTakeNews
+reply_repair(ZkTake *take, ZkItemRc rc)
+{
+	if (rc == ZKLOCK_ITEM_RC_OK || rc == ZKLOCK_ITEM_RC_EXISTS)
+		forget_marks(take);
+	return rc == ZKLOCK_ITEM_RC_NO_NODE ? ZKLOCK_TAKE_NO_DIRECTORY : ZKLOCK_TAKE_NO_NEWS;
+}
+
+/* The mark in held/ was deleted, or was not there: none of ours is left. */
+static ZkTakeNews
+reply_clear(ZkTake *take, ZkItemRc rc)
+{
+	if (rc != ZKLOCK_ITEM_RC_OK && rc != ZKLOCK_ITEM_RC_NO_NODE)
+		return ZKLOCK_TAKE_NO_NEWS;
+	forget_marks(take);
+	if (take->state != ZKLOCK_TAKE_DONE)
+		return over(take, ZKLOCK_TAKE_GIVEN);
+	take->alone = true;
+	return ZKLOCK_TAKE_NO_NEWS;
+}
+
+/* The marks were to be ended together; "news", if they are. */
+static ZkTakeNews
+reply_end(ZkTake *take, ZkItemRc rc, ZkTakeNews news)
+{
+	if (rc == ZKLOCK_ITEM_RC_OK)
+		return over(take, news);
+	/* done before, though we did not hear of it; or somebody has deleted a mark */
+	if (rc == ZKLOCK_ITEM_RC_NO_NODE)
+		tear(take);
+	if (rc == ZKLOCK_ITEM_RC_NOT_EMPTY)
+		take->barred = true;
+	return ZKLOCK_TAKE_NO_NEWS;
+}
+
+/* The item was asked about, or was to be ended, without its marks. */
+static ZkTakeNews
+reply_alone(ZkTake *take, ZkTakeRequest request, ZkItemRc rc)
+{
+	if (rc == ZKLOCK_ITEM_RC_NO_NODE)
+		return over(take, ZKLOCK_TAKE_ENDED);
+	/* it is another one; or somebody else has it: a second time, then */
+	if (rc == ZKLOCK_ITEM_RC_EXISTS)
+		return over(take, ZKLOCK_TAKE_GIVEN);
+	if (request == ZKLOCK_TAKE_COMPARE)
+		take->same = rc == ZKLOCK_ITEM_RC_OK;
+	else if (rc == ZKLOCK_ITEM_RC_OK)
+		return over(take,
+					request == ZKLOCK_TAKE_BAR ? ZKLOCK_TAKE_BARRED : ZKLOCK_TAKE_ENDED);
+	/* somebody else has it, or has made a node below it */
+	else if (rc == ZKLOCK_ITEM_RC_NOT_EMPTY && ZKLOCK_QUEUE_MUTANT == 18)
+		return over(take, ZKLOCK_TAKE_GIVEN);
+	else if (rc == ZKLOCK_ITEM_RC_NOT_EMPTY)
+		take->barred = true;
+	return ZKLOCK_TAKE_NO_NEWS;
+}
+
+ZkTakeNews
+zklock_take_reply(ZkTake *take, ZkTakeRequest request, ZkItemRc rc, int failed)
+{
+	assert(take->open);
+	take->open = false;
+	if (rc == ZKLOCK_ITEM_RC_LOST)
+	{
+		/* all of these can be asked for again */
+		if (request == ZKLOCK_TAKE_MARK)
+			take->doubt = true;
+		return ZKLOCK_TAKE_NO_NEWS;
+	}
+	switch (request)
+	{
+		case ZKLOCK_TAKE_NOTHING:
+			break;
+		case ZKLOCK_TAKE_MARK:
+			return reply_mark(take, rc, failed);
+		case ZKLOCK_TAKE_WHOSE:
+			return reply_whose(take, rc);
+		case ZKLOCK_TAKE_READ_IT:
+			return reply_read(take, rc);
+		case ZKLOCK_TAKE_FINISH:
+			return reply_end(take, rc, ZKLOCK_TAKE_ENDED);
+		case ZKLOCK_TAKE_KEEP:
+			return reply_end(take, rc, ZKLOCK_TAKE_BARRED);
+		case ZKLOCK_TAKE_GIVE:
+			return reply_end(take, rc, ZKLOCK_TAKE_GIVEN);
+		case ZKLOCK_TAKE_COMPARE:
+		case ZKLOCK_TAKE_DELETE:
+		case ZKLOCK_TAKE_BAR:
+			return reply_alone(take, request, rc);
+		case ZKLOCK_TAKE_SEE:
+		case ZKLOCK_TAKE_SEE_IT:
+			return reply_see(take, request, rc);
+		case ZKLOCK_TAKE_REPAIR:
+			return reply_repair(take, rc);
+		case ZKLOCK_TAKE_CLEAR:
+			return reply_clear(take, rc);
+	}
+	return ZKLOCK_TAKE_NO_NEWS;
+}
+
+void
+zklock_take_resumed(ZkTake *take)
+{
+	if (take->open && take->state == ZKLOCK_TAKE_TAKING && !take->whose &&
+		ZKLOCK_QUEUE_MUTANT != 6)
+		take->doubt = true;
+	/* the ensemble may have gone back meanwhile */
+	take->open = take->same = take->barred = take->ours = take->others = false;
+}
+
+void
+zklock_take_connected(ZkTake *take)
+{
+	assert(!take->open);
+	switch ((ZkTakeState) take->state)
+	{
+		case ZKLOCK_TAKE_FREE:
+		case ZKLOCK_TAKE_WANTED:
+		case ZKLOCK_TAKE_TAKING:
+			break;
+		case ZKLOCK_TAKE_READING:
+		case ZKLOCK_TAKE_READ:
+		case ZKLOCK_TAKE_HELD:
+		case ZKLOCK_TAKE_DONE:
+		case ZKLOCK_TAKE_RETURNED:
+			take->unseen =
+				!take->torn && !take->alone && !take->gone && ZKLOCK_QUEUE_MUTANT != 13;
+			take->half = false;
+			break;
+	}
+}
+
+void
+zklock_take_forfeit(ZkTake *take)
+{
+	assert(take->state == ZKLOCK_TAKE_HELD);
+	if (ZKLOCK_QUEUE_MUTANT != 15)
+		take->lost = true;
+	/* the marks may be there */
+	if (ZKLOCK_QUEUE_MUTANT == 16)
+		take->gone = true;
+}
+
+bool
+zklock_take_session_lost(ZkTake *take)
+{
+	bool told;
+
+	take->open = take->barred = false;
+	take->same = take->same && ZKLOCK_QUEUE_MUTANT == 12;
+	switch ((ZkTakeState) take->state)
+	{
+		case ZKLOCK_TAKE_FREE:
+		case ZKLOCK_TAKE_WANTED:
+			break;
+		case ZKLOCK_TAKE_TAKING:
+		case ZKLOCK_TAKE_READING:
+		case ZKLOCK_TAKE_READ:
+			start_over(take);
+			break;
+		case ZKLOCK_TAKE_HELD:
+			if (ZKLOCK_QUEUE_MUTANT != 7)
+				take->lost = take->gone = true;
+			told = take->torn;
+			forget_marks(take);
+			return !told;
+		case ZKLOCK_TAKE_DONE:
+			/* marks that are there are another's */
+			forget_marks(take);
+			take->alone = true;
+			break;
+		case ZKLOCK_TAKE_RETURNED:
+			forget_marks(take);
+			take->state = ZKLOCK_TAKE_FREE;
+			break;
+	}
+	return false;
+}
+
+void
+zklock_take_leave(ZkTake *take)
+{
+	assert(take->state != ZKLOCK_TAKE_FREE && take->state != ZKLOCK_TAKE_HELD &&
+		   !take->leaving);
+	take->leaving = true;
+	if (take->state == ZKLOCK_TAKE_WANTED)
+		take->state = ZKLOCK_TAKE_FREE;
+	else if (take->state == ZKLOCK_TAKE_READ ||
+			 (take->state == ZKLOCK_TAKE_READING && !take->open))
+		take->state = ZKLOCK_TAKE_RETURNED;
+}
+
+void
+zklock_take_end(ZkTake *take, bool committed)
+{
+	/* the marks may be looked at */
+	assert(take->state == ZKLOCK_TAKE_HELD && (!take->open || take->unseen));
+	take->leaving = true;
+	if (committed)
+	{
+		take->state = ZKLOCK_TAKE_DONE;
+		take->alone = take->gone;
+	}
+	else
+		take->state = take->gone ? ZKLOCK_TAKE_FREE : ZKLOCK_TAKE_RETURNED;
+}
+
+/* ------------------------------------------------------------------------
+ * A put
+ * ------------------------------------------------------------------------
+ */
+
+ZkPutVerdict
+zklock_put_judge(const ZkPutFacts *facts)
+{
+	bool own = facts->own_life || (facts->own_name && facts->timeline);
+
+	/* whoever has not come to the end of the log knows of no commit but those before */
+	if (facts->recovering)
+		return ZKLOCK_PUT_LATER;
+	/* its number is another transaction's here, or will be */
+	if (!facts->history && ZKLOCK_QUEUE_MUTANT != 8)
+		return ZKLOCK_PUT_LEAVE;
+
+	/*
+	 * On one and the same timeline a copy of the disks may be, of which the log says
+	 * nothing: so it takes our name, too.  Past a switch of timelines all that is said of
+	 * before is true of whoever wrote it.
+	 */
+	if (facts->timeline && !own)
+		return ZKLOCK_PUT_LEAVE;
+	if (facts->in_progress && ZKLOCK_QUEUE_MUTANT != 9)
+		return ZKLOCK_PUT_LATER;
+	if (facts->unknown)
+		return ZKLOCK_PUT_LEAVE;
+	if (facts->committed)
+		return ZKLOCK_PUT_MOVE;
+	/* that it has not committed here says nothing of the server that goes on there */
+	return own || ZKLOCK_QUEUE_MUTANT == 10 ? ZKLOCK_PUT_DROP : ZKLOCK_PUT_LEAVE;
+}

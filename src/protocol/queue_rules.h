@@ -1,0 +1,379 @@
+/*-------------------------------------------------------------------------
+ *
+ * queue_rules.h
+ *	  Work that is handed out: items of queues, as ZooKeeper has them.
+ *
+ * Pure: no postgres.h, no zookeeper.h, no clock, no allocation.  The worker links it,
+ * and the simulator (test/sim/queue_sim.c).
+ *
+ * A queue is a persistent directory <root>/queues/<encoded name>, with
+ *
+ *	 items/<base>.<index>-<sequence>
+ *		an item, persistent and sequential; its data are the payload
+ *	 items/.../held
+ *		ephemeral: a session has taken it; its data are the name of the other mark.
+ *		Persistent: the item is done, and set aside
+ *	 held/<item's name>.<take>
+ *		the same once more: by which take, and for those who want to know which items are
+ *		taken without a look at each
+ *	 puts/<system>-<life>-<put>-<chunk>
+ *		items of a transaction that has not committed yet, for all that the ensemble knows
+ *
+ * To take an item is to make both marks at once.  The ensemble counts the children ever
+ * made of a node, and so the attempts.
+ *
+ * An item's id is made of the base of fencing tokens as it was when the item was made,
+ * which its name says, the number of the transaction that made it, and its index in that:
+ * so no two have the same, whatever becomes of the ensemble (history.h), and one that
+ * comes back with a backup keeps its own.  The transaction looks whether the base is
+ * still the one that its maker knows.
+ *
+ * To put.  Before the commit the items are written to puts/, in chunks, and acknowledged.
+ * When the transaction is over, each chunk is deleted, and if it has committed, its items
+ * are made in the same step: so that can be repeated until it is known to be done.  Who
+ * finds a chunk that nobody speaks for asks the commit log: zklock_put_judge.
+ *
+ * On each new connection the marks are looked at: an ensemble that was restored may lack
+ * them, though the session is there, or somebody may have deleted one.  An item is lost
+ * unless both are there, and this take's.
+ *
+ * To end a take.  At the commit marks and item are deleted in one step, else the marks.
+ * One of the marks has a name that no other take ever gives, and they come and go
+ * together.  So that step can be repeated until it is answered, without harm to whoever
+ * has the item by then.  When the session is lost after the commit, the item alone is
+ * deleted, which the ensemble refuses while anybody has it: a node with children.  That
+ * goes by its name, which may be another item's by then, where the ensemble has gone back
+ * or somebody has deleted the directories of the queue: numbers begin again there.  So
+ * it is read first, and its id compared.  Where the marks are not both there, the
+ * one below the item is looked at: if it is this take's, the other one is made again, and
+ * they are ended together, for others watch held/; else the one in held/ is deleted.
+ *
+ * Foreign hands.  Data that zklock cannot have put are handed to nobody, and stand in
+ * nobody's way (ZKLOCK_ITEM_ASIDE).  Below an item somebody may make a node: then the
+ * item can be taken, and cannot be deleted when it is done.  So that nobody takes it
+ * again, it is given a mark that stays.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_QUEUE_RULES_H
+#define ZKLOCK_QUEUE_RULES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* bytes of a payload */
+#define ZKLOCK_ITEM_MAX (64 * 1024)
+
+/* ------------------------------------------------------------------------
+ * Names and ids
+ * ------------------------------------------------------------------------
+ */
+
+/* Of an item's name, with the NUL. */
+#define ZKLOCK_ITEM_NAME 40
+
+/* Items of a chunk, and so of a transaction of the ensemble. */
+#define ZKLOCK_CHUNK_ITEMS 256
+
+/* Base and transaction number, of which an id is made, are less. */
+#define ZKLOCK_ITEM_TOKENS (INT64_C(1) << 55)
+
+typedef struct ZkItemName
+{
+	int64_t base;
+	int index;
+	int64_t sequence;
+} ZkItemName;
+
+/* What comes before the sequence number.  Room: ZKLOCK_ITEM_NAME. */
+extern void zklock_item_prefix(char *buf, int64_t base, int index);
+
+/* False: it is no item that zklock has made. */
+extern bool zklock_item_parse(const char *name, ZkItemName *item);
+
+/* 0: there is no such id. */
+extern int64_t zklock_item_id(const ZkItemName *item, int64_t czxid);
+
+/* The name of a take's mark in held/: a random number, of a server's shared memory, and
+ * one of the take.  With the NUL. */
+#define ZKLOCK_MARK_NAME (ZKLOCK_ITEM_NAME + 25)
+
+extern void zklock_item_mark(char *buf, const char *item, uint64_t life, uint32_t take);
+
+/* Cut a name of held/ off behind the item's name.  False: zklock has not made it. */
+extern bool zklock_item_of_mark(char *mark, uint64_t *life, uint32_t *take);
+
+/* ------------------------------------------------------------------------
+ * Chunks
+ * ------------------------------------------------------------------------
+ */
+
+/* Of the name of a chunk, with the NUL. */
+#define ZKLOCK_CHUNK_NAME 64
+
+typedef struct ZkChunkName
+{
+	uint64_t system; /* PostgreSQL's system identifier: copies of a server have the same */
+	uint64_t life;	 /* random: of a server's shared memory */
+	uint32_t put;
+	uint32_t chunk;
+} ZkChunkName;
+
+extern void zklock_chunk_format(char *buf, const ZkChunkName *name);
+extern bool zklock_chunk_parse(const char *text, ZkChunkName *name);
+
+/* Whose transaction it is. */
+typedef struct ZkChunkHead
+{
+	int timeline;
+	uint64_t lsn; /* on which there is a record of the transaction before this */
+	uint64_t xid;
+	uint64_t server; /* zklock_hash_child of its name */
+	int nitems;
+	int length[ZKLOCK_CHUNK_ITEMS];
+} ZkChunkHead;
+
+/* The longest head as text: five numbers of 20 digits, lengths, separators, a NUL. */
+#define ZKLOCK_CHUNK_HEAD (5 * 21 + ZKLOCK_CHUNK_ITEMS * 6 + 3)
+#define ZKLOCK_CHUNK_MAX  (ZKLOCK_CHUNK_HEAD + ZKLOCK_ITEM_MAX)
+
+/* Write the head; payloads follow.  Room: ZKLOCK_CHUNK_HEAD.  Returns its length. */
+extern int zklock_chunk_write(char *buf, const ZkChunkHead *head);
+
+/* Where the payloads begin, NULL if this is no chunk. */
+extern const char *zklock_chunk_read(const char *data, size_t len, ZkChunkHead *head);
+
+/* ------------------------------------------------------------------------
+ * Replies
+ * ------------------------------------------------------------------------
+ */
+
+typedef enum ZkItemRc
+{
+	ZKLOCK_ITEM_RC_OK,
+	ZKLOCK_ITEM_RC_NO_NODE,
+	ZKLOCK_ITEM_RC_EXISTS,
+	ZKLOCK_ITEM_RC_NOT_EMPTY,
+	ZKLOCK_ITEM_RC_LOST,  /* done or not, nobody knows */
+	ZKLOCK_ITEM_RC_UNFIT, /* it was read, and zklock has not put it */
+	ZKLOCK_ITEM_RC_ERROR
+} ZkItemRc;
+
+/* ------------------------------------------------------------------------
+ * The items of a queue, as this server knows them
+ * ------------------------------------------------------------------------
+ */
+
+typedef enum ZkItemState
+{
+	ZKLOCK_ITEM_NEW,	 /* listed: nobody had it, for all we know */
+	ZKLOCK_ITEM_FREE,	 /* looked at: nobody had it */
+	ZKLOCK_ITEM_SUSPECT, /* gone, or somebody's, perhaps: to be looked at */
+	ZKLOCK_ITEM_ASKED,	 /* is being looked at */
+	ZKLOCK_ITEM_HELD,	 /* another server has it */
+	ZKLOCK_ITEM_OURS,	 /* a take of this server is at it */
+	ZKLOCK_ITEM_ASIDE,	 /* zklock has not put it: nobody is to have it */
+	ZKLOCK_ITEM_GONE
+} ZkItemState;
+
+typedef struct ZkItem
+{
+	int64_t sequence;
+	uint8_t state;				 /* ZkItemState */
+	char name[ZKLOCK_ITEM_NAME]; /* key, with the sequence */
+} ZkItem;
+
+typedef struct ZkItems
+{
+	ZkItem *item; /* in their order; the caller's memory */
+	int n;
+	int first;		 /* all before it are gone */
+	bool known;		 /* as of a listing on this connection */
+	bool listed;	 /* it is all there is, or a watch will tell */
+	bool held_known; /* as of a listing of held/, or a watch will tell */
+	bool listing;	 /* a listing of items/ is out ... */
+	bool listing_held;
+	int asked; /* items ASKED */
+	int wary;  /* items to be looked at before one tries to take them: others are here */
+} ZkItems;
+
+/* How many items are looked at at a time. */
+#define ZKLOCK_ITEMS_WINDOW 16
+
+typedef enum ZkChoice
+{
+	ZKLOCK_CHOOSE_TAKE,		 /* this one */
+	ZKLOCK_CHOOSE_LOOK,		 /* look at these first: they are ASKED now */
+	ZKLOCK_CHOOSE_LIST,		 /* list items/, with a watch */
+	ZKLOCK_CHOOSE_LIST_HELD, /* list held/, with a watch */
+	ZKLOCK_CHOOSE_WAIT,		 /* for a reply */
+	ZKLOCK_CHOOSE_NONE		 /* there is none that nobody has */
+} ZkChoice;
+
+/*
+ * The oldest item that nobody has, or what is to be asked to find it.  "which": indexes,
+ * room ZKLOCK_ITEMS_WINDOW; one for TAKE, which is OURS then, *nwhich for LOOK.
+ */
+extern ZkChoice zklock_items_choose(ZkItems *items, int *which, int *nwhich);
+
+/* By its name; -1: it is not known (any more). */
+extern int zklock_items_find(const ZkItems *items, const char *name);
+
+/*
+ * A listing of items/, in their order, with the memory of it: what is known of those that
+ * were there before stays.  Those that others have, or we, are there as long as it says so.
+ */
+extern void zklock_items_listed(ZkItems *items, ZkItem *item, int n);
+
+/* ... of held/; its names in any order.  May sort them. */
+extern void zklock_items_listed_held(ZkItems *items, const char **held, int n);
+
+/* A listing was not answered, or refused. */
+extern void zklock_items_not_listed(ZkItems *items, bool held);
+
+/* What a look at an item has shown, known by its number: is there a mark below it? */
+extern void zklock_items_looked(ZkItems *items, int64_t sequence, ZkItemRc rc, bool held);
+
+/* A take of ours has met somebody else: it is his, or gone. */
+extern void zklock_items_missed(ZkItems *items, const char *name, bool gone);
+
+/* A take of ours has read what zklock has not put. */
+extern void zklock_items_set_aside(ZkItems *items, const char *name);
+
+/* A take of ours is over: the item is gone, or anybody's again. */
+extern void zklock_items_left(ZkItems *items, const char *name, bool gone);
+
+/* A watch has fired. */
+extern void zklock_items_changed(ZkItems *items, bool held);
+
+/* The connection is lost, and with it watches and replies: nothing is known for sure but
+ * where our takes are. */
+extern void zklock_items_forget(ZkItems *items);
+
+/* ------------------------------------------------------------------------
+ * A take
+ * ------------------------------------------------------------------------
+ */
+
+typedef enum ZkTakeState
+{
+	ZKLOCK_TAKE_FREE,
+	ZKLOCK_TAKE_WANTED,	 /* it has no item yet */
+	ZKLOCK_TAKE_TAKING,	 /* the marks are being made */
+	ZKLOCK_TAKE_READING, /* they are made; the payload is not here yet */
+	ZKLOCK_TAKE_READ,	 /* it is here, and the backend is to fetch it */
+	ZKLOCK_TAKE_HELD,	 /* the transaction has it */
+	ZKLOCK_TAKE_DONE,	 /* ... and has committed */
+	ZKLOCK_TAKE_RETURNED /* ... or not */
+} ZkTakeState;
+
+typedef struct ZkTake
+{
+	uint8_t state; /* ZkTakeState */
+	bool leaving;  /* the backend has gone before it had it */
+	bool open;	   /* a request is out */
+	bool doubt;	   /* marks were asked for, and the reply is lost */
+	bool whose;	   /* whose are the marks? */
+	bool alone;	   /* DONE: the item without its marks is to be deleted ... */
+	bool same;	   /* ... and it is the one that was had, not another of its name */
+	bool barred;   /* DONE: others have made a node below it, so it cannot be deleted */
+	bool lost;	   /* HELD: the transaction has it no more, or was told so */
+	bool gone;	   /* ... with the session: there is no mark of it */
+	bool unseen; /* the marks were made on an earlier connection: are they there still? */
+	bool half;	 /* ... the one in held/ is */
+	bool torn;	 /* they are not both there and ours */
+	bool ours;	 /* ... the one below the item is */
+	bool others; /* ... it is not */
+} ZkTake;
+
+/* What to ask for. */
+typedef enum ZkTakeRequest
+{
+	ZKLOCK_TAKE_NOTHING,
+	ZKLOCK_TAKE_MARK,	 /* multi: create items/.../held, create held/... */
+	ZKLOCK_TAKE_WHOSE,	 /* get held/...: is it there? */
+	ZKLOCK_TAKE_SEE,	 /* ... and of our session?  EXISTS: it is not */
+	ZKLOCK_TAKE_SEE_IT,	 /* get items/.../held: is it this take's?  EXISTS: it is not */
+	ZKLOCK_TAKE_READ_IT, /* get items/... */
+	ZKLOCK_TAKE_FINISH,	 /* multi: delete held/..., items/.../held, and the item */
+	ZKLOCK_TAKE_COMPARE, /* get items/...: is it the one that was had?  EXISTS: another */
+	ZKLOCK_TAKE_DELETE,	 /* delete items/... */
+	ZKLOCK_TAKE_KEEP,	 /* multi: delete held/..., items/.../held, create that to stay */
+	ZKLOCK_TAKE_BAR,  /* create items/.../held to stay.  EXISTS: somebody has the item */
+	ZKLOCK_TAKE_GIVE, /* multi: delete held/..., items/.../held */
+	ZKLOCK_TAKE_REPAIR, /* create held/... */
+	ZKLOCK_TAKE_CLEAR	/* delete held/... */
+} ZkTakeRequest;
+
+/* What a reply means for the item. */
+typedef enum ZkTakeNews
+{
+	ZKLOCK_TAKE_NO_NEWS,
+	ZKLOCK_TAKE_MISSED,		  /* somebody else has it: another one is to be chosen */
+	ZKLOCK_TAKE_VANISHED,	  /* it is gone: likewise */
+	ZKLOCK_TAKE_ENDED,		  /* the take is over, and the item gone */
+	ZKLOCK_TAKE_GIVEN,		  /* the take is over, and the item anybody's */
+	ZKLOCK_TAKE_BARRED,		  /* the take is over, and the item is done and stays */
+	ZKLOCK_TAKE_LOST,		  /* the transaction has lost it */
+	ZKLOCK_TAKE_UNFIT,		  /* zklock has not put it: another one is to be chosen */
+	ZKLOCK_TAKE_NO_DIRECTORY, /* held/ is missing: make it */
+	ZKLOCK_TAKE_REFUSED		  /* for good; the item is anybody's, or will be */
+} ZkTakeNews;
+
+/* What is to be sent, if there is a connection.  It counts as sent. */
+extern ZkTakeRequest zklock_take_request(ZkTake *take);
+
+/* It has been answered.  "failed": the op of a multi that was refused. */
+extern ZkTakeNews zklock_take_reply(ZkTake *take, ZkTakeRequest request, ZkItemRc rc,
+									int failed);
+
+/* The session goes on, on another connection: what was out has been lost. */
+extern void zklock_take_resumed(ZkTake *take);
+
+/* ... or another session, which has begun: marks that there are have to be looked at.
+ * Nothing is out. */
+extern void zklock_take_connected(ZkTake *take);
+
+/* The transaction is told that the item is lost, for all that is known: so it is,
+ * whatever turns out. */
+extern void zklock_take_forfeit(ZkTake *take);
+
+/* The session is lost.  Returns whether the transaction has lost the item by it. */
+extern bool zklock_take_session_lost(ZkTake *take);
+
+/* The backend goes before it has the item: what is there is given back. */
+extern void zklock_take_leave(ZkTake *take);
+
+/* The transaction that has the item ends. */
+extern void zklock_take_end(ZkTake *take, bool committed);
+
+/* ------------------------------------------------------------------------
+ * A put
+ * ------------------------------------------------------------------------
+ */
+
+/* What is known of a chunk that nobody in shared memory speaks for. */
+typedef struct ZkPutFacts
+{
+	bool recovering;  /* we replay somebody's log */
+	bool own_life;	  /* it was made since our shared memory is there */
+	bool own_name;	  /* by a server of our name, and no other that lives has it */
+	bool timeline;	  /* on our timeline */
+	bool history;	  /* the record of its transaction is in our log */
+	bool in_progress; /* the transaction, here */
+	bool unknown;	  /* it is too old for the commit log */
+	bool committed;
+} ZkPutFacts;
+
+typedef enum ZkPutVerdict
+{
+	ZKLOCK_PUT_MOVE,  /* it has committed: into the queue */
+	ZKLOCK_PUT_DROP,  /* it never will */
+	ZKLOCK_PUT_LATER, /* look again */
+	ZKLOCK_PUT_LEAVE  /* it is not for us to say */
+} ZkPutVerdict;
+
+extern ZkPutVerdict zklock_put_judge(const ZkPutFacts *facts);
+
+#endif /* ZKLOCK_QUEUE_RULES_H */

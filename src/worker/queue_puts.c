@@ -1,0 +1,817 @@
+/*-------------------------------------------------------------------------
+ *
+ * queue_puts.c
+ *	  The worker writes what transactions put, and puts it into the queues or away.
+ *
+ * Before the commit: what backends post is created under <queue>/puts, chunk by chunk.
+ * When the transaction is over, each chunk is read again, and moved, or deleted.  It is
+ * read since nobody has it any more: a backend has gone on, and a new worker was not there.
+ *
+ * Chunks that no put in shared memory speaks for are strays: a server that is restarted
+ * finds its own, and one that is promoted those of the server that it replaces.  So once
+ * in the life of shared memory we look for those of our system, and judge them by the
+ * commit log, one after the other; and once more if the ensemble has gone back, or may
+ * have, unnoticed, since a put was settled.  No others come up: a put stays until its
+ * chunks are known to be gone.
+ *
+ * What a leader shows that was deposed is known to be so when a heartbeat was
+ * acknowledged on the same connection.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+#include "compat.h"
+
+#include "access/timeline.h"
+#include "access/transam.h"
+#include "access/xlog.h"
+#include "storage/procarray.h"
+#include "utils/memutils.h"
+
+#include "ensemble.h"
+#include "member.h"
+#include "names.h"
+#include "path.h"
+#include "queue_puts.h"
+#include "queue_shared.h"
+#include "queue_takes.h"
+#include "session.h"
+#include "table.h"
+#include "tag.h"
+#include "trouble.h"
+
+/* ZkRequestTag.uuid: of a put (entry, generation: its serial) ... */
+#define TAG_LENGTH 0 /* a get of items/; hash: the round */
+#define TAG_WRITE  1 /* the same, of a chunk's create */
+#define TAG_READ   2 /* hash: the chunk */
+#define TAG_MOVE   3
+#define TAG_DROP   4
+/* ... and of the look for strays (generation: its number) */
+#define TAG_SERVERS		 100
+#define TAG_QUEUES		 101
+#define TAG_CHUNKS		 102 /* hash: the queue */
+#define TAG_STRAY_READ	 103
+#define TAG_STRAY_SETTLE 104
+
+/* An ensemble that goes back by less than that, in session timeouts, may do so unnoticed:
+ * no heartbeat shows it.  They are two apart at most. */
+#define UNNOTICED 3
+
+static bool due = true;
+static bool proven = false;	 /* a heartbeat was acknowledged on this connection */
+static int64 settled_at = 0; /* ns: a put was, last */
+
+/* ------------------------------------------------------------------------
+ * Chunks
+ * ------------------------------------------------------------------------
+ */
+
+static char *
+chunk_path(const char *queue, const char *chunk)
+{
+	return zklock_path_name(ZKLOCK_KIND_QUEUE, queue, psprintf("puts/%s", chunk));
+}
+
+static char *
+own_chunk_path(const char *queue, uint32 put, uint32 chunk)
+{
+	ZkChunkName name = {
+		.system = GetSystemIdentifier(),
+		.life = zklock_queue_shared->life,
+		.put = put,
+		.chunk = chunk,
+	};
+	char text[ZKLOCK_CHUNK_NAME];
+
+	zklock_chunk_format(text, &name);
+	return chunk_path(queue, text);
+}
+
+/*
+ * Put its items into the queue, and delete it, in one step.  Returns how many these are;
+ * 0: it is damaged; -1: not now, since the base of ids is not known.
+ */
+static int
+send_move(const char *queue, const char *path, const char *data, int len,
+		  const ZkRequestTag *tag)
+{
+	ZkChunkHead *head = palloc(sizeof(ZkChunkHead));
+	const char *payload = zklock_chunk_read(data, (size_t) len, head);
+	ZkOp *ops;
+	int64 base;
+	int32 version;
+
+	if (!zklock_ensemble_base(&base, &version) || base >= ZKLOCK_ITEM_TOKENS)
+		return -1;
+	if (payload == NULL)
+		return 0;
+	ops = palloc0(sizeof(ZkOp) * (Size) (head->nitems + 2));
+	ops[0] = (ZkOp){.type = ZKLOCK_OP_DELETE, .path = path, .version = -1};
+	ops[1] =
+		(ZkOp){.type = ZKLOCK_OP_CHECK, .path = zklock_path_tokens(), .version = version};
+	for (int i = 0; i < head->nitems; i++)
+	{
+		char prefix[ZKLOCK_ITEM_NAME];
+
+		zklock_item_prefix(prefix, base, i);
+		ops[i + 2] = (ZkOp){.type = ZKLOCK_OP_CREATE,
+							.path = zklock_path_name(ZKLOCK_KIND_QUEUE, queue,
+													 psprintf("items/%s", prefix)),
+							.data = payload,
+							.datalen = head->length[i],
+							.mode = ZKLOCK_CREATE_PERSISTENT_SEQUENTIAL};
+		payload += head->length[i];
+	}
+	zklock_session_sent(
+		zklock_client_multi(zklock_session_client(), ops, head->nitems + 2, tag));
+	return head->nitems;
+}
+
+/* What a refused move calls for.  True: it was done before. */
+static bool
+move_was_done(const ZkMessage *message, const char *queue)
+{
+	if (message->rc == ZKLOCK_ZNONODE && message->failed_op == 0)
+		return true;
+	if (message->rc == ZKLOCK_ZNONODE && message->failed_op >= 2)
+		zklock_queue_takes_make_queue(queue);
+	else if (message->rc != ZKLOCK_ZNONODE && message->rc != ZKLOCK_ZBADVERSION)
+		zklock_trouble_refused(message); /* else the base is about to be read again */
+	return false;
+}
+
+/* ------------------------------------------------------------------------
+ * Puts of this life
+ * ------------------------------------------------------------------------
+ */
+
+static void
+send_chunk(ZkQueueBuffer *buffer)
+{
+	ZkClient *client = zklock_session_client();
+	ZkQueuePut *put =
+		&zklock_queue_shared->put[buffer->put]; /* its backend waits for us */
+	ZkRequestTag tag = {
+		.kind = ZKLOCK_TAG_QUEUE_PUTS,
+		.entry = (uint32) buffer->put,
+		.generation = buffer->serial,
+		.uuid = TAG_LENGTH,
+		.hash = buffer->round,
+	};
+
+	if (client != NULL && buffer->chunk == 0)
+		zklock_session_sent(
+			zklock_client_get(client,
+							  zklock_path_name(ZKLOCK_KIND_QUEUE, put->queue, "items"),
+							  false, &tag));
+	tag.uuid = TAG_WRITE;
+	if (client != NULL)
+		zklock_session_sent(
+			zklock_client_create(client,
+								 own_chunk_path(put->queue, buffer->serial, buffer->chunk),
+								 buffer->data, buffer->len, ZKLOCK_CREATE_PERSISTENT, &tag));
+	LWLockAcquire(zklock_queue_shared->box.lock, LW_EXCLUSIVE);
+	if (client == NULL)
+		put->again = true;
+	buffer->state = ZKLOCK_BUFFER_FREE;
+	ConditionVariableBroadcast(&zklock_queue_shared->room_cv);
+	ConditionVariableBroadcast(&put->cv);
+	LWLockRelease(zklock_queue_shared->box.lock);
+}
+
+static void
+send_chunks(void)
+{
+	for (int i = 0; i < ZKLOCK_QUEUE_BUFFERS; i++)
+	{
+		ZkQueueBuffer *buffer = &zklock_queue_shared->buffer[i];
+		bool posted;
+
+		LWLockAcquire(zklock_queue_shared->box.lock, LW_EXCLUSIVE);
+		posted = buffer->state == ZKLOCK_BUFFER_POSTED;
+		if (posted)
+			buffer->state = ZKLOCK_BUFFER_SENDING;
+		LWLockRelease(zklock_queue_shared->box.lock);
+		if (posted)
+			send_chunk(buffer);
+	}
+}
+
+static int
+compare_orders(const void *a, const void *b)
+{
+	uint64 x = (*(ZkQueuePut *const *) a)->order;
+	uint64 y = (*(ZkQueuePut *const *) b)->order;
+
+	return x < y ? -1 : x > y;
+}
+
+/*
+ * The next step for what is over.  In the order of the commits; and as the requests of a
+ * session are done in their order, so are the items.
+ */
+static void
+settle(void)
+{
+	ZkQueuePut *puts[ZKLOCK_QUEUE_PUTS];
+	int nputs = 0;
+
+	LWLockAcquire(zklock_queue_shared->box.lock, LW_EXCLUSIVE);
+	for (int i = 0; i < ZKLOCK_QUEUE_PUTS; i++)
+	{
+		ZkQueuePut *put = &zklock_queue_shared->put[i];
+
+		if ((put->state != ZKLOCK_PUT_COMMITTED && put->state != ZKLOCK_PUT_ABORTED) ||
+			put->open || put->pause)
+			continue;
+		if (put->settled < put->nchunks)
+		{
+			put->open = true;
+			puts[nputs++] = put;
+			continue;
+		}
+		put->state = ZKLOCK_PUT_FREE;
+		ConditionVariableBroadcast(&zklock_queue_shared->room_cv);
+		zklock_queue_takes_look_again();
+	}
+	LWLockRelease(zklock_queue_shared->box.lock);
+
+	/* nobody else moves what is over */
+	qsort(puts, (size_t) nputs, sizeof(ZkQueuePut *), compare_orders);
+	for (int i = 0; i < nputs; i++)
+	{
+		const ZkQueuePut *put = puts[i];
+		char *path = own_chunk_path(put->queue, put->serial, (uint32) put->settled);
+		ZkRequestTag tag = {
+			.kind = ZKLOCK_TAG_QUEUE_PUTS,
+			.entry = (uint32) (put - zklock_queue_shared->put),
+			.generation = put->serial,
+			.uuid = put->state == ZKLOCK_PUT_COMMITTED ? TAG_READ : TAG_DROP,
+			.hash = (uint64) put->settled,
+		};
+
+		if (put->state == ZKLOCK_PUT_COMMITTED)
+			zklock_session_sent(
+				zklock_client_get(zklock_session_client(), path, false, &tag));
+		else
+			zklock_session_sent(zklock_client_delete(zklock_session_client(), path, &tag));
+	}
+}
+
+/* The reply to what was asked before the transaction is over.  With the lock. */
+static void
+written(ZkQueuePut *put, const ZkMessage *message, bool *missing)
+{
+	if (put->state != ZKLOCK_PUT_WRITING || put->round != message->tag.hash)
+		return;
+	if (zklock_rc_is_lost(message->rc))
+		put->again = true;
+	else if (message->tag.uuid == TAG_LENGTH)
+	{
+		if (message->rc == ZKLOCK_ZOK)
+			put->length = message->nchildren;
+		else if (message->rc == ZKLOCK_ZNONODE)
+			put->length = 0;
+		else
+			put->rc = message->rc;
+	}
+	else if (message->rc == ZKLOCK_ZOK || message->rc == ZKLOCK_ZNODEEXISTS)
+		put->acked++;
+	else if (message->rc == ZKLOCK_ZNONODE)
+		*missing = put->again = true;
+	else
+		put->rc = message->rc;
+	ConditionVariableBroadcast(&put->cv);
+}
+
+/* ... when it is.  Not with the lock: nobody else moves it. */
+static void
+settled(ZkQueuePut *put, const ZkMessage *message)
+{
+	ZkRequestTag tag = message->tag;
+	bool done = false;
+	int n;
+
+	put->open = false;
+	due = true;
+	if (zklock_rc_is_lost(message->rc))
+		return;
+	switch (message->tag.uuid)
+	{
+		case TAG_READ:
+			done = message->rc == ZKLOCK_ZNONODE && proven;
+			put->pause = message->rc != ZKLOCK_ZOK && !done;
+			if (message->rc != ZKLOCK_ZOK || zklock_session_client() == NULL)
+				break;
+			tag.uuid = TAG_MOVE;
+			n = send_move(put->queue,
+						  own_chunk_path(put->queue, put->serial, (uint32) put->settled),
+						  message->data, message->datalen, &tag);
+			if (n == 0)
+				zklock_trouble("znode \"%s\" was damaged: its items are left there",
+							   own_chunk_path(put->queue, put->serial,
+											  (uint32) put->settled));
+			done = n == 0;
+			put->open = n > 0;
+			put->pause = n < 0;
+			break;
+		case TAG_MOVE:
+			if (message->rc == ZKLOCK_ZOK)
+				zklock_queue_count(ZKLOCK_QUEUE_PUT, message->nchildren - 2);
+			done = message->rc == ZKLOCK_ZOK || move_was_done(message, put->queue);
+			/* a directory that was missing has been made */
+			put->pause = !done &&
+				(put->stuck || message->rc != ZKLOCK_ZNONODE || message->failed_op < 2);
+			put->stuck |= !done;
+			break;
+		case TAG_DROP:
+			done = message->rc == ZKLOCK_ZOK || message->rc == ZKLOCK_ZNONODE;
+			put->pause = !done;
+			break;
+	}
+	put->stuck |= put->pause;
+	if (done)
+	{
+		put->settled++;
+		put->stuck = false;
+		settled_at = zklock_clock();
+	}
+}
+
+static void
+put_message(const ZkMessage *message)
+{
+	ZkQueuePut *put = &zklock_queue_shared->put[message->tag.entry];
+	char queue[ZKLOCK_NAME_MAX + 1];
+	bool missing = false;
+	bool over;
+
+	LWLockAcquire(zklock_queue_shared->box.lock, LW_EXCLUSIVE);
+	if (put->serial != message->tag.generation || put->state == ZKLOCK_PUT_FREE)
+	{
+		LWLockRelease(zklock_queue_shared->box.lock);
+		return;
+	}
+	over = message->tag.uuid >= TAG_READ;
+	if (!over)
+		written(put, message, &missing);
+	strlcpy(queue, put->queue, sizeof(queue));
+	LWLockRelease(zklock_queue_shared->box.lock);
+	if (missing)
+		zklock_queue_takes_make_queue(queue);
+	if (over && put->open)
+		settled(put, message);
+}
+
+/* ------------------------------------------------------------------------
+ * Strays
+ * ------------------------------------------------------------------------
+ */
+
+typedef struct Stray
+{
+	char *queue;
+	char *chunk;
+	ZkChunkName name;
+} Stray;
+
+static struct
+{
+	bool wanted;   /* another look */
+	bool running;  /* one that goes on */
+	bool open;	   /* a stray's request is out */
+	uint32 number; /* of the look */
+	bool namesake; /* another server has our name, or a session that we had */
+	bool restart;  /* look again at the next TICK */
+	bool seen;	   /* all of it, if this connection is proven; not that of one before */
+	MemoryContext context;
+	char **queues;
+	int nqueues;
+	int next_queue;
+	int lists_open;
+	Stray *strays;
+	int nstrays;
+	int room;
+	int next;
+} look;
+
+static ZkRequestTag
+look_tag(uint64 what, uint64 hash)
+{
+	return (ZkRequestTag){.kind = ZKLOCK_TAG_QUEUE_PUTS,
+						  .generation = look.number,
+						  .uuid = what,
+						  .hash = hash};
+}
+
+static void
+end_look(void)
+{
+	if (look.context != NULL)
+		MemoryContextDelete(look.context);
+	look.context = NULL;
+	look.running = look.open = look.seen = false;
+	look.queues = NULL;
+	look.strays = NULL;
+	look.nqueues = look.next_queue = look.nstrays = look.room = look.next = 0;
+	look.lists_open = 0;
+}
+
+static void
+begin_look(void)
+{
+	ZkRequestTag servers;
+	ZkRequestTag queues;
+
+	end_look();
+	look.number++;
+	look.wanted = look.restart = look.namesake = false;
+	look.running = true;
+	look.context =
+		AllocSetContextCreate(TopMemoryContext, "zklock strays", ALLOCSET_DEFAULT_SIZES);
+	servers = look_tag(TAG_SERVERS, 0);
+	queues = look_tag(TAG_QUEUES, 0);
+	look.lists_open = 2;
+	(void) zklock_client_sync(zklock_session_client(),
+							  zklock_path_directory(ZKLOCK_KIND_QUEUE), &zklock_no_tag);
+	zklock_session_sent(zklock_client_list(zklock_session_client(), zklock_path_servers(),
+										   false, &servers));
+	zklock_session_sent(zklock_client_list(zklock_session_client(),
+										   zklock_path_directory(ZKLOCK_KIND_QUEUE),
+										   false, &queues));
+}
+
+/* Does a put in shared memory speak for it? */
+static bool
+is_spoken_for(const ZkChunkName *name)
+{
+	bool found = false;
+
+	if (name->life != zklock_queue_shared->life)
+		return false;
+	LWLockAcquire(zklock_queue_shared->box.lock, LW_SHARED);
+	for (int i = 0; i < ZKLOCK_QUEUE_PUTS && !found; i++)
+		found = zklock_queue_shared->put[i].state != ZKLOCK_PUT_FREE &&
+			zklock_queue_shared->put[i].serial == name->put;
+	LWLockRelease(zklock_queue_shared->box.lock);
+	return found;
+}
+
+/* What became of a transaction of which our log has a record.  False: it is too old. */
+static bool
+look_up(uint64 xid, ZkPutFacts *facts)
+{
+	TransactionId id = (TransactionId) xid;
+	FullTransactionId next = ReadNextFullTransactionId();
+
+	if (U64FromFullTransactionId(next) - xid > PG_INT32_MAX)
+		return false;
+	/* in progress first: what ends is in the commit log before it is not */
+	facts->in_progress = TransactionIdIsInProgress(id);
+	LWLockAcquire(XactTruncationLock, LW_SHARED);
+	if (TransactionIdPrecedes(id, ZKLOCK_OLDEST_CLOG_XID))
+	{
+		LWLockRelease(XactTruncationLock);
+		return false;
+	}
+	facts->committed = TransactionIdDidCommit(id);
+	LWLockRelease(XactTruncationLock);
+	return true;
+}
+
+static ZkPutVerdict
+judge(const Stray *stray, const ZkChunkHead *head)
+{
+	ZkPutFacts facts = {.recovering = RecoveryInProgress()};
+	char name[256];
+	TimeLineID timeline;
+
+	if (facts.recovering)
+		return zklock_put_judge(&facts);
+	zklock_effective_server_name(name, sizeof(name));
+	timeline = GetWALInsertionTimeLine();
+	facts.own_life = stray->name.life == zklock_queue_shared->life;
+	facts.own_name = head->server == zklock_hash_child(name) && !look.namesake;
+	facts.timeline = head->timeline == (int) timeline;
+	/* the record ends where it says, which may be where the next timeline begins */
+	facts.history = head->lsn > 1 && head->lsn <= GetXLogInsertRecPtr() &&
+		TransactionIdIsNormal((TransactionId) head->xid) &&
+		head->xid < U64FromFullTransactionId(ReadNextFullTransactionId()) &&
+		tliOfPointInHistory(head->lsn - 1, readTimeLineHistory(timeline)) ==
+			(TimeLineID) head->timeline;
+	facts.unknown = facts.history && !look_up(head->xid, &facts);
+	return zklock_put_judge(&facts);
+}
+
+static void
+take_stray(const ZkMessage *message)
+{
+	const Stray *stray = &look.strays[look.next];
+	char *path = chunk_path(stray->queue, stray->chunk);
+	ZkRequestTag tag = look_tag(TAG_STRAY_SETTLE, 0);
+	ZkChunkHead *head = palloc(sizeof(ZkChunkHead));
+	ZkPutVerdict verdict = ZKLOCK_PUT_LEAVE;
+	bool sent = false;
+
+	if (message->rc == ZKLOCK_ZOK && zklock_session_client() != NULL &&
+		!is_spoken_for(&stray->name) &&
+		zklock_chunk_read(message->data, (size_t) message->datalen, head) != NULL)
+		verdict = judge(stray, head);
+	if (verdict == ZKLOCK_PUT_LATER)
+		look.restart = true;
+	else if (verdict == ZKLOCK_PUT_MOVE)
+	{
+		ereport(LOG,
+				(errmsg("queue items of transaction " UINT64_FORMAT
+						", which has committed, are put into their queue",
+						head->xid)));
+		sent = send_move(stray->queue, path, message->data, message->datalen, &tag) > 0;
+		look.restart |= !sent;
+	}
+	else if (verdict == ZKLOCK_PUT_DROP)
+	{
+		ereport(LOG,
+				(errmsg("queue items of transaction " UINT64_FORMAT
+						", which has not committed, are deleted",
+						head->xid)));
+		zklock_session_sent(zklock_client_delete(zklock_session_client(), path, &tag));
+		sent = true;
+	}
+	if (!sent)
+	{
+		look.open = false;
+		look.next++;
+	}
+}
+
+static void
+settled_stray(const ZkMessage *message)
+{
+	look.open = false;
+	if (message->rc != ZKLOCK_ZOK && message->rc != ZKLOCK_ZNONODE)
+		look.restart = true;
+	if (message->type == ZKLOCK_MSG_MULTI && message->rc == ZKLOCK_ZOK)
+		zklock_queue_count(ZKLOCK_QUEUE_PUT, message->nchildren - 2);
+	else if (message->type == ZKLOCK_MSG_MULTI &&
+			 !move_was_done(message, look.strays[look.next].queue))
+		look.restart = true;
+	look.next++;
+	zklock_queue_takes_look_again();
+}
+
+/* The chunks of our system, of whatever life, that nobody speaks for. */
+static void
+take_chunks(const ZkMessage *message)
+{
+	MemoryContext save = MemoryContextSwitchTo(look.context);
+
+	for (int i = 0; i < message->nchildren; i++)
+	{
+		ZkChunkName name;
+		Stray *stray;
+
+		if (!zklock_chunk_parse(message->children[i], &name) ||
+			name.system != GetSystemIdentifier() || is_spoken_for(&name))
+			continue;
+		if (look.nstrays == look.room)
+		{
+			Size size;
+
+			look.room = Max(64, 2 * look.room);
+			size = sizeof(Stray) * (Size) look.room;
+			look.strays =
+				look.strays == NULL ? palloc(size) : repalloc_huge(look.strays, size);
+		}
+		stray = &look.strays[look.nstrays++];
+		stray->queue = look.queues[message->tag.hash];
+		stray->chunk = pstrdup(message->children[i]);
+		stray->name = name;
+	}
+	MemoryContextSwitchTo(save);
+}
+
+static void
+take_queues(const ZkMessage *message)
+{
+	MemoryContext save = MemoryContextSwitchTo(look.context);
+
+	look.queues =
+		palloc_extended(sizeof(char *) * ((Size) message->nchildren + 1), MCXT_ALLOC_HUGE);
+	for (int i = 0; i < message->nchildren; i++)
+	{
+		char name[ZKLOCK_NAME_MAX + 1];
+
+		if (zklock_decode_name(message->children[i], name))
+			look.queues[look.nqueues++] = pstrdup(name);
+	}
+	MemoryContextSwitchTo(save);
+}
+
+/* Those of our name but for our own node: they live, or did a moment ago. */
+static void
+take_servers(const ZkMessage *message)
+{
+	for (int i = 0; i < message->nchildren; i++)
+	{
+		if (zklock_member_namesake(message->children[i]) != NULL)
+			look.namesake = look.restart = true;
+	}
+}
+
+static void
+look_message(const ZkMessage *message)
+{
+	if (!look.running || message->tag.generation != look.number)
+		return;
+	due = true;
+	if (zklock_rc_is_lost(message->rc))
+	{
+		end_look();
+		look.wanted = true;
+		return;
+	}
+	if (message->tag.uuid <= TAG_CHUNKS)
+		look.lists_open--;
+	if (message->tag.uuid <= TAG_CHUNKS && message->rc != ZKLOCK_ZOK)
+	{
+		look.restart |= message->rc != ZKLOCK_ZNONODE;
+		return;
+	}
+	switch (message->tag.uuid)
+	{
+		case TAG_SERVERS:
+			take_servers(message);
+			break;
+		case TAG_QUEUES:
+			take_queues(message);
+			break;
+		case TAG_CHUNKS:
+			take_chunks(message);
+			break;
+		case TAG_STRAY_READ:
+			take_stray(message);
+			break;
+		case TAG_STRAY_SETTLE:
+			settled_stray(message);
+			break;
+	}
+}
+
+/* There are no strays any more, if no leader that was deposed has said so. */
+static void
+note_seen(void)
+{
+	if (look.seen && proven)
+		zklock_queue_shared->looked = true;
+}
+
+/* Go on with the look. */
+static void
+work_on_look(void)
+{
+	int64 base;
+	int32 version;
+
+	if (!look.running && look.wanted && !RecoveryInProgress() &&
+		zklock_ensemble_base(&base, &version))
+		begin_look();
+	if (!look.running)
+		return;
+	while (look.next_queue < look.nqueues && look.lists_open < 16)
+	{
+		ZkRequestTag tag = look_tag(TAG_CHUNKS, (uint64) look.next_queue);
+
+		zklock_session_sent(
+			zklock_client_list(zklock_session_client(),
+							   zklock_path_name(ZKLOCK_KIND_QUEUE,
+												look.queues[look.next_queue], "puts"),
+							   false, &tag));
+		look.next_queue++;
+		look.lists_open++;
+	}
+	if (look.lists_open > 0 || look.open)
+		return;
+	if (look.next < look.nstrays)
+	{
+		ZkRequestTag tag = look_tag(TAG_STRAY_READ, 0);
+		const Stray *stray = &look.strays[look.next];
+
+		look.open = true;
+		zklock_session_sent(zklock_client_get(zklock_session_client(),
+											  chunk_path(stray->queue, stray->chunk),
+											  false, &tag));
+		return;
+	}
+	/* without strays it matters to nobody who else has our name */
+	look.restart &= look.nstrays > 0;
+	end_look();
+	look.seen = !look.restart;
+	note_seen();
+}
+
+/* ------------------------------------------------------------------------
+ * All of it
+ * ------------------------------------------------------------------------
+ */
+
+static void
+work_on_puts(bool wanted)
+{
+	due |= wanted;
+	/* a look waits for the base, of which nobody tells us */
+	if (!(due || look.wanted) || zklock_session_client() == NULL || zklock_session_busy())
+		return;
+	due = false;
+	send_chunks();
+	if (zklock_session_client() != NULL)
+		settle();
+	if (zklock_session_client() != NULL)
+		work_on_look();
+}
+
+static void
+on_message(const ZkMessage *message)
+{
+	if (message->tag.uuid >= TAG_SERVERS)
+		look_message(message);
+	else
+		put_message(message);
+}
+
+static void
+on_event(ZkLockEventType type)
+{
+	bool tick = type == ZKLOCK_EV_TICK;
+
+	if (!tick && type != ZKLOCK_EV_CONNECTED && type != ZKLOCK_EV_RESUMED &&
+		type != ZKLOCK_EV_DISCONNECTED && type != ZKLOCK_EV_SESSION_LOST)
+		return;
+	due = true;
+	proven = tick;
+	LWLockAcquire(zklock_queue_shared->box.lock, LW_EXCLUSIVE);
+	for (int i = 0; i < ZKLOCK_QUEUE_PUTS; i++)
+	{
+		ZkQueuePut *put = &zklock_queue_shared->put[i];
+
+		put->pause = false;
+		if (tick || put->state == ZKLOCK_PUT_FREE)
+			continue;
+		put->open = false;
+		if (put->state != ZKLOCK_PUT_WRITING)
+			continue;
+		put->again = true;
+		ConditionVariableBroadcast(&put->cv);
+	}
+	if (!tick)
+	{
+		/* what a predecessor was about to send: we are about nothing here */
+		for (int i = 0; i < ZKLOCK_QUEUE_BUFFERS; i++)
+			if (zklock_queue_shared->buffer[i].state == ZKLOCK_BUFFER_SENDING)
+				zklock_queue_shared->buffer[i].state = ZKLOCK_BUFFER_FREE;
+		ConditionVariableBroadcast(&zklock_queue_shared->room_cv);
+	}
+	LWLockRelease(zklock_queue_shared->box.lock);
+	if (tick)
+		note_seen();
+	else
+		end_look();
+	/* what was moved may be there again */
+	if (zklock_ensemble_waiting() ||
+		(type == ZKLOCK_EV_DISCONNECTED && settled_at != 0 &&
+		 zklock_clock() - settled_at < UNNOTICED * zklock_shared->session.lease.timeout))
+		zklock_queue_shared->looked = false;
+	if (!zklock_queue_shared->looked && (!tick || look.restart))
+		look.wanted = true;
+}
+
+static long
+work(void)
+{
+	bool wanted = zklock_mailbox_posted(&zklock_queue_shared->box);
+
+	work_on_puts(wanted);
+	zklock_queue_takes_work(wanted);
+	return -1;
+}
+
+static bool
+ask(ZkAgentAsk what)
+{
+	switch (what)
+	{
+		case ZKLOCK_AGENT_TICKS:
+			return look.running || look.restart;
+		case ZKLOCK_AGENT_OWES:
+			return zklock_queue_owed();
+		default:
+			return false;
+	}
+}
+
+const ZkAgent zklock_queue_puts_agent = {
+	.event = on_event,
+	.tag = ZKLOCK_TAG_QUEUE_PUTS,
+	.message = on_message,
+	.work = work,
+	.ask = ask,
+};

@@ -1,0 +1,1101 @@
+/*-------------------------------------------------------------------------
+ *
+ * queue_takes.c
+ *	  The worker gets items of queues for those who take, and ends their takes.
+ *
+ * The rules are in queue_rules.c.  Takes are in shared memory, and outlive us; what is
+ * known of a queue's items is ours alone.  Both move under the lock, and what is to be
+ * asked of the ensemble is asked when it has been released.
+ *
+ * A take that finds no item is told so when a listing that was asked for after it
+ * began, behind a sync, has none: so what was committed before is seen, on whatever
+ * server.  What this server itself has committed, and not moved into the queue yet,
+ * comes first.  So does what its transactions have given back.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+#include "compat.h"
+
+#include "common/hashfn.h"
+#include "mb/pg_wchar.h"
+#include "nodes/pg_list.h"
+#include "utils/memutils.h"
+
+#include "names.h"
+#include "path.h"
+#include "queue_shared.h"
+#include "queue_takes.h"
+#include "session.h"
+#include "table.h"
+#include "tag.h"
+#include "trouble.h"
+#include "watches.h"
+
+/* ns: a queue that nobody here has asked for since is forgotten */
+#define FORGET_AFTER (60 * 1000 * NS_PER_MS)
+
+/* Requests about takes to be made at a time: all that are held are looked at when there is a
+ * new connection.  With what zklock_session_busy lets pass it stays below ZKLOCK_MAX_PENDING. */
+#define MOST_SENDINGS (ZKLOCK_MAX_PENDING / 4)
+
+/* ZkRequestTag.uuid: of a take its ZkTakeRequest, of a queue: */
+#define TAG_LIST 100
+#define TAG_HELD 101
+#define TAG_LOOK 102 /* hash: the item's number */
+/* ... of what makes its directories (hash: of its name): */
+#define TAG_MAKE_QUEUE 200
+#define TAG_MAKE_PART  201
+
+/* A queue as this server sees it. */
+typedef struct View
+{
+	uint32 id;
+	char name[ZKLOCK_NAME_MAX + 1];
+	ZkItems items;
+	MemoryContext context; /* of the newest listing */
+	uint64 asked; /* the newest take when the listing was asked for that is out */
+	uint64 fresh; /* ... that has come */
+	int64 used;	  /* ns */
+	bool waits;	  /* somebody does: there have to be watches */
+	bool missing; /* it has no directories, as of the newest listing ... */
+	bool made;	  /* ... though we have made them */
+	bool stuck;	  /* a request was refused: again at the next TICK */
+	bool passed;  /* nothing to be had, this time round */
+} View;
+
+/* A request that is to be sent when the lock is released. */
+typedef struct Sending
+{
+	uint32 what;
+	uint32 entry; /* of a take, or of a view */
+	uint32 generation;
+	int64 sequence;
+	char queue[ZKLOCK_NAME_MAX + 1];
+	char item[ZKLOCK_ITEM_NAME];
+} Sending;
+
+typedef struct Sendings
+{
+	Sending *sending; /* in the context of this time round */
+	int n;
+	int room;
+} Sendings;
+
+static void send_one(const Sending *s);
+
+static List *views = NIL; /* in TopMemoryContext */
+static uint32 last_view = 0;
+static uint32 connection = 0; /* replies of an earlier one are void */
+static int torn = 0;		  /* items that were lost since the log was told */
+static bool due = true;
+
+void
+zklock_queue_takes_look_again(void)
+{
+	due = true;
+}
+
+int
+zklock_queue_takes_rc(int rc)
+{
+	if (zklock_rc_is_lost(rc))
+		return ZKLOCK_ITEM_RC_LOST;
+	switch (rc)
+	{
+		case ZKLOCK_ZOK:
+			return ZKLOCK_ITEM_RC_OK;
+		case ZKLOCK_ZNONODE:
+			return ZKLOCK_ITEM_RC_NO_NODE;
+		case ZKLOCK_ZNODEEXISTS:
+			return ZKLOCK_ITEM_RC_EXISTS;
+		case ZKLOCK_ZNOTEMPTY:
+			return ZKLOCK_ITEM_RC_NOT_EMPTY;
+	}
+	return ZKLOCK_ITEM_RC_ERROR;
+}
+
+static uint64
+hash_queue(const char *queue)
+{
+	return hash_bytes_extended((const unsigned char *) queue, (int) strlen(queue), 0);
+}
+
+void
+zklock_queue_takes_make_queue(const char *queue)
+{
+	static const char *const parts[] = {NULL, "items", "held", "puts"};
+
+	if (zklock_session_client() == NULL)
+		return;
+	(void) zklock_client_create(zklock_session_client(),
+								zklock_path_directory(ZKLOCK_KIND_QUEUE), "", 0,
+								ZKLOCK_CREATE_PERSISTENT, &zklock_no_tag);
+	for (int i = 0; i < (int) lengthof(parts); i++)
+	{
+		char *path = zklock_path_name(ZKLOCK_KIND_QUEUE, queue, parts[i]);
+		ZkRequestTag tag = {
+			.kind = ZKLOCK_TAG_QUEUE_TAKES,
+			.uuid = parts[i] == NULL ? TAG_MAKE_QUEUE : TAG_MAKE_PART,
+			.hash = hash_queue(queue),
+		};
+
+		(void) zklock_client_create(zklock_session_client(), path, "", 0,
+									ZKLOCK_CREATE_PERSISTENT, &tag);
+		pfree(path);
+	}
+}
+
+/* ------------------------------------------------------------------------
+ * Queues
+ * ------------------------------------------------------------------------
+ */
+
+static View *
+view_by_id(uint32 id)
+{
+	ListCell *cell;
+
+	foreach (cell, views)
+	{
+		View *view = lfirst(cell);
+
+		if (view->id == id)
+			return view;
+	}
+	return NULL;
+}
+
+static View *
+find_view(const char *name, bool make)
+{
+	MemoryContext save;
+	ListCell *cell;
+	View *view;
+
+	foreach (cell, views)
+	{
+		view = lfirst(cell);
+		if (strcmp(view->name, name) == 0)
+			return view;
+	}
+	if (!make)
+		return NULL;
+	save = MemoryContextSwitchTo(TopMemoryContext);
+	view = palloc0(sizeof(View));
+	view->id = ++last_view;
+	strlcpy(view->name, name, sizeof(view->name));
+	views = lappend(views, view);
+	MemoryContextSwitchTo(save);
+	return view;
+}
+
+/* What is not listed any more is not to be watched: there may be many queues.  All that
+ * sets a watch had its reply long ago.  False: there is no connection. */
+static bool
+unwatch(const char *queue)
+{
+	static const char *const part[] = {"items", "held"};
+	ZkClient *client = zklock_session_client();
+
+	for (int i = 0; i < 2; i++)
+	{
+		char *path = zklock_path_name(ZKLOCK_KIND_QUEUE, queue, part[i]);
+		int rc;
+
+		if (client == NULL)
+			return false;
+		rc = zklock_client_unwatch(client, path, true, &zklock_no_tag);
+		if (rc != ZKLOCK_ZOK && rc != ZKLOCK_ZNOWATCHER)
+			return false;
+		zklock_watch_fired(path, true);
+	}
+	return true;
+}
+
+/* Those that nobody has asked for lately. */
+static void
+forget_views(void)
+{
+	ListCell *cell;
+
+	foreach (cell, views)
+	{
+		View *view = lfirst(cell);
+
+		if (zklock_clock() - view->used < FORGET_AFTER || !unwatch(view->name))
+			continue;
+		if (view->context != NULL)
+			MemoryContextDelete(view->context);
+		views = foreach_delete_current(views, cell);
+		pfree(view);
+	}
+}
+
+static int
+compare_items(const void *a, const void *b)
+{
+	const ZkItem *x = a;
+	const ZkItem *y = b;
+
+	if (x->sequence != y->sequence)
+		return x->sequence < y->sequence ? -1 : 1;
+	return strcmp(x->name, y->name);
+}
+
+/* A listing of items/: the caller has made of it what it is. */
+static void
+take_listing(View *view, const ZkMessage *message)
+{
+	MemoryContext context =
+		AllocSetContextCreate(TopMemoryContext, "zklock queue", ALLOCSET_DEFAULT_SIZES);
+	ZkItem *item =
+		MemoryContextAllocHuge(context, sizeof(ZkItem) * (Size) Max(message->nchildren, 1));
+	int n = 0;
+
+	for (int i = 0; i < message->nchildren; i++)
+	{
+		ZkItemName parsed;
+
+		/* whatever else is there is nothing of ours */
+		if (!zklock_item_parse(message->children[i], &parsed))
+			continue;
+		item[n].sequence = parsed.sequence;
+		strlcpy(item[n].name, message->children[i], sizeof(item[n].name));
+		n++;
+	}
+	qsort(item, (size_t) n, sizeof(ZkItem), compare_items);
+	zklock_items_listed(&view->items, item, n);
+	view->fresh = view->asked;
+	if (view->context != NULL)
+		MemoryContextDelete(view->context);
+	view->context = context;
+}
+
+/* The queue may not be read, or made: whoever takes, or waits, is told. */
+static void
+refuse(uint64 queue, bool made, int rc)
+{
+	LWLockAcquire(zklock_queue_shared->box.lock, LW_EXCLUSIVE);
+	for (int i = 0; i < zklock_queue_shared->takes_high; i++)
+	{
+		ZkQueueTake *taken = &zklock_queue_shared->taken[i];
+
+		if (taken->take.state != ZKLOCK_TAKE_WANTED ||
+			hash_queue(taken->queue) != queue || (made && !taken->waits))
+			continue;
+		taken->refused = true;
+		taken->rc = rc;
+		ConditionVariableBroadcast(&taken->cv);
+	}
+	LWLockRelease(zklock_queue_shared->box.lock);
+}
+
+/*
+ * A directory of a queue was made, or not.  Who may make nothing in the queue's parent is
+ * refused even where the queue is there already, so it is the parts that count.
+ */
+static void
+made_message(const ZkMessage *message)
+{
+	static int of_queue = ZKLOCK_ZOK;
+	int rc = message->rc;
+
+	if (message->tag.uuid == TAG_MAKE_QUEUE)
+	{
+		of_queue = rc;
+		if (rc == ZKLOCK_ZNONODE && zklock_session_client() != NULL)
+			zklock_session_make_directories(); /* for the next time */
+		return;
+	}
+	if (rc == ZKLOCK_ZNONODE && of_queue != ZKLOCK_ZNODEEXISTS)
+		rc = of_queue;
+	if (zklock_queue_takes_rc(rc) != ZKLOCK_ITEM_RC_ERROR)
+		return;
+	zklock_trouble("could not make the directories of a queue: %s", zklock_rc_text(rc));
+	refuse(message->tag.hash, true, rc);
+	LWLockAcquire(zklock_queue_shared->box.lock, LW_EXCLUSIVE);
+	for (int i = 0; i < ZKLOCK_QUEUE_PUTS; i++)
+	{
+		ZkQueuePut *put = &zklock_queue_shared->put[i];
+
+		if (put->state != ZKLOCK_PUT_WRITING || hash_queue(put->queue) != message->tag.hash)
+			continue;
+		put->rc = rc;
+		ConditionVariableBroadcast(&put->cv);
+	}
+	LWLockRelease(zklock_queue_shared->box.lock);
+}
+
+static int
+compare_serials(const void *a, const void *b)
+{
+	uint32 x = *(const uint32 *) a;
+	uint32 y = *(const uint32 *) b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* The serials of all takes, sorted, in the context of this time round. */
+static uint32 *
+all_serials(int *n)
+{
+	uint32 *serials = palloc(sizeof(uint32) * (Size) zklock_queue_shared->ntakes);
+
+	*n = 0;
+	LWLockAcquire(zklock_queue_shared->box.lock, LW_SHARED);
+	for (int i = 0; i < zklock_queue_shared->takes_high; i++)
+	{
+		if (zklock_queue_shared->taken[i].take.state != ZKLOCK_TAKE_FREE)
+			serials[(*n)++] = zklock_queue_shared->taken[i].serial;
+	}
+	LWLockRelease(zklock_queue_shared->box.lock);
+	qsort(serials, (size_t) *n, sizeof(uint32), compare_serials);
+	return serials;
+}
+
+/*
+ * A listing of held/.  A take is over when both of its marks are known to be gone; so if
+ * they are there again, the ensemble has gone back, by so little that nobody has noticed.
+ * Nobody else would delete them while our session lives.
+ */
+static void
+take_held(View *view, const ZkMessage *message)
+{
+	int n;
+	const uint32 *serials = all_serials(&n);
+
+	for (int i = 0; i < message->nchildren; i++)
+	{
+		char *child = message->children[i];
+		Sending s = {.what = ZKLOCK_TAKE_GIVE};
+		uint64 life;
+
+		if (zklock_item_of_mark(child, &life, &s.generation) &&
+			life == zklock_queue_shared->life &&
+			bsearch(&s.generation, serials, (size_t) n, sizeof(uint32), compare_serials) ==
+				NULL)
+		{
+			strlcpy(s.queue, view->name, sizeof(s.queue));
+			strlcpy(s.item, child, sizeof(s.item));
+			send_one(&s); /* the reply is nobody's */
+		}
+	}
+	zklock_items_listed_held(&view->items, (const char **) message->children,
+							 message->nchildren);
+}
+
+/* Below an item there may be others' nodes, too. */
+static bool
+has_mark(const ZkMessage *message)
+{
+	for (int i = 0; i < message->nchildren; i++)
+	{
+		if (strcmp(message->children[i], "held") == 0)
+			return true;
+	}
+	return false;
+}
+
+static void
+view_message(const ZkMessage *message)
+{
+	View *view = view_by_id(message->tag.entry);
+	bool missing = message->rc == ZKLOCK_ZNONODE;
+
+	if (view == NULL || message->tag.generation != connection ||
+		zklock_rc_is_lost(message->rc))
+		return; /* what we know is void, too, or will be */
+	due = true;
+	if (message->tag.uuid == TAG_LOOK)
+	{
+		zklock_items_looked(&view->items, (int64) message->tag.hash,
+							(ZkItemRc) zklock_queue_takes_rc(message->rc),
+							has_mark(message));
+		return;
+	}
+	if (message->rc != ZKLOCK_ZOK && !missing)
+	{
+		zklock_items_not_listed(&view->items, message->tag.uuid == TAG_HELD);
+		view->stuck = true;
+		refuse(hash_queue(view->name), false, message->rc);
+		zklock_trouble_refused(message);
+	}
+	else if (message->tag.uuid == TAG_HELD)
+		take_held(view, message);
+	else
+		take_listing(view, message);
+	if (message->tag.uuid == TAG_LIST)
+		view->missing = missing;
+	/* there is no watch on what is not there: so who waits has it made */
+	if (missing)
+	{
+		zklock_items_changed(&view->items, message->tag.uuid == TAG_HELD);
+		view->stuck |= view->made;
+		view->made = view->waits && !view->stuck;
+		if (view->made)
+			zklock_queue_takes_make_queue(view->name);
+	}
+	else
+		view->made = false;
+}
+
+/* ------------------------------------------------------------------------
+ * What is to be asked
+ * ------------------------------------------------------------------------
+ */
+
+static Sending *
+add_sending(Sendings *sendings, uint32 what, const char *queue, const char *item)
+{
+	Sending *s;
+
+	if (sendings->n == sendings->room)
+	{
+		sendings->room = Max(32, 2 * sendings->room);
+		sendings->sending = sendings->sending == NULL
+			? palloc(sizeof(Sending) * (Size) sendings->room)
+			: repalloc(sendings->sending, sizeof(Sending) * (Size) sendings->room);
+	}
+	s = &sendings->sending[sendings->n++];
+	s->what = what;
+	s->sequence = 0;
+	strlcpy(s->queue, queue, sizeof(s->queue));
+	strlcpy(s->item, item, sizeof(s->item));
+	return s;
+}
+
+static void
+add_of_view(Sendings *sendings, uint32 what, const View *view, int item)
+{
+	Sending *s = add_sending(sendings, what, view->name,
+							 item >= 0 ? view->items.item[item].name : "");
+
+	s->entry = view->id;
+	s->generation = connection;
+	if (item >= 0)
+		s->sequence = view->items.item[item].sequence;
+}
+
+/* The next step of a take, if it is at one that is ours.  With the lock. */
+static void
+add_of_take(Sendings *sendings, ZkQueueTake *taken)
+{
+	ZkTakeRequest request;
+	Sending *s;
+
+	if (taken->pause)
+		return;
+	if (taken->take.state == ZKLOCK_TAKE_READING && taken->buffer < 0)
+	{
+		ZkQueueBuffer *buffer = zklock_queue_buffer();
+
+		if (buffer == NULL)
+			return; /* who frees one wakes us */
+		buffer->state = ZKLOCK_BUFFER_READING;
+		taken->buffer = (int) (buffer - zklock_queue_shared->buffer);
+	}
+	request = zklock_take_request(&taken->take);
+	if (request == ZKLOCK_TAKE_NOTHING)
+		return;
+	s = add_sending(sendings, request, taken->queue, taken->item);
+	s->entry = (uint32) (taken - zklock_queue_shared->taken);
+	s->generation = taken->serial;
+}
+
+/* Is there something for this queue that has been committed, among the first "puts", and
+ * that we have not moved yet?  With the lock. */
+static bool
+is_being_moved(const char *queue, uint64 puts)
+{
+	for (int i = 0; i < ZKLOCK_QUEUE_PUTS; i++)
+	{
+		const ZkQueuePut *put = &zklock_queue_shared->put[i];
+
+		if (put->state == ZKLOCK_PUT_COMMITTED && put->order <= puts && !put->stuck &&
+			strcmp(put->queue, queue) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* Is an item of this queue to be given back, since before a take began, and we have not
+ * heard that it was?  With the lock. */
+static bool
+is_being_returned(const char *queue, uint64 order)
+{
+	for (int i = 0; i < zklock_queue_shared->takes_high; i++)
+	{
+		const ZkQueueTake *taken = &zklock_queue_shared->taken[i];
+
+		if (taken->take.leaving && taken->take.state != ZKLOCK_TAKE_FREE &&
+			taken->take.state != ZKLOCK_TAKE_DONE && taken->order < order &&
+			!taken->pause && strcmp(taken->queue, queue) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* Find an item for a take, or what it takes to find one.  With the lock. */
+static void
+choose(Sendings *sendings, View *view, ZkQueueTake *taken)
+{
+	int which[ZKLOCK_ITEMS_WINDOW];
+	int n;
+
+	view->used = zklock_clock();
+	view->waits |= taken->waits;
+	/* whoever has rolled back finds the item in its place */
+	if (is_being_returned(taken->queue, taken->order))
+		return; /* the reply makes us look again */
+	while (!view->passed)
+	{
+		if (view->missing && taken->order <= view->fresh && !taken->none)
+		{
+			taken->none = true;
+			ConditionVariableBroadcast(&taken->cv);
+		}
+		if (view->missing && taken->none && !taken->waits)
+			return;
+		switch (zklock_items_choose(&view->items, which, &n))
+		{
+			case ZKLOCK_CHOOSE_TAKE:
+				strlcpy(taken->item, view->items.item[which[0]].name, sizeof(taken->item));
+				taken->take.state = ZKLOCK_TAKE_TAKING;
+				add_of_take(sendings, taken);
+				return;
+			case ZKLOCK_CHOOSE_LOOK:
+				for (int i = 0; i < n; i++)
+					add_of_view(sendings, TAG_LOOK, view, which[i]);
+				view->passed = true;
+				break;
+			case ZKLOCK_CHOOSE_LIST:
+				/* what is being moved it need not show: then it counts for nobody */
+				if (!is_being_moved(view->name, PG_UINT64_MAX))
+					view->asked = zklock_queue_shared->last_order;
+				add_of_view(sendings, TAG_LIST, view, -1);
+				view->passed = true;
+				break;
+			case ZKLOCK_CHOOSE_LIST_HELD:
+				add_of_view(sendings, TAG_HELD, view, -1);
+				view->passed = true;
+				break;
+			case ZKLOCK_CHOOSE_WAIT:
+				view->passed = true;
+				break;
+			case ZKLOCK_CHOOSE_NONE:
+				if (taken->order <= view->fresh)
+				{
+					if (!taken->none)
+						ConditionVariableBroadcast(&taken->cv);
+					taken->none = true;
+					return;
+				}
+				if (is_being_moved(taken->queue, taken->puts))
+					return; /* who has moved it makes us look again */
+				zklock_items_changed(&view->items, true);
+				zklock_items_changed(&view->items, false);
+				break;
+		}
+	}
+}
+
+static int
+compare_orders(const void *a, const void *b)
+{
+	uint64 x = (*(ZkQueueTake *const *) a)->order;
+	uint64 y = (*(ZkQueueTake *const *) b)->order;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Make the marks of a take, or delete them, perhaps with the item, or so that one stays.
+ * The one that says whose they are comes first where it is to be there. */
+static void
+send_multi(const ZkRequestTag *tag, const Sending *s, const char *item, const char *held,
+		   const char *mark)
+{
+	const char *name = strrchr(mark, '/') + 1;
+	ZkOp make[2] = {
+		{.type = ZKLOCK_OP_CREATE,
+		 .path = held,
+		 .data = name,
+		 .datalen = (int) strlen(name),
+		 .mode = ZKLOCK_CREATE_EPHEMERAL},
+		{.type = ZKLOCK_OP_CREATE, .path = mark, .data = "", .mode = ZKLOCK_CREATE_EPHEMERAL},
+	};
+	ZkOp end[3] = {
+		{.type = ZKLOCK_OP_DELETE, .path = mark, .version = -1},
+		{.type = ZKLOCK_OP_DELETE, .path = held, .version = -1},
+		{.type = ZKLOCK_OP_DELETE, .path = item, .version = -1},
+	};
+	int n = s->what == ZKLOCK_TAKE_FINISH || s->what == ZKLOCK_TAKE_KEEP ? 3 : 2;
+
+	if (s->what == ZKLOCK_TAKE_KEEP)
+		end[2] = (ZkOp){.type = ZKLOCK_OP_CREATE,
+						.path = held,
+						.data = "",
+						.mode = ZKLOCK_CREATE_PERSISTENT};
+	zklock_session_sent(zklock_client_multi(zklock_session_client(),
+											s->what == ZKLOCK_TAKE_MARK ? make : end, n,
+											tag));
+}
+
+static void
+send_one(const Sending *s)
+{
+	ZkClient *client = zklock_session_client();
+	ZkRequestTag tag = {
+		.kind = ZKLOCK_TAG_QUEUE_TAKES,
+		.entry = s->entry,
+		.generation = s->generation,
+		.uuid = s->what,
+		.hash = (uint64) s->sequence,
+	};
+	char *item =
+		zklock_path_name(ZKLOCK_KIND_QUEUE, s->queue, psprintf("items/%s", s->item));
+	char *held = psprintf("%s/held", item);
+	char name[ZKLOCK_MARK_NAME];
+	char *mark;
+	char *path;
+
+	if (client == NULL)
+		return; /* all that is open is about to be taken for lost */
+	zklock_item_mark(name, s->item, zklock_queue_shared->life, s->generation);
+	mark = zklock_path_name(ZKLOCK_KIND_QUEUE, s->queue, psprintf("held/%s", name));
+	switch (s->what)
+	{
+		case TAG_LIST:
+		case TAG_HELD:
+			path = zklock_path_name(ZKLOCK_KIND_QUEUE, s->queue,
+									s->what == TAG_LIST ? "items" : "held");
+			if (s->what == TAG_LIST)
+				(void) zklock_client_sync(client, zklock_path_directory(ZKLOCK_KIND_QUEUE),
+										  &zklock_no_tag);
+			tag.path = zklock_watch_count(path, true);
+			zklock_session_sent(zklock_client_list(client, path, true, &tag));
+			break;
+		case TAG_LOOK:
+			zklock_session_sent(zklock_client_list(client, item, false, &tag));
+			break;
+		case ZKLOCK_TAKE_MARK:
+		case ZKLOCK_TAKE_FINISH:
+		case ZKLOCK_TAKE_GIVE:
+		case ZKLOCK_TAKE_KEEP:
+			send_multi(&tag, s, item, held, mark);
+			break;
+		case ZKLOCK_TAKE_BAR:
+			zklock_session_sent(zklock_client_create(client, held, "", 0,
+													 ZKLOCK_CREATE_PERSISTENT, &tag));
+			break;
+		case ZKLOCK_TAKE_WHOSE:
+		case ZKLOCK_TAKE_SEE:
+			zklock_session_sent(zklock_client_get(client, mark, false, &tag));
+			break;
+		case ZKLOCK_TAKE_SEE_IT:
+			zklock_session_sent(zklock_client_get(client, held, false, &tag));
+			break;
+		case ZKLOCK_TAKE_CLEAR:
+			zklock_session_sent(zklock_client_delete(client, mark, &tag));
+			break;
+		case ZKLOCK_TAKE_REPAIR:
+			zklock_session_sent(
+				zklock_client_create(client, mark, "", 0, ZKLOCK_CREATE_EPHEMERAL, &tag));
+			break;
+		case ZKLOCK_TAKE_READ_IT:
+		case ZKLOCK_TAKE_COMPARE:
+			zklock_session_sent(zklock_client_get(client, item, false, &tag));
+			break;
+		case ZKLOCK_TAKE_DELETE:
+			zklock_session_sent(zklock_client_delete(client, item, &tag));
+			break;
+	}
+}
+
+/* So many transactions have lost an item. */
+static void
+report_lost(int n, const char *why)
+{
+	ereport(LOG,
+			(errmsg_plural("%d queue item was lost while a transaction had it",
+						   "%d queue items were lost while transactions had them",
+						   (unsigned long) n, n),
+			 errdetail("%s", why)));
+}
+
+void
+zklock_queue_takes_work(bool wanted)
+{
+	Sendings sendings = {0};
+	ZkQueueTake **wishes;
+	int nwishes = 0;
+	ListCell *cell;
+
+	if (torn > 0)
+		report_lost(torn,
+					"The marks that say who has them were deleted, or ZooKeeper was restored without them.");
+	torn = 0;
+	due |= wanted;
+	if (!due || zklock_session_client() == NULL || zklock_session_busy())
+		return;
+	due = false;
+	foreach (cell, views)
+	{
+		View *view = lfirst(cell);
+
+		view->passed = view->stuck;
+		view->waits = false;
+	}
+	wishes = palloc(sizeof(ZkQueueTake *) * (Size) zklock_queue_shared->ntakes);
+	LWLockAcquire(zklock_queue_shared->box.lock, LW_EXCLUSIVE);
+	for (int i = 0; i < zklock_queue_shared->takes_high; i++)
+	{
+		ZkQueueTake *taken = &zklock_queue_shared->taken[i];
+
+		if (taken->take.state == ZKLOCK_TAKE_WANTED && !taken->refused)
+			wishes[nwishes++] = taken;
+		else if (sendings.n < MOST_SENDINGS)
+			add_of_take(&sendings, taken);
+		else
+			due = true; /* when these have been answered */
+	}
+	qsort(wishes, (size_t) nwishes, sizeof(ZkQueueTake *), compare_orders);
+	for (int i = 0; i < nwishes; i++)
+		choose(&sendings, find_view(wishes[i]->queue, true), wishes[i]);
+	LWLockRelease(zklock_queue_shared->box.lock);
+
+	for (int i = 0; i < sendings.n; i++)
+		send_one(&sendings.sending[i]);
+}
+
+/* ------------------------------------------------------------------------
+ * What comes back
+ * ------------------------------------------------------------------------
+ */
+
+/* The payload, for the backend.  False: it is none that zklock has put.  With the lock. */
+static bool
+deliver(ZkQueueTake *taken, const ZkMessage *message)
+{
+	ZkItemName name;
+
+	if (!zklock_item_parse(taken->item, &name) || message->datalen > ZKLOCK_ITEM_MAX ||
+		(taken->id = zklock_item_id(&name, message->czxid)) == 0 ||
+		!pg_verify_mbstr(PG_UTF8, message->data, message->datalen, true))
+		return false;
+	memcpy(zklock_queue_shared->buffer[taken->buffer].data, message->data,
+		   (size_t) message->datalen);
+	taken->len = message->datalen;
+	taken->attempt = (int) message->ncreated;
+	taken->since = message->ctime;
+	return true;
+}
+
+/* Is it the item that the take had? */
+static bool
+is_same(const ZkQueueTake *taken, const ZkMessage *message)
+{
+	ZkItemName name;
+
+	return zklock_item_parse(taken->item, &name) &&
+		zklock_item_id(&name, message->czxid) == taken->id;
+}
+
+/* A mark that is there: is it that of the take? */
+static bool
+is_ours(const ZkQueueTake *taken, ZkTakeRequest request, const ZkMessage *message)
+{
+	char mark[ZKLOCK_MARK_NAME];
+
+	if (message->ephemeral_owner != zklock_shared->session.id.id)
+		return false;
+	/* no other take has this name */
+	if (request == ZKLOCK_TAKE_SEE)
+		return true;
+	zklock_item_mark(mark, taken->item, zklock_queue_shared->life, taken->serial);
+	return message->datalen == (int) strlen(mark) &&
+		memcmp(message->data, mark, strlen(mark)) == 0;
+}
+
+/* A mark was looked at: whoever commits waits for that. */
+static void
+note_look(ZkQueueTake *taken, ZkItemRc rc, int refusal)
+{
+	taken->refused = rc == ZKLOCK_ITEM_RC_ERROR;
+	taken->rc = refusal;
+	if (!taken->take.unseen || taken->refused)
+		ConditionVariableBroadcast(&zklock_shared->write_cv);
+}
+
+/* With the lock. */
+static ZkTakeNews
+take_reply(ZkQueueTake *taken, ZkTakeRequest request, const ZkMessage *message)
+{
+	View *view = find_view(taken->queue, false);
+	ZkItemRc rc = (ZkItemRc) zklock_queue_takes_rc(message->rc);
+	bool done = taken->take.state == ZKLOCK_TAKE_DONE;
+	ZkTakeNews news;
+
+	if (request == ZKLOCK_TAKE_READ_IT && rc == ZKLOCK_ITEM_RC_OK &&
+		!taken->take.leaving && !deliver(taken, message))
+		rc = ZKLOCK_ITEM_RC_UNFIT;
+	if (request == ZKLOCK_TAKE_COMPARE && rc == ZKLOCK_ITEM_RC_OK &&
+		!is_same(taken, message))
+		rc = ZKLOCK_ITEM_RC_EXISTS;
+	if ((request == ZKLOCK_TAKE_SEE || request == ZKLOCK_TAKE_SEE_IT) &&
+		rc == ZKLOCK_ITEM_RC_OK && !is_ours(taken, request, message))
+		rc = ZKLOCK_ITEM_RC_EXISTS;
+	news = zklock_take_reply(&taken->take, request, rc, message->failed_op);
+	switch (news)
+	{
+		case ZKLOCK_TAKE_NO_NEWS:
+			/* what ends a take is repeated until it is answered, but not at once */
+			taken->pause = rc == ZKLOCK_ITEM_RC_ERROR;
+			break;
+		case ZKLOCK_TAKE_MISSED:
+		case ZKLOCK_TAKE_VANISHED:
+			if (view != NULL)
+				zklock_items_missed(&view->items, taken->item,
+									news == ZKLOCK_TAKE_VANISHED);
+			break;
+		case ZKLOCK_TAKE_ENDED:
+		case ZKLOCK_TAKE_GIVEN:
+		case ZKLOCK_TAKE_BARRED:
+			if (view != NULL)
+				zklock_items_left(&view->items, taken->item, news == ZKLOCK_TAKE_ENDED);
+			if (!done)
+				zklock_queue_count(ZKLOCK_QUEUE_RETURNED, 1);
+			break;
+		case ZKLOCK_TAKE_UNFIT:
+			if (view != NULL)
+				zklock_items_set_aside(&view->items, taken->item);
+			break;
+		case ZKLOCK_TAKE_LOST:
+			if (taken->loss == ZKLOCK_ITEM_KEPT)
+				taken->loss = ZKLOCK_ITEM_TORN;
+			torn++;
+			break;
+		case ZKLOCK_TAKE_NO_DIRECTORY:
+			taken->pause = taken->made;
+			taken->made = true;
+			break;
+		case ZKLOCK_TAKE_REFUSED:
+			taken->refused = true;
+			taken->rc = message->rc;
+			if (view != NULL)
+				zklock_items_left(&view->items, taken->item, false);
+			break;
+	}
+	if (taken->take.state == ZKLOCK_TAKE_HELD)
+		note_look(taken, rc, message->rc);
+	if (taken->take.state != ZKLOCK_TAKE_READING && taken->take.state != ZKLOCK_TAKE_READ)
+		zklock_queue_take_free_buffer(taken);
+	if (taken->take.state == ZKLOCK_TAKE_READ || taken->refused)
+		ConditionVariableBroadcast(&taken->cv);
+	if (taken->take.state == ZKLOCK_TAKE_FREE)
+		zklock_queue_take_free(taken);
+	return news;
+}
+
+/* Foreign hands have made it so. */
+static void
+report_set_aside(const char *queue, const char *item, bool done)
+{
+	char shown[ZKLOCK_ENCODED_MAX + 1];
+
+	ereport(LOG,
+			(errmsg("item \"%s\" of queue \"%s\" is set aside", item,
+					zklock_log_name(queue, shown)),
+			 done ? errdetail("It is done, and cannot be deleted: there is a znode below it.")
+				  : errdetail("It was not put by zklock."),
+			 errhint("Delete znode \"items/%s\" in the queue's directory, with what is below it.",
+					 item)));
+}
+
+static void
+on_message(const ZkMessage *message)
+{
+	ZkQueueTake *taken = &zklock_queue_shared->taken[message->tag.entry];
+	char queue[ZKLOCK_NAME_MAX + 1];
+	char item[ZKLOCK_ITEM_NAME];
+	bool missing = false;
+	bool done = false;
+	bool aside = false;
+	bool refused = false;
+
+	if (message->tag.path != 0 && message->rc != ZKLOCK_ZOK)
+		zklock_watch_gone(message->tag.path);
+	if (message->tag.uuid >= TAG_MAKE_QUEUE)
+	{
+		made_message(message);
+		return;
+	}
+	if (message->tag.uuid >= TAG_LIST)
+	{
+		view_message(message);
+		return;
+	}
+	LWLockAcquire(zklock_queue_shared->box.lock, LW_EXCLUSIVE);
+	if (taken->serial == message->tag.generation && taken->take.open)
+	{
+		ZkTakeNews news = take_reply(taken, (ZkTakeRequest) message->tag.uuid, message);
+
+		missing = message->rc == ZKLOCK_ZNONODE &&
+			(message->tag.uuid == ZKLOCK_TAKE_REPAIR ||
+			 (message->tag.uuid == ZKLOCK_TAKE_MARK && message->failed_op == 1)) &&
+			taken->take.state != ZKLOCK_TAKE_FREE;
+		done = news == ZKLOCK_TAKE_BARRED;
+		aside = done || news == ZKLOCK_TAKE_UNFIT;
+		refused =
+			zklock_queue_takes_rc(message->rc) == ZKLOCK_ITEM_RC_ERROR || taken->pause;
+		/* a take that is over has its names until the lock is released */
+		if (missing || aside)
+		{
+			strlcpy(queue, taken->queue, sizeof(queue));
+			strlcpy(item, taken->item, sizeof(item));
+		}
+	}
+	LWLockRelease(zklock_queue_shared->box.lock);
+	due = true;
+	if (missing)
+		zklock_queue_takes_make_queue(queue);
+	if (aside)
+		report_set_aside(queue, item, done);
+	if (refused)
+		zklock_trouble_refused(message);
+}
+
+static bool
+on_watch(const ZkWatch *watch)
+{
+	View *view;
+
+	if (watch->kind != ZKLOCK_KIND_QUEUE)
+		return false;
+	if (watch->children && watch->child != NULL &&
+		(view = find_view(watch->name, false)) != NULL)
+	{
+		zklock_items_changed(&view->items, strcmp(watch->child, "held") == 0);
+		due = true;
+	}
+	return true;
+}
+
+/* One that is in use. */
+static void
+start_take_again(ZkQueueTake *taken, ZkLockEventType type, int *lost)
+{
+	View *view;
+
+	taken->pause = false;
+	/* of a look on another connection */
+	if (taken->take.state == ZKLOCK_TAKE_HELD)
+		taken->refused = false;
+	if (type != ZKLOCK_EV_SESSION_LOST)
+	{
+		zklock_take_resumed(&taken->take);
+		if (type != ZKLOCK_EV_DISCONNECTED)
+			zklock_take_connected(&taken->take);
+	}
+	else
+	{
+		if (zklock_take_session_lost(&taken->take))
+		{
+			if (taken->loss == ZKLOCK_ITEM_KEPT)
+				taken->loss = ZKLOCK_ITEM_SESSION_ENDED;
+			(*lost)++;
+		}
+		view = find_view(taken->queue, false);
+		if (view != NULL && taken->take.state != ZKLOCK_TAKE_DONE)
+			zklock_items_left(&view->items, taken->item, false);
+	}
+	if (taken->take.state != ZKLOCK_TAKE_READ)
+		zklock_queue_take_free_buffer(taken);
+	if (taken->take.state == ZKLOCK_TAKE_FREE)
+		zklock_queue_take_free(taken);
+}
+
+/* The connection is another, and perhaps the session. */
+static void
+start_again(ZkLockEventType type)
+{
+	ListCell *cell;
+	int lost = 0;
+
+	connection++;
+	foreach (cell, views)
+	{
+		View *view = lfirst(cell);
+
+		zklock_items_forget(&view->items);
+		view->stuck = false;
+	}
+	LWLockAcquire(zklock_queue_shared->box.lock, LW_EXCLUSIVE);
+	for (int i = 0; i < zklock_queue_shared->takes_high; i++)
+	{
+		if (zklock_queue_shared->taken[i].take.state != ZKLOCK_TAKE_FREE)
+			start_take_again(&zklock_queue_shared->taken[i], type, &lost);
+	}
+	LWLockRelease(zklock_queue_shared->box.lock);
+	if (lost > 0)
+		report_lost(lost, "The ZooKeeper session ended.");
+}
+
+static void
+on_event(ZkLockEventType type)
+{
+	ListCell *cell;
+
+	switch (type)
+	{
+		case ZKLOCK_EV_CONNECTED:
+		case ZKLOCK_EV_RESUMED:
+		case ZKLOCK_EV_DISCONNECTED:
+		case ZKLOCK_EV_SESSION_LOST:
+			start_again(type);
+			break;
+		case ZKLOCK_EV_TICK:
+			forget_views();
+			foreach (cell, views)
+			{
+				View *view = lfirst(cell);
+
+				view->stuck = view->made = false;
+			}
+			LWLockAcquire(zklock_queue_shared->box.lock, LW_EXCLUSIVE);
+			for (int i = 0; i < zklock_queue_shared->takes_high; i++)
+				zklock_queue_shared->taken[i].pause = false;
+			LWLockRelease(zklock_queue_shared->box.lock);
+			break;
+		default:
+			return;
+	}
+	due = true;
+}
+
+static bool
+ask(ZkAgentAsk what)
+{
+	switch (what)
+	{
+		case ZKLOCK_AGENT_WANTS:
+			return zklock_queue_shared->takes_used > 0;
+		case ZKLOCK_AGENT_HOLDS:
+			return zklock_queue_has_items();
+		case ZKLOCK_AGENT_TICKS:
+			/* what is watched in vain is no longer after some ticks */
+			return views != NIL || zklock_queue_busy();
+		case ZKLOCK_AGENT_BUSY:
+			return zklock_queue_busy();
+		default:
+			return false;
+	}
+}
+
+const ZkAgent zklock_queue_takes_agent = {
+	.event = on_event,
+	.tag = ZKLOCK_TAG_QUEUE_TAKES,
+	.message = on_message,
+	.watch = on_watch,
+	.ask = ask,
+};
