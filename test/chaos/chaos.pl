@@ -209,11 +209,16 @@ sub calm_down
 	return @wrong;
 }
 
-# What is there although nobody wants it: paths, and rows of the servers.
+# What is there although nobody wants it: paths, and rows of the servers.  What only some
+# servers of ZooKeeper show, which all were asked to be up to date, is theirs: a path by each.
 sub leaked
 {
-	my @left = eval { $zk->contenders };
-	push @left, "could not look: $@" if $@;
+	my $ghosts = shift;
+	my %shown = eval { $zk->contenders };
+	my @left = $@ ? "could not look: $@" : ();
+	my $all = () = $zk->servers;
+	%$ghosts = map { $_ => join ', ', @{ $shown{$_} } } grep { @{ $shown{$_} } < $all } keys %shown;
+	push @left, sort grep { @{ $shown{$_} } == $all } keys %shown;
 	for my $server (@servers)
 	{
 		my $rows = $server->ask("SELECT string_agg(x, ', ') FROM ("
@@ -293,6 +298,7 @@ sub report
 	Chaos::Judge::print_outcomes($fh, \@transactions);
 
 	print $fh "leaked: $_\n" for @leaked;
+	print $fh "not deleted in all servers of ZooKeeper alike: $_, by $seen{ghosts}{$_}\n" for sort keys %{ $seen{ghosts} };
 	my $n = 0;
 	for (@overlaps)
 	{
@@ -373,7 +379,7 @@ sub main
 	my $history = start_clients();
 	wait_for($patience, sub { $history->update; !grep { !$history->last_lock($_->name) } @servers })
 	  or die "the clients get no locks\n";
-	wait_for($patience, sub { scalar $zk->contenders }) or die "no contender is seen\n";
+	wait_for($patience, sub { keys %{ { $zk->contenders } } }) or die "no contender is seen\n";
 	srand $seed;
 	my $nemesis = Chaos::Nemesis->new(
 		kinds => \@kinds,
@@ -391,18 +397,18 @@ sub main
 	my $stuck = stop_clients();
 	# Locks that the servers keep for nobody are no leak.  A session that was lost
 	# is counted out by ZooKeeper within its timeout.
-	my @leaked;
+	my (@leaked, %ghosts);
 	my $record = Chaos::Jobs::record($servers[0], 60);
 	my @undone = hand_out();
 	my $stopped = now();
 	for my $server (@servers) { $server->must($_) for 'ALTER SYSTEM SET zklock.keep_time = 0', 'SELECT pg_reload_conf()'; }
-	wait_for(4 * $session_timeout + 15, sub { !(@leaked = leaked()) });
+	wait_for(4 * $session_timeout + 15, sub { !(@leaked = leaked(\%ghosts)) && !%ghosts });
 	my $drained = now() - $stopped;
 	$history->update;
 	my @losses = $zk->losses;
 
 	open my $fh, '>', "$log/report" or die "could not write $log/report: $!\n";
-	my $passed = report($fh, $history, $nemesis, wrong => \@wrong, stuck => $stuck, leaked => \@leaked, undone => \@undone, losses => \@losses, drained => $drained, record => $record);
+	my $passed = report($fh, $history, $nemesis, wrong => \@wrong, stuck => $stuck, leaked => \@leaked, ghosts => \%ghosts, undone => \@undone, losses => \@losses, drained => $drained, record => $record);
 	close $fh;
 	open $fh, '<', "$log/report" or die "$!\n";
 	print "\n", <$fh>;

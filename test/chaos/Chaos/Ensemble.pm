@@ -132,16 +132,20 @@ sub losses
 	return map { time - (3600 * $hour + 60 * $minute + $second - int $_) % 86400 } @losses;
 }
 
-# What is left in the directories of locks, permits and jobs: paths.
+# What is left in the directories of locks, permits and jobs: by each path the servers that
+# show it.  One that has read its log out of order may go on showing what is long deleted.
 sub contenders
 {
 	my $self = shift;
-	my @left;
-	for my $directory (map { my $top = $_; map { "$top/$_" } $self->children($top) } '/zklock/locks', '/zklock/semaphores', '/zklock/jobs')
+	my %shown;
+	for my $i ($self->servers)
 	{
-		push @left, map { "$directory/$_" } $self->children($directory);
+		my $client = ZooKeeper::Client->new($self->host($i), wait => $Wait::limit / 10);
+		my $list = sub { my $path = shift; $client->sync($path); return map { "$path/$_" } @{ $client->children($path) // [] }; };
+		push @{ $shown{$_} }, "zk$i" for map { $list->($_) } map { $list->($_) } '/zklock/locks', '/zklock/semaphores', '/zklock/jobs';
+		$client->close;
 	}
-	return @left;
+	return %shown;
 }
 
 1;
