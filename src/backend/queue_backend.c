@@ -416,29 +416,26 @@ make_puts(int n)
 	int next = 0;
 
 	for (int i = 0; i < ZKLOCK_QUEUE_PUTS; i++)
-		nfree += zklock_queue_shared->put[i].state == ZKLOCK_PUT_FREE;
+		nfree += zklock_queue_shared->staged[i].put.state == ZKLOCK_PUT_FREE;
 	if (nfree < n)
 		return false;
 	dlist_foreach (iter, &outboxes)
 	{
 		Outbox *outbox = dlist_container(Outbox, node, iter.cur);
-		ZkQueuePut *put;
+		ZkQueuePut *staged;
 
 		if (!is_unwritten(outbox))
 			continue;
-		while (zklock_queue_shared->put[next].state != ZKLOCK_PUT_FREE)
+		while (zklock_queue_shared->staged[next].put.state != ZKLOCK_PUT_FREE)
 			next++;
-		put = &zklock_queue_shared->put[next];
+		staged = &zklock_queue_shared->staged[next];
 		outbox->put = next;
-		put->state = ZKLOCK_PUT_WRITING;
-		put->serial = zklock_mailbox_serial(&zklock_queue_shared->box);
-		put->pid = MyProcPid;
-		put->nchunks = put->acked = put->settled = 0;
-		put->round = 1;
-		put->again = put->open = put->pause = put->stuck = false;
-		put->rc = 0;
-		put->length = -1;
-		strlcpy(put->queue, outbox->queue, sizeof(put->queue));
+		zklock_put_begin(&staged->put);
+		staged->serial = zklock_mailbox_serial(&zklock_queue_shared->box);
+		staged->pid = MyProcPid;
+		staged->rc = 0;
+		staged->length = -1;
+		strlcpy(staged->queue, outbox->queue, sizeof(staged->queue));
 		outbox->next = dlist_head_node(&outbox->items);
 		outbox->chunk = 0;
 		outbox->posted = false;
@@ -452,7 +449,7 @@ make_puts(int n)
 static void
 post_chunk(Outbox *outbox, ZkQueueBuffer *buffer, ZkChunkHead *head)
 {
-	ZkQueuePut *put = &zklock_queue_shared->put[outbox->put];
+	ZkQueuePut *staged = &zklock_queue_shared->staged[outbox->put];
 	dlist_node *node = outbox->next;
 	int size = 0;
 	char *p;
@@ -479,11 +476,11 @@ post_chunk(Outbox *outbox, ZkQueueBuffer *buffer, ZkChunkHead *head)
 	}
 	buffer->state = ZKLOCK_BUFFER_POSTED;
 	buffer->put = outbox->put;
-	buffer->serial = put->serial;
-	buffer->round = put->round;
+	buffer->serial = staged->serial;
+	buffer->round = staged->put.round;
 	buffer->chunk = outbox->chunk++;
 	buffer->len = (int) (p - buffer->data);
-	put->nchunks = Max(put->nchunks, (int) outbox->chunk);
+	zklock_put_posted(&staged->put, (int) buffer->chunk);
 	outbox->next = node;
 	outbox->posted = node == NULL;
 }
@@ -527,7 +524,7 @@ post(Outbox *outbox, ZkChunkHead *head)
 static void
 write_outbox(Outbox *outbox, ZkChunkHead *head)
 {
-	ZkQueuePut *put = &zklock_queue_shared->put[outbox->put];
+	ZkQueuePut *staged = &zklock_queue_shared->staged[outbox->put];
 	int64 start = zklock_clock();
 	bool ready = false;
 
@@ -540,17 +537,16 @@ write_outbox(Outbox *outbox, ZkChunkHead *head)
 		int rc;
 
 		lock_work();
-		again = put->again;
-		complete = outbox->posted && put->acked == (int) outbox->chunk;
-		length = put->length;
-		rc = put->rc;
+		complete =
+			outbox->posted && zklock_put_is_written(&staged->put) && staged->length >= 0;
+		again = staged->put.again && !complete;
+		length = staged->length;
+		rc = staged->rc;
 		if (again)
 		{
 			/* names are the same, and what is there by now is as good as acknowledged */
 			free_buffers(outbox->put);
-			put->again = false;
-			put->acked = 0;
-			put->round++;
+			zklock_put_repeat(&staged->put);
 			outbox->next = dlist_head_node(&outbox->items);
 			outbox->chunk = 0;
 			outbox->posted = false;
@@ -560,23 +556,23 @@ write_outbox(Outbox *outbox, ZkChunkHead *head)
 			raise_refused(outbox->queue, rc);
 		if (length >= 0)
 			check_length(outbox, length);
-		if (complete && !again && length >= 0)
+		if (complete)
 			break;
 		if (again)
 		{
 			ConditionVariableCancelSleep();
 			ready = false;
-			wait_put(&put->cv, start, SHORT_SLEEP);
+			wait_put(&staged->cv, start, SHORT_SLEEP);
 			ConditionVariableCancelSleep();
 			continue;
 		}
 		if (!ready)
 		{
-			ConditionVariablePrepareToSleep(&put->cv);
+			ConditionVariablePrepareToSleep(&staged->cv);
 			ready = true;
 			continue;
 		}
-		wait_put(&put->cv, start, room ? LONGEST_SLEEP : SHORT_SLEEP);
+		wait_put(&staged->cv, start, room ? LONGEST_SLEEP : SHORT_SLEEP);
 	}
 	ConditionVariableCancelSleep();
 	outbox->written = true;
@@ -975,13 +971,12 @@ end_held(Held *held, bool committed)
 static void
 end_outbox(Outbox *outbox, bool committed)
 {
-	ZkQueuePut *put = &zklock_queue_shared->put[outbox->put];
+	ZkQueuePut *staged = &zklock_queue_shared->staged[outbox->put];
 
 	lock_work();
 	free_buffers(outbox->put);
-	Assert(put->state == ZKLOCK_PUT_WRITING);
-	put->order = committed ? ++zklock_queue_shared->committed : 0;
-	put->state = committed ? ZKLOCK_PUT_COMMITTED : ZKLOCK_PUT_ABORTED;
+	staged->order = committed ? ++zklock_queue_shared->committed : 0;
+	zklock_put_end(&staged->put, committed);
 	unlock_work();
 	ConditionVariableBroadcast(&zklock_queue_shared->room_cv);
 }

@@ -33,7 +33,7 @@ init(void)
 	for (int i = 0; i < ZKLOCK_QUEUE_COUNTERS; i++)
 		pg_atomic_init_u64(&zklock_queue_shared->count[i], 0);
 	for (int i = 0; i < ZKLOCK_QUEUE_PUTS; i++)
-		ConditionVariableInit(&zklock_queue_shared->put[i].cv);
+		ConditionVariableInit(&zklock_queue_shared->staged[i].cv);
 	zklock_queue_shared->ntakes = zklock_max_items_held;
 	for (int i = 0; i < zklock_queue_shared->ntakes; i++)
 	{
@@ -130,13 +130,13 @@ zklock_queue_writer(int pid, int *nputs)
 	LWLockAcquire(zklock_queue_shared->box.lock, LW_SHARED);
 	for (int i = 0; i < ZKLOCK_QUEUE_PUTS; i++)
 	{
-		const ZkQueuePut *first = &zklock_queue_shared->put[i];
+		const ZkQueuePut *first = &zklock_queue_shared->staged[i];
 		int n = 0;
 
 		for (int j = i; j < ZKLOCK_QUEUE_PUTS; j++)
-			n += zklock_queue_shared->put[j].state == ZKLOCK_PUT_WRITING &&
-				zklock_queue_shared->put[j].pid == first->pid;
-		if (first->state != ZKLOCK_PUT_WRITING || first->pid == pid || n <= *nputs)
+			n += zklock_queue_shared->staged[j].put.state == ZKLOCK_PUT_WRITING &&
+				zklock_queue_shared->staged[j].pid == first->pid;
+		if (first->put.state != ZKLOCK_PUT_WRITING || first->pid == pid || n <= *nputs)
 			continue;
 		writer = first->pid;
 		*nputs = n;
@@ -153,7 +153,7 @@ zklock_queue_busy(void)
 	LWLockAcquire(zklock_queue_shared->box.lock, LW_SHARED);
 	busy = zklock_queue_shared->takes_used > 0;
 	for (int i = 0; i < ZKLOCK_QUEUE_PUTS && !busy; i++)
-		busy = zklock_queue_shared->put[i].state != ZKLOCK_PUT_FREE;
+		busy = zklock_queue_shared->staged[i].put.state != ZKLOCK_PUT_FREE;
 	LWLockRelease(zklock_queue_shared->box.lock);
 	return busy;
 }
@@ -173,8 +173,8 @@ zklock_queue_owed(void)
 			 !take->leaving);
 	}
 	for (int i = 0; i < ZKLOCK_QUEUE_PUTS && !owed; i++)
-		owed = zklock_queue_shared->put[i].state == ZKLOCK_PUT_WRITING ||
-			zklock_queue_shared->put[i].state == ZKLOCK_PUT_COMMITTED;
+		owed = zklock_queue_shared->staged[i].put.state == ZKLOCK_PUT_WRITING ||
+			zklock_queue_shared->staged[i].put.state == ZKLOCK_PUT_COMMITTED;
 	LWLockRelease(zklock_queue_shared->box.lock);
 	return owed;
 }

@@ -35,9 +35,9 @@
 #include "storage/condition_variable.h"
 #include "utils/timestamp.h"
 
-
 #include "contender.h"
 #include "mailbox.h"
+#include "queue_put_rules.h"
 #include "queue_rules.h"
 
 /* Payloads on their way at a time; further ones wait. */
@@ -81,31 +81,15 @@ typedef struct ZkQueueTake
 	char queue[ZKLOCK_NAME_MAX + 1];
 } ZkQueueTake;
 
-typedef enum ZkPutState
-{
-	ZKLOCK_PUT_FREE,
-	ZKLOCK_PUT_WRITING,
-	ZKLOCK_PUT_COMMITTED,
-	ZKLOCK_PUT_ABORTED
-} ZkPutState;
-
 typedef struct ZkQueuePut
 {
-	ZkPutState state;
+	ZkPut put;
 	uint32 serial; /* of the put in this life, never 0 */
 	int pid;	   /* WRITING: whose */
 	uint64 order;  /* COMMITTED: as many had before */
 	ConditionVariable cv;
-	int nchunks;  /* posted */
-	uint32 round; /* of posting: what was posted before has no reply any more */
-	int acked;	  /* of this round */
-	bool again;	  /* replies are lost, or a directory was missing: another round */
 	int rc;		  /* refused by the ensemble; 0: not */
 	int64 length; /* of the queue, as the worker saw it before; -1: not yet */
-	int settled;  /* chunks, when the transaction is over */
-	bool open;	  /* a request is out: the worker's, as is: */
-	bool pause;	  /* one was refused: again at the next TICK */
-	bool stuck;	  /* ... since the last one that was done: nobody waits for it */
 	char queue[ZKLOCK_NAME_MAX + 1];
 } ZkQueuePut;
 
@@ -151,7 +135,7 @@ typedef struct ZkQueueShared
 	int32 takes_used;
 	int ntakes;
 	pg_atomic_uint64 count[ZKLOCK_QUEUE_COUNTERS];
-	ZkQueuePut put[ZKLOCK_QUEUE_PUTS];
+	ZkQueuePut staged[ZKLOCK_QUEUE_PUTS];
 	ZkQueueBuffer buffer[ZKLOCK_QUEUE_BUFFERS];
 	ZkQueueTake taken[FLEXIBLE_ARRAY_MEMBER];
 } ZkQueueShared;

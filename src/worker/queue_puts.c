@@ -43,9 +43,7 @@
 /* ZkRequestTag.uuid: of a put (entry, generation: its serial) ... */
 #define TAG_LENGTH 0 /* a get of items/; hash: the round */
 #define TAG_WRITE  1 /* the same, of a chunk's create */
-#define TAG_READ   2 /* hash: the chunk */
-#define TAG_MOVE   3
-#define TAG_DROP   4
+#define TAG_SETTLE 2 /* and upwards: plus a ZkPutRequest */
 /* ... and of the look for strays (generation: its number) */
 #define TAG_SERVERS		 100
 #define TAG_QUEUES		 101
@@ -127,15 +125,20 @@ send_move(const char *queue, const char *path, const char *data, int len,
 	return head->nitems;
 }
 
-/* What a refused move calls for.  True: it was done before. */
+/* The reply to a move: counts its items, or does what a refusal calls for.  True: the
+ * chunk was moved, by this request or before. */
 static bool
-move_was_done(const ZkMessage *message, const char *queue)
+was_moved(const ZkMessage *message, const char *queue)
 {
-	if (message->rc == ZKLOCK_ZNONODE && message->failed_op == 0)
+	if (message->rc == ZKLOCK_ZOK)
+		zklock_queue_count(ZKLOCK_QUEUE_PUT, message->nchildren - 2);
+	if (message->rc == ZKLOCK_ZOK ||
+		(message->rc == ZKLOCK_ZNONODE && message->failed_op == 0))
 		return true;
 	if (message->rc == ZKLOCK_ZNONODE && message->failed_op >= 2)
 		zklock_queue_takes_make_queue(queue);
-	else if (message->rc != ZKLOCK_ZNONODE && message->rc != ZKLOCK_ZBADVERSION)
+	else if (message->rc != ZKLOCK_ZNONODE && message->rc != ZKLOCK_ZBADVERSION &&
+			 !zklock_rc_is_lost(message->rc))
 		zklock_trouble_refused(message); /* else the base is about to be read again */
 	return false;
 }
@@ -149,8 +152,8 @@ static void
 send_chunk(ZkQueueBuffer *buffer)
 {
 	ZkClient *client = zklock_session_client();
-	ZkQueuePut *put =
-		&zklock_queue_shared->put[buffer->put]; /* its backend waits for us */
+	ZkQueuePut *staged =
+		&zklock_queue_shared->staged[buffer->put]; /* its backend waits for us */
 	ZkRequestTag tag = {
 		.kind = ZKLOCK_TAG_QUEUE_PUTS,
 		.entry = (uint32) buffer->put,
@@ -162,20 +165,20 @@ send_chunk(ZkQueueBuffer *buffer)
 	if (client != NULL && buffer->chunk == 0)
 		zklock_session_sent(
 			zklock_client_get(client,
-							  zklock_path_name(ZKLOCK_KIND_QUEUE, put->queue, "items"),
+							  zklock_path_name(ZKLOCK_KIND_QUEUE, staged->queue, "items"),
 							  false, &tag));
 	tag.uuid = TAG_WRITE;
 	if (client != NULL)
 		zklock_session_sent(
 			zklock_client_create(client,
-								 own_chunk_path(put->queue, buffer->serial, buffer->chunk),
+								 own_chunk_path(staged->queue, buffer->serial, buffer->chunk),
 								 buffer->data, buffer->len, ZKLOCK_CREATE_PERSISTENT, &tag));
 	LWLockAcquire(zklock_queue_shared->box.lock, LW_EXCLUSIVE);
 	if (client == NULL)
-		put->again = true;
+		zklock_put_lost(&staged->put);
 	buffer->state = ZKLOCK_BUFFER_FREE;
 	ConditionVariableBroadcast(&zklock_queue_shared->room_cv);
-	ConditionVariableBroadcast(&put->cv);
+	ConditionVariableBroadcast(&staged->cv);
 	LWLockRelease(zklock_queue_shared->box.lock);
 }
 
@@ -206,6 +209,12 @@ compare_orders(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
+static char *
+chunk_to_settle(const ZkQueuePut *staged)
+{
+	return own_chunk_path(staged->queue, staged->serial, (uint32) staged->put.settled);
+}
+
 /*
  * The next step for what is over.  In the order of the commits; and as the requests of a
  * session are done in their order, so are the items.
@@ -214,25 +223,20 @@ static void
 settle(void)
 {
 	ZkQueuePut *puts[ZKLOCK_QUEUE_PUTS];
+	ZkPutRequest request[ZKLOCK_QUEUE_PUTS];
 	int nputs = 0;
 
 	LWLockAcquire(zklock_queue_shared->box.lock, LW_EXCLUSIVE);
 	for (int i = 0; i < ZKLOCK_QUEUE_PUTS; i++)
 	{
-		ZkQueuePut *put = &zklock_queue_shared->put[i];
-
-		if ((put->state != ZKLOCK_PUT_COMMITTED && put->state != ZKLOCK_PUT_ABORTED) ||
-			put->open || put->pause)
-			continue;
-		if (put->settled < put->nchunks)
+		request[i] = zklock_put_request(&zklock_queue_shared->staged[i].put);
+		if (request[i] == ZKLOCK_SETTLE_FREE)
 		{
-			put->open = true;
-			puts[nputs++] = put;
-			continue;
+			ConditionVariableBroadcast(&zklock_queue_shared->room_cv);
+			zklock_queue_takes_look_again();
 		}
-		put->state = ZKLOCK_PUT_FREE;
-		ConditionVariableBroadcast(&zklock_queue_shared->room_cv);
-		zklock_queue_takes_look_again();
+		else if (request[i] != ZKLOCK_SETTLE_NOTHING)
+			puts[nputs++] = &zklock_queue_shared->staged[i];
 	}
 	LWLockRelease(zklock_queue_shared->box.lock);
 
@@ -240,127 +244,113 @@ settle(void)
 	qsort(puts, (size_t) nputs, sizeof(ZkQueuePut *), compare_orders);
 	for (int i = 0; i < nputs; i++)
 	{
-		const ZkQueuePut *put = puts[i];
-		char *path = own_chunk_path(put->queue, put->serial, (uint32) put->settled);
+		int entry = (int) (puts[i] - zklock_queue_shared->staged);
 		ZkRequestTag tag = {
 			.kind = ZKLOCK_TAG_QUEUE_PUTS,
-			.entry = (uint32) (put - zklock_queue_shared->put),
-			.generation = put->serial,
-			.uuid = put->state == ZKLOCK_PUT_COMMITTED ? TAG_READ : TAG_DROP,
-			.hash = (uint64) put->settled,
+			.entry = (uint32) entry,
+			.generation = puts[i]->serial,
+			.uuid = TAG_SETTLE + (uint64) request[entry],
 		};
 
-		if (put->state == ZKLOCK_PUT_COMMITTED)
-			zklock_session_sent(
-				zklock_client_get(zklock_session_client(), path, false, &tag));
+		if (request[entry] == ZKLOCK_SETTLE_READ)
+			zklock_session_sent(zklock_client_get(zklock_session_client(),
+												  chunk_to_settle(puts[i]), false, &tag));
 		else
-			zklock_session_sent(zklock_client_delete(zklock_session_client(), path, &tag));
+			zklock_session_sent(zklock_client_delete(zklock_session_client(),
+													 chunk_to_settle(puts[i]), &tag));
 	}
 }
 
 /* The reply to what was asked before the transaction is over.  With the lock. */
 static void
-written(ZkQueuePut *put, const ZkMessage *message, bool *missing)
+written(ZkQueuePut *staged, const ZkMessage *message, bool *missing)
 {
-	if (put->state != ZKLOCK_PUT_WRITING || put->round != message->tag.hash)
+	ZkItemRc rc = zklock_queue_takes_rc(message->rc);
+
+	if (staged->put.state != ZKLOCK_PUT_WRITING || staged->put.round != message->tag.hash)
 		return;
-	if (zklock_rc_is_lost(message->rc))
-		put->again = true;
-	else if (message->tag.uuid == TAG_LENGTH)
-	{
-		if (message->rc == ZKLOCK_ZOK)
-			put->length = message->nchildren;
-		else if (message->rc == ZKLOCK_ZNONODE)
-			put->length = 0;
-		else
-			put->rc = message->rc;
-	}
-	else if (message->rc == ZKLOCK_ZOK || message->rc == ZKLOCK_ZNODEEXISTS)
-		put->acked++;
-	else if (message->rc == ZKLOCK_ZNONODE)
-		*missing = put->again = true;
-	else
-		put->rc = message->rc;
-	ConditionVariableBroadcast(&put->cv);
+	if (message->tag.uuid == TAG_WRITE)
+		*missing = zklock_put_created(&staged->put, (uint32) message->tag.hash, rc);
+	else if (rc == ZKLOCK_ITEM_RC_LOST)
+		zklock_put_lost(&staged->put);
+	else if (rc == ZKLOCK_ITEM_RC_OK)
+		staged->length = message->nchildren;
+	else if (rc == ZKLOCK_ITEM_RC_NO_NODE)
+		staged->length = 0;
+	if (rc == ZKLOCK_ITEM_RC_ERROR)
+		staged->rc = message->rc;
+	ConditionVariableBroadcast(&staged->cv);
 }
 
-/* ... when it is.  Not with the lock: nobody else moves it. */
+/* A chunk was read: move it. */
 static void
-settled(ZkQueuePut *put, const ZkMessage *message)
+move(ZkQueuePut *staged, const ZkMessage *message)
 {
 	ZkRequestTag tag = message->tag;
-	bool done = false;
 	int n;
 
-	put->open = false;
-	due = true;
-	if (zklock_rc_is_lost(message->rc))
+	tag.uuid = TAG_SETTLE + ZKLOCK_SETTLE_MOVE;
+	if (zklock_session_client() == NULL)
+	{
+		(void) zklock_put_reply(&staged->put, ZKLOCK_SETTLE_READ, ZKLOCK_ITEM_RC_LOST, -1,
+								proven);
 		return;
-	switch (message->tag.uuid)
-	{
-		case TAG_READ:
-			done = message->rc == ZKLOCK_ZNONODE && proven;
-			put->pause = message->rc != ZKLOCK_ZOK && !done;
-			if (message->rc != ZKLOCK_ZOK || zklock_session_client() == NULL)
-				break;
-			tag.uuid = TAG_MOVE;
-			n = send_move(put->queue,
-						  own_chunk_path(put->queue, put->serial, (uint32) put->settled),
-						  message->data, message->datalen, &tag);
-			if (n == 0)
-				zklock_trouble("znode \"%s\" was damaged: its items are left there",
-							   own_chunk_path(put->queue, put->serial,
-											  (uint32) put->settled));
-			done = n == 0;
-			put->open = n > 0;
-			put->pause = n < 0;
-			break;
-		case TAG_MOVE:
-			if (message->rc == ZKLOCK_ZOK)
-				zklock_queue_count(ZKLOCK_QUEUE_PUT, message->nchildren - 2);
-			done = message->rc == ZKLOCK_ZOK || move_was_done(message, put->queue);
-			/* a directory that was missing has been made */
-			put->pause = !done &&
-				(put->stuck || message->rc != ZKLOCK_ZNONODE || message->failed_op < 2);
-			put->stuck |= !done;
-			break;
-		case TAG_DROP:
-			done = message->rc == ZKLOCK_ZOK || message->rc == ZKLOCK_ZNONODE;
-			put->pause = !done;
-			break;
 	}
-	put->stuck |= put->pause;
-	if (done)
+	n = send_move(staged->queue, chunk_to_settle(staged), message->data, message->datalen,
+				  &tag);
+	if (n == 0)
 	{
-		put->settled++;
-		put->stuck = false;
+		zklock_trouble("znode \"%s\" was damaged: its items are left there",
+					   chunk_to_settle(staged));
+		(void) zklock_put_reply(&staged->put, ZKLOCK_SETTLE_READ, ZKLOCK_ITEM_RC_UNFIT,
+								-1, proven);
+	}
+	else if (n < 0)
+		(void) zklock_put_reply(&staged->put, ZKLOCK_SETTLE_MOVE, ZKLOCK_ITEM_RC_ERROR,
+								-1, proven);
+}
+
+/* A step that is due when the transaction is over was answered.  Not with the lock:
+ * nobody else moves it. */
+static void
+settled(ZkQueuePut *staged, const ZkMessage *message)
+{
+	ZkPutRequest request = (ZkPutRequest) (message->tag.uuid - TAG_SETTLE);
+	int before = staged->put.settled;
+
+	due = true;
+	if (request == ZKLOCK_SETTLE_MOVE)
+		(void) was_moved(message, staged->queue);
+	if (zklock_put_reply(&staged->put, request, zklock_queue_takes_rc(message->rc),
+						 message->failed_op, proven) == ZKLOCK_SETTLE_MOVE)
+		move(staged, message);
+	if (staged->put.settled > before)
 		settled_at = zklock_clock();
-	}
 }
 
 static void
 put_message(const ZkMessage *message)
 {
-	ZkQueuePut *put = &zklock_queue_shared->put[message->tag.entry];
+	ZkQueuePut *staged = &zklock_queue_shared->staged[message->tag.entry];
 	char queue[ZKLOCK_NAME_MAX + 1];
 	bool missing = false;
 	bool over;
 
 	LWLockAcquire(zklock_queue_shared->box.lock, LW_EXCLUSIVE);
-	if (put->serial != message->tag.generation || put->state == ZKLOCK_PUT_FREE)
+	if (staged->serial != message->tag.generation || staged->put.state == ZKLOCK_PUT_FREE)
 	{
 		LWLockRelease(zklock_queue_shared->box.lock);
 		return;
 	}
-	over = message->tag.uuid >= TAG_READ;
+	over = message->tag.uuid >= TAG_SETTLE;
 	if (!over)
-		written(put, message, &missing);
-	strlcpy(queue, put->queue, sizeof(queue));
+		written(staged, message, &missing);
+	strlcpy(queue, staged->queue, sizeof(queue));
 	LWLockRelease(zklock_queue_shared->box.lock);
 	if (missing)
 		zklock_queue_takes_make_queue(queue);
-	if (over && put->open)
-		settled(put, message);
+	if (over && staged->put.open)
+		settled(staged, message);
 }
 
 /* ------------------------------------------------------------------------
@@ -451,8 +441,8 @@ is_spoken_for(const ZkChunkName *name)
 		return false;
 	LWLockAcquire(zklock_queue_shared->box.lock, LW_SHARED);
 	for (int i = 0; i < ZKLOCK_QUEUE_PUTS && !found; i++)
-		found = zklock_queue_shared->put[i].state != ZKLOCK_PUT_FREE &&
-			zklock_queue_shared->put[i].serial == name->put;
+		found = zklock_queue_shared->staged[i].put.state != ZKLOCK_PUT_FREE &&
+			zklock_queue_shared->staged[i].serial == name->put;
 	LWLockRelease(zklock_queue_shared->box.lock);
 	return found;
 }
@@ -550,10 +540,8 @@ settled_stray(const ZkMessage *message)
 	look.open = false;
 	if (message->rc != ZKLOCK_ZOK && message->rc != ZKLOCK_ZNONODE)
 		look.restart = true;
-	if (message->type == ZKLOCK_MSG_MULTI && message->rc == ZKLOCK_ZOK)
-		zklock_queue_count(ZKLOCK_QUEUE_PUT, message->nchildren - 2);
-	else if (message->type == ZKLOCK_MSG_MULTI &&
-			 !move_was_done(message, look.strays[look.next].queue))
+	if (message->type == ZKLOCK_MSG_MULTI &&
+		!was_moved(message, look.strays[look.next].queue))
 		look.restart = true;
 	look.next++;
 	zklock_queue_takes_look_again();
@@ -751,16 +739,16 @@ on_event(ZkLockEventType type)
 	LWLockAcquire(zklock_queue_shared->box.lock, LW_EXCLUSIVE);
 	for (int i = 0; i < ZKLOCK_QUEUE_PUTS; i++)
 	{
-		ZkQueuePut *put = &zklock_queue_shared->put[i];
+		ZkQueuePut *staged = &zklock_queue_shared->staged[i];
 
-		put->pause = false;
-		if (tick || put->state == ZKLOCK_PUT_FREE)
+		if (tick)
+		{
+			zklock_put_tick(&staged->put);
 			continue;
-		put->open = false;
-		if (put->state != ZKLOCK_PUT_WRITING)
-			continue;
-		put->again = true;
-		ConditionVariableBroadcast(&put->cv);
+		}
+		zklock_put_connection(&staged->put);
+		if (staged->put.again)
+			ConditionVariableBroadcast(&staged->cv);
 	}
 	if (!tick)
 	{

@@ -317,12 +317,13 @@ made_message(const ZkMessage *message)
 	LWLockAcquire(zklock_queue_shared->box.lock, LW_EXCLUSIVE);
 	for (int i = 0; i < ZKLOCK_QUEUE_PUTS; i++)
 	{
-		ZkQueuePut *put = &zklock_queue_shared->put[i];
+		ZkQueuePut *staged = &zklock_queue_shared->staged[i];
 
-		if (put->state != ZKLOCK_PUT_WRITING || hash_queue(put->queue) != message->tag.hash)
+		if (staged->put.state != ZKLOCK_PUT_WRITING ||
+			hash_queue(staged->queue) != message->tag.hash)
 			continue;
-		put->rc = rc;
-		ConditionVariableBroadcast(&put->cv);
+		staged->rc = rc;
+		ConditionVariableBroadcast(&staged->cv);
 	}
 	LWLockRelease(zklock_queue_shared->box.lock);
 }
@@ -510,10 +511,10 @@ is_being_moved(const char *queue, uint64 puts)
 {
 	for (int i = 0; i < ZKLOCK_QUEUE_PUTS; i++)
 	{
-		const ZkQueuePut *put = &zklock_queue_shared->put[i];
+		const ZkQueuePut *staged = &zklock_queue_shared->staged[i];
 
-		if (put->state == ZKLOCK_PUT_COMMITTED && put->order <= puts && !put->stuck &&
-			strcmp(put->queue, queue) == 0)
+		if (staged->put.state == ZKLOCK_PUT_COMMITTED && staged->order <= puts &&
+			!staged->put.stuck && strcmp(staged->queue, queue) == 0)
 			return true;
 	}
 	return false;
