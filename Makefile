@@ -111,7 +111,7 @@ other_library_goes:
 endif
 
 # What the files of a folder may include: headers of the folders named here, by their
-# bare names, and nothing else of ours (src/README, section 3).  The first two do not see
+# bare names, and nothing else of ours (src/README, Rooms).  The first two do not see
 # PostgreSQL, either.
 include_protocol = protocol
 include_client = protocol client

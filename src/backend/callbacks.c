@@ -225,8 +225,8 @@ on_emit_log(ErrorData *edata)
 }
 
 /*
- * At the end of each, be it that its portal is dropped by whatever comes next, such as
- * a ROLLBACK: nothing is raised.
+ * At the end of each statement.  Nothing is raised: the next statement may be what ends
+ * this one, by dropping its portal, and it may be a ROLLBACK.
  */
 static void
 tidy(void)
@@ -235,7 +235,7 @@ tidy(void)
 		return;
 
 	/*
-	 * So that our PRE_COMMIT comes before that of postgres_fdw, which commits.
+	 * Our PRE_COMMIT has to come before that of postgres_fdw, which commits remotely.
 	 * After an inner statement, too: a procedure may COMMIT next.
 	 */
 	if (!zklock_alarm.committing)

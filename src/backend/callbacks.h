@@ -13,8 +13,8 @@
 extern void zklock_callbacks_install(void);
 
 /*
- * A hold is about to be taken: see to it that it ends as it should, before those of
- * modules that were loaded later are called.  May throw.
+ * A hold is about to be taken: register our callbacks that end it, so that they are
+ * called before the callbacks of modules that were loaded later.  May throw.
  */
 extern void zklock_callbacks_begin(void);
 

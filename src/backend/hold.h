@@ -68,16 +68,17 @@ extern LOCKMODE zklock_level1_mode(ZkLockMode mode);
 extern ZkHeldLock *zklock_held_find(ZkLockKind kind, const char *name);
 
 /*
- * Reserve all memory that a new hold of "name" needs; zklock_callbacks_begin has seen
- * to it that holds end as they should.  May throw out-of-memory.  zklock_hold_add uses
- * the reserved hold up; it does not throw.
+ * Reserve all memory that a new hold of "name" needs; zklock_callbacks_begin was called
+ * before.  May throw out-of-memory.  zklock_hold_add uses the reserved hold up; it does
+ * not throw.
  */
 extern ZkHeldLock *zklock_hold_reserve(ZkLockKind kind, const char *name);
 
 /*
- * Level 1's name for the one that is to be reserved next, good until then.  Of a name
- * that this backend had last it is known.  Throws as that does, and makes nothing.  Then
- * that name can be reserved without being looked at again.
+ * Level 1's lock tag for a name that is to be reserved next (zklock_hold_reserve_tagged,
+ * which does not look at the name again).  It is good until then.  The tag of the name
+ * that this backend held last is remembered.  May throw out-of-memory, and then reserves
+ * nothing.
  */
 extern const LOCKTAG *zklock_hold_tag(ZkLockKind kind, const char *name);
 extern ZkHeldLock *zklock_hold_reserve_tagged(void);
@@ -92,8 +93,8 @@ extern void zklock_held_forget(ZkHeldLock *held);
 extern void zklock_hold_set_pending(int32 proclock);
 
 /*
- * The same of a set's proclocks, chained by set_next, -1: none.  Of these it waits with
- * one at a time.
+ * The same for a set's proclocks, chained by set_next; -1: none.  The backend waits with
+ * one of them at a time.
  */
 extern void zklock_hold_set_pending_set(int32 first);
 extern void zklock_hold_set_waiting(int32 proclock);
@@ -130,9 +131,8 @@ zklock_hold_end_void(void)
  */
 extern void zklock_hold_end_hidden_void(ZkHeldLock *held, ZkLockMode mode);
 
-/* A lost lock of this backend, a job's or one in transaction scope if there is such a
- * one, or NULL.
- * "all": all of them count as lost.  "but": NULL, or one that is not meant. */
+/* A lost hold of this backend, or NULL; one of a job or in transaction scope comes first.
+ * "all": all of them count as lost.  "but": NULL, or one that is left out. */
 extern ZkHeldLock *zklock_held_find_lost(bool all, const ZkHeldLock *but);
 
 /* The strongest mode in which it is held. */

@@ -121,8 +121,8 @@ has_namesake(const char *name)
 	return false;
 }
 
-/* Will this transaction, of this server or of the one that it is a copy of, never commit
- * here if it has not? */
+/* Is the transaction over, so that it will never commit here if it has not committed?  It
+ * is this server's, or that of the server that this one is a copy of. */
 static bool
 is_over(uint64 xid)
 {
@@ -446,8 +446,8 @@ check_not_held(const char *name)
 }
 
 /*
- * Wait for it, and decide: true if it is to be run.  What it raises leaves the job held,
- * and so does what it returns.
+ * Wait for the job, and decide: true if it is to be run.  The job is held afterwards,
+ * also if an error is raised.
  */
 static bool
 take(Run *run)

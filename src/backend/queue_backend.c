@@ -635,9 +635,9 @@ raise_no_puts(int n)
 }
 
 /*
- * Others may have the puts, and their commits may wait for what they will: so this wait
- * is one for other sessions, with the limits of a wait for room in the lock table.  For
- * n queues, of which the first is named.
+ * Wait for free puts, for n queues, of which the first is named.  Other sessions have the
+ * puts, and their commits may wait for anything.  So this is a wait for other sessions,
+ * with the limits of a wait for room in the lock table.
  */
 static void
 await_puts(int n, char *queue)

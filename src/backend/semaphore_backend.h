@@ -11,8 +11,9 @@
 #include "hold.h"
 
 /*
- * The number of a permit that is held, which no other holder has meanwhile.  The first
- * call asks the ensemble.  Raises what zklock_query does, and the error of a loss.
+ * The number of a permit that this backend holds; no other holder has that number at the
+ * same time.  The first call asks the ensemble.  Raises what zklock_query does, and the
+ * error of a loss.
  */
 extern int zklock_semaphore_number(ZkHeldLock *held);
 

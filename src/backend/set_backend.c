@@ -360,7 +360,8 @@ give_back_session_scope(Set *set)
  * ------------------------------------------------------------------------
  */
 
-/* Take all grants, those of this token or with 0 what is there, or none. */
+/* Take a hold on all grants, or on none.  "token": the one that they must have; 0:
+ * any. */
 static bool
 join_all(const Set *set, int64 token)
 {

@@ -12,8 +12,8 @@
 #include "fmgr.h"
 
 /*
- * The SQL functions that acknowledge a loss, up to a NULL, and the one that looks at
- * holds and does nothing else; and those that ask for a run of a job, up to a NULL.  A
+ * Tell which SQL functions are special: those that acknowledge a loss, the one that only
+ * looks at holds, and those that ask for a run of a job.  Lists end with a NULL.  A
  * function is known by its address.
  */
 extern void zklock_statement_functions(const PGFunction *acknowledging,

@@ -31,8 +31,8 @@ pg_noreturn extern void zklock_waiting_raise_timeout(int32 proclock, int64 lock_
 pg_noreturn extern void zklock_waiting_raise_over(ZkLockKind kind, const char *name,
 												  int64 timeout);
 
-/* A wait that is for no lock of anybody's has lasted for lock_timeout: 55P03, in the
- * words of core. */
+/* A wait that is not for a lock (for room in the table, say) has lasted for lock_timeout:
+ * 55P03, with PostgreSQL's own message. */
 pg_noreturn extern void zklock_waiting_raise_lock_timeout(void);
 #define ZKLOCK_LOCK_TIMEOUT_MESSAGE "canceling statement due to lock timeout"
 

@@ -546,7 +546,7 @@ copy_children(ZkMessage *reply, const struct String_vector *children)
 	return true;
 }
 
-/* The stat has twice the creations less the children that are left; see src/README. */
+/* The stat has twice the creations less the children that are left (src/README.locks). */
 static uint32_t
 created_children(const struct Stat *stat)
 {
@@ -1014,9 +1014,10 @@ break_attempt(ZkClient *client, int socket)
 }
 
 /*
- * Give up an attempt.  The library does not by itself before two thirds of the session
- * timeout; and where it has not come to TLS, or to the wire, if nobody answers, not
- * before the kernel does, after two minutes, and not if it cannot use the certificates.
+ * Give up an attempt to connect.  The library gives it up after two thirds of the session
+ * timeout at the earliest.  Before it has come to TLS or to the wire, it waits for the
+ * kernel, which gives up after two minutes; and it never gives up if it cannot use the
+ * certificates.
  */
 static void
 abandon(ZkClient *client, int failure, int error, const char *why)

@@ -1,4 +1,4 @@
-# src/client/library.mk - which ZooKeeper library is linked (src/README, section 10).
+# src/client/library.mk - which ZooKeeper library is linked (src/README.client).
 #
 # ZOOKEEPER_LIB is st or mt; where nobody says which, st if it can be linked, else mt.  Sets
 # ZOOKEEPER_LIB and ZOOKEEPER_LINK.  A library's runtime package will do, without the link

@@ -33,7 +33,8 @@
 PG_FUNCTION_INFO_V1(zk_blocking);
 PG_FUNCTION_INFO_V1(zk_waits);
 
-/* No ring is longer whose servers each name all their sessions once. */
+/* Steps of a chain that are shown, at most: as many as the longest ring that is found has
+ * (ZKLOCK_MAX_RING). */
 #define MAX_STEPS 64
 
 /* What has been asked so far: each thing once. */

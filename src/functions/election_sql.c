@@ -178,7 +178,8 @@ zk_require_leader(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(token);
 }
 
-/* Who is not the leader skips the command; and so does who cannot know, who says why. */
+/* A server that does not lead skips the command.  So does one that cannot know, and says
+ * why. */
 static void
 tell_skipped(const char *name)
 {

@@ -147,9 +147,10 @@ raise_concurrent_update(void)
 }
 
 /*
- * Lock it until the transaction ends, after whoever has it.  False if it has changed
- * meanwhile.  In REPEATABLE READ and SERIALIZABLE that is an error, as it is with an
- * UPDATE, and so is a row that the transaction's snapshot does not show.
+ * Lock the row until the transaction ends; wait for a transaction that has locked it.
+ * False if the row has changed meanwhile.  In REPEATABLE READ and SERIALIZABLE that is an
+ * error, as with an UPDATE, and so is a row that the transaction's snapshot does not
+ * show.
  */
 static bool
 lock_row(const Fences *fences, ItemPointer where, TupleTableSlot *row)

@@ -20,7 +20,7 @@ typedef struct ZkRow
 	bool *nulls;
 } ZkRow;
 
-/* A row of a set, or the one that the function returns, all of it NULL. */
+/* A row with all columns NULL: of a set, or the one that the function returns. */
 extern ZkRow zklock_row_of_set(const ReturnSetInfo *rsinfo);
 extern ZkRow zklock_row_of_function(FunctionCallInfo fcinfo);
 

@@ -462,7 +462,8 @@ on_tick(Step *s)
 	b->await_tick = false;
 }
 
-/* Does the record have all rounds that there were since that one? */
+/* Does the record have all rounds since the one that the party was last known not to be
+ * in? */
 static bool
 is_complete(const ZkBarrier *b, const ZkParty *p)
 {

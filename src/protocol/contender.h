@@ -41,7 +41,7 @@
 
 /*
  * A directory whose counter comes near the end of its 31 bits is refused:
- * at 2^31 - 1 the server hands out duplicates (src/README, section 5).
+ * at 2^31 - 1 the server hands out duplicates (src/README.locks).
  */
 #define ZKLOCK_SEQUENCE_LIMIT (INT64_C(2147483648) - (1 << 20))
 

@@ -552,8 +552,8 @@ add_in_way(ZkDeadlock *d, uint64_t session, uint64_t uuid)
 	d->nin_way++;
 }
 
-/* Sessions of contenders: are there others' than that?  Those of other programs, which
- * have none, are each one of its own. */
+/* Whose contenders there are: of no session, of one, or of several.  Another program's
+ * contender has no session, and counts as a session of its own. */
 typedef struct Sessions
 {
 	bool any;

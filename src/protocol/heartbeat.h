@@ -92,7 +92,7 @@ extern void zklock_heartbeat_answered(ZkHeartbeat *heartbeat);
 extern bool zklock_heartbeat_written(ZkHeartbeat *heartbeat, const ZkLease *lease,
 									 int64_t sent, int64_t acknowledged, uint32_t random);
 
-/* There is need of heartbeats, now. */
+/* Heartbeats are needed at the time "now". */
 extern void zklock_heartbeat_need(ZkHeartbeat *heartbeat, int64_t now);
 
 /* Has the lease lapsed since the server rested?  A new session is the shortest way to one

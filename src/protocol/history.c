@@ -336,8 +336,8 @@ zklock_history_parse(ZkHistory *history, const char *text, size_t len, int64_t n
 }
 
 /*
- * A memory that is not the one that the file names may have noted what we have not, all
- * the same; but not all of it.
+ * A memory that the file does not name may still have noted something that the file
+ * lacks, but need not have noted all.
  */
 bool
 zklock_history_remember(ZkHistory *history, const ZkHistoryMemory *memory)

@@ -221,16 +221,16 @@ extern bool zklock_history_parse(ZkHistory *history, const char *text, size_t le
 								 int64_t now, int64_t wait);
 
 /*
- * After parsing: this memory was found.  False: it is not the one that noted for the
- * file, so begin a new one, with what is known and a new id.
+ * After zklock_history_parse: this memory was found.  False: the file does not name it,
+ * so begin a new one, with what is known and a new id.
  */
 extern bool zklock_history_remember(ZkHistory *history, const ZkHistoryMemory *memory);
 
 /* The new one.  To be saved before anything is granted. */
 extern ZkHistoryMemory zklock_history_new_memory(ZkHistory *history, int64_t id);
 
-/* It is to say what is known now: before anything is granted by that.  "session" is the
- * one that we have, 0 if none or if it is about to be closed. */
+/* Note in the memory what is known now, before anything is granted by that.  "session":
+ * ours; 0: there is none, or it is about to be closed. */
 extern void zklock_history_note(const ZkHistory *history, ZkHistoryMemory *memory,
 								int64_t session, int64_t lost_at);
 

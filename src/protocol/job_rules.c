@@ -312,7 +312,8 @@ count_failure(ZkJob *job, int i)
 			job->run[j].failures++;
 }
 
-/* The lock is another's: whoever ran has lost it, or has ended without a word. */
+/* Somebody else has the lock now.  The backend that ran has lost it, or has ended without
+ * a word. */
 static void
 take_over(ZkJob *job, bool skip, int64_t now)
 {

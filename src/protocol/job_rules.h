@@ -131,8 +131,8 @@
 
 #include "contender.h"
 
-/* Of the record.  Whoever does not know a key drops it when he writes; so a version that
- * has one which must stay is another. */
+/* Version of the record.  A library that does not know a key drops it when it writes.  So
+ * a new key that must not be dropped needs a new version. */
 #define ZKLOCK_JOB_VERSION	 1
 
 #define ZKLOCK_JOB_RUNS		 16

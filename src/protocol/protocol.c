@@ -119,7 +119,7 @@ reset(ZkContender *c)
 	c->sequence = -1;
 }
 
-/* The only way a contender's state changes: along the edges of src/README, section 6. */
+/* The only way a contender's state changes: along the edges of src/README.locks. */
 static void
 set_state(ZkContender *c, ZkContenderState state)
 {
@@ -1177,7 +1177,8 @@ end_probe(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 		set_creating(queue, c, (ZkLockMode) c->mode, event);
 }
 
-/* What has its name.  Whether it is the one that we have made a listing cannot say. */
+/* The child that has our contender's name, or NULL.  A listing cannot tell whether it is
+ * the node that we have made. */
 static const ZkLockChild *
 find_own(const ZkContender *c, const ZkLockEvent *event)
 {
@@ -1359,8 +1360,8 @@ on_seen(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 }
 
 /*
- * Of our contenders that were before the first one that waits so many have ended.  It
- * counts to itself those of others, too, that it watches.
+ * "n" of the contenders before this one have gone: ours, or a watched one of another
+ * session.  If this one waits for a permit it counts them.
  */
 static void
 note_ended(ZkContender *c, int n)
@@ -1504,7 +1505,8 @@ on_watched(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 			c->blocker_watched = true;
 			if (queue->permits > 0 && event->marked && ZKLOCK_SEMAPHORE_MUTANT != 5)
 			{
-				/* it got a permit before we could watch it; or so it says: once */
+				/* it got a permit before we could watch it, as its mark says; believe
+				 * that once */
 				set_queued(c);
 				c->marked = event->hash;
 			}
@@ -2064,7 +2066,7 @@ take_event(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 }
 
 /* ------------------------------------------------------------------------
- * What holds before and after each step (src/README, section 9); for tests
+ * What holds before and after each step (src/README, Invariants); for tests
  * ------------------------------------------------------------------------
  */
 

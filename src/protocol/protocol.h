@@ -12,7 +12,7 @@
  * One ZkLockQueue stands for one name on one server.  It has up to
  * ZKLOCK_NCONTENDERS contenders: one active in each mode (both at once only
  * in an upgrade), and older ones on their way out.  The states of one
- * contender, in short; src/README, section 6, has a picture and the rest:
+ * contender, in short; src/README.locks has all edges, and where the code takes them:
  *
  *	 state      moves on to
  *	 FREE       CREATING: needed; PROBING: by those only who would not wait;

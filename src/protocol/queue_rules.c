@@ -922,9 +922,9 @@ zklock_put_judge(const ZkPutFacts *facts)
 		return ZKLOCK_PUT_LEAVE;
 
 	/*
-	 * On one and the same timeline a copy of the disks may be, of which the log says
-	 * nothing: so it takes our name, too.  Past a switch of timelines all that is said of
-	 * before is true of whoever wrote it.
+	 * A copy of the disks may go on on the same timeline, and the log does not tell it
+	 * from us: so the chunk must bear our name, too.  What the log says of the time
+	 * before a switch of timelines is true, whoever wrote the chunk.
 	 */
 	if (facts->timeline && !own)
 		return ZKLOCK_PUT_LEAVE;

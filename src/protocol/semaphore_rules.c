@@ -91,7 +91,7 @@ find_far(const ZkLockChild *children, int n, int64_t sequence, uint64_t session)
 
 /*
  * The same from the other side: is there a session of which the first contender behind
- * "sequence" is far?  Rather once too often.
+ * "sequence" is far?  In doubt it is: that costs no more than a mark.
  */
 static bool
 is_followed(const ZkLockChild *children, int n, int64_t sequence, uint64_t session)

@@ -49,10 +49,10 @@ extern void zklock_set_count(ZkSetCount *count, const ZkLockQueue *queue, ZkLock
 extern ZkSetVerdict zklock_set_judge(const ZkSetCount *count);
 
 /*
- * The transaction has been answered with "rc", for the sake of op number "failed", -1 if
- * it is not known which.  What is that for op number "op"?  The ops before "failed" can
- * be done; of those behind it nobody has said anything.  "creates": it makes a
- * contender, and so does "failed", if that is known.
+ * The transaction was refused with "rc" because of op number "failed" (-1: not known
+ * which).  What does that mean for op number "op"?  The ensemble could do the ops before
+ * "failed", and has not looked at those behind it.  "creates": op "op" makes a contender,
+ * and so does op "failed", if that is known.
  */
 extern ZkLockRc zklock_set_outcome(ZkLockRc rc, int failed, int op, bool creates);
 

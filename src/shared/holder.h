@@ -14,9 +14,9 @@
 /* --- with the entry locked ------------------------------------------------------ */
 
 /*
- * Does somebody wait for the end of a grant, as far as we know?  Others who demand it;
- * or, for a permit, a session of this server with a contender of its own, of which the
- * grant's queue knows nothing.
+ * Does somebody wait for the end of a grant, as far as we know?  Somebody else demands
+ * it; or, if it is a permit, a session of this server waits with a contender of its own,
+ * of which the grant's queue knows nothing.
  */
 extern bool zklock_holder_blocks(const ZkLockEntry *entry, const ZkContender *grant);
 

@@ -187,8 +187,8 @@ held_by_other(const ZkLockEntry *entry, ZkLockMode mode)
 }
 
 /*
- * Who asks has level 1 already, so a reader of this server who would write waits for him
- * there.  All who come later stand behind that one: those who join a spent grant are few.
+ * The caller has level 1.  A reader of this server who would write waits for it there,
+ * and later callers stand behind that one: so few join a spent grant.
  */
 static bool
 finds_grant(const ZkLockEntry *entry, ZkLockMode mode)
@@ -249,7 +249,7 @@ queued(const ZkLockEntry *entry, int mode)
 	return false;
 }
 
-/* The proclock gets a hold on the grant; now. */
+/* The proclock takes a hold on the grant, at the time "now". */
 static void
 take_hold(ZkLockEntry *entry, ZkProcLock *proclock, int64 now)
 {

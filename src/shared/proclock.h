@@ -97,9 +97,9 @@ typedef struct ZkLeftRun
 extern bool zklock_proclock_next_left(int32 from, ZkLeftRun *left);
 
 /*
- * The exclusive grant of a proclock that is HELD goes with its last hold, whoever
- * waits, and so does one for readers that is kept beside it: the client is gone and may
- * still use the token elsewhere, so that the next holder must have another.
+ * Give up the exclusive grant of a proclock that is HELD with its last hold, whoever
+ * waits, and a grant for readers that is kept beside it.  The client is gone and may
+ * still use the token elsewhere, so the next holder must have a larger one.
  */
 extern void zklock_proclock_abandon(int32 proclock);
 

@@ -36,7 +36,8 @@ extern void zklock_set_post(uint64 number, int32 first, ZkLockMode mode);
 /* Does nothing if no set is posted.  Does not throw. */
 extern void zklock_set_withdraw(void);
 
-/* The token of all grants, or 0.  "again": those of the last were not to be had any more. */
+/* The token of all grants, or 0.  "again": the grants of the last token could not be
+ * taken, so the worker is to look again. */
 extern int64 zklock_set_token(bool again);
 
 extern ConditionVariable *zklock_set_cv(void);

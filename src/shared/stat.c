@@ -125,7 +125,7 @@ add_wait(ZkLockEntry *entry, const ZkProcLock *proclock)
 	p->total[ZKLOCK_STAT_LONGEST_US] = Max(p->total[ZKLOCK_STAT_LONGEST_US], us);
 }
 
-/* It has been used, and counted; now. */
+/* Count one use of the entry's name, in its row and in its partition. */
 static void
 touch(ZkLockEntry *entry, ZkStatCounter counter, int64 now)
 {

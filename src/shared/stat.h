@@ -55,7 +55,7 @@ extern void zklock_stat_add(ZkLockEntry *entry, ZkStatCounter counter, int64 n);
 /* A proclock takes its first hold.  "cold": the ensemble was asked. */
 extern void zklock_stat_acquired(ZkLockEntry *entry, const ZkProcLock *proclock, bool cold);
 
-/* A proclock ends, whatever became of it; now. */
+/* A proclock ends, whatever became of it.  "now": ns of CLOCK_BOOTTIME. */
 extern void zklock_stat_ended(ZkLockEntry *entry, ZkProcLock *proclock, int64 now);
 
 /* --- without a lock -------------------------------------------------------- */

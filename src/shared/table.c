@@ -188,7 +188,7 @@ zklock_unlocked(void)
 }
 
 /* ------------------------------------------------------------------------
- * What holds whenever nobody has an entry's lock (src/README, section 9); for tests
+ * What holds whenever nobody has an entry's lock (src/README, Invariants); for tests
  * ------------------------------------------------------------------------
  */
 

@@ -20,7 +20,8 @@
  *	 lease_end, lost_at and last_write are atomic: the worker writes, anybody reads;
  *	 loss flags are set by the worker and by their backend, which alone clears them.
  *
- * No LWLock is held across a wait, and no two at once.  src/README, section 4, has more.
+ * No LWLock is held across a wait, and no two at once.  More in src/README, Shared memory
+ * and its locks.
  *
  *-------------------------------------------------------------------------
  */
@@ -510,8 +511,8 @@ extern void zklock_table_set_stopping(void);
 
 /* --- the lease ------------------------------------------------------------ */
 
-/* May this server believe in its grants?  True for an instant, which is why the
- * one that makes a claim asks at the moment it makes it. */
+/* May this server believe in its grants?  The answer holds for an instant: ask at the
+ * moment when the claim is made. */
 static inline bool
 zklock_lease_valid_at(int64 now)
 {

@@ -510,8 +510,9 @@ append_process(StringInfo buf, int pid, const char *server)
 }
 
 /*
- * All round: the wait that ends, and then that of each edge but the last one, whose wait
- * it is.  What others have written is UTF-8 (deadlock_text.c).
+ * Describe the ring, wait by wait.  It begins with the wait that ends, which is the last
+ * edge's; then comes the wait of each other edge, in order.  What others have written is
+ * UTF-8 (deadlock_text.c).
  *
  * Without "all" the session whose wait ends is told of no names but its own: that of the
  * lock that it waits for, and that of the one that it has.

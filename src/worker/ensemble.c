@@ -40,8 +40,8 @@
 /* A crash of the machine makes us forget no more than what was seen in that time. */
 #define SAVE_TOP_MS (5 * 60 * 1000)
 
-/* ZkRequestTag.uuid of the write that raises the base, and of that of the node in a
- * session that was left; reads of the base are numbered. */
+/* ZkRequestTag.uuid: of the write that raises the base; of the write of our node in a
+ * session that a life before has left.  Reads of the base are numbered. */
 #define TAG_RAISE PG_UINT64_MAX
 #define TAG_LEFT  (PG_UINT64_MAX - 1)
 
@@ -452,7 +452,7 @@ take_number(ZkClient *client, const ZkMessage *message)
 			sight.version = version;
 		heard_member = true;
 	}
-	/* the one that is missing will be made anew, and written less often */
+	/* our node is missing: a new one would have a smaller version */
 	if (sight.resumed && history()->version >= 0 && heard_member && sight.version < 0 &&
 		!admitted)
 		return went_back(ZKLOCK_HISTORY_UNDONE);

@@ -84,8 +84,8 @@ extern bool zklock_ensemble_base(int64_t *base, int32_t *version);
  * node is another. */
 extern void zklock_ensemble_new_member(void);
 
-/* The session has expired, or the one that an earlier run has left, in a message of that
- * time.  NOTHING or WENT_BACK. */
+/* The session, or one that an earlier run has left, has expired; "told": when the message
+ * came.  Returns NOTHING or WENT_BACK. */
 extern ZkEnsembleNews zklock_ensemble_expired(int64_t told);
 
 /* The ensemble has gone back; the session, which is given up, had this timeout or 0. */

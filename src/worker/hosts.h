@@ -42,8 +42,8 @@ extern void zklock_hosts_heard(const char *line);
 /* There is a connection: forget the answers. */
 extern void zklock_hosts_reached(void);
 
-/* A host has sent on a connection what it cannot mean, and that is closed: say so, once
- * until a write is acknowledged. */
+/* A host has sent rubbish on a connection, which is closed for that.  Log it, once until
+ * a write is acknowledged (zklock_hosts_proven). */
 extern void zklock_hosts_damaged(const char *host, const char *why);
 extern void zklock_hosts_proven(void);
 

@@ -21,8 +21,8 @@ extern bool zklock_member_set_name(void);
 
 extern const char *zklock_member_path(void);
 
-/* Is it the node of another session of a server of our name, the one that is written?
- * That session's mark, or NULL. */
+/* Does this child bear our name, but the mark of another session?  Then that mark, else
+ * NULL. */
 extern const char *zklock_member_namesake(const char *child);
 
 /* Make the node. */

@@ -69,7 +69,7 @@ prefix_len(void)
 	return (int) strlen(zklock_member_path()) - ZKLOCK_MARK_LEN;
 }
 
-/* What is written there, and not what a setting says by now. */
+/* Tell the name that our node bears; the setting may have changed since. */
 static void
 tell(const ZkMessage *message)
 {

@@ -51,8 +51,8 @@
 #define TAG_STRAY_READ	 103
 #define TAG_STRAY_SETTLE 104
 
-/* An ensemble that goes back by less than that, in session timeouts, may do so unnoticed:
- * no heartbeat shows it.  They are two apart at most. */
+/* In session timeouts: an ensemble that goes back by less may do so unnoticed.  A
+ * heartbeat would show it, and heartbeats are two timeouts apart at most. */
 #define UNNOTICED 3
 
 static bool due = true;
@@ -216,8 +216,9 @@ chunk_to_settle(const ZkQueuePut *staged)
 }
 
 /*
- * The next step for what is over.  In the order of the commits; and as the requests of a
- * session are done in their order, so are the items.
+ * Take the next step for puts whose transactions are over, in the order of the commits.
+ * A session's requests are executed in order, so the items come into the queue in that
+ * order.
  */
 static void
 settle(void)

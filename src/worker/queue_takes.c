@@ -243,7 +243,7 @@ compare_items(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-/* A listing of items/: the caller has made of it what it is. */
+/* A listing of items/ has come. */
 static void
 take_listing(View *view, const ZkMessage *message)
 {

@@ -57,8 +57,8 @@ compare_siblings(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Which contenders are those of other places of this server?  The others of our session
- * are this one's, or orphans. */
+/* Mark the children that belong to other places of this server.  Any other child of our
+ * session is this place's, or an orphan. */
 static void
 mark_siblings(const ZkFeeder *feeder, const ZkLockEntry *entry, const char *name,
 			  ZkLockChild *children, int n)

@@ -1098,8 +1098,8 @@ ask_stale(const ZkSessionId *id)
 		close_stale(id);
 }
 
-/* A server that ends sessions whose clients go on to believe in them.  It resumes none,
- * so this is not the one that we had. */
+/* The server is ClickHouse Keeper, which ends sessions while their clients believe in
+ * them.  It resumes no session, so this is not the one that we had. */
 static void
 refuse_keeper(const char *server)
 {
@@ -1134,8 +1134,8 @@ on_connected(const ZkMessage *message)
 	}
 
 	/*
-	 * No ensemble makes it longer than that; to believe in less than it is does
-	 * no harm; and the library computes with what it is given to resume with.
+	 * No ensemble gives a longer timeout.  A timeout that is too short here does no harm.
+	 * And the library computes with the timeout that it is given to resume with.
 	 */
 	timeout = Max(1, Min(timeout, LONGEST_TIMEOUT_MS));
 	if (closing_stale)

@@ -103,9 +103,10 @@ extern void zklock_session_close(bool leaves);
 extern ZkClient *zklock_session_client(void);
 
 /*
- * The library took a request, whose result this is, or the session is at its end and so
- * are all requests.  Otherwise (out of memory) somebody would wait for a reply that never
- * comes: an ERROR, and our successor settles what we leave.
+ * "rc" is what a request function of the client returned.  That is no error if the client
+ * took the request, or the session is at its end, which annuls all requests.  Otherwise
+ * (out of memory) somebody would wait for a reply that never comes: raise an ERROR, and
+ * our successor settles what we leave.
  */
 extern void zklock_session_sent(int rc);
 

@@ -21,7 +21,7 @@
  * minSessionTimeout, so that a session has one timeout at its creation and a longer
  * one on later connections.
  *
- * What is assumed; src/README and README.md say so:
+ * What is assumed; src/README.session and doc/failures.md say so:
  *	 - Clocks run up to 5 % too fast or too slow.
  *	 - The timeout is at least 2 ticks, 4 behind an observer's master.  --ticks,
  *	   --observed and --mastered set other limits.
