@@ -26,23 +26,22 @@ StaticAssertDecl(ZKLOCK_RECORD_MAX + ZKLOCK_ANSWER_NAME_MAX + 1024 <= ZKLOCK_ANS
 
 static uint32 wait_event_record = 0;
 
-ZkJobText
+ZkRecordRead
 zklock_job_record_parse(const ZkNode *node, ZkJob *job)
 {
-	ZkJobText text = zklock_job_read(node->data, (size_t) node->datalen, job);
+	ZkRecordRead text = zklock_job_read(node->data, (size_t) node->datalen, job);
 
-	return text == ZKLOCK_JOB_GOOD && node->data_cut ? ZKLOCK_JOB_DAMAGED : text;
+	return text == ZKLOCK_RECORD_GOOD && node->data_cut ? ZKLOCK_RECORD_DAMAGED : text;
 }
 
 pg_noreturn static void
-raise_newer(const char *name, int version)
+raise_newer(const char *name)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("record of job \"%s\" in ZooKeeper is of a newer version of zklock",
 					zklock_display_name(name)),
-			 errdetail("The record has version %d, and this server knows version %d.",
-					   version, ZKLOCK_JOB_VERSION),
+			 errdetail("This server knows records of version %d.", ZKLOCK_JOB_VERSION),
 			 errhint("Update zklock on this server.")));
 }
 
@@ -92,11 +91,11 @@ change_once(const char *name, bool damaged, int64 until, ZkJobChange change, voi
 	{
 		switch (zklock_job_record_parse(&record.node, job))
 		{
-			case ZKLOCK_JOB_GOOD:
+			case ZKLOCK_RECORD_GOOD:
 				break;
-			case ZKLOCK_JOB_NEWER:
-				raise_newer(name, job->version);
-			case ZKLOCK_JOB_DAMAGED:
+			case ZKLOCK_RECORD_NEWER:
+				raise_newer(name);
+			case ZKLOCK_RECORD_DAMAGED:
 				if (!damaged)
 					raise_damaged(name);
 				zklock_job_init(job);

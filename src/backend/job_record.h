@@ -30,6 +30,6 @@ extern bool zklock_job_record_change_until(const char *name, int64 until,
 										   ZkJobChange change, void *arg);
 
 /* What the node of a job has. */
-extern ZkJobText zklock_job_record_parse(const ZkNode *node, ZkJob *job);
+extern ZkRecordRead zklock_job_record_parse(const ZkNode *node, ZkJob *job);
 
 #endif /* ZKLOCK_JOB_RECORD_H */

@@ -121,7 +121,7 @@ find_databases(void)
 	n = zklock_query_records(&nodes, &now);
 	for (int i = 0; i < n; i++)
 	{
-		if (zklock_job_record_parse(&nodes[i], job) != ZKLOCK_JOB_GOOD)
+		if (zklock_job_record_parse(&nodes[i], job) != ZKLOCK_RECORD_GOOD)
 			continue;
 		for (int j = 0; j < job->nruns; j++)
 		{
@@ -241,7 +241,7 @@ settle_all(void)
 		const ZkLeftRun *run = lfirst(cell);
 		const ZkNode *node = find_node(nodes, n, run->name);
 
-		if (node == NULL || zklock_job_record_parse(node, job) != ZKLOCK_JOB_GOOD)
+		if (node == NULL || zklock_job_record_parse(node, job) != ZKLOCK_RECORD_GOOD)
 			give_up(run, "The record of the job cannot be read.");
 		else if (!settle_job(run->name, &failed))
 			return false;
@@ -251,7 +251,7 @@ settle_all(void)
 		char name[ZKLOCK_NAME_MAX + 1];
 
 		if (zklock_decode_name(nodes[i].name, name) &&
-			zklock_job_record_parse(&nodes[i], job) == ZKLOCK_JOB_GOOD &&
+			zklock_job_record_parse(&nodes[i], job) == ZKLOCK_RECORD_GOOD &&
 			zklock_job_open(job, &self, 0) >= 0 && !settle_job(name, &failed))
 			return false;
 	}

@@ -354,12 +354,13 @@ put_job(ReturnSetInfo *rsinfo, const char *name, const ZkJob *job, bool anybody,
 }
 
 static void
-put_unread(ReturnSetInfo *rsinfo, const char *name, ZkJobText text)
+put_unread(ReturnSetInfo *rsinfo, const char *name, ZkRecordRead text)
 {
 	ZkRow row = zklock_row_of_set(rsinfo);
 
 	zklock_row_name(&row, "job", name);
-	zklock_row_text(&row, "state", text == ZKLOCK_JOB_NEWER ? "newer version" : "damaged");
+	zklock_row_text(&row, "state",
+					text == ZKLOCK_RECORD_NEWER ? "newer version" : "damaged");
 	zklock_row_store(rsinfo, &row);
 }
 
@@ -379,12 +380,12 @@ zk_jobs(PG_FUNCTION_ARGS)
 	for (int i = 0; i < n; i++)
 	{
 		char name[ZKLOCK_NAME_MAX + 1];
-		ZkJobText text;
+		ZkRecordRead text;
 
 		if (!zklock_decode_name(nodes[i].name, name) || !zklock_in_namespace(name))
 			continue;
 		text = zklock_job_record_parse(&nodes[i], job);
-		if (text != ZKLOCK_JOB_GOOD)
+		if (text != ZKLOCK_RECORD_GOOD)
 			put_unread(rsinfo, name, text);
 		else if (job->nruns > 0 || job->last_done != ZKLOCK_JOB_NEVER)
 			put_job(rsinfo, name, job, nodes[i].nchildren > 0, now);

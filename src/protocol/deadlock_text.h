@@ -42,7 +42,7 @@ typedef struct ZkWaitEdge
 /* Any number of edges up to ZKLOCK_MAX_EDGES fits. */
 #define ZKLOCK_WAITS_TEXT_MAX                                                            \
 	(4 * ZKLOCK_NAME_MAX +                                                               \
-	 ZKLOCK_MAX_EDGES * (200 + 3 * (ZKLOCK_NAME_MAX + ZKLOCK_VIA_MAX)))
+	 ZKLOCK_MAX_EDGES * (300 + 3 * ZKLOCK_NAME_MAX + 2 * ZKLOCK_VIA_MAX))
 
 /*
  * Write a text into "buf", which has room for ZKLOCK_WAITS_TEXT_MAX bytes and a NUL:

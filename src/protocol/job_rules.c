@@ -72,7 +72,6 @@ void
 zklock_job_init(ZkJob *job)
 {
 	memset(job, 0, sizeof(*job));
-	job->version = ZKLOCK_JOB_VERSION;
 	job->origin = ZKLOCK_JOB_ORIGIN;
 	job->last_done = ZKLOCK_JOB_NEVER;
 }
@@ -122,8 +121,7 @@ valid_slots(const ZkJobSlots *slots)
 bool
 zklock_job_valid(const ZkJob *job)
 {
-	if (job->version != ZKLOCK_JOB_VERSION || job->count < 0 ||
-		job->count >= ZKLOCK_JOB_COUNT_MAX || job->nruns < 0 ||
+	if (job->count < 0 || job->count >= ZKLOCK_JOB_COUNT_MAX || job->nruns < 0 ||
 		job->nruns > ZKLOCK_JOB_RUNS || !valid_time_or_never(job->last_done) ||
 		!valid_slots(&job->resets) || job->every < 0 ||
 		job->every > ZKLOCK_JOB_TIME_MAX || !valid_time(job->origin) ||

@@ -203,7 +203,6 @@ typedef struct ZkJobSlots
 typedef struct ZkJob
 {
 	bool changed; /* not of the record: to be written */
-	int version;
 	int64_t count;	   /* runs that there were */
 	int64_t last_done; /* the latest slot that counts as done, or NEVER */
 	int64_t every;	   /* as of the newest run; 0: none, its slot was given.  Then it may

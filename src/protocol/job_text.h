@@ -12,6 +12,7 @@
 #define ZKLOCK_JOB_TEXT_H
 
 #include "job_rules.h"
+#include "record.h"
 
 /* Any record fits: its texts at twice their size, and all else. */
 #define ZKLOCK_JOB_TEXT_MAX                                                              \
@@ -26,18 +27,11 @@ extern const char *zklock_job_state_name(ZkJobState state);
 extern size_t zklock_job_write_run(const ZkJobRun *run, char *buf);
 extern size_t zklock_job_write(const ZkJob *job, char *buf);
 
-typedef enum ZkJobText
-{
-	ZKLOCK_JOB_GOOD,
-	ZKLOCK_JOB_DAMAGED,
-	ZKLOCK_JOB_NEWER /* of a version that we do not know */
-} ZkJobText;
-
 /*
  * The inverse.  No text is a record of no runs.  DAMAGED if it is none that
  * zklock_job_valid would accept, or lacks one of the keys that each record has; *job is
  * void unless GOOD.  What has another name than ours is skipped.
  */
-extern ZkJobText zklock_job_read(const char *text, size_t len, ZkJob *job);
+extern ZkRecordRead zklock_job_read(const char *text, size_t len, ZkJob *job);
 
 #endif /* ZKLOCK_JOB_TEXT_H */

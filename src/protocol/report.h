@@ -11,20 +11,20 @@
  * session waits without a contender.  The text is JSON behind what else the znode says
  * (zklock_describe_member):
  *
- *	 "report": [{"contender": 17, "state": "held", "for": 3512, "sessions": [
- *	     {"pid": 4711, "database": "app", "user": "batch", "application": "nightly",
- *	      "query": 3511, "waits": "Lock: transactionid"},
- *	     {"pid": 4712, ..., "waits": "Extension: ZkLockAcquire",
- *	      "kind": "lock", "name": "other"}]},
+ *	 "report": [{"contender": 17, "mode": "exclusive", "state": "held", "for": 3512,
+ *	     "sessions": [{"pid": 4711, "database": "app", "user": "batch",
+ *	      "application": "nightly", "query": 3511, "waits": "Lock: transactionid"},
+ *	     {"pid": 4712, ..., "waits": "Extension: ZkLockAcquire", "name": "other"}]},
  *	     {"mode": "exclusive", "state": "waiting", "for": 3021, "sessions": [
- *	     {"pid": 4713, ..., "waits": "Lock: advisory", "kind": "lock", "name": "other"},
+ *	     {"pid": 4713, ..., "waits": "Lock: advisory", "name": "other"},
  *	     {"pid": 4712, ...}]}],
  *	 "more": 0
  *
- * Times are ages in ms when it was written, so that no clock but the ensemble's is needed
- * to read them.  The first session is the one that has the lock, or waits for it; each
- * further one is in the way of the one before it, on the same server.  Where there is no
- * room for the next one, "waits" ends in "...".
+ * What is left out is "shared", a lock, empty, or not known.  Times are ages in ms when it
+ * was written, so that no clock but the ensemble's is needed to read them.  The first
+ * session is the one that has the lock, or waits for it; each further one is in the way of
+ * the one before it, on the same server.  Where there is no room for the next one, "waits"
+ * ends in "...".
  *
  * Pure: libc only.  Anybody may have written what is read.
  *
@@ -70,7 +70,7 @@ typedef struct ZkReportSession
 typedef struct ZkReportItem
 {
 	uint64_t contender; /* low half of its UUID; 0: none */
-	ZkLockMode mode;	/* without a contender: that it waits for */
+	ZkLockMode mode;	/* that it has, or waits for */
 	ZkReportState state;
 	int64_t age; /* ms in this state, -1: not known */
 	int nsessions;

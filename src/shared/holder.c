@@ -117,6 +117,7 @@ zklock_holder_find(const ZkLockEntry *entry, const ZkContender *contender,
 			proclock = NULL;
 	}
 	item->contender = contender->uuid;
+	item->mode = mode;
 	item->nsessions = 0;
 	item->age = -1;
 	if (proclock != NULL)

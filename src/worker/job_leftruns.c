@@ -144,7 +144,8 @@ has_left_run(const ZkMessage *message)
 	char name[256];
 
 	if (message->rc != ZKLOCK_ZOK ||
-		zklock_job_read(message->data, (size_t) message->datalen, &job) != ZKLOCK_JOB_GOOD)
+		zklock_job_read(message->data, (size_t) message->datalen, &job) !=
+			ZKLOCK_RECORD_GOOD)
 		return false;
 	zklock_effective_server_name(name, sizeof(name));
 	return zklock_job_left(&job,

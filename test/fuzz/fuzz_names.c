@@ -1,16 +1,19 @@
 /*-------------------------------------------------------------------------
  *
  * fuzz_names.c
- *	  Fuzzer of src/protocol/contender.c: names of locks and of contenders.
+ *	  Fuzzer of names of locks and contenders, items, marks and chunks of queues, parties
+ *	  of barriers.
  *
- * The input is taken for a lock's name, for an encoded one, and for the name of
- * a child of a lock directory.
+ * The input is taken for each of them.  A name that is read is the one that is written of
+ * it.
  *
  *-------------------------------------------------------------------------
  */
 #include "fuzz.h"
 
+#include "barrier_text.h"
 #include "contender.h"
+#include "queue_text.h"
 
 static void
 fuzz_encode(const char *name, size_t len)
@@ -76,6 +79,58 @@ fuzz_child(const char *name, size_t len)
 	CHECK(same);
 }
 
+static void
+fuzz_item(const char *text)
+{
+	char ours[ZKLOCK_ITEM_NAME + 16];
+	char chunk[ZKLOCK_CHUNK_NAME];
+	char mark[ZKLOCK_MARK_NAME];
+	uint64_t life;
+	uint32_t take;
+	ZkItemName item;
+	ZkChunkName name;
+
+	if (zklock_item_parse(text, &item))
+	{
+		zklock_item_prefix(ours, item.base, item.index);
+		snprintf(ours + strlen(ours), 16, "%010lld", (long long) item.sequence);
+		CHECK(strcmp(ours, text) == 0 && strlen(text) < ZKLOCK_ITEM_NAME);
+		for (int64_t czxid = 1; czxid > 0 && czxid < INT64_MAX / 3; czxid *= 3)
+		{
+			int64_t id = zklock_item_id(&item, czxid);
+
+			CHECK(id >= 0);
+			CHECK(id == 0 ||
+				  (id / ZKLOCK_CHUNK_ITEMS == item.base + czxid &&
+				   id % ZKLOCK_CHUNK_ITEMS == item.index));
+		}
+		CHECK(zklock_item_id(&item, INT64_MAX) == 0);
+		zklock_item_mark(mark, text, UINT64_MAX, UINT32_MAX);
+		CHECK(zklock_item_of_mark(mark, &life, &take));
+		CHECK(strcmp(mark, text) == 0 && life == UINT64_MAX && take == UINT32_MAX);
+	}
+	snprintf(mark, sizeof(mark), "%s", text);
+	(void) zklock_item_of_mark(mark, &life, &take);
+	if (zklock_chunk_parse(text, &name))
+	{
+		zklock_chunk_format(chunk, &name);
+		CHECK(strcmp(chunk, text) == 0);
+	}
+}
+
+static void
+fuzz_party(const char *text)
+{
+	char ours[ZKLOCK_PARTY_NAME_MAX + 16];
+	ZkPartyNode node;
+
+	if (!zklock_barrier_parse_party(text, &node))
+		return;
+	zklock_barrier_format_party(ours, node.id, node.session, node.parties);
+	snprintf(ours + strlen(ours), 16, "%010d", (int) node.sequence);
+	CHECK(strcmp(ours, text) == 0);
+}
+
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -84,6 +139,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	fuzz_encode(text, strlen(text));
 	fuzz_decode(text);
 	fuzz_child(text, strlen(text));
+	fuzz_item(text);
+	fuzz_party(text);
 	free(text);
 	return 0;
 }

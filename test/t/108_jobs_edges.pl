@@ -49,17 +49,18 @@ is($s->query("SELECT next_due IS NULL FROM zk_jobs WHERE job = '$last'"), 't', '
 $s->query(call('record', "slot => '2026-01-01'"));
 my $good = $zk->get('/zklock/jobs/record');
 my ($min, $max) = (-210866803200000, 9224318015999999);
-for my $key (qw(last_done reset_slot slot start end))
+sub replaced { my ($key, $time) = @_; return $good =~ s/"$key": (?:\d+|null)/"$key": $time/r =~ s/"$key": \[\]/"$key": [$time]/r; }
+for my $key (qw(last_done reset_slots slot start end))
 {
 	for my $time ($min, $max)
 	{
-		$zk->set('/zklock/jobs/record', $good =~ s/"$key": (?:\d+|null)/"$key": $time/r);
+		$zk->set('/zklock/jobs/record', replaced($key, $time));
 		is($s->fails('TABLE zk_jobs'), '', "$key: $time");
 		is(ZkLock::ask($node, "SELECT state FROM zk_jobs WHERE job = 'record'"), 'done', '... is a time');
 	}
 	for my $time ($min - 1, $max + 1, '18014398509481984', '-18014398509481984')
 	{
-		$zk->set('/zklock/jobs/record', $good =~ s/"$key": (?:\d+|null)/"$key": $time/r);
+		$zk->set('/zklock/jobs/record', replaced($key, $time));
 		is($s->fails('TABLE zk_jobs'), '', "$key: $time");
 		is(ZkLock::ask($node, "SELECT state FROM zk_jobs WHERE job = 'record'"), 'damaged', '... is none');
 	}

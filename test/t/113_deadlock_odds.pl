@@ -152,25 +152,26 @@ for (
 	my (undef, $x) = $uuid->('x', 1);
 	my $node = "/zklock/waits/$session";
 	my ($own) = $zk->children('/zklock/waits');
-	my $head = "zklock waits 1\tforged\n";
-	my $edge = sub { my %field = (number => 1, stamp => 1, grant => $y, contender => $x, form => 'waits', kind => 'lock', holder => 1, waiter => 2, name => 'x', via => '', @_);
-		return join("\t", @field{qw(number stamp grant contender form kind holder waiter name via)}) . "\n"; };
+	$_ = sprintf '%u', hex for $x, $y;
+	my $head = qq({"version": 1, "server": "forged"}\n);
+	my $edge = sub { my %field = (number => 1, stamp => 1, grant => $y, contender => $x, joins => 'false', kind => 'lock', holder => 1, waiter => 2, name => 'x', via => '', @_);
+		return '{' . join(', ', map { qq("$_": ) . ($_ =~ /^(?:kind|name|via)$/ ? qq("$field{$_}") : $field{$_}) } qw(number stamp grant contender joins kind holder waiter name via)) . "}\n"; };
 	my $good = $head . $edge->();
 	my $lie = sub { $foreign->set($node, $_[0]) || $foreign->create($node, data => $_[0]) };
 	my %bad = (
 		'nothing' => '', 'NULs' => "\0" x 1000, 'JSON' => '{"waits": [{"grant": 1}]}', 'no UTF-8' => "\xff\xfe\n", 'its head' => $head,
-		'a newer version' => $good =~ s/waits 1/waits 2/r, 'no name' => "zklock waits 1\n" . $edge->(), 'a server without UTF-8' => $good =~ s/forged/%FF/r,
-		'a server that is too long' => $good =~ s/forged/'f' x 256/er,
-		'a line that was cut off' => substr($good, 0, -1), 'one that ends early' => $head . $edge->() =~ s/\tx\t\n/\n/r, 'one that goes on' => $head . $edge->() =~ s/\n/\tmore\n/r,
-		'CR LF' => $good =~ s/\n/\r\n/gr,
+		'a newer version' => $good =~ s/"version": 1/"version": 2/r, 'no version' => $good =~ s/"version": 1, //r, 'no name' => qq({"version": 1}\n) . $edge->(),
+		'a server without UTF-8' => $good =~ s/forged/\xff/r,
+		'a line that was cut off' => substr($good, 0, -1), 'one that ends early' => $head . $edge->() =~ s/, "name.*\}/}/r, 'one that goes on' => $head . $edge->() =~ s/\n/ more\n/r,
+		'one line' => $good =~ s/\n/ /gr,
 		(map { my $f = $_; map { ("$f $_" => $head . $edge->($f => $_)) } '', '-1', 'x', '18446744073709551616', '99999999999999999999999999', "1\0", ' 1' } qw(number stamp grant contender holder waiter)),
-		'an unknown form' => $head . $edge->(form => 'holds'), 'an unknown kind' => $head . $edge->(kind => 'latch'),
+		'an unknown form' => $head . $edge->(joins => '"perhaps"'), 'an unknown kind' => $head . $edge->(kind => 'latch'),
 		'an election' => $head . $edge->(kind => 'election'), 'a job' => $head . $edge->(kind => 'job'),
 		(map { ("the name $_" => $head . $edge->(name => $_)) } '', '%', '%0', '%00', 'x%FF', '..', '/', 'y', 'x' x 256, '%01' x 255),
-		'a text without UTF-8' => $head . $edge->(via => '%FF'), 'one that is too long' => $head . $edge->(via => 'v' x 401),
-		'one who joins' => $head . $edge->(form => 'joins'),
-		'who waits for himself' => $head . $edge->(contender => $y, name => 'y') . $edge->(number => 2, contender => $y, name => 'y', form => 'joins'),
-		'another\'s contenders' => $head . $edge->(grant => 'f' x 16) . $edge->(contender => 'f' x 16) . $edge->(grant => $x, contender => $y),
+		'a text without UTF-8' => $head . $edge->(via => "\xff"),
+		'one who joins' => $head . $edge->(joins => 'true'),
+		'who waits for himself' => $head . $edge->(contender => $y, name => 'y') . $edge->(number => 2, contender => $y, name => 'y', joins => 'true'),
+		'another\'s contenders' => $head . $edge->(grant => '18446744073709551615') . $edge->(contender => '18446744073709551615') . $edge->(grant => $x, contender => $y),
 		'1 MB of a line' => $head . 'x' x 1_000_000 . "\n", '1 MB of lines' => $head . "\n" x 1_000_000, '1 MB of edges' => $head . $edge->(grant => 0) x 14_000,
 		'1 MB of ways that lead nowhere' => $head . join('', map { $edge->(number => $_, name => "n$_", waiter => $_) } 10 .. 12_000));
 	# but for checkpoints, which come when it takes minutes

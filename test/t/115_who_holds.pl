@@ -94,7 +94,7 @@ is(ZkLock::session($b, user => 'watcher')->query("SELECT $columns FROM zk_conten
 #
 my $member = member($a);
 my ($data) = $foreign->get($member);
-like($data, qr/"report": \[\{"contender": \d+, "state": "held", "for": \d+, "sessions": \[\{"pid": $h, "database": "other", "user": "alice", "application": "night \\"job\\"", "query": \d+, "waits": "Client: ClientRead"\}\]\}\], "more": 0\}$/,
+like($data, qr/"report": \[\{"contender": \d+, "mode": "exclusive", "state": "held", "for": \d+, "sessions": \[\{"pid": $h, "database": "other", "user": "alice", "application": "night \\"job\\"", "query": \d+, "waits": "Client: ClientRead"\}\]\}\], "more": 0\}$/,
 	'what the node says');
 my ($contender) = $data =~ /"contender": (\d+)/;
 my $item = qq({"contender": $contender, "state": "held", "sessions": [%s]});

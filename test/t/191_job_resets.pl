@@ -138,7 +138,7 @@ is($s->query($hint[0]), 't', '... and then it is reset');
 is($s->fails(call('full', sprintf '%02d', $_)), '', "... and $_ is run") for 2 .. 17;
 is(done('full'), join(' ', map { sprintf '%02d', $_ } 1 .. 18), '... each once') or diag(runs($a, 'full'));
 
-# Records of before have one of them, or none.
+# Whatever the record says.
 my $path = '/zklock/jobs/full';
 my $good = $zk->get($path);
 my ($slot) = $good =~ /"last_done": (\d+)/;
@@ -146,13 +146,13 @@ my $day = 86400 * 1000;
 sub state_with
 {
 	my ($value) = @_;
-	$zk->set($path, $good =~ s/"reset_slot": null/"reset_slot": $value/r);
+	$zk->set($path, $good =~ s/"reset_slots": \[\]/"reset_slots": $value/r);
 	return ZkLock::ask($a, "SELECT state, to_char(next_due, 'DD') FROM zk_jobs WHERE job = 'full'");
 }
-is(state_with($slot - $day), 'done|17', 'one slot is due again');
+is(state_with('[' . ($slot - $day) . ']'), 'done|17', 'one slot is due again');
 is(state_with("[" . ($slot - 2 * $day) . ", $slot]"), 'done|16', '... or two');
-like($zk->get($path), qr/"reset_slot": \[/, '... as it is written');
-is(state_with($_), 'damaged|', "... but not $_") for '"x"', '[1', '[null]', '[2, 1]', '[1, 1]', '[' . join(', ', 1 .. 17) . ']';
+like($zk->get($path), qr/"reset_slots": \[\d/, '... as it is written');
+is(state_with($_), 'damaged|', "... but not $_") for '"x"', 'null', '1', '[1', '[null]', '[2, 1]', '[1, 1]', '[' . join(', ', 1 .. 17) . ']';
 $zk->set($path, $good);
 
 SKIP:

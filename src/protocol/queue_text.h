@@ -1,0 +1,100 @@
+/*-------------------------------------------------------------------------
+ *
+ * queue_text.h
+ *	  Queues of work: names of items, marks and chunks, and what a chunk says.
+ *
+ * Pure.  Whoever can reach the ensemble may have written what is read.  queue_rules.h
+ *says what these znodes are for.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_QUEUE_TEXT_H
+#define ZKLOCK_QUEUE_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* bytes of a payload */
+#define ZKLOCK_ITEM_MAX (64 * 1024)
+
+/* ------------------------------------------------------------------------
+ * Names and ids
+ * ------------------------------------------------------------------------
+ */
+
+/* Of an item's name, with the NUL. */
+#define ZKLOCK_ITEM_NAME 40
+
+/* Items of a chunk, and so of a transaction of the ensemble. */
+#define ZKLOCK_CHUNK_ITEMS 256
+
+/* Base and transaction number, of which an id is made, are less. */
+#define ZKLOCK_ITEM_TOKENS (INT64_C(1) << 55)
+
+typedef struct ZkItemName
+{
+	int64_t base;
+	int index;
+	int64_t sequence;
+} ZkItemName;
+
+/* What comes before the sequence number.  Room: ZKLOCK_ITEM_NAME. */
+extern void zklock_item_prefix(char *buf, int64_t base, int index);
+
+/* False: it is no item that zklock has made. */
+extern bool zklock_item_parse(const char *name, ZkItemName *item);
+
+/* 0: there is no such id. */
+extern int64_t zklock_item_id(const ZkItemName *item, int64_t czxid);
+
+/* The name of a take's mark in held/: a random number, of a server's shared memory, and
+ * one of the take.  With the NUL. */
+#define ZKLOCK_MARK_NAME (ZKLOCK_ITEM_NAME + 25)
+
+extern void zklock_item_mark(char *buf, const char *item, uint64_t life, uint32_t take);
+
+/* Cut a name of held/ off behind the item's name.  False: zklock has not made it. */
+extern bool zklock_item_of_mark(char *mark, uint64_t *life, uint32_t *take);
+
+/* ------------------------------------------------------------------------
+ * Chunks
+ * ------------------------------------------------------------------------
+ */
+
+/* Of the name of a chunk, with the NUL. */
+#define ZKLOCK_CHUNK_NAME 64
+
+typedef struct ZkChunkName
+{
+	uint64_t system; /* PostgreSQL's system identifier: copies of a server have the same */
+	uint64_t life;	 /* random: of a server's shared memory */
+	uint32_t put;
+	uint32_t chunk;
+} ZkChunkName;
+
+extern void zklock_chunk_format(char *buf, const ZkChunkName *name);
+extern bool zklock_chunk_parse(const char *text, ZkChunkName *name);
+
+/* Whose transaction it is. */
+typedef struct ZkChunkHead
+{
+	int timeline;
+	uint64_t lsn; /* on which there is a record of the transaction before this */
+	uint64_t xid;
+	uint64_t server; /* zklock_hash_child of its name */
+	int nitems;
+	int length[ZKLOCK_CHUNK_ITEMS];
+} ZkChunkHead;
+
+/* The longest head as text: keys, four numbers of 20 digits, lengths, a NUL. */
+#define ZKLOCK_CHUNK_HEAD (200 + ZKLOCK_CHUNK_ITEMS * 7)
+#define ZKLOCK_CHUNK_MAX  (ZKLOCK_CHUNK_HEAD + ZKLOCK_ITEM_MAX)
+
+/* Write the head, a line; payloads follow.  Room: ZKLOCK_CHUNK_HEAD.  Returns its length. */
+extern int zklock_chunk_write(char *buf, const ZkChunkHead *head);
+
+/* Where the payloads begin, NULL if this is no chunk. */
+extern const char *zklock_chunk_read(const char *data, size_t len, ZkChunkHead *head);
+
+#endif /* ZKLOCK_QUEUE_TEXT_H */
