@@ -21,6 +21,7 @@
 #include "miscadmin.h"
 
 #include "contenders.h"
+#include "json.h"
 #include "names.h"
 #include "semaphore_shared.h"
 #include "waiting.h"
@@ -168,7 +169,7 @@ describe_owner(const ZkNode *node, const ZkOwner *owner)
 	char *server = palloc((Size) node->datalen + 1);
 	const char *who;
 
-	if (!zklock_parse_server(node->data, (size_t) node->datalen, server))
+	if (!zklock_json_field(node->data, (size_t) node->datalen, "server", server))
 		return psprintf("A program that is not zklock has it, with token %lld.",
 						(long long) node->token);
 	server = zklock_display_bytes(server, (int) strlen(server), false);

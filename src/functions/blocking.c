@@ -26,6 +26,7 @@
 #include "check.h"
 #include "contenders.h"
 #include "holder.h"
+#include "json.h"
 #include "names.h"
 #include "row.h"
 #include "sessions.h"
@@ -250,7 +251,7 @@ put_server(ZkRow *row, const char *column, const Step *step)
 	{
 		char *server = palloc((Size) node->datalen + 1);
 
-		if (zklock_parse_server(node->data, (size_t) node->datalen, server))
+		if (zklock_json_field(node->data, (size_t) node->datalen, "server", server))
 			zklock_row_bytes(row, column, server);
 	}
 }

@@ -10,6 +10,7 @@
 
 #include "utils/builtins.h"
 
+#include "json.h"
 #include "names.h"
 #include "nodes.h"
 
@@ -19,7 +20,7 @@ field(const ZkNode *node, const char *key)
 {
 	char *text = palloc((Size) node->datalen + 1);
 
-	return zklock_parse_field(node->data, (size_t) node->datalen, key, text) ? text : NULL;
+	return zklock_json_field(node->data, (size_t) node->datalen, key, text) ? text : NULL;
 }
 
 void
@@ -58,7 +59,7 @@ zklock_row_node(ZkRow *row, const ZkNode *node)
 {
 	char *server = palloc((Size) node->datalen + 1);
 
-	if (zklock_parse_server(node->data, (size_t) node->datalen, server))
+	if (zklock_json_field(node->data, (size_t) node->datalen, "server", server))
 		zklock_row_text(row, "server",
 						zklock_display_bytes(server, (int) strlen(server), false));
 	zklock_row_session(row, "session_id", node->ephemeral_owner);

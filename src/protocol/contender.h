@@ -169,20 +169,6 @@ extern void zklock_format_permit(char *buf, uint64_t uuid_hi, uint64_t uuid_lo,
  */
 extern bool zklock_parse_child(const char *name, ZkLockChild *child);
 
-/*
- * The server's name in a contender's data, {"server": "A", ...} as zklock writes
- * it: a JSON string behind that key, which comes first.  False for anything else.
- * "buf" has room for len + 1 bytes.
- */
-extern bool zklock_parse_server(const char *data, size_t len, char *buf);
-
-/*
- * What stands behind another key of such an object: a string, number, true or false, and
- * not the empty string.  False if there is no such key before the end, or before anything
- * that zklock does not write.
- */
-extern bool zklock_parse_field(const char *data, size_t len, const char *key, char *buf);
-
 /* A 64-bit hash (FNV-1a) of a child's name; never 0. */
 extern uint64_t zklock_hash_child(const char *name);
 

@@ -202,7 +202,7 @@ typedef struct ZkJobSlots
 
 typedef struct ZkJob
 {
-	bool changed; /* not of the record: to be written */
+	bool changed;	   /* not of the record: to be written */
 	int64_t count;	   /* runs that there were */
 	int64_t last_done; /* the latest slot that counts as done, or NEVER */
 	int64_t every;	   /* as of the newest run; 0: none, its slot was given.  Then it may

@@ -278,3 +278,34 @@ zklock_json_skip(ZkJson *in)
 {
 	return skip_value(in, 0);
 }
+
+bool
+zklock_json_field(const char *text, size_t len, const char *key, char *buf)
+{
+	ZkJson in = {.p = text, .end = text + len};
+	bool more = zklock_json_take(&in, '{');
+
+	for (; more; more = zklock_json_take(&in, ','))
+	{
+		const char *value;
+		bool found;
+
+		if (!zklock_json_text(&in, buf, len + 1) || !zklock_json_take(&in, ':'))
+			return false;
+		found = strcmp(buf, key) == 0;
+		zklock_json_space(&in);
+		value = in.p;
+		if (!zklock_json_skip(&in))
+			return false;
+		if (!found)
+			continue;
+		len = (size_t) (in.p - value);
+		in = (ZkJson){.p = value, .end = value + len};
+		if (zklock_json_text(&in, buf, len + 1))
+			return buf[0] != '\0';
+		memcpy(buf, value, len);
+		buf[len] = '\0';
+		return *value != '{' && *value != '[' && strcmp(buf, "null") != 0;
+	}
+	return false;
+}

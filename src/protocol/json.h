@@ -40,6 +40,13 @@ extern bool zklock_json_bool(ZkJson *in, bool *value);
 /* Whatever it is, but not too deep. */
 extern bool zklock_json_skip(ZkJson *in);
 
+/*
+ * What an object says behind a key: a string, number, true or false, and not the empty
+ * string.  "buf" has room for len + 1 bytes.  False if there is no such key.  The text
+ * may be cut off behind it.
+ */
+extern bool zklock_json_field(const char *text, size_t len, const char *key, char *buf);
+
 /* --- to write ------------------------------------------------------------------ */
 
 /*

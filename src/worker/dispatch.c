@@ -24,6 +24,7 @@
 #include "election_worker.h"
 #include "ensemble.h"
 #include "grant.h"
+#include "json.h"
 #include "names.h"
 #include "path.h"
 #include "proclock.h"
@@ -677,7 +678,7 @@ note_blocker(ZkLockEntry *entry, const ZkMessage *message)
 	char *server = palloc((Size) message->datalen + 1);
 	LWLock *lock;
 
-	if (!zklock_parse_server(message->data, (size_t) message->datalen, server))
+	if (!zklock_json_field(message->data, (size_t) message->datalen, "server", server))
 		server[0] = '\0';
 	lock = zklock_entry_lock(entry, LW_EXCLUSIVE);
 	if (lock != NULL && waits_for(entry, message->tag.hash))

@@ -240,6 +240,8 @@ for my $newer ($good =~ s/"version": 1/"version": 2/r, '{"version": 2, "count": 
 	like($ra->notices, qr/^DETAIL:  This server knows records of version 1\.$/m, '... which is said');
 	is($zk->get('/zklock/jobs/rubbish'), $newer, '... and left as it is');
 }
+$zk->set('/zklock/jobs/rubbish', $good =~ s/"version": 1, //r);
+is(ZkLock::ask($a, "SELECT state FROM zk_jobs WHERE job = 'rubbish'"), 'damaged', '... one without a version is none');
 is(scalar(grep { $rubbish{$_} eq $good } keys %rubbish), 0, '... each of them was another one');
 is(ZkLock::ask($a, "SELECT zk_job_forget('rubbish')"), 't', 'it can be forgotten');
 is($ra->fails("CALL zk_run_once('rubbish', 'INSERT INTO t VALUES (''rubbish'')', $rubbish_slot)"), '', '... and is run again');

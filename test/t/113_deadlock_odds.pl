@@ -172,8 +172,8 @@ for (
 		'one who joins' => $head . $edge->(joins => 'true'),
 		'who waits for himself' => $head . $edge->(contender => $y, name => 'y') . $edge->(number => 2, contender => $y, name => 'y', joins => 'true'),
 		'another\'s contenders' => $head . $edge->(grant => '18446744073709551615') . $edge->(contender => '18446744073709551615') . $edge->(grant => $x, contender => $y),
-		'1 MB of a line' => $head . 'x' x 1_000_000 . "\n", '1 MB of lines' => $head . "\n" x 1_000_000, '1 MB of edges' => $head . $edge->(grant => 0) x 14_000,
-		'1 MB of ways that lead nowhere' => $head . join('', map { $edge->(number => $_, name => "n$_", waiter => $_) } 10 .. 12_000));
+		'1 MB of a line' => $head . 'x' x 1_000_000 . "\n", '1 MB of lines' => $head . "\n" x 1_000_000, '1 MB of edges' => $head . $edge->(grant => 0) x 6_000,
+		'1 MB of ways that lead nowhere' => $head . join('', map { $edge->(number => $_, name => "n$_", waiter => $_) } 10 .. 5_500));
 	# but for checkpoints, which come when it takes minutes
 	my $log_lines = sub { return scalar grep { !/LOG:  checkpoint / } split /^/m, log_of($a) };
 	my $lines = $log_lines->();
