@@ -164,7 +164,7 @@ for (
 		'a server without UTF-8' => $good =~ s/forged/\xff/r,
 		'a line that was cut off' => substr($good, 0, -1), 'one that ends early' => $head . $edge->() =~ s/, "name.*\}/}/r, 'one that goes on' => $head . $edge->() =~ s/\n/ more\n/r,
 		'one line' => $good =~ s/\n/ /gr,
-		(map { my $f = $_; map { ("$f $_" => $head . $edge->($f => $_)) } '', '-1', 'x', '18446744073709551616', '99999999999999999999999999', "1\0", ' 1' } qw(number stamp grant contender holder waiter)),
+		(map { my $f = $_; map { ("$f $_" => $head . $edge->($f => $_)) } '', '-1', 'x', '18446744073709551616', '99999999999999999999999999', "1\0", '"1"', '1.5' } qw(number stamp grant contender holder waiter)),
 		'an unknown form' => $head . $edge->(joins => '"perhaps"'), 'an unknown kind' => $head . $edge->(kind => 'latch'),
 		'an election' => $head . $edge->(kind => 'election'), 'a job' => $head . $edge->(kind => 'job'),
 		(map { ("the name $_" => $head . $edge->(name => $_)) } '', '%', '%0', '%00', 'x%FF', '..', '/', 'y', 'x' x 256, '%01' x 255),
