@@ -72,10 +72,10 @@ write_value(const ZkField *field, const char *record, char *out)
 	switch (field->type)
 	{
 		case ZKLOCK_FIELD_TIME:
-			if (get_number(value, field->size) == NO_TIME)
-				return out + sprintf(out, "null");
-			/* FALLTHROUGH */
 		case ZKLOCK_FIELD_INT:
+			if (field->type == ZKLOCK_FIELD_TIME &&
+				get_number(value, field->size) == NO_TIME)
+				return out + sprintf(out, "null");
 			return out + sprintf(out, "%" PRId64, get_number(value, field->size));
 		case ZKLOCK_FIELD_UINT64:
 			memcpy(&number, value, sizeof(number));
@@ -240,13 +240,12 @@ take_value(ZkJson *in, const ZkField *field, char *record)
 	switch (field->type)
 	{
 		case ZKLOCK_FIELD_TIME:
-			if (zklock_json_word(in, "null"))
+		case ZKLOCK_FIELD_INT:
+			if (field->type == ZKLOCK_FIELD_TIME && zklock_json_word(in, "null"))
 			{
 				memcpy(value, &number, sizeof(number));
 				return true;
 			}
-			/* FALLTHROUGH */
-		case ZKLOCK_FIELD_INT:
 			return zklock_json_int64(in, &number) && set_number(field, value, number);
 		case ZKLOCK_FIELD_UINT64:
 		case ZKLOCK_FIELD_UINT64_TEXT:
