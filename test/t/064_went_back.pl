@@ -320,7 +320,10 @@ isnt(ZkLock::ask($b, 'SELECT session_id FROM zk_session'), $old, 'B has a new se
 # A's has written since
 my $member = sub { my ($path) = grep { /^e-/ } $three->children('/zklock/servers'); return $three->stat("/zklock/servers/$path")->{version}; };
 my $version = $member->();
-ZkLock::wait_until(sub { $member->() > $version + 1 }, 'A writes');
+# nobody needs A's session, which may rest
+my $writer = ZkLock::session($a);
+ZkLock::wait_until(sub { $writer->query("BEGIN; SELECT zk_lock('write'); SELECT zk_assert('write'); COMMIT"); $member->() > $version + 1 }, 'A writes');
+$writer->quit;
 %holder = map { $_->name => ZkLock::session($_) } $a, $b;
 %largest = ();
 $_->query('BEGIN') for values %holder;
