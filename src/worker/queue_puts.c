@@ -223,7 +223,7 @@ chunk_to_settle(const ZkQueuePut *staged)
 static void
 settle(void)
 {
-	ZkQueuePut *puts[ZKLOCK_QUEUE_PUTS];
+	ZkQueuePut *puts[ZKLOCK_QUEUE_PUTS] = {NULL};
 	ZkPutRequest request[ZKLOCK_QUEUE_PUTS];
 	int nputs = 0;
 

@@ -66,7 +66,8 @@ my %data = (
 	'a server with no UTF-8' => $server->("\xe4" x 255),
 	'a server with NUL' => $server->("a\0b"),
 	'a server, escaped' => $server->('\u00e4\u2603\"\\\\\u0001'),
-	'a server, escaped to no character' => $server->('\ud800\udc00'),
+	'a server, escaped by a pair' => $server->('\ud834\udd1e'),
+	'a server, escaped to no character' => $server->('\ud800'),
 	'a server, escaped at length' => $server->('\u2603' x 160),
 	'a server that never ends' => '{"server": "' . 'x' x 999_000,
 	'a server that ends in an escape' => '{"server": "' . 'x' x (1024 - 13) . '\\u12',
@@ -160,7 +161,7 @@ for my $name (sort keys %database)
 # ... and shows as much as there is room for, and as the encoding has
 my %name = (
 	'a server' => 'A', 'deep behind a server' => 'A', 'a server with a long name' => $auml x 127, 'a server with no UTF-8' => "\xe4" x 255,
-	'a server, escaped' => "$auml$snow\"\\\x01", 'a server, escaped at length' => $snow x 160);
+	'a server, escaped' => "$auml$snow\"\\\x01", 'a server, escaped by a pair' => $clef, 'a server, escaped at length' => $snow x 160);
 for my $name ('UTF8', 'SQL_ASCII', 'LATIN1')
 {
 	my $s = raw($name);
