@@ -37,7 +37,6 @@
 #include "table.h"
 #include "tag.h"
 #include "trouble.h"
-#include "unknown.h"
 #include "watches.h"
 
 /* A session event on its way through the entries; see on_event. */
@@ -98,7 +97,7 @@ send_make_dir(ZkClient *client, const char *path, ZkLockKind kind,
 	/* a job's has the record of its runs */
 	(void) zklock_client_create(client, path, "", 0,
 								zklock_kinds[kind].record ? ZKLOCK_CREATE_PERSISTENT
-														  : zklock_unknown_container(),
+														  : ZKLOCK_CREATE_CONTAINER,
 								tag);
 }
 

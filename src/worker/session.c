@@ -52,7 +52,6 @@
 #include "table.h"
 #include "tag.h"
 #include "trouble.h"
-#include "unknown.h"
 #include "watches.h"
 
 #define RETRY_MS 1000
@@ -198,8 +197,7 @@ set_state(ZkSessionState state)
 		s->state = state;
 	if (state == ZKLOCK_SESSION_CONNECTED)
 	{
-		if (!zklock_unknown_accuses())
-			s->attempts[0] = '\0';
+		s->attempts[0] = '\0';
 		s->last_write = zklock_clock(); /* the first heartbeat is on its way */
 	}
 	else
@@ -1125,7 +1123,6 @@ on_connected(const ZkMessage *message)
 	damaged = false;
 	if (!zklock_client_session(client, &id, &timeout))
 		return;
-	zklock_unknown_connected();
 	zklock_client_server(client, server, sizeof(server));
 	if (zklock_session_is_of_keeper(&id))
 	{
@@ -1223,7 +1220,7 @@ on_disconnected(void)
 		return;
 	}
 	/* why it is lost again and again is to be read in last_error all the time */
-	if (damaged || zklock_unknown_breaks())
+	if (damaged)
 		ereport(LOG, (errmsg("lost connection to ZooKeeper, reconnecting")));
 	else
 		zklock_trouble("lost connection to ZooKeeper, reconnecting");
@@ -1435,7 +1432,6 @@ on_damage(const char *why)
 
 	zklock_client_server(client, server, sizeof(server));
 	zklock_hosts_damaged(server, why);
-	zklock_unknown_damaged();
 	damaged = true;
 }
 
@@ -1496,7 +1492,6 @@ zklock_session_receive(void)
 		 (message = zklock_client_receive(client)) != NULL;
 		 i++)
 	{
-		zklock_unknown_look(message);
 		if (!look(message))
 		{
 			zklock_client_free_message(message);
