@@ -96,8 +96,9 @@ zklock_queue_takes_look_again(void)
 	due = true;
 }
 
-int
-zklock_queue_takes_rc(int rc)
+/* What a reply's code is to queue_rules.h. */
+static ZkItemRc
+item_rc(int rc)
 {
 	if (zklock_rc_is_lost(rc))
 		return ZKLOCK_ITEM_RC_LOST;
@@ -310,7 +311,7 @@ made_message(const ZkMessage *message)
 	}
 	if (rc == ZKLOCK_ZNONODE && of_queue != ZKLOCK_ZNODEEXISTS)
 		rc = of_queue;
-	if (zklock_queue_takes_rc(rc) != ZKLOCK_ITEM_RC_ERROR)
+	if (item_rc(rc) != ZKLOCK_ITEM_RC_ERROR)
 		return;
 	zklock_trouble("could not make the directories of a queue: %s", zklock_rc_text(rc));
 	refuse(message->tag.hash, true, rc);
@@ -410,8 +411,7 @@ view_message(const ZkMessage *message)
 	due = true;
 	if (message->tag.uuid == TAG_LOOK)
 	{
-		zklock_items_looked(&view->items, (int64) message->tag.hash,
-							(ZkItemRc) zklock_queue_takes_rc(message->rc),
+		zklock_items_looked(&view->items, (int64) message->tag.hash, item_rc(message->rc),
 							has_mark(message));
 		return;
 	}
@@ -833,7 +833,7 @@ static ZkTakeNews
 take_reply(ZkQueueTake *taken, ZkTakeRequest request, const ZkMessage *message)
 {
 	View *view = find_view(taken->queue, false);
-	ZkItemRc rc = (ZkItemRc) zklock_queue_takes_rc(message->rc);
+	ZkItemRc rc = item_rc(message->rc);
 	bool done = taken->take.state == ZKLOCK_TAKE_DONE;
 	ZkTakeNews news;
 
@@ -947,8 +947,7 @@ on_message(const ZkMessage *message)
 			taken->take.state != ZKLOCK_TAKE_FREE;
 		done = news == ZKLOCK_TAKE_BARRED;
 		aside = done || news == ZKLOCK_TAKE_UNFIT;
-		refused =
-			zklock_queue_takes_rc(message->rc) == ZKLOCK_ITEM_RC_ERROR || taken->pause;
+		refused = item_rc(message->rc) == ZKLOCK_ITEM_RC_ERROR || taken->pause;
 		/* a take that is over has its names until the lock is released */
 		if (missing || aside)
 		{
