@@ -17,8 +17,7 @@
  *
  * Each wait can end by an error, and whatever is ours by then is given back: the
  * wait for room in the table begins with nothing, the waits at both levels are in
- * the PG_TRY of zklock_acquire.  ZKLOCK_ACQUIRE_MUTANT, if defined, breaks that on
- * purpose, for test/interrupts, which must find it out.
+ * the PG_TRY of zklock_acquire.
  *
  *-------------------------------------------------------------------------
  */
@@ -45,10 +44,6 @@
 #include "room.h"
 #include "settings.h"
 #include "waiting.h"
-
-#ifndef ZKLOCK_ACQUIRE_MUTANT
-#define ZKLOCK_ACQUIRE_MUTANT 0
-#endif
 
 /* ------------------------------------------------------------------------
  * Level 2
@@ -262,8 +257,7 @@ make_proclock(ZkLockKind kind, const char *name, int permits, ZkLockMode mode,
 		if (proclock >= 0)
 			return proclock;
 		/* the wait may end by an error: a name that stays reserved looks held */
-		if (ZKLOCK_ACQUIRE_MUTANT != 1)
-			zklock_held_forget(*held);
+		zklock_held_forget(*held);
 		if (proclock != ZKLOCK_NO_ENTRY || !hope)
 			zklock_raise_table_full(false);
 		if (zklock_clock() >= wait->lock_timeout)

@@ -44,20 +44,10 @@ static uint32 wait_event_verdict = 0;
  * ------------------------------------------------------------------------
  */
 
-/*
- * ZKLOCK_LOSS_MUTANT, if defined, lets the lease come last on purpose (1), or forgets a
- * loss that was found (2), for test/interrupts, which must find both out.
- */
-#ifndef ZKLOCK_LOSS_MUTANT
-#define ZKLOCK_LOSS_MUTANT 0
-#endif
-
 /* Is nothing lost, for sure?  Nearly always. */
 static bool
 nothing_lost(void)
 {
-	if (ZKLOCK_LOSS_MUTANT == 1 && *zklock_loss_flag(ZKLOCK_MY_PROC_NUMBER) == 0)
-		return zklock_lease_valid();
 	if (!zklock_lease_valid())
 		return false;
 	pg_read_barrier();
@@ -80,7 +70,7 @@ zklock_loss_find(void)
 	*flag = 0;
 	pg_memory_barrier();
 	held = zklock_held_find_lost(zklock_lease_lost(), NULL);
-	if (held != NULL && ZKLOCK_LOSS_MUTANT != 2)
+	if (held != NULL)
 		*flag = 1;
 	return held;
 }
