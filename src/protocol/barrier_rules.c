@@ -110,7 +110,7 @@ make_dir(Step *s)
 {
 	ZkBarrierAction action = {.type = ZKLOCK_BARRIER_MAKE_DIR};
 
-	action.attempt = ++s->b->attempts;
+	s->b->attempts++;
 	s->b->making = true;
 	s->send(s->arg, &action);
 }

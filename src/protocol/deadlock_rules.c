@@ -167,15 +167,15 @@ zklock_deadlock_wrote(ZkDeadlock *d, ZkLockRc rc, int64_t zxid)
 	{
 		case ZKLOCK_RC_OK:
 			d->node = d->write == ZKLOCK_DO_DELETE ? ZKLOCK_NODE_NONE : ZKLOCK_NODE_THERE;
-			d->make = false;
+			d->made = false;
 			acknowledge(d, zxid);
 			return;
 		case ZKLOCK_RC_NO_NODE:
 			d->node = ZKLOCK_NODE_NONE;
 			/* made once, the directory is there, or its parent is missing: later */
-			if (d->write == ZKLOCK_DO_CREATE && d->make)
+			if (d->write == ZKLOCK_DO_CREATE && d->made)
 				break;
-			d->make = d->write == ZKLOCK_DO_CREATE;
+			d->made = d->write == ZKLOCK_DO_CREATE;
 			d->changed = d->write != ZKLOCK_DO_DELETE;
 			break;
 		case ZKLOCK_RC_EXISTS:

@@ -133,8 +133,6 @@ send_request(void *arg, const ZkBarrierAction *action)
 	switch (action->type)
 	{
 		case ZKLOCK_BARRIER_MAKE_DIR:
-			if (action->attempt > 1)
-				zklock_session_make_directories();
 			rc = zklock_client_create(client, path, "", 0, ZKLOCK_CREATE_PERSISTENT, &tag);
 			break;
 		case ZKLOCK_BARRIER_READ_IT:

@@ -686,8 +686,6 @@ send_request(ZkClient *client, ZkDeadlockAct act)
 	switch (act)
 	{
 		case ZKLOCK_DO_CREATE:
-			if (deadlock.make)
-				zklock_path_make(client, zklock_path_waits());
 			text = make_text();
 			rc = zklock_client_create(client, make_path(deadlock.session), text,
 									  (int) strlen(text), ZKLOCK_CREATE_EPHEMERAL, &tag);
@@ -764,7 +762,7 @@ on_message(const ZkMessage *message)
 
 	/* the directory could not be made, either */
 	if (rc == ZKLOCK_RC_ERROR ||
-		(rc == ZKLOCK_RC_NO_NODE && act == ZKLOCK_DO_CREATE && deadlock.make))
+		(rc == ZKLOCK_RC_NO_NODE && act == ZKLOCK_DO_CREATE && deadlock.made))
 		tell_refused(act, message->rc);
 	switch (act)
 	{

@@ -84,23 +84,6 @@ describe_contender(StringInfo buf, ZkLockKind kind, int pid)
 		zklock_describe_server(buf, pid);
 }
 
-/*
- * Make the lock directory.  At the second attempt in a row its ancestors have
- * vanished, too.
- */
-static void
-send_make_dir(ZkClient *client, const char *path, ZkLockKind kind,
-			  const ZkLockAction *action, const ZkRequestTag *tag)
-{
-	if (action->attempt > 1)
-		zklock_session_make_directories();
-	/* a job's has the record of its runs */
-	(void) zklock_client_create(client, path, "", 0,
-								zklock_kinds[kind].record ? ZKLOCK_CREATE_PERSISTENT
-														  : ZKLOCK_CREATE_CONTAINER,
-								tag);
-}
-
 /* A create or a delete that goes into a set's transaction. */
 static void
 add_to_set(const ZkLockEntry *entry, ZkLockKind kind, const char *name, int pid,
@@ -162,7 +145,12 @@ send_request(const ZkLockEntry *entry, ZkLockKind kind, const char *name, int pi
 		case ZKLOCK_ACT_MAKE_DIR:
 			tag.kind = ZKLOCK_TAG_MAKE_DIR;
 			path = zklock_path_name(kind, name, NULL);
-			send_make_dir(client, path, kind, action, &tag);
+			/* a job's has the record of its runs */
+			(void) zklock_client_create(client, path, "", 0,
+										zklock_kinds[kind].record
+											? ZKLOCK_CREATE_PERSISTENT
+											: ZKLOCK_CREATE_CONTAINER,
+										&tag);
 			break;
 
 		case ZKLOCK_ACT_WATCH_DIR:

@@ -129,9 +129,6 @@ zklock_queue_takes_make_queue(const char *queue)
 
 	if (zklock_session_client() == NULL)
 		return;
-	(void) zklock_client_create(zklock_session_client(),
-								zklock_path_directory(ZKLOCK_KIND_QUEUE), "", 0,
-								ZKLOCK_CREATE_PERSISTENT, &zklock_no_tag);
 	for (int i = 0; i < (int) lengthof(parts); i++)
 	{
 		char *path = zklock_path_name(ZKLOCK_KIND_QUEUE, queue, parts[i]);
@@ -305,8 +302,6 @@ made_message(const ZkMessage *message)
 	if (message->tag.uuid == TAG_MAKE_QUEUE)
 	{
 		of_queue = rc;
-		if (rc == ZKLOCK_ZNONODE && zklock_session_client() != NULL)
-			zklock_session_make_directories(); /* for the next time */
 		return;
 	}
 	if (rc == ZKLOCK_ZNONODE && of_queue != ZKLOCK_ZNODEEXISTS)

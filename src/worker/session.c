@@ -657,16 +657,6 @@ count_read(const ZkMessage *message)
 							(uint64) (message->received_at - message->sent_at));
 }
 
-/* To be called when one of them is missing: a create that finds its node is a
- * transaction, too. */
-static void
-make_directories(void)
-{
-	zklock_path_make(client, zklock_path_servers());
-	for (int kind = 0; kind < ZKLOCK_NKINDS; kind++)
-		zklock_path_make(client, zklock_path_directory((ZkLockKind) kind));
-}
-
 void
 zklock_session_sent(int rc)
 {
@@ -678,14 +668,6 @@ bool
 zklock_session_busy(void)
 {
 	return client != NULL && zklock_client_pending(client) > ZKLOCK_MAX_PENDING / 4;
-}
-
-void
-zklock_session_make_directories(void)
-{
-	make_directories();
-	/* what lies beside them has gone, too */
-	zklock_ensemble_make(client);
 }
 
 void
@@ -863,7 +845,7 @@ on_missing(void)
 			set_state(ZKLOCK_SESSION_CONNECTED);
 		zklock_ensemble_remind(client);
 	}
-	make_directories();
+	zklock_paths_make(client);
 	zklock_member_make(client);
 	if (made)
 		return;
@@ -899,7 +881,7 @@ introduce(bool resumed)
 	zklock_ensemble_connected(resumed);
 	/* who mends has no other try on this connection */
 	if (mending)
-		make_directories();
+		zklock_paths_make(client);
 	if (!resumed || resuming)
 	{
 		if (zklock_member_set_name() || !resumed)
@@ -1535,6 +1517,8 @@ zklock_session_receive(void)
 					on_not_mended(message);
 				break;
 			case ZKLOCK_MSG_CREATED:
+				zklock_path_make_missing(client, message);
+				/* FALLTHROUGH */
 			case ZKLOCK_MSG_DELETED:
 			case ZKLOCK_MSG_MULTI:
 				count_write(message);

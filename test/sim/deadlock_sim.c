@@ -1289,7 +1289,7 @@ send_request(Server *s, RequestType type)
 
 				out = zklock_deadlock_waits_add(out, &edge);
 			}
-			if (s->d.make)
+			if (s->d.made)
 				directory = true;
 			break;
 		case LIST:
