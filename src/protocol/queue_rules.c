@@ -223,7 +223,7 @@ zklock_items_not_listed(ZkItems *items, bool held)
 }
 
 void
-zklock_items_looked(ZkItems *items, int64_t sequence, ZkItemRc rc, bool held)
+zklock_items_looked(ZkItems *items, int64_t sequence, ZkReply rc, bool held)
 {
 	int i = find(items, sequence, "");
 
@@ -233,11 +233,11 @@ zklock_items_looked(ZkItems *items, int64_t sequence, ZkItemRc rc, bool held)
 		i++;
 	if (i == items->n || items->item[i].sequence != sequence)
 		return;
-	if (rc == ZKLOCK_ITEM_RC_NO_NODE)
+	if (rc == ZKLOCK_REPLY_NO_NODE)
 		set_state(items, i, ZKLOCK_ITEM_GONE);
-	else if (rc == ZKLOCK_ITEM_RC_OK && !held)
+	else if (rc == ZKLOCK_REPLY_OK && !held)
 		set_state(items, i, ZKLOCK_ITEM_FREE);
-	else if (rc == ZKLOCK_ITEM_RC_LOST)
+	else if (rc == ZKLOCK_REPLY_LOST)
 		set_state(items, i, ZKLOCK_ITEM_SUSPECT);
 	else
 		/* when it is given back, the watch on held/ tells */
@@ -388,14 +388,14 @@ marked(ZkTake *take)
 }
 
 static ZkTakeNews
-reply_mark(ZkTake *take, ZkItemRc rc, int failed)
+reply_mark(ZkTake *take, ZkReply rc, int failed)
 {
 	switch (rc)
 	{
-		case ZKLOCK_ITEM_RC_OK:
+		case ZKLOCK_REPLY_OK:
 			marked(take);
 			return ZKLOCK_TAKE_NO_NEWS;
-		case ZKLOCK_ITEM_RC_EXISTS:
+		case ZKLOCK_REPLY_EXISTS:
 			/* somebody's, or our own, of which we have not heard */
 			if (take->doubt)
 			{
@@ -404,15 +404,15 @@ reply_mark(ZkTake *take, ZkItemRc rc, int failed)
 			}
 			start_over(take);
 			return ZKLOCK_TAKE_MISSED;
-		case ZKLOCK_ITEM_RC_NO_NODE:
+		case ZKLOCK_REPLY_NO_NODE:
 			if (failed == 1)
 				return ZKLOCK_TAKE_NO_DIRECTORY;
 			start_over(take);
 			return ZKLOCK_TAKE_VANISHED;
-		case ZKLOCK_ITEM_RC_LOST:
-		case ZKLOCK_ITEM_RC_NOT_EMPTY:
-		case ZKLOCK_ITEM_RC_UNFIT:
-		case ZKLOCK_ITEM_RC_ERROR:
+		case ZKLOCK_REPLY_LOST:
+		case ZKLOCK_REPLY_NOT_EMPTY:
+		case ZKLOCK_REPLY_BAD_VERSION:
+		case ZKLOCK_REPLY_REFUSED:
 			break;
 	}
 	start_over(take);
@@ -420,35 +420,35 @@ reply_mark(ZkTake *take, ZkItemRc rc, int failed)
 }
 
 static ZkTakeNews
-reply_whose(ZkTake *take, ZkItemRc rc)
+reply_whose(ZkTake *take, ZkReply rc)
 {
-	if (rc == ZKLOCK_ITEM_RC_OK)
+	if (rc == ZKLOCK_REPLY_OK)
 	{
 		marked(take);
 		take->unseen = true; /* the one below the item is not seen yet */
 		return ZKLOCK_TAKE_NO_NEWS;
 	}
 	start_over(take);
-	return rc == ZKLOCK_ITEM_RC_NO_NODE ? ZKLOCK_TAKE_MISSED : ZKLOCK_TAKE_REFUSED;
+	return rc == ZKLOCK_REPLY_NO_NODE ? ZKLOCK_TAKE_MISSED : ZKLOCK_TAKE_REFUSED;
 }
 
 static ZkTakeNews
-reply_read(ZkTake *take, ZkItemRc rc)
+reply_read(ZkTake *take, ZkReply rc)
 {
 	if (take->leaving)
 	{
 		take->state = ZKLOCK_TAKE_RETURNED;
 		return ZKLOCK_TAKE_NO_NEWS;
 	}
-	if (rc == ZKLOCK_ITEM_RC_OK)
+	if (rc == ZKLOCK_REPLY_OK)
 		take->state = ZKLOCK_TAKE_READ;
 	else
 	{
 		take->state = ZKLOCK_TAKE_RETURNED;
-		if (rc == ZKLOCK_ITEM_RC_UNFIT)
+		if (rc == ZKLOCK_REPLY_EXISTS)
 			return ZKLOCK_TAKE_UNFIT;
 		/* it is gone, but for the mark in held/: then another one is chosen */
-		if (rc != ZKLOCK_ITEM_RC_NO_NODE)
+		if (rc != ZKLOCK_REPLY_NO_NODE)
 			return ZKLOCK_TAKE_REFUSED;
 	}
 	return ZKLOCK_TAKE_NO_NEWS;
@@ -472,11 +472,11 @@ tear(ZkTake *take)
 
 /* A mark was looked at. */
 static ZkTakeNews
-reply_see(ZkTake *take, ZkTakeRequest request, ZkItemRc rc)
+reply_see(ZkTake *take, ZkTakeRequest request, ZkReply rc)
 {
-	bool ours = rc == ZKLOCK_ITEM_RC_OK;
+	bool ours = rc == ZKLOCK_REPLY_OK;
 
-	if (!ours && rc != ZKLOCK_ITEM_RC_NO_NODE && rc != ZKLOCK_ITEM_RC_EXISTS)
+	if (!ours && rc != ZKLOCK_REPLY_NO_NODE && rc != ZKLOCK_REPLY_EXISTS)
 		return ZKLOCK_TAKE_NO_NEWS; /* again, then */
 	if (take->torn)
 	{
@@ -499,18 +499,18 @@ reply_see(ZkTake *take, ZkTakeRequest request, ZkItemRc rc)
 
 /* The mark in held/ is there again. */
 static ZkTakeNews
-reply_repair(ZkTake *take, ZkItemRc rc)
+reply_repair(ZkTake *take, ZkReply rc)
 {
-	if (rc == ZKLOCK_ITEM_RC_OK || rc == ZKLOCK_ITEM_RC_EXISTS)
+	if (rc == ZKLOCK_REPLY_OK || rc == ZKLOCK_REPLY_EXISTS)
 		forget_marks(take);
-	return rc == ZKLOCK_ITEM_RC_NO_NODE ? ZKLOCK_TAKE_NO_DIRECTORY : ZKLOCK_TAKE_NO_NEWS;
+	return rc == ZKLOCK_REPLY_NO_NODE ? ZKLOCK_TAKE_NO_DIRECTORY : ZKLOCK_TAKE_NO_NEWS;
 }
 
 /* The mark in held/ was deleted, or was not there: none of ours is left. */
 static ZkTakeNews
-reply_clear(ZkTake *take, ZkItemRc rc)
+reply_clear(ZkTake *take, ZkReply rc)
 {
-	if (rc != ZKLOCK_ITEM_RC_OK && rc != ZKLOCK_ITEM_RC_NO_NODE)
+	if (rc != ZKLOCK_REPLY_OK && rc != ZKLOCK_REPLY_NO_NODE)
 		return ZKLOCK_TAKE_NO_NEWS;
 	forget_marks(take);
 	if (take->state != ZKLOCK_TAKE_DONE)
@@ -521,44 +521,44 @@ reply_clear(ZkTake *take, ZkItemRc rc)
 
 /* The marks were to be ended together; "news", if they are. */
 static ZkTakeNews
-reply_end(ZkTake *take, ZkItemRc rc, ZkTakeNews news)
+reply_end(ZkTake *take, ZkReply rc, ZkTakeNews news)
 {
-	if (rc == ZKLOCK_ITEM_RC_OK)
+	if (rc == ZKLOCK_REPLY_OK)
 		return over(take, news);
 	/* done before, though we did not hear of it; or somebody has deleted a mark */
-	if (rc == ZKLOCK_ITEM_RC_NO_NODE)
+	if (rc == ZKLOCK_REPLY_NO_NODE)
 		tear(take);
-	if (rc == ZKLOCK_ITEM_RC_NOT_EMPTY)
+	if (rc == ZKLOCK_REPLY_NOT_EMPTY)
 		take->barred = true;
 	return ZKLOCK_TAKE_NO_NEWS;
 }
 
 /* The item was asked about, or was to be ended, without its marks. */
 static ZkTakeNews
-reply_alone(ZkTake *take, ZkTakeRequest request, ZkItemRc rc)
+reply_alone(ZkTake *take, ZkTakeRequest request, ZkReply rc)
 {
-	if (rc == ZKLOCK_ITEM_RC_NO_NODE)
+	if (rc == ZKLOCK_REPLY_NO_NODE)
 		return over(take, ZKLOCK_TAKE_ENDED);
 	/* it is another one; or somebody else has it: a second time, then */
-	if (rc == ZKLOCK_ITEM_RC_EXISTS)
+	if (rc == ZKLOCK_REPLY_EXISTS)
 		return over(take, ZKLOCK_TAKE_GIVEN);
 	if (request == ZKLOCK_TAKE_COMPARE)
-		take->same = rc == ZKLOCK_ITEM_RC_OK;
-	else if (rc == ZKLOCK_ITEM_RC_OK)
+		take->same = rc == ZKLOCK_REPLY_OK;
+	else if (rc == ZKLOCK_REPLY_OK)
 		return over(take,
 					request == ZKLOCK_TAKE_BAR ? ZKLOCK_TAKE_BARRED : ZKLOCK_TAKE_ENDED);
 	/* somebody else has it, or has made a node below it */
-	else if (rc == ZKLOCK_ITEM_RC_NOT_EMPTY)
+	else if (rc == ZKLOCK_REPLY_NOT_EMPTY)
 		take->barred = true;
 	return ZKLOCK_TAKE_NO_NEWS;
 }
 
 ZkTakeNews
-zklock_take_reply(ZkTake *take, ZkTakeRequest request, ZkItemRc rc, int failed)
+zklock_take_reply(ZkTake *take, ZkTakeRequest request, ZkReply rc, int failed)
 {
 	assert(take->open);
 	take->open = false;
-	if (rc == ZKLOCK_ITEM_RC_LOST)
+	if (rc == ZKLOCK_REPLY_LOST)
 	{
 		/* all of these can be asked for again */
 		if (request == ZKLOCK_TAKE_MARK)

@@ -445,6 +445,7 @@ static void
 on_message(const ZkMessage *message)
 {
 	Meeting *m = tagged_meeting(&message->tag);
+	ZkReply reply = zklock_reply(message->rc);
 	ZkBarrierEvent event = {0};
 
 	if (message->tag.path != 0 && message->rc != ZKLOCK_ZOK)
@@ -455,10 +456,10 @@ on_message(const ZkMessage *message)
 	event.code = message->rc;
 	event.id[0] = message->tag.uuid;
 	event.id[1] = message->tag.hash;
-	if (event.rc == ZKLOCK_RC_EXISTS)
+	if (reply == ZKLOCK_REPLY_EXISTS)
 		event.rc = message->tag.generation == ZKLOCK_BARRIER_MAKE_DIR ? ZKLOCK_RC_OK
 																	  : ZKLOCK_RC_ERROR;
-	if (message->rc == ZKLOCK_ZBADVERSION)
+	if (reply == ZKLOCK_REPLY_BAD_VERSION)
 		event.rc = ZKLOCK_RC_NO_NODE;
 	if (event.rc == ZKLOCK_RC_ERROR)
 	{

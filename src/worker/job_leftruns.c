@@ -194,8 +194,7 @@ zklock_job_leftruns_look(ZkClient *client, const ZkMessage *message)
 	if (message->type == ZKLOCK_MSG_NODE_CHANGED || message->type == ZKLOCK_MSG_NODE_DELETED)
 		take_change(client, message->path);
 	else if (message->tag.kind != ZKLOCK_TAG_LEFTRUNS ||
-			 message->tag.generation != round_number ||
-			 message->rc == ZKLOCK_ZCONNECTIONLOSS || message->rc == ZKLOCK_ZSESSIONEXPIRED)
+			 message->tag.generation != round_number || zklock_rc_is_lost(message->rc))
 		return ZKLOCK_LEFT_UNKNOWN;
 	else if (message->tag.hash != LISTING)
 		take_record(client, (int) message->tag.hash, message);

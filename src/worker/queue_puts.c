@@ -266,19 +266,19 @@ settle(void)
 static void
 written(ZkQueuePut *staged, const ZkMessage *message, bool *missing)
 {
-	ZkItemRc rc = zklock_queue_takes_rc(message->rc);
+	ZkReply rc = zklock_reply(message->rc);
 
 	if (staged->put.state != ZKLOCK_PUT_WRITING || staged->put.round != message->tag.hash)
 		return;
 	if (message->tag.uuid == TAG_WRITE)
 		*missing = zklock_put_created(&staged->put, (uint32) message->tag.hash, rc);
-	else if (rc == ZKLOCK_ITEM_RC_LOST)
+	else if (rc == ZKLOCK_REPLY_LOST)
 		zklock_put_lost(&staged->put);
-	else if (rc == ZKLOCK_ITEM_RC_OK)
+	else if (rc == ZKLOCK_REPLY_OK)
 		staged->length = message->nchildren;
-	else if (rc == ZKLOCK_ITEM_RC_NO_NODE)
+	else if (rc == ZKLOCK_REPLY_NO_NODE)
 		staged->length = 0;
-	if (rc == ZKLOCK_ITEM_RC_ERROR)
+	if (rc == ZKLOCK_REPLY_REFUSED)
 		staged->rc = message->rc;
 	ConditionVariableBroadcast(&staged->cv);
 }
@@ -293,7 +293,7 @@ move(ZkQueuePut *staged, const ZkMessage *message)
 	tag.uuid = TAG_SETTLE + ZKLOCK_SETTLE_MOVE;
 	if (zklock_session_client() == NULL)
 	{
-		(void) zklock_put_reply(&staged->put, ZKLOCK_SETTLE_READ, ZKLOCK_ITEM_RC_LOST, -1,
+		(void) zklock_put_reply(&staged->put, ZKLOCK_SETTLE_READ, ZKLOCK_REPLY_LOST, -1,
 								proven);
 		return;
 	}
@@ -303,11 +303,11 @@ move(ZkQueuePut *staged, const ZkMessage *message)
 	{
 		zklock_trouble("znode \"%s\" was damaged: its items are left there",
 					   chunk_to_settle(staged));
-		(void) zklock_put_reply(&staged->put, ZKLOCK_SETTLE_READ, ZKLOCK_ITEM_RC_UNFIT,
-								-1, proven);
+		(void) zklock_put_reply(&staged->put, ZKLOCK_SETTLE_READ, ZKLOCK_REPLY_EXISTS, -1,
+								proven);
 	}
 	else if (n < 0)
-		(void) zklock_put_reply(&staged->put, ZKLOCK_SETTLE_MOVE, ZKLOCK_ITEM_RC_ERROR,
+		(void) zklock_put_reply(&staged->put, ZKLOCK_SETTLE_MOVE, ZKLOCK_REPLY_REFUSED,
 								-1, proven);
 }
 
@@ -322,7 +322,7 @@ settled(ZkQueuePut *staged, const ZkMessage *message)
 	due = true;
 	if (request == ZKLOCK_SETTLE_MOVE)
 		(void) was_moved(message, staged->queue);
-	if (zklock_put_reply(&staged->put, request, zklock_queue_takes_rc(message->rc),
+	if (zklock_put_reply(&staged->put, request, zklock_reply(message->rc),
 						 message->failed_op, proven) == ZKLOCK_SETTLE_MOVE)
 		move(staged, message);
 	if (staged->put.settled > before)

@@ -96,26 +96,6 @@ zklock_queue_takes_look_again(void)
 	due = true;
 }
 
-/* What a reply's code is to queue_rules.h. */
-static ZkItemRc
-item_rc(int rc)
-{
-	if (zklock_rc_is_lost(rc))
-		return ZKLOCK_ITEM_RC_LOST;
-	switch (rc)
-	{
-		case ZKLOCK_ZOK:
-			return ZKLOCK_ITEM_RC_OK;
-		case ZKLOCK_ZNONODE:
-			return ZKLOCK_ITEM_RC_NO_NODE;
-		case ZKLOCK_ZNODEEXISTS:
-			return ZKLOCK_ITEM_RC_EXISTS;
-		case ZKLOCK_ZNOTEMPTY:
-			return ZKLOCK_ITEM_RC_NOT_EMPTY;
-	}
-	return ZKLOCK_ITEM_RC_ERROR;
-}
-
 static uint64
 hash_queue(const char *queue)
 {
@@ -306,7 +286,7 @@ made_message(const ZkMessage *message)
 	}
 	if (rc == ZKLOCK_ZNONODE && of_queue != ZKLOCK_ZNODEEXISTS)
 		rc = of_queue;
-	if (item_rc(rc) != ZKLOCK_ITEM_RC_ERROR)
+	if (zklock_reply(rc) != ZKLOCK_REPLY_REFUSED)
 		return;
 	zklock_trouble("could not make the directories of a queue: %s", zklock_rc_text(rc));
 	refuse(message->tag.hash, true, rc);
@@ -406,8 +386,8 @@ view_message(const ZkMessage *message)
 	due = true;
 	if (message->tag.uuid == TAG_LOOK)
 	{
-		zklock_items_looked(&view->items, (int64) message->tag.hash, item_rc(message->rc),
-							has_mark(message));
+		zklock_items_looked(&view->items, (int64) message->tag.hash,
+							zklock_reply(message->rc), has_mark(message));
 		return;
 	}
 	if (message->rc != ZKLOCK_ZOK && !missing)
@@ -815,9 +795,9 @@ is_ours(const ZkQueueTake *taken, ZkTakeRequest request, const ZkMessage *messag
 
 /* A mark was looked at: whoever commits waits for that. */
 static void
-note_look(ZkQueueTake *taken, ZkItemRc rc, int refusal)
+note_look(ZkQueueTake *taken, ZkReply rc, int refusal)
 {
-	taken->refused = rc == ZKLOCK_ITEM_RC_ERROR;
+	taken->refused = rc == ZKLOCK_REPLY_REFUSED;
 	taken->rc = refusal;
 	if (!taken->take.unseen || taken->refused)
 		ConditionVariableBroadcast(&zklock_shared->write_cv);
@@ -828,25 +808,24 @@ static ZkTakeNews
 take_reply(ZkQueueTake *taken, ZkTakeRequest request, const ZkMessage *message)
 {
 	View *view = find_view(taken->queue, false);
-	ZkItemRc rc = item_rc(message->rc);
+	ZkReply rc = zklock_reply(message->rc);
 	bool done = taken->take.state == ZKLOCK_TAKE_DONE;
 	ZkTakeNews news;
 
-	if (request == ZKLOCK_TAKE_READ_IT && rc == ZKLOCK_ITEM_RC_OK &&
-		!taken->take.leaving && !deliver(taken, message))
-		rc = ZKLOCK_ITEM_RC_UNFIT;
-	if (request == ZKLOCK_TAKE_COMPARE && rc == ZKLOCK_ITEM_RC_OK &&
-		!is_same(taken, message))
-		rc = ZKLOCK_ITEM_RC_EXISTS;
+	if (request == ZKLOCK_TAKE_READ_IT && rc == ZKLOCK_REPLY_OK && !taken->take.leaving &&
+		!deliver(taken, message))
+		rc = ZKLOCK_REPLY_EXISTS;
+	if (request == ZKLOCK_TAKE_COMPARE && rc == ZKLOCK_REPLY_OK && !is_same(taken, message))
+		rc = ZKLOCK_REPLY_EXISTS;
 	if ((request == ZKLOCK_TAKE_SEE || request == ZKLOCK_TAKE_SEE_IT) &&
-		rc == ZKLOCK_ITEM_RC_OK && !is_ours(taken, request, message))
-		rc = ZKLOCK_ITEM_RC_EXISTS;
+		rc == ZKLOCK_REPLY_OK && !is_ours(taken, request, message))
+		rc = ZKLOCK_REPLY_EXISTS;
 	news = zklock_take_reply(&taken->take, request, rc, message->failed_op);
 	switch (news)
 	{
 		case ZKLOCK_TAKE_NO_NEWS:
 			/* what ends a take is repeated until it is answered, but not at once */
-			taken->pause = rc == ZKLOCK_ITEM_RC_ERROR;
+			taken->pause = rc == ZKLOCK_REPLY_REFUSED;
 			break;
 		case ZKLOCK_TAKE_MISSED:
 		case ZKLOCK_TAKE_VANISHED:
@@ -942,7 +921,7 @@ on_message(const ZkMessage *message)
 			taken->take.state != ZKLOCK_TAKE_FREE;
 		done = news == ZKLOCK_TAKE_BARRED;
 		aside = done || news == ZKLOCK_TAKE_UNFIT;
-		refused = item_rc(message->rc) == ZKLOCK_ITEM_RC_ERROR || taken->pause;
+		refused = zklock_reply(message->rc) == ZKLOCK_REPLY_REFUSED || taken->pause;
 		/* a take that is over has its names until the lock is released */
 		if (missing || aside)
 		{

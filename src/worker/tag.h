@@ -52,12 +52,22 @@ zklock_tag_is_lock_queue(uint32 kind)
 static inline ZkLockRc
 zklock_reply_rc(int rc)
 {
-	if (zklock_rc_is_lost(rc))
-		return ZKLOCK_RC_LOST;
-	return rc == ZKLOCK_ZOK		   ? ZKLOCK_RC_OK
-		: rc == ZKLOCK_ZNONODE	   ? ZKLOCK_RC_NO_NODE
-		: rc == ZKLOCK_ZNODEEXISTS ? ZKLOCK_RC_EXISTS
-								   : ZKLOCK_RC_ERROR;
+	switch (zklock_reply(rc))
+	{
+		case ZKLOCK_REPLY_OK:
+			return ZKLOCK_RC_OK;
+		case ZKLOCK_REPLY_NO_NODE:
+			return ZKLOCK_RC_NO_NODE;
+		case ZKLOCK_REPLY_EXISTS:
+			return ZKLOCK_RC_EXISTS;
+		case ZKLOCK_REPLY_LOST:
+			return ZKLOCK_RC_LOST;
+		case ZKLOCK_REPLY_NOT_EMPTY:
+		case ZKLOCK_REPLY_BAD_VERSION:
+		case ZKLOCK_REPLY_REFUSED:
+			break;
+	}
+	return ZKLOCK_RC_ERROR;
 }
 
 #endif /* ZKLOCK_TAG_H */
