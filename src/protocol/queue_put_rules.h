@@ -95,7 +95,7 @@ extern ZkPutRequest zklock_put_request(ZkPut *put);
  *	proven	a write was acknowledged on this connection before
  *
  * The data of a READ may be no chunk: EXISTS.  A MOVE that cannot be sent yet is answered
- *by ERROR.  Returns MOVE if the chunk that was read is to be moved, else NOTHING.
+ * by REFUSED.  Returns MOVE if the chunk that was read is to be moved, else NOTHING.
  */
 extern ZkPutRequest zklock_put_reply(ZkPut *put, ZkPutRequest request, ZkReply rc,
 									 int failed, bool proven);

@@ -420,12 +420,25 @@ no_handle(const Failure *failure)
 	retry_at = zklock_clock() + RETRY_MS * NS_PER_MS;
 }
 
+static void
+show_hosts(void)
+{
+	char hosts[sizeof(zklock_shared->session.hosts)];
+	ZkSessionShared *s;
+
+	zklock_hosts_effective(hosts, sizeof(hosts));
+	s = zklock_session_lock(LW_EXCLUSIVE);
+	if (strcmp(s->hosts, hosts) != 0)
+		s->attempts[0] = '\0';
+	strlcpy(s->hosts, hosts, sizeof(s->hosts));
+	zklock_session_unlock();
+}
+
 void
 zklock_session_open(void)
 {
 	ZkSessionId id;
 	ZkSessionShared *s;
-	char hosts[sizeof(s->hosts)];
 	Failure failure;
 	int timeout;
 	long wait;
@@ -440,13 +453,7 @@ zklock_session_open(void)
 	if (client != NULL || zklock_session_retry_in() > 0)
 		return;
 
-	zklock_hosts_effective(hosts, sizeof(hosts));
-	s = zklock_session_lock(LW_EXCLUSIVE);
-	if (strcmp(s->hosts, hosts) != 0)
-		s->attempts[0] = '\0';
-	strlcpy(s->hosts, hosts, sizeof(s->hosts));
-	zklock_session_unlock();
-
+	show_hosts();
 	wait = zklock_ensemble_open_in();
 	if (wait > 0)
 	{
@@ -1090,6 +1097,52 @@ refuse_keeper(const char *server)
 	zklock_trouble_connecting(zklock_shared->session.last_error);
 }
 
+/* Not for the session of all else: to close one that was left, or to mend. */
+static bool
+connected_apart(const ZkSessionId *id, int timeout)
+{
+	if (closing_stale)
+	{
+		if (stale_until == 0)
+			stale_until = zklock_clock() + NS_PER_MS * timeout;
+		if (!zklock_ensemble_ask_left(client, id->id))
+			ask_stale(id);
+		return true;
+	}
+	if (!mending)
+		return false;
+	connected = true;
+	zklock_ensemble_extend(timeout);
+	introduce(false);
+	return true;
+}
+
+/* The lease, and what is asked before all else. */
+static void
+begin_connection(const ZkMessage *message, bool new, int timeout)
+{
+	connected = true;
+	if (new)
+		zklock_lease_new_session(&zklock_shared->session.lease, NS_PER_MS * timeout,
+								 message->sent_at);
+	else
+		zklock_lease_new_connection(&zklock_shared->session.lease, NS_PER_MS * timeout,
+									message->sent_at, message->received_at);
+	publish_lease();
+	if (new)
+	{
+		introduce(false);
+		zklock_security_check(client);
+	}
+	else
+	{
+		(void) zklock_client_sync(client, zklock_path_directory(ZKLOCK_KIND_LOCK),
+								  &zklock_no_tag);
+		introduce(true);
+	}
+	resuming = false;
+}
+
 static void
 on_connected(const ZkMessage *message)
 {
@@ -1117,21 +1170,8 @@ on_connected(const ZkMessage *message)
 	 * And the library computes with the timeout that it is given to resume with.
 	 */
 	timeout = Max(1, Min(timeout, LONGEST_TIMEOUT_MS));
-	if (closing_stale)
-	{
-		if (stale_until == 0)
-			stale_until = zklock_clock() + NS_PER_MS * timeout;
-		if (!zklock_ensemble_ask_left(client, id.id))
-			ask_stale(&id);
+	if (connected_apart(&id, timeout))
 		return;
-	}
-	if (mending)
-	{
-		connected = true;
-		zklock_ensemble_extend(timeout);
-		introduce(false);
-		return;
-	}
 
 	before = adopt_session(&id, timeout, server, &known);
 	new = known.id != id.id;
@@ -1151,26 +1191,7 @@ on_connected(const ZkMessage *message)
 		listener->event(ZKLOCK_EV_SESSION_LOST);
 	Assert(!new || !zklock_lease_valid());
 
-	connected = true;
-	if (new)
-		zklock_lease_new_session(&zklock_shared->session.lease, NS_PER_MS * timeout,
-								 message->sent_at);
-	else
-		zklock_lease_new_connection(&zklock_shared->session.lease, NS_PER_MS * timeout,
-									message->sent_at, message->received_at);
-	publish_lease();
-	if (new)
-	{
-		introduce(false);
-		zklock_security_check(client);
-	}
-	else
-	{
-		(void) zklock_client_sync(client, zklock_path_directory(ZKLOCK_KIND_LOCK),
-								  &zklock_no_tag);
-		introduce(true);
-	}
-	resuming = false;
+	begin_connection(message, new, timeout);
 
 	ereport(LOG,
 			(errmsg("%s to ZooKeeper server %s, session 0x%llx, timeout %d ms", how,
@@ -1457,6 +1478,72 @@ arrive(void)
 	zklock_client_free_message(message);
 }
 
+/* True: it has been kept, else it has served. */
+static bool
+on_message(ZkMessage *message)
+{
+	switch (message->type)
+	{
+		case ZKLOCK_MSG_CONNECTED:
+			if (keep_arrival(message))
+				return true;
+			on_connected(message);
+			break;
+		case ZKLOCK_MSG_DISCONNECTED:
+			if (arrival != NULL)
+				trying_since = zklock_clock();
+			drop_arrival();
+			on_disconnected();
+			break;
+		case ZKLOCK_MSG_EXPIRED:
+			drop_arrival();
+			on_expired(message);
+			break;
+		case ZKLOCK_MSG_AUTH_FAILED:
+			drop_arrival();
+			on_auth_failed();
+			break;
+		case ZKLOCK_MSG_ACL:
+			zklock_security_checked(message);
+			break;
+		case ZKLOCK_MSG_SET:
+			count_write(message);
+			if (message->tag.kind != ZKLOCK_TAG_NONE)
+			{
+				listener->message(message);
+				break;
+			}
+			zklock_member_answer(message);
+			if (!mending)
+				on_heartbeat(message);
+			else if (message->rc != ZKLOCK_ZOK)
+				on_not_mended(message);
+			break;
+		case ZKLOCK_MSG_CREATED:
+		case ZKLOCK_MSG_DELETED:
+		case ZKLOCK_MSG_MULTI:
+			count_write(message);
+			zklock_path_make_missing(client, message);
+			listener->message(message);
+			break;
+		case ZKLOCK_MSG_DAMAGED:
+			on_damage(message->data);
+			break;
+		case ZKLOCK_MSG_LOG:
+			on_log(message->data ? message->data : "", message->level);
+			break;
+		default:
+			if (message->type == ZKLOCK_MSG_LISTED || message->type == ZKLOCK_MSG_GOT)
+				count_read(message);
+			if (message->tag.kind != ZKLOCK_TAG_SERVERS)
+				listener->message(message);
+			else if (message->rc == ZKLOCK_ZOK)
+				zklock_shared->session.servers = message->nchildren;
+			break;
+	}
+	return false;
+}
+
 void
 zklock_session_receive(void)
 {
@@ -1479,66 +1566,8 @@ zklock_session_receive(void)
 			zklock_client_free_message(message);
 			continue;
 		}
-		switch (message->type)
-		{
-			case ZKLOCK_MSG_CONNECTED:
-				if (keep_arrival(message))
-					continue;
-				on_connected(message);
-				break;
-			case ZKLOCK_MSG_DISCONNECTED:
-				if (arrival != NULL)
-					trying_since = zklock_clock();
-				drop_arrival();
-				on_disconnected();
-				break;
-			case ZKLOCK_MSG_EXPIRED:
-				drop_arrival();
-				on_expired(message);
-				break;
-			case ZKLOCK_MSG_AUTH_FAILED:
-				drop_arrival();
-				on_auth_failed();
-				break;
-			case ZKLOCK_MSG_ACL:
-				zklock_security_checked(message);
-				break;
-			case ZKLOCK_MSG_SET:
-				count_write(message);
-				if (message->tag.kind != ZKLOCK_TAG_NONE)
-				{
-					listener->message(message);
-					break;
-				}
-				zklock_member_answer(message);
-				if (!mending)
-					on_heartbeat(message);
-				else if (message->rc != ZKLOCK_ZOK)
-					on_not_mended(message);
-				break;
-			case ZKLOCK_MSG_CREATED:
-				zklock_path_make_missing(client, message);
-				/* FALLTHROUGH */
-			case ZKLOCK_MSG_DELETED:
-			case ZKLOCK_MSG_MULTI:
-				count_write(message);
-				listener->message(message);
-				break;
-			case ZKLOCK_MSG_DAMAGED:
-				on_damage(message->data);
-				break;
-			case ZKLOCK_MSG_LOG:
-				on_log(message->data ? message->data : "", message->level);
-				break;
-			default:
-				if (message->type == ZKLOCK_MSG_LISTED || message->type == ZKLOCK_MSG_GOT)
-					count_read(message);
-				if (message->tag.kind != ZKLOCK_TAG_SERVERS)
-					listener->message(message);
-				else if (message->rc == ZKLOCK_ZOK)
-					zklock_shared->session.servers = message->nchildren;
-				break;
-		}
+		if (on_message(message))
+			continue;
 		zklock_client_free_message(message);
 		if (counted != 0 && connected && !mending)
 		{
