@@ -163,6 +163,7 @@ take_directory(const ZkMessage *message)
 	ZkOp op = {.type = ZKLOCK_OP_DELETE, .version = message->version};
 	ZkRequestTag tag = make_tag(message->tag.hash);
 
+	Assert(ngets > 0 && message->tag.hash < (uint64) next_name);
 	ngets--;
 	if (message->rc == ZKLOCK_ZOK && message->nchildren == 0 && is_old(message))
 	{

@@ -683,6 +683,7 @@ send_request(ZkClient *client, ZkDeadlockAct act)
 	char *text;
 	int rc = ZKLOCK_ZOK;
 
+	Assert(zklock_unlocked());
 	switch (act)
 	{
 		case ZKLOCK_DO_CREATE:

@@ -202,6 +202,8 @@ zklock_job_leftruns_look(ZkClient *client, const ZkMessage *message)
 		take_listing(client, message);
 	else
 		return ZKLOCK_LEFT_NONE; /* there are no jobs, or none that we may read */
+	Assert(nopen >= 0 && nopen <= next && next <= nrecords);
+	Assert(nleft >= 0 && nleft <= nrecords);
 	if (!listed || nopen > 0)
 		return ZKLOCK_LEFT_UNKNOWN;
 	return nleft > 0 ? ZKLOCK_LEFT_SOME : ZKLOCK_LEFT_NONE;

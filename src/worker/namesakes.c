@@ -160,6 +160,7 @@ take_listing(const ZkMessage *message)
 static void
 take_node(Namesake *n, const ZkMessage *message)
 {
+	Assert(n < &namesakes[nnamesakes] && n->asked);
 	n->asked = false;
 	if (message->rc != ZKLOCK_ZOK || message->ephemeral_owner == 0 ||
 		message->ephemeral_owner == zklock_shared->session.id.id ||

@@ -27,28 +27,36 @@ zklock_paths_set(const char *root)
 	snprintf(waits, sizeof(waits), "%s/waits", root);
 }
 
+/* A session has its root before anybody asks. */
+static const char *
+known(const char *path)
+{
+	Assert(path[0] == '/');
+	return path;
+}
+
 const char *
 zklock_path_directory(ZkLockKind kind)
 {
-	return directory[kind];
+	return known(directory[kind]);
 }
 
 const char *
 zklock_path_servers(void)
 {
-	return servers;
+	return known(servers);
 }
 
 const char *
 zklock_path_tokens(void)
 {
-	return tokens;
+	return known(tokens);
 }
 
 const char *
 zklock_path_waits(void)
 {
-	return waits;
+	return known(waits);
 }
 
 char *

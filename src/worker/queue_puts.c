@@ -504,6 +504,7 @@ take_stray(const ZkMessage *message)
 	ZkPutVerdict verdict = ZKLOCK_PUT_LEAVE;
 	bool sent = false;
 
+	Assert(look.open && look.next < look.nstrays);
 	if (message->rc == ZKLOCK_ZOK && zklock_session_client() != NULL &&
 		!is_spoken_for(&stray->name) &&
 		zklock_chunk_read(message->data, (size_t) message->datalen, head) != NULL)
@@ -538,6 +539,7 @@ take_stray(const ZkMessage *message)
 static void
 settled_stray(const ZkMessage *message)
 {
+	Assert(look.open && look.next < look.nstrays);
 	look.open = false;
 	if (message->rc != ZKLOCK_ZOK && message->rc != ZKLOCK_ZNONODE)
 		look.restart = true;
@@ -621,6 +623,7 @@ look_message(const ZkMessage *message)
 	}
 	if (message->tag.uuid <= TAG_CHUNKS)
 		look.lists_open--;
+	Assert(look.lists_open >= 0);
 	if (message->tag.uuid <= TAG_CHUNKS && message->rc != ZKLOCK_ZOK)
 	{
 		look.restart |= message->rc != ZKLOCK_ZNONODE;

@@ -635,6 +635,7 @@ send_one(const Sending *s)
 	char *mark;
 	char *path;
 
+	Assert(!LWLockHeldByMe(zklock_queue_shared->box.lock));
 	if (client == NULL)
 		return; /* all that is open is about to be taken for lost */
 	zklock_item_mark(name, s->item, zklock_queue_shared->life, s->generation);
@@ -812,6 +813,7 @@ take_reply(ZkQueueTake *taken, ZkTakeRequest request, const ZkMessage *message)
 	bool done = taken->take.state == ZKLOCK_TAKE_DONE;
 	ZkTakeNews news;
 
+	Assert(LWLockHeldByMeInMode(zklock_queue_shared->box.lock, LW_EXCLUSIVE));
 	if (request == ZKLOCK_TAKE_READ_IT && rc == ZKLOCK_REPLY_OK && !taken->take.leaving &&
 		!deliver(taken, message))
 		rc = ZKLOCK_REPLY_EXISTS;

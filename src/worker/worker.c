@@ -280,6 +280,7 @@ on_session_message(const ZkMessage *message)
 		if (agents[i]->message != NULL && agents[i]->tag == tag)
 		{
 			agents[i]->message(message);
+			Assert(zklock_unlocked());
 			return;
 		}
 	}
