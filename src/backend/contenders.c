@@ -42,7 +42,7 @@ zklock_contenders_ask(ZkLockKind kind, const char *name, int limit, int64 until,
 		child->mode = ZKLOCK_EXCLUSIVE;
 		(void) zklock_parse_child(contenders->nodes[i].name, child);
 	}
-	if (kind == ZKLOCK_KIND_SEMAPHORE)
+	if (zklock_kinds[kind].by_session)
 		zklock_semaphore_find_holders(contenders->children, n, contenders->holds);
 	else
 		zklock_find_holders(contenders->children, n, contenders->holds);

@@ -145,80 +145,65 @@ describe_cause(const ZkHeldLock *held, const char *what, const char *consequence
 }
 
 /*
- * The calls that acknowledge the loss of what is held in session scope, to be
- * pasted.  Each zk_unlock speaks for one hold, since whoever has another one is to
- * hear of it, too.
+ * A text of zklock_kinds, with its words filled in.  Each zk_unlock speaks for one hold,
+ * since whoever has another one is to hear of it, too.
  */
 static const char *
-show_ways(const ZkHeldLock *held, const char *name)
+fill_in(const char *text, const ZkHeldLock *held, const char *name)
 {
-	const char *literal = quote_literal_cstr(name);
 	uint64 holds = held->count[ZKLOCK_SHARED] + held->count[ZKLOCK_EXCLUSIVE];
-	const char *times = holds > 1
-		? psprintf(" once for each of the %llu holds", (unsigned long long) holds)
-		: "";
-	const char *once = holds > 1 ? ", as one hold" : "";
+	const char *const words[][2] = {
+		{"name", quote_literal_cstr(name)},
+		{"mode", held->count[ZKLOCK_EXCLUSIVE] > 0 ? "exclusive" : "shared"},
+		{"permits", psprintf("%d", held->permits)},
+		{"holder", held->transaction_count > 0 ? "the transaction" : "this session"},
+		{"times",
+		 holds > 1 ? psprintf(" once for each of the %llu holds", (unsigned long long) holds)
+				   : ""},
+		{"once", holds > 1 ? ", as one hold" : ""},
+	};
+	StringInfoData out;
+	const char *brace;
 
-	if (held->kind == ZKLOCK_KIND_JOB)
-		return psprintf("Use SELECT zk_run_end(%s) to acknowledge the loss. It records that the run was lost, and whoever calls next runs the job.",
-						literal);
-	if (held->kind == ZKLOCK_KIND_SEMAPHORE)
-		return psprintf("Use SELECT zk_unlock(%s, 'semaphore')%s to acknowledge the loss, or SELECT zk_acquire(%s, %d, 'session') to acquire a permit anew%s.",
-						literal, times, literal, held->permits, once);
-	return psprintf("Use SELECT zk_unlock(%s)%s to acknowledge the loss, or SELECT zk_lock(%s, '%s', 'session') to acquire the lock anew%s.",
-					literal, times, literal,
-					held->count[ZKLOCK_EXCLUSIVE] > 0 ? "exclusive" : "shared", once);
+	initStringInfo(&out);
+	for (; (brace = strchr(text, '{')) != NULL; text = strchr(brace, '}') + 1)
+	{
+		size_t len = strcspn(brace + 1, "}");
+		size_t i = 0;
+
+		appendBinaryStringInfo(&out, text, (int) (brace - text));
+		while (i < lengthof(words) && strncmp(brace + 1, words[i][0], len) != 0)
+			i++;
+		Assert(i < lengthof(words));
+		if (i < lengthof(words))
+			appendStringInfoString(&out, words[i][1]);
+	}
+	appendStringInfoString(&out, text);
+	return out.data;
+}
+
+/* Does the session have to acknowledge the loss, by a call of its own? */
+static bool
+is_acknowledged(const ZkHeldLock *held)
+{
+	return held->begun ||
+		(zklock_kinds[held->kind].unlocked && held->transaction_count == 0);
 }
 
 void
 zklock_loss_describe(ZkHeldLock *held, const char *name, ZkLossText *text)
 {
+	const ZkKind *kind = &zklock_kinds[held->kind];
+	bool ways = is_acknowledged(held);
+
 	is_told(held);
 	zklock_loss_raised++;
-	text->what = zklock_kinds[held->kind].held;
-	if (held->kind == ZKLOCK_KIND_ELECTION)
-	{
-		text->sqlstate = ERRCODE_T_R_SERIALIZATION_FAILURE;
-		text->detail = describe_cause(held, "while the transaction required the leadership",
-									  "another server may lead by now");
-		text->hint =
-			psprintf("Retry the transaction on the server that zk_leader(%s) names.",
-					 quote_literal_cstr(name));
-	}
-	else if (held->kind == ZKLOCK_KIND_JOB)
-	{
-		text->sqlstate = held->begun ? ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE
-									 : ERRCODE_T_R_SERIALIZATION_FAILURE;
-		text->detail = describe_cause(held, "during the run",
-									  "another server may run the job by now");
-		text->hint = held->begun ? show_ways(held, name)
-								 : "Whoever calls next runs the job, if it is still due.";
-	}
-	else if (held->kind == ZKLOCK_KIND_SEMAPHORE)
-	{
-		bool transaction = held->transaction_count > 0;
-
-		text->sqlstate = transaction ? ERRCODE_T_R_SERIALIZATION_FAILURE
-									 : ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
-		text->detail = describe_cause(held, "while the permit was held",
-									  "somebody else may have it by now");
-		text->hint = transaction ? "The transaction might succeed if retried."
-								 : show_ways(held, name);
-	}
-	else if (held->transaction_count > 0)
-	{
-		text->sqlstate = ERRCODE_T_R_SERIALIZATION_FAILURE;
-		text->detail = describe_cause(held, "while the transaction held the lock",
-									  "another server may hold it by now");
-		text->hint = "The transaction might succeed if retried.";
-	}
-	else
-	{
-		text->sqlstate = ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
-		text->detail = describe_cause(held, "while this session held the lock",
-									  "another server may hold it by now");
-		text->hint = show_ways(held, name);
-	}
+	text->what = kind->held;
+	text->sqlstate = ways ? ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE
+						  : ERRCODE_T_R_SERIALIZATION_FAILURE;
+	text->detail =
+		describe_cause(held, fill_in(kind->loss.when, held, name), kind->loss.by_now);
+	text->hint = fill_in(ways ? kind->loss.ways : kind->loss.retry, held, name);
 }
 
 void
@@ -250,7 +235,7 @@ warn_of_loss(ZkHeldLock *held)
 static void
 report_loss(ZkHeldLock *held)
 {
-	if (zklock_on_loss != ZKLOCK_ON_LOSS_WARN || held->kind == ZKLOCK_KIND_JOB)
+	if (zklock_on_loss != ZKLOCK_ON_LOSS_WARN || zklock_kinds[held->kind].loss.never_warns)
 		zklock_loss_raise(held);
 
 	/* once a statement */

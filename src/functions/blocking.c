@@ -365,7 +365,7 @@ put_wait(ReturnSetInfo *rsinfo, const WaitRow *wait)
 
 	zklock_row_text(&row, "kind", zklock_kinds[wait->kind].name);
 	zklock_row_name(&row, "name", wait->name);
-	if (wait->kind != ZKLOCK_KIND_QUEUE)
+	if (zklock_kinds[wait->kind].held != NULL)
 		zklock_row_text(&row, "mode", zklock_modes[wait->mode]);
 	put_step(&row, "", &wait->waiter);
 	zklock_row_time(&row, "wait_start", wait->since);

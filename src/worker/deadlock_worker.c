@@ -236,7 +236,7 @@ look_at_table(Look *look)
 			 e = zklock_partition_next(i, e))
 		{
 			/* nobody waits for an election, who could hold something meanwhile */
-			if (e->proclocks >= 0 && e->kind != ZKLOCK_KIND_ELECTION)
+			if (e->proclocks >= 0 && !zklock_kinds[e->kind].by_server)
 				look_at_entry(look, e);
 		}
 		zklock_entry_unlock(lock);
