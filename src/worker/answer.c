@@ -52,6 +52,7 @@ typedef struct Run
 	int rc;
 } Run;
 
+static uint32 own_tag = ZKLOCK_TAG_NONE; /* set by worker.c */
 static Run runs[ZKLOCK_NQUESTIONS];
 
 /* ZkRequestTag.uuid of what is no get of a child; else it is the child's index. */
@@ -76,7 +77,7 @@ static ZkRequestTag
 make_tag(const Run *run, uint64 what)
 {
 	ZkRequestTag tag = {
-		.kind = ZKLOCK_TAG_ANSWER,
+		.kind = own_tag,
 		.entry = (uint32) (run - runs),
 		.generation = run->serial,
 		.uuid = what,
@@ -572,7 +573,7 @@ on_message(const ZkMessage *message)
 }
 
 const ZkAgent zklock_answer_agent = {
-	.tag = ZKLOCK_TAG_ANSWER,
+	.tag = &own_tag,
 	.message = on_message,
 	.work = work,
 };

@@ -43,6 +43,7 @@ typedef struct Meeting
 	ZkBarrier barrier;
 } Meeting;
 
+static uint32 own_tag = ZKLOCK_TAG_NONE;				  /* set by worker.c */
 static dlist_head meetings = DLIST_STATIC_INIT(meetings); /* used last: at the end */
 static int nmeetings = 0;
 static uint32 last_serial = 0;
@@ -116,7 +117,7 @@ send_request(void *arg, const ZkBarrierAction *action)
 	char *path;
 	int rc = ZKLOCK_ZOK;
 	ZkRequestTag tag = {
-		.kind = ZKLOCK_TAG_BARRIER,
+		.kind = own_tag,
 		.entry = m->serial,
 		.generation = (uint32) action->type,
 	};
@@ -526,7 +527,7 @@ ask(ZkAgentAsk what)
 
 const ZkAgent zklock_barrier_agent = {
 	.event = on_event,
-	.tag = ZKLOCK_TAG_BARRIER,
+	.tag = &own_tag,
 	.message = on_message,
 	.watch = on_watch,
 	.work = work,

@@ -93,7 +93,8 @@ typedef struct Evidence
 	} hop[MAX_HOPS];
 } Evidence;
 
-static ZkDeadlock deadlock; /* of no session to begin with */
+static uint32 own_tag = ZKLOCK_TAG_NONE; /* set by worker.c */
+static ZkDeadlock deadlock;				 /* of no session to begin with */
 static int nevidence = 0;
 static Evidence evidence[ZKLOCK_MAX_EDGES];
 static bool look_wanted = false;
@@ -646,7 +647,7 @@ end_wait(void)
 static ZkRequestTag
 make_tag(ZkDeadlockAct act)
 {
-	return (ZkRequestTag){.kind = ZKLOCK_TAG_DEADLOCK,
+	return (ZkRequestTag){.kind = own_tag,
 						  .generation = deadlock.serial,
 						  .uuid = (uint64) act};
 }
@@ -873,7 +874,7 @@ work(void)
 
 const ZkAgent zklock_deadlock_agent = {
 	.event = on_event,
-	.tag = ZKLOCK_TAG_DEADLOCK,
+	.tag = &own_tag,
 	.message = on_message,
 	.work = work,
 };

@@ -903,7 +903,6 @@ ask(ZkAgentAsk what)
 
 const ZkAgent zklock_lock_agent = {
 	.event = on_event,
-	.tag = ZKLOCK_TAG_NONE,
 	.message = on_message,
 	.watch = on_watch,
 	.work = work,

@@ -55,6 +55,7 @@
  * heartbeat would show it, and heartbeats are two timeouts apart at most. */
 #define UNNOTICED 3
 
+static uint32 own_tag = ZKLOCK_TAG_NONE; /* set by worker.c */
 static bool due = true;
 static bool proven = false;	 /* a heartbeat was acknowledged on this connection */
 static int64 settled_at = 0; /* ns: a put was, last */
@@ -155,7 +156,7 @@ send_chunk(ZkQueueBuffer *buffer)
 	ZkQueuePut *staged =
 		&zklock_queue_shared->staged[buffer->put]; /* its backend waits for us */
 	ZkRequestTag tag = {
-		.kind = ZKLOCK_TAG_QUEUE_PUTS,
+		.kind = own_tag,
 		.entry = (uint32) buffer->put,
 		.generation = buffer->serial,
 		.uuid = TAG_LENGTH,
@@ -247,7 +248,7 @@ settle(void)
 	{
 		int entry = (int) (puts[i] - zklock_queue_shared->staged);
 		ZkRequestTag tag = {
-			.kind = ZKLOCK_TAG_QUEUE_PUTS,
+			.kind = own_tag,
 			.entry = (uint32) entry,
 			.generation = puts[i]->serial,
 			.uuid = TAG_SETTLE + (uint64) request[entry],
@@ -389,7 +390,7 @@ static struct
 static ZkRequestTag
 look_tag(uint64 what, uint64 hash)
 {
-	return (ZkRequestTag){.kind = ZKLOCK_TAG_QUEUE_PUTS,
+	return (ZkRequestTag){.kind = own_tag,
 						  .generation = look.number,
 						  .uuid = what,
 						  .hash = hash};
@@ -802,7 +803,7 @@ ask(ZkAgentAsk what)
 
 const ZkAgent zklock_queue_puts_agent = {
 	.event = on_event,
-	.tag = ZKLOCK_TAG_QUEUE_PUTS,
+	.tag = &own_tag,
 	.message = on_message,
 	.work = work,
 	.ask = ask,

@@ -84,7 +84,8 @@ typedef struct Sendings
 
 static void send_one(const Sending *s);
 
-static List *views = NIL; /* in TopMemoryContext */
+static uint32 own_tag = ZKLOCK_TAG_NONE; /* set by worker.c */
+static List *views = NIL;				 /* in TopMemoryContext */
 static uint32 last_view = 0;
 static uint32 connection = 0; /* replies of an earlier one are void */
 static int torn = 0;		  /* items that were lost since the log was told */
@@ -113,7 +114,7 @@ zklock_queue_takes_make_queue(const char *queue)
 	{
 		char *path = zklock_path_name(ZKLOCK_KIND_QUEUE, queue, parts[i]);
 		ZkRequestTag tag = {
-			.kind = ZKLOCK_TAG_QUEUE_TAKES,
+			.kind = own_tag,
 			.uuid = parts[i] == NULL ? TAG_MAKE_QUEUE : TAG_MAKE_PART,
 			.hash = hash_queue(queue),
 		};
@@ -622,7 +623,7 @@ send_one(const Sending *s)
 {
 	ZkClient *client = zklock_session_client();
 	ZkRequestTag tag = {
-		.kind = ZKLOCK_TAG_QUEUE_TAKES,
+		.kind = own_tag,
 		.entry = s->entry,
 		.generation = s->generation,
 		.uuid = s->what,
@@ -1070,7 +1071,7 @@ ask(ZkAgentAsk what)
 
 const ZkAgent zklock_queue_takes_agent = {
 	.event = on_event,
-	.tag = ZKLOCK_TAG_QUEUE_TAKES,
+	.tag = &own_tag,
 	.message = on_message,
 	.watch = on_watch,
 	.ask = ask,

@@ -25,17 +25,12 @@ typedef enum ZkTagKind
 	ZKLOCK_TAG_MARK,
 	ZKLOCK_TAG_DELETE,
 	ZKLOCK_TAG_SET, /* of several queues: see set_worker.h */
-	/* of the files of these names */
-	ZKLOCK_TAG_ANSWER,
-	ZKLOCK_TAG_BARRIER_UNUSED,
-	ZKLOCK_TAG_NAMESAKES,
+	/* of the session, and of those whom it calls itself */
 	ZKLOCK_TAG_LEFTRUNS,
-	ZKLOCK_TAG_DEADLOCK,
-	ZKLOCK_TAG_BARRIER,
-	ZKLOCK_TAG_QUEUE_TAKES,
-	ZKLOCK_TAG_QUEUE_PUTS,
 	ZKLOCK_TAG_ENSEMBLE,
-	ZKLOCK_TAG_SERVERS /* session.c: how many there are */
+	ZKLOCK_TAG_SERVERS, /* session.c: how many there are */
+	/* this and all others are an agent's, by its place in the list of worker.c */
+	ZKLOCK_TAG_AGENTS
 } ZkTagKind;
 
 /* Of a request whose reply nobody waits for. */
