@@ -28,16 +28,21 @@
 #include "utils/timestamp.h"
 
 #include "alarm.h"
+#include "check.h"
 #include "loss.h"
 #include "names.h"
 #include "settings.h"
 #include "statement.h"
+#include "wait.h"
 
 uint64 zklock_loss_raised = 0;
 
 static TimestampTz warned = 0; /* of the statement that was warned last */
 
-static uint32 wait_event_verdict = 0;
+/* ms: how often it is looked at what is about to change */
+#define SHORT_SLEEP 50
+
+static ZkWaitEvent wait_event_verdict = {.name = "ZkLockLease"};
 
 /* ------------------------------------------------------------------------
  * The verdict
@@ -245,35 +250,57 @@ report_loss(ZkHeldLock *held)
 	warn_of_loss(held);
 }
 
-/* Until a heartbeat is acknowledged, or for a moment. */
+/* Of one of them, as if all were lost. */
 static void
-sleep_for_write(void)
+on_proof_error(void *arg)
 {
-	Assert(zklock_unlocked());
-	(void) ConditionVariableTimedSleep(&zklock_shared->write_cv, 50,
-									   zklock_wait_event(&wait_event_verdict,
-														 "ZkLockLease"));
+	const ZkHeldLock *held = zklock_held_find_lost(true, NULL);
+
+	if (held != NULL)
+		errcontext("while waiting for the proof of %s \"%s\"",
+				   zklock_kinds[held->kind].held, zklock_plain_name(held->name));
+}
+
+/* Wait for heartbeats to be acknowledged, for so many ms at most.  Where the connection
+ * is lost the clock says when all is lost. */
+static bool
+await_write(bool (*look)(ZkWaiter *, int64), const ZkWait *limits, ZkHeldLock **lost)
+{
+	ZkWaiter waiter = {
+		.look = look,
+		.context = on_proof_error,
+		.arg = lost,
+		.limits = limits,
+		.cv = &zklock_shared->write_cv,
+		.event = &wait_event_verdict,
+		.longest = SHORT_SLEEP,
+	};
+
+	return zklock_wait_for(&waiter);
+}
+
+static bool
+look_for_verdict(ZkWaiter *waiter, int64 now)
+{
+	ZkHeldLock **lost = waiter->arg;
+
+	return (*lost = zklock_loss_find()) != NULL || !zklock_hold_any() ||
+		zklock_lease_valid();
 }
 
 void
 zklock_loss_await_verdict(void)
 {
-	int64 start;
-	int64 limit = (int64) zklock_shared->session.timeout_ms + zklock_connect_timeout;
-	ZkHeldLock *held;
+	int64 ms = (int64) zklock_shared->session.timeout_ms + zklock_connect_timeout;
+	ZkHeldLock *held = NULL;
+	ZkWait limits;
 
 	Assert(!zklock_in_worker());
 	if (nothing_lost())
 		return;
-	start = zklock_clock();
-	ConditionVariablePrepareToSleep(&zklock_shared->write_cv);
-	while ((held = zklock_loss_find()) == NULL && zklock_hold_any() && !zklock_lease_valid())
-	{
-		if (zklock_clock() - start > limit * NS_PER_MS)
-			zklock_loss_raise_unproven(limit);
-		sleep_for_write();
-	}
-	ConditionVariableCancelSleep();
+	zklock_wait_begin(&limits, ms);
+	if (!await_write(look_for_verdict, &limits, &held))
+		zklock_check_raise_unproven(ms);
 	/* good, but perhaps for a new session */
 	if (held != NULL || (held = zklock_loss_find()) != NULL)
 		report_loss(held);
@@ -312,51 +339,30 @@ zklock_loss_claim(ZkHeldLock *held)
 												 : held->token[ZKLOCK_SHARED];
 }
 
-/*
- * The ensemble may acknowledge each write and take so long for it that the four which
- * a lease needs (lease.h) are not done before it would end.
- */
-void
-zklock_loss_raise_unproven(int64 ms)
+/* A write that was sent since the wait began. */
+static bool
+look_for_write(ZkWaiter *waiter, int64 now)
 {
-	int64 last = (zklock_clock() - (int64) pg_atomic_read_u64(&zklock_shared->last_write)) /
-		NS_PER_MS;
-	int64 latency =
-		(int64) pg_atomic_read_u64(&zklock_shared->write_latency) / (int64) NS_PER_MS;
+	ZkHeldLock **lost = waiter->arg;
 
-	ereport(ERROR,
-			(errcode(ERRCODE_SYSTEM_ERROR),
-			 errmsg("could not prove the lock within %lld ms", (long long) ms),
-			 last > ms
-				 ? errdetail("ZooKeeper has not acknowledged a write in this time.")
-				 : errdetail("ZooKeeper took %lld ms to acknowledge the latest write; with a session timeout of %d ms it may take %d ms.",
-							 (long long) latency, zklock_shared->session.timeout_ms,
-							 zklock_shared->session.timeout_ms * 9 / 64),
-			 last > ms
-				 ? errhint("The transaction might succeed if retried when ZooKeeper answers again.")
-				 : errhint(
-					   "Find out why the ensemble is slow, or increase \"zklock.session_timeout\" and restart the server.")));
+	return pg_atomic_read_u64(&zklock_shared->last_write) >=
+		(uint64) waiter->limits->start ||
+		(*lost = zklock_loss_find()) != NULL;
 }
 
 void
 zklock_loss_prove(void)
 {
-	int64 start = zklock_clock();
+	ZkHeldLock *lost = NULL;
+	ZkWait limits;
 
+	zklock_wait_begin(&limits, zklock_connect_timeout);
 	pg_atomic_write_u32(&zklock_shared->write_wanted, 1);
 	zklock_worker_wake();
-	ConditionVariablePrepareToSleep(&zklock_shared->write_cv);
-	while (pg_atomic_read_u64(&zklock_shared->last_write) < (uint64) start)
-	{
-		ZkHeldLock *held = zklock_loss_find();
-
-		if (held != NULL)
-			zklock_loss_raise(held);
-		if (zklock_clock() - start > zklock_connect_timeout * NS_PER_MS)
-			zklock_loss_raise_unproven(zklock_connect_timeout);
-		sleep_for_write();
-	}
-	ConditionVariableCancelSleep();
+	if (!await_write(look_for_write, &limits, &lost))
+		zklock_check_raise_unproven(zklock_connect_timeout);
+	if (lost != NULL)
+		zklock_loss_raise(lost);
 	zklock_loss_await_verdict();
 }
 

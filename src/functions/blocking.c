@@ -72,7 +72,7 @@ static ZkMembers *
 ask_members(Inquiry *inquiry)
 {
 	if (!inquiry->asked)
-		zklock_members_ask(0, &inquiry->members);
+		zklock_members_ask(&inquiry->members);
 	inquiry->asked = true;
 	return &inquiry->members;
 }
@@ -92,7 +92,7 @@ ask_queue(Inquiry *inquiry, ZkLockKind kind, const char *name)
 	known = palloc(sizeof(*known));
 	known->kind = kind;
 	strlcpy(known->name, name, sizeof(known->name));
-	zklock_contenders_ask(kind, name, 0, 0, &known->contenders);
+	zklock_contenders_ask(kind, name, &known->contenders);
 	inquiry->queues = lappend(inquiry->queues, known);
 	return &known->contenders;
 }
