@@ -15,116 +15,95 @@
 #include "check.h"
 #include "query.h"
 #include "table.h"
-#include "wait.h"
 #include "zk.h"
 
 /* ms: until a backend begins again; and a backstop for lost wake-ups */
 #define RESTART_PAUSE 50
 #define LONGEST_SLEEP 1000
 
-static ZkWaitEvent wait_event_query = {.name = "ZkLockQuery"};
+static uint32 wait_event_query = 0;
 
-typedef struct Answer
+/* For how long a backend asks. */
+typedef struct Patience
 {
-	MemoryContext context;
-	ZkNode *nodes;
-	int n;
-	int room;
-	/* as in the question */
-	bool removing;
-	int64 raised;
-	int64 purged;
-	int64 now;
-	int64 session;
-} Answer;
-
-/* What is asked, and for how long. */
-typedef struct Asking
-{
-	const ZkQuery *query;
-	const char *data;
-	int len;
 	int64 start;
 	int64 until; /* 0: until the ensemble is out of reach for too long, which raises */
-	Answer *answer;
-	volatile int taken; /* a question, or -1 */
-	char *page;			/* has room */
-	int64 again;		/* when it is asked again; 0: it is being answered */
-	int rc;
-} Asking;
+} Patience;
 
-/* Is it time to give up, whatever the time is?  Or raises. */
+/* Is it time to give up?  Or raises. */
 static bool
-is_over(const Asking *a)
+is_over(const Patience *patience)
 {
 	ZkSessionShared s;
 
 	zklock_session_read(&s);
-	if (a->until != 0)
-		return s.state != ZKLOCK_SESSION_CONNECTED && s.state != ZKLOCK_SESSION_CLOSING;
+	if (patience->until != 0)
+		return zklock_clock() >= patience->until ||
+			(s.state != ZKLOCK_SESSION_CONNECTED && s.state != ZKLOCK_SESSION_CLOSING);
 	if (s.state == ZKLOCK_SESSION_CLOSING)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("cannot ask ZooKeeper while the server is shutting down")));
+	(void) zklock_check_connection(patience->start, patience->start);
 	return false;
 }
 
-/* Wait for the worker.  False: no longer.  No context: the statement is the question. */
+/* Wait for the worker.  False: no longer. */
 static bool
-wait_for_worker(Asking *a, ConditionVariable *cv, bool (*look)(ZkWaiter *, int64))
+wait_for_worker(ConditionVariable *cv, const Patience *patience)
 {
-	ZkWait limits = {
-		.start = a->start,
-		.until = a->until != 0 ? a->until : a->start,
-		.lock_timeout = PG_INT64_MAX,
-	};
-	ZkWaiter waiter = {
-		.look = look,
-		.arg = a,
-		.limits = &limits,
-		.cv = cv,
-		.event = &wait_event_query,
-		.longest = LONGEST_SLEEP,
-		.connected = a->until == 0,
-		.end = a->until != 0 ? ZKLOCK_WAIT_ENDS : ZKLOCK_WAIT_GOES_ON,
-	};
+	long sleep = LONGEST_SLEEP;
 
-	return zklock_wait_for(&waiter);
+	Assert(!LWLockHeldByMe(zklock_questions->box.lock) && zklock_unlocked());
+	if (is_over(patience))
+		return false;
+	if (patience->until != 0)
+		sleep = (long) Min(sleep, (patience->until - zklock_clock()) / NS_PER_MS + 1);
+	(void) ConditionVariableTimedSleep(cv, Max(sleep, 1),
+									   zklock_wait_event(&wait_event_query, "ZkLockQuery"));
+	return true;
 }
 
-/* Post a question where there is room. */
-static bool
-look_for_question(ZkWaiter *waiter, int64 now)
+/* Post a question where there is room; -1: there was none in time. */
+static int
+take_question(const ZkQuery *query, const char *data, int len, const Patience *patience)
 {
-	Asking *a = waiter->arg;
+	int taken = -1;
 
-	LWLockAcquire(zklock_questions->box.lock, LW_EXCLUSIVE);
-	for (int i = 0; i < ZKLOCK_NQUESTIONS && a->taken < 0; i++)
+	ConditionVariablePrepareToSleep(&zklock_questions->free_cv);
+	while (taken < 0)
 	{
-		ZkQuestion *question = &zklock_questions->question[i];
+		LWLockAcquire(zklock_questions->box.lock, LW_EXCLUSIVE);
+		for (int i = 0; i < ZKLOCK_NQUESTIONS && taken < 0; i++)
+		{
+			ZkQuestion *question = &zklock_questions->question[i];
 
-		if (question->state != ZKLOCK_QUESTION_FREE)
-			continue;
-		question->query = *a->query;
-		question->removing = false;
-		question->raised = question->purged = 0;
-		question->now = question->session = 0;
-		question->used = a->len;
-		if (a->len > 0)
-			memcpy(question->page, a->data, (size_t) a->len);
-		question->serial = zklock_mailbox_serial(&zklock_questions->box);
-		zklock_question_set_state(question, ZKLOCK_QUESTION_POSTED);
-		a->taken = i;
+			if (question->state != ZKLOCK_QUESTION_FREE)
+				continue;
+			question->query = *query;
+			question->removing = false;
+			question->raised = question->purged = 0;
+			question->now = question->session = 0;
+			question->used = len;
+			if (len > 0)
+				memcpy(question->page, data, (size_t) len);
+			question->serial = zklock_mailbox_serial(&zklock_questions->box);
+			zklock_question_set_state(question, ZKLOCK_QUESTION_POSTED);
+			taken = i;
+		}
+		LWLockRelease(zklock_questions->box.lock);
+		if (taken < 0 && !wait_for_worker(&zklock_questions->free_cv, patience))
+			break;
 	}
-	LWLockRelease(zklock_questions->box.lock);
-	return a->taken >= 0 || is_over(a);
+	ConditionVariableCancelSleep();
+	return taken;
 }
 
 /* "arg": which question, if it is 0 or more. */
 static void
 free_question(int code, Datum arg)
 {
-	int taken = ((const Asking *) DatumGetPointer(arg))->taken;
+	int taken = *(volatile int *) DatumGetPointer(arg);
 	ZkQuestion *question = &zklock_questions->question[taken];
 
 	if (taken < 0)
@@ -159,6 +138,43 @@ read_question(ZkQuestion *question, char *page, int *used, int *rc)
 	LWLockRelease(zklock_questions->box.lock);
 	return state;
 }
+
+/*
+ * The worker wants us to begin again.  Not at once, since what made it want that may be
+ * so for longer, and not until then does it see the question.
+ */
+static void
+begin_again(ZkQuestion *question, const Patience *patience)
+{
+	int64 until = zklock_clock() + RESTART_PAUSE * NS_PER_MS;
+	int64 now;
+
+	(void) is_over(patience);
+	while ((now = zklock_clock()) < until)
+		(void) ConditionVariableTimedSleep(&question->cv,
+										   (long) ((until - now) / NS_PER_MS + 1),
+										   zklock_wait_event(&wait_event_query,
+															 "ZkLockQuery"));
+	LWLockAcquire(zklock_questions->box.lock, LW_EXCLUSIVE);
+	question->serial = zklock_mailbox_serial(&zklock_questions->box);
+	zklock_question_set_state(question, ZKLOCK_QUESTION_POSTED);
+	LWLockRelease(zklock_questions->box.lock);
+	zklock_worker_wake();
+}
+
+typedef struct Answer
+{
+	MemoryContext context;
+	ZkNode *nodes;
+	int n;
+	int room;
+	/* as in the question */
+	bool removing;
+	int64 raised;
+	int64 purged;
+	int64 now;
+	int64 session;
+} Answer;
 
 static void
 add_rows(Answer *answer, const char *page, int used)
@@ -210,85 +226,73 @@ forget_rows(Answer *answer)
 	answer->n = 0;
 }
 
-/* The worker wants us to begin again. */
-static void
-ask_again(Asking *a, ZkQuestion *question)
+/* Read until all is there.  Returns ZooKeeper's code, which is ZKLOCK_ZCONNECTIONLOSS
+ * also when patience is over. */
+static int
+read_answer(ZkQuestion *question, const Patience *patience, Answer *answer)
 {
-	LWLockAcquire(zklock_questions->box.lock, LW_EXCLUSIVE);
-	question->serial = zklock_mailbox_serial(&zklock_questions->box);
-	zklock_question_set_state(question, ZKLOCK_QUESTION_POSTED);
-	LWLockRelease(zklock_questions->box.lock);
-	zklock_worker_wake();
-	a->again = 0;
-}
-
-/* Is all of the answer there, or will not be? */
-static bool
-look_for_answer(ZkWaiter *waiter, int64 now)
-{
-	Asking *a = waiter->arg;
-	ZkQuestion *question = &zklock_questions->question[a->taken];
+	char *page = palloc(ZKLOCK_ANSWER_PAGE);
+	ZkQuestionState state;
 	int used;
 	int rc;
 
-	switch (read_question(question, a->page, &used, &rc))
+	ConditionVariablePrepareToSleep(&question->cv);
+	while ((state = read_question(question, page, &used, &rc)) != ZKLOCK_QUESTION_DONE)
 	{
-		case ZKLOCK_QUESTION_DONE:
-			add_rows(a->answer, a->page, used);
-			a->rc = rc;
-			return true;
-		case ZKLOCK_QUESTION_PAGE:
-			zklock_worker_wake();
-			add_rows(a->answer, a->page, used);
-			return false;
-		case ZKLOCK_QUESTION_RESTART:
-			if (a->query->ask == ZKLOCK_ASK_WRITE)
-				return true;
-
-			/* not at once: what made the worker want it may be so for longer */
-			forget_rows(a->answer);
-			if (a->again == 0)
-				a->again = now + RESTART_PAUSE * NS_PER_MS;
-			if (now < a->again)
-				waiter->wake = a->again;
-			else
-				ask_again(a, question);
-			break;
-		default:
-			break;
+		switch (state)
+		{
+			case ZKLOCK_QUESTION_PAGE:
+				zklock_worker_wake();
+				add_rows(answer, page, used);
+				CHECK_FOR_INTERRUPTS();
+				break;
+			case ZKLOCK_QUESTION_RESTART:
+				if (question->query.ask == ZKLOCK_ASK_WRITE)
+				{
+					ConditionVariableCancelSleep();
+					pfree(page);
+					return ZKLOCK_ZCONNECTIONLOSS;
+				}
+				forget_rows(answer);
+				begin_again(question, patience);
+				break;
+			default:
+				if (wait_for_worker(&question->cv, patience))
+					break;
+				ConditionVariableCancelSleep();
+				pfree(page);
+				return ZKLOCK_ZCONNECTIONLOSS;
+		}
 	}
-	return is_over(a);
+	ConditionVariableCancelSleep();
+	add_rows(answer, page, used);
+	pfree(page);
+	return rc;
 }
 
-/* Ask, and make room again.  Returns ZooKeeper's code, which is ZKLOCK_ZCONNECTIONLOSS
- * also when patience is over, and raises a refusal unless there is a limit. */
+/* Ask, with "len" bytes of data, and make room again.  Returns ZooKeeper's code, and
+ * raises a refusal unless there is a limit "until". */
 static int
 ask(const ZkQuery *query, const char *data, int len, int64 until, Answer *answer)
 {
-	Asking a = {
-		.query = query,
-		.data = data,
-		.len = len,
-		.start = zklock_clock(),
-		.until = until,
-		.answer = answer,
-		.taken = -1,
-		.page = palloc(ZKLOCK_ANSWER_PAGE),
-		.rc = ZKLOCK_ZCONNECTIONLOSS,
-	};
-	Datum arg = PointerGetDatum(&a);
-	int rc;
+	Patience patience = {.start = zklock_clock(), .until = until};
+	volatile int taken = -1;
+	volatile int rc = ZKLOCK_ZOK;
+	Datum which = PointerGetDatum(unvolatize(int *, &taken));
 
 	/* which may itself raise: so it is posted inside */
-	PG_ENSURE_ERROR_CLEANUP(free_question, arg);
+	PG_ENSURE_ERROR_CLEANUP(free_question, which);
 	{
-		if (wait_for_worker(&a, &zklock_questions->free_cv, look_for_question) &&
-			a.taken >= 0)
-		{
-			ZkQuestion *question = &zklock_questions->question[a.taken];
+		ZkQuestion *question;
 
+		taken = take_question(query, data, len, &patience);
+		if (taken < 0)
+			rc = ZKLOCK_ZCONNECTIONLOSS;
+		else
+		{
+			question = &zklock_questions->question[taken];
 			zklock_worker_wake();
-			(void) wait_for_worker(&a, &question->cv, look_for_answer);
+			rc = read_answer(question, &patience, answer);
 			answer->removing = question->removing;
 			answer->raised = question->raised;
 			answer->purged = question->purged;
@@ -296,11 +300,9 @@ ask(const ZkQuery *query, const char *data, int len, int64 until, Answer *answer
 			answer->session = question->session;
 		}
 	}
-	PG_END_ENSURE_ERROR_CLEANUP(free_question, arg);
-	free_question(0, arg);
-	pfree(a.page);
+	PG_END_ENSURE_ERROR_CLEANUP(free_question, which);
+	free_question(0, which);
 
-	rc = a.rc;
 	if (until == 0 && rc != ZKLOCK_ZOK && rc != ZKLOCK_ZNONODE &&
 		(query->ask != ZKLOCK_ASK_WRITE ||
 		 (rc != ZKLOCK_ZBADVERSION && !zklock_rc_is_lost(rc))))

@@ -47,6 +47,10 @@
 #include "harness.h"
 #include "history.h"
 
+#ifndef ZKLOCK_HISTORY_MUTANT
+#define ZKLOCK_HISTORY_MUTANT 0
+#endif
+
 #define NSERVERS	 3
 #define NLOCKS		 2
 #define NSAVED		 3
@@ -333,7 +337,7 @@ set_base(const Server *by, Packet *p)
 {
 	Packet changed = {.kind = CHANGED};
 
-	p->ok = p->version == zk.base_version;
+	p->ok = p->version == zk.base_version || ZKLOCK_HISTORY_MUTANT == 10;
 	if (!p->ok)
 		return;
 	if (p->base < zk.base)
@@ -836,7 +840,8 @@ receive(Server *s)
 		s->heard_member = true;
 		if (!p.ok)
 			send_request(s, MEMBER, 0);
-		if (!p.ok && !s->admitted && s->sight.resumed && s->history.version >= 0)
+		if (!p.ok && !s->admitted && s->sight.resumed && s->history.version >= 0 &&
+			ZKLOCK_HISTORY_MUTANT != 2)
 		{
 			found(s, ZKLOCK_HISTORY_UNDONE);
 			return;
@@ -900,7 +905,10 @@ connect_server(Server *s)
 		if (!zk.session[s->session].alive)
 		{
 			bool too_soon = now < s->lease_end && s->admitted_once;
-			ZkHistoryVerdict verdict = zklock_history_expired(&s->history, now, s->lost_at);
+			ZkHistoryVerdict verdict =
+				zklock_history_expired(&s->history, now,
+									   ZKLOCK_HISTORY_MUTANT == 11 ? s->lease_end
+																   : s->lost_at);
 
 			COVER(EXPIRED);
 			TRACE("%d hears that session %d has expired", number(s), s->session);

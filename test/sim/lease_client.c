@@ -22,7 +22,12 @@
 
 #include <string.h>
 
-#define QUEUE 1024
+#ifndef ZKLOCK_LEASE_MUTANT
+#define ZKLOCK_LEASE_MUTANT 0
+#endif
+
+#define HEARTBEAT (ZKLOCK_LEASE_MUTANT == 2 ? REQUEST_READ : REQUEST_HEARTBEAT)
+#define QUEUE	  1024
 /*
  * What a calm heartbeat leaves: it is the last witness of the one three before it, with
  * up to 17/96 between them: 7/8 - 17/32.  Less the time that messages take: a heartbeat
@@ -316,7 +321,7 @@ client_message(int c, const Message *m)
 			me->count--;
 			if (r.kind != m->kind)
 				fail("reply %d to request %d", m->kind, r.kind);
-			if (r.kind != REQUEST_PING)
+			if (r.kind != REQUEST_PING || ZKLOCK_LEASE_MUTANT == 2)
 				tell_worker(c,
 							&(Notice){.type = N_REPLY,
 									  .kind = r.kind,
@@ -438,11 +443,11 @@ heed(int c, const Notice *n)
 	switch (n->type)
 	{
 		case N_REPLY:
-			if (n->kind == REQUEST_HEARTBEAT)
+			if (n->kind == HEARTBEAT)
 				zklock_heartbeat_answered(&me->heartbeat);
 			if (!n->good)
 				break;
-			if (n->kind < REQUEST_WRITE)
+			if (n->kind < REQUEST_WRITE && ZKLOCK_LEASE_MUTANT != 2)
 				break;
 			if (calm)
 				calm_check(c, clock_of(NSERVERS + c), CALM_LEAST(me->lease.timeout));
@@ -554,7 +559,7 @@ worker_timer(int c)
 	{
 		if (quiet[c] == 0)
 		{
-			library_send(c, REQUEST_HEARTBEAT, clock);
+			library_send(c, HEARTBEAT, clock);
 			if (!client_has_lease(c))
 				COVER(HURRIED);
 			point(POINT_HEARTBEAT);

@@ -9,6 +9,11 @@
 
 #include "model.h"
 
+/* As in protocol.c: breaks a rule on purpose. */
+#ifndef ZKLOCK_MUTANT
+#define ZKLOCK_MUTANT 0
+#endif
+
 static bool
 wants(const Backend *b, ZkLockMode mode)
 {
@@ -82,7 +87,8 @@ upgrade_queues(const Table *table)
 static bool
 usable(const Table *table, ZkLockMode mode)
 {
-	return table->usable[mode] || (mode == ZKLOCK_SHARED && upgrade_queues(table));
+	return table->usable[mode] ||
+		(mode == ZKLOCK_SHARED && upgrade_queues(table) && ZKLOCK_MUTANT != 15);
 }
 
 /* Level 1: may this backend ask for the mode, beside the others? */
@@ -116,7 +122,8 @@ queued(const Table *table, ZkLockMode mode)
 	{
 		const Backend *b = &table->backend[i];
 
-		if (b->set != 0 && (b->state == BACKEND_QUEUES || b->state == BACKEND_ADMITTED))
+		if (b->set != 0 && (b->state == BACKEND_QUEUES || b->state == BACKEND_ADMITTED) &&
+			ZKLOCK_MUTANT != 21)
 			return false;
 		found |= b->set == 0 && b->state == BACKEND_QUEUES && b->mode == mode;
 	}
@@ -313,7 +320,7 @@ table_set_begin(Table *table, int backend, ZkLockMode mode, uint64_t set, bool n
 		.mode = mode,
 		.set = set,
 		.no_wait = no_wait,
-		.alone = alone || mode == ZKLOCK_EXCLUSIVE,
+		.alone = (alone || mode == ZKLOCK_EXCLUSIVE) && ZKLOCK_MUTANT != 19,
 	};
 	settle(table);
 }
@@ -335,7 +342,9 @@ table_set_take(Table *table, int backend, int64_t token)
 	Backend *b = &table->backend[backend];
 
 	if (!table->usable[b->mode] ||
-		(token == 0 ? table->demanded[b->mode] : table->token[b->mode] != token))
+		(token == 0 ? table->demanded[b->mode]
+					: table->token[b->mode] != token && ZKLOCK_MUTANT != 16 &&
+				 ZKLOCK_MUTANT != 19))
 		return false;
 	take_hold(table, b, b->mode);
 	settle(table);
@@ -378,7 +387,8 @@ spend_for_set(Table *table, const ZkLockQueue *queue, ZkLockEvent *event)
 		{
 			const ZkContender *grant = zklock_lock_queue_grant(queue, (ZkLockMode) mode);
 
-			if (table->usable[mode] && table_held(table, (ZkLockMode) mode) == 0 &&
+			if (table->usable[mode] && ZKLOCK_MUTANT != 16 && ZKLOCK_MUTANT != 19 &&
+				table_held(table, (ZkLockMode) mode) == 0 &&
 				(grant == NULL || grant->set != b->set))
 			{
 				COVER(KEPT_SPENT);
