@@ -71,12 +71,6 @@ zklock_job_state_name(ZkJobState state)
 }
 
 size_t
-zklock_job_write_run(const ZkJobRun *run, char *buf)
-{
-	return (size_t) (zklock_record_write(&run_shape, run, buf) - buf);
-}
-
-size_t
 zklock_job_write(const ZkJob *job, char *buf)
 {
 	return (size_t) (zklock_record_write(&job_shape, job, buf) - buf);

@@ -22,9 +22,8 @@
 /* "running" and so on. */
 extern const char *zklock_job_state_name(ZkJobState state);
 
-/* One run, and the record, into "buf", which has room for ZKLOCK_JOB_TEXT_MAX bytes and a
- * NUL.  Return the length. */
-extern size_t zklock_job_write_run(const ZkJobRun *run, char *buf);
+/* The record into "buf", which has room for ZKLOCK_JOB_TEXT_MAX bytes and a NUL.  Returns
+ * the length. */
 extern size_t zklock_job_write(const ZkJob *job, char *buf);
 
 /*

@@ -38,8 +38,6 @@ get_number(const char *value, size_t size)
 	return number64;
 }
 
-static char *write_record(const ZkShape *shape, const void *record, char *out);
-
 static char *
 write_list(const ZkField *field, const char *record, char *out)
 {
@@ -53,7 +51,7 @@ write_list(const ZkField *field, const char *record, char *out)
 		if (i > 0)
 			out += sprintf(out, ", ");
 		if (field->shape != NULL)
-			out = write_record(field->shape, value, out);
+			out = zklock_record_write(field->shape, value, out);
 		else
 			out += sprintf(out, "%" PRId64, get_number(value, field->size));
 	}
@@ -117,8 +115,8 @@ is_blank(const ZkShape *shape, const ZkField *field, const char *record)
 	return memcmp(value, blank != NULL ? blank + field->offset : zeros, field->size) == 0;
 }
 
-static char *
-write_record(const ZkShape *shape, const void *record, char *out)
+char *
+zklock_record_write(const ZkShape *shape, const void *record, char *out)
 {
 	bool first = shape->version == 0;
 
@@ -136,12 +134,6 @@ write_record(const ZkShape *shape, const void *record, char *out)
 	*out++ = '}';
 	*out = '\0';
 	return out;
-}
-
-char *
-zklock_record_write(const ZkShape *shape, const void *record, char *out)
-{
-	return write_record(shape, record, out);
 }
 
 /* ------------------------------------------------------------------------
