@@ -17,8 +17,7 @@
  *
  * Each wait can end by an error, and whatever is ours by then is given back: the
  * wait for room in the table begins with nothing, the waits at both levels are in
- * the PG_TRY of zklock_acquire.  ZKLOCK_ACQUIRE_MUTANT, if defined, breaks that on
- * purpose, for test/interrupts, which must find it out.
+ * the PG_TRY of zklock_acquire.
  *
  *-------------------------------------------------------------------------
  */
@@ -46,9 +45,8 @@
 #include "settings.h"
 #include "waiting.h"
 
-#ifndef ZKLOCK_ACQUIRE_MUTANT
-#define ZKLOCK_ACQUIRE_MUTANT 0
-#endif
+/* ms, until a backend asks again that was told of a deadlock in which it is not */
+#define ASK_AGAIN_MS 50
 
 /* ------------------------------------------------------------------------
  * Level 2
@@ -134,74 +132,97 @@ is_blocked(const ZkLockQueue *queue, const ZkProcLock *proclock)
 	return false;
 }
 
+typedef struct Level2
+{
+	ZkLevel2Wait wait;
+	ZkHeldLock *held;
+	int32 index; /* proclock */
+	int64 *token;
+	bool acquired;
+} Level2;
+
+/* Take the grant if it is there; else say what is, and state the wish, if "wish". */
+static bool
+try_level2(Level2 *l, bool wish, bool *failed, ZkLevel2Sight *sight)
+{
+	const ZkProcLock *proclock = zklock_proclock(l->index);
+	ZkLockEntry *entry = zklock_entry(proclock->entry);
+	LWLock *lock = zklock_entry_lock(entry, LW_EXCLUSIVE); /* our proclock pins it */
+
+	*failed = proclock->failed;
+	l->acquired = zklock_proclock_take(l->index, wish);
+	*l->token = entry->grant[proclock->mode].token;
+	if (!l->acquired) /* a look at all who wait here */
+	{
+		sight->blocked = is_blocked(&entry->queue, proclock);
+		sight->conflict = zklock_proclock_conflicts(l->index);
+		sight->granted = zklock_proclock_finds_grant(l->index) && !sight->conflict;
+	}
+	zklock_entry_unlock(lock);
+	return l->acquired;
+}
+
 /* The shared hold in the way is not ours: its backend has lost level 1 and not noticed
  * yet.  Ask again in a moment. */
 static void
-ask_again(const ZkLevel2Wait *w, ZkLockEntry *entry, ZkProcLock *proclock)
+ask_again(Level2 *l, int64 now)
 {
-	LWLock *lock = zklock_entry_lock(entry, LW_EXCLUSIVE);
+	ZkProcLock *proclock = zklock_proclock(l->index);
+	LWLock *lock = zklock_entry_lock(zklock_entry(proclock->entry), LW_EXCLUSIVE);
 
 	proclock->failed = false;
 	proclock->state = ZKLOCK_PROCLOCK_LOCAL;
 	zklock_entry_unlock(lock);
-	zklock_level2_pause(w);
+	l->wait.waiter.granted = false;
+	l->wait.waiter.end = ZKLOCK_WAIT_GOES_ON;
+	l->wait.waiter.wake = now + ASK_AGAIN_MS * NS_PER_MS;
+}
+
+static bool
+look_at_level2(ZkWaiter *waiter, int64 now)
+{
+	Level2 *l = waiter->arg;
+	ZkLevel2Sight sight = {.proclock = l->index, .first = l->index};
+	bool failed;
+
+	if (try_level2(l, true, &failed, &sight))
+		return true;
+	if (failed && zklock_proclock(l->index)->failure == ZKLOCK_FAIL_DEADLOCK)
+	{
+		if (now >= waiter->limits->until)
+			return true; /* we were not to wait */
+		if (l->held->proclock[ZKLOCK_SHARED] < 0)
+		{
+			ask_again(l, now);
+			return false;
+		}
+	}
+	if (failed)
+		zklock_acquire_raise(l->held, l->index);
+	zklock_level2_sees(&l->wait, now, &sight);
+	return false;
 }
 
 static bool
 acquire_level2(ZkHeldLock *held, int32 index, const ZkWait *wait, int64 *token)
 {
-	ZkProcLock *proclock = zklock_proclock(index);
-	ZkLockEntry *entry = zklock_entry(proclock->entry);
-	ZkLevel2Wait w = {0};
-	bool acquired = false;
+	Level2 l = {.held = held, .index = index, .token = token};
+	ZkLockEntry *entry = zklock_entry(zklock_proclock(index)->entry);
+	ZkLevel2Sight sight;
+	bool failed;
 
 	Assert(zklock_lock_held_by_me(&held->tag,
-								  zklock_level1_mode((ZkLockMode) proclock->mode)));
-	for (;;)
+								  zklock_level1_mode(
+									  (ZkLockMode) zklock_proclock(index)->mode)));
+	if (!try_level2(&l, false, &failed, &sight))
 	{
-		int64 now = zklock_clock();
-		ZkLevel2Sight sight = {.proclock = index, .first = index};
-		bool failed;
-		LWLock *lock;
-
-		lock = zklock_entry_lock(entry, LW_EXCLUSIVE); /* our proclock pins it */
-		failed = proclock->failed;
-		acquired = zklock_proclock_take(index, w.cv != NULL);
-		*token = entry->grant[proclock->mode].token;
-		if (!acquired) /* a look at all who wait here */
-		{
-			sight.blocked = is_blocked(&entry->queue, proclock);
-			sight.conflict = zklock_proclock_conflicts(index);
-			sight.granted = zklock_proclock_finds_grant(index) && !sight.conflict;
-		}
-		zklock_entry_unlock(lock);
-
-		if (acquired)
-			break;
-		if (w.cv == NULL)
-		{
-			zklock_level2_begin(&w, wait, &entry->cv);
-			continue;
-		}
-		if (failed)
-		{
-			if (proclock->failure == ZKLOCK_FAIL_DEADLOCK && now >= wait->until)
-				break; /* we were not to wait */
-			if (proclock->failure == ZKLOCK_FAIL_DEADLOCK &&
-				held->proclock[ZKLOCK_SHARED] < 0)
-			{
-				ask_again(&w, entry, proclock);
-				continue;
-			}
-			zklock_acquire_raise(held, index);
-		}
-		if (!zklock_level2_sleep(&w, now, &sight))
-			break;
+		zklock_level2_begin(&l.wait, wait, &entry->cv, look_at_level2, &l);
+		(void) zklock_wait_for(&l.wait.waiter);
+		if (l.acquired)
+			zklock_level2_end(&l.wait, index);
 	}
-	if (w.cv != NULL)
-		zklock_level2_end(&w, acquired ? index : -1);
-	Assert(!acquired || *token > 0);
-	return acquired;
+	Assert(!l.acquired || *token > 0);
+	return l.acquired;
 }
 
 /* ------------------------------------------------------------------------
@@ -242,34 +263,43 @@ zklock_introduce(void)
 	introduced = true;
 }
 
-/*
- * Reserve a hold and make a proclock; if the table is full of names that are kept
- * for nobody, wait until the worker has given some up.
- */
-static int32
-make_proclock(ZkLockKind kind, const char *name, int permits, ZkLockMode mode,
-			  ZkLockScope scope, int64 wait_ms, const ZkWait *wait, ZkHeldLock **held)
+/* To make a proclock, where there is room for it. */
+typedef struct Making
+{
+	ZkLockKind kind;
+	const char *name;
+	int permits;
+	ZkLockMode mode;
+	ZkLockScope scope;
+	bool no_wait;
+	ZkHeldLock *held;
+	int32 proclock;
+} Making;
+
+static ZkRoom
+try_to_make(void *arg)
+{
+	Making *m = arg;
+
+	zklock_callbacks_begin();
+	m->held = zklock_hold_reserve(m->kind, m->name);
+	m->proclock =
+		zklock_proclock_make(m->kind, m->name, m->permits, m->mode, m->scope, m->no_wait);
+	if (m->proclock >= 0)
+		return ZKLOCK_ROOM_FOUND;
+	/* the wait may end by an error: a name that stays reserved looks held */
+	zklock_held_forget(m->held);
+	return m->proclock == ZKLOCK_NO_ENTRY ? ZKLOCK_ROOM_AWAITED : ZKLOCK_ROOM_NONE;
+}
+
+/* Reserve a hold and make a proclock; if the table is full of names that are kept for
+ * nobody, wait until the worker has given some up. */
+static void
+make_proclock(Making *m, int64 wait_ms, const ZkWait *wait)
 {
 	zklock_introduce();
-	for (;;)
-	{
-		bool hope = zklock_table_hope();
-		int32 proclock;
-
-		zklock_callbacks_begin();
-		*held = zklock_hold_reserve(kind, name);
-		proclock = zklock_proclock_make(kind, name, permits, mode, scope, wait_ms == 0);
-		if (proclock >= 0)
-			return proclock;
-		/* the wait may end by an error: a name that stays reserved looks held */
-		if (ZKLOCK_ACQUIRE_MUTANT != 1)
-			zklock_held_forget(*held);
-		if (proclock != ZKLOCK_NO_ENTRY || !hope)
-			zklock_raise_table_full(false);
-		if (zklock_clock() >= wait->lock_timeout)
-			zklock_waiting_raise_lock_timeout();
-		zklock_await_room(wait->start, wait_ms);
-	}
+	m->no_wait = wait_ms == 0;
+	zklock_room_wait(m->kind, m->name, wait, wait_ms, try_to_make, m);
 }
 
 /* A hold of this backend covers the call: count it in the mode held. */
@@ -382,7 +412,6 @@ acquire_patiently(ZkHeldLock *held, int32 proclock, bool level1, const ZkWait *w
 	}
 	PG_CATCH();
 	{
-		ConditionVariableCancelSleep();
 		zklock_hold_set_pending(-1);
 		zklock_proclock(proclock)->end = zklock_error_end(geterrcode());
 		zklock_proclock_end(proclock);
@@ -394,6 +423,8 @@ acquire_patiently(ZkHeldLock *held, int32 proclock, bool level1, const ZkWait *w
 	zklock_hold_set_pending(-1);
 	if (!acquired)
 	{
+		if (wait->until > wait->start)
+			zklock_waiting_note(proclock);
 		zklock_proclock(proclock)->end = ZKLOCK_PROCLOCK_END_TIMEOUT;
 		zklock_proclock_end(proclock);
 		if (level1_acquired)
@@ -424,8 +455,19 @@ acquire_anew(ZkHeldLock *reader, ZkLockKind kind, const char *name, int permits,
 	{
 		zklock_wait_begin(&wait, wait_ms);
 		if (!level1)
-			proclock =
-				make_proclock(kind, name, permits, mode, scope, wait_ms, &wait, &held);
+		{
+			Making making = {
+				.kind = kind,
+				.name = name,
+				.permits = permits,
+				.mode = mode,
+				.scope = scope,
+			};
+
+			make_proclock(&making, wait_ms, &wait);
+			held = making.held;
+			proclock = making.proclock;
+		}
 		if (!acquire_patiently(held, proclock, level1, &wait, token))
 			return false;
 		waited = zklock_proclock(proclock)->waited;

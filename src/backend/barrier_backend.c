@@ -20,11 +20,9 @@
 #include "barrier_backend.h"
 #include "barrier_shared.h"
 #include "check.h"
-#include "level1.h"
 #include "names.h"
 #include "query.h"
-#include "room.h"
-#include "waiting.h"
+#include "wait.h"
 #include "zk.h"
 
 /* ms: a backstop for lost wake-ups, and how often the connection is looked at */
@@ -33,7 +31,7 @@
 /* ms: how long one whose time is up asks who is there */
 #define LONGEST_QUESTION 1000
 
-static uint32 wait_event_barrier = 0;
+static ZkWaitEvent wait_event_barrier = {.name = "ZkLockBarrier"};
 
 typedef struct Wait
 {
@@ -43,6 +41,11 @@ typedef struct Wait
 	volatile int call; /* -1: none yet */
 	TimestampTz began;
 	volatile ZkPartyStat outcome; /* if it ends by an error */
+	ZkWaiter waiter;
+	int64 until;	 /* leave, ns */
+	bool by_setting; /* which is lock_timeout's */
+	bool leaving;
+	ZkPartyEnd end;
 } Wait;
 
 /* Also when the backend ends. */
@@ -53,7 +56,8 @@ end_wait(int code, Datum arg)
 
 	if (wait->call < 0)
 		return;
-	zklock_barrier_done(wait->call, wait->outcome,
+	zklock_barrier_done(wait->call,
+						wait->waiter.checking ? ZKLOCK_PARTY_STAT_FAILURES : wait->outcome,
 						Max(GetCurrentTimestamp() - wait->began, 0));
 }
 
@@ -93,35 +97,36 @@ count_present(const Wait *wait)
 }
 
 pg_noreturn static void
-raise_timeout(const Wait *wait, bool by_setting)
+raise_timeout(const Wait *wait)
 {
 	/* who gave up is not among them */
 	int present = count_present(wait);
 
 	ereport(ERROR,
 			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-			 by_setting ? errmsg(ZKLOCK_LOCK_TIMEOUT_MESSAGE)
-						: errmsg("barrier \"%s\" was not opened within %lld ms",
-								 zklock_display_name(wait->name), (long long) wait->timeout),
+			 wait->by_setting
+				 ? errmsg(ZKLOCK_LOCK_TIMEOUT_MESSAGE)
+				 : errmsg("barrier \"%s\" was not opened within %lld ms",
+						  zklock_display_name(wait->name), (long long) wait->timeout),
 			 present < 0 ? 0
 						 : errdetail("With this session, %d of %d parties were there.",
 									 Min(present + 1, wait->parties), wait->parties)));
 }
 
 pg_noreturn static void
-raise_end(const Wait *wait, ZkPartyEnd end)
+raise_end(const Wait *wait)
 {
 	const ZkBarrierCall *call = zklock_barrier_call(wait->call);
 	char *name = zklock_display_name(wait->name);
 
-	if (end == ZKLOCK_PARTY_NUMBERS)
+	if (wait->end == ZKLOCK_PARTY_NUMBERS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("barrier \"%s\" is for %d parties, not %d", name, call->other,
 						wait->parties),
 				 errdetail("The number that the first session there has named counts."),
 				 errhint("zk_barriers() shows who is there.")));
-	if (end == ZKLOCK_PARTY_DOUBT)
+	if (wait->end == ZKLOCK_PARTY_DOUBT)
 		ereport(ERROR,
 				(errcode(ERRCODE_SYSTEM_ERROR),
 				 errmsg("could not find out whether barrier \"%s\" was opened", name),
@@ -139,43 +144,47 @@ raise_end(const Wait *wait, ZkPartyEnd end)
  * ------------------------------------------------------------------------
  */
 
-/* Until it is over.  "by_setting": it is lock_timeout that limits it. */
-static ZkPartyEnd
-await(Wait *wait, bool *by_setting)
+static bool
+look(ZkWaiter *waiter, int64 now)
 {
-	ZkBarrierCall *call = zklock_barrier_call(wait->call);
+	Wait *wait = waiter->arg;
+
+	wait->end = zklock_barrier_look(wait->call);
+	if (wait->end != ZKLOCK_PARTY_NONE)
+		return true;
+	/* lock_timeout is seen to here: the answer to who leaves is to come */
+	if (!wait->leaving && now >= wait->until)
+	{
+		zklock_barrier_leave(wait->call);
+		wait->leaving = true;
+	}
+	if (!wait->leaving)
+		waiter->wake = Min(waiter->wake, wait->until);
+	return false;
+}
+
+/* Until it is over. */
+static void
+await(Wait *wait)
+{
 	ZkWait limits;
-	int64 until;
-	bool leaving = false;
-	ZkPartyEnd end;
 
 	zklock_wait_begin(&limits, wait->timeout);
-	*by_setting = limits.lock_timeout < limits.until;
-	until = Min(limits.lock_timeout, limits.until);
-	ConditionVariablePrepareToSleep(&call->cv);
-	while ((end = zklock_barrier_look(wait->call)) == ZKLOCK_PARTY_NONE)
-	{
-		int64 now = zklock_clock();
-		int64 wake = now + LONGEST_SLEEP * NS_PER_MS;
-
-		wait->outcome = ZKLOCK_PARTY_STAT_FAILURES;
-		(void) zklock_check_connection(limits.start, PG_INT64_MAX);
-		wait->outcome = ZKLOCK_PARTY_STAT_CANCELS;
-		if (!leaving && now >= until)
-		{
-			zklock_barrier_leave(wait->call);
-			leaving = true;
-		}
-		if (!leaving)
-			wake = Min(wake, until);
-		Assert(zklock_unlocked() && wake > now);
-		(void) ConditionVariableTimedSleep(&call->cv,
-										   (long) ((wake - now + NS_PER_MS - 1) / NS_PER_MS),
-										   zklock_wait_event(&wait_event_barrier,
-															 "ZkLockBarrier"));
-	}
-	ConditionVariableCancelSleep();
-	return end;
+	wait->by_setting = limits.lock_timeout < limits.until;
+	wait->until = Min(limits.lock_timeout, limits.until);
+	limits.until = PG_INT64_MAX;
+	wait->waiter = (ZkWaiter){
+		.look = look,
+		.context = on_error,
+		.arg = wait,
+		.limits = &limits,
+		.cv = &zklock_barrier_call(wait->call)->cv,
+		.event = &wait_event_barrier,
+		.longest = LONGEST_SLEEP,
+		.connected = true,
+		.end = ZKLOCK_WAIT_GOES_ON,
+	};
+	(void) zklock_wait_for(&wait->waiter);
 }
 
 void
@@ -189,7 +198,6 @@ zklock_barrier_wait(const char *name, int32 parties, int64 timeout)
 		.outcome = ZKLOCK_PARTY_STAT_CANCELS,
 	};
 	Datum arg = PointerGetDatum(&wait);
-	ErrorContextCallback callback;
 
 	if (parties == 1)
 		return;
@@ -197,9 +205,6 @@ zklock_barrier_wait(const char *name, int32 parties, int64 timeout)
 	/* which may itself raise: so it comes inside */
 	PG_ENSURE_ERROR_CLEANUP(end_wait, arg);
 	{
-		bool by_setting;
-		ZkPartyEnd end;
-
 		wait.call = zklock_barrier_come(name, parties);
 		if (wait.call < 0)
 			ereport(ERROR,
@@ -207,20 +212,15 @@ zklock_barrier_wait(const char *name, int32 parties, int64 timeout)
 					 errmsg("too many sessions of this server wait at barriers"),
 					 errdetail("No more than %d can, those included that were canceled while ZooKeeper is out of reach.",
 							   zklock_barrier_max())));
-		callback.callback = on_error;
-		callback.arg = &wait;
-		callback.previous = error_context_stack;
-		error_context_stack = &callback;
-		end = await(&wait, &by_setting);
-		error_context_stack = callback.previous;
-		if (end == ZKLOCK_PARTY_LEFT)
+		await(&wait);
+		if (wait.end == ZKLOCK_PARTY_LEFT)
 		{
 			wait.outcome = ZKLOCK_PARTY_STAT_TIMEOUTS;
-			raise_timeout(&wait, by_setting);
+			raise_timeout(&wait);
 		}
 		wait.outcome = ZKLOCK_PARTY_STAT_FAILURES;
-		if (end != ZKLOCK_PARTY_OPENED)
-			raise_end(&wait, end);
+		if (wait.end != ZKLOCK_PARTY_OPENED)
+			raise_end(&wait);
 		wait.outcome = ZKLOCK_PARTY_STAT_PASSED;
 	}
 	PG_END_ENSURE_ERROR_CLEANUP(end_wait, arg);

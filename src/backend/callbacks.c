@@ -138,7 +138,7 @@ on_backend_exit(int code, Datum arg)
 	AbortOutOfAnyTransaction();
 	zklock_hold_end_pending();
 	zklock_hold_end_transaction(1);
-	zklock_hold_end_all_session_scope(true);
+	zklock_hold_end_all_session_scope(false);
 }
 
 /*

@@ -144,3 +144,29 @@ zklock_check_connection(int64 start, int64 until)
 				 : errhint(
 					   "Check that the ZooKeeper servers run, that this machine can reach them, and that \"zklock.hosts\" is right.")));
 }
+
+/*
+ * The ensemble may acknowledge each write and take so long for it that the four which
+ * a lease needs (lease.h) are not done before it would end.
+ */
+void
+zklock_check_raise_unproven(int64 ms)
+{
+	int64 last = (zklock_clock() - (int64) pg_atomic_read_u64(&zklock_shared->last_write)) /
+		NS_PER_MS;
+	int64 latency =
+		(int64) pg_atomic_read_u64(&zklock_shared->write_latency) / (int64) NS_PER_MS;
+
+	ereport(ERROR,
+			(errcode(ERRCODE_SYSTEM_ERROR),
+			 errmsg("could not prove the lock within %lld ms", (long long) ms),
+			 last > ms
+				 ? errdetail("ZooKeeper has not acknowledged a write in this time.")
+				 : errdetail("ZooKeeper took %lld ms to acknowledge the latest write; with a session timeout of %d ms it may take %d ms.",
+							 (long long) latency, zklock_shared->session.timeout_ms,
+							 zklock_shared->session.timeout_ms * 9 / 64),
+			 last > ms
+				 ? errhint("The transaction might succeed if retried when ZooKeeper answers again.")
+				 : errhint(
+					   "Find out why the ensemble is slow, or increase \"zklock.session_timeout\" and restart the server.")));
+}

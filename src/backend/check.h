@@ -31,6 +31,9 @@ extern void zklock_check_preloaded(void);
  */
 extern bool zklock_check_connection(int64 start, int64 until);
 
+/* No lease was proven within so many ms: 58000. */
+pg_noreturn extern void zklock_check_raise_unproven(int64 ms);
+
 /* What to do where the ensemble has refused a request with this code: an errhint. */
 extern int zklock_refusal_hint(int rc);
 

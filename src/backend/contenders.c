@@ -21,15 +21,14 @@
 #include "table.h"
 
 void
-zklock_contenders_ask(ZkLockKind kind, const char *name, int limit, int64 until,
-					  ZkContenders *contenders)
+zklock_contenders_ask(ZkLockKind kind, const char *name, ZkContenders *contenders)
 {
-	ZkQuery query = {.kind = kind, .contenders = true, .limit = limit};
+	ZkQuery query = {.kind = kind, .contenders = true};
 	int n;
 
 	memset(contenders, 0, sizeof(*contenders));
 	strlcpy(query.name, name, sizeof(query.name));
-	n = Max(zklock_query_until(&query, until, &contenders->nodes), 0);
+	n = Max(zklock_query(&query, &contenders->nodes), 0);
 	contenders->n = n;
 	contenders->children =
 		palloc_extended(sizeof(ZkLockChild) * ((Size) n + 1), MCXT_ALLOC_HUGE);
@@ -42,20 +41,20 @@ zklock_contenders_ask(ZkLockKind kind, const char *name, int limit, int64 until,
 		child->mode = ZKLOCK_EXCLUSIVE;
 		(void) zklock_parse_child(contenders->nodes[i].name, child);
 	}
-	if (kind == ZKLOCK_KIND_SEMAPHORE)
+	if (zklock_kinds[kind].by_session)
 		zklock_semaphore_find_holders(contenders->children, n, contenders->holds);
 	else
 		zklock_find_holders(contenders->children, n, contenders->holds);
 }
 
 void
-zklock_members_ask(int64 until, ZkMembers *members)
+zklock_members_ask(ZkMembers *members)
 {
 	ZkQuery query = {.ask = ZKLOCK_ASK_SERVERS};
 	ZkSessionShared s;
 
 	memset(members, 0, sizeof(*members));
-	members->n = Max(zklock_query_until(&query, until, &members->nodes), 0);
+	members->n = Max(zklock_query(&query, &members->nodes), 0);
 	members->reports = palloc0(sizeof(ZkReport *) * ((Size) members->n + 1));
 	zklock_session_read(&s);
 	members->session = s.id.id;

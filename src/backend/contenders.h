@@ -39,12 +39,11 @@ typedef struct ZkMembers
 } ZkMembers;
 
 /*
- * Ask for a queue, its first "limit" contenders or with 0 all of them; for all servers.
- * With "until" as zklock_query_until, and 0 as zklock_query: what is not heard of is not there.
+ * Ask for a queue; for all servers.  Raise as zklock_query does.
  */
-extern void zklock_contenders_ask(ZkLockKind kind, const char *name, int limit,
-								  int64 until, ZkContenders *contenders);
-extern void zklock_members_ask(int64 until, ZkMembers *members);
+extern void zklock_contenders_ask(ZkLockKind kind, const char *name,
+								  ZkContenders *contenders);
+extern void zklock_members_ask(ZkMembers *members);
 /* What another server reports, NULL if "i" has none, or is this server's or an old node
  * of a server that has got another name.  What it says is as of the node's mtime. */
 extern const ZkReport *zklock_members_report(ZkMembers *members, int i);

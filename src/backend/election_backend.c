@@ -17,14 +17,16 @@
 #include "hold.h"
 #include "limit.h"
 #include "loss.h"
+#include "names.h"
 #include "proclock.h"
 #include "room.h"
 #include "settings.h"
+#include "wait.h"
 
 /* A backstop for a lost wake-up */
 #define LONGEST_SLEEP 1000
 
-static uint32 wait_event_election = 0;
+static ZkWaitEvent wait_event_election = {.name = "ZkLockElection"};
 
 /* Since when is nobody known to lead? */
 static int64
@@ -38,50 +40,72 @@ undecided_since(ZkLockEntry *entry)
 	return since;
 }
 
+typedef struct Asking
+{
+	const char *name;
+	Oid role;
+	ZkElectionRef *ref;
+	int64 token;
+} Asking;
+
+static ZkRoom
+try_to_enter(void *arg)
+{
+	const Asking *a = arg;
+
+	return zklock_election_candidacy_enter(a->name, MyDatabaseId, a->role, a->ref)
+		? ZKLOCK_ROOM_FOUND
+		: ZKLOCK_ROOM_AWAITED;
+}
+
+/* Should the entry be freed and used again, we wait in vain, but not long. */
+static bool
+look_for_verdict(ZkWaiter *waiter, int64 now)
+{
+	Asking *a = waiter->arg;
+	volatile ZkLockEntry *entry = a->ref->entry;
+
+	return zklock_election_peek(a->ref, &a->token) || !entry->election.candidate ||
+		entry->generation != a->ref->generation;
+}
+
+static void
+on_verdict_error(void *arg)
+{
+	errcontext("while waiting to know who leads election \"%s\"",
+			   zklock_plain_name(((const Asking *) arg)->name));
+}
+
 int64
 zklock_election_lead(const char *name, int64 wait_ms, bool anew, ZkElectionRef *ref)
 {
-	Oid role = GetSessionUserId();
-	ZkLockEntry *entry;
-	int64 start = zklock_clock();
-	int64 until;
-	int64 token;
-	bool hope;
+	Asking a = {.name = name, .role = GetSessionUserId(), .ref = ref};
+	ZkWait limits;
+	ZkWaiter waiter = {
+		.look = look_for_verdict,
+		.context = on_verdict_error,
+		.arg = &a,
+		.limits = &limits,
+		.event = &wait_event_election,
+		.longest = LONGEST_SLEEP,
+	};
 
 	/* two sessions that ask at one moment may both be let in */
 	if (zklock_max_locks_per_backend > 0 && !zklock_election_candidacy_stands(name))
-		zklock_limit_check(ZKLOCK_LIMIT_ELECTIONS, zklock_election_candidacy_count(role),
-						   1);
-	while (hope = zklock_table_hope(),
-		   !zklock_election_candidacy_enter(name, MyDatabaseId, role, ref))
-	{
-		if (!hope)
-			zklock_raise_table_full(false);
-		zklock_await_room(start, wait_ms);
-	}
+		zklock_limit_check(ZKLOCK_LIMIT_ELECTIONS,
+						   zklock_election_candidacy_count(a.role), 1);
+	zklock_wait_begin(&limits, ZKLOCK_WAIT_FOREVER);
+	zklock_room_wait(ZKLOCK_KIND_ELECTION, name, &limits, wait_ms, try_to_enter, &a);
 	zklock_election_asked(ref);
-	if (zklock_election_peek(ref, &token))
-		return token;
+	if (zklock_election_peek(ref, &a.token))
+		return a.token;
 
-	/* Should the entry be freed and used again, we wait in vain, but not long. */
-	entry = ref->entry;
-	until = wait_ms == ZKLOCK_WAIT_FOREVER
-		? PG_INT64_MAX
-		: (anew ? start : undecided_since(entry)) + wait_ms * NS_PER_MS;
-	ConditionVariablePrepareToSleep(&entry->cv);
-	while (!zklock_election_peek(ref, &token))
-	{
-		int64 left = (until - zklock_clock() + NS_PER_MS - 1) / NS_PER_MS;
-		volatile ZkLockEntry *e = entry;
-
-		if (left <= 0 || !e->election.candidate || e->generation != ref->generation)
-			break;
-		(void) ConditionVariableTimedSleep(&entry->cv, (long) Min(left, LONGEST_SLEEP),
-										   zklock_wait_event(&wait_event_election,
-															 "ZkLockElection"));
-	}
-	ConditionVariableCancelSleep();
-	return token;
+	if (wait_ms != ZKLOCK_WAIT_FOREVER)
+		limits.until =
+			(anew ? limits.start : undecided_since(ref->entry)) + wait_ms * NS_PER_MS;
+	waiter.cv = &ref->entry->cv;
+	(void) zklock_wait_for(&waiter);
+	return a.token;
 }
 
 const char *

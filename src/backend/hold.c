@@ -341,7 +341,7 @@ zklock_hold_add(ZkHeldLock *held, ZkLockMode mode, ZkLockScope scope)
 
 	Assert(hold != NULL || nreserved > 0);
 	Assert(held->proclock[mode] >= 0);
-	Assert(!zklock_kinds[held->kind].level1 ||
+	Assert(!zklock_kinds[held->kind].unlocked ||
 		   zklock_lock_held_by_me(&held->tag, zklock_level1_mode(mode)));
 	if (hold != NULL)
 		hold->count++;
@@ -454,7 +454,7 @@ zklock_hold_each_session_scope(void (*what)(ZkHeldLock *held))
 	held_start_iterate(held_locks, &iterator);
 	while ((held = next_held(&iterator)) != NULL)
 	{
-		if (zklock_kinds[held->kind].level1 &&
+		if (zklock_kinds[held->kind].unlocked &&
 			!slist_is_empty(&held->holds[ZKLOCK_SCOPE_SESSION]))
 			what(held);
 	}
@@ -486,7 +486,7 @@ zklock_hold_end_session_scope(ZkHeldLock *held, bool all)
 }
 
 uint64
-zklock_hold_end_all_session_scope(bool jobs)
+zklock_hold_end_all_session_scope(bool unlocked)
 {
 	held_iterator iterator;
 	ZkHeldLock *held;
@@ -497,7 +497,7 @@ zklock_hold_end_all_session_scope(bool jobs)
 	held_start_iterate(held_locks, &iterator);
 	while ((held = next_held(&iterator)) != NULL)
 	{
-		if (jobs || held->kind != ZKLOCK_KIND_JOB)
+		if (!unlocked || zklock_kinds[held->kind].unlocked)
 			ended += zklock_hold_end_session_scope(held, true);
 	}
 	return ended;
@@ -618,11 +618,11 @@ zklock_held_find_shared(int64 token)
 	return shared;
 }
 
-/* Which of two losses is to be told of?  A job's is never only warned of. */
+/* Which of two losses is to be told of?  One that is never only warned of, if there is. */
 static int
 loss_rank(const ZkHeldLock *held)
 {
-	return held->kind == ZKLOCK_KIND_JOB ? 2 : held->transaction_count > 0 ? 1 : 0;
+	return zklock_kinds[held->kind].loss.never_warns ? 2 : held->transaction_count > 0;
 }
 
 ZkHeldLock *
@@ -716,10 +716,9 @@ void
 zklock_hold_refuse_prepare(void)
 {
 	ZkHold *hold = dlist_head_element(ZkHold, transaction_node, &zklock_holds.transaction);
-	ZkLockKind kind = hold->held->kind;
-	const char *what = kind == ZKLOCK_KIND_SEMAPHORE ? "permit" : zklock_kinds[kind].name;
+	const ZkKind *kind = &zklock_kinds[hold->held->kind];
 
-	if (kind == ZKLOCK_KIND_ELECTION)
+	if (kind->by_server)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("cannot PREPARE a transaction that requires leadership"),
@@ -729,9 +728,9 @@ zklock_hold_refuse_prepare(void)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("cannot PREPARE a transaction that holds a zklock %s in transaction scope",
-						what),
+						kind->thing),
 				 errdetail("The %s could not be released when the prepared transaction ends.",
-						   what),
+						   kind->thing),
 				 errhint("Use session scope for locks around prepared transactions.")));
 }
 

@@ -99,16 +99,16 @@ extern void zklock_hold_set_pending(int32 proclock);
 extern void zklock_hold_set_pending_set(int32 first);
 extern void zklock_hold_set_waiting(int32 proclock);
 
-/* Call "what" for each lock and permit that is held in session scope.  It may throw; it
+/* Call "what" for all that is held in session scope and zk_unlock ends.  It may throw; it
  * must not end or make any. */
 extern void zklock_hold_each_session_scope(void (*what)(ZkHeldLock *held));
 
 /*
- * End the newest session-scope hold of "held", or all of them, or all of all locks and
- * permits (and of jobs), at both levels.  Return how many ended.
+ * End the newest session-scope hold of "held", or all of them, or all of all names (or of
+ * those that zk_unlock ends), at both levels.  Return how many ended.
  */
 extern uint64 zklock_hold_end_session_scope(ZkHeldLock *held, bool all);
-extern uint64 zklock_hold_end_all_session_scope(bool jobs);
+extern uint64 zklock_hold_end_all_session_scope(bool unlocked);
 
 /*
  * pg_advisory_unlock_all() and DISCARD ALL take level 1 away from session-scope

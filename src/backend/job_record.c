@@ -9,13 +9,13 @@
 #include "compat.h"
 
 #include "miscadmin.h"
-#include "storage/latch.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 
 #include "job_record.h"
 #include "loss.h"
 #include "names.h"
+#include "wait.h"
 
 StaticAssertDecl(ZKLOCK_JOB_TEXT_MAX <= ZKLOCK_RECORD_MAX, "a record fits");
 StaticAssertDecl(ZKLOCK_RECORD_MAX + ZKLOCK_ANSWER_NAME_MAX + 1024 <= ZKLOCK_ANSWER_PAGE,
@@ -24,7 +24,7 @@ StaticAssertDecl(ZKLOCK_RECORD_MAX + ZKLOCK_ANSWER_NAME_MAX + 1024 <= ZKLOCK_ANS
 /* ms until a record that is not there, and must be, is looked for again */
 #define MISSING_PAUSE 50
 
-static uint32 wait_event_record = 0;
+static ZkWaitEvent wait_event_record = {.name = "ZkLockRecord"};
 
 ZkRecordRead
 zklock_job_record_parse(const ZkNode *node, ZkJob *job)
@@ -57,20 +57,41 @@ raise_damaged(const char *name)
 					 quote_literal_cstr(zklock_display_name(name)))));
 }
 
-/*
- * There is none, but whoever holds the job has a contender in its directory, which has
- * the record.  So that is lost, and will be known to be.
- */
-static void
-await_loss(void)
+static bool
+look_for_loss(ZkWaiter *waiter, int64 now)
 {
 	ZkHeldLock *held = zklock_loss_find();
 
 	if (held != NULL)
 		zklock_loss_raise(held);
-	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-					 MISSING_PAUSE, zklock_wait_event(&wait_event_record, "ZkLockRecord"));
-	ResetLatch(MyLatch);
+	return false;
+}
+
+static void
+on_missing_error(void *name)
+{
+	errcontext("while waiting for the record of job \"%s\"", zklock_plain_name(name));
+}
+
+/*
+ * There is none, but whoever holds the job has a contender in its directory, which has
+ * the record.  So that is lost, and will be known to be.
+ */
+static void
+await_loss(char *name)
+{
+	ZkWait limits;
+	ZkWaiter waiter = {
+		.look = look_for_loss,
+		.context = on_missing_error,
+		.arg = name,
+		.limits = &limits,
+		.event = &wait_event_record,
+		.longest = MISSING_PAUSE,
+	};
+
+	zklock_wait_begin(&limits, MISSING_PAUSE);
+	(void) zklock_wait_for(&waiter);
 }
 
 /* One attempt; true: that is it.  "until": 0, or time is up then. */
@@ -109,7 +130,7 @@ change_once(const char *name, bool damaged, int64 until, ZkJobChange change, voi
 	{
 		if (zklock_held_find(ZKLOCK_KIND_JOB, name) == NULL)
 			return true;
-		await_loss();
+		await_loss(unconstify(char *, name));
 		return false;
 	}
 	return zklock_query_write(ZKLOCK_KIND_JOB, name, until, &record, text,

@@ -12,7 +12,6 @@
 #include "storage/proc.h"
 
 #include "level1.h"
-#include "room.h"
 #include "table.h"
 
 /* The longest time that the lock manager can wait, for lock_timeout is an int;
@@ -20,16 +19,6 @@
 #ifndef ZKLOCK_LONGEST_LOCK_TIMEOUT
 #define ZKLOCK_LONGEST_LOCK_TIMEOUT PG_INT32_MAX
 #endif
-
-void
-zklock_wait_begin(ZkWait *wait, int64 wait_ms)
-{
-	wait->start = zklock_clock();
-	wait->until =
-		wait_ms == ZKLOCK_WAIT_FOREVER ? PG_INT64_MAX : wait->start + wait_ms * NS_PER_MS;
-	wait->lock_timeout =
-		LockTimeout > 0 ? wait->start + LockTimeout * NS_PER_MS : PG_INT64_MAX;
-}
 
 /*
  * LockAcquire for the transaction rather than for the running portal, which

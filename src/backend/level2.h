@@ -3,23 +3,19 @@
  * level2.h
  *	  Level 2: the wait for the grant of a lock, or those of a set.
  *
- * acquire.c and set_backend.c look at what they wait for, and sleep here in between.
+ * acquire.c and set_backend.c look at what they wait for; here it is said what a look means.
  *
  *-------------------------------------------------------------------------
  */
 #ifndef ZKLOCK_LEVEL2_H
 #define ZKLOCK_LEVEL2_H
 
-#include "storage/condition_variable.h"
-
 #include "deadlock_backend.h"
 #include "level1.h"
 
 typedef struct ZkLevel2Wait
 {
-	const ZkWait *wait;
-	ConditionVariable *cv; /* NULL: not begun */
-	int64 unproven;		   /* since when a grant waits for a lease, ns; 0: it does not */
+	ZkWaiter waiter;
 	ZkDeadlockWait long_wait;
 } ZkLevel2Wait;
 
@@ -33,21 +29,14 @@ typedef struct ZkLevel2Sight
 	int32 first;	/* of its set, or the same */
 } ZkLevel2Sight;
 
-/* Before the wish is stated, so that no answer is missed. */
-extern void zklock_level2_begin(ZkLevel2Wait *w, const ZkWait *wait, ConditionVariable *cv);
+/* Prepare a wait, of which w->waiter.arg is "arg". */
+extern void zklock_level2_begin(ZkLevel2Wait *w, const ZkWait *wait, ConditionVariable *cv,
+								bool (*look)(ZkWaiter *, int64), void *arg);
 
-/*
- * Sleep until something may have changed since "now", when the look was taken.  False:
- * the time is up, and somebody else has the lock.  Raises 55P03 for lock_timeout, what
- * zklock_check_connection does, and 58000 for a lease that does not come.
- */
-extern bool zklock_level2_sleep(ZkLevel2Wait *w, int64 now, const ZkLevel2Sight *sight);
+/* A look, which is not the last one, has found this. */
+extern void zklock_level2_sees(ZkLevel2Wait *w, int64 now, const ZkLevel2Sight *sight);
 
-/* For a moment, whatever it is. */
-extern void zklock_level2_pause(const ZkLevel2Wait *w);
-
-/* Not to be called after an error, which ends the sleep in its own way.  "proclock":
- * that of what has been granted, -1: none. */
+/* It is over, by the lock. */
 extern void zklock_level2_end(const ZkLevel2Wait *w, int32 proclock);
 
 #endif /* ZKLOCK_LEVEL2_H */

@@ -28,36 +28,31 @@
 #include "utils/timestamp.h"
 
 #include "alarm.h"
+#include "check.h"
 #include "loss.h"
 #include "names.h"
 #include "settings.h"
 #include "statement.h"
+#include "wait.h"
 
 uint64 zklock_loss_raised = 0;
 
 static TimestampTz warned = 0; /* of the statement that was warned last */
 
-static uint32 wait_event_verdict = 0;
+/* ms: how often it is looked at what is about to change */
+#define SHORT_SLEEP 50
+
+static ZkWaitEvent wait_event_verdict = {.name = "ZkLockLease"};
 
 /* ------------------------------------------------------------------------
  * The verdict
  * ------------------------------------------------------------------------
  */
 
-/*
- * ZKLOCK_LOSS_MUTANT, if defined, lets the lease come last on purpose (1), or forgets a
- * loss that was found (2), for test/interrupts, which must find both out.
- */
-#ifndef ZKLOCK_LOSS_MUTANT
-#define ZKLOCK_LOSS_MUTANT 0
-#endif
-
 /* Is nothing lost, for sure?  Nearly always. */
 static bool
 nothing_lost(void)
 {
-	if (ZKLOCK_LOSS_MUTANT == 1 && *zklock_loss_flag(ZKLOCK_MY_PROC_NUMBER) == 0)
-		return zklock_lease_valid();
 	if (!zklock_lease_valid())
 		return false;
 	pg_read_barrier();
@@ -80,7 +75,7 @@ zklock_loss_find(void)
 	*flag = 0;
 	pg_memory_barrier();
 	held = zklock_held_find_lost(zklock_lease_lost(), NULL);
-	if (held != NULL && ZKLOCK_LOSS_MUTANT != 2)
+	if (held != NULL)
 		*flag = 1;
 	return held;
 }
@@ -155,80 +150,65 @@ describe_cause(const ZkHeldLock *held, const char *what, const char *consequence
 }
 
 /*
- * The calls that acknowledge the loss of what is held in session scope, to be
- * pasted.  Each zk_unlock speaks for one hold, since whoever has another one is to
- * hear of it, too.
+ * A text of zklock_kinds, with its words filled in.  Each zk_unlock speaks for one hold,
+ * since whoever has another one is to hear of it, too.
  */
 static const char *
-show_ways(const ZkHeldLock *held, const char *name)
+fill_in(const char *text, const ZkHeldLock *held, const char *name)
 {
-	const char *literal = quote_literal_cstr(name);
 	uint64 holds = held->count[ZKLOCK_SHARED] + held->count[ZKLOCK_EXCLUSIVE];
-	const char *times = holds > 1
-		? psprintf(" once for each of the %llu holds", (unsigned long long) holds)
-		: "";
-	const char *once = holds > 1 ? ", as one hold" : "";
+	const char *const words[][2] = {
+		{"name", quote_literal_cstr(name)},
+		{"mode", held->count[ZKLOCK_EXCLUSIVE] > 0 ? "exclusive" : "shared"},
+		{"permits", psprintf("%d", held->permits)},
+		{"holder", held->transaction_count > 0 ? "the transaction" : "this session"},
+		{"times",
+		 holds > 1 ? psprintf(" once for each of the %llu holds", (unsigned long long) holds)
+				   : ""},
+		{"once", holds > 1 ? ", as one hold" : ""},
+	};
+	StringInfoData out;
+	const char *brace;
 
-	if (held->kind == ZKLOCK_KIND_JOB)
-		return psprintf("Use SELECT zk_run_end(%s) to acknowledge the loss. It records that the run was lost, and whoever calls next runs the job.",
-						literal);
-	if (held->kind == ZKLOCK_KIND_SEMAPHORE)
-		return psprintf("Use SELECT zk_unlock(%s, 'semaphore')%s to acknowledge the loss, or SELECT zk_acquire(%s, %d, 'session') to acquire a permit anew%s.",
-						literal, times, literal, held->permits, once);
-	return psprintf("Use SELECT zk_unlock(%s)%s to acknowledge the loss, or SELECT zk_lock(%s, '%s', 'session') to acquire the lock anew%s.",
-					literal, times, literal,
-					held->count[ZKLOCK_EXCLUSIVE] > 0 ? "exclusive" : "shared", once);
+	initStringInfo(&out);
+	for (; (brace = strchr(text, '{')) != NULL; text = strchr(brace, '}') + 1)
+	{
+		size_t len = strcspn(brace + 1, "}");
+		size_t i = 0;
+
+		appendBinaryStringInfo(&out, text, (int) (brace - text));
+		while (i < lengthof(words) && strncmp(brace + 1, words[i][0], len) != 0)
+			i++;
+		Assert(i < lengthof(words));
+		if (i < lengthof(words))
+			appendStringInfoString(&out, words[i][1]);
+	}
+	appendStringInfoString(&out, text);
+	return out.data;
+}
+
+/* Does the session have to acknowledge the loss, by a call of its own? */
+static bool
+is_acknowledged(const ZkHeldLock *held)
+{
+	return held->begun ||
+		(zklock_kinds[held->kind].unlocked && held->transaction_count == 0);
 }
 
 void
 zklock_loss_describe(ZkHeldLock *held, const char *name, ZkLossText *text)
 {
+	const ZkKind *kind = &zklock_kinds[held->kind];
+	bool ways = is_acknowledged(held);
+
 	is_told(held);
 	zklock_loss_raised++;
-	text->what = zklock_kinds[held->kind].held;
-	if (held->kind == ZKLOCK_KIND_ELECTION)
-	{
-		text->sqlstate = ERRCODE_T_R_SERIALIZATION_FAILURE;
-		text->detail = describe_cause(held, "while the transaction required the leadership",
-									  "another server may lead by now");
-		text->hint =
-			psprintf("Retry the transaction on the server that zk_leader(%s) names.",
-					 quote_literal_cstr(name));
-	}
-	else if (held->kind == ZKLOCK_KIND_JOB)
-	{
-		text->sqlstate = held->begun ? ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE
-									 : ERRCODE_T_R_SERIALIZATION_FAILURE;
-		text->detail = describe_cause(held, "during the run",
-									  "another server may run the job by now");
-		text->hint = held->begun ? show_ways(held, name)
-								 : "Whoever calls next runs the job, if it is still due.";
-	}
-	else if (held->kind == ZKLOCK_KIND_SEMAPHORE)
-	{
-		bool transaction = held->transaction_count > 0;
-
-		text->sqlstate = transaction ? ERRCODE_T_R_SERIALIZATION_FAILURE
-									 : ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
-		text->detail = describe_cause(held, "while the permit was held",
-									  "somebody else may have it by now");
-		text->hint = transaction ? "The transaction might succeed if retried."
-								 : show_ways(held, name);
-	}
-	else if (held->transaction_count > 0)
-	{
-		text->sqlstate = ERRCODE_T_R_SERIALIZATION_FAILURE;
-		text->detail = describe_cause(held, "while the transaction held the lock",
-									  "another server may hold it by now");
-		text->hint = "The transaction might succeed if retried.";
-	}
-	else
-	{
-		text->sqlstate = ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
-		text->detail = describe_cause(held, "while this session held the lock",
-									  "another server may hold it by now");
-		text->hint = show_ways(held, name);
-	}
+	text->what = kind->held;
+	text->sqlstate = ways ? ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE
+						  : ERRCODE_T_R_SERIALIZATION_FAILURE;
+	text->detail =
+		describe_cause(held, fill_in(kind->loss.when, held, name), kind->loss.by_now);
+	text->hint = fill_in(ways ? kind->loss.ways : kind->loss.retry, held, name);
 }
 
 void
@@ -260,7 +240,7 @@ warn_of_loss(ZkHeldLock *held)
 static void
 report_loss(ZkHeldLock *held)
 {
-	if (zklock_on_loss != ZKLOCK_ON_LOSS_WARN || held->kind == ZKLOCK_KIND_JOB)
+	if (zklock_on_loss != ZKLOCK_ON_LOSS_WARN || zklock_kinds[held->kind].loss.never_warns)
 		zklock_loss_raise(held);
 
 	/* once a statement */
@@ -270,35 +250,57 @@ report_loss(ZkHeldLock *held)
 	warn_of_loss(held);
 }
 
-/* Until a heartbeat is acknowledged, or for a moment. */
+/* Of one of them, as if all were lost. */
 static void
-sleep_for_write(void)
+on_proof_error(void *arg)
 {
-	Assert(zklock_unlocked());
-	(void) ConditionVariableTimedSleep(&zklock_shared->write_cv, 50,
-									   zklock_wait_event(&wait_event_verdict,
-														 "ZkLockLease"));
+	const ZkHeldLock *held = zklock_held_find_lost(true, NULL);
+
+	if (held != NULL)
+		errcontext("while waiting for the proof of %s \"%s\"",
+				   zklock_kinds[held->kind].held, zklock_plain_name(held->name));
+}
+
+/* Wait for heartbeats to be acknowledged, for so many ms at most.  Where the connection
+ * is lost the clock says when all is lost. */
+static bool
+await_write(bool (*look)(ZkWaiter *, int64), const ZkWait *limits, ZkHeldLock **lost)
+{
+	ZkWaiter waiter = {
+		.look = look,
+		.context = on_proof_error,
+		.arg = lost,
+		.limits = limits,
+		.cv = &zklock_shared->write_cv,
+		.event = &wait_event_verdict,
+		.longest = SHORT_SLEEP,
+	};
+
+	return zklock_wait_for(&waiter);
+}
+
+static bool
+look_for_verdict(ZkWaiter *waiter, int64 now)
+{
+	ZkHeldLock **lost = waiter->arg;
+
+	return (*lost = zklock_loss_find()) != NULL || !zklock_hold_any() ||
+		zklock_lease_valid();
 }
 
 void
 zklock_loss_await_verdict(void)
 {
-	int64 start;
-	int64 limit = (int64) zklock_shared->session.timeout_ms + zklock_connect_timeout;
-	ZkHeldLock *held;
+	int64 ms = (int64) zklock_shared->session.timeout_ms + zklock_connect_timeout;
+	ZkHeldLock *held = NULL;
+	ZkWait limits;
 
 	Assert(!zklock_in_worker());
 	if (nothing_lost())
 		return;
-	start = zklock_clock();
-	ConditionVariablePrepareToSleep(&zklock_shared->write_cv);
-	while ((held = zklock_loss_find()) == NULL && zklock_hold_any() && !zklock_lease_valid())
-	{
-		if (zklock_clock() - start > limit * NS_PER_MS)
-			zklock_loss_raise_unproven(limit);
-		sleep_for_write();
-	}
-	ConditionVariableCancelSleep();
+	zklock_wait_begin(&limits, ms);
+	if (!await_write(look_for_verdict, &limits, &held))
+		zklock_check_raise_unproven(ms);
 	/* good, but perhaps for a new session */
 	if (held != NULL || (held = zklock_loss_find()) != NULL)
 		report_loss(held);
@@ -337,51 +339,30 @@ zklock_loss_claim(ZkHeldLock *held)
 												 : held->token[ZKLOCK_SHARED];
 }
 
-/*
- * The ensemble may acknowledge each write and take so long for it that the four which
- * a lease needs (lease.h) are not done before it would end.
- */
-void
-zklock_loss_raise_unproven(int64 ms)
+/* A write that was sent since the wait began. */
+static bool
+look_for_write(ZkWaiter *waiter, int64 now)
 {
-	int64 last = (zklock_clock() - (int64) pg_atomic_read_u64(&zklock_shared->last_write)) /
-		NS_PER_MS;
-	int64 latency =
-		(int64) pg_atomic_read_u64(&zklock_shared->write_latency) / (int64) NS_PER_MS;
+	ZkHeldLock **lost = waiter->arg;
 
-	ereport(ERROR,
-			(errcode(ERRCODE_SYSTEM_ERROR),
-			 errmsg("could not prove the lock within %lld ms", (long long) ms),
-			 last > ms
-				 ? errdetail("ZooKeeper has not acknowledged a write in this time.")
-				 : errdetail("ZooKeeper took %lld ms to acknowledge the latest write; with a session timeout of %d ms it may take %d ms.",
-							 (long long) latency, zklock_shared->session.timeout_ms,
-							 zklock_shared->session.timeout_ms * 9 / 64),
-			 last > ms
-				 ? errhint("The transaction might succeed if retried when ZooKeeper answers again.")
-				 : errhint(
-					   "Find out why the ensemble is slow, or increase \"zklock.session_timeout\" and restart the server.")));
+	return pg_atomic_read_u64(&zklock_shared->last_write) >=
+		(uint64) waiter->limits->start ||
+		(*lost = zklock_loss_find()) != NULL;
 }
 
 void
 zklock_loss_prove(void)
 {
-	int64 start = zklock_clock();
+	ZkHeldLock *lost = NULL;
+	ZkWait limits;
 
+	zklock_wait_begin(&limits, zklock_connect_timeout);
 	pg_atomic_write_u32(&zklock_shared->write_wanted, 1);
 	zklock_worker_wake();
-	ConditionVariablePrepareToSleep(&zklock_shared->write_cv);
-	while (pg_atomic_read_u64(&zklock_shared->last_write) < (uint64) start)
-	{
-		ZkHeldLock *held = zklock_loss_find();
-
-		if (held != NULL)
-			zklock_loss_raise(held);
-		if (zklock_clock() - start > zklock_connect_timeout * NS_PER_MS)
-			zklock_loss_raise_unproven(zklock_connect_timeout);
-		sleep_for_write();
-	}
-	ConditionVariableCancelSleep();
+	if (!await_write(look_for_write, &limits, &lost))
+		zklock_check_raise_unproven(zklock_connect_timeout);
+	if (lost != NULL)
+		zklock_loss_raise(lost);
 	zklock_loss_await_verdict();
 }
 

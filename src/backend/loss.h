@@ -40,9 +40,6 @@ extern TimestampTz zklock_loss_unproven_since(int64 last_write);
 extern const char *zklock_loss_describe_unproven(TimestampTz since,
 												 const char *consequence);
 
-/* No lease was proven within so many ms: 58000. */
-pg_noreturn extern void zklock_loss_raise_unproven(int64 ms);
-
 /*
  * Is this hold lost, by the worker's word or by the clock?  Past the lease it waits for
  * the verdict, and raises what zklock_loss_await_verdict does.  What is not lost may be

@@ -15,95 +15,116 @@
 #include "check.h"
 #include "query.h"
 #include "table.h"
+#include "wait.h"
 #include "zk.h"
 
 /* ms: until a backend begins again; and a backstop for lost wake-ups */
 #define RESTART_PAUSE 50
 #define LONGEST_SLEEP 1000
 
-static uint32 wait_event_query = 0;
+static ZkWaitEvent wait_event_query = {.name = "ZkLockQuery"};
 
-/* For how long a backend asks. */
-typedef struct Patience
+typedef struct Answer
 {
+	MemoryContext context;
+	ZkNode *nodes;
+	int n;
+	int room;
+	/* as in the question */
+	bool removing;
+	int64 raised;
+	int64 purged;
+	int64 now;
+	int64 session;
+} Answer;
+
+/* What is asked, and for how long. */
+typedef struct Asking
+{
+	const ZkQuery *query;
+	const char *data;
+	int len;
 	int64 start;
 	int64 until; /* 0: until the ensemble is out of reach for too long, which raises */
-} Patience;
+	Answer *answer;
+	volatile int taken; /* a question, or -1 */
+	char *page;			/* has room */
+	int64 again;		/* when it is asked again; 0: it is being answered */
+	int rc;
+} Asking;
 
-/* Is it time to give up?  Or raises. */
+/* Is it time to give up, whatever the time is?  Or raises. */
 static bool
-is_over(const Patience *patience)
+is_over(const Asking *a)
 {
 	ZkSessionShared s;
 
 	zklock_session_read(&s);
-	if (patience->until != 0)
-		return zklock_clock() >= patience->until ||
-			(s.state != ZKLOCK_SESSION_CONNECTED && s.state != ZKLOCK_SESSION_CLOSING);
+	if (a->until != 0)
+		return s.state != ZKLOCK_SESSION_CONNECTED && s.state != ZKLOCK_SESSION_CLOSING;
 	if (s.state == ZKLOCK_SESSION_CLOSING)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("cannot ask ZooKeeper while the server is shutting down")));
-	(void) zklock_check_connection(patience->start, patience->start);
 	return false;
 }
 
-/* Wait for the worker.  False: no longer. */
+/* Wait for the worker.  False: no longer.  No context: the statement is the question. */
 static bool
-wait_for_worker(ConditionVariable *cv, const Patience *patience)
+wait_for_worker(Asking *a, ConditionVariable *cv, bool (*look)(ZkWaiter *, int64))
 {
-	long sleep = LONGEST_SLEEP;
+	ZkWait limits = {
+		.start = a->start,
+		.until = a->until != 0 ? a->until : a->start,
+		.lock_timeout = PG_INT64_MAX,
+	};
+	ZkWaiter waiter = {
+		.look = look,
+		.arg = a,
+		.limits = &limits,
+		.cv = cv,
+		.event = &wait_event_query,
+		.longest = LONGEST_SLEEP,
+		.connected = a->until == 0,
+		.end = a->until != 0 ? ZKLOCK_WAIT_ENDS : ZKLOCK_WAIT_GOES_ON,
+	};
 
-	Assert(!LWLockHeldByMe(zklock_questions->box.lock) && zklock_unlocked());
-	if (is_over(patience))
-		return false;
-	if (patience->until != 0)
-		sleep = (long) Min(sleep, (patience->until - zklock_clock()) / NS_PER_MS + 1);
-	(void) ConditionVariableTimedSleep(cv, Max(sleep, 1),
-									   zklock_wait_event(&wait_event_query, "ZkLockQuery"));
-	return true;
+	return zklock_wait_for(&waiter);
 }
 
-/* Post a question where there is room; -1: there was none in time. */
-static int
-take_question(const ZkQuery *query, const char *data, int len, const Patience *patience)
+/* Post a question where there is room. */
+static bool
+look_for_question(ZkWaiter *waiter, int64 now)
 {
-	int taken = -1;
+	Asking *a = waiter->arg;
 
-	ConditionVariablePrepareToSleep(&zklock_questions->free_cv);
-	while (taken < 0)
+	LWLockAcquire(zklock_questions->box.lock, LW_EXCLUSIVE);
+	for (int i = 0; i < ZKLOCK_NQUESTIONS && a->taken < 0; i++)
 	{
-		LWLockAcquire(zklock_questions->box.lock, LW_EXCLUSIVE);
-		for (int i = 0; i < ZKLOCK_NQUESTIONS && taken < 0; i++)
-		{
-			ZkQuestion *question = &zklock_questions->question[i];
+		ZkQuestion *question = &zklock_questions->question[i];
 
-			if (question->state != ZKLOCK_QUESTION_FREE)
-				continue;
-			question->query = *query;
-			question->removing = false;
-			question->raised = question->purged = 0;
-			question->now = question->session = 0;
-			question->used = len;
-			if (len > 0)
-				memcpy(question->page, data, (size_t) len);
-			question->serial = zklock_mailbox_serial(&zklock_questions->box);
-			zklock_question_set_state(question, ZKLOCK_QUESTION_POSTED);
-			taken = i;
-		}
-		LWLockRelease(zklock_questions->box.lock);
-		if (taken < 0 && !wait_for_worker(&zklock_questions->free_cv, patience))
-			break;
+		if (question->state != ZKLOCK_QUESTION_FREE)
+			continue;
+		question->query = *a->query;
+		question->removing = false;
+		question->raised = question->purged = 0;
+		question->now = question->session = 0;
+		question->used = a->len;
+		if (a->len > 0)
+			memcpy(question->page, a->data, (size_t) a->len);
+		question->serial = zklock_mailbox_serial(&zklock_questions->box);
+		zklock_question_set_state(question, ZKLOCK_QUESTION_POSTED);
+		a->taken = i;
 	}
-	ConditionVariableCancelSleep();
-	return taken;
+	LWLockRelease(zklock_questions->box.lock);
+	return a->taken >= 0 || is_over(a);
 }
 
 /* "arg": which question, if it is 0 or more. */
 static void
 free_question(int code, Datum arg)
 {
-	int taken = *(volatile int *) DatumGetPointer(arg);
+	int taken = ((const Asking *) DatumGetPointer(arg))->taken;
 	ZkQuestion *question = &zklock_questions->question[taken];
 
 	if (taken < 0)
@@ -138,43 +159,6 @@ read_question(ZkQuestion *question, char *page, int *used, int *rc)
 	LWLockRelease(zklock_questions->box.lock);
 	return state;
 }
-
-/*
- * The worker wants us to begin again.  Not at once, since what made it want that may be
- * so for longer, and not until then does it see the question.
- */
-static void
-begin_again(ZkQuestion *question, const Patience *patience)
-{
-	int64 until = zklock_clock() + RESTART_PAUSE * NS_PER_MS;
-	int64 now;
-
-	(void) is_over(patience);
-	while ((now = zklock_clock()) < until)
-		(void) ConditionVariableTimedSleep(&question->cv,
-										   (long) ((until - now) / NS_PER_MS + 1),
-										   zklock_wait_event(&wait_event_query,
-															 "ZkLockQuery"));
-	LWLockAcquire(zklock_questions->box.lock, LW_EXCLUSIVE);
-	question->serial = zklock_mailbox_serial(&zklock_questions->box);
-	zklock_question_set_state(question, ZKLOCK_QUESTION_POSTED);
-	LWLockRelease(zklock_questions->box.lock);
-	zklock_worker_wake();
-}
-
-typedef struct Answer
-{
-	MemoryContext context;
-	ZkNode *nodes;
-	int n;
-	int room;
-	/* as in the question */
-	bool removing;
-	int64 raised;
-	int64 purged;
-	int64 now;
-	int64 session;
-} Answer;
 
 static void
 add_rows(Answer *answer, const char *page, int used)
@@ -226,73 +210,85 @@ forget_rows(Answer *answer)
 	answer->n = 0;
 }
 
-/* Read until all is there.  Returns ZooKeeper's code, which is ZKLOCK_ZCONNECTIONLOSS
- * also when patience is over. */
-static int
-read_answer(ZkQuestion *question, const Patience *patience, Answer *answer)
+/* The worker wants us to begin again. */
+static void
+ask_again(Asking *a, ZkQuestion *question)
 {
-	char *page = palloc(ZKLOCK_ANSWER_PAGE);
-	ZkQuestionState state;
+	LWLockAcquire(zklock_questions->box.lock, LW_EXCLUSIVE);
+	question->serial = zklock_mailbox_serial(&zklock_questions->box);
+	zklock_question_set_state(question, ZKLOCK_QUESTION_POSTED);
+	LWLockRelease(zklock_questions->box.lock);
+	zklock_worker_wake();
+	a->again = 0;
+}
+
+/* Is all of the answer there, or will not be? */
+static bool
+look_for_answer(ZkWaiter *waiter, int64 now)
+{
+	Asking *a = waiter->arg;
+	ZkQuestion *question = &zklock_questions->question[a->taken];
 	int used;
 	int rc;
 
-	ConditionVariablePrepareToSleep(&question->cv);
-	while ((state = read_question(question, page, &used, &rc)) != ZKLOCK_QUESTION_DONE)
+	switch (read_question(question, a->page, &used, &rc))
 	{
-		switch (state)
-		{
-			case ZKLOCK_QUESTION_PAGE:
-				zklock_worker_wake();
-				add_rows(answer, page, used);
-				CHECK_FOR_INTERRUPTS();
-				break;
-			case ZKLOCK_QUESTION_RESTART:
-				if (question->query.ask == ZKLOCK_ASK_WRITE)
-				{
-					ConditionVariableCancelSleep();
-					pfree(page);
-					return ZKLOCK_ZCONNECTIONLOSS;
-				}
-				forget_rows(answer);
-				begin_again(question, patience);
-				break;
-			default:
-				if (wait_for_worker(&question->cv, patience))
-					break;
-				ConditionVariableCancelSleep();
-				pfree(page);
-				return ZKLOCK_ZCONNECTIONLOSS;
-		}
+		case ZKLOCK_QUESTION_DONE:
+			add_rows(a->answer, a->page, used);
+			a->rc = rc;
+			return true;
+		case ZKLOCK_QUESTION_PAGE:
+			zklock_worker_wake();
+			add_rows(a->answer, a->page, used);
+			return false;
+		case ZKLOCK_QUESTION_RESTART:
+			if (a->query->ask == ZKLOCK_ASK_WRITE)
+				return true;
+
+			/* not at once: what made the worker want it may be so for longer */
+			forget_rows(a->answer);
+			if (a->again == 0)
+				a->again = now + RESTART_PAUSE * NS_PER_MS;
+			if (now < a->again)
+				waiter->wake = a->again;
+			else
+				ask_again(a, question);
+			break;
+		default:
+			break;
 	}
-	ConditionVariableCancelSleep();
-	add_rows(answer, page, used);
-	pfree(page);
-	return rc;
+	return is_over(a);
 }
 
-/* Ask, with "len" bytes of data, and make room again.  Returns ZooKeeper's code, and
- * raises a refusal unless there is a limit "until". */
+/* Ask, and make room again.  Returns ZooKeeper's code, which is ZKLOCK_ZCONNECTIONLOSS
+ * also when patience is over, and raises a refusal unless there is a limit. */
 static int
 ask(const ZkQuery *query, const char *data, int len, int64 until, Answer *answer)
 {
-	Patience patience = {.start = zklock_clock(), .until = until};
-	volatile int taken = -1;
-	volatile int rc = ZKLOCK_ZOK;
-	Datum which = PointerGetDatum(unvolatize(int *, &taken));
+	Asking a = {
+		.query = query,
+		.data = data,
+		.len = len,
+		.start = zklock_clock(),
+		.until = until,
+		.answer = answer,
+		.taken = -1,
+		.page = palloc(ZKLOCK_ANSWER_PAGE),
+		.rc = ZKLOCK_ZCONNECTIONLOSS,
+	};
+	Datum arg = PointerGetDatum(&a);
+	int rc;
 
 	/* which may itself raise: so it is posted inside */
-	PG_ENSURE_ERROR_CLEANUP(free_question, which);
+	PG_ENSURE_ERROR_CLEANUP(free_question, arg);
 	{
-		ZkQuestion *question;
-
-		taken = take_question(query, data, len, &patience);
-		if (taken < 0)
-			rc = ZKLOCK_ZCONNECTIONLOSS;
-		else
+		if (wait_for_worker(&a, &zklock_questions->free_cv, look_for_question) &&
+			a.taken >= 0)
 		{
-			question = &zklock_questions->question[taken];
+			ZkQuestion *question = &zklock_questions->question[a.taken];
+
 			zklock_worker_wake();
-			rc = read_answer(question, &patience, answer);
+			(void) wait_for_worker(&a, &question->cv, look_for_answer);
 			answer->removing = question->removing;
 			answer->raised = question->raised;
 			answer->purged = question->purged;
@@ -300,9 +296,11 @@ ask(const ZkQuery *query, const char *data, int len, int64 until, Answer *answer
 			answer->session = question->session;
 		}
 	}
-	PG_END_ENSURE_ERROR_CLEANUP(free_question, which);
-	free_question(0, which);
+	PG_END_ENSURE_ERROR_CLEANUP(free_question, arg);
+	free_question(0, arg);
+	pfree(a.page);
 
+	rc = a.rc;
 	if (until == 0 && rc != ZKLOCK_ZOK && rc != ZKLOCK_ZNONODE &&
 		(query->ask != ZKLOCK_ASK_WRITE ||
 		 (rc != ZKLOCK_ZBADVERSION && !zklock_rc_is_lost(rc))))

@@ -31,15 +31,13 @@
 #include "utils/memutils.h"
 
 #include "check.h"
-#include "level1.h"
 #include "limit.h"
 #include "loss.h"
 #include "names.h"
 #include "queue_backend.h"
-#include "room.h"
 #include "settings.h"
 #include "table.h"
-#include "waiting.h"
+#include "wait.h"
 
 /* ms: a backstop for lost wake-ups; how often it is looked at what is about to change;
  * and until a round is repeated */
@@ -90,8 +88,8 @@ static dlist_head outboxes = DLIST_STATIC_INIT(outboxes);
 static dlist_head held_items = DLIST_STATIC_INIT(held_items);
 static int32 pending = -1; /* the take that this backend waits for */
 
-static uint32 wait_event_put = 0;
-static uint32 wait_event_take = 0;
+static ZkWaitEvent wait_event_put = {.name = "ZkLockQueuePut"};
+static ZkWaitEvent wait_event_take = {.name = "ZkLockQueueTake"};
 
 bool
 zklock_queue_any(void)
@@ -243,69 +241,68 @@ raise_unseen(const ZkQueueTake *taken, int64 ms)
 			 errhint("The transaction might succeed if retried.")));
 }
 
-static void
-on_claim_error(void *queue)
+typedef struct Proof
 {
-	errcontext("while waiting for the proof of an item of queue \"%s\"",
-			   zklock_plain_name(queue));
-}
+	const ZkQueueTake *lost;
+	const ZkQueueTake *unseen;
+	bool valid; /* lease */
+} Proof;
 
 /*
- * Wait until the lease is good, and the marks have been seen on the newest connection, or
- * an item is lost: it is returned.  The lease comes first: that of a new connection is
- * there when the marks count as unseen.
+ * Is the lease good, and have the marks been seen on the newest connection; or is an item
+ * lost?  The lease comes first: that of a new connection is there when the marks count as
+ * unseen.
  */
-static const ZkQueueTake *
-await_proof(void)
+static bool
+look_for_proof(ZkWaiter *waiter, int64 now)
 {
-	int64 ms = (int64) zklock_shared->session.timeout_ms + zklock_connect_timeout;
-	const ZkQueueTake *lost;
-	ZkWait wait;
+	Proof *proof = waiter->arg;
 
-	zklock_wait_begin(&wait, ms);
-	ConditionVariablePrepareToSleep(&zklock_shared->write_cv);
-	for (;;)
-	{
-		bool valid = zklock_lease_valid();
-		const ZkQueueTake *unseen = find_unseen();
-		int64 now = zklock_clock();
+	proof->valid = zklock_lease_valid();
+	proof->unseen = find_unseen();
+	/* it was lost before it counted as seen */
+	proof->lost = find_lost();
+	return proof->lost != NULL ||
+		(proof->valid && (proof->unseen == NULL || proof->unseen->refused));
+}
 
-		/* it was lost before it counted as seen */
-		lost = find_lost();
-		if (lost != NULL || (valid && unseen == NULL))
-			break;
-		if (valid && (unseen->refused || now > wait.until))
-			raise_unseen(unseen, ms);
-		if (now > wait.until)
-			zklock_loss_raise_unproven(ms);
-		if (now >= wait.lock_timeout)
-			zklock_waiting_raise_lock_timeout();
-		(void) ConditionVariableTimedSleep(&zklock_shared->write_cv, SHORT_SLEEP,
-										   zklock_wait_event(&wait_event_take,
-															 "ZkLockQueueTake"));
-	}
-	ConditionVariableCancelSleep();
-	return lost;
+static void
+on_claim_error(void *arg)
+{
+	errcontext("while waiting for the proof of an item of queue \"%s\"",
+			   zklock_plain_name(
+				   taken_of(dlist_head_element(Held, node, &held_items))->queue));
 }
 
 void
 zklock_queue_claim(void)
 {
-	ErrorContextCallback callback;
-	const ZkQueueTake *lost;
+	int64 ms = (int64) zklock_shared->session.timeout_ms + zklock_connect_timeout;
+	Proof proof = {0};
+	ZkWait limits;
+	ZkWaiter waiter = {
+		.look = look_for_proof,
+		.context = on_claim_error,
+		.arg = &proof,
+		.limits = &limits,
+		.cv = &zklock_shared->write_cv,
+		.event = &wait_event_take,
+		.longest = SHORT_SLEEP,
+		.for_lock = true,
+	};
 
 	if (dlist_is_empty(&held_items))
 		return;
 	/* the item is deleted: a commit that a crash takes back would have lost it */
 	ForceSyncCommit();
-	callback.callback = on_claim_error;
-	callback.arg = taken_of(dlist_head_element(Held, node, &held_items))->queue;
-	callback.previous = error_context_stack;
-	error_context_stack = &callback;
-	lost = await_proof();
-	error_context_stack = callback.previous;
-	if (lost != NULL)
-		raise_lost(lost);
+	zklock_wait_begin(&limits, ms);
+	(void) zklock_wait_for(&waiter);
+	if (proof.lost != NULL)
+		raise_lost(proof.lost);
+	if (!proof.valid)
+		zklock_check_raise_unproven(ms);
+	if (proof.unseen != NULL)
+		raise_unseen(proof.unseen, ms);
 }
 
 /* ------------------------------------------------------------------------
@@ -396,15 +393,6 @@ zklock_queue_put(const char *queue, const char *payload, int len)
  * ... before the commit
  * ------------------------------------------------------------------------
  */
-
-/* Wait for the worker, as long as the ensemble is not out of reach for too long. */
-static void
-wait_put(ConditionVariable *cv, int64 start, long ms)
-{
-	(void) zklock_check_connection(start, PG_INT64_MAX);
-	(void) ConditionVariableTimedSleep(cv, ms,
-									   zklock_wait_event(&wait_event_put, "ZkLockQueuePut"));
-}
 
 /* A put in shared memory for each queue, or for none as long as there are too few: two
  * that have some and wait for more would wait for each other. */
@@ -520,61 +508,85 @@ post(Outbox *outbox, ZkChunkHead *head)
 	return outbox->posted;
 }
 
+typedef struct Writing
+{
+	Outbox *outbox;
+	ZkChunkHead *head;
+	int64 again; /* when the round is repeated; 0: it is not */
+} Writing;
+
+/* Names are the same, and what is there by now is as good as acknowledged.  With the
+ * lock. */
+static void
+begin_round(Outbox *outbox, ZkQueuePut *staged)
+{
+	free_buffers(outbox->put);
+	zklock_put_repeat(&staged->put);
+	outbox->next = dlist_head_node(&outbox->items);
+	outbox->chunk = 0;
+	outbox->posted = false;
+}
+
+/* Post what there is room for.  Are all chunks of the queue acknowledged? */
+static bool
+look_at_put(ZkWaiter *waiter, int64 now)
+{
+	Writing *w = waiter->arg;
+	Outbox *outbox = w->outbox;
+	ZkQueuePut *staged = &zklock_queue_shared->staged[outbox->put];
+	bool room = now < w->again || post(outbox, w->head);
+	bool again;
+	bool complete;
+	int64 length;
+	int rc;
+
+	lock_work();
+	complete = outbox->posted && zklock_put_is_written(&staged->put) && staged->length >= 0;
+	again = staged->put.again && !complete;
+	length = staged->length;
+	rc = staged->rc;
+	if (again)
+		begin_round(outbox, staged);
+	unlock_work();
+	if (rc != 0)
+		raise_refused(outbox->queue, rc);
+	if (length >= 0)
+		check_length(outbox, length);
+	if (again)
+		w->again = now + SHORT_SLEEP * NS_PER_MS;
+	if (now < w->again)
+		waiter->wake = w->again;
+	else if (!room)
+		waiter->wake = now + SHORT_SLEEP * NS_PER_MS;
+	return complete;
+}
+
+static void
+on_write_error(void *arg)
+{
+	errcontext("while writing items into queue \"%s\"",
+			   zklock_plain_name(((const Writing *) arg)->outbox->queue));
+}
+
 /* All chunks of one queue, acknowledged. */
 static void
 write_outbox(Outbox *outbox, ZkChunkHead *head)
 {
-	ZkQueuePut *staged = &zklock_queue_shared->staged[outbox->put];
-	int64 start = zklock_clock();
-	bool ready = false;
+	Writing writing = {.outbox = outbox, .head = head};
+	ZkWait limits;
+	ZkWaiter waiter = {
+		.look = look_at_put,
+		.context = on_write_error,
+		.arg = &writing,
+		.limits = &limits,
+		.cv = &zklock_queue_shared->staged[outbox->put].cv,
+		.event = &wait_event_put,
+		.longest = LONGEST_SLEEP,
+		.connected = true,
+	};
 
-	for (;;)
-	{
-		bool room = post(outbox, head);
-		bool again;
-		bool complete;
-		int64 length;
-		int rc;
-
-		lock_work();
-		complete =
-			outbox->posted && zklock_put_is_written(&staged->put) && staged->length >= 0;
-		again = staged->put.again && !complete;
-		length = staged->length;
-		rc = staged->rc;
-		if (again)
-		{
-			/* names are the same, and what is there by now is as good as acknowledged */
-			free_buffers(outbox->put);
-			zklock_put_repeat(&staged->put);
-			outbox->next = dlist_head_node(&outbox->items);
-			outbox->chunk = 0;
-			outbox->posted = false;
-		}
-		unlock_work();
-		if (rc != 0)
-			raise_refused(outbox->queue, rc);
-		if (length >= 0)
-			check_length(outbox, length);
-		if (complete)
-			break;
-		if (again)
-		{
-			ConditionVariableCancelSleep();
-			ready = false;
-			wait_put(&staged->cv, start, SHORT_SLEEP);
-			ConditionVariableCancelSleep();
-			continue;
-		}
-		if (!ready)
-		{
-			ConditionVariablePrepareToSleep(&staged->cv);
-			ready = true;
-			continue;
-		}
-		wait_put(&staged->cv, start, room ? LONGEST_SLEEP : SHORT_SLEEP);
-	}
-	ConditionVariableCancelSleep();
+	zklock_wait_begin(&limits, ZKLOCK_WAIT_FOREVER);
+	(void) zklock_wait_for(&waiter);
 	outbox->written = true;
 }
 
@@ -606,13 +618,22 @@ set_waiting(const char *queue)
 	unlock_work();
 }
 
-static void
-on_room_error(void *queue)
+/* For n queues, of which the first is named. */
+typedef struct Puts
 {
+	int n;
+	char *queue;
+} Puts;
+
+static void
+on_room_error(void *arg)
+{
+	const Puts *puts = arg;
 	int nputs;
 	int writer = zklock_unlocked() ? zklock_queue_writer(MyProcPid, &nputs) : 0;
 
-	errcontext("while waiting to put items into queue \"%s\"%s", zklock_plain_name(queue),
+	errcontext("while waiting to put items into queue \"%s\"%s",
+			   zklock_plain_name(puts->queue),
 			   writer != 0 ? psprintf(", behind process %d", writer) : "");
 }
 
@@ -634,57 +655,52 @@ raise_no_puts(int n)
 				 "Retry when these have committed. While a COMMIT waits, zk_waits shows for whom.")));
 }
 
+static bool
+try_puts(int n)
+{
+	bool made;
+
+	lock_work();
+	made = make_puts(n);
+	unlock_work();
+	return made;
+}
+
+static bool
+look_for_puts(ZkWaiter *waiter, int64 now)
+{
+	return try_puts(((const Puts *) waiter->arg)->n);
+}
+
 /*
- * Wait for free puts, for n queues, of which the first is named.  Other sessions have the
- * puts, and their commits may wait for anything.  So this is a wait for other sessions,
- * with the limits of a wait for room in the lock table.
+ * Others may have the puts, and their commits may wait for what they will: so this wait
+ * is one for other sessions, with the limits of a wait for room in the lock table.
+ * Without the ensemble no put is settled.
  */
 static void
-await_puts(int n, char *queue)
+await_puts(Puts *puts)
 {
-	ErrorContextCallback callback;
-	bool waits = false;
-	ZkWait wait;
+	ZkWait limits;
+	ZkWaiter waiter = {
+		.look = look_for_puts,
+		.context = on_room_error,
+		.arg = puts,
+		.limits = &limits,
+		.cv = &zklock_queue_shared->room_cv,
+		.event = &wait_event_put,
+		.longest = LONGEST_SLEEP,
+		.for_lock = true,
+		.connected = true,
+	};
 
-	callback.callback = on_room_error;
-	callback.arg = queue;
-	callback.previous = error_context_stack;
-	error_context_stack = &callback;
-	zklock_wait_begin(&wait, zklock_connect_timeout);
-	for (;;)
-	{
-		int64 now = zklock_clock();
-		int64 until = Min(wait.until, wait.lock_timeout);
-		bool made;
-
-		lock_work();
-		made = make_puts(n);
-		unlock_work();
-		if (made)
-			break;
-		if (now >= wait.until)
-		{
-			/* without the ensemble no put is settled: that is the reason, then */
-			(void) zklock_check_connection(wait.start, wait.start);
-			raise_no_puts(n);
-		}
-		if (now >= wait.lock_timeout)
-			zklock_waiting_raise_lock_timeout();
-		if (!waits)
-		{
-			/* until the end of the transaction, should an error end it */
-			set_waiting(queue);
-			ConditionVariablePrepareToSleep(&zklock_queue_shared->room_cv);
-			waits = true;
-			continue;
-		}
-		wait_put(&zklock_queue_shared->room_cv, wait.start,
-				 (long) Min(LONGEST_SLEEP, (until - now) / NS_PER_MS + 1));
-	}
-	ConditionVariableCancelSleep();
-	if (waits)
-		set_waiting(NULL);
-	error_context_stack = callback.previous;
+	if (try_puts(puts->n))
+		return;
+	zklock_wait_begin(&limits, zklock_connect_timeout);
+	/* until the end of the transaction, should an error end it */
+	set_waiting(puts->queue);
+	if (!zklock_wait_for(&waiter))
+		raise_no_puts(puts->n);
+	set_waiting(NULL);
 }
 
 static void
@@ -717,7 +733,7 @@ write_outboxes(void)
 	head->lsn = zklock_log_message("zklock", (const char *) &xid, sizeof(xid));
 	XLogFlush(head->lsn);
 
-	await_puts(n, first->queue);
+	await_puts(&(Puts){n, first->queue});
 	dlist_foreach (iter, &outboxes)
 	{
 		Outbox *outbox = dlist_container(Outbox, node, iter.cur);
@@ -783,107 +799,84 @@ count_items(void)
 	return n;
 }
 
-/* What has become of the take that we wait for? */
-typedef enum Outcome
+/* The wait for a take: "pending". */
+typedef struct Taking
 {
-	OUTCOME_NOTHING,
-	OUTCOME_UNPROVEN, /* an item, but no lease */
-	OUTCOME_ITEM,
-	OUTCOME_NONE,
-	OUTCOME_REFUSED
-} Outcome;
+	Held *held;
+	ZkHandout *handout;
+} Taking;
 
-static Outcome
-look_at(ZkQueueTake *taken, Held *held, ZkHandout *handout, int *rc)
+/* The item is there, and so is the lease.  With the lock. */
+static void
+hand_out(ZkQueueTake *taken, const Taking *t)
 {
-	Outcome outcome = OUTCOME_NOTHING;
+	ZkHandout *handout = t->handout;
+
+	handout->id = taken->id;
+	handout->attempt = taken->attempt;
+	handout->since = taken->since;
+	handout->len = taken->len;
+	memcpy(handout->payload, zklock_queue_shared->buffer[taken->buffer].data,
+		   (size_t) taken->len);
+	handout->payload[taken->len] = '\0';
+	zklock_queue_take_free_buffer(taken);
+	taken->take.state = ZKLOCK_TAKE_HELD;
+	t->held->taken = pending;
+	dlist_push_head(&held_items, &t->held->node);
+	pending = -1;
+}
+
+/* What has become of the take? */
+static bool
+look_at_take(ZkWaiter *waiter, int64 now)
+{
+	ZkQueueTake *taken = &zklock_queue_shared->taken[pending];
+	bool refused;
+	int rc;
 
 	lock_work();
-	*rc = taken->rc;
-	if (taken->refused)
-		outcome = OUTCOME_REFUSED;
-	else if (taken->take.state == ZKLOCK_TAKE_READ)
-	{
-		outcome = zklock_lease_valid() ? OUTCOME_ITEM : OUTCOME_UNPROVEN;
-		if (outcome == OUTCOME_ITEM)
-		{
-			handout->id = taken->id;
-			handout->attempt = taken->attempt;
-			handout->since = taken->since;
-			handout->len = taken->len;
-			memcpy(handout->payload, zklock_queue_shared->buffer[taken->buffer].data,
-				   (size_t) taken->len);
-			handout->payload[taken->len] = '\0';
-			zklock_queue_take_free_buffer(taken);
-			taken->take.state = ZKLOCK_TAKE_HELD;
-			held->taken = pending;
-			dlist_push_head(&held_items, &held->node);
-			pending = -1;
-		}
-	}
-	else if (taken->none)
-		outcome = OUTCOME_NONE;
+	refused = taken->refused;
+	rc = taken->rc;
+	waiter->granted = !refused && taken->take.state == ZKLOCK_TAKE_READ;
+	waiter->end =
+		!waiter->granted && taken->none ? ZKLOCK_WAIT_ENDS_CURRENT : ZKLOCK_WAIT_GOES_ON;
+	if (waiter->granted && zklock_lease_valid())
+		hand_out(taken, waiter->arg);
 	unlock_work();
-	if (outcome == OUTCOME_ITEM)
-		zklock_mailbox_post(&zklock_queue_shared->box); /* the buffer is free */
-	return outcome;
+	if (refused)
+		raise_refused(taken->queue, rc);
+	if (pending >= 0)
+		return false;
+	zklock_mailbox_post(&zklock_queue_shared->box); /* the buffer is free */
+	return true;
 }
 
 static void
-on_wait_error(void *queue)
+on_wait_error(void *arg)
 {
-	errcontext("while waiting for an item of queue \"%s\"", zklock_plain_name(queue));
+	if (pending >= 0)
+		errcontext("while waiting for an item of queue \"%s\"",
+				   zklock_plain_name(zklock_queue_shared->taken[pending].queue));
 }
 
 static bool
-wait_for_item(int64 wait_ms, Held *held, ZkHandout *handout)
+wait_for_item(int64 wait_ms, Taking *taking)
 {
-	ZkQueueTake *taken = &zklock_queue_shared->taken[pending];
-	ZkWait wait;
-	int64 unproven = 0;
-	ErrorContextCallback callback;
+	ZkWait limits;
+	ZkWaiter waiter = {
+		.look = look_at_take,
+		.context = on_wait_error,
+		.arg = taking,
+		.limits = &limits,
+		.cv = &zklock_queue_shared->taken[pending].cv,
+		.event = &wait_event_take,
+		.longest = LONGEST_SLEEP,
+		.for_lock = true,
+		.connected = true,
+	};
 
-	zklock_wait_begin(&wait, wait_ms);
-	callback.callback = on_wait_error;
-	callback.arg = taken->queue;
-	callback.previous = error_context_stack;
-	error_context_stack = &callback;
-	ConditionVariablePrepareToSleep(&taken->cv);
-	for (;;)
-	{
-		int rc;
-		Outcome outcome = look_at(taken, held, handout, &rc);
-		int64 now = zklock_clock();
-		int64 ms = LONGEST_SLEEP;
-		bool current;
-
-		if (outcome == OUTCOME_ITEM)
-			break;
-		if (outcome == OUTCOME_REFUSED)
-			raise_refused(taken->queue, rc);
-		current = zklock_check_connection(wait.start, wait.until);
-		if (outcome == OUTCOME_NONE && current && now >= wait.until)
-			break;
-		if (now >= wait.lock_timeout)
-			zklock_waiting_raise_lock_timeout();
-		if (outcome != OUTCOME_UNPROVEN || !current)
-			unproven = 0;
-		else if (unproven == 0)
-			unproven = now;
-		else if (now - unproven >= zklock_connect_timeout * NS_PER_MS)
-			zklock_loss_raise_unproven(zklock_connect_timeout);
-		if (outcome == OUTCOME_UNPROVEN)
-			ms = SHORT_SLEEP;
-		if (wait.until > now)
-			ms = Min(ms, (wait.until - now) / NS_PER_MS + 1);
-		ms = Min(ms, (wait.lock_timeout - now) / NS_PER_MS + 1);
-		(void) ConditionVariableTimedSleep(&taken->cv, (long) ms,
-										   zklock_wait_event(&wait_event_take,
-															 "ZkLockQueueTake"));
-	}
-	ConditionVariableCancelSleep();
-	error_context_stack = callback.previous;
-	return pending < 0;
+	zklock_wait_begin(&limits, wait_ms);
+	return zklock_wait_for(&waiter);
 }
 
 bool
@@ -924,11 +917,10 @@ zklock_queue_take(const char *queue, int64 wait_ms, ZkHandout *handout)
 	zklock_mailbox_post(&zklock_queue_shared->box);
 	PG_TRY();
 	{
-		found = wait_for_item(wait_ms, held, handout);
+		found = wait_for_item(wait_ms, &(Taking){held, handout});
 	}
 	PG_CATCH();
 	{
-		ConditionVariableCancelSleep();
 		leave_pending();
 		pfree(held);
 		PG_RE_THROW();

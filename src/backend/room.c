@@ -8,10 +8,7 @@
 #include "postgres.h"
 #include "compat.h"
 
-#include "miscadmin.h"
-#include "storage/latch.h"
-
-#include "check.h"
+#include "names.h"
 #include "room.h"
 #include "settings.h"
 #include "table.h"
@@ -19,7 +16,7 @@
 /* How often a waiter looks whether there is some. */
 #define ROOM_SLEEP_MS 2
 
-static uint32 wait_event_room = 0;
+static ZkWaitEvent wait_event_room = {.name = "ZkLockAcquire"};
 
 void
 zklock_raise_table_full(bool waited)
@@ -34,23 +31,63 @@ zklock_raise_table_full(bool waited)
 			 errhint("You might need to increase \"zklock.max_locks\".")));
 }
 
-void
-zklock_await_room(int64 start, int64 wait_ms)
+typedef struct Wait
 {
-	int64 limit =
-		wait_ms > 0 ? Min(wait_ms, zklock_connect_timeout) : zklock_connect_timeout;
+	ZkLockKind kind;
+	const char *name;
+	ZkRoom (*try)(void *);
+	void *arg;
+} Wait;
 
-	if (zklock_clock() - start >= limit * NS_PER_MS)
-	{
-		/* without the ensemble no name can be given up: that is the reason, then */
-		(void) zklock_check_connection(start, start);
-		zklock_raise_table_full(true);
-	}
+static bool
+look(const Wait *w)
+{
+	bool hope = zklock_table_hope();
+	ZkRoom room = w->try(w->arg);
+
+	if (room == ZKLOCK_ROOM_FOUND)
+		return true;
+	if (room == ZKLOCK_ROOM_NONE || !hope)
+		zklock_raise_table_full(false);
 	pg_atomic_write_u32(&zklock_shared->room_wanted, 1);
 	zklock_worker_wake();
-	Assert(zklock_unlocked());
-	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-					 ROOM_SLEEP_MS, zklock_wait_event(&wait_event_room, "ZkLockAcquire"));
-	ResetLatch(MyLatch);
-	CHECK_FOR_INTERRUPTS();
+	return false;
+}
+
+static bool
+look_again(ZkWaiter *waiter, int64 now)
+{
+	return look(waiter->arg);
+}
+
+static void
+on_error(void *arg)
+{
+	const Wait *w = arg;
+
+	errcontext("while waiting for room in the lock table for %s \"%s\"",
+			   zklock_kinds[w->kind].name, zklock_plain_name(w->name));
+}
+
+void
+zklock_room_wait(ZkLockKind kind, const char *name, const ZkWait *wait, int64 wait_ms,
+				 ZkRoom (*try)(void *), void *arg)
+{
+	Wait w = {kind, name, try, arg};
+	int64 ms = wait_ms > 0 ? Min(wait_ms, zklock_connect_timeout) : zklock_connect_timeout;
+	ZkWait limits = *wait;
+	ZkWaiter waiter = {
+		.look = look_again,
+		.context = on_error,
+		.arg = &w,
+		.limits = &limits,
+		.event = &wait_event_room,
+		.longest = ROOM_SLEEP_MS,
+		.for_lock = true,  /* which others have, or had */
+		.connected = true, /* without the ensemble no name can be given up */
+	};
+
+	limits.until = wait->start + ms * NS_PER_MS;
+	if (!look(&w) && !zklock_wait_for(&waiter))
+		zklock_raise_table_full(true);
 }

@@ -8,21 +8,30 @@
 #ifndef ZKLOCK_ROOM_H
 #define ZKLOCK_ROOM_H
 
-/* A limit, in ms, that is none. */
-#define ZKLOCK_WAIT_FOREVER (-1)
+#include "table.h"
+#include "wait.h"
 
 /* 53200: no room for another name or proclock; "waited": and none was made in time. */
 pg_noreturn extern void zklock_raise_table_full(bool waited);
 
+/* An attempt at what needs room. */
+typedef enum ZkRoom
+{
+	ZKLOCK_ROOM_FOUND,
+	ZKLOCK_ROOM_AWAITED, /* no room for another name: the worker may make some */
+	ZKLOCK_ROOM_NONE	 /* nor will there be */
+} ZkRoom;
+
 /*
- * There was no room for another name, but hope (zklock_table_hope): have the worker
- * make some, and wait a moment, to try again.
+ * Try until there is room for another name, as long as there is hope of it
+ * (zklock_table_hope).  "arg" is for "try", which leaves nothing behind where it finds no
+ * room: the wait may end by an error.
  *
- * start: since when, ns of CLOCK_BOOTTIME.  wait_ms: the caller's own limit; 0 and
- * ZKLOCK_WAIT_FOREVER: it has none.  Raises 53200 when that is over, or
- * zklock.connect_timeout, and the errors of zklock_check_connection.  Can be
- * cancelled: the caller must not have anything that an error would leave behind.
+ * Within the limits of "wait", which may have begun before.  wait_ms: the caller's own; 0
+ * and ZKLOCK_WAIT_FOREVER: it has none.  Raises 53200 when that is over, or
+ * zklock.connect_timeout, and what zklock_wait_for does.
  */
-extern void zklock_await_room(int64 start, int64 wait_ms);
+extern void zklock_room_wait(ZkLockKind kind, const char *name, const ZkWait *wait,
+							 int64 wait_ms, ZkRoom (*try)(void *), void *arg);
 
 #endif /* ZKLOCK_ROOM_H */

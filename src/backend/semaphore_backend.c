@@ -15,7 +15,6 @@
 #include "compat.h"
 
 #include "miscadmin.h"
-#include "storage/latch.h"
 
 #include "loss.h"
 #include "names.h"
@@ -23,13 +22,14 @@
 #include "question.h"
 #include "semaphore_backend.h"
 #include "semaphore_rules.h"
+#include "wait.h"
 
 StaticAssertDecl(ZKLOCK_SEMAPHORE_TEXT_MAX <= ZKLOCK_RECORD_MAX, "numbers fit");
 
 /* ms between two attempts, where something is about to change */
 #define PAUSE 50
 
-static uint32 wait_event_number = 0;
+static ZkWaitEvent wait_event_number = {.name = "ZkLockPermitNumber"};
 
 /* The UUID of the contender that has the permit.  False: it is lost, as we are about to
  * hear. */
@@ -103,29 +103,62 @@ try_number(const ZkHeldLock *held)
 		: 0;
 }
 
+static bool
+look_for_number(ZkHeldLock *held, MemoryContext context)
+{
+	MemoryContext save = MemoryContextSwitchTo(context);
+	int number = try_number(held);
+
+	MemoryContextSwitchTo(save);
+	MemoryContextReset(context);
+	(void) zklock_loss_claim(held);
+	held->number = number;
+	return number != 0;
+}
+
+typedef struct Wait
+{
+	ZkHeldLock *held;
+	MemoryContext context;
+} Wait;
+
+static bool
+look_again(ZkWaiter *waiter, int64 now)
+{
+	const Wait *wait = waiter->arg;
+
+	return look_for_number(wait->held, wait->context);
+}
+
+static void
+on_error(void *arg)
+{
+	errcontext("while waiting for the number of a permit of semaphore \"%s\"",
+			   zklock_plain_name(((const Wait *) arg)->held->name));
+}
+
 int
 zklock_semaphore_number(ZkHeldLock *held)
 {
-	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "zklock permit",
-												  ALLOCSET_DEFAULT_SIZES);
-	MemoryContext save = MemoryContextSwitchTo(context);
-	int number = held->number;
+	Wait wait = {.held = held};
+	ZkWait limits;
+	ZkWaiter waiter = {
+		.look = look_again,
+		.context = on_error,
+		.arg = &wait,
+		.limits = &limits,
+		.event = &wait_event_number,
+		.longest = PAUSE,
+	};
 
 	(void) zklock_loss_claim(held);
-	while (number == 0)
-	{
-		number = try_number(held);
-		MemoryContextReset(context);
-		(void) zklock_loss_claim(held);
-		if (number != 0)
-			break;
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, PAUSE,
-						 zklock_wait_event(&wait_event_number, "ZkLockPermitNumber"));
-		ResetLatch(MyLatch);
-		CHECK_FOR_INTERRUPTS();
-	}
-	MemoryContextSwitchTo(save);
-	MemoryContextDelete(context);
-	held->number = number;
-	return number;
+	if (held->number != 0)
+		return held->number;
+	wait.context = AllocSetContextCreate(CurrentMemoryContext, "zklock permit",
+										 ALLOCSET_DEFAULT_SIZES);
+	zklock_wait_begin(&limits, ZKLOCK_WAIT_FOREVER);
+	if (!look_for_number(held, wait.context))
+		(void) zklock_wait_for(&waiter);
+	MemoryContextDelete(wait.context);
+	return held->number;
 }

@@ -68,6 +68,7 @@ typedef struct Set
 	int nlevel1;	/* have level 1, of the fresh ones from the first on */
 	int32 first;	/* proclock */
 	bool cold;		/* the ensemble was asked */
+	bool no_wait;	/* for others */
 	Member *member; /* in the order of level 1 */
 	ZkWaiting *waiting;
 } Set;
@@ -235,26 +236,31 @@ make_proclocks(Set *set, bool no_wait, int32 *why)
 	return true;
 }
 
+static ZkRoom
+try_proclocks(void *arg)
+{
+	Set *set = arg;
+	int32 why;
+
+	zklock_callbacks_begin();
+	if (make_proclocks(set, set->no_wait, &why))
+		return ZKLOCK_ROOM_FOUND;
+	end_proclocks(set, ZKLOCK_PROCLOCK_END_FAILED);
+	return why == ZKLOCK_NO_PROCLOCK ? ZKLOCK_ROOM_NONE : ZKLOCK_ROOM_AWAITED;
+}
+
 /* If the table is full of names that are kept for nobody, wait until the worker has given
  * some up, with nothing in hand. */
 static void
 get_proclocks(Set *set, int64 wait_ms)
 {
-	for (;;)
-	{
-		bool hope = zklock_table_hope();
-		int32 why;
+	int i = 0;
 
-		zklock_callbacks_begin();
-		if (make_proclocks(set, wait_ms == 0, &why))
-			return;
-		end_proclocks(set, ZKLOCK_PROCLOCK_END_FAILED);
-		if (why == ZKLOCK_NO_PROCLOCK || !hope)
-			zklock_raise_table_full(false);
-		if (zklock_clock() >= set->wait.lock_timeout)
-			zklock_waiting_raise_lock_timeout();
-		zklock_await_room(set->wait.start, wait_ms);
-	}
+	while (set->member[i].again)
+		i++;
+	set->no_wait = wait_ms == 0;
+	zklock_room_wait(ZKLOCK_KIND_LOCK, set->member[i].name, &set->wait, wait_ms,
+					 try_proclocks, set);
 }
 
 /* The backend waits with this one of them, for whoever wants to know. */
@@ -413,46 +419,56 @@ look(const Set *set, ZkLevel2Sight *sight)
 	return failed;
 }
 
+typedef struct Level2
+{
+	ZkLevel2Wait wait;
+	Set *set;
+	bool acquired;
+} Level2;
+
+static bool
+look_at_level2(ZkWaiter *waiter, int64 now)
+{
+	Level2 *l = waiter->arg;
+	Set *set = l->set;
+	int64 token = zklock_set_token(false);
+	ZkLevel2Sight sight = {.granted = token != 0, .first = set->first};
+	int32 failed;
+
+	l->acquired = token != 0 && join_all(set, token);
+	if (l->acquired)
+		return true;
+	if (token != 0 && zklock_lease_valid())
+		(void) zklock_set_token(true);
+	failed = look(set, &sight);
+	if (sight.proclock >= 0)
+		set_waiting(set, sight.proclock);
+	else
+		sight.proclock = set->first;
+	if (failed >= 0)
+		zklock_acquire_raise(zklock_held_find(ZKLOCK_KIND_LOCK,
+											  zklock_entry(zklock_proclock(failed)->entry)
+												  ->name),
+							 failed);
+	zklock_level2_sees(&l->wait, now, &sight);
+	return false;
+}
+
 /* Ask the ensemble for all of them.  False: somebody has one, and the time is up. */
 static bool
 acquire_level2(Set *set)
 {
-	const ZkWait *wait = &set->wait;
-	ZkLevel2Wait w;
-	bool acquired = false;
+	Level2 l = {.set = set};
 
 	set->cold = true;
-	zklock_level2_begin(&w, wait, zklock_set_cv());
+	zklock_level2_begin(&l.wait, &set->wait, zklock_set_cv(), look_at_level2, &l);
 	for (int i = set->first; i >= 0; i = zklock_proclock(i)->set_next)
 		zklock_proclock_wish(i);
 	zklock_set_post(set->number, set->first, set->mode);
-	for (;;)
-	{
-		int64 now = zklock_clock();
-		int64 token = zklock_set_token(false);
-		ZkLevel2Sight sight = {.granted = token != 0, .first = set->first};
-		int32 failed;
-
-		acquired = token != 0 && join_all(set, token);
-		if (acquired)
-			break;
-		if (token != 0 && zklock_lease_valid())
-			(void) zklock_set_token(true);
-		failed = look(set, &sight);
-		if (sight.proclock >= 0)
-			set_waiting(set, sight.proclock);
-		else
-			sight.proclock = set->first;
-		if (failed >= 0)
-			zklock_acquire_raise(zklock_held_find(ZKLOCK_KIND_LOCK,
-												  zklock_entry(zklock_proclock(failed)->entry)
-													  ->name),
-								 failed);
-		if (!zklock_level2_sleep(&w, now, &sight))
-			break;
-	}
-	zklock_level2_end(&w, acquired ? set->first : -1);
-	return acquired;
+	(void) zklock_wait_for(&l.wait.waiter);
+	if (l.acquired)
+		zklock_level2_end(&l.wait, set->first);
+	return l.acquired;
 }
 
 /* ------------------------------------------------------------------------
@@ -576,7 +592,6 @@ zklock_set_acquire(char *const *names, int n, ZkLockMode mode, ZkLockScope scope
 	}
 	PG_CATCH();
 	{
-		ConditionVariableCancelSleep();
 		end_proclocks(set, zklock_error_end(geterrcode()));
 		give_back_session_scope(set);
 		PG_RE_THROW();

@@ -8,10 +8,8 @@
  * says what this server knows anyway of who has it: its own proclocks, and whose the
  * contender is for which it waits.
  *
- * lock_timeout at level 2 is ours to raise.  There the ensemble is asked, too, since who
- * has waited in vain wants to know for whom.  It costs little: of all who wait for a name
- * on a server one writer, or one group of readers, is at level 2.  The error is put off
- * for that by no more time than the wait has taken, and a second.
+ * It asks nobody: who has waited in vain for long has no time for that, and of others'
+ * sessions zk_contenders tells.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,13 +18,9 @@
 
 #include "miscadmin.h"
 
-#include "contenders.h"
-#include "json.h"
 #include "names.h"
 #include "semaphore_shared.h"
 #include "waiting.h"
-
-#define LONGEST_QUESTION_MS 1000
 
 /* For whom a backend waits, as far as its server knows. */
 typedef struct Blocker
@@ -124,6 +118,16 @@ describe_blocker(const Blocker *blocker)
 }
 
 static void
+add_context(ZkLockKind kind, ZkLockMode mode, const char *name, const Blocker *blocker)
+{
+	errcontext("while waiting for %s%s \"%s\"%s",
+			   !zklock_kinds[kind].modes	  ? ""
+				   : mode == ZKLOCK_EXCLUSIVE ? "exclusive "
+											  : "shared ",
+			   zklock_kinds[kind].name, zklock_plain_name(name), describe_blocker(blocker));
+}
+
+static void
 on_error(void *arg)
 {
 	const ZkProcLock *proclock = zklock_proclock(*(int32 *) arg);
@@ -131,12 +135,8 @@ on_error(void *arg)
 	Blocker blocker;
 
 	find_blocker(proclock, &blocker);
-	errcontext("while waiting for %s%s \"%s\"%s",
-			   !zklock_kinds[entry->kind].modes			? ""
-				   : proclock->mode == ZKLOCK_EXCLUSIVE ? "exclusive "
-														: "shared ",
-			   zklock_kinds[entry->kind].name, zklock_plain_name(entry->name),
-			   describe_blocker(&blocker));
+	add_context((ZkLockKind) entry->kind, (ZkLockMode) proclock->mode, entry->name,
+				&blocker);
 }
 
 void
@@ -161,83 +161,24 @@ zklock_waiting_end(const ZkWaiting *waiting)
  * ------------------------------------------------------------------------
  */
 
-/* A sentence: whose contender is it? */
-static const char *
-describe_owner(const ZkNode *node, const ZkOwner *owner)
-{
-	const ZkReportItem *item = owner != NULL ? &owner->item : NULL;
-	char *server = palloc((Size) node->datalen + 1);
-	const char *who;
-
-	if (!zklock_json_field(node->data, (size_t) node->datalen, "server", server))
-		return psprintf("A program that is not zklock has it, with token %lld.",
-						(long long) node->token);
-	server = zklock_display_bytes(server, (int) strlen(server), false);
-	who = psprintf("server \"%s\"", zklock_client_text(server, true));
-	if (item != NULL && item->state == ZKLOCK_REPORT_HELD && item->nsessions > 0)
-		return psprintf("Process %d of %s held it as of %s.", item->session[0].pid, who,
-						timestamptz_to_str(owner->as_of));
-	if (item != NULL && item->state != ZKLOCK_REPORT_WAITING)
-		return psprintf("It was in state \"%s\" on %s as of %s.",
-						zklock_report_state_name(item->state), who,
-						timestamptz_to_str(owner->as_of));
-	return psprintf("It is granted to %s, with token %lld.", who, (long long) node->token);
-}
-
-/* A sentence: who has the lock?  NULL if that is not found out in time, for somebody who
- * has waited for so many ms. */
-static const char *
-describe_holder(ZkLockKind kind, const char *name, int64 waited_ms)
-{
-	int64 until = zklock_clock() + Min(waited_ms, LONGEST_QUESTION_MS) * NS_PER_MS;
-	ZkContenders queue;
-	ZkMembers members;
-
-	/* ours may be before his, two at most */
-	zklock_contenders_ask(kind, name, ZKLOCK_NMODES + 1, until, &queue);
-	zklock_members_ask(until, &members);
-	for (int i = 0; i < queue.n && queue.holds[i]; i++)
-	{
-		ZkOwner owner;
-		bool known = zklock_members_owner(&members, kind, name, &queue, i, &owner);
-
-		if (queue.nodes[i].ephemeral_owner != members.session ||
-			(known && owner.item.nsessions > 0 && owner.item.session[0].pid != MyProcPid))
-			return describe_owner(&queue.nodes[i], known ? &owner : NULL);
-	}
-	return NULL;
-}
+static Blocker noted; /* who was in the way of the latest wait in vain */
+static ZkLockMode noted_mode;
 
 void
-zklock_waiting_raise_timeout(int32 index, int64 lock_timeout)
+zklock_waiting_note(int32 index)
 {
 	const ZkProcLock *proclock = zklock_proclock(index);
-	const ZkLockEntry *entry = zklock_entry(proclock->entry);
-	const char *holder;
 
-	/* the sleep on the entry is over; the question has one of its own */
-	ConditionVariableCancelSleep();
-	holder = describe_holder((ZkLockKind) entry->kind, entry->name, lock_timeout);
-	ereport(ERROR,
-			(errcode(ERRCODE_LOCK_NOT_AVAILABLE), errmsg(ZKLOCK_LOCK_TIMEOUT_MESSAGE),
-			 holder != NULL ? errdetail("%s", holder) : 0));
-}
-
-void
-zklock_waiting_raise_lock_timeout(void)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_LOCK_NOT_AVAILABLE), errmsg(ZKLOCK_LOCK_TIMEOUT_MESSAGE)));
+	noted_mode = (ZkLockMode) proclock->mode;
+	find_blocker(proclock, &noted);
 }
 
 void
 zklock_waiting_raise_over(ZkLockKind kind, const char *name, int64 timeout)
 {
-	const char *holder = timeout > 0 ? describe_holder(kind, name, timeout) : NULL;
-
 	ereport(ERROR,
 			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 			 errmsg("could not obtain %s \"%s\" within %lld ms", zklock_kinds[kind].held,
 					zklock_display_name(name), (long long) timeout),
-			 holder != NULL ? errdetail("%s", holder) : 0));
+			 timeout > 0 ? (add_context(kind, noted_mode, name, &noted), 0) : 0));
 }

@@ -21,19 +21,12 @@ typedef struct ZkWaiting
 extern void zklock_waiting_begin(ZkWaiting *waiting, int32 proclock);
 extern void zklock_waiting_end(const ZkWaiting *waiting);
 
-/*
- * The wait at level 2 has lasted for "lock_timeout" ms: raise 55P03 with a detail that
- * says who has the lock, if that can be found out soon.
- */
-pg_noreturn extern void zklock_waiting_raise_timeout(int32 proclock, int64 lock_timeout);
+/* It was in vain: remember for whom it was, for zklock_waiting_raise_over. */
+extern void zklock_waiting_note(int32 proclock);
 
-/* The same of a wait that was limited by its caller: 55P03, in our words. */
+/* A wait that was limited by its caller, and noted if it was one, is over: 55P03, in our
+ * words. */
 pg_noreturn extern void zklock_waiting_raise_over(ZkLockKind kind, const char *name,
 												  int64 timeout);
-
-/* A wait that is not for a lock (for room in the table, say) has lasted for lock_timeout:
- * 55P03, with PostgreSQL's own message. */
-pg_noreturn extern void zklock_waiting_raise_lock_timeout(void);
-#define ZKLOCK_LOCK_TIMEOUT_MESSAGE "canceling statement due to lock timeout"
 
 #endif /* ZKLOCK_WAITING_H */

@@ -1843,7 +1843,6 @@ annul(ZkMessage *reply)
 	ZkMessage lost = {.type = reply->type,
 					  .rc = ZCONNECTIONLOSS,
 					  .tag = reply->tag,
-					  .container = reply->container,
 					  .sent_at = reply->sent_at,
 					  .received_at = zklock_clock(),
 					  .failed_op = -1};
@@ -1852,6 +1851,13 @@ annul(ZkMessage *reply)
 	free(reply->data);
 	free(reply->children);
 	*reply = lost;
+}
+
+/* Does it answer a request? */
+static bool
+is_reply(const ZkMessage *message)
+{
+	return message->type >= ZKLOCK_MSG_CREATED && message->type <= ZKLOCK_MSG_UNWATCHED;
 }
 
 ZkMessage *
@@ -1882,7 +1888,7 @@ zklock_client_receive(ZkClient *client)
 	else if (message->type == ZKLOCK_MSG_DISCONNECTED ||
 			 message->type == ZKLOCK_MSG_EXPIRED || message->type == ZKLOCK_MSG_AUTH_FAILED)
 		client->up = false;
-	else if (zklock_is_reply(message) && !client->up)
+	else if (is_reply(message) && !client->up)
 		annul(message);
 	return message;
 }
@@ -2029,8 +2035,6 @@ zklock_client_create(ZkClient *client, const char *path, const char *data, int d
 	Sending sending =
 		request_begin(client, ZKLOCK_MSG_CREATED, tag, path, ZKLOCK_SEQUENCE_ROOM, 0);
 
-	if (sending.reply != NULL)
-		sending.reply->container = mode == ZKLOCK_CREATE_CONTAINER;
 	if (sending.request != NULL)
 		sending.rc = zoo_acreate2(client->zh, path, data, datalen, new_acl(client),
 								  create_flags(mode), create_completion, sending.request);

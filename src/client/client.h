@@ -68,7 +68,6 @@ typedef struct ZkMessage
 	ZkMessageType type;
 	int rc;				 /* replies: ZooKeeper's code */
 	ZkRequestTag tag;	 /* replies */
-	bool container;		 /* CREATED: that is what was to be made */
 	int64_t sent_at;	 /* replies: ns of CLOCK_BOOTTIME at the call.  CONNECTED: not
 						  * after the connection asked for its session */
 	int64_t received_at; /* all: ns of CLOCK_BOOTTIME in the callback */
@@ -197,13 +196,6 @@ extern int zklock_client_fd(ZkClient *client);
  */
 extern ZkMessage *zklock_client_receive(ZkClient *client);
 extern void zklock_client_free_message(ZkMessage *message);
-
-/* Does it answer a request? */
-static inline bool
-zklock_is_reply(const ZkMessage *message)
-{
-	return message->type >= ZKLOCK_MSG_CREATED && message->type <= ZKLOCK_MSG_UNWATCHED;
-}
 
 /* Is the connection up, as far as the library knows by now? */
 extern bool zklock_client_connected(ZkClient *client);

@@ -72,7 +72,7 @@ static ZkMembers *
 ask_members(Inquiry *inquiry)
 {
 	if (!inquiry->asked)
-		zklock_members_ask(0, &inquiry->members);
+		zklock_members_ask(&inquiry->members);
 	inquiry->asked = true;
 	return &inquiry->members;
 }
@@ -92,7 +92,7 @@ ask_queue(Inquiry *inquiry, ZkLockKind kind, const char *name)
 	known = palloc(sizeof(*known));
 	known->kind = kind;
 	strlcpy(known->name, name, sizeof(known->name));
-	zklock_contenders_ask(kind, name, 0, 0, &known->contenders);
+	zklock_contenders_ask(kind, name, &known->contenders);
 	inquiry->queues = lappend(inquiry->queues, known);
 	return &known->contenders;
 }
@@ -365,7 +365,7 @@ put_wait(ReturnSetInfo *rsinfo, const WaitRow *wait)
 
 	zklock_row_text(&row, "kind", zklock_kinds[wait->kind].name);
 	zklock_row_name(&row, "name", wait->name);
-	if (wait->kind != ZKLOCK_KIND_QUEUE)
+	if (zklock_kinds[wait->kind].held != NULL)
 		zklock_row_text(&row, "mode", zklock_modes[wait->mode]);
 	put_step(&row, "", &wait->waiter);
 	zklock_row_time(&row, "wait_start", wait->since);

@@ -175,7 +175,7 @@ zk_unlock_all(PG_FUNCTION_ARGS)
 	zklock_hold_end_void();
 	zklock_loss_acknowledge();
 	zklock_hold_each_session_scope(zklock_loss_tell);
-	ended = zklock_hold_end_all_session_scope(false);
+	ended = zklock_hold_end_all_session_scope(true);
 	PG_RETURN_INT32((int32) Min(ended, PG_INT32_MAX));
 }
 
@@ -232,7 +232,7 @@ prove_contender(ZkHeldLock *held)
 
 		if (contender->state != ZKLOCK_GRANTED || contender->mode != mode)
 			continue;
-		if (kind == ZKLOCK_KIND_SEMAPHORE)
+		if (zklock_kinds[kind].by_session)
 			zklock_format_permit(query.prefix, session.uuid_hi, contender->uuid,
 								 contender->permits);
 		else

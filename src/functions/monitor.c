@@ -455,11 +455,11 @@ zk_contenders(PG_FUNCTION_ARGS)
 	zklock_check_callable();
 	zklock_get_name(kind, PG_GETARG_TEXT_PP(0), name);
 	InitMaterializedSRF(fcinfo, 0);
-	zklock_contenders_ask(kind, name, 0, 0, &queue);
+	zklock_contenders_ask(kind, name, &queue);
 	zklock_session_read(&s);
 	members.session = s.id.id;
 	if (has_others(&queue, s.id.id))
-		zklock_members_ask(0, &members);
+		zklock_members_ask(&members);
 
 	for (int i = 0; i < queue.n; i++)
 	{
@@ -534,7 +534,7 @@ zk_lock_dirs(PG_FUNCTION_ARGS)
 			MemoryContext save = MemoryContextSwitchTo(context);
 			ZkContenders queue;
 
-			zklock_contenders_ask(kind, name, 0, 0, &queue);
+			zklock_contenders_ask(kind, name, &queue);
 			contenders = queue.n;
 			for (int j = 0; j < queue.n; j++)
 			{
@@ -569,7 +569,7 @@ describe_owner(ZkLockKind kind, const char *name, int64 token)
 	const ZkNode *node;
 	int i = 0;
 
-	zklock_contenders_ask(kind, name, 0, 0, &queue);
+	zklock_contenders_ask(kind, name, &queue);
 	while (i < queue.n && queue.nodes[i].token != token)
 		i++;
 	if (i == queue.n)
@@ -578,7 +578,7 @@ describe_owner(ZkLockKind kind, const char *name, int64 token)
 	initStringInfo(&buf);
 	appendStringInfo(&buf, "It was made with \"%s\"",
 					 zklock_display_bytes(node->data, node->datalen, node->data_cut));
-	zklock_members_ask(0, &members);
+	zklock_members_ask(&members);
 	if (zklock_members_owner(&members, kind, name, &queue, i, &owner))
 	{
 		const ZkReportItem *item = &owner.item;

@@ -5,19 +5,12 @@
  *
  * An event changes what is known; then decide() asks for what is missing.
  *
- * ZKLOCK_BARRIER_MUTANT, if defined, breaks a rule on purpose, for
- * test/sim/barrier_sim.c, which must find it out.
- *
  *-------------------------------------------------------------------------
  */
 #include "barrier_rules.h"
 
 #include <assert.h>
 #include <string.h>
-
-#ifndef ZKLOCK_BARRIER_MUTANT
-#define ZKLOCK_BARRIER_MUTANT 0
-#endif
 
 /* Attempts to make a directory that is gone when it is to be used. */
 #define MAX_ATTEMPTS 16
@@ -117,7 +110,7 @@ make_dir(Step *s)
 {
 	ZkBarrierAction action = {.type = ZKLOCK_BARRIER_MAKE_DIR};
 
-	action.attempt = ++s->b->attempts;
+	s->b->attempts++;
 	s->b->making = true;
 	s->send(s->arg, &action);
 }
@@ -209,7 +202,7 @@ decide(Step *s)
 			create(s, p);
 		else if (p->state == ZKLOCK_PARTY_THERE && leaves(p))
 			leave(s, p);
-		if (ZKLOCK_BARRIER_MUTANT != 7 && may_have_node(p) && p->list > b->lists)
+		if (may_have_node(p) && p->list > b->lists)
 			b->list_wanted = true;
 	}
 	/* without the record it is of no use */
@@ -244,8 +237,7 @@ on_connected(Step *s, bool fresh)
 	{
 		if (p->state == ZKLOCK_PARTY_CREATING || p->state == ZKLOCK_PARTY_DELETING)
 			p->state = ZKLOCK_PARTY_UNSETTLED;
-		if (ZKLOCK_BARRIER_MUTANT != 12)
-			p->list = b->lists + 1;
+		p->list = b->lists + 1;
 	}
 }
 
@@ -256,8 +248,7 @@ on_session_lost(Step *s)
 	foreach_party (p, s)
 	{
 		if (may_have_node(p))
-			p->state =
-				ZKLOCK_BARRIER_MUTANT == 4 ? ZKLOCK_PARTY_WANTED : ZKLOCK_PARTY_UNSETTLED;
+			p->state = ZKLOCK_PARTY_UNSETTLED;
 	}
 }
 
@@ -283,8 +274,6 @@ on_tick(Step *s)
 static bool
 is_complete(const ZkBarrier *b, const ZkParty *p)
 {
-	if (ZKLOCK_BARRIER_MUTANT == 5)
-		return true;
 	return b->life == p->life && b->newest >= p->round && b->oldest <= p->round + 1;
 }
 
@@ -421,11 +410,6 @@ on_deleted(Step *s, const ZkBarrierEvent *event)
 			break;
 		case ZKLOCK_RC_LOST:
 		case ZKLOCK_RC_NO_NODE:
-			if (ZKLOCK_BARRIER_MUTANT == 9)
-			{
-				end_party(p, ZKLOCK_PARTY_LEFT);
-				break;
-			}
 			/* it may be in a round: if so, the watch has fired */
 			p->state = ZKLOCK_PARTY_UNSETTLED;
 			p->list = s->b->lists + 1;
@@ -464,12 +448,9 @@ find_place(Step *s, ZkParty *p, const ZkBarrierEvent *event)
 		/* that session is not ours any more, and will end: begin anew */
 		p->state = ZKLOCK_PARTY_UNSETTLED;
 		p->list = b->lists + 1;
-		if (ZKLOCK_BARRIER_MUTANT == 11)
-			p->state = ZKLOCK_PARTY_WANTED;
-		else
-			delete_node(s, NULL, node);
+		delete_node(s, NULL, node);
 	}
-	else if (!b->list_proven && ZKLOCK_BARRIER_MUTANT != 10)
+	else if (!b->list_proven)
 	{
 		/* a leader that was deposed may hide it, and acknowledges no heartbeat */
 		p->state = ZKLOCK_PARTY_UNSETTLED;
@@ -505,7 +486,7 @@ judge(ZkParty *p, const ZkBarrierEvent *event)
 		if (first == NULL || event->nodes[i].sequence < first->sequence)
 			first = &event->nodes[i];
 	p->judged = true;
-	if (first != NULL && first->parties != p->parties && ZKLOCK_BARRIER_MUTANT != 14)
+	if (first != NULL && first->parties != p->parties)
 	{
 		p->reason = ZKLOCK_PARTY_NUMBERS;
 		p->other = first->parties;
@@ -539,8 +520,7 @@ try_open(Step *s, const ZkParty *p, const ZkBarrierEvent *event)
 
 	b->nmembers = 0;
 	for (int i = 0; i < event->nnodes; i++)
-		if ((event->nodes[i].parties == p->parties || ZKLOCK_BARRIER_MUTANT == 13) &&
-			counts(s, &event->nodes[i]))
+		if (event->nodes[i].parties == p->parties && counts(s, &event->nodes[i]))
 			add_member(b, &event->nodes[i], p->parties);
 	if (b->nmembers < p->parties)
 		return false;
@@ -569,7 +549,7 @@ on_listed(Step *s, const ZkBarrierEvent *event)
 		return;
 	}
 	/* it is not of the same moment as the record */
-	if (!b->known && ZKLOCK_BARRIER_MUTANT != 3)
+	if (!b->known)
 	{
 		b->list_wanted = true;
 		return;
@@ -619,8 +599,7 @@ on_opened(Step *s, const ZkBarrierEvent *event)
 				b->list_wanted |= p->state == ZKLOCK_PARTY_THERE;
 			break;
 		case ZKLOCK_RC_NO_NODE:
-			if (ZKLOCK_BARRIER_MUTANT != 6)
-				b->list_wanted = true;
+			b->list_wanted = true;
 			break;
 		case ZKLOCK_RC_LOST:
 			break;

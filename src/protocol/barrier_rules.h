@@ -145,8 +145,8 @@ typedef struct ZkBarrierEvent
 
 typedef enum ZkBarrierActionType
 {
-	ZKLOCK_BARRIER_MAKE_DIR, /* attempt */
-	ZKLOCK_BARRIER_READ_IT,	 /* with a watch; sync: after one */
+	ZKLOCK_BARRIER_MAKE_DIR,
+	ZKLOCK_BARRIER_READ_IT, /* with a watch; sync: after one */
 	ZKLOCK_BARRIER_LIST,
 	ZKLOCK_BARRIER_CREATE, /* party */
 	ZKLOCK_BARRIER_DELETE, /* node; party, if somebody waits for the reply */
@@ -156,7 +156,6 @@ typedef enum ZkBarrierActionType
 typedef struct ZkBarrierAction
 {
 	ZkBarrierActionType type;
-	int attempt;
 	bool sync;
 	const ZkParty *party;
 	const ZkPartyNode *nodes; /* DELETE: one */

@@ -33,9 +33,19 @@ const ZkKind zklock_kinds[ZKLOCK_NKINDS] = {
 		{
 			.name = "lock",
 			.held = "lock",
+			.thing = "lock",
+			.loss =
+				{
+					.when = "while {holder} held the lock",
+					.by_now = "another server may hold it by now",
+					.retry = "The transaction might succeed if retried.",
+					.ways = "Use SELECT zk_unlock({name}){times} to acknowledge the loss, or "
+							"SELECT zk_lock({name}, '{mode}', 'session') to acquire the lock "
+							"anew{once}.",
+				},
 			.namespaced = true,
 			.modes = true,
-			.level1 = true,
+			.unlocked = true,
 			.kept = true,
 			.shown = true,
 			.in_waits = true,
@@ -44,12 +54,30 @@ const ZkKind zklock_kinds[ZKLOCK_NKINDS] = {
 		{
 			.name = "election",
 			.held = "leadership of election",
+			.thing = "leadership",
+			.loss =
+				{
+					.when = "while the transaction required the leadership",
+					.by_now = "another server may lead by now",
+					.retry =
+						"Retry the transaction on the server that zk_leader({name}) names.",
+				},
 			.by_server = true,
 		},
 	[ZKLOCK_KIND_JOB] =
 		{
 			.name = "job",
 			.held = "job",
+			.thing = "job",
+			.loss =
+				{
+					.when = "during the run",
+					.by_now = "another server may run the job by now",
+					.retry = "Whoever calls next runs the job, if it is still due.",
+					.ways = "Use SELECT zk_run_end({name}) to acknowledge the loss. It records "
+							"that the run was lost, and whoever calls next runs the job.",
+					.never_warns = true,
+				},
 			.namespaced = true,
 			.in_waits = true,
 			.record = true,
@@ -59,9 +87,19 @@ const ZkKind zklock_kinds[ZKLOCK_NKINDS] = {
 		{
 			.name = "semaphore",
 			.held = "a permit of semaphore",
+			.thing = "permit",
+			.loss =
+				{
+					.when = "while the permit was held",
+					.by_now = "somebody else may have it by now",
+					.retry = "The transaction might succeed if retried.",
+					.ways = "Use SELECT zk_unlock({name}, 'semaphore'){times} to acknowledge "
+							"the loss, or SELECT zk_acquire({name}, {permits}, 'session') to "
+							"acquire a permit anew{once}.",
+				},
 			.namespaced = true,
 			.by_session = true,
-			.level1 = true,
+			.unlocked = true,
 			.kept = true,
 			.shown = true,
 			.in_waits = true,

@@ -53,10 +53,23 @@ typedef enum ZkLockKind
 	ZKLOCK_KIND_JOB,	   /* the same; see job_rules.h */
 	ZKLOCK_KIND_BARRIER,   /* no lock: names and a directory; see barrier_rules.h */
 	ZKLOCK_KIND_SEMAPHORE, /* exclusive only; see semaphore_rules.h */
-	ZKLOCK_KIND_QUEUE	   /* of work, and no lock: see queue_rules.h */
+	ZKLOCK_KIND_QUEUE,	   /* of work, and no lock: see queue_rules.h */
+	ZKLOCK_NKINDS
 } ZkLockKind;
 
-#define ZKLOCK_NKINDS 6
+/*
+ * What is said when something of a kind is lost.  The texts have these words in braces:
+ * {name}, as a literal of SQL; {mode} and {permits}, as held; {holder}, which is the
+ * transaction or this session; {times} and {once}, where there are several holds.
+ */
+typedef struct ZkKindLoss
+{
+	const char *when;	/* it happened */
+	const char *by_now; /* who may have it */
+	const char *retry;	/* the hint, if the transaction is to be done again ... */
+	const char *ways;	/* ... or if the session is to acknowledge it: by which calls */
+	bool never_warns;	/* it is an error, whatever zklock.on_loss says */
+} ZkKindLoss;
 
 /* What distinguishes a kind from others, wherever no more than that matters. */
 typedef struct ZkKind
@@ -65,14 +78,18 @@ typedef struct ZkKind
 	 * each other; with an "s", the directory under the root. */
 	const char *name;
 
-	/* What a session has of a name of it, and may lose.  NULL: nothing. */
+	/* What a session has of a name of it, and may lose, as it stands before the name; and
+	 * by itself.  NULL: nothing. */
 	const char *held;
+	const char *thing;
+	ZkKindLoss loss;
 
 	bool namespaced; /* zklock.namespace goes before its names */
 	bool modes;		 /* it can be had in shared mode, too */
 	bool by_server;	 /* the server has it, for all of its backends together */
 	bool by_session; /* each session has an entry and a contender of its own: a place */
-	bool level1;	 /* with it comes a lock of PostgreSQL's lock manager */
+	bool unlocked;	 /* by zk_unlock, and so by what takes advisory locks away; zk_token,
+					  * zk_contenders and others take its kind */
 	bool kept;		 /* a grant may stay when nobody has it */
 	bool shown;		 /* in zk_locks, and counted in zk_stat and zk_stat_locks */
 	bool in_waits;	 /* in zk_waits */

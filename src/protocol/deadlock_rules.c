@@ -3,37 +3,12 @@
  * deadlock_rules.c
  *	  Deadlocks that go through several servers.
  *
- * ZKLOCK_DEADLOCK_MUTANT, if defined, breaks a rule on purpose, for the test of the
- * simulator:
- *
- *	 1 ends a wait after the first reading
- *	 2 reads before what it has published is acknowledged
- *	 3 * publishes its clock as the stamp
- *	 4 * withdraws nothing before it looks again
- *	 5 takes the nearest contender in the way for the only one
- *	 6 does not see that who is in the way waits behind somebody
- *	 7 takes a write whose reply is lost for done
- *	 8 * looks once
- *	 9 does not follow waits for the end of a spent grant
- *	10 ends its own wait, whoever's turn it is
- *	11 gives an edge that has changed the number that it had
- *	12 takes a ring that was broken between two readings for the only one
- *	13 the same of a ring in which it is another's turn
- *	14 takes those of one server who ask for a permit for ones that share it
- *	15 * does not look from a permit that nobody but its own server's backends want
- *	16 takes a wait for one of several permits for one that needs all of them
- *	17 goes by the number of permits that the waiter itself names
- *
  *-------------------------------------------------------------------------
  */
 #include "deadlock_rules.h"
 
 #include <assert.h>
 #include <string.h>
-
-#ifndef ZKLOCK_DEADLOCK_MUTANT
-#define ZKLOCK_DEADLOCK_MUTANT 0
-#endif
 
 void
 zklock_deadlock_init(ZkDeadlock *d, uint64_t session, int64_t pause)
@@ -113,17 +88,6 @@ is_seen(const ZkOwnEdge *seen, int n, uint64_t key)
 	return false;
 }
 
-/* Mutant 11: what was there between the same two. */
-static uint64_t
-number_of_old(const ZkDeadlock *d, const ZkWaitEdge *edge, uint64_t number)
-{
-	for (int i = 0; i < d->nown; i++)
-		if (d->own[i].edge.grant == edge->grant &&
-			d->own[i].edge.contender == edge->contender)
-			return d->own[i].edge.number;
-	return number;
-}
-
 int
 zklock_deadlock_look(ZkDeadlock *d, const ZkOwnEdge *seen, int n, uint64_t numbers)
 {
@@ -142,13 +106,11 @@ zklock_deadlock_look(ZkDeadlock *d, const ZkOwnEdge *seen, int n, uint64_t numbe
 		}
 		if (d->nown == ZKLOCK_MAX_EDGES)
 			continue; /* there may be room at the next look */
-		if (ZKLOCK_DEADLOCK_MUTANT == 11)
-			number = number_of_old(d, &seen[i].edge, number);
 		own = &d->own[d->nown++];
 		*own = seen[i];
 		own->edge.number = number;
 		own->edge.stamp = 0;
-		own->again = ZKLOCK_DEADLOCK_MUTANT == 2;
+		own->again = false;
 		own->sent = false;
 		given++;
 	}
@@ -190,7 +152,7 @@ acknowledge(ZkDeadlock *d, int64_t zxid)
 		if (own->edge.stamp == 0)
 		{
 			own->edge.stamp = zxid;
-			own->again = ZKLOCK_DEADLOCK_MUTANT != 2;
+			own->again = true;
 		}
 	}
 }
@@ -201,24 +163,19 @@ zklock_deadlock_wrote(ZkDeadlock *d, ZkLockRc rc, int64_t zxid)
 	if (!d->writing)
 		return; /* of a connection before this one */
 	d->writing = false;
-	if (ZKLOCK_DEADLOCK_MUTANT == 7 && rc == ZKLOCK_RC_LOST)
-	{
-		rc = ZKLOCK_RC_OK;
-		zxid = 1;
-	}
 	switch (rc)
 	{
 		case ZKLOCK_RC_OK:
 			d->node = d->write == ZKLOCK_DO_DELETE ? ZKLOCK_NODE_NONE : ZKLOCK_NODE_THERE;
-			d->make = false;
+			d->made = false;
 			acknowledge(d, zxid);
 			return;
 		case ZKLOCK_RC_NO_NODE:
 			d->node = ZKLOCK_NODE_NONE;
 			/* made once, the directory is there, or its parent is missing: later */
-			if (d->write == ZKLOCK_DO_CREATE && d->make)
+			if (d->write == ZKLOCK_DO_CREATE && d->made)
 				break;
-			d->make = d->write == ZKLOCK_DO_CREATE;
+			d->made = d->write == ZKLOCK_DO_CREATE;
 			d->changed = d->write != ZKLOCK_DO_DELETE;
 			break;
 		case ZKLOCK_RC_EXISTS:
@@ -268,7 +225,7 @@ begin_search(ZkDeadlock *d)
 	{
 		const ZkOwnEdge *own = &d->own[i];
 
-		if (!own->again || (own->edge.stamp == 0 && ZKLOCK_DEADLOCK_MUTANT != 2))
+		if (!own->again || own->edge.stamp == 0)
 			continue;
 		d->active = true;
 		d->contender = own->edge.contender;
@@ -347,7 +304,7 @@ judge(ZkDeadlock *d)
 	if (!take_ring(d))
 		return false;
 	latest = &d->ring[d->nring - 1];
-	for (int i = 0; i < d->nring && ZKLOCK_DEADLOCK_MUTANT != 10; i++)
+	for (int i = 0; i < d->nring; i++)
 		if (is_later(&d->ring[i], latest))
 			latest = &d->ring[i];
 	if (latest != &d->ring[d->nring - 1])
@@ -366,20 +323,20 @@ conclude(ZkDeadlock *d, int64_t now)
 {
 	bool mine = d->closed && judge(d);
 
-	if (mine && !d->second && ZKLOCK_DEADLOCK_MUTANT != 1)
+	if (mine && !d->second)
 	{
 		d->second = true;
 		d->at_time = now + d->pause;
 		begin_reading(d);
 		return ZKLOCK_DO_NOTHING;
 	}
-	if (d->second && !mine && ZKLOCK_DEADLOCK_MUTANT != 12)
+	if (d->second && !mine)
 	{
 		/* the ring is broken; but there may be others, which it has hidden */
 		begin_first_reading(d);
 		return ZKLOCK_DO_NOTHING;
 	}
-	if (d->closed && !mine && !d->earlier && ZKLOCK_DEADLOCK_MUTANT != 13)
+	if (d->closed && !mine && !d->earlier)
 	{
 		/* the same of a ring in which it is another's turn */
 		d->earlier = true;
@@ -454,13 +411,6 @@ zklock_deadlock_next(ZkDeadlock *d, int64_t now)
 {
 	if (!d->connected)
 		return ZKLOCK_DO_NOTHING;
-	if (ZKLOCK_DEADLOCK_MUTANT == 2)
-	{
-		ZkDeadlockAct act = search_next(d, now);
-
-		if (act != ZKLOCK_DO_NOTHING || d->active)
-			return act;
-	}
 	if (d->changed && !d->writing)
 	{
 		ZkDeadlockAct act = write_next(d);
@@ -612,10 +562,6 @@ find_in_way(ZkDeadlock *d, const ZkLockChild *children, int n, int self)
 		if (!has_other(writes ? &all : &writers, child->uuid_hi))
 			continue;
 		add_in_way(d, child->uuid_hi, child->uuid_lo);
-		if (ZKLOCK_DEADLOCK_MUTANT == 5)
-			return;
-		if (ZKLOCK_DEADLOCK_MUTANT == 6)
-			continue;
 		add_session(&all, child->uuid_hi);
 		if (writes)
 			add_session(&writers, child->uuid_hi);
@@ -630,13 +576,12 @@ find_in_way(ZkDeadlock *d, const ZkLockChild *children, int n, int self)
 static void
 find_in_way_of_permit(ZkDeadlock *d, const ZkLockChild *children, int n, int self)
 {
-	bool alone = children[self].permits == 1 || ZKLOCK_DEADLOCK_MUTANT == 16;
+	bool alone = children[self].permits == 1;
 
 	for (int i = self + 1; i < n; i++)
 	{
-		alone |= children[i].permits == 1 && ZKLOCK_DEADLOCK_MUTANT != 17;
-		if (alone &&
-			(ZKLOCK_DEADLOCK_MUTANT != 14 || children[i].uuid_hi != children[self].uuid_hi))
+		alone |= children[i].permits == 1;
+		if (alone)
 			add_in_way(d, children[i].uuid_hi, children[i].uuid_lo);
 	}
 }
@@ -664,7 +609,7 @@ zklock_deadlock_listed(ZkDeadlock *d, uint32_t serial, ZkLockRc rc, ZkLockChild 
 			find_in_way_of_permit(d, children, n, i);
 		else if (!edge->joins)
 			find_in_way(d, children, n, i);
-		else if (ZKLOCK_DEADLOCK_MUTANT != 9)
+		else
 			add_in_way(d, session, edge->contender);
 		return;
 	}

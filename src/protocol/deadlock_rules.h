@@ -88,7 +88,7 @@ typedef struct ZkContenderId
 typedef enum ZkDeadlockAct
 {
 	ZKLOCK_DO_NOTHING,
-	ZKLOCK_DO_CREATE, /* the znode, with own[]; if "make" is set, its directory before */
+	ZKLOCK_DO_CREATE, /* the znode, with own[] */
 	ZKLOCK_DO_SET,	  /* the same, which is there */
 	ZKLOCK_DO_DELETE,
 	ZKLOCK_DO_SERVERS, /* list <root>/waits, behind a sync */
@@ -115,7 +115,7 @@ typedef struct ZkDeadlock
 	ZkNodeState node;
 	bool changed; /* since it was written */
 	bool writing;
-	bool make;
+	bool made;			 /* its directory was missing, and has been made */
 	ZkDeadlockAct write; /* that is out */
 
 	/* the search */

@@ -3,19 +3,6 @@
  * history.c
  *	  Is the ensemble's state a later one than all that this server has seen?
  *
- * ZKLOCK_HISTORY_MUTANT, if defined, breaks the rule on purpose, for the test of the
- * simulator: 1 does not look at the numbers of writes (BEHIND), 2 not at the member's
- * node (UNDONE), 3 not at sessions that expire too soon (TOO_SOON), 4 takes a raised
- * base for granted (RAISED), 5 a fallen one (FELL), 6 does not wait, 7 does not raise, 8
- * raises no further than what is sure to have been given, 9 starts without a wait that
- * was not over, 10 sets the base without comparing it, 11 takes no session's end for too
- * soon when its lease is over (both in the simulator, which does that), 12 looks at the
- * member's node no more once a connection is admitted, 13 starts with what the file says
- * after every crash, 14 goes by the file's ceiling although the memory knows, 15 believes
- * whatever memory it finds, 16 forgets with a crash of the server what a crash of the
- * machine before it left unknown.  Of a session that a crash left 17 forgets the member's
- * node, and 18 until when it was to live; 19 remembers a session that is to be closed.
- *
  *-------------------------------------------------------------------------
  */
 #include "history.h"
@@ -24,10 +11,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-
-#ifndef ZKLOCK_HISTORY_MUTANT
-#define ZKLOCK_HISTORY_MUTANT 0
-#endif
 
 #define NS_PER_MS INT64_C(1000000)
 
@@ -70,15 +53,13 @@ zklock_history_new_session(ZkHistory *history)
 ZkHistoryVerdict
 zklock_history_check(const ZkHistory *history, const ZkHistorySight *sight)
 {
-	if (sight->resumed && history->version >= 0 && sight->version <= history->version &&
-		ZKLOCK_HISTORY_MUTANT != 2)
+	if (sight->resumed && history->version >= 0 && sight->version <= history->version)
 		return ZKLOCK_HISTORY_UNDONE;
-	if (history->known && add(sight->base, sight->zxid) <= history->top &&
-		ZKLOCK_HISTORY_MUTANT != 1)
+	if (history->known && add(sight->base, sight->zxid) <= history->top)
 		return ZKLOCK_HISTORY_BEHIND;
-	if (sight->base < history->base && ZKLOCK_HISTORY_MUTANT != 5)
+	if (sight->base < history->base)
 		return ZKLOCK_HISTORY_FELL;
-	if (sight->base > history->base && ZKLOCK_HISTORY_MUTANT != 4)
+	if (sight->base > history->base)
 		return ZKLOCK_HISTORY_RAISED;
 	return ZKLOCK_HISTORY_GOOD;
 }
@@ -86,7 +67,7 @@ zklock_history_check(const ZkHistory *history, const ZkHistorySight *sight)
 ZkHistoryVerdict
 zklock_history_expired(const ZkHistory *history, int64_t told, int64_t lost_at)
 {
-	if (history->admitted && told < lost_at && ZKLOCK_HISTORY_MUTANT != 3)
+	if (history->admitted && told < lost_at)
 		return ZKLOCK_HISTORY_TOO_SOON;
 	return ZKLOCK_HISTORY_GOOD;
 }
@@ -108,7 +89,7 @@ zklock_history_wrote(ZkHistory *history, int32_t version)
 {
 	bool undone = version >= 0 && version <= history->version;
 
-	if (undone && ZKLOCK_HISTORY_MUTANT != 2 && ZKLOCK_HISTORY_MUTANT != 12)
+	if (undone)
 		return ZKLOCK_HISTORY_UNDONE;
 	history->version = version;
 	return ZKLOCK_HISTORY_GOOD;
@@ -137,8 +118,6 @@ void
 zklock_history_found(ZkHistory *history, int64_t now, int64_t wait)
 {
 	assert(wait > 0);
-	if (ZKLOCK_HISTORY_MUTANT == 6)
-		wait = 0;
 	history->found = true;
 	history->mended = false;
 	history->wait = wait;
@@ -150,7 +129,7 @@ void
 zklock_history_extend(ZkHistory *history, int64_t wait)
 {
 	assert(history->found);
-	if (wait <= history->wait || ZKLOCK_HISTORY_MUTANT == 6)
+	if (wait <= history->wait)
 		return;
 	history->until += wait - history->wait;
 	history->wait = wait;
@@ -159,12 +138,9 @@ zklock_history_extend(ZkHistory *history, int64_t wait)
 int64_t
 zklock_history_raise(const ZkHistory *history, int64_t base, int64_t zxid)
 {
-	int64_t most = ZKLOCK_HISTORY_MUTANT == 8 ? history->top
-											  : larger(history->top, history->forgotten);
+	int64_t most = larger(history->top, history->forgotten);
 	int64_t raised = larger(base, history->base);
 
-	if (ZKLOCK_HISTORY_MUTANT == 7)
-		return base;
 	if (add(raised, zxid) >= most)
 		return raised;
 	return larger(raised, add(history->top, ZKLOCK_HISTORY_MARGIN) - zxid);
@@ -327,7 +303,7 @@ zklock_history_parse(ZkHistory *history, const char *text, size_t len, int64_t n
 	history->top = top;
 	history->ceiling = history->forgotten = ceiling;
 	history->memory = memory;
-	if (wait_ms > 0 && ZKLOCK_HISTORY_MUTANT != 9)
+	if (wait_ms > 0)
 	{
 		zklock_history_found(history, now, larger(wait_ms * NS_PER_MS, wait));
 		history->mended = mended != 0;
@@ -342,12 +318,11 @@ zklock_history_parse(ZkHistory *history, const char *text, size_t len, int64_t n
 bool
 zklock_history_remember(ZkHistory *history, const ZkHistoryMemory *memory)
 {
-	if (history->known && ZKLOCK_HISTORY_MUTANT != 13)
+	if (history->known)
 		history->top = larger(history->top, memory->top);
-	if (memory->id == 0 || (memory->id != history->memory && ZKLOCK_HISTORY_MUTANT != 15))
+	if (memory->id == 0 || memory->id != history->memory)
 		return false;
-	if (ZKLOCK_HISTORY_MUTANT != 14)
-		history->forgotten = ZKLOCK_HISTORY_MUTANT == 16 ? 0 : memory->forgotten;
+	history->forgotten = memory->forgotten;
 	return true;
 }
 
@@ -363,8 +338,6 @@ zklock_history_note(const ZkHistory *history, ZkHistoryMemory *memory, int64_t s
 					int64_t lost_at)
 {
 	memory->top = history->top;
-	if (ZKLOCK_HISTORY_MUTANT == 19 && session == 0)
-		return;
 	memory->session = history->admitted ? session : 0;
 	memory->lost_at = lost_at;
 	memory->version = history->version;
@@ -375,7 +348,7 @@ zklock_history_resume(ZkHistory *history, const ZkHistoryMemory *memory, int64_t
 {
 	if (memory->session != session || history->found)
 		return false;
-	history->version = ZKLOCK_HISTORY_MUTANT == 17 ? -1 : memory->version;
-	history->admitted = ZKLOCK_HISTORY_MUTANT != 18;
+	history->version = memory->version;
+	history->admitted = true;
 	return true;
 }

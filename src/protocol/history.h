@@ -39,8 +39,7 @@
  * An ensemble that forgets nothing can say that, too, if our server did not pass on in
  * time that it heard us (lease.h): then we wait for nothing.  To wait only if the lease
  * is good would be too little: it is over 9/16 of the timeout after the newest write,
- * when that of another server, which has written a little later, is not (sim: history
- * mutant 11).
+ * when that of another server, which has written a little later, is not.
  *
  * What follows is one for all.  Our session is given up with all that hangs on it, and
  * nothing is granted or believed here for a whole session timeout, after which nobody
@@ -56,14 +55,14 @@
  * has noted all that was granted since the file was written, nothing is forgotten, and the
  * REACH does not count.  It has if the file names it: each memory has an id, and a server
  * that begins a new one writes the file before it grants anything.  So a data directory
- * that was used on another machine meanwhile names another memory (sim: history mutant 15).
+ * that was used on another machine meanwhile names another memory.
  *
  * A crash also leaves the session, which the next run closes (sessionfile.h).  The memory
  * has what the session would have told: our node's version, and until when the session was
  * to live.  So the next run resumes the session and looks at UNDONE and TOO_SOON, before it
- * closes the session and opens one of its own (sim: history mutants 17 and 18).  A run that
- * closes its session on purpose takes the session out of the memory first, or the next run
- * would take its end for too soon (sim: history mutant 19).
+ * closes the session and opens one of its own.  A run that closes its session on purpose
+ * takes the session out of the memory first, or the next run would take its end for too
+ * soon.
  *
  *-------------------------------------------------------------------------
  */

@@ -3,70 +3,11 @@
  * job_rules.c
  *	  Who runs a job, and what became of it: the record of a job's runs.
  *
- * ZKLOCK_JOB_MUTANT, if defined, breaks a rule on purpose, for the test of the simulator:
- *
- *	 1 writes only what it runs, not that a run is lost
- *	 2 writes without comparing versions (in the simulator, as those marked * are)
- *	 3 goes on to COMMITTING though the run was taken over
- *	 4 takes a run in COMMITTING for one that did not commit, without a doubt
- *	 5 does not count a skipped slot as done
- *	 6 counts a lost run as a failure
- *	 7 begins to count failures anew with each run
- *	 8 takes each call with "every" for one of a new slot
- *	 9 does not go by what the own table says
- *	10 takes the slot that was settled last for the latest one done
- *	11 does not settle runs that were taken over
- *	12 forgets that a slot was reset as soon as a run from before is settled
- *	13 * does not look at the lease again when COMMITTING is acknowledged
- *	14 * reads without an acknowledged write before
- *	15 * takes a write whose reply is lost for done
- *	16 does not see that somebody has had the lock later
- *	17 runs a slot that equals the last one done
- *	18 * writes with a version that was seen in another session
- *	19 * says DONE before the commit
- *	20 * lets go of the lock before the end is recorded
- *	21 leaves a slot out that begins soon after a run
- *	22 commits though the slot was done meanwhile
- *	23 * settles a run whose transaction goes on
- *	24 stays at a slot that was reset and has failed again
- *	25 gives numbers again when the job was forgotten
- *	26 takes a command that commits by itself for lost without a doubt
- *	27 does not count a failure that is recorded late
- *	28 does not give a slot that is reset its attempts back
- *	29 leaves a slot reset when it was done
- *	30 takes a slot that was skipped for one that was not done, when it is settled
- *	31 takes a run over, as not done, when a slot is reset
- *	32 counts runs in the tables that are forgotten
- *	33 counts runs that are forgotten when they are settled
- *	34 does not forget the runs at a slot ahead of the clock when that is reset
- *	35 takes a slot ahead of the clock for the one that is reset
- *	36 goes by tokens alone to tell which runs are forgotten
- *	37 goes by numbers alone, likewise
- *	38 takes the newest run that it knows for the newest one
- *	39 takes the word of a server's copy for its own
- *	40 * decides, or forgets, in another session than that of the lock
- *	41 takes the slot last done for the one that is to be reset, though one has failed
- *	42 takes a call just before a slot for one of the slot before
- *	43 runs a slot that was reset before the present one
- *	44 * lets go of the lock when the backend of a run that commits ends without a word
- *	45 closes the session of the server's life before without having settled its run
- *	46 drops a slot that was reset when another one is
- *	47 drops the earliest slot that was reset when there is no room for one more
- *	48 takes a slot that has failed for done when a later one is
- *	49 leaves the present slot out when another one is reset and one ahead is done
- *	50 runs the present slot again then though it is done
- *	51 leaves a slot reset that is ahead of the clock
- *	52 resets a slot for a failure since which it was done
- *
  *-------------------------------------------------------------------------
  */
 #include "job_rules.h"
 
 #include <string.h>
-
-#ifndef ZKLOCK_JOB_MUTANT
-#define ZKLOCK_JOB_MUTANT 0
-#endif
 
 void
 zklock_job_init(ZkJob *job)
@@ -189,10 +130,6 @@ counts(const ZkJob *job, ZkJobId id)
 
 	if (last.token == ZKLOCK_JOB_NEVER)
 		return false;
-	if (ZKLOCK_JOB_MUTANT == 36)
-		return id.token > last.token;
-	if (ZKLOCK_JOB_MUTANT == 37)
-		return id.number > last.number;
 	return id.token > last.token || (id.token == last.token && id.number > last.number);
 }
 
@@ -208,7 +145,7 @@ failures(const ZkJob *job, int64_t slot)
 bool
 zklock_job_counts(const ZkJob *job, ZkJobId id)
 {
-	return counts(job, id) || ZKLOCK_JOB_MUTANT == 32;
+	return counts(job, id);
 }
 
 static bool
@@ -230,10 +167,8 @@ zklock_job_open(const ZkJob *job, const ZkJobServer *server, int from)
 bool
 zklock_job_is_own(const ZkJobRun *run, const ZkJobServer *server)
 {
-	return (run->server == server->system && run->database == server->database &&
-			run->timeline == server->timeline &&
-			strcmp(run->server_name, server->name) == 0) ||
-		ZKLOCK_JOB_MUTANT == 39;
+	return run->server == server->system && run->database == server->database &&
+		run->timeline == server->timeline && strcmp(run->server_name, server->name) == 0;
 }
 
 bool
@@ -242,8 +177,7 @@ zklock_job_left(const ZkJob *job, const ZkJobServer *server)
 	const ZkJobRun *run = &job->run[0];
 
 	return job->nruns > 0 && run->state == ZKLOCK_JOB_COMMITTING &&
-		run->server == server->system && strcmp(run->server_name, server->name) == 0 &&
-		ZKLOCK_JOB_MUTANT != 45;
+		run->server == server->system && strcmp(run->server_name, server->name) == 0;
 }
 
 /* Where the slot is, or is to be, among those that are due again. */
@@ -291,11 +225,9 @@ add_reset(ZkJob *job, int64_t slot)
 static void
 count_as_done(ZkJob *job, const ZkJobRun *run)
 {
-	if ((run->slot > job->last_done || ZKLOCK_JOB_MUTANT == 10) &&
-		(counts(job, run->id) || ZKLOCK_JOB_MUTANT == 33))
+	if (run->slot > job->last_done && counts(job, run->id))
 		job->last_done = run->slot;
-	if (zklock_job_is_reset(job, run->slot) && ZKLOCK_JOB_MUTANT != 29 &&
-		(!run->reset || ZKLOCK_JOB_MUTANT == 12))
+	if (zklock_job_is_reset(job, run->slot) && !run->reset)
 		drop_reset(job, find_reset(job, run->slot));
 }
 
@@ -305,7 +237,7 @@ count_failure(ZkJob *job, int i)
 {
 	if (job->run[i].reset)
 		return;
-	for (int j = i; j >= (ZKLOCK_JOB_MUTANT == 27 ? i : 0); j--)
+	for (int j = i; j >= 0; j--)
 		if (job->run[j].slot == job->run[i].slot && job->run[j].failures < INT32_MAX - 1)
 			job->run[j].failures++;
 }
@@ -322,22 +254,19 @@ take_over(ZkJob *job, bool skip, int64_t now)
 	if (run->state == ZKLOCK_JOB_RUNNING)
 	{
 		run->state = ZKLOCK_JOB_LOST;
-		run->doubt = run->begun && ZKLOCK_JOB_MUTANT != 26;
-		if (ZKLOCK_JOB_MUTANT == 6)
-			count_failure(job, 0);
+		run->doubt = run->begun;
 	}
 	else if (run->state == ZKLOCK_JOB_COMMITTING)
 	{
-		run->state = skip && ZKLOCK_JOB_MUTANT != 4 ? ZKLOCK_JOB_SKIPPED : ZKLOCK_JOB_LOST;
-		run->doubt = ZKLOCK_JOB_MUTANT != 4;
-		if (run->state == ZKLOCK_JOB_SKIPPED && ZKLOCK_JOB_MUTANT != 5)
+		run->state = skip ? ZKLOCK_JOB_SKIPPED : ZKLOCK_JOB_LOST;
+		run->doubt = true;
+		if (run->state == ZKLOCK_JOB_SKIPPED)
 			count_as_done(job, run);
 	}
 	else
 		return;
 	run->end = now;
-	if (run->state == ZKLOCK_JOB_SKIPPED || run->doubt || ZKLOCK_JOB_MUTANT != 1)
-		job->changed = true;
+	job->changed = true;
 }
 
 /* ------------------------------------------------------------------------
@@ -349,8 +278,6 @@ take_over(ZkJob *job, bool skip, int64_t now)
 static int64_t
 early(int64_t every)
 {
-	if (ZKLOCK_JOB_MUTANT == 42)
-		return 0;
 	return every / 20 < ZKLOCK_JOB_EARLY ? every / 20 : ZKLOCK_JOB_EARLY;
 }
 
@@ -366,7 +293,7 @@ bin(int64_t every, int64_t origin, int64_t time)
 int64_t
 zklock_job_slot(int64_t every, int64_t origin, int64_t now)
 {
-	int64_t slot = ZKLOCK_JOB_MUTANT == 8 ? now : bin(every, origin, now + early(every));
+	int64_t slot = bin(every, origin, now + early(every));
 
 	/* "every" may be what others wrote */
 	return slot < ZKLOCK_JOB_TIME_MIN ? ZKLOCK_JOB_TIME_MIN : slot;
@@ -385,15 +312,10 @@ find_due(const ZkJob *job, const ZkJobCall *call, int64_t now, int64_t *slot)
 	bool goes_first;
 
 	*slot = call->every > 0 ? zklock_job_slot(call->every, call->origin, now) : call->slot;
-	if (ZKLOCK_JOB_MUTANT == 21 && call->every > 0 && job->nruns > 0 &&
-		job->run[0].state == ZKLOCK_JOB_DONE && now - job->run[0].start < call->every / 2)
-		return false;
-	due = *slot > job->last_done || zklock_job_is_reset(job, *slot) ||
-		(ZKLOCK_JOB_MUTANT == 17 && *slot == job->last_done);
-	goes_first = due && failures(job, *slot) < call->attempts && ZKLOCK_JOB_MUTANT != 43;
+	due = *slot > job->last_done || zklock_job_is_reset(job, *slot);
+	goes_first = due && failures(job, *slot) < call->attempts;
 	for (int i = 0; call->every > 0 && i < job->resets.n; i++)
-		if ((!goes_first && failures(job, job->resets.slot[i]) < call->attempts) ||
-			ZKLOCK_JOB_MUTANT == 24)
+		if (!goes_first && failures(job, job->resets.slot[i]) < call->attempts)
 		{
 			*slot = job->resets.slot[i];
 			return true;
@@ -428,8 +350,7 @@ begin_run(ZkJob *job, const ZkJobCall *call, int64_t slot, int64_t now)
 	if (before >= 0)
 	{
 		run.attempt = job->run[before].attempt + 1;
-		if (ZKLOCK_JOB_MUTANT != 7)
-			run.failures = failures(job, slot);
+		run.failures = failures(job, slot);
 	}
 	if (len > ZKLOCK_NAME_MAX)
 		len = ZKLOCK_NAME_MAX;
@@ -447,7 +368,7 @@ zklock_job_decide(ZkJob *job, const ZkJobCall *call, int64_t now)
 {
 	ZkJobDecision decision = {.verdict = ZKLOCK_JOB_NO_HOLDER, .run = -1};
 
-	if (is_late(job, call->token) && ZKLOCK_JOB_MUTANT != 16)
+	if (is_late(job, call->token))
 		return decision;
 	if (job->forgotten.token == ZKLOCK_JOB_NEVER)
 	{
@@ -455,7 +376,7 @@ zklock_job_decide(ZkJob *job, const ZkJobCall *call, int64_t now)
 		job->changed = true;
 	}
 	take_over(job, call->skip, now);
-	if (call->own_done > job->last_done && ZKLOCK_JOB_MUTANT != 9)
+	if (call->own_done > job->last_done)
 	{
 		job->last_done = call->own_done;
 		job->changed = true;
@@ -515,10 +436,9 @@ zklock_job_commit(ZkJob *job, ZkJobId id, uint64_t xid)
 	if (i < 0)
 		return ZKLOCK_JOB_ABORT;
 	run = &job->run[i];
-	if (run->end != ZKLOCK_JOB_NEVER && ZKLOCK_JOB_MUTANT != 3)
+	if (run->end != ZKLOCK_JOB_NEVER)
 		return ZKLOCK_JOB_ABORT;
-	if (run->slot <= job->last_done && !zklock_job_is_reset(job, run->slot) &&
-		ZKLOCK_JOB_MUTANT != 22)
+	if (run->slot <= job->last_done && !zklock_job_is_reset(job, run->slot))
 		return ZKLOCK_JOB_DONE_BY_OTHERS;
 	if (run->state == ZKLOCK_JOB_COMMITTING)
 		return ZKLOCK_JOB_COMMIT;
@@ -556,11 +476,8 @@ zklock_job_finish(ZkJob *job, ZkJobId id, ZkJobState end, const char *error, int
 	if (run->state == ZKLOCK_JOB_DONE || run->state == ZKLOCK_JOB_FAILED ||
 		(!goes_on && !run->doubt && end == ZKLOCK_JOB_LOST))
 		return;
-	if (!goes_on && ZKLOCK_JOB_MUTANT == 11)
-		return;
 	/* A slot that was skipped stays so, if nothing was committed for it. */
-	if (run->state != ZKLOCK_JOB_SKIPPED || end == ZKLOCK_JOB_DONE ||
-		ZKLOCK_JOB_MUTANT == 30)
+	if (run->state != ZKLOCK_JOB_SKIPPED || end == ZKLOCK_JOB_DONE)
 		run->state = end;
 	else if (!run->doubt)
 		return;
@@ -637,8 +554,7 @@ find_failed(const ZkJob *job)
 		const ZkJobRun *run = &job->run[i];
 
 		if (run->failures > 0 && run->slot > newest && counts(job, run->id) &&
-			!is_done(job, run->slot) &&
-			(run->slot > job->last_done || ZKLOCK_JOB_MUTANT != 48))
+			!is_done(job, run->slot))
 			newest = run->slot;
 	}
 	return newest;
@@ -651,7 +567,7 @@ find_failed(const ZkJob *job)
 static int64_t
 find_meant(const ZkJob *job, int64_t now)
 {
-	int64_t failed = ZKLOCK_JOB_MUTANT == 41 ? ZKLOCK_JOB_NEVER : find_failed(job);
+	int64_t failed = find_failed(job);
 
 	if (is_ahead(job, now))
 		return zklock_job_slot(job->every, job->origin, now);
@@ -668,10 +584,6 @@ add_resets(ZkJob *job, int64_t slot, int64_t other)
 
 	if (other != slot && !zklock_job_is_reset(job, other))
 		more++;
-	if (ZKLOCK_JOB_MUTANT == 46)
-		job->resets.n = 0;
-	while (ZKLOCK_JOB_MUTANT == 47 && job->resets.n + more > ZKLOCK_JOB_RESETS)
-		drop_reset(job, 0);
 	if (job->resets.n + more > ZKLOCK_JOB_RESETS)
 		return false;
 	add_reset(job, slot);
@@ -685,11 +597,7 @@ static void
 forget_ahead(ZkJob *job, int64_t present)
 {
 	job->last_done = present;
-	if (ZKLOCK_JOB_MUTANT != 34)
-		job->forgotten = (ZkJobId){.token = ZKLOCK_JOB_MUTANT == 38 && job->nruns > 0
-									   ? job->run[0].id.token
-									   : ZKLOCK_JOB_NEVER,
-								   .number = job->count};
+	job->forgotten = (ZkJobId){.token = ZKLOCK_JOB_NEVER, .number = job->count};
 }
 
 /* Is it done, or being run, since this attempt of it? */
@@ -700,7 +608,7 @@ is_run_since(const ZkJob *job, int64_t slot, int attempt)
 					  STATE(ZKLOCK_JOB_RUNNING) | STATE(ZKLOCK_JOB_COMMITTING) |
 						  STATE(ZKLOCK_JOB_DONE) | STATE(ZKLOCK_JOB_SKIPPED));
 
-	return i >= 0 && job->run[i].attempt > attempt && ZKLOCK_JOB_MUTANT != 52;
+	return i >= 0 && job->run[i].attempt > attempt;
 }
 
 ZkJobReset
@@ -722,25 +630,20 @@ zklock_job_reset(ZkJob *job, int64_t *slot, int attempt, int64_t now)
 	if (job->every > 0)
 	{
 		present = zklock_job_slot(job->every, job->origin, now);
-		if (*slot > now + early(job->every) && ZKLOCK_JOB_MUTANT != 35)
+		if (*slot > now + early(job->every))
 			*slot = present;
 		/* those are due when they come, as nothing there counts as done */
-		while (job->resets.n > 0 && ZKLOCK_JOB_MUTANT != 51 &&
+		while (job->resets.n > 0 &&
 			   job->resets.slot[job->resets.n - 1] > now + early(job->every))
 			drop_reset(job, job->resets.n - 1);
 	}
-	other = ahead && ZKLOCK_JOB_MUTANT != 49 &&
-			(!is_done(job, present) || ZKLOCK_JOB_MUTANT == 50)
-		? present
-		: *slot;
-	if (ZKLOCK_JOB_MUTANT == 31)
-		take_over(job, false, *slot);
+	other = ahead && !is_done(job, present) ? present : *slot;
 	if (!add_resets(job, *slot, other))
 		return ZKLOCK_JOB_FULL;
 	if (ahead)
 		forget_ahead(job, present);
 	for (int i = 0; i < job->nruns; i++)
-		if (job->run[i].slot == *slot && ZKLOCK_JOB_MUTANT != 28)
+		if (job->run[i].slot == *slot)
 		{
 			job->run[i].reset = true;
 			job->run[i].failures = 0;
@@ -758,7 +661,7 @@ zklock_job_forget(ZkJob *job, int64_t token)
 		return false;
 	zklock_job_init(job);
 	/* so that no run is like one before */
-	job->count = ZKLOCK_JOB_MUTANT == 25 ? 0 : count;
+	job->count = count;
 	job->forgotten = (ZkJobId){.token = token, .number = job->count};
 	job->changed = true;
 	return true;

@@ -32,8 +32,8 @@
  * who knows the record and its version from his own last write.  A version is good in the
  * session that it was seen in, and a write that compares it is sent in that one or not at
  * all: should the ensemble go back (history.h), versions begin again, but no session lives
- * on (sim: job mutant 18).  For the same reason a job's znode is never deleted: a job that
- * is forgotten has an empty record, and one without data is new.
+ * on.  For the same reason a job's znode is never deleted: a job that is forgotten has an
+ * empty record, and one without data is new.
  *
  * A run, step by step:
  *

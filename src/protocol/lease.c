@@ -3,15 +3,6 @@
  * lease.c
  *	  Until when this server may believe in its grants.
  *
- * ZKLOCK_LEASE_MUTANT, if defined, breaks the rule on purpose, for the test of
- * the simulator: 1 counts from the receipt of the proof, 2 takes reads for
- * writes (in the simulator heartbeats are reads, then), 3 is content with one
- * write, 4 with two and 3/4 of the timeout, 5 lets the timeout grow (4 and 5 were
- * the rule until the simulator broke them), 6 leaves no time for a second round
- * of pings.  Of a connection 7 counts from the answer, 8 asks for no write, 9 for one
- * though the lease had lapsed, 10 for one even then, but after a pause.  (With 11 the
- * simulator's learners answer for the leader.)
- *
  *-------------------------------------------------------------------------
  */
 #include "lease.h"
@@ -19,19 +10,9 @@
 #include <assert.h>
 #include <string.h>
 
-#ifndef ZKLOCK_LEASE_MUTANT
-#define ZKLOCK_LEASE_MUTANT 0
-#endif
-
 /* How long after the acknowledgement of the write, and then of each witness, the
  * next witness is sent at the earliest: parts of the timeout. */
-#if ZKLOCK_LEASE_MUTANT == 4
-static const int gap[] = {4};
-#elif ZKLOCK_LEASE_MUTANT == 6
-static const int gap[] = {8, 16};
-#else
 static const int gap[] = {8, 8, 16};
-#endif
 #define WITNESSES ((int) (sizeof(gap) / sizeof(gap[0])))
 
 #ifndef NDEBUG
@@ -75,22 +56,18 @@ void
 zklock_lease_new_connection(ZkLease *lease, int64_t timeout, int64_t asked, int64_t answered)
 {
 	ZkLeaseWrite *m = &lease->write[0];
-	bool good = answered < zklock_lease_end(lease) || ZKLOCK_LEASE_MUTANT == 9;
+	bool good = answered < zklock_lease_end(lease);
 
 	assert(timeout > 0 && asked <= answered);
 	/* a shorter timeout binds at once what was proven under a longer one */
-	if (timeout < lease->timeout || ZKLOCK_LEASE_MUTANT == 5)
+	if (timeout < lease->timeout)
 		lease->timeout = timeout;
 
 	/* revalidation is a touch, and needs no rounds of pings */
-	m->sent = ZKLOCK_LEASE_MUTANT == 7 ? answered : asked;
-	m->witnesses = good || ZKLOCK_LEASE_MUTANT == 10 ? WITNESSES - 1 : WITNESSES - 2;
+	m->sent = asked;
+	m->witnesses = good ? WITNESSES - 1 : WITNESSES - 2;
 	m->next = good ? answered : answered + lease->timeout / gap[WITNESSES - 1];
 	lease->nwrites = 1;
-#if ZKLOCK_LEASE_MUTANT == 8
-	lease->proven = asked;
-	lease->last_write = asked;
-#endif
 }
 
 void
@@ -101,9 +78,6 @@ zklock_lease_write(ZkLease *lease, int64_t sent, int64_t acknowledged)
 	assert(sent <= acknowledged);
 	if (lease->timeout == 0)
 		return;
-#if ZKLOCK_LEASE_MUTANT == 3
-	lease->proven = sent;
-#endif
 	if (sent > lease->last_write)
 		lease->last_write = sent;
 
@@ -124,9 +98,6 @@ zklock_lease_write(ZkLease *lease, int64_t sent, int64_t acknowledged)
 	{
 		if (lease->write[proven - 1].sent > lease->proven)
 			lease->proven = lease->write[proven - 1].sent;
-#if ZKLOCK_LEASE_MUTANT == 1
-		lease->proven = acknowledged;
-#endif
 		lease->nwrites -= proven;
 		memmove(lease->write, lease->write + proven,
 				sizeof(ZkLeaseWrite) * (size_t) lease->nwrites);
@@ -159,11 +130,7 @@ zklock_lease_end(const ZkLease *lease)
 {
 	if (lease->proven == 0)
 		return 0;
-#if ZKLOCK_LEASE_MUTANT == 4
-	return lease->proven + lease->timeout / 4 * 3;
-#else
 	return lease->proven + lease->timeout / 8 * 7;
-#endif
 }
 
 int64_t

@@ -22,9 +22,6 @@
  * one of its name: ours is what our session has made, in the transaction that is the
  * token.
  *
- * ZKLOCK_MUTANT, if defined, breaks one rule on purpose.  The test of the
- * simulator builds such mutants and expects each to be found out.
- *
  *-------------------------------------------------------------------------
  */
 #include "protocol.h"
@@ -32,13 +29,6 @@
 
 #include <assert.h>
 #include <string.h>
-
-#ifndef ZKLOCK_MUTANT
-#define ZKLOCK_MUTANT 0
-#endif
-#ifndef ZKLOCK_SEMAPHORE_MUTANT /* for semaphore_sim */
-#define ZKLOCK_SEMAPHORE_MUTANT 0
-#endif
 
 /* Creates in a row that may meet no directory before we give up. */
 #define MAX_ATTEMPTS	 16
@@ -290,10 +280,6 @@ is_needed(const ZkLockQueue *queue, const ZkContender *c)
 {
 	uint64_t set = queue->set[c->mode];
 
-	if ((ZKLOCK_MUTANT == 16 || ZKLOCK_MUTANT == 19) && c->state == ZKLOCK_GRANTED)
-		set = 0;
-	if (ZKLOCK_MUTANT == 20 && c->set != 0)
-		set = 0;
 	return queue->needed[c->mode] && (set == 0 || c->set == set);
 }
 
@@ -398,7 +384,7 @@ forget_connection(ZkLockQueue *queue)
 static void
 on_joined(ZkLockQueue *queue, ZkContender *c, bool asks, ZkLockActions *actions)
 {
-	if (asks && ZKLOCK_MUTANT != 12)
+	if (asks)
 	{
 		c->blocker = 0;
 		c->list_needed = 0;
@@ -463,9 +449,6 @@ on_jointly(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 
 		if (c->state == ZKLOCK_FREE)
 			vacant = c;
-		if ((ZKLOCK_MUTANT == 16 || ZKLOCK_MUTANT == 19) && c->state == ZKLOCK_GRANTED &&
-			c->mode == mode && c->set != queue->set[mode])
-			return;
 		if (!is_active(c) || c->mode != mode || c->set != queue->set[mode])
 			continue;
 		if (c->state == ZKLOCK_READY)
@@ -494,8 +477,6 @@ on_remove(ZkLockQueue *queue, ZkContender *c, ZkLockActions *actions)
 		return;
 	revoke(queue, c, actions);
 	set_state(c, ZKLOCK_DELETING);
-	if (ZKLOCK_MUTANT == 24)
-		set_free(c);
 }
 
 static void
@@ -564,9 +545,7 @@ on_resumed(ZkLockQueue *queue, ZkLockActions *actions)
 	forget_connection(queue);
 	queue->connected = true;
 	queue->list_answered = queue->list_sent;
-#if ZKLOCK_MUTANT != 5
 	queue->dir_watched = false; /* it went with the process */
-#endif
 	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
 	{
 		ZkContender *c = &queue->contender[i];
@@ -651,12 +630,8 @@ on_created(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 			break;
 
 		case ZKLOCK_RC_LOST:
-#if ZKLOCK_MUTANT == 2
-			set_creating(queue, c, (ZkLockMode) c->mode, event);
-#else
 			set_state(c, ZKLOCK_UNSETTLED);
 			c->list_needed = 0;
-#endif
 			break;
 
 		case ZKLOCK_RC_UNDONE:
@@ -715,11 +690,7 @@ conflicts(ZkLockQueue *queue, const ZkContender *c, const ZkLockChild *child,
 static bool
 comes_before(const ZkContender *c, const ZkLockChild *child)
 {
-#if ZKLOCK_MUTANT == 9
-	return child->sequence < c->sequence;
-#else
 	return child->sequence <= c->sequence;
-#endif
 }
 
 /* Is there anybody else?  The last of them, or NULL.  Our own orphans are about to go. */
@@ -742,7 +713,7 @@ find_other(ZkLockQueue *queue, const ZkContender *c, const ZkLockEvent *event)
 static bool
 may_watch(const ZkLockChild *child)
 {
-	return strlen(child->name) <= ZKLOCK_WATCHED_MAX || ZKLOCK_MUTANT == 11;
+	return strlen(child->name) <= ZKLOCK_WATCHED_MAX;
 }
 
 static void
@@ -797,7 +768,7 @@ look_for_demand(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 	const ZkLockChild *other = find_other(queue, c, event);
 
 	c->list_synced = false; /* answered, not lost with a connection */
-	if (other != NULL && !c->demanded && ZKLOCK_SEMAPHORE_MUTANT != 9)
+	if (other != NULL && !c->demanded)
 		set_demanded(queue, c, actions);
 	if (!is_joined(queue, c))
 		return;
@@ -832,11 +803,7 @@ look_ahead(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 	}
 	if (!present)
 		return; /* we are about to hear of it */
-#if ZKLOCK_MUTANT == 7
-	c->blocker_last = true;
-#else
 	c->blocker_last = second == NULL;
-#endif
 	watch_second(queue, c, second, event, actions);
 }
 
@@ -866,8 +833,7 @@ numbers_tell(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 		 * Made without the sequence flag, by a program that may well have the lock:
 		 * its number does not say when it came.
 		 */
-		if ((child->sequence < 0 || child->sequence >= event->next_number) &&
-			ZKLOCK_MUTANT != 10)
+		if (child->sequence < 0 || child->sequence >= event->next_number)
 		{
 			fail(queue, c, ZKLOCK_FAIL_NUMBER, actions);
 			return false;
@@ -927,7 +893,7 @@ watch_for_permit(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 	c->polled = event->no_watches;
 	if (c->polled)
 		return;
-	if (far != NULL && (far->permits > 0 || ZKLOCK_SEMAPHORE_MUTANT == 7) && !c->unreadable)
+	if (far != NULL && far->permits > 0 && !c->unreadable)
 	{
 		c->polled = !may_watch(far) || c->marked == c->blocker;
 		if (!c->polled)
@@ -979,7 +945,7 @@ find_permit(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 						(!queue->dir_watched && !watches_dir(c, event)),
 					actions);
 		c->doubted = may_be_remade(c, event);
-		c->mark_due = place.followed && ZKLOCK_SEMAPHORE_MUTANT != 4;
+		c->mark_due = place.followed;
 		c->watch_later = true; /* most are given back before */
 		return;
 	}
@@ -1044,11 +1010,7 @@ find_place(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 			!comes_before(shared, child))
 			deadlock = true;
 
-#if ZKLOCK_MUTANT == 1
-		if (blocker == NULL || child->sequence < blocker->sequence)
-#else
 		if (blocker == NULL || child->sequence > blocker->sequence)
-#endif
 		{
 			second = blocker;
 			blocker = child;
@@ -1069,11 +1031,7 @@ find_place(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 		set_state(c, ZKLOCK_WAITING);
 		c->blocker = blocker->hash;
 		c->blocker_watched = false;
-#if ZKLOCK_MUTANT == 1
-		c->blocker_last = true;
-#else
 		c->blocker_last = second == NULL;
-#endif
 		add_action(actions, ZKLOCK_ACT_BLOCKED, queue, c);
 		c->polled = event->no_watches || !may_watch(blocker);
 		if (c->polled)
@@ -1116,7 +1074,7 @@ take_orphan(ZkLockQueue *queue, const ZkLockChild *child)
 
 	if (vacant == NULL)
 	{
-		queue->orphans_left = ZKLOCK_MUTANT != 23;
+		queue->orphans_left = true;
 		return;
 	}
 	set_state(vacant, ZKLOCK_DELETING);
@@ -1200,7 +1158,7 @@ adopt(ZkContender *c, const ZkLockChild *own)
 {
 	if (c->token != 0 || c->sequence == own->sequence)
 		return;
-	c->alike |= c->sequence >= 0 && ZKLOCK_MUTANT != 27;
+	c->alike |= c->sequence >= 0;
 	c->sequence = own->sequence;
 	c->own_requested = false;
 }
@@ -1253,14 +1211,13 @@ take_orphans(ZkLockQueue *queue, const ZkLockEvent *event)
 		const ZkLockChild *child = &event->children[i];
 		ZkContender *c;
 
-		if (child->uuid_hi != event->session ||
-			(child->sibling && ZKLOCK_SEMAPHORE_MUTANT != 10))
+		if (child->uuid_hi != event->session || child->sibling)
 			continue;
 		c = find_contender(queue, child->uuid_lo);
 		if (c == NULL)
 			take_orphan(queue, child);
 		else if (c->token == 0 && c->sequence >= 0 && c->sequence != child->sequence)
-			c->alike = ZKLOCK_MUTANT != 27;
+			c->alike = true;
 	}
 }
 
@@ -1352,7 +1309,7 @@ on_seen(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 		if ((c->state != ZKLOCK_QUEUED && c->state != ZKLOCK_WAITING) || c->token == 0 ||
 			!is_needed(queue, c))
 			continue;
-		if (find_own(c, event) != NULL || ZKLOCK_SEMAPHORE_MUTANT == 11)
+		if (find_own(c, event) != NULL)
 			find_permit(queue, c, event, actions);
 		else if (c->state == ZKLOCK_WAITING)
 			set_queued(c); /* an old one, or it has gone */
@@ -1389,10 +1346,7 @@ on_beside(ZkLockQueue *queue, const ZkLockEvent *event)
 static bool
 is_ours(const ZkContender *c, const ZkLockEvent *event)
 {
-	if (c->token != 0 && ZKLOCK_MUTANT == 25)
-		return true;
-	return (event->owned || ZKLOCK_MUTANT == 26) &&
-		(c->token == 0 || event->token == c->token);
+	return event->owned && (c->token == 0 || event->token == c->token);
 }
 
 /* By the word of a server that may be behind, before the sync. */
@@ -1463,8 +1417,7 @@ on_watched_other(ZkContender *c, const ZkLockEvent *event)
 		case ZKLOCK_RC_OK:
 			break;
 		case ZKLOCK_RC_NO_NODE:
-			if (ZKLOCK_SEMAPHORE_MUTANT != 16)
-				note_ended(c, 1);
+			note_ended(c, 1);
 			break;
 		case ZKLOCK_RC_LOST:
 			set_queued(c);
@@ -1503,7 +1456,7 @@ on_watched(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 	{
 		case ZKLOCK_RC_OK:
 			c->blocker_watched = true;
-			if (queue->permits > 0 && event->marked && ZKLOCK_SEMAPHORE_MUTANT != 5)
+			if (queue->permits > 0 && event->marked)
 			{
 				/* it got a permit before we could watch it, as its mark says; believe
 				 * that once */
@@ -1540,7 +1493,7 @@ on_marked(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 	else if (event->rc == ZKLOCK_RC_OK || event->rc == ZKLOCK_RC_NO_NODE)
 		c->mark_due = c->mark_sent = false;
 	else if (event->rc == ZKLOCK_RC_LOST)
-		c->mark_sent = ZKLOCK_SEMAPHORE_MUTANT == 8;
+		c->mark_sent = false;
 	else
 		c->mark_refused = c->mark_sent;
 }
@@ -1565,31 +1518,25 @@ on_node_deleted(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *act
 	{
 		ZkContender *c = &queue->contender[i];
 
-#if ZKLOCK_MUTANT != 3
 		if (event->uuid != 0 && c->uuid == event->uuid && is_placed(c))
 		{
 			vanished(queue, c, actions);
 			continue;
 		}
-#endif
 		if (c->state == ZKLOCK_WAITING && c->second == event->hash)
 			set_second_gone(c);
-		if (c->state == ZKLOCK_GRANTED && c->blocker == event->hash && ZKLOCK_MUTANT != 13)
+		if (c->state == ZKLOCK_GRANTED && c->blocker == event->hash)
 			c->blocker = 0; /* decide() looks who is left */
 		note_ended(c, 1);	/* rather once too often: then it looks, and waits on */
 		if (c->state != ZKLOCK_WAITING || c->blocker != event->hash || c->lacks > 0 ||
 			c->first)
 			continue;
 
-			/*
-			 * Nobody was below the one that went, so nobody is before us, if we
-			 * are still in the queue ourselves.
-			 */
-#if ZKLOCK_MUTANT == 3
-		if (c->blocker_last)
-#else
+		/*
+		 * Nobody was below the one that went, so nobody is before us, if we
+		 * are still in the queue ourselves.
+		 */
 		if (c->blocker_last && c->blocker_watched && c->own_watched && queue->connected)
-#endif
 			/* who came after us we were not told */
 			set_granted(queue, c, true, actions);
 		else
@@ -1614,8 +1561,7 @@ on_node_changed(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *act
 			if (c->state != ZKLOCK_WAITING)
 				continue;
 			/* it may be an orphan of ours: whose place it was, nobody here tells */
-			if (c->lacks > 0 && queue->connected &&
-				(event->uuid == 0 || ZKLOCK_SEMAPHORE_MUTANT != 17))
+			if (c->lacks > 0 && queue->connected)
 				watch_child(queue, c, event->name, event->hash, actions);
 			/* it is granted a permit, most likely */
 			else if (c->lacks == 0 && !c->first && c->blocker == event->hash)
@@ -1641,8 +1587,6 @@ on_node_changed(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *act
 static void
 on_dir_changed(ZkLockQueue *queue, ZkLockActions *actions)
 {
-	if (ZKLOCK_MUTANT == 4)
-		return;
 	queue->dir_watched = false;
 	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
 	{
@@ -1657,8 +1601,6 @@ on_dir_changed(ZkLockQueue *queue, ZkLockActions *actions)
 static void
 on_dir_gone(ZkLockQueue *queue)
 {
-	if (ZKLOCK_MUTANT == 8)
-		return;
 	queue->succession.watched = false;
 	queue->succession.last = -1;
 	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
@@ -1727,14 +1669,6 @@ drop_unneeded(ZkLockQueue *queue, const ZkLockEvent *event)
 		if (c->list_needed == LIST_NOT_FOUND && queue->needed[c->mode] &&
 			queue->set[c->mode] == 0)
 			set_creating(queue, c, (ZkLockMode) c->mode, event);
-		else if (c->list_needed == LIST_NOT_FOUND && queue->needed[c->mode] &&
-				 (ZKLOCK_MUTANT == 17 || ZKLOCK_MUTANT == 22))
-		{
-			/* a set's is not made now, but when all are ready, or never */
-			set_ready(queue, c, (ZkLockMode) c->mode, event);
-			if (ZKLOCK_MUTANT == 17)
-				set_state(c, ZKLOCK_CREATING);
-		}
 		else if (!is_needed(queue, c))
 		{
 			/* a grant goes when nobody here holds it any more */
@@ -1831,7 +1765,7 @@ may_watch_dir(const ZkLockQueue *queue)
 static void
 pursue_first(ZkLockQueue *queue, ZkContender *c, Listing *listing)
 {
-	if (queue->dir_watched || c->polled || ZKLOCK_SEMAPHORE_MUTANT == 6)
+	if (queue->dir_watched || c->polled)
 		return;
 	if (queue->dir_list != 0)
 		c->list_needed = queue->dir_list;
@@ -1894,11 +1828,7 @@ pursue(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event, Listing *li
 				watch_own(queue, c, actions);
 			/* a probe must see what was released before it */
 			if (want_listing(queue, c, listing))
-#if ZKLOCK_MUTANT == 6
-				listing->sync |= c->state == ZKLOCK_UNSETTLED;
-#else
 				listing->sync |= c->state != ZKLOCK_QUEUED || c->list_synced;
-#endif
 			/* who has waited for a permit with a watch on the directory may go on so */
 			listing->watch |= listing->wanted && c->wants_dir &&
 				c->state == ZKLOCK_QUEUED && may_watch_dir(queue) && !event->no_watches;
@@ -1933,8 +1863,7 @@ follow(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 	{
 		ZkContender *c = &queue->contender[i];
 
-		if (c->state == ZKLOCK_WAITING && c->led && !is_led(c, event) &&
-			ZKLOCK_SEMAPHORE_MUTANT != 13)
+		if (c->state == ZKLOCK_WAITING && c->led && !is_led(c, event))
 			set_queued(c);
 		else if (c->state == ZKLOCK_QUEUED && c->token != 0 && !c->list_synced &&
 				 c->list_needed == 0 && is_led(c, event))
@@ -2400,7 +2329,7 @@ zklock_find_holders(const ZkLockChild *queue, int n, bool *holds)
 			const Before *b = &before[mode];
 
 			if (b->any && zklock_modes_conflict(child->mode, (ZkLockMode) mode) &&
-				((b->several && ZKLOCK_MUTANT != 14) || !is_of(child, b->session)))
+				(b->several || !is_of(child, b->session)))
 				holds[i] = false;
 		}
 		if (!same->any)

@@ -34,20 +34,20 @@ zklock_put_repeat(ZkPut *put)
 }
 
 bool
-zklock_put_created(ZkPut *put, uint32_t round, ZkItemRc rc)
+zklock_put_created(ZkPut *put, uint32_t round, ZkReply rc)
 {
 	if (put->state != ZKLOCK_PUT_WRITING || put->round != round)
 		return false;
 	switch (rc)
 	{
-		case ZKLOCK_ITEM_RC_OK:
-		case ZKLOCK_ITEM_RC_EXISTS:
+		case ZKLOCK_REPLY_OK:
+		case ZKLOCK_REPLY_EXISTS:
 			put->acked++;
 			return false;
-		case ZKLOCK_ITEM_RC_NO_NODE:
+		case ZKLOCK_REPLY_NO_NODE:
 			put->again = true;
 			return true;
-		case ZKLOCK_ITEM_RC_LOST:
+		case ZKLOCK_REPLY_LOST:
 			put->again = true;
 			return false;
 		default:
@@ -98,17 +98,17 @@ zklock_put_request(ZkPut *put)
 
 /* Was it settled, by this request or before? */
 static bool
-is_settled(ZkPutRequest request, ZkItemRc rc, int failed, bool proven)
+is_settled(ZkPutRequest request, ZkReply rc, int failed, bool proven)
 {
 	switch (request)
 	{
 		case ZKLOCK_SETTLE_READ:
 			/* what is no chunk stays where it is, for somebody to look at */
-			return rc == ZKLOCK_ITEM_RC_UNFIT || (rc == ZKLOCK_ITEM_RC_NO_NODE && proven);
+			return rc == ZKLOCK_REPLY_EXISTS || (rc == ZKLOCK_REPLY_NO_NODE && proven);
 		case ZKLOCK_SETTLE_MOVE:
-			return rc == ZKLOCK_ITEM_RC_OK || (rc == ZKLOCK_ITEM_RC_NO_NODE && failed == 0);
+			return rc == ZKLOCK_REPLY_OK || (rc == ZKLOCK_REPLY_NO_NODE && failed == 0);
 		case ZKLOCK_SETTLE_DROP:
-			return rc == ZKLOCK_ITEM_RC_OK || rc == ZKLOCK_ITEM_RC_NO_NODE;
+			return rc == ZKLOCK_REPLY_OK || rc == ZKLOCK_REPLY_NO_NODE;
 		default:
 			assert(false);
 			return false;
@@ -116,16 +116,16 @@ is_settled(ZkPutRequest request, ZkItemRc rc, int failed, bool proven)
 }
 
 ZkPutRequest
-zklock_put_reply(ZkPut *put, ZkPutRequest request, ZkItemRc rc, int failed, bool proven)
+zklock_put_reply(ZkPut *put, ZkPutRequest request, ZkReply rc, int failed, bool proven)
 {
 	bool directory =
-		request == ZKLOCK_SETTLE_MOVE && rc == ZKLOCK_ITEM_RC_NO_NODE && failed > 1;
+		request == ZKLOCK_SETTLE_MOVE && rc == ZKLOCK_REPLY_NO_NODE && failed > 1;
 
 	assert(is_over(put) && put->open && put->settled < put->nchunks);
-	if (request == ZKLOCK_SETTLE_READ && rc == ZKLOCK_ITEM_RC_OK)
+	if (request == ZKLOCK_SETTLE_READ && rc == ZKLOCK_REPLY_OK)
 		return ZKLOCK_SETTLE_MOVE;
 	put->open = false;
-	if (rc == ZKLOCK_ITEM_RC_LOST)
+	if (rc == ZKLOCK_REPLY_LOST)
 		return ZKLOCK_SETTLE_NOTHING;
 	if (is_settled(request, rc, failed, proven))
 	{

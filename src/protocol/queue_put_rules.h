@@ -62,9 +62,9 @@ extern void zklock_put_repeat(ZkPut *put);
 
 /*
  * The worker's create of a chunk was answered, which was posted in this round.  True: the
- * directory is missing, and is to be made.  A refusal (ERROR) is for the backend.
+ * directory is missing, and is to be made.  A refusal (REFUSED) is for the backend.
  */
-extern bool zklock_put_created(ZkPut *put, uint32_t round, ZkItemRc rc);
+extern bool zklock_put_created(ZkPut *put, uint32_t round, ZkReply rc);
 
 /* The worker could not send, or has no reply any more. */
 extern void zklock_put_lost(ZkPut *put);
@@ -94,10 +94,10 @@ extern ZkPutRequest zklock_put_request(ZkPut *put);
  *	failed	of a MOVE that was refused: which of its parts; 0 is the chunk, 1 the base
  *	proven	a write was acknowledged on this connection before
  *
- * The data of a READ may be no chunk: UNFIT.  A MOVE that cannot be sent yet is answered
- *by ERROR.  Returns MOVE if the chunk that was read is to be moved, else NOTHING.
+ * The data of a READ may be no chunk: EXISTS.  A MOVE that cannot be sent yet is answered
+ * by REFUSED.  Returns MOVE if the chunk that was read is to be moved, else NOTHING.
  */
-extern ZkPutRequest zklock_put_reply(ZkPut *put, ZkPutRequest request, ZkItemRc rc,
+extern ZkPutRequest zklock_put_reply(ZkPut *put, ZkPutRequest request, ZkReply rc,
 									 int failed, bool proven);
 
 /* A heartbeat was acknowledged: what was refused may be asked again. */

@@ -3,9 +3,6 @@
  * queue_rules.c
  *	  Work that is handed out: items of queues, as ZooKeeper has them.
  *
- * ZKLOCK_QUEUE_MUTANT, if defined, breaks one rule on purpose, for test/sim, which must
- * find each out.
- *
  *-------------------------------------------------------------------------
  */
 #include "queue_rules.h"
@@ -13,10 +10,6 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-
-#ifndef ZKLOCK_QUEUE_MUTANT
-#define ZKLOCK_QUEUE_MUTANT 0
-#endif
 
 /* Takes that go well before items are taken unseen again. */
 #define WARY 64
@@ -109,8 +102,6 @@ zklock_items_choose(ZkItems *items, int *which, int *nwhich)
 				held = true;
 				continue;
 			case ZKLOCK_ITEM_ASKED:
-				if (ZKLOCK_QUEUE_MUTANT == 1)
-					continue;
 				return ZKLOCK_CHOOSE_WAIT;
 			case ZKLOCK_ITEM_NEW:
 			case ZKLOCK_ITEM_FREE:
@@ -118,7 +109,7 @@ zklock_items_choose(ZkItems *items, int *which, int *nwhich)
 				break;
 		}
 		/* one that somebody had, and that is older, may have been given back */
-		if (held && !items->held_known && ZKLOCK_QUEUE_MUTANT != 2)
+		if (held && !items->held_known)
 		{
 			items->listing_held = items->held_known = true;
 			return ZKLOCK_CHOOSE_LIST_HELD;
@@ -210,7 +201,7 @@ zklock_items_listed_held(ZkItems *items, const char **held, int n)
 					set_state(items, i, ZKLOCK_ITEM_HELD);
 				break;
 			case ZKLOCK_ITEM_HELD:
-				if (!is_held && ZKLOCK_QUEUE_MUTANT != 3)
+				if (!is_held)
 					set_state(items, i, ZKLOCK_ITEM_SUSPECT);
 				break;
 			case ZKLOCK_ITEM_ASKED:
@@ -232,7 +223,7 @@ zklock_items_not_listed(ZkItems *items, bool held)
 }
 
 void
-zklock_items_looked(ZkItems *items, int64_t sequence, ZkItemRc rc, bool held)
+zklock_items_looked(ZkItems *items, int64_t sequence, ZkReply rc, bool held)
 {
 	int i = find(items, sequence, "");
 
@@ -242,11 +233,11 @@ zklock_items_looked(ZkItems *items, int64_t sequence, ZkItemRc rc, bool held)
 		i++;
 	if (i == items->n || items->item[i].sequence != sequence)
 		return;
-	if (rc == ZKLOCK_ITEM_RC_NO_NODE)
+	if (rc == ZKLOCK_REPLY_NO_NODE)
 		set_state(items, i, ZKLOCK_ITEM_GONE);
-	else if (rc == ZKLOCK_ITEM_RC_OK && !held)
+	else if (rc == ZKLOCK_REPLY_OK && !held)
 		set_state(items, i, ZKLOCK_ITEM_FREE);
-	else if (rc == ZKLOCK_ITEM_RC_LOST)
+	else if (rc == ZKLOCK_REPLY_LOST)
 		set_state(items, i, ZKLOCK_ITEM_SUSPECT);
 	else
 		/* when it is given back, the watch on held/ tells */
@@ -270,7 +261,7 @@ zklock_items_set_aside(ZkItems *items, const char *name)
 {
 	int i = zklock_items_find(items, name);
 
-	if (i >= 0 && ZKLOCK_QUEUE_MUTANT != 17)
+	if (i >= 0)
 		set_state(items, i, ZKLOCK_ITEM_ASIDE);
 }
 
@@ -358,7 +349,7 @@ zklock_take_request(ZkTake *take)
 				request = take->alone ? ZKLOCK_TAKE_BAR : ZKLOCK_TAKE_KEEP;
 			else if (!take->alone)
 				request = ZKLOCK_TAKE_FINISH;
-			else if (take->same || ZKLOCK_QUEUE_MUTANT == 11)
+			else if (take->same)
 				request = ZKLOCK_TAKE_DELETE;
 			else
 				request = ZKLOCK_TAKE_COMPARE;
@@ -397,31 +388,31 @@ marked(ZkTake *take)
 }
 
 static ZkTakeNews
-reply_mark(ZkTake *take, ZkItemRc rc, int failed)
+reply_mark(ZkTake *take, ZkReply rc, int failed)
 {
 	switch (rc)
 	{
-		case ZKLOCK_ITEM_RC_OK:
+		case ZKLOCK_REPLY_OK:
 			marked(take);
 			return ZKLOCK_TAKE_NO_NEWS;
-		case ZKLOCK_ITEM_RC_EXISTS:
+		case ZKLOCK_REPLY_EXISTS:
 			/* somebody's, or our own, of which we have not heard */
-			if (take->doubt && ZKLOCK_QUEUE_MUTANT != 4)
+			if (take->doubt)
 			{
 				take->whose = true;
 				return ZKLOCK_TAKE_NO_NEWS;
 			}
 			start_over(take);
 			return ZKLOCK_TAKE_MISSED;
-		case ZKLOCK_ITEM_RC_NO_NODE:
+		case ZKLOCK_REPLY_NO_NODE:
 			if (failed == 1)
 				return ZKLOCK_TAKE_NO_DIRECTORY;
 			start_over(take);
 			return ZKLOCK_TAKE_VANISHED;
-		case ZKLOCK_ITEM_RC_LOST:
-		case ZKLOCK_ITEM_RC_NOT_EMPTY:
-		case ZKLOCK_ITEM_RC_UNFIT:
-		case ZKLOCK_ITEM_RC_ERROR:
+		case ZKLOCK_REPLY_LOST:
+		case ZKLOCK_REPLY_NOT_EMPTY:
+		case ZKLOCK_REPLY_BAD_VERSION:
+		case ZKLOCK_REPLY_REFUSED:
 			break;
 	}
 	start_over(take);
@@ -429,36 +420,35 @@ reply_mark(ZkTake *take, ZkItemRc rc, int failed)
 }
 
 static ZkTakeNews
-reply_whose(ZkTake *take, ZkItemRc rc)
+reply_whose(ZkTake *take, ZkReply rc)
 {
-	if (rc == ZKLOCK_ITEM_RC_OK ||
-		(rc == ZKLOCK_ITEM_RC_NO_NODE && ZKLOCK_QUEUE_MUTANT == 5))
+	if (rc == ZKLOCK_REPLY_OK)
 	{
 		marked(take);
 		take->unseen = true; /* the one below the item is not seen yet */
 		return ZKLOCK_TAKE_NO_NEWS;
 	}
 	start_over(take);
-	return rc == ZKLOCK_ITEM_RC_NO_NODE ? ZKLOCK_TAKE_MISSED : ZKLOCK_TAKE_REFUSED;
+	return rc == ZKLOCK_REPLY_NO_NODE ? ZKLOCK_TAKE_MISSED : ZKLOCK_TAKE_REFUSED;
 }
 
 static ZkTakeNews
-reply_read(ZkTake *take, ZkItemRc rc)
+reply_read(ZkTake *take, ZkReply rc)
 {
 	if (take->leaving)
 	{
 		take->state = ZKLOCK_TAKE_RETURNED;
 		return ZKLOCK_TAKE_NO_NEWS;
 	}
-	if (rc == ZKLOCK_ITEM_RC_OK)
+	if (rc == ZKLOCK_REPLY_OK)
 		take->state = ZKLOCK_TAKE_READ;
 	else
 	{
 		take->state = ZKLOCK_TAKE_RETURNED;
-		if (rc == ZKLOCK_ITEM_RC_UNFIT)
+		if (rc == ZKLOCK_REPLY_EXISTS)
 			return ZKLOCK_TAKE_UNFIT;
 		/* it is gone, but for the mark in held/: then another one is chosen */
-		if (rc != ZKLOCK_ITEM_RC_NO_NODE)
+		if (rc != ZKLOCK_REPLY_NO_NODE)
 			return ZKLOCK_TAKE_REFUSED;
 	}
 	return ZKLOCK_TAKE_NO_NEWS;
@@ -482,11 +472,11 @@ tear(ZkTake *take)
 
 /* A mark was looked at. */
 static ZkTakeNews
-reply_see(ZkTake *take, ZkTakeRequest request, ZkItemRc rc)
+reply_see(ZkTake *take, ZkTakeRequest request, ZkReply rc)
 {
-	bool ours = rc == ZKLOCK_ITEM_RC_OK;
+	bool ours = rc == ZKLOCK_REPLY_OK;
 
-	if (!ours && rc != ZKLOCK_ITEM_RC_NO_NODE && rc != ZKLOCK_ITEM_RC_EXISTS)
+	if (!ours && rc != ZKLOCK_REPLY_NO_NODE && rc != ZKLOCK_REPLY_EXISTS)
 		return ZKLOCK_TAKE_NO_NEWS; /* again, then */
 	if (take->torn)
 	{
@@ -496,7 +486,7 @@ reply_see(ZkTake *take, ZkTakeRequest request, ZkItemRc rc)
 	}
 	if (ours)
 	{
-		take->half = request == ZKLOCK_TAKE_SEE && ZKLOCK_QUEUE_MUTANT != 14;
+		take->half = request == ZKLOCK_TAKE_SEE;
 		take->unseen = take->half;
 		return ZKLOCK_TAKE_NO_NEWS;
 	}
@@ -509,18 +499,18 @@ reply_see(ZkTake *take, ZkTakeRequest request, ZkItemRc rc)
 
 /* The mark in held/ is there again. */
 static ZkTakeNews
-reply_repair(ZkTake *take, ZkItemRc rc)
+reply_repair(ZkTake *take, ZkReply rc)
 {
-	if (rc == ZKLOCK_ITEM_RC_OK || rc == ZKLOCK_ITEM_RC_EXISTS)
+	if (rc == ZKLOCK_REPLY_OK || rc == ZKLOCK_REPLY_EXISTS)
 		forget_marks(take);
-	return rc == ZKLOCK_ITEM_RC_NO_NODE ? ZKLOCK_TAKE_NO_DIRECTORY : ZKLOCK_TAKE_NO_NEWS;
+	return rc == ZKLOCK_REPLY_NO_NODE ? ZKLOCK_TAKE_NO_DIRECTORY : ZKLOCK_TAKE_NO_NEWS;
 }
 
 /* The mark in held/ was deleted, or was not there: none of ours is left. */
 static ZkTakeNews
-reply_clear(ZkTake *take, ZkItemRc rc)
+reply_clear(ZkTake *take, ZkReply rc)
 {
-	if (rc != ZKLOCK_ITEM_RC_OK && rc != ZKLOCK_ITEM_RC_NO_NODE)
+	if (rc != ZKLOCK_REPLY_OK && rc != ZKLOCK_REPLY_NO_NODE)
 		return ZKLOCK_TAKE_NO_NEWS;
 	forget_marks(take);
 	if (take->state != ZKLOCK_TAKE_DONE)
@@ -531,46 +521,44 @@ reply_clear(ZkTake *take, ZkItemRc rc)
 
 /* The marks were to be ended together; "news", if they are. */
 static ZkTakeNews
-reply_end(ZkTake *take, ZkItemRc rc, ZkTakeNews news)
+reply_end(ZkTake *take, ZkReply rc, ZkTakeNews news)
 {
-	if (rc == ZKLOCK_ITEM_RC_OK)
+	if (rc == ZKLOCK_REPLY_OK)
 		return over(take, news);
 	/* done before, though we did not hear of it; or somebody has deleted a mark */
-	if (rc == ZKLOCK_ITEM_RC_NO_NODE)
+	if (rc == ZKLOCK_REPLY_NO_NODE)
 		tear(take);
-	if (rc == ZKLOCK_ITEM_RC_NOT_EMPTY)
+	if (rc == ZKLOCK_REPLY_NOT_EMPTY)
 		take->barred = true;
 	return ZKLOCK_TAKE_NO_NEWS;
 }
 
 /* The item was asked about, or was to be ended, without its marks. */
 static ZkTakeNews
-reply_alone(ZkTake *take, ZkTakeRequest request, ZkItemRc rc)
+reply_alone(ZkTake *take, ZkTakeRequest request, ZkReply rc)
 {
-	if (rc == ZKLOCK_ITEM_RC_NO_NODE)
+	if (rc == ZKLOCK_REPLY_NO_NODE)
 		return over(take, ZKLOCK_TAKE_ENDED);
 	/* it is another one; or somebody else has it: a second time, then */
-	if (rc == ZKLOCK_ITEM_RC_EXISTS)
+	if (rc == ZKLOCK_REPLY_EXISTS)
 		return over(take, ZKLOCK_TAKE_GIVEN);
 	if (request == ZKLOCK_TAKE_COMPARE)
-		take->same = rc == ZKLOCK_ITEM_RC_OK;
-	else if (rc == ZKLOCK_ITEM_RC_OK)
+		take->same = rc == ZKLOCK_REPLY_OK;
+	else if (rc == ZKLOCK_REPLY_OK)
 		return over(take,
 					request == ZKLOCK_TAKE_BAR ? ZKLOCK_TAKE_BARRED : ZKLOCK_TAKE_ENDED);
 	/* somebody else has it, or has made a node below it */
-	else if (rc == ZKLOCK_ITEM_RC_NOT_EMPTY && ZKLOCK_QUEUE_MUTANT == 18)
-		return over(take, ZKLOCK_TAKE_GIVEN);
-	else if (rc == ZKLOCK_ITEM_RC_NOT_EMPTY)
+	else if (rc == ZKLOCK_REPLY_NOT_EMPTY)
 		take->barred = true;
 	return ZKLOCK_TAKE_NO_NEWS;
 }
 
 ZkTakeNews
-zklock_take_reply(ZkTake *take, ZkTakeRequest request, ZkItemRc rc, int failed)
+zklock_take_reply(ZkTake *take, ZkTakeRequest request, ZkReply rc, int failed)
 {
 	assert(take->open);
 	take->open = false;
-	if (rc == ZKLOCK_ITEM_RC_LOST)
+	if (rc == ZKLOCK_REPLY_LOST)
 	{
 		/* all of these can be asked for again */
 		if (request == ZKLOCK_TAKE_MARK)
@@ -611,8 +599,7 @@ zklock_take_reply(ZkTake *take, ZkTakeRequest request, ZkItemRc rc, int failed)
 void
 zklock_take_resumed(ZkTake *take)
 {
-	if (take->open && take->state == ZKLOCK_TAKE_TAKING && !take->whose &&
-		ZKLOCK_QUEUE_MUTANT != 6)
+	if (take->open && take->state == ZKLOCK_TAKE_TAKING && !take->whose)
 		take->doubt = true;
 	/* the ensemble may have gone back meanwhile */
 	take->open = take->same = take->barred = take->ours = take->others = false;
@@ -633,8 +620,7 @@ zklock_take_connected(ZkTake *take)
 		case ZKLOCK_TAKE_HELD:
 		case ZKLOCK_TAKE_DONE:
 		case ZKLOCK_TAKE_RETURNED:
-			take->unseen =
-				!take->torn && !take->alone && !take->gone && ZKLOCK_QUEUE_MUTANT != 13;
+			take->unseen = !take->torn && !take->alone && !take->gone;
 			take->half = false;
 			break;
 	}
@@ -644,11 +630,7 @@ void
 zklock_take_forfeit(ZkTake *take)
 {
 	assert(take->state == ZKLOCK_TAKE_HELD);
-	if (ZKLOCK_QUEUE_MUTANT != 15)
-		take->lost = true;
-	/* the marks may be there */
-	if (ZKLOCK_QUEUE_MUTANT == 16)
-		take->gone = true;
+	take->lost = true; /* but not gone: the marks may be there */
 }
 
 bool
@@ -657,7 +639,7 @@ zklock_take_session_lost(ZkTake *take)
 	bool told;
 
 	take->open = take->barred = false;
-	take->same = take->same && ZKLOCK_QUEUE_MUTANT == 12;
+	take->same = false;
 	switch ((ZkTakeState) take->state)
 	{
 		case ZKLOCK_TAKE_FREE:
@@ -669,8 +651,7 @@ zklock_take_session_lost(ZkTake *take)
 			start_over(take);
 			break;
 		case ZKLOCK_TAKE_HELD:
-			if (ZKLOCK_QUEUE_MUTANT != 7)
-				take->lost = take->gone = true;
+			take->lost = take->gone = true;
 			told = take->torn;
 			forget_marks(take);
 			return !told;
@@ -729,7 +710,7 @@ zklock_put_judge(const ZkPutFacts *facts)
 	if (facts->recovering)
 		return ZKLOCK_PUT_LATER;
 	/* its number is another transaction's here, or will be */
-	if (!facts->history && ZKLOCK_QUEUE_MUTANT != 8)
+	if (!facts->history)
 		return ZKLOCK_PUT_LEAVE;
 
 	/*
@@ -739,12 +720,12 @@ zklock_put_judge(const ZkPutFacts *facts)
 	 */
 	if (facts->timeline && !own)
 		return ZKLOCK_PUT_LEAVE;
-	if (facts->in_progress && ZKLOCK_QUEUE_MUTANT != 9)
+	if (facts->in_progress)
 		return ZKLOCK_PUT_LATER;
 	if (facts->unknown)
 		return ZKLOCK_PUT_LEAVE;
 	if (facts->committed)
 		return ZKLOCK_PUT_MOVE;
 	/* that it has not committed here says nothing of the server that goes on there */
-	return own || ZKLOCK_QUEUE_MUTANT == 10 ? ZKLOCK_PUT_DROP : ZKLOCK_PUT_LEAVE;
+	return own ? ZKLOCK_PUT_DROP : ZKLOCK_PUT_LEAVE;
 }

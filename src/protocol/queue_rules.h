@@ -58,27 +58,13 @@
 #ifndef ZKLOCK_QUEUE_RULES_H
 #define ZKLOCK_QUEUE_RULES_H
 
+#include "zk.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "queue_text.h"
-
-/* ------------------------------------------------------------------------
- * Replies
- * ------------------------------------------------------------------------
- */
-
-typedef enum ZkItemRc
-{
-	ZKLOCK_ITEM_RC_OK,
-	ZKLOCK_ITEM_RC_NO_NODE,
-	ZKLOCK_ITEM_RC_EXISTS,
-	ZKLOCK_ITEM_RC_NOT_EMPTY,
-	ZKLOCK_ITEM_RC_LOST,  /* done or not, nobody knows */
-	ZKLOCK_ITEM_RC_UNFIT, /* it was read, and zklock has not put it */
-	ZKLOCK_ITEM_RC_ERROR
-} ZkItemRc;
 
 /* ------------------------------------------------------------------------
  * The items of a queue, as this server knows them
@@ -153,7 +139,7 @@ extern void zklock_items_listed_held(ZkItems *items, const char **held, int n);
 extern void zklock_items_not_listed(ZkItems *items, bool held);
 
 /* What a look at an item has shown, known by its number: is there a mark below it? */
-extern void zklock_items_looked(ZkItems *items, int64_t sequence, ZkItemRc rc, bool held);
+extern void zklock_items_looked(ZkItems *items, int64_t sequence, ZkReply rc, bool held);
 
 /* A take of ours has met somebody else: it is his, or gone. */
 extern void zklock_items_missed(ZkItems *items, const char *name, bool gone);
@@ -244,8 +230,11 @@ typedef enum ZkTakeNews
 /* What is to be sent, if there is a connection.  It counts as sent. */
 extern ZkTakeRequest zklock_take_request(ZkTake *take);
 
-/* It has been answered.  "failed": the op of a multi that was refused. */
-extern ZkTakeNews zklock_take_reply(ZkTake *take, ZkTakeRequest request, ZkItemRc rc,
+/*
+ * It has been answered.  "failed": the op of a multi that was refused.  EXISTS of what
+ * was read: it is another's, a mark or an item; of a READ_IT, zklock has not put it.
+ */
+extern ZkTakeNews zklock_take_reply(ZkTake *take, ZkTakeRequest request, ZkReply rc,
 									int failed);
 
 /* The session goes on, on another connection: what was out has been lost. */

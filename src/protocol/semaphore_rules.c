@@ -12,10 +12,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#ifndef ZKLOCK_SEMAPHORE_MUTANT
-#define ZKLOCK_SEMAPHORE_MUTANT 0
-#endif
-
 /* No limit of its own. */
 #define NO_LIMIT INT32_MAX
 
@@ -80,7 +76,7 @@ find_far(const ZkLockChild *children, int n, int64_t sequence, uint64_t session)
 		return NULL; /* and so are all before it */
 
 	/* by those it would not know that we have not heard (is_followed) */
-	for (int i = 0; i < n && ZKLOCK_SEMAPHORE_MUTANT != 15; i++)
+	for (int i = 0; i < n; i++)
 	{
 		if (is_of(&children[i], session) && children[i].sequence > far->sequence &&
 			children[i].sequence < sequence)
@@ -156,16 +152,14 @@ zklock_semaphore_find_place(const ZkLockChild *children, int n, int64_t sequence
 		rank++;
 		limit = least(limit, limit_of(child));
 		place.nothers += !child->sibling;
-		if (child->leaving && ZKLOCK_SEMAPHORE_MUTANT != 14)
+		if (child->leaving)
 			leaving++;
 		else
 			staying = least(staying, limit_of(child));
 		if (place.before == NULL || child->sequence > place.before->sequence)
 			place.before = child;
 	}
-	if (ZKLOCK_SEMAPHORE_MUTANT == 1)
-		limit = NO_LIMIT; /* only one's own number counts */
-	place.granted = rank < least(limit, permits) + (ZKLOCK_SEMAPHORE_MUTANT == 2);
+	place.granted = rank < least(limit, permits);
 	place.contended = total > all;
 	if (place.granted)
 	{
@@ -174,7 +168,7 @@ zklock_semaphore_find_place(const ZkLockChild *children, int n, int64_t sequence
 	}
 	place.lacks = rank - leaving - least(staying, permits) + 1;
 	/* with the one who names the least goes the limit */
-	if (place.lacks > 1 && place.other != 0 && ZKLOCK_SEMAPHORE_MUTANT != 3)
+	if (place.lacks > 1 && place.other != 0)
 		place.lacks = 1;
 	if (place.lacks < 0)
 		place.lacks = 0;

@@ -7,10 +7,6 @@
  */
 #include "semaphore_siblings.h"
 
-#ifndef ZKLOCK_SEMAPHORE_MUTANT /* for semaphore_sim */
-#define ZKLOCK_SEMAPHORE_MUTANT 0
-#endif
-
 /* Is its number known, and does it need to know whether it is its turn? */
 static bool
 waits(const ZkContender *c)
@@ -57,7 +53,7 @@ zklock_semaphore_siblings_ended(const ZkLockQueue *before, const ZkLockQueue *af
 
 	/* of those that ended while it waited first it alone has heard */
 	if (zklock_semaphore_siblings_waiting(before) < first &&
-		zklock_semaphore_siblings_waiting(after) > first && ZKLOCK_SEMAPHORE_MUTANT != 12)
+		zklock_semaphore_siblings_waiting(after) > first)
 		return ZKLOCK_ENDED_UNKNOWN;
 	for (int i = 0; i < actions->n; i++)
 	{
@@ -75,7 +71,7 @@ zklock_semaphore_siblings_ended(const ZkLockQueue *before, const ZkLockQueue *af
 			(new->state == ZKLOCK_FREE || new->uuid != old->uuid ||
 			 new->state == ZKLOCK_UNSETTLED);
 	}
-	return ZKLOCK_SEMAPHORE_MUTANT == 12 ? 0 : n;
+	return n;
 }
 
 bool

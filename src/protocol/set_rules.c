@@ -7,10 +7,6 @@
  */
 #include "set_rules.h"
 
-#ifndef ZKLOCK_MUTANT
-#define ZKLOCK_MUTANT 0
-#endif
-
 void
 zklock_set_count(ZkSetCount *count, const ZkLockQueue *queue, ZkLockMode mode, uint64_t set)
 {
@@ -30,10 +26,8 @@ zklock_set_judge(const ZkSetCount *count)
 		return ZKLOCK_SET_GRANTED;
 	if (count->part[ZKLOCK_PART_READY] == 0)
 		return ZKLOCK_SET_WAIT;
-#if ZKLOCK_MUTANT != 18
 	if (count->part[ZKLOCK_PART_UNREADY] > 0 || count->part[ZKLOCK_PART_SENT] > 0)
 		return ZKLOCK_SET_WAIT;
-#endif
 	return count->fixed ? ZKLOCK_SET_WAIT : ZKLOCK_SET_SEND;
 }
 

@@ -3,17 +3,11 @@
  * tries.c
  *	  Which host is tried next, and for how long.
  *
- * ZKLOCK_TRIES_MUTANT breaks a rule, which the simulator must find out.
- *
  *-------------------------------------------------------------------------
  */
 #include "tries.h"
 
 #include <string.h>
-
-#ifndef ZKLOCK_TRIES_MUTANT
-#define ZKLOCK_TRIES_MUTANT 0
-#endif
 
 /* Part of the patience that the shortest attempt has: less is of no use to anybody. */
 #define SHORTEST 8
@@ -51,7 +45,7 @@ zklock_tries_set(ZkTries *tries, const char *const *names, int n)
 		ZkTriedHost *host = &tries->host[i];
 		int known = zklock_tries_find(&before, names[i]);
 
-		if (known >= 0 && ZKLOCK_TRIES_MUTANT != 1)
+		if (known >= 0)
 			*host = before.host[known];
 		else
 			strncpy(host->name, names[i], sizeof(host->name) - 1);
@@ -79,9 +73,7 @@ begin_round(ZkTries *tries)
 static int
 compare(const ZkTriedHost *a, const ZkTriedHost *b)
 {
-	if (ZKLOCK_TRIES_MUTANT == 2)
-		return 0;
-	if (a->end != b->end && ZKLOCK_TRIES_MUTANT != 3)
+	if (a->end != b->end)
 		return a->end < b->end ? 1 : -1;
 	if (a->ended_at != b->ended_at && a->end != ZKLOCK_TRY_NOT)
 		return a->ended_at < b->ended_at ? 1 : -1;
@@ -126,13 +118,8 @@ zklock_tries_time(const ZkTries *tries, int64_t left, int64_t patience)
 
 	if (left <= 0)
 		return max(patience / tries->nhosts, patience / SHORTEST);
-	if (ZKLOCK_TRIES_MUTANT == 4)
-		return left;
-	if (ZKLOCK_TRIES_MUTANT != 5)
-		n = n < 2 ? 2 : n;
-	share = left / (n < 1 ? 1 : n);
-	if (ZKLOCK_TRIES_MUTANT == 6)
-		return max(share, patience / SHORTEST);
+	n = n < 2 ? 2 : n;
+	share = left / n;
 	return max(min(share, patience), patience / SHORTEST);
 }
 
@@ -140,15 +127,14 @@ void
 zklock_tries_reached(ZkTries *tries, int host)
 {
 	tries->host[host].end = ZKLOCK_TRY_NOT;
-	if (ZKLOCK_TRIES_MUTANT != 7)
-		begin_round(tries);
+	begin_round(tries);
 }
 
 void
 zklock_tries_ended(ZkTries *tries, int host, ZkTryEnd end, int64_t now)
 {
 	zklock_tries_lost(tries, host, end, now);
-	tries->host[host].tried = ZKLOCK_TRIES_MUTANT != 8;
+	tries->host[host].tried = true;
 }
 
 void
@@ -156,13 +142,13 @@ zklock_tries_lost(ZkTries *tries, int host, ZkTryEnd end, int64_t now)
 {
 	tries->host[host].end = end;
 	tries->host[host].ended_at = now;
-	tries->host[host].tried = ZKLOCK_TRIES_MUTANT == 9;
+	tries->host[host].tried = false;
 }
 
 void
 zklock_tries_left(ZkTries *tries, int host, int64_t took, int64_t given, int64_t now)
 {
 	/* a host that had its time, or nearly, was silent; another has its turn again */
-	if (took >= given / 2 && ZKLOCK_TRIES_MUTANT != 10)
+	if (took >= given / 2)
 		zklock_tries_ended(tries, host, ZKLOCK_TRY_SILENT, now);
 }

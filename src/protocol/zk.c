@@ -19,6 +19,30 @@ zklock_session_is_of_keeper(const ZkSessionId *id)
 	return id->id != 0 && memcmp(id->password, none, sizeof(none)) == 0;
 }
 
+ZkReply
+zklock_reply(int rc)
+{
+	switch (rc)
+	{
+		case ZKLOCK_ZOK:
+			return ZKLOCK_REPLY_OK;
+		case ZKLOCK_ZNONODE:
+			return ZKLOCK_REPLY_NO_NODE;
+		case ZKLOCK_ZNODEEXISTS:
+			return ZKLOCK_REPLY_EXISTS;
+		case ZKLOCK_ZNOTEMPTY:
+			return ZKLOCK_REPLY_NOT_EMPTY;
+		case ZKLOCK_ZBADVERSION:
+			return ZKLOCK_REPLY_BAD_VERSION;
+		case ZKLOCK_ZCONNECTIONLOSS:
+		case ZKLOCK_ZOPERATIONTIMEOUT:
+		case ZKLOCK_ZSESSIONEXPIRED:
+			return ZKLOCK_REPLY_LOST;
+		default:
+			return ZKLOCK_REPLY_REFUSED;
+	}
+}
+
 static const struct
 {
 	int rc;

@@ -42,12 +42,24 @@ extern bool zklock_session_is_of_keeper(const ZkSessionId *id);
 #define ZKLOCK_ZSESSIONEXPIRED	 (-112)
 #define ZKLOCK_ZQUOTAEXCEEDED	 (-125) /* the library does not know it */
 
-/* Nobody knows whether it was done: the connection was lost, or the session. */
+/* What a return code says of the request. */
+typedef enum ZkReply
+{
+	ZKLOCK_REPLY_OK,
+	ZKLOCK_REPLY_NO_NODE,
+	ZKLOCK_REPLY_EXISTS,
+	ZKLOCK_REPLY_NOT_EMPTY,
+	ZKLOCK_REPLY_BAD_VERSION,
+	ZKLOCK_REPLY_LOST, /* done or not, nobody knows: the connection was lost, or the session */
+	ZKLOCK_REPLY_REFUSED /* for good: for want of rights, by a quota, or otherwise */
+} ZkReply;
+
+extern ZkReply zklock_reply(int rc);
+
 static inline bool
 zklock_rc_is_lost(int rc)
 {
-	return rc == ZKLOCK_ZCONNECTIONLOSS || rc == ZKLOCK_ZOPERATIONTIMEOUT ||
-		rc == ZKLOCK_ZSESSIONEXPIRED;
+	return zklock_reply(rc) == ZKLOCK_REPLY_LOST;
 }
 
 /* Any return code as text: the library's own, where it has one, see test/client. */

@@ -11,6 +11,7 @@
 #include "miscadmin.h"
 
 #include "deadlock_shared.h"
+#include "table.h"
 
 #define NVERDICTS 8
 
@@ -39,6 +40,7 @@ const ZkSharedPart zklock_deadlock_part = {
 void
 zklock_deadlock_verdict_put(const ZkDeadlockVerdict *verdict)
 {
+	Assert(zklock_in_worker() && verdict->wait_start != 0);
 	LWLockAcquire(shared->box.lock, LW_EXCLUSIVE);
 	shared->verdict[shared->next] = *verdict;
 	shared->next = (shared->next + 1) % NVERDICTS;

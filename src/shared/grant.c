@@ -124,13 +124,14 @@ void
 zklock_grant_foresee(const ZkLockEntry *entry, ZkLockEvent *event)
 {
 	const ZkLockHint *hint = zklock_entry_hint(entry);
-	bool lock = entry->kind == ZKLOCK_KIND_LOCK;
+	const ZkKind *kind = &zklock_kinds[entry->kind];
+	bool lock = kind->kept && !kind->by_session;
 	bool keeps = keep_time() > 0 && zklock_max_kept > 0;
 
 	event->keep = lock && keeps && (!hint->bounced || hint->streak >= 2);
 	event->alone = lock && (hint->sequence < 0 || hint->streak > 0);
 	/* a permit is no use to others while it is kept: only where others do not come */
-	if (zklock_kinds[entry->kind].by_session)
+	if (kind->by_session)
 		event->keep = event->alone = keeps && hint->streak >= 2;
 	event->recurring = lock && !keeps && hint->streak > 0;
 }

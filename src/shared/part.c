@@ -41,6 +41,7 @@ zklock_part_startup(const ZkSharedPart *part)
 		{
 			ZkMailbox *box = *part->memory;
 
+			Assert(part->size() >= sizeof(*box));
 			box->lock = &GetNamedLWLockTranche(part->name)->lock;
 			pg_atomic_init_u32(&box->posted, 0);
 		}

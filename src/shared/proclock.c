@@ -24,6 +24,23 @@
 #include "semaphore_shared.h"
 #include "stat.h"
 
+/* -1: there is none. */
+static int32
+allocate_proclock(void)
+{
+	int32 index;
+
+	SpinLockAcquire(&zklock_shared->mutex);
+	index = zklock_shared->free_proclock;
+	if (index >= 0)
+	{
+		zklock_shared->free_proclock = zklock_proclock(index)->next;
+		zklock_shared->proclocks_used++;
+	}
+	SpinLockRelease(&zklock_shared->mutex);
+	return index;
+}
+
 static void
 free_proclock(int32 index)
 {
@@ -33,6 +50,16 @@ free_proclock(int32 index)
 	zklock_shared->free_proclock = index;
 	zklock_shared->proclocks_used--;
 	SpinLockRelease(&zklock_shared->mutex);
+}
+
+static void
+link_proclock(ZkLockEntry *entry, int32 index)
+{
+	zklock_proclock(index)->next = entry->proclocks;
+	zklock_proclock(index)->prev = -1;
+	if (entry->proclocks >= 0)
+		zklock_proclock(entry->proclocks)->prev = index;
+	entry->proclocks = index;
 }
 
 /* Does another backend of this server stand in the way of one that comes now? */
@@ -76,14 +103,7 @@ make_proclock(ZkLockKind kind, const char *name, uint32 hash, int permits,
 	Assert(!zklock_in_worker());
 	Assert(zklock_kinds[kind].modes || mode == ZKLOCK_EXCLUSIVE);
 	Assert(zklock_kinds[kind].by_session == (permits > 0));
-	SpinLockAcquire(&zklock_shared->mutex);
-	index = zklock_shared->free_proclock;
-	if (index >= 0)
-	{
-		zklock_shared->free_proclock = zklock_proclock(index)->next;
-		zklock_shared->proclocks_used++;
-	}
-	SpinLockRelease(&zklock_shared->mutex);
+	index = allocate_proclock();
 	if (index < 0)
 		return ZKLOCK_NO_PROCLOCK;
 	proclock = zklock_proclock(index);
@@ -119,11 +139,7 @@ make_proclock(ZkLockKind kind, const char *name, uint32 hash, int permits,
 	proclock->waited = stands_behind(entry, mode);
 	proclock->end = ZKLOCK_PROCLOCK_END_CANCELED;
 	proclock->again = proclock->again_counted = 0;
-	proclock->next = entry->proclocks;
-	proclock->prev = -1;
-	if (entry->proclocks >= 0)
-		zklock_proclock(entry->proclocks)->prev = index;
-	entry->proclocks = index;
+	link_proclock(entry, index);
 	zklock_grant_update_kept(entry);
 	if (entry->leaving)
 	{

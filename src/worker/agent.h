@@ -41,8 +41,9 @@ typedef struct ZkAgent
 	/* As ZkSessionListener has it. */
 	void (*event)(ZkLockEventType type);
 
-	/* Replies to its requests, which have this tag (tag.h). */
-	uint32 tag;
+	/* Replies to its requests, which have this tag; set before all else is called.  NULL:
+	 * to those of lock queues (tag.h). */
+	uint32 *tag;
 	void (*message)(const ZkMessage *message);
 
 	/* True: the watch was its own. */

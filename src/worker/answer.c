@@ -52,6 +52,7 @@ typedef struct Run
 	int rc;
 } Run;
 
+static uint32 own_tag = ZKLOCK_TAG_NONE; /* set by worker.c */
 static Run runs[ZKLOCK_NQUESTIONS];
 
 /* ZkRequestTag.uuid of what is no get of a child; else it is the child's index. */
@@ -76,7 +77,7 @@ static ZkRequestTag
 make_tag(const Run *run, uint64 what)
 {
 	ZkRequestTag tag = {
-		.kind = ZKLOCK_TAG_ANSWER,
+		.kind = own_tag,
 		.entry = (uint32) (run - runs),
 		.generation = run->serial,
 		.uuid = what,
@@ -503,14 +504,15 @@ take_other(Run *run, const ZkMessage *message)
 static void
 take_refusal(Run *run, const ZkMessage *message)
 {
-	bool missing = message->rc == ZKLOCK_ZNONODE;
+	ZkReply reply = zklock_reply(message->rc);
+	bool missing = reply == ZKLOCK_REPLY_NO_NODE;
 
 	switch (message->tag.uuid)
 	{
 		case TAG_BASE:
 		case TAG_RAISE:
 		case TAG_TIME:
-			if (missing || message->rc == ZKLOCK_ZBADVERSION)
+			if (missing || reply == ZKLOCK_REPLY_BAD_VERSION)
 				run->opened = -1; /* it will be made anew, or is another: begin again */
 			else
 				run->rc = message->rc;
@@ -543,6 +545,7 @@ on_message(const ZkMessage *message)
 {
 	Run *run = &runs[message->tag.entry];
 	uint64 what = message->tag.uuid;
+	ZkReply reply = zklock_reply(message->rc);
 
 	Assert(message->tag.entry < ZKLOCK_NQUESTIONS);
 	if (run->serial != message->tag.generation)
@@ -550,15 +553,15 @@ on_message(const ZkMessage *message)
 	if (what < TAG_OTHERS || what == TAG_REMOVAL)
 		run->open--;
 
-	if (zklock_rc_is_lost(message->rc))
+	if (reply == ZKLOCK_REPLY_LOST)
 		run->opened = -1; /* begin again */
 	else if (what > TAG_OTHERS)
-		(message->rc == ZKLOCK_ZOK ? take_other : take_refusal)(run, message);
-	else if (message->rc == ZKLOCK_ZNONODE)
+		(reply == ZKLOCK_REPLY_OK ? take_other : take_refusal)(run, message);
+	else if (reply == ZKLOCK_REPLY_NO_NODE)
 		return; /* the child has gone since the listing */
-	else if (run->query.ask == ZKLOCK_ASK_PURGE && message->rc == ZKLOCK_ZNOTEMPTY)
+	else if (run->query.ask == ZKLOCK_ASK_PURGE && reply == ZKLOCK_REPLY_NOT_EMPTY)
 		return; /* somebody has it */
-	else if (message->rc != ZKLOCK_ZOK &&
+	else if (reply != ZKLOCK_REPLY_OK &&
 			 !(message->rc == ZKLOCK_ZNOAUTH && can_do_without(run)))
 		run->rc = message->rc;
 	else if (run->query.ask == ZKLOCK_ASK_PURGE)
@@ -570,7 +573,7 @@ on_message(const ZkMessage *message)
 }
 
 const ZkAgent zklock_answer_agent = {
-	.tag = ZKLOCK_TAG_ANSWER,
+	.tag = &own_tag,
 	.message = on_message,
 	.work = work,
 };

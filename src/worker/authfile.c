@@ -23,8 +23,9 @@
 
 #define MAX_FILE_SIZE 65536
 
-bool
-zklock_private_file(const char *path, int fd, char *error, size_t errlen)
+/* The rule of zklock_check_private_file. */
+static bool
+is_private(const char *path, int fd, char *error, size_t errlen)
 {
 	struct stat st;
 
@@ -60,7 +61,7 @@ bool
 zklock_check_private_file(const char *path, char *error, size_t errlen)
 {
 	int fd = open_file(path, error, errlen);
-	bool fine = fd >= 0 && zklock_private_file(path, fd, error, errlen);
+	bool fine = fd >= 0 && is_private(path, fd, error, errlen);
 
 	if (fd >= 0)
 		CloseTransientFile(fd);
@@ -128,7 +129,7 @@ zklock_auth_read(const char *path, char *error, size_t errlen)
 
 	if (fd < 0)
 		return NULL;
-	if (!zklock_private_file(path, fd, error, errlen))
+	if (!is_private(path, fd, error, errlen))
 	{
 		CloseTransientFile(fd);
 		return NULL;

@@ -24,13 +24,10 @@ typedef struct ZkAuthFile
 extern ZkAuthFile *zklock_auth_read(const char *path, char *error, size_t errlen);
 
 /*
- * Is a file with a secret in the right hands?  The rule of ssl_key_file: it
- * belongs to the server's user and nobody else may do anything with it, or to
- * root, and the server's group may read it.
+ * Is a file with a secret, which the ZooKeeper library will open, in the right hands? The
+ * rule of ssl_key_file: it belongs to the server's user and nobody else may do anything
+ * with it, or to root, and the server's group may read it.
  */
-extern bool zklock_private_file(const char *path, int fd, char *error, size_t errlen);
-
-/* The same for a file that the ZooKeeper library will open. */
 extern bool zklock_check_private_file(const char *path, char *error, size_t errlen);
 
 #endif /* ZKLOCK_AUTHFILE_H */

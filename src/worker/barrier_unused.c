@@ -40,8 +40,9 @@
 #define TAG_TURN (PG_UINT64_MAX - 1) /* ... its write: this is our turn */
 #define TAG_LIST (PG_UINT64_MAX - 2)
 
-static uint32 connection = 0; /* replies of an earlier one are void */
-static int64 due_at = 0;	  /* ns: not before then */
+static uint32 own_tag = ZKLOCK_TAG_NONE; /* set by worker.c */
+static uint32 connection = 0;			 /* replies of an earlier one are void */
+static int64 due_at = 0;				 /* ns: not before then */
 static bool our_turn = false;
 static MemoryContext names_context = NULL;
 static char **names = NULL; /* of the directories, as in ZooKeeper */
@@ -52,9 +53,7 @@ static int ngets = 0; /* replies to come */
 static ZkRequestTag
 make_tag(uint64 what)
 {
-	return (ZkRequestTag){.kind = ZKLOCK_TAG_BARRIER_UNUSED,
-						  .generation = connection,
-						  .hash = what};
+	return (ZkRequestTag){.kind = own_tag, .generation = connection, .hash = what};
 }
 
 static char *
@@ -163,6 +162,7 @@ take_directory(const ZkMessage *message)
 	ZkOp op = {.type = ZKLOCK_OP_DELETE, .version = message->version};
 	ZkRequestTag tag = make_tag(message->tag.hash);
 
+	Assert(ngets > 0 && message->tag.hash < (uint64) next_name);
 	ngets--;
 	if (message->rc == ZKLOCK_ZOK && message->nchildren == 0 && is_old(message))
 	{
@@ -209,6 +209,6 @@ on_event(ZkLockEventType type)
 
 const ZkAgent zklock_barrier_unused_agent = {
 	.event = on_event,
-	.tag = ZKLOCK_TAG_BARRIER_UNUSED,
+	.tag = &own_tag,
 	.message = on_message,
 };

@@ -43,6 +43,7 @@ typedef struct Meeting
 	ZkBarrier barrier;
 } Meeting;
 
+static uint32 own_tag = ZKLOCK_TAG_NONE;				  /* set by worker.c */
 static dlist_head meetings = DLIST_STATIC_INIT(meetings); /* used last: at the end */
 static int nmeetings = 0;
 static uint32 last_serial = 0;
@@ -116,7 +117,7 @@ send_request(void *arg, const ZkBarrierAction *action)
 	char *path;
 	int rc = ZKLOCK_ZOK;
 	ZkRequestTag tag = {
-		.kind = ZKLOCK_TAG_BARRIER,
+		.kind = own_tag,
 		.entry = m->serial,
 		.generation = (uint32) action->type,
 	};
@@ -133,8 +134,6 @@ send_request(void *arg, const ZkBarrierAction *action)
 	switch (action->type)
 	{
 		case ZKLOCK_BARRIER_MAKE_DIR:
-			if (action->attempt > 1)
-				zklock_session_make_directories();
 			rc = zklock_client_create(client, path, "", 0, ZKLOCK_CREATE_PERSISTENT, &tag);
 			break;
 		case ZKLOCK_BARRIER_READ_IT:
@@ -447,6 +446,7 @@ static void
 on_message(const ZkMessage *message)
 {
 	Meeting *m = tagged_meeting(&message->tag);
+	ZkReply reply = zklock_reply(message->rc);
 	ZkBarrierEvent event = {0};
 
 	if (message->tag.path != 0 && message->rc != ZKLOCK_ZOK)
@@ -457,10 +457,10 @@ on_message(const ZkMessage *message)
 	event.code = message->rc;
 	event.id[0] = message->tag.uuid;
 	event.id[1] = message->tag.hash;
-	if (event.rc == ZKLOCK_RC_EXISTS)
+	if (reply == ZKLOCK_REPLY_EXISTS)
 		event.rc = message->tag.generation == ZKLOCK_BARRIER_MAKE_DIR ? ZKLOCK_RC_OK
 																	  : ZKLOCK_RC_ERROR;
-	if (message->rc == ZKLOCK_ZBADVERSION)
+	if (reply == ZKLOCK_REPLY_BAD_VERSION)
 		event.rc = ZKLOCK_RC_NO_NODE;
 	if (event.rc == ZKLOCK_RC_ERROR)
 	{
@@ -527,7 +527,7 @@ ask(ZkAgentAsk what)
 
 const ZkAgent zklock_barrier_agent = {
 	.event = on_event,
-	.tag = ZKLOCK_TAG_BARRIER,
+	.tag = &own_tag,
 	.message = on_message,
 	.watch = on_watch,
 	.work = work,

@@ -93,7 +93,8 @@ typedef struct Evidence
 	} hop[MAX_HOPS];
 } Evidence;
 
-static ZkDeadlock deadlock; /* of no session to begin with */
+static uint32 own_tag = ZKLOCK_TAG_NONE; /* set by worker.c */
+static ZkDeadlock deadlock;				 /* of no session to begin with */
 static int nevidence = 0;
 static Evidence evidence[ZKLOCK_MAX_EDGES];
 static bool look_wanted = false;
@@ -236,7 +237,7 @@ look_at_table(Look *look)
 			 e = zklock_partition_next(i, e))
 		{
 			/* nobody waits for an election, who could hold something meanwhile */
-			if (e->proclocks >= 0 && e->kind != ZKLOCK_KIND_ELECTION)
+			if (e->proclocks >= 0 && !zklock_kinds[e->kind].by_server)
 				look_at_entry(look, e);
 		}
 		zklock_entry_unlock(lock);
@@ -646,7 +647,7 @@ end_wait(void)
 static ZkRequestTag
 make_tag(ZkDeadlockAct act)
 {
-	return (ZkRequestTag){.kind = ZKLOCK_TAG_DEADLOCK,
+	return (ZkRequestTag){.kind = own_tag,
 						  .generation = deadlock.serial,
 						  .uuid = (uint64) act};
 }
@@ -683,11 +684,10 @@ send_request(ZkClient *client, ZkDeadlockAct act)
 	char *text;
 	int rc = ZKLOCK_ZOK;
 
+	Assert(zklock_unlocked());
 	switch (act)
 	{
 		case ZKLOCK_DO_CREATE:
-			if (deadlock.make)
-				zklock_path_make(client, zklock_path_waits());
 			text = make_text();
 			rc = zklock_client_create(client, make_path(deadlock.session), text,
 									  (int) strlen(text), ZKLOCK_CREATE_EPHEMERAL, &tag);
@@ -764,7 +764,7 @@ on_message(const ZkMessage *message)
 
 	/* the directory could not be made, either */
 	if (rc == ZKLOCK_RC_ERROR ||
-		(rc == ZKLOCK_RC_NO_NODE && act == ZKLOCK_DO_CREATE && deadlock.make))
+		(rc == ZKLOCK_RC_NO_NODE && act == ZKLOCK_DO_CREATE && deadlock.made))
 		tell_refused(act, message->rc);
 	switch (act)
 	{
@@ -874,7 +874,7 @@ work(void)
 
 const ZkAgent zklock_deadlock_agent = {
 	.event = on_event,
-	.tag = ZKLOCK_TAG_DEADLOCK,
+	.tag = &own_tag,
 	.message = on_message,
 	.work = work,
 };

@@ -37,7 +37,6 @@
 #include "table.h"
 #include "tag.h"
 #include "trouble.h"
-#include "unknown.h"
 #include "watches.h"
 
 /* A session event on its way through the entries; see on_event. */
@@ -85,23 +84,6 @@ describe_contender(StringInfo buf, ZkLockKind kind, int pid)
 		zklock_describe_server(buf, pid);
 }
 
-/*
- * Make the lock directory.  At the second attempt in a row its ancestors have
- * vanished, too.
- */
-static void
-send_make_dir(ZkClient *client, const char *path, ZkLockKind kind,
-			  const ZkLockAction *action, const ZkRequestTag *tag)
-{
-	if (action->attempt > 1)
-		zklock_session_make_directories();
-	/* a job's has the record of its runs */
-	(void) zklock_client_create(client, path, "", 0,
-								zklock_kinds[kind].record ? ZKLOCK_CREATE_PERSISTENT
-														  : zklock_unknown_container(),
-								tag);
-}
-
 /* A create or a delete that goes into a set's transaction. */
 static void
 add_to_set(const ZkLockEntry *entry, ZkLockKind kind, const char *name, int pid,
@@ -141,6 +123,34 @@ send_own(ZkClient *client, ZkLockKind kind, const char *name, int pid, uint64 uu
 }
 
 static void
+send_make_dir(ZkClient *client, ZkLockKind kind, const char *path, const ZkRequestTag *tag)
+{
+	/* a job's has the record of its runs */
+	(void) zklock_client_create(client, path, "", 0,
+								zklock_kinds[kind].record ? ZKLOCK_CREATE_PERSISTENT
+														  : ZKLOCK_CREATE_CONTAINER,
+								tag);
+}
+
+static void
+send_watch(ZkClient *client, const char *path, ZkRequestTag *tag)
+{
+	tag->path = zklock_watch_count(path, false);
+	zklock_session_sent(zklock_client_get(client, path, true, tag));
+}
+
+static void
+send_list(ZkClient *client, ZkLockKind kind, const char *path, const ZkLockAction *action,
+		  ZkRequestTag *tag)
+{
+	if (action->sync)
+		(void) zklock_client_sync(client, zklock_path_directory(kind), &zklock_no_tag);
+	if (action->watch)
+		tag->path = zklock_watch_count(path, true);
+	zklock_session_sent(zklock_client_list(client, path, action->watch, tag));
+}
+
+static void
 send_request(const ZkLockEntry *entry, ZkLockKind kind, const char *name, int pid,
 			 uint32 generation, uint64 uuid_hi, const ZkLockAction *action)
 {
@@ -157,20 +167,18 @@ send_request(const ZkLockEntry *entry, ZkLockKind kind, const char *name, int pi
 	if (client == NULL)
 		return; /* its replies are annulled with it */
 	zklock_ensemble_remind(client);
-
 	switch (action->type)
 	{
 		case ZKLOCK_ACT_MAKE_DIR:
 			tag.kind = ZKLOCK_TAG_MAKE_DIR;
 			path = zklock_path_name(kind, name, NULL);
-			send_make_dir(client, path, kind, action, &tag);
+			send_make_dir(client, kind, path, &tag);
 			break;
 
 		case ZKLOCK_ACT_WATCH_DIR:
 			tag.kind = ZKLOCK_TAG_WATCH_DIR;
 			path = zklock_path_name(kind, name, NULL);
-			tag.path = zklock_watch_count(path, false);
-			zklock_session_sent(zklock_client_get(client, path, true, &tag));
+			send_watch(client, path, &tag);
 			break;
 
 		case ZKLOCK_ACT_CREATE:
@@ -182,22 +190,13 @@ send_request(const ZkLockEntry *entry, ZkLockKind kind, const char *name, int pi
 			tag.kind = ZKLOCK_TAG_LIST;
 			tag.hash = action->list;
 			path = zklock_path_name(kind, name, NULL);
-			if (action->sync)
-			{
-				ZkRequestTag other = {.kind = ZKLOCK_TAG_NONE};
-
-				(void) zklock_client_sync(client, zklock_path_directory(kind), &other);
-			}
-			if (action->watch)
-				tag.path = zklock_watch_count(path, true);
-			zklock_session_sent(zklock_client_list(client, path, action->watch, &tag));
+			send_list(client, kind, path, action, &tag);
 			break;
 
 		case ZKLOCK_ACT_WATCH_OWN:
 			tag.kind = ZKLOCK_TAG_WATCH_OWN;
 			path = contender_path(kind, name, action, uuid_hi, false);
-			tag.path = zklock_watch_count(path, false);
-			zklock_session_sent(zklock_client_get(client, path, true, &tag));
+			send_watch(client, path, &tag);
 			break;
 
 		case ZKLOCK_ACT_WATCH:
@@ -205,8 +204,7 @@ send_request(const ZkLockEntry *entry, ZkLockKind kind, const char *name, int pi
 			path = zklock_path_name(kind, name, action->name);
 			if (action->once && zklock_watch_stands(path))
 				break;
-			tag.path = zklock_watch_count(path, false);
-			zklock_session_sent(zklock_client_get(client, path, true, &tag));
+			send_watch(client, path, &tag);
 			break;
 
 		case ZKLOCK_ACT_DELETE:
@@ -793,6 +791,19 @@ dispatch_set(const ZkMessage *message)
 	}
 }
 
+/* The number of the contender that was made. */
+static void
+take_created(const ZkMessage *message, ZkLockEvent *event)
+{
+	const char *child = message->path ? strrchr(message->path, '/') : NULL;
+	ZkLockChild parsed;
+
+	if (child != NULL && zklock_parse_child(child + 1, &parsed))
+		event->sequence = parsed.sequence;
+	else
+		event->rc = ZKLOCK_RC_LOST; /* exists, but where? settle it */
+}
+
 static void
 on_message(const ZkMessage *message)
 {
@@ -834,15 +845,7 @@ on_message(const ZkMessage *message)
 		case ZKLOCK_TAG_CREATE:
 			event.type = ZKLOCK_EV_CREATED;
 			if (event.rc == ZKLOCK_RC_OK)
-			{
-				const char *child = message->path ? strrchr(message->path, '/') : NULL;
-				ZkLockChild parsed;
-
-				if (child != NULL && zklock_parse_child(child + 1, &parsed))
-					event.sequence = parsed.sequence;
-				else
-					event.rc = ZKLOCK_RC_LOST; /* exists, but where? settle it */
-			}
+				take_created(message, &event);
 			break;
 		case ZKLOCK_TAG_LIST:
 			event.type = ZKLOCK_EV_LISTED;
@@ -900,7 +903,6 @@ ask(ZkAgentAsk what)
 
 const ZkAgent zklock_lock_agent = {
 	.event = on_event,
-	.tag = ZKLOCK_TAG_NONE,
 	.message = on_message,
 	.watch = on_watch,
 	.work = work,

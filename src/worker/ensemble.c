@@ -77,6 +77,8 @@ zklock_ensemble_reason(void)
 bool
 zklock_ensemble_admitted(void)
 {
+	/* nothing is granted while the ensemble may have forgotten what others believe in */
+	Assert(!admitted || !history()->found);
 	return admitted;
 }
 

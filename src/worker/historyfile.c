@@ -19,6 +19,7 @@
 #include "storage/fd.h"
 
 #include "historyfile.h"
+#include "table.h"
 
 #define HISTORY_FILE	 "zklock.history"
 #define HISTORY_FILE_NEW "zklock.history.new"
@@ -50,6 +51,7 @@ zklock_history_file_write(ZkHistory *history, bool last)
 	int fd = OpenTransientFile(HISTORY_FILE_NEW, O_CREAT | O_TRUNC | O_WRONLY | PG_BINARY);
 	bool ok;
 
+	Assert(zklock_in_worker()); /* two that write at once would mix up their files */
 	if (fd < 0)
 	{
 		complain("create");

@@ -63,6 +63,7 @@ make_lookup(const char *hosts, char *error, size_t errlen)
 {
 	char *copy = pnstrdup(hosts, strcspn(hosts, "/"));
 
+	Assert(lookup == NULL); /* its descriptor would be lost */
 	lookup = zklock_lookup_make(copy, error, (int) errlen);
 	pfree(copy);
 	if (lookup == NULL)

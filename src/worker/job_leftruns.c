@@ -194,8 +194,7 @@ zklock_job_leftruns_look(ZkClient *client, const ZkMessage *message)
 	if (message->type == ZKLOCK_MSG_NODE_CHANGED || message->type == ZKLOCK_MSG_NODE_DELETED)
 		take_change(client, message->path);
 	else if (message->tag.kind != ZKLOCK_TAG_LEFTRUNS ||
-			 message->tag.generation != round_number ||
-			 message->rc == ZKLOCK_ZCONNECTIONLOSS || message->rc == ZKLOCK_ZSESSIONEXPIRED)
+			 message->tag.generation != round_number || zklock_rc_is_lost(message->rc))
 		return ZKLOCK_LEFT_UNKNOWN;
 	else if (message->tag.hash != LISTING)
 		take_record(client, (int) message->tag.hash, message);
@@ -203,6 +202,8 @@ zklock_job_leftruns_look(ZkClient *client, const ZkMessage *message)
 		take_listing(client, message);
 	else
 		return ZKLOCK_LEFT_NONE; /* there are no jobs, or none that we may read */
+	Assert(nopen >= 0 && nopen <= next && next <= nrecords);
+	Assert(nleft >= 0 && nleft <= nrecords);
 	if (!listed || nopen > 0)
 		return ZKLOCK_LEFT_UNKNOWN;
 	return nleft > 0 ? ZKLOCK_LEFT_SOME : ZKLOCK_LEFT_NONE;

@@ -59,6 +59,8 @@ take_wish(int i)
 	bool rested = zklock_clock() >= settlers[i].not_before;
 	bool due;
 
+	/* another database must not have what this process would be told by */
+	Assert(settlers[i].process == NULL);
 	SpinLockAcquire(&zklock_shared->mutex);
 	due = settle->soon || (settle->later && rested);
 	if (due)

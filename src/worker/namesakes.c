@@ -46,6 +46,7 @@ typedef struct Namesake
 	bool asked;	   /* the reply is to come */
 } Namesake;
 
+static uint32 own_tag = ZKLOCK_TAG_NONE; /* set by worker.c */
 static uint32 round_number = 0;
 static int64 listed_at; /* ns */
 static Namesake namesakes[MAX_NAMESAKES];
@@ -55,9 +56,7 @@ static int64 told = 0; /* czxid of the node of whom the log tells */
 static ZkRequestTag
 make_tag(uint64 what)
 {
-	ZkRequestTag tag = {.kind = ZKLOCK_TAG_NAMESAKES,
-						.generation = round_number,
-						.hash = what};
+	ZkRequestTag tag = {.kind = own_tag, .generation = round_number, .hash = what};
 
 	return tag;
 }
@@ -160,6 +159,7 @@ take_listing(const ZkMessage *message)
 static void
 take_node(Namesake *n, const ZkMessage *message)
 {
+	Assert(n < &namesakes[nnamesakes] && n->asked);
 	n->asked = false;
 	if (message->rc != ZKLOCK_ZOK || message->ephemeral_owner == 0 ||
 		message->ephemeral_owner == zklock_shared->session.id.id ||
@@ -206,6 +206,6 @@ on_event(ZkLockEventType type)
 
 const ZkAgent zklock_namesakes_agent = {
 	.event = on_event,
-	.tag = ZKLOCK_TAG_NAMESAKES,
+	.tag = &own_tag,
 	.message = on_message,
 };

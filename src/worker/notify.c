@@ -32,6 +32,7 @@ zklock_notify_work(void)
 	if (zklock_process_runs(&process))
 		return;
 	zklock_changes_count(&added, &sent);
+	Assert(sent <= added && attempted <= added);
 	if (added == sent || added == attempted)
 		return;
 	attempted = added;

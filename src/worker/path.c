@@ -27,28 +27,36 @@ zklock_paths_set(const char *root)
 	snprintf(waits, sizeof(waits), "%s/waits", root);
 }
 
+/* A session has its root before anybody asks. */
+static const char *
+known(const char *path)
+{
+	Assert(path[0] == '/');
+	return path;
+}
+
 const char *
 zklock_path_directory(ZkLockKind kind)
 {
-	return directory[kind];
+	return known(directory[kind]);
 }
 
 const char *
 zklock_path_servers(void)
 {
-	return servers;
+	return known(servers);
 }
 
 const char *
 zklock_path_tokens(void)
 {
-	return tokens;
+	return known(tokens);
 }
 
 const char *
 zklock_path_waits(void)
 {
-	return waits;
+	return known(waits);
 }
 
 char *
@@ -86,8 +94,9 @@ zklock_parse_path(const char *path, ZkLockKind *kind, char *name, const char **c
 	return false;
 }
 
-void
-zklock_path_make(ZkClient *client, const char *whole)
+/* A path and its ancestors. */
+static void
+make(ZkClient *client, const char *whole)
 {
 	char path[512];
 
@@ -97,5 +106,36 @@ zklock_path_make(ZkClient *client, const char *whole)
 		strlcpy(path, whole, p ? (size_t) (p - whole + 1) : sizeof(path));
 		(void) zklock_client_create(client, path, "", 0, ZKLOCK_CREATE_PERSISTENT,
 									&zklock_no_tag);
+	}
+}
+
+void
+zklock_paths_make(ZkClient *client)
+{
+	make(client, servers);
+	for (int kind = 0; kind < ZKLOCK_NKINDS; kind++)
+		make(client, directory[kind]);
+}
+
+static bool
+is_child(const char *path, const char *parent)
+{
+	size_t len = strlen(parent);
+
+	return strncmp(path, parent, len) == 0 && path[len] == '/' &&
+		strchr(path + len + 1, '/') == NULL;
+}
+
+void
+zklock_path_make_missing(ZkClient *client, const ZkMessage *message)
+{
+	if (message->type != ZKLOCK_MSG_CREATED || message->rc != ZKLOCK_ZNONODE)
+		return;
+	if (is_child(message->path, waits))
+		make(client, waits);
+	for (int kind = 0; kind < ZKLOCK_NKINDS; kind++)
+	{
+		if (is_child(message->path, directory[kind]))
+			make(client, directory[kind]);
 	}
 }

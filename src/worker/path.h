@@ -37,7 +37,15 @@ extern char *zklock_path_name(ZkLockKind kind, const char *name, const char *chi
 extern bool zklock_parse_path(const char *path, ZkLockKind *kind, char *name,
 							  const char **child);
 
-/* Make a path and its ancestors, persistent.  What exists stays as it is. */
-extern void zklock_path_make(ZkClient *client, const char *whole);
+/* Make <root>, <root>/servers and the directories of all kinds, persistent.  What exists
+ * stays as it is; a create that finds its node is a transaction, too. */
+extern void zklock_paths_make(ZkClient *client);
+
+/*
+ * A reply that whoever asked has not seen yet: if it says that a directory right below
+ * the root is missing, since something was to be made in it, it is made.  What is asked
+ * again after the reply finds it.
+ */
+extern void zklock_path_make_missing(ZkClient *client, const ZkMessage *message);
 
 #endif /* ZKLOCK_PATH_H */

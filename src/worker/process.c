@@ -40,6 +40,7 @@ zklock_process_start(ZkProcess *process, const char *function, const char *name,
 	MemoryContext save = MemoryContextSwitchTo(TopMemoryContext); /* of the handle */
 	bool started;
 
+	Assert(*process == NULL); /* it would run on, and nobody know it */
 	strlcpy(worker.bgw_library_name, "zklock", sizeof(worker.bgw_library_name));
 	strlcpy(worker.bgw_function_name, function, sizeof(worker.bgw_function_name));
 	strlcpy(worker.bgw_name, name, sizeof(worker.bgw_name));

@@ -55,6 +55,7 @@
  * heartbeat would show it, and heartbeats are two timeouts apart at most. */
 #define UNNOTICED 3
 
+static uint32 own_tag = ZKLOCK_TAG_NONE; /* set by worker.c */
 static bool due = true;
 static bool proven = false;	 /* a heartbeat was acknowledged on this connection */
 static int64 settled_at = 0; /* ns: a put was, last */
@@ -155,7 +156,7 @@ send_chunk(ZkQueueBuffer *buffer)
 	ZkQueuePut *staged =
 		&zklock_queue_shared->staged[buffer->put]; /* its backend waits for us */
 	ZkRequestTag tag = {
-		.kind = ZKLOCK_TAG_QUEUE_PUTS,
+		.kind = own_tag,
 		.entry = (uint32) buffer->put,
 		.generation = buffer->serial,
 		.uuid = TAG_LENGTH,
@@ -247,7 +248,7 @@ settle(void)
 	{
 		int entry = (int) (puts[i] - zklock_queue_shared->staged);
 		ZkRequestTag tag = {
-			.kind = ZKLOCK_TAG_QUEUE_PUTS,
+			.kind = own_tag,
 			.entry = (uint32) entry,
 			.generation = puts[i]->serial,
 			.uuid = TAG_SETTLE + (uint64) request[entry],
@@ -266,19 +267,19 @@ settle(void)
 static void
 written(ZkQueuePut *staged, const ZkMessage *message, bool *missing)
 {
-	ZkItemRc rc = zklock_queue_takes_rc(message->rc);
+	ZkReply rc = zklock_reply(message->rc);
 
 	if (staged->put.state != ZKLOCK_PUT_WRITING || staged->put.round != message->tag.hash)
 		return;
 	if (message->tag.uuid == TAG_WRITE)
 		*missing = zklock_put_created(&staged->put, (uint32) message->tag.hash, rc);
-	else if (rc == ZKLOCK_ITEM_RC_LOST)
+	else if (rc == ZKLOCK_REPLY_LOST)
 		zklock_put_lost(&staged->put);
-	else if (rc == ZKLOCK_ITEM_RC_OK)
+	else if (rc == ZKLOCK_REPLY_OK)
 		staged->length = message->nchildren;
-	else if (rc == ZKLOCK_ITEM_RC_NO_NODE)
+	else if (rc == ZKLOCK_REPLY_NO_NODE)
 		staged->length = 0;
-	if (rc == ZKLOCK_ITEM_RC_ERROR)
+	if (rc == ZKLOCK_REPLY_REFUSED)
 		staged->rc = message->rc;
 	ConditionVariableBroadcast(&staged->cv);
 }
@@ -293,7 +294,7 @@ move(ZkQueuePut *staged, const ZkMessage *message)
 	tag.uuid = TAG_SETTLE + ZKLOCK_SETTLE_MOVE;
 	if (zklock_session_client() == NULL)
 	{
-		(void) zklock_put_reply(&staged->put, ZKLOCK_SETTLE_READ, ZKLOCK_ITEM_RC_LOST, -1,
+		(void) zklock_put_reply(&staged->put, ZKLOCK_SETTLE_READ, ZKLOCK_REPLY_LOST, -1,
 								proven);
 		return;
 	}
@@ -303,11 +304,11 @@ move(ZkQueuePut *staged, const ZkMessage *message)
 	{
 		zklock_trouble("znode \"%s\" was damaged: its items are left there",
 					   chunk_to_settle(staged));
-		(void) zklock_put_reply(&staged->put, ZKLOCK_SETTLE_READ, ZKLOCK_ITEM_RC_UNFIT,
-								-1, proven);
+		(void) zklock_put_reply(&staged->put, ZKLOCK_SETTLE_READ, ZKLOCK_REPLY_EXISTS, -1,
+								proven);
 	}
 	else if (n < 0)
-		(void) zklock_put_reply(&staged->put, ZKLOCK_SETTLE_MOVE, ZKLOCK_ITEM_RC_ERROR,
+		(void) zklock_put_reply(&staged->put, ZKLOCK_SETTLE_MOVE, ZKLOCK_REPLY_REFUSED,
 								-1, proven);
 }
 
@@ -322,7 +323,7 @@ settled(ZkQueuePut *staged, const ZkMessage *message)
 	due = true;
 	if (request == ZKLOCK_SETTLE_MOVE)
 		(void) was_moved(message, staged->queue);
-	if (zklock_put_reply(&staged->put, request, zklock_queue_takes_rc(message->rc),
+	if (zklock_put_reply(&staged->put, request, zklock_reply(message->rc),
 						 message->failed_op, proven) == ZKLOCK_SETTLE_MOVE)
 		move(staged, message);
 	if (staged->put.settled > before)
@@ -389,7 +390,7 @@ static struct
 static ZkRequestTag
 look_tag(uint64 what, uint64 hash)
 {
-	return (ZkRequestTag){.kind = ZKLOCK_TAG_QUEUE_PUTS,
+	return (ZkRequestTag){.kind = own_tag,
 						  .generation = look.number,
 						  .uuid = what,
 						  .hash = hash};
@@ -504,6 +505,7 @@ take_stray(const ZkMessage *message)
 	ZkPutVerdict verdict = ZKLOCK_PUT_LEAVE;
 	bool sent = false;
 
+	Assert(look.open && look.next < look.nstrays);
 	if (message->rc == ZKLOCK_ZOK && zklock_session_client() != NULL &&
 		!is_spoken_for(&stray->name) &&
 		zklock_chunk_read(message->data, (size_t) message->datalen, head) != NULL)
@@ -538,6 +540,7 @@ take_stray(const ZkMessage *message)
 static void
 settled_stray(const ZkMessage *message)
 {
+	Assert(look.open && look.next < look.nstrays);
 	look.open = false;
 	if (message->rc != ZKLOCK_ZOK && message->rc != ZKLOCK_ZNONODE)
 		look.restart = true;
@@ -621,6 +624,7 @@ look_message(const ZkMessage *message)
 	}
 	if (message->tag.uuid <= TAG_CHUNKS)
 		look.lists_open--;
+	Assert(look.lists_open >= 0);
 	if (message->tag.uuid <= TAG_CHUNKS && message->rc != ZKLOCK_ZOK)
 	{
 		look.restart |= message->rc != ZKLOCK_ZNONODE;
@@ -799,7 +803,7 @@ ask(ZkAgentAsk what)
 
 const ZkAgent zklock_queue_puts_agent = {
 	.event = on_event,
-	.tag = ZKLOCK_TAG_QUEUE_PUTS,
+	.tag = &own_tag,
 	.message = on_message,
 	.work = work,
 	.ask = ask,

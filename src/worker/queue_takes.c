@@ -84,7 +84,8 @@ typedef struct Sendings
 
 static void send_one(const Sending *s);
 
-static List *views = NIL; /* in TopMemoryContext */
+static uint32 own_tag = ZKLOCK_TAG_NONE; /* set by worker.c */
+static List *views = NIL;				 /* in TopMemoryContext */
 static uint32 last_view = 0;
 static uint32 connection = 0; /* replies of an earlier one are void */
 static int torn = 0;		  /* items that were lost since the log was told */
@@ -94,25 +95,6 @@ void
 zklock_queue_takes_look_again(void)
 {
 	due = true;
-}
-
-int
-zklock_queue_takes_rc(int rc)
-{
-	if (zklock_rc_is_lost(rc))
-		return ZKLOCK_ITEM_RC_LOST;
-	switch (rc)
-	{
-		case ZKLOCK_ZOK:
-			return ZKLOCK_ITEM_RC_OK;
-		case ZKLOCK_ZNONODE:
-			return ZKLOCK_ITEM_RC_NO_NODE;
-		case ZKLOCK_ZNODEEXISTS:
-			return ZKLOCK_ITEM_RC_EXISTS;
-		case ZKLOCK_ZNOTEMPTY:
-			return ZKLOCK_ITEM_RC_NOT_EMPTY;
-	}
-	return ZKLOCK_ITEM_RC_ERROR;
 }
 
 static uint64
@@ -128,14 +110,11 @@ zklock_queue_takes_make_queue(const char *queue)
 
 	if (zklock_session_client() == NULL)
 		return;
-	(void) zklock_client_create(zklock_session_client(),
-								zklock_path_directory(ZKLOCK_KIND_QUEUE), "", 0,
-								ZKLOCK_CREATE_PERSISTENT, &zklock_no_tag);
 	for (int i = 0; i < (int) lengthof(parts); i++)
 	{
 		char *path = zklock_path_name(ZKLOCK_KIND_QUEUE, queue, parts[i]);
 		ZkRequestTag tag = {
-			.kind = ZKLOCK_TAG_QUEUE_TAKES,
+			.kind = own_tag,
 			.uuid = parts[i] == NULL ? TAG_MAKE_QUEUE : TAG_MAKE_PART,
 			.hash = hash_queue(queue),
 		};
@@ -304,13 +283,11 @@ made_message(const ZkMessage *message)
 	if (message->tag.uuid == TAG_MAKE_QUEUE)
 	{
 		of_queue = rc;
-		if (rc == ZKLOCK_ZNONODE && zklock_session_client() != NULL)
-			zklock_session_make_directories(); /* for the next time */
 		return;
 	}
 	if (rc == ZKLOCK_ZNONODE && of_queue != ZKLOCK_ZNODEEXISTS)
 		rc = of_queue;
-	if (zklock_queue_takes_rc(rc) != ZKLOCK_ITEM_RC_ERROR)
+	if (zklock_reply(rc) != ZKLOCK_REPLY_REFUSED)
 		return;
 	zklock_trouble("could not make the directories of a queue: %s", zklock_rc_text(rc));
 	refuse(message->tag.hash, true, rc);
@@ -411,8 +388,7 @@ view_message(const ZkMessage *message)
 	if (message->tag.uuid == TAG_LOOK)
 	{
 		zklock_items_looked(&view->items, (int64) message->tag.hash,
-							(ZkItemRc) zklock_queue_takes_rc(message->rc),
-							has_mark(message));
+							zklock_reply(message->rc), has_mark(message));
 		return;
 	}
 	if (message->rc != ZKLOCK_ZOK && !missing)
@@ -647,7 +623,7 @@ send_one(const Sending *s)
 {
 	ZkClient *client = zklock_session_client();
 	ZkRequestTag tag = {
-		.kind = ZKLOCK_TAG_QUEUE_TAKES,
+		.kind = own_tag,
 		.entry = s->entry,
 		.generation = s->generation,
 		.uuid = s->what,
@@ -660,6 +636,7 @@ send_one(const Sending *s)
 	char *mark;
 	char *path;
 
+	Assert(!LWLockHeldByMe(zklock_queue_shared->box.lock));
 	if (client == NULL)
 		return; /* all that is open is about to be taken for lost */
 	zklock_item_mark(name, s->item, zklock_queue_shared->life, s->generation);
@@ -820,9 +797,9 @@ is_ours(const ZkQueueTake *taken, ZkTakeRequest request, const ZkMessage *messag
 
 /* A mark was looked at: whoever commits waits for that. */
 static void
-note_look(ZkQueueTake *taken, ZkItemRc rc, int refusal)
+note_look(ZkQueueTake *taken, ZkReply rc, int refusal)
 {
-	taken->refused = rc == ZKLOCK_ITEM_RC_ERROR;
+	taken->refused = rc == ZKLOCK_REPLY_REFUSED;
 	taken->rc = refusal;
 	if (!taken->take.unseen || taken->refused)
 		ConditionVariableBroadcast(&zklock_shared->write_cv);
@@ -833,25 +810,25 @@ static ZkTakeNews
 take_reply(ZkQueueTake *taken, ZkTakeRequest request, const ZkMessage *message)
 {
 	View *view = find_view(taken->queue, false);
-	ZkItemRc rc = (ZkItemRc) zklock_queue_takes_rc(message->rc);
+	ZkReply rc = zklock_reply(message->rc);
 	bool done = taken->take.state == ZKLOCK_TAKE_DONE;
 	ZkTakeNews news;
 
-	if (request == ZKLOCK_TAKE_READ_IT && rc == ZKLOCK_ITEM_RC_OK &&
-		!taken->take.leaving && !deliver(taken, message))
-		rc = ZKLOCK_ITEM_RC_UNFIT;
-	if (request == ZKLOCK_TAKE_COMPARE && rc == ZKLOCK_ITEM_RC_OK &&
-		!is_same(taken, message))
-		rc = ZKLOCK_ITEM_RC_EXISTS;
+	Assert(LWLockHeldByMeInMode(zklock_queue_shared->box.lock, LW_EXCLUSIVE));
+	if (request == ZKLOCK_TAKE_READ_IT && rc == ZKLOCK_REPLY_OK && !taken->take.leaving &&
+		!deliver(taken, message))
+		rc = ZKLOCK_REPLY_EXISTS;
+	if (request == ZKLOCK_TAKE_COMPARE && rc == ZKLOCK_REPLY_OK && !is_same(taken, message))
+		rc = ZKLOCK_REPLY_EXISTS;
 	if ((request == ZKLOCK_TAKE_SEE || request == ZKLOCK_TAKE_SEE_IT) &&
-		rc == ZKLOCK_ITEM_RC_OK && !is_ours(taken, request, message))
-		rc = ZKLOCK_ITEM_RC_EXISTS;
+		rc == ZKLOCK_REPLY_OK && !is_ours(taken, request, message))
+		rc = ZKLOCK_REPLY_EXISTS;
 	news = zklock_take_reply(&taken->take, request, rc, message->failed_op);
 	switch (news)
 	{
 		case ZKLOCK_TAKE_NO_NEWS:
 			/* what ends a take is repeated until it is answered, but not at once */
-			taken->pause = rc == ZKLOCK_ITEM_RC_ERROR;
+			taken->pause = rc == ZKLOCK_REPLY_REFUSED;
 			break;
 		case ZKLOCK_TAKE_MISSED:
 		case ZKLOCK_TAKE_VANISHED:
@@ -947,8 +924,7 @@ on_message(const ZkMessage *message)
 			taken->take.state != ZKLOCK_TAKE_FREE;
 		done = news == ZKLOCK_TAKE_BARRED;
 		aside = done || news == ZKLOCK_TAKE_UNFIT;
-		refused =
-			zklock_queue_takes_rc(message->rc) == ZKLOCK_ITEM_RC_ERROR || taken->pause;
+		refused = zklock_reply(message->rc) == ZKLOCK_REPLY_REFUSED || taken->pause;
 		/* a take that is over has its names until the lock is released */
 		if (missing || aside)
 		{
@@ -1095,7 +1071,7 @@ ask(ZkAgentAsk what)
 
 const ZkAgent zklock_queue_takes_agent = {
 	.event = on_event,
-	.tag = ZKLOCK_TAG_QUEUE_TAKES,
+	.tag = &own_tag,
 	.message = on_message,
 	.watch = on_watch,
 	.ask = ask,

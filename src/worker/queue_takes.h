@@ -15,9 +15,6 @@ extern const ZkAgent zklock_queue_takes_agent;
 /* Make the directories of a queue. */
 extern void zklock_queue_takes_make_queue(const char *queue);
 
-/* What a reply's code is to queue_rules.h. */
-extern int zklock_queue_takes_rc(int rc);
-
 /* For the agent of puts, each time round.  "wanted": backends have something for us. */
 extern void zklock_queue_takes_work(bool wanted);
 

@@ -190,9 +190,9 @@ zklock_reporter_write(void)
 {
 	static ZkReport report;
 	char *text = palloc(ZKLOCK_REPORT_TEXT_MAX);
-	Candidate *candidates = palloc_extended(sizeof(Candidate) * ZKLOCK_NCONTENDERS *
-												((Size) bms_num_members(noted) + 1),
-											MCXT_ALLOC_HUGE);
+	int room = ZKLOCK_NCONTENDERS * bms_num_members(noted);
+	Candidate *candidates =
+		palloc_extended(sizeof(Candidate) * ((Size) room + 1), MCXT_ALLOC_HUGE);
 	int n = 0;
 	int index = -1;
 
@@ -201,6 +201,7 @@ zklock_reporter_write(void)
 		if (!add_candidates(index, candidates, &n))
 			noted = bms_del_member(noted, index);
 	}
+	Assert(n <= room);
 	qsort(candidates, (size_t) n, sizeof(Candidate), compare_candidates);
 
 	report.nitems = 0;

@@ -168,6 +168,7 @@ zklock_security_use(const ZkProtection *security)
 bool
 zklock_security_in_use(const ZkProtection *security)
 {
+	Assert(used != NULL);
 	return strcmp(describe(security)->data, used->data) == 0;
 }
 

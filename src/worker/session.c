@@ -52,7 +52,6 @@
 #include "table.h"
 #include "tag.h"
 #include "trouble.h"
-#include "unknown.h"
 #include "watches.h"
 
 #define RETRY_MS 1000
@@ -198,8 +197,7 @@ set_state(ZkSessionState state)
 		s->state = state;
 	if (state == ZKLOCK_SESSION_CONNECTED)
 	{
-		if (!zklock_unknown_accuses())
-			s->attempts[0] = '\0';
+		s->attempts[0] = '\0';
 		s->last_write = zklock_clock(); /* the first heartbeat is on its way */
 	}
 	else
@@ -422,12 +420,25 @@ no_handle(const Failure *failure)
 	retry_at = zklock_clock() + RETRY_MS * NS_PER_MS;
 }
 
+static void
+show_hosts(void)
+{
+	char hosts[sizeof(zklock_shared->session.hosts)];
+	ZkSessionShared *s;
+
+	zklock_hosts_effective(hosts, sizeof(hosts));
+	s = zklock_session_lock(LW_EXCLUSIVE);
+	if (strcmp(s->hosts, hosts) != 0)
+		s->attempts[0] = '\0';
+	strlcpy(s->hosts, hosts, sizeof(s->hosts));
+	zklock_session_unlock();
+}
+
 void
 zklock_session_open(void)
 {
 	ZkSessionId id;
 	ZkSessionShared *s;
-	char hosts[sizeof(s->hosts)];
 	Failure failure;
 	int timeout;
 	long wait;
@@ -442,13 +453,7 @@ zklock_session_open(void)
 	if (client != NULL || zklock_session_retry_in() > 0)
 		return;
 
-	zklock_hosts_effective(hosts, sizeof(hosts));
-	s = zklock_session_lock(LW_EXCLUSIVE);
-	if (strcmp(s->hosts, hosts) != 0)
-		s->attempts[0] = '\0';
-	strlcpy(s->hosts, hosts, sizeof(s->hosts));
-	zklock_session_unlock();
-
+	show_hosts();
 	wait = zklock_ensemble_open_in();
 	if (wait > 0)
 	{
@@ -659,16 +664,6 @@ count_read(const ZkMessage *message)
 							(uint64) (message->received_at - message->sent_at));
 }
 
-/* To be called when one of them is missing: a create that finds its node is a
- * transaction, too. */
-static void
-make_directories(void)
-{
-	zklock_path_make(client, zklock_path_servers());
-	for (int kind = 0; kind < ZKLOCK_NKINDS; kind++)
-		zklock_path_make(client, zklock_path_directory((ZkLockKind) kind));
-}
-
 void
 zklock_session_sent(int rc)
 {
@@ -680,14 +675,6 @@ bool
 zklock_session_busy(void)
 {
 	return client != NULL && zklock_client_pending(client) > ZKLOCK_MAX_PENDING / 4;
-}
-
-void
-zklock_session_make_directories(void)
-{
-	make_directories();
-	/* what lies beside them has gone, too */
-	zklock_ensemble_make(client);
 }
 
 void
@@ -865,7 +852,7 @@ on_missing(void)
 			set_state(ZKLOCK_SESSION_CONNECTED);
 		zklock_ensemble_remind(client);
 	}
-	make_directories();
+	zklock_paths_make(client);
 	zklock_member_make(client);
 	if (made)
 		return;
@@ -901,7 +888,7 @@ introduce(bool resumed)
 	zklock_ensemble_connected(resumed);
 	/* who mends has no other try on this connection */
 	if (mending)
-		make_directories();
+		zklock_paths_make(client);
 	if (!resumed || resuming)
 	{
 		if (zklock_member_set_name() || !resumed)
@@ -1110,68 +1097,30 @@ refuse_keeper(const char *server)
 	zklock_trouble_connecting(zklock_shared->session.last_error);
 }
 
-static void
-on_connected(const ZkMessage *message)
+/* Not for the session of all else: to close one that was left, or to mend. */
+static bool
+connected_apart(const ZkSessionId *id, int timeout)
 {
-	ZkSessionId id;
-	ZkSessionId known;
-	ZkLockEventType event = ZKLOCK_EV_CONNECTED;
-	int timeout;
-	int before;
-	bool new;
-	char server[sizeof(zklock_shared->session.server)];
-	const char *how = "reconnected";
-
-	damaged = false;
-	if (!zklock_client_session(client, &id, &timeout))
-		return;
-	zklock_unknown_connected();
-	zklock_client_server(client, server, sizeof(server));
-	if (zklock_session_is_of_keeper(&id))
-	{
-		refuse_keeper(server);
-		return;
-	}
-
-	/*
-	 * No ensemble gives a longer timeout.  A timeout that is too short here does no harm.
-	 * And the library computes with the timeout that it is given to resume with.
-	 */
-	timeout = Max(1, Min(timeout, LONGEST_TIMEOUT_MS));
 	if (closing_stale)
 	{
 		if (stale_until == 0)
 			stale_until = zklock_clock() + NS_PER_MS * timeout;
-		if (!zklock_ensemble_ask_left(client, id.id))
-			ask_stale(&id);
-		return;
+		if (!zklock_ensemble_ask_left(client, id->id))
+			ask_stale(id);
+		return true;
 	}
-	if (mending)
-	{
-		connected = true;
-		zklock_ensemble_extend(timeout);
-		introduce(false);
-		return;
-	}
+	if (!mending)
+		return false;
+	connected = true;
+	zklock_ensemble_extend(timeout);
+	introduce(false);
+	return true;
+}
 
-	before = adopt_session(&id, timeout, server, &known);
-	new = known.id != id.id;
-	if (new)
-		how = "connected";
-	else if (resuming)
-	{
-		how = "session resumed: connected";
-		event = ZKLOCK_EV_RESUMED;
-	}
-
-	/*
-	 * A predecessor that heard of its session's end may not have lived to tell
-	 * all entries.  Their grants must be gone before there is a lease again.
-	 */
-	if (new)
-		listener->event(ZKLOCK_EV_SESSION_LOST);
-	Assert(!new || !zklock_lease_valid());
-
+/* The lease, and what is asked before all else. */
+static void
+begin_connection(const ZkMessage *message, bool new, int timeout)
+{
 	connected = true;
 	if (new)
 		zklock_lease_new_session(&zklock_shared->session.lease, NS_PER_MS * timeout,
@@ -1192,6 +1141,57 @@ on_connected(const ZkMessage *message)
 		introduce(true);
 	}
 	resuming = false;
+}
+
+static void
+on_connected(const ZkMessage *message)
+{
+	ZkSessionId id;
+	ZkSessionId known;
+	ZkLockEventType event = ZKLOCK_EV_CONNECTED;
+	int timeout;
+	int before;
+	bool new;
+	char server[sizeof(zklock_shared->session.server)];
+	const char *how = "reconnected";
+
+	damaged = false;
+	if (!zklock_client_session(client, &id, &timeout))
+		return;
+	zklock_client_server(client, server, sizeof(server));
+	if (zklock_session_is_of_keeper(&id))
+	{
+		refuse_keeper(server);
+		return;
+	}
+
+	/*
+	 * No ensemble gives a longer timeout.  A timeout that is too short here does no harm.
+	 * And the library computes with the timeout that it is given to resume with.
+	 */
+	timeout = Max(1, Min(timeout, LONGEST_TIMEOUT_MS));
+	if (connected_apart(&id, timeout))
+		return;
+
+	before = adopt_session(&id, timeout, server, &known);
+	new = known.id != id.id;
+	if (new)
+		how = "connected";
+	else if (resuming)
+	{
+		how = "session resumed: connected";
+		event = ZKLOCK_EV_RESUMED;
+	}
+
+	/*
+	 * A predecessor that heard of its session's end may not have lived to tell
+	 * all entries.  Their grants must be gone before there is a lease again.
+	 */
+	if (new)
+		listener->event(ZKLOCK_EV_SESSION_LOST);
+	Assert(!new || !zklock_lease_valid());
+
+	begin_connection(message, new, timeout);
 
 	ereport(LOG,
 			(errmsg("%s to ZooKeeper server %s, session 0x%llx, timeout %d ms", how,
@@ -1223,7 +1223,7 @@ on_disconnected(void)
 		return;
 	}
 	/* why it is lost again and again is to be read in last_error all the time */
-	if (damaged || zklock_unknown_breaks())
+	if (damaged)
 		ereport(LOG, (errmsg("lost connection to ZooKeeper, reconnecting")));
 	else
 		zklock_trouble("lost connection to ZooKeeper, reconnecting");
@@ -1435,7 +1435,6 @@ on_damage(const char *why)
 
 	zklock_client_server(client, server, sizeof(server));
 	zklock_hosts_damaged(server, why);
-	zklock_unknown_damaged();
 	damaged = true;
 }
 
@@ -1479,6 +1478,72 @@ arrive(void)
 	zklock_client_free_message(message);
 }
 
+/* True: it has been kept, else it has served. */
+static bool
+on_message(ZkMessage *message)
+{
+	switch (message->type)
+	{
+		case ZKLOCK_MSG_CONNECTED:
+			if (keep_arrival(message))
+				return true;
+			on_connected(message);
+			break;
+		case ZKLOCK_MSG_DISCONNECTED:
+			if (arrival != NULL)
+				trying_since = zklock_clock();
+			drop_arrival();
+			on_disconnected();
+			break;
+		case ZKLOCK_MSG_EXPIRED:
+			drop_arrival();
+			on_expired(message);
+			break;
+		case ZKLOCK_MSG_AUTH_FAILED:
+			drop_arrival();
+			on_auth_failed();
+			break;
+		case ZKLOCK_MSG_ACL:
+			zklock_security_checked(message);
+			break;
+		case ZKLOCK_MSG_SET:
+			count_write(message);
+			if (message->tag.kind != ZKLOCK_TAG_NONE)
+			{
+				listener->message(message);
+				break;
+			}
+			zklock_member_answer(message);
+			if (!mending)
+				on_heartbeat(message);
+			else if (message->rc != ZKLOCK_ZOK)
+				on_not_mended(message);
+			break;
+		case ZKLOCK_MSG_CREATED:
+		case ZKLOCK_MSG_DELETED:
+		case ZKLOCK_MSG_MULTI:
+			count_write(message);
+			zklock_path_make_missing(client, message);
+			listener->message(message);
+			break;
+		case ZKLOCK_MSG_DAMAGED:
+			on_damage(message->data);
+			break;
+		case ZKLOCK_MSG_LOG:
+			on_log(message->data ? message->data : "", message->level);
+			break;
+		default:
+			if (message->type == ZKLOCK_MSG_LISTED || message->type == ZKLOCK_MSG_GOT)
+				count_read(message);
+			if (message->tag.kind != ZKLOCK_TAG_SERVERS)
+				listener->message(message);
+			else if (message->rc == ZKLOCK_ZOK)
+				zklock_shared->session.servers = message->nchildren;
+			break;
+	}
+	return false;
+}
+
 void
 zklock_session_receive(void)
 {
@@ -1496,70 +1561,13 @@ zklock_session_receive(void)
 		 (message = zklock_client_receive(client)) != NULL;
 		 i++)
 	{
-		zklock_unknown_look(message);
 		if (!look(message))
 		{
 			zklock_client_free_message(message);
 			continue;
 		}
-		switch (message->type)
-		{
-			case ZKLOCK_MSG_CONNECTED:
-				if (keep_arrival(message))
-					continue;
-				on_connected(message);
-				break;
-			case ZKLOCK_MSG_DISCONNECTED:
-				if (arrival != NULL)
-					trying_since = zklock_clock();
-				drop_arrival();
-				on_disconnected();
-				break;
-			case ZKLOCK_MSG_EXPIRED:
-				drop_arrival();
-				on_expired(message);
-				break;
-			case ZKLOCK_MSG_AUTH_FAILED:
-				drop_arrival();
-				on_auth_failed();
-				break;
-			case ZKLOCK_MSG_ACL:
-				zklock_security_checked(message);
-				break;
-			case ZKLOCK_MSG_SET:
-				count_write(message);
-				if (message->tag.kind != ZKLOCK_TAG_NONE)
-				{
-					listener->message(message);
-					break;
-				}
-				zklock_member_answer(message);
-				if (!mending)
-					on_heartbeat(message);
-				else if (message->rc != ZKLOCK_ZOK)
-					on_not_mended(message);
-				break;
-			case ZKLOCK_MSG_CREATED:
-			case ZKLOCK_MSG_DELETED:
-			case ZKLOCK_MSG_MULTI:
-				count_write(message);
-				listener->message(message);
-				break;
-			case ZKLOCK_MSG_DAMAGED:
-				on_damage(message->data);
-				break;
-			case ZKLOCK_MSG_LOG:
-				on_log(message->data ? message->data : "", message->level);
-				break;
-			default:
-				if (message->type == ZKLOCK_MSG_LISTED || message->type == ZKLOCK_MSG_GOT)
-					count_read(message);
-				if (message->tag.kind != ZKLOCK_TAG_SERVERS)
-					listener->message(message);
-				else if (message->rc == ZKLOCK_ZOK)
-					zklock_shared->session.servers = message->nchildren;
-				break;
-		}
+		if (on_message(message))
+			continue;
 		zklock_client_free_message(message);
 		if (counted != 0 && connected && !mending)
 		{

@@ -113,8 +113,4 @@ extern void zklock_session_sent(int rc);
 /* So many requests are open that no new ones are to be made until replies have come. */
 extern bool zklock_session_busy(void);
 
-/* One of them is missing: make <root>/locks, <root>/elections and the like, and their
- * ancestors, persistent.  What exists stays as it is. */
-extern void zklock_session_make_directories(void);
-
 #endif /* ZKLOCK_SESSION_H */

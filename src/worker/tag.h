@@ -25,17 +25,12 @@ typedef enum ZkTagKind
 	ZKLOCK_TAG_MARK,
 	ZKLOCK_TAG_DELETE,
 	ZKLOCK_TAG_SET, /* of several queues: see set_worker.h */
-	/* of the files of these names */
-	ZKLOCK_TAG_ANSWER,
-	ZKLOCK_TAG_BARRIER_UNUSED,
-	ZKLOCK_TAG_NAMESAKES,
+	/* of the session, and of those whom it calls itself */
 	ZKLOCK_TAG_LEFTRUNS,
-	ZKLOCK_TAG_DEADLOCK,
-	ZKLOCK_TAG_BARRIER,
-	ZKLOCK_TAG_QUEUE_TAKES,
-	ZKLOCK_TAG_QUEUE_PUTS,
 	ZKLOCK_TAG_ENSEMBLE,
-	ZKLOCK_TAG_SERVERS /* session.c: how many there are */
+	ZKLOCK_TAG_SERVERS, /* session.c: how many there are */
+	/* this and all others are an agent's, by its place in the list of worker.c */
+	ZKLOCK_TAG_AGENTS
 } ZkTagKind;
 
 /* Of a request whose reply nobody waits for. */
@@ -52,12 +47,22 @@ zklock_tag_is_lock_queue(uint32 kind)
 static inline ZkLockRc
 zklock_reply_rc(int rc)
 {
-	if (zklock_rc_is_lost(rc))
-		return ZKLOCK_RC_LOST;
-	return rc == ZKLOCK_ZOK		   ? ZKLOCK_RC_OK
-		: rc == ZKLOCK_ZNONODE	   ? ZKLOCK_RC_NO_NODE
-		: rc == ZKLOCK_ZNODEEXISTS ? ZKLOCK_RC_EXISTS
-								   : ZKLOCK_RC_ERROR;
+	switch (zklock_reply(rc))
+	{
+		case ZKLOCK_REPLY_OK:
+			return ZKLOCK_RC_OK;
+		case ZKLOCK_REPLY_NO_NODE:
+			return ZKLOCK_RC_NO_NODE;
+		case ZKLOCK_REPLY_EXISTS:
+			return ZKLOCK_RC_EXISTS;
+		case ZKLOCK_REPLY_LOST:
+			return ZKLOCK_RC_LOST;
+		case ZKLOCK_REPLY_NOT_EMPTY:
+		case ZKLOCK_REPLY_BAD_VERSION:
+		case ZKLOCK_REPLY_REFUSED:
+			break;
+	}
+	return ZKLOCK_RC_ERROR;
 }
 
 #endif /* ZKLOCK_TAG_H */

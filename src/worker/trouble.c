@@ -11,6 +11,9 @@
 #include "table.h"
 #include "trouble.h"
 
+/* What a server older than 3.5 says of "create2" before it ends the connection. */
+#define ZUNIMPLEMENTED (-6)
+
 static void
 tell(bool log, const char *fmt, va_list args)
 {
@@ -56,6 +59,8 @@ zklock_trouble_refused(const ZkMessage *message)
 						 message->path ? " on " : "", message->path ? message->path : "",
 						 zklock_rc_text(message->rc));
 	last_rc = message->rc;
+	if (message->rc == ZUNIMPLEMENTED)
+		zklock_trouble_connecting("the ZooKeeper server is too old: 3.6 or newer is needed");
 }
 
 void

@@ -17,7 +17,8 @@ extern void zklock_trouble(const char *fmt, ...) pg_attribute_printf(1, 2);
  * trouble comes again.  It is remembered each time, since another may have come between. */
 extern void zklock_trouble_again(bool log, const char *fmt, ...) pg_attribute_printf(2, 3);
 
-/* A request that nobody waits for was refused: the log is told once. */
+/* A request that nobody waits for was refused: the log is told once; and who waits for
+ * ZooKeeper, if the server is too old. */
 extern void zklock_trouble_refused(const ZkMessage *message);
 
 /* A request of this client could not be sent, unless rc says that it was, or the

@@ -262,12 +262,17 @@ on_watch(const ZkMessage *message)
 	}
 }
 
+/* What the tag says of the request. */
+static bool
+is_reply_to(const ZkAgent *agent, uint32 tag)
+{
+	return agent->tag != NULL ? *agent->tag == tag
+							  : tag == ZKLOCK_TAG_NONE || zklock_tag_is_lock_queue(tag);
+}
+
 static void
 on_session_message(const ZkMessage *message)
 {
-	uint32 tag =
-		zklock_tag_is_lock_queue(message->tag.kind) ? ZKLOCK_TAG_NONE : message->tag.kind;
-
 	if (message->type == ZKLOCK_MSG_NODE_DELETED ||
 		message->type == ZKLOCK_MSG_CHILDREN_CHANGED ||
 		message->type == ZKLOCK_MSG_NODE_CHANGED)
@@ -277,9 +282,10 @@ on_session_message(const ZkMessage *message)
 	}
 	for (size_t i = 0; i < lengthof(agents); i++)
 	{
-		if (agents[i]->message != NULL && agents[i]->tag == tag)
+		if (agents[i]->message != NULL && is_reply_to(agents[i], message->tag.kind))
 		{
 			agents[i]->message(message);
+			Assert(zklock_unlocked());
 			return;
 		}
 	}
@@ -325,6 +331,16 @@ wait_set(void)
 			AddWaitEventToSet(set, WL_SOCKET_READABLE, fds[i], NULL, NULL);
 	}
 	return set;
+}
+
+static void
+start_agents(void)
+{
+	for (size_t i = 0; i < lengthof(agents); i++)
+	{
+		if (agents[i]->tag != NULL)
+			*agents[i]->tag = ZKLOCK_TAG_AGENTS + (uint32) i;
+	}
 }
 
 static void
@@ -545,6 +561,7 @@ zklock_worker_main(Datum arg)
 	context =
 		AllocSetContextCreate(TopMemoryContext, "zklock worker", ALLOCSET_DEFAULT_SIZES);
 	MemoryContextSwitchTo(context);
+	start_agents();
 	zklock_session_set_listener(&session_listener);
 	zklock_ensemble_start();
 	reload_agents();

@@ -25,6 +25,7 @@ static int pause_at = 0; /* 0: nor is anything stopped */
 static int passed = 0;
 static TimestampTz armed_by = 0; /* this statement is spared */
 static char failed[128] = "";
+const char *zklock_fault_event = "";
 
 static const char *
 kind_name(int kind)

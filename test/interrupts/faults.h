@@ -77,9 +77,17 @@ extern void zklock_pause(const char *function);
 
 /* --- waits ------------------------------------------------------------------- */
 
+/* All sleep in one function (wait.c): a point goes by the name of its wait event. */
+extern const char *zklock_fault_event;
+#define zklock_wait_event(number, name)                                                  \
+	(zklock_fault_event = (name), zklock_wait_event(number, name))
+#define MAY_END_SLEEP(callee, args)                                                      \
+	(zklock_fault(ZKLOCK_FAULT_CANCEL | ZKLOCK_FAULT_TERMINATE, zklock_fault_event,      \
+				  #callee),                                                              \
+	 callee args)
 #define ConditionVariableTimedSleep(...)                                                 \
-	MAY_BE_INTERRUPTED(ConditionVariableTimedSleep, (__VA_ARGS__))
-#define WaitLatch(...)			  MAY_BE_INTERRUPTED(WaitLatch, (__VA_ARGS__))
+	MAY_END_SLEEP(ConditionVariableTimedSleep, (__VA_ARGS__))
+#define WaitLatch(...)			  MAY_END_SLEEP(WaitLatch, (__VA_ARGS__))
 #define LockAcquire(...)		  MAY_DO_BOTH(LockAcquire, (__VA_ARGS__))
 #define SPI_commit(...)			  MAY_DO_BOTH(SPI_commit, (__VA_ARGS__))
 #define SPI_execute_extended(...) MAY_DO_BOTH(SPI_execute_extended, (__VA_ARGS__))

@@ -274,7 +274,7 @@ my %part = (
 		ok_interrupted(
 			\%set, map { ("$_ error", "$_ cancel", "$_ terminate") } 'acquire_for_transaction LockAcquire',
 			'zklock_acquire_again LockAcquire', 'acquire_patiently LockAcquire', 'fix_level1 LockAcquire');
-		ok_interrupted(map { ("$_ cancel", "$_ terminate") } 'zklock_level2_sleep ConditionVariableTimedSleep');
+		ok_interrupted(map { ("$_ cancel", "$_ terminate") } 'ZkLockAcquire ConditionVariableTimedSleep');
 
 		push @steps, [ 1, \&ok_long_wait ];
 	},
@@ -306,8 +306,8 @@ my %part = (
 		run_case(statement => $_, world => 'a stopped worker', timeout => '500ms', waits => 1) for @asking[1 .. $#asking];
 		run_case(statement => $_, world => 'a stopped worker', setup => $resign, timeout => '500ms', waits => 1) for @entering;
 		run_case(statement => $asking[0], world => 'x held, a stopped worker', timeout => '500ms', waits => 1);
-		ok_interrupted(map { ("$_ cancel", "$_ terminate") } 'sleep_for_write ConditionVariableTimedSleep',
-			'wait_for_worker ConditionVariableTimedSleep', 'zklock_election_lead ConditionVariableTimedSleep');
+		ok_interrupted(map { ("$_ cancel", "$_ terminate") } 'ZkLockLease ConditionVariableTimedSleep',
+			'ZkLockQuery ConditionVariableTimedSleep', 'ZkLockElection ConditionVariableTimedSleep');
 		ok_true('after all calls');
 	},
 
@@ -328,7 +328,7 @@ my %part = (
 		run_case(statement => 'SELECT * FROM zk_barriers()', world => 'free');
 		run_case(statement => 'SELECT * FROM zk_stat_barriers', world => 'free');
 		ok_true('after permits and barriers');
-		ok_interrupted(map { ("$_ cancel", "$_ terminate") } 'await ConditionVariableTimedSleep');
+		ok_interrupted(map { ("$_ cancel", "$_ terminate") } 'ZkLockBarrier ConditionVariableTimedSleep');
 		push @steps, [ 1, sub {
 			ZkLock::wait_until(sub { ZkLock::ask($a, 'SELECT waiting FROM zk_stat_barriers') == 0 && !$zk->children(ZkLock::directory('b', 'barriers')) }, 'nobody is left at the barrier');
 			pass('nobody is left at the barrier');
@@ -345,7 +345,7 @@ my %part = (
 			run_case(statement => $procedure, world => $world, place => ['alone'], waits => 1);
 		}
 		ok_true('after a full table');
-		ok_interrupted(map { ("zklock_await_room $_ cancel", "zklock_await_room $_ terminate") } qw(WaitLatch CHECK_FOR_INTERRUPTS));
+		ok_interrupted(map { ("$_ cancel", "$_ terminate") } 'ZkLockAcquire WaitLatch', 'sleep_until CHECK_FOR_INTERRUPTS');
 	},
 
 	# Work that is handed out: whatever fails, no item is had by nobody, and no put is left
@@ -362,7 +362,7 @@ my %part = (
 		run_case(statement => $_, world => 'a stopped worker', timeout => '500ms', waits => 1) for $calls[1], "SELECT FROM zk_queue_take('empty', '1 h')", @calls[2, 3];
 		ok_handed_out('after a stopped worker');
 		ok_true('after all of them');
-		ok_interrupted(map { ("$_ cancel", "$_ terminate") } 'wait_for_item ConditionVariableTimedSleep');
+		ok_interrupted(map { ("$_ cancel", "$_ terminate") } 'ZkLockQueueTake ConditionVariableTimedSleep');
 	},
 
 	# What finds the mutant of acquire.c out

@@ -352,7 +352,7 @@ my %part = (
 			}
 		}
 		ok_true();
-		ok_interrupted(map({ "sleep_for_write ConditionVariableTimedSleep $_" } 'cancel', 'terminate'), map { "$_ pause" } qw(nothing_lost zklock_loss_settle));
+		ok_interrupted(map({ "ZkLockLease ConditionVariableTimedSleep $_" } 'cancel', 'terminate'), map { "$_ pause" } qw(nothing_lost zklock_loss_settle));
 	},
 
 	# What finds the mutants of loss.c out

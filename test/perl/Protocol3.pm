@@ -62,7 +62,7 @@ sub new
 	my $self = bless { out => '', in => '', notices => '' }, $class;
 	$self->{socket} = IO::Socket::UNIX->new(Peer => $path) or croak "$path: $!";
 	my %parameter = (user => $option{user} // scalar(getpwuid $>), database => $option{dbname} // 'postgres',
-		client_encoding => $option{encoding} // 'UTF8', application_name => 'zklock test');
+		client_encoding => 'UTF8', application_name => 'zklock test');
 	my $startup = pack('N', 196608) . join('', map { "$_\0$parameter{$_}\0" } sort keys %parameter) . "\0";
 	$self->{out} = pack('N', 4 + length $startup) . $startup;
 	$self->_send;

@@ -104,16 +104,8 @@ sub damage
 	return $self;
 }
 
-# Hang up on each request with one of these numbers, as a server does that does not know
-# them.
-sub hang_up
-{
-	my ($self, @op) = @_;
-	$self->_tell('hang_up', @op);
-	return $self;
-}
-
-# ... or say that they are unimplemented first, without a transaction, as ZooKeeper does.
+# Say of each request with one of these numbers that it is unimplemented, without a
+# transaction, as ZooKeeper does, and hang up.
 sub unimplemented
 {
 	my ($self, @op) = @_;
@@ -240,8 +232,7 @@ sub listen_again
 my %command = (
 	hello => sub { '' },
 	lose => sub { push @loss, { kind => $_[0], path => $_[1], what => $_[2] }; '' },
-	hang_up => sub { %unknown = map { $_ => 0 } @_; '' },
-	unimplemented => sub { %unknown = map { $_ => -6 } @_; '' },
+	unimplemented => sub { %unknown = map { $_ => 1 } @_; '' },
 	rubbish => sub { @rubbish = @_; '' },
 	lost => sub { $lost },
 	requests => sub {
@@ -360,7 +351,7 @@ sub may_pass
 
 	if (exists $unknown{$op})
 	{
-		push @{ $c->{out}[0] }, [ 0, pack 'N/a', pack 'l> q> l>', $xid, -1, $unknown{$op} ] if $unknown{$op};
+		push @{ $c->{out}[0] }, [ 0, pack 'N/a', pack 'l> q> l>', $xid, -1, -6 ];
 		return 0;
 	}
 	my $kind = $opcode_name{$op} // "op$op";

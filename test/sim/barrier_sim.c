@@ -34,10 +34,6 @@
 #include "barrier_rules.h"
 #include "harness.h"
 
-#ifndef ZKLOCK_BARRIER_MUTANT
-#define ZKLOCK_BARRIER_MUTANT 0
-#endif
-
 #define MAX_SERVERS	 4
 #define NPARTIES	 4 /* of a server */
 #define MAX_NODES	 64
@@ -450,13 +446,13 @@ execute_write(Request *r)
 		case REQ_OPEN:
 			if (!head.exists)
 				return ZKLOCK_RC_NO_NODE;
-			if (head.version != r->version && ZKLOCK_BARRIER_MUTANT != 1)
+			if (head.version != r->version)
 			{
 				COVER(QUICKER);
 				return ZKLOCK_RC_NO_NODE;
 			}
 			for (int i = 0; i < r->n; i++)
-				if (find_node(&head, &r->member[i]) < 0 && ZKLOCK_BARRIER_MUTANT != 2)
+				if (find_node(&head, &r->member[i]) < 0)
 				{
 					COVER(MEMBER_LEFT);
 					return ZKLOCK_RC_NO_NODE;

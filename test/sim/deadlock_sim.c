@@ -38,10 +38,6 @@
 #include "deadlock_rules.h"
 #include "harness.h"
 
-#ifndef ZKLOCK_DEADLOCK_MUTANT
-#define ZKLOCK_DEADLOCK_MUTANT 0
-#endif
-
 #define MAX_SERVERS	   5
 #define MAX_NAMES	   5
 #define NBACKENDS	   3 /* of a server */
@@ -958,7 +954,7 @@ look_at(const Server *s, ZkOwnEdge *edges, bool all)
 			/* of a grant that is joined its own server knows that it is wanted */
 			if (!is_demanded(name, c))
 			{
-				if (!is_wanted_here(name, c) || (ZKLOCK_DEADLOCK_MUTANT == 15 && !all))
+				if (!is_wanted_here(name, c))
 					continue;
 				COVER(SIBLING);
 			}
@@ -1006,12 +1002,10 @@ look(Server *s)
 		if (b->waiting != LEVEL2 || now < b->look)
 			continue;
 		b->look = now + (now - b->since < 8 * PATIENCE ? now - b->since : 8 * PATIENCE);
-		if (ZKLOCK_DEADLOCK_MUTANT == 8 && b->asked)
-			continue;
 		b->asked = b->again = true;
 		s->look = true;
 	}
-	if (!s->look || (ZKLOCK_DEADLOCK_MUTANT == 8 && s->d.nown > 0))
+	if (!s->look)
 		return;
 	s->look = false;
 	n = look_at(s, edges, false);
@@ -1028,7 +1022,7 @@ withdraw(Server *s)
 	ZkOwnEdge edges[MAX_SEEN];
 	int n;
 
-	if (s->d.nown == 0 || ZKLOCK_DEADLOCK_MUTANT == 4)
+	if (s->d.nown == 0)
 		return;
 	n = look_at(s, edges, false);
 	for (int i = s->d.nown; --i >= 0;)
@@ -1293,11 +1287,9 @@ send_request(Server *s, RequestType type)
 			{
 				ZkWaitEdge edge = s->d.own[i].edge;
 
-				if (ZKLOCK_DEADLOCK_MUTANT == 3)
-					edge.stamp = now + s->clock + 1;
 				out = zklock_deadlock_waits_add(out, &edge);
 			}
-			if (s->d.make)
+			if (s->d.made)
 				directory = true;
 			break;
 		case LIST:

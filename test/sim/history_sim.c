@@ -47,10 +47,6 @@
 #include "harness.h"
 #include "history.h"
 
-#ifndef ZKLOCK_HISTORY_MUTANT
-#define ZKLOCK_HISTORY_MUTANT 0
-#endif
-
 #define NSERVERS	 3
 #define NLOCKS		 2
 #define NSAVED		 3
@@ -337,7 +333,7 @@ set_base(const Server *by, Packet *p)
 {
 	Packet changed = {.kind = CHANGED};
 
-	p->ok = p->version == zk.base_version || ZKLOCK_HISTORY_MUTANT == 10;
+	p->ok = p->version == zk.base_version;
 	if (!p->ok)
 		return;
 	if (p->base < zk.base)
@@ -840,8 +836,7 @@ receive(Server *s)
 		s->heard_member = true;
 		if (!p.ok)
 			send_request(s, MEMBER, 0);
-		if (!p.ok && !s->admitted && s->sight.resumed && s->history.version >= 0 &&
-			ZKLOCK_HISTORY_MUTANT != 2)
+		if (!p.ok && !s->admitted && s->sight.resumed && s->history.version >= 0)
 		{
 			found(s, ZKLOCK_HISTORY_UNDONE);
 			return;
@@ -905,10 +900,7 @@ connect_server(Server *s)
 		if (!zk.session[s->session].alive)
 		{
 			bool too_soon = now < s->lease_end && s->admitted_once;
-			ZkHistoryVerdict verdict =
-				zklock_history_expired(&s->history, now,
-									   ZKLOCK_HISTORY_MUTANT == 11 ? s->lease_end
-																   : s->lost_at);
+			ZkHistoryVerdict verdict = zklock_history_expired(&s->history, now, s->lost_at);
 
 			COVER(EXPIRED);
 			TRACE("%d hears that session %d has expired", number(s), s->session);

@@ -31,10 +31,6 @@
 #include "harness.h"
 #include "job_rules.h"
 
-#ifndef ZKLOCK_JOB_MUTANT
-#define ZKLOCK_JOB_MUTANT 0
-#endif
-
 #define NSERVERS	 3
 #define ORIGINAL	 1 /* of these two, in some schedules ... */
 #define COPY		 2 /* ... this one is a copy, and has its system identifier */
@@ -271,7 +267,6 @@ typedef struct Caller
 	ZkJobId id;	   /* the run that it writes, or has; number 0: none */
 	Truth *truth;
 	ZkJobState end;
-	bool commits_late; /* mutant 19 */
 	ZkJobDecision decision;
 	Truth *overrules;
 	int64_t decided; /* the ensemble's time */
@@ -338,7 +333,6 @@ typedef struct Record
 static int64_t now;
 static int64_t clock_offset; /* of the ensemble's */
 static Record record;
-static Record stale;	/* the one before */
 static Record saved;	/* what the ensemble may go back to */
 static int64_t embargo; /* nothing is granted until then */
 static int lives;		/* times that the ensemble has gone back */
@@ -865,7 +859,7 @@ static void
 execute(Server *s, const Packet *p, bool hears)
 {
 	Caller *c = &s->caller[p->caller];
-	bool good = p->kind == READ || p->version == record.version || ZKLOCK_JOB_MUTANT == 2;
+	bool good = p->kind == READ || p->version == record.version;
 
 	session[s->session].expires = now + TIMEOUT;
 	if (p->kind != READ && good)
@@ -873,7 +867,6 @@ execute(Server *s, const Packet *p, bool hears)
 		if (p->late)
 			COVER(WRITE_LATE);
 		observe(&record.job, p);
-		stale = record;
 		record.job = p->job;
 		record.job.changed = false;
 		record.version++;
@@ -893,10 +886,8 @@ execute(Server *s, const Packet *p, bool hears)
 	c->life = lives;
 	if (p->kind == READ)
 	{
-		const Record *r = ZKLOCK_JOB_MUTANT == 14 && once_in(2) ? &stale : &record;
-
-		c->job = r->job;
-		c->version = r->version;
+		c->job = record.job;
+		c->version = record.version;
 		c->time = now + clock_offset;
 	}
 	else
@@ -1115,14 +1106,7 @@ have_reply(Caller *c, bool *wrote)
 		return false;
 	c->waiting = false;
 	if (c->wrote && c->reply == LOST)
-	{
 		COVER(WRITE_LOST);
-		if (ZKLOCK_JOB_MUTANT == 15)
-		{
-			c->reply = OK;
-			c->version++;
-		}
-	}
 	c->known = c->reply == OK;
 	*wrote = c->wrote && c->known;
 	return true;
@@ -1135,7 +1119,7 @@ have_record(Server *s, Caller *c)
 	if (c->known && c->session != s->session)
 	{
 		COVER(OTHER_SESSION);
-		if (tied && ZKLOCK_JOB_MUTANT != 18)
+		if (tied)
 			c->known = false;
 	}
 	if (!c->known)
@@ -1174,8 +1158,7 @@ finish(Server *s, Caller *c, ZkJobState end)
 {
 	TRACE("%d.%d ends run %" PRId64 ": %s", number(s), index_of(s, c), c->id.number,
 		  state_name(end));
-	if (end != ZKLOCK_JOB_DONE || !c->commits_late)
-		c->truth->over = true;
+	c->truth->over = true;
 	if (end == ZKLOCK_JOB_FAILED)
 	{
 		COVER(FAILED);
@@ -1183,12 +1166,6 @@ finish(Server *s, Caller *c, ZkJobState end)
 	}
 	c->end = end;
 	c->place = FINISH;
-	if (ZKLOCK_JOB_MUTANT == 20 && s->connected && s->token > 0)
-	{
-		leave_queue(s->token);
-		s->token = 0;
-		s->granted = false;
-	}
 }
 
 static void
@@ -1254,7 +1231,7 @@ settle(Server *s, Caller *c)
 
 		if (t != NULL && t->server != number(s))
 			coverage[has_row(s, t) ? COVER_COPY_DONE : COVER_COPY_SILENT]++;
-		if (!goes_on(s, id) || ZKLOCK_JOB_MUTANT == 23)
+		if (!goes_on(s, id))
 			zklock_job_settle(&c->job, id, &self, has_row(s, t), c->time);
 	}
 }
@@ -1308,7 +1285,6 @@ start_run(Server *s, Caller *c)
 	COVER(RUN);
 	check_run(c, t);
 	c->place = RUNNING;
-	c->commits_late = false;
 	if (t->begun && !has_lock(s, c))
 		finish(s, c, ZKLOCK_JOB_LOST);
 }
@@ -1455,15 +1431,10 @@ mark_committing(Server *s, Caller *c, bool wrote)
 static void
 look(Server *s, Caller *c)
 {
-	if (!has_lock(s, c) && ZKLOCK_JOB_MUTANT != 13)
+	if (!has_lock(s, c))
 	{
 		COVER(LATE);
 		finish(s, c, ZKLOCK_JOB_LOST);
-	}
-	else if (ZKLOCK_JOB_MUTANT == 19)
-	{
-		c->commits_late = true;
-		finish(s, c, ZKLOCK_JOB_DONE);
 	}
 	else if (!calm && once_in(fail_every * 4))
 		finish(s, c, ZKLOCK_JOB_FAILED); /* a serialization failure */
@@ -1490,8 +1461,6 @@ record_end(Server *s, Caller *c, bool wrote)
 			return;
 		}
 	}
-	if (c->commits_late)
-		commit(s, c);
 	c->place = LET_GO;
 }
 
@@ -1500,7 +1469,7 @@ static void
 quit(Server *s, Caller *c)
 {
 	bool leaves = c->truth != NULL && !c->truth->begun && c->place >= COMMITTING &&
-		c->place <= FINISH && ZKLOCK_JOB_MUTANT != 44;
+		c->place <= FINISH;
 
 	COVER(QUIT);
 	TRACE("%d.%d ends without a word", number(s), index_of(s, c));
@@ -1570,8 +1539,7 @@ step_caller(Server *s, Caller *c)
 			break;
 		case LOOK_UP:
 			/* one who has lost it otherwise need not know */
-			if (c->lost &&
-				((c->locked_in != s->session && ZKLOCK_JOB_MUTANT != 40) || once_in(2)))
+			if (c->lost && (c->locked_in != s->session || once_in(2)))
 				let_go(s, c);
 			else if (have_record(s, c))
 				decide(s, c);
@@ -1850,7 +1818,6 @@ go_back(void)
 		if (record.job.forgotten.token == NEVER && t->slot > record.floor)
 			t->void_since = record.void_since;
 	}
-	stale = record;
 	nagain = 0;
 	embargo = now + TIMEOUT;
 }
@@ -2046,7 +2013,7 @@ begin_world(uint64_t seed)
 	now = 1000 * 1000;
 	clock_offset = embargo = zxid = life_began = 0;
 	init_record();
-	saved = stale = record;
+	saved = record;
 	nsessions = nqueue = ntruths = lives = 0;
 	tick = 1;
 	nagain = 0;

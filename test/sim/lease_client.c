@@ -22,12 +22,7 @@
 
 #include <string.h>
 
-#ifndef ZKLOCK_LEASE_MUTANT
-#define ZKLOCK_LEASE_MUTANT 0
-#endif
-
-#define HEARTBEAT (ZKLOCK_LEASE_MUTANT == 2 ? REQUEST_READ : REQUEST_HEARTBEAT)
-#define QUEUE	  1024
+#define QUEUE 1024
 /*
  * What a calm heartbeat leaves: it is the last witness of the one three before it, with
  * up to 17/96 between them: 7/8 - 17/32.  Less the time that messages take: a heartbeat
@@ -321,7 +316,7 @@ client_message(int c, const Message *m)
 			me->count--;
 			if (r.kind != m->kind)
 				fail("reply %d to request %d", m->kind, r.kind);
-			if (r.kind != REQUEST_PING || ZKLOCK_LEASE_MUTANT == 2)
+			if (r.kind != REQUEST_PING)
 				tell_worker(c,
 							&(Notice){.type = N_REPLY,
 									  .kind = r.kind,
@@ -443,11 +438,11 @@ heed(int c, const Notice *n)
 	switch (n->type)
 	{
 		case N_REPLY:
-			if (n->kind == HEARTBEAT)
+			if (n->kind == REQUEST_HEARTBEAT)
 				zklock_heartbeat_answered(&me->heartbeat);
 			if (!n->good)
 				break;
-			if (n->kind < REQUEST_WRITE && ZKLOCK_LEASE_MUTANT != 2)
+			if (n->kind < REQUEST_WRITE)
 				break;
 			if (calm)
 				calm_check(c, clock_of(NSERVERS + c), CALM_LEAST(me->lease.timeout));
@@ -559,7 +554,7 @@ worker_timer(int c)
 	{
 		if (quiet[c] == 0)
 		{
-			library_send(c, HEARTBEAT, clock);
+			library_send(c, REQUEST_HEARTBEAT, clock);
 			if (!client_has_lease(c))
 				COVER(HURRIED);
 			point(POINT_HEARTBEAT);

@@ -40,10 +40,6 @@
 
 #include <string.h>
 
-#ifndef ZKLOCK_LEASE_MUTANT
-#define ZKLOCK_LEASE_MUTANT 0
-#endif
-
 #define PROPOSALS 1024
 
 typedef enum Role
@@ -758,13 +754,6 @@ client_request(int at, int client, const Message *m)
 		else
 		{
 			answer.type = M_REVALIDATE;
-#if ZKLOCK_LEASE_MUTANT == 11
-			remember_touches(me, UINT32_C(1) << m->session, 0);
-			c->attached = session[m->session].expired == NEVER;
-			answer.type = c->attached ? M_CONNECTED : M_EXPIRED;
-			stream_send(STREAM_S2C + client, &answer);
-			return;
-#endif
 			stream_send(STREAM_PEER(at, me->leader), &answer);
 		}
 		if (m->session >= 0 && c->longer && !session[m->session].longer)

@@ -9,11 +9,6 @@
 
 #include "model.h"
 
-/* As in protocol.c: breaks a rule on purpose. */
-#ifndef ZKLOCK_MUTANT
-#define ZKLOCK_MUTANT 0
-#endif
-
 static bool
 wants(const Backend *b, ZkLockMode mode)
 {
@@ -87,8 +82,7 @@ upgrade_queues(const Table *table)
 static bool
 usable(const Table *table, ZkLockMode mode)
 {
-	return table->usable[mode] ||
-		(mode == ZKLOCK_SHARED && upgrade_queues(table) && ZKLOCK_MUTANT != 15);
+	return table->usable[mode] || (mode == ZKLOCK_SHARED && upgrade_queues(table));
 }
 
 /* Level 1: may this backend ask for the mode, beside the others? */
@@ -122,8 +116,7 @@ queued(const Table *table, ZkLockMode mode)
 	{
 		const Backend *b = &table->backend[i];
 
-		if (b->set != 0 && (b->state == BACKEND_QUEUES || b->state == BACKEND_ADMITTED) &&
-			ZKLOCK_MUTANT != 21)
+		if (b->set != 0 && (b->state == BACKEND_QUEUES || b->state == BACKEND_ADMITTED))
 			return false;
 		found |= b->set == 0 && b->state == BACKEND_QUEUES && b->mode == mode;
 	}
@@ -320,7 +313,7 @@ table_set_begin(Table *table, int backend, ZkLockMode mode, uint64_t set, bool n
 		.mode = mode,
 		.set = set,
 		.no_wait = no_wait,
-		.alone = (alone || mode == ZKLOCK_EXCLUSIVE) && ZKLOCK_MUTANT != 19,
+		.alone = alone || mode == ZKLOCK_EXCLUSIVE,
 	};
 	settle(table);
 }
@@ -342,9 +335,7 @@ table_set_take(Table *table, int backend, int64_t token)
 	Backend *b = &table->backend[backend];
 
 	if (!table->usable[b->mode] ||
-		(token == 0 ? table->demanded[b->mode]
-					: table->token[b->mode] != token && ZKLOCK_MUTANT != 16 &&
-				 ZKLOCK_MUTANT != 19))
+		(token == 0 ? table->demanded[b->mode] : table->token[b->mode] != token))
 		return false;
 	take_hold(table, b, b->mode);
 	settle(table);
@@ -387,8 +378,7 @@ spend_for_set(Table *table, const ZkLockQueue *queue, ZkLockEvent *event)
 		{
 			const ZkContender *grant = zklock_lock_queue_grant(queue, (ZkLockMode) mode);
 
-			if (table->usable[mode] && ZKLOCK_MUTANT != 16 && ZKLOCK_MUTANT != 19 &&
-				table_held(table, (ZkLockMode) mode) == 0 &&
+			if (table->usable[mode] && table_held(table, (ZkLockMode) mode) == 0 &&
 				(grant == NULL || grant->set != b->set))
 			{
 				COVER(KEPT_SPENT);

@@ -107,7 +107,7 @@ typedef struct Message
 	uint32_t round;
 	bool good_base; /* MOVE: it names the base that there is */
 	/* the reply */
-	ZkItemRc rc;
+	ZkReply rc;
 	int failed;
 	int64_t seen; /* as of this state of the ensemble */
 } Message;
@@ -188,31 +188,31 @@ is_there(const Chunk *chunk, int64_t when)
 	return chunk->made <= when && when < chunk->gone;
 }
 
-static ZkItemRc
+static ZkReply
 create(Chunk *chunk)
 {
 	if (!puts_there)
 	{
 		COVER(NO_DIRECTORY);
-		return ZKLOCK_ITEM_RC_NO_NODE;
+		return ZKLOCK_REPLY_NO_NODE;
 	}
 	if (is_there(chunk, state))
 	{
 		COVER(THERE);
-		return ZKLOCK_ITEM_RC_EXISTS;
+		return ZKLOCK_REPLY_EXISTS;
 	}
 	if (chunk->moved > 0)
 		fail("a chunk whose items were made is created again");
 	chunk->made = ++state;
 	chunk->gone = NEVER;
-	return ZKLOCK_ITEM_RC_OK;
+	return ZKLOCK_REPLY_OK;
 }
 
 static void
 move(Life *l, Chunk *chunk, Message *m)
 {
 	m->failed = 0;
-	m->rc = ZKLOCK_ITEM_RC_NO_NODE;
+	m->rc = ZKLOCK_REPLY_NO_NODE;
 	if (!is_there(chunk, state))
 	{
 		COVER(DONE_BEFORE);
@@ -222,7 +222,7 @@ move(Life *l, Chunk *chunk, Message *m)
 	{
 		COVER(OTHER_BASE);
 		m->failed = 1;
-		m->rc = ZKLOCK_ITEM_RC_ERROR;
+		m->rc = ZKLOCK_REPLY_REFUSED;
 		return;
 	}
 	if (!items_there)
@@ -233,7 +233,7 @@ move(Life *l, Chunk *chunk, Message *m)
 		return;
 	}
 	m->failed = -1;
-	m->rc = ZKLOCK_ITEM_RC_OK;
+	m->rc = ZKLOCK_REPLY_OK;
 	chunk->gone = ++state;
 	if (++chunk->moved > 1)
 		fail("items are made twice");
@@ -243,15 +243,15 @@ move(Life *l, Chunk *chunk, Message *m)
 		made[nmade++] = (int) (l - life);
 }
 
-static ZkItemRc
+static ZkReply
 settle(Life *l, Chunk *chunk, Message *m)
 {
 	switch (m->request)
 	{
 		case ZKLOCK_SETTLE_READ:
 			if (!is_there(chunk, view))
-				return ZKLOCK_ITEM_RC_NO_NODE;
-			return chunk->damaged ? ZKLOCK_ITEM_RC_UNFIT : ZKLOCK_ITEM_RC_OK;
+				return ZKLOCK_REPLY_NO_NODE;
+			return chunk->damaged ? ZKLOCK_REPLY_EXISTS : ZKLOCK_REPLY_OK;
 		case ZKLOCK_SETTLE_MOVE:
 			move(l, chunk, m);
 			return m->rc;
@@ -259,9 +259,9 @@ settle(Life *l, Chunk *chunk, Message *m)
 			if (l->committed)
 				fail("a chunk of a transaction that has committed is deleted");
 			if (!is_there(chunk, state))
-				return ZKLOCK_ITEM_RC_NO_NODE;
+				return ZKLOCK_REPLY_NO_NODE;
 			chunk->gone = ++state;
-			return ZKLOCK_ITEM_RC_OK;
+			return ZKLOCK_REPLY_OK;
 		default:
 			fail("request %d", m->request);
 	}
@@ -275,14 +275,14 @@ execute(void)
 	Life *l = &life[m.put];
 	bool reads = m.what == SETTLE && m.request == ZKLOCK_SETTLE_READ;
 
-	m.rc = ZKLOCK_ITEM_RC_OK;
+	m.rc = ZKLOCK_REPLY_OK;
 	m.failed = -1;
 	if (reads && once_in(2))
 		view += random_below((int) (state - view) + 1);
 	if (m.what != HEARTBEAT && !calm && once_in(20))
 	{
 		COVER(REFUSED);
-		m.rc = ZKLOCK_ITEM_RC_ERROR;
+		m.rc = ZKLOCK_REPLY_REFUSED;
 		l->refused = true;
 	}
 	else if (m.what == CREATE)
@@ -298,7 +298,7 @@ execute(void)
 	if (m.what != HEARTBEAT && !calm && once_in(30))
 	{
 		COVER(UNKNOWN);
-		m.rc = ZKLOCK_ITEM_RC_LOST;
+		m.rc = ZKLOCK_REPLY_LOST;
 		l->refused = true;
 	}
 	return m;
@@ -342,7 +342,7 @@ send_move(Message *m)
 	{
 		COVER(NO_BASE);
 		l->refused = true;
-		(void) zklock_put_reply(&l->put, m->request, ZKLOCK_ITEM_RC_ERROR, -1, proven);
+		(void) zklock_put_reply(&l->put, m->request, ZKLOCK_REPLY_REFUSED, -1, proven);
 		return;
 	}
 	send(m);
@@ -422,18 +422,18 @@ receive(void)
 		case CREATE:
 			if (m.round != l->put.round)
 				COVER(STALE);
-			l->denied |= m.rc == ZKLOCK_ITEM_RC_ERROR && m.round == l->put.round;
+			l->denied |= m.rc == ZKLOCK_REPLY_REFUSED && m.round == l->put.round;
 			puts_there |= zklock_put_created(&l->put, m.round, m.rc);
 			break;
 		case SETTLE:
 			if (!l->put.open)
 				fail("put %d: a reply that nobody waits for", m.put);
-			if (m.request == ZKLOCK_SETTLE_READ && m.rc == ZKLOCK_ITEM_RC_NO_NODE && !proven)
+			if (m.request == ZKLOCK_SETTLE_READ && m.rc == ZKLOCK_REPLY_NO_NODE && !proven)
 			{
 				COVER(UNPROVEN);
 				l->refused = true;
 			}
-			items_there |= m.rc == ZKLOCK_ITEM_RC_NO_NODE && m.failed == 2;
+			items_there |= m.rc == ZKLOCK_REPLY_NO_NODE && m.failed == 2;
 			if (zklock_put_reply(&l->put, m.request, m.rc, m.failed, proven) ==
 				ZKLOCK_SETTLE_MOVE)
 				send_move(&m);
@@ -458,9 +458,9 @@ disconnect(bool successor)
 		Life *l = &life[m->put];
 
 		if (m->what == CREATE)
-			(void) zklock_put_created(&l->put, m->round, ZKLOCK_ITEM_RC_LOST);
+			(void) zklock_put_created(&l->put, m->round, ZKLOCK_REPLY_LOST);
 		else if (m->what == SETTLE && l->put.open)
-			(void) zklock_put_reply(&l->put, m->request, ZKLOCK_ITEM_RC_LOST, -1, proven);
+			(void) zklock_put_reply(&l->put, m->request, ZKLOCK_REPLY_LOST, -1, proven);
 	}
 	out.n = in.n = 0;
 	connected = proven = false;

@@ -150,7 +150,7 @@ typedef struct Message
 	ZkTakeRequest request;
 	int item;
 	/* the reply */
-	ZkItemRc rc;
+	ZkReply rc;
 	int failed;
 	bool held;
 	int creates;
@@ -304,13 +304,13 @@ add_mark(Item *i, int session, int take)
 }
 
 /* What a look at a mark finds. */
-static ZkItemRc
+static ZkReply
 see(const Mark *mark, int session, int take)
 {
 	if (mark == NULL || mark->session == 0)
-		return ZKLOCK_ITEM_RC_NO_NODE;
-	return mark->session == session && mark->take == take ? ZKLOCK_ITEM_RC_OK
-														  : ZKLOCK_ITEM_RC_EXISTS;
+		return ZKLOCK_REPLY_NO_NODE;
+	return mark->session == session && mark->take == take ? ZKLOCK_REPLY_OK
+														  : ZKLOCK_REPLY_EXISTS;
 }
 
 /* Items that are done, and that nobody can delete, have a mark that stays. */
@@ -342,26 +342,26 @@ end_marks(Item *i, int session, int take)
 }
 
 /* The one in held/ alone: make it, or delete it. */
-static ZkItemRc
+static ZkReply
 repair(Item *i, int session, int take)
 {
 	if (find_mark(i, take) != NULL)
-		return ZKLOCK_ITEM_RC_EXISTS;
+		return ZKLOCK_REPLY_EXISTS;
 	COVER(REPAIRED);
 	add_mark(i, session, take);
-	return ZKLOCK_ITEM_RC_OK;
+	return ZKLOCK_REPLY_OK;
 }
 
-static ZkItemRc
+static ZkReply
 clear(Item *i, int session, int take)
 {
 	Mark *mark = find_mark(i, take);
 
 	if (mark == NULL)
-		return ZKLOCK_ITEM_RC_NO_NODE;
+		return ZKLOCK_REPLY_NO_NODE;
 	COVER(CLEARED);
 	delete_mark(i, mark, session, take);
-	return ZKLOCK_ITEM_RC_OK;
+	return ZKLOCK_REPLY_OK;
 }
 
 static void
@@ -369,7 +369,7 @@ do_take(Server *s, Message *m)
 {
 	Item *i = &item[m->item];
 
-	m->rc = ZKLOCK_ITEM_RC_OK;
+	m->rc = ZKLOCK_REPLY_OK;
 	m->failed = -1;
 	switch (m->request)
 	{
@@ -378,9 +378,9 @@ do_take(Server *s, Message *m)
 		case ZKLOCK_TAKE_MARK:
 			m->failed = 0;
 			if (!i->there)
-				m->rc = ZKLOCK_ITEM_RC_NO_NODE;
+				m->rc = ZKLOCK_REPLY_NO_NODE;
 			else if (i->child.session != 0 || find_mark(i, m->id) != NULL)
-				m->rc = ZKLOCK_ITEM_RC_EXISTS;
+				m->rc = ZKLOCK_REPLY_EXISTS;
 			else
 			{
 				for (int older = 0; calm && older < m->item; older++)
@@ -394,7 +394,7 @@ do_take(Server *s, Message *m)
 			break;
 		case ZKLOCK_TAKE_WHOSE:
 			if (find_mark(i, m->id) == NULL)
-				m->rc = ZKLOCK_ITEM_RC_NO_NODE;
+				m->rc = ZKLOCK_REPLY_NO_NODE;
 			break;
 		case ZKLOCK_TAKE_SEE:
 			m->rc = see(find_mark(i, m->id), s->session, m->id);
@@ -411,9 +411,9 @@ do_take(Server *s, Message *m)
 		case ZKLOCK_TAKE_READ_IT:
 		case ZKLOCK_TAKE_COMPARE:
 			if (!i->there)
-				m->rc = ZKLOCK_ITEM_RC_NO_NODE;
+				m->rc = ZKLOCK_REPLY_NO_NODE;
 			else if (i->unfit && m->request == ZKLOCK_TAKE_READ_IT)
-				m->rc = ZKLOCK_ITEM_RC_UNFIT;
+				m->rc = ZKLOCK_REPLY_EXISTS;
 			m->creates = i->creates;
 			m->birth = i->birth;
 			break;
@@ -423,12 +423,12 @@ do_take(Server *s, Message *m)
 			if (m->request == ZKLOCK_TAKE_FINISH && i->foreign &&
 				find_mark(i, m->id) != NULL && i->child.session != 0)
 			{
-				m->rc = ZKLOCK_ITEM_RC_NOT_EMPTY;
+				m->rc = ZKLOCK_REPLY_NOT_EMPTY;
 				break;
 			}
 			if (!end_marks(i, s->session, m->id))
 			{
-				m->rc = ZKLOCK_ITEM_RC_NO_NODE;
+				m->rc = ZKLOCK_REPLY_NO_NODE;
 				break;
 			}
 			if (m->request == ZKLOCK_TAKE_FINISH)
@@ -438,17 +438,17 @@ do_take(Server *s, Message *m)
 			break;
 		case ZKLOCK_TAKE_BAR:
 			if (!i->there)
-				m->rc = ZKLOCK_ITEM_RC_NO_NODE;
+				m->rc = ZKLOCK_REPLY_NO_NODE;
 			else if (i->child.session != 0)
-				m->rc = ZKLOCK_ITEM_RC_EXISTS;
+				m->rc = ZKLOCK_REPLY_EXISTS;
 			else
 				mark_for_good(i);
 			break;
 		case ZKLOCK_TAKE_DELETE:
 			if (!i->there)
-				m->rc = ZKLOCK_ITEM_RC_NO_NODE;
+				m->rc = ZKLOCK_REPLY_NO_NODE;
 			else if (i->child.session != 0 || i->foreign)
-				m->rc = ZKLOCK_ITEM_RC_NOT_EMPTY;
+				m->rc = ZKLOCK_REPLY_NOT_EMPTY;
 			else
 				delete_item(m->item);
 			break;
@@ -474,7 +474,7 @@ execute(Server *s)
 				m.has[i] = item[i].nheld > 0;
 			break;
 		case LOOK:
-			m.rc = item[m.item].there ? ZKLOCK_ITEM_RC_OK : ZKLOCK_ITEM_RC_NO_NODE;
+			m.rc = item[m.item].there ? ZKLOCK_REPLY_OK : ZKLOCK_REPLY_NO_NODE;
 			m.held = item[m.item].child.session != 0;
 			break;
 		case TAKE:
@@ -703,21 +703,21 @@ take_reply(Server *s, const Message *m)
 	Take *take = &s->take[m->take];
 	ZkTakeNews news;
 	bool was_whose = m->request == ZKLOCK_TAKE_WHOSE;
-	ZkItemRc rc = m->rc;
+	ZkReply rc = m->rc;
 
 	if (take->id != m->id || !take->take.open)
 		return;
-	if (m->request == ZKLOCK_TAKE_COMPARE && rc == ZKLOCK_ITEM_RC_OK &&
+	if (m->request == ZKLOCK_TAKE_COMPARE && rc == ZKLOCK_REPLY_OK &&
 		m->birth != take->birth)
 	{
 		COVER(ANOTHER);
-		rc = ZKLOCK_ITEM_RC_EXISTS;
+		rc = ZKLOCK_REPLY_EXISTS;
 	}
 	news = zklock_take_reply(&take->take, m->request, rc, m->failed);
 	if (was_whose)
 		COVER(WHOSE);
 	/* after a session's end they are made anew */
-	if (m->request == ZKLOCK_TAKE_MARK && rc == ZKLOCK_ITEM_RC_OK)
+	if (m->request == ZKLOCK_TAKE_MARK && rc == ZKLOCK_REPLY_OK)
 		take->torn = false;
 	if (m->request == ZKLOCK_TAKE_READ_IT)
 	{

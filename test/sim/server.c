@@ -19,11 +19,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* As in protocol.c: breaks a rule on purpose. */
-#ifndef ZKLOCK_MUTANT
-#define ZKLOCK_MUTANT 0
-#endif
-
 int nservers;
 int ndirs;
 int nqueues;
@@ -552,11 +547,8 @@ server_send_set(Server *server, int number)
 	for (int dir = 0; dir < ndirs; dir++)
 	{
 		ZkLockEvent event = {.type = ZKLOCK_EV_JOINTLY, .mode = set->mode};
-		bool fixed;
-		ZkLockPart part =
-			zklock_lock_queue_part(&server->queue[dir], set->mode, set->number, &fixed);
 
-		if (set->dirs[dir] && (ZKLOCK_MUTANT != 18 || part == ZKLOCK_PART_READY))
+		if (set->dirs[dir])
 			step(server, dir, &event);
 	}
 	collecting = NULL;

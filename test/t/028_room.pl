@@ -75,6 +75,8 @@ sub end_wait
 		$how{do}->($s);
 	}
 	like($s->failure, $how{error}, $what);
+	like($s->notices . "\n" . $s->{answer}, qr/while waiting for room in the lock table for lock "x"$/m, '... and the context says for what it waited')
+	  if $s->{error} =~ /^(?:57014|55P03)/;
 	like($s->notices, qr/^DETAIL:  It has room for 5 names, and none of those that are kept for nobody was given up in time\.$/m, '... and why')
 	  if $s->{error} =~ /^53200/;
 	$s->query('ROLLBACK TO s') if $how{savepoint};

@@ -61,6 +61,9 @@ is($s->fails("SELECT zk_is_leader('late', wait => '300ms')"), $full, 'it waits f
 $s->query("SET zklock.connect_timeout = '300ms'");
 is($s->fails("SELECT zk_is_leader('late', wait => '1h')"), $full, '... but not beyond connect_timeout');
 $s->query('RESET ALL');
+is($s->fails("SET lock_timeout = '300ms'; SELECT zk_is_leader('late', wait => '1h')"), '55P03: canceling statement due to lock timeout', '... nor lock_timeout');
+like($s->notices . "\n" . $s->{answer}, qr/while waiting for room in the lock table for election "late"$/m, '... and the context says for what it waited');
+$s->query('RESET ALL');
 $s->send("SELECT zk_is_leader('late', wait => '1h')");
 $s->wait_event('Extension');
 is($s->cancel->failure, '57014: canceling statement due to user request', '... and can be cancelled');

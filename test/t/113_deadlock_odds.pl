@@ -101,10 +101,10 @@ sub looked
 # nobody is ended.
 #
 for (
-	[ 'another program', '10.0.0.7', qr/A program that is not zklock has it/ ],
-	[ 'a server of an older version', '{"server": "old", "host": "h", "pid": 1}', qr/It is granted to server "old"/ ])
+	[ 'another program', '10.0.0.7' ],
+	[ 'a server of an older version', '{"server": "old", "host": "h", "pid": 1}' ])
 {
-	my ($what, $data, $detail) = @$_;
+	my ($what, $data) = @$_;
 	my $silent = $foreign->contend(ZkLock::directory('y'), data => $data);
 	on($a)->query("BEGIN; SELECT zk_lock('x')");
 	on($b)->query("BEGIN; SELECT zk_lock('z')");

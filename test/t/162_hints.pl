@@ -34,8 +34,8 @@ for my $file (glob "$FindBin::Bin/../../src/*/*.c")
 	my @hints = map { (texts_of($_))[0] // 'no text' } $code =~ /errhint\(((?:\s*"(?:[^"\\]|\\.)*")*)/g;
 	push @hints, map { texts_of($_) } $code =~ /(?<!\.)\bhint = ([^;]*);/g;
 	push @hints, map { (texts_of($_))[0] } $code =~ /\.hint =\s*((?:"(?:[^"\\]|\\.)*"\s*)+)/g;
-	# show_ways in loss.c
-	push @hints, map { (texts_of($_))[0] } $code =~ /return psprintf\(("Use [^;]*);/g;
+	# of a kind's loss, in contender.c
+	push @hints, map { (texts_of($_))[0] } $code =~ /\.(?:retry|ways) =\s*((?:"(?:[^"\\]|\\.)*"\s*)+)/g;
 	$indirect{"$name: $_"} = 1 for $code =~ /errhint\("%s", ([^()]*)\)/g;
 	push @hints, map { (texts_of($_))[-1] } $code =~ /zklock_leave_transaction\(fcinfo,([^;]*);/g;
 	$printed{"$name: $_"} = 1 for grep { $_ ne '%s' } @hints;
