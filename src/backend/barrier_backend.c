@@ -22,7 +22,7 @@
 #include "check.h"
 #include "names.h"
 #include "query.h"
-#include "wait.h"
+#include "waiter.h"
 #include "zk.h"
 
 /* ms: a backstop for lost wake-ups, and how often the connection is looked at */

@@ -21,7 +21,7 @@
 #include "proclock.h"
 #include "room.h"
 #include "settings.h"
-#include "wait.h"
+#include "waiter.h"
 
 /* A backstop for a lost wake-up */
 #define LONGEST_SLEEP 1000

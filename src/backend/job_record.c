@@ -15,7 +15,7 @@
 #include "job_record.h"
 #include "loss.h"
 #include "names.h"
-#include "wait.h"
+#include "waiter.h"
 
 StaticAssertDecl(ZKLOCK_JOB_TEXT_MAX <= ZKLOCK_RECORD_MAX, "a record fits");
 StaticAssertDecl(ZKLOCK_RECORD_MAX + ZKLOCK_ANSWER_NAME_MAX + 1024 <= ZKLOCK_ANSWER_PAGE,

@@ -10,7 +10,7 @@
 
 #include "storage/lock.h"
 
-#include "wait.h"
+#include "waiter.h"
 
 /* Take level 1 in transaction scope, within wait->until: false if that does not suffice. */
 extern bool zklock_level1_acquire(const LOCKTAG *tag, LOCKMODE mode, const ZkWait *wait);

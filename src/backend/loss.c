@@ -33,7 +33,7 @@
 #include "names.h"
 #include "settings.h"
 #include "statement.h"
-#include "wait.h"
+#include "waiter.h"
 
 uint64 zklock_loss_raised = 0;
 

@@ -15,7 +15,7 @@
 #include "check.h"
 #include "query.h"
 #include "table.h"
-#include "wait.h"
+#include "waiter.h"
 #include "zk.h"
 
 /* ms: until a backend begins again; and a backstop for lost wake-ups */

@@ -37,7 +37,7 @@
 #include "queue_backend.h"
 #include "settings.h"
 #include "table.h"
-#include "wait.h"
+#include "waiter.h"
 
 /* ms: a backstop for lost wake-ups; how often it is looked at what is about to change;
  * and until a round is repeated */

@@ -9,7 +9,7 @@
 #define ZKLOCK_ROOM_H
 
 #include "table.h"
-#include "wait.h"
+#include "waiter.h"
 
 /* 53200: no room for another name or proclock; "waited": and none was made in time. */
 pg_noreturn extern void zklock_raise_table_full(bool waited);

@@ -22,7 +22,7 @@
 #include "question.h"
 #include "semaphore_backend.h"
 #include "semaphore_rules.h"
-#include "wait.h"
+#include "waiter.h"
 
 StaticAssertDecl(ZKLOCK_SEMAPHORE_TEXT_MAX <= ZKLOCK_RECORD_MAX, "numbers fit");
 

@@ -26,6 +26,7 @@
 typedef struct Blocker
 {
 	int holder;				  /* pid of a session of this server, or 0 */
+	int has_permit;			  /* ... that has one of the permits */
 	int waiter;				  /* ... that waits for ZooKeeper */
 	bool known;				  /* a contender, of ... */
 	bool last;				  /* and no other is before us */
@@ -64,6 +65,21 @@ find_remote(const ZkLockEntry *entry, const ZkProcLock *mine, Blocker *blocker)
 	}
 }
 
+/* Of permits each session has an entry of its own.  With the entry locked. */
+static void
+find_permit(const ZkLockEntry *entry, Blocker *blocker)
+{
+	for (const ZkLockEntry *e = zklock_entry_first(entry); e != NULL;
+		 e = zklock_entry_namesake(e))
+	{
+		zklock_foreach_proclock (proclock, e)
+		{
+			if (proclock->state == ZKLOCK_PROCLOCK_HELD && !proclock->lost)
+				blocker->has_permit = proclock->pid;
+		}
+	}
+}
+
 /* Of permits another session here may wait for this one, too.  With the entry locked. */
 static void
 find_leader(const ZkLockEntry *entry, Blocker *blocker)
@@ -95,6 +111,8 @@ find_blocker(const ZkProcLock *proclock, Blocker *blocker)
 	{
 		find_remote(entry, proclock, blocker);
 		find_leader(entry, blocker);
+		if (zklock_kinds[entry->kind].by_session)
+			find_permit(entry, blocker);
 	}
 	zklock_entry_unlock(lock);
 }
@@ -109,6 +127,8 @@ describe_blocker(const Blocker *blocker)
 		return psprintf(", which process %d holds", blocker->holder);
 	if (blocker->waiter != 0)
 		return psprintf(" behind process %d, which waits for ZooKeeper", blocker->waiter);
+	if (blocker->has_permit != 0)
+		return psprintf(", of which process %d has a permit", blocker->has_permit);
 	if (!blocker->known)
 		return "";
 	if (blocker->server[0] != '\0')

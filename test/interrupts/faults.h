@@ -77,7 +77,7 @@ extern void zklock_pause(const char *function);
 
 /* --- waits ------------------------------------------------------------------- */
 
-/* All sleep in one function (wait.c): a point goes by the name of its wait event. */
+/* All sleep in one function (waiter.c): a point goes by the name of its wait event. */
 extern const char *zklock_fault_event;
 #define zklock_wait_event(number, name)                                                  \
 	(zklock_fault_event = (name), zklock_wait_event(number, name))

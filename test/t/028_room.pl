@@ -65,6 +65,7 @@ sub end_wait
 	my ($what, %how) = @_;
 	my $s = ZkLock::session($a);
 	my $statement = $how{statement} // "SELECT zk_lock('x', scope => '" . ($how{scope} // 'transaction') . "')";
+	$s->query('\set SHOW_CONTEXT always');
 	$s->query($how{set}) if $how{set};
 	my $worker = fill();
 	$s->query('BEGIN; SAVEPOINT s') if $how{savepoint};
@@ -75,7 +76,7 @@ sub end_wait
 		$how{do}->($s);
 	}
 	like($s->failure, $how{error}, $what);
-	like($s->notices . "\n" . $s->{answer}, qr/while waiting for room in the lock table for lock "x"$/m, '... and the context says for what it waited')
+	like($s->notices, qr/while waiting for room in the lock table for lock "x"$/m, '... and the context says for what it waited')
 	  if $s->{error} =~ /^(?:57014|55P03)/;
 	like($s->notices, qr/^DETAIL:  It has room for 5 names, and none of those that are kept for nobody was given up in time\.$/m, '... and why')
 	  if $s->{error} =~ /^53200/;

@@ -13,6 +13,7 @@ my $zk = ZooKeeper->new->start;
 my $node = ZkLock::server('a', $zk, conf => "zklock.max_locks = 5\nzklock.keep_time = '1h'\nzklock.connect_timeout = '1h'\nzklock.session_timeout = '60s'");
 ZkLock::wait_connected($node);
 my ($s, $other) = map { ZkLock::session($node) } 1, 2;
+$s->query('\set SHOW_CONTEXT always');
 
 sub wait_ask
 {
@@ -62,7 +63,7 @@ $s->query("SET zklock.connect_timeout = '300ms'");
 is($s->fails("SELECT zk_is_leader('late', wait => '1h')"), $full, '... but not beyond connect_timeout');
 $s->query('RESET ALL');
 is($s->fails("SET lock_timeout = '300ms'; SELECT zk_is_leader('late', wait => '1h')"), '55P03: canceling statement due to lock timeout', '... nor lock_timeout');
-like($s->notices . "\n" . $s->{answer}, qr/while waiting for room in the lock table for election "late"$/m, '... and the context says for what it waited');
+like($s->notices, qr/while waiting for room in the lock table for election "late"$/m, '... and the context says for what it waited');
 $s->query('RESET ALL');
 $s->send("SELECT zk_is_leader('late', wait => '1h')");
 $s->wait_event('Extension');

@@ -13,8 +13,8 @@ use ZkLock;
 my $top = "$FindBin::Bin/../..";
 my $tree = "$PostgreSQL::Test::Utils::tmp_check/toy";
 my $pg = "$PostgreSQL::Test::Utils::tmp_check/toy_pg";
-# The sandbox's PostgreSQL is copied with the directories that lead to it.
-my ($bin) = dirname($ENV{PG_CONFIG}) =~ m{^\Q$ENV{HOME}\E/pg(/.*)$} or die "PG_CONFIG is not the sandbox's\n";
+# The sandbox's PostgreSQL, or a part's copy of it, is copied with the directories that lead to it.
+my ($root, $bin) = dirname($ENV{PG_CONFIG}) =~ m{^(.*/pg)(/usr/.*)$} or die "PG_CONFIG is not the sandbox's\n";
 my $installed = dirname("$pg$bin");
 
 # [ file, what stands there, what is put before that ]; a list is known by its end
@@ -99,7 +99,7 @@ my @diff = grep { /^[<>]/ } map { `diff '$top/$_' '$tree/$_'` } @changed;
 is(join('', sort @diff), join('', sort map { map { s/^/> /mgr =~ /^.*\n/mg } $_->[2] } map { @$_ } values %rows), '... which have its rows, and no other change');
 is(join(' ', map { s/.*\/(\S+)\.c$/$1/r } sort glob "$top/test/toy/src/*/*.c"), 'gate_backend gate_sql gate_rules gate_shared gate_worker', 'a file in each room is its own');
 
-run('cp', '-a', '--reflink=auto', "$ENV{HOME}/pg", $pg);
+run('cp', '-a', '--reflink=auto', $root, $pg);
 ok(make('install'), 'it builds, each file with the headers of its room') or die slurp_file("$tree/make.log");
 
 #

@@ -1,17 +1,17 @@
 /*-------------------------------------------------------------------------
  *
- * wait.c
+ * waiter.c
  *	  The one way in which a backend waits: for the worker, the ensemble, or others.
  *
  * Which waits lock_timeout ends: as in PostgreSQL, those for what others have.  That is a
  * lock at either level, a permit, room in the lock table or for puts, an item, the others
- *at a barrier.  What ZooKeeper alone has to say is nobody's lock: an answer, a verdict on
- *the lease or on an election, the acknowledgement of a put.  (The proof of an item at the
+ * at a barrier.  What ZooKeeper alone has to say is nobody's lock: an answer, a verdict on
+ * the lease or on an election, the acknowledgement of a put.  (The proof of an item at the
  * commit is such a verdict, too, and has been promised to end by lock_timeout.)
  *
  * The sleep is prepared before the first look in the loop, so that no wake-up is lost
  * between a look and the sleep.  statement_timeout, a cancel and all other interrupts
- *come in the sleep, with no lock held.
+ * come in the sleep, with no lock held.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,7 +25,7 @@
 #include "check.h"
 #include "settings.h"
 #include "table.h"
-#include "wait.h"
+#include "waiter.h"
 
 /* ms: how often who waits for a lease looks whether it has come */
 #define LEASE_SLEEP 50
@@ -139,13 +139,12 @@ wait_for(ZkWaiter *w)
 bool
 zklock_wait_for(ZkWaiter *w)
 {
-	ErrorContextCallback callback = {
-		.previous = error_context_stack,
-		.callback = w->context,
-		.arg = w->arg,
-	};
+	ErrorContextCallback callback;
 	volatile bool over = false;
 
+	callback.previous = error_context_stack;
+	callback.callback = w->context;
+	callback.arg = w->arg;
 	PG_TRY();
 	{
 		if (w->context != NULL)

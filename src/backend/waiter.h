@@ -1,16 +1,16 @@
 /*-------------------------------------------------------------------------
  *
- * wait.h
+ * waiter.h
  *	  The one way in which a backend waits: for the worker, the ensemble, or others.
  *
  * A wait consists of looks, and sleeps in between.  Whoever waits says how to look, what
- * wakes him, and what ends the wait else; wait.c does the rest: interrupts, limits, the
+ * wakes him, and what ends the wait else; waiter.c does the rest: interrupts, limits, the
  * connection, the wait event and the context of errors.
  *
  *-------------------------------------------------------------------------
  */
-#ifndef ZKLOCK_WAIT_H
-#define ZKLOCK_WAIT_H
+#ifndef ZKLOCK_WAITER_H
+#define ZKLOCK_WAITER_H
 
 #include "storage/condition_variable.h"
 
@@ -62,7 +62,7 @@ struct ZkWaiter
 	bool granted; /* all is there but the lease, which has to come in connect_timeout */
 	int64 wake;	  /* the next look, ns; set before each */
 
-	/* wait.c's */
+	/* waiter.c's */
 	int64 unproven;			/* since when a lease is missing; 0: it is not */
 	volatile bool checking; /* an error now is that of the connection */
 };
@@ -78,4 +78,4 @@ extern bool zklock_wait_for(ZkWaiter *waiter);
 
 #define ZKLOCK_LOCK_TIMEOUT_MESSAGE "canceling statement due to lock timeout"
 
-#endif /* ZKLOCK_WAIT_H */
+#endif /* ZKLOCK_WAITER_H */
