@@ -15,7 +15,7 @@ use Chaos::Jobs;
 
 # So many seconds after an ensemble is back a server may find out: one that was away, or has
 # waited, or has heard of another who has.
-my $late = 30;
+my $late = 60;
 
 # Of the servers' logs: { server, at (seconds since 1970), found }, in order.
 sub sessions
