@@ -36,62 +36,37 @@ zklock_barrier_format_party(char *buf, const uint64_t id[2], uint64_t session,
 					party_prefix, id[0], id[1], session, parties);
 }
 
-/* So many lower-case hex digits; what follows them, or NULL. */
+/* Both halves of a party's id; what follows them, or NULL. */
 static const char *
-take_hex(const char *s, int n, uint64_t *value)
+read_id(const char *s, uint64_t id[2])
 {
-	*value = 0;
-	for (int i = 0; i < n; i++, s++)
-	{
-		if (*s >= '0' && *s <= '9')
-			*value = *value << 4 | (uint64_t) (*s - '0');
-		else if (*s >= 'a' && *s <= 'f')
-			*value = *value << 4 | (uint64_t) (*s - 'a' + 10);
-		else
-			return NULL;
-	}
-	return s;
-}
-
-/* One to eighteen decimal digits, the same. */
-static const char *
-take_number(const char *s, const char *end, int64_t *value)
-{
-	const char *start = s;
-
-	*value = 0;
-	for (; s < end && *s >= '0' && *s <= '9'; s++)
-	{
-		if (s - start >= 18)
-			return NULL;
-		*value = *value * 10 + (*s - '0');
-	}
-	return s > start ? s : NULL;
+	s = zklock_read_digits(s, 16, 16, 16, &id[0]);
+	return s != NULL ? zklock_read_digits(s, 16, 16, 16, &id[1]) : NULL;
 }
 
 bool
 zklock_barrier_parse_party(const char *name, ZkPartyNode *node)
 {
-	const char *end = name + strlen(name);
 	const char *s = name;
 	char ours[ZKLOCK_PARTY_NAME_MAX];
-	int64_t parties;
+	uint64_t parties;
+	uint64_t sequence;
 
 	if (strncmp(s, party_prefix, sizeof(party_prefix) - 1) != 0)
 		return false;
 	s += sizeof(party_prefix) - 1;
-	if ((s = take_hex(s, 16, &node->id[0])) == NULL ||
-		(s = take_hex(s, 16, &node->id[1])) == NULL || *s++ != '-' ||
-		(s = take_hex(s, 16, &node->session)) == NULL || *s++ != '-' ||
-		(s = take_number(s, end, &parties)) == NULL || *s++ != '-')
+	if ((s = read_id(s, node->id)) == NULL || *s++ != '-' ||
+		(s = zklock_read_digits(s, 16, 16, 16, &node->session)) == NULL || *s++ != '-' ||
+		(s = zklock_read_digits(s, 10, 1, 18, &parties)) == NULL || *s++ != '-')
 		return false;
 	/* the server writes ten digits, and a sign when it has come to an end */
-	if (end - s != 10 || take_number(s, end, &node->sequence) != end)
+	if ((s = zklock_read_digits(s, 10, 10, 10, &sequence)) == NULL || *s != '\0')
 		return false;
 	if (parties < 1 || parties > ZKLOCK_BARRIER_PARTIES_MAX || node->session == 0 ||
-		node->sequence > INT32_MAX)
+		sequence > INT32_MAX)
 		return false;
 	node->parties = (int32_t) parties;
+	node->sequence = (int64_t) sequence;
 	/* nodes are deleted by the name that these make: "02" is nobody's number */
 	zklock_barrier_format_party(ours, node->id, node->session, node->parties);
 	return strncmp(name, ours, strlen(ours)) == 0;
@@ -122,11 +97,11 @@ static Round line;
 static bool
 take_members(const char *s)
 {
-	uint64_t half;
+	uint64_t id[2];
 
 	for (bool more = *s != '\0'; more; more = *s++ == ' ')
 	{
-		if ((s = take_hex(s, 16, &half)) == NULL || (s = take_hex(s, 16, &half)) == NULL)
+		if ((s = read_id(s, id)) == NULL)
 			return false;
 		if (*s == '\0')
 			return true;

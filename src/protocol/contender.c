@@ -297,6 +297,24 @@ zklock_encode_name(const char *name, char *buf)
 	return (size_t) (out - buf);
 }
 
+const char *
+zklock_read_digits(const char *text, int base, int min, int max, uint64_t *value)
+{
+	int n = 0;
+
+	for (*value = 0; n < max; n++)
+	{
+		int digit = text[n] >= '0' && text[n] <= '9' ? text[n] - '0'
+			: text[n] >= 'a' && text[n] <= 'f'		 ? text[n] - 'a' + 10
+													 : 16;
+
+		if (digit >= base)
+			break;
+		*value = *value * (uint64_t) base + (uint64_t) digit;
+	}
+	return n >= min ? text + n : NULL;
+}
+
 /* Upper case only: lower case is not what zklock_encode_name writes. */
 static int
 upper_hex_value(char c)
@@ -393,48 +411,20 @@ zklock_format_permit(char *buf, uint64_t uuid_hi, uint64_t uuid_lo, int permits)
 static bool
 parse_uuid(const char *s, uint64_t *hi, uint64_t *lo)
 {
-	uint64_t half[2] = {0, 0};
-	int digits = 0;
-	int i;
+	static const int digits[] = {8, 4, 4, 4, 12};
+	uint64_t part[5];
 
-	for (i = 0; i < ZKLOCK_UUID_LEN; i++)
+	for (int i = 0; i < 5; i++)
 	{
-		unsigned value;
-
-		if (i == 8 || i == 13 || i == 18 || i == 23)
-		{
-			if (s[i] != '-')
-				return false;
-			continue;
-		}
-		if (s[i] >= '0' && s[i] <= '9')
-			value = (unsigned) (s[i] - '0');
-		else if (s[i] >= 'a' && s[i] <= 'f')
-			value = (unsigned) (s[i] - 'a') + 10;
-		else
+		if (i > 0 && *s++ != '-')
 			return false;
-		half[digits / 16] = half[digits / 16] << 4 | value;
-		digits++;
+		s = zklock_read_digits(s, 16, digits[i], digits[i], &part[i]);
+		if (s == NULL)
+			return false;
 	}
-
-	*hi = half[0];
-	*lo = half[1];
+	*hi = part[0] << 32 | part[1] << 16 | part[2];
+	*lo = part[3] << 48 | part[4];
 	return true;
-}
-
-/* The value of "n" digits, or -1 if they are not all digits. */
-static int64_t
-parse_digits(const char *s, int n)
-{
-	int64_t value = 0;
-
-	while (n-- > 0)
-	{
-		if (*s < '0' || *s > '9')
-			return -1;
-		value = value * 10 + (*s++ - '0');
-	}
-	return value;
 }
 
 /*
@@ -453,6 +443,7 @@ static bool
 parse_sequence(const char *name, size_t len, int64_t *sequence, size_t *start)
 {
 	const char *tail;
+	uint64_t digits;
 	int64_t value;
 
 	if (len < SEQUENCE_DIGITS)
@@ -462,16 +453,17 @@ parse_sequence(const char *name, size_t len, int64_t *sequence, size_t *start)
 
 	if (tail[0] == '-')
 	{
-		value = parse_digits(tail + 1, SEQUENCE_DIGITS - 1);
-		if (value <= 0)
+		if (zklock_read_digits(tail + 1, 10, SEQUENCE_DIGITS - 1, SEQUENCE_DIGITS - 1,
+							   &digits) == NULL ||
+			digits == 0)
 			return false; /* there is no minus zero */
-		*sequence = -value;
+		*sequence = -(int64_t) digits;
 		return true;
 	}
 
-	value = parse_digits(tail, SEQUENCE_DIGITS);
-	if (value < 0)
+	if (zklock_read_digits(tail, 10, SEQUENCE_DIGITS, SEQUENCE_DIGITS, &digits) == NULL)
 		return false;
+	value = (int64_t) digits;
 	if (*start > 0 && tail[-1] == '-' && tail[0] != '0' &&
 		(value > SEQUENCE_MAX || (*start > 1 && (tail[-2] == '-' || tail[-2] == '_'))))
 	{
@@ -491,13 +483,14 @@ static int
 parse_permits(const char *suffix, size_t len)
 {
 	size_t begin = sizeof(permit_suffix) - 1;
-	int64_t permits;
+	const char *last = suffix + len - 1;
+	uint64_t permits;
 
-	if (len < begin + 2 || len > begin + 8 || memcmp(suffix, permit_suffix, begin) != 0 ||
-		suffix[len - 1] != '-' || suffix[begin] == '0')
+	if (len < begin + 2 || memcmp(suffix, permit_suffix, begin) != 0 || *last != '-' ||
+		suffix[begin] == '0' ||
+		zklock_read_digits(suffix + begin, 10, 1, 7, &permits) != last)
 		return 0;
-	permits = parse_digits(suffix + begin, (int) (len - begin - 1));
-	return permits > 0 && permits <= ZKLOCK_PERMITS_MAX ? (int) permits : 0;
+	return permits <= ZKLOCK_PERMITS_MAX ? (int) permits : 0;
 }
 
 bool

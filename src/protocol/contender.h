@@ -148,6 +148,13 @@ extern bool zklock_is_utf8(const char *bytes, size_t len);
 extern size_t zklock_clip_utf8(const char *bytes, size_t len);
 
 /*
+ * The number in a name: digits of the base, 10 or 16, of these "max" at most, in lower
+ * case.  Returns what follows them; NULL if they are fewer than "min".
+ */
+extern const char *zklock_read_digits(const char *text, int base, int min, int max,
+									  uint64_t *value);
+
+/*
  * Percent-encode any bytes into text.  Encoded are '/', '%', every character that
  * ZooKeeper refuses in a path, all that is not UTF-8, and with "ascii" all that is not
  * ASCII; all else stays readable.  "buf" has room for 3 * len bytes and a NUL.  Returns

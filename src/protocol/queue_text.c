@@ -27,40 +27,21 @@ zklock_item_prefix(char *buf, int64_t base, int index)
 	snprintf(buf, ZKLOCK_ITEM_NAME, "%" PRIx64 ".%02x-", (uint64_t) base, index);
 }
 
-/* Digits of a base, "min" to "max" of them, lower case.  NULL: there are not. */
-static const char *
-parse_digits(const char *text, int base, int min, int max, uint64_t *value)
-{
-	int n = 0;
-
-	for (*value = 0; n < max; n++)
-	{
-		int digit = text[n] >= '0' && text[n] <= '9' ? text[n] - '0'
-			: text[n] >= 'a' && text[n] <= 'f'		 ? text[n] - 'a' + 10
-													 : 16;
-
-		if (digit >= base)
-			break;
-		*value = *value * (uint64_t) base + (uint64_t) digit;
-	}
-	return n >= min ? text + n : NULL;
-}
-
 bool
 zklock_item_parse(const char *name, ZkItemName *item)
 {
 	uint64_t base;
 	uint64_t index;
 	uint64_t sequence;
-	const char *p = parse_digits(name, 16, 1, 14, &base);
+	const char *p = zklock_read_digits(name, 16, 1, 14, &base);
 
 	if (p == NULL || *p != '.' || base >= (uint64_t) ZKLOCK_ITEM_TOKENS ||
 		(name[0] == '0' && p != name + 1))
 		return false;
-	p = parse_digits(p + 1, 16, 2, 2, &index);
+	p = zklock_read_digits(p + 1, 16, 2, 2, &index);
 	if (p == NULL || *p != '-')
 		return false;
-	p = parse_digits(p + 1, 10, 10, 10, &sequence);
+	p = zklock_read_digits(p + 1, 10, 10, 10, &sequence);
 	if (p == NULL || *p != '\0')
 		return false;
 	item->base = (int64_t) base;
@@ -94,8 +75,8 @@ zklock_item_of_mark(char *mark, uint64_t *life, uint32_t *take)
 	if (end == NULL)
 		return false;
 	*end = '\0';
-	p = parse_digits(end + 1, 16, 16, 16, life);
-	if (p == NULL || (p = parse_digits(p, 16, 8, 8, &number)) == NULL || *p != '\0')
+	p = zklock_read_digits(end + 1, 16, 16, 16, life);
+	if (p == NULL || (p = zklock_read_digits(p, 16, 8, 8, &number)) == NULL || *p != '\0')
 		return false;
 	*take = (uint32_t) number;
 	return true;
@@ -118,12 +99,12 @@ zklock_chunk_parse(const char *text, ZkChunkName *name)
 {
 	uint64_t put;
 	uint64_t chunk;
-	const char *p = parse_digits(text, 16, 16, 16, &name->system);
+	const char *p = zklock_read_digits(text, 16, 16, 16, &name->system);
 
 	if (p == NULL || *p != '-' ||
-		(p = parse_digits(p + 1, 16, 16, 16, &name->life)) == NULL || *p != '-' ||
-		(p = parse_digits(p + 1, 16, 8, 8, &put)) == NULL || *p != '-' ||
-		(p = parse_digits(p + 1, 16, 8, 8, &chunk)) == NULL || *p != '\0')
+		(p = zklock_read_digits(p + 1, 16, 16, 16, &name->life)) == NULL || *p != '-' ||
+		(p = zklock_read_digits(p + 1, 16, 8, 8, &put)) == NULL || *p != '-' ||
+		(p = zklock_read_digits(p + 1, 16, 8, 8, &chunk)) == NULL || *p != '\0')
 		return false;
 	name->put = (uint32_t) put;
 	name->chunk = (uint32_t) chunk;
