@@ -35,13 +35,15 @@ zklock_job_record_parse(const ZkNode *node, ZkJob *job)
 }
 
 pg_noreturn static void
-raise_newer(const char *name)
+raise_newer(const char *name, const ZkNode *node)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("record of job \"%s\" in ZooKeeper is of a newer version of zklock",
 					zklock_display_name(name)),
-			 errdetail("This server knows records of version %d.", ZKLOCK_JOB_VERSION),
+			 errdetail("The record has version %lld, and this server knows version %d.",
+					   (long long) zklock_record_version(node->data, (size_t) node->datalen),
+					   ZKLOCK_JOB_VERSION),
 			 errhint("Update zklock on this server.")));
 }
 
@@ -115,7 +117,7 @@ change_once(const char *name, bool damaged, int64 until, ZkJobChange change, voi
 			case ZKLOCK_RECORD_GOOD:
 				break;
 			case ZKLOCK_RECORD_NEWER:
-				raise_newer(name);
+				raise_newer(name, &record.node);
 			case ZKLOCK_RECORD_DAMAGED:
 				if (!damaged)
 					raise_damaged(name);

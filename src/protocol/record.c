@@ -193,7 +193,7 @@ take_word(ZkJson *in, const ZkField *field, char *value)
 	return true;
 }
 
-static bool take_record(ZkJson *in, const ZkShape *shape, void *record, bool *newer);
+static bool take_record(ZkJson *in, const ZkShape *shape, void *record);
 
 /* Whoever wrote more than we would is not believed. */
 static bool
@@ -202,7 +202,6 @@ take_list(ZkJson *in, const ZkField *field, char *record)
 	int n = 0;
 	bool ok = zklock_json_take(in, '[');
 	bool more = ok && !zklock_json_take(in, ']');
-	bool newer;
 
 	for (; more && ok; more = ok && zklock_json_take(in, ','))
 	{
@@ -212,7 +211,7 @@ take_list(ZkJson *in, const ZkField *field, char *record)
 		if (n++ == field->room)
 			return false;
 		if (field->shape != NULL)
-			ok = take_record(in, field->shape, value, &newer);
+			ok = take_record(in, field->shape, value);
 		else
 			ok = zklock_json_int64(in, &number) && set_number(field, value, number);
 	}
@@ -276,16 +275,21 @@ make_blank(const ZkShape *shape, void *record)
 
 /* A text's version comes first: what is behind it may be another's to read. */
 static bool
-take_version(ZkJson *in, const ZkShape *shape, bool *newer)
+take_version(ZkJson *in, int64_t *version)
 {
 	char name[WORD_MAX];
+
+	return zklock_json_text(in, name, sizeof(name)) && strcmp(name, "version") == 0 &&
+		zklock_json_take(in, ':') && zklock_json_int64(in, version);
+}
+
+int64_t
+zklock_record_version(const char *text, size_t len)
+{
+	ZkJson in = {.p = text, .end = text + len};
 	int64_t version;
 
-	if (!zklock_json_text(in, name, sizeof(name)) || strcmp(name, "version") != 0 ||
-		!zklock_json_take(in, ':') || !zklock_json_int64(in, &version))
-		return false;
-	*newer = version > shape->version;
-	return version == shape->version;
+	return zklock_json_take(&in, '{') && take_version(&in, &version) ? version : 0;
 }
 
 static const ZkField *
@@ -298,16 +302,16 @@ find_field(const ZkShape *shape, const char *name)
 }
 
 static bool
-take_record(ZkJson *in, const ZkShape *shape, void *record, bool *newer)
+take_record(ZkJson *in, const ZkShape *shape, void *record)
 {
 	uint64_t seen = 0;
+	int64_t version;
 	bool more;
 
-	*newer = false;
 	make_blank(shape, record);
 	if (!zklock_json_take(in, '{'))
 		return false;
-	if (shape->version > 0 && !take_version(in, shape, newer))
+	if (shape->version > 0 && !(take_version(in, &version) && version == shape->version))
 		return false;
 	more = shape->version > 0 ? zklock_json_take(in, ',') : !zklock_json_take(in, '}');
 	if (shape->version > 0 && !more && !zklock_json_take(in, '}'))
@@ -338,14 +342,16 @@ ZkRecordRead
 zklock_record_read(const ZkShape *shape, const char *text, size_t len, void *record)
 {
 	ZkJson in = {.p = text, .end = text + len};
-	bool newer = false;
-	bool good = zklock_is_utf8(text, len) && take_record(&in, shape, record, &newer);
+	bool utf8 = zklock_is_utf8(text, len);
+	bool good = utf8 && take_record(&in, shape, record);
 
 	zklock_json_space(&in);
 	if (good && in.p == in.end)
 		return ZKLOCK_RECORD_GOOD;
 	make_blank(shape, record);
-	return newer ? ZKLOCK_RECORD_NEWER : ZKLOCK_RECORD_DAMAGED;
+	return utf8 && zklock_record_version(text, len) > shape->version
+		? ZKLOCK_RECORD_NEWER
+		: ZKLOCK_RECORD_DAMAGED;
 }
 
 ZkRecordRead

@@ -5,7 +5,7 @@
  *
  * A shape says by which name each field of a struct is written, and what it may be: one
  * table serves who writes, who reads, and whoever wants to know the limits.  A text
- *begins with its version, and is one record, or some, each on a line of its own.
+ * begins with its version, and is one record, or some, each on a line of its own.
  *
  * A newer server may write fields that this one does not know: they are skipped.  Where
  * older ones must not read what is written, it has another version.
@@ -91,6 +91,9 @@ extern char *zklock_record_write(const ZkShape *shape, const void *record, char 
 /* Read a text that is one record and nothing else.  Unless it is GOOD the record is blank. */
 extern ZkRecordRead zklock_record_read(const ZkShape *shape, const char *text, size_t len,
 									   void *record);
+
+/* The version that a text says it has; 0: it says none. */
+extern int64_t zklock_record_version(const char *text, size_t len);
 
 /*
  * The next line, which ends in a line feed: what was cut off is none.  Moves "text" behind

@@ -231,13 +231,15 @@ for my $what (sort keys %rubbish)
 }
 # ... of a version to come: nobody here touches it
 my $newer_is = '55000: record of job "rubbish" in ZooKeeper is of a newer version of zklock';
-for my $newer ($good =~ s/"version": 1/"version": 2/r, '{"version": 2, "count": "many"}')
+my %newer = (2 => $good =~ s/"version": 1/"version": 2/r, 17 => '{"version": 17, "count": "many"}');
+for my $version (sort keys %newer)
 {
+	my $newer = $newer{$version};
 	$zk->set('/zklock/jobs/rubbish', $newer);
 	is(ZkLock::ask($a, "SELECT state FROM zk_jobs WHERE job = 'rubbish'"), 'newer version', 'a record of a newer version');
 	is($ra->fails($_), $newer_is, "... is refused: $_")
 	  for "CALL zk_run_once('rubbish', 'INSERT INTO t VALUES (''rubbish'')', $rubbish_slot)", "SELECT zk_job_reset('rubbish')", "SELECT zk_job_forget('rubbish')";
-	like($ra->notices, qr/^DETAIL:  This server knows records of version 1\.$/m, '... which is said');
+	like($ra->notices, qr/^DETAIL:  The record has version $version, and this server knows version 1\.$/m, '... which is said');
 	is($zk->get('/zklock/jobs/rubbish'), $newer, '... and left as it is');
 }
 $zk->set('/zklock/jobs/rubbish', $good =~ s/"version": 1, //r);
