@@ -295,14 +295,13 @@ zklock_json_field(const char *text, size_t len, const char *key, char *buf)
 		found = strcmp(buf, key) == 0;
 		zklock_json_space(&in);
 		value = in.p;
+		if (found && value < in.end && *value == '"')
+			return zklock_json_text(&in, buf, len + 1) && buf[0] != '\0';
 		if (!zklock_json_skip(&in))
 			return false;
 		if (!found)
 			continue;
 		len = (size_t) (in.p - value);
-		in = (ZkJson){.p = value, .end = value + len};
-		if (zklock_json_text(&in, buf, len + 1))
-			return buf[0] != '\0';
 		memcpy(buf, value, len);
 		buf[len] = '\0';
 		return *value != '{' && *value != '[' && strcmp(buf, "null") != 0;
