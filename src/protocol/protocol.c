@@ -1631,7 +1631,7 @@ create(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event, ZkLockActio
 	ZkLockAction *a;
 
 	if (c->attempts > 0)
-		add_action(actions, ZKLOCK_ACT_MAKE_DIR, queue, c)->attempt = c->attempts;
+		add_action(actions, ZKLOCK_ACT_MAKE_DIR, queue, c);
 	else if (likely && !succession->watched && !succession->requested)
 	{
 		add_action(actions, ZKLOCK_ACT_WATCH_DIR, queue, c);

@@ -276,7 +276,7 @@ typedef struct ZkLockEvent
 
 typedef enum ZkLockActionType
 {
-	ZKLOCK_ACT_MAKE_DIR,   /* index, uuid, attempt */
+	ZKLOCK_ACT_MAKE_DIR,   /* index, uuid */
 	ZKLOCK_ACT_WATCH_DIR,  /* index, uuid: get of the directory with a watch */
 	ZKLOCK_ACT_CREATE,	   /* index, uuid, mode */
 	ZKLOCK_ACT_LIST,	   /* list, sync: sync first, pipelined; watch: on
@@ -325,7 +325,6 @@ typedef struct ZkLockAction
 	uint64_t uuid;
 	ZkLockMode mode;
 	int permits; /* in the contender's name; 0: a lock's */
-	int attempt; /* MAKE_DIR: from 1; the ancestors, too, from 2 */
 	bool sync;
 	bool watch;
 	bool demanded;

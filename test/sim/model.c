@@ -668,7 +668,7 @@ execute_write(const Request *request, int session, int *node)
 	switch (request->type)
 	{
 		case ZKLOCK_ACT_MAKE_DIR:
-			if (request->attempt > 1 && !zk.ancestors)
+			if (request->ancestors && !zk.ancestors)
 			{
 				zk.ancestors = true;
 				zk.zxid++;

@@ -118,8 +118,8 @@ typedef struct Request
 	int generation;
 	uint64_t uuid;
 	ZkLockMode mode;
-	int permits; /* CREATE: of so many; 0: a lock */
-	int attempt;
+	int permits;	/* CREATE: of so many; 0: a lock */
+	bool ancestors; /* MAKE_DIR: it goes behind creates of what is above it */
 	bool sync;
 	bool watch;	 /* LIST: on the children, too */
 	bool silent; /* from an earlier connection: no reply */

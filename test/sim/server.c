@@ -310,7 +310,11 @@ perform(Server *server, int queue, const ZkLockAction *action, bool keep)
 	request.generation = server->generation[queue];
 	request.uuid = action->uuid;
 	request.mode = action->mode;
-	request.attempt = action->attempt;
+	if (action->type == ZKLOCK_ACT_MAKE_DIR)
+	{
+		request.ancestors = server->ancestors_due;
+		server->ancestors_due = false;
+	}
 	request.sync = action->sync;
 	request.watch = action->watch;
 	request.list = action->list;
@@ -817,6 +821,9 @@ receive_reply(Server *server, const Message *message)
 		receive_multi(server, message);
 		return;
 	}
+	/* whoever asked may have gone */
+	if (request->type == ZKLOCK_ACT_MAKE_DIR && message->rc == ZKLOCK_RC_NO_NODE)
+		server->ancestors_due = true;
 	if (request->generation != server->generation[queue])
 		return;
 	if (message->zxid > server->told[queue])
