@@ -1902,7 +1902,6 @@ zklock_client_receive(ZkClient *client)
 typedef struct Sending
 {
 	ZkRequest *request; /* NULL: the library shall not hear of it */
-	ZkMessage *reply;	/* NULL: there will be none */
 	int rc;				/* of the call, or why not */
 } Sending;
 
@@ -1952,7 +1951,6 @@ request_begin(ZkClient *client, ZkMessageType type, const ZkRequestTag *tag,
 		assert(client->head != NULL);
 		free(request);
 		queue_append(client, reply);
-		sending.reply = reply;
 		return sending;
 	}
 
@@ -1973,7 +1971,6 @@ request_begin(ZkClient *client, ZkMessageType type, const ZkRequestTag *tag,
 		set_corked(client, true);
 	calling = client;
 	sending.request = request;
-	sending.reply = reply;
 	return sending;
 }
 

@@ -120,12 +120,6 @@ zklock_lease_write(ZkLease *lease, int64_t sent, int64_t acknowledged)
 }
 
 int64_t
-zklock_lease_next_witness(const ZkLease *lease)
-{
-	return lease->nwrites == 0 ? 0 : lease->write[lease->nwrites - 1].next;
-}
-
-int64_t
 zklock_lease_end(const ZkLease *lease)
 {
 	if (lease->proven == 0)

@@ -114,10 +114,6 @@ extern void zklock_lease_new_connection(ZkLease *lease, int64_t timeout, int64_t
 /* The ensemble acknowledged (ZOK) a create, delete or setData. */
 extern void zklock_lease_write(ZkLease *lease, int64_t sent, int64_t acknowledged);
 
-/* A write that is sent from this time on is a witness of the newest; 0: there is
- * none on this connection. */
-extern int64_t zklock_lease_next_witness(const ZkLease *lease);
-
 /* Claims are good before this time; 0: not at all. */
 extern int64_t zklock_lease_end(const ZkLease *lease);
 

@@ -8,9 +8,9 @@
  *
  * Before the commit the backend posts all chunks, and the worker creates them under
  * puts/.  That is one round.  If a reply is lost, or the directory is missing, the
- *backend posts all of them in another round: a chunk that is there by then is as good as
- *one that was created.  Replies of an earlier round do not count, since they may be about
- *a chunk that this round has not posted yet.
+ * backend posts all of them in another round: a chunk that is there by then is as good as
+ * one that was created.  Replies of an earlier round do not count, since they may be
+ * about a chunk that this round has not posted yet.
  *
  * When the transaction is over, the worker settles one chunk after the other.  After a
  * rollback it deletes the chunk.  After a commit it reads the chunk, and then, in one

@@ -46,8 +46,9 @@ find(const ZkItems *items, int64_t sequence, const char *name)
 	return low;
 }
 
-int
-zklock_items_find(const ZkItems *items, const char *name)
+/* By its name; -1: it is not known (any more). */
+static int
+find_named(const ZkItems *items, const char *name)
 {
 	ZkItemName parsed;
 	int i;
@@ -247,7 +248,7 @@ zklock_items_looked(ZkItems *items, int64_t sequence, ZkReply rc, bool held)
 void
 zklock_items_missed(ZkItems *items, const char *name, bool gone)
 {
-	int i = zklock_items_find(items, name);
+	int i = find_named(items, name);
 
 	items->wary = WARY;
 	if (i < 0)
@@ -259,7 +260,7 @@ zklock_items_missed(ZkItems *items, const char *name, bool gone)
 void
 zklock_items_set_aside(ZkItems *items, const char *name)
 {
-	int i = zklock_items_find(items, name);
+	int i = find_named(items, name);
 
 	if (i >= 0)
 		set_state(items, i, ZKLOCK_ITEM_ASIDE);
@@ -268,7 +269,7 @@ zklock_items_set_aside(ZkItems *items, const char *name)
 void
 zklock_items_left(ZkItems *items, const char *name, bool gone)
 {
-	int i = zklock_items_find(items, name);
+	int i = find_named(items, name);
 
 	if (i >= 0 && (gone || items->item[i].state != ZKLOCK_ITEM_ASIDE))
 		set_state(items, i, gone ? ZKLOCK_ITEM_GONE : ZKLOCK_ITEM_SUSPECT);

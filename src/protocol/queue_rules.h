@@ -123,9 +123,6 @@ typedef enum ZkChoice
  */
 extern ZkChoice zklock_items_choose(ZkItems *items, int *which, int *nwhich);
 
-/* By its name; -1: it is not known (any more). */
-extern int zklock_items_find(const ZkItems *items, const char *name);
-
 /*
  * A listing of items/, in their order, with the memory of it: what is known of those that
  * were there before stays.  Those that others have, or we, are there as long as it says so.

@@ -4,7 +4,7 @@
  *	  Queues of work: names of items, marks and chunks, and what a chunk says.
  *
  * Pure.  Whoever can reach the ensemble may have written what is read.  queue_rules.h
- *says what these znodes are for.
+ * says what these znodes are for.
  *
  *-------------------------------------------------------------------------
  */

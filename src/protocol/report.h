@@ -51,8 +51,6 @@ typedef enum ZkReportState
 	ZKLOCK_REPORT_WAITING	 /* it is somebody else's turn; or nobody's, yet */
 } ZkReportState;
 
-#define ZKLOCK_REPORT_NSTATES 4
-
 /* A session, and what it waits for. */
 typedef struct ZkReportSession
 {

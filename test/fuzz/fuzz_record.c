@@ -3,10 +3,10 @@
  * fuzz_record.c
  *	  Fuzzer of src/protocol/record.c, and of all that is written with it: the record of a
  *	  job's runs, what servers report of their contenders and say of their waits, chunks
- *of queues, rounds of barriers.
+ *	  of queues, rounds of barriers.
  *
  * The input is taken for each of them.  What is read is in range; written, and read
- *again, it is the same, but for characters that are not written.
+ * again, it is the same, but for characters that are not written.
  *
  *-------------------------------------------------------------------------
  */
