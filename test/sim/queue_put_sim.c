@@ -4,13 +4,13 @@
  *	  Plays seeded schedules of puts into a queue against
  *	  src/protocol/queue_put_rules.c.
  *
- * Transactions of one server put items, in chunks, and commit or roll back.  Requests and
- * replies go through a pipe each.  Connections break with requests and replies on them,
- * which may have been done.  The next connection may be to a server of the ensemble that
- * lags behind, but not behind what the worker has seen; a worker that takes the place of
- * another has seen nothing, and hears no replies of before.  Directories are missing, the
- * base of ids is not known for a while, requests are refused, or answered by a leader that
- * does not know whether they were done, and somebody overwrites a chunk.  Then all is well.
+ * Transactions of one server put items, in chunks, and commit or roll back.  The ensemble
+ * is that of ensemble.h: its servers lag, leaders are deposed, connections break with
+ * requests on them that are done, or done later.  Sessions expire.  A worker that takes
+ * the place of another has seen nothing, and hears no replies of before.  Directories are
+ * missing, the base of ids is not known for a while, requests are refused, or answered by
+ * a leader that does not know whether they were done, and somebody overwrites a chunk.
+ * Then all is well.
  *
  * Invariants:
  *
@@ -30,15 +30,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "harness.h"
+#include "ensemble.h"
 #include "queue_put_rules.h"
 
 #define NPUTS	   4  /* at a time */
 #define MAX_PUTS   64 /* of a schedule */
 #define MAX_CHUNKS 3
-#define MAX_PIPE   64
 #define WILD	   400 /* steps */
-#define NEVER	   INT64_MAX
 
 /* a line of the trace */
 #define TRACE(...) TRACE_LINE(__VA_ARGS__)
@@ -52,7 +50,6 @@ typedef enum Coverage
 	COVER_THERE,
 	COVER_STALE,
 	COVER_LOST,
-	COVER_LOST_DONE,
 	COVER_LAGS,
 	COVER_UNPROVEN,
 	COVER_DONE_BEFORE,
@@ -75,7 +72,6 @@ const char *const coverage_name[NCOVERAGE] = {"puts committed",
 											  "chunks that were there already",
 											  "replies of an earlier round",
 											  "connections lost",
-											  "... with a request that was done",
 											  "connections to a server that lags",
 											  "chunks missing, but perhaps not",
 											  "moves that were done before",
@@ -91,38 +87,30 @@ const char *const coverage_name[NCOVERAGE] = {"puts committed",
 
 long coverage[NCOVERAGE];
 
-typedef enum What
+/* Paths: of this kind, and of a chunk the put's and its own number. */
+enum
 {
-	CREATE,
-	SETTLE,
+	PUTS = 1,
+	ITEMS,
+	TOKENS, /* whose version says which base there is */
+	CHUNK,
+	ITEM
+};
+static const Path root = {0};
+static const Path puts_dir = {PUTS, 0, 0};
+static const Path items_dir = {ITEMS, 0, 0};
+static const Path tokens_node = {TOKENS, 0, 0};
+
+/* What a request is: "who" is a put, "at" its chunk. */
+enum
+{
+	CREATE, /* serial: the round */
+	SETTLE, /* detail: a ZkPutRequest */
 	HEARTBEAT
-} What;
+};
 
-typedef struct Message
-{
-	What what;
-	ZkPutRequest request; /* SETTLE */
-	int put;			  /* index of a life */
-	int chunk;
-	uint32_t round;
-	bool good_base; /* MOVE: it names the base that there is */
-	/* the reply */
-	ZkReply rc;
-	int failed;
-	int64_t seen; /* as of this state of the ensemble */
-} Message;
-
-typedef struct Pipe
-{
-	Message message[MAX_PIPE];
-	int n;
-} Pipe;
-
-/* A chunk, as the ensemble has it: there from one state to another. */
 typedef struct Chunk
 {
-	int64_t made;
-	int64_t gone;
 	bool damaged;
 	int moved; /* times that its items were made */
 } Chunk;
@@ -146,18 +134,11 @@ static Life life[MAX_PUTS];
 static int nlives;
 static int ncommitted;
 
-static int64_t state; /* of the ensemble: transactions that it has done */
-static bool puts_there;
-static bool items_there;
 static int made[MAX_PUTS]; /* puts of one chunk, in the order of their items */
 static int nmade;
 
-static bool connected;
+static Conn conn;
 static bool proven;
-static int64_t view; /* what the server that we are connected to knows */
-static int64_t seen; /* what the worker has seen of it */
-static Pipe out;
-static Pipe in;
 static bool calm;
 
 /* ------------------------------------------------------------------------
@@ -165,143 +146,58 @@ static bool calm;
  * ------------------------------------------------------------------------
  */
 
-static void
-push(Pipe *pipe, const Message *message)
+static Path
+chunk_path(int put, int chunk)
 {
-	if (pipe->n == MAX_PIPE)
-		fail("a pipe is full");
-	pipe->message[pipe->n++] = *message;
-}
-
-static Message
-pop(Pipe *pipe)
-{
-	Message first = pipe->message[0];
-
-	memmove(pipe->message, pipe->message + 1, sizeof(Message) * (size_t) --pipe->n);
-	return first;
+	return (Path){CHUNK, put, chunk};
 }
 
 static bool
-is_there(const Chunk *chunk, int64_t when)
+is_there(int put, int chunk)
 {
-	return chunk->made <= when && when < chunk->gone;
-}
-
-static ZkReply
-create(Chunk *chunk)
-{
-	if (!puts_there)
-	{
-		COVER(NO_DIRECTORY);
-		return ZKLOCK_REPLY_NO_NODE;
-	}
-	if (is_there(chunk, state))
-	{
-		COVER(THERE);
-		return ZKLOCK_REPLY_EXISTS;
-	}
-	if (chunk->moved > 0)
-		fail("a chunk whose items were made is created again");
-	chunk->made = ++state;
-	chunk->gone = NEVER;
-	return ZKLOCK_REPLY_OK;
+	return zk_find(chunk_path(put, chunk), zk.zxid) != NULL;
 }
 
 static void
-move(Life *l, Chunk *chunk, Message *m)
+observe_move(const Packet *p, Life *l)
 {
-	m->failed = 0;
-	m->rc = ZKLOCK_REPLY_NO_NODE;
-	if (!is_there(chunk, state))
+	if (p->rc == ZKLOCK_REPLY_OK)
 	{
+		if (++l->chunk[p->at].moved > 1)
+			fail("items are made twice");
+		if (!l->committed)
+			fail("items are made of a transaction that has not committed");
+		if (l->nchunks == 1)
+			made[nmade++] = p->who;
+	}
+	else if (p->failed == 0)
 		COVER(DONE_BEFORE);
-		return;
-	}
-	if (!m->good_base)
-	{
+	else if (p->failed == 1)
 		COVER(OTHER_BASE);
-		m->failed = 1;
-		m->rc = ZKLOCK_REPLY_REFUSED;
-		return;
-	}
-	if (!items_there)
+	else
 	{
 		COVER(NO_ITEMS);
 		l->refused = true;
-		m->failed = 2;
-		return;
-	}
-	m->failed = -1;
-	m->rc = ZKLOCK_REPLY_OK;
-	chunk->gone = ++state;
-	if (++chunk->moved > 1)
-		fail("items are made twice");
-	if (!l->committed)
-		fail("items are made of a transaction that has not committed");
-	if (l->nchunks == 1)
-		made[nmade++] = (int) (l - life);
-}
-
-static ZkReply
-settle(Life *l, Chunk *chunk, Message *m)
-{
-	switch (m->request)
-	{
-		case ZKLOCK_SETTLE_READ:
-			if (!is_there(chunk, view))
-				return ZKLOCK_REPLY_NO_NODE;
-			return chunk->damaged ? ZKLOCK_REPLY_EXISTS : ZKLOCK_REPLY_OK;
-		case ZKLOCK_SETTLE_MOVE:
-			move(l, chunk, m);
-			return m->rc;
-		case ZKLOCK_SETTLE_DROP:
-			if (l->committed)
-				fail("a chunk of a transaction that has committed is deleted");
-			if (!is_there(chunk, state))
-				return ZKLOCK_REPLY_NO_NODE;
-			chunk->gone = ++state;
-			return ZKLOCK_REPLY_OK;
-		default:
-			fail("request %d", m->request);
 	}
 }
 
-/* The ensemble does what comes next.  Writes bring the server up to date. */
-static Message
-execute(void)
+/* A write was done, or refused. */
+static void
+observe(int session, const Packet *p)
 {
-	Message m = pop(&out);
-	Life *l = &life[m.put];
-	bool reads = m.what == SETTLE && m.request == ZKLOCK_SETTLE_READ;
+	Life *l = &life[p->who];
 
-	m.rc = ZKLOCK_REPLY_OK;
-	m.failed = -1;
-	if (reads && once_in(2))
-		view += random_below((int) (state - view) + 1);
-	if (m.what != HEARTBEAT && !calm && once_in(20))
-	{
-		COVER(REFUSED);
-		m.rc = ZKLOCK_REPLY_REFUSED;
-		l->refused = true;
-	}
-	else if (m.what == CREATE)
-		m.rc = create(&l->chunk[m.chunk]);
-	else if (m.what == SETTLE)
-		m.rc = settle(l, &l->chunk[m.chunk], &m);
-	else
-		state++;
-	if (!reads)
-		view = state;
-	m.seen = view;
-	/* its leader is deposed */
-	if (m.what != HEARTBEAT && !calm && once_in(30))
-	{
-		COVER(UNKNOWN);
-		m.rc = ZKLOCK_REPLY_LOST;
-		l->refused = true;
-	}
-	return m;
+	(void) session;
+	if (p->what == CREATE && p->rc == ZKLOCK_REPLY_NO_NODE)
+		COVER(NO_DIRECTORY);
+	else if (p->what == CREATE && p->rc == ZKLOCK_REPLY_EXISTS)
+		COVER(THERE);
+	else if (p->what == CREATE && l->chunk[p->at].moved > 0)
+		fail("a chunk whose items were made is created again");
+	else if (p->what == SETTLE && p->detail == ZKLOCK_SETTLE_MOVE)
+		observe_move(p, l);
+	else if (p->what == SETTLE && l->committed)
+		fail("a chunk of a transaction that has committed is deleted");
 }
 
 /* Somebody writes into a chunk. */
@@ -309,12 +205,17 @@ static void
 damage(void)
 {
 	Life *l = &life[random_below(MAX_PUTS)];
-	Chunk *chunk = &l->chunk[random_below(MAX_CHUNKS)];
+	int chunk = random_below(MAX_CHUNKS);
+	Op op = {.type = OP_SET, .path = chunk_path((int) (l - life), chunk), .version = ANY};
+	int failed;
 
-	if (!l->began || chunk->damaged || !is_there(chunk, state))
+	op.len = 1;
+	op.data = "x";
+	if (!l->began || l->chunk[chunk].damaged ||
+		zk_write(NOBODY, &op, 1, &failed) != ZKLOCK_REPLY_OK)
 		return;
 	COVER(DAMAGED);
-	chunk->damaged = l->refused = true;
+	l->chunk[chunk].damaged = l->refused = true;
 }
 
 /* ------------------------------------------------------------------------
@@ -323,29 +224,52 @@ damage(void)
  */
 
 static void
-send(const Message *message)
+send(int what, int put, int chunk, int detail)
 {
-	TRACE("put %d, chunk %d: request %d.%d", message->put, message->chunk, message->what,
-		  message->request);
-	push(&out, message);
+	Packet p = {.type = WRITE, .what = what, .who = put, .at = chunk, .detail = detail};
+	Path path = chunk_path(put, chunk);
+
+	TRACE("put %d, chunk %d: request %d.%d", put, chunk, what, detail);
+	p.serial = life[put].put.round;
+	if (what == CREATE)
+		p.op[p.nops++] = (Op){.type = OP_CREATE, .path = path, .parent = puts_dir};
+	else if (what == SETTLE && detail == ZKLOCK_SETTLE_READ)
+	{
+		p.type = READ;
+		p.path = path;
+	}
+	else if (what == SETTLE)
+		p.op[p.nops++] = (Op){.type = OP_DELETE, .path = path};
+	if (what == SETTLE && detail == ZKLOCK_SETTLE_MOVE)
+	{
+		bool good_base = calm || !once_in(10);
+
+		life[put].refused |= !good_base;
+		p.op[p.nops++] = (Op){.type = OP_CHECK, .path = tokens_node, .version = !good_base};
+		p.op[p.nops++] = (Op){.type = OP_CREATE,
+							  .path = {.kind = ITEM},
+							  .parent = items_dir,
+							  .sequential = true};
+	}
+	conn_send(&conn, &p);
 }
 
 static void
-send_move(Message *m)
+send_move(int put, int chunk)
 {
-	Life *l = &life[m->put];
+	Life *l = &life[put];
 
-	m->request = ZKLOCK_SETTLE_MOVE;
-	m->good_base = calm || !once_in(10);
-	l->refused |= !m->good_base;
 	if (!calm && once_in(10))
 	{
 		COVER(NO_BASE);
 		l->refused = true;
-		(void) zklock_put_reply(&l->put, m->request, ZKLOCK_REPLY_REFUSED, -1, proven);
-		return;
+		(void) zklock_put_reply(&l->put, ZKLOCK_SETTLE_MOVE, ZKLOCK_REPLY_REFUSED, -1,
+								proven);
 	}
-	send(m);
+	else if (!conn.up)
+		(void) zklock_put_reply(&l->put, ZKLOCK_SETTLE_READ, ZKLOCK_REPLY_LOST, -1, proven);
+	else
+		send(SETTLE, put, chunk, ZKLOCK_SETTLE_MOVE);
 }
 
 static int
@@ -361,7 +285,7 @@ work(void)
 	int order[MAX_PUTS];
 	int n = 0;
 
-	if (!connected || out.n > MAX_PIPE / 2)
+	if (!conn.up || conn.nc2s > MAX_WIRE / 4)
 		return;
 	for (int i = 0; i < nlives; i++)
 	{
@@ -377,98 +301,108 @@ work(void)
 	for (int i = 0; i < n; i++)
 	{
 		Life *l = &life[order[i]];
-		Message m = {.what = SETTLE, .put = order[i], .chunk = l->put.settled};
+		ZkPutRequest request = zklock_put_request(&l->put);
 
-		m.request = zklock_put_request(&l->put);
-		if (m.request == ZKLOCK_SETTLE_FREE)
+		if (request == ZKLOCK_SETTLE_FREE)
 		{
 			l->free = true;
 			for (int c = 0; c < l->nchunks; c++)
 			{
-				const Chunk *chunk = &l->chunk[c];
-
-				if (chunk->damaged)
+				if (l->chunk[c].damaged)
 					continue;
-				if (l->committed && chunk->moved == 0)
+				if (l->committed && l->chunk[c].moved == 0)
 					fail("put %d is settled, and items were not made", order[i]);
-				if (is_there(chunk, state))
+				if (is_there(order[i], c))
 					fail("put %d is settled, and a chunk is there", order[i]);
 			}
 		}
-		else if (m.request != ZKLOCK_SETTLE_NOTHING)
-			send(&m);
+		else if (request != ZKLOCK_SETTLE_NOTHING)
+			send(SETTLE, order[i], l->put.settled, (int) request);
 	}
 	if (once_in(10) || calm)
-		send(&(Message){.what = HEARTBEAT});
+		send(HEARTBEAT, 0, 0, 0);
+}
+
+/* What has a chunk that was read? */
+static ZkReply
+read_chunk(const Packet *p)
+{
+	if (p->rc != ZKLOCK_REPLY_OK)
+		return p->rc;
+	return zk_value(zk_find(p->path, p->view), p->view)->len > 0 ? ZKLOCK_REPLY_EXISTS
+																 : ZKLOCK_REPLY_OK;
 }
 
 static void
-receive(void)
+settled(const Packet *p)
 {
-	Message m = pop(&in);
-	Life *l = &life[m.put];
+	Life *l = &life[p->who];
+	ZkPutRequest request = (ZkPutRequest) p->detail;
+	ZkReply rc = request == ZKLOCK_SETTLE_READ ? read_chunk(p) : p->rc;
 
-	TRACE("put %d, chunk %d: request %d.%d is answered by %d", m.put, m.chunk, m.what,
-		  m.request, m.rc);
-	if (seen < m.seen)
-		seen = m.seen;
-	switch (m.what)
+	if (request == ZKLOCK_SETTLE_READ && rc == ZKLOCK_REPLY_NO_NODE && !proven)
 	{
-		case HEARTBEAT:
-			proven = true;
-			for (int i = 0; i < nlives; i++)
-				zklock_put_tick(&life[i].put);
-			break;
-		case CREATE:
-			if (m.round != l->put.round)
-				COVER(STALE);
-			l->denied |= m.rc == ZKLOCK_REPLY_REFUSED && m.round == l->put.round;
-			puts_there |= zklock_put_created(&l->put, m.round, m.rc);
-			break;
-		case SETTLE:
-			if (!l->put.open)
-				fail("put %d: a reply that nobody waits for", m.put);
-			if (m.request == ZKLOCK_SETTLE_READ && m.rc == ZKLOCK_REPLY_NO_NODE && !proven)
-			{
-				COVER(UNPROVEN);
-				l->refused = true;
-			}
-			items_there |= m.rc == ZKLOCK_REPLY_NO_NODE && m.failed == 2;
-			if (zklock_put_reply(&l->put, m.request, m.rc, m.failed, proven) ==
-				ZKLOCK_SETTLE_MOVE)
-				send_move(&m);
-			break;
+		COVER(UNPROVEN);
+		l->refused = true;
+	}
+	if (rc == ZKLOCK_REPLY_NO_NODE && p->failed == 2)
+		zk_make(items_dir, root);
+	if (zklock_put_reply(&l->put, request, rc, p->failed, proven) == ZKLOCK_SETTLE_MOVE)
+		send_move(p->who, p->at);
+}
+
+static void
+receive(const Packet *p)
+{
+	Life *l = &life[p->who];
+
+	TRACE("put %d, chunk %d: request %d.%d is answered by %d", p->who, p->at, p->what,
+		  p->detail, p->rc);
+	if (p->what != HEARTBEAT && p->rc == ZKLOCK_REPLY_REFUSED)
+	{
+		COVER(REFUSED);
+		l->refused = true;
+	}
+	if (conn.up && p->rc == ZKLOCK_REPLY_LOST)
+	{
+		COVER(UNKNOWN);
+		l->refused = true;
+	}
+	if (p->what == HEARTBEAT && p->rc == ZKLOCK_REPLY_OK)
+	{
+		proven = true;
+		for (int i = 0; i < nlives; i++)
+			zklock_put_tick(&life[i].put);
+	}
+	else if (p->what == CREATE)
+	{
+		if (p->serial != l->put.round)
+			COVER(STALE);
+		l->denied |= p->rc == ZKLOCK_REPLY_REFUSED && p->serial == l->put.round;
+		if (zklock_put_created(&l->put, (uint32_t) p->serial, p->rc))
+			zk_make(puts_dir, root);
+	}
+	else if (p->what == SETTLE)
+	{
+		if (!l->put.open)
+			fail("put %d: a reply that nobody waits for", p->who);
+		settled(p);
 	}
 }
 
-/* With requests on it, some of which are done.  A successor hears nothing of them. */
+/* A successor hears nothing of what is on its way. */
 static void
 disconnect(bool successor)
 {
-	if (connected)
-		COVER(LOST);
-	for (int n = random_below(out.n + 1); n > 0; n--)
-	{
-		(void) execute();
-		COVER(LOST_DONE);
-	}
-	for (int i = 0; i < out.n + in.n && !successor; i++)
-	{
-		const Message *m = i < in.n ? &in.message[i] : &out.message[i - in.n];
-		Life *l = &life[m->put];
+	Packet p;
 
-		if (m->what == CREATE)
-			(void) zklock_put_created(&l->put, m->round, ZKLOCK_REPLY_LOST);
-		else if (m->what == SETTLE && l->put.open)
-			(void) zklock_put_reply(&l->put, m->request, ZKLOCK_REPLY_LOST, -1, proven);
-	}
-	out.n = in.n = 0;
-	connected = proven = false;
+	COVER(LOST);
+	conn_break(&conn, successor);
+	while (conn_receive(&conn, &p))
+		receive(&p);
+	proven = false;
 	if (successor)
-	{
 		COVER(SUCCESSOR);
-		seen = 0;
-	}
 	for (int i = 0; i < nlives; i++)
 		if (!life[i].free)
 			zklock_put_connection(&life[i].put);
@@ -477,10 +411,12 @@ disconnect(bool successor)
 static void
 connect_again(void)
 {
-	connected = true;
 	proven = false;
-	view = calm ? state : seen + random_below((int) (state - seen) + 1);
-	if (view < state)
+	if (!zk_lives(conn.session))
+		conn_open(&conn);
+	else
+		conn_reconnect(&conn);
+	if (conn.view < zk.zxid)
 		COVER(LAGS);
 }
 
@@ -502,8 +438,6 @@ begin(void)
 	nlives++;
 	l->began = true;
 	l->nchunks = 1 + random_below(MAX_CHUNKS);
-	for (int i = 0; i < MAX_CHUNKS; i++)
-		l->chunk[i].made = l->chunk[i].gone = NEVER;
 	zklock_put_begin(&l->put);
 }
 
@@ -521,7 +455,7 @@ end(Life *l, bool commit)
 	{
 		COVER(COMMITTED);
 		for (int c = 0; c < l->nchunks; c++)
-			if (!is_there(&l->chunk[c], state))
+			if (!is_there((int) (l - life), c))
 				fail("put %d commits, and chunk %d is not there", (int) (l - life), c);
 		l->committed = true;
 		l->committed_at = ++ncommitted;
@@ -545,20 +479,17 @@ backend(Life *l)
 	}
 	else if (l->posted < l->nchunks)
 	{
-		Message m = {.what = CREATE,
-					 .put = (int) (l - life),
-					 .chunk = l->posted++,
-					 .round = l->put.round};
+		int chunk = l->posted++;
 
-		zklock_put_posted(&l->put, m.chunk);
-		if (connected && out.n < MAX_PIPE / 2)
-			send(&m);
+		zklock_put_posted(&l->put, chunk);
+		if (conn.up && conn.nc2s < MAX_WIRE / 4)
+			send(CREATE, (int) (l - life), chunk, 0);
 		else
 			zklock_put_lost(&l->put);
 	}
 	else if (l->denied || (once_in(20) && !calm))
 		end(l, false);
-	else if (calm && out.n == 0 && in.n == 0)
+	else if (calm && conn.nc2s == 0 && conn.ns2c == 0)
 		fail("put %d is never written", (int) (l - life));
 }
 
@@ -570,7 +501,7 @@ backend(Life *l)
 static void
 step(void)
 {
-	Message m;
+	Packet p;
 
 	step_count++;
 	switch (random_below(7))
@@ -587,25 +518,28 @@ step(void)
 			work();
 			break;
 		case 4:
-			if (connected && out.n > 0)
-			{
-				m = execute();
-				push(&in, &m);
-			}
+			if (!conn_apply(&conn) && !once_in(3))
+				(void) conn_apply_zombie(&conn);
 			break;
 		case 5:
-			if (in.n > 0)
-				receive();
+			if (conn_receive(&conn, &p))
+				receive(&p);
 			break;
 		case 6:
-			if (!connected)
+			if (!conn.up)
 				connect_again();
-			else if (once_in(15))
+			else if (conn.cut || once_in(15))
 				disconnect(once_in(3));
 			else if (once_in(15))
 				damage();
 			else if (once_in(30))
-				items_there = false;
+				zk_delete(items_dir);
+			else if (once_in(60))
+				conn_depose(&conn);
+			else if (once_in(60) && zk_lives(conn.session))
+				zk_end_session(conn.session);
+			else
+				(void) conn_catch_up(&conn);
 			break;
 	}
 }
@@ -636,42 +570,59 @@ all_free(void)
 	return true;
 }
 
+/* All is well, and everything is settled. */
+static void
+calm_down(void)
+{
+	Packet p;
+
+	calm = true;
+	zk.lags = zk.deposes = false;
+	zk.refuse_every = zk.lose_every = 0;
+	if (conn.deposed)
+		disconnect(false);
+	for (int i = 0; i < 2000 && !all_free(); i++)
+	{
+		if (conn.cut)
+			disconnect(false);
+		if (!conn.up)
+			connect_again();
+		for (int l = 0; l < nlives; l++)
+			backend(&life[l]);
+		work();
+		while (conn_apply(&conn))
+			while (conn_receive(&conn, &p))
+				receive(&p);
+	}
+}
+
 void
 play(uint64_t seed)
 {
 	random_state = seed;
 	memset(life, 0, sizeof(life));
 	nlives = ncommitted = nmade = 0;
-	state = view = seen = 0;
-	puts_there = once_in(2);
-	items_there = once_in(2);
-	connected = proven = calm = false;
-	out.n = in.n = 0;
+	proven = calm = false;
+	zk_reset();
+	zk.observe = observe;
+	zk.lags = zk.deposes = true;
+	zk.refuse_every = 20;
+	zk.lose_every = 30;
+	zk_make(tokens_node, root);
+	if (once_in(2))
+		zk_make(puts_dir, root);
+	if (once_in(2))
+		zk_make(items_dir, root);
+	conn_open(&conn);
 	for (int i = 0; i < WILD; i++)
 		step();
-	calm = true;
-	for (int i = 0; i < 2000 && !all_free(); i++)
-	{
-		if (!connected)
-			connect_again();
-		for (int l = 0; l < nlives; l++)
-			backend(&life[l]);
-		work();
-		while (out.n > 0)
-		{
-			Message m = execute();
-
-			push(&in, &m);
-		}
-		while (in.n > 0)
-			receive();
-	}
+	calm_down();
 	for (int i = 0; i < nlives; i++)
 	{
 		if (!life[i].free)
 			fail("put %d is never settled", i);
 		for (int c = 0; c < life[i].nchunks; c++)
-			if (is_there(&life[i].chunk[c], state) && !life[i].chunk[c].damaged)
+			if (is_there(i, c) && !life[i].chunk[c].damaged)
 				fail("a chunk of put %d is left", i);
 	}
 	check_order();
@@ -681,4 +632,5 @@ const Simulator simulator = {
 	.schedules = "schedules of puts",
 	.enough = 5000,
 	.ncoverage = NCOVERAGE,
+	.report = zk_report,
 };
