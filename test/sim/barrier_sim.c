@@ -4,21 +4,17 @@
  *	  Plays seeded schedules of sessions that meet, against src/protocol/barrier_rules.c.
  *
  * Sessions of several servers come to one barrier, leave it, are cancelled, and come
- * again the moment that they are let go.  Their servers' requests go through a pipe
- * to the ensemble and back, at their own pace.  The ensemble is a log of
- * transactions; each connection has a replica of its own that lags, but not behind
- * what its handle has seen, nor behind its own writes; a new handle may see anything
- * before it syncs.  Connections break with requests and replies on them, which were
- * done, or not, or are done later, as by a leader that was deposed; sessions expire,
- * workers are exchanged, nodes are deleted by hand, and so is the directory while
- * nobody is there.
+ * again the moment that they are let go.  The ensemble is that of ensemble.h: its servers
+ * lag, leaders are deposed, connections break with requests on them, which were done, or
+ * not, or are done later.  Sessions expire, or are given up, workers are exchanged, nodes
+ * are deleted by hand, and so is the directory while nobody is there.
  *
  * Invariants:
  *
  *	 - A round has as many parties as each of them waits for, all different; none of them
  *	   has been told that it left, and none is in two rounds.
  *	 - Who is told that he is let go is in a round; who is told that he left is in none,
- * and comes into none.
+ *	   and comes into none.
  *	 - Doubt only where so many rounds were opened meanwhile, or the directory went.
  *	 - When all are well, those who are in a round are told so, and there are not as many
  *	   others left as a round takes.  When all of them leave, too, nothing is left.
@@ -32,15 +28,13 @@
 #include <string.h>
 
 #include "barrier_rules.h"
-#include "harness.h"
+#include "ensemble.h"
 
 #define MAX_SERVERS	 4
 #define NPARTIES	 4 /* of a server */
 #define MAX_NODES	 64
-#define MAX_LOG		 8192
-#define MAX_PIPE	 64
 #define MAX_CALLS	 4096
-#define MAX_LIMBO	 4
+#define MAX_ROUNDS	 4096 /* asked for */
 #define MAX_GIVEN_UP 8
 
 /* a line of the trace */
@@ -66,14 +60,11 @@ typedef enum Coverage
 	COVER_GIVEN_UP,
 	COVER_REMNANT,
 	COVER_LOST,
-	COVER_LOST_DONE,
-	COVER_LOST_LATER,
 	COVER_EXPIRED,
 	COVER_EXPIRED_IN_ROUND,
 	COVER_WORKERS,
 	COVER_BY_HAND,
 	COVER_DIRECTORY,
-	COVER_STALE,
 	COVER_CALM,
 	NCOVERAGE
 } Coverage;
@@ -97,14 +88,11 @@ const char *const coverage_name[NCOVERAGE] = {
 	"sessions given up",
 	"nodes of these deleted",
 	"connections lost",
-	"... with a request that was done",
-	"... or is done later",
 	"sessions expired",
 	"... of one that was in a round",
 	"workers exchanged",
 	"nodes deleted by hand",
 	"directories deleted",
-	"reads that were stale",
 	"calm ends",
 };
 
@@ -115,82 +103,22 @@ long coverage[NCOVERAGE];
  * ------------------------------------------------------------------------
  */
 
-typedef enum TxnType
+/* Paths: of this kind; of a party's node the call, and the number that it was given. */
+enum
 {
-	TXN_MKDIR,
-	TXN_RMDIR,
-	TXN_CREATE,
-	TXN_DELETE,
-	TXN_OPEN,
-	TXN_CLOSE
-} TxnType;
+	DIRECTORY = 1,
+	PARTY
+};
+static const Path directory = {DIRECTORY, 0, 0};
+static const Path root = {0};
 
-typedef struct Txn
+/* Who is to be let go by a request. */
+typedef struct Round
 {
-	TxnType type;
-	uint64_t session;
-	ZkPartyNode node;
 	int n;
-	ZkPartyNode member[NPARTIES];
-	char data[ZKLOCK_ROUNDS_MAX];
-	int datalen;
-	int64_t life;
-} Txn;
-
-typedef struct Tree
-{
-	bool exists;
-	int64_t life;
-	int32_t version;
-	int64_t sequence;
-	char data[ZKLOCK_ROUNDS_MAX];
-	int datalen;
-	int n;
-	ZkPartyNode node[MAX_NODES];
-} Tree;
-
-static Tree head;
-static int nlog;
-static Txn txn_log[MAX_LOG];
-
-typedef enum RequestType
-{
-	REQ_MKDIR,
-	REQ_READ,
-	REQ_SYNC,
-	REQ_LIST,
-	REQ_CREATE,
-	REQ_DELETE,
-	REQ_OPEN,
-	REQ_BEAT
-} RequestType;
-
-typedef struct Request
-{
-	RequestType type;
-	uint64_t session;
-	uint64_t id[2];
-	ZkPartyNode node; /* CREATE, DELETE */
-	int n;
-	ZkPartyNode member[NPARTIES];
-	int32_t version;
-	char data[ZKLOCK_ROUNDS_MAX];
-	int datalen;
-} Request;
-
-typedef struct Reply
-{
-	ZkBarrierEventType type;
-	ZkLockRc rc;
-	uint64_t id[2];
-	int64_t sequence;
-	int64_t life;
-	int32_t version;
-	char data[ZKLOCK_ROUNDS_MAX];
-	int datalen;
-	int n;
-	ZkPartyNode node[MAX_NODES];
-} Reply;
+	uint64_t call[NPARTIES];
+	int session[NPARTIES];
+} Round;
 
 /* A call, for as long as the schedule lasts. */
 typedef struct Call
@@ -203,43 +131,30 @@ typedef struct Call
 
 typedef struct Server
 {
-	uint64_t session;
-	bool alive;	 /* the session, in the ensemble */
-	bool handle; /* the worker's client knows a session */
-	bool connected;
-	int seen; /* transactions that the handle has seen */
-	/* the connection */
-	int applied;
-	Tree replica;
-	bool watch;
-	int nout;
-	Request out[MAX_PIPE];
-	int nin;
-	Reply in[MAX_PIPE];
-	int nlimbo;
-	Request limbo[MAX_LIMBO];
-	bool beat; /* one is out */
-	ZkBarrier b;
-	ZkParty party[NPARTIES];
-	bool used[NPARTIES];
+	bool alive; /* the session, and the server has not given it up */
+	bool beat;	/* a heartbeat is out */
 	int beats;
+	bool used[NPARTIES];
+	ZkParty party[NPARTIES];
+	ZkBarrier b;
+	Conn conn;
 } Server;
 
 static int nservers;
 static Server server[MAX_SERVERS];
-static uint64_t last_session;
 static int ngiven_up;
-static uint64_t given_up[MAX_GIVEN_UP];
+static int given_up[MAX_GIVEN_UP]; /* sessions */
 static int ncalls;
 static Call calls[MAX_CALLS];
-static int nrounds;
-static int nlives;
+static int nrounds; /* opened */
+static int nasked;
+static Round asked[MAX_ROUNDS];
 static bool calm;
 static bool leaving;
 
 /* What a schedule is like. */
 static int numbers; /* of parties: the least */
-static bool mixed, faults, rude, lagging, deposed;
+static bool mixed, faults, rude;
 static int come_every, leave_every;
 
 static int
@@ -254,111 +169,37 @@ call_of(const uint64_t id[2])
 	return &calls[id[1]];
 }
 
-static int
-find_node(const Tree *tree, const ZkPartyNode *node)
-{
-	for (int i = 0; i < tree->n; i++)
-		if (memcmp(&tree->node[i], node, sizeof(*node)) == 0)
-			return i;
-	return -1;
-}
-
-static void
-remove_node(Tree *tree, int at)
-{
-	tree->n--;
-	memmove(&tree->node[at], &tree->node[at + 1],
-			sizeof(tree->node[0]) * (size_t) (tree->n - at));
-}
-
-static void
-apply(Tree *tree, const Txn *txn)
-{
-	int at;
-
-	switch (txn->type)
-	{
-		case TXN_MKDIR:
-			memset(tree, 0, sizeof(*tree));
-			tree->exists = true;
-			tree->life = txn->life;
-			break;
-		case TXN_RMDIR:
-			tree->exists = false;
-			break;
-		case TXN_CREATE:
-			tree->node[tree->n++] = txn->node;
-			tree->sequence = txn->node.sequence + 1;
-			break;
-		case TXN_DELETE:
-			at = find_node(tree, &txn->node);
-			if (at >= 0)
-				remove_node(tree, at);
-			break;
-		case TXN_OPEN:
-			memcpy(tree->data, txn->data, (size_t) txn->datalen);
-			tree->datalen = txn->datalen;
-			tree->version++;
-			for (int i = 0; i < txn->n; i++)
-				if ((at = find_node(tree, &txn->member[i])) >= 0)
-					remove_node(tree, at);
-			break;
-		case TXN_CLOSE:
-			for (int i = tree->n; --i >= 0;)
-				if (tree->node[i].session == txn->session)
-					remove_node(tree, i);
-			break;
-	}
-}
-
-static Txn *
-add_txn(TxnType type)
-{
-	if (nlog == MAX_LOG)
-		fail("the log is full");
-	memset(&txn_log[nlog], 0, sizeof(Txn));
-	txn_log[nlog].type = type;
-	return &txn_log[nlog];
-}
-
-static void
-commit_txn(void)
-{
-	apply(&head, &txn_log[nlog]);
-	nlog++;
-}
-
 /* ------------------------------------------------------------------------
  * What is true
  * ------------------------------------------------------------------------
  */
 
 static void
-check_round(const Txn *txn)
+check_round(const Round *r)
 {
 	bool one_server = true;
 
 	nrounds++;
 	COVER(ROUNDS);
-	if (txn->n > 2)
+	if (r->n > 2)
 		COVER(ROUND3);
-	for (int i = 0; i < txn->n; i++)
+	for (int i = 0; i < r->n; i++)
 	{
-		Call *c = call_of(txn->member[i].id);
+		Call *c = &calls[r->call[i]];
 
-		if (c->parties != txn->n)
-			fail("a round of %d has call %" PRIu64 ", which waits for %d", txn->n,
-				 txn->member[i].id[1], c->parties);
+		if (c->parties != r->n)
+			fail("a round of %d has call %" PRIu64 ", which waits for %d", r->n,
+				 r->call[i], c->parties);
 		if (c->round == nrounds)
-			fail("call %" PRIu64 " is twice in round %d", txn->member[i].id[1], nrounds);
+			fail("call %" PRIu64 " is twice in round %d", r->call[i], nrounds);
 		if (c->round != 0)
-			fail("call %" PRIu64 " is in round %d and in round %d", txn->member[i].id[1],
-				 c->round, nrounds);
+			fail("call %" PRIu64 " is in round %d and in round %d", r->call[i], c->round,
+				 nrounds);
 		if (c->told_off)
 			fail("call %" PRIu64 " is in round %d, and was told that it had left",
-				 txn->member[i].id[1], nrounds);
+				 r->call[i], nrounds);
 		c->round = nrounds;
-		one_server &= txn->member[i].session == txn->member[0].session;
+		one_server &= r->session[i] == r->session[0];
 		if (c->cancelled)
 			COVER(CANCELLED_IN_ROUND);
 	}
@@ -367,238 +208,112 @@ check_round(const Txn *txn)
 	TRACE("round %d is open", nrounds);
 }
 
+static void
+check_created(Path path)
+{
+	const Znode *dir = zk_find(directory, zk.zxid);
+
+	for (const Znode *c = zk_child(dir, zk.zxid); c != NULL; c = zk_next(c, zk.zxid))
+		if (c->path.a == path.a && c->path.b != path.b)
+			fail("call %" PRId64 " is there twice", path.a);
+	TRACE("call %" PRId64 " is there as %" PRId64, path.a, path.b);
+}
+
+/* A write was done, or refused. */
+static void
+observe(int session, const Packet *p)
+{
+	(void) session;
+	if (p->what == ZKLOCK_BARRIER_CREATED && p->rc == ZKLOCK_REPLY_OK)
+		check_created(p->op[0].path);
+	if (p->what != ZKLOCK_BARRIER_OPENED)
+		return;
+	if (p->rc == ZKLOCK_REPLY_OK)
+		check_round(&asked[p->at]);
+	else if (p->rc == ZKLOCK_REPLY_BAD_VERSION)
+		COVER(QUICKER);
+	else if (p->failed > 0)
+		COVER(MEMBER_LEFT);
+}
+
 /* ------------------------------------------------------------------------
- * Connections
+ * Requests
  * ------------------------------------------------------------------------
  */
 
-/* One more in a pipe. */
-static void *
-extend(void *pipe, int *n, size_t size)
+static Op
+delete_op(const ZkPartyNode *node)
 {
-	if (*n == MAX_PIPE)
-		fail("too many messages");
-	return memset((char *) pipe + (size_t) (*n)++ * size, 0, size);
+	return (Op){.type = OP_DELETE, .path = {PARTY, (int64_t) node->id[1], node->sequence}};
 }
 
-static Reply *
-add_reply(Server *s, ZkBarrierEventType type)
-{
-	Reply *r = extend(s->in, &s->nin, sizeof(*r));
-
-	r->type = type;
-	return r;
-}
-
-/* The replica goes on to there. */
 static void
-catch_up(Server *s, int to)
+add_open(Packet *p, const ZkBarrierAction *a)
 {
-	for (; s->applied < to; s->applied++)
+	Round *r = &asked[p->at = nasked++];
+
+	if (nasked == MAX_ROUNDS)
+		fail("too many rounds");
+	r->n = a->nnodes;
+	p->op[p->nops++] = (Op){.type = OP_SET,
+							.path = directory,
+							.version = a->version,
+							.data = zk_keep(a->data, a->datalen),
+							.len = a->datalen};
+	for (int i = 0; i < a->nnodes; i++)
 	{
-		const Txn *txn = &txn_log[s->applied];
-
-		apply(&s->replica, txn);
-		if (s->watch && (txn->type == TXN_OPEN || txn->type == TXN_RMDIR))
-		{
-			s->watch = false;
-			(void) add_reply(s, ZKLOCK_BARRIER_CHANGED);
-		}
+		r->call[i] = a->nodes[i].id[1];
+		r->session[i] = (int) a->nodes[i].session;
+		p->op[p->nops++] = delete_op(&a->nodes[i]);
 	}
-}
-
-/* What the leader makes of a write.  The sequence number goes to the request's node. */
-static ZkLockRc
-execute_write(Request *r)
-{
-	Txn *txn;
-
-	switch (r->type)
-	{
-		case REQ_MKDIR:
-			if (head.exists)
-				return ZKLOCK_RC_EXISTS;
-			txn = add_txn(TXN_MKDIR);
-			txn->life = ++nlives;
-			commit_txn();
-			return ZKLOCK_RC_OK;
-		case REQ_CREATE:
-			if (!head.exists)
-				return ZKLOCK_RC_NO_NODE;
-			if (head.n == MAX_NODES)
-				fail("too many nodes");
-			for (int i = 0; i < head.n; i++)
-				if (head.node[i].id[1] == r->node.id[1])
-					fail("call %" PRIu64 " is there twice", r->node.id[1]);
-			txn = add_txn(TXN_CREATE);
-			r->node.sequence = head.sequence;
-			txn->node = r->node;
-			commit_txn();
-			TRACE("call %" PRIu64 " is there as %" PRId64, r->node.id[1], r->node.sequence);
-			return ZKLOCK_RC_OK;
-		case REQ_DELETE:
-			if (find_node(&head, &r->node) < 0)
-				return ZKLOCK_RC_NO_NODE;
-			txn = add_txn(TXN_DELETE);
-			txn->node = r->node;
-			commit_txn();
-			return ZKLOCK_RC_OK;
-		case REQ_OPEN:
-			if (!head.exists)
-				return ZKLOCK_RC_NO_NODE;
-			if (head.version != r->version)
-			{
-				COVER(QUICKER);
-				return ZKLOCK_RC_NO_NODE;
-			}
-			for (int i = 0; i < r->n; i++)
-				if (find_node(&head, &r->member[i]) < 0)
-				{
-					COVER(MEMBER_LEFT);
-					return ZKLOCK_RC_NO_NODE;
-				}
-			txn = add_txn(TXN_OPEN);
-			txn->n = r->n;
-			memcpy(txn->member, r->member, sizeof(txn->member));
-			memcpy(txn->data, r->data, (size_t) r->datalen);
-			txn->datalen = r->datalen;
-			check_round(txn);
-			commit_txn();
-			return ZKLOCK_RC_OK;
-		default:
-			return ZKLOCK_RC_OK;
-	}
-}
-
-/* What a leader that was deposed had hidden is there before any later write. */
-static void
-end_limbo(Server *s)
-{
-	for (int i = 0; i < s->nlimbo; i++)
-		(void) execute_write(&s->limbo[i]);
-	s->nlimbo = 0;
-}
-
-static const ZkBarrierEventType reply_type[] = {
-	[REQ_MKDIR] = ZKLOCK_BARRIER_MADE_DIR, [REQ_READ] = ZKLOCK_BARRIER_READ,
-	[REQ_SYNC] = ZKLOCK_BARRIER_NEED,	   [REQ_LIST] = ZKLOCK_BARRIER_LISTED,
-	[REQ_CREATE] = ZKLOCK_BARRIER_CREATED, [REQ_DELETE] = ZKLOCK_BARRIER_DELETED,
-	[REQ_OPEN] = ZKLOCK_BARRIER_OPENED,	   [REQ_BEAT] = ZKLOCK_BARRIER_TICK,
-};
-
-/* The first request of a connection. */
-static void
-execute(Server *s)
-{
-	Request r = s->out[0];
-	Reply *reply;
-	ZkLockRc rc = ZKLOCK_RC_OK;
-
-	if (s->nin > MAX_PIPE - 16)
-		return;
-	memmove(s->out, s->out + 1, sizeof(Request) * (size_t) --s->nout);
-	switch (r.type)
-	{
-		case REQ_READ:
-		case REQ_LIST:
-			if (s->applied < nlog)
-				COVER(STALE);
-			reply = add_reply(s, reply_type[r.type]);
-			reply->rc = s->replica.exists ? ZKLOCK_RC_OK : ZKLOCK_RC_NO_NODE;
-			if (!s->replica.exists)
-				return;
-			reply->life = s->replica.life;
-			reply->version = s->replica.version;
-			reply->datalen = s->replica.datalen;
-			memcpy(reply->data, s->replica.data, (size_t) s->replica.datalen);
-			reply->n = s->replica.n;
-			memcpy(reply->node, s->replica.node, sizeof(reply->node));
-			if (r.type == REQ_READ)
-				s->watch = true;
-			return;
-		case REQ_SYNC:
-			/* a leader that was deposed may have answered it */
-			if (!(deposed && once_in(3)))
-			{
-				if (!deposed)
-					end_limbo(s);
-				catch_up(s, nlog);
-			}
-			return;
-		default:
-			if (s->alive)
-			{
-				end_limbo(s);
-				rc = execute_write(&r);
-			}
-			catch_up(s, nlog);
-			reply = add_reply(s, reply_type[r.type]);
-			reply->rc = rc;
-			reply->id[0] = r.id[0];
-			reply->id[1] = r.id[1];
-			reply->sequence = r.node.sequence;
-	}
-}
-
-static Request *
-add_request(Server *s, RequestType type)
-{
-	Request *r = extend(s->out, &s->nout, sizeof(*r));
-
-	r->type = type;
-	r->session = s->session;
-	return r;
 }
 
 static void
 send_action(void *arg, const ZkBarrierAction *a)
 {
+	static const ZkBarrierEventType reply[] =
+		{[ZKLOCK_BARRIER_MAKE_DIR] = ZKLOCK_BARRIER_MADE_DIR,
+		 [ZKLOCK_BARRIER_READ_IT] = ZKLOCK_BARRIER_READ,
+		 [ZKLOCK_BARRIER_LIST] = ZKLOCK_BARRIER_LISTED,
+		 [ZKLOCK_BARRIER_CREATE] = ZKLOCK_BARRIER_CREATED,
+		 [ZKLOCK_BARRIER_DELETE] = ZKLOCK_BARRIER_DELETED,
+		 [ZKLOCK_BARRIER_OPEN] = ZKLOCK_BARRIER_OPENED};
 	Server *s = arg;
-	Request *r;
+	Packet p = {.type = WRITE, .path = directory, .what = (int) reply[a->type]};
 
-	if (!s->connected)
-		fail("server %d sends without a connection", number_of(s));
+	p.who = a->party != NULL;
+	p.serial = a->party != NULL ? a->party->id[1] : 0;
 	switch (a->type)
 	{
 		case ZKLOCK_BARRIER_MAKE_DIR:
-			(void) add_request(s, REQ_MKDIR);
+			p.op[p.nops++] = (Op){.type = OP_CREATE, .path = directory, .parent = root};
 			break;
 		case ZKLOCK_BARRIER_READ_IT:
 			if (a->sync)
-				(void) add_request(s, REQ_SYNC);
-			(void) add_request(s, REQ_READ);
+				conn_send(&s->conn, &(Packet){.type = SYNC});
+			p.type = READ;
+			p.watch = true;
 			break;
 		case ZKLOCK_BARRIER_LIST:
-			(void) add_request(s, REQ_LIST);
+			p.type = CHILDREN;
 			break;
 		case ZKLOCK_BARRIER_CREATE:
-			r = add_request(s, REQ_CREATE);
-			memcpy(r->id, a->party->id, sizeof(r->id));
-			memcpy(r->node.id, a->party->id, sizeof(r->id));
-			r->node.session = s->session;
-			r->node.parties = a->party->parties;
+			p.op[p.nops++] = (Op){.type = OP_CREATE,
+								  .path = {PARTY, (int64_t) a->party->id[1], 0},
+								  .parent = directory,
+								  .ephemeral = true,
+								  .sequential = true};
 			break;
 		case ZKLOCK_BARRIER_DELETE:
-			r = add_request(s, REQ_DELETE);
-			if (a->party != NULL)
-				memcpy(r->id, a->party->id, sizeof(r->id));
-			else
+			if (a->party == NULL)
 				COVER(REMNANT);
-			/* the padding, too, as nodes are compared */
-			memcpy(r->node.id, a->nodes->id, sizeof(r->id));
-			r->node.session = a->nodes->session;
-			r->node.parties = a->nodes->parties;
-			r->node.sequence = a->nodes->sequence;
+			p.op[p.nops++] = delete_op(a->nodes);
 			break;
 		case ZKLOCK_BARRIER_OPEN:
-			r = add_request(s, REQ_OPEN);
-			r->n = a->nnodes;
-			memcpy(r->member, a->nodes, sizeof(ZkPartyNode) * (size_t) a->nnodes);
-			r->version = a->version;
-			r->datalen = a->datalen;
-			memcpy(r->data, a->data, (size_t) a->datalen);
+			add_open(&p, a);
 			break;
 	}
+	conn_send(&s->conn, &p);
 }
 
 /* ------------------------------------------------------------------------
@@ -611,6 +326,7 @@ tell(Server *s, int i)
 {
 	ZkParty *p = &s->party[i];
 	Call *c = call_of(p->id);
+	const Znode *dir;
 	int64_t newest;
 	int64_t oldest;
 
@@ -647,9 +363,12 @@ tell(Server *s, int i)
 		case ZKLOCK_PARTY_DOUBT:
 			COVER(DOUBT);
 			/* what it had seen may have been out of date */
-			(void) zklock_barrier_rounds_parse(head.data, (size_t) head.datalen, &newest,
-											   &oldest);
-			if (p->life == head.life && p->round + 1 >= oldest)
+			dir = zk_find(directory, zk.zxid);
+			if (dir == NULL || dir->czxid != p->life)
+				break;
+			(void) zklock_barrier_rounds_parse(dir->value->data, (size_t) dir->value->len,
+											   &newest, &oldest);
+			if (p->round + 1 >= oldest)
 				fail("call %" PRIu64 " is in doubt after %d rounds", p->id[1],
 					 (int) (newest - p->round));
 			break;
@@ -669,7 +388,7 @@ feed(Server *s, ZkBarrierEvent *event)
 	for (int i = 0; i < NPARTIES; i++)
 		if (s->used[i])
 			party[n++] = &s->party[i];
-	event->session = s->session;
+	event->session = (uint64_t) s->conn.session;
 	TRACE("server %d: event %d", number_of(s), (int) event->type);
 	zklock_barrier_step(&s->b, party, n, event, send_action, s);
 	for (int i = 0; i < NPARTIES; i++)
@@ -685,91 +404,86 @@ feed_type(Server *s, ZkBarrierEventType type)
 	feed(s, &event);
 }
 
-static void
-deliver(Server *s)
+static ZkLockRc
+to_rc(ZkReply rc)
 {
-	static Reply r;
-	ZkBarrierEvent event = {0};
+	switch (rc)
+	{
+		case ZKLOCK_REPLY_OK:
+			return ZKLOCK_RC_OK;
+		case ZKLOCK_REPLY_EXISTS:
+			return ZKLOCK_RC_EXISTS;
+		case ZKLOCK_REPLY_LOST:
+			return ZKLOCK_RC_LOST;
+		default:
+			return ZKLOCK_RC_NO_NODE;
+	}
+}
 
-	r = s->in[0];
-	memmove(s->in, s->in + 1, sizeof(Reply) * (size_t) --s->nin);
-	if (r.type == ZKLOCK_BARRIER_TICK)
+static void
+list_nodes(const Packet *p, ZkPartyNode *nodes, int *n)
+{
+	const Znode *c = zk_child(zk_find(directory, p->view), p->view);
+
+	for (*n = 0; c != NULL; c = zk_next(c, p->view))
+	{
+		if (*n == MAX_NODES)
+			fail("too many nodes");
+		nodes[(*n)++] = (ZkPartyNode){.id = {7, (uint64_t) c->path.a},
+									  .session = (uint64_t) c->owner,
+									  .parties = calls[c->path.a].parties,
+									  .sequence = c->path.b};
+	}
+}
+
+/* A reply, or a watch has fired. */
+static void
+deliver(Server *s, const Packet *p)
+{
+	static ZkPartyNode nodes[MAX_NODES];
+	ZkBarrierEvent event = {.type = ZKLOCK_BARRIER_CHANGED};
+	const Znode *dir = zk_find(directory, p->view);
+
+	if (p->type == SYNC)
+		return;
+	if (p->type != EVENT)
+	{
+		event.type = (ZkBarrierEventType) p->what;
+		event.rc = to_rc(p->rc);
+		event.id[0] = p->who ? 7 : 0;
+		event.id[1] = p->serial;
+		event.sequence = p->op[0].path.b;
+	}
+	if (event.type == ZKLOCK_BARRIER_TICK)
 		s->beat = false;
-	event.type = r.type;
-	event.rc = r.rc;
-	event.id[0] = r.id[0];
-	event.id[1] = r.id[1];
-	event.sequence = r.sequence;
-	event.life = r.life;
-	event.version = r.version;
-	event.data = r.data;
-	event.datalen = r.datalen;
-	event.nodes = r.node;
-	event.nnodes = r.n;
+	if (event.type == ZKLOCK_BARRIER_TICK && event.rc != ZKLOCK_RC_OK)
+		return;
+	if ((p->type == READ || p->type == CHILDREN) && event.rc == ZKLOCK_RC_OK)
+	{
+		const Value *value = zk_value(dir, p->view);
+
+		event.life = dir->czxid;
+		event.version = value->version;
+		event.data = value->data;
+		event.datalen = value->len;
+		list_nodes(p, nodes, &event.nnodes);
+		event.nodes = nodes;
+	}
 	feed(s, &event);
 }
 
 static void
 disconnect(Server *s)
 {
-	int nout = s->nout;
-	static Request out[MAX_PIPE];
-	static Reply in[MAX_PIPE];
-	int nin = s->nin;
+	Packet p;
 
 	COVER(LOST);
 	TRACE("server %d is cut off", number_of(s));
-	memcpy(out, s->out, sizeof(Request) * (size_t) nout);
-	memcpy(in, s->in, sizeof(Reply) * (size_t) nin);
-	s->seen = s->applied;
-	s->nout = s->nin = 0;
-	s->beat = s->connected = s->watch = false;
+	conn_break(&s->conn);
+	s->beat = false;
 	feed_type(s, ZKLOCK_BARRIER_DISCONNECTED);
-	/* answers that were under way, and requests, are answered as lost */
-	for (int i = 0; i < nin; i++)
-	{
-		ZkBarrierEvent event = {.type = in[i].type, .rc = ZKLOCK_RC_LOST};
-
-		memcpy(event.id, in[i].id, sizeof(event.id));
-		if (in[i].type != ZKLOCK_BARRIER_CHANGED && in[i].type != ZKLOCK_BARRIER_TICK)
-			feed(s, &event);
-	}
-	for (int i = 0; i < nout; i++)
-	{
-		ZkBarrierEvent event = {.type = reply_type[out[i].type], .rc = ZKLOCK_RC_LOST};
-
-		memcpy(event.id, out[i].id, sizeof(event.id));
-		if (out[i].type != REQ_SYNC && out[i].type != REQ_BEAT)
-			feed(s, &event);
-	}
-	/* what was sent first may have been done */
-	for (int i = 0; i < nout && s->alive; i++)
-	{
-		if (out[i].type == REQ_READ || out[i].type == REQ_LIST || out[i].type == REQ_SYNC)
-			continue;
-		if (deposed && s->nlimbo < MAX_LIMBO && once_in(2))
-		{
-			s->limbo[s->nlimbo++] = out[i];
-			COVER(LOST_LATER);
-		}
-		else if (s->nlimbo == 0 && once_in(2))
-		{
-			(void) execute_write(&out[i]);
-			COVER(LOST_DONE);
-		}
-		else
-			break;
-	}
-}
-
-/* The end of a session: all of its nodes go, before anybody can hear of it. */
-static void
-close_session(uint64_t session)
-{
-	Txn *txn = add_txn(TXN_CLOSE);
-
-	txn->session = session;
-	commit_txn();
+	while (conn_receive(&s->conn, &p))
+		deliver(s, &p);
 }
 
 static void
@@ -778,8 +492,7 @@ expire(Server *s)
 	COVER(EXPIRED);
 	TRACE("the session of server %d ends", number_of(s));
 	s->alive = false;
-	s->nlimbo = 0;
-	close_session(s->session);
+	zk_end_session(s->conn.session);
 	for (int i = 0; i < NPARTIES; i++)
 		if (s->used[i] && call_of(s->party[i].id)->round != 0)
 			COVER(EXPIRED_IN_ROUND);
@@ -792,29 +505,14 @@ give_up(Server *s)
 	COVER(GIVEN_UP);
 	TRACE("server %d gives up its session", number_of(s));
 	s->alive = false;
-	s->nlimbo = 0;
-	given_up[ngiven_up++] = s->session;
-}
-
-static void
-start_connection(Server *s, int from)
-{
-	s->connected = true;
-	s->watch = false;
-	s->nout = s->nin = 0;
-	s->applied = 0;
-	memset(&s->replica, 0, sizeof(s->replica));
-	catch_up(s, from);
-	if (!lagging)
-		catch_up(s, nlog);
+	given_up[ngiven_up++] = s->conn.session;
 }
 
 static void
 new_session(Server *s)
 {
-	s->session = ++last_session;
+	conn_open(&s->conn);
 	s->alive = true;
-	start_connection(s, random_below(nlog + 1));
 	feed_type(s, ZKLOCK_BARRIER_RESUMED);
 }
 
@@ -823,7 +521,7 @@ reconnect(Server *s, bool worker)
 {
 	if (!s->alive)
 	{
-		s->session = 0;
+		s->conn.session = 0;
 		feed_type(s, ZKLOCK_BARRIER_SESSION_LOST);
 		new_session(s);
 		return;
@@ -831,15 +529,12 @@ reconnect(Server *s, bool worker)
 	if (worker)
 	{
 		COVER(WORKERS);
-		start_connection(s, random_below(nlog + 1));
-		zklock_barrier_init(&s->b, s->session, false);
-		feed_type(s, ZKLOCK_BARRIER_RESUMED);
+		conn_succeed(&s->conn);
 	}
-	else
-	{
-		start_connection(s, s->seen + random_below(nlog - s->seen + 1));
-		feed_type(s, ZKLOCK_BARRIER_CONNECTED);
-	}
+	conn_reconnect(&s->conn);
+	if (worker)
+		zklock_barrier_init(&s->b, (uint64_t) s->conn.session, false);
+	feed_type(s, worker ? ZKLOCK_BARRIER_RESUMED : ZKLOCK_BARRIER_CONNECTED);
 }
 
 /* ------------------------------------------------------------------------
@@ -892,62 +587,80 @@ go(Server *s, int i)
 static void
 beat(Server *s)
 {
-	if (s->connected && !s->beat && s->nout < MAX_PIPE / 2)
+	if (!s->conn.up || s->beat || s->conn.nc2s > MAX_WIRE / 2)
+		return;
+	s->beat = true;
+	s->beats++;
+	conn_send(&s->conn, &(Packet){.type = WRITE, .what = ZKLOCK_BARRIER_TICK});
+}
+
+/* Somebody deletes a node, or the directory if it is empty. */
+static void
+delete_by_hand(bool node)
+{
+	const Znode *dir = zk_find(directory, zk.zxid);
+	const Znode *c;
+
+	if (dir == NULL || node != (dir->nchildren > 0))
+		return;
+	if (!node)
 	{
-		s->beat = true;
-		s->beats++;
-		(void) add_request(s, REQ_BEAT);
+		COVER(DIRECTORY);
+		TRACE("the directory is deleted");
+		zk_delete(directory);
+		return;
 	}
+	COVER(BY_HAND);
+	TRACE("a node is deleted by hand");
+	c = zk_child(dir, zk.zxid);
+	for (int i = random_below(dir->nchildren); i > 0; i--)
+		c = zk_next(c, zk.zxid);
+	zk_delete(c->path);
 }
 
 static void
 fault(Server *s)
 {
-	Txn *txn;
-
 	switch (random_below(rude ? 8 : 6))
 	{
 		case 0:
 		case 1:
+			if (s->conn.up)
+				disconnect(s);
+			break;
 		case 2:
-			if (s->connected)
+			if (zk.deposes)
+				conn_depose(&s->conn);
+			else if (s->conn.up)
 				disconnect(s);
 			break;
 		case 3:
 			/* nobody there hears of it at once */
 			if (ngiven_up > 0 && once_in(2))
-				close_session(given_up[--ngiven_up]);
-			else if (s->alive && !s->connected && ngiven_up < MAX_GIVEN_UP && once_in(4))
+				zk_end_session(given_up[--ngiven_up]);
+			else if (s->alive && !s->conn.up && ngiven_up < MAX_GIVEN_UP && once_in(4))
 				give_up(s);
-			else if (s->alive && !s->connected)
+			else if (s->alive && (!s->conn.up || once_in(2)))
 				expire(s);
 			break;
 		case 4:
-			if (s->connected)
+			if (s->conn.up)
 				disconnect(s);
 			if (s->alive)
 				reconnect(s, true);
 			break;
 		case 5:
-			if (head.exists && head.n == 0)
-			{
-				txn = add_txn(TXN_RMDIR);
-				commit_txn();
-				nlives++;
-				COVER(DIRECTORY);
-				TRACE("the directory is deleted");
-			}
+			delete_by_hand(false);
 			break;
 		default:
-			if (head.exists && head.n > 0)
-			{
-				txn = add_txn(TXN_DELETE);
-				txn->node = head.node[random_below(head.n)];
-				commit_txn();
-				COVER(BY_HAND);
-				TRACE("a node is deleted by hand");
-			}
+			delete_by_hand(true);
 	}
+}
+
+static bool
+is_idle(const Conn *conn)
+{
+	return conn->up && conn->nc2s == 0 && conn->ns2c == 0;
 }
 
 static void
@@ -955,22 +668,25 @@ step(void)
 {
 	Server *s = &server[random_below(nservers)];
 	int i = random_below(NPARTIES);
+	Packet p;
 
 	step_count++;
 	switch (random_below(8))
 	{
 		case 0:
 		case 1:
-			if (s->connected && s->nout > 0)
-				execute(s);
+			if (!conn_apply(&s->conn) && s->alive && once_in(4))
+				(void) conn_apply_zombie(&s->conn);
+			if (s->conn.cut || (calm && s->conn.deposed))
+				disconnect(s);
 			break;
 		case 2:
 		case 3:
-			if (s->connected && s->nin > 0)
+			if (conn_receive(&s->conn, &p))
 			{
 				bool was = s->used[i];
 
-				deliver(s);
+				deliver(s, &p);
 				/* a fast one */
 				if (was && !s->used[i] && !calm && once_in(2))
 				{
@@ -980,8 +696,7 @@ step(void)
 			}
 			break;
 		case 4:
-			if (s->connected && s->applied < nlog && s->nin < MAX_PIPE - 16)
-				catch_up(s, s->applied + 1);
+			(void) conn_catch_up(&s->conn);
 			break;
 		case 5:
 			if (!s->used[i] && !calm && once_in(come_every))
@@ -992,11 +707,11 @@ step(void)
 				go(s, i);
 			break;
 		default:
-			if (!s->connected && (calm || once_in(4)))
+			if (!s->conn.up && (calm || once_in(4)))
 				reconnect(s, once_in(4));
 			else if (!calm && once_in(8))
 				beat(s);
-			else if (calm && s->beats < (rude ? 40 : 2) && s->nout == 0 && s->nin == 0)
+			else if (calm && s->beats < (rude ? 40 : 2) && is_idle(&s->conn))
 				beat(s);
 	}
 }
@@ -1008,8 +723,7 @@ quiet(void)
 	{
 		const Server *s = &server[i];
 
-		if (!s->connected || s->nout > 0 || s->nin > 0 || s->applied < nlog ||
-			s->beats < (rude ? 40 : 2))
+		if (!is_idle(&s->conn) || s->conn.view < zk.zxid || s->beats < (rude ? 40 : 2))
 			return false;
 		for (int j = 0; j < NPARTIES && leaving; j++)
 			if (s->used[j] && !s->party[j].leave)
@@ -1063,11 +777,12 @@ play(uint64_t seed)
 {
 	int length;
 	int fault_every;
+	const Znode *dir;
 
 	random_state = seed;
-	nlog = ncalls = nrounds = nlives = ngiven_up = 0;
-	memset(&head, 0, sizeof(head));
-	last_session = 0;
+	ncalls = nrounds = nasked = ngiven_up = 0;
+	zk_reset();
+	zk.observe = observe;
 	calm = leaving = false;
 
 	nservers = 1 + random_below(MAX_SERVERS);
@@ -1075,8 +790,8 @@ play(uint64_t seed)
 	mixed = once_in(4);
 	faults = !once_in(4);
 	rude = faults && once_in(6);
-	lagging = !once_in(3);
-	deposed = faults && once_in(3);
+	zk.lags = !once_in(3);
+	zk.deposes = faults && once_in(3);
 	come_every = 1 + random_below(6);
 	leave_every = 10 + random_below(100);
 	fault_every = 20 + random_below(200);
@@ -1085,7 +800,8 @@ play(uint64_t seed)
 	{
 		Server *s = &server[i];
 
-		memset(s, 0, offsetof(Server, b));
+		s->beat = false;
+		s->beats = 0;
 		memset(s->used, 0, sizeof(s->used));
 		zklock_barrier_init(&s->b, 0, false);
 		new_session(s);
@@ -1099,8 +815,9 @@ play(uint64_t seed)
 
 	TRACE("---- calm");
 	calm = true;
+	zk.lags = zk.deposes = false;
 	while (ngiven_up > 0)
-		close_session(given_up[--ngiven_up]);
+		zk_end_session(given_up[--ngiven_up]);
 	settle("all are well");
 	check_calm();
 	TRACE("---- all leave");
@@ -1110,8 +827,9 @@ play(uint64_t seed)
 		for (int j = 0; j < NPARTIES; j++)
 			if (server[i].used[j])
 				fail("call %" PRIu64 " has not left", server[i].party[j].id[1]);
-	if (head.exists && head.n > 0)
-		fail("%d nodes are left", head.n);
+	dir = zk_find(directory, zk.zxid);
+	if (dir != NULL && dir->nchildren > 0)
+		fail("%d nodes are left", dir->nchildren);
 
 	TRACE("---- two numbers");
 	leaving = false;
@@ -1128,4 +846,5 @@ const Simulator simulator = {
 	.schedules = "schedules of a barrier",
 	.enough = 5000,
 	.ncoverage = NCOVERAGE,
+	.report = zk_report,
 };

@@ -653,10 +653,9 @@ conn_send(Conn *conn, const Packet *request)
 	add_packet(conn->c2s, &conn->nc2s, request);
 }
 
-/* Replies are lost, and events; each request is answered by that, in order.  A successor
- * has asked for nothing. */
+/* Replies are lost, and events; each request is answered by that, in order. */
 void
-conn_break(Conn *conn, bool successor)
+conn_break(Conn *conn)
 {
 	int n = conn->ns2c;
 
@@ -683,8 +682,12 @@ conn_break(Conn *conn, bool successor)
 		leave_zombies(conn, conn->nc2s);
 	conn->nc2s = 0;
 	conn->deposed = false;
-	if (!successor)
-		return;
+}
+
+/* A worker takes over that has asked for nothing, and has seen nothing. */
+void
+conn_succeed(Conn *conn)
+{
 	conn->ns2c = conn->nwatches = 0;
 	conn->seen = 0;
 }

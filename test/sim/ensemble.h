@@ -190,7 +190,8 @@ extern bool conn_apply(Conn *conn);
 extern bool conn_apply_zombie(Conn *conn);
 extern bool conn_catch_up(Conn *conn);
 extern void conn_depose(Conn *conn);
-extern void conn_break(Conn *conn, bool successor);
+extern void conn_break(Conn *conn);
+extern void conn_succeed(Conn *conn); /* when it is broken */
 extern bool conn_receive(Conn *conn, Packet *reply);
 
 #endif /* SIM_ENSEMBLE_H */

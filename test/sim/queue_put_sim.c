@@ -397,7 +397,9 @@ disconnect(bool successor)
 	Packet p;
 
 	COVER(LOST);
-	conn_break(&conn, successor);
+	conn_break(&conn);
+	if (successor)
+		conn_succeed(&conn);
 	while (conn_receive(&conn, &p))
 		receive(&p);
 	proven = false;
