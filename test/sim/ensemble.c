@@ -20,6 +20,7 @@
  */
 #include "ensemble.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -482,6 +483,9 @@ static void
 write_at_leader(Conn *conn, Packet *p)
 {
 	p->rc = zk_write(conn->session, p->op, p->nops, &p->failed);
+	TRACE_LINE("    session %d%s: write %d.%d of %d (%" PRIu64 ") at %d: %d",
+			   conn->session, p->silent ? ", late" : "", p->what, p->detail, p->who,
+			   p->serial, p->at, p->rc);
 	if (zk.observe != NULL)
 		zk.observe(conn->session, p);
 }
@@ -577,7 +581,6 @@ connect_to(Conn *conn, int64_t oldest)
 	if (oldest < zk.floor)
 		oldest = zk.floor;
 	conn->up = true;
-	conn->cut = conn->deposed = false;
 	conn->view = zk.zxid;
 	if (zk.lags && once_in(2))
 		conn->view = oldest + random_below((int) (zk.zxid - oldest) + 1);
@@ -590,6 +593,7 @@ conn_open(Conn *conn)
 		fail("too many sessions");
 	conn->session = zk.nsessions;
 	session_end[conn->session] = NEVER;
+	conn->cut = conn->deposed = false;
 	conn->nc2s = conn->ns2c = conn->nzombies = conn->nwatches = 0;
 	connect_to(conn, 0);
 	conn->seen = conn->view;
@@ -681,7 +685,7 @@ conn_break(Conn *conn)
 	if (!conn->deposed)
 		leave_zombies(conn, conn->nc2s);
 	conn->nc2s = 0;
-	conn->deposed = false;
+	conn->deposed = conn->cut = false;
 }
 
 /* A worker takes over that has asked for nothing, and has seen nothing. */

@@ -5,15 +5,15 @@
  *	  src/protocol/queue_rules.c.
  *
  * Some servers take items of one queue, commit or roll back, or leave before they have
- * one.  Requests and replies go through a pipe each, at its own pace; connections break
- * with requests and replies on them, which may have been done; sessions expire, and the
- * server hears of it later; workers are exchanged for successors that know no more than
- * what is in shared memory.  The ensemble goes back, and others have put items by then
- * whose names are those of earlier ones; or it is restored, and knows the sessions, but
- * not all marks, or somebody deletes one while a server has no connection.  Backends are
- * told by the clock that their items are lost, and the session goes on.  Somebody makes
- * nodes below items, and items that are none.  Then all is well, and a server takes what
- * is left.
+ * one.  The ensemble is that of ensemble.h: its servers lag, leaders are deposed,
+ * connections break with requests and replies on them, which may have been done, or are
+ * done later; sessions expire, and the server hears of it later; workers are exchanged
+ * for successors that know no more than what is in shared memory.  The ensemble goes
+ * back, and others have put items by then whose names are those of earlier ones; or it
+ * is restored, and knows the sessions, but not all marks, or somebody deletes one while
+ * a server has no connection.  Backends are told by the clock that their items are lost,
+ * and the session goes on.  Somebody makes nodes below items, and items that are none. 
+ * Then all is well, and a server takes what is left.
  *
  * Besides, each schedule has one transaction that puts something, and servers that judge
  * it: itself, after a crash or not; one that was promoted; a copy.
@@ -43,16 +43,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "harness.h"
+#include "ensemble.h"
 #include "queue_rules.h"
 
 #define NSERVERS  3
 #define NTAKES	  4 /* of a server */
 #define MAX_ITEMS 24
-#define MAX_MARKS 8 /* of an item, in held/ */
-#define MAX_PIPE  64
-#define WILD	  400  /* steps */
-#define FOR_GOOD  (-1) /* no session's */
+#define MAX_MARKS 8	  /* of an item, in held/ */
+#define WILD	  600 /* steps */
 
 /* a line of the trace */
 #define TRACE(...) TRACE_LINE(__VA_ARGS__)
@@ -67,7 +65,6 @@ typedef enum Coverage
 	COVER_VANISHED,
 	COVER_LOOKED,
 	COVER_LOST,
-	COVER_LOST_DONE,
 	COVER_WHOSE,
 	COVER_EXPIRED,
 	COVER_HELD_EXPIRED,
@@ -103,7 +100,6 @@ const char *const coverage_name[NCOVERAGE] = {"items taken",
 											  "items that were gone",
 											  "items looked at",
 											  "connections lost",
-											  "... with a request that was done",
 											  "marks that might have been ours",
 											  "sessions expired",
 											  "... with an item",
@@ -131,57 +127,36 @@ const char *const coverage_name[NCOVERAGE] = {"items taken",
 
 long coverage[NCOVERAGE];
 
+/* Paths: of this kind; of an item its number, and of a mark in held/ the take's, too. */
+enum
+{
+	ITEMS = 1,
+	HELD,
+	ITEM,
+	CHILD, /* items/.../held; its data are the take */
+	BELOW, /* somebody's node, below an item */
+	MARK   /* held/... */
+};
+static const Path root = {0};
+static const Path items_dir = {ITEMS, 0, 0};
+static const Path held_dir = {HELD, 0, 0};
+
 /* What a request is about. */
-typedef enum What
+enum
 {
 	LIST,
 	LIST_HELD,
-	LOOK,
-	TAKE,		/* a ZkTakeRequest */
-	WATCH,		/* no request: a watch on items/ has fired */
-	WATCH_HELD, /* ... on held/ */
-} What;
-
-typedef struct Message
-{
-	What what;
-	int take;
-	int id; /* of the take */
-	ZkTakeRequest request;
-	int item;
-	/* the reply */
-	ZkReply rc;
-	int failed;
-	bool held;
-	int creates;
-	int birth;
-	bool has[MAX_ITEMS];
-} Message;
-
-typedef struct Pipe
-{
-	Message message[MAX_PIPE];
-	int n;
-} Pipe;
-
-/* A node that says who has an item. */
-typedef struct Mark
-{
-	int session; /* 0: it is not there; FOR_GOOD: it is nobody's */
-	int take;	 /* that it names */
-} Mark;
+	LOOK, /* at: an item */
+	TAKE, /* who: of these; serial: its id; at: an item; detail: a ZkTakeRequest */
+	BEGIN /* what a connection begins with */
+};
 
 typedef struct Item
 {
-	bool there;
-	bool unfit;	  /* zklock has not put it */
-	bool foreign; /* somebody's node is below it */
-	int had;	  /* its creates, as of the take that committed last */
-	Mark child;	  /* items/.../held */
-	Mark held[MAX_MARKS];
-	int nheld;
-	int birth; /* no other item of this name has it, as with ids */
-	int creates;
+	bool unfit;	 /* zklock has not put it */
+	int had;	 /* its creates, as of the take that committed last */
+	int creates; /* marks made of it */
+	int foreign; /* somebody's nodes, ever made */
 	int commits;
 	bool excused; /* a session expired that had it, or might have */
 	bool unheard; /* a mark went that was not in held/ as well: no watch tells */
@@ -195,32 +170,26 @@ typedef struct Take
 	int item;
 	int session; /* in which it is held */
 	int attempt;
-	int birth; /* of the item */
-	bool torn; /* a mark was gone before the newest connection began, or will begin */
-	bool told; /* that it is lost */
+	int marked;	   /* the item's creates, with its mark */
+	int64_t birth; /* of the item */
+	bool torn;	   /* a mark was gone before the newest connection began, or will begin */
+	bool told;	   /* that it is lost */
 } Take;
 
 typedef struct Server
 {
-	int session;
-	bool alive; /* the ensemble has it still */
-	bool connected;
-	Pipe out;
-	Pipe in;
+	bool alive; /* the session: the ensemble has it still */
 	ZkItems items;
 	ZkItem memory[2][MAX_ITEMS];
 	int which;
-	bool watches;
-	bool watches_held;
 	Take take[NTAKES];
+	Conn conn;
 } Server;
 
 static Server server[NSERVERS];
 static Item item[MAX_ITEMS];
 static int nitems;
-static int last_session;
 static int last_take;
-static int last_birth;
 static bool calm;
 
 /* ------------------------------------------------------------------------
@@ -228,287 +197,125 @@ static bool calm;
  * ------------------------------------------------------------------------
  */
 
-static void
-push(Pipe *pipe, const Message *message)
+static Path
+path_of(int kind, int i)
 {
-	if (pipe->n == MAX_PIPE)
-		fail("a pipe is full");
-	pipe->message[pipe->n++] = *message;
+	return (Path){kind, i, 0};
 }
 
-static Message
-pop(Pipe *pipe)
+static Path
+mark_path(int i, int take)
 {
-	Message first = pipe->message[0];
-
-	memmove(pipe->message, pipe->message + 1, sizeof(Message) * (size_t) --pipe->n);
-	return first;
+	return (Path){MARK, i, take};
 }
 
-static void
-fire(bool held)
+static bool
+is_there(Path path)
 {
-	for (int s = 0; s < NSERVERS; s++)
-	{
-		Message message = {.what = held ? WATCH_HELD : WATCH};
-		bool *watches = held ? &server[s].watches_held : &server[s].watches;
-
-		if (!*watches || !server[s].connected)
-			continue;
-		*watches = false;
-		push(&server[s].in, &message);
-	}
+	return zk_find(path, zk.zxid) != NULL;
 }
 
-static void
-delete_item(int i)
+/* The take that a mark below an item names; 0: none. */
+static int
+take_of(const Znode *child)
 {
-	if (item[i].commits == 0)
-		fail("item %d is deleted, and no transaction that had it has committed", i);
-	item[i].there = false;
-	fire(false);
-}
-
-/* Of this take in held/, or NULL. */
-static Mark *
-find_mark(Item *i, int take)
-{
-	for (int n = 0; n < i->nheld; n++)
-		if (i->held[n].take == take)
-			return &i->held[n];
-	return NULL;
-}
-
-/* Delete it, by this session for this take; 0: as its session ends, or by whomever. */
-static void
-delete_mark(Item *i, Mark *mark, int session, int take)
-{
-	if (session != 0 && (mark->session != session || mark->take != take))
-		fail("session %d deletes a mark of session %d", session, mark->session);
-	if (mark == &i->child)
-		*mark = (Mark){0};
-	else
-	{
-		*mark = i->held[--i->nheld];
-		fire(true);
-	}
-}
-
-static void
-add_mark(Item *i, int session, int take)
-{
-	if (i->nheld == MAX_MARKS)
-		fail("too many marks");
-	i->held[i->nheld++] = (Mark){.session = session, .take = take};
-	fire(true);
-}
-
-/* What a look at a mark finds. */
-static ZkReply
-see(const Mark *mark, int session, int take)
-{
-	if (mark == NULL || mark->session == 0)
-		return ZKLOCK_REPLY_NO_NODE;
-	return mark->session == session && mark->take == take ? ZKLOCK_REPLY_OK
-														  : ZKLOCK_REPLY_EXISTS;
+	return child == NULL || child->value->len == 0 ? 0 : *(const int *) child->value->data;
 }
 
 /* Items that are done, and that nobody can delete, have a mark that stays. */
 static bool
-is_for_good(const Item *i)
+is_for_good(int i)
 {
-	return i->child.session == FOR_GOOD;
+	const Znode *child = zk_find(path_of(CHILD, i), zk.zxid);
+
+	return child != NULL && child->owner == NOBODY;
 }
 
-static void
-mark_for_good(Item *i)
-{
-	if (i->commits == 0)
-		fail("an item is set aside, and nobody has done it");
-	i->child = (Mark){.session = FOR_GOOD};
-}
-
-/* Both of them, or none. */
+/* Has a session this item marked by a node that is not in held/? */
 static bool
-end_marks(Item *i, int session, int take)
+is_unheard(int i, int session)
 {
-	Mark *mark = find_mark(i, take);
+	const Znode *child = zk_find(path_of(CHILD, i), zk.zxid);
 
-	if (mark == NULL || i->child.session == 0)
-		return false;
-	delete_mark(i, mark, session, take);
-	delete_mark(i, &i->child, session, take);
-	return true;
-}
-
-/* The one in held/ alone: make it, or delete it. */
-static ZkReply
-repair(Item *i, int session, int take)
-{
-	if (find_mark(i, take) != NULL)
-		return ZKLOCK_REPLY_EXISTS;
-	COVER(REPAIRED);
-	add_mark(i, session, take);
-	return ZKLOCK_REPLY_OK;
-}
-
-static ZkReply
-clear(Item *i, int session, int take)
-{
-	Mark *mark = find_mark(i, take);
-
-	if (mark == NULL)
-		return ZKLOCK_REPLY_NO_NODE;
-	COVER(CLEARED);
-	delete_mark(i, mark, session, take);
-	return ZKLOCK_REPLY_OK;
+	return child != NULL && child->owner == session &&
+		!is_there(mark_path(i, take_of(child)));
 }
 
 static void
-do_take(Server *s, Message *m)
+check_deleted(int session, const Packet *p, Path path)
 {
-	Item *i = &item[m->item];
+	const Znode *node = zk_find(path, zk.zxid - 1);
 
-	m->rc = ZKLOCK_REPLY_OK;
-	m->failed = -1;
-	switch (m->request)
+	if (path.kind == ITEM)
 	{
-		case ZKLOCK_TAKE_NOTHING:
-			break;
-		case ZKLOCK_TAKE_MARK:
-			m->failed = 0;
-			if (!i->there)
-				m->rc = ZKLOCK_REPLY_NO_NODE;
-			else if (i->child.session != 0 || find_mark(i, m->id) != NULL)
-				m->rc = ZKLOCK_REPLY_EXISTS;
-			else
-			{
-				for (int older = 0; calm && older < m->item; older++)
-					if (item[older].there && item[older].child.session == 0 &&
-						!item[older].unfit && !item[older].unheard)
-						fail("item %d is taken before item %d", m->item, older);
-				i->child = (Mark){.session = s->session, .take = m->id};
-				i->creates++;
-				add_mark(i, s->session, m->id);
-			}
-			break;
-		case ZKLOCK_TAKE_WHOSE:
-			if (find_mark(i, m->id) == NULL)
-				m->rc = ZKLOCK_REPLY_NO_NODE;
-			break;
-		case ZKLOCK_TAKE_SEE:
-			m->rc = see(find_mark(i, m->id), s->session, m->id);
-			break;
-		case ZKLOCK_TAKE_SEE_IT:
-			m->rc = see(&i->child, s->session, m->id);
-			break;
-		case ZKLOCK_TAKE_REPAIR:
-			m->rc = repair(i, s->session, m->id);
-			break;
-		case ZKLOCK_TAKE_CLEAR:
-			m->rc = clear(i, s->session, m->id);
-			break;
-		case ZKLOCK_TAKE_READ_IT:
-		case ZKLOCK_TAKE_COMPARE:
-			if (!i->there)
-				m->rc = ZKLOCK_REPLY_NO_NODE;
-			else if (i->unfit && m->request == ZKLOCK_TAKE_READ_IT)
-				m->rc = ZKLOCK_REPLY_EXISTS;
-			m->creates = i->creates;
-			m->birth = i->birth;
-			break;
-		case ZKLOCK_TAKE_FINISH:
-		case ZKLOCK_TAKE_GIVE:
-		case ZKLOCK_TAKE_KEEP:
-			if (m->request == ZKLOCK_TAKE_FINISH && i->foreign &&
-				find_mark(i, m->id) != NULL && i->child.session != 0)
-			{
-				m->rc = ZKLOCK_REPLY_NOT_EMPTY;
-				break;
-			}
-			if (!end_marks(i, s->session, m->id))
-			{
-				m->rc = ZKLOCK_REPLY_NO_NODE;
-				break;
-			}
-			if (m->request == ZKLOCK_TAKE_FINISH)
-				delete_item(m->item);
-			else if (m->request == ZKLOCK_TAKE_KEEP)
-				mark_for_good(i);
-			break;
-		case ZKLOCK_TAKE_BAR:
-			if (!i->there)
-				m->rc = ZKLOCK_REPLY_NO_NODE;
-			else if (i->child.session != 0)
-				m->rc = ZKLOCK_REPLY_EXISTS;
-			else
-				mark_for_good(i);
-			break;
-		case ZKLOCK_TAKE_DELETE:
-			if (!i->there)
-				m->rc = ZKLOCK_REPLY_NO_NODE;
-			else if (i->child.session != 0 || i->foreign)
-				m->rc = ZKLOCK_REPLY_NOT_EMPTY;
-			else
-				delete_item(m->item);
-			break;
+		if (item[p->at].commits == 0)
+			fail("item %d is deleted, and no transaction that had it has committed", p->at);
 	}
+	else if (node->owner != session ||
+			 (path.kind == CHILD && take_of(node) != (int) p->serial))
+		fail("session %d deletes a mark of session %d", session, node->owner);
 }
 
-/* The ensemble does what comes next.  A session that has expired is told nothing. */
-static Message
-execute(Server *s)
+static void
+observe_mark(const Packet *p)
 {
-	Message m = pop(&s->out);
+	for (int i = 0; calm && i < p->at; i++)
+		if (is_there(path_of(ITEM, i)) && !is_there(path_of(CHILD, i)) &&
+			!item[i].unfit && !item[i].unheard)
+			fail("item %d is taken before item %d", p->at, i);
+	item[p->at].creates++;
+	for (int s = 0; s < NSERVERS; s++)
+		if (server[s].take[p->who].id == (int) p->serial)
+			server[s].take[p->who].marked = item[p->at].creates;
+}
 
-	switch (m.what)
-	{
-		case LIST:
-			s->watches = true;
-			for (int i = 0; i < nitems; i++)
-				m.has[i] = item[i].there;
-			break;
-		case LIST_HELD:
-			s->watches_held = true;
-			for (int i = 0; i < nitems; i++)
-				m.has[i] = item[i].nheld > 0;
-			break;
-		case LOOK:
-			m.rc = item[m.item].there ? ZKLOCK_REPLY_OK : ZKLOCK_REPLY_NO_NODE;
-			m.held = item[m.item].child.session != 0;
-			break;
-		case TAKE:
-			do_take(s, &m);
-			break;
-		case WATCH:
-		case WATCH_HELD:
-			break;
-	}
-	return m;
+/* A write was done, or refused. */
+static void
+observe(int session, const Packet *p)
+{
+	if (p->what != TAKE || p->rc != ZKLOCK_REPLY_OK)
+		return;
+	for (int i = 0; i < p->nops; i++)
+		if (p->op[i].type == OP_DELETE)
+			check_deleted(session, p, p->op[i].path);
+		else if (!p->op[i].ephemeral && item[p->at].commits == 0)
+			fail("an item is set aside, and nobody has done it");
+	if (p->detail == ZKLOCK_TAKE_MARK)
+		observe_mark(p);
+	else if (p->detail == ZKLOCK_TAKE_REPAIR)
+		COVER(REPAIRED);
+	else if (p->detail == ZKLOCK_TAKE_CLEAR)
+		COVER(CLEARED);
 }
 
 static void
 expire(Server *s)
 {
 	COVER(EXPIRED);
-	TRACE("session %d expires", s->session);
-	s->alive = s->connected = false;
-	s->out.n = s->in.n = 0;
+	TRACE("session %d expires", s->conn.session);
+	s->alive = false;
 	for (int i = 0; i < nitems; i++)
-	{
-		if (item[i].child.session == s->session)
-		{
-			item[i].unheard |= find_mark(&item[i], item[i].child.take) == NULL;
-			delete_mark(&item[i], &item[i].child, 0, 0);
-		}
-		for (int n = item[i].nheld - 1; n >= 0; n--)
-			if (item[i].held[n].session == s->session)
-				delete_mark(&item[i], &item[i].held[n], 0, 0);
-	}
+		item[i].unheard |= is_unheard(i, s->conn.session);
+	zk_end_session(s->conn.session);
 	/* what it had may be done twice */
 	for (int t = 0; t < NTAKES; t++)
 		if (s->take[t].take.state >= ZKLOCK_TAKE_HELD)
 			item[s->take[t].item].excused = true;
+}
+
+static void disconnect(Server *s);
+
+/* All servers of the ensemble start again, with nothing under way. */
+static void
+restart(void)
+{
+	zk.floor = zk.zxid;
+	for (int s = 0; s < NSERVERS; s++)
+	{
+		if (server[s].conn.up)
+			disconnect(&server[s]);
+		server[s].conn.nzombies = 0;
+	}
 }
 
 /* It has forgotten all sessions, and some items.  Others have their names, put by a
@@ -518,6 +325,7 @@ go_back(void)
 {
 	COVER(WENT_BACK);
 	TRACE("the ensemble goes back");
+	restart();
 	for (int s = 0; s < NSERVERS; s++)
 		if (server[s].alive)
 			expire(&server[s]);
@@ -525,46 +333,49 @@ go_back(void)
 	{
 		if (!once_in(3))
 			continue;
-		item[i].there = true;
-		if (is_for_good(&item[i]))
-			item[i].child = (Mark){0};
-		item[i].commits = item[i].creates = item[i].had = 0;
+		zk_delete(path_of(ITEM, i));
+		zk_make(path_of(ITEM, i), items_dir);
+		item[i].commits = item[i].creates = item[i].had = item[i].foreign = 0;
 		item[i].excused = false;
-		item[i].birth = ++last_birth;
 	}
+	zk.floor = zk.zxid;
 }
 
 /* Marks of this take go, one of them or both; its server has no connection. */
 static void
 lose_marks(Take *take, bool both)
 {
-	Item *i = &item[take->item];
-	Mark *mark = find_mark(i, take->id);
+	int i = take->item;
 	bool child = both || once_in(2);
 
 	/* in doubt whether they were made one does not ask for the one below the item */
-	if (take->take.state < ZKLOCK_TAKE_READING || mark == NULL || i->child.take != take->id)
+	if (take->take.state < ZKLOCK_TAKE_READING || !is_there(mark_path(i, take->id)) ||
+		take_of(zk_find(path_of(CHILD, i), zk.zxid)) != take->id)
 		return;
 	take->torn = true;
 	/* that it is deleted is not known yet, and whoever comes next may have it, too */
 	if (take->take.state == ZKLOCK_TAKE_DONE)
-		i->excused = true;
+		item[i].excused = true;
 	if (child)
-		delete_mark(i, &i->child, 0, 0);
+		zk_delete(path_of(CHILD, i));
 	if (both || !child)
-		delete_mark(i, mark, 0, 0);
+		zk_delete(mark_path(i, take->id));
 }
 
 /* Somebody makes a node below an item, or takes it away. */
 static void
 make_below(void)
 {
-	Item *i = &item[random_below(nitems)];
+	int i = random_below(nitems);
 
-	i->foreign = i->there && !i->foreign;
+	if (is_there(path_of(BELOW, i)))
+		zk_delete(path_of(BELOW, i));
+	else if (is_there(path_of(ITEM, i)))
+	{
+		zk_make(path_of(BELOW, i), path_of(ITEM, i));
+		item[i].foreign++;
+	}
 }
-
-static void disconnect(Server *s);
 
 /* It comes back with what it had at some time before: it knows the sessions. */
 static void
@@ -572,24 +383,36 @@ restore(void)
 {
 	COVER(RESTORED);
 	TRACE("the ensemble is restored");
-	for (int s = 0; s < NSERVERS; s++)
-		if (server[s].connected)
-			disconnect(&server[s]);
+	restart();
 	for (int s = 0; s < NSERVERS; s++)
 		for (int t = 0; server[s].alive && t < NTAKES; t++)
 			if (once_in(2))
 				lose_marks(&server[s].take[t], true);
+	zk.floor = zk.zxid;
 }
 
-/* Somebody deletes a mark of a server that has no connection. */
+/*
+ * Somebody deletes a mark of a server that has no connection.  But for one whose take's
+ * end is under way: that names the mark below the item by its path, which may be the next
+ * take's by then, and no rule can help it.
+ */
 static void
 interfere(Server *s)
 {
-	if (s->connected || !s->alive)
+	Take *take = &s->take[random_below(NTAKES)];
+
+	if (s->conn.up || !s->alive)
 		return;
+	for (int i = 0; i < s->conn.nzombies; i++)
+	{
+		const Packet *p = &s->conn.zombie[i];
+
+		if (p->serial == (uint64_t) take->id && p->op[0].type == OP_DELETE)
+			return;
+	}
 	COVER(DELETED);
-	TRACE("somebody deletes a mark of session %d", s->session);
-	lose_marks(&s->take[random_below(NTAKES)], false);
+	TRACE("somebody deletes a mark of session %d", s->conn.session);
+	lose_marks(take, false);
 }
 
 /* ------------------------------------------------------------------------
@@ -609,9 +432,9 @@ check_exclusion(void)
 			const Take *take = &server[s].take[t];
 
 			if (take->take.state != ZKLOCK_TAKE_HELD ||
-				take->session != server[s].session || !server[s].alive || take->torn)
+				take->session != server[s].conn.session || !server[s].alive || take->torn)
 				continue;
-			if (item[take->item].child.take != take->id)
+			if (take_of(zk_find(path_of(CHILD, take->item), zk.zxid)) != take->id)
 				fail("server %d has item %d without a mark", s, take->item);
 			if (holder[take->item]++)
 				fail("two transactions have item %d", take->item);
@@ -620,24 +443,100 @@ check_exclusion(void)
 }
 
 static void
-send(Server *s, What what, int take, ZkTakeRequest request, int i)
+send_read(Server *s, int what, PacketType type, Path path, int i)
 {
-	Message message = {.what = what,
-					   .take = take,
-					   .id = s->take[take].id,
-					   .request = request,
-					   .item = i};
+	Packet p = {.type = type, .what = what, .path = path, .at = i};
 
-	push(&s->out, &message);
+	p.watch = what != LOOK;
+	if (what == LIST)
+		conn_send(&s->conn, &(Packet){.type = SYNC, .what = BEGIN});
+	conn_send(&s->conn, &p);
 }
 
 static void
+add_op(Packet *p, OpType type, Path path, Path parent)
+{
+	p->op[p->nops++] =
+		(Op){.type = type, .path = path, .parent = parent, .ephemeral = true};
+}
+
+/* Make the marks of a take, or delete them, perhaps with the item, or so that one stays. */
+static void
+add_ops(Packet *p, Path mark)
+{
+	Path it = path_of(ITEM, p->at);
+	Path child = path_of(CHILD, p->at);
+	int id = (int) p->serial;
+
+	if (p->detail == ZKLOCK_TAKE_MARK)
+	{
+		add_op(p, OP_CREATE, child, it);
+		p->op[0].data = zk_keep(&id, sizeof(id));
+		p->op[0].len = sizeof(id);
+		add_op(p, OP_CREATE, mark, held_dir);
+		return;
+	}
+	add_op(p, OP_DELETE, mark, held_dir);
+	add_op(p, OP_DELETE, child, it);
+	if (p->detail == ZKLOCK_TAKE_FINISH)
+		add_op(p, OP_DELETE, it, items_dir);
+	if (p->detail == ZKLOCK_TAKE_KEEP)
+		add_op(p, OP_CREATE, child, it);
+	p->op[p->nops - 1].ephemeral = p->detail != ZKLOCK_TAKE_KEEP;
+}
+
+/* As worker/queue_takes.c does. */
+static void
 send_take(Server *s, int t)
 {
-	ZkTakeRequest request = zklock_take_request(&s->take[t].take);
+	Take *take = &s->take[t];
+	ZkTakeRequest request = zklock_take_request(&take->take);
+	Path it = path_of(ITEM, take->item);
+	Path child = path_of(CHILD, take->item);
+	Path mark = mark_path(take->item, take->id);
+	Packet p = {.type = WRITE, .what = TAKE, .who = t, .at = take->item};
 
-	if (request != ZKLOCK_TAKE_NOTHING)
-		send(s, TAKE, t, request, s->take[t].item);
+	p.serial = (uint64_t) take->id;
+	p.detail = (int) request;
+	switch (request)
+	{
+		case ZKLOCK_TAKE_NOTHING:
+			return;
+		case ZKLOCK_TAKE_MARK:
+		case ZKLOCK_TAKE_FINISH:
+		case ZKLOCK_TAKE_GIVE:
+		case ZKLOCK_TAKE_KEEP:
+			add_ops(&p, mark);
+			break;
+		case ZKLOCK_TAKE_BAR:
+			add_op(&p, OP_CREATE, child, it);
+			p.op[0].ephemeral = false;
+			break;
+		case ZKLOCK_TAKE_DELETE:
+			add_op(&p, OP_DELETE, it, items_dir);
+			break;
+		case ZKLOCK_TAKE_REPAIR:
+			add_op(&p, OP_CREATE, mark, held_dir);
+			break;
+		case ZKLOCK_TAKE_CLEAR:
+			add_op(&p, OP_DELETE, mark, held_dir);
+			break;
+		case ZKLOCK_TAKE_WHOSE:
+		case ZKLOCK_TAKE_SEE:
+			p.type = READ;
+			p.path = mark;
+			break;
+		case ZKLOCK_TAKE_SEE_IT:
+			p.type = READ;
+			p.path = child;
+			break;
+		case ZKLOCK_TAKE_READ_IT:
+		case ZKLOCK_TAKE_COMPARE:
+			p.type = READ;
+			p.path = it;
+			break;
+	}
+	conn_send(&s->conn, &p);
 }
 
 static int
@@ -658,7 +557,7 @@ work(Server *s)
 	int n;
 	bool none = false;
 
-	if (!s->connected)
+	if (!s->conn.up || s->conn.nc2s > MAX_WIRE / 4)
 		return false;
 	for (int t = 0; t < NTAKES; t++)
 	{
@@ -676,15 +575,18 @@ work(Server *s)
 				break;
 			case ZKLOCK_CHOOSE_LOOK:
 				for (int i = 0; i < n; i++)
-					send(s, LOOK, 0, ZKLOCK_TAKE_NOTHING,
-						 item_of(s->items.item[which[i]].name));
+				{
+					int at = item_of(s->items.item[which[i]].name);
+
+					send_read(s, LOOK, CHILDREN, path_of(ITEM, at), at);
+				}
 				COVER(LOOKED);
 				break;
 			case ZKLOCK_CHOOSE_LIST:
-				send(s, LIST, 0, ZKLOCK_TAKE_NOTHING, 0);
+				send_read(s, LIST, CHILDREN, items_dir, 0);
 				break;
 			case ZKLOCK_CHOOSE_LIST_HELD:
-				send(s, LIST_HELD, 0, ZKLOCK_TAKE_NOTHING, 0);
+				send_read(s, LIST_HELD, CHILDREN, held_dir, 0);
 				break;
 			case ZKLOCK_CHOOSE_WAIT:
 				break;
@@ -697,33 +599,50 @@ work(Server *s)
 	return none;
 }
 
-static void
-take_reply(Server *s, const Message *m)
+/* What a read has shown of a take's mark, or of an item. */
+static ZkReply
+read_node(const Server *s, Take *take, const Packet *p)
 {
-	Take *take = &s->take[m->take];
-	ZkTakeNews news;
-	bool was_whose = m->request == ZKLOCK_TAKE_WHOSE;
-	ZkReply rc = m->rc;
+	const Znode *node = zk_find(p->path, p->view);
 
-	if (take->id != m->id || !take->take.open)
-		return;
-	if (m->request == ZKLOCK_TAKE_COMPARE && rc == ZKLOCK_REPLY_OK &&
-		m->birth != take->birth)
+	if (p->type != READ || p->rc != ZKLOCK_REPLY_OK || p->detail == ZKLOCK_TAKE_WHOSE)
+		return p->rc;
+	switch (p->detail)
 	{
-		COVER(ANOTHER);
-		rc = ZKLOCK_REPLY_EXISTS;
+		case ZKLOCK_TAKE_SEE:
+			return node->owner == s->conn.session ? ZKLOCK_REPLY_OK : ZKLOCK_REPLY_EXISTS;
+		case ZKLOCK_TAKE_SEE_IT:
+			return node->owner == s->conn.session && take_of(node) == take->id
+				? ZKLOCK_REPLY_OK
+				: ZKLOCK_REPLY_EXISTS;
+		case ZKLOCK_TAKE_READ_IT:
+			take->attempt = (int) zk_children_made(node, p->view);
+			take->birth = node->czxid;
+			return item[p->at].unfit ? ZKLOCK_REPLY_EXISTS : ZKLOCK_REPLY_OK;
+		default:
+			if (node->czxid == take->birth)
+				return ZKLOCK_REPLY_OK;
+			COVER(ANOTHER);
+			return ZKLOCK_REPLY_EXISTS;
 	}
-	news = zklock_take_reply(&take->take, m->request, rc, m->failed);
+}
+
+static void
+take_reply(Server *s, const Packet *m)
+{
+	Take *take = &s->take[m->who];
+	ZkTakeRequest request = (ZkTakeRequest) m->detail;
+	ZkTakeNews news;
+	bool was_whose = request == ZKLOCK_TAKE_WHOSE;
+
+	if (take->id != (int) m->serial || !take->take.open)
+		return;
+	news = zklock_take_reply(&take->take, request, read_node(s, take, m), m->failed);
 	if (was_whose)
 		COVER(WHOSE);
 	/* after a session's end they are made anew */
-	if (m->request == ZKLOCK_TAKE_MARK && rc == ZKLOCK_REPLY_OK)
+	if (request == ZKLOCK_TAKE_MARK && m->rc == ZKLOCK_REPLY_OK)
 		take->torn = false;
-	if (m->request == ZKLOCK_TAKE_READ_IT)
-	{
-		take->attempt = m->creates;
-		take->birth = m->birth;
-	}
 	switch (news)
 	{
 		case ZKLOCK_TAKE_MISSED:
@@ -739,7 +658,7 @@ take_reply(Server *s, const Message *m)
 			zklock_items_left(&s->items, item[take->item].name, news == ZKLOCK_TAKE_ENDED);
 			break;
 		case ZKLOCK_TAKE_BARRED:
-			if (m->request == ZKLOCK_TAKE_KEEP)
+			if (request == ZKLOCK_TAKE_KEEP)
 				COVER(KEPT);
 			else
 				COVER(BARRED);
@@ -755,7 +674,7 @@ take_reply(Server *s, const Message *m)
 				fail("item %d counts as lost, and has its marks", take->item);
 			break;
 		case ZKLOCK_TAKE_NO_NEWS:
-			if (m->request == ZKLOCK_TAKE_SEE_IT)
+			if (request == ZKLOCK_TAKE_SEE_IT)
 				COVER(SEEN);
 			break;
 		case ZKLOCK_TAKE_NO_DIRECTORY:
@@ -765,43 +684,53 @@ take_reply(Server *s, const Message *m)
 }
 
 static void
-receive(Server *s, const Message *m)
+take_listing(Server *s, int64_t view)
 {
-	const char *held[MAX_ITEMS];
-	ZkItem *memory;
+	ZkItem *memory = s->memory[s->which = 1 - s->which];
 	int n = 0;
 
-	switch (m->what)
+	for (int i = 0; i < nitems; i++)
 	{
-		case LIST:
-			s->which = 1 - s->which;
-			memory = s->memory[s->which];
-			for (int i = 0; i < nitems; i++)
-			{
-				if (!m->has[i])
-					continue;
-				memory[n].sequence = i;
-				strcpy(memory[n++].name, item[i].name);
-			}
-			zklock_items_listed(&s->items, memory, n);
-			break;
-		case LIST_HELD:
-			for (int i = 0; i < nitems; i++)
-				if (m->has[i])
-					held[n++] = item[i].name;
-			zklock_items_listed_held(&s->items, held, n);
-			break;
-		case LOOK:
-			zklock_items_looked(&s->items, m->item, m->rc, m->held);
-			break;
-		case TAKE:
-			take_reply(s, m);
-			break;
-		case WATCH:
-		case WATCH_HELD:
-			zklock_items_changed(&s->items, m->what == WATCH_HELD);
-			break;
+		if (zk_find(path_of(ITEM, i), view) == NULL)
+			continue;
+		memory[n].sequence = i;
+		strcpy(memory[n++].name, item[i].name);
 	}
+	zklock_items_listed(&s->items, memory, n);
+}
+
+static void
+take_listing_of_held(Server *s, int64_t view)
+{
+	const char *held[MAX_ITEMS * MAX_MARKS];
+	const Znode *c = zk_child(zk_find(held_dir, view), view);
+	int n = 0;
+
+	for (; c != NULL; c = zk_next(c, view))
+	{
+		if (n == MAX_ITEMS * MAX_MARKS)
+			fail("too many marks");
+		held[n++] = item[c->path.a].name;
+	}
+	zklock_items_listed_held(&s->items, held, n);
+}
+
+static void
+receive(Server *s, const Packet *p)
+{
+	if (p->type == EVENT)
+		zklock_items_changed(&s->items, p->path.kind == HELD);
+	else if (p->what == TAKE)
+		take_reply(s, p);
+	else if (p->rc == ZKLOCK_REPLY_LOST)
+		return; /* all of this is forgotten */
+	else if (p->what == LIST)
+		take_listing(s, p->view);
+	else if (p->what == LIST_HELD)
+		take_listing_of_held(s, p->view);
+	else if (p->what == LOOK)
+		zklock_items_looked(&s->items, p->at, p->rc,
+							zk_find(path_of(CHILD, p->at), p->view) != NULL);
 }
 
 /* A new connection, or a new worker, or a new session. */
@@ -830,29 +759,30 @@ start_again(Server *s, bool session_lost)
 static void
 disconnect(Server *s)
 {
-	TRACE("session %d: connection lost", s->session);
+	Packet p;
+
+	TRACE("session %d: connection lost", s->conn.session);
 	COVER(LOST);
-	/* some of what was on its way is done, and nobody hears of it */
-	for (int n = random_below(s->out.n + 1); n > 0; n--)
-	{
-		(void) execute(s);
-		COVER(LOST_DONE);
-	}
-	s->connected = s->watches = s->watches_held = false;
-	s->out.n = s->in.n = 0;
+	conn_break(&s->conn);
+	while (conn_receive(&s->conn, &p))
+		receive(s, &p);
 	start_again(s, false);
 }
 
+/* It begins with a write, so that whatever follows is of a leader. */
 static void
 connect_again(Server *s)
 {
-	if (!s->alive)
+	if (s->alive)
+		conn_reconnect(&s->conn);
+	else
 	{
-		s->session = ++last_session;
+		conn_open(&s->conn);
 		s->alive = true;
 		start_again(s, true);
 	}
-	s->connected = true;
+	conn_send(&s->conn, &(Packet){.type = SYNC, .what = BEGIN});
+	conn_send(&s->conn, &(Packet){.type = WRITE, .what = BEGIN});
 	for (int t = 0; t < NTAKES; t++)
 		zklock_take_connected(&s->take[t].take);
 }
@@ -860,9 +790,10 @@ connect_again(Server *s)
 static void
 succeed(Server *s)
 {
-	if (s->connected)
+	if (s->conn.up)
 		disconnect(s);
 	COVER(SUCCESSOR);
+	conn_succeed(&s->conn);
 	memset(&s->items, 0, sizeof(s->items));
 }
 
@@ -896,7 +827,7 @@ end_take(Server *s, Take *take, bool commit)
 	if (commit && take->told)
 		COVER(TOLD_AND_BACK);
 	commit = commit && may_commit(s, take);
-	TRACE("session %d: item %d %s", s->session, take->item,
+	TRACE("session %d: item %d %s", s->conn.session, take->item,
 		  commit ? "committed" : "rolled back");
 	zklock_take_end(&take->take, commit);
 	if (!commit)
@@ -905,18 +836,18 @@ end_take(Server *s, Take *take, bool commit)
 		return;
 	}
 	COVER(COMMITTED);
-	if (take->session != s->session)
+	if (take->session != s->conn.session)
 		fail("item %d is committed, and was lost", take->item);
 	if (take->told)
 		fail("item %d is committed, and was told lost", take->item);
-	if (take->torn && s->connected)
+	if (take->torn && s->conn.up)
 		fail("item %d is committed, and its marks were gone", take->item);
 	if (take->torn)
 	{
 		COVER(UNAWARE);
 		i->excused = true;
 	}
-	i->had = take->attempt;
+	i->had = take->marked;
 	if (i->commits++ > 0)
 	{
 		COVER(TWICE);
@@ -948,17 +879,19 @@ backend(Server *s)
 			if (!s->alive)
 				break; /* without a lease nobody believes in it */
 			take->take.state = ZKLOCK_TAKE_HELD;
-			take->session = s->session;
+			take->session = s->conn.session;
 			COVER(TAKEN);
-			TRACE("session %d has item %d", s->session, take->item);
+			TRACE("session %d has item %d", s->conn.session, take->item);
 			if (item[take->item].unfit)
 				fail("item %d is handed out, and zklock has not put it", take->item);
-			if (take->attempt != item[take->item].creates && !take->torn)
+			if ((take->attempt < item[take->item].creates ||
+				 take->attempt > item[take->item].creates + item[take->item].foreign) &&
+				!take->torn)
 				fail("item %d: attempt %d, but %d", take->item, take->attempt,
 					 item[take->item].creates);
 			break;
 		case ZKLOCK_TAKE_HELD:
-			if (!s->connected && !take->told && once_in(3))
+			if (!s->conn.up && !take->told && once_in(3))
 				tell_by_clock(take);
 			else
 				end_take(s, take, once_in(2));
@@ -1050,20 +983,18 @@ put_item(void)
 	if (nitems == MAX_ITEMS)
 		return;
 	memset(&item[nitems], 0, sizeof(Item));
-	item[nitems].there = true;
-	item[nitems].birth = ++last_birth;
+	zk_make(path_of(ITEM, nitems), items_dir);
 	item[nitems].unfit = once_in(10);
 	zklock_item_prefix(prefix, 0, 0);
 	snprintf(item[nitems].name, sizeof(item[nitems].name), "%.20s%010d", prefix, nitems);
 	nitems++;
-	fire(false);
 }
 
 static void
 step(void)
 {
 	Server *s = &server[random_below(NSERVERS)];
-	Message m;
+	Packet p;
 
 	step_count++;
 	if (once_in(30))
@@ -1077,30 +1008,30 @@ step(void)
 			(void) work(s);
 			break;
 		case 2:
-			if (s->connected && s->out.n > 0)
-			{
-				m = execute(s);
-				push(&s->in, &m);
-			}
+			if (!conn_apply(&s->conn) && once_in(3))
+				(void) conn_apply_zombie(&s->conn);
 			break;
 		case 3:
-			if (s->in.n > 0)
-			{
-				m = pop(&s->in);
-				receive(s, &m);
-			}
+			if (conn_receive(&s->conn, &p))
+				receive(s, &p);
 			break;
 		case 4:
-			if (!s->connected)
+			if (s->conn.cut || (s->conn.deposed && once_in(5)))
+				disconnect(s);
+			else if (!s->conn.up)
 				connect_again(s);
+			else
+				(void) conn_catch_up(&s->conn);
 			break;
 		case 5:
-			if (once_in(40) && s->connected)
+			if (once_in(40) && s->conn.up)
 				disconnect(s);
 			else if (once_in(40) && s->alive)
 				expire(s);
 			else if (once_in(40))
 				succeed(s);
+			else if (zk.deposes && once_in(80))
+				conn_depose(&s->conn);
 			else if (once_in(200))
 				go_back();
 			else if (once_in(100))
@@ -1122,25 +1053,41 @@ settle(Server *s)
 
 	for (int round = 0; round < 200; round++)
 	{
-		Message m;
+		Packet p;
 
+		while (conn_catch_up(&s->conn))
+			;
 		none |= work(s);
-		if (s->out.n == 0 && s->in.n == 0)
+		if (s->conn.nc2s == 0 && s->conn.ns2c == 0)
 			return none;
-		while (s->out.n > 0)
+		while (conn_apply(&s->conn))
+			;
+		while (conn_receive(&s->conn, &p))
 		{
-			m = execute(s);
-			push(&s->in, &m);
-		}
-		while (s->in.n > 0)
-		{
-			m = pop(&s->in);
-			receive(s, &m);
+			receive(s, &p);
 			if (once_in(3))
 				none |= work(s);
 		}
 	}
 	fail("requests without an end");
+}
+
+/* Everybody is well, and has let go. */
+static void
+check_marks(void)
+{
+	for (int i = 0; i < nitems; i++)
+	{
+		const Znode *child = zk_find(path_of(CHILD, i), zk.zxid);
+
+		if (child != NULL && !is_for_good(i))
+			fail("item %d is marked by session %d, and nobody has it", i, child->owner);
+		if (is_there(path_of(ITEM, i)) && item[i].commits > 0 &&
+			item[i].creates == item[i].had && child == NULL)
+			fail("item %d is done, and can be had again, though nobody else had it", i);
+	}
+	if (zk_find(held_dir, zk.zxid)->nchildren > 0)
+		fail("a mark is in held/, and nobody has the item");
 }
 
 static void
@@ -1150,9 +1097,12 @@ drain(void)
 	Take *take = &s->take[0];
 
 	/* everybody is well, and lets go */
+	zk.lags = zk.deposes = false;
 	for (int i = 0; i < NSERVERS; i++)
 	{
-		if (!server[i].connected)
+		if (server[i].conn.up && (server[i].conn.deposed || !server[i].alive))
+			disconnect(&server[i]);
+		if (!server[i].conn.up)
 			connect_again(&server[i]);
 		for (int t = 0; t < NTAKES; t++)
 		{
@@ -1167,15 +1117,7 @@ drain(void)
 	}
 	for (int i = 0; i < NSERVERS; i++)
 		(void) settle(&server[i]);
-	for (int i = 0; i < nitems; i++)
-	{
-		if ((item[i].child.session != 0 && !is_for_good(&item[i])) || item[i].nheld != 0)
-			fail("item %d is marked by session %d, and nobody has it", i,
-				 item[i].child.session);
-		if (item[i].there && item[i].commits > 0 && item[i].creates == item[i].had &&
-			!is_for_good(&item[i]))
-			fail("item %d is done, and can be had again, though nobody else had it", i);
-	}
+	check_marks();
 	calm = true;
 	for (;;)
 	{
@@ -1188,7 +1130,7 @@ drain(void)
 		if (take->take.state != ZKLOCK_TAKE_READ)
 			fail("a take is in state %d", take->take.state);
 		take->take.state = ZKLOCK_TAKE_HELD;
-		take->session = s->session;
+		take->session = s->conn.session;
 		if (item[take->item].commits > 0)
 			item[take->item].excused = true; /* checked above, where it was committed */
 		end_take(s, take, true);
@@ -1196,9 +1138,11 @@ drain(void)
 	}
 	for (int i = 0; i < nitems; i++)
 	{
-		if (item[i].there && !item[i].unfit && !item[i].unheard && !is_for_good(&item[i]))
+		bool there = is_there(path_of(ITEM, i));
+
+		if (there && !item[i].unfit && !item[i].unheard && !is_for_good(i))
 			fail("item %d is there, and is not taken", i);
-		if (!item[i].there && item[i].commits == 0)
+		if (!there && item[i].commits == 0)
 			fail("item %d is gone, and nobody has had it", i);
 	}
 }
@@ -1207,10 +1151,20 @@ void
 play(uint64_t seed)
 {
 	random_state = seed;
-	memset(server, 0, sizeof(server));
-	nitems = 0;
-	last_session = last_take = last_birth = 0;
+	nitems = last_take = 0;
 	calm = false;
+	zk_reset();
+	zk.observe = observe;
+	zk.lags = true;
+	zk.deposes = once_in(2);
+	zk_make(items_dir, root);
+	zk_make(held_dir, root);
+	for (int s = 0; s < NSERVERS; s++)
+	{
+		memset(&server[s], 0, offsetof(Server, conn));
+		server[s].conn.up = server[s].conn.cut = false;
+		server[s].conn.nc2s = server[s].conn.ns2c = server[s].conn.nzombies = 0;
+	}
 	for (int i = random_below(8); i >= 0; i--)
 		put_item();
 	for (int i = 0; i < WILD; i++)
@@ -1223,4 +1177,5 @@ const Simulator simulator = {
 	.schedules = "schedules of work that is handed out",
 	.enough = 5000,
 	.ncoverage = NCOVERAGE,
+	.report = zk_report,
 };
