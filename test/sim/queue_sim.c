@@ -12,7 +12,7 @@
  * back, and others have put items by then whose names are those of earlier ones; or it
  * is restored, and knows the sessions, but not all marks, or somebody deletes one while
  * a server has no connection.  Backends are told by the clock that their items are lost,
- * and the session goes on.  Somebody makes nodes below items, and items that are none. 
+ * and the session goes on.  Somebody makes nodes below items, and items that are none.
  * Then all is well, and a server takes what is left.
  *
  * Besides, each schedule has one transaction that puts something, and servers that judge
