@@ -791,6 +791,7 @@ play(uint64_t seed)
 	faults = !once_in(4);
 	rude = faults && once_in(6);
 	zk.lags = !once_in(3);
+	zk.lose_every = faults ? 40 : 0;
 	zk.deposes = faults && once_in(3);
 	come_every = 1 + random_below(6);
 	leave_every = 10 + random_below(100);
@@ -816,6 +817,7 @@ play(uint64_t seed)
 	TRACE("---- calm");
 	calm = true;
 	zk.lags = zk.deposes = false;
+	zk.lose_every = 0;
 	while (ngiven_up > 0)
 		zk_end_session(given_up[--ngiven_up]);
 	settle("all are well");

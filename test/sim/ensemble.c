@@ -46,6 +46,7 @@ enum
 	COVERED_DONE,
 	COVERED_LATE,
 	COVERED_FENCED,
+	COVERED_UNKNOWN,
 	/* if there are any */
 	COVERED_SYNC,
 	COVERED_WATCH
@@ -57,6 +58,7 @@ static const char *const covered_name[] = {"reads that were stale",
 										   "writes done whose reply was lost",
 										   "writes done after the connection was lost",
 										   "writes lost with a connection",
+										   "writes of which nobody knows",
 										   "syncs that a deposed leader answered",
 										   "watches fired on reconnecting"};
 
@@ -522,7 +524,10 @@ conn_apply(Conn *conn)
 	if (p.type == WRITE)
 		advance(conn, zk.zxid);
 	if (p.nops > 0 && zk.lose_every > 0 && once_in(zk.lose_every))
+	{
+		covered[COVERED_UNKNOWN]++;
 		p.rc = ZKLOCK_REPLY_LOST;
+	}
 	p.view = conn->view;
 	if (!p.silent)
 		add_packet(conn->s2c, &conn->ns2c, &p);

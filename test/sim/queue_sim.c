@@ -325,10 +325,10 @@ go_back(void)
 {
 	COVER(WENT_BACK);
 	TRACE("the ensemble goes back");
-	restart();
 	for (int s = 0; s < NSERVERS; s++)
 		if (server[s].alive)
 			expire(&server[s]);
+	restart();
 	for (int i = 0; i < nitems; i++)
 	{
 		if (!once_in(3))
@@ -756,17 +756,28 @@ start_again(Server *s, bool session_lost)
 	}
 }
 
+/* A successor hears nothing of what was under way. */
 static void
-disconnect(Server *s)
+lose_connection(Server *s, bool successor)
 {
 	Packet p;
 
 	TRACE("session %d: connection lost", s->conn.session);
 	COVER(LOST);
 	conn_break(&s->conn);
+	if (successor)
+		conn_succeed(&s->conn);
 	while (conn_receive(&s->conn, &p))
 		receive(s, &p);
-	start_again(s, false);
+	/* the end of a session comes without that of a connection */
+	if (s->alive)
+		start_again(s, false);
+}
+
+static void
+disconnect(Server *s)
+{
+	lose_connection(s, false);
 }
 
 /* It begins with a write, so that whatever follows is of a leader. */
@@ -791,9 +802,10 @@ static void
 succeed(Server *s)
 {
 	if (s->conn.up)
-		disconnect(s);
+		lose_connection(s, true);
+	else
+		conn_succeed(&s->conn);
 	COVER(SUCCESSOR);
-	conn_succeed(&s->conn);
 	memset(&s->items, 0, sizeof(s->items));
 }
 
@@ -1098,6 +1110,7 @@ drain(void)
 
 	/* everybody is well, and lets go */
 	zk.lags = zk.deposes = false;
+	zk.lose_every = 0;
 	for (int i = 0; i < NSERVERS; i++)
 	{
 		if (server[i].conn.up && (server[i].conn.deposed || !server[i].alive))
@@ -1156,6 +1169,7 @@ play(uint64_t seed)
 	zk_reset();
 	zk.observe = observe;
 	zk.lags = true;
+	zk.lose_every = 40;
 	zk.deposes = once_in(2);
 	zk_make(items_dir, root);
 	zk_make(held_dir, root);
