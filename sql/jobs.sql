@@ -23,7 +23,7 @@ CALL zk_run_once('j', 'SELECT 1', every => '1 h', origin => NULL);
 CALL zk_run_once('j', 'SELECT 1', every => '1 h', origin => 'infinity');
 CALL zk_run_once('j', 'SELECT 1', slot => 'infinity');
 CALL zk_run_once('j', 'SELECT 1', slot => '-infinity');
-CALL zk_run_once('j', 'SELECT 1', every => '1 h', wait => '-1 s');
+CALL zk_run_once('j', 'SELECT 1', every => '1 h', timeout => '-1 s');
 CALL zk_run_once('j', 'SELECT 1', every => '1 h', attempts => 0);
 CALL zk_run_once('j', 'SELECT 1', every => '1 h', in_doubt => 'maybe');
 SELECT zk_job_reset('j', 'infinity');
@@ -134,7 +134,7 @@ SELECT count(*) FROM zk_runs WHERE name = 'many';
 -- zk_run_as_leader
 SELECT zk_is_leader('jobs', '1 h');
 CALL zk_run_as_leader('jobs', 'SELECT 1');
-SELECT kind, namespace, name, slot, number, attempt, token = zk_leader_token('jobs') AS token, started <= ended AS time, outcome, error FROM zk_runs WHERE kind = 'election';
+SELECT kind, namespace, name, slot, number, attempt, token = (SELECT token FROM zk_elections WHERE election = 'jobs') AS token, started <= ended AS time, outcome, error FROM zk_runs WHERE kind = 'election';
 BEGIN READ ONLY;
 CALL zk_run_as_leader('jobs', 'SELECT 1');
 COMMIT;

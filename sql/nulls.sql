@@ -14,7 +14,8 @@ EXCEPTION WHEN OTHERS THEN
 END
 $$;
 
--- Each argument is NULL once, but where that is its default; the others are not.
+-- Each argument is NULL once, but where that is its default; the others are not.  A timeout
+-- of NULL waits for ever.
 SELECT proname, proargnames[n] AS argument,
     answer(CASE prokind WHEN 'p' THEN 'CALL ' ELSE 'SELECT ' END || p.oid::regproc || '(' || string_agg(
         CASE WHEN provariadic <> 0 AND i = pronargs THEN 'VARIADIC ' ELSE '' END ||
@@ -23,7 +24,7 @@ SELECT proname, proargnames[n] AS argument,
             WHEN type = 'boolean'::regtype THEN 'true' ELSE 'NULL' END ||
         '::' || format_type(type, NULL), ', ' ORDER BY i) || ')')
 FROM pg_proc p, generate_series(1, pronargs) n, generate_series(1, pronargs) i, LATERAL (SELECT proargtypes[i - 1] AS type) t
-WHERE proname LIKE 'zk\_%' AND NOT proisstrict AND pg_get_function_arg_default(p.oid, n) IS DISTINCT FROM 'NULL::' || format_type(proargtypes[n - 1], NULL)
+WHERE proname LIKE 'zk\_%' AND NOT proisstrict AND proargnames[n] <> 'timeout' AND pg_get_function_arg_default(p.oid, n) IS DISTINCT FROM 'NULL::' || format_type(proargtypes[n - 1], NULL)
 GROUP BY p.oid, n ORDER BY proname, n;
 
 -- zk_locks has no pid for a lock that is kept for nobody.

@@ -469,21 +469,13 @@ LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION zk_stat_reset() IS
 'set the statistics of distributed locks on this server to zero';
 
-CREATE FUNCTION zk_is_leader(election text, wait interval DEFAULT '2 s')
+CREATE FUNCTION zk_is_leader(election text, timeout interval DEFAULT '2 s')
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_is_leader'
 LANGUAGE C VOLATILE PARALLEL SAFE;
 
 COMMENT ON FUNCTION zk_is_leader(text, interval) IS
 'does this server lead the election? the first call makes it a candidate';
-
-CREATE FUNCTION zk_leader_token(election text)
-RETURNS bigint
-AS 'MODULE_PATHNAME', 'zk_leader_token'
-LANGUAGE C VOLATILE PARALLEL SAFE;
-
-COMMENT ON FUNCTION zk_leader_token(text) IS
-'fencing token of this server''s leadership, or null';
 
 CREATE FUNCTION zk_require_leader(election text)
 RETURNS bigint
@@ -636,7 +628,7 @@ COMMENT ON COLUMN zk_runs.error IS 'first line of the error';
 SELECT pg_catalog.pg_extension_config_dump('zk_runs', '');
 
 CREATE PROCEDURE zk_run_once(job text, command text, every interval DEFAULT NULL, slot timestamptz DEFAULT NULL,
-    wait interval DEFAULT NULL, attempts integer DEFAULT 1, in_doubt text DEFAULT 'run',
+    timeout interval DEFAULT NULL, attempts integer DEFAULT 1, in_doubt text DEFAULT 'run',
     origin timestamptz DEFAULT '2000-01-03 00:00:00+00')
 AS 'MODULE_PATHNAME', 'zk_run_once'
 LANGUAGE C;
@@ -645,7 +637,7 @@ COMMENT ON PROCEDURE zk_run_once(text, text, interval, timestamptz, interval, in
 'run a command once a slot, on whichever server comes first';
 
 CREATE FUNCTION zk_run_begin(job text, every interval DEFAULT NULL, slot timestamptz DEFAULT NULL,
-    wait interval DEFAULT NULL, attempts integer DEFAULT 1, in_doubt text DEFAULT 'run',
+    timeout interval DEFAULT NULL, attempts integer DEFAULT 1, in_doubt text DEFAULT 'run',
     origin timestamptz DEFAULT '2000-01-03 00:00:00+00')
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_run_begin'
@@ -655,7 +647,7 @@ COMMENT ON FUNCTION zk_run_begin(text, interval, timestamptz, interval, integer,
 'is this session to run the slot? if so it has the job until zk_run_end';
 
 CREATE PROCEDURE zk_run_begin_session(job text, every interval DEFAULT NULL, slot timestamptz DEFAULT NULL,
-    wait interval DEFAULT NULL, attempts integer DEFAULT 1, in_doubt text DEFAULT 'run',
+    timeout interval DEFAULT NULL, attempts integer DEFAULT 1, in_doubt text DEFAULT 'run',
     origin timestamptz DEFAULT '2000-01-03 00:00:00+00', INOUT due boolean DEFAULT NULL)
 AS 'MODULE_PATHNAME', 'zk_run_begin_session'
 LANGUAGE C;
@@ -786,7 +778,7 @@ COMMENT ON COLUMN zk_queues.oldest IS 'since when the oldest item is in the queu
 REVOKE ALL ON FUNCTION zk_lock_all(text[]), zk_try_lock_all(text[], text, text, interval) FROM PUBLIC;
 REVOKE ALL ON FUNCTION zk_lock(text, text, text), zk_try_lock(text, text, text, interval),
     zk_assert(text, text), zk_fence(text, bigint), zk_fence_replicated(), zk_is_leader(text, interval),
-    zk_require_leader(text), zk_leader_token(text), zk_leader(text), zk_candidates(text), zk_elections() FROM PUBLIC;
+    zk_require_leader(text), zk_leader(text), zk_candidates(text), zk_elections() FROM PUBLIC;
 REVOKE ALL ON FUNCTION zk_acquire(text, integer, text), zk_try_acquire(text, integer, text, interval),
     zk_permit(text) FROM PUBLIC;
 REVOKE ALL ON PROCEDURE zk_lock_session(text, text, interval), zk_run_as_leader(text, text) FROM PUBLIC;

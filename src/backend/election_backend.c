@@ -133,24 +133,6 @@ zklock_election_doubt(const char *name)
 		: "ZooKeeper has not said so in time.";
 }
 
-int64
-zklock_election_token(const char *name)
-{
-	LWLock *lock;
-	ZkLockEntry *entry;
-	ZkElectionRef ref;
-	int64 token;
-
-	entry = zklock_entry_find(ZKLOCK_KIND_ELECTION, name, false, LW_SHARED, &lock);
-	if (entry == NULL)
-		return 0;
-	ref.entry = entry;
-	ref.generation = entry->generation;
-	(void) zklock_election_peek(&ref, &token);
-	zklock_entry_unlock(lock);
-	return token;
-}
-
 bool
 zklock_election_guard(const char *name, int64 *token)
 {

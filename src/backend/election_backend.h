@@ -25,9 +25,6 @@ extern int64 zklock_election_lead(const char *name, int64 wait_ms, bool anew,
  * known to, or NULL if somebody else leads, or this server may not. */
 extern const char *zklock_election_doubt(const char *name);
 
-/* The same without becoming a candidate, and without a wait. */
-extern int64 zklock_election_token(const char *name);
-
 /*
  * Have this transaction depend on the leadership: it cannot commit without.
  * False if this server does not lead.

@@ -239,7 +239,7 @@ zklock_get_scope(text *arg, bool takes_mode)
 }
 
 int64
-zklock_get_timeout(const Interval *arg, const char *what)
+zklock_get_interval(const Interval *arg, const char *what)
 {
 	int64 days;
 	int64 usecs;
@@ -259,6 +259,14 @@ zklock_get_timeout(const Interval *arg, const char *what)
 	if (usecs > INT64CONST(36525) * USECS_PER_DAY)
 		return ZKLOCK_WAIT_FOREVER;
 	return (usecs + 999) / 1000;
+}
+
+int64
+zklock_get_timeout(FunctionCallInfo fcinfo, int i)
+{
+	if (PG_ARGISNULL(i))
+		return ZKLOCK_WAIT_FOREVER;
+	return zklock_get_interval(PG_GETARG_INTERVAL_P(i), "timeout");
 }
 
 Interval *

@@ -67,9 +67,12 @@ extern const char *const zklock_scopes[ZKLOCK_NSCOPES];
 extern ZkLockMode zklock_get_mode(text *arg, bool takes_scope);
 extern ZkLockScope zklock_get_scope(text *arg, bool takes_mode);
 
-/* A timeout in ms, rounded up; an infinite one is ZKLOCK_WAIT_FOREVER.  Raises 22023
+/* An interval in ms, rounded up; an infinite one is ZKLOCK_WAIT_FOREVER.  Raises 22023
  * for one that is negative; "what" is the argument's name. */
-extern int64 zklock_get_timeout(const Interval *arg, const char *what);
+extern int64 zklock_get_interval(const Interval *arg, const char *what);
+
+/* The same for argument "i", called timeout.  NULL, too, waits for ever. */
+extern int64 zklock_get_timeout(FunctionCallInfo fcinfo, int i);
 
 /* A result of so many microseconds, palloc'd. */
 extern Interval *zklock_make_interval(int64 us);

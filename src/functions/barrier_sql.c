@@ -40,7 +40,7 @@ zk_barrier(PG_FUNCTION_ARGS)
 {
 	char name[ZKLOCK_NAME_MAX + 1];
 	int32 parties;
-	int64 timeout = ZKLOCK_WAIT_FOREVER;
+	int64 timeout;
 
 	ZKLOCK_REFUSE_NULLS("barrier name", "number of parties", NULL);
 	zklock_check_callable();
@@ -51,8 +51,7 @@ zk_barrier(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("number of parties must be between 1 and %d",
 						ZKLOCK_BARRIER_PARTIES_MAX)));
-	if (!PG_ARGISNULL(2))
-		timeout = zklock_get_timeout(PG_GETARG_INTERVAL_P(2), "timeout");
+	timeout = zklock_get_timeout(fcinfo, 2);
 
 	zklock_leave_transaction(fcinfo, "zk_barrier", "Call it on its own.");
 	zklock_barrier_wait(name, parties, timeout);

@@ -32,7 +32,6 @@
 #include "row.h"
 
 PG_FUNCTION_INFO_V1(zk_is_leader);
-PG_FUNCTION_INFO_V1(zk_leader_token);
 PG_FUNCTION_INFO_V1(zk_require_leader);
 PG_FUNCTION_INFO_V1(zk_run_as_leader);
 PG_FUNCTION_INFO_V1(zk_resign);
@@ -61,7 +60,7 @@ typedef struct CachedElection
 	ZkElectionRef ref;
 } CachedElection;
 
-/* zk_is_leader(election text, wait interval) returns boolean */
+/* zk_is_leader(election text, timeout interval) returns boolean */
 Datum
 zk_is_leader(PG_FUNCTION_ARGS)
 {
@@ -73,7 +72,7 @@ zk_is_leader(PG_FUNCTION_ARGS)
 	ZkElectionRef ref;
 	int64 token;
 
-	ZKLOCK_REFUSE_NULLS("election name", "wait");
+	ZKLOCK_REFUSE_NULLS("election name", NULL);
 	arg = PG_GETARG_TEXT_PP(0);
 	len = (int) VARSIZE_ANY_EXHDR(arg);
 	if (cache == NULL)
@@ -96,8 +95,7 @@ zk_is_leader(PG_FUNCTION_ARGS)
 	}
 
 	zklock_get_name(ZKLOCK_KIND_ELECTION, arg, name);
-	token = zklock_election_lead(name, zklock_get_timeout(PG_GETARG_INTERVAL_P(1), "wait"),
-								 false, &ref);
+	token = zklock_election_lead(name, zklock_get_timeout(fcinfo, 1), false, &ref);
 	if (place != NULL)
 	{
 		if (*place == NULL)
@@ -107,22 +105,6 @@ zk_is_leader(PG_FUNCTION_ARGS)
 		(*place)->ref = ref;
 	}
 	PG_RETURN_BOOL(token != 0);
-}
-
-/* zk_leader_token(election text) returns bigint */
-Datum
-zk_leader_token(PG_FUNCTION_ARGS)
-{
-	char name[ZKLOCK_NAME_MAX + 1];
-	int64 token;
-
-	ZKLOCK_REFUSE_NULLS("election name");
-	zklock_check_preloaded();
-	zklock_get_name(ZKLOCK_KIND_ELECTION, PG_GETARG_TEXT_PP(0), name);
-	token = zklock_election_token(name);
-	if (token == 0)
-		PG_RETURN_NULL();
-	PG_RETURN_INT64(token);
 }
 
 /* Have the transaction depend on the leadership, if this server has it; "name" has room. */

@@ -62,7 +62,7 @@ get_every(const Interval *arg)
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("every must not have months or years"),
 				 errhint("Use slot, such as slot => date_trunc('month', now(), 'UTC').")));
-	every = zklock_get_timeout(arg, "every");
+	every = zklock_get_interval(arg, "every");
 	if (every == 0 || every == ZKLOCK_WAIT_FOREVER)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -95,7 +95,7 @@ get_in_doubt(text *arg)
 
 /*
  * The order of a call.  "i" is the first of the arguments that all of them have: every,
- * slot, wait, attempts, in_doubt, origin.  "name": room for the job's.
+ * slot, timeout, attempts, in_doubt, origin.  "name": room for the job's.
  */
 static ZkJobOrder
 get_order(FunctionCallInfo fcinfo, const char *function, int i, char *name)
@@ -114,9 +114,7 @@ get_order(FunctionCallInfo fcinfo, const char *function, int i, char *name)
 		order.every = get_every(PG_GETARG_INTERVAL_P(i));
 	else
 		order.slot = get_time(PG_GETARG_TIMESTAMPTZ(i + 1), "slot");
-	order.wait = PG_ARGISNULL(i + 2)
-		? ZKLOCK_WAIT_FOREVER
-		: zklock_get_timeout(PG_GETARG_INTERVAL_P(i + 2), "wait");
+	order.wait = zklock_get_timeout(fcinfo, i + 2);
 	order.attempts = PG_GETARG_INT32(i + 3);
 	if (order.attempts < 1)
 		ereport(ERROR,
@@ -133,7 +131,7 @@ get_order(FunctionCallInfo fcinfo, const char *function, int i, char *name)
  * ------------------------------------------------------------------------
  */
 
-/* CALL zk_run_once(job, command, every, slot, wait, attempts, in_doubt, origin) */
+/* CALL zk_run_once(job, command, every, slot, timeout, attempts, in_doubt, origin) */
 Datum
 zk_run_once(PG_FUNCTION_ARGS)
 {
@@ -150,7 +148,7 @@ zk_run_once(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-/* zk_run_begin(job, every, slot, wait, attempts, in_doubt, origin) returns boolean */
+/* zk_run_begin(job, every, slot, timeout, attempts, in_doubt, origin) returns boolean */
 Datum
 zk_run_begin(PG_FUNCTION_ARGS)
 {
@@ -162,7 +160,7 @@ zk_run_begin(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(zklock_job_begin(&order));
 }
 
-/* CALL zk_run_begin_session(job, every, slot, wait, attempts, in_doubt, origin,
+/* CALL zk_run_begin_session(job, every, slot, timeout, attempts, in_doubt, origin,
  * INOUT due) */
 Datum
 zk_run_begin_session(PG_FUNCTION_ARGS)

@@ -73,12 +73,12 @@ zk_try_lock(PG_FUNCTION_ARGS)
 	int64 timeout;
 	int64 token;
 
-	ZKLOCK_REFUSE_NULLS("lock name", "lock mode", "lock scope", "timeout");
+	ZKLOCK_REFUSE_NULLS("lock name", "lock mode", "lock scope", NULL);
 	zklock_check_callable();
 	zklock_get_name(ZKLOCK_KIND_LOCK, PG_GETARG_TEXT_PP(0), name);
 	mode = zklock_get_mode(PG_GETARG_TEXT_PP(1), true);
 	scope = zklock_get_scope(PG_GETARG_TEXT_PP(2), true);
-	timeout = zklock_get_timeout(PG_GETARG_INTERVAL_P(3), "timeout");
+	timeout = zklock_get_timeout(fcinfo, 3);
 	zklock_loss_acknowledge();
 	PG_RETURN_BOOL(zklock_acquire(ZKLOCK_KIND_LOCK, name, mode, scope, timeout, &token));
 }
@@ -116,12 +116,12 @@ zk_try_lock_all(PG_FUNCTION_ARGS)
 	ZkLockScope scope;
 	int64 timeout;
 
-	ZKLOCK_REFUSE_NULLS("lock names", "lock mode", "lock scope", "timeout");
+	ZKLOCK_REFUSE_NULLS("lock names", "lock mode", "lock scope", NULL);
 	zklock_check_callable();
 	names = zklock_get_names(ZKLOCK_KIND_LOCK, PG_GETARG_ARRAYTYPE_P(0), &n);
 	mode = zklock_get_mode(PG_GETARG_TEXT_PP(1), true);
 	scope = zklock_get_scope(PG_GETARG_TEXT_PP(2), true);
-	timeout = zklock_get_timeout(PG_GETARG_INTERVAL_P(3), "timeout");
+	timeout = zklock_get_timeout(fcinfo, 3);
 	zklock_loss_acknowledge();
 	PG_RETURN_BOOL(zklock_set_acquire(names, n, mode, scope, timeout,
 									  palloc(sizeof(int64) * (Size) Max(n, 1))));
@@ -283,15 +283,14 @@ zk_lock_session(PG_FUNCTION_ARGS)
 {
 	char name[ZKLOCK_NAME_MAX + 1];
 	ZkLockMode mode;
-	int64 timeout = ZKLOCK_WAIT_FOREVER;
+	int64 timeout;
 	int64 token;
 
 	ZKLOCK_REFUSE_NULLS("lock name", "lock mode", NULL);
 	zklock_check_callable();
 	zklock_get_name(ZKLOCK_KIND_LOCK, PG_GETARG_TEXT_PP(0), name);
 	mode = zklock_get_mode(PG_GETARG_TEXT_PP(1), false);
-	if (!PG_ARGISNULL(2))
-		timeout = zklock_get_timeout(PG_GETARG_INTERVAL_P(2), "timeout");
+	timeout = zklock_get_timeout(fcinfo, 2);
 
 	zklock_leave_transaction(fcinfo, "zk_lock_session",
 							 "Call it on its own, or use zk_lock(name, mode, 'session').");

@@ -67,10 +67,10 @@ zk_queue_take(PG_FUNCTION_ARGS)
 	ZkHandout handout;
 	ZkRow row;
 
-	ZKLOCK_REFUSE_NULLS("queue name", "timeout");
+	ZKLOCK_REFUSE_NULLS("queue name", NULL);
 	zklock_check_callable();
 	zklock_get_name(ZKLOCK_KIND_QUEUE, PG_GETARG_TEXT_PP(0), name);
-	timeout = zklock_get_timeout(PG_GETARG_INTERVAL_P(1), "timeout");
+	timeout = zklock_get_timeout(fcinfo, 1);
 	InitMaterializedSRF(fcinfo, 0);
 	if (zklock_draining())
 	{

@@ -55,12 +55,12 @@ zk_try_acquire(PG_FUNCTION_ARGS)
 	int64 timeout;
 	int64 token;
 
-	ZKLOCK_REFUSE_NULLS("semaphore name", "number of permits", "lock scope", "timeout");
+	ZKLOCK_REFUSE_NULLS("semaphore name", "number of permits", "lock scope", NULL);
 	zklock_check_callable();
 	zklock_get_name(ZKLOCK_KIND_SEMAPHORE, PG_GETARG_TEXT_PP(0), name);
 	permits = zklock_get_permits(PG_GETARG_INT32(1));
 	scope = zklock_get_scope(PG_GETARG_TEXT_PP(2), false);
-	timeout = zklock_get_timeout(PG_GETARG_INTERVAL_P(3), "timeout");
+	timeout = zklock_get_timeout(fcinfo, 3);
 	zklock_loss_acknowledge();
 	PG_RETURN_BOOL(zklock_semaphore_acquire(name, permits, scope, timeout, &token));
 }

@@ -538,12 +538,12 @@ sub election
 	my $s = shift;
 	my $server = $s->{server};
 	my $election = random(@elections);
-	my $what = random(qw(is_leader is_leader require require run resign leader_token leader candidates));
+	my $what = random(qw(is_leader is_leader require require run resign token leader candidates));
 	my $candidate = $model->candidate($server, $election);
 	my $sql = {
 		is_leader => "SELECT zk_is_leader('$election', '1h')", require => "SELECT zk_require_leader('$election')",
 		run => "CALL zk_run_as_leader('$election', 'SELECT 1')", resign => "SELECT zk_resign('$election')",
-		leader_token => "SELECT zk_leader_token('$election')", leader => "SELECT zk_leader('$election')",
+		token => "SELECT token FROM zk_elections WHERE election = '$election'", leader => "SELECT zk_leader('$election')",
 		candidates => "SELECT array_to_string(zk_candidates('$election'), ' ')" }->{$what};
 	return run_as($s, $sql, '25P02') if $s->{aborted};
 	if ($what =~ /^(is_leader|require|run)$/)
@@ -572,7 +572,7 @@ sub election
 		run_as($s, $sql, $candidate && !$candidate->{resigned} ? 't' : 'f');
 		$model->resign($server, $election);
 	}
-	elsif ($what eq 'leader_token') { run_as($s, $sql, $model->leads($server, $election) ? $candidate->{token} : ''); }
+	elsif ($what eq 'token') { run_as($s, $sql, $model->leads($server, $election) ? $candidate->{token} : ''); }
 	else
 	{
 		my @candidates = map { $setting{ $_->{server} }{name} } @{ $model->{election}{$election} // [] };

@@ -41,8 +41,8 @@ is(is_leader('a', 'job'), 't', 'the first candidate leads');
 is(is_leader('b', 'job'), 'f', '... and the second does not');
 is(is_leader('c', 'job'), 'f', '... nor the third');
 is(ZkLock::ask($_, "SELECT zk_leader('job'), zk_candidates('job')"), 'a|{a,b,c}', $_->name . ' knows all of them') for @nodes;
-is(ZkLock::ask($node{b}, "SELECT zk_leader_token('job') IS NULL"), 't', 'no token for who does not lead');
-my $token = ZkLock::ask($node{a}, "SELECT zk_leader_token('job')");
+is(ZkLock::ask($node{b}, "SELECT (SELECT token FROM zk_elections WHERE election = 'job') IS NULL"), 't', 'no token for who does not lead');
+my $token = ZkLock::ask($node{a}, "SELECT (SELECT token FROM zk_elections WHERE election = 'job')");
 like($token, qr/^\d+$/, 'a token for who leads');
 is(ZkLock::ask($node{a}, "SELECT election, is_leader, leader, candidates, token = $token, since < now(), changes FROM zk_elections"),
 	'job|t|a|{a,b,c}|t|t|1', 'zk_elections of the leader');
@@ -60,9 +60,9 @@ is(ZkLock::ask($node{a}, 'SELECT count(*) FROM zk_locks'), 0, 'an election is no
 
 # Resign: the next in line.
 is(ZkLock::ask($node{b}, "SELECT zk_resign('none')"), 'f', 'nothing to resign from');
-is(ZkLock::ask($node{a}, "SELECT zk_resign('job'), zk_leader_token('job') IS NULL"), 't|t', 'resign: false at once');
+is(ZkLock::ask($node{a}, "SELECT zk_resign('job'), (SELECT token FROM zk_elections WHERE election = 'job') IS NULL"), 't|t', 'resign: false at once');
 is(wait_leader('job', 'b', 'c'), 'b', '... the next in line leads');
-cmp_ok(ZkLock::ask($node{b}, "SELECT zk_leader_token('job')"), '>', $token, '... with a larger token');
+cmp_ok(ZkLock::ask($node{b}, "SELECT (SELECT token FROM zk_elections WHERE election = 'job')"), '>', $token, '... with a larger token');
 wait_log('a', qr/is no longer leader of election "job", token $token: resigned/, '... the log of the old leader says why');
 wait_log('b', qr/became leader of election "job", token \d+: the candidate before it is gone/, '... and that of the new one');
 is(is_leader('a', 'job'), 'f', 'whoever asks again is a candidate again');

@@ -31,7 +31,7 @@ my $sa = ZkLock::session($a);
 # it waits for two seconds and no longer
 my $token = ZkLock::wait_until(sub { eval { $sa->query("SELECT zk_require_leader('job')") } }, 'the first leads');
 like($token, qr/^\d+$/, 'zk_require_leader makes a candidate, and returns the token');
-is($sa->query("SELECT zk_leader_token('job')"), $token, '... of the leadership');
+is($sa->query("SELECT (SELECT token FROM zk_elections WHERE election = 'job')"), $token, '... of the leadership');
 is($sb->fails("SELECT zk_require_leader('job')"), $not_leader, 'who does not lead is told so');
 is($sb->query("CALL zk_run_as_leader('job', 'SELECT 1/0')"), '', 'zk_run_as_leader runs nothing there');
 like($sb->notices, qr/^NOTICE 00000: this server is not the leader of election "job", skipping/, '... and says so');
@@ -49,7 +49,7 @@ is($sa->query("SELECT zk_token('job') IS NULL"), 't', '... and zk_token knows of
 
 # Resign: false at once, passed on when the transaction has ended.
 is($sa2->query("SELECT zk_resign('job')"), 't', 'resign while a transaction requires it');
-is($sa2->query("SELECT zk_leader_token('job') IS NULL"), 't', '... is true at once');
+is($sa2->query("SELECT (SELECT token FROM zk_elections WHERE election = 'job') IS NULL"), 't', '... is true at once');
 is($sa2->query("SELECT zk_is_leader('job')"), 'f', '... and for zk_is_leader, which queues anew');
 is($sa2->fails("SELECT zk_require_leader('job')"), $not_leader, '... and for a new transaction');
 is($sa->query("SELECT zk_require_leader('job')"), $token, 'the old transaction still has it');
@@ -157,7 +157,7 @@ my $worker = ZkLock::ask($a, 'SELECT worker_pid FROM zk_session');
 kill 'STOP', $worker;
 wait_leader($sb);
 my $sa4 = ZkLock::session($a);
-is($sa4->query("SELECT zk_is_leader('job'), zk_leader_token('job') IS NULL"), 'f|t', 'a stopped worker fools nobody');
+is($sa4->query("SELECT zk_is_leader('job'), (SELECT token FROM zk_elections WHERE election = 'job') IS NULL"), 'f|t', 'a stopped worker fools nobody');
 is($sa4->fails("SELECT zk_require_leader('job')"), $not_leader, '... no new transaction');
 is($sa->fails('COMMIT'), $lost, '... not the commit of an old one');
 is($sa2->failure, $lost, '... whose running statement is cancelled');

@@ -57,13 +57,13 @@ like(log_of($p), qr/$end \d+: (the ZooKeeper session ended|its contender in ZooK
 
 # The leader's worker is stopped for less than that.
 $worker = ZkLock::ask($q, 'SELECT worker_pid FROM zk_session');
-my $token = $sq->query("SELECT zk_leader_token('job')");
+my $token = $sq->query("SELECT (SELECT token FROM zk_elections WHERE election = 'job')");
 kill 'STOP', $worker or die;
 is($sp->query("SELECT zk_leader('job')") . ' ' . $sp->query($ask), 'q f', 'a short pause: nobody else leads');
 is($sq->query($ask), 't', '... who leads does');
 kill 'CONT', $worker or die;
 is($sq->query("SELECT zk_leader('job')"), 'q', '... and goes on');
-is($sq->query("SELECT zk_leader_token('job')"), $token, '... a short pause is no loss');
+is($sq->query("SELECT (SELECT token FROM zk_elections WHERE election = 'job')"), $token, '... a short pause is no loss');
 
 # ZooKeeper pauses: the lease lapses.  When it goes on, the session may live.
 my $start;
@@ -74,7 +74,7 @@ ZkLock::wait_until(
 		$zk->pause(1);
 		$start = time;
 		# from now on its session cannot end for it, only its lease
-		$token = $sp->query("SELECT zk_leader_token('job')");
+		$token = $sp->query("SELECT (SELECT token FROM zk_elections WHERE election = 'job')");
 		$zk->resume(1) if $token eq '';
 		return $token ne '';
 	},
@@ -89,7 +89,7 @@ ZkLock::wait_until(
 	},
 	'P leads no more');
 is($late, 0, 'ZooKeeper is silent: false when the session may be over');
-is($sp->query("SELECT zk_leader_token('job') IS NULL"), 't', '... and no token');
+is($sp->query("SELECT (SELECT token FROM zk_elections WHERE election = 'job') IS NULL"), 't', '... and no token');
 is($sp->fails("SELECT zk_require_leader('job')"), '40001: this server is not the leader of election "job"', '... nor a guard');
 $sp->query("CALL zk_run_as_leader('job', 'SELECT 1')");
 like($sp->notices, qr/^WARNING 58000: could not find out who leads election "job", skipping\nDETAIL: /, '... and zk_run_as_leader says that nobody is known to lead');
@@ -123,7 +123,7 @@ cmp_ok(time - $start, '>=', 0.45, '... after the wait');
 is($sp->query("SELECT count(*) FROM generate_series(1, 100000) WHERE zk_is_leader('other', '500 ms')"), 0, '... and again without one');
 is($sp->query("SELECT count(*) FROM generate_series(1, 1000) i WHERE zk_is_leader('another ' || i, '0')"), 0, '... or where none is wished for');
 is($sp->query("SELECT count(zk_resign('another ' || i)) FROM generate_series(1, 1000) i"), 1000, '... by any number of candidates');
-is($sp->fails("SELECT zk_is_leader('a fourth', '-1 s')"), '22023: wait must not be negative or out of range', 'a negative wait is refused');
+is($sp->fails("SELECT zk_is_leader('a fourth', '-1 s')"), '22023: timeout must not be negative or out of range', 'a negative timeout is refused');
 my $waiter = ZkLock::session($p);
 $waiter->query('SELECT 1');
 $waiter->send("SELECT zk_is_leader('a fifth', '1 h')");

@@ -52,24 +52,24 @@ is($s->query("SELECT zk_is_leader('called')"), 't', '... and the server leads');
 fill(1);
 like($s->query("SELECT zk_require_leader('required')"), qr/^\d+$/, 'zk_require_leader makes room');
 fill(2);
-is($s->query("SELECT zk_is_leader('impatient', wait => '0')::text IN ('true', 'false')"), 't', '... as one that would not wait for the verdict');
+is($s->query("SELECT zk_is_leader('impatient', timeout => '0')::text IN ('true', 'false')"), 't', '... as one that would not wait for the verdict');
 
 # Three of five are elections now, and the worker is stopped.
 fill(3);
 my $worker = ZkLock::ask($node, 'SELECT worker_pid FROM zk_session');
 kill 'STOP', $worker or die;
-is($s->fails("SELECT zk_is_leader('late', wait => '300ms')"), $full, 'it waits for room as long as it would for the verdict');
+is($s->fails("SELECT zk_is_leader('late', timeout => '300ms')"), $full, 'it waits for room as long as it would for the verdict');
 $s->query("SET zklock.connect_timeout = '300ms'");
-is($s->fails("SELECT zk_is_leader('late', wait => '1h')"), $full, '... but not beyond connect_timeout');
+is($s->fails("SELECT zk_is_leader('late', timeout => '1h')"), $full, '... but not beyond connect_timeout');
 $s->query('RESET ALL');
-is($s->fails("SET lock_timeout = '300ms'; SELECT zk_is_leader('late', wait => '1h')"), '55P03: canceling statement due to lock timeout', '... nor lock_timeout');
+is($s->fails("SET lock_timeout = '300ms'; SELECT zk_is_leader('late', timeout => '1h')"), '55P03: canceling statement due to lock timeout', '... nor lock_timeout');
 like($s->notices, qr/while waiting for room in the lock table for election "late"$/m, '... and the context says for what it waited');
 $s->query('RESET ALL');
-$s->send("SELECT zk_is_leader('late', wait => '1h')");
+$s->send("SELECT zk_is_leader('late', timeout => '1h')");
 $s->wait_event('Extension');
 is($s->cancel->failure, '57014: canceling statement due to user request', '... and can be cancelled');
 kill 'CONT', $worker or die;
-is($s->query("SELECT zk_is_leader('late', wait => '1h')"), 't', '... and gets it when the worker goes on');
+is($s->query("SELECT zk_is_leader('late', timeout => '1h')"), 't', '... and gets it when the worker goes on');
 is($s->query("SELECT zk_resign(e) FROM unnest(ARRAY['called', 'required', 'impatient', 'late']) e"), join("\n", ('t') x 4), 'all are left');
 
 #

@@ -55,8 +55,8 @@ $sb->send("CALL zk_run_once('waited', 'INSERT INTO t VALUES (3)', slot => '2026-
 $ra2->send("CALL zk_run_once('waited', 'INSERT INTO t VALUES (3)', slot => '2026-01-01')")->wait_event('Lock');
 is(ZkLock::ask($_, "SELECT count(*) FROM pg_stat_activity WHERE backend_xmin IS NOT NULL AND query LIKE '%waited%' AND pid <> pg_backend_pid() AND wait_event <> 'advisory' AND pid <> " . $ra->pid), 0, '... without a snapshot') for $a, $b;
 my $sb2 = ZkLock::session($b);
-is($sb2->fails("CALL zk_run_once('waited', 'SELECT 1', slot => '2026-01-01', wait => '0')"), '55P03: could not obtain job "waited" within 0 ms', 'who would not wait is told so');
-is($sb2->fails("CALL zk_run_once('waited', 'SELECT 1', slot => '2026-01-01', wait => '20 ms')"), '55P03: could not obtain job "waited" within 20 ms', '... or after a while');
+is($sb2->fails("CALL zk_run_once('waited', 'SELECT 1', slot => '2026-01-01', timeout => '0')"), '55P03: could not obtain job "waited" within 0 ms', 'who would not wait is told so');
+is($sb2->fails("CALL zk_run_once('waited', 'SELECT 1', slot => '2026-01-01', timeout => '20 ms')"), '55P03: could not obtain job "waited" within 20 ms', '... or after a while');
 is($sb2->fails("SELECT zk_job_forget('waited')"), '55006: job "waited" is running, or waited for', 'no forgetting meanwhile');
 $gate->open;
 is($ra->result, '', 'it ends');

@@ -110,7 +110,7 @@ $_->query("SET zklock.connect_timeout = '1ms'") for $ra, $rb;
 $zk->stop;
 ZkLock::wait_until(sub { ZkLock::ask($_, 'SELECT state FROM zk_session') ne 'connected' }, 'it is away') for $a, $b;
 like($_->fails(call('too late', 'SELECT 1')), qr/^58000: could not reach ZooKeeper/, 'too late') for $ra, $rb;
-like($_->fails(call('too late', 'SELECT 1', ", wait => '1ms'")), qr/^(?:58000|55P03): /, '... for "wait", too') for $ra, $rb;
+like($_->fails(call('too late', 'SELECT 1', ", timeout => '1ms'")), qr/^(?:58000|55P03): /, '... for "timeout", too') for $ra, $rb;
 is(rows('too late'), '0+0', '... nothing was run');
 $zk->start;
 ZkLock::wait_connected($a, $b);

@@ -144,7 +144,7 @@ is($sp->result, '', '... for all');
 # jobs
 $sq->query("SELECT zk_run_begin('job', $Jobs::daily, attempts => 3)");
 $session = rest();
-$sp->send("CALL zk_run_once('job', 'SELECT 1', $Jobs::daily, wait => '1 h', attempts => 3)")->wait_event('Extension');
+$sp->send("CALL zk_run_once('job', 'SELECT 1', $Jobs::daily, timeout => '1 h', attempts => 3)")->wait_event('Extension');
 ZkLock::wait_until(sub { session_of($p) ne $session }, 'another session');
 $sq->query("SELECT zk_run_end('job', false)");
 is($sp->result, '', 'a job that another server has tried');

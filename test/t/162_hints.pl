@@ -123,7 +123,7 @@ for my $sql ("SELECT zk_lock('word', '%s')", "CALL zk_lock_session('word', '%s')
 	}
 }
 for my $sql ("SELECT zk_try_lock('word', timeout => '%s')", "CALL zk_lock_session('word', timeout => '%s')", "SELECT zk_queue_take('word', '%s')",
-	"CALL zk_run_once('interval', 'SELECT 1', slot => '2026-01-01', wait => '%s')", "CALL zk_run_once('interval', 'SELECT 1', every => '%s')")
+	"CALL zk_run_once('interval', 'SELECT 1', slot => '2026-01-01', timeout => '%s')", "CALL zk_run_once('interval', 'SELECT 1', every => '%s')")
 {
 	like($sa->fails(sprintf $sql, '-1 s'), qr/^22023: /, sprintf $sql, '-1 s');
 	my ($interval) = hint($sa) =~ /such as '([^']+)'/;

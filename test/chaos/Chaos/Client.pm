@@ -263,7 +263,7 @@ sub election
 	my $name = $t->{name} = 'election';
 	my $require = rand() < 0.3;
 	my $ask = $require ? "SELECT zk_require_leader('$name')"
-	  : "SELECT CASE WHEN zk_is_leader('$name') THEN zk_leader_token('$name') END";
+	  : "SELECT CASE WHEN zk_is_leader('$name') THEN (SELECT token FROM zk_elections WHERE election = '$name') END";
 	my $until = now() + (0.05 + rand 1) * $self->{timeout};
 	$self->ask('pg', 'begin', 'BEGIN') if $require;
 	while (now() < $until && !$stop)
@@ -402,7 +402,7 @@ sub jobs
 	sleep(rand 0.4);
 	$t->{begun} = now();
 	$self->ask('pg', 'run', "CALL zk_run_once('$job', \$\$" . Chaos::Jobs::command($job, $slot, $call) . '$$,'
-		  . " slot => to_timestamp($slot), wait => $wait, attempts => 1000000, in_doubt => '$in_doubt')", 60);
+		  . " slot => to_timestamp($slot), timeout => $wait, attempts => 1000000, in_doubt => '$in_doubt')", 60);
 	my $notice = $self->{pg}->notice;
 	my ($time) = $notice =~ /is done for slot (\S+ [\d:]+)\S*, skipping/;
 	my $done = $slot;
