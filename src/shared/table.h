@@ -39,6 +39,7 @@
 #include "lease.h"
 #include "part.h"
 #include "protocol.h"
+#include "session_rules.h"
 #include "zk.h"
 
 /* of CLOCK_BOOTTIME */
@@ -228,17 +229,6 @@ typedef struct ZkLockEntry
 	bool dirty; /* on the worker's list */
 	int32 next_dirty;
 } ZkLockEntry;
-
-typedef enum ZkSessionState
-{
-	ZKLOCK_SESSION_STARTING,   /* no worker */
-	ZKLOCK_SESSION_CONNECTING, /* no session, or not known whether it lives */
-	ZKLOCK_SESSION_CONNECTED,
-	ZKLOCK_SESSION_RECONNECTING, /* connection lost, session may live */
-	ZKLOCK_SESSION_AUTH_FAILED,	 /* credentials refused, session may live */
-	ZKLOCK_SESSION_WENT_BACK,	 /* the ensemble has; no session for a while */
-	ZKLOCK_SESSION_CLOSING		 /* shutdown: nothing is granted any more */
-} ZkSessionState;
 
 /*
  * The session.  Written by the worker only, and under the session lock, but for next_uuid,

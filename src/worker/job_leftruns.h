@@ -9,13 +9,7 @@
 #define ZKLOCK_JOB_LEFTRUNS_H
 
 #include "client.h"
-
-typedef enum ZkLeftRuns
-{
-	ZKLOCK_LEFT_UNKNOWN, /* not known yet */
-	ZKLOCK_LEFT_NONE,
-	ZKLOCK_LEFT_SOME
-} ZkLeftRuns;
+#include "session_rules.h"
 
 /*
  * On each connection of the session of the life before: ask for the records of all jobs,

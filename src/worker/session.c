@@ -10,24 +10,15 @@
  * life of the server has left open the next one closes, or keeps beside its own while
  * runs of jobs that hang on it are settled.
  *
- *	 STARTING -----(a worker)--------------------> CONNECTING
- *	 CONNECTING ---(admitted, a new session)-----> CONNECTED
- *	 CONNECTING ---(admitted, the old session)---> CONNECTED   (resumed)
- *	 CONNECTED ----(connection lost)-------------> RECONNECTING
- *	 RECONNECTING -(admitted)--------------------> CONNECTED
- *	 RECONNECTING -(too long: another client)----> CONNECTING
- *	 any ----------(credentials refused)---------> AUTH_FAILED (then CONNECTED)
- *	 any ----------(expired, or base unknown)----> CONNECTING  (grants are lost)
- *	 any ----------(the ensemble went back)------> WENT_BACK   (then CONNECTING)
- *	 any ----------(the worker ends)-------------> STARTING
- *	 any ----------(server stops)----------------> CLOSING
+ * What is to be done, and when, session_rules.h says.  Here it is done: by the client, in
+ * shared memory, in files, and in the log.
  *
  * A new connection of an old session begins with a sync: whatever is read on it then is
  * as new as anything that was written on an earlier one.
  *
  * A connection counts as one when it is admitted (ensemble.c), or when it turns out that
- * there is no root.  While WENT_BACK there is no session, but for a moment at its
- * beginning, when one mends what can be mended.
+ * there is no root.  While the ensemble counts as gone back there is no session, but for
+ *a moment at its beginning, when one mends what can be mended.
  *
  *-------------------------------------------------------------------------
  */
@@ -47,6 +38,7 @@
 #include "path.h"
 #include "security.h"
 #include "session.h"
+#include "session_rules.h"
 #include "sessionfile.h"
 #include "settings.h"
 #include "table.h"
@@ -54,19 +46,8 @@
 #include "trouble.h"
 #include "watches.h"
 
-#define RETRY_MS 1000
-
-/* Pause before another handle, when one was told nonsense. */
-#define SPOILT_MS 250
-
-/* Longest that a new session waits for the end of the one before it. */
-#define CLOSING_MS 500
-
-/* For so long after its loss a connection may be back in a moment. */
-#define RETURNING_MS 2000
-
-/* Longest pause between two attempts when our credentials are refused. */
-#define AUTH_RETRY_MS 60000
+/* Longest that the name service is waited for before another handle. */
+#define NAMES_MS 1000
 
 /* Longest session timeout that we believe in: the largest that can be set. */
 #define LONGEST_TIMEOUT_MS (3600 * 1000)
@@ -80,29 +61,39 @@
 static const ZkRequestTag servers_tag = {.kind = ZKLOCK_TAG_SERVERS};
 
 static const ZkSessionListener *listener = NULL;
-static ZkClient *client = NULL;
-static ZkClient *left = NULL;	 /* of a life before, kept while runs are settled */
-static int64 left_until = 0;	 /* ns: ... at most */
-static bool left_over = false;	 /* ... and settlers have done what they can */
-static ZkClient *closing = NULL; /* of the session before it, to be closed */
-static bool close_begun = false; /* ... which has begun */
-static bool awaited = false;	 /* ... before the new one is used */
-static bool connected = false;
-static bool resuming = false;	   /* the first connection is to be the old session */
-static bool closing_stale = false; /* ... only in order to close it, or to keep it */
-static int64 stale_until = 0;	   /* ns: that one is asked at most; 0: not yet */
-static bool anew = false;		   /* a new process is to resume the session */
-static bool mending = false;	   /* the session is for ensemble.c alone */
-static int64 renewed = 0;		   /* ... in place of this one, for its lease's sake */
-static ZkMessage *arrival = NULL;  /* CONNECTED of a connection that is not used yet */
-static int64 arrival_until = 0;	   /* ns: when it is */
+static ZkSessionCourse course;
+static ZkClient *client = NULL;	 /* course.phase */
+static ZkClient *closing = NULL; /* course.closing */
+static ZkClient *left = NULL;	 /* course.left */
+static ZkSessionId resumed;		 /* by the handle; id 0: none */
+static int64 renewed = 0;		 /* the session that this one takes the place of, for its
+								  * lease's sake */
 static int opened = 0;
-static int64 trying_since = 0;		/* ns; while there is a client, but no connection */
-static int64 retry_at = 0;			/* ns; 0: at once */
-static bool awaiting_names = false; /* what they stand for, for the first time */
-static bool damaged = false;		/* the connection, which is closed for that */
+static bool damaged = false; /* the connection, which is closed for that */
 static int64 counted = 0; /* ns: send time of the write that took a heartbeat's place */
-static char open_error[1024]; /* of the latest zklock_session_open, if it failed */
+
+/* A connection that begins, or is held. */
+static struct
+{
+	ZkMessage *message; /* NULL: none is */
+	ZkSessionId id;
+	int timeout;
+	int before; /* the timeout negotiated before */
+	char server[sizeof(zklock_shared->session.server)];
+} arrival;
+
+/* What is to be said where there is no handle. */
+typedef struct Failure
+{
+	char what[sizeof(zklock_shared->session.hosts) + 64];
+	char error[1024];
+	bool waits; /* for an answer of the name service */
+} Failure;
+
+static Failure failure;						   /* of the latest zklock_session_open */
+static char told_error[sizeof(failure.error)]; /* ... that the log has; "": it went well */
+
+static void feed(ZkCourseEvent event);
 
 void
 zklock_session_set_listener(const ZkSessionListener *to)
@@ -119,7 +110,9 @@ zklock_session_fd(void)
 int
 zklock_session_closing_fd(void)
 {
-	return closing != NULL && close_begun ? zklock_client_fd(closing) : -1;
+	return closing != NULL && course.closing != ZKLOCK_CLOSING_LATER
+		? zklock_client_fd(closing)
+		: -1;
 }
 
 int
@@ -144,28 +137,31 @@ zklock_session_opened(void)
 ZkClient *
 zklock_session_client(void)
 {
-	return connected && !mending ? client : NULL;
+	return zklock_course_usable(&course) ? client : NULL;
 }
 
 long
 zklock_session_retry_in(void)
 {
 	int64 now = zklock_clock();
-	int64 at = Max(retry_at, zklock_shared->session.auth_retry_at);
+	int64 at = Max(course.retry_at, zklock_shared->session.auth_retry_at);
 
 	if (client != NULL)
 		return -1;
 	return at <= now ? 0 : (long) ((at - now) / NS_PER_MS + 1);
 }
 
-/* After refused credentials, or a base that cannot be told; 0 and 0: no pause. */
+/* After refused credentials, or a base that cannot be told; 0: no pause. */
 static void
-set_auth_pause(long ms, int64 until)
+set_pause(long ms, ZkSessionState shown)
 {
 	ZkSessionShared *s = zklock_session_lock(LW_EXCLUSIVE);
 
 	s->auth_pause = ms;
-	s->auth_retry_at = until;
+	s->auth_retry_at = ms == 0 ? 0
+							   : zklock_clock() +
+			(int64) (1000000.0 * ms * (0.75 + 0.5 * pg_prng_double(&pg_global_prng_state)));
+	s->auth_state = shown;
 	zklock_session_unlock();
 }
 
@@ -185,7 +181,7 @@ set_state(ZkSessionState state)
 	ZkSessionShared *s = zklock_session_lock(LW_EXCLUSIVE);
 	char title[sizeof(s->server) + 32];
 
-	Assert(state != ZKLOCK_SESSION_CONNECTED || connected);
+	Assert(state != ZKLOCK_SESSION_CONNECTED || zklock_course_usable(&course));
 	/* where a session lives, or may, one is known */
 	Assert((state != ZKLOCK_SESSION_CONNECTED && state != ZKLOCK_SESSION_RECONNECTING) ||
 		   s->id.id != 0);
@@ -207,6 +203,16 @@ set_state(ZkSessionState state)
 	if (state == ZKLOCK_SESSION_CONNECTED)
 		zklock_hosts_reached();
 	set_ps_display(title);
+}
+
+/* Is the connection good for calls that wait? */
+static void
+set_proven(bool admitted)
+{
+	ZkSessionShared *s = zklock_session_lock(LW_EXCLUSIVE);
+
+	s->proven = admitted && s->state == ZKLOCK_SESSION_CONNECTED;
+	zklock_session_unlock();
 }
 
 /* For everybody who makes a claim. */
@@ -257,11 +263,10 @@ const char *
 zklock_session_reload(void)
 {
 	ZkProtection *security;
-	char error[sizeof(open_error)];
+	char error[sizeof(failure.error)];
 	bool same;
 
-	set_auth_pause(0, 0);
-	retry_at = 0;
+	feed((ZkCourseEvent){.type = ZKLOCK_COURSE_RELOADED});
 	zklock_client_log_debug(zklock_log_min_messages > 3);
 	if (zklock_hosts_changed())
 		return "zklock.hosts";
@@ -279,39 +284,6 @@ zklock_session_reload(void)
 	return same ? NULL : "zklock.auth_file, acl, tls_*";
 }
 
-/* There is no handle; say so, once and not at each retry. */
-static void
-open_failed(const char *what, const char *error)
-{
-	zklock_trouble_again(strcmp(error, open_error) != 0, "%s%s", what, error);
-	strlcpy(open_error, error, sizeof(open_error));
-	zklock_trouble_connecting(error);
-	retry_at = zklock_clock() + RETRY_MS * NS_PER_MS;
-}
-
-static void
-show_went_back(void)
-{
-	set_state(ZKLOCK_SESSION_WENT_BACK);
-	zklock_trouble_connecting("the ensemble went back to an earlier state");
-}
-
-/* What is to be said where there is no handle. */
-typedef struct Failure
-{
-	char what[sizeof(zklock_shared->session.hosts) + 64];
-	char error[sizeof(open_error)];
-	bool waits; /* for an answer of the name service */
-} Failure;
-
-/* Is the session that a life before has left to be closed without another question?  Its
- * contenders are in the way of others, and whatever is in the way of an answer may last. */
-static bool
-stale_is_over(void)
-{
-	return stale_until != 0 && zklock_clock() >= stale_until;
-}
-
 static int64
 timeout_ns(void)
 {
@@ -323,7 +295,7 @@ timeout_ns(void)
 /*
  * How the handle is to choose among the hosts.  The session ends when its lease counts as
  * lost; where it rests it lives by pings, of which the last was sent a third of the
- * timeout before.  Its patience is that of zklock_session_stuck, which grows meanwhile.
+ * timeout before.  Its patience is that of zklock_course_gives_up, which grows meanwhile.
  */
 static void
 choose_hosts(ZkClient *handle, bool resume)
@@ -339,9 +311,10 @@ choose_hosts(ZkClient *handle, bool resume)
 						zklock_heartbeat_patience(timeout_ns(), 2 * unreached));
 }
 
-/* A handle for this session, or for a new one; NULL: it failed. */
+/* A handle for this session, or for a new one, "bare" of credentials if it can be; NULL:
+ * it failed. */
 static ZkClient *
-open_handle(int timeout, const ZkSessionId *resume, Failure *failure)
+open_handle(int timeout, const ZkSessionId *resume, bool bare, Failure *failure)
 {
 	char hosts[sizeof(zklock_shared->session.hosts)];
 	ZkProtection *security = zklock_security_read(failure->error, sizeof(failure->error));
@@ -367,8 +340,7 @@ open_handle(int timeout, const ZkSessionId *resume, Failure *failure)
 	for (int i = 0; i < ZKLOCK_CLIENT_FDS; i++)
 		ReserveExternalFD();
 	zklock_client_log_debug(zklock_log_min_messages > 3);
-	/* nobody needs credentials to close his session, but to ask before */
-	if (closing_stale && stale_is_over() && settings->tls == NULL)
+	if (bare && settings->tls == NULL)
 		settings = NULL;
 	handle = zklock_client_open(addresses, timeout, resume, settings, failure->error,
 								sizeof(failure->error));
@@ -382,9 +354,7 @@ open_handle(int timeout, const ZkSessionId *resume, Failure *failure)
 	}
 	else
 	{
-		open_error[0] = '\0';
-		awaiting_names = false;
-		trying_since = zklock_clock();
+		told_error[0] = '\0';
 		choose_hosts(handle, resume != NULL);
 		zklock_security_use(security);
 		opened++;
@@ -407,20 +377,6 @@ set_root(bool new)
 }
 
 static void
-no_handle(const Failure *failure)
-{
-	if (!failure->waits || awaiting_names)
-	{
-		open_failed(failure->what, failure->error);
-		return;
-	}
-	/* no trouble yet */
-	awaiting_names = true;
-	zklock_trouble_connecting(failure->error);
-	retry_at = zklock_clock() + RETRY_MS * NS_PER_MS;
-}
-
-static void
 show_hosts(void)
 {
 	char hosts[sizeof(zklock_shared->session.hosts)];
@@ -434,19 +390,36 @@ show_hosts(void)
 	zklock_session_unlock();
 }
 
+/* For the session that is resumed, or a new one. */
+static void
+open_client(ZkSessionPhase phase, bool bare)
+{
+	const ZkSessionShared *s = &zklock_shared->session;
+	/* resuming is no occasion to change the timeout, unless nobody could connect
+	 * in that time */
+	int timeout =
+		s->timeout_ms >= SHORTEST_TIMEOUT_MS ? s->timeout_ms : zklock_session_timeout;
+
+	client = open_handle(timeout, resumed.id != 0 ? &resumed : NULL, bare, &failure);
+	if (client == NULL)
+	{
+		feed((ZkCourseEvent){.type = ZKLOCK_COURSE_NO_HANDLE, .yes = failure.waits});
+		return;
+	}
+	feed((ZkCourseEvent){.type = ZKLOCK_COURSE_OPENED, .phase = phase});
+	zklock_client_spread(client,
+						 (int) (zklock_heartbeat_spread(&s->lease, zklock_clock(),
+														s->servers) /
+								NS_PER_MS));
+}
+
 void
 zklock_session_open(void)
 {
-	ZkSessionId id;
-	ZkSessionShared *s;
-	Failure failure;
-	int timeout;
+	bool stale;
 	long wait;
 
-	/* the pause that a predecessor began is ours to end */
-	if (zklock_shared->session.auth_pause > 0 &&
-		zklock_shared->session.state == ZKLOCK_SESSION_STARTING)
-		set_state(zklock_shared->session.auth_state);
+	feed((ZkCourseEvent){.type = ZKLOCK_COURSE_LOOK});
 	/* no heartbeat does that now */
 	if (zklock_ensemble_waiting())
 		zklock_ensemble_save_again(true);
@@ -457,63 +430,30 @@ zklock_session_open(void)
 	wait = zklock_ensemble_open_in();
 	if (wait > 0)
 	{
-		/* a predecessor's finding, or that of before the server's start, shows, too */
-		if (zklock_shared->session.state != ZKLOCK_SESSION_WENT_BACK)
-			show_went_back();
-		retry_at = zklock_clock() + wait * NS_PER_MS;
+		feed((ZkCourseEvent){.type = ZKLOCK_COURSE_WAIT,
+							 .at = zklock_clock() + wait * NS_PER_MS});
 		return;
 	}
-	mending = zklock_ensemble_waiting();
 	renewed = 0;
-
-	s = &zklock_shared->session;
-	id = s->id;
-	/* resuming is no occasion to change the timeout, unless nobody could connect
-	 * in that time */
-	timeout = s->timeout_ms >= SHORTEST_TIMEOUT_MS ? s->timeout_ms : zklock_session_timeout;
-	set_root(id.id == 0);
-
-	/*
-	 * A server that crashed or was stopped in a hurry left a session behind
-	 * that nobody can use: shared memory is new, and every backend of that
-	 * time is gone.  Its contenders would block everybody until it expires, so
-	 * it is closed before anything else is done, when it has told what it can; but
-	 * not while jobs hang on it whose runs only we can tell the end of.
-	 */
-	closing_stale =
-		id.id == 0 && closing == NULL && left == NULL && zklock_session_file_read(&id);
+	resumed = zklock_shared->session.id;
+	set_root(resumed.id == 0);
+	stale = zklock_course_wants_stale(&course, resumed.id != 0) &&
+		zklock_session_file_read(&resumed);
 	/* the first answer may be that it has ended, which is told, too */
-	if (closing_stale)
-		zklock_ensemble_resume(id.id);
-	resuming = id.id != 0;
-
-	/* why nothing could be mended yet goes on being shown */
-	if (mending)
-	{
-		if (zklock_shared->session.state != ZKLOCK_SESSION_WENT_BACK)
-			show_went_back();
-	}
-	else if (zklock_shared->session.auth_pause == 0)
-		set_state(ZKLOCK_SESSION_CONNECTING);
-	client = open_handle(timeout, resuming ? &id : NULL, &failure);
-	if (client == NULL)
-		no_handle(&failure);
-	else
-		zklock_client_spread(client,
-							 (int) (zklock_heartbeat_spread(&s->lease, zklock_clock(),
-															s->servers) /
-									NS_PER_MS));
+	if (stale)
+		zklock_ensemble_resume(resumed.id);
+	feed((ZkCourseEvent){.type = ZKLOCK_COURSE_OPEN, .yes = stale});
 }
 
 /* The next client resumes the session.  False: this one goes on. */
 static bool
-leave_client(void)
+leave_client(bool spoilt)
 {
 	if (!zklock_client_leave(client))
 		return false;
 	release_descriptors();
 	client = NULL;
-	retry_at = 0;
+	feed((ZkCourseEvent){.type = ZKLOCK_COURSE_LEFT, .yes = spoilt});
 	return true;
 }
 
@@ -524,48 +464,32 @@ names_are_fresh(int64 now)
 {
 	static int64 asked_at = 0;
 
-	if (asked_at < trying_since)
+	if (asked_at < course.trying_since)
 	{
 		zklock_hosts_ask();
 		asked_at = now;
 	}
-	return !zklock_hosts_asking() || now - asked_at >= RETRY_MS * NS_PER_MS;
+	return !zklock_hosts_asking() || now - asked_at >= NAMES_MS * NS_PER_MS;
 }
 
-/*
- * Has the library tried for long enough?  It never accepts an ensemble that has seen less
- * than itself, one that was restored from a backup, say; and names may stand for other
- * addresses by now.  A new handle begins with a fresh list and the same session, and has
- * seen nothing.
- *
- * Each handle is given as long as all before it.
- */
 bool
 zklock_session_stuck(void)
 {
-	ZkSessionShared *s = &zklock_shared->session; /* the worker alone writes */
+	const ZkSessionShared *s = &zklock_shared->session; /* the worker alone writes */
 	int64 now = zklock_clock();
 	int64 unreached = now - s->not_connected_since;
 
-	if (anew)
+	if (course.phase == ZKLOCK_PHASE_ANEW)
 	{
 		ereport(LOG,
 				(errmsg("starting anew, since znode \"%s\" was changed",
 						zklock_path_tokens())));
 		return true;
 	}
-	if (client == NULL || connected || arrival != NULL)
-		return false;
-	if (zklock_client_spoilt(client))
-	{
-		if (leave_client())
-			retry_at = now + Min(SPOILT_MS * NS_PER_MS, timeout_ns() / 6);
-		return false;
-	}
-	if (now - trying_since < zklock_heartbeat_patience(timeout_ns(), unreached) ||
-		!names_are_fresh(now))
-		return false;
-	if (leave_client())
+	if (zklock_course_tries(&course) && zklock_client_spoilt(client))
+		(void) leave_client(true);
+	else if (zklock_course_gives_up(&course, timeout_ns(), unreached, now) &&
+			 names_are_fresh(now) && leave_client(false))
 		ereport(LOG,
 				(errmsg("no ZooKeeper server reached for %lld ms, starting anew",
 						(long long) (unreached / NS_PER_MS))));
@@ -585,44 +509,16 @@ zklock_session_worn(void)
 	return true;
 }
 
+/* Close the session, if it is connected; else it times out by itself, if it lives. */
 static void
-drop_arrival(void)
-{
-	if (arrival != NULL)
-		zklock_client_free_message(arrival);
-	arrival = NULL;
-}
-
-/* Give up the handle; the session, if it lives, times out by itself. */
-static void
-drop_client(bool retry_now)
+drop_client(void)
 {
 	ZkClient *old = client;
 
 	Assert(old != NULL);
-	drop_arrival();
 	client = NULL;
-	connected = false;
-	retry_at = retry_now ? 0 : zklock_clock() + RETRY_MS * NS_PER_MS;
 	zklock_client_close(old);
 	release_descriptors();
-}
-
-/* Try again later, and if that is no use either, later still.  What is shown meanwhile
- * is for a successor, too. */
-static void
-pause_after_refusal(ZkSessionState state)
-{
-	long pause = zklock_shared->session.auth_pause;
-
-	zklock_session_lock(LW_EXCLUSIVE)->auth_state = state;
-	zklock_session_unlock();
-	set_state(state);
-	pause = pause == 0 ? RETRY_MS : Min(2 * pause, AUTH_RETRY_MS);
-	set_auth_pause(pause,
-				   zklock_clock() +
-					   (int64) (1000000.0 * pause *
-								(0.75 + 0.5 * pg_prng_double(&pg_global_prng_state))));
 }
 
 /*
@@ -689,23 +585,6 @@ zklock_session_resting(void)
 	return zklock_shared->session.heartbeat.resting;
 }
 
-/* Close the session before this one, if there is one and that has not begun, without a
- * wait. */
-static void
-close_begin(void)
-{
-	if (closing == NULL || close_begun)
-		return;
-	close_begun = true;
-	zklock_client_close_begin(closing);
-}
-
-static int64
-awaited_until(void)
-{
-	return trying_since + CLOSING_MS * NS_PER_MS;
-}
-
 bool
 zklock_session_renewable(void)
 {
@@ -714,67 +593,47 @@ zklock_session_renewable(void)
 	if (!zklock_heartbeat_rested(&s->heartbeat, &s->lease, zklock_clock()))
 		return false;
 	/* what is asked has its answer first */
-	return connected && !mending && closing == NULL && zklock_client_pending(client) == 0;
+	return zklock_course_renewable(&course) && zklock_client_pending(client) == 0;
 }
 
 /*
- * By another handle.  The old session is closed when the new one has come to a write, so
- * that the first lock need not wait for that, too; but at once if there are contenders of
- * ours in it, or whoever would not wait for a lock would find it taken by what we kept.
- * Where there is no other handle to be had, since a file cannot be read, say, the session
- * goes on, and its lease has to be proven.
+ * By another handle.  Where there is none to be had, since a file cannot be read, say,
+ * the session goes on, and its lease has to be proven.
  */
 void
 zklock_session_renew(bool contends)
 {
-	Failure failure;
+	Failure why;
 	ZkClient *next;
-	ZkClient *old;
 
 	Assert(zklock_session_renewable());
 	ereport(DEBUG1, (errmsg_internal("opening a new ZooKeeper session, for its lease")));
-	next = open_handle(zklock_session_timeout, NULL, &failure);
+	next = open_handle(zklock_session_timeout, NULL, false, &why);
 	if (next == NULL)
 	{
-		zklock_trouble("%s%s; the ZooKeeper session stays in use", failure.what,
-					   failure.error);
+		zklock_trouble("%s%s; the ZooKeeper session stays in use", why.what, why.error);
 		zklock_heartbeat_keep(&zklock_shared->session.heartbeat);
 		zklock_session_need();
 		return;
 	}
-	old = client;
+	closing = client;
 	client = next;
-	connected = false;
+	resumed.id = 0;
 	renewed = zklock_shared->session.id.id;
-	forget_session();
-	set_state(ZKLOCK_SESSION_CONNECTING);
-	listener->event(ZKLOCK_EV_SESSION_LOST);
+	/* with contenders rarely: zklock_grant_sweep */
+	feed((ZkCourseEvent){.type = ZKLOCK_COURSE_RENEWED, .yes = contends});
 	set_root(true);
-	closing = old;
-	close_begun = false;
-	awaited = contends; /* rarely: zklock_grant_sweep */
-	if (contends)
-		close_begin();
 }
 
 static void
 close_end(void)
 {
-	if (closing == NULL)
-	{
-		awaited = false;
+	if (closing == NULL || course.closing == ZKLOCK_CLOSING_LATER ||
+		!zklock_client_close_end(closing))
 		return;
-	}
-	/* the new session has not come to an acknowledged write: it is not waited for */
-	if (zklock_clock() >= awaited_until())
-		close_begin();
-	if (close_begun && zklock_client_close_end(closing))
-	{
-		release_descriptors();
-		closing = NULL;
-	}
-	if (closing == NULL || zklock_clock() >= awaited_until())
-		awaited = false;
+	release_descriptors();
+	closing = NULL;
+	feed((ZkCourseEvent){.type = ZKLOCK_COURSE_CLOSED});
 }
 
 /* A worker that sends nothing for want of need is not silent. */
@@ -794,21 +653,14 @@ show_alive(void)
 long
 zklock_session_heartbeat(void)
 {
-	long due = connected && !mending ? zklock_member_heartbeat(client) : -1;
+	long due = zklock_course_usable(&course) ? zklock_member_heartbeat(client) : -1;
+	int64 at = zklock_course_due(&course);
 
-	if (connected)
+	if (zklock_course_connected(&course))
 		show_alive();
-	if (arrival != NULL && !awaited)
-		due = (long) (Max(arrival_until - zklock_clock(), 0) / NS_PER_MS + 1);
-	if (left != NULL)
+	if (at < PG_INT64_MAX)
 	{
-		long until = (long) (Max(left_until - zklock_clock(), 0) / NS_PER_MS + 1);
-
-		due = due >= 0 ? Min(due, until) : until;
-	}
-	if (closing != NULL && (awaited || !close_begun))
-	{
-		long until = (long) (Max(awaited_until() - zklock_clock(), 0) / NS_PER_MS + 1);
+		long until = (long) (Max(at - zklock_clock(), 0) / NS_PER_MS + 1);
 
 		due = due >= 0 ? Min(due, until) : until;
 	}
@@ -819,24 +671,14 @@ zklock_session_heartbeat(void)
 static void
 on_beat(int64 sent_at)
 {
-	ZkSessionShared *s = zklock_session_lock(LW_EXCLUSIVE);
-
-	if (zklock_ensemble_admitted())
-	{
-		s->auth_pause = 0; /* whatever is needed, we have it */
-		s->auth_retry_at = 0;
-	}
-	s->last_write = sent_at;
-	s->proven = s->state == ZKLOCK_SESSION_CONNECTED && zklock_ensemble_admitted();
+	zklock_session_lock(LW_EXCLUSIVE)->last_write = sent_at;
 	zklock_session_unlock();
 	/* should it break later, that is another matter */
 	zklock_client_spread(client, 0);
-	/* what the end of the old session takes the ensemble is not in the way of the first lock */
-	close_begin();
 	zklock_ensemble_save_again(false);
 	zklock_ensemble_remind(client);
 	ConditionVariableBroadcast(&zklock_shared->write_cv);
-	listener->event(ZKLOCK_EV_TICK);
+	feed((ZkCourseEvent){.type = ZKLOCK_COURSE_BEAT, .yes = zklock_ensemble_admitted()});
 }
 
 /* Our node is not there, and perhaps the root is not. */
@@ -848,8 +690,7 @@ on_missing(void)
 	/* nothing comes of a connection without a root but errors, which are wanted */
 	if (made && !zklock_ensemble_admitted())
 	{
-		if (zklock_shared->session.state != ZKLOCK_SESSION_CONNECTED)
-			set_state(ZKLOCK_SESSION_CONNECTED);
+		feed((ZkCourseEvent){.type = ZKLOCK_COURSE_NO_ROOT});
 		zklock_ensemble_remind(client);
 	}
 	zklock_paths_make(client);
@@ -873,29 +714,27 @@ on_heartbeat(const ZkMessage *message)
 	if (message->rc != ZKLOCK_ZOK && message->rc != ZKLOCK_ZNONODE &&
 		message->rc != ZKLOCK_ZCONNECTIONLOSS)
 		zklock_trouble_refused(message);
-	else if (message->rc == ZKLOCK_ZNONODE && connected)
+	else if (message->rc == ZKLOCK_ZNONODE && zklock_course_usable(&course))
 		on_missing();
 }
 
 /*
  * The beginning of each connection: our node is made, if the session has none, and
- * written, and the ensemble shows what it remembers.
+ * written, and the ensemble shows what it remembers.  "known": it is not the session's
+ * first; "first": it is this handle's.
  */
 static void
-introduce(bool resumed)
+introduce(bool known, bool first)
 {
-	Assert(connected);
-	zklock_ensemble_connected(resumed);
+	Assert(zklock_course_connected(&course));
+	zklock_ensemble_connected(known);
 	/* who mends has no other try on this connection */
-	if (mending)
+	if (course.phase == ZKLOCK_PHASE_MENDING)
 		zklock_paths_make(client);
-	if (!resumed || resuming)
+	if (first && (zklock_member_set_name() || !known))
 	{
-		if (zklock_member_set_name() || !resumed)
-		{
-			zklock_ensemble_new_member();
-			zklock_member_make(client);
-		}
+		zklock_ensemble_new_member();
+		zklock_member_make(client);
 	}
 	zklock_member_start(client);
 	zklock_ensemble_ask(client);
@@ -903,20 +742,17 @@ introduce(bool resumed)
 }
 
 /*
- * The connection is one of this session: is it another than the one before?  Then
- * "known" is not its id, and it has a mark of its own, which its contenders bear.
- * Returns the timeout that was negotiated before.
+ * The connection is one of this session.  If it is another than the one before, it gets a
+ * mark of its own, which its contenders bear.
  */
-static int
-adopt_session(const ZkSessionId *id, int timeout, const char *server, ZkSessionId *known)
+static void
+adopt_session(void)
 {
 	ZkSessionShared *s = zklock_session_lock(LW_EXCLUSIVE);
-	int before = s->timeout_ms;
 
-	*known = s->id;
-	if (known->id != id->id)
+	arrival.before = s->timeout_ms;
+	if (s->id.id != arrival.id.id)
 	{
-		s->id = *id;
 		s->opened_at = zklock_clock();
 		if (!pg_strong_random(&s->uuid_hi, sizeof(s->uuid_hi)) ||
 			!pg_strong_random(&s->next_uuid, sizeof(s->next_uuid)))
@@ -926,63 +762,80 @@ adopt_session(const ZkSessionId *id, int timeout, const char *server, ZkSessionI
 					(errcode(ERRCODE_INTERNAL_ERROR),
 					 errmsg("could not generate random numbers")));
 		}
+		s->id = arrival.id;
 		s->uuid_hi |= 1; /* never 0 */
-		s->timeout_ms = timeout;
+		s->timeout_ms = arrival.timeout;
 	}
 	else
 	{
 		s->reconnects++;
-		s->timeout_ms = Min(before, timeout); /* see lease.h */
+		s->timeout_ms = Min(arrival.before, arrival.timeout); /* see lease.h */
 	}
-	strlcpy(s->server, server, sizeof(s->server));
+	strlcpy(s->server, arrival.server, sizeof(s->server));
 	zklock_session_unlock();
-	return before;
+}
+
+/* The lease, and what is asked before all else. */
+static void
+begin_connection(bool known, bool first)
+{
+	ZkLease *lease = &zklock_shared->session.lease;
+	int64 timeout = NS_PER_MS * arrival.timeout;
+
+	Assert(known || !zklock_lease_valid());
+	adopt_session();
+	if (known)
+		zklock_lease_new_connection(lease, timeout, arrival.message->sent_at,
+									arrival.message->received_at);
+	else
+		zklock_lease_new_session(lease, timeout, arrival.message->sent_at);
+	publish_lease();
+	if (known)
+		(void) zklock_client_sync(client, zklock_path_directory(ZKLOCK_KIND_LOCK),
+								  &zklock_no_tag);
+	introduce(known, first);
+	if (!known)
+		zklock_security_check(client);
 }
 
 /* What the ensemble made of the timeout that was asked for, or held before. */
 static void
-warn_of_timeout(bool new, const ZkSessionId *id, const char *server, int timeout, int before)
+warn_of_timeout(bool known)
 {
-	if (new &&timeout > zklock_session_timeout)
+	int timeout = arrival.timeout;
+
+	if (!known && timeout > zklock_session_timeout)
 		ereport(WARNING,
 				(errmsg("ZooKeeper set the session timeout to %d ms instead of %d ms",
 						timeout, zklock_session_timeout),
 				 errdetail("It is the least that the ensemble allows.")));
-	if (!new &&timeout != before)
+	if (known && timeout != arrival.before)
 		ereport(WARNING,
 				(errmsg("ZooKeeper server %s set the timeout of ZooKeeper session 0x%llx to %d ms instead of %d ms",
-						server, (unsigned long long) id->id, timeout, before),
-				 timeout > before
+						arrival.server, (unsigned long long) arrival.id.id, timeout,
+						arrival.before),
+				 timeout > arrival.before
 					 ? errdetail(
 						   "The next leader goes back to the shorter one, so zklock goes by that until the ZooKeeper session ends.")
 					 : errdetail(
 						   "It is the most that this server allows; all servers of the ensemble should allow the same.")));
 }
 
-/* It is asked, or closed, no more. */
 static void
-end_stale(void)
-{
-	closing_stale = false;
-	stale_until = 0;
-}
-
-static void
-close_stale(const ZkSessionId *id)
+say_opened(bool known, bool resumed_now)
 {
 	ereport(LOG,
-			(errmsg("closing ZooKeeper session 0x%llx of this server's previous run",
-					(unsigned long long) id->id)));
-	end_stale();
-	zklock_ensemble_note();
-
-	/*
-	 * Connected, so this closes the session, unless the connection breaks
-	 * right now.  The file stays, and the next attempt to use it hears
-	 * that the session is gone (on_expired).
-	 */
-	drop_client(true);
-	zklock_job_leftruns_forget();
+			(errmsg("%s to ZooKeeper server %s, session 0x%llx, timeout %d ms",
+					resumed_now ? "session resumed: connected"
+						: known ? "reconnected"
+								: "connected",
+					arrival.server, (unsigned long long) arrival.id.id, arrival.timeout),
+			 renewed == 0
+				 ? 0
+				 : errdetail("It takes the place of ZooKeeper session 0x%llx, whose lease has lapsed while it was not needed.",
+							 (unsigned long long) renewed)));
+	renewed = 0;
+	warn_of_timeout(known);
 }
 
 /* A line of the library's log. */
@@ -997,59 +850,43 @@ log_line(const char *line, int level)
 			(errmsg_internal("libzookeeper: %s%s", level_name[level], line)));
 }
 
-/*
- * The session of a life before has left runs to be settled.  The jobs hang on it, so it
- * stays until that is done, beside the one that is opened now; but for no longer than it
- * would without us, since all that it has is in the way of others.
- */
+/* The session of a life before is kept beside the one that is opened now. */
 static void
-keep_stale(const ZkSessionId *id, int timeout)
+keep_stale(void)
 {
 	ereport(LOG,
 			(errmsg("keeping ZooKeeper session 0x%llx of this server's previous run until its runs of jobs are settled",
-					(unsigned long long) id->id)));
-	end_stale();
+					(unsigned long long) resumed.id)));
 	zklock_ensemble_note();
-	zklock_session_lock(LW_EXCLUSIVE)->before = id->id;
+	zklock_session_lock(LW_EXCLUSIVE)->before = resumed.id;
 	zklock_session_unlock();
 	left = client;
-	left_over = false;
-	left_until = zklock_clock() + NS_PER_MS * Min(timeout, LONGEST_TIMEOUT_MS);
 	client = NULL;
-	retry_at = 0;
 }
 
-/* That session goes. */
+/* It goes, now or as it was kept. */
 static void
-end_left(void)
+end_stale(int64 id)
 {
 	ereport(LOG,
 			(errmsg("closing ZooKeeper session 0x%llx of this server's previous run",
-					(unsigned long long) zklock_shared->session.before),
-			 zklock_job_leftruns_any()
+					(unsigned long long) id),
+			 left != NULL && zklock_job_leftruns_any()
 				 ? errdetail(
 					   "Some of its runs of jobs could not be settled. Other servers can run these jobs now.")
 				 : 0));
-	closing = left;
-	close_begun = false;
-	left = NULL;
 	zklock_job_leftruns_forget();
-	close_begin();
 }
 
-/* Is it of no use any more?  Settlers that are at their end have settled what they could:
- * the records are read once more. */
-static bool
-left_ends(ZkLeftRuns runs)
+/* Our next start goes on with it. */
+static void
+leave_left(void)
 {
-	if (runs == ZKLOCK_LEFT_NONE || (runs == ZKLOCK_LEFT_SOME && left_over))
-		return true;
-	if (!left_over && connected && zklock_shared->session.proven && zklock_job_settled())
-	{
-		left_over = true;
-		(void) zklock_job_leftruns_ask(left);
-	}
-	return !zklock_job_leftruns_own() || zklock_clock() >= left_until;
+	ZkSessionId id;
+	int timeout;
+
+	if (zklock_client_session(left, &id, &timeout))
+		zklock_session_file_write(&id);
 }
 
 static void
@@ -1066,209 +903,281 @@ receive_left(void)
 			(void) zklock_job_leftruns_ask(left);
 		else if (message->type == ZKLOCK_MSG_EXPIRED ||
 				 message->type == ZKLOCK_MSG_AUTH_FAILED)
-			left_until = 0;
+			feed((ZkCourseEvent){.type = ZKLOCK_COURSE_LEFT_ENDED});
 		else if (message->type == ZKLOCK_MSG_LOG)
 			log_line(message->data ? message->data : "", message->level);
 		else
 			runs = zklock_job_leftruns_look(left, message);
 		zklock_client_free_message(message);
 	}
-	if (left_ends(runs))
-		end_left();
+	feed((ZkCourseEvent){
+		.type = ZKLOCK_COURSE_LEFT_RUNS,
+		.runs = runs,
+		.yes = zklock_job_leftruns_own(),
+		.settled = zklock_shared->session.proven && zklock_job_settled(),
+	});
 }
 
-/* On a connection that is to close a session that was left, and that has told all. */
+/* ------------------------------------------------------------------------
+ * What the rules want done
+ * ------------------------------------------------------------------------
+ */
+
+/* What went wrong, in the log and in zk_session. */
 static void
-ask_stale(const ZkSessionId *id)
+say_trouble(ZkCourseEventType event)
 {
-	if (stale_is_over() || !zklock_job_leftruns_ask(client))
-		close_stale(id);
+	ZkSessionShared *s = &zklock_shared->session;
+
+	switch (event)
+	{
+		case ZKLOCK_COURSE_NO_HANDLE:
+			/* once, and not at each retry */
+			zklock_trouble_again(strcmp(failure.error, told_error) != 0, "%s%s",
+								 failure.what, failure.error);
+			strlcpy(told_error, failure.error, sizeof(told_error));
+			break;
+		case ZKLOCK_COURSE_KEEPER:
+			renewed = 0;
+			zklock_trouble("%s is ClickHouse Keeper, with which two could hold one lock",
+						   arrival.server);
+			break;
+		case ZKLOCK_COURSE_DISCONNECTED:
+			/* why it is lost again and again is to be read in last_error all the time */
+			if (damaged)
+				ereport(LOG, (errmsg("lost connection to ZooKeeper, reconnecting")));
+			else
+				zklock_trouble("lost connection to ZooKeeper, reconnecting");
+			break;
+		case ZKLOCK_COURSE_EXPIRED:
+			zklock_trouble("ZooKeeper session 0x%llx expired",
+						   (unsigned long long) s->id.id);
+			if (s->id.id == 0)
+				break;
+			zklock_session_lock(LW_EXCLUSIVE)->expiries++;
+			zklock_session_unlock();
+			break;
+		case ZKLOCK_COURSE_AUTH_FAILED:
+			zklock_trouble("ZooKeeper refused the credentials in \"%s\"", zklock_auth_file);
+			break;
+		case ZKLOCK_COURSE_WENT_BACK:
+			zklock_trouble_again(false,
+								 "ZooKeeper ensemble went back to an earlier state: %s",
+								 zklock_ensemble_reason());
+			break;
+		default:
+			zklock_trouble("%s", zklock_ensemble_reason());
+			break;
+	}
 }
 
-/* The server is ClickHouse Keeper, which ends sessions while their clients believe in
- * them.  It resumes no session, so this is not the one that we had. */
 static void
-refuse_keeper(const char *server)
+say_why(ZkCourseEventType event)
 {
-	renewed = 0;
-	zklock_trouble("%s is ClickHouse Keeper, with which two could hold one lock", server);
-	drop_client(false);
-	pause_after_refusal(mending ? ZKLOCK_SESSION_WENT_BACK : ZKLOCK_SESSION_CONNECTING);
-	zklock_trouble_connecting(zklock_shared->session.last_error);
+	zklock_trouble_connecting(
+		event == ZKLOCK_COURSE_NO_HANDLE	   ? failure.error
+			: event == ZKLOCK_COURSE_KEEPER	   ? zklock_shared->session.last_error
+			: event == ZKLOCK_COURSE_WENT_BACK ? "the ensemble went back to an earlier state"
+			: event == ZKLOCK_COURSE_AUTH_FAILED ? "authentication failed"
+												 : zklock_ensemble_reason());
 }
 
-/* Not for the session of all else: to close one that was left, or to mend. */
+static void
+perform_on_handle(const ZkCourseAction *action)
+{
+	switch (action->type)
+	{
+		case ZKLOCK_DO_OPEN:
+			open_client(action->phase, action->yes);
+			break;
+		case ZKLOCK_DO_DROP:
+			drop_client();
+			break;
+		case ZKLOCK_DO_HOSTS:
+			choose_hosts(client, true);
+			break;
+		case ZKLOCK_DO_BEGIN:
+			begin_connection(action->known, action->resumed || !action->known);
+			break;
+		case ZKLOCK_DO_MEND:
+			zklock_ensemble_extend(arrival.timeout);
+			introduce(false, true);
+			break;
+		case ZKLOCK_DO_CLOSE:
+			zklock_client_close_begin(closing);
+			break;
+		case ZKLOCK_DO_AWAIT:
+			for (; closing != NULL; pg_usleep(1000L))
+				close_end();
+			break;
+		case ZKLOCK_DO_STALE:
+			if (!zklock_ensemble_ask_left(client, resumed.id))
+				feed((ZkCourseEvent){.type = ZKLOCK_COURSE_STALE_TOLD});
+			break;
+		case ZKLOCK_DO_STALE_RUNS:
+			if (!zklock_job_leftruns_ask(client))
+				feed((ZkCourseEvent){.type = ZKLOCK_COURSE_STALE_RUNS,
+									 .runs = ZKLOCK_LEFT_NONE});
+			break;
+		case ZKLOCK_DO_STALE_CLOSE:
+			end_stale(resumed.id);
+			break;
+		case ZKLOCK_DO_KEEP:
+			keep_stale();
+			break;
+		case ZKLOCK_DO_LEFT_RUNS:
+			(void) zklock_job_leftruns_ask(left);
+			break;
+		case ZKLOCK_DO_LEFT_CLOSE:
+			end_stale(zklock_shared->session.before);
+			closing = left;
+			left = NULL;
+			zklock_client_close_begin(closing);
+			break;
+		default:
+			leave_left();
+			break;
+	}
+}
+
+static void
+perform(const ZkCourseAction *action)
+{
+	switch (action->type)
+	{
+		case ZKLOCK_DO_FORGET:
+			forget_session();
+			break;
+		case ZKLOCK_DO_NOTE:
+			zklock_ensemble_note();
+			break;
+		case ZKLOCK_DO_SAVE:
+			zklock_ensemble_save_again(true);
+			break;
+		case ZKLOCK_DO_FOUND:
+			zklock_ensemble_found((int) (action->lasts / NS_PER_MS));
+			break;
+		case ZKLOCK_DO_STOP:
+			zklock_ensemble_stop(action->yes);
+			break;
+		case ZKLOCK_DO_FILE:
+			(void) zklock_client_fd(client); /* it sends what was asked */
+			zklock_session_file_write(&arrival.id);
+			break;
+		case ZKLOCK_DO_NO_FILE:
+			zklock_session_file_remove();
+			break;
+		case ZKLOCK_DO_PAUSE:
+			set_pause(action->pause, action->state);
+			break;
+		case ZKLOCK_DO_SHOW:
+			set_state(action->state);
+			break;
+		case ZKLOCK_DO_PROVE:
+			set_proven(action->yes);
+			break;
+		case ZKLOCK_DO_TELL:
+			listener->event(action->told);
+			break;
+		case ZKLOCK_DO_SAY_OPENED:
+			say_opened(action->known, action->resumed);
+			break;
+		case ZKLOCK_DO_SAY_TROUBLE:
+			say_trouble(action->event);
+			break;
+		case ZKLOCK_DO_SAY_WHY:
+			say_why(action->event);
+			break;
+		case ZKLOCK_DO_SAY_STOPPING:
+			if (zklock_shared->session.id.id != 0)
+				ereport(LOG,
+						(errmsg("closing ZooKeeper session 0x%llx as soon as no lock is held",
+								(unsigned long long) zklock_shared->session.id.id)));
+			break;
+		case ZKLOCK_DO_SAY_LEAVING:
+			ereport(LOG,
+					(errmsg("leaving ZooKeeper session 0x%llx to the next run of this server, which settles runs of jobs",
+							(unsigned long long) zklock_shared->session.id.id)));
+			break;
+		default:
+			perform_on_handle(action);
+			break;
+	}
+}
+
+/* What happened, and what is to be done then. */
+static void
+feed(ZkCourseEvent event)
+{
+	const ZkSessionShared *s = &zklock_shared->session; /* the worker alone writes */
+	ZkCourseActions actions;
+
+	event.now = zklock_clock();
+	event.session = s->id.id != 0;
+	event.found = zklock_ensemble_waiting();
+	event.state = s->state;
+	event.pause_state = s->auth_state;
+	event.pause = s->auth_pause;
+	event.timeout = timeout_ns();
+	zklock_course_step(&course, &event, &actions);
+	for (int i = 0; i < actions.n; i++)
+		perform(&actions.action[i]);
+}
+
+/* ------------------------------------------------------------------------
+ * What the client has received
+ * ------------------------------------------------------------------------
+ */
+
+/* A connection, which is used now, or held for a while.  True: the message is ours. */
 static bool
-connected_apart(const ZkSessionId *id, int timeout)
+on_connected(ZkMessage *message)
 {
-	if (closing_stale)
-	{
-		if (stale_until == 0)
-			stale_until = zklock_clock() + NS_PER_MS * timeout;
-		if (!zklock_ensemble_ask_left(client, id->id))
-			ask_stale(id);
-		return true;
-	}
-	if (!mending)
-		return false;
-	connected = true;
-	zklock_ensemble_extend(timeout);
-	introduce(false);
-	return true;
-}
-
-/* The lease, and what is asked before all else. */
-static void
-begin_connection(const ZkMessage *message, bool new, int timeout)
-{
-	connected = true;
-	if (new)
-		zklock_lease_new_session(&zklock_shared->session.lease, NS_PER_MS * timeout,
-								 message->sent_at);
-	else
-		zklock_lease_new_connection(&zklock_shared->session.lease, NS_PER_MS * timeout,
-									message->sent_at, message->received_at);
-	publish_lease();
-	if (new)
-	{
-		introduce(false);
-		zklock_security_check(client);
-	}
-	else
-	{
-		(void) zklock_client_sync(client, zklock_path_directory(ZKLOCK_KIND_LOCK),
-								  &zklock_no_tag);
-		introduce(true);
-	}
-	resuming = false;
-}
-
-static void
-on_connected(const ZkMessage *message)
-{
-	ZkSessionId id;
-	ZkSessionId known;
-	ZkLockEventType event = ZKLOCK_EV_CONNECTED;
-	int timeout;
-	int before;
-	bool new;
-	char server[sizeof(zklock_shared->session.server)];
-	const char *how = "reconnected";
+	const ZkSessionShared *s = &zklock_shared->session;
+	ZkCourseEvent event = {.type = ZKLOCK_COURSE_CONNECTED, .at = message->received_at};
 
 	damaged = false;
-	if (!zklock_client_session(client, &id, &timeout))
-		return;
-	zklock_client_server(client, server, sizeof(server));
-	if (zklock_session_is_of_keeper(&id))
-	{
-		refuse_keeper(server);
-		return;
-	}
+	if (!zklock_client_session(client, &arrival.id, &arrival.timeout))
+		return false;
+	zklock_client_server(client, arrival.server, sizeof(arrival.server));
 
 	/*
 	 * No ensemble gives a longer timeout.  A timeout that is too short here does no harm.
 	 * And the library computes with the timeout that it is given to resume with.
 	 */
-	timeout = Max(1, Min(timeout, LONGEST_TIMEOUT_MS));
-	if (connected_apart(&id, timeout))
-		return;
-
-	before = adopt_session(&id, timeout, server, &known);
-	new = known.id != id.id;
-	if (new)
-		how = "connected";
-	else if (resuming)
-	{
-		how = "session resumed: connected";
-		event = ZKLOCK_EV_RESUMED;
-	}
-
-	/*
-	 * A predecessor that heard of its session's end may not have lived to tell
-	 * all entries.  Their grants must be gone before there is a lease again.
-	 */
-	if (new)
-		listener->event(ZKLOCK_EV_SESSION_LOST);
-	Assert(!new || !zklock_lease_valid());
-
-	begin_connection(message, new, timeout);
-
-	ereport(LOG,
-			(errmsg("%s to ZooKeeper server %s, session 0x%llx, timeout %d ms", how,
-					server, (unsigned long long) id.id, timeout),
-			 renewed == 0
-				 ? 0
-				 : errdetail("It takes the place of ZooKeeper session 0x%llx, whose lease has lapsed while it was not needed.",
-							 (unsigned long long) renewed)));
-	renewed = 0;
-	warn_of_timeout(new, &id, server, timeout, before);
-	listener->event(event);
-	/* at last, and when all is sent: somebody may be waiting for that */
-	(void) zklock_client_fd(client);
-	if (new)
-		zklock_session_file_write(&id);
+	arrival.timeout = Max(1, Min(arrival.timeout, LONGEST_TIMEOUT_MS));
+	arrival.message = message;
+	event.known = arrival.id.id == s->id.id;
+	event.lasts = NS_PER_MS * arrival.timeout;
+	/* after an outage it is the first one of another handle */
+	if (event.known)
+		event.at += zklock_heartbeat_pause(&s->lease, event.lasts, message->sent_at,
+										   message->received_at,
+										   pg_prng_uint32(&pg_global_prng_state));
+	if (zklock_session_is_of_keeper(&arrival.id))
+		event.type = ZKLOCK_COURSE_KEEPER;
+	feed(event);
+	if (zklock_course_held(&course))
+		return true;
+	arrival.message = NULL;
+	return false;
 }
 
 static void
-on_disconnected(void)
+free_arrival(void)
 {
-	if (!connected)
-		return;
-	zklock_ensemble_save_again(true);
-	connected = false;
-	trying_since = zklock_clock();
-	if (mending)
-	{
-		drop_client(false);
-		return;
-	}
-	/* why it is lost again and again is to be read in last_error all the time */
-	if (damaged)
-		ereport(LOG, (errmsg("lost connection to ZooKeeper, reconnecting")));
-	else
-		zklock_trouble("lost connection to ZooKeeper, reconnecting");
-	set_state(ZKLOCK_SESSION_RECONNECTING);
-	choose_hosts(client, true);
-	listener->event(ZKLOCK_EV_DISCONNECTED);
+	if (arrival.message != NULL)
+		zklock_client_free_message(arrival.message);
+	arrival.message = NULL;
 }
 
-/* From here on nobody believes in the session.  Closing the client may take its time. */
+/* The one that was held. */
 static void
-give_up_session(void)
+use_connection(void)
 {
-	connected = resuming = false;
-	end_stale();
-	forget_session();
-}
-
-static void
-on_went_back(void)
-{
-	int timeout = zklock_shared->session.timeout_ms;
-
-	/* what our successor goes by comes before all that may fail */
-	give_up_session();
-	zklock_trouble_again(false, "ZooKeeper ensemble went back to an earlier state: %s",
-						 zklock_ensemble_reason());
-	zklock_ensemble_found(timeout);
-	show_went_back();
-	listener->event(ZKLOCK_EV_SESSION_LOST);
-	drop_client(true);
-	zklock_session_file_remove();
-}
-
-/* As with credentials that are refused: the session is of no use, and the trouble will
- * last. */
-static void
-on_unknown_base(void)
-{
-	give_up_session();
-	zklock_trouble("%s", zklock_ensemble_reason());
-	pause_after_refusal(mending ? ZKLOCK_SESSION_WENT_BACK : ZKLOCK_SESSION_CONNECTING);
-	zklock_trouble_connecting(zklock_ensemble_reason());
-	listener->event(ZKLOCK_EV_SESSION_LOST);
-	drop_client(false);
-	zklock_session_file_remove();
+	feed((ZkCourseEvent){.type = ZKLOCK_COURSE_USE,
+						 .known = arrival.id.id == zklock_shared->session.id.id});
+	free_arrival();
 }
 
 /* There is no root, since one that was wiped lacks the chroot path, say. */
@@ -1279,7 +1188,7 @@ on_not_mended(const ZkMessage *message)
 		zklock_trouble_refused(message);
 	if (zklock_member_times_missing() >= ZKLOCK_TIMES_MISSING)
 		zklock_trouble_connecting(zklock_shared->session.last_error);
-	drop_client(false);
+	feed((ZkCourseEvent){.type = ZKLOCK_COURSE_NOT_MENDED});
 }
 
 /* On a connection that is to close a session that was left: has it told all, and are
@@ -1287,37 +1196,22 @@ on_not_mended(const ZkMessage *message)
 static bool
 look_at_stale(const ZkMessage *message)
 {
-	ZkSessionId id;
-	int timeout;
-
 	switch (zklock_ensemble_look_left(message))
 	{
 		case ZKLOCK_ENSEMBLE_WENT_BACK:
-			on_went_back();
+			feed((ZkCourseEvent){.type = ZKLOCK_COURSE_WENT_BACK});
 			return false;
 		case ZKLOCK_ENSEMBLE_ADMITTED:
-			(void) zklock_client_session(client, &id, &timeout);
-			ask_stale(&id);
+			feed((ZkCourseEvent){.type = ZKLOCK_COURSE_STALE_TOLD});
 			return false;
 		default:
 			break;
 	}
 	if (message->tag.kind != ZKLOCK_TAG_LEFTRUNS)
 		return true;
-	(void) zklock_client_session(client, &id, &timeout);
-	switch (zklock_job_leftruns_look(client, message))
-	{
-		case ZKLOCK_LEFT_NONE:
-			close_stale(&id);
-			break;
-		case ZKLOCK_LEFT_SOME:
-			keep_stale(&id, timeout);
-			break;
-		case ZKLOCK_LEFT_UNKNOWN:
-			if (stale_is_over())
-				close_stale(&id);
-			break;
-	}
+	feed((ZkCourseEvent){.type = ZKLOCK_COURSE_STALE_RUNS,
+						 .runs = zklock_job_leftruns_look(client, message),
+						 .lasts = NS_PER_MS * arrival.timeout});
 	return false;
 }
 
@@ -1328,34 +1222,28 @@ look_at_stale(const ZkMessage *message)
 static bool
 look(const ZkMessage *message)
 {
-	if (closing_stale)
+	if (course.phase == ZKLOCK_PHASE_STALE)
 		return look_at_stale(message);
-	if (!connected)
+	if (!zklock_course_connected(&course))
 		return true;
 	switch (zklock_ensemble_look(client, message))
 	{
 		case ZKLOCK_ENSEMBLE_NOTHING:
 			return true;
 		case ZKLOCK_ENSEMBLE_ADMITTED:
-			/* after the base was read again, it is still so */
-			if (zklock_shared->session.state != ZKLOCK_SESSION_CONNECTED)
-				set_state(ZKLOCK_SESSION_CONNECTED);
-			zklock_session_lock(LW_EXCLUSIVE)->proven =
-				zklock_shared->session.state == ZKLOCK_SESSION_CONNECTED;
-			zklock_session_unlock();
+			feed((ZkCourseEvent){.type = ZKLOCK_COURSE_ADMITTED});
 			return true;
 		case ZKLOCK_ENSEMBLE_WENT_BACK:
-			on_went_back();
+			feed((ZkCourseEvent){.type = ZKLOCK_COURSE_WENT_BACK});
 			return false;
 		case ZKLOCK_ENSEMBLE_MENDED:
-			show_went_back();
-			drop_client(true);
+			feed((ZkCourseEvent){.type = ZKLOCK_COURSE_MENDED});
 			return false;
 		case ZKLOCK_ENSEMBLE_ANEW:
-			anew = true;
+			feed((ZkCourseEvent){.type = ZKLOCK_COURSE_TOUCHED});
 			return false;
 		case ZKLOCK_ENSEMBLE_UNKNOWN:
-			on_unknown_base();
+			feed((ZkCourseEvent){.type = ZKLOCK_COURSE_UNKNOWN_BASE});
 			return false;
 	}
 	return true;
@@ -1364,57 +1252,12 @@ look(const ZkMessage *message)
 static void
 on_expired(const ZkMessage *message)
 {
-	ZkSessionId id = zklock_shared->session.id;
-	bool stale = closing_stale;
-	ZkEnsembleNews news = ZKLOCK_ENSEMBLE_NOTHING;
+	bool went_back = false;
 
-	if (stale || id.id != 0)
-		news = zklock_ensemble_expired(message->received_at);
-	end_stale();
-	resuming = false;
-	if (!stale)
-		zklock_trouble("ZooKeeper session 0x%llx expired", (unsigned long long) id.id);
-	if (!stale && id.id != 0)
-	{
-		zklock_session_lock(LW_EXCLUSIVE)->expiries++;
-		zklock_session_unlock();
-	}
-	if (news == ZKLOCK_ENSEMBLE_WENT_BACK)
-	{
-		on_went_back();
-		return;
-	}
-	drop_client(true);
-	forget_session();
-	zklock_session_file_remove();
-	if (stale || mending)
-		return;
-	set_state(ZKLOCK_SESSION_CONNECTING);
-	listener->event(ZKLOCK_EV_SESSION_LOST);
-}
-
-/*
- * The ensemble does not take our credentials.  The session may live, and waits
- * for its time.
- */
-static void
-on_auth_failed(void)
-{
-	bool was_connected = connected && !mending;
-
-	/* the next attempt closes it without them, and so without a word from it */
-	if (closing_stale)
-	{
-		zklock_ensemble_note();
-		stale_until = zklock_clock();
-	}
-	closing_stale = resuming = false;
-	zklock_trouble("ZooKeeper refused the credentials in \"%s\"", zklock_auth_file);
-	drop_client(false);
-	pause_after_refusal(ZKLOCK_SESSION_AUTH_FAILED);
-	zklock_trouble_connecting("authentication failed");
-	if (was_connected)
-		listener->event(ZKLOCK_EV_DISCONNECTED);
+	if (course.phase == ZKLOCK_PHASE_STALE || zklock_shared->session.id.id != 0)
+		went_back =
+			zklock_ensemble_expired(message->received_at) == ZKLOCK_ENSEMBLE_WENT_BACK;
+	feed((ZkCourseEvent){.type = ZKLOCK_COURSE_EXPIRED, .yes = went_back});
 }
 
 /* A line of the library's log, which may say what a host answered. */
@@ -1423,7 +1266,7 @@ on_log(const char *line, int level)
 {
 	log_line(line, level);
 	/* what broke a connection that was up is no answer to an attempt */
-	if (!connected && arrival == NULL)
+	if (zklock_course_tries(&course))
 		zklock_hosts_heard(line);
 }
 
@@ -1438,46 +1281,6 @@ on_damage(const char *why)
 	damaged = true;
 }
 
-/* On a connection of the session that we have nothing is asked for a while, so that not
- * all servers that come back ask at once.  After an outage it is the first one of another
- * handle.  True: the message is ours now. */
-static bool
-keep_arrival(ZkMessage *message)
-{
-	const ZkSessionShared *s = &zklock_shared->session;
-	ZkSessionId id;
-	int timeout;
-
-	Assert(arrival == NULL);
-	/* what is asked in the new session does not meet what was kept in the old one */
-	if (awaited)
-	{
-		arrival = message;
-		arrival_until = message->received_at;
-		return true;
-	}
-	if (mending || closing_stale || !zklock_client_session(client, &id, &timeout) ||
-		id.id != s->id.id)
-		return false;
-	arrival_until = message->received_at +
-		zklock_heartbeat_pause(&s->lease, NS_PER_MS * timeout, message->sent_at,
-							   message->received_at, pg_prng_uint32(&pg_global_prng_state));
-	if (arrival_until <= zklock_clock())
-		return false;
-	arrival = message;
-	return true;
-}
-
-static void
-arrive(void)
-{
-	ZkMessage *message = arrival;
-
-	arrival = NULL;
-	on_connected(message);
-	zklock_client_free_message(message);
-}
-
 /* True: it has been kept, else it has served. */
 static bool
 on_message(ZkMessage *message)
@@ -1485,23 +1288,18 @@ on_message(ZkMessage *message)
 	switch (message->type)
 	{
 		case ZKLOCK_MSG_CONNECTED:
-			if (keep_arrival(message))
-				return true;
-			on_connected(message);
-			break;
+			return on_connected(message);
 		case ZKLOCK_MSG_DISCONNECTED:
-			if (arrival != NULL)
-				trying_since = zklock_clock();
-			drop_arrival();
-			on_disconnected();
+			free_arrival();
+			feed((ZkCourseEvent){.type = ZKLOCK_COURSE_DISCONNECTED});
 			break;
 		case ZKLOCK_MSG_EXPIRED:
-			drop_arrival();
+			free_arrival();
 			on_expired(message);
 			break;
 		case ZKLOCK_MSG_AUTH_FAILED:
-			drop_arrival();
-			on_auth_failed();
+			free_arrival();
+			feed((ZkCourseEvent){.type = ZKLOCK_COURSE_AUTH_FAILED});
 			break;
 		case ZKLOCK_MSG_ACL:
 			zklock_security_checked(message);
@@ -1514,7 +1312,7 @@ on_message(ZkMessage *message)
 				break;
 			}
 			zklock_member_answer(message);
-			if (!mending)
+			if (course.phase != ZKLOCK_PHASE_MENDING)
 				on_heartbeat(message);
 			else if (message->rc != ZKLOCK_ZOK)
 				on_not_mended(message);
@@ -1549,15 +1347,17 @@ zklock_session_receive(void)
 {
 	ZkMessage *message;
 
+	feed((ZkCourseEvent){.type = ZKLOCK_COURSE_LOOK});
 	close_end();
 	receive_left();
-	if (zklock_hosts_hear() && client == NULL)
-		retry_at = 0;
-	if (arrival != NULL && !awaited && zklock_clock() >= arrival_until)
-		arrive();
+	if (zklock_hosts_hear())
+		feed((ZkCourseEvent){.type = ZKLOCK_COURSE_NAMED});
+	if (zklock_course_use_due(&course, zklock_clock()))
+		use_connection();
 
 	/* not without end: backends have wishes, too */
-	for (int i = 0; i < MAX_MESSAGES && client != NULL && !anew &&
+	for (int i = 0;
+		 i < MAX_MESSAGES && client != NULL && course.phase != ZKLOCK_PHASE_ANEW &&
 		 (message = zklock_client_receive(client)) != NULL;
 		 i++)
 	{
@@ -1569,7 +1369,7 @@ zklock_session_receive(void)
 		if (on_message(message))
 			continue;
 		zklock_client_free_message(message);
-		if (counted != 0 && connected && !mending)
+		if (counted != 0 && zklock_course_usable(&course))
 		{
 			zklock_member_look(client);
 			on_beat(counted);
@@ -1589,68 +1389,18 @@ void
 zklock_session_set_stopping(void)
 {
 	zklock_table_set_stopping();
-	set_state(ZKLOCK_SESSION_CLOSING);
-	if (zklock_shared->session.id.id != 0)
-		ereport(LOG,
-				(errmsg("closing ZooKeeper session 0x%llx as soon as no lock is held",
-						(unsigned long long) zklock_shared->session.id.id)));
+	feed((ZkCourseEvent){.type = ZKLOCK_COURSE_STOPPING});
 }
 
 bool
 zklock_session_returning(void)
 {
-	return client != NULL && !connected && arrival == NULL &&
-		(closing_stale || zklock_shared->session.id.id != 0) &&
-		zklock_clock() - trying_since < RETURNING_MS * NS_PER_MS;
-}
-
-/* Our next start goes on with it. */
-static void
-leave_left(void)
-{
-	ZkSessionId id;
-	int timeout;
-
-	if (zklock_client_session(left, &id, &timeout))
-		zklock_session_file_write(&id);
+	return zklock_course_returning(&course, zklock_shared->session.id.id != 0,
+								   zklock_clock());
 }
 
 void
 zklock_session_close(bool leaves)
 {
-	/* what cannot be closed may tell our next start something */
-	zklock_ensemble_stop(!leaves && (connected || arrival != NULL));
-	/* or its kept grants might be in the way of others until it times out */
-	close_begin();
-	while (closing != NULL)
-	{
-		close_end();
-		pg_usleep(1000L);
-	}
-	if (leaves && client != NULL)
-	{
-		ereport(LOG,
-				(errmsg("leaving ZooKeeper session 0x%llx to the next run of this server, which settles runs of jobs",
-						(unsigned long long) zklock_shared->session.id.id)));
-		return;
-	}
-	if (client != NULL && arrival != NULL)
-		arrive();
-	if (client != NULL && connected)
-	{
-		/*
-		 * From here on nobody may resume it.  The library does not say whether
-		 * the ensemble has heard of the end, so the file stays: our next start
-		 * looks.
-		 */
-		forget_session();
-		drop_client(false);
-		if (left != NULL)
-			leave_left();
-	}
-
-	/*
-	 * Otherwise the session times out, or our next start closes it.  We do not
-	 * wait for a library that cannot reach anybody.
-	 */
+	feed((ZkCourseEvent){.type = ZKLOCK_COURSE_END, .yes = leaves});
 }

@@ -237,7 +237,7 @@ open_session(void)
 	trying_since = unreached_since = zklock_clock();
 }
 
-/* When another handle is to resume the session, as in session.c: zklock_session_stuck. */
+/* When another handle is to resume the session, as in session_rules.c: zklock_course_gives_up. */
 static int64_t
 stuck_at(void)
 {
