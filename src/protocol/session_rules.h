@@ -116,7 +116,7 @@ typedef enum ZkCourseEventType
 	ZKLOCK_COURSE_NAMED,	 /* now there is one */
 	ZKLOCK_COURSE_LEFT, /* yes: spoilt.  The handle was given up, and not its session */
 	ZKLOCK_COURSE_RENEWED,	/* yes: with contenders in the old session.  There is a handle
-							 * for  a new one, and that of the old one is set aside */
+							 * for a new one, and that of the old one is set aside */
 	ZKLOCK_COURSE_CLOSED,	/* the session that is being closed has come to its end */
 	ZKLOCK_COURSE_RELOADED, /* settings have changed */
 	ZKLOCK_COURSE_STOPPING, /* the server stops */
