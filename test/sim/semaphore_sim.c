@@ -514,7 +514,6 @@ begin(void)
 	for (int s = 0; s < nservers; s++)
 	{
 		server_init(&servers[s]);
-		servers[s].recurring_rate = 0;
 	}
 }
 
