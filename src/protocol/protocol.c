@@ -240,6 +240,8 @@ set_granted(ZkLockQueue *queue, ZkContender *c, bool demanded, ZkLockActions *ac
 	set_state(c, ZKLOCK_GRANTED);
 	forget_blocker(c);
 	c->demanded = demanded;
+	if (queue->succession.watched && c->mode == ZKLOCK_EXCLUSIVE)
+		queue->succession.last = c->sequence;
 	add_action(actions, ZKLOCK_ACT_GRANTED, queue, c);
 }
 
@@ -366,6 +368,7 @@ forget_connection(ZkLockQueue *queue)
 			c->mark_sent = c->mark_refused = false;
 	}
 	queue->dir_list = 0;
+	queue->succession = ZKLOCK_NO_SUCCESSION;
 }
 
 /* ------------------------------------------------------------------------
@@ -489,6 +492,7 @@ on_session_lost(ZkLockQueue *queue, ZkLockActions *actions)
 	queue->dir_watched = false;
 	queue->dir_list = 0;
 	queue->orphans_left = queue->orphans_refused = false;
+	queue->succession = ZKLOCK_NO_SUCCESSION;
 	queue->connected = false;
 }
 
@@ -578,6 +582,20 @@ on_tick(ZkLockQueue *queue)
 	}
 }
 
+/*
+ * A directory numbers its contenders one by one.  If ours follows our last exclusive
+ * grant in the same directory, nobody has come in between; and whoever had come before
+ * that was gone when we were granted the lock.
+ */
+static bool
+succeeds(const ZkLockQueue *queue, const ZkContender *c)
+{
+	const ZkLockSuccession *succession = &queue->succession;
+
+	return succession->watched && succession->last >= 0 && c->mode == ZKLOCK_EXCLUSIVE &&
+		c->sequence == succession->last + 1 && c->sequence <= ZKLOCK_SEQUENCE_LIMIT;
+}
+
 static void
 on_created(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 		   ZkLockActions *actions)
@@ -592,6 +610,13 @@ on_created(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 			c->sequence = event->sequence;
 			c->token = event->token;
 			c->attempts = 0;
+			if (c->list_needed == 0 && c->token != 0 && is_needed(queue, c) &&
+				succeeds(queue, c))
+			{
+				/* who comes after us we are not told */
+				set_granted(queue, c, true, actions);
+				c->watch_later = true;
+			}
 			break;
 
 		case ZKLOCK_RC_NO_NODE:
@@ -1451,6 +1476,13 @@ on_watched(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 	}
 }
 
+static void
+on_watched_dir(ZkLockQueue *queue, const ZkLockEvent *event)
+{
+	queue->succession.requested = false;
+	queue->succession.watched = event->rc == ZKLOCK_RC_OK;
+}
+
 /* Whoever waits behind us hears of it; or of our end. */
 static void
 on_marked(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
@@ -1566,6 +1598,15 @@ on_dir_changed(ZkLockQueue *queue, ZkLockActions *actions)
 	}
 }
 
+static void
+on_dir_gone(ZkLockQueue *queue)
+{
+	queue->succession.watched = false;
+	queue->succession.last = -1;
+	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
+		queue->contender[i].watch_later = false;
+}
+
 /* Is it certain that one made now would have to wait behind others of ours? */
 static bool
 waits_beside(const ZkLockQueue *queue, const ZkLockEvent *event)
@@ -1575,17 +1616,27 @@ waits_beside(const ZkLockQueue *queue, const ZkLockEvent *event)
 }
 
 /*
- * The create of a contender.  True if a listing must follow at once.  Where it has to
- * wait for others of this server, none follows.
+ * The create of a contender.  Where its number is likely to say that nobody is before
+ * it, no listing follows; if it then does not, decide() asks for one.  Nor does where it
+ * has to wait for others of this server.  True if it must follow at once.
  */
 static bool
 create(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event, ZkLockActions *actions)
 {
-	bool listed = !waits_beside(queue, event);
+	ZkLockSuccession *succession = &queue->succession;
+	bool likely = c->attempts == 0 && c->set == 0 && c->mode == ZKLOCK_EXCLUSIVE &&
+		event->recurring && !event->spare_watches;
+	bool listed = (!likely || !succession->watched || succession->last < 0) &&
+		!waits_beside(queue, event);
 	ZkLockAction *a;
 
 	if (c->attempts > 0)
 		add_action(actions, ZKLOCK_ACT_MAKE_DIR, queue, c);
+	else if (likely && !succession->watched && !succession->requested)
+	{
+		add_action(actions, ZKLOCK_ACT_WATCH_DIR, queue, c);
+		succession->requested = true;
+	}
 	a = add_action(actions, ZKLOCK_ACT_CREATE, queue, c);
 	a->jointly = event->type == ZKLOCK_EV_JOINTLY;
 	assert(a->jointly == (c->set != 0));
@@ -1898,6 +1949,12 @@ take_event(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 		case ZKLOCK_EV_DIR_CHANGED:
 			on_dir_changed(queue, actions);
 			break;
+		case ZKLOCK_EV_DIR_GONE:
+			on_dir_gone(queue);
+			break;
+		case ZKLOCK_EV_WATCHED_DIR:
+			on_watched_dir(queue, event);
+			break;
 		case ZKLOCK_EV_SEEN:
 			on_seen(queue, event, actions);
 			break;
@@ -2075,6 +2132,7 @@ check_queue(const ZkLockQueue *queue, const ZkLockEvent *event)
 {
 	assert(queue->list_answered <= queue->list_sent);
 	assert(queue->dir_list <= queue->list_sent && queue->list_synced <= queue->list_sent);
+	assert(queue->succession.last < 0 || queue->succession.watched);
 	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
 	{
 		const ZkContender *c = &queue->contender[i];
@@ -2157,6 +2215,7 @@ zklock_lock_queue_init(ZkLockQueue *queue, bool connected)
 {
 	memset(queue, 0, sizeof(*queue));
 	queue->connected = connected;
+	queue->succession = ZKLOCK_NO_SUCCESSION;
 	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
 		reset(&queue->contender[i]);
 }

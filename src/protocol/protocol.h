@@ -129,6 +129,21 @@ typedef struct ZkContender
 	uint64_t second;  /* the same of the one before it, 0 if not watched */
 } ZkContender;
 
+/*
+ * What the connection says of the lock's directory itself.  Unlike the rest of a queue
+ * it is worth keeping for the next time (succession.c), until the watch fires or the
+ * connection is lost.
+ */
+typedef struct ZkLockSuccession
+{
+	bool watched;	/* data watch on the directory confirmed, and silent: it is the same
+					 * directory all the time */
+	bool requested; /* ... or its reply outstanding */
+	int64_t last;	/* number of our newest exclusive grant meanwhile, -1: none */
+} ZkLockSuccession;
+
+#define ZKLOCK_NO_SUCCESSION ((ZkLockSuccession){.last = -1})
+
 typedef struct ZkLockQueue
 {
 	int permits;	   /* of permits: how many there are; else 0 */
@@ -149,6 +164,7 @@ typedef struct ZkLockQueue
 	uint64_t list_answered;		 /* number of the newest one answered */
 	uint64_t list_synced;		 /* after RESUMED: no read before this listing's
 								  * sync is recent enough; 0 otherwise */
+	ZkLockSuccession succession;
 	ZkContender contender[ZKLOCK_NCONTENDERS];
 } ZkLockQueue;
 
@@ -187,12 +203,15 @@ typedef enum ZkLockEventType
 	ZKLOCK_EV_LISTED,	   /* list, children, nchildren, next_number, changed */
 	ZKLOCK_EV_WATCHED_OWN, /* token, owned */
 	ZKLOCK_EV_WATCHED,	   /* hash of the child's name; marked */
-	ZKLOCK_EV_MARKED,	   /* token, owned */
+	ZKLOCK_EV_WATCHED_DIR,
+	ZKLOCK_EV_MARKED, /* token, owned */
 	ZKLOCK_EV_DELETED,
 	/* watch events; on a child: hash; uuid where it is of this session, else 0 */
 	ZKLOCK_EV_NODE_DELETED,
 	ZKLOCK_EV_NODE_CHANGED, /* any other: the watch is used up; name */
 	ZKLOCK_EV_DIR_CHANGED,	/* somebody came or went, or the directory has gone */
+	ZKLOCK_EV_DIR_GONE,		/* the directory has gone, or the data watch on it is used
+							 * up otherwise */
 	/* of permits, from another place of the same name here (semaphore_siblings.h) */
 	ZKLOCK_EV_SEEN,	 /* a listing that it has asked for: as LISTED */
 	ZKLOCK_EV_BESIDE /* something has become of it: ended */
@@ -237,6 +256,8 @@ typedef struct ZkLockEvent
 	bool alone;				  /* always: nobody else is expected in the queue, so
 							   * that a contender's first listing may watch the
 							   * directory, too */
+	bool recurring;			  /* always: this server comes back to the lock again and
+							   * again, nobody else does, and grants are not kept */
 	bool spare_watches;		  /* always: too many paths are watched; do without
 							   * on grants, whose loss is then noticed later */
 	bool no_watches;		  /* always: far too many; waiters do without, too */
@@ -256,6 +277,7 @@ typedef struct ZkLockEvent
 typedef enum ZkLockActionType
 {
 	ZKLOCK_ACT_MAKE_DIR,   /* index, uuid */
+	ZKLOCK_ACT_WATCH_DIR,  /* index, uuid: get of the directory with a watch */
 	ZKLOCK_ACT_CREATE,	   /* index, uuid, mode */
 	ZKLOCK_ACT_LIST,	   /* list, sync: sync first, pipelined; watch: on
 							* the directory's children */

@@ -133,6 +133,7 @@ zklock_grant_foresee(const ZkLockEntry *entry, ZkLockEvent *event)
 	/* a permit is no use to others while it is kept: only where others do not come */
 	if (kind->by_session)
 		event->keep = event->alone = keeps && hint->streak >= 2;
+	event->recurring = lock && !keeps && hint->streak > 0;
 }
 
 void

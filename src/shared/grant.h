@@ -30,6 +30,7 @@ extern void zklock_grant_update_kept(ZkLockEntry *entry);
  *	            server has had it three times in a row since
  *	 alone      nobody else was in the queue when we last were
  *	            (permits: both if this server has had it three times in a row)
+ *	 recurring  it was our own before, too, and grants are never kept
  */
 extern void zklock_grant_foresee(const ZkLockEntry *entry, ZkLockEvent *event);
 

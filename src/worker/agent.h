@@ -17,10 +17,11 @@
 typedef struct ZkWatch
 {
 	ZkLockKind kind;
-	const char *name;  /* of the directory */
-	const char *child; /* NULL: on the directory itself */
-	ZkMessageType message;
-	bool children; /* it was on the children, or the path is gone */
+	const char *name;	   /* of the directory */
+	const char *child;	   /* NULL: on the directory itself */
+	ZkMessageType message; /* a deletion uses up both watches that there can be on a path: */
+	bool children;		   /* that on the children */
+	bool data;			   /* that on the node itself */
 } ZkWatch;
 
 /* What an agent may be asked about itself.  All as of a moment ago. */

@@ -33,6 +33,7 @@
 #include "semaphore_worker.h"
 #include "session.h"
 #include "set_worker.h"
+#include "succession.h"
 #include "table.h"
 #include "tag.h"
 #include "trouble.h"
@@ -174,6 +175,12 @@ send_request(const ZkLockEntry *entry, ZkLockKind kind, const char *name, int pi
 			send_make_dir(client, kind, path, &tag);
 			break;
 
+		case ZKLOCK_ACT_WATCH_DIR:
+			tag.kind = ZKLOCK_TAG_WATCH_DIR;
+			path = zklock_path_name(kind, name, NULL);
+			send_watch(client, path, &tag);
+			break;
+
 		case ZKLOCK_ACT_CREATE:
 		case ZKLOCK_ACT_MARK:
 			path = send_own(client, kind, name, pid, uuid_hi, action, &tag);
@@ -233,7 +240,12 @@ complete_event(ZkLockEntry *entry, ZkLockEvent *event)
 	if (event->type == ZKLOCK_EV_NEED)
 	{
 		if (zklock_lock_queue_empty(&entry->queue))
+		{
 			entry->queue.connected = zklock_session_client() != NULL;
+			entry->queue.succession = entry->kind == ZKLOCK_KIND_LOCK
+				? zklock_succession_find(entry->name)
+				: ZKLOCK_NO_SUCCESSION;
+		}
 		zklock_proclock_need(entry, event);
 	}
 	/* The worker alone writes this, so it may read it without the lock. */
@@ -248,6 +260,7 @@ complete_event(ZkLockEntry *entry, ZkLockEvent *event)
 	event->no_watches = zklock_watches_full();
 	zklock_grant_foresee(entry, event);
 	event->keep &= !event->spare_watches;
+	event->recurring = event->recurring && zklock_succession_room(entry->name);
 	/* a contender bears the mark of its session */
 	Assert(event->session != 0 || zklock_shared->session.id.id == 0);
 	event->fresh_uuid = zklock_shared->session.next_uuid;
@@ -371,6 +384,7 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 	bool lost;
 	ZkLockKind kind;
 	ZkElectionNews news;
+	ZkLockSuccession succession = ZKLOCK_NO_SUCCESSION;
 	uint64 set;
 	int pid;
 	LWLock *lock;
@@ -398,6 +412,8 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 	zklock_reporter_note(entry);
 	tick_wanted |= wants_tick(entry);
 	proof_due |= zklock_lock_queue_wants_proof(&entry->queue);
+	if (zklock_lock_queue_empty(&entry->queue))
+		succession = entry->queue.succession;
 	generation = entry->generation;
 	kind = (ZkLockKind) entry->kind;
 	set = entry->queue.set[ZKLOCK_SHARED] != 0 ? entry->queue.set[ZKLOCK_SHARED]
@@ -407,6 +423,8 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 	zklock_entry_release(entry);
 	zklock_entry_unlock(lock);
 
+	if (succession.watched)
+		zklock_succession_remember(name, &succession);
 	if (zklock_kinds[kind].by_server)
 		zklock_election_announce(name, &news);
 	else if (lost)
@@ -548,6 +566,8 @@ on_event(ZkLockEventType type)
 		type = ZKLOCK_EV_RESUMED;
 		resume_due = false;
 	}
+	if (type != ZKLOCK_EV_TICK)
+		zklock_succession_forget_all();
 	if (type == ZKLOCK_EV_SESSION_LOST || type == ZKLOCK_EV_RESUMED)
 		zklock_set_worker_forget();
 	all_event = type;
@@ -684,6 +704,24 @@ step_name(ZkLockKind kind, const char *name, const ZkLockEvent *event)
 		step(entry, 0, &copy);
 }
 
+/* The watch on a directory's children fired, or that on itself, or both. */
+static void
+dispatch_dir_watch(ZkLockKind kind, const char *name, bool children, bool data)
+{
+	ZkLockEvent gone = {.type = ZKLOCK_EV_DIR_GONE};
+	ZkLockEvent changed = {.type = ZKLOCK_EV_DIR_CHANGED};
+
+	if (data)
+	{
+		if (kind == ZKLOCK_KIND_LOCK)
+			zklock_succession_forget(name);
+		if (!zklock_kinds[kind].by_session) /* which watch no data of it */
+			step_name(kind, name, &gone);
+	}
+	if (children)
+		step_name(kind, name, &changed);
+}
+
 /* On whose path nobody else has one. */
 static bool
 on_watch(const ZkWatch *watch)
@@ -693,9 +731,7 @@ on_watch(const ZkWatch *watch)
 
 	if (watch->child == NULL)
 	{
-		event.type = ZKLOCK_EV_DIR_CHANGED;
-		if (watch->children)
-			step_name(watch->kind, watch->name, &event);
+		dispatch_dir_watch(watch->kind, watch->name, watch->children, watch->data);
 		return true;
 	}
 	event.type = watch->message == ZKLOCK_MSG_NODE_DELETED ? ZKLOCK_EV_NODE_DELETED
@@ -802,6 +838,9 @@ on_message(const ZkMessage *message)
 	{
 		case ZKLOCK_TAG_MAKE_DIR:
 			event.type = ZKLOCK_EV_MADE_DIR;
+			break;
+		case ZKLOCK_TAG_WATCH_DIR:
+			event.type = ZKLOCK_EV_WATCHED_DIR;
 			break;
 		case ZKLOCK_TAG_CREATE:
 			event.type = ZKLOCK_EV_CREATED;

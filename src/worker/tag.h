@@ -17,6 +17,7 @@ typedef enum ZkTagKind
 	ZKLOCK_TAG_NONE, /* nobody waits for the reply; if it is a SET, a heartbeat */
 	/* a queue's, see dispatch.c */
 	ZKLOCK_TAG_MAKE_DIR,
+	ZKLOCK_TAG_WATCH_DIR,
 	ZKLOCK_TAG_CREATE,
 	ZKLOCK_TAG_LIST, /* tag.hash is the listing's number */
 	ZKLOCK_TAG_WATCH_OWN,

@@ -244,14 +244,14 @@ on_watch(const ZkMessage *message)
 		.name = name,
 		.message = message->type,
 		.children = message->type != ZKLOCK_MSG_NODE_CHANGED,
+		.data = message->type != ZKLOCK_MSG_CHILDREN_CHANGED,
 	};
 
 	if (message->path == NULL || message->path[0] != '/')
 		return;
-	/* a deletion uses up both watches that there can be on a path */
 	if (watch.children)
 		zklock_watch_fired(message->path, true);
-	if (message->type != ZKLOCK_MSG_CHILDREN_CHANGED)
+	if (watch.data)
 		zklock_watch_fired(message->path, false);
 	if (!zklock_parse_path(message->path, &watch.kind, name, &watch.child))
 		return;

@@ -103,6 +103,10 @@ const char *const coverage_name[NCOVERAGE] = {
 	[COVER_PROBE_BLOCKED] = "probes that found somebody",
 	[COVER_PROBE_FREE] = "probes that found nobody",
 	[COVER_POLLED] = "waits without a watch",
+	[COVER_SUCCEEDED] = "grants by their number",
+	[COVER_NOT_SUCCEEDED] = "numbers that somebody came before",
+	[COVER_DIR_GONE] = "directories gone that were watched",
+	[COVER_DIR_DATA_CHANGED] = "directories written that were watched",
 	[COVER_SET_FAST] = "sets on grants that were there",
 	[COVER_SET_GRANTED] = "sets granted",
 	[COVER_SET_SHARED] = "sets granted to readers",
@@ -124,10 +128,11 @@ const char *const coverage_name[NCOVERAGE] = {
 const char *
 request_name(ZkLockActionType type)
 {
-	static const char *const names[] = {"MAKE_DIR", "CREATE",	"LIST",		  "WATCH_OWN",
-										"WATCH",	"MARK",		"DELETE",	  "GRANTED",
-										"BLOCKED",	"DEMANDED", "UNDEMANDED", "REVOKED",
-										"FAILED"};
+	static const char *const names[] = {"MAKE_DIR", "WATCH_DIR", "CREATE",
+										"LIST",		"WATCH_OWN", "WATCH",
+										"MARK",		"DELETE",	 "GRANTED",
+										"BLOCKED",	"DEMANDED",	 "UNDEMANDED",
+										"REVOKED",	"FAILED"};
 
 	return names[type];
 }
@@ -348,8 +353,15 @@ zk_make_dir(int dir)
 	d->exists = true;
 	d->container = !once_in(8);
 	d->next_sequence = 0;
+	d->mzxid = 0;
 	d->made[d->nincarnations] = ++zk.zxid;
 	d->gone[d->nincarnations++] = NEVER;
+}
+
+void
+zk_change_dir(int dir)
+{
+	zk.dir[dir].mzxid = ++zk.zxid;
 }
 
 bool
@@ -495,12 +507,14 @@ remove_watch(int *watches, int *n, int node)
 static int64_t
 first_dir_event(int watch, int64_t since, bool *deleted)
 {
-	int dir = children_watch(watch);
+	int dir = dir_of_watch(watch);
 	const Dir *d = &zk.dir[dir];
 	int64_t first = NEVER;
 
 	*deleted = false;
-	for (int i = 0; i < zk.nnodes; i++)
+	if (!is_children_watch(watch) && d->mzxid > since)
+		first = d->mzxid;
+	for (int i = 0; is_children_watch(watch) && i < zk.nnodes; i++)
 	{
 		const Node *n = &zk.node[i];
 
@@ -814,6 +828,17 @@ answer_get(Conn *conn, const Request *request)
 		message->rc = ZKLOCK_RC_ERROR;
 		return;
 	}
+	if (request->type == ZKLOCK_ACT_WATCH_DIR)
+	{
+		if (dir_existed(request->dir, conn->view))
+		{
+			message->node = data_watch(request->dir);
+			add_watch(conn->watch, &conn->nwatches, message->node);
+		}
+		else
+			message->rc = ZKLOCK_RC_NO_NODE;
+		return;
+	}
 	for (int i = zk.nnodes - 1; i >= 0; i--)
 	{
 		if (zk.node[i].dir == request->dir && node_existed(i, conn->view) &&
@@ -1086,13 +1111,15 @@ connect_to(Conn *conn, ReconnectKind kind, int64_t oldest)
 
 		if (is_dir_watch(node))
 		{
+			/* a data watch fires, too, where the directory is another one now */
 			if (first_event(node, seen, &deleted) <= conn->view)
 			{
 				Message *message = add_message(conn, MESSAGE_WATCH);
 
-				COVER(DEMAND_MISSED);
+				if (is_children_watch(node))
+					COVER(DEMAND_MISSED);
 				message->node = node;
-				message->deleted = !dir_existed(children_watch(node), conn->view);
+				message->deleted = !dir_existed(dir_of_watch(node), conn->view);
 			}
 			else
 				add_watch(conn->watch, &conn->nwatches, node);
@@ -1168,7 +1195,8 @@ conn_receive(Conn *conn, Message *message)
 			conn->seen = message->zxid;
 		if (message->rc == ZKLOCK_RC_OK &&
 			(message->request.type == ZKLOCK_ACT_WATCH_OWN ||
-			 message->request.type == ZKLOCK_ACT_WATCH))
+			 message->request.type == ZKLOCK_ACT_WATCH ||
+			 message->request.type == ZKLOCK_ACT_WATCH_DIR))
 			add_watch(conn->registered, &conn->nregistered, message->node);
 		if (message->rc == ZKLOCK_RC_OK && message->request.watch)
 			add_watch(conn->registered, &conn->nregistered,

@@ -64,6 +64,7 @@ typedef struct Dir
 	int nincarnations;
 	int64_t made[MAX_INCARNATIONS];
 	int64_t gone[MAX_INCARNATIONS];
+	int64_t mzxid; /* newest setData, 0 if none */
 	int64_t next_sequence;
 } Dir;
 
@@ -151,9 +152,14 @@ typedef struct Message
 	int children[MAX_ALIVE];
 } Message;
 
-/* Watches on nodes are numbered by node; these are on a directory's children, and back. */
-#define children_watch(dir) (-1 - (dir))
-#define is_dir_watch(watch) ((watch) < 0)
+/* Watches on nodes are numbered by node; these are on a directory: on its children, and
+ * on itself and its data. */
+#define children_watch(dir)		 (-1 - (dir))
+#define data_watch(dir)			 (-1 - MAX_DIRS - (dir))
+#define is_dir_watch(watch)		 ((watch) < 0)
+#define is_children_watch(watch) ((watch) < 0 && (watch) >= -MAX_DIRS)
+#define dir_of_watch(watch)                                                              \
+	(is_children_watch(watch) ? children_watch(watch) : data_watch(watch))
 
 typedef struct Conn
 {
@@ -256,6 +262,10 @@ typedef enum Coverage
 	COVER_PROBE_BLOCKED,
 	COVER_PROBE_FREE,
 	COVER_POLLED,
+	COVER_SUCCEEDED,
+	COVER_NOT_SUCCEEDED,
+	COVER_DIR_GONE,
+	COVER_DIR_DATA_CHANGED,
 	COVER_SET_FAST,
 	COVER_SET_GRANTED,
 	COVER_SET_SHARED,
@@ -306,6 +316,7 @@ extern bool zk_is_remade(const Node *node, int64_t zxid);
 extern int zk_find(int dir, const char *name);
 extern int zk_find_token(int dir, int64_t czxid);
 extern void zk_make_dir(int dir);
+extern void zk_change_dir(int dir);
 extern bool zk_dir_empty(int dir);
 extern void zk_remove_dir(int dir);
 

@@ -12,6 +12,7 @@
 #define MAX_KINDS 64
 
 Phase phase;
+Server *recurring;
 
 static int deposed_rate; /* one reconnect in so many meets a deposed leader */
 static int calm_wishes;	 /* that may still be made after the chaos */
@@ -237,7 +238,7 @@ some_node(int dir, bool foreign)
 bool
 foreigner_may_come(int dir)
 {
-	if (zk.nalive > MAX_ALIVE / 2)
+	if (zk.nalive > MAX_ALIVE / 2 || (recurring != NULL && !once_in(8)))
 		return false;
 	if (!zk.dir[dir].exists)
 	{
@@ -566,6 +567,8 @@ mix(uint64_t seed, int *factor)
 		factor[i] = seed % 8 == 0 ? 0 : factors[random_below(lengthof(factors))];
 		if (kinds[i]->flags & KIND_RARE && !once_in(10))
 			factor[i] = 0;
+		if (kinds[i]->server == do_break && recurring != NULL && !once_in(4))
+			factor[i] = 0;
 	}
 	if (seed % 8 != 0 && once_in(5))
 		zk.error_rate = 30 + random_below(100);
@@ -581,13 +584,15 @@ play(uint64_t seed)
 	random_state = seed * UINT64_C(0xd1342543de82ef95) + 1;
 	scanned_backend = -1;
 	heading[0] = '\0';
+	recurring = NULL;
 	collect_kinds();
 	zk_reset();
 	world.begin();
 	mix(seed, factor);
 
 	set_phase(PHASE_CHAOS, factor);
-	nsteps = once_in(2) ? 30 + random_below(120) : 100 + random_below(700);
+	nsteps = once_in(2) && recurring == NULL ? 30 + random_below(120)
+											 : 100 + random_below(700);
 	for (int i = 0; i < nsteps; i++)
 		one_step();
 

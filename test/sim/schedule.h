@@ -49,6 +49,9 @@ typedef struct Kind
 
 extern Phase phase;
 
+/* Mostly this one wants, to write, and no foreigner comes; NULL: no such. */
+extern Server *recurring;
+
 /* A backend by chance, or the one whose turn it is in a scan of them all. */
 extern int some_backend(void);
 

@@ -514,6 +514,7 @@ begin(void)
 	for (int s = 0; s < nservers; s++)
 	{
 		server_init(&servers[s]);
+		servers[s].recurring_rate = 0;
 	}
 }
 

@@ -450,11 +450,13 @@ step(Server *server, int queue, ZkLockEvent *event)
 		[ZKLOCK_EV_LISTED] = "LISTED",
 		[ZKLOCK_EV_WATCHED_OWN] = "WATCHED_OWN",
 		[ZKLOCK_EV_WATCHED] = "WATCHED",
+		[ZKLOCK_EV_WATCHED_DIR] = "WATCHED_DIR",
 		[ZKLOCK_EV_MARKED] = "MARKED",
 		[ZKLOCK_EV_DELETED] = "DELETED",
 		[ZKLOCK_EV_NODE_DELETED] = "NODE_DELETED",
 		[ZKLOCK_EV_NODE_CHANGED] = "NODE_CHANGED",
 		[ZKLOCK_EV_DIR_CHANGED] = "DIR_CHANGED",
+		[ZKLOCK_EV_DIR_GONE] = "DIR_GONE",
 		[ZKLOCK_EV_SEEN] = "SEEN",
 		[ZKLOCK_EV_BESIDE] = "BESIDE",
 	};
@@ -470,6 +472,8 @@ step(Server *server, int queue, ZkLockEvent *event)
 	event->spare_watches = event->no_watches = server->crowded;
 	event->alone = server->alone_rate > 0 && !once_in(server->alone_rate);
 	event->keep = !server->crowded && server->keep_rate > 0 && !once_in(server->keep_rate);
+	event->recurring =
+		!event->keep && server->recurring_rate > 0 && !once_in(server->recurring_rate);
 	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 		event->held[mode] = table_held(&server->table[queue], (ZkLockMode) mode) > 0;
 	event->fresh_uuid = server->next_uuid;
@@ -559,7 +563,10 @@ server_send_set(Server *server, int number)
 		conn_send(&server->conn, &deferred[i]);
 }
 
-/* The worker forgets a queue; replies to it find nobody. */
+/*
+ * The worker forgets a queue; replies to it find nobody.  What it knows of the directory
+ * may be kept.
+ */
 void
 server_forget(Server *server, int queue)
 {
@@ -568,6 +575,8 @@ server_forget(Server *server, int queue)
 	zklock_lock_queue_init(&server->queue[queue], server->connected);
 	server->queue[queue].permits = old.permits;
 	server->generation[queue]++;
+	if (old.succession.watched && !once_in(4))
+		server->queue[queue].succession = old.succession;
 	COVER(FORGOTTEN);
 }
 
@@ -617,6 +626,12 @@ step_all(Server *server, ZkLockEventType type)
 		type = ZKLOCK_EV_RESUMED;
 		server->resume_due = false;
 	}
+	/* what is kept of empty queues goes with the connection */
+	for (int q = 0; q < nqueues && type != ZKLOCK_EV_TICK; q++)
+	{
+		if (zklock_lock_queue_empty(&server->queue[q]))
+			server->queue[q].succession = ZKLOCK_NO_SUCCESSION;
+	}
 	server->all_event = type;
 	server->all_next = 0;
 	while ((!server->connected || !once_in(4)) && server_feed(server))
@@ -639,6 +654,7 @@ server_init(Server *server)
 	}
 	server->keep_rate = rates[random_below(lengthof(rates))];
 	server->alone_rate = rates[random_below(lengthof(rates))];
+	server->recurring_rate = rates[random_below(lengthof(rates))];
 	server->crowded = once_in(16);
 }
 
@@ -830,6 +846,9 @@ receive_reply(Server *server, const Message *message)
 		case ZKLOCK_ACT_WATCH:
 			event.type = ZKLOCK_EV_WATCHED;
 			break;
+		case ZKLOCK_ACT_WATCH_DIR:
+			event.type = ZKLOCK_EV_WATCHED_DIR;
+			break;
 		case ZKLOCK_ACT_MARK:
 			event.type = ZKLOCK_EV_MARKED;
 			break;
@@ -876,7 +895,15 @@ receive_dir_watch(Server *server, const Message *message)
 {
 	ZkLockEvent event = {.type = ZKLOCK_EV_DIR_CHANGED};
 
-	step_dir(server, children_watch(message->node), &event);
+	if (!is_children_watch(message->node))
+	{
+		event.type = ZKLOCK_EV_DIR_GONE;
+		if (message->deleted)
+			COVER(DIR_GONE);
+		else
+			COVER(DIR_DATA_CHANGED);
+	}
+	step_dir(server, dir_of_watch(message->node), &event);
 }
 
 static void

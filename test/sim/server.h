@@ -65,6 +65,7 @@ typedef struct Server
 	int keep_rate;			  /* grants may be kept, but for one in so many events;
 							   * 0: not at all */
 	int alone_rate;			  /* ... a first listing watches but for one in so many */
+	int recurring_rate;		  /* ... a create is not listed but for one in so many */
 	bool ancestors_due;		  /* they were missing: it makes them */
 	bool crowded;			  /* too many watches: does without */
 	int nwatched;			  /* others' contenders that the library watches ... */

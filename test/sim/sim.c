@@ -15,6 +15,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define RECURRING_STARTS 60 /* wishes until another server is the one that recurs */
+
 static bool with_sets; /* backends want several locks in one step, too */
 
 /* ------------------------------------------------------------------------
@@ -203,6 +205,15 @@ observe(const Server *server, int queue, const ZkLockEvent *event,
 		if (event->type == ZKLOCK_EV_LISTED && old->state == ZKLOCK_WAITING &&
 			!old->blocker_last && new->blocker_last)
 			COVER(FORESEEN);
+		if (event->type == ZKLOCK_EV_CREATED && old->state == ZKLOCK_CREATING &&
+			new->uuid == old->uuid && event->rc == ZKLOCK_RC_OK)
+		{
+			if (new->state == ZKLOCK_GRANTED)
+				COVER(SUCCEEDED);
+			else if (before->succession.watched && before->succession.last >= 0 &&
+					 new->sequence > before->succession.last + 1)
+				COVER(NOT_SUCCEEDED);
+		}
 		if (event->type == ZKLOCK_EV_CONNECTED && old->state == ZKLOCK_GRANTED)
 			COVER(RECONNECT_GRANTED);
 		if (event->type == ZKLOCK_EV_SESSION_LOST && old->state == ZKLOCK_GRANTED)
@@ -261,6 +272,14 @@ do_start(Server *server, int queue)
 	ZkLockMode mode = once_in(2) ? ZKLOCK_SHARED : ZKLOCK_EXCLUSIVE;
 	bool no_wait = once_in(4);
 
+	if (recurring != NULL && phase == PHASE_CHAOS)
+	{
+		if (once_in(RECURRING_STARTS))
+			recurring = &servers[random_below(nservers)];
+		if (server != recurring)
+			return false;
+		mode = ZKLOCK_EXCLUSIVE;
+	}
 	return table_start(&server->table[queue], backend, mode, no_wait);
 }
 
@@ -389,6 +408,15 @@ do_mimic(int dir)
 }
 
 static bool
+do_change_dir(int dir)
+{
+	if (!zk.dir[dir].exists)
+		return false;
+	zk_change_dir(dir);
+	return true;
+}
+
+static bool
 do_remove_ancestors(int dir)
 {
 	(void) dir;
@@ -449,6 +477,7 @@ static const Kind kinds[] = {
 	{"foreigner comes", {10, 0, 0}, KIND_FAULT, .dir = do_foreign_come},
 	{"foreigner numbers itself", {5, 0, 0}, KIND_FAULT, .dir = do_forge},
 	{"foreigner makes itself ours", {5, 0, 0}, KIND_FAULT, .dir = do_mimic},
+	{"directory is written", {3, 0, 0}, KIND_FAULT, .dir = do_change_dir},
 	{"ancestors vanish", {10, 0, 0}, KIND_FAULT, .dir = do_remove_ancestors},
 	{"counter jumps", {1, 0, 0}, KIND_FAULT | KIND_RARE, .dir = do_jump},
 	{"counter steps back", {3, 0, 0}, KIND_FAULT | KIND_RARE, .dir = do_repeat},
@@ -462,9 +491,17 @@ begin(void)
 	memset(numbers_repeated, 0, sizeof(numbers_repeated));
 	with_sets = once_in(2);
 	nservers = 2 + random_below(MAX_SERVERS - 1);
-	ndirs = nqueues = 1 + random_below(MAX_DIRS);
+	recurring = once_in(8) ? servers : NULL;
+	ndirs = nqueues = recurring != NULL ? 1 : 1 + random_below(MAX_DIRS);
 	for (int s = 0; s < nservers; s++)
+	{
 		server_init(&servers[s]);
+		if (recurring != NULL)
+		{
+			servers[s].keep_rate = 0;
+			servers[s].recurring_rate = 1000;
+		}
+	}
 }
 
 const World world = {

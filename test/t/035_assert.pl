@@ -1,5 +1,6 @@
-# zk_assert proves the hold, not only that this server reaches a quorum.  A contender can
-# go unnoticed until the watch tells, and another server can have the lock.
+# zk_assert proves the hold, not only that this server reaches a quorum.  A grant by the
+# next number is watched from the next heartbeat on, so its contender can go unnoticed
+# until then, and another server can have the lock.
 use strict;
 use warnings;
 
@@ -13,7 +14,7 @@ my $zk = ZooKeeper->new->start;
 my ($node, $rival) = map { ZkLock::server($_, $zk) } qw(a b);
 ZkLock::wait_connected($node, $rival);
 my ($s, $r) = map { ZkLock::session($_) } ($node, $rival);
-# The worker may hear of it before zk_assert asks: a race, hence so often.
+# The write that zk_assert waits for makes the worker set the watch: a race, hence so often.
 my $proven = 0;
 for my $n (1 .. 20)
 {

@@ -372,6 +372,7 @@ my $n = 0;
 for my $way ("SELECT zk_try_lock('%s', scope => 'session')", "CALL zk_lock_session('%s')", "SELECT zk_try_lock_all('{%s,other}', scope => 'session')",
 	"SELECT zk_lock_all('%s', 'other')", 'SELECT zk_unlock_all()', 'SELECT pg_advisory_unlock_all()', 'DISCARD ALL')
 {
+	# a name that a server comes back to is not watched at once
 	my $name = 'way ' . ++$n;
 	my $token = $sa->query("SELECT zk_lock('$name', scope => 'session')");
 	lose('lock', $name);
