@@ -266,7 +266,8 @@ skip_value(ZkJson *in, int depth)
 		} while (zklock_json_take(in, ','));
 		return zklock_json_take(in, end);
 	}
-	if (strchr("-0123456789", *in->p) == NULL)
+	/* the zero that ends a literal is in it, too */
+	if (*in->p == '\0' || strchr("-0123456789", *in->p) == NULL)
 		return false;
 	while (in->p < in->end && *in->p != '\0' && strchr("+-.0123456789eE", *in->p) != NULL)
 		in->p++;
