@@ -599,9 +599,8 @@ on_opened(Step *s, const ZkBarrierEvent *event)
 				b->list_wanted |= p->state == ZKLOCK_PARTY_THERE;
 			break;
 		case ZKLOCK_RC_NO_NODE:
+		case ZKLOCK_RC_LOST: /* on a connection that goes on, too */
 			b->list_wanted = true;
-			break;
-		case ZKLOCK_RC_LOST:
 			break;
 		default:
 			refuse(s, event->code);
