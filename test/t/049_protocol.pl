@@ -54,7 +54,7 @@ raises(@$_) for (
 	[ "SELECT zk_lock('x', 'm')", '22023: unrecognized lock mode "m"' ],
 	[ "SELECT zk_lock('x', scope => 's')", '22023: unrecognized lock scope "s"' ],
 	[ "SELECT zk_try_lock('x', timeout => '-1 s')", '22023: timeout must not be negative or out of range' ],
-	[ "SELECT zk_is_leader('e', '-1 s')", '22023: wait must not be negative or out of range' ],
+	[ "SELECT zk_is_leader('e', '-1 s')", '22023: timeout must not be negative or out of range' ],
 	[ "SELECT zk_fence('', 1)", '22023: resource name must not be empty' ],
 	[ 'CALL zk_lock_session(NULL)', '22004: lock name must not be null' ],
 	[ "CALL zk_run_as_leader('e', NULL)", '22004: command must not be null' ]);
