@@ -34,7 +34,7 @@ DECLARE
 	hint text;
 	token bigint;
 BEGIN
-	FOREACH token IN ARRAY ARRAY[zk_token('fence'), zk_token('s', 'semaphore')] LOOP
+	FOREACH token IN ARRAY ARRAY[zk_token('fence'), zk_assert_permit('s')] LOOP
 		BEGIN
 			PERFORM zk_fence('shared', token);
 		EXCEPTION WHEN object_not_in_prerequisite_state THEN

@@ -7,20 +7,18 @@ CREATE EXTENSION zklock;
 SELECT zk_acquire('s', 0);
 SELECT zk_acquire('s', 1, 'exclusive');
 SELECT zk_try_acquire('s', 1, timeout => '-1 s');
-SELECT zk_unlock('s', 'job');
-SELECT zk_unlock('s', 'semaphore');
-SELECT zk_assert('s', 'semaphore');
+SELECT zk_release('s');
+SELECT zk_assert_permit('s');
 SELECT zk_permit('s');
-SELECT zk_token('s', 'semaphore');
 
 BEGIN;
 SELECT zk_acquire('s', 2) AS token \gset
-SELECT zk_acquire('s', 2) = :token AS same, zk_try_acquire('s', 2) AS again, zk_token('s', 'semaphore') = :token AS token, zk_token('s') AS lock;
+SELECT zk_acquire('s', 2) = :token AS same, zk_try_acquire('s', 2) AS again, zk_assert_permit('s') = :token AS token, zk_token('s') AS lock;
 SELECT zk_permit('s');
 SELECT zk_permit('s');
 SELECT kind, name, permits, mode, scope, granted, count, token = :token AS token FROM zk_locks;
-SELECT position, granted, token = :token AS token, ours, mode, permits FROM zk_contenders('s', 'semaphore');
-SELECT name, contenders, waiting FROM zk_lock_dirs(kind => 'semaphore');
+SELECT kind, position, granted, token = :token AS token, ours, mode, permits FROM zk_contenders('s');
+SELECT kind, name, contenders, waiting FROM zk_lock_dirs();
 -- level 1 is the session's own
 SELECT k.granted, k.mode FROM zk_locks l JOIN pg_locks k USING (pid, classid, objid, objsubid) WHERE k.locktype = 'advisory';
 -- a lock of the name is another thing
@@ -38,7 +36,7 @@ BEGIN;
 SELECT zk_acquire('s', 3) > 0 AS again;
 ROLLBACK;
 SELECT kind, name, permits, scope, count FROM zk_locks;
-SELECT zk_unlock('s', kind => 'semaphore'), zk_unlock('s', 'semaphore');
+SELECT zk_release('s'), zk_release('s');
 SELECT * FROM zk_locks;
 
 -- in PL/pgSQL, with an error caught

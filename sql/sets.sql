@@ -32,6 +32,12 @@ TABLE level2;
 TABLE level1;
 
 -- session scope
+SELECT array_length(zk_lock_all(ARRAY['set/a', 'set/b'], 'shared', 'session'), 1);
+TABLE level2;
+SELECT zk_unlock_all();
+SELECT array_length(zk_lock_all(ARRAY['set/a'], 'exclusive'), 1) AS ends_with_the_transaction;
+TABLE level2;
+SELECT zk_lock_all(ARRAY['set/a'], 'update');
 SELECT zk_try_lock_all(ARRAY['set/a', 'set/b'], scope => 'session', timeout => '1 min');
 TABLE level2;
 TABLE level1;

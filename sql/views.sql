@@ -4,6 +4,8 @@
 CREATE EXTENSION zklock;
 \d zk_locks
 \d zk_session
+\d zk_servers
+\d zk_barriers
 \d zk_stat
 \d zk_stat_locks
 
@@ -17,8 +19,8 @@ SELECT name, mode, scope, granted, pid = pg_backend_pid() AS mine, token = zk_to
 SELECT count(*), min(database), max(mode) FROM pg_locks
 	WHERE locktype = 'advisory' AND objsubid = 31339 AND pid = pg_backend_pid() AND granted;
 -- whose, how often, and by which lock of level 1
-SELECT l.name, l.count, l.grant_state, l.lease_remaining BETWEEN '0' AND (SELECT session_timeout FROM zk_session) AS lease, l.database = current_database() AS database,
-	username = session_user AS username, application = current_setting('application_name') AS application, k.mode, k.granted
+SELECT l.name, l.count, l.grant_state, l.lease_remaining BETWEEN '0' AND (SELECT session_timeout FROM zk_session) AS lease, l.datname = current_database() AS datname,
+	usename = session_user AS usename, application_name = current_setting('application_name') AS application_name, k.mode, k.granted
 	FROM zk_locks l JOIN pg_locks k USING (pid, classid, objid, objsubid) WHERE k.locktype = 'advisory' ORDER BY name, scope;
 -- a function reads as it is, and the view can be used as any table
 SELECT l.name, a.backend_type FROM zk_locks l JOIN pg_stat_activity a USING (pid) WHERE l.scope = 'session';
@@ -34,7 +36,7 @@ SELECT zk_lock('job', 'shared') AS t1, zk_lock('job') AS t2 \gset
 SELECT name, mode, token = :t1 AS older, token = :t2 AS newer FROM zk_locks ORDER BY mode;
 COMMIT;
 
-SELECT state, server = current_setting('zklock.hosts') AS server, hosts = current_setting('zklock.hosts') AS hosts,
+SELECT state, connected_to = current_setting('zklock.hosts') AS server, hosts = current_setting('zklock.hosts') AS hosts,
 	session_id ~ '^0x[0-9a-f]{5,16}$' AS session_id,
 	session_timeout = current_setting('zklock.session_timeout')::interval AS session_timeout,
 	(last_error IS NULL) = (last_error_time IS NULL) AS error, worker_pid <> pg_backend_pid() AS worker
@@ -89,7 +91,7 @@ SELECT position, server <> '' AS server, mode, granted, token = :token AS token,
 SELECT server <> '' AS server, host <> '' AS host, postmaster_pid > 0 AS pid, zklock_version = (SELECT extversion FROM pg_extension WHERE extname = 'zklock') AS zklock,
 	postgres_version = split_part(current_setting('server_version'), ' ', 1) AS postgres, since <= heartbeat AS since, elections >= 0 AS elections, session_id = (SELECT session_id FROM zk_session) AS session,
 	node ~ '-[0-9a-f]{16}$' AS node
-	FROM zk_servers() WHERE ours;
+	FROM zk_servers WHERE ours;
 SELECT mode, granted, node ~ '-read-lock-\d{10}$' AS node FROM zk_contenders('see readers');
 SELECT * FROM zk_contenders('nobody');
 SELECT * FROM zk_blocking(pg_backend_pid());
@@ -127,6 +129,9 @@ SELECT zk_session();
 SELECT zk_contenders('job');
 SELECT zk_lock_dirs();
 SELECT zk_servers();
+TABLE zk_servers;
+SELECT zk_barriers();
+TABLE zk_barriers;
 SELECT zk_break('job', 1);
 SELECT * FROM zk_stat;
 SELECT zk_stat();

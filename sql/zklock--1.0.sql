@@ -30,6 +30,15 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION zk_lock_all(text[]) IS
 'acquire several distributed locks in one step, all or none, and return their fencing tokens';
 
+-- The mode has no default: with one, a call with VARIADIC would fit both functions.
+CREATE FUNCTION zk_lock_all(names text[], mode text, scope text DEFAULT 'transaction')
+RETURNS bigint[]
+AS 'MODULE_PATHNAME', 'zk_lock_all'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_lock_all(text[], text, text) IS
+'acquire several distributed locks in one step, all or none, and return their fencing tokens';
+
 CREATE FUNCTION zk_try_lock_all(names text[], mode text DEFAULT 'exclusive', scope text DEFAULT 'transaction', timeout interval DEFAULT '0')
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_try_lock_all'
@@ -38,13 +47,13 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION zk_try_lock_all(text[], text, text, interval) IS
 'acquire several distributed locks in one step, all or none, if all are or become available within the timeout';
 
-CREATE FUNCTION zk_unlock(name text, kind text DEFAULT 'lock')
+CREATE FUNCTION zk_unlock(name text)
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_unlock'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
-COMMENT ON FUNCTION zk_unlock(text, text) IS
-'release the newest session-scope hold of a distributed lock, or of a permit';
+COMMENT ON FUNCTION zk_unlock(text) IS
+'release the newest session-scope hold of a distributed lock';
 
 CREATE FUNCTION zk_unlock_all()
 RETURNS integer
@@ -54,21 +63,21 @@ LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION zk_unlock_all() IS
 'release all session-scope holds of distributed locks and permits, and return how many there were';
 
-CREATE FUNCTION zk_token(name text, kind text DEFAULT 'lock')
+CREATE FUNCTION zk_token(name text)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'zk_token'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
-COMMENT ON FUNCTION zk_token(text, text) IS
-'fencing token of the distributed lock or permit that this session holds, or null';
+COMMENT ON FUNCTION zk_token(text) IS
+'fencing token of the distributed lock that this session holds, or null';
 
-CREATE FUNCTION zk_assert(name text, kind text DEFAULT 'lock')
+CREATE FUNCTION zk_assert(name text)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'zk_assert'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
-COMMENT ON FUNCTION zk_assert(text, text) IS
-'prove by a round trip to a quorum that this session holds the lock or permit, and return its fencing token';
+COMMENT ON FUNCTION zk_assert(text) IS
+'prove by a round trip to a quorum that this session holds the lock, and return its fencing token';
 
 CREATE PROCEDURE zk_lock_session(name text, mode text DEFAULT 'exclusive', timeout interval DEFAULT NULL)
 AS 'MODULE_PATHNAME', 'zk_lock_session'
@@ -99,7 +108,23 @@ AS 'MODULE_PATHNAME', 'zk_permit'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_permit(text) IS
-'number of the slot that this session holds, which no other holder has meanwhile';
+'number of the permit that this session holds, which no other session has meanwhile';
+
+CREATE FUNCTION zk_release(name text)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zk_release'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_release(text) IS
+'release the newest session-scope hold of a permit';
+
+CREATE FUNCTION zk_assert_permit(name text)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'zk_assert_permit'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_assert_permit(text) IS
+'prove by a round trip to a quorum that this session holds a permit of the semaphore, and return its fencing token';
 
 CREATE FUNCTION zk_locks(
     OUT name text,
@@ -112,9 +137,9 @@ CREATE FUNCTION zk_locks(
     OUT lease_remaining interval,
     OUT wait_start timestamptz,
     OUT pid integer,
-    OUT database text,
-    OUT username text,
-    OUT application text,
+    OUT datname text,
+    OUT usename text,
+    OUT application_name text,
     OUT blocked_by integer[],
     OUT classid oid,
     OUT objid oid,
@@ -130,7 +155,7 @@ COMMENT ON FUNCTION zk_locks() IS
 
 CREATE VIEW zk_locks AS
     SELECT name, mode, scope, granted, grant_state, count, token, lease_remaining, wait_start,
-        pid, database, username, application, blocked_by, classid, objid, objsubid, kind, permits
+        pid, datname, usename, application_name, blocked_by, classid, objid, objsubid, kind, permits
     FROM zk_locks();
 
 COMMENT ON VIEW zk_locks IS
@@ -145,9 +170,9 @@ COMMENT ON COLUMN zk_locks.token IS 'fencing token; null while waiting, and if t
 COMMENT ON COLUMN zk_locks.lease_remaining IS 'how long the server may believe in the grant without a word from ZooKeeper';
 COMMENT ON COLUMN zk_locks.wait_start IS 'since when it waits; null once granted';
 COMMENT ON COLUMN zk_locks.pid IS 'process of the session that holds or waits for it; null if it is kept for nobody';
-COMMENT ON COLUMN zk_locks.database IS 'database of that session';
-COMMENT ON COLUMN zk_locks.username IS 'role of that session';
-COMMENT ON COLUMN zk_locks.application IS 'application_name of that session';
+COMMENT ON COLUMN zk_locks.datname IS 'database of that session';
+COMMENT ON COLUMN zk_locks.usename IS 'role of that session';
+COMMENT ON COLUMN zk_locks.application_name IS 'application_name of that session';
 COMMENT ON COLUMN zk_locks.blocked_by IS 'sessions of this server that must end their hold before ZooKeeper is asked';
 COMMENT ON COLUMN zk_locks.classid IS 'joins pg_locks';
 COMMENT ON COLUMN zk_locks.objid IS 'joins pg_locks';
@@ -157,7 +182,7 @@ COMMENT ON COLUMN zk_locks.permits IS 'how many permits that session says there 
 
 CREATE FUNCTION zk_session(
     OUT state text,
-    OUT server text,
+    OUT connected_to text,
     OUT session_id text,
     OUT session_timeout interval,
     OUT last_error text,
@@ -186,7 +211,7 @@ COMMENT ON FUNCTION zk_session() IS
 'state of this server''s ZooKeeper session';
 
 CREATE VIEW zk_session AS
-    SELECT state, server, session_id, session_timeout, last_error, last_error_time, worker_pid, hosts,
+    SELECT state, connected_to, session_id, session_timeout, last_error, last_error_time, worker_pid, hosts,
         library, lease_remaining, write_latency, read_latency, session_uptime, worker_uptime, reconnects, expiries,
         in_flight, names, max_names, locks, kept, drain
     FROM zk_session();
@@ -194,7 +219,7 @@ CREATE VIEW zk_session AS
 COMMENT ON VIEW zk_session IS
 'state of this server''s ZooKeeper session';
 COMMENT ON COLUMN zk_session.state IS 'connected, connecting, reconnecting, authentication failed, went back, closing, no worker';
-COMMENT ON COLUMN zk_session.server IS 'ZooKeeper server that it is connected to';
+COMMENT ON COLUMN zk_session.connected_to IS 'ZooKeeper server that it is connected to';
 COMMENT ON COLUMN zk_session.session_id IS 'id of the ZooKeeper session';
 COMMENT ON COLUMN zk_session.session_timeout IS 'as negotiated; the shortest in this ZooKeeper session';
 COMMENT ON COLUMN zk_session.last_error IS 'newest trouble, also when it is over';
@@ -237,9 +262,30 @@ LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION zk_servers() IS
 'all servers with zklock, as ZooKeeper has them';
 
+CREATE VIEW zk_servers AS
+    SELECT server, host, postmaster_pid, zklock_version, postgres_version, since, heartbeat, elections, jobs, drain,
+        ours, session_id, node
+    FROM zk_servers();
+
+COMMENT ON VIEW zk_servers IS
+'all servers with zklock, as ZooKeeper has them';
+COMMENT ON COLUMN zk_servers.server IS 'zklock.server_name of the server';
+COMMENT ON COLUMN zk_servers.host IS 'name of its machine';
+COMMENT ON COLUMN zk_servers.postmaster_pid IS 'process of its postmaster';
+COMMENT ON COLUMN zk_servers.zklock_version IS 'version of zklock that it has loaded';
+COMMENT ON COLUMN zk_servers.postgres_version IS 'version of PostgreSQL';
+COMMENT ON COLUMN zk_servers.since IS 'when its ZooKeeper session registered it';
+COMMENT ON COLUMN zk_servers.heartbeat IS 'its newest heartbeat, by ZooKeeper''s clock';
+COMMENT ON COLUMN zk_servers.elections IS 'elections in which it is a candidate';
+COMMENT ON COLUMN zk_servers.jobs IS 'jobs that it runs';
+COMMENT ON COLUMN zk_servers.drain IS 'off; draining; drained: the server holds nothing, and can be stopped';
+COMMENT ON COLUMN zk_servers.ours IS 'is it this server?';
+COMMENT ON COLUMN zk_servers.session_id IS 'id of its ZooKeeper session';
+COMMENT ON COLUMN zk_servers.node IS 'name of its node in ZooKeeper';
+
 CREATE FUNCTION zk_contenders(
     name text,
-    kind text DEFAULT 'lock',
+    OUT kind text,
     OUT "position" integer,
     OUT server text,
     OUT mode text,
@@ -250,9 +296,9 @@ CREATE FUNCTION zk_contenders(
     OUT since timestamptz,
     OUT state text,
     OUT pid integer,
-    OUT database text,
-    OUT username text,
-    OUT application text,
+    OUT datname text,
+    OUT usename text,
+    OUT application_name text,
     OUT state_since timestamptz,
     OUT as_of timestamptz,
     OUT data text,
@@ -262,16 +308,16 @@ RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'zk_contenders'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
-COMMENT ON FUNCTION zk_contenders(text, text) IS
+COMMENT ON FUNCTION zk_contenders(text) IS
 'everybody who holds or waits for a distributed lock, or for one of its permits, in order, as ZooKeeper has it';
 
 CREATE FUNCTION zk_blocking(
     OUT step integer,
     OUT server text,
     INOUT pid integer,
-    OUT database text,
-    OUT username text,
-    OUT application text,
+    OUT datname text,
+    OUT usename text,
+    OUT application_name text,
     OUT query_start timestamptz,
     OUT waits_for text,
     OUT as_of timestamptz)
@@ -288,14 +334,14 @@ CREATE FUNCTION zk_waits(
     OUT mode text,
     OUT server text,
     OUT pid integer,
-    OUT database text,
-    OUT username text,
-    OUT application text,
+    OUT datname text,
+    OUT usename text,
+    OUT application_name text,
     OUT wait_start timestamptz,
     OUT as_of timestamptz,
     OUT root_server text,
     OUT root_pid integer,
-    OUT root_application text,
+    OUT root_application_name text,
     OUT root_query_start timestamptz,
     OUT root_waits_for text,
     OUT steps integer)
@@ -307,8 +353,8 @@ COMMENT ON FUNCTION zk_waits() IS
 'waits for locks, permits and jobs in the whole ensemble, and for room to put here, that are longer than a second, and who is to blame';
 
 CREATE VIEW zk_waits AS
-    SELECT kind, name, mode, server, pid, database, username, application, wait_start, as_of,
-        root_server, root_pid, root_application, root_query_start, root_waits_for, steps
+    SELECT kind, name, mode, server, pid, datname, usename, application_name, wait_start, as_of,
+        root_server, root_pid, root_application_name, root_query_start, root_waits_for, steps
     FROM zk_waits();
 
 COMMENT ON VIEW zk_waits IS
@@ -318,21 +364,21 @@ COMMENT ON COLUMN zk_waits.name IS 'for which it waits';
 COMMENT ON COLUMN zk_waits.mode IS '''exclusive'' or ''shared''; null: a queue';
 COMMENT ON COLUMN zk_waits.server IS 'of the session that waits; null: another program';
 COMMENT ON COLUMN zk_waits.pid IS 'of that session; null if its server does not say';
-COMMENT ON COLUMN zk_waits.database IS 'of that session';
-COMMENT ON COLUMN zk_waits.username IS 'of that session';
-COMMENT ON COLUMN zk_waits.application IS 'of that session';
+COMMENT ON COLUMN zk_waits.datname IS 'of that session';
+COMMENT ON COLUMN zk_waits.usename IS 'of that session';
+COMMENT ON COLUMN zk_waits.application_name IS 'of that session';
 COMMENT ON COLUMN zk_waits.wait_start IS 'since when it waits';
 COMMENT ON COLUMN zk_waits.as_of IS 'when its server said so';
 COMMENT ON COLUMN zk_waits.root_server IS 'of the session to blame, at the end of the chain; null: another program';
 COMMENT ON COLUMN zk_waits.root_pid IS 'of that session; null if its server does not say';
-COMMENT ON COLUMN zk_waits.root_application IS 'of that session';
+COMMENT ON COLUMN zk_waits.root_application_name IS 'of that session';
 COMMENT ON COLUMN zk_waits.root_query_start IS 'when its latest statement began';
 COMMENT ON COLUMN zk_waits.root_waits_for IS 'what it waits for itself, such as its client';
 COMMENT ON COLUMN zk_waits.steps IS 'how far away the session to blame is';
 
 CREATE FUNCTION zk_lock_dirs(
     prefix text DEFAULT '',
-    kind text DEFAULT 'lock',
+    OUT kind text,
     OUT name text,
     OUT contenders integer,
     OUT waiting integer,
@@ -341,15 +387,15 @@ RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'zk_lock_dirs'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
-COMMENT ON FUNCTION zk_lock_dirs(text, text) IS
+COMMENT ON FUNCTION zk_lock_dirs(text) IS
 'distributed locks, or names of semaphores, that anybody holds or waits for, as ZooKeeper has it';
 
-CREATE FUNCTION zk_break(name text, token bigint, kind text DEFAULT 'lock')
+CREATE FUNCTION zk_break(name text, token bigint)
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_break'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
-COMMENT ON FUNCTION zk_break(text, bigint, text) IS
+COMMENT ON FUNCTION zk_break(text, bigint) IS
 'take a distributed lock or a permit, or a place in its queue, away from whoever has it with this token';
 
 CREATE FUNCTION zk_raise_tokens(above bigint)
@@ -775,12 +821,12 @@ COMMENT ON COLUMN zk_queues.oldest IS 'since when the oldest item is in the queu
 
 -- A lock stands in the way of everybody who asks for it, and so does a large token.
 -- A candidacy is the whole server's.  Who holds nothing can do nothing with the others.
-REVOKE ALL ON FUNCTION zk_lock_all(text[]), zk_try_lock_all(text[], text, text, interval) FROM PUBLIC;
+REVOKE ALL ON FUNCTION zk_lock_all(text[]), zk_lock_all(text[], text, text), zk_try_lock_all(text[], text, text, interval) FROM PUBLIC;
 REVOKE ALL ON FUNCTION zk_lock(text, text, text), zk_try_lock(text, text, text, interval),
-    zk_assert(text, text), zk_fence(text, bigint), zk_fence_replicated(), zk_is_leader(text, interval),
+    zk_assert(text), zk_fence(text, bigint), zk_fence_replicated(), zk_is_leader(text, interval),
     zk_require_leader(text), zk_leader(text), zk_candidates(text), zk_elections() FROM PUBLIC;
 REVOKE ALL ON FUNCTION zk_acquire(text, integer, text), zk_try_acquire(text, integer, text, interval),
-    zk_permit(text) FROM PUBLIC;
+    zk_permit(text), zk_assert_permit(text) FROM PUBLIC;
 REVOKE ALL ON PROCEDURE zk_lock_session(text, text, interval), zk_run_as_leader(text, text) FROM PUBLIC;
 
 -- Like pg_stat_activity, zk_locks itself hides what is nobody else's business.  The
@@ -796,14 +842,14 @@ GRANT SELECT ON zk_session TO pg_monitor;
 REVOKE ALL ON FUNCTION zk_resign(text) FROM PUBLIC;
 
 -- They show the ids of all ZooKeeper sessions, or names of locks on all servers.
-REVOKE ALL ON FUNCTION zk_servers(), zk_contenders(text, text), zk_lock_dirs(text, text),
+REVOKE ALL ON FUNCTION zk_servers(), zk_contenders(text), zk_lock_dirs(text),
     zk_blocking(integer), zk_waits() FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION zk_servers(), zk_contenders(text, text), zk_lock_dirs(text, text),
+GRANT EXECUTE ON FUNCTION zk_servers(), zk_contenders(text), zk_lock_dirs(text),
     zk_blocking(integer), zk_waits() TO pg_monitor;
-GRANT SELECT ON zk_waits TO pg_monitor;
+GRANT SELECT ON zk_servers, zk_waits TO pg_monitor;
 
 -- It takes a lock from whoever has it, on any server.
-REVOKE ALL ON FUNCTION zk_break(text, bigint, text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION zk_break(text, bigint) FROM PUBLIC;
 
 -- It ends the ZooKeeper session of every server, and what is raised never comes down.
 REVOKE ALL ON FUNCTION zk_raise_tokens(bigint) FROM PUBLIC;
@@ -850,6 +896,22 @@ LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION zk_barriers() IS
 'everybody who waits at a barrier, as ZooKeeper has it';
 
+CREATE VIEW zk_barriers AS
+    SELECT name, parties, arrived, server, pid, since, ours, session_id, node
+    FROM zk_barriers();
+
+COMMENT ON VIEW zk_barriers IS
+'everybody who waits at a barrier, as ZooKeeper has it';
+COMMENT ON COLUMN zk_barriers.name IS 'name of the barrier';
+COMMENT ON COLUMN zk_barriers.parties IS 'for how many parties this session waits';
+COMMENT ON COLUMN zk_barriers.arrived IS 'how many that wait for as many have come';
+COMMENT ON COLUMN zk_barriers.server IS 'server of the session';
+COMMENT ON COLUMN zk_barriers.pid IS 'process of the session';
+COMMENT ON COLUMN zk_barriers.since IS 'when the session came';
+COMMENT ON COLUMN zk_barriers.ours IS 'is it a session of this server?';
+COMMENT ON COLUMN zk_barriers.session_id IS 'id of that server''s ZooKeeper session';
+COMMENT ON COLUMN zk_barriers.node IS 'name of the node in ZooKeeper';
+
 CREATE FUNCTION zk_stat_barriers(
     OUT waiting integer,
     OUT passed bigint,
@@ -887,7 +949,7 @@ COMMENT ON COLUMN zk_stat_barriers.stats_reset IS 'since when it is counted';
 REVOKE ALL ON PROCEDURE zk_barrier(text, integer, interval) FROM PUBLIC;
 REVOKE ALL ON FUNCTION zk_barriers(), zk_stat_barriers() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_barriers(), zk_stat_barriers() TO pg_monitor;
-GRANT SELECT ON zk_stat_barriers TO pg_monitor;
+GRANT SELECT ON zk_barriers, zk_stat_barriers TO pg_monitor;
 -- Who takes an item has what others have put, and who puts one gives others work.
 REVOKE ALL ON FUNCTION zk_queue_put(text, text), zk_queue_take(text, interval), zk_queue_purge(text),
     zk_queues() FROM PUBLIC;

@@ -558,7 +558,7 @@ zklock_semaphore_acquire(const char *name, int permits, ZkLockScope scope, int64
 				 errmsg("somebody else asks for one of %d permits of semaphore \"%s\", not of %d",
 						other, zklock_display_name(name), permits),
 				 errdetail("The smallest number counts of those who came before."),
-				 errhint("zk_contenders(%s, 'semaphore') shows who it is.",
+				 errhint("zk_contenders(%s) shows who it is.",
 						 quote_literal_cstr(zklock_display_name(name)))));
 	return true;
 }

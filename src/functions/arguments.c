@@ -131,39 +131,6 @@ zklock_get_permits(int32 arg)
 	return arg;
 }
 
-/* "lock", "semaphore", and so on, as people say it. */
-static const char *
-list_kinds(void)
-{
-	char *list = NULL;
-	const char *last = NULL;
-
-	for (int kind = 0; kind < ZKLOCK_NKINDS; kind++)
-	{
-		if (!zklock_kinds[kind].unlocked)
-			continue;
-		if (last != NULL)
-			list = list == NULL ? psprintf("\"%s\"", last)
-								: psprintf("%s, \"%s\"", list, last);
-		last = zklock_kinds[kind].name;
-	}
-	return psprintf("%s and \"%s\"", list, last);
-}
-
-ZkLockKind
-zklock_get_kind(text *arg)
-{
-	char *word = text_to_cstring(arg);
-	int kind = zklock_kind_find(word, strlen(word));
-
-	if (kind < 0 || !zklock_kinds[kind].unlocked)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("unrecognized kind \"%s\"", word),
-				 errhint("Allowed kinds are %s.", list_kinds())));
-	return (ZkLockKind) kind;
-}
-
 #define EXCLUSIVE	"exclusive"
 #define SHARED		"shared"
 #define TRANSACTION "transaction"

@@ -52,9 +52,6 @@ extern char **zklock_get_names(ZkLockKind kind, ArrayType *arg, int *n);
 /* A number of permits.  Raises 22023 for one that is out of range. */
 extern int zklock_get_permits(int32 arg);
 
-/* A kind that zk_unlock takes.  Raises 22023 for another word. */
-extern ZkLockKind zklock_get_kind(text *arg);
-
 /* "exclusive" and "shared"; "transaction" and "session". */
 extern const char *const zklock_modes[ZKLOCK_NMODES];
 extern const char *const zklock_scopes[ZKLOCK_NSCOPES];

@@ -301,11 +301,11 @@ put_step(ZkRow *row, const char *prefix, const Step *step)
 	zklock_row_int(row, column_of(row, prefix, "pid"), session->pid);
 	if (!zklock_may_see_session(session->pid, step->ours))
 		return;
-	if ((column = column_of(row, prefix, "database")) != NULL)
+	if ((column = column_of(row, prefix, "datname")) != NULL)
 		zklock_row_bytes(row, column, session->database);
-	if ((column = column_of(row, prefix, "username")) != NULL)
+	if ((column = column_of(row, prefix, "usename")) != NULL)
 		zklock_row_bytes(row, column, session->user);
-	zklock_row_bytes(row, column_of(row, prefix, "application"), session->application);
+	zklock_row_bytes(row, column_of(row, prefix, "application_name"), session->application);
 	column = column_of(row, prefix, "query_start");
 	if (column != NULL && session->query >= 0)
 		zklock_row_time(row, column, step->as_of - session->query * 1000);

@@ -42,7 +42,7 @@ PG_FUNCTION_INFO_V1(zk_lock_session);
 const PGFunction zklock_acknowledging[] = {zk_lock,			zk_try_lock, zk_lock_all,
 										   zk_try_lock_all, zk_unlock,	 zk_unlock_all,
 										   zk_lock_session, zk_acquire,	 zk_try_acquire,
-										   zk_run_end,		NULL};
+										   zk_release,		zk_run_end,	 NULL};
 
 /* zk_lock(name text, mode text, scope text) returns bigint */
 Datum
@@ -83,22 +83,32 @@ zk_try_lock(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(zklock_acquire(ZKLOCK_KIND_LOCK, name, mode, scope, timeout, &token));
 }
 
-/* zk_lock_all(VARIADIC names text[]) returns bigint[] */
+/* zk_lock_all(VARIADIC names text[]), and zk_lock_all(names text[], mode text, scope text):
+ * return bigint[] */
 Datum
 zk_lock_all(PG_FUNCTION_ARGS)
 {
 	int n;
 	char **names;
+	ZkLockMode mode = ZKLOCK_EXCLUSIVE;
+	ZkLockScope scope = ZKLOCK_SCOPE_TRANSACTION;
 	int64 *tokens;
 	Datum *values;
 
-	ZKLOCK_REFUSE_NULLS("lock names");
+	if (PG_NARGS() == 1)
+		ZKLOCK_REFUSE_NULLS("lock names");
+	else
+		ZKLOCK_REFUSE_NULLS("lock names", "lock mode", "lock scope");
 	zklock_check_callable();
 	names = zklock_get_names(ZKLOCK_KIND_LOCK, PG_GETARG_ARRAYTYPE_P(0), &n);
+	if (PG_NARGS() > 1)
+	{
+		mode = zklock_get_mode(PG_GETARG_TEXT_PP(1), true);
+		scope = zklock_get_scope(PG_GETARG_TEXT_PP(2), true);
+	}
 	zklock_loss_acknowledge();
 	tokens = palloc(sizeof(int64) * (Size) Max(n, 1));
-	(void) zklock_set_acquire(names, n, ZKLOCK_EXCLUSIVE, ZKLOCK_SCOPE_TRANSACTION,
-							  ZKLOCK_WAIT_FOREVER, tokens);
+	(void) zklock_set_acquire(names, n, mode, scope, ZKLOCK_WAIT_FOREVER, tokens);
 	values = palloc(sizeof(Datum) * (Size) Max(n, 1));
 	for (int i = 0; i < n; i++)
 		values[i] = Int64GetDatum(tokens[i]);
@@ -127,27 +137,22 @@ zk_try_lock_all(PG_FUNCTION_ARGS)
 									  palloc(sizeof(int64) * (Size) Max(n, 1))));
 }
 
-/* What this backend holds of a name now, or NULL; the name in UTF-8 to "name". */
-static ZkHeldLock *
-find_held(ZkLockKind kind, text *arg, char *name)
+ZkHeldLock *
+zklock_get_held(FunctionCallInfo fcinfo, ZkLockKind kind, char *name)
 {
+	ZKLOCK_REFUSE_NULLS(psprintf("%s name", zklock_kinds[kind].name));
 	zklock_check_callable();
-	zklock_get_name(kind, arg, name);
+	zklock_get_name(kind, PG_GETARG_TEXT_PP(0), name);
 	zklock_hold_end_void();
 	return zklock_held_find(kind, name);
 }
 
-/* zk_unlock(name text, kind text) returns boolean */
 Datum
-zk_unlock(PG_FUNCTION_ARGS)
+zklock_release(FunctionCallInfo fcinfo, ZkLockKind kind)
 {
-	ZkLockKind kind;
 	char name[ZKLOCK_NAME_MAX + 1];
-	ZkHeldLock *held;
+	ZkHeldLock *held = zklock_get_held(fcinfo, kind, name);
 
-	ZKLOCK_REFUSE_NULLS("name", "kind");
-	kind = zklock_get_kind(PG_GETARG_TEXT_PP(1));
-	held = find_held(kind, PG_GETARG_TEXT_PP(0), name);
 	zklock_loss_acknowledge();
 	if (held != NULL && !slist_is_empty(&held->holds[ZKLOCK_SCOPE_SESSION]))
 	{
@@ -165,6 +170,13 @@ zk_unlock(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(false);
 }
 
+/* zk_unlock(name text) returns boolean */
+Datum
+zk_unlock(PG_FUNCTION_ARGS)
+{
+	return zklock_release(fcinfo, ZKLOCK_KIND_LOCK);
+}
+
 /* zk_unlock_all() returns integer */
 Datum
 zk_unlock_all(PG_FUNCTION_ARGS)
@@ -179,15 +191,13 @@ zk_unlock_all(PG_FUNCTION_ARGS)
 	PG_RETURN_INT32((int32) Min(ended, PG_INT32_MAX));
 }
 
-/* zk_token(name text, kind text) returns bigint */
+/* zk_token(name text) returns bigint */
 Datum
 zk_token(PG_FUNCTION_ARGS)
 {
 	char name[ZKLOCK_NAME_MAX + 1];
-	ZkHeldLock *held;
+	ZkHeldLock *held = zklock_get_held(fcinfo, ZKLOCK_KIND_LOCK, name);
 
-	ZKLOCK_REFUSE_NULLS("name", "kind");
-	held = find_held(zklock_get_kind(PG_GETARG_TEXT_PP(1)), PG_GETARG_TEXT_PP(0), name);
 	if (held == NULL)
 		PG_RETURN_NULL();
 	PG_RETURN_INT64(zklock_loss_claim(held));
@@ -247,17 +257,12 @@ prove_contender(ZkHeldLock *held)
 		zklock_loss_raise(held);
 }
 
-/* zk_assert(name text, kind text) returns bigint */
 Datum
-zk_assert(PG_FUNCTION_ARGS)
+zklock_assert(FunctionCallInfo fcinfo, ZkLockKind kind)
 {
-	ZkLockKind kind;
 	char name[ZKLOCK_NAME_MAX + 1];
-	ZkHeldLock *held;
+	ZkHeldLock *held = zklock_get_held(fcinfo, kind, name);
 
-	ZKLOCK_REFUSE_NULLS("name", "kind");
-	kind = zklock_get_kind(PG_GETARG_TEXT_PP(1));
-	held = find_held(kind, PG_GETARG_TEXT_PP(0), name);
 	if (held != NULL)
 	{
 		zklock_loss_prove();
@@ -268,6 +273,13 @@ zk_assert(PG_FUNCTION_ARGS)
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("you do not hold %s \"%s\"", zklock_kinds[kind].held,
 					zklock_display_name(name))));
+}
+
+/* zk_assert(name text) returns bigint */
+Datum
+zk_assert(PG_FUNCTION_ARGS)
+{
+	return zklock_assert(fcinfo, ZKLOCK_KIND_LOCK);
 }
 
 /*

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * lock_sql.h
- *	  SQL functions of locks, as far as they differ where a lock is lost.
+ *	  SQL functions of locks, as far as others know of them.
  *
  *-------------------------------------------------------------------------
  */
@@ -10,7 +10,25 @@
 
 #include "fmgr.h"
 
+#include "hold.h"
+
 /* Those that acknowledge a loss, up to a NULL; see statement.h. */
 extern const PGFunction zklock_acknowledging[];
+
+/* ----------
+ * For functions of each kind.  The first argument is the name.
+ * ----------
+ */
+
+/* What this backend holds of that name, or NULL; "name" gets the name in UTF-8.  Raises
+ * 22004 for a null, and what zklock_get_name does. */
+extern ZkHeldLock *zklock_get_held(FunctionCallInfo fcinfo, ZkLockKind kind, char *name);
+
+/* End the newest hold in session scope.  False, with a warning (55000), if there is none. */
+extern Datum zklock_release(FunctionCallInfo fcinfo, ZkLockKind kind);
+
+/* Prove by a round trip that this backend holds it; returns its token.  Raises 55000 if
+ * not, and ZK002 for a loss. */
+extern Datum zklock_assert(FunctionCallInfo fcinfo, ZkLockKind kind);
 
 #endif /* ZKLOCK_LOCK_SQL_H */

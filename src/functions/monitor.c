@@ -148,9 +148,9 @@ put_lock_row(ReturnSetInfo *rsinfo, const LockRow *row, ArrayType *blockers,
 		if (granted)
 			zklock_row_bigint(&out, "count", (int64) proclock->count[scope]);
 		zklock_row_int(&out, "pid", proclock->pid);
-		zklock_row_text(&out, "database", get_database_name(proclock->database));
-		zklock_row_text(&out, "username", GetUserNameFromId(proclock->role, true));
-		zklock_row_text(&out, "application", proclock->application);
+		zklock_row_text(&out, "datname", get_database_name(proclock->database));
+		zklock_row_text(&out, "usename", GetUserNameFromId(proclock->role, true));
+		zklock_row_text(&out, "application_name", proclock->application);
 	}
 	if (blockers != NULL)
 		zklock_row_set(&out, "blocked_by", PointerGetDatum(blockers));
@@ -317,7 +317,7 @@ zk_session(PG_FUNCTION_ARGS)
 	row = zklock_row_of_function(fcinfo);
 	zklock_session_read(&s);
 	zklock_row_text(&row, "state", session_state_name(s.state));
-	zklock_row_bytes(&row, "server", s.server);
+	zklock_row_bytes(&row, "connected_to", s.server);
 	if (s.id.id != 0)
 	{
 		int64 lease = (int64) pg_atomic_read_u64(&zklock_shared->lease_end) - now;
@@ -419,9 +419,9 @@ put_owner(ZkRow *row, const ZkOwner *owner, bool ours)
 		zklock_row_int(row, "pid", session->pid);
 		if (!zklock_may_see_session(session->pid, ours))
 			return;
-		zklock_row_bytes(row, "database", session->database);
-		zklock_row_bytes(row, "username", session->user);
-		zklock_row_bytes(row, "application", session->application);
+		zklock_row_bytes(row, "datname", session->database);
+		zklock_row_bytes(row, "usename", session->user);
+		zklock_row_bytes(row, "application_name", session->application);
 	}
 	if (item->age >= 0)
 		zklock_row_time(row, "state_since", zklock_owner_time(owner, item->age));
@@ -439,22 +439,14 @@ has_others(const ZkContenders *queue, int64 session)
 	return false;
 }
 
-/* zk_contenders(name text, kind text) returns setof record */
-Datum
-zk_contenders(PG_FUNCTION_ARGS)
+/* Those of one kind, in their order. */
+static void
+put_contenders(ReturnSetInfo *rsinfo, ZkLockKind kind, const char *name)
 {
-	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-	ZkLockKind kind;
-	char name[ZKLOCK_NAME_MAX + 1];
 	ZkSessionShared s;
 	ZkContenders queue;
 	ZkMembers members = {0};
 
-	ZKLOCK_REFUSE_NULLS("name", "kind");
-	kind = zklock_get_kind(PG_GETARG_TEXT_PP(1));
-	zklock_check_callable();
-	zklock_get_name(kind, PG_GETARG_TEXT_PP(0), name);
-	InitMaterializedSRF(fcinfo, 0);
 	zklock_contenders_ask(kind, name, &queue);
 	zklock_session_read(&s);
 	members.session = s.id.id;
@@ -468,6 +460,7 @@ zk_contenders(PG_FUNCTION_ARGS)
 		ZkOwner owner;
 		ZkRow row = zklock_row_of_set(rsinfo);
 
+		zklock_row_text(&row, "kind", zklock_kinds[kind].name);
 		zklock_row_int(&row, "position", i + 1);
 		zklock_row_node(&row, node);
 		if (zklock_kinds[kind].modes)
@@ -483,33 +476,35 @@ zk_contenders(PG_FUNCTION_ARGS)
 			zklock_row_int(&row, "permits", queue.children[i].permits);
 		zklock_row_store(rsinfo, &row);
 	}
+}
+
+/* zk_contenders(name text) returns setof record */
+Datum
+zk_contenders(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	char name[ZKLOCK_NAME_MAX + 1];
+
+	ZKLOCK_REFUSE_NULLS("lock name");
+	zklock_check_callable();
+	zklock_get_name(ZKLOCK_KIND_LOCK, PG_GETARG_TEXT_PP(0), name);
+	InitMaterializedSRF(fcinfo, 0);
+	for (int kind = 0; kind < ZKLOCK_NKINDS; kind++)
+	{
+		if (zklock_kinds[kind].unlocked)
+			put_contenders(rsinfo, (ZkLockKind) kind, name);
+	}
 	return (Datum) 0;
 }
 
-/*
- * zk_lock_dirs(prefix text, kind text) returns setof record
- *
- * Only where there are several children it takes a look at each.
- */
-Datum
-zk_lock_dirs(PG_FUNCTION_ARGS)
+/* Those of one kind.  Only where there are several children it takes a look at each. */
+static void
+put_lock_dirs(ReturnSetInfo *rsinfo, ZkLockKind kind, const char *prefix)
 {
-	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-	ZkLockKind kind;
-	ZkQuery query = {0};
-	char *prefix;
+	ZkQuery query = {.kind = kind};
 	ZkNode *nodes;
 	int n;
 
-	ZKLOCK_REFUSE_NULLS("prefix", "kind");
-	query.kind = kind = zklock_get_kind(PG_GETARG_TEXT_PP(1));
-	prefix = zklock_to_utf8(PG_GETARG_TEXT_PP(0));
-	zklock_check_callable();
-	InitMaterializedSRF(fcinfo, 0);
-	if (zklock_namespace[0] != '\0')
-		prefix = psprintf("%s%c%s", zklock_namespace, ZKLOCK_NAMESPACE_END, prefix);
-	if (strlen(prefix) > ZKLOCK_NAME_MAX)
-		return (Datum) 0;
 	/* as a whole these two are encoded, and else they are not */
 	if (strcmp(prefix, ".") != 0 && strcmp(prefix, "..") != 0)
 		zklock_encode_name(prefix, query.prefix);
@@ -549,11 +544,32 @@ zk_lock_dirs(PG_FUNCTION_ARGS)
 				continue;
 		}
 		row = zklock_row_of_set(rsinfo);
+		zklock_row_text(&row, "kind", zklock_kinds[kind].name);
 		zklock_row_name(&row, "name", name);
 		zklock_row_int(&row, "contenders", contenders);
 		zklock_row_int(&row, "waiting", waiting);
 		zklock_row_time(&row, "oldest_waiter", oldest);
 		zklock_row_store(rsinfo, &row);
+	}
+}
+
+/* zk_lock_dirs(prefix text) returns setof record */
+Datum
+zk_lock_dirs(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	char *prefix;
+
+	ZKLOCK_REFUSE_NULLS("prefix");
+	prefix = zklock_to_utf8(PG_GETARG_TEXT_PP(0));
+	zklock_check_callable();
+	InitMaterializedSRF(fcinfo, 0);
+	if (zklock_namespace[0] != '\0')
+		prefix = psprintf("%s%c%s", zklock_namespace, ZKLOCK_NAMESPACE_END, prefix);
+	for (int kind = 0; kind < ZKLOCK_NKINDS && strlen(prefix) <= ZKLOCK_NAME_MAX; kind++)
+	{
+		if (zklock_kinds[kind].unlocked)
+			put_lock_dirs(rsinfo, (ZkLockKind) kind, prefix);
 	}
 	return (Datum) 0;
 }
@@ -601,30 +617,39 @@ describe_owner(ZkLockKind kind, const char *name, int64 token)
 	return buf.data;
 }
 
-/* zk_break(name text, token bigint, kind text) returns boolean */
-Datum
-zk_break(PG_FUNCTION_ARGS)
+/* Remove the contender of that kind, if there is one. */
+static bool
+break_contender(ZkLockKind kind, const char *name, int64 token)
 {
-	ZkLockKind kind;
-	char name[ZKLOCK_NAME_MAX + 1];
-	int64 token;
-	const char *owner;
-	bool removed;
-
-	ZKLOCK_REFUSE_NULLS("name", "fencing token", "kind");
-	kind = zklock_get_kind(PG_GETARG_TEXT_PP(2));
-	token = PG_GETARG_INT64(1);
-	zklock_check_callable();
-	zklock_get_name(kind, PG_GETARG_TEXT_PP(0), name);
 	/* afterwards nobody can tell */
-	owner = token > 0 ? describe_owner(kind, name, token) : NULL;
-	removed = zklock_query_remove(kind, name, token);
+	const char *owner = token > 0 ? describe_owner(kind, name, token) : NULL;
+	bool removed = zklock_query_remove(kind, name, token);
+
 	if (removed)
 		ereport(LOG,
 				(errmsg("zk_break removed the contender with token %lld from the queue of %s \"%s\"",
 						(long long) token, zklock_kinds[kind].name,
 						zklock_display_name(name)),
 				 owner != NULL ? errdetail_log("%s", owner) : 0));
+	return removed;
+}
+
+/* zk_break(name text, token bigint) returns boolean */
+Datum
+zk_break(PG_FUNCTION_ARGS)
+{
+	char name[ZKLOCK_NAME_MAX + 1];
+	int64 token;
+	bool removed = false;
+
+	ZKLOCK_REFUSE_NULLS("lock name", "fencing token");
+	token = PG_GETARG_INT64(1);
+	zklock_check_callable();
+	zklock_get_name(ZKLOCK_KIND_LOCK, PG_GETARG_TEXT_PP(0), name);
+	/* no token is given twice, whatever the kind */
+	for (int kind = 0; kind < ZKLOCK_NKINDS && !removed; kind++)
+		removed = zklock_kinds[kind].unlocked &&
+			break_contender((ZkLockKind) kind, name, token);
 	PG_RETURN_BOOL(removed);
 }
 

@@ -15,6 +15,7 @@
 #include "arguments.h"
 #include "check.h"
 #include "hold.h"
+#include "lock_sql.h"
 #include "loss.h"
 #include "names.h"
 #include "room.h"
@@ -23,7 +24,9 @@
 
 PG_FUNCTION_INFO_V1(zk_acquire);
 PG_FUNCTION_INFO_V1(zk_try_acquire);
+PG_FUNCTION_INFO_V1(zk_release);
 PG_FUNCTION_INFO_V1(zk_permit);
+PG_FUNCTION_INFO_V1(zk_assert_permit);
 
 /* zk_acquire(name text, permits integer, scope text) returns bigint */
 Datum
@@ -65,22 +68,31 @@ zk_try_acquire(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(zklock_semaphore_acquire(name, permits, scope, timeout, &token));
 }
 
+/* zk_release(name text) returns boolean */
+Datum
+zk_release(PG_FUNCTION_ARGS)
+{
+	return zklock_release(fcinfo, ZKLOCK_KIND_SEMAPHORE);
+}
+
 /* zk_permit(name text) returns integer */
 Datum
 zk_permit(PG_FUNCTION_ARGS)
 {
 	char name[ZKLOCK_NAME_MAX + 1];
-	ZkHeldLock *held;
+	ZkHeldLock *held = zklock_get_held(fcinfo, ZKLOCK_KIND_SEMAPHORE, name);
 
-	ZKLOCK_REFUSE_NULLS("semaphore name");
-	zklock_check_callable();
-	zklock_get_name(ZKLOCK_KIND_SEMAPHORE, PG_GETARG_TEXT_PP(0), name);
-	zklock_hold_end_void();
-	held = zklock_held_find(ZKLOCK_KIND_SEMAPHORE, name);
 	if (held == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("you do not hold a permit of semaphore \"%s\"",
 						zklock_display_name(name))));
 	PG_RETURN_INT32(zklock_semaphore_number(held));
+}
+
+/* zk_assert_permit(name text) returns bigint */
+Datum
+zk_assert_permit(PG_FUNCTION_ARGS)
+{
+	return zklock_assert(fcinfo, ZKLOCK_KIND_SEMAPHORE);
 }

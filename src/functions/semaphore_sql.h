@@ -13,5 +13,6 @@
 /* They acknowledge a loss; see statement.h. */
 extern PGDLLEXPORT Datum zk_acquire(PG_FUNCTION_ARGS);
 extern PGDLLEXPORT Datum zk_try_acquire(PG_FUNCTION_ARGS);
+extern PGDLLEXPORT Datum zk_release(PG_FUNCTION_ARGS);
 
 #endif /* ZKLOCK_SEMAPHORE_SQL_H */

@@ -93,9 +93,9 @@ const ZkKind zklock_kinds[ZKLOCK_NKINDS] = {
 					.when = "while the permit was held",
 					.by_now = "somebody else may have it by now",
 					.retry = "The transaction might succeed if retried.",
-					.ways = "Use SELECT zk_unlock({name}, 'semaphore'){times} to acknowledge "
-							"the loss, or SELECT zk_acquire({name}, {permits}, 'session') to "
-							"acquire a permit anew{once}.",
+					.ways = "Use SELECT zk_release({name}){times} to acknowledge the loss, or "
+							"SELECT zk_acquire({name}, {permits}, 'session') to acquire a "
+							"permit anew{once}.",
 				},
 			.namespaced = true,
 			.by_session = true,

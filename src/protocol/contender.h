@@ -88,8 +88,8 @@ typedef struct ZkKind
 	bool modes;		 /* it can be had in shared mode, too */
 	bool by_server;	 /* the server has it, for all of its backends together */
 	bool by_session; /* each session has an entry and a contender of its own: a place */
-	bool unlocked;	 /* by zk_unlock, and so by what takes advisory locks away; zk_token,
-					  * zk_contenders and others take its kind */
+	bool unlocked;	 /* by zk_unlock_all, and so by what takes advisory locks away;
+					  * zk_contenders, zk_lock_dirs and zk_break know it */
 	bool kept;		 /* a grant may stay when nobody has it */
 	bool shown;		 /* in zk_locks, and counted in zk_stat and zk_stat_locks */
 	bool in_waits;	 /* in zk_waits */

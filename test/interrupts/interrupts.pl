@@ -318,7 +318,7 @@ my %part = (
 		my $barrier = "CALL zk_barrier('b', 2, '20ms')";
 		for my $setup ('', $permit, "$permit; SELECT zk_permit('s')")
 		{
-			run_case(statement => $_, world => 'free', setup => $setup) for @permits, "SELECT zk_permit('s')", "SELECT zk_unlock('s', 'semaphore')", "SELECT zk_token('s', 'semaphore')", "SELECT zk_assert('s', 'semaphore')";
+			run_case(statement => $_, world => 'free', setup => $setup) for @permits, "SELECT zk_permit('s')", "SELECT zk_release('s')", "SELECT zk_assert_permit('s')";
 			run_case(statement => $barrier, world => 'free', setup => $setup, place => ['alone'], waits => 1);
 		}
 		for my $world ('no permit', 'a stopped worker')

@@ -42,7 +42,7 @@ is($s->notices, join("\n",
 		"DETAIL:  Connect string \"$host\": $host: Connection refused.",
 		'HINT:  Check that the ZooKeeper servers run, that this machine can reach them, and that "zklock.hosts" is right.'),
 	'... names the hosts tried, what they answered, what to check');
-is(zk_session($a, 'state, server, session_id, session_timeout, last_error, worker_pid > 0, hosts'),
+is(zk_session($a, 'state, connected_to, session_id, session_timeout, last_error, worker_pid > 0, hosts'),
 	"connecting||||could not connect to ZooKeeper server $host: Connection refused|t|$host", '... and so does zk_session');
 like(PostgreSQL::Test::Utils::slurp_file($a->logfile), qr/LOG:  could not connect to ZooKeeper server \Q$host\E: Connection refused/,
 	'... and the log');
@@ -63,7 +63,7 @@ $s->query('RESET lock_timeout');
 $s->send("SELECT zk_lock('job', scope => 'session')")->wait_level(2);
 $zk->start;
 cmp_ok($s->result, '>', 0, 'ZooKeeper comes, the waiter gets its lock');
-is(zk_session($a, 'state, server, session_timeout'), "connected|$host|00:00:20", 'zk_session when connected');
+is(zk_session($a, 'state, connected_to, session_timeout'), "connected|$host|00:00:20", 'zk_session when connected');
 is(ZkLock::ask($a, 'SELECT zk_unlock_all()'), 0, 'only its own session may unlock');
 is($s->query("SELECT zk_unlock('job')"), 't', 'it does');
 ZkLock::ok_clean($zk, [$a], 'job', 'before');
@@ -136,7 +136,7 @@ my $own = $third->exists("/zklock/locks/job/$queue[1]");
 my $last = $third->contend('/zklock/locks/job');
 $zk->stop;
 ZkLock::wait_until(sub { zk_session($_, 'state') ne 'connected' }, 'the loss is seen') for $a, $b;
-like(zk_session($b, 'server IS NULL, session_id, last_error'),
+like(zk_session($b, 'connected_to IS NULL, session_id, last_error'),
 	qr/^t\|$id_b\|(lost connection to ZooKeeper|could not connect to ZooKeeper server)/, 'zk_session while reconnecting');
 like(ZkLock::session($b)->fails("SET zklock.connect_timeout = '1s'; SELECT zk_lock('other')"), $no_answer, 'who comes now gets an error after connect_timeout');
 ok($waiter->busy, 'who came before goes on waiting');

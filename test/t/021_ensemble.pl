@@ -15,7 +15,7 @@ my $other = ZkLock::session($b);
 
 sub server_of
 {
-	my $host = ZkLock::ask($_[0], 'SELECT server FROM zk_session');
+	my $host = ZkLock::ask($_[0], 'SELECT connected_to FROM zk_session');
 	my ($i) = grep { $zk->host($_) eq $host } $zk->servers;
 	return $i // 0;
 }

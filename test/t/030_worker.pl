@@ -230,7 +230,7 @@ for my $sql ("SELECT zk_lock('job')", "SELECT zk_try_lock('job')")
 	is($s->fails($sql), '55000: zklock worker is not running', "no worker: $sql");
 	like($s->notices, qr/^DETAIL: .*\nHINT: .*"max_worker_processes"/m, '... with a hint');
 }
-is(zk_session($a, 'state, server, session_id, worker_pid'), 'no worker|||', '... and zk_session says so');
+is(zk_session($a, 'state, connected_to, session_id, worker_pid'), 'no worker|||', '... and zk_session says so');
 is(ZkLock::ask($a, 'SELECT count(*) FROM zk_locks'), 0, '... nothing is left');
 is(ZkLock::ask($a, "SELECT count(*) FROM pg_locks WHERE $ZkLock::level1"), 0, '... at level 1 either');
 

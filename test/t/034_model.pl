@@ -384,9 +384,6 @@ sub random { return $_[ int rand @_ ]; }
 
 sub random_name { return random(@permits && rand() < $mood{permits} ? @permits : @names); }
 
-# The arguments that say which name it is
-sub named { my ($name) = @_; return "'$name'" . (Model::permits_of($name) ? ", 'semaphore'" : ''); }
-
 sub acquire
 {
 	my $s = shift;
@@ -468,12 +465,12 @@ sub unlock
 {
 	my $s = shift;
 	my $name = random_name();
-	my $sql = "SELECT zk_unlock(" . named($name) . ')';
-	my $kind = Model::permits_of($name) ? 'semaphore' : 'lock';
+	my ($kind, $function) = Model::permits_of($name) ? ('semaphore', 'zk_release') : ('lock', 'zk_unlock');
+	my $sql = "SELECT $function('$name')";
 	return run_as($s, $sql, '25P02') if $s->{aborted};
 	my $may = $model->expect_unlock($s, $name);
 	my $answer = run_as($s, $sql, sort keys %$may);
-	fail_here("$s->{name}: zk_unlock: $answer->{text}") unless ($answer->{value} eq 'f') == ($answer->{text} =~ /WARNING 55000: you do not hold (?:a permit of )?$kind "$name" in session scope/);
+	fail_here("$s->{name}: $function: $answer->{text}") unless ($answer->{value} eq 'f') == ($answer->{text} =~ /WARNING 55000: you do not hold (?:a permit of )?$kind "$name" in session scope/);
 	$model->unlocked($s, $name, $answer->{value});
 	return;
 }
@@ -503,8 +500,8 @@ sub token
 {
 	my $s = shift;
 	my $name = random_name();
-	my $function = random(qw(zk_token zk_assert));
-	my $sql = "SELECT $function(" . named($name) . ')';
+	my $function = Model::permits_of($name) ? 'zk_assert_permit' : random(qw(zk_token zk_assert));
+	my $sql = "SELECT $function('$name')";
 	return run_as($s, $sql, '25P02') if $s->{aborted};
 	$model->end_void($s);
 	my $mode = $model->holds($s, $name);
@@ -543,7 +540,7 @@ sub election
 	my $sql = {
 		is_leader => "SELECT zk_is_leader('$election', '1h')", require => "SELECT zk_require_leader('$election')",
 		run => "CALL zk_run_as_leader('$election', 'SELECT 1')", resign => "SELECT zk_resign('$election')",
-		token => "SELECT token FROM zk_elections WHERE election = '$election'", leader => "SELECT zk_leader('$election')",
+		token => "SELECT (SELECT token FROM zk_elections WHERE election = '$election')", leader => "SELECT zk_leader('$election')",
 		candidates => "SELECT array_to_string(zk_candidates('$election'), ' ')" }->{$what};
 	return run_as($s, $sql, '25P02') if $s->{aborted};
 	if ($what =~ /^(is_leader|require|run)$/)
@@ -593,7 +590,7 @@ sub look_elsewhere
 {
 	my $s = shift;
 	my $name = random(@names, @permits);
-	my $sql = Model::permits_of($name) ? "SELECT count(*) FROM zk_contenders('$name', 'semaphore')" : random("SELECT count(*) FROM zk_contenders('$name')", "SELECT coalesce(sum(contenders), 0) FROM zk_lock_dirs('$name') WHERE name = '$name'");
+	my $sql = Model::permits_of($name) ? "SELECT count(*) FROM zk_contenders('$name') WHERE kind = 'semaphore'" : random("SELECT count(*) FROM zk_contenders('$name')", "SELECT coalesce(sum(contenders), 0) FROM zk_lock_dirs('$name') WHERE name = '$name'");
 	run_as($s, $sql, $s->{aborted} ? '25P02' : $queued{$name});
 	return;
 }

@@ -146,7 +146,7 @@ for my $name (sort keys %database)
 		zk_elections => [ "SELECT count(*), " . $invalid->('election', 'leader') . " FROM zk_elections", '1|0' ],
 		zk_locks => [ "SELECT count(*), " . $invalid->('name') . " FROM zk_locks", '1|0' ],
 		zk_stat_locks => [ "SELECT count(*) > 0, " . $invalid->('name') . " FROM zk_stat_locks", 't|0' ],
-		zk_session => [ "SELECT count(*), " . $invalid->('server', 'hosts', 'last_error') . " FROM zk_session", '1|0' ]);
+		zk_session => [ "SELECT count(*), " . $invalid->('connected_to', 'hosts', 'last_error') . " FROM zk_session", '1|0' ]);
 	my @wrong;
 	for my $q (sort keys %query)
 	{

@@ -144,9 +144,9 @@ my $alice = ZkLock::session($a, user => 'alice', dbname => 'other', env => { PGA
 $sa->query("BEGIN; SELECT zk_lock('state'), zk_lock('state'), zk_lock('state', 'exclusive', 'session')");
 is(locks($a, 'state'), "exclusive|transaction|t|held|2|f|t|t|sa\nexclusive|session|t|held|1|f|t|t|sa", 'held');
 $alice->send("BEGIN; SELECT zk_lock('state', 'shared')")->wait_level(1);
-is(ZkLock::ask($a, "SELECT mode, granted, grant_state, count, token, lease_remaining, wait_start <= now(), pid = @{[ $alice->pid ]}, database, username, application FROM zk_locks WHERE name = 'state' AND NOT granted"),
+is(ZkLock::ask($a, "SELECT mode, granted, grant_state, count, token, lease_remaining, wait_start <= now(), pid = @{[ $alice->pid ]}, datname, usename, application_name FROM zk_locks WHERE name = 'state' AND NOT granted"),
 	'shared|f|waiting||||t|t|other|alice|night job', 'a waiter behind a session of this server');
-is(ZkLock::ask($a, "SELECT k.mode, k.granted, a.state FROM zk_locks l JOIN pg_locks k USING (pid, classid, objid, objsubid) JOIN pg_stat_activity a USING (pid) WHERE l.username = 'alice'"),
+is(ZkLock::ask($a, "SELECT k.mode, k.granted, a.state FROM zk_locks l JOIN pg_locks k USING (pid, classid, objid, objsubid) JOIN pg_stat_activity a USING (pid) WHERE l.usename = 'alice'"),
 	'ShareLock|f|active', '... joins pg_locks and pg_stat_activity');
 $sb->send("BEGIN; SELECT zk_lock('state')")->wait_level(2);
 is(locks($b, 'state'), 'exclusive|transaction|f|queued||t||f|sb', 'a waiter behind another server');

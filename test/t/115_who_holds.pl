@@ -32,7 +32,7 @@ sub contenders
 	return ZkLock::ask($node, "SELECT $columns FROM zk_contenders('$name')");
 }
 
-my $whose = 'position, server, granted, state, pid, database, username, application';
+my $whose = 'position, server, granted, state, pid, datname, usename, application_name';
 
 # Until the report of the other servers says so.
 sub wait_contenders
@@ -84,7 +84,7 @@ unlike(join('', map { $zk->four('wchp', $_) } $zk->servers), qr{/zklock/servers}
 
 # Who may see what, as in zk_locks
 ZkLock::ask($b, 'CREATE ROLE nobody LOGIN; CREATE ROLE watcher LOGIN IN ROLE pg_monitor; GRANT EXECUTE ON FUNCTION zk_contenders TO nobody');
-my $columns = 'server, state, pid, database, username, application, state_since IS NULL, as_of IS NULL';
+my $columns = 'server, state, pid, datname, usename, application_name, state_since IS NULL, as_of IS NULL';
 is(ZkLock::session($b, user => 'nobody')->query("SELECT $columns FROM zk_contenders('job')"), "a|held|$h||||t|f\nb|waiting|$w||||t|f", 'one who may not look at others\' sessions');
 is(ZkLock::session($b, user => 'watcher')->query("SELECT $columns FROM zk_contenders('job')"),
 	qq{a|held|$h|other|alice|night "job"|f|f\nb|waiting|$w|postgres|$user|waits|f|f}, '... and one who may');
@@ -128,12 +128,12 @@ for my $bad (
 	is(seen_with($bad, sub { contenders($b, 'job', 'state, pid') }), $nobody, 'no report: ' . substr($bad =~ s/[^ -~]/?/gr, 0, 70));
 }
 my $forged = '{"report": [' . sprintf($item, '{"pid": 7, "user": "' . 'ä' x 100 . '\\u0001", "application": "x\\ny"}') . '], "more": 0}';
-is(seen_with($forged, sub { contenders($b, 'job', 'state, pid, length(username), application, as_of IS NULL') }), "held|7|31|x\ny|f\nwaiting|$w|" . length($user) . '|waits|f', 'a forged one is text');
+is(seen_with($forged, sub { contenders($b, 'job', 'state, pid, length(usename), application_name, as_of IS NULL') }), "held|7|31|x\ny|f\nwaiting|$w|" . length($user) . '|waits|f', 'a forged one is text');
 ZkLock::ask($b, "CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'");
 my $latin = ZkLock::session($b, dbname => 'latin');
 $latin->query('CREATE EXTENSION zklock');
 $forged = '{"report": [' . sprintf($item, '{"pid": 7, "user": "\\u00e4", "application": "\\u2603"}') . '], "more": 0}';
-is(seen_with($forged, sub { $latin->query("SELECT username = chr(228), application FROM zk_contenders('job') WHERE NOT ours") }), 't|%E2%98%83', '... of the database\'s encoding');
+is(seen_with($forged, sub { $latin->query("SELECT usename = chr(228), application_name FROM zk_contenders('job') WHERE NOT ours") }), 't|%E2%98%83', '... of the database\'s encoding');
 like($latin->fails("SET lock_timeout = '100ms'; SELECT zk_lock('job', 'shared')"), qr/^55P03/, '... also in errors');
 $latin->quit;
 $foreign->set(member($b), $data =~ s/"held"/"releasing"/r);

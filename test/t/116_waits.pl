@@ -151,7 +151,7 @@ my %who = map { ($p0->pid, 'p0', $p1->pid, 'p1', $p2->pid, 'p2', $p3->pid, 'p3',
 sub chain
 {
 	my ($node, $session, $columns) = @_;
-	my $rows = ZkLock::ask($node, 'SELECT ' . ($columns // 'step, server, pid, application, waits_for') . ' FROM zk_blocking(' . $session->pid . ') ORDER BY step');
+	my $rows = ZkLock::ask($node, 'SELECT ' . ($columns // 'step, server, pid, application_name, waits_for') . ' FROM zk_blocking(' . $session->pid . ') ORDER BY step');
 	return $rows =~ s/\|(\d+)\|/'|' . ($who{$1} \/\/ $1) . '|'/gemr;
 }
 
@@ -186,18 +186,18 @@ my $rest = qq{|b|p1|second|Lock: transactionid\n%d|b|p2|third|lock "y"\n%d|c|p3|
 wait_chain($a, $p0, qq{0|a|p0|first|lock "x"\n1} . sprintf($rest, 2, 3), 'over a lock, a row and a lock, on three servers', $b, $c);
 is(chain($a, $p4), qq{0|a|p4|behind|lock "x"\n1|a|p0|first|lock "x"\n2} . sprintf($rest, 3, 4), '... from behind another session, too');
 is(chain($b, $p1), qq{0|b|p1|second|Lock: transactionid\n1|b|p2|third|lock "y"\n2|c|p3|root|Client: ClientRead}, '... and from its middle');
-is(ZkLock::ask($a, "SELECT bool_and(query_start <= as_of), bool_and(as_of <= clock_timestamp()), bool_and(username = '$user'), bool_and(database = 'postgres') FROM zk_blocking(@{[ $p0->pid ]})"), 't|t|t|t', '... with times and names');
+is(ZkLock::ask($a, "SELECT bool_and(query_start <= as_of), bool_and(as_of <= clock_timestamp()), bool_and(usename = '$user'), bool_and(datname = 'postgres') FROM zk_blocking(@{[ $p0->pid ]})"), 't|t|t|t', '... with times and names');
 
 ZkLock::ask($a, 'CREATE ROLE nobody LOGIN; CREATE ROLE watcher LOGIN IN ROLE pg_monitor; GRANT EXECUTE ON FUNCTION zk_blocking TO nobody');
-is(ZkLock::session($a, user => 'nobody')->query('SELECT string_agg(server, $$,$$ ORDER BY step), count(pid), count(application), count(waits_for) FROM zk_blocking(' . $p0->pid . ')'), 'a,b,b,c|4|0|0', 'one who may not look at others\' sessions');
+is(ZkLock::session($a, user => 'nobody')->query('SELECT string_agg(server, $$,$$ ORDER BY step), count(pid), count(application_name), count(waits_for) FROM zk_blocking(' . $p0->pid . ')'), 'a,b,b,c|4|0|0', 'one who may not look at others\' sessions');
 my $watcher = ZkLock::session($a, user => 'watcher');
-is($watcher->query('SELECT count(application), count(waits_for) FROM zk_blocking(' . $p0->pid . ')'), '4|4', '... and one who may');
+is($watcher->query('SELECT count(application_name), count(waits_for) FROM zk_blocking(' . $p0->pid . ')'), '4|4', '... and one who may');
 
 # All of them
 sub waits
 {
 	my ($node) = @_;
-	my $rows = $node->query('SELECT server, pid, kind, name, mode, application, root_server, root_pid, root_application, root_waits_for, steps FROM zk_waits ORDER BY 1, 6');
+	my $rows = $node->query('SELECT server, pid, kind, name, mode, application_name, root_server, root_pid, root_application_name, root_waits_for, steps FROM zk_waits ORDER BY 1, 6');
 	return $rows =~ s/\|(\d+)\|/'|' . ($who{$1} \/\/ $1) . '|'/gemr;
 }
 my $root = 'c|p3|root|Client: ClientRead';

@@ -35,7 +35,7 @@ $b[1]->query('ROLLBACK; BEGIN');
 in_queue(2);
 is(rows($a, "kind, name, permits, mode, scope, granted, grant_state, count, token = $token, pid = @{[ $a[0]->pid ]}"),
 	'semaphore|job|2||transaction|t|releasing|1|t|t', 'zk_locks of a holder');
-is(ZkLock::ask($a, q{SELECT string_agg(concat_ws(' ', position, server, coalesce(mode, '-'), granted, permits), ', ' ORDER BY position) FROM zk_contenders('job', 'semaphore')}),
+is(ZkLock::ask($a, q{SELECT string_agg(concat_ws(' ', position, server, coalesce(mode, '-'), granted, permits), ', ' ORDER BY position) FROM zk_contenders('job')}),
 	'1 a - t 2, 2 b - t 2', 'zk_contenders');
 
 # In order, of both servers.
@@ -45,7 +45,7 @@ for my $i (0 .. $#order)
 	$order[$i]->send("SELECT zk_acquire('job', 2)")->wait_level(2);
 	in_queue(3 + $i);
 }
-is(ZkLock::ask($b, q{SELECT name, contenders, waiting, oldest_waiter < now() FROM zk_lock_dirs('j', 'semaphore')}), 'job|7|5|t', 'zk_lock_dirs');
+is(ZkLock::ask($b, q{SELECT name, contenders, waiting, oldest_waiter < now() FROM zk_lock_dirs('j')}), 'job|7|5|t', 'zk_lock_dirs');
 is(ZkLock::ask($b, q{SELECT count(*) FROM zk_lock_dirs('j')}), 0, '... of locks has none of it');
 my @holders = ($a[0], $b[0]);
 my $last = $token;
@@ -72,8 +72,8 @@ $a[0]->query("SELECT zk_acquire('job', 1)");
 is(rows($a, 'count'), 3, '... counted');
 $a[0]->query('ROLLBACK TO s');
 is(rows($a, 'count'), 2, 'a savepoint gives back what it has added');
-is($a[0]->query("SELECT zk_token('job', 'semaphore') = $token, zk_token('job') IS NULL"), 't|t', 'zk_token by kind');
-is($a[0]->query("SELECT zk_assert('job', 'semaphore') = $token"), 't', 'zk_assert');
+is($a[0]->query("SELECT zk_token('job') IS NULL"), 't', 'zk_token is of a lock');
+is($a[0]->query("SELECT zk_assert_permit('job') = $token"), 't', 'zk_assert_permit');
 like($a[0]->fails("PREPARE TRANSACTION 'p'"), qr/cannot PREPARE a transaction that holds a zklock permit/, 'no prepared transaction');
 clean('after an error');
 $a[0]->query("BEGIN; SAVEPOINT s; SELECT zk_acquire('job', 1); ROLLBACK TO s");
@@ -85,13 +85,13 @@ $token = $a[0]->query("SELECT zk_acquire('job', 1, 'session')");
 $a[0]->query("BEGIN; SELECT zk_acquire('job', 1, 'session'); ROLLBACK");
 is(rows($a, 'scope, count'), 'session|2', 'session scope outlives transactions');
 $b[0]->send("SELECT zk_acquire('job', 1)")->wait_level(2);
-is($a[0]->query("SELECT zk_unlock('job', 'semaphore')"), 't', 'zk_unlock gives one back');
+is($a[0]->query("SELECT zk_release('job')"), 't', 'zk_release gives one back');
 is($a[0]->query("SELECT zk_unlock('job')"), 'f', '... and a lock is another thing');
 like($a[0]->notices, qr/you do not hold lock "job" in session scope/, '... it says so');
 ok($b[0]->busy, '... the other one holds it');
-is($a[0]->query("SELECT zk_unlock('job', 'semaphore')"), 't', '... and the other one');
+is($a[0]->query("SELECT zk_release('job')"), 't', '... and the other one');
 $b[0]->result;
-is($a[0]->query("SELECT zk_unlock('job', 'semaphore')"), 'f', 'there is no third');
+is($a[0]->query("SELECT zk_release('job')"), 'f', 'there is no third');
 $a[0]->query("SELECT zk_acquire('job', 1, 'session'); SELECT zk_lock('job', scope => 'session')");
 is($a[0]->query('SELECT zk_unlock_all()'), 2, 'zk_unlock_all gives back both kinds');
 clean('after zk_unlock_all');
@@ -189,14 +189,14 @@ is($a[1]->query("SELECT zk_try_acquire('job', 1)"), 't', 'a directory is made');
 #
 like($a[1]->fails("SELECT zk_acquire('job', $_)"), qr/number of permits must be between 1 and 1000000/, "$_ permits") for 0, -1, 1000001;
 like($a[1]->fails("SELECT zk_acquire('', 1)"), qr/semaphore name must not be empty/, 'a name');
-like($a[1]->fails("SELECT zk_unlock('job', 'leek')"), qr/unrecognized kind "leek"/, 'a kind');
+like($a[1]->fails("SELECT $_('')"), qr/semaphore name must not be empty/, "... of $_") for qw(zk_release zk_permit zk_assert_permit);
 
 #
 # An administrator takes one away
 #
 $token = $a[1]->query("BEGIN; SELECT zk_acquire('job', 1)");
 $b[1]->send("SELECT zk_acquire('job', 1)")->wait_level(2);
-is(ZkLock::ask($b, "SELECT zk_break('job', $token, 'semaphore')"), 't', 'zk_break');
+is(ZkLock::ask($b, "SELECT zk_break('job', $token)"), 't', 'zk_break');
 $b[1]->result;
 wait_until(sub { rows($a, 'grant_state') eq 'lost' }, 'the other server hears of it');
 like($a[1]->fails('SELECT 1'), qr/a permit of semaphore "job" was lost/, '... is noticed');

@@ -111,7 +111,7 @@ in_queue(0);
 kill CONT => $worker;
 ZkLock::wait_connected($a);
 like($sa[0]->fails('SELECT 1'), qr/a permit of semaphore "job" was lost/, '... and so is the next');
-is($sa[0]->query("SELECT zk_unlock('job', 'semaphore')"), 't', '... until it is acknowledged');
+is($sa[0]->query("SELECT zk_release('job')"), 't', '... until it is acknowledged');
 is($sa[0]->query("SELECT zk_try_acquire('job', 1, timeout => '1 h')"), 't', '... and then another can be had');
 clean('after a loss in session scope');
 

@@ -75,7 +75,7 @@ SKIP:
 	my $proxy = Proxy->new($zk->host(1), address => '::1');
 	my $node = ZkLock::server('six', $proxy, conf => $conf);
 	ZkLock::wait_connected($node);
-	is(ZkLock::ask($node, 'SELECT server FROM zk_session'), $proxy->host, 'connected by IPv6');
+	is(ZkLock::ask($node, 'SELECT connected_to FROM zk_session'), $proxy->host, 'connected by IPv6');
 	my $holder = ZkLock::session($node);
 	$holder->query("SELECT zk_lock('held', scope => 'session')");
 	$proxy->cut;

@@ -29,7 +29,7 @@ sub wait_shown
 	return pass($what);
 }
 
-my $queue = "SELECT position, granted, state, pid FROM zk_contenders('n', 'semaphore')";
+my $queue = "SELECT position, granted, state, pid FROM zk_contenders('n')";
 $holder->query("SELECT zk_acquire('n', 1)") for 1 .. 3;
 ZkLock::wait_until(sub { ZkLock::ask($a, "SELECT grant_state FROM zk_locks WHERE name = 'n'") eq 'kept' }, 'it is kept');
 $holder->query("BEGIN; SELECT zk_acquire('n', 1)");

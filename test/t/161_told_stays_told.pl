@@ -22,7 +22,7 @@ my %session = (
 	'twice' => [ "SELECT zk_lock('twice', scope => 'session') FROM generate_series(1, 2)" ],
 	'shared' => [ "SELECT zk_lock('shared', 'shared', 'session')" ],
 	'both' => [ "SELECT zk_lock('both', 'shared', 'session'); SELECT zk_lock('both', 'exclusive', 'session')" ],
-	'permit' => [ "SELECT zk_acquire('permit', 2, 'session')", 'semaphore' ],
+	'permit' => [ "SELECT zk_acquire('permit', 2, 'session')", 'zk_release' ],
 );
 # Transaction scope
 my %transaction = (
@@ -103,11 +103,11 @@ for my $name (grep { !$session{$_}[1] } sort keys %session)
 # What the hint says: the lock is taken anew, once, and a release ends it.
 for my $name (sort keys %session)
 {
-	my ($take, $kind) = @{ $session{$name} };
-	$take = "SELECT zk_lock('$name', scope => 'session')" unless $kind;
+	my ($take, $release) = @{ $session{$name} };
+	$take = "SELECT zk_lock('$name', scope => 'session')" unless $release;
 	cmp_ok($s{$name}->query($take), '>', $token{$name}, "$name: taken anew");
 	$s{$name}->query('INSERT INTO t VALUES (3)');
-	my $unlock = "SELECT zk_unlock('$name'" . ($kind ? ", '$kind')" : ')');
+	my $unlock = 'SELECT ' . ($release // 'zk_unlock') . "('$name')";
 	is($s{$name}->query($unlock), 't', '... and released');
 	$s{$name}->query($unlock);
 	like($s{$name}->notices, qr/^WARNING/, '... which is all there was');

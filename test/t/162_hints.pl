@@ -81,7 +81,7 @@ sub lose
 	my $directory = { lock => 'locks', semaphore => 'semaphores', job => 'jobs', election => 'elections' }->{$kind};
 	my $before = () = log_of($a) =~ /\Q$kind "$name" was lost while held/g;
 	# nobody watches a permit before the next heartbeat
-	ZkLock::ask($a, "SELECT zk_break('$name', token, 'semaphore') FROM zk_contenders('$name', 'semaphore')") if $kind eq 'semaphore';
+	ZkLock::ask($a, "SELECT zk_break('$name', token) FROM zk_contenders('$name')") if $kind eq 'semaphore';
 	$zk->delete(ZkLock::directory($name, $directory) . '/' . (ZkLock::queue($zk, $name, $directory))[0]) if $kind ne 'semaphore';
 	ZkLock::wait_until(sub { (() = log_of($a) =~ /(?:\Q$kind "$name" was lost while held\E|no longer leader of election "\Q$name\E")/g) > $before }, "$name: $kind is lost");
 	return;
@@ -109,7 +109,7 @@ for my $sql (
 	$sa->query('SELECT zk_unlock_all()');
 }
 for my $sql ("SELECT zk_lock('word', '%s')", "CALL zk_lock_session('word', '%s')", "SELECT zk_lock('word', 'shared', '%s')",
-	"SELECT zk_acquire('word', 2, '%s')", "SELECT zk_token('word', '%s')", "CALL zk_run_once('word', 'SELECT 1', slot => '2026-01-01', in_doubt => '%s')")
+	"SELECT zk_acquire('word', 2, '%s')", "CALL zk_run_once('word', 'SELECT 1', slot => '2026-01-01', in_doubt => '%s')")
 {
 	# a word of the other kind, where the call has only one
 	my $wrong = $sql =~ /session/ ? 'session' : $sql =~ /acquire/ ? 'shared' : 'x';
@@ -207,7 +207,7 @@ works($sa, 'SELECT takes()', '... and a function that is marked as the hint says
 $sa->query('RESET ALL');
 $sa->query('DROP FUNCTION takes()');
 
-for my $of ([ "zk_lock('prepared', %s)", 'exclusive', 'transaction', "zk_unlock('prepared')" ], [ "zk_acquire('prepared', %s)", 2, 'transaction', "zk_unlock('prepared', 'semaphore')" ])
+for my $of ([ "zk_lock('prepared', %s)", 'exclusive', 'transaction', "zk_unlock('prepared')" ], [ "zk_acquire('prepared', %s)", 2, 'transaction', "zk_release('prepared')" ])
 {
 	my ($take, $first, $scope, $end) = @$of;
 	my $sql = sub { return 'BEGIN; SELECT ' . sprintf($take, "'$first', '$_[0]'") . "; INSERT INTO t VALUES ('prepared'); PREPARE TRANSACTION 'p'"; };
@@ -231,7 +231,7 @@ $sa->query("SELECT zk_acquire('semaphores', 3, 'session')");
 like($sa->fails("SELECT zk_acquire('semaphores', 2, 'session')"), qr/^55000: cannot acquire/, 'one of fewer permits');
 my ($number) = hint($sa) =~ /ask for one of (\d+)\./;
 works($sa, "SELECT zk_acquire('semaphores', $number, 'session')", '... of the number that the hint has');
-$sa->query("SELECT zk_unlock('semaphores', 'semaphore')") for 1, 2;
+$sa->query("SELECT zk_release('semaphores')") for 1, 2;
 works($sa, "SELECT zk_acquire('semaphores', 2, 'session')", '... or released before');
 $sb->query("SELECT zk_acquire('semaphores', 3, 'session')");
 like($sb->notices, qr/^WARNING 01000: somebody else asks for one of 2 permits/, 'others name another number');
@@ -329,7 +329,7 @@ for my $name (sort keys %held)
 		{
 			cmp_ok($answer, '>', $token, '... with a larger token');
 			is(ZkLock::ask($a, $what), $before, '... and holds what was held, for as long, once');
-			is($sa->query($kind eq 'semaphore' ? "SELECT zk_unlock('$literal', 'semaphore')" : "SELECT zk_unlock('$literal')"), 't', '... until it is released');
+			is($sa->query($kind eq 'semaphore' ? "SELECT zk_release('$literal')" : "SELECT zk_unlock('$literal')"), 't', '... until it is released');
 		}
 		ZkLock::ok_clean($zk, [$a], $name, "$name, $hinted", $directory);
 	}

@@ -36,7 +36,7 @@ stall($two, 'two');
 $s->query("SET application_name = 'waiter'");
 $s->send("SELECT zk_queue_put('q', '2')");
 my $row = '';
-ZkLock::wait_until(sub { ($row = ZkLock::ask($a, "SELECT kind, name, mode IS NULL, server, pid, application, root_server, root_application, root_waits_for, steps FROM zk_waits")) ne '' }, 'zk_waits has it', sub { $row });
+ZkLock::wait_until(sub { ($row = ZkLock::ask($a, "SELECT kind, name, mode IS NULL, server, pid, application_name, root_server, root_application_name, root_waits_for, steps FROM zk_waits")) ne '' }, 'zk_waits has it', sub { $row });
 like($row, qr/^queue\|q\|t\|a\|@{[ $s->pid ]}\|waiter\|a\|(?:one|two)\|IPC: SyncRep\|1$/, 'zk_waits says who waits, for whom, and why');
 like(ZkLock::ask($a, "SELECT string_agg(concat_ws(' ', step, pid), ', ' ORDER BY step) FROM zk_blocking(" . $s->pid . ')'), qr/^0 @{[ $s->pid ]}, 1 (?:@{[ $one->pid ]}|@{[ $two->pid ]})$/, '... and so does zk_blocking');
 $other->query("SET zklock.namespace = 'x'");

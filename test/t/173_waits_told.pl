@@ -12,7 +12,7 @@ ZkLock::wait_connected($a, $b, $c);
 
 sub named { my ($node, $name) = @_; return ZkLock::session($node, env => { PGAPPNAME => $name }); }
 
-my $asked = "SELECT kind, name, mode, server, pid, application, root_server, root_pid, steps FROM zk_waits";
+my $asked = "SELECT kind, name, mode, server, pid, application_name, root_server, root_pid, steps FROM zk_waits";
 
 # Wait until the others show the waits of a name, one a line, in the order of their pids.
 sub shown
@@ -40,10 +40,10 @@ $writer->send("SELECT zk_lock('job')")->wait_level(1);
 $reader->send("SELECT zk_lock('job', 'shared')")->wait_level(1);
 my @chain = ('a', $holder->pid);
 sub exclusive { my ($session, $name, @end) = @_; return row('lock', $name, 'exclusive', 'a', $session->pid, @end); }
-shown('waits of one server', "name = 'job' AND application = 'writer'", exclusive($writer, 'job', 'writer', @chain, 1));
+shown('waits of one server', "name = 'job' AND application_name = 'writer'", exclusive($writer, 'job', 'writer', @chain, 1));
 my $seen;
 ZkLock::wait_until(
-	sub { ($seen = ZkLock::ask($b, "SELECT mode, root_server, root_pid IS NOT NULL FROM zk_waits WHERE application = 'reader'")) eq 'shared|a|t' },
+	sub { ($seen = ZkLock::ask($b, "SELECT mode, root_server, root_pid IS NOT NULL FROM zk_waits WHERE application_name = 'reader'")) eq 'shared|a|t' },
 	'the reader behind', sub { $seen });
 pass('... and of a reader');
 is(ZkLock::ask($b, "SELECT bool_and(wait_start <= as_of - '1 s'::interval), count(*) FROM zk_waits"), 't|2', 'since when, each once');
@@ -53,7 +53,7 @@ is(ZkLock::ask($a, 'SELECT count(*) FROM zk_waits'), 2, '... and on their own se
 my $end = named($c, 'end');
 $end->query("BEGIN; SELECT zk_lock('far')");
 $holder->send("SELECT zk_lock('far')")->wait_level(2);
-shown('a chain to another server', "application = 'writer'", exclusive($writer, 'job', 'writer', 'c', $end->pid, 2));
+shown('a chain to another server', "application_name = 'writer'", exclusive($writer, 'job', 'writer', 'c', $end->pid, 2));
 $end->query('COMMIT');
 $holder->result;
 $holder->query('COMMIT');
@@ -70,7 +70,7 @@ my @waiting = map { named($a, "waiter $_")->send("SELECT zk_lock('job')") } 1 ..
 for my $node ($b, $c)
 {
 	ZkLock::wait_until(
-		sub { ($seen = ZkLock::ask($node, "SELECT string_agg(application, ',' ORDER BY application), bool_and(root_pid = @{[ $end->pid ]}) FROM zk_waits WHERE server = 'a'")) eq 'waiter 1,waiter 2,waiter 3|t' },
+		sub { ($seen = ZkLock::ask($node, "SELECT string_agg(application_name, ',' ORDER BY application_name), bool_and(root_pid = @{[ $end->pid ]}) FROM zk_waits WHERE server = 'a'")) eq 'waiter 1,waiter 2,waiter 3|t' },
 		'all that wait on one server', sub { $seen });
 	pass('all that wait on one server, on ' . $node->name);
 }

@@ -90,7 +90,7 @@ for my $n (2, 3, 5)
 	{
 		my ($up) = grep { $_->connections } @good;
 		$up->hole;
-		ZkLock::wait_until(sub { zk_session($node, "state = 'connected' AND server <> '" . $up->host . "'") eq 't' }, 'it goes elsewhere');
+		ZkLock::wait_until(sub { zk_session($node, "state = 'connected' AND connected_to <> '" . $up->host . "'") eq 't' }, 'it goes elsewhere');
 		$up->cut->heal;
 		is(zk_session($node, 'session_id'), $id, '... another one falls silent, and the session goes on');
 		is($holder->query("SELECT zk_assert('held')"), $token, '... with the lock');

@@ -46,7 +46,7 @@ for my $name (sort keys %directory)
 	ZkLock::wait_until(sub { PostgreSQL::Test::Utils::slurp_file($a->logfile) =~ /"$name" was lost while held/ }, "$name is lost");
 	like($s->fails("SELECT zk_run_end('other', ok => $_)"), qr/^55000: [\w ]+ "$name" was lost$/, "$name is lost: zk_run_end, ok => $_, says so") for 'true', 'false';
 	goes_on('other', "$name is lost");
-	is($s->query("SELECT zk_unlock('$name'" . ($name eq 'permit' ? ", 'semaphore')" : ')')), 't', '... which is acknowledged');
+	is($s->query('SELECT ' . ($name eq 'permit' ? 'zk_release' : 'zk_unlock') . "('$name')"), 't', '... which is acknowledged');
 }
 ends('other');
 

@@ -26,11 +26,11 @@ sub lose
 }
 
 my %take = (
-	lock => [ 'locks', "zk_lock('lock')", "zk_lock('lock', scope => 'session')", '' ],
-	semaphore => [ 'semaphores', "zk_acquire('semaphore', 1)", "zk_acquire('semaphore', 1, 'session')", ", 'semaphore'" ]);
+	lock => [ 'locks', "zk_lock('lock')", "zk_lock('lock', scope => 'session')", 'zk_unlock' ],
+	semaphore => [ 'semaphores', "zk_acquire('semaphore', 1)", "zk_acquire('semaphore', 1, 'session')", 'zk_release' ]);
 for my $name (sort keys %take)
 {
-	my ($directory, $transaction, $session, $kind) = @{ $take{$name} };
+	my ($directory, $transaction, $session, $release) = @{ $take{$name} };
 	my $s = ZkLock::session($a);
 	my $start = sub {
 		$s->query("SELECT $session");
@@ -44,7 +44,7 @@ for my $name (sort keys %take)
 	$start->();
 	$s->query('ROLLBACK');
 	like($s->fails("INSERT INTO t VALUES ('$name')"), qr/^55000: [\w ]+ "$name" was lost$/, '... and then the session is told');
-	is($s->query("SELECT zk_unlock('$name'$kind)"), 't', '... acknowledges');
+	is($s->query("SELECT $release('$name')"), 't', '... acknowledges');
 	is($s->query('SELECT 1'), 1, '... and goes on');
 
 	# the transaction is retried, as its hint says
@@ -53,7 +53,7 @@ for my $name (sort keys %take)
 	$s->query("SELECT $transaction");
 	like($s->notices, qr/^WARNING 01000: [\w ]+ "$name" was lost$/m, '... a retry tells of the hold that it acknowledges');
 	$s->query('COMMIT');
-	is($s->query("SELECT zk_token('$name'$kind) IS NULL"), 't', '... which is gone');
+	is($s->query("SELECT count(*) FROM zk_locks WHERE name = '$name' AND pid = pg_backend_pid()"), 0, '... which is gone');
 
 	# it goes on behind the savepoint
 	$start->();

@@ -77,11 +77,12 @@ for (@cases)
 		$r->send($want->($name));
 		$zk->wait_children(ZkLock::directory($name, $directory), $beside ? 3 : 2);
 		remake($path, sub { $r->result });
-		my $failure = $s->fails("SELECT zk_assert('$name', '$kind')");
+		my $assert = ($kind eq 'semaphore' ? 'zk_assert_permit' : 'zk_assert') . "('$name')";
+		my $failure = $s->fails("SELECT $assert");
 		$proven++ if $failure eq '';
 		$wrong++ if $failure !~ $lost;
 		$wrong++ if told($s) !~ $lost;
-		$r->query("SELECT zk_assert('$name', '$kind')");
+		$r->query("SELECT $assert");
 		$left++ if own($a, $directory, $name);
 		# It may have gone: A deletes what bears its mark and is not its own, if it finds any.
 		$foreign->delete($path);

@@ -32,7 +32,7 @@ my %rows = (
 					.when = "while {holder} kept it closed",
 					.by_now = "it may be open by now",
 					.retry = "Close it again.",
-					.ways = "Use SELECT zk_unlock({name}, 'gate'){times} to acknowledge the loss.",
+					.ways = "Use SELECT zk_unlock_all() to acknowledge the loss.",
 				},
 			.namespaced = true,
 			.unlocked = true,
@@ -120,12 +120,12 @@ is($other->fails('SELECT zk_gate_close(NULL)'), '22004: gate name must not be nu
 is($other->fails("SELECT zk_gate_close('')"), '22023: gate name must not be empty', '... by its word');
 
 is(ZkLock::ask($a, "SELECT kind, name, mode IS NULL, scope, granted, token = $token FROM zk_locks"), 'gate|yard|t|session|t|t', 'zk_locks shows it');
-is(ZkLock::ask($a, "SELECT granted, ours, mode IS NULL FROM zk_contenders('yard', 'gate')"), 't|t|t', 'zk_contenders shows it');
-is(ZkLock::ask($a, "SELECT name, contenders FROM zk_lock_dirs('', 'gate')"), 'yard|1', 'zk_lock_dirs shows it');
-is($s->query("SELECT zk_token('yard', 'gate'), zk_assert('yard', 'gate')"), "$token|$token", 'its token is known, and proven');
-is($other->fails("SELECT zk_assert('yard', 'gate')"), '55000: you do not hold gate "yard"', '... to those who have it');
-is($other->fails("SELECT zk_unlock('yard', 'barrier')"), '22023: unrecognized kind "barrier"', 'what has no holder is not unlocked');
-like($other->notices, qr/^HINT:  Allowed kinds are "lock", "semaphore" and "gate"\.$/m, '... and gates are');
+is(ZkLock::ask($a, "SELECT granted, ours, mode IS NULL FROM zk_contenders('yard') WHERE kind = 'gate'"), 't|t|t', 'zk_contenders shows it');
+is(ZkLock::ask($a, "SELECT kind, name, contenders FROM zk_lock_dirs()"), 'gate|yard|1', 'zk_lock_dirs shows it');
+is($s->query("SELECT zk_gate_assert('yard')"), $token, 'its token is proven');
+is($other->fails("SELECT zk_gate_assert('yard')"), '55000: you do not hold gate "yard"', '... to those who have it');
+is($other->query("SELECT zk_gate_open('yard')"), 'f', '... and nobody else opens it');
+like($other->notices, qr/^WARNING 55000: you do not hold gate "yard" in session scope$/m, '... as a warning says');
 
 # Who waits, and gets it
 $other->send("SELECT zk_gate_close('yard')");
@@ -139,7 +139,7 @@ my $next = $other->result;
 cmp_ok($next, '>=', $token, 'the next one has it');
 is(ZkLock::ask($a, 'SELECT kind, name, acquired_kept + acquired_cold, waits FROM zk_stat_locks'), 'gate|yard|2|1', 'zk_stat_locks counts it');
 is(ZkLock::ask($a, 'SELECT acquired_kept + acquired_cold FROM zk_stat'), 2, '... and zk_stat');
-is($other->query("SELECT zk_unlock('yard', 'gate')"), 't', 'zk_unlock ends it');
+is($other->query("SELECT zk_gate_open('yard')"), 't', 'its own function ends it');
 ZkLock::ok_clean($zk, [$a], 'yard', undef, 'gates');
 is($s->query("SELECT zk_gate_is_open('yard')"), 't', 'it is open again');
 
@@ -150,13 +150,13 @@ $zk->delete("$directory/stone");
 
 # Its loss
 $s->query("SELECT zk_gate_close('yard')");
-is(ZkLock::ask($a, "SELECT zk_break('yard', token, 'gate') FROM zk_contenders('yard', 'gate')"), 't', 'an administrator opens it');
+is(ZkLock::ask($a, "SELECT zk_break('yard', token) FROM zk_contenders('yard')"), 't', 'an administrator opens it');
 ZkLock::wait_until(sub { slurp_file($a->logfile) =~ /gate "yard" was lost while held/ }, 'the log tells of the loss');
 is($s->fails('SELECT count(*) FROM pg_class'), '55000: gate "yard" was lost', 'its loss is an error');
 like($s->notices, qr/^DETAIL:  The ZooKeeper session ended, or the contender was deleted, while this session kept it closed; it may be open by now\.$/m, '... that says what happened');
 my ($way) = $s->notices =~ /^HINT:  Use (SELECT .*) to acknowledge the loss\.$/m;
-is($way, "SELECT zk_unlock('yard', 'gate')", '... and what to do');
-is($s->query($way), 't', '... which can be done');
+is($way, "SELECT zk_unlock_all()", '... and what to do');
+is($s->query($way), 1, '... which can be done');
 ok($s->query('SELECT count(*) FROM pg_class') > 0, '... and helps');
 ZkLock::ok_clean($zk, [$a], 'yard', undef, 'gates');
 $_->quit for $s, $other;

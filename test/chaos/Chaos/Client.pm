@@ -348,7 +348,7 @@ sub permits
 	my %number = (mode => 'number', begun => $t->{begun});
 	my $check = sub {
 		my $sent = now();
-		my $answer = $self->ask('pg', 'check', "SELECT zk_token('$name', 'semaphore')");
+		my $answer = $self->ask('pg', 'check', "SELECT zk_assert_permit('$name')");
 		die "check:changed\n" unless $answer == $t->{token};
 		$t->{proven} = $sent;
 		$number{proven} = $sent if $number{locked};
@@ -358,7 +358,7 @@ sub permits
 	my $answer = $self->ask('pg', 'lock', "BEGIN; SELECT $how", 60);
 	die "busy\n" if $answer eq 'f';
 	$t->{locked} = now();
-	$t->{token} = $answer eq 't' ? $self->ask('pg', 'check', "SELECT zk_token('$name', 'semaphore')") : $answer;
+	$t->{token} = $answer eq 't' ? $self->ask('pg', 'check', "SELECT zk_assert_permit('$name')") : $answer;
 	if (rand() < 0.7)
 	{
 		$number{name} = 'permit ' . $self->ask('pg', 'number', "SELECT zk_permit('$name')");
