@@ -83,8 +83,8 @@ zk_try_lock(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(zklock_acquire(ZKLOCK_KIND_LOCK, name, mode, scope, timeout, &token));
 }
 
-/* zk_lock_all(VARIADIC names text[]), and zk_lock_all(names text[], mode text, scope text):
- * return bigint[] */
+/* zk_lock_all(VARIADIC names text[]), and zk_lock_all(names text[], mode text, scope
+ * text): return bigint[] */
 Datum
 zk_lock_all(PG_FUNCTION_ARGS)
 {
