@@ -19,7 +19,7 @@ $$;
 SELECT proname, proargnames[n] AS argument,
     answer(CASE prokind WHEN 'p' THEN 'CALL ' ELSE 'SELECT ' END || p.oid::regproc || '(' || string_agg(
         CASE WHEN provariadic <> 0 AND i = pronargs THEN 'VARIADIC ' ELSE '' END ||
-        CASE WHEN i = n THEN 'NULL' WHEN type = 'text'::regtype THEN '''x''' WHEN type = 'text[]'::regtype THEN '''{x}'''
+        CASE WHEN i = n THEN 'NULL' WHEN type IN ('text'::regtype, 'name'::regtype) THEN '''x''' WHEN type = 'text[]'::regtype THEN '''{x}'''
             WHEN type IN ('integer'::regtype, 'bigint'::regtype) THEN '1' WHEN type = 'interval'::regtype THEN '''1 s'''
             WHEN type = 'boolean'::regtype THEN 'true' ELSE 'NULL' END ||
         '::' || format_type(type, NULL), ', ' ORDER BY i) || ')')

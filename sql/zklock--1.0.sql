@@ -955,3 +955,71 @@ REVOKE ALL ON FUNCTION zk_queue_put(text, text), zk_queue_take(text, interval), 
     zk_queues() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_queues() TO pg_monitor;
 GRANT SELECT ON zk_queues TO pg_monitor;
+
+-- Rights.  The names are those of functions, procedures, views and tables alike.
+CREATE FUNCTION zk_granted(what text)
+RETURNS SETOF name
+LANGUAGE plpgsql IMMUTABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    RETURN QUERY SELECT unnest(CASE what
+        WHEN 'use' THEN '{zk_lock, zk_try_lock, zk_lock_all, zk_try_lock_all, zk_lock_session, zk_assert, zk_fence,
+            zk_acquire, zk_try_acquire, zk_permit, zk_assert_permit, zk_barrier, zk_queue_put, zk_queue_take, zk_queues,
+            zk_is_leader, zk_require_leader, zk_run_as_leader, zk_leader,
+            zk_run_once, zk_run_begin, zk_run_begin_session, zk_run_end}'::name[]
+        WHEN 'look' THEN '{zk_session, zk_stat, zk_stat_locks, zk_stat_barriers, zk_servers, zk_contenders, zk_lock_dirs,
+            zk_blocking, zk_waits, zk_barriers, zk_queues, zk_elections, zk_leader, zk_candidates, zk_jobs, zk_runs}'::name[]
+        WHEN 'admin' THEN '{zk_break, zk_raise_tokens, zk_stat_reset, zk_resign, zk_queue_purge,
+            zk_job_reset, zk_job_forget}'::name[]
+        END);
+    IF what IS NULL THEN
+        RAISE null_value_not_allowed USING MESSAGE = 'what must not be null';
+    ELSIF NOT FOUND THEN
+        RAISE invalid_parameter_value USING
+            MESSAGE = format('unrecognized value "%s" for what', what),
+            HINT = 'Allowed values are "use", "look" and "admin".';
+    END IF;
+END $$;
+
+COMMENT ON FUNCTION zk_granted(text) IS
+'functions, procedures, views and tables that zk_grant gives for ''use'', ''look'' or ''admin''';
+
+-- By the rights of its caller, who could grant the same one by one.  What has one of the names
+-- in another schema is none of ours: it grants what belongs to the extension, wherever that is.
+CREATE PROCEDURE zk_grant(role name, what text DEFAULT 'use')
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    ours oid;
+    schema name;
+    granted name[];
+    command text;
+BEGIN
+    IF role IS NULL THEN
+        RAISE null_value_not_allowed USING MESSAGE = 'role must not be null';
+    END IF;
+    SELECT e.oid, n.nspname INTO STRICT ours, schema
+      FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'zklock';
+    EXECUTE format('SELECT array_agg(g) FROM %I.zk_granted($1) g', schema) INTO granted USING what;
+    FOR command IN
+        SELECT format('GRANT EXECUTE ON ROUTINE %s TO %I', p.oid::regprocedure, role)
+          FROM pg_depend d JOIN pg_proc p ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid
+         WHERE d.refclassid = 'pg_extension'::regclass AND d.refobjid = ours AND d.deptype = 'e'
+           AND p.proname = ANY (granted)
+        UNION ALL
+        SELECT format('GRANT SELECT ON %s TO %I', c.oid::regclass, role)
+          FROM pg_depend d JOIN pg_class c ON d.classid = 'pg_class'::regclass AND d.objid = c.oid
+         WHERE d.refclassid = 'pg_extension'::regclass AND d.refobjid = ours AND d.deptype = 'e'
+           AND c.relname = ANY (granted)
+    LOOP
+        EXECUTE command;
+    END LOOP;
+    IF NOT has_schema_privilege(role, schema, 'USAGE') THEN
+        EXECUTE format('GRANT USAGE ON SCHEMA %I TO %I', schema, role);
+    END IF;
+END $$;
+
+COMMENT ON PROCEDURE zk_grant(name, text) IS
+'give a role what it takes to use zklock, to look at it, or to administrate it';

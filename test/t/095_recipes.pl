@@ -231,7 +231,7 @@ is_deeply([ grep { @{ $recipes->{$_} } } sort keys %$recipes ], [], 'all of doc/
 #
 my $readme = blocks_of('README.md');
 ZkLock::ask($a, 'CREATE ROLE batch LOGIN');
-my ($grants) = grep { /^GRANT/ } @{ $readme->{'Quick start'} };
+my ($grants) = grep { /zk_grant/ } @{ $readme->{'Quick start'} };
 ZkLock::ask($a, $grants);
 my $batch = ZkLock::session($a, user => 'batch');
 is($batch->fails($_), '', "granted: $_")

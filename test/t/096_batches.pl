@@ -1,5 +1,6 @@
-# The batch of doc/batches.md, as it stands there, over three databases: by psql, with a
-# server that is killed in the middle of it.
+# The batch of doc/batches.md, as it stands there, over three databases: by psql, as a role that has
+# what zk_grant gives, with a server that is killed in the middle of it.  Then the page's other examples,
+# as that role.
 use strict;
 use warnings;
 
@@ -17,7 +18,8 @@ ok(defined $unlock, 'the page has the blocks');
 my $zk = ZooKeeper->new->start;
 my ($a, $b, $c) = my @servers = map { ZkLock::server($_, $zk) } 'a', 'b', 'c';
 ZkLock::wait_connected(@servers);
-ZkLock::ask($_, $tables) for @servers;
+ZkLock::ask($_, "CREATE ROLE batch LOGIN; CALL zk_grant('batch'); GRANT CREATE ON SCHEMA public TO batch") for @servers;
+ZkLock::session($_, user => 'batch')->query($tables) for @servers;
 
 # A script in psql, in the background: it reads a file, and waits for nobody.
 sub start
@@ -28,7 +30,7 @@ sub start
 	print {$file} join("\n", @blocks) or die;
 	close $file or die;
 	$run{file} = $file;    # is deleted with the run
-	$run{psql} = IPC::Run::start([ 'psql', '-XqAt', '-v', 'ON_ERROR_STOP=1', '-f', "$file", '-d', $node->connstr('postgres') ], '<', \undef, '>&', \$run{output});
+	$run{psql} = IPC::Run::start([ 'psql', '-XqAt', '-v', 'ON_ERROR_STOP=1', '-f', "$file", '-d', $node->connstr('postgres') . ' user=batch' ], '<', \undef, '>&', \$run{output});
 	return \%run;
 }
 
@@ -49,7 +51,7 @@ is(scalar(grep { $_->[1] =~ /: NOTICE:  job "split"/ } @said), 2, '... and two o
 length_is($a, 'parts', '30 0 0', 'the parts are there, once');
 
 # A server dies with a part in hand.
-my $killed = ZkLock::session($c);
+my $killed = ZkLock::session($c, user => 'batch');
 $killed->query('BEGIN');
 is($killed->query("SELECT payload FROM zk_queue_take('parts')"), 'part 1', 'a server takes a part');
 $c->stop('immediate');
@@ -62,7 +64,7 @@ is(rows('SELECT count(*) FROM loaded', @servers), 30, 'each part is loaded');
 is(rows('SELECT count(*) FROM orders_new', @servers), 300, '... once');
 
 # A report reads; it is waited for, and nobody changes anything before.
-my $report = ZkLock::session($b);
+my $report = ZkLock::session($b, user => 'batch');
 $report->query('BEGIN');
 $report->query("SELECT zk_lock('orders', 'shared'), zk_lock('stock', 'shared')");
 @runs = (start($a, $lock, $locked, $change, $unlock), map { start($_, $locked, $change) } $b, $c);
@@ -74,6 +76,34 @@ is(rows('SELECT count(*) FROM orders', @servers), 300, 'all is there');
 is($report->query("SELECT zk_try_lock_all('{orders,stock}', 'shared', timeout => '1 h')"), 't', 'the next report reads');
 is(ZkLock::ask($a, 'SELECT count(*) FROM zk_barriers()'), 0, 'nobody is left at a barrier');
 length_is($a, 'parts', '0 0 0', '... nor a part in the queue');
+$report->query('COMMIT');
+
+#
+# The other examples, of all servers on one
+#
+my $batch = ZkLock::session($a, user => 'batch');
+$batch->query($_)
+  for 'CREATE PROCEDURE step_one() LANGUAGE sql AS $$SELECT 1$$', 'CREATE PROCEDURE step_two() LANGUAGE sql AS $$SELECT 1$$',
+  'CREATE PROCEDURE export_one() LANGUAGE sql AS $$SELECT 1$$', "CREATE TABLE files AS SELECT 'file' AS file", 'CREATE TABLE result (payload text)';
+my @left = @{$blocks}{ 'Several locks in one step', 'N at a time', 'Hand out work' };
+for my $block (map { @$_ } @left)
+{
+	# the work of the one who reads
+	(my $sql = $block) =~ s/^\.\.\.\n//mg;
+	# enough for all who take
+	$batch->query("SELECT zk_queue_put('import', 'item') FROM generate_series(1, 12)");
+	my $ran = join '; ', map { $batch->fails($_) } grep { /\S/ } split /;(?:[ \t]*--.*)?\n/, $sql;
+	unlike($ran, qr/\d/, "an example:\n$block") or $batch->query('ROLLBACK');
+	$batch->query($_) for 'COMMIT', 'SELECT zk_unlock_all()';
+}
+my ($meet) = @{ $blocks->{'Meet'} };
+my @meeting = map { ZkLock::session($_, user => 'batch') } @servers;
+ZkLock::session($_, user => 'batch')->query('CREATE PROCEDURE step_one() LANGUAGE sql AS $$SELECT 1$$; CREATE PROCEDURE step_two() LANGUAGE sql AS $$SELECT 1$$') for $b, $c;
+for my $statement (grep { /\S/ } split /;(?:[ \t]*--.*)?\n/, $meet)
+{
+	$_->send($statement) for @meeting;
+	is(join('', map { $_->failure } @meeting), '', "all three: $statement");
+}
 
 $_->stop for @servers;
 done_testing();

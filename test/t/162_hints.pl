@@ -450,7 +450,7 @@ $sa->query('ROLLBACK');
 $sa->fails("SELECT zk_require_leader('not')");
 retry_where('not', 'not the leader');
 # ... also for whom the Quick start has given rights to
-my ($grants) = PostgreSQL::Test::Utils::slurp_file("$FindBin::Bin/../../README.md") =~ /```sql\n(GRANT EXECUTE.*?)```/s;
+my ($grants) = PostgreSQL::Test::Utils::slurp_file("$FindBin::Bin/../../README.md") =~ /```sql\n(CALL zk_grant.*?)```/s;
 ZkLock::ask($a, "CREATE ROLE batch LOGIN; $grants");
 my $batch = ZkLock::session($a, user => 'batch');
 $batch->fails("SELECT zk_require_leader('not')");

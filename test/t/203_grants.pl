@@ -1,0 +1,97 @@
+# zk_grant: what it gives is what doc/security.md lists, and no more than its caller could give.
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Utils qw(slurp_file);
+use Test::More;
+use FindBin;
+use ZkLock;
+
+my $zk = ZooKeeper->new->start;
+my $node = ZkLock::server('node', $zk);
+ZkLock::wait_connected($node);
+my $super = ZkLock::session($node);
+
+# The names that the extension has, and that a role may call or look at
+my $members = q{
+	SELECT name FROM (
+		SELECT p.proname, 'f', has_function_privilege(%1$s, p.oid, 'EXECUTE'), (SELECT count(*) FROM aclexplode(proacl) WHERE grantee = 0)
+			FROM pg_proc p JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid
+			JOIN pg_extension e ON d.refobjid = e.oid AND extname = 'zklock' AND d.deptype = 'e' WHERE prorettype <> 'trigger'::regtype
+		UNION ALL
+		SELECT c.relname, 'r', has_table_privilege(%1$s, c.oid, 'SELECT'), (SELECT count(*) FROM aclexplode(relacl) WHERE grantee = 0)
+			FROM pg_class c JOIN pg_depend d ON d.classid = 'pg_class'::regclass AND d.objid = c.oid
+			JOIN pg_extension e ON d.refobjid = e.oid AND extname = 'zklock' AND d.deptype = 'e' WHERE relkind IN ('r', 'v')
+	) x (name, kind, may, everybody) WHERE %2$s ORDER BY name COLLATE "C"};
+sub names { my %seen; return join ' ', grep { !$seen{$_}++ } split /\n/, $super->query(sprintf $members, @_); }
+# what nobody needs a grant for, or nobody gets
+my $given = "may AND (kind = 'r' OR name <> ALL ('{zk_unlock,zk_unlock_all,zk_token,zk_fence_guarded,zk_granted,zk_grant}')) AND name <> 'zk_locks'";
+
+# The table of the page
+my ($page) = slurp_file("$FindBin::Bin/../../doc/security.md") =~ /^\| `what` \| gives \|\n(.*?)\n\n/ms;
+my %listed;
+for (split /\n/, $page)
+{
+	my ($what, $text) = /^\| `(\w+)`[^|]*\| (.*) \|$/ or next;
+	$listed{$what} = join ' ', sort { $a cmp $b } $text =~ /`(zk_\w+)`/g;
+}
+is(join(' ', sort keys %listed), 'admin look use', 'the page has a list for each');
+
+$super->query("CREATE ROLE $_ LOGIN") for qw(use look admin nobody);
+is(names("'nobody'", $given), '', 'without a grant a role may do nothing that needs one');
+for my $what (sort keys %listed)
+{
+	$super->query($what eq 'use' ? "CALL zk_grant('use')" : "CALL zk_grant('$what', '$what')");
+	is(names("'$what'", $given), $listed{$what}, "$what gives what the page lists");
+	is(join(' ', sort { $a cmp $b } split /\n/, $super->query("SELECT zk_granted('$what')")), $listed{$what}, '... and zk_granted says');
+}
+is(names("'pg_monitor'", $given), $listed{look}, 'members of pg_monitor may what "look" gives');
+my %all = map { $_ => 1 } map { split / / } values %listed;
+is(join(' ', sort { $a cmp $b } keys %all, qw(zk_unlock zk_unlock_all zk_token zk_locks zk_fence_guarded zk_granted zk_grant zk_fences)),
+	names("'nobody'", "true"), 'each name belongs to one of them, or needs no grant, or is the table of zk_fence');
+
+# What the page says of taking back
+sub block { my ($text) = slurp_file("$FindBin::Bin/../../doc/security.md") =~ /```sql\n(REVOKE ALL ON ALL ROUTINES.*?)```/s; return $text; }
+$super->query('GRANT use TO nobody');
+$super->query(block() =~ s/FROM batch/FROM use/gr);
+is(names("'use'", $given), '', 'and is taken back as the page says');
+$super->query('REVOKE EXECUTE ON FUNCTION zk_barriers FROM look');
+is(names("'look'", $given), join(' ', grep { $_ ne 'zk_barriers' } split / /, $listed{look}), '... one by one, too');
+is($super->query("CALL zk_grant('look', 'look'); DROP OWNED BY look; DROP ROLE look; SELECT 1"), 1, '... and all before DROP ROLE');
+
+# Errors
+is($super->fails("CALL zk_grant('use', 'all')"), '22023: unrecognized value "all" for what', 'no such word');
+like($super->notices, qr/^HINT:  Allowed values are "use", "look" and "admin"\.$/m, '... and which there are');
+is($super->fails('CALL zk_grant(NULL)'), '22004: role must not be null', 'no role');
+is($super->fails("CALL zk_grant('use', NULL)"), '22004: what must not be null', '... and no word');
+is($super->fails("CALL zk_grant('missing')"), '42704: role "missing" does not exist', 'a role that is not there');
+my $nobody = ZkLock::session($node, user => 'nobody');
+like($nobody->fails("CALL zk_grant('nobody')"), qr/^42501: permission denied for /, 'who may not grant cannot by zk_grant');
+is(names("'nobody'", $given), '', '... and has given nothing');
+
+# Names that must be quoted, and everybody
+$super->query(qq{CREATE ROLE "A b""c" LOGIN; CALL zk_grant('A b"c')});
+is(names(q{'A b"c'}, $given), $listed{use}, 'a role with a strange name');
+$super->query("CALL zk_grant('public')");
+is(names("'nobody'", $given), $listed{use}, 'everybody');
+
+# Any schema, and one before it in the caller's search_path with the same names
+my $other = do {
+	$super->query('CREATE DATABASE other');
+	ZkLock::session($node, dbname => 'other');
+};
+$other->query(q{CREATE SCHEMA "my ""zk"; CREATE EXTENSION zklock SCHEMA "my ""zk"; CREATE ROLE batch LOGIN;
+	CREATE SCHEMA trap; GRANT ALL ON SCHEMA trap TO PUBLIC;
+	CREATE FUNCTION trap.format(text, VARIADIC "any") RETURNS text LANGUAGE internal AS 'text_format_nv';
+	CREATE FUNCTION trap.zk_lock() RETURNS int LANGUAGE sql AS 'SELECT 1';
+	CREATE FUNCTION trap.zk_granted(text) RETURNS SETOF name LANGUAGE sql AS $$SELECT 'zk_break'::name$$;
+	REVOKE ALL ON FUNCTION trap.zk_lock FROM PUBLIC;
+	SET search_path = trap, pg_catalog; CALL "my ""zk".zk_grant('batch')});
+my $batch = ZkLock::session($node, dbname => 'other', user => 'batch');
+is($batch->fails(q{BEGIN; SELECT "my ""zk".zk_lock('x'); COMMIT}), '', 'in a schema of its own, with the schema');
+like($batch->fails(q{SELECT "my ""zk".zk_break('x', 1)}), qr/^42501: /, '... no more than that');
+like($batch->fails('SELECT trap.zk_lock()'), qr/^42501: /, '... and nothing of others');
+$other->query(q{DROP OWNED BY batch; CREATE SCHEMA moved; ALTER EXTENSION zklock SET SCHEMA moved; CALL moved.zk_grant('batch')});
+is($batch->fails(q{BEGIN; SELECT moved.zk_lock('x'); COMMIT}), '', '... and when it has moved');
+
+done_testing();
