@@ -107,7 +107,8 @@ get_order(FunctionCallInfo fcinfo, const char *function, int i, char *name)
 	if (PG_ARGISNULL(i) == PG_ARGISNULL(i + 1))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("either every or slot must be given"),
+				 PG_ARGISNULL(i) ? errmsg("either every or slot must be given")
+								 : errmsg("every and slot must not both be given"),
 				 errhint(
 					 "Give every, such as '1 day', for a job that runs again and again, or slot, the time that it is to be run for.")));
 	if (!PG_ARGISNULL(i))

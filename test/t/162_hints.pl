@@ -130,9 +130,12 @@ for my $sql ("SELECT zk_try_lock('word', timeout => '%s')", "CALL zk_lock_sessio
 	works($sa, sprintf($sql, $interval // 'none'), '... works with the interval of its hint');
 	$sa->query('SELECT zk_unlock_all()');
 }
-$sa->fails("CALL zk_run_once('neither', 'SELECT 1')");
-my ($every) = hint($sa) =~ /every, such as ('[^']+')/;
-works($sa, "CALL zk_run_once('neither', 'SELECT 1', every => $every)", 'every, as the hint has it');
+for my $args ('', ", every => '1 day', slot => '2026-01-01'")
+{
+	$sa->fails("CALL zk_run_once('neither', 'SELECT 1'$args)");
+	my ($every) = hint($sa) =~ /every, such as ('[^']+')/;
+	works($sa, "CALL zk_run_once('neither', 'SELECT 1', every => $every)", 'every, as the hint has it');
+}
 
 $sa->query("SET zklock.namespace = 'tenant'");
 $sa->fails("SELECT zk_lock(repeat('x', 255))");
