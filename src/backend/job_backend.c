@@ -54,6 +54,7 @@
 #include "proclock.h"
 #include "query.h"
 #include "queue_backend.h"
+#include "settings.h"
 #include "waiting.h"
 
 /* A run, or what stood in its way. */
@@ -64,6 +65,7 @@ typedef struct Run
 	ZkJobDecision decision;
 	ZkJobRun run;	   /* the run itself, or the one that the decision is about */
 	bool drained;	   /* no decision: the server is taken out of service */
+	bool busy;		   /* ... somebody else has the job, and the caller would not wait */
 	bool tried;		   /* "run" has been written, perhaps */
 	TimestampTz began; /* by this server's clock */
 	int32 proclock;	   /* of the job, when the run may be committing */
@@ -325,6 +327,29 @@ show_reset(const char *name, int64_t slot, int attempt)
 					attempt > 0 ? psprintf(", attempt => %d", attempt) : "");
 }
 
+/*
+ * Somebody else has the job, and the caller would not wait for him.  The record says who
+ * runs it.  To skip it is no error, and so it is none if the record cannot be read.
+ */
+static void
+tell_busy(const char *name)
+{
+	int64 until = zklock_clock() + zklock_connect_timeout * NS_PER_MS;
+	const char *display = zklock_display_name(name);
+	ZkJob *job = palloc(sizeof(ZkJob));
+	ZkRecord record;
+
+	if (zklock_query_record(ZKLOCK_KIND_JOB, name, until, &record) && record.exists &&
+		zklock_job_record_parse(&record.node, job) == ZKLOCK_RECORD_GOOD &&
+		job->nruns > 0 && job->run[0].end == ZKLOCK_JOB_NEVER)
+		ereport(NOTICE,
+				(errmsg("job \"%s\" is being run by server \"%s\", skipping", display,
+						show_server(&job->run[0]))));
+	else
+		ereport(NOTICE,
+				(errmsg("job \"%s\" is held by another session, skipping", display)));
+}
+
 /* Why it is not run. */
 static void
 tell(const Run *run)
@@ -333,9 +358,11 @@ tell(const Run *run)
 	const ZkJobRun *other = &run->run;
 	bool known = decision->run >= 0;
 	const char *name = zklock_display_name(run->order->name);
-	const char *slot = run->drained ? NULL : show_time(decision->slot);
+	const char *slot = run->drained || run->busy ? NULL : show_time(decision->slot);
 
-	if (run->drained)
+	if (run->busy)
+		tell_busy(run->order->name);
+	else if (run->drained)
 		ereport(NOTICE,
 				(errmsg("job \"%s\" is not run by this server, skipping", name),
 				 errdetail("The server is taken out of service by \"zklock.drain\".")));
@@ -458,7 +485,11 @@ take(Run *run)
 		return false;
 	if (!zklock_acquire(ZKLOCK_KIND_JOB, order->name, ZKLOCK_EXCLUSIVE,
 						ZKLOCK_SCOPE_SESSION, order->wait, &run->token))
+	{
+		if ((run->busy = order->wait == 0))
+			return false;
 		zklock_waiting_raise_over(ZKLOCK_KIND_JOB, order->name, order->wait);
+	}
 	if ((run->drained = zklock_draining()))
 		return false;
 	(void) zklock_job_record_change(order->name, false, decide, run);

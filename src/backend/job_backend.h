@@ -19,7 +19,7 @@ typedef struct ZkJobOrder
 	int64 every;		 /* ms, or 0: slot */
 	int64 origin;		 /* ms since 1970, and so is slot */
 	int64 slot;
-	int64 wait; /* ms, or ZKLOCK_WAIT_FOREVER */
+	int64 wait; /* ms, or ZKLOCK_WAIT_FOREVER; 0: skip it while somebody else has it */
 	int attempts;
 	bool skip; /* a run in doubt counts as done */
 } ZkJobOrder;
@@ -27,10 +27,10 @@ typedef struct ZkJobOrder
 /*
  * Wait for the job, and if its slot is due run the command, in a transaction of its own.
  * For a procedure that is not atomic, with SPI connected so and no transaction that
- * matters.  Says in a NOTICE what was done already, or
- * that the server is drained.  Raises what the command does; what
- * zklock_acquire does; 55P03 when the time is up; 55000 when no attempt is left; 40001
- * when the job is lost.
+ * matters.  Says in a NOTICE what was done already, that the server is drained, or that
+ * somebody else runs the job and the caller would not wait.  Raises what the command does;
+ * what zklock_acquire does; 55P03 when the time is up; 55000 when no attempt is left;
+ * 40001 when the job is lost.
  */
 extern void zklock_job_run_once(const ZkJobOrder *order);
 

@@ -55,8 +55,17 @@ $sb->send("CALL zk_run_once('waited', 'INSERT INTO t VALUES (3)', slot => '2026-
 $ra2->send("CALL zk_run_once('waited', 'INSERT INTO t VALUES (3)', slot => '2026-01-01')")->wait_event('Lock');
 is(ZkLock::ask($_, "SELECT count(*) FROM pg_stat_activity WHERE backend_xmin IS NOT NULL AND query LIKE '%waited%' AND pid <> pg_backend_pid() AND wait_event <> 'advisory' AND pid <> " . $ra->pid), 0, '... without a snapshot') for $a, $b;
 my $sb2 = ZkLock::session($b);
-is($sb2->fails("CALL zk_run_once('waited', 'SELECT 1', slot => '2026-01-01', timeout => '0')"), '55P03: could not obtain job "waited" within 0 ms', 'who would not wait is told so');
-is($sb2->fails("CALL zk_run_once('waited', 'SELECT 1', slot => '2026-01-01', timeout => '20 ms')"), '55P03: could not obtain job "waited" within 20 ms', '... or after a while');
+my $skips = qq{NOTICE 00000: job "waited" is being run by server "a", skipping};
+for my $s ($sb2, ZkLock::session($a))
+{
+	is($s->query("CALL zk_run_once('waited', 'SELECT 1/0', slot => '2026-01-01', timeout => '0')"), '', 'who would not wait skips it, without an error');
+	is($s->notices, $skips, '... and is told who runs it');
+	is($s->query("SELECT zk_run_begin('waited', slot => '2026-01-01', timeout => '0')"), 'f', '... with zk_run_begin, too');
+	is($s->notices, $skips, '... in the same words');
+	is($s->query("CALL zk_run_begin_session('waited', slot => '2026-01-01', timeout => '0')"), 'f', '... and zk_run_begin_session');
+	is($s->notices, $skips, '... in the same words');
+}
+is($sb2->fails("CALL zk_run_once('waited', 'SELECT 1', slot => '2026-01-01', timeout => '20 ms')"), '55P03: could not obtain job "waited" within 20 ms', 'who waits for a while is told when it is over');
 is($sb2->fails("SELECT zk_job_forget('waited')"), '55006: job "waited" is running, or waited for', 'no forgetting meanwhile');
 $gate->open;
 is($ra->result, '', 'it ends');
@@ -142,6 +151,12 @@ is($sb->query("SELECT zk_job_reset('never was')"), 'f', 'nothing to reset');
 is(ZkLock::ask($a, "SELECT zk_job_reset('daily')"), 't', 'reset what was done last');
 $sb->query("CALL zk_run_once('daily', 'INSERT INTO t VALUES (1)', $Jobs::daily)");
 is(rows($b), 4, '... and it is run again');
+
+# One who has the job and does not run it
+$sa->query("BEGIN; SELECT zk_job_forget('given')");
+$sb->query("CALL zk_run_once('given', 'SELECT 1/0', slot => '2026-01-05', timeout => '0')");
+is($sb->notices, 'NOTICE 00000: job "given" is held by another session, skipping', 'somebody has the job, and runs nothing');
+$sa->query('COMMIT');
 
 # Rubbish
 $zk->set('/zklock/jobs/given', '{"count": 1');

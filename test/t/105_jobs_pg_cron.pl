@@ -158,6 +158,19 @@ once('during');
 is(ask("SELECT string_agg(r->>'state', ' ') FROM zk_jobs, jsonb_array_elements(runs) r WHERE job = 'during'"), 'done lost', '... as the history says');
 unschedule('during');
 
+# Who would not wait skips the run of another, and cron counts no failure
+close_gate();
+schedule('skipped', 'SELECT pg_advisory_xact_lock(1)', ", timeout => '0'", @names);
+tick();
+$runner = runner('skipped', 'running');
+called($_, 'skipped', 1) for grep { $_ ne $runner } @names;
+is(ZkLock::ask($node{$_}, "SELECT DISTINCT status, return_message FROM cron.job_run_details WHERE status <> 'running' AND command LIKE '%zk_run_once(''skipped''%'"), 'succeeded|CALL', "... as a call that has succeeded") for grep { $_ ne $runner } @names;
+is(rows('skipped', @names), '0 0 0', '... while another runs it');
+open_gate();
+called($runner, 'skipped', 1);
+once('skipped');
+unschedule('skipped');
+
 # The runner dies while it commits; and so it has
 schedule('committing', 'SET LOCAL synchronous_commit = on', ", in_doubt => 'skip'", @names);
 tick();
