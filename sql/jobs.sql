@@ -10,6 +10,8 @@ SELECT zk_run_begin('', every => '1 h');
 SELECT zk_run_end('');
 SELECT zk_job_reset('');
 SELECT zk_job_forget('');
+SELECT zk_job_pause('');
+SELECT zk_job_resume('');
 
 -- what else is given
 CALL zk_run_once('j', 'SELECT 1');
@@ -26,7 +28,17 @@ CALL zk_run_once('j', 'SELECT 1', slot => '-infinity');
 CALL zk_run_once('j', 'SELECT 1', every => '1 h', timeout => '-1 s');
 CALL zk_run_once('j', 'SELECT 1', every => '1 h', attempts => 0);
 CALL zk_run_once('j', 'SELECT 1', every => '1 h', in_doubt => 'maybe');
+CALL zk_run_once('j', 'SELECT 1', every => '1 h', after => '{i,j}');
+CALL zk_run_once('j', 'SELECT 1', every => '1 h', after => '{i,NULL}');
+CALL zk_run_once('j', 'SELECT 1', every => '1 h', after => '{{i}}');
+CALL zk_run_once('j', 'SELECT 1', every => '1 h', after => '{""}');
+SELECT zk_run_begin('j', every => '1 h', after => '{j}');
+CALL zk_run_begin_session('j', every => '1 h', after => '{j}');
 SELECT zk_job_reset('j', 'infinity');
+\set VERBOSITY terse
+SELECT zk_job_pause('j', '-infinity');
+SELECT zk_job_pause('j', '2026-01-01');
+\set VERBOSITY default
 SELECT count(*) FROM zk_jobs WHERE job = 'j';
 
 -- where
@@ -55,6 +67,8 @@ SELECT zk_run_begin('j', every => '1 h');
 SELECT zk_run_end('read');
 SELECT zk_job_reset('read');
 SELECT zk_job_forget('read');
+SELECT zk_job_pause('read');
+SELECT zk_job_resume('read');
 RESET default_transaction_read_only;
 SELECT state FROM zk_jobs WHERE job = 'read';
 SELECT zk_run_end('read');
@@ -116,6 +130,66 @@ SELECT zk_job_reset('j');
 SELECT zk_job_forget('j'), zk_job_forget('j');
 COMMIT;
 SELECT count(*) FROM zk_jobs WHERE job = 'j';
+
+-- pauses, also of a job that nobody has called yet
+SELECT zk_job_pause('paused'), zk_job_pause('paused');
+SELECT job, slot, state, last_done, next_due, paused_until, runs FROM zk_jobs WHERE job = 'paused';
+CALL zk_run_once('paused', 'SELECT 1/0', slot => '2026-01-01');
+SELECT zk_run_begin('paused', slot => '2026-01-01');
+CALL zk_run_begin_session('paused', slot => '2026-01-01');
+SELECT zk_job_forget('paused'), zk_job_reset('paused');
+SELECT zk_job_pause('paused', '2200-01-01'), zk_job_pause('paused', '2200-01-01 00:00:00.0001');
+SELECT paused_until FROM zk_jobs WHERE job = 'paused';
+CALL zk_run_once('paused', 'SELECT 1/0', every => '1 h');
+SELECT zk_job_resume('paused'), zk_job_resume('paused'), zk_job_resume('none');
+SELECT count(*) FROM zk_jobs WHERE job = 'paused';
+-- what has begun goes on; to forget the job ends no pause
+SELECT zk_run_begin('paused', slot => '2026-01-01');
+SELECT zk_job_pause('paused');
+SELECT state, paused_until FROM zk_jobs WHERE job = 'paused';
+SELECT zk_run_end('paused');
+SELECT state, paused_until, last_done FROM zk_jobs WHERE job = 'paused';
+SELECT zk_job_forget('paused');
+CALL zk_run_once('paused', 'SELECT 1/0', slot => '2026-01-01');
+SELECT zk_job_resume('paused');
+CALL zk_run_once('paused', 'SELECT 1', slot => '2026-01-01');
+SELECT state, paused_until FROM zk_jobs WHERE job = 'paused';
+
+-- one job after others
+CALL zk_run_once('last', 'SELECT 1/0', slot => '2026-01-02', timeout => '0', after => '{first,second}');
+CALL zk_run_once('first', 'SELECT 1', slot => '2026-01-02');
+SELECT zk_run_begin('last', slot => '2026-01-02', timeout => '0', after => '{first,second}');
+CALL zk_run_once('second', 'SELECT 1', slot => '2026-01-01');
+CALL zk_run_begin_session('last', slot => '2026-01-02', timeout => '0', after => '{first,second}');
+CALL zk_run_once('last', 'SELECT 1/0', slot => '2026-01-02', timeout => '1 ms', after => '{first,second}');
+\echo :LAST_ERROR_SQLSTATE
+SET lock_timeout = '1 ms';
+CALL zk_run_once('last', 'SELECT 1/0', slot => '2026-01-02', after => '{first,second}');
+\echo :LAST_ERROR_SQLSTATE
+RESET lock_timeout;
+-- a later slot will do
+CALL zk_run_once('second', 'SELECT 1', slot => '2026-01-03');
+CALL zk_run_once('last', 'SELECT 1', slot => '2026-01-02', timeout => '0', after => '{first,second}');
+\set VERBOSITY terse
+CALL zk_run_once('last', 'SELECT 1', slot => '2026-01-02', timeout => '0', after => '{first,second,third}');
+\set VERBOSITY default
+SELECT slot, state FROM zk_jobs WHERE job = 'last';
+-- a slot that has failed, or is due again, will not
+CALL zk_run_once('second', 'SELECT 1/0', slot => '2026-01-04');
+CALL zk_run_once('last', 'SELECT 1/0', slot => '2026-01-04', timeout => '0', after => '{second}');
+CALL zk_run_once('second', 'SELECT 1', slot => '2026-01-05');
+CALL zk_run_once('last', 'SELECT 1/0', slot => '2026-01-04', timeout => '0', after => '{second}');
+SELECT zk_job_reset('second', '2026-01-03');
+CALL zk_run_once('last', 'SELECT 1/0', slot => '2026-01-03', timeout => '0', after => '{second}');
+CALL zk_run_once('second', 'SELECT 1', slot => '2026-01-03');
+CALL zk_run_once('last', 'SELECT 1', slot => '2026-01-03', timeout => '0', after => '{second}');
+CALL zk_run_once('last', 'SELECT 1', slot => '2026-01-04', timeout => '0', after => '{}');
+SELECT slot, state FROM zk_jobs WHERE job = 'last';
+-- the other job has slots of its own
+CALL zk_run_once('days', 'SELECT 1', every => '30000 days', origin => '2026-02-01');
+CALL zk_run_once('last', 'SELECT 1', slot => '2026-03-05', timeout => '0', after => '{days}');
+CALL zk_run_once('last', 'SELECT 1/0', slot => '2110-01-01', timeout => '0', after => '{days}');
+SELECT slot, state FROM zk_jobs WHERE job = 'last';
 
 -- namespaces
 SET zklock.namespace = 'n';

@@ -675,30 +675,30 @@ SELECT pg_catalog.pg_extension_config_dump('zk_runs', '');
 
 CREATE PROCEDURE zk_run_once(job text, command text, every interval DEFAULT NULL, slot timestamptz DEFAULT NULL,
     timeout interval DEFAULT NULL, attempts integer DEFAULT 1, in_doubt text DEFAULT 'run',
-    origin timestamptz DEFAULT '2000-01-03 00:00:00+00')
+    origin timestamptz DEFAULT '2000-01-03 00:00:00+00', after text[] DEFAULT NULL)
 AS 'MODULE_PATHNAME', 'zk_run_once'
 LANGUAGE C;
 
-COMMENT ON PROCEDURE zk_run_once(text, text, interval, timestamptz, interval, integer, text, timestamptz) IS
+COMMENT ON PROCEDURE zk_run_once(text, text, interval, timestamptz, interval, integer, text, timestamptz, text[]) IS
 'run a command once a slot, on whichever server comes first';
 
 CREATE FUNCTION zk_run_begin(job text, every interval DEFAULT NULL, slot timestamptz DEFAULT NULL,
     timeout interval DEFAULT NULL, attempts integer DEFAULT 1, in_doubt text DEFAULT 'run',
-    origin timestamptz DEFAULT '2000-01-03 00:00:00+00')
+    origin timestamptz DEFAULT '2000-01-03 00:00:00+00', after text[] DEFAULT NULL)
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_run_begin'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
-COMMENT ON FUNCTION zk_run_begin(text, interval, timestamptz, interval, integer, text, timestamptz) IS
+COMMENT ON FUNCTION zk_run_begin(text, interval, timestamptz, interval, integer, text, timestamptz, text[]) IS
 'is this session to run the slot? if so it has the job until zk_run_end';
 
 CREATE PROCEDURE zk_run_begin_session(job text, every interval DEFAULT NULL, slot timestamptz DEFAULT NULL,
     timeout interval DEFAULT NULL, attempts integer DEFAULT 1, in_doubt text DEFAULT 'run',
-    origin timestamptz DEFAULT '2000-01-03 00:00:00+00', INOUT due boolean DEFAULT NULL)
+    origin timestamptz DEFAULT '2000-01-03 00:00:00+00', after text[] DEFAULT NULL, INOUT due boolean DEFAULT NULL)
 AS 'MODULE_PATHNAME', 'zk_run_begin_session'
 LANGUAGE C;
 
-COMMENT ON PROCEDURE zk_run_begin_session(text, interval, timestamptz, interval, integer, text, timestamptz, boolean) IS
+COMMENT ON PROCEDURE zk_run_begin_session(text, interval, timestamptz, interval, integer, text, timestamptz, text[], boolean) IS
 'zk_run_begin, waiting without a snapshot';
 
 CREATE FUNCTION zk_run_end(job text, ok boolean DEFAULT true)
@@ -725,6 +725,22 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION zk_job_forget(text) IS
 'forget all runs of a job';
 
+CREATE FUNCTION zk_job_pause(job text, until timestamptz DEFAULT 'infinity')
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zk_job_pause'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_job_pause(text, timestamptz) IS
+'have no server begin a run of a job until then';
+
+CREATE FUNCTION zk_job_resume(job text)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zk_job_resume'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_job_resume(text) IS
+'end the pause of a job';
+
 CREATE FUNCTION zk_jobs(
     OUT job text,
     OUT slot timestamptz,
@@ -737,6 +753,7 @@ CREATE FUNCTION zk_jobs(
     OUT error text,
     OUT last_done timestamptz,
     OUT next_due timestamptz,
+    OUT paused_until timestamptz,
     OUT runs jsonb)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'zk_jobs'
@@ -746,7 +763,7 @@ COMMENT ON FUNCTION zk_jobs() IS
 'jobs of all servers and their newest runs, as ZooKeeper has it';
 
 CREATE VIEW zk_jobs AS
-    SELECT job, slot, state, server, since, duration, attempt, failures, error, last_done, next_due, runs
+    SELECT job, slot, state, server, since, duration, attempt, failures, error, last_done, next_due, paused_until, runs
     FROM zk_jobs();
 
 COMMENT ON VIEW zk_jobs IS
@@ -762,6 +779,7 @@ COMMENT ON COLUMN zk_jobs.failures IS 'attempts of the slot that failed';
 COMMENT ON COLUMN zk_jobs.error IS 'first line of the error';
 COMMENT ON COLUMN zk_jobs.last_done IS 'latest slot that is done';
 COMMENT ON COLUMN zk_jobs.next_due IS 'when the slot begins that follows the one last done, if every tells';
+COMMENT ON COLUMN zk_jobs.paused_until IS 'no run begins until then; null if the job is not paused';
 COMMENT ON COLUMN zk_jobs.runs IS 'the newest runs, at most 16';
 
 CREATE FUNCTION zk_queue_put(queue text, payload text)
@@ -863,10 +881,11 @@ REVOKE ALL ON FUNCTION zk_stat_reset() FROM PUBLIC;
 -- A run of a job stands in the way of all others, and what is remembered decides which
 -- are to come.  Errors of commands may show what the commands know.
 REVOKE ALL ON PROCEDURE
-    zk_run_once(text, text, interval, timestamptz, interval, integer, text, timestamptz),
-    zk_run_begin_session(text, interval, timestamptz, interval, integer, text, timestamptz, boolean) FROM PUBLIC;
-REVOKE ALL ON FUNCTION zk_run_begin(text, interval, timestamptz, interval, integer, text, timestamptz),
-    zk_run_end(text, boolean), zk_job_reset(text, timestamptz, integer), zk_job_forget(text), zk_jobs()
+    zk_run_once(text, text, interval, timestamptz, interval, integer, text, timestamptz, text[]),
+    zk_run_begin_session(text, interval, timestamptz, interval, integer, text, timestamptz, text[], boolean) FROM PUBLIC;
+REVOKE ALL ON FUNCTION zk_run_begin(text, interval, timestamptz, interval, integer, text, timestamptz, text[]),
+    zk_run_end(text, boolean), zk_job_reset(text, timestamptz, integer), zk_job_forget(text),
+    zk_job_pause(text, timestamptz), zk_job_resume(text), zk_jobs()
     FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_jobs() TO pg_monitor;
 GRANT SELECT ON zk_jobs, zk_runs TO pg_monitor;
@@ -971,7 +990,7 @@ BEGIN
         WHEN 'look' THEN '{zk_session, zk_stat, zk_stat_locks, zk_stat_barriers, zk_servers, zk_contenders, zk_lock_dirs,
             zk_blocking, zk_waits, zk_barriers, zk_queues, zk_elections, zk_leader, zk_candidates, zk_jobs, zk_runs}'::name[]
         WHEN 'admin' THEN '{zk_break, zk_raise_tokens, zk_stat_reset, zk_resign, zk_queue_purge,
-            zk_job_reset, zk_job_forget}'::name[]
+            zk_job_reset, zk_job_forget, zk_job_pause, zk_job_resume}'::name[]
         END);
     IF what IS NULL THEN
         RAISE null_value_not_allowed USING MESSAGE = 'what must not be null';

@@ -46,7 +46,9 @@
 #include "changes.h"
 #include "command.h"
 #include "drain.h"
+#include "job_after.h"
 #include "job_backend.h"
+#include "job_pause.h"
 #include "job_record.h"
 #include "job_runs.h"
 #include "loss.h"
@@ -66,6 +68,7 @@ typedef struct Run
 	ZkJobRun run;	   /* the run itself, or the one that the decision is about */
 	bool drained;	   /* no decision: the server is taken out of service */
 	bool busy;		   /* ... somebody else has the job, and the caller would not wait */
+	ZkJob *after;	   /* the records of the jobs after which this one is to be run */
 	bool tried;		   /* "run" has been written, perhaps */
 	TimestampTz began; /* by this server's clock */
 	int32 proclock;	   /* of the job, when the run may be committing */
@@ -268,13 +271,12 @@ check_holder(const char *name)
 		zklock_loss_raise(held);
 }
 
-static void
-decide(ZkJob *job, int64_t now, void *arg)
+static ZkJobCall
+make_call(const Run *run)
 {
-	Run *run = arg;
 	const ZkJobOrder *order = run->order;
-	const ZkJobRun *mine = run->tried ? zklock_job_find(job, run->run.id) : NULL;
-	ZkJobCall call = {
+
+	return (ZkJobCall){
 		.every = order->every,
 		.origin = order->origin,
 		.slot = order->slot,
@@ -283,7 +285,19 @@ decide(ZkJob *job, int64_t now, void *arg)
 		.begun = order->command == NULL,
 		.token = run->token,
 		.server = zklock_job_self(MyDatabaseId),
+		.own_done = ZKLOCK_JOB_NEVER,
+		.nafter = order->nafter,
+		.after = run->after,
 	};
+}
+
+static void
+decide(ZkJob *job, int64_t now, void *arg)
+{
+	Run *run = arg;
+	const ZkJobOrder *order = run->order;
+	const ZkJobRun *mine = run->tried ? zklock_job_find(job, run->run.id) : NULL;
+	ZkJobCall call = make_call(run);
 
 	if (mine != NULL && mine->state == ZKLOCK_JOB_RUNNING)
 		return; /* it was written, though we did not hear of it */
@@ -297,10 +311,17 @@ decide(ZkJob *job, int64_t now, void *arg)
 	run->tried = run->decision.verdict == ZKLOCK_JOB_RUN;
 }
 
-static const char *
-show_time(int64_t ms)
+/* What would it be, for a caller who had the job?  Changes nothing. */
+static void
+look_ahead(ZkJob *job, int64_t now, void *arg)
 {
-	return pstrdup(timestamptz_to_str(zklock_time_of_ms(ms)));
+	Run *run = arg;
+	ZkJob *copy = palloc(sizeof(ZkJob));
+	ZkJobCall call = make_call(run);
+
+	memcpy(copy, job, sizeof(ZkJob));
+	call.token = PG_INT64_MAX;
+	run->decision = zklock_job_decide(copy, &call, now);
 }
 
 static const char *
@@ -323,7 +344,7 @@ show_reset(const char *name, int64_t slot, int attempt)
 {
 	return psprintf("SELECT zk_job_reset(%s, %s%s)",
 					quote_literal_cstr(zklock_display_name(name)),
-					quote_literal_cstr(show_time(slot)),
+					quote_literal_cstr(zklock_job_time_text(slot)),
 					attempt > 0 ? psprintf(", attempt => %d", attempt) : "");
 }
 
@@ -350,49 +371,84 @@ tell_busy(const char *name)
 				(errmsg("job \"%s\" is held by another session, skipping", display)));
 }
 
+/* It is done. */
+static void
+tell_done(const Run *run, const char *name, const char *slot)
+{
+	const ZkJobDecision *decision = &run->decision;
+	const ZkJobRun *other = &run->run;
+
+	ereport(NOTICE,
+			(errmsg("job \"%s\" is done for slot %s, skipping", name, slot),
+			 decision->run < 0 ? 0
+				 : other->state == ZKLOCK_JOB_SKIPPED
+				 ? errdetail("Server \"%s\" was lost while it committed at %s, and that counts as done.",
+							 show_server(other), zklock_job_time_text(other->end))
+				 : errdetail("Server \"%s\" ended the run at %s.", show_server(other),
+							 zklock_job_time_text(other->end)),
+			 decision->ahead
+				 ? errhint("The slot lies ahead of ZooKeeper's clock. If that was wrong then, and is right now, use %s.",
+						   show_reset(run->order->name, decision->slot, 0))
+				 : 0));
+}
+
+/* No attempt is left. */
+static void
+raise_given_up(const Run *run, const char *name, const char *slot)
+{
+	const ZkJobDecision *decision = &run->decision;
+	const ZkJobRun *other = &run->run;
+	bool known = decision->run >= 0;
+
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("job \"%s\" has failed for slot %s", name, slot),
+			 !known ? 0
+				 : may_see_errors()
+				 ? errdetail("Attempt %d on server \"%s\" failed at %s: %s", other->attempt,
+							 show_server(other), zklock_job_time_text(other->end),
+							 zklock_display_text(other->error))
+				 : errdetail("Attempt %d on server \"%s\" failed at %s.", other->attempt,
+							 show_server(other), zklock_job_time_text(other->end)),
+			 errhint("Use %s to have it run again.",
+					 show_reset(run->order->name, decision->slot,
+								known ? other->attempt : 0))));
+}
+
 /* Why it is not run. */
 static void
 tell(const Run *run)
 {
 	const ZkJobDecision *decision = &run->decision;
-	const ZkJobRun *other = &run->run;
-	bool known = decision->run >= 0;
 	const char *name = zklock_display_name(run->order->name);
-	const char *slot = run->drained || run->busy ? NULL : show_time(decision->slot);
+	const char *slot;
 
 	if (run->busy)
+	{
 		tell_busy(run->order->name);
-	else if (run->drained)
+		return;
+	}
+	if (run->drained)
+	{
 		ereport(NOTICE,
 				(errmsg("job \"%s\" is not run by this server, skipping", name),
 				 errdetail("The server is taken out of service by \"zklock.drain\".")));
-	else if (decision->verdict == ZKLOCK_JOB_NOT_DUE)
+		return;
+	}
+	slot = zklock_job_time_text(decision->slot);
+	if (decision->verdict == ZKLOCK_JOB_PAUSED)
 		ereport(NOTICE,
-				(errmsg("job \"%s\" is done for slot %s, skipping", name, slot),
-				 !known ? 0
-					 : other->state == ZKLOCK_JOB_SKIPPED
-					 ? errdetail("Server \"%s\" was lost while it committed at %s, and that counts as done.",
-								 show_server(other), show_time(other->end))
-					 : errdetail("Server \"%s\" ended the run at %s.", show_server(other),
-								 show_time(other->end)),
-				 decision->ahead
-					 ? errhint("The slot lies ahead of ZooKeeper's clock. If that was wrong then, and is right now, use %s.",
-							   show_reset(run->order->name, decision->slot, 0))
-					 : 0));
+				(errmsg("job \"%s\" is paused until %s, skipping", name,
+						zklock_job_pause_text(decision->slot))));
+	else if (decision->verdict == ZKLOCK_JOB_TOO_SOON)
+		ereport(NOTICE,
+				(errmsg("job \"%s\" is run after job \"%s\", which is not done for slot %s, skipping",
+						name, zklock_display_name(run->order->after[decision->after]),
+						slot)));
+	else if (decision->verdict == ZKLOCK_JOB_NOT_DUE)
+		tell_done(run, name, slot);
 	else
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("job \"%s\" has failed for slot %s", name, slot),
-				 !known ? 0
-					 : may_see_errors()
-					 ? errdetail("Attempt %d on server \"%s\" failed at %s: %s",
-								 other->attempt, show_server(other),
-								 show_time(other->end), zklock_display_text(other->error))
-					 : errdetail("Attempt %d on server \"%s\" failed at %s.",
-								 other->attempt, show_server(other), show_time(other->end)),
-				 errhint("Use %s to have it run again.",
-						 show_reset(run->order->name, decision->slot,
-									known ? other->attempt : 0))));
+		raise_given_up(run, name, slot);
 }
 
 /* ------------------------------------------------------------------------
@@ -472,19 +528,30 @@ check_not_held(const char *name)
 			 held->begun ? hint_ends(name) : 0));
 }
 
-/*
- * Wait for the job, and decide: true if it is to be run.  The job is held afterwards,
- * also if an error is raised.
- */
+/* Another job was to be done before, and is not. */
+pg_noreturn static void
+raise_too_soon(const Run *run)
+{
+	const ZkJobOrder *order = run->order;
+
+	ereport(ERROR,
+			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+			 errmsg("job \"%s\" was not done for slot %s within %lld ms",
+					zklock_display_name(order->after[run->decision.after]),
+					zklock_job_time_text(run->decision.slot), (long long) order->wait),
+			 errdetail("Job \"%s\" is run after it.", zklock_display_name(order->name))));
+}
+
+/* Wait so long for the job, and decide; false: that is not possible, and run says why. */
 static bool
-take(Run *run)
+take_once(Run *run, int64 wait)
 {
 	const ZkJobOrder *order = run->order;
 
 	if ((run->drained = zklock_draining()))
 		return false;
 	if (!zklock_acquire(ZKLOCK_KIND_JOB, order->name, ZKLOCK_EXCLUSIVE,
-						ZKLOCK_SCOPE_SESSION, order->wait, &run->token))
+						ZKLOCK_SCOPE_SESSION, wait, &run->token))
 	{
 		if ((run->busy = order->wait == 0))
 			return false;
@@ -492,16 +559,83 @@ take(Run *run)
 	}
 	if ((run->drained = zklock_draining()))
 		return false;
+	zklock_job_after_read(order->after, order->nafter, run->after);
 	(void) zklock_job_record_change(order->name, false, decide, run);
 	if (run->decision.verdict == ZKLOCK_JOB_NO_HOLDER)
 		raise_taken_over(order->name);
+	return true;
+}
+
+static void
+on_error_after(void *arg)
+{
+	const Run *run = arg;
+
+	errcontext("while waiting for job \"%s\", after which job \"%s\" is to be run",
+			   zklock_plain_name(run->order->after[run->decision.after]),
+			   zklock_plain_name(run->order->name));
+}
+
+/*
+ * Another job is to be done before: wait until it is, or there is another reason to decide.
+ * The job is not held, nor taken to look: others might want it that would not wait.
+ */
+static void
+await_others(Run *run, const ZkWait *limits)
+{
+	const ZkJobOrder *order = run->order;
+	ErrorContextCallback callback = {
+		.callback = on_error_after,
+		.arg = run,
+		.previous = error_context_stack,
+	};
+
+	error_context_stack = &callback;
+	while (run->decision.verdict == ZKLOCK_JOB_TOO_SOON && !zklock_draining())
+	{
+		if (!zklock_job_after_sleep(limits))
+		{
+			error_context_stack = callback.previous;
+			raise_too_soon(run);
+		}
+		zklock_job_after_read(order->after, order->nafter, run->after);
+		(void) zklock_job_record_change(order->name, false, look_ahead, run);
+	}
+	error_context_stack = callback.previous;
+}
+
+/*
+ * Wait for the job, and for those after which it is to be run, and decide: true if it is
+ * to be run.  The job is held afterwards, also if an error is raised.
+ */
+static bool
+take(Run *run)
+{
+	const ZkJobOrder *order = run->order;
+	int64 wait = order->wait;
+	ZkWait limits;
+
+	run->after = palloc(sizeof(ZkJob) * (Size) order->nafter);
+	zklock_wait_begin(&limits, order->wait);
+	for (;;)
+	{
+		if (!take_once(run, wait))
+			return false;
+		if (run->decision.verdict != ZKLOCK_JOB_TOO_SOON || order->wait == 0)
+			break;
+		release(run);
+		await_others(run, &limits);
+		if (order->wait != ZKLOCK_WAIT_FOREVER)
+			wait = Max((limits.until - zklock_clock()) / NS_PER_MS, 1);
+	}
 	if (run->decision.verdict != ZKLOCK_JOB_RUN)
 		return false;
 	run->began = GetCurrentTimestamp();
 	ereport(LOG,
 			(errmsg("job \"%s\": run %lld begins for slot %s, attempt %d, token %lld",
 					zklock_display_name(order->name), (long long) run->run.id.number,
-					show_time(run->run.slot), run->run.attempt, (long long) run->token)));
+					zklock_job_time_text(run->run.slot), run->run.attempt,
+					(long long) run->token)));
 	return true;
 }
 
@@ -763,7 +897,8 @@ run_transaction(Run *run)
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 				 errmsg("job \"%s\" turned out to be done for slot %s",
-						zklock_display_name(order->name), show_time(run->run.slot)),
+						zklock_display_name(order->name),
+						zklock_job_time_text(run->run.slot)),
 				 errdetail("An earlier run, which was in doubt, has committed.")));
 	ForceSyncCommit();
 	SPI_commit();
@@ -1259,12 +1394,12 @@ zklock_job_reset_slot(const char *name, int64 slot, int attempt)
 						   "is done since it was reset.",
 						   ZKLOCK_JOB_RESETS),
 				 errhint("Have the job run for them before; the first is slot %s.",
-						 show_time(what.first))));
+						 zklock_job_time_text(what.first))));
 	if (what.verdict == ZKLOCK_JOB_SINCE)
 	{
 		ereport(NOTICE,
 				(errmsg("slot %s of job \"%s\" has been run since, skipping",
-						show_time(slot), zklock_display_name(name)),
+						zklock_job_time_text(slot), zklock_display_name(name)),
 				 errdetail("It is done, or being run, by a later attempt than attempt %d.",
 						   attempt),
 				 errhint("To have it run once more, use %s.", show_reset(name, slot, 0))));
@@ -1276,12 +1411,13 @@ zklock_job_reset_slot(const char *name, int64 slot, int attempt)
 				(errmsg("nothing to reset for job \"%s\"", zklock_display_name(name)),
 				 slot == ZKLOCK_JOB_NEVER
 					 ? errdetail("No slot of the job has failed or is done.")
-					 : errdetail("No run of the job was for slot %s.", show_time(slot))));
+					 : errdetail("No run of the job was for slot %s.",
+								 zklock_job_time_text(slot))));
 		return false;
 	}
 	ereport(LOG,
 			(errmsg("zk_job_reset made slot %s of job \"%s\" due again",
-					show_time(what.reset), zklock_display_name(name))));
+					zklock_job_time_text(what.reset), zklock_display_name(name))));
 	return true;
 }
 

@@ -21,14 +21,18 @@ typedef struct ZkJobOrder
 	int64 slot;
 	int64 wait; /* ms, or ZKLOCK_WAIT_FOREVER; 0: skip it while somebody else has it */
 	int attempts;
-	bool skip; /* a run in doubt counts as done */
+	bool skip;	/* a run in doubt counts as done */
+	int nafter; /* the job is run after so many others, with these names: when they have
+				 * done the slot */
+	char **after;
 } ZkJobOrder;
 
 /*
  * Wait for the job, and if its slot is due run the command, in a transaction of its own.
  * For a procedure that is not atomic, with SPI connected so and no transaction that
- * matters.  Says in a NOTICE what was done already, that the server is drained, or that
- * somebody else runs the job and the caller would not wait.  Raises what the command does;
+ * matters.  Says in a NOTICE what was done already, that the server is drained, that the
+ * job is paused, or, if the caller would not wait, that somebody else runs the job, or which
+ * other job is to be done before.  Raises what the command does;
  * what zklock_acquire does; 55P03 when the time is up; 55000 when no attempt is left;
  * 40001 when the job is lost.
  */

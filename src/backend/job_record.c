@@ -11,6 +11,7 @@
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
+#include "utils/timestamp.h"
 
 #include "job_record.h"
 #include "loss.h"
@@ -25,6 +26,12 @@ StaticAssertDecl(ZKLOCK_RECORD_MAX + ZKLOCK_ANSWER_NAME_MAX + 1024 <= ZKLOCK_ANS
 #define MISSING_PAUSE 50
 
 static ZkWaitEvent wait_event_record = {.name = "ZkLockRecord"};
+
+const char *
+zklock_job_time_text(int64_t ms)
+{
+	return pstrdup(timestamptz_to_str(zklock_time_of_ms(ms)));
+}
 
 ZkRecordRead
 zklock_job_record_parse(const ZkNode *node, ZkJob *job)

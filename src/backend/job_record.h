@@ -29,6 +29,9 @@ extern bool zklock_job_record_change(const char *name, bool damaged, ZkJobChange
 extern bool zklock_job_record_change_until(const char *name, int64 until,
 										   ZkJobChange change, void *arg);
 
+/* A time of the record as people see it, palloc'd. */
+extern const char *zklock_job_time_text(int64_t ms);
+
 /* What the node of a job has. */
 extern ZkRecordRead zklock_job_record_parse(const ZkNode *node, ZkJob *job);
 

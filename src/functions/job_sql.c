@@ -26,6 +26,7 @@
 #include "command.h"
 #include "hold.h"
 #include "job_backend.h"
+#include "job_pause.h"
 #include "job_record.h"
 #include "job_runs.h"
 #include "job_sql.h"
@@ -41,6 +42,8 @@ PG_FUNCTION_INFO_V1(zk_run_begin_session);
 PG_FUNCTION_INFO_V1(zk_run_end);
 PG_FUNCTION_INFO_V1(zk_job_reset);
 PG_FUNCTION_INFO_V1(zk_job_forget);
+PG_FUNCTION_INFO_V1(zk_job_pause);
+PG_FUNCTION_INFO_V1(zk_job_resume);
 PG_FUNCTION_INFO_V1(zk_jobs);
 
 const PGFunction zklock_asking[] = {zk_run_begin, zk_job_forget, NULL};
@@ -93,9 +96,25 @@ get_in_doubt(text *arg)
 	return word[0] == 's';
 }
 
+/* The jobs after which this one is to be run.  A circle through several calls nobody can
+ * see: each call knows of its own job alone. */
+static void
+get_after(ArrayType *arg, ZkJobOrder *order)
+{
+	order->after = zklock_get_names(ZKLOCK_KIND_JOB, arg, &order->nafter);
+	for (int i = 0; i < order->nafter; i++)
+	{
+		if (strcmp(order->after[i], order->name) == 0)
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("job \"%s\" cannot be run after itself",
+							zklock_display_name(order->name))));
+	}
+}
+
 /*
  * The order of a call.  "i" is the first of the arguments that all of them have: every,
- * slot, timeout, attempts, in_doubt, origin.  "name": room for the job's.
+ * slot, timeout, attempts, in_doubt, origin, after.  "name": room for the job's.
  */
 static ZkJobOrder
 get_order(FunctionCallInfo fcinfo, const char *function, int i, char *name)
@@ -123,6 +142,8 @@ get_order(FunctionCallInfo fcinfo, const char *function, int i, char *name)
 				 errmsg("attempts must be 1 or more")));
 	order.skip = get_in_doubt(PG_GETARG_TEXT_PP(i + 4));
 	order.origin = get_time(PG_GETARG_TIMESTAMPTZ(i + 5), "origin");
+	if (!PG_ARGISNULL(i + 6))
+		get_after(PG_GETARG_ARRAYTYPE_P(i + 6), &order);
 	PreventCommandIfReadOnly(function);
 	return order;
 }
@@ -132,7 +153,7 @@ get_order(FunctionCallInfo fcinfo, const char *function, int i, char *name)
  * ------------------------------------------------------------------------
  */
 
-/* CALL zk_run_once(job, command, every, slot, timeout, attempts, in_doubt, origin) */
+/* CALL zk_run_once(job, command, every, slot, timeout, attempts, in_doubt, origin, after) */
 Datum
 zk_run_once(PG_FUNCTION_ARGS)
 {
@@ -140,7 +161,7 @@ zk_run_once(PG_FUNCTION_ARGS)
 	ZkJobOrder order;
 
 	ZKLOCK_REFUSE_NULLS("job name", "command", NULL, NULL, NULL, "attempts", "in_doubt",
-						"origin");
+						"origin", NULL);
 	order = get_order(fcinfo, "zk_run_once()", 2, name);
 	order.command = text_to_cstring(PG_GETARG_TEXT_PP(1));
 	zklock_leave_transaction(fcinfo, "zk_run_once", "Call it on its own.");
@@ -149,19 +170,20 @@ zk_run_once(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-/* zk_run_begin(job, every, slot, timeout, attempts, in_doubt, origin) returns boolean */
+/* zk_run_begin(job, every, slot, timeout, attempts, in_doubt, origin, after) returns boolean */
 Datum
 zk_run_begin(PG_FUNCTION_ARGS)
 {
 	char name[ZKLOCK_NAME_MAX + 1];
 	ZkJobOrder order;
 
-	ZKLOCK_REFUSE_NULLS("job name", NULL, NULL, NULL, "attempts", "in_doubt", "origin");
+	ZKLOCK_REFUSE_NULLS("job name", NULL, NULL, NULL, "attempts", "in_doubt", "origin",
+						NULL);
 	order = get_order(fcinfo, "zk_run_begin()", 1, name);
 	PG_RETURN_BOOL(zklock_job_begin(&order));
 }
 
-/* CALL zk_run_begin_session(job, every, slot, timeout, attempts, in_doubt, origin,
+/* CALL zk_run_begin_session(job, every, slot, timeout, attempts, in_doubt, origin, after,
  * INOUT due) */
 Datum
 zk_run_begin_session(PG_FUNCTION_ARGS)
@@ -171,7 +193,7 @@ zk_run_begin_session(PG_FUNCTION_ARGS)
 	ZkRow row;
 
 	ZKLOCK_REFUSE_NULLS("job name", NULL, NULL, NULL, "attempts", "in_doubt", "origin",
-						NULL);
+						NULL, NULL);
 	order = get_order(fcinfo, "zk_run_begin_session()", 1, name);
 	/* what may fail comes before the run has begun */
 	row = zklock_row_of_function(fcinfo);
@@ -246,6 +268,41 @@ zk_job_forget(PG_FUNCTION_ARGS)
 			(errmsg("zk_job_forget removed all runs of job \"%s\"",
 					zklock_display_name(name))));
 	PG_RETURN_BOOL(true);
+}
+
+/* The end of a pause, in ms since 1970: of all times before that clock the first will do. */
+static int64
+get_until(TimestampTz arg)
+{
+	if (TIMESTAMP_IS_NOEND(arg))
+		return ZKLOCK_JOB_FOREVER;
+	return TIMESTAMP_IS_NOBEGIN(arg) ? ZKLOCK_JOB_TIME_MIN : zklock_ms_of_time(arg);
+}
+
+/* zk_job_pause(job text, until timestamptz) returns boolean */
+Datum
+zk_job_pause(PG_FUNCTION_ARGS)
+{
+	char name[ZKLOCK_NAME_MAX + 1];
+
+	ZKLOCK_REFUSE_NULLS("job name", "until");
+	zklock_check_callable();
+	zklock_get_name(ZKLOCK_KIND_JOB, PG_GETARG_TEXT_PP(0), name);
+	PreventCommandIfReadOnly("zk_job_pause()");
+	PG_RETURN_BOOL(zklock_job_pause_until(name, get_until(PG_GETARG_TIMESTAMPTZ(1))));
+}
+
+/* zk_job_resume(job text) returns boolean */
+Datum
+zk_job_resume(PG_FUNCTION_ARGS)
+{
+	char name[ZKLOCK_NAME_MAX + 1];
+
+	ZKLOCK_REFUSE_NULLS("job name");
+	zklock_check_callable();
+	zklock_get_name(ZKLOCK_KIND_JOB, PG_GETARG_TEXT_PP(0), name);
+	PreventCommandIfReadOnly("zk_job_resume()");
+	PG_RETURN_BOOL(zklock_job_resume(name));
 }
 
 /* ------------------------------------------------------------------------
@@ -348,6 +405,9 @@ put_job(ReturnSetInfo *rsinfo, const char *name, const ZkJob *job, bool anybody,
 		put_run(&row, &job->run[0], anybody, now);
 	put_time(&row, "last_done", job->last_done);
 	put_time(&row, "next_due", zklock_job_next_due(job));
+	if (zklock_job_is_paused(job, now))
+		zklock_row_set(&row, "paused_until",
+					   TimestampTzGetDatum(zklock_job_pause_end(job->paused_until)));
 	zklock_row_set(&row, "runs", runs_datum(job, anybody));
 	zklock_row_store(rsinfo, &row);
 }
@@ -363,7 +423,8 @@ put_unread(ReturnSetInfo *rsinfo, const char *name, ZkRecordRead text)
 	zklock_row_store(rsinfo, &row);
 }
 
-/* zk_jobs() returns setof record: jobs in our namespace, but for those that are forgotten */
+/* zk_jobs() returns setof record: jobs in our namespace, but for those that are forgotten
+ * and not paused */
 Datum
 zk_jobs(PG_FUNCTION_ARGS)
 {
@@ -386,7 +447,8 @@ zk_jobs(PG_FUNCTION_ARGS)
 		text = zklock_job_record_parse(&nodes[i], job);
 		if (text != ZKLOCK_RECORD_GOOD)
 			put_unread(rsinfo, name, text);
-		else if (job->nruns > 0 || job->last_done != ZKLOCK_JOB_NEVER)
+		else if (job->nruns > 0 || job->last_done != ZKLOCK_JOB_NEVER ||
+				 zklock_job_is_paused(job, now))
 			put_job(rsinfo, name, job, nodes[i].nchildren > 0, now);
 	}
 	return (Datum) 0;

@@ -15,6 +15,7 @@ zklock_job_init(ZkJob *job)
 	memset(job, 0, sizeof(*job));
 	job->origin = ZKLOCK_JOB_ORIGIN;
 	job->last_done = ZKLOCK_JOB_NEVER;
+	job->paused_until = ZKLOCK_JOB_NEVER;
 }
 
 /* ------------------------------------------------------------------------
@@ -64,8 +65,8 @@ zklock_job_valid(const ZkJob *job)
 {
 	if (job->count < 0 || job->count >= ZKLOCK_JOB_COUNT_MAX || job->nruns < 0 ||
 		job->nruns > ZKLOCK_JOB_RUNS || !valid_time_or_never(job->last_done) ||
-		!valid_slots(&job->resets) || job->every < 0 ||
-		job->every > ZKLOCK_JOB_TIME_MAX || !valid_time(job->origin) ||
+		!valid_slots(&job->resets) || job->every < 0 || job->every > ZKLOCK_JOB_TIME_MAX ||
+		!valid_time(job->origin) || !valid_time_or_never(job->paused_until) ||
 		job->forgotten.number < 0 || job->forgotten.number > job->count)
 		return false;
 	for (int i = 0; i < job->nruns; i++)
@@ -140,6 +141,21 @@ failures(const ZkJob *job, int64_t slot)
 	int i = find_slot(job, slot, ANY_STATE);
 
 	return i < 0 || !counts(job, job->run[i].id) ? 0 : job->run[i].failures;
+}
+
+/* Is the slot known to be done, by a run that counts and since it was reset last? */
+static bool
+is_done(const ZkJob *job, int64_t slot)
+{
+	for (int i = 0; i < job->nruns; i++)
+	{
+		const ZkJobRun *run = &job->run[i];
+
+		if (run->slot == slot && !run->reset && counts(job, run->id) &&
+			(run->state == ZKLOCK_JOB_DONE || run->state == ZKLOCK_JOB_SKIPPED))
+			return true;
+	}
+	return false;
 }
 
 bool
@@ -299,28 +315,72 @@ zklock_job_slot(int64_t every, int64_t origin, int64_t now)
 	return slot < ZKLOCK_JOB_TIME_MIN ? ZKLOCK_JOB_TIME_MIN : slot;
 }
 
+/* A slot that was left out counts as done when a later one is: nobody calls for it any
+ * more. One of which the record knows that it was tried in vain does not. */
+bool
+zklock_job_has_done(const ZkJob *job, int64_t slot)
+{
+	if (job->every > 0)
+		slot = bin(job->every, job->origin, slot);
+	if (slot > job->last_done || zklock_job_is_reset(job, slot))
+		return false;
+	for (int i = 0; i < job->nruns; i++)
+		if (job->run[i].slot == slot && counts(job, job->run[i].id))
+			return is_done(job, slot);
+	return true;
+}
+
+/* May a slot that is due be run now?  *after: which other job has not done it. */
+static ZkJobVerdict
+look_at_slot(const ZkJob *job, const ZkJobCall *call, int64_t slot, int *after)
+{
+	if (failures(job, slot) >= call->attempts)
+		return ZKLOCK_JOB_GIVEN_UP;
+	for (*after = 0; *after < call->nafter; ++*after)
+		if (!zklock_job_has_done(&call->after[*after], slot))
+			return ZKLOCK_JOB_TOO_SOON;
+	return ZKLOCK_JOB_RUN;
+}
+
 /*
- * Which slot the call is for; false: it is not due.
+ * Which slot is the call for, and is that to be run?
  *
  * With "every" the present slot comes first, for it passes, and those that were reset
- * stay due. None keeps the job from going on when it has failed.
+ * stay due.  None keeps the job from going on when it has failed, or waits for another job.
  */
-static bool
-find_due(const ZkJob *job, const ZkJobCall *call, int64_t now, int64_t *slot)
+static void
+find_due(const ZkJob *job, const ZkJobCall *call, int64_t now, ZkJobDecision *decision)
 {
-	bool due;
-	bool goes_first;
+	int64_t slot =
+		call->every > 0 ? zklock_job_slot(call->every, call->origin, now) : call->slot;
+	int nresets = call->every > 0 ? job->resets.n : 0;
 
-	*slot = call->every > 0 ? zklock_job_slot(call->every, call->origin, now) : call->slot;
-	due = *slot > job->last_done || zklock_job_is_reset(job, *slot);
-	goes_first = due && failures(job, *slot) < call->attempts;
-	for (int i = 0; call->every > 0 && i < job->resets.n; i++)
-		if (!goes_first && failures(job, job->resets.slot[i]) < call->attempts)
-		{
-			*slot = job->resets.slot[i];
-			return true;
-		}
-	return due;
+	decision->verdict = ZKLOCK_JOB_NOT_DUE;
+	decision->slot = slot;
+	if (slot > job->last_done || zklock_job_is_reset(job, slot))
+		decision->verdict = look_at_slot(job, call, slot, &decision->after);
+	for (int i = 0; i < nresets && decision->verdict != ZKLOCK_JOB_RUN; i++)
+	{
+		int after = 0;
+		ZkJobVerdict verdict = look_at_slot(job, call, job->resets.slot[i], &after);
+
+		if (verdict == ZKLOCK_JOB_RUN ||
+			(verdict == ZKLOCK_JOB_TOO_SOON && decision->verdict == ZKLOCK_JOB_NOT_DUE))
+			*decision = (ZkJobDecision){.verdict = verdict,
+										.slot = job->resets.slot[i],
+										.run = -1,
+										.after = after};
+	}
+}
+
+/* Say what was done last. */
+static void
+tell_done(ZkJob *job, const ZkJobCall *call, int64_t now, ZkJobDecision *decision)
+{
+	decision->slot = job->last_done;
+	decision->run =
+		find_slot(job, job->last_done, STATE(ZKLOCK_JOB_DONE) | STATE(ZKLOCK_JOB_SKIPPED));
+	decision->ahead = call->every > 0 && job->last_done > now + early(call->every);
 }
 
 static void
@@ -382,30 +442,30 @@ zklock_job_decide(ZkJob *job, const ZkJobCall *call, int64_t now)
 		job->changed = true;
 	}
 
-	if (!find_due(job, call, now, &decision.slot))
+	if (zklock_job_is_paused(job, now))
 	{
-		decision.verdict = ZKLOCK_JOB_NOT_DUE;
-		decision.slot = job->last_done;
-		decision.run = find_slot(job, job->last_done,
-								 STATE(ZKLOCK_JOB_DONE) | STATE(ZKLOCK_JOB_SKIPPED));
-		decision.ahead = call->every > 0 && job->last_done > now + early(call->every);
+		decision.verdict = ZKLOCK_JOB_PAUSED;
+		decision.slot = job->paused_until;
+		return decision;
+	}
+	find_due(job, call, now, &decision);
+	if (decision.verdict == ZKLOCK_JOB_NOT_DUE)
+	{
+		tell_done(job, call, now, &decision);
 		/* a reset goes by it */
 		if (call->every > 0 && job->every == 0)
 		{
 			set_every(job, call);
 			job->changed = true;
 		}
-		return decision;
 	}
-	if (failures(job, decision.slot) >= call->attempts)
-	{
-		decision.verdict = ZKLOCK_JOB_GIVEN_UP;
+	else if (decision.verdict == ZKLOCK_JOB_GIVEN_UP)
 		decision.run = find_slot(job, decision.slot, STATE(ZKLOCK_JOB_FAILED));
-		return decision;
+	else if (decision.verdict == ZKLOCK_JOB_RUN)
+	{
+		begin_run(job, call, decision.slot, now);
+		decision.run = 0;
 	}
-	begin_run(job, call, decision.slot, now);
-	decision.verdict = ZKLOCK_JOB_RUN;
-	decision.run = 0;
 	return decision;
 }
 
@@ -528,21 +588,6 @@ is_ahead(const ZkJob *job, int64_t now)
 	return false;
 }
 
-/* Is the slot known to be done, by a run that counts and since it was reset last? */
-static bool
-is_done(const ZkJob *job, int64_t slot)
-{
-	for (int i = 0; i < job->nruns; i++)
-	{
-		const ZkJobRun *run = &job->run[i];
-
-		if (run->slot == slot && !run->reset && counts(job, run->id) &&
-			(run->state == ZKLOCK_JOB_DONE || run->state == ZKLOCK_JOB_SKIPPED))
-			return true;
-	}
-	return false;
-}
-
 /* The newest slot that has failed and is not done, whatever later one is; or NEVER. */
 static int64_t
 find_failed(const ZkJob *job)
@@ -653,15 +698,37 @@ zklock_job_reset(ZkJob *job, int64_t *slot, int attempt, int64_t now)
 }
 
 bool
+zklock_job_is_paused(const ZkJob *job, int64_t now)
+{
+	return now < job->paused_until;
+}
+
+ZkJobPause
+zklock_job_pause(ZkJob *job, int64_t until, int64_t now)
+{
+	bool paused = zklock_job_is_paused(job, now);
+
+	if (until != ZKLOCK_JOB_NEVER && until <= now)
+		return ZKLOCK_JOB_PAST;
+	if (until == ZKLOCK_JOB_NEVER ? !paused : job->paused_until == until)
+		return ZKLOCK_JOB_UNCHANGED;
+	job->paused_until = until;
+	job->changed = true;
+	return ZKLOCK_JOB_CHANGED;
+}
+
+bool
 zklock_job_forget(ZkJob *job, int64_t token)
 {
 	int64_t count = job->count;
+	int64_t paused_until = job->paused_until;
 
 	if (is_late(job, token))
 		return false;
 	zklock_job_init(job);
 	/* so that no run is like one before */
 	job->count = count;
+	job->paused_until = paused_until;
 	job->forgotten = (ZkJobId){.token = token, .number = job->count};
 	job->changed = true;
 	return true;

@@ -97,6 +97,9 @@
  *	    ensemble has forgotten; unless the slot was reset, or does not count any more.
  *	 9. Whoever is told that nothing is due, or that no attempt is left, is told so by runs
  *	    that count, and by nothing else.
+ *	10. No run begins while the job is paused.  To forget the job ends no pause.
+ *	11. No run begins for a slot that a job has not done after which it is to be run. Whoever
+ *	    is told to wait for such a job is told of one that has not.
  *
  * What is assumed: the lease is honest, one contender at a time has the lock, tokens grow,
  * nobody is granted anything for a session timeout after the ensemble has gone back
@@ -108,6 +111,16 @@
  * then ("forgotten") counts any more, and instead of them the present slot is the one last
  * done, and is due again if it is the one meant, or not known to be done.
  * zklock_job_forget sets the same mark, without a slot.
+ *
+ * A pause.  zklock_job_decide begins no run while the job is paused, by the ensemble's
+ * clock; a run that goes on ends as always.  With "every" the slots that pass meanwhile are
+ * run no more, as nobody can call for them later.
+ *
+ * One job after others.  A slot is run only when each job in "after" has done it: that job
+ * has done the slot of its own, by its own "every", in which the slot begins.  If it has
+ * left that out and done a later one, that will do, since nobody will call for it; but not
+ * if it has failed there, or is due again.
+ * The caller has their records, which he reads while he holds the lock.
  *
  * The mark is in the record, since each decision reads that before it asks any table, and
  * there is one place to write, whatever servers are up.  If the ensemble loses the record,
@@ -132,7 +145,7 @@
 #include "contender.h"
 
 /* Version of the record.  A library that does not know a key drops it when it writes.  So
- * a new key that must not be dropped needs a new version. */
+ * a new key that must not be dropped needs a new version, from the first release on. */
 #define ZKLOCK_JOB_VERSION	 1
 
 #define ZKLOCK_JOB_RUNS		 16
@@ -146,6 +159,7 @@
 /* All others are PostgreSQL's timestamps. */
 #define ZKLOCK_JOB_TIME_MIN	 INT64_C(-210866803200000)
 #define ZKLOCK_JOB_TIME_MAX	 INT64_C(9224318015999999)
+#define ZKLOCK_JOB_FOREVER	 ZKLOCK_JOB_TIME_MAX /* the end of a pause that has none */
 #define ZKLOCK_JOB_COUNT_MAX (INT64_C(1) << 53)
 
 /* From where slots are counted if nobody says: 2000-01-03, a Monday, midnight UTC */
@@ -208,9 +222,11 @@ typedef struct ZkJob
 	int64_t every;	   /* as of the newest run; 0: none, its slot was given.  Then it may
 						* be of a call that found the job done */
 	int64_t origin;	   /* ... of "every" */
-	ZkJobSlots resets; /* stay until they are done, whatever else is reset */
-	ZkJobId forgotten; /* no run up to this one counts, here or in a table, but as
-						* last_done says.  The token may be NEVER: none counts so far */
+	int64_t paused_until; /* no run begins before; NEVER: no pause.  A pause that is over
+						   * stays here until the next one */
+	ZkJobSlots resets;	  /* stay until they are done, whatever else is reset */
+	ZkJobId forgotten;	  /* no run up to this one counts, here or in a table, but as
+						   * last_done says.  The token may be NEVER: none counts so far */
 	int nruns;
 	ZkJobRun run[ZKLOCK_JOB_RUNS]; /* newest first */
 } ZkJob;
@@ -237,6 +253,8 @@ typedef struct ZkJobCall
 					   * by a run that counts; or NEVER */
 	int64_t token;	  /* of the lock that the caller holds */
 	ZkJobServer server;
+	int nafter;			/* the job runs after so many others ... */
+	const ZkJob *after; /* ... with these records */
 } ZkJobCall;
 
 typedef enum ZkJobVerdict
@@ -244,16 +262,20 @@ typedef enum ZkJobVerdict
 	ZKLOCK_JOB_RUN,		 /* run[0] is the new run; written, it is the caller's */
 	ZKLOCK_JOB_NOT_DUE,	 /* nothing to do: done, by whomever, or a later slot is */
 	ZKLOCK_JOB_GIVEN_UP, /* no attempt is left for the slot */
+	ZKLOCK_JOB_PAUSED,	 /* by hand */
+	ZKLOCK_JOB_TOO_SOON, /* another job has not done the slot, after which it is to be run */
 	ZKLOCK_JOB_NO_HOLDER /* somebody has had the lock after the caller, who has lost it */
 } ZkJobVerdict;
 
 typedef struct ZkJobDecision
 {
 	ZkJobVerdict verdict;
-	int64_t slot; /* to be run, or the one last done, or the one given up */
+	int64_t slot; /* to be run, or the one last done, or the one given up; PAUSED: the
+				   * time until which it is */
 	int run;	  /* its newest run, done or failed, for the message; -1: not in the
 				   * record any more */
 	bool ahead;	  /* NOT_DUE: the slot last done is none that may have begun */
+	int after;	  /* TOO_SOON: which of the other jobs has not done the slot */
 } ZkJobDecision;
 
 /* The slot that a call at this time is for: what date_bin(every, now, origin) says, or
@@ -301,6 +323,10 @@ extern void zklock_job_settle(ZkJob *job, ZkJobId id, const ZkJobServer *server,
  */
 extern ZkJobDecision zklock_job_decide(ZkJob *job, const ZkJobCall *call, int64_t now);
 
+/* Is there nothing to be waited for of this job, when another one is to be run for this
+ * slot after it? */
+extern bool zklock_job_has_done(const ZkJob *job, int64_t slot);
+
 typedef enum ZkJobCommit
 {
 	ZKLOCK_JOB_COMMIT,		  /* as soon as it is written */
@@ -341,6 +367,21 @@ typedef enum ZkJobReset
  * again; if another one is named, only if it is not known to be done.
  */
 extern ZkJobReset zklock_job_reset(ZkJob *job, int64_t *slot, int attempt, int64_t now);
+
+typedef enum ZkJobPause
+{
+	ZKLOCK_JOB_CHANGED,
+	ZKLOCK_JOB_UNCHANGED, /* it is paused until then; to resume: it is not paused */
+	ZKLOCK_JOB_PAST		  /* the time is over already */
+} ZkJobPause;
+
+/*
+ * No run is to begin until then, or from now on any may: NEVER.  A pause takes the place
+ * of the one before.  Needs no lock.
+ */
+extern ZkJobPause zklock_job_pause(ZkJob *job, int64_t until, int64_t now);
+
+extern bool zklock_job_is_paused(const ZkJob *job, int64_t now);
 
 /* Is the slot due again, and not done since? */
 extern bool zklock_job_is_reset(const ZkJob *job, int64_t slot);

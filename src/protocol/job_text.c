@@ -48,6 +48,7 @@ static const ZkField job_fields[] = {
 	{ZKLOCK_FIELD("forgotten_token", TIME, ZkJob, forgotten.token)},
 	{ZKLOCK_FIELD("forgotten_number", INT, ZkJob, forgotten.number)},
 	{ZKLOCK_FIELD("origin", INT, ZkJob, origin)},
+	{ZKLOCK_FIELD("paused_until", TIME, ZkJob, paused_until)},
 	/* an object of somebody else's would be a job that was never run */
 	{ZKLOCK_FIELD("count", INT, ZkJob, count), .needed = true},
 	{ZKLOCK_FIELD("last_done", TIME, ZkJob, last_done), .needed = true},
@@ -59,6 +60,7 @@ static const ZkField job_fields[] = {
 static const ZkJob no_job = {
 	.origin = ZKLOCK_JOB_ORIGIN,
 	.last_done = ZKLOCK_JOB_NEVER,
+	.paused_until = ZKLOCK_JOB_NEVER,
 };
 
 static const ZkShape job_shape = {ZKLOCK_SHAPE(job_fields, ZkJob), .blank = &no_job,

@@ -41,7 +41,8 @@ fuzz_job(const char *text, size_t size)
 	CHECK(zklock_job_read(once, len, &again) == ZKLOCK_RECORD_GOOD);
 	CHECK(again.count == job.count && again.nruns == job.nruns &&
 		  again.last_done == job.last_done && again.every == job.every &&
-		  again.origin == job.origin && again.resets.n == job.resets.n &&
+		  again.origin == job.origin && again.paused_until == job.paused_until &&
+		  again.resets.n == job.resets.n &&
 		  memcmp(again.resets.slot, job.resets.slot,
 				 sizeof(int64_t) * (size_t) job.resets.n) == 0 &&
 		  again.forgotten.token == job.forgotten.token &&

@@ -133,6 +133,19 @@ for my $begin ('SELECT zk_run_begin', 'CALL zk_run_begin_session')
 		});
 }
 
+# Its job is given back while it waits for the other one.
+run_case(
+	'zk_run_once after another job',
+	sub {
+		my $n = shift;
+		my $call = "CALL zk_run_once('after', '', @{[ slot($n) ]}, timeout => '150 ms', after => '{never}')";
+		my ($answer, $failed, $error) = interrupt($n, $call);
+		check(held() eq '|0', 'holds ' . held());
+		check($error ne '', 'no error');
+		check($s->fails($call) =~ /^55P03: job "never" was not done for slot /, "cannot be repeated: $s->{error}");
+		return $failed;
+	});
+
 run_case(
 	'zk_run_end',
 	sub {
@@ -153,7 +166,7 @@ run_case(
 		return $failed;
 	});
 
-for my $statement ("SELECT zk_job_reset('once')", 'SELECT count(*) FROM zk_jobs', "SELECT zk_job_forget('forget')")
+for my $statement ("SELECT zk_job_pause('once')", "SELECT zk_job_resume('once')", "SELECT zk_job_reset('once')", 'SELECT count(*) FROM zk_jobs', "SELECT zk_job_forget('forget')")
 {
 	run_case(
 		$statement,

@@ -9,8 +9,9 @@
  * requests and replies on them, and what was under way may be executed later, while the
  * session lives; sessions expire; contenders are deleted by others; backends end without
  * a word; runs fail; the ensemble's clock is set, and those of the servers, by which they
- * call, are ahead or behind; slots are reset, jobs forgotten; and in some schedules the
- * ensemble goes back to an earlier state, or to nothing.
+ * call, are ahead or behind; slots are reset, jobs forgotten, paused and resumed; some
+ *run after another job, which does its slots, and has them reset, as it likes; and in
+ *some schedules the ensemble goes back to an earlier state, or to nothing.
  *
  * What is taken for granted, since other simulators prove it: the lease is honest
  * (lease_sim), the lock goes to one contender at a time, the oldest (sim), tokens
@@ -103,6 +104,16 @@ typedef enum Coverage
 	COVER_RESET_FULL,
 	COVER_RESET_SINCE,
 	COVER_FORGOTTEN,
+	COVER_JOB_PAUSED,
+	COVER_JOB_RESUMED,
+	COVER_NOT_PAUSED,
+	COVER_PAUSE_PAST,
+	COVER_CALL_PAUSED,
+	COVER_PAUSE_OVER,
+	COVER_PAUSED_MEANWHILE,
+	COVER_AFTER,
+	COVER_TOO_SOON,
+	COVER_TOO_SOON_RESET,
 	COVER_CLOCK,
 	COVER_WENT_BACK,
 	COVER_WIPED,
@@ -163,6 +174,16 @@ const char *const coverage_name[NCOVERAGE] =
 	 "resets that there was no room for",
 	 "... or that came when the slot had been run since",
 	 "jobs forgotten",
+	 "jobs paused",
+	 "... and resumed",
+	 "... or not, as they are already",
+	 "pauses that would be over",
+	 "calls when the job was paused",
+	 "... and when its pause was over",
+	 "runs committed while their job was paused",
+	 "runs after another job",
+	 "calls before that has done the slot",
+	 "... which has done it, and is to do it again",
 	 "clocks set",
 	 "ensembles gone back",
 	 "... to nothing",
@@ -207,7 +228,8 @@ typedef enum Kind
 	READ,
 	WRITE,
 	RESET, /* a write that does this */
-	FORGET
+	FORGET,
+	PAUSE /* ... or resumes */
 } Kind;
 
 typedef struct Packet
@@ -218,7 +240,7 @@ typedef struct Packet
 	int32_t version;
 	bool late;	  /* the connection has broken since */
 	int64_t time; /* the ensemble's, when the record was read */
-	int64_t slot; /* RESET: this one */
+	int64_t slot; /* RESET: this one; PAUSE: until then */
 	ZkJob job;
 } Packet;
 
@@ -254,6 +276,16 @@ typedef enum Place
 	SETTLED
 } Place;
 
+/* A job after which the others' is to be run: what is true of it. */
+typedef struct Earlier
+{
+	int64_t every; /* 0: slots are given */
+	int64_t origin;
+	int64_t done;	/* the latest slot that is done */
+	int64_t again;	/* a slot that is due again, or NEVER */
+	int64_t failed; /* one that has failed, or NEVER */
+} Earlier;
+
 typedef struct Caller
 {
 	Place place;
@@ -273,6 +305,7 @@ typedef struct Caller
 	int32_t based;	 /* ... on this version */
 	bool again;		 /* by a reset */
 	bool raised;	 /* its own table knew more than the record */
+	Earlier earlier; /* as of then */
 	/* what it knows of the record */
 	ZkJob job;
 	int32_t version;
@@ -328,6 +361,8 @@ typedef struct Record
 	int64_t floor;		/* ... if their slots are after this, which counts as done; or
 						 * NEVER: none */
 	int64_t floor_before;
+	int64_t paused; /* until then */
+	int32_t paused_since;
 } Record;
 
 static int64_t now;
@@ -346,6 +381,7 @@ static Server server[NSERVERS];
 static Truth truths[MAX_TRUTHS];
 static int ntruths;
 static int64_t tick; /* the slot of the hour */
+static Earlier earlier;
 /* Slots that are due again since this version of the record; done since or not. */
 static struct Again
 {
@@ -356,7 +392,7 @@ static int nagain;
 static bool calm;
 
 /* What a schedule is like. */
-static bool goes_back, resets;
+static bool goes_back, resets, pauses, follows;
 static bool tied; /* versions to their session */
 static int form;  /* 0: every, 1: slot, 2: both */
 static int skips; /* 0: none, 1: all, 2: some */
@@ -417,6 +453,23 @@ present_slot(int64_t time)
 	while (slot + EVERY <= time + EARLY)
 		slot += EVERY;
 	return slot;
+}
+
+/* Has the other job done the slot in which this one begins? */
+static bool
+has_done(const Earlier *e, int64_t slot)
+{
+	int64_t its = slot;
+
+	if (e->every > 0)
+	{
+		its = e->origin;
+		while (its > slot)
+			its -= e->every;
+		while (its + e->every <= slot)
+			its += e->every;
+	}
+	return its <= e->done && its != e->again && its != e->failed;
 }
 
 /* Does the record of that version, or any, say that it does not count? */
@@ -554,6 +607,7 @@ static bool
 is_left(const Caller *c, int64_t slot)
 {
 	return c->life == lives && is_due(c, slot) &&
+		(!follows || has_done(&c->earlier, slot)) &&
 		failures_of(c, slot, true) < c->call.attempts;
 }
 
@@ -641,6 +695,31 @@ check_not_run(const Caller *c)
 	}
 	else if (failures_of(c, d->slot, true) < c->call.attempts)
 		fail("slot %" PRId64 " is given up after too few failures", d->slot);
+}
+
+/* The job is paused, as far as the caller can know. */
+static void
+check_paused(const Caller *c)
+{
+	if (c->life == lives && record.paused_since <= c->based && record.paused <= c->decided)
+		fail("the job is not paused");
+}
+
+/* Another job has not done the slot; nor has it any other that could be run. */
+static void
+check_too_soon(const Caller *c)
+{
+	const ZkJobDecision *d = &c->decision;
+
+	if (!follows || d->after != 1 || has_done(&c->earlier, d->slot))
+		fail("the other job has done slot %" PRId64, d->slot);
+	if (c->earlier.again != NEVER && d->slot <= c->earlier.done)
+		COVER(TOO_SOON_RESET);
+	for (int i = 0; c->life == lives && c->call.every > 0 && i < nagain; i++)
+		if (is_again(c, &again[i]) && has_done(&c->earlier, again[i].slot) &&
+			failures_of(c, again[i].slot, false) < c->call.attempts)
+			fail("slot %" PRId64 " could be run, and waits for slot %" PRId64,
+				 again[i].slot, d->slot);
 }
 
 /* ------------------------------------------------------------------------
@@ -782,6 +861,29 @@ observe_reset(const ZkJob *before, const Packet *p)
 		observe_present(before, p);
 }
 
+/* A run begins when the job is not paused, and what is paused stays so. */
+static void
+observe_pause(const ZkJob *before, const Packet *p)
+{
+	const ZkJobRun *run = &p->job.run[0];
+
+	if (p->job.nruns > 0 && zklock_job_find(before, run->id) == NULL)
+	{
+		if (p->time < record.paused)
+			fail("run %" PRId64 " begins, and the job is paused", run->id.number);
+		if (record.paused != NEVER)
+			COVER(PAUSE_OVER);
+	}
+	if (p->kind == PAUSE)
+	{
+		coverage[p->slot == NEVER ? COVER_JOB_RESUMED : COVER_JOB_PAUSED]++;
+		record.paused = p->slot;
+		record.paused_since = record.version + 1;
+	}
+	if (p->job.paused_until != record.paused)
+		fail("the record does not say until when the job is paused");
+}
+
 /* A write changes the record: what does it say of each run? */
 static void
 observe(const ZkJob *before, const Packet *p)
@@ -790,6 +892,7 @@ observe(const ZkJob *before, const Packet *p)
 
 	if (!zklock_job_valid(after))
 		fail("the record is none");
+	observe_pause(before, p);
 	if (after->forgotten.token != before->forgotten.token &&
 		after->forgotten.token != NEVER && after->forgotten.token <= life_began)
 		fail("runs are forgotten up to a token of before the ensemble went back");
@@ -1175,6 +1278,8 @@ commit(Server *s, Caller *c)
 
 	TRACE("%d.%d commits run %" PRId64 ", slot %" PRId64, number(s), index_of(s, c),
 		  t->id.number, t->slot);
+	if (now + clock_offset < record.paused)
+		COVER(PAUSED_MEANWHILE);
 	if (!t->begun)
 		check_commit(t);
 	t->committed = t->over = true;
@@ -1283,6 +1388,13 @@ start_run(Server *s, Caller *c)
 	t->after_void = record.void_since > 0;
 	t->void_since = is_void_now(t->id, t->slot) ? record.void_since : 0;
 	COVER(RUN);
+	if (follows)
+	{
+		COVER(AFTER);
+		if (!has_done(&c->earlier, t->slot))
+			fail("run %" PRId64 " is for slot %" PRId64 ", which another job has not done",
+				 t->id.number, t->slot);
+	}
 	check_run(c, t);
 	c->place = RUNNING;
 	if (t->begun && !has_lock(s, c))
@@ -1317,6 +1429,14 @@ act_on_verdict(Server *s, Caller *c)
 			COVER(GIVEN_UP);
 			check_not_run(c);
 			break;
+		case ZKLOCK_JOB_PAUSED:
+			COVER(CALL_PAUSED);
+			check_paused(c);
+			break;
+		case ZKLOCK_JOB_TOO_SOON:
+			COVER(TOO_SOON);
+			check_too_soon(c);
+			break;
 		case ZKLOCK_JOB_NO_HOLDER:
 			COVER(NO_HOLDER);
 			break;
@@ -1326,6 +1446,27 @@ act_on_verdict(Server *s, Caller *c)
 	if (c->final)
 		fail("the final call does not run the job: %d", (int) c->decision.verdict);
 	let_go(s, c);
+}
+
+/* The records of the jobs after which this one is to be run, one of which has done all. */
+static const ZkJob *
+read_others(void)
+{
+	static ZkJob other[2];
+
+	zklock_job_init(&other[0]);
+	other[0].last_done = ZKLOCK_JOB_TIME_MAX;
+	zklock_job_init(&other[1]);
+	other[1].last_done = earlier.done;
+	other[1].every = earlier.every;
+	other[1].origin = earlier.origin;
+	other[1].resets.n = earlier.again != NEVER;
+	other[1].resets.slot[0] = earlier.again;
+	other[1].nruns = earlier.failed != NEVER;
+	other[1].run[0] = (ZkJobRun){.id = {.token = 1, .number = 1},
+								 .slot = earlier.failed,
+								 .state = ZKLOCK_JOB_FAILED};
+	return other;
 }
 
 static void
@@ -1344,6 +1485,12 @@ decide(Server *s, Caller *c)
 	c->call.own_done = own_done(s, &c->job);
 	c->decided = c->time;
 	c->based = c->version;
+	c->earlier = earlier;
+	if (follows)
+	{
+		c->call.nafter = 2;
+		c->call.after = read_others();
+	}
 	if (c->job.nruns > 0 && c->job.run[0].state == ZKLOCK_JOB_RUNNING &&
 		c->job.run[0].id.token <= c->call.token)
 		c->overrules = find_truth(c->job.run[0].id);
@@ -1673,7 +1820,31 @@ reset(Caller *c)
 	}
 }
 
-/* Looks now and then what its server can tell, or resets a slot; has no lock. */
+/* For some time, or for ever, or no more. */
+static void
+pause_job(Caller *c)
+{
+	c->reset = once_in(3) ? NEVER
+		: once_in(8)	  ? ZKLOCK_JOB_FOREVER
+						  : c->time + random_time(EVERY) - EVERY / 8;
+	switch (zklock_job_pause(&c->job, c->reset, c->time))
+	{
+		case ZKLOCK_JOB_CHANGED:
+			break;
+		case ZKLOCK_JOB_UNCHANGED:
+			COVER(NOT_PAUSED);
+			if (c->life == lives && record.paused_since <= c->version &&
+				(c->reset == NEVER ? c->time < record.paused : c->reset != record.paused))
+				fail("the job is said to be paused, or not, as it is to be");
+			break;
+		case ZKLOCK_JOB_PAST:
+			COVER(PAUSE_PAST);
+			break;
+	}
+}
+
+/* Looks now and then what its server can tell, resets a slot, or pauses the job; has no
+ * lock. */
 static void
 step_settler(Server *s, Caller *c)
 {
@@ -1684,7 +1855,9 @@ step_settler(Server *s, Caller *c)
 	if (c->place == IDLE && once_in(calm ? 2 : 30))
 	{
 		c->place = SETTLE;
-		c->what = resets && !calm && once_in(4) ? RESET : WRITE;
+		c->what = calm || !once_in(4) ? WRITE : resets ? RESET : pauses ? PAUSE : WRITE;
+		if (c->what == RESET && pauses && once_in(2))
+			c->what = PAUSE;
 	}
 	if (c->place != SETTLE)
 		return;
@@ -1695,8 +1868,10 @@ step_settler(Server *s, Caller *c)
 		c->job.changed = false;
 		if (c->what == WRITE)
 			settle(s, c);
-		else
+		else if (c->what == RESET)
 			reset(c);
+		else
+			pause_job(c);
 		if (c->job.changed)
 		{
 			send_request(s, c, c->what);
@@ -1775,6 +1950,7 @@ init_record(void)
 	memset(&record, 0, sizeof(record));
 	zklock_job_init(&record.job);
 	record.floor = record.floor_before = NEVER;
+	record.paused = NEVER;
 }
 
 static void
@@ -1820,6 +1996,28 @@ go_back(void)
 	}
 	nagain = 0;
 	embargo = now + TIMEOUT;
+}
+
+/* The other job does the slot of the present, or one that it is to do again, or is to do
+ * one again, or fails. */
+static void
+step_earlier(void)
+{
+	int64_t latest = earlier.every > 0 ? now + clock_offset : tick;
+
+	if (once_in(3))
+		earlier.again = NEVER;
+	else if (once_in(4))
+		earlier.again = earlier.done;
+	else if (once_in(4))
+		earlier.failed = once_in(2) ? earlier.done : NEVER;
+	else if (latest > earlier.done)
+	{
+		while (earlier.every > 0 && earlier.done + earlier.every <= latest)
+			earlier.done += earlier.every;
+		if (earlier.every == 0)
+			earlier.done = latest;
+	}
 }
 
 static void
@@ -1889,6 +2087,7 @@ fault(void)
 			tick++;
 			if (copies && once_in(2))
 				copy_rows();
+			step_earlier();
 			break;
 		default:
 			if (!s->up)
@@ -2020,10 +2219,17 @@ begin_world(uint64_t seed)
 	calm = false;
 	goes_back = once_in(3);
 	resets = once_in(3);
+	pauses = once_in(6);
+	follows = once_in(6);
 	copies = once_in(4);
 	tied = goes_back || once_in(2);
 	form = random_below(8) / 3;
 	ticks = form == 0 && once_in(2);
+	earlier = (Earlier){.every = form == 0 ? EVERY * (1 + random_below(3)) / 2 : 0,
+						.origin = ORIGIN + random_time(EVERY),
+						.again = NEVER,
+						.failed = NEVER};
+	earlier.done = earlier.every > 0 ? earlier.origin : 0;
 	skips = random_below(3);
 	attempts = 1 + random_below(3);
 	pause_every = 20 + random_below(400);
@@ -2100,6 +2306,10 @@ play(uint64_t seed)
 	if (record.floor >= now + clock_offset - EVERY)
 		clock_offset = record.floor + EVERY - now;
 	tick += INT64_C(1) << 40;
+	earlier.done = ZKLOCK_JOB_TIME_MAX;
+	earlier.again = earlier.failed = NEVER;
+	record.paused = record.job.paused_until = NEVER;
+	record.version++;
 	s = &server[random_below(NSERVERS)];
 	start_call(s, &s->caller[0]);
 	s->caller[0].final = true;

@@ -89,7 +89,7 @@ for my $part ('reply', 'request')
 	is($count, 3, 'three have been lost');
 	my $forgotten = "forgotten, $part";
 	$ra->query(call($forgotten, 'SELECT 1'));
-	for my $sql ("SELECT zk_job_reset('$forgotten')", "SELECT zk_job_forget('$forgotten')")
+	for my $sql ("SELECT zk_job_pause('$forgotten')", "SELECT zk_job_resume('$forgotten')", "SELECT zk_job_reset('$forgotten')", "SELECT zk_job_forget('$forgotten')")
 	{
 		$proxy->$method('set', "/jobs/$forgotten");
 		is($ra->query($sql), 't', "$part lost: $sql");

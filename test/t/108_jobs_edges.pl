@@ -50,7 +50,7 @@ $s->query(call('record', "slot => '2026-01-01'"));
 my $good = $zk->get('/zklock/jobs/record');
 my ($min, $max) = (-210866803200000, 9224318015999999);
 sub replaced { my ($key, $time) = @_; return $good =~ s/"$key": (?:\d+|null)/"$key": $time/r =~ s/"$key": \[\]/"$key": [$time]/r; }
-for my $key (qw(last_done reset_slots slot start end))
+for my $key (qw(paused_until last_done reset_slots slot start end))
 {
 	for my $time ($min, $max)
 	{
