@@ -349,7 +349,7 @@ for my $of ([ 'lock', 'twice', "zk_lock('twice', 'exclusive', 'session')", "zk_l
 	$take->();
 	lose($kind, $name);
 	is($sa->fails('SELECT count(*) FROM pg_class'), "55000: @{[ held($kind) ]} \"$name\" was lost", "$name: lost");
-	my ($times) = hint($sa) =~ /zk_unlock\([^()]*\) once for each of the (\d+) holds to acknowledge the loss, or .* anew, as one hold\.$/;
+	my ($times) = hint($sa) =~ /zk_(?:unlock|release)\([^()]*\) once for each of the (\d+) holds to acknowledge the loss, or .* anew, as one hold\.$/;
 	is($times, 2, '... which its hint counts');
 	my $unlock = call($sa);
 	is($sa->query($unlock), 't', '... acknowledged once');
