@@ -29,7 +29,11 @@ SELECT payload FROM zk_queue_take('q');
 COMMIT;
 BEGIN;
 SELECT payload, attempt FROM zk_queue_take('q');
+SELECT queue, id > 0 AS id, state, attempts, since <= now() + interval '1 h' AS since, server <> '' AS server, pid = pg_backend_pid() AS pid
+    FROM zk_queue_items;
 ROLLBACK;
+SELECT count(*) FROM zk_queue_items('none');
+SELECT * FROM zk_queue_items('');
 SELECT payload, attempt FROM zk_queue_take('q');
 SELECT payload, attempt FROM zk_queue_take('q');
 DROP EXTENSION zklock;

@@ -837,6 +837,35 @@ COMMENT ON COLUMN zk_queues.held IS 'items that somebody has';
 COMMENT ON COLUMN zk_queues.putting IS 'chunks of items of transactions that are about to commit, or of which nobody has said yet whether they have';
 COMMENT ON COLUMN zk_queues.oldest IS 'since when the oldest item is in the queue';
 
+CREATE FUNCTION zk_queue_items(
+    INOUT queue text DEFAULT NULL,
+    OUT id bigint,
+    OUT state text,
+    OUT attempts integer,
+    OUT since timestamptz,
+    OUT server text,
+    OUT pid integer)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'zk_queue_items'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_queue_items(text) IS
+'the oldest items of a queue of work, or of each, and who has them, as ZooKeeper has it';
+
+CREATE VIEW zk_queue_items AS
+    SELECT queue, id, state, attempts, since, server, pid
+    FROM zk_queue_items();
+
+COMMENT ON VIEW zk_queue_items IS
+'the oldest items of each queue of work, and who has them, as ZooKeeper has it';
+COMMENT ON COLUMN zk_queue_items.queue IS 'name of the queue';
+COMMENT ON COLUMN zk_queue_items.id IS 'the item, as zk_queue_take returns it';
+COMMENT ON COLUMN zk_queue_items.state IS 'ready: nobody has it; held: a transaction has it; done: it cannot be deleted, and nobody takes it again';
+COMMENT ON COLUMN zk_queue_items.attempts IS 'how often it has been taken';
+COMMENT ON COLUMN zk_queue_items.since IS 'since when it is in the queue';
+COMMENT ON COLUMN zk_queue_items.server IS 'server of the session that has it';
+COMMENT ON COLUMN zk_queue_items.pid IS 'of the session that has it';
+
 -- A lock stands in the way of everybody who asks for it, and so does a large token.
 -- A candidacy is the whole server's.  Who holds nothing can do nothing with the others.
 REVOKE ALL ON FUNCTION zk_lock_all(text[]), zk_lock_all(text[], text, text), zk_try_lock_all(text[], text, text, interval) FROM PUBLIC;
@@ -971,9 +1000,9 @@ GRANT EXECUTE ON FUNCTION zk_barriers(), zk_stat_barriers() TO pg_monitor;
 GRANT SELECT ON zk_barriers, zk_stat_barriers TO pg_monitor;
 -- Who takes an item has what others have put, and who puts one gives others work.
 REVOKE ALL ON FUNCTION zk_queue_put(text, text), zk_queue_take(text, interval), zk_queue_purge(text),
-    zk_queues() FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION zk_queues() TO pg_monitor;
-GRANT SELECT ON zk_queues TO pg_monitor;
+    zk_queues(), zk_queue_items(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION zk_queues(), zk_queue_items(text) TO pg_monitor;
+GRANT SELECT ON zk_queues, zk_queue_items TO pg_monitor;
 
 -- Rights.  The names are those of functions, procedures, views and tables alike.
 CREATE FUNCTION zk_granted(what text)
@@ -988,7 +1017,7 @@ BEGIN
             zk_is_leader, zk_require_leader, zk_run_as_leader, zk_leader,
             zk_run_once, zk_run_begin, zk_run_begin_session, zk_run_end}'::name[]
         WHEN 'look' THEN '{zk_session, zk_stat, zk_stat_locks, zk_stat_barriers, zk_servers, zk_contenders, zk_lock_dirs,
-            zk_blocking, zk_waits, zk_barriers, zk_queues, zk_elections, zk_leader, zk_candidates, zk_jobs, zk_runs}'::name[]
+            zk_blocking, zk_waits, zk_barriers, zk_queues, zk_queue_items, zk_elections, zk_leader, zk_candidates, zk_jobs, zk_runs}'::name[]
         WHEN 'admin' THEN '{zk_break, zk_raise_tokens, zk_stat_reset, zk_resign, zk_queue_purge,
             zk_job_reset, zk_job_forget, zk_job_pause, zk_job_resume}'::name[]
         END);

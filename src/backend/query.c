@@ -185,10 +185,13 @@ add_rows(Answer *answer, const char *page, int used)
 		node->name = pnstrdup(name, (Size) row->name_len);
 		node->name_cut = row->name_cut;
 		node->token = row->token;
+		node->czxid = row->czxid;
 		node->ctime = row->ctime;
 		node->mtime = row->mtime;
 		node->ephemeral_owner = row->ephemeral_owner;
 		node->nchildren = row->nchildren;
+		node->ncreated = row->ncreated;
+		node->marked = row->marked;
 		node->version = row->version;
 		node->data = palloc((Size) row->data_len + 1);
 		memcpy(node->data, data, (size_t) row->data_len + 1);

@@ -20,12 +20,15 @@ typedef struct ZkNode
 	char *name; /* as in ZooKeeper */
 	bool name_cut;
 	int64_t token;
+	int64_t czxid;
 	int64_t ctime; /* ms since 1970 */
 	int64_t mtime;
 	int64_t ephemeral_owner;
 	int nchildren;
-	int32 version; /* times that the data were written */
-	char *data;	   /* any bytes, and a NUL */
+	uint32 ncreated; /* children that it ever had */
+	bool marked;	 /* it has a child of the query's mark */
+	int32 version;	 /* times that the data were written */
+	char *data;		 /* any bytes, and a NUL */
 	int datalen;
 	bool data_cut; /* they are longer, or may not be read */
 } ZkNode;

@@ -568,6 +568,8 @@ list_completion(int rc, const struct String_vector *children, const struct Stat 
 		{
 			reply->ncreated = created_children(stat);
 			reply->zxid = stat->pzxid;
+			reply->czxid = stat->czxid;
+			reply->ctime = stat->ctime;
 		}
 	}
 	reply_end(request);

@@ -32,7 +32,7 @@ typedef enum ZkMessageType
 	/* replies */
 	ZKLOCK_MSG_CREATED, /* path (with the sequence number, if any), czxid, zxid */
 	ZKLOCK_MSG_DELETED,
-	ZKLOCK_MSG_LISTED, /* children, nchildren, ncreated, zxid */
+	ZKLOCK_MSG_LISTED, /* children, nchildren, ncreated, zxid, czxid, ctime */
 	ZKLOCK_MSG_GOT,	   /* czxid, zxid, ctime, mtime, ephemeral_owner, nchildren (its
 						* number alone), ncreated, version, data, datalen */
 	ZKLOCK_MSG_SET,	   /* zxid, version, mtime */

@@ -28,7 +28,6 @@
 PG_FUNCTION_INFO_V1(zk_queue_put);
 PG_FUNCTION_INFO_V1(zk_queue_take);
 PG_FUNCTION_INFO_V1(zk_queue_purge);
-PG_FUNCTION_INFO_V1(zk_queues);
 
 /* zk_queue_put(queue text, payload text) returns void */
 Datum
@@ -102,68 +101,4 @@ zk_queue_purge(PG_FUNCTION_ARGS)
 	zklock_check_callable();
 	zklock_get_name(ZKLOCK_KIND_QUEUE, PG_GETARG_TEXT_PP(0), name);
 	PG_RETURN_INT64(zklock_query_purge(name, "items"));
-}
-
-/* Since when the oldest item is there; false: there is none. */
-static bool
-find_oldest(const char *name, TimestampTz *since)
-{
-	ZkQuery query = {.kind = ZKLOCK_KIND_QUEUE,
-					 .part = "items",
-					 .contenders = true,
-					 .limit = 1};
-	ZkNode *nodes;
-
-	strlcpy(query.name, name, sizeof(query.name));
-	if (zklock_query(&query, &nodes) <= 0)
-		return false;
-	*since = zklock_time_of_ms(nodes[0].ctime);
-	return true;
-}
-
-/* What is in the directories below a queue's, and in which column it is counted. */
-static const struct
-{
-	const char *part;
-	const char *column;
-} parts_of_queue[] = {{"items", "length"}, {"held", "held"}, {"puts", "putting"}};
-
-/* zk_queues() returns setof record */
-Datum
-zk_queues(PG_FUNCTION_ARGS)
-{
-	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-	ZkQuery all = {.kind = ZKLOCK_KIND_QUEUE};
-	ZkNode *queues;
-	int nqueues;
-
-	zklock_check_callable();
-	InitMaterializedSRF(fcinfo, 0);
-	nqueues = zklock_query(&all, &queues);
-	for (int i = 0; i < nqueues; i++)
-	{
-		ZkQuery query = {.kind = ZKLOCK_KIND_QUEUE};
-		int64 length[lengthof(parts_of_queue)] = {0};
-		TimestampTz oldest;
-		ZkNode *parts;
-		int nparts;
-		ZkRow row;
-
-		if (queues[i].name_cut || !zklock_decode_name(queues[i].name, query.name) ||
-			!zklock_in_namespace(query.name))
-			continue;
-		nparts = zklock_query(&query, &parts);
-		for (int j = 0; j < nparts; j++)
-			for (size_t k = 0; k < lengthof(parts_of_queue); k++)
-				if (strcmp(parts[j].name, parts_of_queue[k].part) == 0)
-					length[k] = parts[j].nchildren;
-		row = zklock_row_of_set(rsinfo);
-		zklock_row_name(&row, "queue", query.name);
-		for (size_t k = 0; k < lengthof(parts_of_queue); k++)
-			zklock_row_bigint(&row, parts_of_queue[k].column, length[k]);
-		if (length[0] > 0 && find_oldest(query.name, &oldest))
-			zklock_row_time(&row, "oldest", oldest);
-		zklock_row_store(rsinfo, &row);
-	}
-	return (Datum) 0;
 }

@@ -15,7 +15,7 @@
  *		Persistent: the item is done, and set aside
  *	 held/<item's name>.<take>
  *		the same once more: by which take, and for those who want to know which items are
- *		taken without a look at each
+ *		taken without a look at each; its data say by which server and process, for people
  *	 puts/<system>-<life>-<put>-<chunk>
  *		items of a transaction that has not committed yet, for all that the ensemble knows
  *

@@ -50,6 +50,7 @@
 
 #include "contender.h"
 #include "mailbox.h"
+#include "queue_text.h"
 
 /* Questions at a time; further ones wait. */
 #define ZKLOCK_NQUESTIONS  4
@@ -75,14 +76,19 @@ typedef enum ZkAsk
 	ZKLOCK_ASK_PURGE /* delete the children that have none themselves; no rows */
 } ZkAsk;
 
+/* Of a queue the longest: an item. */
+#define ZKLOCK_PART_MAX (6 + ZKLOCK_ITEM_NAME)
+
 typedef struct ZkQuery
 {
 	ZkAsk ask;
 	ZkLockKind kind;
 	char name[ZKLOCK_NAME_MAX + 1];		 /* directory of that name; "": the one of
 										  * all directories of the kind */
-	char part[8];						 /* the one of that name in it; or "" */
+	char part[ZKLOCK_PART_MAX + 1];		 /* the one of that path in it; or "" */
 	char prefix[ZKLOCK_ENCODED_MAX + 1]; /* children whose names begin so */
+	char mark[8];						 /* not the children's data, but whether each has
+										  * a child of this name; "": the data */
 	bool contenders;					 /* contenders only, in their order */
 	int limit;							 /* so many at most; 0: all */
 	int64_t token;						 /* REMOVE: the child's */
@@ -132,9 +138,12 @@ typedef struct ZkAnswerRow
 	int32 data_len;
 	bool name_cut;
 	bool data_cut;
+	bool marked; /* it has a child of the query's mark */
 	int32 nchildren;
+	uint32 ncreated;
 	int32 version;
 	int64 token;
+	int64 czxid;
 	int64 ctime;
 	int64 mtime;
 	int64 ephemeral_owner;

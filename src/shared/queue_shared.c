@@ -8,6 +8,7 @@
 #include "postgres.h"
 #include "compat.h"
 
+#include "miscadmin.h"
 
 #include "queue_shared.h"
 #include "settings.h"
@@ -84,6 +85,7 @@ zklock_queue_take_make(const char *queue, bool waits)
 	zklock_queue_shared->takes_high = Max(zklock_queue_shared->takes_high, i + 1);
 	zklock_queue_shared->takes_used++;
 	taken->take = (ZkTake){.state = ZKLOCK_TAKE_WANTED};
+	taken->pid = MyProcPid;
 	taken->serial = zklock_mailbox_serial(&zklock_queue_shared->box);
 	taken->order = ++zklock_queue_shared->last_order;
 	taken->puts = zklock_queue_shared->committed;

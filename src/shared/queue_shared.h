@@ -58,6 +58,7 @@ typedef enum ZkItemLoss
 typedef struct ZkQueueTake
 {
 	ZkTake take;
+	int pid;					/* whose */
 	ZkItemLoss loss;			/* of take.lost */
 	TimestampTz unproven_since; /* UNPROVEN */
 	uint32 serial;				/* of the take, never 0 */

@@ -196,6 +196,18 @@ take_listing(Run *run, const ZkMessage *message)
 	MemoryContextSwitchTo(save);
 }
 
+/* Is there a child of the query's mark among what a listing has brought? */
+static bool
+is_marked(const Run *run, const ZkMessage *message)
+{
+	for (int i = 0; message->children != NULL && i < message->nchildren; i++)
+	{
+		if (strcmp(message->children[i], run->query.mark) == 0)
+			return true;
+	}
+	return false;
+}
+
 /* A row with what is known of it: nothing, if the message is a refusal. */
 static void
 take_child(Run *run, const char *name, const ZkMessage *message)
@@ -212,9 +224,12 @@ take_child(Run *run, const char *name, const ZkMessage *message)
 		.data_len = Min(message->datalen, data_max),
 		.name_cut = name_len > ZKLOCK_ANSWER_NAME_MAX,
 		.data_cut = message->datalen > data_max || message->rc != ZKLOCK_ZOK,
+		.marked = is_marked(run, message),
 		.nchildren = message->nchildren,
+		.ncreated = message->ncreated,
 		.version = message->version,
 		.token = zklock_ensemble_token(message->czxid),
+		.czxid = message->czxid,
 		.ctime = message->ctime,
 		.mtime = message->mtime,
 		.ephemeral_owner = message->ephemeral_owner,
@@ -351,22 +366,31 @@ fill_page(Run *run, ZkQuestion *question)
 	}
 }
 
+/* Ask for a child, or have it deleted. */
+static int
+send_get(const Run *run, const char *path, const ZkRequestTag *tag)
+{
+	ZkClient *client = zklock_session_client();
+
+	if (run->query.ask == ZKLOCK_ASK_PURGE)
+		return zklock_client_delete(client, path, tag);
+	if (run->query.mark[0] != '\0')
+		return zklock_client_list(client, path, false, tag);
+	return zklock_client_get(client, path, false, tag);
+}
+
 /* Ask for children, as long as the backend takes what comes.  False if the client
  * takes no request. */
 static bool
 send_gets(Run *run)
 {
-	ZkClient *client = zklock_session_client();
-
 	while (run->listed && run->rc == ZKLOCK_ZOK && run->next < run->nchildren &&
 		   run->open < WINDOW && run->rows.len - run->rows_sent < ZKLOCK_ANSWER_PAGE &&
 		   (run->query.limit == 0 || run->found + run->open < run->query.limit))
 	{
 		ZkRequestTag tag = make_tag(run, (uint64) run->next);
 		char *path = psprintf("%s/%s", run->path, run->children[run->next].name);
-		int rc = run->query.ask == ZKLOCK_ASK_PURGE
-			? zklock_client_delete(client, path, &tag)
-			: zklock_client_get(client, path, false, &tag);
+		int rc = send_get(run, path, &tag);
 
 		pfree(path);
 		if (rc != ZKLOCK_ZOK)

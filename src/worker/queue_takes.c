@@ -70,6 +70,7 @@ typedef struct Sending
 	uint32 what;
 	uint32 entry; /* of a take, or of a view */
 	uint32 generation;
+	int pid; /* of a take: whose */
 	int64 sequence;
 	char queue[ZKLOCK_NAME_MAX + 1];
 	char item[ZKLOCK_ITEM_NAME];
@@ -478,6 +479,7 @@ add_of_take(Sendings *sendings, ZkQueueTake *taken)
 	s = add_sending(sendings, request, taken->queue, taken->item);
 	s->entry = (uint32) (taken - zklock_queue_shared->taken);
 	s->generation = taken->serial;
+	s->pid = taken->pid;
 }
 
 /* Is there something for this queue that has been committed, among the first "puts", and
@@ -587,12 +589,14 @@ compare_orders(const void *a, const void *b)
 }
 
 /* Make the marks of a take, or delete them, perhaps with the item, or so that one stays.
- * The one that says whose they are comes first where it is to be there. */
+ * The one that says whose they are comes first where it is to be there.  Its data are for
+ * zk_queue_items. */
 static void
 send_multi(const ZkRequestTag *tag, const Sending *s, const char *item, const char *held,
 		   const char *mark)
 {
 	const char *name = strrchr(mark, '/') + 1;
+	StringInfoData whose;
 	ZkOp make[2] = {
 		{.type = ZKLOCK_OP_CREATE,
 		 .path = held,
@@ -608,6 +612,10 @@ send_multi(const ZkRequestTag *tag, const Sending *s, const char *item, const ch
 	};
 	int n = s->what == ZKLOCK_TAKE_FINISH || s->what == ZKLOCK_TAKE_KEEP ? 3 : 2;
 
+	initStringInfo(&whose);
+	zklock_describe_server(&whose, s->pid);
+	make[1].data = whose.data;
+	make[1].datalen = whose.len;
 	if (s->what == ZKLOCK_TAKE_KEEP)
 		end[2] = (ZkOp){.type = ZKLOCK_OP_CREATE,
 						.path = held,

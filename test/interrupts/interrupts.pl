@@ -350,7 +350,7 @@ my %part = (
 
 	# Work that is handed out: whatever fails, no item is had by nobody, and no put is left
 	queues => sub {
-		my @calls = ("SELECT zk_queue_put('q', 'put')", "SELECT payload FROM zk_queue_take('q')", "SELECT zk_queue_purge('none')", 'SELECT queue FROM zk_queues');
+		my @calls = ("SELECT zk_queue_put('q', 'put')", "SELECT payload FROM zk_queue_take('q')", "SELECT zk_queue_purge('none')", 'SELECT queue FROM zk_queues', 'SELECT state FROM zk_queue_items');
 		my $some = "SELECT zk_queue_put('q', i::text) FROM generate_series(1, 3) i";
 		run_case(statement => $_, world => 'free', setup => $some) for @calls;
 		ok_handed_out('after all calls');

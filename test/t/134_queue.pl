@@ -31,6 +31,9 @@ is(ZkLock::ask($a, 'SELECT count(*) FROM zk_queues'), 0, '... and nothing made f
 $sa->query("BEGIN; SELECT zk_queue_put('q', v) FROM unnest('{one,two,three}'::text[]) v; COMMIT");
 is($sa->query("BEGIN; SELECT payload, attempt, id > 0, since <= now() + interval '1 h', since > now() - interval '1 h' FROM zk_queue_take('q')"), 'one|1|t|t|t', 'the oldest, at once after its commit');
 length_is($b, 'q', '3 1 0', 'it is held');
+sub items { return ZkLock::ask($b, "SELECT string_agg(concat_ws(' ', id - min, state, attempts, server, pid), ', ' ORDER BY since, id) FROM zk_queue_items('$_[0]'), (SELECT min(id) FROM zk_queue_items('$_[0]')) m"); }
+my $pid = $sa->query('SELECT pg_backend_pid()');
+is(items('q'), "0 held 1 a $pid, 1 ready 0, 2 ready 0", '... by whom others see');
 is($sb->query('BEGIN; ' . "SELECT payload FROM zk_queue_take('q')"), 'two', 'another server takes the next');
 is(take($sa, 'q'), 'three 1', 'a second one in one transaction');
 is(take($sb, 'q'), '', 'and no more');
@@ -38,6 +41,7 @@ $sa->query('COMMIT');
 length_is($b, 'q', '1 1 0', 'the commit deletes them');
 $sb->query('ROLLBACK');
 length_is($b, 'q', '1 0 0', 'the rollback gives it back');
+is(items('q'), '0 ready 1', '... with its attempt');
 is(take($sa, 'q'), 'two 2', 'with the attempt counted');
 length_is($b, 'q', '0 0 0', 'and it is gone');
 
@@ -97,6 +101,12 @@ $sb->query("BEGIN");
 is($sb->query("SELECT bool_and((SELECT payload FROM zk_queue_take('many', 0 * i * interval '1 s')) = i::text) FROM generate_series(1, 300) i"), 't', 'in their order');
 $sb->query("COMMIT");
 length_is($b, 'many', '700 0 0', 'all of them done');
+
+$sa->query("SELECT zk_queue_put('long', i::text) FROM generate_series(1, 1001) i");
+length_is($b, 'long', '1001 0 0', 'more than are shown');
+is(ZkLock::ask($a, "SELECT count(*) FROM zk_queue_items('long')"), 1000, 'the oldest thousand are shown');
+is(ZkLock::ask($a, "SELECT string_agg(queue || ' ' || n, ', ' ORDER BY queue) FROM (SELECT queue, count(*) n FROM zk_queue_items GROUP BY 1) q"), 'long 1000, many 700', '... of each queue');
+is($sa->query("SELECT zk_queue_purge('long')"), 1001, 'purged');
 
 # Sizes
 $sa->query("SELECT zk_queue_put('large', repeat('x', 65536)) FROM generate_series(1, 20)");

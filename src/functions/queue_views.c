@@ -1,0 +1,255 @@
+/*-------------------------------------------------------------------------
+ *
+ * queue_views.c
+ *	  SQL functions that show work that is handed out, as ZooKeeper has it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+#include "compat.h"
+
+#include "funcapi.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+#include "arguments.h"
+#include "check.h"
+#include "names.h"
+#include "nodes.h"
+#include "query.h"
+#include "queue_text.h"
+#include "row.h"
+#include "table.h"
+
+/* Of each queue the oldest items are shown, so many: the ensemble is asked for each. */
+#define SHOWN 1000
+
+PG_FUNCTION_INFO_V1(zk_queues);
+PG_FUNCTION_INFO_V1(zk_queue_items);
+
+/* Ask for all queues. */
+static int
+ask_queues(ZkNode **queues)
+{
+	ZkQuery query = {.kind = ZKLOCK_KIND_QUEUE};
+
+	return zklock_query(&query, queues);
+}
+
+/* A queue's name; false: it is none of this database's. */
+static bool
+get_queue(const ZkNode *node, char *name)
+{
+	return !node->name_cut && zklock_decode_name(node->name, name) &&
+		zklock_in_namespace(name);
+}
+
+/* Since when the oldest item is there; false: there is none. */
+static bool
+find_oldest(const char *name, TimestampTz *since)
+{
+	ZkQuery query = {.kind = ZKLOCK_KIND_QUEUE,
+					 .part = "items",
+					 .contenders = true,
+					 .limit = 1};
+	ZkNode *nodes;
+
+	strlcpy(query.name, name, sizeof(query.name));
+	if (zklock_query(&query, &nodes) <= 0)
+		return false;
+	*since = zklock_time_of_ms(nodes[0].ctime);
+	return true;
+}
+
+/* What is in the directories below a queue's, and in which column it is counted. */
+static const struct
+{
+	const char *part;
+	const char *column;
+} parts_of_queue[] = {{"items", "length"}, {"held", "held"}, {"puts", "putting"}};
+
+/* zk_queues() returns setof record */
+Datum
+zk_queues(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	ZkNode *queues;
+	int nqueues;
+
+	zklock_check_callable();
+	InitMaterializedSRF(fcinfo, 0);
+	nqueues = ask_queues(&queues);
+	for (int i = 0; i < nqueues; i++)
+	{
+		ZkQuery query = {.kind = ZKLOCK_KIND_QUEUE};
+		int64 length[lengthof(parts_of_queue)] = {0};
+		TimestampTz oldest;
+		ZkNode *parts;
+		int nparts;
+		ZkRow row;
+
+		if (!get_queue(&queues[i], query.name))
+			continue;
+		nparts = zklock_query(&query, &parts);
+		for (int j = 0; j < nparts; j++)
+			for (size_t k = 0; k < lengthof(parts_of_queue); k++)
+				if (strcmp(parts[j].name, parts_of_queue[k].part) == 0)
+					length[k] = parts[j].nchildren;
+		row = zklock_row_of_set(rsinfo);
+		zklock_row_name(&row, "queue", query.name);
+		for (size_t k = 0; k < lengthof(parts_of_queue); k++)
+			zklock_row_bigint(&row, parts_of_queue[k].column, length[k]);
+		if (length[0] > 0 && find_oldest(query.name, &oldest))
+			zklock_row_time(&row, "oldest", oldest);
+		zklock_row_store(rsinfo, &row);
+	}
+	return (Datum) 0;
+}
+
+/* What a take has put into held/. */
+typedef struct Mark
+{
+	const char *item;
+	const ZkNode *node;
+} Mark;
+
+static int
+compare_marks(const void *a, const void *b)
+{
+	return strcmp(((const Mark *) a)->item, ((const Mark *) b)->item);
+}
+
+/* The marks in a queue's held/, by their items. */
+static int
+ask_marks(const char *queue, Mark **marks)
+{
+	ZkQuery query = {.kind = ZKLOCK_KIND_QUEUE, .part = "held"};
+	ZkNode *nodes;
+	int nnodes;
+	int n = 0;
+
+	strlcpy(query.name, queue, sizeof(query.name));
+	nnodes = zklock_query(&query, &nodes);
+	*marks = palloc_extended(sizeof(Mark) * (Size) Max(nnodes, 1), MCXT_ALLOC_HUGE);
+	for (int i = 0; i < nnodes; i++)
+	{
+		uint64 life;
+		uint32 take;
+
+		if (zklock_item_of_mark(nodes[i].name, &life, &take))
+			(*marks)[n++] = (Mark){nodes[i].name, &nodes[i]};
+	}
+	qsort(*marks, (size_t) n, sizeof(Mark), compare_marks);
+	return n;
+}
+
+/* What is an item that has a mark below it, and none in held/? */
+static const char *
+ask_state(const char *queue, const char *item)
+{
+	ZkQuery query = {.kind = ZKLOCK_KIND_QUEUE};
+	ZkNode *nodes;
+	int n;
+
+	strlcpy(query.name, queue, sizeof(query.name));
+	snprintf(query.part, sizeof(query.part), "items/%s", item);
+	n = zklock_query(&query, &nodes);
+	for (int i = 0; i < n; i++)
+	{
+		if (strcmp(nodes[i].name, "held") == 0)
+			return nodes[i].ephemeral_owner == 0 ? "done" : "held";
+	}
+	return "ready"; /* its take has ended meanwhile */
+}
+
+static void
+put_item(ReturnSetInfo *rsinfo, const char *queue, const ZkNode *node, const Mark *mark)
+{
+	ZkItemName name;
+	int64 id;
+	ZkRow row;
+
+	if (!zklock_item_parse(node->name, &name) ||
+		(id = zklock_item_id(&name, node->czxid)) == 0)
+		return; /* zklock has not put it */
+	row = zklock_row_of_set(rsinfo);
+	zklock_row_name(&row, "queue", queue);
+	zklock_row_bigint(&row, "id", id);
+	zklock_row_int(&row, "attempts", (int32) node->ncreated);
+	zklock_row_time(&row, "since", zklock_time_of_ms(node->ctime));
+	if (mark != NULL)
+	{
+		zklock_row_text(&row, "state", "held");
+		zklock_row_field(&row, "server", mark->node, "server");
+		zklock_row_number(&row, "pid", mark->node, "pid");
+	}
+	else
+		zklock_row_text(&row, "state",
+						node->marked ? ask_state(queue, node->name) : "ready");
+	zklock_row_store(rsinfo, &row);
+}
+
+/* The items first: of those that are taken meanwhile the marks are seen then. */
+static void
+put_items(ReturnSetInfo *rsinfo, const char *queue)
+{
+	ZkQuery query = {.kind = ZKLOCK_KIND_QUEUE,
+					 .part = "items",
+					 .mark = "held",
+					 .contenders = true,
+					 .limit = SHOWN};
+	ZkNode *items;
+	Mark *marks;
+	int nitems;
+	int nmarks;
+
+	strlcpy(query.name, queue, sizeof(query.name));
+	nitems = zklock_query(&query, &items);
+	if (nitems <= 0)
+		return;
+	nmarks = ask_marks(queue, &marks);
+	for (int i = 0; i < nitems; i++)
+	{
+		Mark key = {items[i].name, NULL};
+
+		put_item(rsinfo, queue, &items[i],
+				 bsearch(&key, marks, (size_t) nmarks, sizeof(Mark), compare_marks));
+	}
+}
+
+/* zk_queue_items(queue text) returns setof record */
+Datum
+zk_queue_items(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	char name[ZKLOCK_NAME_MAX + 1];
+	MemoryContext context;
+	ZkNode *queues;
+	int nqueues;
+
+	ZKLOCK_REFUSE_NULLS(NULL);
+	zklock_check_callable();
+	if (!PG_ARGISNULL(0))
+		zklock_get_name(ZKLOCK_KIND_QUEUE, PG_GETARG_TEXT_PP(0), name);
+	InitMaterializedSRF(fcinfo, 0);
+	if (!PG_ARGISNULL(0))
+	{
+		put_items(rsinfo, name);
+		return (Datum) 0;
+	}
+	nqueues = ask_queues(&queues);
+	context = AllocSetContextCreate(CurrentMemoryContext, "zklock queue",
+									ALLOCSET_DEFAULT_SIZES);
+	for (int i = 0; i < nqueues; i++)
+	{
+		MemoryContext save;
+
+		if (!get_queue(&queues[i], name))
+			continue;
+		save = MemoryContextSwitchTo(context);
+		put_items(rsinfo, name);
+		MemoryContextSwitchTo(save);
+		MemoryContextReset(context);
+	}
+	return (Datum) 0;
+}
