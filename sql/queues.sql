@@ -36,4 +36,23 @@ SELECT count(*) FROM zk_queue_items('none');
 SELECT * FROM zk_queue_items('');
 SELECT payload, attempt FROM zk_queue_take('q');
 SELECT payload, attempt FROM zk_queue_take('q');
+
+-- several, and those that fail
+SELECT * FROM zk_queue_take('q', count => 0);
+SELECT * FROM zk_queue_take('q', count => NULL);
+SELECT * FROM zk_queue_take('q', attempts => 0);
+SELECT * FROM zk_queue_take(repeat('x', 249), attempts => 1);
+SELECT count(*) FROM zk_queue_take('q', count => 3);
+SELECT zk_queue_put('q', i::text) FROM generate_series(1, 5) i \g /dev/null
+BEGIN;
+SELECT payload, attempt FROM zk_queue_take('q', '10 s', count => 3);
+SELECT payload FROM zk_queue_take('q', count => 10);
+ROLLBACK;
+BEGIN;
+SELECT payload, attempt FROM zk_queue_take('q', count => 1, attempts => 2);
+ROLLBACK;
+SELECT payload, attempt FROM zk_queue_take('q', count => 2, attempts => 1);
+SELECT queue, state, attempts FROM zk_queue_items;
+SELECT payload, attempt FROM zk_queue_take('q.failed', count => 4);
+SELECT zk_queue_purge('q.failed');
 DROP EXTENSION zklock;

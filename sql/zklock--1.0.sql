@@ -793,6 +793,8 @@ COMMENT ON FUNCTION zk_queue_put(text, text) IS
 CREATE FUNCTION zk_queue_take(
     queue text,
     timeout interval DEFAULT '0',
+    count integer DEFAULT 1,
+    attempts integer DEFAULT NULL,
     OUT id bigint,
     OUT payload text,
     OUT attempt integer,
@@ -801,8 +803,8 @@ RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'zk_queue_take'
 LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 1;
 
-COMMENT ON FUNCTION zk_queue_take(text, interval) IS
-'the oldest item of a queue that nobody has, until the end of the transaction, which deletes it or gives it back';
+COMMENT ON FUNCTION zk_queue_take(text, interval, integer, integer) IS
+'the oldest items of a queue that nobody has, until the end of the transaction, which deletes them or gives them back';
 
 CREATE FUNCTION zk_queue_purge(queue text)
 RETURNS bigint
@@ -999,7 +1001,8 @@ REVOKE ALL ON FUNCTION zk_barriers(), zk_stat_barriers() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_barriers(), zk_stat_barriers() TO pg_monitor;
 GRANT SELECT ON zk_barriers, zk_stat_barriers TO pg_monitor;
 -- Who takes an item has what others have put, and who puts one gives others work.
-REVOKE ALL ON FUNCTION zk_queue_put(text, text), zk_queue_take(text, interval), zk_queue_purge(text),
+REVOKE ALL ON FUNCTION zk_queue_put(text, text), zk_queue_take(text, interval, integer, integer),
+    zk_queue_purge(text),
     zk_queues(), zk_queue_items(text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_queues(), zk_queue_items(text) TO pg_monitor;
 GRANT SELECT ON zk_queues, zk_queue_items TO pg_monitor;

@@ -54,28 +54,40 @@ half(ZkLimit limit)
 	}
 }
 
+/* Is it the setting that limits them? */
+static bool
+is_own(ZkLimit limit)
+{
+	return zklock_max_locks_per_backend > 0 && zklock_max_locks_per_backend < half(limit);
+}
+
+int
+zklock_limit_room(ZkLimit limit, int has)
+{
+	return Max((is_own(limit) ? zklock_max_locks_per_backend : half(limit)) - has, 0);
+}
+
 void
 zklock_limit_check(ZkLimit limit, int has, int more)
 {
 	int own = zklock_max_locks_per_backend;
-	bool is_own = own > 0 && own < half(limit);
-	int most = is_own ? own : half(limit);
 	char *now;
 	char *asks;
 
-	if (has <= most - more)
+	if (more <= zklock_limit_room(limit, has))
 		return;
 	now = psprintf(texts[limit].has, has);
 	asks = more > 1 ? psprintf(", asks for %d more", more) : "";
 	ereport(ERROR,
 			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 			 errmsg("%s", texts[limit].message),
-			 is_own ? errdetail("%s%s, and \"%s\" is %d.", now, asks,
-								"zklock.max_locks_per_backend", own)
-					: errdetail("%s%s, and one transaction can have %d: half of what the server has room for.",
-								now, asks, most),
+			 is_own(limit)
+				 ? errdetail("%s%s, and \"%s\" is %d.", now, asks,
+							 "zklock.max_locks_per_backend", own)
+				 : errdetail("%s%s, and one transaction can have %d: half of what the server has room for.",
+							 now, asks, half(limit)),
 			 /* no setting makes more room for puts */
-			 is_own || limit != ZKLOCK_LIMIT_QUEUES
+			 is_own(limit) || limit != ZKLOCK_LIMIT_QUEUES
 				 ? errhint("%s", texts[limit].hint)
 				 : errhint("Put into fewer queues in one transaction.")));
 }

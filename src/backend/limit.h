@@ -23,4 +23,7 @@ typedef enum ZkLimit
 /* Who has so many asks for "more" of them.  Raises 53400 if these are too many. */
 extern void zklock_limit_check(ZkLimit limit, int has, int more);
 
+/* So many more he can have. */
+extern int zklock_limit_room(ZkLimit limit, int has);
+
 #endif /* ZKLOCK_LIMIT_H */

@@ -74,7 +74,7 @@ is_unwritten(const Outbox *outbox)
 	return outbox->nitems > 0 && !outbox->written;
 }
 
-/* An item that is held. */
+/* An item that is held, or a take that this backend waits for. */
 typedef struct Held
 {
 	dlist_node node; /* newest first */
@@ -86,7 +86,7 @@ static MemoryContext outbox_context = NULL; /* of a transaction's outboxes and i
 static MemoryContext held_context = NULL;
 static dlist_head outboxes = DLIST_STATIC_INIT(outboxes);
 static dlist_head held_items = DLIST_STATIC_INIT(held_items);
-static int32 pending = -1; /* the take that this backend waits for */
+static dlist_head pending = DLIST_STATIC_INIT(pending); /* takes, oldest first */
 
 static ZkWaitEvent wait_event_put = {.name = "ZkLockQueuePut"};
 static ZkWaitEvent wait_event_take = {.name = "ZkLockQueueTake"};
@@ -94,7 +94,8 @@ static ZkWaitEvent wait_event_take = {.name = "ZkLockQueueTake"};
 bool
 zklock_queue_any(void)
 {
-	return pending >= 0 || !dlist_is_empty(&outboxes) || !dlist_is_empty(&held_items);
+	return !dlist_is_empty(&pending) || !dlist_is_empty(&outboxes) ||
+		!dlist_is_empty(&held_items);
 }
 
 static void
@@ -768,23 +769,32 @@ zklock_queue_refuse_prepare(void)
  * ------------------------------------------------------------------------
  */
 
+/* The backend goes before the take has an item. */
 static void
-leave_pending(void)
+leave(Held *held)
 {
-	ZkQueueTake *taken;
+	ZkQueueTake *taken = taken_of(held);
 
-	if (pending < 0)
-		return;
-	taken = &zklock_queue_shared->taken[pending];
-	pending = -1;
 	lock_work();
 	taken->order = ++zklock_queue_shared->last_order;
 	zklock_take_leave(&taken->take);
-	if (taken->take.state != ZKLOCK_TAKE_READING)
+	/* the worker is at these */
+	if (taken->take.state != ZKLOCK_TAKE_READING && taken->take.state != ZKLOCK_TAKE_WORN)
 		zklock_queue_take_free_buffer(taken);
 	if (taken->take.state == ZKLOCK_TAKE_FREE)
 		zklock_queue_take_free(taken);
 	unlock_work();
+	dlist_delete(&held->node);
+	pfree(held);
+}
+
+static void
+leave_pending(void)
+{
+	if (dlist_is_empty(&pending))
+		return;
+	while (!dlist_is_empty(&pending))
+		leave(dlist_head_element(Held, node, &pending));
 	zklock_mailbox_post(&zklock_queue_shared->box);
 }
 
@@ -799,142 +809,210 @@ count_items(void)
 	return n;
 }
 
-/* The wait for a take: "pending". */
+/* The wait for "pending". */
 typedef struct Taking
 {
-	Held *held;
-	ZkHandout *handout;
+	const char *queue;
+	int most;
+	int count;
+	bool one; /* the wait is for one, and goes on where there is none */
+	char *payload;
+	ZkHandout *handout; /* has room for all */
+	int n;
 } Taking;
 
 /* The item is there, and so is the lease.  With the lock. */
 static void
-hand_out(ZkQueueTake *taken, const Taking *t)
+hand_out(Held *held, const Taking *t)
 {
-	ZkHandout *handout = t->handout;
+	ZkQueueTake *taken = taken_of(held);
+	ZkHandout *handout = &t->handout[t->n];
+	ZkItemName name = {0};
 
 	handout->id = taken->id;
-	handout->attempt = taken->attempt;
+	handout->attempt = taken->take.attempt;
 	handout->since = taken->since;
+	(void) zklock_item_parse(taken->item, &name); /* it is one */
+	handout->sequence = name.sequence;
 	handout->len = taken->len;
-	memcpy(handout->payload, zklock_queue_shared->buffer[taken->buffer].data,
+	memcpy(t->payload, zklock_queue_shared->buffer[taken->buffer].data,
 		   (size_t) taken->len);
-	handout->payload[taken->len] = '\0';
 	zklock_queue_take_free_buffer(taken);
 	taken->take.state = ZKLOCK_TAKE_HELD;
-	t->held->taken = pending;
-	dlist_push_head(&held_items, &t->held->node);
-	pending = -1;
+	dlist_delete(&held->node);
+	dlist_push_head(&held_items, &held->node);
 }
 
-/* What has become of the take? */
-static bool
-look_at_take(ZkWaiter *waiter, int64 now)
+/* What has become of a take? */
+static void
+look_at_take(Held *held, ZkWaiter *waiter)
 {
-	ZkQueueTake *taken = &zklock_queue_shared->taken[pending];
+	const ZkQueueTake *taken = taken_of(held);
+	Taking *t = waiter->arg;
 	bool refused;
+	bool failing;
+	bool ready;
+	bool none;
+	bool got;
 	int rc;
 
 	lock_work();
 	refused = taken->refused;
+	failing = taken->failing;
 	rc = taken->rc;
-	waiter->granted = !refused && taken->take.state == ZKLOCK_TAKE_READ;
-	waiter->end =
-		!waiter->granted && taken->none ? ZKLOCK_WAIT_ENDS_CURRENT : ZKLOCK_WAIT_GOES_ON;
-	if (waiter->granted && zklock_lease_valid())
-		hand_out(taken, waiter->arg);
+	ready = !refused && taken->take.state == ZKLOCK_TAKE_READ;
+	none = !ready && taken->none;
+	got = ready && zklock_lease_valid();
+	if (got)
+		hand_out(held, t);
 	unlock_work();
 	if (refused)
-		raise_refused(taken->queue, rc);
-	if (pending >= 0)
-		return false;
-	zklock_mailbox_post(&zklock_queue_shared->box); /* the buffer is free */
-	return true;
+		raise_refused(failing ? psprintf("%s%s", t->queue, ZKLOCK_FAILED) : t->queue, rc);
+	if (got)
+	{
+		t->handout[t->n].payload = pnstrdup(t->payload, (Size) t->handout[t->n].len);
+		t->n++;
+		zklock_mailbox_post(&zklock_queue_shared->box); /* the buffer is free */
+	}
+	else if (none && !t->one)
+		leave(held);
+	else if (!none)
+		waiter->end = ZKLOCK_WAIT_GOES_ON;
+	waiter->granted |= ready && !got;
+}
+
+static bool
+look_at_takes(ZkWaiter *waiter, int64 now)
+{
+	dlist_mutable_iter iter;
+
+	waiter->granted = false;
+	waiter->end = ZKLOCK_WAIT_ENDS_CURRENT;
+	dlist_foreach_modify (iter, &pending)
+		look_at_take(dlist_container(Held, node, iter.cur), waiter);
+	return dlist_is_empty(&pending);
 }
 
 static void
 on_wait_error(void *arg)
 {
-	if (pending >= 0)
-		errcontext("while waiting for an item of queue \"%s\"",
-				   zklock_plain_name(zklock_queue_shared->taken[pending].queue));
+	errcontext("while waiting for an item of queue \"%s\"",
+			   zklock_plain_name(((const Taking *) arg)->queue));
 }
 
-static bool
-wait_for_item(int64 wait_ms, Taking *taking)
+static void
+wait_for_items(int64 wait_ms, Taking *taking)
 {
+	int32 waker = dlist_head_element(Held, node, &pending)->taken;
 	ZkWait limits;
 	ZkWaiter waiter = {
-		.look = look_at_take,
+		.look = look_at_takes,
 		.context = on_wait_error,
 		.arg = taking,
 		.limits = &limits,
-		.cv = &zklock_queue_shared->taken[pending].cv,
+		.cv = &zklock_queue_shared->taken[waker].cv,
 		.event = &wait_event_take,
 		.longest = LONGEST_SLEEP,
 		.for_lock = true,
 		.connected = true,
 	};
 
+	zklock_mailbox_post(&zklock_queue_shared->box);
 	zklock_wait_begin(&limits, wait_ms);
-	return zklock_wait_for(&waiter);
+	(void) zklock_wait_for(&waiter);
 }
 
-bool
-zklock_queue_take(const char *queue, int64 wait_ms, ZkHandout *handout)
+/* One more take that this backend waits for.  False: there is no room for it. */
+static bool
+make_take(const Taking *t, bool waits)
+{
+	Held *held = MemoryContextAlloc(held_context, sizeof(Held));
+	ZkQueueTake *taken;
+
+	held->level = GetCurrentTransactionNestLevel();
+	lock_work();
+	taken = zklock_queue_take_make(t->queue, waits, t->most);
+	if (taken != NULL)
+	{
+		held->taken = (int32) (taken - zklock_queue_shared->taken);
+		dlist_push_tail(&pending, &held->node);
+		taken->waker = dlist_head_element(Held, node, &pending)->taken;
+	}
+	unlock_work();
+	if (taken == NULL)
+		pfree(held);
+	return taken != NULL;
+}
+
+pg_noreturn static void
+raise_no_takes(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			 errmsg("too many queue items are held on this server"),
+			 errdetail("Its sessions hold %d, or wait for them, as many as \"%s\" allows.",
+					   zklock_max_items_held, "zklock.max_items_held"),
+			 errhint(
+				 "Retry when other transactions have ended, or ask an administrator for a higher limit.")));
+}
+
+static int
+compare_handouts(const void *a, const void *b)
+{
+	int64 x = ((const ZkHandout *) a)->sequence;
+	int64 y = ((const ZkHandout *) b)->sequence;
+
+	return x < y ? -1 : x > y;
+}
+
+/* The first, for which it waits; and then what else is there, all at once. */
+static void
+take_items(int64 wait_ms, Taking *taking)
+{
+	if (!make_take(taking, wait_ms != 0))
+		raise_no_takes();
+	taking->one = true;
+	wait_for_items(wait_ms, taking);
+	if (taking->n == 0)
+		return;
+	taking->one = false;
+	for (int i = 1; i < taking->count && make_take(taking, false); i++)
+		;
+	if (!dlist_is_empty(&pending))
+		wait_for_items(0, taking);
+}
+
+int
+zklock_queue_take(const char *queue, int64 wait_ms, int count, int most,
+				  ZkHandout **handouts)
 {
 	const ZkQueueTake *lost = find_lost();
-	ZkQueueTake *taken;
-	Held *held;
-	bool found;
+	Taking taking = {.queue = queue, .most = most};
 
-	Assert(pending < 0);
+	Assert(dlist_is_empty(&pending));
 	if (lost != NULL)
 		raise_lost(lost);
 	zklock_limit_check(ZKLOCK_LIMIT_ITEMS, count_items(), 1);
+	taking.count = Min(count, zklock_limit_room(ZKLOCK_LIMIT_ITEMS, count_items()));
 	if (held_context == NULL)
 		held_context =
 			AllocSetContextCreate(TopMemoryContext, "zklock items", ALLOCSET_SMALL_SIZES);
-	/* all that can fail comes first */
-	handout->payload = palloc(ZKLOCK_ITEM_MAX + 1);
-	held = MemoryContextAlloc(held_context, sizeof(Held));
-	held->level = GetCurrentTransactionNestLevel();
-	lock_work();
-	taken = zklock_queue_take_make(queue, wait_ms != 0);
-	if (taken != NULL)
-		pending = (int32) (taken - zklock_queue_shared->taken);
-	unlock_work();
-	if (taken == NULL)
-	{
-		pfree(held);
-		ereport(ERROR,
-				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-				 errmsg("too many queue items are held on this server"),
-				 errdetail("Its sessions hold %d, or wait for them, as many as \"%s\" allows.",
-						   zklock_max_items_held, "zklock.max_items_held"),
-				 errhint(
-					 "Retry when other transactions have ended, or ask an administrator for a higher limit.")));
-	}
-	zklock_mailbox_post(&zklock_queue_shared->box);
+	taking.payload = palloc(ZKLOCK_ITEM_MAX);
+	taking.handout = palloc(sizeof(ZkHandout) * (Size) taking.count);
 	PG_TRY();
 	{
-		found = wait_for_item(wait_ms, &(Taking){held, handout});
+		take_items(wait_ms, &taking);
 	}
-	PG_CATCH();
+	PG_FINALLY();
 	{
 		leave_pending();
-		pfree(held);
-		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	if (!found)
-	{
-		leave_pending();
-		pfree(held);
-		pfree(handout->payload);
-	}
-	else
-		zklock_queue_count(ZKLOCK_QUEUE_TAKEN, 1);
-	return found;
+	pfree(taking.payload);
+	qsort(taking.handout, (size_t) taking.n, sizeof(ZkHandout), compare_handouts);
+	zklock_queue_count(ZKLOCK_QUEUE_TAKEN, taking.n);
+	*handouts = taking.handout;
+	return taking.n;
 }
 
 /* ------------------------------------------------------------------------

@@ -19,7 +19,8 @@ typedef struct ZkHandout
 	char *payload; /* UTF-8, palloc'd, and a NUL */
 	int len;
 	int attempt;
-	int64 since; /* ms since 1970 */
+	int64 since;	/* ms since 1970 */
+	int64 sequence; /* in the queue */
 } ZkHandout;
 
 /*
@@ -31,10 +32,14 @@ typedef struct ZkHandout
 extern void zklock_queue_put(const char *queue, const char *payload, int len);
 
 /*
- * Take the oldest item that nobody has, waiting for one for so many ms, or
- * ZKLOCK_WAIT_FOREVER.  False: there is none.  Raises 55P03 for lock_timeout, and 53400.
+ * Take the oldest items that nobody has, as many as "count", palloc'd to *handouts, in their
+ * order.  Wait for the first, if there is none, for so many ms, or ZKLOCK_WAIT_FOREVER.
+ * Those that were taken "most" times before go to the queue of failed ones; 0: none does.
+ * Returns how many are taken: fewer also where limits have no room for more.  Raises 55P03
+ * for lock_timeout, and 53400 where there is no room for one.
  */
-extern bool zklock_queue_take(const char *queue, int64 wait_ms, ZkHandout *handout);
+extern int zklock_queue_take(const char *queue, int64 wait_ms, int count, int most,
+							 ZkHandout **handouts);
 
 /* --- for callbacks; none throws but the first three ------------------------ */
 

@@ -56,19 +56,61 @@ payload_datum(const ZkHandout *handout)
 	return CStringGetTextDatum(pg_any_to_server(handout->payload, handout->len, PG_UTF8));
 }
 
-/* zk_queue_take(queue text, timeout interval) returns setof record */
+/* A number of items or attempts. */
+static int
+get_number(int32 arg, const char *what)
+{
+	if (arg < 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s must be at least 1", what)));
+	return arg;
+}
+
+/* Items go to a queue of a longer name. */
+static void
+check_name_of_failed(const char *name)
+{
+	if (strlen(name) + strlen(ZKLOCK_FAILED) > ZKLOCK_NAME_MAX)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("queue name is too long for \"attempts\""),
+				 errdetail("Items that have failed go to the queue \"%s%s\", and a name has %d bytes in UTF-8 at most.",
+						   zklock_display_name(name), ZKLOCK_FAILED, ZKLOCK_NAME_MAX)));
+}
+
+static void
+put_handout(ReturnSetInfo *rsinfo, const ZkHandout *handout)
+{
+	ZkRow row = zklock_row_of_set(rsinfo);
+
+	zklock_row_bigint(&row, "id", handout->id);
+	zklock_row_set(&row, "payload", payload_datum(handout));
+	zklock_row_int(&row, "attempt", handout->attempt);
+	zklock_row_time(&row, "since", zklock_time_of_ms(handout->since));
+	zklock_row_store(rsinfo, &row);
+}
+
+/* zk_queue_take(queue text, timeout interval, count integer, attempts integer) returns
+ * setof record */
 Datum
 zk_queue_take(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	char name[ZKLOCK_NAME_MAX + 1];
+	ZkHandout *handouts;
 	int64 timeout;
-	ZkHandout handout;
-	ZkRow row;
+	int count;
+	int most;
+	int n;
 
-	ZKLOCK_REFUSE_NULLS("queue name", NULL);
+	ZKLOCK_REFUSE_NULLS("queue name", NULL, "count", NULL);
+	count = get_number(PG_GETARG_INT32(2), "count");
+	most = PG_ARGISNULL(3) ? 0 : get_number(PG_GETARG_INT32(3), "attempts");
 	zklock_check_callable();
 	zklock_get_name(ZKLOCK_KIND_QUEUE, PG_GETARG_TEXT_PP(0), name);
+	if (most > 0)
+		check_name_of_failed(name);
 	timeout = zklock_get_timeout(fcinfo, 1);
 	InitMaterializedSRF(fcinfo, 0);
 	if (zklock_draining())
@@ -80,14 +122,9 @@ zk_queue_take(PG_FUNCTION_ARGS)
 		return (Datum) 0;
 	}
 	zklock_callbacks_begin();
-	if (!zklock_queue_take(name, timeout, &handout))
-		return (Datum) 0;
-	row = zklock_row_of_set(rsinfo);
-	zklock_row_bigint(&row, "id", handout.id);
-	zklock_row_set(&row, "payload", payload_datum(&handout));
-	zklock_row_int(&row, "attempt", handout.attempt);
-	zklock_row_time(&row, "since", zklock_time_of_ms(handout.since));
-	zklock_row_store(rsinfo, &row);
+	n = zklock_queue_take(name, timeout, count, most, &handouts);
+	for (int i = 0; i < n; i++)
+		put_handout(rsinfo, &handouts[i]);
 	return (Datum) 0;
 }
 

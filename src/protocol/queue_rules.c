@@ -342,6 +342,9 @@ zklock_take_request(ZkTake *take)
 		case ZKLOCK_TAKE_READING:
 			request = ZKLOCK_TAKE_READ_IT;
 			break;
+		case ZKLOCK_TAKE_WORN:
+			request = ZKLOCK_TAKE_FAIL;
+			break;
 		case ZKLOCK_TAKE_DONE:
 			request = request_about_marks(take);
 			if (request != ZKLOCK_TAKE_NOTHING)
@@ -442,7 +445,8 @@ reply_read(ZkTake *take, ZkReply rc)
 		return ZKLOCK_TAKE_NO_NEWS;
 	}
 	if (rc == ZKLOCK_REPLY_OK)
-		take->state = ZKLOCK_TAKE_READ;
+		take->state = take->most > 0 && take->attempt > take->most ? ZKLOCK_TAKE_WORN
+																   : ZKLOCK_TAKE_READ;
 	else
 	{
 		take->state = ZKLOCK_TAKE_RETURNED;
@@ -469,6 +473,25 @@ tear(ZkTake *take)
 {
 	forget_marks(take);
 	take->torn = true;
+}
+
+/* The item was to be moved away.  If it is not known to be, it is given back. */
+static ZkTakeNews
+reply_fail(ZkTake *take, ZkReply rc, int failed)
+{
+	if (rc == ZKLOCK_REPLY_OK)
+		return over(take, ZKLOCK_TAKE_FAILED);
+	take->state = ZKLOCK_TAKE_RETURNED;
+	/* it was, though we did not hear of it; or somebody has deleted a mark */
+	if (rc == ZKLOCK_REPLY_NO_NODE && failed < 3)
+		tear(take);
+	else if (rc == ZKLOCK_REPLY_NO_NODE)
+		return ZKLOCK_TAKE_NO_DIRECTORY;
+	else if (rc == ZKLOCK_REPLY_NOT_EMPTY)
+		return ZKLOCK_TAKE_STUCK;
+	else if (rc != ZKLOCK_REPLY_BAD_VERSION && !take->leaving)
+		return ZKLOCK_TAKE_REFUSED;
+	return ZKLOCK_TAKE_NO_NEWS;
 }
 
 /* A mark was looked at. */
@@ -576,6 +599,8 @@ zklock_take_reply(ZkTake *take, ZkTakeRequest request, ZkReply rc, int failed)
 			return reply_whose(take, rc);
 		case ZKLOCK_TAKE_READ_IT:
 			return reply_read(take, rc);
+		case ZKLOCK_TAKE_FAIL:
+			return reply_fail(take, rc, failed);
 		case ZKLOCK_TAKE_FINISH:
 			return reply_end(take, rc, ZKLOCK_TAKE_ENDED);
 		case ZKLOCK_TAKE_KEEP:
@@ -602,6 +627,9 @@ zklock_take_resumed(ZkTake *take)
 {
 	if (take->open && take->state == ZKLOCK_TAKE_TAKING && !take->whose)
 		take->doubt = true;
+	/* the marks are to be looked at first */
+	if (take->state == ZKLOCK_TAKE_WORN)
+		take->state = ZKLOCK_TAKE_RETURNED;
 	/* the ensemble may have gone back meanwhile */
 	take->open = take->same = take->barred = take->ours = take->others = false;
 }
@@ -617,6 +645,7 @@ zklock_take_connected(ZkTake *take)
 		case ZKLOCK_TAKE_TAKING:
 			break;
 		case ZKLOCK_TAKE_READING:
+		case ZKLOCK_TAKE_WORN:
 		case ZKLOCK_TAKE_READ:
 		case ZKLOCK_TAKE_HELD:
 		case ZKLOCK_TAKE_DONE:
@@ -648,6 +677,7 @@ zklock_take_session_lost(ZkTake *take)
 			break;
 		case ZKLOCK_TAKE_TAKING:
 		case ZKLOCK_TAKE_READING:
+		case ZKLOCK_TAKE_WORN:
 		case ZKLOCK_TAKE_READ:
 			start_over(take);
 			break;
@@ -678,7 +708,8 @@ zklock_take_leave(ZkTake *take)
 	if (take->state == ZKLOCK_TAKE_WANTED)
 		take->state = ZKLOCK_TAKE_FREE;
 	else if (take->state == ZKLOCK_TAKE_READ ||
-			 (take->state == ZKLOCK_TAKE_READING && !take->open))
+			 ((take->state == ZKLOCK_TAKE_READING || take->state == ZKLOCK_TAKE_WORN) &&
+			  !take->open))
 		take->state = ZKLOCK_TAKE_RETURNED;
 }
 

@@ -48,6 +48,13 @@
  * one below the item is looked at: if it is this take's, the other one is made again, and
  * they are ended together, for others watch held/; else the one in held/ is deleted.
  *
+ * An item that was taken too often, as the take says that meets it, is moved to the queue
+ * of failed ones: marks and item are deleted, and the item is made there, in one step. It
+ * begins with the mark that no other take ever gives, as the end of a take does.  So the
+ * item is in one of the two queues, and whoever has it by then is not disturbed.  What is
+ * refused, or not known to be done when the connection ends, is given up: the take ends as
+ * one that gives the item back, and the next one that meets it moves it.
+ *
  * Foreign hands.  Data that zklock cannot have put are handed to nobody, and stand in
  * nobody's way (ZKLOCK_ITEM_ASIDE).  Below an item somebody may make a node: then the
  * item can be taken, and cannot be deleted when it is done.  So that nobody takes it
@@ -165,6 +172,7 @@ typedef enum ZkTakeState
 	ZKLOCK_TAKE_WANTED,	 /* it has no item yet */
 	ZKLOCK_TAKE_TAKING,	 /* the marks are being made */
 	ZKLOCK_TAKE_READING, /* they are made; the payload is not here yet */
+	ZKLOCK_TAKE_WORN, /* it is here; the item was taken too often, and is to be moved away */
 	ZKLOCK_TAKE_READ,	 /* it is here, and the backend is to fetch it */
 	ZKLOCK_TAKE_HELD,	 /* the transaction has it */
 	ZKLOCK_TAKE_DONE,	 /* ... and has committed */
@@ -188,6 +196,8 @@ typedef struct ZkTake
 	bool torn;	 /* they are not both there and ours */
 	bool ours;	 /* ... the one below the item is */
 	bool others; /* ... it is not */
+	int most;	 /* an item that was taken more often is moved away; 0: none is */
+	int attempt; /* how often the item was taken, with this take; set before it is READ */
 } ZkTake;
 
 /* What to ask for. */
@@ -199,7 +209,9 @@ typedef enum ZkTakeRequest
 	ZKLOCK_TAKE_SEE,	 /* ... and of our session?  EXISTS: it is not */
 	ZKLOCK_TAKE_SEE_IT,	 /* get items/.../held: is it this take's?  EXISTS: it is not */
 	ZKLOCK_TAKE_READ_IT, /* get items/... */
-	ZKLOCK_TAKE_FINISH,	 /* multi: delete held/..., items/.../held, and the item */
+	ZKLOCK_TAKE_FAIL,	/* multi: delete held/..., items/.../held, and the item, check the
+						 * base, create the item in the queue of failed ones */
+	ZKLOCK_TAKE_FINISH, /* multi: delete held/..., items/.../held, and the item */
 	ZKLOCK_TAKE_COMPARE, /* get items/...: is it the one that was had?  EXISTS: another */
 	ZKLOCK_TAKE_DELETE,	 /* delete items/... */
 	ZKLOCK_TAKE_KEEP,	 /* multi: delete held/..., items/.../held, create that to stay */
@@ -220,7 +232,9 @@ typedef enum ZkTakeNews
 	ZKLOCK_TAKE_BARRED,		  /* the take is over, and the item is done and stays */
 	ZKLOCK_TAKE_LOST,		  /* the transaction has lost it */
 	ZKLOCK_TAKE_UNFIT,		  /* zklock has not put it: another one is to be chosen */
-	ZKLOCK_TAKE_NO_DIRECTORY, /* held/ is missing: make it */
+	ZKLOCK_TAKE_FAILED,		  /* it was moved away: likewise */
+	ZKLOCK_TAKE_STUCK,		  /* it is to be, and cannot: likewise */
+	ZKLOCK_TAKE_NO_DIRECTORY, /* held/ is missing, or after a FAIL where items go: make it */
 	ZKLOCK_TAKE_REFUSED		  /* for good; the item is anybody's, or will be */
 } ZkTakeNews;
 

@@ -82,6 +82,12 @@ zklock_item_of_mark(char *mark, uint64_t *life, uint32_t *take)
 	return true;
 }
 
+void
+zklock_queue_of_failed(char *buf, size_t size, const char *queue)
+{
+	snprintf(buf, size, "%s%s", queue, ZKLOCK_FAILED);
+}
+
 /* ------------------------------------------------------------------------
  * Chunks
  * ------------------------------------------------------------------------

@@ -57,6 +57,11 @@ extern void zklock_item_mark(char *buf, const char *item, uint64_t life, uint32_
 /* Cut a name of held/ off behind the item's name.  False: zklock has not made it. */
 extern bool zklock_item_of_mark(char *mark, uint64_t *life, uint32_t *take);
 
+/* The name of the queue to which items of this one go that were taken too often. */
+#define ZKLOCK_FAILED ".failed"
+
+extern void zklock_queue_of_failed(char *buf, size_t size, const char *queue);
+
 /* ------------------------------------------------------------------------
  * Chunks
  * ------------------------------------------------------------------------

@@ -71,7 +71,7 @@ zklock_queue_buffer(void)
 }
 
 ZkQueueTake *
-zklock_queue_take_make(const char *queue, bool waits)
+zklock_queue_take_make(const char *queue, bool waits, int most)
 {
 	int32 i = zklock_queue_shared->free_take;
 	ZkQueueTake *taken;
@@ -84,12 +84,13 @@ zklock_queue_take_make(const char *queue, bool waits)
 	zklock_queue_shared->free_take = taken->next;
 	zklock_queue_shared->takes_high = Max(zklock_queue_shared->takes_high, i + 1);
 	zklock_queue_shared->takes_used++;
-	taken->take = (ZkTake){.state = ZKLOCK_TAKE_WANTED};
+	taken->take = (ZkTake){.state = ZKLOCK_TAKE_WANTED, .most = most};
+	taken->waker = i;
 	taken->pid = MyProcPid;
 	taken->serial = zklock_mailbox_serial(&zklock_queue_shared->box);
 	taken->order = ++zklock_queue_shared->last_order;
 	taken->puts = zklock_queue_shared->committed;
-	taken->none = taken->refused = taken->pause = taken->made = false;
+	taken->none = taken->refused = taken->failing = taken->pause = taken->made = false;
 	taken->waits = waits;
 	taken->rc = 0;
 	taken->loss = ZKLOCK_ITEM_KEPT;
@@ -98,6 +99,12 @@ zklock_queue_take_make(const char *queue, bool waits)
 	taken->item[0] = '\0';
 	strlcpy(taken->queue, queue, sizeof(taken->queue));
 	return taken;
+}
+
+void
+zklock_queue_take_wake(const ZkQueueTake *taken)
+{
+	ConditionVariableBroadcast(&zklock_queue_shared->taken[taken->waker].cv);
 }
 
 void

@@ -22,8 +22,8 @@
  *	              worker         READING: for the payload of a take, which is asked for
  *	 POSTED       worker         SENDING, then FREE
  *	              backend        FREE: it gives up
- *	 READING      worker         FREE: it was not to be had; or the take is READ
- *	              backend        FREE: it has read it, or left
+ *	 READING      worker         FREE: it was not to be had, or was taken too often; or
+ *the take is READ backend        FREE: it has read it, or left
  *
  * The mailbox's lock protects all of it.
  *
@@ -59,6 +59,7 @@ typedef struct ZkQueueTake
 {
 	ZkTake take;
 	int pid;					/* whose */
+	int32 waker;				/* the take on whose cv its backend sleeps */
 	ZkItemLoss loss;			/* of take.lost */
 	TimestampTz unproven_since; /* UNPROVEN */
 	uint32 serial;				/* of the take, never 0 */
@@ -71,12 +72,12 @@ typedef struct ZkQueueTake
 	bool none;	  /* there was no item at some moment since it began */
 	bool refused; /* by the ensemble: rc.  HELD: a look at the marks */
 	int rc;
+	bool failing; /* ... it is about the queue of failed items */
 	bool pause; /* a refused request is repeated at the next TICK; the worker's, as is: */
-	bool made;	/* held/ was missing, and we have made it */
-	int buffer; /* READING, READ; -1: none */
+	bool made;	/* a directory was missing, and we have made it */
+	int buffer; /* READING, WORN, READ; -1: none */
 	int len;	/* of the payload */
 	int64 id;
-	int attempt;
 	int64 since;				 /* ms since 1970: in the queue since then */
 	char item[ZKLOCK_ITEM_NAME]; /* from TAKING on */
 	char queue[ZKLOCK_NAME_MAX + 1];
@@ -145,9 +146,12 @@ extern ZkQueueShared *zklock_queue_shared;
 
 extern const ZkSharedPart zklock_queue_part;
 
-/* A take, for this queue, or NULL if there is none left.  Free one that is over, or free
- * its buffer alone.  With the lock. */
-extern ZkQueueTake *zklock_queue_take_make(const char *queue, bool waits);
+/*
+ * A take, for this queue, or NULL if there is none left.  "most": attempts, 0: any number.
+ * Wake its backend.  Free one that is over, or free its buffer alone.  With the lock.
+ */
+extern ZkQueueTake *zklock_queue_take_make(const char *queue, bool waits, int most);
+extern void zklock_queue_take_wake(const ZkQueueTake *taken);
 extern void zklock_queue_take_free(ZkQueueTake *taken);
 extern void zklock_queue_take_free_buffer(ZkQueueTake *taken);
 

@@ -22,6 +22,7 @@
 #include "nodes/pg_list.h"
 #include "utils/memutils.h"
 
+#include "ensemble.h"
 #include "names.h"
 #include "path.h"
 #include "queue_shared.h"
@@ -266,7 +267,7 @@ refuse(uint64 queue, bool made, int rc)
 			continue;
 		taken->refused = true;
 		taken->rc = rc;
-		ConditionVariableBroadcast(&taken->cv);
+		zklock_queue_take_wake(taken);
 	}
 	LWLockRelease(zklock_queue_shared->box.lock);
 }
@@ -461,6 +462,8 @@ add_of_take(Sendings *sendings, ZkQueueTake *taken)
 {
 	ZkTakeRequest request;
 	Sending *s;
+	int64 base;
+	int32 version;
 
 	if (taken->pause)
 		return;
@@ -473,6 +476,9 @@ add_of_take(Sendings *sendings, ZkQueueTake *taken)
 		buffer->state = ZKLOCK_BUFFER_READING;
 		taken->buffer = (int) (buffer - zklock_queue_shared->buffer);
 	}
+	/* a base will be known at a TICK */
+	if (taken->take.state == ZKLOCK_TAKE_WORN && !zklock_ensemble_base(&base, &version))
+		return;
 	request = zklock_take_request(&taken->take);
 	if (request == ZKLOCK_TAKE_NOTHING)
 		return;
@@ -532,7 +538,7 @@ choose(Sendings *sendings, View *view, ZkQueueTake *taken)
 		if (view->missing && taken->order <= view->fresh && !taken->none)
 		{
 			taken->none = true;
-			ConditionVariableBroadcast(&taken->cv);
+			zklock_queue_take_wake(taken);
 		}
 		if (view->missing && taken->none && !taken->waits)
 			return;
@@ -566,7 +572,7 @@ choose(Sendings *sendings, View *view, ZkQueueTake *taken)
 				if (taken->order <= view->fresh)
 				{
 					if (!taken->none)
-						ConditionVariableBroadcast(&taken->cv);
+						zklock_queue_take_wake(taken);
 					taken->none = true;
 					return;
 				}
@@ -626,6 +632,38 @@ send_multi(const ZkRequestTag *tag, const Sending *s, const char *item, const ch
 											tag));
 }
 
+/*
+ * Move an item that was taken too often to the queue of failed ones, where its attempts
+ * begin anew.  The payload is in the take's buffer, which stays while this is open.
+ */
+static void
+send_fail(const ZkRequestTag *tag, const Sending *s, const char *item, const char *held,
+		  const char *mark)
+{
+	const ZkQueueTake *taken = &zklock_queue_shared->taken[s->entry];
+	char failed[ZKLOCK_NAME_MAX + 1];
+	char prefix[ZKLOCK_ITEM_NAME];
+	int64 base = 0;
+	int32 version = 0;
+	ZkOp ops[5] = {
+		{.type = ZKLOCK_OP_DELETE, .path = mark, .version = -1},
+		{.type = ZKLOCK_OP_DELETE, .path = held, .version = -1},
+		{.type = ZKLOCK_OP_DELETE, .path = item, .version = -1},
+		{.type = ZKLOCK_OP_CHECK, .path = zklock_path_tokens()},
+		{.type = ZKLOCK_OP_CREATE, .mode = ZKLOCK_CREATE_PERSISTENT_SEQUENTIAL},
+	};
+
+	(void) zklock_ensemble_base(&base, &version); /* as it was when this was to be sent */
+	ops[3].version = version;
+	zklock_item_prefix(prefix, base, 0);
+	zklock_queue_of_failed(failed, sizeof(failed), s->queue);
+	ops[4].path = zklock_path_name(ZKLOCK_KIND_QUEUE, failed, psprintf("items/%s", prefix));
+	ops[4].data = zklock_queue_shared->buffer[taken->buffer].data;
+	ops[4].datalen = taken->len;
+	zklock_session_sent(
+		zklock_client_multi(zklock_session_client(), ops, lengthof(ops), tag));
+}
+
 static void
 send_one(const Sending *s)
 {
@@ -669,6 +707,9 @@ send_one(const Sending *s)
 		case ZKLOCK_TAKE_GIVE:
 		case ZKLOCK_TAKE_KEEP:
 			send_multi(&tag, s, item, held, mark);
+			break;
+		case ZKLOCK_TAKE_FAIL:
+			send_fail(&tag, s, item, held, mark);
 			break;
 		case ZKLOCK_TAKE_BAR:
 			zklock_session_sent(zklock_client_create(client, held, "", 0,
@@ -772,7 +813,7 @@ deliver(ZkQueueTake *taken, const ZkMessage *message)
 	memcpy(zklock_queue_shared->buffer[taken->buffer].data, message->data,
 		   (size_t) message->datalen);
 	taken->len = message->datalen;
-	taken->attempt = (int) message->ncreated;
+	taken->take.attempt = (int) message->ncreated;
 	taken->since = message->ctime;
 	return true;
 }
@@ -813,6 +854,15 @@ note_look(ZkQueueTake *taken, ZkReply rc, int refusal)
 		ConditionVariableBroadcast(&zklock_shared->write_cv);
 }
 
+/* Its backend is told. */
+static void
+refuse_take(ZkQueueTake *taken, ZkTakeRequest request, int rc)
+{
+	taken->refused = true;
+	taken->failing = request == ZKLOCK_TAKE_FAIL;
+	taken->rc = rc;
+}
+
 /* With the lock. */
 static ZkTakeNews
 take_reply(ZkQueueTake *taken, ZkTakeRequest request, const ZkMessage *message)
@@ -844,6 +894,10 @@ take_reply(ZkQueueTake *taken, ZkTakeRequest request, const ZkMessage *message)
 				zklock_items_missed(&view->items, taken->item,
 									news == ZKLOCK_TAKE_VANISHED);
 			break;
+		case ZKLOCK_TAKE_FAILED:
+			if (view != NULL)
+				zklock_items_left(&view->items, taken->item, true);
+			break;
 		case ZKLOCK_TAKE_ENDED:
 		case ZKLOCK_TAKE_GIVEN:
 		case ZKLOCK_TAKE_BARRED:
@@ -853,6 +907,7 @@ take_reply(ZkQueueTake *taken, ZkTakeRequest request, const ZkMessage *message)
 				zklock_queue_count(ZKLOCK_QUEUE_RETURNED, 1);
 			break;
 		case ZKLOCK_TAKE_UNFIT:
+		case ZKLOCK_TAKE_STUCK:
 			if (view != NULL)
 				zklock_items_set_aside(&view->items, taken->item);
 			break;
@@ -862,22 +917,26 @@ take_reply(ZkQueueTake *taken, ZkTakeRequest request, const ZkMessage *message)
 			torn++;
 			break;
 		case ZKLOCK_TAKE_NO_DIRECTORY:
-			taken->pause = taken->made;
+			/* where failed items go is made at once, or not at all */
+			if (request == ZKLOCK_TAKE_FAIL && taken->made && !taken->take.leaving)
+				refuse_take(taken, request, message->rc);
+			else
+				taken->pause = taken->made;
 			taken->made = true;
 			break;
 		case ZKLOCK_TAKE_REFUSED:
-			taken->refused = true;
-			taken->rc = message->rc;
+			refuse_take(taken, request, message->rc);
 			if (view != NULL)
 				zklock_items_left(&view->items, taken->item, false);
 			break;
 	}
 	if (taken->take.state == ZKLOCK_TAKE_HELD)
 		note_look(taken, rc, message->rc);
-	if (taken->take.state != ZKLOCK_TAKE_READING && taken->take.state != ZKLOCK_TAKE_READ)
+	if (taken->take.state != ZKLOCK_TAKE_READING &&
+		taken->take.state != ZKLOCK_TAKE_WORN && taken->take.state != ZKLOCK_TAKE_READ)
 		zklock_queue_take_free_buffer(taken);
 	if (taken->take.state == ZKLOCK_TAKE_READ || taken->refused)
-		ConditionVariableBroadcast(&taken->cv);
+		zklock_queue_take_wake(taken);
 	if (taken->take.state == ZKLOCK_TAKE_FREE)
 		zklock_queue_take_free(taken);
 	return news;
@@ -885,69 +944,106 @@ take_reply(ZkQueueTake *taken, ZkTakeRequest request, const ZkMessage *message)
 
 /* Foreign hands have made it so. */
 static void
-report_set_aside(const char *queue, const char *item, bool done)
+report_set_aside(const char *queue, const char *item, ZkTakeNews news)
 {
 	char shown[ZKLOCK_ENCODED_MAX + 1];
+	const char *why = news == ZKLOCK_TAKE_BARRED
+		? "It is done, and cannot be deleted: there is a znode below it."
+		: news == ZKLOCK_TAKE_STUCK
+		? "It was taken too often, and cannot be moved: there is a znode below it."
+		: "It was not put by zklock.";
 
 	ereport(LOG,
 			(errmsg("item \"%s\" of queue \"%s\" is set aside", item,
 					zklock_log_name(queue, shown)),
-			 done ? errdetail("It is done, and cannot be deleted: there is a znode below it.")
-				  : errdetail("It was not put by zklock."),
+			 errdetail("%s", why),
 			 errhint("Delete znode \"items/%s\" in the queue's directory, with what is below it.",
 					 item)));
+}
+
+/* "most": so often it could be taken. */
+static void
+report_failed(const char *queue, int64 id, int most)
+{
+	char shown[ZKLOCK_ENCODED_MAX + 1];
+
+	ereport(LOG,
+			(errmsg("item %lld of queue \"%s\" was moved to the queue of failed items",
+					(long long) id, zklock_log_name(queue, shown)),
+			 errdetail_plural("It was taken %d time without being done.",
+							  "It was taken %d times without being done.",
+							  (unsigned long) most, most)));
+}
+
+/* Does a reply to a take say that a directory is missing?  Its queue, or NULL. */
+static char *
+find_missing(const ZkQueueTake *taken, const ZkMessage *message, char *buf)
+{
+	if (message->rc != ZKLOCK_ZNONODE || taken->take.state == ZKLOCK_TAKE_FREE)
+		return NULL;
+	switch (message->tag.uuid)
+	{
+		case ZKLOCK_TAKE_MARK:
+			if (message->failed_op != 1)
+				return NULL;
+			break;
+		case ZKLOCK_TAKE_REPAIR:
+			break;
+		case ZKLOCK_TAKE_FAIL:
+			if (message->failed_op != 4)
+				return NULL;
+			zklock_queue_of_failed(buf, ZKLOCK_NAME_MAX + 1, taken->queue);
+			return buf;
+		default:
+			return NULL;
+	}
+	strlcpy(buf, taken->queue, ZKLOCK_NAME_MAX + 1);
+	return buf;
+}
+
+/* The reply to what was asked for a take. */
+static void
+take_message(const ZkMessage *message)
+{
+	ZkQueueTake *taken = &zklock_queue_shared->taken[message->tag.entry];
+	ZkTakeNews news = ZKLOCK_TAKE_NO_NEWS;
+	char buf[ZKLOCK_NAME_MAX + 1];
+	char *missing = NULL;
+	bool refused = false;
+	ZkQueueTake was;
+
+	LWLockAcquire(zklock_queue_shared->box.lock, LW_EXCLUSIVE);
+	if (taken->serial == message->tag.generation && taken->take.open)
+	{
+		news = take_reply(taken, (ZkTakeRequest) message->tag.uuid, message);
+		missing = find_missing(taken, message, buf);
+		refused = zklock_reply(message->rc) == ZKLOCK_REPLY_REFUSED || taken->pause;
+		/* a take that is over has its names until the lock is released */
+		was = *taken;
+	}
+	LWLockRelease(zklock_queue_shared->box.lock);
+	due = true;
+	if (missing != NULL)
+		zklock_queue_takes_make_queue(missing);
+	if (news == ZKLOCK_TAKE_BARRED || news == ZKLOCK_TAKE_UNFIT || news == ZKLOCK_TAKE_STUCK)
+		report_set_aside(was.queue, was.item, news);
+	if (news == ZKLOCK_TAKE_FAILED)
+		report_failed(was.queue, was.id, was.take.most);
+	if (refused)
+		zklock_trouble_refused(message);
 }
 
 static void
 on_message(const ZkMessage *message)
 {
-	ZkQueueTake *taken = &zklock_queue_shared->taken[message->tag.entry];
-	char queue[ZKLOCK_NAME_MAX + 1];
-	char item[ZKLOCK_ITEM_NAME];
-	bool missing = false;
-	bool done = false;
-	bool aside = false;
-	bool refused = false;
-
 	if (message->tag.path != 0 && message->rc != ZKLOCK_ZOK)
 		zklock_watch_gone(message->tag.path);
 	if (message->tag.uuid >= TAG_MAKE_QUEUE)
-	{
 		made_message(message);
-		return;
-	}
-	if (message->tag.uuid >= TAG_LIST)
-	{
+	else if (message->tag.uuid >= TAG_LIST)
 		view_message(message);
-		return;
-	}
-	LWLockAcquire(zklock_queue_shared->box.lock, LW_EXCLUSIVE);
-	if (taken->serial == message->tag.generation && taken->take.open)
-	{
-		ZkTakeNews news = take_reply(taken, (ZkTakeRequest) message->tag.uuid, message);
-
-		missing = message->rc == ZKLOCK_ZNONODE &&
-			(message->tag.uuid == ZKLOCK_TAKE_REPAIR ||
-			 (message->tag.uuid == ZKLOCK_TAKE_MARK && message->failed_op == 1)) &&
-			taken->take.state != ZKLOCK_TAKE_FREE;
-		done = news == ZKLOCK_TAKE_BARRED;
-		aside = done || news == ZKLOCK_TAKE_UNFIT;
-		refused = zklock_reply(message->rc) == ZKLOCK_REPLY_REFUSED || taken->pause;
-		/* a take that is over has its names until the lock is released */
-		if (missing || aside)
-		{
-			strlcpy(queue, taken->queue, sizeof(queue));
-			strlcpy(item, taken->item, sizeof(item));
-		}
-	}
-	LWLockRelease(zklock_queue_shared->box.lock);
-	due = true;
-	if (missing)
-		zklock_queue_takes_make_queue(queue);
-	if (aside)
-		report_set_aside(queue, item, done);
-	if (refused)
-		zklock_trouble_refused(message);
+	else
+		take_message(message);
 }
 
 static bool

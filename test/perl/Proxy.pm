@@ -63,7 +63,8 @@ sub _tell
 # A plain proxy knows nothing of requests: those up to "hole" are not for it.
 
 # Lose the reply of the next request of this kind (create, delete, set, get,
-# children, sync) whose path contains a string; the connection is cut instead.
+# children, sync; of a multi any of its paths) whose path contains a string; the connection is cut
+# instead.
 sub lose_reply
 {
 	my ($self, $kind, $path) = @_;
@@ -356,9 +357,10 @@ sub may_pass
 	}
 	my $kind = $opcode_name{$op} // "op$op";
 	my $path = length $packet > 16 && $op > 0 && $op < 100 && $op != 11 ? unpack 'N/a', substr $packet, 12 : '';
+	my $paths = $kind eq 'multi' ? substr $packet, 12 : $path;
 	for my $i (0 .. $#loss)
 	{
-		next unless $loss[$i]{kind} eq $kind && index($path, $loss[$i]{path}) >= 0;
+		next unless $loss[$i]{kind} eq $kind && index($paths, $loss[$i]{path}) >= 0;
 		my ($loss) = splice @loss, $i, 1;
 		if ($loss->{what} eq 'request')
 		{

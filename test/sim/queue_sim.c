@@ -32,6 +32,8 @@
  *	   marked; but for an item of which somebody has deleted the mark in held/, before its
  *	   session expired: the others hear of that with the next change of held/.  What is
  *	   done is not to be had again, if nobody else had it before.
+ *	 - An item that was taken too often is moved to another queue, or stays: it is in one
+ *of the two, and nobody has it who has not been told.
  *	 - What zklock has not put is handed to nobody, and stands in nobody's way.
  *	 - What is judged to be moved has committed, and what is to be dropped never will.
  *
@@ -83,6 +85,9 @@ typedef enum Coverage
 	COVER_SUCCESSOR,
 	COVER_NONE,
 	COVER_UNFIT,
+	COVER_FAILED,
+	COVER_FAILED_UNHEARD,
+	COVER_STUCK,
 	COVER_KEPT,
 	COVER_BARRED,
 	COVER_MOVE,
@@ -118,6 +123,9 @@ const char *const coverage_name[NCOVERAGE] = {"items taken",
 											  "successors",
 											  "queues without a free item",
 											  "items that zklock has not put",
+											  "items taken too often and moved",
+											  "... of which nobody has heard",
+											  "... that could not be",
 											  "items done that stay, marked at once",
 											  "... by another session",
 											  "puts moved",
@@ -133,13 +141,16 @@ enum
 	ITEMS = 1,
 	HELD,
 	ITEM,
-	CHILD, /* items/.../held; its data are the take */
-	BELOW, /* somebody's node, below an item */
-	MARK   /* held/... */
+	CHILD,		  /* items/.../held; its data are the take */
+	BELOW,		  /* somebody's node, below an item */
+	MARK,		  /* held/... */
+	FAILED_ITEMS, /* of the queue of failed ones */
+	FAILED		  /* an item there, and the take that has moved it */
 };
 static const Path root = {0};
 static const Path items_dir = {ITEMS, 0, 0};
 static const Path held_dir = {HELD, 0, 0};
+static const Path failed_dir = {FAILED_ITEMS, 0, 0};
 
 /* What a request is about. */
 enum
@@ -154,6 +165,8 @@ enum
 typedef struct Item
 {
 	bool unfit;	 /* zklock has not put it */
+	bool moved;	 /* to the queue of failed ones */
+	bool stuck;	 /* it could not be, and a server has set it aside */
 	int had;	 /* its creates, as of the take that committed last */
 	int creates; /* marks made of it */
 	int foreign; /* somebody's nodes, ever made */
@@ -168,8 +181,7 @@ typedef struct Take
 	ZkTake take;
 	int id; /* no other has it */
 	int item;
-	int session; /* in which it is held */
-	int attempt;
+	int session;   /* in which it is held */
 	int marked;	   /* the item's creates, with its mark */
 	int64_t birth; /* of the item */
 	bool torn;	   /* a mark was gone before the newest connection began, or will begin */
@@ -248,7 +260,7 @@ check_deleted(int session, const Packet *p, Path path)
 
 	if (path.kind == ITEM)
 	{
-		if (item[p->at].commits == 0)
+		if (p->detail != ZKLOCK_TAKE_FAIL && item[p->at].commits == 0)
 			fail("item %d is deleted, and no transaction that had it has committed", p->at);
 	}
 	else if (node->owner != session ||
@@ -261,12 +273,37 @@ observe_mark(const Packet *p)
 {
 	for (int i = 0; calm && i < p->at; i++)
 		if (is_there(path_of(ITEM, i)) && !is_there(path_of(CHILD, i)) &&
-			!item[i].unfit && !item[i].unheard)
+			!item[i].unfit && !item[i].stuck && !item[i].unheard)
 			fail("item %d is taken before item %d", p->at, i);
 	item[p->at].creates++;
 	for (int s = 0; s < NSERVERS; s++)
 		if (server[s].take[p->who].id == (int) p->serial)
 			server[s].take[p->who].marked = item[p->at].creates;
+}
+
+static void
+observe_fail(const Packet *p)
+{
+	Item *i = &item[p->at];
+	bool heard = false;
+
+	if (i->moved)
+		fail("item %d is moved twice", p->at);
+	i->moved = true;
+	COVER(FAILED);
+	for (int s = 0; s < NSERVERS; s++)
+	{
+		const ZkTake *take = &server[s].take[p->who].take;
+
+		if (server[s].take[p->who].id != (int) p->serial)
+			continue;
+		heard |= take->state == ZKLOCK_TAKE_WORN;
+		if (take->most == 0 || i->creates + i->foreign <= take->most)
+			fail("item %d is moved, and was taken %d times of %d", p->at, i->creates,
+				 take->most);
+	}
+	if (!heard)
+		COVER(FAILED_UNHEARD);
 }
 
 /* A write was done, or refused. */
@@ -278,10 +315,13 @@ observe(int session, const Packet *p)
 	for (int i = 0; i < p->nops; i++)
 		if (p->op[i].type == OP_DELETE)
 			check_deleted(session, p, p->op[i].path);
-		else if (!p->op[i].ephemeral && item[p->at].commits == 0)
+		else if (p->op[i].type == OP_CREATE && p->op[i].path.kind == CHILD &&
+				 !p->op[i].ephemeral && item[p->at].commits == 0)
 			fail("an item is set aside, and nobody has done it");
 	if (p->detail == ZKLOCK_TAKE_MARK)
 		observe_mark(p);
+	else if (p->detail == ZKLOCK_TAKE_FAIL)
+		observe_fail(p);
 	else if (p->detail == ZKLOCK_TAKE_REPAIR)
 		COVER(REPAIRED);
 	else if (p->detail == ZKLOCK_TAKE_CLEAR)
@@ -336,7 +376,7 @@ go_back(void)
 		zk_delete(path_of(ITEM, i));
 		zk_make(path_of(ITEM, i), items_dir);
 		item[i].commits = item[i].creates = item[i].had = item[i].foreign = 0;
-		item[i].excused = false;
+		item[i].excused = item[i].moved = item[i].stuck = false;
 	}
 	zk.floor = zk.zxid;
 }
@@ -403,6 +443,10 @@ interfere(Server *s)
 
 	if (s->conn.up || !s->alive)
 		return;
+	/* it is seldom at that */
+	for (int t = 0; t < NTAKES; t++)
+		if (s->take[t].take.state == ZKLOCK_TAKE_WORN)
+			take = &s->take[t];
 	for (int i = 0; i < s->conn.nzombies; i++)
 	{
 		const Packet *p = &s->conn.zombie[i];
@@ -478,8 +522,16 @@ add_ops(Packet *p, Path mark)
 	}
 	add_op(p, OP_DELETE, mark, held_dir);
 	add_op(p, OP_DELETE, child, it);
-	if (p->detail == ZKLOCK_TAKE_FINISH)
+	if (p->detail == ZKLOCK_TAKE_FINISH || p->detail == ZKLOCK_TAKE_FAIL)
 		add_op(p, OP_DELETE, it, items_dir);
+	if (p->detail == ZKLOCK_TAKE_FAIL)
+	{
+		add_op(p, OP_CHECK, items_dir, root);
+		p->op[3].version = ANY;
+		add_op(p, OP_CREATE, (Path){FAILED, p->at, id}, failed_dir);
+		p->op[4].ephemeral = false;
+		return;
+	}
 	if (p->detail == ZKLOCK_TAKE_KEEP)
 		add_op(p, OP_CREATE, child, it);
 	p->op[p->nops - 1].ephemeral = p->detail != ZKLOCK_TAKE_KEEP;
@@ -506,6 +558,7 @@ send_take(Server *s, int t)
 		case ZKLOCK_TAKE_FINISH:
 		case ZKLOCK_TAKE_GIVE:
 		case ZKLOCK_TAKE_KEEP:
+		case ZKLOCK_TAKE_FAIL:
 			add_ops(&p, mark);
 			break;
 		case ZKLOCK_TAKE_BAR:
@@ -616,7 +669,7 @@ read_node(const Server *s, Take *take, const Packet *p)
 				? ZKLOCK_REPLY_OK
 				: ZKLOCK_REPLY_EXISTS;
 		case ZKLOCK_TAKE_READ_IT:
-			take->attempt = (int) zk_children_made(node, p->view);
+			take->take.attempt = (int) zk_children_made(node, p->view);
 			take->birth = node->czxid;
 			return item[p->at].unfit ? ZKLOCK_REPLY_EXISTS : ZKLOCK_REPLY_OK;
 		default:
@@ -664,6 +717,14 @@ take_reply(Server *s, const Packet *m)
 				COVER(BARRED);
 			zklock_items_left(&s->items, item[take->item].name, false);
 			break;
+		case ZKLOCK_TAKE_FAILED:
+			zklock_items_left(&s->items, item[take->item].name, true);
+			break;
+		case ZKLOCK_TAKE_STUCK:
+			COVER(STUCK);
+			item[take->item].stuck = true;
+			zklock_items_set_aside(&s->items, item[take->item].name);
+			break;
 		case ZKLOCK_TAKE_UNFIT:
 			COVER(UNFIT);
 			zklock_items_set_aside(&s->items, item[take->item].name);
@@ -678,6 +739,9 @@ take_reply(Server *s, const Packet *m)
 				COVER(SEEN);
 			break;
 		case ZKLOCK_TAKE_NO_DIRECTORY:
+			if (request == ZKLOCK_TAKE_FAIL && !is_there(failed_dir))
+				zk_make(failed_dir, root);
+			break;
 		case ZKLOCK_TAKE_REFUSED:
 			break;
 	}
@@ -877,11 +941,15 @@ backend(Server *s)
 	{
 		case ZKLOCK_TAKE_FREE:
 			*take = (Take){.take = {.state = ZKLOCK_TAKE_WANTED}, .id = ++last_take};
+			if (once_in(2))
+				take->take.most = 1 + random_below(2);
 			break;
 		case ZKLOCK_TAKE_WANTED:
 		case ZKLOCK_TAKE_TAKING:
 		case ZKLOCK_TAKE_READING:
-			if (!take->take.leaving && once_in(4))
+		case ZKLOCK_TAKE_WORN:
+			/* a move takes long */
+			if (!take->take.leaving && once_in(take->take.most > 0 ? 30 : 4))
 			{
 				COVER(LEFT);
 				zklock_take_leave(&take->take);
@@ -896,10 +964,10 @@ backend(Server *s)
 			TRACE("session %d has item %d", s->conn.session, take->item);
 			if (item[take->item].unfit)
 				fail("item %d is handed out, and zklock has not put it", take->item);
-			if ((take->attempt < item[take->item].creates ||
-				 take->attempt > item[take->item].creates + item[take->item].foreign) &&
+			if ((take->take.attempt < item[take->item].creates ||
+				 take->take.attempt > item[take->item].creates + item[take->item].foreign) &&
 				!take->torn)
-				fail("item %d: attempt %d, but %d", take->item, take->attempt,
+				fail("item %d: attempt %d, but %d", take->item, take->take.attempt,
 					 item[take->item].creates);
 			break;
 		case ZKLOCK_TAKE_HELD:
@@ -997,6 +1065,12 @@ put_item(void)
 	memset(&item[nitems], 0, sizeof(Item));
 	zk_make(path_of(ITEM, nitems), items_dir);
 	item[nitems].unfit = once_in(10);
+	if (once_in(3)) /* it was taken before */
+	{
+		zk_make(path_of(CHILD, nitems), path_of(ITEM, nitems));
+		zk_delete(path_of(CHILD, nitems));
+		item[nitems].creates++;
+	}
 	zklock_item_prefix(prefix, 0, 0);
 	snprintf(item[nitems].name, sizeof(item[nitems].name), "%.20s%010d", prefix, nitems);
 	nitems++;
@@ -1137,6 +1211,7 @@ drain(void)
 		bool none;
 
 		*take = (Take){.take = {.state = ZKLOCK_TAKE_WANTED}, .id = ++last_take};
+		take->take.most = once_in(3);
 		none = settle(s);
 		if (take->take.state == ZKLOCK_TAKE_WANTED && none)
 			break;
@@ -1153,9 +1228,11 @@ drain(void)
 	{
 		bool there = is_there(path_of(ITEM, i));
 
-		if (there && !item[i].unfit && !item[i].unheard && !is_for_good(i))
+		if (there && !item[i].unfit && !item[i].stuck && !item[i].unheard && !is_for_good(i))
 			fail("item %d is there, and is not taken", i);
-		if (!there && item[i].commits == 0)
+		if (there && item[i].moved)
+			fail("item %d is there, and was moved away", i);
+		if (!there && item[i].commits == 0 && !item[i].moved)
 			fail("item %d is gone, and nobody has had it", i);
 	}
 }

@@ -90,7 +90,7 @@ like($ascii->fails("SELECT zk_queue_put('bytes', E'\\xFF')"), qr/^22021: /, '...
 #
 # Rights
 #
-$sb->query('CREATE ROLE nobody LOGIN; CREATE ROLE worker LOGIN; GRANT EXECUTE ON FUNCTION zk_queue_take(text, interval) TO worker; CREATE ROLE watcher LOGIN IN ROLE pg_monitor');
+$sb->query('CREATE ROLE nobody LOGIN; CREATE ROLE worker LOGIN; GRANT EXECUTE ON FUNCTION zk_queue_take(text, interval, integer, integer) TO worker; CREATE ROLE watcher LOGIN IN ROLE pg_monitor');
 my %as = map { $_ => ZkLock::session($b, user => $_) } qw(nobody worker watcher);
 for my $call ("zk_queue_put('q', 'x')", "zk_queue_take('q')", "zk_queue_purge('q')", 'zk_queues()')
 {
