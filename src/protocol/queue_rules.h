@@ -48,12 +48,12 @@
  * one below the item is looked at: if it is this take's, the other one is made again, and
  * they are ended together, for others watch held/; else the one in held/ is deleted.
  *
- * An item that was taken too often, as the take says that meets it, is moved to the queue
- * of failed ones: marks and item are deleted, and the item is made there, in one step. It
- * begins with the mark that no other take ever gives, as the end of a take does.  So the
- * item is in one of the two queues, and whoever has it by then is not disturbed.  What is
- * refused, or not known to be done when the connection ends, is given up: the take ends as
- * one that gives the item back, and the next one that meets it moves it.
+ * An item that was taken too often, as the take says that meets it, is moved to the
+ * queue of failed ones: marks and item are deleted, and the item is made there, in one
+ * step.  That begins with the mark that no other take ever gives, as the end of a take
+ * does.  So the item is in one of the two queues, and whoever has it by then is not
+ * disturbed.  What is refused, or not known to be done when the connection ends, is given
+ * up: the take gives the item back, and the next one that meets it moves it.
  *
  * Foreign hands.  Data that zklock cannot have put are handed to nobody, and stand in
  * nobody's way (ZKLOCK_ITEM_ASIDE).  Below an item somebody may make a node: then the

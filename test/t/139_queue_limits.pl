@@ -92,13 +92,16 @@ like($ascii->fails("SELECT zk_queue_put('bytes', E'\\xFF')"), qr/^22021: /, '...
 #
 $sb->query('CREATE ROLE nobody LOGIN; CREATE ROLE worker LOGIN; GRANT EXECUTE ON FUNCTION zk_queue_take(text, interval, integer, integer) TO worker; CREATE ROLE watcher LOGIN IN ROLE pg_monitor');
 my %as = map { $_ => ZkLock::session($b, user => $_) } qw(nobody worker watcher);
-for my $call ("zk_queue_put('q', 'x')", "zk_queue_take('q')", "zk_queue_purge('q')", 'zk_queues()')
+for my $call ("zk_queue_put('q', 'x')", "zk_queue_take('q')", "zk_queue_purge('q')", 'zk_queues()', "zk_queue_items()")
 {
 	my ($function) = $call =~ /^(\w+)/;
 	like($as{nobody}->fails("SELECT $call"), qr/^42501: permission denied for function $function/, "$function is not for everybody");
 }
-like($as{nobody}->fails('SELECT * FROM zk_queues'), qr/^42501: /, 'nor is the view');
-is($as{watcher}->fails('SELECT * FROM zk_queues'), '', 'it is for pg_monitor');
+for my $view (qw(zk_queues zk_queue_items))
+{
+	like($as{nobody}->fails("SELECT * FROM $view"), qr/^42501: /, "nor is the view $view");
+	is($as{watcher}->fails("SELECT * FROM $view"), '', 'it is for pg_monitor');
+}
 is(take($as{worker}, 'q'), '', 'who may take takes');
 like($as{worker}->fails("SET zklock.max_queue_length = 1"), qr/^42501: /, 'limits are set by superusers');
 # ... in ZooKeeper
@@ -124,6 +127,12 @@ $sb->query("SELECT zk_queue_put('q', 'in')");
 is(take($sb, 'q', '1 h'), 'in1', 'queues of one name');
 is(take($sa, 'q', '1 h'), 'out1', '... in two namespaces');
 is(ZkLock::ask($b, "SELECT string_agg(queue, ' ') FROM zk_queues"), 'q', 'each sees its own');
+$_->query("SELECT zk_queue_put('q', 'x')") for $sa, $sb;
+length_is($b, 'q', '1 0 0', 'an item');
+$_->query("BEGIN; SELECT FROM zk_queue_take('q', '1 h'); ROLLBACK") for $sa, $sb;
+is($sb->query("SELECT count(*) FROM zk_queue_take('q', '1 s', attempts => 1)"), 0, 'one that fails');
+is($sb->query("SELECT queue, attempts FROM zk_queue_items"), 'q.failed|0', '... has gone to a queue of its namespace');
+is(take($sb, 'q.failed') . take($sa, 'q', '1 h'), 'x1x2', '... and nothing else');
 ZkLock::ask($b, 'ALTER SYSTEM RESET zklock.namespace');
 ZkLock::ask($b, 'SELECT pg_reload_conf()');
 ZkLock::wait_until(sub { $sb->query('SHOW zklock.namespace') eq '' && ZkLock::ask($b, 'SHOW zklock.namespace') eq '' }, 'B has none');

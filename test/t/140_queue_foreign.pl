@@ -97,6 +97,7 @@ my ($item) = items('below');
 wait_set_aside($b, $item, 'below', 'It is done, and cannot be deleted: there is a znode below it\.');
 length_is($b, 'below', '1 0 0', '... and when it is done, it is nobody\'s');
 is(take($_, 'below'), '', '... and handed to nobody') for $sa, $sb;
+is(ZkLock::ask($a, "SELECT state, server FROM zk_queue_items('below')"), 'done|', '... as zk_queue_items says');
 ZkLock::ask($a, "SELECT zk_queue_put('below', 'behind')");
 is(take($sb, 'below', '1 h'), 'behind|1', '... and stands in nobody\'s way');
 calm('an item that is set aside');
@@ -123,6 +124,19 @@ kill 'CONT', $worker;
 ($item) = items('below');
 wait_set_aside($c, $item, 'below', 'It is done, and cannot be deleted: there is a znode below it\.');
 is(take($_, 'below'), '', '... and handed to nobody') for $sa, $sb;
+delete_below($item);
+
+# It was taken too often, and cannot be moved to the failed ones
+ZkLock::ask($a, "SELECT zk_queue_put('below', v) FROM unnest('{fails,behind}'::text[]) v");
+length_is($b, 'below', '2 0 0', 'two items');
+$sb->query("BEGIN; SELECT FROM zk_queue_take('below'); ROLLBACK");
+length_is($b, 'below', '2 0 0', 'one fails');
+node_below();
+is($sa->query("SELECT payload FROM zk_queue_take('below', '1 h', attempts => 1)"), 'behind', 'an item that cannot be moved stands in nobody\'s way');
+($item) = items('below');
+wait_set_aside($a, $item, 'below', 'It was taken too often, and cannot be moved: there is a znode below it\.');
+calm('an item that cannot be moved');
+length_is($b, 'below', '1 0 0', '... and stays');
 delete_below($item);
 
 # The mark, which says that somebody has it
@@ -196,6 +210,20 @@ sub shut { my ($path, $perms) = @_; return $foreigner->set_acl($path, [ $perms, 
 	like($sa->fails("SELECT FROM zk_queue_take('gone')"), qr/^58000: ZooKeeper refused the request for queue "gone": /, 'a mark that may not be made is told');
 	shut(dir('gone', 'held'), 31);
 	is(take($sa, 'gone'), 'held|1', '... and does not count');
+	$sa->query("SELECT zk_queue_put('gone', 'fails')");
+	$sa->query("BEGIN; SELECT FROM zk_queue_take('gone'); ROLLBACK");
+	shut('/zklock/queues', 17);
+	my $fail = "SELECT FROM zk_queue_take('gone', '1 h', attempts => 1)";
+	like($sa->fails($fail), qr/^58000: ZooKeeper refused the request for queue "gone\.failed": /, 'a queue of failed items that may not be made is told');
+	shut('/zklock/queues', 31);
+	$sa->query("SELECT zk_queue_put('gone.failed', 'before')");
+	is(take($sa, 'gone.failed'), 'before|1', 'it is made');
+	shut(dir('gone.failed', 'items'), 17);
+	like($sa->fails($fail), qr/^58000: ZooKeeper refused the request for queue "gone\.failed": /, '... and may not be written: likewise');
+	calm('an item that may not be moved');
+	shut(dir('gone.failed', 'items'), 31);
+	is($sb->query("SELECT count(*) FROM zk_queue_take('gone', attempts => 1)"), 0, '... until it may be');
+	is(take($sb, 'gone.failed'), 'fails|1', '... and is moved');
 }
 
 #
