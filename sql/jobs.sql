@@ -183,7 +183,10 @@ SELECT zk_job_reset('second', '2026-01-03');
 CALL zk_run_once('last', 'SELECT 1/0', slot => '2026-01-03', timeout => '0', after => '{second}');
 CALL zk_run_once('second', 'SELECT 1', slot => '2026-01-03');
 CALL zk_run_once('last', 'SELECT 1', slot => '2026-01-03', timeout => '0', after => '{second}');
-CALL zk_run_once('last', 'SELECT 1', slot => '2026-01-04', timeout => '0', after => '{}');
+SELECT zk_job_reset('second', '2026-01-04');
+CALL zk_run_once('second', 'SELECT 1', slot => '2026-01-04');
+CALL zk_run_once('last', 'SELECT 1', slot => '2026-01-04', timeout => '0', after => '{second}');
+CALL zk_run_once('last', 'SELECT 1', slot => '2026-01-06', timeout => '0', after => '{}');
 SELECT slot, state FROM zk_jobs WHERE job = 'last';
 -- the other job has slots of its own
 CALL zk_run_once('days', 'SELECT 1', every => '30000 days', origin => '2026-02-01');

@@ -4,9 +4,9 @@
  *	  A job that is to be run after others: their records, and the wait for them.
  *
  * Nobody tells a backend that the record of a job has changed, so it reads again and
- *again. It holds nothing meanwhile.  If it held its own job, nobody could run that by
- *hand without the wait; if it stood in the queue of the other job, those would be refused
- *that who want to run it and would not wait.
+ * again.  It holds nothing meanwhile.  If it held its own job, nobody could run that by
+ * hand without the wait.  If it stood in the queue of the other job, a caller there that
+ * would not wait would be refused.
  *
  *-------------------------------------------------------------------------
  */

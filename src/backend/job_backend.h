@@ -31,10 +31,10 @@ typedef struct ZkJobOrder
  * Wait for the job, and if its slot is due run the command, in a transaction of its own.
  * For a procedure that is not atomic, with SPI connected so and no transaction that
  * matters.  Says in a NOTICE what was done already, that the server is drained, that the
- * job is paused, or, if the caller would not wait, that somebody else runs the job, or which
- * other job is to be done before.  Raises what the command does;
- * what zklock_acquire does; 55P03 when the time is up; 55000 when no attempt is left;
- * 40001 when the job is lost.
+ * job is paused, or, if the caller would not wait, that somebody else runs the job, or
+ * which other job is to be done before.  Raises what the command does; what
+ * zklock_acquire does; 55P03 when the time is up; 55000 when no attempt is left; 40001
+ * when the job is lost.
  */
 extern void zklock_job_run_once(const ZkJobOrder *order);
 

@@ -4,7 +4,7 @@
  *	  Pauses of jobs.
  *
  * A pause is in the record, which each server reads before it begins a run.  It is
- *written without the lock: so nobody waits for the end of a run, and that goes on.
+ * written without the lock: so nobody waits for the end of a run, and the run goes on.
  *
  *-------------------------------------------------------------------------
  */
@@ -49,8 +49,8 @@ change(ZkJob *job, int64_t now, void *arg)
 	what->changed |= what->verdict == ZKLOCK_JOB_CHANGED;
 }
 
-/* Whoever takes a job makes the znode that has the record.  If somebody else has the job,
- * the znode is there. */
+/* A backend that takes a job makes the znode that has the record.  If somebody else has
+ * the job, the znode is there. */
 static void
 make_znode(const char *name)
 {

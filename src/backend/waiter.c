@@ -5,9 +5,9 @@
  *
  * Which waits lock_timeout ends: as in PostgreSQL, those for what others have.  That is
  * a lock at either level, a permit, room in the lock table or for puts, an item, the
- * others at a barrier, another job.  What ZooKeeper alone has to say is nobody's lock: an answer, a
- * verdict on the lease or on an election, the acknowledgement of a put.  (The proof of an
- * item at the commit is such a verdict, too, and has been promised to end by
+ * others at a barrier, another job.  What ZooKeeper alone has to say is nobody's lock: an
+ * answer, a verdict on the lease or on an election, the acknowledgement of a put.  (The
+ * proof of an item at the commit is such a verdict, too, and has been promised to end by
  * lock_timeout.)
  *
  * The sleep is prepared before the first look in the loop, so that no wake-up is lost

@@ -76,8 +76,8 @@
  *	 1. A slot is committed at most once if all callers say skip: while the ensemble
  *	    forgets nothing, the slot is not reset and the job not forgotten.
  *	 2. A slot that somebody calls for is committed in the end, or was skipped, or has
- *	    failed "attempts" times: if somebody who calls stays alive, and the ensemble can be
- *	    reached.
+ *	    failed "attempts" times: if somebody who calls stays alive, the ensemble can be
+ *	    reached, and neither a pause nor another job is in the way.
  *	 3. A slot is committed once, and never more often than 1 + the runs of it that were
  *	    in doubt.  A run is in doubt only if its server was down, paused or cut off for
  *	    longer than its session lasts, or had its contender deleted by others, all between
@@ -91,15 +91,16 @@
  *	 6. When all servers are up and have settled, the record says what committed, and
  *	    what did not, of each run that it has; if the ensemble forgot nothing.
  *	 7. With "every", a run is for the slot of the present, by the ensemble's clock, or for one
- *	    that was reset.  The latter waits while the former is due and has an attempt left.
+ *	    that was reset.  The latter waits while the former is due, has an attempt left,
+ *	    and need not wait for another job.
  *	    So no slot in which somebody calls is left out for what was run at other times.
  *	 8. A server never commits a slot again that it has committed itself, whatever the
  *	    ensemble has forgotten; unless the slot was reset, or does not count any more.
  *	 9. Whoever is told that nothing is due, or that no attempt is left, is told so by runs
  *	    that count, and by nothing else.
  *	10. No run begins while the job is paused.  To forget the job ends no pause.
- *	11. No run begins for a slot that a job has not done after which it is to be run. Whoever
- *	    is told to wait for such a job is told of one that has not.
+ *	11. No run begins for a slot that a job has not done after which it is to be run.  A
+ *	    caller who is told to wait for such a job is told of one that has not.
  *
  * What is assumed: the lease is honest, one contender at a time has the lock, tokens grow,
  * nobody is granted anything for a session timeout after the ensemble has gone back
@@ -119,8 +120,9 @@
  * One job after others.  A slot is run only when each job in "after" has done it: that job
  * has done the slot of its own, by its own "every", in which the slot begins.  If it has
  * left that out and done a later one, that will do, since nobody will call for it; but not
- * if it has failed there, or is due again.
- * The caller has their records, which he reads while he holds the lock.
+ * if it has failed there, or is due again.  The caller has read their records while he
+ * holds the lock.  Without the lock he can ask by a copy of the record what he would be
+ * told.
  *
  * The mark is in the record, since each decision reads that before it asks any table, and
  * there is one place to write, whatever servers are up.  If the ensemble loses the record,

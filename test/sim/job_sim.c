@@ -10,8 +10,8 @@
  * session lives; sessions expire; contenders are deleted by others; backends end without
  * a word; runs fail; the ensemble's clock is set, and those of the servers, by which they
  * call, are ahead or behind; slots are reset, jobs forgotten, paused and resumed; some
- *run after another job, which does its slots, and has them reset, as it likes; and in
- *some schedules the ensemble goes back to an earlier state, or to nothing.
+ * run after another job, which does its slots, and has them reset, as it likes; and in
+ * some schedules the ensemble goes back to an earlier state, or to nothing.
  *
  * What is taken for granted, since other simulators prove it: the lease is honest
  * (lease_sim), the lock goes to one contender at a time, the oldest (sim), tokens
