@@ -93,9 +93,9 @@ zklock_acquire_raise(const ZkHeldLock *held, int32 index)
 						 "It was created without the sequence flag, so its number does not say whether it was there before ours."),
 					 zklock_kinds[held->kind].record
 						 ? errhint("Delete it from the job's directory in ZooKeeper, or let the program that made it use sequential znodes.")
-						 : errhint("Find it with zk_contenders(%s, '%s') and remove it with zk_break(%s, token, '%s'), or let the program that made it use sequential znodes.",
-								   quote_literal_cstr(display), what,
-								   quote_literal_cstr(display), what)));
+						 : errhint("Find it with zk_contenders(%s) and remove it with zk_break(%s, token), or let the program that made it use sequential znodes.",
+								   quote_literal_cstr(display),
+								   quote_literal_cstr(display))));
 			break;
 		case ZKLOCK_FAIL_NO_DIRECTORY:
 			ereport(ERROR,
