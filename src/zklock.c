@@ -25,6 +25,7 @@
 #include "question.h"
 #include "queue_shared.h"
 #include "removal.h"
+#include "semaphore_sql.h"
 #include "set_shared.h"
 #include "settings.h"
 #include "stat.h"
@@ -63,6 +64,12 @@ on_shmem_startup(void)
 		zklock_part_startup(parts[i]);
 }
 
+/* Those that acknowledge a loss, up to a NULL; see statement.h. */
+static const PGFunction acknowledging[] = {zk_lock,			zk_try_lock, zk_lock_all,
+										   zk_try_lock_all, zk_unlock,	 zk_unlock_all,
+										   zk_lock_session, zk_acquire,	 zk_try_acquire,
+										   zk_release,		zk_run_end,	 NULL};
+
 void
 _PG_init(void)
 {
@@ -77,7 +84,7 @@ _PG_init(void)
 
 	zklock_callbacks_install();
 	zklock_removal_install();
-	zklock_statement_functions(zklock_acknowledging, zk_locks, zklock_asking);
+	zklock_statement_functions(acknowledging, zk_locks, zklock_asking);
 
 	/* pg_upgrade's servers have no business in the ensemble */
 	if (!IsBinaryUpgrade)

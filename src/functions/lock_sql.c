@@ -19,13 +19,11 @@
 #include "check.h"
 #include "command.h"
 #include "hold.h"
-#include "job_sql.h"
 #include "lock_sql.h"
 #include "loss.h"
 #include "names.h"
 #include "query.h"
 #include "room.h"
-#include "semaphore_sql.h"
 #include "set_backend.h"
 #include "waiting.h"
 
@@ -38,11 +36,6 @@ PG_FUNCTION_INFO_V1(zk_unlock_all);
 PG_FUNCTION_INFO_V1(zk_token);
 PG_FUNCTION_INFO_V1(zk_assert);
 PG_FUNCTION_INFO_V1(zk_lock_session);
-
-const PGFunction zklock_acknowledging[] = {zk_lock,			zk_try_lock, zk_lock_all,
-										   zk_try_lock_all, zk_unlock,	 zk_unlock_all,
-										   zk_lock_session, zk_acquire,	 zk_try_acquire,
-										   zk_release,		zk_run_end,	 NULL};
 
 /* zk_lock(name text, mode text, scope text) returns bigint */
 Datum

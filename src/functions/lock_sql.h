@@ -12,8 +12,14 @@
 
 #include "hold.h"
 
-/* Those that acknowledge a loss, up to a NULL; see statement.h. */
-extern const PGFunction zklock_acknowledging[];
+/* They acknowledge a loss; see statement.h. */
+extern PGDLLEXPORT Datum zk_lock(PG_FUNCTION_ARGS);
+extern PGDLLEXPORT Datum zk_try_lock(PG_FUNCTION_ARGS);
+extern PGDLLEXPORT Datum zk_lock_all(PG_FUNCTION_ARGS);
+extern PGDLLEXPORT Datum zk_try_lock_all(PG_FUNCTION_ARGS);
+extern PGDLLEXPORT Datum zk_unlock(PG_FUNCTION_ARGS);
+extern PGDLLEXPORT Datum zk_unlock_all(PG_FUNCTION_ARGS);
+extern PGDLLEXPORT Datum zk_lock_session(PG_FUNCTION_ARGS);
 
 /* ----------
  * For functions of each kind.  The first argument is the name.

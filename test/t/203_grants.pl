@@ -25,7 +25,7 @@ my $members = q{
 	) x (name, kind, may, everybody) WHERE %2$s ORDER BY name COLLATE "C"};
 sub names { my %seen; return join ' ', grep { !$seen{$_}++ } split /\n/, $super->query(sprintf $members, @_); }
 # what nobody needs a grant for, or nobody gets
-my $given = "may AND (kind = 'r' OR name <> ALL ('{zk_unlock,zk_unlock_all,zk_token,zk_fence_guarded,zk_granted,zk_grant}')) AND name <> 'zk_locks'";
+my $given = "may AND (kind = 'r' OR name <> ALL ('{zk_unlock,zk_unlock_all,zk_release,zk_token,zk_fence_guarded,zk_granted,zk_grant}')) AND name <> 'zk_locks'";
 
 # The table of the page
 my ($page) = slurp_file("$FindBin::Bin/../../doc/security.md") =~ /^\| `what` \| gives \|\n(.*?)\n\n/ms;
@@ -47,7 +47,7 @@ for my $what (sort keys %listed)
 }
 is(names("'pg_monitor'", $given), $listed{look}, 'members of pg_monitor may what "look" gives');
 my %all = map { $_ => 1 } map { split / / } values %listed;
-is(join(' ', sort { $a cmp $b } keys %all, qw(zk_unlock zk_unlock_all zk_token zk_locks zk_fence_guarded zk_granted zk_grant zk_fences)),
+is(join(' ', sort { $a cmp $b } keys %all, qw(zk_unlock zk_unlock_all zk_release zk_token zk_locks zk_fence_guarded zk_granted zk_grant zk_fences)),
 	names("'nobody'", "true"), 'each name belongs to one of them, or needs no grant, or is the table of zk_fence');
 
 # What the page says of taking back
@@ -55,8 +55,8 @@ sub block { my ($text) = slurp_file("$FindBin::Bin/../../doc/security.md") =~ /`
 $super->query('GRANT use TO nobody');
 $super->query(block() =~ s/FROM batch/FROM use/gr);
 is(names("'use'", $given), '', 'and is taken back as the page says');
-$super->query('REVOKE EXECUTE ON FUNCTION zk_barriers FROM look');
-is(names("'look'", $given), join(' ', grep { $_ ne 'zk_barriers' } split / /, $listed{look}), '... one by one, too');
+$super->query('REVOKE EXECUTE ON FUNCTION zk_contenders FROM look');
+is(names("'look'", $given), join(' ', grep { $_ ne 'zk_contenders' } split / /, $listed{look}), '... one by one, too');
 is($super->query("CALL zk_grant('look', 'look'); DROP OWNED BY look; DROP ROLE look; SELECT 1"), 1, '... and all before DROP ROLE');
 
 # Errors
