@@ -136,6 +136,7 @@ CREATE FUNCTION zk_locks(
     OUT token bigint,
     OUT lease_remaining interval,
     OUT wait_start timestamptz,
+    OUT held_since timestamptz,
     OUT pid integer,
     OUT datname text,
     OUT usename text,
@@ -155,7 +156,7 @@ COMMENT ON FUNCTION zk_locks() IS
 
 CREATE VIEW zk_locks AS
     SELECT name, mode, scope, granted, grant_state, count, token, lease_remaining, wait_start,
-        pid, datname, usename, application_name, blocked_by, classid, objid, objsubid, kind, permits
+        held_since, pid, datname, usename, application_name, blocked_by, classid, objid, objsubid, kind, permits
     FROM zk_locks();
 
 COMMENT ON VIEW zk_locks IS
@@ -169,6 +170,7 @@ COMMENT ON COLUMN zk_locks.count IS 'holds of that session; null while waiting, 
 COMMENT ON COLUMN zk_locks.token IS 'fencing token; null while waiting, and if the grant is lost';
 COMMENT ON COLUMN zk_locks.lease_remaining IS 'how long the server may believe in the grant without a word from ZooKeeper';
 COMMENT ON COLUMN zk_locks.wait_start IS 'since when it waits; null once granted';
+COMMENT ON COLUMN zk_locks.held_since IS 'since when the session holds it in this mode; null while waiting, and if it is kept for nobody';
 COMMENT ON COLUMN zk_locks.pid IS 'process of the session that holds or waits for it; null if it is kept for nobody';
 COMMENT ON COLUMN zk_locks.datname IS 'database of that session';
 COMMENT ON COLUMN zk_locks.usename IS 'role of that session';
@@ -413,6 +415,8 @@ CREATE FUNCTION zk_stat(
     OUT waits bigint,
     OUT total_wait interval,
     OUT longest_wait interval,
+    OUT total_hold interval,
+    OUT longest_hold interval,
     OUT timeouts bigint,
     OUT cancels bigint,
     OUT deadlocks bigint,
@@ -434,7 +438,7 @@ COMMENT ON FUNCTION zk_stat() IS
 
 CREATE VIEW zk_stat AS
     SELECT acquired_local, acquired_kept, acquired_cold, waits, total_wait, longest_wait,
-        timeouts, cancels, deadlocks, failures, losses, demands, handovers,
+        total_hold, longest_hold, timeouts, cancels, deadlocks, failures, losses, demands, handovers,
         items_put, items_taken, items_returned, items_lost, stats_reset
     FROM zk_stat();
 
@@ -446,6 +450,8 @@ COMMENT ON COLUMN zk_stat.acquired_cold IS 'acquired by asking ZooKeeper';
 COMMENT ON COLUMN zk_stat.waits IS 'calls that met somebody in their way';
 COMMENT ON COLUMN zk_stat.total_wait IS 'time from their beginning to their end';
 COMMENT ON COLUMN zk_stat.longest_wait IS 'the longest of these times';
+COMMENT ON COLUMN zk_stat.total_hold IS 'time for which sessions held locks, up to the end of each hold';
+COMMENT ON COLUMN zk_stat.longest_hold IS 'the longest of these times';
 COMMENT ON COLUMN zk_stat.timeouts IS 'calls whose time was up';
 COMMENT ON COLUMN zk_stat.cancels IS 'calls that were canceled or terminated';
 COMMENT ON COLUMN zk_stat.deadlocks IS 'calls that were ended to end a deadlock';
@@ -467,6 +473,8 @@ CREATE FUNCTION zk_stat_locks(
     OUT waits bigint,
     OUT total_wait interval,
     OUT longest_wait interval,
+    OUT total_hold interval,
+    OUT longest_hold interval,
     OUT timeouts bigint,
     OUT cancels bigint,
     OUT deadlocks bigint,
@@ -485,7 +493,8 @@ COMMENT ON FUNCTION zk_stat_locks() IS
 
 CREATE VIEW zk_stat_locks AS
     SELECT name, acquired_local, acquired_kept, acquired_cold, waits,
-        total_wait, longest_wait, timeouts, cancels, deadlocks, failures, losses, demands, handovers, last_call, kind
+        total_wait, longest_wait, total_hold, longest_hold, timeouts, cancels, deadlocks, failures, losses, demands,
+        handovers, last_call, kind
     FROM zk_stat_locks();
 
 COMMENT ON VIEW zk_stat_locks IS
@@ -497,6 +506,8 @@ COMMENT ON COLUMN zk_stat_locks.acquired_cold IS 'acquired by asking ZooKeeper';
 COMMENT ON COLUMN zk_stat_locks.waits IS 'calls that met somebody in their way';
 COMMENT ON COLUMN zk_stat_locks.total_wait IS 'time from their beginning to their end';
 COMMENT ON COLUMN zk_stat_locks.longest_wait IS 'the longest of these times';
+COMMENT ON COLUMN zk_stat_locks.total_hold IS 'time for which sessions held locks, up to the end of each hold';
+COMMENT ON COLUMN zk_stat_locks.longest_hold IS 'the longest of these times';
 COMMENT ON COLUMN zk_stat_locks.timeouts IS 'calls whose time was up';
 COMMENT ON COLUMN zk_stat_locks.cancels IS 'calls that were canceled or terminated';
 COMMENT ON COLUMN zk_stat_locks.deadlocks IS 'calls that were ended to end a deadlock';

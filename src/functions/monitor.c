@@ -146,7 +146,12 @@ put_lock_row(ReturnSetInfo *rsinfo, const LockRow *row, ArrayType *blockers,
 	{
 		zklock_row_text(&out, "scope", zklock_scopes[scope]);
 		if (granted)
+		{
 			zklock_row_bigint(&out, "count", (int64) proclock->count[scope]);
+			zklock_row_time(&out, "held_since",
+							GetCurrentTimestamp() -
+								(zklock_clock() - proclock->held_since) / 1000);
+		}
 		zklock_row_int(&out, "pid", proclock->pid);
 		zklock_row_text(&out, "datname", get_database_name(proclock->database));
 		zklock_row_text(&out, "usename", GetUserNameFromId(proclock->role, true));
@@ -687,12 +692,20 @@ zk_raise_tokens(PG_FUNCTION_ARGS)
  */
 
 static const char *const counter_columns[] = {
-	[ZKLOCK_STAT_LOCAL] = "acquired_local", [ZKLOCK_STAT_KEPT] = "acquired_kept",
-	[ZKLOCK_STAT_COLD] = "acquired_cold",	[ZKLOCK_STAT_WAITS] = "waits",
-	[ZKLOCK_STAT_WAIT_US] = "total_wait",	[ZKLOCK_STAT_LONGEST_US] = "longest_wait",
-	[ZKLOCK_STAT_TIMEOUTS] = "timeouts",	[ZKLOCK_STAT_CANCELS] = "cancels",
-	[ZKLOCK_STAT_DEADLOCKS] = "deadlocks",	[ZKLOCK_STAT_FAILURES] = "failures",
-	[ZKLOCK_STAT_LOSSES] = "losses",		[ZKLOCK_STAT_DEMANDS] = "demands",
+	[ZKLOCK_STAT_LOCAL] = "acquired_local",
+	[ZKLOCK_STAT_KEPT] = "acquired_kept",
+	[ZKLOCK_STAT_COLD] = "acquired_cold",
+	[ZKLOCK_STAT_WAITS] = "waits",
+	[ZKLOCK_STAT_WAIT_US] = "total_wait",
+	[ZKLOCK_STAT_LONGEST_WAIT_US] = "longest_wait",
+	[ZKLOCK_STAT_HOLD_US] = "total_hold",
+	[ZKLOCK_STAT_LONGEST_HOLD_US] = "longest_hold",
+	[ZKLOCK_STAT_TIMEOUTS] = "timeouts",
+	[ZKLOCK_STAT_CANCELS] = "cancels",
+	[ZKLOCK_STAT_DEADLOCKS] = "deadlocks",
+	[ZKLOCK_STAT_FAILURES] = "failures",
+	[ZKLOCK_STAT_LOSSES] = "losses",
+	[ZKLOCK_STAT_DEMANDS] = "demands",
 	[ZKLOCK_STAT_HANDOVERS] = "handovers",
 };
 
@@ -701,7 +714,8 @@ put_counters(ZkRow *row, const int64 *n)
 {
 	for (int i = 0; i < ZKLOCK_NSTATS; i++)
 	{
-		if (i == ZKLOCK_STAT_WAIT_US || i == ZKLOCK_STAT_LONGEST_US)
+		if (i == ZKLOCK_STAT_WAIT_US || i == ZKLOCK_STAT_HOLD_US ||
+			zklock_stat_is_maximum(i))
 			zklock_row_interval(row, counter_columns[i], n[i]);
 		else
 			zklock_row_bigint(row, counter_columns[i], n[i]);

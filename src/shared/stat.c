@@ -121,8 +121,27 @@ add_wait(ZkLockEntry *entry, const ZkProcLock *proclock)
 	zklock_stat_add(entry, ZKLOCK_STAT_WAITS, 1);
 	zklock_stat_add(entry, ZKLOCK_STAT_WAIT_US, us);
 	n = p->n[find_row(p, entry)];
-	n[ZKLOCK_STAT_LONGEST_US] = Max(n[ZKLOCK_STAT_LONGEST_US], us);
-	p->total[ZKLOCK_STAT_LONGEST_US] = Max(p->total[ZKLOCK_STAT_LONGEST_US], us);
+	n[ZKLOCK_STAT_LONGEST_WAIT_US] = Max(n[ZKLOCK_STAT_LONGEST_WAIT_US], us);
+	p->total[ZKLOCK_STAT_LONGEST_WAIT_US] = Max(p->total[ZKLOCK_STAT_LONGEST_WAIT_US], us);
+}
+
+/* A hold of so many us is over.  A row that is not the name's any more is not looked for:
+ * it would push out another one. */
+static void
+add_hold(const ZkLockEntry *entry, int64 us)
+{
+	StatPartition *p = &shared->partition[entry->partition];
+	int row = entry->stat_row;
+	int64 *counters[] = {p->total, p->n[row]};
+	bool has_row = entry->stat_serial != 0 && p->serial[row] == entry->stat_serial;
+
+	for (int i = 0; i <= (has_row ? 1 : 0); i++)
+	{
+		int64 *n = counters[i];
+
+		n[ZKLOCK_STAT_HOLD_US] += us;
+		n[ZKLOCK_STAT_LONGEST_HOLD_US] = Max(n[ZKLOCK_STAT_LONGEST_HOLD_US], us);
+	}
 }
 
 /* Count one use of the entry's name, in its row and in its partition. */
@@ -166,6 +185,7 @@ zklock_stat_ended(ZkLockEntry *entry, ZkProcLock *proclock, int64 now)
 		/* by the clock alone; what the worker marks lost it counts itself */
 		if (!proclock->lost && zklock_lost_by(now))
 			zklock_stat_add(entry, ZKLOCK_STAT_LOSSES, 1);
+		add_hold(entry, Max(now - proclock->held_since, 0) / 1000);
 		return;
 	}
 	touch(entry,
@@ -206,7 +226,7 @@ zklock_stat_server(int64 *n, TimestampTz *since)
 
 		for (int counter = 0; counter < ZKLOCK_NSTATS; counter++)
 		{
-			if (counter == ZKLOCK_STAT_LONGEST_US)
+			if (zklock_stat_is_maximum(counter))
 				n[counter] = Max(n[counter], p->total[counter]);
 			else
 				n[counter] += p->total[counter];

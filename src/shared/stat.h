@@ -21,17 +21,26 @@ typedef enum ZkStatCounter
 	ZKLOCK_STAT_COLD,  /* ... by asking the ensemble */
 	ZKLOCK_STAT_WAITS, /* had to wait for somebody, with whatever success */
 	ZKLOCK_STAT_WAIT_US,
-	ZKLOCK_STAT_LONGEST_US, /* the only one that is a maximum */
-	ZKLOCK_STAT_TIMEOUTS,	/* gave up: time was up */
-	ZKLOCK_STAT_CANCELS,	/* ... canceled or terminated */
-	ZKLOCK_STAT_DEADLOCKS,	/* ... a deadlock, at either level */
-	ZKLOCK_STAT_FAILURES,	/* ... any other error */
-	ZKLOCK_STAT_LOSSES,		/* holds whose grant was lost */
-	ZKLOCK_STAT_DEMANDS,	/* somebody else wanted a grant of this server */
-	ZKLOCK_STAT_HANDOVERS	/* this server got a grant that somebody else had had */
+	ZKLOCK_STAT_LONGEST_WAIT_US, /* a maximum */
+	ZKLOCK_STAT_HOLD_US,		 /* of proclocks that have ended */
+	ZKLOCK_STAT_LONGEST_HOLD_US, /* a maximum */
+	ZKLOCK_STAT_TIMEOUTS,		 /* gave up: time was up */
+	ZKLOCK_STAT_CANCELS,		 /* ... canceled or terminated */
+	ZKLOCK_STAT_DEADLOCKS,		 /* ... a deadlock, at either level */
+	ZKLOCK_STAT_FAILURES,		 /* ... any other error */
+	ZKLOCK_STAT_LOSSES,			 /* holds whose grant was lost */
+	ZKLOCK_STAT_DEMANDS,		 /* somebody else wanted a grant of this server */
+	ZKLOCK_STAT_HANDOVERS		 /* this server got a grant that somebody else had had */
 } ZkStatCounter;
 
 #define ZKLOCK_NSTATS (ZKLOCK_STAT_HANDOVERS + 1)
+
+/* Is it a maximum?  The others are sums. */
+static inline bool
+zklock_stat_is_maximum(int counter)
+{
+	return counter == ZKLOCK_STAT_LONGEST_WAIT_US || counter == ZKLOCK_STAT_LONGEST_HOLD_US;
+}
 
 /* Names that are remembered; the one unused for longest makes room, among those of its
  * partition. */

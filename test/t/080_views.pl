@@ -178,7 +178,12 @@ sub stats { my ($node, $name) = @_; return ZkLock::ask($node, "SELECT $columns F
 ZkLock::ask($_, 'SELECT zk_stat_reset()') for $a, $b;
 $sa->query("SELECT zk_lock('stat')") for 1 .. 5;
 is(stats($a, 'stat'), '0|4|1|0|0|0|0|0|0|0', 'one cold acquisition, and four by the kept grant');
+is(ZkLock::ask($a, "SELECT total_hold >= longest_hold, longest_hold > '0' FROM zk_stat_locks WHERE name = 'stat'"), 't|t', '... which held it for some time');
+is(ZkLock::ask($a, "SELECT s.total_hold = l.total_hold, s.longest_hold = l.longest_hold FROM zk_stat s, zk_stat_locks l WHERE l.name = 'stat'"), 't|t', '... as the server says');
 $sa->query("BEGIN; SELECT zk_lock('stat'), zk_lock('stat')");
+is(ZkLock::ask($a, "SELECT held_since > now() - '1 h'::interval, held_since <= clock_timestamp(), wait_start IS NULL FROM zk_locks WHERE name = 'stat'"), 't|t|t', 'since when it is held');
+my $held = ZkLock::ask($a, "SELECT longest_hold FROM zk_stat_locks WHERE name = 'stat'");
+is(ZkLock::ask($a, "SELECT longest_hold FROM zk_stat_locks WHERE name = 'stat'"), $held, '... which is counted at its end');
 is(stats($a, 'stat'), '1|5|1|0|0|0|0|0|0|0', '... and one by its holder');
 is($sa2->query("SELECT zk_try_lock('stat')"), 'f', 'no');
 like($sa2->fails("SET lock_timeout = '50ms'; SELECT zk_lock('stat')"), qr/^55P03/, 'lock_timeout');
