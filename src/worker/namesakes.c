@@ -21,6 +21,7 @@
 
 #include "common/hashfn.h"
 
+#include "json.h"
 #include "member.h"
 #include "names.h"
 #include "namesakes.h"
@@ -33,8 +34,8 @@
 /* More than that nobody has by mistake. */
 #define MAX_NAMESAKES 16
 
-/* How much of a namesake's data is told. */
-#define DATA_MAX 200
+/* How much of a field of a namesake's data is told. */
+#define FIELD_MAX 100
 
 /* The tag of the listing; gets are numbered. */
 #define LISTING PG_UINT64_MAX
@@ -68,10 +69,24 @@ prefix_len(void)
 	return (int) strlen(zklock_member_path()) - ZKLOCK_MARK_LEN;
 }
 
+/* What the node's data say behind a key, for people; "?": nothing. */
+static const char *
+field(const ZkMessage *message, const char *key)
+{
+	char *text = palloc((Size) message->datalen + 1);
+
+	if (!zklock_json_field(message->data, (size_t) message->datalen, key, text))
+		return "?";
+	return zklock_display_bytes(text, Min((int) strlen(text), FIELD_MAX),
+								strlen(text) > FIELD_MAX);
+}
+
 /* Tell the name that our node bears; the setting may have changed since. */
 static void
 tell(const ZkMessage *message)
 {
+	const char *host = field(message, "host");
+	const char *pid = field(message, "pid");
 	const char *start = zklock_member_path() + strlen(zklock_path_servers()) + 1;
 	char encoded[ZKLOCK_ENCODED_MAX + 1];
 	char name[ZKLOCK_NAME_MAX + 1];
@@ -79,9 +94,14 @@ tell(const ZkMessage *message)
 	strlcpy(encoded, start, strlen(start) - ZKLOCK_MARK_LEN);
 	if (!zklock_decode_name(encoded, name))
 		name[0] = '\0';
-	zklock_trouble("another live server has the name \"%s\", too: %s", name,
-				   zklock_display_bytes(message->data, Min(message->datalen, DATA_MAX),
-										message->datalen > DATA_MAX));
+	ereport(WARNING,
+			(errcode(ERRCODE_CONFIG_FILE_ERROR),
+			 errmsg("another live server has the name \"%s\", too", name),
+			 errdetail("It runs on host \"%s\", as process %s.", host, pid),
+			 errhint("Set \"zklock.server_name\" on one of them to another name.")));
+	zklock_trouble_again(false,
+						 "another live server has the name \"%s\", too: host \"%s\", process %s",
+						 name, host, pid);
 }
 
 /* What our nodes are called, whatever the session. */

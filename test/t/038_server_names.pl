@@ -57,7 +57,14 @@ my $second = server('second', 'A', $heartbeats);
 # which comes after the line in the log
 ZkLock::wait_until(sub { ZkLock::ask($second, 'SELECT last_error FROM zk_session') =~ $told }, 'the later one says so');
 pass('the later one says so in last_error');
-like(log_of($second), qr/LOG:  another live server has the name "A", too: \{"server": "A", "host": "\Q$host\E", "pid": \d+.*\}$/m, '... in the log, too, and who it is');
+like(log_of($second), qr/WARNING:  another live server has the name "A", too$/m, '... in the log, too');
+my ($pid) = ZkLock::ask($second, "SELECT postmaster_pid FROM zk_servers WHERE NOT ours");
+like(log_of($second), qr/DETAIL:  It runs on host "\Q$host\E", as process $pid\.$/m, '... and who it is');
+like(ZkLock::ask($second, 'SELECT last_error FROM zk_session'), qr/^another live server has the name "A", too: host "\Q$host\E", process $pid$/, '... and in last_error');
+$second->append_conf('postgresql.conf', "zklock.server_name = 'B'");
+$second->restart;
+ZkLock::wait_connected($second);
+ZkLock::wait_until(sub { ZkLock::ask($second, "SELECT string_agg(server, ',' ORDER BY server) FROM zk_servers") eq 'A,B' }, 'two names, as the hint says');
 $_->stop for $first, $second;
 
 #
@@ -67,7 +74,7 @@ $_->stop for $first, $second;
 my $other = $zk->client;
 my $mark = '0123456789abcdef';
 my $old = "/zklock/servers/a%2Fb-$mark";
-my $data = '{"server": "a/b", "host": "' . 'h' x 300 . "\xff";
+my $data = '{"server": "a/b", "host": "' . 'h' x 300 . "\xff\"}";
 $other->create($old, mode => 'ephemeral', data => $data);
 my @others = map { "/zklock/servers/$_" } "a%2Fb-c-$mark", "a%2Fb-$mark-$mark", "a%2Fb-" . uc $mark, "a%2Fb";
 $other->create($_, mode => 'ephemeral') for @others;
@@ -99,7 +106,7 @@ start_as($node, 'a/b');
 $busy = ZkLock::session($node);
 $busy->query("SELECT zk_lock('busy', scope => 'session')");
 ZkLock::wait_until(sub { log_of($node) =~ $told }, 'one that stays is');
-like(log_of($node), qr/another live server has the name "a\/b", too: \{"server": "a\/b", "host": "h{173}\.\.\.$/m, 'one that stays is');
+like(log_of($node), qr/another live server has the name "a\/b", too\n.*DETAIL:  It runs on host "h{100}\.\.\.", as process \?\.$/m, 'one that stays is');
 kill 'TERM', my $worker = ZkLock::ask($node, 'SELECT worker_pid FROM zk_session');
 ZkLock::wait_until(sub { ZkLock::ask($node, "SELECT worker_pid <> $worker AND state = 'connected' FROM zk_session") eq 't' }, 'the next worker');
 wait_heartbeats(3);
