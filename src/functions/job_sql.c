@@ -164,7 +164,7 @@ zk_run_once(PG_FUNCTION_ARGS)
 						"origin", NULL);
 	order = get_order(fcinfo, "zk_run_once()", 2, name);
 	order.command = text_to_cstring(PG_GETARG_TEXT_PP(1));
-	zklock_leave_transaction(fcinfo, "zk_run_once", "Call it on its own.");
+	zklock_leave_transaction(fcinfo, "zk_run_once", "Call it on its own, with autocommit on.");
 	zklock_job_run_once(&order);
 	SPI_finish();
 	PG_RETURN_VOID();
@@ -198,7 +198,7 @@ zk_run_begin_session(PG_FUNCTION_ARGS)
 	/* what may fail comes before the run has begun */
 	row = zklock_row_of_function(fcinfo);
 	zklock_leave_transaction(fcinfo, "zk_run_begin_session",
-							 "Call it on its own, or use zk_run_begin.");
+							 "Call it on its own, with autocommit on, or use zk_run_begin.");
 	zklock_row_bool(&row, "due", zklock_job_begin(&order));
 	SPI_finish();
 	PG_RETURN_DATUM(zklock_row_datum(&row));

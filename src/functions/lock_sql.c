@@ -298,7 +298,7 @@ zk_lock_session(PG_FUNCTION_ARGS)
 	timeout = zklock_get_timeout(fcinfo, 2);
 
 	zklock_leave_transaction(fcinfo, "zk_lock_session",
-							 "Call it on its own, or use zk_lock(name, mode, 'session').");
+							 "Call it on its own, with autocommit on, or use zk_lock(name, mode, 'session').");
 
 	if (!zklock_acquire(ZKLOCK_KIND_LOCK, name, mode, ZKLOCK_SCOPE_SESSION, timeout, &token))
 		zklock_waiting_raise_over(ZKLOCK_KIND_LOCK, name, timeout);
