@@ -46,7 +46,7 @@ half(ZkLimit limit)
 	switch (limit)
 	{
 		case ZKLOCK_LIMIT_ITEMS:
-			return (zklock_max_items_held + 1) / 2;
+			return (zklock_max_items() + 1) / 2;
 		case ZKLOCK_LIMIT_QUEUES:
 			return ZKLOCK_QUEUE_PUTS / 2;
 		default:

@@ -950,8 +950,8 @@ raise_no_takes(void)
 	ereport(ERROR,
 			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 			 errmsg("too many queue items are held on this server"),
-			 errdetail("Its sessions hold %d, or wait for them, as many as \"%s\" allows.",
-					   zklock_max_items_held, "zklock.max_items_held"),
+			 errdetail("Its sessions hold %d, or wait for them, a quarter of \"%s\".",
+					   zklock_max_items(), "zklock.max_locks"),
 			 errhint(
 				 "Retry when other transactions have ended, or ask an administrator for a higher limit.")));
 }

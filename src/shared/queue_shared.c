@@ -20,7 +20,7 @@ static Size
 queue_size(void)
 {
 	return add_size(offsetof(ZkQueueShared, taken),
-					mul_size(sizeof(ZkQueueTake), (Size) zklock_max_items_held));
+					mul_size(sizeof(ZkQueueTake), (Size) zklock_max_items()));
 }
 
 static void
@@ -35,7 +35,7 @@ init(void)
 		pg_atomic_init_u64(&zklock_queue_shared->count[i], 0);
 	for (int i = 0; i < ZKLOCK_QUEUE_PUTS; i++)
 		ConditionVariableInit(&zklock_queue_shared->staged[i].cv);
-	zklock_queue_shared->ntakes = zklock_max_items_held;
+	zklock_queue_shared->ntakes = zklock_max_items();
 	for (int i = 0; i < zklock_queue_shared->ntakes; i++)
 	{
 		ConditionVariableInit(&zklock_queue_shared->taken[i].cv);

@@ -45,7 +45,6 @@ int zklock_max_locks;
 int zklock_run_history;
 int zklock_max_item_size;
 int zklock_max_queue_length;
-int zklock_max_items_held;
 char *zklock_elections;
 int zklock_leader_eligible;
 char *zklock_notify_database;
@@ -368,11 +367,7 @@ zklock_define_settings(bool preloaded)
 		return;
 	DefineCustomIntVariable("zklock.max_locks",
 							"Number of lock names that this server can hold or wait for at a time.",
-							NULL, &zklock_max_locks, 10000, 1, 10000000, PGC_POSTMASTER,
-							0, NULL, NULL, NULL);
-	DefineCustomIntVariable("zklock.max_items_held",
-							"Number of queue items that sessions of this server can have, or wait for, at a time.",
-							NULL, &zklock_max_items_held, 1000, 1, 100000, PGC_POSTMASTER,
-							0, NULL, NULL, NULL);
+							"It can have a quarter as many queue items.", &zklock_max_locks,
+							10000, 1, 10000000, PGC_POSTMASTER, 0, NULL, NULL, NULL);
 	MarkGUCPrefixReserved("zklock");
 }

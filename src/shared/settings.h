@@ -54,7 +54,6 @@ typedef enum ZkLeaderEligible
 /* queues of work */
 extern int zklock_max_item_size;	/* bytes */
 extern int zklock_max_queue_length; /* items */
-extern int zklock_max_items_held;	/* by this server; fixed at server start */
 
 extern int zklock_run_history; /* minutes that rows of zk_runs are kept; -1: for ever */
 
@@ -67,5 +66,12 @@ extern bool zklock_drain;			  /* for the worker: all others see zklock_draining 
 
 /* Called once, from _PG_init. */
 extern void zklock_define_settings(bool preloaded);
+
+/* Queue items that sessions of this server can have, or wait for, at a time. */
+static inline int
+zklock_max_items(void)
+{
+	return Min(Max(zklock_max_locks / 4, 1), 100000);
+}
 
 #endif /* ZKLOCK_SETTINGS_H */

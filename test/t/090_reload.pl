@@ -23,7 +23,7 @@ my %context = map { split /\|/ } split /\n/,
   $session->query("SELECT name, context FROM pg_settings WHERE name LIKE 'zklock.%'");
 cmp_ok(scalar keys %context, '>=', 13, 'settings');
 is_deeply(\%documented, \%context, 'doc/settings.md says of each setting when it takes effect');
-is(join(' ', grep { $context{$_} eq 'postmaster' } sort keys %context), 'zklock.max_items_held zklock.max_locks', 'only what sizes shared memory needs a restart');
+is(join(' ', grep { $context{$_} eq 'postmaster' } sort keys %context), 'zklock.max_locks', 'only what sizes shared memory needs a restart');
 
 # Strings: right and wrong values.  Others follow from pg_settings.
 my %right = (

@@ -16,7 +16,7 @@ my $zk = ZooKeeper->new(tick_time => 200)->start;
 my $proxy = Proxy->new($zk->host);
 # What was not flushed because it had to be, is lost with the server.
 my $a = ZkLock::server('a', $proxy, conf => "cluster_name = 'a'\nsynchronous_commit = off\nwal_writer_delay = 10s\nzklock.session_timeout = '10s'\nrestart_after_crash = off");
-my $b = ZkLock::server('b', $zk, conf => "cluster_name = 'b'\nzklock.max_items_held = 2000");
+my $b = ZkLock::server('b', $zk, conf => "cluster_name = 'b'\nzklock.max_locks = 8000");
 ZkLock::wait_connected($a, $b);
 my $sb = ZkLock::session($b);
 

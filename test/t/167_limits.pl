@@ -11,7 +11,7 @@ use ZkLock;
 use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
-my $a = ZkLock::server('a', $zk, conf => "cluster_name = 'a'\nzklock.max_items_held = 9\nzklock.elections = 'of_server'");
+my $a = ZkLock::server('a', $zk, conf => "cluster_name = 'a'\nzklock.max_locks = 36\nzklock.elections = 'of_server'");
 ZkLock::wait_connected($a);
 my $super = ZkLock::session($a);
 $super->query("CREATE ROLE $_ LOGIN; GRANT EXECUTE ON ALL ROUTINES IN SCHEMA public TO $_") for qw(limited other);

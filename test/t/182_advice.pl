@@ -134,7 +134,7 @@ $a->stop;
 #
 # ZooKeeper does not answer who holds a lock
 #
-my $b = ZkLock::server('b', $zk, init => { allows_streaming => 1 }, conf => join "\n", "cluster_name = 'b'", "zklock.session_timeout = '1h'", 'zklock.max_items_held = 2',
+my $b = ZkLock::server('b', $zk, init => { allows_streaming => 1 }, conf => join "\n", "cluster_name = 'b'", "zklock.session_timeout = '1h'", 'zklock.max_locks = 8',
 	"synchronous_standby_names = 'nobody'", 'synchronous_commit = local');
 my $c = ZkLock::server('c', $zk, conf => "zklock.session_timeout = '1h'");
 ZkLock::wait_connected($b, $c);
@@ -224,7 +224,7 @@ push @items, $taken;
 $s[1]->query('COMMIT');
 is(join(' ', sort @items), '3 4 5', '... each has one of its own');
 $_->quit for @s;
-ZkLock::ask($b, "ALTER SYSTEM SET zklock.max_items_held = 6");
+ZkLock::ask($b, "ALTER SYSTEM SET zklock.max_locks = 24");
 ZkLock::hang_up($b);
 $b->restart;
 ZkLock::wait_connected($b);

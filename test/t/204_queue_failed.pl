@@ -14,7 +14,7 @@ use ZooKeeper;
 my $zk = ZooKeeper->new(tick_time => 200)->start;
 my $proxy = Proxy->new($zk->host);
 # What fails here is no session that expires.
-my $conf = "zklock.session_timeout = '60s'\nzklock.max_items_held = 10";
+my $conf = "zklock.session_timeout = '60s'\nzklock.max_locks = 40";
 my $a = ZkLock::server('a', $proxy, conf => "cluster_name = 'a'\n$conf");
 my $b = ZkLock::server('b', $zk, conf => "cluster_name = 'b'\n$conf");
 ZkLock::wait_connected($a, $b);
