@@ -1031,7 +1031,8 @@ BEGIN
             zk_is_leader, zk_require_leader, zk_run_as_leader, zk_leader,
             zk_run_once, zk_run_begin, zk_run_begin_session, zk_run_end}'::name[]
         WHEN 'look' THEN '{zk_session, zk_stat, zk_stat_locks, zk_stat_barriers, zk_servers, zk_contenders, zk_lock_dirs,
-            zk_blocking, zk_waits, zk_barriers, zk_queues, zk_queue_items, zk_elections, zk_leader, zk_candidates, zk_jobs, zk_runs}'::name[]
+            zk_blocking, zk_waits, zk_barriers, zk_queues, zk_queue_items, zk_elections, zk_leader, zk_candidates,
+            zk_jobs, zk_runs, zk_check, zk_check_server}'::name[]
         WHEN 'admin' THEN '{zk_break, zk_raise_tokens, zk_stat_reset, zk_resign, zk_queue_purge,
             zk_job_reset, zk_job_forget, zk_job_pause, zk_job_resume}'::name[]
         END);
@@ -1085,3 +1086,104 @@ END $$;
 
 COMMENT ON PROCEDURE zk_grant(name, text) IS
 'give a role what it takes to use zklock, to look at it, or to administrate it';
+
+-- Is this server set up well?
+CREATE FUNCTION zk_check_server(
+    OUT what text,
+    OUT ok boolean,
+    OUT detail text,
+    OUT hint text)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'zk_check_server'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_check_server() IS
+'what zk_check tells of this server and the ensemble';
+
+-- What is wrong is a row, and no error.
+CREATE FUNCTION zk_check(
+    role name DEFAULT current_user,
+    OUT what text,
+    OUT ok boolean,
+    OUT detail text,
+    OUT hint text)
+RETURNS SETOF record
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    ours oid;
+    schema name;
+    connected boolean;
+    lacking text[];
+    uses boolean;
+BEGIN
+    IF role IS NULL THEN
+        RAISE null_value_not_allowed USING MESSAGE = 'role must not be null';
+    END IF;
+    SELECT e.oid, n.nspname INTO STRICT ours, schema
+      FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'zklock';
+    RETURN QUERY EXECUTE format('SELECT * FROM %I.zk_check_server()', schema);
+
+    BEGIN
+        what := 'table';
+        hint := 'Increase "zklock.max_locks" and restart the server, or set "zklock.max_locks_per_backend" for roles that lock too much.';
+        EXECUTE format($q$SELECT state = 'connected', names - kept <= 0.9 * max_names,
+                format('%%s of %%s names in use, %%s of them kept for nobody', names, max_names, kept)
+              FROM %I.zk_session$q$, schema) INTO connected, ok, detail;
+        hint := CASE WHEN NOT ok THEN hint END;
+        RETURN NEXT;
+    EXCEPTION WHEN object_not_in_prerequisite_state THEN
+        -- not preloaded, as another row says
+    END;
+
+    BEGIN
+        IF connected THEN
+            what := 'server name';
+            hint := 'Give each server another "zklock.server_name" or "cluster_name". After a crash the name is there twice until the ZooKeeper session of the life before has ended.';
+            EXECUTE format($q$SELECT coalesce(string_agg(format('%%s is the name of %%s servers, on %%s', server, n, hosts), '; '),
+                    'no two servers have one name'), count(*) = 0
+                  FROM (SELECT server, count(*) AS n, string_agg(DISTINCT coalesce(host, '?'), ', ') AS hosts
+                    FROM (SELECT DISTINCT ON (server, host, postmaster_pid) server, host FROM %I.zk_servers()
+                        WHERE server IS NOT NULL) s
+                    GROUP BY server HAVING count(*) > 1) d$q$, schema) INTO detail, ok;
+            hint := CASE WHEN NOT ok THEN hint END;
+            RETURN NEXT;
+            what := 'zklock version';
+            hint := 'Install the same version of zklock on all servers and restart them.';
+            EXECUTE format($q$SELECT string_agg(format('%%s on %%s', coalesce(zklock_version, 'unknown'), n), ', ' ORDER BY zklock_version), count(*) = 1
+                  FROM (SELECT zklock_version, count(*) AS n FROM %I.zk_servers() GROUP BY 1) v$q$, schema) INTO detail, ok;
+            hint := CASE WHEN NOT ok THEN hint END;
+            RETURN NEXT;
+        END IF;
+    EXCEPTION WHEN OTHERS THEN
+        -- the ensemble has gone meanwhile
+        ok := NULL;
+        detail := SQLERRM;
+        hint := NULL;
+        RETURN NEXT;
+    END;
+
+    what := 'rights';
+    -- who has none but those that are there to look has them for that
+    EXECUTE format($q$SELECT array_agg(name ORDER BY name) FILTER (WHERE NOT has),
+            coalesce(bool_or(has) FILTER (WHERE name NOT IN (SELECT %1$I.zk_granted('look'))), false)
+          FROM (SELECT p.proname::text AS name, has_function_privilege($1, p.oid, 'EXECUTE')
+                AND has_schema_privilege($1, p.pronamespace, 'USAGE') AS has
+              FROM pg_depend d JOIN pg_proc p ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid
+              WHERE d.refclassid = 'pg_extension'::regclass AND d.refobjid = $2 AND d.deptype = 'e'
+                AND p.proname IN (SELECT %1$I.zk_granted('use'))) f$q$, schema) INTO lacking, uses USING role, ours;
+    ok := CASE WHEN lacking IS NULL THEN true WHEN uses THEN false END;
+    detail := CASE WHEN ok THEN format('role "%s" may use zklock', role)
+        WHEN ok IS NULL THEN format('role "%s" may not use zklock', role)
+        ELSE format('role "%s" may not call %s', role, array_to_string(lacking, ', ')) END;
+    hint := CASE WHEN ok IS NOT TRUE THEN format('If the role is to use zklock, CALL %I.zk_grant(%L).', schema, role) END;
+    RETURN NEXT;
+END $$;
+
+COMMENT ON FUNCTION zk_check(name) IS
+'is this server set up well, and may a role use zklock? one row for each thing that was looked at';
+
+-- They show names of servers, and connect to those in zklock.hosts.
+REVOKE ALL ON FUNCTION zk_check(name), zk_check_server() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION zk_check(name), zk_check_server() TO pg_monitor;

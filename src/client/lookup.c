@@ -275,3 +275,31 @@ zklock_lookup_addresses(ZkLookup *lookup, char *error, int errlen)
 	free(addresses);
 	return NULL;
 }
+
+char *
+zklock_lookup_names(ZkLookup *lookup)
+{
+	char *names = NULL;
+	size_t size;
+	FILE *out = open_memstream(&names, &size);
+
+	if (out == NULL)
+		return NULL;
+	pthread_mutex_lock(&lookup->mutex);
+	for (int i = 0; i < lookup->nhosts; i++)
+	{
+		const Host *host = &lookup->host[i];
+
+		if (!host->name)
+			continue;
+		if (host->addresses != NULL)
+			fprintf(out, "%s=%s\n", host->text, host->addresses);
+		else if (host->error[0] != '\0')
+			fprintf(out, "%s!%s\n", host->text, host->error);
+	}
+	pthread_mutex_unlock(&lookup->mutex);
+	if (fclose(out) == 0)
+		return names;
+	free(names);
+	return NULL;
+}

@@ -45,4 +45,8 @@ extern bool zklock_lookup_asking(ZkLookup *lookup);
  */
 extern char *zklock_lookup_addresses(ZkLookup *lookup, char *error, int errlen);
 
+/* What each name stands for, allocated; a line "host:port=address:port,..." for each, or
+ * "host:port!what is wrong" if it never resolved; none if there is no answer yet. */
+extern char *zklock_lookup_names(ZkLookup *lookup);
+
 #endif /* ZKLOCK_LOOKUP_H */

@@ -262,7 +262,11 @@ typedef struct ZkSessionShared
 	int64 expiries;
 	char server[128]; /* host:port */
 	char hosts[1024]; /* connect string in use */
-	char library[64]; /* that the worker talks to ZooKeeper with, and its version */
+	char names[2048]; /* what names in it stand for: a line "name:port=address:port,..."
+					   * or "name:port!error" each.  Read by hosts_backend.c */
+	char open_node[256]; /* a znode that is open to every client, though "zklock.acl" says
+						  * otherwise; "": none was found */
+	char library[64];	 /* that the worker talks to ZooKeeper with, and its version */
 	char root[256];
 	char attempts[1024]; /* what each host answered since the connection
 						  * was lost, or: */

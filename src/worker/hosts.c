@@ -58,6 +58,18 @@ zklock_hosts_changed(void)
 	return strcmp(hosts, zklock_shared->session.hosts) != 0;
 }
 
+/* Backends may want to know what the names stand for. */
+static void
+show_names(void)
+{
+	char *names = zklock_lookup_names(lookup);
+	ZkSessionShared *s = zklock_session_lock(LW_EXCLUSIVE);
+
+	strlcpy(s->names, names != NULL ? names : "", sizeof(s->names));
+	zklock_session_unlock();
+	free(names);
+}
+
 static bool
 make_lookup(const char *hosts, char *error, size_t errlen)
 {
@@ -76,6 +88,7 @@ make_lookup(const char *hosts, char *error, size_t errlen)
 		return false;
 	}
 	ReserveExternalFD();
+	show_names(); /* not those of a process before */
 	zklock_lookup_ask(lookup);
 	return true;
 }
@@ -146,6 +159,7 @@ zklock_hosts_hear(void)
 	if (zklock_hosts_fd() < 0)
 		return false;
 	zklock_lookup_hear(lookup);
+	show_names();
 	if (!wanting)
 		return false;
 	known = zklock_lookup_addresses(lookup, error, sizeof(error));

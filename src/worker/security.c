@@ -178,9 +178,20 @@ zklock_security_used(void)
 	return used != NULL;
 }
 
+/* For zk_check. */
+static void
+set_open_node(const char *path)
+{
+	ZkSessionShared *s = zklock_session_lock(LW_EXCLUSIVE);
+
+	strlcpy(s->open_node, path, sizeof(s->open_node));
+	zklock_session_unlock();
+}
+
 void
 zklock_security_check(ZkClient *client)
 {
+	set_open_node("");
 	if (!protecting)
 		return;
 	(void) zklock_client_get_acl(client, zklock_shared->session.root, &zklock_no_tag);
@@ -196,8 +207,11 @@ void
 zklock_security_checked(const ZkMessage *message)
 {
 	if (message->rc == ZKLOCK_ZOK && message->open)
+	{
+		set_open_node(message->path);
 		zklock_trouble("znode \"%s\" was made without \"zklock.acl\", and is open to every client",
 					   message->path);
+	}
 	else if (message->rc != ZKLOCK_ZOK && message->rc != ZKLOCK_ZCONNECTIONLOSS &&
 			 message->rc != ZKLOCK_ZNONODE)
 		zklock_trouble_refused(message);

@@ -1,0 +1,37 @@
+/*-------------------------------------------------------------------------
+ *
+ * hosts_backend.h
+ *	  Do the ZooKeeper servers in the connect string answer, and which version are they?
+ *
+ * The worker knows of the server that it is connected to, and of those that it has tried.
+ * So the backend asks each by a connection of its own, with the command "srvr".
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_HOSTS_BACKEND_H
+#define ZKLOCK_HOSTS_BACKEND_H
+
+typedef enum ZkHostState
+{
+	ZKLOCK_HOST_ANSWERS,
+	ZKLOCK_HOST_FAILS,
+	ZKLOCK_HOST_UNKNOWN /* its name has not been looked up */
+} ZkHostState;
+
+typedef struct ZkHostAnswer
+{
+	char *host;	   /* host:port, as in the connect string */
+	char *address; /* address:port; NULL: there is none */
+	ZkHostState state;
+	const char *text; /* what came of it, for people; bytes that others wrote */
+	int version;	  /* 30800 is 3.8.0; 0: it does not say */
+} ZkHostAnswer;
+
+/*
+ * Ask each address of each host, all at once, for zklock.connect_timeout at most. Returns
+ * how many answers there are, palloc'd.  Names stand for what the worker has looked up:
+ * no backend waits for a resolver.  Raises nothing but what interrupts do.
+ */
+extern int zklock_hosts_probe(ZkHostAnswer **answers);
+
+#endif /* ZKLOCK_HOSTS_BACKEND_H */

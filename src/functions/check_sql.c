@@ -1,0 +1,193 @@
+/*-------------------------------------------------------------------------
+ *
+ * check_sql.c
+ *	  What zk_check tells of this server and the ensemble.
+ *
+ * The part of zk_check that takes more than SQL.  Whatever is wrong is a row, and no error.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+#include "compat.h"
+
+#include "funcapi.h"
+
+#include "check.h"
+#include "hosts_backend.h"
+#include "query.h"
+#include "row.h"
+#include "settings.h"
+#include "table.h"
+#include "zktime.h"
+
+PG_FUNCTION_INFO_V1(zk_check_server);
+
+/* ZooKeeper 3.6.0, as hosts_backend.h has it */
+#define OLDEST_VERSION 30600
+
+/* ms by which a clock may differ from ZooKeeper's */
+#define CLOCK_MAX 1000
+
+/* What is told of something: as it should be, or not, or it cannot be told. */
+typedef enum Verdict
+{
+	BAD,
+	GOOD,
+	UNKNOWN
+} Verdict;
+
+static void
+tell(const ReturnSetInfo *rsinfo, const char *what, Verdict verdict, const char *detail,
+	 const char *hint)
+{
+	ZkRow row = zklock_row_of_set(rsinfo);
+
+	zklock_row_text(&row, "what", what);
+	if (verdict != UNKNOWN)
+		zklock_row_bool(&row, "ok", verdict == GOOD);
+	zklock_row_bytes(&row, "detail", detail);
+	zklock_row_text(&row, "hint", verdict == GOOD ? NULL : hint);
+	zklock_row_store(rsinfo, &row);
+}
+
+/* Is there a worker?  Without shared memory nobody knows. */
+static bool
+tell_worker(const ReturnSetInfo *rsinfo)
+{
+	ZkSessionShared s;
+
+	if (zklock_shared == NULL)
+	{
+		tell(rsinfo, "worker", BAD, "zklock is not preloaded",
+			 "Add zklock to \"shared_preload_libraries\" and restart the server.");
+		return false;
+	}
+	zklock_session_read(&s);
+	if (s.worker_pid == 0)
+		tell(rsinfo, "worker", BAD, "the zklock worker is not running",
+			 "See server log for the reason. You might need to increase \"max_worker_processes\".");
+	else
+		tell(rsinfo, "worker", GOOD, psprintf("runs with PID %d", s.worker_pid), NULL);
+	return true;
+}
+
+static void
+tell_hosts(const ReturnSetInfo *rsinfo)
+{
+	static const Verdict verdicts[] = {
+		[ZKLOCK_HOST_ANSWERS] = GOOD,
+		[ZKLOCK_HOST_FAILS] = BAD,
+		[ZKLOCK_HOST_UNKNOWN] = UNKNOWN,
+	};
+	ZkHostAnswer *answers;
+	int n = zklock_hosts_probe(&answers);
+	const ZkHostAnswer *oldest = NULL;
+	bool silent = false;
+
+	for (int i = 0; i < n; i++)
+	{
+		const ZkHostAnswer *a = &answers[i];
+		bool shown = a->address == NULL || strcmp(a->address, a->host) == 0;
+
+		tell(rsinfo, "host", verdicts[a->state],
+			 psprintf("%s%s%s%s: %s", a->host, shown ? "" : " (", shown ? "" : a->address,
+					  shown ? "" : ")", a->text),
+			 a->state == ZKLOCK_HOST_UNKNOWN
+				 ? "The worker looks names up when it connects. Try again when it has."
+				 : "Start this ZooKeeper server, or take it out of \"zklock.hosts\" if it is no member of the ensemble.");
+		if (a->version == 0)
+			silent = true;
+		else if (oldest == NULL || a->version < oldest->version)
+			oldest = a;
+	}
+	if (oldest == NULL)
+		tell(rsinfo, "version", UNKNOWN, "no ZooKeeper server says which version it is",
+			 "Let \"4lw.commands.whitelist\" of the ZooKeeper servers have \"srvr\".");
+	else if (oldest->version < OLDEST_VERSION)
+		tell(rsinfo, "version", BAD, psprintf("%s: %s", oldest->host, oldest->text),
+			 "Update the ZooKeeper servers to 3.6 or newer.");
+	else
+		tell(rsinfo, "version", silent ? UNKNOWN : GOOD,
+			 psprintf("the oldest that is known is %s: %s", oldest->host, oldest->text),
+			 "Check the versions of the other ZooKeeper servers, which must be 3.6 or newer.");
+}
+
+/* A write, and by which clock ZooKeeper dates it. */
+static void
+tell_write(const ReturnSetInfo *rsinfo)
+{
+	int64 start = zklock_clock();
+	TimestampTz before = GetCurrentTimestamp();
+	ZkRecord record;
+	int64 leader;
+	int64 ahead;
+	TimestampTz after;
+
+	/* of no job: its data are none, and our own node is written before */
+	if (!zklock_query_record(ZKLOCK_KIND_JOB, "",
+							 start + zklock_connect_timeout * NS_PER_MS, &record) ||
+		record.now == 0)
+	{
+		const char *trouble = zklock_check_trouble();
+
+		tell(rsinfo, "write", BAD,
+			 trouble != NULL ? trouble
+							 : "no write was acknowledged in time, or it was refused",
+			 "Check that a majority of the ZooKeeper servers run and that this machine can reach them. See last_error in zk_session.");
+		tell(rsinfo, "clock", UNKNOWN, "ZooKeeper's clock is not known", NULL);
+		return;
+	}
+	after = GetCurrentTimestamp();
+	tell(rsinfo, "write", GOOD,
+		 psprintf("acknowledged by a majority after %lld ms",
+				  (long long) (((int64) zklock_clock() - start) / NS_PER_MS)),
+		 NULL);
+
+	/* ZooKeeper's moment lies between ours, if the clocks agree */
+	leader = record.now;
+	ahead = zklock_ms_of_time(before) > leader ? zklock_ms_of_time(before) - leader
+		: zklock_ms_of_time(after) < leader	   ? zklock_ms_of_time(after) - leader
+											   : 0;
+	tell(rsinfo, "clock", Abs(ahead) <= CLOCK_MAX ? GOOD : BAD,
+		 ahead == 0 ? "agrees with that of ZooKeeper's leader"
+					: psprintf("is %lld ms %s that of ZooKeeper's leader",
+							   (long long) Abs(ahead), ahead > 0 ? "ahead of" : "behind"),
+		 "Have a time service set the clocks of this machine and of the ZooKeeper servers.");
+}
+
+static void
+tell_access(const ReturnSetInfo *rsinfo)
+{
+	ZkSessionShared s;
+
+	zklock_session_read(&s);
+	if (s.open_node[0] != '\0')
+		tell(rsinfo, "access", BAD,
+			 psprintf("znode \"%s\" is open to every client", s.open_node),
+			 "Set its ACL by ZooKeeper's setAcl -R, with the credentials in \"zklock.auth_file\", and restart the server.");
+	else if (s.id.id == 0)
+		tell(rsinfo, "access", UNKNOWN, "there is no ZooKeeper session", NULL);
+	else if (s.open_told)
+		tell(rsinfo, "access", UNKNOWN,
+			 "what zklock makes in ZooKeeper is open to every client",
+			 "Set \"zklock.auth_file\", unless no stranger can connect to the ensemble.");
+	else
+		tell(rsinfo, "access", GOOD,
+			 "only these credentials can change what zklock makes", NULL);
+}
+
+/* zk_check_server() returns setof record: rows of zk_check */
+Datum
+zk_check_server(PG_FUNCTION_ARGS)
+{
+	const ReturnSetInfo *rsinfo = (const ReturnSetInfo *) fcinfo->resultinfo;
+
+	InitMaterializedSRF(fcinfo, 0);
+	if (!tell_worker(rsinfo))
+		return (Datum) 0;
+	zklock_check_callable();
+	tell_hosts(rsinfo);
+	tell_write(rsinfo);
+	tell_access(rsinfo);
+	return (Datum) 0;
+}

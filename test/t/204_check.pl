@@ -1,0 +1,94 @@
+# zk_check: what is wrong is a row that says so, and what to do; nothing is an error.
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils qw(slurp_file);
+use FindBin;
+use Test::More;
+use ZkLock;
+
+my $zk = ZooKeeper->new->start;
+my ($a, $b) = map { ZkLock::server($_, $zk, conf => "zklock.max_locks = 50\nzklock.connect_timeout = '20s'") } 'a', 'b';
+ZkLock::wait_connected($a, $b);
+my $sa = ZkLock::session($a);
+
+# The rows of a thing: ok|detail|hint
+sub rows { my ($s, $what, $role) = @_; return $s->query("SELECT ok, detail, hint FROM zk_check(" . ($role ? "'$role'" : '') . ") WHERE what = '$what'"); }
+sub set { my ($node, %to) = @_; ZkLock::ask($node, "ALTER SYSTEM SET $_ = '$to{$_}'") for keys %to; $node->reload; return; }
+
+# All is well
+is($sa->query("SELECT string_agg(what, ' ') FROM zk_check() WHERE ok"), 'worker host version write clock table server name zklock version rights',
+	'all is well') or diag $sa->query('SELECT * FROM zk_check()');
+is($sa->query('SELECT count(*) FROM zk_check() WHERE ok AND hint IS NOT NULL'), 0, '... and nothing is to be done');
+like(rows($sa, 'host'), qr/^t\|\S+:\d+: ZooKeeper \d+\.\d+\.\d+, standalone\|$/, 'a host says which version it is');
+like(rows($sa, 'version'), qr/^t\|the oldest that is known is \S+: ZooKeeper \d/, '... so does the row of versions');
+like(rows($sa, 'access'), qr/^\|what zklock makes in ZooKeeper is open to every client\|Set "zklock\.auth_file", unless/, 'whether a stranger comes cannot be told');
+
+# A dead host in the list, and a name that is none
+my $dead = '127.0.0.1:' . PostgreSQL::Test::Cluster::get_free_port();
+my $worker = $sa->query('SELECT worker_pid FROM zk_session');
+set($a, 'zklock.hosts' => $zk->host . ",$dead,no-such-host.invalid:2181");
+ZkLock::wait_until(sub { $sa->query("SELECT state = 'connected' AND hosts LIKE '%invalid%' AND worker_pid <> $worker FROM zk_session") eq 't' }, 'another list');
+like(rows($sa, 'host'), qr/^f\|\Q$dead\E: Connection refused\|Start this ZooKeeper server, or take it out/m, 'a dead host is found out');
+ZkLock::wait_until(sub { rows($sa, 'host') =~ /^f\|no-such-host\.invalid:2181: .*no-such-host/m }, 'a name that does not resolve is, too');
+like(rows($sa, 'host'), qr/^t\|/m, '... beside one that answers');
+like(rows($sa, 'version'), qr/^\|.*\|Check the versions of the other ZooKeeper servers/, '... and not all versions are known');
+like(rows($sa, 'write'), qr/^t\|/, '... though a write is acknowledged');
+set($a, 'zklock.hosts' => $zk->host);
+ZkLock::wait_until(sub { $sa->query("SELECT state = 'connected' AND hosts NOT LIKE '%invalid%' FROM zk_session") eq 't' }, 'the list as it was');
+is($sa->query("SELECT bool_and(ok) FROM zk_check() WHERE what = 'host'"), 't', '... after which all is well');
+
+# A full table
+my $full = ZkLock::session($a);
+$full->query("SELECT zk_lock('f' || i, scope => 'session') FROM generate_series(1, 48) i");
+like(rows($sa, 'table'), qr/^f\|\d+ of 50 names in use, \d+ of them kept for nobody\|Increase "zklock\.max_locks"/, 'a table that is nearly full');
+$full->query('SELECT zk_unlock_all()');
+like(rows($sa, 'table'), qr/^t\|/, '... and is not when its names are given back, or kept');
+
+# One name twice
+my $third = ZkLock::server('c', $zk, conf => "zklock.server_name = 'a'");
+ZkLock::wait_connected($third);
+set($a, 'zklock.server_name' => 'a');
+ZkLock::wait_until(sub { rows($sa, 'server name') =~ /^f\|a is the name of 2 servers, on .*\|Give each server another/ }, 'two servers of one name');
+$third->stop;
+ZkLock::wait_until(sub { rows($sa, 'server name') =~ /^t\|/ }, '... until one has gone');
+
+# Another version in the fleet
+$zk->create('/zklock/servers/old', data => '{"server":"old","host":"x","pid":1,"zklock":"0.9"}', ephemeral => 0);
+like(rows($sa, 'zklock version'), qr/^f\|0\.9 on 1, \S+ on 2\|Install the same version/, 'another version');
+$zk->delete('/zklock/servers/old');
+
+# Rights
+$sa->query("CREATE ROLE $_ LOGIN") for qw(nothing partly all_of_it watcher);
+$sa->query("CALL zk_grant('all_of_it'); CALL zk_grant('watcher', 'look'); GRANT EXECUTE ON FUNCTION zk_lock TO partly");
+like(rows($sa, 'rights', 'nothing'), qr/^\|role "nothing" may not use zklock\|If the role is to use zklock, CALL public\.zk_grant\('nothing'\)\.$/, 'a role without rights');
+like(rows($sa, 'rights', 'partly'), qr/^f\|role "partly" may not call zk_acquire, .*zk_try_lock_all\|If/, '... with some of them');
+is(rows($sa, 'rights', 'all_of_it'), 't|role "all_of_it" may use zklock|', '... with all');
+my ($call) = rows($sa, 'rights', 'partly') =~ /(CALL .*)\.$/;
+$sa->query($call);
+is(rows($sa, 'rights', 'partly'), 't|role "partly" may use zklock|', '... which the hint gives');
+my $watcher = ZkLock::session($a, user => 'watcher');
+is($watcher->query('SELECT string_agg(what, \' \') FROM zk_check() WHERE NOT ok'), '', 'who may look may check');
+like(rows($watcher, 'rights'), qr/^\|role "watcher" may not use zklock\|/, '... his own rights, unless he names others');
+like(ZkLock::session($a, user => 'partly')->fails('SELECT * FROM zk_check()'), qr/^42501: permission denied for function zk_check/, 'nobody else');
+is($sa->fails("SELECT * FROM zk_check('missing')"), '42704: role "missing" does not exist', 'a role that is not there');
+
+# The ensemble is gone
+$zk->stop;
+$sa->query("SET zklock.connect_timeout = '1s'");
+ZkLock::wait_until(sub { $sa->query("SELECT state <> 'connected' FROM zk_session") eq 't' }, 'the connection is lost');
+like(rows($sa, 'write'), qr/^f\|.+\|Check that a majority/, 'no ensemble: no write');
+like(rows($sa, 'host'), qr/^f\|.*refused\|/, '... and no host');
+like(rows($sa, 'clock'), qr/^\|/, '... of the clock nothing is known');
+$zk->start;
+
+# No worker: a server that does not preload
+my $bare = PostgreSQL::Test::Cluster->new('bare');
+$bare->init;
+$bare->start;
+ZkLock::ask($bare, 'CREATE EXTENSION zklock');
+is(ZkLock::ask($bare, 'SELECT what, ok, hint FROM zk_check() ORDER BY ok'),
+	"worker|f|Add zklock to \"shared_preload_libraries\" and restart the server.\nrights|t|", 'not preloaded');
+
+done_testing();
