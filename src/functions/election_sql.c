@@ -23,6 +23,7 @@
 #include "command.h"
 #include "drain.h"
 #include "election_backend.h"
+#include "election_text.h"
 #include "hold.h"
 #include "job_runs.h"
 #include "limit.h"
@@ -257,6 +258,17 @@ ask_candidates(text *arg, int limit, ZkNode **nodes)
 	return zklock_query(&query, nodes);
 }
 
+/* The name of a candidate's server. */
+static Datum
+candidate_datum(ZkNode *node)
+{
+	int len = (int) zklock_candidate_name_len(node->data, (size_t) node->datalen);
+
+	node->data_cut &= len == node->datalen;
+	node->datalen = len;
+	return zklock_node_data_datum(node);
+}
+
 /* zk_leader(election text) returns text */
 Datum
 zk_leader(PG_FUNCTION_ARGS)
@@ -266,7 +278,7 @@ zk_leader(PG_FUNCTION_ARGS)
 	ZKLOCK_REFUSE_NULLS("election name");
 	if (ask_candidates(PG_GETARG_TEXT_PP(0), 1, &nodes) < 1)
 		PG_RETURN_NULL();
-	PG_RETURN_DATUM(zklock_node_data_datum(nodes)); /* its server's name */
+	PG_RETURN_DATUM(candidate_datum(nodes));
 }
 
 /* zk_candidates(election text) returns text[] */
@@ -280,7 +292,7 @@ zk_candidates(PG_FUNCTION_ARGS)
 	ZKLOCK_REFUSE_NULLS("election name");
 	n = ask_candidates(PG_GETARG_TEXT_PP(0), 0, &nodes);
 	for (int i = 0; i < n; i++)
-		names = accumArrayResult(names, zklock_node_data_datum(&nodes[i]), false, TEXTOID,
+		names = accumArrayResult(names, candidate_datum(&nodes[i]), false, TEXTOID,
 								 CurrentMemoryContext);
 	PG_RETURN_DATUM(makeArrayResult(names, CurrentMemoryContext));
 }

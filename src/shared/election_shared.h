@@ -40,7 +40,8 @@ typedef enum ZkLeaderEnd
 	ZKLOCK_LEADER_END_DRAINED,
 	ZKLOCK_LEADER_END_IDLE,
 	ZKLOCK_LEADER_END_ABANDONED,
-	ZKLOCK_LEADER_END_SHUTDOWN
+	ZKLOCK_LEADER_END_SHUTDOWN,
+	ZKLOCK_LEADER_END_PRIORITY
 } ZkLeaderEnd;
 
 /* Does this server want to lead, and may it?  With the entry locked. */

@@ -20,6 +20,7 @@
 #include "utils/varlena.h"
 
 #include "contender.h"
+#include "election_rules.h"
 #include "options.h"
 #include "queue_rules.h"
 #include "settings.h"
@@ -48,6 +49,7 @@ int zklock_max_queue_length;
 char *zklock_elections;
 int zklock_leader_eligible;
 char *zklock_notify_database;
+int zklock_leader_priority;
 int zklock_election_idle_time;
 bool zklock_drain;
 
@@ -305,6 +307,12 @@ define_elections(void)
 							 "\"primary\" excludes servers in recovery, \"any\" does not.",
 							 &zklock_leader_eligible, ZKLOCK_LEADER_PRIMARY,
 							 leader_eligible_options, PGC_SIGHUP, 0, NULL, NULL, NULL);
+
+	DefineCustomIntVariable("zklock.leader_priority",
+							"Which candidates a leader gives way to: those with a higher number.",
+							"Candidates with the same number lead in the order in which they came.",
+							&zklock_leader_priority, ZKLOCK_PRIORITY_DEFAULT, 0,
+							ZKLOCK_PRIORITY_MAX, PGC_SIGHUP, 0, NULL, NULL, NULL);
 
 	DefineCustomIntVariable("zklock.election_idle_time",
 							"How long this server stays in an election for which nobody asks.",

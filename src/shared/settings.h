@@ -61,6 +61,7 @@ extern char *zklock_elections;		 /* to enter at start: a list */
 extern int zklock_leader_eligible;	 /* ZkLeaderEligible */
 extern char *zklock_notify_database; /* "": none */
 
+extern int zklock_leader_priority;
 extern int zklock_election_idle_time; /* s; 0: for ever */
 extern bool zklock_drain;			  /* for the worker: all others see zklock_draining */
 

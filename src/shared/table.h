@@ -178,6 +178,8 @@ typedef struct ZkElection
 	int64 undecided; /* ns of CLOCK_BOOTTIME: since when there is no verdict */
 	int64 announced; /* token of the leadership in the log, or 0; the worker's */
 	int64 changes;	 /* of "announced" */
+	int64 look_at; /* ns: while it leads, the worker looks then whether a candidate has a
+					* higher priority */
 	TimestampTz since;
 
 	/* who wants it: see election_shared.h */
@@ -339,6 +341,8 @@ typedef struct ZkLockShared
 	bool history_read;	  /* from its file */
 	bool base_missing;	  /* <root>/tokens was not there */
 	uint32 elections_led; /* announced, that is */
+	int priority_told;	  /* zklock.leader_priority that our candidates' nodes say, and 1;
+						   * 0: there are none yet */
 	bool barriers_used;	  /* by sessions of this server */
 	uint64 member;		 /* hash of the path of the session's node under <root>/servers */
 	uint64 namesakes_of; /* ... of the name for which other servers were looked for */

@@ -21,6 +21,7 @@
 #include "barrier_worker.h"
 #include "deadlock_worker.h"
 #include "dispatch.h"
+#include "election_text.h"
 #include "election_worker.h"
 #include "ensemble.h"
 #include "grant.h"
@@ -33,6 +34,7 @@
 #include "semaphore_worker.h"
 #include "session.h"
 #include "set_worker.h"
+#include "settings.h"
 #include "succession.h"
 #include "table.h"
 #include "tag.h"
@@ -67,18 +69,19 @@ contender_path(ZkLockKind kind, const char *name, const ZkLockAction *action,
 	return zklock_path_name(kind, name, child);
 }
 
-/* A contender's data.  Of one for the whole server it is the server's name, as a
- * candidate's is for other programs (Curator's LeaderLatch). */
+/* A contender's data.  Of one for the whole server, a candidate, see election_text.h. */
 static void
 describe_contender(StringInfo buf, ZkLockKind kind, int pid)
 {
 	if (zklock_kinds[kind].by_server)
 	{
 		char server[256];
+		char data[sizeof(server) + ZKLOCK_CANDIDATE_MAX];
 
 		zklock_effective_server_name(server, sizeof(server));
+		zklock_candidate_write(data, server, zklock_leader_priority);
 		initStringInfo(buf);
-		appendStringInfoString(buf, server);
+		appendStringInfoString(buf, data);
 	}
 	else
 		zklock_describe_server(buf, pid);

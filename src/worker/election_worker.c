@@ -36,6 +36,8 @@ end_reason(ZkLeaderEnd end)
 			return "the extension was dropped where it was asked for";
 		case ZKLOCK_LEADER_END_SHUTDOWN:
 			return "server shutdown";
+		case ZKLOCK_LEADER_END_PRIORITY:
+			return "a candidate has a higher priority";
 	}
 	pg_unreachable();
 }
@@ -76,6 +78,8 @@ find_news(ZkLockEntry *entry, const ZkLockEvent *event, bool granted, bool revok
 	else
 		news->reason = end_reason((ZkLeaderEnd) election->given_up);
 	zklock_shared->elections_led += (present != 0) - (election->announced != 0);
+	if (granted)
+		election->look_at = 0;
 	election->announced = present;
 	election->changes++;
 	election->since = GetCurrentTimestamp();
@@ -92,6 +96,12 @@ note_election(const ZkLockEntry *entry)
 
 	elections = bms_add_member(elections, zklock_entry_index(entry));
 	MemoryContextSwitchTo(save);
+}
+
+int
+zklock_election_next(int i)
+{
+	return bms_next_member(elections, i);
 }
 
 /* Does the ensemble say who leads?  It does not when a connection was lost, or whoever

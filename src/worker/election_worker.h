@@ -23,6 +23,10 @@ typedef struct ZkElectionNews
 	ZkLockFailure failure;
 } ZkElectionNews;
 
+/* The index of the next entry that is an election, or was a moment ago; -1: there is
+ * none. Begin with -1. */
+extern int zklock_election_next(int i);
+
 /* A step of the entry, which is locked, has had these actions. */
 extern void zklock_election_step(ZkLockEntry *entry, const ZkLockEvent *event,
 								 const ZkLockActions *actions, ZkElectionNews *news);

@@ -44,6 +44,7 @@
 #include "client.h"
 #include "deadlock_worker.h"
 #include "dispatch.h"
+#include "election_priorities.h"
 #include "election_worker.h"
 #include "ensemble.h"
 #include "grant.h"
@@ -205,10 +206,17 @@ publish(void)
  * many as to leave no room for other requests.
  */
 static const ZkAgent *const agents[] = {
-	&zklock_election_agent,	  &zklock_job_agent,		 &zklock_answer_agent,
-	&zklock_queue_puts_agent, &zklock_queue_takes_agent, &zklock_barrier_agent,
-	&zklock_lock_agent,		  &zklock_deadlock_agent,	 &zklock_barrier_unused_agent,
+	&zklock_election_agent,
+	&zklock_job_agent,
+	&zklock_answer_agent,
+	&zklock_queue_puts_agent,
+	&zklock_queue_takes_agent,
+	&zklock_barrier_agent,
+	&zklock_lock_agent,
+	&zklock_deadlock_agent,
+	&zklock_barrier_unused_agent,
 	&zklock_namesakes_agent,
+	&zklock_election_priorities_agent,
 };
 
 /* Does any of them say so? */

@@ -3,7 +3,7 @@
  * fuzz_record.c
  *	  Fuzzer of src/protocol/record.c, and of all that is written with it: the record of a
  *	  job's runs, what servers report of their contenders and say of their waits, chunks
- *	  of queues, rounds of barriers.
+ *	  of queues, rounds of barriers, candidates of elections.
  *
  * The input is taken for each of them.  What is read is in range; written, and read
  * again, it is the same, but for characters that are not written.
@@ -14,6 +14,8 @@
 
 #include "barrier_text.h"
 #include "deadlock_text.h"
+#include "election_rules.h"
+#include "election_text.h"
 #include "job_text.h"
 #include "queue_text.h"
 #include "report.h"
@@ -246,6 +248,20 @@ fuzz_rounds(const char *text, size_t len)
 		CHECK(zklock_barrier_rounds_have(next, (size_t) length, member[i].id));
 }
 
+static void
+fuzz_candidate(const char *text, size_t size)
+{
+	char once[64 + ZKLOCK_CANDIDATE_MAX];
+	int priority = zklock_candidate_priority(text, size);
+
+	CHECK(priority >= 0 && priority <= ZKLOCK_PRIORITY_MAX);
+	CHECK(zklock_candidate_name_len(text, size) <= size);
+	zklock_candidate_write(once, "server", priority);
+	CHECK(strlen(once) < sizeof(once));
+	CHECK(zklock_candidate_name_len(once, strlen(once)) == strlen("server"));
+	CHECK(zklock_candidate_priority(once, strlen(once)) == priority);
+}
+
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -256,6 +272,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	fuzz_waits(text, size);
 	fuzz_chunk(text, size);
 	fuzz_rounds(text, size);
+	fuzz_candidate(text, size);
 	free(text);
 	return 0;
 }

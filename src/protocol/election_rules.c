@@ -1,0 +1,16 @@
+/*-------------------------------------------------------------------------
+ *
+ * election_rules.c
+ *	  Elections: when a leader gives way to a candidate of higher priority.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "election_rules.h"
+
+bool
+zklock_election_yields(int priority, const ZkRival *rival, int64_t now, int64_t timeout)
+{
+	if (rival->priority <= priority)
+		return false;
+	return now - rival->since >= 2 * timeout;
+}

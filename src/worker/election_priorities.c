@@ -1,0 +1,311 @@
+/*-------------------------------------------------------------------------
+ *
+ * election_priorities.c
+ *	  Leaders look for candidates of higher priority, and give way.
+ *
+ * The rule is in election_rules.h.  In each election that this server leads it lists the
+ * candidates and reads what each says.  Only if one of them has a higher priority it
+ *writes its own node, to hear the time by the ensemble's clock.
+ *
+ * What a candidate's node says never changes, since other programs watch it for its end
+ * alone (Curator's LeaderLatch would not hear of that any more).  A server whose priority
+ * has changed queues anew where it does not lead.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+#include "compat.h"
+
+#include "dispatch.h"
+#include "election_priorities.h"
+#include "election_rules.h"
+#include "election_text.h"
+#include "election_worker.h"
+#include "member.h"
+#include "path.h"
+#include "session.h"
+#include "settings.h"
+#include "tag.h"
+
+/* With so many candidates more a look comes another timeout later. */
+#define CANDIDATES 100
+
+/* A look at one election.  There is one at a time. */
+typedef struct Look
+{
+	int entry; /* -1: none */
+	uint32 generation;
+	int64 leader; /* token of the leadership */
+	char name[ZKLOCK_NAME_MAX + 1];
+	int gets; /* replies to come */
+	int ncandidates;
+	ZkRival best; /* of all others; with the same priority who has stood for longest */
+} Look;
+
+/* ZkRequestTag.hash */
+typedef enum What
+{
+	LIST,
+	CANDIDATE,
+	TIME
+} What;
+
+static uint32 own_tag = ZKLOCK_TAG_NONE; /* set by worker.c */
+static uint32 serial = 0; /* of the look: replies to an earlier one are void */
+static Look look = {.entry = -1};
+
+static ZkRequestTag
+make_tag(What what)
+{
+	return (ZkRequestTag){.kind = own_tag, .generation = serial, .hash = (uint64) what};
+}
+
+static int64
+timeout_ns(void)
+{
+	return zklock_shared->session.timeout_ms * NS_PER_MS;
+}
+
+static void
+end_look(void)
+{
+	serial++;
+	look.entry = -1;
+}
+
+/* The entry of the look, locked, if this server leads yet as it did; else NULL. */
+static ZkLockEntry *
+lock_led(LWLock **lock)
+{
+	ZkLockEntry *entry = zklock_entry(look.entry);
+
+	*lock = zklock_entry_lock(entry, LW_EXCLUSIVE);
+	if (*lock == NULL)
+		return NULL;
+	if (entry->generation == look.generation &&
+		(int64) pg_atomic_read_u64(&entry->election.leader) == look.leader)
+		return entry;
+	zklock_entry_unlock(*lock);
+	return NULL;
+}
+
+/* Begin with the next election that is due.  False: there is none; "due" is when, ns. */
+static bool
+begin_look(int64 now, int64 *due)
+{
+	int i = -1;
+
+	while ((i = zklock_election_next(i)) >= 0)
+	{
+		ZkLockEntry *entry = zklock_entry(i);
+		LWLock *lock = zklock_entry_lock(entry, LW_EXCLUSIVE);
+		bool begins = false;
+
+		if (lock == NULL)
+			continue;
+		if (entry->kind == ZKLOCK_KIND_ELECTION &&
+			pg_atomic_read_u64(&entry->election.leader) != 0)
+		{
+			begins = now >= entry->election.look_at;
+			if (begins)
+			{
+				look = (Look){
+					.entry = i,
+					.generation = entry->generation,
+					.leader = (int64) pg_atomic_read_u64(&entry->election.leader),
+				};
+				strlcpy(look.name, entry->name, sizeof(look.name));
+				entry->election.look_at = now + timeout_ns();
+			}
+			else
+				*due = Min(*due, entry->election.look_at);
+		}
+		zklock_entry_unlock(lock);
+		if (begins)
+			return true;
+	}
+	return false;
+}
+
+/* All has been read. */
+static void
+ask_time(void)
+{
+	ZkRequestTag tag = make_tag(TIME);
+	LWLock *lock;
+	ZkLockEntry *entry = lock_led(&lock);
+
+	if (entry != NULL)
+	{
+		entry->election.look_at += look.ncandidates / CANDIDATES * timeout_ns();
+		zklock_entry_unlock(lock);
+	}
+	if (entry == NULL || look.best.priority <= zklock_leader_priority ||
+		zklock_member_touch(zklock_session_client(), &tag) != ZKLOCK_ZOK)
+		end_look();
+}
+
+static void
+take_listing(const ZkMessage *message)
+{
+	ZkRequestTag tag = make_tag(CANDIDATE);
+
+	for (int i = 0; message->rc == ZKLOCK_ZOK && i < message->nchildren; i++)
+	{
+		ZkLockChild child;
+		char *path;
+
+		if (!zklock_parse_child(message->children[i], &child) ||
+			child.uuid_hi == zklock_shared->session.uuid_hi)
+			continue;
+		path = zklock_path_name(ZKLOCK_KIND_ELECTION, look.name, message->children[i]);
+		zklock_session_sent(zklock_client_get(zklock_session_client(), path, false, &tag));
+		pfree(path);
+		look.gets++;
+		look.ncandidates++;
+	}
+	if (look.gets == 0)
+		end_look();
+}
+
+static void
+take_candidate(const ZkMessage *message)
+{
+	Assert(look.gets > 0);
+	if (message->rc == ZKLOCK_ZOK && message->ephemeral_owner != 0)
+	{
+		ZkRival rival = {
+			.priority = zklock_candidate_priority(message->data, (size_t) message->datalen),
+			.since = message->ctime,
+		};
+
+		if (look.best.since == 0 || rival.priority > look.best.priority ||
+			(rival.priority == look.best.priority && rival.since < look.best.since))
+			look.best = rival;
+	}
+	if (--look.gets == 0)
+		ask_time();
+}
+
+/* The time by the ensemble's clock: give way, or not. */
+static void
+decide(const ZkMessage *message)
+{
+	LWLock *lock;
+	ZkLockEntry *entry;
+
+	if (message->rc == ZKLOCK_ZOK &&
+		zklock_election_yields(zklock_leader_priority, &look.best, message->mtime,
+							   zklock_shared->session.timeout_ms) &&
+		(entry = lock_led(&lock)) != NULL)
+	{
+		zklock_election_candidacy_give_up(entry, ZKLOCK_LEADER_END_PRIORITY);
+		zklock_entry_broadcast(entry);
+		zklock_entry_unlock(lock);
+	}
+	end_look();
+}
+
+static void
+on_message(const ZkMessage *message)
+{
+	if (look.entry < 0 || message->tag.generation != serial)
+		return;
+	if (zklock_session_client() == NULL || zklock_rc_is_lost(message->rc))
+	{
+		end_look();
+		return;
+	}
+	switch ((What) message->tag.hash)
+	{
+		case LIST:
+			take_listing(message);
+			break;
+		case CANDIDATE:
+			take_candidate(message);
+			break;
+		case TIME:
+			decide(message);
+			break;
+	}
+}
+
+static void
+on_event(ZkLockEventType type)
+{
+	if (type != ZKLOCK_EV_TICK)
+		end_look();
+}
+
+/* Our priority is another: where we wait, leave the queue, so as to come anew. */
+static void
+queue_anew(void)
+{
+	int i = -1;
+
+	while ((i = zklock_election_next(i)) >= 0)
+	{
+		ZkLockEntry *entry = zklock_entry(i);
+		LWLock *lock = zklock_entry_lock(entry, LW_SHARED);
+		char child[ZKLOCK_CONTENDER_LEN + 16] = "";
+		char name[ZKLOCK_NAME_MAX + 1];
+		char *path;
+
+		if (lock == NULL)
+			continue;
+		for (int j = 0; entry->kind == ZKLOCK_KIND_ELECTION && j < ZKLOCK_NCONTENDERS; j++)
+		{
+			const ZkContender *c = &entry->queue.contender[j];
+
+			if (c->state != ZKLOCK_WAITING)
+				continue;
+			zklock_format_contender(child, zklock_shared->session.uuid_hi, c->uuid,
+									ZKLOCK_KIND_ELECTION, ZKLOCK_EXCLUSIVE);
+			snprintf(child + strlen(child), 16, "%010d", (int) c->sequence);
+		}
+		strlcpy(name, entry->name, sizeof(name));
+		zklock_entry_unlock(lock);
+		if (child[0] == '\0')
+			continue;
+		path = zklock_path_name(ZKLOCK_KIND_ELECTION, name, child);
+		zklock_dispatch_removal(ZKLOCK_KIND_ELECTION, name, child);
+		zklock_session_sent(
+			zklock_client_delete(zklock_session_client(), path, &zklock_no_tag));
+		pfree(path);
+	}
+}
+
+static long
+work(void)
+{
+	int64 now = zklock_clock();
+	int64 due = PG_INT64_MAX;
+	ZkRequestTag tag;
+	char *path;
+
+	if (zklock_session_client() == NULL || zklock_session_busy())
+		return -1;
+	if (zklock_shared->priority_told != zklock_leader_priority + 1)
+	{
+		if (zklock_shared->priority_told != 0)
+			queue_anew();
+		zklock_shared->priority_told = zklock_leader_priority + 1;
+	}
+	if (look.entry >= 0)
+		return -1;
+	if (!begin_look(now, &due))
+		return due == PG_INT64_MAX ? -1 : (long) ((due - now) / NS_PER_MS + 1);
+	serial++;
+	tag = make_tag(LIST);
+	path = zklock_path_name(ZKLOCK_KIND_ELECTION, look.name, NULL);
+	zklock_session_sent(zklock_client_list(zklock_session_client(), path, false, &tag));
+	pfree(path);
+	return -1;
+}
+
+const ZkAgent zklock_election_priorities_agent = {
+	.event = on_event,
+	.tag = &own_tag,
+	.message = on_message,
+	.work = work,
+};

@@ -1,0 +1,73 @@
+# zklock.leader_priority: the candidate with the highest one comes to lead, whoever came first.
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Utils qw(slurp_file);
+use Test::More;
+use ZkLock;
+
+my $zk = ZooKeeper->new->start;
+my $conf = "zklock.session_timeout = '4s'\nzklock.keep_time = 0\n";
+my %priority = (a => 100, b => 50, c => 200);
+my ($a, $b, $c) = my @servers = map { ZkLock::server($_, $zk, conf => "${conf}zklock.server_name = '$_'\nzklock.leader_priority = $priority{$_}") } sort keys %priority;
+ZkLock::wait_connected(@servers);
+
+sub leader { return ZkLock::ask($a, "SELECT zk_leader('$_[0]')"); }
+sub stands { my ($node, $election) = @_; return ZkLock::ask($node, "SELECT zk_is_leader('$election')"); }
+sub leads { my ($node, $election, $what) = @_; return ok(ZkLock::wait_until(sub { stands($node, $election) eq 't' }, $node->name . " leads $election"), $what); }
+sub log_of { return slurp_file($_[0]->logfile); }
+sub set { my ($node, $value) = @_; ZkLock::ask($node, "ALTER SYSTEM SET zklock.leader_priority = $value"); $node->reload; return; }
+my $gave_way = qr/LOG:  this server is no longer leader of election "one", token \d+: a candidate has a higher priority/;
+
+# The first is the last to be kept.
+leads($a, 'one', 'who comes first leads');
+stands($b, 'one');
+stands($a, 'two');
+stands($c, 'one');
+is(ZkLock::ask($a, "SELECT zk_candidates('one')"), '{a,b,c}', 'all stand, in the order in which they came');
+is(join('; ', sort map { $zk->get("/zklock/elections/one/$_") } $zk->children('/zklock/elections/one')),
+	qq(a; b\n{"version": 1, "priority": 50}; c\n{"version": 1, "priority": 200}), 'their nodes have their names, and priorities other than the default');
+leads($c, 'one', 'the highest priority leads, though others came before');
+like(log_of($a), $gave_way, '... for which the leader has resigned');
+is(ZkLock::ask($a, "SELECT zk_candidates('one') @> '{a,b,c}'"), 't', '... and stands again, as do all');
+is(leader('two'), 'a', 'an election without another candidate stays as it is');
+my $changes = ZkLock::ask($c, "SELECT changes FROM zk_elections WHERE election = 'one'");
+
+# A transaction that requires the leadership
+leads($b, 'three', 'another election');
+my $guard = ZkLock::session($b);
+cmp_ok($guard->query("BEGIN; SELECT zk_require_leader('three')"), '>', 0, 'a transaction requires the leadership');
+stands($c, 'three');
+ok(ZkLock::wait_until(sub { stands($b, 'three') eq 'f' }, 'it resigns'), 'the leader resigns for a higher one');
+is(leader('three'), 'b', '... but the leadership passes on when the transaction has ended');
+is($guard->fails('COMMIT'), '', '... which commits');
+leads($c, 'three', '... then the higher one leads');
+
+# Equals do not resign for each other; programs that say no priority have the default.
+leads($b, 'four', 'a fourth election');
+$zk->client->contend('/zklock/elections/four');
+ok(ZkLock::wait_until(sub { stands($b, 'four') eq 'f' && ZkLock::ask($b, "SELECT zk_candidates('four')") =~ /,b\}$/ }, 'it resigns'),
+	'a program without a priority comes before one that is lower');
+leads($a, 'five', 'a fifth');
+my $other = $zk->client->contend('/zklock/elections/five');
+
+# One that is drained stands nowhere; when it comes back it leads.
+ZkLock::ask($c, 'ALTER SYSTEM SET zklock.drain = on');
+$c->reload;
+ok(ZkLock::wait_until(sub { leader('one') =~ /^[ab]$/ }, 'another leads'), 'the highest is drained: another leads');
+leads($a, 'one', '... in the end the highest of those that are left');
+ZkLock::ask($c, 'ALTER SYSTEM RESET zklock.drain');
+$c->reload;
+leads($c, 'one', '... until it is back');
+cmp_ok(ZkLock::ask($c, "SELECT changes FROM zk_elections WHERE election = 'one'") - $changes, '==', 2, '... and nothing else has changed there');
+
+# The setting
+set($b, 300);
+leads($b, 'one', 'who is given the highest priority leads');
+set($b, 10);
+leads($c, 'one', '... and no more when it is taken away');
+$c->stop('immediate');
+leads($a, 'one', 'the highest has died: the next one leads');
+is(stands($a, 'five'), 't', 'equals do not resign for each other');
+
+done_testing();
