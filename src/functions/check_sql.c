@@ -171,6 +171,10 @@ tell_access(const ReturnSetInfo *rsinfo)
 		tell(rsinfo, "access", UNKNOWN,
 			 "what zklock makes in ZooKeeper is open to every client",
 			 "Set \"zklock.auth_file\", unless no stranger can connect to the ensemble.");
+	else if (!s.looked_open)
+		tell(rsinfo, "access", UNKNOWN,
+			 "znodes that were made without credentials may be open to every client",
+			 "Restart the server: it looks at them when its ZooKeeper session begins.");
 	else
 		tell(rsinfo, "access", GOOD,
 			 "only these credentials can change what zklock makes", NULL);

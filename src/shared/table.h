@@ -266,6 +266,7 @@ typedef struct ZkSessionShared
 	char hosts[1024]; /* connect string in use */
 	char names[2048]; /* what names in it stand for: a line "name:port=address:port,..."
 					   * or "name:port!error" each.  Read by hosts_backend.c */
+	bool looked_open; /* the znodes that were there were looked at, with credentials */
 	char open_node[256]; /* a znode that is open to every client, though "zklock.acl" says
 						  * otherwise; "": none was found */
 	char library[64];	 /* that the worker talks to ZooKeeper with, and its version */

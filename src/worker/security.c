@@ -156,6 +156,7 @@ zklock_security_use(const ZkProtection *security)
 	s = zklock_session_lock(LW_EXCLUSIVE);
 	tell = !protecting && !s->open_told;
 	s->open_told = !protecting;
+	s->looked_open &= protecting;
 	zklock_session_unlock();
 	if (tell)
 		ereport(LOG,
@@ -178,12 +179,13 @@ zklock_security_used(void)
 	return used != NULL;
 }
 
-/* For zk_check. */
+/* For zk_check: they are looked at, and so far none but this one was found open. */
 static void
 set_open_node(const char *path)
 {
 	ZkSessionShared *s = zklock_session_lock(LW_EXCLUSIVE);
 
+	s->looked_open = protecting;
 	strlcpy(s->open_node, path, sizeof(s->open_node));
 	zklock_session_unlock();
 }

@@ -74,6 +74,31 @@ like(rows($watcher, 'rights'), qr/^\|role "watcher" may not use zklock\|/, '... 
 like(ZkLock::session($a, user => 'partly')->fails('SELECT * FROM zk_check()'), qr/^42501: permission denied for function zk_check/, 'nobody else');
 is($sa->fails("SELECT * FROM zk_check('missing')"), '42704: role "missing" does not exist', 'a role that is not there');
 
+# Znodes that strangers can change
+my $file = PostgreSQL::Test::Utils::tempdir() . '/auth';
+PostgreSQL::Test::Utils::append_to_file($file, "digest zklock:s3cr3t\n");
+chmod 0600, $file or die;
+my $mine = ZkLock::server('d', $zk, conf => "zklock.root = '/mine'");
+ZkLock::wait_connected($mine);
+ZkLock::ask($mine, "SELECT zk_try_lock('x')");
+sub access { return rows(ZkLock::session($mine), 'access'); }
+sub start_anew { ZkLock::hang_up($mine); $mine->restart; ZkLock::wait_connected($mine); return; }
+set($mine, 'zklock.auth_file' => $file);
+ok(ZkLock::wait_until(sub { access() =~ /^\|znodes that were made without credentials may be open to every client\|Restart the server/ }, 'looked at'),
+	'what was made before there were credentials is not known');
+start_anew();
+ok(ZkLock::wait_until(sub { access() =~ m{^f\|znode "/mine\S*" is open to every client\|Set its ACL by ZooKeeper's setAcl -R} }, 'open'), '... until the server is started anew');
+my $owner = $zk->client(auth => [ digest => 'zklock:s3cr3t' ]);
+my @open = ('/mine');
+while (defined(my $path = shift @open))
+{
+	$owner->set_acl($path, [ 31, 'auth', '' ]);
+	push @open, map { "$path/$_" } @{ $owner->children($path) };
+}
+start_anew();
+ok(ZkLock::wait_until(sub { access() =~ /^t\|only these credentials/ }, 'closed'), '... and all is well when that was done');
+$mine->stop;
+
 # The ensemble is gone
 $zk->stop;
 $sa->query("SET zklock.connect_timeout = '1s'");
