@@ -53,7 +53,8 @@ zk_barrier(PG_FUNCTION_ARGS)
 						ZKLOCK_BARRIER_PARTIES_MAX)));
 	timeout = zklock_get_timeout(fcinfo, 2);
 
-	zklock_leave_transaction(fcinfo, "zk_barrier", "Call it on its own, with autocommit on.");
+	zklock_leave_transaction(fcinfo, "zk_barrier",
+							 "Call it on its own, with autocommit on.");
 	zklock_barrier_wait(name, parties, timeout);
 	SPI_finish();
 	PG_RETURN_VOID();

@@ -164,7 +164,8 @@ zk_run_once(PG_FUNCTION_ARGS)
 						"origin", NULL);
 	order = get_order(fcinfo, "zk_run_once()", 2, name);
 	order.command = text_to_cstring(PG_GETARG_TEXT_PP(1));
-	zklock_leave_transaction(fcinfo, "zk_run_once", "Call it on its own, with autocommit on.");
+	zklock_leave_transaction(fcinfo, "zk_run_once",
+							 "Call it on its own, with autocommit on.");
 	zklock_job_run_once(&order);
 	SPI_finish();
 	PG_RETURN_VOID();
