@@ -16,6 +16,8 @@
 #include "postgres.h"
 #include "compat.h"
 
+#include "utils/memutils.h"
+
 #include "dispatch.h"
 #include "election_priorities.h"
 #include "election_rules.h"
@@ -30,6 +32,12 @@
 /* With so many candidates more a look comes another timeout later. */
 #define CANDIDATES 100
 
+/* Gets open at a time: strangers may have filled the directory. */
+#define WINDOW 128
+
+/* No candidate has a longer name. */
+#define CHILD_MAX 1024
+
 /* A look at one election.  There is one at a time. */
 typedef struct Look
 {
@@ -37,8 +45,11 @@ typedef struct Look
 	uint32 generation;
 	int64 leader; /* token of the leadership */
 	char name[ZKLOCK_NAME_MAX + 1];
-	int gets; /* replies to come */
+	MemoryContext context; /* of the names */
+	char **names;		   /* of others' nodes */
 	int ncandidates;
+	int next;	  /* the one to get next */
+	int gets;	  /* replies to come */
 	ZkRival best; /* of all others; with the same priority who has stood for longest */
 } Look;
 
@@ -70,7 +81,9 @@ static void
 end_look(void)
 {
 	serial++;
-	look.entry = -1;
+	if (look.context != NULL)
+		MemoryContextDelete(look.context);
+	look = (Look){.entry = -1};
 }
 
 /* The entry of the look, locked, if this server leads yet as it did; else NULL. */
@@ -145,27 +158,51 @@ ask_time(void)
 		end_look();
 }
 
+/* Ask for the next ones; with the last reply all is known. */
 static void
-take_listing(const ZkMessage *message)
+go_on(void)
 {
 	ZkRequestTag tag = make_tag(CANDIDATE);
 
-	for (int i = 0; message->rc == ZKLOCK_ZOK && i < message->nchildren; i++)
+	while (look.gets < WINDOW && look.next < look.ncandidates)
 	{
-		ZkLockChild child;
-		char *path;
+		char *path =
+			zklock_path_name(ZKLOCK_KIND_ELECTION, look.name, look.names[look.next++]);
 
-		if (!zklock_parse_child(message->children[i], &child) ||
-			child.uuid_hi == zklock_shared->session.uuid_hi)
-			continue;
-		path = zklock_path_name(ZKLOCK_KIND_ELECTION, look.name, message->children[i]);
 		zklock_session_sent(zklock_client_get(zklock_session_client(), path, false, &tag));
 		pfree(path);
 		look.gets++;
-		look.ncandidates++;
 	}
 	if (look.gets == 0)
+		ask_time();
+}
+
+static void
+take_listing(const ZkMessage *message)
+{
+	MemoryContext save;
+
+	if (message->rc != ZKLOCK_ZOK)
+	{
 		end_look();
+		return;
+	}
+	look.context =
+		AllocSetContextCreate(TopMemoryContext, "zklock look", ALLOCSET_DEFAULT_SIZES);
+	save = MemoryContextSwitchTo(look.context);
+	look.names =
+		palloc_extended(sizeof(char *) * ((Size) message->nchildren + 1), MCXT_ALLOC_HUGE);
+	for (int i = 0; i < message->nchildren; i++)
+	{
+		ZkLockChild child;
+
+		if (strlen(message->children[i]) <= CHILD_MAX &&
+			zklock_parse_child(message->children[i], &child) &&
+			child.uuid_hi != zklock_shared->session.uuid_hi)
+			look.names[look.ncandidates++] = pstrdup(message->children[i]);
+	}
+	MemoryContextSwitchTo(save);
+	go_on();
 }
 
 static void
@@ -183,8 +220,8 @@ take_candidate(const ZkMessage *message)
 			(rival.priority == look.best.priority && rival.since < look.best.since))
 			look.best = rival;
 	}
-	if (--look.gets == 0)
-		ask_time();
+	look.gets--;
+	go_on();
 }
 
 /* The time by the ensemble's clock: give way, or not. */
