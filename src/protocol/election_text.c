@@ -37,10 +37,34 @@ zklock_candidate_write(char *out, const char *server, int priority)
 	(void) zklock_record_write(&shape, &candidate, out);
 }
 
+/* The record, if there is one: what others have written may have lines, too. */
+static const char *
+read_record(const char *data, size_t len, Candidate *candidate)
+{
+	const char *end = memchr(data, '\n', len);
+
+	candidate->priority = ZKLOCK_PRIORITY_DEFAULT;
+	if (end == NULL)
+		return NULL;
+	switch (zklock_record_read(&shape, end + 1, len - (size_t) (end + 1 - data), candidate))
+	{
+		case ZKLOCK_RECORD_GOOD:
+			return end;
+		case ZKLOCK_RECORD_NEWER:
+			candidate->priority = ZKLOCK_PRIORITY_DEFAULT;
+			return end;
+		case ZKLOCK_RECORD_DAMAGED:
+			break;
+	}
+	candidate->priority = ZKLOCK_PRIORITY_DEFAULT;
+	return NULL;
+}
+
 size_t
 zklock_candidate_name_len(const char *data, size_t len)
 {
-	const char *end = memchr(data, '\n', len);
+	Candidate candidate;
+	const char *end = read_record(data, len, &candidate);
 
 	return end != NULL ? (size_t) (end - data) : len;
 }
@@ -48,12 +72,8 @@ zklock_candidate_name_len(const char *data, size_t len)
 int
 zklock_candidate_priority(const char *data, size_t len)
 {
-	size_t name = zklock_candidate_name_len(data, len);
 	Candidate candidate;
 
-	if (name == len ||
-		zklock_record_read(&shape, data + name + 1, len - name - 1, &candidate) !=
-			ZKLOCK_RECORD_GOOD)
-		return ZKLOCK_PRIORITY_DEFAULT;
+	(void) read_record(data, len, &candidate);
 	return candidate.priority;
 }

@@ -25,7 +25,7 @@ extern void zklock_candidate_write(char *out, const char *server, int priority);
 /* The priority that data say, or the default. */
 extern int zklock_candidate_priority(const char *data, size_t len);
 
-/* How many bytes of the data are the name. */
+/* How many bytes of the data are the name: all, unless a record follows. */
 extern size_t zklock_candidate_name_len(const char *data, size_t len);
 
 #endif /* ZKLOCK_ELECTION_TEXT_H */
