@@ -990,7 +990,8 @@ find_missing(const ZkQueueTake *taken, const ZkMessage *message, char *buf)
 		case ZKLOCK_TAKE_REPAIR:
 			break;
 		case ZKLOCK_TAKE_FAIL:
-			if (message->failed_op != 4)
+			/* a refusal that is told is told once: what is made then is for the next */
+			if (message->failed_op != 4 || taken->refused)
 				return NULL;
 			zklock_queue_of_failed(buf, ZKLOCK_NAME_MAX + 1, taken->queue);
 			return buf;
