@@ -73,7 +73,7 @@ for my $mode ('exclusive', 'shared')
 {
 	like($sa->fails("SELECT zk_try_lock('future', '$mode')"), $never, "$mode: a number that was never given");
 }
-like($sa->notices, qr/without the sequence flag.*Find it with zk_contenders\('future', 'lock'\) and remove it with zk_break\(/is, '... it says why, and what to do');
+like($sa->notices, qr/without the sequence flag.*Find it with zk_contenders\('future'\) and remove it with zk_break\(/is, '... it says why, and what to do');
 like($sb->fails("SELECT zk_lock('future')"), $never, '... on another server, too');
 ZkLock::wait_queue($zk, 'future', 1);
 is($sa->query("SELECT concat(position, server) FROM zk_contenders('future')"), '1', '... zk_contenders shows it');
