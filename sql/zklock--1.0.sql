@@ -1166,7 +1166,7 @@ BEGIN
 
     what := 'rights';
     -- who has none but those that are there to look has them for that
-    EXECUTE format($q$SELECT array_agg(name ORDER BY name) FILTER (WHERE NOT has),
+    EXECUTE format($q$SELECT array_agg(DISTINCT name ORDER BY name) FILTER (WHERE NOT has),
             coalesce(bool_or(has) FILTER (WHERE name NOT IN (SELECT %1$I.zk_granted('look'))), false)
           FROM (SELECT p.proname::text AS name, has_function_privilege($1, p.oid, 'EXECUTE')
                 AND has_schema_privilege($1, p.pronamespace, 'USAGE') AS has
