@@ -278,7 +278,7 @@ COMMENT ON COLUMN zk_servers.zklock_version IS 'version of zklock that it has lo
 COMMENT ON COLUMN zk_servers.postgres_version IS 'version of PostgreSQL';
 COMMENT ON COLUMN zk_servers.since IS 'when its ZooKeeper session registered it';
 COMMENT ON COLUMN zk_servers.heartbeat IS 'its newest heartbeat, by ZooKeeper''s clock';
-COMMENT ON COLUMN zk_servers.elections IS 'elections in which it is a candidate';
+COMMENT ON COLUMN zk_servers.elections IS 'elections that it leads';
 COMMENT ON COLUMN zk_servers.jobs IS 'jobs that it runs';
 COMMENT ON COLUMN zk_servers.drain IS 'off; draining; drained: the server holds nothing, and can be stopped';
 COMMENT ON COLUMN zk_servers.ours IS 'is it this server?';

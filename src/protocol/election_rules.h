@@ -5,7 +5,7 @@
  *
  * Candidates lead in the order in which they came, and a leader leads until it resigns or
  * fails.  Priorities change neither: they tell a leader when to resign, and who resigns
- *is a candidate again at once, as the last.  So a wrong priority, or one that nobody has
+ * is a candidate again at once, as the last.  So a wrong priority, or one that nobody has
  * read, costs no safety.
  *
  * The leader alone looks at the others: when it has come to lead, and then once in a
@@ -13,7 +13,7 @@
  * by the clock of the ensemble.  Whoever comes next, and has a lower priority than that
  * one, finds the same when it has come to lead, and resigns as well, and so on: each
  * candidate before the highest leads for a moment.  The highest finds nobody.  Equals
- *never resign for each other.
+ * never resign for each other.
  *
  * One that stands is alive, or has died within the latest timeout: its node is there no
  * longer than its session.  If it has died just before the others resign for its sake, it

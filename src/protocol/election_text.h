@@ -4,7 +4,7 @@
  *	  Elections: what a candidate's node says.
  *
  * Its data is the server's name, which other programs show as the candidate's id.  One
- *whose priority is not the default has a second line, a record of that.
+ * whose priority is not the default has a second line, a record of that.
  *
  * Pure: libc only.  Whoever can reach the ensemble may have written what is read, any
  * bytes.

@@ -5,7 +5,7 @@
  *
  * The rule is in election_rules.h.  In each election that this server leads it lists the
  * candidates and reads what each says.  Only if one of them has a higher priority it
- *writes its own node, to hear the time by the ensemble's clock.
+ * writes its own node, to hear the time by the ensemble's clock.
  *
  * What a candidate's node says never changes, since other programs watch it for its end
  * alone (Curator's LeaderLatch would not hear of that any more).  A server whose priority

@@ -18,7 +18,7 @@
  *
  * A connection counts as one when it is admitted (ensemble.c), or when it turns out that
  * there is no root.  While the ensemble counts as gone back there is no session, but for
- *a moment at its beginning, when one mends what can be mended.
+ * a moment at its beginning, when one mends what can be mended.
  *
  *-------------------------------------------------------------------------
  */

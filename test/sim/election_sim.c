@@ -9,8 +9,8 @@
  * when their session ends), leave, are drained and come back; are given another priority,
  * for which those that wait queue anew, and those that lead do not; transactions require
  * the leadership for a while.  Who leads looks at the others when it has come to lead,
- *and then once in a session timeout, as election_priorities.c does: what it decides by
- *may be out of date when it resigns.
+ * and then once in a session timeout, as election_priorities.c does: what it decides by
+ * may be out of date when it resigns.
  *
  * Then a calm begins: nobody comes or goes any more.
  *
@@ -20,7 +20,7 @@
  *	   timeouts.
  *	 - While a transaction requires the leadership, nobody else leads.
  *	 - In a calm the highest priority comes to lead, and goes on leading.
- *	 - Until then each candidate resigns once at most.
+ *	 - Until then each candidate resigns once at most for one that lives.
  *	 - A candidate that has died holds others up no longer than its session lasts.
  *
  * Usage: see harness.h.
@@ -236,7 +236,7 @@ decide(int server)
 		COVER(OUTDATED);
 	if (s->required_until > now)
 		COVER(HELD);
-	if (calm && ++s->yields > 1)
+	if (calm && node_of(s->best_server) >= 0 && ++s->yields > 1)
 		fail("server %d resigns again", server);
 	s->leads = false;
 	s->resigned = true;

@@ -33,7 +33,7 @@
  *	   session expired: the others hear of that with the next change of held/.  What is
  *	   done is not to be had again, if nobody else had it before.
  *	 - An item that was taken too often is moved to another queue, or stays: it is in one
- *of the two, and nobody has it who has not been told.
+ * of the two, and nobody has it who has not been told.
  *	 - What zklock has not put is handed to nobody, and stands in nobody's way.
  *	 - What is judged to be moved has committed, and what is to be dropped never will.
  *

@@ -6,16 +6,16 @@
  *
  * A server's worker opens, resumes, loses and closes sessions, as session.c does it.  Its
  * handles connect, or do not, or hang for ever in an ensemble that has seen less than
- *they did.  Connections break, sessions expire at any time, and messages wait at will.
+ * they did.  Connections break, sessions expire at any time, and messages wait at will.
  *Credentials are refused, the ensemble goes back, its base cannot be told, or was
- *touched; the root is missing, hosts are ClickHouse Keeper's, names are not known,
- *settings change. Workers die between two actions, and a successor knows shared memory;
- *servers crash, or stop, and the next life knows a file.  Then all is well.
+ * touched; the root is missing, hosts are ClickHouse Keeper's, names are not known,
+ * settings change. Workers die between two actions, and a successor knows shared memory;
+ * servers crash, or stop, and the next life knows a file.  Then all is well.
  *
  * Invariants:
  *
  *	 - No session is made beside one that lives and was used, unless that one was closed,
- *is known to be over, or is put aside to be closed; or nobody can know of it any more.
+ * is known to be over, or is put aside to be closed; or nobody can know of it any more.
  *	 - A session that is known to be over, or was closed, is not resumed.
  *	 - No session that the server goes by is closed.
  *	 - The agents hear CONNECTED, DISCONNECTED, TICK and RESUMED in an order that makes
