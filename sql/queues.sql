@@ -39,6 +39,7 @@ SELECT payload, attempt FROM zk_queue_take('q');
 
 -- several, and those that fail
 SELECT * FROM zk_queue_take('q', count => 0);
+SELECT * FROM zk_queue_take('q', count => 101);
 SELECT * FROM zk_queue_take('q', count => NULL);
 SELECT * FROM zk_queue_take('q', attempts => 0);
 SELECT * FROM zk_queue_take(repeat('x', 249), attempts => 1);

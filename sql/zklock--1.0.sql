@@ -1059,6 +1059,7 @@ DECLARE
     schema name;
     granted name[];
     command text;
+    lacking name;
 BEGIN
     IF role IS NULL THEN
         RAISE null_value_not_allowed USING MESSAGE = 'role must not be null';
@@ -1079,6 +1080,15 @@ BEGIN
     LOOP
         EXECUTE command;
     END LOOP;
+    -- GRANT only warns a caller who has a right and may not grant it
+    SELECT p.proname INTO lacking
+      FROM pg_depend d JOIN pg_proc p ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid
+     WHERE d.refclassid = 'pg_extension'::regclass AND d.refobjid = ours AND d.deptype = 'e'
+       AND p.proname = ANY (granted) AND NOT has_function_privilege(current_user, p.oid, 'EXECUTE WITH GRANT OPTION')
+     LIMIT 1;
+    IF FOUND THEN
+        RAISE insufficient_privilege USING MESSAGE = format('permission denied to grant function %s', lacking);
+    END IF;
     IF NOT has_schema_privilege(role, schema, 'USAGE') THEN
         EXECUTE format('GRANT USAGE ON SCHEMA %I TO %I', schema, role);
     END IF;

@@ -152,8 +152,9 @@ begin(Asks *all, int i)
 	struct addrinfo *found;
 	Ask *ask = &all->asks[i];
 
-	*port++ = '\0';
-	if (getaddrinfo(address, port, &hints, &found) != 0)
+	if (port != NULL)
+		*port++ = '\0';
+	if (port == NULL || getaddrinfo(address, port, &hints, &found) != 0)
 	{
 		finish(all, i, ZKLOCK_HOST_UNKNOWN, pstrdup("its name has not been looked up yet"));
 		return;
@@ -250,6 +251,8 @@ add_host(Asks *all, const char *host, const char *names)
 			add(all, host, host);
 		return;
 	}
+	if (all->n == MAX_HOSTS)
+		return;
 	list = pnstrdup(line + len + 1, strcspn(line + len + 1, "\n"));
 	if (line[len] == '!')
 	{

@@ -913,7 +913,7 @@ wait_for_items(int64 wait_ms, Taking *taking)
 		.cv = &zklock_queue_shared->taken[waker].cv,
 		.event = &wait_event_take,
 		.longest = LONGEST_SLEEP,
-		.for_lock = true,
+		.for_lock = taking->one, /* for more it waits for ZooKeeper alone */
 		.connected = true,
 	};
 

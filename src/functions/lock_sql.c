@@ -76,6 +76,23 @@ zk_try_lock(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(zklock_acquire(ZKLOCK_KIND_LOCK, name, mode, scope, timeout, &token));
 }
 
+/*
+ * PostgreSQL takes two texts of no known type for two names, also where the first was
+ * meant to be an array: zk_lock_all('{a,b}', 'shared') would lock "{a,b}" and "shared".
+ */
+static void
+refuse_array_literal(char **names, int n)
+{
+	if (n < 2 || n > 3 || names[0][0] != '{' || names[0][strlen(names[0]) - 1] != '}' ||
+		(strcmp(names[1], zklock_modes[ZKLOCK_EXCLUSIVE]) != 0 &&
+		 strcmp(names[1], zklock_modes[ZKLOCK_SHARED]) != 0))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_AMBIGUOUS_FUNCTION),
+			 errmsg("lock names must be an array where a lock mode is given"),
+			 errhint("Write the names as an array, such as ARRAY['a', 'b'].")));
+}
+
 /* zk_lock_all(VARIADIC names text[]), and zk_lock_all(names text[], mode text, scope
  * text): return bigint[] */
 Datum
@@ -99,6 +116,8 @@ zk_lock_all(PG_FUNCTION_ARGS)
 		mode = zklock_get_mode(PG_GETARG_TEXT_PP(1), true);
 		scope = zklock_get_scope(PG_GETARG_TEXT_PP(2), true);
 	}
+	else
+		refuse_array_literal(names, n);
 	zklock_loss_acknowledge();
 	tokens = palloc(sizeof(int64) * (Size) Max(n, 1));
 	(void) zklock_set_acquire(names, n, mode, scope, ZKLOCK_WAIT_FOREVER, tokens);

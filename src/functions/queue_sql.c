@@ -56,14 +56,26 @@ payload_datum(const ZkHandout *handout)
 	return CStringGetTextDatum(pg_any_to_server(handout->payload, handout->len, PG_UTF8));
 }
 
-/* A number of items or attempts. */
+/* Items that one call takes.  The worker looks for each of them among all takes. */
+#define COUNT_MAX 100
+
 static int
-get_number(int32 arg, const char *what)
+get_count(int32 arg)
+{
+	if (arg < 1 || arg > COUNT_MAX)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("count must be between 1 and %d", COUNT_MAX)));
+	return arg;
+}
+
+static int
+get_attempts(int32 arg)
 {
 	if (arg < 1)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("%s must be at least 1", what)));
+				 errmsg("attempts must be at least 1")));
 	return arg;
 }
 
@@ -105,8 +117,8 @@ zk_queue_take(PG_FUNCTION_ARGS)
 	int n;
 
 	ZKLOCK_REFUSE_NULLS("queue name", NULL, "count", NULL);
-	count = get_number(PG_GETARG_INT32(2), "count");
-	most = PG_ARGISNULL(3) ? 0 : get_number(PG_GETARG_INT32(3), "attempts");
+	count = get_count(PG_GETARG_INT32(2));
+	most = PG_ARGISNULL(3) ? 0 : get_attempts(PG_GETARG_INT32(3));
 	zklock_check_callable();
 	zklock_get_name(ZKLOCK_KIND_QUEUE, PG_GETARG_TEXT_PP(0), name);
 	if (most > 0)

@@ -274,6 +274,34 @@ on_event(ZkLockEventType type)
 		end_look();
 }
 
+/* Is there a contender of ours that may wait, and is not known to? */
+static bool
+is_unsettled(void)
+{
+	int i = -1;
+
+	while ((i = zklock_election_next(i)) >= 0)
+	{
+		ZkLockEntry *entry = zklock_entry(i);
+		LWLock *lock = zklock_entry_lock(entry, LW_SHARED);
+		bool unsettled = false;
+
+		if (lock == NULL)
+			continue;
+		for (int j = 0; entry->kind == ZKLOCK_KIND_ELECTION && j < ZKLOCK_NCONTENDERS; j++)
+		{
+			uint8 state = entry->queue.contender[j].state;
+
+			unsettled |= state == ZKLOCK_CREATING || state == ZKLOCK_UNSETTLED ||
+				state == ZKLOCK_QUEUED;
+		}
+		zklock_entry_unlock(lock);
+		if (unsettled)
+			return true;
+	}
+	return false;
+}
+
 /* Our priority is another: where we wait, leave the queue, so as to come anew. */
 static void
 queue_anew(void)
@@ -322,7 +350,8 @@ work(void)
 
 	if (zklock_session_client() == NULL || zklock_session_busy())
 		return -1;
-	if (zklock_shared->priority_told != zklock_leader_priority + 1)
+	if (zklock_shared->priority_told != zklock_leader_priority + 1 &&
+		(zklock_shared->priority_told == 0 || !is_unsettled()))
 	{
 		if (zklock_shared->priority_told != 0)
 			queue_anew();

@@ -64,8 +64,15 @@ show_names(void)
 {
 	char *names = zklock_lookup_names(lookup);
 	ZkSessionShared *s = zklock_session_lock(LW_EXCLUSIVE);
+	size_t len = strlcpy(s->names, names != NULL ? names : "", sizeof(s->names));
 
-	strlcpy(s->names, names != NULL ? names : "", sizeof(s->names));
+	/* whole lines: a part of an address is another one */
+	if (len >= sizeof(s->names))
+	{
+		char *end = strrchr(s->names, '\n');
+
+		*(end != NULL ? end + 1 : s->names) = '\0';
+	}
 	zklock_session_unlock();
 	free(names);
 }

@@ -68,6 +68,11 @@ is($super->fails("CALL zk_grant('missing')"), '42704: role "missing" does not ex
 my $nobody = ZkLock::session($node, user => 'nobody');
 like($nobody->fails("CALL zk_grant('nobody')"), qr/^42501: permission denied for /, 'who may not grant cannot by zk_grant');
 is(names("'nobody'", $given), '', '... and has given nothing');
+my $use = ZkLock::session($node, user => 'use');
+$super->query("CALL zk_grant('use'); CREATE ROLE stranger");
+like($use->fails("CALL zk_grant('stranger')"), qr/^42501: permission denied to grant function zk_/, 'nor can one who has the rights, and may not grant them');
+is(names("'stranger'", $given), '', '... and has given nothing');
+$use->quit;
 
 # Names that must be quoted, and everybody
 $super->query(qq{CREATE ROLE "A b""c" LOGIN; CALL zk_grant('A b"c')});
