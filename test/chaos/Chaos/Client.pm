@@ -149,9 +149,9 @@ sub check
 {
 	my ($self, $t) = @_;
 	my $sent = now();
-	my $function = rand() < 0.8 ? 'zk_token' : 'zk_assert';
-	my $kind = $t->{kind} // 'lock';
-	my $token = $self->ask('pg', 'check', "SELECT $function('$t->{name}', '$kind')");
+	my $permit = ($t->{kind} // '') eq 'semaphore';
+	my $function = $permit ? 'zk_assert_permit' : rand() < 0.8 ? 'zk_token' : 'zk_assert';
+	my $token = $self->ask('pg', 'check', "SELECT $function('$t->{name}')");
 	$t->{token} //= $token;    # zk_try_lock has told none
 	die "check:changed\n" unless defined $token && $token == $t->{token};
 	$t->{proven} = $sent;
