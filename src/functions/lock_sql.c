@@ -152,7 +152,8 @@ zk_try_lock_all(PG_FUNCTION_ARGS)
 ZkHeldLock *
 zklock_get_held(FunctionCallInfo fcinfo, ZkLockKind kind, char *name)
 {
-	ZKLOCK_REFUSE_NULLS(psprintf("%s name", zklock_kinds[kind].name));
+	if (PG_ARGISNULL(0))
+		zklock_raise_null(psprintf("%s name", zklock_kinds[kind].name));
 	zklock_check_callable();
 	zklock_get_name(kind, PG_GETARG_TEXT_PP(0), name);
 	zklock_hold_end_void();

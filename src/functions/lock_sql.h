@@ -34,7 +34,7 @@ extern ZkHeldLock *zklock_get_held(FunctionCallInfo fcinfo, ZkLockKind kind, cha
 extern Datum zklock_release(FunctionCallInfo fcinfo, ZkLockKind kind);
 
 /* Prove by a round trip that this backend holds it; returns its token.  Raises 55000 if
- * not, and ZK002 for a loss. */
+ * not, and for a loss what loss.h says. */
 extern Datum zklock_assert(FunctionCallInfo fcinfo, ZkLockKind kind);
 
 #endif /* ZKLOCK_LOCK_SQL_H */
