@@ -111,27 +111,32 @@ begin_look(int64 now, int64 *due)
 	while ((i = zklock_election_next(i)) >= 0)
 	{
 		ZkLockEntry *entry = zklock_entry(i);
-		LWLock *lock = zklock_entry_lock(entry, LW_EXCLUSIVE);
+		LWLock *lock;
 		bool begins = false;
 
+		/* Each turn comes here, so one that is not due costs no lock.  The worker alone
+		 * writes look_at. */
+		if (pg_atomic_read_u64(&entry->election.leader) == 0)
+			continue;
+		if (now < entry->election.look_at)
+		{
+			*due = Min(*due, entry->election.look_at);
+			continue;
+		}
+		lock = zklock_entry_lock(entry, LW_EXCLUSIVE);
 		if (lock == NULL)
 			continue;
 		if (entry->kind == ZKLOCK_KIND_ELECTION &&
 			pg_atomic_read_u64(&entry->election.leader) != 0)
 		{
-			begins = now >= entry->election.look_at;
-			if (begins)
-			{
-				look = (Look){
-					.entry = i,
-					.generation = entry->generation,
-					.leader = (int64) pg_atomic_read_u64(&entry->election.leader),
-				};
-				strlcpy(look.name, entry->name, sizeof(look.name));
-				entry->election.look_at = now + timeout_ns();
-			}
-			else
-				*due = Min(*due, entry->election.look_at);
+			look = (Look){
+				.entry = i,
+				.generation = entry->generation,
+				.leader = (int64) pg_atomic_read_u64(&entry->election.leader),
+			};
+			strlcpy(look.name, entry->name, sizeof(look.name));
+			entry->election.look_at = now + timeout_ns();
+			begins = true;
 		}
 		zklock_entry_unlock(lock);
 		if (begins)

@@ -53,7 +53,7 @@ zklock_hosts_changed(void)
 	zklock_hosts_effective(hosts, sizeof(hosts));
 	if (strcmp(hosts, zklock_hosts) != 0)
 		ereport(LOG,
-				(errmsg("the new chroot path in \"%s\" takes effect with the next ZooKeeper session",
+				(errmsg("the new chroot path in \"%s\" takes effect after a restart, or after a loss of the ZooKeeper session",
 						"zklock.hosts")));
 	return strcmp(hosts, zklock_shared->session.hosts) != 0;
 }

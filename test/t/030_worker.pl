@@ -122,7 +122,7 @@ for my $how ('terminate', 'hosts')
 	# Another chroot would put every path of the session elsewhere.
 	$a->append_conf('postgresql.conf', "zklock.hosts = '" . $zk->host . "/elsewhere'");
 	$a->reload;
-	ZkLock::wait_until(sub { log_since($log) =~ /LOG:  the new chroot path in "zklock\.hosts" takes effect with the next/ }, 'a new chroot is noticed');
+	ZkLock::wait_until(sub { log_since($log) =~ /LOG:  the new chroot path in "zklock\.hosts" takes effect after a restart/ }, 'a new chroot is noticed');
 	is(zk_session($a, 'session_id, worker_pid, hosts'), "$id|$pid|" . $zk->host, '... and waits for a new session, too');
 	$a->append_conf('postgresql.conf', "zklock.hosts = '" . $proxy->host . "'");
 
