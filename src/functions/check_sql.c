@@ -121,6 +121,7 @@ tell_write(const ReturnSetInfo *rsinfo)
 	ZkRecord record;
 	int64 leader;
 	int64 ahead;
+	int64 off;
 	TimestampTz after;
 
 	/* of no job: its data are none, and our own node is written before */
@@ -148,10 +149,11 @@ tell_write(const ReturnSetInfo *rsinfo)
 	ahead = zklock_ms_of_time(before) > leader ? zklock_ms_of_time(before) - leader
 		: zklock_ms_of_time(after) < leader	   ? zklock_ms_of_time(after) - leader
 											   : 0;
-	tell(rsinfo, "clock", Abs(ahead) <= CLOCK_MAX ? GOOD : BAD,
+	off = ahead < 0 ? -ahead : ahead;
+	tell(rsinfo, "clock", off <= CLOCK_MAX ? GOOD : BAD,
 		 ahead == 0 ? "agrees with that of ZooKeeper's leader"
 					: psprintf("is %lld ms %s that of ZooKeeper's leader",
-							   (long long) Abs(ahead), ahead > 0 ? "ahead of" : "behind"),
+							   (long long) off, ahead > 0 ? "ahead of" : "behind"),
 		 "Have a time service set the clocks of this machine and of the ZooKeeper servers.");
 }
 
