@@ -38,7 +38,7 @@ COMMIT;
 
 SELECT state, connected_to = current_setting('zklock.hosts') AS server, hosts = current_setting('zklock.hosts') AS hosts,
 	session_id ~ '^0x[0-9a-f]{5,16}$' AS session_id,
-	session_timeout = current_setting('zklock.session_timeout')::interval AS session_timeout,
+	session_timeout BETWEEN '1 s' AND current_setting('zklock.session_timeout')::interval AS session_timeout,
 	(last_error IS NULL) = (last_error_time IS NULL) AS error, worker_pid <> pg_backend_pid() AS worker
 	FROM zk_session;
 -- the same session all the time
