@@ -85,7 +85,7 @@ PREPARE TRANSACTION 'p';
 -- zklock.max_locks is 50
 SELECT count(zk_is_leader('full' || i, '0')) FROM generate_series(1, 60) i;
 \echo :LAST_ERROR_SQLSTATE
-SELECT count(*) < 50 AS had, bool_and(zk_resign(election)) FROM zk_elections() WHERE election LIKE 'full%';
+SELECT count(*) < 50 AS had, bool_and(zk_resign(election)) FROM zk_elections WHERE election LIKE 'full%';
 
 --
 -- Privileges: for those who have been granted them; pg_monitor may look.
@@ -111,7 +111,7 @@ RESET ROLE;
 DROP OWNED BY regress_zklock;
 DROP ROLE regress_zklock;
 
-SELECT bool_and(zk_resign(election)) FROM zk_elections();
+SELECT bool_and(zk_resign(election)) FROM zk_elections;
 SELECT * FROM zk_elections;
 DEALLOCATE p;
 DROP FUNCTION f;

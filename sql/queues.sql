@@ -32,8 +32,7 @@ SELECT payload, attempt FROM zk_queue_take('q');
 SELECT queue, id > 0 AS id, state, attempts, since <= now() + interval '1 h' AS since, server <> '' AS server, pid = pg_backend_pid() AS pid
     FROM zk_queue_items;
 ROLLBACK;
-SELECT count(*) FROM zk_queue_items('none');
-SELECT * FROM zk_queue_items('');
+SELECT count(*) FROM zk_queue_items WHERE queue = 'none';
 SELECT payload, attempt FROM zk_queue_take('q');
 SELECT payload, attempt FROM zk_queue_take('q');
 

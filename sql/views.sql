@@ -108,6 +108,43 @@ SELECT zk_contenders('');
 SELECT zk_break(repeat('x', 256), 1);
 SELECT count(*) FROM zk_lock_dirs('nobody');
 
+-- the function below the views: its caller lists the columns
+SELECT zk_lock('rows', scope => 'session') > 0 AS locked;
+SELECT * FROM zk_rows('zk_locks') AS (granted boolean, no_such jsonb, name text, tokens bigint);
+SELECT * FROM zk_rows('zk_locks') AS (no_such integer);
+SELECT v, name FROM unnest('{zk_session,zk_locks}'::text[]) v, LATERAL zk_rows(v) AS (name text);
+SELECT name, i, n FROM ROWS FROM (zk_rows('zk_locks') AS (name text), generate_series(1, 2)) WITH ORDINALITY AS t (name, i, n);
+SELECT l.name, s.names > 0 AS names FROM zk_rows('zk_locks') AS l (name text), zk_rows('zk_session') AS s (names integer);
+SELECT * FROM zk_rows('zk_locks');
+SELECT zk_rows('zk_locks');
+SELECT * FROM zk_rows('zk_locks') WITH ORDINALITY AS t (name text);
+SELECT * FROM zk_rows('zk_locks') AS (name text, name text);
+SELECT * FROM zk_rows('zk_locks') AS (name varchar);
+\echo :LAST_ERROR_SQLSTATE
+SELECT * FROM zk_rows('zk_locks') AS (pid text);
+SELECT * FROM zk_rows('zk_locks') AS (token integer);
+SELECT * FROM zk_rows('zk_locks') AS (granted text);
+SELECT * FROM zk_rows('zk_locks') AS (held_since timestamp);
+SELECT * FROM zk_rows('zk_locks') AS (lease_remaining double precision);
+SELECT * FROM zk_rows('zk_locks') AS (classid text);
+SELECT * FROM zk_rows('zk_locks') AS (objsubid text[]);
+-- which has no rows of this type, and so no error
+SELECT * FROM zk_rows('zk_locks') AS (permits text, blocked_by integer);
+SELECT * FROM zk_rows('zk_runs') AS (name text);
+\echo :LAST_ERROR_SQLSTATE
+SELECT * FROM zk_rows(NULL) AS (name text);
+SELECT zk_unlock('rows');
+-- each view, without one of its columns
+CREATE FUNCTION answer(view text) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE format('SELECT FROM zk_rows(%L) AS (none integer)', view);
+    RETURN 'rows';
+EXCEPTION WHEN OTHERS THEN
+    RETURN SQLSTATE || ': ' || SQLERRM;
+END
+$$;
+SELECT relname, answer(relname) FROM pg_class WHERE relname LIKE 'zk\_%' AND relkind = 'v' ORDER BY relname COLLATE "C";
+
 -- there is a comment for everything
 SELECT p.oid::regprocedure FROM pg_proc p WHERE proname LIKE 'zk\_%' AND obj_description(oid, 'pg_proc') IS NULL;
 SELECT oid::regclass FROM pg_class WHERE relname LIKE 'zk\_%' AND obj_description(oid, 'pg_class') IS NULL ORDER BY relname;
@@ -125,31 +162,41 @@ SET ROLE regress_zklock;
 SELECT count(*) FROM zk_locks;
 SELECT count(*) FROM zk_session;
 \echo :LAST_ERROR_SQLSTATE
-SELECT zk_session();
 SELECT zk_contenders('job');
 SELECT zk_lock_dirs();
-SELECT zk_servers();
 TABLE zk_servers;
-SELECT zk_barriers();
 TABLE zk_barriers;
 SELECT zk_break('job', 1);
 SELECT * FROM zk_stat;
-SELECT zk_stat();
 SELECT * FROM zk_stat_locks;
-SELECT zk_stat_locks();
 SELECT zk_stat_reset();
+-- the function below the views wants the right to the view, and no more
+SELECT relname, answer(relname) FROM pg_class WHERE relname LIKE 'zk\_%' AND relkind = 'v' ORDER BY relname COLLATE "C";
 RESET ROLE;
+CREATE VIEW wrapped AS SELECT state FROM zk_session;
+GRANT SELECT ON wrapped, zk_servers TO regress_zklock;
+GRANT SELECT (state) ON zk_session TO regress_zklock;
+SET ROLE regress_zklock;
+SELECT count(*) FROM zk_servers WHERE ours;
+TABLE wrapped;
+SELECT state FROM zk_session;
+RESET ROLE;
+DROP VIEW wrapped;
+REVOKE SELECT ON zk_servers FROM regress_zklock;
+REVOKE SELECT (state) ON zk_session FROM regress_zklock;
 GRANT pg_monitor TO regress_zklock;
 SET ROLE regress_zklock;
 SELECT state FROM zk_session;
 SELECT zk_contenders('job');
 SELECT count(*) FROM zk_lock_dirs('see ');
-SELECT count(*) FROM zk_servers() WHERE ours;
+SELECT count(*) FROM zk_servers WHERE ours;
 SELECT zk_break('job', 1);
 SELECT count(*) FROM zk_stat;
 SELECT name FROM zk_stat_locks WHERE name = 'one';
 SELECT zk_stat_reset();
+SELECT relname, answer(relname) FROM pg_class WHERE relname LIKE 'zk\_%' AND relkind = 'v' ORDER BY relname COLLATE "C";
 RESET ROLE;
+DROP FUNCTION answer;
 DROP ROLE regress_zklock;
 
 DROP EXTENSION zklock;

@@ -4,8 +4,8 @@
 \echo Use "CREATE EXTENSION zklock" to load this file. \quit
 
 -- Functions with arguments are not STRICT, since NULL would look like an answer: they raise
--- an error for it.  It is allowed where it is the default, and in zk_blocking: a pid in
--- zk_locks may be NULL, and a join with it has no rows.
+-- an error for it.  It is allowed where it is the default, in zk_rows, which the views call,
+-- and in zk_blocking: a pid in zk_locks may be NULL, and a join with it has no rows.
 CREATE FUNCTION zk_lock(name text, mode text DEFAULT 'exclusive', scope text DEFAULT 'transaction')
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'zk_lock'
@@ -126,38 +126,36 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION zk_assert_permit(text) IS
 'prove by a round trip to a quorum that this session holds a permit of the semaphore, and return its fencing token';
 
-CREATE FUNCTION zk_locks(
-    OUT name text,
-    OUT mode text,
-    OUT scope text,
-    OUT granted boolean,
-    OUT grant_state text,
-    OUT count bigint,
-    OUT token bigint,
-    OUT lease_remaining interval,
-    OUT wait_start timestamptz,
-    OUT held_since timestamptz,
-    OUT pid integer,
-    OUT datname text,
-    OUT usename text,
-    OUT application_name text,
-    OUT blocked_by integer[],
-    OUT classid oid,
-    OUT objid oid,
-    OUT objsubid smallint,
-    OUT kind text,
-    OUT permits integer)
+CREATE FUNCTION zk_rows(view text)
 RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'zk_locks'
+AS 'MODULE_PATHNAME', 'zk_rows'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 
-COMMENT ON FUNCTION zk_locks() IS
-'distributed locks and permits that this server holds, keeps or waits for';
+COMMENT ON FUNCTION zk_rows(text) IS
+'rows of a view of zklock; the views call it, and only those who may SELECT from a view get its rows';
 
 CREATE VIEW zk_locks AS
-    SELECT name, mode, scope, granted, grant_state, count, token, lease_remaining, wait_start,
-        held_since, pid, datname, usename, application_name, blocked_by, classid, objid, objsubid, kind, permits
-    FROM zk_locks();
+    SELECT * FROM zk_rows('zk_locks') AS (
+        name text,
+        mode text,
+        scope text,
+        granted boolean,
+        grant_state text,
+        count bigint,
+        token bigint,
+        lease_remaining interval,
+        wait_start timestamptz,
+        held_since timestamptz,
+        pid integer,
+        datname text,
+        usename text,
+        application_name text,
+        blocked_by integer[],
+        classid oid,
+        objid oid,
+        objsubid smallint,
+        kind text,
+        permits integer);
 
 COMMENT ON VIEW zk_locks IS
 'distributed locks and permits that this server holds, keeps or waits for';
@@ -182,41 +180,30 @@ COMMENT ON COLUMN zk_locks.objsubid IS 'joins pg_locks';
 COMMENT ON COLUMN zk_locks.kind IS '''lock'' or ''semaphore''';
 COMMENT ON COLUMN zk_locks.permits IS 'how many permits that session says there are; null for a lock';
 
-CREATE FUNCTION zk_session(
-    OUT state text,
-    OUT connected_to text,
-    OUT session_id text,
-    OUT session_timeout interval,
-    OUT last_error text,
-    OUT last_error_time timestamptz,
-    OUT worker_pid integer,
-    OUT hosts text,
-    OUT library text,
-    OUT lease_remaining interval,
-    OUT write_latency interval,
-    OUT read_latency interval,
-    OUT session_uptime interval,
-    OUT worker_uptime interval,
-    OUT reconnects bigint,
-    OUT expiries bigint,
-    OUT in_flight integer,
-    OUT names integer,
-    OUT max_names integer,
-    OUT locks integer,
-    OUT kept integer,
-    OUT drain text)
-RETURNS record
-AS 'MODULE_PATHNAME', 'zk_session'
-LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
-
-COMMENT ON FUNCTION zk_session() IS
-'state of this server''s ZooKeeper session';
-
 CREATE VIEW zk_session AS
-    SELECT state, connected_to, session_id, session_timeout, last_error, last_error_time, worker_pid, hosts,
-        library, lease_remaining, write_latency, read_latency, session_uptime, worker_uptime, reconnects, expiries,
-        in_flight, names, max_names, locks, kept, drain
-    FROM zk_session();
+    SELECT * FROM zk_rows('zk_session') AS (
+        state text,
+        connected_to text,
+        session_id text,
+        session_timeout interval,
+        last_error text,
+        last_error_time timestamptz,
+        worker_pid integer,
+        hosts text,
+        library text,
+        lease_remaining interval,
+        write_latency interval,
+        read_latency interval,
+        session_uptime interval,
+        worker_uptime interval,
+        reconnects bigint,
+        expiries bigint,
+        in_flight integer,
+        names integer,
+        max_names integer,
+        locks integer,
+        kept integer,
+        drain text);
 
 COMMENT ON VIEW zk_session IS
 'state of this server''s ZooKeeper session';
@@ -243,31 +230,21 @@ COMMENT ON COLUMN zk_session.locks IS 'locks that sessions hold or wait for, onc
 COMMENT ON COLUMN zk_session.kept IS 'locks that are kept for nobody';
 COMMENT ON COLUMN zk_session.drain IS 'off; draining; drained: the server holds nothing, and can be stopped';
 
-CREATE FUNCTION zk_servers(
-    OUT server text,
-    OUT host text,
-    OUT postmaster_pid integer,
-    OUT zklock_version text,
-    OUT postgres_version text,
-    OUT since timestamptz,
-    OUT heartbeat timestamptz,
-    OUT elections integer,
-    OUT jobs integer,
-    OUT drain text,
-    OUT ours boolean,
-    OUT session_id text,
-    OUT node text)
-RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'zk_servers'
-LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
-
-COMMENT ON FUNCTION zk_servers() IS
-'all servers with zklock, as ZooKeeper has them';
-
 CREATE VIEW zk_servers AS
-    SELECT server, host, postmaster_pid, zklock_version, postgres_version, since, heartbeat, elections, jobs, drain,
-        ours, session_id, node
-    FROM zk_servers();
+    SELECT * FROM zk_rows('zk_servers') AS (
+        server text,
+        host text,
+        postmaster_pid integer,
+        zklock_version text,
+        postgres_version text,
+        since timestamptz,
+        heartbeat timestamptz,
+        elections integer,
+        jobs integer,
+        drain text,
+        ours boolean,
+        session_id text,
+        node text);
 
 COMMENT ON VIEW zk_servers IS
 'all servers with zklock, as ZooKeeper has them';
@@ -330,34 +307,24 @@ LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION zk_blocking(integer) IS
 'a session of this server that waits, and who is in its way, across servers, to the one that is to blame';
 
-CREATE FUNCTION zk_waits(
-    OUT kind text,
-    OUT name text,
-    OUT mode text,
-    OUT server text,
-    OUT pid integer,
-    OUT datname text,
-    OUT usename text,
-    OUT application_name text,
-    OUT wait_start timestamptz,
-    OUT as_of timestamptz,
-    OUT root_server text,
-    OUT root_pid integer,
-    OUT root_application_name text,
-    OUT root_query_start timestamptz,
-    OUT root_waits_for text,
-    OUT steps integer)
-RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'zk_waits'
-LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
-
-COMMENT ON FUNCTION zk_waits() IS
-'waits for locks, permits and jobs in the whole ensemble, and for room to put here, that are longer than a second, and who is to blame';
-
 CREATE VIEW zk_waits AS
-    SELECT kind, name, mode, server, pid, datname, usename, application_name, wait_start, as_of,
-        root_server, root_pid, root_application_name, root_query_start, root_waits_for, steps
-    FROM zk_waits();
+    SELECT * FROM zk_rows('zk_waits') AS (
+        kind text,
+        name text,
+        mode text,
+        server text,
+        pid integer,
+        datname text,
+        usename text,
+        application_name text,
+        wait_start timestamptz,
+        as_of timestamptz,
+        root_server text,
+        root_pid integer,
+        root_application_name text,
+        root_query_start timestamptz,
+        root_waits_for text,
+        steps integer);
 
 COMMENT ON VIEW zk_waits IS
 'waits for locks and jobs in the whole ensemble that are longer than a second, and who is to blame';
@@ -408,39 +375,28 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION zk_raise_tokens(bigint) IS
 'have all servers of the ensemble give fencing tokens above a number only, and return their new base';
 
-CREATE FUNCTION zk_stat(
-    OUT acquired_local bigint,
-    OUT acquired_kept bigint,
-    OUT acquired_cold bigint,
-    OUT waits bigint,
-    OUT total_wait interval,
-    OUT longest_wait interval,
-    OUT total_hold interval,
-    OUT longest_hold interval,
-    OUT timeouts bigint,
-    OUT cancels bigint,
-    OUT deadlocks bigint,
-    OUT failures bigint,
-    OUT losses bigint,
-    OUT demands bigint,
-    OUT handovers bigint,
-    OUT items_put bigint,
-    OUT items_taken bigint,
-    OUT items_returned bigint,
-    OUT items_lost bigint,
-    OUT stats_reset timestamptz)
-RETURNS record
-AS 'MODULE_PATHNAME', 'zk_stat'
-LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
-
-COMMENT ON FUNCTION zk_stat() IS
-'statistics of distributed locks on this server';
-
 CREATE VIEW zk_stat AS
-    SELECT acquired_local, acquired_kept, acquired_cold, waits, total_wait, longest_wait,
-        total_hold, longest_hold, timeouts, cancels, deadlocks, failures, losses, demands, handovers,
-        items_put, items_taken, items_returned, items_lost, stats_reset
-    FROM zk_stat();
+    SELECT * FROM zk_rows('zk_stat') AS (
+        acquired_local bigint,
+        acquired_kept bigint,
+        acquired_cold bigint,
+        waits bigint,
+        total_wait interval,
+        longest_wait interval,
+        total_hold interval,
+        longest_hold interval,
+        timeouts bigint,
+        cancels bigint,
+        deadlocks bigint,
+        failures bigint,
+        losses bigint,
+        demands bigint,
+        handovers bigint,
+        items_put bigint,
+        items_taken bigint,
+        items_returned bigint,
+        items_lost bigint,
+        stats_reset timestamptz);
 
 COMMENT ON VIEW zk_stat IS
 'statistics of distributed locks on this server';
@@ -465,37 +421,26 @@ COMMENT ON COLUMN zk_stat.items_returned IS 'items given back';
 COMMENT ON COLUMN zk_stat.items_lost IS 'items that were lost while transactions had them';
 COMMENT ON COLUMN zk_stat.stats_reset IS 'since when it is counted';
 
-CREATE FUNCTION zk_stat_locks(
-    OUT name text,
-    OUT acquired_local bigint,
-    OUT acquired_kept bigint,
-    OUT acquired_cold bigint,
-    OUT waits bigint,
-    OUT total_wait interval,
-    OUT longest_wait interval,
-    OUT total_hold interval,
-    OUT longest_hold interval,
-    OUT timeouts bigint,
-    OUT cancels bigint,
-    OUT deadlocks bigint,
-    OUT failures bigint,
-    OUT losses bigint,
-    OUT demands bigint,
-    OUT handovers bigint,
-    OUT last_call timestamptz,
-    OUT kind text)
-RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'zk_stat_locks'
-LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
-
-COMMENT ON FUNCTION zk_stat_locks() IS
-'statistics of the distributed locks that were asked for most recently on this server';
-
 CREATE VIEW zk_stat_locks AS
-    SELECT name, acquired_local, acquired_kept, acquired_cold, waits,
-        total_wait, longest_wait, total_hold, longest_hold, timeouts, cancels, deadlocks, failures, losses, demands,
-        handovers, last_call, kind
-    FROM zk_stat_locks();
+    SELECT * FROM zk_rows('zk_stat_locks') AS (
+        name text,
+        acquired_local bigint,
+        acquired_kept bigint,
+        acquired_cold bigint,
+        waits bigint,
+        total_wait interval,
+        longest_wait interval,
+        total_hold interval,
+        longest_hold interval,
+        timeouts bigint,
+        cancels bigint,
+        deadlocks bigint,
+        failures bigint,
+        losses bigint,
+        demands bigint,
+        handovers bigint,
+        last_call timestamptz,
+        kind text);
 
 COMMENT ON VIEW zk_stat_locks IS
 'statistics of the distributed locks that were asked for most recently on this server';
@@ -574,23 +519,15 @@ LANGUAGE C STABLE PARALLEL UNSAFE;
 COMMENT ON FUNCTION zk_candidates(text) IS
 'names of the candidates in the election, in the order in which they come to lead';
 
-CREATE FUNCTION zk_elections(
-    OUT election text,
-    OUT is_leader boolean,
-    OUT token bigint,
-    OUT since timestamptz,
-    OUT changes bigint,
-    OUT last_asked timestamptz)
-RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'zk_elections'
-LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
-
-COMMENT ON FUNCTION zk_elections() IS
-'elections in which this server is a candidate, without the other candidates';
-
 CREATE VIEW zk_elections AS
     SELECT election, is_leader, zk_leader(election) AS leader, zk_candidates(election) AS candidates, token, since, changes, last_asked
-    FROM zk_elections();
+    FROM zk_rows('zk_elections') AS (
+        election text,
+        is_leader boolean,
+        token bigint,
+        since timestamptz,
+        changes bigint,
+        last_asked timestamptz);
 
 COMMENT ON VIEW zk_elections IS
 'elections in which this server is a candidate';
@@ -752,30 +689,21 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION zk_job_resume(text) IS
 'end the pause of a job';
 
-CREATE FUNCTION zk_jobs(
-    OUT job text,
-    OUT slot timestamptz,
-    OUT state text,
-    OUT server text,
-    OUT since timestamptz,
-    OUT duration interval,
-    OUT attempt integer,
-    OUT failures integer,
-    OUT error text,
-    OUT last_done timestamptz,
-    OUT next_due timestamptz,
-    OUT paused_until timestamptz,
-    OUT runs jsonb)
-RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'zk_jobs'
-LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
-
-COMMENT ON FUNCTION zk_jobs() IS
-'jobs of all servers and their newest runs, as ZooKeeper has it';
-
 CREATE VIEW zk_jobs AS
-    SELECT job, slot, state, server, since, duration, attempt, failures, error, last_done, next_due, paused_until, runs
-    FROM zk_jobs();
+    SELECT * FROM zk_rows('zk_jobs') AS (
+        job text,
+        slot timestamptz,
+        state text,
+        server text,
+        since timestamptz,
+        duration interval,
+        attempt integer,
+        failures integer,
+        error text,
+        last_done timestamptz,
+        next_due timestamptz,
+        paused_until timestamptz,
+        runs jsonb);
 
 COMMENT ON VIEW zk_jobs IS
 'jobs of all servers and their newest runs, as ZooKeeper has it';
@@ -825,22 +753,13 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION zk_queue_purge(text) IS
 'delete all items of a queue that nobody has, and return how many there were';
 
-CREATE FUNCTION zk_queues(
-    OUT queue text,
-    OUT length bigint,
-    OUT held bigint,
-    OUT putting bigint,
-    OUT oldest timestamptz)
-RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'zk_queues'
-LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
-
-COMMENT ON FUNCTION zk_queues() IS
-'queues of work of all servers, as ZooKeeper has it';
-
 CREATE VIEW zk_queues AS
-    SELECT queue, length, held, putting, oldest
-    FROM zk_queues();
+    SELECT * FROM zk_rows('zk_queues') AS (
+        queue text,
+        length bigint,
+        held bigint,
+        putting bigint,
+        oldest timestamptz);
 
 COMMENT ON VIEW zk_queues IS
 'queues of work of all servers, as ZooKeeper has it';
@@ -850,24 +769,15 @@ COMMENT ON COLUMN zk_queues.held IS 'items that somebody has';
 COMMENT ON COLUMN zk_queues.putting IS 'chunks of items of transactions that are about to commit, or of which nobody has said yet whether they have';
 COMMENT ON COLUMN zk_queues.oldest IS 'since when the oldest item is in the queue';
 
-CREATE FUNCTION zk_queue_items(
-    INOUT queue text DEFAULT NULL,
-    OUT id bigint,
-    OUT state text,
-    OUT attempts integer,
-    OUT since timestamptz,
-    OUT server text,
-    OUT pid integer)
-RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'zk_queue_items'
-LANGUAGE C VOLATILE PARALLEL UNSAFE;
-
-COMMENT ON FUNCTION zk_queue_items(text) IS
-'the oldest items of a queue of work, or of each, and who has them, as ZooKeeper has it';
-
 CREATE VIEW zk_queue_items AS
-    SELECT queue, id, state, attempts, since, server, pid
-    FROM zk_queue_items();
+    SELECT * FROM zk_rows('zk_queue_items') AS (
+        queue text,
+        id bigint,
+        state text,
+        attempts integer,
+        since timestamptz,
+        server text,
+        pid integer);
 
 COMMENT ON VIEW zk_queue_items IS
 'the oldest items of each queue of work, and who has them, as ZooKeeper has it';
@@ -884,7 +794,7 @@ COMMENT ON COLUMN zk_queue_items.pid IS 'of the session that has it';
 REVOKE ALL ON FUNCTION zk_lock_all(text[]), zk_lock_all(text[], text, text), zk_try_lock_all(text[], text, text, interval) FROM PUBLIC;
 REVOKE ALL ON FUNCTION zk_lock(text, text, text), zk_try_lock(text, text, text, interval),
     zk_assert(text), zk_fence(text, bigint), zk_fence_replicated(), zk_is_leader(text, interval),
-    zk_require_leader(text), zk_leader(text), zk_candidates(text), zk_elections() FROM PUBLIC;
+    zk_require_leader(text), zk_leader(text), zk_candidates(text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION zk_acquire(text, integer, text), zk_try_acquire(text, integer, text, interval),
     zk_permit(text), zk_assert_permit(text) FROM PUBLIC;
 REVOKE ALL ON PROCEDURE zk_lock_session(text, text, interval), zk_run_as_leader(text, text) FROM PUBLIC;
@@ -892,20 +802,16 @@ REVOKE ALL ON PROCEDURE zk_lock_session(text, text, interval), zk_run_as_leader(
 -- Like pg_stat_activity, zk_locks itself hides what is nobody else's business.  The
 -- id of a ZooKeeper session is enough to end it from elsewhere.
 GRANT SELECT ON zk_locks TO PUBLIC;
-GRANT EXECUTE ON FUNCTION zk_leader(text), zk_candidates(text), zk_elections() TO pg_monitor;
+GRANT EXECUTE ON FUNCTION zk_leader(text), zk_candidates(text) TO pg_monitor;
 GRANT SELECT ON zk_elections TO pg_monitor;
-REVOKE ALL ON FUNCTION zk_session() FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION zk_session() TO pg_monitor;
 GRANT SELECT ON zk_session TO pg_monitor;
 
 -- It takes the leadership from everybody on the server.
 REVOKE ALL ON FUNCTION zk_resign(text) FROM PUBLIC;
 
 -- They show the ids of all ZooKeeper sessions, or names of locks on all servers.
-REVOKE ALL ON FUNCTION zk_servers(), zk_contenders(text), zk_lock_dirs(text),
-    zk_blocking(integer), zk_waits() FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION zk_servers(), zk_contenders(text), zk_lock_dirs(text),
-    zk_blocking(integer), zk_waits() TO pg_monitor;
+REVOKE ALL ON FUNCTION zk_contenders(text), zk_lock_dirs(text), zk_blocking(integer) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION zk_contenders(text), zk_lock_dirs(text), zk_blocking(integer) TO pg_monitor;
 GRANT SELECT ON zk_servers, zk_waits TO pg_monitor;
 
 -- It takes a lock from whoever has it, on any server.
@@ -915,8 +821,6 @@ REVOKE ALL ON FUNCTION zk_break(text, bigint) FROM PUBLIC;
 REVOKE ALL ON FUNCTION zk_raise_tokens(bigint) FROM PUBLIC;
 
 -- Statistics remember names that zk_locks no longer shows.
-REVOKE ALL ON FUNCTION zk_stat(), zk_stat_locks() FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION zk_stat(), zk_stat_locks() TO pg_monitor;
 GRANT SELECT ON zk_stat, zk_stat_locks TO pg_monitor;
 REVOKE ALL ON FUNCTION zk_stat_reset() FROM PUBLIC;
 
@@ -927,9 +831,8 @@ REVOKE ALL ON PROCEDURE
     zk_run_begin_session(text, interval, timestamptz, interval, integer, text, timestamptz, text[], boolean) FROM PUBLIC;
 REVOKE ALL ON FUNCTION zk_run_begin(text, interval, timestamptz, interval, integer, text, timestamptz, text[]),
     zk_run_end(text, boolean), zk_job_reset(text, timestamptz, integer), zk_job_forget(text),
-    zk_job_pause(text, timestamptz), zk_job_resume(text), zk_jobs()
+    zk_job_pause(text, timestamptz), zk_job_resume(text)
     FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION zk_jobs() TO pg_monitor;
 GRANT SELECT ON zk_jobs, zk_runs TO pg_monitor;
 
 -- Barriers
@@ -940,26 +843,17 @@ LANGUAGE C;
 COMMENT ON PROCEDURE zk_barrier(text, integer, interval) IS
 'wait until so many sessions of all servers have come to the barrier, without a snapshot';
 
-CREATE FUNCTION zk_barriers(
-    OUT name text,
-    OUT parties integer,
-    OUT arrived integer,
-    OUT server text,
-    OUT pid integer,
-    OUT since timestamptz,
-    OUT ours boolean,
-    OUT session_id text,
-    OUT node text)
-RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'zk_barriers'
-LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
-
-COMMENT ON FUNCTION zk_barriers() IS
-'everybody who waits at a barrier, as ZooKeeper has it';
-
 CREATE VIEW zk_barriers AS
-    SELECT name, parties, arrived, server, pid, since, ours, session_id, node
-    FROM zk_barriers();
+    SELECT * FROM zk_rows('zk_barriers') AS (
+        name text,
+        parties integer,
+        arrived integer,
+        server text,
+        pid integer,
+        since timestamptz,
+        ours boolean,
+        session_id text,
+        node text);
 
 COMMENT ON VIEW zk_barriers IS
 'everybody who waits at a barrier, as ZooKeeper has it';
@@ -973,26 +867,17 @@ COMMENT ON COLUMN zk_barriers.ours IS 'is it a session of this server?';
 COMMENT ON COLUMN zk_barriers.session_id IS 'id of that server''s ZooKeeper session';
 COMMENT ON COLUMN zk_barriers.node IS 'name of the node in ZooKeeper';
 
-CREATE FUNCTION zk_stat_barriers(
-    OUT waiting integer,
-    OUT passed bigint,
-    OUT timeouts bigint,
-    OUT cancels bigint,
-    OUT failures bigint,
-    OUT opened bigint,
-    OUT total_wait interval,
-    OUT longest_wait interval,
-    OUT stats_reset timestamptz)
-RETURNS record
-AS 'MODULE_PATHNAME', 'zk_stat_barriers'
-LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
-
-COMMENT ON FUNCTION zk_stat_barriers() IS
-'statistics of barriers on this server';
-
 CREATE VIEW zk_stat_barriers AS
-    SELECT waiting, passed, timeouts, cancels, failures, opened, total_wait, longest_wait, stats_reset
-    FROM zk_stat_barriers();
+    SELECT * FROM zk_rows('zk_stat_barriers') AS (
+        waiting integer,
+        passed bigint,
+        timeouts bigint,
+        cancels bigint,
+        failures bigint,
+        opened bigint,
+        total_wait interval,
+        longest_wait interval,
+        stats_reset timestamptz);
 
 COMMENT ON VIEW zk_stat_barriers IS
 'statistics of barriers on this server';
@@ -1008,14 +893,10 @@ COMMENT ON COLUMN zk_stat_barriers.stats_reset IS 'since when it is counted';
 
 -- Who comes to a barrier lets others go on.
 REVOKE ALL ON PROCEDURE zk_barrier(text, integer, interval) FROM PUBLIC;
-REVOKE ALL ON FUNCTION zk_barriers(), zk_stat_barriers() FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION zk_barriers(), zk_stat_barriers() TO pg_monitor;
 GRANT SELECT ON zk_barriers, zk_stat_barriers TO pg_monitor;
 -- Who takes an item has what others have put, and who puts one gives others work.
 REVOKE ALL ON FUNCTION zk_queue_put(text, text), zk_queue_take(text, interval, integer, integer),
-    zk_queue_purge(text),
-    zk_queues(), zk_queue_items(text) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION zk_queues(), zk_queue_items(text) TO pg_monitor;
+    zk_queue_purge(text) FROM PUBLIC;
 GRANT SELECT ON zk_queues, zk_queue_items TO pg_monitor;
 
 -- Rights.  The names are those of functions, procedures, views and tables alike.
@@ -1059,7 +940,7 @@ DECLARE
     schema name;
     granted name[];
     command text;
-    lacking name;
+    lacking text;
 BEGIN
     IF role IS NULL THEN
         RAISE null_value_not_allowed USING MESSAGE = 'role must not be null';
@@ -1081,13 +962,19 @@ BEGIN
         EXECUTE command;
     END LOOP;
     -- GRANT only warns a caller who has a right and may not grant it
-    SELECT p.proname INTO lacking
-      FROM pg_depend d JOIN pg_proc p ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid
-     WHERE d.refclassid = 'pg_extension'::regclass AND d.refobjid = ours AND d.deptype = 'e'
-       AND p.proname = ANY (granted) AND NOT has_function_privilege(current_user, p.oid, 'EXECUTE WITH GRANT OPTION')
-     LIMIT 1;
+    SELECT thing INTO lacking FROM (
+        SELECT 'function ' || p.proname, has_function_privilege(current_user, p.oid, 'EXECUTE WITH GRANT OPTION')
+          FROM pg_depend d JOIN pg_proc p ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid
+         WHERE d.refclassid = 'pg_extension'::regclass AND d.refobjid = ours AND d.deptype = 'e'
+           AND p.proname = ANY (granted)
+        UNION ALL
+        SELECT 'relation ' || c.relname, has_table_privilege(current_user, c.oid, 'SELECT WITH GRANT OPTION')
+          FROM pg_depend d JOIN pg_class c ON d.classid = 'pg_class'::regclass AND d.objid = c.oid
+         WHERE d.refclassid = 'pg_extension'::regclass AND d.refobjid = ours AND d.deptype = 'e'
+           AND c.relname = ANY (granted)) g (thing, may)
+     WHERE NOT may ORDER BY thing LIMIT 1;
     IF FOUND THEN
-        RAISE insufficient_privilege USING MESSAGE = format('permission denied to grant function %s', lacking);
+        RAISE insufficient_privilege USING MESSAGE = format('permission denied to grant %s', lacking);
     END IF;
     IF NOT has_schema_privilege(role, schema, 'USAGE') THEN
         EXECUTE format('GRANT USAGE ON SCHEMA %I TO %I', schema, role);
@@ -1154,7 +1041,7 @@ BEGIN
             EXECUTE format($q$SELECT coalesce(string_agg(format('%%s is the name of %%s servers, on %%s', server, n, hosts), '; '),
                     'no two servers have one name'), count(*) = 0
                   FROM (SELECT server, count(*) AS n, string_agg(DISTINCT coalesce(host, '?'), ', ') AS hosts
-                    FROM (SELECT DISTINCT ON (server, host, postmaster_pid) server, host FROM %I.zk_servers()
+                    FROM (SELECT DISTINCT ON (server, host, postmaster_pid) server, host FROM %I.zk_servers
                         WHERE server IS NOT NULL) s
                     GROUP BY server HAVING count(*) > 1) d$q$, schema) INTO detail, ok;
             hint := CASE WHEN NOT ok THEN hint END;
@@ -1162,7 +1049,7 @@ BEGIN
             what := 'zklock version';
             hint := 'Install the same version of zklock on all servers and restart them.';
             EXECUTE format($q$SELECT string_agg(format('%%s on %%s', coalesce(zklock_version, 'unknown'), n), ', ' ORDER BY zklock_version), count(*) = 1
-                  FROM (SELECT zklock_version, count(*) AS n FROM %I.zk_servers() GROUP BY 1) v$q$, schema) INTO detail, ok;
+                  FROM (SELECT zklock_version, count(*) AS n FROM %I.zk_servers GROUP BY 1) v$q$, schema) INTO detail, ok;
             hint := CASE WHEN NOT ok THEN hint END;
             RETURN NEXT;
         END IF;
@@ -1178,15 +1065,20 @@ BEGIN
     -- who has none but those that are there to look has them for that
     EXECUTE format($q$SELECT array_agg(DISTINCT name ORDER BY name) FILTER (WHERE NOT has),
             coalesce(bool_or(has) FILTER (WHERE name NOT IN (SELECT %1$I.zk_granted('look'))), false)
-          FROM (SELECT p.proname::text AS name, has_function_privilege($1, p.oid, 'EXECUTE')
-                AND has_schema_privilege($1, p.pronamespace, 'USAGE') AS has
+          FROM (SELECT p.proname::text, has_function_privilege($1, p.oid, 'EXECUTE')
+                AND has_schema_privilege($1, p.pronamespace, 'USAGE')
               FROM pg_depend d JOIN pg_proc p ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid
               WHERE d.refclassid = 'pg_extension'::regclass AND d.refobjid = $2 AND d.deptype = 'e'
-                AND p.proname IN (SELECT %1$I.zk_granted('use'))) f$q$, schema) INTO lacking, uses USING role, ours;
+            UNION ALL
+            SELECT c.relname::text, has_table_privilege($1, c.oid, 'SELECT')
+                AND has_schema_privilege($1, c.relnamespace, 'USAGE')
+              FROM pg_depend d JOIN pg_class c ON d.classid = 'pg_class'::regclass AND d.objid = c.oid
+              WHERE d.refclassid = 'pg_extension'::regclass AND d.refobjid = $2 AND d.deptype = 'e') m (name, has)
+          WHERE name IN (SELECT %1$I.zk_granted('use'))$q$, schema) INTO lacking, uses USING role, ours;
     ok := CASE WHEN lacking IS NULL THEN true WHEN uses THEN false END;
     detail := CASE WHEN ok THEN format('role "%s" may use zklock', role)
         WHEN ok IS NULL THEN format('role "%s" may not use zklock', role)
-        ELSE format('role "%s" may not call %s', role, array_to_string(lacking, ', ')) END;
+        ELSE format('role "%s" may not use %s', role, array_to_string(lacking, ', ')) END;
     hint := CASE WHEN ok IS NOT TRUE THEN format('If the role is to use zklock, CALL %I.zk_grant(%L).', schema, role) END;
     RETURN NEXT;
 END $$;

@@ -21,7 +21,6 @@
 #include "deadlock_shared.h"
 #include "job_sql.h"
 #include "lock_sql.h"
-#include "monitor.h"
 #include "question.h"
 #include "queue_shared.h"
 #include "removal.h"
@@ -31,6 +30,7 @@
 #include "stat.h"
 #include "statement.h"
 #include "table.h"
+#include "views.h"
 #include "worker.h"
 
 ZKLOCK_MODULE_MAGIC;
@@ -84,7 +84,7 @@ _PG_init(void)
 
 	zklock_callbacks_install();
 	zklock_removal_install();
-	zklock_statement_functions(acknowledging, zk_locks, zklock_asking);
+	zklock_statement_functions(acknowledging, zk_rows, zklock_asking);
 
 	/* pg_upgrade's servers have no business in the ensemble */
 	if (!IsBinaryUpgrade)

@@ -125,7 +125,7 @@ raise_end(const Wait *wait)
 				 errmsg("barrier \"%s\" is for %d parties, not %d", name, call->other,
 						wait->parties),
 				 errdetail("The number that the first session there has named counts."),
-				 errhint("zk_barriers() shows who is there.")));
+				 errhint("The view zk_barriers shows who is there.")));
 	if (wait->end == ZKLOCK_PARTY_DOUBT)
 		ereport(ERROR,
 				(errcode(ERRCODE_SYSTEM_ERROR),

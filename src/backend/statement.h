@@ -12,9 +12,9 @@
 #include "fmgr.h"
 
 /*
- * Tell which SQL functions are special: those that acknowledge a loss, the one that only
- * looks at holds, and those that ask for a run of a job.  Lists end with a NULL.  A
- * function is known by its address.
+ * Tell which SQL functions are special: those that acknowledge a loss, the one under the
+ * views, which only looks, and those that ask for a run of a job.  Lists end with a NULL.
+ * A function is known by its address.
  */
 extern void zklock_statement_functions(const PGFunction *acknowledging,
 									   PGFunction looking, const PGFunction *asking);

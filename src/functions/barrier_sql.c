@@ -17,6 +17,7 @@
 #include "arguments.h"
 #include "barrier_backend.h"
 #include "barrier_shared.h"
+#include "barrier_sql.h"
 #include "check.h"
 #include "command.h"
 #include "contenders.h"
@@ -27,8 +28,6 @@
 #include "row.h"
 
 PG_FUNCTION_INFO_V1(zk_barrier);
-PG_FUNCTION_INFO_V1(zk_barriers);
-PG_FUNCTION_INFO_V1(zk_stat_barriers);
 
 /*
  * CALL zk_barrier(name text, parties integer, timeout interval)
@@ -107,18 +106,15 @@ put_barrier(ReturnSetInfo *rsinfo, const char *name, int64 session)
 	}
 }
 
-/* zk_barriers() returns setof record: who waits at barriers, on all servers */
-Datum
-zk_barriers(PG_FUNCTION_ARGS)
+/* Who waits at barriers, on all servers. */
+void
+zklock_show_barriers(ReturnSetInfo *rsinfo)
 {
-	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	ZkQuery query = {.kind = ZKLOCK_KIND_BARRIER};
 	ZkSessionShared s;
 	ZkNode *nodes;
 	int n;
 
-	zklock_check_callable();
-	InitMaterializedSRF(fcinfo, 0);
 	n = zklock_query(&query, &nodes);
 	zklock_session_read(&s);
 	for (int i = 0; i < n; i++)
@@ -129,12 +125,10 @@ zk_barriers(PG_FUNCTION_ARGS)
 			zklock_in_namespace(name))
 			put_barrier(rsinfo, name, s.id.id);
 	}
-	return (Datum) 0;
 }
 
-/* zk_stat_barriers() returns record */
-Datum
-zk_stat_barriers(PG_FUNCTION_ARGS)
+void
+zklock_show_stat_barriers(ReturnSetInfo *rsinfo)
 {
 	static const char *const columns[] = {
 		[ZKLOCK_PARTY_STAT_PASSED] = "passed",
@@ -147,10 +141,8 @@ zk_stat_barriers(PG_FUNCTION_ARGS)
 	};
 	int64 n[ZKLOCK_NPARTY_STATS];
 	TimestampTz since;
-	ZkRow row;
+	ZkRow row = zklock_row_of_set(rsinfo);
 
-	zklock_check_callable();
-	row = zklock_row_of_function(fcinfo);
 	zklock_barrier_stats(n, &since);
 	zklock_row_int(&row, "waiting", zklock_barrier_used());
 	for (int i = 0; i < ZKLOCK_NPARTY_STATS; i++)
@@ -161,5 +153,5 @@ zk_stat_barriers(PG_FUNCTION_ARGS)
 			zklock_row_interval(&row, columns[i], n[i]);
 	}
 	zklock_row_time(&row, "stats_reset", since);
-	PG_RETURN_DATUM(zklock_row_datum(&row));
+	zklock_row_store(rsinfo, &row);
 }

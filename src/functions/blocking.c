@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * blocking.c
- *	  SQL functions: who is in the way of whom, across servers.
+ *	  zk_blocking and zk_waits: who is in the way of whom, across servers.
  *
  * A chain leads from a session that waits to the one that is to blame: that waits for
  * nobody whom anybody knows.  On this server each step is looked up as it is taken;
@@ -23,6 +23,7 @@
 #include "utils/builtins.h"
 
 #include "arguments.h"
+#include "blocking.h"
 #include "check.h"
 #include "contenders.h"
 #include "holder.h"
@@ -32,7 +33,6 @@
 #include "sessions.h"
 
 PG_FUNCTION_INFO_V1(zk_blocking);
-PG_FUNCTION_INFO_V1(zk_waits);
 
 /* Steps of a chain that are shown, at most: as many as the longest ring that is found has
  * (ZKLOCK_MAX_RING). */
@@ -272,45 +272,30 @@ put_waits(ZkRow *row, const char *column, const Step *step)
 						psprintf("%s \"%s\"", kind, zklock_display_name(session->name)));
 }
 
-/* In which column of the row are a step's servers, and so on?  NULL: in none. */
-static const char *
-column_of(const ZkRow *row, const char *prefix, const char *name)
-{
-	const char *column = psprintf("%s%s", prefix, name);
-
-	return zklock_row_has(row, column) ? column : NULL;
-}
-
 /* The columns of a step, as far as the row has them. */
 static void
 put_step(ZkRow *row, const char *prefix, const Step *step)
 {
 	const ZkReportSession *session = &step->session;
-	const char *waits_for = column_of(row, prefix, "waits_for");
-	const char *column;
+	const char *waits_for = psprintf("%swaits_for", prefix);
 
-	put_server(row, column_of(row, prefix, "server"), step);
-	if ((column = column_of(row, prefix, "as_of")) != NULL)
-		zklock_row_time(row, column, step->as_of);
+	put_server(row, psprintf("%sserver", prefix), step);
+	zklock_row_time(row, psprintf("%sas_of", prefix), step->as_of);
 	if (session->pid == 0)
 	{
-		if (waits_for != NULL)
-			zklock_row_bytes(row, waits_for, step->waits);
+		zklock_row_bytes(row, waits_for, step->waits);
 		return;
 	}
-	zklock_row_int(row, column_of(row, prefix, "pid"), session->pid);
+	zklock_row_int(row, psprintf("%spid", prefix), session->pid);
 	if (!zklock_may_see_session(session->pid, step->ours))
 		return;
-	if ((column = column_of(row, prefix, "datname")) != NULL)
-		zklock_row_bytes(row, column, session->database);
-	if ((column = column_of(row, prefix, "usename")) != NULL)
-		zklock_row_bytes(row, column, session->user);
-	zklock_row_bytes(row, column_of(row, prefix, "application_name"), session->application);
-	column = column_of(row, prefix, "query_start");
-	if (column != NULL && session->query >= 0)
-		zklock_row_time(row, column, step->as_of - session->query * 1000);
-	if (waits_for != NULL)
-		put_waits(row, waits_for, step);
+	zklock_row_bytes(row, psprintf("%sdatname", prefix), session->database);
+	zklock_row_bytes(row, psprintf("%susename", prefix), session->user);
+	zklock_row_bytes(row, psprintf("%sapplication_name", prefix), session->application);
+	if (session->query >= 0)
+		zklock_row_time(row, psprintf("%squery_start", prefix),
+						step->as_of - session->query * 1000);
+	put_waits(row, waits_for, step);
 }
 
 /* zk_blocking(pid integer) returns setof record */
@@ -491,16 +476,12 @@ put_queue(ReturnSetInfo *rsinfo, Inquiry *inquiry, Chain *chain, ZkLockKind kind
 	}
 }
 
-/* zk_waits() returns setof record */
-Datum
-zk_waits(PG_FUNCTION_ARGS)
+void
+zklock_show_waits(ReturnSetInfo *rsinfo)
 {
-	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	Chain *chain = palloc(sizeof(Chain));
 	Inquiry inquiry = {0};
 
-	zklock_check_callable();
-	InitMaterializedSRF(fcinfo, 0);
 	put_own_waits(rsinfo, &inquiry, chain);
 	for (int k = 0; k < ZKLOCK_NKINDS; k++)
 	{
@@ -519,5 +500,4 @@ zk_waits(PG_FUNCTION_ARGS)
 	}
 	for (int i = 0; i < ask_members(&inquiry)->n; i++)
 		put_reported_waits(rsinfo, &inquiry, chain, i);
-	return (Datum) 0;
 }

@@ -23,6 +23,7 @@
 #include "command.h"
 #include "drain.h"
 #include "election_backend.h"
+#include "election_sql.h"
 #include "election_text.h"
 #include "hold.h"
 #include "job_runs.h"
@@ -38,7 +39,6 @@ PG_FUNCTION_INFO_V1(zk_run_as_leader);
 PG_FUNCTION_INFO_V1(zk_resign);
 PG_FUNCTION_INFO_V1(zk_leader);
 PG_FUNCTION_INFO_V1(zk_candidates);
-PG_FUNCTION_INFO_V1(zk_elections);
 
 /* How long to wait while nobody is known to lead: the default of zk_is_leader in SQL. */
 #define VERDICT_MS 2000
@@ -297,18 +297,10 @@ zk_candidates(PG_FUNCTION_ARGS)
 	PG_RETURN_DATUM(makeArrayResult(names, CurrentMemoryContext));
 }
 
-/*
- * zk_elections() returns setof record: this server's candidacies, as it knows
- * them by itself.
- */
-Datum
-zk_elections(PG_FUNCTION_ARGS)
+/* This server's candidacies, as it knows them by itself. */
+void
+zklock_show_elections(ReturnSetInfo *rsinfo)
 {
-	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-
-	zklock_check_callable();
-	InitMaterializedSRF(fcinfo, 0);
-
 	for (int i = 0; i < zklock_entries_end(); i++)
 	{
 		ZkLockEntry *entry = zklock_entry(i);
@@ -342,5 +334,4 @@ zk_elections(PG_FUNCTION_ARGS)
 		zklock_row_time(&row, "last_asked", election.last_asked);
 		zklock_row_store(rsinfo, &row);
 	}
-	return (Datum) 0;
 }

@@ -44,7 +44,6 @@ PG_FUNCTION_INFO_V1(zk_job_reset);
 PG_FUNCTION_INFO_V1(zk_job_forget);
 PG_FUNCTION_INFO_V1(zk_job_pause);
 PG_FUNCTION_INFO_V1(zk_job_resume);
-PG_FUNCTION_INFO_V1(zk_jobs);
 
 const PGFunction zklock_asking[] = {zk_run_begin, zk_job_forget, NULL};
 
@@ -376,7 +375,8 @@ static void
 put_time(ZkRow *row, const char *column, int64_t ms)
 {
 	if (ms != ZKLOCK_JOB_NEVER)
-		zklock_row_set(row, column, TimestampTzGetDatum(zklock_time_of_ms(ms)));
+		zklock_row_set(row, column, TIMESTAMPTZOID,
+					   TimestampTzGetDatum(zklock_time_of_ms(ms)));
 }
 
 static void
@@ -407,9 +407,9 @@ put_job(ReturnSetInfo *rsinfo, const char *name, const ZkJob *job, bool anybody,
 	put_time(&row, "last_done", job->last_done);
 	put_time(&row, "next_due", zklock_job_next_due(job));
 	if (zklock_job_is_paused(job, now))
-		zklock_row_set(&row, "paused_until",
+		zklock_row_set(&row, "paused_until", TIMESTAMPTZOID,
 					   TimestampTzGetDatum(zklock_job_pause_end(job->paused_until)));
-	zklock_row_set(&row, "runs", runs_datum(job, anybody));
+	zklock_row_set(&row, "runs", JSONBOID, runs_datum(job, anybody));
 	zklock_row_store(rsinfo, &row);
 }
 
@@ -424,19 +424,15 @@ put_unread(ReturnSetInfo *rsinfo, const char *name, ZkRecordRead text)
 	zklock_row_store(rsinfo, &row);
 }
 
-/* zk_jobs() returns setof record: jobs in our namespace, but for those that are forgotten
- * and not paused */
-Datum
-zk_jobs(PG_FUNCTION_ARGS)
+/* Jobs in our namespace, but for those that are forgotten and not paused. */
+void
+zklock_show_jobs(ReturnSetInfo *rsinfo)
 {
-	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	ZkJob *job = palloc(sizeof(ZkJob));
 	ZkNode *nodes;
 	int64_t now;
 	int n;
 
-	zklock_check_callable();
-	InitMaterializedSRF(fcinfo, 0);
 	n = zklock_query_records(&nodes, &now);
 	for (int i = 0; i < n; i++)
 	{
@@ -452,5 +448,4 @@ zk_jobs(PG_FUNCTION_ARGS)
 				 zklock_job_is_paused(job, now))
 			put_job(rsinfo, name, job, nodes[i].nchildren > 0, now);
 	}
-	return (Datum) 0;
 }

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * job_sql.h
- *	  SQL functions of jobs, as far as they differ where a job is lost.
+ *	  SQL functions of jobs, as far as they differ where a job is lost, and their view.
  *
  *-------------------------------------------------------------------------
  */
@@ -9,11 +9,15 @@
 #define ZKLOCK_JOB_SQL_H
 
 #include "fmgr.h"
+#include "nodes/execnodes.h"
 
 /* It acknowledges a loss; see statement.h. */
 extern PGDLLEXPORT Datum zk_run_end(PG_FUNCTION_ARGS);
 
 /* Those that ask for a run of a job, or for none to be there, up to a NULL; see statement.h. */
 extern const PGFunction zklock_asking[];
+
+/* Store the rows of a view; see views.c. */
+extern void zklock_show_jobs(ReturnSetInfo *rsinfo);
 
 #endif /* ZKLOCK_JOB_SQL_H */

@@ -1,8 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * monitor.c
- *	  SQL functions for administrators: what this server and the ensemble say of the
- *	  locks, the removal of a contender, the base of fencing tokens, and statistics.
+ *	  Views and SQL functions for administrators: what this server and the ensemble say
+ *	  of the locks, the removal of a contender, the base of fencing tokens, and
+ *	  statistics.
  *
  *-------------------------------------------------------------------------
  */
@@ -37,15 +38,10 @@
 #include "settings.h"
 #include "stat.h"
 
-PG_FUNCTION_INFO_V1(zk_locks);
-PG_FUNCTION_INFO_V1(zk_session);
-PG_FUNCTION_INFO_V1(zk_servers);
 PG_FUNCTION_INFO_V1(zk_contenders);
 PG_FUNCTION_INFO_V1(zk_lock_dirs);
 PG_FUNCTION_INFO_V1(zk_break);
 PG_FUNCTION_INFO_V1(zk_raise_tokens);
-PG_FUNCTION_INFO_V1(zk_stat);
-PG_FUNCTION_INFO_V1(zk_stat_locks);
 PG_FUNCTION_INFO_V1(zk_stat_reset);
 
 /* ------------------------------------------------------------------------
@@ -158,11 +154,11 @@ put_lock_row(ReturnSetInfo *rsinfo, const LockRow *row, ArrayType *blockers,
 		zklock_row_text(&out, "application_name", proclock->application);
 	}
 	if (blockers != NULL)
-		zklock_row_set(&out, "blocked_by", PointerGetDatum(blockers));
+		zklock_row_set(&out, "blocked_by", INT4ARRAYOID, PointerGetDatum(blockers));
 	zklock_level1_tag(&tag, row->kind, row->name, proclock->pid);
-	zklock_row_set(&out, "classid", ObjectIdGetDatum(tag.locktag_field2));
-	zklock_row_set(&out, "objid", ObjectIdGetDatum(tag.locktag_field3));
-	zklock_row_set(&out, "objsubid", Int16GetDatum((int16) tag.locktag_field4));
+	zklock_row_set(&out, "classid", OIDOID, ObjectIdGetDatum(tag.locktag_field2));
+	zklock_row_set(&out, "objid", OIDOID, ObjectIdGetDatum(tag.locktag_field3));
+	zklock_row_set(&out, "objsubid", INT2OID, Int16GetDatum((int16) tag.locktag_field4));
 	if (row->permits > 0)
 		zklock_row_int(&out, "permits", row->permits);
 	if (!kept && !zklock_may_see(proclock->role))
@@ -213,22 +209,17 @@ collect_lock_rows(const ZkLockEntry *entry, LockRow *rows, int room)
 }
 
 /*
- * zk_locks() returns setof record: this server's holds and waiters, in our
- * namespace.
+ * This server's holds and waiters, in our namespace.
  *
  * Entries are read one after the other, so the rows of one name fit together
  * and those of two names need not.
  */
-Datum
-zk_locks(PG_FUNCTION_ARGS)
+void
+zklock_show_locks(ReturnSetInfo *rsinfo)
 {
-	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	int room = 64;
 	LockRow *rows = palloc(sizeof(LockRow) * (Size) room);
 	int nrows = 0;
-
-	zklock_check_callable();
-	InitMaterializedSRF(fcinfo, 0);
 
 	for (int i = 0; i < zklock_entries_end(); i++)
 	{
@@ -281,7 +272,6 @@ zk_locks(PG_FUNCTION_ARGS)
 			}
 		}
 	}
-	return (Datum) 0;
 }
 
 static const char *
@@ -307,19 +297,16 @@ session_state_name(ZkSessionState state)
 	return "unknown";
 }
 
-/* zk_session() returns record: the state of this server's ZooKeeper session */
-Datum
-zk_session(PG_FUNCTION_ARGS)
+void
+zklock_show_session(ReturnSetInfo *rsinfo)
 {
 	ZkSessionShared s;
-	ZkRow row;
+	ZkRow row = zklock_row_of_set(rsinfo);
 	int64 now = zklock_clock();
 	int64 latency;
 	int names;
 	int proclocks;
 
-	zklock_check_callable();
-	row = zklock_row_of_function(fcinfo);
 	zklock_session_read(&s);
 	zklock_row_text(&row, "state", session_state_name(s.state));
 	zklock_row_bytes(&row, "connected_to", s.server);
@@ -362,7 +349,7 @@ zk_session(PG_FUNCTION_ARGS)
 	zklock_row_int(&row, "locks", proclocks);
 	zklock_row_int(&row, "kept", (int32) pg_atomic_read_u32(&zklock_shared->nkept));
 	zklock_row_text(&row, "drain", zklock_drain_name(zklock_drain_state()));
-	PG_RETURN_DATUM(zklock_row_datum(&row));
+	zklock_row_store(rsinfo, &row);
 }
 
 /* ------------------------------------------------------------------------
@@ -370,18 +357,15 @@ zk_session(PG_FUNCTION_ARGS)
  * ------------------------------------------------------------------------
  */
 
-/* zk_servers() returns setof record: who has a node under <root>/servers */
-Datum
-zk_servers(PG_FUNCTION_ARGS)
+/* Who has a node under <root>/servers. */
+void
+zklock_show_servers(ReturnSetInfo *rsinfo)
 {
-	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	ZkQuery query = {.ask = ZKLOCK_ASK_SERVERS};
 	ZkSessionShared s;
 	ZkNode *nodes;
 	int n;
 
-	zklock_check_callable();
-	InitMaterializedSRF(fcinfo, 0);
 	n = zklock_query(&query, &nodes);
 	zklock_session_read(&s);
 
@@ -407,7 +391,6 @@ zk_servers(PG_FUNCTION_ARGS)
 		zklock_row_bool(&row, "ours", s.id.id != 0 && node->ephemeral_owner == s.id.id);
 		zklock_row_store(rsinfo, &row);
 	}
-	return (Datum) 0;
 }
 
 /* The columns that a report tells of. */
@@ -476,7 +459,7 @@ put_contenders(ReturnSetInfo *rsinfo, ZkLockKind kind, const char *name)
 		zklock_row_time(&row, "since", zklock_time_of_ms(node->ctime));
 		if (zklock_members_owner(&members, kind, name, &queue, i, &owner))
 			put_owner(&row, &owner, ours);
-		zklock_row_set(&row, "data", zklock_node_data_datum(node));
+		zklock_row_set(&row, "data", TEXTOID, zklock_node_data_datum(node));
 		if (queue.children[i].permits > 0)
 			zklock_row_int(&row, "permits", queue.children[i].permits);
 		zklock_row_store(rsinfo, &row);
@@ -722,9 +705,8 @@ put_counters(ZkRow *row, const int64 *n)
 	}
 }
 
-/* zk_stat() returns record */
-Datum
-zk_stat(PG_FUNCTION_ARGS)
+void
+zklock_show_stat(ReturnSetInfo *rsinfo)
 {
 	static const char *const item_columns[] = {
 		[ZKLOCK_QUEUE_PUT] = "items_put",
@@ -734,29 +716,23 @@ zk_stat(PG_FUNCTION_ARGS)
 	};
 	int64 n[ZKLOCK_NSTATS];
 	TimestampTz since;
-	ZkRow row;
+	ZkRow row = zklock_row_of_set(rsinfo);
 
-	zklock_check_callable();
-	row = zklock_row_of_function(fcinfo);
 	zklock_stat_server(n, &since);
 	put_counters(&row, n);
 	for (int i = 0; i < ZKLOCK_QUEUE_COUNTERS; i++)
 		zklock_row_bigint(&row, item_columns[i],
 						  (int64) pg_atomic_read_u64(&zklock_queue_shared->count[i]));
 	zklock_row_time(&row, "stats_reset", since);
-	PG_RETURN_DATUM(zklock_row_datum(&row));
+	zklock_row_store(rsinfo, &row);
 }
 
-/* zk_stat_locks() returns setof record */
-Datum
-zk_stat_locks(PG_FUNCTION_ARGS)
+void
+zklock_show_stat_locks(ReturnSetInfo *rsinfo)
 {
-	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	ZkStatRow *rows;
 	int n;
 
-	zklock_check_callable();
-	InitMaterializedSRF(fcinfo, 0);
 	rows = palloc(sizeof(ZkStatRow) * ZKLOCK_STAT_NAMES);
 	n = zklock_stat_names(rows);
 	for (int i = 0; i < n; i++)
@@ -772,7 +748,6 @@ zk_stat_locks(PG_FUNCTION_ARGS)
 		zklock_row_time(&row, "last_call", rows[i].used);
 		zklock_row_store(rsinfo, &row);
 	}
-	return (Datum) 0;
 }
 
 /* zk_stat_reset() returns void */

@@ -1,16 +1,20 @@
 /*-------------------------------------------------------------------------
  *
  * monitor.h
- *	  SQL functions for administrators, as far as they differ where a lock is lost.
+ *	  Views for administrators.
  *
  *-------------------------------------------------------------------------
  */
 #ifndef ZKLOCK_MONITOR_H
 #define ZKLOCK_MONITOR_H
 
-#include "fmgr.h"
+#include "nodes/execnodes.h"
 
-/* It only looks at holds; see statement.h. */
-extern PGDLLEXPORT Datum zk_locks(PG_FUNCTION_ARGS);
+/* Store the rows of views; see views.c. */
+extern void zklock_show_locks(ReturnSetInfo *rsinfo);
+extern void zklock_show_session(ReturnSetInfo *rsinfo);
+extern void zklock_show_servers(ReturnSetInfo *rsinfo);
+extern void zklock_show_stat(ReturnSetInfo *rsinfo);
+extern void zklock_show_stat_locks(ReturnSetInfo *rsinfo);
 
 #endif /* ZKLOCK_MONITOR_H */

@@ -97,7 +97,7 @@ put_handout(ReturnSetInfo *rsinfo, const ZkHandout *handout)
 	ZkRow row = zklock_row_of_set(rsinfo);
 
 	zklock_row_bigint(&row, "id", handout->id);
-	zklock_row_set(&row, "payload", payload_datum(handout));
+	zklock_row_set(&row, "payload", TEXTOID, payload_datum(handout));
 	zklock_row_int(&row, "attempt", handout->attempt);
 	zklock_row_time(&row, "since", zklock_time_of_ms(handout->since));
 	zklock_row_store(rsinfo, &row);

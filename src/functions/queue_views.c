@@ -1,31 +1,26 @@
 /*-------------------------------------------------------------------------
  *
  * queue_views.c
- *	  SQL functions that show work that is handed out, as ZooKeeper has it.
+ *	  Views of work that is handed out, as ZooKeeper has it.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 #include "compat.h"
 
-#include "funcapi.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
-#include "arguments.h"
-#include "check.h"
 #include "names.h"
 #include "nodes.h"
 #include "query.h"
 #include "queue_text.h"
+#include "queue_views.h"
 #include "row.h"
 #include "table.h"
 
 /* Of each queue the oldest items are shown, so many: the ensemble is asked for each. */
 #define SHOWN 1000
-
-PG_FUNCTION_INFO_V1(zk_queues);
-PG_FUNCTION_INFO_V1(zk_queue_items);
 
 /* Ask for all queues. */
 static int
@@ -68,16 +63,12 @@ static const struct
 	const char *column;
 } parts_of_queue[] = {{"items", "length"}, {"held", "held"}, {"puts", "putting"}};
 
-/* zk_queues() returns setof record */
-Datum
-zk_queues(PG_FUNCTION_ARGS)
+void
+zklock_show_queues(ReturnSetInfo *rsinfo)
 {
-	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	ZkNode *queues;
 	int nqueues;
 
-	zklock_check_callable();
-	InitMaterializedSRF(fcinfo, 0);
 	nqueues = ask_queues(&queues);
 	for (int i = 0; i < nqueues; i++)
 	{
@@ -103,7 +94,6 @@ zk_queues(PG_FUNCTION_ARGS)
 			zklock_row_time(&row, "oldest", oldest);
 		zklock_row_store(rsinfo, &row);
 	}
-	return (Datum) 0;
 }
 
 /* What a take has put into held/. */
@@ -217,31 +207,17 @@ put_items(ReturnSetInfo *rsinfo, const char *queue)
 	}
 }
 
-/* zk_queue_items(queue text) returns setof record */
-Datum
-zk_queue_items(PG_FUNCTION_ARGS)
+void
+zklock_show_queue_items(ReturnSetInfo *rsinfo)
 {
-	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-	char name[ZKLOCK_NAME_MAX + 1];
-	MemoryContext context;
 	ZkNode *queues;
-	int nqueues;
+	int nqueues = ask_queues(&queues);
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "zklock queue",
+												  ALLOCSET_DEFAULT_SIZES);
 
-	ZKLOCK_REFUSE_NULLS(NULL);
-	zklock_check_callable();
-	if (!PG_ARGISNULL(0))
-		zklock_get_name(ZKLOCK_KIND_QUEUE, PG_GETARG_TEXT_PP(0), name);
-	InitMaterializedSRF(fcinfo, 0);
-	if (!PG_ARGISNULL(0))
-	{
-		put_items(rsinfo, name);
-		return (Datum) 0;
-	}
-	nqueues = ask_queues(&queues);
-	context = AllocSetContextCreate(CurrentMemoryContext, "zklock queue",
-									ALLOCSET_DEFAULT_SIZES);
 	for (int i = 0; i < nqueues; i++)
 	{
+		char name[ZKLOCK_NAME_MAX + 1];
 		MemoryContext save;
 
 		if (!get_queue(&queues[i], name))
@@ -251,5 +227,4 @@ zk_queue_items(PG_FUNCTION_ARGS)
 		MemoryContextSwitchTo(save);
 		MemoryContextReset(context);
 	}
-	return (Datum) 0;
 }

@@ -9,6 +9,7 @@
 #include "compat.h"
 
 #include "access/htup_details.h"
+#include "catalog/pg_type.h"
 #include "funcapi.h"
 #include "utils/builtins.h"
 #include "utils/tuplestore.h"
@@ -69,19 +70,20 @@ find(const ZkRow *row, const char *column)
 	return -1;
 }
 
-bool
-zklock_row_has(const ZkRow *row, const char *column)
-{
-	return find(row, column) >= 0;
-}
-
 void
-zklock_row_set(ZkRow *row, const char *column, Datum value)
+zklock_row_set(ZkRow *row, const char *column, Oid type, Datum value)
 {
 	int i = find(row, column);
+	Oid expected;
 
 	if (i < 0)
-		elog(ERROR, "result has no column \"%s\"", column);
+		return;
+	expected = TupleDescAttr(row->desc, i)->atttypid;
+	if (expected != type)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATATYPE_MISMATCH),
+				 errmsg("column \"%s\" is of type %s but the query expects %s", column,
+						format_type_be(type), format_type_be(expected))));
 	row->values[i] = value;
 	row->nulls[i] = false;
 }
@@ -90,7 +92,7 @@ void
 zklock_row_text(ZkRow *row, const char *column, const char *text)
 {
 	if (text != NULL)
-		zklock_row_set(row, column, CStringGetTextDatum(text));
+		zklock_row_set(row, column, TEXTOID, CStringGetTextDatum(text));
 }
 
 void
@@ -109,32 +111,32 @@ zklock_row_name(ZkRow *row, const char *column, const char *name)
 void
 zklock_row_bool(ZkRow *row, const char *column, bool value)
 {
-	zklock_row_set(row, column, BoolGetDatum(value));
+	zklock_row_set(row, column, BOOLOID, BoolGetDatum(value));
 }
 
 void
 zklock_row_int(ZkRow *row, const char *column, int32 value)
 {
-	zklock_row_set(row, column, Int32GetDatum(value));
+	zklock_row_set(row, column, INT4OID, Int32GetDatum(value));
 }
 
 void
 zklock_row_bigint(ZkRow *row, const char *column, int64 value)
 {
-	zklock_row_set(row, column, Int64GetDatum(value));
+	zklock_row_set(row, column, INT8OID, Int64GetDatum(value));
 }
 
 void
 zklock_row_time(ZkRow *row, const char *column, TimestampTz time)
 {
 	if (time != 0)
-		zklock_row_set(row, column, TimestampTzGetDatum(time));
+		zklock_row_set(row, column, TIMESTAMPTZOID, TimestampTzGetDatum(time));
 }
 
 void
 zklock_row_interval(ZkRow *row, const char *column, int64 us)
 {
-	zklock_row_set(row, column, IntervalPGetDatum(zklock_make_interval(us)));
+	zklock_row_set(row, column, INTERVALOID, IntervalPGetDatum(zklock_make_interval(us)));
 }
 
 void

@@ -30,7 +30,11 @@ extern Datum zklock_row_datum(const ZkRow *row);
 
 /* --- columns ------------------------------------------------------------------ */
 
-extern void zklock_row_set(ZkRow *row, const char *column, Datum value);
+/*
+ * A value, if the row has the column: who calls zk_rows lists the columns.  Raises 42804
+ * for a column of another type.
+ */
+extern void zklock_row_set(ZkRow *row, const char *column, Oid type, Datum value);
 
 /* Text in the encoding of the database; NULL if there is none. */
 extern void zklock_row_text(ZkRow *row, const char *column, const char *text);
@@ -50,8 +54,6 @@ extern void zklock_row_time(ZkRow *row, const char *column, TimestampTz time);
 
 /* So many us. */
 extern void zklock_row_interval(ZkRow *row, const char *column, int64 us);
-
-extern bool zklock_row_has(const ZkRow *row, const char *column);
 
 /* The user may see no more than this column. */
 extern void zklock_row_hide_all_but(ZkRow *row, const char *column);

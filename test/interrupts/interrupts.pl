@@ -283,7 +283,7 @@ my %part = (
 	calls => sub {
 		my $both = "$exclusive; SELECT zk_lock('y', 'shared', 'session')";
 		ZkLock::ask($a, "SELECT zk_is_leader('e')");
-		my @asking = ("SELECT zk_assert('x')", "SELECT * FROM zk_contenders('x')", 'SELECT * FROM zk_servers()', "SELECT * FROM zk_lock_dirs('')", "SELECT zk_break('y', 1)",
+		my @asking = ("SELECT zk_assert('x')", "SELECT * FROM zk_contenders('x')", 'SELECT * FROM zk_servers', "SELECT * FROM zk_lock_dirs('')", "SELECT zk_break('y', 1)",
 			"SELECT zk_leader('e')", "SELECT zk_candidates('e')");
 		my @calls = (@asking, "SELECT zk_unlock('x')", "SELECT zk_unlock('none')", "SELECT zk_token('x')", 'SELECT * FROM zk_locks',
 			'SELECT * FROM zk_session', 'SELECT * FROM zk_stat', 'SELECT * FROM zk_stat_locks', "SELECT zk_is_leader('e')", "SELECT (SELECT token FROM zk_elections WHERE election = 'e')", "SELECT zk_require_leader('e')", "SELECT zk_require_leader('e'), zk_require_leader('e')",
@@ -325,7 +325,7 @@ my %part = (
 		{
 			run_case(statement => $_, world => $world, waits => 1) for @permits;
 		}
-		run_case(statement => 'SELECT * FROM zk_barriers()', world => 'free');
+		run_case(statement => 'SELECT * FROM zk_barriers', world => 'free');
 		run_case(statement => 'SELECT * FROM zk_stat_barriers', world => 'free');
 		ok_true('after permits and barriers');
 		ok_interrupted(map { ("$_ cancel", "$_ terminate") } 'ZkLockBarrier ConditionVariableTimedSleep');

@@ -159,7 +159,7 @@ $session->query('DROP EXTENSION zklock; CREATE EXTENSION zklock');
 ok(1, 'CREATE EXTENSION');
 for my $sql ("SELECT zk_lock('job')", "SELECT zk_try_lock('job')", "SELECT zk_unlock('job')", 'SELECT zk_unlock_all()',
 	"SELECT zk_token('job')", "CALL zk_lock_session('job')", 'SELECT * FROM zk_locks', 'SELECT * FROM zk_session',
-	"SELECT zk_contenders('job')", 'SELECT zk_servers()', 'SELECT zk_lock_dirs()', "SELECT zk_break('job', 1)", 'SELECT * FROM zk_stat', 'SELECT * FROM zk_stat_locks', 'SELECT zk_stat_reset()')
+	"SELECT zk_contenders('job')", 'SELECT * FROM zk_servers', 'SELECT zk_lock_dirs()', "SELECT zk_break('job', 1)", 'SELECT * FROM zk_stat', 'SELECT * FROM zk_stat_locks', 'SELECT zk_stat_reset()')
 {
 	is($session->fails($sql), '55000: zklock must be loaded via shared_preload_libraries', $sql);
 	like($session->notices, qr/^HINT:  Add zklock to "shared_preload_libraries" and restart the server\.$/m, '... with a hint');

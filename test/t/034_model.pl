@@ -195,7 +195,7 @@ SELECT concat_ws('/', names, locks, (SELECT string_agg(concat_ws('+', l.name, co
 			AND p.mode = CASE l.mode WHEN 'shared' THEN 'ShareLock' ELSE 'ExclusiveLock' END)), ';')
 		FROM zk_locks l LEFT JOIN pg_stat_activity a USING (pid)),
 	'pg' || (SELECT count(DISTINCT (pid, classid, objid, mode)) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 31339))
-	|| '/' || coalesce((SELECT string_agg(concat_ws('+', election, is_leader::int, coalesce(token, 0)), ';') FROM zk_elections()), '')
+	|| '/' || coalesce((SELECT string_agg(concat_ws('+', election, is_leader::int, coalesce(token, 0)), ';') FROM zk_elections), '')
   FROM zk_session
 END
 $look =~ s/\s+/ /g;

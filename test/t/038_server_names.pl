@@ -121,13 +121,13 @@ $_->stop for $node;
 my $about = "server, host, postmaster_pid, zklock_version = (SELECT extversion FROM pg_extension WHERE extname = 'zklock'),
 	postgres_version = split_part(current_setting('server_version'), ' ', 1), elections, ours";
 my %row = map { $_->name => join '|', $_ == $p ? 'p' : 'q_1', $host, (PostgreSQL::Test::Utils::slurp_file($_->data_dir . '/postmaster.pid') =~ /^(\d+)/), 't', 't', 0 } $p, $q;
-is(ZkLock::ask($p, "SELECT $about FROM zk_servers() WHERE server ~ '^[pq]' ORDER BY server"), "$row{p}|t\n$row{q}|f", 'all servers, seen from one');
-is(ZkLock::ask($q, "SELECT $about FROM zk_servers() WHERE server ~ '^[pq]' ORDER BY server"), "$row{p}|f\n$row{q}|t", '... and from the other');
-is(ZkLock::ask($p, 'SELECT s.session_id, node FROM zk_servers() s JOIN zk_session z USING (session_id)') =~ s/\|p-[0-9a-f]{16}$//r, ZkLock::ask($p, 'SELECT session_id FROM zk_session'), 'the session and the znode');
+is(ZkLock::ask($p, "SELECT $about FROM zk_servers WHERE server ~ '^[pq]' ORDER BY server"), "$row{p}|t\n$row{q}|f", 'all servers, seen from one');
+is(ZkLock::ask($q, "SELECT $about FROM zk_servers WHERE server ~ '^[pq]' ORDER BY server"), "$row{p}|f\n$row{q}|t", '... and from the other');
+is(ZkLock::ask($p, 'SELECT s.session_id, node FROM zk_servers s JOIN zk_session z USING (session_id)') =~ s/\|p-[0-9a-f]{16}$//r, ZkLock::ask($p, 'SELECT session_id FROM zk_session'), 'the session and the znode');
 
 # A heartbeat tells it
 is(ZkLock::ask($q, "SELECT zk_is_leader(e, '1 h') FROM unnest('{e1,e2,e3}'::text[]) e"), "t\nt\nt", 'one leads in three elections');
-my $elections = sub { return ZkLock::ask($p, "SELECT string_agg(elections::text, ' ' ORDER BY server) FROM zk_servers() WHERE server ~ '^[pq]'"); };
+my $elections = sub { return ZkLock::ask($p, "SELECT string_agg(elections::text, ' ' ORDER BY server) FROM zk_servers WHERE server ~ '^[pq]'"); };
 ZkLock::wait_until(sub { $elections->() eq '0 3' }, 'elections');
 pass('zk_servers shows how many it leads');
 ZkLock::ask($q, "SELECT zk_resign('e2')");
@@ -138,7 +138,7 @@ ZkLock::ask($q, "SELECT zk_resign('e1')");
 ZkLock::wait_until(sub { $elections->() eq '0 1' }, 'elections, counted by the next worker');
 pass('... also when it resigns, and across a new worker');
 
-my $jobs = sub { return ZkLock::ask($p, "SELECT string_agg(jobs::text, ' ' ORDER BY server) FROM zk_servers() WHERE server ~ '^[pq]'"); };
+my $jobs = sub { return ZkLock::ask($p, "SELECT string_agg(jobs::text, ' ' ORDER BY server) FROM zk_servers WHERE server ~ '^[pq]'"); };
 my @run = map { ZkLock::session($q) } 1, 2;
 $run[$_]->query("SELECT zk_run_begin('j$_', every => '1 day')") for 0, 1;
 ZkLock::wait_until(sub { $jobs->() eq '0 2' }, 'jobs');
@@ -148,26 +148,26 @@ $zk->delete('/zklock/jobs/j1/' . (ZkLock::queue($zk, 'j1', 'jobs'))[0]);
 ZkLock::wait_until(sub { $jobs->() eq '0 0' }, 'one is lost');
 $run[1]->quit;
 $run[0]->query("CALL zk_run_once('j2', 'SELECT 1', every => '1 day')");
-my $then = ZkLock::ask($q, 'SELECT heartbeat FROM zk_servers() WHERE ours');
-ZkLock::wait_until(sub { ZkLock::ask($q, "SELECT heartbeat > '$then' FROM zk_servers() WHERE ours") eq 't' }, 'a heartbeat after all of them');
+my $then = ZkLock::ask($q, 'SELECT heartbeat FROM zk_servers WHERE ours');
+ZkLock::wait_until(sub { ZkLock::ask($q, "SELECT heartbeat > '$then' FROM zk_servers WHERE ours") eq 't' }, 'a heartbeat after all of them');
 is($jobs->(), '0 0', '... and how many jobs it runs');
 # One that rests makes none.
 my $holder = ZkLock::session($p);
 $holder->query("BEGIN; SELECT zk_lock('beats')");
-my $since = ZkLock::ask($p, "SELECT since FROM zk_servers() WHERE ours");
-my $beat = ZkLock::ask($p, "SELECT heartbeat FROM zk_servers() WHERE ours");
-ZkLock::wait_until(sub { ZkLock::ask($p, "SELECT heartbeat > '$beat' FROM zk_servers() WHERE ours") eq 't' }, 'the next heartbeat');
-is(ZkLock::ask($p, "SELECT since = '$since', since < heartbeat, heartbeat BETWEEN now() - interval '1 h' AND now() + interval '1 h' FROM zk_servers() WHERE ours"), 't|t|t', 'since when it is there, and its newest heartbeat');
+my $since = ZkLock::ask($p, "SELECT since FROM zk_servers WHERE ours");
+my $beat = ZkLock::ask($p, "SELECT heartbeat FROM zk_servers WHERE ours");
+ZkLock::wait_until(sub { ZkLock::ask($p, "SELECT heartbeat > '$beat' FROM zk_servers WHERE ours") eq 't' }, 'the next heartbeat');
+is(ZkLock::ask($p, "SELECT since = '$since', since < heartbeat, heartbeat BETWEEN now() - interval '1 h' AND now() + interval '1 h' FROM zk_servers WHERE ours"), 't|t|t', 'since when it is there, and its newest heartbeat');
 $holder->query('COMMIT');
 
 # What others have put there, and a server with an older zklock
 $other->create('/zklock/servers/foreign', mode => 'ephemeral', data => '10.0.0.7');
 $other->create("/zklock/servers/lasting", data => '{"server": "x", "pid": "12x", "elections": -1, "zklock": {"a": "b"}}');
 $other->create("/zklock/servers/older-$mark", mode => 'ephemeral', data => '{"server": "older", "host": "h", "pid": 12}');
-is(ZkLock::ask($p, "SELECT node, server, host, postmaster_pid, zklock_version, postgres_version, elections, ours, session_id = '" . $other->id . "' FROM zk_servers() WHERE node !~ '^([pq]|15)' ORDER BY node COLLATE \"C\""),
+is(ZkLock::ask($p, "SELECT node, server, host, postmaster_pid, zklock_version, postgres_version, elections, ours, session_id = '" . $other->id . "' FROM zk_servers WHERE node !~ '^([pq]|15)' ORDER BY node COLLATE \"C\""),
 	"foreign|||||||f|t\nlasting|x||||||f|\nolder-$mark|older|h|12||||f|t", 'foreign znodes have NULLs, and so has an older server');
 $zk->stop;
 my $asker = ZkLock::session($p, env => { PGOPTIONS => '-c zklock.connect_timeout=300ms' });
-like($asker->fails('SELECT * FROM zk_servers()'), qr/^58000: could not reach ZooKeeper within 300 ms/, 'not without ZooKeeper');
+like($asker->fails('SELECT * FROM zk_servers'), qr/^58000: could not reach ZooKeeper within 300 ms/, 'not without ZooKeeper');
 
 done_testing();

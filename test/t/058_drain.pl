@@ -92,7 +92,7 @@ is(state_of($a), 'draining', 'still not drained');
 $holder->quit;
 wait_state($a, 'drained');
 is(join(' ', map { ZkLock::queue($zk, $_->[0], $_->[1]) } [ 'held', 'locks' ], [ 'later', 'locks' ], [ 'kept', 'locks' ], [ 'new', 'locks' ]), '', '... and nothing is left of it');
-ZkLock::wait_until(sub { ZkLock::ask($b, "SELECT string_agg(server || ' ' || drain, ',' ORDER BY server) FROM zk_servers()") eq 'a drained,b off' }, 'others see it');
+ZkLock::wait_until(sub { ZkLock::ask($b, "SELECT string_agg(server || ' ' || drain, ',' ORDER BY server) FROM zk_servers") eq 'a drained,b off' }, 'others see it');
 like(log_of($a), qr/LOG:  this server is drained: it holds no lock and leads no election/, 'the log says so');
 $s->query("BEGIN; SELECT zk_lock('again')");
 is(state_of($a), 'draining', 'who takes a lock makes it drain again');

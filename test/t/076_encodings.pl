@@ -139,7 +139,7 @@ for my $name (sort keys %database)
 	my %query = (
 		zk_contenders => [ "SELECT count(*), " . $invalid->('server', 'data', 'node') . " FROM zk_contenders('data')", keys(%data) . '|0' ],
 		'zk_contenders, of names' => [ "SELECT count(*), " . $invalid->('server', 'data', 'node') . " FROM zk_contenders('names')", @names . '|0' ],
-		zk_servers => [ "SELECT count(*), " . $invalid->('server', 'host', 'zklock_version', 'postgres_version', 'node') . " FROM zk_servers()", 3 + keys(%data) . '|0' ],
+		zk_servers => [ "SELECT count(*), " . $invalid->('server', 'host', 'zklock_version', 'postgres_version', 'node') . " FROM zk_servers", 3 + keys(%data) . '|0' ],
 		zk_candidates => [ "SELECT count(*), " . $invalid->('c') . " FROM unnest(zk_candidates('all')) c", keys(%data) . '|0' ],
 		zk_leader => [ "SELECT count(*), " . $invalid->('l') . " FROM unnest(ARRAY['" . join("', '", map { s/\W/_/gr } sort keys %data) . "']) n, zk_leader('e_' || n) l", keys(%data) . '|0' ],
 		zk_lock_dirs => [ "SELECT count(*) > 3, " . $invalid->('name') . " FROM zk_lock_dirs()", 't|0' ],

@@ -68,13 +68,13 @@ my $report = ZkLock::session($b, user => 'batch');
 $report->query('BEGIN');
 $report->query("SELECT zk_lock('orders', 'shared'), zk_lock('stock', 'shared')");
 @runs = (start($a, $lock, $locked, $change, $unlock), map { start($_, $locked, $change) } $b, $c);
-ZkLock::wait_until(sub { ZkLock::ask($a, "SELECT count(*) FROM zk_barriers() WHERE name = 'locked'") == 2 }, 'two wait at the barrier');
+ZkLock::wait_until(sub { ZkLock::ask($a, "SELECT count(*) FROM zk_barriers WHERE name = 'locked'") == 2 }, 'two wait at the barrier');
 is(rows('SELECT count(*) FROM orders', @servers), 0, 'nothing has changed while a report reads');
 $report->query('COMMIT');
 is_deeply([ finish($_) ], [ 0, $_->{node} == $a ? "t\n2\n" : '' ], $_->{node}->name . ' has changed tables') for @runs;
 is(rows('SELECT count(*) FROM orders', @servers), 300, 'all is there');
 is($report->query("SELECT zk_try_lock_all('{orders,stock}', 'shared', timeout => '1 h')"), 't', 'the next report reads');
-is(ZkLock::ask($a, 'SELECT count(*) FROM zk_barriers()'), 0, 'nobody is left at a barrier');
+is(ZkLock::ask($a, 'SELECT count(*) FROM zk_barriers'), 0, 'nobody is left at a barrier');
 length_is($a, 'parts', '0 0 0', '... nor a part in the queue');
 $report->query('COMMIT');
 

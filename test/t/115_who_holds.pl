@@ -52,7 +52,7 @@ sub wait_contenders
 sub member
 {
 	my ($node) = @_;
-	my $name = ZkLock::ask($node, 'SELECT node FROM zk_servers() WHERE ours');
+	my $name = ZkLock::ask($node, 'SELECT node FROM zk_servers WHERE ours');
 	return "/zklock/servers/$name";
 }
 
@@ -77,9 +77,9 @@ wait_contenders($a, 'job', $whose, $both, '... and by the holder\'s', $b);
 is(contenders($b, 'job', "data::json->>'pid', data::json->>'pid' = pid::text"), "$maker|f\n$w|t", '... whatever the contenders say');
 is(contenders($b, 'job', 'state_since <= as_of, as_of <= clock_timestamp()'), "t|t\nt|t", 'since when, and when that was so');
 # unless one comes between the two
-ok(ZkLock::wait_until(sub { ZkLock::ask($b, "SELECT c.as_of = s.heartbeat FROM zk_contenders('job') c JOIN zk_servers() s USING (session_id) WHERE NOT c.ours") eq 't' }, 'that is its heartbeat'),
+ok(ZkLock::wait_until(sub { ZkLock::ask($b, "SELECT c.as_of = s.heartbeat FROM zk_contenders('job') c JOIN zk_servers s USING (session_id) WHERE NOT c.ours") eq 't' }, 'that is its heartbeat'),
 	'... of another server: at its heartbeat');
-is(ZkLock::ask($a, 'SELECT count(*) FROM zk_servers() WHERE server IS NULL OR elections IS NULL OR drain IS NULL'), 0, 'zk_servers reads on');
+is(ZkLock::ask($a, 'SELECT count(*) FROM zk_servers WHERE server IS NULL OR elections IS NULL OR drain IS NULL'), 0, 'zk_servers reads on');
 unlike(join('', map { $zk->four('wchp', $_) } $zk->servers), qr{/zklock/servers}, 'nobody watches what they write');
 
 # Who may see what, as in zk_locks

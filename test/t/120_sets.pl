@@ -130,7 +130,7 @@ my $waits;
 ZkLock::wait_until(
 	sub {
 		ZkLock::ask($_, 'SELECT count(*) FROM zk_jobs') for @both; # a heartbeat
-		($waits = ZkLock::ask($a, "SELECT string_agg(name, ',') FROM zk_waits() WHERE pid = @{[ $sa->pid ]}")) ne '';
+		($waits = ZkLock::ask($a, "SELECT string_agg(name, ',') FROM zk_waits WHERE pid = @{[ $sa->pid ]}")) ne '';
 	},
 	'zk_waits has it');
 is($waits, 'm', 'zk_waits names the one that is missing');

@@ -36,12 +36,12 @@ sub ok_clean
 my ($x, $y, $z) = map { ZkLock::session($_) } $a, $b, $a;
 come($x, 'step', 2);
 ok($x->busy, 'one waits');
-is(ZkLock::ask($b, 'SELECT name, parties, arrived, server, pid, ours FROM zk_barriers()'),
+is(ZkLock::ask($b, 'SELECT name, parties, arrived, server, pid, ours FROM zk_barriers'),
 	join('|', 'step', 2, 1, 'a', $x->{pid}, 'f'), 'zk_barriers shows who is there');
 is(ZkLock::ask($a, "SELECT backend_xmin IS NULL FROM pg_stat_activity WHERE pid = $x->{pid}"), 't', 'it waits without a snapshot');
 is($y->query("CALL zk_barrier('step', 2); SELECT 1"), 1, 'the second one opens the round');
 is($x->result, '', '... for both');
-is(ZkLock::ask($b, 'SELECT count(*) FROM zk_barriers()'), 0, 'nobody is there');
+is(ZkLock::ask($b, 'SELECT count(*) FROM zk_barriers'), 0, 'nobody is there');
 for my $round (1 .. 20)
 {
 	my ($fast, $slow) = $round % 2 ? ($x, $y) : ($y, $x);
@@ -150,9 +150,9 @@ pass('in a DO block');
 $x->query('CREATE ROLE nobody');
 $x->query('SET ROLE nobody');
 is($x->fails("CALL zk_barrier('n', 2)"), '42501: permission denied for procedure zk_barrier', 'not for everybody');
-is($x->fails('SELECT * FROM zk_barriers()'), '42501: permission denied for function zk_barriers', '... nor to look');
+is($x->fails('SELECT * FROM zk_barriers'), '42501: permission denied for view zk_barriers', '... nor to look');
 $x->query('RESET ROLE; GRANT EXECUTE ON PROCEDURE zk_barrier TO nobody; GRANT pg_monitor TO nobody; SET ROLE nobody');
-is($x->query("CALL zk_barrier('n', 1); SELECT count(*) FROM zk_barriers()"), 0, 'but to whom it is granted');
+is($x->query("CALL zk_barrier('n', 1); SELECT count(*) FROM zk_barriers"), 0, 'but to whom it is granted');
 is($x->query('SELECT waiting FROM zk_stat_barriers'), 0, '... and pg_monitor');
 $x->query('RESET ROLE');
 
@@ -164,7 +164,7 @@ $team->send("CALL zk_barrier('space', 2)");
 ZkLock::wait_until(sub { (() = $zk->children('/zklock/barriers/team%FFspace')) == 1 }, 'it is in its namespace');
 ok($z->busy && $team->busy, 'namespaces are apart');
 my $other = ZkLock::session($a);
-is($other->query('SELECT name, arrived FROM zk_barriers()'), 'space|1', '... also in zk_barriers');
+is($other->query('SELECT name, arrived FROM zk_barriers'), 'space|1', '... also in zk_barriers');
 is($other->query("CALL zk_barrier('space', 2); SELECT 1"), 1, '... and one meets there');
 $team->result;
 ZkLock::ask($a, 'ALTER DATABASE postgres RESET zklock.namespace');

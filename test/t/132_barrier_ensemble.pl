@@ -25,7 +25,7 @@ my @all = ($a, $b, $c);
 ZkLock::wait_connected(@all);
 my @session = map { ZkLock::session($_) } @all;
 
-sub arrived { return ZkLock::ask($b, "SELECT count(*) FROM zk_barriers() WHERE name = '$_[0]'"); }
+sub arrived { return ZkLock::ask($b, "SELECT count(*) FROM zk_barriers WHERE name = '$_[0]'"); }
 
 # Rounds in a row, while leaders die.
 for my $round (1 .. 2)
@@ -40,7 +40,7 @@ for my $round (1 .. 2)
 }
 for my $s (@session) { $s->send("DO \$\$ BEGIN FOR i IN 1..20 LOOP CALL zk_barrier('row', 3); END LOOP; END \$\$"); }
 is($_->result, '', 'twenty rounds in a row') for @session;
-is(ZkLock::ask($b, 'SELECT count(*) FROM zk_barriers()'), 0, 'nobody is left');
+is(ZkLock::ask($b, 'SELECT count(*) FROM zk_barriers'), 0, 'nobody is left');
 
 # Nobody else can touch what is there.
 my $friend = $zk->client(auth => [ digest => 'zklock:s3cr3t' ]);

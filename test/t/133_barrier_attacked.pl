@@ -34,7 +34,7 @@ for my $node ("$party-2-9999999999", "$party-2-2147483648", "$party-02-000000000
 	$zk->create(dir($name) . "/$node");
 	meet($name, "$node is no party");
 	is_deeply([ $zk->children(dir($name)) ], [$node], '... and is left alone');
-	is(ZkLock::ask($a, 'SELECT count(*) FROM zk_barriers()'), 0, '... and not shown');
+	is(ZkLock::ask($a, 'SELECT count(*) FROM zk_barriers'), 0, '... and not shown');
 }
 
 # Barriers of many names: what is watched takes from what locks may watch.  A server watches

@@ -25,7 +25,7 @@ my $members = q{
 	) x (name, kind, may, everybody) WHERE %2$s ORDER BY name COLLATE "C"};
 sub names { my %seen; return join ' ', grep { !$seen{$_}++ } split /\n/, $super->query(sprintf $members, @_); }
 # what nobody needs a grant for, or nobody gets
-my $given = "may AND (kind = 'r' OR name <> ALL ('{zk_unlock,zk_unlock_all,zk_release,zk_token,zk_fence_guarded,zk_granted,zk_grant}')) AND name <> 'zk_locks'";
+my $given = "may AND (kind = 'r' OR name <> ALL ('{zk_unlock,zk_unlock_all,zk_release,zk_token,zk_fence_guarded,zk_rows,zk_granted,zk_grant}')) AND name <> 'zk_locks'";
 
 # The table of the page
 my ($page) = slurp_file("$FindBin::Bin/../../doc/security.md") =~ /^\| `what` \| gives \|\n(.*?)\n\n/ms;
@@ -47,7 +47,7 @@ for my $what (sort keys %listed)
 }
 is(names("'pg_monitor'", $given), $listed{look}, 'members of pg_monitor may what "look" gives');
 my %all = map { $_ => 1 } map { split / / } values %listed;
-is(join(' ', sort { $a cmp $b } keys %all, qw(zk_unlock zk_unlock_all zk_release zk_token zk_locks zk_fence_guarded zk_granted zk_grant zk_fences)),
+is(join(' ', sort { $a cmp $b } keys %all, qw(zk_unlock zk_unlock_all zk_release zk_token zk_locks zk_fence_guarded zk_rows zk_granted zk_grant zk_fences)),
 	names("'nobody'", "true"), 'each name belongs to one of them, or needs no grant, or is the table of zk_fence');
 
 # What the page says of taking back
@@ -73,6 +73,10 @@ $super->query("CALL zk_grant('use'); CREATE ROLE stranger");
 like($use->fails("CALL zk_grant('stranger')"), qr/^42501: permission denied to grant function zk_/, 'nor can one who has the rights, and may not grant them');
 is(names("'stranger'", $given), '', '... and has given nothing');
 $use->quit;
+$super->query('CREATE ROLE half LOGIN; GRANT EXECUTE ON ALL ROUTINES IN SCHEMA public TO half WITH GRANT OPTION; GRANT SELECT ON ALL TABLES IN SCHEMA public TO half');
+my $half = ZkLock::session($node, user => 'half');
+is($half->fails("CALL zk_grant('stranger', 'look')"), '42501: permission denied to grant relation zk_barriers', '... nor one who may grant functions, and no views');
+$half->quit;
 
 # Names that must be quoted, and everybody
 $super->query(qq{CREATE ROLE "A b""c" LOGIN; CALL zk_grant('A b"c')});

@@ -63,7 +63,7 @@ $zk->delete('/zklock/servers/old');
 $sa->query("CREATE ROLE $_ LOGIN") for qw(nothing partly all_of_it watcher);
 $sa->query("CALL zk_grant('all_of_it'); CALL zk_grant('watcher', 'look'); GRANT EXECUTE ON FUNCTION zk_lock TO partly");
 like(rows($sa, 'rights', 'nothing'), qr/^\|role "nothing" may not use zklock\|If the role is to use zklock, CALL public\.zk_grant\('nothing'\)\.$/, 'a role without rights');
-like(rows($sa, 'rights', 'partly'), qr/^f\|role "partly" may not call zk_acquire, .*zk_try_lock_all\|If/, '... with some of them');
+like(rows($sa, 'rights', 'partly'), qr/^f\|role "partly" may not use zk_acquire, .*zk_try_lock_all\|If/, '... with some of them');
 is(rows($sa, 'rights', 'all_of_it'), 't|role "all_of_it" may use zklock|', '... with all');
 my ($call) = rows($sa, 'rights', 'partly') =~ /(CALL .*)\.$/;
 $sa->query($call);

@@ -1,0 +1,16 @@
+/*-------------------------------------------------------------------------
+ *
+ * views.h
+ *	  zk_rows, the function under all views.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_VIEWS_H
+#define ZKLOCK_VIEWS_H
+
+#include "fmgr.h"
+
+/* It only looks; see statement.h. */
+extern PGDLLEXPORT Datum zk_rows(PG_FUNCTION_ARGS);
+
+#endif /* ZKLOCK_VIEWS_H */
