@@ -900,34 +900,24 @@ REVOKE ALL ON FUNCTION zk_queue_put(text, text), zk_queue_take(text, interval, i
 GRANT SELECT ON zk_queues, zk_queue_items TO pg_monitor;
 
 -- Rights.  The names are those of functions, procedures, views and tables alike.
-CREATE FUNCTION zk_granted(what text)
-RETURNS SETOF name
-LANGUAGE plpgsql IMMUTABLE
-SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-    RETURN QUERY SELECT unnest(CASE what
-        WHEN 'use' THEN '{zk_lock, zk_try_lock, zk_lock_all, zk_try_lock_all, zk_lock_session, zk_assert, zk_fence,
+CREATE VIEW zk_rights AS
+    SELECT what, unnest(names) AS name FROM (VALUES
+        ('use', '{zk_lock, zk_try_lock, zk_lock_all, zk_try_lock_all, zk_lock_session, zk_assert, zk_fence,
             zk_acquire, zk_try_acquire, zk_permit, zk_assert_permit, zk_barrier, zk_queue_put, zk_queue_take, zk_queues,
             zk_is_leader, zk_require_leader, zk_run_as_leader, zk_leader,
-            zk_run_once, zk_run_begin, zk_run_begin_session, zk_run_end}'::name[]
-        WHEN 'look' THEN '{zk_session, zk_stat, zk_stat_locks, zk_stat_barriers, zk_servers, zk_contenders, zk_lock_dirs,
+            zk_run_once, zk_run_begin, zk_run_begin_session, zk_run_end}'::name[]),
+        ('look', '{zk_session, zk_stat, zk_stat_locks, zk_stat_barriers, zk_servers, zk_contenders, zk_lock_dirs,
             zk_blocking, zk_waits, zk_barriers, zk_queues, zk_queue_items, zk_elections, zk_leader, zk_candidates,
-            zk_jobs, zk_runs, zk_check, zk_check_server}'::name[]
-        WHEN 'admin' THEN '{zk_break, zk_raise_tokens, zk_stat_reset, zk_resign, zk_queue_purge,
-            zk_job_reset, zk_job_forget, zk_job_pause, zk_job_resume}'::name[]
-        END);
-    IF what IS NULL THEN
-        RAISE null_value_not_allowed USING MESSAGE = 'what must not be null';
-    ELSIF NOT FOUND THEN
-        RAISE invalid_parameter_value USING
-            MESSAGE = format('unrecognized value "%s" for what', what),
-            HINT = 'Allowed values are "use", "look" and "admin".';
-    END IF;
-END $$;
+            zk_jobs, zk_runs, zk_check, zk_check_server}'),
+        ('admin', '{zk_break, zk_raise_tokens, zk_stat_reset, zk_resign, zk_queue_purge,
+            zk_job_reset, zk_job_forget, zk_job_pause, zk_job_resume}')) g (what, names);
 
-COMMENT ON FUNCTION zk_granted(text) IS
-'functions, procedures, views and tables that zk_grant gives for ''use'', ''look'' or ''admin''';
+COMMENT ON VIEW zk_rights IS
+'rights that zk_grant gives to a role';
+COMMENT ON COLUMN zk_rights.what IS '''use'', ''look'' or ''admin''';
+COMMENT ON COLUMN zk_rights.name IS 'name of a function, procedure, view or table';
+
+GRANT SELECT ON zk_rights TO PUBLIC;
 
 -- By the rights of its caller, who could grant the same one by one.  What has one of the names
 -- in another schema is none of ours: it grants what belongs to the extension, wherever that is.
@@ -945,9 +935,17 @@ BEGIN
     IF role IS NULL THEN
         RAISE null_value_not_allowed USING MESSAGE = 'role must not be null';
     END IF;
+    IF what IS NULL THEN
+        RAISE null_value_not_allowed USING MESSAGE = 'what must not be null';
+    END IF;
     SELECT e.oid, n.nspname INTO STRICT ours, schema
       FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'zklock';
-    EXECUTE format('SELECT array_agg(g) FROM %I.zk_granted($1) g', schema) INTO granted USING what;
+    EXECUTE format('SELECT array_agg(name) FROM %I.zk_rights WHERE what = $1', schema) INTO granted USING what;
+    IF granted IS NULL THEN
+        RAISE invalid_parameter_value USING
+            MESSAGE = format('unrecognized value "%s" for what', what),
+            HINT = 'Allowed values are "use", "look" and "admin".';
+    END IF;
     FOR command IN
         SELECT format('GRANT EXECUTE ON ROUTINE %s TO %I', p.oid::regprocedure, role)
           FROM pg_depend d JOIN pg_proc p ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid
@@ -1064,7 +1062,7 @@ BEGIN
     what := 'rights';
     -- who has none but those that are there to look has them for that
     EXECUTE format($q$SELECT array_agg(DISTINCT name ORDER BY name) FILTER (WHERE NOT has),
-            coalesce(bool_or(has) FILTER (WHERE name NOT IN (SELECT %1$I.zk_granted('look'))), false)
+            coalesce(bool_or(has) FILTER (WHERE name NOT IN (SELECT name FROM %1$I.zk_rights WHERE what = 'look')), false)
           FROM (SELECT p.proname::text, has_function_privilege($1, p.oid, 'EXECUTE')
                 AND has_schema_privilege($1, p.pronamespace, 'USAGE')
               FROM pg_depend d JOIN pg_proc p ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid
@@ -1074,7 +1072,7 @@ BEGIN
                 AND has_schema_privilege($1, c.relnamespace, 'USAGE')
               FROM pg_depend d JOIN pg_class c ON d.classid = 'pg_class'::regclass AND d.objid = c.oid
               WHERE d.refclassid = 'pg_extension'::regclass AND d.refobjid = $2 AND d.deptype = 'e') m (name, has)
-          WHERE name IN (SELECT %1$I.zk_granted('use'))$q$, schema) INTO lacking, uses USING role, ours;
+          WHERE name IN (SELECT name FROM %1$I.zk_rights WHERE what = 'use')$q$, schema) INTO lacking, uses USING role, ours;
     ok := CASE WHEN lacking IS NULL THEN true WHEN uses THEN false END;
     detail := CASE WHEN ok THEN format('role "%s" may use zklock', role)
         WHEN ok IS NULL THEN format('role "%s" may not use zklock', role)
