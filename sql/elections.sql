@@ -6,16 +6,20 @@ CREATE EXTENSION zklock;
 \d zk_elections
 
 -- asking makes no candidate
-SELECT zk_leader('nightly') IS NULL AS nobody, zk_candidates('nightly'), (SELECT token FROM zk_elections WHERE election = 'nightly');
+SELECT (SELECT server FROM zk_candidates('nightly') WHERE is_leader) IS NULL AS nobody, ARRAY(SELECT server FROM zk_candidates('nightly')), (SELECT token FROM zk_elections WHERE election = 'nightly');
 SELECT * FROM zk_elections;
 SELECT zk_resign('nightly');
 
 -- the first call does; it waits for the verdict, for two seconds if not told otherwise
 SELECT zk_is_leader('nightly', '1 h');
-SELECT (SELECT token FROM zk_elections WHERE election = 'nightly') AS token, zk_leader('nightly') AS leader \gset
-SELECT zk_is_leader('nightly'), (SELECT token FROM zk_elections WHERE election = 'nightly') = :token AS same, zk_candidates('nightly') = ARRAY[:'leader'] AS alone;
+SELECT (SELECT token FROM zk_elections WHERE election = 'nightly') AS token, (SELECT server FROM zk_candidates('nightly') WHERE is_leader) AS leader \gset
+SELECT zk_is_leader('nightly'), (SELECT token FROM zk_elections WHERE election = 'nightly') = :token AS same, ARRAY(SELECT server FROM zk_candidates('nightly')) = ARRAY[:'leader'] AS alone;
+SELECT server = :'leader' AS server, is_leader, priority FROM zk_candidates('nightly');
 SELECT election, is_leader, leader = :'leader' AS leader, candidates = ARRAY[:'leader'] AS candidates,
 	token = :token AS token, since BETWEEN now() - interval '1 h' AND now() AS since, changes FROM zk_elections;
+
+-- only who needs leader or candidates asks ZooKeeper
+EXPLAIN (COSTS OFF) SELECT election, is_leader, token FROM zk_elections;
 
 -- in any place, with any argument
 CREATE TABLE t AS SELECT i, CASE WHEN i % 10 < 5 THEN 'nightly' ELSE 'e' || i % 10 END AS election FROM generate_series(1, 1000) i;
@@ -67,8 +71,7 @@ SELECT zk_is_leader('');
 SELECT zk_is_leader(repeat('é', 128));
 \echo :LAST_ERROR_SQLSTATE
 SELECT zk_is_leader('x', '-1 s');
-SELECT zk_leader('');
-SELECT zk_candidates('');
+SELECT * FROM zk_candidates('');
 SELECT zk_require_leader('');
 SELECT zk_resign('');
 CALL zk_run_as_leader('', 'SELECT 1');
@@ -101,7 +104,7 @@ GRANT EXECUTE ON FUNCTION zk_is_leader, zk_require_leader TO regress_zklock;
 GRANT EXECUTE ON PROCEDURE zk_run_as_leader TO regress_zklock;
 GRANT pg_monitor TO regress_zklock;
 SET ROLE regress_zklock;
-SELECT zk_is_leader('nightly'), zk_require_leader('nightly') > 0 AS led, zk_leader('nightly') = :'leader' AS leader;
+SELECT zk_is_leader('nightly'), zk_require_leader('nightly') > 0 AS led, (SELECT server FROM zk_candidates('nightly') WHERE is_leader) = :'leader' AS leader;
 SELECT election, leader = :'leader' AS leader FROM zk_elections WHERE election = 'nightly';
 SELECT zk_resign('nightly');
 \echo :LAST_ERROR_SQLSTATE

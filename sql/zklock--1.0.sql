@@ -502,25 +502,25 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION zk_resign(text) IS
 'give up this server''s leadership and candidacy';
 
--- Stable, so that a query of zk_elections that needs neither does not ask.
-CREATE FUNCTION zk_leader(election text)
-RETURNS text
-AS 'MODULE_PATHNAME', 'zk_leader'
-LANGUAGE C STABLE PARALLEL UNSAFE;
-
-COMMENT ON FUNCTION zk_leader(text) IS
-'name of the server that leads the election, or null';
-
-CREATE FUNCTION zk_candidates(election text)
-RETURNS text[]
+-- Stable, so that a query of zk_elections that needs neither leader nor candidates does not
+-- ask ZooKeeper.
+CREATE FUNCTION zk_candidates(
+    election text,
+    OUT server text,
+    OUT is_leader boolean,
+    OUT priority integer)
+RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'zk_candidates'
 LANGUAGE C STABLE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_candidates(text) IS
-'names of the candidates in the election, in the order in which they come to lead';
+'candidates of the election, the leader first, in the order in which they come to lead; priority is null where it is the default';
 
 CREATE VIEW zk_elections AS
-    SELECT election, is_leader, zk_leader(election) AS leader, zk_candidates(election) AS candidates, token, since, changes, last_asked
+    SELECT election, is_leader,
+        (SELECT c.server FROM zk_candidates(election) c WHERE c.is_leader) AS leader,
+        ARRAY(SELECT c.server FROM zk_candidates(election) c) AS candidates,
+        token, since, changes, last_asked
     FROM zk_rows('zk_elections') AS (
         election text,
         is_leader boolean,
@@ -794,7 +794,7 @@ COMMENT ON COLUMN zk_queue_items.pid IS 'of the session that has it';
 REVOKE ALL ON FUNCTION zk_lock_all(text[]), zk_lock_all(text[], text, text), zk_try_lock_all(text[], text, text, interval) FROM PUBLIC;
 REVOKE ALL ON FUNCTION zk_lock(text, text, text), zk_try_lock(text, text, text, interval),
     zk_assert(text), zk_fence(text, bigint), zk_fence_replicated(), zk_is_leader(text, interval),
-    zk_require_leader(text), zk_leader(text), zk_candidates(text) FROM PUBLIC;
+    zk_require_leader(text), zk_candidates(text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION zk_acquire(text, integer, text), zk_try_acquire(text, integer, text, interval),
     zk_permit(text), zk_assert_permit(text) FROM PUBLIC;
 REVOKE ALL ON PROCEDURE zk_lock_session(text, text, interval), zk_run_as_leader(text, text) FROM PUBLIC;
@@ -802,7 +802,7 @@ REVOKE ALL ON PROCEDURE zk_lock_session(text, text, interval), zk_run_as_leader(
 -- Like pg_stat_activity, zk_locks itself hides what is nobody else's business.  The
 -- id of a ZooKeeper session is enough to end it from elsewhere.
 GRANT SELECT ON zk_locks TO PUBLIC;
-GRANT EXECUTE ON FUNCTION zk_leader(text), zk_candidates(text) TO pg_monitor;
+GRANT EXECUTE ON FUNCTION zk_candidates(text) TO pg_monitor;
 GRANT SELECT ON zk_elections TO pg_monitor;
 GRANT SELECT ON zk_session TO pg_monitor;
 
@@ -904,10 +904,10 @@ CREATE VIEW zk_rights AS
     SELECT what, unnest(names) AS name FROM (VALUES
         ('use', '{zk_lock, zk_try_lock, zk_lock_all, zk_try_lock_all, zk_lock_session, zk_assert, zk_fence,
             zk_acquire, zk_try_acquire, zk_permit, zk_assert_permit, zk_barrier, zk_queue_put, zk_queue_take, zk_queues,
-            zk_is_leader, zk_require_leader, zk_run_as_leader, zk_leader,
+            zk_is_leader, zk_require_leader, zk_run_as_leader, zk_candidates,
             zk_run_once, zk_run_begin, zk_run_begin_session, zk_run_end}'::name[]),
         ('look', '{zk_session, zk_stat, zk_stat_locks, zk_stat_barriers, zk_servers, zk_contenders, zk_lock_dirs,
-            zk_blocking, zk_waits, zk_barriers, zk_queues, zk_queue_items, zk_elections, zk_leader, zk_candidates,
+            zk_blocking, zk_waits, zk_barriers, zk_queues, zk_queue_items, zk_elections, zk_candidates,
             zk_jobs, zk_runs, zk_check, zk_check_server}'),
         ('admin', '{zk_break, zk_raise_tokens, zk_stat_reset, zk_resign, zk_queue_purge,
             zk_job_reset, zk_job_forget, zk_job_pause, zk_job_resume}')) g (what, names);

@@ -37,7 +37,6 @@ PG_FUNCTION_INFO_V1(zk_is_leader);
 PG_FUNCTION_INFO_V1(zk_require_leader);
 PG_FUNCTION_INFO_V1(zk_run_as_leader);
 PG_FUNCTION_INFO_V1(zk_resign);
-PG_FUNCTION_INFO_V1(zk_leader);
 PG_FUNCTION_INFO_V1(zk_candidates);
 
 /* How long to wait while nobody is known to lead: the default of zk_is_leader in SQL. */
@@ -155,7 +154,7 @@ zk_require_leader(PG_FUNCTION_ARGS)
 							   : detail_of_drain(),
 				 doubt != NULL
 					 ? 0
-					 : errhint("Retry the transaction on the server that zk_leader(%s) names.",
+					 : errhint("Retry the transaction on the leader, which zk_candidates(%s) lists first.",
 							   quote_literal_cstr(zklock_display_name(name)))));
 	}
 	PG_RETURN_INT64(token);
@@ -243,58 +242,45 @@ zk_resign(PG_FUNCTION_ARGS)
  * ------------------------------------------------------------------------
  */
 
-/* The first "limit" candidates of an election, all with 0. */
-static int
-ask_candidates(text *arg, int limit, ZkNode **nodes)
-{
-	ZkQuery query = {
-		.kind = ZKLOCK_KIND_ELECTION,
-		.contenders = true,
-		.limit = limit,
-	};
-
-	zklock_check_callable();
-	zklock_get_name(ZKLOCK_KIND_ELECTION, arg, query.name);
-	return zklock_query(&query, nodes);
-}
-
-/* The name of a candidate's server. */
-static Datum
-candidate_datum(ZkNode *node)
+/*
+ * A candidate's node says its server's name, and its priority if that is not the
+ * default.
+ */
+static void
+put_candidate(ReturnSetInfo *rsinfo, ZkNode *node, bool is_leader)
 {
 	int len = (int) zklock_candidate_name_len(node->data, (size_t) node->datalen);
+	ZkRow row = zklock_row_of_set(rsinfo);
 
-	node->data_cut &= len == node->datalen;
-	node->datalen = len;
-	return zklock_node_data_datum(node);
+	if (len < node->datalen)
+	{
+		zklock_row_int(&row, "priority",
+					   zklock_candidate_priority(node->data, (size_t) node->datalen));
+		node->datalen = len;
+		node->data_cut = false;
+	}
+	zklock_row_set(&row, "server", TEXTOID, zklock_node_data_datum(node));
+	zklock_row_bool(&row, "is_leader", is_leader);
+	zklock_row_store(rsinfo, &row);
 }
 
-/* zk_leader(election text) returns text */
-Datum
-zk_leader(PG_FUNCTION_ARGS)
-{
-	ZkNode *nodes;
-
-	ZKLOCK_REFUSE_NULLS("election name");
-	if (ask_candidates(PG_GETARG_TEXT_PP(0), 1, &nodes) < 1)
-		PG_RETURN_NULL();
-	PG_RETURN_DATUM(candidate_datum(nodes));
-}
-
-/* zk_candidates(election text) returns text[] */
+/* zk_candidates(election text) returns setof record */
 Datum
 zk_candidates(PG_FUNCTION_ARGS)
 {
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	ZkQuery query = {.kind = ZKLOCK_KIND_ELECTION, .contenders = true};
 	ZkNode *nodes;
 	int n;
-	ArrayBuildState *names = initArrayResult(TEXTOID, CurrentMemoryContext, false);
 
 	ZKLOCK_REFUSE_NULLS("election name");
-	n = ask_candidates(PG_GETARG_TEXT_PP(0), 0, &nodes);
+	zklock_check_callable();
+	zklock_get_name(ZKLOCK_KIND_ELECTION, PG_GETARG_TEXT_PP(0), query.name);
+	InitMaterializedSRF(fcinfo, 0);
+	n = zklock_query(&query, &nodes);
 	for (int i = 0; i < n; i++)
-		names = accumArrayResult(names, candidate_datum(&nodes[i]), false, TEXTOID,
-								 CurrentMemoryContext);
-	PG_RETURN_DATUM(makeArrayResult(names, CurrentMemoryContext));
+		put_candidate(rsinfo, &nodes[i], i == 0);
+	return (Datum) 0;
 }
 
 /* This server's candidacies, as it knows them by itself. */

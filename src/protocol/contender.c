@@ -60,7 +60,7 @@ const ZkKind zklock_kinds[ZKLOCK_NKINDS] = {
 					.when = "while the transaction required the leadership",
 					.by_now = "another server may lead by now",
 					.retry =
-						"Retry the transaction on the server that zk_leader({name}) names.",
+						"Retry the transaction on the leader, which zk_candidates({name}) lists first.",
 				},
 			.by_server = true,
 		},

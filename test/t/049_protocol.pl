@@ -132,7 +132,7 @@ ZkLock::wait_until(sub { ZkLock::ask($node, 'SELECT state FROM zk_session') ne '
 raises(@$_) for (
 	[ "SELECT zk_lock('x')", '58000: could not reach ZooKeeper within 20 ms' ],
 	[ "SELECT zk_try_lock('x')", '58000: could not reach ZooKeeper within 20 ms' ],
-	[ "SELECT zk_leader('led')", '58000: could not reach ZooKeeper within 20 ms' ],
+	[ "SELECT server FROM zk_candidates('led') WHERE is_leader", '58000: could not reach ZooKeeper within 20 ms' ],
 	[ "SELECT zk_assert('one')", '58000: could not prove the lock within 20 ms' ]);
 
 # No worker

@@ -40,7 +40,7 @@ sub slurp { open my $fh, '<', $_[0] or die; local $/; return <$fh>; }
 is(is_leader('a', 'job'), 't', 'the first candidate leads');
 is(is_leader('b', 'job'), 'f', '... and the second does not');
 is(is_leader('c', 'job'), 'f', '... nor the third');
-is(ZkLock::ask($_, "SELECT zk_leader('job'), zk_candidates('job')"), 'a|{a,b,c}', $_->name . ' knows all of them') for @nodes;
+is(ZkLock::ask($_, "SELECT (SELECT server FROM zk_candidates('job') WHERE is_leader), ARRAY(SELECT server FROM zk_candidates('job'))"), 'a|{a,b,c}', $_->name . ' knows all of them') for @nodes;
 is(ZkLock::ask($node{b}, "SELECT (SELECT token FROM zk_elections WHERE election = 'job') IS NULL"), 't', 'no token for who does not lead');
 my $token = ZkLock::ask($node{a}, "SELECT (SELECT token FROM zk_elections WHERE election = 'job')");
 like($token, qr/^\d+$/, 'a token for who leads');
@@ -48,7 +48,7 @@ is(ZkLock::ask($node{a}, "SELECT election, is_leader, leader, candidates, token 
 	'job|t|a|{a,b,c}|t|t|1', 'zk_elections of the leader');
 is(ZkLock::ask($node{b}, "SELECT election, is_leader, leader, candidates, token, since < now(), changes FROM zk_elections"),
 	'job|f|a|{a,b,c}||t|0', '... and of another');
-is(ZkLock::ask($node{a}, "SELECT zk_leader('none') IS NULL, zk_candidates('none')"), 't|{}', 'nobody leads where nobody is');
+is(ZkLock::ask($node{a}, "SELECT (SELECT server FROM zk_candidates('none') WHERE is_leader) IS NULL, ARRAY(SELECT server FROM zk_candidates('none'))"), 't|{}', 'nobody leads where nobody is');
 is(ZkLock::ask($node{a}, "SELECT count(*) FROM zk_elections WHERE election = 'none'"), 0, '... and asking makes no candidate');
 is($zk->get('/zklock/elections/job/' . (ZkLock::queue($zk, 'job', 'elections'))[0]), 'a',
 	"the contender's data is the server's name");
@@ -66,7 +66,7 @@ cmp_ok(ZkLock::ask($node{b}, "SELECT (SELECT token FROM zk_elections WHERE elect
 wait_log('a', qr/is no longer leader of election "job", token $token: resigned/, '... the log of the old leader says why');
 wait_log('b', qr/became leader of election "job", token \d+: the candidate before it is gone/, '... and that of the new one');
 is(is_leader('a', 'job'), 'f', 'whoever asks again is a candidate again');
-is(ZkLock::ask($node{a}, "SELECT zk_candidates('job')"), '{b,c,a}', '... as the last');
+is(ZkLock::ask($node{a}, "SELECT ARRAY(SELECT server FROM zk_candidates('job'))"), '{b,c,a}', '... as the last');
 
 # The worker dies: nothing changes.
 my $worker = ZkLock::ask($node{b}, 'SELECT worker_pid FROM zk_session');
@@ -117,7 +117,7 @@ ZkLock::wait_until(sub { eval { is_leader('a', 'job') eq 'f' } }, 'a is back');
 
 # Fast shutdown: at once.
 # The ZooKeeper server that b asks may be behind the one that a has told.
-ZkLock::wait_until(sub { ZkLock::ask($node{b}, "SELECT zk_candidates('job')") eq '{b,c,a}' }, 'in order');
+ZkLock::wait_until(sub { ZkLock::ask($node{b}, "SELECT ARRAY(SELECT server FROM zk_candidates('job'))") eq '{b,c,a}' }, 'in order');
 ZkLock::hang_up($node{b});
 $node{b}->stop('fast');
 is(wait_leader('job', 'a', 'c'), 'c', 'shutdown: the next in line leads');
@@ -129,6 +129,6 @@ my ($first) = ZkLock::queue($zk, 'job', 'elections');
 $zk->delete("/zklock/elections/job/$first");
 is(wait_leader('job', 'a'), 'a', 'the contender is deleted: the next in line leads');
 wait_log('c', qr/is no longer leader of election "job", token \d+: its contender in ZooKeeper is gone/, '... the log says why');
-ZkLock::wait_until(sub { ZkLock::ask($node{a}, "SELECT zk_candidates('job')") eq '{a,c}' }, 'it queues anew');
+ZkLock::wait_until(sub { ZkLock::ask($node{a}, "SELECT ARRAY(SELECT server FROM zk_candidates('job'))") eq '{a,c}' }, 'it queues anew');
 
 done_testing();

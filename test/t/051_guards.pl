@@ -55,13 +55,13 @@ is($sa2->fails("SELECT zk_require_leader('job')"), $not_leader, '... and for a n
 is($sa->query("SELECT zk_require_leader('job')"), $token, 'the old transaction still has it');
 # a delete of the contender would have been sent before this, and been seen by that
 is($sa2->query("SELECT zk_try_lock('something else')"), 't', '... and the worker has gone round since');
-is($sb->query("SELECT zk_leader('job')"), 'a', '... the contender is there');
+is($sb->query("SELECT server FROM zk_candidates('job') WHERE is_leader"), 'a', '... the contender is there');
 is($sb->query("SELECT zk_is_leader('job')"), 'f', '... so that nobody else leads');
 $sa->query('SAVEPOINT s; INSERT INTO t VALUES (2)');
 is($sa->query('COMMIT; SELECT count(*) FROM t'), 2, 'the transaction can commit');
 wait_leader($sb);
 ok(1, '... and then the other leads');
-ZkLock::wait_until(sub { $sb->query("SELECT zk_candidates('job')") eq '{b,a}' }, 'the first queues anew');
+ZkLock::wait_until(sub { $sb->query("SELECT ARRAY(SELECT server FROM zk_candidates('job'))") eq '{b,a}' }, 'the first queues anew');
 is($sb->query("SELECT zk_resign('job')"), 't', 'the other resigns');
 wait_leader($sa);
 ok(1, '... and the first leads again');
@@ -87,11 +87,11 @@ $sa->query("BEGIN; DECLARE c CURSOR FOR SELECT zk_is_leader('x', '1 h') FROM gen
 is($sa->query('FETCH c'), 't', 'a call site');
 $sb->query("SELECT zk_is_leader('x')");
 $sa2->query("SELECT zk_resign('x')");
-ZkLock::wait_until(sub { $sb->query("SELECT zk_is_leader('x'), zk_candidates('x')") eq 't|{b}' }, 'the other leads');
+ZkLock::wait_until(sub { $sb->query("SELECT zk_is_leader('x'), ARRAY(SELECT server FROM zk_candidates('x'))") eq 't|{b}' }, 'the other leads');
 ZkLock::wait_until(sub { $sa2->query('SELECT names FROM zk_session') == $names }, 'its place is free');
 is($sa2->query("SELECT zk_is_leader('y', '1 h')"), 't', 'another election in its place');
 is($sa->query('FETCH c'), 'f', '... does not answer for it');
-is($sa->query('COMMIT; SELECT zk_candidates(\'x\')'), '{b,a}', '... since the question makes a candidate again');
+is($sa->query('COMMIT; SELECT ARRAY(SELECT server FROM zk_candidates(\'x\'))'), '{b,a}', '... since the question makes a candidate again');
 
 # zk_run_as_leader
 is($sa->query("CALL zk_run_as_leader('job', 'INSERT INTO t VALUES (3); INSERT INTO t VALUES (4)')"), '', 'commands run on the leader');
@@ -164,7 +164,7 @@ is($sa2->failure, $lost, '... whose running statement is cancelled');
 is($sa3->failure, $lost, '... and so is zk_run_as_leader');
 $sa2->query('ROLLBACK');
 kill 'CONT', $worker;
-ZkLock::wait_until(sub { $sb->query("SELECT zk_candidates('job')") eq '{b,a}' }, 'it queues anew');
+ZkLock::wait_until(sub { $sb->query("SELECT ARRAY(SELECT server FROM zk_candidates('job'))") eq '{b,a}' }, 'it queues anew');
 ok(1, 'the candidacy outlives the session');
 is(ZkLock::ask($a, 'SELECT count(*) FROM t'), 4, 'nothing of that was committed');
 

@@ -51,7 +51,7 @@ ZkLock::wait_until(
 	'a stopped worker: false here and true there');
 is($both, 0, 'a stopped worker: never two at once');
 kill 'CONT', $worker or die;
-ZkLock::wait_until(sub { $sq->query("SELECT zk_candidates('job')") eq '{q,p}' }, 'the first queues anew');
+ZkLock::wait_until(sub { $sq->query("SELECT ARRAY(SELECT server FROM zk_candidates('job'))") eq '{q,p}' }, 'the first queues anew');
 is($sp->query($ask), 'f', 'when the worker goes on, the old leader is none');
 like(log_of($p), qr/$end \d+: (the ZooKeeper session ended|its contender in ZooKeeper is gone|the lease has lapsed)/, '... and its log says so');
 
@@ -59,10 +59,10 @@ like(log_of($p), qr/$end \d+: (the ZooKeeper session ended|its contender in ZooK
 $worker = ZkLock::ask($q, 'SELECT worker_pid FROM zk_session');
 my $token = $sq->query("SELECT (SELECT token FROM zk_elections WHERE election = 'job')");
 kill 'STOP', $worker or die;
-is($sp->query("SELECT zk_leader('job')") . ' ' . $sp->query($ask), 'q f', 'a short pause: nobody else leads');
+is($sp->query("SELECT server FROM zk_candidates('job') WHERE is_leader") . ' ' . $sp->query($ask), 'q f', 'a short pause: nobody else leads');
 is($sq->query($ask), 't', '... who leads does');
 kill 'CONT', $worker or die;
-is($sq->query("SELECT zk_leader('job')"), 'q', '... and goes on');
+is($sq->query("SELECT server FROM zk_candidates('job') WHERE is_leader"), 'q', '... and goes on');
 is($sq->query("SELECT (SELECT token FROM zk_elections WHERE election = 'job')"), $token, '... a short pause is no loss');
 
 # ZooKeeper pauses: the lease lapses.  When it goes on, the session may live.
@@ -99,13 +99,13 @@ is($sq->query("SELECT zk_is_leader('new', '100 ms')"), 'f', 'no error from a new
 ZkLock::wait_until(sub { log_of($p) =~ /$end $token: the lease has lapsed/ }, 'the log says why');
 ok(1, 'the log says why');
 $sp->query("SET zklock.connect_timeout = '500ms'");
-like($sp->fails("SELECT zk_leader('job')"), qr/^58000: could not reach ZooKeeper within 500 ms/, 'zk_leader fails');
+like($sp->fails("SELECT server FROM zk_candidates('job') WHERE is_leader"), qr/^58000: could not reach ZooKeeper within 500 ms/, 'zk_candidates fails');
 like($sp->fails("SELECT leader FROM zk_elections"), qr/^58000: could not reach ZooKeeper within 500 ms/, 'zk_elections fails where it has to ask');
 $sp->query('RESET zklock.connect_timeout');
 $zk->resume(1);
 ZkLock::wait_until(
 	sub {
-		my $leader = $sq->query("SELECT zk_leader('job')");
+		my $leader = $sq->query("SELECT server FROM zk_candidates('job') WHERE is_leader");
 		return join(' ', map { $_->query($ask) } $sp, $sq) eq ($leader eq 'p' ? 't f' : 'f t');
 	},
 	'one leads, and nobody else');

@@ -73,7 +73,7 @@ $standby->append_conf('postgresql.conf', "cluster_name = standby");
 $standby->start;
 ZkLock::wait_connected($standby);
 is(ZkLock::ask($standby, "SELECT zk_is_leader('job', '1 h'), zk_is_leader('more', '1 h')"), 'f|f', 'a standby is no leader, and need not wait for that');
-wait_ask($standby, "SELECT zk_candidates('job'), zk_candidates('more')", '{}|{primary}', '... and no candidate');
+wait_ask($standby, "SELECT ARRAY(SELECT server FROM zk_candidates('job')), ARRAY(SELECT server FROM zk_candidates('more'))", '{}|{primary}', '... and no candidate');
 is(ZkLock::ask($standby, "SELECT string_agg(election || ' ' || is_leader, ';' ORDER BY election) FROM zk_elections"), 'job false;listed false;more false',
 	'... but would be one: zk_elections has it');
 is(ZkLock::session($standby)->fails("SELECT zk_require_leader('job')"), '40001: this server is not the leader of election "job"', '... zk_require_leader fails');
@@ -81,10 +81,10 @@ is(ZkLock::session($standby)->fails("SELECT zk_require_leader('job')"), '40001: 
 # ... unless it may
 $standby->append_conf('postgresql.conf', "zklock.leader_eligible = any");
 $standby->reload;
-wait_ask($standby, "SELECT zk_is_leader('job'), zk_candidates('more')", 't|{primary,standby}', 'zklock.leader_eligible = any: it may');
+wait_ask($standby, "SELECT zk_is_leader('job'), ARRAY(SELECT server FROM zk_candidates('more'))", 't|{primary,standby}', 'zklock.leader_eligible = any: it may');
 $standby->append_conf('postgresql.conf', "zklock.leader_eligible = primary");
 $standby->reload;
-wait_ask($standby, "SELECT zk_is_leader('job'), zk_candidates('job'), zk_candidates('more')", 'f|{}|{primary}', '... and leaves when it may not');
+wait_ask($standby, "SELECT zk_is_leader('job'), ARRAY(SELECT server FROM zk_candidates('job')), ARRAY(SELECT server FROM zk_candidates('more'))", 'f|{}|{primary}', '... and leaves when it may not');
 like(log_of($standby), qr/is no longer leader of election "job", token \d+: not eligible any more/, '... the log says why');
 like(log_of($standby), qr/no notifications of leadership changes are sent during recovery/, '... and that nothing is notified');
 

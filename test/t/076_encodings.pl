@@ -140,8 +140,8 @@ for my $name (sort keys %database)
 		zk_contenders => [ "SELECT count(*), " . $invalid->('server', 'data', 'node') . " FROM zk_contenders('data')", keys(%data) . '|0' ],
 		'zk_contenders, of names' => [ "SELECT count(*), " . $invalid->('server', 'data', 'node') . " FROM zk_contenders('names')", @names . '|0' ],
 		zk_servers => [ "SELECT count(*), " . $invalid->('server', 'host', 'zklock_version', 'postgres_version', 'node') . " FROM zk_servers", 3 + keys(%data) . '|0' ],
-		zk_candidates => [ "SELECT count(*), " . $invalid->('c') . " FROM unnest(zk_candidates('all')) c", keys(%data) . '|0' ],
-		zk_leader => [ "SELECT count(*), " . $invalid->('l') . " FROM unnest(ARRAY['" . join("', '", map { s/\W/_/gr } sort keys %data) . "']) n, zk_leader('e_' || n) l", keys(%data) . '|0' ],
+		zk_candidates => [ "SELECT count(*), " . $invalid->('c') . " FROM zk_candidates('all') x (c)", keys(%data) . '|0' ],
+		"zk_candidates, one of each" => [ "SELECT count(*), " . $invalid->('l') . " FROM unnest(ARRAY['" . join("', '", map { s/\W/_/gr } sort keys %data) . "']) n, zk_candidates('e_' || n) x (l)", keys(%data) . '|0' ],
 		zk_lock_dirs => [ "SELECT count(*) > 3, " . $invalid->('name') . " FROM zk_lock_dirs()", 't|0' ],
 		zk_elections => [ "SELECT count(*), " . $invalid->('election', 'leader') . " FROM zk_elections", '1|0' ],
 		zk_locks => [ "SELECT count(*), " . $invalid->('name') . " FROM zk_locks", '1|0' ],
@@ -175,7 +175,7 @@ for my $name ('UTF8', 'SQL_ASCII', 'LATIN1')
 	my @shown = map { shown($data{$_}, 1024, $name eq 'LATIN1') } @order;
 	my $columns = $bytes->('data') . " FROM zk_contenders('data') ORDER BY position";
 	is($wrong->("SELECT $columns", @shown), '', "$name: the data");
-	is($wrong->('SELECT ' . $bytes->('c') . " FROM unnest(zk_candidates('all')) c", @shown), '', '... the candidates');
+	is($wrong->('SELECT ' . $bytes->('c') . " FROM zk_candidates('all') x (c)", @shown), '', '... the candidates');
 	is($wrong->("SELECT coalesce(" . $bytes->('server') . ", '') FROM zk_contenders('data') ORDER BY position",
 		map { defined $name{$_} ? shown($name{$_}, 1024, $name eq 'LATIN1') : '' } @order), '', '... the servers');
 	my %node = map { shown("$_-lock-", 8192, $name eq 'LATIN1') => 1 } @names;

@@ -12,7 +12,7 @@ my %priority = (a => 100, b => 50, c => 200);
 my ($a, $b, $c) = my @servers = map { ZkLock::server($_, $zk, conf => "${conf}zklock.server_name = '$_'\nzklock.leader_priority = $priority{$_}") } sort keys %priority;
 ZkLock::wait_connected(@servers);
 
-sub leader { return ZkLock::ask($a, "SELECT zk_leader('$_[0]')"); }
+sub leader { return ZkLock::ask($a, "SELECT server FROM zk_candidates('$_[0]') WHERE is_leader"); }
 sub stands { my ($node, $election) = @_; return ZkLock::ask($node, "SELECT zk_is_leader('$election')"); }
 sub leads { my ($node, $election, $what) = @_; return ok(ZkLock::wait_until(sub { stands($node, $election) eq 't' }, $node->name . " leads $election"), $what); }
 sub log_of { return slurp_file($_[0]->logfile); }
@@ -24,12 +24,12 @@ leads($a, 'one', 'who comes first leads');
 stands($b, 'one');
 stands($a, 'two');
 stands($c, 'one');
-is(ZkLock::ask($a, "SELECT zk_candidates('one')"), '{a,b,c}', 'all stand, in the order in which they came');
+is(ZkLock::ask($a, "SELECT server, is_leader, priority FROM zk_candidates('one')"), "a|t|\nb|f|50\nc|f|200", 'all stand, in the order in which they came, with their priorities');
 is(join('; ', sort map { $zk->get("/zklock/elections/one/$_") } $zk->children('/zklock/elections/one')),
 	qq(a; b\n{"version": 1, "priority": 50}; c\n{"version": 1, "priority": 200}), 'their nodes have their names, and priorities other than the default');
 leads($c, 'one', 'the highest priority leads, though others came before');
 like(log_of($a), $gave_way, '... for which the leader has resigned');
-is(ZkLock::ask($a, "SELECT zk_candidates('one') @> '{a,b,c}'"), 't', '... and stands again, as do all');
+is(ZkLock::ask($a, "SELECT ARRAY(SELECT server FROM zk_candidates('one')) @> '{a,b,c}'"), 't', '... and stands again, as do all');
 is(leader('two'), 'a', 'an election without another candidate stays as it is');
 my $changes = ZkLock::ask($c, "SELECT changes FROM zk_elections WHERE election = 'one'");
 
@@ -46,7 +46,7 @@ leads($c, 'three', '... then the higher one leads');
 # Equals do not resign for each other; programs that say no priority have the default.
 leads($b, 'four', 'a fourth election');
 $zk->client->contend('/zklock/elections/four');
-ok(ZkLock::wait_until(sub { stands($b, 'four') eq 'f' && ZkLock::ask($b, "SELECT zk_candidates('four')") =~ /,b\}$/ }, 'it resigns'),
+ok(ZkLock::wait_until(sub { stands($b, 'four') eq 'f' && ZkLock::ask($b, "SELECT ARRAY(SELECT server FROM zk_candidates('four'))") =~ /,b\}$/ }, 'it resigns'),
 	'a program without a priority comes before one that is lower');
 leads($a, 'five', 'a fifth');
 my $other = $zk->client->contend('/zklock/elections/five');
