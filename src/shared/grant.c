@@ -56,7 +56,7 @@ zklock_grant_update_kept(ZkLockEntry *entry)
 		uint32 n = pg_atomic_add_fetch_u32(&zklock_shared->nkept, 1);
 
 		entry->kept_since = zklock_clock();
-		if (n > (uint32) zklock_max_kept + (uint32) zklock_max_kept / 16)
+		if (n > zklock_max_kept() + zklock_max_kept() / 16)
 			zklock_worker_wake();
 	}
 	else if (!kept && entry->kept_since != 0)
@@ -126,7 +126,7 @@ zklock_grant_foresee(const ZkLockEntry *entry, ZkLockEvent *event)
 	const ZkLockHint *hint = zklock_entry_hint(entry);
 	const ZkKind *kind = &zklock_kinds[entry->kind];
 	bool lock = kind->kept && !kind->by_session;
-	bool keeps = keep_time() > 0 && zklock_max_kept > 0;
+	bool keeps = keep_time() > 0;
 
 	event->keep = lock && keeps && (!hint->bounced || hint->streak >= 2);
 	event->alone = lock && (hint->sequence < 0 || hint->streak > 0);
@@ -370,7 +370,7 @@ zklock_grant_sweep(void)
 	int64 age = lapsed() ? 0 : keep_time() * NS_PER_MS;
 	int64 interval = Min(Max(age / 8, 100 * NS_PER_MS), 10000 * NS_PER_MS);
 	uint32 nkept = pg_atomic_read_u32(&zklock_shared->nkept);
-	uint32 excess = nkept - Min(nkept, (uint32) zklock_max_kept);
+	uint32 excess = nkept - Min(nkept, zklock_max_kept());
 	uint32 n = 0;
 	bool room = pg_atomic_exchange_u32(&zklock_shared->room_wanted, 0) != 0;
 	KeptEntry *kept;
@@ -388,8 +388,7 @@ zklock_grant_sweep(void)
 	}
 	if (nkept == 0)
 		return -1;
-	if (!room && excess <= (uint32) zklock_max_kept / 16 && now < sweep_at &&
-		age == sweep_age)
+	if (!room && excess <= zklock_max_kept() / 16 && now < sweep_at && age == sweep_age)
 		return (long) ((Min(sweep_at - now, interval)) / NS_PER_MS + 1);
 	sweep_at = now + interval;
 	sweep_age = age;

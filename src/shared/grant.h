@@ -48,7 +48,7 @@ extern bool zklock_grant_apply(ZkLockEntry *entry, const ZkLockAction *action, b
 
 /*
  * For the worker.  Give up grants that are kept for nobody, when they have been for
- * zklock.keep_time or are more than zklock.max_kept, or at all by zklock.drain or where
+ * zklock.keep_time or are more than zklock_max_kept, or at all by zklock.drain or where
  * the server rests and its lease has lapsed.  ms until this should be called again, -1:
  * no hurry.
  */

@@ -38,7 +38,6 @@ int zklock_session_timeout;
 int zklock_connect_timeout;
 int zklock_on_loss;
 int zklock_keep_time;
-int zklock_max_kept;
 int zklock_handoff_limit;
 char *zklock_namespace;
 int zklock_max_locks_per_backend;
@@ -270,12 +269,6 @@ define_locks(void)
 							&zklock_keep_time, 60 * 1000, 0, INT_MAX, PGC_SIGHUP,
 							GUC_UNIT_MS, NULL, NULL, NULL);
 
-	DefineCustomIntVariable("zklock.max_kept",
-							"Number of locks that are kept while nobody on this server uses them.",
-							"Those that have not been used for longest are given up first.",
-							&zklock_max_kept, 1000, 0, 10000000, PGC_SIGHUP, 0, NULL,
-							NULL, NULL);
-
 	DefineCustomIntVariable("zklock.handoff_limit",
 							"How many sessions of this server may have a lock in turn while another server waits for it.",
 							NULL, &zklock_handoff_limit, 16, 0, 1000000, PGC_SIGHUP, 0,
@@ -375,7 +368,8 @@ zklock_define_settings(bool preloaded)
 		return;
 	DefineCustomIntVariable("zklock.max_locks",
 							"Number of lock names that this server can hold or wait for at a time.",
-							"It can have a quarter as many queue items.", &zklock_max_locks,
-							10000, 1, 10000000, PGC_POSTMASTER, 0, NULL, NULL, NULL);
+							"It can keep a tenth as many locks that nobody uses, and have a quarter as many queue items.",
+							&zklock_max_locks, 10000, 1, 10000000, PGC_POSTMASTER, 0,
+							NULL, NULL, NULL);
 	MarkGUCPrefixReserved("zklock");
 }

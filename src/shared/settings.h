@@ -38,7 +38,6 @@ extern int zklock_log_min_messages; /* as ZkMessage.level; 0: none */
 
 extern int zklock_on_loss;				 /* ZkOnLoss */
 extern int zklock_keep_time;			 /* ms that a grant is kept for nobody; 0: not */
-extern int zklock_max_kept;				 /* grants kept so at a time */
 extern int zklock_handoff_limit;		 /* local waiters served after a demand */
 extern char *zklock_namespace;			 /* "", or what sets this role's names apart */
 extern int zklock_max_locks_per_backend; /* names; 0: no limit */
@@ -67,6 +66,13 @@ extern bool zklock_drain;			  /* for the worker: all others see zklock_draining 
 
 /* Called once, from _PG_init. */
 extern void zklock_define_settings(bool preloaded);
+
+/* Grants that are kept for nobody at a time. */
+static inline uint32
+zklock_max_kept(void)
+{
+	return (uint32) Max(zklock_max_locks / 10, 1);
+}
 
 /* Queue items that sessions of this server can have, or wait for, at a time. */
 static inline int

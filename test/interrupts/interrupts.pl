@@ -71,9 +71,9 @@ my %world = (
 	'a stopped worker' => { make => \&stop_worker, end => \&continue_worker, endless => qr/^/ },
 	'x held, a stopped worker' => { before => sub { continue_worker(); $s->query($exclusive); stop_worker() }, end => \&continue_worker, endless => qr/^/ },
 	'x kept' => { before => sub { $keeper->query("SELECT zk_lock('x')") } },
-	'no room, a stopped worker' => { before => sub { continue_worker(); fill(); stop_worker() }, end => \&continue_worker, endless => qr/^/ },
-	'no room' => { before => \&fill },
-	'no room at all' => { make => sub { resign(); $here->query("BEGIN; SELECT zk_lock('held ' || i) FROM generate_series(1, 5) i") }, end => $commit->($here), locks => 5, endless => qr/^/ },
+	'no room, a stopped worker' => { make => hold(4), before => sub { continue_worker(); fill(); stop_worker() }, end => sub { continue_worker(); $commit->($here)->() }, locks => 4, endless => qr/^/ },
+	'no room' => { make => hold(4), before => \&fill, end => $commit->($here), locks => 4 },
+	'no room at all' => { make => hold(5), end => $commit->($here), locks => 5, endless => qr/^/ },
 );
 
 sub stop_worker { $worker = ZkLock::ask($a, 'SELECT worker_pid FROM zk_session'); kill 'STOP', $worker or die; }
@@ -85,7 +85,10 @@ END { continue_worker() }
 
 sub resign { $keeper->query("SELECT zk_resign('e')"); }
 
-# All names are kept for nobody, and x is not among them.
+# So many names of the table's five are held here.
+sub hold { my $n = shift; return sub { resign(); $here->query("BEGIN; SELECT zk_lock('held ' || i) FROM generate_series(1, $n) i") }; }
+
+# Four names are held, and one is kept for nobody, which is not x.
 my $kept = 0;
 
 sub fill
@@ -93,7 +96,7 @@ sub fill
 	resign();
 	ZkLock::wait_until(
 		sub {
-			return 1 if ZkLock::ask($a, "SELECT names = 5 AND kept = 5 AND NOT EXISTS (SELECT FROM zk_locks WHERE name = 'x') FROM zk_session") eq 't';
+			return 1 if ZkLock::ask($a, "SELECT names = 5 AND kept = 1 AND NOT EXISTS (SELECT FROM zk_locks WHERE name = 'x') FROM zk_session") eq 't';
 			$keeper->query("SELECT zk_lock('kept " . ++$kept . "')");
 			return 0;
 		},

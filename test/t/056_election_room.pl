@@ -12,7 +12,7 @@ use ZooKeeper;
 my $zk = ZooKeeper->new->start;
 my $node = ZkLock::server('a', $zk, conf => "zklock.max_locks = 5\nzklock.keep_time = '1h'\nzklock.connect_timeout = '1h'\nzklock.session_timeout = '60s'");
 ZkLock::wait_connected($node);
-my ($s, $other) = map { ZkLock::session($node) } 1, 2;
+my ($s, $other, $holder) = map { ZkLock::session($node) } 1 .. 3;
 $s->query('\set SHOW_CONTEXT always');
 
 sub wait_ask
@@ -26,16 +26,18 @@ sub wait_ask
 
 my $serial = 0;
 
-# The table is full of names that are kept for nobody, but for so many elections.  The last
-# name may have made more room than it took.
+# The table is full: so many elections, names that are held, and one that is kept for nobody.
+# The last name may have made more room than it took.
 sub fill
 {
 	my $elections = shift;
+	$holder->query('SELECT zk_unlock_all()');
+	$holder->query("SELECT zk_lock('filler $_', scope => 'session')") for 1 .. 4 - $elections;
 	ZkLock::wait_until(
 		sub {
 			$serial++;
 			$other->query("SELECT zk_lock('kept $serial')");
-			return ZkLock::ask($node, "SELECT names = 5 AND kept = 5 - $elections FROM zk_session") eq 't';
+			return ZkLock::ask($node, "SELECT names = 5 AND kept = 1 FROM zk_session") eq 't';
 		},
 		'the table is full');
 }
@@ -75,6 +77,7 @@ is($s->query("SELECT zk_resign(e) FROM unnest(ARRAY['called', 'required', 'impat
 #
 # zklock.elections
 #
+$holder->query('SELECT zk_unlock_all()');
 wait_ask('SELECT names - kept FROM zk_session', 0, 'they are gone');
 $s->query('BEGIN');
 $s->query("SELECT zk_lock('held $_')") for 1 .. 4;

@@ -10,8 +10,7 @@ use ZkLock;
 my $zk = ZooKeeper->new(servers => 3, container_check_ms => 10_000)->start;
 my (undef, $follower) = $zk->wait_elected;
 my $proxy = Proxy->new($zk->host($follower));
-my $a = ZkLock::server('a', $proxy, conf => "zklock.keep_time = '1h'\nzklock.max_kept = 10000\nzklock.max_locks = 3000\n"
-	. "max_locks_per_transaction = 200");
+my $a = ZkLock::server('a', $proxy, conf => "zklock.keep_time = '1h'\nmax_locks_per_transaction = 200");
 ZkLock::wait_connected($a);
 my $s = ZkLock::session($a);
 my $other = ZkLock::session($a);
@@ -59,38 +58,7 @@ is($s->query("SELECT pg_sleep(1); SELECT zk_token('held')"), "\n$token", '... fo
 $s->query('COMMIT');
 wait_contended('', '... until it has been unused for so long, too');
 
-#
-# Number: those that were used last survive
-#
-# A short time may go on for a moment, so it is ended first, by what can be seen; then
-# the size comes into force with the long one.
-set('zklock.keep_time', '0');
-$s->query("SELECT zk_lock('n1')");
-wait_contended('', 'keep_time = 0 again');
-set('zklock.max_kept', '3');
 set('zklock.keep_time', '1h');
-ZkLock::wait_until(
-	sub {
-		$token = $s->query("SELECT zk_lock('n1')");
-		return $s->query("SELECT zk_lock('n1')") == $token;
-	},
-	'the worker has read the new size');
-$s->query("SELECT zk_lock('$_')") for qw(n2 n3);
-wait_contended('n1 n2 n3', 'max_kept 3: three names');
-is($s->query("SELECT zk_lock('n1')"), $token, '... the first is used again');
-$s->query("SELECT zk_lock('$_')") for qw(n4 n5);
-wait_contended('n1 n4 n5', '... two more: the three used last are kept');
-is($s->query("SELECT zk_lock('n1')"), $token, '... and not touched');
-$s->query('BEGIN');
-$s->query("SELECT zk_lock('h$_')") for 1 .. 5;
-wait_contended('h1 h2 h3 h4 h5 n1 n4 n5', 'those that are held do not count');
-$s->query('COMMIT');
-# they were given back one by one, in the order of the transaction's list
-ZkLock::wait_until(sub { contended() == 3 }, 'three are left');
-is(scalar(grep { /^h/ } contended()), 3, '... and count when they were given back');
-set('zklock.max_kept', '0');
-wait_contended('', 'max_kept = 0 by a reload gives up what is kept');
-set('zklock.max_kept', '10000');
 
 #
 # zk_try_lock after a release that happened elsewhere: never falsely false
@@ -141,16 +109,43 @@ wait_contended('', 'all are given back');
 ZkLock::wait_until(sub { ZkLock::watch_count($zk, $follower) == 0 }, 'no watch is left');
 ok(1, '... and no watch is left');
 
+# With a table of another size.
+sub restart_with
+{
+	my ($max_locks) = @_;
+	ZkLock::hang_up($a);
+	$_->quit for $s, $other;
+	$a->append_conf('postgresql.conf', "zklock.max_locks = $max_locks");
+	$a->restart;
+	ZkLock::wait_connected($a);
+	($s, $other) = map { ZkLock::session($a) } 1, 2;
+	return;
+}
+
+#
+# Number: a tenth of the table; those that were used last survive
+#
+set('zklock.keep_time', '1h');
+restart_with(30);
+$token = $s->query("SELECT zk_lock('n1')");
+$s->query("SELECT zk_lock('$_')") for qw(n2 n3);
+wait_contended('n1 n2 n3', 'max_locks 30: three names are kept');
+is($s->query("SELECT zk_lock('n1')"), $token, '... the first is used again');
+$s->query("SELECT zk_lock('$_')") for qw(n4 n5);
+wait_contended('n1 n4 n5', '... two more: the three used last are kept');
+is($s->query("SELECT zk_lock('n1')"), $token, '... and not touched');
+$s->query('BEGIN');
+$s->query("SELECT zk_lock('h$_')") for 1 .. 5;
+wait_contended('h1 h2 h3 h4 h5 n1 n4 n5', 'those that are held do not count');
+$s->query('COMMIT');
+# they were given back one by one, in the order of the transaction's list
+ZkLock::wait_until(sub { contended() == 3 }, 'three are left');
+is(scalar(grep { /^h/ } contended()), 3, '... and count when they were given back');
+
 #
 # A full table
 #
-set('zklock.keep_time', '1h');
-ZkLock::hang_up($a);
-$_->quit for $s, $other;
-$a->append_conf('postgresql.conf', 'zklock.max_locks = 4');
-$a->restart;
-ZkLock::wait_connected($a);
-($s, $other) = map { ZkLock::session($a) } 1, 2;
+restart_with(4);
 # Full means an error at once: connect_timeout is longer than anybody waits here.
 my @errors = grep { $_ ne '' } map { $s->fails("SELECT zk_lock('full $_')") } 1 .. 30;
 is("@errors", '', 'a table full of kept grants makes room for another name');

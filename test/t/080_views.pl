@@ -206,7 +206,6 @@ is(stats($b, 'stat'), '0|0|1|1|0|0|0|1|0|1', 'a loss is counted');
 is(ZkLock::ask($_, "SELECT $columns FROM zk_stat"), ZkLock::ask($_, "SELECT $columns FROM zk_stat_locks"), 'the server\'s counters are the sum') for $a, $b;
 
 # Bounded: the name used last is there, the sum complete
-ZkLock::ask($a, "ALTER SYSTEM SET zklock.max_kept = 100; SELECT pg_reload_conf()");
 $sa->query('SELECT zk_stat_reset()');
 $sa->query("DO \$\$BEGIN FOR i IN 1 .. 3000 LOOP PERFORM zk_lock('many ' || i, 'exclusive', 'session'); PERFORM zk_lock('often', 'exclusive', 'session'); PERFORM zk_unlock_all(); END LOOP; END\$\$");
 is($sa->query('SELECT acquired_local, acquired_kept + acquired_cold FROM zk_stat'), '0|6000', 'many names');

@@ -141,8 +141,8 @@ like($log, qr/DETAIL:  List syntax is invalid/, 'why: elections');
 like(reload_with('zklock.no_such_thing' => 1), qr/parameter name? ?"zklock.no_such_thing"/, 'an unknown setting is told');
 
 # Beside a wrong one, a right one is taken
-like(reload_with('zklock.max_kept' => 77, 'zklock.keep_time' => 'x'), qr/invalid value for parameter "zklock.keep_time"/, 'one wrong, one right');
-is($session->query("SELECT current_setting('zklock.max_kept') || ' ' || current_setting('zklock.keep_time')"), '77 0', '... the right one is taken');
+like(reload_with('zklock.handoff_limit' => 77, 'zklock.keep_time' => 'x'), qr/invalid value for parameter "zklock.keep_time"/, 'one wrong, one right');
+is($session->query("SELECT current_setting('zklock.handoff_limit') || ' ' || current_setting('zklock.keep_time')"), '77 0', '... the right one is taken');
 
 #
 # Right values

@@ -36,7 +36,7 @@ my %allowed = (worker => $anonymous, backend => $anonymous, palloc => 16);
 
 # Reaping 10,000 directories a minute, as is ZooKeeper's habit, would take too long.
 my $zk = ZooKeeper->new(container_check_ms => 200, container_max_per_minute => 60_000_000)->start;
-my $node = ZkLock::server('a', $zk, conf => "zklock.max_kept = 500\nlog_statement = none\nlog_min_messages = log\n"
+my $node = ZkLock::server('a', $zk, conf => "zklock.max_locks = 5000\nlog_statement = none\nlog_min_messages = log\n"
 	. "deadlock_timeout = '10s'\nautovacuum = off\nfsync = off");
 ZkLock::wait_connected($node);
 my $worker = ZkLock::ask($node, 'SELECT worker_pid FROM zk_session');
