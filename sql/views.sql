@@ -133,6 +133,7 @@ SELECT * FROM zk_rows('zk_locks') AS (permits text, blocked_by integer);
 SELECT * FROM zk_rows('zk_runs') AS (name text);
 \echo :LAST_ERROR_SQLSTATE
 SELECT * FROM zk_rows(NULL) AS (name text);
+SELECT count(*) > 3 AS many FROM zk_rows('zk_check') AS (what text);
 SELECT zk_unlock('rows');
 -- each view, without one of its columns
 CREATE FUNCTION answer(view text) RETURNS text LANGUAGE plpgsql AS $$
@@ -172,6 +173,7 @@ SELECT * FROM zk_stat_locks;
 SELECT zk_stat_reset();
 -- the function below the views wants the right to the view, and no more
 SELECT relname, answer(relname) FROM pg_class WHERE relname LIKE 'zk\_%' AND relkind = 'v' ORDER BY relname COLLATE "C";
+SELECT answer('zk_check');
 RESET ROLE;
 CREATE VIEW wrapped AS SELECT state FROM zk_session;
 GRANT SELECT ON wrapped, zk_servers TO regress_zklock;

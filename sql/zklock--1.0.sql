@@ -908,7 +908,7 @@ CREATE VIEW zk_rights AS
             zk_run_once, zk_run_begin, zk_run_begin_session, zk_run_end}'::name[]),
         ('look', '{zk_session, zk_stat, zk_stat_locks, zk_stat_barriers, zk_servers, zk_contenders, zk_lock_dirs,
             zk_blocking, zk_waits, zk_barriers, zk_queues, zk_queue_items, zk_elections, zk_candidates,
-            zk_jobs, zk_runs, zk_check, zk_check_server}'),
+            zk_jobs, zk_runs, zk_check}'),
         ('admin', '{zk_break, zk_raise_tokens, zk_stat_reset, zk_resign, zk_queue_purge,
             zk_job_reset, zk_job_forget, zk_job_pause, zk_job_resume}')) g (what, names);
 
@@ -983,18 +983,6 @@ COMMENT ON PROCEDURE zk_grant(name, text) IS
 'give a role what it takes to use zklock, to look at it, or to administrate it';
 
 -- Is this server set up well?
-CREATE FUNCTION zk_check_server(
-    OUT what text,
-    OUT ok boolean,
-    OUT detail text,
-    OUT hint text)
-RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'zk_check_server'
-LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
-
-COMMENT ON FUNCTION zk_check_server() IS
-'what zk_check tells of this server and the ensemble';
-
 -- What is wrong is a row, and no error.
 CREATE FUNCTION zk_check(
     role name DEFAULT current_user,
@@ -1018,7 +1006,7 @@ BEGIN
     END IF;
     SELECT e.oid, n.nspname INTO STRICT ours, schema
       FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'zklock';
-    RETURN QUERY EXECUTE format('SELECT * FROM %I.zk_check_server()', schema);
+    RETURN QUERY EXECUTE format('SELECT * FROM %I.zk_rows(''zk_check'') AS (what text, ok boolean, detail text, hint text)', schema);
 
     BEGIN
         what := 'table';
@@ -1085,5 +1073,5 @@ COMMENT ON FUNCTION zk_check(name) IS
 'is this server set up well, and may a role use zklock? one row for each thing that was looked at';
 
 -- They show names of servers, and connect to those in zklock.hosts.
-REVOKE ALL ON FUNCTION zk_check(name), zk_check_server() FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION zk_check(name), zk_check_server() TO pg_monitor;
+REVOKE ALL ON FUNCTION zk_check(name) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION zk_check(name) TO pg_monitor;

@@ -10,17 +10,14 @@
 #include "postgres.h"
 #include "compat.h"
 
-#include "funcapi.h"
-
 #include "check.h"
+#include "check_sql.h"
 #include "hosts_backend.h"
 #include "query.h"
 #include "row.h"
 #include "settings.h"
 #include "table.h"
 #include "zktime.h"
-
-PG_FUNCTION_INFO_V1(zk_check_server);
 
 /* ZooKeeper 3.6.0, as hosts_backend.h has it */
 #define OLDEST_VERSION 30600
@@ -182,18 +179,13 @@ tell_access(const ReturnSetInfo *rsinfo)
 			 "only these credentials can change what zklock makes", NULL);
 }
 
-/* zk_check_server() returns setof record: rows of zk_check */
-Datum
-zk_check_server(PG_FUNCTION_ARGS)
+void
+zklock_show_check(ReturnSetInfo *rsinfo)
 {
-	const ReturnSetInfo *rsinfo = (const ReturnSetInfo *) fcinfo->resultinfo;
-
-	InitMaterializedSRF(fcinfo, 0);
 	if (!tell_worker(rsinfo))
-		return (Datum) 0;
+		return;
 	zklock_check_callable();
 	tell_hosts(rsinfo);
 	tell_write(rsinfo);
 	tell_access(rsinfo);
-	return (Datum) 0;
 }

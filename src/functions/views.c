@@ -11,6 +11,9 @@
  * view's owner.  So everybody may call zk_rows, and zk_rows asks for the right to SELECT
  * from the view.  That right alone is enough, and nothing works without it.
  *
+ * zk_check is a function, because it has an argument.  Those of its rows that SQL cannot
+ * make come from here, for users who may call it.
+ *
  * Anybody may list other columns.  A column that the library does not know stays NULL,
  *and row.c refuses another type.
  *
@@ -19,8 +22,10 @@
 #include "postgres.h"
 #include "compat.h"
 
+#include "catalog/pg_type.h"
 #include "funcapi.h"
 #include "miscadmin.h"
+#include "parser/parse_func.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
@@ -28,6 +33,7 @@
 #include "barrier_sql.h"
 #include "blocking.h"
 #include "check.h"
+#include "check_sql.h"
 #include "election_sql.h"
 #include "job_sql.h"
 #include "monitor.h"
@@ -38,23 +44,25 @@ PG_FUNCTION_INFO_V1(zk_rows);
 
 typedef struct View
 {
+	ObjectType type; /* whose rows are they, a view's or a function's? */
 	const char *name;
 	void (*show)(ReturnSetInfo *rsinfo);
 } View;
 
 static const View views[] = {
-	{"zk_barriers", zklock_show_barriers},
-	{"zk_elections", zklock_show_elections},
-	{"zk_jobs", zklock_show_jobs},
-	{"zk_locks", zklock_show_locks},
-	{"zk_queue_items", zklock_show_queue_items},
-	{"zk_queues", zklock_show_queues},
-	{"zk_servers", zklock_show_servers},
-	{"zk_session", zklock_show_session},
-	{"zk_stat", zklock_show_stat},
-	{"zk_stat_barriers", zklock_show_stat_barriers},
-	{"zk_stat_locks", zklock_show_stat_locks},
-	{"zk_waits", zklock_show_waits},
+	{OBJECT_VIEW, "zk_barriers", zklock_show_barriers},
+	{OBJECT_FUNCTION, "zk_check", zklock_show_check},
+	{OBJECT_VIEW, "zk_elections", zklock_show_elections},
+	{OBJECT_VIEW, "zk_jobs", zklock_show_jobs},
+	{OBJECT_VIEW, "zk_locks", zklock_show_locks},
+	{OBJECT_VIEW, "zk_queue_items", zklock_show_queue_items},
+	{OBJECT_VIEW, "zk_queues", zklock_show_queues},
+	{OBJECT_VIEW, "zk_servers", zklock_show_servers},
+	{OBJECT_VIEW, "zk_session", zklock_show_session},
+	{OBJECT_VIEW, "zk_stat", zklock_show_stat},
+	{OBJECT_VIEW, "zk_stat_barriers", zklock_show_stat_barriers},
+	{OBJECT_VIEW, "zk_stat_locks", zklock_show_stat_locks},
+	{OBJECT_VIEW, "zk_waits", zklock_show_waits},
 };
 
 pg_noreturn static void
@@ -77,9 +85,24 @@ find_view(const char *name)
 	raise_unrecognized(name);
 }
 
+/* May the user call the function in the schema that has this name, and a role as its
+ * argument? */
+static void
+check_function(char *name, Oid schema)
+{
+	static const Oid arguments[] = {NAMEOID};
+	List *names = list_make2(makeString(get_namespace_name(schema)), makeString(name));
+	Oid function = LookupFuncName(names, lengthof(arguments), arguments, false);
+
+	if (!DatumGetBool(DirectFunctionCall2(has_function_privilege_id,
+										  ObjectIdGetDatum(function),
+										  CStringGetTextDatum("EXECUTE"))))
+		aclcheck_error(ACLCHECK_NO_PRIV, OBJECT_FUNCTION, name);
+}
+
 /* May the user read the view of that name in the schema? */
 static void
-check_rights(const char *name, Oid schema)
+check_view(const char *name, Oid schema)
 {
 	Oid view = get_relname_relid(name, schema);
 	AclResult result;
@@ -97,9 +120,16 @@ zk_rows(PG_FUNCTION_ARGS)
 {
 	char *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
 	const View *view = find_view(name);
+	Oid schema = get_func_namespace(fcinfo->flinfo->fn_oid);
 
-	check_rights(name, get_func_namespace(fcinfo->flinfo->fn_oid));
-	zklock_check_callable();
+	if (view->type == OBJECT_FUNCTION)
+		check_function(name, schema);
+	else
+	{
+		/* of zk_check a row says if zklock cannot be called */
+		check_view(name, schema);
+		zklock_check_callable();
+	}
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
 	view->show((ReturnSetInfo *) fcinfo->resultinfo);
 	return (Datum) 0;
