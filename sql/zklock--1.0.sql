@@ -12,7 +12,7 @@ AS 'MODULE_PATHNAME', 'zk_lock'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_lock(text, text, text) IS
-'acquire a distributed lock, waiting its turn, and return its fencing token';
+'acquire a distributed lock, waiting if necessary, and return its fencing token';
 
 CREATE FUNCTION zk_try_lock(name text, mode text DEFAULT 'exclusive', scope text DEFAULT 'transaction', timeout interval DEFAULT '0')
 RETURNS boolean
@@ -61,7 +61,7 @@ AS 'MODULE_PATHNAME', 'zk_unlock_all'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_unlock_all() IS
-'release all session-scope holds of distributed locks and permits, and return how many there were';
+'release all session-scope holds of distributed locks and permits, and return their number';
 
 CREATE FUNCTION zk_token(name text)
 RETURNS bigint
@@ -77,7 +77,7 @@ AS 'MODULE_PATHNAME', 'zk_assert'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_assert(text) IS
-'prove by a round trip to a quorum that this session holds the lock, and return its fencing token';
+'verify with a majority of the ZooKeeper servers that this session holds the lock, and return its fencing token';
 
 CREATE PROCEDURE zk_lock_session(name text, mode text DEFAULT 'exclusive', timeout interval DEFAULT NULL)
 AS 'MODULE_PATHNAME', 'zk_lock_session'
@@ -92,7 +92,7 @@ AS 'MODULE_PATHNAME', 'zk_acquire'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_acquire(text, integer, text) IS
-'acquire one of so many permits, waiting its turn, and return its fencing token';
+'acquire a permit of a semaphore, waiting if necessary, and return its fencing token';
 
 CREATE FUNCTION zk_try_acquire(name text, permits integer, scope text DEFAULT 'transaction', timeout interval DEFAULT '0')
 RETURNS boolean
@@ -100,7 +100,7 @@ AS 'MODULE_PATHNAME', 'zk_try_acquire'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_try_acquire(text, integer, text, interval) IS
-'acquire one of so many permits if one is or becomes free within the timeout';
+'acquire a permit of a semaphore if one is or becomes free within the timeout';
 
 CREATE FUNCTION zk_permit(name text)
 RETURNS integer
@@ -108,7 +108,7 @@ AS 'MODULE_PATHNAME', 'zk_permit'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_permit(text) IS
-'number of the permit that this session holds, which no other session has meanwhile';
+'number of the permit that this session holds; no other session holds the same number';
 
 CREATE FUNCTION zk_release(name text)
 RETURNS boolean
@@ -124,7 +124,7 @@ AS 'MODULE_PATHNAME', 'zk_assert_permit'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_assert_permit(text) IS
-'prove by a round trip to a quorum that this session holds a permit of the semaphore, and return its fencing token';
+'verify with a majority of the ZooKeeper servers that this session holds a permit, and return its fencing token';
 
 CREATE FUNCTION zk_rows(view text)
 RETURNS SETOF record
@@ -132,7 +132,7 @@ AS 'MODULE_PATHNAME', 'zk_rows'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_rows(text) IS
-'rows of a view of zklock; the views call it, and only those who may SELECT from a view get its rows';
+'rows of a zklock view; needs the right to SELECT from that view';
 
 CREATE VIEW zk_locks AS
     SELECT * FROM zk_rows('zk_locks') AS (
@@ -158,27 +158,27 @@ CREATE VIEW zk_locks AS
         permits integer);
 
 COMMENT ON VIEW zk_locks IS
-'distributed locks and permits that this server holds, keeps or waits for';
-COMMENT ON COLUMN zk_locks.name IS 'name of the lock';
-COMMENT ON COLUMN zk_locks.mode IS '''exclusive'' or ''shared'', as asked for or as held; null for a permit';
-COMMENT ON COLUMN zk_locks.scope IS '''transaction'' or ''session''; null if it is kept for nobody';
-COMMENT ON COLUMN zk_locks.granted IS 'false while it waits';
-COMMENT ON COLUMN zk_locks.grant_state IS 'waiting, queued; held, demanded, releasing, lost; kept';
-COMMENT ON COLUMN zk_locks.count IS 'holds of that session; null while waiting, and if it is kept for nobody';
-COMMENT ON COLUMN zk_locks.token IS 'fencing token; null while waiting, and if the grant is lost';
-COMMENT ON COLUMN zk_locks.lease_remaining IS 'how long the server may believe in the grant without a word from ZooKeeper';
-COMMENT ON COLUMN zk_locks.wait_start IS 'since when it waits; null once granted';
-COMMENT ON COLUMN zk_locks.held_since IS 'since when the session holds it in this mode; null while waiting, and if it is kept for nobody';
-COMMENT ON COLUMN zk_locks.pid IS 'process of the session that holds or waits for it; null if it is kept for nobody';
-COMMENT ON COLUMN zk_locks.datname IS 'database of that session';
-COMMENT ON COLUMN zk_locks.usename IS 'role of that session';
-COMMENT ON COLUMN zk_locks.application_name IS 'application_name of that session';
-COMMENT ON COLUMN zk_locks.blocked_by IS 'sessions of this server that must end their hold before ZooKeeper is asked';
-COMMENT ON COLUMN zk_locks.classid IS 'joins pg_locks';
-COMMENT ON COLUMN zk_locks.objid IS 'joins pg_locks';
-COMMENT ON COLUMN zk_locks.objsubid IS 'joins pg_locks';
-COMMENT ON COLUMN zk_locks.kind IS '''lock'' or ''semaphore''';
-COMMENT ON COLUMN zk_locks.permits IS 'how many permits that session says there are; null for a lock';
+'distributed locks and permits that this server holds, caches or waits for';
+COMMENT ON COLUMN zk_locks.name IS 'name of the lock or semaphore';
+COMMENT ON COLUMN zk_locks.mode IS 'exclusive or shared; null for a permit';
+COMMENT ON COLUMN zk_locks.scope IS 'transaction or session; null if no session holds the lock (kept)';
+COMMENT ON COLUMN zk_locks.granted IS 'true if the session holds the lock, false if it waits';
+COMMENT ON COLUMN zk_locks.grant_state IS 'waiting (for a session of this server), queued (in ZooKeeper), held, demanded (another server waits), releasing, lost, or kept (cached, no session holds it)';
+COMMENT ON COLUMN zk_locks.count IS 'number of holds; null while the session waits, and if kept';
+COMMENT ON COLUMN zk_locks.token IS 'fencing token; null while the session waits, and if the lock is lost';
+COMMENT ON COLUMN zk_locks.lease_remaining IS 'time for which the lock is safe if ZooKeeper does not answer any more';
+COMMENT ON COLUMN zk_locks.wait_start IS 'time when the session began to wait; null once the lock is granted';
+COMMENT ON COLUMN zk_locks.held_since IS 'time when the session acquired the lock in this mode; null while it waits, and if kept';
+COMMENT ON COLUMN zk_locks.pid IS 'process ID of the session; null if kept';
+COMMENT ON COLUMN zk_locks.datname IS 'database of the session';
+COMMENT ON COLUMN zk_locks.usename IS 'role of the session';
+COMMENT ON COLUMN zk_locks.application_name IS 'application_name of the session';
+COMMENT ON COLUMN zk_locks.blocked_by IS 'process IDs of the sessions of this server that must release the lock first';
+COMMENT ON COLUMN zk_locks.classid IS 'same as in pg_locks, to join with it';
+COMMENT ON COLUMN zk_locks.objid IS 'same as in pg_locks, to join with it';
+COMMENT ON COLUMN zk_locks.objsubid IS 'same as in pg_locks, to join with it';
+COMMENT ON COLUMN zk_locks.kind IS 'lock or semaphore';
+COMMENT ON COLUMN zk_locks.permits IS 'number of permits of the semaphore that the session named; null for a lock';
 
 CREATE VIEW zk_session AS
     SELECT * FROM zk_rows('zk_session') AS (
@@ -206,29 +206,29 @@ CREATE VIEW zk_session AS
         drain text);
 
 COMMENT ON VIEW zk_session IS
-'state of this server''s ZooKeeper session';
-COMMENT ON COLUMN zk_session.state IS 'connected, connecting, reconnecting, authentication failed, went back, closing, no worker';
-COMMENT ON COLUMN zk_session.connected_to IS 'ZooKeeper server that it is connected to';
-COMMENT ON COLUMN zk_session.session_id IS 'id of the ZooKeeper session';
-COMMENT ON COLUMN zk_session.session_timeout IS 'as negotiated; the shortest in this ZooKeeper session';
-COMMENT ON COLUMN zk_session.last_error IS 'newest trouble, also when it is over';
-COMMENT ON COLUMN zk_session.last_error_time IS 'when that was';
-COMMENT ON COLUMN zk_session.worker_pid IS 'process that owns the ZooKeeper session';
+'state of the ZooKeeper session of this server';
+COMMENT ON COLUMN zk_session.state IS 'connected, connecting, reconnecting, authentication failed, went back, closing, or no worker';
+COMMENT ON COLUMN zk_session.connected_to IS 'address of the ZooKeeper server that this server is connected to';
+COMMENT ON COLUMN zk_session.session_id IS 'ID of the ZooKeeper session';
+COMMENT ON COLUMN zk_session.session_timeout IS 'session timeout that ZooKeeper granted; the shortest one since the session began';
+COMMENT ON COLUMN zk_session.last_error IS 'newest error of the connection; it may be over';
+COMMENT ON COLUMN zk_session.last_error_time IS 'time of last_error';
+COMMENT ON COLUMN zk_session.worker_pid IS 'process ID of the zklock worker, which owns the ZooKeeper session';
 COMMENT ON COLUMN zk_session.hosts IS 'connect string in use';
-COMMENT ON COLUMN zk_session.library IS 'library by which the worker speaks with ZooKeeper, and its version';
-COMMENT ON COLUMN zk_session.lease_remaining IS 'how long the server may believe in its locks without a word from ZooKeeper';
-COMMENT ON COLUMN zk_session.write_latency IS 'from the newest acknowledged write to its answer';
-COMMENT ON COLUMN zk_session.read_latency IS 'from the newest answered read to its answer';
+COMMENT ON COLUMN zk_session.library IS 'name and version of the ZooKeeper client library';
+COMMENT ON COLUMN zk_session.lease_remaining IS 'time for which the locks are safe if ZooKeeper does not answer any more';
+COMMENT ON COLUMN zk_session.write_latency IS 'time that ZooKeeper took to acknowledge the newest write';
+COMMENT ON COLUMN zk_session.read_latency IS 'time that ZooKeeper took to answer the newest read';
 COMMENT ON COLUMN zk_session.session_uptime IS 'age of the ZooKeeper session';
-COMMENT ON COLUMN zk_session.worker_uptime IS 'age of the worker';
-COMMENT ON COLUMN zk_session.reconnects IS 'connections of a ZooKeeper session that lived, since the server''s start';
-COMMENT ON COLUMN zk_session.expiries IS 'ZooKeeper sessions that expired, since the server''s start';
-COMMENT ON COLUMN zk_session.in_flight IS 'requests to ZooKeeper without an answer';
-COMMENT ON COLUMN zk_session.names IS 'names in the lock table';
-COMMENT ON COLUMN zk_session.max_names IS 'names for which the lock table has room';
-COMMENT ON COLUMN zk_session.locks IS 'locks that sessions hold or wait for, once a session, name and mode';
-COMMENT ON COLUMN zk_session.kept IS 'locks that are kept for nobody';
-COMMENT ON COLUMN zk_session.drain IS 'off; draining; drained: the server holds nothing, and can be stopped';
+COMMENT ON COLUMN zk_session.worker_uptime IS 'age of the zklock worker';
+COMMENT ON COLUMN zk_session.reconnects IS 'number of times that this server reconnected and kept its ZooKeeper session, since the server start';
+COMMENT ON COLUMN zk_session.expiries IS 'number of ZooKeeper sessions that expired, since the server start';
+COMMENT ON COLUMN zk_session.in_flight IS 'number of requests that ZooKeeper has not answered yet';
+COMMENT ON COLUMN zk_session.names IS 'number of names in the lock table';
+COMMENT ON COLUMN zk_session.max_names IS 'size of the lock table, in names';
+COMMENT ON COLUMN zk_session.locks IS 'number of locks that sessions hold or wait for, counted once for each session, name and mode';
+COMMENT ON COLUMN zk_session.kept IS 'number of cached locks that no session holds';
+COMMENT ON COLUMN zk_session.drain IS 'off, draining, or drained (the server holds nothing and can be stopped)';
 
 CREATE VIEW zk_servers AS
     SELECT * FROM zk_rows('zk_servers') AS (
@@ -247,20 +247,20 @@ CREATE VIEW zk_servers AS
         node text);
 
 COMMENT ON VIEW zk_servers IS
-'all servers with zklock, as ZooKeeper has them';
-COMMENT ON COLUMN zk_servers.server IS 'zklock.server_name of the server';
-COMMENT ON COLUMN zk_servers.host IS 'name of its machine';
-COMMENT ON COLUMN zk_servers.postmaster_pid IS 'process of its postmaster';
-COMMENT ON COLUMN zk_servers.zklock_version IS 'version of zklock that it has loaded';
+'all servers with zklock, as registered in ZooKeeper';
+COMMENT ON COLUMN zk_servers.server IS 'name of the server';
+COMMENT ON COLUMN zk_servers.host IS 'name of the machine';
+COMMENT ON COLUMN zk_servers.postmaster_pid IS 'process ID of the postmaster';
+COMMENT ON COLUMN zk_servers.zklock_version IS 'version of the zklock library that the server has loaded';
 COMMENT ON COLUMN zk_servers.postgres_version IS 'version of PostgreSQL';
-COMMENT ON COLUMN zk_servers.since IS 'when its ZooKeeper session registered it';
-COMMENT ON COLUMN zk_servers.heartbeat IS 'its newest heartbeat, by ZooKeeper''s clock';
-COMMENT ON COLUMN zk_servers.elections IS 'elections that it leads';
-COMMENT ON COLUMN zk_servers.jobs IS 'jobs that it runs';
-COMMENT ON COLUMN zk_servers.drain IS 'off; draining; drained: the server holds nothing, and can be stopped';
-COMMENT ON COLUMN zk_servers.ours IS 'is it this server?';
-COMMENT ON COLUMN zk_servers.session_id IS 'id of its ZooKeeper session';
-COMMENT ON COLUMN zk_servers.node IS 'name of its node in ZooKeeper';
+COMMENT ON COLUMN zk_servers.since IS 'time when the server registered';
+COMMENT ON COLUMN zk_servers.heartbeat IS 'time of the newest heartbeat, by the clock of ZooKeeper';
+COMMENT ON COLUMN zk_servers.elections IS 'number of elections that the server leads';
+COMMENT ON COLUMN zk_servers.jobs IS 'number of jobs that the server runs';
+COMMENT ON COLUMN zk_servers.drain IS 'off, draining, or drained (the server holds nothing and can be stopped)';
+COMMENT ON COLUMN zk_servers.ours IS 'true for this server';
+COMMENT ON COLUMN zk_servers.session_id IS 'ID of the ZooKeeper session of the server';
+COMMENT ON COLUMN zk_servers.node IS 'name of the znode';
 
 CREATE FUNCTION zk_contenders(
     name text,
@@ -288,7 +288,7 @@ AS 'MODULE_PATHNAME', 'zk_contenders'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_contenders(text) IS
-'everybody who holds or waits for a distributed lock, or for one of its permits, in order, as ZooKeeper has it';
+'holders and waiters of a lock or semaphore on all servers, in the order of the queue in ZooKeeper';
 
 CREATE FUNCTION zk_blocking(
     OUT step integer,
@@ -305,7 +305,7 @@ AS 'MODULE_PATHNAME', 'zk_blocking'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_blocking(integer) IS
-'a session of this server that waits, and who is in its way, across servers, to the one that is to blame';
+'chain of sessions, across servers, that block a session of this server; the last row is the session that blocks all';
 
 CREATE VIEW zk_waits AS
     SELECT * FROM zk_rows('zk_waits') AS (
@@ -327,23 +327,23 @@ CREATE VIEW zk_waits AS
         steps integer);
 
 COMMENT ON VIEW zk_waits IS
-'waits for locks and jobs in the whole ensemble that are longer than a second, and who is to blame';
-COMMENT ON COLUMN zk_waits.kind IS '''lock'', ''job'' or ''semaphore''; ''queue'': to put items into it';
-COMMENT ON COLUMN zk_waits.name IS 'for which it waits';
-COMMENT ON COLUMN zk_waits.mode IS '''exclusive'' or ''shared''; null: a queue';
-COMMENT ON COLUMN zk_waits.server IS 'of the session that waits; null: another program';
-COMMENT ON COLUMN zk_waits.pid IS 'of that session; null if its server does not say';
-COMMENT ON COLUMN zk_waits.datname IS 'of that session';
-COMMENT ON COLUMN zk_waits.usename IS 'of that session';
-COMMENT ON COLUMN zk_waits.application_name IS 'of that session';
-COMMENT ON COLUMN zk_waits.wait_start IS 'since when it waits';
-COMMENT ON COLUMN zk_waits.as_of IS 'when its server said so';
-COMMENT ON COLUMN zk_waits.root_server IS 'of the session to blame, at the end of the chain; null: another program';
-COMMENT ON COLUMN zk_waits.root_pid IS 'of that session; null if its server does not say';
-COMMENT ON COLUMN zk_waits.root_application_name IS 'of that session';
-COMMENT ON COLUMN zk_waits.root_query_start IS 'when its latest statement began';
-COMMENT ON COLUMN zk_waits.root_waits_for IS 'what it waits for itself, such as its client';
-COMMENT ON COLUMN zk_waits.steps IS 'how far away the session to blame is';
+'waits of more than a second on all servers for locks, permits and jobs, and on this server for room in a queue, with the session that each waits for in the end';
+COMMENT ON COLUMN zk_waits.kind IS 'lock, job, semaphore, or queue (the session waits to put an item)';
+COMMENT ON COLUMN zk_waits.name IS 'name of the lock, job, semaphore or queue';
+COMMENT ON COLUMN zk_waits.mode IS 'exclusive or shared; null for a queue';
+COMMENT ON COLUMN zk_waits.server IS 'server of the waiting session; null for another program';
+COMMENT ON COLUMN zk_waits.pid IS 'process ID of the waiting session; null if its server does not report it';
+COMMENT ON COLUMN zk_waits.datname IS 'database of the waiting session';
+COMMENT ON COLUMN zk_waits.usename IS 'role of the waiting session';
+COMMENT ON COLUMN zk_waits.application_name IS 'application_name of the waiting session';
+COMMENT ON COLUMN zk_waits.wait_start IS 'time when the wait began';
+COMMENT ON COLUMN zk_waits.as_of IS 'time of the report from the server of the waiting session';
+COMMENT ON COLUMN zk_waits.root_server IS 'server of the session at the end of the chain, which blocks the others; null for another program';
+COMMENT ON COLUMN zk_waits.root_pid IS 'process ID of that session; null if its server does not report it';
+COMMENT ON COLUMN zk_waits.root_application_name IS 'application_name of that session';
+COMMENT ON COLUMN zk_waits.root_query_start IS 'time when its current or last statement began';
+COMMENT ON COLUMN zk_waits.root_waits_for IS 'what that session waits for, for example its client';
+COMMENT ON COLUMN zk_waits.steps IS 'number of steps from the waiting session to the end of the chain';
 
 CREATE FUNCTION zk_lock_dirs(
     prefix text DEFAULT '',
@@ -357,7 +357,7 @@ AS 'MODULE_PATHNAME', 'zk_lock_dirs'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_lock_dirs(text) IS
-'distributed locks, or names of semaphores, that anybody holds or waits for, as ZooKeeper has it';
+'names of locks and semaphores that have holders or waiters on any server';
 
 CREATE FUNCTION zk_break(name text, token bigint)
 RETURNS boolean
@@ -365,7 +365,7 @@ AS 'MODULE_PATHNAME', 'zk_break'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_break(text, bigint) IS
-'take a distributed lock or a permit, or a place in its queue, away from whoever has it with this token';
+'remove the holder or waiter with this fencing token from the queue of a lock or semaphore';
 
 CREATE FUNCTION zk_raise_tokens(above bigint)
 RETURNS bigint
@@ -373,7 +373,7 @@ AS 'MODULE_PATHNAME', 'zk_raise_tokens'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_raise_tokens(bigint) IS
-'have all servers of the ensemble give fencing tokens above a number only, and return their new base';
+'raise the fencing tokens of all servers above a number, and return the new base';
 
 CREATE VIEW zk_stat AS
     SELECT * FROM zk_rows('zk_stat') AS (
@@ -399,27 +399,27 @@ CREATE VIEW zk_stat AS
         stats_reset timestamptz);
 
 COMMENT ON VIEW zk_stat IS
-'statistics of distributed locks on this server';
-COMMENT ON COLUMN zk_stat.acquired_local IS 'acquired by a session that had the lock already';
-COMMENT ON COLUMN zk_stat.acquired_kept IS 'acquired without asking ZooKeeper';
-COMMENT ON COLUMN zk_stat.acquired_cold IS 'acquired by asking ZooKeeper';
-COMMENT ON COLUMN zk_stat.waits IS 'calls that met somebody in their way';
-COMMENT ON COLUMN zk_stat.total_wait IS 'time from their beginning to their end';
-COMMENT ON COLUMN zk_stat.longest_wait IS 'the longest of these times';
-COMMENT ON COLUMN zk_stat.total_hold IS 'time for which sessions held locks, up to the end of each hold';
-COMMENT ON COLUMN zk_stat.longest_hold IS 'the longest of these times';
-COMMENT ON COLUMN zk_stat.timeouts IS 'calls whose time was up';
+'statistics of distributed locks and work queues on this server';
+COMMENT ON COLUMN zk_stat.acquired_local IS 'acquisitions by a session that already held the lock';
+COMMENT ON COLUMN zk_stat.acquired_kept IS 'acquisitions without a request to ZooKeeper';
+COMMENT ON COLUMN zk_stat.acquired_cold IS 'acquisitions with a request to ZooKeeper';
+COMMENT ON COLUMN zk_stat.waits IS 'calls that had to wait for another session';
+COMMENT ON COLUMN zk_stat.total_wait IS 'total time of the calls that had to wait';
+COMMENT ON COLUMN zk_stat.longest_wait IS 'time of the longest of these calls';
+COMMENT ON COLUMN zk_stat.total_hold IS 'total time for which sessions held locks, counted when a hold ends';
+COMMENT ON COLUMN zk_stat.longest_hold IS 'time of the longest of these holds';
+COMMENT ON COLUMN zk_stat.timeouts IS 'calls that ended by their timeout';
 COMMENT ON COLUMN zk_stat.cancels IS 'calls that were canceled or terminated';
-COMMENT ON COLUMN zk_stat.deadlocks IS 'calls that were ended to end a deadlock';
-COMMENT ON COLUMN zk_stat.failures IS 'calls that ended by another error';
+COMMENT ON COLUMN zk_stat.deadlocks IS 'calls that failed because of a deadlock';
+COMMENT ON COLUMN zk_stat.failures IS 'calls that failed with another error';
 COMMENT ON COLUMN zk_stat.losses IS 'holds whose lock was lost';
-COMMENT ON COLUMN zk_stat.demands IS 'locks of this server that others asked for';
-COMMENT ON COLUMN zk_stat.handovers IS 'locks that came from others after a wait';
+COMMENT ON COLUMN zk_stat.demands IS 'locks of this server that other servers asked for';
+COMMENT ON COLUMN zk_stat.handovers IS 'locks that this server got from other servers after a wait';
 COMMENT ON COLUMN zk_stat.items_put IS 'items put into queues';
 COMMENT ON COLUMN zk_stat.items_taken IS 'items taken from queues';
-COMMENT ON COLUMN zk_stat.items_returned IS 'items given back';
-COMMENT ON COLUMN zk_stat.items_lost IS 'items that were lost while transactions had them';
-COMMENT ON COLUMN zk_stat.stats_reset IS 'since when it is counted';
+COMMENT ON COLUMN zk_stat.items_returned IS 'items given back by a rollback';
+COMMENT ON COLUMN zk_stat.items_lost IS 'items lost while transactions held them';
+COMMENT ON COLUMN zk_stat.stats_reset IS 'time of the last reset of these statistics';
 
 CREATE VIEW zk_stat_locks AS
     SELECT * FROM zk_rows('zk_stat_locks') AS (
@@ -443,25 +443,25 @@ CREATE VIEW zk_stat_locks AS
         kind text);
 
 COMMENT ON VIEW zk_stat_locks IS
-'statistics of the distributed locks that were asked for most recently on this server';
-COMMENT ON COLUMN zk_stat_locks.name IS 'name of the lock';
-COMMENT ON COLUMN zk_stat_locks.acquired_local IS 'acquired by a session that had the lock already';
-COMMENT ON COLUMN zk_stat_locks.acquired_kept IS 'acquired without asking ZooKeeper';
-COMMENT ON COLUMN zk_stat_locks.acquired_cold IS 'acquired by asking ZooKeeper';
-COMMENT ON COLUMN zk_stat_locks.waits IS 'calls that met somebody in their way';
-COMMENT ON COLUMN zk_stat_locks.total_wait IS 'time from their beginning to their end';
-COMMENT ON COLUMN zk_stat_locks.longest_wait IS 'the longest of these times';
-COMMENT ON COLUMN zk_stat_locks.total_hold IS 'time for which sessions held locks, up to the end of each hold';
-COMMENT ON COLUMN zk_stat_locks.longest_hold IS 'the longest of these times';
-COMMENT ON COLUMN zk_stat_locks.timeouts IS 'calls whose time was up';
+'statistics of the most recently used locks and semaphores on this server';
+COMMENT ON COLUMN zk_stat_locks.name IS 'name of the lock or semaphore';
+COMMENT ON COLUMN zk_stat_locks.acquired_local IS 'acquisitions by a session that already held the lock';
+COMMENT ON COLUMN zk_stat_locks.acquired_kept IS 'acquisitions without a request to ZooKeeper';
+COMMENT ON COLUMN zk_stat_locks.acquired_cold IS 'acquisitions with a request to ZooKeeper';
+COMMENT ON COLUMN zk_stat_locks.waits IS 'calls that had to wait for another session';
+COMMENT ON COLUMN zk_stat_locks.total_wait IS 'total time of the calls that had to wait';
+COMMENT ON COLUMN zk_stat_locks.longest_wait IS 'time of the longest of these calls';
+COMMENT ON COLUMN zk_stat_locks.total_hold IS 'total time for which sessions held locks, counted when a hold ends';
+COMMENT ON COLUMN zk_stat_locks.longest_hold IS 'time of the longest of these holds';
+COMMENT ON COLUMN zk_stat_locks.timeouts IS 'calls that ended by their timeout';
 COMMENT ON COLUMN zk_stat_locks.cancels IS 'calls that were canceled or terminated';
-COMMENT ON COLUMN zk_stat_locks.deadlocks IS 'calls that were ended to end a deadlock';
-COMMENT ON COLUMN zk_stat_locks.failures IS 'calls that ended by another error';
+COMMENT ON COLUMN zk_stat_locks.deadlocks IS 'calls that failed because of a deadlock';
+COMMENT ON COLUMN zk_stat_locks.failures IS 'calls that failed with another error';
 COMMENT ON COLUMN zk_stat_locks.losses IS 'holds whose lock was lost';
-COMMENT ON COLUMN zk_stat_locks.demands IS 'locks of this server that others asked for';
-COMMENT ON COLUMN zk_stat_locks.handovers IS 'locks that came from others after a wait';
-COMMENT ON COLUMN zk_stat_locks.last_call IS 'when a call last got it, or gave up';
-COMMENT ON COLUMN zk_stat_locks.kind IS '''lock'' or ''semaphore''';
+COMMENT ON COLUMN zk_stat_locks.demands IS 'locks of this server that other servers asked for';
+COMMENT ON COLUMN zk_stat_locks.handovers IS 'locks that this server got from other servers after a wait';
+COMMENT ON COLUMN zk_stat_locks.last_call IS 'time when a call last acquired the lock, or failed';
+COMMENT ON COLUMN zk_stat_locks.kind IS 'lock or semaphore';
 
 CREATE FUNCTION zk_stat_reset()
 RETURNS void
@@ -469,7 +469,7 @@ AS 'MODULE_PATHNAME', 'zk_stat_reset'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_stat_reset() IS
-'set the statistics of distributed locks on this server to zero';
+'reset the statistics of zklock on this server to zero';
 
 CREATE FUNCTION zk_is_leader(election text, timeout interval DEFAULT '2 s')
 RETURNS boolean
@@ -477,7 +477,7 @@ AS 'MODULE_PATHNAME', 'zk_is_leader'
 LANGUAGE C VOLATILE PARALLEL SAFE;
 
 COMMENT ON FUNCTION zk_is_leader(text, interval) IS
-'does this server lead the election? the first call makes it a candidate';
+'true if this server leads the election; the first call makes the server a candidate';
 
 CREATE FUNCTION zk_require_leader(election text)
 RETURNS bigint
@@ -500,7 +500,7 @@ AS 'MODULE_PATHNAME', 'zk_resign'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_resign(text) IS
-'give up this server''s leadership and candidacy';
+'withdraw this server from the election';
 
 -- Stable, so that a query of zk_elections that needs neither leader nor candidates does not
 -- ask ZooKeeper.
@@ -514,7 +514,7 @@ AS 'MODULE_PATHNAME', 'zk_candidates'
 LANGUAGE C STABLE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_candidates(text) IS
-'candidates of the election, the leader first, in the order in which they come to lead; priority is null where it is the default';
+'candidates of the election on all servers in their order, the leader first; priority is null if it is the default';
 
 CREATE VIEW zk_elections AS
     SELECT election, is_leader,
@@ -532,13 +532,13 @@ CREATE VIEW zk_elections AS
 COMMENT ON VIEW zk_elections IS
 'elections in which this server is a candidate';
 COMMENT ON COLUMN zk_elections.election IS 'name of the election';
-COMMENT ON COLUMN zk_elections.is_leader IS 'does this server lead?';
-COMMENT ON COLUMN zk_elections.leader IS 'server that leads; asks ZooKeeper';
-COMMENT ON COLUMN zk_elections.candidates IS 'all candidates in their order; asks ZooKeeper';
-COMMENT ON COLUMN zk_elections.token IS 'fencing token of this server''s leadership, or null';
-COMMENT ON COLUMN zk_elections.since IS 'when is_leader last changed, or the candidacy began';
-COMMENT ON COLUMN zk_elections.changes IS 'how often is_leader has changed';
-COMMENT ON COLUMN zk_elections.last_asked IS 'when anybody on this server last asked whether it leads, to a second; null: nobody has';
+COMMENT ON COLUMN zk_elections.is_leader IS 'true if this server leads';
+COMMENT ON COLUMN zk_elections.leader IS 'server that leads; selecting this column asks ZooKeeper';
+COMMENT ON COLUMN zk_elections.candidates IS 'servers of all candidates in their order; selecting this column asks ZooKeeper';
+COMMENT ON COLUMN zk_elections.token IS 'fencing token if this server leads, else null';
+COMMENT ON COLUMN zk_elections.since IS 'time when is_leader last changed, or when this server became a candidate';
+COMMENT ON COLUMN zk_elections.changes IS 'number of changes of is_leader';
+COMMENT ON COLUMN zk_elections.last_asked IS 'time, to about a second, when a session of this server last asked whether it leads; null if none has';
 
 CREATE FUNCTION zk_fence_guarded()
 RETURNS boolean
@@ -546,7 +546,7 @@ AS 'MODULE_PATHNAME', 'zk_fence_guarded'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_fence_guarded() IS
-'check of zk_fences: nothing is replicated into it past its trigger';
+'check constraint of zk_fences: replication cannot bypass its trigger';
 
 CREATE TABLE zk_fences (
     namespace text,
@@ -557,10 +557,10 @@ CREATE TABLE zk_fences (
 USING heap;
 
 COMMENT ON TABLE zk_fences IS
-'largest fencing token that zk_fence has seen for each resource of each zklock.namespace';
-COMMENT ON COLUMN zk_fences.namespace IS 'zklock.namespace of those who called, or empty';
-COMMENT ON COLUMN zk_fences.resource IS 'as given to zk_fence';
-COMMENT ON COLUMN zk_fences.token IS 'the largest that was seen';
+'largest fencing token that zk_fence has seen for each resource';
+COMMENT ON COLUMN zk_fences.namespace IS 'zklock.namespace of the caller, or empty';
+COMMENT ON COLUMN zk_fences.resource IS 'name of the resource, as given to zk_fence';
+COMMENT ON COLUMN zk_fences.token IS 'largest fencing token seen';
 
 SELECT pg_catalog.pg_extension_config_dump('zk_fences', '');
 
@@ -570,7 +570,7 @@ AS 'MODULE_PATHNAME', 'zk_fence'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_fence(text, bigint) IS
-'refuse a fencing token that is older than the newest seen for the resource in this database';
+'fail if a fencing token is smaller than the largest one seen for the resource in this database';
 
 CREATE FUNCTION zk_fence_replicated()
 RETURNS trigger
@@ -578,7 +578,7 @@ AS 'MODULE_PATHNAME', 'zk_fence_replicated'
 LANGUAGE C;
 
 COMMENT ON FUNCTION zk_fence_replicated() IS
-'trigger of zk_fences: logical replication raises tokens, and neither lowers nor deletes one';
+'trigger of zk_fences: logical replication can raise a token, but not lower or delete it';
 
 CREATE TRIGGER zk_fences_replicated BEFORE INSERT OR UPDATE OR DELETE ON zk_fences
     FOR EACH ROW EXECUTE FUNCTION zk_fence_replicated();
@@ -605,19 +605,19 @@ CREATE INDEX zk_runs_ended ON zk_runs (ended);
 ALTER TABLE zk_runs REPLICA IDENTITY FULL;
 
 COMMENT ON TABLE zk_runs IS
-'runs of jobs and of zk_run_as_leader in this database';
-COMMENT ON COLUMN zk_runs.kind IS '''job'' or ''election''';
+'runs of jobs, and of commands by zk_run_as_leader, in this database';
+COMMENT ON COLUMN zk_runs.kind IS 'job or election';
 COMMENT ON COLUMN zk_runs.namespace IS 'zklock.namespace of the job, or empty';
-COMMENT ON COLUMN zk_runs.name IS 'of the job or the election';
-COMMENT ON COLUMN zk_runs.slot IS 'time for which the job was run; null if an election';
-COMMENT ON COLUMN zk_runs.number IS 'of the run among all runs of the job';
-COMMENT ON COLUMN zk_runs.attempt IS 'of the slot, from 1';
-COMMENT ON COLUMN zk_runs.token IS 'fencing token of the job or of the leadership';
-COMMENT ON COLUMN zk_runs.server IS 'name that this server had';
-COMMENT ON COLUMN zk_runs.started IS 'when the run began, by this server''s clock';
-COMMENT ON COLUMN zk_runs.ended IS 'when it had ended';
-COMMENT ON COLUMN zk_runs.outcome IS '''done'', and so committed, or ''failed''';
-COMMENT ON COLUMN zk_runs.error IS 'first line of the error';
+COMMENT ON COLUMN zk_runs.name IS 'name of the job or election';
+COMMENT ON COLUMN zk_runs.slot IS 'time slot of the run; null for an election';
+COMMENT ON COLUMN zk_runs.number IS 'number of the run among all runs of the job';
+COMMENT ON COLUMN zk_runs.attempt IS 'number of the attempt for this slot, from 1';
+COMMENT ON COLUMN zk_runs.token IS 'fencing token of the job or the leadership';
+COMMENT ON COLUMN zk_runs.server IS 'name of the server that ran the command';
+COMMENT ON COLUMN zk_runs.started IS 'time when the run began, by the clock of the server';
+COMMENT ON COLUMN zk_runs.ended IS 'time when the run ended';
+COMMENT ON COLUMN zk_runs.outcome IS 'done (committed) or failed';
+COMMENT ON COLUMN zk_runs.error IS 'first line of the error message';
 
 SELECT pg_catalog.pg_extension_config_dump('zk_runs', '');
 
@@ -628,7 +628,7 @@ AS 'MODULE_PATHNAME', 'zk_run_once'
 LANGUAGE C;
 
 COMMENT ON PROCEDURE zk_run_once(text, text, interval, timestamptz, interval, integer, text, timestamptz, text[]) IS
-'run a command once a slot, on whichever server comes first';
+'run a command exactly once for each time slot, on the server that calls first';
 
 CREATE FUNCTION zk_run_begin(job text, every interval DEFAULT NULL, slot timestamptz DEFAULT NULL,
     timeout interval DEFAULT NULL, attempts integer DEFAULT 1, in_doubt text DEFAULT 'run',
@@ -638,7 +638,7 @@ AS 'MODULE_PATHNAME', 'zk_run_begin'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_run_begin(text, interval, timestamptz, interval, integer, text, timestamptz, text[]) IS
-'is this session to run the slot? if so it has the job until zk_run_end';
+'true if this session is to run the job for the slot; it then holds the job until zk_run_end';
 
 CREATE PROCEDURE zk_run_begin_session(job text, every interval DEFAULT NULL, slot timestamptz DEFAULT NULL,
     timeout interval DEFAULT NULL, attempts integer DEFAULT 1, in_doubt text DEFAULT 'run',
@@ -647,7 +647,7 @@ AS 'MODULE_PATHNAME', 'zk_run_begin_session'
 LANGUAGE C;
 
 COMMENT ON PROCEDURE zk_run_begin_session(text, interval, timestamptz, interval, integer, text, timestamptz, text[], boolean) IS
-'zk_run_begin, waiting without a snapshot';
+'the same as zk_run_begin, waiting without a snapshot';
 
 CREATE FUNCTION zk_run_end(job text, ok boolean DEFAULT true)
 RETURNS boolean
@@ -655,7 +655,7 @@ AS 'MODULE_PATHNAME', 'zk_run_end'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_run_end(text, boolean) IS
-'the run that this session has begun is done, or has failed';
+'record that the run that this session began is done or has failed';
 
 CREATE FUNCTION zk_job_reset(job text, slot timestamptz DEFAULT NULL, attempt integer DEFAULT NULL)
 RETURNS boolean
@@ -663,7 +663,7 @@ AS 'MODULE_PATHNAME', 'zk_job_reset'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_job_reset(text, timestamptz, integer) IS
-'make a slot of a job due again, with all its attempts; by default the one that has failed, else the one last done';
+'make a slot of a job due again, with all its attempts; by default the failed slot, else the last one that is done';
 
 CREATE FUNCTION zk_job_forget(job text)
 RETURNS boolean
@@ -671,7 +671,7 @@ AS 'MODULE_PATHNAME', 'zk_job_forget'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_job_forget(text) IS
-'forget all runs of a job';
+'delete the record of all runs of a job';
 
 CREATE FUNCTION zk_job_pause(job text, until timestamptz DEFAULT 'infinity')
 RETURNS boolean
@@ -679,7 +679,7 @@ AS 'MODULE_PATHNAME', 'zk_job_pause'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_job_pause(text, timestamptz) IS
-'have no server begin a run of a job until then';
+'let no server begin a run of a job until the given time';
 
 CREATE FUNCTION zk_job_resume(job text)
 RETURNS boolean
@@ -706,19 +706,19 @@ CREATE VIEW zk_jobs AS
         runs jsonb);
 
 COMMENT ON VIEW zk_jobs IS
-'jobs of all servers and their newest runs, as ZooKeeper has it';
+'jobs of all servers and their newest runs, as recorded in ZooKeeper';
 COMMENT ON COLUMN zk_jobs.job IS 'name of the job';
-COMMENT ON COLUMN zk_jobs.slot IS 'of the newest run, like all that follows';
-COMMENT ON COLUMN zk_jobs.state IS 'running, done, failed, lost, skipped, in doubt; damaged: the record is none, or may not be read; newer version: of zklock';
-COMMENT ON COLUMN zk_jobs.server IS 'name of the server that ran it';
-COMMENT ON COLUMN zk_jobs.since IS 'when the run began';
-COMMENT ON COLUMN zk_jobs.duration IS 'how long it took, or has taken so far';
-COMMENT ON COLUMN zk_jobs.attempt IS 'of the slot, from 1';
-COMMENT ON COLUMN zk_jobs.failures IS 'attempts of the slot that failed';
-COMMENT ON COLUMN zk_jobs.error IS 'first line of the error';
+COMMENT ON COLUMN zk_jobs.slot IS 'time slot of the newest run';
+COMMENT ON COLUMN zk_jobs.state IS 'state of the newest run: running, done, failed, lost, skipped, or in doubt; damaged or newer version if the record cannot be read';
+COMMENT ON COLUMN zk_jobs.server IS 'name of the server of that run';
+COMMENT ON COLUMN zk_jobs.since IS 'time when that run began';
+COMMENT ON COLUMN zk_jobs.duration IS 'duration of that run, so far if it is running';
+COMMENT ON COLUMN zk_jobs.attempt IS 'number of the attempt for that slot, from 1';
+COMMENT ON COLUMN zk_jobs.failures IS 'number of failed attempts for that slot';
+COMMENT ON COLUMN zk_jobs.error IS 'first line of the error message of that run';
 COMMENT ON COLUMN zk_jobs.last_done IS 'latest slot that is done';
-COMMENT ON COLUMN zk_jobs.next_due IS 'when the slot begins that follows the one last done, if every tells';
-COMMENT ON COLUMN zk_jobs.paused_until IS 'no run begins until then; null if the job is not paused';
+COMMENT ON COLUMN zk_jobs.next_due IS 'start of the slot after last_done; null if the job has no interval';
+COMMENT ON COLUMN zk_jobs.paused_until IS 'time until which no run begins; null if the job is not paused';
 COMMENT ON COLUMN zk_jobs.runs IS 'the newest runs, at most 16';
 
 CREATE FUNCTION zk_queue_put(queue text, payload text)
@@ -743,7 +743,7 @@ AS 'MODULE_PATHNAME', 'zk_queue_take'
 LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 1;
 
 COMMENT ON FUNCTION zk_queue_take(text, interval, integer, integer) IS
-'the oldest items of a queue that nobody has, until the end of the transaction, which deletes them or gives them back';
+'take the oldest free items of a queue; a commit deletes them, a rollback gives them back';
 
 CREATE FUNCTION zk_queue_purge(queue text)
 RETURNS bigint
@@ -751,7 +751,7 @@ AS 'MODULE_PATHNAME', 'zk_queue_purge'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_queue_purge(text) IS
-'delete all items of a queue that nobody has, and return how many there were';
+'delete all items of a queue that no transaction holds, and return their number';
 
 CREATE VIEW zk_queues AS
     SELECT * FROM zk_rows('zk_queues') AS (
@@ -762,12 +762,12 @@ CREATE VIEW zk_queues AS
         oldest timestamptz);
 
 COMMENT ON VIEW zk_queues IS
-'queues of work of all servers, as ZooKeeper has it';
+'work queues of all servers, as recorded in ZooKeeper';
 COMMENT ON COLUMN zk_queues.queue IS 'name of the queue';
-COMMENT ON COLUMN zk_queues.length IS 'items, those included that somebody has';
-COMMENT ON COLUMN zk_queues.held IS 'items that somebody has';
-COMMENT ON COLUMN zk_queues.putting IS 'chunks of items of transactions that are about to commit, or of which nobody has said yet whether they have';
-COMMENT ON COLUMN zk_queues.oldest IS 'since when the oldest item is in the queue';
+COMMENT ON COLUMN zk_queues.length IS 'number of items, including those that transactions hold';
+COMMENT ON COLUMN zk_queues.held IS 'number of items that transactions hold';
+COMMENT ON COLUMN zk_queues.putting IS 'number of batches of items whose transaction is committing, or whose outcome is not known yet';
+COMMENT ON COLUMN zk_queues.oldest IS 'time when the oldest item was put';
 
 CREATE VIEW zk_queue_items AS
     SELECT * FROM zk_rows('zk_queue_items') AS (
@@ -780,14 +780,14 @@ CREATE VIEW zk_queue_items AS
         pid integer);
 
 COMMENT ON VIEW zk_queue_items IS
-'the oldest items of each queue of work, and who has them, as ZooKeeper has it';
+'the oldest items of each work queue and the sessions that hold them, as recorded in ZooKeeper';
 COMMENT ON COLUMN zk_queue_items.queue IS 'name of the queue';
 COMMENT ON COLUMN zk_queue_items.id IS 'the item, as zk_queue_take returns it';
 COMMENT ON COLUMN zk_queue_items.state IS 'ready: nobody has it; held: a transaction has it; done: it cannot be deleted, and nobody takes it again';
-COMMENT ON COLUMN zk_queue_items.attempts IS 'how often it has been taken';
-COMMENT ON COLUMN zk_queue_items.since IS 'since when it is in the queue';
-COMMENT ON COLUMN zk_queue_items.server IS 'server of the session that has it';
-COMMENT ON COLUMN zk_queue_items.pid IS 'of the session that has it';
+COMMENT ON COLUMN zk_queue_items.attempts IS 'number of times that the item was taken';
+COMMENT ON COLUMN zk_queue_items.since IS 'time when the item was put';
+COMMENT ON COLUMN zk_queue_items.server IS 'server of the session that holds the item';
+COMMENT ON COLUMN zk_queue_items.pid IS 'process ID of the session that holds the item';
 
 -- A lock stands in the way of everybody who asks for it, and so does a large token.
 -- A candidacy is the whole server's.  Who holds nothing can do nothing with the others.
@@ -841,7 +841,7 @@ AS 'MODULE_PATHNAME', 'zk_barrier'
 LANGUAGE C;
 
 COMMENT ON PROCEDURE zk_barrier(text, integer, interval) IS
-'wait until so many sessions of all servers have come to the barrier, without a snapshot';
+'wait until the given number of sessions on all servers have reached the barrier, without a snapshot';
 
 CREATE VIEW zk_barriers AS
     SELECT * FROM zk_rows('zk_barriers') AS (
@@ -856,16 +856,16 @@ CREATE VIEW zk_barriers AS
         node text);
 
 COMMENT ON VIEW zk_barriers IS
-'everybody who waits at a barrier, as ZooKeeper has it';
+'sessions on all servers that wait at a barrier, as recorded in ZooKeeper';
 COMMENT ON COLUMN zk_barriers.name IS 'name of the barrier';
-COMMENT ON COLUMN zk_barriers.parties IS 'for how many parties this session waits';
-COMMENT ON COLUMN zk_barriers.arrived IS 'how many that wait for as many have come';
+COMMENT ON COLUMN zk_barriers.parties IS 'number of sessions that this session waits for, including itself';
+COMMENT ON COLUMN zk_barriers.arrived IS 'number of sessions that wait for the same number';
 COMMENT ON COLUMN zk_barriers.server IS 'server of the session';
-COMMENT ON COLUMN zk_barriers.pid IS 'process of the session';
-COMMENT ON COLUMN zk_barriers.since IS 'when the session came';
-COMMENT ON COLUMN zk_barriers.ours IS 'is it a session of this server?';
-COMMENT ON COLUMN zk_barriers.session_id IS 'id of that server''s ZooKeeper session';
-COMMENT ON COLUMN zk_barriers.node IS 'name of the node in ZooKeeper';
+COMMENT ON COLUMN zk_barriers.pid IS 'process ID of the session';
+COMMENT ON COLUMN zk_barriers.since IS 'time when the session arrived';
+COMMENT ON COLUMN zk_barriers.ours IS 'true for a session of this server';
+COMMENT ON COLUMN zk_barriers.session_id IS 'ID of the ZooKeeper session of the server';
+COMMENT ON COLUMN zk_barriers.node IS 'name of the znode';
 
 CREATE VIEW zk_stat_barriers AS
     SELECT * FROM zk_rows('zk_stat_barriers') AS (
@@ -881,15 +881,15 @@ CREATE VIEW zk_stat_barriers AS
 
 COMMENT ON VIEW zk_stat_barriers IS
 'statistics of barriers on this server';
-COMMENT ON COLUMN zk_stat_barriers.waiting IS 'sessions that wait at barriers now';
-COMMENT ON COLUMN zk_stat_barriers.passed IS 'calls that met the others';
-COMMENT ON COLUMN zk_stat_barriers.timeouts IS 'calls whose time was up';
+COMMENT ON COLUMN zk_stat_barriers.waiting IS 'number of sessions that wait at barriers now';
+COMMENT ON COLUMN zk_stat_barriers.passed IS 'calls that passed the barrier';
+COMMENT ON COLUMN zk_stat_barriers.timeouts IS 'calls that ended by their timeout';
 COMMENT ON COLUMN zk_stat_barriers.cancels IS 'calls that were canceled or terminated';
-COMMENT ON COLUMN zk_stat_barriers.failures IS 'calls that ended by another error';
-COMMENT ON COLUMN zk_stat_barriers.opened IS 'rounds that this server has opened';
-COMMENT ON COLUMN zk_stat_barriers.total_wait IS 'time that calls took';
-COMMENT ON COLUMN zk_stat_barriers.longest_wait IS 'the longest of these times';
-COMMENT ON COLUMN zk_stat_barriers.stats_reset IS 'since when it is counted';
+COMMENT ON COLUMN zk_stat_barriers.failures IS 'calls that failed with another error';
+COMMENT ON COLUMN zk_stat_barriers.opened IS 'rounds that this server opened';
+COMMENT ON COLUMN zk_stat_barriers.total_wait IS 'total time of all calls';
+COMMENT ON COLUMN zk_stat_barriers.longest_wait IS 'time of the longest call';
+COMMENT ON COLUMN zk_stat_barriers.stats_reset IS 'time of the last reset of these statistics';
 
 -- Who comes to a barrier lets others go on.
 REVOKE ALL ON PROCEDURE zk_barrier(text, integer, interval) FROM PUBLIC;
@@ -913,8 +913,8 @@ CREATE VIEW zk_rights AS
             zk_job_reset, zk_job_forget, zk_job_pause, zk_job_resume}')) g (what, names);
 
 COMMENT ON VIEW zk_rights IS
-'rights that zk_grant gives to a role';
-COMMENT ON COLUMN zk_rights.what IS '''use'', ''look'' or ''admin''';
+'functions, procedures, views and tables that zk_grant gives to a role';
+COMMENT ON COLUMN zk_rights.what IS 'use, look or admin';
 COMMENT ON COLUMN zk_rights.name IS 'name of a function, procedure, view or table';
 
 GRANT SELECT ON zk_rights TO PUBLIC;
@@ -980,7 +980,7 @@ BEGIN
 END $$;
 
 COMMENT ON PROCEDURE zk_grant(name, text) IS
-'give a role what it takes to use zklock, to look at it, or to administrate it';
+'give a role the rights to use zklock, to look at it, or to administer it';
 
 -- Is this server set up well?
 -- What is wrong is a row, and no error.
@@ -1070,7 +1070,7 @@ BEGIN
 END $$;
 
 COMMENT ON FUNCTION zk_check(name) IS
-'is this server set up well, and may a role use zklock? one row for each thing that was looked at';
+'check the setup of this server and the rights of a role; one row for each check';
 
 -- They show names of servers, and connect to those in zklock.hosts.
 REVOKE ALL ON FUNCTION zk_check(name) FROM PUBLIC;
