@@ -514,7 +514,7 @@ AS 'MODULE_PATHNAME', 'zk_candidates'
 LANGUAGE C STABLE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_candidates(text) IS
-'candidates of the election on all servers in their order, the leader first; priority is null if it is the default';
+'candidates of the election on all servers in their order, the leader first';
 
 CREATE VIEW zk_elections AS
     SELECT election, is_leader,

@@ -242,23 +242,18 @@ zk_resign(PG_FUNCTION_ARGS)
  * ------------------------------------------------------------------------
  */
 
-/*
- * A candidate's node says its server's name, and its priority if that is not the
- * default.
- */
+/* A candidate's node says its server's name, and its priority if that is another than
+ * the default.  A candidate of another library has the default, too. */
 static void
 put_candidate(ReturnSetInfo *rsinfo, ZkNode *node, bool is_leader)
 {
 	int len = (int) zklock_candidate_name_len(node->data, (size_t) node->datalen);
 	ZkRow row = zklock_row_of_set(rsinfo);
 
-	if (len < node->datalen)
-	{
-		zklock_row_int(&row, "priority",
-					   zklock_candidate_priority(node->data, (size_t) node->datalen));
-		node->datalen = len;
-		node->data_cut = false;
-	}
+	zklock_row_int(&row, "priority",
+				   zklock_candidate_priority(node->data, (size_t) node->datalen));
+	node->data_cut &= len == node->datalen;
+	node->datalen = len;
 	zklock_row_set(&row, "server", TEXTOID, zklock_node_data_datum(node));
 	zklock_row_bool(&row, "is_leader", is_leader);
 	zklock_row_store(rsinfo, &row);

@@ -24,7 +24,7 @@ leads($a, 'one', 'who comes first leads');
 stands($b, 'one');
 stands($a, 'two');
 stands($c, 'one');
-is(ZkLock::ask($a, "SELECT server, is_leader, priority FROM zk_candidates('one')"), "a|t|\nb|f|50\nc|f|200", 'all stand, in the order in which they came, with their priorities');
+is(ZkLock::ask($a, "SELECT server, is_leader, priority FROM zk_candidates('one')"), "a|t|100\nb|f|50\nc|f|200", 'all stand, in the order in which they came, with their priorities');
 is(join('; ', sort map { $zk->get("/zklock/elections/one/$_") } $zk->children('/zklock/elections/one')),
 	qq(a; b\n{"version": 1, "priority": 50}; c\n{"version": 1, "priority": 200}), 'their nodes have their names, and priorities other than the default');
 leads($c, 'one', 'the highest priority leads, though others came before');
