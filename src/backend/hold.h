@@ -57,7 +57,7 @@ extern ZkHolds zklock_holds;
 /*
  * Level 1's name for "name".  A permit's is the backend's own, for which nobody waits: it
  * makes the hold end with what takes advisory locks away, as a lock's does.  People come
- * back from it to the name by a query in ../../doc/functions.md.
+ * back from it to the name by a query in ../../doc/locks.md.
  */
 extern void zklock_level1_tag(LOCKTAG *tag, ZkLockKind kind, const char *name, int pid);
 

@@ -1,5 +1,5 @@
 # Model - what sessions on several servers may be answered that take and give back
-# locks: doc/functions.md as a program.  It knows neither servers nor time.
+# locks: doc/locks.md as a program.  It knows neither servers nor time.
 #
 #   my $model = Model->new(a => { names => 10000, handoff_limit => 0, own_tokens => 1 }, b => { names => 5 });
 #   my $s = $model->session('a1', 'a');

@@ -8,7 +8,7 @@ use Exporter 'import';
 use FindBin;
 use PostgreSQL::Test::Utils qw(slurp_file);
 
-our @EXPORT_OK = qw(blocks_of);
+our @EXPORT_OK = qw(blocks_of transcripts_of);
 
 # blocks_of PAGE: { heading => [ block, ... ] }, each to be taken in its turn
 sub blocks_of
@@ -18,6 +18,21 @@ sub blocks_of
 	my %blocks;
 	my $heading = '';
 	while ($text =~ /^(?:##+ ([^\n]*)|```(?:sql|sh|crontab)\n(.*?)^```$|```.*?^```$)/msg)
+	{
+		if (defined $1) { $heading = $1; }
+		elsif (defined $2) { push @{ $blocks{$heading} }, $2; }
+	}
+	return \%blocks;
+}
+
+# transcripts_of PAGE: { heading => [ block, ... ] } of what psql is shown to say
+sub transcripts_of
+{
+	my ($page) = @_;
+	my $text = slurp_file("$FindBin::Bin/../../$page");
+	my %blocks;
+	my $heading = '';
+	while ($text =~ /^(?:##+ ([^\n]*)|```\n(.*?)^```$|```.*?^```$)/msg)
 	{
 		if (defined $1) { $heading = $1; }
 		elsif (defined $2) { push @{ $blocks{$heading} }, $2; }

@@ -1,6 +1,5 @@
-# The batch of doc/batches.md, as it stands there, over three databases: by psql, as a role that has
-# what zk_grant gives, with a server that is killed in the middle of it.  Then the page's other examples,
-# as that role.
+# The batch of doc/recipes.md, as it stands there, over three databases: by psql, as the role that the
+# page names, with a server that is killed in the middle of it.
 use strict;
 use warnings;
 
@@ -11,9 +10,9 @@ use Queues qw(length_is);
 use Test::More;
 use ZkLock;
 
-my $blocks = blocks_of('doc/batches.md');
-my ($tables, $split, $load, $lock, $locked, $change, $unlock) = @{ $blocks->{'One batch over three databases'} };
-ok(defined $unlock, 'the page has the blocks');
+my $blocks = blocks_of('doc/recipes.md');
+my ($tables, $split, $load, $lock, $locked, $change, $unlock, $prune) = @{ $blocks->{'One batch over three databases'} };
+ok(defined $prune, 'the page has the blocks');
 
 my $zk = ZooKeeper->new->start;
 my ($a, $b, $c) = my @servers = map { ZkLock::server($_, $zk) } 'a', 'b', 'c';
@@ -78,32 +77,12 @@ is(ZkLock::ask($a, 'SELECT count(*) FROM zk_barriers'), 0, 'nobody is left at a 
 length_is($a, 'parts', '0 0 0', '... nor a part in the queue');
 $report->query('COMMIT');
 
-#
-# The other examples, of all servers on one
-#
-my $batch = ZkLock::session($a, user => 'batch');
-$batch->query($_)
-  for 'CREATE PROCEDURE step_one() LANGUAGE sql AS $$SELECT 1$$', 'CREATE PROCEDURE step_two() LANGUAGE sql AS $$SELECT 1$$',
-  'CREATE PROCEDURE export_one() LANGUAGE sql AS $$SELECT 1$$', "CREATE TABLE files AS SELECT 'file' AS file", 'CREATE TABLE result (payload text)';
-my @left = @{$blocks}{ 'Several locks in one step', 'N at a time', 'Hand out work' };
-for my $block (map { @$_ } @left)
-{
-	# the work of the one who reads
-	(my $sql = $block) =~ s/^\.\.\.\n//mg;
-	# enough for all who take
-	$batch->query("SELECT zk_queue_put('import', 'item') FROM generate_series(1, 12)");
-	my $ran = join '; ', map { $batch->fails($_) } grep { /\S/ } split /;(?:[ \t]*--.*)?\n/, $sql;
-	unlike($ran, qr/\d/, "an example:\n$block") or $batch->query('ROLLBACK');
-	$batch->query($_) for 'COMMIT', 'SELECT zk_unlock_all()';
-}
-my ($meet) = @{ $blocks->{'Meet'} };
-my @meeting = map { ZkLock::session($_, user => 'batch') } @servers;
-ZkLock::session($_, user => 'batch')->query('CREATE PROCEDURE step_one() LANGUAGE sql AS $$SELECT 1$$; CREATE PROCEDURE step_two() LANGUAGE sql AS $$SELECT 1$$') for $b, $c;
-for my $statement (grep { /\S/ } split /;(?:[ \t]*--.*)?\n/, $meet)
-{
-	$_->send($statement) for @meeting;
-	is(join('', map { $_->failure } @meeting), '', "all three: $statement");
-}
+# Ids that are not needed any more
+is_deeply([ finish(start($a, $prune)) ], [ 0, '' ], 'ids are deleted');
+is(rows('SELECT count(*) FROM loaded', @servers), 30, '... if they are old');
+ZkLock::ask($_, "UPDATE loaded SET at = now() - interval '31 days'") for @servers;
+is_deeply([ finish(start($_, $prune)) ], [ 0, '' ], '... on ' . $_->name) for @servers;
+is(rows('SELECT count(*) FROM loaded', @servers), 0, '... and all are old');
 
 $_->stop for @servers;
 done_testing();

@@ -1,5 +1,5 @@
 # Work that is handed out, when a server is killed at each step: an item is there exactly if
-# its transaction has committed, and done exactly once by the pattern of doc/batches.md.
+# its transaction has committed, and done exactly once by the pattern of doc/queues.md.
 use strict;
 use warnings;
 
@@ -43,7 +43,7 @@ sub crash
 #
 # Puts
 #
-ZkLock::ask($a, 'CREATE TABLE done (id bigint PRIMARY KEY); CREATE TABLE result (payload text)');
+ZkLock::ask($a, 'CREATE TABLE done (id uuid PRIMARY KEY, at timestamptz NOT NULL DEFAULT now()); CREATE TABLE result (payload text)');
 for my $case (
 	[ 'request create', 0, 0, 'before it is written' ],
 	[ 'reply create', 0, 1, 'before the commit' ],
@@ -107,9 +107,9 @@ crash();
 is(ZkLock::ask($a, "SELECT count(*) FROM result WHERE payload = '1'"), 1, 'it is done after a crash, too, whatever synchronous_commit says');
 is(take('flush'), '2|1', 'the other is there');
 
-# As doc/batches.md has it
-my (undef, $page) = @{ blocks_of('doc/batches.md')->{'Hand out work'} };
-my ($pattern) = $page =~ /^BEGIN;\n(WITH .*?);\nCOMMIT;$/ms or die 'the page has no pattern';
+# As doc/queues.md has it
+my ($page) = grep { /^WITH /m } @{ blocks_of('doc/queues.md')->{Example} };
+my ($pattern) = $page =~ /^BEGIN;\n(WITH .*?);\nCOMMIT;/ms or die 'the page has no pattern';
 $pattern =~ s/'import', '10 s'/'%s', '%s'/ or die "no queue in $pattern";
 
 # Between the commit and the deletion: again, with the same id

@@ -67,7 +67,7 @@ $other->result;
 $other->query('ROLLBACK');
 $_->quit for $holder, $other;
 
-my ($find) = @{ blocks_of('doc/functions.md')->{'In pg_locks'} };
+my ($find) = @{ blocks_of('doc/locks.md')->{'In pg_locks'} };
 ZkLock::ask($node, 'CREATE ROLE watcher LOGIN IN ROLE pg_monitor');
 my $watcher = ZkLock::session($node, user => 'watcher');
 is($watcher->query($find), 'lock|job', 'the documentation has a query that finds it');

@@ -16,7 +16,7 @@ ZkLock::wait_connected($a);
 my $s = ZkLock::session($a);
 
 #
-# doc/batches.md: many items in one statement
+# doc/queues.md: many items in one statement
 #
 sub taken
 {
