@@ -30,11 +30,14 @@ my $zk = ZooKeeper->new->start;
 my $noon = sprintf "timezone = 'Etc/GMT%+d'", (gmtime)[2] - 12;
 my ($a, $b) = map { ZkLock::server($_, $zk, conf => $noon) } 'a', 'b';
 ZkLock::wait_connected($a, $b);
-my ($sa, $sb) = map { ZkLock::session($_) } $a, $b;
+# All that follows is done as the role that the page names.
+ZkLock::ask($_, "CREATE ROLE batch LOGIN; CALL zk_grant('batch'); GRANT CREATE ON SCHEMA public TO batch") for $a, $b;
+my ($sa, $sb) = map { ZkLock::session($_, user => 'batch') } $a, $b;
+my ($as_a, $as_b) = map { ZkLock::session($_, user => 'batch') } $a, $b;
 my $dir = File::Temp::tempdir('recipes-XXXXXX', TMPDIR => 1, CLEANUP => 1);
 
 # The environment of a shell in which psql finds a server
-sub env { my ($node) = @_; return (PGHOST => $node->host, PGPORT => $node->port, PGDATABASE => 'postgres', PGAPPNAME => 'recipe'); }
+sub env { my ($node) = @_; return (PGHOST => $node->host, PGPORT => $node->port, PGDATABASE => 'postgres', PGAPPNAME => 'recipe', PGUSER => 'batch'); }
 
 # Run a block of sh; returns its exit status and what it said.
 sub shell
@@ -73,20 +76,21 @@ sub command_of
 	return $command;
 }
 
-ZkLock::ask($_, 'CREATE TABLE orders AS SELECT generate_series(1, 100) AS id; CREATE EXTENSION postgres_fdw') for $a, $b;
-ZkLock::ask($a, 'CREATE TABLE report (day date, n bigint)');
-sub foreign { ZkLock::ask($b, "IMPORT FOREIGN SCHEMA public LIMIT TO (@{[ join ', ', @_ ]}) FROM SERVER a INTO public"); }
+ZkLock::ask($_, 'CREATE EXTENSION postgres_fdw') for $a, $b;
+$_->query('CREATE TABLE orders AS SELECT generate_series(1, 100) AS id') for $as_a, $as_b;
+$as_a->query('CREATE TABLE report (day date, n bigint)');
+sub foreign { $as_b->query("IMPORT FOREIGN SCHEMA public LIMIT TO (@{[ join ', ', @_ ]}) FROM SERVER a INTO public"); }
 ZkLock::ask($b, sprintf "CREATE SERVER a FOREIGN DATA WRAPPER postgres_fdw OPTIONS (host '%s', port '%s', dbname 'postgres');"
-	  . " CREATE USER MAPPING FOR CURRENT_USER SERVER a", $a->host, $a->port);
+	  . " CREATE USER MAPPING FOR batch SERVER a OPTIONS (user 'batch', password_required 'false'); GRANT USAGE ON FOREIGN SERVER a TO batch", $a->host, $a->port);
 
 #
 # Once a night
 #
 my $name = 'Once a night';
-ZkLock::ask($a, recipe($name));
+$as_a->query(recipe($name));
 foreign('night', 'report');
 my $procedure = recipe($name);
-ZkLock::ask($_, $procedure) for $a, $b;
+$_->query($procedure) for $as_a, $as_b;
 my $tick = command_of(recipe($name));
 my $nights = 'SELECT (SELECT string_agg(server, \' \' ORDER BY day) FROM night), (SELECT count(*) FROM report WHERE n = 100)';
 wait_leads($a, 'nightly');
@@ -115,11 +119,11 @@ is(ZkLock::ask($a, $nights), 'b|2', '... makes up for it');
 #
 $name = 'A batch with COMMITs in between';
 my $fill = "INSERT INTO event SELECT now() - '1 year'::interval FROM generate_series(1, 2500)";
-ZkLock::ask($a, "CREATE TABLE event (at timestamptz, id bigserial); $fill; INSERT INTO event SELECT now() FROM generate_series(1, 10);
+$as_a->query("CREATE TABLE event (at timestamptz, id bigserial); $fill; INSERT INTO event SELECT now() FROM generate_series(1, 10);
 	CREATE TABLE transactions (id xid8);
 	CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS \$\$BEGIN INSERT INTO transactions VALUES (pg_current_xact_id()); RETURN NULL; END\$\$;
 	CREATE TRIGGER note AFTER DELETE ON event EXECUTE FUNCTION note()");
-ZkLock::ask($a, recipe($name));
+$as_a->query(recipe($name));
 my ($lock, $work, $unlock) = statements(recipe($name));
 my $try = "SELECT zk_try_lock('purge')";
 $sa->query($lock);
@@ -150,35 +154,6 @@ is(ZkLock::ask($a, "SELECT string_agg(name, ' ' ORDER BY name COLLATE \"C\") FRO
 $sa->query('COMMIT');
 
 #
-# A work queue
-#
-$name = 'A work queue';
-ZkLock::ask($a, "CREATE FUNCTION held() RETURNS bigint LANGUAGE sql AS 'SELECT count(*) FROM zk_locks WHERE pid = pg_backend_pid()';
-	CREATE TABLE job (id bigint PRIMARY KEY, priority int, done timestamptz);
-	CREATE TABLE result (id bigint, server text, held bigint DEFAULT held());
-	INSERT INTO job SELECT i, i % 7 FROM generate_series(1, 20) AS i");
-foreign('job', 'result');
-$sa->query('BEGIN');
-is($sa->query(recipe($name)) =~ tr/\n//, 0, "$name, wrong: it returns one");
-is($sa->query('SELECT held()'), 20, '... and locks all');
-$sa->query('ROLLBACK');
-$procedure = recipe($name);
-ZkLock::ask($_, $procedure) for $a, $b;
-my $take = recipe($name);
-$sb->query("BEGIN; SELECT zk_lock('job/7')");
-$sa->query($take);
-is(ZkLock::ask($a, 'SELECT id, server, held FROM result'), '14|a|1', '... right: it takes the first that is free, and locks one');
-$sb->query('COMMIT');
-my @workers = map { ZkLock::session($_) } $a, $a, $b, $b;
-while (ZkLock::ask($a, 'SELECT count(*) FROM job WHERE done IS NULL') > 0)
-{
-	$_->send($take) for @workers;
-	# A row that somebody else has written since the list was made
-	like($_->failure, qr/^(40001: could not serialize access|$)/, '... a turn') for @workers;
-}
-is(ZkLock::ask($a, 'SELECT count(*), count(DISTINCT id), max(held) FROM result'), '20|20|1', '... each is done once');
-
-#
 # Migrations
 #
 $name = 'Migrations';
@@ -203,7 +178,7 @@ is(slurp_file("$dir/log"), "begin\nend\n" x 3, '... one after the other, and no 
 is(ZkLock::ask($_, "SELECT indisvalid FROM pg_index WHERE indexrelid = 'orders_id'::regclass"), 't', '... on ' . $_->name) for $a, $b;
 migrate('exit 3');
 isnt((shell($a, $migration))[0], 0, '... a tool that fails is noticed');
-migrate(q{psql -qXAtc "SELECT zk_break('migrate', token) FROM zk_contenders('migrate')"});
+migrate(q{unset PGUSER; psql -qXAtc "SELECT zk_break('migrate', token) FROM zk_contenders('migrate')"});
 ($status, $said) = shell($a, $migration);
 isnt($status, 0, '... so is a lock that was lost');
 like($said, qr/lock "migrate" was lost/, '... which is said');
@@ -224,17 +199,55 @@ is_deeply([ shell($a, $vacuum) ], [ 0, '' ], '... while somebody does it');
 is($vacuumed->(), '1 0', '... he does not');
 $sb->query('SELECT zk_unlock_all()');
 
+#
+# An application that retries
+#
+$name = 'An application that retries';
+$as_a->query(recipe($name));
+my ($sell, $loop) = (recipe($name), recipe($name));
+$as_a->query('CREATE TABLE stock (item int, n int); INSERT INTO stock VALUES (4, 100)');
+my $left = 'SELECT (SELECT n FROM stock), (SELECT count(*) FROM request)';
+sub sell
+{
+	open my $fh, '>', "$dir/sell.sql" or die;
+	print $fh map { "$_\n" } @_;
+	close $fh or die;
+	return shell($a, $loop);
+}
+is_deeply([ sell($sell) ], [ 0, '' ], "$name: nothing is in its way");
+is(ZkLock::ask($a, $left), '99|1', '... and the work is done once');
+# The first attempt fails, and leaves a file, by which the second one knows that.
+my $raise = sub { my ($state) = @_; return "DO \$\$BEGIN RAISE 'on purpose' USING ERRCODE = '$state'; END\$\$;"; };
+my $once = sub { return ('\! test -e tried && echo "\\\\set tried on" >again.sql || echo "\\\\set tried off" >again.sql; touch tried', '\i again.sql', '\if :tried', '\else', @_, '\endif'); };
+my $sold = 1;
+for my $case ([ 'a serialization failure', $raise->('40001') ], [ 'a deadlock', $raise->('40P01') ], [ 'a timeout', $raise->('55P03') ],
+	[ 'an outage', $raise->('58000') ], [ 'a lost connection', 'SELECT pg_terminate_backend(pg_backend_pid());' ])
+{
+	my ($what, $error) = @$case;
+	unlink "$dir/tried";
+	is_deeply([ sell($once->($error), $sell) ], [ 0, '' ], "... $what: again");
+	is(ZkLock::ask($a, $left), 100 - ++$sold . "|$sold", '... and the work is done once');
+}
+# The transaction is committed, and the client does not hear of it.
+unlink "$dir/tried";
+is_deeply([ sell("$sell", $once->('SELECT pg_terminate_backend(pg_backend_pid());')) ], [ 0, '' ], '... a connection that is lost after COMMIT: again');
+is(ZkLock::ask($a, $left), 100 - ++$sold . "|$sold", '... and the work is done once');
+unlink "$dir/tried";
+isnt((sell($once->('SELECT 1/0;'), $sell))[0], 0, '... other errors are not tried again');
+is(ZkLock::ask($a, $left), 100 - $sold . "|$sold", '... and nothing is done');
+
+delete $recipes->{'One batch over three databases'};    # 096_batches
 is_deeply([ grep { @{ $recipes->{$_} } } sort keys %$recipes ], [], 'all of doc/recipes.md has been run');
 
 #
 # README.md: what to grant, and a batch
 #
 my $readme = blocks_of('README.md');
-ZkLock::ask($a, 'CREATE ROLE batch LOGIN');
+ZkLock::ask($a, 'CREATE ROLE other LOGIN');
 my ($grants) = grep { /zk_grant/ } @{ $readme->{'Quick start'} };
-ZkLock::ask($a, $grants);
-my $batch = ZkLock::session($a, user => 'batch');
-is($batch->fails($_), '', "granted: $_")
+ZkLock::ask($a, $grants =~ s/'batch'/'other'/r);
+my $other = ZkLock::session($a, user => 'other');
+is($other->fails($_), '', "granted: $_")
   for "BEGIN; SELECT zk_lock('x'), zk_try_lock('x'), zk_assert('x'), zk_fence('x', 1), zk_token('x'); COMMIT",
   "CALL zk_lock_session('x')", "SELECT zk_is_leader('x', '1h')", "SELECT zk_require_leader('x')",
   "CALL zk_run_as_leader('x', 'SELECT 1')", 'SELECT zk_unlock_all()';
