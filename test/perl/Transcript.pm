@@ -12,8 +12,8 @@
 # "rewrite" gets a statement, and returns the one to be sent.
 #
 # Numbers and times are others each time, and so are the widths of columns: they are not compared.
-# Nor are lines that psql prints or not, as it is told: some tags of
-# commands, the number of rows, and how a server said that it ends.
+# Nor are lines that psql prints or not, as it is told or as it comes: some tags of commands, the
+# number of rows, contexts, and how a server said that it ends.
 package Transcript;
 
 use strict;
@@ -81,7 +81,7 @@ sub answer
 sub plain
 {
 	my ($answer) = @_;
-	my @lines = grep { !/^\s*$|^(BEGIN|COMMIT|ROLLBACK|INSERT 0 \d+|\(\d+ rows?\))$|^FATAL:|connection to (the )?server was lost/ } split /\n/, $answer;
+	my @lines = grep { !/^\s*$|^(BEGIN|COMMIT|ROLLBACK|INSERT 0 \d+|\(\d+ rows?\))$|^(FATAL|CONTEXT):|connection to (the )?server was lost/ } split /\n/, $answer;
 	s/\d+([-:. T+]+\d+)*/N/g, s/-+/-/g, s/\s+/ /g, s/^ | $//g for @lines;
 	return join "\n", @lines;
 }
