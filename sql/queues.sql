@@ -24,12 +24,14 @@ SET zklock.max_queue_length = 2;
 SELECT zk_queue_put('q', i::text) FROM generate_series(1, 3) i;
 RESET zklock.max_queue_length;
 BEGIN;
-SELECT zk_queue_put('q', 'put');
+SELECT zk_queue_put('q', 'put') AS id \gset
 SELECT payload FROM zk_queue_take('q');
 COMMIT;
+SELECT :'id' ~ '^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$' AS version_7,
+    to_timestamp(('x' || translate(left(:'id', 13), '-', ''))::bit(48)::bigint / 1000.0) BETWEEN now() - interval '1 h' AND now() + interval '1 h' AS ms;
 BEGIN;
-SELECT payload, attempt FROM zk_queue_take('q');
-SELECT queue, id > 0 AS id, state, attempts, since <= now() + interval '1 h' AS since, server <> '' AS server, pid = pg_backend_pid() AS pid
+SELECT id = :'id' AS id, payload, attempt FROM zk_queue_take('q');
+SELECT queue, id = :'id' AS id, state, attempts, since <= now() + interval '1 h' AS since, server <> '' AS server, pid = pg_backend_pid() AS pid
     FROM zk_queue_items;
 ROLLBACK;
 SELECT count(*) FROM zk_queue_items WHERE queue = 'none';
@@ -43,9 +45,10 @@ SELECT * FROM zk_queue_take('q', count => NULL);
 SELECT * FROM zk_queue_take('q', attempts => 0);
 SELECT * FROM zk_queue_take(repeat('x', 249), attempts => 1);
 SELECT count(*) FROM zk_queue_take('q', count => 3);
-SELECT zk_queue_put('q', i::text) FROM generate_series(1, 5) i \g /dev/null
+CREATE TABLE put AS SELECT i, zk_queue_put('q', i::text) AS id FROM generate_series(1, 5) i;
+SELECT bool_and(id > before) AS ascend FROM (SELECT id, lag(id) OVER (ORDER BY i) AS before FROM put) AS pairs;
 BEGIN;
-SELECT payload, attempt FROM zk_queue_take('q', '10 s', count => 3);
+SELECT payload, attempt, id = (SELECT id FROM put WHERE i::text = payload) AS id FROM zk_queue_take('q', '10 s', count => 3);
 SELECT payload FROM zk_queue_take('q', count => 10);
 ROLLBACK;
 BEGIN;
@@ -53,6 +56,7 @@ SELECT payload, attempt FROM zk_queue_take('q', count => 1, attempts => 2);
 ROLLBACK;
 SELECT payload, attempt FROM zk_queue_take('q', count => 2, attempts => 1);
 SELECT queue, state, attempts FROM zk_queue_items;
-SELECT payload, attempt FROM zk_queue_take('q.failed', count => 4);
+SELECT payload, attempt, id = (SELECT id FROM put WHERE i::text = payload) AS id FROM zk_queue_take('q.failed', count => 4);
 SELECT zk_queue_purge('q.failed');
+DROP TABLE put;
 DROP EXTENSION zklock;

@@ -722,19 +722,19 @@ COMMENT ON COLUMN zk_jobs.paused_until IS 'time until which no run begins; null 
 COMMENT ON COLUMN zk_jobs.runs IS 'the newest runs, at most 16';
 
 CREATE FUNCTION zk_queue_put(queue text, payload text)
-RETURNS void
+RETURNS uuid
 AS 'MODULE_PATHNAME', 'zk_queue_put'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_queue_put(text, text) IS
-'put an item into a queue at the commit';
+'put an item into a queue at the commit, and return its id';
 
 CREATE FUNCTION zk_queue_take(
     queue text,
     timeout interval DEFAULT '0',
     count integer DEFAULT 1,
     attempts integer DEFAULT NULL,
-    OUT id bigint,
+    OUT id uuid,
     OUT payload text,
     OUT attempt integer,
     OUT since timestamptz)
@@ -772,7 +772,7 @@ COMMENT ON COLUMN zk_queues.oldest IS 'time when the oldest item was put';
 CREATE VIEW zk_queue_items AS
     SELECT * FROM zk_rows('zk_queue_items') AS (
         queue text,
-        id bigint,
+        id uuid,
         state text,
         attempts integer,
         since timestamptz,
@@ -782,7 +782,7 @@ CREATE VIEW zk_queue_items AS
 COMMENT ON VIEW zk_queue_items IS
 'the oldest items of each work queue and the sessions that hold them, as recorded in ZooKeeper';
 COMMENT ON COLUMN zk_queue_items.queue IS 'name of the queue';
-COMMENT ON COLUMN zk_queue_items.id IS 'the item, as zk_queue_take returns it';
+COMMENT ON COLUMN zk_queue_items.id IS 'the item, as zk_queue_put returned it';
 COMMENT ON COLUMN zk_queue_items.state IS 'ready: nobody has it; held: a transaction has it; done: it cannot be deleted, and nobody takes it again';
 COMMENT ON COLUMN zk_queue_items.attempts IS 'number of times that the item was taken';
 COMMENT ON COLUMN zk_queue_items.since IS 'time when the item was put';

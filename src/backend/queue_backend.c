@@ -38,6 +38,7 @@
 #include "settings.h"
 #include "table.h"
 #include "waiter.h"
+#include "zktime.h"
 
 /* ms: a backstop for lost wake-ups; how often it is looked at what is about to change;
  * and until a round is repeated */
@@ -50,6 +51,7 @@ typedef struct Parcel
 	dlist_node node; /* in the queue's list */
 	int level;
 	int len;
+	char id[ZKLOCK_ITEM_ID];
 	char payload[FLEXIBLE_ARRAY_MEMBER];
 } Parcel;
 
@@ -220,7 +222,7 @@ raise_lost(const ZkQueueTake *taken)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-			 errmsg("item %lld of queue \"%s\" was lost", (long long) taken->id,
+			 errmsg("item %.*s of queue \"%s\" was lost", ZKLOCK_UUID_LEN, taken->item,
 					zklock_display_name(taken->queue)),
 			 errdetail("%s", describe_loss(taken)),
 			 errhint("The transaction might succeed if retried.")));
@@ -234,8 +236,8 @@ raise_unseen(const ZkQueueTake *taken, int64 ms)
 		raise_refused(taken->queue, taken->rc);
 	ereport(ERROR,
 			(errcode(ERRCODE_SYSTEM_ERROR),
-			 errmsg("could not prove item %lld of queue \"%s\" within %lld ms",
-					(long long) taken->id, zklock_display_name(taken->queue),
+			 errmsg("could not prove item %.*s of queue \"%s\" within %lld ms",
+					ZKLOCK_UUID_LEN, taken->item, zklock_display_name(taken->queue),
 					(long long) ms),
 			 errdetail(
 				 "ZooKeeper has not said on the new connection whether this server has the item still."),
@@ -356,8 +358,24 @@ check_length(const Outbox *outbox, int64 length)
 						   zklock_max_queue_length)));
 }
 
+/* Two that are put in one us, or while the clock is set back, ascend, too. */
+static void
+make_id(char *id)
+{
+	static int64 last = 0; /* us since 1970 */
+	int64 now = GetCurrentTimestamp() + ZKLOCK_MS_TO_2000 * 1000;
+	uint64 random;
+
+	if (!pg_strong_random(&random, sizeof(random)))
+		ereport(ERROR,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("could not generate random values")));
+	last = Max(now, last + 1);
+	zklock_item_make_id(id, last, random);
+}
+
 void
-zklock_queue_put(const char *queue, const char *payload, int len)
+zklock_queue_put(const char *queue, const char *payload, int len, char *id)
 {
 	Outbox *outbox;
 	Parcel *item;
@@ -380,9 +398,11 @@ zklock_queue_put(const char *queue, const char *payload, int len)
 				 errmsg("cannot put an item into a queue while the transaction commits")));
 	if (outbox->nitems == 0)
 		zklock_limit_check(ZKLOCK_LIMIT_QUEUES, count_queues(), 1);
+	make_id(id);
 	item = MemoryContextAlloc(outbox_context, offsetof(Parcel, payload) + (Size) len);
 	item->level = GetCurrentTransactionNestLevel();
 	item->len = len;
+	strlcpy(item->id, id, sizeof(item->id));
 	memcpy(item->payload, payload, (size_t) len);
 	dlist_push_tail(&outbox->items, &item->node);
 	outbox->nitems++;
@@ -446,11 +466,13 @@ post_chunk(Outbox *outbox, ZkQueueBuffer *buffer, ZkChunkHead *head)
 	for (head->nitems = 0; node != NULL && head->nitems < ZKLOCK_CHUNK_ITEMS; head->nitems++)
 	{
 		const Parcel *item = dlist_container(Parcel, node, node);
+		ZkChunkItem *entry = &head->item[head->nitems];
 
 		if (size + item->len > ZKLOCK_ITEM_MAX)
 			break;
 		size += item->len;
-		head->length[head->nitems] = item->len;
+		entry->length = item->len;
+		strlcpy(entry->id, item->id, sizeof(entry->id));
 		node = dlist_has_next(&outbox->items, node) ? dlist_next_node(&outbox->items, node)
 													: NULL;
 	}
@@ -591,21 +613,6 @@ write_outbox(Outbox *outbox, ZkChunkHead *head)
 	outbox->written = true;
 }
 
-/* When the items are moved it is too late to refuse.  Until then the ensemble may have
- * other leaders, of whom each brings 2^32 tokens, but not so many. */
-static void
-check_ids(void)
-{
-	int64 top = ((volatile const ZkHistory *) &zklock_shared->history)->top;
-
-	if (top >= ZKLOCK_ITEM_TOKENS - (INT64CONST(1) << 44))
-		ereport(ERROR,
-				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("cannot put items into a queue: fencing tokens are too large"),
-				 errdetail("The largest is %lld, and ids of items are made of tokens below %lld.",
-						   (long long) top, (long long) ZKLOCK_ITEM_TOKENS)));
-}
-
 /* Say for what this backend waits, or with NULL that it does not. */
 static void
 set_waiting(const char *queue)
@@ -724,7 +731,6 @@ write_outboxes(void)
 	}
 	if (n == 0)
 		return;
-	check_ids();
 	ForceSyncCommit();
 	xid = U64FromFullTransactionId(GetTopFullTransactionId());
 	zklock_effective_server_name(name, sizeof(name));
@@ -827,13 +833,10 @@ hand_out(Held *held, const Taking *t)
 {
 	ZkQueueTake *taken = taken_of(held);
 	ZkHandout *handout = &t->handout[t->n];
-	ZkItemName name = {0};
 
-	handout->id = taken->id;
+	(void) zklock_item_parse(taken->item, &handout->item); /* it is one */
 	handout->attempt = taken->take.attempt;
 	handout->since = taken->since;
-	(void) zklock_item_parse(taken->item, &name); /* it is one */
-	handout->sequence = name.sequence;
 	handout->len = taken->len;
 	memcpy(t->payload, zklock_queue_shared->buffer[taken->buffer].data,
 		   (size_t) taken->len);
@@ -959,8 +962,8 @@ raise_no_takes(void)
 static int
 compare_handouts(const void *a, const void *b)
 {
-	int64 x = ((const ZkHandout *) a)->sequence;
-	int64 y = ((const ZkHandout *) b)->sequence;
+	int64 x = ((const ZkHandout *) a)->item.sequence;
+	int64 y = ((const ZkHandout *) b)->item.sequence;
 
 	return x < y ? -1 : x > y;
 }

@@ -15,12 +15,11 @@
 
 typedef struct ZkHandout
 {
-	int64 id;
+	ZkItemName item;
 	char *payload; /* UTF-8, palloc'd, and a NUL */
 	int len;
 	int attempt;
-	int64 since;	/* ms since 1970 */
-	int64 sequence; /* in the queue */
+	int64 since; /* ms since 1970 */
 } ZkHandout;
 
 /*
@@ -28,8 +27,9 @@ typedef struct ZkHandout
  * taken ends as it should.
  */
 
-/* Put an item into a queue at the commit.  Raises 54000, 53400 and 25006. */
-extern void zklock_queue_put(const char *queue, const char *payload, int len);
+/* Put an item into a queue at the commit.  Its id, of ZKLOCK_ITEM_ID bytes, is larger
+ * than any before of this session.  Raises 54000, 53400 and 25006. */
+extern void zklock_queue_put(const char *queue, const char *payload, int len, char *id);
 
 /*
  * Take the oldest items that nobody has, as many as "count", palloc'd to *handouts, in their

@@ -2163,9 +2163,6 @@ zklock_client_multi(ZkClient *client, const ZkOp *ops, int nops, const ZkRequest
 				zoo_set_op_init(&calls[i], op->path, op->data, op->datalen, op->version,
 								&sending.request->stat);
 				break;
-			case ZKLOCK_OP_CHECK:
-				zoo_check_op_init(&calls[i], op->path, op->version);
-				break;
 		}
 	}
 	if (sending.request != NULL)

@@ -104,8 +104,7 @@ typedef enum ZkOpType
 {
 	ZKLOCK_OP_CREATE, /* path, data, mode, but no container */
 	ZKLOCK_OP_DELETE, /* path, version */
-	ZKLOCK_OP_SET,	  /* path, data, version */
-	ZKLOCK_OP_CHECK	  /* path, version: that the node is there, and has it */
+	ZKLOCK_OP_SET	  /* path, data, version */
 } ZkOpType;
 
 /* One of several changes that the ensemble makes all at once, or none of them. */

@@ -29,11 +29,12 @@ PG_FUNCTION_INFO_V1(zk_queue_put);
 PG_FUNCTION_INFO_V1(zk_queue_take);
 PG_FUNCTION_INFO_V1(zk_queue_purge);
 
-/* zk_queue_put(queue text, payload text) returns void */
+/* zk_queue_put(queue text, payload text) returns uuid */
 Datum
 zk_queue_put(PG_FUNCTION_ARGS)
 {
 	char name[ZKLOCK_NAME_MAX + 1];
+	char id[ZKLOCK_ITEM_ID];
 	char *payload;
 
 	ZKLOCK_REFUSE_NULLS("queue name", "payload");
@@ -42,8 +43,8 @@ zk_queue_put(PG_FUNCTION_ARGS)
 	payload = zklock_to_utf8(PG_GETARG_TEXT_PP(1));
 	zklock_introduce(); /* the commit may wait */
 	zklock_callbacks_begin();
-	zklock_queue_put(name, payload, (int) strlen(payload));
-	PG_RETURN_VOID();
+	zklock_queue_put(name, payload, (int) strlen(payload), id);
+	PG_RETURN_DATUM(zklock_uuid_datum(id));
 }
 
 /*
@@ -96,7 +97,7 @@ put_handout(ReturnSetInfo *rsinfo, const ZkHandout *handout)
 {
 	ZkRow row = zklock_row_of_set(rsinfo);
 
-	zklock_row_bigint(&row, "id", handout->id);
+	zklock_row_set(&row, "id", UUIDOID, zklock_uuid_datum(handout->item.id));
 	zklock_row_set(&row, "payload", TEXTOID, payload_datum(handout));
 	zklock_row_int(&row, "attempt", handout->attempt);
 	zklock_row_time(&row, "since", zklock_time_of_ms(handout->since));

@@ -156,15 +156,13 @@ static void
 put_item(ReturnSetInfo *rsinfo, const char *queue, const ZkNode *node, const Mark *mark)
 {
 	ZkItemName name;
-	int64 id;
 	ZkRow row;
 
-	if (!zklock_item_parse(node->name, &name) ||
-		(id = zklock_item_id(&name, node->czxid)) == 0)
+	if (!zklock_item_parse(node->name, &name))
 		return; /* zklock has not put it */
 	row = zklock_row_of_set(rsinfo);
 	zklock_row_name(&row, "queue", queue);
-	zklock_row_bigint(&row, "id", id);
+	zklock_row_set(&row, "id", UUIDOID, zklock_uuid_datum(name.id));
 	zklock_row_int(&row, "attempts", (int32) node->ncreated);
 	zklock_row_time(&row, "since", zklock_time_of_ms(node->ctime));
 	if (mark != NULL)

@@ -88,6 +88,12 @@ zklock_row_set(ZkRow *row, const char *column, Oid type, Datum value)
 	row->nulls[i] = false;
 }
 
+Datum
+zklock_uuid_datum(const char *text)
+{
+	return DirectFunctionCall1(uuid_in, CStringGetDatum(text));
+}
+
 void
 zklock_row_text(ZkRow *row, const char *column, const char *text)
 {

@@ -36,6 +36,9 @@ extern Datum zklock_row_datum(const ZkRow *row);
  */
 extern void zklock_row_set(ZkRow *row, const char *column, Oid type, Datum value);
 
+/* For it, of a uuid's usual text. */
+extern Datum zklock_uuid_datum(const char *text);
+
 /* Text in the encoding of the database; NULL if there is none. */
 extern void zklock_row_text(ZkRow *row, const char *column, const char *text);
 

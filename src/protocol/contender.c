@@ -315,6 +315,41 @@ zklock_read_digits(const char *text, int base, int min, int max, uint64_t *value
 	return n >= min ? text + n : NULL;
 }
 
+char *
+zklock_write_uuid(char *out, uint64_t hi, uint64_t lo)
+{
+	static const char hex[] = "0123456789abcdef";
+
+	for (int i = 0; i < 32; i++)
+	{
+		uint64_t half = i < 16 ? hi : lo;
+
+		if (i == 8 || i == 12 || i == 16 || i == 20)
+			*out++ = '-';
+		*out++ = hex[(half >> (60 - 4 * (i % 16))) & 0x0f];
+	}
+	return out;
+}
+
+const char *
+zklock_read_uuid(const char *text, uint64_t *hi, uint64_t *lo)
+{
+	static const int digits[] = {8, 4, 4, 4, 12};
+	uint64_t part[5];
+
+	for (int i = 0; i < 5; i++)
+	{
+		if (i > 0 && *text++ != '-')
+			return NULL;
+		text = zklock_read_digits(text, 16, digits[i], digits[i], &part[i]);
+		if (text == NULL)
+			return NULL;
+	}
+	*hi = part[0] << 32 | part[1] << 16 | part[2];
+	*lo = part[3] << 48 | part[4];
+	return text;
+}
+
 /* Upper case only: lower case is not what zklock_encode_name writes. */
 static int
 upper_hex_value(char c)
@@ -368,23 +403,9 @@ zklock_decode_name(const char *encoded, char *buf)
 static char *
 put_uuid(char *buf, uint64_t uuid_hi, uint64_t uuid_lo)
 {
-	static const char hex[] = "0123456789abcdef";
-	char *out = buf;
-	int i;
-
 	assert(uuid_hi != 0); /* that is for names without our form */
-	memcpy(out, contender_prefix, sizeof(contender_prefix) - 1);
-	out += sizeof(contender_prefix) - 1;
-
-	for (i = 0; i < 32; i++)
-	{
-		uint64_t half = i < 16 ? uuid_hi : uuid_lo;
-
-		if (i == 8 || i == 12 || i == 16 || i == 20)
-			*out++ = '-';
-		*out++ = hex[(half >> (60 - 4 * (i % 16))) & 0x0f];
-	}
-	return out;
+	memcpy(buf, contender_prefix, sizeof(contender_prefix) - 1);
+	return zklock_write_uuid(buf + sizeof(contender_prefix) - 1, uuid_hi, uuid_lo);
 }
 
 void
@@ -405,26 +426,6 @@ zklock_format_permit(char *buf, uint64_t uuid_hi, uint64_t uuid_lo, int permits)
 	assert(permits > 0 && permits <= ZKLOCK_PERMITS_MAX);
 	sprintf(put_uuid(buf, uuid_hi, uuid_lo), "%s%d-", permit_suffix, permits);
 	assert(strlen(buf) < ZKLOCK_CONTENDER_LEN);
-}
-
-/* Read ZKLOCK_UUID_LEN characters of lower-case UUID. */
-static bool
-parse_uuid(const char *s, uint64_t *hi, uint64_t *lo)
-{
-	static const int digits[] = {8, 4, 4, 4, 12};
-	uint64_t part[5];
-
-	for (int i = 0; i < 5; i++)
-	{
-		if (i > 0 && *s++ != '-')
-			return false;
-		s = zklock_read_digits(s, 16, digits[i], digits[i], &part[i]);
-		if (s == NULL)
-			return false;
-	}
-	*hi = part[0] << 32 | part[1] << 16 | part[2];
-	*lo = part[3] << 48 | part[4];
-	return true;
 }
 
 /*
@@ -514,7 +515,7 @@ zklock_parse_child(const char *name, ZkLockChild *child)
 
 	if (start > prefix_len + ZKLOCK_UUID_LEN &&
 		memcmp(name, contender_prefix, prefix_len) == 0 &&
-		parse_uuid(name + prefix_len, &hi, &lo))
+		zklock_read_uuid(name + prefix_len, &hi, &lo) != NULL)
 	{
 		const char *suffix = name + prefix_len + ZKLOCK_UUID_LEN;
 		size_t suffix_len = start - prefix_len - ZKLOCK_UUID_LEN;

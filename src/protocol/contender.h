@@ -155,6 +155,13 @@ extern const char *zklock_read_digits(const char *text, int base, int min, int m
 									  uint64_t *value);
 
 /*
+ * A UUID as text, ZKLOCK_UUID_LEN characters in lower case, without a NUL.  They return
+ * what follows it; NULL if there is none.
+ */
+extern char *zklock_write_uuid(char *out, uint64_t hi, uint64_t lo);
+extern const char *zklock_read_uuid(const char *text, uint64_t *hi, uint64_t *lo);
+
+/*
  * Percent-encode any bytes into text.  Encoded are '/', '%', every character that
  * ZooKeeper refuses in a path, all that is not UTF-8, and with "ascii" all that is not
  * ASCII; all else stays readable.  "buf" has room for 3 * len bytes and a NUL.  Returns

@@ -119,7 +119,7 @@ ZkPutRequest
 zklock_put_reply(ZkPut *put, ZkPutRequest request, ZkReply rc, int failed, bool proven)
 {
 	bool directory =
-		request == ZKLOCK_SETTLE_MOVE && rc == ZKLOCK_REPLY_NO_NODE && failed > 1;
+		request == ZKLOCK_SETTLE_MOVE && rc == ZKLOCK_REPLY_NO_NODE && failed > 0;
 
 	assert(is_over(put) && put->open && put->settled < put->nchunks);
 	if (request == ZKLOCK_SETTLE_READ && rc == ZKLOCK_REPLY_OK)

@@ -80,7 +80,7 @@ typedef enum ZkPutRequest
 {
 	ZKLOCK_SETTLE_NOTHING,
 	ZKLOCK_SETTLE_READ,
-	ZKLOCK_SETTLE_MOVE, /* multi: delete the chunk, check the base, create its items */
+	ZKLOCK_SETTLE_MOVE, /* multi: delete the chunk, create its items */
 	ZKLOCK_SETTLE_DROP,
 	ZKLOCK_SETTLE_FREE /* nothing is left to be done: the put is FREE now */
 } ZkPutRequest;
@@ -91,11 +91,11 @@ extern ZkPutRequest zklock_put_request(ZkPut *put);
 /*
  * It was answered.
  *
- *	failed	of a MOVE that was refused: which of its parts; 0 is the chunk, 1 the base
+ *	failed	of a MOVE that was refused: which of its parts; 0 is the chunk
  *	proven	a write was acknowledged on this connection before
  *
- * The data of a READ may be no chunk: EXISTS.  A MOVE that cannot be sent yet is answered
- * by REFUSED.  Returns MOVE if the chunk that was read is to be moved, else NOTHING.
+ * The data of a READ may be no chunk: EXISTS.  Returns MOVE if the chunk that was read is
+ * to be moved, else NOTHING.
  */
 extern ZkPutRequest zklock_put_reply(ZkPut *put, ZkPutRequest request, ZkReply rc,
 									 int failed, bool proven);

@@ -351,12 +351,8 @@ zklock_take_request(ZkTake *take)
 				break;
 			if (take->barred)
 				request = take->alone ? ZKLOCK_TAKE_BAR : ZKLOCK_TAKE_KEEP;
-			else if (!take->alone)
-				request = ZKLOCK_TAKE_FINISH;
-			else if (take->same)
-				request = ZKLOCK_TAKE_DELETE;
 			else
-				request = ZKLOCK_TAKE_COMPARE;
+				request = take->alone ? ZKLOCK_TAKE_DELETE : ZKLOCK_TAKE_FINISH;
 			break;
 		case ZKLOCK_TAKE_RETURNED:
 			request = request_about_marks(take);
@@ -489,7 +485,7 @@ reply_fail(ZkTake *take, ZkReply rc, int failed)
 		return ZKLOCK_TAKE_NO_DIRECTORY;
 	else if (rc == ZKLOCK_REPLY_NOT_EMPTY)
 		return ZKLOCK_TAKE_STUCK;
-	else if (rc != ZKLOCK_REPLY_BAD_VERSION && !take->leaving)
+	else if (!take->leaving)
 		return ZKLOCK_TAKE_REFUSED;
 	return ZKLOCK_TAKE_NO_NEWS;
 }
@@ -557,22 +553,20 @@ reply_end(ZkTake *take, ZkReply rc, ZkTakeNews news)
 	return ZKLOCK_TAKE_NO_NEWS;
 }
 
-/* The item was asked about, or was to be ended, without its marks. */
+/* The item was to be ended without its marks. */
 static ZkTakeNews
 reply_alone(ZkTake *take, ZkTakeRequest request, ZkReply rc)
 {
 	if (rc == ZKLOCK_REPLY_NO_NODE)
 		return over(take, ZKLOCK_TAKE_ENDED);
-	/* it is another one; or somebody else has it: a second time, then */
+	/* somebody else has it: a second time, then */
 	if (rc == ZKLOCK_REPLY_EXISTS)
 		return over(take, ZKLOCK_TAKE_GIVEN);
-	if (request == ZKLOCK_TAKE_COMPARE)
-		take->same = rc == ZKLOCK_REPLY_OK;
-	else if (rc == ZKLOCK_REPLY_OK)
+	if (rc == ZKLOCK_REPLY_OK)
 		return over(take,
 					request == ZKLOCK_TAKE_BAR ? ZKLOCK_TAKE_BARRED : ZKLOCK_TAKE_ENDED);
 	/* somebody else has it, or has made a node below it */
-	else if (rc == ZKLOCK_REPLY_NOT_EMPTY)
+	if (rc == ZKLOCK_REPLY_NOT_EMPTY)
 		take->barred = true;
 	return ZKLOCK_TAKE_NO_NEWS;
 }
@@ -607,7 +601,6 @@ zklock_take_reply(ZkTake *take, ZkTakeRequest request, ZkReply rc, int failed)
 			return reply_end(take, rc, ZKLOCK_TAKE_BARRED);
 		case ZKLOCK_TAKE_GIVE:
 			return reply_end(take, rc, ZKLOCK_TAKE_GIVEN);
-		case ZKLOCK_TAKE_COMPARE:
 		case ZKLOCK_TAKE_DELETE:
 		case ZKLOCK_TAKE_BAR:
 			return reply_alone(take, request, rc);
@@ -631,7 +624,7 @@ zklock_take_resumed(ZkTake *take)
 	if (take->state == ZKLOCK_TAKE_WORN)
 		take->state = ZKLOCK_TAKE_RETURNED;
 	/* the ensemble may have gone back meanwhile */
-	take->open = take->same = take->barred = take->ours = take->others = false;
+	take->open = take->barred = take->ours = take->others = false;
 }
 
 void
@@ -669,7 +662,6 @@ zklock_take_session_lost(ZkTake *take)
 	bool told;
 
 	take->open = take->barred = false;
-	take->same = false;
 	switch ((ZkTakeState) take->state)
 	{
 		case ZKLOCK_TAKE_FREE:

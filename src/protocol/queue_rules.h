@@ -8,7 +8,7 @@
  *
  * A queue is a persistent directory <root>/queues/<encoded name>, with
  *
- *	 items/<base>.<index>-<sequence>
+ *	 items/<id>-<sequence>
  *		an item, persistent and sequential; its data are the payload
  *	 items/.../held
  *		ephemeral: a session has taken it; its data are the name of the other mark.
@@ -22,11 +22,10 @@
  * To take an item is to make both marks at once.  The ensemble counts the children ever
  * made of a node, and so the attempts.
  *
- * An item's id is made of the base of fencing tokens as it was when the item was made,
- * which its name says, the number of the transaction that made it, and its index in that:
- * so no two have the same, whatever becomes of the ensemble (history.h), and one that
- * comes back with a backup keeps its own.  The transaction looks whether the base is
- * still the one that its maker knows.
+ * An item's id is a UUID, which the session that puts it makes.  So an item has its id
+ * before it is in the ensemble, and keeps it wherever it goes: from its chunk into the
+ * queue, to the queue of failed items, and back with a backup.  No two items have the same
+ * name, whatever becomes of the ensemble: the sequence number alone may be given again.
  *
  * To put.  Before the commit the items are written to puts/, in chunks, and acknowledged.
  * When the transaction is over, each chunk is deleted, and if it has committed, its items
@@ -41,12 +40,10 @@
  * One of the marks has a name that no other take ever gives, and they come and go
  * together.  So that step can be repeated until it is answered, without harm to whoever
  * has the item by then.  When the session is lost after the commit, the item alone is
- * deleted, which the ensemble refuses while anybody has it: a node with children.  That
- * goes by its name, which may be another item's by then, where the ensemble has gone back
- * or somebody has deleted the directories of the queue: numbers begin again there.  So
- * it is read first, and its id compared.  Where the marks are not both there, the
- * one below the item is looked at: if it is this take's, the other one is made again, and
- * they are ended together, for others watch held/; else the one in held/ is deleted.
+ * deleted, which the ensemble refuses while anybody has it: a node with children.  Where
+ * the marks are not both there, the one below the item is looked at: if it is this take's,
+ * the other one is made again, and they are ended together, for others watch held/; else
+ * the one in held/ is deleted.
  *
  * An item that was taken too often, as the take says that meets it, is moved to the
  * queue of failed ones: marks and item are deleted, and the item is made there, in one
@@ -186,8 +183,7 @@ typedef struct ZkTake
 	bool open;	   /* a request is out */
 	bool doubt;	   /* marks were asked for, and the reply is lost */
 	bool whose;	   /* whose are the marks? */
-	bool alone;	   /* DONE: the item without its marks is to be deleted ... */
-	bool same;	   /* ... and it is the one that was had, not another of its name */
+	bool alone;	   /* DONE: the item without its marks is to be deleted */
 	bool barred;   /* DONE: others have made a node below it, so it cannot be deleted */
 	bool lost;	   /* HELD: the transaction has it no more, or was told so */
 	bool gone;	   /* ... with the session: there is no mark of it */
@@ -209,12 +205,11 @@ typedef enum ZkTakeRequest
 	ZKLOCK_TAKE_SEE,	 /* ... and of our session?  EXISTS: it is not */
 	ZKLOCK_TAKE_SEE_IT,	 /* get items/.../held: is it this take's?  EXISTS: it is not */
 	ZKLOCK_TAKE_READ_IT, /* get items/... */
-	ZKLOCK_TAKE_FAIL,	/* multi: delete held/..., items/.../held, and the item, check the
-						 * base, create the item in the queue of failed ones */
+	ZKLOCK_TAKE_FAIL,	/* multi: delete held/..., items/.../held, and the item, create it
+						 * in   the queue of failed ones */
 	ZKLOCK_TAKE_FINISH, /* multi: delete held/..., items/.../held, and the item */
-	ZKLOCK_TAKE_COMPARE, /* get items/...: is it the one that was had?  EXISTS: another */
-	ZKLOCK_TAKE_DELETE,	 /* delete items/... */
-	ZKLOCK_TAKE_KEEP,	 /* multi: delete held/..., items/.../held, create that to stay */
+	ZKLOCK_TAKE_DELETE, /* delete items/... */
+	ZKLOCK_TAKE_KEEP,	/* multi: delete held/..., items/.../held, create that to stay */
 	ZKLOCK_TAKE_BAR,  /* create items/.../held to stay.  EXISTS: somebody has the item */
 	ZKLOCK_TAKE_GIVE, /* multi: delete held/..., items/.../held */
 	ZKLOCK_TAKE_REPAIR, /* create held/... */
@@ -242,8 +237,8 @@ typedef enum ZkTakeNews
 extern ZkTakeRequest zklock_take_request(ZkTake *take);
 
 /*
- * It has been answered.  "failed": the op of a multi that was refused.  EXISTS of what
- * was read: it is another's, a mark or an item; of a READ_IT, zklock has not put it.
+ * It has been answered.  "failed": the op of a multi that was refused.  EXISTS of a mark
+ * that was read: it is another's; of a READ_IT, zklock has not put it.
  */
 extern ZkTakeNews zklock_take_reply(ZkTake *take, ZkTakeRequest request, ZkReply rc,
 									int failed);

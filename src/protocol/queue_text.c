@@ -19,50 +19,52 @@
  * ------------------------------------------------------------------------
  */
 
+/*
+ * A UUID of version 7 (RFC 9562, 5.7): ms since 1970 come first, and so what is new comes
+ * last in an index.  The 12 bits that follow are a fraction of the ms (6.2, method 3), as
+ * PostgreSQL's own uuidv7 has it.
+ */
 void
-zklock_item_prefix(char *buf, int64_t base, int index)
+zklock_item_make_id(char *id, int64_t us, uint64_t random)
 {
-	assert(base >= 0 && base < ZKLOCK_ITEM_TOKENS);
-	assert(index >= 0 && index < ZKLOCK_CHUNK_ITEMS);
-	snprintf(buf, ZKLOCK_ITEM_NAME, "%" PRIx64 ".%02x-", (uint64_t) base, index);
+	uint64_t time = (uint64_t) us;
+	uint64_t fraction = time % 1000 * 4096 / 1000;
+	char *end = zklock_write_uuid(id, time / 1000 << 16 | 7 << 12 | fraction,
+								  UINT64_C(2) << 62 | random >> 2);
+
+	*end = '\0';
+}
+
+void
+zklock_item_prefix(char *buf, const char *id)
+{
+	snprintf(buf, ZKLOCK_ITEM_NAME, "%s-", id);
 }
 
 bool
 zklock_item_parse(const char *name, ZkItemName *item)
 {
-	uint64_t base;
-	uint64_t index;
+	uint64_t hi;
+	uint64_t lo;
 	uint64_t sequence;
-	const char *p = zklock_read_digits(name, 16, 1, 14, &base);
+	const char *p = zklock_read_uuid(name, &hi, &lo);
 
-	if (p == NULL || *p != '.' || base >= (uint64_t) ZKLOCK_ITEM_TOKENS ||
-		(name[0] == '0' && p != name + 1))
-		return false;
-	p = zklock_read_digits(p + 1, 16, 2, 2, &index);
 	if (p == NULL || *p != '-')
 		return false;
 	p = zklock_read_digits(p + 1, 10, 10, 10, &sequence);
 	if (p == NULL || *p != '\0')
 		return false;
-	item->base = (int64_t) base;
-	item->index = (int) index;
+	memcpy(item->id, name, ZKLOCK_UUID_LEN);
+	item->id[ZKLOCK_UUID_LEN] = '\0';
 	item->sequence = (int64_t) sequence;
 	return true;
-}
-
-int64_t
-zklock_item_id(const ZkItemName *item, int64_t czxid)
-{
-	if (czxid <= 0 || czxid >= ZKLOCK_ITEM_TOKENS ||
-		item->base + czxid >= ZKLOCK_ITEM_TOKENS)
-		return 0;
-	return (item->base + czxid) * ZKLOCK_CHUNK_ITEMS + item->index;
 }
 
 void
 zklock_item_mark(char *buf, const char *item, uint64_t life, uint32_t take)
 {
-	snprintf(buf, ZKLOCK_MARK_NAME, "%.39s.%016" PRIx64 "%08x", item, life, take);
+	snprintf(buf, ZKLOCK_MARK_NAME, "%.*s.%016" PRIx64 "%08x", ZKLOCK_ITEM_NAME - 1, item,
+			 life, take);
 }
 
 bool
@@ -117,13 +119,21 @@ zklock_chunk_parse(const char *text, ZkChunkName *name)
 	return true;
 }
 
+static const ZkField item_fields[] = {
+	{ZKLOCK_FIELD("id", TEXT, ZkChunkItem, id), .needed = true},
+	{ZKLOCK_FIELD("length", INT, ZkChunkItem, length), .needed = true,
+	 .max = ZKLOCK_ITEM_MAX},
+};
+
+static const ZkShape item_shape = {ZKLOCK_SHAPE(item_fields, ZkChunkItem)};
+
 static const ZkField head_fields[] = {
 	{ZKLOCK_FIELD("timeline", INT, ZkChunkHead, timeline), .needed = true, .max = INT32_MAX},
 	{ZKLOCK_FIELD("lsn", UINT64, ZkChunkHead, lsn), .needed = true},
 	{ZKLOCK_FIELD("xid", UINT64, ZkChunkHead, xid), .needed = true},
 	{ZKLOCK_FIELD("server", UINT64, ZkChunkHead, server), .needed = true},
-	{ZKLOCK_FIELD_ITEMS("lengths", ZkChunkHead, length, nitems), .needed = true,
-	 .max = ZKLOCK_ITEM_MAX},
+	{ZKLOCK_FIELD_ITEMS("items", ZkChunkHead, item, nitems), .needed = true,
+	 .shape = &item_shape},
 };
 
 static const ZkShape head_shape = {ZKLOCK_SHAPE(head_fields, ZkChunkHead), .version = 1};
@@ -149,6 +159,14 @@ zklock_chunk_read(const char *data, size_t len, ZkChunkHead *head)
 	if (zklock_record_line(&head_shape, &data, end, head) != ZKLOCK_RECORD_GOOD)
 		return NULL;
 	for (int i = 0; i < head->nitems; i++)
-		total += (size_t) head->length[i];
+	{
+		uint64_t hi;
+		uint64_t lo;
+		const char *behind = zklock_read_uuid(head->item[i].id, &hi, &lo);
+
+		if (behind == NULL || *behind != '\0')
+			return NULL;
+		total += (size_t) head->item[i].length;
+	}
 	return head->nitems > 0 && (size_t) (end - data) == total ? data : NULL;
 }

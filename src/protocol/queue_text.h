@@ -15,6 +15,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "contender.h"
+
 /* bytes of a payload */
 #define ZKLOCK_ITEM_MAX (64 * 1024)
 
@@ -23,30 +25,26 @@
  * ------------------------------------------------------------------------
  */
 
-/* Of an item's name, with the NUL. */
-#define ZKLOCK_ITEM_NAME 40
+/* Of an item's id, a UUID as text, with the NUL. */
+#define ZKLOCK_ITEM_ID (ZKLOCK_UUID_LEN + 1)
 
-/* Items of a chunk, and so of a transaction of the ensemble. */
-#define ZKLOCK_CHUNK_ITEMS 256
-
-/* Base and transaction number, of which an id is made, are less. */
-#define ZKLOCK_ITEM_TOKENS (INT64_C(1) << 55)
+/* Of an item's name, with the NUL.  It begins with the id. */
+#define ZKLOCK_ITEM_NAME (ZKLOCK_ITEM_ID + 11)
 
 typedef struct ZkItemName
 {
-	int64_t base;
-	int index;
+	char id[ZKLOCK_ITEM_ID];
 	int64_t sequence;
 } ZkItemName;
 
+/* Make an id, of a time in us since 1970 and 62 of these bits. */
+extern void zklock_item_make_id(char *id, int64_t us, uint64_t random);
+
 /* What comes before the sequence number.  Room: ZKLOCK_ITEM_NAME. */
-extern void zklock_item_prefix(char *buf, int64_t base, int index);
+extern void zklock_item_prefix(char *buf, const char *id);
 
 /* False: it is no item that zklock has made. */
 extern bool zklock_item_parse(const char *name, ZkItemName *item);
-
-/* 0: there is no such id. */
-extern int64_t zklock_item_id(const ZkItemName *item, int64_t czxid);
 
 /* The name of a take's mark in held/: a random number, of a server's shared memory, and
  * one of the take.  With the NUL. */
@@ -70,6 +68,9 @@ extern void zklock_queue_of_failed(char *buf, size_t size, const char *queue);
 /* Of the name of a chunk, with the NUL. */
 #define ZKLOCK_CHUNK_NAME 64
 
+/* Items of a chunk, and so of a transaction of the ensemble. */
+#define ZKLOCK_CHUNK_ITEMS 256
+
 typedef struct ZkChunkName
 {
 	uint64_t system; /* PostgreSQL's system identifier: copies of a server have the same */
@@ -81,7 +82,13 @@ typedef struct ZkChunkName
 extern void zklock_chunk_format(char *buf, const ZkChunkName *name);
 extern bool zklock_chunk_parse(const char *text, ZkChunkName *name);
 
-/* Whose transaction it is. */
+typedef struct ZkChunkItem
+{
+	char id[ZKLOCK_ITEM_ID];
+	int length; /* of its payload */
+} ZkChunkItem;
+
+/* Whose transaction it is, and what it puts. */
 typedef struct ZkChunkHead
 {
 	int timeline;
@@ -89,11 +96,11 @@ typedef struct ZkChunkHead
 	uint64_t xid;
 	uint64_t server; /* zklock_hash_child of its name */
 	int nitems;
-	int length[ZKLOCK_CHUNK_ITEMS];
+	ZkChunkItem item[ZKLOCK_CHUNK_ITEMS];
 } ZkChunkHead;
 
-/* The longest head as text: keys, four numbers of 20 digits, lengths, a NUL. */
-#define ZKLOCK_CHUNK_HEAD (200 + ZKLOCK_CHUNK_ITEMS * 7)
+/* The longest head as text: keys, four numbers of 20 digits, items, a NUL. */
+#define ZKLOCK_CHUNK_HEAD (200 + ZKLOCK_CHUNK_ITEMS * 66)
 #define ZKLOCK_CHUNK_MAX  (ZKLOCK_CHUNK_HEAD + ZKLOCK_ITEM_MAX)
 
 /* Write the head, a line; payloads follow.  Room: ZKLOCK_CHUNK_HEAD.  Returns its length. */

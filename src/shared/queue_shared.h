@@ -77,9 +77,8 @@ typedef struct ZkQueueTake
 	bool made;	/* a directory was missing, and we have made it */
 	int buffer; /* READING, WORN, READ; -1: none */
 	int len;	/* of the payload */
-	int64 id;
 	int64 since;				 /* ms since 1970: in the queue since then */
-	char item[ZKLOCK_ITEM_NAME]; /* from TAKING on */
+	char item[ZKLOCK_ITEM_NAME]; /* its id comes first; from TAKING on */
 	char queue[ZKLOCK_NAME_MAX + 1];
 } ZkQueueTake;
 

@@ -82,14 +82,6 @@ zklock_ensemble_admitted(void)
 	return admitted;
 }
 
-bool
-zklock_ensemble_base(int64 *base, int32 *version)
-{
-	*base = history()->base;
-	*version = base_version;
-	return admitted;
-}
-
 int64
 zklock_ensemble_token(int64 zxid)
 {

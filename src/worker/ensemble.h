@@ -77,9 +77,6 @@ extern const char *zklock_ensemble_reason(void);
 /* Is the connection admitted? */
 extern bool zklock_ensemble_admitted(void);
 
-/* The base, if the connection is admitted, and the version of the znode that has it. */
-extern bool zklock_ensemble_base(int64_t *base, int32_t *version);
-
 /* The session's own write, see history.h: what it was the last time is void, since the
  * node is another. */
 extern void zklock_ensemble_new_member(void);

@@ -86,44 +86,36 @@ own_chunk_path(const char *queue, uint32 put, uint32 chunk)
 	return chunk_path(queue, text);
 }
 
-/*
- * Put its items into the queue, and delete it, in one step.  Returns how many these are;
- * 0: it is damaged; -1: not now, since the base of ids is not known.
- */
-static int
+/* Put its items into the queue, and delete it, in one step.  False: it is damaged. */
+static bool
 send_move(const char *queue, const char *path, const char *data, int len,
 		  const ZkRequestTag *tag)
 {
 	ZkChunkHead *head = palloc(sizeof(ZkChunkHead));
 	const char *payload = zklock_chunk_read(data, (size_t) len, head);
 	ZkOp *ops;
-	int64 base;
-	int32 version;
 
-	if (!zklock_ensemble_base(&base, &version) || base >= ZKLOCK_ITEM_TOKENS)
-		return -1;
 	if (payload == NULL)
-		return 0;
-	ops = palloc0(sizeof(ZkOp) * (Size) (head->nitems + 2));
+		return false;
+	ops = palloc0(sizeof(ZkOp) * (Size) (head->nitems + 1));
 	ops[0] = (ZkOp){.type = ZKLOCK_OP_DELETE, .path = path, .version = -1};
-	ops[1] =
-		(ZkOp){.type = ZKLOCK_OP_CHECK, .path = zklock_path_tokens(), .version = version};
 	for (int i = 0; i < head->nitems; i++)
 	{
+		const ZkChunkItem *item = &head->item[i];
 		char prefix[ZKLOCK_ITEM_NAME];
 
-		zklock_item_prefix(prefix, base, i);
-		ops[i + 2] = (ZkOp){.type = ZKLOCK_OP_CREATE,
+		zklock_item_prefix(prefix, item->id);
+		ops[i + 1] = (ZkOp){.type = ZKLOCK_OP_CREATE,
 							.path = zklock_path_name(ZKLOCK_KIND_QUEUE, queue,
 													 psprintf("items/%s", prefix)),
 							.data = payload,
-							.datalen = head->length[i],
+							.datalen = item->length,
 							.mode = ZKLOCK_CREATE_PERSISTENT_SEQUENTIAL};
-		payload += head->length[i];
+		payload += item->length;
 	}
 	zklock_session_sent(
-		zklock_client_multi(zklock_session_client(), ops, head->nitems + 2, tag));
-	return head->nitems;
+		zklock_client_multi(zklock_session_client(), ops, head->nitems + 1, tag));
+	return true;
 }
 
 /* The reply to a move: counts its items, or does what a refusal calls for.  True: the
@@ -132,15 +124,14 @@ static bool
 was_moved(const ZkMessage *message, const char *queue)
 {
 	if (message->rc == ZKLOCK_ZOK)
-		zklock_queue_count(ZKLOCK_QUEUE_PUT, message->nchildren - 2);
+		zklock_queue_count(ZKLOCK_QUEUE_PUT, message->nchildren - 1);
 	if (message->rc == ZKLOCK_ZOK ||
 		(message->rc == ZKLOCK_ZNONODE && message->failed_op == 0))
 		return true;
-	if (message->rc == ZKLOCK_ZNONODE && message->failed_op >= 2)
+	if (message->rc == ZKLOCK_ZNONODE)
 		zklock_queue_takes_make_queue(queue);
-	else if (message->rc != ZKLOCK_ZNONODE && message->rc != ZKLOCK_ZBADVERSION &&
-			 !zklock_rc_is_lost(message->rc))
-		zklock_trouble_refused(message); /* else the base is about to be read again */
+	else if (!zklock_rc_is_lost(message->rc))
+		zklock_trouble_refused(message);
 	return false;
 }
 
@@ -289,27 +280,19 @@ static void
 move(ZkQueuePut *staged, const ZkMessage *message)
 {
 	ZkRequestTag tag = message->tag;
-	int n;
 
 	tag.uuid = TAG_SETTLE + ZKLOCK_SETTLE_MOVE;
 	if (zklock_session_client() == NULL)
-	{
 		(void) zklock_put_reply(&staged->put, ZKLOCK_SETTLE_READ, ZKLOCK_REPLY_LOST, -1,
 								proven);
-		return;
-	}
-	n = send_move(staged->queue, chunk_to_settle(staged), message->data, message->datalen,
-				  &tag);
-	if (n == 0)
+	else if (!send_move(staged->queue, chunk_to_settle(staged), message->data,
+						message->datalen, &tag))
 	{
 		zklock_trouble("znode \"%s\" was damaged: its items are left there",
 					   chunk_to_settle(staged));
 		(void) zklock_put_reply(&staged->put, ZKLOCK_SETTLE_READ, ZKLOCK_REPLY_EXISTS, -1,
 								proven);
 	}
-	else if (n < 0)
-		(void) zklock_put_reply(&staged->put, ZKLOCK_SETTLE_MOVE, ZKLOCK_REPLY_REFUSED,
-								-1, proven);
 }
 
 /* A step that is due when the transaction is over was answered.  Not with the lock:
@@ -518,8 +501,7 @@ take_stray(const ZkMessage *message)
 				(errmsg("queue items of transaction " UINT64_FORMAT
 						", which has committed, are put into their queue",
 						head->xid)));
-		sent = send_move(stray->queue, path, message->data, message->datalen, &tag) > 0;
-		look.restart |= !sent;
+		sent = send_move(stray->queue, path, message->data, message->datalen, &tag);
 	}
 	else if (verdict == ZKLOCK_PUT_DROP)
 	{
@@ -662,11 +644,7 @@ note_seen(void)
 static void
 work_on_look(void)
 {
-	int64 base;
-	int32 version;
-
-	if (!look.running && look.wanted && !RecoveryInProgress() &&
-		zklock_ensemble_base(&base, &version))
+	if (!look.running && look.wanted && !RecoveryInProgress() && zklock_ensemble_admitted())
 		begin_look();
 	if (!look.running)
 		return;
@@ -711,7 +689,7 @@ static void
 work_on_puts(bool wanted)
 {
 	due |= wanted;
-	/* a look waits for the base, of which nobody tells us */
+	/* a look waits for the connection to be admitted, of which nobody tells us */
 	if (!(due || look.wanted) || zklock_session_client() == NULL || zklock_session_busy())
 		return;
 	due = false;

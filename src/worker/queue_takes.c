@@ -22,7 +22,6 @@
 #include "nodes/pg_list.h"
 #include "utils/memutils.h"
 
-#include "ensemble.h"
 #include "names.h"
 #include "path.h"
 #include "queue_shared.h"
@@ -462,8 +461,6 @@ add_of_take(Sendings *sendings, ZkQueueTake *taken)
 {
 	ZkTakeRequest request;
 	Sending *s;
-	int64 base;
-	int32 version;
 
 	if (taken->pause)
 		return;
@@ -476,9 +473,6 @@ add_of_take(Sendings *sendings, ZkQueueTake *taken)
 		buffer->state = ZKLOCK_BUFFER_READING;
 		taken->buffer = (int) (buffer - zklock_queue_shared->buffer);
 	}
-	/* a base will be known at a TICK */
-	if (taken->take.state == ZKLOCK_TAKE_WORN && !zklock_ensemble_base(&base, &version))
-		return;
 	request = zklock_take_request(&taken->take);
 	if (request == ZKLOCK_TAKE_NOTHING)
 		return;
@@ -633,8 +627,9 @@ send_multi(const ZkRequestTag *tag, const Sending *s, const char *item, const ch
 }
 
 /*
- * Move an item that was taken too often to the queue of failed ones, where its attempts
- * begin anew.  The payload is in the take's buffer, which stays while this is open.
+ * Move an item that was taken too often to the queue of failed ones, where it keeps its
+ * id, and its attempts begin anew.  The payload is in the take's buffer, which stays
+ * while this is open.
  */
 static void
 send_fail(const ZkRequestTag *tag, const Sending *s, const char *item, const char *held,
@@ -643,23 +638,20 @@ send_fail(const ZkRequestTag *tag, const Sending *s, const char *item, const cha
 	const ZkQueueTake *taken = &zklock_queue_shared->taken[s->entry];
 	char failed[ZKLOCK_NAME_MAX + 1];
 	char prefix[ZKLOCK_ITEM_NAME];
-	int64 base = 0;
-	int32 version = 0;
-	ZkOp ops[5] = {
+	ZkItemName name;
+	ZkOp ops[4] = {
 		{.type = ZKLOCK_OP_DELETE, .path = mark, .version = -1},
 		{.type = ZKLOCK_OP_DELETE, .path = held, .version = -1},
 		{.type = ZKLOCK_OP_DELETE, .path = item, .version = -1},
-		{.type = ZKLOCK_OP_CHECK, .path = zklock_path_tokens()},
 		{.type = ZKLOCK_OP_CREATE, .mode = ZKLOCK_CREATE_PERSISTENT_SEQUENTIAL},
 	};
 
-	(void) zklock_ensemble_base(&base, &version); /* as it was when this was to be sent */
-	ops[3].version = version;
-	zklock_item_prefix(prefix, base, 0);
+	(void) zklock_item_parse(s->item, &name); /* it is one */
+	zklock_item_prefix(prefix, name.id);
 	zklock_queue_of_failed(failed, sizeof(failed), s->queue);
-	ops[4].path = zklock_path_name(ZKLOCK_KIND_QUEUE, failed, psprintf("items/%s", prefix));
-	ops[4].data = zklock_queue_shared->buffer[taken->buffer].data;
-	ops[4].datalen = taken->len;
+	ops[3].path = zklock_path_name(ZKLOCK_KIND_QUEUE, failed, psprintf("items/%s", prefix));
+	ops[3].data = zklock_queue_shared->buffer[taken->buffer].data;
+	ops[3].datalen = taken->len;
 	zklock_session_sent(
 		zklock_client_multi(zklock_session_client(), ops, lengthof(ops), tag));
 }
@@ -730,7 +722,6 @@ send_one(const Sending *s)
 				zklock_client_create(client, mark, "", 0, ZKLOCK_CREATE_EPHEMERAL, &tag));
 			break;
 		case ZKLOCK_TAKE_READ_IT:
-		case ZKLOCK_TAKE_COMPARE:
 			zklock_session_sent(zklock_client_get(client, item, false, &tag));
 			break;
 		case ZKLOCK_TAKE_DELETE:
@@ -804,10 +795,7 @@ zklock_queue_takes_work(bool wanted)
 static bool
 deliver(ZkQueueTake *taken, const ZkMessage *message)
 {
-	ZkItemName name;
-
-	if (!zklock_item_parse(taken->item, &name) || message->datalen > ZKLOCK_ITEM_MAX ||
-		(taken->id = zklock_item_id(&name, message->czxid)) == 0 ||
+	if (message->datalen > ZKLOCK_ITEM_MAX ||
 		!pg_verify_mbstr(PG_UTF8, message->data, message->datalen, true))
 		return false;
 	memcpy(zklock_queue_shared->buffer[taken->buffer].data, message->data,
@@ -816,16 +804,6 @@ deliver(ZkQueueTake *taken, const ZkMessage *message)
 	taken->take.attempt = (int) message->ncreated;
 	taken->since = message->ctime;
 	return true;
-}
-
-/* Is it the item that the take had? */
-static bool
-is_same(const ZkQueueTake *taken, const ZkMessage *message)
-{
-	ZkItemName name;
-
-	return zklock_item_parse(taken->item, &name) &&
-		zklock_item_id(&name, message->czxid) == taken->id;
 }
 
 /* A mark that is there: is it that of the take? */
@@ -875,8 +853,6 @@ take_reply(ZkQueueTake *taken, ZkTakeRequest request, const ZkMessage *message)
 	Assert(LWLockHeldByMeInMode(zklock_queue_shared->box.lock, LW_EXCLUSIVE));
 	if (request == ZKLOCK_TAKE_READ_IT && rc == ZKLOCK_REPLY_OK && !taken->take.leaving &&
 		!deliver(taken, message))
-		rc = ZKLOCK_REPLY_EXISTS;
-	if (request == ZKLOCK_TAKE_COMPARE && rc == ZKLOCK_REPLY_OK && !is_same(taken, message))
 		rc = ZKLOCK_REPLY_EXISTS;
 	if ((request == ZKLOCK_TAKE_SEE || request == ZKLOCK_TAKE_SEE_IT) &&
 		rc == ZKLOCK_REPLY_OK && !is_ours(taken, request, message))
@@ -963,13 +939,13 @@ report_set_aside(const char *queue, const char *item, ZkTakeNews news)
 
 /* "most": so often it could be taken. */
 static void
-report_failed(const char *queue, int64 id, int most)
+report_failed(const char *queue, const char *item, int most)
 {
 	char shown[ZKLOCK_ENCODED_MAX + 1];
 
 	ereport(LOG,
-			(errmsg("item %lld of queue \"%s\" was moved to the queue of failed items",
-					(long long) id, zklock_log_name(queue, shown)),
+			(errmsg("item %.*s of queue \"%s\" was moved to the queue of failed items",
+					ZKLOCK_UUID_LEN, item, zklock_log_name(queue, shown)),
 			 errdetail_plural("It was taken %d time without being done.",
 							  "It was taken %d times without being done.",
 							  (unsigned long) most, most)));
@@ -991,7 +967,7 @@ find_missing(const ZkQueueTake *taken, const ZkMessage *message, char *buf)
 			break;
 		case ZKLOCK_TAKE_FAIL:
 			/* a refusal that is told is told once: what is made then is for the next */
-			if (message->failed_op != 4 || taken->refused)
+			if (message->failed_op != 3 || taken->refused)
 				return NULL;
 			zklock_queue_of_failed(buf, ZKLOCK_NAME_MAX + 1, taken->queue);
 			return buf;
@@ -1029,7 +1005,7 @@ take_message(const ZkMessage *message)
 	if (news == ZKLOCK_TAKE_BARRED || news == ZKLOCK_TAKE_UNFIT || news == ZKLOCK_TAKE_STUCK)
 		report_set_aside(was.queue, was.item, news);
 	if (news == ZKLOCK_TAKE_FAILED)
-		report_failed(was.queue, was.id, was.take.most);
+		report_failed(was.queue, was.item, was.take.most);
 	if (refused)
 		zklock_trouble_refused(message);
 }

@@ -150,7 +150,7 @@ sub make_registers
 {
 	$data->must(<<'SQL');
 CREATE TABLE register (name text PRIMARY KEY, value bigint NOT NULL) WITH (fillfactor = 10);
-CREATE TABLE handed_out (id bigint PRIMARY KEY, payload text NOT NULL);
+CREATE TABLE handed_out (id uuid, since numeric, PRIMARY KEY (id, since));
 CREATE TABLE written (name text, value bigint, previous bigint, PRIMARY KEY (name, value));
 INSERT INTO register VALUES ('register', 0), ('fenced', 0);
 SQL
@@ -237,10 +237,9 @@ sub hand_out
 	wait_for(60, sub {
 		for my $server (@servers)
 		{
-			while (my $item = $server->ask("SELECT id || ' ' || quote_literal(payload) FROM zk_queue_take('queue')"))
+			while (my $item = $server->ask("SELECT format('%L, %s', id, extract(epoch FROM since)) FROM zk_queue_take('queue')"))
 			{
-				my ($id, $payload) = split / /, $item;
-				$data->must("INSERT INTO handed_out VALUES ($id, $payload) ON CONFLICT DO NOTHING");
+				$data->must("INSERT INTO handed_out VALUES ($item) ON CONFLICT DO NOTHING");
 			}
 		}
 		$left = $servers[0]->ask("SELECT length + putting FROM zk_queues WHERE queue = 'queue'");

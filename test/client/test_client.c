@@ -1128,7 +1128,6 @@ test_multi(const char *hosts)
 	char lock[160];
 	int64_t zxid;
 	ZkOp ops[] = {
-		{.type = ZKLOCK_OP_CHECK, .path = dir, .version = -1},
 		{.type = ZKLOCK_OP_CREATE,
 		 .path = lock,
 		 .data = "{}",
@@ -1155,14 +1154,13 @@ test_multi(const char *hosts)
 	expect_rc(client, ZKLOCK_MSG_CREATED, 0, "node of the multi");
 
 	t = tag(2);
-	zklock_client_multi(client, ops, 4, &t);
+	zklock_client_multi(client, ops, 3, &t);
 	message = expect(client, ZKLOCK_MSG_MULTI, "multi");
 	zxid = message != NULL ? message->zxid : 0;
 	ok(message != NULL && message->rc == 0 && has_tag(message, 2) &&
-		   message->nchildren == 4 && strcmp(message->children[0], "") == 0 &&
-		   strcmp(message->children[1], "lock-0000000001") == 0 &&
-		   strcmp(message->children[2], "lock-0000000002") == 0 &&
-		   strcmp(message->children[3], "") == 0 && message->failed_op == -1,
+		   message->nchildren == 3 && strcmp(message->children[0], "lock-0000000001") == 0 &&
+		   strcmp(message->children[1], "lock-0000000002") == 0 &&
+		   strcmp(message->children[2], "") == 0 && message->failed_op == -1,
 	   "multi: the names of what it made");
 	zklock_client_free_message(message);
 	snprintf(lock, sizeof(lock), "%s/lock-0000000001", dir);
@@ -1174,11 +1172,11 @@ test_multi(const char *hosts)
 
 	/* the version is another by now */
 	snprintf(lock, sizeof(lock), "%s/lock-", dir);
-	zklock_client_multi(client, ops, 4, &t);
+	zklock_client_multi(client, ops, 3, &t);
 	message = expect(client, ZKLOCK_MSG_MULTI, "refused multi");
-	ok(message != NULL && message->rc == ZKLOCK_ZBADVERSION && message->failed_op == 3 &&
+	ok(message != NULL && message->rc == ZKLOCK_ZBADVERSION && message->failed_op == 2 &&
 		   message->nchildren == 0,
-	   "multi: refused, for the sake of the fourth");
+	   "multi: refused, for the sake of the third");
 	zklock_client_free_message(message);
 	snprintf(lock, sizeof(lock), "%s/absent", dir);
 	zklock_client_multi(client, ends, 2, &t);

@@ -92,19 +92,9 @@ fuzz_item(const char *text)
 
 	if (zklock_item_parse(text, &item))
 	{
-		zklock_item_prefix(ours, item.base, item.index);
+		zklock_item_prefix(ours, item.id);
 		snprintf(ours + strlen(ours), 16, "%010lld", (long long) item.sequence);
 		CHECK(strcmp(ours, text) == 0 && strlen(text) < ZKLOCK_ITEM_NAME);
-		for (int64_t czxid = 1; czxid > 0 && czxid < INT64_MAX / 3; czxid *= 3)
-		{
-			int64_t id = zklock_item_id(&item, czxid);
-
-			CHECK(id >= 0);
-			CHECK(id == 0 ||
-				  (id / ZKLOCK_CHUNK_ITEMS == item.base + czxid &&
-				   id % ZKLOCK_CHUNK_ITEMS == item.index));
-		}
-		CHECK(zklock_item_id(&item, INT64_MAX) == 0);
 		zklock_item_mark(mark, text, UINT64_MAX, UINT32_MAX);
 		CHECK(zklock_item_of_mark(mark, &life, &take));
 		CHECK(strcmp(mark, text) == 0 && life == UINT64_MAX && take == UINT32_MAX);
@@ -116,6 +106,31 @@ fuzz_item(const char *text)
 		zklock_chunk_format(chunk, &name);
 		CHECK(strcmp(chunk, text) == 0);
 	}
+}
+
+/* Ids are in the order of their times, and make names. */
+static void
+fuzz_id(const uint8_t *data, size_t size)
+{
+	char id[ZKLOCK_ITEM_ID];
+	char next[ZKLOCK_ITEM_ID];
+	char name[ZKLOCK_ITEM_NAME];
+	ZkItemName item;
+	int64_t us;
+	uint64_t random[2];
+
+	if (size < sizeof(us) + sizeof(random))
+		return;
+	memcpy(&us, data, sizeof(us));
+	memcpy(random, data + sizeof(us), sizeof(random));
+	us &= (INT64_C(1) << 57) - 1;
+	zklock_item_make_id(id, us, random[0]);
+	zklock_item_make_id(next, us + 1, random[1]);
+	CHECK(strcmp(id, next) < 0);
+	CHECK(id[14] == '7' && strchr("89ab", id[19]) != NULL);
+	zklock_item_prefix(name, id);
+	strcat(name, "0000000000");
+	CHECK(zklock_item_parse(name, &item) && strcmp(item.id, id) == 0 && item.sequence == 0);
 }
 
 static void
@@ -140,6 +155,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	fuzz_decode(text);
 	fuzz_child(text, strlen(text));
 	fuzz_item(text);
+	fuzz_id(data, size);
 	fuzz_party(text);
 	free(text);
 	return 0;

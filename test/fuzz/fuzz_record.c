@@ -200,8 +200,9 @@ fuzz_chunk(const char *text, size_t len)
 	CHECK(head.nitems >= 1 && head.nitems <= ZKLOCK_CHUNK_ITEMS);
 	for (int i = 0; i < head.nitems; i++)
 	{
-		CHECK(head.length[i] >= 0 && head.length[i] <= ZKLOCK_ITEM_MAX);
-		total += (size_t) head.length[i];
+		CHECK(strlen(head.item[i].id) == ZKLOCK_UUID_LEN);
+		CHECK(head.item[i].length >= 0 && head.item[i].length <= ZKLOCK_ITEM_MAX);
+		total += (size_t) head.item[i].length;
 	}
 	rest = (size_t) (text + len - payload);
 	CHECK(total == rest);
@@ -214,8 +215,9 @@ fuzz_chunk(const char *text, size_t len)
 	CHECK(again.timeline == head.timeline && again.lsn == head.lsn &&
 		  again.xid == head.xid && again.server == head.server &&
 		  again.nitems == head.nitems);
-	CHECK(memcmp(again.length, head.length,
-				 sizeof(head.length[0]) * (size_t) head.nitems) == 0);
+	for (int i = 0; i < head.nitems; i++)
+		CHECK(strcmp(again.item[i].id, head.item[i].id) == 0 &&
+			  again.item[i].length == head.item[i].length);
 	CHECK(zklock_chunk_read(once, (size_t) n + rest + 1, &again) == NULL);
 	CHECK(rest == 0 || zklock_chunk_read(once, (size_t) n + rest - 1, &again) == NULL);
 }

@@ -308,7 +308,7 @@ zk_write(int session, Op *op, int n, int *failed)
 			create(session, &op[i]);
 		else if (op[i].type == OP_DELETE)
 			end_node(zk_find(op[i].path, zk.zxid));
-		else if (op[i].type == OP_SET)
+		else
 		{
 			Znode *node = zk_find(op[i].path, zk.zxid);
 

@@ -66,8 +66,7 @@ typedef enum OpType
 {
 	OP_CREATE,
 	OP_DELETE,
-	OP_SET,
-	OP_CHECK
+	OP_SET
 } OpType;
 
 typedef struct Op
@@ -77,7 +76,7 @@ typedef struct Op
 	Path parent;	 /* CREATE */
 	bool ephemeral;	 /* ... */
 	bool sequential; /* ... the number becomes path.b */
-	int32_t version; /* SET, CHECK; or ANY */
+	int32_t version; /* SET; or ANY */
 	int len;
 	const void *data; /* of zk_keep, or static */
 } Op;

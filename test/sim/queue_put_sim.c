@@ -8,9 +8,8 @@
  * is that of ensemble.h: its servers lag, leaders are deposed, connections break with
  * requests on them that are done, or done later.  Sessions expire.  A worker that takes
  * the place of another has seen nothing, and hears no replies of before.  Directories are
- * missing, the base of ids is not known for a while, requests are refused, or answered by
- * a leader that does not know whether they were done, and somebody overwrites a chunk.
- * Then all is well.
+ * missing, requests are refused, or answered by a leader that does not know whether they
+ * were done, and somebody overwrites a chunk.  Then all is well.
  *
  * Invariants:
  *
@@ -56,8 +55,6 @@ typedef enum Coverage
 	COVER_SUCCESSOR,
 	COVER_NO_DIRECTORY,
 	COVER_NO_ITEMS,
-	COVER_NO_BASE,
-	COVER_OTHER_BASE,
 	COVER_REFUSED,
 	COVER_UNKNOWN,
 	COVER_DAMAGED,
@@ -78,8 +75,6 @@ const char *const coverage_name[NCOVERAGE] = {"puts committed",
 											  "successors",
 											  "chunks without a directory",
 											  "items without a directory",
-											  "moves while the base is not known",
-											  "moves with another base",
 											  "requests refused",
 											  "requests of which nobody knows",
 											  "chunks damaged",
@@ -92,14 +87,12 @@ enum
 {
 	PUTS = 1,
 	ITEMS,
-	TOKENS, /* whose version says which base there is */
 	CHUNK,
 	ITEM
 };
 static const Path root = {0};
 static const Path puts_dir = {PUTS, 0, 0};
 static const Path items_dir = {ITEMS, 0, 0};
-static const Path tokens_node = {TOKENS, 0, 0};
 
 /* What a request is: "who" is a put, "at" its chunk. */
 enum
@@ -172,8 +165,6 @@ observe_move(const Packet *p, Life *l)
 	}
 	else if (p->failed == 0)
 		COVER(DONE_BEFORE);
-	else if (p->failed == 1)
-		COVER(OTHER_BASE);
 	else
 	{
 		COVER(NO_ITEMS);
@@ -241,16 +232,10 @@ send(int what, int put, int chunk, int detail)
 	else if (what == SETTLE)
 		p.op[p.nops++] = (Op){.type = OP_DELETE, .path = path};
 	if (what == SETTLE && detail == ZKLOCK_SETTLE_MOVE)
-	{
-		bool good_base = calm || !once_in(10);
-
-		life[put].refused |= !good_base;
-		p.op[p.nops++] = (Op){.type = OP_CHECK, .path = tokens_node, .version = !good_base};
 		p.op[p.nops++] = (Op){.type = OP_CREATE,
 							  .path = {.kind = ITEM},
 							  .parent = items_dir,
 							  .sequential = true};
-	}
 	conn_send(&conn, &p);
 }
 
@@ -259,14 +244,7 @@ send_move(int put, int chunk)
 {
 	Life *l = &life[put];
 
-	if (!calm && once_in(10))
-	{
-		COVER(NO_BASE);
-		l->refused = true;
-		(void) zklock_put_reply(&l->put, ZKLOCK_SETTLE_MOVE, ZKLOCK_REPLY_REFUSED, -1,
-								proven);
-	}
-	else if (!conn.up)
+	if (!conn.up)
 		(void) zklock_put_reply(&l->put, ZKLOCK_SETTLE_READ, ZKLOCK_REPLY_LOST, -1, proven);
 	else
 		send(SETTLE, put, chunk, ZKLOCK_SETTLE_MOVE);
@@ -345,7 +323,7 @@ settled(const Packet *p)
 		COVER(UNPROVEN);
 		l->refused = true;
 	}
-	if (rc == ZKLOCK_REPLY_NO_NODE && p->failed == 2)
+	if (rc == ZKLOCK_REPLY_NO_NODE && p->failed == 1)
 		zk_make(items_dir, root);
 	if (zklock_put_reply(&l->put, request, rc, p->failed, proven) == ZKLOCK_SETTLE_MOVE)
 		send_move(p->who, p->at);
@@ -397,6 +375,9 @@ disconnect(bool successor)
 	Packet p;
 
 	COVER(LOST);
+	/* what was refused, and nobody hears of that */
+	for (int i = 0; i < conn.ns2c; i++)
+		life[conn.s2c[i].who].refused |= conn.s2c[i].rc == ZKLOCK_REPLY_REFUSED;
 	conn_break(&conn);
 	if (successor)
 		conn_succeed(&conn);
@@ -610,7 +591,6 @@ play(uint64_t seed)
 	zk.lags = zk.deposes = true;
 	zk.refuse_every = 20;
 	zk.lose_every = 30;
-	zk_make(tokens_node, root);
 	if (once_in(2))
 		zk_make(puts_dir, root);
 	if (once_in(2))

@@ -9,11 +9,11 @@
  * connections break with requests and replies on them, which may have been done, or are
  * done later; sessions expire, and the server hears of it later; workers are exchanged
  * for successors that know no more than what is in shared memory.  The ensemble goes
- * back, and others have put items by then whose names are those of earlier ones; or it
- * is restored, and knows the sessions, but not all marks, or somebody deletes one while
- * a server has no connection.  Backends are told by the clock that their items are lost,
- * and the session goes on.  Somebody makes nodes below items, and items that are none.
- * Then all is well, and a server takes what is left.
+ * back: items are there again, and others have put some by then whose numbers are those
+ *of earlier ones; or it is restored, and knows the sessions, but not all marks, or
+ *somebody deletes one while a server has no connection.  Backends are told by the clock
+ *that their items are lost, and the session goes on.  Somebody makes nodes below items,
+ *and items that are none. Then all is well, and a server takes what is left.
  *
  * Besides, each schedule has one transaction that puts something, and servers that judge
  * it: itself, after a crash or not; one that was promoted; a copy.
@@ -24,7 +24,8 @@
  *	 - Marks are deleted by the session that made them, and an item only when a
  *	   transaction that had it has committed.
  *	 - An item is done twice only if a session has expired, or marks were gone of a
- *	   transaction that had committed, or did so before its server had a new connection.
+ *	   transaction that had committed, or did so before its server had a new connection,
+ *or the item was there again.
  *	 - Nobody commits on a connection that began after a mark of his was gone; nor what he
  *	   was told is lost.
  *	 - In the end no mark is left, but on items that are done and cannot be deleted; and
@@ -43,6 +44,7 @@
  */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "ensemble.h"
@@ -50,7 +52,7 @@
 
 #define NSERVERS  3
 #define NTAKES	  4 /* of a server */
-#define MAX_ITEMS 24
+#define MAX_ITEMS 40
 #define MAX_MARKS 8	  /* of an item, in held/ */
 #define WILD	  600 /* steps */
 
@@ -72,6 +74,7 @@ typedef enum Coverage
 	COVER_HELD_EXPIRED,
 	COVER_TWICE,
 	COVER_WENT_BACK,
+	COVER_BACK,
 	COVER_ANOTHER,
 	COVER_RESTORED,
 	COVER_DELETED,
@@ -110,7 +113,8 @@ const char *const coverage_name[NCOVERAGE] = {"items taken",
 											  "... with an item",
 											  "items done twice",
 											  "ensembles that went back",
-											  "items of a name that was another's",
+											  "items done that were there again, and deleted",
+											  "items done whose number another has",
 											  "ensembles restored without marks",
 											  "single marks deleted",
 											  "marks seen on a new connection",
@@ -135,7 +139,8 @@ const char *const coverage_name[NCOVERAGE] = {"items taken",
 
 long coverage[NCOVERAGE];
 
-/* Paths: of this kind; of an item its number, and of a mark in held/ the take's, too. */
+/* Paths: of this kind; of an item its number, and its id's hash, as its name has them; of
+ * others the item's index, and the take. */
 enum
 {
 	ITEMS = 1,
@@ -165,6 +170,8 @@ enum
 typedef struct Item
 {
 	bool unfit;	 /* zklock has not put it */
+	bool gone;	 /* the ensemble has forgotten it */
+	bool back;	 /* it was done, and is there as it was before */
 	bool moved;	 /* to the queue of failed ones */
 	bool stuck;	 /* it could not be, and a server has set it aside */
 	int had;	 /* its creates, as of the take that committed last */
@@ -173,6 +180,9 @@ typedef struct Item
 	int commits;
 	bool excused; /* a session expired that had it, or might have */
 	bool unheard; /* a mark went that was not in held/ as well: no watch tells */
+	int64_t sequence;
+	int64_t hash;  /* of the id in its name */
+	int64_t birth; /* czxid */
 	char name[ZKLOCK_ITEM_NAME];
 } Item;
 
@@ -181,11 +191,10 @@ typedef struct Take
 	ZkTake take;
 	int id; /* no other has it */
 	int item;
-	int session;   /* in which it is held */
-	int marked;	   /* the item's creates, with its mark */
-	int64_t birth; /* of the item */
-	bool torn;	   /* a mark was gone before the newest connection began, or will begin */
-	bool told;	   /* that it is lost */
+	int session; /* in which it is held */
+	int marked;	 /* the item's creates, with its mark */
+	bool torn;	 /* a mark was gone before the newest connection began, or will begin */
+	bool told;	 /* that it is lost */
 } Take;
 
 typedef struct Server
@@ -201,6 +210,7 @@ typedef struct Server
 static Server server[NSERVERS];
 static Item item[MAX_ITEMS];
 static int nitems;
+static int64_t last_sequence;
 static int last_take;
 static bool calm;
 
@@ -212,7 +222,7 @@ static bool calm;
 static Path
 path_of(int kind, int i)
 {
-	return (Path){kind, i, 0};
+	return (Path){kind, item[i].sequence, item[i].hash};
 }
 
 static Path
@@ -253,6 +263,16 @@ is_unheard(int i, int session)
 		!is_there(mark_path(i, take_of(child)));
 }
 
+/* The item that was made then. */
+static Item *
+item_born(int64_t birth)
+{
+	for (int i = 0; i < nitems; i++)
+		if (item[i].birth == birth)
+			return &item[i];
+	fail("there was no such item");
+}
+
 static void
 check_deleted(int session, const Packet *p, Path path)
 {
@@ -260,8 +280,13 @@ check_deleted(int session, const Packet *p, Path path)
 
 	if (path.kind == ITEM)
 	{
-		if (p->detail != ZKLOCK_TAKE_FAIL && item[p->at].commits == 0)
-			fail("item %d is deleted, and no transaction that had it has committed", p->at);
+		const Item *i = item_born(node->czxid);
+
+		if (p->detail != ZKLOCK_TAKE_FAIL && i->commits == 0)
+			fail("item %d is deleted, and no transaction that had it has committed",
+				 (int) (i - item));
+		if (p->detail == ZKLOCK_TAKE_DELETE && i->back)
+			COVER(BACK);
 	}
 	else if (node->owner != session ||
 			 (path.kind == CHILD && take_of(node) != (int) p->serial))
@@ -271,9 +296,10 @@ check_deleted(int session, const Packet *p, Path path)
 static void
 observe_mark(const Packet *p)
 {
-	for (int i = 0; calm && i < p->at; i++)
-		if (is_there(path_of(ITEM, i)) && !is_there(path_of(CHILD, i)) &&
-			!item[i].unfit && !item[i].stuck && !item[i].unheard)
+	for (int i = 0; calm && i < nitems; i++)
+		if (item[i].sequence < item[p->at].sequence && is_there(path_of(ITEM, i)) &&
+			!is_there(path_of(CHILD, i)) && !item[i].unfit && !item[i].stuck &&
+			!item[i].unheard)
 			fail("item %d is taken before item %d", p->at, i);
 	item[p->at].creates++;
 	for (int s = 0; s < NSERVERS; s++)
@@ -306,10 +332,22 @@ observe_fail(const Packet *p)
 		COVER(FAILED_UNHEARD);
 }
 
+/* Is there another item of its number? */
+static int
+find_another(int i)
+{
+	for (int j = 0; j < nitems; j++)
+		if (j != i && item[j].sequence == item[i].sequence && is_there(path_of(ITEM, j)))
+			return j;
+	return -1;
+}
+
 /* A write was done, or refused. */
 static void
 observe(int session, const Packet *p)
 {
+	if (p->what == TAKE && p->detail == ZKLOCK_TAKE_DELETE && find_another(p->at) >= 0)
+		COVER(ANOTHER);
 	if (p->what != TAKE || p->rc != ZKLOCK_REPLY_OK)
 		return;
 	for (int i = 0; i < p->nops; i++)
@@ -358,25 +396,70 @@ restart(void)
 	}
 }
 
-/* It has forgotten all sessions, and some items.  Others have their names, put by a
- * server that has not noticed. */
+static void
+make_item(int64_t sequence)
+{
+	Item *i = &item[nitems];
+	char id[ZKLOCK_ITEM_ID];
+	char prefix[ZKLOCK_ITEM_NAME];
+	ZkItemName name;
+
+	memset(i, 0, sizeof(*i));
+	zklock_item_make_id(id, nitems, (uint64_t) nitems << 32);
+	zklock_item_prefix(prefix, id);
+	snprintf(i->name, sizeof(i->name), "%.37s%010d", prefix, (int) sequence);
+	if (!zklock_item_parse(i->name, &name) || name.sequence != sequence)
+		fail("\"%s\" is no item", i->name);
+	i->sequence = sequence;
+	i->hash = (int64_t) zklock_hash_child(name.id);
+	zk_make(path_of(ITEM, nitems), items_dir);
+	i->birth = zk.zxid;
+	nitems++;
+}
+
+/* The ensemble has an item as it was before it was taken, or not at all. */
+static void
+take_back(int i, bool there)
+{
+	zk_delete(path_of(ITEM, i));
+	item[i].creates = item[i].had = item[i].foreign = 0;
+	item[i].moved = item[i].stuck = false;
+	item[i].gone = !there;
+	if (!there)
+		return;
+	item[i].back |= item[i].commits > 0;
+	item[i].excused |= item[i].back;
+	zk_make(path_of(ITEM, i), items_dir);
+	item[i].birth = zk.zxid;
+}
+
+/*
+ * It has forgotten all sessions, and what became of some items, or these.  Others have
+ * their numbers, put by a server that has not noticed.
+ */
 static void
 go_back(void)
 {
+	int before = nitems;
+
 	COVER(WENT_BACK);
 	TRACE("the ensemble goes back");
 	for (int s = 0; s < NSERVERS; s++)
 		if (server[s].alive)
 			expire(&server[s]);
 	restart();
-	for (int i = 0; i < nitems; i++)
+	for (int i = 0; i < before; i++)
 	{
+		bool there = once_in(2);
+		int another = find_another(i);
+
 		if (!once_in(3))
 			continue;
-		zk_delete(path_of(ITEM, i));
-		zk_make(path_of(ITEM, i), items_dir);
-		item[i].commits = item[i].creates = item[i].had = item[i].foreign = 0;
-		item[i].excused = item[i].moved = item[i].stuck = false;
+		if (another >= 0)
+			take_back(another, false);
+		take_back(i, there);
+		if (!there && nitems < MAX_ITEMS)
+			make_item(item[i].sequence);
 	}
 	zk.floor = zk.zxid;
 }
@@ -526,10 +609,8 @@ add_ops(Packet *p, Path mark)
 		add_op(p, OP_DELETE, it, items_dir);
 	if (p->detail == ZKLOCK_TAKE_FAIL)
 	{
-		add_op(p, OP_CHECK, items_dir, root);
-		p->op[3].version = ANY;
 		add_op(p, OP_CREATE, (Path){FAILED, p->at, id}, failed_dir);
-		p->op[4].ephemeral = false;
+		p->op[3].ephemeral = false;
 		return;
 	}
 	if (p->detail == ZKLOCK_TAKE_KEEP)
@@ -584,7 +665,6 @@ send_take(Server *s, int t)
 			p.path = child;
 			break;
 		case ZKLOCK_TAKE_READ_IT:
-		case ZKLOCK_TAKE_COMPARE:
 			p.type = READ;
 			p.path = it;
 			break;
@@ -595,11 +675,10 @@ send_take(Server *s, int t)
 static int
 item_of(const char *name)
 {
-	ZkItemName parsed;
-
-	if (!zklock_item_parse(name, &parsed))
-		fail("\"%s\" is no item", name);
-	return (int) parsed.sequence;
+	for (int i = nitems; --i >= 0;)
+		if (strcmp(item[i].name, name) == 0)
+			return i;
+	fail("\"%s\" is no item", name);
 }
 
 /* As worker/queue_takes.c does.  Was a take told that there is no item? */
@@ -652,7 +731,7 @@ work(Server *s)
 	return none;
 }
 
-/* What a read has shown of a take's mark, or of an item. */
+/* What a read has shown of a take's mark, or of its item. */
 static ZkReply
 read_node(const Server *s, Take *take, const Packet *p)
 {
@@ -670,13 +749,9 @@ read_node(const Server *s, Take *take, const Packet *p)
 				: ZKLOCK_REPLY_EXISTS;
 		case ZKLOCK_TAKE_READ_IT:
 			take->take.attempt = (int) zk_children_made(node, p->view);
-			take->birth = node->czxid;
 			return item[p->at].unfit ? ZKLOCK_REPLY_EXISTS : ZKLOCK_REPLY_OK;
 		default:
-			if (node->czxid == take->birth)
-				return ZKLOCK_REPLY_OK;
-			COVER(ANOTHER);
-			return ZKLOCK_REPLY_EXISTS;
+			return p->rc;
 	}
 }
 
@@ -747,6 +822,17 @@ take_reply(Server *s, const Packet *m)
 	}
 }
 
+static int
+compare_items(const void *a, const void *b)
+{
+	const ZkItem *x = a;
+	const ZkItem *y = b;
+
+	if (x->sequence != y->sequence)
+		return x->sequence < y->sequence ? -1 : 1;
+	return strcmp(x->name, y->name);
+}
+
 static void
 take_listing(Server *s, int64_t view)
 {
@@ -757,9 +843,10 @@ take_listing(Server *s, int64_t view)
 	{
 		if (zk_find(path_of(ITEM, i), view) == NULL)
 			continue;
-		memory[n].sequence = i;
+		memory[n].sequence = item[i].sequence;
 		strcpy(memory[n++].name, item[i].name);
 	}
+	qsort(memory, (size_t) n, sizeof(ZkItem), compare_items);
 	zklock_items_listed(&s->items, memory, n);
 }
 
@@ -793,7 +880,7 @@ receive(Server *s, const Packet *p)
 	else if (p->what == LIST_HELD)
 		take_listing_of_held(s, p->view);
 	else if (p->what == LOOK)
-		zklock_items_looked(&s->items, p->at, p->rc,
+		zklock_items_looked(&s->items, item[p->at].sequence, p->rc,
 							zk_find(path_of(CHILD, p->at), p->view) != NULL);
 }
 
@@ -924,6 +1011,7 @@ end_take(Server *s, Take *take, bool commit)
 		i->excused = true;
 	}
 	i->had = take->marked;
+	i->back = false;
 	if (i->commits++ > 0)
 	{
 		COVER(TWICE);
@@ -1058,22 +1146,18 @@ judge_put(void)
 static void
 put_item(void)
 {
-	char prefix[ZKLOCK_ITEM_NAME];
+	int i = nitems;
 
 	if (nitems == MAX_ITEMS)
 		return;
-	memset(&item[nitems], 0, sizeof(Item));
-	zk_make(path_of(ITEM, nitems), items_dir);
-	item[nitems].unfit = once_in(10);
+	make_item(last_sequence++);
+	item[i].unfit = once_in(10);
 	if (once_in(3)) /* it was taken before */
 	{
-		zk_make(path_of(CHILD, nitems), path_of(ITEM, nitems));
-		zk_delete(path_of(CHILD, nitems));
-		item[nitems].creates++;
+		zk_make(path_of(CHILD, i), path_of(ITEM, i));
+		zk_delete(path_of(CHILD, i));
+		item[i].creates++;
 	}
-	zklock_item_prefix(prefix, 0, 0);
-	snprintf(item[nitems].name, sizeof(item[nitems].name), "%.20s%010d", prefix, nitems);
-	nitems++;
 }
 
 static void
@@ -1169,7 +1253,7 @@ check_marks(void)
 		if (child != NULL && !is_for_good(i))
 			fail("item %d is marked by session %d, and nobody has it", i, child->owner);
 		if (is_there(path_of(ITEM, i)) && item[i].commits > 0 &&
-			item[i].creates == item[i].had && child == NULL)
+			item[i].creates == item[i].had && child == NULL && !item[i].back)
 			fail("item %d is done, and can be had again, though nobody else had it", i);
 	}
 	if (zk_find(held_dir, zk.zxid)->nchildren > 0)
@@ -1232,7 +1316,7 @@ drain(void)
 			fail("item %d is there, and is not taken", i);
 		if (there && item[i].moved)
 			fail("item %d is there, and was moved away", i);
-		if (!there && item[i].commits == 0 && !item[i].moved)
+		if (!there && item[i].commits == 0 && !item[i].moved && !item[i].gone)
 			fail("item %d is gone, and nobody has had it", i);
 	}
 }
@@ -1242,6 +1326,7 @@ play(uint64_t seed)
 {
 	random_state = seed;
 	nitems = last_take = 0;
+	last_sequence = 0;
 	calm = false;
 	zk_reset();
 	zk.observe = observe;

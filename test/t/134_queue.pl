@@ -28,10 +28,10 @@ sub take { my ($s, $queue, $more) = @_; return $s->query("SELECT payload || ' ' 
 # Put
 is(take($sa, 'q'), '', 'nothing to take');
 is(ZkLock::ask($a, 'SELECT count(*) FROM zk_queues'), 0, '... and nothing made for it');
-$sa->query("BEGIN; SELECT zk_queue_put('q', v) FROM unnest('{one,two,three}'::text[]) v; COMMIT");
-is($sa->query("BEGIN; SELECT payload, attempt, id > 0, since <= now() + interval '1 h', since > now() - interval '1 h' FROM zk_queue_take('q')"), 'one|1|t|t|t', 'the oldest, at once after its commit');
+my @ids = split /\n/, $sa->query("BEGIN; SELECT zk_queue_put('q', v) FROM unnest('{one,two,three}'::text[]) v; COMMIT");
+is($sa->query("BEGIN; SELECT payload, attempt, id, since <= now() + interval '1 h', since > now() - interval '1 h' FROM zk_queue_take('q')"), "one|1|$ids[0]|t|t", 'the oldest, at once after its commit, by the id that its put returned');
 length_is($b, 'q', '3 1 0', 'it is held');
-sub items { return ZkLock::ask($b, "SELECT string_agg(concat_ws(' ', id - min, state, attempts, server, pid), ', ' ORDER BY since, id) FROM zk_queue_items, (SELECT min(id) FROM zk_queue_items WHERE queue = '$_[0]') m WHERE queue = '$_[0]'"); }
+sub items { return ZkLock::ask($b, "SELECT string_agg(concat_ws(' ', array_position('{" . join(',', @ids) . "}', id::text) - 1, state, attempts, server, pid), ', ' ORDER BY since, id) FROM zk_queue_items WHERE queue = '$_[0]'"); }
 my $pid = $sa->query('SELECT pg_backend_pid()');
 is(items('q'), "0 held 1 a $pid, 1 ready 0, 2 ready 0", '... by whom others see');
 is($sb->query('BEGIN; ' . "SELECT payload FROM zk_queue_take('q')"), 'two', 'another server takes the next');
@@ -41,14 +41,15 @@ $sa->query('COMMIT');
 length_is($b, 'q', '1 1 0', 'the commit deletes them');
 $sb->query('ROLLBACK');
 length_is($b, 'q', '1 0 0', 'the rollback gives it back');
-is(items('q'), '0 ready 1', '... with its attempt');
+is(items('q'), '1 ready 1', '... with its attempt');
 is(take($sa, 'q'), 'two 2', 'with the attempt counted');
 length_is($b, 'q', '0 0 0', 'and it is gone');
 
 # Rollback of puts
-$sa->query("BEGIN; SELECT zk_queue_put('q', 'never'); ROLLBACK");
-$sa->query("BEGIN; SELECT zk_queue_put('q', '1'); SAVEPOINT s; SELECT zk_queue_put('q', 'never'); SAVEPOINT t; SELECT zk_queue_put('q', 'never'); RELEASE t; ROLLBACK TO s; SELECT zk_queue_put('q', '2'); SAVEPOINT u; SELECT zk_queue_put('q', '3'); RELEASE u; COMMIT");
+@ids = split /\n/, $sa->query("BEGIN; SELECT zk_queue_put('q', 'never'); ROLLBACK; BEGIN; SELECT zk_queue_put('q', '1'); SAVEPOINT s; SELECT zk_queue_put('q', 'never'); SAVEPOINT t; SELECT zk_queue_put('q', 'never'); RELEASE t; ROLLBACK TO s; SELECT zk_queue_put('q', '2'); SAVEPOINT u; SELECT zk_queue_put('q', '3'); RELEASE u; COMMIT");
 length_is($b, 'q', '3 0 0', 'what was rolled back was never there');
+is(items('q'), join(', ', map { "$_ ready 0" } 1, 4, 5), '... nor are the ids that were returned for it');
+is(join(' ', @ids), join(' ', sort @ids), 'ids ascend');
 is(join(',', map { take($sb, 'q') } 1 .. 3), '1 1,2 1,3 1', '... and the rest is, in order');
 
 # Savepoints of takes
@@ -95,10 +96,11 @@ $sb->wait_event('Extension');
 is($sb->cancel->failure, '57014: canceling statement due to user request', 'a wait is canceled');
 
 # Many
-$sa->query("SELECT zk_queue_put('many', i::text) FROM generate_series(1, 1000) i");
+@ids = split /\n/, $sa->query("SELECT zk_queue_put('many', i::text) FROM generate_series(1, 1000) i");
+is(join(' ', @ids), join(' ', sort @ids), 'ids of several chunks ascend');
 length_is($b, 'many', '1000 0 0', 'a thousand in one transaction');
 $sb->query("BEGIN");
-is($sb->query("SELECT bool_and((SELECT payload FROM zk_queue_take('many', 0 * i * interval '1 s')) = i::text) FROM generate_series(1, 300) i"), 't', 'in their order');
+is($sb->query("SELECT id, payload FROM generate_series(1, 300) i, zk_queue_take('many', 0 * i * interval '1 s')"), join("\n", map { $ids[ $_ - 1 ] . "|$_" } 1 .. 300), 'in their order, by their ids');
 $sb->query("COMMIT");
 length_is($b, 'many', '700 0 0', 'all of them done');
 

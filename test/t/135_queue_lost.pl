@@ -44,14 +44,14 @@ length_is($b, 'q', '4 0 0', '... which is done');
 
 # A session that expires takes the item away
 $sa = ZkLock::session($a);
-$sa->query("BEGIN; SELECT FROM zk_queue_take('q')");
+my $id = $sa->query("BEGIN; SELECT id FROM zk_queue_take('q')");
 $worker = ZkLock::ask($a, 'SELECT worker_pid FROM zk_session');
 kill 'STOP', $worker;
 $sb->send("SELECT payload, attempt FROM zk_queue_take('q', '1 h') WHERE payload = '3'");
 is($sb->result, '', 'the next item is another one');
 length_is($b, 'q', '3 0 0', 'when the session is gone the item is anybody\'s');
 kill 'CONT', $worker;
-like($sa->fails('COMMIT'), qr/^40001: item \d+ of queue "q" was lost/, 'its transaction cannot commit');
+like($sa->fails('COMMIT'), qr/^40001: item $id of queue "q" was lost/, 'its transaction cannot commit');
 like($sa->notices, qr/^HINT:  The transaction might succeed if retried\.$/m, '... and has a hint');
 ZkLock::wait_connected($a);
 is($sa->query("BEGIN; SELECT payload, attempt FROM zk_queue_take('q', '1 h'); COMMIT"), '3|2', '... the retry has it');
@@ -63,7 +63,7 @@ $a->append_conf('postgresql.conf', "zklock.session_timeout = '60s'");
 $a->reload;
 
 # kill -9 of the server: what has committed is put, what has not was never there
-ZkLock::ask($a, "CREATE TABLE done (id bigint PRIMARY KEY, payload text)");
+ZkLock::ask($a, "CREATE TABLE done (id uuid PRIMARY KEY, payload text)");
 $worker = ZkLock::ask($a, 'SELECT worker_pid FROM zk_session');
 my $open = ZkLock::session($a);
 $open->query("BEGIN; SELECT zk_queue_put('crash', 'open')");
@@ -96,15 +96,14 @@ while ((my $row = $sb->query("SELECT id || ' ' || payload FROM zk_queue_take('cr
 unlike($all, qr/open/, 'what was not committed was never there');
 like($all, qr/ committed$/m, 'what was is');
 is(ZkLock::ask($a, 'SELECT payload FROM done'), 'before', 'the item was done');
-if ($all =~ /^(\d+) before/m)
+if ($all =~ /^(\S+) before/m)
 {
 	is(ZkLock::ask($a, "SELECT id FROM done"), $1, 'and, where it was handed out again, with the same id');
 }
 
 # Twelve takers, each item once; behind the items is one for each taker, which ends it
 my $n = 200;
-ZkLock::ask($_, 'CREATE TABLE result (id bigint PRIMARY KEY, payload text)') for $b, $c;
-ZkLock::ask($a, 'CREATE TABLE result (id bigint PRIMARY KEY, payload text)');
+ZkLock::ask($_, 'CREATE TABLE result (id uuid PRIMARY KEY, payload text)') for $a, $b, $c;
 my @takers = map { my $node = $_; map { ZkLock::session($node) } 1 .. 4 } $a, $b, $c;
 my $ends = @takers;
 $sb->query("BEGIN; SELECT zk_queue_put('work', i::text) FROM generate_series(1, $n) i; SELECT zk_queue_put('work', 'end') FROM generate_series(1, $ends); COMMIT");

@@ -34,20 +34,20 @@ sub come_back_as
 	ZkLock::wait_connected($a, $b);
 	return;
 }
-my %id;
+my %payload;
 sub ids
 {
 	my ($what, $queue, @payloads) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($new, $old) = ('', 0);
+	my ($new, $wrong) = ('', 0);
 	for my $payload (@payloads)
 	{
 		my ($id, $got) = split /\|/, ZkLock::ask($b, "SELECT id, payload FROM zk_queue_take('$queue')");
 		$new .= $got;
-		$old++ if exists $id{$id} && $id{$id} ne $got;
-		$id{$id} = $got;
+		$wrong++ if exists $payload{$id} ? $payload{$id} ne $got : grep { $_ eq $got } values %payload;
+		$payload{$id} = $got;
 	}
-	is("$new $old", join('', @payloads) . ' 0', $what);
+	is("$new $wrong", join('', @payloads) . ' 0', $what);
 }
 
 #
@@ -66,7 +66,7 @@ $s->query("BEGIN; SELECT FROM zk_queue_take('e')");
 # A server that comes back after others have written need not know that the ensemble has gone
 # back: its session may live.  But it looks at the marks.
 come_back_as('go_back');
-like($s->fails('COMMIT'), qr/^40001: item \d+ of queue "e" was lost/, 'an ensemble that goes back takes items away');
+like($s->fails('COMMIT'), qr/^40001: item [0-9a-f-]{36} of queue "e" was lost/, 'an ensemble that goes back takes items away');
 length_is($b, 'e', '2 0 0', '... and brings others back');
 ZkLock::ask($a, "SELECT zk_queue_put('e', '6')");
 length_is($b, 'e', '3 0 0', 'one is put');
@@ -122,7 +122,7 @@ for my $case ([ 'copy', 'before' ], [ 'copy', 'while' ], [ 'a', 'before' ], [ 'a
 	length_is($b, 'c', '0 0 1', "a copy of $backup called $name does not say what becomes of the transaction");
 	ZkLock::hang_up($copy);
 	$copy->stop;
-	is(ZkLock::ask($b, "SELECT zk_queue_purge('t'); SELECT zk_queue_put('t', '2')"), 2, 'purged');
+	is(ZkLock::ask($b, "SELECT zk_queue_purge('t'); SELECT FROM zk_queue_put('t', '2')"), 2, 'purged');
 	length_is($b, 't', '1 0 0', 'one again');
 }
 $waits->cancel;
@@ -153,19 +153,6 @@ $proxy->heal->accept;
 $a->start;
 length_is($b, 'd', '1 0 0', 'its own server says so');
 is(take($b, 'd'), 'first1', 'and has not put it');
-
-#
-# No ids are left
-#
-ZkLock::ask($a, "SELECT zk_queue_put('r', 'before')");
-length_is($b, 'r', '1 0 0', 'an item');
-ZkLock::ask($b, 'SELECT zk_raise_tokens((1::bigint << 55) - 10)');
-ZkLock::wait_until(sub { eval { ZkLock::ask($a, 'SELECT zk_try_lock(\'x\')') } && eval { ZkLock::ask($b, 'SELECT zk_try_lock(\'y\')') } }, 'all know of it');
-$s = ZkLock::session($b);
-$s->query("BEGIN; SELECT zk_queue_put('r', 'after')");
-like($s->fails('COMMIT'), qr/^54000: cannot put items into a queue: fencing tokens are too large/, 'what could have no id is refused at the commit');
-length_is($b, 'r', '1 0 0', '... and was never there');
-is(take($b, 'r'), 'before1', 'what is there can be taken');
 
 $_->stop for $a, $b, $standby;
 done_testing();

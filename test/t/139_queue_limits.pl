@@ -149,7 +149,7 @@ ZkLock::wait_until(sub { ZkLock::ask($a, 'SHOW zklock.drain') eq 'on' && ZkLock:
 is(ZkLock::ask($a, 'SELECT drain FROM zk_session'), 'draining', '... while it has an item');
 is(take($other, 'q'), '', 'it takes no other');
 like($other->notices, qr/^NOTICE 00000: no item of queue "q" is taken by this server/, '... and says so');
-is($sa->query("SELECT zk_queue_put('q', 'more'); COMMIT"), '', 'it puts');
+like($sa->query("SELECT zk_queue_put('q', 'more'); COMMIT"), qr/^[0-9a-f-]{36}$/, 'it puts');
 ZkLock::wait_until(sub { ZkLock::ask($a, 'SELECT drain FROM zk_session') eq 'drained' }, 'it is drained');
 is(take($sb, 'q', '1 h'), 'more1', 'another server takes');
 ZkLock::ask($a, 'ALTER SYSTEM RESET zklock.drain');

@@ -57,22 +57,23 @@ sub calm
 #
 ZkLock::ask($a, "SELECT zk_queue_put('rubbish', 'first')");
 length_is($b, 'rubbish', '1 0 0', 'one item');
-for my $name ('x', '0.00-', '0.00-1', '0.0-0000000001', 'g.00-0000000001', '0.00-000000000x', '-1.00-0000000001', '80000000000000.00-0000000001', '00.00-0000000001', 'a' x 300)
+my $id = '0198d3a0-1b2c-7345-8678-9abcdef0123'; # without the last digit
+for my $name ('x', "${id}4-", "${id}4-1", "$id-0000000001", "${id}g-0000000001", "${id}4-000000000x", "${id}4--000000001", "${id}45-0000000001", uc "${id}4-0000000001", 'a' x 300)
 {
 	$foreigner->create(dir('rubbish', 'items') . "/$name");
 }
-$foreigner->create(dir('rubbish', 'held') . "/$_") for 'x', '0.00-0000000000';
+$foreigner->create(dir('rubbish', 'held') . "/$_") for 'x', "${id}4-0000000000";
 $foreigner->create(dir('rubbish', 'puts') . "/$_", data => $_) for 'x', '0' x 16 . '-' . '0' x 16 . '-00000000-00000000';
 is(take($sb, 'rubbish'), 'first|1', 'what is no item is in the way of none');
 is(take($sb, 'rubbish'), '', '... and is none');
 # Each of these stands first.  In what order the worker comes to them is its own business.
-my %spoilt = ('0.07-0000000000' => "a\0b", '0.08-0000000000' => "\xff\xfe", '0.09-0000000000' => 'x' x 65537);
+my %spoilt = ("${id}7-0000000000" => "a\0b", "${id}8-0000000000" => "\xff\xfe", "${id}9-0000000000" => 'x' x 65537);
 $foreigner->create(dir('rubbish', 'items') . "/$_", data => $spoilt{$_}) for sort keys %spoilt;
 ZkLock::ask($a, "SELECT zk_queue_put('rubbish', 'behind')");
 is(take($sb, 'rubbish', '1 h'), 'behind|1', 'what zklock cannot have put stands in the way of none');
 wait_set_aside($b, $_, 'rubbish', 'It was not put by zklock\.') for sort keys %spoilt;
 is(take($sb, 'rubbish'), '', '... and is handed to nobody');
-$foreigner->set(dir('rubbish', 'items') . '/0.07-0000000000', 'forged');
+$foreigner->set(dir('rubbish', 'items') . "/${id}7-0000000000", 'forged');
 is(take($sa, 'rubbish'), 'forged|2', 'one that looks like an item is one');
 cmp_ok($sb->query("SELECT zk_queue_purge('rubbish')"), '==', 12, 'a purge takes it all');
 

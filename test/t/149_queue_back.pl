@@ -1,5 +1,5 @@
-# Work that is handed out, when the ensemble goes back: items whose names were others', and
-# chunks of which nobody speaks, when the look for them does not come to its end at once.
+# Work that is handed out, when the ensemble goes back: items whose numbers were others', items
+# that are there again, and chunks of which nobody speaks, when the look for them does not come to its end at once.
 use strict;
 use warnings;
 
@@ -21,7 +21,7 @@ ZkLock::wait_connected($a);
 sub items { return $zk->children(ZkLock::directory('q', 'queues') . '/items'); }
 
 #
-# A has done an item, and has not heard that it is deleted; another item has its name
+# A has done an item, and has not heard that it is deleted; another item has its number
 #
 ZkLock::ask($a, "SELECT zk_queue_put('q', 'zeroth')");
 length_is($a, 'q', '1 0 0', 'the queue is there');
@@ -44,7 +44,8 @@ my $b = ZkLock::server('b', $zk, conf => $conf);
 ZkLock::wait_connected($b);
 ZkLock::ask($b, "SELECT zk_queue_put('q', 'second')");
 length_is($b, 'q', '1 0 0', 'another item');
-is_deeply([ items() ], [$name], '... has the name of the one before');
+is(join(' ', map { substr($_, -11) } items()), substr($name, -11), '... has the number of the one before');
+isnt((items())[0], $name, '... and not its name');
 $proxy->heal->accept;
 ZkLock::wait_connected($a, $b);
 ZkLock::ask($a, "SELECT zk_queue_put('q', 'third')");
@@ -52,6 +53,26 @@ length_is($b, 'q', '2 0 0', 'A comes to its end with its own, and leaves the oth
 is(ZkLock::ask($b, "SELECT payload || attempt FROM zk_queue_take('q')"), 'second1', '... for whoever takes it');
 is(ZkLock::ask($b, "SELECT payload || attempt FROM zk_queue_take('q')"), 'third1', '... and the next');
 length_is($b, 'q', '0 0 0', 'none is left');
+
+#
+# ... or the item is there again: it is done
+#
+my $id = ZkLock::ask($a, "SELECT zk_queue_put('q', 'again')");
+length_is($b, 'q', '1 0 0', 'an item');
+$zk->save;
+is($s->query("BEGIN; SELECT id FROM zk_queue_take('q')"), $id, 'A takes it');
+$proxy->refuse->lose_request('multi', '');
+$lost = $proxy->lost;
+$s->query('COMMIT');
+ZkLock::wait_until(sub { $proxy->lost > $lost }, 'that it is to be deleted is lost');
+$zk->kill9->go_back;
+ZkLock::wait_until(sub { ZkLock::ask($b, 'SELECT state FROM zk_session') ne 'connected' }, 'B has lost its connection');
+$zk->start;
+ZkLock::wait_connected($b);
+is(ZkLock::ask($b, "SELECT id, state FROM zk_queue_items('q')"), "$id|ready", 'it is there as it was');
+$proxy->heal->accept;
+ZkLock::wait_connected($a, $b);
+length_is($b, 'q', '0 0 0', 'A deletes it');
 
 my $puts = ZkLock::directory('q', 'queues') . '/puts';
 my $namesake = '/zklock/servers/a-fedcba9876543210';

@@ -469,12 +469,13 @@ like(hint($sa), qr/^Put the row elsewhere, and its key into the queue\.$/, '... 
 $sa->query("CREATE TABLE large (id int, payload text); BEGIN; INSERT INTO large VALUES (1, repeat('x', 11)); SELECT zk_queue_put('large', '1'); COMMIT");
 is($sa->query("BEGIN; SELECT length(large.payload) FROM zk_queue_take('large', '1 h') i JOIN large ON large.id::text = i.payload; COMMIT"), 11, '... which works');
 $sb->query("SELECT zk_queue_put('items', 'first'); SELECT zk_queue_take('items', '1 h')");
-my $foreign = '/zklock/queues/items/items/0.07-0000000000';
+my $item = '0198d3a0-1b2c-7345-8678-9abcdef01234-0000000000';
+my $foreign = "/zklock/queues/items/items/$item";
 $zk->create($foreign, data => 'x' x 65537);
 my $znode;
 ZkLock::wait_until(sub {
 	$sb->query("SELECT zk_queue_take('items')");
-	($znode) = PostgreSQL::Test::Utils::slurp_file($b->logfile) =~ /item "0\.07-0000000000" of queue "items" is set aside\n.*\n.*HINT:  Delete znode "([^"]+)" in the queue's directory, with what is below it\./;
+	($znode) = PostgreSQL::Test::Utils::slurp_file($b->logfile) =~ /item "$item" of queue "items" is set aside\n.*\n.*HINT:  Delete znode "([^"]+)" in the queue's directory, with what is below it\./;
 	return defined $znode;
 }, 'what is no item is set aside');
 is("/zklock/queues/items/$znode", $foreign, '... and the hint names its znode');

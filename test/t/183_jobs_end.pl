@@ -117,7 +117,7 @@ is(record($a, 'before'), 'done|a|1|0', '... what came before the work is done');
 goes_on('after', 'what came after it');
 $s->query("SELECT zk_run_end('after', ok => false)");
 begin('failed in one');
-is($s->query("BEGIN; SELECT zk_queue_put('q', 'x'); SELECT zk_run_end('failed in one', ok => false); COMMIT"), "\nt", 'a failure is one in any transaction');
+is($s->query("BEGIN; SELECT FROM zk_queue_put('q', 'x'); SELECT zk_run_end('failed in one', ok => false); COMMIT"), 't', 'a failure is one in any transaction');
 
 SKIP:
 {

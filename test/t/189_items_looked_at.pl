@@ -54,7 +54,7 @@ sub comes_back
 	is(ZkLock::ask($a, 'SELECT session_id FROM zk_session'), $session, 'A has the same session again');
 }
 
-my $lost = qr/^40001: item \d+ of queue "q" was lost$/;
+my $lost = qr/^40001: item [0-9a-f-]{36} of queue "q" was lost$/;
 my $detail = qr/^DETAIL:  ZooKeeper does not say any more that this server has the item: it was restored, or somebody deleted a mark; another session may have the item by now\.$/m;
 
 sub is_lost

@@ -56,7 +56,8 @@ length_is($b, 'q', '10 0 0', '... and the first are done');
 is($sb->query("SELECT zk_queue_purge('q')"), 10, 'purged');
 
 # One that always fails
-put('q', 'bad', 'good');
+my ($bad, $good) = split /\n/, $sb->query("SELECT zk_queue_put('q', v) FROM unnest('{bad,good}'::text[]) v");
+length_is($b, 'q', '2 0 0', '2 items');
 for my $s ($sa, $sb)
 {
 	$s->query('BEGIN');
@@ -64,17 +65,17 @@ for my $s ($sa, $sb)
 	$s->query('ROLLBACK');
 	length_is($b, 'q', '2 0 0', '... and fails');
 }
-$sb->send("SELECT payload || attempt FROM zk_queue_take('q.failed', '1 h')");
+$sb->send("SELECT payload || attempt, id FROM zk_queue_take('q.failed', '1 h')");
 $sb->wait_event('Extension');
 $sa->query('BEGIN');
 is(take($sa, 'q', ', attempts => 2'), 'good1', 'it is not handed out a third time');
-is($sb->result, 'bad1', '... but from the queue of failed items, also to who waits there');
+is($sb->result, "bad1|$bad", '... but from the queue of failed items, by its id, also to who waits there');
 $sa->query('ROLLBACK');
 length_is($b, 'q', '1 0 0', 'a rollback does not bring it back');
-like(PostgreSQL::Test::Utils::slurp_file($a->logfile), qr/LOG:  item \d+ of queue "q" was moved to the queue of failed items\n.*DETAIL:  It was taken 2 times without being done\./, 'the log says so');
+like(PostgreSQL::Test::Utils::slurp_file($a->logfile), qr/LOG:  item $bad of queue "q" was moved to the queue of failed items\n.*DETAIL:  It was taken 2 times without being done\./, 'the log says so');
 is(take($sa, 'q', ', attempts => 1'), '', 'another server has another number');
 length_is($b, 'q.failed', '1 0 0', '... and moves it');
-is(ZkLock::ask($b, "SELECT queue, state, attempts FROM zk_queue_items"), 'q.failed|ready|0', 'its attempts begin anew');
+is(ZkLock::ask($b, "SELECT queue, id, state, attempts FROM zk_queue_items"), "q.failed|$good|ready|0", 'its attempts begin anew');
 $sa->query('BEGIN');
 is(take($sa, 'q.failed'), 'good1', 'the queue is like any other');
 $sa->query('ROLLBACK');

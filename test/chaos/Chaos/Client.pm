@@ -58,8 +58,9 @@
 # has a line of its own: nobody else may have it meanwhile.
 #
 # Workload "queue" puts an item, or takes one and writes it into the fourth database by its id,
-# before its own commit: an item that is handed out again is in there once.  "data" is what it
-# put, or the id that it took: nobody else may have that meanwhile.
+# and by the time since when it is in the queue, before its own commit: an item that is handed
+# out again is in there once, and one that was made twice is not.  "data" is the id that it put,
+# or took: nobody else may have that meanwhile.
 #
 # Workloads "jobs-run" and "jobs-skip" are the schedule of a job on each server, with the
 # one and the other for in_doubt.  Slots are 1, 2, 3 and so on; a client calls for its
@@ -376,18 +377,17 @@ sub queue
 	my ($self, $t) = @_;
 	if (rand() < 0.5)
 	{
-		$t->{data} = "put $self->{id}-" . ++$self->{serial};
-		$self->ask('pg', 'put', "BEGIN; SELECT zk_queue_put('queue', '" . substr($t->{data}, 4) . "')");
+		$t->{data} = 'put ' . $self->ask('pg', 'put', "BEGIN; SELECT zk_queue_put('queue', 'item')");
 		sleep(rand 0.05);
 		$self->ask('pg', 'put', 'ROLLBACK'), die "busy\n" if rand() < 0.1;
 		$self->commit($t);
 		return;
 	}
-	my $answer = $self->ask('pg', 'take', "BEGIN; SELECT id || ' ' || payload FROM zk_queue_take('queue', '" . any('0', '300 ms') . "')") // '';
-	my ($id, $payload) = split / /, $answer or die "busy\n";
+	my $answer = $self->ask('pg', 'take', "BEGIN; SELECT id || ' ' || extract(epoch FROM since) FROM zk_queue_take('queue', '" . any('0', '300 ms') . "')") // '';
+	my ($id, $since) = split / /, $answer or die "busy\n";
 	@$t{qw(name mode data locked)} = ("item $id", 'item', "took $id", now());
 	sleep(rand 0.1);
-	$self->ask('data', 'write', "INSERT INTO handed_out VALUES ($id, '$payload') ON CONFLICT DO NOTHING");
+	$self->ask('data', 'write', "INSERT INTO handed_out VALUES ('$id', $since) ON CONFLICT DO NOTHING");
 	$self->commit($t);
 }
 

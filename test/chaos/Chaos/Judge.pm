@@ -81,20 +81,20 @@ sub items
 {
 	my ($data, $transactions, $faults, @losses) = @_;
 	my $back = max(0, @losses, map { $_->{heal} } grep { $_->{kind} =~ /^ensemble / } @$faults);
-	my $rows = $data->must("SELECT coalesce(string_agg(payload || ' ' || id, ','), '') FROM handed_out");
-	my %ids;
-	push @{ $ids{$1} }, $2 while $rows =~ /([\w-]+) (\d+)/g;
+	my %times;
+	$times{$_}++ for split /,/, $data->must("SELECT coalesce(string_agg(id::text, ','), '') FROM handed_out");
 	my @wrong;
 	for my $t (grep { ($_->{data} // '') =~ /^put / } @$transactions)
 	{
-		my $payload = substr($t->{data}, 4);
-		my $n = @{ $ids{$payload} // [] };
+		my $id = substr($t->{data}, 4);
+		my $n = delete $times{$id} // 0;
 		# whose COMMIT was not answered, he does not know
-		push @wrong, "$payload was not put ($t->{outcome}), and is there" if $n && $t->{outcome} ne 'ok' && $t->{outcome} !~ /^commit:(lost|57P)/;
+		push @wrong, "$id was not put ($t->{outcome}), and is there" if $n && $t->{outcome} ne 'ok' && $t->{outcome} !~ /^commit:(lost|57P)/;
 		next if $t->{begun} < $back;
-		push @wrong, "$payload was put, and is lost" if !$n && $t->{outcome} eq 'ok';
-		push @wrong, "$payload was put once, and is there $n times" if $n > 1;
+		push @wrong, "$id was put, and is lost" if !$n && $t->{outcome} eq 'ok';
+		push @wrong, "$id was put once, and is there $n times" if $n > 1;
 	}
+	push @wrong, map { "$_ was put by nobody, and is there" } sort keys %times;
 	return @wrong;
 }
 
