@@ -440,9 +440,11 @@ reply_read(ZkTake *take, ZkReply rc)
 		take->state = ZKLOCK_TAKE_RETURNED;
 		return ZKLOCK_TAKE_NO_NEWS;
 	}
-	if (rc == ZKLOCK_REPLY_OK)
-		take->state = take->most > 0 && take->attempt > take->most ? ZKLOCK_TAKE_WORN
-																   : ZKLOCK_TAKE_READ;
+	if (rc == ZKLOCK_REPLY_OK && (take->most == 0 || take->attempt <= take->most))
+		take->state = ZKLOCK_TAKE_READ;
+	else if (rc == ZKLOCK_REPLY_OK)
+		/* the marks are to be looked at first */
+		take->state = take->unseen ? ZKLOCK_TAKE_RETURNED : ZKLOCK_TAKE_WORN;
 	else
 	{
 		take->state = ZKLOCK_TAKE_RETURNED;

@@ -469,7 +469,8 @@ static void
 lose_marks(Take *take, bool both)
 {
 	int i = take->item;
-	bool child = both || once_in(2);
+	/* others can have the item without this one, and before it is moved they seldom have */
+	bool child = both || take->take.state < ZKLOCK_TAKE_READ || once_in(2);
 
 	/* in doubt whether they were made one does not ask for the one below the item */
 	if (take->take.state < ZKLOCK_TAKE_READING || !is_there(mark_path(i, take->id)) ||
@@ -528,7 +529,8 @@ interfere(Server *s)
 		return;
 	/* it is seldom at that */
 	for (int t = 0; t < NTAKES; t++)
-		if (s->take[t].take.state == ZKLOCK_TAKE_WORN)
+		if (s->take[t].take.state == ZKLOCK_TAKE_WORN ||
+			(s->take[t].take.state == ZKLOCK_TAKE_READING && s->take[t].take.most > 0))
 			take = &s->take[t];
 	for (int i = 0; i < s->conn.nzombies; i++)
 	{
