@@ -69,7 +69,7 @@ $zk->kill9->go_back;
 ZkLock::wait_until(sub { ZkLock::ask($b, 'SELECT state FROM zk_session') ne 'connected' }, 'B has lost its connection');
 $zk->start;
 ZkLock::wait_connected($b);
-is(ZkLock::ask($b, "SELECT id, state FROM zk_queue_items('q')"), "$id|ready", 'it is there as it was');
+is(ZkLock::ask($b, "SELECT id, state FROM zk_queue_items WHERE queue = 'q'"), "$id|ready", 'it is there as it was');
 $proxy->heal->accept;
 ZkLock::wait_connected($a, $b);
 length_is($b, 'q', '0 0 0', 'A deletes it');
