@@ -206,7 +206,7 @@ typedef enum ZkTakeRequest
 	ZKLOCK_TAKE_SEE_IT,	 /* get items/.../held: is it this take's?  EXISTS: it is not */
 	ZKLOCK_TAKE_READ_IT, /* get items/... */
 	ZKLOCK_TAKE_FAIL,	/* multi: delete held/..., items/.../held, and the item, create it
-						 * in   the queue of failed ones */
+						 * in the queue of failed ones */
 	ZKLOCK_TAKE_FINISH, /* multi: delete held/..., items/.../held, and the item */
 	ZKLOCK_TAKE_DELETE, /* delete items/... */
 	ZKLOCK_TAKE_KEEP,	/* multi: delete held/..., items/.../held, create that to stay */

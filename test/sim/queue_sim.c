@@ -1154,7 +1154,7 @@ put_item(void)
 		return;
 	make_item(last_sequence++);
 	item[i].unfit = once_in(10);
-	if (once_in(3)) /* it was taken before */
+	for (int n = random_below(3); n > 0; n--) /* it was taken before */
 	{
 		zk_make(path_of(CHILD, i), path_of(ITEM, i));
 		zk_delete(path_of(CHILD, i));
