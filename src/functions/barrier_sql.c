@@ -8,9 +8,7 @@
 #include "postgres.h"
 #include "compat.h"
 
-#include "access/htup_details.h"
 #include "executor/spi.h"
-#include "funcapi.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 

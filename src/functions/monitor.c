@@ -10,7 +10,6 @@
 #include "postgres.h"
 #include "compat.h"
 
-#include "access/htup_details.h"
 #include "catalog/pg_type.h"
 #include "commands/dbcommands.h"
 #include "funcapi.h"

@@ -540,7 +540,7 @@ sub election
 	my $sql = {
 		is_leader => "SELECT zk_is_leader('$election', '1h')", require => "SELECT zk_require_leader('$election')",
 		run => "CALL zk_run_as_leader('$election', 'SELECT 1')", resign => "SELECT zk_resign('$election')",
-		token => "SELECT (SELECT token FROM zk_elections WHERE election = '$election')", leader => "SELECT server FROM zk_candidates('$election') WHERE is_leader",
+		token => "SELECT (SELECT token FROM zk_elections WHERE election = '$election')", leader => "SELECT (SELECT server FROM zk_candidates('$election') WHERE is_leader)",
 		candidates => "SELECT array_to_string(ARRAY(SELECT server FROM zk_candidates('$election')), ' ')" }->{$what};
 	return run_as($s, $sql, '25P02') if $s->{aborted};
 	if ($what =~ /^(is_leader|require|run)$/)
