@@ -31,6 +31,7 @@
 #include "utils/memutils.h"
 
 #include "check.h"
+#include "drain.h"
 #include "limit.h"
 #include "loss.h"
 #include "names.h"
@@ -923,6 +924,36 @@ wait_for_items(int64 wait_ms, Taking *taking)
 	zklock_mailbox_post(&zklock_queue_shared->box);
 	zklock_wait_begin(&limits, wait_ms);
 	(void) zklock_wait_for(&waiter);
+}
+
+static bool
+look_at_drain(ZkWaiter *waiter, int64 now)
+{
+	waiter->wake = now + LONGEST_SLEEP * NS_PER_MS;
+	return !zklock_draining();
+}
+
+bool
+zklock_queue_await_service(const char *queue, int64 *wait_ms)
+{
+	Taking taking = {.queue = queue};
+	ZkWait limits;
+	ZkWaiter waiter = {
+		.look = look_at_drain,
+		.context = on_wait_error,
+		.arg = &taking,
+		.limits = &limits,
+		.event = &wait_event_take,
+		.longest = LONGEST_SLEEP, /* nobody wakes us */
+		.for_lock = true,
+	};
+
+	zklock_wait_begin(&limits, *wait_ms);
+	if (!zklock_wait_for(&waiter))
+		return false;
+	if (*wait_ms != ZKLOCK_WAIT_FOREVER)
+		*wait_ms = Max((limits.until - (int64) zklock_clock()) / NS_PER_MS, 0);
+	return true;
 }
 
 /* One more take that this backend waits for.  False: there is no room for it. */

@@ -133,7 +133,9 @@ zk_queue_take(PG_FUNCTION_ARGS)
 				(errmsg("no item of queue \"%s\" is taken by this server",
 						zklock_display_name(name)),
 				 errdetail("The server is taken out of service by \"zklock.drain\".")));
-		return (Datum) 0;
+		/* as if the queue were empty: who asks again and again is not to spin */
+		if (!zklock_queue_await_service(name, &timeout))
+			return (Datum) 0;
 	}
 	zklock_callbacks_begin();
 	n = zklock_queue_take(name, timeout, count, most, &handouts);

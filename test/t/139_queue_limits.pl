@@ -149,11 +149,16 @@ ZkLock::wait_until(sub { ZkLock::ask($a, 'SHOW zklock.drain') eq 'on' && ZkLock:
 is(ZkLock::ask($a, 'SELECT drain FROM zk_session'), 'draining', '... while it has an item');
 is(take($other, 'q'), '', 'it takes no other');
 like($other->notices, qr/^NOTICE 00000: no item of queue "q" is taken by this server/, '... and says so');
+is(take($other, 'q', '100 ms'), '', 'it waits as if there were none');
+$other->send("SELECT payload FROM zk_queue_take('q', NULL)");
+ZkLock::wait_until(sub { ZkLock::ask($a, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Extension' AND query ~ 'zk_queue_take' AND state = 'active'") eq '1' }, '... for ever, if it is told so');
 like($sa->query("SELECT zk_queue_put('q', 'more'); COMMIT"), qr/^[0-9a-f-]{36}$/, 'it puts');
 ZkLock::wait_until(sub { ZkLock::ask($a, 'SELECT drain FROM zk_session') eq 'drained' }, 'it is drained');
 is(take($sb, 'q', '1 h'), 'more1', 'another server takes');
+$sb->query("SELECT zk_queue_put('q', 'after')");
 ZkLock::ask($a, 'ALTER SYSTEM RESET zklock.drain');
 ZkLock::ask($a, 'SELECT pg_reload_conf()');
+is($other->result, 'after', 'when it is in service again the one that waited takes');
 
 #
 # DROP EXTENSION
