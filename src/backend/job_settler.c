@@ -24,6 +24,7 @@
 #include "catalog/pg_database.h"
 #include "catalog/pg_extension.h"
 #include "catalog/pg_proc.h"
+#include "catalog/pg_type.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
 #include "storage/ipc.h"
@@ -144,6 +145,7 @@ find_function(void)
 {
 	Relation extensions = table_open(ExtensionRelationId, AccessShareLock);
 	Oid function = InvalidOid;
+	Oid arguments[] = {TEXTOID};
 	ScanKeyData key;
 	SysScanDesc scan;
 	HeapTuple tuple;
@@ -154,8 +156,8 @@ find_function(void)
 	tuple = systable_getnext(scan);
 	if (tuple != NULL)
 		function =
-			GetSysCacheOid3(PROCNAMEARGSNSP, Anum_pg_proc_oid, CStringGetDatum("zk_jobs"),
-							PointerGetDatum(buildoidvector(NULL, 0)),
+			GetSysCacheOid3(PROCNAMEARGSNSP, Anum_pg_proc_oid, CStringGetDatum("zk_rows"),
+							PointerGetDatum(buildoidvector(arguments, lengthof(arguments))),
 							ObjectIdGetDatum(
 								((Form_pg_extension) GETSTRUCT(tuple))->extnamespace));
 	systable_endscan(scan);
