@@ -8,6 +8,7 @@
 #include "postgres.h"
 #include "compat.h"
 
+#include "catalog/pg_type.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
