@@ -28,8 +28,8 @@ EXTENSION = zklock
 version := $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" zklock.control)
 MODULE_big = zklock
 OBJS = $(patsubst %.c,%.o,$(filter-out $(other_library),$(wildcard src/*.c src/*/*.c)))
-DATA = $(wildcard sql/zklock--*.sql)
-REGRESS = $(patsubst sql/%.sql,%,$(filter-out sql/zklock--%,$(sort $(wildcard sql/*.sql))))
+DATA = $(wildcard sql/zklock*.sql)
+REGRESS = $(patsubst sql/%.sql,%,$(filter-out sql/zklock%,$(sort $(wildcard sql/*.sql))))
 EXTRA_CLEAN = build test/fuzz/build test/sim/build test/client/build test/bench/build test/fleet/build
 
 PG_CONFIG ?= pg_config

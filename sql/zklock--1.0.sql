@@ -584,6 +584,53 @@ CREATE TRIGGER zk_fences_replicated BEFORE INSERT OR UPDATE OR DELETE ON zk_fenc
     FOR EACH ROW EXECUTE FUNCTION zk_fence_replicated();
 ALTER TABLE zk_fences ENABLE REPLICA TRIGGER zk_fences_replicated;
 
+-- CREATE TRIGGER lets everybody make it who may put triggers on the table.  zk_fence_table asks
+-- for the owner: to refuse writes is for the owner to decide.
+CREATE FUNCTION zk_fence_required()
+RETURNS trigger
+AS 'MODULE_PATHNAME', 'zk_fence_required'
+LANGUAGE C;
+
+COMMENT ON FUNCTION zk_fence_required() IS
+'trigger of zk_fence_table: only a transaction writes that holds the lock or has shown its fencing token';
+
+CREATE FUNCTION zk_fence_table(relation regclass, resource text)
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    what pg_class;
+    schema name;
+    events text := 'INSERT OR UPDATE OR DELETE';
+    required text;
+BEGIN
+    IF relation IS NULL OR resource IS NULL THEN
+        RAISE null_value_not_allowed USING
+            MESSAGE = format('%s must not be null', CASE WHEN relation IS NULL THEN 'relation' ELSE 'resource name' END);
+    ELSIF octet_length(resource) NOT BETWEEN 1 AND 1000 THEN
+        RAISE invalid_parameter_value USING MESSAGE = 'resource name must have 1 to 1000 bytes';
+    END IF;
+    SELECT * INTO STRICT what FROM pg_class WHERE oid = relation;
+    IF NOT pg_has_role(what.relowner, 'USAGE') THEN
+        RAISE insufficient_privilege USING MESSAGE = format('must be owner of table %s', what.relname);
+    ELSIF what.relkind NOT IN ('r', 'p') THEN
+        RAISE wrong_object_type USING MESSAGE = format('"%s" is not a table', what.relname);
+    END IF;
+    SELECT n.nspname INTO STRICT schema
+      FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'zklock';
+    required := format('EXECUTE FUNCTION %I.zk_fence_required(%L, %L)',
+        schema, resource, coalesce(current_setting('zklock.namespace', true), ''));
+    EXECUTE format('CREATE TRIGGER zk_fence BEFORE %s OR TRUNCATE ON %s %s', events, relation, required);
+    IF what.relkind = 'p' THEN
+        -- partitions get this one, those to come, too: who writes into one by its own name
+        EXECUTE format('CREATE TRIGGER zk_fence_rows BEFORE %s ON %s FOR EACH ROW %s', events, relation, required);
+    END IF;
+END $$;
+
+COMMENT ON FUNCTION zk_fence_table(regclass, text) IS
+'let only transactions write a table that hold the lock of this name or have shown its fencing token by zk_fence';
+
 CREATE TABLE zk_runs (
     kind text NOT NULL,
     namespace text NOT NULL,
@@ -793,7 +840,7 @@ COMMENT ON COLUMN zk_queue_items.pid IS 'process ID of the session that holds th
 -- A candidacy is the whole server's.  Who holds nothing can do nothing with the others.
 REVOKE ALL ON FUNCTION zk_lock_all(text[]), zk_lock_all(text[], text, text), zk_try_lock_all(text[], text, text, interval) FROM PUBLIC;
 REVOKE ALL ON FUNCTION zk_lock(text, text, text), zk_try_lock(text, text, text, interval),
-    zk_assert(text), zk_fence(text, bigint), zk_fence_replicated(), zk_is_leader(text, interval),
+    zk_assert(text), zk_fence(text, bigint), zk_fence_table(regclass, text), zk_fence_replicated(), zk_is_leader(text, interval),
     zk_require_leader(text), zk_candidates(text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION zk_acquire(text, integer, text), zk_try_acquire(text, integer, text, interval),
     zk_permit(text), zk_assert_permit(text) FROM PUBLIC;
@@ -903,7 +950,7 @@ GRANT SELECT ON zk_queues, zk_queue_items TO pg_monitor;
 CREATE VIEW zk_rights AS
     SELECT what, unnest(names) AS name FROM (VALUES
         ('use', '{zk_lock, zk_try_lock, zk_lock_all, zk_try_lock_all, zk_lock_session, zk_assert, zk_fence,
-            zk_acquire, zk_try_acquire, zk_permit, zk_assert_permit, zk_barrier, zk_queue_put, zk_queue_take, zk_queues,
+            zk_fence_table, zk_acquire, zk_try_acquire, zk_permit, zk_assert_permit, zk_barrier, zk_queue_put, zk_queue_take, zk_queues,
             zk_is_leader, zk_require_leader, zk_run_as_leader, zk_candidates,
             zk_run_once, zk_run_begin, zk_run_begin_session, zk_run_end}'::name[]),
         ('look', '{zk_session, zk_stat, zk_stat_locks, zk_stat_barriers, zk_servers, zk_contenders, zk_lock_dirs,

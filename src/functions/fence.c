@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * fence.c
- *	  zk_fence: the data refuses a holder that is late.
+ *	  zk_fence: the data refuses a holder that is late; zk_fence_table: and who is none.
  *
  * Between the last check of a lock, at PRE_COMMIT, and the commit record lies a
  * gap in which the lock can be lost, as with any lock service.  An ordinary row
@@ -24,6 +24,15 @@
  * TRIGGER ALL, with which pg_restore --disable-triggers ends, leaves it enabled for all
  * writes but those of replication.  Then a check constraint refuses these: ALTER TABLE
  * has no word that disables one.  But PostgreSQL checks no row that it deletes.
+ *
+ * zk_fence_table puts a trigger on a table of users'.  It asks whether this transaction
+ * has shown a token of the resource, and the row itself is what remembers that: zk_fence
+ * writes it each time, so that its newest version is this transaction's own, and goes when
+ * a subtransaction that has shown it is rolled back.  Who holds the lock shows its token
+ * by the first write.  Nobody but the owner of zk_fences can forge that.
+ *
+ * ../../sql/zklock_fence.sql does the same in PL/pgSQL, for databases without zklock:
+ * what changes here changes there.
  *
  *-------------------------------------------------------------------------
  */
@@ -50,11 +59,13 @@
 
 #include "arguments.h"
 #include "hold.h"
+#include "loss.h"
 #include "names.h"
 #include "owntable.h"
 #include "settings.h"
 
 PG_FUNCTION_INFO_V1(zk_fence);
+PG_FUNCTION_INFO_V1(zk_fence_required);
 PG_FUNCTION_INFO_V1(zk_fence_replicated);
 PG_FUNCTION_INFO_V1(zk_fence_guarded);
 
@@ -116,9 +127,9 @@ close_fences(Fences *fences)
  * ------------------------------------------------------------------------
  */
 
-/* Where the row is, as committed now; false if there is none. */
+/* Where the row is, as committed now, and who wrote it; false if there is none. */
 static bool
-find_row(const Fences *fences, ItemPointer where)
+find_row(const Fences *fences, ItemPointer where, TransactionId *made_by)
 {
 	ScanKeyData key[2];
 	Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
@@ -132,7 +143,10 @@ find_row(const Fences *fences, ItemPointer where)
 	scan = systable_beginscan_ordered(fences->own.rel, fences->index, snapshot, 2, key);
 	tuple = systable_getnext_ordered(scan, ForwardScanDirection);
 	if (tuple != NULL)
+	{
 		ItemPointerCopy(&tuple->t_self, where);
+		*made_by = HeapTupleHeaderGetXmin(tuple->t_data);
+	}
 	systable_endscan_ordered(scan);
 	UnregisterSnapshot(snapshot);
 	return tuple != NULL;
@@ -246,6 +260,7 @@ remember(const Fences *fences, int64 token)
 {
 	TupleTableSlot *row = table_slot_create(fences->own.rel, NULL);
 	ItemPointerData where;
+	TransactionId made_by;
 	int64 largest = token;
 
 	for (;;)
@@ -253,7 +268,7 @@ remember(const Fences *fences, int64 token)
 		bool isnull;
 
 		CHECK_FOR_INTERRUPTS();
-		if (!find_row(fences, &where))
+		if (!find_row(fences, &where, &made_by))
 		{
 			if (insert_row(fences, token))
 				break;
@@ -303,6 +318,23 @@ refuse_shared(int64 token)
 			 errhint("Acquire a lock in exclusive mode and use its token.")));
 }
 
+/* Remember the token, or refuse it: another one has come since. */
+static void
+show(const Fences *fences, int64 token)
+{
+	int64 largest = remember(fences, token);
+
+	if (largest > token)
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("fencing token %lld for resource \"%s\" is too old",
+						(long long) token, TextDatumGetCString(fences->value[1])),
+				 errdetail("The resource has seen token %lld: another holder has had the lock since.",
+						   (long long) largest),
+				 errhint(
+					 "Acquire the lock anew, in exclusive mode, and retry the transaction. If the ensemble was wiped or restored and this is refused again and again, a superuser can use SELECT zk_raise_tokens(max(token)) FROM zk_fences.")));
+}
+
 /* zk_fence(resource text, token bigint) returns void */
 Datum
 zk_fence(PG_FUNCTION_ARGS)
@@ -311,7 +343,6 @@ zk_fence(PG_FUNCTION_ARGS)
 	int64 token;
 	Size resource_len;
 	Fences fences;
-	int64 largest;
 
 	ZKLOCK_REFUSE_NULLS("resource name", "fencing token");
 	resource = PG_GETARG_TEXT_PP(0);
@@ -334,19 +365,95 @@ zk_fence(PG_FUNCTION_ARGS)
 	open_fences(fcinfo->flinfo->fn_oid, &fences);
 	fences.value[0] = CStringGetTextDatum(zklock_namespace);
 	fences.value[1] = PointerGetDatum(resource);
-	largest = remember(&fences, token);
+	show(&fences, token);
 	close_fences(&fences);
-
-	if (largest > token)
-		ereport(ERROR,
-				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-				 errmsg("fencing token %lld for resource \"%s\" is too old",
-						(long long) token, text_to_cstring(resource)),
-				 errdetail("The resource has seen token %lld: another holder has had the lock since.",
-						   (long long) largest),
-				 errhint(
-					 "Acquire the lock anew, in exclusive mode, and retry the transaction. If the ensemble was wiped or restored and this is refused again and again, a superuser can use SELECT zk_raise_tokens(max(token)) FROM zk_fences.")));
 	PG_RETURN_VOID();
+}
+
+/* The session's lock of that name, if nobody else may hold it; or NULL. */
+static ZkHeldLock *
+find_lock(const char *resource)
+{
+	text *name = cstring_to_text(resource);
+	size_t len = strlen(zklock_namespace);
+	char full[ZKLOCK_NAME_MAX + 1];
+	ZkHeldLock *held;
+
+	/* a resource may have a name that is too long for a lock */
+	len = strlen(zklock_to_utf8(name)) + (len > 0 ? len + 1 : 0);
+	if (len > ZKLOCK_NAME_MAX)
+		return NULL;
+	zklock_get_name(ZKLOCK_KIND_LOCK, name, full);
+	zklock_hold_end_void();
+	held = zklock_held_find(ZKLOCK_KIND_LOCK, full);
+	return held != NULL && zklock_held_mode(held) == ZKLOCK_EXCLUSIVE ? held : NULL;
+}
+
+pg_noreturn static void
+refuse_write(Relation rel, const char *resource, const char *namespace)
+{
+	char *literal = quote_literal_cstr(resource);
+
+	if (strcmp(namespace, zklock_namespace) != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot write table \"%s\" in namespace \"%s\"",
+						RelationGetRelationName(rel), zklock_namespace),
+				 errdetail("Its fence belongs to namespace \"%s\".", namespace)));
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("cannot write table \"%s\" without lock \"%s\"",
+					RelationGetRelationName(rel), resource),
+			 errdetail(
+				 "This session does not hold the lock in exclusive mode, and this transaction has not shown a fencing token of the lock."),
+			 errhint("Use SELECT zk_lock(%s), or SELECT zk_fence(%s, token) with the token of a lock that another session holds, earlier in the transaction.",
+					 literal, literal)));
+}
+
+/*
+ * zk_fence_required() returns trigger
+ *
+ * Before each statement, or each row, that writes a table of zk_fence_table's. Arguments:
+ * the resource and the namespace.
+ */
+Datum
+zk_fence_required(PG_FUNCTION_ARGS)
+{
+	TriggerData *trigger = (TriggerData *) fcinfo->context;
+	Fences fences;
+	const char *resource;
+	const char *namespace;
+	ItemPointerData where;
+	TransactionId made_by;
+
+	if (!CALLED_AS_TRIGGER(fcinfo) || !TRIGGER_FIRED_BEFORE(trigger->tg_event) ||
+		trigger->tg_trigger->tgnargs != 2)
+		ereport(ERROR,
+				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				 errmsg("function \"%s\" must be called as a trigger that zk_fence_table has made",
+						"zk_fence_required")));
+	resource = trigger->tg_trigger->tgargs[0];
+	namespace = trigger->tg_trigger->tgargs[1];
+
+	open_fences(fcinfo->flinfo->fn_oid, &fences);
+	fences.value[0] = CStringGetTextDatum(namespace);
+	fences.value[1] = CStringGetTextDatum(resource);
+	if (!find_row(&fences, &where, &made_by) ||
+		!TransactionIdIsCurrentTransactionId(made_by))
+	{
+		bool ours = strcmp(namespace, zklock_namespace) == 0;
+		ZkHeldLock *held = ours ? find_lock(resource) : NULL;
+
+		if (held == NULL)
+			refuse_write(trigger->tg_relation, resource, namespace);
+		show(&fences, zklock_loss_claim(held));
+	}
+	close_fences(&fences);
+	if (!TRIGGER_FIRED_FOR_ROW(trigger->tg_event))
+		return PointerGetDatum(NULL);
+	return PointerGetDatum(TRIGGER_FIRED_BY_UPDATE(trigger->tg_event)
+							   ? trigger->tg_newtuple
+							   : trigger->tg_trigtuple);
 }
 
 /*
