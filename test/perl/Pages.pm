@@ -10,14 +10,15 @@ use PostgreSQL::Test::Utils qw(slurp_file);
 
 our @EXPORT_OK = qw(blocks_of transcripts_of);
 
-# blocks_of PAGE: { heading => [ block, ... ] }, each to be taken in its turn
+# blocks_of PAGE, LANGUAGES: { heading => [ block, ... ] }, each to be taken in its turn
 sub blocks_of
 {
-	my ($page) = @_;
+	my ($page, $languages) = @_;
+	$languages //= 'sql|sh|crontab';
 	my $text = slurp_file("$FindBin::Bin/../../$page");
 	my %blocks;
 	my $heading = '';
-	while ($text =~ /^(?:##+ ([^\n]*)|```(?:sql|sh|crontab)\n(.*?)^```$|```.*?^```$)/msg)
+	while ($text =~ /^(?:##+ ([^\n]*)|```(?:$languages)\n(.*?)^```$|```.*?^```$)/msg)
 	{
 		if (defined $1) { $heading = $1; }
 		elsif (defined $2) { push @{ $blocks{$heading} }, $2; }
