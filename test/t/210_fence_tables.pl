@@ -267,6 +267,10 @@ like($one->fails("BEGIN; SELECT zk_lock('stock', 'shared'); UPDATE stock SET n =
 $one->query('ROLLBACK');
 like($one->fails("BEGIN; SELECT zk_acquire('stock', 1); UPDATE stock SET n = 5"), qr/^55000: cannot write table/, '... nor who has a permit of that name');
 $one->query('ROLLBACK');
+$one->query('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1');
+$two->query("BEGIN; SELECT zk_lock('stock'); UPDATE stock SET n = 4; COMMIT");
+like($one->fails("SELECT zk_lock('stock'); UPDATE stock SET n = 5"), qr/^40001: could not serialize access due to concurrent update/, '... nor who does not see what the last holder wrote');
+$one->query('ROLLBACK');
 is($one->fails("BEGIN; SELECT zk_fence('stock', zk_acquire('permit', 1)); UPDATE stock SET n = 5; COMMIT"), '', '... unless it shows the token of the only one');
 $one->query("SET zklock.namespace = 'red'");
 is($one->fails("BEGIN; SELECT zk_lock('stock'); UPDATE stock SET n = 5"), '55000: cannot write table "stock" in namespace "red"', "a lock of another namespace is another lock");

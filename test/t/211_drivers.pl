@@ -7,6 +7,7 @@ use FindBin;
 use lib "$FindBin::Bin/../perl";
 use IO::Select;
 use IPC::Open2;
+use IPC::Run;
 use Pages qw(blocks_of);
 use PostgreSQL::Test::Utils qw(slurp_file);
 use Test::More;
@@ -65,9 +66,9 @@ my %program;
 
 sub start
 {
-	my ($name, @command) = @_;
+	my ($name, $port, @command) = @_;
 	my $program = $program{$name} = { buffer => '' };
-	$program->{pid} = open2($program->{out}, $program->{in}, @command, '127.0.0.1', $node{$name}->port, $user);
+	$program->{pid} = open2($program->{out}, $program->{in}, @command, '127.0.0.1', $port, $user);
 	return;
 }
 sub ask_for { my ($name, $line) = @_; print { $program{$name}{in} } "$line\n"; $program{$name}{in}->flush; return; }
@@ -104,6 +105,29 @@ sub rows { return join ' ', map { ZkLock::ask($node{$_}, 'SELECT count(*) FROM d
 sub forget { ZkLock::ask($_, 'TRUNCATE done') for values %node; return; }
 sub lose { my ($name) = @_; my ($first) = ZkLock::queue($zk, $name); $zk->delete(ZkLock::directory($name) . "/$first"); return; }
 
+# A pooler before server a, by mode
+my ($pgbouncer) = grep { -x } map { "$_/pgbouncer" } split(/:/, $ENV{PATH}), '/usr/sbin';
+my %pooler;
+for my $mode ($pgbouncer ? qw(transaction session) : ())
+{
+	my $port = ZooKeeper::free_port();
+	put("$mode.ini", sprintf <<'END', $node{a}->host, $node{a}->port, $user, $port, $mode);
+[databases]
+postgres = host=%s port=%s dbname=postgres user=%s pool_size=1
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = %s
+pool_mode = %s
+unix_socket_dir =
+auth_type = any
+ignore_startup_parameters = extra_float_digits
+END
+	$pooler{$mode} = { port => $port, said => '' };
+	$pooler{$mode}{run} = IPC::Run::start([ $pgbouncer, "$tmp/$mode.ini" ], '<', \undef, '>&', \$pooler{$mode}{said});
+	ZkLock::wait_until(sub { ZkLock::session($node{a}, host => '127.0.0.1', port => $port)->alive }, "pgbouncer is up: $mode");
+}
+END { local $?; $_->{run}->kill_kill for values %pooler; }
+
 for my $driver (@drivers)
 {
 	my ($name, $here, $prepare) = @$driver;
@@ -111,7 +135,7 @@ for my $driver (@drivers)
 	{
 		skip "no $name", 1 unless $here;
 		my @command = $prepare->();
-		start($_, @command) for sort keys %node;
+		start($_, $node{$_}->port, @command) for sort keys %node;
 		forget();
 
 		# One at a time
@@ -183,6 +207,18 @@ for my $driver (@drivers)
 		ask_for('a', 'begun job');
 		is(answer('a'), '25001 0', '... without it for the transaction, in which zk_lock_session is refused');
 		ZkLock::ok_clean($zk, [ values %node ], 'job', "$name: autocommit");
+		end_programs();
+
+		# Through a pooler, with one connection for all
+		next unless %pooler;
+		forget();
+		start($_, $pooler{$_}{port}, @command) for sort keys %pooler;
+		ask_for('transaction', 'locked job');
+		is(answer('transaction'), 'done 1', "$name: a lock of a transaction through pgbouncer");
+		ask_for('session', 'session job');
+		is(answer('session'), 'done 1', '... and one of a session, in session pooling');
+		is(rows('a'), 4, '... and all is done');
+		ZkLock::ok_clean($zk, [ $node{a} ], 'job', "$name: pgbouncer");
 		end_programs();
 	}
 }
