@@ -36,7 +36,8 @@ fchown(UNUSED int fd, UNUSED uid_t owner, UNUSED gid_t group)
 }
 
 int
-fchownat(UNUSED int dir, UNUSED const char *path, UNUSED uid_t owner, UNUSED gid_t group, UNUSED int flags)
+fchownat(UNUSED int dir, UNUSED const char *path, UNUSED uid_t owner, UNUSED gid_t group,
+		 UNUSED int flags)
 {
 	return 0;
 }
