@@ -233,10 +233,11 @@ while ($yaml =~ /^(\w+):\n  query: \|\n((?:    .*\n)+)  metrics:\n((?:    - .*\n
 	my ($metric, $query, $metrics) = ($1, $2, $3);
 	my $names = join ', ', $metrics =~ /- (\w+): \{usage: (?:GAUGE|COUNTER|LABEL), description: "[^"]+"\}$/mg;
 	is($exporter->fails("SELECT $names FROM ($query) AS q"), '', "query of $metric");
-	is($exporter->query("SELECT string_agg(concat_ws(' ', grant_state, sessions >= 0, longest_seconds >= 0), ', ' ORDER BY grant_state) FROM ($query) AS q"),
-		'queued t t, waiting t t', '... has a row though nobody waits') if $metric eq 'zklock_waiting';
+	is($exporter->query("SELECT string_agg(concat_ws(' ', kind, grant_state, sessions >= 0, longest_seconds >= 0), ', ' ORDER BY kind, grant_state) FROM ($query) AS q"),
+		'lock queued t t, lock waiting t t, semaphore queued t t, semaphore waiting t t', '... has a row though nobody waits')
+	  if $metric eq 'zklock_waiting';
 }
-is(scalar(() = $yaml =~ /^\w/mg), 5, 'five of them');
+is(scalar(() = $yaml =~ /^\w/mg), 10, 'ten of them');
 
 # No wait for ever without ZooKeeper, and a loss that only the clock tells: of a session
 # that is there to expire
