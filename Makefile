@@ -24,13 +24,17 @@
 # The last ten install what they need; all but chaos run in a sandbox
 # (test/sandbox), chaos in namespaces of its own (test/chaos/run).
 
-EXTENSION = zklock
+EXTENSION = zklock zklock_advisory
 version := $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" zklock.control)
 MODULE_big = zklock
-OBJS = $(patsubst %.c,%.o,$(filter-out $(other_library),$(wildcard src/*.c src/*/*.c)))
+OBJS = $(patsubst %.c,%.o,$(filter-out $(other_library) src/run/%,$(wildcard src/*.c src/*/*.c)))
+# zklock-run, a program.  PGXS makes either a library or a PROGRAM; but it installs a script
+# that was built into the same directory, and does not look at what is in it.
+run_objects = $(patsubst %.c,%.o,$(wildcard src/run/*.c))
+SCRIPTS_built = zklock-run
 DATA = $(wildcard sql/zklock*.sql)
-REGRESS = $(patsubst sql/%.sql,%,$(filter-out sql/zklock%,$(sort $(wildcard sql/*.sql))))
-EXTRA_CLEAN = build test/fuzz/build test/sim/build test/client/build test/bench/build test/fleet/build
+REGRESS = $(patsubst sql/%.sql,%,$(filter-out $(DATA),$(sort $(wildcard sql/*.sql))))
+EXTRA_CLEAN = $(run_objects) build test/fuzz/build test/sim/build test/client/build test/bench/build test/fleet/build
 
 PG_CONFIG ?= pg_config
 # Calls from one file of ours to another go there, and not by the linker's table.
@@ -100,7 +104,19 @@ endif
 
 include $(PGXS)
 
-$(OBJS): $(wildcard src/*/*.h)
+$(OBJS) $(run_objects): $(wildcard src/*/*.h)
+
+zklock-run: $(run_objects)
+	$(CC) $(CFLAGS) $^ $(LDFLAGS) $(LDFLAGS_EX) -L$(libdir) -lpq -o $@
+
+install: install-man
+uninstall: uninstall-man
+.PHONY: install-man uninstall-man
+install-man:
+	$(MKDIR_P) '$(DESTDIR)$(mandir)/man1'
+	$(INSTALL_DATA) src/run/zklock-run.1 '$(DESTDIR)$(mandir)/man1/'
+uninstall-man:
+	rm -f '$(DESTDIR)$(mandir)/man1/zklock-run.1'
 
 # The objects were linked with the other library: link anew.
 ifneq ($(wildcard $(other_library:.c=.o)),)
@@ -112,19 +128,21 @@ endif
 
 # What the files of a folder may include: headers of the folders named here, by their
 # bare names, and nothing else of ours (src/README, Rooms).  The first two do not see
-# PostgreSQL, either.
+# PostgreSQL, either, and run sees its client library only.
 include_protocol = protocol
 include_client = protocol client
 include_shared = protocol shared
 include_worker = protocol client shared worker
 include_backend = protocol shared backend
 include_functions = protocol shared backend functions
+include_run = run
 rooms = protocol client shared worker backend functions
 
 server_flags := $(filter-out -I. -I./ -I$(srcdir),$(CPPFLAGS))
 plain_flags := $(filter-out -I% -isystem $(includedir_server),$(CPPFLAGS))
 src/protocol/%.o src/client/%.o: server_flags = $(plain_flags)
-$(foreach room,$(rooms),$(eval \
+src/run/%.o: server_flags = $(plain_flags) -I$(includedir)
+$(foreach room,$(rooms) run,$(eval \
 	src/$(room)/%.o: override CPPFLAGS = $$(addprefix -Isrc/,$$(include_$(room))) $$(server_flags)))
 src/%.o: override CPPFLAGS = $(addprefix -Isrc/,$(rooms)) $(server_flags)
 

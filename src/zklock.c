@@ -15,6 +15,7 @@
 #include "miscadmin.h"
 #include "storage/ipc.h"
 
+#include "advisory_sql.h"
 #include "barrier_shared.h"
 #include "callbacks.h"
 #include "changes.h"
@@ -65,10 +66,31 @@ on_shmem_startup(void)
 }
 
 /* Those that acknowledge a loss, up to a NULL; see statement.h. */
-static const PGFunction acknowledging[] = {zk_lock,			zk_try_lock, zk_lock_all,
-										   zk_try_lock_all, zk_unlock,	 zk_unlock_all,
-										   zk_lock_session, zk_acquire,	 zk_try_acquire,
-										   zk_release,		zk_run_end,	 NULL};
+static const PGFunction acknowledging[] = {
+	zk_lock,
+	zk_try_lock,
+	zk_lock_all,
+	zk_try_lock_all,
+	zk_unlock,
+	zk_unlock_all,
+	zk_lock_session,
+	zk_acquire,
+	zk_try_acquire,
+	zk_release,
+	zk_run_end,
+	zk_advisory_lock,
+	zk_advisory_lock_shared,
+	zk_advisory_xact_lock,
+	zk_advisory_xact_lock_shared,
+	zk_try_advisory_lock,
+	zk_try_advisory_lock_shared,
+	zk_try_advisory_xact_lock,
+	zk_try_advisory_xact_lock_shared,
+	zk_advisory_unlock,
+	zk_advisory_unlock_shared,
+	zk_advisory_unlock_all,
+	NULL,
+};
 
 void
 _PG_init(void)

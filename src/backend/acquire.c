@@ -507,6 +507,8 @@ acquire(ZkLockKind kind, const char *name, int permits, ZkLockMode mode,
 							   held->permits),
 					 errhint("Release it before, or ask for one of %d.", held->permits)));
 		zklock_acquire_again(held, covering, scope);
+		if (covering != mode && scope == ZKLOCK_SCOPE_SESSION)
+			zklock_hold_note_within(held);
 		*token = held->token[covering];
 		return true;
 	}

@@ -47,6 +47,7 @@ struct ZkHold
 	ZkLockScope scope;
 	int level; /* transaction nest level that took it */
 	uint64 count;
+	uint64 within; /* exclusive ones in session scope: so many were asked for in shared mode */
 };
 
 /* What is looked for: a name's hash, as level 1 has it, and the name itself. */
@@ -353,6 +354,7 @@ zklock_hold_add(ZkHeldLock *held, ZkLockMode mode, ZkLockScope scope)
 		hold->scope = scope;
 		hold->level = level;
 		hold->count = 1;
+		hold->within = 0;
 		slist_push_head(&held->holds[scope], &hold->lock_node);
 		if (scope == ZKLOCK_SCOPE_SESSION)
 			zklock_holds.session_scope++;
@@ -400,6 +402,7 @@ end_hold(ZkHold *hold, uint64 n)
 #endif
 	Assert(n > 0 && n <= hold->count);
 	hold->count -= n;
+	hold->within = Min(hold->within, hold->count);
 	held->count[mode] -= n;
 	if (scope == ZKLOCK_SCOPE_TRANSACTION)
 	{
@@ -460,6 +463,18 @@ zklock_hold_each_session_scope(void (*what)(ZkHeldLock *held))
 	}
 }
 
+/* End one of a hold in session scope, at both levels. */
+static void
+end_one(ZkHold *hold)
+{
+	LOCKTAG tag = hold->held->tag;
+	LOCKMODE lockmode = zklock_level1_mode(hold->mode);
+	bool mixed = hold->held->transaction_count > 0;
+
+	end_hold(hold, 1);
+	(void) release_level1(&tag, lockmode, mixed);
+}
+
 uint64
 zklock_hold_end_session_scope(ZkHeldLock *held, bool all)
 {
@@ -467,22 +482,45 @@ zklock_hold_end_session_scope(ZkHeldLock *held, bool all)
 
 	while (!slist_is_empty(&held->holds[ZKLOCK_SCOPE_SESSION]))
 	{
-		ZkHold *hold =
-			slist_head_element(ZkHold, lock_node, &held->holds[ZKLOCK_SCOPE_SESSION]);
-		LOCKTAG tag = held->tag;
-		LOCKMODE lockmode = zklock_level1_mode(hold->mode);
-		bool mixed = held->transaction_count > 0;
-
 		/* afterwards the lock and its name may be history */
 		bool last = held->count[ZKLOCK_SHARED] + held->count[ZKLOCK_EXCLUSIVE] == 1;
 
-		end_hold(hold, 1);
-		(void) release_level1(&tag, lockmode, mixed);
+		end_one(slist_head_element(ZkHold, lock_node, &held->holds[ZKLOCK_SCOPE_SESSION]));
 		ended++;
 		if (!all || last)
 			break;
 	}
 	return ended;
+}
+
+void
+zklock_hold_note_within(ZkHeldLock *held)
+{
+	ZkHold *hold = find_hold(held, ZKLOCK_EXCLUSIVE, ZKLOCK_SCOPE_SESSION, 0);
+
+	Assert(hold != NULL && hold->within < hold->count);
+	if (hold != NULL)
+		hold->within++;
+}
+
+bool
+zklock_hold_end_asked(ZkHeldLock *held, ZkLockMode mode)
+{
+	ZkHold *hold = find_hold(held, ZKLOCK_EXCLUSIVE, ZKLOCK_SCOPE_SESSION, 0);
+	uint64 within = hold != NULL ? hold->within : 0;
+
+	if (mode == ZKLOCK_SHARED)
+	{
+		if (within > 0)
+			hold->within--;
+		else
+			hold = find_hold(held, ZKLOCK_SHARED, ZKLOCK_SCOPE_SESSION, 0);
+	}
+	else if (hold != NULL && hold->count == within)
+		hold = NULL;
+	if (hold != NULL)
+		end_one(hold);
+	return hold != NULL;
 }
 
 uint64

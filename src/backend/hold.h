@@ -110,6 +110,16 @@ extern void zklock_hold_each_session_scope(void (*what)(ZkHeldLock *held));
 extern uint64 zklock_hold_end_session_scope(ZkHeldLock *held, bool all);
 extern uint64 zklock_hold_end_all_session_scope(bool unlocked);
 
+/* The one in session scope that was added last is exclusive because an older one is, and
+ * was asked for in shared mode. */
+extern void zklock_hold_note_within(ZkHeldLock *held);
+
+/*
+ * End a session-scope hold that was asked for in this mode, at both levels.  False if
+ * there is none: PostgreSQL's advisory locks count the modes apart.
+ */
+extern bool zklock_hold_end_asked(ZkHeldLock *held, ZkLockMode mode);
+
 /*
  * pg_advisory_unlock_all() and DISCARD ALL take level 1 away from session-scope
  * holds: end those holds.  Called by every SQL function that looks at holds, before

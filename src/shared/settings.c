@@ -40,6 +40,7 @@ int zklock_on_loss;
 int zklock_keep_time;
 int zklock_handoff_limit;
 char *zklock_namespace;
+char *zklock_advisory_database;
 int zklock_max_locks_per_backend;
 int zklock_max_locks;
 int zklock_run_history;
@@ -280,6 +281,12 @@ define_locks(void)
 							   &zklock_namespace, "", PGC_SUSET, 0, check_namespace, NULL,
 							   NULL);
 
+	DefineCustomStringVariable("zklock_advisory.database",
+							   "Stands for the database in the names of advisory locks.",
+							   "If empty, it is the name of the database.",
+							   &zklock_advisory_database, "", PGC_SUSET, 0, NULL, NULL,
+							   NULL);
+
 	DefineCustomIntVariable("zklock.max_locks_per_backend",
 							"Number of lock names that one session can hold or wait for at a time.",
 							"0 means no limit but zklock.max_locks.",
@@ -372,4 +379,5 @@ zklock_define_settings(bool preloaded)
 							&zklock_max_locks, 10000, 1, 10000000, PGC_POSTMASTER, 0,
 							NULL, NULL, NULL);
 	MarkGUCPrefixReserved("zklock");
+	MarkGUCPrefixReserved("zklock_advisory");
 }

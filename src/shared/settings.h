@@ -39,6 +39,7 @@ extern int zklock_log_min_messages; /* as ZkMessage.level; 0: none */
 extern int zklock_on_loss;				 /* ZkOnLoss */
 extern int zklock_keep_time;			 /* ms that a grant is kept for nobody; 0: not */
 extern int zklock_handoff_limit;		 /* local waiters served after a demand */
+extern char *zklock_advisory_database;	 /* "", or what stands for the database in keys */
 extern char *zklock_namespace;			 /* "", or what sets this role's names apart */
 extern int zklock_max_locks_per_backend; /* names; 0: no limit */
 extern int zklock_max_locks;			 /* names; fixed at server start */

@@ -86,7 +86,7 @@ sub remove_row
 #
 run('rm', '-rf', $tree, $pg);
 run('mkdir', $tree);
-run('cp', '-a', map({ "$top/$_" } qw(Makefile zklock.control sql src)), $tree);
+run('cp', '-a', map({ "$top/$_" } qw(Makefile zklock.control zklock_advisory.control sql src)), $tree);
 run("find '$tree' -name '*.o' -delete");
 run('cp', '-a', "$top/test/toy/src", $tree);
 put("$tree/sql/zklock--1.0.sql", slurp_file("$top/sql/zklock--1.0.sql") . slurp_file("$top/test/toy/gate.sql"));
