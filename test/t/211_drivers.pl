@@ -103,7 +103,16 @@ sub at_gate
 sub gates { my ($what, @names) = @_; $gate{$_}->query("SELECT pg_advisory_$what(1)") for @names; return; }
 sub rows { return join ' ', map { ZkLock::ask($node{$_}, 'SELECT count(*) FROM done') } @_; }
 sub forget { ZkLock::ask($_, 'TRUNCATE done') for values %node; return; }
-sub lose { my ($name) = @_; my ($first) = ZkLock::queue($zk, $name); $zk->delete(ZkLock::directory($name) . "/$first"); return; }
+# ... and its server knows that
+sub lose
+{
+	my ($name, $server) = @_;
+	my $losses = ZkLock::ask($node{$server}, 'SELECT losses FROM zk_stat');
+	my ($first) = ZkLock::queue($zk, $name);
+	$zk->delete(ZkLock::directory($name) . "/$first");
+	ZkLock::wait_until(sub { ZkLock::ask($node{$server}, 'SELECT losses FROM zk_stat') > $losses }, "server $server knows of the loss");
+	return;
+}
 
 # A pooler before server a, by mode
 my ($pgbouncer) = grep { -x } map { "$_/pgbouncer" } split(/:/, $ENV{PATH}), '/usr/sbin';
@@ -153,7 +162,7 @@ for my $driver (@drivers)
 		gates('lock', 'a');
 		ask_for('a', 'locked job');
 		ZkLock::wait_waiting($node{a}, 2, 1);
-		lose('job');
+		lose('job', 'b');
 		at_gate('a');
 		gates('unlock', 'b');
 		gates('lock', 'b') if ZkLock::wait_until(sub { ZkLock::queue($zk, 'job') == 2 }, 'the loser queues again');
@@ -176,7 +185,7 @@ for my $driver (@drivers)
 		$gate{a}->query('SELECT pg_advisory_lock(2)');
 		ask_for('a', 'locked job');
 		at_gate('a');
-		lose('job');
+		lose('job', 'a');
 		$gate{a}->query('SELECT pg_advisory_unlock(2)');
 		is(answer('a'), 'done 2', "$name: a COMMIT fails, and all is done again");
 		is(rows('a'), '2', '... once');
@@ -193,7 +202,7 @@ for my $driver (@drivers)
 		gates('unlock', 'a');
 		is(answer('a'), 'done 1', '... and ends with its work');
 		at_gate('b');
-		lose('job');
+		lose('job', 'b');
 		gates('unlock', 'b');
 		is(answer('b'), '55000 1', '... it fails when the lock is lost');
 		is(rows('b'), '1', '... and what was committed before stays');
