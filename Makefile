@@ -34,7 +34,7 @@ run_objects = $(patsubst %.c,%.o,$(wildcard src/run/*.c))
 SCRIPTS_built = zklock-run
 DATA = $(wildcard sql/zklock*.sql)
 REGRESS = $(patsubst sql/%.sql,%,$(filter-out $(DATA),$(sort $(wildcard sql/*.sql))))
-EXTRA_CLEAN = $(run_objects) build test/fuzz/build test/sim/build test/client/build test/bench/build test/fleet/build
+EXTRA_CLEAN = $(run_objects) build test/fuzz/build test/judge/build test/sim/build test/client/build test/bench/build test/fleet/build
 
 PG_CONFIG ?= pg_config
 # Calls from one file of ours to another go there, and not by the linker's table.

@@ -1,0 +1,227 @@
+/*-------------------------------------------------------------------------
+ *
+ * judge.c
+ *	  judge [--steps N] [--seconds N] HISTORY - is a history linearizable?
+ *
+ * Judges each object of a history (history.h) by its models (models.h), and prints each
+ * anomaly and a table.  The last line is the sum.  A search that is given up, after so
+ * many steps or seconds, is undecided: each is named, and counted.  So many items and
+ * runs were repeated, since a server was lost, and so many items are forgotten, since
+ * the ensemble went back.  Exit status: 0 without an anomaly, 1 with one, 2 if the
+ * history is none.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "prepare.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Of an object no more operations are printed. */
+#define SHOWN 12
+
+typedef struct Row
+{
+	const Model *model;
+	long objects;
+	long steps;
+	long anomalies;
+	long undecided;
+	long marks[MARKS];
+} Row;
+
+#define ROWS 16
+
+static Row rows[ROWS];
+
+static Row *
+row_of(const Model *model)
+{
+	Row *row = rows;
+
+	while (row->model != NULL && row->model != model)
+		row++;
+	row->model = model;
+	return row;
+}
+
+static void
+print_name(const Object *object)
+{
+	printf("%s \"%s\"", history_string(object->kind), history_string(object->name));
+	if (object->part == NOTHING)
+		return;
+	if (strcmp(history_string(object->kind), "queue") == 0)
+		printf(", item %s", history_string((int) object->part));
+	else
+		printf(", slot %" PRId64, object->part);
+}
+
+static double
+in_seconds(int64_t time)
+{
+	return (double) time / 1e9;
+}
+
+static void
+print_step(const Step *step)
+{
+	const Op *op = step->op;
+
+	printf("    %s by process %d (%s)", history_string(op->f), op->process,
+		   history_string(op->server));
+	if (op->value[KEY_TOKEN] != NOTHING)
+		printf(", token %" PRId64, op->value[KEY_TOKEN]);
+	if (step->shared)
+		printf(", shared");
+	printf(", %.6f to ", in_seconds(step->call));
+	if (op->ret == FOREVER)
+		printf("...");
+	else
+		printf("%.6f", in_seconds(op->ret));
+	printf("%s%s\n", step->optional ? ", answer unknown" : "",
+		   step->last ? ", its last claim" : "");
+}
+
+static int
+compare_calls(const void *a, const void *b)
+{
+	int64_t one = ((const Step *) a)->call;
+	int64_t other = ((const Step *) b)->call;
+
+	return (one > other) - (one < other);
+}
+
+static void
+print_anomaly(const Object *object, const Model *model, const Finding *finding)
+{
+	char text[512];
+	int shown = 0;
+
+	model->describe(&finding->state, text, sizeof(text));
+	printf("anomaly: ");
+	print_name(object);
+	printf(" is no %s.  %d steps have an order, of which the last are\n", model->name,
+		   finding->before);
+	for (int i = 0; i < 8 && finding->order[i] != NULL; i++)
+		print_step(finding->order[i]);
+	printf("  Then it is: %s.  ", text);
+	if (finding->blocked == NULL)
+	{
+		printf("It must not end so.\n");
+		return;
+	}
+	printf("What returns next fits nowhere:\n");
+	print_step(finding->blocked);
+	printf("  Around it:\n");
+	qsort(object->steps, (size_t) object->n, sizeof(Step), compare_calls);
+	for (int i = 0; i < object->n && shown < SHOWN; i++)
+	{
+		const Step *step = &object->steps[i];
+
+		if (step->ret >= finding->blocked->call - INT64_C(200000000) &&
+			step->call <= finding->blocked->ret)
+		{
+			print_step(step);
+			shown++;
+		}
+	}
+}
+
+static void
+judge(const Object *object, const Model *model, const Limits *limits)
+{
+	Row *row = row_of(model);
+	Finding finding;
+
+	search(model, object->steps, object->n, limits, &finding);
+	row->objects++;
+	row->steps += object->n;
+	for (int i = 0; i < MARKS; i++)
+		row->marks[i] += finding.marks[i];
+	if (finding.verdict == ANOMALY)
+	{
+		static Finding copy;
+		static Step blocked;
+
+		row->anomalies++;
+		copy = finding;
+		/* printing sorts the steps */
+		if (finding.blocked != NULL)
+		{
+			blocked = *finding.blocked;
+			copy.blocked = &blocked;
+		}
+		print_anomaly(object, model, &copy);
+	}
+	else if (finding.verdict == UNDECIDED)
+	{
+		row->undecided++;
+		printf("undecided: ");
+		print_name(object);
+		printf(" as a %s: %s (%ld tried, %d of %d steps have an order)\n", model->name,
+			   finding.why, finding.tried, finding.before, object->n);
+	}
+}
+
+static int
+report(const History *history, const Objects *objects)
+{
+	long names = 0;
+	long anomalies = 0;
+	long undecided = 0;
+
+	printf("%-20s %9s %10s %10s %10s %10s %10s\n", "model", "objects", "steps",
+		   "anomalies", "undecided", "repeated", "forgotten");
+	for (const Row *row = rows; row->model != NULL; row++)
+	{
+		printf("%-20s %9ld %10ld %10ld %10ld %10ld %10ld\n", row->model->name,
+			   row->objects, row->steps, row->anomalies, row->undecided,
+			   row->marks[REPEATED], row->marks[FORGOTTEN]);
+		anomalies += row->anomalies;
+		undecided += row->undecided;
+	}
+	for (int i = 0; i < objects->n; i++)
+	{
+		const Object *object = &objects->objects[i];
+
+		names +=
+			i == 0 || object->kind != object[-1].kind || object->name != object[-1].name;
+	}
+	printf("judged: %ld operations on %ld names, %ld anomalies, %ld undecided\n",
+		   history->n, names, anomalies, undecided);
+	return anomalies > 0;
+}
+
+int
+main(int argc, char **argv)
+{
+	Limits limits = {50000000, 60};
+	History history;
+	Objects objects;
+	int i = 1;
+
+	for (; i + 1 < argc && strncmp(argv[i], "--", 2) == 0; i += 2)
+	{
+		if (strcmp(argv[i], "--steps") == 0)
+			limits.steps = atol(argv[i + 1]);
+		else if (strcmp(argv[i], "--seconds") == 0)
+			limits.seconds = atof(argv[i + 1]);
+		else
+			give_up("there is no option \"%s\"", argv[i]);
+	}
+	if (i + 1 != argc)
+		give_up("usage: judge [--steps N] [--seconds N] HISTORY");
+	history_read(&history, argv[i]);
+	prepare(&history, &objects);
+	for (int o = 0; o < objects.n; o++)
+	{
+		const Model *models[3];
+
+		models_of(&objects.objects[o], models);
+		for (int m = 0; models[m] != NULL; m++)
+			judge(&objects.objects[o], models[m], &limits);
+	}
+	return report(&history, &objects);
+}
