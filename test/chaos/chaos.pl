@@ -25,6 +25,9 @@
 #   leaked          contenders in ZooKeeper, rows in zk_locks, or level-1 locks
 #                   that nobody asks for any more                       must be 0
 #
+# What the clients asked and were told is judged besides by test/judge, which knows nothing of
+# this: the history, build/chaos/history.jsonl, must be one that could be.
+#
 # Everybody must be calm again within a minute, too, every statement must have
 # been answered, and errors must be of the kinds that doc/failures.md names for faults.
 # It prints one table, then an "ok" or "not ok" for each of these.  Exit status: 0
@@ -39,6 +42,7 @@
 use strict;
 use warnings;
 
+use List::Util ();
 use POSIX ();
 use Time::HiRes qw(sleep);
 use ZooKeeper;
@@ -51,6 +55,7 @@ use Chaos::Judge;
 use Chaos::Losses;
 use Chaos::Nemesis;
 use Chaos::Server;
+use Chaos::Told;
 
 my ($seconds, $seed, $log, $wanted, $faults) = @ARGV;
 my $work = '/run/chaos';
@@ -58,7 +63,7 @@ my $session_timeout = 2;    # s
 # Until all of it has begun, while nothing is judged yet.
 my $patience = 120;    # s
 # One client each, on each server.  Two of one workload meet on their server, too.
-my @workloads = qw(intervals long long mixed mixed mixed rings rings sets sets permits permits queue queue register register fenced fenced election jobs-run jobs-skip);
+my @workloads = qw(intervals long long mixed mixed mixed rings rings sets sets permits permits queue queue register register fenced fenced election reentrant barrier jobs-run jobs-skip);
 @workloads = chosen(\@workloads, split ' ', $wanted) if $wanted;
 my @jobs = grep { /^jobs-/ } distinct(@workloads);
 my @kinds = grep { $_->[0] =~ /(?:$faults)/ } @Chaos::Nemesis::kinds;
@@ -179,7 +184,7 @@ sub start_clients
 				timeout => $session_timeout, pg_dir => $server->dir, data_dir => $data->dir);
 		}
 	}
-	return Chaos::History->new(@files);
+	return Chaos::History->new("$log/history.jsonl", @files);
 }
 
 # Returns how many did not end by themselves.
@@ -233,18 +238,28 @@ sub leaked
 # settled them by then.  Returns complaints.
 sub hand_out
 {
+	my $history = shift;
 	my $left;
+	my @object = (queue => 'queue');
 	wait_for(60, sub {
 		for my $server (@servers)
 		{
-			while (my $item = $server->ask("SELECT format('%L, %s', id, extract(epoch FROM since)) FROM zk_queue_take('queue')"))
+			my $who = [ 900, $server->name ];
+			my $sent = Chaos::Told::now();
+			while (my $item = $server->ask("SELECT id || ' ' || (1000 * extract(epoch FROM since))::bigint FROM zk_queue_take('queue')"))
 			{
-				$data->must("INSERT INTO handed_out VALUES ($item) ON CONFLICT DO NOTHING");
+				my ($id, $since) = split / /, $item;
+				my $value = { item => $id, id => $since };
+				$history->tell(map { Chaos::Told::event($who, @$_[ 0, 1 ], \@object, @$_[ 2, 3 ]) }
+					  [ 'invoke', 'take', {}, $sent ], [ 'ok', 'take', $value ], [ 'invoke', 'done', $value ], [ 'ok', 'done', {} ]);
+				$data->must("INSERT INTO handed_out VALUES ('$id', $since) ON CONFLICT DO NOTHING");
+				$sent = Chaos::Told::now();
 			}
 		}
 		$left = $servers[0]->ask("SELECT length + putting FROM zk_queues WHERE queue = 'queue'");
 		return !$left;
 	});
+	$history->tell(map { Chaos::Told::event([ 900, 'A' ], $_, 'empty', \@object, {}) } 'invoke', 'ok') unless $left;
 	return () unless $left;
 	my $queue = '/zklock/queues/queue';
 	my @nodes = map { my $part = $_; map { "$part/$_" } $zk->children("$queue/$part") } qw(items held puts);
@@ -252,11 +267,69 @@ sub hand_out
 }
 
 #
+# The judge
+#
+
+# What the nemesis did, and which sessions the servers lost (Chaos::Losses, explained), for the judge.
+# A session is perhaps gone long before its server learns of it: since the first of the faults
+# by which it may have been lost.  "by_itself" is when the ensemble lost something without a fault.
+# Their times are in seconds since 1970.
+sub tell_faults
+{
+	my ($history, $faults, $lost, @by_itself) = @_;
+	my $number = 1000;
+	my $tell = sub {
+		my ($kind, $harm, $server, $from, $until) = @_;
+		my $who = [ ++$number, '' ];
+		my $value = { harm => $harm, harmed => $server };
+		$history->tell(map { Chaos::Told::event($who, $_->[0], 'fault', [ fault => $kind ], $value, sprintf '%.0f', 1e9 * $_->[1]) } [ 'invoke', $from ], [ 'info', $until ]);
+	};
+	# what is to be added to times of the harness, and to those since 1970
+	my $monotonic = Chaos::Told::now() / 1e9;
+	my ($zero, $epoch) = ($monotonic - now(), $monotonic - Time::HiRes::time());
+	$tell->($_->{kind}, $_->{kind} =~ /^ensemble / ? 'ensemble' : 'none', $_->{target}, $_->{begin} + $zero, $_->{heal} + $zero) for @$faults;
+	$tell->('ensemble, by itself', 'ensemble', undef, $_ + $epoch - 1, $_ + $epoch) for @by_itself;
+	for my $loss (@$lost)
+	{
+		my $from = List::Util::min($loss->{at} - $session_timeout, map { $_->{from} } grep { $_->{kind} !~ /^ensemble |^by itself/ && Chaos::Losses::strikes($_, $loss) } @{ $loss->{near} });
+		$tell->('session lost', 'server', $loss->{server}, $from + $epoch, $loss->{at} + $epoch);
+	}
+}
+
+# How often each slot was committed, as the servers' databases have it.
+sub tell_slots
+{
+	my ($history, $job, $last) = @_;
+	my %committed = map { $_ => 0 } 1 .. $last;
+	for my $server (@servers) { $committed{ $_->{slot} } += $_->{n} for Chaos::Jobs::rows($server, "SELECT slot, count(*) AS n FROM job_here WHERE job = '$job' GROUP BY slot"); }
+	for my $slot (sort { $a <=> $b } keys %committed)
+	{
+		$history->tell(Chaos::Told::event([ 901, '' ], 'invoke', 'count', [ job => $job ], { slot => $slot }),
+			Chaos::Told::event([ 901, '' ], 'ok', 'count', [ job => $job ], { committed => $committed{$slot} }));
+	}
+}
+
+# Its last line, and all of them.
+sub judge
+{
+	my $history = shift;
+	$history->close_told;
+	open my $fh, '-|', "$ENV{JUDGE} --seconds 30 $log/history.jsonl 2>&1" or die "the judge: $!\n";
+	my @said = <$fh>;
+	close $fh;
+	open my $out, '>', "$log/judged" or die "could not write $log/judged: $!\n";
+	print $out @said;
+	close $out;
+	chomp(my $last = $said[-1] // 'it says nothing');
+	return ($last, @said);
+}
+
+#
 # The run
 #
 
 # What clients may be told when something breaks: see doc/failures.md, Errors.
-my $expected = qr/^(ok|busy|connect:.*|\w+:(lost|40001|57014|57P0[123]|58000)|lock:(40P01|53200|55000|55P03)|lead:53200|run:(53200|55P03))$/;
+my $expected = qr/^(ok|busy|connect:.*|\w+:(lost|40001|57014|57P0[123]|58000)|lock:(40P01|53200|55000|55P03)|lead:53200|run:(53200|55P03)|meet:(53200|55P03)|(check|unlock):55000)$/;
 
 # So long may a wait in "rings" last while nothing breaks.
 my $longest_wait = 30;    # s
@@ -284,6 +357,9 @@ sub report
 	Chaos::Losses::explain(\@lost, 4 * $session_timeout, Time::HiRes::time() - now(), \@faults, @{ $seen{losses} });
 	my $lost = Chaos::Losses::count(@lost);
 	my @needless = Chaos::Losses::needless(@lost);
+	tell_faults($history, \@faults, \@lost, @{ $seen{losses} });
+	tell_slots($history, $_, $job{$_}{slots}) for @jobs;
+	my ($judged, @judged) = judge($history);
 	my %rows = map { $_ => { lost => Chaos::Judge::lost_updates($data, $_), writes => Chaos::Judge::writes($data, $_) } } qw(register fenced);
 
 	print $fh "chaos: $seconds s, seed $seed, session timeout $session_timeout s\n\n";
@@ -295,6 +371,7 @@ sub report
 	printf $fh "the ensemble lost what it may have acknowledged, by itself: %d times\n\n", scalar @{ $seen{losses} } if @{ $seen{losses} };
 	printf $fh "leaked contenders: %d%s\n\n", scalar @leaked, @leaked ? '' : sprintf ' (the last one was gone after %.1f s)', $seen{drained};
 	Chaos::Judge::print_outcomes($fh, \@transactions);
+	print $fh @judged[ 0 .. $#judged - 1 ], "\n";
 
 	print $fh "leaked: $_\n" for @leaked;
 	print $fh "not deleted in all servers of ZooKeeper alike: $_, by $seen{ghosts}{$_}\n" for sort keys %{ $seen{ghosts} };
@@ -352,6 +429,7 @@ sub report
 		[ 'no slot was left out', map { @{ $_->{missing} } } @job{@jobs} ],
 		[ 'no slot was committed once more', map { @{ $_->{wrong} } } @job{@jobs} ],
 		[ 'what jobs left, and what is told of them, is true', map { @{ $_->{untrue} } } @job{@jobs} ],
+		[ 'the judge finds no anomaly', $judged =~ /^judged: .* 0 anomalies, / ? () : $judged ],
 		[ 'no fault of one server cost another its session', @needless ? scalar(@needless) . ' were given up without need' : () ],
 		[ 'no contender leaked', @leaked ? scalar(@leaked) . ' leaked' : () ],
 		[ 'every server gave locks and ran jobs again', @{ $seen{wrong} } ],
@@ -368,6 +446,7 @@ sub report
 		print $fh @wrong ? "not ok - $what: " . join('; ', @wrong) : "ok - $what", "\n";
 		$passed = 0 if @wrong;
 	}
+	print $fh "$judged\n";
 	return $passed;
 }
 
@@ -398,7 +477,7 @@ sub main
 	# is counted out by ZooKeeper within its timeout.
 	my (@leaked, %ghosts);
 	my $record = Chaos::Jobs::record($servers[0], 60);
-	my @undone = hand_out();
+	my @undone = hand_out($history);
 	my $stopped = now();
 	for my $server (@servers) { $server->must($_) for 'ALTER SYSTEM SET zklock.keep_time = 0', 'SELECT pg_reload_conf()'; }
 	wait_for(4 * $session_timeout + 15, sub { !(@leaked = leaked(\%ghosts)) && !%ghosts });

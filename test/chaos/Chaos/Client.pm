@@ -4,7 +4,8 @@
 # It reaches its server, and the database where the registers are, by Unix
 # sockets: nothing that is cut keeps it from going wrong.
 #
-# One line a transaction goes to standard output (Chaos::History reads it):
+# What it asks and is told goes to standard output as a history for test/judge (Chaos::Told), and
+# besides one line a transaction (Chaos::History reads both):
 #
 #   T client server workload name mode begun locked token proven ended outcome data
 #
@@ -57,6 +58,11 @@
 # how many: no more may have one at a time than any of those who have one names.  The number
 # has a line of its own: nobody else may have it meanwhile.
 #
+# Workload "reentrant" takes a lock for the session, takes it again, and gives it back twice: between
+# that, it still has it.
+#
+# Workload "barrier" meets the others of its kind, three at a time.
+#
 # Workload "queue" puts an item, or takes one and writes it into the fourth database by its id,
 # and by the time since when it is in the queue, before its own commit: an item that is handed
 # out again is in there once, and one that was made twice is not.  "data" is the id that it put,
@@ -78,6 +84,7 @@ use Time::HiRes qw(sleep);
 use Time::Local ();
 use Chaos::Jobs;
 use Chaos::Postgres;
+use Chaos::Told;
 
 my $stop = 0;
 
@@ -111,8 +118,12 @@ sub transaction
 	if ($t{outcome} ne 'ok' && $self->{pg})
 	{
 		$self->{pg}->query('ROLLBACK') if $self->{pg}->alive;
+		# what it has for the session ends with that
+		$self->{pg}->close if $workload eq 'reentrant';
 		$self->{pg} = undef unless $self->{pg}->alive;
 	}
+	print Chaos::Told::event([ @$self{qw(id server)} ], 'info', 'rollback', $_, {}) for @{ $self->{held} };
+	$self->{held} = [];
 	$self->tell(\%t);
 	return $t{outcome};
 }
@@ -136,13 +147,24 @@ sub ask
 	return $answer;
 }
 
+# An operation of the history (Chaos::Told).  Objects that it has acquired are held until commit().
+sub told
+{
+	my ($self, $f, $objects, $asked, $code) = @_;
+	Chaos::Told::ask([ @$self{qw(id server)} ], $f, $objects, $asked, $code);
+	push @{ $self->{held} }, @$objects if $f eq 'acquire';
+}
+
 sub lock
 {
 	my ($self, $t, $name) = @_;
 	$t->{name} = $name;
 	# Some have little patience: their contenders must go.
 	my $timeout = rand() < 0.1 ? "SET LOCAL lock_timeout = '50ms';" : '';
-	$t->{token} = $self->ask('pg', 'lock', "BEGIN; $timeout SELECT zk_lock('$name')", 60);
+	$self->told('acquire', [ [ lock => $name ] ], {}, sub {
+		$t->{token} = $self->ask('pg', 'lock', "BEGIN; $timeout SELECT zk_lock('$name')", 60);
+		return { token => $t->{token} };
+	});
 	$t->{locked} = now();
 }
 
@@ -152,9 +174,12 @@ sub check
 	my $sent = now();
 	my $permit = ($t->{kind} // '') eq 'semaphore';
 	my $function = $permit ? 'zk_assert_permit' : rand() < 0.8 ? 'zk_token' : 'zk_assert';
-	my $token = $self->ask('pg', 'check', "SELECT $function('$t->{name}')");
-	$t->{token} //= $token;    # zk_try_lock has told none
-	die "check:changed\n" unless defined $token && $token == $t->{token};
+	$self->told('check', [ [ $permit ? 'semaphore' : 'lock', $t->{name} ] ], {}, sub {
+		my $token = $self->ask('pg', 'check', "SELECT $function('$t->{name}')");
+		$t->{token} //= $token;    # zk_try_lock has told none
+		die "check:changed\n" unless defined $token && $token == $t->{token};
+		return { token => $token };
+	});
 	$t->{proven} = $sent;
 }
 
@@ -163,7 +188,12 @@ sub check_all
 {
 	my ($self, @t) = @_;
 	my $sent = now();
-	my @tokens = split /,/, $self->ask('pg', 'check', "SELECT concat_ws(',', " . join(', ', map { "zk_token('$_->{name}')" } @t) . ')');
+	my @tokens;
+	$self->told('check', [ map { [ lock => $_->{name} ] } @t ], {}, sub {
+		@tokens = split /,/, $self->ask('pg', 'check', "SELECT concat_ws(',', " . join(', ', map { "zk_token('$_->{name}')" } @t) . ')');
+		die "check:changed\n" unless @tokens == @t;
+		return map { +{ token => $_ } } @tokens;
+	});
 	for my $i (0 .. $#t)
 	{
 		$t[$i]{token} //= $tokens[$i];    # zk_try_lock_all has told none
@@ -172,12 +202,17 @@ sub check_all
 	}
 }
 
+# "f" and object are what it does to others than what is held, if anything: [ kind, name ].
 sub commit
 {
-	my ($self, $t) = @_;
+	my ($self, $t, $f, $object, $value) = @_;
 	my $sent = now();
-	$self->ask('pg', 'commit', 'COMMIT');
-	die "commit:" . lc($self->{pg}->tag) . "\n" unless $self->{pg}->tag eq 'COMMIT';
+	my @objects = $f ? $object : splice @{ $self->{held} };
+	$self->told($f // 'commit', \@objects, $value // {}, sub {
+		$self->ask('pg', 'commit', 'COMMIT');
+		die "commit:" . lc($self->{pg}->tag) . "\n" unless $self->{pg}->tag eq 'COMMIT';
+		return ({}) x @objects;
+	});
 	$t->{proven} = $sent;
 }
 
@@ -220,10 +255,13 @@ sub mixed
 	my $mode = $t->{mode} = rand() < 0.7 ? 'shared' : 'exclusive';
 	my $how = any("zk_lock('$name', '$mode')", "zk_try_lock('$name', '$mode')",
 		"zk_try_lock('$name', '$mode', timeout => '100 ms')");
-	my $answer = $self->ask('pg', 'lock', "BEGIN; SELECT $how", 60);
-	die "busy\n" if $answer eq 'f';
+	$self->told('acquire', [ [ lock => $name ] ], { mode => $mode }, sub {
+		my $answer = $self->ask('pg', 'lock', "BEGIN; SELECT $how", 60);
+		die "busy\n" if $answer eq 'f';
+		$t->{token} = $how =~ /try/ ? undef : $answer;
+		return { token => $t->{token} };
+	});
 	$t->{locked} = now();
-	$t->{token} = $how =~ /try/ ? undef : $answer;
 	for (1 .. 1 + rand 3)
 	{
 		sleep(rand 0.05);
@@ -250,8 +288,10 @@ sub fenced
 	my $name = $self->{workload};
 	$self->lock($t, $name);
 	my $fence = "SELECT zk_fence('$name', $t->{token})";
-	$self->ask('data', 'fence', $fence);
-	my $value = $self->ask('data', 'read', "SELECT value FROM register WHERE name = '$name'");
+	my @register = ([ register => $name ]);
+	my $value;
+	$self->told('fence', \@register, { token => $t->{token} }, sub { $self->ask('data', 'fence', $fence); return {}; });
+	$self->told('read', \@register, {}, sub { return { new => $value = $self->ask('data', 'read', "SELECT value FROM register WHERE name = '$name'") }; });
 	$self->check($t);
 	$self->think;
 	$self->write($t, $value, "$fence;");
@@ -270,7 +310,11 @@ sub election
 	while (now() < $until && !$stop)
 	{
 		my $sent = now();
-		my $token = $self->ask('pg', 'lead', $ask);
+		my $token;
+		$self->told('lead', [ [ election => $name ] ], {}, sub {
+			$token = $self->ask('pg', 'lead', $ask);
+			return defined $token ? { token => $token } : ();
+		});
 		if (!defined $t->{token})
 		{
 			@$t{qw(token locked)} = ($token, now()) if defined $token;
@@ -283,7 +327,7 @@ sub election
 		}
 		sleep(0.005 + rand 0.03);
 	}
-	return $self->commit($t) if $require;
+	return $self->commit($t, 'lead', [ election => $name ], { token => $t->{token} }) if $require;
 	# Else hardly anybody else would ever lead.
 	$self->ask('pg', 'resign', "SELECT zk_resign('$name')") if rand() < 0.3;
 }
@@ -297,7 +341,13 @@ sub rings
 		my ($name, $begin) = @_;
 		my $from = now();
 		my $permit = $name =~ /^permit/;
-		my $token = eval { $self->ask('pg', 'lock', "$begin SELECT " . ($permit ? "zk_acquire('$name', 1)" : "zk_lock('$name')"), 80) };
+		my $token;
+		eval {
+			$self->told('acquire', [ [ $permit ? 'semaphore' : 'lock', $name ] ], $permit ? { permits => 1 } : {}, sub {
+				$token = $self->ask('pg', 'lock', "$begin SELECT " . ($permit ? "zk_acquire('$name', 1)" : "zk_lock('$name')"), 80);
+				return { token => $token };
+			});
+		};
 		my $error = $@;
 		my $until = now();
 		($longest, $t->{data}) = ($until - $from, "$from $until") if $until - $from > $longest;
@@ -324,15 +374,21 @@ sub sets
 	my $how = any("zk_lock_all($list)", "zk_lock_all($list)", "zk_try_lock_all(ARRAY[$list], '$mode')", "zk_try_lock_all(ARRAY[$list], '$mode', timeout => '1 s')");
 	$mode = 'exclusive' if $how !~ /try/;
 	@$t{qw(name mode)} = ($names[0], $mode);
-	my $answer = eval { $self->ask('pg', 'lock', "BEGIN; SELECT $how", 80) };
+	my @tokens;
+	eval {
+		$self->told('acquire', [ map { [ lock => $_ ] } @names ], { mode => $mode }, sub {
+			my $answer = $self->ask('pg', 'lock', "BEGIN; SELECT $how", 80);
+			die "busy\n" if $answer eq 'f';
+			@tokens = $answer =~ /\d+/g;
+			return map { +{ token => $_ } } @tokens[ 0 .. $#names ];
+		});
+	};
 	my $error = $@;
 	my $locked = now();
 	$t->{data} = "$t->{begun} $locked";
 	die $error if $error;
-	die "busy\n" if $answer eq 'f';
 	$t->{locked} = $locked;
 	my @others = map { { name => $_, mode => $mode, begun => $t->{begun}, locked => $locked } } @names[ 1 .. $#names ];
-	my @tokens = $answer =~ /\d+/g;
 	$_->{token} = shift @tokens for $t, @others;
 	sleep(rand 0.05);
 	$self->check_all($t, @others);
@@ -347,22 +403,34 @@ sub permits
 	my $name = $t->{name} = 'permits';
 	my $permits = $t->{data} = rand() < 0.9 ? 3 : 2;
 	my %number = (mode => 'number', begun => $t->{begun});
+	my @semaphore = ([ semaphore => $name ]);
 	my $check = sub {
 		my $sent = now();
-		my $answer = $self->ask('pg', 'check', "SELECT zk_assert_permit('$name')");
-		die "check:changed\n" unless $answer == $t->{token};
+		$self->told('check', \@semaphore, {}, sub {
+			my $answer = $self->ask('pg', 'check', "SELECT zk_assert_permit('$name')");
+			die "check:changed\n" unless $answer == $t->{token};
+			return { token => $answer };
+		});
 		$t->{proven} = $sent;
 		$number{proven} = $sent if $number{locked};
 	};
 	$t->{mode} = 'semaphore';
 	my $how = any("zk_acquire('$name', $permits)", "zk_acquire('$name', $permits)", "zk_try_acquire('$name', $permits)", "zk_try_acquire('$name', $permits, timeout => '200 ms')");
-	my $answer = $self->ask('pg', 'lock', "BEGIN; SELECT $how", 60);
-	die "busy\n" if $answer eq 'f';
+	my $answer;
+	$self->told('acquire', \@semaphore, { permits => $permits }, sub {
+		$answer = $self->ask('pg', 'lock', "BEGIN; SELECT $how", 60);
+		die "busy\n" if $answer eq 'f';
+		return {};
+	});
 	$t->{locked} = now();
 	$t->{token} = $answer eq 't' ? $self->ask('pg', 'check', "SELECT zk_assert_permit('$name')") : $answer;
 	if (rand() < 0.7)
 	{
-		$number{name} = 'permit ' . $self->ask('pg', 'number', "SELECT zk_permit('$name')");
+		$self->told('check', \@semaphore, {}, sub {
+			my $number = $self->ask('pg', 'number', "SELECT zk_permit('$name')");
+			$number{name} = "permit $number";
+			return { number => $number };
+		});
 		@number{qw(token locked)} = ($t->{token}, now());
 	}
 	sleep(rand 0.1);
@@ -372,23 +440,69 @@ sub permits
 	$self->tell({ %number, proven => $t->{proven}, ended => now(), outcome => 'ok' }) if $number{locked};
 }
 
+sub reentrant
+{
+	my ($self, $t) = @_;
+	my $name = $t->{name} = 'reentrant';
+	my @lock = ([ lock => $name ]);
+	for (1, 2)
+	{
+		$self->told('acquire', \@lock, {}, sub {
+			my $token = $self->ask('pg', 'lock', "SELECT zk_lock('$name', scope => 'session')", 60);
+			$t->{token} //= $token;
+			die "lock:40001\n" if $token != $t->{token};
+			return { token => $token };
+		});
+		$t->{locked} //= now();
+		sleep(rand 0.05);
+	}
+	for (1, 2)
+	{
+		$self->check($t);
+		$self->told('release', \@lock, {}, sub {
+			my $given = $self->ask('pg', 'unlock', "SELECT zk_unlock('$name')");
+			# it was lost, and this is the first that is told of it
+			die "unlock:40001\n" if $given ne 't' || $self->{pg}->notice ne '';
+			return {};
+		});
+		sleep(rand 0.05);
+	}
+	$self->{held} = [];
+}
+
+sub barrier
+{
+	my ($self, $t) = @_;
+	$t->{name} = 'barrier';
+	sleep(rand 0.3);
+	$self->told('arrive', [ [ barrier => 'barrier' ] ], { parties => 3 }, sub {
+		$self->ask('pg', 'meet', "CALL zk_barrier('barrier', 3, timeout => '5 s')", 30);
+		return {};
+	});
+}
+
 sub queue
 {
 	my ($self, $t) = @_;
+	my @queue = (queue => 'queue');
 	if (rand() < 0.5)
 	{
 		$t->{data} = 'put ' . $self->ask('pg', 'put', "BEGIN; SELECT zk_queue_put('queue', 'item')");
 		sleep(rand 0.05);
 		$self->ask('pg', 'put', 'ROLLBACK'), die "busy\n" if rand() < 0.1;
-		$self->commit($t);
+		$self->commit($t, 'put', \@queue, { item => substr($t->{data}, 4) });
 		return;
 	}
-	my $answer = $self->ask('pg', 'take', "BEGIN; SELECT id || ' ' || extract(epoch FROM since) FROM zk_queue_take('queue', '" . any('0', '300 ms') . "')") // '';
-	my ($id, $since) = split / /, $answer or die "busy\n";
+	my ($id, $since);
+	$self->told('take', [ \@queue ], {}, sub {
+		my $answer = $self->ask('pg', 'take', "BEGIN; SELECT id || ' ' || (1000 * extract(epoch FROM since))::bigint FROM zk_queue_take('queue', '" . any('0', '300 ms') . "')") // '';
+		($id, $since) = split / /, $answer or die "busy\n";
+		return { item => $id, id => $since };
+	});
 	@$t{qw(name mode data locked)} = ("item $id", 'item', "took $id", now());
 	sleep(rand 0.1);
 	$self->ask('data', 'write', "INSERT INTO handed_out VALUES ('$id', $since) ON CONFLICT DO NOTHING");
-	$self->commit($t);
+	$self->commit($t, 'done', \@queue, { item => $id });
 }
 
 sub jobs
@@ -401,6 +515,14 @@ sub jobs
 	my $wait = any("'200ms'", "'20s'", 'NULL');
 	sleep(rand 0.4);
 	$t->{begun} = now();
+	$self->told('run', [ [ job => $job ] ], { slot => $slot, mode => $in_doubt }, sub { return $self->run_job($t, $job, $in_doubt, $slot, $call, $wait); });
+	my (undef, undef, $done) = split / /, $t->{data};
+	$self->{slot} = $done + 1;
+}
+
+sub run_job
+{
+	my ($self, $t, $job, $in_doubt, $slot, $call, $wait) = @_;
 	$self->ask('pg', 'run', "CALL zk_run_once('$job', \$\$" . Chaos::Jobs::command($job, $slot, $call) . '$$,'
 		  . " slot => to_timestamp($slot), timeout => $wait, attempts => 1000000, in_doubt => '$in_doubt')", 60);
 	my $notice = $self->{pg}->notice;
@@ -414,7 +536,7 @@ sub jobs
 		$how = $notice =~ /that counts as done/ ? 'skipped' : 'done';
 	}
 	$t->{data} = "$slot $how $done";
-	$self->{slot} = $done + 1;
+	return { slot => $done, how => $how };
 }
 
 # Now and then for long: whoever is paused then writes late.
@@ -426,8 +548,12 @@ sub write
 	my ($self, $t, $previous, $fence) = @_;
 	my $name = $self->{workload};
 	my $value = $self->{id} * 1_000_000_000 + ++$self->{serial};
-	$self->ask('data', 'write', "$fence UPDATE register SET value = $value WHERE name = '$name';"
-		  . "INSERT INTO written VALUES ('$name', $value, $previous)");
+	# that without a fence updates are lost is no news
+	$self->told('cas', $fence ? [ [ register => $name ] ] : [], { old => $previous, new => $value, token => $t->{token} }, sub {
+		$self->ask('data', 'write', "$fence UPDATE register SET value = $value WHERE name = '$name';"
+			  . "INSERT INTO written VALUES ('$name', $value, $previous)");
+		return {};
+	});
 	$t->{data} = 'written';
 }
 

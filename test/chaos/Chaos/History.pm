@@ -8,11 +8,12 @@ use Carp;
 
 my @field = qw(client server workload name mode begun locked token proven ended outcome data);
 
-# Arguments: the clients' files.
+# Arguments: the file for the judge's history (Chaos::Told), and the clients' files.
 sub new
 {
-	my ($class, @files) = @_;
+	my ($class, $told, @files) = @_;
 	my $self = bless { transactions => [], strange => [], last_lock => {}, last_job => {}, open => {} }, $class;
+	open $self->{told}, '>', $told or croak "could not write $told: $!";
 	$self->{open}{$_} = { rest => '' } for @files;
 	return $self;
 }
@@ -37,6 +38,7 @@ sub update
 sub _line
 {
 	my ($self, $line) = @_;
+	return $self->tell("$line\n") if $line =~ /^\{/;
 	my ($kind, @value) = split /\t/, $line;
 	unless ($kind eq 'T' && @value == @field)
 	{
@@ -50,6 +52,11 @@ sub _line
 	my $last = \$self->{last_lock}{ $t{server} };
 	$$last = $t{locked} if defined $t{locked} && $t{workload} ne 'election' && $t{locked} > ($$last // 0);
 }
+
+# More lines of the judge's history.
+sub tell { my ($self, @lines) = @_; print { $self->{told} } @lines; }
+
+sub close_told { my $self = shift; close $self->{told} or croak "could not write the history: $!"; }
 
 sub transactions { my $self = shift; return @{ $self->{transactions} }; }
 
