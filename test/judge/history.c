@@ -298,63 +298,57 @@ read_event(Line *line, Event *event)
  * Pairs
  * ------------------------------------------------------------------------
  */
-typedef struct Events
+/* Who asked last: an operation by process, kind and name. */
+typedef struct Asker
 {
-	Event *events;
+	long op; /* its number + 1; 0: the place is free */
+	bool open;
+} Asker;
+
+typedef struct Askers
+{
+	Asker *askers;
 	long n;
 	long size;
-} Events;
+} Askers;
 
-static int
-compare_numbers(int64_t a, int64_t b)
+static Asker *
+find_asker(const History *history, const Askers *askers, const Op *op)
 {
-	return (a > b) - (a < b);
-}
+	uint64_t i =
+		(uint64_t) op->process * 1000003 + (uint64_t) op->name * 31 + (uint64_t) op->kind;
 
-/* By whose question it is, then by time; a question before the answer. */
-static int
-compare_events(const void *a, const void *b)
-{
-	const Event *one = a;
-	const Event *other = b;
-	int result = compare_numbers(one->op.process, other->op.process);
-
-	if (result == 0)
-		result = compare_numbers(one->op.kind, other->op.kind);
-	if (result == 0)
-		result = compare_numbers(one->op.name, other->op.name);
-	if (result == 0)
-		result = compare_numbers(one->time, other->time);
-	/* lines of one time stand as they were written (add_event) */
-	return result ? result : compare_numbers(one->op.call, other->op.call);
-}
-
-static int
-compare_ops(const void *a, const void *b)
-{
-	const Op *one = a;
-	const Op *other = b;
-
-	return compare_numbers(one->call, other->call);
-}
-
-static bool
-same_asker(const Op *a, const Op *b)
-{
-	return a->process == b->process && a->kind == b->kind && a->name == b->name;
-}
-
-static void
-add_event(Events *all, const Event *event)
-{
-	if (all->n == all->size)
+	for (i = i * 0x9e3779b97f4a7c15u >> 20;; i++)
 	{
-		all->size = all->size ? 2 * all->size : 4096;
-		all->events = enlarge(all->events, sizeof(Event) * (size_t) all->size);
+		Asker *asker = &askers->askers[i & (uint64_t) (askers->size - 1)];
+		const Op *last = asker->op ? &history->ops[asker->op - 1] : NULL;
+
+		if (last == NULL ||
+			(last->process == op->process && last->kind == op->kind &&
+			 last->name == op->name))
+			return asker;
 	}
-	all->events[all->n] = *event;
-	all->events[all->n].op.call = all->n;
-	all->n++;
+}
+
+static Asker *
+get_asker(const History *history, Askers *askers, const Op *op)
+{
+	if (2 * askers->n >= askers->size)
+	{
+		Askers old = *askers;
+
+		askers->size = old.size ? 2 * old.size : 1024;
+		askers->askers = allocate(sizeof(Asker) * (size_t) askers->size);
+		for (long i = 0; i < old.size; i++)
+		{
+			const Asker *asker = &old.askers[i];
+
+			if (asker->op != 0)
+				*find_asker(history, askers, &history->ops[asker->op - 1]) = *asker;
+		}
+		free(old.askers);
+	}
+	return find_asker(history, askers, op);
 }
 
 static void
@@ -371,44 +365,50 @@ answer(Op *op, const Event *event)
 	}
 }
 
+/* The operation is unknown until it is answered. */
 static void
-pair(History *history, const Events *all)
+add_op(History *history, const Event *event)
 {
-	Op *open = NULL;
+	Op *op;
 
-	history->ops = allocate(sizeof(Op) * (size_t) all->n);
-	for (long i = 0; i < all->n; i++)
+	if (history->n == history->size)
 	{
-		const Event *event = &all->events[i];
-		bool asks = strcmp(event->type, "invoke") == 0;
-
-		if (open != NULL && !asks && same_asker(open, &event->op) && open->f == event->op.f)
-		{
-			answer(open, event);
-			open = NULL;
-			continue;
-		}
-		if (!asks && strcmp(event->type, "info") != 0)
-			give_up("process %d is told \"%s\" of %s %s, and had not asked",
-					event->op.process, history_string(event->op.f),
-					history_string(event->op.kind), history_string(event->op.name));
-		/* a question without an answer stays open */
-		open = &history->ops[history->n++];
-		*open = event->op;
-		open->call = event->time;
-		open->ret = FOREVER;
-		open->outcome = INFO;
-		if (!asks)
-			open = NULL;
+		history->size = history->size ? 2 * history->size : 4096;
+		history->ops = enlarge(history->ops, sizeof(Op) * (size_t) history->size);
 	}
-	qsort(history->ops, (size_t) history->n, sizeof(Op), compare_ops);
+	op = &history->ops[history->n++];
+	*op = event->op;
+	op->call = event->time;
+	op->ret = FOREVER;
+	op->outcome = INFO;
+}
+
+static void
+add_event(History *history, Askers *askers, const Event *event, const Line *line)
+{
+	bool asks = strcmp(event->type, "invoke") == 0;
+	Asker *asker = get_asker(history, askers, &event->op);
+
+	if (!asks && asker->open && history->ops[asker->op - 1].f == event->op.f)
+	{
+		answer(&history->ops[asker->op - 1], event);
+		asker->open = false;
+		return;
+	}
+	if (!asks && strcmp(event->type, "info") != 0)
+		bad_line(line, "an answer to what was not asked");
+	add_op(history, event);
+	if (asker->op == 0)
+		askers->n++;
+	*asker = (Asker){history->n, asks};
 }
 
 void
 history_read(History *history, const char *file)
 {
 	FILE *in = fopen(file, "r");
-	Events all = {0};
+	Askers askers = {0};
+	Line line = {.file = file};
 	char *text = NULL;
 	size_t size = 0;
 
@@ -417,18 +417,17 @@ history_read(History *history, const char *file)
 	*history = (History){0};
 	while (getline(&text, &size, in) > 0)
 	{
-		Line line = {.at = text, .file = file, .number = ++history->lines};
 		Event event;
 
+		line.at = text;
+		line.number++;
 		skip_blanks(&line);
 		if (*line.at == '\n' || *line.at == '\0')
 			continue;
 		read_event(&line, &event);
-		add_event(&all, &event);
+		add_event(history, &askers, &event, &line);
 	}
 	fclose(in);
 	free(text);
-	qsort(all.events, (size_t) all.n, sizeof(Event), compare_events);
-	pair(history, &all);
-	free(all.events);
+	free(askers.askers);
 }

@@ -23,8 +23,8 @@
  * time
  *	  in nanoseconds, of CLOCK_MONOTONIC
  *
- * A process asks one thing of one kind and name at a time.  Lines may stand in any order,
- * but those of one process and one time.
+ * A process asks one thing of one kind and name at a time.  Its lines stand in their order;
+ * those of others may stand before them or behind.
  *
  *-------------------------------------------------------------------------
  */
@@ -82,9 +82,9 @@ typedef struct Op
 
 typedef struct History
 {
-	Op *ops;
+	Op *ops; /* those of a process in their order */
 	long n;
-	long lines;
+	long size;
 } History;
 
 extern void history_read(History *history, const char *file);

@@ -166,9 +166,8 @@ judge(const Object *object, const Model *model, const Limits *limits)
 }
 
 static int
-report(const History *history, const Objects *objects)
+report(long operations, long names)
 {
-	long names = 0;
 	long anomalies = 0;
 	long undecided = 0;
 
@@ -182,16 +181,20 @@ report(const History *history, const Objects *objects)
 		anomalies += row->anomalies;
 		undecided += row->undecided;
 	}
-	for (int i = 0; i < objects->n; i++)
-	{
-		const Object *object = &objects->objects[i];
-
-		names +=
-			i == 0 || object->kind != object[-1].kind || object->name != object[-1].name;
-	}
 	printf("judged: %ld operations on %ld names, %ld anomalies, %ld undecided\n",
-		   history->n, names, anomalies, undecided);
+		   operations, names, anomalies, undecided);
 	return anomalies > 0;
+}
+
+/* By each of its models. */
+static void
+judge_object(const Object *object, const Limits *limits)
+{
+	const Model *models[3];
+
+	models_of(object, models);
+	for (int i = 0; models[i] != NULL; i++)
+		judge(object, models[i], limits);
 }
 
 int
@@ -199,7 +202,9 @@ main(int argc, char **argv)
 {
 	Limits limits = {50000000, 60};
 	History history;
-	Objects objects;
+	List list;
+	long operations = 0;
+	long names = 0;
 	int i = 1;
 
 	for (; i + 1 < argc && strncmp(argv[i], "--", 2) == 0; i += 2)
@@ -214,14 +219,21 @@ main(int argc, char **argv)
 	if (i + 1 != argc)
 		give_up("usage: judge [--steps N] [--seconds N] HISTORY");
 	history_read(&history, argv[i]);
-	prepare(&history, &objects);
-	for (int o = 0; o < objects.n; o++)
+	prepare(&history, &list);
+	for (long next = 0; next < list.n;)
 	{
-		const Model *models[3];
+		const Asked *first = &list.asked[next];
+		Object object;
 
-		models_of(&objects.objects[o], models);
-		for (int m = 0; models[m] != NULL; m++)
-			judge(&objects.objects[o], models[m], &limits);
+		names +=
+			next == 0 || first->kind != first[-1].kind || first->name != first[-1].name;
+		next = make_object(&object, &list, next);
+		judge_object(&object, &limits);
+		free(object.steps);
 	}
-	return report(&history, &objects);
+	for (long op = 0; op < history.n; op++)
+		operations += strcmp(history_string(history.ops[op].kind), "fault") != 0;
+	free(list.asked);
+	free(history.ops);
+	return report(operations, names);
 }

@@ -10,23 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An operation beside the object that it is of.  One may be of several: that a queue is
- * empty is asked of each of its items. */
-typedef struct Asked
-{
-	int kind;
-	int name;
-	int64_t part;
-	const Op *op;
-} Asked;
-
-typedef struct List
-{
-	Asked *asked;
-	long n;
-	long size;
-} List;
-
 static bool
 is(int number, const char *string)
 {
@@ -290,7 +273,8 @@ compare_asked(const void *a, const void *b)
 		result = compare(one->part, other->part);
 	if (result == 0)
 		result = compare(one->op->process, other->op->process);
-	return result ? result : compare(one->op->call, other->op->call);
+	/* its operations stand in their order */
+	return result ? result : (one->op > other->op) - (one->op < other->op);
 }
 
 static void
@@ -404,14 +388,17 @@ excuse(Object *object)
 	}
 }
 
-/* The operations of one object, by processes. */
-static void
-make_object(Object *object, const Asked *asked, long n)
+/* The operations come by processes. */
+long
+make_object(Object *object, const List *list, long first)
 {
+	const Asked *asked = &list->asked[first];
+	long n = 1;
 	Hold hold = {0};
 
-	*object =
-		(Object){.kind = asked->kind, .name = asked->name, .part = asked->part, .ops = n};
+	while (first + n < list->n && same_object(asked, &asked[n]))
+		n++;
+	*object = (Object){.kind = asked->kind, .name = asked->name, .part = asked->part};
 	/* an operation makes two steps at most */
 	object->steps = allocate(sizeof(Step) * (size_t) (2 * n));
 	for (long i = 0; i < n; i++)
@@ -422,25 +409,14 @@ make_object(Object *object, const Asked *asked, long n)
 	}
 	end_hold(object, &hold, false);
 	excuse(object);
+	return first + n;
 }
 
 void
-prepare(const History *history, Objects *objects)
+prepare(const History *history, List *list)
 {
-	List list = {0};
-	long first = 0;
-
-	*objects = (Objects){0};
-	list_ops(history, &list);
-	objects->objects = allocate(sizeof(Object) * (size_t) list.n);
-	for (long i = 1; i <= list.n; i++)
-	{
-		if (i < list.n && same_object(&list.asked[i], &list.asked[first]))
-			continue;
-		make_object(&objects->objects[objects->n++], &list.asked[first], i - first);
-		first = i;
-	}
-	free(list.asked);
+	*list = (List){0};
+	list_ops(history, list);
 }
 
 void

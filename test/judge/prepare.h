@@ -21,6 +21,16 @@
 
 #include "models.h"
 
+/* An operation beside the object that it is of.  One may be of several: that a queue is
+ * empty is asked of each of its items. */
+typedef struct Asked
+{
+	int kind;
+	int name;
+	int64_t part;
+	const Op *op;
+} Asked;
+
 typedef struct Object
 {
 	int kind;
@@ -28,18 +38,22 @@ typedef struct Object
 	int64_t part; /* an item or a slot, or NOTHING */
 	Step *steps;
 	int n;
-	long ops;
 	bool shares;   /* some would have it shared */
 	bool reenters; /* somebody took it twice */
 } Object;
 
-typedef struct Objects
+/* All operations, those of one object together. */
+typedef struct List
 {
-	Object *objects;
-	int n;
-} Objects;
+	Asked *asked;
+	long n;
+	long size;
+} List;
 
-extern void prepare(const History *history, Objects *objects);
+extern void prepare(const History *history, List *list);
+
+/* The object whose operations begin there; returns where those of the next one do. */
+extern long make_object(Object *object, const List *list, long first);
 
 /* Its models, NULL behind them. */
 extern void models_of(const Object *object, const Model *models[3]);
