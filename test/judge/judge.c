@@ -19,7 +19,9 @@
 #include <string.h>
 
 /* Of an object no more operations are printed. */
-#define SHOWN 12
+#define SHOWN 24
+/* ... and none that was called so long after the one that fits nowhere, in ns. */
+#define NEAR INT64_C(500000000)
 
 typedef struct Row
 {
@@ -114,14 +116,14 @@ print_anomaly(const Object *object, const Model *model, const Finding *finding)
 	}
 	printf("What returns next fits nowhere:\n");
 	print_step(finding->blocked);
-	printf("  Around it:\n");
+	printf("  Beside it, and soon after:\n");
 	qsort(object->steps, (size_t) object->n, sizeof(Step), compare_calls);
 	for (int i = 0; i < object->n && shown < SHOWN; i++)
 	{
 		const Step *step = &object->steps[i];
 
-		if (step->ret >= finding->blocked->call - INT64_C(200000000) &&
-			step->call <= finding->blocked->ret)
+		if (step->ret >= finding->blocked->call &&
+			step->call <= finding->blocked->ret + NEAR)
 		{
 			print_step(step);
 			shown++;

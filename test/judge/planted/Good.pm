@@ -107,18 +107,20 @@ sub lock
 		my $twice = $self->{reenters} && rand() < 0.5;
 		$self->op($p, 'acquire', told => $token, hold => $turn) if $twice;
 		$self->op($p, 'check', told => $token, hold => $turn) for 1 .. rand 3;
-		if ($twice)
+		my $how = rand;
+		if ($twice && $how >= 0.15)
 		{
 			$self->op($p, 'release', hold => $turn);
 			$self->op($p, 'check', told => $token, hold => $turn);
 		}
-		my $how = rand;
 		if ($how < 0.15)
 		{
-			# lost: others go on, and it is told later
+			# lost: others go on, and it is told later; to give a count back is no claim
+			my $before = $#{ $self->{ops} };
+			$self->op($p, 'release', late => 40, hold => $turn) if $twice;
 			$self->op($p, rand() < 0.5 ? 'check' : 'commit', outcome => 'fail', late => 80, hold => $turn, lost => 1);
 			$self->op($p, 'rollback', outcome => 'info', hold => $turn);
-			$self->{now} = $self->{ops}[-3]{ret};
+			$self->{now} = $self->{ops}[$before]{ret};
 		}
 		elsif ($how < 0.2) { $self->unknown($self->op($p, 'commit', late => 30, hold => $turn)); }
 		else { $self->op($p, 'commit', hold => $turn); }
@@ -205,7 +207,11 @@ sub register
 	{
 		my $p = $self->anybody;
 		my $what = rand;
-		if ($what < 0.5) { $self->op($p, 'read', told => { new => $value }); }
+		if ($what < 0.5)
+		{
+			my $read = $self->op($p, 'read', told => { new => $value });
+			$self->unknown($read) if rand() < 0.1;
+		}
 		elsif ($what < 0.6) { $self->op($p, 'fence', asked => { token => $self->{token} }); }
 		else
 		{
@@ -253,6 +259,12 @@ sub queue
 			my $value = { item => "i$item", id => "uuid-$item" };
 			$self->op($who, 'take', told => $value);
 			my $fate = rand;
+			if ($fate > 0.9 && $fate < 0.95)
+			{
+				# rolled back, and nobody says so
+				unshift @there, $item;
+				next;
+			}
 			my $done = $self->op($who, 'done', asked => { item => "i$item" });
 			if ($fate < 0.1) { $done->{outcome} = 'fail'; }
 			elsif ($fate < 0.2) { $self->unknown($done); }
@@ -270,6 +282,32 @@ sub queue
 	{
 		$self->op(99, 'take', told => { item => "i$item", id => "uuid-$item" });
 		$self->op(99, 'done', asked => { item => "i$item" });
+	}
+	$self->op(99, 'empty');
+	return $self;
+}
+
+# The ensemble goes back, and has forgotten what was in the queue.
+sub queue_back
+{
+	my ($self, $n) = @_;
+	@$self{qw(kind name)} = qw(queue import);
+	my $lost = 1 + int rand $n;
+	for my $i (1 .. $n)
+	{
+		$self->op($self->anybody, 'put', asked => { item => "i$i" });
+		if ($i == $lost)
+		{
+			$self->{now} += 20;
+			$self->fault('ensemble', undef, $self->{now}, $self->{now} + 10);
+			$self->{now} += 20;
+		}
+		else
+		{
+			my $p = $self->anybody;
+			$self->op($p, 'take', told => { item => "i$i" });
+			$self->op($p, 'done', asked => { item => "i$i" });
+		}
 	}
 	$self->op(99, 'empty');
 	return $self;
@@ -331,6 +369,35 @@ sub barrier
 		}
 		$_->{ret} += $self->{now} - $met for @{ $self->{ops} }[ -3 .. -1 ];
 		$self->{free}{ $_->{process} } = $_->{ret} for @{ $self->{ops} }[ -3 .. -1 ];
+	}
+	return $self;
+}
+
+# The ensemble goes back to where the round is not full: one party does not hear that it was, and
+# meets the others when they come again.
+sub barrier_back
+{
+	my ($self, $n) = @_;
+	@$self{qw(kind name)} = qw(barrier load);
+	for (1 .. $n)
+	{
+		my @parties;
+		push @parties, $self->anybody(@parties) for 1 .. 3;
+		my ($from, $time) = ($self->{now}, $self->{now});
+		my $arrive = sub {
+			my ($p, $call, $ret) = @_;
+			push @{ $self->{ops} }, { process => $p, server => server($p), f => 'arrive', kind => 'barrier', name => 'load', asked => { parties => 3 }, told => {}, call => $call, ret => $ret, outcome => 'ok' };
+			$self->{free}{$p} = $ret;
+		};
+		$_ > $time and $time = $_ for map { $self->{free}{$_} // 0 } @parties;
+		$arrive->($parties[2], $time + 1, $time + 40);
+		for my $p (@parties[ 0, 1 ])
+		{
+			$arrive->($p, $time + 1 + rand, $time + 5 + rand);
+			$arrive->($p, $time + 30 + rand, $time + 35 + rand);
+		}
+		$self->fault('ensemble', undef, $time + 10, $time + 20);
+		$self->{now} = $time + 50;
 	}
 	return $self;
 }

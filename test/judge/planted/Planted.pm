@@ -1,7 +1,8 @@
 # Planted - faults that are planted into good histories.
 #
 # Each has the kind of history (a function of Good) and a function that changes its operations;
-# it returns false where there is no place for it.
+# it returns false where there is no place for it.  Where two models judge a history, those that must
+# find the fault are named.
 package Planted;
 
 use strict;
@@ -66,12 +67,12 @@ our @faults = (
 		my $ops = shift;
 		my ($first, $commit, $token) = lasting($ops) or return 0;
 		return between($ops, $first->{ret}, $commit->{call}, stranger($first), [ 'acquire', { token => $token + 5 } ], [ 'check', { token => $token + 5 } ], ['commit']);
-	} ],
+	}, 'mutex', 'fenced mutex' ],
 	[ 'two holders, and the second one never commits', 'lock', sub {
 		my $ops = shift;
 		my ($first, $commit, $token) = lasting($ops) or return 0;
 		return between($ops, $first->{ret}, $commit->{call}, stranger($first), ['acquire']);
-	} ],
+	}, 'mutex', 'fenced mutex' ],
 	[ 'a smaller token for a later holder', 'lock', sub {
 		my $ops = shift;
 		my @holds = tokens($ops);
@@ -92,19 +93,24 @@ our @faults = (
 		my ($other) = grep { is($_, 'acquire') && $_->{call} > $lost->{call} && $_->{ret} < $lost->{ret} - 1 } @$ops;
 		@$lost{qw(f outcome call)} = ('commit', 'ok', $other->{ret} + 0.5);
 		return 1;
-	} ],
+	}, 'mutex', 'fenced mutex' ],
 	[ 'a claim after the lock was lost', 'lock', sub {
 		my $ops = shift;
 		my $lost = find($ops, sub { my $l = $_; $l->{lost} && grep { is($_, 'acquire') && $_->{call} > $l->{call} && $_->{ret} < $l->{ret} - 1 } @$ops }) // return 0;
 		my ($other) = grep { is($_, 'acquire') && $_->{call} > $lost->{call} && $_->{ret} < $lost->{ret} - 1 } @$ops;
 		@$lost{qw(f outcome call)} = ('check', 'ok', $other->{ret} + 0.5);
 		return 1;
-	} ],
+	}, 'mutex', 'fenced mutex' ],
 	[ 'a COMMIT of one who has no lock', 'lock', sub {
 		my $ops = shift;
 		my ($first, $commit) = lasting($ops) or return 0;
 		return between($ops, $first->{ret}, $commit->{call}, stranger($first), ['commit']);
-	} ],
+	}, 'mutex', 'fenced mutex' ],
+	[ 'one who has no lock gives it back', 'lock', sub {
+		my $ops = shift;
+		my ($first, $commit) = lasting($ops) or return 0;
+		return between($ops, $first->{ret}, $commit->{call}, stranger($first), ['release']);
+	}, 'mutex', 'fenced mutex' ],
 	[ 'a lock that was taken twice is free after one release', 'reentrant', sub {
 		my $ops = shift;
 		my $release = find($ops, sub { is($_, 'release') }) // return 0;
@@ -136,6 +142,40 @@ our @faults = (
 		my $reader = find($ops, sub { is($_, 'check') && $_->{asked}{mode} eq 'shared' && $_->{call} > $writer->{ret} }) // return 0;
 		$_->{told}{token} = $writer->{told}{token} - 1 for grep { defined $_->{told}{token} } hold($ops, $reader->{hold});
 		return 1;
+	} ],
+	[ "a writer's token smaller than an earlier reader's", 'readers', sub {
+		my $ops = shift;
+		my $reader = find($ops, sub { is($_, 'check') && $_->{asked}{mode} eq 'shared' }) // return 0;
+		my ($writer) = grep { is($_, 'acquire') && $_->{asked}{mode} eq 'exclusive' && $_->{call} > $reader->{ret} } @$ops;
+		return 0 unless $writer;
+		$_->{told} = $_->{told}{token} ? { token => $reader->{told}{token} - 1 } : {} for hold($ops, $writer->{hold});
+		return defined((grep { defined } map { $_->{told}{token} } hold($ops, $writer->{hold}))[0]);
+	} ],
+	[ 'a reader with two tokens', 'readers', sub {
+		my $ops = shift;
+		my $check = find($ops, sub { my $c = $_; is($c, 'check') && grep { is($_, 'acquire') && $_->{told}{token} } hold($ops, $c->{hold}) }) // return 0;
+		$check->{told} = { token => $check->{told}{token} + 1 };
+		return 1;
+	} ],
+	[ 'one claims to read who has never asked', 'readers', sub {
+		my $ops = shift;
+		my $end = $ops->[-1]{ret};
+		return between($ops, $end + 100, $end + 105, 51, [ 'check', {}, { mode => 'shared' } ]);
+	} ],
+	[ 'one claims a permit who has never asked', 'semaphore', sub {
+		my $ops = shift;
+		return between($ops, 500, 505, 51, ['check']);
+	} ],
+	[ 'one who names two comes as the third', 'semaphore', sub {
+		my $ops = shift;
+		my ($first, $until) = most($ops, 2, 3) or return 0;
+		return between($ops, $first, $until, 51, [ 'acquire', {}, { permits => 2 } ]);
+	} ],
+	[ 'a permit with two numbers', 'semaphore', sub {
+		my $ops = shift;
+		my $check = find($ops, sub { is($_, 'check') && $_->{told}{number} }) // return 0;
+		my ($end) = grep { $_->{process} == $check->{process} && $_->{call} > $check->{ret} } @$ops;
+		return $end && is($end, 'commit') && between($ops, $check->{ret}, $end->{call}, $check->{process}, [ 'check', { number => $check->{told}{number} % 2 + 1 } ]);
 	} ],
 	[ 'one permit too many', 'semaphore', sub {
 		my $ops = shift;
@@ -225,7 +265,7 @@ our @faults = (
 	} ],
 	[ 'a lost item', 'queue', sub {
 		my $ops = shift;
-		my $put = find($ops, sub { is($_, 'put') }) // return 0;
+		my $put = find($ops, sub { is($_, 'put') && $_->{ret} < $ops->[-1]{call} }) // return 0;
 		@$ops = grep { $_ == $put || ($_->{told}{item} // $_->{asked}{item} // '') ne $put->{asked}{item} } @$ops;
 		return 1;
 	} ],
@@ -272,6 +312,26 @@ our @faults = (
 		my $put = find($ops, sub { my $p = $_; $p->{f} eq 'put' && $p->{outcome} ne 'fail' }) // return 0;
 		return between($ops, $put->{call} - 5, $put->{call} - 0.5, 51, [ 'take', $put->{asked} ]);
 	} ],
+	[ 'one does an item that he has not taken', 'queue', sub {
+		my $ops = shift;
+		my $end = $ops->[-1]{ret};
+		my $put = find($ops, sub { is($_, 'put') }) // return 0;
+		return between($ops, $end, $end + 5, 51, [ 'done', {}, { item => $put->{asked}{item} } ]);
+	} ],
+	[ 'an item is put twice', 'queue', sub {
+		my $ops = shift;
+		my $end = $ops->[-1]{ret};
+		my $put = find($ops, sub { is($_, 'put') }) // return 0;
+		my $item = { item => $put->{asked}{item} };
+		return between($ops, $end, $end + 5, 51, [ 'put', {}, $item ], [ 'take', $item ], [ 'done', {}, $item ]);
+	} ],
+	[ 'an item is lost that was put after the ensemble went back', 'queue_back', sub {
+		my $ops = shift;
+		my ($fault) = grep { $_->{f} eq 'fault' } @$ops;
+		my $put = find($ops, sub { is($_, 'put') && $_->{call} > $fault->{ret} + 1 && $_->{ret} < $ops->[-1]{call} }) // return 0;
+		@$ops = grep { $_ == $put || ($_->{told}{item} // $_->{asked}{item} // '') ne $put->{asked}{item} } @$ops;
+		return 1;
+	} ],
 	[ 'an item has two ids', 'queue', sub {
 		my $take = find($_[0], sub { is($_, 'take') }) // return 0;
 		$take->{told} = { %{ $take->{told} }, id => 'uuid-other' };
@@ -300,6 +360,19 @@ our @faults = (
 		my $ops = shift;
 		return between($ops, $ops->[-1]{ret}, $ops->[-1]{ret} + 5, 51, [ 'run', { how => 'skipped' }, { slot => 1000, mode => 'skip' } ]);
 	} ],
+	[ 'a slot that was left out', 'job', sub {
+		my $ops = shift;
+		return between($ops, $ops->[-1]{ret}, $ops->[-1]{ret} + 5, 51, [ 'count', { committed => 0 }, { slot => 1000 } ]);
+	} ],
+	[ 'a slot that was skipped, and then run', 'job', sub {
+		my $ops = shift;
+		my $end = $ops->[-1]{ret};
+		my $asked = { slot => 1000, mode => 'skip' };
+		between($ops, $end, $end + 5, 51, [ 'run', {}, $asked ]);
+		$ops->[-1]{outcome} = 'info';
+		between($ops, $end + 5, $end + 10, 52, [ 'run', { how => 'skipped' }, $asked ]);
+		return between($ops, $end + 10, $end + 15, 53, [ 'run', { how => 'ran' }, $asked ], [ 'count', { committed => 1 }, $asked ]);
+	} ],
 	[ 'a run that was told of, and is not there', 'job', sub {
 		my $count = find($_[0], sub { is($_, 'count') }) // return 0;
 		$count->{told} = { committed => 0 };
@@ -315,6 +388,20 @@ our @faults = (
 		my ($one, $other) = party($ops) or return 0;
 		$one->{ret} = $other->{call} - 0.01;
 		return 1;
+	} ],
+	[ 'one of a round waits for more', 'barrier', sub {
+		my $ops = shift;
+		my ($one) = party($ops) or return 0;
+		$one->{asked} = { parties => 4 };
+		return 1;
+	} ],
+	[ 'the last round has one party too few', 'barrier', sub {
+		my $ops = shift;
+		my $n = 0;
+		$n++ while $n < @$ops && $ops->[$n]{outcome} ne 'info';
+		@$ops = @$ops[ 0 .. $n - 1 ];
+		pop @$ops while @$ops && (!$ops->[-1]{round} || (grep { ($_->{round} // 0) == $ops->[-1]{round} } @$ops) < 3);
+		return @$ops && pop @$ops;
 	} ],
 	[ 'a round with one party too few', 'barrier', sub {
 		my $ops = shift;
