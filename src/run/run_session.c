@@ -340,7 +340,9 @@ explain(RunSession *session, int *signal, RunTaken why)
 	char leader[256] = "";
 
 	if (options->kind == RUN_LEADER &&
-		!fetch(session, signal, "SELECT (SELECT server FROM zk_candidates($1) WHERE is_leader)", leader, sizeof(leader)))
+		!fetch(session, signal,
+			   "SELECT (SELECT server FROM zk_candidates($1) WHERE is_leader)", leader,
+			   sizeof(leader)))
 		return false;
 	if (!options->verbose)
 		return true;
