@@ -15,7 +15,7 @@
  * make come from here, for users who may call it.
  *
  * Anybody may list other columns.  A column that the library does not know stays NULL,
- *and row.c refuses another type.
+ * and row.c refuses another type.
  *
  *-------------------------------------------------------------------------
  */

@@ -22,8 +22,8 @@
  *	              worker         READING: for the payload of a take, which is asked for
  *	 POSTED       worker         SENDING, then FREE
  *	              backend        FREE: it gives up
- *	 READING      worker         FREE: it was not to be had, or was taken too often; or
- *the take is READ backend        FREE: it has read it, or left
+ *	 READING      worker         FREE: it was not to be had, or was taken too often
+ *	              backend        FREE: the take is READ, and the backend has read it or left
  *
  * The mailbox's lock protects all of it.
  *
