@@ -1023,6 +1023,9 @@ BEGIN
     END IF;
     IF NOT has_schema_privilege(role, schema, 'USAGE') THEN
         EXECUTE format('GRANT USAGE ON SCHEMA %I TO %I', schema, role);
+        IF NOT has_schema_privilege(role, schema, 'USAGE') THEN
+            RAISE insufficient_privilege USING MESSAGE = format('permission denied to grant usage of schema %s', schema);
+        END IF;
     END IF;
 END $$;
 

@@ -77,6 +77,19 @@ $super->query('CREATE ROLE half LOGIN; GRANT EXECUTE ON ALL ROUTINES IN SCHEMA p
 my $half = ZkLock::session($node, user => 'half');
 is($half->fails("CALL zk_grant('stranger', 'look')"), '42501: permission denied to grant relation zk_barriers', '... nor one who may grant functions, and no views');
 $half->quit;
+$super->query(q{CREATE DATABASE closed});
+{
+	# ... nor one who may grant all but the use of the schema, which he has himself
+	my $owner = ZkLock::session($node, dbname => 'closed');
+	$owner->query('CREATE SCHEMA ext; CREATE EXTENSION zklock SCHEMA ext; GRANT USAGE ON SCHEMA ext TO half;
+		GRANT EXECUTE ON ALL ROUTINES IN SCHEMA ext TO half WITH GRANT OPTION; GRANT SELECT ON ALL TABLES IN SCHEMA ext TO half WITH GRANT OPTION');
+	my $closed = ZkLock::session($node, dbname => 'closed', user => 'half');
+	is($closed->fails("CALL ext.zk_grant('stranger')"), '42501: permission denied to grant usage of schema ext', '... nor one who may not grant the use of the schema');
+	is($owner->query("SELECT has_function_privilege('stranger', 'ext.zk_lock(text, text, text)', 'EXECUTE')"), 'f', '... and has given nothing');
+	$owner->query('GRANT USAGE ON SCHEMA ext TO stranger');
+	is($closed->fails("CALL ext.zk_grant('stranger')"), '', '... unless the role has it already');
+	$_->quit for $closed, $owner;
+}
 
 # Names that must be quoted, and everybody
 $super->query(qq{CREATE ROLE "A b""c" LOGIN; CALL zk_grant('A b"c')});
