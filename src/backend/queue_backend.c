@@ -822,7 +822,8 @@ typedef struct Taking
 	const char *queue;
 	int most;
 	int count;
-	bool one; /* the wait is for one, and goes on where there is none */
+	bool one;	  /* the wait is for one, and goes on where there is none */
+	bool drained; /* it has ended: the server is taken out of service */
 	char *payload;
 	ZkHandout *handout; /* has room for all */
 	int n;
@@ -856,6 +857,7 @@ look_at_take(Held *held, ZkWaiter *waiter)
 	bool refused;
 	bool failing;
 	bool ready;
+	bool drained;
 	bool none;
 	bool got;
 	int rc;
@@ -866,6 +868,7 @@ look_at_take(Held *held, ZkWaiter *waiter)
 	rc = taken->rc;
 	ready = !refused && taken->take.state == ZKLOCK_TAKE_READ;
 	none = !ready && taken->none;
+	drained = t->one && zklock_draining() && taken->take.state == ZKLOCK_TAKE_WANTED;
 	got = ready && zklock_lease_valid();
 	if (got)
 		hand_out(held, t);
@@ -878,8 +881,11 @@ look_at_take(Held *held, ZkWaiter *waiter)
 		t->n++;
 		zklock_mailbox_post(&zklock_queue_shared->box); /* the buffer is free */
 	}
-	else if (none && !t->one)
+	else if (drained || (none && !t->one))
+	{
+		t->drained = drained;
 		leave(held);
+	}
 	else if (!none)
 		waiter->end = ZKLOCK_WAIT_GOES_ON;
 	waiter->granted |= ready && !got;
@@ -905,15 +911,14 @@ on_wait_error(void *arg)
 }
 
 static void
-wait_for_items(int64 wait_ms, Taking *taking)
+wait_for_items(const ZkWait *limits, Taking *taking)
 {
 	int32 waker = dlist_head_element(Held, node, &pending)->taken;
-	ZkWait limits;
 	ZkWaiter waiter = {
 		.look = look_at_takes,
 		.context = on_wait_error,
 		.arg = taking,
-		.limits = &limits,
+		.limits = limits,
 		.cv = &zklock_queue_shared->taken[waker].cv,
 		.event = &wait_event_take,
 		.longest = LONGEST_SLEEP,
@@ -922,38 +927,35 @@ wait_for_items(int64 wait_ms, Taking *taking)
 	};
 
 	zklock_mailbox_post(&zklock_queue_shared->box);
-	zklock_wait_begin(&limits, wait_ms);
 	(void) zklock_wait_for(&waiter);
 }
 
 static bool
 look_at_drain(ZkWaiter *waiter, int64 now)
 {
-	waiter->wake = now + LONGEST_SLEEP * NS_PER_MS;
 	return !zklock_draining();
 }
 
-bool
-zklock_queue_await_service(const char *queue, int64 *wait_ms)
+/* Wait as if the queue were empty: who asks again and again is not to spin.  False: the
+ * time is up. */
+static bool
+await_service(const ZkWait *limits, Taking *taking)
 {
-	Taking taking = {.queue = queue};
-	ZkWait limits;
 	ZkWaiter waiter = {
 		.look = look_at_drain,
 		.context = on_wait_error,
-		.arg = &taking,
-		.limits = &limits,
+		.arg = taking,
+		.limits = limits,
 		.event = &wait_event_take,
 		.longest = LONGEST_SLEEP, /* nobody wakes us */
 		.for_lock = true,
 	};
 
-	zklock_wait_begin(&limits, *wait_ms);
-	if (!zklock_wait_for(&waiter))
-		return false;
-	if (*wait_ms != ZKLOCK_WAIT_FOREVER)
-		*wait_ms = Max((limits.until - (int64) zklock_clock()) / NS_PER_MS, 0);
-	return true;
+	ereport(NOTICE,
+			(errmsg("no item of queue \"%s\" is taken by this server",
+					zklock_display_name(taking->queue)),
+			 errdetail("The server is taken out of service by \"zklock.drain\".")));
+	return zklock_wait_for(&waiter);
 }
 
 /* One more take that this backend waits for.  False: there is no room for it. */
@@ -999,21 +1001,41 @@ compare_handouts(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* The first, for which it waits; and then what else is there, all at once. */
+/* The first, for which it waits, also if the server is out of service meanwhile. */
+static void
+take_first(int64 wait_ms, Taking *taking)
+{
+	ZkWait limits;
+
+	taking->one = true;
+	zklock_wait_begin(&limits, wait_ms);
+	do
+	{
+		taking->drained = false;
+		if (zklock_draining() && !await_service(&limits, taking))
+			return;
+		if (!make_take(taking, wait_ms != 0))
+			raise_no_takes();
+		wait_for_items(&limits, taking);
+	} while (taking->drained);
+}
+
+/* The first, and then what else is there, all at once. */
 static void
 take_items(int64 wait_ms, Taking *taking)
 {
-	if (!make_take(taking, wait_ms != 0))
-		raise_no_takes();
-	taking->one = true;
-	wait_for_items(wait_ms, taking);
+	ZkWait limits;
+
+	take_first(wait_ms, taking);
 	if (taking->n == 0)
 		return;
 	taking->one = false;
 	for (int i = 1; i < taking->count && make_take(taking, false); i++)
 		;
-	if (!dlist_is_empty(&pending))
-		wait_for_items(0, taking);
+	if (dlist_is_empty(&pending))
+		return;
+	zklock_wait_begin(&limits, 0);
+	wait_for_items(&limits, taking);
 }
 
 int

@@ -32,17 +32,12 @@ typedef struct ZkHandout
 extern void zklock_queue_put(const char *queue, const char *payload, int len, char *id);
 
 /*
- * Wait while the server is taken out of service, for so many ms at most, or
- * ZKLOCK_WAIT_FOREVER.  False: that is over.  Else *wait_ms is what is left.
- */
-extern bool zklock_queue_await_service(const char *queue, int64 *wait_ms);
-
-/*
  * Take the oldest items that nobody has, as many as "count", palloc'd to *handouts, in their
  * order.  Wait for the first, if there is none, for so many ms, or ZKLOCK_WAIT_FOREVER.
  * Those that were taken "most" times before go to the queue of failed ones; 0: none does.
  * Returns how many are taken: fewer also where limits have no room for more.  Raises 55P03
- * for lock_timeout, and 53400 where there is no room for one.
+ * for lock_timeout, and 53400 where there is no room for one.  While the server is taken out
+ * of service it takes nothing, says so, and waits as if the queue were empty.
  */
 extern int zklock_queue_take(const char *queue, int64 wait_ms, int count, int most,
 							 ZkHandout **handouts);

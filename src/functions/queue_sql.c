@@ -18,7 +18,6 @@
 #include "arguments.h"
 #include "callbacks.h"
 #include "check.h"
-#include "drain.h"
 #include "loss.h"
 #include "names.h"
 #include "query.h"
@@ -127,16 +126,6 @@ zk_queue_take(PG_FUNCTION_ARGS)
 		check_name_of_failed(name);
 	timeout = zklock_get_timeout(fcinfo, 1);
 	InitMaterializedSRF(fcinfo, 0);
-	if (zklock_draining())
-	{
-		ereport(NOTICE,
-				(errmsg("no item of queue \"%s\" is taken by this server",
-						zklock_display_name(name)),
-				 errdetail("The server is taken out of service by \"zklock.drain\".")));
-		/* as if the queue were empty: who asks again and again is not to spin */
-		if (!zklock_queue_await_service(name, &timeout))
-			return (Datum) 0;
-	}
 	zklock_callbacks_begin();
 	n = zklock_queue_take(name, timeout, count, most, &handouts);
 	for (int i = 0; i < n; i++)

@@ -143,6 +143,7 @@ ZkLock::wait_until(sub { $sb->query('SHOW zklock.namespace') eq '' && ZkLock::as
 $sa->query("SELECT zk_queue_put('q', 'drain')");
 length_is($b, 'q', '1 0 0', 'an item');
 $sa->query("BEGIN; SELECT FROM zk_queue_take('q')");
+$third->send("SELECT payload FROM zk_queue_take('before', NULL)")->wait_event('Extension');
 ZkLock::ask($a, 'ALTER SYSTEM SET zklock.drain = on');
 ZkLock::ask($a, 'SELECT pg_reload_conf()');
 ZkLock::wait_until(sub { ZkLock::ask($a, 'SHOW zklock.drain') eq 'on' && ZkLock::ask($a, 'SELECT drain FROM zk_session') ne 'off' }, 'A drains');
@@ -151,14 +152,17 @@ is(take($other, 'q'), '', 'it takes no other');
 like($other->notices, qr/^NOTICE 00000: no item of queue "q" is taken by this server/, '... and says so');
 is(take($other, 'q', '100 ms'), '', 'it waits as if there were none');
 $other->send("SELECT payload FROM zk_queue_take('q', NULL)");
-ZkLock::wait_until(sub { ZkLock::ask($a, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Extension' AND query ~ 'zk_queue_take' AND state = 'active'") eq '1' }, '... for ever, if it is told so');
+ZkLock::wait_until(sub { ZkLock::ask($a, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Extension' AND query ~ 'zk_queue_take' AND state = 'active'") eq '2' }, '... for ever, if it is told so');
 like($sa->query("SELECT zk_queue_put('q', 'more'); COMMIT"), qr/^[0-9a-f-]{36}$/, 'it puts');
-ZkLock::wait_until(sub { ZkLock::ask($a, 'SELECT drain FROM zk_session') eq 'drained' }, 'it is drained');
+ZkLock::wait_until(sub { ZkLock::ask($a, 'SELECT drain FROM zk_session') eq 'drained' }, 'it is drained, also with a take that has waited since before');
 is(take($sb, 'q', '1 h'), 'more1', 'another server takes');
-$sb->query("SELECT zk_queue_put('q', 'after')");
+$sb->query("SELECT zk_queue_put('q', 'after'), zk_queue_put('before', 'before')");
+length_is($b, 'before', '1 0 0', '... and A, which has waited since before, does not');
 ZkLock::ask($a, 'ALTER SYSTEM RESET zklock.drain');
 ZkLock::ask($a, 'SELECT pg_reload_conf()');
 is($other->result, 'after', 'when it is in service again the one that waited takes');
+is($third->result, 'before', '... so does the one that has waited since before');
+like($third->notices, qr/^NOTICE 00000: no item of queue "before" is taken by this server/, '... and was told');
 
 #
 # DROP EXTENSION
