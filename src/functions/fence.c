@@ -25,11 +25,11 @@
  * writes but those of replication.  Then a check constraint refuses these: ALTER TABLE
  * has no word that disables one.  But PostgreSQL checks no row that it deletes.
  *
- * zk_fence_table puts a trigger on a table of users'.  It asks whether this transaction
- * has shown a token of the resource, and the row itself is what remembers that: zk_fence
- * writes it each time, so that its newest version is this transaction's own, and goes when
- * a subtransaction that has shown it is rolled back.  Who holds the lock shows its token
- * by the first write.  Nobody but the owner of zk_fences can forge that.
+ * zk_fence_table puts a trigger on a user's table.  It asks whether this transaction has
+ * shown a token of the resource.  The row itself remembers that: zk_fence writes it each
+ * time, so its newest version is this transaction's own.  It goes when the subtransaction
+ * that has shown the token is rolled back.  A holder of the lock shows its token by its
+ * first write.  Only the owner of zk_fences can forge that.
  *
  * ../../sql/zklock_fence.sql does the same in PL/pgSQL, for databases without zklock:
  * what changes here changes there.
