@@ -46,6 +46,14 @@ for my $what (sort keys %listed)
 	is(join(' ', sort { $a cmp $b } split /\n/, $super->query("SELECT name FROM zk_rights WHERE what = '$what'")), $listed{$what}, '... and zk_rights shows');
 }
 is(names("'pg_monitor'", $given), $listed{look}, 'members of pg_monitor may what "look" gives');
+is($super->query(q{SELECT string_agg(relname, ' ') FROM pg_class WHERE relkind = 'v' AND relname LIKE 'zk\_%' AND NOT has_table_privilege('pg_read_all_data', oid, 'SELECT')}), '', 'members of pg_read_all_data may look at all views');
+{
+	$super->query('CREATE ROLE reader LOGIN; GRANT pg_read_all_data TO reader');
+	my $reader = ZkLock::session($node, user => 'reader');
+	is($reader->query('SELECT state FROM zk_session'), 'connected', '... and see something there');
+	like($reader->fails("SELECT * FROM zk_candidates('x')"), qr/^42501: /, '... and call nothing');
+	$reader->quit;
+}
 my %all = map { $_ => 1 } map { split / / } values %listed;
 is(join(' ', sort { $a cmp $b } keys %all, qw(zk_unlock zk_unlock_all zk_release zk_token zk_locks zk_fence_guarded zk_rows zk_rights zk_grant zk_fences)),
 	names("'nobody'", "true"), 'each name belongs to one of them, or needs no grant, or is the table of zk_fence');
