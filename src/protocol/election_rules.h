@@ -40,6 +40,14 @@ typedef struct ZkRival
 	int64_t since; /* it stands, ms, by the ensemble's clock */
 } ZkRival;
 
+/*
+ * Is it this one that the leader may have to resign for, rather than the best so far?  Of
+ * those of higher priority it is the one that has stood for longest: the highest may come
+ * and go again and again.  best->since is 0 while there is none.
+ */
+extern bool zklock_election_is_better(int priority, const ZkRival *rival,
+									  const ZkRival *best);
+
 /* Is the leader to resign for this one?  "now" is the same clock's; timeout: ms. */
 extern bool zklock_election_yields(int priority, const ZkRival *rival, int64_t now,
 								   int64_t timeout);

@@ -50,7 +50,7 @@ typedef struct Look
 	int ncandidates;
 	int next;	  /* the one to get next */
 	int gets;	  /* replies to come */
-	ZkRival best; /* of all others; with the same priority who has stood for longest */
+	ZkRival best; /* for which this server may have to resign; since 0: none */
 } Look;
 
 /* ZkRequestTag.hash */
@@ -158,7 +158,7 @@ ask_time(void)
 		entry->election.look_at += look.ncandidates / CANDIDATES * timeout_ns();
 		zklock_entry_unlock(lock);
 	}
-	if (entry == NULL || look.best.priority <= zklock_leader_priority ||
+	if (entry == NULL || look.best.since == 0 ||
 		zklock_member_touch(zklock_session_client(), &tag) != ZKLOCK_ZOK)
 		end_look();
 }
@@ -221,8 +221,7 @@ take_candidate(const ZkMessage *message)
 			.since = message->ctime,
 		};
 
-		if (look.best.since == 0 || rival.priority > look.best.priority ||
-			(rival.priority == look.best.priority && rival.since < look.best.since))
+		if (zklock_election_is_better(zklock_leader_priority, &rival, &look.best))
 			look.best = rival;
 	}
 	look.gets--;

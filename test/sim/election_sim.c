@@ -17,7 +17,7 @@
  * Invariants:
  *
  *	 - Nobody resigns but for a candidate of higher priority that has stood for two
- *	   timeouts.
+ *	   timeouts; and who looks, and there is one, does, whoever else has come.
  *	 - While a transaction requires the leadership, nobody else leads.
  *	 - In a calm the highest priority comes to lead, and goes on leading.
  *	 - Until then each candidate resigns once at most for one that lives.
@@ -91,6 +91,7 @@ typedef struct Server
 	bool resigned;		/* the node goes when no transaction is left */
 	int64_t look_at;	/* the next look */
 	int64_t decides_at; /* it has looked; INT64_MAX: it has not */
+	int looked;			/* its priority was, when it looked */
 	ZkRival best;		/* ... and found this one */
 	int best_server;
 	int64_t required_until;
@@ -192,26 +193,45 @@ find_leader(void)
 	s->look_at = now;
 }
 
+/* It has looked a moment ago, and does not resign. */
+static void
+stay(int server)
+{
+	const Server *s = &servers[server];
+
+	COVER(STAYED);
+	yields_in_a_row = 0;
+	if (s->priority != s->looked)
+		return; /* by the next look, then */
+	for (int i = 0; i < nnodes; i++)
+		if (nodes[i].server != server && nodes[i].ends == INT64_MAX &&
+			nodes[i].priority > s->priority &&
+			now - nodes[i].since >= 2 * timeout + LATENCY)
+			fail("server %d does not resign for server %d", server, nodes[i].server);
+}
+
 static void
 look(int server)
 {
 	Server *s = &servers[server];
 
-	s->best = (ZkRival){.priority = -1};
+	s->best = (ZkRival){0};
 	s->best_server = -1;
+	s->looked = s->priority;
 	for (int i = 0; i < nnodes; i++)
 	{
-		if (nodes[i].server == server)
+		ZkRival rival = {.priority = nodes[i].priority, .since = nodes[i].since};
+
+		if (nodes[i].server == server ||
+			!zklock_election_is_better(s->priority, &rival, &s->best))
 			continue;
-		if (s->best_server < 0 || nodes[i].priority > s->best.priority ||
-			(nodes[i].priority == s->best.priority && nodes[i].since < s->best.since))
-		{
-			s->best = (ZkRival){.priority = nodes[i].priority, .since = nodes[i].since};
-			s->best_server = nodes[i].server;
-		}
+		s->best = rival;
+		s->best_server = nodes[i].server;
 	}
 	s->look_at = now + timeout;
 	s->decides_at = s->best_server >= 0 ? now + random_below(LATENCY) : INT64_MAX;
+	if (s->best_server < 0)
+		stay(server);
 }
 
 static void
@@ -222,8 +242,7 @@ decide(int server)
 	s->decides_at = INT64_MAX;
 	if (!zklock_election_yields(s->priority, &s->best, now, timeout))
 	{
-		COVER(STAYED);
-		yields_in_a_row = 0;
+		stay(server);
 		return;
 	}
 	if (s->best.priority <= s->priority || now - s->best.since < 2 * timeout)
