@@ -166,6 +166,8 @@ hold_op(Object *object, Hold *hold, const Op *op)
 static void
 item_op(Object *object, Hold *hold, const Op *op)
 {
+	Step *back;
+
 	if (is(op->f, "put"))
 	{
 		if (op->outcome != FAIL)
@@ -187,9 +189,12 @@ item_op(Object *object, Hold *hold, const Op *op)
 	}
 	else if (is(op->f, "done") && op->outcome == INFO)
 	{
-		/* either one, and the other not */
+		/* either one, and the other not; the session may have ended long before */
 		(void) add_step(object, DONE, op);
-		add_step(object, GIVE_BACK, op)->optional = true;
+		back = add_step(object, GIVE_BACK, op);
+		back->optional = true;
+		if (hold->open)
+			back->call = object->steps[hold->first].call;
 		*hold = (Hold){0};
 	}
 	else if (is(op->f, "done"))

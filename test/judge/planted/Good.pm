@@ -265,6 +265,15 @@ sub queue
 				unshift @there, $item;
 				next;
 			}
+			if ($fate > 0.5 && $fate < 0.6)
+			{
+				# its session is killed, and another takes the item before it hears of that
+				my $other = $self->anybody($who);
+				$self->op($other, 'take', told => $value);
+				$self->unknown($self->op($who, 'done', asked => { item => "i$item" }, early => 0));
+				$self->op($other, 'done', asked => { item => "i$item" });
+				next;
+			}
 			my $done = $self->op($who, 'done', asked => { item => "i$item" });
 			if ($fate < 0.1) { $done->{outcome} = 'fail'; }
 			elsif ($fate < 0.2) { $self->unknown($done); }
