@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * answer.c
- *	  Questions to the ensemble: the worker that answers them.
+ *	  Answers the questions that backends put to the ensemble: the worker's part.
  *
- * An answer of any size passes through a page, and the worker keeps no more
- * than the listing and what the open gets bring.
+ * An answer passes through one page, whatever its size.  The worker keeps only the
+ * listing and the results of the gets that are open.
  *
  *-------------------------------------------------------------------------
  */
@@ -33,7 +33,7 @@ typedef struct Child
 	int64 sequence;
 } Child;
 
-/* A question that the worker is at. */
+/* A question that the worker works on. */
 typedef struct Run
 {
 	uint32 serial; /* 0: none */
@@ -55,7 +55,8 @@ typedef struct Run
 static uint32 own_tag = ZKLOCK_TAG_NONE; /* set by worker.c */
 static Run runs[ZKLOCK_NQUESTIONS];
 
-/* ZkRequestTag.uuid of what is no get of a child; else it is the child's index. */
+/* ZkRequestTag.uuid of a request that is not a get of a child.  For a get of a child it
+ * is the child's index. */
 #define TAG_LISTING PG_UINT64_MAX		/* of the directory */
 #define TAG_REMOVAL (PG_UINT64_MAX - 1) /* a delete */
 #define TAG_BASE	(PG_UINT64_MAX - 2) /* a get */
@@ -95,7 +96,9 @@ get_base(const Run *run)
 		ZKLOCK_ZOK;
 }
 
-/* What is read after this has been acknowledged is no older than the question. */
+/*
+ * Send a sync.  A read that follows its acknowledgement is no older than the question.
+ */
 static bool
 send_sync(const Run *run)
 {
@@ -109,7 +112,7 @@ send_sync(const Run *run)
 							  &zklock_no_tag) == ZKLOCK_ZOK;
 }
 
-/* Begin with what it takes to find the answer.  "data": to be written. */
+/* Send the first request for the answer.  "data": the text to be written. */
 static bool
 start_run(Run *run, uint32 serial, const ZkQuery *query, const char *data, int len)
 {
@@ -196,7 +199,7 @@ take_listing(Run *run, const ZkMessage *message)
 	MemoryContextSwitchTo(save);
 }
 
-/* Is there a child of the query's mark among what a listing has brought? */
+/* Does the listing contain a child that has the query's mark? */
 static bool
 is_marked(const Run *run, const ZkMessage *message)
 {
@@ -208,7 +211,9 @@ is_marked(const Run *run, const ZkMessage *message)
 	return false;
 }
 
-/* A row with what is known of it: nothing, if the message is a refusal. */
+/*
+ * Store a row with the facts about the child, or with none if the message is a refusal.
+ */
 static void
 take_child(Run *run, const char *name, const ZkMessage *message)
 {
@@ -247,8 +252,9 @@ take_child(Run *run, const char *name, const ZkMessage *message)
 }
 
 /*
- * The child that is to be removed.  A contender of our own is gone for the table
- * first: nobody here shall believe in a grant that others may have in a moment.
+ * Delete the child that the question names.  If it is a contender of this server, the
+ * lock table drops it first: no backend here may believe in a grant that another server
+ * may get in a moment.
  */
 static void
 remove_child(Run *run, const char *name)
@@ -273,7 +279,7 @@ remove_child(Run *run, const char *name)
 	pfree(path);
 }
 
-/* The answer, before the worker comes to look at the question again. */
+/* End the question with this answer.  The worker does not look at the question again. */
 static void
 finish(Run *run, int rc, int64 raised)
 {
@@ -292,7 +298,7 @@ finish(Run *run, int rc, int64 raised)
 	forget_run(run);
 }
 
-/* The base as it is: set it, unless that is done. */
+/* The reply that has the current base: raise the base, unless that has been done. */
 static void
 take_base(Run *run, const ZkMessage *message)
 {
@@ -339,7 +345,7 @@ run_finished(const Run *run)
 		 (run->query.limit > 0 && run->found >= run->query.limit));
 }
 
-/* Fill the page with whole rows.  With the lock. */
+/* Fill the page with whole rows.  The caller holds the lock. */
 static void
 fill_page(Run *run, ZkQuestion *question)
 {
@@ -366,7 +372,7 @@ fill_page(Run *run, ZkQuestion *question)
 	}
 }
 
-/* Ask for a child, or have it deleted. */
+/* Send a get of a child, or its delete. */
 static int
 send_get(const Run *run, const char *path, const ZkRequestTag *tag)
 {
@@ -379,8 +385,8 @@ send_get(const Run *run, const char *path, const ZkRequestTag *tag)
 	return zklock_client_get(client, path, false, tag);
 }
 
-/* Ask for children, as long as the backend takes what comes.  False if the client
- * takes no request. */
+/* Send gets of children for as long as the backend reads the answer.  False if the
+ * client takes no request. */
 static bool
 send_gets(Run *run)
 {
@@ -477,8 +483,8 @@ work(void)
 	return -1;
 }
 
-/* Is the answer good for something without a child that may not be read?  Neither a queue
- * nor a listing of queues is. */
+/* Is the answer useful without a child that this server may not read?  A queue is not,
+ * nor is a listing of queues. */
 static bool
 can_do_without(const Run *run)
 {
@@ -486,7 +492,7 @@ can_do_without(const Run *run)
 		(zklock_kinds[run->query.kind].record && !run->query.contenders);
 }
 
-/* The reply to what is no get of a child. */
+/* Handle the reply to a request that is not a get of a child. */
 static void
 take_other(Run *run, const ZkMessage *message)
 {
@@ -524,7 +530,7 @@ take_other(Run *run, const ZkMessage *message)
 	}
 }
 
-/* The same, refused for good. */
+/* Handle the final refusal of such a request. */
 static void
 take_refusal(Run *run, const ZkMessage *message)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * answer.h
- *	  Questions to the ensemble: the worker that answers them.
+ *	  Answers the questions that backends put to the ensemble: the worker's part.
  *
  *-------------------------------------------------------------------------
  */

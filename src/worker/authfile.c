@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * authfile.c
- *	  The file of credentials that zklock.auth_file names.
+ *	  Reads the file of credentials that zklock.auth_file names.
  *
- * Credentials are in a file, not in a setting, because settings are shown, are
- * copied by base backups and written by ALTER SYSTEM.  Whatever is wrong with
- * the file, no part of its content gets into a message.
+ * Credentials are in a file and not in a setting, because PostgreSQL shows settings,
+ * copies them in base backups and writes them by ALTER SYSTEM.  If something is wrong
+ * with the file, the message contains no part of its content.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,7 +23,7 @@
 
 #define MAX_FILE_SIZE 65536
 
-/* The rule of zklock_check_private_file. */
+/* Apply the rule of zklock_check_private_file. */
 static bool
 is_private(const char *path, int fd, char *error, size_t errlen)
 {
@@ -46,7 +46,7 @@ is_private(const char *path, int fd, char *error, size_t errlen)
 	return false;
 }
 
-/* Not blocking: it may be a pipe. */
+/* Open the file without blocking: it may be a pipe. */
 static int
 open_file(const char *path, char *error, size_t errlen)
 {

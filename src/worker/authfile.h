@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * authfile.h
- *	  The file of credentials that zklock.auth_file names.
+ *	  Reads the file of credentials that zklock.auth_file names.
  *
  *-------------------------------------------------------------------------
  */
@@ -10,23 +10,22 @@
 
 #include "client.h"
 
-/* In one block of memory, for pfree. */
+/* All of it is in one block of memory, for pfree. */
 typedef struct ZkAuthFile
 {
 	int ncredentials;
 	ZkCredential credentials[ZKLOCK_MAX_CREDENTIALS];
 } ZkAuthFile;
 
-/*
- * Read the file.  NULL when it cannot be used, with a reason in "error" (room
- * errlen) that names the file and nothing of what is in it.
- */
+/* Read the file.  Returns NULL if the file cannot be used; "error" (of size errlen)
+ * then gets a reason, which names the file and none of its content. */
 extern ZkAuthFile *zklock_auth_read(const char *path, char *error, size_t errlen);
 
 /*
- * Is a file with a secret, which the ZooKeeper library will open, in the right hands? The
- * rule of ssl_key_file: it belongs to the server's user and nobody else may do anything
- * with it, or to root, and the server's group may read it.
+ * Do only the right users have access to a file with a secret, which the ZooKeeper
+ * library will open?  The rule is that of ssl_key_file: either the server's user owns
+ * the file and nobody else has any right on it, or root owns it and the server's group
+ * may read it.
  */
 extern bool zklock_check_private_file(const char *path, char *error, size_t errlen);
 

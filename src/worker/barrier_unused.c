@@ -3,13 +3,13 @@
  * barrier_unused.c
  *	  Deletes the directories of barriers that nobody uses any more.
  *
- * The directory of a barrier keeps what became of its rounds, so it is no container.
- * One that is empty, and was not written for a day, is deleted: nobody who was let go
- * has been on his way for so long.
+ * The directory of a barrier records the outcome of its rounds, so it is not a
+ * container node.  The worker deletes a directory that is empty and that nobody has
+ * written for a day: a session that a round released has heard of it by then.
  *
- * One server of all looks through them, once a day: the one that writes <root>/barriers,
- * which was not written for a day either, before the others do.  Who uses no barriers
- * asks for nothing.
+ * Once a day one server looks through all directories.  It is the server that writes
+ * <root>/barriers before the others do, after a day without a write to it.  A server
+ * that uses no barriers sends no requests for this.
  *
  *-------------------------------------------------------------------------
  */
@@ -26,13 +26,13 @@
 #include "tag.h"
 #include "zktime.h"
 
-/* Directories asked for at a time. */
+/* Number of directories that are asked for at a time. */
 #define WINDOW 16
 
-/* How often we look whether it is time. */
+/* How often the worker checks whether a look is due. */
 #define INTERVAL (3600 * 1000 * NS_PER_MS)
 
-/* us without a write, after which a directory goes */
+/* us without a write, after which a directory is deleted */
 #define UNUSED (24 * USECS_PER_HOUR)
 
 /* ZkRequestTag.hash, unless it is a directory's number. */
@@ -112,7 +112,7 @@ take_time(const ZkMessage *message)
 											  "", 0, message->version, &tag));
 }
 
-/* Ask for the next ones. */
+/* Send gets of the next directories. */
 static void
 go_on(void)
 {
@@ -155,7 +155,8 @@ take_list(const ZkMessage *message)
 	go_on();
 }
 
-/* One of them.  What changes from now on is left: somebody uses it. */
+/* Handle the reply for a directory.  If the directory changes from now on, it stays:
+ * somebody uses it. */
 static void
 take_directory(const ZkMessage *message)
 {

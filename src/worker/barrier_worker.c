@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * barrier_worker.c
- *	  The worker's part in barriers: events in, requests out.
+ *	  The worker's part in barriers: turns events into requests.
  *
- * What barrier_rules.h calls a barrier is here for as long as sessions of this server
- * wait at it, and a little longer, for those who come again.  A new worker finds the
- * parties in shared memory, as its predecessor left them, and knows no more: RESUMED is
- * for that.
+ * The worker keeps a barrier (as barrier_rules.h defines it) while sessions of this
+ * server wait at it, and a little longer for sessions that come again.  A new worker
+ * finds the parties in shared memory as its predecessor left them, and knows nothing
+ * else.  The event RESUMED is for that case.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,8 +27,8 @@
 #include "trouble.h"
 #include "watches.h"
 
-/* Heartbeats for which a barrier is remembered that nobody waits at; none is while there
- * are more than so many. */
+/* Heartbeats for which the worker keeps a barrier at which nobody waits; it keeps none
+ * of these while there are more than IDLE_MAX. */
 #define IDLE_TICKS 8
 #define IDLE_MAX   32
 
@@ -66,7 +66,7 @@ node_path(const Meeting *m, const ZkPartyNode *node)
 	return zklock_path_name(ZKLOCK_KIND_BARRIER, m->name, child);
 }
 
-/* Which call has the party? */
+/* Find the call of a party. */
 static const ZkBarrierCall *
 call_of(const ZkParty *party)
 {
@@ -88,7 +88,8 @@ send_create(ZkClient *client, const Meeting *m, const ZkParty *party,
 								tag);
 }
 
-/* The record first: its watch fires before anybody sees a member's node gone. */
+/* The record comes first: its watch fires before anybody sees that a member's node is
+ * gone. */
 static int
 send_open(ZkClient *client, const Meeting *m, const ZkBarrierAction *action,
 		  const ZkRequestTag *tag)
@@ -211,9 +212,10 @@ has_parties(const Meeting *m)
 }
 
 /*
- * The record stays for a day, and a watch on it would, too, and take from the room that
- * there is for all watches.  Requests in order: should somebody come again, the next get
- * sets it anew.  While there is no connection the watch cannot be taken back.
+ * The record exists for a day.  A watch on it would exist for as long, and take room
+ * that all watches share, so it is removed.  Requests are executed in order: if a
+ * session comes to the barrier again, the next get sets the watch again.  Without a
+ * connection the watch cannot be removed.
  */
 static void
 forget_meeting(Meeting *m)
@@ -237,7 +239,7 @@ forget_meeting(Meeting *m)
 	nmeetings--;
 }
 
-/* A reply's, or NULL if that is history. */
+/* The barrier that a reply belongs to, or NULL if the worker has forgotten it. */
 static Meeting *
 tagged_meeting(const ZkRequestTag *tag)
 {
@@ -287,7 +289,7 @@ step_type(Meeting *m, ZkBarrierEventType type)
 	step(m, &event);
 }
 
-/* The first time: a predecessor may have left some. */
+/* Allocate the arrays on the first call: a predecessor may have left parties. */
 static void
 begin(void)
 {
@@ -299,7 +301,7 @@ begin(void)
 								 sizeof(*parties) * (Size) zklock_barrier_max());
 }
 
-/* A call that belongs to no barrier here yet. */
+/* Assign a barrier to a call that has none yet. */
 static void
 take_call(int i)
 {
@@ -324,7 +326,7 @@ take_call(int i)
 	dlist_push_tail(&meetings, &m->node);
 }
 
-/* All that wait have a barrier, and it is to look at them. */
+/* Assign a barrier to each call that waits, and mark that barrier to be stepped. */
 static void
 take_calls(void)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * barrier_worker.h
- *	  The worker's part in barriers: events in, requests out.
+ *	  The worker's part in barriers: turns events into requests.
  *
  *-------------------------------------------------------------------------
  */

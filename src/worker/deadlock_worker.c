@@ -1,23 +1,25 @@
 /*-------------------------------------------------------------------------
  *
  * deadlock_worker.c
- *	  Looks for deadlocks across servers, and ends the waits that are to end.
+ *	  Looks for deadlocks across servers, and ends the wait that a verdict selects.
  *
- * The worker's part of deadlock_rules.h: which of this server's grants wait for which of
- * its waits, what is sent, and what becomes of a verdict.  A look goes from each
- * grant that is wanted (zklock_holder_blocks), by the backend that has it and whom that
- * waits for in PostgreSQL's lock manager, to backends that wait at level 2 and have done
- * so for deadlock_timeout, which then ask for a look (ZkProcLock.asked).  Where nobody
- * has asked, or no grant that is wanted leads to one who has, nothing is sent.
+ * This is the worker's part of deadlock_rules.h.  It finds which grants of this server
+ * wait for which of its waits, publishes these edges, and acts on a verdict.  A look
+ * starts at each grant that another server wants (zklock_holder_blocks).  It goes from
+ * the backend that has the grant, along the waits in PostgreSQL's lock manager, to the
+ * backends that wait at level 2.  A backend asks for a look when it has waited for
+ * deadlock_timeout (ZkProcLock.asked).  If no backend has asked, or no wanted grant
+ * leads to a backend that has asked, the worker sends nothing.
  *
- * There is a look when somebody asks; and while somebody waits who has asked, when
- * another server comes to want a grant.  What was published is looked at each time that
- * the worker wakes, and every 100 ms if it leads through the lock manager, of whose
- * events nobody hears: an edge that is over is withdrawn before anybody has read it twice.
+ * The worker looks when a backend asks.  While such a backend waits, the worker also
+ * looks when another server comes to want a grant.  It checks the published edges each
+ * time that it wakes.  It checks edges that lead through the lock manager every 100 ms,
+ * because the lock manager reports no events.  So the worker withdraws an edge that is
+ * over before anybody has read it twice.
  *
- * It runs in the worker rather than in the backend that waits: one look serves all who
- * have asked, what is published is one text, and a backend that sleeps on its entry stays
- * ready for the grant.
+ * This code runs in the worker and not in the backend that waits, for three reasons:
+ * one look serves all backends that have asked, the published edges are one text, and a
+ * backend that sleeps on its entry stays ready for the grant.
  *
  *-------------------------------------------------------------------------
  */
@@ -46,12 +48,12 @@
 #define LOOK_PAUSE	  (50 * NS_PER_MS)
 #define EDGE_PAUSE	  100
 
-/* Local waits from one end of an edge to the other, and processes that are looked at for
- * one grant. */
+/* Limits of local waits from one end of an edge to the other, and of processes that are
+ * looked at for one grant. */
 #define MAX_HOPS	  8
 #define MAX_PROCESSES 256
 
-/* A proclock, and that it is still the same. */
+/* Identifies a proclock, to tell later whether it is still the same. */
 typedef struct Mark
 {
 	int32 proclock;
@@ -59,7 +61,7 @@ typedef struct Mark
 	int64 since; /* zklock_proclock_since: never twice at a time */
 } Mark;
 
-/* A backend that has a grant which is wanted. */
+/* A backend that has a grant that another server wants. */
 typedef struct Holder
 {
 	Mark mark;
@@ -78,7 +80,7 @@ typedef struct Waiter
 	char name[ZKLOCK_NAME_MAX + 1];
 } Waiter;
 
-/* What an edge of deadlock.own was seen by. */
+/* The proclocks on which an edge of deadlock.own is based. */
 typedef struct Evidence
 {
 	uint64 key;
@@ -120,7 +122,7 @@ typedef struct Look
 	Waiter *local; /* at level 1: the names are for people */
 } Look;
 
-/* Room for one more. */
+/* Make room in the array for one more element. */
 #define ENLARGE(array, n, room)                                                          \
 	do                                                                                   \
 	{                                                                                    \
@@ -142,7 +144,7 @@ mark_of(const ZkProcLock *proclock)
 					  zklock_proclock_since(proclock, (ZkProcLockState) proclock->state)};
 }
 
-/* The contender that a wish is for, or the grant that it would join. */
+/* Find the contender for a wish, or the grant that the wish would join. */
 static bool
 find_contender(const ZkLockEntry *entry, ZkLockMode mode, uint64 *contender, bool *joins)
 {
@@ -249,7 +251,7 @@ look_at_table(Look *look)
  * ------------------------------------------------------------------------
  */
 
-/* A process that was come to from one that has a grant. */
+/* A process that a search has reached from a process with a grant. */
 typedef struct Reached
 {
 	int pid;
@@ -265,7 +267,7 @@ same_namespace(const char *a, const char *b)
 	return len == (size_t) (zklock_local_name(b) - b) && strncmp(a, b, len) == 0;
 }
 
-/* Text of a lock's name that can be shown: UTF-8 in any case. */
+/* Append a lock's name so that it can be shown: always in UTF-8. */
 static void
 append_name(StringInfo buf, ZkLockKind kind, const char *name)
 {
@@ -281,8 +283,8 @@ append_name(StringInfo buf, ZkLockKind kind, const char *name)
 	appendStringInfoChar(buf, '"');
 }
 
-/* What does a process wait for?  At level 1 it is a name, which "for_whom" may know if
- * it is of the same namespace. */
+/* Append what a process waits for.  At level 1 that is a name; a waiter for "for_whom"
+ * may know it if both have the same namespace. */
 static void
 append_what(StringInfo buf, const Look *look, const ZkBlocker *by, const char *for_whom)
 {
@@ -318,7 +320,7 @@ append_what(StringInfo buf, const Look *look, const ZkBlocker *by, const char *f
 	pfree(tag.data);
 }
 
-/* Local waits on the way to reached[at], in the order of the way. */
+/* Append the local waits that lead to reached[at], in their order. */
 static void
 append_way(StringInfo buf, const Look *look, const Reached *reached, int at,
 		   const char *for_whom)
@@ -332,7 +334,7 @@ append_way(StringInfo buf, const Look *look, const Reached *reached, int at,
 	appendStringInfo(buf, ", blocked by process %d", reached[at].pid);
 }
 
-/* An edge from a grant to a wait.  False: the way is too long. */
+/* Make an edge from a grant to a wait.  False: there are too many waits between them. */
 static bool
 make_edge(const Look *look, const Holder *holder, const Waiter *waiter,
 		  const Reached *reached, int at, ZkOwnEdge *own, Evidence *seen)
@@ -391,7 +393,7 @@ is_reached(const Reached *reached, int n, int pid)
 	return false;
 }
 
-/* The edges of one grant in one backend's hands.  Returns how many there are with them. */
+/* Add the edges of one grant that one backend has.  Returns the new number of edges. */
 static int
 follow(const Look *look, const Holder *holder, ZkOwnEdge *edges, int nedges)
 {
@@ -456,8 +458,8 @@ find_evidence(uint64 key)
 	return NULL;
 }
 
-/* Is it the same proclock in the same state?  Read without the lock: it is one word after
- * the other, and what matters is looked at again under it (end_wait). */
+/* Is it the same proclock in the same state?  The words are read one after the other
+ * without the lock.  end_wait checks the facts that matter again under the lock. */
 static bool
 is_still(const Mark *mark, ZkProcLockState state)
 {
@@ -480,7 +482,8 @@ is_true(const Evidence *seen)
 	return true;
 }
 
-/* Withdraw what is over.  Is there something left that changes without a word? */
+/* Withdraw edges that are over.  Returns whether an edge is left that can change
+ * without an event. */
 static bool
 withdraw(void)
 {
@@ -503,7 +506,7 @@ withdraw(void)
  * ------------------------------------------------------------------------
  */
 
-/* A server's name in UTF-8, as its text says, or ours. */
+/* Append a server's name in UTF-8, either from its text or this server's. */
 static void
 append_process(StringInfo buf, int pid, const char *server)
 {
@@ -511,12 +514,13 @@ append_process(StringInfo buf, int pid, const char *server)
 }
 
 /*
- * Describe the ring, wait by wait.  It begins with the wait that ends, which is the last
- * edge's; then comes the wait of each other edge, in order.  What others have written is
- * UTF-8 (deadlock_text.c).
+ * Describe the ring, wait by wait.  The first wait is the one that ends, which is that
+ * of the last edge.  The waits of the other edges follow in order.  Texts of other
+ * servers are UTF-8 (deadlock_text.c).
  *
- * Without "all" the session whose wait ends is told of no names but its own: that of the
- * lock that it waits for, and that of the one that it has.
+ * Without "all" the text is for the session whose wait ends.  It contains only the
+ * names that belong to this session: the name of the lock that it waits for, and the
+ * name of the lock that it has.
  */
 static void
 describe_ring(StringInfo buf, bool all)
@@ -658,7 +662,7 @@ make_path(uint64 session)
 	return psprintf("%s/%016llx", zklock_path_waits(), (unsigned long long) session);
 }
 
-/* All own edges. */
+/* Format all edges of this server. */
 static char *
 make_text(void)
 {
@@ -742,8 +746,8 @@ take_listing(const ZkMessage *message, ZkLockRc rc)
 	pfree(children);
 }
 
-/* Once for each reason in a session: it is tried again at each look.  A reply does not
- * say what it was that was refused. */
+/* Log a refusal, once for each reason in a session: the worker tries again at each
+ * look.  A reply does not say which request was refused. */
 static void
 tell_refused(ZkDeadlockAct act, int rc)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * deadlock_worker.h
- *	  Looks for deadlocks across servers, and ends the waits that are to end.
+ *	  Looks for deadlocks across servers, and ends the wait that a verdict selects.
  *
  *-------------------------------------------------------------------------
  */
@@ -12,7 +12,7 @@
 
 extern const ZkAgent zklock_deadlock_agent;
 
-/* Somebody else wants a grant of this server, and did not before. */
+/* Another contender has come to want a grant of this server. */
 extern void zklock_deadlock_demanded(void);
 
 #endif /* ZKLOCK_DEADLOCK_WORKER_H */
