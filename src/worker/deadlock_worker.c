@@ -283,8 +283,8 @@ append_name(StringInfo buf, ZkLockKind kind, const char *name)
 	appendStringInfoChar(buf, '"');
 }
 
-/* Append what a process waits for.  At level 1 that is a name; a waiter for "for_whom"
- * may know it if both have the same namespace. */
+/* Append what a process waits for.  At level 1 that is a lock: the text names it only
+ * to a waiter ("for_whom") of the same namespace. */
 static void
 append_what(StringInfo buf, const Look *look, const ZkBlocker *by, const char *for_whom)
 {

@@ -1,14 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * dispatch.c
- *	  Between the lock table and the session: events in, actions out.
+ *	  Carries events from the session to the lock table, and requests from the lock
+ *	  table to the session.
  *
- * Runs in the worker only.  A step of an entry's protocol happens under the
- * entry's partition lock, and what it tells the table (granted, revoked,
- * failed) takes effect before that is released.  Requests to the ensemble
- * are sent afterwards; the uuids they carry are in shared
- * memory by then, so that a successor of this process can settle what it
- * finds.
+ * This code runs in the worker only.  A step of an entry's protocol runs under the
+ * entry's partition lock.  Its results for the table (granted, revoked, failed) take
+ * effect before the worker releases that lock.  The worker sends the requests to the
+ * ensemble afterwards.  The uuids in these requests are in shared memory by then, so a
+ * successor of this process can settle what it finds.
  *
  *-------------------------------------------------------------------------
  */
@@ -53,7 +53,7 @@ static bool proof_due = false;	/* some entry waits for nothing but a heartbeat *
  * ------------------------------------------------------------------------
  */
 
-/* The path of our own contender, or with "create" what it is made with. */
+/* The path of this server's contender; with "create" the path to create it with. */
 static char *
 contender_path(ZkLockKind kind, const char *name, const ZkLockAction *action,
 			   uint64 uuid_hi, bool create)
@@ -69,7 +69,8 @@ contender_path(ZkLockKind kind, const char *name, const ZkLockAction *action,
 	return zklock_path_name(kind, name, child);
 }
 
-/* A contender's data.  Of one for the whole server, a candidate, see election_text.h. */
+/* Append a contender's data.  For a candidate, which stands for the whole server, see
+ * election_text.h. */
 static void
 describe_contender(StringInfo buf, ZkLockKind kind, int pid)
 {
@@ -87,7 +88,7 @@ describe_contender(StringInfo buf, ZkLockKind kind, int pid)
 		zklock_describe_server(buf, pid);
 }
 
-/* A create or a delete that goes into a set's transaction. */
+/* Add a create or a delete to a set's transaction. */
 static void
 add_to_set(const ZkLockEntry *entry, ZkLockKind kind, const char *name, int pid,
 		   uint32 generation, uint64 uuid_hi, const ZkLockAction *action)
@@ -106,7 +107,7 @@ add_to_set(const ZkLockEntry *entry, ZkLockKind kind, const char *name, int pid,
 	zklock_set_worker_add(&what, path, data.data, data.len);
 }
 
-/* Make our contender, or write it once more.  Returns its path. */
+/* Create this server's contender, or write it once more.  Returns its path. */
 static char *
 send_own(ZkClient *client, ZkLockKind kind, const char *name, int pid, uint64 uuid_hi,
 		 const ZkLockAction *action, ZkRequestTag *tag)
@@ -227,8 +228,8 @@ send_request(const ZkLockEntry *entry, ZkLockKind kind, const char *name, int pi
 	pfree(path);
 }
 
-/* Would a TICK do anything?  Read without the lock: the worker writes all of it, but
- * for an election's "failed", which a backend resets when it asks anew. */
+/* Would a TICK change anything?  Read without the lock: the worker writes all of these
+ * fields except an election's "failed", which a backend resets when it asks again. */
 static bool
 wants_tick(const ZkLockEntry *entry)
 {
@@ -236,7 +237,8 @@ wants_tick(const ZkLockEntry *entry)
 		(zklock_kinds[entry->kind].by_server && entry->election.failed);
 }
 
-/* All that the protocol is told with each event.  Locked. */
+/* Add to the event the facts that the protocol gets with each event.  The entry is
+ * locked. */
 static void
 complete_event(ZkLockEntry *entry, ZkLockEvent *event)
 {
@@ -270,8 +272,8 @@ complete_event(ZkLockEntry *entry, ZkLockEvent *event)
 	zklock_shared->session.next_uuid += ZKLOCK_NCONTENDERS;
 }
 
-/* Tell the table what the protocol says.  True if a lock was lost under its holders.
- * Locked. */
+/* Apply the results of a step to the table.  Returns true if holders have lost a lock.
+ * The entry is locked. */
 static bool
 tell_table(ZkLockEntry *entry, const ZkLockEvent *event, const ZkLockActions *actions)
 {
@@ -297,7 +299,7 @@ tell_table(ZkLockEntry *entry, const ZkLockEvent *event, const ZkLockActions *ac
 	return lost;
 }
 
-/* Requests that are to follow a set's transaction. */
+/* A request that the worker sends after a set's transaction. */
 typedef struct Later
 {
 	ZkLockEntry *entry;
@@ -310,7 +312,8 @@ typedef struct Later
 
 static List *later = NIL;
 
-/* A request of a step; of one by JOINTLY, what cannot be sent alone, or yet, is kept. */
+/* Send a request of a step.  In a step by JOINTLY, a request that belongs to the set's
+ * transaction goes into it, and a later one is kept until it has been sent. */
 static void
 perform(ZkLockEntry *entry, ZkLockKind kind, const char *name, int pid, uint32 generation,
 		const ZkLockEvent *event, const ZkLockAction *action)
@@ -337,7 +340,7 @@ perform(ZkLockEntry *entry, ZkLockKind kind, const char *name, int pid, uint32 g
 	}
 }
 
-/* Tell a set that something has become of one of its queues. */
+/* Tell a set that one of its queues has changed. */
 static void
 touch_set(uint64 set, const ZkLockActions *actions)
 {
@@ -356,7 +359,8 @@ touch_set(uint64 set, const ZkLockActions *actions)
  * ------------------------------------------------------------------------
  */
 
-/* Does the entry know of the connection?  If not it will hear, and look itself. */
+/* Has the entry got the event of this connection?  If not, it will get it, and look
+ * then. */
 static bool
 has_heard(const ZkLockEntry *entry)
 {
@@ -372,9 +376,10 @@ static const ZkFeeder feeder = {
 };
 
 /*
- * Feed one event to an entry; "generation" is the one it is meant for, 0 for
- * whichever it is.  What the event makes of the need is fed later, as if by a
- * backend: the list of dirty entries outlives us.
+ * Feed one event to an entry.  "generation" is the generation that the event is meant
+ * for, 0 for any.  If the event changes what the entry needs, the worker feeds that
+ * change later, as if a backend had made it: the list of dirty entries outlives the
+ * worker.
  */
 static void
 step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
@@ -499,8 +504,8 @@ work_on_dirty(void)
 	}
 }
 
-/* A set's contenders are made: all its queues ask for that in one step, and for what they
- * want to see behind it. */
+/* Create a set's contenders.  In this one step all its queues ask for their creation,
+ * and for the reads that follow it. */
 static void
 send_set(const ZkSetWork *work)
 {
@@ -593,7 +598,7 @@ zklock_dispatch_holds(void)
 	return zklock_table_any(is_held);
 }
 
-/* A run's job that was left to the server is no session's. */
+/* Is the entry in use by a session?  A run's job that was left to the server is not. */
 static bool
 is_in_use(const ZkLockEntry *entry)
 {
@@ -623,7 +628,7 @@ zklock_dispatch_contends(void)
 	return zklock_table_any(contends);
 }
 
-/* The entry that a request was made for, or NULL if it is history. */
+/* The entry that a request was made for, or NULL if that entry is gone. */
 static ZkLockEntry *
 tagged_entry(const ZkRequestTag *tag)
 {
@@ -658,7 +663,8 @@ dispatch_listing(const ZkMessage *message, ZkLockEntry *entry, ZkLockEvent *even
 	pfree(children);
 }
 
-/* Does one of our contenders wait for this child?  The one before it is watched, too. */
+/* Does a contender of this server wait for this child?  It watches the one before it,
+ * too. */
 static bool
 waits_for(const ZkLockEntry *entry, uint64 hash)
 {
@@ -671,8 +677,8 @@ waits_for(const ZkLockEntry *entry, uint64 hash)
 	return false;
 }
 
-/* Whom a contender of ours waits for: the reply to the get that watches it says whose it
- * is, for errors that end the wait. */
+/* Remember whom a contender of this server waits for, for errors that end the wait.
+ * The reply to the get that sets the watch names its server. */
 static void
 note_blocker(ZkLockEntry *entry, const ZkMessage *message)
 {
@@ -694,7 +700,7 @@ note_blocker(ZkLockEntry *entry, const ZkMessage *message)
 	pfree(server);
 }
 
-/* Feed an event of the directory or of a child to whoever it concerns. */
+/* Feed an event of the directory or of a child to the entries that it concerns. */
 static void
 step_name(ZkLockKind kind, const char *name, const ZkLockEvent *event)
 {
@@ -707,7 +713,8 @@ step_name(ZkLockKind kind, const char *name, const ZkLockEvent *event)
 		step(entry, 0, &copy);
 }
 
-/* The watch on a directory's children fired, or that on itself, or both. */
+/* The watch on a directory's children has fired, or the watch on the directory, or
+ * both. */
 static void
 dispatch_dir_watch(ZkLockKind kind, const char *name, bool children, bool data)
 {
@@ -725,7 +732,7 @@ dispatch_dir_watch(ZkLockKind kind, const char *name, bool children, bool data)
 		step_name(kind, name, &changed);
 }
 
-/* On whose path nobody else has one. */
+/* Handle a watch.  No other agent has a watch on such a path. */
 static bool
 on_watch(const ZkWatch *watch)
 {
@@ -776,7 +783,8 @@ note_refusal(ZkLockEntry *entry, const ZkMessage *message)
 	entry->last_rc = message->rc; /* goes to the proclocks with a FAILED */
 }
 
-/* To each queue as if what it asked for had been asked for alone. */
+/* Feed the reply of a set's transaction to each queue, as if each part had been
+ * requested alone. */
 static void
 dispatch_set(const ZkMessage *message)
 {
@@ -794,7 +802,7 @@ dispatch_set(const ZkMessage *message)
 	}
 }
 
-/* The number of the contender that was made. */
+/* Take the sequence number of the contender that was created. */
 static void
 take_created(const ZkMessage *message, ZkLockEvent *event)
 {

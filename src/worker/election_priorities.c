@@ -1,15 +1,17 @@
 /*-------------------------------------------------------------------------
  *
  * election_priorities.c
- *	  Leaders look for candidates of higher priority, and give way.
+ *	  Lets a leader look for candidates of higher priority, and give way to them.
  *
- * The rule is in election_rules.h.  In each election that this server leads it lists the
- * candidates and reads what each says.  Only if one of them has a higher priority it
- * writes its own node, to hear the time by the ensemble's clock.
+ * The rule is in election_rules.h.  In each election that this server leads, it lists
+ * the candidates and reads the node of each.  If one of them has a higher priority,
+ * this server writes its own node, to get the time of the ensemble's clock.  Otherwise
+ * it writes nothing.
  *
- * What a candidate's node says never changes, since other programs watch it for its end
- * alone (Curator's LeaderLatch would not hear of that any more).  A server whose priority
- * has changed queues anew where it does not lead.
+ * A candidate's node never changes its content, because other programs watch the node
+ * for its end alone: Curator's LeaderLatch would miss the end after a change.  A server
+ * whose priority has changed leaves the queue and joins it again in each election that
+ * it does not lead.
  *
  *-------------------------------------------------------------------------
  */
@@ -29,13 +31,13 @@
 #include "settings.h"
 #include "tag.h"
 
-/* With so many candidates more a look comes another timeout later. */
+/* For each CANDIDATES candidates, the next look comes one session timeout later. */
 #define CANDIDATES 100
 
-/* Gets open at a time: strangers may have filled the directory. */
+/* Number of gets open at a time: other programs may have filled the directory. */
 #define WINDOW 128
 
-/* No candidate has a longer name. */
+/* Longer names are not names of candidates. */
 #define CHILD_MAX 1024
 
 /* A look at one election.  There is one at a time. */
@@ -86,7 +88,8 @@ end_look(void)
 	look = (Look){.entry = -1};
 }
 
-/* The entry of the look, locked, if this server leads yet as it did; else NULL. */
+/* The entry of the look, locked, if this server still leads the election in the same
+ * term; else NULL. */
 static ZkLockEntry *
 lock_led(LWLock **lock)
 {
@@ -102,7 +105,8 @@ lock_led(LWLock **lock)
 	return NULL;
 }
 
-/* Begin with the next election that is due.  False: there is none; "due" is when, ns. */
+/* Begin with the next election that is due.  False: none is due; "due" gets the time of
+ * the next one, in ns. */
 static bool
 begin_look(int64 now, int64 *due)
 {
@@ -145,7 +149,7 @@ begin_look(int64 now, int64 *due)
 	return false;
 }
 
-/* All has been read. */
+/* All candidates have been read: decide whether to ask for the time. */
 static void
 ask_time(void)
 {
@@ -163,7 +167,7 @@ ask_time(void)
 		end_look();
 }
 
-/* Ask for the next ones; with the last reply all is known. */
+/* Send gets of the next candidates.  The last reply completes the look. */
 static void
 go_on(void)
 {
@@ -228,7 +232,7 @@ take_candidate(const ZkMessage *message)
 	go_on();
 }
 
-/* The time by the ensemble's clock: give way, or not. */
+/* The time of the ensemble's clock has come: give way, or keep the lead. */
 static void
 decide(const ZkMessage *message)
 {
@@ -278,7 +282,7 @@ on_event(ZkLockEventType type)
 		end_look();
 }
 
-/* Is there a contender of ours that may wait, and is not known to? */
+/* Does this server have a contender that may wait, but whose state is not settled? */
 static bool
 is_unsettled(void)
 {
@@ -306,7 +310,8 @@ is_unsettled(void)
 	return false;
 }
 
-/* Our priority is another: where we wait, leave the queue, so as to come anew. */
+/* This server's priority has changed: leave each queue in which it waits, to join it
+ * again. */
 static void
 queue_anew(void)
 {

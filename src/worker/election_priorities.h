@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * election_priorities.h
- *	  Leaders look for candidates of higher priority, and give way.
+ *	  Lets a leader look for candidates of higher priority, and give way to them.
  *
  *-------------------------------------------------------------------------
  */

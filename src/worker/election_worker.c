@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * election_worker.c
- *	  Elections: what the worker makes of candidacies.
+ *	  Elections: the worker's part.
  *
  *-------------------------------------------------------------------------
  */
@@ -43,9 +43,9 @@ end_reason(ZkLeaderEnd end)
 }
 
 /*
- * Compare what zk_is_leader says with what was announced.  "event" has just
- * happened to the entry, or nothing if it is NULL, and has brought a grant or
- * taken one away.  Locked.
+ * Compare the current answer of zk_is_leader with the last announcement.  "event" has
+ * just happened to the entry (NULL: no event), and has brought a grant or taken one
+ * away.  The entry is locked.
  */
 static void
 find_news(ZkLockEntry *entry, const ZkLockEvent *event, bool granted, bool revoked,
@@ -85,8 +85,8 @@ find_news(ZkLockEntry *entry, const ZkLockEvent *event, bool granted, bool revok
 	election->since = GetCurrentTimestamp();
 }
 
-/* Entries that are elections, or were: so that a look at these is none at the whole
- * table. */
+/* Entries that are or were elections, so that a look at elections does not read the
+ * whole table. */
 static Bitmapset *elections = NULL;
 
 static void
@@ -104,8 +104,11 @@ zklock_election_next(int i)
 	return bms_next_member(elections, i);
 }
 
-/* Does the ensemble say who leads?  It does not when a connection was lost, or whoever
- * was before us has gone, until it has been asked again. */
+/*
+ * Does the ensemble say who leads?  After the loss of a connection, or after the
+ * contender before this server's has gone, it does not until the worker has asked
+ * again.
+ */
 static void
 find_verdict(ZkLockEntry *entry)
 {
@@ -203,7 +206,7 @@ zklock_election_announce(const char *name, const ZkElectionNews *news)
 					 : 0));
 }
 
-/* Do something with every election in which this server is a candidate. */
+/* Call a function for each election in which this server is a candidate. */
 static void
 for_each_candidacy(void (*what)(ZkLockEntry *entry, ZkElectionNews *news))
 {
@@ -252,14 +255,15 @@ shut_down(ZkLockEntry *entry, ZkElectionNews *news)
 	zklock_entry_broadcast(entry);
 }
 
-/* The candidacy begins only now: its verdict can be waited for. */
+/* The candidacy begins only now, so that backends can wait for its verdict. */
 static void
 stand(ZkLockEntry *entry, ZkElectionNews *news)
 {
 	zklock_election_candidacy_begin(entry);
 }
 
-/* Elections of "zklock.elections" from this position on have found no room. */
+/* Elections of "zklock.elections" from this position on are not entered, for lack of
+ * room. */
 #define NONE_UNENTERED	   (-1)
 #define UNENTERED_RETRY_MS 100
 
@@ -304,10 +308,10 @@ enter_listed(void)
  * ------------------------------------------------------------------------
  */
 
-/* Between two looks; what is known of who asks is as old as that. */
+/* Time between two looks; the worker's knowledge of who asks is that old at most. */
 #define LOOK_NS INT64CONST(1000000000)
 
-/* The server itself wants it, whoever asks. */
+/* Does a setting name the election?  Then the server wants it, even if nobody asks. */
 static bool
 is_listed(const char *name)
 {
@@ -326,8 +330,8 @@ is_listed(const char *name)
 	return found;
 }
 
-/* Does anybody want it?  A transaction that requires the leadership does.  With the entry
- * locked. */
+/* Does anybody want the election?  A transaction that requires the leadership does.
+ * The entry is locked. */
 static void
 look_at_wish(ZkLockEntry *entry, int64 now)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * election_worker.h
- *	  Elections: what the worker makes of candidacies.
+ *	  Elections: the worker's part.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,7 +13,7 @@
 
 extern const ZkAgent zklock_election_agent;
 
-/* What is to be said when the entry is unlocked. */
+/* The news to announce when the entry is unlocked. */
 typedef struct ZkElectionNews
 {
 	int64 gained; /* token of the leadership, or 0 */
@@ -23,11 +23,11 @@ typedef struct ZkElectionNews
 	ZkLockFailure failure;
 } ZkElectionNews;
 
-/* The index of the next entry that is an election, or was a moment ago; -1: there is
- * none. Begin with -1. */
+/* The index of the next entry that is an election, or was one a moment ago; -1: there
+ * is none.  Begin with -1. */
 extern int zklock_election_next(int i);
 
-/* A step of the entry, which is locked, has had these actions. */
+/* A step of the entry has had these actions.  The entry is locked. */
 extern void zklock_election_step(ZkLockEntry *entry, const ZkLockEvent *event,
 								 const ZkLockActions *actions, ZkElectionNews *news);
 extern void zklock_election_announce(const char *name, const ZkElectionNews *news);

@@ -1,24 +1,29 @@
 /*-------------------------------------------------------------------------
  *
  * ensemble.c
- *	  Is it the ensemble that we know, and has it forgotten nothing?
+ *	  Checks that the ensemble is the one that this server knows, and that it has
+ *	  forgotten nothing.
  *
- * A connection begins with a write of our member's node and a read of the base, <root>/
- * tokens, with a watch.  Requests are answered in order, so what locks and elections ask
- * may go out right behind them: when the ensemble turns out to have gone back, session.c
- * gives the session up before any of that is answered.  The same order makes the watch
- * do: whoever raises the base does so before the creates that come after it, and we hear
- * of it before the replies to ours.  From then on until the base has been read again no
- * reply may become a grant.
+ * A connection begins with a write of this server's member node and a read of the base,
+ * <root>/tokens, with a watch.  The ensemble answers requests in order, so requests for
+ * locks and elections may follow at once.  If the ensemble turns out to have gone back,
+ * session.c gives up the session before any of these requests is answered.  The watch
+ * is enough for the same reason: a server that raises the base does so before the
+ * creates that follow, and this server hears of the raise before it gets the replies to
+ * its own creates.  From then on, no reply may become a grant until the worker has read
+ * the base again.
  *
- * A session for mending begins alike, and nobody else knows of it.  It sets the base, if
- * it has to be, by the version that was read, and is closed.
+ * A session for mending begins in the same way, and no other part of the worker sees
+ * it.  It sets the base if necessary, on condition that the base still has the version
+ * that was read.  Then it is closed.
  *
- * The history is in shared memory, and the worker alone looks at it.  What has to outlive
- * a crash is noted for that, too, whenever it moves.
+ * The history is in shared memory, and only the worker reads it.  When a number that
+ * must outlive a crash changes, the worker also notes it in the memory of
+ * historymemory.h.
  *
- * A session that a crash has left is closed by the next run, and asked first: its node is
- * written.  Nothing else is: the session that comes next shows the rest.
+ * The next run of this server closes a session that a crash has left.  It first writes
+ * the node of that session, to learn what the ensemble remembers.  It writes nothing
+ * else: the next session shows the rest.
  *
  *-------------------------------------------------------------------------
  */
@@ -34,14 +39,17 @@
 #include "table.h"
 #include "tag.h"
 
-/* Between two attempts to write the file. */
+/* Time between two attempts to write the file. */
 #define SAVE_AGAIN_MS 10000
 
-/* A crash of the machine makes us forget no more than what was seen in that time. */
+/* A crash of the machine loses at most the numbers that were seen in this time. */
 #define SAVE_TOP_MS (5 * 60 * 1000)
 
-/* ZkRequestTag.uuid: of the write that raises the base; of the write of our node in a
- * session that a life before has left.  Reads of the base are numbered. */
+/*
+ * ZkRequestTag.uuid of the write that raises the base, and of the write of this
+ * server's node in a session that an earlier run has left.  Reads of the base are
+ * numbered.
+ */
 #define TAG_RAISE PG_UINT64_MAX
 #define TAG_LEFT  (PG_UINT64_MAX - 1)
 
@@ -93,7 +101,8 @@ zklock_ensemble_token(int64 zxid)
  * ------------------------------------------------------------------------
  */
 
-/* A crash before the file tells of a finding leaves the session, which will tell it again. */
+/* A crash before the file contains a finding leaves the session, and the session will
+ * show the finding again. */
 void
 zklock_ensemble_note(void)
 {
@@ -132,8 +141,8 @@ zklock_ensemble_save_again(bool disconnected)
 		save();
 }
 
-/* The memory that notes from now on.  True: save the history, since the file names
- * another. */
+/* Attach the memory in which numbers are noted from now on.  True: save the history,
+ * since the file names another memory. */
 static bool
 attach_memory(void)
 {
@@ -154,8 +163,8 @@ attach_memory(void)
 	return true;
 }
 
-/* The first worker since the server's start reads the file; its successors find all in
- * shared memory, and do not know whether the file was written. */
+/* The first worker since the server's start reads the file.  Its successors find
+ * everything in shared memory, and do not know whether the file was written. */
 void
 zklock_ensemble_start(void)
 {
@@ -215,10 +224,10 @@ zklock_ensemble_new_member(void)
 }
 
 /*
- * The node is made where it is missing, which is a transaction for the ensemble even
- * where it is not: so only where there is reason to think so.  At the beginning of a
- * connection it says 0, which lets us see that it was gone; later whoever is connected
- * gives back what was deleted.
+ * Create the base only if there is reason to think that it is missing: the attempt is a
+ * transaction of the ensemble even if the node exists.  At the beginning of a
+ * connection it is created with 0, which shows that it was gone.  Later, any connected
+ * server restores what was deleted.
  */
 void
 zklock_ensemble_ask(ZkClient *client)
@@ -236,7 +245,8 @@ zklock_ensemble_ask(ZkClient *client)
 	(void) zklock_client_get(client, zklock_path_tokens(), true, &tag);
 }
 
-/* Somebody may have met no directory, whose next try succeeds, and needs the base then. */
+/* A request may have found no directory.  Its next attempt will succeed, and needs the
+ * base then. */
 void
 zklock_ensemble_make(ZkClient *client)
 {
@@ -253,7 +263,7 @@ zklock_ensemble_remind(ZkClient *client)
 		zklock_ensemble_ask(client);
 }
 
-/* It has, by this verdict: keep the reason. */
+/* The verdict says that the ensemble has gone back: remember the reason. */
 static ZkEnsembleNews
 went_back(ZkHistoryVerdict verdict)
 {
@@ -299,8 +309,8 @@ went_back(ZkHistoryVerdict verdict)
 	return ZKLOCK_ENSEMBLE_WENT_BACK;
 }
 
-/* The base is as it has to be.  Now that the ensemble has answered so much, it is
- * believed how long sessions last there. */
+/* The base has the right value.  The ensemble has answered a few requests by now, so
+ * the worker believes the session timeout that it has set. */
 static ZkEnsembleNews
 mended(int64 base, int64 zxid)
 {
@@ -311,7 +321,7 @@ mended(int64 base, int64 zxid)
 	return ZKLOCK_ENSEMBLE_MENDED;
 }
 
-/* Raise the base as far as it has to be, or find that it is. */
+/* Raise the base as far as necessary, or find that it is high enough. */
 static ZkEnsembleNews
 mend(ZkClient *client)
 {
@@ -336,7 +346,7 @@ mend(ZkClient *client)
 	return ZKLOCK_ENSEMBLE_NOTHING;
 }
 
-/* All is known that it takes: a write, and the base. */
+/* Decide as soon as both are known: the number of a write, and the base. */
 static ZkEnsembleNews
 decide(ZkClient *client)
 {
@@ -367,7 +377,7 @@ unknown(const char *what)
 	return ZKLOCK_ENSEMBLE_UNKNOWN;
 }
 
-/* The reply to a read of the base. */
+/* Take the reply to a read of the base. */
 static ZkEnsembleNews
 take_base(ZkClient *client, const ZkMessage *message)
 {
@@ -399,7 +409,7 @@ take_base(ZkClient *client, const ZkMessage *message)
 	return decide(client);
 }
 
-/* The reply to the write of it. */
+/* Take the reply to the write that raises the base. */
 static ZkEnsembleNews
 take_raise(ZkClient *client, const ZkMessage *message)
 {
@@ -424,7 +434,7 @@ take_raise(ZkClient *client, const ZkMessage *message)
 	}
 }
 
-/* A number of a transaction was seen, by a write or a read. */
+/* A write or a read has shown a transaction number. */
 static ZkEnsembleNews
 take_number(ZkClient *client, const ZkMessage *message)
 {
@@ -537,7 +547,7 @@ zklock_ensemble_expired(int64 told)
  * ------------------------------------------------------------------------
  */
 
-/* Has it something to tell? */
+/* Does the session have anything to tell? */
 static bool
 resume(int64 session)
 {

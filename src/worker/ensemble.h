@@ -1,11 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * ensemble.h
- *	  Is it the ensemble that we know, and has it forgotten nothing?
+ *	  Checks that the ensemble is the one that this server knows, and that it has
+ *	  forgotten nothing.
  *
- * The worker's part of history.h: what it asks on each connection, what it makes of the
- * answers, the base of tokens in ZooKeeper, and the file.  session.c is told what has
- * to become of the session.
+ * This is the worker's part of history.h: the requests on each connection, the verdicts
+ * on the replies, the base of tokens in ZooKeeper, and the file.  session.c gets the
+ * news, and decides about the session.
  *
  *-------------------------------------------------------------------------
  */
@@ -26,50 +27,54 @@ typedef enum ZkEnsembleNews
 							 * again some time later */
 } ZkEnsembleNews;
 
-/* The worker starts: remember what was known. */
+/* The worker starts: read what was known before. */
 extern void zklock_ensemble_start(void);
 
-/* The end of the server, in good order: write the file.  "closes": the session, if there
- * is one, is closed next; else it is left. */
+/* The server ends in good order: write the file.  "closes": the session, if there is
+ * one, is closed next; else it is left. */
 extern void zklock_ensemble_stop(bool closes);
 
 /*
- * What a crash leaves says this of the session in shared memory from now on: to be called
- * when its lease has moved, and before the session is closed on purpose, when there is
- * none in shared memory any more.
+ * Note the state of the session in shared memory, so that it outlives a crash.  To be
+ * called when the lease has moved, and before the session is closed on purpose, when
+ * the session is no longer in shared memory.
  */
 extern void zklock_ensemble_note(void);
 
-/* A session that an earlier run has left is about to be resumed in order to be closed:
- * zklock_ensemble_expired goes by what is remembered of it from here on. */
+/*
+ * The worker is about to resume a session that an earlier run has left, in order to
+ * close it.  From here on zklock_ensemble_expired uses what is remembered of that
+ * session.
+ */
 extern void zklock_ensemble_resume(int64_t session);
 
-/* On its connection: ask.  False: it has nothing to tell. */
+/* On the connection of that session: send the requests.  False: the session has nothing
+ * to tell. */
 extern bool zklock_ensemble_ask_left(ZkClient *client, int64_t session);
 
-/* A message on it: NOTHING, WENT_BACK, or ADMITTED, when it has told all, and is to be
- * closed. */
+/* Look at a message on that connection.  Returns NOTHING, WENT_BACK, or ADMITTED when
+ * the session has told everything and is to be closed. */
 extern ZkEnsembleNews zklock_ensemble_look_left(const ZkMessage *message);
 
-/*
- * A connection begins, "resumed" if it is not the session's first.  To be called before
- * anything else is sent; a write, of our member's node, is to follow, and then
- * zklock_ensemble_ask.
- */
+/* A connection begins; "resumed": it is not the session's first.  Call this before
+ * anything else is sent.  Then write the member node, and call zklock_ensemble_ask. */
 extern void zklock_ensemble_connected(bool resumed);
 
 /* Ask for the base (again). */
 extern void zklock_ensemble_ask(ZkClient *client);
 
-/* The same, unless it is known, since what stands beside it is missing: it is made first. */
+/* The same, unless the connection is admitted.  A directory next to the base is
+ * missing, so the base may be, too: this creates it first. */
 extern void zklock_ensemble_make(ZkClient *client);
 
-/* The same before something is sent that is of no use without, if nobody has asked. */
+/* The same, if nobody has asked yet, before a request whose reply is useless without
+ * the base. */
 extern void zklock_ensemble_remind(ZkClient *client);
 
 /*
- * A message of a connection that is up, whomever else it concerns: to be shown before
- * anything is made of it.  The reason of bad news is in zklock_ensemble_reason.
+ * Look at a message of a connection that is up, before any other code handles it, also
+ * if the message concerns somebody else.  zklock_ensemble_reason gives the reason of
+ * bad news.
  */
 extern ZkEnsembleNews zklock_ensemble_look(ZkClient *client, const ZkMessage *message);
 extern const char *zklock_ensemble_reason(void);
@@ -77,28 +82,31 @@ extern const char *zklock_ensemble_reason(void);
 /* Is the connection admitted? */
 extern bool zklock_ensemble_admitted(void);
 
-/* The session's own write, see history.h: what it was the last time is void, since the
- * node is another. */
+/* The node of the session is another one now, so the last version of the session's own
+ * write (history.h) is void. */
 extern void zklock_ensemble_new_member(void);
 
-/* The session, or one that an earlier run has left, has expired; "told": when the message
- * came.  Returns NOTHING or WENT_BACK. */
+/* The session, or one that an earlier run has left, has expired; "told": when the
+ * message came.  Returns NOTHING or WENT_BACK. */
 extern ZkEnsembleNews zklock_ensemble_expired(int64_t told);
 
-/* The ensemble has gone back; the session, which is given up, had this timeout or 0. */
+/*
+ * The ensemble has gone back.  The session, which is given up, had this timeout, or 0.
+ */
 extern void zklock_ensemble_found(int timeout_ms);
 
-/* Has it gone back, and the wait is not over? */
+/* Has the ensemble gone back, and is the wait not over? */
 extern bool zklock_ensemble_waiting(void);
 
-/* ms until a session is of use: 0 if it is.  Ends a wait that is over. */
+/* ms until a session is useful, 0 if it is now.  Ends a wait that is over. */
 extern long zklock_ensemble_open_in(void);
 
-/* A session that is to mend the base has this timeout; the wait is no shorter if it does. */
+/* A session that is to mend the base has this timeout.  If it does mend the base, the
+ * wait is at least as long. */
 extern void zklock_ensemble_extend(int timeout_ms);
 
-/* At each heartbeat, and when the connection is lost: write the file if that has failed,
- * or if it is out of date. */
+/* Write the file if the last attempt failed, or if the file is out of date.  To be
+ * called at each heartbeat, and when the connection is lost. */
 extern void zklock_ensemble_save_again(bool disconnected);
 
 /* The fencing token of a contender made by this transaction; 0 of 0. */

@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * historyfile.c
- *	  What history.h remembers, on disk.
+ *	  Reads and writes the file with the history (history.h).
  *
- * It is about the ensemble and not about this server.  So unlike the session's file it
- * is one of the data directory's own: base backups take it along, and a standby that is
- * promoted, or a copy, knows what its original knew.  All the same nothing depends on
- * it: without it the server has seen less, no more.
+ * The history is about the ensemble and not about this server.  So the file, unlike the
+ * session's file, is in the data directory: base backups contain it, and a promoted
+ * standby or a copy knows what its original knew.  But nothing depends on the file:
+ * without it the server only remembers less.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * historyfile.h
- *	  What history.h remembers, on disk, so that it outlives the server.
+ *	  Keeps the history (history.h) in a file, so that it outlives the server.
  *
  *-------------------------------------------------------------------------
  */
@@ -10,16 +10,12 @@
 
 #include "history.h"
 
-/*
- * Write it so that it survives a crash of the machine.  False when that failed, which
- * is logged once, until it has worked again.  "last": see zklock_history_format.
- */
+/* Write the file so that it survives a crash of the machine.  Returns false if that
+ * failed; a series of failures is logged once.  "last": see zklock_history_format. */
 extern bool zklock_history_file_write(ZkHistory *history, bool last);
 
-/*
- * What was written last, or nothing to remember: then false.  "now" and "wait", in ns,
- * as for zklock_history_parse.  A file that is of no use is logged.
- */
+/* Read what was written last.  False: there is nothing to remember.  "now" and "wait",
+ * in ns, are as for zklock_history_parse.  An unusable file is logged. */
 extern bool zklock_history_file_read(ZkHistory *history, int64_t now, int64_t wait);
 
 #endif /* ZKLOCK_HISTORYFILE_H */

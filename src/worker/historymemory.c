@@ -1,17 +1,19 @@
 /*-------------------------------------------------------------------------
  *
  * historymemory.c
- *	  What history.h remembers, in memory that outlives this server, but not its machine.
+ *	  Keeps a part of the history (history.h) in memory that outlives this server, but
+ *	  not its machine.
  *
- * A POSIX shared memory segment, as PostgreSQL has them (dsm_impl.c), of a name of its
- * own: PostgreSQL's are given up when it starts again after a crash.  The name says which
- * data directory it is, which no copy of it shares; what it holds, of which cluster,
- * since a directory that was deleted may leave one behind that is another's by now.
- * Whoever may write in it is whoever may write in the data directory: a segment of
- * somebody else's is none.
+ * The memory is a POSIX shared memory segment, as PostgreSQL uses them (dsm_impl.c),
+ * but with a name of its own: PostgreSQL removes its own segments when it starts again
+ * after a crash.  The name identifies the data directory, and no copy shares it.  The
+ * content identifies the cluster, since a deleted directory may leave a segment that
+ * another directory gets later.  Only a user who may write in the data directory may
+ * write in the segment: a segment of another owner is not used.
  *
- * Each number is noted by one store, which no end of a process can cut in two.  While the
- * session is exchanged, or the name of our node in it, there is none.
+ * One store notes each number, so no end of a process can leave half of it.  While the
+ * worker exchanges the session, or the name of its node, the segment contains no
+ * session.
  *
  *-------------------------------------------------------------------------
  */
@@ -41,7 +43,7 @@ typedef struct HistoryMemory
 
 static volatile HistoryMemory *memory = NULL;
 
-/* False with errno if there is no data directory. */
+/* Make the segment's name.  Returns false, with errno, if there is no data directory. */
 static bool
 make_name(char *name, size_t size)
 {
@@ -54,7 +56,8 @@ make_name(char *name, size_t size)
 	return true;
 }
 
-/* All of it is there from then on: no access to it can fail for want of memory. */
+/* Allocate all of the segment: from then on no access to it can fail for lack of
+ * memory. */
 static bool
 reserve(int fd, const struct stat *st)
 {
@@ -69,7 +72,7 @@ reserve(int fd, const struct stat *st)
 	return rc == 0;
 }
 
-/* NULL with errno: there is none to be had. */
+/* Attach the segment.  NULL, with errno: it cannot be attached. */
 static volatile HistoryMemory *
 attach(const char *name)
 {

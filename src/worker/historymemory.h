@@ -1,11 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * historymemory.h
- *	  What history.h remembers, in memory that outlives this server, but not its machine.
+ *	  Keeps a part of the history (history.h) in memory that outlives this server, but
+ *	  not its machine.
  *
- * So a crash of PostgreSQL forgets no number that was seen, nor what the session would
- * have told, and nobody waits for a disk: each number is new, and the worker must not
- * stand still with the data directory.
+ * A crash of PostgreSQL then loses neither a number that the worker has seen, nor what
+ * the session would have told.  The worker never waits for a disk for this: it notes a
+ * new number often, and must not stand still when the data directory does.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,25 +16,27 @@
 #include "history.h"
 
 /*
- * A worker starts: attach the memory of this data directory.  "found" is what it says, by
- * whatever run of this server since the machine's start or its last good end; all 0:
- * nothing. False: there is none to be had, which is logged, and then nothing is noted.
+ * A worker starts: attach the memory of this data directory.  "found" gets its content,
+ * from any run of this server since the machine's start or since the last end in good
+ * order; all 0: nothing.  False: the memory cannot be attached.  That is logged, and
+ * nothing is noted then.
  */
 extern bool zklock_history_memory_open(ZkHistoryMemory *found);
 
-/* It says this from now on. */
+/* Set the content of the memory. */
 extern void zklock_history_memory_begin(const ZkHistoryMemory *kept);
 
 /*
- * It says this of the top and the session now; "member" is the path of our node in the
- * session.  A process may end at any point of this: what is left is never of two sessions.
+ * Note the current top and session; "member" is the path of this server's node in the
+ * session.  A process may end at any point of this: the content never mixes two
+ * sessions.
  */
 extern void zklock_history_memory_note(const ZkHistoryMemory *kept, const char *member);
 
-/* The path of our node in the session that it has. */
+/* The path of this server's node in the session that the memory contains. */
 extern const char *zklock_history_memory_member(void);
 
-/* The file says as much: the end of the server, in good order. */
+/* Remove the memory: at an end in good order the file contains the same. */
 extern void zklock_history_memory_remove(void);
 
 #endif /* ZKLOCK_HISTORYMEMORY_H */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * hosts.c
- *	  The connect string, and what the hosts in it have answered.
+ *	  Keeps the connect string, and the latest answers of the hosts in it.
  *
  *-------------------------------------------------------------------------
  */
@@ -17,19 +17,19 @@
 #include "table.h"
 #include "trouble.h"
 
-/* What each host answered last; for the error that a waiter gets. */
+/* The latest answer of each host, for the error that a waiter gets. */
 #define MAX_ATTEMPTS 12
 
 static ZkLogAnswer attempts[MAX_ATTEMPTS];
 static int nattempts = 0;
 
-/* Whose rubbish people were told of in this outage.  What it is may be another thing with
+/* Hosts whose damaged data was logged in this outage.  The data itself may differ with
  * each attempt. */
 static char rubbish_of[MAX_ATTEMPTS][sizeof(attempts[0].host)];
 static int nrubbish = 0;
 
-/* What the names stand for: of one connect string, but for the chroot, since another one
- * has another process.  NULL: nothing is connected to yet. */
+/* The addresses of the names in one connect string without its chroot, since another
+ * connect string takes another process.  NULL: no connection was tried yet. */
 static ZkLookup *lookup = NULL;
 static bool wanting = false; /* addresses were wanted, and there were none */
 
@@ -58,7 +58,7 @@ zklock_hosts_changed(void)
 	return strcmp(hosts, zklock_shared->session.hosts) != 0;
 }
 
-/* Backends may want to know what the names stand for. */
+/* Publish the addresses of the names for backends. */
 static void
 show_names(void)
 {
@@ -100,7 +100,7 @@ make_lookup(const char *hosts, char *error, size_t errlen)
 	return true;
 }
 
-/* What is wrong with a name, once. */
+/* Log once what is wrong with a name. */
 static void
 tell_unresolved(const char *error)
 {
@@ -196,7 +196,7 @@ zklock_hosts_proven(void)
 	nrubbish = 0;
 }
 
-/* Is it not known yet that this host sends rubbish? */
+/* Has this host not been logged yet for damaged data? */
 static bool
 is_first_rubbish(const char *host)
 {
