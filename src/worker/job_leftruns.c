@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * job_leftruns.c
- *	  Runs of jobs that a life before of this server has left to be settled.
+ *	  Finds runs of jobs that this server's previous life has left to be settled.
  *
- * Which ones there are the records say, and nothing else does: what a crash takes along
- * was in memory.  So all of them are read, by the session of that life, before it is
- * closed.  A job with such a run is asked for again each time its record changes, until
- * a settler has settled the run.
+ * Only the records tell which runs these are: a crash loses what was in memory.  So the
+ * session of the previous life reads all records before it is closed.  When the record
+ * of a job with such a run changes, the worker reads it again, until a settler has
+ * settled the run.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,7 +23,7 @@
 #include "tag.h"
 #include "trouble.h"
 
-/* Records asked for at a time, to begin with. */
+/* Number of first reads that are open at a time. */
 #define WINDOW 128
 
 /* The tag of the listing; gets are numbered. */
@@ -100,7 +100,7 @@ path_of(const Record *record)
 	return psprintf("%s/%s", zklock_path_directory(ZKLOCK_KIND_JOB), record->node);
 }
 
-/* The first time without a watch, since hardly any record needs one. */
+/* Read a record.  The first read sets no watch, since hardly any record needs one. */
 static void
 get(ZkClient *client, int i, bool again)
 {
@@ -136,7 +136,8 @@ take_listing(ZkClient *client, const ZkMessage *message)
 	go_on(client);
 }
 
-/* What cannot be read cannot be settled, either. */
+/* Does the record have such a run?  A record that cannot be read cannot be settled,
+ * either. */
 static bool
 has_left_run(const ZkMessage *message)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * job_leftruns.h
- *	  Runs of jobs that a life before of this server has left to be settled.
+ *	  Finds runs of jobs that this server's previous life has left to be settled.
  *
  *-------------------------------------------------------------------------
  */
@@ -12,22 +12,23 @@
 #include "session_rules.h"
 
 /*
- * On each connection of the session of the life before: ask for the records of all jobs,
- * and go on watching those with such a run.  False: they are none of this server's.
+ * Ask for the records of all jobs, and then watch those with such a run.  To be called
+ * on each connection of the session of the previous life.  False: this server cannot
+ * settle them.
  */
 extern bool zklock_job_leftruns_ask(ZkClient *client);
 
-/* A message on it: is there any such run now? */
+/* Look at a message on that connection.  Returns whether there is any such run now. */
 extern ZkLeftRuns zklock_job_leftruns_look(ZkClient *client, const ZkMessage *message);
 
-/* The same, as of then. */
+/* Was there any such run as of the last message? */
 extern bool zklock_job_leftruns_any(void);
 
-/* Can this server settle them when it has started?  Not a standby, nor one that recovers
- * to a point in time: it will be on another timeline. */
+/* Can this server settle the runs when it has started?  A standby cannot, nor can a
+ * server that recovers to a point in time: it will be on another timeline. */
 extern bool zklock_job_leftruns_own(void);
 
-/* No more of it. */
+/* Forget all records. */
 extern void zklock_job_leftruns_forget(void);
 
 #endif /* ZKLOCK_JOB_LEFTRUNS_H */

@@ -1,18 +1,19 @@
 /*-------------------------------------------------------------------------
  *
  * job_worker.c
- *	  Runs of jobs that only this server can tell the end of.
+ *	  Has runs of jobs settled whose outcome only this server can tell.
  *
- * A run that was about to commit when its server or its backend was lost is in doubt
- * for all others.  Its own server can tell by its table zk_runs.  So at the server's
- * start, and when a backend did not come to say it, the worker starts processes that look
- * (job_settler.c): one finds out which databases have such runs, and one in each of these
- * settles them.  They run beside each other as far as the server has worker processes;
- * where it has but one to spare, one after the other.
+ * If a server or a backend is lost while it is about to commit a run, the run is in
+ * doubt for all other servers.  Its own server can tell the outcome by its table
+ * zk_runs.  So the worker starts settlers (job_settler.c) at the server's start, and
+ * when a backend has not reported the end of a run.  One settler finds out which
+ * databases have such runs, and one in each of these databases settles them.  They run
+ * at the same time as far as the server has worker processes; with only one to spare,
+ * they run one after the other.
  *
- * At the start the jobs of such runs may hang on the session of the server's life before,
- * which session.c keeps until they are settled, or all is done that can be
- * (zklock_job_settled).
+ * At the start, the jobs of such runs may depend on the session of the server's
+ * previous life.  session.c keeps that session until the runs are settled, or all has
+ * been done that can be done (zklock_job_settled).
  *
  *-------------------------------------------------------------------------
  */
@@ -25,11 +26,11 @@
 #include "process.h"
 #include "table.h"
 
-/* ns from the end of an attempt to the next, and from one that could not be started */
+/* ns from the end of a settler to the next attempt, and from a failed start */
 #define PAUSE		(10000 * NS_PER_MS)
 #define START_PAUSE (1000 * NS_PER_MS)
 
-/* Of each of ZkLockShared.settle. */
+/* The worker's state for an element of ZkLockShared.settle. */
 typedef struct Settler
 {
 	ZkProcess process;
@@ -50,8 +51,8 @@ any_runs(void)
 	return false;
 }
 
-/* Is it to be started?  If not, and nothing is wanted there, it is free for another
- * database. */
+/* Is the settler to be started?  If not, and its database needs none, its place is free
+ * for another database. */
 static bool
 take_wish(int i)
 {

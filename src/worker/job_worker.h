@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * job_worker.h
- *	  Runs of jobs that only this server can tell the end of.
+ *	  Has runs of jobs settled whose outcome only this server can tell.
  *
  *-------------------------------------------------------------------------
  */
@@ -12,7 +12,7 @@
 
 extern const ZkAgent zklock_job_agent;
 
-/* Are no runs left to be settled, and no process at work on some? */
+/* Are no runs left to be settled, and is no settler running? */
 extern bool zklock_job_settled(void);
 
 #endif /* ZKLOCK_JOB_WORKER_H */

@@ -1,12 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * member.c
- *	  Our own znode under <root>/servers, and the heartbeats.
+ *	  This server's own znode under <root>/servers, and the heartbeats.
  *
- * It is ephemeral.  It tells people which servers there are (zk_servers): two servers
- * of one name have a node each.  And it takes the heartbeats.  A heartbeat is a
- * write: its acknowledgement proves that our server reaches a quorum, which no read
- * and no ping does. What it writes says whose our contenders are (reporter.c).
+ * The node is ephemeral.  It shows which servers there are (zk_servers): two servers of
+ * the same name have a node each.  The heartbeats are writes of this node.  An
+ * acknowledged write proves that this server's ZooKeeper server reaches a quorum, which
+ * no read and no ping proves.  The content of a heartbeat tells whose this server's
+ * contenders are (reporter.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -26,7 +27,7 @@
 #include "tag.h"
 #include "trouble.h"
 
-/* Between two looks whether there is something to tell. */
+/* Time between two checks for something to report. */
 #define LOOK_NS INT64CONST(1000000000)
 
 static char member_path[ZKLOCK_MEMBER_PATH_SIZE]; /* our node under <root>/servers */

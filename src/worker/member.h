@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * member.h
- *	  Our own znode under <root>/servers, and the heartbeats.
+ *	  This server's own znode under <root>/servers, and the heartbeats.
  *
  *-------------------------------------------------------------------------
  */
@@ -10,48 +10,46 @@
 
 #include "client.h"
 
-/*
- * Find the path of our node, in a session that is new or resumed.  True if it had none of
- * this path before.
- */
+/* Set the path of the node, in a session that is new or resumed.  True if the session
+ * had no node of this path before. */
 extern bool zklock_member_set_name(void);
 
-/* The path, once zklock_member_set_name was called, before that "". */
+/* The path of the node, "" before the first call of zklock_member_set_name. */
 #define ZKLOCK_MEMBER_PATH_SIZE 1280
 
 extern const char *zklock_member_path(void);
 
-/* Does this child bear our name, but the mark of another session?  Then that mark, else
- * NULL. */
+/* Does this child have this server's name, but the mark of another session?  Returns
+ * that mark, else NULL. */
 extern const char *zklock_member_namesake(const char *child);
 
-/* Make the node. */
+/* Create the node. */
 extern void zklock_member_make(ZkClient *client);
 
-/* The first heartbeat of a connection. */
+/* Send the first heartbeat of a connection. */
 extern void zklock_member_start(ZkClient *client);
 
-/* Send one if it is due, or wanted.  ms until the next. */
+/* Send a heartbeat if one is due, or requested.  Returns the ms until the next. */
 extern long zklock_member_heartbeat(ZkClient *client);
 
-/* Write the node as a heartbeat does, but with a reply for somebody else.  Returns what
- * zklock_client_set does. */
+/* Write the node as a heartbeat does, but for a caller that waits for the reply.
+ * Returns the result of zklock_client_set. */
 extern int zklock_member_touch(ZkClient *client, const ZkRequestTag *tag);
 
-/* Another write has done for a heartbeat: send one all the same if there is something to
- * tell. */
+/* Another write has replaced a heartbeat: send one anyway if there is something to
+ * report. */
 extern void zklock_member_look(ZkClient *client);
 
-/* The reply to a heartbeat. */
+/* Take the reply to a heartbeat. */
 extern void zklock_member_answer(const ZkMessage *message);
 
-/* For how many heartbeats in a row has it not been there?  If for so many, people should
- * hear of that. */
+/* The number of heartbeats in a row for which the node was missing.  From
+ * ZKLOCK_TIMES_MISSING on, the log should say so. */
 #define ZKLOCK_TIMES_MISSING 3
 
 extern int zklock_member_times_missing(void);
 
-/* A write of it that is one of several changes; what it says is palloc'd. */
+/* Fill in a write of the node as a part of a transaction; its content is palloc'd. */
 extern void zklock_member_op(ZkOp *op);
 
 #endif /* ZKLOCK_MEMBER_H */

@@ -1,18 +1,20 @@
 /*-------------------------------------------------------------------------
  *
  * namesakes.c
- *	  Looks for other servers that bear this server's name.
+ *	  Looks for other servers that have this server's name.
  *
- * Two servers of one name get along, but people cannot tell them apart.  So on its first
- * connection under a name the worker lists <root>/servers, behind the create of its own
- * node: of two servers the later one sees the earlier one's.  Not on each connection: the
- * list has a line for each server of the fleet.
+ * Two servers of the same name work, but users cannot tell them apart.  So on its first
+ * connection under a name, the worker lists <root>/servers after it has created its own
+ * node: of two servers, the later one sees the node of the earlier one.  The worker
+ * does not do this on each connection: the list has a line for each server of the
+ * fleet.
  *
- * A node of our name may also be our own, of a session before this one, that has not
- * expired yet.  Nobody writes that one any more, and it goes when a session timeout is
- * over.  A server that lives writes its node with each heartbeat, unless it rests, and
- * its node stays: so who writes is told of, and who is there for longer than that.  With
- * each heartbeat of ours we look again, until we know of all.
+ * A node of this server's name may also be its own, from a session before this one that
+ * has not expired yet.  Nobody writes that node any more, and it goes when a session
+ * timeout is over.  A live server writes its node with each heartbeat, unless its
+ * session rests, and its node stays.  So the worker warns of a node that is written,
+ * and of a node that stays for longer than a session timeout.  It looks again with each
+ * of its own heartbeats, until it has decided about each node.
  *
  *-------------------------------------------------------------------------
  */
@@ -31,10 +33,10 @@
 #include "tag.h"
 #include "trouble.h"
 
-/* More than that nobody has by mistake. */
+/* More servers do not have the same name by mistake. */
 #define MAX_NAMESAKES 16
 
-/* How much of a field of a namesake's data is told. */
+/* Length of the part of a field of a namesake's data that a message shows. */
 #define FIELD_MAX 100
 
 /* The tag of the listing; gets are numbered. */
@@ -62,14 +64,14 @@ make_tag(uint64 what)
 	return tag;
 }
 
-/* The path of our own node without its mark. */
+/* The length of the path of this server's node without its mark. */
 static int
 prefix_len(void)
 {
 	return (int) strlen(zklock_member_path()) - ZKLOCK_MARK_LEN;
 }
 
-/* What the node's data say behind a key, for people; "?": nothing. */
+/* The value of a key in the node's data, for a message; "?": there is none. */
 static const char *
 field(const ZkMessage *message, const char *key)
 {
@@ -81,7 +83,8 @@ field(const ZkMessage *message, const char *key)
 								strlen(text) > FIELD_MAX);
 }
 
-/* Tell the name that our node bears; the setting may have changed since. */
+/* Warn of a namesake.  The message has the name of this server's node; the setting may
+ * have changed since. */
 static void
 tell(const ZkMessage *message)
 {
@@ -104,7 +107,7 @@ tell(const ZkMessage *message)
 						 name, host, pid);
 }
 
-/* What our nodes are called, whatever the session. */
+/* A hash of the path that this server's nodes have in all sessions. */
 static uint64
 hash_of_name(void)
 {
@@ -112,7 +115,8 @@ hash_of_name(void)
 							   0);
 }
 
-/* All of them are settled: it need not be done again, by a successor either. */
+/* If all namesakes are settled, remember that: neither this worker nor a successor does
+ * this again. */
 static void
 settle(void)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * namesakes.h
- *	  Looks for other servers that bear this server's name.
+ *	  Looks for other servers that have this server's name.
  *
  *-------------------------------------------------------------------------
  */

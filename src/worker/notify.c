@@ -1,13 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * notify.c
- *	  Changes reach SQL: NOTIFY zklock, 'election:leader', and zklock_jobs, 'job:done'.
+ *	  Starts the process that sends notifications: NOTIFY zklock, 'election:leader', and
+ *	  NOTIFY zklock_jobs, 'job:done'.
  *
- * The worker puts changes of leadership into a ring in shared memory (changes.h), as
- * backends do with ends of runs, and starts a dynamic background worker (notifier.c),
- * which sends what it finds there, commits, and counts it as sent.  If that process
- * fails, what was not sent goes with the next change: one attempt a change, so that a
- * wrong database name costs no more than that.
+ * The worker puts changes of leadership into a ring in shared memory (changes.h), and
+ * backends put ends of runs there.  The worker then starts a dynamic background worker
+ * (notifier.c), which sends the changes in the ring, commits, and counts them as sent.
+ * If that process fails, unsent changes go with the next change.  There is one attempt
+ * for each change, so a wrong database name costs no more than that.
  *
  *-------------------------------------------------------------------------
  */

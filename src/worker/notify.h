@@ -1,16 +1,17 @@
 /*-------------------------------------------------------------------------
  *
  * notify.h
- *	  Leadership changes reach SQL: NOTIFY zklock, 'election:leader'.
+ *	  Starts the process that sends leadership changes: NOTIFY zklock,
+ *	  'election:leader'.
  *
- * The worker has no database, so a process of its own does it (notifier.h).
+ * The worker has no database, so a separate process sends them (notifier.h).
  *
  *-------------------------------------------------------------------------
  */
 #ifndef ZKLOCK_NOTIFY_H
 #define ZKLOCK_NOTIFY_H
 
-/* Each time round: start the process if there is something to say. */
+/* Start the process if there is anything to send.  To be called each time round. */
 extern void zklock_notify_work(void);
 
 #endif /* ZKLOCK_NOTIFY_H */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * path.c
- *	  Where in ZooKeeper the worker's session has what.
+ *	  The paths in ZooKeeper that the worker's session uses.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,7 +27,7 @@ zklock_paths_set(const char *root)
 	snprintf(waits, sizeof(waits), "%s/waits", root);
 }
 
-/* A session has its root before anybody asks. */
+/* Check that the session's root was set before anybody asks for a path. */
 static const char *
 known(const char *path)
 {
@@ -94,7 +94,7 @@ zklock_parse_path(const char *path, ZkLockKind *kind, char *name, const char **c
 	return false;
 }
 
-/* A path and its ancestors. */
+/* Create a path and its ancestors. */
 static void
 make(ZkClient *client, const char *whole)
 {

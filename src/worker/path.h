@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * path.h
- *	  Where in ZooKeeper the worker's session has what.
+ *	  The paths in ZooKeeper that the worker's session uses.
  *
- * The root belongs to the session, like the timeout: a setting that has changed counts
- * when there is another session.
+ * The root belongs to the session, as the timeout does: a changed setting takes effect
+ * with the next session.
  *
  *-------------------------------------------------------------------------
  */
@@ -14,7 +14,7 @@
 #include "client.h"
 #include "contender.h"
 
-/* The session's root: to be called before all else here. */
+/* Set the session's root.  Call this before all other functions here. */
 extern void zklock_paths_set(const char *root);
 
 /* <root>/locks, /elections, /jobs, /barriers, /semaphores or /queues; <root>/servers,
@@ -25,26 +25,27 @@ extern const char *zklock_path_tokens(void);
 extern const char *zklock_path_waits(void);
 
 /*
- * <root>/locks/<encoded name> or the like of an election or a job, or that and a child.
- * Whole, palloc'd: others' children have names of any length.
+ * The path of <root>/locks/<encoded name>, or the like for another kind, or of a child
+ * of it.  It is palloc'd and never cut off: children of other programs have names of
+ * any length.
  */
 extern char *zklock_path_name(ZkLockKind kind, const char *name, const char *child);
 
 /*
- * Whose directory is it, or whose is it in?  The name of the lock or the like goes to
- * "name", the node's own to "child", NULL if it is the directory itself.
+ * Parse the path of a directory, or of a node in it.  "name" gets the name of the lock
+ * or the like, "child" the node's own name; NULL if the path is the directory itself.
  */
 extern bool zklock_parse_path(const char *path, ZkLockKind *kind, char *name,
 							  const char **child);
 
-/* Make <root>, <root>/servers and the directories of all kinds, persistent.  What exists
- * stays as it is; a create that finds its node is a transaction, too. */
+/* Create <root>, <root>/servers and the directories of all kinds, persistent.  Existing
+ * nodes stay as they are, but a create that finds its node is a transaction, too. */
 extern void zklock_paths_make(ZkClient *client);
 
 /*
- * A reply that whoever asked has not seen yet: if it says that a directory right below
- * the root is missing, since something was to be made in it, it is made.  What is asked
- * again after the reply finds it.
+ * Look at a reply before the sender of the request sees it.  If the reply says that a
+ * directory right below the root was missing for a create, this function creates that
+ * directory.  A request that the sender repeats after the reply then finds it.
  */
 extern void zklock_path_make_missing(ZkClient *client, const ZkMessage *message);
 

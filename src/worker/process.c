@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * process.c
- *	  Processes with a database that the worker starts, since it has none itself.
+ *	  Starts processes with a database, since the worker has none itself.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * process.h
- *	  Processes with a database that the worker starts, since it has none itself.
+ *	  Starts processes with a database, since the worker has none itself.
  *
  *-------------------------------------------------------------------------
  */
@@ -10,13 +10,13 @@
 
 #include "postmaster/bgworker.h"
 
-/* One of a kind; to begin with, NULL. */
+/* A process of a kind; initially NULL. */
 typedef BackgroundWorkerHandle *ZkProcess;
 
-/* Does it run still, or is about to? */
+/* Is the process running, or about to run? */
 extern bool zklock_process_runs(ZkProcess *process);
 
-/* Start it, by a function of ours with its argument and a name for people; false, if
+/* Start a process with one of our functions, its argument and a name to show.  False if
  * there is no room for another process. */
 extern bool zklock_process_start(ZkProcess *process, const char *function,
 								 const char *name, Datum arg);

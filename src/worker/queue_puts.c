@@ -1,21 +1,23 @@
 /*-------------------------------------------------------------------------
  *
  * queue_puts.c
- *	  The worker writes what transactions put, and puts it into the queues or away.
+ *	  The worker's part in puts: writes the items that transactions put, and moves them
+ *	  into the queues or deletes them.
  *
- * Before the commit: what backends post is created under <queue>/puts, chunk by chunk.
- * When the transaction is over, each chunk is read again, and moved, or deleted.  It is
- * read since nobody has it any more: a backend has gone on, and a new worker was not there.
+ * Before the commit, the worker writes the chunks that backends post to <queue>/puts.
+ * When the transaction is over, it reads each chunk again, and moves or deletes it.  It
+ * has to read the chunk because no process has it any more: the backend has gone on,
+ * and a new worker never had it.
  *
- * Chunks that no put in shared memory speaks for are strays: a server that is restarted
- * finds its own, and one that is promoted those of the server that it replaces.  So once
- * in the life of shared memory we look for those of our system, and judge them by the
- * commit log, one after the other; and once more if the ensemble has gone back, or may
- * have, unnoticed, since a put was settled.  No others come up: a put stays until its
- * chunks are known to be gone.
+ * A stray is a chunk without a put in shared memory.  A restarted server finds its own
+ * strays, and a promoted server finds those of the server that it replaces.  So the
+ * worker looks for strays of this database system once in the life of shared memory,
+ * and judges them one by one by the commit log.  It looks once more if the ensemble has
+ * gone back, or may have done so unnoticed, since a put was settled.  There are no
+ * other strays: a put stays until its chunks are known to be gone.
  *
- * What a leader shows that was deposed is known to be so when a heartbeat was
- * acknowledged on the same connection.
+ * A deposed ZooKeeper leader may show an old state.  So a read counts as proven when a
+ * heartbeat has been acknowledged on the same connection.
  *
  *-------------------------------------------------------------------------
  */
@@ -51,8 +53,8 @@
 #define TAG_STRAY_READ	 103
 #define TAG_STRAY_SETTLE 104
 
-/* In session timeouts: an ensemble that goes back by less may do so unnoticed.  A
- * heartbeat would show it, and heartbeats are two timeouts apart at most. */
+/* In session timeouts: the ensemble may go back unnoticed by less than this.  A
+ * heartbeat would show it, and heartbeats are at most two timeouts apart. */
 #define UNNOTICED 3
 
 static uint32 own_tag = ZKLOCK_TAG_NONE; /* set by worker.c */
@@ -86,7 +88,8 @@ own_chunk_path(const char *queue, uint32 put, uint32 chunk)
 	return chunk_path(queue, text);
 }
 
-/* Put its items into the queue, and delete it, in one step.  False: it is damaged. */
+/* Move a chunk: put its items into the queue and delete the chunk, in one transaction.
+ * False: the chunk is damaged. */
 static bool
 send_move(const char *queue, const char *path, const char *data, int len,
 		  const ZkRequestTag *tag)
@@ -118,8 +121,8 @@ send_move(const char *queue, const char *path, const char *data, int len,
 	return true;
 }
 
-/* The reply to a move: counts its items, or does what a refusal calls for.  True: the
- * chunk was moved, by this request or before. */
+/* Handle the reply to a move: count the items, or act on a refusal.  True: the chunk
+ * has been moved, by this request or before. */
 static bool
 was_moved(const ZkMessage *message, const char *queue)
 {
@@ -208,9 +211,9 @@ chunk_to_settle(const ZkQueuePut *staged)
 }
 
 /*
- * Take the next step for puts whose transactions are over, in the order of the commits.
- * A session's requests are executed in order, so the items come into the queue in that
- * order.
+ * Take the next step for each put whose transaction is over, in the order of the
+ * commits.  ZooKeeper executes a session's requests in order, so the items come into
+ * the queue in that order.
  */
 static void
 settle(void)
@@ -254,7 +257,8 @@ settle(void)
 	}
 }
 
-/* The reply to what was asked before the transaction is over.  With the lock. */
+/* Handle the reply to a request from before the end of the transaction.  The caller
+ * holds the lock. */
 static void
 written(ZkQueuePut *staged, const ZkMessage *message, bool *missing)
 {
@@ -275,7 +279,7 @@ written(ZkQueuePut *staged, const ZkMessage *message, bool *missing)
 	ConditionVariableBroadcast(&staged->cv);
 }
 
-/* A chunk was read: move it. */
+/* The chunk was read: move it. */
 static void
 move(ZkQueuePut *staged, const ZkMessage *message)
 {
@@ -295,8 +299,8 @@ move(ZkQueuePut *staged, const ZkMessage *message)
 	}
 }
 
-/* A step that is due when the transaction is over was answered.  Not with the lock:
- * nobody else moves it. */
+/* Handle the reply to a step after the end of the transaction.  The caller does not
+ * hold the lock: nobody else changes such a put. */
 static void
 settled(ZkQueuePut *staged, const ZkMessage *message)
 {
@@ -416,7 +420,7 @@ begin_look(void)
 										   false, &queues));
 }
 
-/* Does a put in shared memory speak for it? */
+/* Is there a put in shared memory for this chunk? */
 static bool
 is_spoken_for(const ZkChunkName *name)
 {
@@ -432,7 +436,8 @@ is_spoken_for(const ZkChunkName *name)
 	return found;
 }
 
-/* What became of a transaction of which our log has a record.  False: it is too old. */
+/* Look up the outcome of a transaction that has a record in this server's log.  False:
+ * the transaction is too old. */
 static bool
 look_up(uint64 xid, ZkPutFacts *facts)
 {
@@ -533,7 +538,8 @@ settled_stray(const ZkMessage *message)
 	zklock_queue_takes_look_again();
 }
 
-/* The chunks of our system, of whatever life, that nobody speaks for. */
+/* Collect the strays: chunks of this database system, from any life of it, without a
+ * put. */
 static void
 take_chunks(const ZkMessage *message)
 {
@@ -581,7 +587,7 @@ take_queues(const ZkMessage *message)
 	MemoryContextSwitchTo(save);
 }
 
-/* Those of our name but for our own node: they live, or did a moment ago. */
+/* Other nodes with this server's name: such a server lives, or did a moment ago. */
 static void
 take_servers(const ZkMessage *message)
 {
@@ -632,7 +638,8 @@ look_message(const ZkMessage *message)
 	}
 }
 
-/* There are no strays any more, if no leader that was deposed has said so. */
+/* The look has left no strays.  Remember that if the result is proven: a deposed leader
+ * may have given it. */
 static void
 note_seen(void)
 {
@@ -640,7 +647,7 @@ note_seen(void)
 		zklock_queue_shared->looked = true;
 }
 
-/* Go on with the look. */
+/* Continue the look for strays. */
 static void
 work_on_look(void)
 {

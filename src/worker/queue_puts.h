@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * queue_puts.h
- *	  The worker writes what transactions put, and puts it into the queues or away.
+ *	  The worker's part in puts: writes the items that transactions put, and moves them
+ *	  into the queues or deletes them.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,16 +1,19 @@
 /*-------------------------------------------------------------------------
  *
  * queue_takes.c
- *	  The worker gets items of queues for those who take, and ends their takes.
+ *	  The worker's part in takes: gets items of queues for backends, and ends their
+ *	  takes.
  *
- * The rules are in queue_rules.c.  Takes are in shared memory, and outlive us; what is
- * known of a queue's items is ours alone.  Both move under the lock, and what is to be
- * asked of the ensemble is asked when it has been released.
+ * The rules are in queue_rules.c.  Takes are in shared memory, and outlive the worker.
+ * The knowledge about a queue's items is in the worker's own memory.  Both change under
+ * the lock, and the worker sends the requests to the ensemble after it has released the
+ * lock.
  *
- * A take that finds no item is told so when a listing that was asked for after it
- * began, behind a sync, has none: so what was committed before is seen, on whatever
- * server.  What this server itself has committed, and not moved into the queue yet,
- * comes first.  So does what its transactions have given back.
+ * The worker tells a take that there is no item only after a listing without one, which
+ * it must have requested after the take began, behind a sync.  So the take sees
+ * everything that was committed before, on any server.  Items that this server has
+ * committed and not moved into the queue yet come first.  So do items that its
+ * transactions have given back.
  *
  *-------------------------------------------------------------------------
  */
@@ -32,11 +35,14 @@
 #include "trouble.h"
 #include "watches.h"
 
-/* ns: a queue that nobody here has asked for since is forgotten */
+/* ns after which a queue is forgotten that no backend here has asked for */
 #define FORGET_AFTER (60 * 1000 * NS_PER_MS)
 
-/* Requests about takes to be made at a time: all that are held are looked at when there is a
- * new connection.  With what zklock_session_busy lets pass it stays below ZKLOCK_MAX_PENDING. */
+/*
+ * Number of requests about takes in one batch.  On a new connection the worker looks at
+ * all items that are held.  With the requests that zklock_session_busy allows, the
+ * number stays below ZKLOCK_MAX_PENDING.
+ */
 #define MOST_SENDINGS (ZKLOCK_MAX_PENDING / 4)
 
 /* ZkRequestTag.uuid: of a take its ZkTakeRequest, of a queue: */
@@ -47,7 +53,7 @@
 #define TAG_MAKE_QUEUE 200
 #define TAG_MAKE_PART  201
 
-/* A queue as this server sees it. */
+/* A queue as the worker sees it. */
 typedef struct View
 {
 	uint32 id;
@@ -64,7 +70,7 @@ typedef struct View
 	bool passed;  /* nothing to be had, this time round */
 } View;
 
-/* A request that is to be sent when the lock is released. */
+/* A request that the worker sends when it has released the lock. */
 typedef struct Sending
 {
 	uint32 what;
@@ -170,8 +176,11 @@ find_view(const char *name, bool make)
 	return view;
 }
 
-/* What is not listed any more is not to be watched: there may be many queues.  All that
- * sets a watch had its reply long ago.  False: there is no connection. */
+/*
+ * Remove the watches of a queue that is no longer listed: there may be many queues.
+ * All requests that set a watch had their replies long ago.  False: there is no
+ * connection.
+ */
 static bool
 unwatch(const char *queue)
 {
@@ -193,7 +202,7 @@ unwatch(const char *queue)
 	return true;
 }
 
-/* Those that nobody has asked for lately. */
+/* Forget queues that nobody has asked for lately. */
 static void
 forget_views(void)
 {
@@ -223,7 +232,7 @@ compare_items(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-/* A listing of items/ has come. */
+/* Take a listing of items/. */
 static void
 take_listing(View *view, const ZkMessage *message)
 {
@@ -252,7 +261,8 @@ take_listing(View *view, const ZkMessage *message)
 	view->context = context;
 }
 
-/* The queue may not be read, or made: whoever takes, or waits, is told. */
+/* This server may not read the queue, or not create it: tell the takes that want an
+ * item ("made": only those that wait for one). */
 static void
 refuse(uint64 queue, bool made, int rc)
 {
@@ -272,8 +282,9 @@ refuse(uint64 queue, bool made, int rc)
 }
 
 /*
- * A directory of a queue was made, or not.  Who may make nothing in the queue's parent is
- * refused even where the queue is there already, so it is the parts that count.
+ * Take the reply to the creation of a queue's directory.  A server without the right to
+ * create nodes in the queue's parent is refused even if the queue exists.  So the
+ * replies for the parts of the queue count.
  */
 static void
 made_message(const ZkMessage *message)
@@ -315,7 +326,7 @@ compare_serials(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* The serials of all takes, sorted, in the context of this time round. */
+/* The serials of all takes, sorted, in the memory context of this time round. */
 static uint32 *
 all_serials(int *n)
 {
@@ -334,9 +345,10 @@ all_serials(int *n)
 }
 
 /*
- * A listing of held/.  A take is over when both of its marks are known to be gone; so if
- * they are there again, the ensemble has gone back, by so little that nobody has noticed.
- * Nobody else would delete them while our session lives.
+ * Take a listing of held/.  A take is over when both of its marks are known to be gone.
+ * If the marks of such a take are there again, the ensemble has gone back by so little
+ * that nobody has noticed.  The worker deletes them, since nobody else would while this
+ * session lives.
  */
 static void
 take_held(View *view, const ZkMessage *message)
@@ -364,7 +376,7 @@ take_held(View *view, const ZkMessage *message)
 							 message->nchildren);
 }
 
-/* Below an item there may be others' nodes, too. */
+/* Does the item have a mark?  It may also have child nodes of other programs. */
 static bool
 has_mark(const ZkMessage *message)
 {
@@ -455,7 +467,9 @@ add_of_view(Sendings *sendings, uint32 what, const View *view, int item)
 		s->sequence = view->items.item[item].sequence;
 }
 
-/* The next step of a take, if it is at one that is ours.  With the lock. */
+/*
+ * Add the next request of a take, if the worker has to act.  The caller holds the lock.
+ */
 static void
 add_of_take(Sendings *sendings, ZkQueueTake *taken)
 {
@@ -482,8 +496,8 @@ add_of_take(Sendings *sendings, ZkQueueTake *taken)
 	s->pid = taken->pid;
 }
 
-/* Is there something for this queue that has been committed, among the first "puts", and
- * that we have not moved yet?  With the lock. */
+/* Are there items for this queue that are committed and not moved yet, among the first
+ * "puts" commits?  The caller holds the lock. */
 static bool
 is_being_moved(const char *queue, uint64 puts)
 {
@@ -498,8 +512,8 @@ is_being_moved(const char *queue, uint64 puts)
 	return false;
 }
 
-/* Is an item of this queue to be given back, since before a take began, and we have not
- * heard that it was?  With the lock. */
+/* Is an item of this queue being given back since before a take began, without a reply
+ * yet?  The caller holds the lock. */
 static bool
 is_being_returned(const char *queue, uint64 order)
 {
@@ -515,7 +529,8 @@ is_being_returned(const char *queue, uint64 order)
 	return false;
 }
 
-/* Find an item for a take, or what it takes to find one.  With the lock. */
+/* Choose an item for a take, or add the requests that are needed to find one.  The
+ * caller holds the lock. */
 static void
 choose(Sendings *sendings, View *view, ZkQueueTake *taken)
 {
@@ -588,9 +603,12 @@ compare_orders(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Make the marks of a take, or delete them, perhaps with the item, or so that one stays.
- * The one that says whose they are comes first where it is to be there.  Its data are for
- * zk_queue_items. */
+/*
+ * Create the two marks of a take, or delete them, perhaps with the item, or so that a
+ * node stays below the item.  The mark in the queue's held/ says whose they are.  It
+ * comes first in a deletion, where it is expected to exist.  Its data are for
+ * zk_queue_items.
+ */
 static void
 send_multi(const ZkRequestTag *tag, const Sending *s, const char *item, const char *held,
 		   const char *mark)
@@ -627,9 +645,9 @@ send_multi(const ZkRequestTag *tag, const Sending *s, const char *item, const ch
 }
 
 /*
- * Move an item that was taken too often to the queue of failed ones, where it keeps its
- * id, and its attempts begin anew.  The payload is in the take's buffer, which stays
- * while this is open.
+ * Move an item that was taken too often to the queue of failed items.  It keeps its id,
+ * and its attempts begin at 0.  The payload is in the take's buffer, which stays while
+ * this request is open.
  */
 static void
 send_fail(const ZkRequestTag *tag, const Sending *s, const char *item, const char *held,
@@ -730,7 +748,7 @@ send_one(const Sending *s)
 	}
 }
 
-/* So many transactions have lost an item. */
+/* Log that transactions have lost "n" items. */
 static void
 report_lost(int n, const char *why)
 {
@@ -791,7 +809,8 @@ zklock_queue_takes_work(bool wanted)
  * ------------------------------------------------------------------------
  */
 
-/* The payload, for the backend.  False: it is none that zklock has put.  With the lock. */
+/* Copy the payload for the backend.  False: zklock has not put it.  The caller holds
+ * the lock. */
 static bool
 deliver(ZkQueueTake *taken, const ZkMessage *message)
 {
@@ -806,7 +825,7 @@ deliver(ZkQueueTake *taken, const ZkMessage *message)
 	return true;
 }
 
-/* A mark that is there: is it that of the take? */
+/* A mark exists: is it the mark of this take? */
 static bool
 is_ours(const ZkQueueTake *taken, ZkTakeRequest request, const ZkMessage *message)
 {
@@ -822,7 +841,7 @@ is_ours(const ZkQueueTake *taken, ZkTakeRequest request, const ZkMessage *messag
 		memcmp(message->data, mark, strlen(mark)) == 0;
 }
 
-/* A mark was looked at: whoever commits waits for that. */
+/* A look at a mark has a result: wake a backend that waits for it at its commit. */
 static void
 note_look(ZkQueueTake *taken, ZkReply rc, int refusal)
 {
@@ -832,7 +851,7 @@ note_look(ZkQueueTake *taken, ZkReply rc, int refusal)
 		ConditionVariableBroadcast(&zklock_shared->write_cv);
 }
 
-/* Its backend is told. */
+/* Tell the take's backend that the request was refused. */
 static void
 refuse_take(ZkQueueTake *taken, ZkTakeRequest request, int rc)
 {
@@ -841,7 +860,7 @@ refuse_take(ZkQueueTake *taken, ZkTakeRequest request, int rc)
 	taken->rc = rc;
 }
 
-/* With the lock. */
+/* Handle the reply to a request of a take.  The caller holds the lock. */
 static ZkTakeNews
 take_reply(ZkQueueTake *taken, ZkTakeRequest request, const ZkMessage *message)
 {
@@ -918,7 +937,7 @@ take_reply(ZkQueueTake *taken, ZkTakeRequest request, const ZkMessage *message)
 	return news;
 }
 
-/* Foreign hands have made it so. */
+/* Another program has brought the item into this state. */
 static void
 report_set_aside(const char *queue, const char *item, ZkTakeNews news)
 {
@@ -937,7 +956,7 @@ report_set_aside(const char *queue, const char *item, ZkTakeNews news)
 					 item)));
 }
 
-/* "most": so often it could be taken. */
+/* "most": how often the item could be taken. */
 static void
 report_failed(const char *queue, const char *item, int most)
 {
@@ -951,7 +970,8 @@ report_failed(const char *queue, const char *item, int most)
 							  (unsigned long) most, most)));
 }
 
-/* Does a reply to a take say that a directory is missing?  Its queue, or NULL. */
+/* Does the reply to a take say that a directory is missing?  Returns its queue, or
+ * NULL. */
 static char *
 find_missing(const ZkQueueTake *taken, const ZkMessage *message, char *buf)
 {
@@ -978,7 +998,7 @@ find_missing(const ZkQueueTake *taken, const ZkMessage *message, char *buf)
 	return buf;
 }
 
-/* The reply to what was asked for a take. */
+/* Handle the reply to a request of a take, and report its news. */
 static void
 take_message(const ZkMessage *message)
 {
@@ -1039,7 +1059,7 @@ on_watch(const ZkWatch *watch)
 	return true;
 }
 
-/* One that is in use. */
+/* Adapt a take that is in use to the new connection or session. */
 static void
 start_take_again(ZkQueueTake *taken, ZkLockEventType type, int *lost)
 {
@@ -1073,7 +1093,7 @@ start_take_again(ZkQueueTake *taken, ZkLockEventType type, int *lost)
 		zklock_queue_take_free(taken);
 }
 
-/* The connection is another, and perhaps the session. */
+/* The connection is a new one, and perhaps the session is, too. */
 static void
 start_again(ZkLockEventType type)
 {

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * queue_takes.h
- *	  The worker gets items of queues for those who take, and ends their takes.
+ *	  The worker's part in takes: gets items of queues for backends, and ends their
+ *	  takes.
  *
  *-------------------------------------------------------------------------
  */
@@ -12,13 +13,14 @@
 
 extern const ZkAgent zklock_queue_takes_agent;
 
-/* Make the directories of a queue. */
+/* Create the directories of a queue. */
 extern void zklock_queue_takes_make_queue(const char *queue);
 
-/* For the agent of puts, each time round.  "wanted": backends have something for us. */
+/* The work of each time round, called by the agent of puts.  "wanted": backends have
+ * something for the worker. */
 extern void zklock_queue_takes_work(bool wanted);
 
-/* What was put is in a queue: who found none looks again. */
+/* Items were moved into a queue: takes that have found no item look again. */
 extern void zklock_queue_takes_look_again(void);
 
 #endif /* ZKLOCK_QUEUE_TAKES_H */

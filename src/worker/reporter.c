@@ -1,10 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * reporter.c
- *	  Tells other servers whose our contenders are, and who waits here without one.
+ *	  Tells other servers whose this server's contenders are, and which sessions wait
+ *	  here without a contender.
  *
- * The report (report.h) goes along with the heartbeats.  So it costs no request, and
- * since nobody watches our node, it wakes nobody.
+ * The worker adds the report (report.h) to the heartbeats.  So it costs no request, and
+ * it wakes nobody, since nobody watches this server's node.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,8 +20,8 @@
 #include "holder.h"
 #include "reporter.h"
 
-/* Entries that concern others, or did: so that a look at these is none at the whole
- * table. */
+/* Entries that concern or did concern other servers, so that a look at them does not
+ * read the whole table. */
 static Bitmapset *noted = NULL;
 
 void
@@ -40,7 +41,7 @@ zklock_reporter_note(const ZkLockEntry *entry)
 	MemoryContextSwitchTo(save);
 }
 
-/* A contender of which there is something to be told. */
+/* A contender that the report may contain. */
 typedef struct Candidate
 {
 	int32 entry;
@@ -49,7 +50,8 @@ typedef struct Candidate
 	int64 age;
 } Candidate;
 
-/* Holders, then waiters, then what nobody has; the oldest of these. */
+/* Sort holders first, then waiters, then contenders that no session uses, each with the
+ * oldest first. */
 static int
 compare_candidates(const void *a, const void *b)
 {
@@ -67,7 +69,8 @@ rank(ZkReportState state)
 	return state == ZKLOCK_REPORT_HELD ? 0 : state == ZKLOCK_REPORT_WAITING ? 1 : 2;
 }
 
-/* Append the contenders of an entry.  False if it concerns nobody any more. */
+/* Append the contenders of an entry.  False if the entry concerns no other server any
+ * more. */
 static bool
 add_candidates(int32 index, Candidate *candidates, int *n)
 {
@@ -96,7 +99,7 @@ add_candidates(int32 index, Candidate *candidates, int *n)
 	return concerns;
 }
 
-/* The contender again, if it is still there. */
+/* Look up the contender again, if it still exists. */
 static bool
 find_again(const Candidate *candidate, ZkReportItem *item)
 {
@@ -119,7 +122,7 @@ find_again(const Candidate *candidate, ZkReportItem *item)
 	return found;
 }
 
-/* A session that has waited for long. */
+/* A session that has waited for a long time. */
 typedef struct LongWait
 {
 	int proc_number;
@@ -135,7 +138,7 @@ compare_waits(const ListCell *a, const ListCell *b)
 	return left->wait.since < right->wait.since ? -1 : left->wait.since > right->wait.since;
 }
 
-/* Does one of the items show that the session waits? */
+/* Does an item of the report show that the session waits? */
 static bool
 shows(const ZkReport *report, int pid)
 {
@@ -150,7 +153,8 @@ shows(const ZkReport *report, int pid)
 	return false;
 }
 
-/* Append those that wait without a contender of their own, the longest waits first. */
+/* Append the sessions that wait without a contender of their own, the longest waits
+ * first. */
 static void
 add_waits(ZkReport *report)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * reporter.h
- *	  Tells other servers whose our contenders are.
+ *	  Tells other servers whose this server's contenders are.
  *
  *-------------------------------------------------------------------------
  */
@@ -10,10 +10,11 @@
 
 #include "table.h"
 
-/* A step of the entry's queue is done.  With the entry locked. */
+/* A step of the entry's queue is done.  The entry is locked. */
 extern void zklock_reporter_note(const ZkLockEntry *entry);
 
-/* The report as of now, which goes into our node under <root>/servers: text, palloc'd. */
+/* Write the current report, as palloc'd text, for this server's node under
+ * <root>/servers. */
 extern char *zklock_reporter_write(void);
 
 #endif /* ZKLOCK_REPORTER_H */

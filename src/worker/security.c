@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * security.c
- *	  Credentials, TLS, and whose our znodes are.
+ *	  Credentials, TLS, and the ACLs of the znodes that zklock creates.
  *
- * A connection without the credentials that the administrator has asked for is
- * worse than none: whatever is wrong with them, we do not connect.
+ * A connection without the credentials that the administrator has asked for is worse
+ * than no connection: if anything is wrong with them, the worker does not connect.
  *
  *-------------------------------------------------------------------------
  */
@@ -117,7 +117,8 @@ zklock_security_settings(const ZkProtection *security)
 	return &security->settings;
 }
 
-/* Everything that the handle depends on, for comparison.  Never shown. */
+/* Format everything that the handle depends on, for comparison.  The text is never
+ * shown. */
 static StringInfo
 describe(const ZkProtection *security)
 {
@@ -179,7 +180,8 @@ zklock_security_used(void)
 	return used != NULL;
 }
 
-/* For zk_check: they are looked at, and so far none but this one was found open. */
+/* Tell zk_check that the nodes are being checked, and that only this node was found
+ * open so far. */
 static void
 set_open_node(const char *path)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * security.h
- *	  Credentials, TLS, and whose our znodes are.
+ *	  Credentials, TLS, and the ACLs of the znodes that zklock creates.
  *
  *-------------------------------------------------------------------------
  */
@@ -10,27 +10,28 @@
 
 #include "client.h"
 
-/* How a session is to be protected. */
+/* How a session is protected. */
 typedef struct ZkProtection ZkProtection;
 
-/* Read settings and files.  NULL and a reason when they are of no use. */
+/* Read the settings and files.  NULL and a reason if they cannot be used. */
 extern ZkProtection *zklock_security_read(char *error, size_t errlen);
 extern void zklock_security_free(ZkProtection *security);
 
-/* For zklock_client_open; good as long as "security" is. */
+/* The settings for zklock_client_open; valid as long as "security" is. */
 extern const ZkSecurity *zklock_security_settings(const ZkProtection *security);
 
-/* The handle is made with this. */
+/* The worker is about to make the handle with these settings. */
 extern void zklock_security_use(const ZkProtection *security);
 
-/* Has a handle been made, and was it with the same? */
+/* Was a handle made, and was it made with the same settings? */
 extern bool zklock_security_used(void);
 extern bool zklock_security_in_use(const ZkProtection *security);
 
-/* Is what we rely on protected?  To be asked once a session; not if it is not to be. */
+/* Ask for the ACLs of the nodes that zklock relies on, unless they are meant to be
+ * open.  To be called once a session. */
 extern void zklock_security_check(ZkClient *client);
 
-/* The answer, an ACL: somebody who is not us may change what we rely on, perhaps. */
+/* Handle the reply with an ACL: another client may be able to change the node. */
 extern void zklock_security_checked(const ZkMessage *message);
 
 #endif /* ZKLOCK_SECURITY_H */

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * semaphore_worker.c
- *	  The places of a semaphore on this server: what they hear of each other
- *	  (semaphore_siblings.h), and of what happens in the directory.
+ *	  The places of a semaphore on this server: tells them about each other
+ *	  (semaphore_siblings.h), and about events in the directory.
  *
  *-------------------------------------------------------------------------
  */
@@ -57,8 +57,8 @@ compare_siblings(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Mark the children that belong to other places of this server.  Any other child of our
- * session is this place's, or an orphan. */
+/* Mark the children that belong to other places of this server.  Any other child of
+ * this session is this place's, or an orphan. */
 static void
 mark_siblings(const ZkFeeder *feeder, const ZkLockEntry *entry, const char *name,
 			  ZkLockChild *children, int n)
@@ -99,7 +99,7 @@ mark_siblings(const ZkFeeder *feeder, const ZkLockEntry *entry, const char *name
 	pfree(siblings);
 }
 
-/* The place of the name that waits first, or NULL. */
+/* The place of this name that waits first, or NULL. */
 static ZkLockEntry *
 first_that_waits(const char *name, uint32 *generation)
 {
@@ -117,8 +117,11 @@ first_that_waits(const char *name, uint32 *generation)
 	return first;
 }
 
-/* A listing that a place has asked for is for the first one that waits, too, and for the
- * next one, if that is granted a permit.  Then who is the first one now is told so. */
+/*
+ * Show a listing that a place has asked for to the place that waits first, too, and to
+ * the next one if that place gets a permit.  Then tell the place that is now the first
+ * one.
+ */
 static void
 show_listing(const ZkFeeder *feeder, const char *name, ZkLockEntry *asker,
 			 const ZkLockEvent *event, ZkLockChild *children)

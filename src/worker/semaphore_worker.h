@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * semaphore_worker.h
- *	  The places of a semaphore on this server: what they hear of each other
- *	  (semaphore_siblings.h), and of what happens in the directory.
+ *	  The places of a semaphore on this server: tells them about each other
+ *	  (semaphore_siblings.h), and about events in the directory.
  *
  *-------------------------------------------------------------------------
  */
@@ -11,7 +11,7 @@
 
 #include "table.h"
 
-/* Whoever feeds events to entries (dispatch.c). */
+/* Functions of the code that feeds events to entries (dispatch.c). */
 typedef struct ZkFeeder
 {
 	/* Feed one to an entry, if it has this generation still; 0: whichever it has. */
@@ -21,7 +21,7 @@ typedef struct ZkFeeder
 	bool (*has_heard)(const ZkLockEntry *entry);
 } ZkFeeder;
 
-/* What the first place that waits is to be told when the other one is unlocked. */
+/* News for the place that waits first, to be told when the other place is unlocked. */
 typedef struct ZkPlaceNews
 {
 	ZkLockEntry *first; /* NULL: nothing */
@@ -29,13 +29,15 @@ typedef struct ZkPlaceNews
 	int ended;
 } ZkPlaceNews;
 
-/* A step of a place, which is locked, has been done; "before" is what it was. */
+/* A step of a place is done; "before" is its state before the step.  The place is
+ * locked. */
 extern void zklock_semaphore_note(const ZkFeeder *feeder, const ZkLockEntry *entry,
 								  const ZkLockQueue *before, const ZkLockActions *actions,
 								  ZkPlaceNews *news);
 extern void zklock_semaphore_tell(const ZkFeeder *feeder, const ZkPlaceNews *news);
 
-/* Feed a listing to the place that has asked for it, and to whom else it concerns. */
+/* Feed a listing to the place that has asked for it, and to other places that it
+ * concerns. */
 extern void zklock_semaphore_listed(const ZkFeeder *feeder, ZkLockEntry *entry,
 									uint32 generation, ZkLockEvent *event,
 									ZkLockChild *children);
