@@ -1,9 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * agent.h
- *	  Agents: the parts of the worker that each see to one thing.
+ *	  Agents: the parts of the worker, each of which has one task.
  *
- * worker.c has the list of them.  It calls each in turn, and knows none by name.
+ * worker.c has the list of agents.  It calls each in turn, and treats all of them
+ * alike.
  *
  *-------------------------------------------------------------------------
  */
@@ -24,7 +25,8 @@ typedef struct ZkWatch
 	bool data;			   /* that on the node itself */
 } ZkWatch;
 
-/* What an agent may be asked about itself.  All as of a moment ago. */
+/* The questions that an agent may be asked about itself.  An answer may be a moment
+ * old. */
 typedef enum ZkAgentAsk
 {
 	ZKLOCK_AGENT_WANTS, /* somebody has something by the lease, or waits for it */
@@ -35,7 +37,7 @@ typedef enum ZkAgentAsk
 	ZKLOCK_AGENT_BUSY /* ... or better is: it finds out by itself */
 } ZkAgentAsk;
 
-/* What is NULL an agent has not. */
+/* An agent leaves the functions that it does not need NULL. */
 typedef struct ZkAgent
 {
 	/* As ZkSessionListener has it. */

@@ -1,24 +1,25 @@
 /*-------------------------------------------------------------------------
  *
  * session.c
- *	  The worker's ZooKeeper session: opened, resumed, lost, closed.
+ *	  Opens, resumes and closes the worker's ZooKeeper session, and handles its loss.
  *
- * The session outlives the process.  Its id and password are in shared memory
- * from the moment it exists; a worker that ends alone leaves it, and the
- * grants that hang on it, to its successor, who resumes it.  The end of the server
- * closes it; so do we when the ensemble went back, or its base cannot be told.  What a
- * life of the server has left open the next one closes, or keeps beside its own while
- * runs of jobs that hang on it are settled.
+ * The session outlives the process.  Its id and password are in shared memory from the
+ * moment it exists.  If a worker ends alone, it leaves the session, with the grants
+ * that depend on it, to its successor, who resumes it.  The worker closes the session
+ * when the server ends, when the ensemble has gone back, and when the base cannot be
+ * determined.  The next life of the server closes a session that its previous life has
+ * left.  If runs of jobs that depend on that session are to be settled, it keeps the
+ * session beside its own until then.
  *
- * What is to be done, and when, session_rules.h says.  Here it is done: by the client, in
- * shared memory, in files, and in the log.
+ * session_rules.h decides what is to be done, and when.  This file does it: with the
+ * client, in shared memory, in files, and in the log.
  *
- * A new connection of an old session begins with a sync: whatever is read on it then is
- * as new as anything that was written on an earlier one.
+ * A new connection of an old session begins with a sync.  So a read on this connection
+ * is at least as new as any write on an earlier one.
  *
- * A connection counts as one when it is admitted (ensemble.c), or when it turns out that
- * there is no root.  While the ensemble counts as gone back there is no session, but for
- * a moment at its beginning, when one mends what can be mended.
+ * A connection counts only when it is admitted (ensemble.c), or when it turns out that
+ * there is no root.  While the ensemble counts as gone back there is no session, except
+ * for a moment at the beginning of that time, when a session mends what can be mended.
  *
  *-------------------------------------------------------------------------
  */
@@ -46,13 +47,13 @@
 #include "trouble.h"
 #include "watches.h"
 
-/* Longest that the name service is waited for before another handle. */
+/* Longest wait for the name service before the next handle. */
 #define NAMES_MS 1000
 
-/* Longest session timeout that we believe in: the largest that can be set. */
+/* Longest session timeout that the worker believes: the largest that can be set. */
 #define LONGEST_TIMEOUT_MS (3600 * 1000)
 
-/* Shortest that is asked for. */
+/* Shortest session timeout that the worker asks for. */
 #define SHORTEST_TIMEOUT_MS 100
 
 /* Messages handled before the main loop looks elsewhere. */
@@ -72,7 +73,7 @@ static int opened = 0;
 static bool damaged = false; /* the connection, which is closed for that */
 static int64 counted = 0; /* ns: send time of the write that took a heartbeat's place */
 
-/* A connection that begins, or is held. */
+/* A connection that begins, or that is held back. */
 static struct
 {
 	ZkMessage *message; /* NULL: none is */
@@ -82,7 +83,7 @@ static struct
 	char server[sizeof(zklock_shared->session.server)];
 } arrival;
 
-/* What is to be said where there is no handle. */
+/* The reason why there is no handle. */
 typedef struct Failure
 {
 	char what[sizeof(zklock_shared->session.hosts) + 64];
@@ -151,7 +152,8 @@ zklock_session_retry_in(void)
 	return at <= now ? 0 : (long) ((at - now) / NS_PER_MS + 1);
 }
 
-/* After refused credentials, or a base that cannot be told; 0: no pause. */
+/* Pause after refused credentials, or after a base that cannot be determined; 0: no
+ * pause. */
 static void
 set_pause(long ms, ZkSessionState shown)
 {
@@ -205,7 +207,7 @@ set_state(ZkSessionState state)
 	set_ps_display(title);
 }
 
-/* Is the connection good for calls that wait? */
+/* Set whether the connection is good for calls that wait. */
 static void
 set_proven(bool admitted)
 {
@@ -215,7 +217,7 @@ set_proven(bool admitted)
 	zklock_session_unlock();
 }
 
-/* For everybody who makes a claim. */
+/* Publish the lease for all backends that make a claim. */
 static void
 publish_lease(void)
 {
@@ -229,7 +231,7 @@ publish_lease(void)
 	zklock_ensemble_note();
 }
 
-/* Nobody shall resume the session. */
+/* Forget the session: nobody may resume it. */
 static void
 forget_session(void)
 {
@@ -293,9 +295,10 @@ timeout_ns(void)
 }
 
 /*
- * How the handle is to choose among the hosts.  The session ends when its lease counts as
- * lost; where it rests it lives by pings, of which the last was sent a third of the
- * timeout before.  Its patience is that of zklock_course_gives_up, which grows meanwhile.
+ * Set how the handle chooses among the hosts.  The session ends when its lease counts
+ * as lost.  A session that rests lives by pings, the last of which was sent a third of
+ * the timeout before the connection was lost.  The handle's patience is that of
+ * zklock_course_gives_up, which grows meanwhile.
  */
 static void
 choose_hosts(ZkClient *handle, bool resume)
@@ -311,8 +314,8 @@ choose_hosts(ZkClient *handle, bool resume)
 						zklock_heartbeat_patience(timeout_ns(), 2 * unreached));
 }
 
-/* A handle for this session, or for a new one, "bare" of credentials if it can be; NULL:
- * it failed. */
+/* Open a handle that resumes this session, or makes a new one.  "bare": without
+ * credentials, if that is possible.  NULL: the attempt failed. */
 static ZkClient *
 open_handle(int timeout, const ZkSessionId *resume, bool bare, Failure *failure)
 {
@@ -364,7 +367,7 @@ open_handle(int timeout, const ZkSessionId *resume, bool bare, Failure *failure)
 	return handle;
 }
 
-/* The root, like the timeout, belongs to the session. */
+/* Set the root, which belongs to the session, as the timeout does. */
 static void
 set_root(bool new)
 {
@@ -390,7 +393,7 @@ show_hosts(void)
 	zklock_session_unlock();
 }
 
-/* For the session that is resumed, or a new one. */
+/* Open a client that resumes the session, or makes a new one. */
 static void
 open_client(ZkSessionPhase phase, bool bare)
 {
@@ -445,7 +448,8 @@ zklock_session_open(void)
 	feed((ZkCourseEvent){.type = ZKLOCK_COURSE_OPEN, .yes = stale});
 }
 
-/* The next client resumes the session.  False: this one goes on. */
+/* Close the connection, so that the next client resumes the session.  False: this
+ * client goes on. */
 static bool
 leave_client(bool spoilt)
 {
@@ -457,7 +461,7 @@ leave_client(bool spoilt)
 	return true;
 }
 
-/* Do names stand for what they do now?  They are asked for, and the answer is awaited,
+/* Are the addresses of the names up to date?  Asks for them, and waits for the answer,
  * but not for long. */
 static bool
 names_are_fresh(int64 now)
@@ -496,10 +500,8 @@ zklock_session_stuck(void)
 	return false;
 }
 
-/*
- * The library numbers the requests of a process with 32 bits, from the time of day on,
- * and what happens at the end of them nobody has tried.
- */
+/* The library numbers the requests of a process with 32 bits, starting from the time of
+ * day.  Nobody has tested what happens when these numbers wrap around. */
 bool
 zklock_session_worn(void)
 {
@@ -509,7 +511,7 @@ zklock_session_worn(void)
 	return true;
 }
 
-/* Close the session, if it is connected; else it times out by itself, if it lives. */
+/* Close the session if it is connected; else, if it lives, it times out by itself. */
 static void
 drop_client(void)
 {
@@ -522,9 +524,9 @@ drop_client(void)
 }
 
 /*
- * Was that a transaction of a session that lives?  A new text that a quota refuses is
- * one: the leader looks at the session first, and has a quorum agree that the write is
- * refused (PrepRequestProcessor.java, pRequest2Txn and pRequest).
+ * Does the reply show a transaction of a session that lives?  A write that a quota
+ * refuses is such a transaction: the leader checks the session first, and has a quorum
+ * agree to the refusal (PrepRequestProcessor.java, pRequest2Txn and pRequest).
  */
 static bool
 is_acknowledged(const ZkMessage *message)
@@ -533,7 +535,8 @@ is_acknowledged(const ZkMessage *message)
 		(message->type == ZKLOCK_MSG_SET && message->rc == ZKLOCK_ZQUOTAEXCEEDED);
 }
 
-/* Any acknowledged write extends the lease, whoever wanted it, and may do for a heartbeat. */
+/* Extend the lease: each acknowledged write does, whoever has sent it, and may replace
+ * a heartbeat. */
 static void
 count_write(const ZkMessage *message)
 {
@@ -566,7 +569,8 @@ zklock_session_sent(int rc)
 	zklock_trouble_sending(zklock_session_client(), rc);
 }
 
-/* Whoever asks first makes a few more, so this stays well below ZKLOCK_MAX_PENDING. */
+/* A caller that asks before its requests sends a few more, so the limit is well below
+ * ZKLOCK_MAX_PENDING. */
 bool
 zklock_session_busy(void)
 {
@@ -597,8 +601,9 @@ zklock_session_renewable(void)
 }
 
 /*
- * By another handle.  Where there is none to be had, since a file cannot be read, say,
- * the session goes on, and its lease has to be proven.
+ * Make a new session by another handle.  If the worker cannot make the handle, for
+ * example because it cannot read a file, the session goes on, and its lease has to be
+ * proven.
  */
 void
 zklock_session_renew(bool contends)
@@ -636,7 +641,8 @@ close_end(void)
 	feed((ZkCourseEvent){.type = ZKLOCK_COURSE_CLOSED});
 }
 
-/* A worker that sends nothing for want of need is not silent. */
+/* Show that the worker is not silent when it sends nothing because nobody needs a
+ * heartbeat. */
 static void
 show_alive(void)
 {
@@ -667,7 +673,7 @@ zklock_session_heartbeat(void)
 	return due;
 }
 
-/* A heartbeat was acknowledged, or a write that does for one. */
+/* A heartbeat was acknowledged, or a write that replaces one. */
 static void
 on_beat(int64 sent_at)
 {
@@ -681,7 +687,7 @@ on_beat(int64 sent_at)
 	feed((ZkCourseEvent){.type = ZKLOCK_COURSE_BEAT, .yes = zklock_ensemble_admitted()});
 }
 
-/* Our node is not there, and perhaps the root is not. */
+/* This server's node is missing, and perhaps the root is, too. */
 static void
 on_missing(void)
 {
@@ -719,9 +725,9 @@ on_heartbeat(const ZkMessage *message)
 }
 
 /*
- * The beginning of each connection: our node is made, if the session has none, and
- * written, and the ensemble shows what it remembers.  "known": it is not the session's
- * first; "first": it is this handle's.
+ * Begin the session's part of a connection: create this server's node if the session
+ * has none, write it, and ask the ensemble what it remembers.  "known": the connection
+ * is not the session's first; "first": it is this handle's first.
  */
 static void
 introduce(bool known, bool first)
@@ -741,10 +747,8 @@ introduce(bool known, bool first)
 	(void) zklock_client_get(client, zklock_path_servers(), false, &servers_tag);
 }
 
-/*
- * The connection is one of this session.  If it is another than the one before, it gets a
- * mark of its own, which its contenders bear.
- */
+/* The connection belongs to this session.  If the session is a new one, it gets a mark
+ * of its own, which its contenders have in their names. */
 static void
 adopt_session(void)
 {
@@ -775,7 +779,7 @@ adopt_session(void)
 	zklock_session_unlock();
 }
 
-/* The lease, and what is asked before all else. */
+/* Start the lease of a connection, and send the requests that come before all others. */
 static void
 begin_connection(bool known, bool first)
 {
@@ -798,7 +802,8 @@ begin_connection(bool known, bool first)
 		zklock_security_check(client);
 }
 
-/* What the ensemble made of the timeout that was asked for, or held before. */
+/* Warn if the ensemble has set another timeout than the worker asked for, or than it
+ * had before. */
 static void
 warn_of_timeout(bool known)
 {
@@ -838,7 +843,7 @@ say_opened(bool known, bool resumed_now)
 	warn_of_timeout(known);
 }
 
-/* A line of the library's log. */
+/* Write a line of the library's log. */
 static void
 log_line(const char *line, int level)
 {
@@ -850,7 +855,7 @@ log_line(const char *line, int level)
 			(errmsg_internal("libzookeeper: %s%s", level_name[level], line)));
 }
 
-/* The session of a life before is kept beside the one that is opened now. */
+/* Keep the session of the previous life beside the one that the worker opens now. */
 static void
 keep_stale(void)
 {
@@ -864,7 +869,7 @@ keep_stale(void)
 	client = NULL;
 }
 
-/* It goes, now or as it was kept. */
+/* The session of the previous life ends, at once or after it was kept. */
 static void
 end_stale(int64 id)
 {
@@ -878,7 +883,7 @@ end_stale(int64 id)
 	zklock_job_leftruns_forget();
 }
 
-/* Our next start goes on with it. */
+/* Leave that session to the server's next start. */
 static void
 leave_left(void)
 {
@@ -923,7 +928,7 @@ receive_left(void)
  * ------------------------------------------------------------------------
  */
 
-/* What went wrong, in the log and in zk_session. */
+/* Report what went wrong, in the log and in zk_session. */
 static void
 say_trouble(ZkCourseEventType event)
 {
@@ -1105,7 +1110,7 @@ perform(const ZkCourseAction *action)
 	}
 }
 
-/* What happened, and what is to be done then. */
+/* Feed an event to the rules, and do what they ask for. */
 static void
 feed(ZkCourseEvent event)
 {
@@ -1129,7 +1134,8 @@ feed(ZkCourseEvent event)
  * ------------------------------------------------------------------------
  */
 
-/* A connection, which is used now, or held for a while.  True: the message is ours. */
+/* A connection exists.  The rules use it now, or hold it back for a while.  True: this
+ * file keeps the message. */
 static bool
 on_connected(ZkMessage *message)
 {
@@ -1171,7 +1177,7 @@ free_arrival(void)
 	arrival.message = NULL;
 }
 
-/* The one that was held. */
+/* Use the connection that was held back. */
 static void
 use_connection(void)
 {
@@ -1180,7 +1186,8 @@ use_connection(void)
 	free_arrival();
 }
 
-/* There is no root, since one that was wiped lacks the chroot path, say. */
+/* There is no root, for example because the chroot path is missing in an ensemble that
+ * was wiped. */
 static void
 on_not_mended(const ZkMessage *message)
 {
@@ -1191,8 +1198,11 @@ on_not_mended(const ZkMessage *message)
 	feed((ZkCourseEvent){.type = ZKLOCK_COURSE_NOT_MENDED});
 }
 
-/* On a connection that is to close a session that was left: has it told all, and are
- * there runs to be settled?  False: the message has served. */
+/*
+ * Look at a message on the connection that is to close a session of the previous life:
+ * has the session told everything, and are there runs to be settled?  False: the
+ * message has served.
+ */
 static bool
 look_at_stale(const ZkMessage *message)
 {
@@ -1215,10 +1225,8 @@ look_at_stale(const ZkMessage *message)
 	return false;
 }
 
-/*
- * What is known of the ensemble comes before all else that is made of a message.  False
- * if the client is gone.
- */
+/* Learn about the ensemble from a message, before any other code handles it.  False if
+ * the client is gone. */
 static bool
 look(const ZkMessage *message)
 {
@@ -1260,7 +1268,7 @@ on_expired(const ZkMessage *message)
 	feed((ZkCourseEvent){.type = ZKLOCK_COURSE_EXPIRED, .yes = went_back});
 }
 
-/* A line of the library's log, which may say what a host answered. */
+/* Handle a line of the library's log, which may contain a host's answer. */
 static void
 on_log(const char *line, int level)
 {
@@ -1270,7 +1278,8 @@ on_log(const char *line, int level)
 		zklock_hosts_heard(line);
 }
 
-/* A server has sent what it cannot mean, and its connection is broken for that. */
+/* A ZooKeeper server has sent data that make no sense, so its connection is being
+ * closed. */
 static void
 on_damage(const char *why)
 {
@@ -1281,7 +1290,7 @@ on_damage(const char *why)
 	damaged = true;
 }
 
-/* True: it has been kept, else it has served. */
+/* Handle a message.  True: it has been kept; else it has served. */
 static bool
 on_message(ZkMessage *message)
 {

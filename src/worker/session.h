@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * session.h
- *	  The worker's ZooKeeper session: opened, resumed, lost, closed.
+ *	  Opens, resumes and closes the worker's ZooKeeper session, and handles its loss.
  *
  *-------------------------------------------------------------------------
  */
@@ -11,7 +11,7 @@
 #include "client.h"
 #include "protocol.h"
 
-/* Who is told what becomes of the session. */
+/* The functions that get the session's events and messages. */
 typedef struct ZkSessionListener
 {
 	/*
@@ -26,32 +26,30 @@ typedef struct ZkSessionListener
 	void (*message)(const ZkMessage *message);
 } ZkSessionListener;
 
-/* To be called first. */
+/* Set the listener.  Call this first. */
 extern void zklock_session_set_listener(const ZkSessionListener *to);
 
 /* Open the session, or resume the one in shared memory, unless it is open. */
 extern void zklock_session_open(void);
 
 /*
- * After a reload: the setting, or "..." for several, that calls for a new handle
- * and so for a new process; NULL if there is none.  Who waits to try again does so
- * at once.
+ * Handle a reload.  Returns the setting that calls for a new handle, and so for a new
+ * process, or "..." for several; NULL if there is none.  A worker that pauses before
+ * its next attempt makes it at once.
  */
 extern const char *zklock_session_reload(void);
 
-/* A setting that a session keeps has a new value: say when that takes effect. */
+/* A setting that a session keeps has a new value: log when that takes effect. */
 extern void zklock_session_keeps(const char *setting);
 
-/* Handle what the client has received. */
+/* Handle the messages that the client has received. */
 extern void zklock_session_receive(void);
 
-/*
- * No connection for so long that another handle should try, which zklock_session_open
- * makes.  True: a new process should.  Says so in the log.
- */
+/* Has there been no connection for so long that another handle should try?
+ * zklock_session_open makes that handle.  True: a new process should try.  Logs it. */
 extern bool zklock_session_stuck(void);
 
-/* So many requests in this process that their numbers would soon wrap around. */
+/* Has this process sent so many requests that their numbers would soon wrap around? */
 extern bool zklock_session_worn(void);
 
 /* Readable when zklock_session_receive has something to do; -1 while there is no client.
@@ -68,49 +66,55 @@ extern int zklock_session_opened(void);
 /* ms until zklock_session_open should be called (again); -1: there is a client. */
 extern long zklock_session_retry_in(void);
 
-/* There is need of heartbeats.  Two timeouts after the last time the session rests: none
- * is sent. */
+/* Somebody needs heartbeats.  Two timeouts after the last such call the session rests:
+ * the worker sends none. */
 extern void zklock_session_need(void);
 extern bool zklock_session_resting(void);
 
 /*
- * Has the lease lapsed since the session rested, and can there be another one?  That is
- * the shortest way to a lease; to be taken if nothing of what we have in this one is of
- * use to anybody, and before anything that is wanted is sent.
+ * Has the lease lapsed since the session began to rest, and is another session
+ * possible?  A new session is the shortest way to a lease.  Use it if nobody needs
+ * anything that this server has in this session, and before sending requests that
+ * somebody waits for.
  */
 extern bool zklock_session_renewable(void);
-/* "contends": with contenders in this one, whose end the next one waits for. */
+/* Make the new session.  "contends": this session has contenders, and the next one
+ * waits for their end. */
 extern void zklock_session_renew(bool contends);
 
 /* Send a heartbeat if one is due, or wanted.  ms until the next, -1 if not connected. */
 extern long zklock_session_heartbeat(void);
 
-/* Publish how many requests are without a reply. */
+/* Publish the number of requests that have no reply yet. */
 extern void zklock_session_count_requests(void);
 
 /* The server stops: nobody gets a new hold from here on. */
 extern void zklock_session_set_stopping(void);
 
-/* May a session that is to be closed be reached if one waits a little?  Its connection
- * was lost a moment ago, or is the first one that is tried for. */
+/* The session is to be closed: can the worker reach it if it waits a little?  It can if
+ * the connection was lost a moment ago, or if the first attempt to connect goes on. */
 extern bool zklock_session_returning(void);
 
-/* End of the server: delete our contenders by closing the session; or, if jobs hang on it
- * whose runs are not settled, leave that to our next life. */
+/*
+ * The server ends: close the session, which deletes this server's contenders.
+ * "leaves": jobs with unsettled runs depend on the session, so leave it to the server's
+ * next life.
+ */
 extern void zklock_session_close(bool leaves);
 
 /* The client when requests may be sent, else NULL. */
 extern ZkClient *zklock_session_client(void);
 
 /*
- * "rc" is what a request function of the client returned.  That is no error if the client
- * took the request, or the session is at its end, which annuls all requests.  Otherwise
- * (out of memory) somebody would wait for a reply that never comes: raise an ERROR, and
- * our successor settles what we leave.
+ * Check "rc", the result of a request function of the client.  It is no error if the
+ * client has taken the request, or if the session is at its end, which annuls all
+ * requests.  Otherwise (out of memory) some waiter would never get its reply.  So this
+ * raises an ERROR, and the worker's successor settles what is left.
  */
 extern void zklock_session_sent(int rc);
 
-/* So many requests are open that no new ones are to be made until replies have come. */
+/* Are so many requests open that the caller should send no new ones until replies have
+ * come? */
 extern bool zklock_session_busy(void);
 
 #endif /* ZKLOCK_SESSION_H */

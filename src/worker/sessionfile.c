@@ -1,14 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * sessionfile.c
- *	  The session's id and password on disk.
+ *	  Keeps the session's id and password on disk.
  *
- * The file serves one purpose: after a crash or an immediate shutdown the next
- * run closes the session that was left, and asks it first (ensemble.c).  It must
- * never make a copy of this server touch the session of the original.  So it lies
- * in the directory for temporary statistics, which base backups and pg_rewind
- * skip and which survives a crash; and it names the machine's boot, the data
- * directory's and its own inode, which no copy shares.
+ * The file has one purpose.  After a crash or an immediate shutdown, the next run asks
+ * the session that was left what the ensemble remembers (ensemble.c), and closes it.
+ * The file must never let a copy of this server touch the session of the original.  So
+ * it is in the directory for temporary statistics, which base backups and pg_rewind
+ * skip, and which survives a crash.  It also names the boot of the machine, and the
+ * inodes of the data directory and of the file itself, which no copy shares.
  *
  *-------------------------------------------------------------------------
  */
@@ -41,7 +41,8 @@ typedef struct SessionFile
 	uint64 file_inode;
 } SessionFile;
 
-/* What binds the file to this place and boot.  False if it cannot be told. */
+/* Fill in what ties the file to this place and boot.  False if that cannot be
+ * determined. */
 static bool
 fill_binding(SessionFile *file, int fd)
 {

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * sessionfile.h
- *	  The session's id and password on disk, so that the next run of this
- *	  server can close a session that this one left behind.
+ *	  Keeps the session's id and password on disk, so that the next run of this server
+ *	  can close a session that this run has left.
  *
  *-------------------------------------------------------------------------
  */
@@ -11,14 +11,12 @@
 
 #include "zk.h"
 
-/* Remember the session.  A failure is logged and otherwise ignored: it costs
- * a session timeout after a crash, no more. */
+/* Write the session's file.  A failure is logged and otherwise ignored: it costs no
+ * more than a session timeout after a crash. */
 extern void zklock_session_file_write(const ZkSessionId *id);
 
-/*
- * The session of an earlier run of this server on this boot of this machine,
- * or false.  A copy of the data directory does not qualify.
- */
+/* Read the session of an earlier run of this server in this boot of the machine.  False
+ * if there is none.  A copy of the data directory does not count as this server. */
 extern bool zklock_session_file_read(ZkSessionId *id);
 
 extern void zklock_session_file_remove(void);

@@ -1,11 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * set_worker.c
- *	  Several locks in one step: what becomes of the sets that backends have posted.
+ *	  The worker's part in sets, which acquire several locks in one step: handles the
+ *	  sets that backends have posted.
  *
- * A set is known here by a copy of what its call says, made when it is posted; so its
- * backend may go at any time.  An entry that it was of is another one then, of another
- * generation, and no part of the set.
+ * When a backend posts a set, the worker copies what its call says.  So the backend may
+ * leave at any time.  If an entry of the set is used for another name after that, it
+ * has another generation, and is no part of the set.
  *
  *-------------------------------------------------------------------------
  */
@@ -34,7 +35,7 @@ typedef struct Set
 	ZkSetMember member[FLEXIBLE_ARRAY_MEMBER];
 } Set;
 
-/* A transaction without a reply. */
+/* A transaction that has no reply yet. */
 typedef struct Flight
 {
 	dlist_node node;
@@ -51,10 +52,11 @@ static uint64 last_serial = 0;
 static bool touched = false;   /* any of them */
 static bool read_once = false; /* what a predecessor knew */
 
-/* Our own node is not there: a transaction that would write it is refused. */
+/* This server's own node is missing, so the ensemble refuses a transaction that would
+ * write it. */
 static bool without_member = false;
 
-/* What is to go into the next transaction. */
+/* The operations of the next transaction. */
 static int nops = 0;
 static int ops_room = 0;
 static ZkOp *ops = NULL;
@@ -87,7 +89,8 @@ forget_set(Set *set)
 	pfree(set);
 }
 
-/* With the calls locked: its proclocks stay, and so do their entries. */
+/* Add a set.  The calls are locked, so the set's proclocks stay, and so do their
+ * entries. */
 static void
 add_set(int number, const ZkSetCall *call)
 {
@@ -115,7 +118,7 @@ add_set(int number, const ZkSetCall *call)
 	dlist_push_tail(&sets, &set->node);
 }
 
-/* Which sets are there now? */
+/* Update the list of sets from the calls of backends. */
 static void
 read_calls(void)
 {
@@ -166,10 +169,8 @@ is_same(const ZkSetMember *member)
 	return entry->in_use && entry->generation == member->generation;
 }
 
-/*
- * Read without locks: we alone move the queues.  The grants are all of one transaction,
- * and have one token.
- */
+/* Read without locks: only the worker changes the queues.  The grants are all of one
+ * transaction, and have one token. */
 static ZkSetVerdict
 judge(const Set *set, int64 *token)
 {
@@ -254,8 +255,9 @@ zklock_set_worker_add(const ZkSetMember *what, char *path, char *data, int len)
 }
 
 /*
- * What creates return in a transaction does not say its number, which is the token; what
- * a write of our own node returns does.
+ * The reply to a create in a transaction does not contain the transaction's number,
+ * which is the token.  The reply to a write does, so the transaction writes this
+ * server's own node, too.
  */
 int
 zklock_set_worker_send(ZkClient *client)
@@ -310,7 +312,7 @@ find_flight(uint64 serial)
 	return NULL;
 }
 
-/* The number at the end of what an op has made. */
+/* Take the sequence number of a contender that an op has created. */
 static ZkLockRc
 take_created(const ZkMessage *message, int op, ZkLockEvent *event)
 {

@@ -1,10 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * set_worker.h
- *	  Several locks in one step: what becomes of the sets that backends have posted.
+ *	  The worker's part in sets, which acquire several locks in one step: handles the
+ *	  sets that backends have posted.
  *
- * The worker's part of set_rules.h and set_shared.h.  dispatch.c feeds the queues; here
- * is which sets there are, and what goes into a transaction.
+ * This is the worker's part of set_rules.h and set_shared.h.  dispatch.c feeds the
+ * queues.  This file keeps the list of sets, and collects the operations of a
+ * transaction.
  *
  *-------------------------------------------------------------------------
  */
@@ -14,7 +16,7 @@
 #include "client.h"
 #include "table.h"
 
-/* An entry that a set is of, or what was asked for one. */
+/* An entry that belongs to a set, or a request for such an entry. */
 typedef struct ZkSetMember
 {
 	int32 entry;
@@ -30,28 +32,26 @@ typedef struct ZkSetWork
 	const ZkSetMember *member; /* good until the next call here */
 } ZkSetWork;
 
-/* A queue that is needed by this set has moved; "news": the set's backend should know. */
+/* A queue of this set has changed.  "news": the set's backend should know. */
 extern void zklock_set_worker_touch(uint64 set, bool news);
 
-/* A set whose queues are to be fed JOINTLY, and then the transaction to be sent.  Tells
- * those that are granted. */
+/* Find the next set whose queues are to be fed JOINTLY before its transaction is sent.
+ * Tells the backends of sets that are granted. */
 extern bool zklock_set_worker_next(ZkSetWork *work);
 
-/* What the queues ask for, to be done in one transaction: "path" and "data" are palloc'd,
- * and freed when it is sent.  "data": NULL for a delete. */
+/* Add an operation that a queue asks for to the transaction.  "path" and "data" are
+ * palloc'd, and are freed when the transaction is sent.  "data": NULL for a delete. */
 extern void zklock_set_worker_add(const ZkSetMember *what, char *path, char *data, int len);
 
-/* ZooKeeper's code, as of the client. */
+/* Send the transaction.  Returns ZooKeeper's code, as the client's functions do. */
 extern int zklock_set_worker_send(ZkClient *client);
 
-/*
- * The reply to a transaction says this to one after the other of those who asked.  False:
- * there are no more.
- */
+/* Read the reply to a transaction: each call returns the event for the next member that
+ * has asked.  False: there are no more. */
 extern bool zklock_set_worker_reply(const ZkMessage *message, ZkSetMember *what,
 									ZkLockEvent *event);
 
-/* Replies that are still to come are annulled. */
+/* Forget all transactions without a reply: they are annulled. */
 extern void zklock_set_worker_forget(void);
 
 #endif /* ZKLOCK_SET_WORKER_H */

@@ -1,11 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * succession.c
- *	  What the worker knows of the directories of locks that come back.
+ *	  Remembers what the worker knows about the directories of locks that this server
+ *	  takes again.
  *
- * By the name itself, not by a hash of it: a grant may rest on what is found here.
- * The ensemble reaps a directory that stays empty, the watch on it fires, and there is
- * room for another; one that nobody reaps is forgotten with the connection.
+ * The key is the name itself and not a hash of it, since a grant may depend on the
+ * result.  When the ensemble deletes a directory that stays empty, the watch on it
+ * fires, and there is room for another directory.  A directory that is not deleted is
+ * forgotten with the connection.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,7 +17,8 @@
 
 #include "succession.h"
 
-/* Names; each has a watch.  Beyond them a lock costs what it does without. */
+/* Number of names, each of which has a watch.  A lock beyond these costs as much as
+ * without a succession. */
 #define MAX_SUCCESSIONS 1024
 
 typedef struct KnownDirectory

@@ -1,12 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * succession.h
- *	  What the worker knows of the directories of locks that come back.
+ *	  Remembers what the worker knows about the directories of locks that this server
+ *	  takes again.
  *
- * An entry of the lock table is gone as soon as nobody needs it; what its queue knew of
- * the directory (ZkLockSuccession in protocol.h) is worth more than that where grants
- * are not kept: it makes the next one of the same name cheaper.  In the worker's own
- * memory, since it dies with the connection.
+ * An entry of the lock table is freed as soon as nobody needs it.  Where grants are not
+ * kept, it pays to remember longer what its queue knew about the directory
+ * (ZkLockSuccession in protocol.h): that makes the next lock of the same name cheaper.
+ * It is in the worker's own memory, since it is void when the connection is lost.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,20 +16,20 @@
 
 #include "protocol.h"
 
-/* Is it known, or is there room for it?  "name" in UTF-8, here and below. */
+/* Is the name known, or is there room for it?  "name" is in UTF-8, here and below. */
 extern bool zklock_succession_room(const char *name);
 
-/* What is remembered; ZKLOCK_NO_SUCCESSION if nothing is. */
+/* Find what is remembered of the name; ZKLOCK_NO_SUCCESSION if nothing is. */
 extern ZkLockSuccession zklock_succession_find(const char *name);
 
-/* Remember what an empty queue knows, if there is room for it. */
+/* Remember what an empty queue knows, if there is room. */
 extern void zklock_succession_remember(const char *name,
 									   const ZkLockSuccession *succession);
 
 /* The watch on the directory has fired. */
 extern void zklock_succession_forget(const char *name);
 
-/* The connection is lost, or the session. */
+/* The connection or the session is lost. */
 extern void zklock_succession_forget_all(void);
 
 #endif /* ZKLOCK_SUCCESSION_H */

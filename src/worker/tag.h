@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * tag.h
- *	  What the worker's requests to the ensemble are for: ZkRequestTag.kind; and what
- *	  the code of a reply is to those who decide.
+ *	  The purposes of the worker's requests to the ensemble (ZkRequestTag.kind), and the
+ *	  codes of replies as the protocols see them.
  *
  *-------------------------------------------------------------------------
  */
@@ -33,7 +33,7 @@ typedef enum ZkTagKind
 	ZKLOCK_TAG_AGENTS
 } ZkTagKind;
 
-/* Of a request whose reply nobody waits for. */
+/* The tag of a request whose reply nobody waits for. */
 static const ZkRequestTag zklock_no_tag = {.kind = ZKLOCK_TAG_NONE};
 
 /* Does the protocol of a queue wait for the reply? */
@@ -43,7 +43,7 @@ zklock_tag_is_lock_queue(uint32 kind)
 	return kind >= ZKLOCK_TAG_MAKE_DIR && kind <= ZKLOCK_TAG_SET;
 }
 
-/* A reply's code, for the protocols. */
+/* Translate a reply's code for the protocols. */
 static inline ZkLockRc
 zklock_reply_rc(int rc)
 {

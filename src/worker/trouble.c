@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * trouble.c
- *	  What went wrong with the session, for people.
+ *	  Reports what went wrong with the session, in the log and in zk_session.
  *
  *-------------------------------------------------------------------------
  */
@@ -11,7 +11,9 @@
 #include "table.h"
 #include "trouble.h"
 
-/* What a server older than 3.5 says of "create2" before it ends the connection. */
+/*
+ * The answer of a server older than 3.5 to "create2", before it closes the connection.
+ */
 #define ZUNIMPLEMENTED (-6)
 
 static void

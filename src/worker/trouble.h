@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * trouble.h
- *	  What went wrong with the session, for people.
+ *	  Reports what went wrong with the session, in the log and in zk_session.
  *
  *-------------------------------------------------------------------------
  */
@@ -10,25 +10,31 @@
 
 #include "client.h"
 
-/* Remember, and log, something that went wrong.  Shown in zk_session. */
+/* Log something that went wrong, and remember it for zk_session. */
 extern void zklock_trouble(const char *fmt, ...) pg_attribute_printf(1, 2);
 
-/* The same, logged only if "log": not where somebody else logs it, nor each time that a
- * trouble comes again.  It is remembered each time, since another may have come between. */
+/*
+ * The same, logged only if "log" is true: not if other code logs it, and not each time
+ * that a trouble comes again.  It is remembered each time, since there may have been
+ * another trouble in between.
+ */
 extern void zklock_trouble_again(bool log, const char *fmt, ...) pg_attribute_printf(2, 3);
 
-/* A request that nobody waits for was refused: the log is told once; and who waits for
- * ZooKeeper, if the server is too old. */
+/* A request that nobody waits for was refused.  Log it once.  If the server is too old,
+ * also tell the backends that wait for ZooKeeper. */
 extern void zklock_trouble_refused(const ZkMessage *message);
 
-/* A request of this client could not be sent, unless rc says that it was, or the
- * connection is lost, on whose next one it is made again: an ERROR, 58000. */
+/*
+ * Raise an ERROR (58000) if the client could not send a request.  "rc" may say that the
+ * request was sent, or that the connection is lost; then the request is made again on
+ * the next connection.
+ */
 extern void zklock_trouble_sending(ZkClient *client, int rc);
 
-/* For who waits for too long: what each host answered. */
+/* Set each host's answer, for a backend that has waited for too long. */
 extern void zklock_trouble_attempts(const char *text);
 
-/* ... or what is wrong otherwise. */
+/* Set what else is wrong, for such a backend. */
 extern void zklock_trouble_connecting(const char *text);
 
 #endif /* ZKLOCK_TROUBLE_H */

@@ -1,15 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * watches.c
- *	  How much of a connection the watches take.
+ *	  Counts how much of a connection the watches take.
  *
- * On a new connection the library sets all watches in one packet, and the
- * ensemble drops a connection that sends more than jute.maxbuffer (1 MB): the
- * worker would then reconnect for ever.  So the bytes of watched paths are
- * counted.  Beyond TOO_MANY of them grants go without a watch; waiters have the rest,
- * and beyond FULL they, too, look now and then instead.  What
- * a step adds after it was asked fits into what is left: two paths below TOO_MANY, one
- * below FULL, each of ZKLOCK_WATCHED_MAX bytes and the directory's, and our own.
+ * On a new connection the library sets all watches in one packet, and the ensemble
+ * drops a connection that sends more than jute.maxbuffer (1 MB).  The worker would then
+ * reconnect for ever.  So this file counts the bytes of watched paths.  Beyond TOO_MANY
+ * bytes, grants get no watch, which leaves the rest to waiters.  Beyond FULL bytes,
+ * waiters get none, either, and look now and then instead.  The watches that one step
+ * adds after it has asked fit into the room that is left: two paths below TOO_MANY, one
+ * below FULL, each of ZKLOCK_WATCHED_MAX bytes plus those of the directory, and this
+ * server's own node.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,7 +24,8 @@
 #define TOO_MANY (512 * 1024)
 #define FULL	 (896 * 1024)
 
-/* Watches of the present client, by a hash of path and kind.  NULL: none yet. */
+/* The watches of the current client, by a hash of path and kind.  NULL: there are none
+ * yet. */
 static HTAB *watched = NULL;
 static size_t watched_bytes;
 static uint32 connection = 1; /* counts them */

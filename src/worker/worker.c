@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * worker.c
- *	  The background worker: the process around the session.
+ *	  The process of the background worker, around the session.
  *
- * It waits on its latch (backends changed the table), on the client's
- * descriptor (the ensemble answered) and on the postmaster's death.
+ * It waits on its latch (backends have changed the table), on the client's descriptor
+ * (the ensemble has answered) and on the postmaster's death.
  *
- * How it ends matters more than how it runs:
+ * The worker must end in the right way:
  *
  *	 the postmaster is gone: leave at once and close nothing, since orphaned
  *	 backends may still commit under their locks; the session times out;
@@ -15,8 +15,8 @@
  *	 SIGTERM otherwise (an administrator), settings that take a new client, or an
  *	 ERROR: leave the session to the successor, who resumes it.
  *
- * Interrupts are held for the whole life of the process.  Once SIGTERM has set
- * ProcDiePending, even ereport(LOG) would act on it; here the main loop does.
+ * The process holds interrupts for all its life.  Once SIGTERM has set ProcDiePending,
+ * even ereport(LOG) would act on it; in this process the main loop does.
  *
  *-------------------------------------------------------------------------
  */
@@ -64,20 +64,23 @@
 /* A backstop: nothing should depend on it. */
 #define LONGEST_SLEEP_MS 1000
 
-/* How long the end of the server may wait for holds and commits, and after that for what
- * the ensemble finds out by itself. */
+/* How long the end of the server may wait for holds and commits, and after that for
+ * reports of facts that the ensemble would find out by itself. */
 #define STOPPING_MS 60000
 #define ABORTED_MS	2000
 
-/* How often it looks whether it may end. */
+/* How often the worker checks whether it may end. */
 #define STOPPING_LOOK_MS 20
 
-/* Whoever ends all processes of a server at once may have come to us before the
- * postmaster: how long it may take that to say that it stops. */
+/*
+ * A program that ends all processes of a server at once may have signaled the worker
+ * before the postmaster.  This is the time that the postmaster may take to say that it
+ * stops.
+ */
 #define STOPS_MS 500
 
-/* A worker that ends sooner than this after its start had better not be
- * followed at once. */
+/* If a worker ends sooner than this after its start, its successor does not start at
+ * once. */
 #define RESTART_PAUSE_MS 1000
 
 static uint32 wait_event_main = 0;
@@ -124,11 +127,11 @@ server_stopping(void)
 	return strncmp(line, PM_STATUS_STOPPING, strlen(PM_STATUS_STOPPING)) == 0;
 }
 
-/* A successor is about to start, and takes over worker_pid and the state: nobody
- * need be told that there is no worker. */
+/* A successor is about to start.  It takes over worker_pid and the state, so the worker
+ * tells nobody that there is no worker. */
 static bool succeeded = false;
 
-/* Nobody shall wake us any more. */
+/* Withdraw the worker's latch: nobody may wake it any more. */
 static void
 withdraw(int code, Datum arg)
 {
@@ -201,10 +204,8 @@ publish(void)
  * ------------------------------------------------------------------------
  */
 
-/*
- * Each has its turn in this order.  Queues come before locks, of which there may be as
- * many as to leave no room for other requests.
- */
+/* The worker calls the agents in this order.  Queues come before locks: there may be so
+ * many locks that they leave no room for other requests. */
 static const ZkAgent *const agents[] = {
 	&zklock_election_agent,
 	&zklock_job_agent,
@@ -219,7 +220,7 @@ static const ZkAgent *const agents[] = {
 	&zklock_election_priorities_agent,
 };
 
-/* Does any of them say so? */
+/* Does any agent answer yes? */
 static bool
 any(ZkAgentAsk what)
 {
@@ -270,7 +271,7 @@ on_watch(const ZkMessage *message)
 	}
 }
 
-/* What the tag says of the request. */
+/* Does the tag show that the reply belongs to the agent? */
 static bool
 is_reply_to(const ZkAgent *agent, uint32 tag)
 {
@@ -309,8 +310,8 @@ static const ZkSessionListener session_listener = {
  * ------------------------------------------------------------------------
  */
 
-/* What the main loop waits for.  The descriptor of another session may have the number of
- * the last one's. */
+/* The events that the main loop waits for.  The descriptor of a new session may have
+ * the same number as that of the previous one. */
 static WaitEventSet *
 wait_set(void)
 {
@@ -389,10 +390,8 @@ reload(void)
 	reload_agents();
 }
 
-/*
- * SIGTERM.  True when the session is to be closed.  When it is left to a successor this
- * does not return; until then work goes on.
- */
+/* Act on SIGTERM.  Returns true when the session is to be closed.  If the session is
+ * left to a successor, this function does not return; until then work goes on. */
 static bool
 begin_exit(void)
 {
@@ -410,15 +409,16 @@ begin_exit(void)
 	proc_exit(1);
 }
 
-/* Between two looks at what there is need of, unless the session rests. */
+/* Time between two checks for need of a session, unless the session rests. */
 #define LOOK_NS (50 * NS_PER_MS)
 
 /*
- * A proclock is somebody who holds or waits.  Kept grants, and candidates who do not
- * lead, need nothing before they are taken, or their turn comes; those that were taken
- * and given back between two looks are needed again, as likely as not.  Puts need no
- * lease, but ticks, if the ensemble refuses them; so does a look for strays.  What is
- * watched in vain is no longer after some ticks.
+ * Find out whether somebody needs the session.  A proclock shows a backend that holds
+ * or waits.  A kept grant needs nothing until a backend takes it, and a candidate that
+ * does not lead needs nothing until its turn comes.  A grant that was taken and given
+ * back between two checks will probably be needed again.  Puts need no lease, but they
+ * need ticks if the ensemble refuses them; so does a look for strays.  A watch that
+ * nobody needs any more is removed after some ticks.
  */
 static void
 look_at_need(bool stopping)
@@ -447,8 +447,8 @@ look_at_need(bool stopping)
 		zklock_session_need();
 }
 
-/* The server stops: has the worker done what there is to do?  It has closed its session
- * then if no hold is left. */
+/* The server stops: has the worker done everything?  If no hold is left, it has closed
+ * its session then. */
 static bool
 may_end(int64 until)
 {
@@ -472,8 +472,11 @@ may_end(int64 until)
 	return true;
 }
 
-/* The server stops: is a session that we have not opened yet of use?  Our predecessor's
- * is to be closed, and what has committed can be told in any. */
+/*
+ * The server stops: is a session useful that the worker has not opened yet?  It is if
+ * the predecessor's session is to be closed, or if committed work is to be reported,
+ * for which any session will do.
+ */
 static bool
 needs_session(void)
 {
@@ -490,7 +493,7 @@ stop_agents(void)
 	}
 }
 
-/* ms until they should be called again, "timeout" at most. */
+/* Call the agents.  Returns the ms until the next call, "timeout" at most. */
 static long
 call_agents(long timeout)
 {
@@ -504,7 +507,7 @@ call_agents(long timeout)
 	return timeout;
 }
 
-/* What signals ask for.  "stopping_until": not 0 once the server stops. */
+/* Act on signals.  "stopping_until": not 0 once the server stops. */
 static void
 obey_signals(int64 *stopping_until)
 {
@@ -523,7 +526,7 @@ obey_signals(int64 *stopping_until)
 	}
 }
 
-/* All that there is to do now.  ms until there may be more. */
+/* Do all work that there is now.  Returns the ms until there may be more. */
 static long
 work(bool stopping)
 {

@@ -3,8 +3,8 @@
  * worker.h
  *	  The background worker, which owns the ZooKeeper session.
  *
- * The process: its start, loop, signals and end, and who hears what the session has to
- * say.
+ * This is the process: its start, loop, signals and end.  It also passes the session's
+ * events and messages on.
  *
  *-------------------------------------------------------------------------
  */
