@@ -1,23 +1,23 @@
 /*-------------------------------------------------------------------------
  *
  * acquire.c
- *	  Acquiring a lock at both levels.
+ *	  Acquires a lock at both levels.
  *
- * Level 1 is a heavyweight lock on the name: PostgreSQL's lock manager gives
- * order, deadlock detection, timeouts and pg_locks among the backends of this
- * server.  With it in hand, the backend looks at the name's entry in the lock
- * table.  A usable grant it joins at once; else it states a wish, wakes the
- * worker and sleeps until the worker says granted or failed.  Level 1 lets
- * through one exclusive waiter or a group of shared ones, so that is all
- * that ever waits at level 2 for a name.
+ * Level 1 is a heavyweight lock on the name.  For it, PostgreSQL's lock manager gives
+ * order, deadlock detection, timeouts and pg_locks among the backends of this server.
+ * A backend that has level 1 looks at the name's entry in the lock table.  If there is
+ * a usable grant, it joins that at once.  Otherwise it states a wish, wakes the worker,
+ * and sleeps until the worker says granted or failed.  Level 1 lets through one
+ * exclusive waiter or a group of shared waiters, so no others ever wait at level 2 for
+ * a name.
  *
- * A grant and a cancellation can meet.  Both change the entry under its lock,
- * and the second sees what the first did: a backend that leaves takes its wish
- * back whatever has become of it (zklock_proclock_end).
+ * A grant and a cancellation can meet.  Both change the entry under its lock, and the
+ * second one sees the result of the first.  A backend that leaves withdraws its wish,
+ * whatever has happened to it (zklock_proclock_end).
  *
- * Each wait can end by an error, and whatever is ours by then is given back: the
- * wait for room in the table begins with nothing, the waits at both levels are in
- * the PG_TRY of zklock_acquire.
+ * Each wait can end by an error, and then the backend gives back everything that it has
+ * by then.  The wait for room in the table begins with nothing.  The waits at both
+ * levels are in the PG_TRY of zklock_acquire.
  *
  *-------------------------------------------------------------------------
  */
@@ -45,7 +45,7 @@
 #include "settings.h"
 #include "waiting.h"
 
-/* ms, until a backend asks again that was told of a deadlock in which it is not */
+/* ms until a backend asks again that was told of a deadlock which does not concern it */
 #define ASK_AGAIN_MS 50
 
 /* ------------------------------------------------------------------------
@@ -116,7 +116,7 @@ zklock_acquire_raise(const ZkHeldLock *held, int32 index)
 	pg_unreachable();
 }
 
-/* Does somebody else have what we ask for, as of the newest answer? */
+/* Does another contender have the lock, according to the newest listing? */
 static bool
 is_blocked(const ZkLockQueue *queue, const ZkProcLock *proclock)
 {
@@ -141,7 +141,8 @@ typedef struct Level2
 	bool acquired;
 } Level2;
 
-/* Take the grant if it is there; else say what is, and state the wish, if "wish". */
+/* Take the grant if there is one; else tell what was seen, and with "wish" state the
+ * wish. */
 static bool
 try_level2(Level2 *l, bool wish, bool *failed, ZkLevel2Sight *sight)
 {
@@ -162,8 +163,8 @@ try_level2(Level2 *l, bool wish, bool *failed, ZkLevel2Sight *sight)
 	return l->acquired;
 }
 
-/* The shared hold in the way is not ours: its backend has lost level 1 and not noticed
- * yet.  Ask again in a moment. */
+/* The shared hold in the way is not this backend's: its backend has lost level 1 and
+ * not noticed it yet.  Ask again in a moment. */
 static void
 ask_again(Level2 *l, int64 now)
 {
@@ -230,7 +231,7 @@ acquire_level2(ZkHeldLock *held, int32 index, const ZkWait *wait, int64 *token)
  * ------------------------------------------------------------------------
  */
 
-/* Text of the database, in UTF-8, cut off at a character. */
+/* Copy a text of the database in UTF-8, cut off at a character. */
 static void
 put_name(char *buf, const char *text)
 {
@@ -239,10 +240,8 @@ put_name(char *buf, const char *text)
 		buf[zklock_clip_utf8(buf, NAMEDATALEN - 1)] = '\0';
 }
 
-/*
- * Before the first proclock of this backend: who it is, for whoever wants to know whose a
- * lock is and cannot look into catalogs, the worker above all.
- */
+/* Say who this backend is, before its first proclock.  This is for processes that want
+ * to know whose a lock is and cannot read catalogs, above all for the worker. */
 void
 zklock_introduce(void)
 {
@@ -263,7 +262,7 @@ zklock_introduce(void)
 	introduced = true;
 }
 
-/* To make a proclock, where there is room for it. */
+/* The arguments for making a proclock where there is room. */
 typedef struct Making
 {
 	ZkLockKind kind;
@@ -292,7 +291,7 @@ try_to_make(void *arg)
 	return m->proclock == ZKLOCK_NO_ENTRY ? ZKLOCK_ROOM_AWAITED : ZKLOCK_ROOM_NONE;
 }
 
-/* Reserve a hold and make a proclock; if the table is full of names that are kept for
+/* Reserve a hold and make a proclock.  If the table is full of names that are kept for
  * nobody, wait until the worker has given some up. */
 static void
 make_proclock(Making *m, int64 wait_ms, const ZkWait *wait)
@@ -302,7 +301,7 @@ make_proclock(Making *m, int64 wait_ms, const ZkWait *wait)
 	zklock_room_wait(m->kind, m->name, wait, wait_ms, try_to_make, m);
 }
 
-/* A hold of this backend covers the call: count it in the mode held. */
+/* A hold of this backend covers the call: count the call in the mode that is held. */
 void
 zklock_acquire_again(ZkHeldLock *held, ZkLockMode mode, ZkLockScope scope)
 {
@@ -322,7 +321,7 @@ zklock_acquire_again(ZkHeldLock *held, ZkLockMode mode, ZkLockScope scope)
 	zklock_proclock(held->proclock[mode])->again++;
 }
 
-/* For statistics: what ended the wait? */
+/* The kind of end of a wait, for statistics. */
 ZkProcLockEnd
 zklock_error_end(int sqlstate)
 {
@@ -349,12 +348,13 @@ zklock_find_sound(ZkLockKind kind, const char *name)
 }
 
 /*
- * The way of most: level 1 is free, and the grant is there to be joined.  Who waits has a
- * proclock before he does, for others to see; here nobody waits.  Returns a
- * proclock, with level 1, and as *token that of the grant, or 0: level 2 is to come.
- * ZKLOCK_NO_PROCLOCK: nothing of all this.
+ * The common case: level 1 is free, and there is a grant to join.  A backend that waits
+ * has a proclock first, so that others can see it; here nobody waits.  Returns a
+ * proclock, with level 1 held.  *token is the grant's token, or 0 if level 2 is still
+ * to be acquired.  ZKLOCK_NO_PROCLOCK: nothing was acquired.
  *
- * Errors leave level 1 to the end of the transaction, which they bring about.
+ * After an error, level 1 is released at the end of the transaction, which the error
+ * causes.
  */
 static int32
 acquire_at_once(const char *name, ZkLockMode mode, ZkLockScope scope, bool no_wait,
@@ -377,8 +377,8 @@ acquire_at_once(const char *name, ZkLockMode mode, ZkLockScope scope, bool no_wa
 	return ZKLOCK_NO_PROCLOCK;
 }
 
-/* Acquire what is not there of level 1 and 2, with a proclock in hand.  What it came to
- * nothing of has been taken back. */
+/* Acquire the missing levels, with a proclock in hand.  After a failure, everything is
+ * given back. */
 static bool
 acquire_patiently(ZkHeldLock *held, int32 proclock, bool level1, const ZkWait *wait,
 				  int64 *token)
@@ -434,7 +434,8 @@ acquire_patiently(ZkHeldLock *held, int32 proclock, bool level1, const ZkWait *w
 	return acquired;
 }
 
-/* This backend has nothing of the name in this mode.  "permits": as there. */
+/* Acquire a name of which this backend has nothing in this mode.  "permits": as in
+ * acquire. */
 static bool
 acquire_anew(ZkHeldLock *reader, ZkLockKind kind, const char *name, int permits,
 			 ZkLockMode mode, ZkLockScope scope, int64 wait_ms, int64 *token)
@@ -480,7 +481,7 @@ acquire_anew(ZkHeldLock *reader, ZkLockKind kind, const char *name, int permits,
 	return true;
 }
 
-/* "permits": of a semaphore, how many there are, else 0. */
+/* Acquire a name.  "permits": the number of permits of a semaphore, else 0. */
 static bool
 acquire(ZkLockKind kind, const char *name, int permits, ZkLockMode mode,
 		ZkLockScope scope, int64 wait_ms, int64 *token)
@@ -524,8 +525,8 @@ zklock_acquire(ZkLockKind kind, const char *name, ZkLockMode mode, ZkLockScope s
 	return acquire(kind, name, 0, mode, scope, wait_ms, token);
 }
 
-/* Another number of permits than this session's, by which somebody in the queue asked
- * when it was listed last; 0: none. */
+/* Another number of permits than this session's, which a contender had in the latest
+ * listing of the queue; 0: there is none. */
 static int
 find_other_number(const ZkHeldLock *held)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * acquire.h
- *	  Acquiring a lock at both levels.
+ *	  Acquires a lock at both levels.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,48 +13,46 @@
 /*
  * Acquire "name" (UTF-8, checked), of a lock or a job, for this backend.
  *
- * wait_ms: ZKLOCK_WAIT_FOREVER, or how long to wait while somebody else has
- * it, or for room in the lock table, in ms; 0 does not wait for anybody, but for
- * what an answer of the ensemble takes.
+ * wait_ms: how long to wait while another session has the lock, or for room in the lock
+ * table, in ms, or ZKLOCK_WAIT_FOREVER.  With 0 it waits for nobody, but still for the
+ * answer of the ensemble.
  *
- * Returns true and the fencing token, or false when somebody else has the lock
- * and the time is up.  Raises 40P01 (deadlock), 55P03 (lock_timeout), 57014
- * (cancel, statement_timeout), 58000 (no answer from ZooKeeper within
- * zklock.connect_timeout, or refused by it), 53200 (lock table full), 53400
- * (zklock.max_locks_per_backend), 54000 (sequence numbers used up), 40001 and 55000
- * (a hold of the same name was lost, see zklock_loss_raise), and 55000 for a
- * contender with a number that was never given, without a worker, and where
- * zklock_check_callable and zklock_check_connection do.  Nothing stays behind in any
- * of them.
+ * Returns true and the fencing token, or false if another session has the lock and the
+ * time is up.  Raises 40P01 (deadlock), 55P03 (lock_timeout), 57014 (cancel,
+ * statement_timeout), 58000 (no answer from ZooKeeper within zklock.connect_timeout, or
+ * refused by it), 53200 (lock table full), 53400 (zklock.max_locks_per_backend), 54000
+ * (sequence numbers used up), 40001 and 55000 (a hold of the same name was lost, see
+ * zklock_loss_raise).  Also raises 55000 for a contender with a number that was never
+ * given, without a worker, and where zklock_check_callable and zklock_check_connection
+ * do.  After each of these errors nothing stays behind.
  */
 extern bool zklock_acquire(ZkLockKind kind, const char *name, ZkLockMode mode,
 						   ZkLockScope scope, int64 wait_ms, int64 *token);
 
 /*
- * Acquire one of so many permits of "name", as zklock_acquire does a lock.  Who has one
- * already has it once more.  Warns if somebody names another number.
+ * Acquire one of "permits" permits of "name", as zklock_acquire does a lock.  A session
+ * that has one already has it once more.  Warns if another session uses another number.
  */
 extern bool zklock_semaphore_acquire(const char *name, int permits, ZkLockScope scope,
 									 int64 wait_ms, int64 *token);
 
 /* --- parts of it ----------------------------------------------------------- */
 
-/*
- * What this backend holds of a name, or NULL.  A loss of it is raised, or told of, and is
- * over then.
- */
+/* This backend's hold of a name, or NULL.  If the hold is lost, the loss is raised or
+ * told, and the hold is over. */
 extern ZkHeldLock *zklock_find_sound(ZkLockKind kind, const char *name);
 
-/* Before the first proclock of this backend, and the first wait to put: say in shared memory who it is. */
+/* Say in shared memory who this backend is.  To be called before its first proclock,
+ * and before its first wait to put. */
 extern void zklock_introduce(void);
 
-/* A hold of this backend covers the call: count it in the mode held. */
+/* A hold of this backend covers the call: count the call in the mode that is held. */
 extern void zklock_acquire_again(ZkHeldLock *held, ZkLockMode mode, ZkLockScope scope);
 
-/* The worker says that the proclock's lock cannot be had, and why. */
+/* Raise the worker's reason why the proclock's lock cannot be acquired. */
 pg_noreturn extern void zklock_acquire_raise(const ZkHeldLock *held, int32 proclock);
 
-/* For statistics: what ended the wait? */
+/* The kind of end of a wait, for statistics. */
 extern ZkProcLockEnd zklock_error_end(int sqlstate);
 
 #endif /* ZKLOCK_ACQUIRE_H */

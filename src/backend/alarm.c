@@ -1,16 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * alarm.c
- *	  A timer that looks, while this backend holds something, whether it is lost.
+ *	  A timer that checks, while this backend holds something, whether it is lost.
  *
- * Each holder looks for itself.  No process tells another, since the one that
- * would may be the one that is stopped: a timer of this backend reads the lease
- * and the backend's loss flag in shared memory, and cancels its own statement.
- * A handler in PL/pgSQL can swallow one shot; the timer fires again.
+ * Each holder checks for itself.  No process tells another, since the process that has
+ * to tell may be the one that is stopped.  A timer of this backend reads the lease and
+ * the backend's loss flag in shared memory, and cancels the backend's own statement.  A
+ * handler in PL/pgSQL can swallow one cancel; the timer fires again.
  *
- * The timer runs on for as long as there are holds, and every ERROR drops all
- * timers, so each statement starts it again.  From PRE_COMMIT on it does nothing:
- * a cancel would end the wait for a synchronous standby.
+ * The timer runs for as long as there are holds.  Every ERROR drops all timers, so each
+ * statement starts it again.  From PRE_COMMIT on it does nothing: a cancel would end
+ * the wait for a synchronous standby.
  *
  *-------------------------------------------------------------------------
  */
@@ -31,10 +31,10 @@ ZkAlarm zklock_alarm = {0};
 static TimeoutId timer = MAX_TIMEOUTS;
 
 /*
- * Whoever looks at both lets the lease come first.  It may be that of a new session,
- * and then it is the flag that tells of the loss: the worker sets it before there is
- * a lease again.  The other way round a process that is paused in between finds no flag
- * and a good lease.
+ * Code that reads both must read the lease first.  The lease may be that of a new
+ * session; then only the flag shows the loss, and the worker sets the flag before there
+ * is a lease again.  In the other order, a process that is paused between the two reads
+ * would find no flag and a good lease.
  */
 bool
 zklock_alarm_sees_loss(void)
@@ -52,10 +52,10 @@ timer_interval(void)
 }
 
 /*
- * In a signal handler.  A backend that is idle cannot be cancelled.  One that has a
- * statement, and does not execute it yet, may be about to acknowledge the loss or to
- * roll back; if it waits, and still does so at the next look, it is for a lock in
- * parse analysis.
+ * Handle the timer's signal.  An idle backend cannot be cancelled.  A backend that has
+ * a statement but does not execute it yet may be about to acknowledge the loss, or to
+ * roll back.  If it still waits at the next check, it waits for a lock in parse
+ * analysis.
  */
 static void
 on_timer(void)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * alarm.h
- *	  A timer that looks, while this backend holds something, whether it is lost.
+ *	  A timer that checks, while this backend holds something, whether it is lost.
  *
  *-------------------------------------------------------------------------
  */
@@ -12,7 +12,8 @@
 
 #include "datatype/timestamp.h"
 
-/* What this backend is at, for the timer's handler and for who asks what a loss means. */
+/* The activity of this backend, for the timer's handler and for code that asks what a
+ * loss means. */
 typedef struct ZkAlarm
 {
 	volatile sig_atomic_t armed;	  /* there are holds */
@@ -41,23 +42,23 @@ typedef struct ZkAlarm
 
 extern ZkAlarm zklock_alarm;
 
-/* Is anything lost, or may it be?  For a signal handler, too. */
+/* Is anything lost, or may it be?  A signal handler may call this, too. */
 extern bool zklock_alarm_sees_loss(void);
 
-/* A hold is about to be taken: what zklock_alarm_arm needs.  May throw. */
+/* Prepare for zklock_alarm_arm before a hold is taken.  May throw. */
 extern void zklock_alarm_prepare(void);
 
-/* There is a hold, and there is none any more.  Neither throws. */
+/* Arm when there is a hold, disarm when there is none any more.  Neither throws. */
 extern void zklock_alarm_arm(void);
 extern void zklock_alarm_disarm(void);
 
-/* Start the timer again, which an error has stopped. */
+/* Start the timer again after an error has stopped it. */
 extern void zklock_alarm_start(void);
 
-/* Has a cancel of ours struck, since the latest one was withdrawn? */
+/* Has a cancel of the timer struck since the latest one was withdrawn? */
 extern bool zklock_alarm_struck(void);
 
-/* A cancel of ours that has not struck is not called for any more. */
+/* Withdraw a cancel that has not struck and is not needed any more. */
 extern void zklock_alarm_withdraw(void);
 
 #endif /* ZKLOCK_ALARM_H */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * background.c
- *	  Processes of the extension that have a database, and no user.
+ *	  Sets up processes of the extension that have a database, and no user.
  *
  *-------------------------------------------------------------------------
  */
@@ -16,9 +16,9 @@
 #include "background.h"
 
 /*
- * The owner of a database sets what its transactions are like: one that is serializable,
- * read only and deferrable waits for all others there.  And no commit of these processes
- * is worth waiting for a standby.
+ * The owner of a database may set transaction defaults: a transaction that is
+ * serializable, read only and deferrable waits for all others there.  Commits of these
+ * processes need not wait for a standby.
  */
 static const struct
 {

@@ -1,12 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * barrier_backend.c
- *	  Waiting at a barrier.
+ *	  Waits at a barrier.
  *
- * One whose time is up asks the worker to leave and waits for the answer, which may be
- * that the round was opened in this moment: then he has met the others, and goes on as
- * they do.  One who is cancelled goes at once; if the round was opened in this moment the
- * others have met him, as they have one who is cancelled a moment later.
+ * A session whose time is up asks the worker to leave, and waits for the answer.  The
+ * answer may be that the round was opened in this moment: then the session has met the
+ * others, and goes on as they do.  A session that is cancelled leaves at once.  If the
+ * round was opened in this moment the others have met it, just as they have met a
+ * session that is cancelled a moment later.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,10 +26,10 @@
 #include "waiter.h"
 #include "zk.h"
 
-/* ms: a backstop for lost wake-ups, and how often the connection is looked at */
+/* ms: a backstop for lost wake-ups, and the interval of checks of the connection */
 #define LONGEST_SLEEP 1000
 
-/* ms: how long one whose time is up asks who is there */
+/* ms: how long a session whose time is up asks who is there */
 #define LONGEST_QUESTION 1000
 
 static ZkWaitEvent wait_event_barrier = {.name = "ZkLockBarrier"};
@@ -48,7 +49,7 @@ typedef struct Wait
 	ZkPartyEnd end;
 } Wait;
 
-/* Also when the backend ends. */
+/* End the wait, also when the backend ends. */
 static void
 end_wait(int code, Datum arg)
 {
@@ -75,7 +76,8 @@ on_error(void *arg)
  * ------------------------------------------------------------------------
  */
 
-/* How many are there of this number?  -1: that is not found out in time. */
+/* Count the sessions there that use the same number.  -1: the answer has not come in
+ * time. */
 static int
 count_present(const Wait *wait)
 {
@@ -163,7 +165,7 @@ look(ZkWaiter *waiter, int64 now)
 	return false;
 }
 
-/* Until it is over. */
+/* Wait until it is over. */
 static void
 await(Wait *wait)
 {

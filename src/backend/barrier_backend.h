@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * barrier_backend.h
- *	  Waiting at a barrier.
+ *	  Waits at a barrier.
  *
  *-------------------------------------------------------------------------
  */
@@ -12,11 +12,12 @@
 #include "table.h"
 
 /*
- * Wait until so many have come to the barrier, this session among them.  "timeout" in ms,
- * or ZKLOCK_WAIT_FOREVER.  Raises 55P03 when that or lock_timeout is over, and nobody
- * counts on this session any more; 22023 when others wait for another number; 53400 when
- * too many of this server wait; 58000 and 55000 as zklock_check_connection does, and when
- * it cannot be found out whether the round was opened.
+ * Wait until "parties" sessions have come to the barrier, this one included.  "timeout"
+ * is in ms, or ZKLOCK_WAIT_FOREVER.  Raises 55P03 when the timeout or lock_timeout is
+ * over; nobody counts on this session any more then.  Raises 22023 when other sessions
+ * wait for another number, and 53400 when too many sessions of this server wait.
+ * Raises 58000 and 55000 as zklock_check_connection does, and when it cannot be found
+ * out whether the round was opened.
  */
 extern void zklock_barrier_wait(const char *name, int32 parties, int64 timeout);
 

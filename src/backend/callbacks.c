@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * callbacks.c
- *	  Where PostgreSQL calls us: at the ends of transactions, of the backend, and around
- *	  statements.
+ *	  The places where PostgreSQL calls zklock: at the ends of transactions and of the
+ *	  backend, and around statements.
  *
- * The hook around the outermost statement turns the cancel of our timer (alarm.c) into
+ * The hook around the outermost statement replaces the cancel of our timer (alarm.c) by
  * an error that says what happened.
  *
  * At the end of a transaction nothing throws, allocates, reads a catalog or waits,
@@ -27,8 +27,8 @@
 #include "names.h"
 #include "queue_backend.h"
 
-/* The innermost of these hooks is ExecutorRun's: its ExecutorEnd comes before any commit,
- * as nothing in a query can commit. */
+/* The innermost of these hooks is ExecutorRun's: its ExecutorEnd comes before any
+ * commit, since nothing in a query can commit. */
 static bool in_query = false;
 
 static ExecutorRun_hook_type prev_ExecutorRun = NULL;
@@ -127,10 +127,8 @@ on_subtransaction_end(SubXactEvent event, SubTransactionId mySubid,
 	}
 }
 
-/*
- * Registered after PostgreSQL's own callback, which aborts the transaction, and
- * so called before it.  Holds must not end before the transaction does.
- */
+/* PostgreSQL's own callback aborts the transaction.  This one is registered after it,
+ * and so is called before it.  Holds must not end before the transaction does. */
 static void
 on_backend_exit(int code, Datum arg)
 {
@@ -142,9 +140,9 @@ on_backend_exit(int code, Datum arg)
 }
 
 /*
- * The callback that was registered last is called first.  This one is a second
- * registration, told apart by its argument; the first stays where it is, so that
- * we are called come what may.
+ * PostgreSQL first calls the callback that was registered last.  This callback is
+ * registered a second time, with another argument.  The first registration stays where
+ * it is, so that the callback is called in any case.
  */
 static void
 callbacks_first(void)
@@ -177,7 +175,9 @@ zklock_callbacks_begin(void)
  * ------------------------------------------------------------------------
  */
 
-/* In a PG_CATCH block: if the error is our own cancel, raise the loss instead. */
+/*
+ * In a PG_CATCH block: if the error is the cancel of our timer, raise the loss instead.
+ */
 static void
 convert_cancel(void)
 {
@@ -192,15 +192,15 @@ convert_cancel(void)
 }
 
 /*
- * A cancel of ours may strike where no hook of ours is around: in parse analysis,
- * which waits for table locks, in the planner, or in a deferred trigger between
- * its statements.  Then the error cannot be replaced, only its report: this is
- * called before it goes to the log and to the client.  (Not while ERRORs are kept
- * out of the log; then the client hears of a cancel.)  This does no more than say it
- * better: what the cancel means for the hold is seen at the abort (zklock_loss_on_abort).
+ * A cancel of our timer may strike outside of our hooks: in parse analysis, which waits
+ * for table locks, in the planner, or in a deferred trigger between its statements.
+ * Then the error cannot be replaced, but its report can: PostgreSQL calls this before
+ * the report goes to the log and to the client.  (It does not while ERRORs are kept out
+ * of the log; then the client gets the report of a cancel.)  This only improves the
+ * text: the abort decides what the cancel means for the hold (zklock_loss_on_abort).
  *
- * No interrupt ends what this does, and clients write texts of any size: so it reads
- * none, and replaces that of our own cancel as a whole.
+ * No interrupt can end this function, and clients send texts of any size.  So it reads
+ * no text, and replaces the text of our cancel as a whole.
  */
 static void
 on_emit_log(ErrorData *edata)
@@ -224,10 +224,8 @@ on_emit_log(ErrorData *edata)
 		prev_emit_log(edata);
 }
 
-/*
- * At the end of each statement.  Nothing is raised: the next statement may be what ends
- * this one, by dropping its portal, and it may be a ROLLBACK.
- */
+/* Tidy up at the end of each statement.  This raises nothing: the next statement may
+ * end this one by dropping its portal, and it may be a ROLLBACK. */
 static void
 tidy(void)
 {
@@ -244,14 +242,14 @@ tidy(void)
 		zklock_hold_end_void();
 }
 
-/* What was so around a statement. */
+/* The state around a statement. */
 typedef struct Outer
 {
 	bool excused;
 	bool in_query;
 } Outer;
 
-/* Into a statement, and out of it. */
+/* Enter a statement; leave it. */
 static Outer
 enter(bool excused, bool query)
 {
@@ -298,7 +296,8 @@ on_ExecutorRun(QueryDesc *queryDesc, ScanDirection direction,
 		zklock_loss_after_statement(queryDesc, NULL);
 }
 
-/* Does ExecutorFinish run anything: triggers, or what is left of a WITH that writes? */
+/* Does ExecutorFinish run anything, such as triggers, or the rest of a WITH that
+ * writes? */
 static bool
 finish_runs(const QueryDesc *queryDesc)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * check.c
- *	  Can this backend be served: preloaded, callable, connected?
+ *	  Checks whether this backend can be served: preloaded, callable, connected.
  *
  *-------------------------------------------------------------------------
  */
@@ -55,14 +55,14 @@ zklock_refusal_hint(int rc)
 	return errhint("Check the permissions of the znodes under \"zklock.root\".");
 }
 
-/* The newest write that was acknowledged: a heartbeat, or what has made it needless. */
+/* The newest acknowledged write: a heartbeat, or a write that replaces one. */
 static int64
 last_write(const ZkSessionShared *s)
 {
 	return Max(s->last_write, (int64) pg_atomic_read_u64(&zklock_shared->last_write));
 }
 
-/* Connected, as its worker thinks, who has not come by for long? */
+/* Does the worker count as connected, but has not been active for long? */
 static bool
 is_silent(const ZkSessionShared *s, int64 now)
 {
@@ -145,10 +145,8 @@ zklock_check_connection(int64 start, int64 until)
 					   "Check that the ZooKeeper servers run, that this machine can reach them, and that \"zklock.hosts\" is right.")));
 }
 
-/*
- * The ensemble may acknowledge each write and take so long for it that the four which
- * a lease needs (lease.h) are not done before it would end.
- */
+/* The ensemble may acknowledge each write, but so late that the four which a lease
+ * needs (lease.h) are not done before the lease would end. */
 void
 zklock_check_raise_unproven(int64 ms)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * check.h
- *	  Can this backend be served: preloaded, callable, connected?
+ *	  Checks whether this backend can be served: preloaded, callable, connected.
  *
  *-------------------------------------------------------------------------
  */
@@ -9,35 +9,38 @@
 #define ZKLOCK_CHECK_H
 
 /*
- * Raise unless this process may call zklock at all: 55000 when the library is
- * not preloaded, in a parallel worker and in a walsender.  The first alone is
- * what reading shared memory needs.
+ * Raise unless this process may call zklock at all.  Raises 55000 if the library is not
+ * preloaded, in a parallel worker, and in a walsender.  Code that only reads shared
+ * memory needs the first check alone.
  */
 extern void zklock_check_callable(void);
 extern void zklock_check_preloaded(void);
 
 /*
- * For one that waits for the ensemble since "start", and is content with what is known
- * from "until" on (ns of CLOCK_BOOTTIME; PG_INT64_MAX: never).  Has the ensemble been
- * out of reach for too long, that is for zklock.connect_timeout?  One who came while
- * there was a connection keeps his place as long as the session may live, so he is
- * given that time, too, if he is to wait at all.  The state alone is the
- * worker's opinion, and a worker that is stopped has none: without heartbeats it counts
- * for nothing; nor does a connection before the first write on it is acknowledged,
- * or one that always breaks again would be waited for for ever.
+ * Has the ensemble been out of reach for too long, that is for zklock.connect_timeout?
+ * The caller has waited for the ensemble since "start", and from "until" on (ns of
+ * CLOCK_BOOTTIME; PG_INT64_MAX: never) it is content with what is known.  A waiter that
+ * came while there was a connection keeps its place for as long as the session may
+ * live, so it gets that time, too, if it is to wait at all.
  *
- * Raises 55000 or 58000 if so.  False while what the table says of other servers may be
- * out of date.
+ * The state alone is the worker's opinion, and a stopped worker has none: without
+ * heartbeats the state counts for nothing.  A connection counts for nothing before the
+ * first write on it is acknowledged, since otherwise waiters would wait for ever for a
+ * connection that always breaks again.
+ *
+ * Raises 55000 or 58000 if it has been too long.  Returns false while the table may be
+ * out of date about other servers.
  */
 extern bool zklock_check_connection(int64 start, int64 until);
 
-/* No lease was proven within so many ms: 58000. */
+/* Raise 58000: no lease was proven within "ms". */
 pg_noreturn extern void zklock_check_raise_unproven(int64 ms);
 
-/* What to do where the ensemble has refused a request with this code: an errhint. */
+/* An errhint on what to do if the ensemble has refused a request with this code. */
 extern int zklock_refusal_hint(int rc);
 
-/* Why the ensemble is out of reach now, a sentence; NULL: it is not, as far as is known. */
+/* A sentence that says why the ensemble is out of reach; NULL: it is in reach, as far
+ * as is known. */
 extern const char *zklock_check_trouble(void);
 
 #endif /* ZKLOCK_CHECK_H */

@@ -1,12 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * contenders.c
- *	  Who is in the queue of a name, in the whole ensemble, and whose each contender is.
+ *	  Lists the contenders in the queue of a name, in the whole ensemble, with their
+ *	  owners.
  *
- * The queue is asked for, and so are the nodes of all servers, with their reports
- * (report.h).  A report is believed only of contenders of the session to which its node
- * belongs, which ZooKeeper vouches for; whose this server's own contenders are it knows
- * better than its latest report.
+ * It asks for the queue, and for the nodes of all servers, with their reports
+ * (report.h).  A report is believed only about contenders of the session to which its
+ * node belongs, which ZooKeeper guarantees.  This server knows whose its own contenders
+ * are better than its latest report does.
  *
  *-------------------------------------------------------------------------
  */
@@ -60,7 +61,7 @@ zklock_members_ask(ZkMembers *members)
 	members->session = s.id.id;
 }
 
-/* A server that got another name in its session has left a node behind, which it does not
+/* A server whose name has changed within its session has left a node that it does not
  * write any more. */
 static int
 find_member(const ZkMembers *members, int64 session)

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * contenders.h
- *	  Who is in the queue of a name, in the whole ensemble, and whose each contender is.
+ *	  Lists the contenders in the queue of a name, in the whole ensemble, with their
+ *	  owners.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,7 +14,7 @@
 #include "query.h"
 #include "report.h"
 
-/* A queue, in its order: nodes, what their names say, and who has the lock. */
+/* A queue, in its order: the nodes, the parts of their names, and who has the lock. */
 typedef struct ZkContenders
 {
 	int n;
@@ -22,7 +23,7 @@ typedef struct ZkContenders
 	bool *holds;
 } ZkContenders;
 
-/* Whose a contender is, according to its server. */
+/* The owner of a contender, according to the contender's server. */
 typedef struct ZkOwner
 {
 	TimestampTz as_of; /* of the report; of now if it is this server's */
@@ -38,20 +39,22 @@ typedef struct ZkMembers
 	int64 session;		/* of this server; 0: none */
 } ZkMembers;
 
-/*
- * Ask for a queue; for all servers.  Raise as zklock_query does.
- */
+/* Ask for a queue, or for all servers.  Both raise as zklock_query does. */
 extern void zklock_contenders_ask(ZkLockKind kind, const char *name,
 								  ZkContenders *contenders);
 extern void zklock_members_ask(ZkMembers *members);
-/* What another server reports, NULL if "i" has none, or is this server's or an old node
- * of a server that has got another name.  What it says is as of the node's mtime. */
+/*
+ * The report of another server.  NULL if "i" has none, is this server's, or is an old
+ * node of a server whose name has changed.  The report is as old as the node's mtime.
+ */
 extern const ZkReport *zklock_members_report(ZkMembers *members, int i);
-/* Whose is the contender "i" of a name's queue?  False if its server does not say. */
+/*
+ * Find the owner of contender "i" of a name's queue.  False if its server does not say.
+ */
 extern bool zklock_members_owner(ZkMembers *members, ZkLockKind kind, const char *name,
 								 const ZkContenders *contenders, int i, ZkOwner *owner);
 
-/* When was it "age" ms old at the time of the report? */
+/* The time of an event that was "age" ms old when the report was made. */
 static inline TimestampTz
 zklock_owner_time(const ZkOwner *owner, int64 age)
 {

@@ -1,15 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * deadlock_backend.c
- *	  Waits at level 2 that last longer than deadlock_timeout.
+ *	  Handles waits at level 2 that last longer than deadlock_timeout.
  *
- * What PostgreSQL's lock manager does then at level 1 is done here for level 2: with
- * log_lock_waits the log says that the wait goes on, and later that it is over; and a
- * deadlock is looked for, by the worker (deadlock_worker.c).  PostgreSQL looks once,
- * since a ring that closes later is found by whoever closes it; here somebody may come to
- * wait, on this server, for one who waits at level 2 already, and nobody tells that one.
- * So it looks again when the wait has lasted for two, four and eight times
- * deadlock_timeout, and then after eight times deadlock_timeout, again and again.
+ * For level 2 it does what PostgreSQL's lock manager does for level 1 in this case.
+ * With log_lock_waits the log says that the wait goes on, and later that it is over.
+ * And the worker looks for a deadlock (deadlock_worker.c).  PostgreSQL looks once,
+ * because the process that closes a ring later finds it.  Here, another session of this
+ * server may begin to wait for a session that already waits at level 2, and nobody
+ * tells the latter.  So the backend asks again when its wait has lasted for two, four
+ * and eight times deadlock_timeout, and from then on every eight times
+ * deadlock_timeout.
  *
  *-------------------------------------------------------------------------
  */
@@ -38,7 +39,7 @@ zklock_deadlock_wait_begin(ZkDeadlockWait *wait)
 	wait->logged = false;
 }
 
-/* "exclusive lock "a"", and how long the wait has lasted. */
+/* A text such as "exclusive lock "a"", and how long the wait has lasted. */
 static char *
 describe(int32 index)
 {
@@ -59,7 +60,7 @@ split_time(int64 ns, long *ms, int *us)
 	*us = (int) (ns % NS_PER_MS / 1000);
 }
 
-/* For all of the set, if there is one: "first" is its first. */
+/* Ask for a look, for all proclocks of the set if there is one: "first" is its first. */
 static void
 ask(int32 first)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * deadlock_backend.h
- *	  Waits at level 2 that last longer than deadlock_timeout.
+ *	  Handles waits at level 2 that last longer than deadlock_timeout.
  *
  *-------------------------------------------------------------------------
  */
@@ -17,18 +17,21 @@ typedef struct ZkDeadlockWait
 	bool logged; /* that it goes on */
 } ZkDeadlockWait;
 
-/* The wait begins; "proclock" is WANTED, or about to be. */
+/* The wait begins.  "proclock" is WANTED, or about to be. */
 extern void zklock_deadlock_wait_begin(ZkDeadlockWait *wait);
 
-/* To be called now and then, and at wait->look: asks whether it is a deadlock, says that
- * the wait goes on.  "first": of a set, the first; else the same. */
+/*
+ * Ask for a look for deadlocks, and log that the wait goes on, when they are due.  To
+ * be called now and then, and at wait->look.  "first": the first proclock of a set;
+ * else the same.
+ */
 extern void zklock_deadlock_wait_look(ZkDeadlockWait *wait, int32 proclock, int32 first,
 									  int64 now);
 
-/* It has ended by the lock: say so, if that was said. */
+/* The wait has ended with the lock: log it, if the wait was logged. */
 extern void zklock_deadlock_wait_end(const ZkDeadlockWait *wait, int32 proclock);
 
-/* The worker has ended it for a deadlock. */
+/* Raise the deadlock for which the worker has ended the wait. */
 pg_noreturn extern void zklock_deadlock_raise(int32 proclock);
 
 #endif /* ZKLOCK_DEADLOCK_BACKEND_H */

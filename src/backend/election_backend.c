@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * election_backend.c
- *	  Elections: what backends ask of them.
+ *	  Elections: the backend's part.
  *
  *-------------------------------------------------------------------------
  */
@@ -28,7 +28,7 @@
 
 static ZkWaitEvent wait_event_election = {.name = "ZkLockElection"};
 
-/* Since when is nobody known to lead? */
+/* The time since which nobody is known to lead. */
 static int64
 undecided_since(ZkLockEntry *entry)
 {
@@ -58,7 +58,8 @@ try_to_enter(void *arg)
 		: ZKLOCK_ROOM_AWAITED;
 }
 
-/* Should the entry be freed and used again, we wait in vain, but not long. */
+/* If the entry is freed and used for another name, this waits in vain, but not for
+ * long. */
 static bool
 look_for_verdict(ZkWaiter *waiter, int64 now)
 {

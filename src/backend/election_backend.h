@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * election_backend.h
- *	  Elections: what backends ask of them.
+ *	  Elections: the backend's part.
  *
  *-------------------------------------------------------------------------
  */
@@ -11,30 +11,28 @@
 #include "election_shared.h"
 
 /*
- * The token if this server leads the election, else 0.  Makes the server a
- * candidate, waits for room in the lock table if need be (zklock_await_room), and while
- * nobody is known to lead.  This wait lasts for "wait_ms", from now on if "anew", else
- * since nobody is: who asks again and again does not wait again and again while the
- * ensemble is out of reach.  Raises 53200 when the lock table is full, and 53400
- * (zklock.max_locks_per_backend).
+ * The token if this server leads the election, else 0.  Makes the server a candidate.
+ * Waits for room in the lock table if necessary (zklock_await_room), and while nobody
+ * is known to lead.  The latter wait lasts for "wait_ms", counted from now if "anew",
+ * else from the time since which nobody is known to lead.  So a backend that asks again
+ * and again does not wait each time while the ensemble is out of reach.  Raises 53200
+ * when the lock table is full, and 53400 (zklock.max_locks_per_backend).
  */
 extern int64 zklock_election_lead(const char *name, int64 wait_ms, bool anew,
 								  ZkElectionRef *ref);
 
-/* Of an election in which this server does not lead: a sentence that says why nobody is
- * known to, or NULL if somebody else leads, or this server may not. */
+/* For an election that this server does not lead: a sentence that says why nobody is
+ * known to lead.  NULL if another server leads, or if this server may not. */
 extern const char *zklock_election_doubt(const char *name);
 
-/*
- * Have this transaction depend on the leadership: it cannot commit without.
- * False if this server does not lead.
- */
+/* Make this transaction depend on the leadership: it cannot commit without it.  False
+ * if this server does not lead. */
 extern bool zklock_election_guard(const char *name, int64 *token);
 
 /*
- * Be a candidate no more.  The leadership ends for everybody at once, but passes
- * on only when the transactions that depend on it have ended.  False if this
- * server was none.
+ * End this server's candidacy.  The leadership ends for all backends at once, but
+ * passes on only when the transactions that depend on it have ended.  False if this
+ * server was no candidate.
  */
 extern bool zklock_election_resign(const char *name);
 

@@ -3,18 +3,18 @@
  * hold.c
  *	  The locks that this backend holds, and how they end.
  *
- * Level 2 ends first, then level 1: whoever gets level 1 next must find the
- * grant free to use or gone, never in the hands of somebody who believes to
- * have released it.  So transaction-scope holds end in the transaction
- * callbacks (callbacks.c), which run before PostgreSQL drops its heavyweight
- * locks: at COMMIT after the commit is durable and visible, at ABORT, and at the
- * abort of the subtransaction that took them.
+ * Level 2 ends first, then level 1: the next backend that gets level 1 must find the
+ * grant free or gone, never in the hands of a backend that believes to have released
+ * it.  So transaction-scope holds end in the transaction callbacks (callbacks.c), which
+ * run before PostgreSQL drops its heavyweight locks.  They end at COMMIT after the
+ * commit is durable and visible, at ABORT, and at the abort of the subtransaction that
+ * took them.
  *
- * A session-scope hold lives as long as its lock at level 1.  That can
- * be taken away behind our back (pg_advisory_unlock_all, DISCARD ALL), and a
- * backend that had lost level 1 and kept level 2 would be waited for, unseen,
- * by one that has level 1.  So every end of a statement or transaction looks, and
- * every call.
+ * A session-scope hold lives as long as its lock at level 1.  Functions such as
+ * pg_advisory_unlock_all, and DISCARD ALL, can take that away without zklock.  A
+ * backend that had lost level 1 and kept level 2 would be waited for, unseen, by a
+ * backend that has level 1.  So every call checks this, and every end of a statement or
+ * transaction.
  *
  * Nothing that ends a hold throws, allocates, reads a catalog or waits.
  *
@@ -34,10 +34,8 @@
 #include "proclock.h"
 #include "set_shared.h"
 
-/*
- * There is one for each lock, mode and scope, and in transaction scope for each nest
- * level, however often that is taken.
- */
+/* There is one hold for each lock, mode and scope, and in transaction scope for each
+ * nest level, however often the lock is taken. */
 struct ZkHold
 {
 	slist_node lock_node;		 /* in the lock's list of its scope */
@@ -50,7 +48,7 @@ struct ZkHold
 	uint64 within; /* exclusive ones in session scope: so many were asked for in shared mode */
 };
 
-/* What is looked for: a name's hash, as level 1 has it, and the name itself. */
+/* The key of a search: a name's hash, as level 1 has it, and the name itself. */
 typedef struct HeldKey
 {
 	uint32 hash;
@@ -79,17 +77,16 @@ typedef struct HeldElement
 #include "lib/simplehash.h"
 
 static held_hash *held_locks = NULL; /* NULL until the first */
-/* For the next name; of what was held last it still has name, kind, hash and tag. */
+/* The hold for the next name.  It still has the name, kind, hash and tag of what was
+ * held last. */
 static ZkHeldLock *spare = NULL;
 static MemoryContext hold_context = NULL;
 static ZkHold **reserved = NULL; /* that may be added */
 static int nreserved = 0;
 static int reserved_room = 0;
 
-/*
- * Newest first, so that nest levels only fall along the list, and the end of a
- * subtransaction concerns its head only.
- */
+/* The newest hold comes first.  So nest levels only fall along the list, and the end of
+ * a subtransaction concerns the head of the list only. */
 ZkHolds zklock_holds = {.transaction = DLIST_STATIC_INIT(zklock_holds.transaction),
 						.pending = -1,
 						.pending_set = -1};
@@ -138,8 +135,8 @@ zklock_held_find(ZkLockKind kind, const char *name)
 	return element != NULL ? element->held : NULL;
 }
 
-/* The next of all names that something is held of, or NULL.  The one that was returned
- * last may be forgotten. */
+/* The next name of which something is held, or NULL.  The caller may forget the one
+ * that was returned last. */
 static ZkHeldLock *
 next_held(held_iterator *iterator)
 {
@@ -273,8 +270,8 @@ zklock_hold_set_waiting(int32 proclock)
 
 /*
  * The hold of "held" in this mode and scope, in transaction scope that of this nest
- * level, or NULL.  A few steps, since newer levels stand before older ones and a level
- * has two modes at most.
+ * level, or NULL.  This takes a few steps only, since newer levels come first and a
+ * level has two modes at most.
  */
 static ZkHold *
 find_hold(ZkHeldLock *held, ZkLockMode mode, ZkLockScope scope, int level)
@@ -293,8 +290,8 @@ find_hold(ZkHeldLock *held, ZkLockMode mode, ZkLockScope scope, int level)
 	return NULL;
 }
 
-/* All that is known of a name's holds agrees, and where there are some, there is level 1:
- * for tests. */
+/* For tests: check that all facts about a name's holds agree, and that there is level 1
+ * if there is a hold. */
 #ifdef USE_ASSERT_CHECKING
 static void
 check_held(const ZkHeldLock *held)
@@ -386,10 +383,8 @@ free_hold(ZkHold *hold)
 		pfree(hold);
 }
 
-/*
- * Count "n" holds of "hold" down.  The last one of its mode ends level 2, the
- * last one of the name the entry.  Level 1 is the caller's business.
- */
+/* Count "n" holds of "hold" down.  The last hold of its mode ends level 2, and the last
+ * hold of the name ends the entry.  The caller releases level 1. */
 static void
 end_hold(ZkHold *hold, uint64 n)
 {
@@ -427,9 +422,9 @@ end_hold(ZkHold *hold, uint64 n)
 }
 
 /*
- * Release level 1 once in session scope.  Beside a hold in transaction scope nobody can
- * tell whether it is still the session's, but LockRelease, which warns if it is not.
- * Returns whether it was.
+ * Release level 1 once in session scope, and return whether the session had it.  Beside
+ * a hold in transaction scope only LockRelease can tell that; it warns if the session
+ * had not.
  */
 static bool
 release_level1(const LOCKTAG *tag, LOCKMODE lockmode, bool mixed)
@@ -463,7 +458,7 @@ zklock_hold_each_session_scope(void (*what)(ZkHeldLock *held))
 	}
 }
 
-/* End one of a hold in session scope, at both levels. */
+/* End one count of a hold in session scope, at both levels. */
 static void
 end_one(ZkHold *hold)
 {
@@ -542,10 +537,11 @@ zklock_hold_end_all_session_scope(bool unlocked)
 }
 
 /*
- * What takes level 1 away takes it from all session-scope holds at once, so the
- * first one that has it speaks for the others, unless a hold in transaction
- * scope keeps level 1 for it.  When such a one has ended, it hides nothing any more, and
- * each is looked at: those that have level 1 may have been taken since.
+ * Whatever takes level 1 away takes it from all session-scope holds at once.  So the
+ * first hold that still has level 1 shows that the others have it, too, unless a hold
+ * in transaction scope keeps level 1 for it.  When such a hold has ended, it hides
+ * nothing any more, and this checks each session-scope hold: those that have level 1
+ * may have been taken since.
  */
 void
 zklock_hold_end_void_ones(void)
@@ -586,9 +582,10 @@ zklock_hold_end_void_ones(void)
 }
 
 /*
- * The void ones would be counted with what is added, and seem to have level 1 by it.
- * It is released and taken back, for which nothing has to be found: the hold in
- * transaction scope keeps it, and its owner's place is free (LockAcquireExtended).
+ * If void holds stayed, the new hold would be counted with them, and they would seem to
+ * have level 1.  This function releases level 1 and takes it back.  That needs no
+ * memory: the hold in transaction scope keeps the lock, and its owner's place is free
+ * (LockAcquireExtended).
  */
 void
 zklock_hold_end_hidden_void(ZkHeldLock *held, ZkLockMode mode)
@@ -656,7 +653,8 @@ zklock_held_find_shared(int64 token)
 	return shared;
 }
 
-/* Which of two losses is to be told of?  One that is never only warned of, if there is. */
+/* Rank losses by which one is to be told first: a loss that is never only a warning, if
+ * there is one. */
 static int
 loss_rank(const ZkHeldLock *held)
 {

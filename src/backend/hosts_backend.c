@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * hosts_backend.c
- *	  Do the ZooKeeper servers in the connect string answer, and which version are they?
+ *	  Asks the ZooKeeper servers in the connect string whether they answer, and for
+ *	  their versions.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,7 +23,7 @@
 #include "table.h"
 #include "zktime.h"
 
-/* More addresses are not asked. */
+/* Number of addresses that are asked; more are not. */
 #define MAX_HOSTS 64
 
 /* ms: the longest sleep before interrupts are looked at */
@@ -36,7 +37,7 @@ typedef struct Ask
 	int len;
 } Ask;
 
-/* All that is asked. */
+/* The state of all requests. */
 typedef struct Asks
 {
 	ZkHostAnswer *answers;
@@ -64,7 +65,8 @@ fail(Asks *all, int i, int error)
 	finish(all, i, ZKLOCK_HOST_FAILS, pstrdup(strerror(error)));
 }
 
-/* What follows a word in the reply, up to the end of the line or one of "stop". */
+/* The text after a word in the reply, up to the end of the line or a character of
+ * "stop". */
 static char *
 said_after(const char *reply, const char *word, const char *stop)
 {
@@ -76,7 +78,7 @@ said_after(const char *reply, const char *word, const char *stop)
 	return pnstrdup(at, strcspn(at, stop));
 }
 
-/* The reply is complete, or the server has hung up. */
+/* The reply is complete, or the server has closed the connection. */
 static void
 take_reply(Asks *all, int i)
 {
@@ -108,7 +110,7 @@ take_reply(Asks *all, int i)
 									: "it hung up without an answer"));
 }
 
-/* The descriptor of this one is ready. */
+/* Continue with the request whose descriptor is ready. */
 static void
 go_on(Asks *all, int i)
 {
@@ -141,7 +143,7 @@ go_on(Asks *all, int i)
 		take_reply(all, i);
 }
 
-/* Connect to "address:port", which is no name. */
+/* Connect to "address:port", which must contain no name. */
 static void
 begin(Asks *all, int i)
 {
@@ -223,8 +225,11 @@ add(Asks *all, const char *host, const char *address)
 	all->asks[all->n++].fd = -1;
 }
 
-/* A name stands for what the worker says: a line "host:port=address:port,..." or
- * "host:port!what is wrong".  Addresses have no line, and stand for themselves. */
+/*
+ * Add the addresses of a host.  The worker publishes them as lines
+ * "host:port=address:port,..." or "host:port!error".  An address has no line, and
+ * stands for itself.
+ */
 static void
 add_host(Asks *all, const char *host, const char *names)
 {

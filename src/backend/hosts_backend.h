@@ -1,10 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * hosts_backend.h
- *	  Do the ZooKeeper servers in the connect string answer, and which version are they?
+ *	  Asks the ZooKeeper servers in the connect string whether they answer, and for
+ *	  their versions.
  *
- * The worker knows of the server that it is connected to, and of those that it has tried.
- * So the backend asks each by a connection of its own, with the command "srvr".
+ * The worker knows the server that it is connected to, and those that it has tried.  So
+ * the backend asks each server by a connection of its own, with the command "srvr".
  *
  *-------------------------------------------------------------------------
  */
@@ -28,9 +29,10 @@ typedef struct ZkHostAnswer
 } ZkHostAnswer;
 
 /*
- * Ask each address of each host, all at once, for zklock.connect_timeout at most. Returns
- * how many answers there are, palloc'd.  Names stand for what the worker has looked up:
- * no backend waits for a resolver.  Raises nothing but what interrupts do.
+ * Ask each address of each host, all at the same time, for zklock.connect_timeout at
+ * most.  Returns the number of answers, palloc'd.  Names stand for the addresses that
+ * the worker has looked up: no backend waits for a resolver.  Raises only what
+ * interrupts raise.
  */
 extern int zklock_hosts_probe(ZkHostAnswer **answers);
 
