@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * job_after.c
- *	  A job that is to be run after others: their records, and the wait for them.
+ *	  Reads the records of the jobs after which a job is to be run, and waits for them.
  *
- * Nobody tells a backend that the record of a job has changed, so it reads again and
- * again.  It holds nothing meanwhile.  If it held its own job, nobody could run that by
- * hand without the wait.  If it stood in the queue of the other job, a caller there that
- * would not wait would be refused.
+ * Nobody tells a backend that the record of a job has changed, so the backend reads it
+ * again and again.  It holds nothing meanwhile.  If it held its own job, nobody could
+ * run that job by hand without the wait.  If it stood in the queue of the other job, a
+ * caller there that does not wait would be refused.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,8 +19,9 @@
 #include "zk.h"
 
 /*
- * How long a backend sleeps, in ms: an eighth of the time for which it has waited, within
- * these limits.  So the wait is a little too long, and a long one costs few requests.
+ * Limits of the sleep of a backend, in ms.  The sleep is an eighth of the time for
+ * which the backend has waited.  So the wait is a little too long, and a long wait
+ * costs few requests.
  */
 #define SLEEP_MIN 100
 #define SLEEP_MAX 10000

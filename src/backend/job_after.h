@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * job_after.h
- *	  A job that is to be run after others: their records, and the wait for them.
+ *	  Reads the records of the jobs after which a job is to be run, and waits for them.
  *
  *-------------------------------------------------------------------------
  */
@@ -11,16 +11,12 @@
 #include "job_rules.h"
 #include "waiter.h"
 
-/*
- * The records of so many jobs, no older than the call; of a job that nobody has called
- * yet, an empty one.  Raises as zklock_job_record_change does.
- */
+/* Read the records of "n" jobs, no older than the call.  The record of a job that
+ * nobody has called yet is empty.  Raises as zklock_job_record_change does. */
 extern void zklock_job_after_read(char *const *names, int n, ZkJob *jobs);
 
-/*
- * One of them has not done the slot: sleep until it is time to read again.  False: the
- * time is up.  Raises what zklock_wait_for does.
- */
+/* One of the jobs has not done the slot: sleep until the next read.  False: the time is
+ * up.  Raises as zklock_wait_for does. */
 extern bool zklock_job_after_sleep(const ZkWait *limits);
 
 #endif /* ZKLOCK_JOB_AFTER_H */

@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * job_backend.c
- *	  Runs of jobs, by the backend that runs them.
+ *	  Runs jobs, in the backend that has called them.
  *
- * Step by step as job_rules.h says.  What ZooKeeper is told and the transaction that
- * tells it are two things, so that there are three transactions:
+ * The steps are those of job_rules.h.  A write to ZooKeeper and the transaction that it
+ * reports are separate, so there are three transactions:
  *
  *	 the first	waits for the job, decides, and has it written that the run goes on
  *	 the second	is the command's.  All that may fail has been done when it is written that
@@ -12,11 +12,12 @@
  *				zk_runs.  Then it commits, if nothing is lost (loss.c)
  *	 the third	has it written what became of it
  *
- * The command runs in a subtransaction: whatever it leaves when it fails, SPI and locks
- * of ours included, is gone then, and the procedure goes on.
+ * The command runs in a subtransaction.  If the command fails, everything that it
+ * leaves goes with the subtransaction, SPI and zklock's locks included, and the
+ * procedure goes on.
  *
- * The job is held in session scope throughout, and in the command's transaction in
- * transaction scope, too: so nothing that the command does can give it back.
+ * The backend holds the job in session scope all the time, and in transaction scope,
+ * too, during the command's transaction.  So the command cannot give the job back.
  *
  *-------------------------------------------------------------------------
  */
@@ -59,7 +60,7 @@
 #include "settings.h"
 #include "waiting.h"
 
-/* A run, or what stood in its way. */
+/* A run, or the reason why there is none. */
 typedef struct Run
 {
 	const ZkJobOrder *order;
@@ -99,9 +100,9 @@ zklock_job_self(uint64 database)
 }
 
 /*
- * Is there another server that one cannot tell from this one?  Or the node of our own
- * session before this one, unless it is kept for what is to be settled: it is gone before
- * long.
+ * Is there another server that cannot be told from this one?  The node of this server's
+ * previous session may look like one, unless that session is kept for runs that are to
+ * be settled: it goes before long.
  */
 static bool
 has_namesake(const char *name)
@@ -126,8 +127,8 @@ has_namesake(const char *name)
 	return false;
 }
 
-/* Is the transaction over, so that it will never commit here if it has not committed?  It
- * is this server's, or that of the server that this one is a copy of. */
+/* Is the transaction over, so that it will never commit here if it has not committed?
+ * It is this server's, or that of the server of which this server is a copy. */
 static bool
 is_over(uint64 xid)
 {
@@ -149,8 +150,9 @@ tell_settled(const char *name, ZkJobId run, const char *what)
 }
 
 /*
- * What became of runs of this database that the record does not know the end of.  Of one
- * that commits by itself the session is over if we have level 1, as it had.
+ * Settle runs of this database whose end the record does not know.  The session of a
+ * run that commits by itself has level 1; if this backend has it now, that session is
+ * over.
  */
 static void
 settle(ZkJob *job, Oid function, const char *name, bool level1, int64_t now)
@@ -190,9 +192,9 @@ typedef struct Settling
 } Settling;
 
 /*
- * The runs whose jobs sessions have left to this server.  Their transactions are over,
- * and they are its own for certain: PostgreSQL knows what became of them, whatever has
- * become of zk_runs.
+ * Settle the runs whose jobs sessions have left to this server.  Their transactions are
+ * over, and certainly this server's own.  PostgreSQL knows their outcome, whatever has
+ * happened to zk_runs.
  */
 static void
 settle_left(ZkJob *job, const Settling *what, int64_t now)
@@ -224,7 +226,7 @@ settle_alone(ZkJob *job, int64_t now, void *arg)
 		settle(job, what->function, what->name, what->level1, now);
 }
 
-/* As of now: later ones are for the next settler. */
+/* Find the runs of now: later ones are for the next settler. */
 static List *
 find_left(const char *name)
 {
@@ -258,10 +260,8 @@ zklock_job_settle_runs(Oid function, const char *name)
 	}
 }
 
-/*
- * Whoever decides, or forgets, does it in the session that he has the job in.  If the
- * record was read in another one, the loss was marked before.
- */
+/* A backend decides, or forgets, in the session in which it has the job.  If it has
+ * read the record in another session, the loss was marked before. */
 static void
 check_holder(const char *name)
 {
@@ -311,7 +311,7 @@ decide(ZkJob *job, int64_t now, void *arg)
 	run->tried = run->decision.verdict == ZKLOCK_JOB_RUN;
 }
 
-/* What would it be, for a caller who had the job?  Changes nothing. */
+/* Decide as if the caller had the job.  Changes nothing. */
 static void
 look_ahead(ZkJob *job, int64_t now, void *arg)
 {
@@ -330,15 +330,16 @@ show_server(const ZkJobRun *run)
 	return zklock_display_text(run->server_name);
 }
 
-/* What a command says may be what only its caller is to know, who was another, perhaps. */
+/* An error of a command may be meant for its caller alone, who may have been another
+ * user. */
 static bool
 may_see_errors(void)
 {
 	return has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
 }
 
-/* The call that resets this slot and no other, to be pasted; and only if it was not run
- * since this attempt, unless that is 0. */
+/* The call that resets this slot and no other, for the user to copy.  With "attempt"
+ * not 0 it resets only if the slot was not run since that attempt. */
 static const char *
 show_reset(const char *name, int64_t slot, int attempt)
 {
@@ -349,8 +350,9 @@ show_reset(const char *name, int64_t slot, int attempt)
 }
 
 /*
- * Somebody else has the job, and the caller would not wait for him.  The record says who
- * runs it.  To skip it is no error, and so it is none if the record cannot be read.
+ * Another session has the job, and the caller does not wait for it.  The record says
+ * who runs the job.  A skipped job is no error, so it is no error if the record cannot
+ * be read.
  */
 static void
 tell_busy(const char *name)
@@ -371,7 +373,7 @@ tell_busy(const char *name)
 				(errmsg("job \"%s\" is held by another session, skipping", display)));
 }
 
-/* It is done. */
+/* Say that the slot is done. */
 static void
 tell_done(const Run *run, const char *name, const char *slot)
 {
@@ -392,7 +394,7 @@ tell_done(const Run *run, const char *name, const char *slot)
 				 : 0));
 }
 
-/* No attempt is left. */
+/* Raise that no attempt is left. */
 static void
 raise_given_up(const Run *run, const char *name, const char *slot)
 {
@@ -415,7 +417,7 @@ raise_given_up(const Run *run, const char *name, const char *slot)
 								known ? other->attempt : 0))));
 }
 
-/* Why it is not run. */
+/* Say why the job is not run. */
 static void
 tell(const Run *run)
 {
@@ -475,7 +477,7 @@ raise_taken_over(const char *name)
 			 errhint("Whoever calls next runs the job, if it is still due.")));
 }
 
-/* The job as this session has it, in session scope, or NULL. */
+/* This session's hold of the job in session scope, or NULL. */
 static ZkHeldLock *
 find_held(const char *name)
 {
@@ -496,10 +498,10 @@ hint_ends(const char *name)
 				   literal, literal);
 }
 
-/* The latest transaction in which runs were ended as done. */
+/* The latest transaction that has ended runs as done. */
 static FullTransactionId ends_in = {InvalidTransactionId};
 
-/* Has this transaction done nothing so far but end runs, and is it no block? */
+/* Has this transaction only ended runs so far, and is it no transaction block? */
 static bool
 only_ends(void)
 {
@@ -510,8 +512,9 @@ only_ends(void)
 }
 
 /*
- * What this session has begun it ends before it asks again: it would wait for nobody.  To
- * ask in vain is no work, unless the transaction has done anything else, which is rolled back.
+ * A session must end the run that it has begun before it asks again: otherwise it would
+ * wait for nobody.  A call that fails here is no work, unless the transaction has done
+ * anything else, which is rolled back.
  */
 static void
 check_not_held(const char *name)
@@ -528,7 +531,7 @@ check_not_held(const char *name)
 			 held->begun ? hint_ends(name) : 0));
 }
 
-/* Another job was to be done before, and is not. */
+/* Raise that another job was to be done before, and is not. */
 pg_noreturn static void
 raise_too_soon(const Run *run)
 {
@@ -542,7 +545,8 @@ raise_too_soon(const Run *run)
 			 errdetail("Job \"%s\" is run after it.", zklock_display_name(order->name))));
 }
 
-/* Wait so long for the job, and decide; false: that is not possible, and run says why. */
+/* Wait for the job for "wait" ms, and decide.  False: that is not possible, and "run"
+ * says why. */
 static bool
 take_once(Run *run, int64 wait)
 {
@@ -577,8 +581,9 @@ on_error_after(void *arg)
 }
 
 /*
- * Another job is to be done before: wait until it is, or there is another reason to decide.
- * The job is not held, nor taken to look: others might want it that would not wait.
+ * Another job is to be done before: wait until it is, or until there is another reason
+ * to decide.  The backend does not hold its own job meanwhile, and does not take it to
+ * look: that would refuse callers that do not wait.
  */
 static void
 await_others(Run *run, const ZkWait *limits)
@@ -605,8 +610,9 @@ await_others(Run *run, const ZkWait *limits)
 }
 
 /*
- * Wait for the job, and for those after which it is to be run, and decide: true if it is
- * to be run.  The job is held afterwards, also if an error is raised.
+ * Wait for the job and for those after which it is to be run, and decide.  Returns true
+ * if it is to be run.  The backend holds the job afterwards, even if an error is
+ * raised.
  */
 static bool
 take(Run *run)
@@ -682,10 +688,8 @@ tell_end(const Run *run)
 	zklock_changes_add_end(run->order->name, run->end);
 }
 
-/*
- * The first line of an error that says something, in UTF-8, and never "", which would
- * stand for no error in the record.
- */
+/* The first line of an error that is not blank, in UTF-8.  It is never "", since that
+ * means in the record that there is no error. */
 static char *
 first_line(const ErrorData *error)
 {
@@ -698,8 +702,9 @@ first_line(const ErrorData *error)
 }
 
 /*
- * The error of a PG_CATCH block, which is left with it.  If it is the cancel of our own
- * timer, it is the loss instead (callbacks.c does that at the end of the statement).
+ * Take the error of a PG_CATCH block, and leave that block.  If the error is the cancel
+ * of our timer, return the loss instead (at the end of a statement callbacks.c does
+ * that).
  */
 static ErrorData *
 take_error(MemoryContext context)
@@ -728,14 +733,12 @@ take_error(MemoryContext context)
 	return error;
 }
 
-/* The latest run that may be committing, and of which this session has recorded no end. */
+/* The latest run that may be committing and whose end this session has not recorded. */
 static Run unsettled;
 static char unsettled_name[ZKLOCK_NAME_MAX + 1] = ""; /* its job's; "": there is none */
 
-/*
- * The third transaction.  Whatever became of the run has become of it: what cannot be
- * written now, this server finds out when it looks at the record again.
- */
+/* The third transaction.  The outcome of the run is fixed by now.  If it cannot be
+ * written now, this server finds it out when it looks at the record again. */
 static void
 record_end(Run *run)
 {
@@ -780,10 +783,8 @@ on_backend_exit(int code, Datum arg)
 		fail_begun();
 }
 
-/*
- * What a prepared transaction has done may yet be rolled back, by whoever it is, and
- * without this session hearing of it: so it could never say that a run is done.
- */
+/* A prepared transaction may still be rolled back, by anybody, and this session would
+ * not hear of it.  So the session could never say that a run is done. */
 static void
 on_prepare(XactEvent event, void *arg)
 {
@@ -801,7 +802,8 @@ on_prepare(XactEvent event, void *arg)
 					 quote_literal_cstr(name))));
 }
 
-/* Once the job is held: so we are called before the callback that gives it back. */
+/* Register the callbacks after the job is held, so that they are called before the
+ * callback that gives the job back. */
 static void
 watch(void)
 {
@@ -819,7 +821,7 @@ watch(void)
  * ------------------------------------------------------------------------
  */
 
-/* All deferred triggers now: an error of theirs is to come before it is written that the
+/* Fire all deferred triggers now: their errors must come before it is written that the
  * run commits. */
 static void
 fire_deferred(void)
@@ -829,7 +831,7 @@ fire_deferred(void)
 	AfterTriggerSetState(&all);
 }
 
-/* The command, and its row, in a subtransaction. */
+/* Run the command, and insert its row, in a subtransaction. */
 static void
 run_command(Run *run)
 {
@@ -868,10 +870,8 @@ commit(ZkJob *job, int64_t now, void *arg)
 	run->commit = zklock_job_commit(job, run->run.id, run->xid);
 }
 
-/*
- * The second transaction.  It is on the disk when it has committed, since then it is
- * written that it is done.
- */
+/* The second transaction.  Its commit is flushed to disk, since the record then says
+ * that the run is done. */
 static void
 run_transaction(Run *run)
 {
@@ -904,7 +904,7 @@ run_transaction(Run *run)
 	SPI_commit();
 }
 
-/* The run has been decided on, and is recorded. */
+/* Execute a run that has been decided on and recorded. */
 static void
 execute(Run *run)
 {
@@ -976,7 +976,7 @@ zklock_job_run_once(const ZkJobOrder *order)
  * ------------------------------------------------------------------------
  */
 
-/* A run of this session. */
+/* A run that this session has begun. */
 typedef struct Begun
 {
 	slist_node node;
@@ -1006,7 +1006,7 @@ find_begun(const char *name)
 	return NULL;
 }
 
-/* One of them. */
+/* The name of one of the begun runs. */
 static const char *
 any_begun(void)
 {
@@ -1021,7 +1021,7 @@ forget_begun(Begun *begun)
 	pfree(begun);
 }
 
-/* Its end. */
+/* The end of such a run. */
 static Run
 run_of(const Begun *begun, const ZkJobOrder *order, ZkJobState end)
 {
@@ -1084,7 +1084,8 @@ zklock_job_begin(const ZkJobOrder *order)
 	return true;
 }
 
-/* Was the latest transaction of its session rolled back that did a part of its work? */
+/* Did the latest transaction of the session do a part of the run's work, and was it
+ * rolled back? */
 static bool
 was_rolled_back(const Begun *begun)
 {
@@ -1092,10 +1093,11 @@ was_rolled_back(const Begun *begun)
 }
 
 /*
- * Was a statement of the session refused or cancelled since the run was lost?  Then part
- * of its work is not done, and its call to zk_run_end only says that the session has
- * heard of the loss.  If it has given the job up, too, nobody can tell whether it was
- * this job's loss that a statement was refused for: it counts as lost.
+ * Was a statement of the session refused or cancelled since the run was lost?  Then a
+ * part of the run's work is not done, and the call of zk_run_end only says that the
+ * session has heard of the loss.  If the session has given the job up, too, nobody can
+ * tell whether the statement was refused for this job's loss: then the run counts as
+ * lost.
  */
 static bool
 was_interrupted(const Begun *begun)
@@ -1108,7 +1110,8 @@ was_interrupted(const Begun *begun)
 		(zklock_lease_lost() || zklock_held_lost(held));
 }
 
-/* The record alone: zk_runs has what was done, and what failed. */
+/* Write the record alone: zk_runs has the runs that are done, and those that have
+ * failed. */
 static void
 end_lost(Begun *begun, const ZkJobOrder *order)
 {
@@ -1128,11 +1131,12 @@ end_lost(Begun *begun, const ZkJobOrder *order)
 }
 
 /*
- * May it be recorded that the run is done?  Not while anything can be rolled back that
- * the session has done; and the session has not done what was rolled back just now.
+ * May the record say that the run is done?  It may not while anything that the session
+ * has done can be rolled back, nor if the latest transaction was rolled back.
  *
- * If no procedure goes on after this statement, it is the transaction.  So that is to
- * commit whatever is lost meanwhile, and at once if it is one of a pipeline.
+ * If no procedure goes on after this statement, the statement is the transaction.  So
+ * that transaction must commit whatever is lost meanwhile, and it must commit at once
+ * if it is part of a pipeline.
  */
 static void
 check_done(const Begun *begun)
@@ -1208,11 +1212,12 @@ zklock_job_end(Oid function, const char *name, bool done)
 	return true;
 }
 
-/* How long a backend that exits waits for ZooKeeper: nothing can interrupt it, and a
- * shutdown waits for it.  ns */
+/* ns: how long a backend that exits waits for ZooKeeper.  Nothing can interrupt this
+ * wait, and a shutdown waits for it. */
 #define EXIT_PATIENCE (5000 * NS_PER_MS)
 
-/* Does the worker get answers?  While it waits for the last hold to end one has to try. */
+/* Does the worker get answers?  While the worker waits for the last hold to end, the
+ * backend has to try. */
 static bool
 is_connected(void)
 {
@@ -1223,7 +1228,7 @@ is_connected(void)
 		s.state == ZKLOCK_SESSION_CLOSING;
 }
 
-/* Can it be said of this run that it has failed, and at once? */
+/* Can this backend record at once that the run has failed? */
 static bool
 is_in_good_order(const Begun *begun)
 {
@@ -1235,10 +1240,8 @@ is_in_good_order(const Begun *begun)
 	return !zklock_held_lost(held) && is_connected();
 }
 
-/*
- * For what a backend that exits has to say, a transaction that waits for nothing: no
- * client, no standby, and no snapshot that is safe.
- */
+/* Begin a transaction in which a backend that exits can report.  It waits for no
+ * client, no standby, and no safe snapshot. */
 static void
 begin_at_exit(void)
 {
@@ -1259,9 +1262,9 @@ end_at_exit(void)
 }
 
 /*
- * The backend is ended while its run commits, or before that is recorded, and knows what
- * became of it.  If it cannot say so at once, the settler will: the job is left to the
- * server.
+ * The backend is ended while its run commits, or before the outcome is recorded.  The
+ * backend knows the outcome.  If it cannot record the outcome at once, it leaves the
+ * job to the server, and the settler does it.
  */
 static void
 end_unsettled(void)
@@ -1284,7 +1287,7 @@ end_unsettled(void)
 	end_at_exit();
 }
 
-/* The record first: it is what others go by. */
+/* Write the record first: other servers act on it. */
 static void
 fail_one(const Begun *begun, int64 until)
 {
@@ -1308,8 +1311,8 @@ fail_one(const Begun *begun, int64 until)
 
 /*
  * The client has ended the session.  No error can be caught here: PostgreSQL makes it
- * FATAL, and the callbacks that are left are called.  So nothing is tried that is likely
- * to fail.
+ * FATAL, and calls the remaining callbacks.  So this tries nothing that is likely to
+ * fail.
  */
 static void
 fail_begun(void)
@@ -1354,7 +1357,8 @@ reset(ZkJob *job, int64_t now, void *arg)
 		what->first = job->resets.slot[0];
 }
 
-/* Whatever is known, for the tables of other servers may know more. */
+/* Forget the job, whatever is known of its runs: the tables of other servers may know
+ * more. */
 static void
 forget(ZkJob *job, int64_t now, void *arg)
 {
@@ -1421,7 +1425,7 @@ zklock_job_reset_slot(const char *name, int64 slot, int attempt)
 	return true;
 }
 
-/* Does the table of this database, with no record, have a run of the job that is done? */
+/* Without a record, does this database's table have a run of the job that is done? */
 static bool
 has_runs(Oid function, const char *name)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * job_backend.h
- *	  Runs of jobs, by the backend that runs them.
+ *	  Runs jobs, in the backend that has called them.
  *
  *-------------------------------------------------------------------------
  */
@@ -10,7 +10,7 @@
 
 #include "job_rules.h"
 
-/* What is asked for, and by which function of the extension. */
+/* The order of a call, and the function of the extension that was called. */
 typedef struct ZkJobOrder
 {
 	Oid function;
@@ -28,45 +28,47 @@ typedef struct ZkJobOrder
 } ZkJobOrder;
 
 /*
- * Wait for the job, and if its slot is due run the command, in a transaction of its own.
- * For a procedure that is not atomic, with SPI connected so and no transaction that
- * matters.  Says in a NOTICE what was done already, that the server is drained, that the
- * job is paused, or, if the caller would not wait, that somebody else runs the job, or
- * which other job is to be done before.  Raises what the command does; what
- * zklock_acquire does; 55P03 when the time is up; 55000 when no attempt is left; 40001
- * when the job is lost.
+ * Wait for the job, and if its slot is due, run the command in a transaction of its
+ * own.  For a procedure that is not atomic, with SPI connected accordingly and no
+ * transaction that matters.  A NOTICE says that the slot was done already, that the
+ * server is drained, that the job is paused, or which other job is to be done before.
+ * If the caller does not wait, a NOTICE says that another session runs the job.  Raises
+ * the errors of the command and of zklock_acquire, 55P03 when the time is up, 55000
+ * when no attempt is left, and 40001 when the job is lost.
  */
 extern void zklock_job_run_once(const ZkJobOrder *order);
 
-/*
- * The same for a command that commits by itself: true if this session is to run it.  It
- * has the job in session scope then.
- */
+/* The same for a command that commits by itself.  Returns true if this session is to
+ * run it.  The session has the job in session scope then. */
 extern bool zklock_job_begin(const ZkJobOrder *order);
 
 /*
- * ... and it has.  False, with a WARNING: this session has begun no run of the job; or
- * "done", and one of its statements failed since the job was lost: then the run is
- * recorded as lost.  A session that its client ends without this has failed.
+ * The session has run it: end the run.  False, with a WARNING: this session has begun
+ * no run of the job.  Also false, with "done", if one of the session's statements
+ * failed since the job was lost: then the run is recorded as lost.  If the client ends
+ * the session without this call, the run has failed.
  *
- * What is recorded as done cannot be taken back, so all that the session did is on the
- * disk before that.  Raises 25001 if this transaction does anything else, 55000 if the
- * latest one was rolled back, and the loss of another hold, which would fail the commit.
+ * A run that is recorded as done cannot be undone, so everything that the session did
+ * is on disk before that.  Raises 25001 if this transaction does anything else, 55000
+ * if the latest transaction was rolled back, and the loss of another hold, which would
+ * make the commit fail.
  */
 extern bool zklock_job_end(Oid function, const char *name, bool done);
 
-/* This server, and one of its databases.  Not during recovery. */
+/* This server, with one of its databases.  Not during recovery. */
 extern ZkJobServer zklock_job_self(uint64 database);
 
-/* Say what became of runs of this database that are in doubt, if it can be told now: with
- * InvalidOid, where the extension is gone, of those that sessions have left to the
- * server. The job is not held. */
+/*
+ * Record the outcome of runs of this database that are in doubt, if it is known now.
+ * With InvalidOid the extension is gone; then only for the runs that sessions have left
+ * to the server.  The caller does not hold the job.
+ */
 extern void zklock_job_settle_runs(Oid function, const char *name);
 
 /*
- * By hand.  False, with a NOTICE: there is nothing to reset or to forget.  "slot" may be
- * ZKLOCK_JOB_NEVER.  What is forgotten is held until the transaction ends: 55006 while
- * somebody else has it.
+ * Reset or forget a job by hand.  False, with a NOTICE: there is nothing to reset or to
+ * forget.  "slot" may be ZKLOCK_JOB_NEVER.  A job that is forgotten is held until the
+ * transaction ends: 55006 while another session has it.
  */
 extern bool zklock_job_reset_slot(const char *name, int64 slot, int attempt);
 extern bool zklock_job_forget_runs(Oid function, const char *name);

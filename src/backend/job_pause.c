@@ -1,10 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * job_pause.c
- *	  Pauses of jobs.
+ *	  Pauses jobs, and resumes them.
  *
  * A pause is in the record, which each server reads before it begins a run.  It is
- * written without the lock: so nobody waits for the end of a run, and the run goes on.
+ * written without the lock.  So this does not wait for the end of a run, and the run
+ * goes on.
  *
  *-------------------------------------------------------------------------
  */
@@ -49,8 +50,8 @@ change(ZkJob *job, int64_t now, void *arg)
 	what->changed |= what->verdict == ZKLOCK_JOB_CHANGED;
 }
 
-/* A backend that takes a job makes the znode that has the record.  If somebody else has
- * the job, the znode is there. */
+/* Create the znode with the record, as a backend does that takes the job.  If another
+ * session has the job, the znode exists. */
 static void
 make_znode(const char *name)
 {

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * job_record.c
- *	  The record of a job's runs: read, changed by the rules of job_rules.h, and written.
+ *	  Reads the record of a job's runs, changes it by the rules of job_rules.h, and
+ *	  writes it.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,7 +23,7 @@ StaticAssertDecl(ZKLOCK_JOB_TEXT_MAX <= ZKLOCK_RECORD_MAX, "a record fits");
 StaticAssertDecl(ZKLOCK_RECORD_MAX + ZKLOCK_ANSWER_NAME_MAX + 1024 <= ZKLOCK_ANSWER_PAGE,
 				 "a row fits into a page");
 
-/* ms until a record that is not there, and must be, is looked for again */
+/* ms until a missing record that must exist is looked for again */
 #define MISSING_PAUSE 50
 
 static ZkWaitEvent wait_event_record = {.name = "ZkLockRecord"};
@@ -82,10 +83,8 @@ on_missing_error(void *name)
 	errcontext("while waiting for the record of job \"%s\"", zklock_plain_name(name));
 }
 
-/*
- * There is none, but whoever holds the job has a contender in its directory, which has
- * the record.  So that is lost, and will be known to be.
- */
+/* There is no record, but the job's holder has a contender in its directory, which has
+ * the record.  So the job is lost, and the holder will hear of it. */
 static void
 await_loss(char *name)
 {
@@ -103,7 +102,7 @@ await_loss(char *name)
 	(void) zklock_wait_for(&waiter);
 }
 
-/* One attempt; true: that is it.  "until": 0, or time is up then. */
+/* Make one attempt.  True: it has succeeded.  "until": the time limit, or 0. */
 static bool
 change_once(const char *name, bool damaged, int64 until, ZkJobChange change, void *arg,
 			bool *found)

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * job_record.h
- *	  The record of a job's runs: read, changed by the rules of job_rules.h, and written.
+ *	  Reads the record of a job's runs, changes it by the rules of job_rules.h, and
+ *	  writes it.
  *
  *-------------------------------------------------------------------------
  */
@@ -11,28 +12,29 @@
 #include "job_text.h"
 #include "query.h"
 
-/* Change it in memory, and set job->changed if it is to be written. */
+/* Change the record in memory, and set job->changed if it is to be written. */
 typedef void (*ZkJobChange)(ZkJob *job, int64_t now, void *arg);
 
 /*
- * Read the record of a job, have it changed, and write it, as often as it takes for the
- * change to be there: "change" is called anew with what is found.  Returns false if there
- * is no record, and nothing was written.  Raises as zklock_query_record does; 22023 if
- * somebody has damaged the record, unless "damaged" says that this is none, and to be
- * written; 55000 if it is of a newer version; and the loss of a hold.
+ * Read the record of a job, change it by "change", and write it.  This is repeated
+ * until the change is written; each time, "change" gets the record that was found.
+ * Returns false if there is no record, and nothing was written.  Raises as
+ * zklock_query_record does, 55000 for a record of a newer version, and the loss of a
+ * hold.  Raises 22023 if the record is damaged, unless "damaged" is set: then a damaged
+ * record counts as none, and is written.
  */
 extern bool zklock_job_record_change(const char *name, bool damaged, ZkJobChange change,
 									 void *arg);
 
-/* The same for one who cannot wait for long: false also if time is up (ns of
- * CLOCK_BOOTTIME), or ZooKeeper refuses. */
+/* The same for a caller that cannot wait for long.  Returns false also if the time is
+ * up (ns of CLOCK_BOOTTIME), or if ZooKeeper refuses. */
 extern bool zklock_job_record_change_until(const char *name, int64 until,
 										   ZkJobChange change, void *arg);
 
-/* A time of the record as people see it, palloc'd. */
+/* A time of the record as a text to show, palloc'd. */
 extern const char *zklock_job_time_text(int64_t ms);
 
-/* What the node of a job has. */
+/* Parse the content of a job's node. */
 extern ZkRecordRead zklock_job_record_parse(const ZkNode *node, ZkJob *job);
 
 #endif /* ZKLOCK_JOB_RECORD_H */

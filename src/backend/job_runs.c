@@ -33,7 +33,7 @@
 
 #define TABLE_NAME "zk_runs"
 
-/* Old rows that one run deletes at most: more than it adds. */
+/* Number of old rows that one run deletes at most: more than it adds. */
 #define DELETED_AT_A_TIME 100
 
 typedef enum Column
@@ -70,7 +70,7 @@ static const struct
 	[OUTCOME] = {"outcome", TEXTOID},	 [ERROR_TEXT] = {"error", TEXTOID},
 };
 
-/* zk_runs, open. */
+/* The table zk_runs, opened. */
 typedef struct Runs
 {
 	ZkOwnTable own;
@@ -191,7 +191,7 @@ insert_row(const Runs *runs, const ZkRunRow *row)
 	CatalogTupleInsert(runs->own.rel, heap_form_tuple(desc, values, nulls));
 }
 
-/* Those that somebody else is at are left to him. */
+/* Delete old rows.  A row that another transaction deletes is left to it. */
 static void
 delete_old(const Runs *runs)
 {
@@ -244,7 +244,7 @@ zklock_job_runs_ready(Oid function)
  * ------------------------------------------------------------------------
  */
 
-/* A bigint, or 0. */
+/* A column of type bigint, or 0. */
 static int64_t
 get_int64(const Runs *runs, HeapTuple tuple, Column column)
 {
@@ -255,7 +255,8 @@ get_int64(const Runs *runs, HeapTuple tuple, Column column)
 	return isnull ? 0 : DatumGetInt64(value);
 }
 
-/* One that is done, and is "run", or counts by the record, whichever is given? */
+/* Is the run of the row done, and is it "run", or counted by the record, whichever is
+ * given? */
 static bool
 is_done(const Runs *runs, HeapTuple tuple, const ZkJobRun *run, const ZkJob *record)
 {
@@ -271,7 +272,8 @@ is_done(const Runs *runs, HeapTuple tuple, const ZkJobRun *run, const ZkJob *rec
 					   : zklock_job_counts(record, id);
 }
 
-/* The latest slot of a job with a row that is_done; of a run, its own. */
+/* The latest slot of a job with a row for which is_done is true; for a run, its own
+ * slot. */
 static int64_t
 find_done(Oid function, const char *job, const ZkJobRun *run, const ZkJob *record)
 {

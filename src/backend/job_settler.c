@@ -1,14 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * job_settler.c
- *	  The processes that settle runs of jobs; see job_worker.c.
+ *	  The settlers: processes that settle runs of jobs; see job_worker.c.
  *
- * The one without a database looks through the records of all jobs for runs of this
- * server that nobody else can tell the end of, and at the jobs that sessions have left to
- * the server.  The tables that tell are in databases: it names these to the worker, which
- * starts a process in each.
+ * The settler without a database reads the records of all jobs for runs of this server
+ * whose end nobody else can tell, and looks at the jobs that sessions have left to the
+ * server.  The tables with the outcomes are in databases.  So it names these databases
+ * to the worker, which starts a settler in each.
  *
- * Whichever ends before it is done has another attempt made.
+ * If a settler ends before it is done, the worker makes another attempt.
  *
  *-------------------------------------------------------------------------
  */
@@ -44,13 +44,13 @@
 #include "proclock.h"
 #include "table.h"
 
-/* How long a process may take, so that others have their turn.  ms */
+/* ms: how long a settler may take, so that other processes have their turn */
 #define LIMIT 30000
 
 static bool connected = false;
 static bool done = false;
 
-/* Of a database to which there is no connection: it may be gone. */
+/* The settler had no connection to its database: it may be gone. */
 static void
 on_exit_early(int code, Datum arg)
 {
@@ -63,7 +63,8 @@ on_exit_early(int code, Datum arg)
  * ------------------------------------------------------------------------
  */
 
-/* By a process without one, which has no system caches. */
+/* Does the database exist?  The settler that asks is without a database, so it has no
+ * system caches. */
 static bool
 database_exists(Oid database)
 {
@@ -84,7 +85,7 @@ database_exists(Oid database)
 	return found;
 }
 
-/* Nobody can settle it any more: it is in doubt for all. */
+/* Nobody can settle the run any more: it stays in doubt for all. */
 static void
 give_up(const ZkLeftRun *left, const char *why)
 {
@@ -102,7 +103,7 @@ want_in(uint64 database)
 		zklock_job_want_settler((Oid) database, true);
 }
 
-/* The databases of this server with runs that are to be settled. */
+/* Find the databases of this server with runs that are to be settled. */
 static void
 find_databases(void)
 {
@@ -139,7 +140,7 @@ find_databases(void)
  * ------------------------------------------------------------------------
  */
 
-/* A function of the extension, whose tables are meant, or InvalidOid. */
+/* A function of the extension whose tables are meant, or InvalidOid. */
 static Oid
 find_function(void)
 {
@@ -165,10 +166,8 @@ find_function(void)
 	return function;
 }
 
-/*
- * The runs of one job, in a transaction.  An error is that job's alone.  False: there is
- * no time left.
- */
+/* Settle the runs of one job, in a transaction.  An error concerns that job alone.
+ * False: no time is left. */
 static bool
 settle_job(const char *name, bool *failed)
 {
@@ -202,7 +201,7 @@ settle_job(const char *name, bool *failed)
 	return goes_on;
 }
 
-/* The node of a job's record, or NULL. */
+/* Find the node of a job's record, or NULL. */
 static const ZkNode *
 find_node(const ZkNode *nodes, int n, const char *name)
 {
@@ -217,7 +216,7 @@ find_node(const ZkNode *nodes, int n, const char *name)
 	return NULL;
 }
 
-/* All runs of this database; false: some could not be settled. */
+/* Settle all runs of this database.  False: some could not be settled. */
 static bool
 settle_all(void)
 {

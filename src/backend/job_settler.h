@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * job_settler.h
- *	  The processes that settle runs of jobs; see job_worker.c.
+ *	  The settlers: processes that settle runs of jobs; see job_worker.c.
  *
  *-------------------------------------------------------------------------
  */

@@ -14,16 +14,16 @@
 #include "level1.h"
 #include "table.h"
 
-/* The longest time that the lock manager can wait, for lock_timeout is an int;
+/* The longest time that the lock manager can wait, since lock_timeout is an int;
  * test/interrupts has a shorter one. */
 #ifndef ZKLOCK_LONGEST_LOCK_TIMEOUT
 #define ZKLOCK_LONGEST_LOCK_TIMEOUT PG_INT32_MAX
 #endif
 
 /*
- * LockAcquire for the transaction rather than for the running portal, which
- * would lose the lock when a cursor fails.  An error ends the transaction or a
- * subtransaction, and whoever ends that sets the resource owner.
+ * LockAcquire for the transaction and not for the running portal, which would lose the
+ * lock when a cursor fails.  An error ends the transaction or a subtransaction, and the
+ * code that ends it sets the resource owner.
  */
 static bool
 acquire_for_transaction(const LOCKTAG *tag, LOCKMODE mode, bool dont_wait)
@@ -37,7 +37,7 @@ acquire_for_transaction(const LOCKTAG *tag, LOCKMODE mode, bool dont_wait)
 	return result != LOCKACQUIRE_NOT_AVAIL;
 }
 
-/* lock_timeout: in ms, for this one; 0: none. */
+/* The same with a lock_timeout of its own, in ms; 0: none. */
 static bool
 lock_for_transaction(const LOCKTAG *tag, LOCKMODE mode, bool dont_wait, int lock_timeout)
 {
@@ -70,9 +70,9 @@ zklock_level1_release(const LOCKTAG *tag, LOCKMODE mode)
 }
 
 /*
- * Wait for level 1 for so many ms, and raise nothing if they do not suffice.  Only
- * lock_timeout can end the sleep in the lock manager, and it does so by an error; a
- * subtransaction takes that back, and is over before anything else happens.
+ * Wait for level 1 for "ms", and raise nothing if that is not enough.  Only
+ * lock_timeout can end the sleep in the lock manager, and it does so by an error.  A
+ * subtransaction catches that error, and is over before anything else happens.
  */
 static bool
 lock_within(const LOCKTAG *tag, LOCKMODE mode, int ms)
@@ -102,7 +102,7 @@ lock_within(const LOCKTAG *tag, LOCKMODE mode, int ms)
 	return acquired;
 }
 
-/* What is left of lock_timeout: ms, 1 at least; 0: there is none. */
+/* The rest of lock_timeout in ms, at least 1; 0: there is no lock_timeout. */
 static int
 lock_timeout_left(const ZkWait *wait)
 {

@@ -12,13 +12,13 @@
 
 #include "waiter.h"
 
-/* Take level 1 in transaction scope, within wait->until: false if that does not suffice. */
+/* Take level 1 in transaction scope, within wait->until.  False if the time is up. */
 extern bool zklock_level1_acquire(const LOCKTAG *tag, LOCKMODE mode, const ZkWait *wait);
 
-/* Take it if it is free. */
+/* Take level 1 if it is free. */
 extern bool zklock_level1_try(const LOCKTAG *tag, LOCKMODE mode);
 
-/* Take it once more, in a mode for which there is nobody to wait. */
+/* Take level 1 once more, in a mode that needs no wait. */
 extern void zklock_level1_again(const LOCKTAG *tag, LOCKMODE mode);
 
 extern void zklock_level1_release(const LOCKTAG *tag, LOCKMODE mode);

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * level2.c
- *	  Level 2: the wait for the grant of a lock, or those of a set.
+ *	  Level 2: the wait for the grant of a lock, or for the grants of a set.
  *
  *-------------------------------------------------------------------------
  */
@@ -11,7 +11,7 @@
 #include "level2.h"
 #include "table.h"
 
-/* A backstop for a lost wake-up; also how often the connection is looked at. */
+/* A backstop for a lost wake-up, and the interval of checks of the connection. */
 #define LONGEST_SLEEP_MS 1000
 
 static ZkWaitEvent wait_event_acquire = {.name = "ZkLockAcquire"};

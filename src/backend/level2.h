@@ -1,9 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * level2.h
- *	  Level 2: the wait for the grant of a lock, or those of a set.
+ *	  Level 2: the wait for the grant of a lock, or for the grants of a set.
  *
- * acquire.c and set_backend.c look at what they wait for; here it is said what a look means.
+ * acquire.c and set_backend.c look at what they wait for.  level2.c decides what a look
+ * means.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,7 +20,7 @@ typedef struct ZkLevel2Wait
 	ZkDeadlockWait long_wait;
 } ZkLevel2Wait;
 
-/* What a look has found. */
+/* The result of a look. */
 typedef struct ZkLevel2Sight
 {
 	bool granted;	/* but for the lease */
@@ -29,14 +30,14 @@ typedef struct ZkLevel2Sight
 	int32 first;	/* of its set, or the same */
 } ZkLevel2Sight;
 
-/* Prepare a wait, of which w->waiter.arg is "arg". */
+/* Prepare a wait; w->waiter.arg is set to "arg". */
 extern void zklock_level2_begin(ZkLevel2Wait *w, const ZkWait *wait, ConditionVariable *cv,
 								bool (*look)(ZkWaiter *, int64), void *arg);
 
-/* A look, which is not the last one, has found this. */
+/* A look has had this result, and is not the last one. */
 extern void zklock_level2_sees(ZkLevel2Wait *w, int64 now, const ZkLevel2Sight *sight);
 
-/* It is over, by the lock. */
+/* The wait is over, and has got the lock. */
 extern void zklock_level2_end(const ZkLevel2Wait *w, int32 proclock);
 
 #endif /* ZKLOCK_LEVEL2_H */

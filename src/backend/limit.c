@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * limit.c
- *	  Limits: what one session may have of what all share.
+ *	  Limits how much one session may use of what all sessions share.
  *
  *-------------------------------------------------------------------------
  */
@@ -39,7 +39,7 @@ static const struct
 			 "Resign from some with zk_resign, or ask an administrator for a higher limit."},
 };
 
-/* Half of the place that there is. */
+/* Half of the places that exist. */
 static int
 half(ZkLimit limit)
 {
@@ -54,7 +54,7 @@ half(ZkLimit limit)
 	}
 }
 
-/* Is it the setting that limits them? */
+/* Is the setting the limit? */
 static bool
 is_own(ZkLimit limit)
 {

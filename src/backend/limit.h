@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * limit.h
- *	  Limits: what one session may have of what all share.
+ *	  Limits how much one session may use of what all sessions share.
  *
- * zklock.max_locks_per_backend counts each of these by itself.  And of what is small one
- * transaction has half at most, so that it never keeps all others out.
+ * zklock.max_locks_per_backend limits each of these kinds separately.  Of a small kind,
+ * one transaction may use half at most, so it never keeps all others out.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,10 +20,11 @@ typedef enum ZkLimit
 							 * outlives its session; so it counts for all of the role's */
 } ZkLimit;
 
-/* Who has so many asks for "more" of them.  Raises 53400 if these are too many. */
+/* A session that has "has" of a kind asks for "more".  Raises 53400 if that is too
+ * many. */
 extern void zklock_limit_check(ZkLimit limit, int has, int more);
 
-/* So many more he can have. */
+/* How many more the session may have. */
 extern int zklock_limit_room(ZkLimit limit, int has);
 
 #endif /* ZKLOCK_LIMIT_H */

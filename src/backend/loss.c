@@ -1,21 +1,21 @@
 /*-------------------------------------------------------------------------
  *
  * loss.c
- *	  What a holder does when its lock may be, or is, somebody else's.
+ *	  Decides what a holder does when its lock may be, or is, another session's.
  *
- * With a loss, a statement is refused before it does anything, at each level of
- * nesting, and each time that a portal is to give more rows.  What PostgreSQL
- * does between statements is not ours to refuse: drivers parse, describe, close
- * and commit nothing in round trips of their own.  So nothing is raised but by a
- * statement that runs, and by the commit of a transaction that has run one.
+ * After a loss, a statement is refused before it does anything, at each level of
+ * nesting, and each time that a portal is to return more rows.  But zklock must not
+ * refuse what PostgreSQL does between statements: drivers parse, describe, close, and
+ * commit empty transactions in separate round trips.  So only a statement that runs
+ * raises the loss, and the commit of a transaction that has run a statement.
  *
  * Some statements are admitted with a loss (statement.c), among them those that
- * acknowledge one.  An acknowledgement must not cover up what was done in good faith:
- * in a transaction that has run any other statement it is refused.  That transaction
- * rolls back first.
+ * acknowledge one.  An acknowledgement must not hide work that relied on the lost lock.
+ * So it is refused in a transaction that has run any other statement, and that
+ * transaction rolls back first.
  *
- * What no commit undoes, since a failed one would leave half of it, or since it is
- * durable by now, is followed by a warning instead.
+ * A commit is followed by a warning instead of an error if an error cannot undo the
+ * work: if a failed commit would leave half of it, or if it is durable by now.
  *
  *-------------------------------------------------------------------------
  */
@@ -39,7 +39,7 @@ uint64 zklock_loss_raised = 0;
 
 static TimestampTz warned = 0; /* of the statement that was warned last */
 
-/* ms: how often it is looked at what is about to change */
+/* ms: the interval of checks of something that is about to change */
 #define SHORT_SLEEP 50
 
 static ZkWaitEvent wait_event_verdict = {.name = "ZkLockLease"};
@@ -49,7 +49,7 @@ static ZkWaitEvent wait_event_verdict = {.name = "ZkLockLease"};
  * ------------------------------------------------------------------------
  */
 
-/* Is nothing lost, for sure?  Nearly always. */
+/* Is certainly nothing lost?  Nearly always yes. */
 static bool
 nothing_lost(void)
 {
@@ -95,8 +95,8 @@ zklock_loss_describe_unproven(TimestampTz since, const char *consequence)
 					timestamptz_to_str(since), consequence);
 }
 
-/* From now on it is lost, which the clock alone may say: there was no write since this
- * one.  Does not throw. */
+/* Make the hold lost from now on.  The clock alone may say so: no write after this one
+ * was acknowledged.  Does not throw. */
 static void
 forfeit(ZkHeldLock *held, int64 last_write)
 {
@@ -139,7 +139,7 @@ zklock_loss_on_abort(void)
 		zklock_loss_raised++;
 }
 
-/* What happened while "what", and who may have it by now. */
+/* Say what happened in the time of "what", and who may have the lock by now. */
 static const char *
 describe_cause(const ZkHeldLock *held, const char *what, const char *consequence)
 {
@@ -149,10 +149,8 @@ describe_cause(const ZkHeldLock *held, const char *what, const char *consequence
 	return zklock_loss_describe_unproven(held->unproven_since, consequence);
 }
 
-/*
- * A text of zklock_kinds, with its words filled in.  Each zk_unlock speaks for one hold,
- * since whoever has another one is to hear of it, too.
- */
+/* Fill words into a text of zklock_kinds.  Each zk_unlock acknowledges one hold, since
+ * the owner of another hold is to hear of the loss, too. */
 static const char *
 fill_in(const char *text, const ZkHeldLock *held, const char *name)
 {
@@ -187,7 +185,7 @@ fill_in(const char *text, const ZkHeldLock *held, const char *name)
 	return out.data;
 }
 
-/* Does the session have to acknowledge the loss, by a call of its own? */
+/* Does the session have to acknowledge the loss by a call of its own? */
 static bool
 is_acknowledged(const ZkHeldLock *held)
 {
@@ -224,7 +222,8 @@ zklock_loss_raise(ZkHeldLock *held)
 			 errdetail("%s", text.detail), errhint("%s", text.hint)));
 }
 
-/* A client whose encoding lacks the name gets an error for it, but once. */
+/* Warn of the loss.  A client whose encoding lacks a character of the name gets an
+ * error for it, but only once. */
 static void
 warn_of_loss(ZkHeldLock *held)
 {
@@ -250,7 +249,7 @@ report_loss(ZkHeldLock *held)
 	warn_of_loss(held);
 }
 
-/* Of one of them, as if all were lost. */
+/* The context of an error names one of the holds, as if all were lost. */
 static void
 on_proof_error(void *arg)
 {
@@ -261,8 +260,8 @@ on_proof_error(void *arg)
 				   zklock_kinds[held->kind].held, zklock_plain_name(held->name));
 }
 
-/* Wait for heartbeats to be acknowledged, for so many ms at most.  Where the connection
- * is lost the clock says when all is lost. */
+/* Wait for heartbeats to be acknowledged, for the time in "limits" at most.  If the
+ * connection is lost, the clock says when everything is lost. */
 static bool
 await_write(bool (*look)(ZkWaiter *, int64), const ZkWait *limits, ZkHeldLock **lost)
 {
@@ -339,7 +338,7 @@ zklock_loss_claim(ZkHeldLock *held)
 												 : held->token[ZKLOCK_SHARED];
 }
 
-/* A write that was sent since the wait began. */
+/* Was a write acknowledged that was sent since the wait began? */
 static bool
 look_for_write(ZkWaiter *waiter, int64 now)
 {
@@ -373,16 +372,16 @@ zklock_loss_tell(ZkHeldLock *held)
 		warn_of_loss(held);
 }
 
-/* Does the transaction consist of one statement that a failed commit does not undo, such
- * as CREATE DATABASE? */
+/* Does the transaction consist of one statement that a failed commit does not undo,
+ * such as CREATE DATABASE? */
 static bool
 cannot_be_undone(void)
 {
 	return (MyXactFlags & XACT_FLAGS_NEEDIMMEDIATECOMMIT) != 0;
 }
 
-/* Has the transaction written?  Not every write comes by a statement: there is the
- * fast path. */
+/* Has the transaction written?  Not every write comes by a statement: there is the fast
+ * path. */
 static bool
 has_written(void)
 {
@@ -415,11 +414,11 @@ zklock_loss_before_commit(bool holding)
 }
 
 /*
- * A commit may wait for a standby, and is visible only then.  In PostgreSQL an error
- * would be a PANIC now.  So the message is in ASCII, which each client encoding has,
- * and without context, which would be whatever the names of procedures are.  The word
- * for WARNING is PostgreSQL's, though, and may be one that the client cannot be sent:
- * then he is sent nothing, and the log has it.
+ * A commit may wait for a standby, and is visible only then.  PostgreSQL would turn an
+ * error into a PANIC now.  So the message is in ASCII, which each client encoding has,
+ * and without context, which might contain any name of a procedure.  But PostgreSQL
+ * translates the word WARNING, and the client's encoding may lack a character of it.
+ * Then the client is sent nothing, and the log has the message.
  */
 void
 zklock_loss_after_commit(void)
@@ -458,7 +457,8 @@ zklock_loss_after_commit(void)
 	PG_END_TRY();
 }
 
-/* What only begins or ends a run, or acknowledges a loss, is no work (job_backend.c). */
+/* A statement that only begins or ends a run, or acknowledges a loss, is no work
+ * (job_backend.c). */
 static void
 count_work(bool committed)
 {
@@ -495,7 +495,7 @@ acknowledges(QueryDesc *query, Node *utility)
 	return true;
 }
 
-/* What the transaction does besides. */
+/* Note a statement that does more than acknowledge a loss. */
 static void
 note(QueryDesc *query, Node *utility)
 {

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * notifier.c
- *	  The process that notifies changes of leadership, and ends of runs.
+ *	  The process that sends notifications of changes of leadership, and of ends of
+ *	  runs.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,7 +21,7 @@
 #include "notifier.h"
 #include "settings.h"
 
-/* Is there a change of the same among the first n? */
+/* Do the first n changes contain one of the same election or job? */
 static bool
 is_among(const ZkChange *change, const ZkChange *changes, int n)
 {
@@ -45,9 +46,9 @@ send_change(const ZkChange *change, const char *server)
 }
 
 /*
- * Send some; false if there are none.  No two of one election or job in one transaction:
- * PostgreSQL delivers what is notified twice in it once, where it came first, and so
- * the newest might not be the last.
+ * Send some changes; false if there are none.  One transaction gets only one change of
+ * an election or job.  PostgreSQL delivers a duplicate notification of a transaction
+ * once, at its first place, so the newest change might not come last.
  */
 static bool
 send_changes(const char *server)

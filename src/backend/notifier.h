@@ -1,10 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * notifier.h
- *	  The process that notifies changes of leadership, and ends of runs.
+ *	  The process that sends notifications of changes of leadership, and of ends of
+ *	  runs.
  *
- * Short-lived: it has the database that the worker has not, the one that
- * "zklock.notify_database" names.
+ * It is short-lived.  It connects to the database that "zklock.notify_database" names;
+ * the worker has no database.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * owntable.c
- *	  Tables of the extension, read and written without SQL.
+ *	  Reads and writes tables of the extension without SQL.
  *
  *-------------------------------------------------------------------------
  */
@@ -31,7 +31,7 @@ zklock_own_refuse(const ZkOwnTable *own, const char *why)
 					 own->has)));
 }
 
-/* What the extension has made itself is for what others write: see fence.c. */
+/* Triggers that the extension has made itself are for writes by others: see fence.c. */
 static bool
 has_strange_trigger(Relation rel, Oid extension)
 {
@@ -46,7 +46,7 @@ has_strange_trigger(Relation rel, Oid extension)
 	return false;
 }
 
-/* A check that only calls a function of the extension's own is its own, too. */
+/* A check that only calls a function of the extension counts as the extension's own. */
 static bool
 has_strange_check(Relation rel, Oid extension)
 {
