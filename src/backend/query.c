@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * query.c
- *	  Questions to the ensemble: the backend that asks.
+ *	  Asks questions of the ensemble: the backend's part.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,7 +18,7 @@
 #include "waiter.h"
 #include "zk.h"
 
-/* ms: until a backend begins again; and a backstop for lost wake-ups */
+/* ms: the pause before a backend begins again, and a backstop for lost wake-ups */
 #define RESTART_PAUSE 50
 #define LONGEST_SLEEP 1000
 
@@ -38,7 +38,7 @@ typedef struct Answer
 	int64 session;
 } Answer;
 
-/* What is asked, and for how long. */
+/* The question, and the time limits. */
 typedef struct Asking
 {
 	const ZkQuery *query;
@@ -53,7 +53,7 @@ typedef struct Asking
 	int rc;
 } Asking;
 
-/* Is it time to give up, whatever the time is?  Or raises. */
+/* Is it time to give up, whatever the clock says?  May raise instead. */
 static bool
 is_over(const Asking *a)
 {
@@ -69,7 +69,8 @@ is_over(const Asking *a)
 	return false;
 }
 
-/* Wait for the worker.  False: no longer.  No context: the statement is the question. */
+/* Wait for the worker.  False: the time is up.  It adds no error context: the statement
+ * is the question. */
 static bool
 wait_for_worker(Asking *a, ConditionVariable *cv, bool (*look)(ZkWaiter *, int64))
 {
@@ -92,7 +93,7 @@ wait_for_worker(Asking *a, ConditionVariable *cv, bool (*look)(ZkWaiter *, int64
 	return zklock_wait_for(&waiter);
 }
 
-/* Post a question where there is room. */
+/* Post a question if there is room. */
 static bool
 look_for_question(ZkWaiter *waiter, int64 now)
 {
@@ -120,7 +121,7 @@ look_for_question(ZkWaiter *waiter, int64 now)
 	return a->taken >= 0 || is_over(a);
 }
 
-/* "arg": which question, if it is 0 or more. */
+/* Free the question with the number "arg", if that is not negative. */
 static void
 free_question(int code, Datum arg)
 {
@@ -138,7 +139,7 @@ free_question(int code, Datum arg)
 	zklock_worker_wake();
 }
 
-/* What is the answer so far?  A page is copied, and the worker may go on. */
+/* Read the state of the answer.  A page is copied, and then the worker may go on. */
 static ZkQuestionState
 read_question(ZkQuestion *question, char *page, int *used, int *rc)
 {
@@ -213,7 +214,7 @@ forget_rows(Answer *answer)
 	answer->n = 0;
 }
 
-/* The worker wants us to begin again. */
+/* The worker wants the backend to ask again. */
 static void
 ask_again(Asking *a, ZkQuestion *question)
 {
@@ -225,7 +226,7 @@ ask_again(Asking *a, ZkQuestion *question)
 	a->again = 0;
 }
 
-/* Is all of the answer there, or will not be? */
+/* Is the answer complete, or will it never be? */
 static bool
 look_for_answer(ZkWaiter *waiter, int64 now)
 {
@@ -263,8 +264,8 @@ look_for_answer(ZkWaiter *waiter, int64 now)
 	return is_over(a);
 }
 
-/* Ask, and make room again.  Returns ZooKeeper's code, which is ZKLOCK_ZCONNECTIONLOSS
- * also when patience is over, and raises a refusal unless there is a limit. */
+/* Ask, and free the question.  Returns ZooKeeper's code, or ZKLOCK_ZCONNECTIONLOSS also
+ * when the time is up.  Raises a refusal unless there is a time limit. */
 static int
 ask(const ZkQuery *query, const char *data, int len, int64 until, Answer *answer)
 {

@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * query.h
- *	  Questions to the ensemble on behalf of backends.
+ *	  Asks questions of the ensemble for backends.
  *
- * A backend cannot talk to ZooKeeper: it has the worker ask, by a question
- * (question.h).
+ * A backend cannot talk to ZooKeeper.  It posts a question (question.h), and the worker
+ * asks.
  *
  *-------------------------------------------------------------------------
  */
@@ -14,7 +14,7 @@
 #include "question.h"
 #include "zktime.h"
 
-/* A child: its name, and what ZooKeeper says of it. */
+/* A child: its name, and its data and facts in ZooKeeper. */
 typedef struct ZkNode
 {
 	char *name; /* as in ZooKeeper */
@@ -33,7 +33,7 @@ typedef struct ZkNode
 	bool data_cut; /* they are longer, or may not be read */
 } ZkNode;
 
-/* It may not be read: nothing is known but its name. */
+/* May this server not read the node?  Then only its name is known. */
 static inline bool
 zklock_node_unread(const ZkNode *node)
 {
@@ -42,39 +42,36 @@ zklock_node_unread(const ZkNode *node)
 
 /*
  * Ask.  The answer shows the directory as it was at some moment since the call.
- * Returns the number of children, palloc'd to *nodes; -1 if there is no such
- * directory.  Raises 58000 when ZooKeeper is out of reach for
- * zklock.connect_timeout or refuses, and 55000 without a worker and while the server
- * stops.
+ * Returns the number of children, palloc'd to *nodes; -1 if there is no such directory.
+ * Raises 58000 when ZooKeeper is out of reach for zklock.connect_timeout or refuses,
+ * and 55000 without a worker and while the server stops.
  */
 extern int zklock_query(const ZkQuery *query, ZkNode **nodes);
 
-/* The same, but -1 and no error, unless canceled, if there is no answer by then (ns of
- * CLOCK_BOOTTIME), or no connection. */
+/* The same, but it returns -1 without an error, unless cancelled, if there is no
+ * connection, or no answer by "until" (ns of CLOCK_BOOTTIME). */
 extern int zklock_query_until(const ZkQuery *query, int64 until, ZkNode **nodes);
 
 /*
- * Delete the contender of a lock or a permit that has this token, whoever's it is.  If it
+ * Delete the contender of a lock or a permit that has this token, of any server.  If it
  * is this server's, its holders have lost the lock before it goes.  False if there is
- * none.  Raises as zklock_query does.
+ * no such contender.  Raises as zklock_query does.
  */
 extern bool zklock_query_remove(ZkLockKind kind, const char *name, int64_t token);
 
 /*
- * Raise the base of fencing tokens so that all that are given from now on, on whatever
- * server, are above a number.  Returns the new base; 0 if they are anyway; -1 if there is
- * no room for it.  Raises as zklock_query does.
+ * Raise the base of fencing tokens, so that all tokens given from now on, on any
+ * server, are above the number.  Returns the new base; 0 if they are above it without
+ * that; -1 if there is no room for it.  Raises as zklock_query does.
  */
 extern int64_t zklock_query_raise(int64_t above);
 
-/*
- * Delete the children of a part of a queue of work, but for those that have children.
- * Returns how many were deleted.  Raises as zklock_query does.
- */
+/* Delete the children of a part of a queue of work, except those that have children
+ * themselves.  Returns the number of deleted children.  Raises as zklock_query does. */
 extern int64_t zklock_query_purge(const char *name, const char *part);
 
-/* A job's record, or what the directory of a semaphore says, and when and where it was
- * so. */
+/* A job's record, or the content of a semaphore's directory, with the time and the
+ * session of the read. */
 typedef struct ZkRecord
 {
 	bool exists;
@@ -84,18 +81,19 @@ typedef struct ZkRecord
 } ZkRecord;
 
 /*
- * The record of a job, no older than the call.  Raises as zklock_query does, if "until"
- * is 0; else false and no error, as with zklock_query_until.
+ * Read the record of a job, no older than the call.  If "until" is 0 it raises as
+ * zklock_query does; else it returns false and raises no error, as zklock_query_until
+ * does.
  */
 extern bool zklock_query_record(ZkLockKind kind, const char *name, int64 until,
 								ZkRecord *record);
 
-/* Those of all jobs; returns how many.  Raises likewise. */
+/* Read the records of all jobs; returns their number.  Raises likewise. */
 extern int zklock_query_records(ZkNode **nodes, int64_t *now);
 
 /*
- * Write the record of a job, if it is as it was read.  False: it is not, or nobody knows
- * what came of it, so it is to be read again.  Raises likewise.
+ * Write the record of a job if it has not changed since it was read.  False: it has, or
+ * nobody knows the outcome of the write; then read the record again.  Raises likewise.
  */
 extern bool zklock_query_write(ZkLockKind kind, const char *name, int64 until,
 							   const ZkRecord *record, const char *data, int len);

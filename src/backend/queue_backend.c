@@ -1,9 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * queue_backend.c
- *	  Work that is handed out: what this transaction puts, and the items that it has.
+ *	  Queues of work: the items that this transaction puts, and the items that it has
+ *	  taken.
  *
- * The commit of a transaction that has put something:
+ * The commit of a transaction that has put something takes these steps:
  *
  *	 a record goes to the log, and is flushed, with the transaction's number: from then on
  *	 no server that has this part of the log gives the number to another transaction,
@@ -13,8 +14,8 @@
  *	 acknowledged;
  *	 the transaction commits, and that is flushed before anybody is told.
  *
- * What must not fail is done by the worker, later.  At the end of a transaction nothing
- * here throws, allocates or waits.
+ * The worker does later what must not fail.  At the end of a transaction nothing here
+ * throws, allocates or waits.
  *
  *-------------------------------------------------------------------------
  */
@@ -41,8 +42,8 @@
 #include "waiter.h"
 #include "zktime.h"
 
-/* ms: a backstop for lost wake-ups; how often it is looked at what is about to change;
- * and until a round is repeated */
+/* ms: a backstop for lost wake-ups; the interval of checks of something that is about
+ * to change, and the pause before a round is repeated */
 #define LONGEST_SLEEP 1000
 #define SHORT_SLEEP	  50
 
@@ -56,7 +57,7 @@ typedef struct Parcel
 	char payload[FLEXIBLE_ARRAY_MEMBER];
 } Parcel;
 
-/* What is put into one queue. */
+/* The items that are put into one queue. */
 typedef struct Outbox
 {
 	dlist_node node;
@@ -77,7 +78,7 @@ is_unwritten(const Outbox *outbox)
 	return outbox->nitems > 0 && !outbox->written;
 }
 
-/* An item that is held, or a take that this backend waits for. */
+/* An item that this transaction holds, or a take that this backend waits for. */
 typedef struct Held
 {
 	dlist_node node; /* newest first */
@@ -125,9 +126,9 @@ taken_of(const Held *held)
 }
 
 /*
- * The clock says that nothing is proven any more, and the client is being told so: from
- * now on the transaction has lost all its items, also if the ZooKeeper session turns out
- * to live.  Does not throw.
+ * The clock says that nothing is proven any more, and the client is being told so.
+ * From now on the transaction has lost all its items, even if the ZooKeeper session
+ * turns out to live.  Does not throw.
  */
 static void
 forfeit(void)
@@ -150,7 +151,7 @@ forfeit(void)
 	unlock_work();
 }
 
-/* An item of this transaction that is lost, or NULL.  Whoever is given one tells it. */
+/* An item of this transaction that is lost, or NULL.  The caller reports the loss. */
 static const ZkQueueTake *
 find_lost(void)
 {
@@ -172,7 +173,7 @@ find_lost(void)
 	return NULL;
 }
 
-/* One whose marks have not been seen on the newest connection, or NULL. */
+/* An item whose marks have not been seen on the newest connection, or NULL. */
 static const ZkQueueTake *
 find_unseen(void)
 {
@@ -229,7 +230,7 @@ raise_lost(const ZkQueueTake *taken)
 			 errhint("The transaction might succeed if retried.")));
 }
 
-/* There is a lease, and a look at an item's marks has no answer. */
+/* There is a lease, but a look at an item's marks has no answer. */
 pg_noreturn static void
 raise_unseen(const ZkQueueTake *taken, int64 ms)
 {
@@ -253,9 +254,9 @@ typedef struct Proof
 } Proof;
 
 /*
- * Is the lease good, and have the marks been seen on the newest connection; or is an item
- * lost?  The lease comes first: that of a new connection is there when the marks count as
- * unseen.
+ * Is the lease good, and have the marks been seen on the newest connection?  Or is an
+ * item lost?  The lease is read first: when the lease of a new connection exists, the
+ * marks already count as unseen.
  */
 static bool
 look_for_proof(ZkWaiter *waiter, int64 now)
@@ -334,7 +335,7 @@ find_outbox(const char *queue)
 	return outbox;
 }
 
-/* What was rolled back leaves an empty outbox. */
+/* The number of queues with items: a rollback may leave an empty outbox. */
 static int
 count_queues(void)
 {
@@ -346,7 +347,8 @@ count_queues(void)
 	return n;
 }
 
-/* "length": as it is without what we put. */
+/* Raise if the queue is too long.  "length": the length without the items of this
+ * transaction. */
 static void
 check_length(const Outbox *outbox, int64 length)
 {
@@ -359,7 +361,8 @@ check_length(const Outbox *outbox, int64 length)
 						   zklock_max_queue_length)));
 }
 
-/* Two that are put in one us, or while the clock is set back, ascend, too. */
+/* Make an item's id.  Ids ascend even if two items are put within one us, or while the
+ * clock is set back. */
 static void
 make_id(char *id)
 {
@@ -416,8 +419,8 @@ zklock_queue_put(const char *queue, const char *payload, int len, char *id)
  * ------------------------------------------------------------------------
  */
 
-/* A put in shared memory for each queue, or for none as long as there are too few: two
- * that have some and wait for more would wait for each other. */
+/* Make a put in shared memory for each queue, or none while there are too few: two
+ * transactions that have some and wait for more would wait for each other. */
 static bool
 make_puts(int n)
 {
@@ -453,9 +456,8 @@ make_puts(int n)
 	return true;
 }
 
-/*
- * The next chunk, as many items as it has room for, into a buffer.  With the lock.
- */
+/* Copy the next chunk into a buffer: as many items as there is room for.  The caller
+ * holds the lock. */
 static void
 post_chunk(Outbox *outbox, ZkQueueBuffer *buffer, ZkChunkHead *head)
 {
@@ -497,7 +499,7 @@ post_chunk(Outbox *outbox, ZkQueueBuffer *buffer, ZkChunkHead *head)
 	outbox->posted = node == NULL;
 }
 
-/* Buffers of a put that are not on their way.  With the lock. */
+/* Free the buffers of a put that are not being sent.  The caller holds the lock. */
 static void
 free_buffers(int put)
 {
@@ -510,7 +512,7 @@ free_buffers(int put)
 	}
 }
 
-/* Post what there is room for.  False: there is no room for the rest. */
+/* Post the chunks that there is room for.  False: there is no room for the rest. */
 static bool
 post(Outbox *outbox, ZkChunkHead *head)
 {
@@ -539,8 +541,8 @@ typedef struct Writing
 	int64 again; /* when the round is repeated; 0: it is not */
 } Writing;
 
-/* Names are the same, and what is there by now is as good as acknowledged.  With the
- * lock. */
+/* Begin a round.  The names of chunks stay the same, and a chunk that exists counts as
+ * acknowledged.  The caller holds the lock. */
 static void
 begin_round(Outbox *outbox, ZkQueuePut *staged)
 {
@@ -551,7 +553,8 @@ begin_round(Outbox *outbox, ZkQueuePut *staged)
 	outbox->posted = false;
 }
 
-/* Post what there is room for.  Are all chunks of the queue acknowledged? */
+/* Post the chunks that there is room for.  Returns whether all chunks of the queue are
+ * acknowledged. */
 static bool
 look_at_put(ZkWaiter *waiter, int64 now)
 {
@@ -592,7 +595,7 @@ on_write_error(void *arg)
 			   zklock_plain_name(((const Writing *) arg)->outbox->queue));
 }
 
-/* All chunks of one queue, acknowledged. */
+/* Write all chunks of one queue, and wait until they are acknowledged. */
 static void
 write_outbox(Outbox *outbox, ZkChunkHead *head)
 {
@@ -614,7 +617,7 @@ write_outbox(Outbox *outbox, ZkChunkHead *head)
 	outbox->written = true;
 }
 
-/* Say for what this backend waits, or with NULL that it does not. */
+/* Say in shared memory for which queue this backend waits; NULL: it does not wait. */
 static void
 set_waiting(const char *queue)
 {
@@ -627,7 +630,7 @@ set_waiting(const char *queue)
 	unlock_work();
 }
 
-/* For n queues, of which the first is named. */
+/* Puts for n queues, of which the first is named in messages. */
 typedef struct Puts
 {
 	int n;
@@ -682,9 +685,9 @@ look_for_puts(ZkWaiter *waiter, int64 now)
 }
 
 /*
- * Others may have the puts, and their commits may wait for what they will: so this wait
- * is one for other sessions, with the limits of a wait for room in the lock table.
- * Without the ensemble no put is settled.
+ * Wait for puts.  Other sessions may have them, and their commits may wait for
+ * anything.  So this is a wait for other sessions, with the limits of a wait for room
+ * in the lock table.  Without the ensemble no put is settled.
  */
 static void
 await_puts(Puts *puts)
@@ -776,7 +779,7 @@ zklock_queue_refuse_prepare(void)
  * ------------------------------------------------------------------------
  */
 
-/* The backend goes before the take has an item. */
+/* The backend leaves before the take has an item. */
 static void
 leave(Held *held)
 {
@@ -829,7 +832,8 @@ typedef struct Taking
 	int n;
 } Taking;
 
-/* The item is there, and so is the lease.  With the lock. */
+/* The item is there, and so is the lease: hand the item out.  The caller holds the
+ * lock. */
 static void
 hand_out(Held *held, const Taking *t)
 {
@@ -848,7 +852,7 @@ hand_out(Held *held, const Taking *t)
 	dlist_push_head(&held_items, &held->node);
 }
 
-/* What has become of a take? */
+/* Look at the state of a take. */
 static void
 look_at_take(Held *held, ZkWaiter *waiter)
 {
@@ -958,7 +962,7 @@ await_service(const ZkWait *limits, Taking *taking)
 	return zklock_wait_for(&waiter);
 }
 
-/* One more take that this backend waits for.  False: there is no room for it. */
+/* Make one more take that this backend waits for.  False: there is no room for it. */
 static bool
 make_take(const Taking *t, bool waits)
 {
@@ -1001,7 +1005,7 @@ compare_handouts(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* The first, for which it waits, also if the server is out of service meanwhile. */
+/* Take the first item, with a wait, also if the server is out of service meanwhile. */
 static void
 take_first(int64 wait_ms, Taking *taking)
 {
@@ -1020,7 +1024,7 @@ take_first(int64 wait_ms, Taking *taking)
 	} while (taking->drained);
 }
 
-/* The first, and then what else is there, all at once. */
+/* Take the first item, with a wait, and then all others that are there, together. */
 static void
 take_items(int64 wait_ms, Taking *taking)
 {

@@ -1,10 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * queue_backend.h
- *	  Work that is handed out: what this transaction puts, and the items that it has.
+ *	  Queues of work: the items that this transaction puts, and the items that it has
+ *	  taken.
  *
- * What is put is kept here until the commit.  An item that was taken is held until the
- * end of the transaction, or of the subtransaction that took it, if that is rolled back.
+ * The backend keeps items that are put until the commit.  It holds an item that it has
+ * taken until the end of the transaction, or until the subtransaction that took it is
+ * rolled back.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,22 +24,21 @@ typedef struct ZkHandout
 	int64 since; /* ms since 1970 */
 } ZkHandout;
 
-/*
- * Before the first two zklock_callbacks_begin is to be called, so that what is put and
- * taken ends as it should.
- */
+/* Call zklock_callbacks_begin before the first two functions, so that puts and takes
+ * end properly. */
 
 /* Put an item into a queue at the commit.  Its id, of ZKLOCK_ITEM_ID bytes, is larger
  * than any before of this session.  Raises 54000, 53400 and 25006. */
 extern void zklock_queue_put(const char *queue, const char *payload, int len, char *id);
 
 /*
- * Take the oldest items that nobody has, as many as "count", palloc'd to *handouts, in their
- * order.  Wait for the first, if there is none, for so many ms, or ZKLOCK_WAIT_FOREVER.
- * Those that were taken "most" times before go to the queue of failed ones; 0: none does.
- * Returns how many are taken: fewer also where limits have no room for more.  Raises 55P03
- * for lock_timeout, and 53400 where there is no room for one.  While the server is taken out
- * of service it takes nothing, says so, and waits as if the queue were empty.
+ * Take the oldest items that nobody has, up to "count", palloc'd to *handouts in their
+ * order.  If there is none, wait for the first for wait_ms, or ZKLOCK_WAIT_FOREVER.
+ * Items that were taken "most" times before go to the queue of failed items; with 0
+ * none does.  Returns the number of items taken, which is smaller also where limits
+ * have no room for more.  Raises 55P03 for lock_timeout, and 53400 where there is no
+ * room for one item.  While the server is taken out of service it takes nothing, says
+ * so, and waits as if the queue were empty.
  */
 extern int zklock_queue_take(const char *queue, int64 wait_ms, int count, int most,
 							 ZkHandout **handouts);
@@ -45,10 +46,10 @@ extern int zklock_queue_take(const char *queue, int64 wait_ms, int count, int mo
 /* --- for callbacks; none throws but the first three ------------------------ */
 
 /*
- * PRE_COMMIT: write what is put, after a wait for room, which raises 53400 and 55P03; as the
- * last thing, see whether the items that we have are ours still, as
- * zklock_loss_await_verdict does for locks: 40001.  It waits for a lease, and for the look at
- * their marks on a new connection, and raises 58000 and 55P03.
+ * PRE_COMMIT: write the items that are put.  The wait for room raises 53400 and 55P03.
+ * As the last step, check that this transaction still has its items, as
+ * zklock_loss_await_verdict does for locks; raises 40001.  This waits for a lease, and
+ * for the look at the items' marks on a new connection, and raises 58000 and 55P03.
  */
 extern void zklock_queue_before_commit(void);
 extern void zklock_queue_claim(void);
@@ -62,7 +63,7 @@ extern bool zklock_queue_any(void);
 /* The transaction has ended. */
 extern void zklock_queue_end(bool committed);
 
-/* A subtransaction of this nest level ends. */
+/* A subtransaction of this nest level has ended. */
 extern void zklock_queue_end_sub(int level, bool committed);
 
 #endif /* ZKLOCK_QUEUE_BACKEND_H */

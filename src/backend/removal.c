@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * removal.c
- *	  The extension, or a database that has it, is dropped.
+ *	  Resigns elections when the extension, or a database that has it, is dropped.
  *
- * Nobody there can ask for an election any more.  At the commit of the DROP, not
- * before, those that were asked for nowhere else are resigned.  (A DROP EXTENSION that is
- * prepared may be committed by anybody, anywhere: then they stay.)
+ * Nobody there can ask for an election any more.  At the commit of the DROP, and not
+ * before, the server resigns those elections that were asked for nowhere else.
+ * (Anybody may commit a prepared DROP EXTENSION, in any session: then they stay.)
  *
  *-------------------------------------------------------------------------
  */
@@ -24,7 +24,8 @@
 
 static object_access_hook_type prev_object_access = NULL;
 
-/* What this transaction has dropped, and in which subtransaction; InvalidOid: nothing. */
+/* The database that this transaction has dropped, or whose extension it has dropped,
+ * and in which subtransaction; InvalidOid: none. */
 static Oid database = InvalidOid;
 static int level;
 

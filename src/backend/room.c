@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * room.c
- *	  Room in the lock table: waiting for it, and the error of having none.
+ *	  Waits for room in the lock table, and raises the error if there is none.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,7 +13,7 @@
 #include "settings.h"
 #include "table.h"
 
-/* How often a waiter looks whether there is some. */
+/* ms: how often a waiter looks for room. */
 #define ROOM_SLEEP_MS 2
 
 static ZkWaitEvent wait_event_room = {.name = "ZkLockAcquire"};

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * room.h
- *	  Room in the lock table: waiting for it, and the error of having none.
+ *	  Waits for room in the lock table, and raises the error if there is none.
  *
  *-------------------------------------------------------------------------
  */
@@ -11,10 +11,11 @@
 #include "table.h"
 #include "waiter.h"
 
-/* 53200: no room for another name or proclock; "waited": and none was made in time. */
+/* Raise 53200: there is no room for another name or proclock.  "waited": none was made
+ * in time, either. */
 pg_noreturn extern void zklock_raise_table_full(bool waited);
 
-/* An attempt at what needs room. */
+/* The result of an attempt that needs room. */
 typedef enum ZkRoom
 {
 	ZKLOCK_ROOM_FOUND,
@@ -24,12 +25,12 @@ typedef enum ZkRoom
 
 /*
  * Try until there is room for another name, as long as there is hope of it
- * (zklock_table_hope).  "arg" is for "try", which leaves nothing behind where it finds no
- * room: the wait may end by an error.
+ * (zklock_table_hope).  "arg" is for "try".  When "try" finds no room it must leave
+ * nothing behind, since the wait may end by an error.
  *
- * Within the limits of "wait", which may have begun before.  wait_ms: the caller's own; 0
- * and ZKLOCK_WAIT_FOREVER: it has none.  Raises 53200 when that is over, or
- * zklock.connect_timeout, and what zklock_wait_for does.
+ * The wait has the limits of "wait", which may have begun before.  wait_ms: the
+ * caller's own limit; 0 and ZKLOCK_WAIT_FOREVER: it has none.  Raises 53200 when that
+ * or zklock.connect_timeout is over, and the errors of zklock_wait_for.
  */
 extern void zklock_room_wait(ZkLockKind kind, const char *name, const ZkWait *wait,
 							 int64 wait_ms, ZkRoom (*try)(void *), void *arg);

@@ -1,13 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * semaphore_backend.c
- *	  Which of the permits it is that this backend has.
+ *	  Finds the number of the permit that this backend has.
  *
- * Who has which number is written in the queue's directory (semaphore_rules.h): read it,
- * list the queue, take a number that nobody there has, write that if nobody else has
- * written; else again.  A number goes with its contender, so there is nothing to be given
- * back, whatever ends the hold; who takes one next leaves out those that have gone.
- * Should the reply to the write be lost, the next reading tells.
+ * The queue's directory says which contender has which number (semaphore_rules.h).  The
+ * backend reads it, lists the queue, and chooses a number that no contender there has.
+ * It writes the number if nobody else has written meanwhile; else it begins again.  A
+ * number goes with its contender, so nothing has to be given back, however the hold
+ * ends.  The next backend that chooses a number ignores contenders that are gone.  If
+ * the reply to the write is lost, the next read shows the result.
  *
  *-------------------------------------------------------------------------
  */
@@ -26,13 +27,13 @@
 
 StaticAssertDecl(ZKLOCK_SEMAPHORE_TEXT_MAX <= ZKLOCK_RECORD_MAX, "numbers fit");
 
-/* ms between two attempts, where something is about to change */
+/* ms between two attempts, when something is about to change */
 #define PAUSE 50
 
 static ZkWaitEvent wait_event_number = {.name = "ZkLockPermitNumber"};
 
-/* The UUID of the contender that has the permit.  False: it is lost, as we are about to
- * hear. */
+/* Find the UUID of the contender that has the permit.  False: the contender is lost, as
+ * this backend will hear soon. */
 static bool
 find_contender(const ZkHeldLock *held, uint64 *hi, uint64 *lo)
 {
@@ -52,7 +53,7 @@ find_contender(const ZkHeldLock *held, uint64 *hi, uint64 *lo)
 	return contender != NULL;
 }
 
-/* The queue; returns how many there are. */
+/* List the queue; returns the number of children. */
 static int
 list_queue(const char *name, ZkLockChild **children)
 {
@@ -69,7 +70,7 @@ list_queue(const char *name, ZkLockChild **children)
 	return found;
 }
 
-/* One attempt: the number, or 0: again. */
+/* Make one attempt.  Returns the number, or 0: try again. */
 static int
 try_number(const ZkHeldLock *held)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * semaphore_backend.h
- *	  Which of the permits it is that this backend has.
+ *	  Finds the number of the permit that this backend has.
  *
  *-------------------------------------------------------------------------
  */
@@ -11,9 +11,9 @@
 #include "hold.h"
 
 /*
- * The number of a permit that this backend holds; no other holder has that number at the
- * same time.  The first call asks the ensemble.  Raises what zklock_query does, and the
- * error of a loss.
+ * The number of a permit that this backend holds.  No other holder has the same number
+ * at the same time.  The first call asks the ensemble.  Raises the errors of
+ * zklock_query, and the loss.
  */
 extern int zklock_semaphore_number(ZkHeldLock *held);
 

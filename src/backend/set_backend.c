@@ -1,20 +1,23 @@
 /*-------------------------------------------------------------------------
  *
  * set_backend.c
- *	  Acquiring several locks in one step.
+ *	  Acquires several locks in one step.
  *
- * Level 1 is taken of one name after the other, in one order for all sets: by lock tag,
- * since that is what waits, then by name.  With all of it in hand, the backend takes the
- * grants that this server has, if there is one of each; it has waited for nobody
- * elsewhere by then.  Otherwise it states all wishes, posts the set and sleeps until the
- * worker says that all are granted, or that one cannot be had.
+ * The backend takes level 1 of one name after the other, in the same order for all
+ * sets: by lock tag, since that is what waits, then by name.  When it has level 1 of
+ * all names, it takes the grants of this server, if there is one for each name.  It has
+ * waited for nobody on other servers by then.  Otherwise it states all wishes, posts
+ * the set, and sleeps until the worker says that all are granted, or that one cannot be
+ * acquired.
  *
- * Who asks the ensemble has level 1 in exclusive mode, readers, too: a grant from before
- * the set must go, and so nobody may hold it or come to hold it.  Readers who are granted
- * the set, or find all grants there, have it in shared mode.
+ * A backend that asks the ensemble has level 1 in exclusive mode, even if it asks for
+ * shared mode.  An older grant must go before the set, so nobody may hold it or come to
+ * hold it.  When a shared set is granted, or all its grants were there, the backend has
+ * level 1 in shared mode.
  *
- * Until all is done nothing is a hold (hold.h): what has been got is in the proclocks,
- * all of which end, if the wait is cut short, with the set withdrawn before.
+ * Until everything is done nothing is a hold (hold.h).  The proclocks have what was
+ * acquired so far.  If the wait is cut short, the backend first withdraws the set, and
+ * then ends all proclocks.
  *
  *-------------------------------------------------------------------------
  */
@@ -40,9 +43,9 @@
 #include "waiting.h"
 
 /*
- * The ensemble hangs up on a request of more than jute.maxbuffer, which is 1 MB unless it
- * was set.  Our own node is written in the same one (ZKLOCK_MEMBER_MAX), and what the
- * leader makes of it is a little larger.
+ * The ensemble closes the connection on a request of more than jute.maxbuffer, 1 MB by
+ * default.  The same request writes this server's own node (ZKLOCK_MEMBER_MAX), and the
+ * leader's form of the request is a little larger.
  */
 #define LARGEST_REQUEST 900000
 
@@ -88,7 +91,7 @@ compare_members(const void *a, const void *b)
 	return order != 0 ? order : strcmp(x->name, y->name);
 }
 
-/* Each name once, in order. */
+/* Sort the names, each once. */
 static void
 sort_names(Set *set, char *const *names, int n)
 {
@@ -107,7 +110,7 @@ sort_names(Set *set, char *const *names, int n)
 	}
 }
 
-/* What this backend has of the names already. */
+/* Find what this backend already holds of the names. */
 static void
 find_held(Set *set)
 {
@@ -135,7 +138,8 @@ find_held(Set *set)
 	}
 }
 
-/* Bytes of the request that asks for all of them, and deletes what is kept of them. */
+/* The size in bytes of the request that asks for all names and deletes the kept grants
+ * of them. */
 static int64
 request_size(const Set *set)
 {
@@ -189,7 +193,7 @@ check_limits(const Set *set)
  * ------------------------------------------------------------------------
  */
 
-/* End them all, with the set withdrawn. */
+/* End all proclocks, with the set withdrawn. */
 static void
 end_proclocks(Set *set, ZkProcLockEnd end)
 {
@@ -213,7 +217,7 @@ end_proclocks(Set *set, ZkProcLockEnd end)
 	set->first = -1;
 }
 
-/* False: there is no room for all of them. */
+/* Make all proclocks.  False: there is no room for all of them. */
 static bool
 make_proclocks(Set *set, bool no_wait, int32 *why)
 {
@@ -249,8 +253,8 @@ try_proclocks(void *arg)
 	return why == ZKLOCK_NO_PROCLOCK ? ZKLOCK_ROOM_NONE : ZKLOCK_ROOM_AWAITED;
 }
 
-/* If the table is full of names that are kept for nobody, wait until the worker has given
- * some up, with nothing in hand. */
+/* Make the proclocks.  If the table is full of names that are kept for nobody, wait
+ * until the worker has given some up, with nothing in hand. */
 static void
 get_proclocks(Set *set, int64 wait_ms)
 {
@@ -263,7 +267,7 @@ get_proclocks(Set *set, int64 wait_ms)
 					 try_proclocks, set);
 }
 
-/* The backend waits with this one of them, for whoever wants to know. */
+/* Set the proclock with which the backend waits, for processes that want to know. */
 static void
 set_waiting(Set *set, int32 proclock)
 {
@@ -310,7 +314,8 @@ acquire_level1(Set *set, LOCKMODE lockmode)
 	return true;
 }
 
-/* Nobody has to be waited for: a lock that we have is in the way of all others. */
+/* Change level 1 to shared mode.  This waits for nobody: the backend's own lock keeps
+ * all others out. */
 static void
 weaken_level1(Set *set)
 {
@@ -328,7 +333,7 @@ weaken_level1(Set *set)
 	set->lockmode = lockmode;
 }
 
-/* In the scope asked for. */
+/* Take level 1 in the scope that was asked for. */
 static void
 fix_level1(Set *set)
 {
@@ -345,7 +350,8 @@ fix_level1(Set *set)
 		release_level1(set);
 }
 
-/* An error on the way takes back what is the transaction's, and nothing else. */
+/* Give back level 1 in session scope: an error takes back only what is the
+ * transaction's. */
 static void
 give_back_session_scope(Set *set)
 {
@@ -366,7 +372,7 @@ give_back_session_scope(Set *set)
  * ------------------------------------------------------------------------
  */
 
-/* Take a hold on all grants, or on none.  "token": the one that they must have; 0:
+/* Take a hold on all grants, or on none.  "token": the token that they must have; 0:
  * any. */
 static bool
 join_all(const Set *set, int64 token)
@@ -382,7 +388,7 @@ join_all(const Set *set, int64 token)
 	return true;
 }
 
-/* Does somebody else have what we ask for, as of the newest answer? */
+/* Does another contender have the lock, according to the newest listing? */
 static bool
 is_blocked(const ZkLockQueue *queue, const ZkProcLock *proclock)
 {
@@ -395,7 +401,8 @@ is_blocked(const ZkLockQueue *queue, const ZkProcLock *proclock)
 	return proclock->blocked;
 }
 
-/* What the proclocks say, as of one after the other.  Returns one that has failed, or -1. */
+/* Read the states of the proclocks, one after the other.  Returns one that has failed,
+ * or -1. */
 static int32
 look(const Set *set, ZkLevel2Sight *sight)
 {
@@ -454,7 +461,9 @@ look_at_level2(ZkWaiter *waiter, int64 now)
 	return false;
 }
 
-/* Ask the ensemble for all of them.  False: somebody has one, and the time is up. */
+/*
+ * Ask the ensemble for all locks.  False: another session has one, and the time is up.
+ */
 static bool
 acquire_level2(Set *set)
 {
@@ -476,7 +485,7 @@ acquire_level2(Set *set)
  * ------------------------------------------------------------------------
  */
 
-/* Take what is there, or ask for it. */
+/* Take the grants that are there, or ask the ensemble. */
 static bool
 acquire_fresh(Set *set)
 {
@@ -499,7 +508,7 @@ acquire_fresh(Set *set)
 	return true;
 }
 
-/* Once more what this backend has had. */
+/* Acquire once more the locks that this backend had already. */
 static void
 acquire_again(Set *set)
 {
@@ -516,7 +525,7 @@ acquire_again(Set *set)
 	}
 }
 
-/* All are there, and no hold yet: from here on nothing fails. */
+/* Everything is acquired, but no hold exists yet.  From here on nothing fails. */
 static void
 add_holds(Set *set)
 {

@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * statement.c
- *	  Which statements are admitted with a loss.
+ *	  Decides which statements are admitted with a loss.
  *
- * The ends of transactions and savepoints and their beginnings, what DISCARD ALL
- * consists of, SET and SHOW, and what acknowledges a loss in session scope (a loss in
- * transaction scope ends with the transaction).
+ * These are the beginnings and ends of transactions and savepoints, the parts of
+ * DISCARD ALL, SET and SHOW, and statements that acknowledge a loss in session scope (a
+ * loss in transaction scope ends with the transaction).
  *
  *-------------------------------------------------------------------------
  */
@@ -44,7 +44,7 @@ is_one_of(const PGFunction *functions, const FmgrInfo *info)
 	return false;
 }
 
-/* Does a function acknowledge losses?  It is known by its address. */
+/* Does a function acknowledge losses?  A function is known by its address. */
 static bool
 acknowledges(Oid function, void *context)
 {
@@ -67,8 +67,9 @@ expression_acknowledges(Node *node, void *context)
 }
 
 /*
- * May a function do more than compute?  Such a one would do it before the loss is
- * acknowledged, or without.  "may_ask": those that ask for runs do not count.
+ * May a function do more than compute?  Such a function would work before the loss is
+ * acknowledged, or without an acknowledgement.  "may_ask": functions that ask for runs
+ * do not count.
  */
 static bool
 works(Oid function, void *may_ask)
@@ -91,7 +92,7 @@ expression_works(Node *node, void *may_ask)
 		 expression_tree_walker(node, expression_works, may_ask));
 }
 
-/* Walk the expressions of a plan's node, those that the nodes which are admitted have. */
+/* Walk the expressions in a plan's node, for the kinds of nodes that are admitted. */
 static bool
 plan_walker(PlanState *state, bool (*walker)(Node *node, void *context), void *context)
 {
@@ -165,7 +166,7 @@ are_constants(List *parameters)
 	return true;
 }
 
-/* EXECUTE is as good as what it executes, which is looked at then. */
+/* EXECUTE counts as what it executes, which is checked when it runs. */
 static bool
 utility_acknowledges(Node *statement)
 {
@@ -188,7 +189,7 @@ zklock_statement_acknowledges(QueryDesc *query, Node *utility)
 	return query != NULL ? query_acknowledges(query) : utility_acknowledges(utility);
 }
 
-/* A block or a procedure does nothing but by statements of its own. */
+/* A block or a procedure acts only by its own statements. */
 bool
 zklock_statement_acts(QueryDesc *query, Node *utility)
 {

@@ -1,18 +1,19 @@
 /*-------------------------------------------------------------------------
  *
  * waiter.c
- *	  The one way in which a backend waits: for the worker, the ensemble, or others.
+ *	  The wait loop of a backend: it waits for the worker, the ensemble, or other
+ *	  sessions.
  *
- * Which waits lock_timeout ends: as in PostgreSQL, those for what others have.  That is
- * a lock at either level, a permit, room in the lock table or for puts, an item, the
- * others at a barrier, another job.  What ZooKeeper alone has to say is nobody's lock: an
- * answer, a verdict on the lease or on an election, the acknowledgement of a put.  (The
- * proof of an item at the commit is such a verdict, too, and has been promised to end by
- * lock_timeout.)
+ * As in PostgreSQL, lock_timeout ends waits for something that other sessions have: a
+ * lock at either level, a permit, room in the lock table or for puts, an item, the
+ * others at a barrier, or another job.  Where only ZooKeeper can answer, nobody has a
+ * lock, so lock_timeout does not end the wait: for an answer, a verdict on the lease or
+ * on an election, or the acknowledgement of a put.  (The proof of an item at the commit
+ * is such a verdict, too, but its wait has been promised to end by lock_timeout.)
  *
  * The sleep is prepared before the first look in the loop, so that no wake-up is lost
  * between a look and the sleep.  statement_timeout, a cancel and all other interrupts
- * come in the sleep, with no lock held.
+ * take effect in the sleep, with no lock held.
  *
  *-------------------------------------------------------------------------
  */
@@ -28,7 +29,7 @@
 #include "table.h"
 #include "waiter.h"
 
-/* ms: how often who waits for a lease looks whether it has come */
+/* ms: how often a backend that waits for a lease checks whether it has come */
 #define LEASE_SLEEP 50
 
 void
@@ -69,7 +70,7 @@ check_lease(ZkWaiter *w, int64 now, bool current)
 		w->wake = Min(w->wake, now + LEASE_SLEEP * NS_PER_MS);
 }
 
-/* Is the time up?  Or raises. */
+/* Is the time up?  May raise instead. */
 static bool
 is_late(const ZkWaiter *w, int64 now, bool current)
 {
@@ -82,7 +83,7 @@ is_late(const ZkWaiter *w, int64 now, bool current)
 	return false;
 }
 
-/* The next look, ns. */
+/* The time of the next look, in ns. */
 static int64
 next_look(const ZkWaiter *w, int64 now)
 {

@@ -1,11 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * waiter.h
- *	  The one way in which a backend waits: for the worker, the ensemble, or others.
+ *	  The wait loop of a backend: it waits for the worker, the ensemble, or other
+ *	  sessions.
  *
- * A wait consists of looks, and sleeps in between.  Whoever waits says how to look, what
- * wakes him, and what ends the wait else; waiter.c does the rest: interrupts, limits, the
- * connection, the wait event and the context of errors.
+ * A wait consists of looks, with sleeps in between.  The caller says how to look, what
+ * wakes it, and what else ends the wait.  waiter.c does the rest: interrupts, limits,
+ * the connection, the wait event and the context of errors.
  *
  *-------------------------------------------------------------------------
  */
@@ -14,7 +15,7 @@
 
 #include "storage/condition_variable.h"
 
-/* A limit, in ms, that is none. */
+/* In place of a limit in ms: no limit. */
 #define ZKLOCK_WAIT_FOREVER (-1)
 
 typedef struct ZkWait
@@ -26,10 +27,10 @@ typedef struct ZkWait
 						 * room and at both levels: to the user it is one lock */
 } ZkWait;
 
-/* A wait begins, for so long, or ZKLOCK_WAIT_FOREVER. */
+/* Begin a wait, for wait_ms, or ZKLOCK_WAIT_FOREVER. */
 extern void zklock_wait_begin(ZkWait *wait, int64 wait_ms);
 
-/* As PostgreSQL shows it in pg_stat_activity. */
+/* The wait event that PostgreSQL shows in pg_stat_activity. */
 typedef struct ZkWaitEvent
 {
 	const char *name;
@@ -69,10 +70,10 @@ struct ZkWaiter
 
 /*
  * Wait until a look says that it is over: true; or until the time is up: false.  Raises
- * 57014 and whatever else an interrupt is, 55P03 for lock_timeout, and what is said
- * above.  No sleep is prepared any more when it returns or raises.
+ * 57014 and other errors of interrupts, 55P03 for lock_timeout, and the errors above.
+ * When it returns or raises, no sleep is prepared any more.
  *
- * Who may find at once what he waits for looks before he calls this.
+ * A caller that may find at once what it waits for looks before it calls this.
  */
 extern bool zklock_wait_for(ZkWaiter *waiter);
 

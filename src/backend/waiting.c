@@ -1,15 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * waiting.c
- *	  What a wait for a lock is for: said in the context of all that is reported meanwhile.
+ *	  Adds the purpose of a wait for a lock to the context of all errors and messages
+ *	  meanwhile.
  *
- * A wait ends by errors that PostgreSQL raises: a cancel, a timeout, at level 1 a
- * deadlock, of which it knows no more than four numbers.  The context names the lock, and
- * says what this server knows anyway of who has it: its own proclocks, and whose the
- * contender is for which it waits.
+ * A wait can end by an error that PostgreSQL raises: a cancel, a timeout, or at level 1
+ * a deadlock, of which PostgreSQL knows only four numbers.  The context names the lock.
+ * It also says what this server already knows about the lock's holder: its own
+ * proclocks, and the owner of the contender for which the wait is.
  *
- * It asks nobody: who has waited in vain for long has no time for that, and of others'
- * sessions zk_contenders tells.
+ * It sends no question: a session that has waited for long has no time for that.
+ * zk_contenders tells about sessions of other servers.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,7 +23,7 @@
 #include "semaphore_shared.h"
 #include "waiting.h"
 
-/* For whom a backend waits, as far as its server knows. */
+/* The sessions for which a backend waits, as far as its server knows. */
 typedef struct Blocker
 {
 	int holder;				  /* pid of a session of this server, or 0 */
@@ -33,7 +34,7 @@ typedef struct Blocker
 	char server[NAMEDATALEN]; /* ... or "": another program */
 } Blocker;
 
-/* With the entry locked. */
+/* Find a holder on this server.  The entry is locked. */
 static void
 find_local(const ZkLockEntry *entry, const ZkProcLock *mine, Blocker *blocker)
 {
@@ -65,7 +66,7 @@ find_remote(const ZkLockEntry *entry, const ZkProcLock *mine, Blocker *blocker)
 	}
 }
 
-/* Of permits each session has an entry of its own.  With the entry locked. */
+/* Each session has an entry of its own for a permit.  The entry is locked. */
 static void
 find_permit(const ZkLockEntry *entry, Blocker *blocker)
 {
@@ -80,7 +81,7 @@ find_permit(const ZkLockEntry *entry, Blocker *blocker)
 	}
 }
 
-/* Of permits another session here may wait for this one, too.  With the entry locked. */
+/* Another session of this server may wait for this permit, too.  The entry is locked. */
 static void
 find_leader(const ZkLockEntry *entry, Blocker *blocker)
 {
@@ -95,7 +96,9 @@ find_leader(const ZkLockEntry *entry, Blocker *blocker)
 	}
 }
 
-/* Called wherever something is reported: perhaps with a lock. */
+/*
+ * Find who blocks the proclock.  Error reporting calls this, perhaps with a lock held.
+ */
 static void
 find_blocker(const ZkProcLock *proclock, Blocker *blocker)
 {
@@ -117,7 +120,7 @@ find_blocker(const ZkProcLock *proclock, Blocker *blocker)
 	zklock_entry_unlock(lock);
 }
 
-/* A part of a sentence: who is in the way?  "": nobody is known. */
+/* A part of a sentence that says who is in the way; "": nobody is known. */
 static const char *
 describe_blocker(const Blocker *blocker)
 {

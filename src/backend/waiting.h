@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * waiting.h
- *	  What a wait for a lock is for: said in the context of all that is reported meanwhile.
+ *	  Adds the purpose of a wait for a lock to the context of all errors and messages
+ *	  meanwhile.
  *
  *-------------------------------------------------------------------------
  */
@@ -16,16 +17,16 @@ typedef struct ZkWaiting
 	int32 proclock;
 } ZkWaiting;
 
-/* This backend is about to wait with the proclock.  To be ended before that is, if not by
- * an error. */
+/* This backend is about to wait with the proclock.  End this before the proclock ends,
+ * unless an error does. */
 extern void zklock_waiting_begin(ZkWaiting *waiting, int32 proclock);
 extern void zklock_waiting_end(const ZkWaiting *waiting);
 
-/* It was in vain: remember for whom it was, for zklock_waiting_raise_over. */
+/* The wait was in vain: remember who was in the way, for zklock_waiting_raise_over. */
 extern void zklock_waiting_note(int32 proclock);
 
-/* A wait that was limited by its caller, and noted if it was one, is over: 55P03, in our
- * words. */
+/* A wait with a limit of its caller is over, and was noted if there was one: raise
+ * 55P03 with zklock's own text. */
 pg_noreturn extern void zklock_waiting_raise_over(ZkLockKind kind, const char *name,
 												  int64 timeout);
 
