@@ -1,11 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * zklock.c
- *	  Loading: hooks, settings, worker.
+ *	  Loads the library: hooks, settings and the worker.
  *
- * Loaded without shared_preload_libraries (CREATE EXTENSION, pg_dump,
- * pg_upgrade do that), the library defines its settings and nothing else; the
- * SQL functions then say what is missing.
+ * Without shared_preload_libraries (as in CREATE EXTENSION, pg_dump and pg_upgrade) the
+ * library only defines its settings.  The SQL functions then say what is missing.
  *
  *-------------------------------------------------------------------------
  */
@@ -38,7 +37,7 @@ ZKLOCK_MODULE_MAGIC;
 
 PGDLLEXPORT void _PG_init(void);
 
-/* Of shared memory. */
+/* The parts of shared memory. */
 static const ZkSharedPart *const parts[] = {
 	&zklock_table_part,	   &zklock_stat_part, &zklock_question_part, &zklock_changes_part,
 	&zklock_deadlock_part, &zklock_set_part,  &zklock_barrier_part,	 &zklock_queue_part,
@@ -65,7 +64,7 @@ on_shmem_startup(void)
 		zklock_part_startup(parts[i]);
 }
 
-/* Those that acknowledge a loss, up to a NULL; see statement.h. */
+/* The functions that acknowledge a loss, up to a NULL; see statement.h. */
 static const PGFunction acknowledging[] = {
 	zk_lock,
 	zk_try_lock,

@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * advisory_sql.c
- *	  SQL functions of the extension zklock_advisory: PostgreSQL's advisory locks, by name
- *	  and answer, as locks of the ensemble.
+ *	  SQL functions of the extension zklock_advisory: PostgreSQL's advisory lock
+ *	  functions, with the same names and results, for locks of the ensemble.
  *
- * A program finds these functions by its search_path.  Each of them has one argument or
- * two, as in PostgreSQL.
+ * A program finds these functions by its search_path.  Each has one key or two, as in
+ * PostgreSQL.
  *
  *-------------------------------------------------------------------------
  */
@@ -38,7 +38,8 @@ PG_FUNCTION_INFO_V1(zk_advisory_unlock);
 PG_FUNCTION_INFO_V1(zk_advisory_unlock_shared);
 PG_FUNCTION_INFO_V1(zk_advisory_unlock_all);
 
-/* The name of the lock.  One key and two are different locks, as in PostgreSQL. */
+/* Make the name of the lock.  One key and two keys are different locks, as in
+ * PostgreSQL. */
 static void
 get_name(FunctionCallInfo fcinfo, char *name)
 {
@@ -167,8 +168,9 @@ zk_advisory_unlock_shared(PG_FUNCTION_ARGS)
 /*
  * pg_advisory_unlock_all() returns void
  *
- * Ends what PostgreSQL's function of that name ends, which are its own locks and ours;
- * ours first, since that function alone would leave those that the transaction has, too.
+ * Ends everything that PostgreSQL's function of that name ends, which are PostgreSQL's
+ * own locks and zklock's.  It ends zklock's locks first, since PostgreSQL's function
+ * alone would leave those that the transaction has, too.
  */
 Datum
 zk_advisory_unlock_all(PG_FUNCTION_ARGS)

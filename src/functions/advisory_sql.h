@@ -10,7 +10,7 @@
 
 #include "fmgr.h"
 
-/* They acknowledge a loss; see statement.h. */
+/* These functions acknowledge a loss; see statement.h. */
 extern PGDLLEXPORT Datum zk_advisory_lock(PG_FUNCTION_ARGS);
 extern PGDLLEXPORT Datum zk_advisory_lock_shared(PG_FUNCTION_ARGS);
 extern PGDLLEXPORT Datum zk_advisory_xact_lock(PG_FUNCTION_ARGS);

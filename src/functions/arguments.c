@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * arguments.c
- *	  Arguments of SQL functions.
+ *	  Checks and converts arguments of SQL functions.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,7 +27,7 @@ zklock_raise_null(const char *what)
 			(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("%s must not be null", what)));
 }
 
-/* How many bytes our namespace takes of each lock name. */
+/* The number of bytes that our namespace takes of each lock name. */
 static size_t
 namespace_len(void)
 {
@@ -43,7 +43,7 @@ zklock_to_utf8(text *arg)
 	return pg_is_ascii(name) ? name : pg_server_to_any(name, (int) strlen(name), PG_UTF8);
 }
 
-/* As it is in the text, if that needs no conversion, else NULL. */
+/* The name as it is in the text if it needs no conversion, else NULL. */
 static const char *
 find_ascii(const text *arg, size_t *len)
 {
@@ -58,7 +58,7 @@ find_ascii(const text *arg, size_t *len)
 	return bytes;
 }
 
-/* Elections are the server's and have no namespace. */
+/* Elections belong to the server and have no namespace. */
 void
 zklock_get_name(ZkLockKind kind, text *arg, char *buf)
 {
@@ -141,7 +141,7 @@ const char *const zklock_modes[ZKLOCK_NMODES] =
 const char *const zklock_scopes[ZKLOCK_NSCOPES] =
 	{[ZKLOCK_SCOPE_TRANSACTION] = TRANSACTION, [ZKLOCK_SCOPE_SESSION] = SESSION};
 
-/* Of a word that the compiler knows this is a comparison or two. */
+/* For a word that the compiler knows, this is a comparison or two. */
 static pg_attribute_always_inline bool
 is_word(const text *arg, const char *word)
 {

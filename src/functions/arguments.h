@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * arguments.h
- *	  Arguments of SQL functions.
+ *	  Checks and converts arguments of SQL functions.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,9 +15,10 @@
 #include "table.h"
 
 /*
- * The first thing in each function of SQL: raise 22004 if an argument is NULL, as by
- * 'job/' || id, since what NULL returns, or does not do, would look like an answer.  A
- * word for each argument, for people; NULL for one that may be NULL, as it is by default.
+ * The first statement in each SQL function: raise 22004 if an argument is NULL, for
+ * example from 'job/' || id.  Otherwise a NULL result, or a call that does nothing,
+ * would look like an answer.  The macro takes a word for each argument, for the
+ * message, or NULL for an argument that may be NULL, as it is by default.
  */
 #define ZKLOCK_REFUSE_NULLS(...)                                                         \
 	zklock_refuse_nulls(fcinfo, (const char *const[]){__VA_ARGS__},                      \
@@ -36,20 +37,19 @@ zklock_refuse_nulls(FunctionCallInfo fcinfo, const char *const *what, int n)
 	}
 }
 
-/* Text in UTF-8, palloc'd.  Raises what PostgreSQL does for what has no character there. */
+/* Convert a text to UTF-8, palloc'd.  Raises PostgreSQL's error for a character that
+ * UTF-8 lacks. */
 extern char *zklock_to_utf8(text *arg);
 
-/* A name in UTF-8; "buf" has room for ZKLOCK_NAME_MAX bytes and a NUL.  Raises
- * 22023 for one that is empty or too long. */
+/* Convert a name to UTF-8; "buf" has room for ZKLOCK_NAME_MAX bytes and a NUL.  Raises
+ * 22023 for a name that is empty or too long. */
 extern void zklock_get_name(ZkLockKind kind, text *arg, char *buf);
 
-/*
- * The names in an array of one dimension, "n" of them, palloc'd.  Raises besides 22004
- * for a null among them and 2202E for an array of more dimensions.
- */
+/* The names in an array of one dimension, "n" of them, palloc'd.  Also raises 22004 for
+ * a null among them, and 2202E for an array of more dimensions. */
 extern char **zklock_get_names(ZkLockKind kind, ArrayType *arg, int *n);
 
-/* A number of permits.  Raises 22023 for one that is out of range. */
+/* A number of permits.  Raises 22023 if it is out of range. */
 extern int zklock_get_permits(int32 arg);
 
 /* "exclusive" and "shared"; "transaction" and "session". */
@@ -57,21 +57,21 @@ extern const char *const zklock_modes[ZKLOCK_NMODES];
 extern const char *const zklock_scopes[ZKLOCK_NSCOPES];
 
 /*
- * One of these.  Raise 22023 for another word; mode and scope may stand side by side
- * ("takes_scope", "takes_mode"), and who names one by its place may have taken it for the
- * other.
+ * Parse a mode or a scope.  Raise 22023 for another word.  In some functions mode and
+ * scope are neighbours ("takes_scope", "takes_mode"), and a caller who passes one by
+ * position may have meant the other.
  */
 extern ZkLockMode zklock_get_mode(text *arg, bool takes_scope);
 extern ZkLockScope zklock_get_scope(text *arg, bool takes_mode);
 
-/* An interval in ms, rounded up; an infinite one is ZKLOCK_WAIT_FOREVER.  Raises 22023
- * for one that is negative; "what" is the argument's name. */
+/* An interval in ms, rounded up; an infinite interval is ZKLOCK_WAIT_FOREVER.  Raises
+ * 22023 for a negative interval; "what" is the argument's name. */
 extern int64 zklock_get_interval(const Interval *arg, const char *what);
 
-/* The same for argument "i", called timeout.  NULL, too, waits for ever. */
+/* The same for argument "i", named timeout.  NULL also waits for ever. */
 extern int64 zklock_get_timeout(FunctionCallInfo fcinfo, int i);
 
-/* A result of so many microseconds, palloc'd. */
+/* Make an interval of "us" microseconds, palloc'd. */
 extern Interval *zklock_make_interval(int64 us);
 
 #endif /* ZKLOCK_ARGUMENTS_H */

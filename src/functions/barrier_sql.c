@@ -57,7 +57,7 @@ zk_barrier(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-/* How many are there of the same number? */
+/* Count the sessions there that use the same number. */
 static int
 count_arrived(const ZkPartyNode *parties, const bool *is_party, int n, int32 number)
 {
@@ -68,7 +68,7 @@ count_arrived(const ZkPartyNode *parties, const bool *is_party, int n, int32 num
 	return arrived;
 }
 
-/* All that are at one barrier. */
+/* Store the rows of one barrier. */
 static void
 put_barrier(ReturnSetInfo *rsinfo, const char *name, int64 session)
 {
@@ -104,7 +104,7 @@ put_barrier(ReturnSetInfo *rsinfo, const char *name, int64 session)
 	}
 }
 
-/* Who waits at barriers, on all servers. */
+/* The view zk_barriers: the sessions that wait at barriers, on all servers. */
 void
 zklock_show_barriers(ReturnSetInfo *rsinfo)
 {

@@ -1,17 +1,18 @@
 /*-------------------------------------------------------------------------
  *
  * blocking.c
- *	  zk_blocking and zk_waits: who is in the way of whom, across servers.
+ *	  zk_blocking and zk_waits: show which session blocks which, across servers.
  *
- * A chain leads from a session that waits to the one that is to blame: that waits for
- * nobody whom anybody knows.  On this server each step is looked up as it is taken;
- * from a queue in ZooKeeper on it follows the first one there that has the lock, and
- * from there what his server has reported (report.h): his session, those that are in
- * its way on that server, and the queue in which the last of these waits.  So a chain
- * is as old as the reports are, and may have changed between two steps.
+ * A chain leads from a session that waits to the session that blocks it in the end,
+ * which waits for nobody as far as is known.  On this server the current state gives
+ * each step.  From a queue in ZooKeeper on, the chain follows the first contender there
+ * that has the lock.  The report of that contender's server (report.h) gives the next
+ * steps: the session, the sessions that block it on that server, and the queue in which
+ * the last of these waits.  So a chain is as old as the reports are, and may have
+ * changed between two steps.
  *
- * One step follows one session: of several readers the one that has the lock for longest,
- * of several that PostgreSQL names the first.
+ * A step follows one session only: of several readers the one that has had the lock for
+ * longest, and of several sessions that PostgreSQL names the first.
  *
  *-------------------------------------------------------------------------
  */
@@ -34,11 +35,11 @@
 
 PG_FUNCTION_INFO_V1(zk_blocking);
 
-/* Steps of a chain that are shown, at most: as many as the longest ring that is found has
- * (ZKLOCK_MAX_RING). */
+/* Largest number of steps of a chain that are shown: as many as the longest ring that
+ * zklock finds has (ZKLOCK_MAX_RING). */
 #define MAX_STEPS 64
 
-/* What has been asked so far: each thing once. */
+/* The answers so far: each question is asked once. */
 typedef struct Inquiry
 {
 	bool asked; /* for the servers */
@@ -102,7 +103,7 @@ ask_queue(Inquiry *inquiry, ZkLockKind kind, const char *name)
  * ------------------------------------------------------------------------
  */
 
-/* Is the session in the chain already?  Then it is a ring. */
+/* Is the session in the chain already?  Then the chain is a ring. */
 static bool
 has_step(const Chain *chain, const Step *step)
 {
@@ -136,7 +137,8 @@ set_session(Step *step, const ZkReportSession *session)
 	strlcpy(step->waits, session->waits, sizeof(step->waits));
 }
 
-/* Append an item's sessions, from "first" on.  False if the chain ends there. */
+/* Append the sessions of an item, beginning with "first".  False if the chain ends
+ * there. */
 static bool
 add_sessions(Chain *chain, Step *step, const ZkReportItem *item, int first)
 {
@@ -149,10 +151,8 @@ add_sessions(Chain *chain, Step *step, const ZkReportItem *item, int first)
 	return true;
 }
 
-/*
- * Append who has the lock for which the last one waits.  Its own contenders are not in
- * its way.  False if the chain ends there.
- */
+/* Append the holder of the lock for which the last session waits.  The session's own
+ * contender does not block it.  False if the chain ends there. */
 static bool
 add_holder(Chain *chain, Inquiry *inquiry, const ZkReportSession *waiter)
 {
@@ -185,7 +185,7 @@ add_holder(Chain *chain, Inquiry *inquiry, const ZkReportSession *waiter)
 	return false;
 }
 
-/* From the last step on. */
+/* Follow the chain from its last step. */
 static void
 follow(Chain *chain, Inquiry *inquiry)
 {
@@ -256,7 +256,8 @@ put_server(ZkRow *row, const char *column, const Step *step)
 	}
 }
 
-/* For what: the lock's name, if it is one of ours, of the user's namespace. */
+/* Set the lock for which a step waits: its name, if it is a zklock lock of the user's
+ * namespace. */
 static void
 put_waits(ZkRow *row, const char *column, const Step *step)
 {
@@ -272,7 +273,7 @@ put_waits(ZkRow *row, const char *column, const Step *step)
 						psprintf("%s \"%s\"", kind, zklock_display_name(session->name)));
 }
 
-/* The columns of a step, as far as the row has them. */
+/* Set the columns of a step, as far as the row has them. */
 static void
 put_step(ZkRow *row, const char *prefix, const Step *step)
 {
@@ -325,7 +326,7 @@ zk_blocking(PG_FUNCTION_ARGS)
  * ------------------------------------------------------------------------
  */
 
-/* A wait, and where its chain ends. */
+/* A wait, and the end of its chain. */
 typedef struct WaitRow
 {
 	ZkLockKind kind;
@@ -362,7 +363,7 @@ put_wait(ReturnSetInfo *rsinfo, const WaitRow *wait)
 	zklock_row_store(rsinfo, &row);
 }
 
-/* The chain's first "skip" steps are the waiter itself. */
+/* Set the end of the chain.  Its first "skip" steps are the waiter itself. */
 static void
 set_root(WaitRow *row, const Chain *chain, int skip)
 {
@@ -370,7 +371,7 @@ set_root(WaitRow *row, const Chain *chain, int skip)
 	row->root = row->steps > 0 ? &chain->step[chain->n - 1] : NULL;
 }
 
-/* This server's: its sessions are known, at both levels. */
+/* Store the waits of this server: it knows its sessions at both levels. */
 static void
 put_own_waits(ReturnSetInfo *rsinfo, Inquiry *inquiry, Chain *chain)
 {
@@ -395,7 +396,7 @@ put_own_waits(ReturnSetInfo *rsinfo, Inquiry *inquiry, Chain *chain)
 	}
 }
 
-/* Sessions of another server that wait without a contender of their own. */
+/* Store the sessions of another server that wait without a contender of their own. */
 static void
 put_reported_waits(ReturnSetInfo *rsinfo, Inquiry *inquiry, Chain *chain, int member)
 {
@@ -426,7 +427,7 @@ put_reported_waits(ReturnSetInfo *rsinfo, Inquiry *inquiry, Chain *chain, int me
 	}
 }
 
-/* A contender of another server or program that waits. */
+/* Store a waiting contender of another server or program. */
 static void
 put_contender(ReturnSetInfo *rsinfo, Inquiry *inquiry, const Chain *chain,
 			  ZkLockKind kind, const char *name, const ZkContenders *queue, int i)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * blocking.h
- *	  zk_waits: who is in the way of whom, across servers.
+ *	  zk_waits: shows which session blocks which, across servers.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,9 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * check_sql.c
- *	  What zk_check tells of this server and the ensemble.
+ *	  The rows of zk_check about this server and the ensemble.
  *
- * The part of zk_check that takes more than SQL.  Whatever is wrong is a row, and no error.
+ * This is the part of zk_check that SQL cannot do.  Each problem is a row, and not an
+ * error.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,13 +20,13 @@
 #include "table.h"
 #include "zktime.h"
 
-/* ZooKeeper 3.6.0, as hosts_backend.h has it */
+/* ZooKeeper 3.6.0, in the form of hosts_backend.h */
 #define OLDEST_VERSION 30600
 
 /* ms by which a clock may differ from ZooKeeper's */
 #define CLOCK_MAX 1000
 
-/* What is told of something: as it should be, or not, or it cannot be told. */
+/* The verdict about something: it is right, it is wrong, or nobody can tell. */
 typedef enum Verdict
 {
 	BAD,
@@ -47,7 +48,7 @@ tell(const ReturnSetInfo *rsinfo, const char *what, Verdict verdict, const char 
 	zklock_row_store(rsinfo, &row);
 }
 
-/* Is there a worker?  Without shared memory nobody knows. */
+/* Is there a worker?  Without shared memory this is unknown. */
 static bool
 tell_worker(const ReturnSetInfo *rsinfo)
 {
@@ -109,7 +110,8 @@ tell_hosts(const ReturnSetInfo *rsinfo)
 			 "Check the versions of the other ZooKeeper servers, which must be 3.6 or newer.");
 }
 
-/* A write, and by which clock ZooKeeper dates it. */
+/* Test a write, and compare this server's clock with the one by which ZooKeeper dates
+ * it. */
 static void
 tell_write(const ReturnSetInfo *rsinfo)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * check_sql.h
- *	  What zk_check tells of this server and the ensemble.
+ *	  The rows of zk_check about this server and the ensemble.
  *
  *-------------------------------------------------------------------------
  */

@@ -39,7 +39,7 @@ PG_FUNCTION_INFO_V1(zk_run_as_leader);
 PG_FUNCTION_INFO_V1(zk_resign);
 PG_FUNCTION_INFO_V1(zk_candidates);
 
-/* How long to wait while nobody is known to lead: the default of zk_is_leader in SQL. */
+/* How long to wait while nobody is known to lead; the default of zk_is_leader in SQL. */
 #define VERDICT_MS 2000
 
 /* ------------------------------------------------------------------------
@@ -47,10 +47,8 @@ PG_FUNCTION_INFO_V1(zk_candidates);
  * ------------------------------------------------------------------------
  */
 
-/*
- * What one call site has looked up, by the argument as it is, so that a million
- * rows need neither conversions nor locks.
- */
+/* A call site caches its results by the raw argument, so that a million rows need
+ * neither conversions nor locks. */
 #define NCACHED 256
 
 typedef struct CachedElection
@@ -107,7 +105,8 @@ zk_is_leader(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(token != 0);
 }
 
-/* Have the transaction depend on the leadership, if this server has it; "name" has room. */
+/* Make the transaction depend on the leadership, if this server has it; "name" has
+ * room. */
 static bool
 guard(text *arg, char *name, int64 *token)
 {
@@ -125,7 +124,9 @@ guard(text *arg, char *name, int64 *token)
 	return zklock_election_guard(name, token);
 }
 
-/* Why this server leads nowhere, if that is so by order. */
+/*
+ * An errdetail, if this server leads nowhere because the administrator has drained it.
+ */
 static int
 detail_of_drain(void)
 {
@@ -160,8 +161,8 @@ zk_require_leader(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(token);
 }
 
-/* A server that does not lead skips the command.  So does one that cannot know, and says
- * why. */
+/* A server that does not lead skips the command.  A server that cannot know who leads
+ * skips it, too, and says why. */
 static void
 tell_skipped(const char *name)
 {
@@ -180,7 +181,7 @@ tell_skipped(const char *name)
 				 detail_of_drain()));
 }
 
-/* Its row, as far as the transaction may write. */
+/* Insert the row of the run, if the transaction may write. */
 static void
 remember_run(Oid function, const char *name, int64 token, TimestampTz started)
 {
@@ -199,8 +200,8 @@ remember_run(Oid function, const char *name, int64 token, TimestampTz started)
 /*
  * CALL zk_run_as_leader(election text, command text)
  *
- * The command runs with the rights of the caller, in one transaction: one that
- * could end it would end the dependence on the leadership, too.
+ * The command runs with the rights of the caller, in one transaction.  A command that
+ * could end the transaction would also end the dependence on the leadership.
  */
 Datum
 zk_run_as_leader(PG_FUNCTION_ARGS)
@@ -242,8 +243,8 @@ zk_resign(PG_FUNCTION_ARGS)
  * ------------------------------------------------------------------------
  */
 
-/* A candidate's node says its server's name, and its priority if that is another than
- * the default.  A candidate of another library has the default, too. */
+/* A candidate's node contains its server's name, and its priority if that is not the
+ * default.  A candidate of another library has the default, too. */
 static void
 put_candidate(ReturnSetInfo *rsinfo, ZkNode *node, bool is_leader)
 {
@@ -278,7 +279,7 @@ zk_candidates(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* This server's candidacies, as it knows them by itself. */
+/* The view of this server's candidacies, from its own memory. */
 void
 zklock_show_elections(ReturnSetInfo *rsinfo)
 {

@@ -1,38 +1,41 @@
 /*-------------------------------------------------------------------------
  *
  * fence.c
- *	  zk_fence: the data refuses a holder that is late; zk_fence_table: and who is none.
+ *	  zk_fence: lets the data refuse a late holder.  zk_fence_table: also refuses a
+ *	  session that is no holder.
  *
- * Between the last check of a lock, at PRE_COMMIT, and the commit record lies a
- * gap in which the lock can be lost, as with any lock service.  An ordinary row
- * in the database that is written closes it: it remembers the largest token
- * seen for a resource and stays locked until the transaction ends.  The row
- * lock orders the transactions, the token orders the holders.
+ * The last check of a lock is at PRE_COMMIT.  Between that check and the commit record,
+ * the lock can be lost, as with any lock service.  An ordinary row in the written
+ * database closes this gap.  It remembers the largest token seen for a resource, and
+ * stays locked until the transaction ends.  The row lock orders the transactions, and
+ * the token orders the holders.
  *
- * Nothing here needs shared memory or the ensemble: the database that is written may
- * belong to a server without them.  What this session holds is looked at, since its
- * token may be no fence.
+ * Nothing here needs shared memory or the ensemble: the written database may belong to
+ * a server without them.  But zk_fence looks at the holds of this session, since the
+ * token of a hold may be no fence.
  *
  * The table is written without SQL; see owntable.h.
  *
- * Logical replication writes it, too, where a publication has it (FOR ALL TABLES).  A row
- * of the publisher's may have a smaller token than this database has seen, and then a
- * late holder would pass here.  So a trigger takes what comes that way as a call of
- * zk_fence: it raises tokens, and neither lowers nor deletes one.
+ * Logical replication writes the table, too, if a publication contains it (FOR ALL
+ * TABLES).  A row of the publisher may have a smaller token than this database has
+ * seen, and then a late holder would pass here.  So a trigger treats a replicated row
+ * as a call of zk_fence: it raises tokens, and neither lowers nor deletes one.
  *
- * Somebody may switch that trigger off without meaning to.  ALTER TABLE ... ENABLE
- * TRIGGER ALL, with which pg_restore --disable-triggers ends, leaves it enabled for all
- * writes but those of replication.  Then a check constraint refuses these: ALTER TABLE
- * has no word that disables one.  But PostgreSQL checks no row that it deletes.
+ * A user may switch that trigger off without meaning to.  ALTER TABLE ... ENABLE
+ * TRIGGER ALL, with which pg_restore --disable-triggers ends, leaves the trigger
+ * enabled for all writes except those of replication.  Then a check constraint refuses
+ * replicated rows: no form of ALTER TABLE disables a check.  But PostgreSQL checks no
+ * row that it deletes.
  *
- * zk_fence_table puts a trigger on a user's table.  It asks whether this transaction has
- * shown a token of the resource.  The row itself remembers that: zk_fence writes it each
- * time, so its newest version is this transaction's own.  It goes when the subtransaction
- * that has shown the token is rolled back.  A holder of the lock shows its token by its
- * first write.  Only the owner of zk_fences can forge that.
+ * zk_fence_table puts a trigger on a user's table.  The trigger asks whether this
+ * transaction has shown a token of the resource.  The row of the resource remembers
+ * that.  zk_fence writes the row each time, so its newest version is this transaction's
+ * own, and goes when the subtransaction that has shown the token is rolled back.  A
+ * holder of the lock shows its token by its first write.  Only the owner of zk_fences
+ * can forge that.
  *
- * ../../sql/zklock_fence.sql does the same in PL/pgSQL, for databases without zklock:
- * what changes here changes there.
+ * ../../sql/zklock_fence.sql does the same in PL/pgSQL, for databases without zklock: a
+ * change here needs the same change there.
  *
  *-------------------------------------------------------------------------
  */
@@ -69,10 +72,10 @@ PG_FUNCTION_INFO_V1(zk_fence_required);
 PG_FUNCTION_INFO_V1(zk_fence_replicated);
 PG_FUNCTION_INFO_V1(zk_fence_guarded);
 
-/* bytes in the server encoding; with the namespace it must fit into an index */
+/* bytes in the server encoding; with the namespace they must fit into an index */
 #define RESOURCE_MAX 1000
 
-/* zk_fences, open, and its key: namespace and resource. */
+/* The table zk_fences, opened, and the key of a row: namespace and resource. */
 typedef struct Fences
 {
 	ZkOwnTable own;
@@ -87,7 +90,7 @@ typedef struct Fences
  * ------------------------------------------------------------------------
  */
 
-/* The table of the function's extension, for writing until the transaction ends. */
+/* Open the table of the function's extension, for writing until the transaction ends. */
 static void
 open_fences(Oid function, Fences *fences)
 {
@@ -127,7 +130,8 @@ close_fences(Fences *fences)
  * ------------------------------------------------------------------------
  */
 
-/* Where the row is, as committed now, and who wrote it; false if there is none. */
+/* Find the row as committed now: its place, and the transaction that has written it.
+ * False if there is none. */
 static bool
 find_row(const Fences *fences, ItemPointer where, TransactionId *made_by)
 {
@@ -161,10 +165,10 @@ raise_concurrent_update(void)
 }
 
 /*
- * Lock the row until the transaction ends; wait for a transaction that has locked it.
- * False if the row has changed meanwhile.  In REPEATABLE READ and SERIALIZABLE that is an
- * error, as with an UPDATE, and so is a row that the transaction's snapshot does not
- * show.
+ * Lock the row until the transaction ends, after a wait for any transaction that has
+ * locked it.  False if the row has changed meanwhile.  In REPEATABLE READ and
+ * SERIALIZABLE a changed row is an error, as with an UPDATE, and so is a row that the
+ * transaction's snapshot does not show.
  */
 static bool
 lock_row(const Fences *fences, ItemPointer where, TupleTableSlot *row)
@@ -190,10 +194,8 @@ lock_row(const Fences *fences, ItemPointer where, TupleTableSlot *row)
 	return true;
 }
 
-/*
- * Make the row; false if somebody else has made it meanwhile, which shows as a unique
- * violation, after a wait for the end of the other's transaction.
- */
+/* Insert the row.  False if another transaction has inserted it meanwhile; that shows
+ * as a unique violation, after a wait for the end of that transaction. */
 static bool
 insert_row(const Fences *fences, int64 token)
 {
@@ -237,7 +239,9 @@ insert_row(const Fences *fences, int64 token)
 	return made;
 }
 
-/* A row that is locked: put the token in, and so order those who come after us. */
+/*
+ * Put the token into a locked row.  The write orders the transactions that come later.
+ */
 static void
 update_row(const Fences *fences, TupleTableSlot *row, int64 token)
 {
@@ -254,7 +258,7 @@ update_row(const Fences *fences, TupleTableSlot *row, int64 token)
 	CatalogTupleUpdate(fences->own.rel, &tuple->t_self, tuple);
 }
 
-/* Remember the token unless there is a larger one; returns the largest. */
+/* Remember the token, unless there is a larger one.  Returns the largest. */
 static int64
 remember(const Fences *fences, int64 token)
 {
@@ -293,10 +297,10 @@ remember(const Fences *fences, int64 token)
 }
 
 /*
- * A fence orders holders who come one after the other.  Those who hold at the same time
- * may write in any order: the token of one would lock out another, who has lost nothing
- * and will not get a larger one.  We can tell for what this session holds; elsewhere a
- * token is a number.
+ * A fence orders holders that come one after the other.  Holders at the same time may
+ * write in any order: the token of one would lock out another, which has lost nothing
+ * and will not get a larger token.  This can be checked for the holds of this session;
+ * elsewhere a token is only a number.
  */
 static void
 refuse_shared(int64 token)
@@ -318,7 +322,7 @@ refuse_shared(int64 token)
 			 errhint("Acquire a lock in exclusive mode and use its token.")));
 }
 
-/* Remember the token, or refuse it: another one has come since. */
+/* Remember the token, or refuse it because a later holder has shown a larger one. */
 static void
 show(const Fences *fences, int64 token)
 {
@@ -370,7 +374,8 @@ zk_fence(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-/* The session's lock of that name, if nobody else may hold it; or NULL. */
+/* The session's lock of that name if no other session may hold it at the same time, or
+ * NULL. */
 static ZkHeldLock *
 find_lock(const char *resource)
 {
@@ -413,8 +418,8 @@ refuse_write(Relation rel, const char *resource, const char *namespace)
 /*
  * zk_fence_required() returns trigger
  *
- * Before each statement, or each row, that writes a table of zk_fence_table's. Arguments:
- * the resource and the namespace.
+ * Fires before each statement, or each row, that writes a table of zk_fence_table.
+ * Arguments: the resource and the namespace.
  */
 Datum
 zk_fence_required(PG_FUNCTION_ARGS)
@@ -459,8 +464,8 @@ zk_fence_required(PG_FUNCTION_ARGS)
 /*
  * zk_fence_replicated() returns trigger
  *
- * Before each row that is written in replica mode (session_replication_role).  In another
- * mode, for which somebody has enabled it, the row is written as it is.
+ * Fires before each row that is written in replica mode (session_replication_role).  If
+ * a user has enabled it for another mode, the row is written as it is.
  */
 Datum
 zk_fence_replicated(PG_FUNCTION_ARGS)
@@ -506,8 +511,8 @@ zk_fence_replicated(PG_FUNCTION_ARGS)
 /*
  * zk_fence_guarded() returns boolean
  *
- * The check of zk_fences.  In replica mode the trigger leaves no row to be written, and
- * so to be checked: here is one, so it has not fired.
+ * The check of zk_fences.  In replica mode the trigger leaves no row to be written, so
+ * there is none to be checked.  If the check sees a row, the trigger has not fired.
  */
 Datum
 zk_fence_guarded(PG_FUNCTION_ARGS)

@@ -94,8 +94,8 @@ get_in_doubt(text *arg)
 	return word[0] == 's';
 }
 
-/* The jobs after which this one is to be run.  A circle through several calls nobody can
- * see: each call knows of its own job alone. */
+/* The jobs after which this job is to be run.  A circle through several calls cannot be
+ * seen: each call knows its own job alone. */
 static void
 get_after(ArrayType *arg, ZkJobOrder *order)
 {
@@ -111,8 +111,9 @@ get_after(ArrayType *arg, ZkJobOrder *order)
 }
 
 /*
- * The order of a call.  "i" is the first of the arguments that all of them have: every,
- * slot, timeout, attempts, in_doubt, origin, after.  "name": room for the job's.
+ * The order of a call.  "i" is the number of the first argument that all calls have:
+ * every, slot, timeout, attempts, in_doubt, origin, after.  "name": room for the job's
+ * name.
  */
 static ZkJobOrder
 get_order(FunctionCallInfo fcinfo, const char *function, int i, char *name)
@@ -269,7 +270,7 @@ zk_job_forget(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(true);
 }
 
-/* The end of a pause, in ms since 1970: of all times before that clock the first will do. */
+/* The end of a pause, in ms since 1970.  For -infinity the earliest time will do. */
 static int64
 get_until(TimestampTz arg)
 {
@@ -309,7 +310,8 @@ zk_job_resume(PG_FUNCTION_ARGS)
  * ------------------------------------------------------------------------
  */
 
-/* Who is to go on with a run must be in the job's queue: is anybody? */
+/* The name of the run's state.  A session that is to go on with the run must be in the
+ * job's queue; "anybody": there is one. */
 static const char *
 state_name(const ZkJobRun *run, bool anybody)
 {
@@ -423,7 +425,8 @@ put_unread(ReturnSetInfo *rsinfo, const char *name, ZkRecordRead text)
 	zklock_row_store(rsinfo, &row);
 }
 
-/* Jobs in our namespace, but for those that are forgotten and not paused. */
+/* The view of the jobs in our namespace, without those that are forgotten and not
+ * paused. */
 void
 zklock_show_jobs(ReturnSetInfo *rsinfo)
 {

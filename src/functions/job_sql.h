@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * job_sql.h
- *	  SQL functions of jobs, as far as they differ where a job is lost, and their view.
+ *	  SQL functions of jobs that are special after a loss, and the view of jobs.
  *
  *-------------------------------------------------------------------------
  */
@@ -11,10 +11,11 @@
 #include "fmgr.h"
 #include "nodes/execnodes.h"
 
-/* It acknowledges a loss; see statement.h. */
+/* This function acknowledges a loss; see statement.h. */
 extern PGDLLEXPORT Datum zk_run_end(PG_FUNCTION_ARGS);
 
-/* Those that ask for a run of a job, or for none to be there, up to a NULL; see statement.h. */
+/* The functions that ask for a run of a job, or for no run to be there, up to a NULL;
+ * see statement.h. */
 extern const PGFunction zklock_asking[];
 
 /* Store the rows of a view; see views.c. */

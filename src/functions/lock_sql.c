@@ -77,8 +77,9 @@ zk_try_lock(PG_FUNCTION_ARGS)
 }
 
 /*
- * PostgreSQL takes two texts of no known type for two names, also where the first was
- * meant to be an array: zk_lock_all('{a,b}', 'shared') would lock "{a,b}" and "shared".
+ * PostgreSQL takes two text literals without a type for two names, even if the first
+ * was meant to be an array: zk_lock_all('{a,b}', 'shared') would lock "{a,b}" and
+ * "shared".
  */
 static void
 refuse_array_literal(char **names, int n)
@@ -216,7 +217,8 @@ zk_token(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(zklock_loss_claim(held));
 }
 
-/* Is it in the queue?  Another client may have made a node of its name, with our mark. */
+/* Is the contender in the queue?  Another client may have created a node of its name,
+ * with our mark. */
 static bool
 is_queued(const ZkQuery *query, int64 token, int64 session)
 {
@@ -232,8 +234,9 @@ is_queued(const ZkQuery *query, int64 token, int64 session)
 }
 
 /*
- * Is our contender still there?  We hear of its deletion by a watch; but not always at once
- * (protocol.h, watch_later), and not at all where there are too many watches (watches.h).
+ * Does our contender still exist?  A watch tells of its deletion, but not always at
+ * once (protocol.h, watch_later), and not at all if there are too many watches
+ * (watches.h).
  */
 static void
 prove_contender(ZkHeldLock *held)
@@ -298,10 +301,10 @@ zk_assert(PG_FUNCTION_ARGS)
 /*
  * CALL zk_lock_session(name text, mode text, timeout interval)
  *
- * Waits without a snapshot, so that whoever holds the lock can run commands
- * that wait for old snapshots to go, such as CREATE INDEX CONCURRENTLY.  That
- * takes a transaction of its own: the one that CALL began is committed first,
- * in which the arguments were evaluated under a snapshot.
+ * Waits without a snapshot.  So the holder of the lock can run commands that wait for
+ * old snapshots to end, such as CREATE INDEX CONCURRENTLY.  This takes a transaction of
+ * its own.  CALL has begun a transaction and evaluated the arguments in it under a
+ * snapshot; the procedure commits that one first.
  */
 Datum
 zk_lock_session(PG_FUNCTION_ARGS)

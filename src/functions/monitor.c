@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * monitor.c
- *	  Views and SQL functions for administrators: what this server and the ensemble say
- *	  of the locks, the removal of a contender, the base of fencing tokens, and
+ *	  Views and SQL functions for administrators: the state of the locks on this server
+ *	  and in the ensemble, the removal of a contender, the base of fencing tokens, and
  *	  statistics.
  *
  *-------------------------------------------------------------------------
@@ -58,7 +58,7 @@ typedef struct LockRow
 	ZkLockGrant grant;
 } LockRow;
 
-/* What is to become of it: for holders of the grant, for waiters of the wish. */
+/* The state of the grant for a holder, and of the wish for a waiter. */
 static const char *
 lock_row_state(const LockRow *row)
 {
@@ -76,10 +76,10 @@ lock_row_state(const LockRow *row)
 }
 
 /*
- * The backends of this server whose holds must end before one that is queued can have
- * its turn: it would share their grant, which goes when the last of them does; or has
- * level 1, which they have lost.  NULL if there is none.  The rows of its name are
- * neighbours.
+ * The backends of this server whose holds must end before a queued waiter can have its
+ * turn.  The waiter would share their grant, which goes when the last of these holds
+ * ends; or the waiter has level 1, which these backends have lost.  NULL if there is
+ * none.  The rows of the waiter's name are neighbours.
  */
 static ArrayType *
 local_blockers(const LockRow *rows, int nrows, const LockRow *waiter)
@@ -174,8 +174,8 @@ put_entry(LockRow *row, const ZkLockEntry *entry, int mode)
 	strlcpy(row->name, entry->name, sizeof(row->name));
 }
 
-/* The rows of an entry, which is locked, as far as there is room; returns how many
- * there are. */
+/* Collect the rows of an entry, as far as there is room.  Returns how many rows there
+ * are.  The entry is locked. */
 static int
 collect_lock_rows(const ZkLockEntry *entry, LockRow *rows, int room)
 {
@@ -208,10 +208,10 @@ collect_lock_rows(const ZkLockEntry *entry, LockRow *rows, int room)
 }
 
 /*
- * This server's holds and waiters, in our namespace.
+ * The view of this server's holds and waiters, in our namespace.
  *
- * Entries are read one after the other, so the rows of one name fit together
- * and those of two names need not.
+ * It reads the entries one after the other.  So the rows of one name are consistent,
+ * and those of two names need not be.
  */
 void
 zklock_show_locks(ReturnSetInfo *rsinfo)
@@ -356,7 +356,7 @@ zklock_show_session(ReturnSetInfo *rsinfo)
  * ------------------------------------------------------------------------
  */
 
-/* Who has a node under <root>/servers. */
+/* The view of the servers that have a node under <root>/servers. */
 void
 zklock_show_servers(ReturnSetInfo *rsinfo)
 {
@@ -392,7 +392,7 @@ zklock_show_servers(ReturnSetInfo *rsinfo)
 	}
 }
 
-/* The columns that a report tells of. */
+/* Set the columns that come from a report. */
 static void
 put_owner(ZkRow *row, const ZkOwner *owner, bool ours)
 {
@@ -414,7 +414,7 @@ put_owner(ZkRow *row, const ZkOwner *owner, bool ours)
 		zklock_row_time(row, "state_since", zklock_owner_time(owner, item->age));
 }
 
-/* Is there a contender of another server?  Then its report is wanted. */
+/* Is there a contender of another server?  Then the reports are needed. */
 static bool
 has_others(const ZkContenders *queue, int64 session)
 {
@@ -426,7 +426,7 @@ has_others(const ZkContenders *queue, int64 session)
 	return false;
 }
 
-/* Those of one kind, in their order. */
+/* Store the contenders of one kind, in the order of the queue. */
 static void
 put_contenders(ReturnSetInfo *rsinfo, ZkLockKind kind, const char *name)
 {
@@ -484,7 +484,8 @@ zk_contenders(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* Those of one kind.  Only where there are several children it takes a look at each. */
+/* Store the directories of one kind.  Only a directory with several children needs a
+ * look at each child. */
 static void
 put_lock_dirs(ReturnSetInfo *rsinfo, ZkLockKind kind, const char *prefix)
 {
@@ -561,7 +562,8 @@ zk_lock_dirs(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* A sentence for the log: whose is the contender with this token, as far as is known? */
+/* A sentence for the log about the owner of the contender with this token, if it is
+ * known. */
 static const char *
 describe_owner(ZkLockKind kind, const char *name, int64 token)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * nodes.c
- *	  Nodes of the ensemble in results.
+ *	  Shows nodes of the ensemble in results.
  *
  *-------------------------------------------------------------------------
  */
@@ -14,7 +14,7 @@
 #include "names.h"
 #include "nodes.h"
 
-/* What a node's data say behind a key; NULL: nothing. */
+/* The value of a key in a node's data; NULL: there is none. */
 static char *
 field(const ZkNode *node, const char *key)
 {

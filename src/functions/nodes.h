@@ -1,9 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * nodes.h
- *	  Nodes of the ensemble in results.
+ *	  Shows nodes of the ensemble in results.
  *
- * Whoever may write them wrote what they say: each column is NULL if that makes no sense.
+ * Any client with the right to write a node may have written its data.  So a column is
+ * NULL if its value makes no sense.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,20 +14,21 @@
 #include "query.h"
 #include "row.h"
 
-/* What the data say behind a key, as text; a number that is not negative, as an integer. */
+/* Set a column to the value of a key in the data: as text, or as an integer that is not
+ * negative. */
 extern void zklock_row_field(ZkRow *row, const char *column, const ZkNode *node,
 							 const char *key);
 extern void zklock_row_number(ZkRow *row, const char *column, const ZkNode *node,
 							  const char *key);
 
-/* The columns of a contender or a party: "server", which its data name, "session_id", as
- * zk_session has it, and "node", its own name. */
+/* Set the columns of a contender or a party: "server", from its data, "session_id", in
+ * the form of zk_session, and "node", its own name. */
 extern void zklock_row_node(ZkRow *row, const ZkNode *node);
 
-/* A ZooKeeper session's name. */
+/* Set a column to a ZooKeeper session's name. */
 extern void zklock_row_session(ZkRow *row, const char *column, int64 session);
 
-/* A node's data, as text. */
+/* A node's data as text. */
 extern Datum zklock_node_data_datum(const ZkNode *node);
 
 #endif /* ZKLOCK_NODES_H */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * queue_sql.c
- *	  SQL functions of work that is handed out.
+ *	  SQL functions of queues of work.
  *
  *-------------------------------------------------------------------------
  */
@@ -47,17 +47,16 @@ zk_queue_put(PG_FUNCTION_ARGS)
 	PG_RETURN_DATUM(zklock_uuid_datum(id));
 }
 
-/*
- * A payload is the user's: it comes as it was put, or not at all.  It is valid UTF-8
- * (queue_takes.c, deliver); but this database may lack a character.
- */
+/* A payload is the user's, so it is returned as it was put, or not at all.  It is valid
+ * UTF-8 (queue_takes.c, deliver), but this database may lack a character. */
 static Datum
 payload_datum(const ZkHandout *handout)
 {
 	return CStringGetTextDatum(pg_any_to_server(handout->payload, handout->len, PG_UTF8));
 }
 
-/* Items that one call takes.  The worker looks for each of them among all takes. */
+/* Largest number of items that one call takes.  The worker looks for each of them among
+ * all takes. */
 #define COUNT_MAX 100
 
 static int
@@ -80,7 +79,7 @@ get_attempts(int32 arg)
 	return arg;
 }
 
-/* Items go to a queue of a longer name. */
+/* Failed items go to a queue with a longer name: check its length. */
 static void
 check_name_of_failed(const char *name)
 {

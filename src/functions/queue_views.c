@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * queue_views.c
- *	  Views of work that is handed out, as ZooKeeper has it.
+ *	  Views of queues of work, as they are in ZooKeeper.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,7 +20,8 @@
 #include "row.h"
 #include "table.h"
 
-/* Of each queue the oldest items are shown, so many: the ensemble is asked for each. */
+/* Number of the oldest items of each queue that are shown: the ensemble is asked for
+ * each. */
 #define SHOWN 1000
 
 /* Ask for all queues. */
@@ -32,7 +33,7 @@ ask_queues(ZkNode **queues)
 	return zklock_query(&query, queues);
 }
 
-/* A queue's name; false: it is none of this database's. */
+/* Get a queue's name.  False: it is not a queue of this database. */
 static bool
 get_queue(const ZkNode *node, char *name)
 {
@@ -40,7 +41,7 @@ get_queue(const ZkNode *node, char *name)
 		zklock_in_namespace(name);
 }
 
-/* Since when the oldest item is there; false: there is none. */
+/* Find the time at which the oldest item was put.  False: there is none. */
 static bool
 find_oldest(const char *name, TimestampTz *since)
 {
@@ -57,7 +58,7 @@ find_oldest(const char *name, TimestampTz *since)
 	return true;
 }
 
-/* What is in the directories below a queue's, and in which column it is counted. */
+/* The directories below a queue's, and the columns that count their nodes. */
 static const struct
 {
 	const char *part;
@@ -97,7 +98,7 @@ zklock_show_queues(ReturnSetInfo *rsinfo)
 	}
 }
 
-/* What a take has put into held/. */
+/* The mark that a take has put into held/. */
 typedef struct Mark
 {
 	const char *item;
@@ -110,7 +111,7 @@ compare_marks(const void *a, const void *b)
 	return strcmp(((const Mark *) a)->item, ((const Mark *) b)->item);
 }
 
-/* The marks in a queue's held/, by their items. */
+/* Ask for the marks in a queue's held/, sorted by their items. */
 static int
 ask_marks(const char *queue, Mark **marks)
 {
@@ -134,7 +135,7 @@ ask_marks(const char *queue, Mark **marks)
 	return n;
 }
 
-/* What is an item that has a mark below it, and none in held/? */
+/* The state of an item that has a mark below it, and none in held/. */
 static const char *
 ask_state(const char *queue, const char *item)
 {
@@ -178,7 +179,8 @@ put_item(ReturnSetInfo *rsinfo, const char *queue, const ZkNode *node, const Mar
 	zklock_row_store(rsinfo, &row);
 }
 
-/* The items first: of those that are taken meanwhile the marks are seen then. */
+/* Store the items of a queue.  The items are read first, so that the marks of items
+ * that are taken meanwhile are seen. */
 static void
 put_items(ReturnSetInfo *rsinfo, const char *queue)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * row.c
- *	  Rows of results, by the names of their columns.
+ *	  Makes rows of results, by the names of their columns.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * semaphore_sql.h
- *	  SQL functions of permits, as far as they differ where a permit is lost.
+ *	  SQL functions of permits that are special after a loss.
  *
  *-------------------------------------------------------------------------
  */
@@ -10,7 +10,7 @@
 
 #include "fmgr.h"
 
-/* They acknowledge a loss; see statement.h. */
+/* These functions acknowledge a loss; see statement.h. */
 extern PGDLLEXPORT Datum zk_acquire(PG_FUNCTION_ARGS);
 extern PGDLLEXPORT Datum zk_try_acquire(PG_FUNCTION_ARGS);
 extern PGDLLEXPORT Datum zk_release(PG_FUNCTION_ARGS);

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * sessions.c
- *	  Sessions in results: what a user may see of them.
+ *	  Decides what a user may see of sessions in results.
  *
  *-------------------------------------------------------------------------
  */

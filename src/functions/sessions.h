@@ -1,18 +1,19 @@
 /*-------------------------------------------------------------------------
  *
  * sessions.h
- *	  Sessions in results: what a user may see of them.
+ *	  Decides what a user may see of sessions in results.
  *
  *-------------------------------------------------------------------------
  */
 #ifndef ZKLOCK_SESSIONS_H
 #define ZKLOCK_SESSIONS_H
 
-/* pg_stat_activity's rule: who may see what a backend of this role, or of none, does? */
+/* May the user see the activity of a backend of this role, or of none?  The rule is
+ * that of pg_stat_activity. */
 extern bool zklock_may_see(Oid role);
 
-/* May the user see what a session does?  Of other servers' sessions nobody here knows the
- * role. */
+/* May the user see the activity of a session?  This server does not know the roles of
+ * other servers' sessions. */
 extern bool zklock_may_see_session(int pid, bool ours);
 
 #endif /* ZKLOCK_SESSIONS_H */

@@ -7,15 +7,16 @@
  *
  *	 CREATE VIEW zk_session AS SELECT * FROM zk_rows('zk_session') AS (state text, ...)
  *
- * A user who reads a view needs the right to call its functions himself, not only the
- * view's owner.  So everybody may call zk_rows, and zk_rows asks for the right to SELECT
- * from the view.  That right alone is enough, and nothing works without it.
+ * A user who reads a view needs the right to call the view's functions himself; the
+ * right of the view's owner is not enough.  So everybody may call zk_rows, and zk_rows
+ * checks the right to SELECT from the view.  That right alone is enough, and nothing
+ * works without it.
  *
- * zk_check is a function, because it has an argument.  Those of its rows that SQL cannot
- * make come from here, for users who may call it.
+ * zk_check is a function, because it has an argument.  zk_rows makes those of its rows
+ * that SQL cannot make, for users who may call zk_check.
  *
- * Anybody may list other columns.  A column that the library does not know stays NULL,
- * and row.c refuses another type.
+ * Any caller may list other columns.  A column that the library does not know stays
+ * NULL, and row.c refuses another type.
  *
  *-------------------------------------------------------------------------
  */
@@ -85,8 +86,7 @@ find_view(const char *name)
 	raise_unrecognized(name);
 }
 
-/* May the user call the function in the schema that has this name, and a role as its
- * argument? */
+/* May the user call the function of this name in the schema?  Its argument is a role. */
 static void
 check_function(char *name, Oid schema)
 {

@@ -10,7 +10,7 @@
 
 #include "fmgr.h"
 
-/* It only looks; see statement.h. */
+/* This function only looks; see statement.h. */
 extern PGDLLEXPORT Datum zk_rows(PG_FUNCTION_ARGS);
 
 #endif /* ZKLOCK_VIEWS_H */
