@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * command.c
- *	  Procedures that run commands, or wait without a snapshot.
+ *	  Runs commands of procedures, and lets procedures wait without a snapshot.
  *
  *-------------------------------------------------------------------------
  */

@@ -3,12 +3,12 @@
  * hold.h
  *	  The locks that this backend holds, and how they end.
  *
- * Local to the backend.  A hold has a mode and a scope and is counted; all
+ * They are local to the backend.  A hold has a mode and a scope, and is counted.  All
  * holds of one name in one mode share one proclock in the lock table.
  *
- * A transaction that requires leadership in an election (election_backend.c) holds that
- * like an exclusive lock in transaction scope, but shares it with every other
- * backend of the server, so that there is no level 1.
+ * A transaction that requires leadership in an election (election_backend.c) holds the
+ * leadership like an exclusive lock in transaction scope.  But it shares the leadership
+ * with every other backend of the server, so there is no level 1.
  *
  *-------------------------------------------------------------------------
  */
@@ -40,7 +40,7 @@ typedef struct ZkHeldLock
 
 typedef struct ZkHold ZkHold;
 
-/* What there is; for the functions here, which every statement and transaction calls. */
+/* All holds; for the functions here that every statement and transaction calls. */
 typedef struct ZkHolds
 {
 	dlist_head transaction; /* ZkHold, in that scope; the newest first */
@@ -51,80 +51,77 @@ typedef struct ZkHolds
 
 extern ZkHolds zklock_holds;
 
-/* User advisory locks are class 1 and 2, Citus uses 4 to 15. */
+/* User advisory locks have classes 1 and 2, and Citus uses 4 to 15. */
 #define ZKLOCK_LEVEL1_CLASS 31339
 
 /*
- * Level 1's name for "name".  A permit's is the backend's own, for which nobody waits: it
- * makes the hold end with what takes advisory locks away, as a lock's does.  People come
- * back from it to the name by a query in ../../doc/locks.md.
+ * The lock tag of level 1 for "name".  The tag of a permit belongs to the backend
+ * alone, so nobody waits for it: it makes the hold end with everything that takes
+ * advisory locks away, as a lock's tag does.  A query in ../../doc/locks.md leads users
+ * from the tag back to the name.
  */
 extern void zklock_level1_tag(LOCKTAG *tag, ZkLockKind kind, const char *name, int pid);
 
-/* Level 1's mode for "mode". */
+/* The mode of level 1 for "mode". */
 extern LOCKMODE zklock_level1_mode(ZkLockMode mode);
 
-/* What this backend holds of "name", or NULL. */
+/* This backend's holds of "name", or NULL. */
 extern ZkHeldLock *zklock_held_find(ZkLockKind kind, const char *name);
 
 /*
  * Reserve all memory that a new hold of "name" needs; zklock_callbacks_begin was called
- * before.  May throw out-of-memory.  zklock_hold_add uses the reserved hold up; it does
+ * before.  May throw out-of-memory.  zklock_hold_add uses the reserved hold, and does
  * not throw.
  */
 extern ZkHeldLock *zklock_hold_reserve(ZkLockKind kind, const char *name);
 
 /*
- * Level 1's lock tag for a name that is to be reserved next (zklock_hold_reserve_tagged,
- * which does not look at the name again).  It is good until then.  The tag of the name
- * that this backend held last is remembered.  May throw out-of-memory, and then reserves
- * nothing.
+ * The lock tag of level 1 for the name that is reserved next by
+ * zklock_hold_reserve_tagged, which does not look at the name again.  The tag is valid
+ * until then.  The tag of the name that this backend held last is remembered.  May
+ * throw out-of-memory, and then reserves nothing.
  */
 extern const LOCKTAG *zklock_hold_tag(ZkLockKind kind, const char *name);
 extern ZkHeldLock *zklock_hold_reserve_tagged(void);
 extern void zklock_hold_reserve_room(int n); /* for so many holds, no more */
 extern void zklock_hold_add(ZkHeldLock *held, ZkLockMode mode, ZkLockScope scope);
 
-/* Forget a name that was reserved in vain.  Does not throw. */
+/* Forget a name that was reserved but not held.  Does not throw. */
 extern void zklock_held_forget(ZkHeldLock *held);
 
-/* The proclock that this backend waits with, or -1; ended when the wait is cut
- * short by whatever means. */
+/* Set the proclock with which this backend waits, or -1.  If the wait is cut short, the
+ * proclock is ended, whatever the cause. */
 extern void zklock_hold_set_pending(int32 proclock);
 
-/*
- * The same for a set's proclocks, chained by set_next; -1: none.  The backend waits with
- * one of them at a time.
- */
+/* The same for a set's proclocks, linked by set_next; -1: none.  The backend waits with
+ * one of them at a time. */
 extern void zklock_hold_set_pending_set(int32 first);
 extern void zklock_hold_set_waiting(int32 proclock);
 
-/* Call "what" for all that is held in session scope and zk_unlock ends.  It may throw; it
- * must not end or make any. */
+/* Call "what" for all holds in session scope that zk_unlock ends.  It may throw.  It
+ * must not end or make any hold. */
 extern void zklock_hold_each_session_scope(void (*what)(ZkHeldLock *held));
 
 /*
- * End the newest session-scope hold of "held", or all of them, or all of all names (or of
- * those that zk_unlock ends), at both levels.  Return how many ended.
+ * End the newest session-scope hold of "held", or all holds of it, or all holds of all
+ * names (or of those that zk_unlock ends), at both levels.  Return the number of ended
+ * holds.
  */
 extern uint64 zklock_hold_end_session_scope(ZkHeldLock *held, bool all);
 extern uint64 zklock_hold_end_all_session_scope(bool unlocked);
 
-/* The one in session scope that was added last is exclusive because an older one is, and
+/* The session-scope hold that was added last is exclusive because an older one is; it
  * was asked for in shared mode. */
 extern void zklock_hold_note_within(ZkHeldLock *held);
 
-/*
- * End a session-scope hold that was asked for in this mode, at both levels.  False if
- * there is none: PostgreSQL's advisory locks count the modes apart.
- */
+/* End a session-scope hold that was asked for in this mode, at both levels.  False if
+ * there is none.  PostgreSQL's advisory locks also count the modes separately. */
 extern bool zklock_hold_end_asked(ZkHeldLock *held, ZkLockMode mode);
 
 /*
- * pg_advisory_unlock_all() and DISCARD ALL take level 1 away from session-scope
- * holds: end those holds.  Called by every SQL function that looks at holds, before
- * it does, and at every end of an outermost statement and of a transaction.  Does not
- * throw.
+ * End the session-scope holds from which pg_advisory_unlock_all() or DISCARD ALL has
+ * taken level 1 away.  Every SQL function that looks at holds calls this first.  So
+ * does every end of an outermost statement and of a transaction.  Does not throw.
  */
 extern void zklock_hold_end_void_ones(void);
 
@@ -135,17 +132,17 @@ zklock_hold_end_void(void)
 		zklock_hold_end_void_ones();
 }
 
-/*
- * Beside a hold in transaction scope in the same mode that does not see them.  To be
- * called before one in session scope is added.  Does not throw.
- */
+/* The same for holds that a hold in transaction scope in the same mode hides.  To be
+ * called before a hold in session scope is added.  Does not throw. */
 extern void zklock_hold_end_hidden_void(ZkHeldLock *held, ZkLockMode mode);
 
-/* A lost hold of this backend, or NULL; one of a job or in transaction scope comes first.
- * "all": all of them count as lost.  "but": NULL, or one that is left out. */
+/*
+ * A lost hold of this backend, or NULL; a job's hold or a hold in transaction scope
+ * comes first.  "all": all holds count as lost.  "but": NULL, or a hold to leave out.
+ */
 extern ZkHeldLock *zklock_held_find_lost(bool all, const ZkHeldLock *but);
 
-/* The strongest mode in which it is held. */
+/* The strongest mode of the holds. */
 static inline ZkLockMode
 zklock_held_mode(const ZkHeldLock *held)
 {
@@ -153,13 +150,13 @@ zklock_held_mode(const ZkHeldLock *held)
 }
 
 /*
- * What this backend holds with this token and others may hold at the same time: a lock in
- * shared mode, or one of several permits.  NULL if there is none, or if it holds
- * something by the token alone, too.
+ * The hold of this backend that has this token and that others may share: a lock in
+ * shared mode, or one of several permits.  NULL if there is none, or if this backend
+ * also holds something with this token that no other may hold.
  */
 extern ZkHeldLock *zklock_held_find_shared(int64 token);
 
-/* Of how many names does this backend hold something? */
+/* The number of names that this backend holds. */
 extern int zklock_held_names(void);
 
 /* Does this backend hold anything, in transaction scope, or wait with a proclock? */
@@ -181,24 +178,26 @@ zklock_hold_pending(void)
 	return zklock_holds.pending >= 0 || zklock_holds.pending_set >= 0;
 }
 
-/* Has the ensemble taken the grant away under a hold of this name, or is it forfeited? */
+/* Has the ensemble taken the grant away under a hold of this name, or is the hold
+ * forfeited? */
 extern bool zklock_held_lost(const ZkHeldLock *held);
 
-/* All holds of it are lost, whatever the ensemble says.  Does not throw. */
+/* Make all holds of the name lost, whatever the ensemble says.  Does not throw. */
 extern void zklock_held_forfeit(ZkHeldLock *held);
 
 /* --- for callbacks; none throws but the first ------------------------------ */
 
-/* There is a hold in transaction scope, so the transaction cannot be prepared. */
+/* Raise if the transaction cannot be prepared because there is a hold in transaction
+ * scope. */
 extern void zklock_hold_refuse_prepare(void);
 
-/* Give up the proclock that this backend waits with, if there is one. */
+/* Give up the proclock with which this backend waits, if there is one. */
 extern void zklock_hold_end_pending(void);
 
 /* End all transaction-scope holds of this nest level and deeper. */
 extern void zklock_hold_end_transaction(int level);
 
-/* They are the parent's from now on, counted with what it has. */
+/* Pass the holds of this nest level to the parent, counted with the parent's holds. */
 extern void zklock_hold_pass_to_parent(int level);
 
 /* The client is gone, and has not been told that its holds end. */

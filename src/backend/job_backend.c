@@ -128,7 +128,7 @@ has_namesake(const char *name)
 }
 
 /* Is the transaction over, so that it will never commit here if it has not committed?
- * It is this server's, or that of the server of which this server is a copy. */
+ * It belongs to this server, or to the server that this one was copied from. */
 static bool
 is_over(uint64 xid)
 {

@@ -72,8 +72,8 @@ extern ZkHeldLock *zklock_loss_cancelled(void);
 
 /*
  * A transaction or subtransaction is being aborted.  If the cancel of our timer has
- * struck, that counts as a loss that was raised, whatever text the client gets, and
- * whoever has caught the error.  Does not throw.
+ * struck, that counts as a loss that was raised, even if the client gets another text,
+ * or if a handler has caught the error.  Does not throw.
  */
 extern void zklock_loss_on_abort(void);
 

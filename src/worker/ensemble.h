@@ -86,7 +86,7 @@ extern bool zklock_ensemble_admitted(void);
  * write (history.h) is void. */
 extern void zklock_ensemble_new_member(void);
 
-/* The session, or one that an earlier run has left, has expired; "told": when the
+/* The session has expired, or a session that an earlier run has left; "told": when the
  * message came.  Returns NOTHING or WENT_BACK. */
 extern ZkEnsembleNews zklock_ensemble_expired(int64_t told);
 

@@ -524,9 +524,10 @@ drop_client(void)
 }
 
 /*
- * Does the reply show a transaction of a session that lives?  A write that a quota
- * refuses is such a transaction: the leader checks the session first, and has a quorum
- * agree to the refusal (PrepRequestProcessor.java, pRequest2Txn and pRequest).
+ * Does the reply show a transaction of a session that lives?  A write of a new text
+ * that a quota refuses is such a transaction: the leader checks the session first, and
+ * has a quorum agree to the refusal (PrepRequestProcessor.java, pRequest2Txn and
+ * pRequest).
  */
 static bool
 is_acknowledged(const ZkMessage *message)
@@ -535,8 +536,8 @@ is_acknowledged(const ZkMessage *message)
 		(message->type == ZKLOCK_MSG_SET && message->rc == ZKLOCK_ZQUOTAEXCEEDED);
 }
 
-/* Extend the lease: each acknowledged write does, whoever has sent it, and may replace
- * a heartbeat. */
+/* Each acknowledged write extends the lease, no matter which code has sent it, and may
+ * replace a heartbeat. */
 static void
 count_write(const ZkMessage *message)
 {

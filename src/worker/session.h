@@ -52,11 +52,13 @@ extern bool zklock_session_stuck(void);
 /* Has this process sent so many requests that their numbers would soon wrap around? */
 extern bool zklock_session_worn(void);
 
-/* Readable when zklock_session_receive has something to do; -1 while there is no client.
- * To be called before each wait.  It changes when the session is opened anew, which
- * zklock_session_opened() counts; then there may be the one before, too, which is being
- * closed, and one of a life before, which is kept.  And the name service may have an
- * answer. */
+/*
+ * A descriptor that is readable when zklock_session_receive has something to do; -1
+ * while there is no client.  Ask for it before each wait: it changes when the session
+ * is opened again, which zklock_session_opened() counts.  There are more descriptors:
+ * of the previous session while it is being closed, of a session of the previous life
+ * that is kept, and of the name service, which may have an answer.
+ */
 extern int zklock_session_fd(void);
 extern int zklock_session_names_fd(void);
 extern int zklock_session_closing_fd(void);
