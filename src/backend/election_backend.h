@@ -12,7 +12,7 @@
 
 /*
  * The token if this server leads the election, else 0.  Makes the server a candidate.
- * Waits for room in the lock table if necessary (zklock_await_room), and while nobody
+ * Waits for room in the lock table if necessary (zklock_room_wait), and while nobody
  * is known to lead.  The latter wait lasts for "wait_ms", counted from now if "anew",
  * else from the time since which nobody is known to lead.  So a backend that asks again
  * and again does not wait each time while the ensemble is out of reach.  Raises 53200

@@ -97,7 +97,7 @@ zklock_ensemble_token(int64 zxid)
 }
 
 /* ------------------------------------------------------------------------
- * The file, and what outlives a crash
+ * The file, and the memory that outlives a crash
  * ------------------------------------------------------------------------
  */
 
