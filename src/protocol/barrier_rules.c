@@ -3,7 +3,8 @@
  * barrier_rules.c
  *	  Meeting: one server's part in the rounds of one barrier, as a state machine.
  *
- * An event changes what is known; then decide() asks for what is missing.
+ * Each event first changes what the state says.  Then decide() sends the requests that
+ * are missing.
  *
  *-------------------------------------------------------------------------
  */
@@ -12,11 +13,11 @@
 #include <assert.h>
 #include <string.h>
 
-/* Attempts to make a directory that is gone when it is to be used. */
+/* Attempts to make a directory that turned out to be missing. */
 #define MAX_ATTEMPTS 16
 
-/* A listing that nothing calls for, in case that somebody has deleted our nodes by hand:
- * each so many heartbeats. */
+/* Heartbeats between two listings that no event calls for.  They find nodes of ours
+ * that somebody has deleted by hand. */
 #define LOOK_TICKS 16
 
 /* ------------------------------------------------------------------------
@@ -24,7 +25,7 @@
  * ------------------------------------------------------------------------
  */
 
-/* All that a step has to do with. */
+/* Everything that one step works with. */
 typedef struct Step
 {
 	ZkBarrier *b;
@@ -66,7 +67,7 @@ may_have_node(const ZkParty *p)
 	return p->state != ZKLOCK_PARTY_WANTED && p->state != ZKLOCK_PARTY_OVER;
 }
 
-/* The ensemble has refused what nobody can do without. */
+/* The ensemble has refused a request that no party can do without. */
 static void
 refuse(Step *s, int code)
 {
@@ -81,14 +82,14 @@ refuse(Step *s, int code)
 	}
 }
 
-/* The record is another, or may be. */
+/* The record has changed, or may have. */
 static void
 forget_record(ZkBarrier *b)
 {
 	b->known = false;
 }
 
-/* The party that has this id, unless it is over. */
+/* Finds the party with this id, unless it is over. */
 static ZkParty *
 find_party(const Step *s, const uint64_t id[2])
 {
@@ -155,7 +156,7 @@ create(Step *s, ZkParty *p)
 	s->send(s->arg, &action);
 }
 
-/* "party": it waits for the reply; or NULL. */
+/* "party" waits for the reply; NULL: no party does. */
 static void
 delete_node(Step *s, const ZkParty *party, const ZkPartyNode *node)
 {
@@ -215,7 +216,7 @@ decide(Step *s)
  * ------------------------------------------------------------------------
  */
 
-/* The connection ends: what is on it has an answer, of a sort, or will have none. */
+/* The connection ends.  Each open request has an answer of a sort, or gets none. */
 static void
 end_connection(ZkBarrier *b)
 {
@@ -269,15 +270,15 @@ on_tick(Step *s)
 	b->await_tick = false;
 }
 
-/* Does the record have all rounds since the one that the party was last known not to be
- * in? */
+/* Does the record have every round that was opened after the party was last known to
+ * be in none? */
 static bool
 is_complete(const ZkBarrier *b, const ZkParty *p)
 {
 	return b->life == p->life && b->newest >= p->round && b->oldest <= p->round + 1;
 }
 
-/* Is it older than what has been seen?  A leader that was deposed may answer so. */
+/* Is the record older than one that we have seen?  A deposed leader may answer so. */
 static bool
 is_stale(const Step *s)
 {
@@ -429,7 +430,7 @@ find_node(const ZkBarrierEvent *event, const ZkParty *p)
 	return NULL;
 }
 
-/* Is it there?  The listing and the record are of one moment. */
+/* Is its node there?  The listing and the record show the same moment. */
 static void
 find_place(Step *s, ZkParty *p, const ZkBarrierEvent *event)
 {
@@ -464,7 +465,7 @@ find_place(Step *s, ZkParty *p, const ZkBarrierEvent *event)
 		p->state = ZKLOCK_PARTY_WANTED;
 }
 
-/* Does it count?  Not one of ours that is about to leave. */
+/* Does the node count?  A node of ours that is about to leave does not. */
 static bool
 counts(const Step *s, const ZkPartyNode *node)
 {
@@ -476,7 +477,7 @@ counts(const Step *s, const ZkPartyNode *node)
 	return p != NULL && p->state == ZKLOCK_PARTY_THERE && !leaves(p);
 }
 
-/* The number of parties is the first one's. */
+/* The first party's number is the barrier's. */
 static void
 judge(ZkParty *p, const ZkBarrierEvent *event)
 {
@@ -493,7 +494,7 @@ judge(ZkParty *p, const ZkBarrierEvent *event)
 	}
 }
 
-/* Add a node to those who are to be let go: the lowest numbers. */
+/* Add a node to those that the round lets go: the lowest sequence numbers. */
 static void
 add_member(ZkBarrier *b, const ZkPartyNode *node, int max)
 {
@@ -511,7 +512,7 @@ add_member(ZkBarrier *b, const ZkPartyNode *node, int max)
 	b->nmembers++;
 }
 
-/* Open a round of this party's number if it is full. */
+/* Open a round for this party's number, if it is full. */
 static bool
 try_open(Step *s, const ZkParty *p, const ZkBarrierEvent *event)
 {
@@ -607,7 +608,7 @@ on_opened(Step *s, const ZkBarrierEvent *event)
 	}
 }
 
-/* What has to be so after each step. */
+/* Checks what must hold after each step. */
 static void
 check(const Step *s)
 {

@@ -6,43 +6,44 @@
  * Everything here is pure: no postgres.h, no zookeeper.h, no allocation, no clock.  The
  * worker and the simulator (test/sim/barrier_sim.c) link the same object.
  *
- * A barrier is the directory <root>/barriers/<encoded name>.  Whoever has come is
- * there as an ephemeral sequential child of it,
+ * A barrier is the directory <root>/barriers/<encoded name>.  Each party that has
+ * arrived has an ephemeral sequential child there,
  *
  *	 party-<id>-<session>-<parties>-<sequence>
  *
- * in which the id is the call's, 128 random bits, the session's mark is its server's,
- * and "parties" is the number for which it waits.  The rounds that were opened are in
- * the directory's data, the newest first: of each its number, and the ids of its members
- * (barrier_text.h).  The data are written by nothing else.
+ * The id is the call's: 128 random bits.  The session's mark is its server's.
+ * "parties" is the number for which the party waits.  The directory's data are the
+ * record of the rounds that were opened, the newest first: the number of each round,
+ * and the ids of its members (barrier_text.h).  Nothing else writes these data.
  *
- * A round is opened by one multi(): the data are set, if they are of the version that was
- * read; and the nodes of all members are deleted.  So
+ * One multi() opens a round.  It sets the data, if they still have the version that was
+ * read, and deletes the nodes of all members.  So
  *
- *	 - either all of them are let go, or none, whoever ends meanwhile: one who has left
- *	   has no node to delete;
- *	 - nobody is in two rounds: he has one node.  It is made again only when a listing
- *	   proves that there is none, not one that is to come, nor one of an earlier session;
- *	 - who is let go learns it from the record, also if his session or his server's
- *	   connection has ended since;
+ *	 - either all members are let go or none, even if some leave at that moment: a
+ *	   party that has left has no node to delete;
+ *	 - nobody is in two rounds, because a party has one node.  It is made again only
+ *	   when a listing proves that there is none: neither one that is still to come,
+ *	   nor one of an earlier session;
+ *	 - a party that was let go learns it from the record, even if its session or its
+ *	   server's connection has ended since;
  *	 - nobody needs to clean up.
  *
- * Anybody opens a round who sees that it is full: in a listing that was made after
- * his own create, while the watch on the data, set before, was silent.  So the
- * listing and the record are of one moment.  Of all who are there and have not left,
- * the one that filled the round lists after he has come, and sees it full; if the
- * multi fails, somebody has left or was quicker, and he lists again.  So no full
- * round stays closed, but for as long as that one's session is not heard of and not
- * ended.
+ * Any server that sees a full round opens it.  It has to see it in a listing that was
+ * made after its own create, while the watch on the data, which it had set before, was
+ * silent.  So the listing and the record show the same moment.  Take the parties that
+ * are there and have not left: the one that filled the round lists after it has
+ * arrived, and sees the round full.  If its multi fails, somebody has left or was
+ * quicker, and it lists again.  So no full round stays closed for longer than that
+ * party's session is silent and has not yet ended.
  *
- * Nobody watches anybody arrive: the watch on the data fires once a round.
+ * Nobody watches the others arrive: the watch on the data fires once a round.
  *
- * The record keeps the newest rounds only.  Who was away for so long that one may be
- * missing is told so (ZKLOCK_PARTY_DOUBT), if there is no node of his any more; it takes
- * more than ZKLOCK_ROUNDS_KEPT rounds without him in that time.
+ * The record keeps the newest rounds only.  A party that was away for so long that a
+ * round may be missing is told so (ZKLOCK_PARTY_DOUBT), if it has no node any more.
+ * This takes more than ZKLOCK_ROUNDS_KEPT rounds without it in that time.
  *
- * The number of parties that the first one there names is the barrier's; who names
- * another one leaves (ZKLOCK_PARTY_NUMBERS).
+ * The first party's number of parties is the barrier's.  A party that names another
+ * number leaves (ZKLOCK_PARTY_NUMBERS).
  *
  *-------------------------------------------------------------------------
  */
@@ -85,7 +86,7 @@ typedef enum ZkPartyEnd
 	ZKLOCK_PARTY_DOUBT	  /* it may have been let go */
 } ZkPartyEnd;
 
-/* One call.  In shared memory: a new worker goes on with it. */
+/* One call.  It is in shared memory, so that a new worker can go on with it. */
 typedef struct ZkParty
 {
 	/* by who makes it */
@@ -165,7 +166,7 @@ typedef struct ZkBarrierAction
 	int datalen;
 } ZkBarrierAction;
 
-/* One server's part in one barrier, while it has parties there. */
+/* One server's part in one barrier, while the server has parties there. */
 typedef struct ZkBarrier
 {
 	bool connected;
@@ -196,17 +197,17 @@ typedef struct ZkBarrier
 	char next[ZKLOCK_ROUNDS_MAX];
 } ZkBarrier;
 
-/* What is to be sent, in this order. */
+/* The requests to send, in this order. */
 typedef void (*ZkBarrierSend)(void *arg, const ZkBarrierAction *action);
 
 /*
- * All parties of this server in this barrier, those that are OVER included or not.
- * Session events go to every barrier that has one.
+ * Takes all parties of this server in this barrier; those that are OVER may be left
+ * out.  Session events go to every barrier that has a party.
  */
 extern void zklock_barrier_step(ZkBarrier *barrier, ZkParty **party, int n,
 								const ZkBarrierEvent *event, ZkBarrierSend send, void *arg);
 
-/* To begin with, and what is known of the session then: connected or not. */
+/* Begins.  "connected": whether the session is connected now. */
 extern void zklock_barrier_init(ZkBarrier *barrier, uint64_t session, bool connected);
 
 #endif /* ZKLOCK_BARRIER_RULES_H */

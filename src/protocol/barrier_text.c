@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * barrier_text.c
- *	  Barriers: names of parties, and the record of the rounds.
+ *	  Reads and writes the names of a barrier's parties, and the record of its rounds.
  *
  *-------------------------------------------------------------------------
  */
@@ -14,7 +14,7 @@
 
 #include "record.h"
 
-/* As many digits as a number may have that is read. */
+/* The largest round number that is read: it limits the digits. */
 #define ROUND_MAX INT64_C(999999999999999999)
 
 #define ID_DIGITS 32
@@ -36,7 +36,7 @@ zklock_barrier_format_party(char *buf, const uint64_t id[2], uint64_t session,
 					party_prefix, id[0], id[1], session, parties);
 }
 
-/* Both halves of a party's id; what follows them, or NULL. */
+/* Reads both halves of a party's id.  Returns what follows them, or NULL. */
 static const char *
 read_id(const char *s, uint64_t id[2])
 {
@@ -91,7 +91,7 @@ static const ZkField round_fields[] = {
 
 static const ZkShape round_shape = {ZKLOCK_SHAPE(round_fields, Round), .version = 1};
 
-/* So many are too many for a stack. */
+/* Static: too large for the stack. */
 static Round line;
 
 static bool

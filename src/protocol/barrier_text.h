@@ -1,10 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * barrier_text.h
- *	  Barriers: names of parties, and the record of the rounds.
+ *	  Reads and writes the names of a barrier's parties, and the record of its rounds.
  *
- * Pure.  Whoever can reach the ensemble may have written what is read.  barrier_rules.h
- * says what these are for.  The record has a line for each round, the newest first.
+ * Pure.  Any client of the ensemble may have written what these functions read.
+ * barrier_rules.h says what the names and the record are for.  The record has a line
+ * for each round, the newest first.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,12 +16,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* So many deletes of the longest paths, and the record, fit into one request. */
+/* One request has room for the deletes of this many of the longest paths, and the
+ * record. */
 #ifndef ZKLOCK_BARRIER_PARTIES_MAX
 #define ZKLOCK_BARRIER_PARTIES_MAX 500
 #endif
 
-/* Rounds in the record, and its bytes, with a NUL: there is always room for one of
+/* Rounds in the record, and its bytes with a NUL.  It always has room for a round of
  * ZKLOCK_BARRIER_PARTIES_MAX. */
 #ifndef ZKLOCK_ROUNDS_KEPT
 #define ZKLOCK_ROUNDS_KEPT 32
@@ -44,19 +46,19 @@ typedef struct ZkPartyNode
 extern void zklock_barrier_format_party(char *buf, const uint64_t id[2], uint64_t session,
 										int32_t parties);
 
-/* False: it is none of ours. */
+/* False: zklock has not made this name. */
 extern bool zklock_barrier_parse_party(const char *name, ZkPartyNode *node);
 
-/* The numbers of the newest and the oldest round in a record; 0 and 1: there is none.
- * False, and the same, if it is none. */
+/* Reads the numbers of the newest and the oldest round of a record; 0 and 1: it has
+ * no round.  Returns false, with the same numbers, if the text is no record. */
 extern bool zklock_barrier_rounds_parse(const char *text, size_t len, int64_t *newest,
 										int64_t *oldest);
 
-/* Is somebody in one of its rounds?  It has been parsed. */
+/* Is this id in one of the record's rounds?  The record must have been parsed. */
 extern bool zklock_barrier_rounds_have(const char *text, size_t len, const uint64_t id[2]);
 
-/* The record with one round more, in "buf" (ZKLOCK_ROUNDS_MAX), and as many of the others
- * as there may be.  Returns its length. */
+/* Writes the record with one more round into "buf" (ZKLOCK_ROUNDS_MAX), with as many
+ * of the other rounds as there may be.  Returns its length. */
 extern int zklock_barrier_rounds_add(const char *text, size_t len, int64_t round,
 									 const ZkPartyNode *member, int n, char *buf);
 

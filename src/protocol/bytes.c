@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * bytes.c
- *	  Reads what ZooKeeper writes, and no further than it goes.
+ *	  Reads ZooKeeper's encoding, and never past the end of the data.
  *
  *-------------------------------------------------------------------------
  */
@@ -17,7 +17,7 @@ zklock_bytes(const void *data, size_t here, size_t size)
 	return bytes;
 }
 
-/* The next n bytes; NULL: they are not to be had. */
+/* Returns the next n bytes; NULL: they cannot be read. */
 static const unsigned char *
 take(ZkBytes *bytes, size_t n)
 {
@@ -66,7 +66,7 @@ zklock_bytes_bool(ZkBytes *bytes)
 	return value == 1;
 }
 
-/* A string of "least" bytes or more, that begins with "first" if that is not 0. */
+/* Reads a string of "least" bytes or more, which begins with "first" if that is not 0. */
 static int32_t
 string(ZkBytes *bytes, int32_t least, unsigned char first)
 {

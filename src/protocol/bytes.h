@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * bytes.h
- *	  Reads what ZooKeeper writes, and no further than it goes.
+ *	  Reads ZooKeeper's encoding, and never past the end of the data.
  *
- * Numbers are big-endian; a string and a buffer begin with their length.  What is read
- * has an end, which is known, and may not have arrived up to there.  Whoever reads past
- * the end reads zeros, and "wrong" says what was wrong first; past what has arrived, and
- * "part" is set.  Nothing is read after either.  Pure.
+ * Numbers are big-endian; a string and a buffer begin with their length.  The end of
+ * the data is known, but not all of the data may have arrived.  A read past the end
+ * returns zeros, and "wrong" says what was wrong first.  A read past what has arrived
+ * returns zeros, too, and sets "part".  After either, nothing is read.  Pure.
  *
  *-------------------------------------------------------------------------
  */
@@ -26,7 +26,7 @@ typedef struct ZkBytes
 	const char *wrong; /* NULL: nothing yet */
 } ZkBytes;
 
-/* "size" bytes, of which "here" have arrived. */
+/* "size" bytes; "here" of them have arrived. */
 extern ZkBytes zklock_bytes(const void *data, size_t here, size_t size);
 
 /* May more be read? */
@@ -36,7 +36,7 @@ zklock_bytes_good(const ZkBytes *bytes)
 	return !bytes->part && bytes->wrong == NULL;
 }
 
-/* Something is wrong, unless something was before, or is not known yet. */
+/* Notes an error, unless one was noted before or data is still missing. */
 static inline void
 zklock_bytes_refuse(ZkBytes *bytes, bool refused, const char *wrong)
 {
@@ -48,19 +48,20 @@ extern int32_t zklock_bytes_int(ZkBytes *bytes);
 extern int64_t zklock_bytes_long(ZkBytes *bytes);
 extern bool zklock_bytes_bool(ZkBytes *bytes);
 
-/* A string's length, having passed it; it has no zero in it. */
+/* Passes a string and returns its length.  The string contains no zero byte. */
 extern int32_t zklock_bytes_string(ZkBytes *bytes);
 
-/* The same of one that begins with "/". */
+/* The same for a string that begins with "/". */
 extern int32_t zklock_bytes_path(ZkBytes *bytes);
 
-/* A buffer's length, having passed it; -1: there is none. */
+/* Passes a buffer and returns its length; -1: there is none. */
 extern int32_t zklock_bytes_buffer(ZkBytes *bytes);
 
-/* Are there "n" zeros, "offset" bytes ahead?  Passes nothing; false: they are not here. */
+/* Are there "n" zeros, "offset" bytes ahead?  Passes nothing.  False: they have not
+ * arrived. */
 extern bool zklock_bytes_zeros(const ZkBytes *bytes, size_t offset, size_t n);
 
-/* How many elements follow, each of "least" bytes or more. */
+/* Returns how many elements follow; each has "least" bytes or more. */
 extern int32_t zklock_bytes_vector(ZkBytes *bytes, size_t least);
 
 #endif /* ZKLOCK_BYTES_H */

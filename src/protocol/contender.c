@@ -1,21 +1,20 @@
 /*-------------------------------------------------------------------------
  *
  * contender.c
- *	  Names on the wire: lock directories, contenders, sequence numbers.
+ *	  Encodes and decodes names on the wire: lock directories, contenders, sequence
+ *	  numbers.
  *
- * See contender.h for what the functions promise.  Two things here deserve
- * a word:
+ * contender.h says what the functions promise.  Two points need an explanation:
  *
- * The encoding of lock names must be one-to-one in both directions, because
- * two servers that encode one name differently would not exclude each other,
- * and a directory that two names decode from would be listed under the wrong
- * one.  zklock_decode_name therefore does not check the rules a second time:
- * it decodes, encodes the result and compares.
+ * The encoding of lock names must be one-to-one in both directions.  Two servers that
+ * encode one name differently would not exclude each other, and a directory that two
+ * names decode from would be listed under the wrong one.  So zklock_decode_name does
+ * not check the rules a second time: it decodes, encodes the result and compares.
  *
- * The sequence number of a child is not separated from what precedes it.
- * The server appends "%010d" of a signed 32-bit counter, and foreign recipes
- * end their prefixes in '-' or '_' or not at all, so a '-' before the digits
- * may be the prefix's last character or a sign.  See parse_sequence.
+ * Nothing separates the sequence number of a child from the text before it.  The server
+ * appends "%010d" of a signed 32-bit counter, and the prefixes of other recipes end in
+ * '-', in '_' or in neither.  So a '-' before the digits may be the prefix's last
+ * character or a sign.  See parse_sequence.
  *
  *-------------------------------------------------------------------------
  */
@@ -131,10 +130,10 @@ static const char permit_suffix[] = "-permit"; /* the number of permits follows,
  */
 
 /*
- * The length in bytes of the UTF-8 character at "s", of which "len" bytes are there,
- * at least one, and the character itself.  0 for anything malformed: stray or missing
- * continuation bytes, overlong forms, and values above U+10FFFF.  Surrogates are let
- * through; needs_escape and zklock_is_utf8 know them.
+ * Returns the length in bytes of the UTF-8 character at "s", and the character itself.
+ * "len" bytes are there, at least one.  Returns 0 if they are malformed: stray or
+ * missing continuation bytes, overlong forms, and values above U+10FFFF.  Surrogates
+ * pass; needs_escape and zklock_is_utf8 find them.
  */
 static size_t
 utf8_decode(const unsigned char *s, size_t len, uint32_t *codepoint)
@@ -399,7 +398,7 @@ zklock_decode_name(const char *encoded, char *buf)
  * ----------
  */
 
-/* "_c_<uuid>"; returns what follows it. */
+/* Writes "_c_<uuid>"; returns the place behind it. */
 static char *
 put_uuid(char *buf, uint64_t uuid_hi, uint64_t uuid_lo)
 {
@@ -429,16 +428,15 @@ zklock_format_permit(char *buf, uint64_t uuid_hi, uint64_t uuid_lo, int permits)
 }
 
 /*
- * Read the sequence number at the end of a name and say where it begins.
- * False when there is none.
+ * Reads the sequence number at the end of a name and says where it begins.  False:
+ * there is none.
  *
- * "%010d" makes ten characters of everything but numbers up to -10^9, which
- * take eleven.  So in the last ten characters a leading '-' is a sign.  Ten
- * digits after a '-' are the hard case: "lock-1000000000" is a billion, but
- * "lock--1000000000" and "__lock__-1000000000" are minus a billion.  No
- * positive number exceeds 2^31 - 1, and a prefix that ends in a separator
- * does not need another: hence the rule below.  No number down to minus a
- * billion begins with a zero: "x--0000000001" is 1.
+ * "%010d" makes ten characters of every number except those up to -10^9, which take
+ * eleven.  So a leading '-' in the last ten characters is a sign.  Ten digits after a
+ * '-' are the hard case: "lock-1000000000" is a billion, but "lock--1000000000" and
+ * "__lock__-1000000000" are minus a billion.  No positive number exceeds 2^31 - 1, and
+ * a prefix that ends in a separator does not need another: hence the rule below.  No
+ * number down to minus a billion begins with a zero: "x--0000000001" is 1.
  */
 static bool
 parse_sequence(const char *name, size_t len, int64_t *sequence, size_t *start)
@@ -479,7 +477,7 @@ parse_sequence(const char *name, size_t len, int64_t *sequence, size_t *start)
 	return true;
 }
 
-/* "-permit<N>-": N as it is written, or 0 if it is not that. */
+/* Reads "-permit<N>-": returns N as written, or 0 if the text is something else. */
 static int
 parse_permits(const char *suffix, size_t len)
 {

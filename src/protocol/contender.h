@@ -1,21 +1,25 @@
 /*-------------------------------------------------------------------------
  *
  * contender.h
- *	  Names on the wire: lock directories, contenders, sequence numbers.
+ *	  Encodes and decodes names on the wire: lock directories, contenders, sequence
+ *	  numbers.
  *
- * Everything here is pure: no postgres.h, no zookeeper.h, no allocation, no
- * clock.  The worker, the backends and the simulator link the same object.
+ * Everything here is pure: no postgres.h, no zookeeper.h, no allocation, no clock.  The
+ * worker, the backends and the simulator link the same object.
  *
- * A name is 1 to ZKLOCK_NAME_MAX bytes of UTF-8.  A lock's queue is the
- * directory <root>/locks/<encoded name>; a contender is a child of it, named
- * _c_<uuid>-lock-<sequence> (exclusive) or _c_<uuid>-read-lock-<sequence>
- * (shared).  An election's is <root>/elections/<encoded name>, its contenders
- * are named _c_<uuid>-latch-<sequence>.  A job's is <root>/jobs/<encoded name>, with
- * contenders named as those of an exclusive lock.  Permits (semaphore_rules.h) are asked
- * for in <root>/semaphores/<encoded name>, by contenders named
- * _c_<uuid>-permit<N>-<sequence>, where N is the number of permits.  The high half of the
- * UUID is the session's, the low half the contender's, so that a listing tells our own
- * from everybody else's.
+ * A name is 1 to ZKLOCK_NAME_MAX bytes of UTF-8.  Each kind of name has a directory,
+ * and the children of a directory are contenders:
+ *
+ *	 lock       <root>/locks/<encoded name>, with the contenders
+ *	            _c_<uuid>-lock-<sequence> (exclusive) and
+ *	            _c_<uuid>-read-lock-<sequence> (shared)
+ *	 election   <root>/elections/<encoded name>, with _c_<uuid>-latch-<sequence>
+ *	 job        <root>/jobs/<encoded name>, with contenders named as an exclusive lock's
+ *	 permits    <root>/semaphores/<encoded name>, with _c_<uuid>-permit<N>-<sequence>;
+ *	            N is the number of permits (semaphore_rules.h)
+ *
+ * The high half of the UUID is the session's, the low half the contender's.  So a
+ * listing shows which contenders are ours.
  *
  *-------------------------------------------------------------------------
  */
@@ -40,12 +44,12 @@
 		* number, with the NUL */
 
 /*
- * A directory whose counter comes near the end of its 31 bits is refused:
- * at 2^31 - 1 the server hands out duplicates (src/README.locks).
+ * zklock refuses a directory whose counter comes near the end of its 31 bits: at
+ * 2^31 - 1 the server hands out duplicates (src/README.locks).
  */
 #define ZKLOCK_SEQUENCE_LIMIT (INT64_C(2147483648) - (1 << 20))
 
-/* What a name names.  Each kind has names, and a directory, of its own. */
+/* The kinds of names.  Each kind has its own names and its own directory. */
 typedef enum ZkLockKind
 {
 	ZKLOCK_KIND_LOCK,
@@ -58,9 +62,9 @@ typedef enum ZkLockKind
 } ZkLockKind;
 
 /*
- * What is said when something of a kind is lost.  The texts have these words in braces:
- * {name}, as a literal of SQL; {mode} and {permits}, as held; {holder}, which is the
- * transaction or this session; {times} and {once}, where there are several holds.
+ * The message for the loss of something of a kind.  The texts have these words in
+ * braces: {name}, as an SQL literal; {mode} and {permits}, as held; {holder}, the
+ * transaction or this session; {times} and {once}, if there are several holds.
  */
 typedef struct ZkKindLoss
 {
@@ -71,15 +75,15 @@ typedef struct ZkKindLoss
 	bool never_warns;	/* it is an error, whatever zklock.on_loss says */
 } ZkKindLoss;
 
-/* What distinguishes a kind from others, wherever no more than that matters. */
+/* How a kind differs from the others. */
 typedef struct ZkKind
 {
-	/* What stands before a name of it in messages, and in texts that servers write for
-	 * each other; with an "s", the directory under the root. */
+	/* Messages, and texts that servers write for each other, put this before a name
+	 * of the kind.  With an "s" it is the directory under the root. */
 	const char *name;
 
-	/* What a session has of a name of it, and may lose, as it stands before the name; and
-	 * by itself.  NULL: nothing. */
+	/* What a session has of a name of this kind, and may lose: as it stands before
+	 * the name, and by itself.  NULL: nothing. */
 	const char *held;
 	const char *thing;
 	ZkKindLoss loss;
@@ -111,14 +115,14 @@ typedef enum ZkLockMode
 
 #define ZKLOCK_NMODES 2
 
-/* May two not have a lock in these modes at a time? */
+/* Do these modes exclude each other? */
 static inline bool
 zklock_modes_conflict(ZkLockMode a, ZkLockMode b)
 {
 	return a == ZKLOCK_EXCLUSIVE || b == ZKLOCK_EXCLUSIVE;
 }
 
-/* What a child's name in a lock directory says. */
+/* The parts of a child's name in a lock directory. */
 typedef struct ZkLockChild
 {
 	const char *name; /* as listed; belongs to the listing */
@@ -136,42 +140,42 @@ typedef struct ZkLockChild
 extern const char *zklock_local_name(const char *name);
 
 /*
- * Bytes that anybody may have written.  Are they UTF-8 as PostgreSQL has it, without
- * surrogates, and without a NUL?
+ * Are these bytes, which anybody may have written, UTF-8 by PostgreSQL's rules: without
+ * surrogates and without a NUL?
  */
 extern bool zklock_is_utf8(const char *bytes, size_t len);
 
 /*
- * How many bytes are left without the beginning of a character at the end, of which
- * the rest has been cut off.  As many as there are, if what is there is no UTF-8.
+ * Returns how many bytes are left without the beginning of a character that was cut off
+ * at the end.  Returns all of them if the bytes are no UTF-8.
  */
 extern size_t zklock_clip_utf8(const char *bytes, size_t len);
 
 /*
- * The number in a name: digits of the base, 10 or 16, of these "max" at most, in lower
- * case.  Returns what follows them; NULL if they are fewer than "min".
+ * Reads a number in a name: "min" to "max" digits of the base, 10 or 16, in lower case.
+ * Returns what follows them; NULL if there are fewer than "min".
  */
 extern const char *zklock_read_digits(const char *text, int base, int min, int max,
 									  uint64_t *value);
 
 /*
- * A UUID as text, ZKLOCK_UUID_LEN characters in lower case, without a NUL.  They return
- * what follows it; NULL if there is none.
+ * A UUID as text: ZKLOCK_UUID_LEN characters in lower case, without a NUL.  Both
+ * functions return what follows it; NULL if there is none.
  */
 extern char *zklock_write_uuid(char *out, uint64_t hi, uint64_t lo);
 extern const char *zklock_read_uuid(const char *text, uint64_t *hi, uint64_t *lo);
 
 /*
- * Percent-encode any bytes into text.  Encoded are '/', '%', every character that
- * ZooKeeper refuses in a path, all that is not UTF-8, and with "ascii" all that is not
- * ASCII; all else stays readable.  "buf" has room for 3 * len bytes and a NUL.  Returns
- * the length.
+ * Percent-encodes any bytes into text: '/', '%', every character that ZooKeeper refuses
+ * in a path, every byte that is not UTF-8, and with "ascii" everything that is not
+ * ASCII.  The rest stays readable.  "buf" has room for 3 * len bytes and a NUL.
+ * Returns the length.
  */
 extern size_t zklock_escape(const char *bytes, size_t len, bool ascii, char *buf);
 
 /*
- * Percent-encode a lock name into a path element, as zklock_escape does without
- * "ascii", and the names "." and ".." as a whole.  "buf" has room for
+ * Percent-encodes a lock name into a path element, as zklock_escape does without
+ * "ascii"; the names "." and ".." are encoded as a whole.  "buf" has room for
  * ZKLOCK_ENCODED_MAX bytes and a NUL.  Returns the length.
  */
 extern size_t zklock_encode_name(const char *name, char *buf);
@@ -190,13 +194,13 @@ extern bool zklock_decode_name(const char *encoded, char *buf);
 extern void zklock_format_contender(char *buf, uint64_t uuid_hi, uint64_t uuid_lo,
 									ZkLockKind kind, ZkLockMode mode);
 
-/* The same for one of so many permits: "_c_<uuid>-permit<N>-". */
+/* The same for a contender for one of "permits" permits: "_c_<uuid>-permit<N>-". */
 extern void zklock_format_permit(char *buf, uint64_t uuid_hi, uint64_t uuid_lo,
 								 int permits);
 
 /*
- * Take a child's name apart.  False when it does not end in a sequence
- * number: no contender.
+ * Splits a child's name into its parts.  False: it does not end in a sequence number,
+ * and is no contender.
  */
 extern bool zklock_parse_child(const char *name, ZkLockChild *child);
 

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * deadlock_rules.c
- *	  Deadlocks that go through several servers.
+ *	  Finds deadlocks that span several servers.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,7 +19,7 @@ zklock_deadlock_init(ZkDeadlock *d, uint64_t session, int64_t pause)
 	d->node = ZKLOCK_NODE_UNKNOWN;
 }
 
-/* Search from the waits of which that is so: again. */
+/* The search starts again from the waits that this concerns. */
 static void
 search_again(ZkDeadlock *d, uint64_t contender, int waiter)
 {
@@ -28,7 +28,7 @@ search_again(ZkDeadlock *d, uint64_t contender, int waiter)
 			d->own[i].again = true;
 }
 
-/* An edge of the wait that the search starts from, or NULL: it is over. */
+/* Returns an edge of the wait that the search starts from; NULL: the wait is over. */
 static const ZkWaitEdge *
 start_edge(const ZkDeadlock *d)
 {
@@ -69,7 +69,7 @@ zklock_deadlock_drop(ZkDeadlock *d, int i)
 	d->changed = true;
 }
 
-/* Is it the same that was published? */
+/* Finds the edge in own[] with this key; -1: there is none. */
 static int
 find_key(const ZkDeadlock *d, uint64_t key)
 {
@@ -139,7 +139,7 @@ write_next(ZkDeadlock *d)
 	return d->write;
 }
 
-/* It is known by this transaction. */
+/* The edges that were written are known as of this transaction. */
 static void
 acknowledge(ZkDeadlock *d, int64_t zxid)
 {
@@ -241,7 +241,7 @@ begin_search(ZkDeadlock *d)
 	return false;
 }
 
-/* The wait whose queue is looked at. */
+/* The wait whose queue the search looks at now. */
 static const ZkWaitEdge *
 present_edge(const ZkDeadlock *d)
 {
@@ -263,7 +263,7 @@ zklock_deadlock_name(const ZkDeadlock *d, ZkLockKind *kind)
 	return edge->name;
 }
 
-/* Does it have a larger stamp? */
+/* Does "a" have a larger stamp? */
 static bool
 is_later(const ZkFollowed *a, const ZkFollowed *b)
 {
@@ -279,7 +279,8 @@ is_same(const ZkFollowed *a, const ZkFollowed *b)
 	return a->edge.number == b->edge.number && a->edge.stamp == b->edge.stamp;
 }
 
-/* The way back from the edge that closes it.  False: the ring is too long. */
+/* Takes the ring, by the way back from the edge that closes it.  False: it is too
+ * long. */
 static bool
 take_ring(ZkDeadlock *d)
 {
@@ -295,7 +296,7 @@ take_ring(ZkDeadlock *d)
 	return true;
 }
 
-/* A ring was read.  True: its last edge's wait is to end. */
+/* A ring was read.  True: its last edge's wait has to end. */
 static bool
 judge(ZkDeadlock *d)
 {
@@ -352,7 +353,7 @@ conclude(ZkDeadlock *d, int64_t now)
 	return ZKLOCK_DO_END;
 }
 
-/* The next owner of contenders in the way, out of those who publish. */
+/* The next owner of contenders in the way, among the servers that publish. */
 static bool
 next_to_read(ZkDeadlock *d)
 {
@@ -434,8 +435,8 @@ zklock_deadlock_due(const ZkDeadlock *d, int64_t now)
  * ------------------------------------------------------------------------
  */
 
-/* Is it the reply that the search waits for?  If it is lost, the search begins anew on
- * the next connection. */
+/* Does the search wait for this reply?  If the reply is lost, the search starts again
+ * on the next connection. */
 static bool
 is_awaited(ZkDeadlock *d, uint32_t serial, ZkLockRc rc)
 {
@@ -449,7 +450,7 @@ is_awaited(ZkDeadlock *d, uint32_t serial, ZkLockRc rc)
 	return false;
 }
 
-/* A child of <root>/waits is called as its session, in 16 digits. */
+/* A child of <root>/waits has its session's name: 16 digits. */
 static bool
 parse_session(const char *child, uint64_t *session)
 {
@@ -502,7 +503,7 @@ add_in_way(ZkDeadlock *d, uint64_t session, uint64_t uuid)
 	d->nin_way++;
 }
 
-/* Whose contenders there are: of no session, of one, or of several.  Another program's
+/* The sessions that own the contenders: none, one, or several.  Another program's
  * contender has no session, and counts as a session of its own. */
 typedef struct Sessions
 {
@@ -525,7 +526,7 @@ has_other(const Sessions *sessions, uint64_t session)
 	return sessions->any && (sessions->several || session == 0 || sessions->one != session);
 }
 
-/* The newest contender first. */
+/* Sorts the newest contender first. */
 static void
 sort_children(ZkLockChild *children, int n)
 {
@@ -542,8 +543,9 @@ sort_children(ZkLockChild *children, int n)
 }
 
 /*
- * Who is in the way of children[self], or of one who is?  Contenders of one session are
- * not in each other's; but one's own stands in the way of others who are.
+ * Finds the contenders in the way of children[self], directly or through others.
+ * Contenders of one session are not in each other's way; but a contender of the same
+ * session can be in the way of others that are.
  */
 static void
 find_in_way(ZkDeadlock *d, const ZkLockChild *children, int n, int self)
@@ -569,9 +571,10 @@ find_in_way(ZkDeadlock *d, const ZkLockChild *children, int n, int self)
 }
 
 /*
- * The same of one that asks for a permit.  Two are in each other's way if either asks for
- * one of one; else the one behind has room beside the other, whatever those before them
- * do.  So the last one that asks for one of one is in its way, and all before that.
+ * The same for a contender for a permit.  Two contenders are in each other's way if
+ * either asks for one of one.  Otherwise there is room for the later one beside the
+ * earlier one, whatever those before them do.  So the last contender that asks for one
+ * of one is in the way, and all before that.
  */
 static void
 find_in_way_of_permit(ZkDeadlock *d, const ZkLockChild *children, int n, int self)
@@ -633,8 +636,8 @@ is_in_ring(const ZkDeadlock *d, const ZkFollowed *edge)
 	return false;
 }
 
-/* Is it later than all edges of the wait that the search starts from?  Then that wait is
- * not to end, whatever ring this one is in. */
+/* Is this edge later than all edges of the wait that the search starts from?  Then
+ * that wait does not have to end, whatever ring the edge is in. */
 static bool
 is_anothers_turn(const ZkDeadlock *d, const ZkFollowed *edge)
 {
@@ -649,8 +652,8 @@ is_anothers_turn(const ZkDeadlock *d, const ZkFollowed *edge)
 	return true;
 }
 
-/* By which edge was that wait come to?  The one that closes the ring is behind all
- * others.  -1: by none. */
+/* Finds the edge by which the search reached that wait.  The edge that closes the
+ * ring comes behind all others. -1: there is none. */
 static int
 find_followed(const ZkDeadlock *d, const ZkFollowed *edge)
 {

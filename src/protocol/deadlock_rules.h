@@ -1,46 +1,48 @@
 /*-------------------------------------------------------------------------
  *
  * deadlock_rules.h
- *	  Deadlocks that go through several servers: how one server finds those that its own
- *	  waits are in, and whose wait is to end.
+ *	  Finds the deadlocks across servers that this server's waits are in, and decides
+ *	  whose
+ *
+ * wait has to end.
  *
  * Pure: no postgres.h, no zookeeper.h, no allocation, no clock.  The worker
  * (deadlock_worker.c) and the simulator (test/sim/deadlock_sim.c) drive it.
  *
- * What depends on what.  A contender that waits depends on each before it that is in
- * its way, or in the way of one that is in its way: any listing of the queue says so.
- * Two that ask for a permit are in each other's way if either asks for one of one.
- * A grant depends on those waits of its own server for which the backend that has it
- * waits, or which are its own.  Only the server knows that: an edge, see deadlock_text.h.
- * A ring of such steps is a deadlock, since each needs all that it depends on.
+ * Dependencies.  A waiting contender depends on each contender before it that is in its
+ * way, or in the way of another that is in its way.  Any listing of the queue shows
+ * these.  Two contenders for a permit are in each other's way if either asks for one of
+ * one.  A grant depends on those waits of its own server for which the backend that has
+ * it waits, or which are that backend's own.  Only the server knows these: each is an
+ * edge, see deadlock_text.h.  A ring of such steps is a deadlock, because each step
+ * needs everything that it depends on.
  *
  * Publish, then read.  A server writes all its edges into an ephemeral znode of its
- * own, <root>/waits/<high half of its UUIDs>, and searches when that is acknowledged:
- * from the wait's queue to the owners of the contenders in the way, their texts, the
- * queues that these name, and so on.  Who of a ring wrote last finds all of the
- * others' there.  So it is the last one's wait that is ended: an edge's stamp is the
- * zxid of the write that made it known, which all who read it agree upon; of edges
- * that one write has brought, the one with the larger number.  Where several edges
- * lead from one step to the next the oldest counts.
+ * own, <root>/waits/<high half of its UUIDs>.  When the ensemble has acknowledged that,
+ * the server searches: from the wait's queue to the owners of the contenders in the
+ * way, to their texts, to the queues that these name, and so on.  The server of a ring
+ * that wrote last finds the edges of all others there.  So the last one's wait ends.
+ * An edge's stamp is the zxid of the write that published it, and all readers agree on
+ * that; of the edges of one write, the one with the larger number is later.  If several
+ * edges lead from one step to the next, the oldest counts.
  *
- * Twice.  Texts are read one after the other, and each may have changed since.  So a ring
- * is read again after a pause in which whoever has to withdraw an edge has done so, and
- * must consist of the same edges: an edge has a number, which is given to no other,
- * though it be between the same two.  What remains is an edge that ended so short a time
- * ago that its withdrawal was not to be read.
+ * Read twice.  The search reads one text after the other, and each may have changed
+ * since.  So it reads a ring again after a pause, in which each server that has to
+ * withdraw an edge has done so.  The ring must then consist of the same edges: an edge
+ * has a number, and no other edge gets that number, even between the same two.  One
+ * error remains: an edge that ended so recently that nobody could read its withdrawal.
  *
- * One ring hides another.  So after one that was broken between the readings the search
- * begins anew; and after one in which it is another's turn once more, among those edges
- * alone that are earlier than its own wait's.
+ * One ring hides another.  So after a ring that broke between the two readings the
+ * search starts again.  After a ring in which another wait has to end the search runs
+ * once more, only among the edges that are earlier than its own wait's.
  *
- * What is not seen, and ends a path: contenders of other programs and of servers that
- * publish nothing, edges beyond ZKLOCK_MAX_EDGES, steps beyond ZKLOCK_MAX_FOLLOWED; and
- * a wait for one of several permits where each of the holders may make room, also if all
- * of them wait for it.
+ * The search does not see these, and a path ends there: contenders of other programs
+ * and of servers that publish nothing; edges beyond ZKLOCK_MAX_EDGES; steps beyond
+ * ZKLOCK_MAX_FOLLOWED; and a wait for one of several permits where each of the holders
+ * may make room, even if all of them wait for it.
  *
- * The caller performs what zklock_deadlock_next says, again and again until there is
- * nothing to do, and hands over what comes of it.  One write and one read is out at a
- * time.
+ * The caller performs what zklock_deadlock_next says until there is nothing to do, and
+ * passes on each result.  One write and one read are open at a time.
  *
  *-------------------------------------------------------------------------
  */
@@ -50,18 +52,18 @@
 #include "deadlock_text.h"
 #include "protocol.h"
 
-/* Edges that a search follows, and contenders of servers that publish, in the way of one
- * that waits. */
+/* The most edges that a search follows, and the most contenders, of servers that
+ * publish, in the way of one waiter. */
 #ifndef ZKLOCK_MAX_FOLLOWED
 #define ZKLOCK_MAX_FOLLOWED 256
 #endif
 #define ZKLOCK_MAX_IN_WAY  512
 #define ZKLOCK_MAX_SERVERS 512
 
-/* Steps of the longest ring that is found. */
+/* Steps of the longest ring that the search finds. */
 #define ZKLOCK_MAX_RING 64
 
-/* An edge of this server, as a look at its waits finds it. */
+/* An edge of this server, as a look at its waits shows it. */
 typedef struct ZkOwnEdge
 {
 	ZkWaitEdge edge; /* number and stamp are given by zklock_deadlock_look */
@@ -70,7 +72,7 @@ typedef struct ZkOwnEdge
 	bool sent;		 /* it is in the text that was written last */
 } ZkOwnEdge;
 
-/* An edge that was come to in a search. */
+/* An edge that a search has reached. */
 typedef struct ZkFollowed
 {
 	uint64_t session; /* whose: high half of its UUIDs */
@@ -147,45 +149,47 @@ typedef struct ZkDeadlock
 	ZkFollowed ring[ZKLOCK_MAX_RING];
 } ZkDeadlock;
 
-/* Not connected; whether the znode is there is not known.  "pause": see above. */
+/* Begins: not connected, and not knowing whether the znode is there.  "pause": see
+ * above. */
 extern void zklock_deadlock_init(ZkDeadlock *d, uint64_t session, int64_t pause);
 
-/* Requests may be sent from now on, or not any more: what was out is lost. */
+/* Says whether requests may be sent from now on.  Open requests are lost. */
 extern void zklock_deadlock_connected(ZkDeadlock *d, bool connected);
 
 /*
- * All edges of this server as of now, no two with one key.  "numbers": those from there
- * on were never given in this session, and n are enough.  Returns how many are given.
+ * Takes all present edges of this server; no two have the same key.  This session has
+ * never given the numbers from "numbers" on; n of them are enough.  Returns how many it
+ * gives.
  */
 extern int zklock_deadlock_look(ZkDeadlock *d, const ZkOwnEdge *seen, int n,
 								uint64_t numbers);
 
-/* An edge of own[] has ended; the order of the others changes. */
+/* An edge of own[] has ended.  This changes the order of the others. */
 extern void zklock_deadlock_drop(ZkDeadlock *d, int i);
 
-/* What is to be done. */
+/* Returns what the caller has to do. */
 extern ZkDeadlockAct zklock_deadlock_next(ZkDeadlock *d, int64_t now);
 
-/* How long until something may be; -1: not before something happens. */
+/* Returns how long until there may be something to do; -1: not before an event. */
 extern int64_t zklock_deadlock_due(const ZkDeadlock *d, int64_t now);
 
-/* What is to be listed: the name and its kind. */
+/* Returns the name to list, and its kind. */
 extern const char *zklock_deadlock_name(const ZkDeadlock *d, ZkLockKind *kind);
 
 /* --- replies; serial: as of when it was asked ------------------------------- */
 
-/* Of CREATE, SET and DELETE. */
+/* Reply to CREATE, SET and DELETE. */
 extern void zklock_deadlock_wrote(ZkDeadlock *d, ZkLockRc rc, int64_t zxid);
 
-/* Of SERVERS: the names of the children. */
+/* Reply to SERVERS: the names of the children. */
 extern void zklock_deadlock_servers(ZkDeadlock *d, uint32_t serial, ZkLockRc rc,
 									char *const *children, int n);
 
-/* Of LIST: contenders only, in any order, which changes. */
+/* Reply to LIST: contenders only, in any order.  The function reorders them. */
 extern void zklock_deadlock_listed(ZkDeadlock *d, uint32_t serial, ZkLockRc rc,
 								   ZkLockChild *children, int n);
 
-/* Of READ: "zxid" is that of the newest write. */
+/* Reply to READ: "zxid" is that of the newest write. */
 extern void zklock_deadlock_read(ZkDeadlock *d, uint32_t serial, ZkLockRc rc,
 								 int64_t zxid, const char *text, size_t len);
 

@@ -1,9 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * deadlock_text.c
- *	  What a server says of its waits: the text of its znode under <root>/waits.
+ *	  Reads and writes the text of a server's znode under <root>/waits, which lists its
+ *	  waits.
  *
- * Records, each on its line: the server's name, and the edges.
+ * The text consists of records, each on its line: the server's name, then the edges.
  *
  *-------------------------------------------------------------------------
  */

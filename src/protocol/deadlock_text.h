@@ -1,14 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * deadlock_text.h
- *	  What a server says of its waits: the text of its znode under <root>/waits.
+ *	  Reads and writes the text of a server's znode under <root>/waits, which lists its
+ *	  waits.
  *
- * An edge says that a grant of this server ends only when one of its backends has waited
- * enough: the backend that has the grant is that backend, or waits for it in PostgreSQL's
- * lock manager, directly or by others.  deadlock_rules.h has what is made of edges.
+ * An edge says that a grant of this server ends only after the wait of one of its
+ * backends.  That backend has the grant itself; or the backend that has the grant waits
+ * for it in PostgreSQL's lock manager, directly or through others. deadlock_rules.h
+ * says how the search uses edges.
  *
- * Pure.  Whoever can reach the ensemble may have written the text: it is read with care,
- * and what has another form is skipped, edge by edge.
+ * Pure.  Any client of the ensemble may have written the text.  So the reader is
+ * careful, and skips each edge that has another form.
  *
  *-------------------------------------------------------------------------
  */
@@ -17,10 +19,11 @@
 
 #include "contender.h"
 
-/* Bytes of what is said of local waits between the two backends; more is cut off. */
+/* Bytes of the description of local waits between the two backends; the rest is cut
+ * off. */
 #define ZKLOCK_VIA_MAX 400
 
-/* Edges that a server publishes; those beyond have to wait for room. */
+/* Edges that a server publishes.  Further edges wait until there is room. */
 #ifndef ZKLOCK_MAX_EDGES
 #define ZKLOCK_MAX_EDGES 256
 #endif
@@ -45,9 +48,9 @@ typedef struct ZkWaitEdge
 	 ZKLOCK_MAX_EDGES * (300 + 3 * ZKLOCK_NAME_MAX + 2 * ZKLOCK_VIA_MAX))
 
 /*
- * Write a text into "buf", which has room for ZKLOCK_WAITS_TEXT_MAX bytes and a NUL:
- * first this, with the server's name in UTF-8, then an edge at a time.  Each returns
- * where the next one goes.
+ * Writes a text into "buf", which has room for ZKLOCK_WAITS_TEXT_MAX bytes and a NUL:
+ * first the beginning, with the server's name in UTF-8, then one edge at a time.  Each
+ * function returns where the next one writes.
  */
 extern char *zklock_deadlock_waits_begin(char *buf, const char *server);
 extern char *zklock_deadlock_waits_add(char *buf, const ZkWaitEdge *edge);
@@ -59,8 +62,8 @@ typedef struct ZkWaitsReader
 	char server[ZKLOCK_NAME_MAX + 1];
 } ZkWaitsReader;
 
-/* The inverse.  False if the text is none; one edge at a time, false if there are no
- * more. */
+/* The inverse. open: false if the text has another form.  The edges follow one at a
+ * time; false: there are no more. */
 extern bool zklock_deadlock_waits_open(ZkWaitsReader *reader, const char *text, size_t len);
 extern bool zklock_deadlock_waits_next(ZkWaitsReader *reader, ZkWaitEdge *edge);
 

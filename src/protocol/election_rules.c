@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * election_rules.c
- *	  Elections: when a leader gives way to a candidate of higher priority.
+ *	  Decides when a leader gives way to a candidate of higher priority.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * election_text.c
- *	  Elections: what a candidate's node says.
+ *	  Reads and writes the data of a candidate's node.
  *
  *-------------------------------------------------------------------------
  */
@@ -37,7 +37,8 @@ zklock_candidate_write(char *out, const char *server, int priority)
 	(void) zklock_record_write(&shape, &candidate, out);
 }
 
-/* The record, if there is one: what others have written may have lines, too. */
+/* Finds the record, if there is one.  Data that others have written may have lines,
+ * too. */
 static const char *
 read_record(const char *data, size_t len, Candidate *candidate)
 {

@@ -1,13 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * election_text.h
- *	  Elections: what a candidate's node says.
+ *	  Reads and writes the data of a candidate's node.
  *
- * Its data is the server's name, which other programs show as the candidate's id.  One
- * whose priority is not the default has a second line, a record of that.
+ * The data are the server's name, which other programs show as the candidate's id.  A
+ * candidate whose priority is not the default has a second line, a record with the
+ * priority.
  *
- * Pure: libc only.  Whoever can reach the ensemble may have written what is read, any
- * bytes.
+ * Pure: libc only.  Any client of the ensemble may have written the data: they can be
+ * any bytes.
  *
  *-------------------------------------------------------------------------
  */
@@ -16,16 +17,16 @@
 
 #include <stddef.h>
 
-/* Room for all but the name. */
+/* Room for everything except the name. */
 #define ZKLOCK_CANDIDATE_MAX 64
 
 /* Write the data; "out" has room for the name and ZKLOCK_CANDIDATE_MAX. */
 extern void zklock_candidate_write(char *out, const char *server, int priority);
 
-/* The priority that data say, or the default. */
+/* The priority in the data, or the default. */
 extern int zklock_candidate_priority(const char *data, size_t len);
 
-/* How many bytes of the data are the name: all, unless a record follows. */
+/* How many bytes of the data the name takes: all, unless a record follows. */
 extern size_t zklock_candidate_name_len(const char *data, size_t len);
 
 #endif /* ZKLOCK_ELECTION_TEXT_H */
