@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * frame.c
- *	  Is what a ZooKeeper server sends what it can send?
+ *	  Checks that a ZooKeeper server can have sent what it sends.
  *
  * The names of fields and types are those of zookeeper.jute.
  *
@@ -40,7 +40,7 @@ enum
 	OP_CLOSE = -11
 };
 
-/* Of what is no request of the caller's. */
+/* Xids of frames that answer no request of the caller's. */
 enum
 {
 	XID_EVENT = -1,
@@ -59,17 +59,17 @@ enum
 #define CONNECT_SIZE	 36
 #define CONNECT_SIZE_NOW 37
 
-/* KeeperException.Code, and what may come to be one */
+/* KeeperException.Code, and room for codes that may be added */
 #define LEAST_ERROR			  (-999)
 #define RUNTIME_INCONSISTENCY (-2)
 #define SESSION_EXPIRED		  (-112)
 
-/* The version in the first answer of a ClickHouse Keeper that has no leader, and hangs
- * up: KEEPER_PROTOCOL_VERSION_CONNECTION_REJECT in ZooKeeperConstants.h */
+/* The version in the first answer of a ClickHouse Keeper that has no leader, and
+ * hangs up: KEEPER_PROTOCOL_VERSION_CONNECTION_REJECT in ZooKeeperConstants.h */
 #define KEEPER_REJECTS 42
 
-/* No ensemble makes so many transactions between two replies on one connection, or elects
- * so many leaders. */
+/* No ensemble makes this many transactions between two replies on one connection, or
+ * elects this many leaders. */
 #define FAR_AWAY   (INT64_C(1) << 28)
 #define FAR_LEADER (INT64_C(1) << 16)
 
@@ -78,7 +78,8 @@ enum
 #define EVENT_CHILDREN	4
 #define STATE_CONNECTED 3
 
-/* ms: a session may get a longer timeout than was asked for, if it is no longer than that */
+/* ms: a session may get a longer timeout than the client asked for, but no longer
+ * than this */
 #define LONGEST_TIMEOUT 3600000
 
 void
@@ -105,7 +106,7 @@ zklock_frame_whole(const void *data, size_t here)
 }
 
 /*-------------------------------------------------------------------------
- * What is asked
+ * Requests
  *-------------------------------------------------------------------------
  */
 
@@ -137,7 +138,8 @@ append(ZkFrames *frames, ZkFrameRequest request)
 	return true;
 }
 
-/* The bytes that the body of a reply can have; the request goes on with "bytes". */
+/* Returns the most bytes that the body of a reply can have; the request goes on with
+ * "bytes". */
 static uint32_t
 most_of(int32_t op, ZkBytes bytes)
 {
@@ -193,7 +195,7 @@ pass_op(ZkBytes *bytes, int32_t op)
 	(void) zklock_bytes_int(bytes); /* flags, version */
 }
 
-/* The ops of a multi go behind it. */
+/* Appends the ops of a multi behind it. */
 static bool
 append_multi(ZkFrames *frames, int32_t xid, ZkBytes bytes)
 {
@@ -263,7 +265,7 @@ zklock_frames_sent(ZkFrames *frames, const void *frame, size_t size)
 }
 
 /*-------------------------------------------------------------------------
- * What is answered
+ * Replies
  *-------------------------------------------------------------------------
  */
 
@@ -275,7 +277,7 @@ typedef struct Header
 	bool last; /* ZKLOCK_FRAME_LAST */
 } Header;
 
-/* What a Stat says of what comes with it; -1: nothing does. */
+/* The lengths and counts that a Stat gives for the data beside it; -1: there are none. */
 typedef struct Contents
 {
 	int32_t datalen;
@@ -284,7 +286,7 @@ typedef struct Contents
 
 static const Contents nothing = {-1, -1};
 
-/* Is a transaction far later than the reply that tells of it?  Any numbers may come. */
+/* Is a transaction far later than the reply that names it?  The numbers can be any. */
 static bool
 is_beyond(int64_t zxid, int64_t reply)
 {
@@ -348,7 +350,7 @@ look_at_children(ZkBytes *bytes)
 	return n;
 }
 
-/* What answers a request, or an op of a multi, which has this length at most. */
+/* Checks the answer to a request, or to an op of a multi.  It has this length at most. */
 static void
 look_at_result(ZkBytes *bytes, const Header *header, int32_t op)
 {
@@ -405,7 +407,8 @@ is_code(int32_t err)
 	return err <= 0 && err >= LEAST_ERROR;
 }
 
-/* All ops have been done, or none; then the first of these errors is the multi's. */
+/* The ensemble has done all ops, or none; then the first of these errors is the
+ * multi's. */
 static void
 look_at_multi(ZkBytes *bytes, const Header *header, const ZkFrames *frames)
 {
@@ -493,7 +496,7 @@ look_at_session(ZkBytes *bytes, const ZkFrames *frames, Header *header)
 						"it is another session than was asked for");
 }
 
-/* What is no reply to a request; false: it is one. */
+/* Checks a frame that is no reply to a request.  False: it is one. */
 static bool
 look_at_special(ZkBytes *bytes, const Header *header, const ZkFrames *frames)
 {
@@ -521,10 +524,10 @@ look_at_special(ZkBytes *bytes, const Header *header, const ZkFrames *frames)
 }
 
 /*
- * May a server be at transaction "zxid" that was at "before"?  A leader counts from 0, in
- * the lower half; a server that follows a new one is where the one before has left it
- * until there is a first transaction.  One that has gone back is believed: history.h
- * sees to that.
+ * Can a server that was at transaction "before" be at transaction "zxid" now?  A leader
+ * counts from 0, in the lower half.  A server that follows a new leader stays where the
+ * old one left it until there is a first transaction.  A server that has gone back is
+ * believed here: history.h deals with that.
  */
 static bool
 is_near(int64_t before, int64_t zxid)
@@ -538,8 +541,8 @@ is_near(int64_t before, int64_t zxid)
 }
 
 /*
- * The zxids that servers send, by the sources of ZooKeeper 3.4 to 3.9 (also as observers,
- * which have the same classes) and of ClickHouse Keeper (src/Coordination):
+ * The zxids that servers send, by the sources of ZooKeeper 3.4 to 3.9 (also as
+ * observers, which have the same classes) and of ClickHouse Keeper (src/Coordination):
  *
  *	 newest  the newest transaction that the server has applied: of all replies, errors
  *	         among them, of pings and of setWatches.  It is never below zero, and 0 in an
@@ -558,8 +561,8 @@ is_near(int64_t before, int64_t zxid)
  *	             NIOServerCnxn, NettyServerCnxn: process
  *
  * A ping has an error, too, where a session is about to end (PrepRequestProcessor:
- * checkSession), credentials are missing, or Keeper has no quorum.  No ping and no error
- * of what is asked here has a body: see sendResponse.
+ * checkSession), credentials are missing, or Keeper has no quorum.  No ping has a body,
+ * and no error to a request that zklock makes has one: see sendResponse.
  */
 static void
 look_at_zxid(ZkBytes *bytes, const Header *header, const ZkFrames *frames)
@@ -573,12 +576,13 @@ look_at_zxid(ZkBytes *bytes, const Header *header, const ZkFrames *frames)
 }
 
 /*
- * Does a server end the connection with this, or would the library?  A reply may come out
- * of turn.  Where a type is not known, credentials are missing, or an ACL is looked at
- * early, the refusal does not wait for the replies to requests before it: see
- * look_at_zxid.  And where a session comes back to a server at which it has requests of
- * before, one may be left out (CommitProcessor, ZOOKEEPER-2684).  Keeper says that a
- * session has ended without being asked, with no numbers: KeeperDispatcher::finishSession.
+ * Does the server end the connection with this frame, or would the library?  A reply
+ * may come out of turn.  If a type is not known, credentials are missing, or the server
+ * checks an ACL early, the refusal does not wait for the replies to earlier requests:
+ * see look_at_zxid.  If a session comes back to a server that still has earlier
+ * requests of it, the server may leave out a reply (CommitProcessor, ZOOKEEPER-2684).
+ * Keeper says unasked, and without numbers, that a session has ended:
+ * KeeperDispatcher::finishSession.
  */
 static bool
 is_last(const ZkBytes *bytes, const Header *header, const ZkFrames *frames)
@@ -625,7 +629,7 @@ look_at_reply(ZkBytes *bytes, ZkFrames *frames, Header *header)
 		look_at_result(bytes, header, due->op);
 }
 
-/* It is good. */
+/* The frame is good: pass it. */
 static void
 consume(ZkFrames *frames, const Header *header)
 {
@@ -650,7 +654,7 @@ consume(ZkFrames *frames, const Header *header)
 		frames->zxid = header->zxid;
 }
 
-/* Whose frame it is that is wrong, and what is. */
+/* Says which frame is wrong, and why. */
 static void
 explain(const ZkFrames *frames, const Header *header, const char *wrong, size_t len,
 		char *why)

@@ -1,37 +1,40 @@
 /*-------------------------------------------------------------------------
  *
  * frame.h
- *	  Is what a ZooKeeper server sends what it can send?
+ *	  Checks that a ZooKeeper server can have sent what it sends.
  *
- * The ZooKeeper library believes in every byte that arrives.  A reply that nobody has
- * asked for ends the process (an assert), and so does a body that is not of the type that
- * was asked for, or that is cut short (it reads what it has not written); a length that
- * memory cannot serve has it turn round and round.  So each frame is looked at before the
- * library gets it.  What a server of ZooKeeper's cannot have sent is refused, and with it
- * the connection: the session goes on with the next one, as after any loss.
+ * The ZooKeeper library believes every byte that arrives.  A reply to no request ends
+ * the process (an assert).  So does a body of another type than the request's, or one
+ * that is cut short: the library then reads memory that it has not written.  A length
+ * that memory cannot serve makes the library loop.  So zklock checks each frame before
+ * the library gets it.  If a ZooKeeper server cannot have sent the frame, zklock
+ * refuses it and ends the connection: the session goes on with the next connection, as
+ * after any loss.
  *
- *	  length   of a frame: what its type can have, also before all of it has arrived
- *	  number   (xid) of a reply: that of the oldest request that is open.  Of what is no
- *	           reply: a ping, credentials or watches must be open for it.  Servers answer
+ *	  length   of a frame: its type can have it; checked before all of it has arrived
+ *	  number   (xid) of a reply: that of the oldest open request.  If the frame is no
+ *	           reply, a ping, credentials or watches must be open for it.  Servers answer
  *	           some requests before their turn.  That ends the connection, as it would in
  *	           the library, and is no damage
- *	  header   a code that is one; an error, and what has no body, ends with it
+ *	  header   its code exists; an error, and a reply without a body, ends with it
  *	  body     of the type of the request: strings and lists end within the frame, and the
  *	           frame with them; a multi has a result for each op, of its type
- *	  Stat     its numbers are none below zero, fit each other, the data and the children,
- *	           and none is newer, by far, than the newest transaction that the reply knows of
- *	  zxid     of a reply: one that can come after those before on the connection.  So no
- *	           single number has history.h believe in tokens that will not be there for years
+ *	  Stat     its numbers are none below zero, and fit each other, the data and the
+ *	           children; none is newer, by far, than the newest transaction that the reply
+ *	           knows
+ *	  zxid     of a reply: it can follow those before it on the connection.  So no single
+ *	           number makes history.h believe in tokens that will not exist for years
  *	  event    its type and state are those of a change of a node
- *	  session  the first answer: the one that was asked for or none, and a timeout; or of
- *	           ClickHouse Keeper, that it may be known
+ *	  session  the first answer: the session that was asked for or none, and a timeout;
+ *	           or of ClickHouse Keeper, so that zklock recognizes it
  *
- * To know which request is due, what the library sends is looked at, too.
+ * To know which request is due, zklock also reads what the library sends.
  *
- * What is changed into something that a server could have sent is believed: no look at
- * one frame can tell.  That is what checksums are for, of TCP and, better, of TLS.
+ * If damage turns a frame into another frame that a server could have sent, zklock
+ * believes it: a check of one frame cannot find that.  Checksums do: those of TCP, and
+ * better those of TLS.
  *
- * Knows no clock, no sockets; allocates memory for the open requests alone.
+ * Knows no clock and no sockets; allocates memory for the open requests only.
  *
  *-------------------------------------------------------------------------
  */
@@ -43,16 +46,16 @@
 #include <stdint.h>
 
 /*
- * Bytes that a frame can have.  Servers do not hold replies to their jute.maxbuffer: a
- * listing of 100,000 children has some MB.  Memory is taken for what arrives, and not for
- * what a length says.
+ * The most bytes of a frame.  Servers do not limit replies to their jute.maxbuffer: a
+ * listing of 100,000 children has some MB.  Memory is taken for the bytes that arrive,
+ * not for the bytes that a length announces.
  */
 #define ZKLOCK_FRAME_MAX 0x3fffffff
 
-/* The length that a frame begins with. */
+/* The bytes of the length at the beginning of a frame. */
 #define ZKLOCK_FRAME_LENGTH 4
 
-/* What was asked, or one op of a multi, which come behind it. */
+/* A request, or one op of a multi; the ops come behind the multi. */
 typedef struct ZkFrameRequest
 {
 	int32_t xid;
@@ -88,22 +91,23 @@ typedef enum ZkFrameVerdict
 	ZKLOCK_FRAME_BAD
 } ZkFrameVerdict;
 
-/* A connection begins.  "asked": the session has been asked for, and we have not seen it. */
+/* A connection begins.  "asked": the library has asked for the session, and we have
+ * not seen the request. */
 extern void zklock_frames_init(ZkFrames *frames, bool asked);
 extern void zklock_frames_free(ZkFrames *frames);
 
-/* The length of the frame that begins here, with the length; 0: there are no such many
- * bytes yet. */
+/* Returns the size of the frame that begins here, including the length; 0: these are
+ * too few bytes to tell. */
 extern size_t zklock_frame_whole(const void *data, size_t here);
 
 /* The library sends this whole frame.  False: there is no memory for that. */
 extern bool zklock_frames_sent(ZkFrames *frames, const void *frame, size_t size);
 
 /*
- * The server has sent "here" bytes: is what they begin with a frame, as it can be sent?
- * GOOD: it has "size" bytes; the next one is looked at next.  LAST: it is not for the
- * library, and the connection is to end.  BAD: so it is, and "why" says what is wrong
- * (room ZKLOCK_FRAME_WHY).  After these two nothing is asked any more.
+ * The server has sent "here" bytes.  Do they begin with a frame that it can have sent?
+ * GOOD: the frame has "size" bytes; check the next one next.  LAST: the library must
+ * not get it, and the connection has to end.  BAD: the same, and "why" says what is
+ * wrong (room ZKLOCK_FRAME_WHY).  After LAST and BAD the caller asks no more.
  */
 #define ZKLOCK_FRAME_WHY 160
 

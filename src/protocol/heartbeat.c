@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * heartbeat.c
- *	  When a server has to write for its lease's sake.
+ *	  Decides when a server has to write to keep its lease.
  *
  *-------------------------------------------------------------------------
  */
@@ -10,7 +10,8 @@
 #define SECOND		   INT64_C(1000000000)
 #define LONGEST_PERIOD (10 * SECOND)
 
-/* In which an ensemble of few cores can take one more server back and do other things, too. */
+/* In this time an ensemble of few cores can take one more server back and do other
+ * work, too. */
 #define EACH_COMES_BACK INT64_C(2500000)
 
 static int64_t
@@ -104,7 +105,7 @@ zklock_heartbeat_written(ZkHeartbeat *heartbeat, const ZkLease *lease, int64_t s
 	return true;
 }
 
-/* Is less left of the lease than that? */
+/* Is less than "span" left of the lease? */
 static bool
 runs_out(const ZkLease *lease, int64_t now, int64_t span)
 {

@@ -1,34 +1,35 @@
 /*-------------------------------------------------------------------------
  *
  * heartbeat.h
- *	  When a server has to write for its lease's sake.
+ *	  Decides when a server has to write to keep its lease.
  *
- * Pure, like lease.h, whose times it shares.  The worker asks it when the next heartbeat
- * is due, and tells it of every write that was acknowledged; the simulator of the lease
- * and the fleet's tool link the same object.
+ * Pure, like lease.h, whose times it shares.  The worker asks it when the next
+ * heartbeat is due, and reports every acknowledged write to it.  The simulator of the
+ * lease and the fleet's tool link the same object.
  *
- * While the lease is needed, a write comes every sixth of the session timeout, but at
- * least every 10 s: a heartbeat, if no other does.  Then each is the last witness
- * (lease.h) of the one three before it, and just before the next one 7/8 - 4/6, a fifth
- * of the timeout, is left for one that is slow.  Writes with more than a sixth between
- * them would leave less, those with less than an eighth are no witnesses of each other.
- * So a write counts, and puts the heartbeat off, if it was sent an eighth after the one
- * that counted before was acknowledged.  The sixth is up to 1/16 shorter or longer at
- * random, or all servers that came back together would write together for ever.
+ * While the server needs the lease, it writes every sixth of the session timeout, and
+ * at least every 10 s: a heartbeat, if there is no other write.  Then each write is the
+ * last witness (lease.h) of the one three before it.  Just before the next write,
+ * 7/8 - 4/6 of the timeout, a fifth, is left for a slow one.  Writes more than a sixth
+ * apart would leave less; writes less than an eighth apart are no witnesses of each
+ * other.  So a write counts, and puts the heartbeat off, if the server sent it an
+ * eighth after the acknowledgement of the last one that counted.  The sixth is up to
+ * 1/16 shorter or longer at random: otherwise all servers that came back together would
+ * write together for ever.
  *
- * Heartbeats are of use for more than the lease: they tell other servers what they say,
- * and whether the ensemble has gone back (history.h).  So every second timeout there is
- * one in any case.
+ * Heartbeats do more than keep the lease: they carry data to other servers, and show
+ * whether the ensemble has gone back (history.h).  So there is one in every second
+ * timeout in any case.
  *
- * A lease that has lapsed, or is about to, comes back as soon as it can: a heartbeat goes
- * out when it is the next witness of the write that has most.
+ * A lease that has lapsed, or is about to, comes back as soon as it can: the server
+ * sends a heartbeat when it is the next witness of the write that has most.
  *
- * A lease is needed while somebody holds, wants or leads something.  After two timeouts
- * without that the server rests: it lets the lease lapse, and its session lives on by the
- * library's pings.  What is wanted then would wait for a lease, which cannot be hurried:
- * the session may be one that the leader is about to expire (lease.h).  But that of a new
- * session begins with its creation.  So if nothing is left to be lost by that, the next
- * wish has a new session.
+ * The server needs a lease while somebody holds, wants or leads something.  After two
+ * timeouts without that, the server rests: it lets the lease lapse, and the library's
+ * pings keep its session alive.  The next wish would then have to wait for a lease, and
+ * nothing makes that faster: the session may be one that the leader is about to expire
+ * (lease.h).  But the lease of a new session begins with the session's creation.  So if
+ * no loss can follow from it, the next wish gets a new session.
  *
  *-------------------------------------------------------------------------
  */
@@ -50,44 +51,45 @@ typedef struct ZkHeartbeat
 	bool rested;	   /* ... and the lease was not good since */
 } ZkHeartbeat;
 
-/* ns between heartbeats in a session of this timeout, in ns, about. */
+/* The ns between heartbeats, about, in a session of this timeout, in ns. */
 extern int64_t zklock_heartbeat_period(int64_t timeout);
 
 /*
- * How long to ask for nothing on a connection that was made again, ns: asked for and
- * answered then.  Servers that come back all at once make their ensemble slow, and slower
- * if all ask at once.  So it is a random part of four times what the connection took, but
- * of no more than a period, and never so long that a lease ends by it, or one that has
- * ended counts as lost.  One with a shorter timeout, in ns, is used at once: the ensemble
- * goes by that even if the connection ends before it is used.  "random" is any number.
+ * Returns for how many ns to send nothing on a connection that was made again: it was
+ * asked for at "asked" and answered at "answered".  Servers that come back all at once
+ * slow their ensemble down, and more if all send requests at once.  So the pause is a
+ * random part of four times what the connection took.  It is no longer than a period,
+ * and never so long that a lease ends by it, or that an ended lease counts as lost.  A
+ * connection with a shorter timeout, in ns, is used at once: the ensemble goes by that
+ * timeout even if the connection ends before we use it.  "random" is any number.
  */
 extern int64_t zklock_heartbeat_pause(const ZkLease *lease, int64_t timeout,
 									  int64_t asked, int64_t answered, uint32_t random);
 
 /*
- * How long to wait between attempts to connect, ns, or half of it at least: "servers" of
- * them come back at once when their ensemble does.  0 while something can be lost by a
- * wait: what is held counts until zklock_lease_lost_at.
+ * Returns how many ns to wait between attempts to connect, or half of that at least:
+ * "servers" servers come back at once when their ensemble does. 0 while a wait can cost
+ * something: a grant counts until zklock_lease_lost_at.
  */
 extern int64_t zklock_heartbeat_spread(const ZkLease *lease, int64_t now, int servers);
 
 /*
- * For how long one handle may try to connect before another resumes the session, ns, when
- * nobody was reached for "unreached" ns: as long as all handles before it.  "timeout",
- * ns, is the session's.
+ * Returns for how many ns one handle may try to connect before another handle resumes
+ * the session, if no host was reached for "unreached" ns: as long as all handles before
+ * it.  "timeout", ns, is the session's.
  */
 extern int64_t zklock_heartbeat_patience(int64_t timeout, int64_t unreached);
 
 /* A connection begins: a heartbeat is due. */
 extern void zklock_heartbeat_connected(ZkHeartbeat *heartbeat, int64_t now);
 
-/* A heartbeat was sent; it was answered, whatever the answer. */
+/* A heartbeat was sent; it was answered, with any answer. */
 extern void zklock_heartbeat_sent(ZkHeartbeat *heartbeat, int64_t now);
 extern void zklock_heartbeat_answered(ZkHeartbeat *heartbeat);
 
 /*
- * A write was acknowledged, perhaps a heartbeat: to be called after zklock_lease_write.
- * "random" is any number.  True: it counts.
+ * A write was acknowledged, perhaps a heartbeat.  Call zklock_lease_write first.
+ * "random" is any number.  True: the write counts.
  */
 extern bool zklock_heartbeat_written(ZkHeartbeat *heartbeat, const ZkLease *lease,
 									 int64_t sent, int64_t acknowledged, uint32_t random);
@@ -95,16 +97,16 @@ extern bool zklock_heartbeat_written(ZkHeartbeat *heartbeat, const ZkLease *leas
 /* Heartbeats are needed at the time "now". */
 extern void zklock_heartbeat_need(ZkHeartbeat *heartbeat, int64_t now);
 
-/* Has the lease lapsed since the server rested?  A new session is the shortest way to one
- * then, if there is nothing to be lost in this one. */
+/* Has the lease lapsed since the server rested?  Then a new session is the shortest
+ * way to a lease, if this session has nothing to lose. */
 extern bool zklock_heartbeat_rested(ZkHeartbeat *heartbeat, const ZkLease *lease,
 									int64_t now);
 
-/* There is no new session to be had: this one's lease has to be proven. */
+/* No new session is possible: the lease of this one has to be proven. */
 extern void zklock_heartbeat_keep(ZkHeartbeat *heartbeat);
 
-/* When the next heartbeat is due; ZKLOCK_NO_HEARTBEAT while the server rests, or one has
- * no reply. */
+/* Returns when the next heartbeat is due; ZKLOCK_NO_HEARTBEAT while the server rests,
+ * or while a heartbeat has no reply. */
 extern int64_t zklock_heartbeat_due(ZkHeartbeat *heartbeat, const ZkLease *lease,
 									int64_t now);
 

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * history.c
- *	  Is the ensemble's state a later one than all that this server has seen?
+ *	  Checks that the ensemble's state is later than all that this server has seen.
  *
  *-------------------------------------------------------------------------
  */
@@ -14,7 +14,7 @@
 
 #define NS_PER_MS INT64_C(1000000)
 
-/* Nobody waits for longer; what a file says beyond that is none of ours. */
+/* Nobody waits for longer.  If a file names a longer wait, zklock has not written it. */
 #define LONGEST_WAIT_MS (7 * 24 * 3600 * INT64_C(1000))
 
 /* Neither is below 0. */
@@ -181,7 +181,7 @@ zklock_history_end(ZkHistory *history)
  * ------------------------------------------------------------------------
  */
 
-/* Digits, as many as make an int64, and no more of them than needed. */
+/* Reads digits: as many as make an int64, and no more than that number needs. */
 static bool
 parse_number(const char **text, const char *end, int64_t *number)
 {
@@ -213,7 +213,8 @@ zklock_history_parse_base(const char *data, size_t len, int64_t *base)
 	return true;
 }
 
-/* FNV-1a: against a file that is cut off or half written, not against people. */
+/* FNV-1a: finds a file that is cut off or half written; it is no protection against
+ * people. */
 static uint64_t
 checksum(const char *text, size_t len)
 {
@@ -313,7 +314,7 @@ zklock_history_parse(ZkHistory *history, const char *text, size_t len, int64_t n
 
 /*
  * A memory that the file does not name may still have noted something that the file
- * lacks, but need not have noted all.
+ * lacks, but need not have noted everything.
  */
 bool
 zklock_history_remember(ZkHistory *history, const ZkHistoryMemory *memory)

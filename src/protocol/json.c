@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * json.c
- *	  JSON as zklock writes it into the ensemble, and reads it there.
+ *	  Reads and writes JSON in the form that zklock uses in the ensemble.
  *
  *-------------------------------------------------------------------------
  */
@@ -11,7 +11,7 @@
 
 #include "contender.h"
 
-/* Values inside values that are skipped. */
+/* Depth of nested values that are skipped. */
 #define MAX_DEPTH 16
 
 char *
@@ -65,7 +65,7 @@ zklock_json_word(ZkJson *in, const char *word)
 	return true;
 }
 
-/* The four digits behind \u, or -1. */
+/* Reads the four digits behind \u; -1: they are wrong. */
 static int
 take_hex(ZkJson *in)
 {
@@ -87,7 +87,8 @@ take_hex(ZkJson *in)
 	return value;
 }
 
-/* One character that is written \u...., as UTF-8.  Returns how many bytes, 0: none. */
+/* Reads one character that is written \u...., as UTF-8.  Returns its bytes; 0: there
+ * is none. */
 static size_t
 take_unicode(ZkJson *in, char *utf8)
 {
@@ -181,7 +182,7 @@ zklock_json_text(ZkJson *in, char *buf, size_t size)
 	return zklock_json_take(in, '"');
 }
 
-/* An integer of at most "max", or below zero of at most "min". */
+/* Reads an integer of at most "max", or below zero of at most "min". */
 static bool
 take_integer(ZkJson *in, uint64_t max, uint64_t min, bool *negative, uint64_t *value)
 {
@@ -233,7 +234,7 @@ zklock_json_bool(ZkJson *in, bool *value)
 	return *value || zklock_json_word(in, "false");
 }
 
-/* Whatever it is. */
+/* Skips any value. */
 static bool
 skip_value(ZkJson *in, int depth)
 {

@@ -1,9 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * json.h
- *	  JSON as zklock writes it into the ensemble, and reads it there.
+ *	  Reads and writes JSON in the form that zklock uses in the ensemble.
  *
- * Pure: libc only.  Whoever can reach the ensemble may have written what is read, any
+ * Pure: libc only.  Any client of the ensemble may have written the text: it can be any
  * bytes.
  *
  *-------------------------------------------------------------------------
@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What is left to be read. */
+/* The text that is still to be read. */
 typedef struct ZkJson
 {
 	const char *p;
@@ -30,28 +30,29 @@ extern void zklock_json_space(ZkJson *in);
 extern bool zklock_json_take(ZkJson *in, char c);
 extern bool zklock_json_word(ZkJson *in, const char *word);
 
-/* A text, as much of it as has room in "size" bytes with a NUL: whole characters. */
+/* Reads a text: as many whole characters as have room in "size" bytes with a NUL. */
 extern bool zklock_json_text(ZkJson *in, char *buf, size_t size);
 
 extern bool zklock_json_int64(ZkJson *in, int64_t *value);
 extern bool zklock_json_uint64(ZkJson *in, uint64_t *value);
 extern bool zklock_json_bool(ZkJson *in, bool *value);
 
-/* Whatever it is, but not too deep. */
+/* Skips any value that is not nested too deep. */
 extern bool zklock_json_skip(ZkJson *in);
 
 /*
- * What an object says behind a key: a string, number, true or false, and not the empty
- * string.  "buf" has room for len + 1 bytes.  False if there is no such key.  The text
- * may be cut off behind it.
+ * Reads the value that an object has behind a key: a string, number, true or false, and
+ * not the empty string.  "buf" has room for len + 1 bytes.  False: there is no such
+ * key.  The text may be cut off behind the value.
  */
 extern bool zklock_json_field(const char *text, size_t len, const char *key, char *buf);
 
 /* --- to write ------------------------------------------------------------------ */
 
 /*
- * A text, in quotes: two bytes each of its own at most, and two.  What no text should
- * have, and what would need more, is written as '?'.  Returns what follows it.
+ * Writes a text, in quotes.  It takes at most two bytes for each of its own, and two
+ * more.  A character that no text should have, or that would need more, becomes '?'.
+ * Returns what follows the text.
  */
 extern char *zklock_json_write(char *out, const char *text);
 

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * lease.c
- *	  Until when this server may believe in its grants.
+ *	  Computes until when this server may believe in its grants.
  *
  *-------------------------------------------------------------------------
  */
@@ -10,8 +10,8 @@
 #include <assert.h>
 #include <string.h>
 
-/* How long after the acknowledgement of the write, and then of each witness, the
- * next witness is sent at the earliest: parts of the timeout. */
+/* The least time before the next witness is sent: after the acknowledgement of the
+ * write, and then of each witness.  Parts of the timeout. */
 static const int gap[] = {8, 8, 16};
 #define WITNESSES ((int) (sizeof(gap) / sizeof(gap[0])))
 
@@ -81,8 +81,8 @@ zklock_lease_write(ZkLease *lease, int64_t sent, int64_t acknowledged)
 	if (sent > lease->last_write)
 		lease->last_write = sent;
 
-	/* Whatever was acknowledged long enough before has one witness more.  An
-	 * older write has never fewer than a newer one. */
+	/* Each write that was acknowledged long enough before has one more witness.  An
+	 * older write never has fewer than a newer one. */
 	for (int i = 0; i < lease->nwrites; i++)
 	{
 		ZkLeaseWrite *m = &lease->write[i];
@@ -103,7 +103,7 @@ zklock_lease_write(ZkLease *lease, int64_t sent, int64_t acknowledged)
 				sizeof(ZkLeaseWrite) * (size_t) lease->nwrites);
 	}
 
-	/* It may be proven itself.  Without room it is not, which is safe. */
+	/* This write may be proven later.  Without room for it it is not, which is safe. */
 	if (lease->nwrites < ZKLOCK_LEASE_WRITES &&
 		(lease->nwrites == 0 ||
 		 sent >= lease->write[lease->nwrites - 1].sent + lease->timeout / 64))

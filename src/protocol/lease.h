@@ -1,70 +1,69 @@
 /*-------------------------------------------------------------------------
  *
  * lease.h
- *	  Until when this server may believe in its grants.
+ *	  Computes until when this server may believe in its grants.
  *
- * Pure: no postgres.h, no zookeeper.h, no clock, no allocation.  The worker
- * feeds it with what the ensemble acknowledged; the simulator (test/sim) links
- * the same object.  All times are ns of CLOCK_BOOTTIME.
+ * Pure: no postgres.h, no zookeeper.h, no clock, no allocation.  The worker feeds it
+ * with what the ensemble acknowledged; the simulator (test/sim) links the same object.
+ * All times are ns of CLOCK_BOOTTIME.
  *
- * The ensemble gives our locks to others when it has not heard of our session
- * for the session timeout.  We do not hear of that while we are paused or cut
- * off.  So a claim is good until
+ * The ensemble gives our locks to other servers when it has not heard from our session
+ * for the session timeout.  We do not learn of that while we are paused or cut off.  So
+ * a claim is good until
  *
- *		send time of acknowledged write m + 7/8 of the session timeout,
+ *		send time of acknowledged write m + 7/8 of the session timeout.
  *
- * m being the newest write for which three later ones, its witnesses, have been
- * acknowledged on the same connection: n, sent at least 1/8 of the timeout after
- * m's acknowledgement arrived, o, sent at least 1/8 after n's, and p, sent at
- * least 1/16 after o's.
+ * m is the newest write with three later writes, its witnesses, that were acknowledged
+ * on the same connection: n, sent at least 1/8 of the timeout after m's acknowledgement
+ * arrived; o, sent at least 1/8 after n's; and p, sent at least 1/16 after o's.
  *
- * Not m alone, since a write that is forwarded to the leader does not renew the
- * session there; only the answer of our server to the leader's next ping does
- * (LearnerHandler.run, PING), and there is one every half tick, that is within
- * 1/4 of the timeout: between m and o.  Not with o alone, since a leader that was
- * paused has missed that ping, and acknowledges o as it resumes, before it pings
- * again or even looks at the sessions that have expired meanwhile, of which ours
- * may be one if we were silent before m.  The leader has run since then when it
- * acknowledges p, and has pinged; and what our server answered, with m's touch,
- * went before p.
+ * Why m alone is not enough: a write that is forwarded to the leader does not renew the
+ * session there.  Only our server's answer to the leader's next ping does
+ * (LearnerHandler.run, PING).  There is a ping every half tick, so within 1/4 of the
+ * timeout: between m and o.  Why o is not enough: a leader that was paused has missed
+ * that ping.  It acknowledges o as it resumes, before it pings again or even looks at
+ * the sessions that have expired meanwhile.  Ours may be one of these if we were silent
+ * before m.  When the leader acknowledges p, it has run since then, and has pinged; and
+ * our server's answer, with m's touch, went before p.
  *
- * Why n: our server may be an observer whose master is a follower
- * (observerMasterPort), and then it takes two rounds of pings.  The follower's
- * reaches our server within half a tick of m, or when the one of the two that was
- * paused resumes, and acknowledges n.  The leader's, which takes the touch along,
- * is up to half a tick later: before o, or if the leader was paused, before p.
+ * Why n: our server may be an observer whose master is a follower (observerMasterPort),
+ * and then it takes two rounds of pings.  The follower's ping reaches our server within
+ * half a tick of m; or, if one of the two was paused, when it resumes, and acknowledges
+ * n.  The leader's ping, which takes the touch along, is up to half a tick later:
+ * before o, or if the leader was paused, before p.
  *
- * So a session has to last 2 ticks, and 4 behind an observer's master.  No client
- * can see the ensemble's tick, nor what its server's master is: doc/failures.md says so.
+ * So a session has to last 2 ticks, and 4 behind an observer's master.  No client can
+ * see the ensemble's tick, or its server's master: doc/failures.md says so.
  *
  * A new connection of the session is as good as m, and better: our server asks the
- * leader, who renews the session (LearnerHandler, REVALIDATE; through an observer's
- * master, too), before it answers us.  It counts from the moment before we asked.  A
- * write on that connection proves that who answered still led: a server that loses its
- * leader breaks its connections.
+ * leader before it answers us, and the leader renews the session (LearnerHandler,
+ * REVALIDATE; through an observer's master, too).  It counts from the moment before we
+ * asked.  A write on that connection proves that the server that answered still led: a
+ * server that loses its leader breaks its connections.
  *
- *	 - If the lease was good when the answer came, the first write that is acknowledged
- *	   on that connection is all it takes.
- *	 - If it had lapsed, that is not enough.  The leader's session tracker takes all
- *	   sessions of a tick that are to expire, and then marks one after the other as
- *	   closing (SessionTrackerImpl.run), which takes a while if they are thousands.  One
- *	   that is not marked yet is renewed by whoever asks, and may write, and is closed
- *	   all the same.  So two witnesses are asked for, o, sent 1/16 of the timeout after
- *	   the answer, and p, sent 1/16 after o's acknowledgement.  In the one pause or the
- *	   other the leader has run, and has come to us: then p is refused.
+ *	 - If the lease was good when the answer came, the first acknowledged write on
+ *	   that connection is enough.
+ *	 - If the lease had lapsed, that is not enough.  The leader's session tracker
+ *	   takes all sessions of a tick that are due to expire, and then marks one after
+ *	   the other as closing (SessionTrackerImpl.run).  With thousands of sessions
+ *	   this takes a while.  A session that is not marked yet is renewed by any
+ *	   request, and may write, and is closed all the same.  So two witnesses are
+ *	   needed: o, sent 1/16 of the timeout after the answer, and p, sent 1/16 after
+ *	   o's acknowledgement.  In one of these two pauses the leader has run, and has
+ *	   reached our session: then it refuses p.
  *
  * The creation of a session needs no witness.
  *
  * The timeout is the shortest that was negotiated in the session.  A server that is
  * asked to go on with a session may set a longer one, by its own minSessionTimeout
- * (ZooKeeperServer.processConnectRequest).  This is not written down: the next
- * leader goes by the one with which the session was created (CreateSessionTxn,
- * SessionTrackerImpl), and it was the first.
+ * (ZooKeeperServer.processConnectRequest).  No server writes this down: the next leader
+ * goes by the timeout with which the session was created (CreateSessionTxn,
+ * SessionTrackerImpl), and that was the first.
  *
  * The last eighth is for clocks that run up to 5 % too fast or too slow.
  *
- * From the newest acknowledged write's send time plus a full timeout on,
- * somebody else may have our locks, whatever else we know.
+ * From the newest acknowledged write's send time plus a full timeout on, another server
+ * may have our locks, whatever else we know.
  *
  *-------------------------------------------------------------------------
  */
@@ -74,7 +73,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Writes that may yet be proven.  Taken no closer than 1/64 timeout apart. */
+/* Writes that may yet be proven.  They are at least 1/64 of the timeout apart. */
 #define ZKLOCK_LEASE_WRITES 32
 
 typedef struct ZkLeaseWrite
@@ -97,16 +96,16 @@ typedef struct ZkLease
 extern void zklock_lease_init(ZkLease *lease);
 
 /*
- * A new session: its creation is a quorum write that sets the full timeout at
- * the leader, so it is a lease by itself, counted from "opened", the moment at
- * which we asked for it.
+ * A new session.  Its creation is a quorum write that sets the full timeout at the
+ * leader.  So it is a lease by itself, counted from "opened", the moment when we asked
+ * for it.
  */
 extern void zklock_lease_new_session(ZkLease *lease, int64_t timeout, int64_t opened);
 
 /*
- * A new connection of the same session, in this process or a successor's, with this
- * timeout negotiated.  What was proven stays so.  It was asked for at "asked" or
- * later, and "answered" is not before its answer came.
+ * A new connection of the same session, in this process or a successor, with this
+ * negotiated timeout.  Proven writes stay proven.  We asked for the connection at
+ * "asked" or later; "answered" is not before its answer came.
  */
 extern void zklock_lease_new_connection(ZkLease *lease, int64_t timeout, int64_t asked,
 										int64_t answered);
@@ -117,8 +116,8 @@ extern void zklock_lease_write(ZkLease *lease, int64_t sent, int64_t acknowledge
 /* Claims are good before this time; 0: not at all. */
 extern int64_t zklock_lease_end(const ZkLease *lease);
 
-/* All grants count as lost from this time on, unless a write is acknowledged
- * before; 0: they do now. */
+/* From this time on all grants count as lost, unless a write is acknowledged before;
+ * 0: they do now. */
 extern int64_t zklock_lease_lost_at(const ZkLease *lease);
 
 #endif /* ZKLOCK_LEASE_H */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * liblog.c
- *	  What a line of the ZooKeeper library's log says.
+ *	  Understands a line of the ZooKeeper library's log.
  *
  *-------------------------------------------------------------------------
  */
@@ -111,7 +111,7 @@ zklock_liblog_failure(const char *text)
 	return code != NULL ? atoi(code + strlen(RETCODE)) : 0;
 }
 
-/* From "start" to "end", as far as there is room and with whole characters. */
+/* Copies the text from "start" to "end", as far as there is room, in whole characters. */
 static void
 clip(char *buf, size_t size, const char *start, const char *end)
 {

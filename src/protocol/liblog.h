@@ -1,10 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * liblog.h
- *	  What a line of the ZooKeeper library's log says.
+ *	  Understands a line of the ZooKeeper library's log.
  *
- * It is the only way to hear what a host has answered to an attempt to connect, and
- * the library does not promise its form: whatever a line is, it is read safely.  Pure.
+ * Only the log says what a host has answered to an attempt to connect.  The library
+ * does not promise the form of its lines, so these functions read any line safely.
+ * Pure.
  *
  *-------------------------------------------------------------------------
  */
@@ -21,7 +22,8 @@
  */
 extern const char *zklock_liblog_text(const char *line, int *level, size_t *len);
 
-/* The server that a text names as the one in use, "len" bytes; NULL: it names none. */
+/* Returns the name of the server that a text calls the one in use, "len" bytes; NULL:
+ * it names none. */
 extern const char *zklock_liblog_server(const char *text, size_t *len);
 
 /* Has an attempt asked for its session? */

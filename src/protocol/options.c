@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * options.c
- *	  What the text of a setting or of the credentials file may look like.
+ *	  Checks the text of a setting or of the credentials file.
  *
  * Nothing here depends on the locale.
  *

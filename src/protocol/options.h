@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * options.h
- *	  What the text of a setting or of the credentials file may look like.
+ *	  Checks the text of a setting or of the credentials file.
  *
- * Pure, as contender.h is: no postgres.h, no zookeeper.h, no allocation.  So a
- * fuzzer can link it (test/fuzz).
+ * Pure, as contender.h is: no postgres.h, no zookeeper.h, no allocation.  So a fuzzer
+ * can link it (test/fuzz).
  *
  *-------------------------------------------------------------------------
  */
@@ -42,9 +42,9 @@ typedef enum ZkAuthLine
 } ZkAuthLine;
 
 /*
- * One line of the credentials file, without its newline: a scheme, blanks, and
- * the credential up to the last character that is no blank.  The parts point
- * into the line.
+ * Reads one line of the credentials file, without its newline: a scheme, blanks, and
+ * the credential up to the last character that is no blank.  The parts point into the
+ * line.
  */
 extern ZkAuthLine zklock_parse_auth_line(const char *line, size_t len,
 										 const char **scheme, size_t *scheme_len,
