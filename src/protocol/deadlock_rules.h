@@ -2,9 +2,7 @@
  *
  * deadlock_rules.h
  *	  Finds the deadlocks across servers that this server's waits are in, and decides
- *	  whose
- *
- * wait has to end.
+ *	  whose wait has to end.
  *
  * Pure: no postgres.h, no zookeeper.h, no allocation, no clock.  The worker
  * (deadlock_worker.c) and the simulator (test/sim/deadlock_sim.c) drive it.

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * job_rules.c
- *	  Who runs a job, and what became of it: the record of a job's runs.
+ *	  Decides who runs a job, and keeps the record of the job's runs.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,7 +19,7 @@ zklock_job_init(ZkJob *job)
 }
 
 /* ------------------------------------------------------------------------
- * What others wrote
+ * Check of a record that others wrote
  * ------------------------------------------------------------------------
  */
 
@@ -107,7 +107,7 @@ zklock_job_find(const ZkJob *job, ZkJobId id)
 #define STATE(state) (1u << (state))
 #define ANY_STATE	 (~0u)
 
-/* The newest run of the slot that is in one of these states, or -1. */
+/* Finds the newest run of the slot that is in one of these states; -1: there is none. */
 static int
 find_slot(const ZkJob *job, int64_t slot, unsigned states)
 {
@@ -117,7 +117,7 @@ find_slot(const ZkJob *job, int64_t slot, unsigned states)
 	return -1;
 }
 
-/* Is somebody known to have had the lock after this one? */
+/* Is a later holder of the lock known? */
 static bool
 is_late(const ZkJob *job, int64_t token)
 {
@@ -134,7 +134,7 @@ counts(const ZkJob *job, ZkJobId id)
 	return id.token > last.token || (id.token == last.token && id.number > last.number);
 }
 
-/* Slots come again when the clock was ahead: what was forgotten has not failed. */
+/* Slots come again if the clock was ahead: runs that are forgotten have not failed. */
 static int
 failures(const ZkJob *job, int64_t slot)
 {
@@ -143,7 +143,8 @@ failures(const ZkJob *job, int64_t slot)
 	return i < 0 || !counts(job, job->run[i].id) ? 0 : job->run[i].failures;
 }
 
-/* Is the slot known to be done, by a run that counts and since it was reset last? */
+/* Is the slot known to be done?  A run must count that came after the slot's last
+ * reset. */
 static bool
 is_done(const ZkJob *job, int64_t slot)
 {
@@ -196,7 +197,8 @@ zklock_job_left(const ZkJob *job, const ZkJobServer *server)
 		run->server == server->system && strcmp(run->server_name, server->name) == 0;
 }
 
-/* Where the slot is, or is to be, among those that are due again. */
+/* Returns the slot's index among the slots that are due again, or the index for it to
+ * get. */
 static int
 find_reset(const ZkJob *job, int64_t slot)
 {
@@ -224,7 +226,7 @@ drop_reset(ZkJob *job, int i)
 	memmove(slot, slot + 1, sizeof(*slot) * (size_t) (job->resets.n - i));
 }
 
-/* There is room for it. */
+/* The caller has made sure that there is room. */
 static void
 add_reset(ZkJob *job, int64_t slot)
 {
@@ -247,7 +249,7 @@ count_as_done(ZkJob *job, const ZkJobRun *run)
 		drop_reset(job, find_reset(job, run->slot));
 }
 
-/* One more failure of the slot, which the runs of it since then did not know of. */
+/* Counts one more failure of the slot.  The slot's later runs did not know of it. */
 static void
 count_failure(ZkJob *job, int i)
 {
@@ -258,8 +260,8 @@ count_failure(ZkJob *job, int i)
 			job->run[j].failures++;
 }
 
-/* Somebody else has the lock now.  The backend that ran has lost it, or has ended without
- * a word. */
+/* Another backend has the lock now.  The backend that ran has lost it, or has ended
+ * without a word. */
 static void
 take_over(ZkJob *job, bool skip, int64_t now)
 {
@@ -290,7 +292,7 @@ take_over(ZkJob *job, bool skip, int64_t now)
  * ------------------------------------------------------------------------
  */
 
-/* How long before a slot begins is a call for it already? */
+/* Returns how long before a slot begins a call already counts for it. */
 static int64_t
 early(int64_t every)
 {
@@ -315,8 +317,8 @@ zklock_job_slot(int64_t every, int64_t origin, int64_t now)
 	return slot < ZKLOCK_JOB_TIME_MIN ? ZKLOCK_JOB_TIME_MIN : slot;
 }
 
-/* A slot that was left out counts as done when a later one is: nobody calls for it any
- * more. One of which the record knows that it was tried in vain does not. */
+/* A slot that was left out counts as done when a later one is: nobody calls for it
+ * any more.  It does not count if the record knows that a run tried it in vain. */
 bool
 zklock_job_has_done(const ZkJob *job, int64_t slot)
 {
@@ -330,7 +332,7 @@ zklock_job_has_done(const ZkJob *job, int64_t slot)
 	return true;
 }
 
-/* May a slot that is due be run now?  *after: which other job has not done it. */
+/* May a slot that is due be run now? *after: the other job that has not done it. */
 static ZkJobVerdict
 look_at_slot(const ZkJob *job, const ZkJobCall *call, int64_t slot, int *after)
 {
@@ -343,10 +345,11 @@ look_at_slot(const ZkJob *job, const ZkJobCall *call, int64_t slot, int *after)
 }
 
 /*
- * Which slot is the call for, and is that to be run?
+ * Finds the slot that the call is for, and whether the caller has to run it.
  *
- * With "every" the present slot comes first, for it passes, and those that were reset
- * stay due.  None keeps the job from going on when it has failed, or waits for another job.
+ * With "every" the present slot comes first, because it passes; slots that were reset
+ * stay due.  No slot keeps the job from going on if it has failed, or waits for another
+ * job.
  */
 static void
 find_due(const ZkJob *job, const ZkJobCall *call, int64_t now, ZkJobDecision *decision)
@@ -373,7 +376,7 @@ find_due(const ZkJob *job, const ZkJobCall *call, int64_t now, ZkJobDecision *de
 	}
 }
 
-/* Say what was done last. */
+/* Says what was done last. */
 static void
 tell_done(ZkJob *job, const ZkJobCall *call, int64_t now, ZkJobDecision *decision)
 {
@@ -508,7 +511,7 @@ zklock_job_commit(ZkJob *job, ZkJobId id, uint64_t xid)
 	return ZKLOCK_JOB_COMMIT;
 }
 
-/* As much as there is room for, without half a character. */
+/* Copies as much as there is room for, without half a character. */
 static void
 copy_error(char *to, const char *from)
 {
@@ -588,7 +591,8 @@ is_ahead(const ZkJob *job, int64_t now)
 	return false;
 }
 
-/* The newest slot that has failed and is not done, whatever later one is; or NEVER. */
+/* Returns the newest slot that has failed and is not done, even if a later one is; or
+ * NEVER. */
 static int64_t
 find_failed(const ZkJob *job)
 {
@@ -606,8 +610,9 @@ find_failed(const ZkJob *job)
 }
 
 /*
- * Which slot does one mean who names none?  A write may be repeated that has come
- * through: so one that was reset, and is not done since, comes before the one last done.
+ * Returns the slot that a caller means who names none.  The caller may repeat a write
+ * that has reached the record: so a slot that was reset, and is not done since, comes
+ * before the slot done last.
  */
 static int64_t
 find_meant(const ZkJob *job, int64_t now)
@@ -621,7 +626,8 @@ find_meant(const ZkJob *job, int64_t now)
 	return job->resets.n > 0 ? job->resets.slot[job->resets.n - 1] : job->last_done;
 }
 
-/* Takes the slots among those that are due again, and drops none; false: there is no room. */
+/* Adds the slots to those that are due again, and drops none.  False: there is no
+ * room. */
 static bool
 add_resets(ZkJob *job, int64_t slot, int64_t other)
 {
@@ -636,8 +642,8 @@ add_resets(ZkJob *job, int64_t slot, int64_t other)
 	return true;
 }
 
-/* No run so far counts, but that the present slot and those before are done, as far as
- * they are known to be. */
+/* No earlier run counts any more.  But the present slot and those before it stay
+ * done, as far as they are known to be. */
 static void
 forget_ahead(ZkJob *job, int64_t present)
 {
@@ -645,7 +651,7 @@ forget_ahead(ZkJob *job, int64_t present)
 	job->forgotten = (ZkJobId){.token = ZKLOCK_JOB_NEVER, .number = job->count};
 }
 
-/* Is it done, or being run, since this attempt of it? */
+/* Is the slot done, or being run, since this attempt of it? */
 static bool
 is_run_since(const ZkJob *job, int64_t slot, int attempt)
 {

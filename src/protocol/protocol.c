@@ -3,23 +3,23 @@
  * protocol.c
  *	  The lock protocol as a pure function: zklock_step(state, event).
  *
- * An event first changes what is known (one function per event below), then
- * decide() compares what is known with what is needed and asks for whatever
- * brings the two together.  So a fact that arrives late, twice or after its cause
- * is gone needs no special case: it changes a fact or it does not.  Asked for
- * elsewhere is only what the event itself calls for: watches on children that a
- * listing names, the listing with which a new worker starts, an orphan's delete.
+ * An event first changes what the state says (one function per event below).  Then
+ * decide() compares that with what is needed, and sends the requests that bring the two
+ * together.  So a fact that arrives late, twice or after its cause is gone needs no
+ * special case: it changes the state or it does not.  Outside decide() only the event's
+ * own requests are sent: watches on children that a listing names, the listing with
+ * which a new worker starts, an orphan's delete.
  *
- * Why the requests are pipelined, and what makes that correct: a session's
- * requests are executed in order.  A listing sent right behind a create shows
- * the queue as of that create or later, so it holds every contender that is
- * before us; one that it shows may be gone by the time it is watched, and
- * then the read that was to set the watch says so.
+ * Requests are pipelined, and this is correct because the ensemble executes a session's
+ * requests in order.  A listing sent right behind a create shows the queue as of that
+ * create or later.  So it contains every contender before us.  A contender that it
+ * shows may be gone by the time we watch it; then the read that was to set the watch
+ * says so.
  *
- * A contender is known to the ensemble by its name alone.  Replies and events
- * are therefore matched by uuid (ours) or by the name's hash (others'), never
- * by index only: an index is used again.  But anybody can delete a node of ours and make
- * one of its name: ours is what our session has made, in the transaction that is the
+ * The ensemble knows a contender by its name alone.  So replies and events are matched
+ * by uuid (our contenders) or by the name's hash (others'), never by index only: an
+ * index is used again.  But anybody can delete a node of ours and make another of the
+ * same name.  A node is ours if our session has made it, in the transaction that is the
  * token.
  *
  *-------------------------------------------------------------------------
@@ -30,7 +30,7 @@
 #include <assert.h>
 #include <string.h>
 
-/* Creates in a row that may meet no directory before we give up. */
+/* Creates in a row that may find no directory before we give up. */
 #define MAX_ATTEMPTS	 16
 #define ATTEMPTS_REFUSED UINT8_MAX
 
@@ -38,10 +38,10 @@
 #define LIST_LATER UINT64_MAX
 
 /*
- * list_needed of an UNSETTLED contender that no listing shows: it stays known until the
- * next TICK, unless the one that takes its place is made at once, and then settled on the
- * same terms.  Only a deposed leader can have hidden it, and then that connection ends
- * without a write and the next one lists again.
+ * list_needed of an UNSETTLED contender that no listing shows.  The contender stays
+ * known until the next TICK; unless the contender that takes its place is made at once,
+ * and then settled on the same terms.  Only a deposed leader can have hidden it.  In
+ * that case the connection ends without a write, and the next one lists again.
  */
 #define LIST_NOT_FOUND (UINT64_MAX - 1)
 
@@ -98,7 +98,7 @@ find_contender(ZkLockQueue *queue, uint64_t uuid)
 	return NULL;
 }
 
-/* Nothing is known of a contender but its state. */
+/* Forgets everything about a contender except its state. */
 static void
 reset(ZkContender *c)
 {
@@ -148,7 +148,7 @@ set_free(ZkContender *c)
 	reset(c);
 }
 
-/* Who was waited for matters no more. */
+/* The contender waits for no blocker any more. */
 static void
 forget_blocker(ZkContender *c)
 {
@@ -171,7 +171,7 @@ set_queued(ZkContender *c)
 	c->list_needed = 0;
 }
 
-/* Before the blocker there may be nobody now: decide() asks for a listing. */
+/* There may be nobody before the blocker now: decide() asks for a listing. */
 static void
 set_second_gone(ZkContender *c)
 {
@@ -179,7 +179,7 @@ set_second_gone(ZkContender *c)
 	c->second_gone = true;
 }
 
-/* With a name not used before. */
+/* The contender gets a name that was not used before. */
 static void
 set_begun(const ZkLockQueue *queue, ZkContender *c, ZkContenderState state,
 		  ZkLockMode mode, const ZkLockEvent *event)
@@ -199,7 +199,8 @@ set_creating(const ZkLockQueue *queue, ZkContender *c, ZkLockMode mode,
 	set_begun(queue, c, ZKLOCK_CREATING, mode, event);
 }
 
-/* A set's, to be made with the others; the creates that met no directory still count. */
+/* A set's contender, to be made with the others.  The creates that found no directory
+ * still count. */
 static void
 set_ready(const ZkLockQueue *queue, ZkContender *c, ZkLockMode mode,
 		  const ZkLockEvent *event)
@@ -211,7 +212,7 @@ set_ready(const ZkLockQueue *queue, ZkContender *c, ZkLockMode mode,
 	c->attempts = attempts;
 }
 
-/* A set's create was not done.  What anybody else needs begins anew. */
+/* A set's create was not done.  A contender that others here need begins again. */
 static void
 set_undone(const ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event)
 {
@@ -221,7 +222,7 @@ set_undone(const ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event)
 		set_free(c);
 }
 
-/* The first thing to do for a mode that is needed. */
+/* The first step for a mode that is needed. */
 static void
 set_started(const ZkLockQueue *queue, ZkContender *c, ZkLockMode mode,
 			const ZkLockEvent *event)
@@ -245,7 +246,7 @@ set_granted(ZkLockQueue *queue, ZkContender *c, bool demanded, ZkLockActions *ac
 	add_action(actions, ZKLOCK_ACT_GRANTED, queue, c);
 }
 
-/* A grant that others want goes when its last holder does. */
+/* A grant that others want ends with its last hold. */
 static void
 set_demanded(ZkLockQueue *queue, ZkContender *c, ZkLockActions *actions)
 {
@@ -255,8 +256,9 @@ set_demanded(ZkLockQueue *queue, ZkContender *c, ZkLockActions *actions)
 }
 
 /*
- * Something has changed in the directory since our node was made, or may have: so another
- * one may have its name by now.  decide() looks, unless it does.
+ * The directory has changed since our node was made, or may have changed.  So another
+ * node may have the name by now.  If so, decide() sets a watch on our node, which
+ * tells.
  */
 static bool
 may_be_remade(const ZkContender *c, const ZkLockEvent *event)
@@ -272,8 +274,8 @@ is_joined(const ZkLockQueue *queue, const ZkContender *c)
 }
 
 /*
- * Does somebody here need this contender?  A set needs one that was made with its others,
- * and no older one, which would stand before the set's place.
+ * Does somebody here need this contender?  A set needs a contender that was made with
+ * its others, and no older one, which would stand before the set's place.
  */
 static bool
 is_needed(const ZkLockQueue *queue, const ZkContender *c)
@@ -283,7 +285,7 @@ is_needed(const ZkLockQueue *queue, const ZkContender *c)
 	return queue->needed[c->mode] && (set == 0 || c->set == set);
 }
 
-/* Tell the waiters; what exists in the ensemble must go. */
+/* Tell the waiters; a node in the ensemble must go. */
 static void
 fail(ZkLockQueue *queue, ZkContender *c, ZkLockFailure failure, ZkLockActions *actions)
 {
@@ -296,7 +298,7 @@ fail(ZkLockQueue *queue, ZkContender *c, ZkLockFailure failure, ZkLockActions *a
 		set_free(c);
 }
 
-/* A grant is lost, and its holders are no reason to acquire anew. */
+/* A grant is lost.  Its holders are no reason to acquire it again. */
 static void
 revoke(ZkLockQueue *queue, ZkContender *c, ZkLockActions *actions)
 {
@@ -306,7 +308,8 @@ revoke(ZkLockQueue *queue, ZkContender *c, ZkLockActions *actions)
 	queue->needed[c->mode] = false;
 }
 
-/* There is no node of this name.  What else has its mark is looked for, as an orphan. */
+/* There is no node of this name.  Another node with its mark is looked for, as an
+ * orphan. */
 static void
 set_gone(ZkLockQueue *queue, ZkContender *c)
 {
@@ -314,7 +317,7 @@ set_gone(ZkLockQueue *queue, ZkContender *c)
 	set_free(c);
 }
 
-/* Our node is gone without our doing.  A waiter loses its place and queues again. */
+/* Our node is gone, and not by our doing.  A waiter loses its place and queues again. */
 static void
 vanished(ZkLockQueue *queue, ZkContender *c, ZkLockActions *actions)
 {
@@ -323,9 +326,9 @@ vanished(ZkLockQueue *queue, ZkContender *c, ZkLockActions *actions)
 }
 
 /*
- * The same, by the word of a server that may be behind all that our predecessor
- * saw.  Holders are told, since it may be true; the contender stays known until
- * a listing, now or at a TICK, has shown whether it is there.
+ * The same, but the server that says so may be behind all that our predecessor saw.
+ * Holders are told, because it may be true.  The contender stays known until a listing,
+ * now or at a TICK, has shown whether its node is there.
  */
 static void
 vanished_unproven(ZkLockQueue *queue, ZkContender *c, uint64_t list_needed,
@@ -337,10 +340,10 @@ vanished_unproven(ZkLockQueue *queue, ZkContender *c, uint64_t list_needed,
 }
 
 /*
- * What the connection carried is lost with it: watches, and positions.  The
- * library sets watches again on the next one, and the server fires what has
- * changed meanwhile; we trust in that for directories only, where being told
- * too often does no harm.
+ * With the connection, its watches and positions are lost.  The library sets watches
+ * again on the next connection, and the server fires those whose node has changed
+ * meanwhile.  We rely on that for directories only: there an event too many does no
+ * harm.
  */
 static void
 forget_connection(ZkLockQueue *queue)
@@ -377,9 +380,9 @@ forget_connection(ZkLockQueue *queue)
  */
 
 /*
- * Readers wait to share a grant that takes no more holds.  Whoever demands it may have
- * gone: decide() asks, where that is not watched, or the answer is for one who would not
- * wait.  Others are told what is known.
+ * Readers wait to share a grant that takes no more holds.  The demander may have gone:
+ * decide() asks, if nothing watches that, or if a reader would not wait.  The other
+ * readers get the known answer.
  */
 static void
 on_joined(ZkLockQueue *queue, ZkContender *c, bool asks, ZkLockActions *actions)
@@ -433,8 +436,8 @@ on_need(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 }
 
 /*
- * All of a set are READY, or in their queues and to be made anew, since not all of them
- * are.  A grant among these is of no use to anybody but the set.
+ * All contenders of a set are READY; or they are in their queues and have to be made
+ * again, because not all of them are.  A grant among these helps nobody but the set.
  */
 static void
 on_jointly(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
@@ -467,8 +470,8 @@ on_jointly(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 }
 
 /*
- * Somebody here takes the contender away (zk_break).  Who holds is told before anybody
- * else can have the lock; the node stays known until it is gone.
+ * Somebody here removes the contender (zk_break).  Holders are told before anybody else
+ * can have the lock; the node stays known until it is gone.
  */
 static void
 on_remove(ZkLockQueue *queue, ZkContender *c, ZkLockActions *actions)
@@ -497,10 +500,10 @@ on_session_lost(ZkLockQueue *queue, ZkLockActions *actions)
 }
 
 /*
- * A new process owns the session and has seen no zxid, so the server it reached
- * may be behind all that its predecessor saw, our own nodes included.  It
- * starts with a sync and a listing.  When the connection is lost before they
- * are answered, the next connection has to start with them again.
+ * A new process owns the session and has seen no zxid.  So the server that it reached
+ * may be behind all that its predecessor saw, our own nodes included.  The process
+ * starts with a sync and a listing.  If the connection is lost before they are
+ * answered, the next connection has to start with them again.
  */
 static void
 start_synced(ZkLockQueue *queue, ZkLockActions *actions)
@@ -583,9 +586,9 @@ on_tick(ZkLockQueue *queue)
 }
 
 /*
- * A directory numbers its contenders one by one.  If ours follows our last exclusive
- * grant in the same directory, nobody has come in between; and whoever had come before
- * that was gone when we were granted the lock.
+ * A directory numbers its contenders one by one.  If our contender's number follows
+ * that of our last exclusive grant in the same directory, nobody has come in between;
+ * and all contenders before that one were gone when it was granted the lock.
  */
 static bool
 succeeds(const ZkLockQueue *queue, const ZkContender *c)
@@ -659,8 +662,8 @@ watch_own(ZkLockQueue *queue, ZkContender *c, ZkLockActions *actions)
 }
 
 /*
- * Is it worth a watch on the directory to know whether others want the grant?  It
- * is if the grant may be kept, and if readers may join one another on it.
+ * Is it worth a watch on the directory to know whether others want the grant?  It is if
+ * the grant may be kept, and if readers may join one another on it.
  */
 static bool
 watches_dir(const ZkContender *c, const ZkLockEvent *event)
@@ -669,8 +672,9 @@ watches_dir(const ZkContender *c, const ZkLockEvent *event)
 }
 
 /*
- * Do we have to wait for "child", or it for us?  Our own never stand in our way:
- * exclusion among local backends is the table's business.  For a permit everybody counts.
+ * Do we have to wait for "child", or it for us?  Our own contenders never stand in our
+ * way: the table excludes local backends from each other.  For a permit everybody
+ * counts.
  */
 static bool
 conflicts(ZkLockQueue *queue, const ZkContender *c, const ZkLockChild *child,
@@ -684,8 +688,8 @@ conflicts(ZkLockQueue *queue, const ZkContender *c, const ZkLockChild *child,
 }
 
 /*
- * By its number; what has ours and not our UUID was made without the sequence flag,
- * perhaps before us.
+ * Compares by number.  A child that has our number and not our UUID was made without
+ * the sequence flag, perhaps before us.
  */
 static bool
 comes_before(const ZkContender *c, const ZkLockChild *child)
@@ -693,7 +697,7 @@ comes_before(const ZkContender *c, const ZkLockChild *child)
 	return child->sequence <= c->sequence;
 }
 
-/* Is there anybody else?  The last of them, or NULL.  Our own orphans are about to go. */
+/* Returns the last of the other contenders, or NULL.  Our own orphans are about to go. */
 static const ZkLockChild *
 find_other(ZkLockQueue *queue, const ZkContender *c, const ZkLockEvent *event)
 {
@@ -728,9 +732,9 @@ watch_child(ZkLockQueue *queue, ZkContender *c, const char *name, uint64_t hash,
 }
 
 /*
- * "c" waits for its blocker, and "second" is the next one down.  Mostly those before
- * us leave in their order: when "second" has gone the blocker is the last, and if a
- * listing says so in time, its own deletion is the grant.
+ * "c" waits for its blocker, and "second" is the next one down.  Contenders mostly
+ * leave in their order: when "second" has gone, the blocker is the last.  If a listing
+ * says so in time, the blocker's deletion is the grant.
  */
 static void
 watch_second(ZkLockQueue *queue, ZkContender *c, const ZkLockChild *second,
@@ -743,8 +747,8 @@ watch_second(ZkLockQueue *queue, ZkContender *c, const ZkLockChild *second,
 }
 
 /*
- * Readers here may not share the grant, because of "other"; NULL: for all that we can
- * see.  They may when it has gone and nobody else has come.
+ * Readers here may not share the grant, because of "other"; NULL: because of something
+ * that we cannot see.  They may when it has gone and nobody else has come.
  */
 static void
 set_joiners_blocked(ZkLockQueue *queue, ZkContender *c, const ZkLockChild *other,
@@ -760,7 +764,7 @@ set_joiners_blocked(ZkLockQueue *queue, ZkContender *c, const ZkLockChild *other
 		c->list_needed = LIST_LATER;
 }
 
-/* A listing that is recent enough for "c", which is GRANTED: does anybody want it? */
+/* The listing is recent enough for "c", which is GRANTED: does anybody want the grant? */
 static void
 look_for_demand(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 				ZkLockActions *actions)
@@ -781,7 +785,7 @@ look_for_demand(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 	}
 }
 
-/* The one before the blocker has gone, and this is who is left. */
+/* The contender before the blocker has gone.  Looks who is left. */
 static void
 look_ahead(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 		   ZkLockActions *actions)
@@ -808,8 +812,8 @@ look_ahead(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 }
 
 /*
- * Do the numbers in a listing say where "c" stands?  If not it is given up, or makes
- * place for a new one.
+ * Do the numbers in a listing say where "c" stands?  If not, "c" is given up, or makes
+ * room for a new contender.
  */
 static bool
 numbers_tell(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
@@ -854,7 +858,7 @@ is_led(const ZkContender *c, const ZkLockEvent *event)
 	return event->leader < c->sequence;
 }
 
-/* Behind another place of this server, which does the waiting for both. */
+/* "c" is behind another place of this server, which waits for both. */
 static void
 set_led(ZkLockQueue *queue, ZkContender *c, ZkLockActions *actions)
 {
@@ -866,7 +870,7 @@ set_led(ZkLockQueue *queue, ZkContender *c, ZkLockActions *actions)
 	add_action(actions, ZKLOCK_ACT_BLOCKED, queue, c);
 }
 
-/* May all that stand before "c", but siblings, be watched? */
+/* May we watch all contenders before "c", except siblings? */
 static bool
 may_watch_all(const ZkContender *c, const ZkLockEvent *event)
 {
@@ -880,8 +884,8 @@ may_watch_all(const ZkContender *c, const ZkLockEvent *event)
 	return !c->unreadable && !event->spare_watches;
 }
 
-/* "c" waits for a permit, and nobody of this server before it: what tells it when to
- * look? */
+/* "c" waits for a permit, and is the first of this server to wait.  Sets the watches
+ * that tell it when to look. */
 static void
 watch_for_permit(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 				 const ZkSemaphorePlace *place, ZkLockActions *actions)
@@ -919,9 +923,9 @@ watch_for_permit(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 }
 
 /*
- * The same as find_place for one of so many permits (semaphore_rules.h).  Whoever stands
- * behind may have seen us wait, by a listing of before, and waits to hear that we do no
- * more.
+ * Does what find_place does, for one of several permits (semaphore_rules.h).  A
+ * contender behind us may have seen us wait, in an earlier listing, and waits to hear
+ * that we do no more.
  */
 static void
 find_permit(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
@@ -969,8 +973,8 @@ find_permit(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 }
 
 /*
- * A listing that is recent enough for "c", which is QUEUED with its sequence
- * number and token known: find our place.
+ * The listing is recent enough for "c", which is QUEUED with its sequence number and
+ * token known: finds its place.
  */
 static void
 find_place(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
@@ -1047,7 +1051,8 @@ find_place(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 	}
 }
 
-/* A free contender for an orphan, if the modes that have no contender now leave one. */
+/* Finds a free contender for an orphan, if the modes that have no contender now leave
+ * one. */
 static ZkContender *
 vacant_for_orphan(ZkLockQueue *queue)
 {
@@ -1066,7 +1071,7 @@ vacant_for_orphan(ZkLockQueue *queue)
 	return spare > 0 ? vacant : NULL;
 }
 
-/* Without room for it there is to be another listing when there is. */
+/* If there is no room for it, another listing follows when there is. */
 static void
 take_orphan(ZkLockQueue *queue, const ZkLockChild *child)
 {
@@ -1084,14 +1089,14 @@ take_orphan(ZkLockQueue *queue, const ZkLockChild *child)
 	vacant->sequence = child->sequence;
 }
 
-/* Is the listing one that shows where "c" stands?  An older one is from before its node. */
+/* Does the listing show where "c" stands?  An older one is from before its node. */
 static bool
 shows(const ZkLockEvent *event, const ZkContender *c)
 {
 	return c->list_needed != 0 && c->list_needed <= event->list;
 }
 
-/* What "c" needed to be seen in a listing cannot be had: the ensemble refuses. */
+/* The ensemble refuses the listing in which "c" had to see something. */
 static void
 on_list_refused(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 				ZkLockActions *actions)
@@ -1115,7 +1120,7 @@ on_list_refused(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 	}
 }
 
-/* A listing that is recent enough for "c", which has no node: is it worth one? */
+/* The listing is recent enough for "c", which has no node: is a node worth it? */
 static void
 end_probe(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 		  ZkLockActions *actions)
@@ -1135,8 +1140,8 @@ end_probe(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 		set_creating(queue, c, (ZkLockMode) c->mode, event);
 }
 
-/* The child that has our contender's name, or NULL.  A listing cannot tell whether it is
- * the node that we have made. */
+/* Returns the child that has our contender's name, or NULL.  A listing cannot tell
+ * whether we have made that node. */
 static const ZkLockChild *
 find_own(const ZkContender *c, const ZkLockEvent *event)
 {
@@ -1151,8 +1156,8 @@ find_own(const ZkContender *c, const ZkLockEvent *event)
 	return NULL;
 }
 
-/* Our create's number, if what a listing shows is ours.  Token and owner come with the
- * watch on it. */
+/* Takes our create's number from a listing, if the node is ours.  Token and owner
+ * come with the watch on it. */
 static void
 adopt(ZkContender *c, const ZkLockChild *own)
 {
@@ -1163,7 +1168,7 @@ adopt(ZkContender *c, const ZkLockChild *own)
 	c->own_requested = false;
 }
 
-/* A listing that is recent enough for "c": is its node there? */
+/* The listing is recent enough for "c": is its node there? */
 static void
 look_for_own(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event, bool synced,
 			 ZkLockActions *actions)
@@ -1195,9 +1200,9 @@ look_for_own(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event, bool 
 }
 
 /*
- * What has our session's mark and no contender here is an orphan: a create
- * whose reply was lost and which a deposed leader hid from the listing that
- * settled it.  It is taken up as a contender to be deleted.
+ * A child with our session's mark and without a contender here is an orphan: the reply
+ * to its create was lost, and a deposed leader hid it from the listing that settled the
+ * create.  A contender takes it up, to delete it.
  */
 static void
 take_orphans(ZkLockQueue *queue, const ZkLockEvent *event)
@@ -1221,7 +1226,7 @@ take_orphans(ZkLockQueue *queue, const ZkLockEvent *event)
 	}
 }
 
-/* A listing that is recent enough for "c", which waits, or is to find out. */
+/* The listing is recent enough for "c", which waits, or has to find out. */
 static void
 look_for_place(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 			   ZkLockActions *actions)
@@ -1293,8 +1298,8 @@ on_listed(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 }
 
 /*
- * The same of a listing that another place of this server has asked for.  Where it shows
- * our contender it is recent enough for it.
+ * The same for a listing that another place of this server has asked for.  If it shows
+ * our contender, it is recent enough for it.
  */
 static void
 on_seen(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
@@ -1318,7 +1323,7 @@ on_seen(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 
 /*
  * "n" of the contenders before this one have gone: ours, or a watched one of another
- * session.  If this one waits for a permit it counts them.
+ * session.  If this one waits for a permit, it counts them.
  */
 static void
 note_ended(ZkContender *c, int n)
@@ -1339,9 +1344,9 @@ on_beside(ZkLockQueue *queue, const ZkLockEvent *event)
 }
 
 /*
- * Is what has our contender's name the node that we have made?  A foreigner has made it
- * if it is of another transaction, or of another session; the latter is all there is to
- * tell where a listing has shown it and our create is in doubt.
+ * Have we made the node that has our contender's name?  A foreigner has made it if it
+ * is of another transaction, or of another session.  If a listing has shown it and our
+ * create is in doubt, only the session can tell.
  */
 static bool
 is_ours(const ZkContender *c, const ZkLockEvent *event)
@@ -1349,7 +1354,7 @@ is_ours(const ZkContender *c, const ZkLockEvent *event)
 	return event->owned && (c->token == 0 || event->token == c->token);
 }
 
-/* By the word of a server that may be behind, before the sync. */
+/* The server that says so may be behind, before the sync. */
 static void
 lose_own(ZkLockQueue *queue, ZkContender *c, ZkLockActions *actions)
 {
@@ -1362,8 +1367,8 @@ lose_own(ZkLockQueue *queue, ZkContender *c, ZkLockActions *actions)
 }
 
 /*
- * Another's node has our contender's name.  It bears our mark, and stands in the way of
- * all: so it is looked for, as an orphan.
+ * Another session's node has our contender's name.  It bears our mark, and stands in
+ * everybody's way: so it is looked for, as an orphan.
  */
 static void
 lose_to_other(ZkLockQueue *queue, ZkContender *c, ZkLockActions *actions)
@@ -1408,7 +1413,7 @@ on_watched_own(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 	}
 }
 
-/* One of those before the first place here that waits for a permit. */
+/* One of the contenders before the first place here that waits for a permit. */
 static void
 on_watched_other(ZkContender *c, const ZkLockEvent *event)
 {
@@ -1483,7 +1488,7 @@ on_watched_dir(ZkLockQueue *queue, const ZkLockEvent *event)
 	queue->succession.watched = event->rc == ZKLOCK_RC_OK;
 }
 
-/* Whoever waits behind us hears of it; or of our end. */
+/* A contender that waits behind us hears of it; or of our end. */
 static void
 on_marked(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 		  ZkLockActions *actions)
@@ -1579,10 +1584,10 @@ on_node_changed(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *act
 }
 
 /*
- * An exclusive grant is wanted by whoever comes; we are alone with it, or others
- * were seen before.  A shared one is wanted by writers only: decide() lists again.  So it
- * does for permits, where this server may have come or gone itself; and for the first one
- * who waits for a permit.
+ * Any newcomer wants an exclusive grant; we are alone with it, or others were seen
+ * before.  Only writers want a shared one: decide() lists again.  It does the same for
+ * permits, where this server may have come or gone itself; and for the first contender
+ * that waits for a permit.
  */
 static void
 on_dir_changed(ZkLockQueue *queue, ZkLockActions *actions)
@@ -1607,7 +1612,7 @@ on_dir_gone(ZkLockQueue *queue)
 		queue->contender[i].watch_later = false;
 }
 
-/* Is it certain that one made now would have to wait behind others of ours? */
+/* Is it certain that a contender made now would have to wait behind others of ours? */
 static bool
 waits_beside(const ZkLockQueue *queue, const ZkLockEvent *event)
 {
@@ -1616,9 +1621,10 @@ waits_beside(const ZkLockQueue *queue, const ZkLockEvent *event)
 }
 
 /*
- * The create of a contender.  Where its number is likely to say that nobody is before
- * it, no listing follows; if it then does not, decide() asks for one.  Nor does where it
- * has to wait for others of this server.  True if it must follow at once.
+ * Sends the create of a contender.  No listing follows if the number is likely to say
+ * that nobody is before it; if the number then does not, decide() asks for a listing.
+ * None follows either if the contender has to wait for others of this server.  True: a
+ * listing must follow at once.
  */
 static bool
 create(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event, ZkLockActions *actions)
@@ -1650,7 +1656,8 @@ create(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event, ZkLockActio
  * ------------------------------------------------------------------------
  */
 
-/* The listing that the contenders ask for: one, behind all that it has to show. */
+/* The listing that the contenders ask for: a single one, behind everything that it
+ * has to show. */
 typedef struct Listing
 {
 	bool wanted;
@@ -1658,7 +1665,7 @@ typedef struct Listing
 	bool watch;
 } Listing;
 
-/* What is not needed goes; what may exist unseen is settled first. */
+/* Deletes nodes that nobody needs.  A node that may exist unseen is settled first. */
 static void
 drop_unneeded(ZkLockQueue *queue, const ZkLockEvent *event)
 {
@@ -1684,7 +1691,7 @@ drop_unneeded(ZkLockQueue *queue, const ZkLockEvent *event)
 	}
 }
 
-/* What is needed and not there is created. */
+/* Creates the nodes that are needed and missing. */
 static void
 start_needed(ZkLockQueue *queue, const ZkLockEvent *event)
 {
@@ -1719,7 +1726,7 @@ is_set_ready(const ZkLockQueue *queue)
 	return false;
 }
 
-/* What is about to be replaced by a set's goes in its transaction. */
+/* A set's contender is about to replace these: they go in its transaction. */
 static void
 send_deletes(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 {
@@ -1739,7 +1746,7 @@ send_deletes(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *action
 	}
 }
 
-/* "c" is to be seen in the listing.  False: one that it can be seen in is under way. */
+/* "c" has to be seen in the listing.  False: a listing that can show it is under way. */
 static bool
 want_listing(ZkLockQueue *queue, ZkContender *c, Listing *listing)
 {
@@ -1750,7 +1757,7 @@ want_listing(ZkLockQueue *queue, ZkContender *c, Listing *listing)
 	return true;
 }
 
-/* May a listing watch the directory, which nothing does yet? */
+/* May a listing watch the directory, which no watch covers yet? */
 static bool
 may_watch_dir(const ZkLockQueue *queue)
 {
@@ -1758,9 +1765,9 @@ may_watch_dir(const ZkLockQueue *queue)
 }
 
 /*
- * "c" is the first one who waits for a permit, as of a listing.  The directory was
- * watched by then, and is silent; or the listing that watches it shows whether that is
- * still so.
+ * "c" is the first one that waits for a permit, as of a listing.  The directory was
+ * watched by then, and is silent; or the listing that watches it shows whether "c" is
+ * still the first.
  */
 static void
 pursue_first(ZkLockQueue *queue, ZkContender *c, Listing *listing)
@@ -1807,7 +1814,7 @@ pursue_granted(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 		watch_own(queue, c, actions);
 }
 
-/* Send what "c" needs to get on. */
+/* Sends the requests that "c" needs to go on. */
 static void
 pursue(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event, Listing *listing,
 	   ZkLockActions *actions)
@@ -1855,7 +1862,8 @@ pursue(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event, Listing *li
 	}
 }
 
-/* Who waits behind another place of this server asks for nothing; who does no more, does. */
+/* A contender that waits behind another place of this server asks for nothing; one
+ * that does no more does. */
 static void
 follow(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 {
@@ -2001,7 +2009,7 @@ take_event(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 
 #ifndef NDEBUG
 
-/* What the worker says of its server agrees with the queue, and with itself. */
+/* The worker's data about its server agree with the queue, and with each other. */
 static void
 check_event(const ZkLockQueue *queue, const ZkLockEvent *event)
 {
@@ -2038,7 +2046,7 @@ is_listing(const ZkLockQueue *queue, const ZkContender *c)
 		(c->list_needed <= queue->list_sent || c->list_needed >= LIST_NOT_FOUND);
 }
 
-/* What "c" waits for is on its way: no wake-up is lost. */
+/* The event that "c" waits for is on its way: no wake-up is lost. */
 static void
 check_pursued(const ZkLockQueue *queue, const ZkContender *c, const ZkLockEvent *event)
 {
@@ -2171,8 +2179,8 @@ has_action(const ZkLockActions *actions, ZkLockActionType type, uint64_t uuid)
 	return false;
 }
 
-/* The table hears of every grant that came or went, and none that is held goes unless
- * it is lost. */
+/* The table hears of every grant that came or went.  A held grant goes only if it is
+ * lost. */
 static void
 check_changes(const ZkLockQueue *before, const ZkLockQueue *queue,
 			  const ZkLockEvent *event, const ZkLockActions *actions)

@@ -3,51 +3,52 @@
  * protocol.h
  *	  The lock protocol: what one server does in one lock's queue.
  *
- * zklock_step() is a pure function of the queue's state and an event.  It
- * reads no clock, does no I/O and allocates nothing; it includes neither
- * postgres.h nor zookeeper.h.  The worker (dispatch.c) feeds it and performs
- * its actions; the simulator (test/sim) links the same object file and plays
- * it against a model of ZooKeeper.
+ * zklock_step() is a pure function of the queue's state and an event.  It reads no
+ * clock, does no I/O and allocates nothing; it includes neither postgres.h nor
+ * zookeeper.h.  The worker (dispatch.c) feeds it and performs its actions; the
+ * simulator (test/sim) links the same object file and plays it against a model of
+ * ZooKeeper.
  *
- * One ZkLockQueue stands for one name on one server.  It has up to
- * ZKLOCK_NCONTENDERS contenders: one active in each mode (both at once only
- * in an upgrade), and older ones on their way out.  The states of one
- * contender, in short; src/README.locks has all edges, and where the code takes them:
+ * One ZkLockQueue stands for one name on one server.  It has up to ZKLOCK_NCONTENDERS
+ * contenders: one active in each mode (both at once only in an upgrade), and older ones
+ * on their way out.  The states of one contender, in short; src/README.locks has all
+ * edges, and where the code takes them:
  *
  *	 state      moves on to
- *	 FREE       CREATING: needed; PROBING: by those only who would not wait;
- *	            READY: by a set
- *	 PROBING    BLOCKED: a listing shows somebody; CREATING: it shows nobody,
- *	            or somebody has come who would wait
- *	 BLOCKED    PROBING, CREATING: somebody has come who would not wait, or would
- *	 READY      CREATING: all of the set are (set_rules.h)
- *	 CREATING   QUEUED: created; UNSETTLED: the reply is lost; FREE: refused; READY: a
- *	            set's, and another of it was
- *	 UNSETTLED  QUEUED: a listing shows it; if none does CREATING; when that is
+ *	 FREE       CREATING: needed; PROBING: needed only by sessions that would not wait;
+ *	            READY: needed by a set
+ *	 PROBING    BLOCKED: a listing shows somebody; CREATING: it shows nobody, or a
+ *	            session has come that would wait
+ *	 BLOCKED    PROBING: a session has come that would not wait; CREATING: one that would
+ *	 READY      CREATING: all of the set are READY (set_rules.h)
+ *	 CREATING   QUEUED: created; UNSETTLED: the reply is lost; FREE: refused; READY: it is
+ *	            a set's, and another of the set was refused
+ *	 UNSETTLED  QUEUED: a listing shows it; CREATING: no listing does; when that is
  *	            proven, READY, or FREE if not needed
  *	 QUEUED     WAITING: a listing shows somebody before us; GRANTED: it shows nobody
  *	 WAITING    GRANTED: the last one before us has gone; QUEUED: nobody knows who is left
- *	 these two, and GRANTED
- *	            DELETING: not needed any more, refused, or taken away here;
+ *	 QUEUED, WAITING and GRANTED
+ *	            DELETING: not needed any more, refused, or removed by us;
  *	            FREE: somebody has deleted it
  *	 DELETING   FREE: deleted
  *
- * Of permits (semaphore_rules.h) one ZkLockQueue is one session's place: a server has as
- * many in one directory as it has sessions that hold or want a permit.  It is asked for
- * in exclusive mode, and has a rule of its own for who is granted and what a waiter
- * watches. Of the places that wait the first one does that for all; the others are led by
- * it.  See semaphore_siblings.h.
+ * For permits (semaphore_rules.h) one ZkLockQueue is one session's place: a server has
+ * one in a directory for each session that holds or wants a permit.  A place asks in
+ * exclusive mode.  It has its own rule for who is granted a permit and what a waiter
+ * watches.  The first of the places that wait watches for all of them and leads the
+ * others.  See semaphore_siblings.h.
  *
- * Every request the actions ask for, but a watch that there is already, is answered by
- * exactly one reply event, which carries the request's uuid, or a listing's number,
- * except that a session's end (ZKLOCK_EV_SESSION_LOST) and a new worker
- * (ZKLOCK_EV_RESUMED) annul all that are open.  Replies and watch events arrive in wire
- * order.  Replies of requests that fell to a lost connection arrive with ZKLOCK_RC_LOST
- * before the next ZKLOCK_EV_CONNECTED.
+ * Each request of the actions gets exactly one reply event, except a watch that is
+ * already there.  The reply carries the request's uuid, or a listing's number.  A
+ * session's end (ZKLOCK_EV_SESSION_LOST) and a new worker (ZKLOCK_EV_RESUMED) cancel
+ * all open requests.  Replies and watch events arrive in wire order.  Replies to
+ * requests of a lost connection arrive with ZKLOCK_RC_LOST before the next
+ * ZKLOCK_EV_CONNECTED.
  *
- * A wish can be one of a set, whose locks are taken in one step.  Its contender is then
- * made with those of the set's other queues, in one transaction, and never alone; what
- * this server had in the queue before goes in the same transaction.  See set_rules.h.
+ * A wish can belong to a set, whose locks are taken in one step.  Then its contender is
+ * made with those of the set's other queues, in one transaction, and never alone.  The
+ * contenders that this server had in the queue before are deleted in the same
+ * transaction.  See set_rules.h.
  *
  *-------------------------------------------------------------------------
  */
@@ -59,8 +60,8 @@
 #define ZKLOCK_NCONTENDERS 4
 
 /*
- * A child with a longer name, in bytes, is not watched, but looked for at each TICK: the
- * watches of a connection have little room (watches.c).
+ * A child with a longer name, in bytes, is not watched, but looked for at each TICK:
+ * the watches of a connection have little room (watches.c).
  */
 #ifndef ZKLOCK_WATCHED_MAX
 #define ZKLOCK_WATCHED_MAX 32768
@@ -130,9 +131,9 @@ typedef struct ZkContender
 } ZkContender;
 
 /*
- * What the connection says of the lock's directory itself.  Unlike the rest of a queue
- * it is worth keeping for the next time (succession.c), until the watch fires or the
- * connection is lost.
+ * The state of the connection's view of the lock's directory itself.  Unlike the rest
+ * of a queue it is worth keeping for the next time (succession.c), until the watch
+ * fires or the connection is lost.
  */
 typedef struct ZkLockSuccession
 {
@@ -300,7 +301,7 @@ typedef enum ZkLockActionType
 							* needed[mode] is false until the next NEED */
 } ZkLockActionType;
 
-/* Is it a request to the ensemble?  Else it is something to tell the table. */
+/* Is it a request to the ensemble?  Otherwise it is a message to the table. */
 static inline bool
 zklock_action_is_request(ZkLockActionType type)
 {
@@ -350,8 +351,8 @@ typedef struct ZkLockActions
 extern void zklock_lock_queue_init(ZkLockQueue *queue, bool connected);
 
 /*
- * The only way a queue changes.  "actions" is overwritten; they are to be
- * performed in order.
+ * Only this function changes a queue.  It overwrites "actions"; the caller performs
+ * them in order.
  */
 extern void zklock_step(ZkLockQueue *queue, const ZkLockEvent *event,
 						ZkLockActions *actions);
@@ -359,7 +360,7 @@ extern void zklock_step(ZkLockQueue *queue, const ZkLockEvent *event,
 /* No contender, no need: the queue may be forgotten. */
 extern bool zklock_lock_queue_empty(const ZkLockQueue *queue);
 
-/* What a queue is to a set that needs it. */
+/* The state of a queue for a set that needs it. */
 typedef enum ZkLockPart
 {
 	ZKLOCK_PART_UNREADY, /* something is to be settled first */
@@ -369,7 +370,7 @@ typedef enum ZkLockPart
 	ZKLOCK_PART_GRANTED
 } ZkLockPart;
 
-/* "fixed": there is no room to make a contender anew beside the one there is. */
+/* "fixed": there is no room to make a new contender beside the present one. */
 extern ZkLockPart zklock_lock_queue_part(const ZkLockQueue *queue, ZkLockMode mode,
 										 uint64_t set, bool *fixed);
 
@@ -380,9 +381,9 @@ extern bool zklock_lock_queue_wants_proof(const ZkLockQueue *queue);
 extern bool zklock_lock_queue_wants_tick(const ZkLockQueue *queue);
 
 /*
- * Who of a queue has the lock?  "queue" is all of it, in the order of the numbers.
- * Nobody stands before an exclusive holder, and nobody exclusive before a shared one;
- * contenders of one session do not stand in each other's way.
+ * Finds the contenders of a queue that have the lock.  "queue" is all of it, in the
+ * order of the numbers.  Nobody stands before an exclusive holder, and nobody exclusive
+ * before a shared one; contenders of one session do not stand in each other's way.
  */
 extern void zklock_find_holders(const ZkLockChild *queue, int n, bool *holds);
 

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * queue_put_rules.c
- *	  How what a transaction puts comes into a queue, chunk by chunk.
+ *	  Moves what a transaction puts into a queue, chunk by chunk.
  *
  *-------------------------------------------------------------------------
  */

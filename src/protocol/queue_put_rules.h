@@ -1,23 +1,23 @@
 /*-------------------------------------------------------------------------
  *
  * queue_put_rules.h
- *	  How what a transaction puts comes into a queue, chunk by chunk.
+ *	  Moves what a transaction puts into a queue, chunk by chunk.
  *
- * Pure: no postgres.h, no zookeeper.h, no clock, no allocation.  Backends and the worker
- * link it, and the simulator (test/sim/queue_put_sim.c).
+ * Pure: no postgres.h, no zookeeper.h, no clock, no allocation.  Backends and the
+ * worker link it, and the simulator (test/sim/queue_put_sim.c).
  *
  * Before the commit the backend posts all chunks, and the worker creates them under
  * puts/.  That is one round.  If a reply is lost, or the directory is missing, the
- * backend posts all of them in another round: a chunk that is there by then is as good as
- * one that was created.  Replies of an earlier round do not count, since they may be
+ * backend posts all of them in another round: a chunk that is there by then is as good
+ * as one that was created.  Replies of an earlier round do not count, since they may be
  * about a chunk that this round has not posted yet.
  *
  * When the transaction is over, the worker settles one chunk after the other.  After a
  * rollback it deletes the chunk.  After a commit it reads the chunk, and then, in one
  * transaction of the ensemble, deletes it and makes its items.  Each request can be
- * repeated until its outcome is known: a chunk that is not there was settled before.  But
- * a read may come from a server that lags behind.  So it proves that the chunk is not
- * there only when a write was acknowledged on the same connection.
+ * repeated until its outcome is known: a chunk that is not there was settled before.
+ * But a read may come from a server that lags behind.  So it proves that the chunk is
+ * not there only when a write was acknowledged on the same connection.
  *
  *-------------------------------------------------------------------------
  */
@@ -54,28 +54,29 @@ typedef struct ZkPut
 /* The backend begins. */
 extern void zklock_put_begin(ZkPut *put);
 
-/* It has posted this chunk, the first of which is 0. */
+/* The backend has posted this chunk.  The first one is 0. */
 extern void zklock_put_posted(ZkPut *put, int chunk);
 
-/* It begins another round. */
+/* The backend begins another round. */
 extern void zklock_put_repeat(ZkPut *put);
 
 /*
- * The worker's create of a chunk was answered, which was posted in this round.  True: the
- * directory is missing, and is to be made.  A refusal (REFUSED) is for the backend.
+ * The ensemble has answered the worker's create of a chunk that was posted in this
+ * round.  True: the directory is missing, and the worker has to make it.  A refusal
+ * (REFUSED) is for the backend.
  */
 extern bool zklock_put_created(ZkPut *put, uint32_t round, ZkReply rc);
 
-/* The worker could not send, or has no reply any more. */
+/* The worker could not send, or will get no reply any more. */
 extern void zklock_put_lost(ZkPut *put);
 
-/* Are all chunks there?  Only to be asked when the backend has posted all. */
+/* Are all chunks there?  Ask only when the backend has posted all. */
 extern bool zklock_put_is_written(const ZkPut *put);
 
 /* The transaction is over. */
 extern void zklock_put_end(ZkPut *put, bool committed);
 
-/* What is to be asked next, about chunk "settled". */
+/* The next request, about chunk "settled". */
 typedef enum ZkPutRequest
 {
 	ZKLOCK_SETTLE_NOTHING,
@@ -85,25 +86,25 @@ typedef enum ZkPutRequest
 	ZKLOCK_SETTLE_FREE /* nothing is left to be done: the put is FREE now */
 } ZkPutRequest;
 
-/* It counts as sent. */
+/* Returns the next request.  It counts as sent. */
 extern ZkPutRequest zklock_put_request(ZkPut *put);
 
 /*
- * It was answered.
+ * The request was answered.
  *
  *	failed	of a MOVE that was refused: which of its parts; 0 is the chunk
  *	proven	a write was acknowledged on this connection before
  *
- * The data of a READ may be no chunk: EXISTS.  Returns MOVE if the chunk that was read is
- * to be moved, else NOTHING.
+ * The data of a READ may be no chunk: EXISTS.  Returns MOVE if the chunk that was read
+ * has to be moved, else NOTHING.
  */
 extern ZkPutRequest zklock_put_reply(ZkPut *put, ZkPutRequest request, ZkReply rc,
 									 int failed, bool proven);
 
-/* A heartbeat was acknowledged: what was refused may be asked again. */
+/* A heartbeat was acknowledged: a refused request may be sent again. */
 extern void zklock_put_tick(ZkPut *put);
 
-/* The connection is another one, or the worker is: nothing is out any more. */
+/* The connection or the worker is a new one: no request is open any more. */
 extern void zklock_put_connection(ZkPut *put);
 
 #endif /* ZKLOCK_QUEUE_PUT_RULES_H */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * queue_rules.c
- *	  Work that is handed out: items of queues, as ZooKeeper has them.
+ *	  Hands out the items of queues, and ends takes and puts.
  *
  *-------------------------------------------------------------------------
  */
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Takes that go well before items are taken unseen again. */
+/* Successful takes in a row before items are taken unseen again. */
 #define WARY 64
 
 /* ------------------------------------------------------------------------
@@ -46,7 +46,7 @@ find(const ZkItems *items, int64_t sequence, const char *name)
 	return low;
 }
 
-/* By its name; -1: it is not known (any more). */
+/* Finds an item by its name; -1: it is not known (any more). */
 static int
 find_named(const ZkItems *items, const char *name)
 {
@@ -307,7 +307,7 @@ zklock_items_forget(ZkItems *items)
  * ------------------------------------------------------------------------
  */
 
-/* What is to be asked, or to be done, before the marks are ended together. */
+/* The request, or the step, that comes before the marks are ended together. */
 static ZkTakeRequest
 request_about_marks(const ZkTake *take)
 {
@@ -364,7 +364,7 @@ zklock_take_request(ZkTake *take)
 	return request;
 }
 
-/* There are no marks to be looked at. */
+/* There are no marks to look at. */
 static void
 forget_marks(ZkTake *take)
 {
@@ -473,7 +473,8 @@ tear(ZkTake *take)
 	take->torn = true;
 }
 
-/* The item was to be moved away.  If it is not known to be, it is given back. */
+/* The worker asked to move the item away.  If the move is not known to be done, the
+ * item is given back. */
 static ZkTakeNews
 reply_fail(ZkTake *take, ZkReply rc, int failed)
 {
@@ -492,7 +493,7 @@ reply_fail(ZkTake *take, ZkReply rc, int failed)
 	return ZKLOCK_TAKE_NO_NEWS;
 }
 
-/* A mark was looked at. */
+/* The ensemble has answered a look at a mark. */
 static ZkTakeNews
 reply_see(ZkTake *take, ZkTakeRequest request, ZkReply rc)
 {
@@ -528,7 +529,7 @@ reply_repair(ZkTake *take, ZkReply rc)
 	return rc == ZKLOCK_REPLY_NO_NODE ? ZKLOCK_TAKE_NO_DIRECTORY : ZKLOCK_TAKE_NO_NEWS;
 }
 
-/* The mark in held/ was deleted, or was not there: none of ours is left. */
+/* The mark in held/ was deleted, or was not there: we have no mark left. */
 static ZkTakeNews
 reply_clear(ZkTake *take, ZkReply rc)
 {
@@ -541,7 +542,7 @@ reply_clear(ZkTake *take, ZkReply rc)
 	return ZKLOCK_TAKE_NO_NEWS;
 }
 
-/* The marks were to be ended together; "news", if they are. */
+/* The ensemble has answered the request to end the marks together; "news", if it did. */
 static ZkTakeNews
 reply_end(ZkTake *take, ZkReply rc, ZkTakeNews news)
 {
@@ -555,7 +556,7 @@ reply_end(ZkTake *take, ZkReply rc, ZkTakeNews news)
 	return ZKLOCK_TAKE_NO_NEWS;
 }
 
-/* The item was to be ended without its marks. */
+/* The ensemble has answered the request to end the item without its marks. */
 static ZkTakeNews
 reply_alone(ZkTake *take, ZkTakeRequest request, ZkReply rc)
 {
@@ -741,8 +742,8 @@ zklock_put_judge(const ZkPutFacts *facts)
 
 	/*
 	 * A copy of the disks may go on on the same timeline, and the log does not tell it
-	 * from us: so the chunk must bear our name, too.  What the log says of the time
-	 * before a switch of timelines is true, whoever wrote the chunk.
+	 * from us: so the chunk must bear our name, too.  What the log says about the time
+	 * before a switch of timelines is true, no matter which server wrote the chunk.
 	 */
 	if (facts->timeline && !own)
 		return ZKLOCK_PUT_LEAVE;

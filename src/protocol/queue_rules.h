@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * queue_rules.h
- *	  Work that is handed out: items of queues, as ZooKeeper has them.
+ *	  Hands out the items of queues, and ends takes and puts.
  *
  * Pure: no postgres.h, no zookeeper.h, no clock, no allocation.  The worker links it,
  * and the simulator (test/sim/queue_sim.c).
@@ -11,51 +11,55 @@
  *	 items/<id>-<sequence>
  *		an item, persistent and sequential; its data are the payload
  *	 items/.../held
- *		ephemeral: a session has taken it; its data are the name of the other mark.
+ *		ephemeral: a session has taken the item; its data are the name of the other mark.
  *		Persistent: the item is done, and set aside
  *	 held/<item's name>.<take>
- *		the same once more: by which take, and for those who want to know which items are
- *		taken without a look at each; its data say by which server and process, for people
+ *		a second mark: it names the take, and shows which items are taken without a look
+ *		at each; its data name the server and process, for people
  *	 puts/<system>-<life>-<put>-<chunk>
- *		items of a transaction that has not committed yet, for all that the ensemble knows
+ *		items of a transaction that has not committed yet, as far as the ensemble knows
  *
- * To take an item is to make both marks at once.  The ensemble counts the children ever
- * made of a node, and so the attempts.
+ * A take makes both marks at once.  The ensemble counts the children ever made of a
+ * node, and so the attempts.
  *
- * An item's id is a UUID, which the session that puts it makes.  So an item has its id
- * before it is in the ensemble, and keeps it wherever it goes: from its chunk into the
- * queue, to the queue of failed items, and back with a backup.  No two items have the same
- * name, whatever becomes of the ensemble: the sequence number alone may be given again.
+ * An item's id is a UUID; the session that puts the item makes it.  So an item has its
+ * id before it is in the ensemble, and keeps it everywhere: from its chunk into the
+ * queue, to the queue of failed items, and back with a backup.  No two items have the
+ * same name, whatever happens to the ensemble; the sequence number alone may be given
+ * again.
  *
- * To put.  Before the commit the items are written to puts/, in chunks, and acknowledged.
- * When the transaction is over, each chunk is deleted, and if it has committed, its items
- * are made in the same step: so that can be repeated until it is known to be done.  Who
- * finds a chunk that nobody speaks for asks the commit log: zklock_put_judge.
+ * Puts.  Before the commit the worker writes the items to puts/, in chunks, and the
+ * ensemble acknowledges them.  When the transaction is over, the worker deletes each
+ * chunk; if it has committed, the worker makes the chunk's items in the same step.  So
+ * it can repeat the step until the outcome is known.  A server that finds a chunk that
+ * nobody speaks for asks the commit log: zklock_put_judge.
  *
- * On each new connection the marks are looked at: an ensemble that was restored may lack
- * them, though the session is there, or somebody may have deleted one.  An item is lost
- * unless both are there, and this take's.
+ * On each new connection the worker looks at the marks: an ensemble that was restored
+ * may lack them although the session is there, or somebody may have deleted one.  An
+ * item is lost unless both are there, and are this take's.
  *
- * To end a take.  At the commit marks and item are deleted in one step, else the marks.
- * One of the marks has a name that no other take ever gives, and they come and go
- * together.  So that step can be repeated until it is answered, without harm to whoever
- * has the item by then.  When the session is lost after the commit, the item alone is
- * deleted, which the ensemble refuses while anybody has it: a node with children.  Where
- * the marks are not both there, the one below the item is looked at: if it is this take's,
- * the other one is made again, and they are ended together, for others watch held/; else
- * the one in held/ is deleted.
+ * The end of a take.  At the commit the worker deletes marks and item in one step,
+ * otherwise the marks.  One of the marks has a name that no other take ever gives, and
+ * the marks come and go together.  So the worker can repeat that step until it is
+ * answered, and does no harm to a take that has the item by then.  If the session is
+ * lost after the commit, the worker deletes the item alone.  The ensemble refuses that
+ * while anybody has the item: its node has children.  If the marks are not both there,
+ * the worker looks at the one below the item.  If that mark is this take's, the worker
+ * makes the other one again and ends them together, because others watch held/.
+ * Otherwise it deletes the mark in held/.
  *
- * An item that was taken too often, as the take says that meets it, is moved to the
- * queue of failed ones: marks and item are deleted, and the item is made there, in one
- * step.  That begins with the mark that no other take ever gives, as the end of a take
- * does.  So the item is in one of the two queues, and whoever has it by then is not
- * disturbed.  What is refused, or not known to be done when the connection ends, is given
- * up: the take gives the item back, and the next one that meets it moves it.
+ * An item was taken too often if the take that meets it says so.  The worker moves it
+ * to the queue of failed items: in one step it deletes marks and item, and makes the
+ * item there.  This step begins with the mark that no other take ever gives, like the
+ * end of a take.  So the item is in one of the two queues, and a take that has it by
+ * then is not disturbed.  If the move is refused, or is not known to be done when the
+ * connection ends, it is given up: the take gives the item back, and the next take that
+ * meets it moves it.
  *
- * Foreign hands.  Data that zklock cannot have put are handed to nobody, and stand in
- * nobody's way (ZKLOCK_ITEM_ASIDE).  Below an item somebody may make a node: then the
- * item can be taken, and cannot be deleted when it is done.  So that nobody takes it
- * again, it is given a mark that stays.
+ * Foreign hands.  Nobody gets data that zklock cannot have put, and they block nobody
+ * (ZKLOCK_ITEM_ASIDE).  Somebody may make a node below an item.  Then the item can be
+ * taken, but not deleted when it is done.  It gets a mark that stays, so that nobody
+ * takes it again.
  *
  *-------------------------------------------------------------------------
  */
@@ -122,14 +126,16 @@ typedef enum ZkChoice
 } ZkChoice;
 
 /*
- * The oldest item that nobody has, or what is to be asked to find it.  "which": indexes,
- * room ZKLOCK_ITEMS_WINDOW; one for TAKE, which is OURS then, *nwhich for LOOK.
+ * Finds the oldest item that nobody has, or the request that helps to find it.
+ * "which": indexes, room ZKLOCK_ITEMS_WINDOW; one for TAKE, which is OURS then, *nwhich
+ * for LOOK.
  */
 extern ZkChoice zklock_items_choose(ZkItems *items, int *which, int *nwhich);
 
 /*
- * A listing of items/, in their order, with the memory of it: what is known of those that
- * were there before stays.  Those that others have, or we, are there as long as it says so.
+ * Takes a listing of items/, in their order, and its memory.  What is known about items
+ * that were there before stays.  Items that we or others have exist for as long as the
+ * listing shows them.
  */
 extern void zklock_items_listed(ZkItems *items, ZkItem *item, int n);
 
@@ -139,13 +145,13 @@ extern void zklock_items_listed_held(ZkItems *items, const char **held, int n);
 /* A listing was not answered, or refused. */
 extern void zklock_items_not_listed(ZkItems *items, bool held);
 
-/* What a look at an item has shown, known by its number: is there a mark below it? */
+/* A look at an item, known by its number, was answered: is there a mark below it? */
 extern void zklock_items_looked(ZkItems *items, int64_t sequence, ZkReply rc, bool held);
 
-/* A take of ours has met somebody else: it is his, or gone. */
+/* A take of ours has met somebody else: the item is theirs, or gone. */
 extern void zklock_items_missed(ZkItems *items, const char *name, bool gone);
 
-/* A take of ours has read what zklock has not put. */
+/* A take of ours has read data that zklock has not put. */
 extern void zklock_items_set_aside(ZkItems *items, const char *name);
 
 /* A take of ours is over: the item is gone, or anybody's again. */
@@ -154,8 +160,8 @@ extern void zklock_items_left(ZkItems *items, const char *name, bool gone);
 /* A watch has fired. */
 extern void zklock_items_changed(ZkItems *items, bool held);
 
-/* The connection is lost, and with it watches and replies: nothing is known for sure but
- * where our takes are. */
+/* The connection is lost, and with it watches and replies: only the items of our
+ * takes are known for sure. */
 extern void zklock_items_forget(ZkItems *items);
 
 /* ------------------------------------------------------------------------
@@ -196,7 +202,7 @@ typedef struct ZkTake
 	int attempt; /* how often the item was taken, with this take; set before it is READ */
 } ZkTake;
 
-/* What to ask for. */
+/* The requests. */
 typedef enum ZkTakeRequest
 {
 	ZKLOCK_TAKE_NOTHING,
@@ -233,31 +239,31 @@ typedef enum ZkTakeNews
 	ZKLOCK_TAKE_REFUSED		  /* for good; the item is anybody's, or will be */
 } ZkTakeNews;
 
-/* What is to be sent, if there is a connection.  It counts as sent. */
+/* Returns the request to send, if there is a connection.  It counts as sent. */
 extern ZkTakeRequest zklock_take_request(ZkTake *take);
 
 /*
- * It has been answered.  "failed": the op of a multi that was refused.  EXISTS of a mark
- * that was read: it is another's; of a READ_IT, zklock has not put it.
+ * The request was answered.  "failed": the op of a multi that was refused.  EXISTS, of
+ * a mark that was read: it is another's; of a READ_IT: zklock has not put the data.
  */
 extern ZkTakeNews zklock_take_reply(ZkTake *take, ZkTakeRequest request, ZkReply rc,
 									int failed);
 
-/* The session goes on, on another connection: what was out has been lost. */
+/* The session goes on, on another connection: the open request is lost. */
 extern void zklock_take_resumed(ZkTake *take);
 
-/* ... or another session, which has begun: marks that there are have to be looked at.
- * Nothing is out. */
+/* Another session has begun: the worker has to look at marks that are there.  No
+ * request is open. */
 extern void zklock_take_connected(ZkTake *take);
 
-/* The transaction is told that the item is lost, for all that is known: so it is,
- * whatever turns out. */
+/* The transaction is told that the item is lost, as far as is known.  From then on it
+ * is, whatever turns out. */
 extern void zklock_take_forfeit(ZkTake *take);
 
-/* The session is lost.  Returns whether the transaction has lost the item by it. */
+/* The session is lost.  Returns whether the transaction has lost the item by that. */
 extern bool zklock_take_session_lost(ZkTake *take);
 
-/* The backend goes before it has the item: what is there is given back. */
+/* The backend goes before it has the item: an item that is there is given back. */
 extern void zklock_take_leave(ZkTake *take);
 
 /* The transaction that has the item ends. */
@@ -268,7 +274,7 @@ extern void zklock_take_end(ZkTake *take, bool committed);
  * ------------------------------------------------------------------------
  */
 
-/* What is known of a chunk that nobody in shared memory speaks for. */
+/* The facts about a chunk that nobody in shared memory speaks for. */
 typedef struct ZkPutFacts
 {
 	bool recovering;  /* we replay somebody's log */

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * queue_text.c
- *	  Queues of work: names of items, marks and chunks, and what a chunk says.
+ *	  Reads and writes the names of a queue's items, marks and chunks, and the text of a
+ *	  chunk.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,9 +21,9 @@
  */
 
 /*
- * A UUID of version 7 (RFC 9562, 5.7): ms since 1970 come first, and so what is new comes
- * last in an index.  The 12 bits that follow are a fraction of the ms (6.2, method 3), as
- * PostgreSQL's own uuidv7 has it.
+ * A UUID of version 7 (RFC 9562, 5.7).  The ms since 1970 come first, so that new ids
+ * come last in an index.  The 12 bits that follow are a fraction of the ms (6.2, method
+ * 3), as in PostgreSQL's own uuidv7.
  */
 void
 zklock_item_make_id(char *id, int64_t us, uint64_t random)

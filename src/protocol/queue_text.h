@@ -1,10 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * queue_text.h
- *	  Queues of work: names of items, marks and chunks, and what a chunk says.
+ *	  Reads and writes the names of a queue's items, marks and chunks, and the text of a
+ *	  chunk.
  *
- * Pure.  Whoever can reach the ensemble may have written what is read.  queue_rules.h
- * says what these znodes are for.
+ * Pure.  Any client of the ensemble may have written what these functions read.
+ * queue_rules.h says what these znodes are for.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,10 +26,10 @@
  * ------------------------------------------------------------------------
  */
 
-/* Of an item's id, a UUID as text, with the NUL. */
+/* Room for an item's id, a UUID as text, with the NUL. */
 #define ZKLOCK_ITEM_ID (ZKLOCK_UUID_LEN + 1)
 
-/* Of an item's name, with the NUL.  It begins with the id. */
+/* Room for an item's name, with the NUL.  It begins with the id. */
 #define ZKLOCK_ITEM_NAME (ZKLOCK_ITEM_ID + 11)
 
 typedef struct ZkItemName
@@ -37,25 +38,25 @@ typedef struct ZkItemName
 	int64_t sequence;
 } ZkItemName;
 
-/* Make an id, of a time in us since 1970 and 62 of these bits. */
+/* Makes an id from a time, in us since 1970, and 62 random bits. */
 extern void zklock_item_make_id(char *id, int64_t us, uint64_t random);
 
-/* What comes before the sequence number.  Room: ZKLOCK_ITEM_NAME. */
+/* Writes the part of the name before the sequence number.  Room: ZKLOCK_ITEM_NAME. */
 extern void zklock_item_prefix(char *buf, const char *id);
 
-/* False: it is no item that zklock has made. */
+/* False: zklock has not made this item. */
 extern bool zklock_item_parse(const char *name, ZkItemName *item);
 
-/* The name of a take's mark in held/: a random number, of a server's shared memory, and
- * one of the take.  With the NUL. */
+/* Room for the name of a take's mark in held/, with the NUL.  It has a random number,
+ * of a server's shared memory, and a number of the take. */
 #define ZKLOCK_MARK_NAME (ZKLOCK_ITEM_NAME + 25)
 
 extern void zklock_item_mark(char *buf, const char *item, uint64_t life, uint32_t take);
 
-/* Cut a name of held/ off behind the item's name.  False: zklock has not made it. */
+/* Cuts a name of held/ off behind the item's name.  False: zklock has not made it. */
 extern bool zklock_item_of_mark(char *mark, uint64_t *life, uint32_t *take);
 
-/* The name of the queue to which items of this one go that were taken too often. */
+/* Items of this queue that were taken too often go to the queue of this name. */
 #define ZKLOCK_FAILED ".failed"
 
 extern void zklock_queue_of_failed(char *buf, size_t size, const char *queue);
@@ -65,10 +66,10 @@ extern void zklock_queue_of_failed(char *buf, size_t size, const char *queue);
  * ------------------------------------------------------------------------
  */
 
-/* Of the name of a chunk, with the NUL. */
+/* Room for the name of a chunk, with the NUL. */
 #define ZKLOCK_CHUNK_NAME 64
 
-/* Items of a chunk, and so of a transaction of the ensemble. */
+/* The most items of a chunk, and so of a transaction of the ensemble. */
 #define ZKLOCK_CHUNK_ITEMS 256
 
 typedef struct ZkChunkName
@@ -88,7 +89,7 @@ typedef struct ZkChunkItem
 	int length; /* of its payload */
 } ZkChunkItem;
 
-/* Whose transaction it is, and what it puts. */
+/* The transaction that a chunk belongs to, and the chunk's items. */
 typedef struct ZkChunkHead
 {
 	int timeline;
@@ -106,7 +107,7 @@ typedef struct ZkChunkHead
 /* Write the head, a line; payloads follow.  Room: ZKLOCK_CHUNK_HEAD.  Returns its length. */
 extern int zklock_chunk_write(char *buf, const ZkChunkHead *head);
 
-/* Where the payloads begin, NULL if this is no chunk. */
+/* Returns where the payloads begin; NULL: this is no chunk. */
 extern const char *zklock_chunk_read(const char *data, size_t len, ZkChunkHead *head);
 
 #endif /* ZKLOCK_QUEUE_TEXT_H */

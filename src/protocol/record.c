@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * record.c
- *	  What servers write for each other into znodes: records, as JSON objects in UTF-8.
+ *	  Reads and writes the records that servers exchange in znodes: JSON objects in
+ *	  UTF-8.
  *
  *-------------------------------------------------------------------------
  */
@@ -12,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A text that is no word and no number: room for the longest of ours. */
+/* The longest of our words: room for a text that is neither a word nor a number. */
 #define WORD_MAX 32
 
 #define NO_TIME	 INT64_MIN
@@ -100,7 +101,7 @@ write_value(const ZkField *field, const char *record, char *out)
 	return out;
 }
 
-/* Is it as in a record of which nothing is known? */
+/* Does the field have its value in a blank record? */
 static bool
 is_blank(const ZkShape *shape, const ZkField *field, const char *record)
 {
@@ -157,7 +158,7 @@ set_number(const ZkField *field, char *value, int64_t number)
 	return true;
 }
 
-/* A text that is a number and nothing else. */
+/* Reads a text that is a number and nothing else. */
 static bool
 take_text_uint64(ZkJson *in, uint64_t *number)
 {
@@ -170,7 +171,7 @@ take_text_uint64(ZkJson *in, uint64_t *number)
 	return zklock_json_uint64(&inner, number) && inner.p == inner.end;
 }
 
-/* One of some words, or the name of a kind: its number. */
+/* Reads a word, or the name of a kind, as its number. */
 static bool
 take_word(ZkJson *in, const ZkField *field, char *value)
 {
@@ -195,7 +196,7 @@ take_word(ZkJson *in, const ZkField *field, char *value)
 
 static bool take_record(ZkJson *in, const ZkShape *shape, void *record);
 
-/* Whoever wrote more than we would is not believed. */
+/* A list with more entries than we would write is not believed. */
 static bool
 take_list(ZkJson *in, const ZkField *field, char *record)
 {
@@ -273,7 +274,7 @@ make_blank(const ZkShape *shape, void *record)
 		memset(record, 0, shape->size);
 }
 
-/* A text's version comes first: what is behind it may be another's to read. */
+/* A text's version comes first, because only another reader may understand the rest. */
 static bool
 take_version(ZkJson *in, int64_t *version)
 {

@@ -1,16 +1,18 @@
 /*-------------------------------------------------------------------------
  *
  * record.h
- *	  What servers write for each other into znodes: records, as JSON objects in UTF-8.
+ *	  Reads and writes the records that servers exchange in znodes: JSON objects in
+ *	  UTF-8.
  *
- * A shape says by which name each field of a struct is written, and what it may be: one
- * table serves who writes, who reads, and whoever wants to know the limits.  A text
- * begins with its version, and is one record, or some, each on a line of its own.
+ * A shape says which name each field of a struct has in the text, and which values it
+ * may have.  One table serves the writer, the reader, and the code that needs the
+ * limits.  A text begins with its version.  It is one record, or several, each on a
+ * line of its own.
  *
- * A newer server may write fields that this one does not know: they are skipped.  Where
- * older ones must not read what is written, it has another version.
+ * A newer server may write fields that this one does not know: the reader skips them.
+ * If older servers must not read a text, it has another version.
  *
- * Pure: libc only.  Whoever can reach the ensemble may have written what is read, any
+ * Pure: libc only.  Any client of the ensemble may have written the text: it can be any
  * bytes.
  *
  *-------------------------------------------------------------------------
@@ -88,16 +90,18 @@ typedef enum ZkRecordRead
 /* Write a record; a text begins with its version.  Returns its end, where a NUL is. */
 extern char *zklock_record_write(const ZkShape *shape, const void *record, char *out);
 
-/* Read a text that is one record and nothing else.  Unless it is GOOD the record is blank. */
+/* Reads a text that is one record and nothing else.  Unless it is GOOD, the record is
+ * blank. */
 extern ZkRecordRead zklock_record_read(const ZkShape *shape, const char *text, size_t len,
 									   void *record);
 
-/* The version that a text says it has; 0: it says none. */
+/* The version that a text names; 0: it names none. */
 extern int64_t zklock_record_version(const char *text, size_t len);
 
 /*
- * The next line, which ends in a line feed: what was cut off is none.  Moves "text" behind
- * it.  DAMAGED if there is no line any more, when *text is NULL, or it is no such record.
+ * Reads the next line, which ends in a line feed: a line that was cut off does not
+ * count.  Moves "text" behind it.  DAMAGED: there is no line any more, and *text is
+ * NULL; or the line is no such record.
  */
 extern ZkRecordRead zklock_record_line(const ZkShape *shape, const char **text,
 									   const char *end, void *record);

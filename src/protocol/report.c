@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * report.c
- *	  Who has, or waits for, a server's contenders: written and read.
+ *	  Reads and writes the report of the sessions that hold a server's contenders or wait
+ *	  with them.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,14 +14,14 @@
 #include "record.h"
 
 /*
- * One item at its longest: its own keys and numbers, and of each session besides these
- * four texts and a name, of which each byte may take two.
+ * The longest item: its own keys and numbers, and for each session, besides these, four
+ * texts and a name; each of their bytes may take two.
  */
 #define ITEM_MAX                                                                         \
 	(128 +                                                                               \
 	 ZKLOCK_REPORT_SESSIONS * (256 + 2 * (4 * ZKLOCK_REPORT_NAME + ZKLOCK_ENCODED_MAX)))
 
-/* What follows the last item. */
+/* The longest text behind the last item. */
 #define TAIL_MAX 32
 
 static const char *const states[] = {
@@ -35,7 +36,7 @@ static const char *const modes[] = {
 	[ZKLOCK_EXCLUSIVE] = "exclusive",
 };
 
-/* An age: about 3,000 years at most, so that no time that is computed from it is out of
+/* The largest age, about 3,000 years: a time that is computed from it stays in
  * PostgreSQL's range. */
 #define AGE_MAX INT64_C(100000000000000)
 

@@ -1,15 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * report.h
- *	  Who has, or waits for, what others see as this server's contenders only, or not at all.
+ *	  Reads and writes the report of the sessions that hold a server's contenders or wait
+ *	  with them.
  *
- * In ZooKeeper a contender is a server's, and says at best by which session it was made.
- * So a server writes into its own znode under <root>/servers, with each heartbeat, whose
- * its contenders are now: those that others demand, those with which it waits, and those
- * for permits that have one while another of them waits; and its sessions that have
- * waited for long, and that none of these shows: behind others of the same server a
- * session waits without a contender.  The text is JSON behind what else the znode says
- * (zklock_describe_member):
+ * In ZooKeeper a contender belongs to a server, and shows at best which session made
+ * it.  So with each heartbeat a server writes into its own znode under <root>/servers
+ * which sessions have its contenders now: the contenders that others demand, those with
+ * which the server waits, and those that have a permit while another of them waits for
+ * one.  It also writes its sessions that have waited for long and that none of these
+ * shows: behind others of the same server a session waits without a contender.  The
+ * text is JSON behind the rest of the znode's text (zklock_describe_member):
  *
  *	 "report": [{"contender": 17, "mode": "exclusive", "state": "held", "for": 3512,
  *	     "sessions": [{"pid": 4711, "database": "app", "user": "batch",
@@ -20,13 +21,13 @@
  *	     {"pid": 4712, ...}]}],
  *	 "more": 0
  *
- * What is left out is "shared", a lock, empty, or not known.  Times are ages in ms when it
- * was written, so that no clock but the ensemble's is needed to read them.  The first
- * session is the one that has the lock, or waits for it; each further one is in the way of
- * the one before it, on the same server.  Where there is no room for the next one, "waits"
+ * An omitted value means "shared", a lock, empty, or not known.  Times are ages in ms
+ * at the moment of writing, so that a reader needs no clock but the ensemble's.  The
+ * first session has the lock, or waits for it; each further one is in the way of the
+ * one before it, on the same server.  If there is no room for the next one, "waits"
  * ends in "...".
  *
- * Pure: libc only.  Anybody may have written what is read.
+ * Pure: libc only.  Anybody may have written the text that is read.
  *
  *-------------------------------------------------------------------------
  */
@@ -35,7 +36,7 @@
 
 #include "contender.h"
 
-/* The text, all of it, and what is in it: the rest is counted in "more". */
+/* Limits of the text and of its items.  "more" counts the rest. */
 #define ZKLOCK_REPORT_TEXT_MAX 8192
 #define ZKLOCK_REPORT_ITEMS	   32
 #define ZKLOCK_REPORT_SESSIONS 4
@@ -51,7 +52,7 @@ typedef enum ZkReportState
 	ZKLOCK_REPORT_WAITING	 /* it is somebody else's turn; or nobody's, yet */
 } ZkReportState;
 
-/* A session, and what it waits for. */
+/* A session, and its wait. */
 typedef struct ZkReportSession
 {
 	int pid;
@@ -86,18 +87,18 @@ typedef struct ZkReport
 extern const char *zklock_report_state_name(ZkReportState state);
 
 /*
- * Write what stands between the braces, as many items as have room in
+ * Writes the text between the braces: as many items as have room in
  * ZKLOCK_REPORT_TEXT_MAX bytes with a NUL.  Returns the length.
  */
 extern size_t zklock_report_write(const ZkReport *report, char *buf);
 
 /*
- * Read it from all that a server's znode says.  False, and an empty report, if there is
- * none, such as of an older version, or if it is none.
+ * Reads the report from the whole text of a server's znode.  False, and an empty
+ * report: the text has none, such as that of an older version, or its report is wrong.
  */
 extern bool zklock_report_read(const char *text, size_t len, ZkReport *report);
 
-/* The item of a contender, or NULL. */
+/* Finds the item of a contender, or NULL. */
 extern const ZkReportItem *zklock_report_find(const ZkReport *report, uint64_t contender);
 
 #endif /* ZKLOCK_REPORT_H */

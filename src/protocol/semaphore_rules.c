@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * semaphore_rules.c
- *	  "At most N at a time": who of a queue has one of N permits.
+ *	  Decides which contenders of a queue have one of N permits.
  *
  *-------------------------------------------------------------------------
  */
@@ -33,7 +33,7 @@ is_of(const ZkLockChild *child, uint64_t session)
 	return child->uuid_hi != 0 && child->uuid_hi == session;
 }
 
-/* Is it granted a permit, as of the listing? */
+/* Does it have a permit, as of the listing? */
 static bool
 is_granted(const ZkLockChild *children, int n, const ZkLockChild *one)
 {
@@ -58,8 +58,8 @@ is_far(const ZkLockChild *child, int64_t sequence)
 }
 
 /*
- * The one that a contender, which waits as the first one of its session, is to hear from
- * when it waits no more: the last one of those that are far before it.
+ * Finds the contender from which the first waiter of a session has to hear when that
+ * contender waits no more: the last of those that are far before the waiter.
  */
 static const ZkLockChild *
 find_far(const ZkLockChild *children, int n, int64_t sequence, uint64_t session)
@@ -86,8 +86,8 @@ find_far(const ZkLockChild *children, int n, int64_t sequence, uint64_t session)
 }
 
 /*
- * The same from the other side: is there a session of which the first contender behind
- * "sequence" is far?  In doubt it is: that costs no more than a mark.
+ * The same from the other side: is there a session whose first contender behind
+ * "sequence" is far?  If in doubt, yes: that costs no more than a mark.
  */
 static bool
 is_followed(const ZkLockChild *children, int n, int64_t sequence, uint64_t session)
@@ -203,7 +203,7 @@ typedef struct Line
 	uint64_t lo;
 } Line;
 
-/* False: it is none of ours. */
+/* False: zklock has not written this line. */
 static bool
 read_line(const char *text, size_t len, Line *line)
 {
@@ -223,7 +223,7 @@ read_line(const char *text, size_t len, Line *line)
 	return strncmp(again, buf, len) == 0 && again[len] == '\n';
 }
 
-/* The next line of the text that is ours, from *at on. */
+/* Finds the next line of the text that zklock has written, from *at on. */
 static bool
 next_line(const char **at, const char *end, Line *line)
 {
@@ -251,7 +251,7 @@ is_present(const ZkLockChild *children, int n, uint64_t hi, uint64_t lo)
 	return false;
 }
 
-/* Who stands first in the text for a number that is free has it. */
+/* If several contenders stand in the text with a free number, the first one has it. */
 static bool
 is_taken(const char *text, size_t len, int number)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * semaphore_siblings.c
- *	  Places of one name on one server: what each has to know of the others.
+ *	  Tells the places of one name on one server what they have to know about each other.
  *
  *-------------------------------------------------------------------------
  */

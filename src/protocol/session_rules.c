@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * session_rules.c
- *	  What becomes of the worker's ZooKeeper session: opened, resumed, lost, closed.
+ *	  Decides when the worker opens, resumes, gives up and closes its ZooKeeper session.
  *
  *-------------------------------------------------------------------------
  */
@@ -16,20 +16,20 @@
 #define RETRY_MS 1000
 #define RETRY	 (RETRY_MS * MS)
 
-/* Longest pause between two attempts when our credentials are refused. */
+/* The longest pause between two attempts when the ensemble refuses our credentials. */
 #define LONGEST_PAUSE_MS 60000
 
-/* Pause before another handle, when one was told nonsense. */
+/* Pause before another handle, if a server told this one nonsense. */
 #define SPOILT (250 * MS)
 
-/* Longest that a new session waits for the end of the one before it. */
+/* The longest that a new session waits for the end of the one before it. */
 #define AWAITED (500 * MS)
 
-/* For so long after its loss a connection may be back in a moment. */
+/* For this long after its loss a connection may be back in a moment. */
 #define RETURNING (2000 * MS)
 
 /* ------------------------------------------------------------------------
- * What a phase says
+ * Questions about a phase
  * ------------------------------------------------------------------------
  */
 
@@ -95,8 +95,8 @@ zklock_course_wants_stale(const ZkSessionCourse *course, bool session)
 		course->left == ZKLOCK_LEFT_GONE;
 }
 
-/* The session before this one is closed then, whatever has become of this one, and is not
- * waited for any more. */
+/* The session before this one is closed by then, whatever has become of this one, and
+ * nothing waits for it any more. */
 static int64_t
 awaited_until(const ZkSessionCourse *course)
 {
@@ -130,8 +130,8 @@ zklock_course_use_due(const ZkSessionCourse *course, int64_t now)
 		now >= course->use_at;
 }
 
-/* Is the session that a life before has left to be closed without another question?  Its
- * contenders are in the way of others, and whatever is in the way of an answer may last. */
+/* May the session of a life before be closed without another question?  Its
+ * contenders are in the way of others, and the cause that delays an answer may last. */
 static bool
 stale_is_over(const ZkSessionCourse *course, int64_t now)
 {
@@ -166,14 +166,14 @@ tell(ZkCourseActions *actions, ZkLockEventType told)
 	act(actions, ZKLOCK_DO_TELL)->told = told;
 }
 
-/* The log has it, and so has zk_session. */
+/* The log gets it, and so does zk_session. */
 static void
 say(ZkCourseActions *actions, ZkCourseEventType event)
 {
 	act(actions, ZKLOCK_DO_SAY_TROUBLE)->event = event;
 }
 
-/* Who waits for ZooKeeper is told. */
+/* Sessions that wait for ZooKeeper are told. */
 static void
 say_why(ZkCourseActions *actions, ZkCourseEventType event)
 {
@@ -187,7 +187,7 @@ show_went_back(ZkCourseActions *actions)
 	say_why(actions, ZKLOCK_COURSE_WENT_BACK);
 }
 
-/* Give up the handle; the session, if it lives, is closed, or times out by itself. */
+/* Gives up the handle.  If the session lives, it is closed, or times out by itself. */
 static void
 drop(ZkSessionCourse *course, int64_t retry_at, ZkCourseActions *actions)
 {
@@ -196,8 +196,8 @@ drop(ZkSessionCourse *course, int64_t retry_at, ZkCourseActions *actions)
 	act(actions, ZKLOCK_DO_DROP);
 }
 
-/* Try again later, and if that is no use either, later still.  What is shown meanwhile is
- * for a successor, too. */
+/* Tries again later, and if that does not help either, later still.  The state that
+ * is shown meanwhile is for a successor, too. */
 static void
 begin_pause(const ZkCourseEvent *e, ZkSessionState state, ZkCourseActions *actions)
 {
@@ -208,7 +208,7 @@ begin_pause(const ZkCourseEvent *e, ZkSessionState state, ZkCourseActions *actio
 	show(actions, state);
 }
 
-/* ... with nothing to be shown of it but why. */
+/* The same, and nothing is shown but the reason. */
 static void
 pause_without_session(const ZkCourseEvent *e, ZkCourseActions *actions)
 {
@@ -224,9 +224,9 @@ pause_without_session(const ZkCourseEvent *e, ZkCourseActions *actions)
 /*
  * A server that crashed or was stopped in a hurry left a session behind that nobody can
  * use: shared memory is new, and every backend of that time is gone.  Its contenders
- * would block everybody until it expires, so it is closed before anything else is done,
- * when it has told what it can; but not while jobs hang on it whose runs only we can tell
- * the end of.
+ * would block everybody until it expires.  So the worker closes it before anything
+ * else, when the session has told what it can.  The worker keeps it while jobs hang on
+ * it, if only we can tell how their runs ended.
  */
 static void
 open_handle(const ZkSessionCourse *course, const ZkCourseEvent *e, ZkCourseActions *actions)
@@ -269,9 +269,10 @@ leave_handle(ZkSessionCourse *course, const ZkCourseEvent *e)
 	course->retry_at = e->yes ? e->now + min(SPOILT, e->timeout / 6) : 0;
 }
 
-/* The old session is closed when the new one has come to a write, so that the first lock
- * need not wait for that, too; but at once if there are contenders of ours in it, or
- * whoever would not wait for a lock would find it taken by what we kept. */
+/* The old session is closed when the new one has come to a write, so that the first
+ * lock need not wait for that, too.  It is closed at once if it has contenders of
+ * ours: otherwise a session that would not wait for a lock would find it taken by our
+ * kept grants. */
 static void
 renew(ZkSessionCourse *course, const ZkCourseEvent *e, ZkCourseActions *actions)
 {
@@ -292,9 +293,9 @@ renew(ZkSessionCourse *course, const ZkCourseEvent *e, ZkCourseActions *actions)
  */
 
 /*
- * On a connection of the session that we have nothing is asked for a while, so that not
- * all servers that come back ask at once.  And what is asked in a new session does not
- * meet what was kept in the old one.
+ * On a connection of the session that we have, nothing is sent for a while, so that
+ * servers that come back do not all send at once.  And requests of a new session do not
+ * meet contenders that were kept in the old one.
  */
 static bool
 is_held(const ZkSessionCourse *course, const ZkCourseEvent *e)
@@ -304,8 +305,8 @@ is_held(const ZkSessionCourse *course, const ZkCourseEvent *e)
 	return course->closing == ZKLOCK_CLOSING_AWAITED || (e->known && e->at > e->now);
 }
 
-/* What a predecessor heard of its session's end it may not have lived to tell all
- * entries. Their grants must be gone before there is a lease again. */
+/* A predecessor that heard of its session's end may have died before it told all
+ * entries.  Their grants must be gone before there is a lease again. */
 static void
 use(ZkSessionCourse *course, const ZkCourseEvent *e, ZkCourseActions *actions)
 {
@@ -405,8 +406,8 @@ disconnected(ZkSessionCourse *course, const ZkCourseEvent *e, ZkCourseActions *a
  * ------------------------------------------------------------------------
  */
 
-/* What our successor goes by comes before all that may fail; and nobody believes in the
- * session any more.  Closing the handle may take its time. */
+/* The data that our successor needs come before every step that may fail; and nobody
+ * believes in the session any more.  Closing the handle may take its time. */
 static void
 went_back(ZkSessionCourse *course, const ZkCourseEvent *e, ZkCourseActions *actions)
 {
@@ -420,8 +421,7 @@ went_back(ZkSessionCourse *course, const ZkCourseEvent *e, ZkCourseActions *acti
 	act(actions, ZKLOCK_DO_NO_FILE);
 }
 
-/* As with credentials that are refused: the session is of no use, and the trouble will
- * last. */
+/* As with refused credentials: the session is of no use, and the trouble will last. */
 static void
 unknown_base(ZkSessionCourse *course, const ZkCourseEvent *e, ZkCourseActions *actions)
 {
@@ -458,8 +458,8 @@ expired(ZkSessionCourse *course, const ZkCourseEvent *e, ZkCourseActions *action
 	tell(actions, ZKLOCK_EV_SESSION_LOST);
 }
 
-/* The ensemble does not take our credentials.  The session may live, and waits for its
- * time. */
+/* The ensemble does not take our credentials.  The session may live, and waits for
+ * its time. */
 static void
 auth_failed(ZkSessionCourse *course, const ZkCourseEvent *e, ZkCourseActions *actions)
 {
@@ -479,8 +479,8 @@ auth_failed(ZkSessionCourse *course, const ZkCourseEvent *e, ZkCourseActions *ac
 		tell(actions, ZKLOCK_EV_DISCONNECTED);
 }
 
-/* Close the session before this one, if there is one and that has not begun, without a
- * wait. */
+/* Closes the session before this one, without a wait, if there is one and its end has
+ * not begun. */
 static void
 close_begin(ZkSessionCourse *course, ZkCourseActions *actions)
 {
@@ -490,8 +490,8 @@ close_begin(ZkSessionCourse *course, ZkCourseActions *actions)
 	act(actions, ZKLOCK_DO_CLOSE);
 }
 
-/* The end of the server.  What cannot be closed times out, or our next start closes it:
- * we do not wait for a library that cannot reach anybody. */
+/* The end of the server.  A session that cannot be closed times out, or our next
+ * start closes it: we do not wait for a library that cannot reach anybody. */
 static void
 end(ZkSessionCourse *course, const ZkCourseEvent *e, ZkCourseActions *actions)
 {
@@ -511,8 +511,8 @@ end(ZkSessionCourse *course, const ZkCourseEvent *e, ZkCourseActions *actions)
 	}
 	if (!there)
 		return;
-	/* From here on nobody may resume it.  The library does not say whether the ensemble
-	 * has heard of the end, so the file stays: our next start looks. */
+	/* From here on nobody may resume it.  The library does not say whether the
+	 * ensemble has heard of the end, so the file stays: our next start looks. */
 	act(actions, ZKLOCK_DO_FORGET);
 	drop(course, e->now + RETRY, actions);
 	if (course->left != ZKLOCK_LEFT_GONE)
@@ -535,9 +535,9 @@ close_stale(ZkSessionCourse *course, ZkCourseActions *actions)
 }
 
 /*
- * It has left runs to be settled.  The jobs hang on it, so it stays until that is done,
- * beside the one that is opened now; but for no longer than it would without us, since
- * all that it has is in the way of others.
+ * The session of a life before has left runs to be settled.  The jobs hang on it, so it
+ * stays until that is done, beside the session that is opened now.  But it stays no
+ * longer than it would without us, because all its contenders are in the way of others.
  */
 static void
 keep_stale(ZkSessionCourse *course, const ZkCourseEvent *e, ZkCourseActions *actions)
@@ -566,8 +566,8 @@ stale(ZkSessionCourse *course, const ZkCourseEvent *e, ZkCourseActions *actions)
 		close_stale(course, actions);
 }
 
-/* Is it of no use any more?  Settlers that are at their end have settled what they could:
- * the records are read once more. */
+/* Is the session of a life before of no use any more?  Settlers that have ended have
+ * settled what they could: the worker reads the records once more. */
 static void
 left_runs(ZkSessionCourse *course, const ZkCourseEvent *e, ZkCourseActions *actions)
 {

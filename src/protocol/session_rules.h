@@ -1,16 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * session_rules.h
- *	  What becomes of the worker's ZooKeeper session: opened, resumed, lost, closed.
+ *	  Decides when the worker opens, resumes, gives up and closes its ZooKeeper session.
  *
- * Pure: no postgres.h, no zookeeper.h, no clock, no allocation.  zklock_course_step() is
- * told what happened, and says what is to be done.  The worker (session.c) feeds it and
- * performs its actions; the simulator (test/sim/session_sim.c) links the same object file
- * and plays it against a model of an ensemble.
+ * Pure: no postgres.h, no zookeeper.h, no clock, no allocation.  The worker (session.c)
+ * tells zklock_course_step() each event, and performs the actions that it returns.  The
+ * simulator (test/sim/session_sim.c) links the same object file and plays it against a
+ * model of an ensemble.
  *
- * The course is one process's.  What outlives the process is in shared memory, the
- * session's id above all, and each event says what stands there.  What outlives the server
- * is in a file.  In short:
+ * The course belongs to one process.  Shared memory has the data that outlive the
+ * process, above all the session's id, and each event says what is there.  A file has
+ * the data that outlive the server.  In short:
  *
  *	 state         moves on to
  *	 NONE          STALE: the file names a session of a life before; MEND: the ensemble
@@ -25,13 +25,14 @@
  *	 UP            AGAIN: the connection is lost; ANEW: a successor is to resume the
  *	               session; NONE: expired, refused, given up, closed
  *
- * FIRST is for the session that shared memory has, which is resumed then, and else for a new
- * one.  In UP the agents may ask; that the connection is shown as one takes an admission
- * (ensemble.c), or the finding that there is no root.
+ * FIRST resumes the session that shared memory has, if there is one, and otherwise
+ * opens a new one.  In UP the agents may ask.  The connection is shown as up only after
+ * an admission (ensemble.c), or when the worker has found that there is no root.
  *
- * Two more sessions may end beside it.  The one before this one is closed when this one has
- * come to a write, or at once, and then this one may wait for its end (ZkSessionClosing).
- * One of a life before is kept while runs of jobs that hang on it are settled (ZkSessionLeft).
+ * Two more sessions may end beside this one.  The session before this one is closed
+ * when this one has come to a write, or at once; then this one may wait for its end
+ * (ZkSessionClosing).  The session of a life before is kept while runs of jobs that
+ * hang on it are settled (ZkSessionLeft).
  *
  *-------------------------------------------------------------------------
  */
@@ -40,7 +41,7 @@
 
 #include "protocol.h"
 
-/* What people are shown, and a successor; in shared memory. */
+/* The state for people, and for a successor; in shared memory. */
 typedef enum ZkSessionState
 {
 	ZKLOCK_SESSION_STARTING,   /* no worker */
@@ -76,7 +77,7 @@ typedef enum ZkSessionClosing
 	ZKLOCK_CLOSING_BEGUN
 } ZkSessionClosing;
 
-/* One of a life before. */
+/* The session of a life before. */
 typedef enum ZkSessionLeft
 {
 	ZKLOCK_LEFT_GONE,	/* there is none */
@@ -84,7 +85,7 @@ typedef enum ZkSessionLeft
 	ZKLOCK_LEFT_SETTLED /* settlers have done what they can: its records are read again */
 } ZkSessionLeft;
 
-/* Has it runs of jobs to be settled? */
+/* Does the session of a life before have runs of jobs to be settled? */
 typedef enum ZkLeftRuns
 {
 	ZKLOCK_LEFT_UNKNOWN, /* not known yet */
@@ -229,8 +230,8 @@ typedef struct ZkCourseActions
 	ZkCourseAction action[ZKLOCK_COURSE_ACTIONS];
 } ZkCourseActions;
 
-/* The only way a course changes.  It begins with all 0.  "actions" is overwritten; they
- * are to be performed in order. */
+/* Only this function changes a course.  A course begins with all 0.  The function
+ * overwrites "actions"; the caller performs them in order. */
 extern void zklock_course_step(ZkSessionCourse *course, const ZkCourseEvent *event,
 							   ZkCourseActions *actions);
 
@@ -240,34 +241,35 @@ extern bool zklock_course_connected(const ZkSessionCourse *course);
 extern bool zklock_course_usable(const ZkSessionCourse *course);
 extern bool zklock_course_held(const ZkSessionCourse *course);
 
-/* Does the handle try to connect?  Since trying_since. */
+/* Does the handle try to connect?  It has since trying_since. */
 extern bool zklock_course_tries(const ZkSessionCourse *course);
 
-/* May a session that is to be closed be reached if one waits a little?  Its connection
- * was lost a moment ago, or is the first one that is tried for. */
+/* A session has to be closed: can it be reached after a short wait?  Its connection
+ * was lost a moment ago, or its first connection is being tried. */
 extern bool zklock_course_returning(const ZkSessionCourse *course, bool session,
 									int64_t now);
 
 /*
  * Has the handle tried for long enough?  The library never accepts an ensemble that has
- * seen less than itself, one that was restored from a backup, say; and names may stand for
- * other addresses by now.  A new handle begins with a fresh list and the same session, and
- * has seen nothing.  "unreached": for so long there was no connection that counts.
+ * seen less than itself, such as one that was restored from a backup; and names may
+ * stand for other addresses by now.  A new handle begins with a fresh list and the same
+ * session, and has seen nothing.  "unreached": for this long there was no connection
+ * that counts.
  */
 extern bool zklock_course_gives_up(const ZkSessionCourse *course, int64_t timeout,
 								   int64_t unreached, int64_t now);
 
-/* Can there be another session in place of this one? */
+/* Can another session take the place of this one? */
 extern bool zklock_course_renewable(const ZkSessionCourse *course);
 
-/* Is a session that a life before has left looked for? */
+/* Does the worker look for the session of a life before? */
 extern bool zklock_course_wants_stale(const ZkSessionCourse *course, bool session);
 
-/* When is the next LOOK of use, or the USE of a connection that is held?  INT64_MAX: no
- * time is known. */
+/* Returns when the next LOOK is useful, or the USE of a held connection.  INT64_MAX:
+ * no time is known. */
 extern int64_t zklock_course_due(const ZkSessionCourse *course);
 
-/* Is a connection to be used that was held? */
+/* Is a held connection to be used now? */
 extern bool zklock_course_use_due(const ZkSessionCourse *course, int64_t now);
 
 #endif /* ZKLOCK_SESSION_RULES_H */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * set_rules.c
- *	  Several locks in one step: when a set's contenders are made, and when it is granted.
+ *	  Decides when a set's contenders are made, and when the set is granted.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,24 +1,25 @@
 /*-------------------------------------------------------------------------
  *
  * set_rules.h
- *	  Several locks in one step: when a set's contenders are made, and when it is granted.
+ *	  Decides when a set's contenders are made, and when the set is granted.
  *
- * A set wants several locks, all of them or none.  Its contenders are made by one
- * transaction of the ensemble, so they all have its number, the zxid.  Who waits for
- * whom in any queue has come there later; so of two sets whose contenders are all in
- * their queues, the one with the smaller zxid never waits for the other.  Sets that wait
- * for sets only are no circle, in whatever order they name their locks.
+ * A set wants several locks, all of them or none.  One transaction of the ensemble
+ * makes its contenders, so they all have its number, the zxid.  In any queue a waiter
+ * has come later than the contender for which it waits.  So if all contenders of two
+ * sets are in their queues, the set with the smaller zxid never waits for the other.
+ * Sets that wait only for sets form no cycle, in whatever order they name their locks.
  *
- * That holds if nothing of a set stands elsewhere in a queue than at its zxid while it
- * waits for the rest.  Hence:
- *	 - a grant that was there before the set is of no use to it, unless it finds all that
- *	   it wants at one moment, and so waits for nothing;
- *	 - a contender that gets lost, alone, takes the others with it: all are made anew, by
- *	   one transaction again;
- *	 - when nobody knows whether a transaction was executed, each queue finds out for
- *	   itself, and nothing is made before all have.
+ * That holds only if no contender of a set stands elsewhere in a queue than at the
+ * set's zxid while the set waits for the rest.  Hence:
  *
- * Pure, as protocol.h is, and played by the same simulator.
+ *	 - A set cannot use a grant that was there before it, unless it finds everything
+ *	   that it wants at one moment, and so waits for nothing;
+ *	 - a contender that gets lost alone takes the others with it: all are made
+ *	   again, by one transaction;
+ *	 - when nobody knows whether a transaction was executed, each queue finds out
+ *	   for itself, and nothing is made before all have.
+ *
+ * Pure, as protocol.h is; the same simulator plays it.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,7 +28,7 @@
 
 #include "protocol.h"
 
-/* What is known of a set's locks together. */
+/* The common state of a set's locks. */
 typedef struct ZkSetCount
 {
 	int total;
@@ -50,9 +51,9 @@ extern ZkSetVerdict zklock_set_judge(const ZkSetCount *count);
 
 /*
  * The transaction was refused with "rc" because of op number "failed" (-1: not known
- * which).  What does that mean for op number "op"?  The ensemble could do the ops before
- * "failed", and has not looked at those behind it.  "creates": op "op" makes a contender,
- * and so does op "failed", if that is known.
+ * which).  Returns what that means for op number "op".  The ensemble could do the ops
+ * before "failed", and has not looked at those behind it.  "creates": op "op" makes a
+ * contender, and so does op "failed", if that is known.
  */
 extern ZkLockRc zklock_set_outcome(ZkLockRc rc, int failed, int op, bool creates);
 

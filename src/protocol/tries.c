@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * tries.c
- *	  Which host is tried next, and for how long.
+ *	  Chooses the host to try next, and the time for the attempt.
  *
  *-------------------------------------------------------------------------
  */
@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* Part of the patience that the shortest attempt has: less is of no use to anybody. */
+/* The part of the patience that the shortest attempt gets: less helps nobody. */
 #define SHORTEST 8
 
 static int64_t
@@ -69,7 +69,7 @@ begin_round(ZkTries *tries)
 		tries->host[i].tried = false;
 }
 
-/* Is it to be tried before the other one?  0: that is left to chance. */
+/* Must "a" be tried before "b"? 0: chance decides. */
 static int
 compare(const ZkTriedHost *a, const ZkTriedHost *b)
 {

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * zk.c
- *	  Whose a session is, ZooKeeper's return codes as text, and the clock.
+ *	  Finds out whether ZooKeeper or ClickHouse Keeper gave a session, turns return codes
+ *	  into text, and reads the clock.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * zk.h
- *	  What everybody here knows of ZooKeeper: a session's id, its return codes; and
- *	  the clock by which all times are told.
+ *	  Declares what every part needs of ZooKeeper: a session's id, the return codes, and
+ *	  the clock for all times.
  *
- * No zookeeper.h, so that backends need none of the library.
+ * Does not include zookeeper.h, so that backends do not need the library.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,12 +23,12 @@ typedef struct ZkSessionId
 	char password[ZKLOCK_PASSWORD_LEN];
 } ZkSessionId;
 
-/* Was the session given by ClickHouse Keeper?  It has no password there, so that none is
- * ever resumed; ZooKeeper's is random, but for a session that is gone
+/* Did ClickHouse Keeper give the session?  A session has no password there, so it is
+ * never resumed.  ZooKeeper's password is random, except for a session that is gone
  * (KeeperTCPHandler.cpp; SessionTracker and ZooKeeperServer.java, generatePasswd). */
 extern bool zklock_session_is_of_keeper(const ZkSessionId *id);
 
-/* Return codes that we tell apart; ZooKeeper's own numbers. */
+/* The return codes that zklock distinguishes; ZooKeeper's own numbers. */
 #define ZKLOCK_ZOK				 0
 #define ZKLOCK_ZCONNECTIONLOSS	 (-4)
 #define ZKLOCK_ZMARSHALLINGERROR (-5)
@@ -42,7 +42,7 @@ extern bool zklock_session_is_of_keeper(const ZkSessionId *id);
 #define ZKLOCK_ZSESSIONEXPIRED	 (-112)
 #define ZKLOCK_ZQUOTAEXCEEDED	 (-125) /* the library does not know it */
 
-/* What a return code says of the request. */
+/* What a return code says about the request. */
 typedef enum ZkReply
 {
 	ZKLOCK_REPLY_OK,
