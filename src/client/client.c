@@ -1,59 +1,61 @@
 /*-------------------------------------------------------------------------
  *
  * client.c
- *	  One ZooKeeper session, as messages.
+ *	  Runs one ZooKeeper session, and passes on its replies and events as messages.
  *
- * The library does nothing by itself: zookeeper_interest begins an attempt to connect,
- * pings, finds that the server is silent, and says what to wait for; zookeeper_process
- * sends, reads one packet, and has us called back.  Both are called from
- * zklock_client_receive and zklock_client_fd alone, so from there and from opening and
- * closing come all callbacks; of requests (zoo_a...) only one that cannot be sent makes
- * some (check_silent_loss).  Replies and events may be called back on a thread of the
- * library's (library.h): these callbacks look at nothing of the client but which library
- * it has, and make news.  "hear" takes these in: it appends a ZkMessage to the client's
- * queue, and calls nothing.
+ * The library does nothing by itself. zookeeper_interest begins an attempt to connect,
+ * pings, notices a silent server, and says what to wait for. zookeeper_process sends,
+ * reads one packet, and calls us back.  Only zklock_client_receive and zklock_client_fd
+ * call these two.  So all callbacks come from there, and from opening and closing.  A
+ * request (zoo_a...) causes callbacks only if it cannot be sent (check_silent_loss).
+ * The library may call back replies and events on a thread of its own (library.h).
+ * Such a callback looks at nothing of the client except which library it has, and makes
+ * news.  "hear" takes the news in: it appends a ZkMessage to the client's queue, and
+ * calls nothing.
  *
- * What is waited for is an epoll descriptor of the socket, which comes and goes
- * (watch_socket), a timer for whatever has a time (wake_at), and the news.
+ * The caller waits for an epoll descriptor.  It covers the socket, which comes and goes
+ * (watch_socket), a timer for everything that has a time (wake_at), and the news.
  *
- * Damage.  The library believes whatever bytes come, and some end the process.  So once a
- * socket is connected the library has one end of a pair of sockets in its place, and gets
- * what was looked at (wire.h, frame.h).  Not with TLS, which the library reads by itself:
- * its checksums find out what is changed on the way, but not what a faulty server sends.
+ * Damage.  The library believes any bytes, and some end the process.  So once a socket
+ * is connected, the library has one end of a pair of sockets in its place, and gets
+ * only bytes that were checked (wire.h, frame.h).  This does not work with TLS, which
+ * the library reads by itself.  The checksums of TLS find changes on the way, but not
+ * what a faulty server sends.
  *
- * Order.  Replies, watch events and session events come in the order of the wire.  When a
- * connection breaks, the library tells of the session event first and then of each open
- * request (cleanup() in zookeeper.c); and while anything of that is in the queue it is
- * not asked to connect again.  So the order in our queue is
+ * Order.  Replies, watch events and session events come in the order of the wire.  When
+ * a connection breaks, the library reports the session event first and then each open
+ * request (cleanup() in zookeeper.c).  While any of these is in the queue, the library
+ * is not asked to connect again.  So the order in our queue is
  *
  *		DISCONNECTED, lost replies, CONNECTED, replies on the new connection.
  *
- * The code of a lost reply says why the connection was broken: ZCONNECTIONLOSS mostly,
+ * The code of a lost reply says why the connection was broken: mostly ZCONNECTIONLOSS,
  * but ZRUNTIMEINCONSISTENCY if an answer had the wrong number, ZAUTHFAILED if the
  * credentials were refused, and others.  To a caller these would look like refusals by
- * the ensemble, which the requests may have reached, and been done.  What the ensemble
- * did say on the old connection stands before DISCONNECTED.  So zklock_client_receive
- * makes a ZCONNECTIONLOSS of each reply that it returns while the connection is not up.
+ * the ensemble.  But the requests may have reached the ensemble, and been done.
+ * Answers that the ensemble did give on the old connection stand before DISCONNECTED.
+ * So zklock_client_receive turns each reply that it returns while the connection is not
+ * up into a ZCONNECTIONLOSS.
  *
- * A request that is made when the library has lost the connection, and the caller has not
- * yet read of it, would be kept by the library and go out on the next connection.  It is
- * answered as lost here instead, and the library does not hear of it.
+ * The library may have lost the connection before the caller has read that.  It would
+ * keep a request made then, and send it on the next connection.  The client answers
+ * such a request as lost instead, and does not pass it to the library.
  *
  * Memory.  A request and its reply are allocated when the request is made, so that no
  * reply can be lost for want of memory.
  *
- * Attempts.  The library pauses between attempts to connect only where it sees the end of
- * its list of hosts; by ZOOKEEPER-2466 it never does if their number is even, and else
- * its pause is a sixtieth of the session timeout.  So the pauses are ours (note_failure),
- * and its own is passed over.
+ * Attempts.  The library pauses between attempts to connect only where it sees the end
+ * of its list of hosts.  By ZOOKEEPER-2466 it never does if their number is even, and
+ * otherwise its pause is a sixtieth of the session timeout.  So the client makes the
+ * pauses (note_failure), and skips the library's.
  *
- * Hosts.  Which one is tried next, and for how long, tries.h says; the library is made to
- * try that one (ring.c), and an attempt that has had its time is ended (abandon).
+ * Hosts. tries.h says which host is tried next, and for how long. ring.c makes the
+ * library try that host.  An attempt whose time is over is ended (abandon).
  *
- * Names.  The library resolves the names in its connect string before each attempt, and
- * that may take long.  It is given addresses (resolve.c); whoever wants the names
- * resolved anew opens another client, and whoever does not want to wait for that opens it
- * with addresses (lookup.c).
+ * Names.  The library resolves the names in its connect string before each attempt,
+ * which may take long.  So it gets addresses (resolve.c).  A caller that wants the
+ * names resolved again opens another client; one that does not want to wait for that
+ * opens it with addresses (lookup.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -130,8 +132,8 @@ typedef struct Told
 } Told;
 
 /*
- * A request that the library has and will complete: the completion's data, freed when
- * that was heard of.
+ * A request that the library has and will complete.  It is the completion's data, and
+ * is freed when we have heard of the completion.
  */
 typedef struct ZkRequest
 {
@@ -207,8 +209,8 @@ struct ZkClient
 	int64_t hung_up_by; /* ns: when the server must have hung up */
 };
 
-/* The library's log callback has no context argument: whom the library is called for, on
- * this thread. */
+/* The client for which this thread calls the library: the library's log callback has
+ * no context argument. */
 static __thread ZkClient *calling = NULL;
 
 static ZooLogLevel log_level = ZOO_LOG_LEVEL_INFO; /* we read what these say */
@@ -265,10 +267,10 @@ pending_remove(ZkClient *client, ZkRequest *request)
  */
 
 /*
- * Memory for an event, which unlike a reply was not asked for in advance.
- * An event that is dropped would leave somebody waiting for ever.  Without
- * memory the process rather waits here until there is some: no
- * acknowledgement is read meanwhile, and the lease runs out, which is safe.
+ * Allocates an event.  Unlike a reply, nobody has allocated it in advance.  If an event
+ * were dropped, somebody would wait for ever.  So without memory the process waits here
+ * until there is some.  It reads no acknowledgement meanwhile, and the lease runs out,
+ * which is safe.
  */
 static void *
 event_alloc(size_t size)
@@ -304,7 +306,7 @@ event_append(ZkClient *client, ZkMessageType type)
 	queue_append(client, message);
 }
 
-/* There is no connection, for the caller. */
+/* For the caller, there is no connection. */
 static void
 set_disconnected(ZkClient *client)
 {
@@ -334,8 +336,8 @@ note_reached(ZkClient *client)
 		zklock_tries_reached(client->tries, host);
 }
 
-/* A server that makes a session gives it a number and a timeout.  The library goes by
- * whatever it is told: with a timeout of 0 each later attempt of its handle is over at
+/* A server that makes a session gives it a number and a timeout.  The library
+ * believes both: with a timeout of 0 each later attempt of its handle is over at
  * once. */
 static bool
 makes_sense(int64_t id, int timeout)
@@ -377,9 +379,9 @@ session_event(ZkClient *client, int state)
 }
 
 /*
- * A credential was accepted, refused (the session event says so, too), or lost
- * with its connection.  The library presents it again on the next one, but does
- * not call this again, so then nothing is held back any more.
+ * A credential was accepted, refused (the session event says so, too), or lost with its
+ * connection.  The library presents it again on the next connection, but does not call
+ * this again.  So from then on nothing is held back any more.
  */
 static void
 auth_completion(int rc, const void *data)
@@ -428,7 +430,7 @@ watcher(zhandle_t *zh, int type, int state, const char *path, void *context)
  *-------------------------------------------------------------------------
  */
 
-/* The reply to fill; NULL: nobody asks for it any more. */
+/* Returns the reply to fill; NULL: nobody waits for it any more. */
 static ZkMessage *
 reply_begin(ZkRequest *request, int rc)
 {
@@ -546,7 +548,8 @@ copy_children(ZkMessage *reply, const struct String_vector *children)
 	return true;
 }
 
-/* The stat has twice the creations less the children that are left (src/README.locks). */
+/* The stat has twice the creations minus the children that are left
+ * (src/README.locks). */
 static uint32_t
 created_children(const struct Stat *stat)
 {
@@ -576,8 +579,8 @@ list_completion(int rc, const struct String_vector *children, const struct Stat 
 }
 
 /*
- * What the ops of a multi have made, as names: the library takes the chroot off a path
- * that a create returns, but older ones not in a multi.
+ * Copies the names of what the ops of a multi have created.  The library takes the
+ * chroot off a path that a create returns, but older libraries do not in a multi.
  */
 static bool
 copy_created(ZkMessage *reply, const ZkRequest *request)
@@ -684,7 +687,7 @@ get_completion(int rc, const char *value, int value_len, const struct Stat *stat
 }
 
 /*-------------------------------------------------------------------------
- * What was told
+ * News from the callbacks
  *-------------------------------------------------------------------------
  */
 
@@ -719,7 +722,8 @@ library_connected(const ZkClient *client)
 	return state == ZOO_CONNECTED_STATE || state == ZOO_READONLY_STATE;
 }
 
-/* Has all been heard of the connection's beginning or end, and of what ended with it? */
+/* Have we heard everything about the connection's beginning or end, and about the
+ * requests that ended with it? */
 static bool
 settled(void *context)
 {
@@ -736,7 +740,7 @@ settled(void *context)
 }
 
 /*-------------------------------------------------------------------------
- * The library's log, which alone says what becomes of an attempt
+ * The library's log: the only report of how an attempt ends
  *-------------------------------------------------------------------------
  */
 
@@ -754,7 +758,7 @@ note_server(ZkClient *client, const char *text)
 	}
 }
 
-/* How an attempt or a connection has ended, for the choice of the next host. */
+/* Notes how an attempt or a connection has ended, for the choice of the next host. */
 static void
 note_end(ZkClient *client, int failure, int64_t now)
 {
@@ -777,9 +781,9 @@ note_end(ZkClient *client, int failure, int64_t now)
 
 /*
  * A connection or an attempt at one has failed, and the library has closed its socket.
- * When all hosts have failed, wait; the more often the longer, and not all servers
- * equally long.  A sixth of the session timeout must do: a session shall not end for
- * that, unless whoever called zklock_client_spread sees to that.
+ * When all hosts have failed, wait: longer after each time, and not all servers equally
+ * long.  The wait is at most a sixth of the session timeout, so that no session ends
+ * because of it, unless the caller of zklock_client_spread takes care of that.
  */
 static void
 note_failure(ZkClient *client, int failure)
@@ -869,11 +873,11 @@ log_line(const char *line)
 }
 
 /*-------------------------------------------------------------------------
- * What the library has to do
+ * The library's work
  *-------------------------------------------------------------------------
  */
 
-/* Have the descriptor readable from then on, ns; NEVER: not for the time's sake. */
+/* Makes the descriptor readable from this time on, ns; NEVER: not because of the time. */
 static void
 set_timer(ZkClient *client, int64_t at)
 {
@@ -890,9 +894,9 @@ set_timer(ZkClient *client, int64_t at)
 }
 
 /*
- * The library sends each request in two pieces, at once.  Keep them together, with those
- * of other requests, until the caller has made them all: one segment, one wake-up of the
- * server.  A wire does so by itself.
+ * The library sends each request in two pieces, at once.  Keeps the pieces together,
+ * with those of other requests, until the caller has made them all: one segment, one
+ * wake-up of the server.  A wire does so by itself.
  */
 static void
 set_corked(ZkClient *client, bool corked)
@@ -904,7 +908,7 @@ set_corked(ZkClient *client, bool corked)
 		setsockopt(client->socket, IPPROTO_TCP, TCP_CORK, &value, sizeof(value));
 }
 
-/* The same, or sooner: then it is set anew when it fires. */
+/* The same, or sooner: then the timer is set again when it fires. */
 static void
 wake_by(ZkClient *client, int64_t at)
 {
@@ -912,7 +916,7 @@ wake_by(ZkClient *client, int64_t at)
 		set_timer(client, at);
 }
 
-/* There is none any more: the library has closed it. */
+/* There is no socket any more: the library has closed it. */
 static void
 drop_socket(ZkClient *client)
 {
@@ -921,8 +925,9 @@ drop_socket(ZkClient *client)
 }
 
 /*
- * Wait for the library's socket, -1 for none.  It closes a socket without a word, and the
- * next one may have its number, so unless there is a connection nothing is taken for known.
+ * Waits for the library's socket; -1: for none.  The library closes a socket without a
+ * word, and the next one may have its number.  So nothing is taken for known unless
+ * there is a connection.
  */
 static void
 watch_socket(ZkClient *client, int socket, bool writing)
@@ -944,9 +949,9 @@ watch_socket(ZkClient *client, int socket, bool writing)
 
 /*
  * With TLS the library waits in zookeeper_process until the handshake is done, however
- * long that takes; but gives it up when select() is interrupted.  So it is, by a signal
- * of our own, after a third of the session timeout or when the attempt has had its time,
- * and by no other.
+ * long that takes.  But it gives up when select() is interrupted.  So a signal of our
+ * own interrupts it after a third of the session timeout, or when the attempt's time is
+ * over; no other signal does.
  */
 typedef struct Guard
 {
@@ -996,8 +1001,8 @@ guard_end(Guard *guard)
 	sigaction(GUARD_SIGNAL, &guard->action, NULL);
 }
 
-/* The library has met an error.  Unless the connection is one still, of which it will
- * hear when it reads, it has closed the socket. */
+/* The library has met an error.  It has closed the socket, unless the connection
+ * still stands; then it hears of the error when it reads. */
 static void
 note_socket(ZkClient *client)
 {
@@ -1005,7 +1010,7 @@ note_socket(ZkClient *client)
 		drop_socket(client);
 }
 
-/* Have the library close the socket of an attempt, in whose place it finds none. */
+/* Makes the library close the socket of an attempt: it finds no socket in its place. */
 static void
 break_attempt(ZkClient *client, int socket)
 {
@@ -1016,10 +1021,10 @@ break_attempt(ZkClient *client, int socket)
 }
 
 /*
- * Give up an attempt to connect.  The library gives it up after two thirds of the session
- * timeout at the earliest.  Before it has come to TLS or to the wire, it waits for the
- * kernel, which gives up after two minutes; and it never gives up if it cannot use the
- * certificates.
+ * Gives up an attempt to connect.  The library gives it up after two thirds of the
+ * session timeout at the earliest.  Before it has come to TLS or to the wire, it waits
+ * for the kernel, which gives up after two minutes.  It never gives up if it cannot use
+ * the certificates.
  */
 static void
 abandon(ZkClient *client, int failure, int error, const char *why)
@@ -1062,8 +1067,8 @@ note_result(ZkClient *client, int rc)
 }
 
 /*
- * Take the library's place at its socket.  "asked": it has asked for its session there.
- * False: the attempt is given up.
+ * Takes the library's place at its socket.  "asked": the library has asked for its
+ * session there.  False: the attempt is given up.
  */
 static bool
 open_wire(ZkClient *client, bool asked)
@@ -1082,7 +1087,8 @@ open_wire(ZkClient *client, bool asked)
 	return false;
 }
 
-/* Send on what the library has sent by the wire, and what it could not send into that. */
+/* Passes on what the library has sent through the wire, and what did not fit into the
+ * wire. */
 static void
 send_on(ZkClient *client)
 {
@@ -1096,7 +1102,7 @@ send_on(ZkClient *client)
 		set_timer(client, AT_ONCE);
 }
 
-/* Send what was asked. */
+/* Sends the requests that were made. */
 static void
 send_requests(ZkClient *client)
 {
@@ -1107,7 +1113,7 @@ send_requests(ZkClient *client)
 	set_corked(client, false);
 }
 
-/* "why": what is wrong, if that is known. */
+/* "why": the error, if it is known. */
 static void
 abandon_nonsense(ZkClient *client, const char *why)
 {
@@ -1130,7 +1136,7 @@ append_damage(ZkClient *client, const char *why)
 	queue_append(client, message);
 }
 
-/* Read what the wire has: one frame. */
+/* Reads one frame from the wire. */
 static void
 process_wire(ZkClient *client)
 {
@@ -1172,7 +1178,7 @@ process_wire(ZkClient *client)
 	client->more = zklock_wire_holds(&client->wire);
 }
 
-/* Is there a connection, on which nothing was sent yet? */
+/* Is there a connection on which nothing was sent yet? */
 static bool
 has_peer(int socket)
 {
@@ -1182,7 +1188,7 @@ has_peer(int socket)
 	return getpeername(socket, (struct sockaddr *) &address, &len) == 0;
 }
 
-/* Send and read what the socket takes and has: one packet. */
+/* Sends what the socket takes, and reads one packet. */
 static void
 process(ZkClient *client)
 {
@@ -1234,7 +1240,7 @@ process(ZkClient *client)
 	note_result(client, rc);
 }
 
-/* The library waits for this socket, which it may have made just now, or to write. */
+/* The library waits for this socket, which may be new, or to write. */
 static void
 keep_socket(ZkClient *client, int socket, bool writing)
 {
@@ -1257,7 +1263,7 @@ keep_socket(ZkClient *client, int socket, bool writing)
 		send_on(client);
 }
 
-/* Begin an attempt, at the host whose turn it is. */
+/* Begins an attempt, at the next host. */
 static void
 begin_attempt(ZkClient *client, int64_t now)
 {
@@ -1275,7 +1281,7 @@ begin_attempt(ZkClient *client, int64_t now)
 							  client->patience);
 }
 
-/* Has an attempt had its time? */
+/* Is an attempt's time over? */
 static bool
 out_of_time(const ZkClient *client, int64_t now)
 {
@@ -1286,7 +1292,7 @@ out_of_time(const ZkClient *client, int64_t now)
 		 now - client->began_at >= INT64_C(1000000) * client->timeout_ms / 3);
 }
 
-/* Let the library connect, ping and lose patience, and see what it waits for. */
+/* Lets the library connect, ping and lose patience, and finds out what it waits for. */
 static void
 look_after(ZkClient *client)
 {
@@ -1336,11 +1342,11 @@ look_after(ZkClient *client)
 }
 
 /*
- * Where a request cannot be sent the library closes the socket without a word, and keeps
- * all open requests: what was sent to wait for its answers on the next connection, where
- * they do not come, and what was not, to be sent there.  So the caller is told by us, and
- * an attempt to connect is begun in order to fail, since the library then gives them all
- * up.
+ * If the library cannot send a request, it closes the socket without a word, and keeps
+ * all open requests.  Those that it has sent would wait for their answers on the next
+ * connection, where they do not come; the others would be sent there.  So we tell the
+ * caller, and begin an attempt to connect in order to fail it: then the library gives
+ * up all of them.
  */
 static void
 check_silent_loss(ZkClient *client)
@@ -1413,8 +1419,8 @@ note_version(const char *line)
 		snprintf(library_version, sizeof(library_version), " %.*s", (int) len, version);
 }
 
-/* The library says its version where it logs what it finds around it, before it looks at
- * the connect string, and nowhere else. */
+/* The library logs its version only in one place: where it logs its environment,
+ * before it looks at the connect string. */
 const char *
 zklock_client_library(void)
 {
@@ -1451,8 +1457,8 @@ close_handle(ZkClient *client)
 }
 
 /*
- * The library's handle.  Credentials are given before it can be told that there
- * is a connection, and the library puts them before all else that is to be sent.
+ * Makes the library's handle.  Credentials are given before it can be told that there
+ * is a connection, and the library sends them before everything else.
  */
 static bool
 make_handle(ZkClient *client, const char *hosts, int timeout_ms, const clientid_t *resume,
@@ -1493,14 +1499,14 @@ zklock_client_log_debug(bool debug)
 	zoo_set_debug_level(log_level);
 }
 
-/* Names that do not resolve, while others do. */
+/* Reports names that do not resolve, while others do. */
 static void
 on_unresolved(const char *text, void *context)
 {
 	append_line(context, ZOO_LOG_LEVEL_WARN, text, strlen(text));
 }
 
-/* Make all that a client needs; false, with errno, and "error" perhaps. */
+/* Makes everything that a client needs; false, with errno, and perhaps "error". */
 static bool
 client_start(ZkClient *client, const char *hosts, int timeout_ms,
 			 const ZkSessionId *resume, const ZkSecurity *security)
@@ -1576,7 +1582,7 @@ zklock_client_open(const char *hosts, int timeout_ms, const ZkSessionId *resume,
 	return NULL;
 }
 
-/* Send the rest of the farewell; false: there is nobody to hear it. */
+/* Sends the rest of the farewell; false: nobody is there to hear it. */
 static bool
 send_farewell(ZkClient *client)
 {
@@ -1597,7 +1603,7 @@ send_farewell(ZkClient *client)
 	return n < 0 && (errno == EAGAIN || errno == EINTR);
 }
 
-/* What the library has sent into the pair of sockets; false: nothing more. */
+/* Reads what the library has sent into the pair of sockets; false: there is no more. */
 static bool
 read_farewell(ZkClient *client, int from)
 {
@@ -1626,15 +1632,16 @@ read_farewell(ZkClient *client, int from)
 }
 
 /*
- * zookeeper_close sends the close request, and takes for the answer to it whatever comes
- * first: that of another request, the event of a watch; and closes the socket without
- * having read it.  That resets the connection.  A server that is told so may hang up
- * before it has read the close request, and what is between us may drop that; and the
- * session lives on until its timeout.  It also waits for that for 1.5 s, and we do not.
+ * zookeeper_close sends the close request, and takes whatever comes first for the
+ * answer: the reply to another request, or a watch's event.  It closes the socket
+ * without having read it.  That resets the connection.  Then a server may hang up
+ * before it has read the close request, or the network may drop the request; and the
+ * session lives on until its timeout. zookeeper_close also waits 1.5 s for the answer,
+ * and we do not.
  *
- * So something to be read waits in the wire already; where there is none, with TLS, it is
- * opened for this one moment.  What the library says there is sent on by us, and the
- * server heard out, who hangs up when the session is closed.
+ * So the wire already holds something to read.  With TLS there is no wire, and one is
+ * opened for this one moment.  We pass on what the library says there, and hear the
+ * server out, which hangs up when the session is closed.
  *
  * False: the library has to do it by itself.
  */
@@ -1678,7 +1685,7 @@ take_connection(ZkClient *client)
 	return true;
 }
 
-/* Has the server hung up, or is it not to be waited for any more? */
+/* Has the server hung up, or is the wait for it over? */
 static bool
 heard_out(ZkClient *client)
 {
@@ -1836,8 +1843,8 @@ zklock_client_server(ZkClient *client, char *buf, int buflen)
 }
 
 /*
- * A reply that nobody gave: what became of the request is not known, whatever code the
- * library made up for it.
+ * The ensemble has not given this reply.  Nobody knows whether the request was done,
+ * whatever code the library made up for it.
  */
 static void
 annul(ZkMessage *reply)
@@ -1908,9 +1915,9 @@ typedef struct Sending
 } Sending;
 
 /*
- * Allocate a request and its reply and enter it into the pending list.  "path", unless it
- * is NULL, is copied into the reply, with so much room behind it.  The request has
- * "block" bytes behind it.
+ * Allocates a request and its reply and enters it into the pending list.  "path",
+ * unless it is NULL, is copied into the reply, with room for this many bytes behind it.
+ * The request has "block" bytes behind it.
  */
 static Sending
 request_begin(ZkClient *client, ZkMessageType type, const ZkRequestTag *tag,
@@ -1978,8 +1985,8 @@ request_begin(ZkClient *client, ZkMessageType type, const ZkRequestTag *tag,
 
 /*
  * The library has answered the call.  If it refused, there will be no reply, and the
- * request goes; but after a ZMARSHALLINGERROR, which stands for any failure half way, the
- * completion may be called yet.
+ * request goes.  But after a ZMARSHALLINGERROR, which stands for any failure half way,
+ * the library may still call the completion.
  */
 static int
 request_end(ZkClient *client, const Sending *sending)
@@ -2001,7 +2008,7 @@ request_end(ZkClient *client, const Sending *sending)
 	return sending->rc;
 }
 
-/* ZooKeeper's, for a node that we create. */
+/* ZooKeeper's flags for a node that we create. */
 static int
 create_flags(ZkCreateMode mode)
 {

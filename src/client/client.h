@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * client.h
- *	  One ZooKeeper session, seen from a single-threaded program.
+ *	  Runs one ZooKeeper session for a single-threaded program.
  *
- * What the library does it does in the functions here, also the one with threads
- * (library_mt.c); what it has to say is turned into messages.  None of the functions
- * blocks, except zklock_client_open and zklock_client_close (see there), and where TLS is
- * used zklock_client_receive, which waits for a handshake.  Strings passed in are copied.
+ * The library works only inside the functions here, even the library with threads
+ * (library_mt.c).  Its reports become messages.  None of the functions blocks, except
+ * zklock_client_open and zklock_client_close (see there), and with TLS
+ * zklock_client_receive, which waits for a handshake.  Strings passed in are copied.
  * client.c includes zookeeper.h and not postgres.h; this header includes neither.
  *
  *-------------------------------------------------------------------------
@@ -52,7 +52,7 @@ typedef enum ZkMessageType
 	ZKLOCK_MSG_LOG /* level, data = text */
 } ZkMessageType;
 
-/* What a request hands over to be given back with its reply. */
+/* Data that the caller gives with a request, and gets back with its reply. */
 typedef struct ZkRequestTag
 {
 	uint32_t kind; /* the caller's */
@@ -107,7 +107,7 @@ typedef enum ZkOpType
 	ZKLOCK_OP_SET	  /* path, data, version */
 } ZkOpType;
 
-/* One of several changes that the ensemble makes all at once, or none of them. */
+/* One of several changes that the ensemble makes all at once, or not at all. */
 typedef struct ZkOp
 {
 	ZkOpType type;
@@ -118,7 +118,7 @@ typedef struct ZkOp
 	int32_t version; /* of the node's data; -1: any */
 } ZkOp;
 
-/* How to prove who we are: a scheme that the ensemble knows, and its data. */
+/* Proves who we are: a scheme that the ensemble knows, and its data. */
 typedef struct ZkCredential
 {
 	const char *scheme;
@@ -141,26 +141,24 @@ typedef struct ZkSecurity
 	const char *tls; /* "ca,certificate,key" files; NULL: no TLS */
 } ZkSecurity;
 
-/* The library that we run with and its version, "libzookeeper_st 3.8.0"; without the
- * version where it does not say that. */
+/* Returns the name and version of the library that we run with, "libzookeeper_st
+ * 3.8.0"; without the version if the library does not say it. */
 extern const char *zklock_client_library(void);
 
-/* Can the library that we run with do TLS? */
+/* Does the library that we run with support TLS? */
 extern bool zklock_client_has_tls(void);
 
-/* Are LOG messages to be made of the library's debugging output, too?  For all
- * clients. */
+/* Shall the library's debugging output become LOG messages, too?  For all clients. */
 extern void zklock_client_log_debug(bool debug);
 
 /*
- * Start connecting.  "security" may be NULL: no credentials, no TLS, and nodes
- * that everybody may change.  "resume" is a session to resume, or NULL for a new one.
- * "timeout_ms" is the session timeout to ask for.  Names are resolved here, so where
- * there are some this can block on the resolver (see lookup.h); for other addresses
- * another client is opened.  A client has ZKLOCK_CLIENT_FDS descriptors.  Returns NULL
- * with errno set when the connect string is unusable, no name in it resolves, or
- * something that it takes cannot be had; log lines up to then are lost, "error" (room
- * errlen) says what happened.
+ * Starts connecting.  "security" may be NULL: no credentials, no TLS, and nodes that
+ * everybody may change.  "resume" is a session to resume, or NULL for a new one.
+ * "timeout_ms" is the session timeout to ask for.  Names are resolved here, so with
+ * names this can block on the resolver (see lookup.h); for other addresses, open
+ * another client.  A client has ZKLOCK_CLIENT_FDS descriptors.  Returns NULL with errno
+ * set if the connect string is unusable, no name in it resolves, or a resource is
+ * missing; log lines up to then are lost, "error" (room errlen) says what happened.
  */
 #define ZKLOCK_CLIENT_FDS 11
 
@@ -169,29 +167,30 @@ extern ZkClient *zklock_client_open(const char *hosts, int timeout_ms,
 									char *error, int errlen);
 
 /*
- * By what the client chooses among several hosts, and gives up an attempt: "tries" is what
- * is known of them, and goes on from one client to the next; "session_ends", ns, is when
- * the session is over, 0 if there is none; "patience", ns, is for how long the caller will
- * leave it to this client to connect.  To be called before the first attempt, and when
- * the connection was lost.  Without it a client knows what it has met itself, and gives up
- * no attempt before the library does, after two thirds of the session timeout.
+ * Tells the client how to choose among several hosts, and when to give up an attempt.
+ * "tries" is what is known about the hosts; it goes on from one client to the next.
+ * "session_ends", ns, is when the session is over, 0 if there is none.  "patience", ns,
+ * is how long the caller lets this client try to connect.  Call it before the first
+ * attempt, and when the connection was lost.  Without it a client knows only what it
+ * has met itself, and gives up no attempt before the library does, after two thirds of
+ * the session timeout.
  */
 extern void zklock_client_hosts(ZkClient *client, ZkTries *tries, int64_t session_ends,
 								int64_t patience);
 
-/* Wait for "ms" about, and half of that at least, whenever all hosts have failed once
- * more: many may wait for them to come back.  It holds until it is called again.  0, as
- * at first: as long as seems good for one. */
+/* Sets the wait after all hosts have failed once more: about "ms", and at least half
+ * of that.  Many servers may wait for the hosts to come back.  It holds until the
+ * next call. 0, as at first: a wait that suits one server. */
 extern void zklock_client_spread(ZkClient *client, int ms);
 
-/* Readable when there is something to receive, or to do.  To be called before each wait:
- * it sends what was asked and is not sent yet, now or when that can be. */
+/* Readable when there is something to receive, or to do.  Call it before each wait:
+ * it sends the requests that are not sent yet, now or when that can be done. */
 extern int zklock_client_fd(ZkClient *client);
 
 /*
- * Do what the session has to do, and return the next message in order of arrival; NULL:
- * there is none.  The caller frees it.  Unless it is called when the descriptor is
- * readable nothing is sent, no ping either, and nothing received.
+ * Does the session's work, and returns the next message in order of arrival; NULL:
+ * there is none.  The caller frees it.  Nothing is sent, not even a ping, and nothing
+ * received, unless the caller calls it when the descriptor is readable.
  */
 extern ZkMessage *zklock_client_receive(ZkClient *client);
 extern void zklock_client_free_message(ZkMessage *message);
@@ -199,8 +198,8 @@ extern void zklock_client_free_message(ZkMessage *message);
 /* Is the connection up, as far as the library knows by now? */
 extern bool zklock_client_connected(ZkClient *client);
 
-/* It was told nonsense, which it has not seen through in time: it connects no more, and
- * is to be left, zklock_client_leave. */
+/* A server told the client nonsense, and the client could not get rid of it in time.
+ * It connects no more; call zklock_client_leave. */
 extern bool zklock_client_spoilt(ZkClient *client);
 
 /* The session, once connected; false before. */
@@ -210,17 +209,17 @@ extern bool zklock_client_session(ZkClient *client, ZkSessionId *session, int *t
 extern void zklock_client_server(ZkClient *client, char *buf, int buflen);
 
 /*
- * Requests.  Each returns ZKLOCK_ZOK and will be answered by exactly one
- * reply message with the tag, or returns an error and will not.  Requests
- * made one after the other go out, and are answered, in that order.
+ * Requests.  Each returns ZKLOCK_ZOK and will get exactly one reply message with the
+ * tag; or it returns an error and will get none.  Requests made one after the other go
+ * out, and are answered, in that order.
  *
- * They are accepted from the moment zklock_client_receive has returned
- * CONNECTED until it returns DISCONNECTED, EXPIRED or AUTH_FAILED; otherwise
- * the result is ZKLOCK_ZCONNECTIONLOSS.  What is open at DISCONNECTED is answered
- * before the next CONNECTED; what is open at EXPIRED or AUTH_FAILED may stay
- * unanswered.  Such answers were not given by the ensemble: whatever broke the
- * connection, their code is ZKLOCK_ZCONNECTIONLOSS, and nothing else is set but what the
- * request was, and the times.  No more than ZKLOCK_MAX_PENDING can be open at a time.
+ * They are accepted from the moment zklock_client_receive has returned CONNECTED until
+ * it returns DISCONNECTED, EXPIRED or AUTH_FAILED; otherwise the result is
+ * ZKLOCK_ZCONNECTIONLOSS.  Requests that are open at DISCONNECTED are answered before
+ * the next CONNECTED; those that are open at EXPIRED or AUTH_FAILED may stay
+ * unanswered.  The ensemble has not given such answers: whatever broke the connection,
+ * their code is ZKLOCK_ZCONNECTIONLOSS, and they carry nothing else but the request and
+ * the times.  No more than ZKLOCK_MAX_PENDING can be open at a time.
  */
 #define ZKLOCK_MAX_PENDING 32768
 
@@ -241,39 +240,39 @@ extern int zklock_client_get_acl(ZkClient *client, const char *path,
 								 const ZkRequestTag *tag);
 extern int zklock_client_sync(ZkClient *client, const char *path, const ZkRequestTag *tag);
 /*
- * Take back the watch that a listing ("children") or a get has set on the path.  That it
- * fires meanwhile is no error.  ZKLOCK_ZNOWATCHER: nothing is watched there, unless what
- * sets the watch has no reply yet.
+ * Takes back the watch that a listing ("children") or a get has set on the path.  The
+ * watch may fire meanwhile; that is no error.  ZKLOCK_ZNOWATCHER: nothing is watched
+ * there, unless the request that sets the watch has no reply yet.
  */
 extern int zklock_client_unwatch(ZkClient *client, const char *path, bool children,
 								 const ZkRequestTag *tag);
 /*
- * All of the ops, or none.  A create that is one of several returns no Stat, but the czxid
- * is the transaction's, which a SET beside it tells.  The ensemble hangs up on a request
- * of more bytes than its jute.maxbuffer, 1 MB unless it was set: the caller sees to that.
+ * Does all of the ops, or none.  A create among several ops returns no Stat.  But the
+ * czxid is the transaction's, which a SET beside it tells.  The ensemble hangs up on a
+ * request of more bytes than its jute.maxbuffer, 1 MB unless it was set: the caller
+ * takes care of that.
  */
 extern int zklock_client_multi(ZkClient *client, const ZkOp *ops, int nops,
 							   const ZkRequestTag *tag);
 
 /*
- * Close the session and free the client: the ensemble deletes our ephemeral nodes at
- * once. Waits until the server hangs up, for 3 s when it does not come to that.  Should
- * what is to be sent not go out, that can take as long before.  When not connected the
- * session is left to time out.
+ * Closes the session and frees the client: the ensemble deletes our ephemeral nodes at
+ * once.  Waits until the server hangs up, for at most 3 s.  If the data do not go out,
+ * that can take as long before.  When not connected, the session is left to time out.
  */
 extern void zklock_client_close(ZkClient *client);
 
 /*
- * The same without waiting: nothing may be done with the client after "begin" but to ask
- * whether it has come to its "end", when it is freed; its descriptor becomes readable
- * then, or when there is something to be done for it.
+ * The same without waiting.  After "begin" the caller may only ask whether the close
+ * has come to its "end", which frees the client.  The descriptor becomes readable then,
+ * or when there is work to do for the client.
  */
 extern void zklock_client_close_begin(ZkClient *client);
 extern bool zklock_client_close_end(ZkClient *client);
 
 /*
- * Free the client, and leave the session to another one, which may be opened at once.
- * False: it is connected, or has something to say.
+ * Frees the client, and leaves the session to another one, which may be opened at once.
+ * False: the client is connected, or has messages.
  */
 extern bool zklock_client_leave(ZkClient *client);
 

@@ -1,17 +1,17 @@
 /*-------------------------------------------------------------------------
  *
  * library.h
- *	  A handle of the ZooKeeper library, of which one thread makes all use.
+ *	  Lets one thread use a handle of the ZooKeeper library alone.
  *
- * The library comes without threads (libzookeeper_st) and with two (libzookeeper_mt).  Of
- * library_st.c and library_mt.c the Makefile builds one; client.c does not know which.
- * Only client.c includes this.
+ * The library comes without threads (libzookeeper_st) and with two (libzookeeper_mt).
+ * The Makefile builds library_st.c or library_mt.c; client.c does not know which.  Only
+ * client.c includes this.
  *
- * Without threads the library calls back while it is called, on the caller's thread.
- * With them replies and events are called back on a thread of the library's.  So a
- * callback makes news of what it is told and calls zklock_library_tell; news are heard on
- * the caller's thread, in the order in which they were told.  What the library logs, and
- * what becomes of credentials, it tells on the thread that it is called on.
+ * The library without threads calls back while it is called, on the caller's thread.
+ * The library with threads calls back replies and events on a thread of its own.  So a
+ * callback turns what it is told into news and calls zklock_library_tell.  The caller's
+ * thread hears the news, in the order in which they were told.  The library calls back
+ * its log lines, and the results of credentials, on the thread that calls it.
  *
  *-------------------------------------------------------------------------
  */
@@ -32,22 +32,22 @@ typedef struct ZkNews
 
 typedef void (*ZkHear)(ZkNews *news);
 
-/* Which one it is, as its file is called. */
+/* The library, by the name of its file. */
 extern const char *const zklock_library_name;
 
-/* Must zookeeper_process be told to write before what was asked is sent? */
+/* Must zookeeper_process be told to write before requests are sent? */
 extern const bool zklock_library_sends_late;
 
-/* Does the library that we run with have TLS that can be used here? */
+/* Does the library that we run with have TLS that we can use here? */
 extern bool zklock_library_has_tls(void);
 
 /*
- * Make a handle, as zookeeper_init2 does, or with "tls", unless that is NULL, as
+ * Makes a handle, as zookeeper_init2 does, or with "tls", unless that is NULL, as
  * zookeeper_init_ssl does.  It does nothing yet.  "library" is set before there can be
  * news; "zh" is for the functions of zookeeper.h, but not for zookeeper_close.  False
- * with errno set, and "library" NULL: it cannot be had.  ENOSYS: this library is not one
- * of which one thread can make all use; "error" says why (room errlen).  The library's
- * log level is another one after this, and after zklock_library_close.
+ * with errno set, and "library" NULL: there is no handle.  ENOSYS: one thread cannot
+ * use this library alone; "error" says why (room errlen).  This function and
+ * zklock_library_close change the library's log level.
  */
 extern bool zklock_library_open(ZkLibrary **library, zhandle_t **zh, const char *hosts,
 								const char *tls, int timeout_ms, const clientid_t *resume,
@@ -57,21 +57,21 @@ extern bool zklock_library_open(ZkLibrary **library, zhandle_t **zh, const char 
 /* Readable when there are news; -1: there never are. */
 extern int zklock_library_fd(ZkLibrary *library);
 
-/* In callbacks, on any thread. */
+/* For callbacks, on any thread. */
 extern void zklock_library_tell(ZkLibrary *library, ZkNews *news);
 
-/* Hear what was told. */
+/* Hears the news. */
 extern void zklock_library_hear(ZkLibrary *library);
 
 /*
- * The same, and wait until "settled" says that all has been heard which the last call of
- * zookeeper_interest or zookeeper_process has brought about and which we must know.  Ten
- * seconds without any news end the wait, too: what comes later is heard later.
+ * The same, and waits until "settled" says that everything has been heard that we must
+ * know about the last call of zookeeper_interest or zookeeper_process.  Ten seconds
+ * without any news end the wait, too: later news are heard later.
  */
 extern void zklock_library_settle(ZkLibrary *library, bool (*settled)(void *context),
 								  void *context);
 
-/* zookeeper_close.  All is heard that is told until the end. */
+/* zookeeper_close.  Hears everything that is told until the end. */
 extern void zklock_library_close(ZkLibrary *library);
 
 #endif /* ZKLOCK_LIBRARY_H */

@@ -1,27 +1,31 @@
 /*-------------------------------------------------------------------------
  *
  * library_mt.c
- *	  A handle of the ZooKeeper library with threads, of which one thread makes all use.
+ *	  Lets one thread use a handle of the ZooKeeper library with threads alone.
  *
  * libzookeeper_mt starts two threads for a handle.  The completion thread makes the
- * callbacks; what they tell is passed on here.  The I/O thread would call
+ * callbacks; their news are passed on here.  The I/O thread would call
  * zookeeper_interest and zookeeper_process, which the library exports, in a loop of its
- * own.  We call these ourselves, as with the library without threads: so when that thread
- * logs that it has started, which is the first that it does, the log callback holds it
- * there.  All it ever does after that is to close the handle: it is not in the loop yet
- * then, and will not enter it (mt_adaptor.c, do_io; zookeeper_close can be called on it).
+ * own.  We call these ourselves, as with the library without threads.  The first thing
+ * that the I/O thread does is to log that it has started; at that moment the log
+ * callback holds it.  After that the thread only closes the handle: it is not in the
+ * loop yet then, and will not enter it (mt_adaptor.c, do_io; zookeeper_close can be
+ * called on it).
  *
- * That the thread logs just this is promised nowhere, though it does in all versions from
- * 3.4 to 3.9.  So it is waited for, and where it does not come there is no handle.  The
- * same holds for the library's pipe, by which each request wakes that thread.  Nobody
- * reads it now, and once it is full no ping can be sent; so we do.  Its descriptors are
- * the lowest that were free, and looked at before they are believed.
+ * The library does not promise that the thread logs this, though it does in all
+ * versions from 3.4 to 3.9.  So we wait for the line, and without it there is no
+ * handle.  The same holds for the library's pipe, by which each request wakes that
+ * thread.  The thread does not read it now, and once it is full no ping can be sent; so
+ * we read it.  Its descriptors are the lowest that were free, and are checked before
+ * they are believed.
  *
- * A handle with TLS has no log callback when its threads start, so there is none here.
+ * A handle with TLS has no log callback when its threads start, so this file makes none
+ * with TLS.
  *
- * Who may touch what: the queue of news is the completion thread's, too, under the mutex;
- * "zh" the I/O thread's once it is let go; all else the caller's.  No thread of the
- * library's takes a signal, and what runs on it calls nothing but the C library.
+ * Access: the caller and the completion thread share the queue of news, under the
+ * mutex; "zh" belongs to the I/O thread once it is let go; the rest belongs to the
+ * caller.  No thread of the library takes a signal, and our code on it calls nothing
+ * but the C library.
  *
  *-------------------------------------------------------------------------
  */
@@ -48,7 +52,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* s: for a thread of the library's to do its part; far more than it needs */
+/* s: the time for a thread of the library to do its part; far more than it needs */
 #define PATIENCE 10
 
 const char *const zklock_library_name = "libzookeeper_mt";
@@ -68,14 +72,14 @@ struct ZkLibrary
 	sem_t gone; /* ... has ended */
 };
 
-/* Whose threads are being started: the I/O thread takes it. */
+/* The library whose threads are being started: the I/O thread takes it. */
 static ZkLibrary *starting = NULL;
 
-/* Of an I/O thread that is held: its library. */
+/* The library of an I/O thread that is held. */
 static pthread_key_t held_key;
 static bool has_held_key = false;
 
-/* On the caller's thread; what the library's threads log, nobody reads. */
+/* On the caller's thread; nobody reads what the library's threads log. */
 static __thread log_callback_fn client_log = NULL;
 
 /*-------------------------------------------------------------------------
@@ -142,7 +146,7 @@ zklock_library_tell(ZkLibrary *library, ZkNews *news)
 }
 
 /*-------------------------------------------------------------------------
- * On the caller's
+ * On the caller's thread
  *-------------------------------------------------------------------------
  */
 
@@ -182,7 +186,7 @@ is_pipe(const int fds[2])
 		(fcntl(fds[1], F_GETFL) & O_ACCMODE) == O_WRONLY;
 }
 
-/* Is the I/O thread held, or will it never be? */
+/* Is the I/O thread held, or is it sure never to be? */
 static bool
 await_held(ZkLibrary *library)
 {
@@ -248,7 +252,8 @@ short_thread(void *let)
 	return NULL;
 }
 
-/* Can two threads be made?  The library aborts the process if it cannot make its own. */
+/* Can the process make two threads?  If the library cannot make its own, it aborts
+ * the process. */
 static bool
 can_start_threads(void)
 {
@@ -268,8 +273,8 @@ can_start_threads(void)
 }
 
 /*
- * Have the library make its handle and start its threads, where no signal reaches them,
- * and hold the I/O thread.  False with "zh" set: that went its own way.
+ * Makes the library make its handle and start its threads, where no signal reaches
+ * them, and holds the I/O thread.  False with "zh" set: that thread went its own way.
  */
 static bool
 start_threads(ZkLibrary *library, const char *hosts, int timeout_ms,
@@ -297,8 +302,8 @@ start_threads(ZkLibrary *library, const char *hosts, int timeout_ms,
 }
 
 /*
- * The end to be read of a pipe that was not there before; -1: there is none.  Its number
- * may be any: threads that look names up open and close descriptors, too.
+ * Finds the read end of a pipe that was not there before; -1: there is none.  Its
+ * number may be any: threads that look names up open and close descriptors, too.
  */
 static int
 find_pipe(const bool *before)

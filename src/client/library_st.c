@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * library_st.c
- *	  A handle of the ZooKeeper library without threads.
+ *	  Uses a handle of the ZooKeeper library without threads.
  *
- * It does nothing, and calls nobody back, but in zookeeper_interest, zookeeper_process
- * and zookeeper_close; what it is asked it sends at once.
+ * The library works, and calls back, only in zookeeper_interest, zookeeper_process and
+ * zookeeper_close; it sends each request at once.
  *
  *-------------------------------------------------------------------------
  */
@@ -49,9 +49,10 @@ find_init_ssl(void)
 }
 
 /*
- * PostgreSQL loads libraries so that each sees the names of those before it, and the library
- * with threads has the same names as this one.  Is it the one that is called, since some
- * other library has brought it?  Only that one has functions that wait, such as zoo_create.
+ * PostgreSQL loads libraries so that each sees the names of those before it, and the
+ * library with threads has the same names as this one.  Do our calls reach that
+ * library, because some other library has loaded it?  Only the library with threads has
+ * functions that wait, such as zoo_create.
  */
 static bool
 has_threads(void)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * lookup.c
- *	  Names that are looked up while others do their work.
+ *	  Looks names up on threads, while the caller goes on.
  *
  *-------------------------------------------------------------------------
  */
@@ -48,8 +48,8 @@ struct ZkLookup
 static int running = 0;
 
 /*
- * What is called at the process's end, by libraries too, must not meet a thread that is
- * in the midst of a look-up.
+ * Libraries, too, call functions at the process's end.  These must not meet a thread in
+ * the midst of a look-up.
  */
 static void
 on_end(int status, void *arg)
@@ -143,7 +143,7 @@ zklock_lookup_ask(ZkLookup *lookup)
 	}
 }
 
-/* One host: an address is known at once. */
+/* Takes one host: an address is known at once. */
 static bool
 take_host(ZkLookup *lookup, const char *text, char *error, int errlen)
 {

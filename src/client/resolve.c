@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * resolve.c
- *	  The names in a connect string, as addresses.
+ *	  Turns the names in a connect string into addresses.
  *
- * The library takes what is before the last colon for the host and resolves that,
- * brackets and all: an IPv6 address stands without them.
+ * The library takes the text before the last colon for the host and resolves it,
+ * brackets and all: so an IPv6 address stands without them.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,7 +25,7 @@
 
 #define MAX_HOST 256
 
-/* Is it one of those before, each of which has a comma behind it? */
+/* Is it one of the addresses before, each with a comma behind it? */
 static bool
 is_there(const char *addresses, const char *address, size_t len)
 {
@@ -58,7 +58,7 @@ zklock_resolve_join(char **to, size_t *len, const char *more, int *n)
 	return true;
 }
 
-/* Split "host:port"; false, with a text: it is none. */
+/* Splits "host:port"; false, with a text: it has another form. */
 static bool
 split(char *item, char **host, char **port, char *error, int errlen)
 {
@@ -92,8 +92,9 @@ split(char *item, char **host, char **port, char *error, int errlen)
 }
 
 /*
- * An address is told at once, without a look at what else is there.  A name is looked up
- * for the families that this machine uses; where it uses none but loopback, for all.
+ * An address is answered at once, without a look at what else is there.  A name is
+ * looked up for the families that this machine uses; if the machine uses only loopback,
+ * for all.
  */
 static int
 look_up(const char *host, const char *port, struct addrinfo **found)
@@ -116,7 +117,7 @@ look_up(const char *host, const char *port, struct addrinfo **found)
 	return rc;
 }
 
-/* Append what a host's name stands for; a code of getaddrinfo, 0 if all is well. */
+/* Appends the addresses of a host.  Returns a code of getaddrinfo, 0 if all is well. */
 static int
 resolve_host(const char *host, const char *port, char **to, size_t *len, int *n)
 {

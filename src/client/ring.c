@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * ring.c
- *	  The library's list of hosts, and which of them it tries next.
+ *	  Makes the library try the host of our choice next, by turning its list of hosts.
  *
  *-------------------------------------------------------------------------
  */
@@ -17,7 +17,7 @@ turn(zhandle_t *zh, char *name)
 	snprintf(name, ZKLOCK_TRIES_NAME, "%s", zoo_get_current_server(zh));
 }
 
-/* At first the library goes through a list that it takes for new, once. */
+/* At first the library goes once through a list that it considers new. */
 static void
 learn(ZkRing *ring, zhandle_t *zh, int naddresses)
 {

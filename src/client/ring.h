@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * ring.h
- *	  The library's list of hosts, and which of them it tries next.
+ *	  Makes the library try the host of our choice next, by turning its list of hosts.
  *
- * The library shuffles its list once, and tries one host after the other; when an
- * attempt has failed it steps over one (ZOOKEEPER-2466).  zoo_cycle_next_server turns
- * the list, so whoever knows it can have the library try the host that he wants.
+ * The library shuffles its list once, and tries one host after the other.  When an
+ * attempt has failed, it skips one (ZOOKEEPER-2466). zoo_cycle_next_server turns the
+ * list.  So a caller that knows the list can make the library try any host.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,9 +23,9 @@ typedef struct ZkRing
 } ZkRing;
 
 /*
- * While the handle has no socket: have it try the host that is best by "tries", of the
- * "naddresses" that it has.  Returns its name.  Of more than ZKLOCK_TRIES_MAX hosts those
- * are taken that come first.
+ * While the handle has no socket: makes it try the best host by "tries", of the
+ * handle's "naddresses" hosts.  Returns its name.  If there are more than
+ * ZKLOCK_TRIES_MAX hosts, only the first ones are used.
  */
 extern const char *zklock_ring_turn(ZkRing *ring, zhandle_t *zh, int naddresses,
 									ZkTries *tries, uint32_t random);

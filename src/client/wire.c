@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * wire.c
- *	  A connection, between its socket and the ZooKeeper library.
+ *	  Passes bytes between a connection's socket and the ZooKeeper library.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,8 +23,9 @@
 #define KEPT  (4 * PIECE)
 
 /*
- * The library stops sending when the pair is full: of many small pieces, by what each
- * costs the kernel, long before so many bytes are in it.  Less than this it cannot be.
+ * The library stops sending when the pair is full.  Many small pieces fill the pair
+ * long before they have this many bytes, because the kernel counts a cost for each.  It
+ * cannot be full with less than this.
  */
 #define FULL 1024
 
@@ -128,7 +129,7 @@ make_room(ZkWireBytes *bytes)
 	return true;
 }
 
-/* The connection is good for nothing any more. */
+/* The connection is useless from now on. */
 static void
 give_up(ZkWire *wire)
 {
@@ -252,8 +253,8 @@ zklock_wire_pass(ZkWire *wire)
 }
 
 /*
- * A pair's end reads a reset if there is something unread at the other when that is
- * closed, and else an orderly end: the library shall log what it was.
+ * A pair's end reads a reset if the other end is closed with unread bytes, and
+ * otherwise an orderly end: so the library logs the right one.
  */
 void
 zklock_wire_end(ZkWire *wire, int library_socket)

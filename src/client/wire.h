@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * wire.h
- *	  A connection, between its socket and the ZooKeeper library.
+ *	  Passes bytes between a connection's socket and the ZooKeeper library.
  *
- * The library has one end of a pair of sockets in the place of its own socket, and all
- * that goes either way goes through here.  What comes is given to it frame by frame, each
- * when all of it has arrived and frame.h has found nothing wrong with it.  Nothing here
- * waits.  Only client.c includes this.
+ * The library has one end of a pair of sockets in the place of its own socket.  All
+ * bytes in both directions go through here.  The library gets the server's bytes frame
+ * by frame: each frame when all of it has arrived and frame.h has found nothing wrong
+ * with it.  Nothing here waits.  Only client.c includes this.
  *
  *-------------------------------------------------------------------------
  */
@@ -53,9 +53,9 @@ typedef enum ZkWireNews
 extern void zklock_wire_init(ZkWire *wire);
 
 /*
- * Take the place of the library at its socket, and leave it a pair's end under the same
- * number.  "asked": the session has been asked for on it.  False with errno: the socket
- * is the library's still.
+ * Takes the place of the library at its socket, and leaves it a pair's end under the
+ * same number.  "asked": the library has asked for the session on it.  False with
+ * errno: the socket is still the library's.
  */
 extern bool zklock_wire_open(ZkWire *wire, int library_socket, bool asked);
 extern void zklock_wire_close(ZkWire *wire);
@@ -66,17 +66,17 @@ zklock_wire_is_open(const ZkWire *wire)
 	return wire->socket >= 0;
 }
 
-/* Send on what the library has sent.  True: it may have more to send. */
+/* Passes on what the library has sent.  True: the library may have more to send. */
 extern bool zklock_wire_send(ZkWire *wire);
 
-/* Does the socket have to take more? */
+/* Does the socket still have to take bytes? */
 static inline bool
 zklock_wire_is_sending(const ZkWire *wire)
 {
 	return wire->out_seen > wire->out.start && !wire->deaf;
 }
 
-/* Is there more to be received, by what has been read already? */
+/* Can the caller receive more, from bytes that were read already? */
 static inline bool
 zklock_wire_holds(const ZkWire *wire)
 {
@@ -86,15 +86,16 @@ zklock_wire_holds(const ZkWire *wire)
 /* "why" has room for ZKLOCK_FRAME_WHY. */
 extern ZkWireNews zklock_wire_receive(ZkWire *wire, char *why);
 
-/* Give the library what it can take of the frame, which it is to read at once.  False:
- * it has all of it now. */
+/* Gives the library the part of the frame that it can take; the library has to read
+ * it at once.  False: it has all of the frame now. */
 extern bool zklock_wire_pass(ZkWire *wire);
 
-/* Closed, but leave the socket, our end of the pair, and what is to be sent yet. */
+/* Closes the wire, but hands over the socket, our end of the pair, and the bytes that
+ * are not sent yet. */
 extern void zklock_wire_leave(ZkWire *wire, int *socket, int *pair, char **unsent,
 							  size_t *len);
 
-/* Let it find the end. */
+/* Lets the library find the end. */
 extern void zklock_wire_end(ZkWire *wire, int library_socket);
 
 #endif /* ZKLOCK_WIRE_H */
