@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * barrier_shared.c
- *	  Sessions of this server that wait at barriers, in shared memory.
+ *	  Keeps this server's sessions that wait at barriers in shared memory.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,8 +25,8 @@ typedef struct PartiesShared
 
 static PartiesShared *shared = NULL;
 
-/* Every backend can wait; as many again may have been cancelled, and the worker has not
- * heard from the ensemble yet. */
+/* Every backend can wait.  As many again may have been cancelled while the worker has
+ * not heard from the ensemble yet. */
 static int
 calls_wanted(void)
 {
@@ -76,7 +76,7 @@ zklock_barrier_used(void)
 	return shared->used; /* as of a moment ago */
 }
 
-/* With the lock, when somebody has done with it. */
+/* Called with the lock, when the backend or the worker has done with the call. */
 static void
 release(ZkBarrierCall *call)
 {

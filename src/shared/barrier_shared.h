@@ -1,16 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * barrier_shared.h
- *	  Sessions of this server that wait at barriers, in shared memory.
+ *	  Keeps this server's sessions that wait at barriers in shared memory.
  *
- * The backend makes a call and sleeps on it.  The worker has it take part in the rounds
- * of its barrier (barrier_rules.h), and says what became of it.  Its place is free again
- * when both have done with it: a backend that is cancelled goes at once, and the worker
- * sees to it that nothing stays in the ensemble.
+ * The backend makes a call and sleeps on it.  The worker lets the call take part in the
+ * rounds of its barrier (barrier_rules.h), and tells the backend the outcome.  Its
+ * place is free again when both have done with it: a backend that is cancelled goes at
+ * once, and the worker makes sure that nothing stays in the ensemble.
  *
- * The mailbox's lock protects who uses a place and what is said to the backend.  What the
- * protocol keeps of a party (ZkParty) the worker alone reads and writes from then on,
- * without the lock, but for "leave".
+ * The mailbox's lock protects who uses a place and the messages to the backend.  From
+ * then on only the worker reads and writes the protocol's data about a party (ZkParty),
+ * without the lock; "leave" is the exception.
  *
  *-------------------------------------------------------------------------
  */
@@ -53,11 +53,11 @@ typedef enum ZkPartyStat
 
 extern const ZkSharedPart zklock_barrier_part;
 
-/* There is room for so many calls; one of them. */
+/* Returns how many calls there is room for; returns one of them. */
 extern int zklock_barrier_max(void);
 extern ZkBarrierCall *zklock_barrier_call(int call);
 
-/* How many are there? */
+/* Returns how many there are. */
 extern int zklock_barrier_used(void);
 
 /* --- for backends ----------------------------------------------------------- */
@@ -65,21 +65,21 @@ extern int zklock_barrier_used(void);
 /* This backend comes to a barrier.  Returns the call; -1: there is no room. */
 extern int zklock_barrier_come(const char *name, int32 parties);
 
-/* What became of it?  If it is over, "call" has the rest. */
+/* Returns the outcome so far.  If the call is over, "call" has the rest. */
 extern ZkPartyEnd zklock_barrier_look(int call);
 
-/* It is to leave: "end" comes in time. */
+/* The party has to leave: "end" comes in time. */
 extern void zklock_barrier_leave(int call);
 
-/* The backend has done with it, whatever became of it, after so many us. */
+/* The backend has done with the call, with any outcome, after this many us. */
 extern void zklock_barrier_done(int call, ZkPartyStat outcome, int64 us);
 
 /* --- for the worker ---------------------------------------------------------- */
 
-/* Has any call come, or is one to leave, since this was called last? */
+/* Has any call come, or does one have to leave, since the last call of this function? */
 extern bool zklock_barrier_changed(void);
 
-/* Is there such a call, which is not over? */
+/* Is there such a call, and is it not over? */
 extern bool zklock_barrier_waits(int call);
 
 /* The protocol has done with it. */

@@ -1,14 +1,17 @@
 /*-------------------------------------------------------------------------
  *
  * blockers.c
- *	  Which backends of this server stand in whose way, in PostgreSQL's lock manager.
+ *	  Finds the backends of this server that block each other in PostgreSQL's lock
+ *	  manager.
  *
- * What pg_blocking_pids does, by the same functions.  Each look takes all locks of the
- * lock table, shared, for a moment, and no two are of one moment: who follows them from
- * one process to the next looks twice (zklock_blocked_since), and a wait that is the same
- * at both times was there all the time between.
+ * Does what pg_blocking_pids does, by the same functions.  Each look takes all locks of
+ * the lock table, shared, for a moment, and no two looks show the same moment.  A
+ * caller that follows the blockers from one process to the next looks twice
+ * (zklock_blocked_since): a wait that is the same at both times was there all the time
+ * between.
  *
- * Waits for what is no heavyweight lock, such as buffer pins or a standby, have none.
+ * Waits for anything but a heavyweight lock, such as buffer pins or a standby, have no
+ * blockers.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,7 +23,7 @@
 #include "blockers.h"
 #include "table.h"
 
-/* The process's own entry among those of the lock that it waits for. */
+/* Finds the process's own entry among those of the lock that it waits for. */
 static const LockInstanceData *
 find_own(const LockInstanceData *locks, const BlockedProcData *proc)
 {
@@ -39,7 +42,7 @@ is_ahead(const BlockedProcsData *data, const BlockedProcData *proc, int pid)
 	return false;
 }
 
-/* Since when it waits in the lock manager; 0: it does not, or has just begun. */
+/* Returns since when it waits in the lock manager; 0: it does not, or has just begun. */
 static TimestampTz
 waits_since(int pid)
 {

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * blockers.h
- *	  Which backends of this server stand in whose way, in PostgreSQL's lock manager.
+ *	  Finds the backends of this server that block each other in PostgreSQL's lock
+ *	  manager.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,10 +21,10 @@ typedef struct ZkBlocker
 	LOCKMODE mode;
 } ZkBlocker;
 
-/* Who is in the way of "pid"?  Returns how many; palloc'd. */
+/* Finds the backends that block "pid".  Returns how many; palloc'd. */
 extern int zklock_blockers(int pid, ZkBlocker **blockers);
 
-/* Does that process wait in the lock manager, and has so since then? */
+/* Does that process wait in the lock manager, and has it waited since then? */
 extern bool zklock_blocked_since(int pid, TimestampTz since);
 
 #endif /* ZKLOCK_BLOCKERS_H */

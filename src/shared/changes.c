@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * changes.c
- *	  Changes of leadership, and ends of runs, that are to be notified: a ring in shared
- *	  memory.
+ *	  Keeps the changes of leadership, and ends of runs, that still have to be notified:
+ *	  a ring in shared memory.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * changes.h
- *	  Changes of leadership, and ends of runs, that are to be notified: a ring in shared
- *	  memory.
+ *	  Keeps the changes of leadership, and ends of runs, that still have to be notified:
+ *	  a ring in shared memory.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,24 +20,24 @@ typedef struct ZkChange
 	ZkJobState end; /* of a job: what became of a run */
 } ZkChange;
 
-/* So many wait at a time. */
+/* The most changes that wait at a time. */
 #define ZKLOCK_NCHANGES 1024
 
 extern const ZkSharedPart zklock_changes_part;
 
-/* This server has become the leader of an election, or has ceased to be; or has ended a
- * run of a job.  Nothing, without zklock.notify_database. */
+/* Adds a change: this server has begun or ceased to lead an election, or has ended a
+ * run of a job.  Does nothing without zklock.notify_database. */
 extern void zklock_changes_add_leader(const char *election, bool leader);
 extern void zklock_changes_add_end(const char *job, ZkJobState end);
 
-/* How many there have been so far, and how many of those were sent. */
+/* Returns how many changes there have been so far, and how many of them were sent. */
 extern void zklock_changes_count(uint64 *added, uint64 *sent);
 
-/* Copy the oldest that are to be sent, "room" at most; "first" is the number of the
- * first one.  Returns how many. */
+/* Copies the oldest changes that are not sent, "room" at most; "first" is the number
+ * of the first one.  Returns how many. */
 extern int zklock_changes_read(ZkChange *changes, int room, uint64 *first);
 
-/* Count those up to this number as sent. */
+/* Counts the changes up to this number as sent. */
 extern void zklock_changes_set_sent(uint64 sent);
 
 #endif /* ZKLOCK_CHANGES_H */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * compat.h
- *	  Every difference between PostgreSQL 15, 16, 17, 18 and 19 that we meet,
+ *	  Hides the differences between PostgreSQL 15, 16, 17, 18 and 19 that zklock meets,
  *	  under the newest version's names.
  *
  * Include it right after postgres.h.
@@ -77,7 +77,7 @@ zklock_wait_event(uint32 *cache, const char *name)
 #define zklock_backend_status(i) (&pgstat_fetch_stat_local_beentry(i)->backendStatus)
 #endif
 
-/* 17: whether to flush it; that is not meant for what waits for it */
+/* 17: whether to flush the message; that is not meant for the data that wait for it */
 #if PG_VERSION_NUM >= 170000
 #define zklock_log_message(prefix, message, size)                                        \
 	LogLogicalMessage(prefix, message, size, true, false)
@@ -86,7 +86,7 @@ zklock_wait_event(uint32 *cache, const char *name)
 	LogLogicalMessage(prefix, message, size, true)
 #endif
 
-/* 17: another name for what is known of transactions */
+/* 17: another name for the data about transactions */
 #if PG_VERSION_NUM >= 170000
 #define ZKLOCK_OLDEST_CLOG_XID (TransamVariables->oldestClogXid)
 #else
@@ -130,7 +130,7 @@ zklock_wait_event(uint32 *cache, const char *name)
 #define ZKLOCK_LOG_MIN_MESSAGES log_min_messages
 #endif
 
-/* 19: options, and no word of a move to another partition.  Waits for nobody. */
+/* 19: options, and no mention of a move to another partition.  Waits for nobody. */
 #if PG_VERSION_NUM >= 190000
 #define ZKLOCK_HEAP_DELETE(rel, tid, failure)                                            \
 	heap_delete(rel, tid, GetCurrentCommandId(true), 0, InvalidSnapshot, false, failure)
@@ -140,7 +140,8 @@ zklock_wait_event(uint32 *cache, const char *name)
 				false)
 #endif
 
-/* A build of test/interrupts: calls that may raise an error can be made to. */
+/* For a build of test/interrupts: calls that may raise an error can be made to raise
+ * one. */
 #ifdef ZKLOCK_FAULTS
 #include "faults.h"
 #endif

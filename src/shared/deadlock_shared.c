@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * deadlock_shared.c
- *	  What a backend is told whose wait the worker has ended for a deadlock.
+ *	  Passes the worker's verdict on a deadlock to the backend whose wait it has ended.
  *
  *-------------------------------------------------------------------------
  */

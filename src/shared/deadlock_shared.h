@@ -1,10 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * deadlock_shared.h
- *	  What a backend is told whose wait the worker has ended for a deadlock.
+ *	  Passes the worker's verdict on a deadlock to the backend whose wait it has ended.
  *
- * There are few at a time, so the texts are in a few places, the oldest of which is
- * overwritten: who comes too late learns no more than that there was one.
+ * There are few verdicts at a time, so the texts are in a few places, and a new text
+ * overwrites the oldest.  A backend that comes too late learns only that there was a
+ * deadlock.
  *
  *-------------------------------------------------------------------------
  */
@@ -30,10 +31,10 @@ typedef struct ZkDeadlockVerdict
 
 extern const ZkSharedPart zklock_deadlock_part;
 
-/* For the worker, before it says that the wait has failed. */
+/* For the worker.  Call it before saying that the wait has failed. */
 extern void zklock_deadlock_verdict_put(const ZkDeadlockVerdict *verdict);
 
-/* For the backend; false if it is not there (any more). */
+/* For the backend.  False: the verdict is not there (any more). */
 extern bool zklock_deadlock_verdict_get(TimestampTz wait_start, ZkDeadlockVerdict *verdict);
 
 #endif /* ZKLOCK_DEADLOCK_SHARED_H */

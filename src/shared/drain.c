@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * drain.c
- *	  zklock.drain: this server is taken out of service.
+ *	  Drains this server for zklock.drain: it takes the server out of service.
  *
  *-------------------------------------------------------------------------
  */

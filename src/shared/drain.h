@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * drain.h
- *	  zklock.drain: this server is taken out of service.
+ *	  Drains this server for zklock.drain: it takes the server out of service.
  *
- * While it drains, it stands in no election, begins no run of a job, and keeps no
- * lock for nobody.  Whoever asks for a lock gets it.  So sooner or later it has
- * nothing left in the ensemble, and can be stopped without anybody noticing: it is
- * drained.  Whoever takes a lock then makes it drain again.
+ * While the server drains, it stands in no election, begins no run of a job, and keeps
+ * no grant that nobody holds.  A session that asks for a lock gets it.  So sooner or
+ * later the server has nothing left in the ensemble, and can be stopped without anybody
+ * noticing: it is drained.  If a session then takes a lock, the server drains again.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,15 +22,15 @@ typedef enum ZkDrain
 	ZKLOCK_DRAIN_DONE
 } ZkDrain;
 
-/* Nothing that would have to be given up is to be begun.  As the worker has read the
- * setting: so all see the same. */
+/* Must this server begin nothing that it would have to give up?  Uses the setting as
+ * the worker has read it: so all see the same. */
 static inline bool
 zklock_draining(void)
 {
 	return zklock_shared->draining;
 }
 
-/* How far is it?  A look at the whole lock table while it drains. */
+/* How far is the server?  While it drains, this looks at the whole lock table. */
 extern ZkDrain zklock_drain_state(void);
 
 /* "off", "draining", "drained" */

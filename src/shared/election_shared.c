@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * election_shared.c
- *	  This server's candidacy in an election, in the lock table.
+ *	  Keeps this server's candidacy in an election, in the lock table.
  *
  *-------------------------------------------------------------------------
  */
@@ -50,7 +50,7 @@ zklock_election_note_asked(ZkLockEntry *entry)
 	entry->election.asked = true;
 }
 
-/* Is it known that somebody there wants it? */
+/* Is it noted that somebody in this database wants the election? */
 static bool
 is_noted(const ZkElection *election, Oid database)
 {

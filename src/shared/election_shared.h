@@ -1,29 +1,30 @@
 /*-------------------------------------------------------------------------
  *
  * election_shared.h
- *	  This server's candidacy in an election, in the lock table.
+ *	  Keeps this server's candidacy in an election, in the lock table.
  *
- * A server is the candidate, not a backend.  Its candidacy is a standing wish in the
+ * The candidate is a server, not a backend.  Its candidacy is a standing wish in the
  * lock table, its leadership the grant of an exclusive contender.
  *
- * An election is an entry of the lock table like a lock, with a queue of
- * contenders in ZooKeeper of the same protocol.  What is different:
+ * An election is an entry of the lock table like a lock, and has a queue of contenders
+ * in ZooKeeper, with the same protocol.  The differences:
  *
- *	 The wish is the server's (candidate), not a backend's.  It stays until
- *	 somebody resigns, counts as need while the server is eligible, and pins the
- *	 entry.  So a contender that is lost queues anew.
+ *	  The wish is the server's (candidate), not a backend's.  It stays until somebody
+ *	  resigns, counts as need while the server is eligible, and pins the entry.  So a
+ *	  contender that is lost queues again.
  *
- *	 The grant serves everybody, with no level 1, until it is given up.  While it
- *	 is good, "leader" has its token, for all to read without a lock, under the
- *	 lease.
+ *	  The grant serves everybody, with no level 1, until it is given up.  While it is
+ *	  good, "leader" has its token.  Everybody can read that without a lock, under the
+ *	  lease.
  *
- *	 Somebody may cease to want it without a word: a schedule that was dropped, a database
- *	 whose extension has gone.  So it is noted that, and in which databases, it is asked
- *	 for.  The worker looks at it about once a second (zklock.election_idle_time).
+ *	  Somebody may cease to want the leadership without a word: a schedule that was
+ *	  dropped, a database whose extension has gone.  So the entry notes that, and in
+ *	  which databases, somebody asks for it.  The worker looks at that about once a
+ *	  second (zklock.election_idle_time).
  *
- *	 A transaction may hold on to the grant (zk_require_leader), by a proclock like
- *	 that of a lock.  A leadership that is given up is false at once, but its
- *	 contender is deleted only when no such transaction is left.
+ *	  A transaction may hold on to the grant (zk_require_leader), by a proclock like that
+ *	  of a lock.  A leadership that is given up is false at once, but its contender is
+ *	  deleted only when no such transaction is left.
  *
  *-------------------------------------------------------------------------
  */
@@ -51,7 +52,7 @@ zklock_election_stands(const ZkLockEntry *entry)
 	return entry->election.candidate && zklock_shared->eligible == ZKLOCK_ELIGIBLE_YES;
 }
 
-/* An entry that was the election's when it was looked at. */
+/* An entry that was the election's when the backend looked at it. */
 typedef struct ZkElectionRef
 {
 	ZkLockEntry *entry; /* NULL: not looked at */
@@ -59,14 +60,14 @@ typedef struct ZkElectionRef
 } ZkElectionRef;
 
 /*
- * The token if this server leads, at some instant during the call, else 0.
- * False if it does not, and nobody else is known to, or not from this entry: then
- * zklock_election_lead has to answer.
+ * Returns the token if this server leads, at some instant during the call, else 0.
+ * False: this server does not lead, and nobody else is known to lead, or this entry
+ * does not tell.  Then zklock_election_lead has to answer.
  *
- * Nothing is locked.  The worker sets "leader" to 0 before it lets go of a
- * contender, and before a new session begins a lease: so what was the leader
- * before and after the look at the lease was so under that lease.  What is read
- * of an entry that has come to be another's is void; its generation, read last,
+ * Nothing is locked.  The worker sets "leader" to 0 before it lets go of a contender,
+ * and before a new session begins a lease.  So if "leader" is the same before and after
+ * the look at the lease, it was the leader under that lease.  If the entry has become
+ * another's meanwhile, the values that were read are void; its generation, read last,
  * tells.
  */
 static inline bool
@@ -92,7 +93,7 @@ zklock_election_peek(const ZkElectionRef *ref, int64 *token)
 
 extern void zklock_election_note_asked(ZkLockEntry *entry);
 
-/* Somebody asks.  For a row of a query it is no more than a look. */
+/* Somebody asks.  For a row of a query this is no more than a look. */
 static inline void
 zklock_election_asked(const ZkElectionRef *ref)
 {
@@ -100,30 +101,31 @@ zklock_election_asked(const ZkElectionRef *ref)
 		zklock_election_note_asked(ref->entry);
 }
 
-/* From now on this server is a candidate, if it is eligible.  Locked. */
+/* Makes this server a candidate, if it is eligible.  Locked. */
 extern void zklock_election_candidacy_begin(ZkLockEntry *entry);
 
 /*
- * The entry of an election in which this server is a candidate.  Its leadership ends
- * here and now; for that the candidacy may go on.  Locked.
+ * For the entry of an election in which this server is a candidate.  Ends its
+ * leadership here and now.  The candidacy may go on.  Locked.
  */
 extern void zklock_election_candidacy_give_up(ZkLockEntry *entry, ZkLeaderEnd end);
 
-/* Be a candidate no more.  The same.  Locked. */
+/* Ends the candidacy, too, in the same way.  Locked. */
 extern void zklock_election_candidacy_end(ZkLockEntry *entry, ZkLeaderEnd end);
 
-/* Make this server a candidate, unless it is one, because somebody in this database
- * wants that, in a session of this role; InvalidOid: the server itself.  False: no room. */
+/* Makes this server a candidate, unless it is one, because somebody in this database
+ * wants that, in a session of this role; InvalidOid: the server itself.  False: no
+ * room. */
 extern bool zklock_election_candidacy_enter(const char *name, Oid database, Oid role,
 											ZkElectionRef *ref);
 
-/* Is this server a candidate?  In how many elections for that role?  One that begins or
- * ends at this moment may be counted or not. */
+/* Is this server a candidate?  In how many elections for that role?  A candidacy that
+ * begins or ends at this moment may be counted or not. */
 extern bool zklock_election_candidacy_stands(const char *name);
 extern int zklock_election_candidacy_count(Oid role);
 
-/* Nobody in this database will ask any more.  What was asked for nowhere else is the
- * worker's to resign. */
+/* Nobody in this database will ask any more.  The worker resigns in elections that no
+ * other database asks for. */
 extern void zklock_election_candidacy_leave_database(Oid database);
 
 #endif /* ZKLOCK_ELECTION_SHARED_H */

@@ -1,17 +1,17 @@
 /*-------------------------------------------------------------------------
  *
  * grant.c
- *	  What becomes of a grant: who may take it, when it is kept, handed on and
- *	  given up.
+ *	  Decides who may take a grant, and when it is kept, handed on and given up.
  *
- * A grant that nobody holds any more is kept, for whoever comes next on this
- * server, as long as nobody else wants it: taking a hold on it costs no request to
- * the ensemble.  Once somebody else does, it is given up when its last hold ends;
- * or, if local backends wait for it, when a few more of them have had it.  One that may
- * not be kept goes when nobody here waits for it.
+ * A grant that nobody holds any more is kept, for the next session on this server, as
+ * long as nobody else wants it: then a hold costs no request to the ensemble.  Once
+ * another server wants it, it is given up when its last hold ends; or, if local
+ * backends wait for it, when a few more of them have had it.  A grant that may not be
+ * kept goes when nobody here waits for it.
  *
- * Backends settle a grant when they take or end a hold; the worker applies to it
- * what the protocol says, and sweeps.  All but the sweep with the entry locked.
+ * Backends settle a grant when they take or end a hold.  The worker applies the
+ * protocol's actions to it, and sweeps.  All of this happens with the entry locked,
+ * except the sweep.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,8 +25,9 @@
 #include "stat.h"
 
 /*
- * Does a backend of this server wait for the mode at level 1, and for nothing else?  One
- * that wants a set may have level 1 and wait for another lock, and so do all behind it.
+ * Does a backend of this server wait for the mode at level 1, and for nothing else?  A
+ * backend that wants a set may have level 1 and wait for another lock, and so may all
+ * backends behind it.
  */
 static bool
 queued_locally(const ZkLockEntry *entry, int mode)
@@ -109,11 +110,11 @@ zklock_grant_settle(ZkLockEntry *entry)
 }
 
 /* ------------------------------------------------------------------------
- * What the protocol says
+ * The protocol's actions
  * ------------------------------------------------------------------------
  */
 
-/* ms that a grant is kept for nobody, by the worker */
+/* ms for which the worker keeps a grant that nobody holds */
 static int
 keep_time(void)
 {
@@ -149,7 +150,7 @@ zklock_grant_note_contender(const ZkLockEntry *entry, int64 sequence)
 	hint->sequence = (int32) sequence;
 }
 
-/* Somebody else wants a grant on which so many holds have been taken. */
+/* Another server wants a grant on which this many holds have been taken. */
 static void
 note_demand(const ZkLockEntry *entry, uint32 holds)
 {
@@ -159,8 +160,8 @@ note_demand(const ZkLockEntry *entry, uint32 holds)
 	hint->streak = 0;
 }
 
-/* The worker has obtained a grant.  True if it is to be given back, or the need fed
- * again otherwise. */
+/* The worker has obtained a grant.  True: it has to be given back, or the need has to
+ * be fed again for another reason. */
 static bool
 apply_granted(ZkLockEntry *entry, const ZkLockAction *action, bool keep)
 {
@@ -339,7 +340,7 @@ older_first(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Give the grant up, unless it was used meanwhile. */
+/* Gives the grant up, unless it was used meanwhile. */
 static void
 evict(const KeptEntry *kept)
 {
@@ -353,8 +354,8 @@ evict(const KeptEntry *kept)
 	zklock_entry_unlock(lock);
 }
 
-/* Has the lease lapsed because nobody needs it?  Nothing can be taken on a grant then:
- * the next wish has a new session (session.c). */
+/* Has the lease lapsed because nobody needs it?  Then nobody can take a hold on a
+ * grant: the next wish gets a new session (session.c). */
 static bool
 lapsed(void)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * grant.h
- *	  The life of a grant in the lock table (see grant.c).
+ *	  Declares the life of a grant in the lock table (see grant.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -13,8 +13,8 @@
 /* --- with the entry locked exclusively ------------------------------------ */
 
 /*
- * The entry's holds, wishes or grants have changed: what is to become of grants
- * that nobody holds?  True if one is to be given up, which the worker has to do.
+ * The entry's holds, wishes or grants have changed: decides about grants that nobody
+ * holds.  True: the worker has to give one up.
  */
 extern bool zklock_grant_settle(ZkLockEntry *entry);
 
@@ -40,17 +40,17 @@ extern void zklock_grant_give_up(ZkLockEntry *entry);
 /* The worker's contender got this sequence number. */
 extern void zklock_grant_note_contender(const ZkLockEntry *entry, int64 sequence);
 
-/* Do what an action of the protocol that is no request says; "keep" is what was
- * fed to it.  True if the need must be fed again. */
+/* Performs an action of the protocol that is no request; "keep" is the value that was
+ * fed to it.  True: the need must be fed again. */
 extern bool zklock_grant_apply(ZkLockEntry *entry, const ZkLockAction *action, bool keep);
 
 /* --- without ---------------------------------------------------------------- */
 
 /*
- * For the worker.  Give up grants that are kept for nobody, when they have been for
- * zklock.keep_time or are more than zklock_max_kept, or at all by zklock.drain or where
- * the server rests and its lease has lapsed.  ms until this should be called again, -1:
- * no hurry.
+ * For the worker.  Gives up grants that are kept for nobody: after zklock.keep_time, if
+ * there are more than zklock_max_kept, and all of them under zklock.drain or if the
+ * server rests and its lease has lapsed.  Returns the ms until the next call; -1: no
+ * hurry.
  */
 extern long zklock_grant_sweep(void);
 

@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * holder.c
- *	  Whose this server's contenders are: which backends have them, or wait with them.
+ *	  Finds the backends that have this server's contenders, or wait with them.
  *
- * A contender outlives the backend for which it was made: a grant is kept, handed on and
- * shared, and a place in the queue serves whoever waits here.  Whose it is at a moment
- * the proclocks say.
+ * A contender outlives the backend for which it was made: a grant is kept, handed on
+ * and shared, and a place in the queue serves any waiter here.  The proclocks say whose
+ * it is at a moment.
  *
  *-------------------------------------------------------------------------
  */
@@ -72,7 +72,7 @@ put_session(ZkReportSession *session, int pid, const ZkProc *proc, const char *a
 	session->query = -1;
 }
 
-/* For how many ms has the proclock been in its state? */
+/* Returns for how many ms the proclock has been in its state. */
 static int64
 state_age(const ZkProcLock *proclock)
 {
@@ -81,7 +81,7 @@ state_age(const ZkProcLock *proclock)
 	return Max(GetCurrentTimestamp() - proclock->wait_start, 0) / 1000;
 }
 
-/* The proclock that is in this state and mode for longest, or NULL. */
+/* Finds the proclock that has been in this state and mode for longest, or NULL. */
 static const ZkProcLock *
 oldest(const ZkLockEntry *entry, ZkLockMode mode, ZkProcLockState state)
 {
@@ -164,7 +164,7 @@ zklock_holder_lookup(ZkLockKind kind, const char *name, uint64 uuid, ZkReportIte
 }
 
 /* ------------------------------------------------------------------------
- * What sessions do
+ * The activity of sessions
  * ------------------------------------------------------------------------
  */
 
@@ -240,7 +240,7 @@ zklock_holder_putter(int proc_number, ZkLocalWait *wait)
 	return waits;
 }
 
-/* For what does the session wait?  True if for a lock of PostgreSQL's. */
+/* Says what the session waits for.  True: for a lock of PostgreSQL's. */
 static bool
 put_wait(ZkReportSession *session, const PGPROC *proc)
 {
@@ -259,8 +259,9 @@ put_wait(ZkReportSession *session, const PGPROC *proc)
 	return (info & 0xFF000000) == PG_WAIT_LOCK;
 }
 
-/* A session that is in the way of one that waits to put, or else for a lock of PostgreSQL's:
- * its pid, 0 if it is a prepared transaction, -1 if there is none any more. */
+/* Finds a session that blocks one that waits to put, or else for a lock of
+ * PostgreSQL's: its pid, 0 if it is a prepared transaction, -1 if there is none any
+ * more. */
 static int
 find_blocker(int pid, bool puts)
 {
@@ -287,7 +288,8 @@ has_session(const ZkReportItem *item, int pid)
 	return false;
 }
 
-/* What the item's session waits for, and who is in its way on this server, and in his. */
+/* Says what the item's session waits for, which session of this server blocks it, and
+ * which blocks that one. */
 static void
 follow(ZkReportItem *item)
 {
@@ -319,7 +321,8 @@ follow(ZkReportItem *item)
 	}
 }
 
-/* Since when its statement runs, and what it calls itself, by PostgreSQL's statistics. */
+/* Says since when its statement runs, and the session's application name, by
+ * PostgreSQL's statistics. */
 static void
 put_activity(ZkReportSession *session, const PgBackendStatus *status, TimestampTz now)
 {

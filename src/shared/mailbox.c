@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * mailbox.c
- *	  Mailboxes: what backends and the worker leave for each other in shared memory.
+ *	  Lets backends and the worker leave messages for each other in shared memory.
  *
  *-------------------------------------------------------------------------
  */

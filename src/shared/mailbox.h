@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * mailbox.h
- *	  Mailboxes: what backends and the worker leave for each other in shared memory,
- *	  beside the lock table.
+ *	  Lets backends and the worker leave messages for each other in shared memory, beside
+ *	  the lock table.
  *
- * One LWLock protects all that is in a mailbox.  A backend that has left something posts
- * it: the worker wakes, and sees without the lock that there is something.  What belongs
- * to a backend, which may go at any time, has a serial number; whoever comes late
+ * One LWLock protects a mailbox.  A backend that has left something posts the mailbox:
+ * the worker wakes, and sees without the lock that there is something.  A backend may
+ * go at any time, so each of its things has a serial number; a process that comes late
  * compares it.
  *
  *-------------------------------------------------------------------------
@@ -19,7 +19,7 @@
 /* Something is in the mailbox for the worker.  Without the lock. */
 extern void zklock_mailbox_post(ZkMailbox *box);
 
-/* Has anything been posted since this was called last?  For the worker. */
+/* Has anything been posted since the last call?  For the worker. */
 extern bool zklock_mailbox_posted(ZkMailbox *box);
 
 /* A serial number, never 0.  With the lock. */

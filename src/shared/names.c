@@ -1,13 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * names.c
- *	  Names, and what others wrote into the ensemble, as text for people; and what
- *	  this server is called.
+ *	  Turns names and text from the ensemble into text for people, and names this server.
  *
- * In ZooKeeper text is UTF-8, as far as those who write there keep to it.  Whatever
- * comes from there goes through here before it gets into a row, a message or a
- * notification, since text that is not valid in the database's encoding is refused, or
- * worse, wherever it turns up.  Nothing here has a size that is known beforehand.
+ * Text in ZooKeeper is UTF-8, if its writers keep to that.  Text from there passes
+ * through here before it gets into a row, a message or a notification.  Otherwise text
+ * that is not valid in the database's encoding would be refused, or worse, wherever it
+ * turns up.  No size here is known beforehand.
  *
  *-------------------------------------------------------------------------
  */
@@ -31,7 +30,8 @@
 #include "names.h"
 #include "settings.h"
 
-/* From one encoding to another; NULL if that has not all the characters. */
+/* Converts from one encoding to another; NULL: the other one does not have all the
+ * characters. */
 static char *
 convert(const char *text, int len, int from, int to)
 {
@@ -170,8 +170,8 @@ zklock_log_name(const char *name, char *buf)
  */
 
 /*
- * Debian sets cluster_name to <major>/<name>, such as 15/main, which most hosts have
- * alike.  Nobody has chosen that to tell servers apart.
+ * Debian sets cluster_name to <major>/<name>, such as 15/main, which is the same on
+ * most hosts.  Nobody has chosen that to tell servers apart.
  */
 static bool
 is_everywhere(const char *name)
@@ -181,7 +181,7 @@ is_everywhere(const char *name)
 	return digits > 0 && name[digits] == '/' && name[digits + 1] != '\0';
 }
 
-/* As of when it was first asked for, or "". */
+/* The host name when it was first asked for, or "". */
 static const char *
 host_name(void)
 {
@@ -211,7 +211,7 @@ zklock_effective_server_name(char *buf, size_t size)
 	}
 }
 
-/* All but the end. */
+/* Everything except the end. */
 static void
 begin_description(StringInfo buf, int pid)
 {

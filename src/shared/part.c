@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * part.c
- *	  Parts of shared memory, and their start.
+ *	  Requests and starts the parts of shared memory.
  *
  *-------------------------------------------------------------------------
  */

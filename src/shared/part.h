@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * part.h
- *	  Parts of shared memory, and their start.  zklock.c has the list of all.
+ *	  Requests and starts the parts of shared memory. zklock.c has the list of all.
  *
  *-------------------------------------------------------------------------
  */
@@ -11,7 +11,7 @@
 #include "port/atomics.h"
 #include "storage/lwlock.h"
 
-/* What a part with one lock begins with: see mailbox.h. */
+/* The beginning of a part with one lock: see mailbox.h. */
 typedef struct ZkMailbox
 {
 	LWLock *lock;

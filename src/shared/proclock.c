@@ -1,14 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * proclock.c
- *	  Proclocks: what backends want of an entry of the lock table, and have.
+ *	  Manages proclocks: a backend's wishes and holds on an entry of the lock table.
  *
- * Need is level-triggered.  A backend changes the counters want and held
- * under the partition lock and, if that concerns the worker, puts the entry on the
- * list of dirty ones; the worker reads the counters whenever it gets there.  So a
- * wish that comes and goes, or comes twice, costs nothing and cannot be lost; and a
- * wish that is cancelled in the moment it is granted is seen as a grant that nobody
- * wants, by whichever side holds the lock second.
+ * Need is level-triggered.  A backend changes the counters want and held under the
+ * partition lock.  If that concerns the worker, the backend puts the entry on the list
+ * of dirty ones, and the worker reads the counters when it gets there.  So a wish that
+ * comes and goes, or comes twice, costs nothing and cannot be lost.  If a wish is
+ * cancelled in the moment in which it is granted, the side that takes the lock second
+ * sees a grant that nobody wants.
  *
  *-------------------------------------------------------------------------
  */
@@ -62,7 +62,7 @@ link_proclock(ZkLockEntry *entry, int32 index)
 	entry->proclocks = index;
 }
 
-/* Does another backend of this server stand in the way of one that comes now? */
+/* Does another backend of this server stand in the way of a newcomer? */
 static bool
 stands_behind(const ZkLockEntry *entry, ZkLockMode mode)
 {
@@ -90,7 +90,7 @@ reads(const ZkLockEntry *entry)
 	return false;
 }
 
-/* "token", if not NULL: take a hold, too. */
+/* "token", if not NULL: takes a hold, too. */
 static int32
 make_proclock(ZkLockKind kind, const char *name, uint32 hash, int permits,
 			  ZkLockMode mode, ZkLockScope scope, bool no_wait, uint64 set, int64 *token)
@@ -185,7 +185,7 @@ zklock_proclock_make_part(const char *name, ZkLockMode mode, ZkLockScope scope,
 						 0, mode, scope, no_wait, set, NULL);
 }
 
-/* Does another backend of this server hold what conflicts? */
+/* Does another backend of this server hold a conflicting mode? */
 static bool
 held_by_other(const ZkLockEntry *entry, ZkLockMode mode)
 {
@@ -203,8 +203,8 @@ held_by_other(const ZkLockEntry *entry, ZkLockMode mode)
 }
 
 /*
- * The caller has level 1.  A reader of this server who would write waits for it there,
- * and later callers stand behind that one: so few join a spent grant.
+ * The caller has level 1.  A reader of this server that wants to write waits for it
+ * there, and later callers stand behind that reader: so few join a spent grant.
  */
 static bool
 finds_grant(const ZkLockEntry *entry, ZkLockMode mode)
@@ -240,8 +240,8 @@ zklock_proclock_conflicts(int32 index)
 											: (ZkLockMode) proclock->mode);
 }
 
-/* Somebody is about to wait for a permit: those that are kept on this server are no use
- * to him, but stand in his way. */
+/* A session is about to wait for a permit.  Permits that are kept on this server do
+ * not help it, but stand in its way. */
 static void
 give_up_kept_permits(const ZkLockEntry *place)
 {
@@ -391,8 +391,8 @@ zklock_proclock_count(int32 index, bool cold)
 	zklock_entry_unlock(lock);
 }
 
-/* Does a set wait for the entry?  Level 1 lets few come so far; behind it there may be a
- * thousand. */
+/* Does a set wait for the entry?  Level 1 lets few proclocks come this far; there may
+ * be a thousand behind it. */
 static bool
 set_waits(const ZkLockEntry *entry)
 {
@@ -406,7 +406,7 @@ set_waits(const ZkLockEntry *entry)
 	return false;
 }
 
-/* A proclock that was HELD, and not lost, is so no more. */
+/* A proclock that was HELD, and not lost, is not HELD any more. */
 static void
 uncount_held(ZkLockEntry *entry, ZkLockMode mode)
 {
@@ -415,7 +415,7 @@ uncount_held(ZkLockEntry *entry, ZkLockMode mode)
 		pg_atomic_sub_fetch_u32(&zklock_shared->njobs, 1);
 }
 
-/* Of an entry that is locked by "lock", which is released. */
+/* "lock" locks the entry.  This releases it. */
 static void
 end_proclock(int32 index, ZkLockEntry *entry, LWLock *lock)
 {
@@ -499,7 +499,7 @@ zklock_proclock_set_run(int32 index, ZkJobId run)
 	zklock_entry_unlock(lock);
 }
 
-/* The proclock's entry and its lock, or NULL if it is free. */
+/* Returns the proclock's entry and its lock; NULL: the proclock is free. */
 static ZkLockEntry *
 lock_entry_of(const ZkProcLock *proclock, LWLock **lock)
 {
@@ -619,8 +619,9 @@ zklock_proclock_forfeit(int32 index)
 }
 
 /*
- * A set wants a contender that is made with its others.  A grant from before would stand
- * before the set's place: it goes, unless somebody holds it, who has lost level 1.
+ * A set wants a contender that is made with its others.  A grant from before would
+ * stand before the set's place.  So it goes, unless somebody holds it that has lost
+ * level 1.
  */
 static void
 spend_for_set(ZkLockEntry *entry, uint64 set)
