@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * question.c
- *	  Questions of backends to the ensemble, in shared memory.
+ *	  Keeps backends' questions to the ensemble in shared memory.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,10 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * question.h
- *	  Questions of backends to the ensemble, in shared memory.
+ *	  Keeps backends' questions to the ensemble in shared memory.
  *
- * There is room for a few.  The backend posts its question (query.c); the worker asks, and
- * passes the answer back through it, one page of rows at a time (answer.c).
+ * There is room for a few.  The backend posts its question (query.c).  The worker asks
+ * the ensemble, and passes the answer back through the question, one page of rows at a
+ * time (answer.c).
  *
  *	 state     who moves on      to
  *	 FREE      backend           POSTED: a question
@@ -16,30 +17,32 @@
  *	 DONE      backend           FREE
  *	 RESTART   backend           POSTED: what was read is forgotten
  *
- * A question belongs to its backend, which frees it in any state, whatever the
- * worker is about to do.  So each has a serial number, and the worker
- * compares it under the lock before it touches the question; replies to gets that
- * are still out are dropped by it as well.  A new worker finds questions of which it
- * knows nothing and has their backends begin again.
+ * A question belongs to its backend, which frees it in any state, whatever the worker
+ * is about to do.  So each question has a serial number, and the worker compares it
+ * under the lock before it touches the question.  Replies to open gets are dropped by
+ * it as well.  A new worker does not know the questions that it finds, and has their
+ * backends begin again.
  *
- * Some questions have a deed for an answer:
+ * Some questions ask for a change:
  *
- *	 REMOVE		the worker looks for the child with the token and deletes it.  If the
- *				connection is lost then, all begins again; the question remembers that the
- *				child was there
- *	 RAISE		the worker reads the base of tokens and sets it, if nobody else has in
- *				between.  What it has set the question remembers.  The answer is given at
- *				once, since the session ends when the base is another (ensemble.c)
- *	 PURGE		the worker deletes each child.  If the connection is lost then, all begins
- *				again; the question remembers how many were deleted
- *	 WRITE		the worker sets a job's record (or a semaphore's), which the page has, if it
- *				has the version still; in the session that the version was read in,
- *				or not at all.  What came of it when the connection is lost nobody
- *				knows: the backend does not begin again, but looks
+ *	 REMOVE		the worker looks for the child with the token and deletes it.  If
+ *					the connection is lost then, all begins again; the question
+ *					remembers that the child was there
+ *	 RAISE		the worker reads the base of tokens and sets it, if nobody else has
+ *					in between.  The question remembers the base that was set.  The
+ *					answer is given at once, since the session ends when the base is
+ *					another (ensemble.c)
+ *	 PURGE		the worker deletes each child.  If the connection is lost then, all
+ *					begins again; the question remembers how many were deleted
+ *	 WRITE		the worker sets a job's record (or a semaphore's), which the page
+ *					has, if the record has the version still; in the session that the
+ *					version was read in, or not at all.  If the connection is lost,
+ *					nobody knows the outcome: the backend does not begin again, but
+ *					looks
  *
- * Of a job's record the answer must not be stale, and the time is wanted: the leader's
- * clock, by which all servers go.  Both come with an acknowledged write, of the session's
- * own node.
+ * The answer about a job's record must not be stale.  It needs the time, too: the
+ * leader's clock, by which all servers go.  An acknowledged write of the session's own
+ * node gives both.
  *
  *-------------------------------------------------------------------------
  */
@@ -60,7 +63,7 @@
 /* Longer names, which only foreigners make, are cut off: a row fits into a page. */
 #define ZKLOCK_ANSWER_NAME_MAX 8192
 
-/* bytes of a node's data; what is longer is cut off there */
+/* bytes of a node's data; longer data are cut off there */
 #define ZKLOCK_ANSWER_DATA_MAX 1024
 #define ZKLOCK_RECORD_MAX	   (23 * 1024) /* a job's, or who has which number of permits */
 #define ZKLOCK_MEMBER_MAX	   (12 * 1024) /* a server's, with its report */
@@ -76,7 +79,7 @@ typedef enum ZkAsk
 	ZKLOCK_ASK_PURGE /* delete the children that have none themselves; no rows */
 } ZkAsk;
 
-/* Of a queue the longest: an item. */
+/* The longest part of a queue: an item. */
 #define ZKLOCK_PART_MAX (6 + ZKLOCK_ITEM_NAME)
 
 typedef struct ZkQuery
@@ -153,7 +156,7 @@ extern ZkQuestions *zklock_questions;
 
 extern const ZkSharedPart zklock_question_part;
 
-/* Move a question on, as the table above says.  With the lock. */
+/* Moves a question on, as the table above says.  With the lock. */
 extern void zklock_question_set_state(ZkQuestion *question, ZkQuestionState state);
 
 #endif /* ZKLOCK_QUESTION_H */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * queue_shared.c
- *	  Work that is handed out, in shared memory.
+ *	  Keeps takes, puts and payloads of queues in shared memory.
  *
  *-------------------------------------------------------------------------
  */

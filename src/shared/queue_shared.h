@@ -1,15 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * queue_shared.h
- *	  Work that is handed out, in shared memory: who takes, who puts, and the payloads on
- *	  their way.
+ *	  Keeps takes, puts and payloads of queues in shared memory, for backends and the
+ *	  worker.
  *
- * A take is one call of zk_queue_take and what comes of it.  Its backend makes it and
- * waits; the worker gets it an item (worker/queue_takes.c), and when the transaction that
+ * A take is one call of zk_queue_take and its outcome.  The backend makes the take and
+ * waits; the worker gets it an item (worker/queue_takes.c).  When the transaction that
  * has the item is over, the worker deletes the item or gives it back.  A put is what
- * one transaction puts into one queue.  Its backend writes it before the commit, in
- * chunks, by way of the worker (worker/queue_puts.c), which settles it when the
- * transaction is over.
+ * one transaction puts into one queue.  The backend writes the put before the commit,
+ * in chunks, through the worker (worker/queue_puts.c).  The worker settles the put when
+ * the transaction is over.
  *
  *	 put          who moves on   to
  *	 FREE         backend        WRITING: chunks are posted
@@ -43,10 +43,10 @@
 /* Payloads on their way at a time; further ones wait. */
 #define ZKLOCK_QUEUE_BUFFERS 8
 
-/* Puts at a time that are not settled; further ones wait. */
+/* The most puts that are not settled at a time; further ones wait. */
 #define ZKLOCK_QUEUE_PUTS 256
 
-/* Why a transaction has lost its item: what is known of it. */
+/* The known reason for the loss of a transaction's item. */
 typedef enum ZkItemLoss
 {
 	ZKLOCK_ITEM_KEPT, /* it has not */
@@ -146,8 +146,9 @@ extern ZkQueueShared *zklock_queue_shared;
 extern const ZkSharedPart zklock_queue_part;
 
 /*
- * A take, for this queue, or NULL if there is none left.  "most": attempts, 0: any number.
- * Wake its backend.  Free one that is over, or free its buffer alone.  With the lock.
+ * Makes a take for this queue; NULL: there is none left.  "most": attempts, 0: any
+ * number.  The others wake its backend, free a take that is over, and free only its
+ * buffer.  With the lock.
  */
 extern ZkQueueTake *zklock_queue_take_make(const char *queue, bool waits, int most);
 extern void zklock_queue_take_wake(const ZkQueueTake *taken);
@@ -157,19 +158,21 @@ extern void zklock_queue_take_free_buffer(ZkQueueTake *taken);
 /* A free buffer, or NULL.  With the lock. */
 extern ZkQueueBuffer *zklock_queue_buffer(void);
 
-/* Who has most of the puts that are being written, and how many, but for this session;
- * 0: nobody.  Without the lock. */
+/* Finds the session, other than this one, that has most of the puts that are being
+ * written, and how many; 0: there is none.  Without the lock. */
 extern int zklock_queue_writer(int pid, int *nputs);
 
-/* Has any transaction of this server an item, or is anything to be told to the ensemble? */
+/* Has any transaction of this server an item, or has the worker anything to tell the
+ * ensemble? */
 extern bool zklock_queue_busy(void);
 
-/* Has any transaction an item, or is a commit to be told to the ensemble?  What is
- * aborted it finds out by itself: items come back with the session's end, and the next
- * life of this server deletes what it finds staged. */
+/* Has any transaction an item, or has the worker a commit to tell the ensemble?
+ * Rollbacks need no word: items come back with the session's end, and the next life
+ * of this server deletes the staged chunks that it finds. */
 extern bool zklock_queue_owed(void);
 
-/* ... an item, or is about to: it goes with the session. */
+/* Has any transaction an item, or is one about to get it?  The item goes with the
+ * session. */
 extern bool zklock_queue_has_items(void);
 
 extern void zklock_queue_count(ZkQueueCounter counter, int64 n);

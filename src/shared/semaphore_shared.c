@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * semaphore_shared.c
- *	  Places: the entries of the lock table that are for permits.
+ *	  Manages places: the entries of the lock table that are for permits.
  *
  *-------------------------------------------------------------------------
  */
@@ -12,7 +12,7 @@
 
 #include "semaphore_shared.h"
 
-/* Is a permit kept in it for nobody? */
+/* Does the place keep a permit that nobody holds? */
 static bool
 is_kept(const ZkLockEntry *place)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * set_shared.c
- *	  Backends that want several locks in one step, as the worker sees them.
+ *	  Passes backends' wishes for several locks in one step to the worker.
  *
  *-------------------------------------------------------------------------
  */

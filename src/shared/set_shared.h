@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * set_shared.h
- *	  Backends that want several locks in one step, as the worker sees them.
+ *	  Passes backends' wishes for several locks in one step to the worker.
  *
- * A backend waits for one set at a time, so each has room for one call.  It posts there
- * the set that it has stated the wishes of, by the first of its proclocks, and withdraws
- * it before any of these ends; the worker says there when all are granted.  That one of
- * them cannot be had, its proclock says.
+ * A backend waits for one set at a time, so each backend has room for one call.  It
+ * states the set's wishes first.  Then it posts the set there, by the first of its
+ * proclocks, and withdraws it before any of these ends.  The worker says there when all
+ * are granted.  If one of them cannot be granted, its proclock says so.
  *
  *-------------------------------------------------------------------------
  */
@@ -28,7 +28,7 @@ extern const ZkSharedPart zklock_set_part;
 
 /* --- for backends: the own call ---------------------------------------------- */
 
-/* A number that no set has had. */
+/* Returns a number that no set has had. */
 extern uint64 zklock_set_number(void);
 
 extern void zklock_set_post(uint64 number, int32 first, ZkLockMode mode);
@@ -36,8 +36,8 @@ extern void zklock_set_post(uint64 number, int32 first, ZkLockMode mode);
 /* Does nothing if no set is posted.  Does not throw. */
 extern void zklock_set_withdraw(void);
 
-/* The token of all grants, or 0.  "again": the grants of the last token could not be
- * taken, so the worker is to look again. */
+/* Returns the token of all grants, or 0.  "again": the backend could not take the
+ * grants of the last token, so the worker has to look again. */
 extern int64 zklock_set_token(bool again);
 
 extern ConditionVariable *zklock_set_cv(void);
@@ -47,14 +47,15 @@ extern ConditionVariable *zklock_set_cv(void);
 /* Has any set come or gone since the last call? */
 extern bool zklock_sets_changed(void);
 
-/* The calls of all backends, locked: to be looked at, and unlocked. */
+/* Returns the calls of all backends, locked: the caller looks at them, and unlocks
+ * them. */
 extern ZkSetCall *zklock_sets_lock(int *n);
 extern void zklock_sets_unlock(void);
 
-/* The set of this call, if it is still there, has these grants. */
+/* The set of this call has these grants, if it is still there. */
 extern void zklock_set_grant(int call, uint64 number, int64 token);
 
-/* There is something to be seen in its proclocks. */
+/* The set's proclocks have news. */
 extern void zklock_set_wake(int call);
 
 #endif /* ZKLOCK_SET_SHARED_H */

@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * settings.c
- *	  The zklock.* settings: definitions and checks.
+ *	  Defines and checks the zklock.* settings.
  *
- * What only the worker reads can be changed by a reload; what sizes shared
- * memory needs a restart; what a waiting backend reads belongs to its user, unless
- * others have to rely on it.
+ * A setting that only the worker reads can be changed by a reload.  A setting that
+ * sizes shared memory needs a restart.  A setting that a waiting backend reads belongs
+ * to its user, unless others have to rely on it.
  *
  *-------------------------------------------------------------------------
  */
@@ -138,7 +138,7 @@ check_namespace(char **newval, void **extra, GucSource source)
 	return false;
 }
 
-/* It goes into ZooKeeper, where text is UTF-8. */
+/* The name goes into ZooKeeper, where text is UTF-8. */
 static bool
 check_server_name(char **newval, void **extra, GucSource source)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * settings.h
- *	  The zklock.* settings.
+ *	  Declares the zklock.* settings.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,7 +20,7 @@ typedef enum ZkOnLoss
 	ZKLOCK_ON_LOSS_WARN
 } ZkOnLoss;
 
-/* zklock.acl: whose are the znodes that the worker makes? */
+/* zklock.acl: the access to the znodes that the worker makes */
 typedef enum ZkAclMode
 {
 	ZKLOCK_ACL_AUTO,	/* its own if it has credentials */
@@ -68,14 +68,14 @@ extern bool zklock_drain;			  /* for the worker: all others see zklock_draining 
 /* Called once, from _PG_init. */
 extern void zklock_define_settings(bool preloaded);
 
-/* Grants that are kept for nobody at a time. */
+/* The most grants that are kept for nobody at a time. */
 static inline uint32
 zklock_max_kept(void)
 {
 	return (uint32) Max(zklock_max_locks / 10, 1);
 }
 
-/* Queue items that sessions of this server can have, or wait for, at a time. */
+/* The most queue items that sessions of this server can have, or wait for, at a time. */
 static inline int
 zklock_max_items(void)
 {

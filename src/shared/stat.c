@@ -1,16 +1,17 @@
 /*-------------------------------------------------------------------------
  *
  * stat.c
- *	  Statistics of locks.
+ *	  Counts the statistics of locks.
  *
- * Each partition of the lock table has counters of its own, and a number of rows for
- * names.  An entry remembers its name's row, and the row's serial number tells
- * whether it still is: so nothing is looked up when a kept lock is taken.  A name
- * whose entry is new is looked for by its hash, which costs little beside the round
+ * Each partition of the lock table has its own counters, and a number of rows for
+ * names.  An entry remembers its name's row, and the row's serial number tells whether
+ * it still is that: so nothing is looked up when a kept lock is taken.  For a new
+ * entry, the name's row is looked up by its hash.  That costs little beside the round
  * trip to the ensemble that follows.
  *
- * A hold more on a lock that the backend has already is counted without any lock, in
- * the proclock, and added when that ends; who reads adds what is there so far.
+ * If a backend takes one more hold on a lock that it already has, the hold is counted
+ * without any lock, in the proclock, and added when the proclock ends; a reader adds
+ * the holds so far.
  *
  *-------------------------------------------------------------------------
  */
@@ -61,7 +62,7 @@ const ZkSharedPart zklock_stat_part = {
 	.init = init,
 };
 
-/* The row of the entry's name. */
+/* Finds the row of the entry's name. */
 static int
 find_row(StatPartition *p, ZkLockEntry *entry)
 {
@@ -108,7 +109,7 @@ zklock_stat_add(ZkLockEntry *entry, ZkStatCounter counter, int64 n)
 	p->n[find_row(p, entry)][counter] += n;
 }
 
-/* The proclock is over with waiting. */
+/* The proclock's wait is over. */
 static void
 add_wait(ZkLockEntry *entry, const ZkProcLock *proclock)
 {
@@ -125,8 +126,8 @@ add_wait(ZkLockEntry *entry, const ZkProcLock *proclock)
 	p->total[ZKLOCK_STAT_LONGEST_WAIT_US] = Max(p->total[ZKLOCK_STAT_LONGEST_WAIT_US], us);
 }
 
-/* A hold of so many us is over.  A row that is not the name's any more is not looked for:
- * it would push out another one. */
+/* A hold of this many us is over.  If the row is not the name's any more, no other is
+ * looked for: that would push out another name. */
 static void
 add_hold(const ZkLockEntry *entry, int64 us)
 {
@@ -203,7 +204,7 @@ zklock_stat_ended(ZkLockEntry *entry, ZkProcLock *proclock, int64 now)
  * ------------------------------------------------------------------------
  */
 
-/* Holds on what backends had already, as far as they are not counted yet. */
+/* Holds on locks that backends already had, as far as they are not counted yet. */
 static int64
 uncounted(const ZkLockEntry *entry)
 {

@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * stat.h
- *	  Statistics of locks: of the server, and of the names used most recently.
+ *	  Counts the statistics of locks: of the server, and of the names used most recently.
  *
- * Counters are plain numbers under the partition lock, which whoever has something
- * to count holds anyway, but for holds more on a lock that a backend has (stat.c).  They
- * live in shared memory until it is new.
+ * Counters are plain numbers under the partition lock, which a process that counts
+ * holds anyway.  The exception is one more hold on a lock that a backend has (stat.c).
+ * The counters live in shared memory until it is new.
  *
  *-------------------------------------------------------------------------
  */
@@ -42,8 +42,8 @@ zklock_stat_is_maximum(int counter)
 	return counter == ZKLOCK_STAT_LONGEST_WAIT_US || counter == ZKLOCK_STAT_LONGEST_HOLD_US;
 }
 
-/* Names that are remembered; the one unused for longest makes room, among those of its
- * partition. */
+/* The most names that are remembered.  The name unused for longest makes room, among
+ * those of its partition. */
 #define ZKLOCK_STAT_NAMES 1024
 
 typedef struct ZkStatRow
@@ -64,7 +64,7 @@ extern void zklock_stat_add(ZkLockEntry *entry, ZkStatCounter counter, int64 n);
 /* A proclock takes its first hold.  "cold": the ensemble was asked. */
 extern void zklock_stat_acquired(ZkLockEntry *entry, const ZkProcLock *proclock, bool cold);
 
-/* A proclock ends, whatever became of it.  "now": ns of CLOCK_BOOTTIME. */
+/* A proclock ends, with any outcome.  "now": ns of CLOCK_BOOTTIME. */
 extern void zklock_stat_ended(ZkLockEntry *entry, ZkProcLock *proclock, int64 now);
 
 /* --- without a lock -------------------------------------------------------- */
@@ -72,8 +72,8 @@ extern void zklock_stat_ended(ZkLockEntry *entry, ZkProcLock *proclock, int64 no
 /* All counters of the server, and since when it has counted. */
 extern void zklock_stat_server(int64 *n, TimestampTz *since);
 
-/* ZKLOCK_STAT_KEPT of the server, read without the partitions' locks: another number than
- * before says that there were such takes, or a reset. */
+/* ZKLOCK_STAT_KEPT of the server, read without the partitions' locks.  If the number
+ * has changed, there were such takes, or a reset. */
 extern int64 zklock_stat_kept_unlocked(void);
 
 /* "rows" has room for ZKLOCK_STAT_NAMES. */

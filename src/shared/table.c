@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * table.c
- *	  The lock table in shared memory.
+ *	  Manages the lock table in shared memory.
  *
- * Entries and proclocks are fixed arrays with free lists; buckets chain entries
- * by index.  Everything is addressed by index, and an index with a generation tells
- * a late reply of the ensemble whether its entry is still the one that asked.
+ * Entries and proclocks are fixed arrays with free lists; buckets chain entries by
+ * index.  Everything is addressed by index.  An index with a generation tells a late
+ * reply of the ensemble whether its entry is still the one that asked.
  *
  *-------------------------------------------------------------------------
  */
@@ -29,7 +29,7 @@ static ZkLockHint *hints; /* one a bucket */
 static volatile sig_atomic_t *loss_flags;
 static ZkProc *procs;
 
-/* Whom zklock_entry_unlock wakes. */
+/* The processes that zklock_entry_unlock wakes. */
 static bool worker_due = false;
 static ZkLockEntry *broadcast_due = NULL;
 
@@ -207,7 +207,7 @@ zklock_entry_is_locked(const ZkLockEntry *entry)
 	return LWLockHeldByMeInMode(partition_lock(entry->partition), LW_EXCLUSIVE);
 }
 
-/* The counters say what the proclocks say, and nobody holds beside a writer. */
+/* The counters agree with the proclocks, and nobody holds beside a writer. */
 static void
 check_proclocks(const ZkLockEntry *entry)
 {
@@ -244,7 +244,7 @@ check_proclocks(const ZkLockEntry *entry)
 			   proclock->pid == writer->pid);
 }
 
-/* What holds are taken on, or have been, is a grant that the queue has. */
+/* Each hold, and each hold in the past, is on a grant that the queue has. */
 static void
 check_grants(const ZkLockEntry *entry)
 {
@@ -389,7 +389,7 @@ make_locked(ZkLockKind kind, const char *name, uint32 hash)
 	return entry;
 }
 
-/* Lock the partition in which entries of this hash are. */
+/* Locks the partition that has the entries of this hash. */
 static LWLock *
 lock_hash(uint32 hash, LWLockMode mode)
 {
@@ -400,7 +400,7 @@ lock_hash(uint32 hash, LWLockMode mode)
 	return lock;
 }
 
-/* Found, or made, and locked; or NULL, and not locked. */
+/* Returns the entry, found or made, and locked; or NULL, and not locked. */
 static ZkLockEntry *
 keep_locked(ZkLockEntry *entry, LWLock *lock)
 {

@@ -1,27 +1,27 @@
 /*-------------------------------------------------------------------------
  *
  * table.h
- *	  Shared memory: the lock table, and what everybody may know of the
- *	  ZooKeeper session.
+ *	  Manages the lock table in shared memory, and the data about the ZooKeeper session
+ *	  that all processes may read.
  *
- * The table has one entry a name that somebody on this server holds, keeps or waits
- * for, or an election in which it is a candidate; of permits one for each session that
- * does (semaphore_shared.h).  Backends state in it what they want and have (want, held);
- * the worker alone moves the entry's queue and publishes its outcome (grant).  Who may
- * touch what:
+ * The table has one entry for each name that somebody on this server holds, keeps or
+ * waits for, and for each election in which the server is a candidate; for permits, one
+ * for each session that holds, keeps or waits for one (semaphore_shared.h).  Backends
+ * state in it what they want and have (want, held).  Only the worker moves the entry's
+ * queue and publishes its outcome (grant).  The locks:
  *
- *	 the partition lock (an LWLock, by the name's hash) protects an entry's
- *	 fields, its proclocks, and the bucket chains and hints of its partition;
+ *	 the partition lock (an LWLock, by the name's hash) protects an entry's fields, its
+ *	 proclocks, and the bucket chains and hints of its partition;
  *	 ZkLockShared.mutex (a spinlock) protects the free lists and how much is in use, the
  *	 list of dirty entries, worker_latch and settle; it is taken inside a partition lock,
  *	 never around one;
  *	 the session lock (an LWLock, the last of ZkLockShared.locks) protects the session's
- *	 fields, but for those that the worker alone reads;
+ *	 fields, except those that only the worker reads;
  *	 lease_end, lost_at and last_write are atomic: the worker writes, anybody reads;
- *	 loss flags are set by the worker and by their backend, which alone clears them.
+ *	 loss flags are set by the worker and by their backend; only the backend clears them.
  *
- * No LWLock is held across a wait, and no two at once.  More in src/README, Shared memory
- * and its locks.
+ * No process holds an LWLock across a wait, or two at once.  More in src/README, Shared
+ * memory and its locks.
  *
  *-------------------------------------------------------------------------
  */
@@ -73,7 +73,7 @@ typedef enum ZkProcLockEnd
 /*
  * One backend's part in one entry, in one mode, as PROCLOCK is in PostgreSQL's lock
  * manager.  It is made before the backend waits and freed when its last hold in the
- * mode ends, so that nothing has to be allocated when a lock is granted or released.
+ * mode ends, so that a grant or release of a lock need not allocate anything.
  */
 typedef struct ZkProcLock
 {
@@ -116,8 +116,8 @@ typedef struct ZkProcLock
 	uint32 again_counted; /* of these */
 } ZkProcLock;
 
-/* When it came into this state, to be compared with others in the same: whoever holds and
- * whoever waits go by different clocks. */
+/* Returns when it came into this state.  Compare it only with others in the same
+ * state: holders and waiters go by different clocks. */
 static inline int64
 zklock_proclock_since(const volatile ZkProcLock *proclock, ZkProcLockState state)
 {
@@ -125,8 +125,9 @@ zklock_proclock_since(const volatile ZkProcLock *proclock, ZkProcLockState state
 }
 
 /*
- * What is known of a backend that has, or had, a proclock.  The backend writes it, and
- * the names before its first one, so that whoever finds that finds them.
+ * The data about a backend that has, or had, a proclock.  The backend writes them, and
+ * the names before its first proclock, so that a process that finds the proclock finds
+ * the names.
  */
 typedef struct ZkProc
 {
@@ -139,7 +140,7 @@ typedef struct ZkProc
 	char put[ZKLOCK_NAME_MAX + 1]; /* ... the queue, by the lock of queue_shared.h */
 } ZkProc;
 
-/* What the worker has obtained, as backends see it. */
+/* The worker's grant, as backends see it. */
 typedef struct ZkLockGrant
 {
 	bool usable;   /* holds may be taken on it.  The worker sets it.  It
@@ -152,8 +153,8 @@ typedef struct ZkLockGrant
 } ZkLockGrant;
 
 /*
- * What is remembered of a name when its entry is gone: advice, never truth.  The
- * partition lock protects it.
+ * What the table remembers about a name when its entry is gone: advice, never truth.
+ * The partition lock protects it.
  */
 typedef struct ZkLockHint
 {
@@ -165,7 +166,7 @@ typedef struct ZkLockHint
 	bool blocked;	/* somebody else had the lock when we last looked */
 } ZkLockHint;
 
-/* Databases of an election that are told apart. */
+/* The most databases of an election that are told apart. */
 #define ZKLOCK_ELECTION_DATABASES 4
 
 /* This server's part in an election; see election_shared.h. */
@@ -233,8 +234,9 @@ typedef struct ZkLockEntry
 } ZkLockEntry;
 
 /*
- * The session.  Written by the worker only, and under the session lock, but for next_uuid,
- * lease and heartbeat, which it alone reads, and for worker_started when that becomes 0.
+ * The session.  Only the worker writes it, under the session lock.  The exceptions are
+ * next_uuid, lease and heartbeat, which only the worker reads, and worker_started when
+ * that becomes 0.
  */
 typedef struct ZkSessionShared
 {
@@ -290,7 +292,8 @@ typedef enum ZkEligibility
 
 /*
  * A database that may have runs of jobs to be settled.  The first one is InvalidOid:
- * which ones have is to be found out.  Of the others InvalidOid is free.
+ * the settler has to find out which databases have some.  Of the others, InvalidOid is
+ * free.
  */
 typedef struct ZkSettle
 {
@@ -365,11 +368,11 @@ extern PGDLLIMPORT ZkLockShared *zklock_shared;
 
 extern const ZkSharedPart zklock_table_part;
 
-/* The worker's entry point; by it a process knows that it is the worker. */
+/* The worker's entry point.  A process knows by it that it is the worker. */
 #define ZKLOCK_WORKER_MAIN "zklock_worker_main"
 
-/* Has this process neither a partition lock nor the session lock?  So it must be before
- * it takes one, waits, or sends. */
+/* Has this process neither a partition lock nor the session lock?  It must have
+ * neither before it takes one, waits, or sends. */
 extern bool zklock_unlocked(void);
 
 /* --- for assertions --------------------------------------------------------- */
@@ -379,7 +382,7 @@ extern bool zklock_unlocked(void);
 /* Is this process the worker? */
 extern bool zklock_in_worker(void);
 
-/* Has it the entry's lock, exclusively? */
+/* Does it have the entry's lock, exclusively? */
 extern bool zklock_entry_is_locked(const ZkLockEntry *entry);
 
 #endif
@@ -397,9 +400,9 @@ zklock_entry(int32 index)
 	return &zklock_entries[index];
 }
 
-/* For who looks at all of them: none from this index on is in use.  Read without the
- * mutex. One that comes into use meanwhile may be passed over, as when its place was
- * passed already. */
+/* For a process that looks at all entries: none from this index on is in use.  Read
+ * without the mutex.  An entry that comes into use meanwhile may be missed, as it
+ * would if its place was passed already. */
 static inline int32
 zklock_entries_end(void)
 {
@@ -432,62 +435,65 @@ zklock_next_proclock(int32 index)
 		 proclock != NULL; proclock = zklock_next_proclock(proclock->next))
 
 /*
- * Lock an entry that may be freed and used again at any time.  Returns the lock,
- * to be released by zklock_entry_unlock, or NULL if the entry is not in use.  Whoever
- * frees the entry must not look at it again: another partition's it may be.
+ * Locks an entry that may be freed and used again at any time.  Returns the lock, to be
+ * released by zklock_entry_unlock; NULL: the entry is not in use.  A process that frees
+ * the entry must not look at it again: it may belong to another partition.
  */
 extern LWLock *zklock_entry_lock(ZkLockEntry *entry, LWLockMode mode);
 
 /*
- * The entry of a name, or if "make" a new one, with its lock in the given mode,
- * exclusive to make one.  NULL, and no lock, if there is none or no room.
+ * Finds the entry of a name, or if "make" makes one, with its lock in the given mode;
+ * to make one, the mode is exclusive.  NULL, and no lock: there is none, or no room.
  */
 extern ZkLockEntry *zklock_entry_find(ZkLockKind kind, const char *name, bool make,
 									  LWLockMode mode, LWLock **lock);
 
-/* The same by who knows the name's hash. */
+/* The same for a caller that knows the name's hash. */
 extern uint32 zklock_name_hash(ZkLockKind kind, const char *name);
 extern ZkLockEntry *zklock_entry_find_hashed(ZkLockKind kind, const char *name, uint32 hash,
 											 bool make, LWLockMode mode, LWLock **lock);
 
 /*
- * Places (semaphore_shared.h).  A new entry of a kind and name that may have several,
- * with its lock, for one of so many permits; NULL, and no lock, if there is no room.
- * With an entry locked: the first of its kind and name, and the next one, or NULL.
+ * Places (semaphore_shared.h).  Makes an entry of a kind and name that may have
+ * several, with its lock, for one of "permits" permits; NULL, and no lock: there is no
+ * room.  With an entry locked: returns the first of its kind and name, and the next
+ * one, or NULL.
  */
 extern ZkLockEntry *zklock_entry_add(ZkLockKind kind, const char *name, int permits,
 									 LWLock **lock);
 extern ZkLockEntry *zklock_entry_first(const ZkLockEntry *entry);
 extern ZkLockEntry *zklock_entry_namesake(const ZkLockEntry *entry);
 
-/* Lock a partition; to be released by zklock_entry_unlock. */
+/* Locks a partition; zklock_entry_unlock releases it. */
 extern LWLock *zklock_partition_lock(int partition, LWLockMode mode);
 
-/* The entries of a partition, which is locked: the next one, or with NULL the first.
+/* Returns the next entry of a partition, which is locked, or with NULL the first.
  * NULL: there is none. */
 extern ZkLockEntry *zklock_partition_next(int partition, const ZkLockEntry *entry);
 
 /*
- * Are there names that are kept for nobody, or on their way out?  If so, an attempt to
- * make an entry that fails may be repeated.  To be asked before it, as an entry that
- * becomes free in between does not count any more.
+ * Are there names that are kept for nobody, or on their way out?  If so, a failed
+ * attempt to make an entry may be repeated.  Ask before the attempt, because an entry
+ * that becomes free in between does not count any more.
  */
 extern bool zklock_table_hope(void);
 
-/* Is that true of an entry in use?  It is asked with the entry locked. */
+/* Is that true of an entry in use?  The function calls "what" with the entry locked. */
 extern bool zklock_table_any(bool (*what)(const ZkLockEntry *entry));
 
 /* How full is the table?  Entries and proclocks in use. */
 extern void zklock_table_use(int *nentries, int *nproclocks);
 
 /*
- * With the entry locked: put it on the worker's list; wake who sleeps on its "cv".
- * They are woken when it is unlocked, or they would run into the lock.
+ * With the entry locked: puts it on the worker's list; wakes the processes that sleep
+ * on its "cv".  They wake when it is unlocked, because otherwise they would run into
+ * the lock.
  */
 extern void zklock_entry_set_dirty(ZkLockEntry *entry);
 extern void zklock_entry_broadcast(ZkLockEntry *entry);
 
-/* Release what one of the above has locked, and wake whom that concerns. */
+/* Releases the lock that one of the above has taken, and wakes the processes that
+ * have to know. */
 extern void zklock_entry_unlock(LWLock *lock);
 
 /* --- for the worker ------------------------------------------------------ */
@@ -495,8 +501,8 @@ extern void zklock_entry_unlock(LWLock *lock);
 /* Take one entry off the list of dirty ones; -1 if there is none. */
 extern int32 zklock_table_next_dirty(void);
 
-/* The entry of a name, or NULL.  It is not locked: the worker alone moves its queue, and
- * while that is not empty the entry stays. */
+/* Finds the entry of a name, or NULL.  The entry is not locked: only the worker moves
+ * its queue, and while the queue is not empty the entry stays. */
 extern ZkLockEntry *zklock_table_find(ZkLockKind kind, const char *name);
 
 /* Free the entry if nothing refers to it any more.  With the entry locked. */
@@ -505,13 +511,13 @@ extern void zklock_entry_release(ZkLockEntry *entry);
 /* The hint of the entry's name.  Locked. */
 extern ZkLockHint *zklock_entry_hint(const ZkLockEntry *entry);
 
-/* No backend takes a hold from here on. */
+/* From here on no backend takes a hold. */
 extern void zklock_table_set_stopping(void);
 
 /* --- the lease ------------------------------------------------------------ */
 
 /* May this server believe in its grants?  The answer holds for an instant: ask at the
- * moment when the claim is made. */
+ * moment of the claim. */
 static inline bool
 zklock_lease_valid_at(int64 now)
 {
@@ -538,20 +544,21 @@ zklock_lease_lost(void)
 }
 
 /*
- * A flag a backend, by proc number: the worker sets it when it marks one of the
- * backend's proclocks lost; the backend clears it when it holds nothing, or nothing that
- * is lost, and sets it while it does.  It can be read in a signal handler.
+ * A flag for each backend, by proc number.  The worker sets it when it marks one of the
+ * backend's proclocks lost.  The backend clears it when it holds nothing, or nothing
+ * that is lost, and sets it while it does.  A signal handler can read it.
  */
 extern volatile sig_atomic_t *zklock_loss_flag(int proc_number);
 
-/* What is known of a backend, by proc number. */
+/* Returns the data about a backend, by proc number. */
 extern ZkProc *zklock_proc(int proc_number);
 
 /* --- the session ---------------------------------------------------------- */
 
 extern void zklock_session_read(ZkSessionShared *copy);
-/* There may be runs of jobs in this database whose end only this server can tell, and has
- * not told.  InvalidOid: in any.  "soon": without a pause since the attempt before. */
+/* This database may have runs of jobs whose end only this server can tell, and has
+ * not told.  InvalidOid: any database may.  "soon": without a pause since the attempt
+ * before. */
 extern void zklock_job_want_settler(Oid database, bool soon);
 /* Wake the worker, if there is one. */
 extern void zklock_worker_wake(void);

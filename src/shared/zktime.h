@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * zktime.h
- *	  ZooKeeper's time, in ms since 1970, and PostgreSQL's.
+ *	  Converts between ZooKeeper's time, in ms since 1970, and PostgreSQL's.
  *
  *-------------------------------------------------------------------------
  */
