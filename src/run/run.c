@@ -1,10 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * run.c
- *	  zklock-run: run a command while a PostgreSQL session holds a distributed lock.
+ *	  Runs a command while a PostgreSQL session holds a distributed lock: zklock-run.
  *
- * One process, one loop: it wakes for the server, for the command, for a signal, and when
- * the heartbeat is due.  The watcher (run_child.c) sleeps until that process is gone.
+ * One process, one loop: it wakes for the server, for the command, for a signal, and
+ * when the heartbeat is due.  The watcher (run_child.c) sleeps until that process is
+ * gone.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,7 +16,7 @@
 #include "run_session.h"
 #include "run_signals.h"
 
-/* ms: how often it is looked whether the rest of the group has gone */
+/* ms between checks whether the rest of the group has gone */
 #define SHORT 50
 
 static int64_t
@@ -24,7 +25,7 @@ earlier(int64_t a, int64_t b)
 	return a < b ? a : b;
 }
 
-/* What has come for the command. */
+/* Passes on the signals that have come for the command. */
 static void
 pass_signals_on(const RunChild *child)
 {
@@ -36,7 +37,7 @@ pass_signals_on(const RunChild *child)
 		run_child_continue(child);
 }
 
-/* Until the command has ended, or the lock is lost: then returns false. */
+/* Waits until the command has ended; returns false if the lock is lost before. */
 static bool
 supervise(RunSession *session, RunChild *child)
 {
@@ -52,7 +53,7 @@ supervise(RunSession *session, RunChild *child)
 	return true;
 }
 
-/* The lock is lost: end the whole group, the hard way after a while. */
+/* The lock is lost: ends the whole group, after a while with SIGKILL. */
 static void
 stop(RunChild *child, int64_t kill_after)
 {
@@ -73,7 +74,7 @@ stop(RunChild *child, int64_t kill_after)
 		run_wait(-1, RUN_NEVER);
 }
 
-/* The command is not run. */
+/* Returns the exit status when the command was not run. */
 static int
 status_without(RunTaken taken, const RunOptions *options, int signal)
 {

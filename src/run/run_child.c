@@ -1,14 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * run_child.c
- *	  The command, in a process group of its own.
+ *	  Starts the command in a process group of its own, and ends it.
  *
- * If zklock-run is killed, the command ends first and the lock is given back after it.
- * For that there is a second process, the watcher.  It has the other end of a pipe, and a
- * copy of the connection to the server.  When the pipe ends, the watcher kills the group,
- * and then it ends itself.  The server sees the end of the connection only then.  If the
- * watcher is killed, too, the kernel still kills the command (PR_SET_PDEATHSIG), but not
- * the processes that the command has started.
+ * If zklock-run is killed, the command ends first and the lock is released after it.  A
+ * second process, the watcher, takes care of that.  It has the other end of a pipe, and
+ * a copy of the connection to the server.  When the pipe ends, the watcher kills the
+ * group, and then it ends itself.  The server sees the end of the connection only then.
+ * If the watcher is killed, too, the kernel still kills the command (PR_SET_PDEATHSIG),
+ * but not the processes that the command has started.
  *
  *-------------------------------------------------------------------------
  */
@@ -124,7 +124,7 @@ run_child_continue(const RunChild *child)
 	(void) kill(-child->pid, SIGCONT);
 }
 
-/* Take the terminal back, where the command has it. */
+/* Takes the terminal back, if the command has it. */
 static void
 take_terminal(const RunChild *child)
 {

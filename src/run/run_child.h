@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * run_child.h
- *	  The command, in a process group of its own.
+ *	  Starts the command in a process group of its own, and ends it.
  *
  *-------------------------------------------------------------------------
  */
@@ -21,22 +21,22 @@ typedef struct RunChild
 	int status;	   /* exit status, when it has ended */
 } RunChild;
 
-/* Start it; false if this machine refuses. */
+/* Starts the command; false: this machine refuses. */
 extern bool run_child_start(RunChild *child, const RunOptions *options, const char *token);
 
-/* To the whole group, which is woken if it is stopped. */
+/* Signals the whole group, and wakes it if it is stopped. */
 extern void run_child_signal(const RunChild *child, int signal);
 
-/* We were continued, and so is it, in the foreground if we are there. */
+/* We were continued: continues the command, in the foreground if we are there. */
 extern void run_child_continue(const RunChild *child);
 
-/* Has it ended?  If it was stopped at our terminal we stop, too. */
+/* Has the command ended?  If it was stopped at our terminal, we stop, too. */
 extern bool run_child_ended(RunChild *child);
 
-/* Is there any process of its group? */
+/* Is any process of the group left? */
 extern bool run_child_remains(const RunChild *child);
 
-/* It has ended, and so has our part. */
+/* The command has ended, and so has our part. */
 extern void run_child_finish(RunChild *child);
 
 #endif /* ZKLOCK_RUN_CHILD_H */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * run_options.c
- *	  The command line of zklock-run.
+ *	  Reads the command line of zklock-run.
  *
  *-------------------------------------------------------------------------
  */
@@ -99,7 +99,7 @@ static void __attribute__((noreturn)) refuse(void)
 	exit(RUN_BROKEN);
 }
 
-/* Write something that was asked for, and exit. */
+/* Writes a text that the user asked for, and exits. */
 static void __attribute__((noreturn)) print(const char *text)
 {
 	if (fputs(text, stdout) < 0 || fflush(stdout) != 0)
@@ -188,7 +188,7 @@ set_option(RunOptions *options, int option, const char *value)
 	}
 }
 
-/* What goes with what. */
+/* Checks which options go together. */
 static void
 check(const RunOptions *options)
 {

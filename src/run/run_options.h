@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * run_options.h
- *	  The command line of zklock-run, and its exit statuses.
+ *	  Reads the command line of zklock-run, and defines its exit statuses.
  *
  *-------------------------------------------------------------------------
  */
@@ -11,7 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Statuses of our own.  Commands seldom use these; timeout(1) uses the last four alike. */
+/* zklock-run's own statuses.  Commands seldom use these; timeout(1) uses the last
+ * four alike. */
 #define RUN_LOST		 122 /* the lock was lost before the command had ended */
 #define RUN_NO_SESSION	 123 /* no connection, or the server refused */
 #define RUN_NOT_HAD		 124 /* the lock was not had in time */
@@ -27,7 +28,7 @@ typedef enum RunKind
 	RUN_JOB
 } RunKind;
 
-/* Texts that the server reads are NULL where they were not given. */
+/* Texts for the server are NULL if they were not given. */
 typedef struct RunOptions
 {
 	const char *conninfo;
@@ -45,10 +46,10 @@ typedef struct RunOptions
 	int64_t kill_after; /* ms */
 } RunOptions;
 
-/* Say something on standard error, after the name of the program. */
+/* Writes a message to standard error, after the name of the program. */
 extern void run_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Read the command line, or exit. */
+/* Reads the command line, or exits. */
 extern void run_options_read(RunOptions *options, int argc, char **argv);
 
 #endif /* ZKLOCK_RUN_OPTIONS_H */

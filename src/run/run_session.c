@@ -1,13 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * run_session.c
- *	  The PostgreSQL session that holds the lock for the command.
+ *	  Holds the lock for the command in a PostgreSQL session.
  *
- * zklock refuses any statement of a session that has lost its lock.  It knows of the loss by
- * the word of the server's worker or by the server's clock, and asks nobody.  So any
- * statement will do as a heartbeat.  A server that does not answer may be paused, and its
- * ZooKeeper session may be about to end.  It counts as gone after half a session timeout:
- * that is before another server gets the lock.
+ * zklock refuses any statement of a session that has lost its lock.  It learns of the
+ * loss from the server's worker or the server's clock, and asks nobody.  So any
+ * statement will do as a heartbeat.  A server that does not answer may be paused, and
+ * its ZooKeeper session may be about to end.  It counts as gone after half a session
+ * timeout: that is before another server gets the lock.
  *
  *-------------------------------------------------------------------------
  */
@@ -21,7 +21,7 @@
 /* ms between heartbeats */
 #define HEARTBEAT 1000
 
-/* Others have it: the timeout is over. */
+/* The timeout is over, and others have the lock. */
 #define LOCK_NOT_AVAILABLE "55P03"
 
 static const char heartbeat[] = "SELECT pg_backend_pid()";
@@ -29,17 +29,17 @@ static const char begin[] = "BEGIN ISOLATION LEVEL READ COMMITTED";
 
 /*
  * The heartbeat in a transaction that stays open: a statement that takes no snapshot.
- * REINDEX CONCURRENTLY waits for the end of each transaction that has one at a certain
- * moment, and the command may be one.
+ * The command may be REINDEX CONCURRENTLY, which at a certain moment waits for the end
+ * of each transaction that has one.
  */
 static const char heartbeat_inside[] = "SET CONSTRAINTS ALL IMMEDIATE";
 static const char session_timeout[] =
 	"SELECT setting FROM pg_settings WHERE name = 'zklock.session_timeout'";
 
 /*
- * No limit of a role's or a database's ends the wait or the session.  The server notices
- * within half a minute that this machine is gone, and in a second that a client that
- * waits is.
+ * No limit of a role or a database ends the wait or the session.  The server notices
+ * within half a minute that this machine is gone, and within a second that a waiting
+ * client is.
  */
 static const char settings[] =
 	"SET statement_timeout = 0; SET lock_timeout = 0;"
@@ -89,7 +89,7 @@ is_answer(const PGresult *result)
 		PQresultStatus(result) == PGRES_COMMAND_OK;
 }
 
-/* The answer that has come, or NULL. */
+/* Returns the answer if it has come, or NULL. */
 static PGresult *
 collect(RunSession *session)
 {
@@ -117,7 +117,8 @@ cancel(RunSession *session)
 	PQfreeCancel(cancel);
 }
 
-/* Wait for the answer.  With "signal", for as long as it takes, or until there is one. */
+/* Waits for the answer.  With "signal" there is no time limit, and a signal ends the
+ * wait. */
 static bool
 await(RunSession *session, int *signal)
 {
@@ -147,8 +148,9 @@ await(RunSession *session, int *signal)
 }
 
 /*
- * The answer to a statement, an error perhaps; or NULL.  With parameters the server keeps
- * a portal with a snapshot until the next statement, or the end of the transaction.
+ * Returns the answer to a statement, which may be an error; or NULL.  With parameters
+ * the server keeps a portal with a snapshot until the next statement, or the end of the
+ * transaction.
  */
 static PGresult *
 ask(RunSession *session, int *signal, const char *sql, int n, const char *const *values)
@@ -162,7 +164,7 @@ ask(RunSession *session, int *signal, const char *sql, int n, const char *const 
 	return await(session, signal) ? collect(session) : NULL;
 }
 
-/* The same, with the name alone; an error is NULL, too. */
+/* The same, with the name alone; NULL for an error, too. */
 static PGresult *
 ask_of_name(RunSession *session, int *signal, const char *sql)
 {
@@ -183,7 +185,7 @@ value_of(const PGresult *result)
 																: "";
 }
 
-/* Ask, and copy the value to a place of this size. */
+/* Asks, and copies the value to a place of this size. */
 static bool
 fetch(RunSession *session, int *signal, const char *sql, char *place, size_t size)
 {
@@ -248,7 +250,7 @@ run_session_open(RunSession *session, const RunOptions *options)
 	return good;
 }
 
-/* The statement that takes the lock, with its parameters; returns how many. */
+/* Builds the statement that takes the lock, with its parameters; returns how many. */
 static int
 taking(const RunOptions *options, const char **sql, const char *values[5])
 {
@@ -282,7 +284,7 @@ taking(const RunOptions *options, const char **sql, const char *values[5])
 	}
 }
 
-/* Understand the answer to that statement. */
+/* Reads the answer to that statement. */
 static RunTaken
 judge(RunSession *session, const PGresult *result)
 {
@@ -308,7 +310,7 @@ judge(RunSession *session, const PGresult *result)
 }
 
 /*
- * The rest of the beginning.  zk_is_leader only looks, so zk_require_leader may raise an
+ * Completes the beginning. zk_is_leader only looks, so zk_require_leader may raise an
  * error if the leadership has moved since.  The server stays the leader as long as a
  * transaction requires it.  That transaction holds no snapshot, and no other lock.
  */
@@ -332,7 +334,7 @@ complete(RunSession *session, int *signal)
 	return true;
 }
 
-/* Why the command is not run.  Where nobody knows who leads, that is an error. */
+/* Says why the command is not run.  If nobody knows who leads, that is an error. */
 static bool
 explain(RunSession *session, int *signal, RunTaken why)
 {
@@ -433,7 +435,7 @@ run_session_watch(RunSession *session, int64_t *again)
 	return false;
 }
 
-/* Give it back; false if it turns out to be lost. */
+/* Releases the lock; false if it turns out to be lost. */
 static bool
 give_back(RunSession *session, bool ok)
 {

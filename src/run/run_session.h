@@ -1,9 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * run_session.h
- *	  The PostgreSQL session that holds the lock for the command.
+ *	  Holds the lock for the command in a PostgreSQL session.
  *
- * Where a function returns false or RUN_REFUSED it has said why on standard error.
+ * A function that returns false or RUN_REFUSED has said why on standard error.
  *
  *-------------------------------------------------------------------------
  */
@@ -40,16 +40,17 @@ extern bool run_session_open(RunSession *session, const RunOptions *options);
 extern RunTaken run_session_take(RunSession *session, int *signal);
 
 /*
- * Look whether the session has the lock still, without waiting for the server, and ask it
- * once a second.  Sets when to look again, unless the socket can be read before.
+ * Checks that the session still has the lock, without waiting for the server, and asks
+ * the server once a second.  Sets when to check again, unless the socket can be read
+ * before.
  */
 extern bool run_session_watch(RunSession *session, int64_t *again);
 
-/* The command has ended, well or not: make sure that the lock was ours until now, and
- * give it back. */
+/* The command has ended, well or not.  Makes sure that the lock was ours until now,
+ * and releases it. */
 extern bool run_session_end(RunSession *session, bool ok);
 
-/* The socket, for run_wait. */
+/* Returns the socket, for run_wait. */
 extern int run_session_file(const RunSession *session);
 
 #endif /* ZKLOCK_RUN_SESSION_H */

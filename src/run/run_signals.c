@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * run_signals.c
- *	  The one place where zklock-run waits, and what wakes it up.
+ *	  Waits for a file, a signal or the clock. zklock-run waits nowhere else.
  *
  *-------------------------------------------------------------------------
  */
@@ -47,7 +47,7 @@ on_signal(int signal)
 	}
 }
 
-/* What nohup(1) has the command ignore it goes on to ignore. */
+/* If nohup(1) has the command ignore a signal, the command goes on to ignore it. */
 static void
 notice(int signal, sigset_t *blocked)
 {

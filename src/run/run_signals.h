@@ -1,9 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * run_signals.h
- *	  The one place where zklock-run waits, and what wakes it up.
+ *	  Waits for a file, a signal or the clock. zklock-run waits nowhere else.
  *
- * From run_signals_begin on signals strike only while run_wait waits.
+ * From run_signals_begin on, signals strike only while run_wait waits.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,22 +15,23 @@
 
 #define RUN_NEVER INT64_MAX
 
-/* ms, of a clock that goes on while the machine sleeps. */
+/* ms, by a clock that runs on while the machine sleeps. */
 extern int64_t run_clock(void);
 
-/* TERM, INT, HUP, QUIT, CHLD and CONT are noticed from now on, unless they were ignored. */
+/* From now on TERM, INT, HUP, QUIT, CHLD and CONT are noticed, unless they were
+ * ignored. */
 extern void run_signals_begin(void);
 
-/* In a process that was forked: as they were before. */
+/* For a process that was forked: restores the signals. */
 extern void run_signals_restore(void);
 
-/* End as the signal would have done. */
+/* Ends the process as the signal would have done. */
 extern void run_signals_die(int signal);
 
-/* A signal that has come and is for the command, once; or 0. */
+/* Returns a signal that has come and is for the command, once; or 0. */
 extern int run_signals_next(void);
 
-/* Has SIGCONT come, since it was asked for? */
+/* Has SIGCONT come since the last call? */
 extern bool run_signals_continued(void);
 
 /* Wait until the file can be read, a signal has come, or the clock shows "until". */

@@ -132,7 +132,7 @@ typedef struct Line
 	long number;
 } Line;
 
-/* One event; "op" has what is the question's and the answer's alike. */
+/* One event; "op" has the fields that question and answer share. */
 typedef struct Event
 {
 	char type[16];
@@ -173,7 +173,7 @@ expect(Line *line, char c)
 		bad_line(line, text);
 }
 
-/* Escapes are those that stand for themselves; nothing here needs others. */
+/* An escaped character stands for itself; nothing here needs other escapes. */
 static void
 read_string(Line *line, char *to)
 {
@@ -192,7 +192,7 @@ read_string(Line *line, char *to)
 	to[n] = '\0';
 }
 
-/* A number as it is, a string as its number. */
+/* Reads a number as it is, a string as its number. */
 static int64_t
 read_scalar(Line *line)
 {
@@ -298,7 +298,7 @@ read_event(Line *line, Event *event)
  * Pairs
  * ------------------------------------------------------------------------
  */
-/* Who asked last: an operation by process, kind and name. */
+/* The last question of a process about a kind and name: its operation. */
 typedef struct Asker
 {
 	long op; /* its number + 1; 0: the place is free */
@@ -365,7 +365,7 @@ answer(Op *op, const Event *event)
 	}
 }
 
-/* The operation is unknown until it is answered. */
+/* The operation is unknown until its answer comes. */
 static void
 add_op(History *history, const Event *event)
 {

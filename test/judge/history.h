@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * history.h
- *	  A history: what each process asked, what it was told, and when.
+ *	  Reads a history: what each process asked, what it was told, and when.
  *
  * A line of the file is one event, a JSON object such as
  *
@@ -23,8 +23,8 @@
  * time
  *	  in nanoseconds, of CLOCK_MONOTONIC
  *
- * A process asks one thing of one kind and name at a time.  Its lines stand in their order;
- * those of others may stand before them or behind.
+ * A process asks one thing of one kind and name at a time.  Its lines stand in their
+ * order; lines of other processes may stand before them or behind.
  *
  *-------------------------------------------------------------------------
  */
@@ -37,7 +37,7 @@
 
 #define FOREVER INT64_MAX
 
-/* What a value may have.  Those from ITEM on are strings: numbers of history_string(). */
+/* The keys of a value.  Those from ITEM on have strings: numbers of history_string(). */
 typedef enum Key
 {
 	KEY_TOKEN,
@@ -57,7 +57,7 @@ typedef enum Key
 	KEYS
 } Key;
 
-/* Has the value no such key? */
+/* The value does not have this key. */
 #define NOTHING INT64_MIN
 
 typedef enum Outcome
@@ -89,11 +89,11 @@ typedef struct History
 
 extern void history_read(History *history, const char *file);
 
-/* Strings and their numbers.  The number of a string that nobody wrote is new. */
+/* Strings and their numbers.  A string that nobody wrote gets a new number. */
 extern int history_number(const char *string);
 extern const char *history_string(int number);
 
-/* Say it, and end with status 2: the history is none. */
+/* Prints a message, and ends with status 2: the file is no history. */
 extern void give_up(const char *format, ...)
 	__attribute__((format(printf, 1, 2), noreturn));
 

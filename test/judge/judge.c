@@ -4,11 +4,11 @@
  *	  judge [--steps N] [--seconds N] HISTORY - is a history linearizable?
  *
  * Judges each object of a history (history.h) by its models (models.h), and prints each
- * anomaly and a table.  The last line is the sum.  A search that is given up, after so
- * many steps or seconds, is undecided: each is named, and counted.  So many items and
- * runs were repeated, since a server was lost, and so many items are forgotten, since
- * the ensemble went back.  Exit status: 0 without an anomaly, 1 with one, 2 if the
- * history is none.
+ * anomaly and a table.  The last line is the sum.  A search that reaches its limit of
+ * steps or seconds is undecided: judge names each, and counts them.  It also counts the
+ * items and runs that were repeated, because a server was lost, and the items that are
+ * forgotten, because the ensemble went back.  Exit status: 0 without an anomaly, 1 with
+ * one, 2 if the file is no history.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,9 +18,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of an object no more operations are printed. */
+/* The most operations of an object that are printed. */
 #define SHOWN 24
-/* ... and none that was called so long after the one that fits nowhere, in ns. */
+/* Operations that were called later than this after the one that fits nowhere are not
+ * printed, in ns. */
 #define NEAR INT64_C(500000000)
 
 typedef struct Row
@@ -188,7 +189,7 @@ report(long operations, long names)
 	return anomalies > 0;
 }
 
-/* By each of its models. */
+/* Judges an object by each of its models. */
 static void
 judge_object(const Object *object, const Limits *limits)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * models.c
- *	  What each kind of name may answer: see models.h.
+ *	  Decides what each kind of name may answer: see models.h.
  *
  *-------------------------------------------------------------------------
  */
@@ -56,7 +56,7 @@ begin_words(State *state, int n)
 	memset(state->word, 0, sizeof(int64_t) * (size_t) n);
 }
 
-/* Of two, one may be unknown. */
+/* Either of the two may be unknown. */
 static bool
 same_if_known(int64_t a, int64_t b)
 {
@@ -116,7 +116,8 @@ fenced_mutex_begin(State *state)
 	state->word[FM_TOKEN] = NOTHING;
 }
 
-/* A new hold's token, beside the largest so far and its server's. */
+/* Is a new hold's token larger than the largest so far?  On the same server it may be
+ * as large. */
 static bool
 is_larger(const Step *step, int64_t largest, int64_t server)
 {
@@ -185,7 +186,7 @@ enum
 	HOLDER_B
 };
 
-/* The place of a process, or of the first one behind it. */
+/* Finds the place of a process, or of the first one behind it. */
 static int
 find_holder(const State *state, int first, int process)
 {
@@ -227,7 +228,7 @@ remove_holder(State *state, int i)
 			sizeof(int64_t) * (size_t) (state->n - i));
 }
 
-/* Count what the step does, and let the holder go with the last count. */
+/* Counts the step's hold or release; the holder goes with the last count. */
 static void
 count_hold(const Step *step, State *next, int i)
 {
@@ -332,7 +333,8 @@ semaphore_begin(State *state)
 	begin_words(state, 0);
 }
 
-/* One more, who names so many: none may name fewer than there are then. */
+/* Is there room for one more holder, which names this many permits?  No holder may
+ * then name fewer than there are holders. */
 static bool
 has_room(const State *state, int64_t permits)
 {
@@ -493,7 +495,7 @@ item_begin(State *state)
 	state->word[ITEM_ID] = NOTHING;
 }
 
-/* Only where that may not be known is it handed out again. */
+/* May the item be handed out again?  Only if a fault may have hidden that it was done. */
 static bool
 may_repeat(const Step *step, const State *state)
 {

@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * models.h
- *	  What each kind of name may answer, one step at a time.
+ *	  Decides what each kind of name may answer, one step at a time.
  *
- * The models are those of two public suites of Jepsen, so that results can be set beside
- * each other: Hazelcast's CP subsystem (github.com/hazelcast/jepsen) and etcd
- * (github.com/jepsen-io/etcd).  What neither suite has is marked (*).
+ * The models are those of two public suites of Jepsen, so that results can be compared:
+ * Hazelcast's CP subsystem (github.com/hazelcast/jepsen) and etcd
+ * (github.com/jepsen-io/etcd).  A model that neither suite has is marked (*).
  *
  * mutex
  *	  etcd's lock, and Hazelcast's non-reentrant lock: nobody gets the lock while
@@ -49,10 +49,10 @@
  *	  The parties of a round are all there at one moment, and a round is full.
  *
  * Hazelcast's suite lets sessions live for 300 s and breaks something for 20 s at a
- * time, so no lock is ever lost there.  zklock's sessions live for 2 s in the chaos run,
+ * time, so no lock is ever lost there. zklock's sessions live for 2 s in the chaos run,
  * and locks are lost all the time.  A holder is told of the loss only when it asks or
- * commits.  So what counts are claims: an answer of zk_lock, zk_token or zk_assert, and
- * a COMMIT that committed.  A hold lasts from its first claim to its last one
+ * commits.  So the models count claims: an answer of zk_lock, zk_token or zk_assert,
+ * and a COMMIT that committed.  A hold lasts from its first claim to its last one
  * (prepare.h).
  *
  *-------------------------------------------------------------------------
@@ -72,7 +72,7 @@ extern const Model item_model;
 extern const Model slot_model;
 extern const Model round_model;
 
-/* What happened to those who answer, from when until when. */
+/* A fault that hits those that answer: its kind, its beginning and its end. */
 typedef enum Harm
 {
 	HARM_NONE,	  /* nothing that excuses an answer */

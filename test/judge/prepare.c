@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * prepare.c
- *	  From operations to steps: see prepare.h.
+ *	  Turns operations into steps: see prepare.h.
  *
  *-------------------------------------------------------------------------
  */
@@ -71,7 +71,7 @@ add_step(Object *object, Function f, const Op *op)
 	return step;
 }
 
-/* What a process has of a lock or a semaphore. */
+/* The holds of a process on a lock or a semaphore. */
 typedef struct Hold
 {
 	bool open;
@@ -81,7 +81,7 @@ typedef struct Hold
 	const Op *asked; /* before it: a call that was not answered */
 } Hold;
 
-/* No claim comes any more. */
+/* No further claim comes. */
 static void
 end_hold(Object *object, Hold *hold, bool by_claim)
 {
@@ -231,8 +231,8 @@ register_op(Object *object, const Op *op)
 	step->limit = op->value[KEY_OLD];
 }
 
-/* A party that the ensemble let go, and that did not hear of it, goes on to wait for
- * others when the ensemble has forgotten: then it is of two rounds. */
+/* A party that the ensemble let go may not hear of it.  If the ensemble forgets, the
+ * party goes on to wait for others: then it is in two rounds. */
 static void
 barrier_op(Object *object, const Op *op)
 {
@@ -299,7 +299,7 @@ same_object(const Asked *a, const Asked *b)
 	return a->kind == b->kind && a->name == b->name && a->part == b->part;
 }
 
-/* What is asked of a queue as a whole is asked of each item. */
+/* A question about a queue as a whole is a question about each item. */
 static void
 ask_items(List *list, const Op *op)
 {
@@ -361,7 +361,8 @@ add_op(Object *object, Hold *hold, const Op *op)
 		give_up("there is no model for \"%s\"", history_string(op->kind));
 }
 
-/* What may have been forgotten, and which runs may have been in doubt. */
+/* Notes which steps the ensemble may have forgotten, and which runs may have been in
+ * doubt. */
 static void
 excuse(Object *object)
 {
@@ -393,7 +394,7 @@ excuse(Object *object)
 	}
 }
 
-/* The operations come by processes. */
+/* The operations come ordered by process. */
 long
 make_object(Object *object, const List *list, long first)
 {

@@ -1,18 +1,19 @@
 /*-------------------------------------------------------------------------
  *
  * prepare.h
- *	  From operations to steps: what was asked of one object, as its models know it.
+ *	  Turns operations into steps: an object's questions and answers, as its models know
+ *	  them.
  *
- * An object is a lock, a semaphore, an election, a barrier or a register by its name, one
- * item of a queue, or one slot of a job: that each object has an order is as much as that
- *all have one together (Herlihy and Wing).
+ * An object is a lock, a semaphore, an election, a barrier or a register by its name,
+ * one item of a queue, or one slot of a job.  Each object has an order exactly if all
+ * of them together have one (Herlihy and Wing).
  *
- * A process that holds a lock may have lost it, and is told when it asks.  So a hold ends
- *with the last answer that confirmed it, its last claim; what comes after, such as
- *zk_unlock or a COMMIT that failed, claims nothing, and is left out.  Then the step of
- *the last claim ends the hold, too: nobody can be harmed by an end that comes earlier,
- *for nothing is claimed any more.  Nor does it matter that a lock was taken by someone
- *who was never told of it.
+ * A process that holds a lock may have lost it, and is told when it asks.  So a hold
+ * ends with the last answer that confirmed it, its last claim.  What comes after, such
+ * as zk_unlock or a COMMIT that failed, claims nothing, and is left out.  Then the step
+ * of the last claim ends the hold, too.  An end that comes earlier can harm nobody,
+ * because nobody claims anything any more.  Nor does it matter that someone took a lock
+ * and was never told of it.
  *
  *-------------------------------------------------------------------------
  */
@@ -21,8 +22,8 @@
 
 #include "models.h"
 
-/* An operation beside the object that it is of.  One may be of several: that a queue is
- * empty is asked of each of its items. */
+/* An operation beside its object.  One operation may be of several objects: the
+ * answer that a queue is empty is about each of its items. */
 typedef struct Asked
 {
 	int kind;
@@ -42,7 +43,7 @@ typedef struct Object
 	bool reenters; /* somebody took it twice */
 } Object;
 
-/* All operations, those of one object together. */
+/* All operations, grouped by object. */
 typedef struct List
 {
 	Asked *asked;
@@ -52,10 +53,11 @@ typedef struct List
 
 extern void prepare(const History *history, List *list);
 
-/* The object whose operations begin there; returns where those of the next one do. */
+/* Makes the object whose operations begin there; returns where those of the next one
+ * begin. */
 extern long make_object(Object *object, const List *list, long first);
 
-/* Its models, NULL behind them. */
+/* Returns its models, with NULL behind them. */
 extern void models_of(const Object *object, const Model *models[3]);
 
 #endif

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * search.c
- *	  Wing and Gong's search, with Lowe's cache: see search.h.
+ *	  Implements Wing and Gong's search, with Lowe's cache: see search.h.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,7 +27,7 @@ typedef struct Entry
 	int64_t time;
 } Entry;
 
-/* A step that was given its place. */
+/* A step that was given its place in the order. */
 typedef struct Frame
 {
 	int entry;	  /* its call; 0: it is optional */
@@ -167,7 +167,7 @@ find_seen(const Search *s, Hash key)
 	}
 }
 
-/* Note this set of steps with this state; false if it was noted before. */
+/* Notes this set of steps with this state; false: it was noted before. */
 static bool
 note(Search *s, Hash set, int state)
 {
@@ -202,7 +202,7 @@ note(Search *s, Hash set, int state)
  */
 static const Step *sorted_steps;
 
-/* Where times are the same, calls come first: then the steps overlap. */
+/* If times are the same, calls come first: then the steps overlap. */
 static int
 compare_entries(const void *a, const void *b)
 {
@@ -289,7 +289,7 @@ put_back(Search *s, int i)
  * ------------------------------------------------------------------------
  */
 
-/* May the step come next?  Then it does. */
+/* Tries the step as the next one.  True: it may come next, and now does. */
 static bool
 try(Search *s, int number, Frame frame)
 {
@@ -350,7 +350,7 @@ step_of(const Search *s, const Frame *frame)
 									   : s->optional[frame->optional]];
 }
 
-/* No order went further than this one. */
+/* No order has gone further than this one. */
 static void
 remember(const Search *s, Finding *finding)
 {
@@ -379,7 +379,7 @@ count_marks(const Search *s, Finding *finding)
 	}
 }
 
-/* Try what may come next, from the given places on; false if nothing does. */
+/* Tries the steps that may come next, from the given places on; false: none fits. */
 static bool
 advance(Search *s, int entry, int optional, Finding *finding)
 {
@@ -408,7 +408,7 @@ advance(Search *s, int entry, int optional, Finding *finding)
 	return false;
 }
 
-/* The first return that is left: behind it nothing can come next. */
+/* Finds the first return that is left: no step behind it can come next. */
 static int
 first_return(const Search *s)
 {

@@ -1,20 +1,22 @@
 /*-------------------------------------------------------------------------
  *
  * search.h
- *	  Is a history linearizable?  Wing and Gong's search, with Lowe's cache.
+ *	  Finds out whether a history is linearizable, by Wing and Gong's search with Lowe's
+ *	  cache.
  *
- * Each step of a history has taken effect at one moment between its call and its return, if
- * there is an order of all steps that a model permits, in which no step comes before one
- * that had returned when it was called.  Wing and Gong ("Testing and verifying concurrent
- * objects", 1993) look for it by trying each step that may come next, and going back where
- * none fits.  Lowe ("Testing for linearizability", 2017) keeps in mind which set of steps
- * led to which state, and never looks at both again; Horn and Kroening's linked list, as in
- * Porcupine, finds the steps that may come next.
+ * Can each step of a history have taken effect at one moment between its call and its
+ * return?  It can if a model permits an order of all steps in which no step comes
+ * before one that had returned when it was called.  Wing and Gong ("Testing and
+ * verifying concurrent objects", 1993) look for the order: they try each step that may
+ * come next, and go back where none fits.  Lowe ("Testing for linearizability", 2017)
+ * remembers which set of steps led to which state, and never looks at both again.  Horn
+ * and Kroening's linked list, as in Porcupine, finds the steps that may come next.
  *
  * An optional step, whose outcome nobody knows, may be left out.
  *
- * A set is known by the sum (exclusive or) of random numbers of 128 bits, one for each step:
- * that two sets of a search have the same is less likely than a fault of the machine.
+ * The key of a set is the sum (exclusive or) of random numbers of 128 bits, one for
+ * each step.  It is less likely that two sets of a search have the same key than that
+ * the machine fails.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,7 +25,7 @@
 
 #include "history.h"
 
-/* Words of a state, at most; a state that would need more is not decided. */
+/* The most words of a state; a state that would need more is not decided. */
 #define STATE_WORDS 256
 
 typedef struct State
@@ -32,7 +34,7 @@ typedef struct State
 	int64_t word[STATE_WORDS];
 } State;
 
-/* What a step does; which of these a model knows, models.h says. */
+/* What a step does; models.h says which of these a model knows. */
 typedef enum Function
 {
 	ACQUIRE,
@@ -124,7 +126,7 @@ typedef struct Limits
 extern void search(const Model *model, const Step *steps, int n, const Limits *limits,
 				   Finding *finding);
 
-/* A model that cannot hold a state says so. */
+/* A model that cannot hold a state sets this. */
 extern bool state_full;
 
 #endif
