@@ -1652,7 +1652,7 @@ take_connection(ZkClient *client)
 	int socket;
 	struct epoll_event event = {.events = EPOLLIN | EPOLLOUT};
 
-	/* another handle's socket may have the number of one that the library has closed */
+	/* another handle's socket may have the number of a socket that the library closed */
 	if (!client->connected || !library_connected(client) || client->socket < 0)
 		return false;
 	if (!zklock_wire_is_open(&client->wire))

@@ -140,7 +140,7 @@ zklock_library_tell(ZkLibrary *library, ZkNews *news)
 		library->tail->next = news;
 	library->tail = news;
 	pthread_mutex_unlock(&library->mutex);
-	/* cannot fail: it counts no further than one, as whoever reads takes all news */
+	/* cannot fail: it counts no further than one, because a reader takes all news */
 	if (first && write(library->told, &one, sizeof(one)) < 0)
 		return;
 }

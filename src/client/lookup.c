@@ -48,8 +48,8 @@ struct ZkLookup
 static int running = 0;
 
 /*
- * Libraries, too, call functions at the process's end.  These must not meet a thread in
- * the midst of a look-up.
+ * Functions that run at the process's end, those of libraries, too, must not meet a
+ * thread in the midst of a look-up.
  */
 static void
 on_end(int status, void *arg)

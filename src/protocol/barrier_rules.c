@@ -21,7 +21,7 @@
 #define LOOK_TICKS 16
 
 /* ------------------------------------------------------------------------
- * What becomes of parties
+ * The ends of parties
  * ------------------------------------------------------------------------
  */
 
@@ -212,7 +212,7 @@ decide(Step *s)
 }
 
 /* ------------------------------------------------------------------------
- * What is heard
+ * Events
  * ------------------------------------------------------------------------
  */
 
@@ -446,7 +446,7 @@ find_place(Step *s, ZkParty *p, const ZkBarrierEvent *event)
 		p->state = ZKLOCK_PARTY_THERE;
 		if (node->session == b->session)
 			return;
-		/* that session is not ours any more, and will end: begin anew */
+		/* that session is not ours any more, and will end: begin again */
 		p->state = ZKLOCK_PARTY_UNSETTLED;
 		p->list = b->lists + 1;
 		delete_node(s, NULL, node);

@@ -481,7 +481,7 @@ look_at_session(ZkBytes *bytes, const ZkFrames *frames, Header *header)
 		(void) zklock_bytes_bool(bytes);
 	if (session == 0)
 	{
-		/* the one that was asked for has expired */
+		/* the session that was asked for has expired */
 		zklock_bytes_refuse(bytes, frames->knows && frames->session == 0,
 							"the session has the number 0");
 		zklock_bytes_refuse(bytes, timeout != 0, "no session has a timeout");

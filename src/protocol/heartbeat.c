@@ -124,7 +124,7 @@ zklock_heartbeat_rested(ZkHeartbeat *heartbeat, const ZkLease *lease, int64_t no
 {
 	bool lapsed = runs_out(lease, now, 0);
 
-	/* one that comes to an end now does so while there is need: that is another matter */
+	/* a lease that ends now ends while there is need: that is another matter */
 	if (!heartbeat->resting && !lapsed)
 		heartbeat->rested = false;
 	return heartbeat->rested && lapsed;
@@ -152,7 +152,7 @@ zklock_heartbeat_due(ZkHeartbeat *heartbeat, const ZkLease *lease, int64_t now)
 		due = lease->write[0].next;
 	if (heartbeat->sent != 0)
 		due = min(due, heartbeat->sent + 2 * lease->timeout);
-	/* one that was refused was no witness, and the next may be refused, too */
+	/* a refused write was no witness, and the next may be refused, too */
 	if (heartbeat->sent != 0)
 		due = max(due, heartbeat->sent + lease->timeout / 16);
 	return due;

@@ -16,7 +16,7 @@ static const int gap[] = {8, 8, 16};
 #define WITNESSES ((int) (sizeof(gap) / sizeof(gap[0])))
 
 #ifndef NDEBUG
-/* What holds at any time (src/README, Invariants); for tests. */
+/* Checks the invariants (src/README, Invariants); for tests. */
 static void
 check_lease(const ZkLease *lease)
 {

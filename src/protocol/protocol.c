@@ -414,7 +414,7 @@ on_need(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 	{
 		ZkContender *c = &queue->contender[i];
 
-		/* A grant that has served is given up, whoever waits. */
+		/* A grant that has served is given up, no matter who waits. */
 		if (c->state == ZKLOCK_GRANTED && event->spent[c->mode])
 			set_state(c, ZKLOCK_DELETING);
 
@@ -1887,7 +1887,7 @@ send_listing(ZkLockQueue *queue, const Listing *listing, ZkLockActions *actions)
 	a->list = ++queue->list_sent;
 	a->sync = listing->sync;
 	a->watch = listing->watch;
-	/* it is the first for whoever will not have the answer that is under way */
+	/* it is the first for contenders that the answer under way does not serve */
 	if (a->sync && queue->list_synced > queue->list_answered)
 		queue->list_synced = a->list;
 	if (a->watch)
@@ -1908,7 +1908,7 @@ decide(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 	send_deletes(queue, event, actions); /* first: somebody may be waiting for them */
 	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
 		pursue(queue, &queue->contender[i], event, &listing, actions);
-	/* orphans that there was no room for; one that is under way may show them */
+	/* orphans that there was no room for; a listing under way may show them */
 	if (queue->orphans_left && !queue->orphans_refused &&
 		queue->list_sent == queue->list_answered && vacant_for_orphan(queue) != NULL)
 		listing.wanted = true;
@@ -2003,7 +2003,7 @@ take_event(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 }
 
 /* ------------------------------------------------------------------------
- * What holds before and after each step (src/README, Invariants); for tests
+ * Invariants before and after each step (src/README, Invariants); for tests
  * ------------------------------------------------------------------------
  */
 
@@ -2314,7 +2314,7 @@ typedef struct Before
 	bool several;	  /* ... and there are those of others */
 } Before;
 
-/* Of one session: a name without our form is of none. */
+/* Is it a contender of this session?  A name of another form is of none. */
 static bool
 is_of(const ZkLockChild *child, uint64_t session)
 {

@@ -185,7 +185,7 @@ typedef enum ZkLockEventType
 	/* from the table */
 	ZKLOCK_EV_NEED,	   /* needed[], spent[], probe[], joins, asks[], set[] */
 	ZKLOCK_EV_JOINTLY, /* mode: from a set, see zklock_set_judge.  The queue's part is to
-						* be made, anew if it is there */
+						* be made, again if it is there */
 	ZKLOCK_EV_REMOVE,  /* uuid: somebody here takes this contender away */
 	/* from the session; sent to every queue */
 	ZKLOCK_EV_DISCONNECTED,

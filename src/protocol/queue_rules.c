@@ -109,7 +109,7 @@ zklock_items_choose(ZkItems *items, int *which, int *nwhich)
 			case ZKLOCK_ITEM_SUSPECT:
 				break;
 		}
-		/* one that somebody had, and that is older, may have been given back */
+		/* an older item that somebody had may have been given back */
 		if (held && !items->held_known)
 		{
 			items->listing_held = items->held_known = true;
@@ -396,7 +396,7 @@ reply_mark(ZkTake *take, ZkReply rc, int failed)
 			marked(take);
 			return ZKLOCK_TAKE_NO_NEWS;
 		case ZKLOCK_REPLY_EXISTS:
-			/* somebody's, or our own, of which we have not heard */
+			/* somebody's, or our own, and we have not heard of it */
 			if (take->doubt)
 			{
 				take->whose = true;
@@ -460,7 +460,7 @@ reply_read(ZkTake *take, ZkReply rc)
 static ZkTakeNews
 over(ZkTake *take, ZkTakeNews news)
 {
-	/* one that was refused is its backend's still */
+	/* a refused take still belongs to its backend */
 	start_over(take);
 	return news;
 }
@@ -733,7 +733,7 @@ zklock_put_judge(const ZkPutFacts *facts)
 {
 	bool own = facts->own_life || (facts->own_name && facts->timeline);
 
-	/* whoever has not come to the end of the log knows of no commit but those before */
+	/* before the end of the log, a server knows only the commits that it has read */
 	if (facts->recovering)
 		return ZKLOCK_PUT_LATER;
 	/* its number is another transaction's here, or will be */

@@ -100,7 +100,7 @@ zklock_tries_next(ZkTries *tries, uint32_t random)
 		if (order >= 0)
 		{
 			equals++;
-			/* each of so many with the same chance */
+			/* each of the equals has the same chance */
 			if (random % equals == 0)
 				best = i;
 			random = random * UINT32_C(1664525) + UINT32_C(1013904223);

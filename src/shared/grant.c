@@ -94,8 +94,8 @@ zklock_grant_settle(ZkLockEntry *entry)
 			 !zklock_semaphore_place_waits_beside(entry)))
 			continue;
 		/*
-		 * Those who wait at level 1 behind one that asks for the other mode would
-		 * wait for whoever demands this grant.
+		 * Backends that wait at level 1 behind another that asks for the other mode
+		 * would wait for the demander of this grant.
 		 */
 		if (grant->handoffs > 0 &&
 			(entry->want[mode] > 0 ||
@@ -177,8 +177,8 @@ apply_granted(ZkLockEntry *entry, const ZkLockAction *action, bool keep)
 	/*
 	 * Tokens of this server's holders must not go back either: a fence may
 	 * have seen the larger one.  A reader that comes after our writer is
-	 * given the writer's; that is no lie, since whoever is granted the lock
-	 * after the writer has a larger one.  The other way round it would be,
+	 * given the writer's; that is no lie, since the next holder after the writer
+	 * has a larger one.  The other way round it would be,
 	 * for readers elsewhere may stand between the two: an older grant for
 	 * writers goes.  (Mostly it has gone, because our new contender made it
 	 * look demanded.)

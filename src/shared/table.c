@@ -188,7 +188,7 @@ zklock_unlocked(void)
 }
 
 /* ------------------------------------------------------------------------
- * What holds whenever nobody has an entry's lock (src/README, Invariants); for tests
+ * Invariants while nobody has an entry's lock (src/README, Invariants); for tests
  * ------------------------------------------------------------------------
  */
 
@@ -667,7 +667,7 @@ zklock_table_set_stopping(void)
 {
 	Assert(zklock_in_worker() && zklock_unlocked());
 	zklock_shared->stopping = true;
-	/* whoever has looked at it before is done */
+	/* every backend that has looked at it before is done */
 	for (int i = 0; i < ZKLOCK_NPARTITIONS; i++)
 	{
 		LWLockAcquire(partition_lock(i), LW_EXCLUSIVE);

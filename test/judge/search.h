@@ -93,7 +93,7 @@ typedef struct Model
 	bool (*end)(const State *state);
 	/* Writes at most "size" bytes: what the state is, for people. */
 	void (*describe)(const State *state, char *text, size_t size);
-	/* What is permitted, and counted.  NULL: nothing is */
+	/* Marks a permitted step, which is counted.  NULL: no step is */
 	Mark (*mark)(const Step *step, const State *state);
 } Model;
 
