@@ -39,7 +39,7 @@
  * nothing: somebody has deleted it.
  *
  * An ensemble that forgets nothing can report TOO_SOON, too, if our server did not pass
- * on in time that it heard us (lease.h): then we wait for nothing.  It would not be
+ * on in time that it heard us (lease.h): then we wait in vain.  It would not be
  * enough to wait only if the lease is good: our lease is over 9/16 of the timeout after
  * the newest write, and the lease of another server, which has written a little later,
  * is not.

@@ -18,9 +18,9 @@
  *	  lease.
  *
  *	  Somebody may cease to want the leadership without a word: a schedule that was
- *	  dropped, a database whose extension has gone.  So the entry notes that, and in
- *	  which databases, somebody asks for it.  The worker looks at that about once a
- *	  second (zklock.election_idle_time).
+ *	  dropped, a database whose extension has gone.  So the entry notes that
+ *	  somebody asks for it, and in which databases.  The worker looks at that about once
+ *	  a second (zklock.election_idle_time).
  *
  *	  A transaction may hold on to the grant (zk_require_leader), by a proclock like that
  *	  of a lock.  A leadership that is given up is false at once, but its contender is

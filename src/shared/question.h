@@ -19,26 +19,26 @@
  *
  * A question belongs to its backend, which frees it in any state, whatever the worker
  * is about to do.  So each question has a serial number, and the worker compares it
- * under the lock before it touches the question.  Replies to open gets are dropped by
- * it as well.  A new worker does not know the questions that it finds, and has their
- * backends begin again.
+ * under the lock before it touches the question.  By it the worker also drops the
+ * replies to open gets.  A new worker does not know the questions that it finds, and
+ * has their backends begin again.
  *
  * Some questions ask for a change:
  *
  *	 REMOVE		the worker looks for the child with the token and deletes it.  If
- *					the connection is lost then, all begins again; the question
- *					remembers that the child was there
+ *				the connection is lost then, all begins again; the question
+ *				remembers that the child was there
  *	 RAISE		the worker reads the base of tokens and sets it, if nobody else has
- *					in between.  The question remembers the base that was set.  The
- *					answer is given at once, since the session ends when the base is
- *					another (ensemble.c)
+ *				in between.  The question remembers the base that was set.  The
+ *				answer is given at once, since the session ends when the base is
+ *				another (ensemble.c)
  *	 PURGE		the worker deletes each child.  If the connection is lost then, all
- *					begins again; the question remembers how many were deleted
+ *				begins again; the question remembers how many were deleted
  *	 WRITE		the worker sets a job's record (or a semaphore's), which the page
- *					has, if the record has the version still; in the session that the
- *					version was read in, or not at all.  If the connection is lost,
- *					nobody knows the outcome: the backend does not begin again, but
- *					looks
+ *				has, if the record has the version still; in the session that the
+ *				version was read in, or not at all.  If the connection is lost,
+ *				nobody knows the outcome: the backend does not begin again, but
+ *				looks
  *
  * The answer about a job's record must not be stale.  It needs the time, too: the
  * leader's clock, by which all servers go.  An acknowledged write of the session's own
