@@ -687,8 +687,8 @@ zklock_take_session_lost(ZkTake *take)
 			take->alone = true;
 			break;
 		case ZKLOCK_TAKE_RETURNED:
-			forget_marks(take);
-			take->state = ZKLOCK_TAKE_FREE;
+			/* its backend may be there still, and wait for another item */
+			start_over(take);
 			break;
 	}
 	return false;

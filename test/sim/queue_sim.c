@@ -903,6 +903,8 @@ start_again(Server *s, bool session_lost)
 		{
 			if (zklock_take_session_lost(&take->take))
 				COVER(HELD_EXPIRED);
+			if (take->take.state == ZKLOCK_TAKE_FREE && !take->take.leaving)
+				fail("take %d is over, and its backend waits", take->id);
 			if (take->take.state != ZKLOCK_TAKE_DONE)
 				zklock_items_left(&s->items, item[take->item].name, false);
 		}

@@ -127,6 +127,23 @@ wait_set_aside($c, $item, 'below', 'It is done, and cannot be deleted: there is 
 is(take($_, 'below'), '', '... and handed to nobody') for $sa, $sb;
 delete_below($item);
 
+# It is given back, for which its taker does not wait, when the session ends
+ZkLock::ask($a, "SELECT zk_queue_put('given', 'first')");
+length_is($b, 'given', '1 0 0', 'an item');
+is(take($sb, 'given'), 'first|1', 'taken');
+($item) = $foreigner->create(dir('given', 'items') . "/${id}4-0000000000", data => "\xff") =~ m{([^/]*)$};
+$zk->admin->set_acl(dir('given', 'held'), [ 23, world => 'anyone' ]);
+$sc->send("SELECT payload FROM zk_queue_take('given', '1 h')");
+wait_set_aside($c, $item, 'given', 'It was not put by zklock\.');
+length_is($b, 'given', '1 1 0', 'an item that may not be given back');
+kill 'STOP', $worker;
+length_is($b, 'given', '1 0 0', 'its session ends');
+$zk->admin->set_acl(dir('given', 'held'), [ 31, world => 'anyone' ]);
+$foreigner->delete(dir('given', "items/$item"));
+ZkLock::ask($a, "SELECT zk_queue_put('given', 'second')");
+kill 'CONT', $worker;
+is($sc->result, 'second', 'who waits has another one then');
+
 # It was taken too often, and cannot be moved to the failed ones
 ZkLock::ask($a, "SELECT zk_queue_put('below', v) FROM unnest('{fails,behind}'::text[]) v");
 length_is($b, 'below', '2 0 0', 'two items');
