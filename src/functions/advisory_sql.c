@@ -16,6 +16,7 @@
 #include "miscadmin.h"
 #include "storage/lock.h"
 #include "utils/builtins.h"
+#include "utils/lsyscache.h"
 
 #include "acquire.h"
 #include "advisory_sql.h"
