@@ -192,7 +192,6 @@ item_op(Object *object, Hold *hold, const Op *op)
 		/* either one, and the other not; the session may have ended long before */
 		(void) add_step(object, DONE, op);
 		back = add_step(object, GIVE_BACK, op);
-		back->optional = true;
 		if (hold->open)
 			back->call = object->steps[hold->first].call;
 		*hold = (Hold){0};
