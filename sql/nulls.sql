@@ -3,7 +3,7 @@
 CREATE EXTENSION zklock;
 
 -- STRICT, and why: sql/zklock--1.0.sql
-SELECT oid::regprocedure FROM pg_proc WHERE proname LIKE 'zk\_%' AND proisstrict AND pronargs > 0;
+SELECT oid::regprocedure FROM pg_proc WHERE proname LIKE 'zk\_%' AND proisstrict AND pronargs > 0 ORDER BY proname;
 
 CREATE FUNCTION answer(call text) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
