@@ -45,7 +45,7 @@ END
 		[ 'zklock.c', qr/^};\n\nstatic shmem_request_hook_type/m, "\t&zklock_gate_part,\n" ] ],
 	agent => [
 		[ 'worker/worker.c', qr/^#include "grant\.h"$/m, "#include \"gate_worker.h\"\n" ],
-		[ 'worker/worker.c', qr/^};\n\n\/\* Does any of them say so/m, "\t&zklock_gate_agent,\n" ] ]);
+		[ 'worker/worker.c', qr/^};\n\n\/\* Does any agent answer yes/m, "\t&zklock_gate_agent,\n" ] ]);
 
 sub run { system(@_) == 0 or die "@_ failed\n"; }
 sub make { return system("make -s -j2 -C '$tree' ASSERTIONS=yes PG_CONFIG='$pg$bin/pg_config' @_ >'$tree/make.log' 2>&1") == 0; }

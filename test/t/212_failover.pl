@@ -58,6 +58,7 @@ my %answer = (
 	"CALL zk_barrier('b', 1)" => '',
 	"SELECT payload FROM zk_queue_take('q')" => 'x',
 	"SELECT count(*) >= 2 FROM zk_servers" => 't',
+	"SELECT count(*) = 0 FROM zk_contenders('nobody')" => 't',
 	"SELECT zk_is_leader('e')" => 'f',
 	"SELECT zk_require_leader('e')" => '40001',
 	"CALL zk_run_as_leader('e', 'SELECT 1')" => '',
