@@ -147,11 +147,21 @@ zklock_items_choose(ZkItems *items, int *which, int *nwhich)
 	return ZKLOCK_CHOOSE_NONE;
 }
 
+static int
+compare_listed(const void *a, const void *b)
+{
+	const ZkItem *item = b;
+
+	return compare_items(a, item->sequence, item->name);
+}
+
 void
 zklock_items_listed(ZkItems *items, ZkItem *item, int n)
 {
 	int old = items->first;
 
+	if (n > 0)
+		qsort(item, (size_t) n, sizeof(*item), compare_listed);
 	items->asked = 0;
 	for (int i = 0; i < n; i++)
 	{

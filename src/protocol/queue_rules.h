@@ -133,9 +133,9 @@ typedef enum ZkChoice
 extern ZkChoice zklock_items_choose(ZkItems *items, int *which, int *nwhich);
 
 /*
- * Takes a listing of items/, in their order, and its memory.  What is known about items
- * that were there before stays.  Items that we or others have exist for as long as the
- * listing shows them.
+ * Takes a listing of items/, in any order, and its memory, and sorts it.  What is known
+ * about items that were there before stays.  Items that we or others have exist for as
+ * long as the listing shows them.
  */
 extern void zklock_items_listed(ZkItems *items, ZkItem *item, int n);
 

@@ -221,17 +221,6 @@ forget_views(void)
 	}
 }
 
-static int
-compare_items(const void *a, const void *b)
-{
-	const ZkItem *x = a;
-	const ZkItem *y = b;
-
-	if (x->sequence != y->sequence)
-		return x->sequence < y->sequence ? -1 : 1;
-	return strcmp(x->name, y->name);
-}
-
 /* Take a listing of items/. */
 static void
 take_listing(View *view, const ZkMessage *message)
@@ -253,7 +242,6 @@ take_listing(View *view, const ZkMessage *message)
 		strlcpy(item[n].name, message->children[i], sizeof(item[n].name));
 		n++;
 	}
-	qsort(item, (size_t) n, sizeof(ZkItem), compare_items);
 	zklock_items_listed(&view->items, item, n);
 	view->fresh = view->asked;
 	if (view->context != NULL)

@@ -824,17 +824,6 @@ take_reply(Server *s, const Packet *m)
 	}
 }
 
-static int
-compare_items(const void *a, const void *b)
-{
-	const ZkItem *x = a;
-	const ZkItem *y = b;
-
-	if (x->sequence != y->sequence)
-		return x->sequence < y->sequence ? -1 : 1;
-	return strcmp(x->name, y->name);
-}
-
 static void
 take_listing(Server *s, int64_t view)
 {
@@ -848,7 +837,6 @@ take_listing(Server *s, int64_t view)
 		memory[n].sequence = item[i].sequence;
 		strcpy(memory[n++].name, item[i].name);
 	}
-	qsort(memory, (size_t) n, sizeof(ZkItem), compare_items);
 	zklock_items_listed(&s->items, memory, n);
 }
 
