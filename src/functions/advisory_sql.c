@@ -23,6 +23,7 @@
 #include "arguments.h"
 #include "check.h"
 #include "hold.h"
+#include "lock_sql.h"
 #include "loss.h"
 #include "settings.h"
 #include "waiter.h"
@@ -176,11 +177,7 @@ zk_advisory_unlock_shared(PG_FUNCTION_ARGS)
 Datum
 zk_advisory_unlock_all(PG_FUNCTION_ARGS)
 {
-	zklock_check_callable();
-	zklock_hold_end_void();
-	zklock_loss_acknowledge();
-	zklock_hold_each_session_scope(zklock_loss_tell);
-	(void) zklock_hold_end_all_session_scope(true);
+	(void) zk_unlock_all(fcinfo);
 	LockReleaseSession(USER_LOCKMETHOD);
 	PG_RETURN_VOID();
 }
