@@ -592,7 +592,7 @@ AS 'MODULE_PATHNAME', 'zk_fence_required'
 LANGUAGE C;
 
 COMMENT ON FUNCTION zk_fence_required() IS
-'trigger of zk_fence_table: only a transaction writes that holds the lock or has shown its fencing token';
+'trigger of zk_fence_table: refuse writes of a transaction that neither holds the lock nor has shown its fencing token';
 
 CREATE FUNCTION zk_fence_table(relation regclass, resource text)
 RETURNS void
@@ -629,7 +629,7 @@ BEGIN
 END $$;
 
 COMMENT ON FUNCTION zk_fence_table(regclass, text) IS
-'let only transactions write a table that hold the lock of this name or have shown its fencing token by zk_fence';
+'refuse writes to a table by transactions that neither hold the lock of this name nor have shown its fencing token by zk_fence';
 
 CREATE TABLE zk_runs (
     kind text NOT NULL,

@@ -154,7 +154,7 @@ BEGIN
 END $$;
 
 COMMENT ON FUNCTION zk_fence_required() IS
-'trigger of zk_fence_table: only a transaction writes that has shown a fencing token';
+'trigger of zk_fence_table: refuse writes of a transaction that has not shown a fencing token';
 
 CREATE OR REPLACE FUNCTION zk_fence_table(relation regclass, resource text)
 RETURNS void
@@ -188,7 +188,7 @@ BEGIN
 END $$;
 
 COMMENT ON FUNCTION zk_fence_table(regclass, text) IS
-'let only transactions write a table that have shown the fencing token of this name by zk_fence';
+'refuse writes to a table by transactions that have not shown the fencing token of this name by zk_fence';
 
 REVOKE ALL ON FUNCTION zk_fence(text, bigint), zk_fence_table(regclass, text), zk_fence_replicated() FROM PUBLIC;
 
