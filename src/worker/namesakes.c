@@ -185,7 +185,9 @@ take_node(Namesake *n, const ZkMessage *message)
 {
 	Assert(n < &namesakes[nnamesakes] && n->asked);
 	n->asked = false;
-	if (message->rc != ZKLOCK_ZOK || message->ephemeral_owner == 0 ||
+	if (message->rc != ZKLOCK_ZOK && message->rc != ZKLOCK_ZNONODE)
+		return; /* no answer: it is asked for again */
+	if (message->rc == ZKLOCK_ZNONODE || message->ephemeral_owner == 0 ||
 		message->ephemeral_owner == zklock_shared->session.id.id ||
 		message->ephemeral_owner == zklock_shared->session.before)
 	{

@@ -3,6 +3,7 @@
 use strict;
 use warnings;
 
+use Proxy;
 use Sys::Hostname qw(hostname);
 use Test::More;
 use ZkLock;
@@ -65,7 +66,17 @@ $second->append_conf('postgresql.conf', "zklock.server_name = 'B'");
 $second->restart;
 ZkLock::wait_connected($second);
 ZkLock::wait_until(sub { ZkLock::ask($second, "SELECT string_agg(server, ',' ORDER BY server) FROM zk_servers") eq 'A,B' }, 'two names, as the hint says');
-$_->stop for $first, $second;
+$_->stop for $second;
+
+# The reply about the other server's node is lost
+my ($node_of_first) = of('A');
+my $proxy = Proxy->new($zk->host)->lose_reply('get', $node_of_first);
+my $third = ZkLock::server('third', $zk, conf => "$heartbeats\nzklock.hosts = '" . $proxy->host . "'", start => 0);
+start_as($third, 'A');
+ZkLock::wait_until(sub { ZkLock::ask($third, 'SELECT last_error FROM zk_session') =~ $told }, 'a lost reply does not hide the other server');
+is($proxy->lost, 1, '... and one was lost');
+$_->stop for $first, $third;
+$proxy->stop;
 
 #
 # Of one's own earlier session there may be a node, which nobody writes, and which goes; and
