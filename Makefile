@@ -12,8 +12,9 @@
 #   make lint             clang-format, cppcheck, links in the texts, and who may use
 #                         whom (test/rooms)
 #   make warnings         gcc and clang with -Wall -Wextra -Werror
-#   make bench            zklock beside everybody else, in one table; REPEAT= SECONDS= ROWS=,
-#                         BASE= a commit to compare with
+#   make bench            zklock beside everybody else, in one table, in 25 minutes; REPEAT=
+#                         SECONDS= ROWS=, BASE= a commit to compare with.  ROWS=quick is
+#                         what the table of README.md has, in three minutes
 #   make bench-plot       the same as a picture, build/log/bench.svg
 #   make fleet            what so many servers cost an ensemble; SERVERS= SECONDS=
 #   make soak             a million cycles of lock and commit, memory in a table; CYCLES=
