@@ -65,7 +65,7 @@ BEGIN
         RAISE serialization_failure USING
             MESSAGE = format('fencing token %s for resource "%s" is too old', $2, $1),
             DETAIL = format('The resource has seen token %s: another holder has had the lock since.', largest),
-            HINT = 'Acquire the lock anew, in exclusive mode, and retry the transaction. If the ensemble was wiped or restored and this is refused again and again, a superuser of a server with zklock can use SELECT zk_raise_tokens(token) with the largest token in zk_fences.';
+            HINT = 'Acquire the lock again, in exclusive mode, and retry the transaction. If the ensemble was wiped or restored and this is refused again and again, a superuser of a server with zklock can use SELECT zk_raise_tokens(token) with the largest token in zk_fences.';
     END IF;
 END $$;
 
@@ -150,7 +150,7 @@ BEGIN
     RAISE object_not_in_prerequisite_state USING
         MESSAGE = format('cannot write table "%s" without lock "%s"', TG_TABLE_NAME, TG_ARGV[0]),
         DETAIL = 'This transaction has not shown a fencing token of the lock.',
-        HINT = format('Use SELECT zk_fence(%L, token) with the token of a lock that another session holds, earlier in the transaction.', TG_ARGV[0]);
+        HINT = format('In the same transaction, first use SELECT zk_fence(%L, token) with the token of the lock.', TG_ARGV[0]);
 END $$;
 
 COMMENT ON FUNCTION zk_fence_required() IS

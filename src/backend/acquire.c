@@ -80,7 +80,7 @@ zklock_acquire_raise(const ZkHeldLock *held, int32 index)
 					 errdetail(
 						 "ZooKeeper numbers the contenders in a directory with 31 bits."),
 					 zklock_kinds[held->kind].record
-						 ? errhint("Make the directory anew, with the same data, while nobody uses the job; ZooKeeper then starts again at 0.")
+						 ? errhint("Delete the directory while nobody uses the job, and create it again with the same data; ZooKeeper then starts again at 0.")
 						 : errhint("Delete the directory while nobody uses the %s; ZooKeeper then starts again at 0.",
 								   what)));
 			break;
@@ -558,10 +558,10 @@ zklock_semaphore_acquire(const char *name, int permits, ZkLockScope scope, int64
 	else if (held->count[ZKLOCK_EXCLUSIVE] == 1 && (other = find_other_number(held)) != 0)
 		ereport(WARNING,
 				(errcode(ERRCODE_WARNING),
-				 errmsg("somebody else asks for one of %d permits of semaphore \"%s\", not of %d",
+				 errmsg("another session asks for one of %d permits of semaphore \"%s\", not of %d",
 						other, zklock_display_name(name), permits),
-				 errdetail("The smallest number counts of those who came before."),
-				 errhint("zk_contenders(%s) shows who it is.",
+				 errdetail("The smallest number among the sessions that came before counts."),
+				 errhint("zk_contenders(%s) shows the sessions.",
 						 quote_literal_cstr(zklock_display_name(name)))));
 	return true;
 }

@@ -133,7 +133,8 @@ raise_end(const Wait *wait)
 				(errcode(ERRCODE_SYSTEM_ERROR),
 				 errmsg("could not find out whether barrier \"%s\" was opened", name),
 				 errdetail(
-					 "Its znode has gone, with the ZooKeeper session or without, and the record of the barrier's rounds has been overwritten or removed since.")));
+					 "The znode of this call is gone, and the record of the barrier's rounds no longer has this round."),
+				 errhint("Find out from the other parties whether the barrier was opened.")));
 	ereport(ERROR,
 			(errcode(ERRCODE_SYSTEM_ERROR),
 			 errmsg("ZooKeeper refused the request for barrier \"%s\": %s", name,

@@ -145,7 +145,7 @@ static void
 tell_settled(const char *name, ZkJobId run, const char *what)
 {
 	ereport(LOG,
-			(errmsg("job \"%s\": run %lld, which was in doubt, %s",
+			(errmsg("job \"%s\": run %lld is no longer in doubt: it %s",
 					zklock_display_name(name), (long long) run.number, what)));
 }
 
@@ -178,7 +178,7 @@ settle(ZkJob *job, Oid function, const char *name, bool level1, int64_t now)
 		zklock_job_settle(job, run.id, &self, committed, now);
 		tell_settled(name, run.id,
 					 committed		 ? "is done"
-						 : run.begun ? "has not come to its end"
+						 : run.begun ? "did not reach zk_run_end"
 									 : "has not committed");
 	}
 }
@@ -474,7 +474,7 @@ raise_taken_over(const char *name)
 			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 			 errmsg("job \"%s\" was lost", zklock_display_name(name)),
 			 errdetail("Another server has come to run it meanwhile."),
-			 errhint("Whoever calls next runs the job, if it is still due.")));
+			 errhint("The next call runs the job, if it is still due.")));
 }
 
 /* This session's hold of the job in session scope, or NULL. */
@@ -1127,7 +1127,7 @@ end_lost(Begun *begun, const ZkJobOrder *order)
 					zklock_display_name(order->name)),
 			 errdetail(
 				 "The job was lost during the run, and a statement of this session failed."),
-			 errhint("Whoever calls next runs the job, if it is still due.")));
+			 errhint("The next call runs the job, if it is still due.")));
 }
 
 /*
@@ -1397,7 +1397,7 @@ zklock_job_reset_slot(const char *name, int64 slot, int attempt)
 				 errdetail("No more than %d slots can be at a time, and none of them "
 						   "is done since it was reset.",
 						   ZKLOCK_JOB_RESETS),
-				 errhint("Have the job run for them before; the first is slot %s.",
+				 errhint("Let the job run for these slots first; the earliest is slot %s.",
 						 zklock_job_time_text(what.first))));
 	if (what.verdict == ZKLOCK_JOB_SINCE)
 	{
@@ -1458,7 +1458,8 @@ zklock_job_forget_runs(Oid function, const char *name)
 						0, &what.token))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_IN_USE),
-				 errmsg("job \"%s\" is running, or waited for", zklock_display_name(name))));
+				 errmsg("job \"%s\" is running, or a session waits for it",
+						zklock_display_name(name))));
 	(void) zklock_job_record_change(name, true, forget, &what);
 	if (!what.changed)
 		tell_nothing_to_forget(name);

@@ -91,7 +91,7 @@ give_up(const ZkLeftRun *left, const char *why)
 {
 	zklock_proclock_settled(left->proclock, left->run);
 	ereport(LOG,
-			(errmsg("job \"%s\": run %lld cannot be settled",
+			(errmsg("job \"%s\": run %lld stays in doubt",
 					zklock_display_name(left->name), (long long) left->run.number),
 			 errdetail("%s", why)));
 }

@@ -242,7 +242,7 @@ raise_unseen(const ZkQueueTake *taken, int64 ms)
 					ZKLOCK_UUID_LEN, taken->item, zklock_display_name(taken->queue),
 					(long long) ms),
 			 errdetail(
-				 "ZooKeeper has not said on the new connection whether this server has the item still."),
+				 "ZooKeeper has not said on the new connection whether this server still has the item."),
 			 errhint("The transaction might succeed if retried.")));
 }
 
@@ -990,7 +990,7 @@ raise_no_takes(void)
 	ereport(ERROR,
 			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 			 errmsg("too many queue items are held on this server"),
-			 errdetail("Its sessions hold %d, or wait for them, a quarter of \"%s\".",
+			 errdetail("Its sessions hold or wait for %d, which is a quarter of \"%s\".",
 					   zklock_max_items(), "zklock.max_locks"),
 			 errhint(
 				 "Retry when other transactions have ended, or ask an administrator for a higher limit.")));

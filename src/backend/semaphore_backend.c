@@ -94,9 +94,10 @@ try_number(const ZkHeldLock *held)
 	if (number < 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("too many permits of semaphore \"%s\" have numbers",
+				 errmsg("too many holders of semaphore \"%s\" have asked for the numbers of their permits",
 						zklock_display_name(held->name)),
-				 errdetail("There is room for some %d.", ZKLOCK_SEMAPHORE_TEXT_MAX / 40)));
+				 errdetail("The semaphore's znode has room for about %d.",
+						   ZKLOCK_SEMAPHORE_TEXT_MAX / 40)));
 	if (number == 0 || len == 0)
 		return number;
 	return zklock_query_write(ZKLOCK_KIND_SEMAPHORE, held->name, 0, &record, text, (int) len)

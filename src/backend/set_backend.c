@@ -183,7 +183,7 @@ check_limits(const Set *set)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				 errmsg("cannot acquire %d locks in one step", set->fresh),
-				 errdetail("ZooKeeper would be asked with %lld bytes, and takes %d.",
+				 errdetail("The request would have %lld bytes, and ZooKeeper accepts %d.",
 						   (long long) size, LARGEST_REQUEST),
 				 errhint("Acquire fewer of them.")));
 }

@@ -336,7 +336,7 @@ show(const Fences *fences, int64 token)
 				 errdetail("The resource has seen token %lld: another holder has had the lock since.",
 						   (long long) largest),
 				 errhint(
-					 "Acquire the lock anew, in exclusive mode, and retry the transaction. If the ensemble was wiped or restored and this is refused again and again, a superuser can use SELECT zk_raise_tokens(max(token)) FROM zk_fences.")));
+					 "Acquire the lock again, in exclusive mode, and retry the transaction. If the ensemble was wiped or restored and this is refused again and again, a superuser can use SELECT zk_raise_tokens(max(token)) FROM zk_fences.")));
 }
 
 /* zk_fence(resource text, token bigint) returns void */
@@ -411,7 +411,7 @@ refuse_write(Relation rel, const char *resource, const char *namespace)
 					RelationGetRelationName(rel), resource),
 			 errdetail(
 				 "This session does not hold the lock in exclusive mode, and this transaction has not shown a fencing token of the lock."),
-			 errhint("Use SELECT zk_lock(%s), or SELECT zk_fence(%s, token) with the token of a lock that another session holds, earlier in the transaction.",
+			 errhint("In the same transaction, first use SELECT zk_lock(%s), or SELECT zk_fence(%s, token) if another session holds the lock.",
 					 literal, literal)));
 }
 

@@ -40,7 +40,7 @@ const ZkKind zklock_kinds[ZKLOCK_NKINDS] = {
 					.retry = "The transaction might succeed if retried.",
 					.ways = "Use SELECT zk_unlock({name}){times} to acknowledge the loss, or "
 							"SELECT zk_lock({name}, '{mode}', 'session') to acquire the lock "
-							"anew{once}.",
+							"again{once}.",
 				},
 			.namespaced = true,
 			.modes = true,
@@ -72,9 +72,9 @@ const ZkKind zklock_kinds[ZKLOCK_NKINDS] = {
 				{
 					.when = "during the run",
 					.by_now = "another server may run the job by now",
-					.retry = "Whoever calls next runs the job, if it is still due.",
+					.retry = "The next call runs the job, if it is still due.",
 					.ways = "Use SELECT zk_run_end({name}) to acknowledge the loss. It records "
-							"that the run was lost, and whoever calls next runs the job.",
+							"that the run was lost, and the next call runs the job.",
 					.never_warns = true,
 				},
 			.namespaced = true,
@@ -90,11 +90,11 @@ const ZkKind zklock_kinds[ZKLOCK_NKINDS] = {
 			.loss =
 				{
 					.when = "while the permit was held",
-					.by_now = "somebody else may have it by now",
+					.by_now = "another session may have it by now",
 					.retry = "The transaction might succeed if retried.",
 					.ways = "Use SELECT zk_release({name}){times} to acknowledge the loss, or "
 							"SELECT zk_acquire({name}, {permits}, 'session') to acquire a "
-							"permit anew{once}.",
+							"permit again{once}.",
 				},
 			.namespaced = true,
 			.by_session = true,

@@ -181,8 +181,8 @@ zklock_ensemble_start(void)
 		save();
 	if (first && history()->found)
 		ereport(LOG,
-				(errmsg("ZooKeeper ensemble had gone back to an earlier state before this server's start"),
-				 errdetail("Nothing is granted on this server for %lld ms.",
+				(errmsg("ZooKeeper ensemble went back to an earlier state before this server started"),
+				 errdetail("This server grants nothing for %lld ms.",
 						   (long long) (history()->wait / NS_PER_MS))));
 }
 
@@ -606,7 +606,7 @@ zklock_ensemble_found(int timeout_ms)
 	zklock_history_found(history(), zklock_clock(), wait_ms * NS_PER_MS);
 	ereport(WARNING,
 			(errmsg("ZooKeeper ensemble went back to an earlier state"),
-			 errdetail("%s. Nothing is granted on this server for %lld ms, for others may believe in locks that the ensemble has forgotten.",
+			 errdetail("%s. This server grants nothing for %lld ms, because other servers may still rely on locks that the ensemble has forgotten.",
 					   reason, (long long) wait_ms)));
 	save();
 	finding = false;
@@ -631,7 +631,8 @@ zklock_ensemble_open_in(void)
 		return (long) ((h->until - now) / NS_PER_MS + 1);
 	ereport(LOG,
 			(errmsg("locks are granted again after ZooKeeper ensemble went back to an earlier state"),
-			 errdetail("Fencing tokens go on above %lld.", (long long) h->top)));
+			 errdetail("The next fencing tokens are larger than %lld.",
+					   (long long) h->top)));
 	zklock_history_end(h);
 	save();
 	return 0;

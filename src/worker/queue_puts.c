@@ -292,7 +292,7 @@ move(ZkQueuePut *staged, const ZkMessage *message)
 	else if (!send_move(staged->queue, chunk_to_settle(staged), message->data,
 						message->datalen, &tag))
 	{
-		zklock_trouble("znode \"%s\" was damaged: its items are left there",
+		zklock_trouble("znode \"%s\" is damaged: its queue items stay in it",
 					   chunk_to_settle(staged));
 		(void) zklock_put_reply(&staged->put, ZKLOCK_SETTLE_READ, ZKLOCK_REPLY_EXISTS, -1,
 								proven);
@@ -491,6 +491,7 @@ take_stray(const ZkMessage *message)
 	ZkRequestTag tag = look_tag(TAG_STRAY_SETTLE, 0);
 	ZkChunkHead *head = palloc(sizeof(ZkChunkHead));
 	ZkPutVerdict verdict = ZKLOCK_PUT_LEAVE;
+	char shown[ZKLOCK_ENCODED_MAX + 1];
 	bool sent = false;
 
 	Assert(look.open && look.next < look.nstrays);
@@ -503,17 +504,18 @@ take_stray(const ZkMessage *message)
 	else if (verdict == ZKLOCK_PUT_MOVE)
 	{
 		ereport(LOG,
-				(errmsg("queue items of transaction " UINT64_FORMAT
-						", which has committed, are put into their queue",
-						head->xid)));
+				(errmsg("putting items of transaction " UINT64_FORMAT " into queue \"%s\"",
+						head->xid, zklock_log_name(stray->queue, shown)),
+				 errdetail(
+					 "The transaction has committed, but a failure kept its items out of the queue.")));
 		sent = send_move(stray->queue, path, message->data, message->datalen, &tag);
 	}
 	else if (verdict == ZKLOCK_PUT_DROP)
 	{
 		ereport(LOG,
-				(errmsg("queue items of transaction " UINT64_FORMAT
-						", which has not committed, are deleted",
-						head->xid)));
+				(errmsg("deleting items of transaction " UINT64_FORMAT " for queue \"%s\"",
+						head->xid, zklock_log_name(stray->queue, shown)),
+				 errdetail("The transaction has not committed.")));
 		zklock_session_sent(zklock_client_delete(zklock_session_client(), path, &tag));
 		sent = true;
 	}

@@ -56,6 +56,9 @@
 /* Shortest session timeout that the worker asks for. */
 #define SHORTEST_TIMEOUT_MS 100
 
+/* Detail of messages that say that this worker makes way for another one */
+#define RESUMES "The new worker resumes the ZooKeeper session."
+
 /* Messages handled before the main loop looks elsewhere. */
 #define MAX_MESSAGES 256
 
@@ -486,8 +489,9 @@ zklock_session_stuck(void)
 	if (course.phase == ZKLOCK_PHASE_ANEW)
 	{
 		ereport(LOG,
-				(errmsg("starting anew, since znode \"%s\" was changed",
-						zklock_path_tokens())));
+				(errmsg("restarting zklock worker because znode \"%s\" was changed",
+						zklock_path_tokens()),
+				 errdetail(RESUMES)));
 		return true;
 	}
 	if (zklock_course_tries(&course) && zklock_client_spoilt(client))
@@ -495,8 +499,10 @@ zklock_session_stuck(void)
 	else if (zklock_course_gives_up(&course, timeout_ns(), unreached, now) &&
 			 names_are_fresh(now) && leave_client(false))
 		ereport(LOG,
-				(errmsg("no ZooKeeper server reached for %lld ms, starting anew",
-						(long long) (unreached / NS_PER_MS))));
+				(errmsg("could not reach ZooKeeper for %lld ms, trying again with a new handle",
+						(long long) (unreached / NS_PER_MS)),
+				 errdetail(
+					 "The worker makes a new handle of the ZooKeeper library, and keeps its ZooKeeper session.")));
 	return false;
 }
 
@@ -507,7 +513,9 @@ zklock_session_worn(void)
 {
 	if (zklock_client_requests() < UINT64CONST(1000000000))
 		return false;
-	ereport(LOG, (errmsg("restarting after 1000000000 requests")));
+	ereport(LOG,
+			(errmsg("restarting zklock worker after 1000000000 requests to ZooKeeper"),
+			 errdetail(RESUMES)));
 	return true;
 }
 
@@ -822,7 +830,7 @@ warn_of_timeout(bool known)
 						arrival.before),
 				 timeout > arrival.before
 					 ? errdetail(
-						   "The next leader goes back to the shorter one, so zklock goes by that until the ZooKeeper session ends.")
+						   "The next leader of the ensemble uses the shorter one again, so zklock uses it until the ZooKeeper session ends.")
 					 : errdetail(
 						   "It is the most that this server allows; all servers of the ensemble should allow the same.")));
 }
@@ -838,7 +846,7 @@ say_opened(bool known, bool resumed_now)
 					arrival.server, (unsigned long long) arrival.id.id, arrival.timeout),
 			 renewed == 0
 				 ? 0
-				 : errdetail("It takes the place of ZooKeeper session 0x%llx, whose lease has lapsed while it was not needed.",
+				 : errdetail("It replaces ZooKeeper session 0x%llx, whose lease ended while nothing needed it.",
 							 (unsigned long long) renewed)));
 	renewed = 0;
 	warn_of_timeout(known);
@@ -861,7 +869,7 @@ static void
 keep_stale(void)
 {
 	ereport(LOG,
-			(errmsg("keeping ZooKeeper session 0x%llx of this server's previous run until its runs of jobs are settled",
+			(errmsg("keeping ZooKeeper session 0x%llx from before the restart until it is known which runs of jobs committed",
 					(unsigned long long) resumed.id)));
 	zklock_ensemble_note();
 	zklock_session_lock(LW_EXCLUSIVE)->before = resumed.id;
@@ -875,11 +883,11 @@ static void
 end_stale(int64 id)
 {
 	ereport(LOG,
-			(errmsg("closing ZooKeeper session 0x%llx of this server's previous run",
+			(errmsg("closing ZooKeeper session 0x%llx from before the restart",
 					(unsigned long long) id),
 			 left != NULL && zklock_job_leftruns_any()
 				 ? errdetail(
-					   "Some of its runs of jobs could not be settled. Other servers can run these jobs now.")
+					   "It is not known whether some of its runs of jobs committed. Other servers can run these jobs now.")
 				 : 0));
 	zklock_job_leftruns_forget();
 }
@@ -945,7 +953,7 @@ say_trouble(ZkCourseEventType event)
 			break;
 		case ZKLOCK_COURSE_KEEPER:
 			renewed = 0;
-			zklock_trouble("%s is ClickHouse Keeper, with which two could hold one lock",
+			zklock_trouble("%s is ClickHouse Keeper, which could give one lock to two servers",
 						   arrival.server);
 			break;
 		case ZKLOCK_COURSE_DISCONNECTED:
@@ -1102,7 +1110,7 @@ perform(const ZkCourseAction *action)
 			break;
 		case ZKLOCK_DO_SAY_LEAVING:
 			ereport(LOG,
-					(errmsg("leaving ZooKeeper session 0x%llx to the next run of this server, which settles runs of jobs",
+					(errmsg("leaving ZooKeeper session 0x%llx open until the next start, which finds out which runs of jobs committed",
 							(unsigned long long) zklock_shared->session.id.id)));
 			break;
 		default:

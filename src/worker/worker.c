@@ -383,7 +383,9 @@ reload(void)
 		 * cannot take credentials back.  Our successor resumes the session by the
 		 * new connect string or with the new credentials.
 		 */
-		ereport(LOG, (errmsg("restarting to apply the new value of \"%s\"", changed)));
+		ereport(LOG,
+				(errmsg("restarting zklock worker to apply the new value of \"%s\"",
+						changed)));
 		zklock_shared->session.worker_started = 0; /* no pause: we meant it */
 		proc_exit(1);
 	}

@@ -35,7 +35,7 @@ my @proxy = map { Proxy->new($zk->host) } 1 .. 2;
 # still for some seconds.
 my $a = ZkLock::server('a', join(',', map { $_->host } @proxy), extension => 0,
 	conf => "zklock.session_timeout = '12s'");
-ZkLock::wait_until(sub { 2 <= (() = log_of($a) =~ /starting anew/g) }, 'two handles were given up');
+ZkLock::wait_until(sub { 2 <= (() = log_of($a) =~ /trying again with a new handle/g) }, 'two handles were given up');
 cmp_ok(rate(@proxy), '<', 20, 'hosts that hang up are not asked too often');
 cmp_ok(accepted(@proxy), '>', 0, '... but asked');
 $zk->start;

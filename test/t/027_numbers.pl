@@ -170,7 +170,7 @@ $sa->query($first);
 ZkLock::wait_queue($zk, 'many', 0, 'jobs');
 set_counter($jobs, 2**31 - 1);
 like($sa->fails($second), qr/^54000: sequence numbers of job "many" are used up/, 'a job: at their end');
-like($sa->notices, qr/^HINT:  Make the directory anew, with the same data, while nobody uses the job/m, '... it says what to do');
+like($sa->notices, qr/^HINT:  Delete the directory while nobody uses the job, and create it again with the same data/m, '... it says what to do');
 ZkLock::wait_queue($zk, 'many', 0, 'jobs');
 my $record = $zk->get($jobs);
 $zk->delete($jobs);

@@ -171,7 +171,7 @@ for my $victim ('worker', 'backend')
 	ZkLock::wait_until(sub { eval { zk_session($a, "state = 'connected' AND session_id <> '$id'") eq 't' } }, 'a new session');
 	sessions();
 	cmp_ok($holder->query("SELECT zk_lock('held')"), '>', 0, '... new locks work');
-	like(PostgreSQL::Test::Utils::slurp_file($a->logfile), qr/closing ZooKeeper session $id of this server's previous run/, '... the log says so');
+	like(PostgreSQL::Test::Utils::slurp_file($a->logfile), qr/closing ZooKeeper session $id from before the restart/, '... the log says so');
 	ZkLock::ok_clean($zk, [ $a, $b ], 'held', "$victim killed");
 }
 

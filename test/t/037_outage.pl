@@ -10,7 +10,7 @@ use ZkLock;
 
 sub zk_session { my ($node, $columns) = @_; return ZkLock::ask($node, "SELECT $columns FROM zk_session"); }
 sub log_of { return PostgreSQL::Test::Utils::slurp_file($_[0]->logfile); }
-sub anew { return scalar(() = log_of($_[0]) =~ /no ZooKeeper server reached for \d+ ms, starting anew/g); }
+sub anew { return scalar(() = log_of($_[0]) =~ /could not reach ZooKeeper for \d+ ms, trying again with a new handle/g); }
 
 sub wait_anew
 {

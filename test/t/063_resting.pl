@@ -38,7 +38,7 @@ isnt(session_of($p), $session, '... in a session of its own');
 is(ZkLock::ask($p, "SELECT lease_remaining > '0' FROM zk_session"), 't', '... whose lease is good');
 ZkLock::wait_until(sub { !exists $zk->sessions->{$session} }, 'the old session is gone');
 my $new = session_of($p);
-like(PostgreSQL::Test::Utils::slurp_file($p->logfile), qr/connected to ZooKeeper server \S+, session $new, .*\n.*DETAIL:  It takes the place of ZooKeeper session $session,/,
+like(PostgreSQL::Test::Utils::slurp_file($p->logfile), qr/connected to ZooKeeper server \S+, session $new, .*\n.*DETAIL:  It replaces ZooKeeper session $session,/,
 	'... the log says which took its place');
 $session = $new;
 

@@ -66,7 +66,7 @@ for my $s ($sb2, ZkLock::session($a))
 	is($s->notices, $skips, '... in the same words');
 }
 is($sb2->fails("CALL zk_run_once('waited', 'SELECT 1', slot => '2026-01-01', timeout => '20 ms')"), '55P03: could not obtain job "waited" within 20 ms', 'who waits for a while is told when it is over');
-is($sb2->fails("SELECT zk_job_forget('waited')"), '55006: job "waited" is running, or waited for', 'no forgetting meanwhile');
+is($sb2->fails("SELECT zk_job_forget('waited')"), '55006: job "waited" is running, or a session waits for it', 'no forgetting meanwhile');
 $gate->open;
 is($ra->result, '', 'it ends');
 is($_->result, '', '... and a waiter returns') for $sb, $ra2;

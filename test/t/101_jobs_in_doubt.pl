@@ -114,7 +114,7 @@ for my $committed (0, 1)
 	is(rows($a, $job), 1, '... and runs it again if it is to');
 	is(runs($b, $job), $committed ? 'done a' : 'done a, lost a', '... and no oftener');
 	like(PostgreSQL::Test::Utils::slurp_file($a->logfile),
-		qr/LOG:  job "$job": run 1, which was in doubt, @{[ $committed ? 'is done' : 'has not committed' ]}\n/, '... and has logged what it found');
+		qr/LOG:  job "$job": run 1 is no longer in doubt: it @{[ $committed ? 'is done' : 'has not committed' ]}\n/, '... and has logged what it found');
 }
 
 # A backend that is terminated while it commits has committed; the rest does not wait for

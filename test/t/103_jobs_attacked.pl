@@ -274,7 +274,7 @@ is(rows($b, 'deleted') . record($b, 'deleted'), '1done|b|1|0', '... and is run e
 
 $gate->stand($ra, call('reset', $Jobs::at_gate));
 is(ZkLock::ask($b, "SELECT zk_job_reset('reset', '2026-01-01')"), 't', 'reset while a run goes on');
-is(ZkLock::session($b)->fails("SELECT zk_job_forget('reset')"), '55006: job "reset" is running, or waited for', '... but not forgotten');
+is(ZkLock::session($b)->fails("SELECT zk_job_forget('reset')"), '55006: job "reset" is running, or a session waits for it', '... but not forgotten');
 $gate->open;
 is($ra->result, '', '... the run goes on');
 $rb->query(call('reset', 'SELECT 1'));

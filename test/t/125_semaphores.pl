@@ -123,7 +123,7 @@ in_queue(3);
 ok($a[2]->busy && $a[3]->busy, 'one holds it: too many for who says one, and nobody comes past that');
 $b[2]->query('COMMIT');
 $a[2]->result;
-like($a[2]->notices, qr/^WARNING 01000: somebody else asks for one of 3 permits of semaphore "job", not of 1/, 'a warning says that they do not agree');
+like($a[2]->notices, qr/^WARNING 01000: another session asks for one of 3 permits of semaphore "job", not of 1/, 'a warning says that they do not agree');
 ok($a[3]->busy, '... and while one has it who says one, nobody else does');
 $a[2]->query('COMMIT');
 $a[3]->result;

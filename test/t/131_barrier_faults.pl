@@ -167,6 +167,7 @@ $z->result;
 ZkLock::wait_until(sub { !exists $zk->sessions->{$id} }, 'the session expires');
 $proxy->heal;
 is($x->failure, '58000: could not find out whether barrier "doubt" was opened', 'one who cannot know is told so');
+like($x->notices, qr/^HINT:  Find out from the other parties whether the barrier was opened\.$/m, '... and what to do: the other party has gone on');
 ok_clean('doubt', 'doubt');
 
 # The ensemble is out of reach.

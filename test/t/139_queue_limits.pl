@@ -34,7 +34,7 @@ my ($other, $third) = map { ZkLock::session($a) } 1, 2;
 $other->query('BEGIN');
 take($other, 'q');
 like($third->fails("SELECT FROM zk_queue_take('q', '1 h')"), qr/^53400: too many queue items are held on this server/, 'as many as it can have');
-like($third->notices, qr/Its sessions hold 3, or wait for them, a quarter of "zklock.max_locks"/, '... says how many');
+like($third->notices, qr/Its sessions hold or wait for 3, which is a quarter of "zklock.max_locks"/, '... says how many');
 $other->query('ROLLBACK');
 $sa->query('ROLLBACK');
 length_is($b, 'q', '5 0 0', 'given back');

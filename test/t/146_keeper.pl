@@ -16,10 +16,10 @@ my $session = ZkLock::session($a);
 sub last_error { return ZkLock::ask($a, 'SELECT last_error FROM zk_session') }
 
 ZkLock::wait_until(sub { last_error() =~ /Keeper/ }, 'the server is looked at', \&last_error);
-like(last_error(), qr/^\Q$host\E is ClickHouse Keeper, with which two could hold one lock$/, 'it is refused');
+like(last_error(), qr/^\Q$host\E is ClickHouse Keeper, which could give one lock to two servers$/, 'it is refused');
 is(ZkLock::ask($a, 'SELECT state, session_id FROM zk_session'), 'connecting|', '... and no session of it is used');
 is($session->fails("SELECT zk_lock('a')"), '58000: could not reach ZooKeeper within 1000 ms', 'no lock is to be had');
-like($session->notices, qr/^DETAIL:  Connect string "[^"]+": \Q$host\E is ClickHouse Keeper, with which two could hold one lock\.$/m, '... which is told');
+like($session->notices, qr/^DETAIL:  Connect string "[^"]+": \Q$host\E is ClickHouse Keeper, which could give one lock to two servers\.$/m, '... which is told');
 is_deeply([ $zk->children('/') ], ['zookeeper'], 'nothing was written');
 
 # One of ZooKeeper's takes its place.

@@ -252,7 +252,7 @@ for (1 .. 8)
 {
 	my $known = established();
 	$proxy->down->delay(600);
-	ZkLock::wait_until(sub { log_of() =~ /starting anew(?!.*session establishment).*Connection refused/s && descriptors() <= $descriptors }, 'a new handle');
+	ZkLock::wait_until(sub { log_of() =~ /trying again with a new handle(?!.*session establishment).*Connection refused/s && descriptors() <= $descriptors }, 'a new handle');
 	$proxy->accept;
 	ZkLock::wait_until(sub { established() > $known }, 'there is a connection');
 	ZkLock::wait_connected($slow);

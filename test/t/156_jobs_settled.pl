@@ -73,7 +73,7 @@ for my $how (qw(terminate cancel))
 	$proxy->heal;
 	is_once($zk, $a, $b, $job, $waiter);
 	is($other->result, '', '... and here it is not run again, either');
-	like(PostgreSQL::Test::Utils::slurp_file($a->logfile), qr/LOG:  job "$job": run 1, which was in doubt, is done\n/, '... the log says what was found');
+	like(PostgreSQL::Test::Utils::slurp_file($a->logfile), qr/LOG:  job "$job": run 1 is no longer in doubt: it is done\n/, '... the log says what was found');
 }
 
 # PostgreSQL knows what became of a transaction, also where zk_runs is another one.

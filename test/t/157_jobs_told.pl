@@ -58,7 +58,7 @@ told('told');
 my ($hinted) = $sa->notices =~ /HINT:  Use (SELECT .*) to acknowledge the loss\. It records that the run was lost/;
 is($hinted, "SELECT zk_run_end('told')", '... and what to call');
 is($sa->query($hinted), 'f', '... which does not say that it is done');
-like($sa->notices, qr/^WARNING 01000: the run of job "told" is recorded as lost, not as done\nDETAIL:  The job was lost during the run.*\nHINT:  Whoever calls next runs the job, if it is still due\.$/, '... but that it was lost');
+like($sa->notices, qr/^WARNING 01000: the run of job "told" is recorded as lost, not as done\nDETAIL:  The job was lost during the run.*\nHINT:  The next call runs the job, if it is still due\.$/, '... but that it was lost');
 is(record($b, 'told'), 'lost|a|1|0', '... as the record does');
 is($sa->query('SELECT count(*) FROM zk_runs'), 0, '... and zk_runs has no row');
 is($sa->query("SELECT zk_run_end('told')"), 'f', '... the run is over');

@@ -237,7 +237,7 @@ works($sa, "SELECT zk_acquire('semaphores', $number, 'session')", '... of the nu
 $sa->query("SELECT zk_release('semaphores')") for 1, 2;
 works($sa, "SELECT zk_acquire('semaphores', 2, 'session')", '... or released before');
 $sb->query("SELECT zk_acquire('semaphores', 3, 'session')");
-like($sb->notices, qr/^WARNING 01000: somebody else asks for one of 2 permits/, 'others name another number');
+like($sb->notices, qr/^WARNING 01000: another session asks for one of 2 permits/, 'others name another number');
 is($sb->query("SELECT string_agg(concat(server, permits), ' ') FROM " . call($sb)), 'a2 b3', '... and the call of the hint shows who');
 $_->query('SELECT zk_unlock_all()') for $sa, $sb;
 
@@ -255,7 +255,7 @@ $sa->query('SELECT zk_unlock_all()');
 my $large = "SELECT zk_try_lock_all(ARRAY(SELECT repeat('%%', 250) || i FROM generate_series(1, %d) i), scope => 'session', timeout => '1 h')";
 like($sa->fails(sprintf $large, 1000), qr/^54000: cannot acquire 1000 locks in one step/, 'more names than a request has room for');
 is(hint($sa), 'Acquire fewer of them.', '... has a hint');
-my ($bytes, $room) = $sa->notices =~ /asked with (\d+) bytes, and takes (\d+)\./;
+my ($bytes, $room) = $sa->notices =~ /would have (\d+) bytes, and ZooKeeper accepts (\d+)\./;
 my $fewer = int(1000 * $room / $bytes) - 10;
 is($sa->query(sprintf $large, $fewer), 't', "... and $fewer can be had");
 is($sa->query('SELECT zk_unlock_all()'), $fewer, '... each once');
@@ -349,7 +349,7 @@ for my $of ([ 'lock', 'twice', "zk_lock('twice', 'exclusive', 'session')", "zk_l
 	$take->();
 	lose($kind, $name);
 	is($sa->fails('SELECT count(*) FROM pg_class'), "55000: @{[ held($kind) ]} \"$name\" was lost", "$name: lost");
-	my ($times) = hint($sa) =~ /zk_(?:unlock|release)\([^()]*\) once for each of the (\d+) holds to acknowledge the loss, or .* anew, as one hold\.$/;
+	my ($times) = hint($sa) =~ /zk_(?:unlock|release)\([^()]*\) once for each of the (\d+) holds to acknowledge the loss, or .* again, as one hold\.$/;
 	is($times, 2, '... which its hint counts');
 	my $unlock = call($sa);
 	is($sa->query($unlock), 't', '... acknowledged once');
@@ -412,7 +412,7 @@ my $run = "CALL zk_run_once('once', 'INSERT INTO t VALUES (''once''); $Jobs::at_
 $gate->stand($sa, $run);
 lose('job', 'once');
 like($sa->failure, qr/^40001: job "once" was lost/, 'a run is lost');
-like(hint($sa), qr/^Whoever calls next runs the job, if it is still due\.$/, '... has a hint');
+like(hint($sa), qr/^The next call runs the job, if it is still due\.$/, '... has a hint');
 $gate->open;
 works($sb, $run, '... and who calls next');
 works($sa, $run, '... and then again');
@@ -422,7 +422,7 @@ $sa->query("SELECT zk_run_begin('begun', slot => '2026-01-01')");
 lose('job', 'begun');
 like($sa->fails('SELECT count(*) FROM pg_class'), qr/^55000: job "begun" was lost/, 'a run that was begun is lost');
 is($sa->query(call($sa)), 'f', '... ' . call($sa));
-like(hint($sa), qr/^Whoever calls next runs the job, if it is still due\.$/, '... says that it was lost');
+like(hint($sa), qr/^The next call runs the job, if it is still due\.$/, '... says that it was lost');
 is($sa->query("SELECT zk_run_begin('begun', slot => '2026-01-01')") . $sa->query("SELECT zk_run_end('begun')"), 'tt', '... and who calls next runs it');
 is(runs($a, 'begun'), 'done a, lost a', '... once');
 

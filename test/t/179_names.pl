@@ -92,7 +92,7 @@ $s = ZkLock::session($node);
 my $token = $s->query("SELECT zk_lock('held', scope => 'session')");
 $id = zk_session($node, 'session_id');
 $proxy->down;
-ZkLock::wait_until(sub { log_of($node) =~ /starting anew/ }, 'another handle');
+ZkLock::wait_until(sub { log_of($node) =~ /trying again with a new handle/ }, 'another handle');
 $proxy->accept;
 ZkLock::wait_connected($node);
 is(zk_session($node, 'session_id'), $id, 'an outage: the session goes on, by the address that is known');

@@ -117,7 +117,7 @@ sub is_run_again
 }
 
 my $most = ZkLock::ask($a, 'SHOW max_worker_processes');
-my $keeping = qr/keeping ZooKeeper session \w+ of this server's previous run until its runs of jobs are settled/;
+my $keeping = qr/keeping ZooKeeper session \w+ from before the restart until it is known which runs of jobs committed/;
 my $few = 2; # the worker, and PostgreSQL's for subscriptions
 
 # A's run has committed, a call of B's waits for it, and A's next life can start no process

@@ -131,7 +131,7 @@ for my $i (1 .. 16)
 $hint[0] = failed('full', '17');
 $s->query(call('full', '18'));
 is($s->fails($hint[0]), '54000: too many slots of job "full" are due again', 'one more is refused');
-my ($first) = $s->notices =~ /HINT:  Have the job run for them before; the first is slot 2026-01-(\d\d) 00:00:00\+00\.$/m;
+my ($first) = $s->notices =~ /HINT:  Let the job run for these slots first; the earliest is slot 2026-01-(\d\d) 00:00:00\+00\.$/m;
 is($first, '01', '... with a hint');
 is($s->fails(call('full', $first)), '', '... which is followed');
 is($s->query($hint[0]), 't', '... and then it is reset');

@@ -123,8 +123,8 @@ for my $sql ('INSERT INTO stock VALUES (2, 1)', 'UPDATE stock SET n = 0', 'UPDAT
 	same($sql, without('stock'), "refused: $sql");
 	connect_as('dba') if $sql =~ /PROGRAM/;
 }
-like($s{script}->notices, qr/^HINT:  Use SELECT zk_fence\('stock', token\) with the token of a lock that another session holds, earlier in the transaction\.$/m, '... with a hint');
-my ($hint) = $s{script}->notices =~ /^HINT:  Use (SELECT zk_fence\(.*?\)) /m;
+like($s{script}->notices, qr/^HINT:  In the same transaction, first use SELECT zk_fence\('stock', token\) with the token of the lock\.$/m, '... with a hint');
+my ($hint) = $s{script}->notices =~ /^HINT:  .*use (SELECT zk_fence\(.*?\)) /m;
 is($s{script}->fails('BEGIN; ' . ($hint // '') =~ s/token/3/r . '; DELETE FROM stock; ROLLBACK'), '', '... which helps');
 same('TABLE stock; SELECT n FROM stock FOR UPDATE', "1|10\n10", 'everybody reads, and locks rows');
 same("BEGIN; SELECT zk_fence('stock', 3); UPDATE stock SET n = n + 1; INSERT INTO stock VALUES (2, 1); DELETE FROM stock WHERE id = 2; TRUNCATE stock; INSERT INTO stock VALUES (1, 11); COMMIT; TABLE stock", "\n1|11", 'a transaction that has shown a token writes');
@@ -250,7 +250,7 @@ for my $db (@both)
 ZkLock::ask($_, 'TRUNCATE zk_fences') for $a;
 my ($one, $two) = map { ZkLock::session($a) } 1, 2;
 is($one->fails('UPDATE stock SET n = 1'), '55000: cannot write table "stock" without lock "stock"', 'who does not hold the lock writes nothing');
-my ($lock, $fence) = $one->notices =~ /^HINT:  Use (SELECT zk_lock\(.*?\)), or (SELECT zk_fence\(.*?\)) with the token of a lock that another session holds, earlier in the transaction\.$/m;
+my ($lock, $fence) = $one->notices =~ /^HINT:  In the same transaction, first use (SELECT zk_lock\(.*?\)), or (SELECT zk_fence\(.*?\)) if another session holds the lock\.$/m;
 is($one->fails("BEGIN; $lock; UPDATE stock SET n = 1; COMMIT"), '', "... after the hint's $lock it does");
 my $token = $one->query("BEGIN; SELECT zk_lock('stock')");
 is($one->fails('UPDATE stock SET n = 2'), '', 'the holder writes');

@@ -209,7 +209,7 @@ SQL
 	for my $file (glob "$log/server-[ABC].log")
 	{
 		open my $in, '<', $file or die "could not read $file: $!\n";
-		$seen{settled} += grep { /job "$job": run \d+, which was in doubt, / } <$in>;
+		$seen{settled} += grep { /job "$job": run \d+ is no longer in doubt: / } <$in>;
 		close $in;
 	}
 	return \%seen;

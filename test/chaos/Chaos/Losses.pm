@@ -30,7 +30,7 @@ sub sessions
 		while (<$in>)
 		{
 			if (/ LOG:  (?:session resumed: )?connected to ZooKeeper server /) { $expired = undef; }
-			next unless /^(\S+ [\d:.]+) .* (?:LOG:  (?:ZooKeeper session 0x\w+ (expired)|(closing) ZooKeeper session .* previous run)|WARNING:  ZooKeeper ensemble went back)/;
+			next unless /^(\S+ [\d:.]+) .* (?:LOG:  (?:ZooKeeper session 0x\w+ (expired)|(closing) ZooKeeper session .* from before the restart)|WARNING:  ZooKeeper ensemble went back)/;
 			my ($time, $how) = ($1, $2 // $3 // 'found');
 			# that it has expired may be how it was found
 			if ($expired && $how eq 'found') { $expired->{found} = 1; }
