@@ -68,7 +68,7 @@ static const char help[] =
 	"                            --leader: 2 s)\n"
 	"  -k, --kill-after=SECONDS  from SIGTERM to SIGKILL, if the lock is lost (default: 3)\n"
 	"  -E, --not-run-status=N    exit status if the command is not run because the lock was not\n"
-	"                            had in time (default: 124), or because another server leads\n"
+	"                            acquired in time (default: 124), or because another server leads\n"
 	"                            or no slot of the job is due (default: 0)\n"
 	"  -v, --verbose             say why the command is not run\n"
 	"      --help                show this help, then exit\n"
@@ -78,8 +78,8 @@ static const char help[] =
 	"has ZKLOCK_NAME and ZKLOCK_TOKEN, the fencing token, in its environment.\n"
 	"\n"
 	"Exit status: that of the command; 128+N if signal N ended it; 122 the lock was lost;\n"
-	"123 no connection, or an error of the server; 124 the lock was not had in time; 125 wrong\n"
-	"usage; 126 the command cannot be executed; 127 it was not found.\n";
+	"123 no connection, or an error of the server; 124 the lock was not acquired in time; 125\n"
+	"wrong usage; 126 the command cannot be executed; 127 it was not found.\n";
 
 void
 run_say(const char *format, ...)

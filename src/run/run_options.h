@@ -15,7 +15,7 @@
  * four alike. */
 #define RUN_LOST		 122 /* the lock was lost before the command had ended */
 #define RUN_NO_SESSION	 123 /* no connection, or the server refused */
-#define RUN_NOT_HAD		 124 /* the lock was not had in time */
+#define RUN_NOT_HAD		 124 /* the lock was not acquired in time */
 #define RUN_BROKEN		 125 /* usage, or this machine refused something */
 #define RUN_NOT_RUNNABLE 126
 #define RUN_NOT_FOUND	 127
