@@ -59,4 +59,12 @@ SELECT queue, state, attempts FROM zk_queue_items;
 SELECT payload, attempt, id = (SELECT id FROM put WHERE i::text = payload) AS id FROM zk_queue_take('q.failed', count => 4);
 SELECT zk_queue_purge('q.failed');
 DROP TABLE put;
+-- COMMIT deletes what was taken, also if the query or the client left rows out
+SELECT count(zk_queue_put('cut', i::text)) FROM generate_series(1, 6) i;
+SELECT payload FROM zk_queue_take('cut', count => 3) LIMIT 1;
+BEGIN;
+DECLARE c CURSOR FOR SELECT payload FROM zk_queue_take('cut', count => 3);
+FETCH 1 FROM c;
+COMMIT;
+SELECT count(*) FROM zk_queue_take('cut', count => 6);
 DROP EXTENSION zklock;
