@@ -957,7 +957,13 @@ CREATE VIEW zk_rights AS
             zk_blocking, zk_waits, zk_barriers, zk_queues, zk_queue_items, zk_elections, zk_candidates,
             zk_jobs, zk_runs, zk_check}'),
         ('admin', '{zk_break, zk_raise_tokens, zk_stat_reset, zk_resign, zk_queue_purge,
-            zk_job_reset, zk_job_forget, zk_job_pause, zk_job_resume}')) g (what, names);
+            zk_job_reset, zk_job_forget, zk_job_pause, zk_job_resume}')) g (what, names)
+    UNION ALL
+    -- ... and those of the other extension, if this database has it
+    SELECT DISTINCT 'use', p.proname
+      FROM pg_extension e JOIN pg_depend d ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid
+           JOIN pg_proc p ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid
+     WHERE e.extname = 'zklock_advisory' AND d.deptype = 'e';
 
 COMMENT ON VIEW zk_rights IS
 'functions, procedures, views and tables that zk_grant gives to a role';
@@ -967,13 +973,13 @@ COMMENT ON COLUMN zk_rights.name IS 'name of a function, procedure, view or tabl
 GRANT SELECT ON zk_rights TO PUBLIC;
 
 -- By the rights of its caller, who could grant the same one by one.  What has one of the names
--- in another schema is none of ours: it grants what belongs to the extension, wherever that is.
+-- in another schema is none of ours: it grants what belongs to the extensions, wherever that is.
 CREATE PROCEDURE zk_grant(role name, what text DEFAULT 'use')
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    ours oid;
+    ours oid[];
     schema name;
     granted name[];
     command text;
@@ -985,8 +991,9 @@ BEGIN
     IF what IS NULL THEN
         RAISE null_value_not_allowed USING MESSAGE = 'what must not be null';
     END IF;
-    SELECT e.oid, n.nspname INTO STRICT ours, schema
+    SELECT n.nspname INTO STRICT schema
       FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'zklock';
+    SELECT array_agg(oid) INTO ours FROM pg_extension WHERE extname IN ('zklock', 'zklock_advisory');
     EXECUTE format('SELECT array_agg(name) FROM %I.zk_rights WHERE what = $1', schema) INTO granted USING what;
     IF granted IS NULL THEN
         RAISE invalid_parameter_value USING
@@ -996,12 +1003,12 @@ BEGIN
     FOR command IN
         SELECT format('GRANT EXECUTE ON ROUTINE %s TO %I', p.oid::regprocedure, role)
           FROM pg_depend d JOIN pg_proc p ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid
-         WHERE d.refclassid = 'pg_extension'::regclass AND d.refobjid = ours AND d.deptype = 'e'
+         WHERE d.refclassid = 'pg_extension'::regclass AND d.refobjid = ANY (ours) AND d.deptype = 'e'
            AND p.proname = ANY (granted)
         UNION ALL
         SELECT format('GRANT SELECT ON %s TO %I', c.oid::regclass, role)
           FROM pg_depend d JOIN pg_class c ON d.classid = 'pg_class'::regclass AND d.objid = c.oid
-         WHERE d.refclassid = 'pg_extension'::regclass AND d.refobjid = ours AND d.deptype = 'e'
+         WHERE d.refclassid = 'pg_extension'::regclass AND d.refobjid = ANY (ours) AND d.deptype = 'e'
            AND c.relname = ANY (granted)
     LOOP
         EXECUTE command;
@@ -1010,23 +1017,27 @@ BEGIN
     SELECT thing INTO lacking FROM (
         SELECT 'function ' || p.proname, has_function_privilege(current_user, p.oid, 'EXECUTE WITH GRANT OPTION')
           FROM pg_depend d JOIN pg_proc p ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid
-         WHERE d.refclassid = 'pg_extension'::regclass AND d.refobjid = ours AND d.deptype = 'e'
+         WHERE d.refclassid = 'pg_extension'::regclass AND d.refobjid = ANY (ours) AND d.deptype = 'e'
            AND p.proname = ANY (granted)
         UNION ALL
         SELECT 'relation ' || c.relname, has_table_privilege(current_user, c.oid, 'SELECT WITH GRANT OPTION')
           FROM pg_depend d JOIN pg_class c ON d.classid = 'pg_class'::regclass AND d.objid = c.oid
-         WHERE d.refclassid = 'pg_extension'::regclass AND d.refobjid = ours AND d.deptype = 'e'
+         WHERE d.refclassid = 'pg_extension'::regclass AND d.refobjid = ANY (ours) AND d.deptype = 'e'
            AND c.relname = ANY (granted)) g (thing, may)
      WHERE NOT may ORDER BY thing LIMIT 1;
     IF FOUND THEN
         RAISE insufficient_privilege USING MESSAGE = format('permission denied to grant %s', lacking);
     END IF;
-    IF NOT has_schema_privilege(role, schema, 'USAGE') THEN
-        EXECUTE format('GRANT USAGE ON SCHEMA %I TO %I', schema, role);
+    FOR schema IN
+        SELECT n.nspname FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.oid = ANY (ours)
+    LOOP
         IF NOT has_schema_privilege(role, schema, 'USAGE') THEN
-            RAISE insufficient_privilege USING MESSAGE = format('permission denied to grant usage of schema %s', schema);
+            EXECUTE format('GRANT USAGE ON SCHEMA %I TO %I', schema, role);
+            IF NOT has_schema_privilege(role, schema, 'USAGE') THEN
+                RAISE insufficient_privilege USING MESSAGE = format('permission denied to grant usage of schema %s', schema);
+            END IF;
         END IF;
-    END IF;
+    END LOOP;
 END $$;
 
 COMMENT ON PROCEDURE zk_grant(name, text) IS
@@ -1045,7 +1056,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    ours oid;
+    ours oid[];
     schema name;
     connected boolean;
     lacking text[];
@@ -1054,8 +1065,9 @@ BEGIN
     IF role IS NULL THEN
         RAISE null_value_not_allowed USING MESSAGE = 'role must not be null';
     END IF;
-    SELECT e.oid, n.nspname INTO STRICT ours, schema
+    SELECT n.nspname INTO STRICT schema
       FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'zklock';
+    SELECT array_agg(oid) INTO ours FROM pg_extension WHERE extname IN ('zklock', 'zklock_advisory');
     RETURN QUERY EXECUTE format('SELECT * FROM %I.zk_rows(''zk_check'') AS (what text, ok boolean, detail text, hint text)', schema);
 
     BEGIN
@@ -1073,7 +1085,7 @@ BEGIN
     BEGIN
         IF connected THEN
             what := 'server name';
-            hint := 'Give each server another "zklock.server_name" or "cluster_name". After a crash the name is there twice until the ZooKeeper session of the life before has ended.';
+            hint := 'Give each server a "zklock.server_name" or "cluster_name" of its own. After a crash a name can be there twice until the old ZooKeeper session has ended.';
             EXECUTE format($q$SELECT coalesce(string_agg(format('%%s is the name of %%s servers, on %%s', server, n, hosts), '; '),
                     'no two servers have one name'), count(*) = 0
                   FROM (SELECT server, count(*) AS n, string_agg(DISTINCT coalesce(host, '?'), ', ') AS hosts
@@ -1104,12 +1116,12 @@ BEGIN
           FROM (SELECT p.proname::text, has_function_privilege($1, p.oid, 'EXECUTE')
                 AND has_schema_privilege($1, p.pronamespace, 'USAGE')
               FROM pg_depend d JOIN pg_proc p ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid
-              WHERE d.refclassid = 'pg_extension'::regclass AND d.refobjid = $2 AND d.deptype = 'e'
+              WHERE d.refclassid = 'pg_extension'::regclass AND d.refobjid = ANY ($2) AND d.deptype = 'e'
             UNION ALL
             SELECT c.relname::text, has_table_privilege($1, c.oid, 'SELECT')
                 AND has_schema_privilege($1, c.relnamespace, 'USAGE')
               FROM pg_depend d JOIN pg_class c ON d.classid = 'pg_class'::regclass AND d.objid = c.oid
-              WHERE d.refclassid = 'pg_extension'::regclass AND d.refobjid = $2 AND d.deptype = 'e') m (name, has)
+              WHERE d.refclassid = 'pg_extension'::regclass AND d.refobjid = ANY ($2) AND d.deptype = 'e') m (name, has)
           WHERE name IN (SELECT name FROM %1$I.zk_rights WHERE what = 'use')$q$, schema) INTO lacking, uses USING role, ours;
     ok := CASE WHEN lacking IS NULL THEN true WHEN uses THEN false END;
     detail := CASE WHEN ok THEN format('role "%s" may use zklock', role)

@@ -124,4 +124,29 @@ like($batch->fails('SELECT trap.zk_lock()'), qr/^42501: /, '... and nothing of o
 $other->query(q{DROP OWNED BY batch; CREATE SCHEMA moved; ALTER EXTENSION zklock SET SCHEMA moved; CALL moved.zk_grant('batch')});
 is($batch->fails(q{BEGIN; SELECT moved.zk_lock('x'); COMMIT}), '', '... and when it has moved');
 
+# zklock_advisory: who may lock may call its functions, if they were there when it was granted
+{
+	$super->query('CREATE DATABASE app; CREATE ROLE migrator LOGIN; CREATE ROLE watcher LOGIN');
+	my $app = ZkLock::session($node, dbname => 'app');
+	my $migrator = ZkLock::session($node, dbname => 'app', user => 'migrator');
+	my $may = q{SELECT count(*) FILTER (WHERE has_function_privilege('%s', oid, 'EXECUTE')), count(*) FROM pg_proc WHERE pronamespace = 'zk_advisory'::regnamespace};
+	$app->query(q{CREATE EXTENSION zklock; CALL zk_grant('migrator'); CREATE EXTENSION zklock_advisory});
+	is($app->query(sprintf $may, 'migrator'), '0|21', 'the functions of zklock_advisory need a grant');
+	like($migrator->fails('SELECT zk_advisory.pg_advisory_lock(1)'), qr/^42501: permission denied for function pg_advisory_lock/, '... which the role is told');
+	like($app->query(q{SELECT ok, detail, hint FROM zk_check('migrator') WHERE what = 'rights'}),
+		qr/^f\|role "migrator" may not use pg_advisory_lock, .*\|If the role is to use zklock, CALL public\.zk_grant\('migrator'\)\.$/, '... and zk_check says');
+	$app->query(q{CALL public.zk_grant('migrator'); CALL zk_grant('watcher', 'look'); CALL zk_grant('watcher', 'admin')});
+	is($app->query(sprintf $may, 'migrator'), '21|21', '... zk_grant gives all of them');
+	is($migrator->fails('SELECT zk_advisory.pg_advisory_lock(1); SELECT zk_advisory.pg_advisory_unlock_all()'), '', '... and the role locks');
+	is($app->query(q{SELECT ok FROM zk_check('migrator') WHERE what = 'rights'}), 't', '... and may all');
+	is($app->query(sprintf $may, 'watcher'), '0|21', '... but not to look or to administrate');
+	$app->query('REVOKE USAGE ON SCHEMA zk_advisory FROM PUBLIC');
+	is($app->query(q{SELECT ok FROM zk_check('migrator') WHERE what = 'rights'}), 'f', 'nor without the schema');
+	$app->query(q{CALL zk_grant('migrator')});
+	is($migrator->fails('SELECT zk_advisory.pg_advisory_lock(1); SELECT zk_advisory.pg_advisory_unlock_all()'), '', '... which it gives, too');
+	$app->query(block() =~ s/FROM batch/FROM migrator/gr =~ s/SCHEMA public/SCHEMA zk_advisory/r);
+	is($app->query(sprintf $may, 'migrator'), '0|21', '... and all is taken back');
+	$_->quit for $app, $migrator;
+}
+
 done_testing();

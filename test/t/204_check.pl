@@ -50,7 +50,7 @@ like(rows($sa, 'table'), qr/^t\|/, '... and is not when its names are given back
 my $third = ZkLock::server('c', $zk, conf => "zklock.server_name = 'a'");
 ZkLock::wait_connected($third);
 set($a, 'zklock.server_name' => 'a');
-ZkLock::wait_until(sub { rows($sa, 'server name') =~ /^f\|a is the name of 2 servers, on .*\|Give each server another/ }, 'two servers of one name');
+ZkLock::wait_until(sub { rows($sa, 'server name') =~ /^f\|a is the name of 2 servers, on .*\|Give each server a "zklock.server_name"/ }, 'two servers of one name');
 $third->stop;
 ZkLock::wait_until(sub { rows($sa, 'server name') =~ /^t\|/ }, '... until one has gone');
 

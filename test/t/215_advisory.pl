@@ -14,7 +14,7 @@ for my $node ($a, $b)
 {
 	ZkLock::ask($node, $_)
 	  for 'CREATE EXTENSION zklock_advisory', 'CREATE ROLE migrator LOGIN',
-	  'GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA zk_advisory TO migrator',
+	  q{CALL zk_grant('migrator')},
 	  'ALTER ROLE migrator SET search_path = public, zk_advisory, pg_catalog';
 }
 sub migrator { my ($node, @options) = @_; return ZkLock::session($node, user => 'migrator', @options); }
