@@ -16,7 +16,7 @@ use ZooKeeper;
 
 my $tmp = PostgreSQL::Test::Utils::tempdir();
 my $drivers = "$FindBin::Bin/../drivers";
-my $blocks = blocks_of('doc/drivers.md', 'python|java|js');
+my $blocks = blocks_of('doc/drivers.md', 'python|java|js|go');
 sub code { my ($section) = @_; return join "\n\n", @{ $blocks->{$section} // die "no section $section" }; }
 sub put { my ($file, $text) = @_; open my $out, '>', "$tmp/$file" or die "could not write $tmp/$file: $!"; print $out $text; close $out or die $!; return; }
 
@@ -41,6 +41,21 @@ sub node
 	put('program.js', "const { Pool, Client } = require('pg');\n" . code('node-postgres') . slurp_file("$drivers/harness.js"));
 	return ('node', "$tmp/program.js");
 }
+# Without the network there is no pgx.
+sub has_go
+{
+	return 0 unless works('command -v go');
+	my $pgx = works("$drivers/gopath $tmp/go");
+	die 'test/drivers/gopath failed' if !$pgx && $ENV{CI};
+	return $pgx;
+}
+sub go
+{
+	put('pgx.go', slurp_file("$drivers/pgx.go") =~ s{// CODE OF THE PAGE}{code('pgx')}er);
+	local @ENV{qw(GO111MODULE GOPATH GOCACHE)} = ('off', "$tmp/go", "$tmp/gocache");
+	system('go', 'build', '-o', "$tmp/program", "$tmp/pgx.go") == 0 or die 'go build failed';
+	return ("$tmp/program");
+}
 # where npm puts what is installed for all
 $ENV{NODE_PATH} = '/usr/share/nodejs:/usr/lib/node_modules:/usr/local/lib/node_modules';
 sub works { my ($command) = @_; return system("$command >/dev/null 2>&1") == 0; }
@@ -48,7 +63,8 @@ my @drivers = (
 	[ 'psycopg', works("python3 -c 'import psycopg'"), sub { python('psycopg', 'psycopg') } ],
 	[ 'SQLAlchemy', works("python3 -c 'import sqlalchemy, psycopg2'"), sub { python('SQLAlchemy', 'sqlalchemy') } ],
 	[ 'JDBC', -e '/usr/share/java/postgresql.jar' && works('command -v javac'), \&java ],
-	[ 'node-postgres', works(q(node -e 'require("pg")')), \&node ]);
+	[ 'node-postgres', works(q(node -e 'require("pg")')), \&node ],
+	[ 'pgx', has_go(), \&go ]);
 my %described = map { $_->[0] => 1 } @drivers;
 is(join(', ', grep { !$described{$_} && $blocks->{$_} } sort keys %$blocks), '', 'each driver of the page is tested');
 
