@@ -4,20 +4,13 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::Bin/../perl";
-use IO::Select;
-use IPC::Open2;
+use Java;
 use Test::More;
 use ZkLock;
 use ZooKeeper;
 
-my @jars = map { "/usr/share/java/$_.jar" } qw(curator-recipes curator-framework curator-client zookeeper zookeeper-jute slf4j-api slf4j-nop guava netty);
-plan skip_all => 'no Curator, or no JDK'
-  unless -e $jars[0] && system('command -v javac >/dev/null') == 0;
-
-# compiled once, for all
-my $classes = PostgreSQL::Test::Utils::tempdir();
-my $classpath = join ':', $classes, @jars;
-system('javac', '-cp', $classpath, '-d', $classes, "$FindBin::Bin/../java/Latch.java") == 0 or die 'javac failed';
+plan skip_all => 'no Curator, or no JDK' unless Java::there();
+Java::compile('Latch');
 
 my $zk = ZooKeeper->new->start;
 my %node = map { $_ => ZkLock::server($_, $zk, conf => "zklock.session_timeout = '1h'\ncluster_name = '$_'") } qw(p q);
@@ -33,34 +26,12 @@ my %java;
 sub start
 {
 	my ($id, $timeout) = @_;
-	$java{$id}{pid} = open2($java{$id}{out}, $java{$id}{in}, qw(java -Xmx64m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC), '-cp', $classpath,
-		'Latch', $zk->hosts, '/zklock/elections/job', $id, $timeout // 3_600_000);
+	$java{$id} = Java->start('Latch', $zk->hosts, '/zklock/elections/job', $id, $timeout // 3_600_000);
 }
 
-sub ask_java
-{
-	my ($id, $line) = @_;
-	local $SIG{PIPE} = 'IGNORE';
-	print { $java{$id}{in} } "$line\n";
-	$java{$id}{in}->flush;
-	my $answer = '';
-	ZkLock::wait_until(
-		sub {
-			return 0 unless IO::Select->new($java{$id}{out})->can_read(0);
-			sysread($java{$id}{out}, $answer, 4096, length $answer) or die "program has ended";
-			return $answer =~ s/\n$//;
-		},
-		"$id answers to $line");
-	return $answer;
-}
+sub ask_java { my ($id, $line) = @_; return $java{$id}->ask($line); }
 
-sub kill_program { my $id = shift; kill 'KILL', $java{$id}{pid}; waitpid $java{$id}{pid}, 0; }
-
-END
-{
-	local $?;
-	kill 'KILL', map { $_->{pid} } values %java;
-}
+sub kill_program { my $id = shift; $java{$id}->kill; }
 
 # A server leads, a program waits.
 is(is_leader('p'), 't', 'a server leads');

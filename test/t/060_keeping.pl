@@ -323,6 +323,11 @@ sub order
 	ZkLock::wait_queue($zk, 'try', 0);
 	is($sa[0]->query("SELECT zk_try_lock('try')"), 't', 'free: true at once');
 	clean('try');
+
+	# The server has it, though no session does.
+	$sb[0]->query("SELECT zk_lock('left')");
+	is($sa[0]->query("SELECT zk_try_lock('left', timeout => '1 h')"), 't', 'what another server keeps goes to zk_try_lock with a timeout');
+	clean('left');
 }
 
 #
