@@ -1036,7 +1036,9 @@ find_place(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 		c->blocker = blocker->hash;
 		c->blocker_watched = false;
 		c->blocker_last = second == NULL;
-		add_action(actions, ZKLOCK_ACT_BLOCKED, queue, c);
+		/* one that waits itself, behind "second", may not hear of ours before we leave */
+		add_action(actions, ZKLOCK_ACT_BLOCKED, queue, c)->hash =
+			second == NULL ? blocker->hash : 0;
 		c->polled = event->no_watches || !may_watch(blocker);
 		if (c->polled)
 			return;
@@ -1120,18 +1122,29 @@ on_list_refused(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 	}
 }
 
+/* Does the server of "other" know that we want the lock?  It may keep it for nobody, and
+ * gives it up only for a contender that it hears of.  Who has it in shared mode, or a
+ * permit, looks later who came, when ours may have gone. */
+static bool
+knows_of_us(const ZkLockQueue *queue, const ZkLockChild *other, const ZkLockEvent *event)
+{
+	return queue->permits == 0 && other->mode == ZKLOCK_EXCLUSIVE &&
+		(uint32_t) other->hash == event->asked;
+}
+
 /* The listing is recent enough for "c", which has no node: is a node worth it? */
 static void
 end_probe(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 		  ZkLockActions *actions)
 {
+	const ZkLockChild *other = find_other(queue, c, event);
 	bool blocked = queue->permits > 0
 		? !zklock_semaphore_find_place(event->children, event->nchildren, INT64_MAX,
 									   queue->permits, event->session)
 			   .granted
-		: find_other(queue, c, event) != NULL;
+		: other != NULL;
 
-	if (blocked)
+	if (blocked && (other == NULL || knows_of_us(queue, other, event)))
 	{
 		set_state(c, ZKLOCK_BLOCKED);
 		add_action(actions, ZKLOCK_ACT_BLOCKED, queue, c);

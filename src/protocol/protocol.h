@@ -270,6 +270,8 @@ typedef struct ZkLockEvent
 	int beside;				  /* always, of permits: contenders of other places here that
 							   * are before one that would be made now; 0, if somebody
 							   * wants an answer of his own */
+	uint32_t asked;			  /* always: hash of the contender that was alone before one
+							   * of ours: it has heard that we want the lock.  0: none */
 	uint64_t session;		  /* always: high half of our UUIDs */
 	uint64_t fresh_uuid;	  /* always: fresh_uuid .. + ZKLOCK_NCONTENDERS - 1
 							   * were never used in this session */
@@ -290,7 +292,8 @@ typedef enum ZkLockActionType
 							* transaction, which is answered for each as if it had
 							* been asked for alone */
 	ZKLOCK_ACT_GRANTED,	   /* mode, token, demanded: tell the table */
-	ZKLOCK_ACT_BLOCKED,	   /* mode: somebody else has it */
+	ZKLOCK_ACT_BLOCKED,	   /* mode: somebody else has it; hash: of the contender that is
+							* alone before ours, or 0 */
 	ZKLOCK_ACT_DEMANDED,   /* mode: somebody else wants what we were granted */
 	ZKLOCK_ACT_UNDEMANDED, /* mode: nobody does any more */
 	ZKLOCK_ACT_REVOKED,	   /* mode: a grant is lost; its holders are

@@ -135,6 +135,7 @@ zklock_grant_foresee(const ZkLockEntry *entry, ZkLockEvent *event)
 	if (kind->by_session)
 		event->keep = event->alone = keeps && hint->streak >= 2;
 	event->recurring = lock && !keeps && hint->streak > 0;
+	event->asked = hint->asked;
 }
 
 void
@@ -285,6 +286,8 @@ zklock_grant_apply(ZkLockEntry *entry, const ZkLockAction *action, bool keep)
 		case ZKLOCK_ACT_BLOCKED:
 			/* zk_try_lock looks at the queue, too */
 			zklock_entry_hint(entry)->blocked = true;
+			if (action->hash != 0)
+				zklock_entry_hint(entry)->asked = (uint32) action->hash;
 			mark_blocked(entry, mode);
 			return false;
 

@@ -160,6 +160,7 @@ typedef struct ZkLockHint
 {
 	uint32 hash;	/* whose; names that collide share one in turn */
 	int32 sequence; /* of our newest contender */
+	uint32 asked;	/* ZkLockEvent.asked */
 	uint8 streak;	/* contenders that we have had since in a row, with nobody
 					 * else's between them */
 	bool bounced;	/* a grant was kept, and demanded before that was of use */

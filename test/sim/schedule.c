@@ -600,6 +600,8 @@ play(uint64_t seed)
 	calm_wishes = once_in(2) ? 0 : random_below(6);
 	set_phase(PHASE_CALM, factor);
 	run_calm();
+	spread_news();
+	servers_check_denied();
 
 	set_phase(PHASE_DRAIN, factor);
 	run_drain();

@@ -147,6 +147,52 @@ check_deadlock(Server *server, int queue, const ZkLockAction *action)
 	fail("deadlock reported where there is none");
 }
 
+/* Does this server keep the grant of this mode for nobody, and has not heard that
+ * another one wants it? */
+static bool
+keeps_for_nobody(const Server *server, int queue, ZkLockMode mode)
+{
+	const Table *table = &server->table[queue];
+
+	return table->usable[mode] && !table->demanded[mode] &&
+		table_held(table, mode) == 0 && table_want(table, mode) == 0;
+}
+
+/* A probe has found somebody, and no contender of this server asks for the lock. */
+static void
+note_denied(Server *server, int queue)
+{
+	for (int s = 0; s < nservers; s++)
+	{
+		for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
+		{
+			if (&servers[s] != server && keeps_for_nobody(&servers[s], queue, mode))
+				server->denied[queue] = servers[s].table[queue].token[mode];
+		}
+	}
+}
+
+void
+servers_check_denied(void)
+{
+	for (int s = 0; s < nservers; s++)
+	{
+		for (int other = 0; other < nservers; other++)
+		{
+			for (int i = 0; i < nqueues * ZKLOCK_NMODES; i++)
+			{
+				int q = i / ZKLOCK_NMODES;
+				ZkLockMode mode = (ZkLockMode) (i % ZKLOCK_NMODES);
+
+				if (servers[s].denied[q] != 0 &&
+					servers[s].denied[q] == servers[other].table[q].token[mode] &&
+					keeps_for_nobody(&servers[other], q, mode))
+					fail("keeps for nobody what another server was denied");
+			}
+		}
+	}
+}
+
 /*
  * Whoever is told at once that somebody else has the lock must have had a reason
  * not to get it at some moment since he asked.
@@ -166,7 +212,13 @@ check_blocked(Server *server, int queue, const ZkLockAction *action)
 			asked_at = b->asked_at;
 	}
 	if (server->queue[queue].contender[action->index].state == ZKLOCK_BLOCKED)
+	{
 		COVER(PROBE_BLOCKED);
+		if (server->queue[queue].permits == 0)
+			note_denied(server, queue);
+	}
+	if (action->hash != 0)
+		server->asked[queue] = (uint32_t) action->hash;
 	if (server->queue[queue].contender[action->index].state == ZKLOCK_GRANTED)
 		COVER(JOIN_BLOCKED);
 	if (asked_at != NEVER && !server->refused[queue] && !server->conn.deposed &&
@@ -474,6 +526,7 @@ step(Server *server, int queue, ZkLockEvent *event)
 	event->keep = !server->crowded && server->keep_rate > 0 && !once_in(server->keep_rate);
 	event->recurring =
 		!event->keep && server->recurring_rate > 0 && !once_in(server->recurring_rate);
+	event->asked = server->asked[queue];
 	for (int mode = 0; mode < ZKLOCK_NMODES; mode++)
 		event->held[mode] = table_held(&server->table[queue], (ZkLockMode) mode) > 0;
 	event->fresh_uuid = server->next_uuid;

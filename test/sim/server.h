@@ -59,17 +59,20 @@ typedef struct Server
 	int generation[MAX_QUEUES];
 	ZkLockQueue queue[MAX_QUEUES];
 	Table table[MAX_QUEUES];
-	int64_t told[MAX_QUEUES]; /* newest zxid that the queue heard of */
-	bool refused[MAX_QUEUES]; /* the ensemble has refused something */
-	bool polled[MAX_QUEUES];  /* ... or a name was too long for a watch */
-	int keep_rate;			  /* grants may be kept, but for one in so many events;
-							   * 0: not at all */
-	int alone_rate;			  /* ... a first listing watches but for one in so many */
-	int recurring_rate;		  /* ... a create is not listed but for one in so many */
-	bool ancestors_due;		  /* they were missing: it makes them */
-	bool crowded;			  /* too many watches: does without */
-	int nwatched;			  /* others' contenders that the library watches ... */
-	int watched[MAX_WATCHES]; /* ... and has said so on this connection */
+	int64_t told[MAX_QUEUES];	/* newest zxid that the queue heard of */
+	bool refused[MAX_QUEUES];	/* the ensemble has refused something */
+	bool polled[MAX_QUEUES];	/* ... or a name was too long for a watch */
+	uint32_t asked[MAX_QUEUES]; /* as in ZkLockHint */
+	int64_t denied[MAX_QUEUES]; /* token of a grant that was kept for nobody when a probe
+								 * found it */
+	int keep_rate;				/* grants may be kept, but for one in so many events;
+								 * 0: not at all */
+	int alone_rate;				/* ... a first listing watches but for one in so many */
+	int recurring_rate;			/* ... a create is not listed but for one in so many */
+	bool ancestors_due;			/* they were missing: it makes them */
+	bool crowded;				/* too many watches: does without */
+	int nwatched;				/* others' contenders that the library watches ... */
+	int watched[MAX_WATCHES];	/* ... and has said so on this connection */
 	Set set[NSETS];
 	uint64_t next_set;
 } Server;
@@ -104,6 +107,9 @@ extern void servers_show(void);
 
 /* Does anybody wait for what only a tick brings? */
 extern bool servers_need_tick(void);
+
+/* Nothing is on its way: nobody keeps for nobody what another one was denied. */
+extern void servers_check_denied(void);
 extern void check_invariants(void);
 
 /* sets.c: what a set's backend does, and the worker for it.  Whether it did anything. */

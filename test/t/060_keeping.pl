@@ -328,6 +328,17 @@ sub order
 	$sb[0]->query("SELECT zk_lock('left')");
 	is($sa[0]->query("SELECT zk_try_lock('left', timeout => '1 h')"), 't', 'what another server keeps goes to zk_try_lock with a timeout');
 	clean('left');
+
+	# This server has been told that the other one has it, and asks without queueing.
+	for my $mode ('exclusive', 'shared')
+	{
+		$sb[0]->query("BEGIN; SELECT zk_lock('again', '$mode')");
+		is($sa[0]->query("SELECT zk_try_lock('again')"), 'f', "zk_try_lock of what another server has, $mode");
+		$sb[0]->query('COMMIT');
+		ZkLock::wait_until(sub { $sb[0]->query("SELECT zk_lock('again', '$mode')"); ZkLock::ask($b, "SELECT string_agg(state, '') FROM zk_contenders('again')") eq 'kept' }, 'it keeps it');
+		ok(ZkLock::wait_until(sub { $sa[0]->query("SELECT zk_try_lock('again')") eq 't' }, 'it gets it'), '... and of what it keeps for nobody later');
+		clean('again');
+	}
 }
 
 #

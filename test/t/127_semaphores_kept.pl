@@ -167,7 +167,14 @@ $k[0]->query('ROLLBACK');
 $c[0]->result;
 $_->query('ROLLBACK') for @c[0, 3];
 
+# A server that was told that the other one has it, and asks without queueing, gets what that one keeps.
+$k[0]->query("BEGIN; SELECT zk_acquire('again', 1)");
+is($c[0]->query("SELECT zk_try_acquire('again', 1)"), 'f', 'zk_try_acquire of what another server has');
+$k[0]->query('COMMIT');
+wait_until(sub { $k[0]->query("SELECT zk_acquire('again', 1)"); state($keeps, 'again') eq 'kept' }, 'it keeps it');
+ok(wait_until(sub { $c[0]->query("SELECT zk_try_acquire('again', 1)") eq 't' }, 'it gets it'), '... and of what it keeps for nobody later');
+
 is(ZkLock::ask($cold, "SELECT kind, acquired_cold > 0 FROM zk_stat_locks WHERE name = 'one'"), 'semaphore|t', 'statistics by kind');
-ZkLock::ok_clean($zk, [$cold], $_, $_, 'semaphores') for qw(n one two);
+ZkLock::ok_clean($zk, [$cold], $_, $_, 'semaphores') for qw(n one two again);
 
 done_testing();
