@@ -45,8 +45,10 @@ static emit_log_hook_type prev_emit_log = NULL;
 static void
 on_transaction_end(XactEvent event, void *arg)
 {
-	if (!zklock_hold_pending() && !zklock_hold_any() && !zklock_queue_any() &&
-		zklock_alarm.runs == 0)
+	bool queues = zklock_queue_any();
+	bool commit = event == XACT_EVENT_COMMIT;
+
+	if (!zklock_hold_any() && !queues && !zklock_hold_pending() && zklock_alarm.runs == 0)
 		return;
 
 	switch (event)
@@ -56,9 +58,15 @@ on_transaction_end(XactEvent event, void *arg)
 			if (proc_exit_inprogress)
 				break;
 			/* this may take a while, so the look at what is lost comes after it */
-			zklock_queue_before_commit();
+			if (queues)
+				zklock_queue_before_commit();
 			/* DISCARD ALL has released session-scope holds by now */
 			zklock_hold_end_void();
+			zklock_loss_before_commit(zklock_hold_any_in_transaction());
+			if (!queues)
+				break;
+			zklock_queue_claim();
+			/* either may have waited */
 			zklock_loss_before_commit(zklock_hold_any_in_transaction());
 			zklock_queue_claim();
 			break;
@@ -66,7 +74,8 @@ on_transaction_end(XactEvent event, void *arg)
 		case XACT_EVENT_PRE_PREPARE:
 			if (zklock_hold_any_in_transaction())
 				zklock_hold_refuse_prepare();
-			zklock_queue_refuse_prepare();
+			if (queues)
+				zklock_queue_refuse_prepare();
 			zklock_loss_before_commit(false);
 			break;
 
@@ -75,15 +84,16 @@ on_transaction_end(XactEvent event, void *arg)
 			/* others of PostgreSQL's exit callbacks abort before ours comes to it */
 			if (proc_exit_inprogress)
 				zklock_hold_abandon();
-			else if (event == XACT_EVENT_COMMIT)
+			else if (commit)
 				zklock_loss_after_commit();
 			else
 				zklock_loss_on_abort();
-			zklock_queue_end(event == XACT_EVENT_COMMIT);
+			if (queues)
+				zklock_queue_end(commit);
 			zklock_hold_end_pending();
 			zklock_hold_end_transaction(1);
 			zklock_hold_end_void();
-			zklock_loss_after_transaction(event == XACT_EVENT_COMMIT);
+			zklock_loss_after_transaction(commit);
 			break;
 
 		case XACT_EVENT_PREPARE:
@@ -140,17 +150,20 @@ on_backend_exit(int code, Datum arg)
 }
 
 /*
- * PostgreSQL first calls the callback that was registered last.  This callback is
- * registered a second time, with another argument.  The first registration stays where
- * it is, so that the callback is called in any case.
+ * PostgreSQL first calls the callback that was registered last.  Ours has to be called
+ * once, before a callback that commits on another server: a refusal after that one would
+ * leave half of the work.  The new registration comes before the old one goes, so an
+ * error on the way leaves one.
  */
 static void
 callbacks_first(void)
 {
-	static char first;
+	static char registrations[2];
+	static int current = 0;
 
-	UnregisterXactCallback(on_transaction_end, &first);
-	RegisterXactCallback(on_transaction_end, &first);
+	RegisterXactCallback(on_transaction_end, &registrations[1 - current]);
+	UnregisterXactCallback(on_transaction_end, &registrations[current]);
+	current = 1 - current;
 }
 
 void
@@ -158,16 +171,15 @@ zklock_callbacks_begin(void)
 {
 	static bool registered = false;
 
+	/* taken by an expression in PL/pgSQL, no statement may end before the commit */
+	if (!registered || !in_query)
+		callbacks_first();
 	if (!registered)
 	{
-		RegisterXactCallback(on_transaction_end, NULL);
 		RegisterSubXactCallback(on_subtransaction_end, NULL);
 		before_shmem_exit(on_backend_exit, 0);
 		registered = true; /* should anything here fail, it is done again */
 	}
-	/* taken by an expression in PL/pgSQL, no statement may end before the commit */
-	if (!in_query)
-		callbacks_first();
 }
 
 /* ------------------------------------------------------------------------
