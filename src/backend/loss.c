@@ -537,7 +537,8 @@ zklock_loss_after_statement(QueryDesc *query, Node *utility)
 {
 	ZkHeldLock *held;
 
-	if (!zklock_alarm.worked || cannot_be_undone())
+	/* outside a transaction block the commit comes next, which looks itself */
+	if (!zklock_alarm.worked || !IsTransactionBlock() || cannot_be_undone())
 		return;
 	zklock_hold_end_void();
 	held = zklock_loss_find();
