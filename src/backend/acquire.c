@@ -492,7 +492,7 @@ acquire(ZkLockKind kind, const char *name, int permits, ZkLockMode mode,
 	zklock_check_callable();
 	zklock_hold_end_void();
 
-	held = zklock_find_sound(kind, name);
+	held = zklock_held_names() > 0 ? zklock_find_sound(kind, name) : NULL;
 	if (held != NULL && (held->proclock[ZKLOCK_EXCLUSIVE] >= 0 || mode == ZKLOCK_SHARED))
 	{
 		ZkLockMode covering = zklock_held_mode(held);
@@ -513,7 +513,8 @@ acquire(ZkLockKind kind, const char *name, int permits, ZkLockMode mode,
 		*token = held->token[covering];
 		return true;
 	}
-	if (held == NULL)
+	/* each limit has room for one */
+	if (held == NULL && zklock_held_names() > 0)
 		zklock_limit_check(ZKLOCK_LIMIT_LOCKS, zklock_held_names(), 1);
 	return acquire_anew(held, kind, name, permits, mode, scope, wait_ms, token);
 }
