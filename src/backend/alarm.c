@@ -125,7 +125,11 @@ zklock_alarm_withdraw(void)
 void
 zklock_alarm_disarm(void)
 {
+	volatile sig_atomic_t *flag = zklock_loss_flag(ZKLOCK_MY_PROC_NUMBER);
+
 	zklock_alarm.armed = false;
 	zklock_alarm_withdraw();
-	*zklock_loss_flag(ZKLOCK_MY_PROC_NUMBER) = 0;
+	/* other backends' flags are in the same cache line */
+	if (*flag != 0)
+		*flag = 0;
 }

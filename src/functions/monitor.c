@@ -303,8 +303,6 @@ zklock_show_session(ReturnSetInfo *rsinfo)
 	ZkRow row = zklock_row_of_set(rsinfo);
 	int64 now = zklock_clock();
 	int64 latency;
-	int names;
-	int proclocks;
 
 	zklock_session_read(&s);
 	zklock_row_text(&row, "state", session_state_name(s.state));
@@ -342,11 +340,10 @@ zklock_show_session(ReturnSetInfo *rsinfo)
 	zklock_row_bigint(&row, "expiries", s.expiries);
 	zklock_row_int(&row, "in_flight",
 				   (int32) pg_atomic_read_u32(&zklock_shared->in_flight));
-	zklock_table_use(&names, &proclocks);
-	zklock_row_int(&row, "names", names);
+	zklock_row_int(&row, "names", zklock_table_entries());
 	zklock_row_int(&row, "max_names", zklock_shared->nentries);
-	zklock_row_int(&row, "locks", proclocks);
-	zklock_row_int(&row, "kept", (int32) pg_atomic_read_u32(&zklock_shared->nkept));
+	zklock_row_int(&row, "locks", zklock_table_proclocks());
+	zklock_row_int(&row, "kept", (int32) zklock_table_kept());
 	zklock_row_text(&row, "drain", zklock_drain_name(zklock_drain_state()));
 	zklock_row_store(rsinfo, &row);
 }

@@ -45,6 +45,13 @@ queued_locally(const ZkLockEntry *entry, int mode)
 	return found;
 }
 
+/* With more the worker does not wait for the time of its next sweep. */
+static uint32
+most_kept(void)
+{
+	return zklock_max_kept() + zklock_max_kept() / 16;
+}
+
 void
 zklock_grant_update_kept(ZkLockEntry *entry)
 {
@@ -54,10 +61,11 @@ zklock_grant_update_kept(ZkLockEntry *entry)
 	Assert(zklock_entry_is_locked(entry));
 	if (kept && entry->kept_since == 0)
 	{
-		uint32 n = pg_atomic_add_fetch_u32(&zklock_shared->nkept, 1);
+		uint32 n = ++zklock_partition(entry)->nkept;
 
 		entry->kept_since = zklock_clock();
-		if (n > zklock_max_kept() + zklock_max_kept() / 16)
+		/* to sum up all partitions costs more than to look at ours */
+		if (n > most_kept() / ZKLOCK_NPARTITIONS && zklock_table_kept() > most_kept())
 			zklock_worker_wake();
 	}
 	else if (!kept && entry->kept_since != 0)
@@ -68,8 +76,8 @@ zklock_grant_update_kept(ZkLockEntry *entry)
 			entry->leaving = true;
 			pg_atomic_add_fetch_u32(&zklock_shared->nleaving, 1);
 		}
-		Assert(pg_atomic_read_u32(&zklock_shared->nkept) > 0);
-		pg_atomic_sub_fetch_u32(&zklock_shared->nkept, 1);
+		Assert(zklock_partition(entry)->nkept > 0);
+		zklock_partition(entry)->nkept--;
 		entry->kept_since = 0;
 	}
 }
@@ -373,7 +381,7 @@ zklock_grant_sweep(void)
 	int64 now = zklock_clock();
 	int64 age = lapsed() ? 0 : keep_time() * NS_PER_MS;
 	int64 interval = Min(Max(age / 8, 100 * NS_PER_MS), 10000 * NS_PER_MS);
-	uint32 nkept = pg_atomic_read_u32(&zklock_shared->nkept);
+	uint32 nkept = zklock_table_kept();
 	uint32 excess = nkept - Min(nkept, zklock_max_kept());
 	uint32 n = 0;
 	bool room = pg_atomic_exchange_u32(&zklock_shared->room_wanted, 0) != 0;

@@ -24,19 +24,22 @@
 #include "semaphore_shared.h"
 #include "stat.h"
 
-/* -1: there is none. */
+/*
+ * Returns the backend's own proclock, for which it needs no spinlock; if that is in use,
+ * one of the free list; -1: there is none.  A job's run may outlive its backend, and
+ * keeps its proclock then, so a job has one of the free list.
+ */
 static int32
-allocate_proclock(void)
+allocate_proclock(ZkLockKind kind)
 {
-	int32 index;
+	int32 index = ZKLOCK_MY_PROC_NUMBER;
 
+	if (zklock_proclock(index)->entry < 0 && !zklock_kinds[kind].record)
+		return index;
 	SpinLockAcquire(&zklock_shared->mutex);
 	index = zklock_shared->free_proclock;
 	if (index >= 0)
-	{
 		zklock_shared->free_proclock = zklock_proclock(index)->next;
-		zklock_shared->proclocks_used++;
-	}
 	SpinLockRelease(&zklock_shared->mutex);
 	return index;
 }
@@ -45,10 +48,11 @@ static void
 free_proclock(int32 index)
 {
 	Assert(zklock_proclock(index)->entry == -1);
+	if (index < zklock_shared->nprocs)
+		return; /* it is a backend's own */
 	SpinLockAcquire(&zklock_shared->mutex);
 	zklock_proclock(index)->next = zklock_shared->free_proclock;
 	zklock_shared->free_proclock = index;
-	zklock_shared->proclocks_used--;
 	SpinLockRelease(&zklock_shared->mutex);
 }
 
@@ -60,6 +64,7 @@ link_proclock(ZkLockEntry *entry, int32 index)
 	if (entry->proclocks >= 0)
 		zklock_proclock(entry->proclocks)->prev = index;
 	entry->proclocks = index;
+	zklock_partition(entry)->nproclocks++;
 }
 
 /* Does another backend of this server stand in the way of a newcomer? */
@@ -103,7 +108,7 @@ make_proclock(ZkLockKind kind, const char *name, uint32 hash, int permits,
 	Assert(!zklock_in_worker());
 	Assert(zklock_kinds[kind].modes || mode == ZKLOCK_EXCLUSIVE);
 	Assert(zklock_kinds[kind].by_session == (permits > 0));
-	index = allocate_proclock();
+	index = allocate_proclock(kind);
 	if (index < 0)
 		return ZKLOCK_NO_PROCLOCK;
 	proclock = zklock_proclock(index);
@@ -245,7 +250,7 @@ zklock_proclock_conflicts(int32 index)
 static void
 give_up_kept_permits(const ZkLockEntry *place)
 {
-	if (pg_atomic_read_u32(&zklock_shared->nkept) == 0)
+	if (zklock_partition(place)->nkept == 0)
 		return;
 	for (ZkLockEntry *e = zklock_entry_first(place); e != NULL;
 		 e = zklock_entry_namesake(e))
@@ -284,7 +289,8 @@ take_hold(ZkLockEntry *entry, ZkProcLock *proclock, int64 now)
 	else if (grant->demanded && --grant->handoffs <= 0)
 		grant->usable = false;
 	/* a demanded grant in the other mode goes before it is waited for */
-	if (zklock_grant_settle(entry))
+	if (entry->grant[ZKLOCK_NMODES - 1 - proclock->mode].usable &&
+		zklock_grant_settle(entry))
 		zklock_entry_set_dirty(entry);
 }
 
@@ -442,6 +448,7 @@ end_proclock(int32 index, ZkLockEntry *entry, LWLock *lock)
 		entry->proclocks = proclock->next;
 	if (proclock->next >= 0)
 		zklock_proclock(proclock->next)->prev = proclock->prev;
+	zklock_partition(entry)->nproclocks--;
 	proclock->entry = -1;
 
 	changed |= zklock_grant_settle(entry);

@@ -24,7 +24,8 @@
 
 typedef struct StatPartition
 {
-	int64 total[ZKLOCK_NSTATS];
+	/* a partition has cache lines of its own */
+	int64 total[ZKLOCK_NSTATS] pg_attribute_aligned(PG_CACHE_LINE_SIZE);
 	uint32 last_serial;
 	/* by row; apart from the rest, since all of them are looked at */
 	uint32 hash[NROWS];

@@ -23,7 +23,7 @@
 ZkLockShared *zklock_shared = NULL;
 
 ZkLockEntry *zklock_entries = NULL;
-ZkProcLock *zklock_proclocks = NULL;
+ZkProcLockPadded *zklock_proclocks = NULL;
 static int32 *buckets;
 static ZkLockHint *hints; /* one a bucket */
 static volatile sig_atomic_t *loss_flags;
@@ -43,7 +43,7 @@ static ZkLockEntry *locked_entry = NULL;
 static int
 proclock_count(void)
 {
-	/* every name once, and room for many readers of few names */
+	/* one for each backend, every name once, and room for many readers of few names */
 	return zklock_max_locks + 2 * MaxBackends;
 }
 
@@ -56,10 +56,10 @@ bucket_count(void)
 static Size
 table_size(void)
 {
-	Size size = MAXALIGN(sizeof(ZkLockShared));
+	Size size = sizeof(ZkLockShared);
 
-	size = add_size(size, mul_size(MAXALIGN(sizeof(ZkLockEntry)), zklock_max_locks));
-	size = add_size(size, mul_size(MAXALIGN(sizeof(ZkProcLock)), proclock_count()));
+	size = add_size(size, mul_size(sizeof(ZkLockEntry), zklock_max_locks));
+	size = add_size(size, mul_size(sizeof(ZkProcLockPadded), proclock_count()));
 	size = add_size(size, mul_size(sizeof(int32), bucket_count()));
 	size = add_size(size, mul_size(sizeof(ZkLockHint), bucket_count()));
 	size = add_size(size, MAXALIGN(mul_size(sizeof(sig_atomic_t), MaxBackends)));
@@ -72,13 +72,14 @@ attach(void)
 {
 	char *p;
 
-	p = (char *) zklock_shared + MAXALIGN(sizeof(ZkLockShared));
+	/* shared memory begins at a cache line, and each of these three ends at one */
+	Assert(TYPEALIGN(PG_CACHE_LINE_SIZE, (uintptr_t) zklock_shared) ==
+		   (uintptr_t) zklock_shared);
+	p = (char *) zklock_shared + sizeof(ZkLockShared);
 	zklock_entries = (ZkLockEntry *) p;
 	p += mul_size(sizeof(ZkLockEntry), zklock_max_locks);
-	p = (char *) MAXALIGN(p);
-	zklock_proclocks = (ZkProcLock *) p;
-	p += mul_size(sizeof(ZkProcLock), proclock_count());
-	p = (char *) MAXALIGN(p);
+	zklock_proclocks = (ZkProcLockPadded *) p;
+	p += mul_size(sizeof(ZkProcLockPadded), proclock_count());
 	buckets = (int32 *) p;
 	p += mul_size(sizeof(int32), bucket_count());
 	hints = (ZkLockHint *) p;
@@ -99,7 +100,6 @@ init(void)
 	pg_atomic_init_u64(&s->lost_at, 0);
 	pg_atomic_init_u64(&s->last_write, 0);
 	pg_atomic_init_u32(&s->njobs, 0);
-	pg_atomic_init_u32(&s->nkept, 0);
 	pg_atomic_init_u32(&s->nleaving, 0);
 	pg_atomic_init_u32(&s->room_wanted, 0);
 	pg_atomic_init_u32(&s->write_wanted, 0);
@@ -118,7 +118,8 @@ init(void)
 	s->nbuckets = bucket_count();
 	s->first_dirty = s->last_dirty = -1;
 	s->free_entry = s->nentries > 0 ? 0 : -1;
-	s->free_proclock = 0;
+	/* those before are the backends' own */
+	s->free_proclock = s->nprocs;
 	s->session.state = ZKLOCK_SESSION_STARTING;
 	s->session.not_connected_since = zklock_clock();
 	zklock_history_init(&s->history);
@@ -132,8 +133,8 @@ init(void)
 	}
 	for (int i = 0; i < s->nproclocks; i++)
 	{
-		zklock_proclocks[i].next = i + 1 < s->nproclocks ? i + 1 : -1;
-		zklock_proclocks[i].entry = -1;
+		zklock_proclock(i)->next = i + 1 < s->nproclocks ? i + 1 : -1;
+		zklock_proclock(i)->entry = -1;
 	}
 	for (int i = 0; i < s->nbuckets; i++)
 		buckets[i] = -1;
@@ -216,7 +217,7 @@ check_proclocks(const ZkLockEntry *entry)
 	int32 prev = -1;
 	const ZkProcLock *writer = NULL;
 
-	for (int32 i = entry->proclocks; i >= 0; prev = i, i = zklock_proclocks[i].next)
+	for (int32 i = entry->proclocks; i >= 0; prev = i, i = zklock_proclock(i)->next)
 	{
 		const ZkProcLock *proclock = zklock_proclock(i);
 
@@ -614,8 +615,10 @@ zklock_partition_next(int partition, const ZkLockEntry *entry)
 bool
 zklock_table_hope(void)
 {
-	return pg_atomic_read_u32(&zklock_shared->nkept) > 0 ||
-		pg_atomic_read_u32(&zklock_shared->nleaving) > 0;
+	if (zklock_table_kept() > 0)
+		return true;
+	pg_read_barrier(); /* pairs with the atomic add in zklock_grant_update_kept */
+	return pg_atomic_read_u32(&zklock_shared->nleaving) > 0;
 }
 
 bool
@@ -637,13 +640,35 @@ zklock_table_any(bool (*what)(const ZkLockEntry *entry))
 	return false;
 }
 
-void
-zklock_table_use(int *nentries, int *nproclocks)
+int
+zklock_table_entries(void)
 {
+	int n;
+
 	SpinLockAcquire(&zklock_shared->mutex);
-	*nentries = zklock_shared->entries_used;
-	*nproclocks = zklock_shared->proclocks_used;
+	n = zklock_shared->entries_used;
 	SpinLockRelease(&zklock_shared->mutex);
+	return n;
+}
+
+int
+zklock_table_proclocks(void)
+{
+	uint32 n = 0;
+
+	for (int i = 0; i < ZKLOCK_NPARTITIONS; i++)
+		n += zklock_shared->partition[i].nproclocks;
+	return (int) n;
+}
+
+uint32
+zklock_table_kept(void)
+{
+	uint32 n = 0;
+
+	for (int i = 0; i < ZKLOCK_NPARTITIONS; i++)
+		n += zklock_shared->partition[i].nkept;
+	return n;
 }
 
 ZkLockHint *

@@ -116,6 +116,13 @@ typedef struct ZkProcLock
 	uint32 again_counted; /* of these */
 } ZkProcLock;
 
+/* In the table, where two backends shall not write the same cache line. */
+typedef union ZkProcLockPadded
+{
+	ZkProcLock proclock;
+	char pad[TYPEALIGN(PG_CACHE_LINE_SIZE, sizeof(ZkProcLock))];
+} ZkProcLockPadded;
+
 /* Returns when it came into this state.  Compare it only with others in the same
  * state: holders and waiters go by different clocks. */
 static inline int64
@@ -200,7 +207,8 @@ typedef struct ZkElection
 
 typedef struct ZkLockEntry
 {
-	int32 next;	   /* of the same bucket, or of the free list */
+	/* of the same bucket, or of the free list.  No cache line has two entries */
+	int32 next pg_attribute_aligned(PG_CACHE_LINE_SIZE);
 	int partition; /* never changes while in use */
 	bool in_use;
 	uint32 generation; /* of this entry: a late reply is recognised */
@@ -214,7 +222,7 @@ typedef struct ZkLockEntry
 	ConditionVariable cv; /* broadcast when the grant, the queue, a proclock or
 						   * the candidacy has changed for those who wait */
 	int64 kept_since;	  /* ns: since when a grant is kept for nobody; 0:
-						   * not so.  ZkLockShared.nkept counts these */
+						   * not so.  ZkPartition.nkept counts these */
 	bool leaving;		  /* a kept grant was given up, and the entry is
 						   * about to go; ZkLockShared.nleaving */
 	int last_rc;		  /* newest refusal by the ensemble, or 0; the worker
@@ -305,6 +313,19 @@ typedef struct ZkSettle
 
 #define ZKLOCK_NSETTLE 16
 
+/* How much a partition has.  Its lock protects this; who makes a sum takes no lock. */
+typedef struct ZkPartition
+{
+	/* proclocks of its entries */
+	uint32 nproclocks pg_attribute_aligned(PG_CACHE_LINE_SIZE);
+	uint32 nkept; /* entries with a grant that is kept for nobody */
+} ZkPartition;
+
+/*
+ * Fields that each take of a kept lock reads have cache lines of their own, which only
+ * the worker writes.  Such a take writes the name's entry, its partition and the
+ * backend's own proclock, and each of these has lines of its own, too.
+ */
 typedef struct ZkLockShared
 {
 	slock_t mutex;
@@ -316,15 +337,22 @@ typedef struct ZkLockShared
 	ZkSettle settle[ZKLOCK_NSETTLE];
 	int entries_used;
 	int entries_end; /* those from this index on were never in use */
-	int proclocks_used;
 
-	/* ns of CLOCK_BOOTTIME; see lease.h */
-	pg_atomic_uint64 lease_end;	  /* a claim is good before */
-	pg_atomic_uint64 lost_at;	  /* holds are lost from then on */
-	pg_atomic_uint64 last_write;  /* send time of the newest acknowledged write */
+	/* ns of CLOCK_BOOTTIME; see lease.h.  A claim is good before lease_end */
+	pg_atomic_uint64 lease_end pg_attribute_aligned(PG_CACHE_LINE_SIZE);
+	pg_atomic_uint64 lost_at;	 /* holds are lost from then on */
+	pg_atomic_uint64 last_write; /* send time of the newest acknowledged write */
+	bool stopping;				 /* no new holds: the server stops */
+	LWLockPadded *locks;		 /* ZKLOCK_NPARTITIONS, then the session's */
+	int nprocs;
+	int nentries;
+	int nproclocks;
+	int nbuckets; /* a power of 2 */
+
+	ZkPartition partition[ZKLOCK_NPARTITIONS];
+
 	ConditionVariable write_cv;	  /* broadcast when a heartbeat was acknowledged */
 	pg_atomic_uint32 njobs;		  /* jobs that sessions have: the holds that count */
-	pg_atomic_uint32 nkept;		  /* entries with a grant that is kept for nobody */
 	pg_atomic_uint32 nleaving;	  /* entries with one that has just been given up */
 	pg_atomic_uint32 room_wanted; /* a backend found the table full of them */
 	/* for zk_session; by the worker */
@@ -334,11 +362,9 @@ typedef struct ZkLockShared
 	pg_atomic_uint32 in_flight;	  /* requests to the ensemble without a reply */
 	pg_atomic_uint32 look_wanted; /* a proclock asks; the worker resets it */
 
-	bool stopping;				   /* no new holds: the server stops */
 	pg_atomic_uint32 write_wanted; /* a backend wants a write now: the worker
 									* resets it when it sends one */
 
-	LWLockPadded *locks; /* ZKLOCK_NPARTITIONS, then the session's */
 	ZkSessionShared session;
 
 	/* the worker's alone */
@@ -356,12 +382,7 @@ typedef struct ZkLockShared
 	bool draining;				/* zklock.drain: by the worker, read without lock */
 	ZkEligibility eligible;		/* for leadership: by the worker, read without lock */
 
-	int nprocs;
-	int nentries;
-	int nproclocks;
-	int nbuckets; /* a power of 2 */
-				  /* entries, proclocks, bucket heads, as many hints, loss
-				   * flags and backends follow */
+	/* entries, proclocks, bucket heads, as many hints, loss flags and backends follow */
 } ZkLockShared;
 
 /* NULL when not preloaded. */
@@ -392,7 +413,7 @@ extern bool zklock_entry_is_locked(const ZkLockEntry *entry);
 
 /* Arrays in shared memory. */
 extern ZkLockEntry *zklock_entries;
-extern ZkProcLock *zklock_proclocks;
+extern ZkProcLockPadded *zklock_proclocks;
 
 static inline ZkLockEntry *
 zklock_entry(int32 index)
@@ -421,7 +442,13 @@ static inline ZkProcLock *
 zklock_proclock(int32 index)
 {
 	Assert(index >= 0 && index < zklock_shared->nproclocks);
-	return &zklock_proclocks[index];
+	return &zklock_proclocks[index].proclock;
+}
+
+static inline int32
+zklock_proclock_index(const ZkProcLock *proclock)
+{
+	return (int32) ((const ZkProcLockPadded *) proclock - zklock_proclocks);
 }
 
 /* The proclocks of an entry, which is locked. */
@@ -482,8 +509,18 @@ extern bool zklock_table_hope(void);
 /* Is that true of an entry in use?  The function calls "what" with the entry locked. */
 extern bool zklock_table_any(bool (*what)(const ZkLockEntry *entry));
 
-/* How full is the table?  Entries and proclocks in use. */
-extern void zklock_table_use(int *nentries, int *nproclocks);
+/* How full is the table?  Entries and proclocks in use, and entries whose grant is kept
+ * for nobody. */
+extern int zklock_table_entries(void);
+extern int zklock_table_proclocks(void);
+extern uint32 zklock_table_kept(void);
+
+/* The partition of an entry, which is locked. */
+static inline ZkPartition *
+zklock_partition(const ZkLockEntry *entry)
+{
+	return &zklock_shared->partition[entry->partition];
+}
 
 /*
  * With the entry locked: puts it on the worker's list; wakes the processes that sleep

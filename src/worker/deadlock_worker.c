@@ -138,7 +138,7 @@ typedef struct Look
 static Mark
 mark_of(const ZkProcLock *proclock)
 {
-	return (Mark){.proclock = (int32) (proclock - zklock_proclock(0)),
+	return (Mark){.proclock = zklock_proclock_index(proclock),
 				  .pid = proclock->pid,
 				  .since =
 					  zklock_proclock_since(proclock, (ZkProcLockState) proclock->state)};

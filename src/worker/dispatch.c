@@ -901,7 +901,7 @@ ask(ZkAgentAsk what)
 	switch (what)
 	{
 		case ZKLOCK_AGENT_WANTS:
-			return zklock_shared->proclocks_used > 0;
+			return zklock_table_proclocks() > 0;
 		case ZKLOCK_AGENT_HOLDS:
 		case ZKLOCK_AGENT_BUSY:
 			return zklock_dispatch_holds();
