@@ -312,7 +312,8 @@ take_record(ZkJson *in, const ZkShape *shape, void *record)
 	make_blank(shape, record);
 	if (!zklock_json_take(in, '{'))
 		return false;
-	if (shape->version > 0 && !(take_version(in, &version) && version == shape->version))
+	if (shape->version > 0 &&
+		!(take_version(in, &version) && version >= 1 && version <= shape->version))
 		return false;
 	more = shape->version > 0 ? zklock_json_take(in, ',') : !zklock_json_take(in, '}');
 	if (shape->version > 0 && !more && !zklock_json_take(in, '}'))
@@ -343,16 +344,15 @@ ZkRecordRead
 zklock_record_read(const ZkShape *shape, const char *text, size_t len, void *record)
 {
 	ZkJson in = {.p = text, .end = text + len};
-	bool utf8 = zklock_is_utf8(text, len);
-	bool good = utf8 && take_record(&in, shape, record);
+	bool good = zklock_is_utf8(text, len) && take_record(&in, shape, record);
 
 	zklock_json_space(&in);
 	if (good && in.p == in.end)
 		return ZKLOCK_RECORD_GOOD;
 	make_blank(shape, record);
-	return utf8 && zklock_record_version(text, len) > shape->version
-		? ZKLOCK_RECORD_NEWER
-		: ZKLOCK_RECORD_DAMAGED;
+	/* nothing but the version of a newer text is known: it may have been cut off */
+	return zklock_record_version(text, len) > shape->version ? ZKLOCK_RECORD_NEWER
+															 : ZKLOCK_RECORD_DAMAGED;
 }
 
 ZkRecordRead

@@ -10,7 +10,8 @@
  * line of its own.
  *
  * A newer server may write fields that this one does not know: the reader skips them.
- * If older servers must not read a text, it has another version.
+ * If older servers must not read a text, it has the next version.  A reader takes its
+ * own version and all before it (src/README, Versions).
  *
  * Pure: libc only.  Any client of the ensemble may have written the text: it can be any
  * bytes.
