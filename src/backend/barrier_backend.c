@@ -128,12 +128,19 @@ raise_end(const Wait *wait)
 						wait->parties),
 				 errdetail("The number that the first session there has named counts."),
 				 errhint("The view zk_barriers shows who is there.")));
+	if (wait->end == ZKLOCK_PARTY_NEWER)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("record of barrier \"%s\" in ZooKeeper is of a newer version of zklock",
+						name),
+				 errdetail("This server cannot read which rounds were opened."),
+				 errhint("Update zklock on this server.")));
 	if (wait->end == ZKLOCK_PARTY_DOUBT)
 		ereport(ERROR,
 				(errcode(ERRCODE_SYSTEM_ERROR),
 				 errmsg("could not find out whether barrier \"%s\" was opened", name),
 				 errdetail(
-					 "The znode of this call is gone, and the record of the barrier's rounds no longer has this round."),
+					 "The znode of this call is gone, and the record of the barrier's rounds no longer has this round, or is of a newer version of zklock."),
 				 errhint("Find out from the other parties whether the barrier was opened.")));
 	ereport(ERROR,
 			(errcode(ERRCODE_SYSTEM_ERROR),

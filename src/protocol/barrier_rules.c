@@ -189,6 +189,8 @@ decide(Step *s)
 
 	foreach_party (p, s)
 	{
+		if (b->known && b->newer)
+			p->reason = ZKLOCK_PARTY_NEWER;
 		if (p->state == ZKLOCK_PARTY_WANTED && leaves(p))
 			end_party(p, ZKLOCK_PARTY_LEFT);
 		any |= p->state != ZKLOCK_PARTY_OVER;
@@ -293,27 +295,37 @@ is_stale(const Step *s)
 	return false;
 }
 
+/* Take over what was read. */
 static void
-on_record(Step *s, const ZkBarrierEvent *event)
+take_record(ZkBarrier *b, const ZkBarrierEvent *event)
 {
-	ZkBarrier *b = s->b;
-	bool fits = event->datalen < ZKLOCK_ROUNDS_MAX;
+	ZkRecordRead read = zklock_barrier_rounds_parse(event->data, (size_t) event->datalen,
+													&b->newest, &b->oldest);
 
 	b->known = true;
 	b->attempts = 0;
 	b->life = event->life;
 	b->version = event->version;
-	/* what somebody else has written there is no record */
-	b->len = fits ? event->datalen : 0;
-	if (b->len > 0)
-		memcpy(b->text, event->data, (size_t) b->len);
-	if (!zklock_barrier_rounds_parse(b->text, (size_t) b->len, &b->newest, &b->oldest))
+	b->newer = read == ZKLOCK_RECORD_NEWER;
+	b->len = event->datalen;
+	if (read != ZKLOCK_RECORD_GOOD || b->len >= ZKLOCK_ROUNDS_MAX)
 	{
+		/* what somebody else has written there is no record */
 		b->newest = 0;
 		b->oldest = 1;
 		b->len = 0;
 	}
-	if (!b->read_proven && is_stale(s))
+	if (b->len > 0)
+		memcpy(b->text, event->data, (size_t) b->len);
+}
+
+static void
+on_record(Step *s, const ZkBarrierEvent *event)
+{
+	ZkBarrier *b = s->b;
+
+	take_record(b, event);
+	if (!b->read_proven && !b->newer && is_stale(s))
 	{
 		forget_record(b);
 		b->await_tick = true;
@@ -325,7 +337,7 @@ on_record(Step *s, const ZkBarrierEvent *event)
 			continue;
 		if (zklock_barrier_rounds_have(b->text, (size_t) b->len, p->id))
 			end_party(p, ZKLOCK_PARTY_OPENED);
-		else if (is_complete(b, p))
+		else if (!b->newer && is_complete(b, p))
 		{
 			p->round = b->newest;
 			p->gap = false;

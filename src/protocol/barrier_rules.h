@@ -45,6 +45,11 @@
  * The first party's number of parties is the barrier's.  A party that names another
  * number leaves (ZKLOCK_PARTY_NUMBERS).
  *
+ * A server that finds a record of a newer version opens no round, since that would
+ * overwrite the record, and cannot read which of its parties were let go.  So its
+ * parties leave (ZKLOCK_PARTY_NEWER).  A party whose node is gone by then may have been
+ * let go: it is in doubt.
+ *
  *-------------------------------------------------------------------------
  */
 #ifndef ZKLOCK_BARRIER_RULES_H
@@ -82,6 +87,7 @@ typedef enum ZkPartyEnd
 	ZKLOCK_PARTY_OPENED,  /* let go with all others */
 	ZKLOCK_PARTY_LEFT,	  /* as it was told to; it is in no round, for certain */
 	ZKLOCK_PARTY_NUMBERS, /* the same: others wait for another number, "other" */
+	ZKLOCK_PARTY_NEWER,	  /* the same: the record is of a newer version */
 	ZKLOCK_PARTY_REFUSED, /* the ensemble did: "rc" */
 	ZKLOCK_PARTY_DOUBT	  /* it may have been let go */
 } ZkPartyEnd;
@@ -181,6 +187,7 @@ typedef struct ZkBarrier
 	bool list_proven; /* the listing that is out was asked for after a heartbeat */
 	bool read_proven; /* ... so was the record, or it will be told what is newer */
 	bool await_tick;  /* after the next heartbeat there will be another look */
+	bool newer;		  /* the record is of a newer version */
 	int attempts;	  /* to make the directory */
 	int ticks;
 	uint32_t lists; /* listings so far */

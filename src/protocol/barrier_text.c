@@ -109,7 +109,7 @@ take_members(const char *s)
 	return *s == '\0';
 }
 
-bool
+ZkRecordRead
 zklock_barrier_rounds_parse(const char *text, size_t len, int64_t *newest, int64_t *oldest)
 {
 	const char *end = text + len;
@@ -120,18 +120,21 @@ zklock_barrier_rounds_parse(const char *text, size_t len, int64_t *newest, int64
 	*oldest = 1;
 	while (text < end)
 	{
-		if (zklock_record_line(&round_shape, &text, end, &line) != ZKLOCK_RECORD_GOOD ||
-			(first != 0 && line.number != expected) || !take_members(line.members))
-			return false;
+		ZkRecordRead read = zklock_record_line(&round_shape, &text, end, &line);
+
+		if (read != ZKLOCK_RECORD_GOOD)
+			return read;
+		if ((first != 0 && line.number != expected) || !take_members(line.members))
+			return ZKLOCK_RECORD_DAMAGED;
 		if (first == 0)
 			first = line.number;
 		expected = line.number - 1;
 	}
 	if (len == 0)
-		return true;
+		return ZKLOCK_RECORD_GOOD;
 	*newest = first;
 	*oldest = expected + 1;
-	return true;
+	return ZKLOCK_RECORD_GOOD;
 }
 
 static void

@@ -16,6 +16,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "record.h"
+
 /* One request has room for the deletes of this many of the longest paths, and the
  * record. */
 #ifndef ZKLOCK_BARRIER_PARTIES_MAX
@@ -50,9 +52,9 @@ extern void zklock_barrier_format_party(char *buf, const uint64_t id[2], uint64_
 extern bool zklock_barrier_parse_party(const char *name, ZkPartyNode *node);
 
 /* Reads the numbers of the newest and the oldest round of a record; 0 and 1: it has
- * no round.  Returns false, with the same numbers, if the text is no record. */
-extern bool zklock_barrier_rounds_parse(const char *text, size_t len, int64_t *newest,
-										int64_t *oldest);
+ * no round.  They are the same if the text is not GOOD. */
+extern ZkRecordRead zklock_barrier_rounds_parse(const char *text, size_t len,
+												int64_t *newest, int64_t *oldest);
 
 /* Is this id in one of the record's rounds?  The record must have been parsed. */
 extern bool zklock_barrier_rounds_have(const char *text, size_t len, const uint64_t id[2]);

@@ -233,7 +233,7 @@ fuzz_rounds(const char *text, size_t len)
 	int64_t then;
 	int length;
 
-	if (!zklock_barrier_rounds_parse(text, len, &newest, &oldest))
+	if (zklock_barrier_rounds_parse(text, len, &newest, &oldest) != ZKLOCK_RECORD_GOOD)
 	{
 		CHECK(newest == 0 && oldest == 1);
 		return;
@@ -244,7 +244,8 @@ fuzz_rounds(const char *text, size_t len)
 		member[i].id[0] = member[i].id[1] = (uint64_t) i + 1;
 	length = zklock_barrier_rounds_add(text, len, newest + 1, member, n, next);
 	CHECK(length > 0 && length < ZKLOCK_ROUNDS_MAX && next[length] == '\0');
-	CHECK(zklock_barrier_rounds_parse(next, (size_t) length, &then, &oldest));
+	CHECK(zklock_barrier_rounds_parse(next, (size_t) length, &then, &oldest) ==
+		  ZKLOCK_RECORD_GOOD);
 	CHECK(then == newest + 1 && oldest >= 1 && oldest <= then);
 	for (int i = 0; i < n; i++)
 		CHECK(zklock_barrier_rounds_have(next, (size_t) length, member[i].id));

@@ -7,7 +7,8 @@
  * again the moment that they are let go.  The ensemble is that of ensemble.h: its servers
  * lag, leaders are deposed, connections break with requests on them, which were done, or
  * not, or are done later.  Sessions expire, or are given up, workers are exchanged, nodes
- * are deleted by hand, and so is the directory while nobody is there.
+ * are deleted by hand, and so is the directory while nobody is there.  In some schedules
+ *a few servers write a newer version of the record, which the others cannot read.
  *
  * Invariants:
  *
@@ -15,7 +16,9 @@
  *	   has been told that it left, and none is in two rounds.
  *	 - Who is told that he is let go is in a round; who is told that he left is in none,
  *	   and comes into none.
- *	 - Doubt only where so many rounds were opened meanwhile, or the directory went.
+ *	 - Doubt only where so many rounds were opened meanwhile, or the directory went, or
+ *the record cannot be read.
+ *	 - No server overwrites a record that it cannot read.
  *	 - When all are well, those who are in a round are told so, and there are not as many
  *	   others left as a round takes.  When all of them leave, too, nothing is left.
  *
@@ -55,6 +58,9 @@ typedef enum Coverage
 	COVER_CANCELLED,
 	COVER_CANCELLED_IN_ROUND,
 	COVER_DOUBT,
+	COVER_NEWER,
+	COVER_NEWER_LEFT,
+	COVER_NEWER_DOUBT,
 	COVER_QUICKER,
 	COVER_MEMBER_LEFT,
 	COVER_GIVEN_UP,
@@ -83,6 +89,9 @@ const char *const coverage_name[NCOVERAGE] = {
 	"calls cancelled",
 	"... in a round",
 	"calls in doubt",
+	"records of a newer version",
+	"... that made a call leave",
+	"... that left a call in doubt",
 	"rounds that somebody else opened first",
 	"... that a member had left",
 	"sessions given up",
@@ -132,6 +141,7 @@ typedef struct Call
 typedef struct Server
 {
 	bool alive; /* the session, and the server has not given it up */
+	bool newer; /* it writes the newer version */
 	bool beat;	/* a heartbeat is out */
 	int beats;
 	bool used[NPARTIES];
@@ -154,7 +164,7 @@ static bool leaving;
 
 /* What a schedule is like. */
 static int numbers; /* of parties: the least */
-static bool mixed, faults, rude;
+static bool mixed, faults, rude, two_versions;
 static int come_every, leave_every;
 
 static int
@@ -237,6 +247,34 @@ observe(int session, const Packet *p)
 }
 
 /* ------------------------------------------------------------------------
+ * Two versions of the record
+ * ------------------------------------------------------------------------
+ */
+
+static const char version_key[] = "\"version\": ";
+#define KEY_LEN ((int) sizeof(version_key) - 1)
+
+static bool
+is_newer(const char *data, int len)
+{
+	return zklock_record_version(data, (size_t) len) == 2;
+}
+
+/* A copy in which all lines have this version, '1' or '2'.  It lasts until the next one. */
+static const char *
+as_version(const char *data, int len, char version)
+{
+	static char text[ZKLOCK_ROUNDS_MAX];
+
+	if (len > 0)
+		memcpy(text, data, (size_t) len);
+	for (int i = 0; i + KEY_LEN < len; i++)
+		if (memcmp(&text[i], version_key, (size_t) KEY_LEN) == 0)
+			text[i + KEY_LEN] = version;
+	return text;
+}
+
+/* ------------------------------------------------------------------------
  * Requests
  * ------------------------------------------------------------------------
  */
@@ -248,17 +286,22 @@ delete_op(const ZkPartyNode *node)
 }
 
 static void
-add_open(Packet *p, const ZkBarrierAction *a)
+add_open(const Server *s, Packet *p, const ZkBarrierAction *a)
 {
 	Round *r = &asked[p->at = nasked++];
+	const char *text = as_version(a->data, a->datalen, s->newer ? '2' : '1');
 
 	if (nasked == MAX_ROUNDS)
 		fail("too many rounds");
+	if (s->b.newer)
+		fail("server %d overwrites a record that it cannot read", (int) (s - server));
+	if (s->newer)
+		COVER(NEWER);
 	r->n = a->nnodes;
 	p->op[p->nops++] = (Op){.type = OP_SET,
 							.path = directory,
 							.version = a->version,
-							.data = zk_keep(a->data, a->datalen),
+							.data = zk_keep(text, a->datalen),
 							.len = a->datalen};
 	for (int i = 0; i < a->nnodes; i++)
 	{
@@ -310,7 +353,7 @@ send_action(void *arg, const ZkBarrierAction *a)
 			p.op[p.nops++] = delete_op(a->nodes);
 			break;
 		case ZKLOCK_BARRIER_OPEN:
-			add_open(&p, a);
+			add_open(s, &p, a);
 			break;
 	}
 	conn_send(&s->conn, &p);
@@ -322,13 +365,32 @@ send_action(void *arg, const ZkBarrierAction *a)
  */
 
 static void
+check_doubt(const Server *s, const ZkParty *p)
+{
+	const Znode *dir = zk_find(directory, zk.zxid);
+	int64_t newest;
+	int64_t oldest;
+
+	/* what it had seen may have been out of date */
+	if (dir == NULL || dir->czxid != p->life)
+		return;
+	if (!s->newer && is_newer(dir->value->data, dir->value->len))
+	{
+		COVER(NEWER_DOUBT);
+		return;
+	}
+	(void) zklock_barrier_rounds_parse(as_version(dir->value->data, dir->value->len, '1'),
+									   (size_t) dir->value->len, &newest, &oldest);
+	if (p->round + 1 >= oldest)
+		fail("call %" PRIu64 " is in doubt after %d rounds", p->id[1],
+			 (int) (newest - p->round));
+}
+
+static void
 tell(Server *s, int i)
 {
 	ZkParty *p = &s->party[i];
 	Call *c = call_of(p->id);
-	const Znode *dir;
-	int64_t newest;
-	int64_t oldest;
 
 	switch (p->end)
 	{
@@ -343,6 +405,7 @@ tell(Server *s, int i)
 			break;
 		case ZKLOCK_PARTY_LEFT:
 		case ZKLOCK_PARTY_NUMBERS:
+		case ZKLOCK_PARTY_NEWER:
 			if (c->round != 0)
 				fail("call %" PRIu64 " is told that it left, and is in round %d",
 					 p->id[1], c->round);
@@ -351,6 +414,12 @@ tell(Server *s, int i)
 				COVER(NUMBERS);
 				if (p->other == p->parties)
 					fail("call %" PRIu64 " waits for no other number", p->id[1]);
+			}
+			else if (p->end == ZKLOCK_PARTY_NEWER)
+			{
+				COVER(NEWER_LEFT);
+				if (s->newer || !two_versions)
+					fail("server %d knows no newer version", number_of(s));
 			}
 			else
 			{
@@ -362,15 +431,7 @@ tell(Server *s, int i)
 			break;
 		case ZKLOCK_PARTY_DOUBT:
 			COVER(DOUBT);
-			/* what it had seen may have been out of date */
-			dir = zk_find(directory, zk.zxid);
-			if (dir == NULL || dir->czxid != p->life)
-				break;
-			(void) zklock_barrier_rounds_parse(dir->value->data, (size_t) dir->value->len,
-											   &newest, &oldest);
-			if (p->round + 1 >= oldest)
-				fail("call %" PRIu64 " is in doubt after %d rounds", p->id[1],
-					 (int) (newest - p->round));
+			check_doubt(s, p);
 			break;
 		default:
 			fail("call %" PRIu64 " ended with %d", p->id[1], (int) p->end);
@@ -464,7 +525,7 @@ deliver(Server *s, const Packet *p)
 
 		event.life = dir->czxid;
 		event.version = value->version;
-		event.data = value->data;
+		event.data = s->newer ? as_version(value->data, value->len, '1') : value->data;
 		event.datalen = value->len;
 		list_nodes(p, nodes, &event.nnodes);
 		event.nodes = nodes;
@@ -788,6 +849,7 @@ play(uint64_t seed)
 	nservers = 1 + random_below(MAX_SERVERS);
 	numbers = 2 + random_below(2);
 	mixed = once_in(4);
+	two_versions = once_in(4);
 	faults = !once_in(4);
 	rude = faults && once_in(6);
 	zk.lags = !once_in(3);
@@ -802,6 +864,7 @@ play(uint64_t seed)
 		Server *s = &server[i];
 
 		s->beat = false;
+		s->newer = two_versions && once_in(2);
 		s->beats = 0;
 		memset(s->used, 0, sizeof(s->used));
 		zklock_barrier_init(&s->b, 0, false);
@@ -833,6 +896,10 @@ play(uint64_t seed)
 	if (dir != NULL && dir->nchildren > 0)
 		fail("%d nodes are left", dir->nchildren);
 
+	COVER(CALM);
+	/* who cannot read the record comes into no round any more */
+	if (two_versions)
+		return;
 	TRACE("---- two numbers");
 	leaving = false;
 	come(&server[0], 0, 3);
@@ -841,7 +908,6 @@ play(uint64_t seed)
 	settle("one more comes");
 	if (server[nservers - 1].used[1] || !server[0].used[0])
 		fail("the number is not the first one's");
-	COVER(CALM);
 }
 
 const Simulator simulator = {
