@@ -23,6 +23,7 @@
 #include "command.h"
 #include "drain.h"
 #include "election_backend.h"
+#include "election_rules.h"
 #include "election_sql.h"
 #include "election_text.h"
 #include "hold.h"
@@ -244,15 +245,17 @@ zk_resign(PG_FUNCTION_ARGS)
  */
 
 /* A candidate's node contains its server's name, and its priority if that is not the
- * default.  A candidate of another library has the default, too. */
+ * default.  A candidate of another library has the default, too.  The priority in a
+ * record of a newer version is not known: NULL. */
 static void
 put_candidate(ReturnSetInfo *rsinfo, ZkNode *node, bool is_leader)
 {
 	int len = (int) zklock_candidate_name_len(node->data, (size_t) node->datalen);
+	int priority = zklock_candidate_priority(node->data, (size_t) node->datalen);
 	ZkRow row = zklock_row_of_set(rsinfo);
 
-	zklock_row_int(&row, "priority",
-				   zklock_candidate_priority(node->data, (size_t) node->datalen));
+	if (priority != ZKLOCK_PRIORITY_UNKNOWN)
+		zklock_row_int(&row, "priority", priority);
 	node->data_cut &= len == node->datalen;
 	node->datalen = len;
 	zklock_row_set(&row, "server", TEXTOID, zklock_node_data_datum(node));

@@ -34,6 +34,10 @@
 #define ZKLOCK_PRIORITY_DEFAULT 100
 #define ZKLOCK_PRIORITY_MAX		1000
 
+/* That of a candidate whose record is of a newer version.  Nobody resigns for it: if the
+ * candidate's priority is lower, the candidate would resign in turn, and so on. */
+#define ZKLOCK_PRIORITY_UNKNOWN (-1)
+
 /* Another candidate, as the leader sees it. */
 typedef struct ZkRival
 {

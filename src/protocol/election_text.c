@@ -52,7 +52,7 @@ read_record(const char *data, size_t len, Candidate *candidate)
 		case ZKLOCK_RECORD_GOOD:
 			return end;
 		case ZKLOCK_RECORD_NEWER:
-			candidate->priority = ZKLOCK_PRIORITY_DEFAULT;
+			candidate->priority = ZKLOCK_PRIORITY_UNKNOWN;
 			return end;
 		case ZKLOCK_RECORD_DAMAGED:
 			break;

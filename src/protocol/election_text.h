@@ -23,7 +23,8 @@
 /* Write the data; "out" has room for the name and ZKLOCK_CANDIDATE_MAX. */
 extern void zklock_candidate_write(char *out, const char *server, int priority);
 
-/* The priority in the data, or the default. */
+/* The priority in the data, or the default.  ZKLOCK_PRIORITY_UNKNOWN: it is in a record
+ * of a newer version. */
 extern int zklock_candidate_priority(const char *data, size_t len);
 
 /* How many bytes of the data the name takes: all, unless a record follows. */

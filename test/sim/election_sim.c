@@ -2,7 +2,7 @@
  *
  * election_sim.c
  *	  Plays seeded schedules of candidates and leaders against
- *	  src/protocol/election_rules.c.
+ *	  src/protocol/election_rules.c and election_text.c.
  *
  * A schedule is one election: a queue of nodes, in the order in which they were made, and
  * servers of different priorities that stand in it.  Servers come, die (their node goes
@@ -10,7 +10,8 @@
  * for which those that wait queue anew, and those that lead do not; transactions require
  * the leadership for a while.  Who leads looks at the others when it has come to lead,
  * and then once in a session timeout, as election_priorities.c does: what it decides by
- * may be out of date when it resigns.
+ * may be out of date when it resigns.  In some schedules a few servers write a newer
+ *version of their priority, which the others cannot read.
  *
  * Then a calm begins: nobody comes or goes any more.
  *
@@ -19,7 +20,8 @@
  *	 - Nobody resigns but for a candidate of higher priority that has stood for two
  *	   timeouts; and who looks, and there is one, does, whoever else has come.
  *	 - While a transaction requires the leadership, nobody else leads.
- *	 - In a calm the highest priority comes to lead, and goes on leading.
+ *	 - In a calm the highest priority comes to lead, if all can read it, and whoever leads
+ *	   then goes on leading.
  *	 - Until then each candidate resigns once at most for one that lives.
  *	 - A candidate that has died holds others up no longer than its session lasts.
  *
@@ -31,6 +33,7 @@
 #include <string.h>
 
 #include "election_rules.h"
+#include "election_text.h"
 #include "harness.h"
 
 #define SERVERS 5
@@ -56,6 +59,7 @@ typedef enum Coverage
 	COVER_HELD,
 	COVER_STAYED,
 	COVER_EQUALS,
+	COVER_UNKNOWN,
 	NCOVERAGE
 } Coverage;
 
@@ -71,7 +75,8 @@ const char *const coverage_name[NCOVERAGE] = {"candidates that came",
 											  "... for one that has gone meanwhile",
 											  "... while a transaction required it",
 											  "leaders that looked, and stayed",
-											  "calms with several of the highest priority"};
+											  "calms with several of the highest priority",
+											  "priorities that a leader cannot read"};
 
 long coverage[NCOVERAGE];
 
@@ -87,6 +92,7 @@ typedef struct Server
 {
 	bool stands; /* it has a node, and lives */
 	int priority;
+	bool newer; /* it writes the newer version */
 	bool leads;
 	bool resigned;		/* the node goes when no transaction is left */
 	int64_t look_at;	/* the next look */
@@ -94,6 +100,7 @@ typedef struct Server
 	int looked;			/* its priority was, when it looked */
 	ZkRival best;		/* ... and found this one */
 	int best_server;
+	int best_priority; /* whether it can be read or not */
 	int64_t required_until;
 	int yields; /* in the calm */
 } Server;
@@ -105,6 +112,7 @@ static int64_t now;
 static int64_t timeout;
 static bool calm;
 static int yields_in_a_row;
+static bool two_versions;
 
 static int
 node_of(int server)
@@ -193,6 +201,24 @@ find_leader(void)
 	s->look_at = now;
 }
 
+/* The priority of a node, as this server reads it. */
+static int
+read_priority(const Server *s, const Node *node)
+{
+	char data[64 + ZKLOCK_CANDIDATE_MAX];
+	char *version;
+	int priority;
+
+	zklock_candidate_write(data, "server", node->priority);
+	version = strstr(data, "\"version\": 1");
+	if (version != NULL && servers[node->server].newer && !s->newer)
+		version[strlen("\"version\": ")] = '2';
+	priority = zklock_candidate_priority(data, strlen(data));
+	if (priority == ZKLOCK_PRIORITY_UNKNOWN)
+		COVER(UNKNOWN);
+	return priority;
+}
+
 /* It has looked a moment ago, and does not resign. */
 static void
 stay(int server)
@@ -205,7 +231,7 @@ stay(int server)
 		return; /* by the next look, then */
 	for (int i = 0; i < nnodes; i++)
 		if (nodes[i].server != server && nodes[i].ends == INT64_MAX &&
-			nodes[i].priority > s->priority &&
+			read_priority(s, &nodes[i]) > s->priority &&
 			now - nodes[i].since >= 2 * timeout + LATENCY)
 			fail("server %d does not resign for server %d", server, nodes[i].server);
 }
@@ -220,13 +246,16 @@ look(int server)
 	s->looked = s->priority;
 	for (int i = 0; i < nnodes; i++)
 	{
-		ZkRival rival = {.priority = nodes[i].priority, .since = nodes[i].since};
+		ZkRival rival = {.since = nodes[i].since};
 
-		if (nodes[i].server == server ||
-			!zklock_election_is_better(s->priority, &rival, &s->best))
+		if (nodes[i].server == server)
+			continue;
+		rival.priority = read_priority(s, &nodes[i]);
+		if (!zklock_election_is_better(s->priority, &rival, &s->best))
 			continue;
 		s->best = rival;
 		s->best_server = nodes[i].server;
+		s->best_priority = nodes[i].priority;
 	}
 	s->look_at = now + timeout;
 	s->decides_at = s->best_server >= 0 ? now + random_below(LATENCY) : INT64_MAX;
@@ -245,7 +274,7 @@ decide(int server)
 		stay(server);
 		return;
 	}
-	if (s->best.priority <= s->priority || now - s->best.since < 2 * timeout)
+	if (s->best_priority <= s->priority || now - s->best.since < 2 * timeout)
 		fail("server %d resigns for nobody", server);
 	TRACE("%" PRId64 ": server %d resigns for server %d", now, server, s->best_server);
 	COVER(YIELDED);
@@ -357,7 +386,7 @@ check_calm(void)
 		if (servers[i].leads)
 			leader = i;
 	}
-	if (highest >= 0 && (leader < 0 || servers[leader].priority != highest))
+	if (highest >= 0 && !two_versions && (leader < 0 || servers[leader].priority != highest))
 		fail("server %d leads, and the highest priority is %d", leader, highest);
 	if (equals > 1)
 		COVER(EQUALS);
@@ -376,9 +405,11 @@ play(uint64_t seed)
 	calm = false;
 	yields_in_a_row = 0;
 	timeout = 50 + random_below(200);
+	two_versions = once_in(4);
 	for (int i = 0; i < SERVERS; i++)
 	{
 		servers[i].priority = once_in(2) ? ZKLOCK_PRIORITY_DEFAULT : 100 * random_below(4);
+		servers[i].newer = two_versions && once_in(2);
 		forget(&servers[i]);
 	}
 	for (int i = 0; i < EVENTS; i++)
