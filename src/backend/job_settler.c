@@ -216,7 +216,11 @@ find_node(const ZkNode *nodes, int n, const char *name)
 	return NULL;
 }
 
-/* Settle all runs of this database.  False: some could not be settled. */
+/*
+ * Settle all runs of this database.  False: some could not be settled.  If a newer
+ * server has changed the record, a run that is left keeps its job until this server is
+ * updated: otherwise others would find the run in doubt, and run the slot again.
+ */
 static bool
 settle_all(void)
 {
@@ -242,7 +246,7 @@ settle_all(void)
 		const ZkLeftRun *run = lfirst(cell);
 		const ZkNode *node = find_node(nodes, n, run->name);
 
-		if (node == NULL || zklock_job_record_parse(node, job) != ZKLOCK_RECORD_GOOD)
+		if (node == NULL || zklock_job_record_parse(node, job) == ZKLOCK_RECORD_DAMAGED)
 			give_up(run, "The record of the job cannot be read.");
 		else if (!settle_job(run->name, &failed))
 			return false;

@@ -136,8 +136,8 @@ take_listing(ZkClient *client, const ZkMessage *message)
 	go_on(client);
 }
 
-/* Does the record have such a run?  A record that cannot be read cannot be settled,
- * either. */
+/* Does the record have such a run?  A record that cannot be read, because it is damaged
+ * or of a newer version, cannot be settled, either. */
 static bool
 has_left_run(const ZkMessage *message)
 {
