@@ -151,6 +151,12 @@ zklock_chunk_write(char *buf, const ZkChunkHead *head)
 	return (int) (end - buf);
 }
 
+bool
+zklock_chunk_is_newer(const char *data, size_t len)
+{
+	return zklock_record_version(data, len) > head_shape.version;
+}
+
 const char *
 zklock_chunk_read(const char *data, size_t len, ZkChunkHead *head)
 {

@@ -110,4 +110,7 @@ extern int zklock_chunk_write(char *buf, const ZkChunkHead *head);
 /* Returns where the payloads begin; NULL: this is no chunk. */
 extern const char *zklock_chunk_read(const char *data, size_t len, ZkChunkHead *head);
 
+/* Is it a chunk of a newer version? */
+extern bool zklock_chunk_is_newer(const char *data, size_t len);
+
 #endif /* ZKLOCK_QUEUE_TEXT_H */

@@ -499,6 +499,10 @@ take_stray(const ZkMessage *message)
 		!is_spoken_for(&stray->name) &&
 		zklock_chunk_read(message->data, (size_t) message->datalen, head) != NULL)
 		verdict = judge(stray, head);
+	else if (message->rc == ZKLOCK_ZOK &&
+			 zklock_chunk_is_newer(message->data, (size_t) message->datalen))
+		zklock_trouble("znode \"%s\" is of a newer version of zklock: its items are left there",
+					   path);
 	if (verdict == ZKLOCK_PUT_LATER)
 		look.restart = true;
 	else if (verdict == ZKLOCK_PUT_MOVE)
