@@ -28,7 +28,7 @@
 # whose COMMIT is never answered, has claimed nothing.
 #
 # Workload "election" asks whether its server leads, over and over, or has a
-# transaction require it.  The interval is from the first yes to the last one with
+# transaction require it, or a command run if it does.  The interval is from the first yes to the last one with
 # the same token.  One server's clients may well say so at once, so each server
 # has one.
 #
@@ -74,6 +74,9 @@
 # runs leave is Chaos::Jobs' business; "data" is the slot, and what the client was told: "ran",
 # "done" (by another run) or "skipped" (it counts as done, in doubt), and of which slot that
 # was said.  No interval is claimed: a run that was lost may still be on its way to its end.
+#
+# Workload "jobs-night" is the same with nights for slots: a client waits for the evening, so all
+# call at the same time.
 package Chaos::Client;
 
 use strict;
@@ -103,7 +106,7 @@ sub run
 	until ($stop)
 	{
 		my $outcome = $self->transaction;
-		sleep($outcome eq 'ok' ? 0.01 + rand 0.06 : 0.1 + rand 0.1);
+		sleep($self->{rest} * ($outcome eq 'ok' ? 0.01 + rand 0.06 : 0.1 + rand 0.1));
 	}
 }
 
@@ -305,6 +308,7 @@ sub election
 	my $require = rand() < 0.3;
 	my $ask = $require ? "SELECT zk_require_leader('$name')"
 	  : "SELECT CASE WHEN zk_is_leader('$name') THEN (SELECT token FROM zk_elections WHERE election = '$name') END";
+	return $self->run_as_leader($name) if !$require && rand() < 0.2;
 	my $until = now() + (0.05 + rand 1) * $self->{timeout};
 	$self->ask('pg', 'begin', 'BEGIN') if $require;
 	while (now() < $until && !$stop)
@@ -330,6 +334,18 @@ sub election
 	return $self->commit($t, 'lead', [ election => $name ], { token => $t->{token} }) if $require;
 	# Else hardly anybody else would ever lead.
 	$self->ask('pg', 'resign', "SELECT zk_resign('$name')") if rand() < 0.3;
+}
+
+# The command tells the token, if it is run.
+sub run_as_leader
+{
+	my ($self, $name) = @_;
+	$self->told('lead', [ [ election => $name ] ], {}, sub {
+		$self->ask('pg', 'lead', "SET chaos.token = ''");
+		$self->ask('pg', 'lead', "CALL zk_run_as_leader('$name', \$\$SELECT set_config('chaos.token', token::text, false) FROM zk_elections WHERE election = '$name'\$\$)");
+		my $token = $self->ask('pg', 'lead', 'SHOW chaos.token');
+		return $token ne '' ? { token => $token } : ();
+	});
 }
 
 sub rings
@@ -510,10 +526,17 @@ sub jobs
 	my ($self, $t) = @_;
 	my ($job, $in_doubt) = $self->{workload} =~ /^(jobs-(.*))/;
 	my $slot = $t->{data} = $self->{slot} //= 1;
+	if ($in_doubt eq 'night')
+	{
+		$in_doubt = 'run';
+		my $evening = $self->{first_night} + ($slot - 1) * $self->{night};
+		sleep 0.2 until $stop || now() >= $evening;
+		die "busy\n" if $stop;
+	}
 	my $call = $self->{id} * 1_000_000_000 + ++$self->{serial};
 	# Some have little patience.
 	my $wait = any("'200ms'", "'20s'", 'NULL');
-	sleep(rand 0.4);
+	sleep($self->{rest} * rand 0.4);
 	$t->{begun} = now();
 	$self->told('run', [ [ job => $job ] ], { slot => $slot, mode => $in_doubt }, sub { return $self->run_job($t, $job, $in_doubt, $slot, $call, $wait); });
 	my (undef, undef, $done) = split / /, $t->{data};

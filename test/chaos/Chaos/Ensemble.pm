@@ -74,6 +74,15 @@ sub set_min_timeout
 	$self->_write_conf($i);
 }
 
+# The same for all, of how long they wait for each other when they start.  Returns it, in ticks.
+sub change_init_limit
+{
+	my $self = shift;
+	$self->{init_limit} = $self->{init_limit} == 20 ? 30 : 20;
+	$self->_write_conf($_) for $self->servers;
+	return $self->{init_limit};
+}
+
 # Its snapshots and transactions.
 sub _state { my ($self, $i) = @_; return "$self->{dir}/zk$i/version-2"; }
 

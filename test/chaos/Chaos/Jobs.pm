@@ -176,7 +176,7 @@ SQL
 
 	# when servers found out that the ensemble went back, or it did so by itself
 	my @found = @losses;
-	for my $file (glob "$log/server-[ABC].log")
+	for my $file (glob "$log/server-[A-Z].log")
 	{
 		open my $in, '<', $file or die "could not read $file: $!\n";
 		push @found, map { /^(\S+ [\d:.]+) .*WARNING:  ZooKeeper ensemble went back/ ? seconds($1) : () } <$in>;
@@ -206,7 +206,7 @@ SQL
 		push @{ $seen{untrue} }, 'run ' . id($run) . " of $job is $run->{state}, and has " . ($row ? '' : 'not ') . 'committed'
 		  if $row ? !$done && $row->{generation} == $generation : $done;
 	}
-	for my $file (glob "$log/server-[ABC].log")
+	for my $file (glob "$log/server-[A-Z].log")
 	{
 		open my $in, '<', $file or die "could not read $file: $!\n";
 		$seen{settled} += grep { /job "$job": run \d+ is no longer in doubt: / } <$in>;

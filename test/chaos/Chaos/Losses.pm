@@ -22,7 +22,7 @@ sub sessions
 {
 	my $log = shift;
 	my @losses;
-	for my $file (sort glob "$log/server-[ABC].log")
+	for my $file (sort glob "$log/server-[A-Z].log")
 	{
 		my ($server) = $file =~ /server-(.)\.log$/;
 		my $expired;    # no session since

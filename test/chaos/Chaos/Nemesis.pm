@@ -42,6 +42,11 @@ our @kinds = (
 	[ 'pause: ZooKeeper leader', \&pause_leader, 0.3, 3 ],
 	[ 'pause: PostgreSQL host', \&pause_server, 0.3, 3 ]);
 
+# Of a fleet that is looked after (endurance.pl), besides.
+our @maintenance = (
+	[ 'restart: PostgreSQL', \&restart, 0, 0 ],
+	[ 'rolling restart of the ensemble', \&roll, 0, 0 ]);
+
 # Only sessions are harmed by these.
 our %spares_servers = map { $_ => 1 } ('terminate: holder', 'terminate: sessions', 'cancel: sessions', 'no synchronous standby');
 
@@ -55,7 +60,9 @@ sub now { return Chaos::Postgres::now(); }
 
 # kinds (of our @kinds, those that it may choose), zk (Chaos::Ensemble), servers (Chaos::Server), data (the fourth), clients (lists of pids by the
 # server's name), small (of the servers, those with a small table), history, timeout (of
-# sessions, s), log (a file)
+# sessions, s), log (a file); pace (at most so many seconds until the next fault), steady (the name
+# of a server whose processes live on), plan (a list of [ from that second on, kind, code, least and
+# greatest duration ], which come beside the kinds)
 sub new
 {
 	my ($class, %option) = @_;
@@ -86,7 +93,8 @@ sub run
 	my $alone;     # none may, nor come before all have recovered
 	$self->back_up;
 	my $wait_until = 0;
-	while (now() < $end)
+	$self->{begun} = now();
+	while (now() < $end || @{ $self->{plan} })
 	{
 		my $busy = @{ $self->{active} };
 		$self->heal_due(0);
@@ -103,12 +111,12 @@ sub run
 			# The last one is healed.
 			$second = undef;
 			$wait_until = now() + ($alone || rand() < 0.7 ? $patience : 0);
-			$next = now() + rand 0.7;
+			$next = now() + rand $self->{pace};
 		}
-		elsif (now() >= $next && (now() >= $wait_until || $self->recovered))
+		elsif ((now() >= $next || $self->planned) && (now() >= $wait_until || $self->recovered))
 		{
 			$self->back_up if rand() < 0.2 && $self->{zk}->leader;
-			my $fault = $self->inject;
+			my $fault = $self->inject($self->planned);
 			$alone = $fault && $fault->{alone};
 			$second = now() + rand($fault->{due} - now()) if $fault && !$alone && rand() < 0.3;
 		}
@@ -117,8 +125,12 @@ sub run
 	$self->say('the end');
 }
 
+# Is it time for what is planned next?
+sub planned { my $self = shift; return @{ $self->{plan} } && now() - $self->{begun} >= $self->{plan}[0][0]; }
+
 # Heal those whose time has come, or all.  A healing that is not done yet, such
-# as a server that does not start, is tried again the next time.
+# as a server that does not start, is tried again the next time.  One that is slow counts as
+# healed when it is done.
 sub heal_due
 {
 	my ($self, $all) = @_;
@@ -128,6 +140,7 @@ sub heal_due
 		$self->say("heal    $fault->{kind}: $fault->{what}") unless $fault->{heal};
 		$fault->{heal} //= now();
 		$fault->{healed} = $fault->{undo}->();
+		$fault->{heal} = now() if $fault->{slow};
 	}
 	@{ $self->{active} } = grep { !$_->{healed} } @{ $self->{active} };
 	return !@{ $self->{active} };
@@ -172,9 +185,9 @@ sub jobs_recovered
 
 sub inject
 {
-	my $self = shift;
+	my ($self, $planned) = @_;
 	$self->{bag} = [ shuffle @{ $self->{kinds} } ] unless @{ $self->{bag} };
-	my ($kind, $code, $min, $max) = @{ shift @{ $self->{bag} } };
+	my (undef, $kind, $code, $min, $max) = $planned ? @{ shift @{ $self->{plan} } } : (0, @{ shift @{ $self->{bag} } });
 	my $duration = $self->{timeout} * ($min + ($max - $min) * rand);
 	my $begin = now();
 	my ($what, $undo, %more) = $self->$code;
@@ -184,7 +197,7 @@ sub inject
 		return;
 	}
 	$duration = max $duration, $more{at_least} // 0;
-	my ($target) = $kind eq 'cut: halves' ? undef : $what =~ /^([ABC])\b/;
+	my ($target) = $kind eq 'cut: halves' ? undef : $what =~ /^([A-Z])\b/;
 	my $fault = { %more, target => $target, kind => $kind, what => $what, begin => $begin, due => now() + $duration, undo => $undo // sub { 1 } };
 	push @{ $self->{faults} }, $fault;
 	push @{ $self->{active} }, $fault;
@@ -196,6 +209,9 @@ sub inject
 # Cuts
 #
 sub any { return $_[ rand @_ ]; }
+
+# Servers whose processes may be ended.
+sub mortal { my $self = shift; return grep { $_->name ne ($self->{steady} // '') } @{ $self->{servers} }; }
 
 sub names { return join ' ', sort map { $_->name } @_; }
 
@@ -214,7 +230,7 @@ sub cut_halves
 {
 	my $self = shift;
 	my @hosts = shuffle $self->all_hosts;
-	my @half = splice @hosts, 0, 3;
+	my @half = splice @hosts, 0, @hosts / 2;
 	my @heal = map { $_->cut('io', addresses(@hosts)) } @half;
 	return (names(@half) . ' | ' . names(@hosts), sub { $_->() for @heal; 1 });
 }
@@ -308,15 +324,15 @@ sub do_all
 }
 
 # Either makes the postmaster start all of its processes anew.
-sub kill_worker { my $server = any(@{ $_[0]{servers} }); return kill_one($server, $server->worker); }
+sub kill_worker { my $server = any($_[0]->mortal); return kill_one($server, $server->worker); }
 
-sub kill_backend { my $server = any(@{ $_[0]{servers} }); return kill_one($server, any($server->backends)); }
+sub kill_backend { my $server = any($_[0]->mortal); return kill_one($server, any($server->backends)); }
 
 # Its children learn of it when they look.
 sub kill_postmaster
 {
 	my $self = shift;
-	my $server = any(grep { $_->running } @{ $self->{servers} }) // return;
+	my $server = any(grep { $_->running } $self->mortal) // return;
 	$server->kill9;
 	return ($server->name, sub { $server->start(0) });
 }
@@ -449,6 +465,44 @@ sub fill_table
 	}
 	return unless $taken;
 	return ($server->name . " ($taken names)", sub { $pg->close; 1 });
+}
+
+#
+# Maintenance
+#
+
+# A fast shutdown, whatever is done "between", and the start.
+sub exchange
+{
+	my ($server, $between) = @_;
+	my $stopped = 0;
+	kill 'INT', $server->pid if $server->running;
+	return ($server->name, sub {
+		return 0 if !$stopped && $server->running;
+		$between->() unless $stopped++;
+		return $server->start(0);
+	}, slow => 1, alone => 1);
+}
+
+sub restart { my $server = any(grep { $_->running } $_[0]->mortal) // return; return exchange($server, sub { }); }
+
+# The ensemble's servers one after the other, each with another zoo.cfg.
+sub roll
+{
+	my $self = shift;
+	my $zk = $self->{zk};
+	my @left = shuffle $zk->servers;
+	return if grep { !$zk->pid($_) } @left;
+	my $limit = $zk->change_init_limit;
+	my $down;
+	return ("initLimit=$limit", sub {
+		return 0 if defined $down && !defined $zk->mode($down);
+		return 1 unless @left;
+		$down = shift @left;
+		$zk->stop($down);
+		$zk->start_nowait($down);
+		return 0;
+	}, slow => 1, alone => 1);
 }
 
 #

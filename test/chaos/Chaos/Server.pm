@@ -48,10 +48,14 @@ sub host { my $self = shift; return $self->{host}; }
 
 sub dir { my $self = shift; return $self->{dir}; }
 
+# Where its programs are, from the next start on.
+sub set_bin { my ($self, $bin) = @_; $self->{bin} = $bin; return; }
+
 sub _spawn
 {
 	my $self = shift;
-	$self->{pid} = Chaos::Host::spawn($self->{host}, $self->{log}, $self->{dir}, 'postgres', '-D', "$self->{dir}/data");
+	my $program = defined $self->{bin} ? "$self->{bin}/postgres" : 'postgres';
+	$self->{pid} = Chaos::Host::spawn($self->{host}, $self->{log}, $self->{dir}, $program, '-D', "$self->{dir}/data");
 }
 
 # Start it, and again as long as it refuses: a new postmaster does not start
