@@ -21,9 +21,11 @@
 #   make model            random sessions beside a model of their answers; SEQUENCES= SEED=
 #   make chaos            faults of all kinds on six hosts; SECONDS= SEED=
 #                         WORKLOADS= FAULTS=
+#   make endurance        the same on six servers for HOURS= (8) in all, with nights, updates and
+#                         restarts, and what is left over or grows; goes on where it was stopped
 #
-# The last ten install what they need; all but chaos run in a sandbox
-# (test/sandbox), chaos in namespaces of its own (test/chaos/run).
+# The last eleven install what they need; all but chaos and endurance run in a sandbox
+# (test/sandbox), these two in namespaces of their own (test/chaos/run).
 
 EXTENSION = zklock zklock_advisory
 version := $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" zklock.control)
@@ -52,7 +54,7 @@ override with_llvm ?= no
 
 # PGXS has a "check" of its own, and a fresh machine has no PGXS yet: leave it
 # out when one of our own targets is asked for.
-ours = check demo lint warnings bench bench-plot fleet chaos soak model dist
+ours = check demo lint warnings bench bench-plot fleet chaos endurance soak model dist
 ifneq ($(filter $(ours),$(MAKECMDGOALS)),)
 
 .PHONY: $(MAKECMDGOALS)
@@ -77,7 +79,9 @@ soak:
 model:
 	@test/sandbox test/model $(or $(SEQUENCES),1000) $(SEED)
 chaos:
-	@setpriv --pdeathsig TERM test/chaos/run $(or $(SECONDS),300) $(SEED)
+	@setpriv --pdeathsig TERM test/chaos/run chaos $(or $(SECONDS),300) $(SEED)
+endurance:
+	@setpriv --pdeathsig TERM test/chaos/run endurance $(or $(HOURS),8) $(SEED)
 # What is committed, for PGXN and for building packages.
 dist:
 	@git archive --format=zip --prefix=zklock-$(version)/ --output=zklock-$(version).zip HEAD
