@@ -83,8 +83,9 @@ is_over(const ZkPut *put)
 }
 
 ZkPutRequest
-zklock_put_request(ZkPut *put)
+zklock_put_request(ZkPut *put, bool known, bool *behind)
 {
+	*behind |= put->reading;
 	if (!is_over(put) || put->open || put->pause)
 		return ZKLOCK_SETTLE_NOTHING;
 	if (put->settled == put->nchunks)
@@ -93,7 +94,12 @@ zklock_put_request(ZkPut *put)
 		return ZKLOCK_SETTLE_FREE;
 	}
 	put->open = true;
-	return put->state == ZKLOCK_PUT_COMMITTED ? ZKLOCK_SETTLE_READ : ZKLOCK_SETTLE_DROP;
+	if (put->state == ZKLOCK_PUT_ABORTED)
+		return ZKLOCK_SETTLE_DROP;
+	if (known && !*behind)
+		return ZKLOCK_SETTLE_MOVE;
+	*behind = put->reading = true;
+	return ZKLOCK_SETTLE_READ;
 }
 
 /* Was it settled, by this request or before? */
@@ -122,6 +128,7 @@ zklock_put_reply(ZkPut *put, ZkPutRequest request, ZkReply rc, int failed, bool 
 		request == ZKLOCK_SETTLE_MOVE && rc == ZKLOCK_REPLY_NO_NODE && failed > 0;
 
 	assert(is_over(put) && put->open && put->settled < put->nchunks);
+	put->reading = false;
 	if (request == ZKLOCK_SETTLE_READ && rc == ZKLOCK_REPLY_OK)
 		return ZKLOCK_SETTLE_MOVE;
 	put->open = false;
@@ -148,6 +155,6 @@ zklock_put_tick(ZkPut *put)
 void
 zklock_put_connection(ZkPut *put)
 {
-	put->pause = put->open = false;
+	put->pause = put->open = put->reading = false;
 	zklock_put_lost(put);
 }

@@ -13,11 +13,17 @@
  * about a chunk that this round has not posted yet.
  *
  * When the transaction is over, the worker settles one chunk after the other.  After a
- * rollback it deletes the chunk.  After a commit it reads the chunk, and then, in one
- * transaction of the ensemble, deletes it and makes its items.  Each request can be
- * repeated until its outcome is known: a chunk that is not there was settled before.
- * But a read may come from a server that lags behind.  So it proves that the chunk is
- * not there only when a write was acknowledged on the same connection.
+ * rollback it deletes the chunk.  After a commit it deletes the chunk and makes its
+ * items, in one transaction of the ensemble.  Before that it reads the chunk, unless it
+ * has written the chunk itself and still knows what it wrote: nobody writes a chunk
+ * twice.  Each request can be repeated until its outcome is known: a chunk that is not
+ * there was settled before.  But a read may come from a server that lags behind.  So it
+ * proves that the chunk is not there only when a write was acknowledged on the same
+ * connection.
+ *
+ * The items of one queue are made in the order of the commits.  What is known could
+ * overtake what is read first.  So behind a put that is being read the worker reads,
+ * too.
  *
  *-------------------------------------------------------------------------
  */
@@ -43,6 +49,7 @@ typedef struct ZkPut
 	uint8_t state;	/* ZkPutState */
 	bool again;		/* WRITING: another round is needed */
 	bool open;		/* over: a request is out */
+	bool reading;	/* ... a READ */
 	bool pause;		/* one was refused: again at the next TICK */
 	bool stuck;		/* ... since the last chunk that was settled: nobody waits for it */
 	uint32_t round; /* of posting */
@@ -86,8 +93,14 @@ typedef enum ZkPutRequest
 	ZKLOCK_SETTLE_FREE /* nothing is left to be done: the put is FREE now */
 } ZkPutRequest;
 
-/* Returns the next request.  It counts as sent. */
-extern ZkPutRequest zklock_put_request(ZkPut *put);
+/*
+ * Returns the next request.  It counts as sent.
+ *
+ *	known	the caller knows what the chunk says: it has written it
+ *	behind	a put that has committed before is being read; the caller asks in the order
+ *			of the commits, and begins with false
+ */
+extern ZkPutRequest zklock_put_request(ZkPut *put, bool known, bool *behind);
 
 /*
  * The request was answered.

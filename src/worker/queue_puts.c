@@ -5,9 +5,9 @@
  *	  into the queues or deletes them.
  *
  * Before the commit, the worker writes the chunks that backends post to <queue>/puts.
- * When the transaction is over, it reads each chunk again, and moves or deletes it.  It
- * has to read the chunk because no process has it any more: the backend has gone on,
- * and a new worker never had it.
+ * When the transaction is over, it moves or deletes each chunk.  The worker keeps what it
+ * has written as long as there is room.  It reads a chunk again that it does not have any
+ * more, or never had: another worker may have written it, and the backend has gone on.
  *
  * A stray is a chunk without a put in shared memory.  A restarted server finds its own
  * strays, and a promoted server finds those of the server that it replaces.  So the
@@ -27,6 +27,7 @@
 #include "access/timeline.h"
 #include "access/transam.h"
 #include "access/xlog.h"
+#include "lib/ilist.h"
 #include "storage/procarray.h"
 #include "utils/memutils.h"
 
@@ -86,6 +87,67 @@ own_chunk_path(const char *queue, uint32 put, uint32 chunk)
 
 	zklock_chunk_format(text, &name);
 	return chunk_path(queue, text);
+}
+
+/*
+ * What this worker has written and not settled yet, oldest first.  Nothing depends on
+ * it: each of these may go at any time.
+ */
+typedef struct Sent
+{
+	dlist_node node;
+	uint32 put;
+	uint32 chunk;
+	int len;
+	char data[FLEXIBLE_ARRAY_MEMBER];
+} Sent;
+
+/* bytes of chunks that are kept, more than all buffers have at once */
+#define SENT_MAX (4 * 1024 * 1024)
+
+static dlist_head sent = DLIST_STATIC_INIT(sent);
+static int sent_size = 0;
+
+static Sent *
+find_sent(uint32 put, uint32 chunk)
+{
+	dlist_iter iter;
+
+	dlist_foreach (iter, &sent)
+	{
+		Sent *s = dlist_container(Sent, node, iter.cur);
+
+		if (s->put == put && s->chunk == chunk)
+			return s;
+	}
+	return NULL;
+}
+
+static void
+forget_sent(Sent *s)
+{
+	if (s == NULL)
+		return;
+	dlist_delete(&s->node);
+	sent_size -= s->len;
+	pfree(s);
+}
+
+static void
+keep_sent(const ZkQueueBuffer *buffer)
+{
+	Sent *s;
+
+	forget_sent(find_sent(buffer->serial, buffer->chunk));
+	while (sent_size + buffer->len > SENT_MAX)
+		forget_sent(dlist_head_element(Sent, node, &sent));
+	s = MemoryContextAlloc(TopMemoryContext, offsetof(Sent, data) + (Size) buffer->len);
+	s->put = buffer->serial;
+	s->chunk = buffer->chunk;
+	s->len = buffer->len;
+	memcpy(s->data, buffer->data, (size_t) buffer->len);
+	dlist_push_tail(&sent, &s->node);
+	sent_size += s->len;
 }
 
 /* Move a chunk: put its items into the queue and delete the chunk, in one transaction.
@@ -168,6 +230,7 @@ send_chunk(ZkQueueBuffer *buffer)
 			zklock_client_create(client,
 								 own_chunk_path(staged->queue, buffer->serial, buffer->chunk),
 								 buffer->data, buffer->len, ZKLOCK_CREATE_PERSISTENT, &tag));
+	keep_sent(buffer);
 	LWLockAcquire(zklock_queue_shared->box.lock, LW_EXCLUSIVE);
 	if (client == NULL)
 		zklock_put_lost(&staged->put);
@@ -210,6 +273,52 @@ chunk_to_settle(const ZkQueuePut *staged)
 	return own_chunk_path(staged->queue, staged->serial, (uint32) staged->put.settled);
 }
 
+static Sent *
+find_to_settle(const ZkQueuePut *staged)
+{
+	return find_sent(staged->serial, (uint32) staged->put.settled);
+}
+
+/* The puts whose transaction is over, in the order of the commits.  The caller holds the
+ * lock. */
+static int
+find_ended(ZkQueuePut **puts)
+{
+	int n = 0;
+
+	for (int i = 0; i < ZKLOCK_QUEUE_PUTS; i++)
+	{
+		ZkQueuePut *staged = &zklock_queue_shared->staged[i];
+
+		if (staged->put.state == ZKLOCK_PUT_COMMITTED ||
+			staged->put.state == ZKLOCK_PUT_ABORTED)
+			puts[n++] = staged;
+	}
+	qsort(puts, (size_t) n, sizeof(ZkQueuePut *), compare_orders);
+	return n;
+}
+
+static void
+send_step(const ZkQueuePut *staged, ZkPutRequest request)
+{
+	ZkClient *client = zklock_session_client();
+	char *path = chunk_to_settle(staged);
+	const Sent *known = find_to_settle(staged);
+	ZkRequestTag tag = {
+		.kind = own_tag,
+		.entry = (uint32) (staged - zklock_queue_shared->staged),
+		.generation = staged->serial,
+		.uuid = TAG_SETTLE + (uint64) request,
+	};
+
+	if (request == ZKLOCK_SETTLE_READ)
+		zklock_session_sent(zklock_client_get(client, path, false, &tag));
+	else if (request == ZKLOCK_SETTLE_DROP)
+		zklock_session_sent(zklock_client_delete(client, path, &tag));
+	else
+		(void) send_move(staged->queue, path, known->data, known->len, &tag);
+}
+
 /*
  * Take the next step for each put whose transaction is over, in the order of the
  * commits.  ZooKeeper executes a session's requests in order, so the items come into
@@ -220,40 +329,28 @@ settle(void)
 {
 	ZkQueuePut *puts[ZKLOCK_QUEUE_PUTS] = {NULL};
 	ZkPutRequest request[ZKLOCK_QUEUE_PUTS];
-	int nputs = 0;
+	bool behind = false;
+	int nputs;
 
 	LWLockAcquire(zklock_queue_shared->box.lock, LW_EXCLUSIVE);
-	for (int i = 0; i < ZKLOCK_QUEUE_PUTS; i++)
+	nputs = find_ended(puts);
+	for (int i = 0; i < nputs; i++)
 	{
-		request[i] = zklock_put_request(&zklock_queue_shared->staged[i].put);
+		request[i] =
+			zklock_put_request(&puts[i]->put, find_to_settle(puts[i]) != NULL, &behind);
 		if (request[i] == ZKLOCK_SETTLE_FREE)
 		{
 			ConditionVariableBroadcast(&zklock_queue_shared->room_cv);
 			zklock_queue_takes_look_again();
 		}
-		else if (request[i] != ZKLOCK_SETTLE_NOTHING)
-			puts[nputs++] = &zklock_queue_shared->staged[i];
 	}
 	LWLockRelease(zklock_queue_shared->box.lock);
 
 	/* nobody else moves what is over */
-	qsort(puts, (size_t) nputs, sizeof(ZkQueuePut *), compare_orders);
-	for (int i = 0; i < nputs; i++)
+	for (int i = 0; i < nputs && zklock_session_client() != NULL; i++)
 	{
-		int entry = (int) (puts[i] - zklock_queue_shared->staged);
-		ZkRequestTag tag = {
-			.kind = own_tag,
-			.entry = (uint32) entry,
-			.generation = puts[i]->serial,
-			.uuid = TAG_SETTLE + (uint64) request[entry],
-		};
-
-		if (request[entry] == ZKLOCK_SETTLE_READ)
-			zklock_session_sent(zklock_client_get(zklock_session_client(),
-												  chunk_to_settle(puts[i]), false, &tag));
-		else
-			zklock_session_sent(zklock_client_delete(zklock_session_client(),
-													 chunk_to_settle(puts[i]), &tag));
+		if (request[i] != ZKLOCK_SETTLE_NOTHING && request[i] != ZKLOCK_SETTLE_FREE)
+			send_step(puts[i], request[i]);
 	}
 }
 
@@ -305,6 +402,7 @@ static void
 settled(ZkQueuePut *staged, const ZkMessage *message)
 {
 	ZkPutRequest request = (ZkPutRequest) (message->tag.uuid - TAG_SETTLE);
+	Sent *known = find_to_settle(staged);
 	int before = staged->put.settled;
 
 	due = true;
@@ -313,8 +411,10 @@ settled(ZkQueuePut *staged, const ZkMessage *message)
 	if (zklock_put_reply(&staged->put, request, zklock_reply(message->rc),
 						 message->failed_op, proven) == ZKLOCK_SETTLE_MOVE)
 		move(staged, message);
-	if (staged->put.settled > before)
-		settled_at = zklock_clock();
+	if (staged->put.settled == before)
+		return;
+	settled_at = zklock_clock();
+	forget_sent(known);
 }
 
 static void

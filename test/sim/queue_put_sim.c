@@ -6,8 +6,9 @@
  *
  * Transactions of one server put items, in chunks, and commit or roll back.  The ensemble
  * is that of ensemble.h: its servers lag, leaders are deposed, connections break with
- * requests on them that are done, or done later.  Sessions expire.  A worker that takes
- * the place of another has seen nothing, and hears no replies of before.  Directories are
+ * requests on them that are done, or done later.  Sessions expire.  The worker forgets
+ * what it has written.  A worker that takes the place of another has seen nothing, has
+ * written nothing, and hears no replies of before.  Directories are
  * missing, requests are refused, or answered by a leader that does not know whether they
  * were done, and somebody overwrites a chunk.  Then all is well.
  *
@@ -52,6 +53,7 @@ typedef enum Coverage
 	COVER_LAGS,
 	COVER_UNPROVEN,
 	COVER_DONE_BEFORE,
+	COVER_KNOWN,
 	COVER_SUCCESSOR,
 	COVER_NO_DIRECTORY,
 	COVER_NO_ITEMS,
@@ -72,6 +74,7 @@ const char *const coverage_name[NCOVERAGE] = {"puts committed",
 											  "connections to a server that lags",
 											  "chunks missing, but perhaps not",
 											  "moves that were done before",
+											  "moves without a read",
 											  "successors",
 											  "chunks without a directory",
 											  "items without a directory",
@@ -104,6 +107,7 @@ enum
 
 typedef struct Chunk
 {
+	bool known; /* the worker has what it has written */
 	bool damaged;
 	int moved; /* times that its items were made */
 } Chunk;
@@ -223,7 +227,10 @@ send(int what, int put, int chunk, int detail)
 	TRACE("put %d, chunk %d: request %d.%d", put, chunk, what, detail);
 	p.serial = life[put].put.round;
 	if (what == CREATE)
+	{
 		p.op[p.nops++] = (Op){.type = OP_CREATE, .path = path, .parent = puts_dir};
+		life[put].chunk[chunk].known = true;
+	}
 	else if (what == SETTLE && detail == ZKLOCK_SETTLE_READ)
 	{
 		p.type = READ;
@@ -261,6 +268,7 @@ static void
 work(void)
 {
 	int order[MAX_PUTS];
+	bool behind = false;
 	int n = 0;
 
 	if (!conn.up || conn.nc2s > MAX_WIRE / 4)
@@ -279,8 +287,11 @@ work(void)
 	for (int i = 0; i < n; i++)
 	{
 		Life *l = &life[order[i]];
-		ZkPutRequest request = zklock_put_request(&l->put);
+		bool known = l->put.settled < l->nchunks && l->chunk[l->put.settled].known;
+		ZkPutRequest request = zklock_put_request(&l->put, known, &behind);
 
+		if (request == ZKLOCK_SETTLE_MOVE)
+			COVER(KNOWN);
 		if (request == ZKLOCK_SETTLE_FREE)
 		{
 			l->free = true;
@@ -368,6 +379,14 @@ receive(const Packet *p)
 	}
 }
 
+/* The worker drops what it has written of one put. */
+static void
+forget(Life *l)
+{
+	for (int c = 0; c < MAX_CHUNKS; c++)
+		l->chunk[c].known = false;
+}
+
 /* A successor hears nothing of what is on its way. */
 static void
 disconnect(bool successor)
@@ -387,8 +406,12 @@ disconnect(bool successor)
 	if (successor)
 		COVER(SUCCESSOR);
 	for (int i = 0; i < nlives; i++)
+	{
+		if (successor)
+			forget(&life[i]);
 		if (!life[i].free)
 			zklock_put_connection(&life[i].put);
+	}
 }
 
 static void
@@ -515,6 +538,8 @@ step(void)
 				disconnect(once_in(3));
 			else if (once_in(15))
 				damage();
+			else if (once_in(4) && nlives > 0)
+				forget(&life[random_below(nlives)]);
 			else if (once_in(30))
 				zk_delete(items_dir);
 			else if (once_in(60))
