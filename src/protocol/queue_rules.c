@@ -64,20 +64,104 @@ set_state(ZkItems *items, int i, ZkItemState state)
 {
 	ZkItem *item = &items->item[i];
 
-	if (item->state == ZKLOCK_ITEM_ASKED)
-		items->asked--;
+	items->asked -= item->state == ZKLOCK_ITEM_ASKED;
+	items->gone -= item->state == ZKLOCK_ITEM_GONE;
 	item->state = (uint8_t) state;
-	if (state == ZKLOCK_ITEM_ASKED)
-		items->asked++;
-	if (state != ZKLOCK_ITEM_GONE && i < items->first)
+	items->asked += state == ZKLOCK_ITEM_ASKED;
+	items->gone += state == ZKLOCK_ITEM_GONE;
+	if (i < items->first)
 		items->first = i;
-	assert(items->asked >= 0);
+	if (state == ZKLOCK_ITEM_HELD && i < items->first_held)
+		items->first_held = i;
+	if (state == ZKLOCK_ITEM_HELD && i >= items->end_held)
+		items->end_held = i + 1;
+	assert(items->asked >= 0 && items->gone >= 0);
+}
+
+/* Is the item to be had, for all we know, or is it being looked at? */
+static bool
+is_candidate(const ZkItems *items, int i)
+{
+	switch ((ZkItemState) items->item[i].state)
+	{
+		case ZKLOCK_ITEM_NEW:
+		case ZKLOCK_ITEM_FREE:
+		case ZKLOCK_ITEM_SUSPECT:
+		case ZKLOCK_ITEM_ASKED:
+			return true;
+		case ZKLOCK_ITEM_HELD:
+		case ZKLOCK_ITEM_OURS:
+		case ZKLOCK_ITEM_ASIDE:
+		case ZKLOCK_ITEM_GONE:
+			break;
+	}
+	return false;
+}
+
+/* Has another server an item that is older than this one? */
+static bool
+is_held_before(ZkItems *items, int i)
+{
+	while (items->first_held < items->end_held &&
+		   items->item[items->first_held].state != ZKLOCK_ITEM_HELD)
+		items->first_held++;
+	return items->first_held < items->end_held && items->first_held < i;
+}
+
+/* Count all anew: the items are others than before. */
+static void
+recount(ZkItems *items)
+{
+	items->asked = items->gone = items->first = items->end_held = 0;
+	items->first_held = items->n;
+	for (int i = 0; i < items->n; i++)
+	{
+		ZkItemState state = (ZkItemState) items->item[i].state;
+
+		items->asked += state == ZKLOCK_ITEM_ASKED;
+		items->gone += state == ZKLOCK_ITEM_GONE;
+		if (state != ZKLOCK_ITEM_HELD)
+			continue;
+		if (items->end_held == 0)
+			items->first_held = i;
+		items->end_held = i + 1;
+	}
+}
+
+void
+zklock_items_compact(ZkItems *items)
+{
+	int n = 0;
+
+	for (int i = 0; i < items->n; i++)
+	{
+		if (items->item[i].state != ZKLOCK_ITEM_GONE)
+			items->item[n++] = items->item[i];
+	}
+	items->n = n;
+	recount(items);
+}
+
+/* Looks at the item and at the next few. */
+static ZkChoice
+choose_to_look(ZkItems *items, int *which, int *nwhich)
+{
+	for (int i = items->first; i < items->n && *nwhich < ZKLOCK_ITEMS_WINDOW; i++)
+	{
+		ZkItemState state = (ZkItemState) items->item[i].state;
+
+		if (state != ZKLOCK_ITEM_NEW && state != ZKLOCK_ITEM_SUSPECT)
+			continue;
+		set_state(items, i, ZKLOCK_ITEM_ASKED);
+		which[(*nwhich)++] = i;
+	}
+	return ZKLOCK_CHOOSE_LOOK;
 }
 
 ZkChoice
 zklock_items_choose(ZkItems *items, int *which, int *nwhich)
 {
-	bool held = false;
+	ZkItemState state;
 
 	*nwhich = 0;
 	if (items->listing || items->listing_held)
@@ -87,58 +171,34 @@ zklock_items_choose(ZkItems *items, int *which, int *nwhich)
 		items->listing = items->listed = true;
 		return ZKLOCK_CHOOSE_LIST;
 	}
-	while (items->first < items->n && items->item[items->first].state == ZKLOCK_ITEM_GONE)
+	if (items->gone > ZKLOCK_ITEMS_GONE && items->gone > items->n / 2)
+		zklock_items_compact(items);
+	while (items->first < items->n && !is_candidate(items, items->first))
 		items->first++;
-	for (int i = items->first; i < items->n; i++)
-	{
-		ZkItemState state = (ZkItemState) items->item[i].state;
-
-		switch (state)
-		{
-			case ZKLOCK_ITEM_GONE:
-			case ZKLOCK_ITEM_OURS:
-			case ZKLOCK_ITEM_ASIDE:
-				continue;
-			case ZKLOCK_ITEM_HELD:
-				held = true;
-				continue;
-			case ZKLOCK_ITEM_ASKED:
-				return ZKLOCK_CHOOSE_WAIT;
-			case ZKLOCK_ITEM_NEW:
-			case ZKLOCK_ITEM_FREE:
-			case ZKLOCK_ITEM_SUSPECT:
-				break;
-		}
-		/* an older item that somebody had may have been given back */
-		if (held && !items->held_known)
-		{
-			items->listing_held = items->held_known = true;
-			return ZKLOCK_CHOOSE_LIST_HELD;
-		}
-		if (state == ZKLOCK_ITEM_FREE || (state == ZKLOCK_ITEM_NEW && items->wary == 0))
-		{
-			set_state(items, i, ZKLOCK_ITEM_OURS);
-			if (items->wary > 0)
-				items->wary--;
-			which[0] = i;
-			*nwhich = 1;
-			return ZKLOCK_CHOOSE_TAKE;
-		}
-		for (; i < items->n && *nwhich < ZKLOCK_ITEMS_WINDOW; i++)
-		{
-			state = (ZkItemState) items->item[i].state;
-			if (state != ZKLOCK_ITEM_NEW && state != ZKLOCK_ITEM_SUSPECT)
-				continue;
-			set_state(items, i, ZKLOCK_ITEM_ASKED);
-			which[(*nwhich)++] = i;
-		}
-		return ZKLOCK_CHOOSE_LOOK;
-	}
-	if (held && !items->held_known)
+	state = items->first < items->n ? (ZkItemState) items->item[items->first].state
+									: ZKLOCK_ITEM_GONE;
+	if (state == ZKLOCK_ITEM_ASKED)
+		return ZKLOCK_CHOOSE_WAIT;
+	/* the next one is known without a listing, unless the numbers have a gap */
+	if (state == ZKLOCK_ITEM_GONE && items->coming && items->next >= 0)
+		return ZKLOCK_CHOOSE_WAIT;
+	/* an older item that somebody had may have been given back */
+	if (!items->held_known && is_held_before(items, items->first))
 	{
 		items->listing_held = items->held_known = true;
 		return ZKLOCK_CHOOSE_LIST_HELD;
 	}
+	if (state == ZKLOCK_ITEM_FREE || (state == ZKLOCK_ITEM_NEW && items->wary == 0))
+	{
+		which[0] = items->first;
+		*nwhich = 1;
+		set_state(items, items->first, ZKLOCK_ITEM_OURS);
+		if (items->wary > 0)
+			items->wary--;
+		return ZKLOCK_CHOOSE_TAKE;
+	}
+	if (state != ZKLOCK_ITEM_GONE)
+		return choose_to_look(items, which, nwhich);
 	if (!items->listed)
 	{
 		items->listing = items->listed = true;
@@ -156,33 +216,48 @@ compare_listed(const void *a, const void *b)
 }
 
 void
-zklock_items_listed(ZkItems *items, ZkItem *item, int n)
+zklock_items_listed(ZkItems *items, ZkItem *item, int n, int64_t next)
 {
-	int old = items->first;
+	int old = 0;
 
 	if (n > 0)
 		qsort(item, (size_t) n, sizeof(*item), compare_listed);
-	items->asked = 0;
 	for (int i = 0; i < n; i++)
 	{
 		while (old < items->n &&
 			   compare_items(&items->item[old], item[i].sequence, item[i].name) < 0)
 			old++;
-		item[i].state = ZKLOCK_ITEM_NEW;
-		if (old < items->n &&
-			compare_items(&items->item[old], item[i].sequence, item[i].name) == 0)
-		{
-			item[i].state = items->item[old].state;
-			/* what the listing shows may be over by now, and we know it */
-			if (item[i].state == ZKLOCK_ITEM_ASKED)
-				items->asked++;
-		}
+		/* what the listing shows may be over by now, and we know it */
+		item[i].state = old < items->n &&
+				compare_items(&items->item[old], item[i].sequence, item[i].name) == 0
+			? items->item[old].state
+			: ZKLOCK_ITEM_NEW;
 	}
 	items->item = item;
 	items->n = n;
-	items->first = 0;
+	items->next = next;
+	recount(items);
 	items->known = true;
 	items->listing = false;
+}
+
+void
+zklock_items_put(ZkItems *items, const char *name)
+{
+	ZkItemName parsed;
+	ZkItem *item;
+
+	if (!items->known || !zklock_item_parse(name, &parsed) || parsed.sequence != items->next)
+	{
+		/* somebody has made another one before it, or all is new there */
+		items->next = -1;
+		return;
+	}
+	item = &items->item[items->n++];
+	item->sequence = parsed.sequence;
+	item->state = ZKLOCK_ITEM_NEW;
+	strcpy(item->name, name);
+	items->next++;
 }
 
 static int
@@ -197,30 +272,23 @@ zklock_items_listed_held(ZkItems *items, const char **held, int n)
 	items->listing_held = false;
 	if (n > 0)
 		qsort(held, (size_t) n, sizeof(*held), compare_names);
-	for (int i = items->first; i < items->n; i++)
+	for (int i = items->first_held; i < items->end_held; i++)
 	{
 		const char *name = items->item[i].name;
 		bool is_held = n > 0 &&
 			bsearch(&name, held, (size_t) n, sizeof(*held), compare_names) != NULL;
 
-		switch ((ZkItemState) items->item[i].state)
-		{
-			case ZKLOCK_ITEM_NEW:
-			case ZKLOCK_ITEM_FREE:
-			case ZKLOCK_ITEM_SUSPECT:
-				if (is_held)
-					set_state(items, i, ZKLOCK_ITEM_HELD);
-				break;
-			case ZKLOCK_ITEM_HELD:
-				if (!is_held)
-					set_state(items, i, ZKLOCK_ITEM_SUSPECT);
-				break;
-			case ZKLOCK_ITEM_ASKED:
-			case ZKLOCK_ITEM_OURS:
-			case ZKLOCK_ITEM_ASIDE:
-			case ZKLOCK_ITEM_GONE:
-				break;
-		}
+		if (items->item[i].state == ZKLOCK_ITEM_HELD && !is_held)
+			set_state(items, i, ZKLOCK_ITEM_SUSPECT);
+	}
+	for (int i = 0; i < n; i++)
+	{
+		int at = find_named(items, held[i]);
+
+		/* one that is being looked at is told by that */
+		if (at >= 0 && is_candidate(items, at) &&
+			items->item[at].state != ZKLOCK_ITEM_ASKED)
+			set_state(items, at, ZKLOCK_ITEM_HELD);
 	}
 }
 
@@ -302,13 +370,13 @@ zklock_items_forget(ZkItems *items)
 	items->known = items->listed = items->held_known = false;
 	items->listing = items->listing_held = false;
 	/* what is gone may be there again: the ensemble may have gone back */
-	for (int i = items->first; i < items->n; i++)
+	for (int i = 0; i < items->n; i++)
 	{
 		if (items->item[i].state == ZKLOCK_ITEM_OURS)
 			items->item[n++] = items->item[i];
 	}
 	items->n = n;
-	items->first = items->asked = 0;
+	recount(items);
 	items->wary = WARY;
 }
 
@@ -374,6 +442,21 @@ zklock_take_request(ZkTake *take)
 	return request;
 }
 
+void
+zklock_take_ahead(ZkTake *take)
+{
+	assert(take->state == ZKLOCK_TAKE_TAKING && take->open && !take->whose);
+	take->ahead = true;
+}
+
+bool
+zklock_take_expects(const ZkTake *take, ZkTakeRequest request)
+{
+	/* what was read ahead may have come, and the marks not */
+	return take->open &&
+		(request != ZKLOCK_TAKE_READ_IT || take->state == ZKLOCK_TAKE_READING);
+}
+
 /* There are no marks to look at. */
 static void
 forget_marks(ZkTake *take)
@@ -385,7 +468,7 @@ static void
 start_over(ZkTake *take)
 {
 	take->state = take->leaving ? ZKLOCK_TAKE_FREE : ZKLOCK_TAKE_WANTED;
-	take->open = take->doubt = take->whose = take->barred = false;
+	take->open = take->doubt = take->whose = take->ahead = take->barred = false;
 	forget_marks(take);
 }
 
@@ -394,12 +477,17 @@ static void
 marked(ZkTake *take)
 {
 	take->state = take->leaving ? ZKLOCK_TAKE_RETURNED : ZKLOCK_TAKE_READING;
-	take->doubt = take->whose = false;
+	/* nobody waits for the item if the backend has gone */
+	take->open = take->ahead && !take->leaving;
+	take->doubt = take->whose = take->ahead = false;
 }
 
 static ZkTakeNews
 reply_mark(ZkTake *take, ZkReply rc, int failed)
 {
+	/* the reply to what was asked for ahead comes next, and is nobody's */
+	if (rc != ZKLOCK_REPLY_OK)
+		take->ahead = false;
 	switch (rc)
 	{
 		case ZKLOCK_REPLY_OK:
@@ -587,13 +675,14 @@ reply_alone(ZkTake *take, ZkTakeRequest request, ZkReply rc)
 ZkTakeNews
 zklock_take_reply(ZkTake *take, ZkTakeRequest request, ZkReply rc, int failed)
 {
-	assert(take->open);
+	assert(zklock_take_expects(take, request));
 	take->open = false;
 	if (rc == ZKLOCK_REPLY_LOST)
 	{
 		/* all of these can be asked for again */
 		if (request == ZKLOCK_TAKE_MARK)
 			take->doubt = true;
+		take->ahead = false;
 		return ZKLOCK_TAKE_NO_NEWS;
 	}
 	switch (request)
@@ -628,6 +717,34 @@ zklock_take_reply(ZkTake *take, ZkTakeRequest request, ZkReply rc, int failed)
 	return ZKLOCK_TAKE_NO_NEWS;
 }
 
+int
+zklock_take_joint_ops(ZkTakeRequest request)
+{
+	return request == ZKLOCK_TAKE_MARK || request == ZKLOCK_TAKE_GIVE ? 2
+		: request == ZKLOCK_TAKE_FINISH								   ? 3
+																	   : 0;
+}
+
+int
+zklock_take_joint_failed(ZkTakeRequest request, ZkReply rc, int failed, int n)
+{
+	int nops = zklock_take_joint_ops(request);
+
+	/* this is the reply for all of them */
+	if (rc == ZKLOCK_REPLY_OK || rc == ZKLOCK_REPLY_LOST || failed < 0)
+		return -1;
+	return failed / nops == n ? failed % nops : ZKLOCK_TAKE_UNDONE;
+}
+
+void
+zklock_take_undone(ZkTake *take)
+{
+	assert(take->open);
+	/* and asks again */
+	take->open = false;
+	take->ahead = false;
+}
+
 void
 zklock_take_resumed(ZkTake *take)
 {
@@ -637,7 +754,7 @@ zklock_take_resumed(ZkTake *take)
 	if (take->state == ZKLOCK_TAKE_WORN)
 		take->state = ZKLOCK_TAKE_RETURNED;
 	/* the ensemble may have gone back meanwhile */
-	take->open = take->barred = take->ours = take->others = false;
+	take->open = take->ahead = take->barred = take->ours = take->others = false;
 }
 
 void

@@ -28,6 +28,11 @@
  * same name, whatever happens to the ensemble; the sequence number alone may be given
  * again.
  *
+ * The number is the count of nodes ever made in items/.  A listing says what the next
+ * one is.  If the items that a server puts then have the next numbers, nobody has made a
+ * node in between, and the server needs no listing to know its items.  Otherwise there
+ * may be older ones, and the server lists items/ before it takes them.
+ *
  * Puts.  Before the commit the worker writes the items to puts/, in chunks, and the
  * ensemble acknowledges them.  When the transaction is over, the worker deletes each
  * chunk; if it has committed, the worker makes the chunk's items in the same step.  So
@@ -102,7 +107,13 @@ typedef struct ZkItems
 {
 	ZkItem *item; /* in their order; the caller's memory */
 	int n;
-	int first;		 /* all before it are gone */
+	int first; /* nothing before it is to be had ... */
+	int gone;  /* ... some of them are gone */
+	/* those that others have are from here ... */
+	int first_held;
+	int end_held;	 /* ... to before this */
+	int64_t next;	 /* all are known that have a smaller number; -1: that is not known */
+	bool coming;	 /* the caller's: items that this server has put are about to be known */
 	bool known;		 /* as of a listing on this connection */
 	bool listed;	 /* it is all there is, or a watch will tell */
 	bool held_known; /* as of a listing of held/, or a watch will tell */
@@ -111,6 +122,11 @@ typedef struct ZkItems
 	int asked; /* items ASKED */
 	int wary;  /* items to be looked at before one tries to take them: others are here */
 } ZkItems;
+
+/* So many that are gone may stand among the others. */
+#ifndef ZKLOCK_ITEMS_GONE
+#define ZKLOCK_ITEMS_GONE 64
+#endif
 
 /* How many items are looked at at a time. */
 #define ZKLOCK_ITEMS_WINDOW 16
@@ -121,7 +137,7 @@ typedef enum ZkChoice
 	ZKLOCK_CHOOSE_LOOK,		 /* look at these first: they are ASKED now */
 	ZKLOCK_CHOOSE_LIST,		 /* list items/, with a watch */
 	ZKLOCK_CHOOSE_LIST_HELD, /* list held/, with a watch */
-	ZKLOCK_CHOOSE_WAIT,		 /* for a reply */
+	ZKLOCK_CHOOSE_WAIT,		 /* for a reply, or for what is coming */
 	ZKLOCK_CHOOSE_NONE		 /* there is none that nobody has */
 } ZkChoice;
 
@@ -135,9 +151,18 @@ extern ZkChoice zklock_items_choose(ZkItems *items, int *which, int *nwhich);
 /*
  * Takes a listing of items/, in any order, and its memory, and sorts it.  What is known
  * about items that were there before stays.  Items that we or others have exist for as
- * long as the listing shows them.
+ * long as the listing shows them.  "next": the number of the next node that is made there.
  */
-extern void zklock_items_listed(ZkItems *items, ZkItem *item, int n);
+extern void zklock_items_listed(ZkItems *items, ZkItem *item, int n, int64_t next);
+
+/*
+ * This server has put an item, and the ensemble has given it this name.  The memory has
+ * room for one more.  Call it for each, in their order.
+ */
+extern void zklock_items_put(ZkItems *items, const char *name);
+
+/* Drops what is gone. */
+extern void zklock_items_compact(ZkItems *items);
 
 /* ... of held/; its names in any order.  May sort them. */
 extern void zklock_items_listed_held(ZkItems *items, const char **held, int n);
@@ -189,6 +214,7 @@ typedef struct ZkTake
 	bool open;	   /* a request is out */
 	bool doubt;	   /* marks were asked for, and the reply is lost */
 	bool whose;	   /* whose are the marks? */
+	bool ahead;	   /* the item is asked for, though the marks may not be made */
 	bool alone;	   /* DONE: the item without its marks is to be deleted */
 	bool barred;   /* DONE: others have made a node below it, so it cannot be deleted */
 	bool lost;	   /* HELD: the transaction has it no more, or was told so */
@@ -241,6 +267,33 @@ typedef enum ZkTakeNews
 
 /* Returns the request to send, if there is a connection.  It counts as sent. */
 extern ZkTakeRequest zklock_take_request(ZkTake *take);
+
+/*
+ * A READ_IT is sent behind the MARK that was sent, on the same connection.  So it shows
+ * the item with the marks, if they are made; otherwise its reply is nobody's.
+ */
+extern void zklock_take_ahead(ZkTake *take);
+
+/* Does the take wait for the reply to this request? */
+extern bool zklock_take_expects(const ZkTake *take, ZkTakeRequest request);
+
+/*
+ * Takes may make some requests together: one multi has the ops of each, one after the
+ * other.  Returns how many ops such a request has; 0: it is none.
+ */
+extern int zklock_take_joint_ops(ZkTakeRequest request);
+
+/*
+ * The request of several takes was answered.  Returns "failed" as zklock_take_reply wants
+ * it for the n-th of them, or ZKLOCK_TAKE_UNDONE: another one's part was refused, and so
+ * nothing was done.
+ */
+#define ZKLOCK_TAKE_UNDONE (-2)
+
+extern int zklock_take_joint_failed(ZkTakeRequest request, ZkReply rc, int failed, int n);
+
+/* ... then this is the reply: the take asks again. */
+extern void zklock_take_undone(ZkTake *take);
 
 /*
  * The request was answered.  "failed": the op of a multi that was refused.  EXISTS, of

@@ -189,7 +189,10 @@ static bool
 was_moved(const ZkMessage *message, const char *queue)
 {
 	if (message->rc == ZKLOCK_ZOK)
+	{
 		zklock_queue_count(ZKLOCK_QUEUE_PUT, message->nchildren - 1);
+		zklock_queue_takes_put(queue, message);
+	}
 	if (message->rc == ZKLOCK_ZOK ||
 		(message->rc == ZKLOCK_ZNONODE && message->failed_op == 0))
 		return true;
@@ -406,6 +409,8 @@ settled(ZkQueuePut *staged, const ZkMessage *message)
 	int before = staged->put.settled;
 
 	due = true;
+	/* a take waits for this, unless nobody waits for it any more */
+	zklock_queue_takes_look_again();
 	if (request == ZKLOCK_SETTLE_MOVE)
 		(void) was_moved(message, staged->queue);
 	if (zklock_put_reply(&staged->put, request, zklock_reply(message->rc),

@@ -49,6 +49,8 @@
 #define TAG_LIST 100
 #define TAG_HELD 101
 #define TAG_LOOK 102 /* hash: the item's number */
+/* ... of several takes (entry: a Joint's id): */
+#define TAG_JOINT 150
 /* ... of what makes its directories (hash: of its name): */
 #define TAG_MAKE_QUEUE 200
 #define TAG_MAKE_PART  201
@@ -60,6 +62,7 @@ typedef struct View
 	char name[ZKLOCK_NAME_MAX + 1];
 	ZkItems items;
 	MemoryContext context; /* of the newest listing */
+	int room;			   /* for items in their memory */
 	uint64 asked; /* the newest take when the listing was asked for that is out */
 	uint64 fresh; /* ... that has come */
 	int64 used;	  /* ns */
@@ -76,7 +79,8 @@ typedef struct Sending
 	uint32 what;
 	uint32 entry; /* of a take, or of a view */
 	uint32 generation;
-	int pid; /* of a take: whose */
+	int pid;	/* of a take: whose */
+	bool ahead; /* MARK: the item is asked for at once */
 	int64 sequence;
 	char queue[ZKLOCK_NAME_MAX + 1];
 	char item[ZKLOCK_ITEM_NAME];
@@ -89,12 +93,32 @@ typedef struct Sendings
 	int room;
 } Sendings;
 
+/* A request of several takes, one after the other in the ops of one multi. */
+typedef struct Joint
+{
+	uint32 id;
+	ZkTakeRequest what;
+	int n;
+	struct
+	{
+		uint32 entry;
+		uint32 serial;
+	} take[FLEXIBLE_ARRAY_MEMBER];
+} Joint;
+
+/* So many takes, and about so many bytes, are in one: the ensemble refuses what is too
+ * large. */
+#define JOINT_TAKES 100
+#define JOINT_SIZE	(64 * 1024)
+
 static void send_one(const Sending *s);
 
 static uint32 own_tag = ZKLOCK_TAG_NONE; /* set by worker.c */
 static List *views = NIL;				 /* in TopMemoryContext */
 static uint32 last_view = 0;
 static uint32 connection = 0; /* replies of an earlier one are void */
+static List *joints = NIL;	  /* ... on the wire; in TopMemoryContext */
+static uint32 last_joint = 0;
 static int torn = 0;		  /* items that were lost since the log was told */
 static bool due = true;
 
@@ -227,8 +251,8 @@ take_listing(View *view, const ZkMessage *message)
 {
 	MemoryContext context =
 		AllocSetContextCreate(TopMemoryContext, "zklock queue", ALLOCSET_DEFAULT_SIZES);
-	ZkItem *item =
-		MemoryContextAllocHuge(context, sizeof(ZkItem) * (Size) Max(message->nchildren, 1));
+	int room = Max(message->nchildren, 1);
+	ZkItem *item = MemoryContextAllocHuge(context, sizeof(ZkItem) * (Size) room);
 	int n = 0;
 
 	for (int i = 0; i < message->nchildren; i++)
@@ -242,11 +266,36 @@ take_listing(View *view, const ZkMessage *message)
 		strlcpy(item[n].name, message->children[i], sizeof(item[n].name));
 		n++;
 	}
-	zklock_items_listed(&view->items, item, n);
+	zklock_items_listed(&view->items, item, n, (int64) message->ncreated);
 	view->fresh = view->asked;
 	if (view->context != NULL)
 		MemoryContextDelete(view->context);
 	view->context = context;
+	view->room = room;
+}
+
+void
+zklock_queue_takes_put(const char *queue, const ZkMessage *message)
+{
+	View *view = find_view(queue, false);
+	ZkItems *items;
+
+	if (view == NULL || !view->items.known)
+		return; /* a listing will tell */
+	items = &view->items;
+	if (items->n + message->nchildren > view->room)
+		zklock_items_compact(items);
+	if (items->n + message->nchildren > view->room)
+	{
+		view->room = 2 * (items->n + message->nchildren);
+		items->item = repalloc_huge(items->item, sizeof(ZkItem) * (Size) view->room);
+	}
+	for (int i = 0; i < message->nchildren; i++)
+	{
+		if (message->children[i][0] != '\0')
+			zklock_items_put(items, message->children[i]);
+	}
+	due = true;
 }
 
 /* This server may not read the queue, or not create it: tell the takes that want an
@@ -437,6 +486,7 @@ add_sending(Sendings *sendings, uint32 what, const char *queue, const char *item
 	}
 	s = &sendings->sending[sendings->n++];
 	s->what = what;
+	s->ahead = false;
 	s->sequence = 0;
 	strlcpy(s->queue, queue, sizeof(s->queue));
 	strlcpy(s->item, item, sizeof(s->item));
@@ -455,6 +505,20 @@ add_of_view(Sendings *sendings, uint32 what, const View *view, int item)
 		s->sequence = view->items.item[item].sequence;
 }
 
+/* Find a buffer for the payload.  False: there is none left.  The caller holds the lock. */
+static bool
+find_buffer(ZkQueueTake *taken)
+{
+	ZkQueueBuffer *buffer = taken->buffer < 0 ? zklock_queue_buffer() : NULL;
+
+	if (buffer != NULL)
+	{
+		buffer->state = ZKLOCK_BUFFER_READING;
+		taken->buffer = (int) (buffer - zklock_queue_shared->buffer);
+	}
+	return taken->buffer >= 0;
+}
+
 /*
  * Add the next request of a take, if the worker has to act.  The caller holds the lock.
  */
@@ -466,15 +530,8 @@ add_of_take(Sendings *sendings, ZkQueueTake *taken)
 
 	if (taken->pause)
 		return;
-	if (taken->take.state == ZKLOCK_TAKE_READING && taken->buffer < 0)
-	{
-		ZkQueueBuffer *buffer = zklock_queue_buffer();
-
-		if (buffer == NULL)
-			return; /* who frees one wakes us */
-		buffer->state = ZKLOCK_BUFFER_READING;
-		taken->buffer = (int) (buffer - zklock_queue_shared->buffer);
-	}
+	if (taken->take.state == ZKLOCK_TAKE_READING && !find_buffer(taken))
+		return; /* who frees one wakes us */
 	request = zklock_take_request(&taken->take);
 	if (request == ZKLOCK_TAKE_NOTHING)
 		return;
@@ -482,6 +539,9 @@ add_of_take(Sendings *sendings, ZkQueueTake *taken)
 	s->entry = (uint32) (taken - zklock_queue_shared->taken);
 	s->generation = taken->serial;
 	s->pid = taken->pid;
+	s->ahead = request == ZKLOCK_TAKE_MARK && find_buffer(taken);
+	if (s->ahead)
+		zklock_take_ahead(&taken->take);
 }
 
 /* Are there items for this queue that are committed and not moved yet, among the first
@@ -527,6 +587,7 @@ choose(Sendings *sendings, View *view, ZkQueueTake *taken)
 
 	view->used = zklock_clock();
 	view->waits |= taken->waits;
+	view->items.coming = is_being_moved(view->name, PG_UINT64_MAX);
 	/* whoever has rolled back finds the item in its place */
 	if (is_being_returned(taken->queue, taken->order))
 		return; /* the reply makes us look again */
@@ -591,45 +652,72 @@ compare_orders(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/*
- * Create the two marks of a take, or delete them, perhaps with the item, or so that a
- * node stays below the item.  The mark in the queue's held/ says whose they are.  It
- * comes first in a deletion, where it is expected to exist.  Its data are for
- * zk_queue_items.
- */
-static void
-send_multi(const ZkRequestTag *tag, const Sending *s, const char *item, const char *held,
-		   const char *mark)
+/* The znodes of a take. */
+typedef struct Paths
 {
-	const char *name = strrchr(mark, '/') + 1;
+	char *item;
+	char *held; /* the mark below it */
+	char *mark; /* the one in the queue's held/ */
+} Paths;
+
+static Paths
+paths_of(const Sending *s)
+{
+	char name[ZKLOCK_MARK_NAME];
+	Paths paths;
+
+	zklock_item_mark(name, s->item, zklock_queue_shared->life, s->generation);
+	paths.item =
+		zklock_path_name(ZKLOCK_KIND_QUEUE, s->queue, psprintf("items/%s", s->item));
+	paths.held = psprintf("%s/held", paths.item);
+	paths.mark = zklock_path_name(ZKLOCK_KIND_QUEUE, s->queue, psprintf("held/%s", name));
+	return paths;
+}
+
+/*
+ * The ops that create the two marks of a take, or delete them, perhaps with the item, or
+ * so that a node stays below the item.  The mark in the queue's held/ says whose they
+ * are.  It comes first in a deletion, where it is expected to exist.  Its data are for
+ * zk_queue_items.  Returns how many ops there are, 3 at most.
+ */
+static int
+add_ops(ZkOp *ops, const Sending *s, int *size)
+{
+	Paths paths = paths_of(s);
+	const char *name = strrchr(paths.mark, '/') + 1;
+	int nops = s->what == ZKLOCK_TAKE_FINISH || s->what == ZKLOCK_TAKE_KEEP ? 3 : 2;
 	StringInfoData whose;
-	ZkOp make[2] = {
-		{.type = ZKLOCK_OP_CREATE,
-		 .path = held,
-		 .data = name,
-		 .datalen = (int) strlen(name),
-		 .mode = ZKLOCK_CREATE_EPHEMERAL},
-		{.type = ZKLOCK_OP_CREATE, .path = mark, .data = "", .mode = ZKLOCK_CREATE_EPHEMERAL},
-	};
-	ZkOp end[3] = {
-		{.type = ZKLOCK_OP_DELETE, .path = mark, .version = -1},
-		{.type = ZKLOCK_OP_DELETE, .path = held, .version = -1},
-		{.type = ZKLOCK_OP_DELETE, .path = item, .version = -1},
-	};
-	int n = s->what == ZKLOCK_TAKE_FINISH || s->what == ZKLOCK_TAKE_KEEP ? 3 : 2;
 
 	initStringInfo(&whose);
 	zklock_describe_server(&whose, s->pid);
-	make[1].data = whose.data;
-	make[1].datalen = whose.len;
+	if (s->what == ZKLOCK_TAKE_MARK)
+	{
+		ops[0] = (ZkOp){.type = ZKLOCK_OP_CREATE,
+						.path = paths.held,
+						.data = name,
+						.datalen = (int) strlen(name),
+						.mode = ZKLOCK_CREATE_EPHEMERAL};
+		ops[1] = (ZkOp){.type = ZKLOCK_OP_CREATE,
+						.path = paths.mark,
+						.data = whose.data,
+						.datalen = whose.len,
+						.mode = ZKLOCK_CREATE_EPHEMERAL};
+	}
+	else
+	{
+		ops[0] = (ZkOp){.type = ZKLOCK_OP_DELETE, .path = paths.mark, .version = -1};
+		ops[1] = (ZkOp){.type = ZKLOCK_OP_DELETE, .path = paths.held, .version = -1};
+	}
 	if (s->what == ZKLOCK_TAKE_KEEP)
-		end[2] = (ZkOp){.type = ZKLOCK_OP_CREATE,
-						.path = held,
+		ops[2] = (ZkOp){.type = ZKLOCK_OP_CREATE,
+						.path = paths.held,
 						.data = "",
 						.mode = ZKLOCK_CREATE_PERSISTENT};
-	zklock_session_sent(zklock_client_multi(zklock_session_client(),
-											s->what == ZKLOCK_TAKE_MARK ? make : end, n,
-											tag));
+	else if (s->what == ZKLOCK_TAKE_FINISH)
+		ops[2] = (ZkOp){.type = ZKLOCK_OP_DELETE, .path = paths.item, .version = -1};
+	for (int i = 0; i < nops; i++)
+		*size += (int) strlen(ops[i].path) + ops[i].datalen;
+	return nops;
 }
 
 /*
@@ -638,17 +726,16 @@ send_multi(const ZkRequestTag *tag, const Sending *s, const char *item, const ch
  * this request is open.
  */
 static void
-send_fail(const ZkRequestTag *tag, const Sending *s, const char *item, const char *held,
-		  const char *mark)
+send_fail(const ZkRequestTag *tag, const Sending *s, const Paths *paths)
 {
 	const ZkQueueTake *taken = &zklock_queue_shared->taken[s->entry];
 	char failed[ZKLOCK_NAME_MAX + 1];
 	char prefix[ZKLOCK_ITEM_NAME];
 	ZkItemName name;
 	ZkOp ops[4] = {
-		{.type = ZKLOCK_OP_DELETE, .path = mark, .version = -1},
-		{.type = ZKLOCK_OP_DELETE, .path = held, .version = -1},
-		{.type = ZKLOCK_OP_DELETE, .path = item, .version = -1},
+		{.type = ZKLOCK_OP_DELETE, .path = paths->mark, .version = -1},
+		{.type = ZKLOCK_OP_DELETE, .path = paths->held, .version = -1},
+		{.type = ZKLOCK_OP_DELETE, .path = paths->item, .version = -1},
 		{.type = ZKLOCK_OP_CREATE, .mode = ZKLOCK_CREATE_PERSISTENT_SEQUENTIAL},
 	};
 
@@ -673,18 +760,15 @@ send_one(const Sending *s)
 		.uuid = s->what,
 		.hash = (uint64) s->sequence,
 	};
-	char *item =
-		zklock_path_name(ZKLOCK_KIND_QUEUE, s->queue, psprintf("items/%s", s->item));
-	char *held = psprintf("%s/held", item);
-	char name[ZKLOCK_MARK_NAME];
-	char *mark;
+	Paths paths = paths_of(s);
+	ZkOp ops[3];
+	int size = 0;
+	int nops;
 	char *path;
 
 	Assert(!LWLockHeldByMe(zklock_queue_shared->box.lock));
 	if (client == NULL)
 		return; /* all that is open is about to be taken for lost */
-	zklock_item_mark(name, s->item, zklock_queue_shared->life, s->generation);
-	mark = zklock_path_name(ZKLOCK_KIND_QUEUE, s->queue, psprintf("held/%s", name));
 	switch (s->what)
 	{
 		case TAG_LIST:
@@ -698,42 +782,103 @@ send_one(const Sending *s)
 			zklock_session_sent(zklock_client_list(client, path, true, &tag));
 			break;
 		case TAG_LOOK:
-			zklock_session_sent(zklock_client_list(client, item, false, &tag));
+			zklock_session_sent(zklock_client_list(client, paths.item, false, &tag));
 			break;
 		case ZKLOCK_TAKE_MARK:
 		case ZKLOCK_TAKE_FINISH:
 		case ZKLOCK_TAKE_GIVE:
 		case ZKLOCK_TAKE_KEEP:
-			send_multi(&tag, s, item, held, mark);
+			nops = add_ops(ops, s, &size);
+			zklock_session_sent(zklock_client_multi(client, ops, nops, &tag));
 			break;
 		case ZKLOCK_TAKE_FAIL:
-			send_fail(&tag, s, item, held, mark);
+			send_fail(&tag, s, &paths);
 			break;
 		case ZKLOCK_TAKE_BAR:
-			zklock_session_sent(zklock_client_create(client, held, "", 0,
+			zklock_session_sent(zklock_client_create(client, paths.held, "", 0,
 													 ZKLOCK_CREATE_PERSISTENT, &tag));
 			break;
 		case ZKLOCK_TAKE_WHOSE:
 		case ZKLOCK_TAKE_SEE:
-			zklock_session_sent(zklock_client_get(client, mark, false, &tag));
+			zklock_session_sent(zklock_client_get(client, paths.mark, false, &tag));
 			break;
 		case ZKLOCK_TAKE_SEE_IT:
-			zklock_session_sent(zklock_client_get(client, held, false, &tag));
+			zklock_session_sent(zklock_client_get(client, paths.held, false, &tag));
 			break;
 		case ZKLOCK_TAKE_CLEAR:
-			zklock_session_sent(zklock_client_delete(client, mark, &tag));
+			zklock_session_sent(zklock_client_delete(client, paths.mark, &tag));
 			break;
 		case ZKLOCK_TAKE_REPAIR:
 			zklock_session_sent(
-				zklock_client_create(client, mark, "", 0, ZKLOCK_CREATE_EPHEMERAL, &tag));
+				zklock_client_create(client, paths.mark, "", 0, ZKLOCK_CREATE_EPHEMERAL, &tag));
 			break;
 		case ZKLOCK_TAKE_READ_IT:
-			zklock_session_sent(zklock_client_get(client, item, false, &tag));
+			zklock_session_sent(zklock_client_get(client, paths.item, false, &tag));
 			break;
 		case ZKLOCK_TAKE_DELETE:
-			zklock_session_sent(zklock_client_delete(client, item, &tag));
+			zklock_session_sent(zklock_client_delete(client, paths.item, &tag));
 			break;
 	}
+}
+
+/* Ask for an item behind the marks that are being made. */
+static void
+send_ahead(const Sending *s)
+{
+	Sending read = *s;
+
+	read.what = ZKLOCK_TAKE_READ_IT;
+	if (s->ahead)
+		send_one(&read);
+}
+
+/*
+ * Send the request of the first of these, together with those of the next that ask for
+ * the same in the same queue.  Returns how many were sent.
+ */
+static int
+send_some(const Sending *s, int n)
+{
+	ZkOp ops[3 * JOINT_TAKES];
+	MemoryContext save;
+	Joint *joint;
+	ZkRequestTag tag;
+	int nops = 0;
+	int size = 0;
+	int i = 0;
+
+	for (; i < Min(n, JOINT_TAKES) && size < JOINT_SIZE &&
+		 s[i].what == s->what && strcmp(s[i].queue, s->queue) == 0;
+		 i++)
+	{
+		if (s->what >= TAG_LIST || zklock_take_joint_ops((ZkTakeRequest) s->what) == 0)
+			break;
+		nops += add_ops(&ops[nops], &s[i], &size);
+	}
+	if (i <= 1 || zklock_session_client() == NULL)
+	{
+		send_one(s);
+		send_ahead(s);
+		return 1;
+	}
+	joint = MemoryContextAlloc(TopMemoryContext,
+							   offsetof(Joint, take) + sizeof(joint->take[0]) * (Size) i);
+	joint->id = ++last_joint;
+	joint->what = (ZkTakeRequest) s->what;
+	joint->n = i;
+	for (int j = 0; j < i; j++)
+	{
+		joint->take[j].entry = s[j].entry;
+		joint->take[j].serial = s[j].generation;
+	}
+	save = MemoryContextSwitchTo(TopMemoryContext);
+	joints = lappend(joints, joint);
+	MemoryContextSwitchTo(save);
+	tag = (ZkRequestTag){.kind = own_tag, .entry = joint->id, .uuid = TAG_JOINT};
+	zklock_session_sent(zklock_client_multi(zklock_session_client(), ops, nops, &tag));
+	for (int j = 0; j < i; j++)
+		send_ahead(&s[j]);
+	return i;
 }
 
 /* Log that transactions have lost "n" items. */
@@ -788,8 +933,8 @@ zklock_queue_takes_work(bool wanted)
 		choose(&sendings, find_view(wishes[i]->queue, true), wishes[i]);
 	LWLockRelease(zklock_queue_shared->box.lock);
 
-	for (int i = 0; i < sendings.n; i++)
-		send_one(&sendings.sending[i]);
+	for (int i = 0; i < sendings.n;)
+		i += send_some(&sendings.sending[i], sendings.n - i);
 }
 
 /* ------------------------------------------------------------------------
@@ -998,7 +1143,8 @@ take_message(const ZkMessage *message)
 	ZkQueueTake was;
 
 	LWLockAcquire(zklock_queue_shared->box.lock, LW_EXCLUSIVE);
-	if (taken->serial == message->tag.generation && taken->take.open)
+	if (taken->serial == message->tag.generation &&
+		zklock_take_expects(&taken->take, (ZkTakeRequest) message->tag.uuid))
 	{
 		news = take_reply(taken, (ZkTakeRequest) message->tag.uuid, message);
 		missing = find_missing(taken, message, buf);
@@ -1018,6 +1164,50 @@ take_message(const ZkMessage *message)
 		zklock_trouble_refused(message);
 }
 
+/* Nothing was done of what this take has asked for together with others. */
+static void
+undo(uint32 entry, uint32 serial)
+{
+	ZkQueueTake *taken = &zklock_queue_shared->taken[entry];
+
+	LWLockAcquire(zklock_queue_shared->box.lock, LW_EXCLUSIVE);
+	if (taken->serial == serial && taken->take.open)
+		zklock_take_undone(&taken->take);
+	LWLockRelease(zklock_queue_shared->box.lock);
+	due = true;
+}
+
+static void
+joint_message(const ZkMessage *message)
+{
+	Joint *joint = NULL;
+	ListCell *cell;
+
+	foreach (cell, joints)
+	{
+		if (((Joint *) lfirst(cell))->id == message->tag.entry)
+			joint = lfirst(cell);
+	}
+	if (joint == NULL)
+		return; /* of a connection that is over */
+	joints = list_delete_ptr(joints, joint);
+	for (int i = 0; i < joint->n; i++)
+	{
+		ZkMessage part = *message;
+
+		part.tag.entry = joint->take[i].entry;
+		part.tag.generation = joint->take[i].serial;
+		part.tag.uuid = joint->what;
+		part.failed_op = zklock_take_joint_failed(joint->what, zklock_reply(message->rc),
+												  message->failed_op, i);
+		if (part.failed_op == ZKLOCK_TAKE_UNDONE)
+			undo(part.tag.entry, part.tag.generation);
+		else
+			take_message(&part);
+	}
+	pfree(joint);
+}
+
 static void
 on_message(const ZkMessage *message)
 {
@@ -1025,6 +1215,8 @@ on_message(const ZkMessage *message)
 		zklock_watch_gone(message->tag.path);
 	if (message->tag.uuid >= TAG_MAKE_QUEUE)
 		made_message(message);
+	else if (message->tag.uuid == TAG_JOINT)
+		joint_message(message);
 	else if (message->tag.uuid >= TAG_LIST)
 		view_message(message);
 	else
@@ -1089,6 +1281,8 @@ start_again(ZkLockEventType type)
 	int lost = 0;
 
 	connection++;
+	list_free_deep(joints);
+	joints = NIL;
 	foreach (cell, views)
 	{
 		View *view = lfirst(cell);

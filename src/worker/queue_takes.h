@@ -20,7 +20,11 @@ extern void zklock_queue_takes_make_queue(const char *queue);
  * something for the worker. */
 extern void zklock_queue_takes_work(bool wanted);
 
-/* Items were moved into a queue: takes that have found no item look again. */
+/* Items were moved into a queue, or are not moved for now: takes that have found no item
+ * look again. */
 extern void zklock_queue_takes_look_again(void);
+
+/* This server has put items into this queue; the message has their names. */
+extern void zklock_queue_takes_put(const char *queue, const ZkMessage *message);
 
 #endif /* ZKLOCK_QUEUE_TAKES_H */

@@ -25,7 +25,8 @@
 #include "harness.h"
 
 #define MAX_WIRE 64
-#define MAX_OPS	 5
+#define MAX_OPS	 9
+#define MAX_JOINT 3
 #define NEVER	 INT64_MAX
 #define NOBODY	 0	  /* no session's: a persistent znode, or somebody's write */
 #define ANY		 (-1) /* version */
@@ -90,6 +91,14 @@ typedef enum PacketType
 	EVENT /* no request: a watch has fired */
 } PacketType;
 
+/* Who asks, for what. */
+typedef struct Part
+{
+	int who;
+	int at;
+	uint64_t serial;
+} Part;
+
 /* A request, and its reply. */
 typedef struct Packet
 {
@@ -104,6 +113,8 @@ typedef struct Packet
 	int at;
 	int detail;
 	uint64_t serial;
+	int nparts; /* several ask together, each with as many ops */
+	Part part[MAX_JOINT];
 	/* the reply */
 	ZkReply rc;
 	int failed; /* op that was refused, or -1 */

@@ -4,8 +4,8 @@
  *	  Plays seeded schedules of work that is handed out against
  *	  src/protocol/queue_rules.c.
  *
- * Some servers take items of one queue, commit or roll back, or leave before they have
- * one.  The ensemble is that of ensemble.h: its servers lag, leaders are deposed,
+ * Some servers put items into one queue, and take them, each alone or several in one
+ * request, commit or roll back, or leave before they have one.  The ensemble is that of ensemble.h: its servers lag, leaders are deposed,
  * connections break with requests and replies on them, which may have been done, or are
  * done later; sessions expire, and the server hears of it later; workers are exchanged
  * for successors that know no more than what is in shared memory.  The ensemble goes
@@ -67,6 +67,15 @@ typedef enum Coverage
 	COVER_LEFT,
 	COVER_MISSED,
 	COVER_VANISHED,
+	COVER_PUT,
+	COVER_NEXT,
+	COVER_GAP,
+	COVER_COMING,
+	COVER_COMPACT,
+	COVER_JOINT,
+	COVER_UNDONE,
+	COVER_AHEAD,
+	COVER_AHEAD_IN_VAIN,
 	COVER_LOOKED,
 	COVER_LOST,
 	COVER_WHOSE,
@@ -106,6 +115,15 @@ const char *const coverage_name[NCOVERAGE] = {"items taken",
 											  "takes left",
 											  "items that somebody else had",
 											  "items that were gone",
+											  "items put by servers",
+											  "... that need no listing",
+											  "... behind another's",
+											  "takes that wait for these",
+											  "lists of items without what is gone",
+											  "takes that ask together",
+											  "... and again, for another's sake",
+											  "items asked for ahead",
+											  "... and not had",
 											  "items looked at",
 											  "connections lost",
 											  "marks that might have been ours",
@@ -139,7 +157,7 @@ const char *const coverage_name[NCOVERAGE] = {"items taken",
 
 long coverage[NCOVERAGE];
 
-/* Paths: of this kind; of an item its number, and its id's hash, as its name has them; of
+/* Paths: of this kind; of an item its id's hash, and its number, as its name has them; of
  * others the item's index, and the take. */
 enum
 {
@@ -164,6 +182,7 @@ enum
 	LIST_HELD,
 	LOOK, /* at: an item */
 	TAKE, /* who: of these; serial: its id; at: an item; detail: a ZkTakeRequest */
+	PUT,  /* at: the first one's id; each op makes one */
 	BEGIN /* what a connection begins with */
 };
 
@@ -204,13 +223,21 @@ typedef struct Server
 	ZkItem memory[2][MAX_ITEMS];
 	int which;
 	Take take[NTAKES];
+	int puts; /* of which it will hear */
 	Conn conn;
 } Server;
+
+typedef struct Id
+{
+	char prefix[ZKLOCK_ITEM_NAME]; /* of a name */
+	int64_t hash;
+} Id;
 
 static Server server[NSERVERS];
 static Item item[MAX_ITEMS];
 static int nitems;
-static int64_t last_sequence;
+static Id id[MAX_ITEMS]; /* of items that are there, or will perhaps */
+static int nids;
 static int last_take;
 static bool calm;
 
@@ -222,7 +249,7 @@ static bool calm;
 static Path
 path_of(int kind, int i)
 {
-	return (Path){kind, item[i].sequence, item[i].hash};
+	return (Path){kind, item[i].hash, item[i].sequence};
 }
 
 static Path
@@ -263,12 +290,12 @@ is_unheard(int i, int session)
 		!is_there(mark_path(i, take_of(child)));
 }
 
-/* The item that was made then. */
+/* The item that this znode is: it may be there for the second time. */
 static Item *
-item_born(int64_t birth)
+item_born(const Znode *node)
 {
 	for (int i = 0; i < nitems; i++)
-		if (item[i].birth == birth)
+		if (item[i].birth == node->czxid && item[i].hash == node->path.a)
 			return &item[i];
 	fail("there was no such item");
 }
@@ -280,7 +307,7 @@ check_deleted(int session, const Packet *p, Path path)
 
 	if (path.kind == ITEM)
 	{
-		const Item *i = item_born(node->czxid);
+		const Item *i = item_born(node);
 
 		if (p->detail != ZKLOCK_TAKE_FAIL && i->commits == 0)
 			fail("item %d is deleted, and no transaction that had it has committed",
@@ -342,13 +369,13 @@ find_another(int i)
 	return -1;
 }
 
-/* A write was done, or refused. */
+/* A take's write was done, or refused. */
 static void
-observe(int session, const Packet *p)
+observe_take(int session, const Packet *p)
 {
-	if (p->what == TAKE && p->detail == ZKLOCK_TAKE_DELETE && find_another(p->at) >= 0)
+	if (p->detail == ZKLOCK_TAKE_DELETE && find_another(p->at) >= 0)
 		COVER(ANOTHER);
-	if (p->what != TAKE || p->rc != ZKLOCK_REPLY_OK)
+	if (p->rc != ZKLOCK_REPLY_OK)
 		return;
 	for (int i = 0; i < p->nops; i++)
 		if (p->op[i].type == OP_DELETE)
@@ -364,6 +391,40 @@ observe(int session, const Packet *p)
 		COVER(REPAIRED);
 	else if (p->detail == ZKLOCK_TAKE_CLEAR)
 		COVER(CLEARED);
+	else if (p->detail == ZKLOCK_TAKE_KEEP && item[p->at].foreign == 0)
+		fail("item %d is set aside, and nobody has made a node below it", p->at);
+}
+
+/* What one of several has asked for. */
+static Packet
+part_of(const Packet *p, int n)
+{
+	Packet part = *p;
+
+	part.who = p->part[n].who;
+	part.at = p->part[n].at;
+	part.serial = p->part[n].serial;
+	part.nops = p->nops / p->nparts;
+	memmove(part.op, p->op + n * part.nops, sizeof(Op) * (size_t) part.nops);
+	return part;
+}
+
+static void add_item(int id, int64_t sequence);
+
+/* A write was done, or refused. */
+static void
+observe(int session, const Packet *p)
+{
+	for (int i = 0; i < p->nops && p->what == PUT && p->rc == ZKLOCK_REPLY_OK; i++)
+		add_item(p->at + i, p->op[i].path.b);
+	for (int i = 0; i < p->nparts; i++)
+	{
+		Packet part = part_of(p, i);
+
+		observe_take(session, &part);
+	}
+	if (p->what == TAKE && p->nparts == 0)
+		observe_take(session, p);
 }
 
 static void
@@ -396,25 +457,46 @@ restart(void)
 	}
 }
 
-static void
-make_item(int64_t sequence)
+static int
+make_id(void)
 {
-	Item *i = &item[nitems];
-	char id[ZKLOCK_ITEM_ID];
-	char prefix[ZKLOCK_ITEM_NAME];
+	Id *i = &id[nids];
+	char text[ZKLOCK_ITEM_ID];
+	char name[ZKLOCK_ITEM_NAME];
+	ZkItemName parsed;
+
+	zklock_item_make_id(text, nids, (uint64_t) nids << 32);
+	zklock_item_prefix(i->prefix, text);
+	snprintf(name, sizeof(name), "%.37s%010d", i->prefix, 0);
+	if (!zklock_item_parse(name, &parsed))
+		fail("\"%s\" is no item", name);
+	i->hash = (int64_t) zklock_hash_child(parsed.id);
+	return nids++;
+}
+
+/* An item was made, and has this number. */
+static void
+add_item(int of, int64_t sequence)
+{
+	Item *i = &item[nitems++];
 	ZkItemName name;
 
 	memset(i, 0, sizeof(*i));
-	zklock_item_make_id(id, nitems, (uint64_t) nitems << 32);
-	zklock_item_prefix(prefix, id);
-	snprintf(i->name, sizeof(i->name), "%.37s%010d", prefix, (int) sequence);
+	snprintf(i->name, sizeof(i->name), "%.37s%010d", id[of].prefix, (int) sequence);
 	if (!zklock_item_parse(i->name, &name) || name.sequence != sequence)
 		fail("\"%s\" is no item", i->name);
 	i->sequence = sequence;
-	i->hash = (int64_t) zklock_hash_child(name.id);
-	zk_make(path_of(ITEM, nitems), items_dir);
+	i->hash = id[of].hash;
 	i->birth = zk.zxid;
-	nitems++;
+}
+
+static void
+make_item(int64_t sequence)
+{
+	int of = make_id();
+
+	zk_make((Path){ITEM, id[of].hash, sequence}, items_dir);
+	add_item(of, sequence);
 }
 
 /* The ensemble has an item as it was before it was taken, or not at all. */
@@ -441,6 +523,7 @@ static void
 go_back(void)
 {
 	int before = nitems;
+	int64_t next = zk_find(items_dir, zk.zxid)->next;
 
 	COVER(WENT_BACK);
 	TRACE("the ensemble goes back");
@@ -458,9 +541,10 @@ go_back(void)
 		if (another >= 0)
 			take_back(another, false);
 		take_back(i, there);
-		if (!there && nitems < MAX_ITEMS)
+		if (!there && nids < MAX_ITEMS)
 			make_item(item[i].sequence);
 	}
+	zk_find(items_dir, zk.zxid)->next = next;
 	zk.floor = zk.zxid;
 }
 
@@ -515,6 +599,15 @@ restore(void)
 	zk.floor = zk.zxid;
 }
 
+static bool
+is_of(const Packet *p, int take)
+{
+	for (int i = 0; i < p->nparts; i++)
+		if (p->part[i].serial == (uint64_t) take)
+			return true;
+	return p->serial == (uint64_t) take;
+}
+
 /*
  * Somebody deletes a mark of a server that has no connection.  But for one whose take's
  * end is under way: that names the mark below the item by its path, which may be the next
@@ -536,7 +629,7 @@ interfere(Server *s)
 	{
 		const Packet *p = &s->conn.zombie[i];
 
-		if (p->serial == (uint64_t) take->id && p->op[0].type == OP_DELETE)
+		if (p->what == TAKE && p->op[0].type == OP_DELETE && is_of(p, take->id))
 			return;
 	}
 	COVER(DELETED);
@@ -620,9 +713,9 @@ add_ops(Packet *p, Path mark)
 	p->op[p->nops - 1].ephemeral = p->detail != ZKLOCK_TAKE_KEEP;
 }
 
-/* As worker/queue_takes.c does. */
-static void
-send_take(Server *s, int t)
+/* The request of a take; NOTHING: it has none. */
+static Packet
+take_packet(Server *s, int t)
 {
 	Take *take = &s->take[t];
 	ZkTakeRequest request = zklock_take_request(&take->take);
@@ -636,7 +729,7 @@ send_take(Server *s, int t)
 	switch (request)
 	{
 		case ZKLOCK_TAKE_NOTHING:
-			return;
+			break;
 		case ZKLOCK_TAKE_MARK:
 		case ZKLOCK_TAKE_FINISH:
 		case ZKLOCK_TAKE_GIVE:
@@ -671,6 +764,94 @@ send_take(Server *s, int t)
 			p.path = it;
 			break;
 	}
+	return p;
+}
+
+/* Adds what a take asks for to what others ask for.  False: it is something else. */
+static bool
+join(Packet *all, const Packet *p)
+{
+	Part part = {.who = p->who, .at = p->at, .serial = p->serial};
+
+	if (zklock_take_joint_ops((ZkTakeRequest) p->detail) == 0)
+		return false;
+	if (all->nparts == 0)
+		*all = *p;
+	else if (all->detail != p->detail || all->nparts == MAX_JOINT)
+		return false;
+	else
+	{
+		memcpy(all->op + all->nops, p->op, sizeof(Op) * (size_t) p->nops);
+		all->nops += p->nops;
+	}
+	all->part[all->nparts++] = part;
+	return true;
+}
+
+/* Asks for an item at once, behind its marks. */
+static void
+send_ahead(Server *s, const Packet *mark, int t)
+{
+	Take *take = &s->take[t];
+	Packet p = {.type = READ, .what = TAKE, .who = t, .at = take->item};
+
+	if (mark->detail != ZKLOCK_TAKE_MARK || once_in(2))
+		return;
+	COVER(AHEAD);
+	zklock_take_ahead(&take->take);
+	p.detail = ZKLOCK_TAKE_READ_IT;
+	p.serial = (uint64_t) take->id;
+	p.path = path_of(ITEM, take->item);
+	conn_send(&s->conn, &p);
+}
+
+/* As worker/queue_takes.c does. */
+static void
+send_take(Server *s, int t, Packet *all)
+{
+	Packet p = take_packet(s, t);
+
+	if (p.detail == ZKLOCK_TAKE_NOTHING || (once_in(2) && join(all, &p)))
+		return;
+	conn_send(&s->conn, &p);
+	send_ahead(s, &p, t);
+}
+
+static void
+send_all(Server *s, Packet *all)
+{
+	if (all->nparts > 1)
+		COVER(JOINT);
+	if (all->nparts > 0)
+		conn_send(&s->conn, all);
+	for (int i = 0; i < all->nparts; i++)
+		send_ahead(s, all, all->part[i].who);
+}
+
+/* Some are put when all is well. */
+static bool
+may_put(void)
+{
+	return nids < (calm ? MAX_ITEMS : MAX_ITEMS - 10);
+}
+
+/* Transactions have put some items, and they are moved into the queue. */
+static void
+send_put(Server *s)
+{
+	Packet p = {.type = WRITE, .what = PUT, .at = nids};
+
+	for (int n = 1 + random_below(3); n > 0 && may_put(); n--)
+	{
+		int of = make_id();
+
+		add_op(&p, OP_CREATE, (Path){ITEM, id[of].hash, 0}, items_dir);
+		p.op[p.nops - 1].sequential = true;
+		p.op[p.nops - 1].ephemeral = false;
+	}
+	if (p.nops == 0)
+		return;
+	s->puts++;
 	conn_send(&s->conn, &p);
 }
 
@@ -689,23 +870,31 @@ work(Server *s)
 {
 	int which[ZKLOCK_ITEMS_WINDOW];
 	int n;
+	int listed;
 	bool none = false;
+	Packet all = {0};
+	ZkChoice choice;
 
 	if (!s->conn.up || s->conn.nc2s > MAX_WIRE / 4)
 		return false;
+	s->items.coming = s->puts > 0;
 	for (int t = 0; t < NTAKES; t++)
 	{
 		Take *take = &s->take[t];
 
-		send_take(s, t);
+		send_take(s, t, &all);
 		if (take->take.state != ZKLOCK_TAKE_WANTED)
 			continue;
-		switch (zklock_items_choose(&s->items, which, &n))
+		listed = s->items.n;
+		choice = zklock_items_choose(&s->items, which, &n);
+		if (s->items.n < listed)
+			COVER(COMPACT);
+		switch (choice)
 		{
 			case ZKLOCK_CHOOSE_TAKE:
 				take->item = item_of(s->items.item[which[0]].name);
 				take->take.state = ZKLOCK_TAKE_TAKING;
-				send_take(s, t);
+				send_take(s, t, &all);
 				break;
 			case ZKLOCK_CHOOSE_LOOK:
 				for (int i = 0; i < n; i++)
@@ -723,6 +912,8 @@ work(Server *s)
 				send_read(s, LIST_HELD, CHILDREN, held_dir, 0);
 				break;
 			case ZKLOCK_CHOOSE_WAIT:
+				if (s->items.coming)
+					COVER(COMING);
 				break;
 			case ZKLOCK_CHOOSE_NONE:
 				none = true;
@@ -730,6 +921,7 @@ work(Server *s)
 				break;
 		}
 	}
+	send_all(s, &all);
 	return none;
 }
 
@@ -765,8 +957,18 @@ take_reply(Server *s, const Packet *m)
 	ZkTakeNews news;
 	bool was_whose = request == ZKLOCK_TAKE_WHOSE;
 
-	if (take->id != (int) m->serial || !take->take.open)
+	if (take->id != (int) m->serial || !zklock_take_expects(&take->take, request))
+	{
+		if (request == ZKLOCK_TAKE_READ_IT && m->rc == ZKLOCK_REPLY_OK)
+			COVER(AHEAD_IN_VAIN);
 		return;
+	}
+	if (m->failed == ZKLOCK_TAKE_UNDONE)
+	{
+		COVER(UNDONE);
+		zklock_take_undone(&take->take);
+		return;
+	}
 	news = zklock_take_reply(&take->take, request, read_node(s, take, m), m->failed);
 	if (was_whose)
 		COVER(WHOSE);
@@ -837,7 +1039,42 @@ take_listing(Server *s, int64_t view)
 		memory[n].sequence = item[i].sequence;
 		strcpy(memory[n++].name, item[i].name);
 	}
-	zklock_items_listed(&s->items, memory, n);
+	zklock_items_listed(&s->items, memory, n,
+						zk_children_made(zk_find(items_dir, view), view));
+}
+
+/* Several takes have asked together. */
+static void
+joint_reply(Server *s, const Packet *p)
+{
+	for (int i = 0; i < p->nparts; i++)
+	{
+		Packet part = part_of(p, i);
+
+		part.failed = zklock_take_joint_failed((ZkTakeRequest) p->detail, p->rc, p->failed, i);
+		take_reply(s, &part);
+	}
+}
+
+/* Items were put: these are their names. */
+static void
+take_names(Server *s, const Packet *p)
+{
+	s->puts--;
+	for (int i = 0; i < p->nops && p->rc == ZKLOCK_REPLY_OK; i++)
+	{
+		char name[ZKLOCK_ITEM_NAME];
+		int n = s->items.n;
+
+		COVER(PUT);
+		snprintf(name, sizeof(name), "%.37s%010d", id[p->at + i].prefix,
+				 (int) p->op[i].path.b);
+		if (s->items.next >= 0 && p->op[i].path.b > s->items.next)
+			COVER(GAP);
+		zklock_items_put(&s->items, name);
+		if (s->items.n > n)
+			COVER(NEXT);
+	}
 }
 
 static void
@@ -861,6 +1098,10 @@ receive(Server *s, const Packet *p)
 {
 	if (p->type == EVENT)
 		zklock_items_changed(&s->items, p->path.kind == HELD);
+	else if (p->what == PUT)
+		take_names(s, p);
+	else if (p->nparts > 0)
+		joint_reply(s, p);
 	else if (p->what == TAKE)
 		take_reply(s, p);
 	else if (p->rc == ZKLOCK_REPLY_LOST)
@@ -912,6 +1153,7 @@ lose_connection(Server *s, bool successor)
 		conn_succeed(&s->conn);
 	while (conn_receive(&s->conn, &p))
 		receive(s, &p);
+	s->puts = 0;
 	/* the end of a session comes without that of a connection */
 	if (s->alive)
 		start_again(s, false);
@@ -1140,9 +1382,9 @@ put_item(void)
 {
 	int i = nitems;
 
-	if (nitems == MAX_ITEMS)
+	if (!may_put())
 		return;
-	make_item(last_sequence++);
+	make_item(zk_find(items_dir, zk.zxid)->next);
 	item[i].unfit = once_in(10);
 	for (int n = random_below(3); n > 0; n--) /* it was taken before */
 	{
@@ -1159,8 +1401,10 @@ step(void)
 	Packet p;
 
 	step_count++;
-	if (once_in(30))
+	if (once_in(60))
 		put_item();
+	else if (once_in(60) && s->conn.up && s->conn.nc2s < MAX_WIRE / 4)
+		send_put(s);
 	switch (random_below(6))
 	{
 		case 0:
@@ -1288,6 +1532,10 @@ drain(void)
 
 		*take = (Take){.take = {.state = ZKLOCK_TAKE_WANTED}, .id = ++last_take};
 		take->take.most = once_in(3);
+		if (once_in(2))
+			send_put(s);
+		if (once_in(3))
+			put_item();
 		none = settle(s);
 		if (take->take.state == ZKLOCK_TAKE_WANTED && none)
 			break;
@@ -1317,8 +1565,7 @@ void
 play(uint64_t seed)
 {
 	random_state = seed;
-	nitems = last_take = 0;
-	last_sequence = 0;
+	nitems = nids = last_take = 0;
 	calm = false;
 	zk_reset();
 	zk.observe = observe;

@@ -266,6 +266,33 @@ $sa->query("SELECT zk_queue_put('cost', 'x')");
 length_is($b, 'cost', '400 0 0', 'one is put');
 is(requests(), 'create 1 get 1 multi 1', 'a put is a write, a read of the length, a transaction');
 
+# The server that puts an item and takes it knows it from its put, by the number.
+sub pair
+{
+	my ($queue, $n) = @_;
+	$sa->query("SELECT zk_queue_put('$queue', i::text) FROM generate_series(1, $n) i");
+	return $sa->query("SELECT string_agg(payload, ' ') FROM zk_queue_take('$queue', '1 h', $n)");
+}
+is(pair('pair', 1), 1, 'an item is put and taken');
+length_is($b, 'pair', '0 0 0', '... and done');
+$proxy->requests;
+for my $i (1 .. 20) { die "not $i" if pair('pair', 1) ne '1'; }
+length_is($b, 'pair', '0 0 0', 'twenty more');
+is(requests(), 'create 20 get 40 multi 60', 'an item that is put and taken costs six requests: no listing');
+is(pair('pair', 50), join(' ', 1 .. 50), 'fifty are put and taken');
+length_is($b, 'pair', '0 0 0', '... and done');
+my %fifty = %{ $proxy->requests };
+note(join ' ', map { "$_ $fifty{$_}" } sort keys %fifty);
+is($fifty{create}, 1, 'many are one write');
+cmp_ok($fifty{multi}, '<=', 8, '... and few transactions');
+# another puts one in between: then it lists the queue, once
+ZkLock::ask($b, "SELECT zk_queue_put('pair', 'before')");
+length_is($b, 'pair', '1 0 0', 'another has put one');
+$sa->query("SELECT zk_queue_put('pair', 'behind')");
+length_is($b, 'pair', '2 0 0', '... before this server');
+is(take($sa, 'pair'), 'before|1', 'the older one is taken first');
+is(take($sa, 'pair'), 'behind|1', '... and then its own');
+
 # Others take, too: what is listed is what is held
 my @takers = map { ZkLock::session($_) } $a, $a, $b, $b;
 $proxy->requests;
