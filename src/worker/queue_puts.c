@@ -758,6 +758,20 @@ note_seen(void)
 		zklock_queue_shared->looked = true;
 }
 
+/* The chunks of one put in their order: so are their items. */
+static int
+compare_strays(const void *a, const void *b)
+{
+	const ZkChunkName *x = &((const Stray *) a)->name;
+	const ZkChunkName *y = &((const Stray *) b)->name;
+
+	if (x->life != y->life)
+		return x->life < y->life ? -1 : 1;
+	if (x->put != y->put)
+		return x->put < y->put ? -1 : 1;
+	return x->chunk < y->chunk ? -1 : x->chunk > y->chunk;
+}
+
 /* Continue the look for strays. */
 static void
 work_on_look(void)
@@ -783,8 +797,11 @@ work_on_look(void)
 	if (look.next < look.nstrays)
 	{
 		ZkRequestTag tag = look_tag(TAG_STRAY_READ, 0);
-		const Stray *stray = &look.strays[look.next];
+		const Stray *stray;
 
+		if (look.next == 0)
+			qsort(look.strays, (size_t) look.nstrays, sizeof(Stray), compare_strays);
+		stray = &look.strays[look.next];
 		look.open = true;
 		zklock_session_sent(zklock_client_get(zklock_session_client(),
 											  chunk_path(stray->queue, stray->chunk),

@@ -47,7 +47,6 @@ ZkLock::ask($a, 'CREATE TABLE done (id uuid PRIMARY KEY); CREATE TABLE result (p
 for my $case (
 	[ 'request create', 0, 0, 'before it is written' ],
 	[ 'reply create', 0, 1, 'before the commit' ],
-	[ 'request get', 1, 1, 'after the commit' ],
 	[ 'request multi', 1, 1, 'before it is in the queue' ],
 	[ 'reply multi', 1, 0, 'before it hears that it is in the queue' ])
 {
@@ -93,6 +92,16 @@ for my $case (
 	crash();
 	length_is($b, 'many', '0 0 0', 'none of a thousand');
 	length_is($b, 'other', '1000 0 0', '... in two queues');
+	# more than the worker keeps: it reads the first again
+	$s = ZkLock::session($a);
+	$s->query("BEGIN; SELECT zk_queue_put('large', i || repeat('x', 65000)) FROM generate_series(1, 80) i");
+	$proxy->refuse->lose_request('get', '/puts/');
+	my $lost = $proxy->lost;
+	is($s->query('COMMIT'), '', 'as much as the worker does not keep: it commits');
+	ZkLock::wait_until(sub { $proxy->lost > $lost }, 'a read is lost');
+	crash();
+	length_is($b, 'large', '80 0 0', 'all is there');
+	is($sb->query("SELECT string_agg(rtrim(payload, 'x'), ' ') FROM zk_queue_take('large', count => 80)"), join(' ', 1 .. 80), '... in its order');
 }
 
 #
