@@ -448,6 +448,7 @@ make_puts(int n)
 		staged->pid = MyProcPid;
 		staged->rc = 0;
 		staged->length = -1;
+		staged->limit = zklock_max_queue_length - outbox->nitems;
 		strlcpy(staged->queue, outbox->queue, sizeof(staged->queue));
 		outbox->next = dlist_head_node(&outbox->items);
 		outbox->chunk = 0;

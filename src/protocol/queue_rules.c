@@ -286,8 +286,7 @@ zklock_items_listed_held(ZkItems *items, const char **held, int n)
 		int at = find_named(items, held[i]);
 
 		/* one that is being looked at is told by that */
-		if (at >= 0 && is_candidate(items, at) &&
-			items->item[at].state != ZKLOCK_ITEM_ASKED)
+		if (at >= 0 && is_candidate(items, at) && items->item[at].state != ZKLOCK_ITEM_ASKED)
 			set_state(items, at, ZKLOCK_ITEM_HELD);
 	}
 }
@@ -720,9 +719,9 @@ zklock_take_reply(ZkTake *take, ZkTakeRequest request, ZkReply rc, int failed)
 int
 zklock_take_joint_ops(ZkTakeRequest request)
 {
-	return request == ZKLOCK_TAKE_MARK || request == ZKLOCK_TAKE_GIVE ? 2
-		: request == ZKLOCK_TAKE_FINISH								   ? 3
-																	   : 0;
+	if (request == ZKLOCK_TAKE_FINISH)
+		return 3;
+	return request == ZKLOCK_TAKE_MARK || request == ZKLOCK_TAKE_GIVE ? 2 : 0;
 }
 
 int

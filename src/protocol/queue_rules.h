@@ -111,11 +111,11 @@ typedef struct ZkItems
 	int gone;  /* ... some of them are gone */
 	/* those that others have are from here ... */
 	int first_held;
-	int end_held;	 /* ... to before this */
-	int64_t next;	 /* all are known that have a smaller number; -1: that is not known */
-	bool coming;	 /* the caller's: items that this server has put are about to be known */
-	bool known;		 /* as of a listing on this connection */
-	bool listed;	 /* it is all there is, or a watch will tell */
+	int end_held; /* ... to before this */
+	int64_t next; /* all are known that have a smaller number; -1: that is not known */
+	bool coming;  /* the caller's: items that this server has put are about to be known */
+	bool known;	  /* as of a listing on this connection */
+	bool listed;  /* it is all there is, or a watch will tell */
 	bool held_known; /* as of a listing of held/, or a watch will tell */
 	bool listing;	 /* a listing of items/ is out ... */
 	bool listing_held;
@@ -151,7 +151,7 @@ extern ZkChoice zklock_items_choose(ZkItems *items, int *which, int *nwhich);
 /*
  * Takes a listing of items/, in any order, and its memory, and sorts it.  What is known
  * about items that were there before stays.  Items that we or others have exist for as
- * long as the listing shows them.  "next": the number of the next node that is made there.
+ * long as the listing shows them.  "next": the number of the next node there.
  */
 extern void zklock_items_listed(ZkItems *items, ZkItem *item, int n, int64_t next);
 

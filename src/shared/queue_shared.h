@@ -91,6 +91,7 @@ typedef struct ZkQueuePut
 	ConditionVariable cv;
 	int rc;		  /* refused by the ensemble; 0: not */
 	int64 length; /* of the queue, as the worker saw it before; -1: not yet */
+	int limit;	  /* ... and what it may be, before what is put here */
 	char queue[ZKLOCK_NAME_MAX + 1];
 } ZkQueuePut;
 

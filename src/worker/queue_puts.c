@@ -54,6 +54,9 @@
 #define TAG_STRAY_READ	 103
 #define TAG_STRAY_SETTLE 104
 
+/* ns for which the length of a queue is believed that is less than half full */
+#define LENGTH_LASTS (1000 * NS_PER_MS)
+
 /* In session timeouts: the ensemble may go back unnoticed by less than this.  A
  * heartbeat would show it, and heartbeats are at most two timeouts apart. */
 #define UNNOTICED 3
@@ -183,6 +186,49 @@ send_move(const char *queue, const char *path, const char *data, int len,
 	return true;
 }
 
+/*
+ * The lengths of some queues, so that not each put has to ask.  Other servers may put as
+ * many items meanwhile as they like, and so nobody is held to a limit exactly.
+ */
+typedef struct Length
+{
+	uint64 queue; /* hash */
+	int64 length;
+	int64 at; /* ns */
+} Length;
+
+static Length lengths[256];
+
+static Length *
+length_of(const char *queue)
+{
+	uint64 hash = zklock_hash_child(queue);
+	Length *length = &lengths[hash % lengthof(lengths)];
+
+	if (length->queue != hash)
+		*length = (Length){.queue = hash};
+	return length;
+}
+
+static void
+note_length(const char *queue, int64 length)
+{
+	*length_of(queue) =
+		(Length){.queue = zklock_hash_child(queue), .length = length, .at = zklock_clock()};
+}
+
+/* The length that this put may go by; -1: the ensemble has to be asked. */
+static int64
+known_length(const ZkQueuePut *staged)
+{
+	const Length *length = length_of(staged->queue);
+
+	return length->at != 0 && zklock_clock() - length->at < LENGTH_LASTS &&
+			length->length < staged->limit / 2
+		? length->length
+		: -1;
+}
+
 /* Handle the reply to a move: count the items, or act on a refusal.  True: the chunk
  * has been moved, by this request or before. */
 static bool
@@ -191,6 +237,7 @@ was_moved(const ZkMessage *message, const char *queue)
 	if (message->rc == ZKLOCK_ZOK)
 	{
 		zklock_queue_count(ZKLOCK_QUEUE_PUT, message->nchildren - 1);
+		length_of(queue)->length += message->nchildren - 1;
 		zklock_queue_takes_put(queue, message);
 	}
 	if (message->rc == ZKLOCK_ZOK ||
@@ -221,8 +268,9 @@ send_chunk(ZkQueueBuffer *buffer)
 		.uuid = TAG_LENGTH,
 		.hash = buffer->round,
 	};
+	int64 length = buffer->chunk == 0 ? known_length(staged) : -1;
 
-	if (client != NULL && buffer->chunk == 0)
+	if (client != NULL && buffer->chunk == 0 && length < 0)
 		zklock_session_sent(
 			zklock_client_get(client,
 							  zklock_path_name(ZKLOCK_KIND_QUEUE, staged->queue, "items"),
@@ -237,6 +285,8 @@ send_chunk(ZkQueueBuffer *buffer)
 	LWLockAcquire(zklock_queue_shared->box.lock, LW_EXCLUSIVE);
 	if (client == NULL)
 		zklock_put_lost(&staged->put);
+	if (length >= 0 && staged->serial == buffer->serial)
+		staged->length = length;
 	buffer->state = ZKLOCK_BUFFER_FREE;
 	ConditionVariableBroadcast(&zklock_queue_shared->room_cv);
 	ConditionVariableBroadcast(&staged->cv);
@@ -374,6 +424,9 @@ written(ZkQueuePut *staged, const ZkMessage *message, bool *missing)
 		staged->length = message->nchildren;
 	else if (rc == ZKLOCK_REPLY_NO_NODE)
 		staged->length = 0;
+	if (message->tag.uuid == TAG_LENGTH &&
+		(rc == ZKLOCK_REPLY_OK || rc == ZKLOCK_REPLY_NO_NODE))
+		note_length(staged->queue, staged->length);
 	if (rc == ZKLOCK_REPLY_REFUSED)
 		staged->rc = message->rc;
 	ConditionVariableBroadcast(&staged->cv);

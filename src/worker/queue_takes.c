@@ -119,7 +119,7 @@ static uint32 last_view = 0;
 static uint32 connection = 0; /* replies of an earlier one are void */
 static List *joints = NIL;	  /* ... on the wire; in TopMemoryContext */
 static uint32 last_joint = 0;
-static int torn = 0;		  /* items that were lost since the log was told */
+static int torn = 0; /* items that were lost since the log was told */
 static bool due = true;
 
 void
@@ -809,8 +809,8 @@ send_one(const Sending *s)
 			zklock_session_sent(zklock_client_delete(client, paths.mark, &tag));
 			break;
 		case ZKLOCK_TAKE_REPAIR:
-			zklock_session_sent(
-				zklock_client_create(client, paths.mark, "", 0, ZKLOCK_CREATE_EPHEMERAL, &tag));
+			zklock_session_sent(zklock_client_create(client, paths.mark, "", 0,
+													 ZKLOCK_CREATE_EPHEMERAL, &tag));
 			break;
 		case ZKLOCK_TAKE_READ_IT:
 			zklock_session_sent(zklock_client_get(client, paths.item, false, &tag));
@@ -847,8 +847,8 @@ send_some(const Sending *s, int n)
 	int size = 0;
 	int i = 0;
 
-	for (; i < Min(n, JOINT_TAKES) && size < JOINT_SIZE &&
-		 s[i].what == s->what && strcmp(s[i].queue, s->queue) == 0;
+	for (; i < Min(n, JOINT_TAKES) && size < JOINT_SIZE && s[i].what == s->what &&
+		 strcmp(s[i].queue, s->queue) == 0;
 		 i++)
 	{
 		if (s->what >= TAG_LIST || zklock_take_joint_ops((ZkTakeRequest) s->what) == 0)

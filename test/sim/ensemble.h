@@ -24,12 +24,12 @@
 
 #include "harness.h"
 
-#define MAX_WIRE 64
-#define MAX_OPS	 9
+#define MAX_WIRE  64
+#define MAX_OPS	  9
 #define MAX_JOINT 3
-#define NEVER	 INT64_MAX
-#define NOBODY	 0	  /* no session's: a persistent znode, or somebody's write */
-#define ANY		 (-1) /* version */
+#define NEVER	  INT64_MAX
+#define NOBODY	  0	   /* no session's: a persistent znode, or somebody's write */
+#define ANY		  (-1) /* version */
 
 /* The simulator says what its paths mean.  A kind is above 0; the root has all zeros. */
 typedef struct Path

@@ -5,15 +5,16 @@
  *	  src/protocol/queue_rules.c.
  *
  * Some servers put items into one queue, and take them, each alone or several in one
- * request, commit or roll back, or leave before they have one.  The ensemble is that of ensemble.h: its servers lag, leaders are deposed,
- * connections break with requests and replies on them, which may have been done, or are
- * done later; sessions expire, and the server hears of it later; workers are exchanged
- * for successors that know no more than what is in shared memory.  The ensemble goes
- * back: items are there again, and others have put some by then whose numbers are those
- *of earlier ones; or it is restored, and knows the sessions, but not all marks, or
- *somebody deletes one while a server has no connection.  Backends are told by the clock
- *that their items are lost, and the session goes on.  Somebody makes nodes below items,
- *and items that are none. Then all is well, and a server takes what is left.
+ * request, commit or roll back, or leave before they have one.  The ensemble is that of
+ *ensemble.h: its servers lag, leaders are deposed, connections break with requests and
+ *replies on them, which may have been done, or are done later; sessions expire, and the
+ *server hears of it later; workers are exchanged for successors that know no more than
+ *what is in shared memory.  The ensemble goes back: items are there again, and others
+ *have put some by then whose numbers are those of earlier ones; or it is restored, and
+ *knows the sessions, but not all marks, or somebody deletes one while a server has no
+ *connection.  Backends are told by the clock that their items are lost, and the session
+ *goes on.  Somebody makes nodes below items, and items that are none. Then all is well,
+ *and a server takes what is left.
  *
  * Besides, each schedule has one transaction that puts something, and servers that judge
  * it: itself, after a crash or not; one that was promoted; a copy.
@@ -949,6 +950,18 @@ read_node(const Server *s, Take *take, const Packet *p)
 	}
 }
 
+/* Does the take wait for this reply? */
+static bool
+is_awaited(const Take *take, const Packet *m)
+{
+	bool awaited = take->id == (int) m->serial &&
+		zklock_take_expects(&take->take, (ZkTakeRequest) m->detail);
+
+	if (!awaited && m->detail == ZKLOCK_TAKE_READ_IT && m->rc == ZKLOCK_REPLY_OK)
+		COVER(AHEAD_IN_VAIN);
+	return awaited;
+}
+
 static void
 take_reply(Server *s, const Packet *m)
 {
@@ -957,12 +970,8 @@ take_reply(Server *s, const Packet *m)
 	ZkTakeNews news;
 	bool was_whose = request == ZKLOCK_TAKE_WHOSE;
 
-	if (take->id != (int) m->serial || !zklock_take_expects(&take->take, request))
-	{
-		if (request == ZKLOCK_TAKE_READ_IT && m->rc == ZKLOCK_REPLY_OK)
-			COVER(AHEAD_IN_VAIN);
+	if (!is_awaited(take, m))
 		return;
-	}
 	if (m->failed == ZKLOCK_TAKE_UNDONE)
 	{
 		COVER(UNDONE);
@@ -1051,7 +1060,8 @@ joint_reply(Server *s, const Packet *p)
 	{
 		Packet part = part_of(p, i);
 
-		part.failed = zklock_take_joint_failed((ZkTakeRequest) p->detail, p->rc, p->failed, i);
+		part.failed =
+			zklock_take_joint_failed((ZkTakeRequest) p->detail, p->rc, p->failed, i);
 		take_reply(s, &part);
 	}
 }
