@@ -235,6 +235,15 @@ public class Peer {
         return all.length + " " + all[all.length / 2] / 1e3;
     }
 
+    /** Acquire so many times, and release nothing. */
+    static String put(Library library, int count) throws Exception {
+        Lock lock = library.lock(0);
+        for (int i = 0; i < count; i++) {
+            lock.acquire();
+        }
+        return "ok";
+    }
+
     static Lock held;
     static CountDownLatch waiting;
 
@@ -281,6 +290,9 @@ public class Peer {
                     break;
                 case "meet":
                     System.out.println(meet(connect(args[0]), Integer.parseInt(order[1]), Integer.parseInt(order[2])));
+                    break;
+                case "put":
+                    System.out.println(put(library, Integer.parseInt(order[1])));
                     break;
                 case "fill":
                     System.out.println(fill(library, args[1].equals("plain"), Integer.parseInt(order[1])));

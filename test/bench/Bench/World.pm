@@ -338,6 +338,7 @@ sub DESTROY { my $self = shift; $self->stop; }
 #           the name i % NAMES.  With SHARE any of 2 x NAMES names, by that
 #           probability one of those at HOME (0 or 1).  Answer: how many times,
 #           and the median in us
+#   put N   acquire so often, and release nothing
 #   fill N  hold a lock and let so many clients queue for it
 #   drain   let it go; how many ms until the last of them has had it
 package Bench::Peer;
