@@ -96,15 +96,18 @@ for my $pair ([ $sa, $sb, 'b', 'a' ], [ $sb, $sa, 'a', 'b' ])
 #
 # Deadlocks: who can read all waits finds them.
 #
+my ($foreign, $between) = ($zk->client);
 sub ring
 {
 	my ($first, $last) = @_;
+	$zk->delete($between) if $between;
 	$_->query('BEGIN') for $first, $last;
 	my $pid = $first->pid;
 	$first->query("SELECT zk_lock('d1')");
 	$last->query("SELECT zk_lock('d2')");
 	$first->send("SELECT zk_lock('d2')")->wait_level(2);
-	# its wait is published
+	# its wait is published when somebody wants what it has
+	$between = $foreign->contend(ZkLock::directory('d1'));
 	ZkLock::wait_until(sub { grep { ($zk->get("/zklock/waits/$_") // '') =~ /"waiter": $pid\b/ } $zk->children('/zklock/waits') }, 'a wait is published');
 	$last->send("SELECT zk_lock('d1')")->wait_level(2);
 	return;

@@ -29,8 +29,10 @@ sub update
 		# A file that grows: forget that its end was seen.
 		seek $file->{handle}, 0, 1;
 		local $/;
-		$file->{rest} .= readline($file->{handle}) // '';
-		$self->_line($1) while $file->{rest} =~ s/^(.*)\n//;
+		my $text = $file->{rest} . (readline($file->{handle}) // '');
+		my $end = 1 + rindex $text, "\n";
+		$file->{rest} = substr $text, $end;
+		$self->_line($_) for split /\n/, substr $text, 0, $end;
 	}
 	return $self;
 }

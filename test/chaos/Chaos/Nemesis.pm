@@ -94,8 +94,15 @@ sub run
 	$self->back_up;
 	my $wait_until = 0;
 	$self->{begun} = now();
+	my $read = now();
 	while (now() < $end || @{ $self->{plan} })
 	{
+		# All of it at the end would take long.
+		if (now() > $read + 5)
+		{
+			$self->{history}->update;
+			$read = now();
+		}
 		my $busy = @{ $self->{active} };
 		$self->heal_due(0);
 		if (@{ $self->{active} })
