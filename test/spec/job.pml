@@ -194,8 +194,9 @@ inline observe_write(c)
 				assert(excused[n] || forgot);
 				doubted[n] = true;
 				skipped[n] = c.state[n] == SKIPPED_DOUBT
-			/* 25: it does not go on if its slot is done */
-			:: c.state[n] == COMMITTING -> assert(slot_of[n] > record.last_done)
+			/* 25: it does not begin, nor go on, if its slot is done */
+			:: c.state[n] == RUNNING || c.state[n] == COMMITTING ->
+				assert(slot_of[n] > record.last_done)
 			:: else
 			fi
 		:: else
