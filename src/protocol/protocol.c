@@ -1036,7 +1036,7 @@ find_place(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 		c->blocker = blocker->hash;
 		c->blocker_watched = false;
 		c->blocker_last = second == NULL;
-		/* one that waits itself, behind "second", may not hear of ours before we leave */
+		/* if it waits itself, behind "second", ours may go before it has heard of ours */
 		add_action(actions, ZKLOCK_ACT_BLOCKED, queue, c)->hash =
 			second == NULL ? blocker->hash : 0;
 		c->polled = event->no_watches || !may_watch(blocker);
