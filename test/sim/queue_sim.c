@@ -97,6 +97,7 @@ typedef enum Coverage
 	COVER_TOLD_AND_BACK,
 	COVER_SUCCESSOR,
 	COVER_NONE,
+	COVER_LENT,
 	COVER_UNFIT,
 	COVER_FAILED,
 	COVER_FAILED_UNHEARD,
@@ -145,6 +146,7 @@ const char *const coverage_name[NCOVERAGE] = {"items taken",
 											  "... that were not to be committed",
 											  "successors",
 											  "queues without a free item",
+											  "oldest items that are given back",
 											  "items that zklock has not put",
 											  "items taken too often and moved",
 											  "... of which nobody has heard",
@@ -1506,11 +1508,44 @@ check_marks(void)
 		fail("a mark is in held/, and nobody has the item");
 }
 
+/* Another server takes the oldest item that is to be had.  Returns it; -1: there is none. */
+static int
+lend(void)
+{
+	int oldest = -1;
+
+	for (int i = 0; i < nitems; i++)
+		if (is_there(path_of(ITEM, i)) && !is_there(path_of(CHILD, i)) &&
+			!item[i].unfit && (oldest < 0 || item[i].sequence < item[oldest].sequence))
+			oldest = i;
+	if (oldest < 0)
+		return -1;
+	COVER(LENT);
+	zk_make(path_of(CHILD, oldest), path_of(ITEM, oldest));
+	zk_make(mark_path(oldest, 0), held_dir);
+	item[oldest].creates++;
+	return oldest;
+}
+
+/* ... and gives it back, of which the server hears. */
+static int
+give_back(Server *s, int i)
+{
+	if (i >= 0)
+	{
+		zk_delete(path_of(CHILD, i));
+		zk_delete(mark_path(i, 0));
+		(void) settle(s);
+	}
+	return -1;
+}
+
 static void
 drain(void)
 {
 	Server *s = &server[0];
 	Take *take = &s->take[0];
+	int lent = -1;
 
 	/* everybody is well, and lets go */
 	zk.lags = zk.deposes = false;
@@ -1546,9 +1581,19 @@ drain(void)
 			send_put(s);
 		if (once_in(3))
 			put_item();
+		if (once_in(3))
+			lent = give_back(s, lent);
+		else if (lent < 0 && once_in(2))
+			lent = lend();
 		none = settle(s);
-		if (take->take.state == ZKLOCK_TAKE_WANTED && none)
+		if (take->take.state == ZKLOCK_TAKE_WANTED && none && lent < 0)
 			break;
+		if (take->take.state == ZKLOCK_TAKE_WANTED && none)
+		{
+			zklock_take_leave(&take->take);
+			lent = give_back(s, lent);
+			continue;
+		}
 		if (take->take.state != ZKLOCK_TAKE_READ)
 			fail("a take is in state %d", take->take.state);
 		take->take.state = ZKLOCK_TAKE_HELD;
