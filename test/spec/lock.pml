@@ -59,6 +59,7 @@ byte mark_of[NODES + 1];
 byte last_token;			/* granted last */
 byte last_server;
 byte faults = FAULTS;
+bool cancelled;				/* a wait was */
 bool deposed;				/* a leader was, and somebody was connected to it: once */
 
 typedef Server
@@ -903,8 +904,9 @@ proctype Life(byte s)
 			q[s].usable = q[s].handoffs > 0
 		:: else
 		fi }
-	/* a wait is cancelled */
-	:: d_step { q[s].want && !q[s].usable ->
+	/* a wait is cancelled: once, or no wake-up would be missed */
+	:: d_step { !cancelled && q[s].want && !q[s].usable ->
+		cancelled = true;
 		q[s].want = false;
 		q[s].cycles--;
 		q[s].dirty = true }
