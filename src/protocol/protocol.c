@@ -714,6 +714,17 @@ find_other(ZkLockQueue *queue, const ZkContender *c, const ZkLockEvent *event)
 	return last;
 }
 
+/*
+ * Has anybody come since "c" was made?  He may have left again, before a watch could tell
+ * us of him.  His server believes that we know of him (end_probe).
+ */
+static bool
+was_followed(const ZkLockQueue *queue, const ZkContender *c, const ZkLockEvent *event)
+{
+	return queue->permits == 0 && c->mode == ZKLOCK_EXCLUSIVE &&
+		event->next_number > c->sequence + 1;
+}
+
 static bool
 may_watch(const ZkLockChild *child)
 {
@@ -764,7 +775,8 @@ set_joiners_blocked(ZkLockQueue *queue, ZkContender *c, const ZkLockChild *other
 		c->list_needed = LIST_LATER;
 }
 
-/* The listing is recent enough for "c", which is GRANTED: does anybody want the grant? */
+/* The listing is recent enough for "c", which is GRANTED: does anybody want the grant, or
+ * did since "c" was made? */
 static void
 look_for_demand(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 				ZkLockActions *actions)
@@ -772,7 +784,7 @@ look_for_demand(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 	const ZkLockChild *other = find_other(queue, c, event);
 
 	c->list_synced = false; /* answered, not lost with a connection */
-	if (other != NULL && !c->demanded)
+	if ((other != NULL || was_followed(queue, c, event)) && !c->demanded)
 		set_demanded(queue, c, actions);
 	if (!is_joined(queue, c))
 		return;
@@ -984,7 +996,8 @@ find_place(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 	const ZkLockChild *second = NULL;
 	const ZkContender *shared = NULL;
 	bool deadlock = false;
-	bool demanded = !queue->dir_watched && !watches_dir(c, event);
+	bool demanded =
+		(!queue->dir_watched && !watches_dir(c, event)) || was_followed(queue, c, event);
 
 	c->list_synced = false; /* answered, not lost with a connection */
 

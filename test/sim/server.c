@@ -172,6 +172,25 @@ note_denied(Server *server, int queue)
 	}
 }
 
+/* Does this server take it for known to the other one, which has the lock for writers,
+ * that it wants the lock?  Then it asks by probes alone. */
+static bool
+takes_for_known(const Server *server, const Server *other, int queue)
+{
+	for (int i = 0; i < zk.nalive && server->asked[queue] != 0; i++)
+	{
+		const ZkLockChild *child = &zk.node[zk.alive[i]].child;
+		const ZkContender *c = child->uuid_hi == server_session(other)
+			? server_contender(other, queue, child->uuid_lo)
+			: NULL;
+
+		if (c != NULL && c->state == ZKLOCK_GRANTED && c->mode == ZKLOCK_EXCLUSIVE &&
+			(uint32_t) child->hash == server->asked[queue])
+			return true;
+	}
+	return false;
+}
+
 void
 servers_check_denied(void)
 {
@@ -184,10 +203,14 @@ servers_check_denied(void)
 				int q = i / ZKLOCK_NMODES;
 				ZkLockMode mode = (ZkLockMode) (i % ZKLOCK_NMODES);
 
+				if (s == other || !keeps_for_nobody(&servers[other], q, mode))
+					continue;
 				if (servers[s].denied[q] != 0 &&
-					servers[s].denied[q] == servers[other].table[q].token[mode] &&
-					keeps_for_nobody(&servers[other], q, mode))
+					servers[s].denied[q] == servers[other].table[q].token[mode])
 					fail("keeps for nobody what another server was denied");
+				if (mode == ZKLOCK_EXCLUSIVE && servers[other].queue[q].permits == 0 &&
+					takes_for_known(&servers[s], &servers[other], q))
+					fail("keeps for nobody what another server will be denied");
 			}
 		}
 	}
