@@ -68,14 +68,14 @@ typedef struct Outbox
 	/* while it is written */
 	dlist_node *next; /* item */
 	uint32 chunk;
-	bool posted;  /* all of them, in this round */
-	bool written; /* and acknowledged */
+	bool posted; /* all of them, in this round */
 } Outbox;
 
+/* A rollback to a savepoint may leave an empty outbox. */
 static bool
-is_unwritten(const Outbox *outbox)
+has_items(const Outbox *outbox)
 {
-	return outbox->nitems > 0 && !outbox->written;
+	return outbox->nitems > 0;
 }
 
 /* An item that this transaction holds, or a take that this backend waits for. */
@@ -437,7 +437,7 @@ make_puts(int n)
 		Outbox *outbox = dlist_container(Outbox, node, iter.cur);
 		ZkQueuePut *staged;
 
-		if (!is_unwritten(outbox))
+		if (!has_items(outbox))
 			continue;
 		while (zklock_queue_shared->staged[next].put.state != ZKLOCK_PUT_FREE)
 			next++;
@@ -615,7 +615,6 @@ write_outbox(Outbox *outbox, ZkChunkHead *head)
 
 	zklock_wait_begin(&limits, ZKLOCK_WAIT_FOREVER);
 	(void) zklock_wait_for(&waiter);
-	outbox->written = true;
 }
 
 /* Say in shared memory for which queue this backend waits; NULL: it does not wait. */
@@ -726,12 +725,11 @@ write_outboxes(void)
 	int n = 0;
 	uint64 xid;
 
-	/* PRE_COMMIT is called twice (callbacks.c) */
 	dlist_foreach (iter, &outboxes)
 	{
 		Outbox *outbox = dlist_container(Outbox, node, iter.cur);
 
-		if (is_unwritten(outbox) && n++ == 0)
+		if (has_items(outbox) && n++ == 0)
 			first = outbox;
 	}
 	if (n == 0)
@@ -750,7 +748,7 @@ write_outboxes(void)
 	{
 		Outbox *outbox = dlist_container(Outbox, node, iter.cur);
 
-		if (is_unwritten(outbox))
+		if (has_items(outbox))
 			write_outbox(outbox, head);
 	}
 	pfree(head);
