@@ -732,16 +732,26 @@ zklock_take_joint_failed(ZkTakeRequest request, ZkReply rc, int failed, int n)
 	/* this is the reply for all of them */
 	if (rc == ZKLOCK_REPLY_OK || rc == ZKLOCK_REPLY_LOST || failed < 0)
 		return -1;
-	return failed / nops == n ? failed % nops : ZKLOCK_TAKE_UNDONE;
+	if (failed / nops == n)
+		return failed % nops;
+	return failed / nops < n && failed % nops == 0 &&
+			(rc == ZKLOCK_REPLY_EXISTS || rc == ZKLOCK_REPLY_NO_NODE)
+		? ZKLOCK_TAKE_BEHIND
+		: ZKLOCK_TAKE_UNDONE;
 }
 
-void
-zklock_take_undone(ZkTake *take)
+ZkTakeNews
+zklock_take_undone(ZkTake *take, bool behind)
 {
 	assert(take->open);
 	/* and asks again */
 	take->open = false;
 	take->ahead = false;
+	/* in doubt the marks may be there */
+	if (take->state != ZKLOCK_TAKE_TAKING || take->doubt || !(behind || take->leaving))
+		return ZKLOCK_TAKE_NO_NEWS;
+	start_over(take);
+	return ZKLOCK_TAKE_MISSED;
 }
 
 void

@@ -285,15 +285,21 @@ extern int zklock_take_joint_ops(ZkTakeRequest request);
 
 /*
  * The request of several takes was answered.  Returns "failed" as zklock_take_reply wants
- * it for the n-th of them, or ZKLOCK_TAKE_UNDONE: another one's part was refused, and so
- * nothing was done.
+ * it for the n-th of them, or one of these: another one's part was refused, and so
+ * nothing was done.  BEHIND: that one has met somebody, or its item is gone, and the n-th
+ * comes behind it.
  */
 #define ZKLOCK_TAKE_UNDONE (-2)
+#define ZKLOCK_TAKE_BEHIND (-3)
 
 extern int zklock_take_joint_failed(ZkTakeRequest request, ZkReply rc, int failed, int n);
 
-/* ... then this is the reply: the take asks again. */
-extern void zklock_take_undone(ZkTake *take);
+/*
+ * ... then this is the reply.  Mostly the take asks again.  But MISSED: whoever has the
+ * one item may have the next ones, too, and each would cost a step that is refused.  A
+ * look at them costs less.  So it does for an item that no backend waits for.
+ */
+extern ZkTakeNews zklock_take_undone(ZkTake *take, bool behind);
 
 /*
  * The request was answered.  "failed": the op of a multi that was refused.  EXISTS, of

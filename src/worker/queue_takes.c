@@ -1166,13 +1166,22 @@ take_message(const ZkMessage *message)
 
 /* Nothing was done of what this take has asked for together with others. */
 static void
-undo(uint32 entry, uint32 serial)
+undo(uint32 entry, uint32 serial, bool behind)
 {
 	ZkQueueTake *taken = &zklock_queue_shared->taken[entry];
 
 	LWLockAcquire(zklock_queue_shared->box.lock, LW_EXCLUSIVE);
-	if (taken->serial == serial && taken->take.open)
-		zklock_take_undone(&taken->take);
+	if (taken->serial == serial && taken->take.open &&
+		zklock_take_undone(&taken->take, behind) == ZKLOCK_TAKE_MISSED)
+	{
+		View *view = find_view(taken->queue, false);
+
+		if (view != NULL)
+			zklock_items_missed(&view->items, taken->item, false);
+		zklock_queue_take_free_buffer(taken);
+		if (taken->take.state == ZKLOCK_TAKE_FREE)
+			zklock_queue_take_free(taken);
+	}
 	LWLockRelease(zklock_queue_shared->box.lock);
 	due = true;
 }
@@ -1200,8 +1209,8 @@ joint_message(const ZkMessage *message)
 		part.tag.uuid = joint->what;
 		part.failed_op = zklock_take_joint_failed(joint->what, zklock_reply(message->rc),
 												  message->failed_op, i);
-		if (part.failed_op == ZKLOCK_TAKE_UNDONE)
-			undo(part.tag.entry, part.tag.generation);
+		if (part.failed_op <= ZKLOCK_TAKE_UNDONE)
+			undo(part.tag.entry, part.tag.generation, part.failed_op == ZKLOCK_TAKE_BEHIND);
 		else
 			take_message(&part);
 	}

@@ -75,6 +75,7 @@ typedef enum Coverage
 	COVER_COMPACT,
 	COVER_JOINT,
 	COVER_UNDONE,
+	COVER_UNDONE_MISSED,
 	COVER_AHEAD,
 	COVER_AHEAD_IN_VAIN,
 	COVER_LOOKED,
@@ -124,6 +125,7 @@ const char *const coverage_name[NCOVERAGE] = {"items taken",
 											  "lists of items without what is gone",
 											  "takes that ask together",
 											  "... and again, for another's sake",
+											  "... or look for others' marks first",
 											  "items asked for ahead",
 											  "... and not had",
 											  "items looked at",
@@ -974,10 +976,15 @@ take_reply(Server *s, const Packet *m)
 
 	if (!is_awaited(take, m))
 		return;
-	if (m->failed == ZKLOCK_TAKE_UNDONE)
+	if (m->failed <= ZKLOCK_TAKE_UNDONE)
 	{
-		COVER(UNDONE);
-		zklock_take_undone(&take->take);
+		news = zklock_take_undone(&take->take, m->failed == ZKLOCK_TAKE_BEHIND);
+		if (news == ZKLOCK_TAKE_MISSED)
+			zklock_items_missed(&s->items, item[take->item].name, false);
+		if (news == ZKLOCK_TAKE_MISSED)
+			COVER(UNDONE_MISSED);
+		else
+			COVER(UNDONE);
 		return;
 	}
 	news = zklock_take_reply(&take->take, request, read_node(s, take, m), m->failed);

@@ -295,6 +295,26 @@ length_is($b, 'pair', '2 0 0', '... before this server');
 is(take($sa, 'pair'), 'before|1', 'the older one is taken first');
 is(take($sa, 'pair'), 'behind|1', '... and then its own');
 
+# Another has all but the first, and this server has not heard of it: it looks at them, and
+# does not ask for each of them in vain
+is(pair('meet', 1), 1, 'the queue is known');
+$sa->query("SELECT zk_queue_put('meet', i::text) FROM generate_series(1, 100) i");
+length_is($b, 'meet', '100 0 0', 'a hundred items');
+$sc->query('BEGIN');
+is(take($sc, 'meet'), '1|1', 'one server has the first');
+$sb->query('BEGIN');
+is($sb->query("SELECT count(*) FROM zk_queue_take('meet', '0', 50)"), 50, '... and another the next fifty');
+$sc->query('ROLLBACK');
+length_is($b, 'meet', '100 50 0', '... and the first is given back');
+$proxy->requests;
+is($sa->query("SELECT count(*), min(payload::int), max(payload::int) FILTER (WHERE payload::int < 52) FROM zk_queue_take('meet', '0', 40)"),
+	'40|1|1', 'this server takes the first, and those behind the fifty');
+length_is($b, 'meet', '60 50 0', '... and they are done');
+my %meet = %{ $proxy->requests };
+note(join ' ', map { "$_ $meet{$_}" } sort keys %meet);
+cmp_ok($meet{multi}, '<=', 20, '... in few transactions');
+$sb->query('ROLLBACK');
+
 # Others take, too: what is listed is what is held
 my @takers = map { ZkLock::session($_) } $a, $a, $b, $b;
 $proxy->requests;
