@@ -537,8 +537,7 @@ zklock_loss_after_statement(QueryDesc *query, Node *utility)
 {
 	ZkHeldLock *held;
 
-	/* outside a transaction block the commit comes next, which looks itself */
-	if (!zklock_alarm.worked || !IsTransactionBlock() || cannot_be_undone())
+	if (!zklock_alarm.worked || cannot_be_undone())
 		return;
 	zklock_hold_end_void();
 	held = zklock_loss_find();
