@@ -9,7 +9,9 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <fcntl.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include "run_child.h"
 #include "run_options.h"
@@ -87,6 +89,22 @@ status_without(RunTaken taken, const RunOptions *options, int signal)
 	return taken == RUN_LATE ? RUN_NOT_HAD : 0;
 }
 
+/*
+ * If our caller has closed standard error, the connection to the server must not become
+ * it: our messages would go to the server.  The command finds the files closed.
+ */
+static void
+fill_standard_files(void)
+{
+	int fd;
+
+	do
+		fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+	while (fd >= 0 && fd <= STDERR_FILENO);
+	if (fd >= 0)
+		(void) close(fd);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -96,6 +114,7 @@ main(int argc, char **argv)
 	RunTaken taken;
 	int signal;
 
+	fill_standard_files();
 	run_options_read(&options, argc, argv);
 	if (!run_session_open(&session, &options))
 		return RUN_NO_SESSION;

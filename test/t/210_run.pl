@@ -42,6 +42,14 @@ append_to_file("$dir/text", 'text');
 $r = run($a, 'job', '--', "$dir/text");
 is($r->status, 126, 'a command that cannot be executed');
 like($r->err, qr{^zklock-run: could not run "\Q$dir\E/text": Permission denied$}, '... and why');
+# What our caller has closed: our messages do not go to the server
+for my $closed ('2>&-', '0<&- 1>&- 2>&-')
+{
+	my %env = (PGHOST => $a->host, PGPORT => $a->port, PGDATABASE => 'postgres');
+	local @ENV{ keys %env } = values %env;
+	is(system(qw(bash -c), "zklock-run job -- nowhere $closed") >> 8, 127, "the same with $closed");
+	isnt(system(qw(bash -c), "zklock-run job -- sh -c ': >&2' $closed") >> 8, 0, '... and the command finds it closed');
+}
 ZkLock::ok_clean($zk, [ $a, $b ], 'job');
 
 #
