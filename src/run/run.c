@@ -10,6 +10,7 @@
  *-------------------------------------------------------------------------
  */
 #include <fcntl.h>
+#include <locale.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -115,6 +116,7 @@ main(int argc, char **argv)
 	int signal;
 
 	fill_standard_files();
+	(void) setlocale(LC_CTYPE, ""); /* libpq takes the encoding of the name from it */
 	run_options_read(&options, argc, argv);
 	if (!run_session_open(&session, &options))
 		return RUN_NO_SESSION;

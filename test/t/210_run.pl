@@ -52,6 +52,12 @@ for my $closed ('2>&-', '0<&- 1>&- 2>&-')
 }
 ZkLock::ok_clean($zk, [ $a, $b ], 'job');
 
+# A name is in the encoding of the locale, and so the same lock in databases of all encodings.
+ZkLock::ask($a, q(CREATE DATABASE latin1 ENCODING latin1 LOCALE 'C' TEMPLATE template0));
+ZkLock::session($a, dbname => 'latin1')->query('CREATE EXTENSION zklock');
+$r = run($a, { env => { LC_ALL => 'C.UTF-8' } }, qw(-d latin1), "\x{c3}\x{a4}", qw(-- psql -XAtqc), 'SELECT name FROM zk_locks');
+is($r->status . $r->out, "0\x{c3}\x{a4}\n", 'a name beyond ASCII, in a database of another encoding');
+
 #
 # Exclusion
 #
