@@ -132,6 +132,8 @@ await(RunSession *session, int *signal)
 			return true;
 		if (signal != NULL && (*signal = run_signals_next()) != 0)
 		{
+			/* a server that is paused would not answer that either */
+			run_signals_die_soon(*signal);
 			cancel(session);
 			return false;
 		}

@@ -23,6 +23,7 @@ static const int never[] = {SIGTTOU, SIGPIPE};
 
 static volatile sig_atomic_t pending[NPASSED_ON];
 static volatile sig_atomic_t continued;
+static volatile sig_atomic_t dies_by;
 static sigset_t before;	   /* the mask of our caller */
 static sigset_t unblocked; /* while we wait */
 
@@ -103,6 +104,28 @@ run_signals_die(int signal)
 	run_signals_restore();
 	raise(signal);
 	_exit(128 + signal);
+}
+
+static void
+on_alarm(int signal)
+{
+	(void) signal;
+	run_signals_die(dies_by);
+}
+
+void
+run_signals_die_soon(int signal)
+{
+	struct sigaction action = {.sa_handler = on_alarm};
+	sigset_t unblock;
+
+	dies_by = signal;
+	sigemptyset(&action.sa_mask);
+	sigaction(SIGALRM, &action, NULL);
+	sigemptyset(&unblock);
+	sigaddset(&unblock, SIGALRM);
+	sigprocmask(SIG_UNBLOCK, &unblock, NULL);
+	(void) alarm(1);
 }
 
 int

@@ -28,6 +28,9 @@ extern void run_signals_restore(void);
 /* Ends the process as the signal would have done. */
 extern void run_signals_die(int signal);
 
+/* The same, within a second if the process still runs then. */
+extern void run_signals_die_soon(int signal);
+
 /* Returns a signal that has come and is for the command, once; or 0. */
 extern int run_signals_next(void);
 

@@ -17,6 +17,10 @@ my $zk = ZooKeeper->new->start;
 my ($a, $b) = map { ZkLock::server($_, $zk) } qw(a b);
 ZkLock::wait_connected($a, $b);
 
+# A test that dies leaves no server paused.
+my @stopped;
+END { kill 'CONT', @stopped; }
+
 sub alive { return grep { (eval { slurp_file("/proc/$_/stat") } // ') Z') !~ /\) [ZX]/ } @_; }
 
 sub ok_gone
@@ -82,6 +86,14 @@ for my $name (qw(TERM INT HUP QUIT KILL))
 	ZkLock::wait_queue($zk, 'job', 1);
 	pass('... and nobody waits any more');
 }
+# ... even if the server is paused
+$r = Run->start($a, qw(job -- echo run))->wait_waiting;
+@stopped = ($r->backend, (slurp_file($a->data_dir . '/postmaster.pid') =~ /^(\d+)/)[0]);
+kill 'STOP', @stopped;
+$r->signal('TERM');
+is($r->status, 'signal 15', 'SIGTERM ends a wait for a server that is paused');
+kill 'CONT', splice @stopped;
+ZkLock::wait_queue($zk, 'job', 1);
 $holder->query("SELECT zk_unlock('job')");
 
 #
