@@ -234,7 +234,8 @@ run_session_open(RunSession *session, const RunOptions *options)
 		complain_of_connection(session);
 		return false;
 	}
-	snprintf(sql, sizeof(sql), "%s%s", settings,
+	snprintf(sql, sizeof(sql), "%s%s%s", settings,
+			 PQserverVersion(session->conn) >= 170000 ? " SET transaction_timeout = 0;" : "",
 			 options->verbose ? "" : " SET client_min_messages = warning;");
 	result = PQexec(session->conn, sql);
 	if (is_answer(result))
