@@ -145,11 +145,17 @@ run_child_ended(RunChild *child)
 				WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 			return true;
 		}
-		/* The shell that has started us sees that, and takes the terminal. */
+		/*
+		 * The shell that has started us sees that our group stops, and takes the
+		 * terminal. If there is no such shell, nobody could continue us.  The kernel then
+		 * ignores the signal, as it does without us, and the command goes on.
+		 */
 		if (child->terminal >= 0)
 		{
 			take_terminal(child);
-			(void) raise(SIGSTOP);
+			(void) kill(0, SIGTSTP);
+			if (WSTOPSIG(status) == SIGTSTP && in_foreground(child))
+				run_child_continue(child);
 		}
 	}
 	return false;

@@ -30,7 +30,8 @@ extern void run_child_signal(const RunChild *child, int signal);
 /* We were continued: continues the command, in the foreground if we are there. */
 extern void run_child_continue(const RunChild *child);
 
-/* Has the command ended?  If it was stopped at our terminal, we stop, too. */
+/* Has the command ended?  If it was stopped at our terminal, our process
+ * group stops, too. */
 extern bool run_child_ended(RunChild *child);
 
 /* Is any process of the group left? */

@@ -137,19 +137,27 @@ kill 'KILL', $pids[1];
 #
 # At a terminal
 #
-my $pty = IO::Pty->new;
-my $shell = fork // die;
-if ($shell == 0)
+my ($pty, $seen);
+
+# Starts a program that has a terminal of its own, and is the first one there
+sub at_terminal
 {
-	$pty->make_slave_controlling_terminal;
-	my $tty = $pty->slave;
-	POSIX::dup2(fileno $tty, $_) for 0 .. 2;
-	%ENV = (%ENV, PGHOST => $a->host, PGPORT => $a->port, PGDATABASE => 'postgres', PS1 => '');
-	exec 'bash', '--norc', '--noprofile', '--noediting', '-i' or POSIX::_exit(1);
+	my (@program) = @_;
+	($pty, $seen) = (IO::Pty->new, '');
+	my $child = fork // die;
+	if ($child == 0)
+	{
+		$pty->make_slave_controlling_terminal;
+		my $tty = $pty->slave;
+		POSIX::dup2(fileno $tty, $_) for 0 .. 2;
+		%ENV = (%ENV, PGHOST => $a->host, PGPORT => $a->port, PGDATABASE => 'postgres', PS1 => '');
+		exec @program or POSIX::_exit(1);
+	}
+	$pty->close_slave;
+	$pty->blocking(0);
+	return $child;
 }
-$pty->close_slave;
-$pty->blocking(0);
-my $seen = '';
+my $shell = at_terminal('bash', '--norc', '--noprofile', '--noediting', '-i');
 
 sub type { my ($text) = @_; syswrite $pty, $text; return; }
 
@@ -188,8 +196,25 @@ type("fg\n");
 expect(qr/zklock-run/, '... is continued in the foreground');
 type("at last\n");
 expect(qr/<at last>/, '... and reads');
+type("sh -c '" . $reading =~ s/'/'\\''/gr . "'\n");
+expect(qr/started/, 'it starts in a script');
+type("\x1a");
+expect(qr/Stopped/, '... which is stopped with it');
+type("fg\n");
+expect(qr/sh -c/, '... and continued');
+type("script\n");
+expect(qr/<script>\s+status=0/, '... and ends');
 type("exit\n");
 waitpid $shell, 0;
+
+# Without a shell nobody could continue it: it does not stop.
+my $alone = at_terminal('zklock-run', 'job', '--', 'sh', '-c', 'echo started; read line; echo "<$line>"');
+expect(qr/started/, 'it starts without a shell');
+type("\x1a");
+type("go on\n");
+expect(qr/<go on>/, '... is not stopped, and reads');
+waitpid $alone, 0;
+is($?, 0, '... and ends');
 ZkLock::ok_clean($zk, [ $a, $b ], 'job');
 
 done_testing();
