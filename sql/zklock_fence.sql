@@ -18,6 +18,11 @@
 BEGIN;
 DO $$
 BEGIN
+    IF EXISTS (SELECT FROM pg_extension WHERE extname = 'zklock') THEN
+        RAISE duplicate_object USING
+            MESSAGE = 'extension "zklock" is in this database',
+            DETAIL = 'This script is for databases without it, and would replace its functions.';
+    END IF;
     PERFORM set_config('search_path', format('%I, pg_temp', current_schema()), true);
 END $$;
 

@@ -23,6 +23,8 @@ ZkLock::session($managed, dbname => 'script', user => 'dba')->query("SELECT zk_f
 $managed->command_ok(\@script, '... again');
 is(ZkLock::session($managed, dbname => 'script', user => 'dba')->query('TABLE zk_fences'), '|again|5', '... and forgets nothing');
 ZkLock::session($managed, dbname => 'script', user => 'dba')->query('DELETE FROM zk_fences');
+$managed->command_fails_like([ @script[0 .. 6], $managed->connstr('ext') ], qr/ERROR:  extension "zklock" is in this database/, '... and not where the extension is');
+is(ZkLock::session($managed, dbname => 'ext')->query("SELECT count(*) FROM pg_proc JOIN pg_language l ON l.oid = prolang WHERE proname = 'zk_fence' AND lanname = 'c'"), 1, '... whose functions stay');
 
 #
 # The same with both
