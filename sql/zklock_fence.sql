@@ -186,7 +186,7 @@ BEGIN
     required := format('EXECUTE FUNCTION %I.zk_fence_required(%L, %L)',
         current_schema(), resource, coalesce(current_setting('zklock.namespace', true), ''));
     EXECUTE format('CREATE TRIGGER zk_fence BEFORE %s OR TRUNCATE ON %s %s', events, relation, required);
-    IF what.relkind = 'p' THEN
+    IF what.relkind = 'p' AND NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = relation AND tgname = 'zk_fence_rows') THEN
         -- partitions get this one, those to come, too: who writes into one by its own name
         EXECUTE format('CREATE TRIGGER zk_fence_rows BEFORE %s ON %s FOR EACH ROW %s', events, relation, required);
     END IF;

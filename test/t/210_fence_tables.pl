@@ -161,6 +161,9 @@ same("CREATE TABLE part (id int PRIMARY KEY) PARTITION BY RANGE (id); CREATE TAB
 same("$_", without(/(part\d?)/), "refused: $_") for 'INSERT INTO part VALUES (1)', 'INSERT INTO part1 VALUES (1)', 'INSERT INTO part2 VALUES (11)', 'TRUNCATE part';
 same("BEGIN; SELECT zk_fence('stock', 6); INSERT INTO part VALUES (1), (11); INSERT INTO part2 VALUES (12); UPDATE part SET id = id + 5 WHERE id = 11; UPDATE part SET id = 19 WHERE id = 1; DELETE FROM part2 WHERE id = 12; COMMIT; SELECT id, tableoid::regclass FROM part ORDER BY 1", "\n16|part2\n19|part2", 'partitions');
 same('DELETE FROM part2', without('part2'), '... one by one');
+same('CREATE TABLE part3 PARTITION OF part FOR VALUES FROM (20) TO (30) PARTITION BY RANGE (id); CREATE TABLE part31 PARTITION OF part3 FOR VALUES FROM (20) TO (25);
+	SELECT zk_fence_table(\'part3\', \'stock\')', '', 'a partition that has partitions');
+same("$_", without(/(part\d+)/), "refused: $_") for 'TRUNCATE part3', 'INSERT INTO part3 VALUES (20)', 'INSERT INTO part31 VALUES (20)';
 same('CREATE TABLE referred (id int PRIMARY KEY); INSERT INTO referred VALUES (1); CREATE TABLE refers (id int REFERENCES referred ON DELETE CASCADE); INSERT INTO refers VALUES (1);
 	SELECT zk_fence_table(\'refers\', \'stock\')', '');
 same('DELETE FROM referred', qr/^55000: cannot write table "refers" without lock "stock"/, 'nor by a foreign key');
@@ -183,7 +186,7 @@ ZkLock::ask($managed, "ALTER ROLE batch SET zklock.namespace = 'red'");
 connect_as('batch');
 same("BEGIN; SELECT zk_fence('stock', 6); UPDATE stock SET n = n + 1", "55000: cannot write table \"stock\" in namespace \"red\"\nIts fence belongs to namespace \"\".", '... of its own namespace');
 connect_as('dba');
-same('DROP TRIGGER zk_fence ON stock; UPDATE stock SET n = 0; DROP TRIGGER zk_fence_rows ON part; DROP TRIGGER zk_fence ON part; DELETE FROM part1', '', 'undone');
+same('DROP TRIGGER zk_fence ON stock; UPDATE stock SET n = 0; DROP TRIGGER zk_fence_rows ON part; DROP TRIGGER zk_fence ON part; DROP TRIGGER zk_fence ON part3; DELETE FROM part1', '', 'undone');
 same("DROP TABLE refers; SELECT zk_fence_table('stock', 'stock')", '', '... and done again');
 
 # A dump
