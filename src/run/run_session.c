@@ -39,7 +39,8 @@ static const char session_timeout[] =
 /*
  * No limit of a role or a database ends the wait or the session.  The server notices
  * within half a minute that this machine is gone, and within a second that a waiting
- * client is.
+ * client is.  We notice within half a minute, too, that the server's machine is gone
+ * (run_session_open): while we wait for the lock, nothing else would tell.
  */
 static const char settings[] =
 	"SET statement_timeout = 0; SET lock_timeout = 0;"
@@ -216,10 +217,21 @@ run_session_open(RunSession *session, const RunOptions *options)
 {
 	const char *command = strrchr(options->command[0], '/');
 	char application[64];
-	const char *keywords[] = {"fallback_application_name", "dbname", "client_encoding",
+	/* what stands before "dbname" gives way to what the user says there */
+	const char *keywords[] = {"fallback_application_name",
+							  "keepalives_idle",
+							  "keepalives_interval",
+							  "keepalives_count",
+							  "dbname",
+							  "client_encoding",
 							  NULL};
-	const char *values[] = {application, options->conninfo,
-							getenv("PGCLIENTENCODING") ? NULL : "auto", NULL};
+	const char *values[] = {application,
+							"10",
+							"5",
+							"3",
+							options->conninfo,
+							getenv("PGCLIENTENCODING") ? NULL : "auto",
+							NULL};
 	PGresult *result;
 	bool good;
 	char sql[512];

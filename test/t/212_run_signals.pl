@@ -7,6 +7,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::Bin/../perl";
 use IO::Pty;
+use IO::Socket::INET;
 use POSIX ();
 use PostgreSQL::Test::Utils;
 use Run;
@@ -95,6 +96,21 @@ is($r->status, 'signal 15', 'SIGTERM ends a wait for a server that is paused');
 kill 'CONT', splice @stopped;
 ZkLock::wait_queue($zk, 'job', 1);
 $holder->query("SELECT zk_unlock('job')");
+
+#
+# The machine of a server that is gone, which says nothing: TCP asks for it, after 10 s at the latest
+#
+{
+	my $silent = IO::Socket::INET->new(Listen => 1, LocalAddr => '127.0.0.1') // die $@;
+	my $port = $silent->sockport;
+	$r = Run->start($a, '-d', "host=127.0.0.1 port=$port", qw(job -- echo run));
+	my $remote = sprintf '0100007F:%04X', $port;
+	# in hundredths of a second: 02 is the timer of such a question
+	my $due = sub { my ($left) = slurp_file('/proc/net/tcp') =~ /^ *\d+: \S+ $remote 01 \S+ 02:(\w+)/m; return defined $left && hex $left <= 1000; };
+	ZkLock::wait_until($due, 'zklock-run asks for the machine of the server', sub { slurp_file('/proc/net/tcp') });
+	$r->signal('TERM');
+	is($r->status, 'signal 15', 'who waits notices that the machine of the server is gone');
+}
 
 #
 # SIGKILL
