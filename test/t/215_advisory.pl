@@ -3,6 +3,7 @@
 use strict;
 use warnings;
 
+use FindBin;
 use PostgreSQL::Test::Utils ();
 use Test::More;
 use ZkLock;
@@ -19,6 +20,9 @@ for my $node ($a, $b)
 }
 sub migrator { my ($node, @options) = @_; return ZkLock::session($node, user => 'migrator', @options); }
 my ($sa, $sb) = map { migrator($_) } $a, $b;
+my ($check) = PostgreSQL::Test::Utils::slurp_file("$FindBin::Bin/../../doc/advisory.md") =~ /`(SELECT to_regproc.*?)`/;
+is($_->query($check), 't', 'what the page says to ask tells whose functions are found') for $sa, $sb;
+is(ZkLock::ask($a, $check), 'f', '... to who finds those of PostgreSQL, too');
 
 #
 # All of them, beside each other: what others may have then
