@@ -46,7 +46,7 @@ my ($seconds, $seed);
 
 sub configure
 {
-	%option = (session_timeout => 2, rest => 1, pace => 0.7, @_);
+	%option = (session_timeout => 2, rest => 1, night => 0, pace => 0.7, @_);
 	($log, $session_timeout) = @option{qw(log session_timeout)};
 	@workloads = @{ $option{workloads} };
 	@jobs = grep { /^jobs-/ } distinct(@workloads);
