@@ -213,8 +213,10 @@ length_of(const char *queue)
 static void
 note_length(const char *queue, int64 length)
 {
-	*length_of(queue) =
-		(Length){.queue = zklock_hash_child(queue), .length = length, .at = zklock_clock()};
+	Length *known = length_of(queue);
+
+	known->length = length;
+	known->at = zklock_clock();
 }
 
 /* The length that this put may go by; -1: the ensemble has to be asked. */

@@ -686,12 +686,13 @@ add_ops(ZkOp *ops, const Sending *s, int *size)
 	Paths paths = paths_of(s);
 	const char *name = strrchr(paths.mark, '/') + 1;
 	int nops = s->what == ZKLOCK_TAKE_FINISH || s->what == ZKLOCK_TAKE_KEEP ? 3 : 2;
-	StringInfoData whose;
 
-	initStringInfo(&whose);
-	zklock_describe_server(&whose, s->pid);
 	if (s->what == ZKLOCK_TAKE_MARK)
 	{
+		StringInfoData whose;
+
+		initStringInfo(&whose);
+		zklock_describe_server(&whose, s->pid);
 		ops[0] = (ZkOp){.type = ZKLOCK_OP_CREATE,
 						.path = paths.held,
 						.data = name,
