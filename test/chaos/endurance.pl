@@ -342,7 +342,7 @@ sub main
 	my @failed = @{ $state->{failed} };
 	say(sprintf '%s: %d intervals, %d nights, %d faults, %d operations, %d lives of the servers: %s',
 		time_text($state->{seconds}), @$state{qw(intervals nights faults operations lives)}, @failed ? @failed . ' intervals were not ok: ' . join(' ', map { $_->{interval} } @failed) : 'all ok');
-	print "reports: build/endurance; remove it to begin anew\n";
+	print "reports: build/endurance; remove it to start again\n";
 	return @failed ? 1 : 0;
 }
 
