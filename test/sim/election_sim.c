@@ -11,7 +11,7 @@
  * the leadership for a while.  Who leads looks at the others when it has come to lead,
  * and then once in a session timeout, as election_priorities.c does: what it decides by
  * may be out of date when it resigns.  In some schedules a few servers write a newer
- *version of their priority, which the others cannot read.
+ * version of their priority, which the others cannot read.
  *
  * Then a calm begins: nobody comes or goes any more.
  *
@@ -22,7 +22,8 @@
  *	 - While a transaction requires the leadership, nobody else leads.
  *	 - In a calm the highest priority comes to lead, if all can read it, and whoever leads
  *	   then goes on leading.
- *	 - Until then each candidate resigns once at most for one that lives.
+ *	 - Until then each candidate resigns once at most for one that lives, and once more
+ *	   after somebody has resigned for one that has died.
  *	 - A candidate that has died holds others up no longer than its session lasts.
  *
  * Usage: see harness.h.
@@ -284,7 +285,11 @@ decide(int server)
 		COVER(OUTDATED);
 	if (s->required_until > now)
 		COVER(HELD);
-	if (calm && node_of(s->best_server) >= 0 && ++s->yields > 1)
+	/* for one that has gone, the lead goes round once more */
+	if (calm && node_of(s->best_server) < 0)
+		for (int i = 0; i < SERVERS; i++)
+			servers[i].yields = 0;
+	else if (calm && ++s->yields > 1)
 		fail("server %d resigns again", server);
 	s->leads = false;
 	s->resigned = true;
