@@ -42,6 +42,26 @@ sub sessions
 	return sort { $a->{at} <=> $b->{at} } @losses;
 }
 
+# Runs of jobs that were committed, and then lost before that was recorded.  Their server went by
+# its clock, and its session may live: so sessions does not tell of all of them.
+# { server, at (seconds since 1970) }
+sub runs
+{
+	my $log = shift;
+	my @losses;
+	for my $file (sort glob "$log/server-[A-Z].log")
+	{
+		my ($server) = $file =~ /server-(.)\.log$/;
+		open my $in, '<', $file or die "could not read $file: $!\n";
+		while (<$in>)
+		{
+			push @losses, { server => $server, at => Chaos::Jobs::seconds($1) } if /^(\S+ [\d:.]+) .* DETAIL:  The run is done\. job ".*" was lost$/;
+		}
+		close $in;
+	}
+	return @losses;
+}
+
 # Adds to each loss the faults that were there at its time, or had been healed less than "since"
 # seconds before, as "near", the newest first; an ensemble that went back by itself counts as one.
 # Times of faults are by another clock, to which "zero" is to be added.

@@ -245,7 +245,8 @@ sub hand_out
 # The judge
 #
 
-# What the nemesis did, and which sessions the servers lost (Chaos::Losses, explained), for the judge.
+# What the nemesis did, and which sessions the servers lost (Chaos::Losses, explained), for the judge;
+# and what a server lost by its clock.
 # A session is perhaps gone long before its server learns of it: since the first of the faults
 # by which it may have been lost.  "by_itself" is when the ensemble lost something without a fault.
 # Their times are in seconds since 1970.
@@ -269,6 +270,7 @@ sub tell_faults
 		my $from = List::Util::min($loss->{at} - $session_timeout, map { $_->{from} } grep { $_->{kind} !~ /^ensemble |^by itself/ && Chaos::Losses::strikes($_, $loss) } @{ $loss->{near} });
 		$tell->('session lost', 'server', $loss->{server}, $from + $epoch, $loss->{at} + $epoch);
 	}
+	$tell->('run lost', 'server', $_->{server}, $_->{at} - 1 + $epoch, $_->{at} + $epoch) for Chaos::Losses::runs($log);
 }
 
 # How often each slot was committed, as the servers' databases have it.
