@@ -11,8 +11,9 @@
 #include <string.h>
 
 /* The least time before the next witness is sent: after the acknowledgement of the
- * write, and then of each witness.  Parts of the timeout. */
-static const int gap[] = {8, 8, 16};
+ * write, and then of each witness.  Parts of the timeout.  The last one is for a lease
+ * that has lapsed. */
+static const int gap[] = {8, 8, 16, 16};
 #define WITNESSES ((int) (sizeof(gap) / sizeof(gap[0])))
 
 #ifndef NDEBUG
@@ -73,6 +74,7 @@ zklock_lease_new_connection(ZkLease *lease, int64_t timeout, int64_t asked, int6
 void
 zklock_lease_write(ZkLease *lease, int64_t sent, int64_t acknowledged)
 {
+	int needed = acknowledged < zklock_lease_end(lease) ? WITNESSES - 1 : WITNESSES;
 	int proven = 0;
 
 	assert(sent <= acknowledged);
@@ -89,7 +91,7 @@ zklock_lease_write(ZkLease *lease, int64_t sent, int64_t acknowledged)
 
 		if (m->next > sent)
 			continue;
-		if (++m->witnesses == WITNESSES)
+		if (++m->witnesses >= needed)
 			proven = i + 1;
 		else
 			m->next = acknowledged + lease->timeout / gap[m->witnesses];

@@ -15,25 +15,42 @@
  *
  * m is the newest write with three later writes, its witnesses, that were acknowledged
  * on the same connection: n, sent at least 1/8 of the timeout after m's acknowledgement
- * arrived; o, sent at least 1/8 after n's; and p, sent at least 1/16 after o's.
+ * arrived; o, sent at least 1/8 after n's; and p, sent at least 1/16 after o's.  If the
+ * lease has lapsed by p's acknowledgement, m needs a fourth: q, sent at least 1/16 after
+ * that.
  *
  * Why m alone is not enough: a write that is forwarded to the leader does not renew the
  * session there.  Only our server's answer to the leader's next ping does
- * (LearnerHandler.run, PING).  There is a ping every half tick, so within 1/4 of the
- * timeout: between m and o.  Why o is not enough: a leader that was paused has missed
- * that ping.  It acknowledges o as it resumes, before it pings again or even looks at
- * the sessions that have expired meanwhile.  Ours may be one of these if we were silent
- * before m.  When the leader acknowledges p, it has run since then, and has pinged; and
- * our server's answer, with m's touch, went before p.
+ * (LearnerHandler.run, PING).  There is a ping every half tick, a tenth of the timeout,
+ * so before the leader acknowledges n.  Our server gets the ping before that
+ * acknowledgement, and answers with m's touch before it forwards o.  So when the leader
+ * acknowledges o it has m's touch, however slow the network is.
  *
- * Why n: our server may be an observer whose master is a follower (observerMasterPort),
- * and then it takes two rounds of pings.  The follower's ping reaches our server within
- * half a tick of m; or, if one of the two was paused, when it resumes, and acknowledges
- * n.  The leader's ping, which takes the touch along, is up to half a tick later:
- * before o, or if the leader was paused, before p.
+ * Why p: a leader that was paused has missed that ping.  It acknowledges n as it resumes,
+ * before it pings again or even looks at the sessions that have expired meanwhile.  Ours
+ * may be one of these if we were silent before m.  A pause takes away one witness; so the
+ * rule bears one pause.
  *
- * So a session has to last 2 ticks, and 4 behind an observer's master.  No client can
+ * Why q: if the lease has lapsed, m's touch may come too late.  The leader's session
+ * tracker takes all sessions of a tick that are due to expire, and then marks one after
+ * the other as closing (SessionTrackerImpl.run).  With thousands of sessions this takes a
+ * while.  A session that is not marked yet is renewed by any request, and may write, and
+ * is closed all the same.  If the leader is paused just there, it acknowledges p as it
+ * resumes, before it marks our session.  In the 1/16 before q it runs, and reaches our
+ * session: then it refuses q.  While the lease is good, our session is not due, and no
+ * touch comes too late.
+ *
+ * Our server may be an observer whose master is a follower (observerMasterPort), and then
+ * it takes two rounds of pings.  The follower's ping reaches our server within half a tick
+ * of m; or, if one of the two was paused, when it resumes, and acknowledges n.  The
+ * leader's ping, which takes the touch along, is up to half a tick later: before o, or if
+ * the leader was paused, before p.  If the network is slow at the same time, it may be
+ * later still.
+ *
+ * So a session has to last 5 ticks, and 8 behind an observer's master.  No client can
  * see the ensemble's tick, or its server's master: doc/failures.md says so.
+ * test/spec/lease.pml has the rule, and Spin has searched all of it but for the master;
+ * test/sim/lease_sim.c plays both.
  *
  * A new connection of the session is as good as m, and better: our server asks the
  * leader before it answers us, and the leader renews the session (LearnerHandler,
@@ -43,14 +60,9 @@
  *
  *	 - If the lease was good when the answer came, the first acknowledged write on
  *	   that connection is enough.
- *	 - If the lease had lapsed, that is not enough.  The leader's session tracker
- *	   takes all sessions of a tick that are due to expire, and then marks one after
- *	   the other as closing (SessionTrackerImpl.run).  With thousands of sessions
- *	   this takes a while.  A session that is not marked yet is renewed by any
- *	   request, and may write, and is closed all the same.  So two witnesses are
- *	   needed: o, sent 1/16 of the timeout after the answer, and p, sent 1/16 after
- *	   o's acknowledgement.  In one of these two pauses the leader has run, and has
- *	   reached our session: then it refuses p.
+ *	 - If the lease had lapsed, that is not enough, for the reason why q is needed.  So
+ *	   there are two witnesses: one sent 1/16 of the timeout after the answer, and one
+ *	   sent 1/16 after the acknowledgement of the first.
  *
  * The creation of a session needs no witness.
  *

@@ -10,35 +10,29 @@
  * asked for, and the leader's tracker may be in any state; it ends when the lease of m does.
  * On another connection m is forgotten.
  *
- * -DU=N: a timeout has 16 N units of time.  -DHALF=N: half a tick of the ensemble.  -DCONNECTS:
- * m is a connection.  -DPAUSES=N: how often the leader is paused.  -DSKEW=N: so many units our
- * clock may lose, or win, in all.  -DLONGER: the connection has a longer timeout.
- *
- * -DWITNESSES=N: how many a lease that has lapsed needs; 3 is what lease.c asks for.
+ * -DU=N: a timeout has 16 N units of time.  -DHALF=N: half a tick of the ensemble, in units.
+ * -DCONNECTS: m is a connection.  -DPAUSES=N: how often the leader is paused.  -DSKEW=N: so many
+ * units our clock may lose, or win, in all.  -DLONGER: the connection has a longer timeout.
  *
  * Property: 1 of src/README, Invariants: no claim is true after its session has expired.
- *
- * `run` does not search this model: README says what is open.
  */
 #ifndef U
 #define U 1
 #endif
 #ifndef PAUSES
-#define PAUSES 2
+#define PAUSES 1
 #endif
 #ifndef SKEW
-#define SKEW 1
+#define SKEW 0
 #endif
 #define TIMEOUT (16 * U)
-#define LONGER_TIMEOUT (24 * U)
+#define LONGER_TIMEOUT (32 * U)
 #ifndef HALF
-#define HALF (TIMEOUT / 4)
+#define HALF U
 #endif
 #define LEASE (timeout_of_lease / 8 * 7)
 #define timeout_of_lease TIMEOUT
-#ifndef WITNESSES
-#define WITNESSES 3
-#endif
+#define WITNESSES 4				/* of a lease that has lapsed */
 #define WITNESSES_OF_GOOD 3
 #define GAP_1 (TIMEOUT / 8)
 #define GAP_2 (TIMEOUT / 8)
@@ -138,7 +132,6 @@ inline acknowledged()
 	:: m == M_ACKED && counts ->
 		counts = false;
 		witnesses++;
-		/* the last two are for a lease that has lapsed */
 		if
 		:: witnesses >= (lease > 0 -> WITNESSES_OF_GOOD : WITNESSES) -> prove()
 		:: else ->

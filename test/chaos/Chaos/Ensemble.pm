@@ -110,6 +110,26 @@ sub restore
 	}
 }
 
+# Starts again the servers that have ended by themselves, as a supervisor does.  A server that soon
+# ends once more cannot read what it has: a backup may have been copied during an election.  It
+# begins with nothing, and gets the state from the others.  Returns what is to be said.
+sub revive
+{
+	my $self = shift;
+	my @said;
+	for my $i ($self->servers)
+	{
+		next unless $self->pid($i) && $self->_reap($i);
+		my $again = time - ($self->{revived}{$i} // 0) < 30;
+		my ($why) = grep { /ERROR|Exception|Error:/ } reverse split /\n/, `tail -n 60 @{[ $self->logfile($i) ]}`;
+		push @said, "zk$i ended by itself" . ($again ? ' again, and begins with nothing: ' : ': ') . ($why // 'its log does not say why');
+		Chaos::Host::run('rm', '-rf', $self->_state($i)) if $again;
+		$self->{revived}{$i} = time;
+		$self->start_nowait($i);
+	}
+	return @said;
+}
+
 # When the ensemble has lost by itself what it may have acknowledged (ZOOKEEPER-4785): a
 # server led that lacked what both others had.  Seconds since 1970, of the run that ends now.
 sub losses

@@ -141,6 +141,7 @@ sub planned { my $self = shift; return @{ $self->{plan} } && now() - $self->{beg
 sub heal_due
 {
 	my ($self, $all) = @_;
+	$self->say($_) for $self->{zk}->revive;
 	for my $fault (@{ $self->{active} })
 	{
 		next unless $all || now() >= $fault->{due};

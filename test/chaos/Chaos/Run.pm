@@ -181,7 +181,7 @@ sub calm_down
 	my $nemesis = shift;
 	my @wrong;
 	$nemesis->heal_all(60) or push @wrong, 'not everything could be healed';
-	eval { $zk->wait_serving; 1 } or push @wrong, "ZooKeeper: $@" =~ s/\n.*//sr;
+	wait_for(60, sub { $nemesis->heal_all(1) && !grep { !$zk->mode($_) } $zk->servers }) or push @wrong, 'a server of ZooKeeper does not serve: ' . join ', ', map { "zk$_" } grep { !$zk->mode($_) } $zk->servers;
 	wait_for(60, sub { $nemesis->recovered }) or push @wrong, 'a server gave no lock within a minute after all was healed';
 	wait_connected(30) or push @wrong, 'a server is not connected to ZooKeeper';
 	# who waits for the evening does not call
