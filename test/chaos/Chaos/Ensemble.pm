@@ -112,7 +112,8 @@ sub restore
 
 # Starts again the servers that have ended by themselves, as a supervisor does.  A server that soon
 # ends once more cannot read what it has: a backup may have been copied during an election.  It
-# begins with nothing, and gets the state from the others.  Returns what is to be said.
+# begins with nothing, and gets the state from the others, who may lack what it has acknowledged
+# (losses).  Returns what is to be said.
 sub revive
 {
 	my $self = shift;
@@ -123,15 +124,20 @@ sub revive
 		my $again = time - ($self->{revived}{$i} // 0) < 30;
 		my ($why) = grep { /ERROR|Exception|Error:/ } reverse split /\n/, `tail -n 60 @{[ $self->logfile($i) ]}`;
 		push @said, "zk$i ended by itself" . ($again ? ' again, and begins with nothing: ' : ': ') . ($why // 'its log does not say why');
-		Chaos::Host::run('rm', '-rf', $self->_state($i)) if $again;
+		if ($again)
+		{
+			Chaos::Host::run('rm', '-rf', $self->_state($i));
+			push @{ $self->{emptied} }, time;
+		}
 		$self->{revived}{$i} = time;
 		$self->start_nowait($i);
 	}
 	return @said;
 }
 
-# When the ensemble has lost by itself what it may have acknowledged (ZOOKEEPER-4785): a
-# server led that lacked what both others had.  Seconds since 1970, of the run that ends now.
+# When the ensemble has lost by itself what it may have acknowledged: a server led that lacked what
+# both others had (ZOOKEEPER-4785), or began with nothing (revive).  Seconds since 1970, of the run
+# that ends now.
 sub losses
 {
 	my $self = shift;
@@ -158,7 +164,7 @@ sub losses
 	}
 	# their clocks say the time of the day
 	my ($second, $minute, $hour) = localtime;
-	return map { time - (3600 * $hour + 60 * $minute + $second - int $_) % 86400 } @losses;
+	return @{ $self->{emptied} // [] }, map { time - (3600 * $hour + 60 * $minute + $second - int $_) % 86400 } @losses;
 }
 
 # What is left in the directories of locks, permits and jobs: by each path the servers that
