@@ -162,7 +162,7 @@ zklock_check_raise_unproven(int64 ms)
 				 ? errdetail("ZooKeeper has not acknowledged a write in this time.")
 				 : errdetail("ZooKeeper took %lld ms to acknowledge the latest write; with a session timeout of %d ms it may take %d ms.",
 							 (long long) latency, zklock_shared->session.timeout_ms,
-							 zklock_shared->session.timeout_ms * 9 / 64),
+							 zklock_shared->session.timeout_ms / 10),
 			 last > ms
 				 ? errhint("The transaction might succeed if retried when ZooKeeper answers again.")
 				 : errhint(
