@@ -145,7 +145,7 @@ zklock_check_connection(int64 start, int64 until)
 					   "Check that the ZooKeeper servers run, that this machine can reach them, and that \"zklock.hosts\" is right.")));
 }
 
-/* The ensemble may acknowledge each write, but so late that the four which a lease
+/* The ensemble may acknowledge each write, but so late that the five that a lapsed lease
  * needs (lease.h) are not done before the lease would end. */
 void
 zklock_check_raise_unproven(int64 ms)
