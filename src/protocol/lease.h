@@ -40,12 +40,12 @@
  * session: then it refuses q.  While the lease is good, our session is not due, and no
  * touch comes too late.
  *
- * Our server may be an observer whose master is a follower (observerMasterPort), and then
- * it takes two rounds of pings.  The follower's ping reaches our server within half a tick
- * of m; or, if one of the two was paused, when it resumes, and acknowledges n.  The
- * leader's ping, which takes the touch along, is up to half a tick later: before o, or if
- * the leader was paused, before p.  If the network is slow at the same time, it may be
- * later still.
+ * Our server may be an observer whose master is a follower (observerMasterPort), and
+ * then it takes two rounds of pings.  The follower's ping reaches our server within half
+ * a tick of m; or, if one of the two was paused, when it resumes, and acknowledges n.
+ * The leader's ping, which takes the touch along, is up to half a tick later: before o,
+ * or if the leader was paused, before p.  If the network is slow at the same time, it
+ * may be later still.
  *
  * So a session has to last 5 ticks, and 8 behind an observer's master.  No client can
  * see the ensemble's tick, or its server's master: doc/failures.md says so.
