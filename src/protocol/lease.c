@@ -80,8 +80,7 @@ zklock_lease_write(ZkLease *lease, int64_t sent, int64_t acknowledged)
 	assert(sent <= acknowledged);
 	if (lease->timeout == 0)
 		return;
-	if (sent > lease->last_write)
-		lease->last_write = sent;
+	zklock_lease_heard(lease, sent);
 
 	/* Each write that was acknowledged long enough before has one more witness.  An
 	 * older write never has fewer than a newer one. */
@@ -119,6 +118,13 @@ zklock_lease_write(ZkLease *lease, int64_t sent, int64_t acknowledged)
 #ifndef NDEBUG
 	check_lease(lease);
 #endif
+}
+
+void
+zklock_lease_heard(ZkLease *lease, int64_t sent)
+{
+	if (lease->timeout != 0 && sent > lease->last_write)
+		lease->last_write = sent;
 }
 
 int64_t

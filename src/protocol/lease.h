@@ -125,6 +125,10 @@ extern void zklock_lease_new_connection(ZkLease *lease, int64_t timeout, int64_t
 /* The ensemble acknowledged (ZOK) a create, delete or setData. */
 extern void zklock_lease_write(ZkLease *lease, int64_t sent, int64_t acknowledged);
 
+/* The same, but the ensemble may have gone back (history.h).  The write counts for
+ * zklock_lease_lost_at alone.  Call zklock_lease_write when the connection is admitted. */
+extern void zklock_lease_heard(ZkLease *lease, int64_t sent);
+
 /* Claims are good before this time; 0: not at all. */
 extern int64_t zklock_lease_end(const ZkLease *lease);
 

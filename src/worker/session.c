@@ -76,6 +76,15 @@ static int opened = 0;
 static bool damaged = false; /* the connection, which is closed for that */
 static int64 counted = 0; /* ns: send time of the write that took a heartbeat's place */
 
+/* Writes that were acknowledged before the connection was admitted.  Without room for
+ * more a write does not count, which is safe. */
+static struct
+{
+	int64 sent; /* ns */
+	int64 acknowledged;
+} early[4];
+static int nearly = 0;
+
 /* A connection that begins, or that is held back. */
 static struct
 {
@@ -544,6 +553,37 @@ is_acknowledged(const ZkMessage *message)
 		(message->type == ZKLOCK_MSG_SET && message->rc == ZKLOCK_ZQUOTAEXCEEDED);
 }
 
+/*
+ * Count this write for the lease.  An ensemble that went back acknowledges writes, too,
+ * while another server may wait no longer: so not before the connection is admitted.
+ */
+static void
+extend_lease(int64 sent, int64 acknowledged)
+{
+	ZkLease *lease = &zklock_shared->session.lease;
+
+	if (zklock_ensemble_admitted())
+	{
+		zklock_lease_write(lease, sent, acknowledged);
+		return;
+	}
+	zklock_lease_heard(lease, sent);
+	if (nearly == lengthof(early))
+		return;
+	early[nearly].sent = sent;
+	early[nearly++].acknowledged = acknowledged;
+}
+
+/* The connection is admitted. */
+static void
+count_early_writes(void)
+{
+	for (int i = 0; i < nearly; i++)
+		extend_lease(early[i].sent, early[i].acknowledged);
+	nearly = 0;
+	publish_lease();
+}
+
 /* Each acknowledged write extends the lease, no matter which code has sent it, and may
  * replace a heartbeat. */
 static void
@@ -554,8 +594,7 @@ count_write(const ZkMessage *message)
 	zklock_hosts_proven();
 	pg_atomic_write_u64(&zklock_shared->write_latency,
 						(uint64) (message->received_at - message->sent_at));
-	zklock_lease_write(&zklock_shared->session.lease, message->sent_at,
-					   message->received_at);
+	extend_lease(message->sent_at, message->received_at);
 	if (zklock_heartbeat_written(&zklock_shared->session.heartbeat,
 								 &zklock_shared->session.lease, message->sent_at,
 								 message->received_at,
@@ -797,6 +836,7 @@ begin_connection(bool known, bool first)
 
 	Assert(known || !zklock_lease_valid());
 	adopt_session();
+	nearly = 0;
 	if (known)
 		zklock_lease_new_connection(lease, timeout, arrival.message->sent_at,
 									arrival.message->received_at);
@@ -1248,6 +1288,7 @@ look(const ZkMessage *message)
 		case ZKLOCK_ENSEMBLE_NOTHING:
 			return true;
 		case ZKLOCK_ENSEMBLE_ADMITTED:
+			count_early_writes();
 			feed((ZkCourseEvent){.type = ZKLOCK_COURSE_ADMITTED});
 			return true;
 		case ZKLOCK_ENSEMBLE_WENT_BACK:

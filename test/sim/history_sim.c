@@ -57,6 +57,7 @@
 #define S			 INT64_C(1000000000)
 #define TIMEOUT		 (8 * S)
 #define LEASE		 (TIMEOUT / 16 * 9) /* after a write; see lease.h: 7/8 less 5/16 */
+#define FIRST_LEASE	 (TIMEOUT / 8 * 7) /* of a session, or of a connection under a lease */
 #define NEVER		 INT64_MAX
 
 /* a line of the trace */
@@ -225,7 +226,8 @@ typedef struct Server
 	bool busy[NLOCKS]; /* a request for it is out */
 	/* the connection */
 	bool connected;
-	int64_t away; /* until then it tries elsewhere, or pauses */
+	int64_t away;	/* until then it tries elsewhere, or pauses */
+	int64_t paused; /* the worker, and not the server's backends */
 	bool mending;
 	bool asking; /* the session that it has left */
 	bool watching;
@@ -235,7 +237,8 @@ typedef struct Server
 	bool before;
 	bool heard_base;
 	bool heard_member;
-	int64_t wrote; /* when our node's newest write was sent */
+	int64_t proves; /* its first write will prove the lease, from then on; 0: it will not */
+	int64_t wrote;	/* when our node's newest write was sent */
 	int64_t asked;
 	int64_t raising;
 	int32_t base_version;
@@ -289,6 +292,7 @@ static Server server[NSERVERS];
 static int64_t largest[NLOCKS]; /* token */
 static int last_holder[NLOCKS];
 static bool calm;
+static bool keeps;	  /* locks are held for long */
 static bool tame;	  /* nobody is excused */
 static int64_t quiet; /* ... but then there are no faults until then */
 
@@ -571,6 +575,14 @@ see(Server *s, int64_t zxid)
 	note(s);
 }
 
+/* The connection's first write counts, where the lease was good before it (lease.h). */
+static void
+prove(Server *s)
+{
+	if (s->proves != 0 && s->proves + FIRST_LEASE > s->lease_end)
+		s->lease_end = s->proves + FIRST_LEASE;
+}
+
 static void
 admit(Server *s)
 {
@@ -594,6 +606,7 @@ admit(Server *s)
 	see(s, s->sight.zxid);
 	if (news)
 		save_file(s);
+	prove(s);
 	TRACE("%d is admitted%s, base %" PRId64 ", write %" PRId64, number(s),
 		  s->excused ? ", unknowing" : "", s->base, s->sight.zxid);
 }
@@ -764,6 +777,9 @@ receive(Server *s)
 	memmove(s->replies.packet, s->replies.packet + 1,
 			sizeof(Packet) * (size_t) --s->replies.n);
 	heard_in = p.incarnation;
+	/* above all between a connection's first write and the base */
+	if (!calm && once_in(s->admitted ? 64 : 8))
+		s->paused = now + random_time(TIMEOUT);
 	if (s->asking)
 	{
 		left_answers(s, &p);
@@ -929,7 +945,7 @@ connect_server(Server *s)
 		next_zxid();
 		if (!s->mending)
 		{
-			s->lease_end = now + TIMEOUT / 8 * 7;
+			s->lease_end = now + FIRST_LEASE;
 			s->lost_at = now + TIMEOUT;
 			s->file_session = s->session;
 		}
@@ -937,6 +953,7 @@ connect_server(Server *s)
 	zk.session[s->session].heard = now;
 	s->connected = true;
 	s->resumed = resumed;
+	s->proves = resumed && now < s->lease_end ? now : 0;
 	s->admitted = s->before = s->heard_base = s->heard_member = false;
 	memset(&s->sight, 0, sizeof(s->sight));
 	s->sight.resumed = resumed;
@@ -1266,7 +1283,7 @@ check_exclusion(void)
 				}
 				if (older->grant_incarnation[l] == newer->grant_incarnation[l])
 					fail("servers %d and %d have lock %d of one ensemble", i, j, l);
-				if (!newer->grant_excused[l] || tame)
+				if ((!newer->grant_excused[l] && !older->excused) || tame)
 					fail("server %d has lock %d, and %d believes in it still",
 						 number(newer), l, number(older));
 				COVER(OVERLAP_EXCUSED);
@@ -1299,7 +1316,7 @@ act(Server *s)
 			break;
 		case 2:
 		case 3:
-			if (s->replies.n > 0)
+			if (s->replies.n > 0 && now >= s->paused)
 				receive(s);
 			break;
 		case 4:
@@ -1308,7 +1325,7 @@ act(Server *s)
 			break;
 		default:
 			/* right behind the check, too */
-			if (s->mending || s->asking || s->busy[l])
+			if (s->mending || s->asking || s->busy[l] || (keeps && s->holds[l] && !once_in(64)))
 				break;
 			s->busy[l] = true;
 			if (now >= s->wrote + TIMEOUT / 6)
@@ -1351,6 +1368,7 @@ play(uint64_t seed)
 	largest_epoch = nsessions = nsaved = nmemories = 0;
 	calm = false;
 	tame = once_in(2);
+	keeps = once_in(2);
 	memset(largest, 0, sizeof(largest));
 	memset(server, 0, sizeof(server));
 	for (int i = 0; i < NSERVERS; i++)

@@ -25,6 +25,24 @@ my $token = $holder->query("SELECT zk_lock('job')");
 $waiter->send("SELECT zk_lock('job')");
 ZkLock::wait_queue($zk, 'job', 2);
 
+# An ensemble that went back acknowledges writes, too: a connection's first write extends
+# the lease only when the base of tokens has been read.
+my $end = sub { return ZkLock::ask($a, 'SELECT extract(epoch FROM clock_timestamp() + lease_remaining) FROM zk_session'); };
+my $latency = sub { return ZkLock::ask($a, 'SELECT write_latency FROM zk_session'); };
+ZkLock::wait_until(sub { ZkLock::ask($a, "SELECT lease_remaining < '24 s' FROM zk_session") eq 't' }, 'the lease is not quite new');
+$proxy->down;
+ZkLock::wait_until(sub { ZkLock::ask($a, 'SELECT state FROM zk_session') eq 'reconnecting' }, 'the connection is lost');
+my ($ends, $took) = ($end->(), $latency->());
+$proxy->late('get', 3600 * 1000)->accept;
+ZkLock::wait_until(sub { $latency->() ne $took }, 'a write is acknowledged');
+ZkLock::wait_until(sub { $end->() < $ends + 1 }, '... the lease ends as before');
+pass('before the base is known a write does not extend the lease');
+isnt(ZkLock::ask($a, 'SELECT state FROM zk_session'), 'connected', '... nor does the connection count');
+$proxy->heal;
+ZkLock::wait_connected($a);
+ZkLock::wait_until(sub { $end->() > $ends + 1 }, 'the lease is longer');
+is($holder->query("SELECT zk_token('job')"), $token, '... but it does then, and the hold is good');
+
 # The ensemble allows nothing below 40 s any more.
 my $reconnects = ZkLock::ask($a, 'SELECT reconnects FROM zk_session');
 $zk->append_conf('minSessionTimeout=40000');
