@@ -642,10 +642,15 @@ zklock_session_renewable(void)
 {
 	ZkSessionShared *s = &zklock_shared->session;
 
-	if (!zklock_heartbeat_rested(&s->heartbeat, &s->lease, zklock_clock()))
-		return false;
-	/* what is asked has its answer first */
-	return zklock_course_renewable(&course) && zklock_client_pending(client) == 0;
+	return zklock_heartbeat_rested(&s->heartbeat, &s->lease, zklock_clock()) &&
+		zklock_course_renewable(&course);
+}
+
+bool
+zklock_session_answered(void)
+{
+	Assert(zklock_session_renewable());
+	return zklock_client_pending(client) == 0;
 }
 
 /*
@@ -659,7 +664,7 @@ zklock_session_renew(bool contends)
 	Failure why;
 	ZkClient *next;
 
-	Assert(zklock_session_renewable());
+	Assert(zklock_session_answered());
 	ereport(DEBUG1, (errmsg_internal("opening a new ZooKeeper session, for its lease")));
 	next = open_handle(zklock_session_timeout, NULL, false, &why);
 	if (next == NULL)

@@ -80,6 +80,8 @@ extern bool zklock_session_resting(void);
  * somebody waits for.
  */
 extern bool zklock_session_renewable(void);
+/* A new session is possible: has all that was asked its answer, which comes first? */
+extern bool zklock_session_answered(void);
 /* Make the new session.  "contends": this session has contenders, and the next one
  * waits for their end. */
 extern void zklock_session_renew(bool contends);

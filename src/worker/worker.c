@@ -421,8 +421,12 @@ begin_exit(void)
  * back between two checks will probably be needed again.  Puts need no lease, but they
  * need ticks if the ensemble refuses them; so does a look for strays.  A watch that
  * nobody needs any more is removed after some ticks.
+ *
+ * True: a new session is needed, and begins when all that was asked in this one has its
+ * answer.  The agents have to send nothing until then: an item that is marked in this
+ * session, say, would be bound to it.
  */
-static void
+static bool
 look_at_need(bool stopping)
 {
 	static int64 look_at = 0;
@@ -430,23 +434,32 @@ look_at_need(bool stopping)
 	int64 kept;
 	int64 now = zklock_clock();
 	bool stands = pg_atomic_exchange_u32(&zklock_shared->stands, 0) != 0;
+	bool renewable = !stopping && zklock_session_renewable();
 	bool wanted;
 	bool taken;
 	bool bound;
 
-	if (now < look_at && !stands && !zklock_session_resting())
-		return;
+	if (now < look_at && !stands && !renewable && !zklock_session_resting())
+		return false;
 	look_at = now + LOOK_NS;
 	kept = zklock_stat_kept_unlocked();
 	taken = kept != kept_seen;
 	kept_seen = kept;
 	wanted = stands || any(ZKLOCK_AGENT_WANTS);
 	bound = any(ZKLOCK_AGENT_BOUND);
-	if (wanted && !bound && !stopping && zklock_session_renewable() &&
-		!any(ZKLOCK_AGENT_HOLDS))
+	if (wanted && !bound && renewable && !any(ZKLOCK_AGENT_HOLDS))
+	{
+		if (!zklock_session_answered())
+		{
+			if (stands)
+				pg_atomic_write_u32(&zklock_shared->stands, 1);
+			return true;
+		}
 		zklock_session_renew(zklock_dispatch_contends());
+	}
 	else if (wanted || taken || bound || stopping || any(ZKLOCK_AGENT_TICKS))
 		zklock_session_need();
+	return false;
 }
 
 /* The server stops: has the worker done everything?  If no hold is left, it has closed
@@ -546,8 +559,8 @@ work(bool stopping)
 	due = zklock_grant_sweep();
 	if (due >= 0)
 		timeout = Min(timeout, due);
-	look_at_need(stopping);
-	timeout = call_agents(timeout);
+	if (!look_at_need(stopping))
+		timeout = call_agents(timeout);
 	due = zklock_session_heartbeat();
 	if (due >= 0)
 		timeout = Min(timeout, due);
