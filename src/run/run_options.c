@@ -111,15 +111,16 @@ static void __attribute__((noreturn)) print(const char *text)
 }
 
 static double
-get_number(const char *option, const char *text, double max)
+get_number(const char *option, const char *text, double max, bool whole)
 {
 	char *end;
 	double value = strtod(text, &end);
 
-	if (end == text || *end != '\0' || !(value >= 0 && value <= max))
+	if (end == text || *end != '\0' || !(value >= 0 && value <= max) ||
+		(whole && value != (int) value))
 	{
-		run_say("invalid value \"%s\" for --%s: a number from 0 to %.0f is wanted", text,
-				option, max);
+		run_say("invalid value \"%s\" for --%s: a %snumber from 0 to %.0f is wanted",
+				text, option, whole ? "whole " : "", max);
 		refuse();
 	}
 	return value;
@@ -155,10 +156,11 @@ set_option(RunOptions *options, int option, const char *value)
 			options->verbose = true;
 			break;
 		case 'k':
-			options->kill_after = (int64_t) (get_number("kill-after", value, 86400) * 1000);
+			options->kill_after =
+				(int64_t) (get_number("kill-after", value, 86400, false) * 1000);
 			break;
 		case 'E':
-			options->not_run = (int) get_number("not-run-status", value, 255);
+			options->not_run = (int) get_number("not-run-status", value, 255, true);
 			break;
 		case OPTION_PERMITS:
 			options->permits = value;

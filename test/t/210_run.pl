@@ -172,7 +172,8 @@ for (
 	[ [qw(--job job -- true)], '--job needs --every' ],
 	[ [qw(--every 1 job -- true)], '--every, --origin and --attempts need --job' ],
 	[ [qw(--kill-after x job -- true)], 'invalid value "x" for --kill-after: a number from 0 to 86400 is wanted' ],
-	[ [qw(-E 256 job -- true)], 'invalid value "256" for --not-run-status: a number from 0 to 255 is wanted' ])
+	[ [qw(-E 256 job -- true)], 'invalid value "256" for --not-run-status: a whole number from 0 to 255 is wanted' ],
+	[ [qw(-E 1.5 job -- true)], 'invalid value "1.5" for --not-run-status: a whole number from 0 to 255 is wanted' ])
 {
 	my ($args, $why) = @$_;
 	$r = run($a, @$args);
