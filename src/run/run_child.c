@@ -171,6 +171,7 @@ void
 run_child_finish(RunChild *child)
 {
 	take_terminal(child);
-	if (child->watcher > 0 && write(child->lifeline, "", 1) == 1)
+	/* even if it is stopped */
+	if (child->watcher > 0 && kill(child->watcher, SIGKILL) == 0)
 		(void) waitpid(child->watcher, NULL, 0);
 }

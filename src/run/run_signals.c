@@ -75,7 +75,8 @@ run_signals_begin(void)
 		notice(passed_on[i], &blocked);
 	notice(SIGCHLD, &blocked);
 	notice(SIGCONT, &blocked);
-	/* TTOU would stop us as we take the terminal back, PIPE end us if the watcher is gone */
+	/* TTOU would stop us as we take the terminal back, PIPE end us if nobody reads what
+	 * we say */
 	for (size_t i = 0; i < NNEVER; i++)
 	{
 		sigaddset(&blocked, never[i]);

@@ -150,6 +150,16 @@ kill 'TERM', $pids[0];
 is($r->status, 143, 'without its watcher zklock-run goes on');
 kill 'KILL', $pids[1];
 
+# ... or a watcher that is stopped
+$r = Run->start($a, 'job', '--', @pair);
+@pids = processes($r);
+@stopped = grep { $_ != $pids[0] } split ' ', slurp_file('/proc/' . $r->pid . '/task/' . $r->pid . '/children');
+kill 'STOP', @stopped;
+kill 'TERM', $pids[0];
+is($r->status, 143, 'zklock-run ends though its watcher is stopped');
+ok_gone('the watcher', splice @stopped);
+kill 'KILL', $pids[1];
+
 #
 # At a terminal
 #
