@@ -374,6 +374,18 @@ explain(RunSession *session, int *signal, RunTaken why)
 	return true;
 }
 
+/*
+ * A signal has come before the command was started.  The session may have a job, whose
+ * run has not failed for that.  If we ended the session zklock would say so; if the
+ * server ends it, the run is lost, and the slot runs again.
+ */
+static void
+give_up_job(RunSession *session, int signal)
+{
+	run_signals_die_soon(signal);
+	PQclear(PQexec(session->conn, "SELECT pg_terminate_backend(pg_backend_pid(), 1000)"));
+}
+
 RunTaken
 run_session_take(RunSession *session, int *signal)
 {
@@ -391,7 +403,16 @@ run_session_take(RunSession *session, int *signal)
 	if ((taken == RUN_TAKEN && !complete(session, signal)) ||
 		((taken == RUN_LATE || taken == RUN_NEEDLESS) && !explain(session, signal, taken)))
 		taken = RUN_REFUSED;
-	return *signal != 0 ? RUN_SIGNALLED : taken;
+	if (*signal == 0)
+	{
+		run_wait(-1, run_clock()); /* here a signal strikes that has come meanwhile */
+		*signal = run_signals_next();
+	}
+	if (*signal == 0)
+		return taken;
+	if (session->options->kind == RUN_JOB)
+		give_up_job(session, *signal);
+	return RUN_SIGNALLED;
 }
 
 /* ------------------------------------------------------------------------

@@ -97,6 +97,23 @@ kill 'CONT', splice @stopped;
 ZkLock::wait_queue($zk, 'job', 1);
 $holder->query("SELECT zk_unlock('job')");
 
+# A job that its session gets just then has not failed, since the command was not started.
+my @slot = (qw(--job --every), '36500 days', qw(nightly -- echo run));
+$holder = ZkLock::session($b);
+is($holder->query("SELECT zk_run_begin('nightly', every => '36500 days')"), 't', 'another server has the job');
+$r = Run->start($a, @slot)->wait_waiting;
+@stopped = ($r->pid);
+kill 'STOP', @stopped;
+ZkLock::ask($b, "SELECT pg_terminate_backend($holder->{pid})");
+ZkLock::wait_until(sub { ZkLock::ask($a, "SELECT state = 'idle' FROM pg_stat_activity WHERE pid = " . $r->backend) eq 't' }, 'zklock-run has the job');
+$r->signal('TERM');
+kill 'CONT', splice @stopped;
+is($r->status, 'signal 15', 'SIGTERM ends it');
+is($r->out . $r->err, '', '... the command is not run');
+is(ZkLock::ask($b, 'SELECT failures FROM zk_jobs'), 0, '... the run has not failed');
+$r = Run->start($a, @slot);
+is($r->status . $r->out, "0run\n", '... and the next one runs the slot');
+
 #
 # The machine of a server that is gone, which says nothing: TCP asks for it, after 10 s at the latest
 #
