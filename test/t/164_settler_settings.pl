@@ -8,6 +8,7 @@ use lib "$FindBin::Bin/../perl";
 use PostgreSQL::Test::Utils ();
 use Proxy;
 use Test::More;
+use Time::HiRes qw(time);
 use ZkLock;
 use ZooKeeper;
 
@@ -71,10 +72,17 @@ settles('settings d2', 'the run of the other database is settled');
 settles('settings d1', '... and that of this one');
 $d1->query('ROLLBACK');
 
-# Its table is locked, and it alone waits.
+# Its table is locked, and it alone waits; no limit of the database ends the wait.
+$d1->query("ALTER DATABASE d1 SET $_ = '1s'") for 'lock_timeout', $a->pg_version >= 17 ? 'transaction_timeout' : ();
 leave('locked', 1);
 $d1->query('BEGIN READ WRITE; LOCK TABLE public.zk_runs');
 $proxy->heal;
+sub waits { return ZkLock::ask($a, 'SELECT pid FROM pg_locks WHERE NOT granted'); }
+my $waits;
+ZkLock::wait_until(sub { ($waits = waits()) ne '' }, 'a process waits for the table');
+my $since = time;
+ZkLock::wait_until(sub { time > $since + 2 }, 'the time of the limits is over');
+is(waits(), $waits, 'no limit of the database ends the wait for its table');
 settles('locked d2', 'a locked table keeps no other database waiting');
 isnt(state_of('locked d1'), 'done', '... but its own');
 $d1->query('ROLLBACK');

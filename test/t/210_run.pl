@@ -84,11 +84,13 @@ ZkLock::ok_clean($zk, [ $a, $b ], 'job');
 
 # What a role's settings say of timeouts ends neither the wait nor the command.
 ZkLock::ask($a, 'CREATE ROLE hurried SUPERUSER LOGIN');
-ZkLock::ask($a, "ALTER ROLE hurried SET $_") for "lock_timeout = '10ms'", "statement_timeout = '20ms'", "idle_session_timeout = '30ms'";
+my $limit = 10; # ms
+ZkLock::ask($a, "ALTER ROLE hurried SET $_ = " . 10 * $limit++)
+  for qw(lock_timeout statement_timeout idle_session_timeout idle_in_transaction_session_timeout), $a->pg_version >= 17 ? 'transaction_timeout' : ();
 my $holder = ZkLock::session($b);
 $holder->query("SELECT zk_lock('job', scope => 'session')");
 $r = run($a, qw(-d user=hurried job -- echo run))->wait_waiting;
-$holder->query("SELECT pg_sleep(0.1), zk_unlock('job')");
+$holder->query("SELECT pg_sleep(0.2), zk_unlock('job')");
 is($r->status, 0, 'short timeouts of the role');
 is($r->out, "run\n", '... do not matter');
 
@@ -117,6 +119,7 @@ $r = run($b, qw(-v --leader lead -- echo run));
 is($r->status, 0, '--leader: the command of another server is not run');
 is($r->out, '', '... really not');
 is($r->err, qq(zklock-run: not run: server "a" leads election "lead"\n), '... because the first leads');
+is(run($a, qw(-d user=hurried --leader lead -- sleep 0.2))->status, 0, '... whose transaction no short timeout of the role ends');
 is(run($b, qw(-E 5 lead --leader -- true))->status, 5, '... with another status');
 ZkLock::ask($a, "SELECT zk_resign('lead')");
 is(ZkLock::ask($b, "SELECT server FROM zk_candidates('lead') WHERE is_leader"), 'a', 'it leads until the command has ended');
