@@ -5,6 +5,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::Bin/../perl";
+use Pages qw(blocks_of);
 use Test::More;
 use ZkLock;
 use ZooKeeper;
@@ -325,8 +326,32 @@ is($in->query('SELECT DISTINCT n FROM stock'), 100, '... so that nothing of it i
 # What the page says of removing it
 #
 $in->query('DROP TRIGGER zk_fence ON stock');
-my ($drop) = PostgreSQL::Test::Utils::slurp_file("$FindBin::Bin/../../doc/fencing.md") =~ /^To remove it, (.*?)\n\n?\z/ms;
+my ($drop) = PostgreSQL::Test::Utils::slurp_file("$FindBin::Bin/../../doc/fencing.md") =~ /^To remove it, (.*?)\n\n/ms;
 is($in->fails("$_; SELECT 1"), '', 'removed: ' . s/\s+/ /gr) for $drop =~ /`(DROP [^`]*)`/g;
 is($in->query("SELECT count(*) FROM pg_proc WHERE proname LIKE 'zk\\_%'"), 0, '... all of it');
+
+#
+# ... and of an extension that takes its place, in the database that was restored
+#
+my $moves = ZkLock::session($managed, dbname => 'restored_script');
+my ($writer, $idle) = map { ZkLock::session($managed, dbname => 'restored_script', user => 'dba') } 1, 2;
+ZkLock::ask($managed, 'ALTER ROLE batch RESET zklock.namespace');
+my $seen = $moves->query('TABLE zk_fences ORDER BY 1, 2');
+like($seen, qr/^\|stock\|6$/m, 'the script has seen tokens');
+is($idle->fails("SELECT zk_fence('report', 14)"), '', '... one of a session that stays');
+my ($steps) = @{ blocks_of('doc/fencing.md', 'sql')->{'When zklock is installed there later'} };
+my ($begin, $rest) = $steps =~ /^(BEGIN;\nLOCK .*?;\n)(.*)\z/s;
+$moves->query($begin);
+$writer->send("BEGIN; SELECT zk_fence('stock', 5)")->wait_event('Lock');
+is($moves->fails($rest), '', 'the extension takes its place');
+like($writer->failure, qr/^42501: permission denied for table zk_fences/, 'a late holder that waited is refused');
+$writer->query('ROLLBACK');
+is($moves->query('TABLE zk_fences ORDER BY 1, 2'), $seen, 'the tokens are there');
+is($moves->query("SELECT l.lanname FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang WHERE p.proname = 'zk_fence'"), 'c', '... and the functions of the extension');
+my $batch = ZkLock::session($managed, dbname => 'restored_script', user => 'batch');
+like($batch->fails("SELECT zk_fence('stock', 5)"), qr/^40001: fencing token 5 /, '... refuse who is late');
+like($batch->fails('UPDATE stock SET n = 0'), qr/^55000: cannot write table "stock" without lock/, 'the table has its fence');
+is($batch->fails("BEGIN; SELECT zk_fence('stock', 7); UPDATE stock SET n = 0; COMMIT"), '', '... and is written with a token');
+like($idle->fails("SELECT zk_fence('report', 13)"), qr/^42501: permission denied for function zk_fence/, 'a role with no right to it fences no more');
 
 done_testing();
