@@ -94,12 +94,23 @@ get_in_doubt(text *arg)
 	return word[0] == 's';
 }
 
+/* A call reads the records of so many jobs, one after the other, and keeps them in
+ * memory. */
+#define MOST_AFTER 1000
+
 /* The jobs after which this job is to be run.  A circle through several calls cannot be
  * seen: each call knows its own job alone. */
 static void
 get_after(ArrayType *arg, ZkJobOrder *order)
 {
 	order->after = zklock_get_names(ZKLOCK_KIND_JOB, arg, &order->nafter);
+	if (order->nafter > MOST_AFTER)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("job \"%s\" cannot be run after %d jobs",
+						zklock_display_name(order->name), order->nafter),
+				 errdetail("The call would read the record of each of them. A job can be run after %d jobs at most.",
+						   MOST_AFTER)));
 	for (int i = 0; i < order->nafter; i++)
 	{
 		if (strcmp(order->after[i], order->name) == 0)

@@ -101,6 +101,10 @@ is(rows($b, 'sink'), 2, '... it is run');
 
 # A record that cannot be read
 $zk->set('/zklock/jobs/source', 'rubbish');
+my $many = "CALL zk_run_once('many', 'SELECT 1', slot => '2100-01-01', timeout => '0', after => array_fill('load'::text, '{%d}'))";
+is($rb->fails(sprintf $many, 200000), '54000: job "many" cannot be run after 200000 jobs', 'there is a limit');
+is($rb->fails(sprintf $many, 1001), '54000: job "many" cannot be run after 1001 jobs', '... of 1000 jobs');
+is($rb->fails(sprintf $many, 1000), '', '... which are possible');
 is($rb->fails("CALL zk_run_once('sink', 'SELECT 1/0', slot => '2100-01-01', after => '{source}')"), '22023: record of job "source" in ZooKeeper is damaged', 'a damaged record of the other job');
 is($rb->query("SELECT zk_job_forget('sink')"), 't', '... and nothing is held');
 
