@@ -20,6 +20,8 @@ SELECT election, is_leader, leader = :'leader' AS leader, candidates = ARRAY[:'l
 
 -- only who needs leader or candidates asks ZooKeeper
 EXPLAIN (COSTS OFF) SELECT election, is_leader, token FROM zk_elections;
+-- ... and else once for each election
+EXPLAIN (COSTS OFF) SELECT * FROM zk_elections;
 
 -- in any place, with any argument
 CREATE TABLE t AS SELECT i, CASE WHEN i % 10 < 5 THEN 'nightly' ELSE 'e' || i % 10 END AS election FROM generate_series(1, 1000) i;
