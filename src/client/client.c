@@ -306,6 +306,22 @@ event_append(ZkClient *client, ZkMessageType type)
 	queue_append(client, message);
 }
 
+/* Makes the descriptor readable from this time on, ns; NEVER: not because of the time. */
+static void
+set_timer(ZkClient *client, int64_t at)
+{
+	struct itimerspec spec = {{0, 0}, {0, 0}};
+
+	if (at != NEVER)
+	{
+		spec.it_value.tv_sec = at / 1000000000;
+		spec.it_value.tv_nsec = at % 1000000000;
+	}
+	/* cannot fail; what has expired before counts no more */
+	timerfd_settime(client->timer, TFD_TIMER_ABSTIME, &spec, NULL);
+	client->wake_at = at;
+}
+
 /* For the caller, there is no connection. */
 static void
 set_disconnected(ZkClient *client)
@@ -365,6 +381,7 @@ session_event(ZkClient *client, int state)
 		memcpy(client->session.password, id->passwd, ZKLOCK_PASSWORD_LEN);
 		client->timeout_ms = zoo_recv_timeout(client->zh);
 		client->connected = true;
+		set_timer(client, AT_ONCE); /* the library waits for something else from now on */
 		note_reached(client);
 		client->held_back = client->auth_open > 0;
 		if (!client->held_back)
@@ -876,22 +893,6 @@ log_line(const char *line)
  * The library's work
  *-------------------------------------------------------------------------
  */
-
-/* Makes the descriptor readable from this time on, ns; NEVER: not because of the time. */
-static void
-set_timer(ZkClient *client, int64_t at)
-{
-	struct itimerspec spec = {{0, 0}, {0, 0}};
-
-	if (at != NEVER)
-	{
-		spec.it_value.tv_sec = at / 1000000000;
-		spec.it_value.tv_nsec = at % 1000000000;
-	}
-	/* cannot fail; what has expired before counts no more */
-	timerfd_settime(client->timer, TFD_TIMER_ABSTIME, &spec, NULL);
-	client->wake_at = at;
-}
 
 /*
  * The library sends each request in two pieces, at once.  Keeps the pieces together,
@@ -1769,13 +1770,26 @@ zklock_client_leave(ZkClient *client)
  *-------------------------------------------------------------------------
  */
 
+/*
+ * Does nothing but the time call for the library's work?  On a wire its requests are sent
+ * without zookeeper_interest, and what breaks the wire sets the timer.
+ */
+static bool
+only_time_counts(const ZkClient *client)
+{
+	return client->connected && zklock_wire_is_open(&client->wire);
+}
+
 int
 zklock_client_fd(ZkClient *client)
 {
 	if (!client->closing)
 	{
-		bool due = client->asked || client->wake_at <= zklock_clock();
+		/* else the descriptor is readable when it is time, and what came is read first */
+		bool due = !only_time_counts(client) &&
+			(client->asked || client->wake_at <= zklock_clock());
 
+		zklock_wire_wait(&client->wire);
 		if (client->asked)
 			send_requests(client);
 		if (due && client->head == NULL)
@@ -1869,21 +1883,39 @@ is_reply(const ZkMessage *message)
 	return message->type >= ZKLOCK_MSG_CREATED && message->type <= ZKLOCK_MSG_UNWATCHED;
 }
 
+/* Processes until there is a message, or there is nothing.  "again": the socket is not
+ * believed to have no more before it says so itself. */
+static void
+process_all(ZkClient *client, bool again)
+{
+	while (client->head == NULL && client->socket >= 0)
+	{
+		process(client);
+		if (client->head == NULL && again && client->wire.drained)
+			zklock_wire_wait(&client->wire);
+		else if (!client->more)
+			break;
+	}
+}
+
 ZkMessage *
 zklock_client_receive(ZkClient *client)
 {
 	ZkMessage *message;
+	bool due;
 
 	assert(!client->closing);
 	zklock_library_hear(client->library);
-	while (client->head == NULL && client->socket >= 0)
-	{
-		process(client);
-		if (!client->more)
-			break;
-	}
 	if (client->head == NULL)
-		look_after(client);
+	{
+		due = !only_time_counts(client) || client->wake_at <= zklock_clock();
+		/* the library breaks a connection that was silent, as far as it was told */
+		if (due)
+			zklock_wire_wait(&client->wire);
+		process_all(client, due);
+		if (client->head == NULL && due)
+			look_after(client);
+	}
 	message = client->head;
 	if (message == NULL)
 		return NULL;

@@ -190,7 +190,8 @@ extern int zklock_client_fd(ZkClient *client);
 /*
  * Does the session's work, and returns the next message in order of arrival; NULL:
  * there is none.  The caller frees it.  Nothing is sent, not even a ping, and nothing
- * received, unless the caller calls it when the descriptor is readable.
+ * received, unless the caller calls it when the descriptor is readable.  Until the next
+ * call of zklock_client_fd it may pass over what comes meanwhile.
  */
 extern ZkMessage *zklock_client_receive(ZkClient *client);
 extern void zklock_client_free_message(ZkMessage *message);

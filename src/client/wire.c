@@ -220,12 +220,15 @@ zklock_wire_receive(ZkWire *wire, char *why)
 		}
 		if (wire->ended)
 			return ZKLOCK_WIRE_END;
+		if (wire->drained)
+			return ZKLOCK_WIRE_NOTHING;
 		if (!make_room(in))
 		{
 			give_up(wire);
 			return ZKLOCK_WIRE_END;
 		}
 		n = recv(wire->socket, in->data + in->len, in->room - in->len, MSG_DONTWAIT);
+		wire->drained = n > 0 && (size_t) n < in->room - in->len;
 		if (n > 0)
 			in->len += (size_t) n;
 		else if (n < 0 && (errno == EAGAIN || errno == EINTR))

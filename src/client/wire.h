@@ -35,6 +35,7 @@ typedef struct ZkWire
 	ZkWireBytes out;
 	size_t out_seen; /* bytes of "out" that frame.h has seen, which may go */
 	size_t passing;	 /* bytes of "in" that the library is to get */
+	bool drained;	 /* the socket had no more when it was read; until the next wait */
 	bool ended;		 /* the server sends no more */
 	bool reset;		 /* ... which was no orderly end */
 	bool deaf;		 /* ... nor does it hear */
@@ -74,6 +75,13 @@ static inline bool
 zklock_wire_is_sending(const ZkWire *wire)
 {
 	return wire->out_seen > wire->out.start && !wire->deaf;
+}
+
+/* The caller is about to wait until the socket has something: then it is read again. */
+static inline void
+zklock_wire_wait(ZkWire *wire)
+{
+	wire->drained = false;
 }
 
 /* Can the caller receive more, from bytes that were read already? */

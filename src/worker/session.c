@@ -1407,7 +1407,7 @@ on_message(ZkMessage *message)
 }
 
 void
-zklock_session_receive(void)
+zklock_session_receive(bool came)
 {
 	ZkMessage *message;
 
@@ -1420,8 +1420,8 @@ zklock_session_receive(void)
 		use_connection();
 
 	/* not without end: backends have wishes, too */
-	for (int i = 0;
-		 i < MAX_MESSAGES && client != NULL && course.phase != ZKLOCK_PHASE_ANEW &&
+	for (int i = 0; came && i < MAX_MESSAGES && client != NULL &&
+		 course.phase != ZKLOCK_PHASE_ANEW &&
 		 (message = zklock_client_receive(client)) != NULL;
 		 i++)
 	{

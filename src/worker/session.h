@@ -42,8 +42,9 @@ extern const char *zklock_session_reload(void);
 /* A setting that a session keeps has a new value: log when that takes effect. */
 extern void zklock_session_keeps(const char *setting);
 
-/* Handle the messages that the client has received. */
-extern void zklock_session_receive(void);
+/* Handle the messages that the client has received.  Not "came": the latest wait has
+ * found none of our descriptors readable. */
+extern void zklock_session_receive(bool came);
 
 /* Has there been no connection for so long that another handle should try?
  * zklock_session_open makes that handle.  True: a new process should try.  Logs it. */

@@ -310,6 +310,10 @@ static const ZkSessionListener session_listener = {
  * ------------------------------------------------------------------------
  */
 
+/* The latch, the postmaster's death, and descriptors. */
+#define NFDS	4
+#define NEVENTS (2 + NFDS)
+
 /* The events that the main loop waits for.  The descriptor of a new session may have
  * the same number as that of the previous one. */
 static WaitEventSet *
@@ -317,9 +321,9 @@ wait_set(void)
 {
 	static WaitEventSet *set = NULL;
 	static int opened = -1;
-	static int fds[4] = {-1, -1, -1, -1};
-	int now[4] = {zklock_session_fd(), zklock_session_closing_fd(),
-				  zklock_session_left_fd(), zklock_session_names_fd()};
+	static int fds[NFDS] = {-1, -1, -1, -1};
+	int now[NFDS] = {zklock_session_fd(), zklock_session_closing_fd(),
+					 zklock_session_left_fd(), zklock_session_names_fd()};
 	MemoryContext context;
 
 	if (set != NULL && opened == zklock_session_opened() &&
@@ -328,12 +332,12 @@ wait_set(void)
 	if (set != NULL)
 		FreeWaitEventSet(set);
 	context = MemoryContextSwitchTo(TopMemoryContext);
-	set = zklock_create_wait_event_set(6);
+	set = zklock_create_wait_event_set(NEVENTS);
 	MemoryContextSwitchTo(context);
 	opened = zklock_session_opened();
 	AddWaitEventToSet(set, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
 	AddWaitEventToSet(set, WL_POSTMASTER_DEATH, PGINVALID_SOCKET, NULL, NULL);
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; i < NFDS; i++)
 	{
 		fds[i] = now[i];
 		if (fds[i] >= 0)
@@ -541,16 +545,40 @@ obey_signals(int64 *stopping_until)
 	}
 }
 
+/* Wait, for so many ms at most.  False: no descriptor has anything for the worker.  True
+ * where that is not known, too: the wait does not look at the descriptors if the latch is
+ * set already; and when the time is up, as a backstop. */
+static bool
+wait_for_work(long timeout)
+{
+	WaitEvent events[NEVENTS];
+	WaitEventSet *set = wait_set();
+	bool came = MyLatch->is_set;
+	int n = WaitEventSetWait(set, timeout, events, lengthof(events),
+							 zklock_wait_event(&wait_event_main, "ZkLockWorker"));
+
+	for (int i = 0; i < n; i++)
+	{
+		if (events[i].events & WL_POSTMASTER_DEATH)
+			_exit(1);
+		if (events[i].events & WL_LATCH_SET)
+			ResetLatch(MyLatch);
+		else
+			came = true;
+	}
+	return came || n == 0;
+}
+
 /* Do all work that there is now.  Returns the ms until there may be more. */
 static long
-work(bool stopping)
+work(bool stopping, bool came)
 {
 	long timeout = LONGEST_SLEEP_MS;
 	long due;
 
 	if (!stopping || needs_session())
 		zklock_session_open();
-	zklock_session_receive();
+	zklock_session_receive(came);
 	if (!stopping && (zklock_session_stuck() || zklock_session_worn()))
 	{
 		succeeded = true;
@@ -575,6 +603,7 @@ zklock_worker_main(Datum arg)
 {
 	int64 stopping_until = 0;
 	MemoryContext context;
+	bool came = true;
 
 	HOLD_INTERRUPTS();
 	pqsignal(SIGTERM, die);
@@ -594,23 +623,16 @@ zklock_worker_main(Datum arg)
 
 	for (;;)
 	{
-		WaitEvent event;
 		long timeout;
-		int n;
 
 		MemoryContextReset(context);
 		obey_signals(&stopping_until);
-		timeout = work(stopping_until != 0);
+		timeout = work(stopping_until != 0, came);
 		if (stopping_until != 0 && may_end(stopping_until))
 			proc_exit(0);
 		if (ProcDiePending)
 			timeout = Min(timeout, STOPPING_LOOK_MS);
 		zklock_session_count_requests();
-		n = WaitEventSetWait(wait_set(), timeout, &event, 1,
-							 zklock_wait_event(&wait_event_main, "ZkLockWorker"));
-		if (n > 0 && (event.events & WL_POSTMASTER_DEATH))
-			_exit(1);
-		if (n > 0 && (event.events & WL_LATCH_SET))
-			ResetLatch(MyLatch);
+		came = wait_for_work(timeout);
 	}
 }
