@@ -378,9 +378,9 @@ zklock_grant_sweep(void)
 {
 	static int64 sweep_at = 0;
 	static int64 sweep_age = 0; /* as of then */
-	int64 now = zklock_clock();
-	int64 age = lapsed() ? 0 : keep_time() * NS_PER_MS;
-	int64 interval = Min(Max(age / 8, 100 * NS_PER_MS), 10000 * NS_PER_MS);
+	int64 now;
+	int64 age;
+	int64 interval;
 	uint32 nkept = zklock_table_kept();
 	uint32 excess = nkept - Min(nkept, zklock_max_kept());
 	uint32 n = 0;
@@ -400,6 +400,9 @@ zklock_grant_sweep(void)
 	}
 	if (nkept == 0)
 		return -1;
+	now = zklock_clock();
+	age = lapsed() ? 0 : keep_time() * NS_PER_MS;
+	interval = Min(Max(age / 8, 100 * NS_PER_MS), 10000 * NS_PER_MS);
 	if (!room && excess <= zklock_max_kept() / 16 && now < sweep_at && age == sweep_age)
 		return (long) ((Min(sweep_at - now, interval)) / NS_PER_MS + 1);
 	sweep_at = now + interval;

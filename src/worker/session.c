@@ -156,11 +156,12 @@ zklock_session_client(void)
 long
 zklock_session_retry_in(void)
 {
-	int64 now = zklock_clock();
 	int64 at = Max(course.retry_at, zklock_shared->session.auth_retry_at);
+	int64 now;
 
 	if (client != NULL)
 		return -1;
+	now = zklock_clock();
 	return at <= now ? 0 : (long) ((at - now) / NS_PER_MS + 1);
 }
 
@@ -492,8 +493,8 @@ bool
 zklock_session_stuck(void)
 {
 	const ZkSessionShared *s = &zklock_shared->session; /* the worker alone writes */
-	int64 now = zklock_clock();
-	int64 unreached = now - s->not_connected_since;
+	int64 now;
+	int64 unreached;
 
 	if (course.phase == ZKLOCK_PHASE_ANEW)
 	{
@@ -503,7 +504,11 @@ zklock_session_stuck(void)
 				 errdetail(RESUMES)));
 		return true;
 	}
-	if (zklock_course_tries(&course) && zklock_client_spoilt(client))
+	if (!zklock_course_tries(&course))
+		return false;
+	now = zklock_clock();
+	unreached = now - s->not_connected_since;
+	if (zklock_client_spoilt(client))
 		(void) leave_client(true);
 	else if (zklock_course_gives_up(&course, timeout_ns(), unreached, now) &&
 			 names_are_fresh(now) && leave_client(false))
@@ -700,10 +705,12 @@ static void
 show_alive(void)
 {
 	ZkSessionShared *s = &zklock_shared->session;
-	int64 now = zklock_clock();
+	int64 now;
 
-	if (!s->heartbeat.resting ||
-		now - s->last_write < zklock_heartbeat_period(s->lease.timeout))
+	if (!s->heartbeat.resting)
+		return;
+	now = zklock_clock();
+	if (now - s->last_write < zklock_heartbeat_period(s->lease.timeout))
 		return;
 	zklock_session_lock(LW_EXCLUSIVE)->last_write = now;
 	zklock_session_unlock();
@@ -1416,7 +1423,7 @@ zklock_session_receive(bool came)
 	receive_left();
 	if (zklock_hosts_hear())
 		feed((ZkCourseEvent){.type = ZKLOCK_COURSE_NAMED});
-	if (zklock_course_use_due(&course, zklock_clock()))
+	if (zklock_course_held(&course) && zklock_course_use_due(&course, zklock_clock()))
 		use_connection();
 
 	/* not without end: backends have wishes, too */
