@@ -177,11 +177,16 @@ SELECT answer('zk_check');
 RESET ROLE;
 CREATE VIEW wrapped AS SELECT state FROM zk_session;
 GRANT SELECT ON wrapped, zk_servers TO regress_zklock;
-GRANT SELECT (state) ON zk_session TO regress_zklock;
 SET ROLE regress_zklock;
 SELECT count(*) FROM zk_servers WHERE ours;
 TABLE wrapped;
+RESET ROLE;
+-- ... or to those of its columns that are read
+GRANT SELECT (state) ON zk_session TO regress_zklock;
+SET ROLE regress_zklock;
+TABLE wrapped;
 SELECT state FROM zk_session;
+SELECT session_id FROM zk_session;
 RESET ROLE;
 DROP VIEW wrapped;
 REVOKE SELECT ON zk_servers FROM regress_zklock;

@@ -10,7 +10,8 @@
  * A user who reads a view needs the right to call the view's functions himself; the
  * right of the view's owner is not enough.  So everybody may call zk_rows, and zk_rows
  * checks the right to SELECT from the view.  That right alone is enough, and nothing
- * works without it.
+ * works without it.  A user who may SELECT some of the view's columns gets these from
+ * zk_rows, and NULL for the others, which the view does not show him.
  *
  * zk_check is a function, because it has an argument.  zk_rows makes those of its rows
  * that SQL cannot make, for users who may call zk_check.
@@ -100,9 +101,11 @@ check_function(char *name, Oid schema)
 		aclcheck_error(ACLCHECK_NO_PRIV, OBJECT_FUNCTION, name);
 }
 
-/* May the user read the view of that name in the schema? */
+/* May the user read the view of that name in the schema, or some column of it?  If the
+ * latter, this takes the names of the other columns from the description of the rows, so
+ * that nothing sets these. */
 static void
-check_view(const char *name, Oid schema)
+check_view(const char *name, Oid schema, TupleDesc desc)
 {
 	Oid view = get_relname_relid(name, schema);
 	AclResult result;
@@ -110,8 +113,20 @@ check_view(const char *name, Oid schema)
 	if (!OidIsValid(view))
 		raise_unrecognized(name);
 	result = pg_class_aclcheck(view, GetUserId(), ACL_SELECT);
+	if (result == ACLCHECK_OK)
+		return;
+	result = pg_attribute_aclcheck_all(view, GetUserId(), ACL_SELECT, ACLMASK_ANY);
 	if (result != ACLCHECK_OK)
 		aclcheck_error(result, OBJECT_VIEW, name);
+	for (int i = 0; i < desc->natts; i++)
+	{
+		NameData *column = &TupleDescAttr(desc, i)->attname;
+		AttrNumber number = get_attnum(view, NameStr(*column));
+
+		if (number == InvalidAttrNumber ||
+			pg_attribute_aclcheck(view, number, GetUserId(), ACL_SELECT) != ACLCHECK_OK)
+			namestrcpy(column, "");
+	}
 }
 
 /* zk_rows(view text) returns setof record */
@@ -121,16 +136,17 @@ zk_rows(PG_FUNCTION_ARGS)
 	char *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
 	const View *view = find_view(name);
 	Oid schema = get_func_namespace(fcinfo->flinfo->fn_oid);
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 
+	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
 	if (view->type == OBJECT_FUNCTION)
 		check_function(name, schema);
 	else
 	{
 		/* of zk_check a row says if zklock cannot be called */
-		check_view(name, schema);
+		check_view(name, schema, rsinfo->setDesc);
 		zklock_check_callable();
 	}
-	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
-	view->show((ReturnSetInfo *) fcinfo->resultinfo);
+	view->show(rsinfo);
 	return (Datum) 0;
 }

@@ -46,6 +46,16 @@ for my $what (sort keys %listed)
 	is(join(' ', sort { $a cmp $b } split /\n/, $super->query("SELECT name FROM zk_rights WHERE what = '$what'")), $listed{$what}, '... and zk_rights shows');
 }
 is(names("'pg_monitor'", $given), $listed{look}, 'members of pg_monitor may what "look" gives');
+{
+	# some columns of a view
+	$super->query('GRANT SELECT (state, library) ON zk_session TO nobody');
+	my $nobody = ZkLock::session($node, user => 'nobody');
+	is($nobody->query('SELECT state, library <> \'\' FROM zk_session; SELECT count(*) FROM zk_session'), "connected|t\n1", 'the right to some columns is enough for these');
+	is($nobody->fails('SELECT session_id FROM zk_session'), '42501: permission denied for view zk_session', '... and for no others');
+	is($nobody->query("SELECT * FROM zk_rows('zk_session') AS (session_id text, state text, nothing text)"), '|connected|', '... in no other way');
+	is($nobody->fails("SELECT * FROM zk_rows('zk_servers') AS (state text)"), '42501: permission denied for view zk_servers', '... and for no other view');
+	$super->query('REVOKE SELECT (state, library) ON zk_session FROM nobody');
+}
 is($super->query(q{SELECT string_agg(relname, ' ') FROM pg_class WHERE relkind = 'v' AND relname LIKE 'zk\_%' AND NOT has_table_privilege('pg_read_all_data', oid, 'SELECT')}), '', 'members of pg_read_all_data may look at all views');
 {
 	$super->query('CREATE ROLE reader LOGIN; GRANT pg_read_all_data TO reader');
