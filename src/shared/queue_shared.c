@@ -90,7 +90,8 @@ zklock_queue_take_make(const char *queue, bool waits, int most)
 	taken->serial = zklock_mailbox_serial(&zklock_queue_shared->box);
 	taken->order = ++zklock_queue_shared->last_order;
 	taken->puts = zklock_queue_shared->committed;
-	taken->none = taken->refused = taken->failing = taken->pause = taken->made = false;
+	taken->none = taken->refused = taken->failing = taken->pause = false;
+	taken->made = ZKLOCK_TAKE_NOTHING;
 	taken->waits = waits;
 	taken->rc = 0;
 	taken->loss = ZKLOCK_ITEM_KEPT;

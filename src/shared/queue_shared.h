@@ -74,10 +74,10 @@ typedef struct ZkQueueTake
 	int rc;
 	bool failing; /* ... it is about the queue of failed items */
 	bool pause; /* a refused request is repeated at the next TICK; the worker's, as is: */
-	bool made;	/* a directory was missing, and we have made it */
-	int buffer; /* READING, WORN, READ; -1: none */
-	int len;	/* of the payload */
-	int64 since;				 /* ms since 1970: in the queue since then */
+	ZkTakeRequest made; /* for this one a directory was missing, and we have made it */
+	int buffer;			/* READING, WORN, READ; -1: none */
+	int len;			/* of the payload */
+	int64 since;		/* ms since 1970: in the queue since then */
 	char item[ZKLOCK_ITEM_NAME]; /* its id comes first; from TAKING on */
 	char queue[ZKLOCK_NAME_MAX + 1];
 } ZkQueueTake;

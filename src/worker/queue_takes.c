@@ -1047,11 +1047,12 @@ take_reply(ZkQueueTake *taken, ZkTakeRequest request, const ZkMessage *message)
 			break;
 		case ZKLOCK_TAKE_NO_DIRECTORY:
 			/* where failed items go is made at once, or not at all */
-			if (request == ZKLOCK_TAKE_FAIL && taken->made && !taken->take.leaving)
+			if (request == ZKLOCK_TAKE_FAIL && taken->made == request &&
+				!taken->take.leaving)
 				refuse_take(taken, request, message->rc);
 			else
-				taken->pause = taken->made;
-			taken->made = true;
+				taken->pause = taken->made == request;
+			taken->made = request;
 			break;
 		case ZKLOCK_TAKE_REFUSED:
 			refuse_take(taken, request, message->rc);

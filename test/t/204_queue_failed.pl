@@ -113,6 +113,16 @@ for my $part (qw(request reply))
 	}
 }
 
+# Part of the queue is missing, too
+put('part', 'bad', 'good');
+$sb->query('BEGIN');
+is(take($sb, 'part'), 'bad1', 'one that fails');
+$sb->query('ROLLBACK');
+length_is($b, 'part', '2 0 0', '... is given back');
+$zk->delete(ZkLock::directory('part', 'queues') . '/held');
+is(take($sa, 'part', ', attempts => 1'), 'good1', 'the directory of the marks is missing, and that of failed items');
+is(take($sb, 'part.failed'), 'bad1', '... both are made');
+
 is(ZkLock::ask($_, 'SELECT items_lost FROM zk_stat'), 0, 'none was lost') for $a, $b;
 $_->stop for $a, $b;
 done_testing();
