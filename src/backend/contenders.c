@@ -29,7 +29,8 @@ zklock_contenders_ask(ZkLockKind kind, const char *name, ZkContenders *contender
 
 	memset(contenders, 0, sizeof(*contenders));
 	strlcpy(query.name, name, sizeof(query.name));
-	n = Max(zklock_query(&query, &contenders->nodes), 0);
+	n = zklock_query(&query, &contenders->nodes);
+	n = Max(n, 0); /* a macro, which would ask twice */
 	contenders->n = n;
 	contenders->children =
 		palloc_extended(sizeof(ZkLockChild) * ((Size) n + 1), MCXT_ALLOC_HUGE);
@@ -55,7 +56,8 @@ zklock_members_ask(ZkMembers *members)
 	ZkSessionShared s;
 
 	memset(members, 0, sizeof(*members));
-	members->n = Max(zklock_query(&query, &members->nodes), 0);
+	members->n = zklock_query(&query, &members->nodes);
+	members->n = Max(members->n, 0);
 	members->reports = palloc0(sizeof(ZkReport *) * ((Size) members->n + 1));
 	zklock_session_read(&s);
 	members->session = s.id.id;

@@ -63,7 +63,7 @@ list_queue(const char *name, ZkLockChild **children)
 	int found = 0;
 
 	strlcpy(query.name, name, sizeof(query.name));
-	n = Max(zklock_query(&query, &nodes), 0);
+	n = zklock_query(&query, &nodes);
 	*children = palloc_extended(sizeof(ZkLockChild) * ((Size) n + 1), MCXT_ALLOC_HUGE);
 	for (int i = 0; i < n; i++)
 		found += zklock_parse_child(nodes[i].name, &(*children)[found]);

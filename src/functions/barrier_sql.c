@@ -79,7 +79,7 @@ put_barrier(ReturnSetInfo *rsinfo, const char *name, int64 session)
 	int n;
 
 	strlcpy(query.name, name, sizeof(query.name));
-	n = Max(zklock_query(&query, &nodes), 0);
+	n = zklock_query(&query, &nodes);
 	parties = palloc(sizeof(*parties) * ((Size) n + 1));
 	is_party = palloc(sizeof(*is_party) * ((Size) n + 1));
 	for (int i = 0; i < n; i++)

@@ -423,24 +423,21 @@ has_others(const ZkContenders *queue, int64 session)
 	return false;
 }
 
-/* Store the contenders of one kind, in the order of the queue. */
+/* Store the contenders of one kind, in the order of the queue.  "members": without nodes
+ * until the reports are needed. */
 static void
-put_contenders(ReturnSetInfo *rsinfo, ZkLockKind kind, const char *name)
+put_contenders(ReturnSetInfo *rsinfo, ZkLockKind kind, const char *name, ZkMembers *members)
 {
-	ZkSessionShared s;
 	ZkContenders queue;
-	ZkMembers members = {0};
 
 	zklock_contenders_ask(kind, name, &queue);
-	zklock_session_read(&s);
-	members.session = s.id.id;
-	if (has_others(&queue, s.id.id))
-		zklock_members_ask(&members);
+	if (members->n == 0 && has_others(&queue, members->session))
+		zklock_members_ask(members);
 
 	for (int i = 0; i < queue.n; i++)
 	{
 		const ZkNode *node = &queue.nodes[i];
-		bool ours = members.session != 0 && node->ephemeral_owner == members.session;
+		bool ours = members->session != 0 && node->ephemeral_owner == members->session;
 		ZkOwner owner;
 		ZkRow row = zklock_row_of_set(rsinfo);
 
@@ -453,7 +450,7 @@ put_contenders(ReturnSetInfo *rsinfo, ZkLockKind kind, const char *name)
 		zklock_row_bigint(&row, "token", node->token);
 		zklock_row_bool(&row, "ours", ours);
 		zklock_row_time(&row, "since", zklock_time_of_ms(node->ctime));
-		if (zklock_members_owner(&members, kind, name, &queue, i, &owner))
+		if (zklock_members_owner(members, kind, name, &queue, i, &owner))
 			put_owner(&row, &owner, ours);
 		zklock_row_set(&row, "data", TEXTOID, zklock_node_data_datum(node));
 		if (queue.children[i].permits > 0)
@@ -468,15 +465,19 @@ zk_contenders(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	char name[ZKLOCK_NAME_MAX + 1];
+	ZkMembers members = {0};
+	ZkSessionShared s;
 
 	ZKLOCK_REFUSE_NULLS("lock name");
 	zklock_check_callable();
 	zklock_get_name(ZKLOCK_KIND_LOCK, PG_GETARG_TEXT_PP(0), name);
 	InitMaterializedSRF(fcinfo, 0);
+	zklock_session_read(&s);
+	members.session = s.id.id;
 	for (int kind = 0; kind < ZKLOCK_NKINDS; kind++)
 	{
 		if (zklock_kinds[kind].unlocked)
-			put_contenders(rsinfo, (ZkLockKind) kind, name);
+			put_contenders(rsinfo, (ZkLockKind) kind, name, &members);
 	}
 	return (Datum) 0;
 }

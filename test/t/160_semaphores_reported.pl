@@ -4,12 +4,14 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::Bin/../perl";
+use Proxy;
 use Test::More;
 use ZkLock;
 use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
-my ($a, $b) = map { ZkLock::server($_, $zk, conf => "zklock.keep_time = '1 h'\ncluster_name = '$_'") } qw(a b);
+my $proxy = Proxy->new($zk->host);
+my ($a, $b) = map { ZkLock::server($_, $_ eq 'a' ? $zk : $proxy, conf => "zklock.keep_time = '1 h'\ncluster_name = '$_'") } qw(a b);
 ZkLock::wait_connected($a, $b);
 my ($holder, $waiter) = map { ZkLock::session($a) } 1 .. 2;
 my $far = ZkLock::session($b);
@@ -52,4 +54,21 @@ is($far->failure, '', '... and so is the other');
 wait_shown($queue, '1|t||', '... and nothing is said of the permit any more');
 $holder->query('COMMIT');
 $far->query('COMMIT');
+
+# What others have is asked for once: that they are two, a lock and a semaphore, does not matter
+$holder->query("BEGIN; SELECT zk_lock('n'), zk_acquire('n', 1)");
+$waiter->send("CALL zk_barrier('n', 2)");
+$zk->wait_children(ZkLock::directory('n', 'barriers'), 1);
+for ([ "SELECT kind, server FROM zk_contenders('n')", "lock|a\nsemaphore|a" ], [ 'SELECT count(*) FROM zk_barriers', 1 ])
+{
+	my ($sql, $shows) = @$_;
+	my %times;
+	$proxy->trace;
+	is($far->query($sql), $shows, $sql);
+	$times{$_}++ for grep { /^(children|get) / } $proxy->trace;
+	is(join(' ', grep { $times{$_} > 1 } sort keys %times), '', '... asks for nothing twice') if is(!!%times, 1, '... asks ZooKeeper');
+}
+is($far->query("CALL zk_barrier('n', 2)"), '', 'the barrier opens');
+is($waiter->result, '', '... for both');
+$holder->query('COMMIT');
 done_testing();
