@@ -145,8 +145,8 @@ zklock_check_connection(int64 start, int64 until)
 					   "Check that the ZooKeeper servers run, that this machine can reach them, and that \"zklock.hosts\" is right.")));
 }
 
-/* The ensemble may acknowledge each write, but so late that the five that a lapsed lease
- * needs (lease.h) are not done before the lease would end. */
+/* The ensemble may acknowledge each write, but so late that the writes that a lease needs
+ * (lease.h) are not done before the lease would end. */
 void
 zklock_check_raise_unproven(int64 ms)
 {
@@ -162,7 +162,7 @@ zklock_check_raise_unproven(int64 ms)
 				 ? errdetail("ZooKeeper has not acknowledged a write in this time.")
 				 : errdetail("ZooKeeper took %lld ms to acknowledge the latest write; with a session timeout of %d ms it may take %d ms.",
 							 (long long) latency, zklock_shared->session.timeout_ms,
-							 zklock_shared->session.timeout_ms / 10),
+							 ZKLOCK_SLOWEST_WRITE(zklock_shared->session.timeout_ms)),
 			 last > ms
 				 ? errhint("The transaction might succeed if retried when ZooKeeper answers again.")
 				 : errhint(

@@ -40,6 +40,11 @@
 
 #define ZKLOCK_NO_HEARTBEAT INT64_MAX
 
+/* A server that sends nothing but heartbeats has a lease as long as no write takes longer,
+ * in the unit of "timeout"; and one that has lapsed comes back.  Other writes bring
+ * this up to 9/64 of the timeout: then four writes take as long as a lease lasts. */
+#define ZKLOCK_SLOWEST_WRITE(timeout) ((timeout) / 100 * 7)
+
 typedef struct ZkHeartbeat
 {
 	int64_t sent;		 /* the newest heartbeat; 0: none on this connection */
