@@ -9,7 +9,7 @@ use parent 'ZooKeeper';
 # Their patience with a silent peer, in ticks, differs.  The first gives up when
 # a session times out; the last one, cut off from its quorum as a follower, goes
 # on answering its clients while the leader expires their sessions.
-my %sync_limit = (1 => 4, 2 => 8, 3 => 14);
+my %sync_limit = (1 => 5, 2 => 10, 3 => 18);
 
 # Options: hosts (Chaos::Host by number), dir, log, tick_time
 sub new
@@ -19,7 +19,7 @@ sub new
 		name => 'zk',
 		servers => scalar keys %{ $option{hosts} },
 		container_check_ms => 1000,
-		init_limit => 20,
+		init_limit => 25,
 		keep => 1,
 		%option);
 }
@@ -78,7 +78,7 @@ sub set_min_timeout
 sub change_init_limit
 {
 	my $self = shift;
-	$self->{init_limit} = $self->{init_limit} == 20 ? 30 : 20;
+	$self->{init_limit} = $self->{init_limit} == 25 ? 38 : 25;
 	$self->_write_conf($_) for $self->servers;
 	return $self->{init_limit};
 }

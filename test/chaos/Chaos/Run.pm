@@ -88,7 +88,8 @@ sub set_up
 	Chaos::Host::bridge();
 	my %zk_hosts = map { $_ => Chaos::Host->new("zk$_", "10.77.0.1$_") } 1 .. 3;
 	Chaos::Host::make_directory("$work/zookeeper");
-	$zk = Chaos::Ensemble->new(hosts => \%zk_hosts, dir => "$work/zookeeper", log => $log, tick_time => 500);
+	# a session timeout is five ticks at least (doc/failures.md)
+	$zk = Chaos::Ensemble->new(hosts => \%zk_hosts, dir => "$work/zookeeper", log => $log, tick_time => 400);
 	$zk->start_nowait;
 
 	my $hosts = $zk->hosts;
