@@ -238,7 +238,7 @@ typedef struct Server
 	bool heard_base;
 	bool heard_member;
 	int64_t proves; /* its first write will prove the lease, from then on; 0: it will not */
-	int64_t wrote;	/* when our node's newest write was sent */
+	int64_t wrote; /* when our node's newest write was sent */
 	int64_t asked;
 	int64_t raising;
 	int32_t base_version;
@@ -1325,7 +1325,8 @@ act(Server *s)
 			break;
 		default:
 			/* right behind the check, too */
-			if (s->mending || s->asking || s->busy[l] || (keeps && s->holds[l] && !once_in(64)))
+			if (s->mending || s->asking || s->busy[l] ||
+				(keeps && s->holds[l] && !once_in(64)))
 				break;
 			s->busy[l] = true;
 			if (now >= s->wrote + TIMEOUT / 6)
