@@ -327,9 +327,9 @@ CREATE VIEW zk_waits AS
         steps integer);
 
 COMMENT ON VIEW zk_waits IS
-'waits of more than a second on all servers for locks, permits and jobs, and on this server for room in a queue, with the session that each waits for in the end';
+'waits of more than a second on all servers for locks, permits and jobs, and on this server for room in a queue and for jobs that are to be done before, with the session that each waits for in the end';
 COMMENT ON COLUMN zk_waits.kind IS 'lock, job, semaphore, or queue (the session waits to put an item)';
-COMMENT ON COLUMN zk_waits.name IS 'name of the lock, job, semaphore or queue';
+COMMENT ON COLUMN zk_waits.name IS 'name of the lock, job, semaphore or queue; of a call that waits until another job is done, that job';
 COMMENT ON COLUMN zk_waits.mode IS 'exclusive or shared; null for a queue';
 COMMENT ON COLUMN zk_waits.server IS 'server of the waiting session; null for another program';
 COMMENT ON COLUMN zk_waits.pid IS 'process ID of the waiting session; null if its server does not report it';

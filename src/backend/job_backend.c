@@ -47,6 +47,7 @@
 #include "changes.h"
 #include "command.h"
 #include "drain.h"
+#include "holder.h"
 #include "job_after.h"
 #include "job_backend.h"
 #include "job_pause.h"
@@ -580,6 +581,12 @@ on_error_after(void *arg)
 			   zklock_plain_name(run->order->name));
 }
 
+static void
+end_wait(int code, Datum arg)
+{
+	zklock_holder_set_wait(ZKLOCK_KIND_JOB, NULL);
+}
+
 /*
  * Another job is to be done before: wait until it is, or until there is another reason
  * to decide.  The backend does not hold its own job meanwhile, and does not take it to
@@ -596,8 +603,10 @@ await_others(Run *run, const ZkWait *limits)
 	};
 
 	error_context_stack = &callback;
+	PG_ENSURE_ERROR_CLEANUP(end_wait, 0);
 	while (run->decision.verdict == ZKLOCK_JOB_TOO_SOON && !zklock_draining())
 	{
+		zklock_holder_set_wait(ZKLOCK_KIND_JOB, order->after[run->decision.after]);
 		if (!zklock_job_after_sleep(limits))
 		{
 			error_context_stack = callback.previous;
@@ -606,6 +615,8 @@ await_others(Run *run, const ZkWait *limits)
 		zklock_job_after_read(order->after, order->nafter, run->after);
 		(void) zklock_job_record_change(order->name, false, look_ahead, run);
 	}
+	PG_END_ENSURE_ERROR_CLEANUP(end_wait, 0);
+	end_wait(0, 0);
 	error_context_stack = callback.previous;
 }
 

@@ -33,6 +33,7 @@
 
 #include "check.h"
 #include "drain.h"
+#include "holder.h"
 #include "limit.h"
 #include "loss.h"
 #include "names.h"
@@ -617,19 +618,6 @@ write_outbox(Outbox *outbox, ZkChunkHead *head)
 	(void) zklock_wait_for(&waiter);
 }
 
-/* Say in shared memory for which queue this backend waits; NULL: it does not wait. */
-static void
-set_waiting(const char *queue)
-{
-	ZkProc *proc = zklock_proc(ZKLOCK_MY_PROC_NUMBER);
-
-	lock_work();
-	proc->put_since = queue != NULL ? GetCurrentTimestamp() : 0;
-	if (queue != NULL)
-		strlcpy(proc->put, queue, sizeof(proc->put));
-	unlock_work();
-}
-
 /* Puts for n queues, of which the first is named in messages. */
 typedef struct Puts
 {
@@ -709,10 +697,10 @@ await_puts(Puts *puts)
 		return;
 	zklock_wait_begin(&limits, zklock_connect_timeout);
 	/* until the end of the transaction, should an error end it */
-	set_waiting(puts->queue);
+	zklock_holder_set_wait(ZKLOCK_KIND_QUEUE, puts->queue);
 	if (!zklock_wait_for(&waiter))
 		raise_no_puts(puts->n);
-	set_waiting(NULL);
+	zklock_holder_set_wait(ZKLOCK_KIND_QUEUE, NULL);
 }
 
 static void
@@ -1118,8 +1106,8 @@ zklock_queue_end(bool committed)
 	if (!zklock_queue_any())
 		return;
 	leave_pending();
-	if (zklock_proc(ZKLOCK_MY_PROC_NUMBER)->put_since != 0)
-		set_waiting(NULL);
+	if (zklock_proc(ZKLOCK_MY_PROC_NUMBER)->wait_since != 0)
+		zklock_holder_set_wait(ZKLOCK_KIND_QUEUE, NULL);
 	dlist_foreach (iter, &outboxes)
 	{
 		Outbox *outbox = dlist_container(Outbox, node, iter.cur);

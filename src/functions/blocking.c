@@ -380,7 +380,7 @@ put_own_waits(ReturnSetInfo *rsinfo, Inquiry *inquiry, Chain *chain)
 		ZkLocalWait wait;
 		WaitRow row = {0};
 
-		if (!(zklock_holder_waiter(i, &wait) || zklock_holder_putter(i, &wait)) ||
+		if (!(zklock_holder_waiter(i, &wait) || zklock_holder_other_waiter(i, &wait)) ||
 			!zklock_in_namespace(wait.name) || !is_long(wait.since))
 			continue;
 		follow_session(chain, inquiry, wait.pid);

@@ -220,21 +220,39 @@ zklock_holder_report_wait(int proc_number, const ZkLocalWait *wait, ZkReportItem
 	put_session(&item->session[0], wait->pid, zklock_proc(proc_number), "");
 }
 
+void
+zklock_holder_set_wait(ZkLockKind kind, const char *name)
+{
+	ZkProc *proc = zklock_proc(ZKLOCK_MY_PROC_NUMBER);
+
+	LWLockAcquire(zklock_queue_shared->box.lock, LW_EXCLUSIVE);
+	if (name == NULL)
+		proc->wait_since = 0;
+	else
+	{
+		if (proc->wait_since == 0)
+			proc->wait_since = GetCurrentTimestamp();
+		proc->wait_kind = kind;
+		strlcpy(proc->wait_name, name, sizeof(proc->wait_name));
+	}
+	LWLockRelease(zklock_queue_shared->box.lock);
+}
+
 bool
-zklock_holder_putter(int proc_number, ZkLocalWait *wait)
+zklock_holder_other_waiter(int proc_number, ZkLocalWait *wait)
 {
 	const ZkProc *proc = zklock_proc(proc_number);
 	bool waits;
 
 	LWLockAcquire(zklock_queue_shared->box.lock, LW_SHARED);
-	waits = proc->put_since != 0;
+	waits = proc->wait_since != 0;
 	if (waits)
 	{
 		wait->pid = proc->pid;
-		wait->kind = ZKLOCK_KIND_QUEUE;
-		strlcpy(wait->name, proc->put, sizeof(wait->name));
+		wait->kind = proc->wait_kind;
+		strlcpy(wait->name, proc->wait_name, sizeof(wait->name));
 		wait->mode = ZKLOCK_EXCLUSIVE;
-		wait->since = proc->put_since;
+		wait->since = proc->wait_since;
 	}
 	LWLockRelease(zklock_queue_shared->box.lock);
 	return waits;
@@ -246,9 +264,12 @@ put_wait(ZkReportSession *session, const PGPROC *proc)
 {
 	uint32 info = ((volatile PGPROC *) unconstify(PGPROC *, proc))->wait_event_info;
 	const char *type = pgstat_get_wait_event_type(info);
+	int number = number_of(proc);
 	ZkLocalWait wait;
 
-	if (zklock_holder_waiter(number_of(proc), &wait) && wait.pid == session->pid)
+	if ((zklock_holder_waiter(number, &wait) ||
+		 (zklock_holder_other_waiter(number, &wait) && wait.kind == ZKLOCK_KIND_JOB)) &&
+		wait.pid == session->pid)
 	{
 		session->kind = wait.kind;
 		strlcpy(session->name, wait.name, sizeof(session->name));
@@ -304,7 +325,8 @@ follow(ZkReportItem *item)
 
 		if (proc == NULL)
 			return;
-		puts = zklock_holder_putter(number_of(proc), &wait) && wait.pid == session->pid;
+		puts = zklock_holder_other_waiter(number_of(proc), &wait) &&
+			wait.kind == ZKLOCK_KIND_QUEUE && wait.pid == session->pid;
 		if (!put_wait(session, proc) && !puts)
 			return;
 		blocker = find_blocker(session->pid, puts);

@@ -68,8 +68,13 @@ extern bool zklock_holder_waiter(int proc_number, ZkLocalWait *wait);
 extern void zklock_holder_report_wait(int proc_number, const ZkLocalWait *wait,
 									  ZkReportItem *item);
 
-/* The same for a backend that waits in its COMMIT for room to put into queues; it
- * names the first queue. */
-extern bool zklock_holder_putter(int proc_number, ZkLocalWait *wait);
+/*
+ * The same for a backend that waits without a proclock: in its COMMIT for room to put
+ * into queues, of which it names the first; or until another job is done.
+ */
+extern bool zklock_holder_other_waiter(int proc_number, ZkLocalWait *wait);
+
+/* This backend waits so; NULL: its wait is over. */
+extern void zklock_holder_set_wait(ZkLockKind kind, const char *name);
 
 #endif /* ZKLOCK_HOLDER_H */

@@ -143,8 +143,9 @@ typedef struct ZkProc
 	char user[NAMEDATALEN];		/* the role that logged in; the same */
 	int32 pending;				/* the proclock that it waits with, or -1; read without a
 								 * lock, and to be checked then */
-	TimestampTz put_since;		/* since when it waits for room to put, or 0; with ... */
-	char put[ZKLOCK_NAME_MAX + 1]; /* ... the queue, by the lock of queue_shared.h */
+	TimestampTz wait_since;		/* since when it waits without a proclock, or 0: */
+	ZkLockKind wait_kind;		/* for room in a queue, or for a job to be done */
+	char wait_name[ZKLOCK_NAME_MAX + 1]; /* these three by the lock of queue_shared.h */
 } ZkProc;
 
 /* The worker's grant, as backends see it. */

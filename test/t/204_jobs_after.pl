@@ -33,6 +33,10 @@ $gate->stand($ra, call('load', ', attempts => 3', "$Jobs::at_gate; SELECT 1/0"))
 waits('report', $rb->send(call('report', ", after => '{load}'")));
 is(ZkLock::ask($b, 'SELECT count(*) FROM pg_stat_activity WHERE backend_xmin IS NOT NULL AND pid = ' . $rb->pid), 0, 'it waits without a snapshot');
 ZkLock::wait_queue($zk, 'report', 0, 'jobs');
+my $row;
+ZkLock::wait_until(sub { ($row = ZkLock::ask($b, 'SELECT kind, name, server, pid, root_server, steps FROM zk_waits')) ne '' }, 'zk_waits has it', sub { $row });
+is($row, 'job|load|b|' . $rb->pid . '|a|1', 'zk_waits shows who waits, for which job, and which server runs it');
+is(ZkLock::ask($b, 'SELECT waits_for FROM zk_blocking(' . $rb->pid . ') WHERE step = 0'), 'job "load"', '... and so does zk_blocking');
 is($s->query("SELECT zk_run_begin('report', slot => '2026-01-01', timeout => '0', after => '{load}')"), 'f', '... and nobody else can run it');
 is($s->notices, 'NOTICE 00000: job "report" is run after job "load", which is not done for slot 2026-01-01 00:00:00+00, skipping', '... as it is told');
 is($s->fails(call('report', ", timeout => '300 ms', after => '{load}'")), '55P03: job "load" was not done for slot 2026-01-01 00:00:00+00 within 300 ms', '... also who waits for a while');
@@ -44,6 +48,7 @@ like($s->notices, qr/which is not done for slot/, '... by that');
 is($rb->busy, 1, '... so it is waited for');
 is($ra->query(call('load', ', attempts => 3')), '', 'it is tried again');
 is($rb->result, '', '... and who has waited');
+is(ZkLock::ask($b, 'SELECT count(*) FROM zk_waits'), 0, '... is in zk_waits no more');
 is($rb->notices, '', '... has nothing to tell');
 is(rows($b, 'report') . record($b, 'report'), '1done|b|1|0', '... but runs the job');
 is($ra->query(call('report', ", after => '{load}'")), '', 'once');
@@ -55,6 +60,19 @@ is($s->query(call('by hand', ", timeout => '0'")), '', 'by hand, without the oth
 is(rows($b, 'by hand'), 1, '... it is run');
 is($rb->result, '', '... and who waits');
 like($rb->notices, qr/^NOTICE 00000: job "by hand" is done for slot /, '... has nothing to do any more');
+
+# What ends the wait ends it in zk_waits
+waits('cancelled', $rb->send(call('cancelled', ", after => '{never}'")));
+ZkLock::wait_until(sub { ZkLock::ask($b, 'SELECT name, root_server IS NULL FROM zk_waits') eq 'never|t' }, 'nobody has the other job');
+$rb->cancel;
+like($rb->failure, qr/^57014: /, 'the wait is cancelled');
+is(ZkLock::ask($b, 'SELECT count(*) FROM zk_waits'), 0, '... also in zk_waits');
+my $victim = ZkLock::session($b);
+waits('terminated', $victim->send(call('terminated', ", after => '{never}'")));
+ZkLock::wait_until(sub { ZkLock::ask($b, 'SELECT name FROM zk_waits') eq 'never' }, 'another one waits');
+$victim->terminate;
+like($victim->failure, qr/^57P01: /, '... and its session is terminated');
+is(ZkLock::ask($b, 'SELECT count(*) FROM zk_waits'), 0, '... also there');
 
 # In a function, and by a procedure
 waits('begun', $rb->send("SELECT zk_run_begin('begun', slot => '2026-01-01', after => '{before,load}')"));
