@@ -561,13 +561,15 @@ is_acknowledged(const ZkMessage *message)
 /*
  * Count this write for the lease.  An ensemble that went back acknowledges writes, too,
  * while another server may wait no longer: so not before the connection is admitted.
+ * But a write that a quota refuses shows no number.  While all are refused no connection
+ * is admitted, and nobody would keep his lock.
  */
 static void
-extend_lease(int64 sent, int64 acknowledged)
+extend_lease(int64 sent, int64 acknowledged, bool refused)
 {
 	ZkLease *lease = &zklock_shared->session.lease;
 
-	if (zklock_ensemble_admitted())
+	if (refused || zklock_ensemble_admitted())
 	{
 		zklock_lease_write(lease, sent, acknowledged);
 		return;
@@ -584,7 +586,7 @@ static void
 count_early_writes(void)
 {
 	for (int i = 0; i < nearly; i++)
-		extend_lease(early[i].sent, early[i].acknowledged);
+		extend_lease(early[i].sent, early[i].acknowledged, false);
 	nearly = 0;
 	publish_lease();
 }
@@ -599,7 +601,7 @@ count_write(const ZkMessage *message)
 	zklock_hosts_proven();
 	pg_atomic_write_u64(&zklock_shared->write_latency,
 						(uint64) (message->received_at - message->sent_at));
-	extend_lease(message->sent_at, message->received_at);
+	extend_lease(message->sent_at, message->received_at, message->rc != ZKLOCK_ZOK);
 	if (zklock_heartbeat_written(&zklock_shared->session.heartbeat,
 								 &zklock_shared->session.lease, message->sent_at,
 								 message->received_at,
