@@ -15,7 +15,7 @@
 #   make bench            zklock beside everybody else, in one table, in 25 minutes; REPEAT=
 #                         SECONDS= ROWS=, BASE= a commit to compare with.  ROWS=quick is
 #                         what the table of README.md has, in three minutes;
-#                         ROWS=others is etcd and Redis, too, in twelve
+#                         ROWS=others is etcd and Redis, too, in ten
 #   make bench-plot       the same as a picture, build/log/bench.svg
 #   make fleet            what so many servers cost an ensemble; SERVERS= SECONDS=
 #   make soak             a million cycles of lock and commit, memory in a table; CYCLES=
