@@ -771,7 +771,7 @@ record_end(Run *run)
 				(errcode(ERRCODE_WARNING),
 				 errmsg("the end of a run of job \"%s\" could not be recorded",
 						zklock_display_name(run->order->name)),
-				 errdetail("The run %s. %s",
+				 errdetail("The run %s. The error was: %s.",
 						   run->end == ZKLOCK_JOB_DONE		   ? "is done"
 							   : run->end == ZKLOCK_JOB_FAILED ? "failed"
 															   : "was lost",

@@ -160,12 +160,12 @@ sub told
 
 sub lock
 {
-	my ($self, $t, $name) = @_;
+	my ($self, $t, $name, $patience) = @_;
 	$t->{name} = $name;
 	# Some have little patience: their contenders must go.
 	my $timeout = rand() < 0.1 ? "SET LOCAL lock_timeout = '50ms';" : '';
 	$self->told('acquire', [ [ lock => $name ] ], {}, sub {
-		$t->{token} = $self->ask('pg', 'lock', "BEGIN; $timeout SELECT zk_lock('$name')", 60);
+		$t->{token} = $self->ask('pg', 'lock', "BEGIN; $timeout SELECT zk_lock('$name')", $patience // 60);
 		return { token => $t->{token} };
 	});
 	$t->{locked} = now();
@@ -239,7 +239,9 @@ sub intervals
 sub long
 {
 	my ($self, $t) = @_;
-	$self->lock($t, 'long-' . int rand 2);
+	# Six hosts take turns, each for up to three session timeouts.  A host whose session has expired
+	# begins again at the end of the queue.
+	$self->lock($t, 'long-' . int rand 2, 2 * 6 * 3 * $self->{timeout});
 	my $until = now() + (0.1 + rand 2.9) * $self->{timeout};
 	# A third asks nothing until COMMIT.
 	my $checks = rand() < 0.67;
