@@ -41,12 +41,17 @@ static const char session_timeout[] =
  * within half a minute that this machine is gone, and within a second that a waiting
  * client is.  We notice within half a minute, too, that the server's machine is gone
  * (run_session_open): while we wait for the lock, nothing else would tell.
+ *
+ * With zklock.on_loss = warn the heartbeat would not fail when the lock is lost.  A role
+ * that may not change that setting is refused.
  */
 static const char settings[] =
 	"SET statement_timeout = 0; SET lock_timeout = 0;"
 	"SET idle_in_transaction_session_timeout = 0; SET idle_session_timeout = 0;"
 	"SET client_connection_check_interval = '1s';"
-	"SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3;";
+	"SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3;"
+	"SELECT set_config('zklock.on_loss', 'abort', false)"
+	" WHERE current_setting('zklock.on_loss', true) = 'warn';";
 
 /* ------------------------------------------------------------------------
  * Statements

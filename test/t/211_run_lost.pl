@@ -84,6 +84,16 @@ $zk->delete(ZkLock::directory('lead', 'elections') . '/' . (ZkLock::queue($zk, '
 is($r->status, 122, 'the leadership is lost');
 like($r->err, qr/^zklock-run: leadership of election "lead" was lost$/m, '... it says so');
 
+# "zklock.on_loss" of a role lets no command run on.
+ZkLock::ask($a, "CREATE ROLE warned SUPERUSER LOGIN; ALTER ROLE warned SET zklock.on_loss = warn; CREATE ROLE batch LOGIN; CALL zk_grant('batch'); ALTER ROLE batch SET zklock.on_loss = warn");
+$r = Run->start($a, qw(-k 0 -d user=warned job --), @polite);
+processes($r);
+lose($a, 'job');
+is($r->status, 122, 'the role gets a warning of a loss: zklock-run gets an error');
+$r = Run->start($a, qw(-d user=batch job -- echo run));
+is($r->status . $r->out, 123, '... or does not run the command, if the role may not change that');
+is($r->err, qq(zklock-run: permission denied to set parameter "zklock.on_loss"\n), '... and says so');
+
 my @job = (qw(--job --every), '36500 days');
 $r = Run->start($a, @job, 'nightly', '--', @polite);
 processes($r);
