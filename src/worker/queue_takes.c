@@ -22,6 +22,7 @@
 
 #include "common/hashfn.h"
 #include "mb/pg_wchar.h"
+#include "miscadmin.h"
 #include "nodes/pg_list.h"
 #include "utils/memutils.h"
 
@@ -1087,8 +1088,11 @@ report_set_aside(const char *queue, const char *item, ZkTakeNews news)
 			(errmsg("item \"%s\" of queue \"%s\" is set aside", item,
 					zklock_log_name(queue, shown)),
 			 errdetail("%s", why),
-			 errhint("Delete znode \"items/%s\" in the queue's directory, with what is below it.",
-					 item)));
+			 news == ZKLOCK_TAKE_STUCK
+				 ? errhint("Delete what is below znode \"items/%s\" in the queue's directory, and end this worker (kill %d): the next take with \"attempts\" then moves the item.",
+						   item, MyProcPid)
+				 : errhint("Delete znode \"items/%s\" in the queue's directory, with what is below it.",
+						   item)));
 }
 
 /* "most": how often the item could be taken. */

@@ -27,8 +27,10 @@ sub take { my ($s, $queue, $timeout) = @_; return $s->query("SELECT payload, att
 sub wait_set_aside
 {
 	my ($server, $item, $queue, $why) = @_;
+	my $znode = qr/znode "items\/\Q$item\E" in the queue's directory/;
+	my $hint = $why =~ /moved/ ? qr/Delete what is below $znode, and end this worker \(kill \d+\): the next take with "attempts" then moves the item\./ : qr/Delete $znode, with what is below it\./;
 	ZkLock::wait_until(
-		sub { PostgreSQL::Test::Utils::slurp_file($server->logfile) =~ /LOG:  item "\Q$item\E" of queue "$queue" is set aside\n.*DETAIL:  $why\n.*HINT:  Delete znode "items\/\Q$item\E" in the queue's directory, with what is below it\./ },
+		sub { PostgreSQL::Test::Utils::slurp_file($server->logfile) =~ /LOG:  item "\Q$item\E" of queue "$queue" is set aside\n.*DETAIL:  $why\n.*HINT:  $hint/ },
 		"item $item is set aside");
 	return;
 }
@@ -155,7 +157,11 @@ is($sa->query("SELECT payload FROM zk_queue_take('below', '1 h', attempts => 1)"
 wait_set_aside($a, $item, 'below', 'It was taken too often, and cannot be moved: there is a znode below it\.');
 calm('an item that cannot be moved');
 length_is($b, 'below', '1 0 0', '... and stays');
-delete_below($item);
+$foreigner->delete(dir('below', "items/$item/x"));
+kill 'TERM', ZkLock::ask($a, 'SELECT worker_pid FROM zk_session');
+ZkLock::wait_until(sub { $sa->query("SELECT payload FROM zk_queue_take('below', attempts => 1)"); return items('below.failed') > 0; }, 'the item is moved');
+is($sa->query("SELECT payload FROM zk_queue_take('below.failed', '1 min')"), 'fails', '... until the other\'s node is deleted: then it is among the failed ones');
+length_is($b, $_, '0 0 0', '... and nothing is lost') for 'below', 'below.failed';
 
 # The mark, which says that somebody has it
 for my $end (qw(COMMIT ROLLBACK))
