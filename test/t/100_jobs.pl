@@ -186,4 +186,18 @@ ZkLock::wait_until(
 is(join(' ', map { ZkLock::queue($zk, $_, 'jobs') } qw(daily given waited killed own)), '', 'no contender is left');
 like(PostgreSQL::Test::Utils::slurp_file($a->logfile), qr/LOG:  job "daily": run 1 begins for slot .*, attempt 1, token \d+\n.*LOG:  job "daily": run 1 is done after \d+ ms\n/s, 'the log says it');
 
+# To another root, as doc/settings.md says it: first where the slot was run
+my $slot = "slot => '2026-02-01'";
+is(ZkLock::ask($_, "CALL zk_run_once('moves', 'INSERT INTO t VALUES (9)', $slot); SELECT count(*) FROM t WHERE i = 9"), $_ == $a ? 1 : 0, 'a slot before the servers move') for $a, $b;
+my $last = ZkLock::ask($b, "SELECT server FROM zk_jobs WHERE job = 'moves'");
+is($last, 'a', '... has the server that ran it last');
+$_->stop for $a, $b;
+for my $node ($a, $b)
+{
+	$node->append_conf('postgresql.conf', "zklock.root = '/moved'");
+	$node->start;
+}
+is(ZkLock::ask($_, "CALL zk_run_once('moves', 'INSERT INTO t VALUES (9)', $slot); SELECT count(*) FROM t WHERE i = 9"), $_ == $a ? 1 : 0, '... and is not run again under another root') for $a, $b;
+is(ZkLock::ask($b, 'SELECT job FROM zk_jobs'), 'moves', '... where the record is made anew');
+
 done_testing;
