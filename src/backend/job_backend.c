@@ -407,7 +407,7 @@ raise_given_up(const Run *run, const char *name, const char *slot)
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("job \"%s\" has failed for slot %s", name, slot),
 			 !known ? 0
-				 : may_see_errors()
+				 : may_see_errors() && other->error[0] != '\0'
 				 ? errdetail("Attempt %d on server \"%s\" failed at %s: %s", other->attempt,
 							 show_server(other), zklock_job_time_text(other->end),
 							 zklock_display_text(other->error))

@@ -118,6 +118,8 @@ goes_on('after', 'what came after it');
 $s->query("SELECT zk_run_end('after', ok => false)");
 begin('failed in one');
 is($s->query("BEGIN; SELECT FROM zk_queue_put('q', 'x'); SELECT zk_run_end('failed in one', ok => false); COMMIT"), 't', 'a failure is one in any transaction');
+$s->fails("SELECT zk_run_begin('failed in one', $slot)");
+like($s->notices, qr/^DETAIL:  Attempt 1 on server "a" failed at [^a-z]*\.$/m, '... of which no error is known');
 
 SKIP:
 {
