@@ -69,7 +69,7 @@ static const char help[] =
 	"  -k, --kill-after=SECONDS  from SIGTERM to SIGKILL, if the lock is lost (default: 3)\n"
 	"  -E, --not-run-status=N    exit status if the command is not run because the lock was not\n"
 	"                            acquired in time (default: 124), or because another server leads\n"
-	"                            or no slot of the job is due (default: 0)\n"
+	"                            or the job is not to be run (default: 0)\n"
 	"  -v, --verbose             say why the command is not run\n"
 	"      --help                show this help, then exit\n"
 	"      --version             show the version, then exit\n"

@@ -375,7 +375,7 @@ explain(RunSession *session, int *signal, RunTaken why)
 	else if (options->kind == RUN_LEADER)
 		run_say("not run: server \"%s\" leads election \"%s\"", leader, options->name);
 	else
-		run_say("not run: no slot of job \"%s\" is due", options->name);
+		run_say("not run: job \"%s\" is not to be run here now", options->name);
 	return true;
 }
 
