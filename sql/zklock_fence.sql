@@ -128,9 +128,11 @@ ALTER TABLE zk_fences ADD CONSTRAINT zk_fences_guarded CHECK (zk_fence_guarded()
 
 -- Has this transaction shown a token?  Then the row's newest version is its own.  That is so if
 -- it is visible and the transaction that made it goes on: of others' only what is committed is
--- visible.  It may be a subtransaction, whose number is above that of the whole.  (A row that
--- nobody has written for two billion transactions may raise "transaction ID is in the future":
--- that refuses the write, too.)
+-- visible.  It may be a subtransaction, whose number is above that of the whole.  xmin has the
+-- lower 32 bits of the number; age() would not give the others, since it goes by the number that
+-- was the next one when the transaction first asked for an age.  (A row that nobody has written
+-- for two billion transactions may raise "transaction ID is in the future": that refuses the
+-- write, too.)
 CREATE OR REPLACE FUNCTION zk_fence_required()
 RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER
@@ -139,11 +141,12 @@ AS $$
 DECLARE
     space text := coalesce(current_setting('zklock.namespace', true), '');
     mine bigint := pg_current_xact_id()::text::bigint;
-    younger integer;
+    above bigint;
 BEGIN
-    SELECT -age(f.xmin) INTO younger FROM zk_fences f WHERE f.resource = TG_ARGV[0] AND f.namespace = TG_ARGV[1];
-    IF younger >= 0 THEN
-        IF pg_xact_status((mine + younger)::text::xid8) = 'in progress' THEN
+    SELECT (f.xmin::text::bigint - mine) & 4294967295 INTO above
+      FROM zk_fences f WHERE f.resource = TG_ARGV[0] AND f.namespace = TG_ARGV[1];
+    IF above < 2147483648 THEN
+        IF pg_xact_status((mine + above)::text::xid8) = 'in progress' THEN
             RETURN coalesce(NEW, OLD);
         END IF;
     END IF;

@@ -156,6 +156,21 @@ for my $db (@both)
 	$one->query('ROLLBACK');
 }
 
+# ... nor if the transaction has asked for an age before it had a number: age() goes by the
+# number that was the next one then, and keeps to it.
+for my $db (@both)
+{
+	my ($one, $two) = map { ZkLock::session($managed, dbname => $db, user => 'dba') } 1, 2;
+	$one->query("BEGIN; SELECT age('3'::xid)");
+	$two->query("SELECT zk_fence('stock', 6)"); # has that number
+	like($one->fails('UPDATE stock SET n = 0'), qr/^55000: /, "$db: a token that was shown after a look at an age is not ours");
+	$one->query('ROLLBACK');
+	$one->query("BEGIN; SELECT age('3'::xid)");
+	$two->query('SELECT pg_current_xact_id()') for 1, 2;
+	is($one->fails("SELECT zk_fence('stock', 6); UPDATE stock SET n = n; SAVEPOINT s; SELECT zk_fence('stock', 6); UPDATE stock SET n = n"), '', '... and our own is ours');
+	$one->query('ROLLBACK');
+}
+
 # Partitions, cascades, inheritance
 same("CREATE TABLE part (id int PRIMARY KEY) PARTITION BY RANGE (id); CREATE TABLE part1 PARTITION OF part FOR VALUES FROM (0) TO (10);
 	SELECT zk_fence_table('part', 'stock'); CREATE TABLE part2 PARTITION OF part FOR VALUES FROM (10) TO (20)", '');
