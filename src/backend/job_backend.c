@@ -1147,7 +1147,8 @@ end_lost(Begun *begun, const ZkJobOrder *order)
  *
  * If no procedure goes on after this statement, the statement is the transaction.  So
  * that transaction must commit whatever is lost meanwhile, and it must commit at once
- * if it is part of a pipeline.
+ * if it is part of a pipeline.  A background process may run statements without a
+ * portal, and go on after this one as a procedure does.
  */
 static void
 check_done(const Begun *begun)
@@ -1169,7 +1170,7 @@ check_done(const Begun *begun)
 				 errmsg("the run of job \"%s\" is not done", name),
 				 errdetail("The latest transaction of this session was rolled back."),
 				 errhint("Repeat it, or use SELECT zk_run_end(%s, ok => false).", literal)));
-	if (zklock_alarm.nesting == 1 && ActivePortal->queryDesc != NULL)
+	if (zklock_alarm.nesting == 1 && ActivePortal != NULL && ActivePortal->queryDesc != NULL)
 		MyXactFlags |= XACT_FLAGS_NEEDIMMEDIATECOMMIT;
 }
 

@@ -1,5 +1,6 @@
 # Logical replication of the extension's tables, FOR ALL TABLES: what comes by it raises the
-# tokens of fences and never lowers one, and rows of zk_runs can be changed and deleted.
+# tokens of fences and never lowers one, and rows of zk_runs can be changed and deleted.  What
+# a trigger calls there works.
 use strict;
 use warnings;
 
@@ -82,6 +83,30 @@ is($s->query($runs), 'job job pub, election e other', '... on the subscriber, to
 $p->query("UPDATE zk_runs SET ended = '2000-01-01' WHERE kind = 'election'; CALL zk_run_once('job', 'SELECT 1', slot => '2026-01-03')");
 catch_up();
 is($s->query($runs), 'job job pub, job job pub', '... and what a run deletes for zklock.run_history');
+
+#
+# A run that a trigger begins and ends where rows are applied: no portal is there
+#
+$_->query('CREATE TABLE work (what text PRIMARY KEY)') for $p, $s;
+$s->query(q{CREATE FUNCTION run() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN
+	IF NEW.what = 'begin' THEN
+		PERFORM public.zk_run_begin('applied', slot => '2026-01-01');
+	ELSE
+		PERFORM public.zk_run_end('applied');
+	END IF;
+	RETURN NULL;
+END$$});
+$s->query('CREATE TRIGGER run BEFORE INSERT ON work FOR EACH ROW EXECUTE FUNCTION run(); ALTER TABLE work ENABLE ALWAYS TRIGGER run');
+$s->query('ALTER SUBSCRIPTION s REFRESH PUBLICATION WITH (copy_data = false)');
+for my $step ([ 'begin', 'running' ], [ 'end', 'done' ])
+{
+	my ($what, $state) = @$step;
+	$p->query("INSERT INTO work VALUES ('$what')");
+	catch_up();
+	is($s->query("SELECT state FROM zk_jobs WHERE job = 'applied'"), $state, "a run is $state that the worker of a subscription has");
+}
+$_->query('DROP TABLE work') for $s, $p;
+$s->query('DROP FUNCTION run');
 
 #
 # A dump
