@@ -53,6 +53,15 @@ most_kept(void)
 }
 
 void
+zklock_grant_stays(ZkLockEntry *entry)
+{
+	if (!entry->leaving)
+		return;
+	entry->leaving = false;
+	pg_atomic_sub_fetch_u32(&zklock_shared->nleaving, 1);
+}
+
+void
 zklock_grant_update_kept(ZkLockEntry *entry)
 {
 	bool kept = zklock_kinds[entry->kind].kept && entry->proclocks < 0 &&
@@ -63,6 +72,8 @@ zklock_grant_update_kept(ZkLockEntry *entry)
 	{
 		uint32 n = ++zklock_partition(entry)->nkept;
 
+		/* the protocol may take back what it has given up (UNDEMANDED) */
+		zklock_grant_stays(entry);
 		entry->kept_since = zklock_clock();
 		/* to sum up all partitions costs more than to look at ours */
 		if (n > most_kept() / ZKLOCK_NPARTITIONS && zklock_table_kept() > most_kept())

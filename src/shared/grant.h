@@ -22,6 +22,10 @@ extern bool zklock_grant_settle(ZkLockEntry *entry);
  * Counts the entry accordingly. */
 extern void zklock_grant_update_kept(ZkLockEntry *entry);
 
+/* An entry that was about to go is wanted, or kept, after all: it counts no more as one
+ * of ZkLockShared.nleaving. */
+extern void zklock_grant_stays(ZkLockEntry *entry);
+
 /*
  * For the worker.  What is to be expected of a name, for an event that is to be fed to
  * its queue:

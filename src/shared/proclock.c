@@ -146,11 +146,7 @@ make_proclock(ZkLockKind kind, const char *name, uint32 hash, int permits,
 	proclock->again = proclock->again_counted = 0;
 	link_proclock(entry, index);
 	zklock_grant_update_kept(entry);
-	if (entry->leaving)
-	{
-		entry->leaving = false; /* wanted after all */
-		pg_atomic_sub_fetch_u32(&zklock_shared->nleaving, 1);
-	}
+	zklock_grant_stays(entry);
 	/* a grant that waits for those at level 1: they may have to wait for the set now */
 	if (set != 0 && zklock_grant_settle(entry))
 		zklock_entry_set_dirty(entry);
