@@ -216,6 +216,16 @@ for my $db (@both)
 	like($r->fails('UPDATE stock SET n = 0'), qr/^55000: cannot write table "stock"/, '... with the fence of the table');
 	like($r->fails("SELECT zk_fence('stock', 5)"), qr/^40001: /, '... and the tokens');
 	is($r->fails("BEGIN; SELECT zk_fence('stock', 6); UPDATE stock SET n = 0; COMMIT"), '', '... and it is written');
+
+	# ... and the data alone, as the page says it
+	$r->query("BEGIN; SELECT zk_fence('stock', 6); CREATE TEMP TABLE was AS TABLE stock; TRUNCATE stock; COMMIT");
+	my $trigger = "SELECT tgenabled FROM pg_trigger WHERE tgname = 'zk_fences_replicated'";
+	my $enabled = $r->query($trigger);
+	my ($restore) = PostgreSQL::Test::Utils::slurp_file("$FindBin::Bin/../../doc/fencing.md") =~ /`(pg_restore --data-only [^`]*)`/;
+	$managed->command_ok([ 'pg_dump', '-Fc', '-f', "$dump.c", $managed->connstr($db) ], '... once more');
+	$managed->command_ok([ split(' ', $restore), '-d', $managed->connstr("restored_$db"), "$dump.c" ], "... $restore" =~ s/\s+/ /gr);
+	is($r->query('SELECT count(*) > 0, count(*) = (SELECT count(*) FROM was) FROM stock'), 't|t', '... has the rows');
+	is($r->query($trigger), $enabled, '... and the trigger of zk_fences is as it was');
 }
 
 #
