@@ -22,7 +22,6 @@
 
 #include "common/hashfn.h"
 #include "mb/pg_wchar.h"
-#include "miscadmin.h"
 #include "nodes/pg_list.h"
 #include "utils/memutils.h"
 
@@ -1089,8 +1088,8 @@ report_set_aside(const char *queue, const char *item, ZkTakeNews news)
 					zklock_log_name(queue, shown)),
 			 errdetail("%s", why),
 			 news == ZKLOCK_TAKE_STUCK
-				 ? errhint("Delete what is below znode \"items/%s\" in the queue's directory, and end this worker (kill %d): the next take with \"attempts\" then moves the item.",
-						   item, MyProcPid)
+				 ? errhint("Delete what is below znode \"items/%s\" in the queue's directory, and kill the worker, \"worker_pid\" in zk_session: the next take with \"attempts\" then moves the item.",
+						   item)
 				 : errhint("Delete znode \"items/%s\" in the queue's directory, with what is below it.",
 						   item)));
 }

@@ -28,7 +28,7 @@ sub wait_set_aside
 {
 	my ($server, $item, $queue, $why) = @_;
 	my $znode = qr/znode "items\/\Q$item\E" in the queue's directory/;
-	my $hint = $why =~ /moved/ ? qr/Delete what is below $znode, and end this worker \(kill \d+\): the next take with "attempts" then moves the item\./ : qr/Delete $znode, with what is below it\./;
+	my $hint = $why =~ /moved/ ? qr/Delete what is below $znode, and kill the worker, "worker_pid" in zk_session: the next take with "attempts" then moves the item\./ : qr/Delete $znode, with what is below it\./;
 	ZkLock::wait_until(
 		sub { PostgreSQL::Test::Utils::slurp_file($server->logfile) =~ /LOG:  item "\Q$item\E" of queue "$queue" is set aside\n.*DETAIL:  $why\n.*HINT:  $hint/ },
 		"item $item is set aside");
