@@ -22,6 +22,7 @@ enum
 	OPTION_LEADER,
 	OPTION_JOB,
 	OPTION_EVERY,
+	OPTION_SLOT,
 	OPTION_ORIGIN,
 	OPTION_ATTEMPTS,
 	OPTION_HELP,
@@ -36,6 +37,7 @@ static const struct option long_options[] = {
 	{"leader", no_argument, NULL, OPTION_LEADER},
 	{"job", no_argument, NULL, OPTION_JOB},
 	{"every", required_argument, NULL, OPTION_EVERY},
+	{"slot", required_argument, NULL, OPTION_SLOT},
 	{"origin", required_argument, NULL, OPTION_ORIGIN},
 	{"attempts", required_argument, NULL, OPTION_ATTEMPTS},
 	{"kill-after", required_argument, NULL, 'k'},
@@ -60,6 +62,7 @@ static const char help[] =
 	"      --job --every=INTERVAL\n"
 	"                            the job NAME: runs the command once for each slot\n"
 	"      --origin=TIME         when a slot of the job begins (default: midnight UTC)\n"
+	"      --job --slot=TIME     the job NAME: runs the command once for this slot\n"
 	"      --attempts=N          how often the command may fail for a slot (default: 1)\n"
 	"\n"
 	"Other options:\n"
@@ -175,6 +178,9 @@ set_option(RunOptions *options, int option, const char *value)
 		case OPTION_EVERY:
 			options->every = value;
 			break;
+		case OPTION_SLOT:
+			options->slot = value;
+			break;
 		case OPTION_ORIGIN:
 			options->origin = value;
 			break;
@@ -202,10 +208,13 @@ check(const RunOptions *options)
 		run_say("no command given");
 	else if (options->shared && options->kind != RUN_LOCK)
 		run_say("--shared is for locks");
-	else if (job && options->every == NULL)
-		run_say("--job needs --every");
-	else if (!job && (options->every || options->origin || options->attempts))
-		run_say("--every, --origin and --attempts need --job");
+	else if (job && (options->every == NULL) == (options->slot == NULL))
+		run_say("--job needs either --every or --slot");
+	else if (options->origin && options->slot)
+		run_say("--origin is for --every");
+	else if (!job &&
+			 (options->every || options->slot || options->origin || options->attempts))
+		run_say("--every, --slot, --origin and --attempts need --job");
 	else
 		return;
 	refuse();

@@ -38,6 +38,7 @@ typedef struct RunOptions
 	const char *timeout;
 	const char *permits;
 	const char *every;
+	const char *slot;
 	const char *origin;
 	const char *attempts;
 	bool shared;

@@ -272,7 +272,7 @@ run_session_open(RunSession *session, const RunOptions *options)
 
 /* Builds the statement that takes the lock, with its parameters; returns how many. */
 static int
-taking(const RunOptions *options, const char **sql, const char *values[5])
+taking(const RunOptions *options, const char **sql, const char *values[6])
 {
 	values[0] = options->name;
 	values[1] = options->timeout;
@@ -290,13 +290,14 @@ taking(const RunOptions *options, const char **sql, const char *values[5])
 			return 2;
 		case RUN_JOB:
 			*sql = "CALL zk_run_begin_session(job => $1, timeout => $2::interval,"
-				   " every => $3::interval,"
+				   " every => $3::interval, slot => $6::timestamptz,"
 				   " origin => coalesce($4::timestamptz, '2000-01-03 00:00:00+00'),"
 				   " attempts => coalesce($5::integer, 1))";
 			values[2] = options->every;
 			values[3] = options->origin;
 			values[4] = options->attempts;
-			return 5;
+			values[5] = options->slot;
+			return 6;
 		default:
 			*sql = "CALL zk_lock_session($1, $3, $2::interval)";
 			values[2] = options->shared ? "shared" : "exclusive";
@@ -395,7 +396,7 @@ RunTaken
 run_session_take(RunSession *session, int *signal)
 {
 	const char *sql;
-	const char *values[5];
+	const char *values[6];
 	int n = taking(session->options, &sql, values);
 	PGresult *result;
 	RunTaken taken = RUN_REFUSED;

@@ -154,6 +154,22 @@ like($r->err, qr/^NOTICE:  .*\nzklock-run: not run: job "nightly" is not to be r
 is(run($b, '--origin=1950-01-01 UTC', qw(--job --every), '36500 days', qw(old -- true))->status, 0, '--origin');
 is(ZkLock::ask($a, "SELECT state, server, slot AT TIME ZONE 'UTC' FROM zk_jobs WHERE job = 'old'"), 'done|b|1950-01-01 00:00:00', '... says when a slot begins');
 
+# Months have no length: the server's hint names the option, which the page's crontab uses
+my $crontab = slurp_file("$FindBin::Bin/../../doc/run.md");
+my ($bill) = $crontab =~ /^0 4 1 \* \*  (zklock-run .*?)  +#/m or die 'the page has no monthly job';
+$bill =~ s/\\%/%/g;
+$bill =~ s{/usr/local/bin/bill}{echo bill};
+$r = run($a, qw(--job --every), '1 month', qw(bill -- echo bill));
+is($r->status, 123, 'each month');
+is($r->err, "zklock-run: every must not have months or years\nHINT:  Use slot, such as slot => date_trunc('month', now(), 'UTC').\n", '... the hint');
+for my $node ($a, $b)
+{
+	my %env = (PGHOST => $node->host, PGPORT => $node->port, PGDATABASE => 'postgres');
+	local @ENV{ keys %env } = values %env;
+	is(`$bill`, $node == $a ? "bill\n" : '', '... --slot: ' . $node->name);
+}
+is(ZkLock::ask($a, "SELECT state, server, slot = date_trunc('month', now(), 'UTC') FROM zk_jobs WHERE job = 'bill'"), 'done|a|t', '... is that slot');
+
 #
 # The command may wait for all old snapshots on the same server: the session holds none.
 #
@@ -174,8 +190,11 @@ for (
 	[ [qw(job --)], 'no command given' ],
 	[ [qw(--shared --leader job -- true)], '--shared is for locks' ],
 	[ [qw(--job --leader job -- true)], '--permits, --leader and --job exclude each other' ],
-	[ [qw(--job job -- true)], '--job needs --every' ],
-	[ [qw(--every 1 job -- true)], '--every, --origin and --attempts need --job' ],
+	[ [qw(--job job -- true)], '--job needs either --every or --slot' ],
+	[ [qw(--job --every 1 --slot today job -- true)], '--job needs either --every or --slot' ],
+	[ [qw(--job --origin today --slot today job -- true)], '--origin is for --every' ],
+	[ [qw(--slot today job -- true)], '--every, --slot, --origin and --attempts need --job' ],
+	[ [qw(--every 1 job -- true)], '--every, --slot, --origin and --attempts need --job' ],
 	[ [qw(--kill-after x job -- true)], 'invalid value "x" for --kill-after: a number from 0 to 86400 is wanted' ],
 	[ [qw(-E 256 job -- true)], 'invalid value "256" for --not-run-status: a whole number from 0 to 255 is wanted' ],
 	[ [qw(-E 1.5 job -- true)], 'invalid value "1.5" for --not-run-status: a whole number from 0 to 255 is wanted' ])
