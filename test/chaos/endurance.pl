@@ -43,8 +43,9 @@ my $updates_every = 6;
 my @records = qw(barrier election job queue);
 # In a fleet of two versions.
 my $expected = qr/^(run|meet):55000$/;
-# More than that is growth: kB and files.
-my ($memory_room, $file_room) = (4096, 5);
+# More than that is growth: kB, and numbers.  Znodes that stay come and go by so many: an ensemble
+# that was wiped last has those again that somebody has asked for since.
+my ($memory_room, $znode_room, $room) = (4096, 16, 5);
 
 $| = 1;
 # Process 1 gets no signal for which it has no handler.
@@ -204,8 +205,8 @@ sub growth
 		my ($pid, $now) = @{ $last->{figure}{$what} };
 		my @before = map { $_->{figure}{$what}[1] } grep { $_->{figure}{$what} && $_->{figure}{$what}[0] == $pid } @looks;
 		next if @before < 3;
-		my $room = $what =~ /memory/ ? $before[1] / 4 + $memory_room : $file_room;
-		push @grown, "$what: $before[1], then $now" if $now > $before[1] + $room;
+		my $more = $what =~ /memory/ ? $before[1] / 4 + $memory_room : $what eq 'znodes' ? $znode_room : $room;
+		push @grown, "$what: $before[1], then $now" if $now > $before[1] + $more;
 	}
 	return @grown;
 }
