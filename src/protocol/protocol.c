@@ -882,18 +882,21 @@ set_led(ZkLockQueue *queue, ZkContender *c, ZkLockActions *actions)
 	add_action(actions, ZKLOCK_ACT_BLOCKED, queue, c);
 }
 
-/* May we watch all contenders before "c", except siblings? */
+/* May we watch all contenders before "c", except siblings?  Their names together have the
+ * room of one. */
 static bool
 may_watch_all(const ZkContender *c, const ZkLockEvent *event)
 {
+	size_t len = 0;
+
 	for (int i = 0; i < event->nchildren; i++)
 	{
 		const ZkLockChild *child = &event->children[i];
 
-		if (comes_before(c, child) && !child->sibling && !may_watch(child))
-			return false;
+		if (comes_before(c, child) && !child->sibling)
+			len += strlen(child->name);
 	}
-	return !c->unreadable && !event->spare_watches;
+	return len <= ZKLOCK_WATCHED_MAX && !c->unreadable && !event->spare_watches;
 }
 
 /* "c" waits for a permit, and is the first of this server to wait.  Sets the watches

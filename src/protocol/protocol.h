@@ -61,7 +61,8 @@
 
 /*
  * A child with a longer name, in bytes, is not watched, but looked for at each TICK:
- * the watches of a connection have little room (watches.c).
+ * the watches of a connection have little room (watches.c).  The first who waits for a
+ * permit watches no children that have longer names together.
  */
 #ifndef ZKLOCK_WATCHED_MAX
 #define ZKLOCK_WATCHED_MAX 32768

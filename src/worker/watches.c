@@ -10,7 +10,8 @@
  * waiters get none, either, and look now and then instead.  The watches that one step
  * adds after it has asked fit into the room that is left: two paths below TOO_MANY, one
  * below FULL, each of ZKLOCK_WATCHED_MAX bytes plus those of the directory, and this
- * server's own node.
+ * server's own node.  The many names before one who waits for a permit, below TOO_MANY,
+ * have no more bytes together.
  *
  *-------------------------------------------------------------------------
  */

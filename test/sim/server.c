@@ -374,8 +374,6 @@ perform(Server *server, int queue, const ZkLockAction *action, bool keep)
 			break;
 	}
 
-	if (action->type == ZKLOCK_ACT_WATCH && strlen(action->name) > ZKLOCK_WATCHED_MAX)
-		fail("a name of %zu bytes is watched", strlen(action->name));
 	if (action->type == ZKLOCK_ACT_WATCH && action->once &&
 		is_watched(server, queue_dir(queue), action->name))
 		return;
@@ -508,6 +506,27 @@ tell_siblings(Server *server, int queue, const ZkLockQueue *before,
 		step(server, first, &event);
 }
 
+/* The names that a step watches have little room on a connection: two of a lock, or those
+ * before one who waits for a permit, which have no more together than one. */
+static void
+check_watched(const ZkLockQueue *queue, const ZkLockActions *actions)
+{
+	size_t all = 0;
+
+	for (int i = 0; i < actions->n; i++)
+	{
+		size_t len = actions->action[i].type == ZKLOCK_ACT_WATCH
+			? strlen(actions->action[i].name)
+			: 0;
+
+		if (len > ZKLOCK_WATCHED_MAX)
+			fail("a name of %zu bytes is watched", len);
+		all += len;
+	}
+	if (all > (queue->permits > 0 ? 1 : 2) * ZKLOCK_WATCHED_MAX)
+		fail("a step watches names of %zu bytes", all);
+}
+
 static void
 step(Server *server, int queue, ZkLockEvent *event)
 {
@@ -579,6 +598,7 @@ step(Server *server, int queue, ZkLockEvent *event)
 		server->polled[queue] |=
 			c->polled || (c->state == ZKLOCK_GRANTED && c->list_needed == UINT64_MAX);
 	}
+	check_watched(&server->queue[queue], &actions);
 	/* As dispatch.c: the table first, under its lock, then the requests. */
 	for (int i = 0; i < actions.n; i++)
 	{
