@@ -103,7 +103,7 @@ zklock_acquire_raise(const ZkHeldLock *held, int32 index)
 					 errmsg("could not create the directory of %s \"%s\" in ZooKeeper",
 							what, display),
 					 errhint(
-						 "If \"zklock.hosts\" ends in a chroot path, that path must exist.")));
+						 "Check the permissions of \"zklock.root\". If \"zklock.hosts\" ends in a chroot path, that path must exist.")));
 			break;
 		case ZKLOCK_FAIL_REFUSED:
 			ereport(ERROR,
