@@ -1099,14 +1099,20 @@ BEGIN
             hint := 'Install the same version of zklock on all servers and restart them.';
             EXECUTE format($q$SELECT string_agg(format('%%s on %%s', coalesce(zklock_version, 'unknown'), n), ', ' ORDER BY zklock_version), count(*) = 1
                   FROM (SELECT zklock_version, count(*) AS n FROM %I.zk_servers GROUP BY 1) v$q$, schema) INTO detail, ok;
-            hint := CASE WHEN NOT ok THEN hint END;
+            IF detail IS NULL THEN
+                -- nor is this server there
+                ok := NULL;
+                detail := 'no server has written its znode';
+                hint := 'See last_error in zk_session.';
+            END IF;
+            hint := CASE WHEN ok IS NOT TRUE THEN hint END;
             RETURN NEXT;
         END IF;
     EXCEPTION WHEN OTHERS THEN
-        -- the ensemble has gone meanwhile
+        -- the ensemble has gone meanwhile, or refuses
         ok := NULL;
-        detail := SQLERRM;
-        hint := NULL;
+        GET STACKED DIAGNOSTICS detail = MESSAGE_TEXT, hint = PG_EXCEPTION_HINT;
+        hint := nullif(hint, '');
         RETURN NEXT;
     END;
 

@@ -46,13 +46,20 @@ zklock_check_callable(void)
 				 errhint("Use an ordinary connection.")));
 }
 
+const char *
+zklock_refusal_advice(int rc)
+{
+	const char *hint = rc == ZKLOCK_ZQUOTAEXCEEDED
+		? "Find the quota of \"zklock.root\", or of a znode above or below it, with ZooKeeper's listquota, and raise it with setquota or remove it with delquota."
+		: "Check the permissions of the znodes under \"zklock.root\".";
+
+	return hint;
+}
+
 int
 zklock_refusal_hint(int rc)
 {
-	if (rc == ZKLOCK_ZQUOTAEXCEEDED)
-		return errhint(
-			"Find the quota of \"zklock.root\", or of a znode above or below it, with ZooKeeper's listquota, and raise it with setquota or remove it with delquota.");
-	return errhint("Check the permissions of the znodes under \"zklock.root\".");
+	return errhint("%s", zklock_refusal_advice(rc));
 }
 
 /* The newest acknowledged write: a heartbeat, or a write that replaces one. */
@@ -78,22 +85,52 @@ describe_trouble(const ZkSessionShared *s, int64 now)
 	if (is_silent(s, now))
 		return psprintf("The zklock worker (PID %d) has had no write acknowledged for %lld ms.",
 						s->worker_pid, (long long) ((now - last_write(s)) / NS_PER_MS));
+	if (s->state == ZKLOCK_SESSION_CONNECTED && !s->attempts[0])
+		return psprintf("ZooKeeper server %s has not acknowledged a write yet.",
+						zklock_display_text(s->server));
 	return psprintf("Connect string \"%s\": %s.", zklock_display_text(s->hosts),
 					s->attempts[0] ? zklock_display_text(s->attempts) : "no answer");
 }
 
+/* What to do about it; NULL: the description says that. */
+static const char *
+advise(const ZkSessionShared *s, bool silent)
+{
+	const char *hint = NULL;
+
+	if (s->worker_pid == 0)
+		hint =
+			"See server log for the reason. You might need to increase \"max_worker_processes\".";
+	else if (silent)
+		hint =
+			"Check whether that process is stopped or stuck. If it is not, see last_error in zk_session.";
+	else if (s->state == ZKLOCK_SESSION_AUTH_FAILED)
+		hint = "Check the credentials in \"zklock.auth_file\".";
+	else if (s->state == ZKLOCK_SESSION_WENT_BACK)
+		hint =
+			"Try again when a session timeout has passed. See server log for the reason.";
+	else if (s->state == ZKLOCK_SESSION_CONNECTED && !s->attempts[0])
+		hint = "If this lasts, see last_error in zk_session.";
+	else if (!s->attempts[0] || !s->other_trouble)
+		hint =
+			"Check that the ZooKeeper servers run, that this machine can reach them, and that \"zklock.hosts\" is right.";
+	return hint;
+}
+
 const char *
-zklock_check_trouble(void)
+zklock_check_trouble(const char **hint)
 {
 	ZkSessionShared s;
 	int64 now = zklock_clock();
 
+	*hint = NULL;
 	zklock_session_read(&s);
 	if (s.state == ZKLOCK_SESSION_CLOSING)
 		return "The server is shutting down.";
 	if (s.worker_pid != 0 && s.state == ZKLOCK_SESSION_CONNECTED && s.proven &&
 		!is_silent(&s, now))
 		return NULL;
+	*hint = advise(&s, is_silent(&s, now));
 	return describe_trouble(&s, now);
 }
 
@@ -103,6 +140,7 @@ zklock_check_connection(int64 start, int64 until)
 	ZkSessionShared s;
 	int64 now = zklock_clock();
 	int64 limit = zklock_connect_timeout * NS_PER_MS;
+	const char *hint;
 	int64 lost;
 	bool silent;
 
@@ -121,28 +159,20 @@ zklock_check_connection(int64 start, int64 until)
 	if (now - Max(start, lost) < limit)
 		return false;
 
+	hint = advise(&s, silent);
 	if (s.worker_pid == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("zklock worker is not running"),
 				 errdetail(
 					 "It owns the ZooKeeper session; without it no lock can be acquired."),
-				 errhint(
-					 "See server log for the reason. You might need to increase \"max_worker_processes\".")));
+				 errhint("%s", hint)));
 	ereport(ERROR,
 			(errcode(ERRCODE_SYSTEM_ERROR),
 			 errmsg("could not reach ZooKeeper within %lld ms",
 					(long long) (limit / NS_PER_MS)),
 			 errdetail("%s", describe_trouble(&s, now)),
-			 silent ? errhint("Check whether that process is stopped or stuck.")
-				 : s.state == ZKLOCK_SESSION_AUTH_FAILED
-				 ? errhint("Check the credentials in \"zklock.auth_file\".")
-				 : s.state == ZKLOCK_SESSION_WENT_BACK
-				 ? errhint("Try again when a session timeout has passed. See server log for the reason.")
-				 : s.attempts[0] && s.other_trouble
-				 ? 0 /* the detail says what is wrong, which is not this: */
-				 : errhint(
-					   "Check that the ZooKeeper servers run, that this machine can reach them, and that \"zklock.hosts\" is right.")));
+			 hint != NULL ? errhint("%s", hint) : 0));
 }
 
 /* The ensemble may acknowledge each write, but so late that the writes that a lease needs

@@ -36,11 +36,13 @@ extern bool zklock_check_connection(int64 start, int64 until);
 /* Raise 58000: no lease was proven within "ms". */
 pg_noreturn extern void zklock_check_raise_unproven(int64 ms);
 
-/* An errhint on what to do if the ensemble has refused a request with this code. */
+/* What to do if the ensemble has refused a request with this code; and an errhint that
+ * says so. */
+extern const char *zklock_refusal_advice(int rc);
 extern int zklock_refusal_hint(int rc);
 
 /* A sentence that says why the ensemble is out of reach; NULL: it is in reach, as far
- * as is known. */
-extern const char *zklock_check_trouble(void);
+ * as is known.  "hint": what to do; NULL if there is no more to say. */
+extern const char *zklock_check_trouble(const char **hint);
 
 #endif /* ZKLOCK_CHECK_H */

@@ -118,6 +118,7 @@ zklock_election_doubt(const char *name)
 	bool doubt;
 	bool failed;
 	const char *trouble;
+	const char *hint;
 
 	if (entry == NULL)
 		return NULL; /* somebody has resigned meanwhile */
@@ -127,7 +128,7 @@ zklock_election_doubt(const char *name)
 	zklock_entry_unlock(lock);
 	if (!doubt)
 		return NULL;
-	if ((trouble = zklock_check_trouble()) != NULL)
+	if ((trouble = zklock_check_trouble(&hint)) != NULL)
 		return trouble;
 	return failed
 		? "ZooKeeper refused the candidacy of this server; the server log says why."

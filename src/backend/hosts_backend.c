@@ -97,15 +97,15 @@ take_reply(Asks *all, int i)
 						mode != NULL ? mode : "which serves nobody"));
 		/* it has no majority */
 		if (mode == NULL)
-			all->answers[i].state = ZKLOCK_HOST_FAILS;
+			all->answers[i].state = ZKLOCK_HOST_ALONE;
 	}
 	else if (strstr(ask->reply, "not in the whitelist") != NULL)
 		finish(all, i, ZKLOCK_HOST_ANSWERS,
 			   pstrdup("the command \"srvr\" is not in its whitelist"));
 	else if (strstr(ask->reply, "not currently serving") != NULL)
-		finish(all, i, ZKLOCK_HOST_FAILS, pstrdup("it has no majority of the ensemble"));
+		finish(all, i, ZKLOCK_HOST_ALONE, pstrdup("it has no majority of the ensemble"));
 	else
-		finish(all, i, ZKLOCK_HOST_FAILS,
+		finish(all, i, ZKLOCK_HOST_STRANGE,
 			   pstrdup(ask->len > 0 ? "it answers like no ZooKeeper server"
 									: "it hung up without an answer"));
 }
@@ -262,7 +262,7 @@ add_host(Asks *all, const char *host, const char *names)
 	if (line[len] == '!')
 	{
 		add(all, host, NULL);
-		finish(all, all->n - 1, ZKLOCK_HOST_FAILS, list);
+		finish(all, all->n - 1, ZKLOCK_HOST_NAMELESS, list);
 		return;
 	}
 	for (char *item = strtok_r(list, ",", &state); item != NULL;

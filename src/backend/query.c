@@ -399,6 +399,7 @@ zklock_query_record(ZkLockKind kind, const char *name, int64 until, ZkRecord *re
 	record->exists = rc == ZKLOCK_ZOK;
 	record->now = answer.now;
 	record->session = answer.session;
+	record->rc = rc;
 	if (record->exists)
 		record->node = answer.nodes[0];
 	return rc == ZKLOCK_ZOK || rc == ZKLOCK_ZNONODE;

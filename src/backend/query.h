@@ -78,6 +78,7 @@ typedef struct ZkRecord
 	ZkNode node; /* if it exists */
 	int64_t now; /* ms since 1970, by the ensemble's clock */
 	int64 session;
+	int rc; /* ZooKeeper's code */
 } ZkRecord;
 
 /*

@@ -69,30 +69,45 @@ tell_worker(const ReturnSetInfo *rsinfo)
 	return true;
 }
 
+/* What each state of a host means, and what to do. */
+static const struct
+{
+	Verdict verdict;
+	const char *hint;
+} host_states[] = {
+	[ZKLOCK_HOST_ANSWERS] = {GOOD, NULL},
+	[ZKLOCK_HOST_FAILS] =
+		{BAD,
+		 "Start this ZooKeeper server, or take it out of \"zklock.hosts\" if it is no member of the ensemble."},
+	[ZKLOCK_HOST_ALONE] = {BAD, "Start the other ZooKeeper servers of its ensemble."},
+	[ZKLOCK_HOST_STRANGE] =
+		{BAD,
+		 "Check that the port is right. If it is, see the log of this ZooKeeper server: it may want TLS, or allow too few connections by \"maxClientCnxns\"."},
+	[ZKLOCK_HOST_NAMELESS] =
+		{BAD, "Check the name in \"zklock.hosts\", and the name service of this machine."},
+	[ZKLOCK_HOST_UNKNOWN] =
+		{UNKNOWN, "The worker looks names up when it connects. Try again when it has."},
+};
+
 static void
 tell_hosts(const ReturnSetInfo *rsinfo)
 {
-	static const Verdict verdicts[] = {
-		[ZKLOCK_HOST_ANSWERS] = GOOD,
-		[ZKLOCK_HOST_FAILS] = BAD,
-		[ZKLOCK_HOST_UNKNOWN] = UNKNOWN,
-	};
 	ZkHostAnswer *answers;
 	int n = zklock_hosts_probe(&answers);
 	const ZkHostAnswer *oldest = NULL;
 	bool silent = false;
+	bool answered = false;
 
 	for (int i = 0; i < n; i++)
 	{
 		const ZkHostAnswer *a = &answers[i];
 		bool shown = a->address == NULL || strcmp(a->address, a->host) == 0;
 
-		tell(rsinfo, "host", verdicts[a->state],
+		tell(rsinfo, "host", host_states[a->state].verdict,
 			 psprintf("%s%s%s%s: %s", a->host, shown ? "" : " (", shown ? "" : a->address,
 					  shown ? "" : ")", a->text),
-			 a->state == ZKLOCK_HOST_UNKNOWN
-				 ? "The worker looks names up when it connects. Try again when it has."
-				 : "Start this ZooKeeper server, or take it out of \"zklock.hosts\" if it is no member of the ensemble.");
+			 host_states[a->state].hint);
+		answered |= a->state == ZKLOCK_HOST_ANSWERS;
 		if (a->version == 0)
 			silent = true;
 		else if (oldest == NULL || a->version < oldest->version)
@@ -100,7 +115,10 @@ tell_hosts(const ReturnSetInfo *rsinfo)
 	}
 	if (oldest == NULL)
 		tell(rsinfo, "version", UNKNOWN, "no ZooKeeper server says which version it is",
-			 "Let \"4lw.commands.whitelist\" of the ZooKeeper servers have \"srvr\".");
+			 !answered ? "Do first what \"host\" says."
+				 : zklock_tls_ca_file[0] != '\0'
+				 ? "Check the versions of the ZooKeeper servers, which must be 3.6 or newer."
+				 : "Let \"4lw.commands.whitelist\" of the ZooKeeper servers have \"srvr\".");
 	else if (oldest->version < OLDEST_VERSION)
 		tell(rsinfo, "version", BAD, psprintf("%s: %s", oldest->host, oldest->text),
 			 "Update the ZooKeeper servers to 3.6 or newer.");
@@ -108,6 +126,30 @@ tell_hosts(const ReturnSetInfo *rsinfo)
 		tell(rsinfo, "version", silent ? UNKNOWN : GOOD,
 			 psprintf("the oldest that is known is %s: %s", oldest->host, oldest->text),
 			 "Check the versions of the other ZooKeeper servers, which must be 3.6 or newer.");
+}
+
+/* No write was acknowledged. */
+static void
+tell_no_write(const ReturnSetInfo *rsinfo, int rc)
+{
+	const char *hint;
+	const char *trouble = zklock_check_trouble(&hint);
+
+	if (zklock_reply(rc) == ZKLOCK_REPLY_REFUSED)
+	{
+		trouble = psprintf("ZooKeeper refused it: %s", zklock_rc_text(rc));
+		hint = zklock_refusal_advice(rc);
+	}
+	else if (trouble == NULL)
+	{
+		trouble = psprintf("was not acknowledged within %d ms", zklock_connect_timeout);
+		hint =
+			"Check that a majority of the ZooKeeper servers run, that this machine can reach them, and that the worker is not stopped.";
+	}
+	tell(rsinfo, "write", BAD, trouble,
+		 hint != NULL ? hint : "See last_error in zk_session.");
+	tell(rsinfo, "clock", UNKNOWN, "ZooKeeper's clock is not known",
+		 "Do first what \"write\" says.");
 }
 
 /* Test a write, and compare this server's clock with the one by which ZooKeeper dates
@@ -128,13 +170,7 @@ tell_write(const ReturnSetInfo *rsinfo)
 							 start + zklock_connect_timeout * NS_PER_MS, &record) ||
 		record.now == 0)
 	{
-		const char *trouble = zklock_check_trouble();
-
-		tell(rsinfo, "write", BAD,
-			 trouble != NULL ? trouble
-							 : "no write was acknowledged in time, or it was refused",
-			 "Check that a majority of the ZooKeeper servers run and that this machine can reach them. See last_error in zk_session.");
-		tell(rsinfo, "clock", UNKNOWN, "ZooKeeper's clock is not known", NULL);
+		tell_no_write(rsinfo, record.rc);
 		return;
 	}
 	after = GetCurrentTimestamp();
@@ -167,7 +203,8 @@ tell_access(const ReturnSetInfo *rsinfo)
 			 psprintf("znode \"%s\" is open to every client", s.open_node),
 			 "Set its ACL by ZooKeeper's setAcl -R, with the credentials in \"zklock.auth_file\", and restart the server.");
 	else if (s.id.id == 0)
-		tell(rsinfo, "access", UNKNOWN, "there is no ZooKeeper session", NULL);
+		tell(rsinfo, "access", UNKNOWN, "there is no ZooKeeper session",
+			 "Do first what \"write\" says.");
 	else if (s.open_told)
 		tell(rsinfo, "access", UNKNOWN,
 			 "what zklock makes in ZooKeeper is open to every client",

@@ -27,9 +27,12 @@ $trier->send("SELECT zk_try_lock('other')");
 like($trier->failure, qr/^58000: could not reach ZooKeeper within 100 ms/,
 	'zk_try_lock fails while the worker is stopped, after connect_timeout');
 like($waiter->failure, qr/^58000: could not reach ZooKeeper within \d+ ms/, 'so does a wait');
-like($waiter->notices, qr/^HINT:  Check whether that process is stopped or stuck\.$/m, '... with a hint');
+like($waiter->notices, qr/^HINT:  Check whether that process is stopped or stuck\. If it is not, see last_error in zk_session\.$/m, '... with a hint');
 my ($that) = $waiter->notices =~ /worker \(PID (\d+)\) has had no write acknowledged/;
 is($that, $worker, '... at the worker, which is silent');
+like(ZkLock::ask($node, "SELECT ok, detail, hint FROM zk_check() WHERE what = 'write'"),
+	qr/^f\|The zklock worker \(PID $worker\) has had no write acknowledged for \d+ ms\.\|Check whether that process is stopped or stuck\. If/,
+	'... as zk_check does');
 like(PostgreSQL::Test::Utils::slurp_file("/proc/$that/stat"), qr/^\d+ \(.*\) T /s, '... since it is stopped');
 
 kill 'CONT', $that or die;

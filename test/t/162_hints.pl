@@ -32,7 +32,7 @@ for my $file (glob "$FindBin::Bin/../../src/*/*.c")
 	my ($name) = $file =~ m{/src/(.*)};
 	$code_of{$name} = $code;
 	my @hints = map { (texts_of($_))[0] // 'no text' } $code =~ /errhint\(((?:\s*"(?:[^"\\]|\\.)*")*)/g;
-	push @hints, map { texts_of($_) } $code =~ /(?<!\.)\bhint = ([^;]*);/g;
+	push @hints, map { texts_of($_) } $code =~ /(?<!\.)\bhint =\s([^;]*);/g;
 	push @hints, map { (texts_of($_))[0] } $code =~ /\.hint =\s*((?:"(?:[^"\\]|\\.)*"\s*)+)/g;
 	# of a kind's loss, in contender.c
 	push @hints, map { (texts_of($_))[0] } $code =~ /\.(?:retry|ways) =\s*((?:"(?:[^"\\]|\\.)*"\s*)+)/g;
@@ -49,7 +49,7 @@ for my $line (split /\n/, PostgreSQL::Test::Utils::slurp_file("$FindBin::Bin/../
 	ok(-f "$FindBin::Bin/$_.pl" || -f "$FindBin::Bin/../../sql/$_.sql", "a test $_ for: $text") for split /, /, $tests =~ s/^(?:by hand|not followed):.*//r;
 }
 is(join("\n", sort keys %listed), join("\n", sort keys %printed), 'test/hints.md has all hints in src, and no other');
-is(join(', ', sort keys %indirect), 'backend/command.c: hint, backend/job_settler.c: error->hint, backend/limit.c: texts[limit].hint, backend/loss.c: text.hint', 'hints that are made elsewhere are known');
+is(join(', ', sort keys %indirect), 'backend/check.c: hint, backend/command.c: hint, backend/job_settler.c: error->hint, backend/limit.c: texts[limit].hint, backend/loss.c: text.hint', 'hints that are made elsewhere are known');
 is(join("\n", grep { !/: [A-Z].*\.$/ && !/: zk_\w+\(.*\.$/ } sort keys %printed), '', 'all are sentences');
 
 #

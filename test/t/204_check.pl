@@ -5,6 +5,7 @@ use warnings;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils qw(slurp_file);
 use FindBin;
+use Proxy;
 use Test::More;
 use ZkLock;
 
@@ -31,13 +32,37 @@ my $worker = $sa->query('SELECT worker_pid FROM zk_session');
 set($a, 'zklock.hosts' => $zk->host . ",$dead,no-such-host.invalid:2181");
 ZkLock::wait_until(sub { $sa->query("SELECT state = 'connected' AND hosts LIKE '%invalid%' AND worker_pid <> $worker FROM zk_session") eq 't' }, 'another list');
 like(rows($sa, 'host'), qr/^f\|\Q$dead\E: Connection refused\|Start this ZooKeeper server, or take it out/m, 'a dead host is found out');
-ZkLock::wait_until(sub { rows($sa, 'host') =~ /^f\|no-such-host\.invalid:2181: .*no-such-host/m }, 'a name that does not resolve is, too');
+ZkLock::wait_until(sub { rows($sa, 'host') =~ /^f\|no-such-host\.invalid:2181: .*no-such-host.*\|Check the name in "zklock\.hosts"/m }, 'a name that does not resolve is, too');
 like(rows($sa, 'host'), qr/^t\|/m, '... beside one that answers');
 like(rows($sa, 'version'), qr/^\|.*\|Check the versions of the other ZooKeeper servers/, '... and not all versions are known');
 like(rows($sa, 'write'), qr/^t\|/, '... though a write is acknowledged');
 set($a, 'zklock.hosts' => $zk->host);
 ZkLock::wait_until(sub { $sa->query("SELECT state = 'connected' AND hosts NOT LIKE '%invalid%' FROM zk_session") eq 't' }, 'the list as it was');
 is($sa->query("SELECT bool_and(ok) FROM zk_check() WHERE what = 'host'"), 't', '... after which all is well');
+
+# A host that runs: there is nothing to start
+my $three = ZooKeeper->new(name => 'three', servers => 3)->start_nowait(1);
+my $deaf = Proxy->new($dead);
+set($a, 'zklock.hosts' => join ',', $zk->host, $three->host(1), $deaf->host);
+my $hosts;
+ok(eval { ZkLock::wait_until(sub { ($hosts = rows($sa, 'host')) =~ /^f\|\Q@{[ $three->host(1) ]}\E: it has no majority of the ensemble\|Start the other ZooKeeper servers of its ensemble\.$/m }, 'alone', sub { $hosts }) },
+	'a host without a majority') or diag $hosts;
+like($hosts, qr/^f\|\Q@{[ $deaf->host ]}\E: it hung up without an answer\|Check that the port is right\. If it is, see the log of this ZooKeeper server/m, 'a host that hangs up');
+$three->start(2, 3);
+ok(eval { ZkLock::wait_until(sub { rows($sa, 'host') =~ /^t\|\Q@{[ $three->host(1) ]}\E: ZooKeeper /m }, 'served') }, '... whose others were started');
+set($a, 'zklock.hosts' => $zk->host);
+ZkLock::wait_until(sub { $sa->query('SELECT hosts FROM zk_session') eq $zk->host && $sa->query('SELECT state FROM zk_session') eq 'connected' }, 'the list as it was');
+$_->stop for $deaf, $three;
+
+# A worker that is stopped: the ensemble is all right, and no hint says that it is not
+kill 'STOP', $worker = $sa->query('SELECT worker_pid FROM zk_session');
+$sa->query("SET zklock.connect_timeout = '100ms'");
+like(rows($sa, 'write'), qr/^f\|was not acknowledged within 100 ms\|.* the worker is not stopped\.$/, 'a worker that is stopped');
+like(rows($sa, 'clock'), qr/^\|.*\|Do first what "write" says\.$/, '... and the clock is not known');
+like(rows($sa, 'server name'), qr/^\|could not reach ZooKeeper within 100 ms\|Check /, '... nor who is there, with a hint');
+kill 'CONT', $worker;
+$sa->query('RESET zklock.connect_timeout');
+ZkLock::wait_until(sub { rows($sa, 'write') =~ /^t/ }, 'it goes on');
 
 # A full table
 my $full = ZkLock::session($a);
@@ -99,12 +124,36 @@ start_anew();
 ok(ZkLock::wait_until(sub { access() =~ /^t\|only these credentials/ }, 'closed'), '... and all is well when that was done');
 $mine->stop;
 
+# A root where the server may not write
+$zk->create('/locked');
+$zk->admin->set_acl('/locked', [ 17, world => 'anyone' ]);
+my $locked = ZkLock::server('e', $zk, conf => "zklock.root = '/locked'\nzklock.connect_timeout = '1s'");
+my $sl = ZkLock::session($locked);
+ZkLock::wait_until(sub { $sl->query('SELECT last_error FROM zk_session') =~ m{ on /locked.*: not authenticated$} }, 'refused');
+is($sl->query('SELECT state FROM zk_session'), 'connected', 'connected to an ensemble where it may not write');
+like(rows($sl, 'write'), qr{^f\|.*see last_error in zk_session\.$}, '... no write');
+my $version;
+ok(eval { ZkLock::wait_until(sub { ($version = rows($sl, 'zklock version')) eq '|no server has written its znode|See last_error in zk_session.' }, 'told', sub { $version }) },
+	'... and no znode of this server') or diag $version;
+like($sl->fails("SET zklock.connect_timeout = '1ms'; SELECT zk_lock('x')"), qr/^58000: could not reach ZooKeeper within 1 ms/, '... nothing in a hurry');
+like($sl->notices, qr/^DETAIL:  ZooKeeper server \S+ has not acknowledged a write yet\.\nHINT:  If this lasts, see last_error in zk_session\.$|has had no write acknowledged/m, '... with a hint');
+$sl->query("SET zklock.connect_timeout = '1h'");
+like($sl->fails("SELECT zk_lock('x')"), qr/^58000: could not create the directory of lock "x"/, '... no lock');
+like($sl->notices, qr/^HINT:  Check the permissions of "zklock\.root"\./m, '... with a hint');
+$zk->admin->set_acl('/locked', [ 31, world => 'anyone' ]);
+$locked->restart;
+$sl = ZkLock::session($locked);
+ZkLock::wait_connected($locked);
+ok(eval { ZkLock::wait_until(sub { $sl->query("SELECT bool_and(ok) FROM zk_check() WHERE what <> 'access'") eq 't' }, 'well') }, '... until it may');
+$locked->stop;
+
 # The ensemble is gone
 $zk->stop;
 $sa->query("SET zklock.connect_timeout = '1s'");
 ZkLock::wait_until(sub { $sa->query("SELECT state <> 'connected' FROM zk_session") eq 't' }, 'the connection is lost');
-like(rows($sa, 'write'), qr/^f\|.+\|Check that a majority/, 'no ensemble: no write');
+like(rows($sa, 'write'), qr/^f\|.+\|Check that the ZooKeeper servers run, /, 'no ensemble: no write');
 like(rows($sa, 'host'), qr/^f\|.*refused\|/, '... and no host');
+is(rows($sa, 'version'), '|no ZooKeeper server says which version it is|Do first what "host" says.', '... nor a version');
 like(rows($sa, 'clock'), qr/^\|/, '... of the clock nothing is known');
 $zk->start;
 
