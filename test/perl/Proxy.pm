@@ -133,7 +133,7 @@ sub requests
 	return { split /[= ]/, $self->_tell('requests') };
 }
 
-# The same, each as 'create /path', in their order; the first 10,000 of them.
+# The same, each as 'create /path', in their order; of a multi its first path; the first 10,000 of them.
 sub trace { my $self = shift; return split /\t/, $self->_tell('trace'); }
 
 # Silence: connections stay open, new ones are accepted, nothing passes.
@@ -356,7 +356,7 @@ sub may_pass
 		return 0;
 	}
 	my $kind = $opcode_name{$op} // "op$op";
-	my $path = length $packet > 16 && $op > 0 && $op < 100 && $op != 11 ? unpack 'N/a', substr $packet, 12 : '';
+	my $path = length $packet > 16 && $op > 0 && $op < 100 && $op != 11 ? unpack 'N/a', substr $packet, $kind eq 'multi' ? 21 : 12 : '';
 	my $paths = $kind eq 'multi' ? substr $packet, 12 : $path;
 	for my $i (0 .. $#loss)
 	{
