@@ -24,8 +24,8 @@
  * A user may switch that trigger off without meaning to.  ALTER TABLE ... ENABLE
  * TRIGGER ALL, with which pg_restore --disable-triggers ends, leaves the trigger
  * enabled for all writes except those of replication.  Then a check constraint refuses
- * replicated rows: no form of ALTER TABLE disables a check.  But PostgreSQL checks no
- * row that it deletes.
+ * replicated rows: what disables triggers disables no check.  (From 19 on its owner can
+ * say NOT ENFORCED, but must mean it.)  But PostgreSQL checks no row that it deletes.
  *
  * zk_fence_table puts a trigger on a user's table.  The trigger asks whether this
  * transaction has shown a token of the resource.  The row of the resource remembers
