@@ -1,12 +1,14 @@
 # The end of a run is told once: in the log, and to those who listen.
 #
 # A session cannot record the end of its run, and says so; its server records it meanwhile, or
-# does not; then the session ends.
+# does not; then the session ends.  A run that was lost while it committed is told as lost, and
+# the chaos run finds it in the log.
 use strict;
 use warnings;
 
 use FindBin;
-use lib "$FindBin::Bin/../perl";
+use lib "$FindBin::Bin/../perl", "$FindBin::Bin/../chaos";
+use Chaos::Losses;
 use Jobs qw(rows runs);
 use PostgreSQL::Test::Utils ();
 use Proxy;
@@ -59,6 +61,36 @@ for my $settled (1, 0)
 	ZkLock::wait_until(sub { told("after $job") == 1 }, "after $job: told");
 	is(told($job), 1, '... and told once');
 }
+
+# Another server runs the job again while the commit waits: by then the run is lost.
+my $far = Proxy->new($zk->host);
+my $c = ZkLock::server('c', $far, init => { allows_streaming => 1 },
+	conf => "zklock.session_timeout = '4s'\ncluster_name = 'c'\nsynchronous_commit = local\nsynchronous_standby_names = 'nobody'");
+ZkLock::wait_connected($c);
+ZkLock::ask($_, 'CREATE TABLE t (job text)') for $b, $c;
+my $logs = PostgreSQL::Test::Utils::tempdir();
+symlink $c->logfile, "$logs/server-C.log" or die;
+sub losses { return scalar(my @runs = Chaos::Losses::runs($logs)); }
+my $rb = ZkLock::session($b);
+for my $end ('terminate', 'cancel', 'cut')
+{
+	my $job = "lost, then $end";
+	my $before = losses();
+	my $run = ZkLock::session($c);
+	$run->query('SET synchronous_commit = on');
+	$run->send("CALL zk_run_once('$job', 'INSERT INTO t VALUES (''$job'')', slot => '2026-01-01')")->wait_event('SyncRep');
+	if ($end eq 'cut') { $far->down; }
+	else { $zk->delete("/zklock/jobs/$job/" . (ZkLock::queue($zk, $job, 'jobs'))[0]); }
+	$rb->query("CALL zk_run_once('$job', 'INSERT INTO t VALUES (''$job'')', slot => '2026-01-01', in_doubt => 'run')");
+	is(rows($b, $job), 1, "$job: another server has run it, too");
+	is(losses(), $before, '... which the log does not say yet');
+	$end eq 'terminate' ? $run->terminate : $run->cancel;
+	is($run->failure, $end eq 'terminate' ? 'lost: server closed the connection' : '', '... the run ends');
+	like($run->notices, qr/\nDETAIL:  The run is done\. The error was: job "$job" was lost\.$/, '... its end is not recorded') if $end eq 'cut';
+	is(losses() - $before, $end eq 'cut' ? 2 : 1, '... and the log says that it was lost');
+	is(rows($c, $job), 1, '... and it has committed');
+}
+$far->heal;
 
 is(rows($a, 'settled') . rows($a, 'not settled'), '11', 'each is run once');
 done_testing();

@@ -86,6 +86,7 @@ use List::Util ();
 use Time::HiRes qw(sleep);
 use Time::Local ();
 use Chaos::Jobs;
+use Chaos::Log;
 use Chaos::Postgres;
 use Chaos::Told;
 
@@ -551,14 +552,15 @@ sub run_job
 	$self->ask('pg', 'run', "CALL zk_run_once('$job', \$\$" . Chaos::Jobs::command($job, $slot, $call) . '$$,'
 		  . " slot => to_timestamp($slot), timeout => $wait, attempts => 1000000, in_doubt => '$in_doubt')", 60);
 	my $notice = $self->{pg}->notice;
-	my ($time) = $notice =~ /is done for slot (\S+ [\d:]+)\S*, skipping/;
+	my $skipping = Chaos::Log::said('done for slot', undef, '(\S+ [\d:]+)\S*');
+	my ($time) = $notice =~ $skipping;
 	my $done = $slot;
 	my $how = 'ran';
 	if (defined $time)
 	{
 		my ($year, $month, @rest) = split /[- :]/, $time;
 		$done = Time::Local::timegm(reverse(@rest), $month - 1, $year);
-		$how = $notice =~ /that counts as done/ ? 'skipped' : 'done';
+		$how = $notice =~ Chaos::Log::said('counts as done') ? 'skipped' : 'done';
 	}
 	$t->{data} = "$slot $how $done";
 	return { slot => $done, how => $how };

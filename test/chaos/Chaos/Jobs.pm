@@ -45,6 +45,7 @@ use List::Util qw(max min);
 use Time::Local ();
 use Time::HiRes qw(sleep);
 use Chaos::Judge;
+use Chaos::Log;
 use Chaos::Postgres;
 
 # More runs of a job zk_jobs does not remember.
@@ -176,10 +177,11 @@ SQL
 
 	# when servers found out that the ensemble went back, or it did so by itself
 	my @found = @losses;
+	my $went_back = Chaos::Log::said('went back');
 	for my $file (glob "$log/server-[A-Z].log")
 	{
 		open my $in, '<', $file or die "could not read $file: $!\n";
-		push @found, map { /^(\S+ [\d:.]+) .*WARNING:  ZooKeeper ensemble went back/ ? seconds($1) : () } <$in>;
+		push @found, map { /^(\S+ [\d:.]+) .*WARNING:  $went_back/ ? seconds($1) : () } <$in>;
 		close $in;
 	}
 
@@ -206,10 +208,11 @@ SQL
 		push @{ $seen{untrue} }, 'run ' . id($run) . " of $job is $run->{state}, and has " . ($row ? '' : 'not ') . 'committed'
 		  if $row ? !$done && $row->{generation} == $generation : $done;
 	}
+	my $settled = Chaos::Log::said('settled', quotemeta $job);
 	for my $file (glob "$log/server-[A-Z].log")
 	{
 		open my $in, '<', $file or die "could not read $file: $!\n";
-		$seen{settled} += grep { /job "$job": run \d+ is no longer in doubt: / } <$in>;
+		$seen{settled} += grep { /$settled/ } <$in>;
 		close $in;
 	}
 	return \%seen;

@@ -12,16 +12,19 @@ use strict;
 use warnings;
 
 use Chaos::Jobs;
+use Chaos::Log;
 
 # So many seconds after an ensemble is back a server may find out: one that was away, or has
 # waited, or has heard of another who has.
 my $late = 60;
 
-# Of the servers' logs: { server, at (seconds since 1970), found }, in order.
+# Of the servers' logs: { what ("session"), server, at (seconds since 1970), found }, in order.
 sub sessions
 {
 	my $log = shift;
 	my @losses;
+	my ($opened, $went_back) = (Chaos::Log::said('opened', '(?:session resumed: )?connected'), Chaos::Log::said('went back'));
+	my ($expires, $closes) = map { Chaos::Log::said($_) } 'expired', 'closing';
 	for my $file (sort glob "$log/server-[A-Z].log")
 	{
 		my ($server) = $file =~ /server-(.)\.log$/;
@@ -29,12 +32,12 @@ sub sessions
 		open my $in, '<', $file or die "could not read $file: $!\n";
 		while (<$in>)
 		{
-			if (/ LOG:  (?:session resumed: )?connected to ZooKeeper server /) { $expired = undef; }
-			next unless /^(\S+ [\d:.]+) .* (?:LOG:  (?:ZooKeeper session 0x\w+ (expired)|(closing) ZooKeeper session .* from before the restart)|WARNING:  ZooKeeper ensemble went back)/;
-			my ($time, $how) = ($1, $2 // $3 // 'found');
+			if (/ LOG:  $opened/) { $expired = undef; }
+			next unless /^(\S+ [\d:.]+) .* (?:LOG:  (?:(?<expired>$expires)|$closes)|WARNING:  (?<found>$went_back))/;
+			my ($time, $how) = ($1, $+{expired} ? 'expired' : $+{found} ? 'found' : 'closing');
 			# that it has expired may be how it was found
 			if ($expired && $how eq 'found') { $expired->{found} = 1; }
-			else { push @losses, { server => $server, at => Chaos::Jobs::seconds($time), found => $how eq 'found' }; }
+			else { push @losses, { what => 'session', server => $server, at => Chaos::Jobs::seconds($time), found => $how eq 'found' }; }
 			$expired = $how eq 'expired' ? $losses[-1] : undef;
 		}
 		close $in;
@@ -42,20 +45,23 @@ sub sessions
 	return sort { $a->{at} <=> $b->{at} } @losses;
 }
 
-# Runs of jobs that were committed, and then lost before that was recorded.  Their server went by
-# its clock, and its session may live: so sessions does not tell of all of them.
-# { server, at (seconds since 1970) }
+# Runs of jobs that were committed, and then lost before that was recorded, or before anybody
+# saw the commit.  Their server went by its clock, and its session may live: so sessions does
+# not tell of all of them.
+# { what ("run"), server, at (seconds since 1970) }
 sub runs
 {
 	my $log = shift;
 	my @losses;
+	my $not_recorded = Chaos::Log::said('not recorded', 'is done', Chaos::Log::said('lost', 'job'));
+	my $lost_before = Chaos::Log::said('lost before', 'job');
 	for my $file (sort glob "$log/server-[A-Z].log")
 	{
 		my ($server) = $file =~ /server-(.)\.log$/;
 		open my $in, '<', $file or die "could not read $file: $!\n";
 		while (<$in>)
 		{
-			push @losses, { server => $server, at => Chaos::Jobs::seconds($1) } if /^(\S+ [\d:.]+) .* DETAIL:  The run is done\. job ".*" was lost$/;
+			push @losses, { what => 'run', server => $server, at => Chaos::Jobs::seconds($1) } if /^(\S+ [\d:.]+) .* (?:DETAIL:  $not_recorded|WARNING:  $lost_before)/;
 		}
 		close $in;
 	}

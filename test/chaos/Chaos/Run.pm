@@ -23,6 +23,7 @@ use Chaos::History;
 use Chaos::Host;
 use Chaos::Jobs;
 use Chaos::Judge;
+use Chaos::Log;
 use Chaos::Losses;
 use Chaos::Nemesis;
 use Chaos::Server;
@@ -246,14 +247,14 @@ sub hand_out
 # The judge
 #
 
-# What the nemesis did, and which sessions the servers lost (Chaos::Losses, explained), for the judge;
-# and what a server lost by its clock.
-# A session is perhaps gone long before its server learns of it: since the first of the faults
+# What the nemesis did, and which sessions and runs the servers lost (Chaos::Losses, explained),
+# for the judge.
+# One is perhaps gone long before its server learns of it: since the first of the faults
 # by which it may have been lost.  "by_itself" is when the ensemble lost something without a fault.
 # Their times are in seconds since 1970.
 sub tell_faults
 {
-	my ($history, $faults, $lost, @by_itself) = @_;
+	my ($history, $faults, $sessions, $runs, @by_itself) = @_;
 	my $number = 1000;
 	my $tell = sub {
 		my ($kind, $harm, $server, $from, $until) = @_;
@@ -266,12 +267,11 @@ sub tell_faults
 	my ($zero, $epoch) = ($monotonic - now(), $monotonic - Time::HiRes::time());
 	$tell->($_->{kind}, $_->{kind} =~ /^ensemble / ? 'ensemble' : 'none', $_->{target}, $_->{begin} + $zero, $_->{heal} + $zero) for @$faults;
 	$tell->('ensemble, by itself', 'ensemble', undef, $_ + $epoch - 1, $_ + $epoch) for @by_itself;
-	for my $loss (@$lost)
+	for my $loss (@$sessions, @$runs)
 	{
 		my $from = List::Util::min($loss->{at} - $session_timeout, map { $_->{from} } grep { $_->{kind} !~ /^ensemble |^by itself/ && Chaos::Losses::strikes($_, $loss) } @{ $loss->{near} });
-		$tell->('session lost', 'server', $loss->{server}, $from + $epoch, $loss->{at} + $epoch);
+		$tell->("$loss->{what} lost", 'server', $loss->{server}, $from + $epoch, $loss->{at} + $epoch);
 	}
-	$tell->('run lost', 'server', $_->{server}, $_->{at} - 1 + $epoch, $_->{at} + $epoch) for Chaos::Losses::runs($log);
 }
 
 # How often each slot was committed, as the servers' databases have it.
@@ -332,10 +332,11 @@ sub report
 	my @harms = map { [ $_->{begin} + $zero - 1, $_->{heal} + $zero + 4 * $session_timeout ] } grep { !$Chaos::Nemesis::spares_servers{ $_->{kind} } } @faults;
 	my %job = map { $_ => Chaos::Jobs::judge($_, \@transactions, $seen{record}, $data, \@servers, $log, \@harms, @{ $seen{losses} }) } @jobs;
 	my @lost = Chaos::Losses::sessions($log);
-	Chaos::Losses::explain(\@lost, 4 * $session_timeout, Time::HiRes::time() - now(), \@faults, @{ $seen{losses} });
+	my @lost_runs = Chaos::Losses::runs($log);
+	Chaos::Losses::explain([ @lost, @lost_runs ], 4 * $session_timeout, Time::HiRes::time() - now(), \@faults, @{ $seen{losses} });
 	my $lost = Chaos::Losses::count(@lost);
 	my @needless = Chaos::Losses::needless(@lost);
-	tell_faults($history, \@faults, \@lost, @{ $seen{losses} });
+	tell_faults($history, \@faults, \@lost, \@lost_runs, @{ $seen{losses} });
 	tell_slots($history, $_, $job{$_}{slots}) for @jobs;
 	my ($judged, @judged) = judge($history);
 	my %rows = map { $_ => { lost => Chaos::Judge::lost_updates($data, $_), writes => Chaos::Judge::writes($data, $_) } } qw(register fenced);
@@ -386,6 +387,7 @@ sub report
 	my %unexpected = map { $_ => 1 } grep { !/$expected/ && !($option{expected} && /$option{expected}/) } map { $_->{outcome} } @transactions;
 	my @strange = $history->strange;
 	my (@crashes, @damaged);
+	my ($damaged, $not_zookeeper) = map { Chaos::Log::said($_) } 'damaged', 'not ZooKeeper';
 	for my $file (glob "$log/server-*.log")
 	{
 		open my $in, '<', $file or die "could not read $file: $!\n";
@@ -393,7 +395,7 @@ sub report
 		{
 			chomp;
 			push @crashes, $_ if /^TRAP:|: Assertion `|was terminated by signal (?!9\b)/;
-			push @damaged, $_ if /, from which damaged data came: / || !$injected{'rubbish from a ZooKeeper host'} && /: what it answers is not ZooKeeper's/;
+			push @damaged, $_ if /$damaged/ || !$injected{'rubbish from a ZooKeeper host'} && /$not_zookeeper/;
 		}
 		close $in;
 	}
