@@ -10,8 +10,13 @@ use warnings;
 my %text = (
 	opened => '%s to ZooKeeper server %s, session 0x%llx, timeout %d ms',
 	expired => 'ZooKeeper session 0x%llx expired',
+	replaced => 'It replaces ZooKeeper session 0x%llx, whose lease ended while nothing needed it.',
+	keeping => 'keeping ZooKeeper session 0x%llx from before the restart',
 	closing => 'closing ZooKeeper session 0x%llx from before the restart',
+	stopping => 'closing ZooKeeper session 0x%llx as soon as no lock is held',
+	leaving => 'leaving ZooKeeper session 0x%llx open until the next start',
 	'went back' => 'ZooKeeper ensemble went back to an earlier state',
+	begins => 'job \"%s\": run %lld begins for slot %s, attempt %d, token %lld',
 	'not recorded' => 'The run %s. The error was: %s.',
 	lost => '%s \"%s\" was lost',
 	'lost before' => '%s \"%s\" was lost before the commit was visible',

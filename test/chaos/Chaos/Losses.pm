@@ -11,6 +11,7 @@ package Chaos::Losses;
 use strict;
 use warnings;
 
+use List::Util qw(max min);
 use Chaos::Jobs;
 use Chaos::Log;
 
@@ -18,27 +19,73 @@ use Chaos::Log;
 # waited, or has heard of another who has.
 my $late = 60;
 
-# Of the servers' logs: { what ("session"), server, at (seconds since 1970), found }, in order.
+# Of the servers' logs: { what ("session"), server, at (seconds since 1970), found, since (when it
+# was kept for the runs of a life before, and may have gone) }, in order.
+#
+# Each session that was opened is lost in the end, but for one that a server closes when it is
+# stopped, or when nothing needs it.  Of one that its next life finds expired no line tells but
+# that of its successor.
 sub sessions
 {
 	my $log = shift;
 	my @losses;
-	my ($opened, $went_back) = (Chaos::Log::said('opened', '(?:session resumed: )?connected'), Chaos::Log::said('went back'));
-	my ($expires, $closes) = map { Chaos::Log::said($_) } 'expired', 'closing';
+	my %line = (
+		opened => Chaos::Log::said('opened', 'connected'),
+		resumed => Chaos::Log::said('opened', 'session resumed: connected'),
+		found => Chaos::Log::said('went back'),
+		map { $_ => Chaos::Log::said($_) } qw(replaced expired keeping closing stopping leaving));
+	my $any = join '|', map { "(?<$_>$line{$_})" } sort keys %line;
 	for my $file (sort glob "$log/server-[A-Z].log")
 	{
 		my ($server) = $file =~ /server-(.)\.log$/;
+		my $open;       # the session, by its id
+		my %kept;       # the one of a life before: its id, and since when it is kept
 		my $expired;    # no session since
+		my $lose = sub {
+			my ($time, %more) = @_;
+			push @losses, { what => 'session', server => $server, at => $time, found => 0, since => $kept{since}, %more };
+		};
 		open my $in, '<', $file or die "could not read $file: $!\n";
 		while (<$in>)
 		{
-			if (/ LOG:  $opened/) { $expired = undef; }
-			next unless /^(\S+ [\d:.]+) .* (?:LOG:  (?:(?<expired>$expires)|$closes)|WARNING:  (?<found>$went_back))/;
-			my ($time, $how) = ($1, $+{expired} ? 'expired' : $+{found} ? 'found' : 'closing');
+			# the log may begin in the middle of a life
+			$open = 'unknown' if $. == 1 && !/ LOG:  starting PostgreSQL /;
+			next unless /^(\S+ [\d:.]+) .* (?:LOG|WARNING|DETAIL):  (?:$any)/;
+			my ($time, $how) = (Chaos::Jobs::seconds($1), keys %+);
+			my ($id) = /session (0x[0-9a-f]+)/;
+			my $latest = $expired;
+			$expired = undef;
+			if ($how eq 'opened')
+			{
+				if (defined $open)
+				{
+					$lose->($time);
+					%kept = ();
+				}
+				$open = $id;
+			}
+			elsif ($how eq 'replaced') { pop @losses if @losses && $losses[-1]{at} == $time; }
+			elsif ($how eq 'keeping')
+			{
+				%kept = (id => $id, since => $time);
+				$open = undef;
+			}
+			elsif ($how eq 'closing')
+			{
+				$lose->($time);
+				$open = undef unless ($kept{id} // '') eq $id;
+				%kept = ();
+			}
+			elsif ($how eq 'stopping') { $open = undef; }
+			elsif ($how eq 'leaving') { $open = $id; }
 			# that it has expired may be how it was found
-			if ($expired && $how eq 'found') { $expired->{found} = 1; }
-			else { push @losses, { what => 'session', server => $server, at => Chaos::Jobs::seconds($time), found => $how eq 'found' }; }
-			$expired = $how eq 'expired' ? $losses[-1] : undef;
+			elsif ($how eq 'found' && $latest) { $latest->{found} = 1; }
+			elsif ($how ne 'resumed')
+			{
+				$lose->($time, found => $how eq 'found');
+				$open = undef;
+				$expired = $losses[-1] if $how eq 'expired';
+			}
 		}
 		close $in;
 	}
@@ -48,24 +95,45 @@ sub sessions
 # Runs of jobs that were committed, and then lost before that was recorded, or before anybody
 # saw the commit.  Their server went by its clock, and its session may live: so sessions does
 # not tell of all of them.
-# { what ("run"), server, at (seconds since 1970) }
+# { what ("run"), server, since (when it began), at (seconds since 1970) }
 sub runs
 {
 	my $log = shift;
 	my @losses;
+	my $begins = Chaos::Log::said('begins');
 	my $not_recorded = Chaos::Log::said('not recorded', 'is done', Chaos::Log::said('lost', 'job'));
 	my $lost_before = Chaos::Log::said('lost before', 'job');
 	for my $file (sort glob "$log/server-[A-Z].log")
 	{
 		my ($server) = $file =~ /server-(.)\.log$/;
+		my %began;    # by the process
 		open my $in, '<', $file or die "could not read $file: $!\n";
 		while (<$in>)
 		{
-			push @losses, { what => 'run', server => $server, at => Chaos::Jobs::seconds($1) } if /^(\S+ [\d:.]+) .* (?:DETAIL:  $not_recorded|WARNING:  $lost_before)/;
+			next unless /^(\S+ [\d:.]+) \S+ \[(\d+)\] (?:.* )?(?:LOG:  (?<begins>$begins)|DETAIL:  $not_recorded|WARNING:  $lost_before)/;
+			my ($time, $process) = (Chaos::Jobs::seconds($1), $2);
+			if ($+{begins}) { $began{$process} = $time; }
+			else { push @losses, { what => 'run', server => $server, at => $time, since => $began{$process} // $time }; }
 		}
 		close $in;
 	}
 	return @losses;
+}
+
+# Since when a session may have been gone: since the last claim there that was proven before.  What
+# transactions say is by another clock, to which "zero" is to be added.  Where nobody claimed
+# anything it is gone for no longer than "longest".
+sub date
+{
+	my ($losses, $zero, $longest, @transactions) = @_;
+	my %claims;
+	# who puts needs no session that lives
+	push @{ $claims{ $_->{server} } }, [ $_->{proven} + $zero, $_->{ended} + $zero ] for grep { defined $_->{proven} && $_->{workload} ne 'queue' } @transactions;
+	for my $loss (@$losses)
+	{
+		my $last = max map { $_->[0] } grep { $_->[1] <= $loss->{at} } @{ $claims{ $loss->{server} } };
+		$loss->{since} = min grep { defined } $loss->{since}, $last // $loss->{at} - $longest;
+	}
 }
 
 # Adds to each loss the faults that were there at its time, or had been healed less than "since"

@@ -247,11 +247,9 @@ sub hand_out
 # The judge
 #
 
-# What the nemesis did, and which sessions and runs the servers lost (Chaos::Losses, explained),
-# for the judge.
-# One is perhaps gone long before its server learns of it: since the first of the faults
-# by which it may have been lost.  "by_itself" is when the ensemble lost something without a fault.
-# Their times are in seconds since 1970.
+# What the nemesis did, and which sessions and runs the servers lost (Chaos::Losses, dated), for the
+# judge.  "by_itself" is when the ensemble lost something without a fault, in whole seconds.  Their
+# times are in seconds since 1970.
 sub tell_faults
 {
 	my ($history, $faults, $sessions, $runs, @by_itself) = @_;
@@ -266,12 +264,8 @@ sub tell_faults
 	my $monotonic = Chaos::Told::now() / 1e9;
 	my ($zero, $epoch) = ($monotonic - now(), $monotonic - Time::HiRes::time());
 	$tell->($_->{kind}, $_->{kind} =~ /^ensemble / ? 'ensemble' : 'none', $_->{target}, $_->{begin} + $zero, $_->{heal} + $zero) for @$faults;
-	$tell->('ensemble, by itself', 'ensemble', undef, $_ + $epoch - 1, $_ + $epoch) for @by_itself;
-	for my $loss (@$sessions, @$runs)
-	{
-		my $from = List::Util::min($loss->{at} - $session_timeout, map { $_->{from} } grep { $_->{kind} !~ /^ensemble |^by itself/ && Chaos::Losses::strikes($_, $loss) } @{ $loss->{near} });
-		$tell->("$loss->{what} lost", 'server', $loss->{server}, $from + $epoch, $loss->{at} + $epoch);
-	}
+	$tell->('ensemble, by itself', 'ensemble', undef, $_ + $epoch - 1, $_ + $epoch + 1) for @by_itself;
+	$tell->("$_->{what} lost", 'server', $_->{server}, $_->{since} + $epoch, $_->{at} + $epoch) for @$sessions, @$runs;
 }
 
 # How often each slot was committed, as the servers' databases have it.
@@ -333,7 +327,10 @@ sub report
 	my %job = map { $_ => Chaos::Jobs::judge($_, \@transactions, $seen{record}, $data, \@servers, $log, \@harms, @{ $seen{losses} }) } @jobs;
 	my @lost = Chaos::Losses::sessions($log);
 	my @lost_runs = Chaos::Losses::runs($log);
-	Chaos::Losses::explain([ @lost, @lost_runs ], 4 * $session_timeout, Time::HiRes::time() - now(), \@faults, @{ $seen{losses} });
+	my $epoch = Time::HiRes::time() - now();
+	# A session is perhaps gone long before its server learns of it.
+	Chaos::Losses::date(\@lost, $epoch, $session_timeout, @transactions);
+	Chaos::Losses::explain(\@lost, 4 * $session_timeout, $epoch, \@faults, @{ $seen{losses} });
 	my $lost = Chaos::Losses::count(@lost);
 	my @needless = Chaos::Losses::needless(@lost);
 	tell_faults($history, \@faults, \@lost, \@lost_runs, @{ $seen{losses} });
