@@ -223,7 +223,8 @@ sub hand_out
 		{
 			my $who = [ 900, $server->name ];
 			my $sent = Chaos::Told::now();
-			while (my $item = $server->ask("SELECT id || ' ' || (1000 * extract(epoch FROM since))::bigint FROM zk_queue_take('queue')"))
+			# an item is done even if its answer came too late
+			while (my $item = $server->ask("SELECT id || ' ' || (1000 * extract(epoch FROM since))::bigint FROM zk_queue_take('queue')", 60))
 			{
 				my ($id, $since) = split / /, $item;
 				my $value = { item => $id, id => $since };
@@ -233,9 +234,10 @@ sub hand_out
 				$sent = Chaos::Told::now();
 			}
 		}
-		$left = $servers[0]->ask("SELECT length + putting FROM zk_queues WHERE queue = 'queue'");
-		return !$left;
+		$left = eval { $servers[0]->must("SELECT coalesce(sum(length + putting), 0) FROM zk_queues WHERE queue = 'queue'") };
+		return defined $left && !$left;
 	});
+	return "could not look for what is left in the queue: $@" unless defined $left;
 	$history->tell(map { Chaos::Told::event([ 900, 'A' ], $_, 'empty', \@object, {}) } 'invoke', 'ok') unless $left;
 	return () unless $left;
 	my $queue = '/zklock/queues/queue';
