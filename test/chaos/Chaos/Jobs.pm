@@ -20,7 +20,7 @@
 #             when nothing but its session was harmed: its server lives, and can tell.  In no
 #             case are both of
 #             one server, which knows by its own zk_runs.  (ZooKeeper may go back by itself,
-#             ZOOKEEPER-4785: then its servers' logs show it, or one of ours has said so, and
+#             ZOOKEEPER-4785: then its servers' logs show it; or one of ours has said so, and
 #             the record's numbers are smaller.)
 #   untrue    zk_runs has a row for each run that committed, and no other one.  Each has
 #             exactly one row in the fourth database.  When nobody runs anything any more,
@@ -117,11 +117,11 @@ sub record
 sub id { my $run = shift; return "$run->{token}/$run->{number}"; }
 
 # Of one job: numbers for the table, and complaints.  The record is what was had of it above.
-# "harms": when servers, or what they need, were harmed: [ from, until ], in seconds of their
-# clock.
+# "harms": when servers, or what they need, were harmed: [ from, until, the one that was, if it is
+# no other ]; and when the ensemble lost something "by_itself", in whole seconds: by their clock.
 sub judge
 {
-	my ($job, $transactions, $record, $data, $servers, $log, $harms, @losses) = @_;
+	my ($job, $transactions, $record, $data, $servers, $log, $harms, @by_itself) = @_;
 	my %seen = (job => $job, missing => [], wrong => [], untrue => [], half => 0, doubt => 0, forgotten => 0, settled => 0, slots => 0);
 
 	# what clients were told
@@ -175,8 +175,8 @@ SQL
 		else { push @{ $seen{missing} }, "slot $slot of $job"; }
 	}
 
-	# when servers found out that the ensemble went back, or it did so by itself
-	my @found = @losses;
+	# when servers found out that the ensemble went back
+	my @found;
 	my $went_back = Chaos::Log::said('went back');
 	for my $file (glob "$log/server-[A-Z].log")
 	{
@@ -191,7 +191,7 @@ SQL
 		my @rows = sort { $a->{run}{token} <=> $b->{run}{token} || $a->{run}{number} <=> $b->{run}{number} } @{ $committed{$slot} };
 		for my $i (1 .. $#rows)
 		{
-			my %why = map { why($job, $_, $rows[$i], $harms, @found) => 1 } @rows[ 0 .. $i - 1 ];
+			my %why = map { why($job, $_, $rows[$i], $harms, \@found, @by_itself) => 1 } @rows[ 0 .. $i - 1 ];
 			my ($kind) = grep { $why{$_} } qw(wrong doubt forgotten);
 			if ($kind ne 'wrong') { $seen{$kind}++; }
 			else { push @{ $seen{wrong} }, "slot $slot of $job on " . join ' ', map { "$_->{server} (" . id($_->{run}) . ')' } @rows[ 0 .. $i ]; }
@@ -206,7 +206,7 @@ SQL
 		my $done = $run->{state} eq 'done';
 		push @{ $seen{untrue} }, 'run ' . id($run) . " of $job is still in doubt" if $run->{state} eq 'in doubt';
 		push @{ $seen{untrue} }, 'run ' . id($run) . " of $job is $run->{state}, and has " . ($row ? '' : 'not ') . 'committed'
-		  if $row ? !$done && $row->{generation} == $generation : $done;
+		  if $row ? !$done && $row->{generation} == $generation && !lost_since(seconds($row->{run}{started}), @by_itself) : $done;
 	}
 	my $settled = Chaos::Log::said('settled', quotemeta $job);
 	for my $file (glob "$log/server-[A-Z].log")
@@ -225,17 +225,23 @@ sub seconds
 	return Time::Local::timegm(0, $minute, $hour, $day, $month - 1, $year) + $second;
 }
 
+# Of the times in whole seconds, those after which something was lost that was written then.
+sub lost_since { my ($time, @by_itself) = @_; return grep { $time < $_ + 1 } @by_itself; }
+
 # Why a slot was committed once more.
 sub why
 {
-	my ($job, $earlier, $later, $harms, @found) = @_;
+	my ($job, $earlier, $later, $harms, $found, @by_itself) = @_;
 	my ($from, $until) = map { seconds($_->{run}{started}) } $earlier, $later;
 	return 'wrong' if $earlier->{server} eq $later->{server};
 	return 'forgotten' if $earlier->{generation} != $later->{generation};
+	# it may be the end of the run alone that was lost, or all of the run
+	return 'forgotten' if grep { $_ < $until } lost_since($from, @by_itself);
 	# not all who look do so at once
 	return 'forgotten' if $later->{run}{number} <= $earlier->{run}{number}
-	  && grep { $from < $_ && $_ < $until + 10 } @found;
-	return 'wrong' if $job eq 'jobs-skip' || !grep { $_->[0] < $until && $from < $_->[1] } @$harms;
+	  && grep { $from < $_ && $_ < $until + 10 } @$found;
+	return 'wrong' if $job eq 'jobs-skip'
+	  || !grep { $_->[0] < $until && $from < $_->[1] && (!defined $_->[2] || $_->[2] eq $earlier->{server}) } @$harms;
 	my ($known) = grep { id($_) eq id($earlier->{run}) } @{ $later->{runs} };
 	return 'doubt' if $known ? $known->{state} eq 'in doubt' : @{ $later->{runs} } == $remembered;
 	return 'wrong';

@@ -324,14 +324,16 @@ sub report
 	my @items = (@{ $seen{undone} }, Chaos::Judge::items($data, \@transactions, \@faults, map { $_ + 1 + now() - time } @{ $seen{losses} }));
 	my @long_waits = Chaos::Judge::long_waits($longest_wait, 4 * $session_timeout, \@transactions, \@faults);
 	# the servers' clock is another one
-	my $zero = time - now();
-	my @harms = map { [ $_->{begin} + $zero - 1, $_->{heal} + $zero + 4 * $session_timeout ] } grep { !$Chaos::Nemesis::spares_servers{ $_->{kind} } } @faults;
-	my %job = map { $_ => Chaos::Jobs::judge($_, \@transactions, $seen{record}, $data, \@servers, $log, \@harms, @{ $seen{losses} }) } @jobs;
+	my $epoch = Time::HiRes::time() - now();
 	my @lost = Chaos::Losses::sessions($log);
 	my @lost_runs = Chaos::Losses::runs($log);
-	my $epoch = Time::HiRes::time() - now();
 	# A session is perhaps gone long before its server learns of it.
 	Chaos::Losses::date(\@lost, $epoch, $session_timeout, @transactions);
+	# where it is slow a server loses its session without a fault, too
+	my @harms = (
+		(map { [ $_->{begin} + $epoch - 1, $_->{heal} + $epoch + 4 * $session_timeout ] } grep { !$Chaos::Nemesis::spares_servers{ $_->{kind} } } @faults),
+		map { [ @$_{qw(since at server)} ] } @lost, @lost_runs);
+	my %job = map { $_ => Chaos::Jobs::judge($_, \@transactions, $seen{record}, $data, \@servers, $log, \@harms, @{ $seen{losses} }) } @jobs;
 	Chaos::Losses::explain(\@lost, 4 * $session_timeout, $epoch, \@faults, @{ $seen{losses} });
 	my $lost = Chaos::Losses::count(@lost);
 	my @needless = Chaos::Losses::needless(@lost);
