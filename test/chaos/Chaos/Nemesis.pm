@@ -195,15 +195,19 @@ sub inject
 {
 	my ($self, $planned) = @_;
 	$self->{bag} = [ shuffle @{ $self->{kinds} } ] unless @{ $self->{bag} };
-	my (undef, $kind, $code, $min, $max) = $planned ? @{ shift @{ $self->{plan} } } : (0, @{ shift @{ $self->{bag} } });
+	my $drawn = $planned ? undef : shift @{ $self->{bag} };
+	my (undef, $kind, $code, $min, $max) = $planned ? @{ shift @{ $self->{plan} } } : (0, @$drawn);
 	my $duration = $self->{timeout} * ($min + ($max - $min) * rand);
 	my $begin = now();
 	my ($what, $undo, %more) = $self->$code;
 	unless (defined $what)
 	{
 		$self->say("skipped $kind: there is none now");
+		# once more behind all others, since not many bags are emptied
+		push @{ $self->{bag} }, $drawn if $drawn && ($self->{skipped}{$kind} ^= 1);
 		return;
 	}
+	delete $self->{skipped}{$kind};
 	$duration = max $duration, $more{at_least} // 0;
 	my ($target) = $kind eq 'cut: halves' ? undef : $what =~ /^([A-Z])\b/;
 	my $fault = { %more, target => $target, kind => $kind, what => $what, begin => $begin, due => now() + $duration, undo => $undo // sub { 1 } };
