@@ -2,7 +2,7 @@
 #
 # A session cannot record the end of its run, and says so; its server records it meanwhile, or
 # does not; then the session ends.  A run that was lost while it committed is told as lost, and
-# the chaos run finds it in the log.
+# the chaos run finds it in the log; as it finds the ZooKeeper sessions that were lost.
 use strict;
 use warnings;
 
@@ -91,6 +91,19 @@ for my $end ('terminate', 'cancel', 'cut')
 	is(rows($c, $job), 1, '... and it has committed');
 }
 $far->heal;
+ZkLock::wait_connected($c);
+
+sub sessions { return scalar(my @sessions = Chaos::Losses::sessions($logs)); }
+for my $end ('stopped', 'killed', 'killed, and away for long')
+{
+	my $before = sessions();
+	$c->stop($end eq 'stopped' ? 'fast' : 'immediate');
+	ZkLock::wait_until(sub { !grep { /^c-/ } $zk->children('/zklock/servers') }, "the session of c is gone") if $end =~ /long/;
+	is(sessions(), $before, "$end: the log does not say yet that the session was lost");
+	$c->start;
+	ZkLock::wait_connected($c);
+	is(sessions() - $before, $end eq 'stopped' ? 0 : 1, $end eq 'stopped' ? '... for it was not' : '... and says it then');
+}
 
 is(rows($a, 'settled') . rows($a, 'not settled'), '11', 'each is run once');
 done_testing();
