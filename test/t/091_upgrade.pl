@@ -213,7 +213,6 @@ ZkLock::hang_up($node);
 $node->stop;
 my $new = ZkLock::server('new', $zk, conf => $short, start => 0);
 (my $bin = `pg_config --bindir`) =~ s/\n//;
-my $from = -s $node->logfile;
 {
 	# it leaves files where it runs
 	my $result = do
@@ -221,14 +220,18 @@ my $from = -s $node->logfile;
 		require Cwd;
 		my $cwd = Cwd::getcwd();
 		chdir $tmp or die;
-		my $r = run_log([ 'pg_upgrade', '-b', $bin, '-B', $bin, '-d', $node->data_dir, '-D', $new->data_dir,
+		my $r = run_log([ 'pg_upgrade', '--retain', '-b', $bin, '-B', $bin, '-d', $node->data_dir, '-D', $new->data_dir,
 			'-p', $node->port, '-P', $new->port, '-s', $node->host ]);
 		chdir $cwd or die;
 		$r;
 	};
 	ok($result, 'pg_upgrade');
 }
-unlike(join('', map { slurp_file($_) } glob($new->data_dir . '/pg_upgrade_output.d/*/log/*'), $node->logfile), qr/zklock worker .*(?:exit|start|session)|PANIC/, '... without a worker');
+my $log = join '', map { slurp_file($_) } glob $new->data_dir . '/pg_upgrade_output.d/*/log/*';
+my $worker = qr/LOG:  zklock \S+ worker started/;
+like($log, qr/LOG:  database system is ready to accept connections/, '... by servers');
+unlike($log, $worker, '... without a worker');
+like(slurp_file($node->logfile), $worker, '... as others have');
 $new->start;
 my $u = ZkLock::session($new, dbname => "fresh_$id");
 is($u->query('SELECT * FROM zk_fences ORDER BY 1'), $fences, '... with the fences');
