@@ -354,6 +354,36 @@ sub job
 	return $self;
 }
 
+# A server is lost when its run has committed, before anybody was told so, and another one runs the
+# slot again.  The first one may answer later than that, and learn later still that it was lost.
+sub job_doubt
+{
+	my ($self, $n) = @_;
+	@$self{qw(kind name)} = qw(job nightly);
+	for my $slot (1 .. $n)
+	{
+		my $asked = { slot => $slot, mode => 'run' };
+		my $p = $self->anybody;
+		my $run = $self->op($p, 'run', asked => $asked, told => { how => 'ran' }, early => 50, late => 100);
+		$self->unknown($run) if rand() < 0.4;
+		my $committed = 1;
+		if (rand() < 0.6)
+		{
+			# when the last claim was proven there; not when it was lost, which nobody knows
+			my $since = $run->{call} - 20 + rand($self->{now} - $run->{call} + 20);
+			my $q = $self->anybody(grep { server($_) eq server($p) } 1 .. $self->{processes});
+			$self->op($q, 'run', asked => $asked, told => { how => 'ran' }, early => 50);
+			$committed = 2;
+			$self->fault('server', $run->{server}, $since, $self->{now} + rand 1000);
+		}
+		$self->op($self->anybody, 'run', asked => $asked, told => { how => 'done' }) if rand() < 0.7;
+		push @{ $self->{counts} }, [ $slot, $committed ];
+	}
+	$self->{now} += 200;
+	$self->op(99, 'count', asked => { slot => $_->[0] }, told => { committed => $_->[1] }) for @{ $self->{counts} };
+	return $self;
+}
+
 sub barrier
 {
 	my ($self, $n) = @_;

@@ -292,6 +292,16 @@ our @faults = (
 		push @$ops, { process => 2000, f => 'fault', kind => 'fault', name => 'planted', asked => { harm => 'none', harmed => $done->{server} }, told => {}, call => $done->{ret}, ret => $done->{ret} + 1, outcome => 'info' };
 		return 1;
 	} ],
+	[ 'an item that is done twice, before its server was lost', 'queue', sub {
+		my $ops = shift;
+		my $done = again($ops) or return 0;
+		return lost($ops, $done->{server}, $done->{ret} + 6);
+	} ],
+	[ 'an item that is done twice, after its server was lost', 'queue', sub {
+		my $ops = shift;
+		my $done = again($ops) or return 0;
+		return lost($ops, $done->{server}, $done->{call} - 6);
+	} ],
 	[ 'two have one item', 'queue', sub {
 		my $ops = shift;
 		my ($take, $done) = taken($ops) or return 0;
@@ -338,6 +348,16 @@ our @faults = (
 		return 1;
 	} ],
 	[ 'a slot that is run twice', 'job', sub { return run_again($_[0], 'D'); } ],
+	[ 'a slot that is run twice, before its server was lost', 'job', sub {
+		my $ops = shift;
+		my $run = run_again($ops, 'D') or return 0;
+		return lost($ops, $run->{server}, $run->{ret} + 6);
+	} ],
+	[ 'a slot that is run twice, after its server was lost', 'job', sub {
+		my $ops = shift;
+		my $run = run_again($ops, 'D') or return 0;
+		return lost($ops, $run->{server}, $run->{call} - 6);
+	} ],
 	[ 'a slot that is run twice, although runs in doubt are skipped', 'job', sub {
 		my $ops = shift;
 		my $run = run_again($ops, 'D') or return 0;
@@ -437,6 +457,13 @@ sub most
 	}
 	my $time = any(@times) // return;
 	return @$time;
+}
+
+# That server is lost then, within a millisecond.
+sub lost
+{
+	my ($ops, $server, $time) = @_;
+	return push @$ops, { process => 2000, f => 'fault', kind => 'fault', name => 'planted', asked => { harm => 'server', harmed => $server }, told => {}, call => $time, ret => $time + 1, outcome => 'info' };
 }
 
 # Somebody takes and does what was done, at once; the first one's "done".
