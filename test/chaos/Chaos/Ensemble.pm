@@ -167,20 +167,27 @@ sub losses
 	return @{ $self->{emptied} // [] }, map { time - (3600 * $hour + 60 * $minute + $second - int $_) % 86400 } @losses;
 }
 
-# What is left in the directories of locks, permits and jobs: by each path the servers that
-# show it.  One that has read its log out of order may go on showing what is long deleted.
-sub contenders
+# What is so far below these directories: by each path the servers that show it.  One that has read
+# its log out of order may go on showing what is long deleted.
+sub shown
 {
-	my $self = shift;
+	my ($self, $depth, @directories) = @_;
 	my %shown;
 	for my $i ($self->servers)
 	{
 		my $client = ZooKeeper::Client->new($self->host($i), wait => $Wait::limit / 10);
-		my $list = sub { my $path = shift; $client->sync($path); return map { "$path/$_" } @{ $client->children($path) // [] }; };
-		push @{ $shown{$_} }, "zk$i" for map { $list->($_) } map { $list->($_) } '/zklock/locks', '/zklock/semaphores', '/zklock/jobs';
+		my @paths = @directories;
+		for (1 .. $depth)
+		{
+			@paths = map { my $path = $_; $client->sync($path); map { "$path/$_" } @{ $client->children($path) // [] } } @paths;
+		}
+		push @{ $shown{$_} }, "zk$i" for @paths;
 		$client->close;
 	}
 	return %shown;
 }
+
+# What is left in the directories of locks, permits and jobs.
+sub contenders { my $self = shift; return $self->shown(2, '/zklock/locks', '/zklock/semaphores', '/zklock/jobs'); }
 
 1;

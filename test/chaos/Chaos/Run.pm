@@ -212,7 +212,7 @@ sub leaked
 }
 
 # Take what is left in the queue, by a server after the other: whose puts were in doubt has
-# settled them by then.  Returns complaints.
+# settled them by then.  Returns complaints; what only some servers of ZooKeeper show is theirs.
 sub hand_out
 {
 	my $history = shift;
@@ -238,11 +238,12 @@ sub hand_out
 		return defined $left && !$left;
 	});
 	return "could not look for what is left in the queue: $@" unless defined $left;
-	$history->tell(map { Chaos::Told::event([ 900, 'A' ], $_, 'empty', \@object, {}) } 'invoke', 'ok') unless $left;
-	return () unless $left;
-	my $queue = '/zklock/queues/queue';
-	my @nodes = map { my $part = $_; map { "$part/$_" } $zk->children("$queue/$part") } qw(items held puts);
-	return "$left are left in the queue: " . join ', ', @nodes;
+	my %shown = $left ? $zk->shown(1, map { "/zklock/queues/queue/$_" } qw(items held puts)) : ();
+	my $all = () = $zk->servers;
+	my @nodes = grep { @{ $shown{$_} } == $all } sort keys %shown;
+	return "$left are left in the queue: " . join ', ', @nodes if @nodes;
+	$history->tell(map { Chaos::Told::event([ 900, 'A' ], $_, 'empty', \@object, {}) } 'invoke', 'ok');
+	return ();
 }
 
 #
