@@ -105,5 +105,12 @@ for my $end ('stopped', 'killed', 'killed, and away for long')
 	is(sessions() - $before, $end eq 'stopped' ? 0 : 1, $end eq 'stopped' ? '... for it was not' : '... and says it then');
 }
 
+# Since when: who was cut off learns late that another server may have had its locks.
+my @lost = ({ server => 'C', at => 100 }, { server => 'C', at => 200, since => 80 }, { server => 'B', at => 100 });
+my @claims = map { my %t; @t{qw(server workload proven ended)} = @$_; \%t }
+  [qw(C long 3 4)], [qw(C long 2 9)], [qw(C long 5 11)], [qw(C queue 6 7)], [qw(A long 8 9)];
+Chaos::Losses::date(\@lost, 90, 2, @claims);
+is(join(' ', map { $_->{since} } @lost), '93 80 98', 'a session was there when the last claim was proven');
+
 is(rows($a, 'settled') . rows($a, 'not settled'), '11', 'each is run once');
 done_testing();
