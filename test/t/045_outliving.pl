@@ -128,10 +128,12 @@ is(rows(), 'good commit good statement', '... the commits are durable');
 restart('15s');
 my @late = map { stuck("late $_", $_) } 'statement', 'commit';
 my @next = map { next_holder("late $_") } 'statement', 'commit';
+my $late_session = ZkLock::ask($a, 'SELECT session_id FROM zk_session');
 kill_postmaster();
 is($a->start(fail_ok => 1), 0, 'no other postmaster can start while a backend lives');
 like(PostgreSQL::Test::Utils::slurp_file($a->logfile), qr/FATAL:  pre-existing shared memory block/, '... as PostgreSQL sees to');
 for my $i (0, 1) { cmp_ok($next[$i]->result, '>', $late[$i]{token}, 'the other server has the lock'); }
+like(PostgreSQL::Test::Utils::slurp_file($zk->logfile), qr/Expiring session $late_session\b/, '... since the session has expired');
 for my $stuck (@late)
 {
 	ok(lives($stuck->{pid}), 'the backend lives');
