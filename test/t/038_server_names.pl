@@ -127,6 +127,7 @@ is(scalar(() = log_of($node) =~ /$told/g), 1, '... and that is said once');
 # zk_servers: all of them, from each
 #
 my ($p, $q) = (server('p', 'p', $heartbeats), server('q', 'q_1', $heartbeats));
+ZkLock::wait_connected($p, $q);
 $zk->delete($_) for @others, $lasting, $old;
 $_->stop for $node;
 my $about = "server, host, postmaster_pid, zklock_version = (SELECT extversion FROM pg_extension WHERE extname = 'zklock'),
