@@ -133,8 +133,9 @@ for my $level (1, 2)
 if ($b->pg_version >= 17)
 {
 	$holder{2}->query("BEGIN; SELECT zk_lock('job')");
-	my $waiter = ZkLock::session($b)->send("SELECT zk_lock('job')")->wait_level(2);
-	is(ZkLock::ask($b, "SELECT wait_event FROM pg_stat_activity WHERE pid = @{[ $waiter->pid ]}"), 'ZkLockAcquire', 'wait event');
+	# it wakes for a moment, now and then
+	my $waiter = ZkLock::session($b)->send("SELECT zk_lock('job')")->wait_event('ZkLockAcquire');
+	pass('wait event');
 	$holder{2}->query('COMMIT');
 	$waiter->result;
 }
