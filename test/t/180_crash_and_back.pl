@@ -81,8 +81,9 @@ for my $node ($b, $c, $d)
 	ZkLock::wait_until(sub { findings($node) > 0 || !$rival->busy }, "$name finds out, or has the lock");
 	ok($rival->busy, "$name has not got the lock");
 	is($holder->query("SELECT zk_token('job')"), $token, '... in which its holder believes');
+	# which is shown when its file says so, too
+	ok(ZkLock::wait_until(sub { ZkLock::ask($node, 'SELECT state FROM zk_session') eq 'went back' }, "$name waits"), '... and waits');
 	like(ZkLock::ask($node, 'SELECT last_error FROM zk_session'), $reason{$name}, '... since it has found out');
-	is(ZkLock::ask($node, 'SELECT state FROM zk_session'), 'went back', '... and waits');
 	$rival->cancel;
 }
 ok(!exists $zk->sessions->{ $left{$_} }, "the session that $_ left is closed") for 'c', 'd';
