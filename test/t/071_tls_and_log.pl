@@ -29,8 +29,7 @@ like(log_of(), qr/LOG:  zklock \S+ worker started with \Q$library\E$/m, '... and
 
 # What the library says.
 unlike(log_of(), qr/libzookeeper:/, 'log_min_messages: nothing by default');
-set_and_reload(log_min_messages => 'info');
-ZkLock::wait_until(sub { ZkLock::ask($a, 'SHOW zklock.log_min_messages') eq 'info' }, 'the reload');
+ZkLock::set($a, 'zklock.log_min_messages', 'info');
 $zk->restart;
 for my $line (qr/error: Socket .* zk retcode=-4/, qr/session establishment complete on server/)
 {

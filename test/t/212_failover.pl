@@ -56,7 +56,7 @@ my %answer = (
 	"CALL zk_lock_session('x')" => '',
 	"SELECT zk_unlock('x')" => 't',
 	"CALL zk_barrier('b', 1)" => '',
-	"SELECT payload FROM zk_queue_take('q')" => 'x',
+	"SELECT payload FROM zk_queue_take('q', '1 h')" => 'x',
 	"SELECT count(*) >= 2 FROM zk_servers" => 't',
 	"SELECT count(*) = 0 FROM zk_contenders('nobody')" => 't',
 	"SELECT zk_is_leader('e')" => 'f',

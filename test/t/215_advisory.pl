@@ -120,6 +120,7 @@ for my $call (sort keys %acknowledges)
 }
 $sa->query('BEGIN; SELECT pg_advisory_xact_lock(1)');
 ZkLock::ask($a, q(SELECT zk_break('advisory/postgres/1', token) FROM zk_contenders('advisory/postgres/1') WHERE ours));
+ZkLock::wait_until(sub { ZkLock::ask($a, "SELECT grant_state FROM zk_locks") eq 'lost' }, 'lost');
 like($sa->fails('COMMIT'), qr{^40001: lock "advisory/postgres/1" was lost}, 'a lost lock of the transaction fails its COMMIT');
 $sa->query('ROLLBACK');
 
