@@ -28,6 +28,8 @@
 #           have these sessions
 #   wait_connected(NODE...)     until the worker has a ZooKeeper session
 #   title(PID)                  what ps says of a process
+#   stop_process(NODE, PID)     SIGSTOP for a process of the server, at a moment when it has none
+#           of the locks in shared memory, for which others would wait as long as it is stopped
 #   wait_until(CODE, WHAT, SEEN)  see Wait.pm
 #   wait_waiting(NODE, LEVEL, N)  until so many backends wait at level 1 (behind
 #           a backend of this server) or 2 (for ZooKeeper)
@@ -74,6 +76,7 @@ use Fcntl qw(LOCK_EX);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils ();
 use Test::More;
+use Time::HiRes qw(sleep);
 use Wait;
 use ZooKeeper;
 
@@ -235,6 +238,26 @@ sub wait_connected
 
 # A title is what a process has made of its arguments.
 sub title { return PostgreSQL::Test::Utils::slurp_file("/proc/$_[0]/cmdline") =~ s/[\0\s]+$//r; }
+
+sub stop_process
+{
+	my ($node, $pid) = @_;
+	for (;;)
+	{
+		kill 'STOP', $pid or croak "could not stop process $pid: $!";
+		wait_until(sub { PostgreSQL::Test::Utils::slurp_file("/proc/$pid/stat") =~ /^\d+ \(.*\) T /s }, "process $pid is stopped");
+		# This takes those locks, one after the other.  The answer of the worker never comes; who
+		# waits for a lock in shared memory hears of no timeout.
+		my $probe = session($node);
+		$probe->send("SELECT count(*) FROM zk_locks, zk_session, zk_stat, zk_stat_barriers; SET statement_timeout = 10; SELECT count(*) FROM zk_contenders('nobody')");
+		for (my $tries = 0; $probe->busy && $tries < 200; $tries++) { sleep 0.01; }
+		my $free = !$probe->busy;
+		kill 'CONT', $pid unless $free;
+		$probe->failure;
+		$probe->quit;
+		return $pid if $free;
+	}
+}
 
 sub _waiting_sql
 {

@@ -36,7 +36,7 @@ sub fill
 		},
 		'the table is full, and one name is kept');
 	my $worker = worker();
-	kill 'STOP', $worker or die;
+	ZkLock::stop_process($a, $worker);
 	return $worker if ZkLock::ask($a, 'SELECT names FROM zk_session') == 5;
 	# it came just now
 	kill 'CONT', $worker or die;

@@ -17,7 +17,7 @@ my $worker = ZkLock::ask($node, 'SELECT worker_pid FROM zk_session');
 my $holder = ZkLock::session($node);
 my $token = $holder->query("SELECT zk_lock('held', 'exclusive', 'session')");
 
-kill 'STOP', $worker or die;
+ZkLock::stop_process($node, $worker);
 my $waiter = ZkLock::session($node)->send("SELECT zk_lock('job')");
 $waiter->wait_level(2);
 # It begins while all seems well, and still must not wait for the session's end.

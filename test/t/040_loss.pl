@@ -101,7 +101,7 @@ for my $name ('copy sends', 'copy ends')
 sub state_of { return ZkLock::ask($a, "SELECT concat_ws(' ', state, wait_event) FROM pg_stat_activity WHERE pid = " . $session{ $_[0] }->pid); }
 
 my $worker = ZkLock::ask($a, 'SELECT worker_pid FROM zk_session');
-kill 'STOP', $worker or die;
+ZkLock::stop_process($a, $worker);
 $session{asking}->wait_event('Extension');
 $doubter[$_]->send("DO 'BEGIN PERFORM pg_sleep($_ * 0.002); END'; COMMIT") for 0 .. $#doubter;
 

@@ -57,7 +57,7 @@ is($trier->query("SELECT zk_try_lock('job')"), 'f', 'false: the other server has
 $waiter->send("SELECT zk_lock('job')");
 $waiter->wait_level(2);
 my $worker = ZkLock::ask($a, 'SELECT worker_pid FROM zk_session');
-kill 'STOP', $worker or die;
+ZkLock::stop_process($a, $worker);
 $waiter->cancel;
 $waiter->failure;
 $holder->query('COMMIT');

@@ -90,7 +90,7 @@ ZkLock::wait_until(sub { ZkLock::ask($a, "SELECT count(*) FROM pg_stat_activity 
 is($remote->query('SELECT count(*) FROM t'), 0, 'nothing is committed at the remote side yet');
 
 my $worker = ZkLock::ask($a, 'SELECT worker_pid FROM zk_session');
-kill 'STOP', $worker or die;
+ZkLock::stop_process($a, $worker);
 my $rival = ZkLock::session($b);
 $rival->query("SELECT zk_lock('$_', scope => 'session')") for sort(keys %order, keys %running), 'on_loss = warn';
 

@@ -353,7 +353,7 @@ ZkLock::wait_connected($node);
 $c = Protocol3->new($node);
 my $worker = ZkLock::ask($node, 'SELECT worker_pid FROM zk_session');
 $c->query("SELECT zk_lock('job', scope => 'session')");
-kill 'STOP', $worker or die;
+ZkLock::stop_process($node, $worker);
 ZkLock::wait_until(sub { ZkLock::ask($node, "SELECT lease_remaining = '0' FROM zk_session") eq 't' }, 'the lease lapses');
 my $answer = $c->query('ALTER SYSTEM SET work_mem = 100');
 note $answer;

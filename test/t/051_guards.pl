@@ -154,7 +154,7 @@ ZkLock::wait_until(
 $sa2->send('SELECT pg_sleep(3600)');
 $sb->query("SELECT zk_is_leader('job')");
 my $worker = ZkLock::ask($a, 'SELECT worker_pid FROM zk_session');
-kill 'STOP', $worker;
+ZkLock::stop_process($a, $worker);
 wait_leader($sb);
 my $sa4 = ZkLock::session($a);
 is($sa4->query("SELECT zk_is_leader('job'), (SELECT token FROM zk_elections WHERE election = 'job') IS NULL"), 'f|t', 'a stopped worker fools nobody');

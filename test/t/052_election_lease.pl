@@ -34,7 +34,7 @@ sub lead
 # put, so two who say true at once would be seen.
 lead();
 my $worker = ZkLock::ask($p, 'SELECT worker_pid FROM zk_session');
-kill 'STOP', $worker or die;
+ZkLock::stop_process($p, $worker);
 my ($both, $false, $true) = (0, 0, 0);
 ZkLock::wait_until(
 	sub {

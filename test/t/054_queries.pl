@@ -64,7 +64,7 @@ is(join(' ', map { $_->failure } @sessions[0 .. 4]), '    ', 'answers are comple
 $_->query("SET zklock.connect_timeout = '500ms'") for @sessions;
 ZkLock::wait_connected($node);
 $worker = ZkLock::ask($node, 'SELECT worker_pid FROM zk_session');
-kill 'STOP', $worker or die;
+ZkLock::stop_process($node, $worker);
 like($sessions[$_]->send($sql)->failure, qr/^58000: could not reach ZooKeeper within 500 ms/, 'a stopped worker is no reason to wait for ever') for 0;
 $_->send($sql) for @sessions;
 is(join(' ', map { substr $_->failure, 0, 5 } @sessions), join(' ', ('58000') x 8), '... for however many');

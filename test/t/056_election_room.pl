@@ -62,7 +62,7 @@ is($s->query("SELECT zk_is_leader('impatient', timeout => '0')::text IN ('true',
 # Three of five are elections now, and the worker is stopped.
 fill(3);
 my $worker = ZkLock::ask($node, 'SELECT worker_pid FROM zk_session');
-kill 'STOP', $worker or die;
+ZkLock::stop_process($node, $worker);
 is($s->fails("SELECT zk_is_leader('late', timeout => '300ms')"), $full, 'it waits for room as long as it would for the verdict');
 $s->query("SET zklock.connect_timeout = '300ms'");
 is($s->fails("SELECT zk_is_leader('late', timeout => '1h')"), $full, '... but not beyond connect_timeout');

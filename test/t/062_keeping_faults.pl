@@ -187,7 +187,7 @@ for my $when ('before', 'while it is stopped')
 			($name, $token) = keep($sc);
 			$session = zk_session($c, 'session_id');
 			$trier->query("SET zklock.connect_timeout = '50ms'");
-			kill 'STOP', $pid or die;
+			ZkLock::stop_process($c, $pid);
 			return 1 if $trier->fails("SELECT zk_lock('$name')") eq '';
 			kill 'CONT', $pid or die;
 			return 0;

@@ -74,7 +74,7 @@ is($admin->fails('DROP DATABASE first'), '', 'DROP DATABASE beside a holder and 
 ok($near->busy && $other->busy && $call->busy, '... who go on');
 
 database('second')->quit;
-kill 'STOP', $worker;
+ZkLock::stop_process($node, $worker);
 is($admin->fails('DROP DATABASE second'), '', 'DROP DATABASE while the worker is stopped');
 kill 'CONT', $worker;
 database('second')->quit;

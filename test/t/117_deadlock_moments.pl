@@ -107,8 +107,7 @@ sub stopped
 		ZkLock::ask($a, "SELECT zk_lock('z')");
 		$zk->pause;
 		ZkLock::wait_until(sub { !$s->busy || substr(log_of($a), $seen) =~ /process $pid still waiting for .*\n.*CONTEXT/ }, 'it looks');
-		kill 'STOP', $pid or die;
-		ZkLock::wait_until(sub { PostgreSQL::Test::Utils::slurp_file("/proc/$pid/stat") =~ /\) T/ }, 'it is stopped');
+		ZkLock::stop_process($a, $pid);
 		# before any of the timeouts, or they were first
 		$ready = $s->busy && substr(log_of($a), $seen) =~ / which server "b" has/ && time < $start + $limit;
 		$zk->resume;

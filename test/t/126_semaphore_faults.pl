@@ -195,7 +195,7 @@ waits($sb[0], 1);
 $proxy->refuse->lose_reply('create', '/semaphores/job');
 $worker = worker($d);
 # The second one has a place before that of the first one in the table, and looks before it.
-kill STOP => $worker;
+ZkLock::stop_process($d, $worker);
 $sd[2]->send(q{SELECT zk_acquire('other', 1)})->wait_level(2);
 $sd[1]->query('BEGIN');
 $sd[1]->send(q{SELECT zk_acquire('job', 1)})->wait_level(2);

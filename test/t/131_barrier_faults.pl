@@ -85,7 +85,7 @@ wait_successor($c, $old);
 # One who was cancelled meanwhile is not left there.
 come($z, 'cancelled', 2);
 $old = worker($c);
-kill 'STOP', $old;
+ZkLock::stop_process($c, $old);
 is($z->cancel->failure, '57014: canceling statement due to user request', 'a cancel needs no worker');
 kill 'CONT', $old;
 ok_clean('cancelled', 'a cancel beside a stopped worker');

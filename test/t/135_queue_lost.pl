@@ -46,7 +46,7 @@ length_is($b, 'q', '4 0 0', '... which is done');
 $sa = ZkLock::session($a);
 my $id = $sa->query("BEGIN; SELECT id FROM zk_queue_take('q')");
 $worker = ZkLock::ask($a, 'SELECT worker_pid FROM zk_session');
-kill 'STOP', $worker;
+ZkLock::stop_process($a, $worker);
 $sb->send("SELECT payload, attempt FROM zk_queue_take('q', '1 h') WHERE payload = '3'");
 is($sb->result, '', 'the next item is another one');
 length_is($b, 'q', '3 0 0', 'when the session is gone the item is anybody\'s');

@@ -55,7 +55,7 @@ ZkLock::wait_until(sub { $sa->query('SELECT hosts FROM zk_session') eq $zk->host
 $_->stop for $deaf, $three;
 
 # A worker that is stopped: the ensemble is all right, and no hint says that it is not
-kill 'STOP', $worker = $sa->query('SELECT worker_pid FROM zk_session');
+$worker = ZkLock::stop_process($a, $sa->query('SELECT worker_pid FROM zk_session'));
 $sa->query("SET zklock.connect_timeout = '100ms'");
 like(rows($sa, 'write'), qr/^f\|was not acknowledged within 100 ms\|.* the worker is not stopped\.$/, 'a worker that is stopped');
 like(rows($sa, 'clock'), qr/^\|.*\|Do first what "write" says\.$/, '... and the clock is not known');
