@@ -139,6 +139,9 @@ end_wait('connect_timeout', set => "SET zklock.connect_timeout = '300ms'", error
 		# the wrong one, or the time was up before: each has it in its turn
 		my @left = ($s->failure eq '' ? $s : (), @rival);
 		ZkLock::wait_until(sub { @left = grep { $_->busy || !$_->query('SELECT zk_unlock_all()') } @left; return !@left }, 'all had it');
+		# The server keeps it now, and would give it again without any wait for room.
+		$other->query("SELECT zk_lock('x', scope => 'session')");
+		$other->query("SELECT zk_unlock('x')");
 	}
 	$late->send("SELECT zk_lock('x')");
 	my $first;
