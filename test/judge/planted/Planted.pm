@@ -283,8 +283,7 @@ our @faults = (
 	[ 'an item that is done twice, after another server was lost', 'queue', sub {
 		my $ops = shift;
 		my $done = again($ops) or return 0;
-		push @$ops, { process => 2000, f => 'fault', kind => 'fault', name => 'planted', asked => { harm => 'server', harmed => $done->{server} eq 'A' ? 'B' : 'A' }, told => {}, call => $done->{ret}, ret => $done->{ret} + 1, outcome => 'info' };
-		return 1;
+		return lost($ops, $done->{server} eq 'A' ? 'B' : 'A', $done->{ret});
 	} ],
 	[ 'an item that is done twice, after a session was terminated', 'queue', sub {
 		my $ops = shift;
