@@ -52,6 +52,8 @@ $a->query("BEGIN; SELECT zk_lock('job')");
 $b->send("BEGIN; SELECT zk_lock('job')");
 ZkLock::wait_waiting($node, 1, 1);
 my $other = ZkLock::session($far)->send("SELECT zk_lock('job')")->wait_level(2);
+# the other server comes before the second pooled client only if it stands in the queue when the holder commits
+ZkLock::wait_queue($zk, 'job', 2);
 is($a->query("SELECT zk_token('job') > 0"), 't', 'the holder has it until the end of its transaction');
 ok($b->busy, '... and another pooled client waits');
 # both server connections are in use; a third client gets one when the holder commits
