@@ -31,7 +31,6 @@ leads($c, 'one', 'the highest priority leads, though others came before');
 like(log_of($a), $gave_way, '... for which the leader has resigned');
 ok(ZkLock::wait_until(sub { ZkLock::ask($a, "SELECT ARRAY(SELECT server FROM zk_candidates('one')) @> '{a,b,c}'") eq 't' }, 'all stand'), '... and stands again, as do all');
 is(leader('two'), 'a', 'an election without another candidate stays as it is');
-my $changes = ZkLock::ask($c, "SELECT changes FROM zk_elections WHERE election = 'one'");
 
 # A transaction that requires the leadership
 leads($b, 'three', 'another election');
@@ -59,7 +58,8 @@ leads($a, 'one', '... in the end the highest of those that are left');
 ZkLock::ask($c, 'ALTER SYSTEM RESET zklock.drain');
 $c->reload;
 leads($c, 'one', '... until it is back');
-cmp_ok(ZkLock::ask($c, "SELECT changes FROM zk_elections WHERE election = 'one'") - $changes, '==', 2, '... and nothing else has changed there');
+# a lease may lapse where a machine is busy
+is(join('; ', log_of($c) =~ /no longer leader of election "one", token \d+: (?!the lease has lapsed)(.*)/g), '"zklock.drain" is on', '... and nothing else has changed there');
 
 # The setting
 set($b, 300);
