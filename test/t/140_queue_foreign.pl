@@ -242,6 +242,7 @@ sub shut { my ($path, $perms) = @_; return $foreigner->set_acl($path, [ $perms, 
 	shut('/zklock/queues', 31);
 	$sa->query("SELECT zk_queue_put('gone.failed', 'before')");
 	is(take($sa, 'gone.failed'), 'before|1', 'it is made');
+	length_is($b, 'gone.failed', '0 0 0', '... and empty');
 	shut(dir('gone.failed', 'items'), 17);
 	like($sa->fails($fail), qr/^58000: ZooKeeper refused the request for queue "gone\.failed": /, '... and may not be written: likewise');
 	calm('an item that may not be moved');
