@@ -27,6 +27,8 @@
 #   set(NODE, NAME, VALUE, SESSION...)  by ALTER SYSTEM and a reload; the worker has it then, and so
 #           have these sessions
 #   wait_connected(NODE...)     until the worker has a ZooKeeper session
+#   wait_answered(NODE)         until the worker has dealt with the answers to all that it has asked
+#           ZooKeeper so far.  This asks, too
 #   title(PID)                  what ps says of a process
 #   stop_process(NODE, PID)     SIGSTOP for a process of the server, at a moment when it has none
 #           of the locks in shared memory, for which others would wait as long as it is stopped
@@ -234,6 +236,17 @@ sub wait_connected
 			$node->name . ' is connected to ZooKeeper',
 			sub { $state });
 	}
+}
+
+sub wait_answered
+{
+	my $node = shift;
+	# The worker counts what is under way at the end of its round: until then this may be 0 though
+	# it has sent something.  Answers come in the order of requests, and this one was counted.
+	ask($node, "SELECT count(*) FROM zk_contenders('nobody')");
+	my $seen;
+	wait_until(sub { ($seen = ask($node, 'SELECT in_flight FROM zk_session')) == 0 }, 'nothing of ' . $node->name . ' is under way', sub { $seen });
+	return;
 }
 
 # A title is what a process has made of its arguments.

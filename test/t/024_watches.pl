@@ -46,7 +46,8 @@ ZkLock::wait_until(sub { 3 == grep { m{/queue/} } $zk->watches }, 'both are watc
 $proxy->requests;
 $others[0]->delete($contenders[0]);
 my $listed = 0;
-ZkLock::wait_until(sub { $listed += $proxy->requests->{children} // 0; $listed && ZkLock::ask($node, 'SELECT in_flight FROM zk_session') == 0 }, 'who is left?');
+ZkLock::wait_until(sub { $listed += $proxy->requests->{children} // 0; $listed }, 'who is left?');
+ZkLock::wait_answered($node);
 $proxy->hole('up');
 $others[1]->delete($contenders[1]);
 cmp_ok($holder->result, '>', 0, 'our turn comes without a question');

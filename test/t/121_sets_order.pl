@@ -24,7 +24,7 @@ my $sb = ZkLock::session($b);
 sub asked
 {
 	my $code = shift;
-	ZkLock::wait_until(sub { ZkLock::ask($a, 'SELECT in_flight FROM zk_session') == 0 }, 'what was asked before is answered');
+	ZkLock::wait_answered($a);
 	$proxy->requests;
 	$code->();
 	my $requests = $proxy->requests;

@@ -62,7 +62,7 @@ for my $how (qw(cancel terminate kill_client))
 		$s->query('BEGIN');
 		$s->query("SELECT zk_queue_put('$queue', 'never')") if $step eq 'committing';
 		# or it would not know yet that the item is free, and take the other one
-		ZkLock::wait_until(sub { ZkLock::ask($a, 'SELECT in_flight FROM zk_session') == 0 }, 'nothing is under way');
+		ZkLock::wait_answered($a);
 		$proxy->hole('down');
 		$s->send($step eq 'taking' ? "SELECT FROM zk_queue_take('$queue')" : 'COMMIT');
 		$s->wait_event('Extension');
