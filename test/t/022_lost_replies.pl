@@ -29,8 +29,9 @@ sub lose
 {
 	my ($part, $kind, $path) = @_;
 	my $method = "lose_$part";
+	my $count = $proxy->lost + 1;
 	$proxy->$method($kind, $path);
-	return $proxy->lost + 1;
+	return $count;
 }
 
 sub lost

@@ -34,8 +34,8 @@ length_is($a, 'q', '1 0 0', 'an item');
 my ($name) = items();
 my $s = ZkLock::session($a);
 is($s->query("BEGIN; SELECT payload FROM zk_queue_take('q')"), 'first', 'A takes it');
-$proxy->refuse->lose_request('multi', '');
 my $lost = $proxy->lost;
+$proxy->refuse->lose_request('multi', '');
 $s->query('COMMIT');
 ZkLock::wait_until(sub { $proxy->lost > $lost }, 'that it is to be deleted is lost');
 $zk->kill9->go_back->start;
@@ -61,8 +61,8 @@ my $id = ZkLock::ask($a, "SELECT zk_queue_put('q', 'again')");
 length_is($b, 'q', '1 0 0', 'an item');
 $zk->save;
 is($s->query("BEGIN; SELECT id FROM zk_queue_take('q')"), $id, 'A takes it');
-$proxy->refuse->lose_request('multi', '');
 $lost = $proxy->lost;
+$proxy->refuse->lose_request('multi', '');
 $s->query('COMMIT');
 ZkLock::wait_until(sub { $proxy->lost > $lost }, 'that it is to be deleted is lost');
 $zk->kill9->go_back;
@@ -119,8 +119,10 @@ length_is($b, 'q', '0 0 0', 'it is deleted when the ensemble has gone back');
 #
 # The connection breaks while A looks
 #
-$proxy->lose_reply('get', "/puts/$chunk");
+# not that of a look before
+ZkLock::wait_answered($a);
 $lost = $proxy->lost;
+$proxy->lose_reply('get', "/puts/$chunk");
 come_back();
 ZkLock::wait_until(sub { $proxy->lost > $lost }, 'what A has read is lost');
 length_is($b, 'q', '0 0 0', 'it looks again on the next connection');
