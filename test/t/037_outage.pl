@@ -60,7 +60,8 @@ for my $how ('down', 'silent')
 	$proxy->heal->accept;
 	ZkLock::wait_connected($node);
 	is(zk_session($node, 'session_id'), $id, '... and resumed');
-	like(log_of($node), qr/LOG:  session resumed: connected to ZooKeeper server \S+, session $id/, '... as the log says');
+	# a moment after the state is shown
+	ok(ZkLock::wait_until(sub { log_of($node) =~ /LOG:  session resumed: connected to ZooKeeper server \S+, session $id/ }, 'the log says so'), '... as the log says');
 	is($rival->query("SELECT zk_try_lock('held')"), 'f', '... with its lock');
 	is($holder->query("SELECT zk_assert('held')"), $token, '... whose holder can prove it');
 	is_deeply([ ZkLock::queue($zk, 'wanted') ], \@wanted, '... and the waiter\'s place');

@@ -46,7 +46,10 @@ sub damaged
 	ZkLock::wait_until(sub { $proxy->lost > $lost && lines($said) > $before },
 		"$what: the log says $said", sub { join "\n", $proxy->lost - $lost, (split /\n/, log_of())[ -10 .. -1 ] });
 	ZkLock::wait_connected($a);
-	like(last_error(), qr/(?:damaged data came: |not ZooKeeper's \().*$said/, "$what: so does last_error");
+	# which is written after the line
+	my $seen;
+	ZkLock::wait_until(sub { ($seen = last_error()) =~ /(?:damaged data came: |not ZooKeeper's \().*$said/ }, "$what: so does last_error", sub { $seen });
+	pass("$what: so does last_error");
 	$n++;
 	is($s->query("BEGIN; SELECT zk_lock('after$n') > 0; COMMIT"), 't', "$what: a lock can be had");
 	is(state_of_it(), $state, "$what: nothing else has happened");
@@ -211,6 +214,7 @@ for my $outage (1, 2)
 	my ($accepted, $lines) = ($proxy->accepted, lines(''));
 	$proxy->rubbish(@rubbish)->cut;
 	ZkLock::wait_until(sub { $proxy->accepted > $accepted + @rubbish }, "outage $outage: each answer is tried");
+	ZkLock::wait_until(sub { lines('') > $lines }, '... the log says so');
 	is(lines(''), $lines + 1, '... the log says so once');
 	$proxy->heal;
 	ZkLock::wait_connected($a);
