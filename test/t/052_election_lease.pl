@@ -53,12 +53,12 @@ is($both, 0, 'a stopped worker: never two at once');
 kill 'CONT', $worker or die;
 ZkLock::wait_until(sub { $sq->query("SELECT ARRAY(SELECT server FROM zk_candidates('job'))") eq '{q,p}' }, 'the first queues anew');
 is($sp->query($ask), 'f', 'when the worker goes on, the old leader is none');
-like(log_of($p), qr/$end \d+: (the ZooKeeper session ended|its contender in ZooKeeper is gone|the lease has lapsed)/, '... and its log says so');
+ok(ZkLock::wait_until(sub { log_of($p) =~ /$end \d+: (the ZooKeeper session ended|its contender in ZooKeeper is gone|the lease has lapsed)/ }, 'the log says so'), '... and its log says so');
 
 # The leader's worker is stopped for less than that.
 $worker = ZkLock::ask($q, 'SELECT worker_pid FROM zk_session');
 my $token = $sq->query("SELECT (SELECT token FROM zk_elections WHERE election = 'job')");
-kill 'STOP', $worker or die;
+ZkLock::stop_process($q, $worker);
 is($sp->query("SELECT server FROM zk_candidates('job') WHERE is_leader") . ' ' . $sp->query($ask), 'q f', 'a short pause: nobody else leads');
 is($sq->query($ask), 't', '... who leads does');
 kill 'CONT', $worker or die;

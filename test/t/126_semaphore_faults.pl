@@ -105,7 +105,7 @@ clean('after an expired session');
 $sa[0]->query("SELECT zk_acquire('job', 1, 'session')");
 $sa[0]->send('SELECT pg_sleep(3600)');
 $worker = worker($a);
-kill STOP => $worker;
+ZkLock::stop_process($a, $worker);
 like($sa[0]->failure, qr/^55000: a permit of semaphore "job" was lost/, 'a statement is canceled');
 in_queue(0);
 kill CONT => $worker;
@@ -186,8 +186,6 @@ push @all, $d;
 ZkLock::wait_connected($d);
 my @sd = map { ZkLock::session($d) } 1 .. 3;
 
-sub settled { return wait_until(sub { ZkLock::ask($d, 'SELECT state, in_flight FROM zk_session') eq 'connected|0' }, 'nothing is under way'); }
-
 sub lost { my ($n) = @_; return wait_until(sub { $proxy->lost == $n }, "$n replies are lost"); }
 
 acquire($sd[0], 1);
@@ -208,15 +206,15 @@ $sd[2]->query('BEGIN');
 $sd[2]->send(q{SELECT zk_acquire('job', 1)})->wait_level(2);
 $proxy->accept;
 lost(2);
-settled();
+ZkLock::wait_answered($d);
 in_queue(4);
 $sd[0]->query('COMMIT');
 $sb[0]->result;
-settled();
+ZkLock::wait_answered($d);
 like($sd[1]->cancel->failure, qr/^57014/, 'the first one does not wait any more');
 $sd[1]->query('ROLLBACK');
 in_queue(2);
-settled();
+ZkLock::wait_answered($d);
 $sb[0]->query('COMMIT');
 $sd[2]->result;
 pass('the second one has its turn');

@@ -120,7 +120,7 @@ my $worker = ZkLock::ask($c, 'SELECT worker_pid FROM zk_session');
 $sc->query('BEGIN');
 is(take($sc, 'below'), 'expired|1', 'taken');
 node_below();
-kill 'STOP', $worker;
+ZkLock::stop_process($c, $worker);
 $sc->query('COMMIT');
 length_is($b, 'below', '1 0 0', 'its session ends');
 kill 'CONT', $worker;

@@ -50,7 +50,7 @@ $holder->query('BEGIN');
 my $token = $holder->query("SELECT zk_lock('job')");
 my $last = zxid();
 my $worker = ZkLock::ask($a, 'SELECT worker_pid FROM zk_session');
-kill 'STOP', $worker or die;
+ZkLock::stop_process($a, $worker);
 
 # An immediate shutdown, a postmaster killed; and D ends well, without a connection, so that it
 # leaves its session, too.
