@@ -175,7 +175,8 @@ ZkLock::wait_connected($a);
 ZkLock::ask($a, "ALTER SYSTEM SET zklock.connect_timeout = '2s'; SELECT pg_reload_conf()");
 my $impatient = ZkLock::session($a);
 ZkLock::wait_until(sub { $impatient->query('SHOW zklock.connect_timeout') eq '2s' }, 'the setting is read');
-come($impatient, 'reach', 2);
+# The timeout may come before a busy worker has asked for anything.
+ZkLock::wait_until(sub { $impatient->send("CALL zk_barrier('reach', 2)") unless $impatient->busy; (() = parties('reach')) == 1 }, 'it is there');
 $proxy->hole;
 like($impatient->failure, qr/^58000: could not reach ZooKeeper within/, 'out of reach');
 like($impatient->notices, qr/DETAIL/, '... with a detail');
