@@ -24,6 +24,11 @@ sub wait_closed
 	pass('... for the session is closed');
 }
 
+# A server that ends waits three seconds for the end of its session: a machine that is busy may
+# need longer, and tries again.
+my $slow = 0;
+sub is_closed { my $session = shift; return !exists $zk->sessions->{$session} || ++$slow > 5; }
+
 for my $mode ('fast', 'smart', 'immediate')
 {
 	for my $network ('up', 'down', 'hole')
@@ -76,14 +81,16 @@ for my $mode ('fast', 'smart', 'immediate')
 			like($holder->fails('COMMIT'), qr/^(57P0|lost)/, '... the holder cannot commit');
 			like($waiter->failure, qr/^(57P0|lost)/, '... the waiter waits no more');
 		}
-		if ($mode ne 'immediate' && $network eq 'up')
+		my $closes = $mode ne 'immediate' && $network eq 'up';
+		my $closed = $closes && is_closed($session);
+		if ($closed)
 		{
 			# The timeout is far away: this can only be the session's end.
 			cmp_ok($next->result, '>', $token, '... and the other server has the lock');
 			wait_closed($session);
 			ZkLock::wait_queue($zk, 'wanted', $mode eq 'smart' ? 0 : 1);
 		}
-		else
+		elsif (!$closes)
 		{
 			ok(exists $zk->sessions->{$session}, '... the session could not be closed') unless $mode eq 'smart' && $network eq 'hole';
 			ok($next->busy, '... the other server waits');
@@ -98,11 +105,13 @@ for my $mode ('fast', 'smart', 'immediate')
 		$next->query('COMMIT');
 		$other->query('ROLLBACK');
 		ZkLock::ok_clean($zk, [ $a, $b ], $_, $what) for 'held', 'wanted';
+		redo if $closes && !$closed;
 	}
 }
 
 # Answers that are under way when the session is closed: to hang up before they have come
 # would be a reset, which may overtake the session's end.
+for (my $closed = 0; !$closed;)
 {
 	ZkLock::wait_connected($a, $b);
 	my $holder = ZkLock::session($a);
@@ -115,11 +124,15 @@ for my $mode ('fast', 'smart', 'immediate')
 	ZkLock::hang_up($a);
 	$proxy->delay(100)->late('close', 500);
 	$a->stop('fast');
-	isnt($next->result, '', 'open requests: the other server has the locks');
-	wait_closed($session);
-	$next->query('COMMIT');
+	if ($closed = is_closed($session))
+	{
+		isnt($next->result, '', 'open requests: the other server has the locks');
+		wait_closed($session);
+	}
 	$proxy->heal;
 	$a->start;
+	$next->result;
+	$next->query('COMMIT');
 	ZkLock::ok_clean($zk, [ $a, $b ], $_) for @names;
 }
 
@@ -132,7 +145,7 @@ for my $mode ('fast', 'smart', 'immediate')
 	my $next = ZkLock::session($b);
 	my $closed = 0;
 	# A machine that is busy may need longer than the 2 s for which it waits.
-	for (1 .. 3)
+	for (1 .. 5)
 	{
 		my $s = ZkLock::session($a);
 		$s->query("SELECT zk_lock('kept')");
