@@ -83,95 +83,149 @@ isnt(try_beside_old(3000), '', 'nor does he wait for its end for long');
 #
 # Whatever is wanted
 #
-sub renewed
+# P's session is so short that it may expire where the machine stands still.  What came of a step
+# then counts for nothing: it is made once more, with other names.
+my $excused = 0;
+sub losses { return ZkLock::ask($_[0], 'SELECT sum(losses) FROM zk_stat'); }
+
+sub steady
 {
-	my ($session, $what) = @_;
-	return isnt(session_of($p), $session, "$what: another session");
+	my ($step) = @_;
+	for my $try (1 .. 10)
+	{
+		my ($expiries, $losses) = (expiries(), losses($p));
+		my @seen;
+		my $died = !eval { $step->(sub { push @seen, [@_]; return }, "n$try"); 1 } && $@;
+		if (expiries() == $expiries)
+		{
+			die $died if $died;
+			is($_->[0], $_->[1], $_->[2]) for @seen;
+			return;
+		}
+		for my $s ($sp, $sp2, $sp3, $sq, $sq2)
+		{
+			$s->cancel if $s->busy;
+			$s->failure;
+			$s->fails('ROLLBACK');
+			$s->fails($_) for 'SELECT zk_unlock_all()', "SELECT zk_resign('n$try')", "SELECT zk_run_end('n$try', false)";
+		}
+		$excused += losses($p) - $losses;
+	}
+	die 'P loses its session again and again';
 }
 
+# An answer shows that it has noticed.
+sub expiries { ZkLock::wait_answered($p); return ZkLock::ask($p, 'SELECT expiries FROM zk_session'); }
+
+sub renewed { my ($session) = @_; return session_of($p) ne $session; }
+
 # permits
-$sp->query("SELECT zk_acquire('semaphores', 2)") for 1 .. 3;
-$sq->query("BEGIN; SELECT zk_acquire('semaphores', 2)");
-my $session = rest();
-$sp->query("BEGIN; SELECT zk_acquire('semaphores', 2)");
-renewed($session, 'a permit');
-isnt($sp->query("SELECT zk_permit('semaphores')"), $sq->query("SELECT zk_permit('semaphores')"), '... and a number of its own');
-$sq2->send("SELECT zk_acquire('semaphores', 2) > 0")->wait_level(2);
-$sp->query('COMMIT');
-is($sq2->result, 't', '... which others have after it');
-$sq2->query("BEGIN; SELECT zk_acquire('semaphores', 2)");
-$session = rest();
-is($sp->query("SELECT zk_try_acquire('semaphores', 2)"), 'f', 'there is none');
-renewed($session, 'no permit');
-$_->query('COMMIT') for $sq, $sq2;
+steady(
+	sub {
+		my ($is, $n) = @_;
+		$sp->query("SELECT zk_acquire('$n', 2)") for 1 .. 3;
+		$sq->query("BEGIN; SELECT zk_acquire('$n', 2)");
+		my $session = rest();
+		$sp->query("BEGIN; SELECT zk_acquire('$n', 2)");
+		$is->(renewed($session), 1, 'a permit: another session');
+		$is->($sp->query("SELECT zk_permit('$n')") != $sq->query("SELECT zk_permit('$n')"), 1, '... and a number of its own');
+		$sq2->send("SELECT zk_acquire('$n', 2) > 0")->wait_level(2);
+		$sp->query('COMMIT');
+		$is->($sq2->result, 't', '... which others have after it');
+		$sq2->query("BEGIN; SELECT zk_acquire('$n', 2)");
+		$session = rest();
+		$is->($sp->query("SELECT zk_try_acquire('$n', 2)"), 'f', 'there is none');
+		$is->(renewed($session), 1, 'no permit: another session');
+		$_->query('COMMIT') for $sq, $sq2;
+	});
 
 # a set, of which another server has one
-$sq->query("BEGIN; SELECT zk_lock('b')");
-$session = rest();
-$sp->send("BEGIN; SELECT cardinality(zk_lock_all('a', 'b', 'c'))")->wait_event('Extension');
-ZkLock::wait_until(sub { session_of($p) ne $session }, 'another session');
-$sp2->send("SELECT zk_lock('c') > 0")->wait_event('Lock');
-$sq->query('COMMIT');
-is($sp->result, 3, 'a set');
-is($sp->query("SELECT zk_assert('a') > 0 AND zk_assert('b') > 0 AND zk_assert('c') > 0"), 't', '... and all of it is there');
-$sp->query('COMMIT');
-is($sp2->result, 't', '... and whoever wants one of it has it then');
+steady(
+	sub {
+		my ($is, $n) = @_;
+		$sq->query("BEGIN; SELECT zk_lock('b $n')");
+		my $session = rest();
+		$sp->send("BEGIN; SELECT cardinality(zk_lock_all('a $n', 'b $n', 'c $n'))")->wait_event('Extension');
+		ZkLock::wait_until(sub { session_of($p) ne $session }, 'another session');
+		$sp2->send("SELECT zk_lock('c $n') > 0")->wait_event('Lock');
+		$sq->query('COMMIT');
+		$is->($sp->result, 3, 'a set');
+		$is->($sp->query("SELECT zk_assert('a $n') > 0 AND zk_assert('b $n') > 0 AND zk_assert('c $n') > 0"), 't', '... and all of it is there');
+		$sp->query('COMMIT');
+		$is->($sp2->result, 't', '... and whoever wants one of it has it then');
+	});
 
 # queues: who waits for an item, and what is put meanwhile
-$session = rest();
-$sp->send("SELECT payload, attempt FROM zk_queue_take('q', '1 h')")->wait_event('Extension');
-$sq->query("SELECT zk_queue_put('q', 'x')");
-is($sp->result, 'x|1', 'an item');
-renewed($session, 'an item');
-$session = rest();
-$sp->query("BEGIN; SELECT zk_queue_put('q', 'y')");
-$sp2->query("SELECT zk_lock('a')");
-$sp->query('COMMIT');
-is($sq->query("SELECT payload FROM zk_queue_take('q', '1 h')"), 'y', 'what is put beside a renewal');
+steady(
+	sub {
+		my ($is, $n) = @_;
+		my $session = rest();
+		$sp->send("SELECT payload, attempt FROM zk_queue_take('$n', '1 h')")->wait_event('Extension');
+		$sq->query("SELECT zk_queue_put('$n', 'x')");
+		$is->($sp->result, 'x|1', 'an item');
+		$is->(renewed($session), 1, 'an item: another session');
+		rest();
+		$sp->query("BEGIN; SELECT zk_queue_put('$n', 'y')");
+		$sp2->query("SELECT zk_lock('a')");
+		$sp->query('COMMIT');
+		$is->($sq->query("SELECT payload FROM zk_queue_take('$n', '1 h')"), 'y', 'what is put beside a renewal');
+	});
 
 # barriers: who waits at one keeps the session, and the lock comes by that
-rest();
-$_->send("CALL zk_barrier('meet', 3)") for $sp, $sp3;
-$sp2->send("SELECT zk_lock('a') > 0");
-is($sq->query("CALL zk_barrier('meet', 3)"), '', 'a barrier beside a lock');
-is(join(' ', map { $_->result } $sp, $sp2, $sp3), ' t ', '... for all');
-rest();
-$sp2->query("SELECT zk_lock('a')");
-$sp->send("CALL zk_barrier('meet', 2)");
-is($sq->query("CALL zk_barrier('meet', 2)"), '', '... and after it');
-is($sp->result, '', '... for all');
+steady(
+	sub {
+		my ($is, $n) = @_;
+		rest();
+		$_->send("CALL zk_barrier('$n', 3)") for $sp, $sp3;
+		$sp2->send("SELECT zk_lock('a') > 0");
+		$is->($sq->query("CALL zk_barrier('$n', 3)"), '', 'a barrier beside a lock');
+		$is->(join(' ', map { $_->result } $sp, $sp2, $sp3), ' t ', '... for all');
+		rest();
+		$sp2->query("SELECT zk_lock('a')");
+		$sp->send("CALL zk_barrier('$n', 2)");
+		$is->($sq->query("CALL zk_barrier('$n', 2)"), '', '... and after it');
+		$is->($sp->result, '', '... for all');
+	});
 
 # jobs
-$sq->query("SELECT zk_run_begin('job', $Jobs::daily, attempts => 3)");
-$session = rest();
-$sp->send("CALL zk_run_once('job', 'SELECT 1', $Jobs::daily, timeout => '1 h', attempts => 3)")->wait_event('Extension');
-ZkLock::wait_until(sub { session_of($p) ne $session }, 'another session');
-$sq->query("SELECT zk_run_end('job', false)");
-is($sp->result, '', 'a job that another server has tried');
-is($sp->query("SELECT state, attempt FROM zk_jobs WHERE job = 'job'"), 'done|2', '... is done');
-rest();
-is($sp->query("CALL zk_run_once('job', 'SELECT 1/0', $Jobs::daily)"), '', '... and not again');
+steady(
+	sub {
+		my ($is, $n) = @_;
+		$sq->query("SELECT zk_run_begin('$n', $Jobs::daily, attempts => 3)");
+		my $session = rest();
+		$sp->send("CALL zk_run_once('$n', 'SELECT 1', $Jobs::daily, timeout => '1 h', attempts => 3)")->wait_event('Extension');
+		ZkLock::wait_until(sub { session_of($p) ne $session }, 'another session');
+		$sq->query("SELECT zk_run_end('$n', false)");
+		$is->($sp->result, '', 'a job that another server has tried');
+		$is->($sp->query("SELECT state, attempt FROM zk_jobs WHERE job = '$n'"), 'done|2', '... is done');
+		rest();
+		$is->($sp->query("CALL zk_run_once('$n', 'SELECT 1/0', $Jobs::daily)"), '', '... and not again');
+	});
 
 #
 # Elections: the leader goes just then
 #
 for my $first ($sp2, $sq)
 {
-	ZkLock::wait_until(sub { $sq->query("SELECT zk_is_leader('e')") eq 't' }, 'Q leads');
-	is($sp->query("SELECT zk_is_leader('e', '0')"), 'f', 'P stands');
-	rest();
-	for my $s ($first, $first == $sq ? $sp2 : $sq)
-	{
-		$s->send($s == $sq ? "SELECT zk_resign('e')" : "SELECT zk_lock('x') > 0");
-	}
-	is($sp2->result, 't', 'a lock as the leader resigns');
-	$sq->result;
-	ZkLock::wait_until(sub { $sp->query("SELECT zk_is_leader('e')") eq 't' }, 'P leads in its turn');
-	is(join(' ', scalar ZkLock::wait_queue($zk, 'e', 1, 'elections'), $sp->query("SELECT zk_require_leader('e') > 0")), '1 t', '... once');
-	$sq->query("SELECT zk_is_leader('e', '0')");
-	$sp->query("SELECT zk_resign('e')");
+	steady(
+		sub {
+			my ($is, $n) = @_;
+			ZkLock::wait_until(sub { $sq->query("SELECT zk_is_leader('$n')") eq 't' }, 'Q leads');
+			$is->($sp->query("SELECT zk_is_leader('$n', '0')"), 'f', 'P stands');
+			rest();
+			for my $s ($first, $first == $sq ? $sp2 : $sq)
+			{
+				$s->send($s == $sq ? "SELECT zk_resign('$n')" : "SELECT zk_lock('x') > 0");
+			}
+			$is->($sp2->result, 't', 'a lock as the leader resigns');
+			$sq->result;
+			ZkLock::wait_until(sub { $sp->query("SELECT zk_is_leader('$n')") eq 't' }, 'P leads in its turn');
+			$is->(join(' ', scalar ZkLock::wait_queue($zk, $n, 1, 'elections'), $sp->query("SELECT zk_require_leader('$n') > 0")), '1 t', '... once');
+			$sq->query("SELECT zk_is_leader('$n', '0')");
+			$sp->query("SELECT zk_resign('$n')");
+		});
+	$sq->query("SELECT zk_resign('n$_')") for 1 .. 10;
 }
-$_->query("SELECT zk_resign('e')") for $sp, $sq;
 
 #
 # Nobody answers the new session yet
@@ -207,7 +261,8 @@ is($sp3->send("SELECT zk_lock('hole')")->wait_event('Extension')->terminate->fai
 $proxy->heal;
 ZkLock::wait_connected($p);
 is($sq->query("SELECT zk_try_lock('hole')"), 't', '... nothing of which is left');
-is(ZkLock::ask($_, 'SELECT sum(losses) FROM zk_stat'), 0, 'nothing was lost on ' . $_->name) for $p, $q;
+is(losses($p) - $excused, 0, 'nothing was lost on p');
+is(losses($q), 0, '... nor on q');
 renew_in_vain();
 ZkLock::hang_up($p);
 $_->quit for $sp2;
@@ -265,7 +320,7 @@ cmp_ok($waited, '>', 0.4, 'a connection of a new handle waits, too');
 
 
 # What is told of meanwhile by watches is not lost on those who wait, nor on what is kept.
-$ss->query("SELECT zk_lock('held', scope => 'session'), zk_is_leader('e'), zk_acquire('semaphores', 1, 'session')");
+$ss->query("SELECT zk_lock('held', scope => 'session'), zk_is_leader('e', '1 h'), zk_acquire('semaphores', 1, 'session')");
 $ss->query("SELECT zk_lock('kept')");
 $sq->query("SELECT zk_lock('wanted', scope => 'session')");
 $ss2->send("SELECT zk_lock('wanted') > 0")->wait_level(2);
@@ -317,7 +372,7 @@ next_worker($slow);
 $proxy->heal;
 ZkLock::wait_connected($slow);
 is($ss->query("SELECT zk_assert('held') > 0"), 't', 'a worker that ends as its connection waits leaves all to its successor');
-$session = session_of($slow);
+my $session = session_of($slow);
 wait_unused();
 ZkLock::hang_up($slow);
 $slow->stop('fast');
