@@ -6,7 +6,7 @@ use Test::More;
 use ZkLock;
 
 my $zk = ZooKeeper->new->start;
-my $conf = "zklock.session_timeout = '4s'";
+my $conf = "zklock.session_timeout = '1h'";
 my ($a, $b, $c) = map { ZkLock::server($_, $zk, conf => "$conf\ncluster_name = '$_'") } qw(a b c);
 ZkLock::wait_connected($a, $b, $c);
 

@@ -65,7 +65,7 @@ for my $settled (1, 0)
 # Another server runs the job again while the commit waits: by then the run is lost.
 my $far = Proxy->new($zk->host);
 my $c = ZkLock::server('c', $far, init => { allows_streaming => 1 },
-	conf => "zklock.session_timeout = '4s'\ncluster_name = 'c'\nsynchronous_commit = local\nsynchronous_standby_names = 'nobody'");
+	conf => "cluster_name = 'c'\nsynchronous_commit = local\nsynchronous_standby_names = 'nobody'");
 ZkLock::wait_connected($c);
 ZkLock::ask($_, 'CREATE TABLE t (job text)') for $b, $c;
 my $logs = PostgreSQL::Test::Utils::tempdir();
@@ -75,6 +75,14 @@ my $rb = ZkLock::session($b);
 for my $end ('terminate', 'cancel', 'cut')
 {
 	my $job = "lost, then $end";
+	if ($end eq 'cut')
+	{
+		# from here on its session is to end
+		ZkLock::hang_up($c);
+		$c->append_conf('postgresql.conf', "zklock.session_timeout = '4s'");
+		$c->restart;
+		ZkLock::wait_connected($c);
+	}
 	my $before = losses();
 	my $run = ZkLock::session($c);
 	$run->query('SET synchronous_commit = on');
