@@ -440,7 +440,7 @@ sub retry_where
 }
 for my $s ($sa, $sb) { ZkLock::wait_until(sub { $s->query("SELECT zk_is_leader('lost')"); $zk->children('/zklock/elections/lost') > 0 }, 'a candidate'); }
 $zk->wait_children('/zklock/elections/lost', 2);
-is($sa->query("SELECT zk_is_leader('lost')"), 't', 'one leads');
+is($sa->query("SELECT zk_is_leader('lost', '1 h')"), 't', 'one leads');
 $sa->query("BEGIN; SELECT zk_require_leader('lost'); INSERT INTO t VALUES ('lost')");
 lose('election', 'lost');
 like($sa->fails('COMMIT'), qr/^40001: leadership of election "lost" was lost/, '... and loses that');
@@ -448,6 +448,8 @@ ZkLock::wait_until(sub { $sb->query("SELECT zk_is_leader('lost')") eq 't' }, 'th
 retry_where('lost', 'a leadership that was lost');
 $sb->query("SELECT zk_is_leader('not')");
 ZkLock::wait_until(sub { $sb->query("SELECT zk_is_leader('not')") eq 't' }, 'the other leads');
+# who has not heard of it in two seconds gets no hint
+is($sa->query("SELECT zk_is_leader('not', '1 h')"), 'f', '... and this one knows that');
 like($sa->fails("BEGIN; SELECT zk_require_leader('not')"), qr/^40001: this server is not the leader/, 'not the leader');
 $sa->query('ROLLBACK');
 $sa->fails("SELECT zk_require_leader('not')");

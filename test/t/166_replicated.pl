@@ -72,6 +72,8 @@ like(ZkLock::session($sub, user => 'nobody')->fails('CREATE TRIGGER t BEFORE INS
 #
 # Runs
 #
+# zk_run_as_leader waits two seconds for the verdict
+is($p->query("SELECT zk_is_leader('e', '1 h')"), 't', 'the publisher leads');
 $p->query("CALL zk_run_once('job', 'SELECT 1', slot => '2026-01-01'); CALL zk_run_once('job', 'SELECT 1', slot => '2026-01-02'); CALL zk_run_as_leader('e', 'SELECT 1')");
 catch_up();
 my $runs = "SELECT string_agg(concat_ws(' ', kind, name, server), ', ' ORDER BY ended) FROM zk_runs";
