@@ -102,7 +102,8 @@ ZkLock::wait_until(sub { ZkLock::ask($b, 'SHOW zklock.drain') eq 'off' }, 'it is
 is(ZkLock::ask($b, "SELECT count(*) FROM zk_jobs WHERE job IN ('canceled', 'drained') AND slot IS NOT NULL"), 0, 'none of them has run');
 
 # A circle of two jobs
-waits('chicken', $ra->send(call('chicken', ", timeout => '5 s', after => '{egg}'")));
+$ra->send(call('chicken', ", timeout => '5 s', after => '{egg}'"));
+ZkLock::wait_until(sub { !$ra->busy || ZkLock::ask($a, "SELECT wait_event_type = 'Extension' FROM pg_stat_activity WHERE pid = " . $ra->pid) eq 't' }, 'one waits, or its time is up');
 is($rb->fails(call('egg', ", timeout => '1 s', after => '{chicken}'")), '55P03: job "chicken" was not done for slot 2026-01-01 00:00:00+00 within 1000 ms', 'two that wait for each other');
 like($ra->failure, qr/^55P03: job "egg" was not done /, '... end by their timeouts');
 
