@@ -6,8 +6,9 @@ use Test::More;
 use ZkLock;
 
 my $zk = ZooKeeper->new->start;
-my $conf = "zklock.session_timeout = '1h'";
-my ($a, $b, $c) = map { ZkLock::server($_, $zk, conf => "$conf\ncluster_name = '$_'") } qw(a b c);
+# A tells of its waits with its heartbeats, so its session is short; but not so short that it is
+# lost where the machine stands still for some seconds.
+my ($a, $b, $c) = map { ZkLock::server($_, $zk, conf => "cluster_name = '$_'\nzklock.session_timeout = '" . ($_ eq 'a' ? 6 : 12) . "s'") } qw(a b c);
 ZkLock::wait_connected($a, $b, $c);
 
 sub named { my ($node, $name) = @_; return ZkLock::session($node, env => { PGAPPNAME => $name }); }
