@@ -61,6 +61,7 @@ for my $order ('first', 'last')
 	$first->query("BEGIN; SELECT zk_acquire('$name', 3)");
 	$third->query("BEGIN; SELECT zk_lock('$name')");
 	$second->send("BEGIN; SELECT zk_acquire('$name', 1)")->wait_level(2);
+	ZkLock::wait_queue($zk, $name, 2, 'semaphores');
 	my ($permit, $lock) = ([ $third, "SELECT zk_acquire('$name', 3)" ], [ $first, "SELECT zk_lock('$name')" ]);
 	$_->[0]->send($_->[1])->wait_level(2) for $order eq 'first' ? $permit : $lock;
 	$_->[0]->send($_->[1]) for $order eq 'first' ? $lock : $permit;
@@ -71,9 +72,11 @@ for my $order ('first', 'last')
 my $name = 'gives up';
 $first->query("BEGIN; SELECT zk_acquire('$name', 3)");
 $second->send("BEGIN; SELECT zk_acquire('$name', 1)")->wait_level(2);
+ZkLock::wait_queue($zk, $name, 2, 'semaphores');
 $third->query("BEGIN; SELECT zk_lock('$name')");
 my $looked = Deadlocks::watch();
 $third->send("SELECT zk_acquire('$name', 3)")->wait_level(2);
+ZkLock::wait_queue($zk, $name, 3, 'semaphores');
 $looked->($third);
 $second->cancel;
 like($second->failure, qr/^57014/, 'who stood between gives up');
