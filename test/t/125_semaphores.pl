@@ -15,6 +15,14 @@ my @b = map { ZkLock::session($b) } 1 .. 3;
 my $directory = ZkLock::directory('job', 'semaphores');
 
 sub in_queue { return ZkLock::wait_queue($zk, 'job', $_[0], 'semaphores'); }
+
+# ... and nothing is on its way there that somebody had asked for who does not wait any more
+sub settled
+{
+	for my $node (@both) { wait_until(sub { ZkLock::ask($node, 'SELECT in_flight FROM zk_session') == 0 }, 'nothing is under way'); }
+	return in_queue($_[0]);
+}
+
 sub clean { local $Test::Builder::Level = $Test::Builder::Level + 1; return ZkLock::ok_clean($zk, \@both, 'job', $_[0], 'semaphores'); }
 sub rows { return ZkLock::ask($_[0], "SELECT $_[1] FROM zk_locks ORDER BY token, wait_start"); }
 
@@ -154,15 +162,16 @@ for my $s ($a[2], $b[1])
 	$s->query("SET lock_timeout = 0; BEGIN; SET LOCAL statement_timeout = '50 ms'");
 	like($s->fails("SELECT zk_acquire('job', 1)"), qr/canceling statement due to statement timeout/, '... and by statement_timeout');
 	$s->query('ROLLBACK');
-	in_queue(1);
+	settled(1);
 }
 my $gone = ZkLock::session($b);
 $gone->send("SELECT zk_acquire('job', 1)")->wait_level(2)->terminate;
 $gone->failure;
-in_queue(1);
+settled(1);
 # Who waits in the middle leaves the others in order.
 $a[2]->query('BEGIN');
 $a[2]->send("SELECT zk_acquire('job', 1)")->wait_level(2);
+in_queue(2);
 $b[1]->send("SELECT zk_acquire('job', 1)")->wait_level(2);
 $b[2]->query('BEGIN');
 in_queue(3);
