@@ -83,6 +83,7 @@ sub stopped
 	{
 		# nothing is published of a lock that is known to be wanted by nobody, and the other
 		# would know, had nobody else asked for it since it had it
+		ZkLock::wait_until(sub { !$zk->children('/zklock/waits') }, 'nothing is published any more');
 		$s->query("SELECT zk_lock('y')");
 		$s->query("BEGIN; SELECT zk_lock('x')");
 		$other->query("BEGIN; SELECT zk_lock('y')");
