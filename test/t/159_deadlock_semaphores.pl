@@ -47,6 +47,7 @@ for my $how ('kept', 'handed over')
 	else
 	{
 		$first->send("BEGIN; SELECT zk_acquire('$name', 1)")->wait_level(2);
+		ZkLock::wait_queue($zk, $name, 2, 'semaphores');
 		$second->query('COMMIT');
 		$first->result;
 		is(state($a, $name), 'held', "permit $name: nobody else wants it");
