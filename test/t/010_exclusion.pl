@@ -280,6 +280,7 @@ for my $name ('_c_0a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f-lock-', 'lock-', '__lock_
 {
 	$path = $foreign->create("$directory/$name", mode => 'ephemeral_sequential', parents => 1);
 	is($sa->query("SELECT zk_try_lock('job', 'shared')"), 'f', "a foreign contender $name excludes");
+	ZkLock::wait_queue($zk, 'job', 1);
 	$sa->send("SELECT zk_lock('job', 'shared')")->wait_level(2);
 	ZkLock::wait_queue($zk, 'job', 2);
 	$foreign->set($path, 'still here');

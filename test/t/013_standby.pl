@@ -58,6 +58,7 @@ $s2->query("SELECT zk_lock('session', scope => 'session')");
 my $s3 = ZkLock::session($standby);
 $p->query("BEGIN; SELECT zk_lock('job')");
 $s3->send("SELECT zk_lock('job')")->wait_level(2);
+ZkLock::wait_queue($zk, 'job', 2);
 my $before = ZkLock::ask($standby, 'SELECT session_id, worker_pid FROM zk_session');
 $standby->promote;
 is(ZkLock::ask($standby, 'SELECT session_id, worker_pid FROM zk_session'), $before, 'promotion leaves the session alone');

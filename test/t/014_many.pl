@@ -151,6 +151,7 @@ for my $i (0 .. 9)
 {
 	$holders[$i]->query("SELECT zk_lock('end $i', scope => 'session')");
 	$waiters[$i]->send("SELECT zk_lock('end $i', scope => 'session')")->wait_level(2);
+	ZkLock::wait_queue($zk, "end $i", 2);
 }
 is(ZkLock::ask($left, "SELECT count(pg_terminate_backend(pid)) FROM zk_locks WHERE name LIKE 'end %'"), 10, 'holders terminated');
 is(scalar(grep { $_->result > 0 } @waiters), 10, '... all their waiters have it');

@@ -56,6 +56,7 @@ pass('a hundred turns on a directory that is reaped all the time');
 # ... but never under a holder or a waiter
 $sa->query("BEGIN; SELECT zk_lock('job')");
 $sb->send("SELECT zk_lock('job')")->wait_level(2);
+ZkLock::wait_queue($zk, 'job', 2);
 $sa->query("SELECT zk_lock('other'), zk_lock('more')");
 $sa->query('COMMIT');
 cmp_ok($sb->result, '>', $token, 'a directory in use stays');

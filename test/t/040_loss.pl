@@ -85,6 +85,8 @@ my $pgbench = IPC::Run::start([ qw(pgbench -n -M prepared -t 1 --verbose-errors 
 ZkLock::wait_until(sub { $token{extended} = ZkLock::ask($a, "SELECT token FROM zk_locks WHERE name = 'extended'") }, 'pgbench has a lock');
 my $waiter = ZkLock::session($a)->send("SELECT zk_lock('taken')");
 $waiter->wait_level(2);
+# its place is lost with the session, too
+ZkLock::wait_queue($zk, 'taken', 2);
 $session{$_}->send($running{$_}) for sort keys %running;
 
 # Clients that are silent in the middle of a COPY FROM STDIN: they wait for data

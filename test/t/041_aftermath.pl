@@ -54,8 +54,11 @@ my ($holder, $waiter, $trier) = (ZkLock::session($b), ZkLock::session($a), ZkLoc
 ZkLock::wait_connected($a, $b);
 $holder->query("BEGIN; SELECT zk_lock('job')");
 is($trier->query("SELECT zk_try_lock('job')"), 'f', 'false: the other server has it');
+ZkLock::wait_queue($zk, 'job', 1);
 $waiter->send("SELECT zk_lock('job')");
 $waiter->wait_level(2);
+# what is remembered is a place behind the other server
+ZkLock::wait_queue($zk, 'job', 2);
 my $worker = ZkLock::ask($a, 'SELECT worker_pid FROM zk_session');
 ZkLock::stop_process($a, $worker);
 $waiter->cancel;

@@ -238,6 +238,7 @@ for my $when ('before', 'while it is stopped')
 	ZkLock::hang_up($a);
 	$a->stop('immediate');
 	$sb->send("SELECT zk_lock('$name')")->wait_level(2);
+	ZkLock::wait_queue($zk, $name, 2);
 	$a->start;
 	cmp_ok($sb->result, '>', $token, 'immediate shutdown: at the next start');
 	ZkLock::wait_connected($a);

@@ -91,6 +91,7 @@ my $mb = 'x' x 1_000_000;
 $other->create('/zklock/locks/data', mode => 'persistent', data => $mb);
 my $first = $other->create('/zklock/locks/data/_c_' . '1' x 36 . '-lock-', mode => 'ephemeral_sequential', data => $mb);
 $s->send("SELECT zk_lock('data') > 0")->wait_level(2);
+ZkLock::wait_until(sub { grep { $_ eq $first } $zk->watches }, 'it is watched');
 $other->set($first, "$_$mb") for 1 .. 5;
 ok($s->busy, '1 MB of data: it waits');
 $other->delete($first);
