@@ -107,7 +107,7 @@ ok(eval { ZkLock::wait_until(sub { $fourth->query('SELECT 1') =~ /payload "first
 $fourth->quit;
 # Changes all the time, more than anybody waits for
 my $busy = ZkLock::session($node);
-$busy->send("SELECT zk_is_leader('e' || i % 20), zk_resign('e' || i % 20), pg_sleep(0.01) FROM generate_series(1, 1000000) i");
+$busy->send("SELECT zk_is_leader('e' || i % 20, '1 h'), zk_resign('e' || i % 20), pg_sleep(0.01) FROM generate_series(1, 1000000) i");
 ZkLock::wait_until(sub { log_of() =~ /became leader of election "e19"/ }, 'leaderships come');
 # it waits for five seconds that the notifier is not there
 ok(ZkLock::wait_until(sub { $admin->fails('DROP DATABASE fourth') eq '' }, 'the database is dropped'),
