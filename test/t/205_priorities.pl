@@ -7,6 +7,8 @@ use Test::More;
 use ZkLock;
 
 my $zk = ZooKeeper->new->start;
+# A leader looks for higher priorities once in a session timeout.  So these are short, and on a slow
+# machine a lease may lapse, or a session be lost, on the way.
 my $conf = "zklock.session_timeout = '4s'\nzklock.keep_time = 0\n";
 my %priority = (a => 100, b => 50, c => 200);
 my ($a, $b, $c) = my @servers = map { ZkLock::server($_, $zk, conf => "${conf}zklock.server_name = '$_'\nzklock.leader_priority = $priority{$_}") } sort keys %priority;
@@ -38,17 +40,25 @@ pass('their nodes have their names, and priorities other than the default');
 leads($c, 'one', 'the highest priority leads, though others came before');
 ok(ZkLock::wait_until(sub { log_of($a) =~ $gave_way }, 'the log says so'), '... for which the leader has resigned');
 ok(ZkLock::wait_until(sub { ZkLock::ask($a, "SELECT ARRAY(SELECT server FROM zk_candidates('one')) @> '{a,b,c}'") eq 't' }, 'all stand'), '... and stands again, as do all');
-is(leader('two'), 'a', 'an election without another candidate stays as it is');
+ok(ZkLock::wait_until(sub { leader('two') eq 'a' }, 'A leads'), 'an election without another candidate stays as it is');
+my $seen = length log_of($c);
 
 # A transaction that requires the leadership
-leads($b, 'three', 'another election');
 my $guard = ZkLock::session($b);
-cmp_ok($guard->query("BEGIN; SELECT zk_require_leader('three')"), '>', 0, 'a transaction requires the leadership');
-stands($c, 'three');
-ok(ZkLock::wait_until(sub { stands($b, 'three') eq 'f' }, 'it resigns'), 'the leader resigns for a higher one');
-is(leader('three'), 'b', '... but the leadership passes on when the transaction has ended');
-is($guard->fails('COMMIT'), '', '... which commits');
-leads($c, 'three', '... then the higher one leads');
+for my $try (1 .. 5)
+{
+	my $election = "three $try";
+	leads($b, $election, 'another election');
+	my $begun = $guard->fails("BEGIN; SELECT zk_require_leader('$election')");
+	stands($c, $election);
+	ok(ZkLock::wait_until(sub { stands($b, $election) eq 'f' }, 'it resigns'), 'the leader resigns for a higher one');
+	my $leader = leader($election);
+	my $end = $guard->fails('COMMIT');
+	leads($c, $election, '... which leads in the end');
+	next if "$begun$end" =~ /^40001/ && $try < 5;
+	is("$begun$leader$end", 'b', '... but not before a transaction that requires the leadership has committed');
+	last;
+}
 
 # Equals do not resign for each other; programs that say no priority have the default.
 leads($b, 'four', 'a fourth election');
@@ -66,8 +76,8 @@ leads($a, 'one', '... in the end the highest of those that are left');
 ZkLock::ask($c, 'ALTER SYSTEM RESET zklock.drain');
 $c->reload;
 leads($c, 'one', '... until it is back');
-# a lease may lapse where a machine is busy
-is(join('; ', log_of($c) =~ /no longer leader of election "one", token \d+: (?!the lease has lapsed)(.*)/g), '"zklock.drain" is on', '... and nothing else has changed there');
+my @ends = grep { !/lease|session/ } substr(log_of($c), $seen) =~ /no longer leader of election "one", token \d+: (.*)/g;
+is("@ends", '"zklock.drain" is on', '... and gave it up for nothing else');
 
 # The setting
 set($b, 300);
@@ -76,6 +86,6 @@ set($b, 10);
 leads($c, 'one', '... and no more when it is taken away');
 $c->stop('immediate');
 leads($a, 'one', 'the highest has died: the next one leads');
-leads($a, 'five', 'equals do not resign for each other');
+unlike(log_of($a), qr/no longer leader of election "five", token \d+: a candidate has a higher priority/, 'equals do not resign for each other');
 
 done_testing();
