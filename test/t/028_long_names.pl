@@ -17,14 +17,6 @@ my $node = ZkLock::server('a', $proxy, conf => "zklock.session_timeout = '24s'")
 my $foreigner = $zk->client;
 ZkLock::wait_connected($node);
 
-sub settle
-{
-	# the worker counts what is under way when it has gone round, which it has when it has answered
-	ZkLock::ask($node, "SELECT count(*) FROM zk_contenders('nobody')") for 1, 2;
-	ZkLock::wait_until(sub { ZkLock::ask($node, 'SELECT in_flight FROM zk_session') == 0 }, 'nothing is under way');
-	return;
-}
-
 # Ones with so long names have the locks; the server waits, and does not ask all the time.
 my @lengths = (1900, 2048, 3000, 60_000, 100_000, 900_000);
 my %blocker = map { $_ => $foreigner->contend(ZkLock::directory("job $_"), kind => 'x' x $_) } @lengths;
@@ -34,7 +26,7 @@ $foreigner->create($_, mode => 'ephemeral') for values %decoy;
 my %waiter = map { $_ => ZkLock::session($node)->send("SELECT zk_lock('job $_')") } @lengths;
 $waiter{$_}->wait_level(2) for @lengths;
 # as many heartbeats as it takes to say that it is quiet
-settle();
+ZkLock::wait_answered($node);
 $proxy->requests;
 my %seen;
 ZkLock::wait_until(
@@ -58,7 +50,7 @@ ZkLock::ok_clean($zk, [$node], "job $_") for @lengths;
 my @blockers = map { $foreigner->contend(ZkLock::directory("many $_"), kind => 'x' x 32_000) } 1 .. 40;
 my @waiters = map { ZkLock::session($node)->send("SELECT zk_lock('many $_')") } 1 .. 40;
 ZkLock::wait_waiting($node, 2, 40);
-settle();
+ZkLock::wait_answered($node);
 my $id = ZkLock::ask($node, 'SELECT session_id FROM zk_session');
 $proxy->cut;
 ZkLock::wait_until(sub { ZkLock::ask($node, "SELECT last_error ~ 'lost connection' FROM zk_session") eq 't' }, 'the cut is noticed');

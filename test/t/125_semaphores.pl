@@ -19,7 +19,7 @@ sub in_queue { return ZkLock::wait_queue($zk, 'job', $_[0], 'semaphores'); }
 # ... and nothing is on its way there that somebody had asked for who does not wait any more
 sub settled
 {
-	for my $node (@both) { wait_until(sub { ZkLock::ask($node, 'SELECT in_flight FROM zk_session') == 0 }, 'nothing is under way'); }
+	ZkLock::wait_answered($_) for @both;
 	return in_queue($_[0]);
 }
 

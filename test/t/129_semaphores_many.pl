@@ -23,13 +23,6 @@ PostgreSQL::Test::Utils::append_to_file("$dir/one.sql", "BEGIN;\nSELECT zk_acqui
 
 sub waiting { return ZkLock::ask($_[0], q{SELECT count(*) FROM zk_locks WHERE kind = 'semaphore' AND NOT granted}); }
 
-sub settle
-{
-	my ($node) = @_;
-	wait_until(sub { ZkLock::ask($node, 'SELECT in_flight FROM zk_session') == 0 }, 'nothing is under way');
-	return;
-}
-
 # As many clients, who take the permit one after another; so many are in the queue with them.
 sub crowd
 {
@@ -40,7 +33,7 @@ sub crowd
 		'<', '/dev/null', '>&', \$run->{output}, IPC::Run::timeout($ZkLock::timeout, exception => 'pgbench has not ended in time'));
 	wait_until(sub { $run->{harness}->pump_nb; waiting($node) == $clients }, "$clients wait");
 	ZkLock::wait_queue($zk, 'one', $all, 'semaphores');
-	settle($node);
+	ZkLock::wait_answered($node);
 	return $run;
 }
 
@@ -67,7 +60,7 @@ sub ok_few
 my $holder = ZkLock::session($node{a});
 $holder->query('BEGIN');
 $holder->query("SELECT zk_acquire('one', 1)");
-settle($node{a});
+ZkLock::wait_answered($node{a});
 $proxy{a}->requests;
 my $crowd = crowd($node{a}, $n, 1 + $n);
 my $requests = $proxy{a}->requests;
@@ -79,14 +72,14 @@ my $accepted = $proxy{a}->accepted;
 $proxy{a}->cut;
 wait_until(sub { $proxy{a}->accepted > $accepted }, 'a new connection');
 ZkLock::wait_connected($node{a});
-settle($node{a});
+ZkLock::wait_answered($node{a});
 is(waiting($node{a}), $n, 'they wait on');
 ok_few($proxy{a}->requests, 'children', 20, '... with a new connection');
 
 $holder->query('COMMIT');
 ok_through("$n have had their turn", $crowd);
 ZkLock::wait_queue($zk, 'one', 0, 'semaphores');
-settle($node{a});
+ZkLock::wait_answered($node{a});
 $requests = $proxy{a}->requests;
 is($requests->{delete}, $n + 1, '... and are gone');
 ok_few($requests, 'children', $n + 20, '... looking once each');
@@ -104,7 +97,7 @@ $holder->query('COMMIT');
 $_->{harness}->pump_nb for @crowds;
 ok_through($n / 2 . ' of two servers have had their turn', @crowds);
 ZkLock::wait_queue($zk, 'one', 0, 'semaphores');
-settle($_) for values %node;
+ZkLock::wait_answered($_) for values %node;
 my %sum;
 for my $of (values %proxy)
 {

@@ -328,7 +328,8 @@ $ss3->send("CALL zk_barrier('meet', 2)")->wait_event('Extension');
 $ss4->send("SELECT payload FROM zk_queue_take('slow', '1 h')")->wait_event('Extension');
 ZkLock::wait_queue($zk, 'wanted', 2);
 $zk->wait_children(ZkLock::directory('meet', 'barriers'), 1);
-ZkLock::wait_until(sub { ZkLock::ask($slow, 'SELECT in_flight FROM zk_session') == 0 }, 'all of them watch');
+# all of them watch
+ZkLock::wait_answered($slow);
 my $sq3 = ZkLock::session($q);
 wait_unused();
 $sq->query("SELECT zk_unlock('wanted')");

@@ -34,7 +34,7 @@ sub same
 	my ($what, $real, $fleet) = @_;
 	my %proxy = (real => $ours, fleet => $theirs);
 	my (%asked, %all);
-	ZkLock::wait_until(sub { ZkLock::ask($node, 'SELECT in_flight FROM zk_session') == 0 }, 'what was asked before is answered');
+	ZkLock::wait_answered($node);
 	$_->trace for values %proxy;
 	$real->();
 	$fleet->();
