@@ -95,7 +95,9 @@ for my $end ('terminate', 'cancel', 'cut')
 	$end eq 'terminate' ? $run->terminate : $run->cancel;
 	is($run->failure, $end eq 'terminate' ? 'lost: server closed the connection' : '', '... the run ends');
 	like($run->notices, qr/\nDETAIL:  The run is done\. The error was: job "$job" was lost\.$/, '... its end is not recorded') if $end eq 'cut';
-	is(losses() - $before, $end eq 'cut' ? 2 : 1, '... and the log says that it was lost');
+	# a second time if its end could not be recorded for that, which is a matter of time where there is a connection
+	my $said = losses() - $before;
+	ok($said == 2 || $said == 1 && $end ne 'cut', '... and the log says that it was lost') or diag $said;
 	is(rows($c, $job), 1, '... and it has committed');
 }
 $far->heal;
