@@ -49,7 +49,7 @@ my $elections = "SELECT string_agg(election || ' ' || is_leader, ', ' ORDER BY e
 # A backend's
 #
 fill(0);
-is($s->fails("SELECT zk_is_leader('called')"), '', 'zk_is_leader makes room');
+is($s->fails("SELECT zk_is_leader('called', timeout => '1h')"), '', 'zk_is_leader makes room');
 wait_ask("SELECT zk_is_leader('called')", 't', '... and the server leads');
 fill(1);
 # that there is room, and who leads, may take longer than the two seconds for which it waits
