@@ -34,7 +34,8 @@
 #           of the locks in shared memory, for which others would wait as long as it is stopped
 #   wait_until(CODE, WHAT, SEEN)  see Wait.pm
 #   wait_waiting(NODE, LEVEL, N)  until so many backends wait at level 1 (behind
-#           a backend of this server) or 2 (for ZooKeeper)
+#           a backend of this server) or 2 (for ZooKeeper).  At level 2 their contender may
+#           still be on its way: whoever needs it in the queue calls wait_queue, too
 #   directory(NAME, KIND)       of a lock, in ZooKeeper; KIND 'elections': of one
 #   queue(ZK, NAME, KIND)       names of its contenders, in order
 #   wait_queue(ZK, NAME, N)     until there are so many; returns them
@@ -61,7 +62,7 @@
 #     failure        ... as of fails
 #     busy           ... true until the answer is there
 #   pid              of the backend
-#   wait_level(N)    until it waits at level 1 or 2
+#   wait_level(N)    until it waits at level 1 or 2, as wait_waiting has it
 #   wait_event(NAME) until it waits for this event of pg_stat_activity, or one of this type
 #   cancel, terminate   by pg_cancel_backend, pg_terminate_backend
 #   kill_client      SIGKILL for psql: the client is gone
