@@ -247,6 +247,9 @@ for my $when ('before', 'while it is stopped')
 	($name, $token) = keep($sa);
 	my $victim = ZkLock::session($a);
 	my $worker = zk_session($a, 'worker_pid');
+	$victim->pid;
+	# the session that asks may go later than the worker
+	ZkLock::hang_up($a);
 	kill 'KILL', $victim->pid or die;
 	# It shall not hear of the other server's wish any more.
 	ZkLock::wait_until(sub { !kill 0, $worker }, 'the worker has gone');

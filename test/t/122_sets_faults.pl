@@ -166,7 +166,9 @@ for my $signal ('TERM', 'KILL')
 	}
 	else
 	{
-		# PostgreSQL begins anew
+		# PostgreSQL begins anew.  It ends its sessions one by one: the one that asks might answer
+		# after the waiter has gone, and the server would seem to be back.
+		ZkLock::hang_up($node);
 		kill $signal, $pid;
 		isnt($waiter->failure, '', 'a crash ends all sessions');
 		$holder->query('COMMIT');
