@@ -233,8 +233,10 @@ for my $deadlock (@deadlocks)
 	my ($victim, $winner);
 	ZkLock::wait_until(
 		sub {
+			# first: one may fail, and the other go on, between two looks
+			my $both = !$s1->busy && !$s2->busy;
 			($victim) = grep { !$_->busy && $_->failure ne '' } $s1, $s2;
-			return $victim || (!$s1->busy && !$s2->busy);
+			return $victim || $both;
 		},
 		'one is chosen');
 	$victim //= $s1;
