@@ -66,6 +66,12 @@ sub end_wait
 	my $worker = fill();
 	$s->query('BEGIN; SAVEPOINT s') if $how{savepoint};
 	$s->send($statement);
+	# The time may be up before a busy machine has come to the wait.
+	for (1 .. 20)
+	{
+		last if $how{do} || $s->failure !~ /^57014/ || $s->notices =~ /while waiting for room/;
+		$s->send($statement);
+	}
 	if ($how{do})
 	{
 		$s->wait_event('Extension');
