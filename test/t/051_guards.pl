@@ -33,6 +33,8 @@ my $token = ZkLock::wait_until(sub { eval { $sa->query("SELECT zk_require_leader
 like($token, qr/^\d+$/, 'zk_require_leader makes a candidate, and returns the token');
 is($sa->query("SELECT (SELECT token FROM zk_elections WHERE election = 'job')"), $token, '... of the leadership');
 is($sb->fails("SELECT zk_require_leader('job')"), $not_leader, 'who does not lead is told so');
+# it waits for two seconds, too, and where nobody is known to lead by then it says that
+is($sb->query("SELECT zk_is_leader('job', '1 h')"), 'f', '... as ZooKeeper says');
 is($sb->query("CALL zk_run_as_leader('job', 'SELECT 1/0')"), '', 'zk_run_as_leader runs nothing there');
 like($sb->notices, qr/^NOTICE 00000: this server is not the leader of election "job", skipping/, '... and says so');
 
