@@ -67,6 +67,9 @@ for my $i (0 .. $#busy)
 {
 	$busy[$i]->send("DO \$\$ BEGIN LOOP PERFORM zk_lock('x$i', 'exclusive', 'session'); PERFORM zk_unlock('x$i'); END LOOP; END \$\$");
 }
+# One that was not there yet would not hear of the cancel.
+my $at_it = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND pid IN (" . join(', ', map { $_->pid } @busy) . ')';
+ZkLock::wait_until(sub { ZkLock::ask($b, $at_it) == @busy }, 'all of them are busy');
 my $base = $zk->get($tokens);
 for (1 .. 5)
 {
