@@ -56,12 +56,10 @@ $_->query('COMMIT') for @k[2, 3];
 $k[0]->query("SELECT zk_acquire('k', 2)") for 1 .. 3;
 wait_until(sub { state($keeps, 'k') =~ /kept/ }, 'kept again');
 is($k[1]->query("SELECT zk_acquire('k', 1) > 0"), 't', 'another number of permits is another contender');
-ZkLock::ask($keeps, q{ALTER SYSTEM SET zklock.drain = on});
-ZkLock::ask($keeps, 'SELECT pg_reload_conf()');
+ZkLock::set($keeps, 'zklock.drain', 'on');
 in_queue('k', 0);
 pass('a server that drains keeps nothing');
-ZkLock::ask($keeps, 'ALTER SYSTEM RESET zklock.drain');
-ZkLock::ask($keeps, 'SELECT pg_reload_conf()');
+ZkLock::set($keeps, 'zklock.drain', 'off', @k);
 
 #
 # What it costs
