@@ -203,9 +203,8 @@ for my $name ('UTF8', 'SQL_ASCII', 'LATIN1', 'EUC_JP', 'MULE_INTERNAL')
 	$s->query('LISTEN zklock');
 	# the process that has sent the last one would send the next one, too, in its own database
 	ZkLock::wait_until(sub { $admin->query("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'zklock notifier'") == 0 }, 'the notifier has gone');
-	$admin->query("ALTER SYSTEM SET zklock.notify_database = '$database{$name}'");
-	$node->reload;
-	ZkLock::wait_until(sub { $s->query('SHOW zklock.notify_database') eq $database{$name} }, 'reloaded');
+	# the worker must have it before the server leads
+	ZkLock::set($node, 'zklock.notify_database', $database{$name});
 	my $election = "${auml}_$name";
 	$admin->query("SELECT zk_is_leader('$election')");
 	my $payload;

@@ -99,9 +99,8 @@ is(worker(), $worker, 'the worker stays');
 #
 my $fourth = database('fourth');
 $fourth->query('LISTEN zklock');
-$admin->query("ALTER SYSTEM SET zklock.notify_database = 'fourth'");
-$node->reload;
-ZkLock::wait_until(sub { $admin->query('SHOW zklock.notify_database') eq 'fourth' }, 'reloaded');
+# the worker must have it before the server leads
+ZkLock::set($node, 'zklock.notify_database', 'fourth');
 $admin->query("SELECT zk_is_leader('first')");
 ok(eval { ZkLock::wait_until(sub { $fourth->query('SELECT 1') =~ /payload "first:node"/ }, 'notified') }, 'notified');
 $fourth->quit;
