@@ -143,8 +143,11 @@ for (
 	$waiter->send("BEGIN; SELECT zk_lock('x')")->wait_level(2);
 	ZkLock::wait_queue($zk, 'x', 2);
 	ZkLock::wait_demanded($zk, $a, 'x');
+	my $looked = Deadlocks::watch();
 	on($a)->send("SELECT zk_lock('y')")->wait_level(2);
 	ZkLock::wait_until(sub { $zk->children('/zklock/waits') }, 'one publishes');
+	# what it has asked for may be published before it has logged that it waits
+	$looked->(on($a));
 
 	# the numbers of a contender's UUID: its session's, and its own
 	my $uuid = sub { my ($name, $i) = @_; return map { s/-//gr } ((ZkLock::queue($zk, $name))[$i] =~ /^_c_([-0-9a-f]{18})-([-0-9a-f]{17})-lock-/); };
