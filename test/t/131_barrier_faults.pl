@@ -114,6 +114,8 @@ for my $loss (qw(lose_reply lose_request))
 	# who opens the round does not hear of it
 	$name = "$loss multi";
 	come($y, $name, 2);
+	# the other server would open it, too, if its listing came late and had both
+	ZkLock::wait_answered($b);
 	$proxy->$loss('multi', '');
 	$x->query("CALL zk_barrier('$name', 2)");
 	is($y->result, '', "$name: they meet");
