@@ -20,6 +20,8 @@ my $q = ZkLock::server('q', $zk, conf => "$conf\ncluster_name = 'q'");
 ZkLock::wait_connected($p, $q);
 my ($sp, $sp2, $sp3) = map { ZkLock::session($p) } 1 .. 3;
 my ($sq, $sq2) = map { ZkLock::session($q) } 1 .. 2;
+# a session that has never been asked has no answer to be waited for (steady)
+$_->pid for $sp, $sp2, $sp3, $sq, $sq2;
 
 sub session_of { return ZkLock::ask($_[0], 'SELECT session_id FROM zk_session') }
 sub state_of { return ZkLock::ask($_[0], 'SELECT state FROM zk_session') }
