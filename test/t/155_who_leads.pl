@@ -41,6 +41,8 @@ is($sa->query("SELECT zk_is_leader('job')"), 't', 'A leads on');
 
 # A resigns meanwhile.  B hears of it when ZooKeeper is back, and a call waits until then.
 $sa->query("SELECT zk_resign('job')");
+# its worker takes it out of the queue; before that it would be seen to lead
+ZkLock::wait_queue($zk, 'job', 1, 'elections');
 $sb->send("SELECT zk_is_leader('job', '1 h')")->wait_event('Extension');
 $proxy->heal;
 is($sb->result, 't', 'zk_is_leader waits while nobody is known to lead');
