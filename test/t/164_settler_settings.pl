@@ -24,6 +24,8 @@ $_->query('CREATE EXTENSION zklock; CREATE TABLE t (job text)') for $d1, $d2;
 $d1->query("ALTER DATABASE d1 SET $_") for 'default_transaction_isolation = serializable', 'default_transaction_read_only = on',
 	'default_transaction_deferrable = on', 'search_path = nowhere', 'synchronous_commit = on';
 
+my @limits = ('lock_timeout', $a->pg_version >= 17 ? 'transaction_timeout' : ());
+
 # In each database a run has committed, and nobody could say so: its session has left it to
 # the server, or the server has crashed, and has but its tables to go by.
 sub leave
@@ -32,7 +34,7 @@ sub leave
 	my @run = map { ZkLock::session($a, dbname => $_) } @databases;
 	for (0, 1)
 	{
-		$run[$_]->query('SET default_transaction_isolation = "read committed"; SET default_transaction_read_only = off; SET search_path = public; SET synchronous_commit = on');
+		$run[$_]->query('SET default_transaction_isolation = "read committed"; SET default_transaction_read_only = off; SET search_path = public; SET synchronous_commit = on' . join '', map { "; SET $_ = 0" } @limits);
 		$run[$_]->send("CALL zk_run_once('$job $databases[$_]', 'INSERT INTO t VALUES (1)', slot => '2026-01-01')")->wait_event('SyncRep');
 	}
 	$proxy->down;
@@ -44,7 +46,8 @@ sub leave
 		$_->failure for @run;
 		$a->start;
 		($d1, $d2) = map { ZkLock::session($a, dbname => $_) } @databases;
-		$_->query("SET synchronous_commit = local") for $d1, $d2;
+		# the limits are for the settlers
+		$_->query("SET synchronous_commit = local" . join '', map { "; SET $_ = 0" } @limits) for $d1, $d2;
 	}
 	else
 	{
@@ -73,7 +76,7 @@ settles('settings d1', '... and that of this one');
 $d1->query('ROLLBACK');
 
 # Its table is locked, and it alone waits; no limit of the database ends the wait.
-$d1->query("ALTER DATABASE d1 SET $_ = '1s'") for 'lock_timeout', $a->pg_version >= 17 ? 'transaction_timeout' : ();
+$d1->query("ALTER DATABASE d1 SET $_ = '1s'") for @limits;
 leave('locked', 1);
 $d1->query('BEGIN READ WRITE; LOCK TABLE public.zk_runs');
 $proxy->heal;
@@ -104,6 +107,8 @@ ZkLock::ask($a, 'DROP DATABASE d1 WITH (FORCE)');
 $proxy->heal;
 settles('gone d2', 'the run of a database is settled');
 ZkLock::wait_queue($zk, 'gone d1', 0, 'jobs');
-like(PostgreSQL::Test::Utils::slurp_file($a->logfile), qr/LOG:  job "gone d1": run 1 stays in doubt\n.*DETAIL:  Its database is gone/, '... and of one that is dropped the log says that it is not');
+# the line comes after that
+ok(ZkLock::wait_until(sub { PostgreSQL::Test::Utils::slurp_file($a->logfile) =~ /LOG:  job "gone d1": run 1 stays in doubt\n.*DETAIL:  Its database is gone/ }, 'the log says so'),
+	'... and of one that is dropped the log says that it is not');
 
 done_testing();
