@@ -17,6 +17,15 @@ sub log_of { return PostgreSQL::Test::Utils::slurp_file($_[0]->logfile); }
 my $zk = ZooKeeper->new->start;
 my $silent = Proxy->new($zk->host)->hole;
 
+# The one by which the node is connected.  One that was left may not have noticed that.
+sub connection
+{
+	my ($node, @good) = @_;
+	my $up;
+	ZkLock::wait_until(sub { my $host = zk_session($node, 'connected_to'); ($up) = grep { $_->host eq $host } @good; return $up; }, 'it is connected');
+	return $up;
+}
+
 # A lock is held through so many cuts of the connection.  The session is long enough for a
 # machine that is slow, and too short for one attempt that takes all of it.
 sub ok_cuts
@@ -28,7 +37,7 @@ sub ok_cuts
 	for my $cut (1 .. $cuts)
 	{
 		my $before = zk_session($node, 'reconnects');
-		my ($up) = grep { $_->connections } @good;
+		my $up = connection($node, @good);
 		$up->cut;
 		ZkLock::wait_until(sub { zk_session($node, "reconnects > $before OR session_id IS DISTINCT FROM '$id'") eq 't' },
 			"$what: it is connected again, after cut $cut");
@@ -88,7 +97,7 @@ for my $n (2, 3, 5)
 	my $id = zk_session($node, 'session_id');
 	if ($n > 2)
 	{
-		my ($up) = grep { $_->connections } @good;
+		my $up = connection($node, @good);
 		$up->hole;
 		ZkLock::wait_until(sub { zk_session($node, "state = 'connected' AND connected_to <> '" . $up->host . "'") eq 't' }, 'it goes elsewhere');
 		$up->cut->heal;
