@@ -68,7 +68,7 @@ sub ok_back
 	is(findings($node), 0, "$what: there is nothing to find out");
 	$name //= 'left';
 	cmp_ok(ZkLock::session($node)->query("SELECT zk_lock('$name')"), '>', 0, '... and locks are granted');
-	ok(!exists $zk->sessions->{$id}, '... and the session that was left is closed');
+	ok(ZkLock::wait_until(sub { !exists $zk->sessions->{$id} }, 'it is closed'), '... and the session that was left is closed');
 }
 
 #
@@ -102,8 +102,8 @@ $a->append_conf('postgresql.conf', "zklock.server_name = 'renamed'");
 $a->start;
 ok_back($a, $id, 'renamed');
 
-# It was down for so long that the session has ended in its time.
-my $short = server('c', '2s');
+# It was down for so long that the session has ended in its time: not so short that it ends before.
+my $short = server('c', '8s');
 $id = leave_session($short, 'immediate shutdown');
 ZkLock::wait_until(sub { !exists $zk->sessions->{$id} }, 'the session has expired');
 $short->start;
