@@ -128,7 +128,7 @@ is($rb->fails("CALL zk_run_once('sink', 'SELECT 1/0', slot => '2100-01-01', afte
 is($rb->query("SELECT zk_job_forget('sink')"), 't', '... and nothing is held');
 
 # No ZooKeeper, for longer than a session lasts
-my $c = ZkLock::server('c', $zk, conf => "cluster_name = 'c'\nzklock.connect_timeout = '1s'");
+my $c = ZkLock::server('c', $zk, conf => "cluster_name = 'c'\nzklock.connect_timeout = '8s'");
 ZkLock::wait_connected($c);
 my $sc = ZkLock::session($c);
 waits('unreachable', $sc->send(call('unreachable', ", after => '{never}'")));
