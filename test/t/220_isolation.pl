@@ -161,7 +161,7 @@ for (
 	[ '57014', 'statement_timeout 100ms' ],
 	[ '55P03', 'lock_timeout 100ms' ],
 	[ '55P03', 'lock_timeout 100ms', 'statement_timeout 1h' ],
-	[ '57014', 'statement_timeout 100ms', 'lock_timeout 1h' ])
+	[ '57014', 'lock_timeout 1h', 'statement_timeout 100ms' ])
 {
 	my ($error, @settings) = @$_;
 	my @set = map { "s2 $_" } @settings;
