@@ -1098,7 +1098,10 @@ BEGIN
             what := 'zklock version';
             hint := 'Install the same version of zklock on all servers and restart them.';
             EXECUTE format($q$SELECT string_agg(format('%%s on %%s', coalesce(zklock_version, 'unknown'), n), ', ' ORDER BY zklock_version), count(*) = 1
-                  FROM (SELECT zklock_version, count(*) AS n FROM %I.zk_servers GROUP BY 1) v$q$, schema) INTO detail, ok;
+                  FROM (SELECT zklock_version, count(*) AS n
+                    FROM (SELECT DISTINCT server, host, postmaster_pid, zklock_version, CASE WHEN server IS NULL THEN node END
+                        FROM %I.zk_servers) s
+                    GROUP BY 1) v$q$, schema) INTO detail, ok;
             IF detail IS NULL THEN
                 -- nor is this server there
                 ok := NULL;

@@ -565,9 +565,8 @@ zklock_ensemble_ask_left(ZkClient *client, int64 session)
 {
 	ZkRequestTag tag = {.kind = ZKLOCK_TAG_ENSEMBLE, .uuid = TAG_LEFT};
 
-	/* the node says what this server has: nothing, until its next session */
 	return resume(session) &&
-		zklock_client_set(client, zklock_history_memory_member(), "{}", 2, -1, &tag) ==
+		zklock_member_write_left(client, zklock_history_memory_member(), &tag) ==
 		ZKLOCK_ZOK;
 }
 

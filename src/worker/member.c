@@ -89,6 +89,19 @@ describe(StringInfo data)
 	pfree(report);
 }
 
+int
+zklock_member_write_left(ZkClient *client, const char *path, const ZkRequestTag *tag)
+{
+	StringInfoData data;
+	int rc;
+
+	zklock_describe_member(&data, 0, 0, zklock_drain_name(zklock_drain_state()));
+	appendStringInfoChar(&data, '}');
+	rc = zklock_client_set(client, path, data.data, data.len, -1, tag);
+	pfree(data.data);
+	return rc;
+}
+
 void
 zklock_member_make(ZkClient *client)
 {

@@ -36,6 +36,11 @@ extern long zklock_member_heartbeat(ZkClient *client);
  * Returns the result of zklock_client_set. */
 extern int zklock_member_touch(ZkClient *client, const ZkRequestTag *tag);
 
+/* Write the node "path" that a session of this server's previous life left: whose it is,
+ * and that it leads and runs nothing.  Returns the result of zklock_client_set. */
+extern int zklock_member_write_left(ZkClient *client, const char *path,
+									const ZkRequestTag *tag);
+
 /* Another write has replaced a heartbeat: send one anyway if there is something to
  * report. */
 extern void zklock_member_look(ZkClient *client);

@@ -198,6 +198,11 @@ for my $mode ('fast', 'immediate')
 {
 	my $waiter = cannot_settle('twice');
 	ok($waiter->busy, 'twice: the other server waits');
+	# the session that is kept has a znode of its own
+	is(ZkLock::ask($a, q{SELECT string_agg(concat_ws(' ', server, ours, zklock_version IS NOT NULL), ', ' ORDER BY server, ours) FROM zk_servers}),
+		'a f t, a t t, b f t', '... and zk_servers shows whose the two sessions are');
+	is(ZkLock::ask($_, q{SELECT ok, detail FROM zk_check() WHERE what IN ('server name', 'zklock version')}), "t|no two servers have one name\nt|1.0 on 2", '... which zk_check counts as one server')
+		for $a, $b;
 	restart('fast', max_worker_processes => $most);
 	is_once($zk, $a, $b, 'twice', $waiter);
 }

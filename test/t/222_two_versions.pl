@@ -35,16 +35,7 @@ sub exchange
 	$node->stop($mode // 'fast');
 	$node->{_install_path} = $path;
 	$node->start;
-	wait_told($node);
-	return;
-}
-
-# A server that has just come has no version until it has written its report.
-sub wait_told
-{
-	my $node = shift;
 	ZkLock::wait_connected($node);
-	ZkLock::wait_until(sub { ZkLock::ask($node, "SELECT bool_and(zklock_version IS NOT NULL) FROM zk_servers WHERE server = current_setting('zklock.server_name')") eq 't' }, $node->name . ' has said its version');
 	return;
 }
 
@@ -58,7 +49,7 @@ my $conf = "zklock.session_timeout = '6s'\ndeadlock_timeout = '100ms'\nsynchrono
 my ($a, $b) = map {
 	ZkLock::server($_, $zk, init => { allows_streaming => 1 }, conf => "${conf}zklock.server_name = '$_'", cluster => { install_path => $_ eq 'a' ? $old : $new })
 } 'a', 'b';
-wait_told($_) for $a, $b;
+ZkLock::wait_connected($a, $b);
 ZkLock::ask($_, 'CREATE TABLE t (job text)') for $a, $b;
 sub versions { return ZkLock::ask($_[0], "SELECT string_agg(concat(server, ' ', zklock_version), ', ' ORDER BY server) FROM zk_servers"); }
 sub check { return ZkLock::ask($_[0], "SELECT ok, detail FROM zk_check() WHERE what = 'zklock version'"); }
