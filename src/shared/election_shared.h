@@ -66,7 +66,9 @@ typedef struct ZkElectionRef
  *
  * Nothing is locked.  The worker sets "leader" to 0 before it lets go of a contender,
  * and before a new session begins a lease.  So if "leader" is the same before and after
- * the look at the lease, it was the leader under that lease.  If the entry has become
+ * the look at the lease, it was the leader under that lease.  The worker sets "verdict"
+ * after "leader", and clears it before.  So if "leader" is 0 before and after the look at
+ * "verdict", somebody else leads.  If the entry has become
  * another's meanwhile, the values that were read are void; its generation, read last,
  * tells.
  */
@@ -87,6 +89,8 @@ zklock_election_peek(const ZkElectionRef *ref, int64 *token)
 		if (pg_atomic_read_u64(leader) == found)
 			*token = (int64) found;
 	}
+	else if (others)
+		others = pg_atomic_read_u64(leader) == 0;
 	pg_read_barrier();
 	return (others || *token != 0) && entry->generation == ref->generation;
 }

@@ -117,11 +117,25 @@ find_verdict(ZkLockEntry *entry)
 
 	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
 		verdict |= entry->queue.contender[i].state == ZKLOCK_WAITING;
-	if (election->verdict && !verdict)
+	if (verdict == election->verdict)
+		return;
+	if (!verdict)
 		election->undecided = zklock_clock();
-	else if (verdict && !election->verdict)
-		zklock_entry_broadcast(entry);
+	pg_write_barrier(); /* pairs with zklock_election_peek */
 	election->verdict = verdict;
+	if (verdict)
+		zklock_entry_broadcast(entry);
+}
+
+/* The grant is gone.  Whether somebody else leads is found out after that. */
+static void
+end_leadership(ZkElection *election)
+{
+	if (election->verdict)
+		election->undecided = zklock_clock();
+	election->verdict = false;
+	pg_write_barrier(); /* pairs with zklock_election_peek */
+	pg_atomic_write_u64(&election->leader, 0);
 }
 
 void
@@ -147,7 +161,7 @@ zklock_election_step(ZkLockEntry *entry, const ZkLockEvent *event,
 				granted = true;
 				break;
 			case ZKLOCK_ACT_REVOKED:
-				pg_atomic_write_u64(&election->leader, 0);
+				end_leadership(election);
 				revoked = true;
 				break;
 			case ZKLOCK_ACT_FAILED:
