@@ -147,7 +147,7 @@ zklock_check_connection(int64 start, int64 until)
 	zklock_session_read(&s);
 	if (s.state == ZKLOCK_SESSION_CLOSING)
 		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				(errcode(ERRCODE_ADMIN_SHUTDOWN),
 				 errmsg("cannot wait for ZooKeeper while the server is shutting down")));
 
 	silent = is_silent(&s, now);

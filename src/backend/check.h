@@ -28,8 +28,8 @@ extern void zklock_check_preloaded(void);
  * first write on it is acknowledged, since otherwise waiters would wait for ever for a
  * connection that always breaks again.
  *
- * Raises 55000 or 58000 if it has been too long.  Returns false while the table may be
- * out of date about other servers.
+ * Raises 55000 or 58000 if it has been too long, 57P01 while the server stops.  Returns
+ * false while the table may be out of date about other servers.
  */
 extern bool zklock_check_connection(int64 start, int64 until);
 

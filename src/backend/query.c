@@ -64,7 +64,7 @@ is_over(const Asking *a)
 		return s.state != ZKLOCK_SESSION_CONNECTED && s.state != ZKLOCK_SESSION_CLOSING;
 	if (s.state == ZKLOCK_SESSION_CLOSING)
 		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				(errcode(ERRCODE_ADMIN_SHUTDOWN),
 				 errmsg("cannot ask ZooKeeper while the server is shutting down")));
 	return false;
 }

@@ -44,7 +44,7 @@ zklock_node_unread(const ZkNode *node)
  * Ask.  The answer shows the directory as it was at some moment since the call.
  * Returns the number of children, palloc'd to *nodes; -1 if there is no such directory.
  * Raises 58000 when ZooKeeper is out of reach for zklock.connect_timeout or refuses,
- * and 55000 without a worker and while the server stops.
+ * 55000 without a worker, and 57P01 while the server stops.
  */
 extern int zklock_query(const ZkQuery *query, ZkNode **nodes);
 
