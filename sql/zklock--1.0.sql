@@ -1096,12 +1096,14 @@ BEGIN
             hint := CASE WHEN NOT ok THEN hint END;
             RETURN NEXT;
             what := 'zklock version';
-            hint := 'Install the same version of zklock on all servers and restart them.';
-            EXECUTE format($q$SELECT string_agg(format('%%s on %%s', coalesce(zklock_version, 'unknown'), n), ', ' ORDER BY zklock_version), count(*) = 1
+            EXECUTE format($q$SELECT string_agg(format('%%s on %%s', coalesce(zklock_version, 'unknown'), n), ', ' ORDER BY zklock_version),
+                    CASE WHEN count(zklock_version) > 1 THEN false WHEN bool_and(zklock_version IS NOT NULL) THEN true END
                   FROM (SELECT zklock_version, count(*) AS n
                     FROM (SELECT DISTINCT server, host, postmaster_pid, zklock_version, CASE WHEN server IS NULL THEN node END
                         FROM %I.zk_servers) s
                     GROUP BY 1) v$q$, schema) INTO detail, ok;
+            hint := CASE WHEN ok IS FALSE THEN 'Install the same version of zklock on all servers and restart them.'
+                ELSE 'Look in zk_servers for the znode without a version. If this server may not read it, give all servers the same "zklock.auth_file".' END;
             IF detail IS NULL THEN
                 -- nor is this server there
                 ok := NULL;

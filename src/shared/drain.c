@@ -18,11 +18,13 @@ is_left(const ZkLockEntry *entry)
 	return entry->proclocks >= 0 || !zklock_lock_queue_empty(&entry->queue);
 }
 
-/* Nobody here holds or waits, and the ensemble has no contender and no party of ours. */
+/* Nobody here holds or waits, and the ensemble has no contender and no party of ours:
+ * none either of a session that is kept for runs that are to be settled. */
 static bool
 nothing_left(void)
 {
-	return !zklock_table_any(is_left) && zklock_barrier_used() == 0 && !zklock_queue_busy();
+	return !zklock_shared->session.keeps && !zklock_table_any(is_left) &&
+		zklock_barrier_used() == 0 && !zklock_queue_busy();
 }
 
 ZkDrain

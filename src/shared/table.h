@@ -254,6 +254,7 @@ typedef struct ZkSessionShared
 	int worker_pid; /* 0: none */
 	ZkSessionId id; /* id.id 0: none to resume */
 	int64 before;	/* id of the session of a life before that was kept, 0: none was */
+	bool keeps;		/* it still is, with all that it has */
 	uint64 uuid_hi; /* of this session's contenders */
 	uint64 next_uuid;
 	int timeout_ms;			   /* the shortest that was negotiated; see lease.h */

@@ -95,7 +95,10 @@ zklock_member_write_left(ZkClient *client, const char *path, const ZkRequestTag 
 	StringInfoData data;
 	int rc;
 
-	zklock_describe_member(&data, 0, 0, zklock_drain_name(zklock_drain_state()));
+	/* "drained" would say that this session has nothing */
+	zklock_describe_member(&data, 0, 0,
+						   zklock_drain_name(zklock_draining() ? ZKLOCK_DRAIN_ON
+															   : ZKLOCK_DRAIN_OFF));
 	appendStringInfoChar(&data, '}');
 	rc = zklock_client_set(client, path, data.data, data.len, -1, tag);
 	pfree(data.data);

@@ -110,6 +110,7 @@ zklock_security_read(char *error, size_t errlen)
 
 static StringInfo used = NULL;	/* describes what the handle was made with */
 static bool protecting = false; /* what we make is to be ours alone */
+static int unanswered = 0;		/* questions of zklock_security_check */
 
 const ZkSecurity *
 zklock_security_settings(const ZkProtection *security)
@@ -180,43 +181,61 @@ zklock_security_used(void)
 	return used != NULL;
 }
 
-/* Tell zk_check that the nodes are being checked, and that only this node was found
- * open so far. */
+/* Tell zk_check whether all nodes were looked at, and of a node that is open; NULL: what
+ * it was told of that before is so. */
 static void
-set_open_node(const char *path)
+tell_open(bool looked, const char *path)
 {
 	ZkSessionShared *s = zklock_session_lock(LW_EXCLUSIVE);
 
-	s->looked_open = protecting;
-	strlcpy(s->open_node, path, sizeof(s->open_node));
+	s->looked_open = looked && protecting;
+	if (path != NULL)
+		strlcpy(s->open_node, path, sizeof(s->open_node));
 	zklock_session_unlock();
 }
 
-void
-zklock_security_check(ZkClient *client)
+static void
+ask(ZkClient *client, const char *path)
 {
-	set_open_node("");
+	(void) zklock_client_get_acl(client, path, &zklock_no_tag);
+	unanswered++;
+}
+
+void
+zklock_security_check(ZkClient *client, bool again)
+{
+	if (again && unanswered == 0)
+		return;
+	unanswered = 0;
+	tell_open(false, "");
 	if (!protecting)
 		return;
-	(void) zklock_client_get_acl(client, zklock_shared->session.root, &zklock_no_tag);
+	ask(client, zklock_shared->session.root);
 	for (int kind = 0; kind < ZKLOCK_NKINDS; kind++)
-		(void) zklock_client_get_acl(client, zklock_path_directory((ZkLockKind) kind),
-									 &zklock_no_tag);
-	(void) zklock_client_get_acl(client, zklock_path_servers(), &zklock_no_tag);
-	(void) zklock_client_get_acl(client, zklock_path_waits(), &zklock_no_tag);
-	(void) zklock_client_get_acl(client, zklock_path_tokens(), &zklock_no_tag);
+		ask(client, zklock_path_directory((ZkLockKind) kind));
+	ask(client, zklock_path_servers());
+	ask(client, zklock_path_waits());
+	ask(client, zklock_path_tokens());
 }
 
 void
 zklock_security_checked(const ZkMessage *message)
 {
+	bool first = zklock_shared->session.open_node[0] == '\0';
+
+	if (message->rc != ZKLOCK_ZOK && message->rc != ZKLOCK_ZNONODE)
+	{
+		if (message->rc != ZKLOCK_ZCONNECTIONLOSS)
+			zklock_trouble_refused(message);
+		return;
+	}
 	if (message->rc == ZKLOCK_ZOK && message->open)
 	{
-		set_open_node(message->path);
+		/* the first is the highest, and who mends it mends all below */
+		tell_open(unanswered == 1, first ? message->path : NULL);
 		zklock_trouble("znode \"%s\" was made without \"zklock.acl\", and is open to every client",
 					   message->path);
 	}
-	else if (message->rc != ZKLOCK_ZOK && message->rc != ZKLOCK_ZCONNECTIONLOSS &&
-			 message->rc != ZKLOCK_ZNONODE)
-		zklock_trouble_refused(message);
+	if (--unanswered == 0)
+		tell_open(true, NULL);
 }

@@ -698,6 +698,11 @@ close_end(void)
 		return;
 	release_descriptors();
 	closing = NULL;
+	if (left == NULL)
+	{
+		zklock_session_lock(LW_EXCLUSIVE)->keeps = false;
+		zklock_session_unlock();
+	}
 	feed((ZkCourseEvent){.type = ZKLOCK_COURSE_CLOSED});
 }
 
@@ -861,8 +866,7 @@ begin_connection(bool known, bool first)
 		(void) zklock_client_sync(client, zklock_path_directory(ZKLOCK_KIND_LOCK),
 								  &zklock_no_tag);
 	introduce(known, first);
-	if (!known)
-		zklock_security_check(client);
+	zklock_security_check(client, known);
 }
 
 /* Warn if the ensemble has set another timeout than the worker asked for, or than it
@@ -922,11 +926,15 @@ log_line(const char *line, int level)
 static void
 keep_stale(void)
 {
+	ZkSessionShared *s;
+
 	ereport(LOG,
 			(errmsg("keeping ZooKeeper session 0x%llx from before the restart until it is known which runs of jobs committed",
 					(unsigned long long) resumed.id)));
 	zklock_ensemble_note();
-	zklock_session_lock(LW_EXCLUSIVE)->before = resumed.id;
+	s = zklock_session_lock(LW_EXCLUSIVE);
+	s->before = resumed.id;
+	s->keeps = true;
 	zklock_session_unlock();
 	left = client;
 	client = NULL;

@@ -113,7 +113,18 @@ set($mine, 'zklock.auth_file' => $file);
 ok(ZkLock::wait_until(sub { access() =~ /^\|znodes that were made without credentials may be open to every client\|Restart the server/ }, 'looked at'),
 	'what was made before there were credentials is not known');
 start_anew();
-ok(ZkLock::wait_until(sub { access() =~ m{^f\|znode "/mine\S*" is open to every client\|Set its ACL by ZooKeeper's setAcl -R} }, 'open'), '... until the server is started anew');
+ok(ZkLock::wait_until(sub { access() =~ m{^f\|znode "/mine" is open to every client\|Set its ACL by ZooKeeper's setAcl -R} }, 'open'), '... until the server is started anew');
+
+# One that has no credentials yet may not read the znode of one that has
+my $theirs = ZkLock::server('theirs', $zk, conf => "zklock.root = '/mine'");
+ZkLock::wait_connected($theirs);
+sub version { return rows(ZkLock::session($theirs), 'zklock version'); }
+like(version(), qr/^\|\S+ on 1, unknown on 1\|Look in zk_servers for the znode without a version\. .* give all servers the same "zklock\.auth_file"\.$/, 'a version that may not be read is no other version');
+ZkLock::set($theirs, 'zklock.auth_file', $file);
+ok(ZkLock::wait_until(sub { version() =~ /^t\|\S+ on 2\|$/ }, 'read'), '... and may be read as the hint says');
+ZkLock::hang_up($theirs);
+$theirs->stop;
+
 my $owner = $zk->client(auth => [ digest => 'zklock:s3cr3t' ]);
 my @open = ('/mine');
 while (defined(my $path = shift @open))
@@ -123,6 +134,18 @@ while (defined(my $path = shift @open))
 }
 start_anew();
 ok(ZkLock::wait_until(sub { access() =~ /^t\|only these credentials/ }, 'closed'), '... and all is well when that was done');
+
+# An answer that is lost is no answer
+$owner->set_acl('/mine', [ 31, 'world', 'anyone' ]);
+my $proxy = Proxy->new($zk->host);
+$mine->append_conf('postgresql.conf', "zklock.hosts = '" . $proxy->host . "'");
+ZkLock::hang_up($mine);
+$mine->stop;
+my $lost = $proxy->lost;
+$proxy->lose_reply('op6', '/mine');
+$mine->start;
+ok(ZkLock::wait_until(sub { $proxy->lost > $lost && access() =~ m{^f\|znode "/mine" is open to every client\|} }, 'open'), 'what was not answered is asked for again');
+ZkLock::hang_up($mine);
 $mine->stop;
 
 # A root where the server may not write
