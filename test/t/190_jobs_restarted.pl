@@ -204,7 +204,7 @@ for my $mode ('fast', 'immediate')
 	is(ZkLock::ask($_, q{SELECT ok, detail FROM zk_check() WHERE what IN ('server name', 'zklock version')}), "t|no two servers have one name\nt|1.0 on 2", '... which zk_check counts as one server')
 		for $a, $b;
 	ZkLock::set($a, 'zklock.drain', 'on');
-	is(ZkLock::ask($a, 'SELECT s.drain, string_agg(v.drain, \' \') FROM zk_session s, zk_servers v WHERE v.ours GROUP BY 1'), 'draining|draining', '... nor is a server drained while it keeps one');
+	is(ZkLock::ask($a, 'SELECT drain FROM zk_session'), 'draining', '... nor is a server drained while it keeps one');
 	ZkLock::set($a, 'zklock.drain', 'off');
 	restart('fast', max_worker_processes => $most);
 	is_once($zk, $a, $b, 'twice', $waiter);
