@@ -68,9 +68,8 @@ typedef struct ZkElectionRef
  * and before a new session begins a lease.  So if "leader" is the same before and after
  * the look at the lease, it was the leader under that lease.  The worker sets "verdict"
  * after "leader", and clears it before.  So if "leader" is 0 before and after the look at
- * "verdict", somebody else leads.  If the entry has become
- * another's meanwhile, the values that were read are void; its generation, read last,
- * tells.
+ * "verdict", somebody else leads.  If the entry has become another's meanwhile, the
+ * values that were read are void; its generation, read last, tells.
  */
 static inline bool
 zklock_election_peek(const ZkElectionRef *ref, int64 *token)

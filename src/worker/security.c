@@ -181,8 +181,8 @@ zklock_security_used(void)
 	return used != NULL;
 }
 
-/* Tell zk_check whether all nodes were looked at, and of a node that is open; NULL: what
- * it was told of that before is so. */
+/* Tell zk_check whether all nodes were looked at, and which one is open.  NULL leaves
+ * that as it was. */
 static void
 tell_open(bool looked, const char *path)
 {
@@ -232,7 +232,8 @@ zklock_security_checked(const ZkMessage *message)
 	if (message->rc == ZKLOCK_ZOK && message->open)
 	{
 		/* the first is the highest, and who mends it mends all below */
-		tell_open(unanswered == 1, first ? message->path : NULL);
+		if (first)
+			tell_open(false, message->path);
 		zklock_trouble("znode \"%s\" was made without \"zklock.acl\", and is open to every client",
 					   message->path);
 	}

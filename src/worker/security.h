@@ -29,7 +29,7 @@ extern bool zklock_security_in_use(const ZkProtection *security);
 
 /* Ask for the ACLs of the nodes that zklock relies on, unless they are meant to be
  * open.  To be called at each connection; "again": it is not the session's first, and
- * only what was not answered is asked for. */
+ * there is nothing to ask unless an answer is missing. */
 extern void zklock_security_check(ZkClient *client, bool again);
 
 /* Handle the reply with an ACL: another client may be able to change the node. */
