@@ -1103,7 +1103,7 @@ BEGIN
                         FROM %I.zk_servers) s
                     GROUP BY 1) v$q$, schema) INTO detail, ok;
             hint := CASE WHEN ok IS FALSE THEN 'Install the same version of zklock on all servers and restart them.'
-                ELSE 'Look in zk_servers for the znode without a version. If this server may not read it, give all servers the same "zklock.auth_file".' END;
+                ELSE 'Look in zk_servers for the znode without a version. If this server may not read it, give all servers the same credentials in "zklock.auth_file".' END;
             IF detail IS NULL THEN
                 -- nor is this server there
                 ok := NULL;

@@ -110,6 +110,16 @@ take_reply(Asks *all, int i)
 									: "it hung up without an answer"));
 }
 
+/* There is no connection any more.  Who resets one has taken it before. */
+static void
+lose(Asks *all, int i, int error)
+{
+	if (error == ECONNRESET || error == EPIPE)
+		take_reply(all, i);
+	else
+		fail(all, i, error);
+}
+
 /* Continue with the request whose descriptor is ready. */
 static void
 go_on(Asks *all, int i)
@@ -125,12 +135,12 @@ go_on(Asks *all, int i)
 			error = errno;
 		ask->connected = true;
 		if (error != 0)
-			fail(all, i, error);
+			lose(all, i, error);
 		else if (zklock_tls_ca_file[0] != '\0')
 			finish(all, i, ZKLOCK_HOST_ANSWERS,
 				   pstrdup("takes connections; what it is TLS hides"));
 		else if (send(ask->fd, "srvr", 4, MSG_NOSIGNAL) != 4)
-			fail(all, i, errno);
+			lose(all, i, errno);
 		return;
 	}
 	n = recv(ask->fd, ask->reply + ask->len, sizeof(ask->reply) - 1 - (size_t) ask->len, 0);

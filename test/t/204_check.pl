@@ -5,7 +5,11 @@ use warnings;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils qw(slurp_file);
 use FindBin;
+use IO::Select;
+use IO::Socket::INET;
+use POSIX ();
 use Proxy;
+use Socket qw(SOL_SOCKET SO_LINGER);
 use Test::More;
 use ZkLock;
 
@@ -50,6 +54,29 @@ ok(eval { ZkLock::wait_until(sub { ($hosts = rows($sa, 'host')) =~ /^f\|\Q@{[ $t
 like($hosts, qr/^f\|\Q@{[ $deaf->host ]}\E: it hung up without an answer\|Check that the port is right\. If it is, see the log of this ZooKeeper server/m, 'a host that hangs up');
 $three->start(2, 3);
 ok(eval { ZkLock::wait_until(sub { rows($sa, 'host') =~ /^t\|\Q@{[ $three->host(1) ]}\E: ZooKeeper /m }, 'served') }, '... whose others were started');
+
+# A host that resets connections, whether that comes before our question or after it
+my $resets = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 64) or die "could not listen: $!";
+my $hasty = '127.0.0.1:' . $resets->sockport;
+my $resetter = open(my $alive, '|-') // die "could not fork: $!";
+if (!$resetter)
+{
+	my $both = IO::Select->new($resets, \*STDIN);
+	until (grep { $_ == \*STDIN } $both->can_read)
+	{
+		my $taken = $resets->accept;
+		setsockopt $taken, SOL_SOCKET, SO_LINGER, pack('ii', 1, 0);
+		close $taken;
+	}
+	POSIX::_exit(0);
+}
+$resets->close;
+set($a, 'zklock.hosts' => join ',', $zk->host, $hasty);
+ZkLock::wait_until(sub { $sa->query("SELECT hosts LIKE '%$hasty' FROM zk_session") eq 't' }, 'the list with a host that resets');
+my %said;
+$said{ ($sa->query("SELECT detail FROM zk_check() WHERE what = 'host' AND NOT ok")) }++ for 1 .. 100;
+is_deeply([ keys %said ], ["$hasty: it hung up without an answer"], 'a host that resets connections') or diag explain \%said;
+close $alive;
 set($a, 'zklock.hosts' => $zk->host);
 ZkLock::wait_until(sub { $sa->query('SELECT hosts FROM zk_session') eq $zk->host && $sa->query('SELECT state FROM zk_session') eq 'connected' }, 'the list as it was');
 $_->stop for $deaf, $three;
@@ -119,7 +146,7 @@ ok(ZkLock::wait_until(sub { access() =~ m{^f\|znode "/mine" is open to every cli
 my $theirs = ZkLock::server('theirs', $zk, conf => "zklock.root = '/mine'");
 ZkLock::wait_connected($theirs);
 sub version { return rows(ZkLock::session($theirs), 'zklock version'); }
-like(version(), qr/^\|\S+ on 1, unknown on 1\|Look in zk_servers for the znode without a version\. .* give all servers the same "zklock\.auth_file"\.$/, 'a version that may not be read is no other version');
+like(version(), qr/^\|\S+ on 1, unknown on 1\|Look in zk_servers for the znode without a version\. .* give all servers the same credentials in "zklock\.auth_file"\.$/, 'a version that may not be read is no other version');
 ZkLock::set($theirs, 'zklock.auth_file', $file);
 ok(ZkLock::wait_until(sub { version() =~ /^t\|\S+ on 2\|$/ }, 'read'), '... and may be read as the hint says');
 ZkLock::hang_up($theirs);
