@@ -70,6 +70,17 @@ zklock_member_namesake(const char *child)
 	return child + len;
 }
 
+bool
+zklock_member_renamed(const char *child)
+{
+	const char *own = member_path + strlen(zklock_path_servers()) + 1;
+	const char *mark = own + strlen(own) - ZKLOCK_MARK_LEN - 1; /* with the hyphen */
+	size_t len = strlen(child);
+
+	return len > ZKLOCK_MARK_LEN && strcmp(child + len - ZKLOCK_MARK_LEN - 1, mark) == 0 &&
+		strcmp(child, own) != 0;
+}
+
 static void
 describe(StringInfo data)
 {

@@ -23,6 +23,10 @@ extern const char *zklock_member_path(void);
  * that mark, else NULL. */
 extern const char *zklock_member_namesake(const char *child);
 
+/* Does this child have this session's mark, but another name?  So this server was called
+ * before. */
+extern bool zklock_member_renamed(const char *child);
+
 /* Create the node. */
 extern void zklock_member_make(ZkClient *client);
 

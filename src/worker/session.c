@@ -806,6 +806,9 @@ introduce(bool known, bool first)
 		zklock_paths_make(client);
 	if (first && (zklock_member_set_name() || !known))
 	{
+		/* namesakes.c deletes the node of the name before */
+		if (known)
+			zklock_shared->namesakes_of = 0;
 		zklock_ensemble_new_member();
 		zklock_member_make(client);
 	}
