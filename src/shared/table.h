@@ -379,6 +379,8 @@ typedef struct ZkLockShared
 	bool barriers_used;	  /* by sessions of this server */
 	uint64 member;		 /* hash of the path of the session's node under <root>/servers */
 	uint64 namesakes_of; /* ... of the name for which other servers were looked for */
+	int member_len;		 /* of the text that this node has, as far as we know */
+	bool quota_refused;	 /* a quota refused the newest heartbeat that had a report */
 
 	pg_atomic_uint32 abandoned; /* there are elections of that kind */
 	bool draining;				/* zklock.drain: by the worker, read without lock */

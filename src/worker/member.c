@@ -27,12 +27,14 @@
 #include "tag.h"
 #include "trouble.h"
 
-/* Time between two checks for something to report. */
+/* Time between two checks for something to report; the worker's wake is the occasion. */
 #define LOOK_NS INT64CONST(1000000000)
 
 static char member_path[ZKLOCK_MEMBER_PATH_SIZE]; /* our node under <root>/servers */
 static uint64 told_text = 0; /* hash of what the newest heartbeat says */
-static int64 look_at = 0;	 /* ns: whether that has changed, while none is sent */
+static int64 look_at = 0;	 /* ns: whether that has changed; not before */
+static int sent_len;		 /* of the newest heartbeat's text */
+static bool brief = false;	 /* the newest heartbeat has no report */
 static int missing = 0;		 /* times in a row that it was not there */
 
 bool
@@ -81,8 +83,9 @@ zklock_member_renamed(const char *child)
 		strcmp(child, own) != 0;
 }
 
+/* "reports": with the report; else the text is as long as the one before, if it can */
 static void
-describe(StringInfo data)
+describe(StringInfo data, bool reports)
 {
 	static ZkDrain told = ZKLOCK_DRAIN_OFF;
 	ZkDrain drain = zklock_drain_state();
@@ -95,6 +98,11 @@ describe(StringInfo data)
 	zklock_describe_member(data, zklock_shared->elections_led,
 						   pg_atomic_read_u32(&zklock_shared->njobs),
 						   zklock_drain_name(drain));
+	if (!reports)
+	{
+		appendStringInfo(data, "%*s", Max(zklock_shared->member_len - data->len, 1), "}");
+		return;
+	}
 	report = zklock_reporter_write();
 	appendStringInfo(data, ", %s}", report);
 	pfree(report);
@@ -121,7 +129,7 @@ zklock_member_make(ZkClient *client)
 {
 	StringInfoData data;
 
-	describe(&data);
+	describe(&data, true);
 	(void) zklock_client_create(client, member_path, data.data, data.len,
 								ZKLOCK_CREATE_EPHEMERAL, &zklock_no_tag);
 	pfree(data.data);
@@ -139,18 +147,26 @@ hash_text(const char *text)
 	return hash_bytes_extended((const unsigned char *) text, (int) strlen(text), 0);
 }
 
-int
-zklock_member_touch(ZkClient *client, const ZkRequestTag *tag)
+static int
+write_node(ZkClient *client, const ZkRequestTag *tag, bool reports)
 {
 	StringInfoData data;
 	int rc;
 
 	Assert(zklock_unlocked());
-	describe(&data);
+	describe(&data, reports);
 	told_text = hash_text(data.data);
 	rc = zklock_client_set(client, member_path, data.data, data.len, -1, tag);
+	if (rc == ZKLOCK_ZOK && tag->kind == ZKLOCK_TAG_NONE)
+		sent_len = data.len;
 	pfree(data.data);
 	return rc;
+}
+
+int
+zklock_member_touch(ZkClient *client, const ZkRequestTag *tag)
+{
+	return write_node(client, tag, true);
 }
 
 void
@@ -158,7 +174,7 @@ zklock_member_op(ZkOp *op)
 {
 	StringInfoData data;
 
-	describe(&data);
+	describe(&data, true);
 	*op = (ZkOp){
 		.type = ZKLOCK_OP_SET,
 		.path = member_path,
@@ -169,19 +185,22 @@ zklock_member_op(ZkOp *op)
 }
 
 static void
-send_heartbeat(ZkClient *client, int64 now)
+send_heartbeat(ZkClient *client, int64 now, bool reports)
 {
-	if (zklock_member_touch(client, &zklock_no_tag) == ZKLOCK_ZOK)
+	brief = !reports;
+	if (write_node(client, &zklock_no_tag, reports) == ZKLOCK_ZOK)
 		zklock_heartbeat_sent(heartbeat(), now);
 }
 
+/* A quota of bytes lets a text pass that is as long as the one before; and only a write
+ * that is not refused shows whether the ensemble has gone back (ensemble.c). */
 void
 zklock_member_start(ZkClient *client)
 {
 	int64 now = zklock_clock();
 
 	zklock_heartbeat_connected(heartbeat(), now);
-	send_heartbeat(client, now);
+	send_heartbeat(client, now, !zklock_shared->quota_refused);
 }
 
 long
@@ -193,14 +212,16 @@ zklock_member_heartbeat(ZkClient *client)
 
 	if (pg_atomic_exchange_u32(&zklock_shared->write_wanted, 0) != 0 || now >= due)
 	{
-		send_heartbeat(client, now);
+		send_heartbeat(client, now, true);
 		due = zklock_heartbeat_due(heartbeat(), lease, now);
 	}
-	else if (heartbeat()->resting && now >= look_at)
+	else if (now >= look_at)
 	{
 		look_at = now + LOOK_NS;
 		zklock_member_look(client);
 	}
+	else
+		due = Min(due, look_at);
 	/* a kept grant may be taken without a word as long as there is a lease */
 	if (heartbeat()->resting && zklock_lease_valid())
 		due = Min(due, now + lease->timeout / 16);
@@ -212,9 +233,9 @@ zklock_member_look(ZkClient *client)
 {
 	StringInfoData data;
 
-	describe(&data);
+	describe(&data, true);
 	if (hash_text(data.data) != told_text && !heartbeat()->open)
-		send_heartbeat(client, zklock_clock());
+		send_heartbeat(client, zklock_clock(), true);
 	pfree(data.data);
 }
 
@@ -222,8 +243,13 @@ void
 zklock_member_answer(const ZkMessage *message)
 {
 	zklock_heartbeat_answered(heartbeat());
+	if (!brief && (message->rc == ZKLOCK_ZOK || message->rc == ZKLOCK_ZQUOTAEXCEEDED))
+		zklock_shared->quota_refused = message->rc == ZKLOCK_ZQUOTAEXCEEDED;
 	if (message->rc == ZKLOCK_ZOK)
+	{
 		missing = 0;
+		zklock_shared->member_len = sent_len;
+	}
 	else if (message->rc == ZKLOCK_ZNONODE && ++missing >= ZKLOCK_TIMES_MISSING)
 		zklock_trouble_again(missing == ZKLOCK_TIMES_MISSING,
 							 "could not create znode \"%s\": a chroot path in \"zklock.hosts\" must exist",

@@ -63,7 +63,7 @@ for my $case ([ 'removed', \&delquota ], [ 'raised', sub { setquota($_[0], 10_00
 # A limit of bytes refuses each heartbeat that says something new of the server.  It costs
 # nobody what he has.
 my $proxy = Proxy->new($zk->host);
-my $short = ZkLock::server('short', $proxy, conf => "zklock.session_timeout = '10s'");
+my $short = ZkLock::server('short', $proxy, conf => "zklock.session_timeout = '20s'");
 ZkLock::wait_connected($short);
 my $holder = ZkLock::session($short);
 my $token = $holder->query("SELECT zk_lock('held', scope => 'session')");
@@ -71,9 +71,15 @@ setquota('/zklock', -1, 1);
 ZkLock::set($short, 'zklock.drain', 'on');
 ZkLock::wait_until(sub { ZkLock::ask($short, 'SELECT last_error FROM zk_session') =~ /: quota exceeded$/ }, 'a heartbeat is refused');
 like($holder->query("SELECT ok, detail, hint FROM zk_check() WHERE what = 'write'"), qr/^f\|ZooKeeper refused it: quota exceeded\|\Q@{[ $hint =~ s{^HINT:  }{}r ]}\E$/, 'zk_check says so, too');
-for my $when ('', ', also on another connection')
+for my $when ('', ', also on another connection', ', also when the lease has lapsed')
 {
-	$proxy->cut if $when;
+	$proxy->cut if $when =~ /connection/;
+	if ($when =~ /lapsed/)
+	{
+		$proxy->hole;
+		ZkLock::wait_until(sub { ZkLock::ask($short, "SELECT lease_remaining = '0' FROM zk_session") eq 't' }, 'the lease has lapsed');
+		$proxy->heal;
+	}
 	my $lease = ZkLock::ask($short, 'SELECT now() + lease_remaining FROM zk_session');
 	ZkLock::wait_until(sub { ZkLock::ask($short, "SELECT now() > '$lease'::timestamptz") eq 't' }, 'the lease of then is over');
 	is($holder->query("SELECT zk_token('held')"), $token, "a quota of bytes: who has a lock has it still$when");
