@@ -7,8 +7,8 @@
  */
 #include "heartbeat.h"
 
-#define SECOND		   INT64_C(1000000000)
-#define LONGEST_PERIOD (10 * SECOND)
+#define SECOND		  INT64_C(1000000000)
+#define LONGEST_PAUSE (10 * SECOND)
 
 /* In this time an ensemble of few cores can take one more server back and do other
  * work, too. */
@@ -29,7 +29,7 @@ min(int64_t a, int64_t b)
 int64_t
 zklock_heartbeat_period(int64_t timeout)
 {
-	return max(min(timeout / 6, LONGEST_PERIOD), 1);
+	return max(timeout / 6, 1);
 }
 
 int64_t
@@ -37,7 +37,8 @@ zklock_heartbeat_pause(const ZkLease *lease, int64_t timeout, int64_t asked,
 					   int64_t answered, uint32_t random)
 {
 	int64_t took = answered - asked;
-	int64_t longest = min(4 * took, zklock_heartbeat_period(lease->timeout));
+	int64_t longest =
+		min(4 * took, min(zklock_heartbeat_period(lease->timeout), LONGEST_PAUSE));
 	int64_t left = zklock_lease_end(lease) - answered;
 
 	if (timeout < lease->timeout)

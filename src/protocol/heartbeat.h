@@ -7,15 +7,14 @@
  * heartbeat is due, and reports every acknowledged write to it.  The simulator of the
  * lease and the fleet's tool link the same object.
  *
- * While the server needs the lease, it writes every sixth of the session timeout, and
- * at least every 10 s: a heartbeat, if there is no other write.  Then each write is the
- * last witness (lease.h) of the one three before it.  Just before the next write,
- * 7/8 - 4/6 of the timeout, a fifth, is left for a slow one.  Writes more than a sixth
- * apart would leave less; writes less than an eighth apart are no witnesses of each
- * other.  So a write counts, and puts the heartbeat off, if the server sent it an
- * eighth after the acknowledgement of the last one that counted.  The sixth is up to
- * 1/16 shorter or longer at random: otherwise all servers that came back together would
- * write together for ever.
+ * While the server needs the lease, it writes every sixth of the session timeout: a
+ * heartbeat, if there is no other write.  Then each write is the last witness (lease.h)
+ * of the one three before it.  Just before the next write, 7/8 - 4/6 of the timeout, a
+ * fifth, is left for a slow one.  Writes more than a sixth apart would leave less;
+ * writes less than an eighth apart are no witnesses of each other.  So a write counts,
+ * and puts the heartbeat off, if the server sent it an eighth after the acknowledgement
+ * of the last one that counted.  The sixth is up to 1/16 shorter or longer at random:
+ * otherwise all servers that came back together would write together for ever.
  *
  * Heartbeats do more than keep the lease: they carry data to other servers, and show
  * whether the ensemble has gone back (history.h).  So there is one in every second
@@ -63,8 +62,8 @@ extern int64_t zklock_heartbeat_period(int64_t timeout);
  * Returns for how many ns to send nothing on a connection that was made again: it was
  * asked for at "asked" and answered at "answered".  Servers that come back all at once
  * slow their ensemble down, and more if all send requests at once.  So the pause is a
- * random part of four times what the connection took.  It is no longer than a period,
- * and never so long that a lease ends by it, or that an ended lease counts as lost.  A
+ * random part of four times what the connection took.  It is no longer than a period
+ * or 10 s, and never so long that a lease ends by it, or that an ended lease counts as lost.  A
  * connection with a shorter timeout, in ns, is used at once: the ensemble goes by that
  * timeout even if the connection ends before we use it.  "random" is any number.
  */

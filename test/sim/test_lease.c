@@ -25,8 +25,14 @@ typedef enum Begin
 	NEW_CONNECTION /* of a session whose lease has lapsed */
 } Begin;
 
-/* How often was there no lease, of the looks after the first two timeouts? */
-static int
+/* The looks after the first two timeouts */
+typedef struct Seen
+{
+	int without; /* there was no lease */
+	int silent;	 /* a backend took the worker for one that is stuck: check.c, is_silent */
+} Seen;
+
+static Seen
 play(int64_t timeout, int64_t takes, Begin begin)
 {
 	int64_t start = 100 * timeout;
@@ -34,7 +40,7 @@ play(int64_t timeout, int64_t takes, Begin begin)
 	int64_t sent = 0; /* of the heartbeat that has no answer; 0: there is none */
 	ZkHeartbeat heartbeat = {0};
 	ZkLease lease;
-	int without = 0;
+	Seen seen = {0};
 
 	zklock_lease_new_session(&lease, timeout, opened);
 	if (begin == NEW_CONNECTION)
@@ -56,10 +62,14 @@ play(int64_t timeout, int64_t takes, Begin begin)
 			zklock_heartbeat_sent(&heartbeat, now);
 			sent = now;
 		}
-		if (now >= start + 2 * timeout && now >= zklock_lease_end(&lease))
-			without++;
+		if (now < start + 2 * timeout)
+			continue;
+		if (now >= zklock_lease_end(&lease))
+			seen.without++;
+		if (now - lease.last_write > 4 * zklock_heartbeat_period(timeout))
+			seen.silent++;
 	}
-	return without;
+	return seen;
 }
 
 int
@@ -70,22 +80,29 @@ main(void)
 		[LAPSED] = "after it has lapsed",
 		[NEW_CONNECTION] = "on a new connection, after it has lapsed",
 	};
-	static const int64_t timeouts[] = {4000, 10000, 40000};
+	static const int64_t timeouts[] = {4000, 10000, 40000, 80000, 600000, 3600000};
+	int silent = 0;
 	bool good = true;
 
-	printf("1..4\n");
+	printf("1..5\n");
 	for (int begin = NEW_SESSION; begin <= NEW_CONNECTION; begin++)
 	{
 		int without = 0;
 
-		for (int i = 0; i < 30; i++)
-			without += play(timeouts[i % 3] * MS,
-							ZKLOCK_SLOWEST_WRITE(timeouts[i % 3]) * MS, (Begin) begin);
+		for (int i = 0; i < 60; i++)
+		{
+			Seen seen = play(timeouts[i % 6] * MS,
+							 ZKLOCK_SLOWEST_WRITE(timeouts[i % 6]) * MS, (Begin) begin);
+
+			without += seen.without;
+			silent += seen.silent;
+		}
 		printf("%s %d - the lease lasts %s, if writes are as slow as they may be\n",
 			   without == 0 ? "ok" : "not ok", begin + 1, begins[begin]);
 		good = good && without == 0;
 	}
-	if (play(timeouts[1] * MS, ZKLOCK_SLOWEST_WRITE(timeouts[1]) * MS / 7 * 8, LAPSED) > 0)
+	if (play(timeouts[1] * MS, ZKLOCK_SLOWEST_WRITE(timeouts[1]) * MS / 7 * 8, LAPSED)
+			.without > 0)
 		printf("ok");
 	else
 	{
@@ -94,5 +111,8 @@ main(void)
 	}
 	printf(
 		" 4 - and it does not if they are slower by a seventh: else they may be slower\n");
+	printf("%s 5 - and no worker that is well counts as silent\n",
+		   silent == 0 ? "ok" : "not ok");
+	good = good && silent == 0;
 	return good ? EXIT_SUCCESS : EXIT_FAILURE;
 }

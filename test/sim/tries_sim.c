@@ -338,7 +338,7 @@ cut(int i)
 		bad = random_below(nhosts);
 		bad_kind = (Kind) random_below(NKINDS);
 	}
-	/* a write every sixth, or every 10 s */
+	/* a write every sixth */
 	lost_at = now + timeout - random_time(zklock_heartbeat_period(timeout));
 	if (froze)
 	{
