@@ -1059,7 +1059,8 @@ AS $$
 DECLARE
     ours oid[];
     schema name;
-    connected boolean;
+    connected boolean; -- NULL: zklock is not preloaded
+    reason text;
     lacking text[];
     uses boolean;
 BEGIN
@@ -1083,43 +1084,49 @@ BEGIN
         -- not preloaded, as another row says
     END;
 
-    BEGIN
-        IF connected THEN
-            what := 'server name';
-            hint := 'Give each server a "zklock.server_name" or "cluster_name" of its own. After a crash a name can be there twice until the old ZooKeeper session has ended.';
-            EXECUTE format($q$SELECT coalesce(string_agg(format('%%s is the name of %%s servers, on %%s', server, n, hosts), '; '),
-                    'no two servers have one name'), count(*) = 0
-                  FROM (SELECT server, count(*) AS n, string_agg(DISTINCT coalesce(host, '?'), ', ') AS hosts
-                    FROM (SELECT DISTINCT ON (server, host, postmaster_pid) server, host FROM %I.zk_servers
-                        WHERE server IS NOT NULL) s
-                    GROUP BY server HAVING count(*) > 1) d$q$, schema) INTO detail, ok;
-            hint := CASE WHEN NOT ok THEN hint END;
-            RETURN NEXT;
-            what := 'zklock version';
-            EXECUTE format($q$SELECT string_agg(format('%%s on %%s', coalesce(zklock_version, 'unknown'), n), ', ' ORDER BY zklock_version),
-                    CASE WHEN count(zklock_version) > 1 THEN false WHEN bool_and(zklock_version IS NOT NULL) THEN true END
-                  FROM (SELECT zklock_version, count(*) AS n
-                    FROM (SELECT DISTINCT server, host, postmaster_pid, zklock_version, CASE WHEN server IS NULL THEN node END
-                        FROM %I.zk_servers) s
-                    GROUP BY 1) v$q$, schema) INTO detail, ok;
-            hint := CASE WHEN ok IS FALSE THEN 'Install the same version of zklock on all servers and restart them.'
-                ELSE 'Look in zk_servers for the znode without a version. If this server may not read it, give all servers the same credentials in "zklock.auth_file".' END;
-            IF detail IS NULL THEN
-                -- nor is this server there
+    IF connected IS NOT NULL THEN
+        FOREACH what IN ARRAY ARRAY['server name', 'zklock version'] LOOP
+            BEGIN
+                IF NOT connected THEN
+                    ok := NULL;
+                    detail := 'there is no connection to ZooKeeper';
+                    hint := 'Do first what "write" says.';
+                ELSIF what = 'server name' THEN
+                    hint := 'Give each server a "zklock.server_name" or "cluster_name" of its own. After a crash a name can be there twice until the old ZooKeeper session has ended.';
+                    EXECUTE format($q$SELECT coalesce(string_agg(format('%%s is the name of %%s servers, on %%s', server, n, hosts), '; '),
+                            'no two servers have one name'), count(*) = 0
+                          FROM (SELECT server, count(*) AS n, string_agg(DISTINCT coalesce(host, '?'), ', ') AS hosts
+                            FROM (SELECT DISTINCT ON (server, host, postmaster_pid) server, host FROM %I.zk_servers
+                                WHERE server IS NOT NULL) s
+                            GROUP BY server HAVING count(*) > 1) d$q$, schema) INTO detail, ok;
+                    hint := CASE WHEN NOT ok THEN hint END;
+                ELSE
+                    EXECUTE format($q$SELECT string_agg(format('%%s on %%s', coalesce(zklock_version, 'unknown'), n), ', ' ORDER BY zklock_version),
+                            CASE WHEN count(zklock_version) > 1 THEN false WHEN bool_and(zklock_version IS NOT NULL) THEN true END
+                          FROM (SELECT zklock_version, count(*) AS n
+                            FROM (SELECT DISTINCT server, host, postmaster_pid, zklock_version, CASE WHEN server IS NULL THEN node END
+                                FROM %I.zk_servers) s
+                            GROUP BY 1) v$q$, schema) INTO detail, ok;
+                    hint := CASE WHEN ok IS FALSE THEN 'Install the same version of zklock on all servers and restart them.'
+                        ELSE 'Look in zk_servers for the znode without a version. If this server may not read it, give all servers the same credentials in "zklock.auth_file".' END;
+                    IF detail IS NULL THEN
+                        -- nor is this server there
+                        ok := NULL;
+                        detail := 'no server has written its znode';
+                        hint := 'See last_error in zk_session.';
+                    END IF;
+                    hint := CASE WHEN ok IS NOT TRUE THEN hint END;
+                END IF;
+            EXCEPTION WHEN OTHERS THEN
+                -- the ensemble has gone meanwhile, or refuses
                 ok := NULL;
-                detail := 'no server has written its znode';
-                hint := 'See last_error in zk_session.';
-            END IF;
-            hint := CASE WHEN ok IS NOT TRUE THEN hint END;
+                GET STACKED DIAGNOSTICS detail = MESSAGE_TEXT, reason = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
+                detail := concat_ws('. ', detail, nullif(reason, ''));
+                hint := nullif(hint, '');
+            END;
             RETURN NEXT;
-        END IF;
-    EXCEPTION WHEN OTHERS THEN
-        -- the ensemble has gone meanwhile, or refuses
-        ok := NULL;
-        GET STACKED DIAGNOSTICS detail = MESSAGE_TEXT, hint = PG_EXCEPTION_HINT;
-        hint := nullif(hint, '');
-        RETURN NEXT;
-    END;
+        END LOOP;
+    END IF;
 
     what := 'rights';
     -- who has none but those that are there to look has them for that

@@ -103,7 +103,8 @@ take_reply(Asks *all, int i)
 		finish(all, i, ZKLOCK_HOST_ANSWERS,
 			   pstrdup("the command \"srvr\" is not in its whitelist"));
 	else if (strstr(ask->reply, "not currently serving") != NULL)
-		finish(all, i, ZKLOCK_HOST_ALONE, pstrdup("it has no majority of the ensemble"));
+		finish(all, i, ZKLOCK_HOST_ALONE,
+			   pstrdup("it serves nobody: it starts, or has no majority of the ensemble"));
 	else
 		finish(all, i, ZKLOCK_HOST_STRANGE,
 			   pstrdup(ask->len > 0 ? "it answers like no ZooKeeper server"
@@ -321,7 +322,7 @@ zklock_hosts_probe(ZkHostAnswer **answers)
 	{
 		for (int i = 0; i < all.n; i++)
 			if (all.asks[i].fd >= 0)
-				finish(&all, i, ZKLOCK_HOST_FAILS, "no answer");
+				finish(&all, i, ZKLOCK_HOST_SILENT, "no answer");
 	}
 	PG_END_TRY();
 	*answers = all.answers;

@@ -16,7 +16,8 @@ typedef enum ZkHostState
 {
 	ZKLOCK_HOST_ANSWERS,
 	ZKLOCK_HOST_FAILS,
-	ZKLOCK_HOST_ALONE,	  /* it has no majority of its ensemble */
+	ZKLOCK_HOST_SILENT,	  /* it does not answer in time */
+	ZKLOCK_HOST_ALONE,	  /* it serves nobody: it has just started, or has no majority */
 	ZKLOCK_HOST_STRANGE,  /* it hangs up, or answers otherwise */
 	ZKLOCK_HOST_NAMELESS, /* its name cannot be looked up */
 	ZKLOCK_HOST_UNKNOWN	  /* its name has not been looked up */

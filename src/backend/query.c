@@ -69,6 +69,37 @@ is_over(const Asking *a)
 	return false;
 }
 
+/* ns: so long a worker may take to replace another, or a connection to move */
+#define MOVES INT64CONST(5000000000)
+
+static bool
+look_for_connection(ZkWaiter *waiter, int64 now)
+{
+	ZkSessionShared s;
+
+	zklock_session_read(&s);
+	return s.state == ZKLOCK_SESSION_CONNECTED || s.state == ZKLOCK_SESSION_CLOSING ||
+		now - s.not_connected_since > MOVES;
+}
+
+void
+zklock_query_await_connection(int64 until)
+{
+	ZkWait limits = {
+		.start = zklock_clock(), .until = until, .lock_timeout = PG_INT64_MAX};
+	ZkWaiter waiter = {
+		.look = look_for_connection,
+		.limits = &limits,
+		.cv = &zklock_shared->write_cv,
+		.event = &wait_event_query,
+		.longest = RESTART_PAUSE,
+		.end = ZKLOCK_WAIT_ENDS,
+	};
+
+	if (!look_for_connection(&waiter, limits.start))
+		(void) zklock_wait_for(&waiter);
+}
+
 /* Wait for the worker.  False: the time is up.  It adds no error context: the statement
  * is the question. */
 static bool

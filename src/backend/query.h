@@ -53,6 +53,13 @@ extern int zklock_query(const ZkQuery *query, ZkNode **nodes);
 extern int zklock_query_until(const ZkQuery *query, int64 until, ZkNode **nodes);
 
 /*
+ * Wait until there is a connection, until "until" (ns of CLOCK_BOOTTIME) at most: not at
+ * all if it has been lost for some seconds, since a worker that is replaced, or a
+ * connection that moves, takes less.  Raises only what interrupts raise.
+ */
+extern void zklock_query_await_connection(int64 until);
+
+/*
  * Delete the contender of a lock or a permit that has this token, of any server.  If it
  * is this server's, its holders have lost the lock before it goes.  False if there is
  * no such contender.  Raises as zklock_query does.

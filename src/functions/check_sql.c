@@ -79,7 +79,12 @@ static const struct
 	[ZKLOCK_HOST_FAILS] =
 		{BAD,
 		 "Start this ZooKeeper server, or take it out of \"zklock.hosts\" if it is no member of the ensemble."},
-	[ZKLOCK_HOST_ALONE] = {BAD, "Start the other ZooKeeper servers of its ensemble."},
+	[ZKLOCK_HOST_SILENT] =
+		{BAD,
+		 "Check that this machine can reach this ZooKeeper server, and that it is not stopped or overloaded."},
+	[ZKLOCK_HOST_ALONE] =
+		{BAD,
+		 "Wait until it has started. If this lasts, start the other ZooKeeper servers of its ensemble."},
 	[ZKLOCK_HOST_STRANGE] =
 		{BAD,
 		 "Check that the port is right. If it is, see the log of this ZooKeeper server: it may want TLS, or allow too few connections by \"maxClientCnxns\"."},
@@ -192,6 +197,24 @@ tell_write(const ReturnSetInfo *rsinfo)
 		 "Have a time service set the clocks of this machine and of the ZooKeeper servers.");
 }
 
+/* Servers that share an ensemble but not the root do not exclude each other. */
+static void
+tell_root(const ReturnSetInfo *rsinfo)
+{
+	ZkSessionShared s;
+
+	zklock_session_read(&s);
+	if (s.id.id == 0)
+		tell(rsinfo, "root", UNKNOWN, "there is no ZooKeeper session",
+			 "Do first what \"write\" says.");
+	else if (strcmp(s.root, zklock_root) != 0)
+		tell(rsinfo, "root", BAD,
+			 psprintf("\"%s\" is in use, and \"%s\" is set", s.root, zklock_root),
+			 "Set \"zklock.root\" back and reload. To use another root, stop all servers that share it, change the setting on each, and start them.");
+	else
+		tell(rsinfo, "root", GOOD, psprintf("\"%s\" is in use", s.root), NULL);
+}
+
 static void
 tell_access(const ReturnSetInfo *rsinfo)
 {
@@ -221,10 +244,14 @@ tell_access(const ReturnSetInfo *rsinfo)
 void
 zklock_show_check(ReturnSetInfo *rsinfo)
 {
+	if (zklock_shared != NULL)
+		zklock_query_await_connection((int64) zklock_clock() +
+									  zklock_connect_timeout * NS_PER_MS);
 	if (!tell_worker(rsinfo))
 		return;
 	zklock_check_callable();
 	tell_hosts(rsinfo);
 	tell_write(rsinfo);
+	tell_root(rsinfo);
 	tell_access(rsinfo);
 }

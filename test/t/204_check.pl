@@ -23,7 +23,7 @@ sub rows { my ($s, $what, $role) = @_; return $s->query("SELECT ok, detail, hint
 sub set { my ($node, %to) = @_; ZkLock::ask($node, "ALTER SYSTEM SET $_ = '$to{$_}'") for keys %to; $node->reload; return; }
 
 # All is well
-is($sa->query("SELECT string_agg(what, ' ') FROM zk_check() WHERE ok"), 'worker host version write clock table server name zklock version rights',
+is($sa->query("SELECT string_agg(what, ' ') FROM zk_check() WHERE ok"), 'worker host version write clock root table server name zklock version rights',
 	'all is well') or diag $sa->query('SELECT * FROM zk_check()');
 is($sa->query('SELECT count(*) FROM zk_check() WHERE ok AND hint IS NOT NULL'), 0, '... and nothing is to be done');
 like(rows($sa, 'host'), qr/^t\|\S+:\d+: ZooKeeper \d+\.\d+\.\d+, standalone\|$/, 'a host says which version it is');
@@ -49,11 +49,19 @@ my $three = ZooKeeper->new(name => 'three', servers => 3)->start_nowait(1);
 my $deaf = Proxy->new($dead);
 set($a, 'zklock.hosts' => join ',', $zk->host, $three->host(1), $deaf->host);
 my $hosts;
-ok(eval { ZkLock::wait_until(sub { ($hosts = rows($sa, 'host')) =~ /^f\|\Q@{[ $three->host(1) ]}\E: it has no majority of the ensemble\|Start the other ZooKeeper servers of its ensemble\.$/m }, 'alone', sub { $hosts }) },
+ok(eval { ZkLock::wait_until(sub { ($hosts = rows($sa, 'host')) =~ /^f\|\Q@{[ $three->host(1) ]}\E: it serves nobody: it starts, or has no majority of the ensemble\|Wait until it has started\. If this lasts, start the other ZooKeeper servers of its ensemble\.$/m }, 'alone', sub { $hosts }) },
 	'a host without a majority') or diag $hosts;
 like($hosts, qr/^f\|\Q@{[ $deaf->host ]}\E: it hung up without an answer\|Check that the port is right\. If it is, see the log of this ZooKeeper server/m, 'a host that hangs up');
 $three->start(2, 3);
 ok(eval { ZkLock::wait_until(sub { rows($sa, 'host') =~ /^t\|\Q@{[ $three->host(1) ]}\E: ZooKeeper /m }, 'served') }, '... whose others were started');
+
+# A host that is stopped takes connections, and says nothing
+$sa->query("SET zklock.connect_timeout = '1s'");
+$three->pause(1);
+like(rows($sa, 'host'), qr/^f\|\Q@{[ $three->host(1) ]}\E: no answer\|Check that this machine can reach this ZooKeeper server, and that it is not stopped or overloaded\.$/m, 'a host that is silent');
+$three->resume(1);
+ok(eval { ZkLock::wait_until(sub { rows($sa, 'host') =~ /^t\|\Q@{[ $three->host(1) ]}\E: ZooKeeper /m }, 'goes on') }, '... and goes on');
+$sa->query('RESET zklock.connect_timeout');
 
 # A host that resets connections, whether that comes before our question or after it
 my $resets = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 64) or die "could not listen: $!";
@@ -86,7 +94,7 @@ $worker = ZkLock::stop_process($a, $sa->query('SELECT worker_pid FROM zk_session
 $sa->query("SET zklock.connect_timeout = '100ms'");
 like(rows($sa, 'write'), qr/^f\|was not acknowledged within 100 ms\|.* the worker is not stopped\.$/, 'a worker that is stopped');
 like(rows($sa, 'clock'), qr/^\|.*\|Do first what "write" says\.$/, '... and the clock is not known');
-like(rows($sa, 'server name'), qr/^\|could not reach ZooKeeper within 100 ms\|Check /, '... nor who is there, with a hint');
+like(rows($sa, 'server name'), qr/^\|could not reach ZooKeeper within 100 ms\. The zklock worker \(PID \d+\) .*\|Check whether that process is stopped/, '... nor who is there, with a hint');
 kill 'CONT', $worker;
 $sa->query('RESET zklock.connect_timeout');
 ZkLock::wait_until(sub { rows($sa, 'write') =~ /^t/ }, 'it goes on');
@@ -106,6 +114,22 @@ set($a, 'zklock.server_name' => 'a');
 ZkLock::wait_until(sub { rows($sa, 'server name') =~ /^f\|a is the name of 2 servers, on .*\|Give each server a "zklock.server_name"/ }, 'two servers of one name');
 $third->stop;
 ZkLock::wait_until(sub { rows($sa, 'server name') =~ /^t\|/ }, '... until one has gone');
+
+# A worker that is replaced is no trouble: whoever does what a hint says, and looks at once, is
+# not told to do something else.
+for my $name ('renamed', 'a', 'renamed', 'a')
+{
+	$sa->query("ALTER SYSTEM SET zklock.server_name = '$name'");
+	$sa->query('SELECT pg_reload_conf()');
+	is($sa->query('SELECT what, detail, hint FROM zk_check() WHERE NOT ok'), '', "renamed to $name, and nothing is wrong");
+}
+
+# Another root is set
+like(rows($sa, 'root'), qr{^t\|"/zklock" is in use\|$}, 'the root');
+set($a, 'zklock.root' => '/other');
+ZkLock::wait_until(sub { rows($sa, 'root') =~ m{^f\|"/zklock" is in use, and "/other" is set\|Set "zklock\.root" back and reload\. To use another root, stop all servers that share it, change the setting on each, and start them\.$} }, 'another root');
+set($a, 'zklock.root' => '/zklock');
+ok(ZkLock::wait_until(sub { rows($sa, 'root') =~ /^t/ }, 'the root as it was'), '... was set back');
 
 # Another version in the fleet
 $zk->create('/zklock/servers/old', data => '{"server":"old","host":"x","pid":1,"zklock":"0.9"}', ephemeral => 0);
