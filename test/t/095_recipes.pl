@@ -97,6 +97,8 @@ wait_leads($a, 'nightly');
 is_deeply([ shell($a, $tick) ], [ 0, '' ], "$name: the first tick");
 is(ZkLock::ask($a, $nights), 'a|1', '... does the work');
 is_deeply([ shell($a, $tick) ], [ 0, '' ], '... the next one');
+# It waits for two seconds to hear who leads, and says another thing if it has not by then.
+is(ZkLock::ask($b, "SELECT zk_is_leader('nightly', '1 h')"), 'f', '... another server knows who leads');
 my ($status, $said) = shell($b, $tick);
 is($status, 0, '... and one on a server that does not lead');
 like($said, qr/^NOTICE:  /, '... which says so');
