@@ -11,7 +11,8 @@ use ZkLock;
 use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
-my $node = ZkLock::server('a', $zk, conf => "zklock.session_timeout = '30s'\nzklock.connect_timeout = '1s'");
+# A worker counts as silent after 40 s.  The session has 20 s more, for a slow machine.
+my $node = ZkLock::server('a', $zk, conf => "zklock.session_timeout = '60s'\nzklock.connect_timeout = '1s'");
 ZkLock::wait_connected($node);
 my $worker = ZkLock::ask($node, 'SELECT worker_pid FROM zk_session');
 my $holder = ZkLock::session($node);
