@@ -14,11 +14,12 @@ use ZkLock;
 use ZooKeeper;
 
 my $zk = ZooKeeper->new(servers => 1)->start;
-my $a = ZkLock::server('a', $zk, conf => "zklock.session_timeout = '8s'");
+# It must not expire before the worker is stopped, on a machine that stands still for some seconds.
+my $a = ZkLock::server('a', $zk, conf => "zklock.session_timeout = '20s'");
 my $b = ZkLock::server('b', $zk);
 ZkLock::wait_connected($a, $b);
 # For the pause at the end: the session after this one has more time, so that it lives.
-ZkLock::ask($a, "ALTER SYSTEM SET zklock.session_timeout = '30s'");
+ZkLock::ask($a, "ALTER SYSTEM SET zklock.session_timeout = '60s'");
 ZkLock::ask($a, 'SELECT pg_reload_conf()');
 ZkLock::wait_until(sub { PostgreSQL::Test::Utils::slurp_file($a->logfile) =~ /"zklock\.session_timeout" takes effect with the next/ }, 'the next session has another timeout');
 ZkLock::ask($a, 'CREATE TABLE t (i int); CREATE TABLE slow (i int);
@@ -104,7 +105,9 @@ sub state_of { return ZkLock::ask($a, "SELECT concat_ws(' ', state, wait_event) 
 
 my $worker = ZkLock::ask($a, 'SELECT worker_pid FROM zk_session');
 ZkLock::stop_process($a, $worker);
-$session{asking}->wait_event('Extension');
+# It waits for the verdict, or has had it.
+my $in_doubt = "SELECT wait_event_type = 'Extension' FROM pg_stat_activity WHERE pid = " . $session{asking}->pid;
+ZkLock::wait_until(sub { !$session{asking}->busy || ZkLock::ask($a, $in_doubt) eq 't' }, 'the lease has lapsed');
 $doubter[$_]->send("DO 'BEGIN PERFORM pg_sleep($_ * 0.002); END'; COMMIT") for 0 .. $#doubter;
 
 # The other server's clock starts with its own grant: by then every claim of the
