@@ -115,7 +115,8 @@ is($joe->query("SELECT zk_is_leader('job')"), 't', '... but ask');
 $sb->query("SELECT zk_is_leader('job')");
 $sa->query("SELECT zk_resign('job')");
 wait_leader($sb);
-$sa->query("SELECT zk_is_leader('job')");
+# it is the next, before the other can queue anew
+is($sa->query("SELECT zk_is_leader('job', '1 h')"), 'f', 'the first is a candidate');
 $sb->query("SET zklock.on_loss = warn; BEGIN; SELECT zk_require_leader('job')");
 my ($first) = ZkLock::queue($zk, 'job', 'elections');
 $zk->delete("/zklock/elections/job/$first");
