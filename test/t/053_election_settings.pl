@@ -32,7 +32,7 @@ sub reload
 # session's timeout; further down a heartbeat would be longer in coming than anybody waits.
 #
 my $primary = ZkLock::server('primary', $zk, init => { allows_streaming => 1 },
-	conf => "zklock.session_timeout = '10s'\ncluster_name = primary\nzklock.elections = 'listed, \"With, comma\"'\nzklock.notify_database = 'postgres'");
+	conf => "zklock.session_timeout = '20s'\ncluster_name = primary\nzklock.elections = 'listed, \"With, comma\"'\nzklock.notify_database = 'postgres'");
 wait_ask($primary, "SELECT string_agg(election || ' ' || is_leader, ';' ORDER BY election) FROM zk_elections",
 	'With, comma true;listed true', 'elections of zklock.elections are entered at start, and had');
 is(ZkLock::ask($primary, "SELECT zk_resign('listed')"), 't', 'one can be resigned from');
