@@ -14,7 +14,8 @@ use ZooKeeper;
 my $zk = ZooKeeper->new->start;
 my $tokens = '/zklock/tokens';
 my $proxy = Proxy->new($zk->host);
-my ($a, $b) = map { ZkLock::server(@$_, conf => "zklock.session_timeout = '8s'") } [ 'a', $proxy ], [ 'b', $zk ];
+# No session expires, on a machine that stands still for some seconds; a wait lasts as long.
+my ($a, $b) = map { ZkLock::server(@$_, conf => "zklock.session_timeout = '15s'") } [ 'a', $proxy ], [ 'b', $zk ];
 ZkLock::wait_connected($a, $b);
 
 sub count { my ($node, $what) = @_; return scalar(() = PostgreSQL::Test::Utils::slurp_file($node->logfile) =~ /$what/g); }
