@@ -154,6 +154,8 @@ for my $when ('before', 'while it is stopped')
 	cmp_ok($other, '>', $token, 'cut off for longer than the session timeout: another server has it');
 	$sc->send("SELECT zk_lock('$name')")->wait_level(2);
 	is($sc->cancel->failure, '57014: canceling statement due to user request', '... and the kept grant is of no use any more');
+	# It was kept in the one before, if that had expired already.
+	ZkLock::wait_until(sub { !exists $zk->sessions->{$session} }, 'the session has expired');
 	$proxy_c->heal;
 	ZkLock::wait_until(sub { zk_session($c, "state = 'connected' AND session_id <> '$session'") eq 't' }, 'there is a new session');
 	$sc->send("SELECT zk_lock('$name')")->wait_level(2);
@@ -167,6 +169,7 @@ for my $when ('before', 'while it is stopped')
 	my @kept = ZkLock::queue($zk, $name);
 	$proxy_c->down;
 	ZkLock::wait_queue($zk, $name, 0);
+	ZkLock::wait_until(sub { !exists $zk->sessions->{$session} }, 'the session has expired');
 	$proxy_c->heal;
 	ZkLock::wait_until(sub { zk_session($c, "state = 'connected' AND session_id <> '$session'") eq 't' }, 'there is a new session');
 	my ($next, @queue);
