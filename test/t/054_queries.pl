@@ -44,10 +44,12 @@ $_->failure for @sessions;
 @sessions = map { ZkLock::session($node) } 1 .. 8;
 is($sessions[0]->query($sql), $answer, 'those who are cancelled or terminated leave their slots');
 
-# New workers, and new connections, meanwhile: until they are told to stop
+# New workers, and new connections, meanwhile: until they are told to stop.  With the one that
+# asks below they are no more than the slots: who waits for a slot may do so for long behind
+# those who ask again at once.
 ZkLock::ask($node, 'CREATE TABLE stop ()');
 my $repeat = "DO \$\$BEGIN WHILE NOT EXISTS (TABLE stop) LOOP IF array_length(ARRAY(SELECT server FROM zk_candidates('big')), 1) <> $n THEN RAISE 'wrong'; END IF; END LOOP; END\$\$";
-$_->send($repeat) for @sessions[0 .. 4];
+$_->send($repeat) for @sessions[0 .. 2];
 my $worker;
 for (1 .. 3)
 {
@@ -58,7 +60,7 @@ for (1 .. 3)
 $zk->restart(1);
 is($sessions[5]->query($sql), $answer, '... and on a new connection');
 ZkLock::ask($node, 'INSERT INTO stop DEFAULT VALUES');
-is(join(' ', map { $_->failure } @sessions[0 .. 4]), '    ', 'answers are complete through new workers and connections');
+is(join('', map { $_->failure } @sessions[0 .. 2]), '', 'answers are complete through new workers and connections');
 
 # A worker that is stopped; ZooKeeper away
 $_->query("SET zklock.connect_timeout = '500ms'") for @sessions;
