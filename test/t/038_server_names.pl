@@ -9,7 +9,8 @@ use Test::More;
 use ZkLock;
 
 my $zk = ZooKeeper->new->start;
-my $heartbeats = "zklock.session_timeout = '9s'";
+# A heartbeat in three seconds; the session outlives a machine that stands still for some seconds.
+my $heartbeats = "zklock.session_timeout = '18s'";
 
 sub log_of { return PostgreSQL::Test::Utils::slurp_file($_[0]->logfile); }
 sub of { my ($pattern) = @_; return grep { /^$pattern-[0-9a-f]{16}$/ } $zk->children('/zklock/servers'); }
