@@ -10,7 +10,8 @@ use ZkLock;
 # Nor is anything reaped meanwhile.
 my $zk = ZooKeeper->new(container_check_ms => 3_600_000)->start;
 my $proxy = Proxy->new($zk->host);
-my $node = ZkLock::server('a', $proxy, conf => "zklock.session_timeout = '9s'\nzklock.keep_time = 0");
+# A heartbeat in three seconds; the session outlives a machine that stands still for some seconds.
+my $node = ZkLock::server('a', $proxy, conf => "zklock.session_timeout = '18s'\nzklock.keep_time = 0");
 ZkLock::wait_connected($node);
 my $session = ZkLock::session($node);
 my $foreign = $zk->client;
