@@ -176,8 +176,12 @@ unlink splice @written;
 #
 # Dump and restore
 #
-$admin->query("DROP DATABASE $_ WITH (FORCE)")
-  for grep { !/^(?:fresh_|postgres)/ } split /\n/, $admin->query('SELECT datname FROM pg_database WHERE NOT datistemplate');
+for my $name (grep { !/^(?:fresh_|postgres)/ } split /\n/, $admin->query('SELECT datname FROM pg_database WHERE NOT datistemplate'))
+{
+	# PostgreSQL waits for five seconds that its sessions have gone.
+	my $error;
+	ZkLock::wait_until(sub { ($error = $admin->fails("DROP DATABASE $name WITH (FORCE)")) eq '' }, "$name is dropped", sub { $error });
+}
 my $tmp = File::Temp::tempdir('dump-XXXXXX', TMPDIR => 1, CLEANUP => 1);
 $fresh->query("SELECT zk_fence('näme', 41); SELECT zk_fence('other', 42)");
 my $fences = $fresh->query('SELECT * FROM zk_fences ORDER BY 1');
