@@ -10,7 +10,7 @@ use ZkLock;
 
 my $zk = ZooKeeper->new->start;
 # A's session is there to expire, but not because the machine is slow.
-my ($a, $b, $c) = map { ZkLock::server($_, $zk, conf => $_ eq 'a' ? "zklock.session_timeout = '10s'" : '') } qw(a b c);
+my ($a, $b, $c) = map { ZkLock::server($_, $zk, conf => $_ eq 'a' ? "zklock.session_timeout = '15s'" : '') } qw(a b c);
 my @all = ($a, $b, $c);
 my @sa = map { ZkLock::session($a) } 1 .. 3;
 my @sb = map { ZkLock::session($b) } 1 .. 3;

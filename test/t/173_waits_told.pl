@@ -8,7 +8,7 @@ use ZkLock;
 my $zk = ZooKeeper->new->start;
 # A tells of its waits with its heartbeats, so its session is short; but not so short that it is
 # lost where the machine stands still for some seconds.
-my ($a, $b, $c) = map { ZkLock::server($_, $zk, conf => "cluster_name = '$_'\nzklock.session_timeout = '" . ($_ eq 'a' ? 6 : 12) . "s'") } qw(a b c);
+my ($a, $b, $c) = map { ZkLock::server($_, $zk, conf => "cluster_name = '$_'\nzklock.session_timeout = '15s'") } qw(a b c);
 ZkLock::wait_connected($a, $b, $c);
 
 sub named { my ($node, $name) = @_; return ZkLock::session($node, env => { PGAPPNAME => $name }); }
