@@ -7,8 +7,9 @@ use Test::More;
 use ZkLock;
 
 my $zk = ZooKeeper->new->start;
-# The ensemble gives the session its whole timeout again when it starts: time to come back.
-my $a = ZkLock::server('a', $zk, conf => "zklock.session_timeout = '8s'\nzklock.elections = 'e'");
+# The ensemble gives the session its whole timeout again when it starts: time to come back.  It
+# is to end in the outage alone, and not where the machine stands still for some seconds.
+my $a = ZkLock::server('a', $zk, conf => "zklock.session_timeout = '20s'\nzklock.elections = 'e'");
 my $b = ZkLock::server('b', $zk);
 ZkLock::wait_connected($a, $b);
 ZkLock::ask($a, 'CREATE TABLE t (i int); CREATE ROLE careless LOGIN IN ROLE pg_monitor; GRANT INSERT ON t TO careless;
@@ -33,9 +34,11 @@ my %transaction = (
 my (%s, %token, $careless);
 
 # One outage, longer than the timeout: each session is told of its loss, and then the
-# ZooKeeper session goes on.  On a slow machine it may end after all: then again.
+# ZooKeeper session goes on.  On a slow machine it may end after all, or before, or zk_require_leader
+# not hear in its two seconds who leads: then again.
 sub outage
 {
+	my $id = ZkLock::ask($a, 'SELECT session_id FROM zk_session');
 	for my $name (sort keys %session)
 	{
 		$s{$name} = ZkLock::session($a);
@@ -45,11 +48,10 @@ sub outage
 	for my $name (sort keys %transaction)
 	{
 		$s{$name} = ZkLock::session($a);
-		$s{$name}->query("BEGIN; $transaction{$name}; SAVEPOINT s");
+		return if $s{$name}->fails("BEGIN; $transaction{$name}; SAVEPOINT s") =~ /^40001/;
 	}
 	$careless = ZkLock::session($a, user => 'careless');
 	$careless->query("SET zklock.on_loss = warn; SELECT zk_lock('careless', scope => 'session')");
-	my $id = ZkLock::ask($a, 'SELECT session_id FROM zk_session');
 	$zk->stop;
 	$_->send('INSERT INTO t SELECT 1 FROM pg_sleep(3600)') for values %s;
 	my %told = map { $_ => $s{$_}->failure . "\n" . $s{$_}->notices } keys %s;
@@ -64,7 +66,7 @@ my $told;
 for (1 .. 10)
 {
 	last if $told = outage();
-	$_->quit for values %s, $careless;
+	$_->quit for values %s, $careless // ();
 }
 ok($told, 'the ZooKeeper session goes on after the outage');
 ZkLock::wait_until(sub { ZkLock::ask($a, "SELECT lease_remaining > '0' FROM zk_session") eq 't' }, 'there is a lease again');
