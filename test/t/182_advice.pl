@@ -49,7 +49,7 @@ sub write_credentials
 }
 write_credentials('zklock:s3cr3t');
 chmod 0644, $file or die;
-my $a = ZkLock::server('a', '127.0.0.1:' . ZooKeeper::free_port(), conf => join "\n", "cluster_name = 'a'", "zklock.session_timeout = '8s'",
+my $a = ZkLock::server('a', '127.0.0.1:' . ZooKeeper::free_port(), conf => join "\n", "cluster_name = 'a'", "zklock.session_timeout = '15s'",
 	"zklock.root = '/closed'", "zklock.auth_file = '$file'", 'max_worker_processes = 0', 'max_parallel_workers = 0', 'max_logical_replication_workers = 0');
 my $s = ZkLock::session($a);
 $s->query("SET zklock.connect_timeout = '300ms'");
