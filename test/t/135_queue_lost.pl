@@ -12,7 +12,7 @@ use ZooKeeper;
 
 my $zk = ZooKeeper->new(tick_time => 200)->start;
 # A's session is there to expire, but not because the machine is slow.
-my ($a, $b, $c) = map { ZkLock::server($_, $zk, conf => "cluster_name = '$_'\n" . ($_ eq 'a' ? "zklock.session_timeout = '10s'\n" : '') . "synchronous_commit = off\nrestart_after_crash = on") } qw(a b c);
+my ($a, $b, $c) = map { ZkLock::server($_, $zk, conf => "cluster_name = '$_'\n" . ($_ eq 'a' ? "zklock.session_timeout = '15s'\n" : '') . "synchronous_commit = off\nrestart_after_crash = on") } qw(a b c);
 ZkLock::wait_connected($a, $b, $c);
 
 my ($sa, $sb) = map { ZkLock::session($_) } $a, $b;
@@ -45,10 +45,9 @@ length_is($b, 'q', '4 0 0', '... which is done');
 # A session that expires takes the item away
 $sa = ZkLock::session($a);
 my $id = $sa->query("BEGIN; SELECT id FROM zk_queue_take('q')");
+is($sb->query("SELECT payload, attempt FROM zk_queue_take('q', '1 h') WHERE payload = '3'"), '', 'the next item is another one');
 $worker = ZkLock::ask($a, 'SELECT worker_pid FROM zk_session');
 ZkLock::stop_process($a, $worker);
-$sb->send("SELECT payload, attempt FROM zk_queue_take('q', '1 h') WHERE payload = '3'");
-is($sb->result, '', 'the next item is another one');
 length_is($b, 'q', '3 0 0', 'when the session is gone the item is anybody\'s');
 kill 'CONT', $worker;
 like($sa->fails('COMMIT'), qr/^40001: item $id of queue "q" was lost/, 'its transaction cannot commit');
