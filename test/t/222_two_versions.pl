@@ -45,7 +45,7 @@ my $zk = ZooKeeper->new->start;
 # A leader looks for higher priorities once in a session timeout: it is as short as it can be where
 # a machine may stand still for some seconds.  Commits wait for a standby that is not there, where a
 # session asks for that.
-my $conf = "zklock.session_timeout = '6s'\ndeadlock_timeout = '100ms'\nsynchronous_commit = local\nsynchronous_standby_names = 'nobody'\n";
+my $conf = "zklock.session_timeout = '15s'\ndeadlock_timeout = '100ms'\nsynchronous_commit = local\nsynchronous_standby_names = 'nobody'\n";
 my ($a, $b) = map {
 	ZkLock::server($_, $zk, init => { allows_streaming => 1 }, conf => "${conf}zklock.server_name = '$_'", cluster => { install_path => $_ eq 'a' ? $old : $new })
 } 'a', 'b';
